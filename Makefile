@@ -1,0 +1,107 @@
+# One Makefile, no configure step. `make help` lists the targets.
+#   make CC=clang-19 CONFIG=asan check      one build directory per CONFIG and CC
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
+CONFIG  ?= debug
+B       := build/$(CONFIG)-$(notdir $(CC))
+CLANG   ?= clang-14
+PREFIX  ?= /usr/local
+VERSION := 0.1.0
+# $(call cc-option,-fx) is -fx when the compiler takes it, else nothing
+cc-option = $(shell $(CC) $(1) -Werror -x c -c /dev/null -o /dev/null 2>/dev/null && echo $(1))
+
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wvla -Wundef \
+        -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wwrite-strings \
+        -Wpointer-arith -Wcast-qual -Wformat=2 -Wdouble-promotion -Wnull-dereference \
+        -Wswitch-enum -Wimplicit-fallthrough -Werror
+ifneq (,$(findstring clang,$(CC)))
+WARN += -Wno-gnu -Wcomma -Wunreachable-code
+else
+WARN += -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Walloc-zero -Wno-pedantic
+endif
+HARDEN := -fstack-protector-strong -fno-common -fno-strict-aliasing -fPIE
+
+OPT_debug   := -Og -g3
+OPT_release  = -O2 -g -D_FORTIFY_SOURCE=2 $(call cc-option,-ftrivial-auto-var-init=zero)
+OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+OPT_tsan    := -O1 -g -fsanitize=thread
+OPT_cover   := -O0 -g --coverage
+OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+
+CPPFLAGS := -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DDZ_VERSION='"$(VERSION)"' -Isrc -MMD -MP
+CFLAGS   := -std=gnu17 $(WARN) $(HARDEN) $(OPT_$(CONFIG))
+LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CONFIG)))
+
+# A module is a directory of src/. NEEDS_x: the modules it may use; this drives
+# linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
+MODULES    := base
+NEEDS_base :=
+SYS_base   := -lcrypto
+
+# A program is one file of tests/ or bench/ with a main of its own, or doze.
+PROGRAMS   :=
+
+deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)),$(call deps,$(m))))
+libs  = $(foreach m,$(call deps,$(1)),$(B)/lib$(m).a)
+sys   = $(sort $(foreach m,$(call deps,$(1)),$(SYS_$(m))))
+obj   = $(patsubst %.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
+group = -Wl,--start-group $(1) -Wl,--end-group
+
+LIBS     := $(MODULES:%=$(B)/lib%.a)
+UNITS    := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/t_*.c))
+FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+CORPORA  := $(FUZZERS:%=$(B)/tests/fuzz/corpus_%)
+PROGBINS := $(PROGRAMS:%=$(B)/%)
+
+all: $(LIBS) $(PROGBINS) ## build everything that ships
+
+# --- rules -----------------------------------------------------------------
+$(B)/src/%.o: src/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -include base/banned.h $(CFLAGS) -c $< -o $@
+$(B)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Itests/unit $(CFLAGS) -c $< -o $@
+$(B)/src/base/mem.o: CPPFLAGS += -DDZ_MEM_IMPL
+
+define module_rule
+$(B)/lib$(1).a: $(call obj,$(1))
+	@rm -f $$@; ar rcs $$@ $$^
+endef
+$(foreach m,$(MODULES),$(eval $(call module_rule,$(m))))
+
+# t_MODULE_PART and fuzz_MODULE_PART link MODULE and what it needs.
+define linked_rule
+$(1): $(2) $(call libs,$(3))
+	$(CC) $(LDFLAGS) $(2) $$(call group,$(call libs,$(3))) $(call sys,$(3)) $(4) -o $$@
+endef
+module_of = $(word 2,$(subst _, ,$(notdir $(1))))
+$(foreach t,$(UNITS),$(eval $(call linked_rule,$(t),$(t).o,$(call module_of,$(t)))))
+$(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/tests/fuzz/corpus_$(f),\
+  $(B)/tests/fuzz/fuzz_$(f).o $(B)/tests/fuzz/corpus_main.o,$(call module_of,x_$(f)))))
+$(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/fuzz_$(f),\
+  $(B)/tests/fuzz/fuzz_$(f).o,$(call module_of,x_$(f)),-fsanitize=fuzzer)))
+# A program x: SRC_x (one or more .c files), NEEDS_x, SYS_x.
+$(foreach p,$(PROGRAMS),$(eval $(call linked_rule,$(B)/$(p),$(SRC_$(p):%.c=$(B)/%.o),$(p))))
+
+# --- the two commands --------------------------------------------------------
+setup: ## install what scripts/packages lists and is missing
+	@scripts/setup
+test: setup ## set up, build and pass every test
+	@scripts/test default
+check: $(UNITS) $(CORPORA) ## unit tests and corpora
+	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
+check-asan: ## the same under ASan and UBSan
+	@$(MAKE) --no-print-directory CONFIG=asan check
+torture: $(UNITS) ## only the tests in which every allocation fails once
+	@TAP_ONLY=torture scripts/run-tap torture $(UNITS)
+help: ## this list
+	@grep -hE '^[a-z -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
+clean: ## remove every build directory
+	rm -rf build
+
+.PHONY: all setup test check check-asan torture help clean
+.SECONDARY:
+.DELETE_ON_ERROR:
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

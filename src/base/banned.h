@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * banned.h - functions that this tree does not call.
+ *
+ * Included by force before every file of src/ (the Makefile's -include), after
+ * which naming one of these is a compile error. What to use instead stands
+ * beside each. base/mem.c, the one door to the heap, defines DZ_MEM_IMPL.
+ */
+#ifndef DZ_BASE_BANNED_H
+#define DZ_BASE_BANNED_H
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef DZ_MEM_IMPL
+#pragma GCC poison malloc calloc realloc reallocarray valloc memalign /* base/mem.h */
+#pragma GCC poison strdup strndup asprintf vasprintf getline          /* base/mem.h, base/buf.h */
+#endif
+#pragma GCC poison strcpy strcat strncpy strncat stpcpy sprintf vsprintf gets /* base/buf.h, snprintf */
+#pragma GCC poison strtok atoi atol atoll atof strtol strtoul strtoll strtoull /* base/num.h */
+#pragma GCC poison gmtime localtime ctime asctime                     /* the _r forms, base/time.h */
+#pragma GCC poison system popen tmpnam tempnam mktemp                 /* os/proc.h, base/fd.h */
+#pragma GCC poison rand srand random srandom drand48                  /* base/id.h */
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+DZ_PRINTF(4, 0)
+static void set(struct dz_err *e, int code, int sys, const char *fmt, va_list ap)
+{
+    if (!e)
+        return;
+    e->code = code;
+    e->sys = sys;
+    (void)vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+}
+
+int dz_fail(struct dz_err *e, int code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    set(e, code, 0, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+static int code_of_errno(int sys)
+{
+    switch (sys) {
+    case ENOMEM:
+        return DZ_ENOMEM;
+    case ENOENT:
+        return DZ_ENOENT;
+    case EEXIST:
+        return DZ_EEXIST;
+    case EACCES:
+    case EPERM:
+        return DZ_EDENIED;
+    case ENOSPC:
+    case EDQUOT:
+        return DZ_ENOSPC;
+    case EFBIG:
+    case ENAMETOOLONG:
+    case EMFILE:
+    case ENFILE:
+        return DZ_ELIMIT;
+    case EBUSY:
+    case EAGAIN:
+        return DZ_EBUSY;
+    case ETIMEDOUT:
+        return DZ_ETIMEOUT;
+    case ENOSYS:
+    case EOPNOTSUPP:
+        return DZ_EUNSUPPORTED;
+    case EINVAL:
+        return DZ_EINVAL;
+    default:
+        return DZ_EIO;
+    }
+}
+
+int dz_fail_sys(struct dz_err *e, int sys, const char *fmt, ...)
+{
+    va_list ap;
+    int code = code_of_errno(sys);
+
+    va_start(ap, fmt);
+    set(e, code, sys, fmt, ap);
+    va_end(ap);
+    if (e) {
+        size_t n = strlen(e->msg);
+        (void)snprintf(e->msg + n, sizeof e->msg - n, ": %s", strerrordesc_np(sys));
+    }
+    return code;
+}
+
+int dz_wrap(struct dz_err *e, int code, const char *fmt, ...)
+{
+    va_list ap;
+    char old[sizeof e->msg];
+
+    if (!e)
+        return code;
+    memcpy(old, e->msg, sizeof old);
+    va_start(ap, fmt);
+    (void)vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+    va_end(ap);
+    size_t n = strlen(e->msg);
+    (void)snprintf(e->msg + n, sizeof e->msg - n, ": %s", old);
+    e->code = code;
+    return code;
+}
+
+/* Entry i describes the code -i; holes stay zero. */
+static const struct {
+    const char *name, *wire, *text;
+    short http;
+    bool retry;
+} err_table[] = {
+#define X(name, num, wire, status, retry, what) [num] = {#name, wire, what, status, retry},
+    DZ_ERROR_MAP(X)
+#undef X
+};
+
+static bool known(int code)
+{
+    return code < 0 && code > -(int)DZ_ARRAY_LEN(err_table) && err_table[-code].text;
+}
+
+const char *dz_err_text(int code)
+{
+    return known(code) ? err_table[-code].text : "unknown error";
+}
+
+const char *dz_err_name(int code)
+{
+    return known(code) ? err_table[-code].name : "UNKNOWN";
+}
+
+const char *dz_err_wire(int code)
+{
+    return known(code) ? err_table[-code].wire : "internal";
+}
+
+int dz_err_http(int code)
+{
+    return known(code) ? err_table[-code].http : 500;
+}
+
+bool dz_err_retry(int code)
+{
+    return known(code) && err_table[-code].retry;
+}
