@@ -39,11 +39,14 @@ MODULES    := base
 NEEDS_base :=
 SYS_base   := -lcrypto
 
-# A program is one file of tests/ or bench/ with a main of its own, or doze.
+# A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 PROGRAMS   :=
+# bench/bench_x.c, run by `make bench-x`.
+BENCHES    := spawn
+NEEDS_bench_spawn :=
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)),$(call deps,$(m))))
-libs  = $(foreach m,$(call deps,$(1)),$(B)/lib$(m).a)
+libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))
 sys   = $(sort $(foreach m,$(call deps,$(1)),$(SYS_$(m))))
 obj   = $(patsubst %.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
 group = -Wl,--start-group $(1) -Wl,--end-group
@@ -82,26 +85,61 @@ $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/tests/fuzz/corpus_$(f),\
   $(B)/tests/fuzz/fuzz_$(f).o $(B)/tests/fuzz/corpus_main.o,$(call module_of,x_$(f)))))
 $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/fuzz_$(f),\
   $(B)/tests/fuzz/fuzz_$(f).o,$(call module_of,x_$(f)),-fsanitize=fuzzer)))
-# A program x: SRC_x (one or more .c files), NEEDS_x, SYS_x.
 $(foreach p,$(PROGRAMS),$(eval $(call linked_rule,$(B)/$(p),$(SRC_$(p):%.c=$(B)/%.o),$(p))))
+$(foreach b,$(BENCHES),$(eval $(call linked_rule,$(B)/bench_$(b),$(B)/bench/bench_$(b).o $(B)/bench/bench.o,bench_$(b))))
 
-# --- the two commands --------------------------------------------------------
-setup: ## install what scripts/packages lists and is missing
-	@scripts/setup
+# --- tests -------------------------------------------------------------------
+TEST_SUITES := check check-asan
 test: setup ## set up, build and pass every test
-	@scripts/test default
+	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
 	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
 check-asan: ## the same under ASan and UBSan
 	@$(MAKE) --no-print-directory CONFIG=asan check
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(UNITS)
+cover: ## line coverage of each module by the unit tests
+	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
+	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
+fuzz: ## run each fuzzer for FUZZ_S seconds (default 10)
+	@$(MAKE) --no-print-directory CONFIG=fuzz CC=$(CLANG) $(FUZZERS:%=build/fuzz-$(CLANG)/fuzz_%)
+	@for f in $(FUZZERS); do mkdir -p build/corpus/$$f && \
+	  build/fuzz-$(CLANG)/fuzz_$$f -max_total_time=$(or $(FUZZ_S),10) -timeout=20 -rss_limit_mb=4096 \
+	    -print_final_stats=0 -verbosity=0 build/corpus/$$f tests/fuzz/corpus/$$f || exit 1; echo "fuzz: $$f ok"; done
+
+# --- checks ------------------------------------------------------------------
+FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch])
+SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers
+lint: setup ## format, layers, sizes, headers, symbols, docs, shell
+	@$(MAKE) --no-print-directory -s all
+	@ok=0; \
+	scripts/lint format clang-format-19 --dry-run -Werror $(FORMATTED) || ok=1; \
+	scripts/lint layers scripts/check-layers || ok=1; \
+	scripts/lint size scripts/check-size || ok=1; \
+	scripts/lint headers scripts/check-headers || ok=1; \
+	scripts/lint symbols scripts/check-symbols $(LIBS) || ok=1; \
+	scripts/lint shell shellcheck -S warning $(SCRIPTS) || ok=1; \
+	exit $$ok
+analyze: setup ## gcc -fanalyzer and clang-tidy
+	@scripts/analyze $(sort $(wildcard src/*/*.c))
+
+# --- figures -----------------------------------------------------------------
+bench-peers: ## install the programs that benches measure against
+	@bench/peers
+bench-%: ## one bench (release build), for instance bench-spawn
+	@$(MAKE) --no-print-directory -s CONFIG=release build/release-$(notdir $(CC))/bench_$*
+	@build/release-$(notdir $(CC))/bench_$*
+bench: $(BENCHES:%=bench-%) ## every bench; tables, and build/bench/NAME.json
+
+# --- the rest ----------------------------------------------------------------
+setup: ## install what scripts/packages lists and is missing
+	@scripts/setup
 help: ## this list
-	@grep -hE '^[a-z -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all setup test check check-asan torture help clean
+.PHONY: all setup test check check-asan torture cover fuzz lint analyze bench bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

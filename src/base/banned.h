@@ -19,10 +19,11 @@
 #pragma GCC poison malloc calloc realloc reallocarray valloc memalign /* base/mem.h */
 #pragma GCC poison strdup strndup asprintf vasprintf getline          /* base/mem.h, base/buf.h */
 #endif
-#pragma GCC poison strcpy strcat strncpy strncat stpcpy sprintf vsprintf gets /* base/buf.h, snprintf */
+#pragma GCC poison strcpy strcat strncpy strncat stpcpy sprintf vsprintf gets  /* base/buf.h, \
+                                                                                  snprintf */
 #pragma GCC poison strtok atoi atol atoll atof strtol strtoul strtoll strtoull /* base/num.h */
-#pragma GCC poison gmtime localtime ctime asctime                     /* the _r forms, base/time.h */
-#pragma GCC poison system popen tmpnam tempnam mktemp                 /* os/proc.h, base/fd.h */
-#pragma GCC poison rand srand random srandom drand48                  /* base/id.h */
+#pragma GCC poison gmtime localtime ctime asctime     /* the _r forms, base/time.h */
+#pragma GCC poison system popen tmpnam tempnam mktemp /* os/proc.h, base/fd.h */
+#pragma GCC poison rand srand random srandom drand48  /* base/id.h */
 
 #endif
