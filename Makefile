@@ -35,9 +35,11 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base
+MODULES    := base wasm
 NEEDS_base :=
 SYS_base   := -lcrypto
+NEEDS_wasm := base
+SYS_wasm   := -lm
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 PROGRAMS   :=
@@ -67,6 +69,8 @@ $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Itests/unit $(CFLAGS) -c $< -o $@
 $(B)/src/base/mem.o: CPPFLAGS += -DDZ_MEM_IMPL
+# wasm_num.h: each float operation rounds by itself; sqrt needs no errno
+$(B)/src/wasm/%.o $(B)/tests/unit/t_wasm_%.o: CFLAGS += -ffp-contract=off -fno-math-errno
 
 define module_rule
 $(B)/lib$(1).a: $(call obj,$(1))
