@@ -35,11 +35,13 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm
+MODULES    := base wasm db
 NEEDS_base :=
 SYS_base   := -lcrypto
 NEEDS_wasm := base
 SYS_wasm   := -lm
+NEEDS_db   := base
+SYS_db     := -lsqlite3
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 PROGRAMS   :=

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * db.h - one SQLite database, opened one way.
+ *
+ * Every database of doze is opened by the same profile: one connection, held
+ * exclusively (no -shm file, standard SQLite locks on the database file, so
+ * that a stranger's sqlite3 says "database is locked"), in WAL mode, with our
+ * own checkpoint policy, a small page cache and a read-only mapping of the
+ * file. Nothing below needs a path: a database is two open descriptors, the
+ * file and its log, and using them takes no system call that names a file.
+ *
+ * A handle belongs to one thread at a time. Everything reached through it
+ * (statements, blobs) dies with it. All integers are host order, all sizes
+ * bytes. Errors: negative DZ_E* with a sentence in err (which may be NULL):
+ *   DZ_EBUSY     somebody else has the file open
+ *   DZ_ECORRUPT  not a database, or damaged
+ *   DZ_ESTATE    a doze database of another kind or of a newer doze
+ *   DZ_ENOSPC    disk full, or a limit on the file's size
+ *   DZ_EEXIST    a UNIQUE or PRIMARY KEY constraint
+ *   DZ_EINVAL    any other constraint, or SQL that does not compile
+ *   DZ_ENOMEM, DZ_EIO, DZ_ELIMIT (a value too big), DZ_EDENIED (read-only)
+ * An error inside a transaction may have rolled all of it back (disk full and
+ * out of memory do): dz_db_in_txn tells.
+ */
+#ifndef DZ_DB_DB_H
+#define DZ_DB_DB_H
+
+#include "base/attr.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    DZ_DB_PAGE_BYTES = 4096,
+    DZ_DB_STMT_MAX = 256,            /* statements cached for one handle */
+    DZ_DB_CACHE_KB = 1024,           /* default page cache */
+    DZ_DB_CHECKPOINT_PAGES = 4000,   /* dz_db_maintain checkpoints from here on */
+    DZ_DB_WAL_KEEP_BYTES = 16 << 20, /* a log that restarts is cut to this */
+    DZ_DB_VALUE_MAX = 64 << 20,      /* one row or value */
+    DZ_DB_TEMPLATE_MAX = 1 << 20,
+};
+#define DZ_DB_MMAP_BYTES ((int64_t)1 << 30)
+
+struct dz_db;
+struct dz_stmt;
+struct dz_blob;
+struct dz_db_disk; /* db_disk.h */
+struct dz_buf;
+
+/* --- schema ------------------------------------------------------------------ */
+
+/* Step i (from 0) takes a database of version i to version i + 1; step 0
+ * makes the first version from nothing. SQL text, run in one transaction. */
+struct dz_db_schema {
+    const char *what;        /* "sandbox file": names the kind in messages */
+    uint32_t application_id; /* of the file header */
+    const char *const *steps;
+    int version; /* number of steps = user_version of a current file */
+};
+
+/* The bytes of an empty database of this schema, already in WAL mode, appended
+ * to *out (DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX)). Made in memory: no file is
+ * touched. Takes some 0.3 ms: make it once. */
+DZ_NODISCARD int dz_db_template(const struct dz_db_schema *schema, struct dz_buf *out,
+                                struct dz_err *err);
+
+/* Write a template to an empty file. With sync, it is on disk on return (its
+ * directory entry is the caller's). DZ_EEXIST if the file is not empty. */
+DZ_NODISCARD int dz_db_create_fd(int fd, const void *template, size_t size_bytes, bool sync,
+                                 struct dz_err *err);
+
+/* The same at a path that must not exist, mode 0600. Removed again on failure. */
+DZ_NODISCARD int dz_db_create_path(const char *path, const void *template, size_t size_bytes,
+                                   bool sync, struct dz_err *err);
+
+/* --- open and close ---------------------------------------------------------- */
+
+struct dz_db_opts {
+    const struct dz_db_schema *schema; /* checked and migrated; NULL: neither */
+    const char *label;                 /* what to call the file in messages; may be NULL */
+    bool immutable;                    /* read-only, shared, never locked, no log: an image file */
+    bool strict;                       /* each commit is on disk before it returns (FULL) */
+    bool views;                        /* allow views (a stranger's file may hide things in them) */
+    int cache_kb;                      /* 0: DZ_DB_CACHE_KB */
+    int64_t mmap_bytes;                /* 0: DZ_DB_MMAP_BYTES; negative: do not map */
+};
+
+/* Both descriptors are open for reading and writing; an immutable database
+ * needs only a readable db_fd, and wal_fd -1. They belong to the handle on
+ * success and stay the caller's on failure. An empty log is a log. A log with
+ * commits in it (a crash) is recovered. The file must exist and not be empty
+ * (dz_db_create_*). Makes no system call but pread, pwrite, ftruncate,
+ * fdatasync, fstat, fcntl (OFD locks), mmap, munmap, getrandom, clock_gettime
+ * and what the C library's heap needs. */
+DZ_NODISCARD int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd,
+                                const struct dz_db_opts *opts, struct dz_err *err);
+
+/* Opens path and path-wal first. On close the empty log is removed. */
+DZ_NODISCARD int dz_db_open_path(struct dz_db **ret_db, const char *path,
+                                 const struct dz_db_opts *opts, struct dz_err *err);
+
+/* On any disk, for tests (db_sim.h). The disk is the caller's, and outlives
+ * the handle. */
+DZ_NODISCARD int dz_db_open_disk(struct dz_db **ret_db, struct dz_db_disk *disk,
+                                 const struct dz_db_opts *opts, struct dz_err *err);
+
+/* Roll back an open transaction, finish statements and blobs, checkpoint, empty
+ * the log, release. The handle is gone whatever is returned; after an error
+ * the log still holds the commits and the next open recovers them. NULL: 0.
+ * With keep_log, the log is left as it is and nothing is checkpointed (a
+ * replica may not have read it, or the process is in a hurry). */
+int dz_db_close(struct dz_db *db, bool keep_log, struct dz_err *err);
+
+/* dz_db_close without a care, for DZ_AUTO. */
+void dz_db_closep(struct dz_db **db);
+
+/* Borrowed, for copying a quiet database; -1 when there is none. Closing another
+ * descriptor of the same file is harmless: the locks are of the description. */
+int dz_db_fd(const struct dz_db *db);
+int dz_db_wal_fd(const struct dz_db *db);
+
+/* After fork: SQLite's random state must not be its parent's. */
+void dz_db_reseed(void);
+
+/* --- transactions ------------------------------------------------------------ */
+
+/* BEGIN IMMEDIATE. Nested transactions are savepoints: use those. */
+DZ_NODISCARD int dz_db_begin(struct dz_db *db, struct dz_err *err);
+/* Fails with DZ_EBUSY, and the transaction stays, while a blob is open for
+ * writing: close it first. After any other error nothing of it remains. */
+DZ_NODISCARD int dz_db_commit(struct dz_db *db, struct dz_err *err);
+void dz_db_rollback(struct dz_db *db); /* nothing to do is not an error */
+bool dz_db_in_txn(const struct dz_db *db);
+
+/* Inside a transaction, nested to any depth below 32. Each one ends with
+ * release (keep) or undo (as if nothing had happened since). The pages that a
+ * savepoint may have to give back are kept in memory: split big operations. */
+DZ_NODISCARD int dz_db_savepoint(struct dz_db *db, struct dz_err *err);
+DZ_NODISCARD int dz_db_release(struct dz_db *db, struct dz_err *err);
+void dz_db_undo(struct dz_db *db); /* also when the transaction is gone: then nothing */
+
+/* --- checkpoint -------------------------------------------------------------- */
+
+/* May the log be overwritten from its start? (Has the replica read all of it?) */
+typedef bool dz_db_grant_fn(void *ctx);
+void dz_db_set_grant(struct dz_db *db, dz_db_grant_fn *grant, void *ctx); /* NULL: always */
+
+/* Pages in the log that the database file does not have yet. */
+int dz_db_wal_pages(const struct dz_db *db);
+
+/* Call between replies, never on the way to one. Checkpoints when the log has
+ * DZ_DB_CHECKPOINT_PAGES or idle says that nobody waits and there is anything to
+ * move, if no transaction is open and the grant says yes. 1: did; 0: not now. */
+DZ_NODISCARD int dz_db_maintain(struct dz_db *db, bool idle, struct dz_err *err);
+
+enum dz_db_checkpoint {
+    DZ_DB_CHECKPOINT_MOVE,  /* copy the pages; the log is reused from its start */
+    DZ_DB_CHECKPOINT_EMPTY, /* and cut the log to nothing */
+};
+/* Now, whatever the grant says. DZ_EBUSY inside a transaction. */
+DZ_NODISCARD int dz_db_checkpoint(struct dz_db *db, enum dz_db_checkpoint mode, struct dz_err *err);
+
+/* --- statements -------------------------------------------------------------- */
+
+/* The prepared statement for sql, from the cache or compiled now. The key is
+ * the pointer: pass a literal or another string that outlives the handle, and
+ * always the same one. Borrowed; it must not be in use already (a row pending),
+ * so reset it before anybody can come back for it. Never NULL: when it cannot
+ * be had, the result takes bindings and the first step returns the error.
+ *
+ *     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, "SELECT ...");
+ *     dz_bind_int(st, 1, ino);
+ *     int r = dz_stmt_step(st, err);
+ */
+struct dz_stmt *dz_db_stmt(struct dz_db *db, const char *sql);
+
+/* One that is not cached, for SQL that comes from outside: released with
+ * dz_stmt_free. Only the first statement of sql; *ret_rest (if not NULL) points
+ * behind it. DZ_EINVAL when sql holds none. */
+DZ_NODISCARD int dz_stmt_new(struct dz_stmt **ret_st, struct dz_db *db, const char *sql,
+                             const char **ret_rest, struct dz_err *err);
+void dz_stmt_free(struct dz_stmt *st);
+
+/* Run SQL that returns nothing of interest; several statements, not cached. */
+DZ_NODISCARD int dz_db_exec(struct dz_db *db, const char *sql, struct dz_err *err);
+
+/* Bind parameter i, from 1. Blobs and texts are not copied: they must live
+ * until the statement is reset. Binding fails only on a wrong i: an assertion. */
+void dz_bind_int(struct dz_stmt *st, int i, int64_t v);
+void dz_bind_blob(struct dz_stmt *st, int i, const void *p, size_t size_bytes);
+void dz_bind_text(struct dz_stmt *st, int i, const char *s); /* NULL pointer binds NULL */
+void dz_bind_zeros(struct dz_stmt *st, int i, size_t size_bytes);
+void dz_bind_null(struct dz_stmt *st, int i);
+
+/* 1: a row; 0: done; negative: failed. After 0 or an error it is reset. */
+DZ_NODISCARD int dz_stmt_step(struct dz_stmt *st, struct dz_err *err);
+/* Step to the end, ignoring rows. */
+DZ_NODISCARD int dz_stmt_run(struct dz_stmt *st, struct dz_err *err);
+/* Ready for the next use, parameters NULL. NULL is allowed. */
+void dz_stmt_reset(struct dz_stmt *st);
+void dz_stmt_resetp(struct dz_stmt **st);
+
+enum dz_db_type {
+    DZ_DB_INT = 1,
+    DZ_DB_REAL = 2,
+    DZ_DB_TEXT = 3,
+    DZ_DB_BLOB = 4,
+    DZ_DB_NULL = 5,
+};
+/* Columns of the row stepped to, from 0. Pointers are borrowed until the next
+ * step or reset. A column of another type is converted as SQLite does (text
+ * to 0); an empty blob may be a NULL pointer with size 0. */
+int dz_col_count(struct dz_stmt *st);
+const char *dz_col_name(struct dz_stmt *st, int i);
+enum dz_db_type dz_col_type(struct dz_stmt *st, int i);
+int64_t dz_col_int(struct dz_stmt *st, int i);
+double dz_col_real(struct dz_stmt *st, int i);
+const void *dz_col_blob(struct dz_stmt *st, int i, size_t *ret_size);
+const char *dz_col_text(struct dz_stmt *st, int i); /* "" when memory is short or NULL */
+
+int64_t dz_db_last_rowid(const struct dz_db *db);
+int64_t dz_db_changes(const struct dz_db *db); /* rows changed by the last statement */
+
+/* --- blobs ------------------------------------------------------------------- */
+
+/* A handle on one value, to read and write parts of it without copying the
+ * rest. Table and column are literals. Rules of SQLite, checked by our tests:
+ *   - a handle open for writing makes COMMIT fail: close it first;
+ *   - an UPDATE or REPLACE of the row expires the handle: read and write then
+ *     return DZ_ESTATE, and so does move; open a new one;
+ *   - a value cannot change its size through a handle. */
+DZ_NODISCARD int dz_blob_open(struct dz_blob **ret_blob, struct dz_db *db, const char *table,
+                              const char *column, int64_t rowid, bool write, struct dz_err *err);
+/* To another row of the same column; cheaper than open. DZ_ENOENT when there is
+ * none: then the handle is dead, and only close is allowed. */
+DZ_NODISCARD int dz_blob_move(struct dz_blob *blob, int64_t rowid, struct dz_err *err);
+size_t dz_blob_size(const struct dz_blob *blob);
+/* offset + size_bytes within dz_blob_size, else DZ_EINVAL. */
+DZ_NODISCARD int dz_blob_read(struct dz_blob *blob, void *buf, size_t size_bytes, size_t offset,
+                              struct dz_err *err);
+DZ_NODISCARD int dz_blob_write(struct dz_blob *blob, const void *buf, size_t size_bytes,
+                               size_t offset, struct dz_err *err);
+/* Errors of a write handle were reported by write. NULL is allowed. */
+void dz_blob_close(struct dz_blob *blob);
+void dz_blob_closep(struct dz_blob **blob);
+
+/* --- SQL from outside -------------------------------------------------------- */
+
+/* From now on this handle compiles only statements that read (no ATTACH, no
+ * PRAGMA but a few that tell about tables, no writes), and a statement stops
+ * with DZ_ELIMIT after max_ops virtual machine instructions (0: no limit; the
+ * count starts again at each call of this function). Cannot be undone. */
+void dz_db_restrict(struct dz_db *db, int64_t max_ops);
+
+#endif
