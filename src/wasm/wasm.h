@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm.h - running WebAssembly whose whole state is data.
+ *
+ * A *store* holds instances that may import from each other, one array of
+ * 64-bit slots (frames and values of the one program that runs in it), and a
+ * bounded table of exception objects. A *process* is a store with one
+ * instance: it can be saved, loaded, copied, marked and injected into.
+ *
+ * Values cross this interface as slots: an i32 or f32 is zero-extended, a v128
+ * takes two adjacent slots, low half first. References are numbers: 0 is null,
+ * an externref is the host's number plus one, a funcref and an exnref mean
+ * something only inside their store.
+ *
+ * Threads: a store belongs to one thread at a time; only dz_wasm_interrupt()
+ * may be called from another thread or from a signal handler. The stores that
+ * share a module also belong to one thread, for they share translated code.
+ *
+ * How a program runs: dz_wasm_begin() pushes the first frame, dz_wasm_run()
+ * runs until something stops it and says what. After DZ_WASM_INTERRUPTED,
+ * DZ_WASM_BLOCKED and DZ_WASM_OUT_OF_FUEL the store is at a *safepoint*: call
+ * dz_wasm_run() again, or do any of what the last section of this file offers.
+ */
+#ifndef DZ_WASM_H
+#define DZ_WASM_H
+
+#include "base/attr.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct dz_wasm_module; /* a validated module: wasm_module.h makes them */
+struct dz_wasm_store;
+struct dz_wasm_inst;
+
+/* --- limits and options ---------------------------------------------------- */
+
+enum {
+    DZ_WASM_PAGE = 65536,
+    DZ_WASM_PAGES_MAX = 65536,         /* 4 GiB, what 32-bit memories can have */
+    DZ_WASM_STACK_SLOTS_MAX = 1 << 28, /* 2 GiB of slots */
+    DZ_WASM_TABLE_MAX = 10 * 1000 * 1000,
+    DZ_WASM_EXNS_MAX = 1 << 20,
+    DZ_WASM_PARAM_SLOTS_MAX = 2048,
+    DZ_WASM_FRAME_SLOTS_MAX = 65535, /* locals and operands of one function */
+    DZ_WASM_BULK_CHUNK = 1 << 20,    /* bytes that a bulk operation moves between two polls */
+};
+
+/* Which of the two builds of the interpreter's loop runs a store. Both read
+ * the same cells and leave the same state. */
+enum dz_wasm_dispatch {
+    DZ_WASM_DISPATCH_DEFAULT = 0, /* goto where the compiler has it */
+    DZ_WASM_DISPATCH_GOTO = 1,    /* gcc only: elsewhere the switch is used */
+    DZ_WASM_DISPATCH_SWITCH = 2,
+};
+
+/* Where memories come from. All sizes are multiples of 64 KiB but image_size.
+ * reserve() finds `size` bytes of address space of which nothing may be
+ * accessed yet; commit() makes [old, size) of a reservation readable,
+ * writable and zero, or, for the part below image_size, equal to the image;
+ * release() gives the reservation back. The base never moves. */
+struct dz_wasm_mem_ops {
+    int (*reserve)(void *ctx, size_t size, void **ret_base, struct dz_err *err);
+    int (*commit)(void *ctx, void *base, size_t old, size_t size, struct dz_err *err);
+    /* Fill memory number `index` of a new instance of `module`, whose first
+     * image_size bytes are committed. NULL: copy `image`. A process maps the
+     * prepared file here, copy-on-write, over the pages. */
+    int (*map_image)(void *ctx, void *base, uint32_t index, const uint8_t *image, size_t image_size,
+                     struct dz_err *err);
+    void (*release)(void *ctx, void *base, size_t size);
+};
+extern const struct dz_wasm_mem_ops dz_wasm_mem_anon; /* anonymous mappings; ctx unused */
+
+struct dz_wasm_config {
+    enum dz_wasm_dispatch dispatch;
+    const struct dz_wasm_mem_ops *mem_ops; /* NULL: dz_wasm_mem_anon */
+    void *mem_ctx;
+    uint32_t memory_pages_max; /* for each memory; 0: DZ_WASM_PAGES_MAX */
+    uint32_t table_max;        /* for each table; 0: DZ_WASM_TABLE_MAX */
+    uint32_t stack_slots;      /* 0: 1 Mi slots; bounds the call depth too, for every
+                                  frame takes at least one slot */
+    uint32_t exns_max;         /* live exception objects; 0: 4096 */
+    size_t code_max;           /* bytes of translated code per module; 0: 8 GiB */
+    bool fuel;                 /* meter: see dz_wasm_fuel_set() */
+};
+
+/* --- host functions ---------------------------------------------------------- */
+
+/* What a host function answers. */
+enum dz_wasm_host_result {
+    DZ_WASM_HOST_DONE = 0,  /* results are in slots[0..] */
+    DZ_WASM_HOST_BLOCK = 1, /* arguments unchanged; call me again, later: dz_wasm_run() stops with
+                               DZ_WASM_BLOCKED and the next one calls the function anew */
+    DZ_WASM_HOST_EXIT = 2,  /* the program is over: DZ_WASM_EXITED */
+    DZ_WASM_HOST_TRAP = 3,  /* DZ_WASM_TRAPPED with kind HOST */
+    DZ_WASM_HOST_JUMP = 4,  /* dz_wasm_jump() was called: do not return to the caller */
+    DZ_WASM_HOST_STOP = 5,  /* results are in slots; stop with DZ_WASM_INTERRUPTED after them */
+};
+
+/* slots: the arguments, and room for the results. A host function never runs
+ * wasm code in this store. */
+typedef enum dz_wasm_host_result (*dz_wasm_host_fn)(void *user, struct dz_wasm_inst *inst,
+                                                    uint64_t *slots);
+
+/* One row of a table of host functions. The signature is the parameters, '>'
+ * and the results, a letter each: i i32, I i64, f f32, F f64, v v128,
+ * r funcref, e externref, x exnref. "ii>i" */
+struct dz_wasm_host {
+    const char *module, *name, *sig;
+    dz_wasm_host_fn fn;
+};
+
+/* --- stores and instances ---------------------------------------------------- */
+
+int dz_wasm_store_new(const struct dz_wasm_config *cfg, struct dz_wasm_store **ret_store,
+                      struct dz_err *err);
+void dz_wasm_store_free(struct dz_wasm_store *s); /* and every instance in it */
+
+/* Take every instance, frame and exception out of the store (exec). */
+void dz_wasm_store_reset(struct dz_wasm_store *s);
+
+/* Instances made later may import the exports of `inst` under this name. */
+int dz_wasm_register(struct dz_wasm_store *s, const char *name, struct dz_wasm_inst *inst,
+                     struct dz_err *err);
+
+/* Make an instance: bind imports (first from `host`, then from what was
+ * registered), make globals, tables and memories, copy the active segments.
+ * The start function is not called: see dz_wasm_begin_start(). The module and
+ * the table must outlive the store. `user` is given to the host functions.
+ *
+ * DZ_ENOENT: names of every missing import, as many as fit into the message;
+ * DZ_EINVAL: an import of the wrong type; DZ_ESTATE: a segment does not fit
+ * (what was written before it stays, as the specification says);
+ * DZ_ELIMIT, DZ_ENOMEM. After an error the store is usable. */
+int dz_wasm_instantiate(struct dz_wasm_store *s, struct dz_wasm_module *module,
+                        const struct dz_wasm_host *host, size_t host_count, void *user,
+                        struct dz_wasm_inst **ret_inst, struct dz_err *err);
+
+struct dz_wasm_store *dz_wasm_inst_store(const struct dz_wasm_inst *inst);
+struct dz_wasm_module *dz_wasm_inst_module(const struct dz_wasm_inst *inst);
+void *dz_wasm_inst_user(const struct dz_wasm_inst *inst);
+void dz_wasm_inst_set_user(struct dz_wasm_inst *inst, void *user);
+
+enum dz_wasm_kind {
+    DZ_WASM_FUNC = 0,
+    DZ_WASM_TABLE = 1,
+    DZ_WASM_MEMORY = 2,
+    DZ_WASM_GLOBAL = 3,
+    DZ_WASM_TAG = 4,
+};
+
+/* Index of an export, or DZ_ENOENT. */
+int64_t dz_wasm_export(const struct dz_wasm_inst *inst, const char *name, enum dz_wasm_kind kind);
+
+/* Slots of the parameters and results of a function. */
+int dz_wasm_func_slots(const struct dz_wasm_inst *inst, uint32_t func, uint32_t *ret_params,
+                       uint32_t *ret_results);
+
+/* The slots (two for v128) of a global. */
+uint64_t *dz_wasm_global(struct dz_wasm_inst *inst, uint32_t index);
+
+/* The bytes of a memory: NULL when [addr, addr+size) is not inside. Valid
+ * until the instance runs again. */
+uint8_t *dz_wasm_mem(struct dz_wasm_inst *inst, uint32_t index, uint64_t addr, uint64_t size);
+uint64_t dz_wasm_mem_size(const struct dz_wasm_inst *inst, uint32_t index);
+uint32_t dz_wasm_mem_count(const struct dz_wasm_inst *inst);
+
+/* --- running ------------------------------------------------------------------- */
+
+enum dz_wasm_stop {
+    DZ_WASM_DONE = 0,        /* the first function returned: dz_wasm_results() */
+    DZ_WASM_TRAPPED = 1,     /* dz_wasm_trap_get(); the frames stay for a trace until begin */
+    DZ_WASM_INTERRUPTED = 2, /* dz_wasm_interrupt() was called */
+    DZ_WASM_BLOCKED = 3,     /* parked in a host call that answered BLOCK */
+    DZ_WASM_OUT_OF_FUEL = 4,
+    DZ_WASM_EXITED = 5,   /* a host function answered EXIT */
+    DZ_WASM_UNCAUGHT = 6, /* an exception that nobody catches left the first function */
+};
+
+#define DZ_WASM_TRAP_MAP(X)                            \
+    X(NONE, "no trap")                                 \
+    X(UNREACHABLE, "unreachable")                      \
+    X(OOB_MEMORY, "out of bounds memory access")       \
+    X(OOB_TABLE, "out of bounds table access")         \
+    X(DIV_ZERO, "integer divide by zero")              \
+    X(INT_OVERFLOW, "integer overflow")                \
+    X(BAD_CONVERSION, "invalid conversion to integer") \
+    X(UNDEFINED_ELEMENT, "undefined element")          \
+    X(NULL_ELEMENT, "uninitialized element")           \
+    X(BAD_SIGNATURE, "indirect call type mismatch")    \
+    X(STACK, "call stack exhausted")                   \
+    X(NULL_EXN, "null exception reference")            \
+    X(EXN_LIMIT, "too many live exceptions")           \
+    X(CODE_LIMIT, "translated code exceeds its limit") \
+    X(NOMEM, "out of memory")                          \
+    X(HOST, "trap in a host function")                 \
+    X(JUMP, "jump to a frame that is gone")
+
+enum dz_wasm_trap_kind {
+#define X(name, text) DZ_WASM_TRAP_##name,
+    DZ_WASM_TRAP_MAP(X)
+#undef X
+    DZ_WASM_TRAP_COUNT
+};
+const char *dz_wasm_trap_text(enum dz_wasm_trap_kind kind);
+
+/* Place in a program. offset counts bytes from the start of the module; for a
+ * function that is imported it is 0. */
+struct dz_wasm_pos {
+    uint32_t inst; /* number of the instance in its store */
+    uint32_t func;
+    uint32_t offset;
+};
+struct dz_wasm_trap {
+    enum dz_wasm_trap_kind kind;
+    struct dz_wasm_pos at; /* the instruction */
+};
+
+/* Push the first frame of a call. DZ_ESTATE while something runs, DZ_EINVAL
+ * when arg_count is not the number of parameter slots. */
+int dz_wasm_begin(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args, size_t arg_count,
+                  struct dz_err *err);
+/* The same for the start function: 1 when there is one, else 0. */
+int dz_wasm_begin_start(struct dz_wasm_inst *inst, struct dz_err *err);
+
+enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s);
+
+/* After DZ_WASM_DONE: the result slots, valid until the next begin. */
+const uint64_t *dz_wasm_results(const struct dz_wasm_store *s);
+struct dz_wasm_trap dz_wasm_trap_get(const struct dz_wasm_store *s);
+
+/* Drop every frame: after a trap, or to give a stopped program up. */
+void dz_wasm_abandon(struct dz_wasm_store *s);
+
+/* Frames from the innermost, at most `max`; returns how many there are in
+ * all. The position of a caller is that after its call. */
+size_t dz_wasm_trace(struct dz_wasm_store *s, struct dz_wasm_pos *ret_pos, size_t max);
+
+/* Stop the running program at its next safepoint. Sticky: if nothing runs,
+ * the next run stops at its first safepoint. Safe in a signal handler. */
+void dz_wasm_interrupt(struct dz_wasm_store *s);
+
+/* Fuel is a count of instructions, taken off where a function or a loop body
+ * begins; the same program stops at the same place in every build. */
+void dz_wasm_fuel_set(struct dz_wasm_store *s, uint64_t fuel);
+uint64_t dz_wasm_fuel(const struct dz_wasm_store *s);
+
+/* --- what a process offers, at a safepoint ---------------------------------------
+ * All of these want a store with exactly one instance (else DZ_EUNSUPPORTED). */
+
+/* Bytes out and in. Both return 0 or a negative DZ_E*; read fills all of
+ * `size` or fails. */
+struct dz_wasm_sink {
+    int (*write)(void *ctx, const void *data, size_t size, struct dz_err *err);
+    void *ctx;
+};
+struct dz_wasm_source {
+    int (*read)(void *ctx, void *data, size_t size, struct dz_err *err);
+    void *ctx;
+};
+
+/* Save the state (docs/format/wasm-state.md). Memory is left out when
+ * with_memory is false: then the caller keeps it, and loads it. */
+int dz_wasm_save(struct dz_wasm_inst *inst, bool with_memory, const struct dz_wasm_sink *to,
+                 struct dz_err *err);
+
+/* Put a saved state into a fresh instance of the same module. Every byte is
+ * checked; DZ_ECORRUPT says what is wrong, and the instance is then good for
+ * dz_wasm_store_free() only. */
+int dz_wasm_load(struct dz_wasm_inst *inst, const struct dz_wasm_source *from, struct dz_err *err);
+
+/* Which pages of a memory to copy: called with increasing addresses. The
+ * default (NULL) compares with the module's image. */
+struct dz_wasm_copy {
+    const struct dz_wasm_config *cfg; /* of the new store; NULL: as the old one */
+    const struct dz_wasm_host *host;
+    size_t host_count;
+    void *user;
+    /* Next run of changed bytes at or after *addr in memory `index`: sets
+     * *addr and *size (page aligned) and returns 1, 0 at the end, or an
+     * error. NULL: every page is compared. */
+    int (*changed)(void *ctx, uint32_t index, uint64_t *addr, uint64_t *size, struct dz_err *err);
+    void *changed_ctx;
+};
+/* A second process in the same state, in a store of its own. */
+int dz_wasm_copy(struct dz_wasm_inst *inst, const struct dz_wasm_copy *how,
+                 struct dz_wasm_inst **ret_inst, struct dz_err *err);
+
+/* setjmp: inside a host call, name the frame that called. Two words to be kept
+ * by the guest. */
+int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err *err);
+/* longjmp: inside a host call, or at a safepoint: come back from that call
+ * again, with `value` as its result. DZ_EINVAL when the frame has gone or the
+ * token never was one. A host function then answers DZ_WASM_HOST_JUMP. */
+int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t value,
+                 struct dz_err *err);
+
+/* Call an exported function on top of what runs; when it returns, what was
+ * interrupted goes on. Results are dropped. Also while parked in a host call,
+ * which is tried again afterwards. */
+int dz_wasm_inject(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args, size_t arg_count,
+                   struct dz_err *err);
+/* Is an injected call still running? How many. */
+uint32_t dz_wasm_injected(const struct dz_wasm_inst *inst);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
