@@ -35,8 +35,11 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db
+MODULES    := base wasm db cli
 NEEDS_base :=
+NEEDS_cli  := base
+# what files cli/local_* may use besides
+NEEDS_cli_local :=
 SYS_base   := -lcrypto
 NEEDS_wasm := base
 SYS_wasm   := -lm
@@ -44,15 +47,17 @@ NEEDS_db   := base
 SYS_db     := -lsqlite3
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
-PROGRAMS   :=
+PROGRAMS   := doze
+SRC_doze   := src/cli/main.c
+NEEDS_doze := cli
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn
 NEEDS_bench_spawn :=
 
-deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)),$(call deps,$(m))))
+deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))
 sys   = $(sort $(foreach m,$(call deps,$(1)),$(SYS_$(m))))
-obj   = $(patsubst %.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
+obj   = $(patsubst %.c,$(B)/%.o,$(filter-out src/$(1)/main.c,$(wildcard src/$(1)/*.c)))
 group = -Wl,--start-group $(1) -Wl,--end-group
 
 LIBS     := $(MODULES:%=$(B)/lib%.a)

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cli_commands.h - the table of commands.
+ *
+ * One line each, in the order of `doze help`; X(id) stands for the constant
+ * dz_cmd_<id> that the command's own file defines. A command of two words has
+ * an id with an underscore (`disk ls` is disk_ls).
+ */
+#ifndef DZ_CLI_COMMANDS_H
+#define DZ_CLI_COMMANDS_H
+
+#include "cli/cli.h"
+
+#define DZ_CLI_COMMANDS(X) \
+    X(completion)          \
+    X(help)
+
+#define X(id) extern const struct dz_cli_command dz_cmd_##id;
+DZ_CLI_COMMANDS(X)
+#undef X
+
+/* A command's name has at most this many words. */
+#define DZ_CLI_WORDS_MAX 3
+
+/* The table; ends with NULL. */
+extern const struct dz_cli_command *const dz_cli_commands[];
+
+/* The command whose name is the first words of argv (the longest such name),
+ * and how many words that took. NULL when there is none. */
+const struct dz_cli_command *dz_cli_command_find(int argc, char **argv, int *ret_words);
+
+/* Is `word` the first word of some command's name, as "disk" of "disk ls"? */
+bool dz_cli_command_is_prefix(const char *word);
+
+#endif

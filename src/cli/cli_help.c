@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze help`, and every text about a command, made from the table.
+ */
+#include "cli/cli_help.h"
+
+#include "cli/cli_commands.h"
+#include "cli/cli_term.h"
+
+#include <string.h>
+
+static void print_row(FILE *out, const struct dz_cli_command *cmd, bool color)
+{
+    fprintf(out, "  %s%-16s%s %s\n", dz_cli_sgr(color, DZ_CLI_BOLD), cmd->name,
+            dz_cli_sgr_end(color, DZ_CLI_BOLD), cmd->summary);
+}
+
+void dz_cli_help_list(FILE *out, bool color)
+{
+    static const char *const headings[] = {
+#define X(name, heading) heading,
+        DZ_CLI_GROUPS(X)
+#undef X
+    };
+    fputs("usage: doze COMMAND [OPTION...] [ARGUMENT...]\n", out);
+    for (size_t g = 0; g < DZ_ARRAY_LEN(headings); g++) {
+        bool headed = false;
+        for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {
+            if ((*c)->group != g)
+                continue;
+            if (!headed)
+                fprintf(out, "\n%s\n", headings[g]);
+            headed = true;
+            print_row(out, *c, color);
+        }
+    }
+    fputs(
+        "\n`doze help COMMAND` says more about one of them; `doze --version` prints the version.\n",
+        out);
+}
+
+void dz_cli_help_prefix(FILE *out, bool color, const char *word)
+{
+    size_t n = strlen(word);
+    for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++)
+        if (strncmp((*c)->name, word, n) == 0 && (*c)->name[n] == ' ')
+            print_row(out, *c, color);
+}
+
+void dz_cli_help_usage(FILE *out, const struct dz_cli_command *cmd)
+{
+    fprintf(out, "usage: doze %s%s%s%s\n", cmd->name, cmd->options ? " [OPTION...]" : "",
+            cmd->args[0] ? " " : "", cmd->args);
+}
+
+static void print_option(FILE *out, const struct dz_cli_option *o)
+{
+    char left[64];
+    (void)snprintf(left, sizeof left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ',
+                   o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name, o->arg ? "=" : "",
+                   o->arg ? o->arg : "");
+    fprintf(out, "  %-24s %s\n", left, o->help);
+}
+
+void dz_cli_help_command(FILE *out, bool color, const struct dz_cli_command *cmd)
+{
+    static const struct dz_cli_option help = {"help", 'h', NULL, "print this"};
+    dz_cli_help_usage(out, cmd);
+    fprintf(out, "\ndoze %s%s%s: %s.\n", dz_cli_sgr(color, DZ_CLI_BOLD), cmd->name,
+            dz_cli_sgr_end(color, DZ_CLI_BOLD), cmd->summary);
+    if (cmd->help && cmd->help[0])
+        fprintf(out, "\n%s", cmd->help);
+    fputs("\nOptions\n", out);
+    for (const struct dz_cli_option *o = cmd->options; o && o->name; o++)
+        print_option(out, o);
+    print_option(out, &help);
+}
+
+static int help_all(struct dz_cli *c)
+{
+    for (const struct dz_cli_command *const *cmd = dz_cli_commands; *cmd; cmd++) {
+        if (cmd != dz_cli_commands)
+            fputs("\n", c->out);
+        dz_cli_help_command(c->out, c->out_color, *cmd);
+    }
+    return DZ_EXIT_OK;
+}
+
+static int run(struct dz_cli *c, struct dz_err *err)
+{
+    int words = 0;
+    if (dz_cli_flag(c, "all"))
+        return help_all(c);
+    if (c->argc == 0) {
+        dz_cli_help_list(c->out, c->out_color);
+        return DZ_EXIT_OK;
+    }
+    const struct dz_cli_command *cmd = dz_cli_command_find(c->argc, c->argv, &words);
+    if (cmd && words == c->argc) {
+        dz_cli_help_command(c->out, c->out_color, cmd);
+        return DZ_EXIT_OK;
+    }
+    if (c->argc == 1 && dz_cli_command_is_prefix(c->argv[0])) {
+        dz_cli_help_prefix(c->out, c->out_color, c->argv[0]);
+        return DZ_EXIT_OK;
+    }
+    return dz_cli_usage(c, err, "no command '%s%s%s'; see doze help", c->argv[0],
+                        c->argc > 1 ? " " : "", c->argc > 1 ? c->argv[1] : "");
+}
+
+const struct dz_cli_command dz_cmd_help = {
+    .name = "help",
+    .group = DZ_CLI_GROUP_HOST,
+    .summary = "list the commands, or explain one",
+    .args = "[COMMAND]",
+    .max_args = DZ_CLI_WORDS_MAX,
+    .options =
+        (const struct dz_cli_option[]){
+            {"all", 'a', NULL, "explain every command"},
+            DZ_CLI_OPTION_END,
+        },
+    .help = "`doze COMMAND --help` says the same.\n"
+            "\n"
+            "Every command exits with 0 when it did what was asked, 1 when it could not\n"
+            "(one line on standard error says what, on what, and what to do), and 2 when\n"
+            "the command line is wrong.\n",
+    .run = run,
+};

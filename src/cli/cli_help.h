@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cli_help.h - help texts made from the table of commands.
+ */
+#ifndef DZ_CLI_HELP_H
+#define DZ_CLI_HELP_H
+
+#include "cli/cli.h"
+
+/* All commands in groups, one line each. */
+void dz_cli_help_list(FILE *out, bool color);
+
+/* Those whose first word is `word`, one line each. */
+void dz_cli_help_prefix(FILE *out, bool color, const char *word);
+
+/* One command: usage, summary, text, options. */
+void dz_cli_help_command(FILE *out, bool color, const struct dz_cli_command *cmd);
+
+/* "usage: doze NAME [OPTION...] ARGS" and a newline. */
+void dz_cli_help_usage(FILE *out, const struct dz_cli_command *cmd);
+
+#endif

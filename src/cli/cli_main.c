@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One command line from words to exit status: find the row, parse the options,
+ * run, report. What is printed about errors is printed here and nowhere else.
+ */
+#include "cli/cli_commands.h"
+#include "cli/cli_help.h"
+#include "cli/cli_parse.h"
+#include "cli/cli_term.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+DZ_PRINTF(2, 0)
+static void say(struct dz_cli *c, const char *fmt, va_list ap)
+{
+    (void)fflush(c->out); /* keep the order of what both streams show */
+    fputs("doze: ", c->err);
+    vfprintf(c->err, fmt, ap);
+    fputc('\n', c->err);
+}
+
+void dz_cli_warn(struct dz_cli *c, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(c, fmt, ap);
+    va_end(ap);
+}
+
+void dz_cli_note(struct dz_cli *c, const char *fmt, ...)
+{
+    va_list ap;
+    if (c->quiet)
+        return;
+    va_start(ap, fmt);
+    say(c, fmt, ap);
+    va_end(ap);
+}
+
+int dz_cli_usage(struct dz_cli *c, struct dz_err *err, const char *fmt, ...)
+{
+    char msg[sizeof err->msg];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(msg, sizeof msg, fmt, ap);
+    va_end(ap);
+    c->usage_status = DZ_EXIT_USAGE;
+    return dz_fail(err, DZ_EINVAL, "%s: %s", c->command->name, msg);
+}
+
+static int report(struct dz_cli *c, const struct dz_err *err, int status)
+{
+    dz_cli_warn(c, "%s", err->msg);
+    return status;
+}
+
+/* Nothing of the first words is a command: say so, with the nearest one. */
+static int unknown(struct dz_cli *c, int argc, char **argv)
+{
+    const char *word = argv[0];
+    if (dz_cli_command_is_prefix(word) && argc == 1) {
+        (void)fflush(c->out);
+        fprintf(c->err, "doze: %s needs one of these commands\n", word);
+        dz_cli_help_prefix(c->err, c->err_color, word);
+    } else if (word[0] == '-') {
+        dz_cli_warn(c, "no option %s before the command; see doze help", word);
+    } else {
+        dz_cli_warn(c, "no command '%s'; see doze help", word);
+    }
+    return DZ_EXIT_USAGE;
+}
+
+static int run(struct dz_cli *c, int argc, char **argv)
+{
+    struct dz_err err = {0};
+    bool help = false;
+    if (dz_cli_parse(c, argc, argv, &help, &err) < 0)
+        return report(c, &err, err.code == DZ_EINVAL ? DZ_EXIT_USAGE : DZ_EXIT_FAILURE);
+    if (help) {
+        dz_cli_help_command(c->out, c->out_color, c->command);
+        return DZ_EXIT_OK;
+    }
+    int status = c->command->run(c, &err);
+    if (status >= 0)
+        return status;
+    return report(c, &err, c->usage_status ? c->usage_status : DZ_EXIT_FAILURE);
+}
+
+static int dispatch(struct dz_cli *c, int argc, char **argv)
+{
+    int words = 0;
+    if (argc == 0) {
+        dz_cli_help_list(c->err, c->err_color);
+        return DZ_EXIT_USAGE;
+    }
+    if (strcmp(argv[0], "--version") == 0 || strcmp(argv[0], "-V") == 0) {
+        fprintf(c->out, "doze %s\n", DZ_VERSION);
+        return DZ_EXIT_OK;
+    }
+    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+        dz_cli_help_list(c->out, c->out_color);
+        return DZ_EXIT_OK;
+    }
+    c->command = dz_cli_command_find(argc, argv, &words);
+    if (!c->command) {
+        if (argc == 2 && dz_cli_command_is_prefix(argv[0]) &&
+            (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+            dz_cli_help_prefix(c->out, c->out_color, argv[0]);
+            return DZ_EXIT_OK;
+        }
+        return unknown(c, argc, argv);
+    }
+    /* The last word of the name takes the place of a program's name. */
+    int status = run(c, argc - words + 1, argv + words - 1);
+    dz_cli_parse_release(c);
+    return status;
+}
+
+/* Results that did not reach their file are a failure. A reader who went away
+ * (`| head -1` with SIGPIPE ignored) is not told so. */
+static int finish(struct dz_cli *c, int status)
+{
+    errno = 0;
+    bool failed = fflush(c->out) != 0 || ferror(c->out);
+    if (!failed)
+        return status;
+    if (errno != EPIPE)
+        dz_cli_warn(c, "write the results: %s",
+                    errno ? strerror(errno) : "an earlier write failed");
+    return status == DZ_EXIT_OK ? DZ_EXIT_FAILURE : status;
+}
+
+int dz_cli_main(int argc, char **argv, FILE *out, FILE *err)
+{
+    struct dz_cli c = {.out = out, .err = err};
+    c.out_color = dz_cli_term_color(out);
+    c.err_color = dz_cli_term_color(err);
+    c.err_live = dz_cli_term_live(err);
+    c.width = dz_cli_term_width(out);
+    return finish(&c, dispatch(&c, argc > 0 ? argc - 1 : 0, argv + (argc > 0)));
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Options by getopt_long(3), whose tables are built here from the command's
+ * row. A long option without a letter gets a value above every character, so
+ * that what getopt answers says which row is meant.
+ *
+ * getopt prints nothing (opterr = 0): its messages name neither the command
+ * nor the nearest option.
+ */
+#include "cli/cli_parse.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <getopt.h>
+#include <string.h>
+
+#define OPTIONS_MAX 32  /* rows of one command, --help included */
+#define LONG_BASE   256 /* value of the first row's long name */
+#define HELP_VALUE  (LONG_BASE - 1)
+
+struct tables {
+    struct option longs[OPTIONS_MAX + 1];
+    char shorts[2 * OPTIONS_MAX + 4];
+};
+
+static bool is_end(const struct dz_cli_option *o)
+{
+    return !o || !o->name;
+}
+
+static void build(const struct dz_cli_command *cmd, struct tables *t)
+{
+    size_t n = 0, s = 0;
+    memset(t, 0, sizeof *t);
+    if (cmd->flags & DZ_CLI_REST)
+        t->shorts[s++] = '+';
+    t->shorts[s++] = ':'; /* tell a missing argument from an unknown option */
+    t->shorts[s++] = 'h';
+    for (const struct dz_cli_option *o = cmd->options; !is_end(o); o++, n++) {
+        assert(n < OPTIONS_MAX - 1);
+        t->longs[n] = (struct option){o->name, o->arg ? required_argument : no_argument, NULL,
+                                      LONG_BASE + (int)n};
+        if (o->letter) {
+            t->shorts[s++] = o->letter;
+            if (o->arg)
+                t->shorts[s++] = ':';
+        }
+    }
+    t->longs[n] = (struct option){"help", no_argument, NULL, HELP_VALUE};
+}
+
+/* The row that getopt's value means, NULL if none. */
+static const struct dz_cli_option *row_of(const struct dz_cli_command *cmd, int value)
+{
+    int n = 0;
+    for (const struct dz_cli_option *o = cmd->options; !is_end(o); o++, n++)
+        if (value == LONG_BASE + n || (value != 0 && value == o->letter))
+            return o;
+    return NULL;
+}
+
+/* getopt said '?' or ':' about this word. */
+static int refuse(const struct dz_cli *c, int what, const char *word, struct dz_err *err)
+{
+    const char *name = c->command->name;
+    const struct dz_cli_option *row = row_of(c->command, optopt);
+    if (what == ':' && row)
+        return dz_fail(err, DZ_EINVAL, "%s: option --%s needs an argument (%s)", name, row->name,
+                       row->arg);
+    if (row || optopt == HELP_VALUE)
+        return dz_fail(err, DZ_EINVAL, "%s: option --%s takes no argument", name,
+                       row ? row->name : "help");
+    if (optopt != 0)
+        return dz_fail(err, DZ_EINVAL, "%s: no option -%c; see doze help %s", name, optopt, name);
+    return dz_fail(err, DZ_EINVAL, "%s: no option %s; see doze help %s", name, word, name);
+}
+
+static int check_operands(const struct dz_cli *c, struct dz_err *err)
+{
+    const struct dz_cli_command *cmd = c->command;
+    if (c->argc < cmd->min_args)
+        return dz_fail(err, DZ_EINVAL, "%s: too few arguments; usage: doze %s%s%s", cmd->name,
+                       cmd->name, cmd->args[0] ? " " : "", cmd->args);
+    if (cmd->max_args >= 0 && c->argc > cmd->max_args)
+        return dz_fail(err, DZ_EINVAL, "%s: unexpected argument '%s'; usage: doze %s%s%s",
+                       cmd->name, c->argv[cmd->max_args], cmd->name, cmd->args[0] ? " " : "",
+                       cmd->args);
+    return 0;
+}
+
+static bool given(const struct dz_cli *c, const char *name)
+{
+    for (int i = 0; i < c->given_count; i++)
+        if (strcmp(c->given[i].option->name, name) == 0)
+            return true;
+    return false;
+}
+
+int dz_cli_parse(struct dz_cli *c, int argc, char **argv, bool *ret_help, struct dz_err *err)
+{
+    struct tables t;
+    int value;
+    bool help = false;
+    assert(argc >= 1);
+    build(c->command, &t);
+    c->given = dz_zalloc((size_t)argc * sizeof *c->given);
+    if (!c->given)
+        return dz_fail(err, DZ_ENOMEM, "%s: out of memory for %d words", c->command->name, argc);
+    opterr = 0;
+    optind = 0; /* glibc: start afresh */
+    while (!help) {
+        int at = optind > 0 ? optind : 1;
+        value = getopt_long(argc, argv, t.shorts, t.longs, NULL);
+        if (value == -1)
+            break;
+        if (value == '?' || value == ':')
+            return refuse(c, value, argv[optind - 1 > at ? optind - 1 : at], err);
+        help = value == 'h' || value == HELP_VALUE;
+        if (!help)
+            c->given[c->given_count++] = (struct dz_cli_given){row_of(c->command, value), optarg};
+    }
+    c->argc = argc - optind;
+    c->argv = argv + optind;
+    c->quiet = given(c, "quiet");
+    c->json = given(c, "json");
+    *ret_help = help;
+    return help ? 0 : check_operands(c, err);
+}
+
+void dz_cli_parse_release(struct dz_cli *c)
+{
+    dz_free(c->given);
+    c->given = NULL;
+    c->given_count = 0;
+}
+
+static bool has_option(const struct dz_cli_command *cmd, const char *name)
+{
+    for (const struct dz_cli_option *o = cmd->options; !is_end(o); o++)
+        if (strcmp(o->name, name) == 0)
+            return true;
+    return false;
+}
+
+bool dz_cli_flag(const struct dz_cli *c, const char *name)
+{
+    assert(has_option(c->command, name));
+    return given(c, name);
+}
+
+const char *dz_cli_value_at(const struct dz_cli *c, const char *name, int n)
+{
+    assert(has_option(c->command, name));
+    for (int i = 0; i < c->given_count; i++)
+        if (strcmp(c->given[i].option->name, name) == 0 && n-- == 0)
+            return c->given[i].value;
+    return NULL;
+}
+
+const char *dz_cli_value(const struct dz_cli *c, const char *name)
+{
+    const char *last = NULL;
+    assert(has_option(c->command, name));
+    for (int i = 0; i < c->given_count; i++)
+        if (strcmp(c->given[i].option->name, name) == 0)
+            last = c->given[i].value;
+    return last;
+}

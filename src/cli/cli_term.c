@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Terminals. Colour and redrawing depend on the stream alone, so `doze ls |
+ * less` is plain and `doze ls 2>log` keeps its colours. No locale is used: the
+ * tree writes UTF-8, and a continuation byte takes no column.
+ */
+#include "cli/cli_term.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define WIDTH_MIN     20
+#define WIDTH_MAX     400
+#define WIDTH_DEFAULT 80
+
+bool dz_cli_term_live(FILE *f)
+{
+    int fd = fileno(f);
+    const char *term = getenv("TERM");
+    return fd >= 0 && isatty(fd) && term && term[0] && strcmp(term, "dumb") != 0;
+}
+
+bool dz_cli_term_color(FILE *f)
+{
+    const char *no_color = getenv("NO_COLOR");
+    return dz_cli_term_live(f) && !(no_color && no_color[0]);
+}
+
+int dz_cli_term_width(FILE *f)
+{
+    struct winsize size = {0};
+    int fd = fileno(f);
+    if (fd < 0 || ioctl(fd, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        return WIDTH_DEFAULT;
+    if (size.ws_col < WIDTH_MIN)
+        return WIDTH_MIN;
+    return size.ws_col > WIDTH_MAX ? WIDTH_MAX : size.ws_col;
+}
+
+const char *dz_cli_sgr(bool color, enum dz_cli_style style)
+{
+    static const char *const start[] = {
+#define X(name, sgr) "\033[" sgr "m",
+        DZ_CLI_STYLES(X)
+#undef X
+    };
+    return color && style != DZ_CLI_PLAIN ? start[style] : "";
+}
+
+const char *dz_cli_sgr_end(bool color, enum dz_cli_style style)
+{
+    return color && style != DZ_CLI_PLAIN ? "\033[0m" : "";
+}
+
+static size_t columns_of(const char *text, size_t n)
+{
+    size_t columns = 0;
+    for (size_t i = 0; i < n; i++)
+        columns += ((unsigned char)text[i] & 0xC0u) != 0x80u;
+    return columns;
+}
+
+size_t dz_cli_columns(const char *text)
+{
+    return columns_of(text, strlen(text));
+}
+
+void dz_cli_wrap(FILE *out, const char *text, int indent, int width)
+{
+    size_t column = (size_t)indent;
+    bool first = true;
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        size_t columns = columns_of(text, n);
+        if (!first && column + 1 + columns > (size_t)width) {
+            fprintf(out, "\n%*s", indent, "");
+            column = (size_t)indent;
+            first = true;
+        }
+        fprintf(out, "%s%.*s", first ? "" : " ", (int)n, text);
+        column += columns + !first;
+        first = false;
+        text += n;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli_run.h"
+#include "tap.h"
+
+#include "cli/cli_commands.h"
+
+#define AUTO_RESULT __attribute__((cleanup(cli_result_release))) struct cli_result
+
+TEST(main_without_words_lists_the_commands_and_fails)
+{
+    AUTO_RESULT r = CLI_RUN();
+    CHECK_INT(r.status, DZ_EXIT_USAGE);
+    CHECK_STR(r.out, "");
+    CHECK(strstr(r.err, "usage: doze COMMAND"));
+}
+
+TEST(main_prints_the_version)
+{
+    AUTO_RESULT r = CLI_RUN("--version");
+    CHECK_INT(r.status, 0);
+    CHECK_STR(r.out, "doze " DZ_VERSION "\n");
+}
+
+TEST(main_refuses_an_unknown_command_in_one_line)
+{
+    AUTO_RESULT r = CLI_RUN("nonsense");
+    CHECK_INT(r.status, DZ_EXIT_USAGE);
+    CHECK_STR(r.out, "");
+    CHECK(strncmp(r.err, "doze: no command 'nonsense'", 27) == 0);
+    CHECK(strchr(r.err, '\n') == r.err + strlen(r.err) - 1);
+}
+
+TEST(main_refuses_an_unknown_option_by_name)
+{
+    AUTO_RESULT r = CLI_RUN("help", "--nonsense");
+    CHECK_INT(r.status, DZ_EXIT_USAGE);
+    CHECK(strstr(r.err, "help: no option --nonsense"));
+    AUTO_RESULT s = CLI_RUN("help", "-z");
+    CHECK_INT(s.status, DZ_EXIT_USAGE);
+    CHECK(strstr(s.err, "help: no option -z"));
+    AUTO_RESULT t = CLI_RUN("help", "--all=yes");
+    CHECK_INT(t.status, DZ_EXIT_USAGE);
+    CHECK(strstr(t.err, "help: option --all takes no argument"));
+}
+
+TEST(main_counts_the_operands)
+{
+    AUTO_RESULT few = CLI_RUN("completion");
+    CHECK_INT(few.status, DZ_EXIT_USAGE);
+    CHECK(strstr(few.err, "too few arguments"));
+    AUTO_RESULT many = CLI_RUN("completion", "bash", "extra");
+    CHECK_INT(many.status, DZ_EXIT_USAGE);
+    CHECK(strstr(many.err, "unexpected argument 'extra'"));
+}
+
+TEST(table_rows_are_whole)
+{
+    for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {
+        const struct dz_cli_command *cmd = *c;
+        CHECK(cmd->name && cmd->summary && cmd->args && cmd->help && cmd->run);
+        CHECK(cmd->summary[0] >= 'a' && cmd->summary[0] <= 'z');
+        CHECK(cmd->summary[strlen(cmd->summary) - 1] != '.');
+        CHECK(cmd->help[0] == '\0' || cmd->help[strlen(cmd->help) - 1] == '\n');
+        CHECK(cmd->max_args < 0 || cmd->max_args >= cmd->min_args);
+        for (const char *line = cmd->help; line[0]; line += strcspn(line, "\n") + 1)
+            CHECK(strcspn(line, "\n") <= 78);
+        for (const struct dz_cli_option *o = cmd->options; o && o->name; o++)
+            CHECK(o->help && o->help[0] && o->letter != 'h' && strcmp(o->name, "help") != 0);
+    }
+}
+
+TEST(help_tells_the_same_in_both_spellings)
+{
+    for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {
+        char first[64], *rest;
+        (void)snprintf(first, sizeof first, "%s", (*c)->name);
+        rest = strchr(first, ' ');
+        if (rest)
+            *rest++ = '\0';
+        AUTO_RESULT help = rest ? CLI_RUN("help", first, rest) : CLI_RUN("help", first);
+        AUTO_RESULT option = rest ? CLI_RUN(first, rest, "--help") : CLI_RUN(first, "--help");
+        CHECK_INT(help.status, 0);
+        CHECK_INT(option.status, 0);
+        CHECK_STR(help.out, option.out);
+        CHECK(strstr(help.out, (*c)->summary));
+    }
+}
