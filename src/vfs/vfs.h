@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs.h - the disk of a sandbox: a POSIX file system in one SQLite file, over
+ * at most one read-only image of the same format (docs/format/disk.md).
+ *
+ * Two kinds of result. Functions that take a struct dz_err return DZ_E* as
+ * everywhere; they open, commit, check. All the others act for a guest and
+ * return what a guest expects: 0 or a count, or a NEGATIVE ERRNO (-ENOENT).
+ * Outputs (ret_x) are untouched on failure. An operation that fails has changed
+ * nothing; a write may be short, as write(2) may.
+ *
+ * Three layers, use the lowest that fits:
+ *   inodes   this header's first half: by inode number, no permission checks
+ *   paths    dz_vfs_walk(): a path to an inode, checks search permission only
+ *   at       vfs/vfs_at.h: openat(2), renameat(2), ... with credentials
+ *
+ * Batching. Changes gather in one transaction; nothing is durable, and nothing
+ * may be told to the world, before dz_vfs_commit(). When the host's disk is full
+ * or fails, the commit says so, and every change since the last good commit is
+ * kept in memory and goes with the next commit that succeeds.
+ *
+ * State that outlives a process is plain numbers: inode numbers, offsets,
+ * directory cookies, lock owners. A frozen machine keeps those, and after the
+ * thaw takes its open references again with dz_vfs_ref().
+ *
+ * One thread. Not reentrant from its callbacks.
+ */
+#ifndef DZ_VFS_VFS_H
+#define DZ_VFS_VFS_H
+
+#include "base/attr.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct dz_db;
+struct dz_db_schema;
+struct dz_vfs;
+
+/* ---- limits ------------------------------------------------------------- */
+
+enum {
+    DZ_VFS_NAME_MAX = 255,
+    DZ_VFS_PATH_MAX = 4096,        /* with its terminating NUL, as PATH_MAX */
+    DZ_VFS_DEPTH_MAX = 1024,       /* directories on the way to a new entry */
+    DZ_VFS_SYMLINK_MAX = 40,       /* symbolic links followed in one walk */
+    DZ_VFS_CHUNK = 32768,          /* bytes in one row of file content */
+    DZ_VFS_INLINE_MAX = 2048,      /* a file up to this size lives in its node row */
+    DZ_VFS_XATTR_MAX = 65536,      /* value of one extended attribute, bytes */
+    DZ_VFS_XATTR_LIST_MAX = 65536, /* names of all of an inode's, with NULs */
+    DZ_VFS_LOCK_MAX = 4096,        /* record locks on one disk */
+    DZ_VFS_WATCH_MAX = 64,         /* watches on one disk */
+    DZ_VFS_EVENT_MAX = 1024,       /* events that wait in one watch */
+};
+#define DZ_VFS_FILE_MAX ((uint64_t)DZ_VFS_CHUNK << 24) /* bytes of one file: 512 GiB */
+#define DZ_VFS_LINK_MAX ((uint32_t)1 << 30)
+
+/* The fixed inodes. They cannot be removed, renamed or replaced. */
+enum {
+    DZ_VFS_ROOT = 1,
+    DZ_VFS_WORKSPACE = 2,
+    DZ_VFS_MEMORY = 3,
+    DZ_VFS_TMP = 4,
+};
+
+/* ---- a new file ----------------------------------------------------------- */
+
+/* For dz_db_template() and dz_db_open_*(): tables, view and fixed inodes of an
+ * empty disk. */
+extern const struct dz_db_schema dz_vfs_schema;
+
+/* The one table that an empty disk does not have yet, IF NOT EXISTS: whoever keeps
+ * a machine's memory in the file runs this first. (It would be the eleventh page.) */
+extern const char dz_vfs_schema_mem[];
+
+/* Say that this fresh disk stands on the image with this sha256 (64 hex
+ * digits). DZ_ESTATE when the disk stands on another, or already holds files. */
+int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err);
+
+/* ---- open and close -------------------------------------------------------- */
+
+struct dz_vfs_opts {
+    struct dz_db *db;             /* borrowed until dz_vfs_close() */
+    struct dz_db *image;          /* opened immutable, borrowed; NULL without */
+    const char *image_sha256;     /* what the caller handed over as image, or NULL */
+    bool readonly;                /* every change fails with EROFS */
+    bool noatime;                 /* reading leaves atime alone (else: relatime) */
+    bool keep_orphans;            /* files unlinked while open stay until
+                                   * dz_vfs_reap(), so that a thawed machine can
+                                   * take its references first */
+    uint64_t limit_bytes;         /* stored in this file, 0 = no limit */
+    uint64_t limit_inodes;        /* in this file, 0 = no limit */
+    size_t cache_bytes;           /* of inodes and names; 0 = a default (1 MiB) */
+    int64_t (*now_ns)(void *arg); /* NULL: CLOCK_REALTIME */
+    /* Called in the transaction, just before a COMMIT that changes anything.
+     * What it writes goes with that commit; its failure fails the commit. */
+    int (*before_commit)(void *arg, struct dz_db *db, struct dz_err *err);
+    void *arg;
+};
+
+/* DZ_ENOENT: the disk stands on an image and none was given. DZ_ECORRUPT: it is
+ * another image, or this is no disk. DZ_EUNSUPPORTED: a newer format. */
+int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct dz_err *err);
+
+/* Quiesce and free; NULL is fine. The databases stay open, they are the
+ * caller's. On failure the changes since the last commit are lost. */
+int dz_vfs_close(struct dz_vfs *v, struct dz_err *err);
+/* Free without writing, as a crash would. */
+void dz_vfs_abandon(struct dz_vfs *v);
+
+/* The output gate: everything so far is in the file. Free when there is nothing. */
+int dz_vfs_commit(struct dz_vfs *v, struct dz_err *err);
+/* Commit, and wait for the disk: fsync(2) of a guest that must be durable. */
+int dz_vfs_sync(struct dz_vfs *v, struct dz_err *err);
+/* Commit with lazy access times and counters, so that the next open need not
+ * count. For suspend; fn (may be NULL) writes rows of its own into the same
+ * transaction, and is called once. */
+int dz_vfs_quiesce(struct dz_vfs *v, int (*fn)(void *arg, struct dz_db *db, struct dz_err *err),
+                   void *arg, struct dz_err *err);
+/* dz_db_maintain() of the disk's database: call between replies. Commits first and
+ * lets go of what would keep a checkpoint from running. */
+int dz_vfs_maintain(struct dz_vfs *v, bool idle, struct dz_err *err);
+bool dz_vfs_dirty(const struct dz_vfs *v); /* would commit write anything? */
+/* Why the last operation said EIO, ENOSPC or ENOMEM; never NULL. */
+const char *dz_vfs_why(const struct dz_vfs *v);
+/* Forget what caches hold and can be read again. */
+void dz_vfs_trim(struct dz_vfs *v);
+
+struct dz_vfs_usage {
+    uint64_t bytes, inodes;             /* in this file, without the image */
+    uint64_t limit_bytes, limit_inodes; /* 0 = none */
+    uint64_t image_bytes, image_inodes; /* of the whole image below */
+};
+void dz_vfs_usage(struct dz_vfs *v, struct dz_vfs_usage *ret_usage);
+void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes);
+
+/* ---- inodes ---------------------------------------------------------------- */
+
+struct dz_vfs_attr {
+    uint64_t ino;
+    uint32_t mode; /* S_IFMT | permission bits */
+    uint32_t uid, gid, nlink;
+    uint64_t size; /* bytes; a symlink's is its target's length */
+    uint64_t rdev;
+    int64_t atime, mtime, ctime; /* ns since 1970 */
+};
+
+/* Names are bytes with a length, at most DZ_VFS_NAME_MAX, no NUL, no '/'.
+ * "." and ".." are never stored; lookup understands both. */
+int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t *ret_ino);
+int dz_vfs_getattr(struct dz_vfs *v, uint64_t ino, struct dz_vfs_attr *ret_attr);
+/* Bytes this inode really takes in this file and in the image. Costs a scan of
+ * its chunks. */
+int dz_vfs_allocated(struct dz_vfs *v, uint64_t ino, uint64_t *ret_bytes);
+
+enum {
+    DZ_VFS_SET_MODE = 1,
+    DZ_VFS_SET_UID = 2,
+    DZ_VFS_SET_GID = 4,
+    DZ_VFS_SET_SIZE = 8,
+    DZ_VFS_SET_ATIME = 16,
+    DZ_VFS_SET_MTIME = 32,
+};
+/* Take from *attr what mask names; ctime becomes now, and mtime too with SIZE. */
+int dz_vfs_setattr(struct dz_vfs *v, uint64_t ino, unsigned mask, const struct dz_vfs_attr *attr);
+
+/* What a new inode is. mode carries the type: S_IFREG, S_IFDIR, S_IFLNK (then
+ * target), S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK (then rdev). No umask here. */
+struct dz_vfs_new {
+    uint32_t mode, uid, gid;
+    uint64_t rdev;
+    const char *target;
+    size_t target_len;
+};
+int dz_vfs_create(struct dz_vfs *v, uint64_t dir, const char *name, size_t len,
+                  const struct dz_vfs_new *spec, uint64_t *ret_ino);
+int dz_vfs_link(struct dz_vfs *v, uint64_t ino, uint64_t dir, const char *name, size_t len);
+int dz_vfs_unlink(struct dz_vfs *v, uint64_t dir, const char *name, size_t len);
+int dz_vfs_rmdir(struct dz_vfs *v, uint64_t dir, const char *name, size_t len);
+int dz_vfs_readlink(struct dz_vfs *v, uint64_t ino, char *buf, size_t size); /* bytes, no NUL */
+
+struct dz_vfs_name {
+    uint64_t dir;
+    const char *name;
+    size_t len;
+};
+/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE of rename(2). */
+int dz_vfs_rename(struct dz_vfs *v, const struct dz_vfs_name *from, const struct dz_vfs_name *to,
+                  unsigned flags);
+/* Remove a name and everything below it; open files live on as after unlink. */
+int dz_vfs_remove_tree(struct dz_vfs *v, uint64_t dir, const char *name, size_t len);
+
+/* ---- content ----------------------------------------------------------------- */
+
+/* Bytes moved, or -errno. Reads stop at the end of the file; a write past it
+ * leaves a hole. ENOSPC: the host's disk. EDQUOT: the limits above. */
+ssize_t dz_vfs_read(struct dz_vfs *v, uint64_t ino, uint64_t off, void *buf, size_t n);
+ssize_t dz_vfs_write(struct dz_vfs *v, uint64_t ino, uint64_t off, const void *buf, size_t n);
+ssize_t dz_vfs_append(struct dz_vfs *v, uint64_t ino, const void *buf, size_t n, uint64_t *ret_off);
+/* As fallocate(FALLOC_FL_PUNCH_HOLE): size stays, the range reads as zeros. */
+int dz_vfs_punch(struct dz_vfs *v, uint64_t ino, uint64_t off, uint64_t n);
+/* As lseek: whence is SEEK_DATA or SEEK_HOLE, at the grain of a chunk. */
+int dz_vfs_seek(struct dz_vfs *v, uint64_t ino, uint64_t off, int whence, uint64_t *ret_off);
+
+/* ---- directories -------------------------------------------------------------- */
+
+struct dz_vfs_entry {
+    uint64_t ino;
+    uint64_t cookie; /* the position after this entry */
+    uint32_t type;   /* S_IFMT bits */
+    const char *name;
+    size_t len;
+};
+/* Give the entries after `cookie` (0 = from the start, "." and ".." first) to fn
+ * until it returns non-zero; that entry counts as not taken. A cookie names a
+ * position, not a snapshot: it holds over removal of the entry it came from,
+ * over freeze and thaw; an entry present all the time is given exactly once.
+ * The order is fixed and unsorted. fn must not change the disk; name is
+ * borrowed for the call. Returns 0, also at the end. */
+int dz_vfs_readdir(struct dz_vfs *v, uint64_t dir, uint64_t cookie,
+                   int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg);
+/* The absolute path of a directory as seen from the directory root (a chroot's
+ * getcwd). ENOENT: removed. ERANGE: size. Returns the length without NUL. */
+int dz_vfs_getcwd(struct dz_vfs *v, uint64_t root, uint64_t dir, char *buf, size_t size);
+
+/* ---- open references ------------------------------------------------------------ */
+
+/* While an inode has references it lives on without names. */
+int dz_vfs_ref(struct dz_vfs *v, uint64_t ino);
+void dz_vfs_unref(struct dz_vfs *v, uint64_t ino);
+/* Remove every inode without name and reference (see keep_orphans). */
+int dz_vfs_reap(struct dz_vfs *v, struct dz_err *err);
+
+/* ---- extended attributes --------------------------------------------------------- */
+
+/* Names are C strings in user., trusted., security. or system.; any other
+ * prefix: EOPNOTSUPP. flags: 0, XATTR_CREATE, XATTR_REPLACE. A size of 0 asks
+ * for the length, as getxattr(2). */
+int dz_vfs_setxattr(struct dz_vfs *v, uint64_t ino, const char *name, const void *value,
+                    size_t size, int flags);
+ssize_t dz_vfs_getxattr(struct dz_vfs *v, uint64_t ino, const char *name, void *buf, size_t size);
+ssize_t dz_vfs_listxattr(struct dz_vfs *v, uint64_t ino, char *buf, size_t size);
+int dz_vfs_removexattr(struct dz_vfs *v, uint64_t ino, const char *name);
+
+/* ---- permission -------------------------------------------------------------------- */
+
+struct dz_vfs_cred {
+    uint32_t uid, gid; /* uid 0 may do everything */
+    uint32_t group_count;
+    const uint32_t *groups;
+};
+/* mask: R_OK | W_OK | X_OK. 0 or -EACCES. A NULL cred is uid 0. */
+int dz_vfs_access(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_cred *cred, int mask);
+/* May cred remove or rename ino out of dir: W and X on dir, and the sticky bit. */
+int dz_vfs_may_remove(struct dz_vfs *v, uint64_t dir, uint64_t ino, const struct dz_vfs_cred *cred);
+
+/* ---- paths --------------------------------------------------------------------------- */
+
+struct dz_vfs_walk {
+    uint64_t root;                  /* "/" and "..": never above this */
+    uint64_t start;                 /* where a relative path begins */
+    const struct dz_vfs_cred *cred; /* search permission; NULL = all */
+    bool nofollow;                  /* a symlink at the end stays a symlink */
+};
+struct dz_vfs_walked {
+    uint64_t dir; /* that holds the last component; ".." and "/" have none: the inode itself */
+    uint64_t ino; /* 0: all but the last component exist */
+    bool slash;   /* a slash followed the last component: only a directory will do */
+    bool dot;     /* the last component is ".", ".." or nothing ("/") */
+    size_t len;
+    char name[DZ_VFS_NAME_MAX + 1]; /* the last component, after symlinks */
+};
+/* ENOENT: an empty path or a missing directory. ENOTDIR, ELOOP, EACCES,
+ * ENAMETOOLONG as path_resolution(7). path is a C string. */
+int dz_vfs_walk(struct dz_vfs *v, const struct dz_vfs_walk *req, const char *path,
+                struct dz_vfs_walked *ret_walked);
+/* The common case: follow symlinks from DZ_VFS_ROOT, must exist. */
+int dz_vfs_resolve(struct dz_vfs *v, const char *path, uint64_t *ret_ino);
+
+/* ---- record locks -------------------------------------------------------------------- */
+
+/* Advisory locks as data; waiting is the caller's task. owner is any number:
+ * a process for fcntl(2), an open file description for OFD locks and flock(2).
+ * end is inclusive, UINT64_MAX = to the end of the file, whatever it is. */
+struct dz_vfs_lock {
+    uint64_t ino, owner, start, end;
+    bool exclusive;
+    bool flock; /* flock(2) locks and fcntl(2) locks do not see each other */
+};
+int dz_vfs_lock(struct dz_vfs *v, const struct dz_vfs_lock *want); /* EAGAIN, ENOLCK */
+int dz_vfs_unlock(struct dz_vfs *v, const struct dz_vfs_lock *range);
+/* The first lock that stands in the way: 1 and *ret_lock, or 0. */
+int dz_vfs_lock_test(struct dz_vfs *v, const struct dz_vfs_lock *want,
+                     struct dz_vfs_lock *ret_lock);
+/* Drop all locks of owner on ino (0 = on every inode). */
+void dz_vfs_lock_drop(struct dz_vfs *v, uint64_t owner, uint64_t ino);
+/* Lock number i, for freezing: 1 and *ret_lock, or 0 past the last. */
+int dz_vfs_lock_at(const struct dz_vfs *v, size_t i, struct dz_vfs_lock *ret_lock);
+
+/* ---- volumes --------------------------------------------------------------------------- */
+
+/* Remove everything below one of the roots WORKSPACE, MEMORY, TMP. */
+int dz_vfs_clear(struct dz_vfs *v, uint64_t volume);
+/* The volume that ino's subtree belongs to: 2, 3, 4, or 1 for the rest. Takes a
+ * directory. */
+int dz_vfs_volume_of(struct dz_vfs *v, uint64_t dir, uint64_t *ret_volume);
+bool dz_vfs_volume_public(uint64_t volume);      /* exactly WORKSPACE */
+const char *dz_vfs_volume_name(uint64_t volume); /* "workspace"; NULL */
+
+/* ---- watch ----------------------------------------------------------------------------- */
+
+enum dz_vfs_event_type {
+    DZ_VFS_EV_CREATE = 1,
+    DZ_VFS_EV_WRITE = 2, /* content or size */
+    DZ_VFS_EV_REMOVE = 4,
+    DZ_VFS_EV_MOVED_FROM = 8,
+    DZ_VFS_EV_MOVED_TO = 16, /* same cookie as its MOVED_FROM */
+    DZ_VFS_EV_ATTR = 32,
+    DZ_VFS_EV_OVERFLOW = 64, /* events were lost: look again */
+    DZ_VFS_EV_ALL = 127,
+};
+struct dz_vfs_event {
+    enum dz_vfs_event_type type;
+    uint32_t cookie;
+    uint64_t dir; /* the directory that holds name; 0 with OVERFLOW */
+    uint64_t ino;
+    uint32_t mode; /* S_IFMT bits */
+    size_t len;
+    char name[DZ_VFS_NAME_MAX + 1]; /* empty when the event is on the watched directory itself */
+};
+/* Watch the directory (or file) top; with deep, everything below it. Returns the
+ * watch's number, ENOSPC beyond DZ_VFS_WATCH_MAX. Events are of what this
+ * process does to the disk, in order, before commit. */
+int dz_vfs_watch(struct dz_vfs *v, uint64_t top, unsigned types, bool deep);
+void dz_vfs_unwatch(struct dz_vfs *v, int watch);
+/* 1 and the oldest event, or 0 when there is none. */
+int dz_vfs_watch_next(struct dz_vfs *v, int watch, struct dz_vfs_event *ret_event);
+/* Called when a queue was empty and is no more. */
+void dz_vfs_watch_notify(struct dz_vfs *v, void (*fn)(void *arg), void *arg);
+
+/* ---- check ----------------------------------------------------------------------------- */
+
+struct dz_vfs_damage {
+    const char *what; /* a short constant: "nlink", "dentry", "chunk", ... */
+    uint64_t ino;     /* 0 when of none */
+    char text[248];   /* one sentence */
+};
+struct dz_vfs_check_opts {
+    struct dz_db *db;
+    struct dz_db *image; /* or NULL */
+    bool quick;          /* without SQLite's own integrity_check */
+    void (*damage)(void *arg, const struct dz_vfs_damage *d);   /* each finding, in no order */
+    void (*progress)(void *arg, uint64_t done, uint64_t total); /* rows; may be NULL */
+    void *arg;
+};
+/* Verify every invariant of docs/format/disk.md; changes nothing. *ret_count is
+ * the number of findings (the callback gets at most 1,000). Returns 0 when the
+ * check could be done, whatever it found. */
+int dz_vfs_check(const struct dz_vfs_check_opts *opts, uint64_t *ret_count, struct dz_err *err);
+
+#endif
