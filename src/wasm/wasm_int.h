@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_int.h - what the files of the engine share.
+ *
+ * A frame, slots upwards; everything about its shape follows from the
+ * function's WebAssembly types and never from the translator:
+ *
+ *     fp -> [ params ][ . ][ record ][ other locals ][ operands by stack height ]
+ *           [ results ....]
+ *           |<-- rec ---->|
+ *
+ * rec = max(slots of params, slots of results). Arguments are computed where
+ * the callee's params will be, so the callee's frame overlaps the caller's
+ * operands, and results come to lie where the caller wants its operand.
+ *
+ * The record is one word of plain data: the index of the caller's next word
+ * in the module's code arena << 32 | how many slots its frame lies below. Copying
+ * the slots copies the program.
+ *
+ * Pseudo frames: a record may point to one of the fixed cells at the start of
+ * each arena (WASM_CELL_*):
+ *   HALT    the first frame returned.
+ *   RESUME  an injected call returned to fp[0] = interrupted word << 32 | slots
+ *           its frame lies below.
+ *   XRET    a call from another instance returned; fp[0] = number of the
+ *           calling instance << 32 | function index of the import there, and
+ *           the import's frame ends right below (its record is fp[-1]).
+ */
+#ifndef DZ_WASM_INT_H
+#define DZ_WASM_INT_H
+
+#include "wasm/wasm.h"
+
+#include <stdatomic.h>
+
+typedef uint64_t wasm_word;
+
+enum {
+    WASM_CELL_HALT = 0,
+    WASM_CELL_RESUME = 2,
+    WASM_CELL_XRET = 4,
+    WASM_CELL_FIRST = 8, /* where functions begin */
+};
+
+/* Why the loop came back to its driver. */
+enum wasm_exit {
+    WASM_EXIT_HALT,   /* first frame returned */
+    WASM_EXIT_TRAP,   /* ctx->trap says which */
+    WASM_EXIT_FLAG,   /* at a safepoint, flag seen */
+    WASM_EXIT_FUEL,   /* at a safepoint, no fuel for what follows */
+    WASM_EXIT_HOST,   /* at an import's cell: the driver makes the call */
+    WASM_EXIT_XRET,   /* at the XRET cell: the driver switches back */
+    WASM_EXIT_UNWIND, /* ctx->throwing goes up from ctx->fp, ctx->pc */
+};
+
+/* --- translated code ----------------------------------------------------------- */
+
+/* One for each function. Zero until it is first called. */
+struct wasm_func {
+    const wasm_word *entry; /* its ENTRY or HOST cell, NULL: not translated yet */
+    uint32_t type;          /* canonical type, valid when entry is */
+    uint32_t rec;           /* slot of the record */
+};
+
+/* A translated function's words in the arena, in order of start. */
+struct wasm_range {
+    uint32_t start, end;
+    uint32_t func;
+    uint32_t catch_first, catch_count; /* in wasm_code.catches, inner ones first */
+};
+
+/* A clause of a try_table whose body is the words [start, end). */
+struct wasm_catch {
+    uint32_t start, end;
+    uint32_t target; /* word to go on at */
+    uint32_t slot;   /* of the target's first operand */
+    uint32_t tag;    /* WASM_CATCH_ALL or index in the module */
+    uint32_t ref;    /* 1: the exnref comes after the payload */
+};
+enum {
+    WASM_CATCH_ALL = 0xffffffffu,
+};
+
+/* Translated code of one module for one dispatch; shared by its instances. */
+struct wasm_code {
+    struct dz_wasm_module *module;
+    wasm_word *arena; /* reserved once, committed as it grows */
+    size_t reserved_bytes, committed_bytes, limit_bytes;
+    uint32_t used; /* words */
+    bool fuel;
+    bool by_index;             /* cells hold handler numbers (switch), not addresses */
+    const wasm_word *handlers; /* what a cell holds for each handler number */
+    struct wasm_func *funcs;
+    struct wasm_range *ranges;
+    uint32_t range_count, range_cap;
+    struct wasm_catch *catches;
+    uint32_t catch_count, catch_cap;
+    struct wasm_trans *trans; /* the translator's scratch memory, kept */
+    struct wasm_code *next;   /* of the same module */
+};
+
+/* --- things that instances share -------------------------------------------- */
+
+struct wasm_mem {
+    uint8_t *base;
+    uint64_t size; /* bytes in use */
+    uint64_t reserved;
+    uint32_t pages, pages_max; /* max: what memory.grow may reach */
+    uint32_t declared_max;     /* for import matching; UINT32_MAX: none */
+    struct wasm_mem *next;     /* of the store */
+};
+
+struct wasm_table {
+    uint64_t *elem; /* references */
+    uint32_t size, cap;
+    uint32_t size_max; /* what table.grow may reach */
+    uint32_t declared_max;
+    uint8_t type;
+    struct wasm_table *next;
+};
+
+/* What an imported function is bound to. */
+struct wasm_binding {
+    dz_wasm_host_fn fn; /* NULL: a function of another instance */
+    struct dz_wasm_inst *inst;
+    uint32_t func;
+};
+
+struct dz_wasm_inst {
+    struct dz_wasm_store *store;
+    struct dz_wasm_module *module;
+    struct wasm_code *code;
+    uint32_t no; /* in the store */
+    void *user;
+    uint64_t *globals;    /* own and immutable ones, by slot */
+    uint64_t **global_at; /* by index: where each lives */
+    struct wasm_mem **mems;
+    struct wasm_table **tables;
+    uint64_t *tags;                       /* identity: inst << 32 | index where it was defined */
+    struct wasm_binding *imports;         /* functions */
+    uint8_t *data_dropped, *elem_dropped; /* a byte each */
+};
+
+/* An exception object. Payload slots follow in the store's payload array. */
+struct wasm_exn {
+    uint64_t tag;      /* identity */
+    uint64_t *payload; /* NULL when it has none */
+    uint32_t slots;
+    uint8_t live, mark;
+};
+
+/* The registers of the running program, and what handlers reach. The first
+ * part is hot. There is one per store; entering an instance loads its part. */
+struct wasm_ctx {
+    _Atomic(uint32_t) flag;
+    uint32_t trap;             /* enum dz_wasm_trap_kind */
+    _Atomic(uint64_t *) limit; /* a frame may end here at most; NULL while flag is up */
+    uint64_t msize;            /* of memory 0 */
+    uint8_t *mem;
+    uint64_t *globals;
+    uint64_t **global_at;
+    wasm_word *arena;
+    struct wasm_func *funcs;
+    struct wasm_table **tables;
+    struct wasm_mem **mems;
+    int64_t fuel;
+    uint32_t inst_no;
+    struct dz_wasm_inst *inst;
+    /* registers, valid while the loop does not run */
+    const wasm_word *pc;
+    uint64_t *fp;
+    uint64_t acc;
+    uint64_t throwing; /* exnref under way, else 0 */
+};
+
+struct dz_wasm_store {
+    struct wasm_ctx ctx;
+    struct dz_wasm_config cfg;
+    const struct dz_wasm_mem_ops *mem_ops;
+    uint64_t *slots;
+    uint64_t *limit; /* what ctx.limit is while the flag is down */
+    struct dz_wasm_inst **insts;
+    uint32_t inst_count, inst_cap;
+    struct wasm_mem *mems;
+    struct wasm_table *tables;
+    struct wasm_exn *exns;
+    uint32_t exn_count;      /* entries ever used; free ones have live == 0 */
+    uint32_t exn_free;       /* where the search for a free one begins */
+    struct wasm_name *names; /* dz_wasm_register() */
+    uint32_t name_count;
+    bool running; /* frames are there */
+    bool parked;  /* at the HOST cell after BLOCK */
+    uint32_t injected;
+    struct dz_wasm_inst *base_inst; /* of the first frame */
+    uint32_t base_func;
+};
+
+/* --- wasm_exec.c: the loop --------------------------------------------------------- */
+
+/* Runs from ctx->pc, ctx->fp. The handler table comes from a call with NULL. */
+enum wasm_exit wasm_exec_goto(struct wasm_ctx *ctx);
+enum wasm_exit wasm_exec_switch(struct wasm_ctx *ctx);
+const wasm_word *wasm_exec_goto_handlers(void);
+
+#endif
