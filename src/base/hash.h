@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hash.h - SHA-256, a keyed hash for tables, and comparing secrets.
+ *
+ * SHA-256 is libcrypto's, taken from a library context of our own: no
+ * configuration file is read, so it works in a jail once dz_sha256_prepare has
+ * run (a process that is about to lock itself in calls it before; all others
+ * need not).
+ */
+#ifndef DZ_BASE_HASH_H
+#define DZ_BASE_HASH_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    DZ_SHA256_BYTES = 32,
+    DZ_SHA256_HEX = 65, /* 64 digits and the terminator */
+};
+
+int dz_sha256_prepare(struct dz_err *err);
+
+/* All at once. */
+DZ_NODISCARD int dz_sha256(const void *data, size_t n, uint8_t ret_digest[static DZ_SHA256_BYTES],
+                           struct dz_err *err);
+
+/* Piece by piece: init, update..., final; release in every case. Update is
+ * sticky: an error shows in final. */
+struct dz_sha256 {
+    void *ctx; /* EVP_MD_CTX */
+    int err;
+};
+DZ_NODISCARD int dz_sha256_init(struct dz_sha256 *h, struct dz_err *err);
+void dz_sha256_update(struct dz_sha256 *h, const void *data, size_t n);
+DZ_NODISCARD int dz_sha256_final(struct dz_sha256 *h, uint8_t ret_digest[static DZ_SHA256_BYTES],
+                                 struct dz_err *err);
+void dz_sha256_release(struct dz_sha256 *h); /* for DZ_AUTO too; zeroed is fine */
+
+/* 64 lower-case hexadecimal digits; returns out. */
+char *dz_sha256_hex(const uint8_t digest[static DZ_SHA256_BYTES], char out[static DZ_SHA256_HEX]);
+
+/* The other way; exactly 64 digits of either case, else DZ_EINVAL. */
+DZ_NODISCARD int dz_sha256_parse(struct dz_str s, uint8_t ret_digest[static DZ_SHA256_BYTES],
+                                 struct dz_err *err);
+
+/* Are n bytes equal? Takes the same time wherever they differ. */
+bool dz_equal_secret(const void *a, const void *b, size_t n);
+
+/* SipHash-1-3 (Aumasson, Bernstein: "SipHash: a fast short-input PRF"): who does
+ * not know the key cannot find inputs that collide. For tables, not for files. */
+uint64_t dz_siphash(const uint64_t key[static 2], const void *data, size_t n);
+
+#endif
