@@ -45,6 +45,7 @@
 #define DZ_WASM_EXEC_H
 
 #include "wasm/wasm_int.h"
+#include "wasm/wasm_simd_map.h"
 
 enum wasm_handler {
 #define OP2(name, ...) H_##name,

@@ -8,9 +8,7 @@
 #ifndef DZ_WASM_SIMD_FLOAT_H
 #define DZ_WASM_SIMD_FLOAT_H
 
-#ifndef DZ_WASM_SIMD_H
-#error "include wasm/wasm_simd.h"
-#endif
+#include "wasm/wasm_simd.h"
 
 /* SHAPE, scalar type's name, C type, lanes, float and integer vectors, sign bit. */
 #define DZ_SIMD_FLOAT_MAP(X)                                       \
