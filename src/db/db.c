@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * db.c - opening a database by the profile, and closing it.
+ *
+ * Open: look at the header ourselves (SQLite's own words for a foreign file
+ * help nobody), connect, set the profile, read the version, migrate.
+ * locking_mode=EXCLUSIVE comes before anything that reads the file: SQLite
+ * decides at its first look at the log whether the index of the log lives on
+ * the heap, and our VFS has no shared memory to offer.
+ *
+ * Why the profile is what it is: docs/design/db.md.
+ */
+#include "db/db_int.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Offsets in the header of an SQLite file (https://www.sqlite.org/fileformat2.html). */
+enum {
+    HEADER_WRITE_VERSION = 18,
+    HEADER_READ_VERSION = 19,
+    HEADER_USER_VERSION = 60,
+    HEADER_APPLICATION_ID = 68,
+    VERSION_WAL = 2,
+    WAL_HEADER_BYTES = 32,
+    WAL_FRAME_HEADER_BYTES = 24,
+};
+
+static uint32_t big_endian32(const unsigned char *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* --- open -------------------------------------------------------------------- */
+
+static int check_header(struct dz_db *db, const struct dz_db_schema *schema, bool *ret_wal_mode,
+                        struct dz_err *err)
+{
+    unsigned char h[DB_HEADER_BYTES];
+    const char *what = schema ? schema->what : "database";
+    int64_t n = db->disk->ops->read(db->disk, DZ_DB_FILE_MAIN, h, sizeof h, 0);
+    if (n < 0)
+        return dz_fail_sys(err, (int)-n, "read the header of %s", db->label);
+    if (n == 0)
+        return dz_fail(err, DZ_ECORRUPT, "%s is empty: not a %s of doze", db->label, what);
+    if (n < (int64_t)sizeof h || memcmp(h, "SQLite format 3", 16) != 0)
+        return dz_fail(err, DZ_ECORRUPT, "%s is not a %s of doze (nor any SQLite database)",
+                       db->label, what);
+    uint32_t id = big_endian32(h + HEADER_APPLICATION_ID);
+    if (schema && id != schema->application_id)
+        return dz_fail(err, DZ_ESTATE, "%s is not a %s of doze: an SQLite database of another kind",
+                       db->label, what);
+    *ret_wal_mode = h[HEADER_WRITE_VERSION] == VERSION_WAL && h[HEADER_READ_VERSION] == VERSION_WAL;
+    return 0;
+}
+
+static int set_options(struct dz_db *db, const struct dz_db_opts *opts)
+{
+    const struct {
+        int op, value;
+    } config[] = {
+        {SQLITE_DBCONFIG_DEFENSIVE, 1},      {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+        {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, opts->views},
+        {SQLITE_DBCONFIG_DQS_DML, 0},        {SQLITE_DBCONFIG_DQS_DDL, 0},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(config); i++) {
+        int rc = sqlite3_db_config(db->h, config[i].op, config[i].value, NULL);
+        if (rc != SQLITE_OK)
+            return rc;
+    }
+    (void)sqlite3_extended_result_codes(db->h, 1);
+    (void)sqlite3_limit(db->h, SQLITE_LIMIT_LENGTH, DZ_DB_VALUE_MAX);
+    (void)sqlite3_limit(db->h, SQLITE_LIMIT_ATTACHED, 0);
+    return SQLITE_OK;
+}
+
+static int set_pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
+{
+    char sql[512];
+    int64_t map = opts->mmap_bytes ? opts->mmap_bytes : DZ_DB_MMAP_BYTES;
+    (void)snprintf(sql, sizeof sql,
+                   "PRAGMA locking_mode=EXCLUSIVE;"
+                   "PRAGMA mmap_size=%" PRId64 ";"
+                   "PRAGMA temp_store=MEMORY;"
+                   "PRAGMA secure_delete=FAST;"
+                   "PRAGMA journal_size_limit=%d;"
+                   "PRAGMA cell_size_check=ON;"
+                   "%s" /* a stranger may have left WAL mode; without a journal file */
+                   "PRAGMA synchronous=%s;"
+                   "PRAGMA cache_size=-%d",
+                   map > 0 ? map : 0, DZ_DB_WAL_KEEP_BYTES,
+                   wal_mode || opts->immutable ? ""
+                                               : "PRAGMA journal_mode=MEMORY;"
+                                                 "PRAGMA journal_mode=WAL;",
+                   opts->strict ? "FULL" : "NORMAL",
+                   opts->cache_kb > 0 ? opts->cache_kb : DZ_DB_CACHE_KB);
+    return sqlite3_exec(db->h, sql, NULL, NULL, NULL);
+}
+
+static int on_commit(void *ctx, sqlite3 *h, const char *name, int pages)
+{
+    struct dz_db *db = ctx;
+    (void)h;
+    (void)name;
+    db->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+static int connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
+{
+    char name[DB_NAME_MAX];
+    int flags = opts->immutable ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+    dz_db_vfs_name(db->disk, name);
+    int rc = sqlite3_open_v2(name, &db->h, flags | SQLITE_OPEN_NOMUTEX, "doze");
+    if (rc == SQLITE_OK)
+        rc = set_options(db, opts);
+    if (rc == SQLITE_OK)
+        rc = set_pragmas(db, opts, wal_mode);
+    if (rc != SQLITE_OK)
+        return rc;
+    (void)sqlite3_wal_hook(db->h, on_commit, db); /* in place of SQLite's own checkpoints */
+    return SQLITE_OK;
+}
+
+/* What a log left by a crash holds at most. */
+static int count_wal_pages(const struct dz_db *db)
+{
+    if (db->disk->immutable)
+        return 0;
+    int64_t size = db->disk->ops->size(db->disk, DZ_DB_FILE_WAL);
+    if (size <= WAL_HEADER_BYTES)
+        return 0;
+    int64_t pages = (size - WAL_HEADER_BYTES) / (DZ_DB_PAGE_BYTES + WAL_FRAME_HEADER_BYTES);
+    return pages > INT_MAX ? INT_MAX : (int)pages;
+}
+
+static int migrate(struct dz_db *db, const struct dz_db_schema *schema, int version,
+                   struct dz_err *err)
+{
+    char pragma[64];
+    int r = dz_db_begin(db, err);
+    for (int v = version; r == 0 && v < schema->version; v++) {
+        (void)snprintf(pragma, sizeof pragma, "PRAGMA user_version=%d", v + 1);
+        r = dz_db_exec(db, schema->steps[v], err);
+        if (r == 0)
+            r = dz_db_exec(db, pragma, err);
+    }
+    if (r == 0)
+        r = dz_db_commit(db, err);
+    if (r == 0)
+        return 0;
+    dz_db_rollback(db);
+    return dz_wrap(err, r, "bring %s from format %d to %d", db->label, version, schema->version);
+}
+
+static int check_version(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err)
+{
+    const struct dz_db_schema *schema = opts->schema;
+    struct dz_stmt *st = dz_db_stmt(db, "PRAGMA user_version");
+    int r = dz_stmt_step(st, err);
+    int64_t version = r == 1 ? dz_col_int(st, 0) : 0;
+    dz_stmt_reset(st);
+    if (r < 0)
+        return r;
+    if (!schema || version == schema->version)
+        return 0;
+    if (version > schema->version)
+        return dz_fail(err, DZ_ESTATE,
+                       "%s was made by a newer doze: format %" PRId64 ", this one knows up to %d; "
+                       "use a newer doze",
+                       db->label, version, schema->version);
+    if (version < 1)
+        return dz_fail(err, DZ_ECORRUPT, "%s has no format version: it was never finished",
+                       db->label);
+    if (opts->immutable)
+        return dz_fail(err, DZ_ESTATE,
+                       "%s has the old format %" PRId64 " and is read-only; make it again with "
+                       "this doze",
+                       db->label, version);
+    return migrate(db, schema, (int)version, err);
+}
+
+/* Releases db and its disk; descriptors are closed if close_fds. */
+static void release(struct dz_db *db, bool close_fds)
+{
+    dz_db_blobs_release(db);
+    dz_db_stmts_release(db);
+    if (db->h) {
+        int rc = sqlite3_close(db->h);
+        assert(rc == SQLITE_OK); /* or a statement that is not ours holds it */
+    }
+    dz_db_vfs_remove(db->disk);
+    if (db->own_disk)
+        dz_db_fd_disk_free(db->disk, close_fds);
+    dz_free(db);
+}
+
+/* Takes the disk over; on failure its descriptors stay open. */
+static int open_disk(struct dz_db **ret_db, struct dz_db_disk *disk, bool own_disk,
+                     const struct dz_db_opts *opts, struct dz_err *err)
+{
+    struct dz_db *db = dz_zalloc(sizeof *db);
+    if (!db) {
+        if (own_disk)
+            dz_db_fd_disk_free(disk, false);
+        return dz_fail(err, DZ_ENOMEM, "open %s: out of memory", opts->label ? opts->label : "");
+    }
+    db->disk = disk;
+    db->own_disk = own_disk;
+    db->bad.db = db;
+    (void)snprintf(db->label, sizeof db->label, "%s", opts->label ? opts->label : "the database");
+    dz_db_vfs_add(disk);
+
+    bool wal_mode = false;
+    int r = check_header(db, opts->schema, &wal_mode, err);
+    if (r == 0) {
+        int rc = connect(db, opts, wal_mode);
+        if (rc != SQLITE_OK)
+            r = dz_db_fail(db, rc, err, "open");
+    }
+    if (r == 0)
+        db->wal_pages = count_wal_pages(db);
+    if (r == 0)
+        r = check_version(db, opts, err);
+    if (r < 0) {
+        if (db->h)
+            (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+        release(db, false);
+        return r;
+    }
+    *ret_db = db;
+    return 0;
+}
+
+int dz_db_open_disk(struct dz_db **ret_db, struct dz_db_disk *disk, const struct dz_db_opts *opts,
+                    struct dz_err *err)
+{
+    int r = dz_db_init(err);
+    if (r < 0)
+        return r;
+    disk->immutable = opts->immutable;
+    return open_disk(ret_db, disk, false, opts, err);
+}
+
+int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd, const struct dz_db_opts *opts,
+                   struct dz_err *err)
+{
+    assert(db_fd >= 0 && (wal_fd >= 0) == !opts->immutable);
+    int r = dz_db_init(err);
+    if (r < 0)
+        return r;
+    struct dz_db_disk *disk = dz_db_fd_disk_new(db_fd, wal_fd, opts->immutable, NULL, false);
+    if (!disk)
+        return dz_fail(err, DZ_ENOMEM, "open a database: out of memory");
+    return open_disk(ret_db, disk, true, opts, err);
+}
+
+/* --- by path ----------------------------------------------------------------- */
+
+static int refuse_log(const char *wal, struct dz_err *err)
+{
+    struct stat st;
+    if (stat(wal, &st) == 0 && st.st_size > 0)
+        return dz_fail(err, DZ_ESTATE,
+                       "%s holds changes that are not in the file yet: open it for writing once",
+                       wal);
+    return 0;
+}
+
+static int open_wal(const char *wal, bool *ret_new, struct dz_err *err)
+{
+    *ret_new = false;
+    int fd = open(wal, O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        fd = open(wal, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        *ret_new = true;
+    }
+    return fd < 0 ? dz_fail_sys(err, errno, "open %s", wal) : fd;
+}
+
+int dz_db_open_path(struct dz_db **ret_db, const char *path, const struct dz_db_opts *opts,
+                    struct dz_err *err)
+{
+    char wal[PATH_MAX];
+    struct dz_db_opts o = *opts;
+    bool wal_new = false;
+    int wal_fd = -1;
+    if (!o.label)
+        o.label = path;
+    if (snprintf(wal, sizeof wal, "%s-wal", path) >= (int)sizeof wal)
+        return dz_fail(err, DZ_ELIMIT, "open %.64s...: the path is too long", path);
+    int r = dz_db_init(err);
+    if (r < 0)
+        return r;
+    int db_fd = open(path, (o.immutable ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+    if (db_fd < 0)
+        return dz_fail_sys(err, errno, "open %s", path);
+    if (o.immutable) {
+        r = refuse_log(wal, err);
+    } else {
+        wal_fd = open_wal(wal, &wal_new, err);
+        r = wal_fd < 0 ? wal_fd : 0;
+    }
+    if (r == 0) {
+        struct dz_db_disk *disk =
+            dz_db_fd_disk_new(db_fd, wal_fd, o.immutable, o.immutable ? NULL : wal, wal_new);
+        r = disk ? open_disk(ret_db, disk, true, &o, err)
+                 : dz_fail(err, DZ_ENOMEM, "open %s: out of memory", path);
+    }
+    if (r < 0) {
+        if (wal_new)
+            (void)unlink(wal);
+        if (wal_fd >= 0)
+            (void)close(wal_fd);
+        (void)close(db_fd);
+    }
+    return r;
+}
+
+/* --- close ------------------------------------------------------------------- */
+
+int dz_db_close(struct dz_db *db, bool keep_log, struct dz_err *err)
+{
+    if (!db)
+        return 0;
+    int r = 0;
+    dz_db_blobs_release(db);
+    dz_db_rollback(db);
+    if (!keep_log && !db->disk->immutable)
+        r = dz_db_checkpoint(db, DZ_DB_CHECKPOINT_EMPTY, err);
+    if (keep_log || r < 0)
+        (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    release(db, true);
+    return r;
+}
+
+void dz_db_closep(struct dz_db **db)
+{
+    (void)dz_db_close(*db, false, NULL);
+    *db = NULL;
+}
+
+int dz_db_fd(const struct dz_db *db)
+{
+    return dz_db_fd_disk_fd(db->disk, DZ_DB_FILE_MAIN);
+}
+
+int dz_db_wal_fd(const struct dz_db *db)
+{
+    return dz_db_fd_disk_fd(db->disk, DZ_DB_FILE_WAL);
+}

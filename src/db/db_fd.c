@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * db_fd.c - a disk made of two open descriptors.
+ *
+ * For a process that can open nothing: pread, pwrite, ftruncate, fdatasync,
+ * fstat, mmap, and fcntl for SQLite's standard lock bytes, taken as OFD locks.
+ * Those belong to the open file description: they end with its last copy, and
+ * closing another descriptor of the same file does not drop them, as POSIX locks would.
+ *
+ *     1 GiB      +1         +2 ... +511
+ *     PENDING    RESERVED   SHARED: one range; readers lock it shared,
+ *                           the writer exclusively
+ *
+ * Only where a path was given (a log opened by path), the log's directory entry
+ * is synced before the log's first sync, and the log is unlinked at the end.
+ */
+#include "db/db_int.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    PENDING_BYTE = 0x40000000,
+    RESERVED_BYTE = PENDING_BYTE + 1,
+    SHARED_FIRST = PENDING_BYTE + 2,
+    SHARED_BYTES = 510,
+    ALL_BYTES = SHARED_FIRST + SHARED_BYTES - PENDING_BYTE,
+};
+
+struct fd_disk {
+    struct dz_db_disk base;
+    int fd[DZ_DB_FILES];
+    bool wal_new;
+    char *wal_path; /* NULL: no path is known */
+};
+
+static int64_t fd_read(struct dz_db_disk *base, enum dz_db_file f, void *buf, size_t n, int64_t off)
+{
+    const struct fd_disk *d = (const struct fd_disk *)base;
+    size_t have = 0;
+    while (have < n) {
+        ssize_t got = pread(d->fd[f], (char *)buf + have, n - have, off + (off_t)have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        have += (size_t)got;
+    }
+    return (int64_t)have;
+}
+
+static int fd_write(struct dz_db_disk *base, enum dz_db_file f, const void *buf, size_t n,
+                    int64_t off)
+{
+    const struct fd_disk *d = (const struct fd_disk *)base;
+    size_t done = 0;
+    while (done < n) {
+        ssize_t put = pwrite(d->fd[f], (const char *)buf + done, n - done, off + (off_t)done);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? -errno : -ENOSPC;
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+static int fd_truncate(struct dz_db_disk *base, enum dz_db_file f, int64_t size)
+{
+    const struct fd_disk *d = (const struct fd_disk *)base;
+    int r;
+    do
+        r = ftruncate(d->fd[f], size);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : 0;
+}
+
+static int sync_dir_of(const char *path)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        (void)snprintf(dir, sizeof dir, ".");
+    else
+        (void)snprintf(dir, sizeof dir, "%.*s/", (int)(slash - path), path);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int r = fsync(fd) < 0 ? -errno : 0;
+    (void)close(fd);
+    return r;
+}
+
+static int fd_sync(struct dz_db_disk *base, enum dz_db_file f)
+{
+    struct fd_disk *d = (struct fd_disk *)base;
+    if (d->wal_new && d->wal_path) {
+        int r = sync_dir_of(d->wal_path);
+        if (r < 0)
+            return r;
+        d->wal_new = false;
+    }
+    return fdatasync(d->fd[f]) < 0 ? -errno : 0;
+}
+
+static int64_t fd_size(struct dz_db_disk *base, enum dz_db_file f)
+{
+    const struct fd_disk *d = (const struct fd_disk *)base;
+    struct stat st;
+    return fstat(d->fd[f], &st) < 0 ? -errno : st.st_size;
+}
+
+static int lock_range(const struct fd_disk *d, short type, off_t start, off_t len)
+{
+    struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
+    int r;
+    do
+        r = fcntl(d->fd[DZ_DB_FILE_MAIN], F_OFD_SETLK, &fl);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : 0;
+}
+
+static int lock_shared(const struct fd_disk *d)
+{
+    int r = lock_range(d, F_RDLCK, PENDING_BYTE, 1);
+    if (r < 0)
+        return r;
+    r = lock_range(d, F_RDLCK, SHARED_FIRST, SHARED_BYTES);
+    (void)lock_range(d, F_UNLCK, PENDING_BYTE, 1);
+    return r;
+}
+
+/* A failure leaves the level as it was: nobody waits here with PENDING held. */
+static int lock_exclusive(const struct fd_disk *d)
+{
+    int r = lock_range(d, F_WRLCK, PENDING_BYTE, 1);
+    if (r < 0)
+        return r;
+    r = lock_range(d, F_WRLCK, SHARED_FIRST, SHARED_BYTES);
+    if (r < 0)
+        (void)lock_range(d, F_UNLCK, PENDING_BYTE, 1);
+    return r;
+}
+
+static int fd_lock(struct dz_db_disk *base, enum dz_db_lock from, enum dz_db_lock to)
+{
+    const struct fd_disk *d = (const struct fd_disk *)base;
+    switch (to) {
+    case DZ_DB_UNLOCKED:
+        return lock_range(d, F_UNLCK, PENDING_BYTE, ALL_BYTES);
+    case DZ_DB_SHARED:
+        if (from < to)
+            return lock_shared(d);
+        int r = lock_range(d, F_RDLCK, SHARED_FIRST, SHARED_BYTES);
+        return r < 0 ? r : lock_range(d, F_UNLCK, PENDING_BYTE, 2);
+    case DZ_DB_RESERVED:
+        return lock_range(d, F_WRLCK, RESERVED_BYTE, 1);
+    case DZ_DB_PENDING:
+    case DZ_DB_EXCLUSIVE:
+        return lock_exclusive(d);
+    }
+    return -EINVAL;
+}
+
+static void *fd_map(struct dz_db_disk *base, size_t n)
+{
+    const struct fd_disk *d = (const struct fd_disk *)base;
+    void *p = mmap(NULL, n, PROT_READ, MAP_SHARED, d->fd[DZ_DB_FILE_MAIN], 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void fd_unmap(struct dz_db_disk *base, void *p, size_t n)
+{
+    (void)base;
+    (void)munmap(p, n);
+}
+
+static void fd_wal_gone(struct dz_db_disk *base)
+{
+    const struct fd_disk *d = (const struct fd_disk *)base;
+    if (d->wal_path)
+        (void)unlink(d->wal_path);
+}
+
+static const struct dz_db_disk_ops fd_ops = {
+    .read = fd_read,
+    .write = fd_write,
+    .truncate = fd_truncate,
+    .sync = fd_sync,
+    .size = fd_size,
+    .lock = fd_lock,
+    .map = fd_map,
+    .unmap = fd_unmap,
+    .wal_gone = fd_wal_gone,
+};
+
+struct dz_db_disk *dz_db_fd_disk_new(int db_fd, int wal_fd, bool immutable, const char *wal_path,
+                                     bool wal_new)
+{
+    struct fd_disk *d = dz_zalloc(sizeof *d);
+    if (!d)
+        return NULL;
+    d->base.ops = &fd_ops;
+    d->base.immutable = immutable;
+    d->fd[DZ_DB_FILE_MAIN] = db_fd;
+    d->fd[DZ_DB_FILE_WAL] = wal_fd;
+    d->wal_new = wal_new;
+    if (wal_path) {
+        d->wal_path = dz_strndup(wal_path, strlen(wal_path));
+        if (!d->wal_path) {
+            dz_free(d);
+            return NULL;
+        }
+    }
+    return &d->base;
+}
+
+void dz_db_fd_disk_free(struct dz_db_disk *base, bool close_fds)
+{
+    struct fd_disk *d = (struct fd_disk *)base;
+    for (int f = 0; close_fds && f < DZ_DB_FILES; f++)
+        if (d->fd[f] >= 0)
+            (void)close(d->fd[f]);
+    dz_free(d->wal_path);
+    dz_free(d);
+}
+
+int dz_db_fd_disk_fd(const struct dz_db_disk *base, enum dz_db_file f)
+{
+    return base->ops == &fd_ops ? ((const struct fd_disk *)base)->fd[f] : -1;
+}

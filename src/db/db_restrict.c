@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * db_restrict.c - a handle for SQL that strangers write.
+ *
+ * SQLite's authorizer is asked while a statement is compiled, its progress
+ * handler while one runs. What is not listed here is refused.
+ */
+#include "db/db_int.h"
+
+enum {
+    OPS_PER_CALL = 1000,
+};
+
+/* Pragmas that tell and change nothing, as long as they get no value to set. */
+static const struct {
+    const char *name;
+    bool takes_name; /* the argument names a table or an index */
+} telling_pragmas[] = {
+    {"table_info", true}, {"table_xinfo", true}, {"table_list", true},    {"index_info", true},
+    {"index_list", true}, {"index_xinfo", true}, {"page_count", false},   {"freelist_count", false},
+    {"page_size", false}, {"encoding", false},   {"user_version", false}, {"application_id", false},
+};
+
+static const char *const refused_functions[] = {"load_extension", "fts3_tokenizer"};
+
+static int pragma_verdict(const char *name, const char *value)
+{
+    for (size_t i = 0; name && i < DZ_ARRAY_LEN(telling_pragmas); i++)
+        if (sqlite3_stricmp(name, telling_pragmas[i].name) == 0)
+            return !value || telling_pragmas[i].takes_name ? SQLITE_OK : SQLITE_DENY;
+    return SQLITE_DENY;
+}
+
+static int function_verdict(const char *name)
+{
+    for (size_t i = 0; name && i < DZ_ARRAY_LEN(refused_functions); i++)
+        if (sqlite3_stricmp(name, refused_functions[i]) == 0)
+            return SQLITE_DENY;
+    return SQLITE_OK;
+}
+
+static int authorize(void *ctx, int action, const char *a, const char *b, const char *database,
+                     const char *inside)
+{
+    (void)ctx;
+    (void)database;
+    (void)inside;
+    switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_RECURSIVE:
+        return SQLITE_OK;
+    case SQLITE_FUNCTION:
+        return function_verdict(b);
+    case SQLITE_PRAGMA:
+        return pragma_verdict(a, b);
+    default:
+        return SQLITE_DENY;
+    }
+}
+
+static int count_ops(void *ctx)
+{
+    struct dz_db *db = ctx;
+    db->ops_left -= OPS_PER_CALL;
+    db->out_of_ops = db->ops_left < 0;
+    return db->out_of_ops;
+}
+
+void dz_db_restrict(struct dz_db *db, int64_t max_ops)
+{
+    db->restricted = true;
+    db->out_of_ops = false;
+    db->ops_left = max_ops;
+    (void)sqlite3_set_authorizer(db->h, authorize, db);
+    sqlite3_progress_handler(db->h, OPS_PER_CALL, max_ops > 0 ? count_ops : NULL, db);
+}

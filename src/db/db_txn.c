@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * db_txn.c - transactions, savepoints and checkpoints.
+ *
+ * Savepoints all have one name: SQLite takes the innermost. A checkpoint needs
+ * no lock of ours (one connection) and is never started by a commit: the hook
+ * in db.c only counts.
+ */
+#include "db/db_int.h"
+
+#include <assert.h>
+
+int dz_db_begin(struct dz_db *db, struct dz_err *err)
+{
+    assert(!dz_db_in_txn(db));
+    db->savepoints = 0;
+    return dz_stmt_run(dz_db_stmt(db, "BEGIN IMMEDIATE"), err);
+}
+
+int dz_db_commit(struct dz_db *db, struct dz_err *err)
+{
+    assert(dz_db_in_txn(db));
+    int r = dz_stmt_run(dz_db_stmt(db, "COMMIT"), err);
+    if (r < 0 && r != DZ_EBUSY)
+        dz_db_rollback(db);
+    if (r == 0)
+        db->savepoints = 0;
+    return r;
+}
+
+void dz_db_rollback(struct dz_db *db)
+{
+    db->savepoints = 0;
+    if (dz_db_in_txn(db) && dz_stmt_run(dz_db_stmt(db, "ROLLBACK"), NULL) < 0)
+        (void)sqlite3_exec(db->h, "ROLLBACK", NULL, NULL, NULL);
+}
+
+bool dz_db_in_txn(const struct dz_db *db)
+{
+    return !sqlite3_get_autocommit(db->h);
+}
+
+int dz_db_savepoint(struct dz_db *db, struct dz_err *err)
+{
+    assert(dz_db_in_txn(db) && db->savepoints < DB_SAVEPOINT_MAX);
+    int r = dz_stmt_run(dz_db_stmt(db, "SAVEPOINT op"), err);
+    if (r == 0)
+        db->savepoints++;
+    return r;
+}
+
+int dz_db_release(struct dz_db *db, struct dz_err *err)
+{
+    if (!dz_db_in_txn(db))
+        return dz_fail(err, DZ_ESTATE, "keep a change in %s: its transaction was rolled back",
+                       db->label);
+    assert(db->savepoints > 0);
+    int r = dz_stmt_run(dz_db_stmt(db, "RELEASE op"), err);
+    if (r == 0)
+        db->savepoints--;
+    return r;
+}
+
+void dz_db_undo(struct dz_db *db)
+{
+    if (!dz_db_in_txn(db)) {
+        db->savepoints = 0;
+        return;
+    }
+    assert(db->savepoints > 0);
+    int r = dz_stmt_run(dz_db_stmt(db, "ROLLBACK TO op"), NULL);
+    if (r == 0)
+        r = dz_db_release(db, NULL);
+    if (r < 0)
+        dz_db_rollback(db); /* all of it, rather than half of an operation */
+}
+
+/* --- checkpoints ------------------------------------------------------------- */
+
+void dz_db_set_grant(struct dz_db *db, dz_db_grant_fn *grant, void *ctx)
+{
+    db->grant = grant;
+    db->grant_ctx = ctx;
+}
+
+int dz_db_wal_pages(const struct dz_db *db)
+{
+    return db->wal_pages;
+}
+
+int dz_db_checkpoint(struct dz_db *db, enum dz_db_checkpoint mode, struct dz_err *err)
+{
+    int in_log = 0, moved = 0;
+    if (db->disk->immutable)
+        return 0;
+    int how =
+        mode == DZ_DB_CHECKPOINT_EMPTY ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
+    int rc = sqlite3_wal_checkpoint_v2(db->h, "main", how, &in_log, &moved);
+    if (rc != SQLITE_OK)
+        return dz_db_fail(db, rc, err, "checkpoint");
+    db->wal_pages = in_log > moved ? in_log - moved : 0;
+    return 0;
+}
+
+int dz_db_maintain(struct dz_db *db, bool idle, struct dz_err *err)
+{
+    int least = idle ? 1 : DZ_DB_CHECKPOINT_PAGES;
+    if (db->wal_pages < least || dz_db_in_txn(db))
+        return 0;
+    if (db->grant && !db->grant(db->grant_ctx))
+        return 0;
+    int r = dz_db_checkpoint(db, DZ_DB_CHECKPOINT_MOVE, err);
+    return r < 0 ? r : 1;
+}

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * db_vfs.c - the one VFS that SQLite uses here: it shows disks (db_disk.h).
+ *
+ * It is the default VFS of the process, because SQLite asks the default one for
+ * randomness, and the usual one opens a device for that. A disk that was added
+ * has the name "doze/<id>"; its log is "doze/<id>-wal". Nothing else exists: no
+ * rollback journal (a file is in WAL mode from birth), no temporary file
+ * (temp_store=MEMORY), no shared memory (locking_mode=EXCLUSIVE keeps the index of the
+ * log on the heap). Deleting the log truncates it, and it exists when it is not
+ * empty.
+ *
+ * Mapping: the first xFetch maps the whole limit at once, beyond the file's
+ * end, so the mapping never moves while the file grows; pages are handed out
+ * only below the end.
+ *
+ * Invariants:
+ *   1. file->size is -1 or the file's true size: only we change a file whose
+ *      lock we hold, and taking a lock forgets what was known.
+ *   2. A pointer from xFetch lies below file->size at the time; SQLite gives
+ *      it back before it truncates the page away.
+ */
+#include "db/db_int.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+enum {
+    SECTOR_BYTES = 4096,
+    MS_PER_DAY = 86400000,
+};
+/* Unix time 0 in ms since noon of November 24, 4714 BC. */
+static const sqlite3_int64 JULIAN_1970_MS = (sqlite3_int64)24405875 * (MS_PER_DAY / 10);
+
+struct file {
+    sqlite3_file base;
+    struct dz_db_disk *disk;
+    enum dz_db_file which;
+    enum dz_db_lock lock;
+    int64_t size;
+    char *map;
+    size_t map_size;
+    sqlite3_int64 map_limit;
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    struct dz_db_disk *disks;
+    uint64_t last_id;
+} vfs = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local int last_errno; /* what xGetLastError tells */
+
+/* --- errors ------------------------------------------------------------------ */
+
+static int io_error(int neg_errno, int rc)
+{
+    last_errno = -neg_errno;
+    if (neg_errno == -ENOSPC || neg_errno == -EDQUOT || neg_errno == -EFBIG)
+        return SQLITE_FULL;
+    if (neg_errno == -ENOMEM)
+        return SQLITE_IOERR_NOMEM;
+    return rc;
+}
+
+/* --- one file ---------------------------------------------------------------- */
+
+static int64_t known_size(struct file *f)
+{
+    if (f->size < 0)
+        f->size = f->disk->ops->size(f->disk, f->which);
+    return f->size;
+}
+
+static int file_close(sqlite3_file *base)
+{
+    struct file *f = (struct file *)base;
+    if (f->map)
+        f->disk->ops->unmap(f->disk, f->map, f->map_size);
+    f->map = NULL;
+    if (f->lock != DZ_DB_UNLOCKED)
+        (void)f->disk->ops->lock(f->disk, f->lock, DZ_DB_UNLOCKED);
+    f->base.pMethods = NULL;
+    return SQLITE_OK;
+}
+
+static int file_read(sqlite3_file *base, void *buf, int amount, sqlite3_int64 off)
+{
+    struct file *f = (struct file *)base;
+    size_t n = (size_t)amount;
+    if (f->map && off >= 0 && (uint64_t)off + n <= f->map_size && off + amount <= known_size(f)) {
+        memcpy(buf, f->map + off, n);
+        return SQLITE_OK;
+    }
+    int64_t got = f->disk->ops->read(f->disk, f->which, buf, n, off);
+    if (got < 0)
+        return io_error((int)got, SQLITE_IOERR_READ);
+    if ((size_t)got == n)
+        return SQLITE_OK;
+    memset((char *)buf + got, 0, n - (size_t)got);
+    return SQLITE_IOERR_SHORT_READ;
+}
+
+static int file_write(sqlite3_file *base, const void *buf, int amount, sqlite3_int64 off)
+{
+    struct file *f = (struct file *)base;
+    int r = f->disk->ops->write(f->disk, f->which, buf, (size_t)amount, off);
+    if (r < 0) {
+        f->size = -1;
+        return io_error(r, SQLITE_IOERR_WRITE);
+    }
+    if (f->size >= 0 && off + amount > f->size)
+        f->size = off + amount;
+    return SQLITE_OK;
+}
+
+static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
+{
+    struct file *f = (struct file *)base;
+    int r = f->disk->ops->truncate(f->disk, f->which, size);
+    f->size = r < 0 ? -1 : size;
+    return r < 0 ? io_error(r, SQLITE_IOERR_TRUNCATE) : SQLITE_OK;
+}
+
+static int file_sync(sqlite3_file *base, int flags)
+{
+    struct file *f = (struct file *)base;
+    (void)flags; /* always the data and what is needed to find it */
+    int r = f->disk->ops->sync(f->disk, f->which);
+    return r < 0 ? io_error(r, SQLITE_IOERR_FSYNC) : SQLITE_OK;
+}
+
+static int file_size(sqlite3_file *base, sqlite3_int64 *ret_size)
+{
+    struct file *f = (struct file *)base;
+    int64_t size = known_size(f);
+    if (size < 0)
+        return io_error((int)size, SQLITE_IOERR_FSTAT);
+    *ret_size = size;
+    return SQLITE_OK;
+}
+
+/* SQLite numbers the levels of a lock as we do. */
+_Static_assert((int)DZ_DB_SHARED == SQLITE_LOCK_SHARED, "lock levels");
+_Static_assert((int)DZ_DB_RESERVED == SQLITE_LOCK_RESERVED, "lock levels");
+_Static_assert((int)DZ_DB_EXCLUSIVE == SQLITE_LOCK_EXCLUSIVE, "lock levels");
+
+static int set_lock(struct file *f, enum dz_db_lock level, int rc)
+{
+    int r = f->disk->immutable ? 0 : f->disk->ops->lock(f->disk, f->lock, level);
+    if (r == -EAGAIN || r == -EACCES)
+        return SQLITE_BUSY;
+    if (r < 0)
+        return io_error(r, rc);
+    f->lock = level;
+    return SQLITE_OK;
+}
+
+static int file_lock(sqlite3_file *base, int level)
+{
+    struct file *f = (struct file *)base;
+    if ((int)f->lock >= level)
+        return SQLITE_OK;
+    if (f->lock == DZ_DB_UNLOCKED)
+        f->size = -1;
+    return set_lock(f, (enum dz_db_lock)level, SQLITE_IOERR_LOCK);
+}
+
+static int file_unlock(sqlite3_file *base, int level)
+{
+    struct file *f = (struct file *)base;
+    if ((int)f->lock <= level)
+        return SQLITE_OK;
+    return set_lock(f, (enum dz_db_lock)level, SQLITE_IOERR_UNLOCK);
+}
+
+/* Only a hot rollback journal makes SQLite ask, and there is none. */
+static int file_check_reserved(sqlite3_file *base, int *ret_reserved)
+{
+    const struct file *f = (const struct file *)base;
+    *ret_reserved = f->lock >= DZ_DB_RESERVED;
+    return SQLITE_OK;
+}
+
+static int file_control(sqlite3_file *base, int op, void *arg)
+{
+    struct file *f = (struct file *)base;
+    if (op == SQLITE_FCNTL_MMAP_SIZE) {
+        sqlite3_int64 old = f->map_limit, limit = *(sqlite3_int64 *)arg;
+        *(sqlite3_int64 *)arg = old;
+        if (limit >= 0 && !f->map)
+            f->map_limit = limit;
+        return SQLITE_OK;
+    }
+    if (op == SQLITE_FCNTL_LOCKSTATE) {
+        *(int *)arg = (int)f->lock;
+        return SQLITE_OK;
+    }
+    return SQLITE_NOTFOUND;
+}
+
+static int file_sector_size(sqlite3_file *base)
+{
+    (void)base;
+    return SECTOR_BYTES;
+}
+
+static int file_characteristics(sqlite3_file *base)
+{
+    const struct file *f = (const struct file *)base;
+    return SQLITE_IOCAP_POWERSAFE_OVERWRITE | SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN |
+           (f->disk->immutable ? SQLITE_IOCAP_IMMUTABLE : 0);
+}
+
+static int file_fetch(sqlite3_file *base, sqlite3_int64 off, int amount, void **ret_page)
+{
+    struct file *f = (struct file *)base;
+    *ret_page = NULL;
+    if (f->which != DZ_DB_FILE_MAIN || f->map_limit <= 0 || !f->disk->ops->map)
+        return SQLITE_OK;
+    if (off < 0 || off + amount > f->map_limit || off + amount > known_size(f))
+        return SQLITE_OK;
+    if (!f->map) {
+        f->map_size = (size_t)f->map_limit;
+        f->map = f->disk->ops->map(f->disk, f->map_size);
+        if (!f->map)
+            f->map_limit = 0; /* then by reading */
+    }
+    if (f->map)
+        *ret_page = f->map + off;
+    return SQLITE_OK;
+}
+
+static int file_unfetch(sqlite3_file *base, sqlite3_int64 off, void *page)
+{
+    (void)base;
+    (void)off;
+    (void)page; /* the mapping stays until the file is closed */
+    return SQLITE_OK;
+}
+
+static const sqlite3_io_methods file_methods = {
+    .iVersion = 3,
+    .xClose = file_close,
+    .xRead = file_read,
+    .xWrite = file_write,
+    .xTruncate = file_truncate,
+    .xSync = file_sync,
+    .xFileSize = file_size,
+    .xLock = file_lock,
+    .xUnlock = file_unlock,
+    .xCheckReservedLock = file_check_reserved,
+    .xFileControl = file_control,
+    .xSectorSize = file_sector_size,
+    .xDeviceCharacteristics = file_characteristics,
+    .xFetch = file_fetch,
+    .xUnfetch = file_unfetch,
+};
+
+/* --- names ------------------------------------------------------------------- */
+
+void dz_db_vfs_name(const struct dz_db_disk *disk, char name[static DB_NAME_MAX])
+{
+    (void)snprintf(name, DB_NAME_MAX, "doze/%" PRIu64, disk->id);
+}
+
+void dz_db_vfs_add(struct dz_db_disk *disk)
+{
+    (void)pthread_mutex_lock(&vfs.mutex);
+    disk->id = ++vfs.last_id;
+    disk->next = vfs.disks;
+    vfs.disks = disk;
+    (void)pthread_mutex_unlock(&vfs.mutex);
+}
+
+void dz_db_vfs_remove(struct dz_db_disk *disk)
+{
+    (void)pthread_mutex_lock(&vfs.mutex);
+    for (struct dz_db_disk **p = &vfs.disks; *p; p = &(*p)->next) {
+        if (*p == disk) {
+            *p = disk->next;
+            break;
+        }
+    }
+    (void)pthread_mutex_unlock(&vfs.mutex);
+    disk->next = NULL;
+}
+
+/* The disk of which name is a file, and which of its files; NULL: no such. */
+static struct dz_db_disk *find(const char *name, enum dz_db_file *ret_which)
+{
+    char want[DB_NAME_MAX];
+    (void)pthread_mutex_lock(&vfs.mutex);
+    struct dz_db_disk *disk = vfs.disks;
+    for (; disk; disk = disk->next) {
+        dz_db_vfs_name(disk, want);
+        size_t n = strlen(want);
+        if (strncmp(name, want, n) != 0)
+            continue;
+        if (name[n] == '\0')
+            *ret_which = DZ_DB_FILE_MAIN;
+        else if (strcmp(name + n, "-wal") == 0 && !disk->immutable)
+            *ret_which = DZ_DB_FILE_WAL;
+        else
+            continue;
+        break;
+    }
+    (void)pthread_mutex_unlock(&vfs.mutex);
+    return disk;
+}
+
+static int vfs_open(sqlite3_vfs *v, sqlite3_filename name, sqlite3_file *base, int flags,
+                    int *ret_flags)
+{
+    struct file *f = (struct file *)base;
+    (void)v;
+    *f = (struct file){.size = -1};
+    enum dz_db_file which = DZ_DB_FILE_MAIN;
+    struct dz_db_disk *disk = name ? find(name, &which) : NULL;
+    if (!disk) {
+        last_errno = ENOENT;
+        return SQLITE_CANTOPEN;
+    }
+    f->disk = disk;
+    f->which = which;
+    f->base.pMethods = &file_methods;
+    if (ret_flags)
+        *ret_flags = flags;
+    return SQLITE_OK;
+}
+
+static int vfs_delete(sqlite3_vfs *v, const char *name, int sync_dir)
+{
+    (void)v;
+    (void)sync_dir;
+    enum dz_db_file which = DZ_DB_FILE_MAIN;
+    struct dz_db_disk *disk = find(name, &which);
+    if (!disk || which != DZ_DB_FILE_WAL)
+        return SQLITE_IOERR_DELETE_NOENT;
+    int64_t size = disk->ops->size(disk, which);
+    int r = size < 0 ? (int)size : 0;
+    if (size > 0)
+        r = disk->ops->truncate(disk, which, 0);
+    if (r < 0)
+        return io_error(r, SQLITE_IOERR_DELETE);
+    if (disk->ops->wal_gone)
+        disk->ops->wal_gone(disk);
+    return SQLITE_OK;
+}
+
+static int vfs_access(sqlite3_vfs *v, const char *name, int flags, int *ret_yes)
+{
+    (void)v;
+    (void)flags;
+    *ret_yes = 0;
+    enum dz_db_file which = DZ_DB_FILE_MAIN;
+    struct dz_db_disk *disk = find(name, &which);
+    if (!disk)
+        return SQLITE_OK;
+    int64_t size = disk->ops->size(disk, which);
+    if (size < 0)
+        return io_error((int)size, SQLITE_IOERR_ACCESS);
+    *ret_yes = which == DZ_DB_FILE_MAIN || size > 0;
+    return SQLITE_OK;
+}
+
+static int vfs_full_pathname(sqlite3_vfs *v, const char *name, int n, char *ret_path)
+{
+    (void)v;
+    return snprintf(ret_path, (size_t)n, "%s", name) < n ? SQLITE_OK : SQLITE_CANTOPEN;
+}
+
+/* --- the rest of the world --------------------------------------------------- */
+
+static void *no_dlopen(sqlite3_vfs *v, const char *name)
+{
+    (void)v;
+    (void)name;
+    return NULL;
+}
+
+static void no_dlerror(sqlite3_vfs *v, int n, char *msg)
+{
+    (void)v;
+    if (n > 0)
+        (void)snprintf(msg, (size_t)n, "no extensions here");
+}
+
+static int vfs_randomness(sqlite3_vfs *v, int n, char *buf)
+{
+    (void)v;
+    int have = 0;
+    while (have < n) {
+        ssize_t got = getrandom(buf + have, (size_t)(n - have), 0);
+        if (got < 0 && errno != EINTR)
+            break;
+        if (got > 0)
+            have += (int)got;
+    }
+    assert(have == n); /* the kernel has a generator; salts of a log must differ */
+    return have;
+}
+
+/* Only a busy handler sleeps, and we set none. */
+static int vfs_sleep(sqlite3_vfs *v, int us)
+{
+    (void)v;
+    return us;
+}
+
+static int vfs_time_ms(sqlite3_vfs *v, sqlite3_int64 *ret_ms)
+{
+    struct timespec ts;
+    (void)v;
+    (void)clock_gettime(CLOCK_REALTIME, &ts);
+    *ret_ms = JULIAN_1970_MS + (sqlite3_int64)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return SQLITE_OK;
+}
+
+static int vfs_time(sqlite3_vfs *v, double *ret_days)
+{
+    sqlite3_int64 ms = 0;
+    (void)vfs_time_ms(v, &ms);
+    *ret_days = (double)ms / (double)(int)MS_PER_DAY;
+    return SQLITE_OK;
+}
+
+static int vfs_last_error(sqlite3_vfs *v, int n, char *msg)
+{
+    (void)v;
+    if (n > 0)
+        msg[0] = '\0';
+    return last_errno;
+}
+
+static sqlite3_vfs the_vfs = {
+    .iVersion = 2,
+    .szOsFile = sizeof(struct file),
+    .mxPathname = 64,
+    .zName = "doze",
+    .xOpen = vfs_open,
+    .xDelete = vfs_delete,
+    .xAccess = vfs_access,
+    .xFullPathname = vfs_full_pathname,
+    .xDlOpen = no_dlopen,
+    .xDlError = no_dlerror,
+    .xRandomness = vfs_randomness,
+    .xSleep = vfs_sleep,
+    .xCurrentTime = vfs_time,
+    .xGetLastError = vfs_last_error,
+    .xCurrentTimeInt64 = vfs_time_ms,
+};
+
+int dz_db_vfs_register(void)
+{
+    return sqlite3_vfs_register(&the_vfs, 1);
+}
+
+void dz_db_vfs_unregister(void)
+{
+    (void)sqlite3_vfs_unregister(&the_vfs);
+}
