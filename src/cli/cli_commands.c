@@ -5,6 +5,8 @@
  */
 #include "cli/cli_commands.h"
 
+#include "base/str.h"
+
 #include <string.h>
 
 const struct dz_cli_command *const dz_cli_commands[] = {
@@ -51,4 +53,52 @@ bool dz_cli_command_is_prefix(const char *word)
         if (strncmp((*c)->name, word, n) == 0 && (*c)->name[n] == ' ')
             return true;
     return false;
+}
+
+#define COMMAND_COUNT (DZ_ARRAY_LEN(dz_cli_commands) - 1)
+
+/* The first `words` words of every name; "" where a name has fewer. */
+struct heads {
+    char text[COMMAND_COUNT][DZ_CLI_NAME_MAX];
+    const char *names[COMMAND_COUNT];
+};
+
+static void fill_heads(struct heads *h, int words)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const char *end = dz_cli_commands[i]->name;
+        for (int w = 0; w < words && end; w++)
+            end = strchr(w == 0 ? end : end + 1, ' ');
+        size_t n =
+            end ? (size_t)(end - dz_cli_commands[i]->name) : strlen(dz_cli_commands[i]->name);
+        (void)snprintf(h->text[i], sizeof h->text[i], "%.*s", (int)n, dz_cli_commands[i]->name);
+        h->names[i] = h->text[i];
+    }
+}
+
+/* `ls` where only `disk ls` exists. */
+static const char *with_last_word(const char *word)
+{
+    for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {
+        const char *last = strrchr((*c)->name, ' ');
+        if (last && strcmp(last + 1, word) == 0)
+            return (*c)->name;
+    }
+    return NULL;
+}
+
+const char *dz_cli_command_nearest(int argc, char **argv, char ret_text[static DZ_CLI_NAME_MAX])
+{
+    struct heads h;
+    char typed[2 * DZ_CLI_NAME_MAX];
+    bool prefixed = argc > 1 && dz_cli_command_is_prefix(argv[0]);
+
+    (void)snprintf(typed, sizeof typed, "%s%s%s", argv[0], prefixed ? " " : "",
+                   prefixed ? argv[1] : "");
+    fill_heads(&h, prefixed ? 2 : 1);
+    size_t at = dz_str_nearest(dz_str(typed), h.names, COMMAND_COUNT);
+    if (at == DZ_STR_NONE)
+        return with_last_word(argv[0]);
+    (void)snprintf(ret_text, DZ_CLI_NAME_MAX, "%s", h.text[at]);
+    return ret_text;
 }

@@ -5,6 +5,7 @@
  * options a command has); the third walks the words of the line and asks them.
  * Where they have no answer, bash completes file names.
  */
+#include "base/str.h"
 #include "cli/cli_commands.h"
 
 #include <string.h>
@@ -93,8 +94,10 @@ static void print_options(FILE *out)
 
 static int run(struct dz_cli *c, struct dz_err *err)
 {
+    char quoted[DZ_STR_QUOTED];
     if (strcmp(c->argv[0], "bash") != 0)
-        return dz_cli_usage(c, err, "no completion for '%s'; only bash has one", c->argv[0]);
+        return dz_cli_usage(c, err, "no completion for %s; only bash has one",
+                            dz_str_quote(dz_str(c->argv[0]), quoted));
     fputs("# bash completion for doze, made by: doze completion bash\n", c->out);
     print_words(c->out);
     print_options(c->out);

@@ -4,6 +4,7 @@
  */
 #include "cli/cli_help.h"
 
+#include "base/str.h"
 #include "cli/cli_commands.h"
 #include "cli/cli_term.h"
 
@@ -104,8 +105,11 @@ static int run(struct dz_cli *c, struct dz_err *err)
         dz_cli_help_prefix(c->out, c->out_color, c->argv[0]);
         return DZ_EXIT_OK;
     }
-    return dz_cli_usage(c, err, "no command '%s%s%s'; see doze help", c->argv[0],
-                        c->argc > 1 ? " " : "", c->argc > 1 ? c->argv[1] : "");
+    char text[DZ_CLI_NAME_MAX], quoted[DZ_STR_QUOTED];
+    const char *near = dz_cli_command_nearest(c->argc, c->argv, text);
+    (void)dz_str_quote(dz_str(c->argv[c->argc - 1]), quoted);
+    return dz_cli_usage(c, err, "no command %s%s%s%s", quoted, near ? "; did you mean \"" : "",
+                        near ? near : "", near ? "\"?" : "; doze help lists them");
 }
 
 const struct dz_cli_command dz_cmd_help = {

@@ -3,6 +3,7 @@
  * One command line from words to exit status: find the row, parse the options,
  * run, report. What is printed about errors is printed here and nowhere else.
  */
+#include "base/str.h"
 #include "cli/cli_commands.h"
 #include "cli/cli_help.h"
 #include "cli/cli_parse.h"
@@ -56,19 +57,27 @@ static int report(struct dz_cli *c, const struct dz_err *err, int status)
     return status;
 }
 
-/* Nothing of the first words is a command: say so, with the nearest one. */
+/* The first words name no command: say so, with the nearest one. */
 static int unknown(struct dz_cli *c, int argc, char **argv)
 {
-    const char *word = argv[0];
-    if (dz_cli_command_is_prefix(word) && argc == 1) {
-        (void)fflush(c->out);
-        fprintf(c->err, "doze: %s needs one of these commands\n", word);
-        dz_cli_help_prefix(c->err, c->err_color, word);
-    } else if (word[0] == '-') {
-        dz_cli_warn(c, "no option %s before the command; see doze help", word);
-    } else {
-        dz_cli_warn(c, "no command '%s'; see doze help", word);
+    char typed[2 * DZ_CLI_NAME_MAX], quoted[DZ_STR_QUOTED], text[DZ_CLI_NAME_MAX];
+    bool prefixed = dz_cli_command_is_prefix(argv[0]);
+
+    if (prefixed && argc == 1) {
+        dz_cli_warn(c, "%s needs the name of a command after it; doze help %s lists them", argv[0],
+                    argv[0]);
+        return DZ_EXIT_USAGE;
     }
+    (void)snprintf(typed, sizeof typed, "%s%s%s", argv[0], prefixed ? " " : "",
+                   prefixed ? argv[1] : "");
+    (void)dz_str_quote(dz_str(typed), quoted);
+    const char *near = dz_cli_command_nearest(argc, argv, text);
+    if (argv[0][0] == '-')
+        dz_cli_warn(c, "no option %s before a command; doze help lists what there is", quoted);
+    else if (near)
+        dz_cli_warn(c, "no command %s; did you mean \"%s\"?", quoted, near);
+    else
+        dz_cli_warn(c, "no command %s; doze help lists them", quoted);
     return DZ_EXIT_USAGE;
 }
 

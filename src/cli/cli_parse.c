@@ -10,6 +10,7 @@
 #include "cli/cli_parse.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 
 #include <assert.h>
 #include <getopt.h>
@@ -60,32 +61,63 @@ static const struct dz_cli_option *row_of(const struct dz_cli_command *cmd, int 
     return NULL;
 }
 
-/* getopt said '?' or ':' about this word. */
-static int refuse(const struct dz_cli *c, int what, const char *word, struct dz_err *err)
+/* A long option that is in no row: say so, with the nearest one. */
+static int unknown_long(const struct dz_cli_command *cmd, const char *word, struct dz_err *err)
 {
-    const char *name = c->command->name;
-    const struct dz_cli_option *row = row_of(c->command, optopt);
+    const char *names[OPTIONS_MAX];
+    char quoted[DZ_STR_QUOTED];
+    size_t count = 0;
+    struct dz_str typed = dz_str(word);
+    typed.n = strcspn(word, "=");
+    (void)dz_str_quote(typed, quoted);
+    for (const struct dz_cli_option *o = cmd->options; !is_end(o); o++)
+        names[count++] = o->name;
+    names[count++] = "help";
+    struct dz_str bare = typed;
+    (void)dz_str_eat(&bare, DZ_STR("--"));
+    size_t near = dz_str_nearest(bare, names, count);
+    if (near != DZ_STR_NONE)
+        return dz_fail(err, DZ_EINVAL, "%s: no option %s; did you mean --%s?", cmd->name, quoted,
+                       names[near]);
+    return dz_fail(err, DZ_EINVAL, "%s: no option %s; doze help %s lists them", cmd->name, quoted,
+                   cmd->name);
+}
+
+/* A letter that is in no row. */
+static int unknown_letter(const struct dz_cli_command *cmd, int letter, struct dz_err *err)
+{
+    char option[2] = {'-', (char)letter}, quoted[DZ_STR_QUOTED];
+    (void)dz_str_quote(dz_str_n(option, sizeof option), quoted);
+    return dz_fail(err, DZ_EINVAL, "%s: no option %s; doze help %s lists them", cmd->name, quoted,
+                   cmd->name);
+}
+
+/* getopt said '?' or ':' about this word. */
+static int refuse(const struct dz_cli_command *cmd, int what, const char *word, struct dz_err *err)
+{
+    const struct dz_cli_option *row = row_of(cmd, optopt);
     if (what == ':' && row)
-        return dz_fail(err, DZ_EINVAL, "%s: option --%s needs an argument (%s)", name, row->name,
-                       row->arg);
+        return dz_fail(err, DZ_EINVAL, "%s: option --%s needs an argument (%s)", cmd->name,
+                       row->name, row->arg);
     if (row || optopt == HELP_VALUE)
-        return dz_fail(err, DZ_EINVAL, "%s: option --%s takes no argument", name,
+        return dz_fail(err, DZ_EINVAL, "%s: option --%s takes no argument", cmd->name,
                        row ? row->name : "help");
     if (optopt != 0)
-        return dz_fail(err, DZ_EINVAL, "%s: no option -%c; see doze help %s", name, optopt, name);
-    return dz_fail(err, DZ_EINVAL, "%s: no option %s; see doze help %s", name, word, name);
+        return unknown_letter(cmd, optopt, err);
+    return unknown_long(cmd, word, err);
 }
 
 static int check_operands(const struct dz_cli *c, struct dz_err *err)
 {
     const struct dz_cli_command *cmd = c->command;
+    char quoted[DZ_STR_QUOTED];
     if (c->argc < cmd->min_args)
         return dz_fail(err, DZ_EINVAL, "%s: too few arguments; usage: doze %s%s%s", cmd->name,
                        cmd->name, cmd->args[0] ? " " : "", cmd->args);
     if (cmd->max_args >= 0 && c->argc > cmd->max_args)
-        return dz_fail(err, DZ_EINVAL, "%s: unexpected argument '%s'; usage: doze %s%s%s",
-                       cmd->name, c->argv[cmd->max_args], cmd->name, cmd->args[0] ? " " : "",
-                       cmd->args);
+        return dz_fail(err, DZ_EINVAL, "%s: unexpected argument %s; usage: doze %s%s%s", cmd->name,
+                       dz_str_quote(dz_str(c->argv[cmd->max_args]), quoted), cmd->name,
+                       cmd->args[0] ? " " : "", cmd->args);
     return 0;
 }
 
@@ -110,12 +142,11 @@ int dz_cli_parse(struct dz_cli *c, int argc, char **argv, bool *ret_help, struct
     opterr = 0;
     optind = 0; /* glibc: start afresh */
     while (!help) {
-        int at = optind > 0 ? optind : 1;
         value = getopt_long(argc, argv, t.shorts, t.longs, NULL);
         if (value == -1)
             break;
         if (value == '?' || value == ':')
-            return refuse(c, value, argv[optind - 1 > at ? optind - 1 : at], err);
+            return refuse(c->command, value, argv[optind - 1], err);
         help = value == 'h' || value == HELP_VALUE;
         if (!help)
             c->given[c->given_count++] = (struct dz_cli_given){row_of(c->command, value), optarg};

@@ -26,7 +26,7 @@ TEST(main_refuses_an_unknown_command_in_one_line)
     AUTO_RESULT r = CLI_RUN("nonsense");
     CHECK_INT(r.status, DZ_EXIT_USAGE);
     CHECK_STR(r.out, "");
-    CHECK(strncmp(r.err, "doze: no command 'nonsense'", 27) == 0);
+    CHECK(strncmp(r.err, "doze: no command \"nonsense\"", 27) == 0);
     CHECK(strchr(r.err, '\n') == r.err + strlen(r.err) - 1);
 }
 
@@ -34,13 +34,36 @@ TEST(main_refuses_an_unknown_option_by_name)
 {
     AUTO_RESULT r = CLI_RUN("help", "--nonsense");
     CHECK_INT(r.status, DZ_EXIT_USAGE);
-    CHECK(strstr(r.err, "help: no option --nonsense"));
+    CHECK(strstr(r.err, "help: no option \"--nonsense\""));
     AUTO_RESULT s = CLI_RUN("help", "-z");
     CHECK_INT(s.status, DZ_EXIT_USAGE);
-    CHECK(strstr(s.err, "help: no option -z"));
+    CHECK(strstr(s.err, "help: no option \"-z\""));
     AUTO_RESULT t = CLI_RUN("help", "--all=yes");
     CHECK_INT(t.status, DZ_EXIT_USAGE);
     CHECK(strstr(t.err, "help: option --all takes no argument"));
+}
+
+TEST(main_names_the_nearest_command_and_option)
+{
+    AUTO_RESULT r = CLI_RUN("hlep");
+    CHECK_STR(r.err, "doze: no command \"hlep\"; did you mean \"help\"?\n");
+    AUTO_RESULT s = CLI_RUN("help", "--aal");
+    CHECK_STR(s.err, "doze: help: no option \"--aal\"; did you mean --all?\n");
+    AUTO_RESULT t = CLI_RUN("help", "competion");
+    CHECK_INT(t.status, DZ_EXIT_USAGE);
+    CHECK_STR(t.err, "doze: help: no command \"competion\"; did you mean \"completion\"?\n");
+}
+
+TEST(main_shows_no_control_characters)
+{
+    AUTO_RESULT r = CLI_RUN("\033[31mred");
+    CHECK_INT(r.status, DZ_EXIT_USAGE);
+    CHECK(!strchr(r.err, '\033'));
+    AUTO_RESULT s = CLI_RUN("help", "--\033x");
+    CHECK(!strchr(s.err, '\033'));
+    AUTO_RESULT t = CLI_RUN("completion", "a\nb");
+    CHECK_INT(t.status, DZ_EXIT_USAGE);
+    CHECK(strchr(t.err, '\n') == t.err + strlen(t.err) - 1);
 }
 
 TEST(main_counts_the_operands)
@@ -50,7 +73,7 @@ TEST(main_counts_the_operands)
     CHECK(strstr(few.err, "too few arguments"));
     AUTO_RESULT many = CLI_RUN("completion", "bash", "extra");
     CHECK_INT(many.status, DZ_EXIT_USAGE);
-    CHECK(strstr(many.err, "unexpected argument 'extra'"));
+    CHECK(strstr(many.err, "unexpected argument \"extra\""));
 }
 
 TEST(table_rows_are_whole)
