@@ -35,9 +35,10 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db cli
+MODULES    := base wasm db os cli
 NEEDS_base :=
-NEEDS_cli  := base
+NEEDS_os   := base
+NEEDS_cli  := base os
 # what files cli/local_* may use besides
 NEEDS_cli_local :=
 SYS_base   := -lcrypto
