@@ -266,6 +266,30 @@ TEST(spawn_swaps_descriptors_and_closes_gaps)
     }
 }
 
+/* A number that the child wants may be one that we would have used meanwhile. */
+TEST(spawn_never_overwrites_a_descriptor_that_is_still_to_be_handed_over)
+{
+    int a[2], b[2], out[2];
+    char text[32] = "", script[64];
+    CHECK(pipe2(a, O_CLOEXEC) == 0 && pipe2(b, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
+    CHECK(write(a[1], "A\n", 2) == 2 && write(b[1], "B\n", 2) == 2);
+    /* Were the lowest free numbers used, the copy of b[0] would be at `second`. */
+    int first = dup(a[0]), second = dup(a[0]), third = dup(a[0]);
+    (void)close(first);
+    (void)close(second);
+    (void)close(third);
+    struct dz_os_fd fds[] = {{second, a[0]}, {third, b[0]}, {STDOUT_FILENO, out[1]}};
+    (void)snprintf(script, sizeof script, "read x <&%d; read y <&%d; echo $x$y", second, third);
+    struct dz_os_spawn_opts o = {
+        .argv = (const char *const[]){"bash", "-c", script, NULL}, .fds = fds, .fd_count = 3};
+    struct dz_os_proc p = DZ_OS_PROC_NONE;
+    struct dz_os_status st = {0};
+    CHECK_INT(dz_os_spawn(&o, &p, NULL), 0);
+    CHECK_INT(dz_os_proc_wait(&p, -1, &st, NULL), 0);
+    CHECK(read(out[0], text, sizeof text - 1) == 3);
+    CHECK_STR(text, "AB\n");
+}
+
 TEST(spawn_gives_default_signals_whatever_ours_are)
 {
     sigset_t blocked;
