@@ -21,15 +21,6 @@ static const struct dz_db_schema other = {"other file", 0x4f544852, steps_v1, 1}
 
 static char dir[64];
 
-static const char *make_dir(void)
-{
-    const char *tmp = getenv("TMPDIR");
-    (void)snprintf(dir, sizeof dir, "%.40s/dz-db-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(dir))
-        abort();
-    return dir;
-}
-
 static const char *in_dir(const char *name)
 {
     static char path[4][128];
@@ -37,6 +28,18 @@ static const char *in_dir(const char *name)
     char *p = path[i++ & 3];
     (void)snprintf(p, sizeof path[0], "%s/%s", dir, name);
     return p;
+}
+
+/* A fresh directory; the path of a.db in it. */
+static const char *make_dir(void)
+{
+    static char a[128];
+    const char *tmp = getenv("TMPDIR");
+    (void)snprintf(dir, sizeof dir, "%.40s/dz-db-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(dir))
+        abort();
+    (void)snprintf(a, sizeof a, "%s", in_dir("a.db"));
+    return a;
 }
 
 static void remove_dir(void)
@@ -78,7 +81,7 @@ TEST(db_keeps_what_was_committed)
     struct dz_db *db = NULL;
     struct dz_err err = {0};
     const struct dz_db_opts opts = {.schema = &schema_v1};
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     create(a, &schema_v1);
     CHECK_INT(dz_db_open_path(&db, a, &opts, &err), 0);
     CHECK_INT(dz_db_begin(db, &err), 0);
@@ -105,7 +108,7 @@ TEST(db_profile_is_what_the_header_says)
 {
     struct dz_db *db = NULL;
     const struct dz_db_opts opts = {.schema = &schema_v1, .strict = true};
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     create(a, &schema_v1);
     CHECK_INT(dz_db_open_path(&db, a, &opts, NULL), 0);
     struct dz_stmt *st = dz_db_stmt(db, "PRAGMA journal_mode");
@@ -157,7 +160,7 @@ TEST(db_is_locked_for_a_stranger_while_open_and_free_after)
     struct dz_db *db = NULL, *second = NULL;
     struct dz_err err = {0};
     const struct dz_db_opts opts = {.schema = &schema_v1, .label = "a.db"};
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     create(a, &schema_v1);
     CHECK_INT(dz_db_open_path(&db, a, &opts, NULL), 0);
     CHECK_INT(dz_db_exec(db, "INSERT INTO t VALUES(1, 'x')", NULL), 0);
@@ -180,7 +183,7 @@ TEST(db_left_with_its_log_is_whole_for_sqlite3_and_for_us)
     char out[128];
     struct dz_db *db = NULL;
     const struct dz_db_opts opts = {.schema = &schema_v1};
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     create(a, &schema_v1);
     CHECK_INT(dz_db_open_path(&db, a, &opts, NULL), 0);
     CHECK_INT(dz_db_exec(db, "INSERT INTO t VALUES(1, 'x')", NULL), 0);
@@ -219,7 +222,7 @@ TEST(db_says_why_it_refuses_a_file)
 {
     char junk[4096];
     memset(junk, 'j', sizeof junk);
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     write_file(a, "", 0);
     expect_refusal(a, &schema_v1, DZ_ECORRUPT, "x.doze is empty: not a test file of doze");
     write_file(a, junk, sizeof junk);
@@ -248,7 +251,7 @@ TEST(db_migrates_an_old_file_and_only_a_writable_one)
     struct dz_db *db = NULL;
     struct dz_err err = {0};
     struct dz_db_opts opts = {.schema = &schema_v2, .label = "x", .immutable = true};
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     create(a, &schema_v1);
     CHECK_INT(dz_db_open_path(&db, a, &opts, &err), DZ_ESTATE);
     CHECK_STR(err.msg, "x has the old format 1 and is read-only; make it again with this doze");
@@ -271,7 +274,7 @@ TEST(db_rolls_a_failed_migration_back)
     };
     static const struct dz_db_schema bad = {"test file", 0x54455354, bad_steps, 2};
     struct dz_db *db = NULL;
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     create(a, &schema_v1);
     expect_refusal(a, &bad, DZ_EINVAL,
                    "bring x.doze from format 1 to 2: change x.doze: no such table: nowhere");
@@ -286,7 +289,7 @@ TEST(db_immutable_is_shared_and_never_written)
     struct dz_db *db = NULL, *second = NULL;
     struct dz_err err = {0};
     struct dz_db_opts opts = {.schema = &schema_v1, .immutable = true};
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     create(a, &schema_v1);
     CHECK_INT(chmod(a, 0400), 0);
     CHECK_INT(dz_db_open_path(&db, a, &opts, NULL), 0);
@@ -309,7 +312,7 @@ TEST(db_takes_a_file_that_left_wal_mode_back)
     char out[128];
     struct dz_db *db = NULL;
     const struct dz_db_opts opts = {.schema = &schema_v1};
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     create(a, &schema_v1);
     CHECK_INT(run_sqlite3(a, "PRAGMA journal_mode=DELETE; INSERT INTO t VALUES(1,2)", out), 0);
     CHECK_STR(out, "delete");
@@ -327,7 +330,7 @@ TEST(db_by_descriptors_empties_its_log_and_leaves_it)
 {
     struct dz_db *db = NULL;
     const struct dz_db_opts opts = {.schema = &schema_v1};
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     create(a, &schema_v1);
     int fd = open(a, O_RDWR | O_CLOEXEC);
     int wal = open(in_dir("a.db-wal"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -347,7 +350,7 @@ TEST(db_create_refuses_what_exists)
 {
     struct dz_err err = {0};
     struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
-    const char *a = (make_dir(), in_dir("a.db"));
+    const char *a = make_dir();
     CHECK_INT(dz_db_template(&schema_v1, &t, &err), 0);
     CHECK_INT(t.len, 2 * DZ_DB_PAGE_BYTES);
     CHECK_INT(dz_db_create_path(a, t.p, t.len, true, &err), 0);
