@@ -50,7 +50,6 @@ struct dz_stmt *dz_db_stmt(struct dz_db *db, const char *sql)
     }
     struct dz_stmt *st = NULL;
     assert(db->stmt_count < DZ_DB_STMT_MAX);
-    db->bad_err = (struct dz_err){0};
     if (prepare(&st, db, sql, NULL, &db->bad_err) < 0)
         return &db->bad;
     db->stmt_count++;
@@ -133,6 +132,7 @@ void dz_bind_null(struct dz_stmt *st, int i)
 
 static int tell_bad(const struct dz_db *db, struct dz_err *err)
 {
+    assert(db->bad_err.code < 0); /* the latest failure, also for an older bad statement */
     if (err)
         *err = db->bad_err;
     return db->bad_err.code;

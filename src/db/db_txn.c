@@ -5,15 +5,32 @@
  * Savepoints all have one name: SQLite takes the innermost. A checkpoint needs
  * no lock of ours (one connection) and is never started by a commit: the hook
  * in db.c only counts.
+ *
+ * The way back is compiled before the way in: ROLLBACK before BEGIN, ROLLBACK
+ * TO and RELEASE before SAVEPOINT, so that it needs no memory when there is none.
  */
 #include "db/db_int.h"
 
 #include <assert.h>
 
+/* The literals stand once each: the cache goes by their address. */
+static const char sql_rollback[] = "ROLLBACK";
+static const char sql_rollback_to[] = "ROLLBACK TO op";
+static const char sql_release[] = "RELEASE op";
+
+static int have(struct dz_db *db, const char *sql, struct dz_err *err)
+{
+    struct dz_stmt *st = dz_db_stmt(db, sql);
+    return st == &db->bad ? dz_stmt_step(st, err) : 0;
+}
+
 int dz_db_begin(struct dz_db *db, struct dz_err *err)
 {
     assert(!dz_db_in_txn(db));
     db->savepoints = 0;
+    int r = have(db, sql_rollback, err);
+    if (r < 0)
+        return r;
     return dz_stmt_run(dz_db_stmt(db, "BEGIN IMMEDIATE"), err);
 }
 
@@ -31,7 +48,7 @@ int dz_db_commit(struct dz_db *db, struct dz_err *err)
 void dz_db_rollback(struct dz_db *db)
 {
     db->savepoints = 0;
-    if (dz_db_in_txn(db) && dz_stmt_run(dz_db_stmt(db, "ROLLBACK"), NULL) < 0)
+    if (dz_db_in_txn(db) && dz_stmt_run(dz_db_stmt(db, sql_rollback), NULL) < 0)
         (void)sqlite3_exec(db->h, "ROLLBACK", NULL, NULL, NULL);
 }
 
@@ -43,7 +60,11 @@ bool dz_db_in_txn(const struct dz_db *db)
 int dz_db_savepoint(struct dz_db *db, struct dz_err *err)
 {
     assert(dz_db_in_txn(db) && db->savepoints < DB_SAVEPOINT_MAX);
-    int r = dz_stmt_run(dz_db_stmt(db, "SAVEPOINT op"), err);
+    int r = have(db, sql_rollback_to, err);
+    if (r == 0)
+        r = have(db, sql_release, err);
+    if (r == 0)
+        r = dz_stmt_run(dz_db_stmt(db, "SAVEPOINT op"), err);
     if (r == 0)
         db->savepoints++;
     return r;
@@ -55,7 +76,7 @@ int dz_db_release(struct dz_db *db, struct dz_err *err)
         return dz_fail(err, DZ_ESTATE, "keep a change in %s: its transaction was rolled back",
                        db->label);
     assert(db->savepoints > 0);
-    int r = dz_stmt_run(dz_db_stmt(db, "RELEASE op"), err);
+    int r = dz_stmt_run(dz_db_stmt(db, sql_release), err);
     if (r == 0)
         db->savepoints--;
     return r;
@@ -68,7 +89,7 @@ void dz_db_undo(struct dz_db *db)
         return;
     }
     assert(db->savepoints > 0);
-    int r = dz_stmt_run(dz_db_stmt(db, "ROLLBACK TO op"), NULL);
+    int r = dz_stmt_run(dz_db_stmt(db, sql_rollback_to), NULL);
     if (r == 0)
         r = dz_db_release(db, NULL);
     if (r < 0)

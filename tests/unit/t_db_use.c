@@ -80,6 +80,7 @@ TEST(stmt_that_does_not_compile_says_so_at_its_step)
     CHECK_STR(e.msg, "run SQL on x: no such table: nowhere");
     dz_stmt_reset(st);
     CHECK_INT(ask(db, "SELECT 5"), 5);
+    CHECK_INT(dz_stmt_step(st, &e), DZ_EINVAL); /* a good one does not heal it */
     end(db);
 }
 

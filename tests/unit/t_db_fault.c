@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A disk that fails, fills up and loses power, and memory that runs out.
+ *
+ * One workload, done again and again with one thing going wrong each time.
+ * Transaction i writes ROWS rows marked i. Whatever went wrong: the database
+ * opens again, is sound, has all rows of a transaction or none, and has those
+ * of every transaction whose commit was acknowledged.
+ */
+#define TAP_ALARM_S 50
+#include "base/buf.h"
+#include "db/db.h"
+#include "db/db_sim.h"
+#include "tap.h"
+
+#include <errno.h>
+
+enum {
+    TXNS = 5,
+    ROWS = 3,
+    ROW_BYTES = 6000,
+};
+
+static const char *const steps[] = {
+    "CREATE TABLE t(id INTEGER PRIMARY KEY, txn INTEGER, v BLOB);"
+    "CREATE INDEX t_txn ON t(txn)",
+};
+static const struct dz_db_schema schema = {"test file", 0x54455354, steps, 1};
+
+static struct dz_buf template = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+static bool acked[TXNS + 1];
+
+/* --- the workload ------------------------------------------------------------ */
+
+static int write_rows(struct dz_db *db, int txn, struct dz_err *err)
+{
+    struct dz_stmt *st = dz_db_stmt(db, "INSERT INTO t(txn, v) VALUES(?, ?)");
+    int r = dz_db_savepoint(db, err);
+    if (r < 0)
+        return r;
+    for (int i = 0; r == 0 && i < ROWS; i++) {
+        dz_bind_int(st, 1, txn);
+        dz_bind_zeros(st, 2, ROW_BYTES);
+        r = dz_stmt_run(st, err);
+    }
+    struct dz_blob *blob = NULL;
+    if (r == 0)
+        r = dz_blob_open(&blob, db, "t", "v", dz_db_last_rowid(db), true, err);
+    if (r == 0)
+        r = dz_blob_write(blob, "end", 3, ROW_BYTES - 3, err);
+    dz_blob_close(blob);
+    if (r == 0)
+        return dz_db_release(db, err);
+    dz_db_undo(db);
+    return r;
+}
+
+static int do_txn(struct dz_db *db, int txn, struct dz_err *err)
+{
+    int r = dz_db_begin(db, err);
+    if (r < 0)
+        return r;
+    r = write_rows(db, txn, err);
+    if (r == 0)
+        r = dz_db_commit(db, err);
+    dz_db_rollback(db);
+    if (r == 0)
+        acked[txn] = true;
+    return r;
+}
+
+/* The first error, or 0; goes on after errors, as a server does. */
+static int work(struct dz_db_sim *sim, bool strict, struct dz_err *err)
+{
+    struct dz_db *db = NULL;
+    struct dz_err e = {0};
+    const struct dz_db_opts opts = {.schema = &schema, .label = "x", .strict = strict};
+    int first = dz_db_open_disk(&db, dz_db_sim_disk(sim), &opts, err);
+    if (first < 0)
+        return first;
+    for (int i = 1; i <= TXNS; i++) {
+        e.code = do_txn(db, i, &e);
+        if (e.code == 0 && i == 3)
+            e.code = dz_db_checkpoint(db, DZ_DB_CHECKPOINT_MOVE, &e);
+        if (e.code < 0 && first == 0) {
+            first = e.code;
+            *err = e;
+        }
+    }
+    e.code = dz_db_close(db, false, &e);
+    if (e.code < 0 && first == 0) {
+        first = e.code;
+        *err = e;
+    }
+    return first;
+}
+
+/* --- the verdict ------------------------------------------------------------- */
+
+static int64_t ask(struct dz_db *db, const char *sql, int64_t arg)
+{
+    struct dz_err err = {0};
+    struct dz_stmt *st = dz_db_stmt(db, sql);
+    if (arg)
+        dz_bind_int(st, 1, arg);
+    int64_t v = dz_stmt_step(st, &err) == 1 ? dz_col_int(st, 0) : -1;
+    CHECK_STR(err.msg, "");
+    dz_stmt_reset(st);
+    return v;
+}
+
+static void check_sound(struct dz_db *db)
+{
+    struct dz_stmt *st = dz_db_stmt(db, "PRAGMA integrity_check");
+    CHECK_INT(dz_stmt_step(st, NULL), 1);
+    CHECK_STR(dz_col_text(st, 0), "ok");
+    dz_stmt_reset(st);
+    for (int i = 1; i <= TXNS; i++) {
+        int64_t n = ask(db, "SELECT count(*) FROM t WHERE txn = ?", i);
+        CHECK(n == ROWS || (n == 0 && !acked[i]));
+        if (n != 0)
+            CHECK_INT(
+                ask(db, "SELECT count(*) FROM t WHERE substr(v, -3) = x'656e64' AND txn = ?", i),
+                1);
+    }
+}
+
+static void check_disk(struct dz_db_sim *sim)
+{
+    struct dz_db *db = NULL;
+    struct dz_err err = {0};
+    const struct dz_db_opts opts = {.schema = &schema, .label = "again"};
+    CHECK_INT(dz_db_open_disk(&db, dz_db_sim_disk(sim), &opts, &err), 0);
+    CHECK_STR(err.msg, "");
+    if (!db)
+        return;
+    check_sound(db);
+    CHECK_INT(dz_db_close(db, false, &err), 0);
+}
+
+static struct dz_db_sim *new_disk(uint64_t seed)
+{
+    memset(acked, 0, sizeof acked);
+    if (template.len == 0)
+        CHECK_INT(dz_db_template(&schema, &template, NULL), 0);
+    struct dz_db_sim *sim = dz_db_sim_new(seed);
+    CHECK(sim);
+    CHECK_INT(dz_db_sim_load(sim, DZ_DB_FILE_MAIN, template.p, template.len), 0);
+    dz_db_seed((uint32_t)seed);
+    return sim;
+}
+
+/* --- calls that fail --------------------------------------------------------- */
+
+static long fail_each(unsigned set, int sys, bool sticky)
+{
+    long n = 0;
+    for (bool failed = true; failed && n < 10000 && !tap_bad; n++) {
+        struct dz_err err = {0};
+        struct dz_db_sim *sim = new_disk(1);
+        dz_db_sim_fail_at(sim, set, n, sys, sticky);
+        int r = work(sim, true, &err);
+        failed = dz_db_sim_failed(sim);
+        dz_db_sim_fail_at(sim, 0, -1, 0, false);
+        CHECK(failed || r == 0);
+        CHECK((r == 0) == (err.msg[0] == '\0'));
+        check_disk(sim);
+        dz_db_sim_free(sim);
+        if (tap_bad)
+            printf("# call %ld of set %#x, errno %d%s\n", n, set, sys, sticky ? ", for good" : "");
+    }
+    dz_buf_release(&template);
+    return n - 1;
+}
+
+TEST(db_survives_each_failing_read)
+{
+    CHECK(fail_each(1 << DZ_DB_SIM_READ, EIO, false) > 5);
+    CHECK(fail_each(1 << DZ_DB_SIM_READ, EIO, true) > 5);
+}
+
+TEST(db_survives_each_failing_write)
+{
+    CHECK(fail_each(1 << DZ_DB_SIM_WRITE, EIO, false) > 50);
+    CHECK(fail_each(1 << DZ_DB_SIM_WRITE, EIO, true) > 50);
+    CHECK(fail_each(1 << DZ_DB_SIM_WRITE, EDQUOT, false) > 50);
+}
+
+TEST(db_survives_each_failing_sync_truncation_size_and_lock)
+{
+    static const unsigned calls[] = {DZ_DB_SIM_SYNC, DZ_DB_SIM_TRUNCATE, DZ_DB_SIM_SIZE,
+                                     DZ_DB_SIM_LOCK};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(calls); i++) {
+        CHECK(fail_each(1u << calls[i], EIO, false) > 0);
+        CHECK(fail_each(1u << calls[i], EIO, true) > 0);
+    }
+}
+
+TEST(db_tells_a_lock_from_a_fault)
+{
+    struct dz_err err = {0};
+    struct dz_db_sim *sim = new_disk(1);
+    dz_db_sim_fail_at(sim, 1 << DZ_DB_SIM_LOCK, 0, EAGAIN, true);
+    CHECK_INT(work(sim, false, &err), DZ_EBUSY);
+    dz_db_sim_fail_at(sim, 1 << DZ_DB_SIM_READ, 0, EIO, true);
+    CHECK_INT(work(sim, false, &err), DZ_EIO);
+    CHECK_STR(err.msg, "read the header of x: Input/output error");
+    dz_db_sim_free(sim);
+    dz_buf_release(&template);
+}
+
+/* --- a full disk ------------------------------------------------------------- */
+
+static void fill_to(int64_t capacity, bool *ret_fits)
+{
+    struct dz_err err = {0};
+    struct dz_db *db = NULL;
+    const struct dz_db_opts opts = {.schema = &schema, .label = "x"};
+    struct dz_db_sim *sim = new_disk(1);
+    dz_db_sim_set_capacity(sim, capacity);
+    int r = dz_db_open_disk(&db, dz_db_sim_disk(sim), &opts, &err);
+    CHECK_INT(r, 0);
+    int i = 1;
+    for (; r == 0 && i <= TXNS; i++)
+        r = do_txn(db, i, &err);
+    *ret_fits = r == 0;
+    if (r != 0) { /* nothing lost, and it goes on when there is room again */
+        CHECK_INT(r, DZ_ENOSPC);
+        CHECK(strstr(err.msg, "full"));
+        check_sound(db);
+        dz_db_sim_set_capacity(sim, -1);
+        for (i--; i <= TXNS; i++)
+            CHECK_INT(do_txn(db, i, &err), 0);
+    }
+    check_sound(db);
+    r = dz_db_close(db, false, &err); /* what fits into the log may not fit into the file */
+    CHECK(r == 0 || (r == DZ_ENOSPC && *ret_fits));
+    *ret_fits = *ret_fits && r == 0;
+    dz_db_sim_set_capacity(sim, -1);
+    check_disk(sim);
+    CHECK_INT(i, TXNS + 1);
+    dz_db_sim_free(sim);
+}
+
+TEST(db_on_a_full_disk_loses_nothing_and_goes_on)
+{
+    bool fits = false;
+    int64_t capacity = 16384;
+    for (; !fits && capacity < 10000000 && !tap_bad; capacity += 1500) {
+        fill_to(capacity, &fits);
+        if (tap_bad)
+            printf("# capacity %lld\n", (long long)capacity);
+    }
+    CHECK(fits && capacity > 100000);
+    dz_buf_release(&template);
+}
+
+/* --- power ------------------------------------------------------------------- */
+
+static void cut_each(bool strict, uint64_t seed)
+{
+    bool cut = true;
+    long n = 0;
+    for (; cut && n < 10000 && !tap_bad; n++) {
+        struct dz_err err = {0};
+        struct dz_db_sim *sim = new_disk(seed + (uint64_t)n);
+        dz_db_sim_cut_at(sim, n);
+        int r = work(sim, strict, &err);
+        cut = dz_db_sim_is_off(sim);
+        CHECK(cut == (r != 0));
+        if (!strict)
+            memset(acked, 0, sizeof acked); /* the last commits may be gone, never halves */
+        CHECK_INT(dz_db_sim_power_on(sim), 0);
+        check_disk(sim);
+        dz_db_sim_free(sim);
+        if (tap_bad)
+            printf("# power cut after change %ld, seed %llu\n", n, (unsigned long long)seed);
+    }
+    CHECK(n > 50);
+    dz_buf_release(&template);
+}
+
+TEST(db_strict_keeps_every_commit_through_power_cuts)
+{
+    for (uint64_t seed = 1; seed <= 8 && !tap_bad; seed++)
+        cut_each(true, seed * 1000);
+}
+
+TEST(db_normal_stays_sound_through_power_cuts)
+{
+    for (uint64_t seed = 1; seed <= 8 && !tap_bad; seed++)
+        cut_each(false, seed * 1000);
+}
+
+/* Power fails again while the recovery of the first cut is under way. */
+TEST(db_survives_power_cuts_in_a_row)
+{
+    for (uint64_t seed = 1; seed <= 60 && !tap_bad; seed++) {
+        struct dz_err err = {0};
+        struct dz_db_sim *sim = new_disk(seed);
+        for (int cut = 0; cut < 6; cut++) {
+            dz_db_sim_cut_at(sim, (long)(seed * 7 % 40) + cut);
+            bool before[TXNS + 1];
+            memcpy(before, acked, sizeof before);
+            (void)work(sim, true, &err); /* may write a transaction's rows again */
+            CHECK_INT(dz_db_sim_power_on(sim), 0);
+            struct dz_db *db = NULL;
+            const struct dz_db_opts opts = {.schema = &schema, .strict = true};
+            CHECK_INT(dz_db_open_disk(&db, dz_db_sim_disk(sim), &opts, &err), 0);
+            for (int i = 1; i <= TXNS; i++) {
+                int64_t rows = ask(db, "SELECT count(*) FROM t WHERE txn = ?", i);
+                CHECK(rows % ROWS == 0 && (rows > 0 || !acked[i]));
+            }
+            CHECK_INT(dz_db_close(db, true, &err), 0);
+        }
+        if (tap_bad)
+            printf("# seed %llu\n", (unsigned long long)seed);
+        dz_db_sim_free(sim);
+    }
+    dz_buf_release(&template);
+}
+
+/* --- the disk itself --------------------------------------------------------- */
+
+static size_t lose_once(uint64_t seed, unsigned char image[static 8192])
+{
+    unsigned char page[4096];
+    size_t n = 0;
+    struct dz_db_sim *sim = dz_db_sim_new(seed);
+    struct dz_db_disk *d = dz_db_sim_disk(sim);
+    memset(page, 'a', sizeof page);
+    CHECK_INT(d->ops->write(d, DZ_DB_FILE_WAL, page, sizeof page, 0), 0);
+    CHECK_INT(d->ops->sync(d, DZ_DB_FILE_WAL), 0);
+    memset(page, 'b', sizeof page);
+    CHECK_INT(d->ops->write(d, DZ_DB_FILE_WAL, page, sizeof page, 100), 0);
+    CHECK_INT(d->ops->write(d, DZ_DB_FILE_WAL, page, sizeof page, 4196 - 100), 0);
+    CHECK_INT(dz_db_sim_power_on(sim), 0);
+    const unsigned char *p = dz_db_sim_bytes(sim, DZ_DB_FILE_WAL, &n);
+    for (int i = 0; i < 100; i++)
+        CHECK_INT(p[i], 'a'); /* synced, and outside what was written since */
+    CHECK(n >= 4096 && n <= 8192);
+    memset(image, 0, 8192);
+    memcpy(image, p, n);
+    dz_db_sim_free(sim);
+    return n;
+}
+
+TEST(sim_loses_by_seed_and_only_what_was_not_synced)
+{
+    unsigned char a[8192], b[8192];
+    bool lost_all = false, lost_none = false, torn = false;
+    for (uint64_t seed = 0; seed < 64; seed++) {
+        size_t n = lose_once(seed, a);
+        CHECK_INT(lose_once(seed, b), n);
+        CHECK(memcmp(a, b, sizeof a) == 0);
+        size_t bs = 0;
+        for (size_t i = 0; i < n; i++)
+            bs += a[i] == 'b';
+        lost_all = lost_all || bs == 0;
+        lost_none = lost_none || bs == 8092;
+        torn = torn || (bs > 0 && bs % 4096 != 0 && bs < 8092);
+    }
+    CHECK(lost_all && lost_none && torn);
+}
+
+/* --- memory ------------------------------------------------------------------ */
+
+TORTURE(db_survives_every_allocation_failure)
+{
+    struct dz_err err = {0};
+    dz_db_use_door();
+    struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    struct dz_db_sim *sim = dz_db_sim_new(1);
+    memset(acked, 0, sizeof acked);
+    if (sim && dz_db_template(&schema, &t, &err) == 0 &&
+        dz_db_sim_load(sim, DZ_DB_FILE_MAIN, t.p, t.len) == 0) {
+        int r = work(sim, false, &err);
+        CHECK(r == 0 || err.code == r);
+        CHECK(r == 0 || r == DZ_ENOMEM || r == DZ_EIO); /* EIO: the simulated disk itself */
+        dz_mem_fail_at(-1, false);
+        check_disk(sim);
+    }
+    dz_buf_release(&t);
+    dz_db_sim_free(sim);
+    dz_db_shutdown();
+}
