@@ -101,6 +101,24 @@ $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/fuzz_$(f),\
 $(foreach p,$(PROGRAMS),$(eval $(call linked_rule,$(B)/$(p),$(SRC_$(p):%.c=$(B)/%.o),$(p))))
 $(foreach b,$(BENCHES),$(eval $(call linked_rule,$(B)/bench_$(b),$(B)/bench/bench_$(b).o $(B)/bench/bench.o,bench_$(b))))
 
+# --- guests ------------------------------------------------------------------
+# Freestanding C for WebAssembly, the same for every CONFIG; what old engines
+# would not read (multi-value, the long form of table indices) is off.
+GUEST_CC := clang-19 --target=wasm32 -std=gnu17 -O2 -nostdlib -Wall -Wextra -Werror \
+  -mno-reference-types -mno-multivalue -Wl,--no-entry -Wl,-z,stack-size=65536
+GUESTS   := $(patsubst tests/guests/%.c,build/guests/%.wasm,$(wildcard tests/guests/*.c)) \
+  $(patsubst bench/wasm/%.c,build/guests/bench/%.wasm,$(filter-out %_main.c,$(wildcard bench/wasm/*.c)))
+guests: $(GUESTS) ## the test and bench programs that are compiled to WebAssembly
+build/guests/%.wasm: tests/guests/%.c $(wildcard tests/guests/*.h)
+	@mkdir -p $(@D)
+	$(GUEST_CC) $(GUEST_FLAGS_$*) $< -o $@
+build/guests/bench/%.wasm: bench/wasm/%.c bench/wasm/guest.h
+	@mkdir -p $(@D)
+	$(GUEST_CC) $< -o $@
+build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
+	@mkdir -p $(@D)
+	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
+
 # --- tests -------------------------------------------------------------------
 TEST_SUITES := check check-asan
 test: setup ## set up, build and pass every test
@@ -152,7 +170,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all setup test check check-asan torture cover fuzz lint analyze bench bench-peers help clean
+.PHONY: all guests setup test check check-asan torture cover fuzz lint analyze bench bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
