@@ -143,27 +143,38 @@ static size_t plain_run(const char *p, size_t n)
     return i;
 }
 
-static void escape_byte(struct dz_buf *out, unsigned char c)
+size_t dz_json_escape_char(const char *p, size_t n, char out[static DZ_JSON_CHAR], size_t *ret_used)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    unsigned char c = (unsigned char)p[0];
+    size_t len = dz_utf8_len(p, n);
     const char *at = c ? strchr(from, c) : NULL;
-    if (at)
-        dz_buf_add(out, (char[2]){'\\', to[at - from]}, 2);
-    else if (c < 0x20)
-        dz_buf_addf(out, "\\u%04x", c);
-    else
-        dz_buf_add(out, "\xef\xbf\xbd", 3); /* U+FFFD */
+
+    *ret_used = len ? len : 1;
+    if (at) {
+        out[0] = '\\';
+        out[1] = to[at - from];
+        return 2;
+    }
+    if (len == 1 && c < 0x20)
+        return (size_t)snprintf(out, DZ_JSON_CHAR, "\\u%04x", c);
+    if (len == 0) {
+        memcpy(out, "\xef\xbf\xbd", 3); /* U+FFFD */
+        return 3;
+    }
+    memcpy(out, p, len);
+    return len;
 }
 
 void dz_json_escape(struct dz_buf *out, struct dz_str s)
 {
-    for (size_t i = 0; i < s.n && !out->err;) {
-        size_t n = plain_run(s.p + i, s.n - i);
-        if (n > 0)
-            dz_buf_add(out, s.p + i, n);
+    char piece[DZ_JSON_CHAR];
+    for (size_t i = 0, used; i < s.n && !out->err; i += used) {
+        used = plain_run(s.p + i, s.n - i);
+        if (used > 0)
+            dz_buf_add(out, s.p + i, used);
         else
-            escape_byte(out, (unsigned char)s.p[i]);
-        i += n ? n : 1;
+            dz_buf_add(out, piece, dz_json_escape_char(s.p + i, s.n - i, piece, &used));
     }
 }
 

@@ -70,4 +70,13 @@ void dz_json_put_null(struct dz_json *j, const char *key);
 /* The bytes of s as they stand between the quotes of a JSON string. */
 void dz_json_escape(struct dz_buf *out, struct dz_str s);
 
+/* The same for the first character of p[0..n), n > 0, without a buffer: writes
+ * up to DZ_JSON_CHAR bytes to out, returns how many, and puts the bytes that
+ * were read into *ret_used. */
+enum {
+    DZ_JSON_CHAR = 7 /* \u0000 and the terminator that snprintf writes */
+};
+size_t dz_json_escape_char(const char *p, size_t n, char out[static DZ_JSON_CHAR],
+                           size_t *ret_used);
+
 #endif

@@ -1,56 +1,96 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * mem.c - the heap's door: counting and failing on command around malloc.
+ *
+ * The counters are atomic and relaxed: each is right by itself once the threads
+ * that allocate are done, and no memory order hangs on them. Sizes are what
+ * malloc_usable_size says, at allocation and at free alike, so that the sum
+ * comes back to zero without a header of our own.
+ */
 #include "base/mem.h"
 
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct {
-    long fail_at;
-    long live;
-    bool sticky;
-    bool failed;
+    atomic_long fail_at; /* allocations until one fails; < 0 = none will */
+    atomic_bool sticky;
+    atomic_bool failed;
+    atomic_long live;
+    atomic_size_t bytes;
+    atomic_size_t peak;
 } mem = {.fail_at = -1};
 
-static bool must_fail(void)
+#define RELAXED memory_order_relaxed
+
+bool dz_mem_inject(void)
 {
-    if (mem.fail_at < 0)
+    long at = atomic_load_explicit(&mem.fail_at, RELAXED), next;
+    do {
+        if (at < 0)
+            return false;
+        next = at > 0 ? at - 1 : atomic_load_explicit(&mem.sticky, RELAXED) ? 0 : -1;
+    } while (!atomic_compare_exchange_weak_explicit(&mem.fail_at, &at, next, RELAXED, RELAXED));
+    if (at > 0)
         return false;
-    if (mem.fail_at > 0) {
-        mem.fail_at--;
-        return false;
-    }
-    mem.failed = true;
-    if (!mem.sticky)
-        mem.fail_at = -1;
+    atomic_store_explicit(&mem.failed, true, RELAXED);
     return true;
+}
+
+static void count_in(size_t size)
+{
+    size_t now = atomic_fetch_add_explicit(&mem.bytes, size, RELAXED) + size;
+    size_t peak = atomic_load_explicit(&mem.peak, RELAXED);
+    while (now > peak &&
+           !atomic_compare_exchange_weak_explicit(&mem.peak, &peak, now, RELAXED, RELAXED))
+        ;
+}
+
+static void count_out(size_t size)
+{
+    (void)atomic_fetch_sub_explicit(&mem.bytes, size, RELAXED);
 }
 
 void dz_free(void *p)
 {
-    if (p)
-        mem.live--;
+    if (!p)
+        return;
+    count_out(malloc_usable_size(p));
+    (void)atomic_fetch_sub_explicit(&mem.live, 1, RELAXED);
     free(p);
 }
 
 void *dz_alloc(size_t n)
 {
-    void *p = must_fail() ? NULL : malloc(n ? n : 1);
-    if (p)
-        mem.live++;
+    void *p = dz_mem_inject() ? NULL : malloc(n ? n : 1);
+    if (!p)
+        return NULL;
+    (void)atomic_fetch_add_explicit(&mem.live, 1, RELAXED);
+    count_in(malloc_usable_size(p));
     return p;
 }
 
 void *dz_zalloc(size_t n)
 {
-    void *p = dz_alloc(n);
-    if (p)
-        memset(p, 0, n);
+    return dz_zarray(1, n);
+}
+
+void *dz_zarray(size_t count, size_t size)
+{
+    void *p = dz_mem_inject() ? NULL : calloc(count ? count : 1, size ? size : 1);
+    if (!p)
+        return NULL;
+    (void)atomic_fetch_add_explicit(&mem.live, 1, RELAXED);
+    count_in(malloc_usable_size(p));
     return p;
 }
 
 char *dz_strndup(const char *s, size_t n)
 {
-    char *p = dz_alloc(n + 1);
+    char *p = n < SIZE_MAX ? dz_alloc(n + 1) : NULL;
     if (!p)
         return NULL;
     memcpy(p, s, n);
@@ -60,28 +100,41 @@ char *dz_strndup(const char *s, size_t n)
 
 void *dz_realloc(void *p, size_t n)
 {
-    if (must_fail())
+    if (dz_mem_inject())
         return NULL;
+    size_t before = p ? malloc_usable_size(p) : 0;
     void *q = realloc(p, n ? n : 1);
-    if (q && !p)
-        mem.live++;
+    if (!q)
+        return NULL;
+    if (!p)
+        (void)atomic_fetch_add_explicit(&mem.live, 1, RELAXED);
+    count_out(before);
+    count_in(malloc_usable_size(q));
     return q;
-}
-
-void dz_mem_fail_at(long n, bool sticky)
-{
-    mem.fail_at = n;
-    mem.sticky = sticky;
-}
-
-bool dz_mem_failed(void)
-{
-    bool f = mem.failed;
-    mem.failed = false;
-    return f;
 }
 
 long dz_mem_live(void)
 {
-    return mem.live;
+    return atomic_load_explicit(&mem.live, RELAXED);
+}
+
+size_t dz_mem_bytes(void)
+{
+    return atomic_load_explicit(&mem.bytes, RELAXED);
+}
+
+size_t dz_mem_peak(void)
+{
+    return atomic_load_explicit(&mem.peak, RELAXED);
+}
+
+void dz_mem_fail_at(long n, bool sticky)
+{
+    atomic_store_explicit(&mem.sticky, sticky, RELAXED);
+    atomic_store_explicit(&mem.fail_at, n, RELAXED);
+}
+
+bool dz_mem_failed(void)
+{
+    return atomic_exchange_explicit(&mem.failed, false, RELAXED);
 }

@@ -43,10 +43,11 @@ TEST(rfc3339_prints_utc_with_milliseconds)
     CHECK_STR(dz_rfc3339_print(INT64_MIN, out), "0000-01-01T00:00:00.000Z");
 }
 
-TEST(rfc3339_agrees_with_libc_on_every_day)
+TEST(rfc3339_agrees_with_libc_over_ten_thousand_years)
 {
     char out[DZ_RFC3339_TEXT], want[64];
-    for (int64_t s = DZ_RFC3339_MIN_MS / 1000; s <= DZ_RFC3339_MAX_MS / 1000; s += 86400 + 11) {
+    for (int64_t s = DZ_RFC3339_MIN_MS / 1000; s <= DZ_RFC3339_MAX_MS / 1000;
+         s += 13 * 86400 + 11) {
         struct tm tm = {0};
         int64_t back = 0;
         time_t t = (time_t)s;

@@ -134,7 +134,7 @@ TEST(map_seed_is_random_by_default)
 
 TORTURE(map_survives_every_allocation_failure)
 {
-    static char names[100][8];
+    static char names[100][16];
     struct dz_map m;
     size_t in = 0;
     dz_map_init(&m, 1000);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vm.h - address space that is reserved once and filled later.
+ *
+ * A reservation takes addresses but no memory; touching it is a fault until a
+ * part is committed. Committed pages read as zero and cost memory when first
+ * written. Offsets and sizes are multiples of the page size (dz_vm_page). For
+ * what must grow without moving; everything else uses base/mem.h.
+ */
+#ifndef DZ_BASE_VM_H
+#define DZ_BASE_VM_H
+
+#include "base/attr.h"
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+size_t dz_vm_page(void); /* bytes of a page */
+
+/* Reserve `bytes` of address space; NULL with DZ_ENOMEM in err. */
+DZ_NODISCARD void *dz_vm_reserve(size_t bytes, struct dz_err *err);
+
+/* Make [p, p + bytes) readable and writable; pages that are already stay as
+ * they are. */
+DZ_NODISCARD int dz_vm_commit(void *p, size_t bytes, struct dz_err *err);
+
+/* Give the memory back: the pages are inaccessible, and zero when committed
+ * again. The addresses stay reserved. */
+DZ_NODISCARD int dz_vm_decommit(void *p, size_t bytes, struct dz_err *err);
+
+/* Put a private copy-on-write view of a file over part of a reservation. */
+DZ_NODISCARD int dz_vm_map_file(void *p, size_t bytes, int fd, uint64_t at, struct dz_err *err);
+
+/* Return the addresses. p NULL is fine; bytes is what was reserved. */
+void dz_vm_release(void *p, size_t bytes);
+
+#endif
