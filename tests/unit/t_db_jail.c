@@ -57,7 +57,7 @@ static void work(struct dz_db *db)
     CHECK_STR(err.msg, "");
 }
 
-TEST(db_needs_no_call_that_names_a_file)
+static int jailed(void)
 {
     int db_fd = -1, wal_fd = -1;
     struct dz_db *db = NULL;
@@ -66,7 +66,7 @@ TEST(db_needs_no_call_that_names_a_file)
     make_files(&db_fd, &wal_fd);
     int again = fcntl(db_fd, F_DUPFD_CLOEXEC, 0), wal_again = fcntl(wal_fd, F_DUPFD_CLOEXEC, 0);
     if (!no_open_begin())
-        SKIP("no seccomp here");
+        return TAP_SKIPPED;
     CHECK_INT(dz_db_open_fds(&db, db_fd, wal_fd, &opts, &err), 0);
     CHECK_STR(err.msg, "");
     work(db);
@@ -79,6 +79,21 @@ TEST(db_needs_no_call_that_names_a_file)
     dz_stmt_reset(st);
     CHECK_INT(dz_db_close(db, false, &err), 0);
     CHECK_STR(err.msg, "");
+    (void)fflush(stdout);
+    return tap_bad ? TAP_FAIL : TAP_PASS;
+}
+
+TEST(db_needs_no_call_that_names_a_file)
+{
+    int status = 0;
+    (void)fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(jailed()); /* a leak checker would open /proc at exit */
+    CHECK(waitpid(pid, &status, 0) == pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == TAP_SKIPPED)
+        SKIP("no seccomp here");
+    CHECK_INT(status, 0);
 }
 
 TEST(db_jail_of_the_test_bites)
