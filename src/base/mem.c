@@ -80,7 +80,10 @@ void *dz_zalloc(size_t n)
 
 void *dz_zarray(size_t count, size_t size)
 {
-    void *p = dz_mem_inject() ? NULL : calloc(count ? count : 1, size ? size : 1);
+    size_t n;
+    if (__builtin_mul_overflow(count, size, &n) || dz_mem_inject())
+        return NULL; /* here, not in calloc: sanitizers abort there */
+    void *p = calloc(1, n ? n : 1);
     if (!p)
         return NULL;
     (void)atomic_fetch_add_explicit(&mem.live, 1, RELAXED);
