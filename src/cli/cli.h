@@ -22,6 +22,7 @@
 #define DZ_CLI_CLI_H
 
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -98,7 +99,8 @@ struct dz_cli {
     bool out_color; /* may results be coloured? */
     bool err_color;
     bool err_live;              /* is err a terminal that can redraw a line? */
-    int width;                  /* columns of the terminal, 80 if there is none */
+    bool out_tty;               /* is out a terminal? (JSON is indented then) */
+    size_t width;               /* columns of the terminal, 80 if there is none */
     int usage_status;           /* DZ_EXIT_USAGE after dz_cli_usage, else 0 */
     struct dz_cli_given *given; /* options in the order given */
     int given_count;
@@ -120,6 +122,11 @@ const char *dz_cli_value_at(const struct dz_cli *c, const char *name,
 /* `return dz_cli_usage(c, err, "...")`: the command line is wrong; exit 2. */
 DZ_COLD DZ_PRINTF(3, 4) int dz_cli_usage(struct dz_cli *c, struct dz_err *err, const char *fmt,
                                          ...);
+
+/* Print a JSON text on out, with a newline. Takes what dz_json_finish returned;
+ * a failure becomes the error of the command. */
+DZ_NODISCARD int dz_cli_print_json(struct dz_cli *c, const struct dz_buf *text, int rc,
+                                   struct dz_err *err);
 
 /* A line "doze: ..." on err: a warning always, a note unless -q. */
 DZ_PRINTF(2, 3) void dz_cli_warn(struct dz_cli *c, const char *fmt, ...);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 DZ_PRINTF(2, 0)
 static void say(struct dz_cli *c, const char *fmt, va_list ap)
@@ -49,6 +50,16 @@ int dz_cli_usage(struct dz_cli *c, struct dz_err *err, const char *fmt, ...)
     va_end(ap);
     c->usage_status = DZ_EXIT_USAGE;
     return dz_fail(err, DZ_EINVAL, "%s: %s", c->command->name, msg);
+}
+
+int dz_cli_print_json(struct dz_cli *c, const struct dz_buf *text, int rc, struct dz_err *err)
+{
+    if (rc < 0)
+        return dz_fail(err, rc, "%s: write the result as JSON: %s", c->command->name,
+                       dz_err_text(rc));
+    (void)fwrite(text->p, 1, text->len, c->out);
+    fputc('\n', c->out);
+    return DZ_EXIT_OK;
 }
 
 static int report(struct dz_cli *c, const struct dz_err *err, int status)
@@ -147,6 +158,7 @@ int dz_cli_main(int argc, char **argv, FILE *out, FILE *err)
     c.out_color = dz_cli_term_color(out);
     c.err_color = dz_cli_term_color(err);
     c.err_live = dz_cli_term_live(err);
+    c.out_tty = isatty(fileno(out)) == 1;
     c.width = dz_cli_term_width(out);
     return finish(&c, dispatch(&c, argc > 0 ? argc - 1 : 0, argv + (argc > 0)));
 }

@@ -28,7 +28,7 @@ bool dz_cli_term_color(FILE *f)
     return dz_cli_term_live(f) && !(no_color && no_color[0]);
 }
 
-int dz_cli_term_width(FILE *f)
+size_t dz_cli_term_width(FILE *f)
 {
     struct winsize size = {0};
     int fd = fileno(f);
@@ -67,16 +67,15 @@ size_t dz_cli_columns(const char *text)
     return columns_of(text, strlen(text));
 }
 
-void dz_cli_wrap(FILE *out, const char *text, int indent, int width)
+void dz_cli_wrap(FILE *out, const char *text, size_t column, size_t indent, size_t width)
 {
-    size_t column = (size_t)indent;
     bool first = true;
     while (*text) {
         size_t n = strcspn(text, " ");
         size_t columns = columns_of(text, n);
-        if (!first && column + 1 + columns > (size_t)width) {
-            fprintf(out, "\n%*s", indent, "");
-            column = (size_t)indent;
+        if (!first && column + 1 + columns > width) {
+            fprintf(out, "\n%*s", (int)indent, "");
+            column = indent;
             first = true;
         }
         fprintf(out, "%s%.*s", first ? "" : " ", (int)n, text);
@@ -86,4 +85,43 @@ void dz_cli_wrap(FILE *out, const char *text, int indent, int width)
         text += strspn(text, " ");
     }
     fputc('\n', out);
+}
+
+/* Is the character of n bytes at p safe to show? Refuses C0, DEL and C1. */
+static bool shows(const unsigned char *p, size_t n)
+{
+    if (n == 1)
+        return p[0] >= 0x20 && p[0] != 0x7f;
+    return n > 1 && !(n == 2 && p[0] == 0xc2 && p[1] < 0xa0);
+}
+
+void dz_cli_escape(struct dz_buf *out, struct dz_str text)
+{
+    size_t i = 0;
+    while (i < text.n) {
+        const unsigned char *p = (const unsigned char *)text.p + i;
+        size_t n = dz_utf8_len(text.p + i, text.n - i);
+        if (*p == '\n' || *p == '\t' || *p == '\\') {
+            dz_buf_addf(out, "\\%c", *p == '\n' ? 'n' : *p == '\t' ? 't' : '\\');
+            i++;
+        } else if (shows(p, n)) {
+            dz_buf_add(out, p, n);
+            i += n;
+        } else {
+            dz_buf_addf(out, "\\x%02x", *p);
+            i++;
+        }
+    }
+}
+
+char *dz_cli_size(uint64_t bytes, char out[static DZ_CLI_SIZE_TEXT])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t unit = 0;
+    double value = (double)bytes;
+    for (; value >= 999.5 && unit + 1 < DZ_ARRAY_LEN(units); unit++)
+        value /= 1024;
+    (void)snprintf(out, DZ_CLI_SIZE_TEXT, "%.*f %s", unit > 0 && value < 9.95 ? 1 : 0, value,
+                   units[unit]);
+    return out;
 }

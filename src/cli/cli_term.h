@@ -6,9 +6,12 @@
 #define DZ_CLI_TERM_H
 
 #include "base/attr.h"
+#include "base/buf.h"
+#include "base/str.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* May escape sequences for colour be written to this stream? Only to a
@@ -19,7 +22,7 @@ bool dz_cli_term_color(FILE *f);
 bool dz_cli_term_live(FILE *f);
 
 /* Columns of the stream's terminal, within 20 and 400; 80 if it is none. */
-int dz_cli_term_width(FILE *f);
+size_t dz_cli_term_width(FILE *f);
 
 /* X(name, SGR parameters) */
 #define DZ_CLI_STYLES(X) \
@@ -41,13 +44,21 @@ enum dz_cli_style {
 const char *dz_cli_sgr(bool color, enum dz_cli_style style);
 const char *dz_cli_sgr_end(bool color, enum dz_cli_style style);
 
-/* Write text as paragraphs: words wrapped so that no line passes `width`
- * columns, each line after the first behind `indent` spaces. The cursor is
- * taken to stand at column `indent` already. Ends with a newline. */
-void dz_cli_wrap(FILE *out, const char *text, int indent, int width);
+/* Write text and a newline, its words wrapped so that no line passes `width`
+ * columns if that can be helped. The cursor stands at `column`; lines after the
+ * first begin behind `indent` spaces. */
+void dz_cli_wrap(FILE *out, const char *text, size_t column, size_t indent, size_t width);
 
-/* Columns that a UTF-8 text takes (its code points that are not combining
- * bytes; no tables of wide characters). */
+/* Columns that a UTF-8 text takes: its characters (no tables of wide ones). */
 size_t dz_cli_columns(const char *text);
+
+/* Append a text from outside (a file name, a guest's words) so that it cannot
+ * steer a terminal or break a line: control characters and what is not UTF-8
+ * become \n, \t or \xNN, a backslash becomes two. */
+void dz_cli_escape(struct dz_buf *out, struct dz_str text);
+
+/* A size to be read by people: "0 B", "999 B", "1.2 KiB", "34 MiB". Returns out. */
+#define DZ_CLI_SIZE_TEXT 16
+char *dz_cli_size(uint64_t bytes, char out[static DZ_CLI_SIZE_TEXT]);
 
 #endif

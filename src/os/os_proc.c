@@ -6,6 +6,8 @@
  */
 #include "os/os_proc_int.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
@@ -14,21 +16,13 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-int64_t dz_os_now_ms(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 int dz_os_poll_timeout(int64_t deadline_ms)
 {
     if (deadline_ms < 0)
         return -1;
-    int64_t left = deadline_ms - dz_os_now_ms();
+    int64_t left = deadline_ms - dz_clock_mono_ms();
     if (left <= 0)
         return 0;
     return left > INT_MAX ? INT_MAX : (int)left;
@@ -90,7 +84,7 @@ int dz_os_proc_wait(struct dz_os_proc *p, int64_t timeout_ms, struct dz_os_statu
     struct dz_os_status status;
     pid_t pid = p->pid;
     assert(p->pidfd >= 0);
-    int n = wait_readable(p->pidfd, timeout_ms < 0 ? -1 : dz_os_now_ms() + timeout_ms);
+    int n = wait_readable(p->pidfd, timeout_ms < 0 ? -1 : dz_clock_mono_ms() + timeout_ms);
     if (n < 0)
         return dz_fail_sys(err, errno, "wait for process %d", (int)pid);
     if (n == 0)

@@ -47,7 +47,6 @@ int dz_os_pidfd_open(pid_t pid); /* -1 and errno */
 struct dz_os_status dz_os_status_of(int wstatus);
 
 /* Milliseconds of a poll timeout until `deadline_ms` (< 0: for ever). */
-int64_t dz_os_now_ms(void);
 int dz_os_poll_timeout(int64_t deadline_ms);
 
 #endif

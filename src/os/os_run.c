@@ -12,6 +12,8 @@
  */
 #include "os/os_proc_int.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -164,7 +166,7 @@ static void time_is_up(struct run *r)
     if (r->phase == RUNNING && r->opts->grace_ms > 0 &&
         dz_os_proc_signal(&r->proc, SIGTERM, NULL) == 0) {
         r->phase = ASKED;
-        r->deadline_ms = dz_os_now_ms() + r->opts->grace_ms;
+        r->deadline_ms = dz_clock_mono_ms() + r->opts->grace_ms;
     } else {
         r->phase = KILLED;
         r->deadline_ms = -1;
@@ -182,7 +184,7 @@ static int pump(struct run *r, struct dz_err *err)
         int n = poll(fds, DZ_ARRAY_LEN(fds), dz_os_poll_timeout(r->deadline_ms));
         if (n < 0 && errno != EINTR)
             return dz_fail_sys(err, errno, "wait for %s", r->opts->argv[0]);
-        if (r->deadline_ms >= 0 && dz_os_now_ms() >= r->deadline_ms)
+        if (r->deadline_ms >= 0 && dz_clock_mono_ms() >= r->deadline_ms)
             time_is_up(r);
         if (drain(&r->out) < 0 || drain(&r->err) < 0)
             return dz_fail(err, DZ_ENOMEM, "run %s: no memory for its output", r->opts->argv[0]);
@@ -216,7 +218,7 @@ int dz_os_run(const struct dz_os_run_opts *o, struct dz_os_run_result *ret_resul
     assert(o->argv && o->argv[0]);
     int rc = start(&r, err);
     if (o->timeout_ms > 0)
-        r.deadline_ms = dz_os_now_ms() + o->timeout_ms;
+        r.deadline_ms = dz_clock_mono_ms() + o->timeout_ms;
     if (rc == 0)
         rc = pump(&r, err);
     if (rc == 0)

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze doctor`: what this machine offers, and what each of it means for doze.
+ * os_probe finds out; the sentences are here.
+ */
+#include "base/json.h"
+#include "base/limits.h"
+#include "cli/cli.h"
+#include "cli/cli_env.h"
+#include "cli/cli_term.h"
+#include "os/os_probe.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+/* For each probe: does doze need it, and what the three answers mean. */
+static const struct feature {
+    bool required;
+    const char *yes;
+    const char *limited;
+    const char *no;
+} features[DZ_OS_PROBE_COUNT] = {
+    [DZ_OS_PROBE_SECCOMP] =
+        {true, "A sandbox's process can be held to the few system calls that it needs.", "",
+         "Nothing would hold a sandbox's process to what it may do, so none is started."},
+    [DZ_OS_PROBE_PIDFD] =
+        {true, "Processes are watched and ended without ever mistaking one for another.", "",
+         "doze cannot look after its processes. Linux 5.4 or newer is needed, and in a container a "
+         "profile that allows clone3."},
+    [DZ_OS_PROBE_MEMFD] =
+        {true, "Data goes from process to process in memory that nobody can change any more.", "",
+         "doze cannot hand data to its processes. Linux 3.17 or newer is needed."},
+    [DZ_OS_PROBE_LOCKS] =
+        {true, "A sandbox's file has one user at a time; others are told that it is locked.", "",
+         "Two processes could write one sandbox's file. Put the data directory on a local disk "
+         "that you may write to (DOZE_DATA)."},
+    [DZ_OS_PROBE_RESERVE] =
+        {true, "The memory of a sandboxed program can grow without moving.", "",
+         "Programs have no room for their memory. Lift the limit on addresses (ulimit -v "
+         "unlimited) and set vm.overcommit_memory to 0 or 1."},
+    [DZ_OS_PROBE_USERFAULTFD] =
+        {false, "A waking sandbox can run before all of its memory is back.",
+         "A waking sandbox can run before all of its memory is back; but which pages changed is "
+         "found by comparing. Linux 6.7 does without.",
+         "A waking sandbox reads all of its memory first, which takes longer for large ones."},
+    [DZ_OS_PROBE_PAGEMAP_SCAN] =
+        {false, "Suspending writes only the pages that changed, and reads no others.", "",
+         "Suspending compares all memory to find the pages that changed: the same result, slower "
+         "for large sandboxes. Linux 6.7 or newer is needed."},
+    [DZ_OS_PROBE_LANDLOCK] =
+        {false, "A second fence between a sandbox's process and the host's files and network.",
+         "A second fence between a sandbox's process and the host's files; for the network there "
+         "is only seccomp.",
+         "One fence less: only seccomp is between a sandbox's process and the host's files."},
+    [DZ_OS_PROBE_USER_NS] =
+        {false, "Sandboxes get namespaces of their own, and no root is needed for that.", "",
+         "Without root, a sandbox's process shares the host's namespaces, held by seccomp alone, "
+         "and sandboxes of kind linux cannot run."},
+    [DZ_OS_PROBE_CGROUP] =
+        {false, "Memory, processes and CPU of each sandbox can be limited as a group.",
+         "Limits for a sandbox as a group depend on what is there; otherwise each process has its "
+         "own. Under systemd, give doze a unit with Delegate=yes.",
+         "Limits hold for each process by itself, not for a sandbox as a whole."},
+    [DZ_OS_PROBE_NOFILE] =
+        {false, "Room for thousands of sandboxes that run at once.",
+         "It bounds how many sandboxes run at once (each takes a few); those asleep take none. "
+         "Raise it by LimitNOFILE= in the unit, or in /etc/security/limits.conf.",
+         ""},
+    [DZ_OS_PROBE_REFLINK] =
+        {false, "Freezing, copying and cloning a large sandbox takes neither time nor space.", "",
+         "A large sandbox is copied byte by byte when it is frozen or cloned. On XFS or Btrfs its "
+         "blocks would be shared."},
+    [DZ_OS_PROBE_FUSE] =
+        {false, "Sandboxes of kind linux can have their files on a doze disk.",
+         "Sandboxes of kind linux can have their files on a doze disk, but only for root.",
+         "No sandboxes of kind linux. Those of kind wasm are not affected."},
+    [DZ_OS_PROBE_KVM] = {false, "Not used: no kind of sandbox runs in a virtual machine.", "",
+                         "Nothing is lost: no kind of sandbox runs in a virtual machine."},
+};
+
+struct report {
+    struct dz_os_finding findings[DZ_OS_PROBE_COUNT];
+    struct utsname uname;
+    char data_dir[DZ_PATH_MAX];
+    int missing; /* required and not there */
+    int lesser;  /* limited, or missing and not required */
+};
+
+static const char *meaning(size_t id, const struct dz_os_finding *f)
+{
+    const struct feature *feature = &features[id];
+    const char *text = f->answer == DZ_OS_YES       ? feature->yes
+                       : f->answer == DZ_OS_LIMITED ? feature->limited
+                                                    : feature->no;
+    return text[0] ? text : feature->no[0] ? feature->no : feature->limited;
+}
+
+/* The directory itself, or the nearest one above it that exists: probing must
+ * not create anything. */
+static void existing_directory(const char *path, char ret_path[static DZ_PATH_MAX])
+{
+    struct stat st;
+    (void)snprintf(ret_path, DZ_PATH_MAX, "%s", path);
+    while (stat(ret_path, &st) < 0 || !S_ISDIR(st.st_mode)) {
+        char *slash = strrchr(ret_path, '/');
+        if (!slash || slash == ret_path) {
+            (void)snprintf(ret_path, DZ_PATH_MAX, "%s", slash ? "/" : ".");
+            break;
+        }
+        *slash = '\0';
+    }
+}
+
+static void examine(struct report *r)
+{
+    char dir[DZ_PATH_MAX];
+    existing_directory(r->data_dir, dir);
+    (void)uname(&r->uname);
+    for (size_t i = 0; i < DZ_OS_PROBE_COUNT; i++) {
+        struct dz_os_finding *f = &r->findings[i];
+        dz_os_probe((enum dz_os_probe_id)i, dir, f);
+        if (f->answer == DZ_OS_NO && features[i].required)
+            r->missing++;
+        else if (f->answer != DZ_OS_YES)
+            r->lesser++;
+    }
+}
+
+static void print_feature(struct dz_cli *c, size_t id, const struct dz_os_finding *f)
+{
+    static const struct {
+        const char *word;
+        enum dz_cli_style style;
+    } marks[] = {{"missing", DZ_CLI_RED},
+                 {"no", DZ_CLI_YELLOW},
+                 {"partly", DZ_CLI_YELLOW},
+                 {"yes", DZ_CLI_GREEN}};
+    size_t mark = f->answer == DZ_OS_NO ? !features[id].required : (size_t)f->answer + 1;
+    const size_t indent = 10;
+    const char *name = dz_os_probe_name((enum dz_os_probe_id)id);
+    DZ_AUTO(dz_buf_release) struct dz_buf detail = DZ_BUF_INIT(DZ_LINE_MAX);
+
+    dz_cli_escape(&detail, dz_str(f->detail)); /* it may name the data directory */
+    fprintf(c->out, "%s%-*s%s", dz_cli_sgr(c->out_color, marks[mark].style), (int)indent,
+            marks[mark].word, dz_cli_sgr_end(c->out_color, marks[mark].style));
+    fprintf(c->out, "%s%s%s: ", dz_cli_sgr(c->out_color, DZ_CLI_BOLD), name,
+            dz_cli_sgr_end(c->out_color, DZ_CLI_BOLD));
+    dz_cli_wrap(c->out, detail.p, indent + strlen(name) + 2, indent, c->width);
+    fprintf(c->out, "%*s", (int)indent, "");
+    dz_cli_wrap(c->out, meaning(id, f), indent, indent, c->width);
+}
+
+static void print_head(struct dz_cli *c, const struct report *r)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf dir = DZ_BUF_INIT(DZ_LINE_MAX);
+    dz_cli_escape(&dir, dz_str(r->data_dir));
+    fprintf(c->out, "doze %s on %s %s, %s; data in %s\n\n", DZ_VERSION, r->uname.sysname,
+            r->uname.release, r->uname.machine, dir.p);
+}
+
+static void print_text(struct dz_cli *c, const struct report *r)
+{
+    if (!c->quiet)
+        print_head(c, r);
+    for (size_t i = 0; i < DZ_OS_PROBE_COUNT; i++)
+        if (!c->quiet || r->findings[i].answer != DZ_OS_YES)
+            print_feature(c, i, &r->findings[i]);
+    if (c->quiet)
+        return;
+    fputc('\n', c->out);
+    if (r->missing > 0)
+        fprintf(c->out, "doze cannot run here: %d of the features that it requires %s missing.\n",
+                r->missing, r->missing == 1 ? "is" : "are");
+    else if (r->lesser > 0)
+        fprintf(c->out,
+                "All that doze requires is here; what is not costs what is said beside it.\n");
+    else
+        fprintf(c->out, "All that doze can use is here.\n");
+}
+
+static int print_json(struct dz_cli *c, const struct report *r, struct dz_err *err)
+{
+    static const char *const answers[] = {"no", "limited", "yes"};
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_bool(&j, "ok", r->missing == 0);
+    dz_json_put_strz(&j, "version", DZ_VERSION);
+    dz_json_put_strz(&j, "kernel", r->uname.release);
+    dz_json_put_strz(&j, "machine", r->uname.machine);
+    dz_json_put_strz(&j, "data_dir", r->data_dir);
+    dz_json_key(&j, "features");
+    dz_json_array(&j);
+    for (size_t i = 0; i < DZ_OS_PROBE_COUNT; i++) {
+        const struct dz_os_finding *f = &r->findings[i];
+        dz_json_object(&j);
+        dz_json_put_strz(&j, "key", dz_os_probe_key((enum dz_os_probe_id)i));
+        dz_json_put_strz(&j, "name", dz_os_probe_name((enum dz_os_probe_id)i));
+        dz_json_put_strz(&j, "status", answers[f->answer]);
+        dz_json_put_bool(&j, "required", features[i].required);
+        dz_json_put_strz(&j, "detail", f->detail);
+        dz_json_put_strz(&j, "errno", f->sys ? strerrorname_np(f->sys) : NULL);
+        dz_json_put_strz(&j, "meaning", meaning(i, f));
+        dz_json_end(&j);
+    }
+    dz_json_end(&j);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+static int run(struct dz_cli *c, struct dz_err *err)
+{
+    struct report r = {0};
+    int rc = dz_cli_data_dir(dz_cli_value(c, "data"), r.data_dir, err);
+    if (rc < 0)
+        return rc;
+    (void)fflush(c->out); /* the probes fork */
+    examine(&r);
+    if (c->json)
+        rc = print_json(c, &r, err);
+    else
+        print_text(c, &r);
+    if (rc < 0)
+        return rc;
+    return r.missing > 0 ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_doctor = {
+    .name = "doctor",
+    .group = DZ_CLI_GROUP_HOST,
+    .summary = "find out what this machine offers, and say what it means for doze",
+    .args = "",
+    .options =
+        (const struct dz_cli_option[]){
+            {"data", 'd', "DIR", "the data directory to ask about, instead of DOZE_DATA"},
+            DZ_CLI_OPTION_JSON,
+            {"quiet", 'q', NULL, "show only what is not as it could be"},
+            DZ_CLI_OPTION_END,
+        },
+    .help = "Each feature of the kernel is tried out on a small scale, in a process of its\n"
+            "own; nothing is left behind. The answer is yes, partly, no, or missing (no,\n"
+            "and doze requires it). Exits with 1 when something required is missing.\n"
+            "\n"
+            "Ask as the user who is to run doze: root may do more than others.\n",
+    .run = run,
+};

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cli_env.h - settings from the environment.
+ */
+#ifndef DZ_CLI_CLI_ENV_H
+#define DZ_CLI_CLI_ENV_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/limits.h"
+
+/* Where doze keeps its data: `given` (an option, may be NULL), else DOZE_DATA,
+ * else $XDG_DATA_HOME/doze, else $HOME/.local/share/doze, else /var/lib/doze.
+ * An empty variable counts as none, and so does an XDG_DATA_HOME or HOME that
+ * is not absolute. The directory need not exist. DZ_ELIMIT: the path is too
+ * long; DZ_EINVAL: it is empty. */
+DZ_NODISCARD int dz_cli_data_dir(const char *given, char ret_path[static DZ_PATH_MAX],
+                                 struct dz_err *err);
+
+#endif
