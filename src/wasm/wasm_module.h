@@ -39,6 +39,7 @@ enum {
     DZ_WASM_PAGE = 65536,      /* bytes of a page of linear memory */
     DZ_WASM_PAGE_ALIGN = 4096, /* alignment of the memory image in the block */
     DZ_WASM_SHA256 = 32,
+    DZ_WASM_CONST_DEPTH = 64, /* operands that a constant expression needs at most */
 };
 #define DZ_WASM_NONE UINT32_MAX /* "no such index" */
 
@@ -60,6 +61,7 @@ enum {
     X(exports, 1000000, "exports")                                 \
     X(elems, 1000000, "element segments")                          \
     X(elem_items, 20000000, "elements of all segments")            \
+    X(consts, 8000000, "instructions of all constant expressions") \
     X(datas, 1000000, "data segments")                             \
     X(customs, 10000, "custom sections")                           \
     X(name_bytes, 1u << 20, "bytes of a name")                     \
@@ -117,7 +119,6 @@ struct dz_wasm_table {
     uint32_t type; /* a reference type */
     uint32_t min, max;
     uint32_t has_max;
-    uint32_t init, n_init; /* constant expression for the elements; n_init 0: null */
 };
 
 struct dz_wasm_memory {
@@ -144,8 +145,8 @@ struct dz_wasm_export {
 
 /* One instruction of a constant expression, to be run on a small stack: the
  * consts, ref_null, ref_func, global_get, and of extended-const the add, sub
- * and mul of i32 and i64. `end` is left out. n instructions need at most n
- * places. */
+ * and mul of i32 and i64. `end` is left out. DZ_WASM_CONST_DEPTH places are
+ * enough. */
 struct dz_wasm_const {
     uint32_t op;      /* enum dz_wasm_op */
     uint32_t index;   /* ref_func, global_get: index; ref_null: the reference type */
