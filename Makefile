@@ -35,7 +35,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli
+MODULES    := base wasm db os cli vfs
 NEEDS_base :=
 NEEDS_os   := base
 NEEDS_cli  := base os
@@ -46,6 +46,8 @@ NEEDS_wasm := base
 SYS_wasm   := -lm
 NEEDS_db   := base
 SYS_db     := -lsqlite3
+NEEDS_vfs  := base db
+SYS_vfs    :=
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 PROGRAMS   := doze

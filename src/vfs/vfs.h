@@ -123,7 +123,8 @@ int dz_vfs_quiesce(struct dz_vfs *v, int (*fn)(void *arg, struct dz_db *db, stru
 /* dz_db_maintain() of the disk's database: call between replies. Commits first and
  * lets go of what would keep a checkpoint from running. */
 int dz_vfs_maintain(struct dz_vfs *v, bool idle, struct dz_err *err);
-bool dz_vfs_dirty(const struct dz_vfs *v); /* would commit write anything? */
+int64_t dz_vfs_now(const struct dz_vfs *v); /* the disk's clock, ns since 1970 */
+bool dz_vfs_dirty(const struct dz_vfs *v);  /* would commit write anything? */
 /* Why the last operation said EIO, ENOSPC or ENOMEM; never NULL. */
 const char *dz_vfs_why(const struct dz_vfs *v);
 /* Forget what caches hold and can be read again. */
@@ -145,7 +146,7 @@ struct dz_vfs_attr {
     uint32_t uid, gid, nlink;
     uint64_t size; /* bytes; a symlink's is its target's length */
     uint64_t rdev;
-    int64_t atime, mtime, ctime; /* ns since 1970 */
+    int64_t atime_ns, mtime_ns, ctime_ns; /* ns since 1970 */
 };
 
 /* Names are bytes with a length, at most DZ_VFS_NAME_MAX, no NUL, no '/'.
@@ -218,7 +219,8 @@ struct dz_vfs_entry {
  * until it returns non-zero; that entry counts as not taken. A cookie names a
  * position, not a snapshot: it holds over removal of the entry it came from,
  * over freeze and thaw; an entry present all the time is given exactly once.
- * The order is fixed and unsorted. fn must not change the disk; name is
+ * The order is fixed and unsorted. fn may look inodes up, but neither change the disk
+ * nor list; name is
  * borrowed for the call. Returns 0, also at the end. */
 int dz_vfs_readdir(struct dz_vfs *v, uint64_t dir, uint64_t cookie,
                    int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg);
@@ -231,6 +233,8 @@ int dz_vfs_getcwd(struct dz_vfs *v, uint64_t root, uint64_t dir, char *buf, size
 /* While an inode has references it lives on without names. */
 int dz_vfs_ref(struct dz_vfs *v, uint64_t ino);
 void dz_vfs_unref(struct dz_vfs *v, uint64_t ino);
+/* A file without a name and with one reference, as O_TMPFILE makes it. spec->mode is S_IFREG. */
+int dz_vfs_create_nameless(struct dz_vfs *v, const struct dz_vfs_new *spec, uint64_t *ret_ino);
 /* Remove every inode without name and reference (see keep_orphans). */
 int dz_vfs_reap(struct dz_vfs *v, struct dz_err *err);
 
@@ -263,13 +267,14 @@ struct dz_vfs_walk {
     uint64_t root;                  /* "/" and "..": never above this */
     uint64_t start;                 /* where a relative path begins */
     const struct dz_vfs_cred *cred; /* search permission; NULL = all */
-    bool nofollow;                  /* a symlink at the end stays a symlink */
+    bool nofollow;                  /* a symlink at the end stays one, unless a slash follows */
+    bool keep_last;                 /* and even then: for calls that change the name itself */
 };
 struct dz_vfs_walked {
-    uint64_t dir; /* that holds the last component; ".." and "/" have none: the inode itself */
+    uint64_t dir; /* that holds the last component */
     uint64_t ino; /* 0: all but the last component exist */
     bool slash;   /* a slash followed the last component: only a directory will do */
-    bool dot;     /* the last component is ".", ".." or nothing ("/") */
+    bool dot;     /* name is ".", ".." or empty (the path "/"): then dir is ino */
     size_t len;
     char name[DZ_VFS_NAME_MAX + 1]; /* the last component, after symlinks */
 };

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_dir.c - names: lookup, create, link, unlink, rmdir, and removal of trees.
+ *
+ * A directory's row keeps its parent in rdev, so that ".." and the way to the root
+ * need no search. Its nlink is 2 plus its subdirectories, as everywhere; a removed
+ * one has 0, holds nothing and takes nothing.
+ */
+#include "vfs/vfs_int.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* ---- lookup --------------------------------------------------------------------------- */
+
+/* The inode behind a name that exists. A name without inode is damage. */
+static int iget_named(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
+{
+    int rc = dz_iget(v, ino, ret_ip);
+    if (rc != -ENOENT)
+        return rc;
+    (void)dz_fail(&v->why, DZ_ECORRUPT, "a name leads to inode %llu, which does not exist",
+                  (unsigned long long)ino);
+    return -EIO;
+}
+
+int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t *ret_ino)
+{
+    struct dz_inode *dp, *ip;
+    uint64_t ino = dir;
+    uint32_t type;
+    int rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget_dir(v, dir, &dp);
+    if (!rc)
+        rc = dz_name_check(name, len);
+    if (rc == -EEXIST) { /* "." or ".." */
+        *ret_ino = len == 1 ? dir : dp->rdev;
+        return 0;
+    }
+    if (!rc)
+        rc = dz_name_find(v, dp, name, len, &ino, &type);
+    if (!rc)
+        rc = iget_named(v, ino, &ip);
+    if (rc)
+        return rc;
+    ip->via = dir;
+    *ret_ino = ino;
+    return 0;
+}
+
+int dz_vfs_readlink(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
+{
+    struct dz_inode *ip;
+    int rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
+    if (rc)
+        return rc;
+    if (!S_ISLNK(ip->mode))
+        return -EINVAL;
+    size_t n = ip->data_len < size ? ip->data_len : size;
+    memcpy(buf, ip->data, n);
+    return (int)n;
+}
+
+/* ---- the way up -------------------------------------------------------------------------- */
+
+int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top)
+{
+    /* Without a bound on depth by renames, the number of inodes is the bound. */
+    for (uint64_t steps = v->next_ino; steps > 0; steps--) {
+        struct dz_inode *ip;
+        if (dir == top)
+            return 1;
+        if (dir == DZ_VFS_ROOT)
+            return 0;
+        int rc = dz_iget(v, dir, &ip);
+        if (rc)
+            return rc;
+        if (!dz_is_dir(ip))
+            return -EIO;
+        dir = ip->rdev;
+    }
+    return -EIO; /* a cycle: damage */
+}
+
+int dz_dir_depth(struct dz_vfs *v, uint64_t dir, size_t *ret_depth)
+{
+    size_t depth = 0;
+    for (; dir != DZ_VFS_ROOT; depth++) {
+        struct dz_inode *ip;
+        int rc = depth > DZ_VFS_DEPTH_MAX ? -ENAMETOOLONG : dz_iget(v, dir, &ip);
+        if (rc)
+            return rc;
+        dir = ip->rdev;
+    }
+    *ret_depth = depth;
+    return 0;
+}
+
+/* ---- create ------------------------------------------------------------------------------- */
+
+void dz_dir_changed(struct dz_vfs *v, struct dz_inode *dir, int64_t now)
+{
+    dir->mtime_ns = dir->ctime_ns = now;
+    dir->version = ++v->version;
+    dz_idirty(v, dir, DZ_DIRTY_ROW);
+}
+
+static void tell(struct dz_vfs *v, enum dz_vfs_event_type type, const struct dz_vfs_name *n,
+                 const struct dz_inode *ip)
+{
+    if (dz_likely(!v->watches))
+        return;
+    struct dz_vfs_event ev = {
+        .type = type, .dir = n->dir, .ino = ip->ino, .mode = ip->mode & S_IFMT, .len = n->len};
+    memcpy(ev.name, n->name, n->len);
+    dz_watch_name(v, &ev);
+}
+
+/* May a new name go there? The directory, when it may. */
+static int new_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_inode **ret_dir)
+{
+    uint64_t ino;
+    uint32_t type;
+    struct dz_inode *dir;
+    int rc = dz_iget_dir(v, n->dir, &dir);
+    if (!rc)
+        rc = dz_name_check(n->name, n->len);
+    if (!rc)
+        rc = dz_name_find(v, dir, n->name, n->len, &ino, &type);
+    if (rc != -ENOENT || n->len == 0)
+        return rc ? rc : -EEXIST;
+    *ret_dir = dir;
+    return 0;
+}
+
+static int check_spec(struct dz_vfs *v, const struct dz_inode *dir, const struct dz_vfs_new *spec)
+{
+    size_t depth;
+    int rc;
+    switch (spec->mode & S_IFMT) {
+    case S_IFLNK:
+        if (spec->target_len == 0)
+            return -ENOENT;
+        if (spec->target_len >= DZ_VFS_PATH_MAX)
+            return -ENAMETOOLONG;
+        if (memchr(spec->target, '\0', spec->target_len))
+            return -EINVAL;
+        return dz_quota(v, (int64_t)spec->target_len, 1);
+    case S_IFDIR:
+        if (dir->nlink >= DZ_VFS_LINK_MAX)
+            return -EMLINK;
+        rc = dz_dir_depth(v, dir->ino, &depth);
+        return rc ? rc : depth >= DZ_VFS_DEPTH_MAX ? -ENAMETOOLONG : 0;
+    case S_IFREG:
+    case S_IFIFO:
+    case S_IFSOCK:
+    case S_IFCHR:
+    case S_IFBLK:
+        return 0;
+    default:
+        return -EINVAL;
+    }
+}
+
+static int fill_new(struct dz_vfs *v, struct dz_inode *ip, const struct dz_vfs_new *spec,
+                    const struct dz_inode *dir)
+{
+    ip->uid = spec->uid;
+    ip->gid = spec->gid;
+    ip->nlink = dz_is_dir(ip) ? 2 : 1;
+    ip->rdev = dz_is_dir(ip) ? dir->ino : S_ISCHR(ip->mode) || S_ISBLK(ip->mode) ? spec->rdev : 0;
+    ip->via = dir->ino;
+    if (S_ISLNK(ip->mode)) {
+        ip->size = spec->target_len;
+        return dz_iset_data(v, ip, spec->target, spec->target_len);
+    }
+    return S_ISREG(ip->mode) ? dz_iset_data(v, ip, NULL, 0) : 0;
+}
+
+static int create(struct dz_vfs *v, const struct dz_vfs_name *n, const struct dz_vfs_new *spec,
+                  struct dz_inode **ret_ip)
+{
+    struct dz_inode *dir, *ip;
+    int rc = new_name(v, n, &dir);
+    if (!rc)
+        rc = check_spec(v, dir, spec);
+    if (!rc)
+        rc = dz_inew(v, spec->mode, &ip);
+    if (rc)
+        return rc;
+    rc = fill_new(v, ip, spec, dir);
+    if (!rc)
+        rc = dz_name_put(v, dir, n->name, n->len, ip->ino, ip->mode >> 12);
+    if (rc) {
+        dz_iforget(v, ip);
+        return rc;
+    }
+    dz_idirty(v, ip, DZ_DIRTY_ROW);
+    dir->nlink += dz_is_dir(ip);
+    dz_dir_changed(v, dir, ip->mtime_ns);
+    dz_name_set(v, dir->ino, n->name, n->len, ip->ino, ip->mode >> 12);
+    tell(v, DZ_VFS_EV_CREATE, n, ip);
+    *ret_ip = ip;
+    return 0;
+}
+
+int dz_vfs_create(struct dz_vfs *v, uint64_t dir, const char *name, size_t len,
+                  const struct dz_vfs_new *spec, uint64_t *ret_ino)
+{
+    const struct dz_vfs_name n = {dir, name, len};
+    struct dz_inode *ip;
+    int rc = dz_op_begin(v);
+    if (rc)
+        return rc;
+    rc = dz_op_end(v, create(v, &n, spec, &ip));
+    if (!rc && ret_ino)
+        *ret_ino = ip->ino;
+    return rc;
+}
+
+static int make_link(struct dz_vfs *v, uint64_t ino, const struct dz_vfs_name *n)
+{
+    struct dz_inode *dir, *ip;
+    int rc = dz_iget(v, ino, &ip);
+    if (rc)
+        return rc;
+    if (dz_is_dir(ip))
+        return -EPERM;
+    rc = new_name(v, n, &dir);
+    if (rc)
+        return rc;
+    if (ip->nlink >= DZ_VFS_LINK_MAX)
+        return -EMLINK;
+    if (ip->nlink == 0 && ip->refs == 0)
+        return -ENOENT;
+    rc = dz_name_put(v, dir, n->name, n->len, ino, ip->mode >> 12);
+    if (rc)
+        return rc;
+    if (ip->nlink++ == 0)
+        v->orphans--;
+    ip->ctime_ns = dz_now(v);
+    ip->via = dir->ino;
+    dz_idirty(v, ip, DZ_DIRTY_ROW);
+    dz_dir_changed(v, dir, ip->ctime_ns);
+    dz_name_set(v, dir->ino, n->name, n->len, ino, ip->mode >> 12);
+    tell(v, DZ_VFS_EV_CREATE, n, ip);
+    return 0;
+}
+
+int dz_vfs_link(struct dz_vfs *v, uint64_t ino, uint64_t dir, const char *name, size_t len)
+{
+    const struct dz_vfs_name n = {dir, name, len};
+    int rc = dz_op_begin(v);
+    return rc ? rc : dz_op_end(v, make_link(v, ino, &n));
+}
+
+/* ---- the end of an inode -------------------------------------------------------------------- */
+
+int dz_inode_delete_rows(struct dz_vfs *v, const struct dz_inode *ip)
+{
+    struct dz_row row = {.kind = DZ_ROW_DEL_NODE, .n = {(int64_t)ip->ino}};
+    int rc = 0;
+    if (!ip->here)
+        return 0;
+    if (S_ISREG(ip->mode) && !ip->data)
+        rc = dz_chunks_delete(v, ip, 0, (1u << DZ_VFS_CHUNK_BITS) - 1);
+    if (!rc)
+        rc = dz_row_write(v, &row);
+    if (!rc)
+        rc = dz_xattrs_delete(v, ip);
+    if (!rc && dz_is_dir(ip) && ip->below) { /* what hid the image's names */
+        row.kind = DZ_ROW_DEL_DENTRIES;
+        rc = dz_row_write(v, &row);
+    }
+    v->used_inodes--;
+    v->used_bytes -= ip->data_len;
+    return rc;
+}
+
+void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip)
+{
+    assert(ip->nlink == 0);
+    if (ip->refs == 0) {
+        dz_iforget(v, ip);
+        return;
+    }
+    v->orphans++;
+    dz_idirty(v, ip, DZ_DIRTY_ROW);
+}
+
+/* ---- unlink, rmdir ----------------------------------------------------------------------------
+ */
+
+/* The directory and the inode of a name that is to go. */
+static int old_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_inode **ret_dir,
+                    struct dz_inode **ret_ip)
+{
+    uint64_t ino;
+    uint32_t type;
+    int rc = dz_iget_dir(v, n->dir, ret_dir);
+    if (!rc)
+        rc = dz_name_check(n->name, n->len);
+    if (rc == -EEXIST)
+        return -EINVAL;
+    if (!rc)
+        rc = dz_name_find(v, *ret_dir, n->name, n->len, &ino, &type);
+    if (!rc)
+        rc = iget_named(v, ino, ret_ip);
+    return rc;
+}
+
+static int remove_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_inode *dir,
+                       struct dz_inode *ip)
+{
+    bool last = dz_is_dir(ip) || ip->nlink <= 1;
+    int rc = dz_name_del(v, dir, n->name, n->len);
+    if (!rc && last && ip->refs == 0)
+        rc = dz_inode_delete_rows(v, ip);
+    if (rc)
+        return rc;
+    int64_t now = dz_now(v);
+    tell(v, DZ_VFS_EV_REMOVE, n, ip);
+    dir->nlink -= dz_is_dir(ip);
+    dz_dir_changed(v, dir, now);
+    dz_name_set(v, dir->ino, n->name, n->len, 0, 0);
+    ip->ctime_ns = now;
+    ip->nlink = last ? 0 : ip->nlink - 1;
+    if (last)
+        dz_inode_unlinked(v, ip);
+    else
+        dz_idirty(v, ip, DZ_DIRTY_ROW);
+    return 0;
+}
+
+int dz_vfs_unlink(struct dz_vfs *v, uint64_t dir, const char *name, size_t len)
+{
+    const struct dz_vfs_name n = {dir, name, len};
+    struct dz_inode *dp, *ip;
+    int rc = dz_op_begin(v);
+    if (rc)
+        return rc;
+    rc = old_name(v, &n, &dp, &ip);
+    if (!rc && dz_is_dir(ip))
+        rc = -EISDIR;
+    if (!rc)
+        rc = remove_name(v, &n, dp, ip);
+    return dz_op_end(v, rc);
+}
+
+static int check_rmdir(struct dz_vfs *v, struct dz_inode *ip)
+{
+    if (!dz_is_dir(ip))
+        return -ENOTDIR;
+    if (dz_ino_fixed(ip->ino))
+        return -EBUSY;
+    int rc = ip->nlink > 2 ? 1 : dz_dir_occupied(v, ip);
+    return rc > 0 ? -ENOTEMPTY : rc;
+}
+
+int dz_vfs_rmdir(struct dz_vfs *v, uint64_t dir, const char *name, size_t len)
+{
+    const struct dz_vfs_name n = {dir, name, len};
+    struct dz_inode *dp, *ip;
+    if (len == 2 && memcmp(name, "..", 2) == 0)
+        return -ENOTEMPTY;
+    int rc = dz_op_begin(v);
+    if (rc)
+        return rc;
+    rc = old_name(v, &n, &dp, &ip);
+    if (!rc)
+        rc = check_rmdir(v, ip);
+    if (!rc)
+        rc = remove_name(v, &n, dp, ip);
+    return dz_op_end(v, rc);
+}
+
+/* ---- removal of a tree
+ * --------------------------------------------------------------------------- */
+
+enum {
+    BATCH = 64
+};
+
+struct victim {
+    bool dir;
+    size_t len;
+    char name[DZ_VFS_NAME_MAX];
+};
+
+/* One directory under removal. What lies before `after` is gone already, but for
+ * rows that hide the image's names: no need to look at those again. */
+struct level {
+    uint64_t ino;
+    size_t after_len;
+    char after[DZ_VFS_NAME_MAX];
+};
+
+struct removal {
+    struct level *level;
+    size_t depth, cap;
+    struct victim victim[BATCH];
+    size_t count;
+};
+
+static int collect(void *arg, const struct dz_vfs_entry *e)
+{
+    struct removal *r = arg;
+    struct victim *n = &r->victim[r->count];
+    n->dir = e->type == S_IFDIR;
+    n->len = e->len;
+    memcpy(n->name, e->name, e->len);
+    return ++r->count == BATCH;
+}
+
+static int descend(struct dz_vfs *v, struct removal *r, uint64_t ino)
+{
+    if (r->depth == r->cap) {
+        size_t cap = r->cap ? r->cap * 2 : 16;
+        struct level *p = dz_realloc(r->level, cap * sizeof *p);
+        if (!p)
+            return -ENOMEM;
+        r->level = p;
+        r->cap = cap;
+    }
+    if (r->depth > v->next_ino)
+        return -EIO; /* deeper than there are inodes: a cycle */
+    r->level[r->depth++] = (struct level){.ino = ino};
+    return 0;
+}
+
+/* Remove the files of the batch; stop at the first directory that is not empty
+ * and go into it. */
+static int remove_batch(struct dz_vfs *v, struct removal *r)
+{
+    struct level *l = &r->level[r->depth - 1];
+    for (size_t i = 0; i < r->count; i++) {
+        const struct victim *n = &r->victim[i];
+        int rc = n->dir ? dz_vfs_rmdir(v, l->ino, n->name, n->len)
+                        : dz_vfs_unlink(v, l->ino, n->name, n->len);
+        if (rc == -ENOTEMPTY) {
+            uint64_t ino;
+            rc = dz_vfs_lookup(v, l->ino, n->name, n->len, &ino);
+            return rc ? rc : descend(v, r, ino);
+        }
+        if (rc)
+            return rc;
+        memcpy(l->after, n->name, n->len);
+        l->after_len = n->len;
+    }
+    return 0;
+}
+
+static int empty_dir(struct dz_vfs *v, uint64_t top)
+{
+    struct removal r = {0};
+    int rc = descend(v, &r, top);
+    while (!rc && r.depth > 0) {
+        struct level *l = &r.level[r.depth - 1];
+        struct dz_inode *dir;
+        r.count = 0;
+        rc = dz_read_begin(v);
+        if (!rc)
+            rc = dz_iget_dir(v, l->ino, &dir);
+        if (!rc)
+            rc = dz_dir_scan(v, dir, l->after, l->after_len, collect, &r);
+        if (rc < 0)
+            break;
+        rc = 0;
+        if (r.count)
+            rc = remove_batch(v, &r);
+        else
+            r.depth--; /* empty: its parent's next batch begins with it */
+    }
+    dz_free(r.level);
+    return rc;
+}
+
+int dz_vfs_remove_tree(struct dz_vfs *v, uint64_t dir, const char *name, size_t len)
+{
+    uint64_t ino;
+    struct dz_inode *ip;
+    if (v->readonly)
+        return -EROFS;
+    if (dz_name_check(name, len) == -EEXIST)
+        return -EINVAL;
+    int rc = dz_vfs_lookup(v, dir, name, len, &ino);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
+    if (rc)
+        return rc;
+    if (!dz_is_dir(ip))
+        return dz_vfs_unlink(v, dir, name, len);
+    if (dz_ino_fixed(ino))
+        return -EBUSY;
+    rc = empty_dir(v, ino);
+    return rc ? rc : dz_vfs_rmdir(v, dir, name, len);
+}
+
+int dz_vfs_clear(struct dz_vfs *v, uint64_t volume)
+{
+    if (v->readonly)
+        return -EROFS;
+    if (!dz_vfs_volume_name(volume))
+        return -EINVAL;
+    return empty_dir(v, volume);
+}

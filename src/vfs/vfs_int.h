@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_int.h - what the files of the disk share. Not for other modules.
+ *
+ *   vfs_at, vfs_path                paths, credentials
+ *   vfs_dir, vfs_rename, vfs_file, vfs_attr, vfs_xattr, vfs_readdir  operations
+ *   vfs_node, vfs_cache             inodes and names in memory
+ *   vfs_chunk                       bytes of a file <-> rows
+ *   vfs_tx, vfs_redo                rows <-> transaction, and its memory
+ *
+ * The rule that makes operations atomic: an operation first finds out whether
+ * it is allowed, then writes its rows, and only when all of them are written does
+ * it change anything in memory (which cannot fail). If a row fails, the
+ * transaction is rolled back and built again from the redo log up to the
+ * operation's start.
+ */
+#ifndef DZ_VFS_VFS_INT_H
+#define DZ_VFS_VFS_INT_H
+
+#include "vfs/vfs.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "db/db.h"
+
+enum {
+    DZ_VFS_CACHE_BYTES = 1 << 20,    /* default of opts.cache_bytes */
+    DZ_VFS_REDO_MAX = 4 << 20,       /* bytes of changes in one transaction */
+    DZ_VFS_DIRTY_MAX = 2048,         /* changed inodes that wait for a commit */
+    DZ_VFS_LENS = 512,               /* remembered chunk lengths */
+    DZ_VFS_CHUNK_BITS = 24,          /* chunk.id = ino << 24 | index */
+    DZ_VFS_WINDOWS = 4,              /* directory listings under way */
+    DZ_VFS_WINDOW_ENTRIES = 1 << 16, /* names in one of them */
+    DZ_VFS_WINDOW_BYTES = 2 << 20,
+    DZ_VFS_ABOVE_MAX = 1 << 23, /* images with more inodes do without the bit sets */
+};
+#define DZ_VFS_INO_MAX (((uint64_t)1 << (63 - DZ_VFS_CHUNK_BITS)) - 1)
+
+/* ---- vfs_cache.c: a bounded hash table with the least recently used last ----- */
+
+struct dz_vfs_hnode {
+    struct dz_vfs_hnode *chain, *newer, *older;
+    uint64_t hash;
+    size_t bytes; /* counted against the cache's limit */
+};
+
+struct dz_vfs_cache {
+    struct dz_vfs_hnode **bucket, *newest, *oldest;
+    size_t mask, count, bytes;
+};
+
+uint64_t dz_vfs_hash(uint64_t seed, const void *p, size_t n);
+int dz_vfs_cache_init(struct dz_vfs_cache *c);
+void dz_vfs_cache_release(struct dz_vfs_cache *c); /* of an empty cache */
+struct dz_vfs_hnode *dz_vfs_cache_bucket(const struct dz_vfs_cache *c, uint64_t hash);
+void dz_vfs_cache_add(struct dz_vfs_cache *c, struct dz_vfs_hnode *h);
+void dz_vfs_cache_remove(struct dz_vfs_cache *c, struct dz_vfs_hnode *h);
+void dz_vfs_cache_touch(struct dz_vfs_cache *c, struct dz_vfs_hnode *h);
+
+/* ---- vfs_node.c: inodes and names in memory ------------------------------------ */
+
+enum {
+    DZ_DIRTY_ROW = 1,   /* must reach the file with the next commit */
+    DZ_DIRTY_ATIME = 2, /* only with another change, or at the end */
+};
+
+/* An inode as memory has it. Stays where it is while it is dirty or has refs;
+ * any other pointer is good until the next dz_op_begin() or dz_read_begin(). */
+struct dz_inode {
+    struct dz_vfs_hnode h;
+    struct dz_inode *dirty_prev, *dirty_next;
+    uint64_t ino, size, rdev, base_size; /* rdev of a directory: its parent */
+    uint32_t mode, uid, gid, nlink;
+    int64_t atime_ns, mtime_ns, ctime_ns;
+    uint8_t *data;     /* a symlink's target or a small file's content, else NULL */
+    uint32_t data_len; /* <= size; the rest reads as zeros */
+    uint32_t refs;
+    uint64_t via;     /* directory it was last found in, or 0 */
+    uint64_t version; /* of a directory: changes with its names */
+    uint8_t dirty;
+    bool here;  /* has a row in this file */
+    bool below; /* exists in the image */
+};
+
+struct dz_dentry {
+    struct dz_vfs_hnode h;
+    uint64_t dir, ino; /* ino 0: known not to exist */
+    uint32_t type;     /* mode >> 12 */
+    uint32_t len;
+    char name[];
+};
+
+static inline bool dz_is_dir(const struct dz_inode *ip)
+{
+    return S_ISDIR(ip->mode);
+}
+
+int dz_iget(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip);
+int dz_iget_dir(struct dz_vfs *v, uint64_t ino,
+                struct dz_inode **ret_ip); /* ENOTDIR, ENOENT when removed */
+/* A new one in memory with the next free number; gone again with dz_iforget(). */
+int dz_inew(struct dz_vfs *v, uint32_t mode, struct dz_inode **ret_ip);
+void dz_iforget(struct dz_vfs *v, struct dz_inode *ip);
+void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how);
+void dz_iclean(struct dz_vfs *v, struct dz_inode *ip);
+/* Give ip this content (copied unless NULL); accounts. -ENOMEM. */
+int dz_iset_data(struct dz_vfs *v, struct dz_inode *ip, const void *data, size_t len);
+/* The same with memory of dz_alloc() that becomes ip's; NULL: not inline. Cannot fail. */
+void dz_iadopt_data(struct dz_vfs *v, struct dz_inode *ip, uint8_t *data, size_t len);
+
+enum {
+    DZ_ABOVE_NODE,
+    DZ_ABOVE_NAMES
+};
+bool dz_above(const struct dz_vfs *v, int what, uint64_t ino); /* may this file have rows of it? */
+void dz_above_set(struct dz_vfs *v, int what, uint64_t ino);
+int dz_above_load(struct dz_vfs *v, struct dz_err *err);
+
+/* 0 and the entry, or -ENOENT; dir is a live directory. */
+int dz_name_find(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len,
+                 uint64_t *ret_ino, uint32_t *ret_type);
+/* Make the cache agree with what was just written; ino 0 = removed. Forgets the
+ * name when memory is short. */
+void dz_name_set(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t ino,
+                 uint32_t type);
+/* Rows that make name mean ino, or nothing. No memory is changed. */
+int dz_name_put(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len, uint64_t ino,
+                uint32_t type);
+int dz_name_del(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len);
+int dz_name_check(const char *name, size_t len); /* ENAMETOOLONG, EINVAL, EEXIST for dots */
+void dz_caches_shrink(struct dz_vfs *v, size_t bytes);
+
+/* ---- vfs_redo.c: the changes of the open transaction, kept until it is committed -- */
+
+enum dz_row_kind {
+    DZ_ROW_PUT_NODE,
+    DZ_ROW_DEL_NODE,
+    DZ_ROW_PUT_DENTRY,
+    DZ_ROW_DEL_DENTRY,
+    DZ_ROW_DEL_DENTRIES,
+    DZ_ROW_PUT_CHUNK,
+    DZ_ROW_PATCH_CHUNK,
+    DZ_ROW_DEL_CHUNKS,
+    DZ_ROW_PUT_XATTR,
+    DZ_ROW_DEL_XATTR,
+    DZ_ROW_DEL_XATTRS,
+    DZ_ROW_PUT_META,
+    DZ_ROW_KINDS,
+};
+
+/* One statement's worth: integers first, then name, then data. */
+struct dz_row {
+    enum dz_row_kind kind;
+    int64_t n[11];
+    const void *name, *data; /* data NULL: SQL NULL */
+    size_t name_len, data_len;
+};
+
+struct dz_redo_block;
+struct dz_redo {
+    struct dz_redo_block *first, *last;
+    size_t bytes, count;
+};
+struct dz_redo_mark {
+    struct dz_redo_block *last;
+    size_t used, bytes, count;
+};
+int dz_redo_add(struct dz_redo *r, const struct dz_row *row); /* copies; -ENOMEM */
+struct dz_redo_mark dz_redo_mark(const struct dz_redo *r);
+void dz_redo_cut(struct dz_redo *r, struct dz_redo_mark mark);
+void dz_redo_release(struct dz_redo *r);
+/* In order, until fn returns non-zero. */
+int dz_redo_each(const struct dz_redo *r, int (*fn)(void *arg, const struct dz_row *row),
+                 void *arg);
+
+/* ---- vfs_tx.c --------------------------------------------------------------------- */
+
+/* A change begins: brings back a lost transaction, commits a full one, shrinks the
+ * caches, takes the mark. EROFS, or why the commit failed. */
+int dz_op_begin(struct dz_vfs *v);
+/* And ends: with rc < 0 its rows are undone. Returns rc. */
+int dz_op_end(struct dz_vfs *v, int rc);
+int dz_read_begin(struct dz_vfs *v);
+int dz_row_write(struct dz_vfs *v, const struct dz_row *row);
+int dz_row_put_node(struct dz_vfs *v, const struct dz_inode *ip);
+int dz_row_put_meta(struct dz_vfs *v, const char *key, int64_t value);
+int dz_vfs_errno(struct dz_vfs *v, const struct dz_err *e); /* remembers the sentence */
+void dz_blobs_close(struct dz_vfs *v);
+
+/* ---- vfs_chunk.c ------------------------------------------------------------------- */
+
+/* Length of the row with this id in this file or in the image; -1: there is none. */
+int dz_chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len);
+void dz_chunk_lens_forget(struct dz_vfs *v);
+/* [off, off + n) lies in chunk `index` of a file that is not inline. */
+int dz_chunk_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t off,
+                  void *buf, size_t n);
+int dz_chunk_write(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t off,
+                   const void *buf, size_t n);
+/* Keep the first `keep` bytes of the chunk here, at least one. */
+int dz_chunk_cut(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t keep);
+/* The whole chunk reads as zeros from now on. */
+int dz_chunk_zero(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index);
+/* Has the chunk bytes of its own, here or below? 1, 0 or -errno. */
+int dz_chunk_exists(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index);
+/* The first chunk >= index with a row here or below, UINT64_MAX: none. */
+int dz_chunk_next(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, uint64_t *ret_index);
+/* Remove rows [first, last] of this file, and account. */
+int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first, uint64_t last);
+
+/* Count what meta's counters should say. */
+int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, struct dz_err *err);
+
+/* ---- others -------------------------------------------------------------------------- */
+
+/* Can it have this size? Makes room first, as an operation of its own: hold ip. */
+int dz_file_resizable(struct dz_vfs *v, struct dz_inode *ip, uint64_t size);
+int dz_file_truncate(struct dz_vfs *v, struct dz_inode *ip, uint64_t size); /* inside an op */
+int dz_xattrs_delete(struct dz_vfs *v, const struct dz_inode *ip);          /* inside an op */
+/* All rows of an inode that nothing refers to any more go. Inside an op; accounts. */
+int dz_inode_delete_rows(struct dz_vfs *v, const struct dz_inode *ip);
+/* After its last name went (nlink is 0 already): forget it, or keep it for its references. */
+void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip);
+/* ctime, mtime and version of a directory whose names changed. */
+void dz_dir_changed(struct dz_vfs *v, struct dz_inode *dir, int64_t now);
+static inline bool dz_ino_fixed(uint64_t ino)
+{
+    return ino <= DZ_VFS_TMP;
+}
+/* Is there a visible name in dir? 1, 0 or -errno. */
+int dz_dir_occupied(struct dz_vfs *v, struct dz_inode *dir);
+/* Walk the visible names of dir above `after` (len 0 = all) in byte order. */
+int dz_dir_scan(struct dz_vfs *v, struct dz_inode *dir, const char *after, size_t len,
+                int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg);
+/* The (first) name of ino in dir. */
+int dz_dir_name_of(struct dz_vfs *v, uint64_t dir, uint64_t ino, char *name, size_t *ret_len);
+void dz_windows_release(struct dz_vfs *v);
+/* Is `dir` equal to or below `top`? 1, 0 or -errno. */
+int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top);
+int dz_dir_depth(struct dz_vfs *v, uint64_t dir, size_t *ret_depth);
+
+struct dz_watches;
+void dz_watch_release(struct dz_vfs *v);
+uint32_t dz_watch_cookie(struct dz_vfs *v);
+void dz_watch_name(struct dz_vfs *v, const struct dz_vfs_event *ev); /* dir, name known */
+void dz_watch_inode(struct dz_vfs *v, enum dz_vfs_event_type type, struct dz_inode *ip);
+
+struct dz_window;
+struct dz_locks {
+    struct dz_vfs_lock *lock;
+    size_t count, cap;
+};
+
+struct dz_vfs {
+    struct dz_db *db, *image;
+    bool readonly, noatime, stale, wrote, has_xattrs, image_xattrs;
+    bool orphans_noted;  /* meta says that there may be orphans */
+    bool counters_noted; /* meta's counters are right */
+    bool image_counted;
+    uint64_t limit_bytes, limit_inodes;
+    int64_t used_bytes, used_inodes; /* of this file, with what is dirty */
+    uint64_t image_bytes, image_inodes;
+    uint64_t next_ino, image_max, seed;
+    uint8_t *above[2]; /* bit sets over the image's inodes: may this file have the node, names
+                        * in the directory? NULL: always maybe */
+    size_t cache_bytes;
+    int64_t (*now_ns)(void *arg);
+    int (*before_commit)(void *arg, struct dz_db *db, struct dz_err *err);
+    void *arg;
+
+    struct dz_vfs_cache inodes, names;
+    struct dz_inode *dirty; /* circular list, NULL when empty */
+    size_t dirty_rows, orphans;
+    uint64_t version; /* source of directory versions */
+
+    struct dz_redo redo;
+    struct dz_redo_mark op_mark;
+    int64_t op_bytes, op_inodes; /* counters at the mark */
+    struct dz_blob *blob_read, *blob_write, *blob_image;
+    struct {
+        uint64_t id; /* 0: empty */
+        int32_t len;
+    } lens[2][DZ_VFS_LENS];
+    uint8_t *scratch; /* one chunk */
+
+    struct dz_window *window[DZ_VFS_WINDOWS];
+    uint64_t window_clock;
+    struct dz_locks locks;
+    struct dz_watches *watches; /* NULL without */
+    struct dz_err why;
+};
+
+static inline int64_t dz_now(const struct dz_vfs *v)
+{
+    return v->now_ns(v->arg);
+}
+
+/* Would this much more go beyond the limits? 0 or -EDQUOT. */
+static inline int dz_quota(const struct dz_vfs *v, int64_t bytes, int64_t inodes)
+{
+    if (v->limit_bytes && bytes > 0 && v->used_bytes + bytes > (int64_t)v->limit_bytes)
+        return -EDQUOT;
+    if (v->limit_inodes && inodes > 0 && v->used_inodes + inodes > (int64_t)v->limit_inodes)
+        return -EDQUOT;
+    return 0;
+}
+
+static inline uint64_t dz_chunk_id(uint64_t ino, uint64_t index)
+{
+    return ino << DZ_VFS_CHUNK_BITS | index;
+}
+
+#endif

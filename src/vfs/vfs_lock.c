@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_lock.c - advisory record locks, as a table of plain numbers.
+ *
+ * Invariant: the locks of one owner on one inode (of one family) do not overlap,
+ * and neighbours of the same kind are merged. Nobody waits here: who may not have
+ * a lock gets EAGAIN, and tries again when another has been dropped.
+ */
+#include "vfs/vfs_int.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+static bool same_family(const struct dz_vfs_lock *a, const struct dz_vfs_lock *b)
+{
+    return a->ino == b->ino && a->flock == b->flock;
+}
+
+static bool overlap(const struct dz_vfs_lock *a, const struct dz_vfs_lock *b)
+{
+    return a->start <= b->end && b->start <= a->end;
+}
+
+int dz_vfs_lock_test(struct dz_vfs *v, const struct dz_vfs_lock *want, struct dz_vfs_lock *ret_lock)
+{
+    for (size_t i = 0; i < v->locks.count; i++) {
+        const struct dz_vfs_lock *l = &v->locks.lock[i];
+        if (same_family(l, want) && l->owner != want->owner && overlap(l, want) &&
+            (l->exclusive || want->exclusive)) {
+            if (ret_lock)
+                *ret_lock = *l;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int reserve(struct dz_locks *t, size_t more)
+{
+    if (t->count + more > DZ_VFS_LOCK_MAX)
+        return -ENOLCK;
+    if (t->count + more <= t->cap)
+        return 0;
+    size_t cap = t->cap ? t->cap * 2 : 16;
+    struct dz_vfs_lock *p = dz_realloc(t->lock, cap * sizeof *p);
+    if (!p)
+        return -ENOMEM;
+    t->lock = p;
+    t->cap = cap;
+    return 0;
+}
+
+/* Take [start, end] away from the owner's locks; room for one more was reserved,
+ * since cutting from the middle of one makes two. */
+static void carve(struct dz_locks *t, const struct dz_vfs_lock *range)
+{
+    for (size_t i = t->count; i-- > 0;) {
+        struct dz_vfs_lock *l = &t->lock[i];
+        if (!same_family(l, range) || l->owner != range->owner || !overlap(l, range))
+            continue;
+        bool left = l->start<range->start, right = l->end> range->end;
+        if (left && right) {
+            t->lock[t->count] = *l;
+            t->lock[t->count++].start = range->end + 1;
+        }
+        if (left)
+            l->end = range->start - 1;
+        else if (right)
+            l->start = range->end + 1;
+        else
+            *l = t->lock[--t->count];
+    }
+}
+
+/* Swallow the owner's locks of the same kind that touch *range. */
+static void merge(struct dz_locks *t, struct dz_vfs_lock *range)
+{
+    for (size_t i = t->count; i-- > 0;) {
+        const struct dz_vfs_lock *l = &t->lock[i];
+        if (!same_family(l, range) || l->owner != range->owner || l->exclusive != range->exclusive)
+            continue;
+        bool before = l->end != UINT64_MAX && l->end + 1 == range->start;
+        bool after = range->end != UINT64_MAX && range->end + 1 == l->start;
+        if (!before && !after)
+            continue;
+        if (before)
+            range->start = l->start;
+        else
+            range->end = l->end;
+        t->lock[i] = t->lock[--t->count];
+    }
+}
+
+int dz_vfs_lock(struct dz_vfs *v, const struct dz_vfs_lock *want)
+{
+    if (want->start > want->end)
+        return -EINVAL;
+    if (dz_vfs_lock_test(v, want, NULL))
+        return -EAGAIN;
+    int rc = reserve(&v->locks, 2);
+    if (rc)
+        return rc;
+    struct dz_vfs_lock mine = *want;
+    carve(&v->locks, &mine);
+    merge(&v->locks, &mine);
+    v->locks.lock[v->locks.count++] = mine;
+    return 0;
+}
+
+int dz_vfs_unlock(struct dz_vfs *v, const struct dz_vfs_lock *range)
+{
+    if (range->start > range->end)
+        return -EINVAL;
+    int rc = reserve(&v->locks, 1);
+    if (rc)
+        return rc;
+    carve(&v->locks, range);
+    return 0;
+}
+
+void dz_vfs_lock_drop(struct dz_vfs *v, uint64_t owner, uint64_t ino)
+{
+    for (size_t i = v->locks.count; i-- > 0;) {
+        const struct dz_vfs_lock *l = &v->locks.lock[i];
+        if (l->owner == owner && (ino == 0 || l->ino == ino))
+            v->locks.lock[i] = v->locks.lock[--v->locks.count];
+    }
+}
+
+int dz_vfs_lock_at(const struct dz_vfs *v, size_t i, struct dz_vfs_lock *ret_lock)
+{
+    if (i >= v->locks.count)
+        return 0;
+    *ret_lock = v->locks.lock[i];
+    return 1;
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_node.c - inodes and names in memory, and how the image shows through.
+ *
+ * A row of this file replaces the image's row with the same key. So an inode is
+ * looked for here, then below; a name likewise, where ino 0 hides the image's.
+ * The first change of an inode of the image marks it dirty, and the commit writes
+ * its whole row here: that is all of copy-up, but for chunks (vfs_chunk.c).
+ *
+ * Two bit sets over the image's inodes say which of them may have rows here, so
+ * that a lookup through an untouched part of the image asks the image alone.
+ *
+ * Rows are not trusted: a sandbox's file may have been written by anybody.
+ */
+#include "vfs/vfs_int.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+enum {
+    EVICT_TRIES = 64
+}; /* inodes looked at in one go: those in use only move to the front */
+
+static const char select_node[] =
+    "SELECT mode,uid,gid,nlink,size,rdev,atime,mtime,ctime,base_size,data FROM node WHERE ino=?1";
+static const char select_dentry[] = "SELECT ino,type FROM dentry WHERE parent=?1 AND name=?2";
+
+/* ---- what this file has of the image's inodes ------------------------------------ */
+
+bool dz_above(const struct dz_vfs *v, int what, uint64_t ino)
+{
+    if (ino > v->image_max || !v->above[what])
+        return true;
+    return v->above[what][ino / 8] >> (ino % 8) & 1;
+}
+
+void dz_above_set(struct dz_vfs *v, int what, uint64_t ino)
+{
+    if (ino <= v->image_max && v->above[what])
+        v->above[what][ino / 8] |= (uint8_t)(1u << (ino % 8));
+}
+
+static int load_bits(struct dz_vfs *v, int what, const char *sql, struct dz_err *err)
+{
+    v->above[what] = dz_zalloc(v->image_max / 8 + 1);
+    if (!v->above[what])
+        return dz_fail(err, DZ_ENOMEM, "no memory for the inodes of the image");
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(v->db, sql);
+    dz_bind_int(st, 1, (int64_t)v->image_max);
+    int r;
+    while ((r = dz_stmt_step(st, err)) > 0)
+        dz_above_set(v, what, (uint64_t)dz_col_int(st, 0));
+    return r;
+}
+
+int dz_above_load(struct dz_vfs *v, struct dz_err *err)
+{
+    if (!v->image || v->image_max > DZ_VFS_ABOVE_MAX)
+        return 0;
+    int r = load_bits(v, DZ_ABOVE_NODE, "SELECT ino FROM node WHERE ino BETWEEN 1 AND ?1", err);
+    if (r < 0)
+        return r;
+    return load_bits(v, DZ_ABOVE_NAMES,
+                     "SELECT DISTINCT parent FROM dentry WHERE parent BETWEEN 1 AND ?1", err);
+}
+
+/* ---- inodes ----------------------------------------------------------------------- */
+
+static uint64_t ino_hash(uint64_t ino)
+{
+    uint64_t h = ino * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 32;
+}
+
+static struct dz_inode *cached(struct dz_vfs *v, uint64_t ino)
+{
+    for (struct dz_vfs_hnode *h = dz_vfs_cache_bucket(&v->inodes, ino_hash(ino)); h; h = h->chain) {
+        struct dz_inode *ip = (struct dz_inode *)h;
+        if (ip->ino == ino) {
+            dz_vfs_cache_touch(&v->inodes, h);
+            return ip;
+        }
+    }
+    return NULL;
+}
+
+static struct dz_inode *inode_alloc(uint64_t ino)
+{
+    struct dz_inode *ip = dz_zalloc(sizeof *ip);
+    if (ip) {
+        ip->h.hash = ino_hash(ino);
+        ip->h.bytes = sizeof *ip;
+        ip->ino = ino;
+    }
+    return ip;
+}
+
+static bool plausible(const struct dz_inode *ip)
+{
+    switch (ip->mode & S_IFMT) {
+    case S_IFREG:
+        if (ip->size > DZ_VFS_FILE_MAX || ip->base_size > ip->size)
+            return false;
+        return !ip->data || (ip->data_len <= ip->size && ip->size <= DZ_VFS_INLINE_MAX);
+    case S_IFLNK:
+        return ip->data && ip->size == ip->data_len && ip->size > 0 && ip->size < DZ_VFS_PATH_MAX;
+    case S_IFDIR:
+    case S_IFIFO:
+    case S_IFSOCK:
+    case S_IFCHR:
+    case S_IFBLK:
+        return !ip->data && ip->size == 0;
+    default:
+        return false;
+    }
+}
+
+static int read_columns(struct dz_inode *ip, struct dz_stmt *st)
+{
+    ip->mode = (uint32_t)dz_col_int(st, 0);
+    ip->uid = (uint32_t)dz_col_int(st, 1);
+    ip->gid = (uint32_t)dz_col_int(st, 2);
+    ip->nlink = (uint32_t)dz_col_int(st, 3);
+    ip->size = (uint64_t)dz_col_int(st, 4);
+    ip->rdev = (uint64_t)dz_col_int(st, 5);
+    ip->atime_ns = dz_col_int(st, 6);
+    ip->mtime_ns = dz_col_int(st, 7);
+    ip->ctime_ns = dz_col_int(st, 8);
+    ip->base_size = (uint64_t)dz_col_int(st, 9);
+    if (dz_col_type(st, 10) == DZ_DB_NULL)
+        return 0;
+    size_t len = 0;
+    const void *data = dz_col_blob(st, 10, &len);
+    if (len > DZ_VFS_PATH_MAX)
+        return -EIO;
+    ip->data = dz_alloc(len);
+    if (!ip->data)
+        return -ENOMEM;
+    if (len)
+        memcpy(ip->data, data, len);
+    ip->data_len = (uint32_t)len;
+    ip->h.bytes += len;
+    return 0;
+}
+
+/* 0, -ENOENT, or another error. */
+static int inode_read(struct dz_vfs *v, struct dz_db *db, struct dz_inode *ip)
+{
+    struct dz_err e = {0};
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, select_node);
+    dz_bind_int(st, 1, (int64_t)ip->ino);
+    int r = dz_stmt_step(st, &e);
+    if (r < 0)
+        return dz_vfs_errno(v, &e);
+    if (r == 0)
+        return -ENOENT;
+    int rc = read_columns(ip, st);
+    if (rc)
+        return rc;
+    bool here = db == v->db;
+    if (!here) /* all of the image's content may show, whatever its own column says */
+        ip->base_size = S_ISREG(ip->mode) && !ip->data ? ip->size : 0;
+    if (!plausible(ip) || (here && ip->base_size && !ip->below)) {
+        (void)dz_fail(&v->why, DZ_ECORRUPT, "the row of inode %llu makes no sense",
+                      (unsigned long long)ip->ino);
+        return -EIO;
+    }
+    ip->here = here;
+    return 0;
+}
+
+static void inode_free(struct dz_inode *ip)
+{
+    dz_free(ip->data);
+    dz_free(ip);
+}
+
+static int inode_load(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
+{
+    struct dz_inode *ip = inode_alloc(ino);
+    if (!ip)
+        return -ENOMEM;
+    ip->below = v->image && ino <= v->image_max;
+    ip->version = ++v->version; /* whatever was known of an earlier life is void */
+    int rc = dz_above(v, DZ_ABOVE_NODE, ino) ? inode_read(v, v->db, ip) : -ENOENT;
+    if (rc == -ENOENT && ip->below)
+        rc = inode_read(v, v->image, ip);
+    if (rc) {
+        inode_free(ip);
+        return rc;
+    }
+    dz_vfs_cache_add(&v->inodes, &ip->h);
+    *ret_ip = ip;
+    return 0;
+}
+
+int dz_iget(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
+{
+    struct dz_inode *ip = cached(v, ino);
+    if (ip) {
+        *ret_ip = ip;
+        return 0;
+    }
+    if (ino == 0 || ino > DZ_VFS_INO_MAX)
+        return -ENOENT;
+    return inode_load(v, ino, ret_ip);
+}
+
+int dz_iget_dir(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
+{
+    struct dz_inode *ip;
+    int rc = dz_iget(v, ino, &ip);
+    if (rc)
+        return rc;
+    if (!dz_is_dir(ip))
+        return -ENOTDIR;
+    if (ip->nlink == 0)
+        return -ENOENT;
+    *ret_ip = ip;
+    return 0;
+}
+
+int dz_inew(struct dz_vfs *v, uint32_t mode, struct dz_inode **ret_ip)
+{
+    int rc = dz_quota(v, 0, 1);
+    if (rc)
+        return rc;
+    if (v->next_ino > DZ_VFS_INO_MAX)
+        return -ENOSPC;
+    struct dz_inode *ip = inode_alloc(v->next_ino);
+    if (!ip)
+        return -ENOMEM;
+    ip->mode = mode;
+    ip->atime_ns = ip->mtime_ns = ip->ctime_ns = dz_now(v);
+    dz_vfs_cache_add(&v->inodes, &ip->h);
+    v->next_ino++;
+    *ret_ip = ip;
+    return 0;
+}
+
+void dz_iforget(struct dz_vfs *v, struct dz_inode *ip)
+{
+    dz_iclean(v, ip);
+    dz_vfs_cache_remove(&v->inodes, &ip->h);
+    inode_free(ip);
+}
+
+void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how)
+{
+    if (how & DZ_DIRTY_ROW && !ip->here) {
+        ip->here = true;
+        dz_above_set(v, DZ_ABOVE_NODE, ip->ino);
+        v->used_inodes++;
+        v->used_bytes += ip->data_len;
+    }
+    if (how & ~ip->dirty & DZ_DIRTY_ROW)
+        v->dirty_rows++;
+    if (!ip->dirty) {
+        if (v->dirty) {
+            ip->dirty_next = v->dirty;
+            ip->dirty_prev = v->dirty->dirty_prev;
+            ip->dirty_prev->dirty_next = ip;
+            ip->dirty_next->dirty_prev = ip;
+        } else {
+            v->dirty = ip->dirty_next = ip->dirty_prev = ip;
+        }
+    }
+    ip->dirty |= how;
+}
+
+void dz_iclean(struct dz_vfs *v, struct dz_inode *ip)
+{
+    if (!ip->dirty)
+        return;
+    if (ip->dirty & DZ_DIRTY_ROW)
+        v->dirty_rows--;
+    ip->dirty_prev->dirty_next = ip->dirty_next;
+    ip->dirty_next->dirty_prev = ip->dirty_prev;
+    if (v->dirty == ip)
+        v->dirty = ip->dirty_next == ip ? NULL : ip->dirty_next;
+    ip->dirty_next = ip->dirty_prev = NULL;
+    ip->dirty = 0;
+}
+
+static void account_data(struct dz_vfs *v, struct dz_inode *ip, size_t old_len)
+{
+    if (ip->here)
+        v->used_bytes += (int64_t)ip->data_len - (int64_t)old_len;
+    ip->h.bytes += ip->data_len - old_len;
+    v->inodes.bytes += ip->data_len - old_len;
+}
+
+void dz_iadopt_data(struct dz_vfs *v, struct dz_inode *ip, uint8_t *data, size_t len)
+{
+    size_t old = ip->data_len;
+    dz_free(ip->data);
+    ip->data = data;
+    ip->data_len = (uint32_t)len;
+    account_data(v, ip, old);
+}
+
+int dz_iset_data(struct dz_vfs *v, struct dz_inode *ip, const void *data, size_t len)
+{
+    uint8_t *p = dz_realloc(ip->data, len ? len : 1);
+    if (!p)
+        return -ENOMEM;
+    size_t old = ip->data ? ip->data_len : 0;
+    ip->data = p;
+    if (data && len)
+        memcpy(p, data, len);
+    ip->data_len = (uint32_t)len;
+    account_data(v, ip, old);
+    return 0;
+}
+
+/* ---- names ------------------------------------------------------------------------- */
+
+static uint64_t name_hash(const struct dz_vfs *v, uint64_t dir, const char *name, size_t len)
+{
+    return dz_vfs_hash(v->seed ^ dir * 0x9E3779B97F4A7C15u, name, len);
+}
+
+static struct dz_dentry *name_cached(const struct dz_vfs *v, uint64_t hash, uint64_t dir,
+                                     const char *name, size_t len)
+{
+    struct dz_vfs_hnode *h = dz_vfs_cache_bucket(&v->names, hash);
+    for (; h; h = h->chain) {
+        struct dz_dentry *d = (struct dz_dentry *)h;
+        if (h->hash == hash && d->dir == dir && d->len == len && memcmp(d->name, name, len) == 0)
+            return d;
+    }
+    return NULL;
+}
+
+static void name_forget(struct dz_vfs *v, struct dz_dentry *d)
+{
+    dz_vfs_cache_remove(&v->names, &d->h);
+    dz_free(d);
+}
+
+void dz_name_set(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t ino,
+                 uint32_t type)
+{
+    uint64_t hash = name_hash(v, dir, name, len);
+    struct dz_dentry *d = name_cached(v, hash, dir, name, len);
+    if (!d) {
+        d = dz_alloc(sizeof *d + len);
+        if (!d)
+            return;
+        *d = (struct dz_dentry){
+            .h = {.hash = hash, .bytes = sizeof *d + len}, .dir = dir, .len = (uint32_t)len};
+        memcpy(d->name, name, len);
+        dz_vfs_cache_add(&v->names, &d->h);
+    }
+    d->ino = ino;
+    d->type = type;
+}
+
+/* 1 and the row, 0: no row, or an error. */
+static int name_select(struct dz_vfs *v, struct dz_db *db, uint64_t dir,
+                       const struct dz_vfs_name *n, struct dz_vfs_entry *ret_entry)
+{
+    struct dz_err e = {0};
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, select_dentry);
+    dz_bind_int(st, 1, (int64_t)dir);
+    dz_bind_blob(st, 2, n->name, n->len);
+    int r = dz_stmt_step(st, &e);
+    if (r < 0)
+        return dz_vfs_errno(v, &e);
+    if (r > 0) {
+        ret_entry->ino = (uint64_t)dz_col_int(st, 0);
+        ret_entry->type = (uint32_t)dz_col_int(st, 1);
+    }
+    return r;
+}
+
+static int name_load(struct dz_vfs *v, const struct dz_inode *dir, const struct dz_vfs_name *n,
+                     struct dz_vfs_entry *ret_entry)
+{
+    int r =
+        dz_above(v, DZ_ABOVE_NAMES, dir->ino) ? name_select(v, v->db, dir->ino, n, ret_entry) : 0;
+    if (r == 0 && dir->below)
+        r = name_select(v, v->image, dir->ino, n, ret_entry);
+    if (r == 0)
+        *ret_entry = (struct dz_vfs_entry){0};
+    return r < 0 ? r : 0;
+}
+
+int dz_name_find(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len,
+                 uint64_t *ret_ino, uint32_t *ret_type)
+{
+    struct dz_vfs_entry e = {0};
+    struct dz_dentry *d = name_cached(v, name_hash(v, dir->ino, name, len), dir->ino, name, len);
+    if (d) {
+        dz_vfs_cache_touch(&v->names, &d->h);
+        e.ino = d->ino;
+        e.type = d->type;
+    } else {
+        struct dz_vfs_name n = {dir->ino, name, len};
+        int rc = name_load(v, dir, &n, &e);
+        if (rc)
+            return rc;
+        dz_name_set(v, dir->ino, name, len, e.ino, e.type);
+    }
+    if (e.ino == 0)
+        return -ENOENT;
+    *ret_ino = e.ino;
+    *ret_type = e.type;
+    return 0;
+}
+
+int dz_name_put(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len, uint64_t ino,
+                uint32_t type)
+{
+    struct dz_row row = {
+        .kind = DZ_ROW_PUT_DENTRY,
+        .n = {(int64_t)dir->ino, (int64_t)ino, type},
+        .name = name,
+        .name_len = len,
+    };
+    dz_above_set(v, DZ_ABOVE_NAMES, dir->ino);
+    return dz_row_write(v, &row);
+}
+
+int dz_name_del(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len)
+{
+    struct dz_vfs_entry e = {0};
+    struct dz_vfs_name n = {dir->ino, name, len};
+    int r = dir->below ? name_select(v, v->image, dir->ino, &n, &e) : 0;
+    if (r < 0)
+        return r;
+    if (r > 0) /* the image has it too: hide that */
+        return dz_name_put(v, dir, name, len, 0, 0);
+    struct dz_row row = {
+        .kind = DZ_ROW_DEL_DENTRY, .n = {(int64_t)dir->ino}, .name = name, .name_len = len};
+    return dz_row_write(v, &row);
+}
+
+int dz_name_check(const char *name, size_t len)
+{
+    if (len == 0)
+        return -ENOENT;
+    if (len > DZ_VFS_NAME_MAX)
+        return -ENAMETOOLONG;
+    if (memchr(name, '/', len) || memchr(name, '\0', len))
+        return -EINVAL;
+    if (name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')))
+        return -EEXIST;
+    return 0;
+}
+
+/* ---- eviction ------------------------------------------------------------------------ */
+
+void dz_caches_shrink(struct dz_vfs *v, size_t bytes)
+{
+    size_t name_bytes = bytes / 4;
+    while (v->names.oldest && v->names.bytes > name_bytes)
+        name_forget(v, (struct dz_dentry *)v->names.oldest);
+    size_t rest = bytes > v->names.bytes ? bytes - v->names.bytes : 0;
+    size_t tries = bytes == 0 || v->inodes.count < EVICT_TRIES ? v->inodes.count : EVICT_TRIES;
+    for (; tries > 0 && v->inodes.bytes > rest; tries--) {
+        struct dz_inode *ip = (struct dz_inode *)v->inodes.oldest;
+        if (ip->dirty || ip->refs)
+            dz_vfs_cache_touch(&v->inodes, &ip->h);
+        else
+            dz_iforget(v, ip);
+    }
+}

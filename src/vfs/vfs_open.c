@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_open.c - from two databases to a disk and back; counters and volumes.
+ *
+ * What a file says of itself in `meta` is read once, here. Counters that were not
+ * noted by a quiesce (the process died) are counted again; inodes that died
+ * while open are removed.
+ */
+#include "vfs/vfs_int.h"
+
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+
+static int64_t clock_ns(void *arg)
+{
+    struct timespec ts;
+    (void)arg;
+    (void)clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* ---- meta ------------------------------------------------------------------------------- */
+
+enum {
+    SHA_LEN = 64
+};
+
+struct meta {
+    char image[SHA_LEN + 1]; /* empty: stands on none */
+    int64_t chunk, seed, counters, used_bytes, used_inodes, orphans;
+};
+
+static void meta_take(struct meta *m, struct dz_stmt *st)
+{
+    static const struct {
+        const char *key;
+        size_t at;
+    } numbers[] = {
+        {"chunk", offsetof(struct meta, chunk)},
+        {"seed", offsetof(struct meta, seed)},
+        {"counters", offsetof(struct meta, counters)},
+        {"used_bytes", offsetof(struct meta, used_bytes)},
+        {"used_inodes", offsetof(struct meta, used_inodes)},
+        {"orphans", offsetof(struct meta, orphans)},
+    };
+    const char *key = dz_col_text(st, 0);
+    if (strcmp(key, "image") == 0) {
+        const char *sha = dz_col_text(st, 1);
+        size_t n = strnlen(sha, SHA_LEN);
+        memcpy(m->image, sha, n);
+        m->image[n] = '\0';
+    }
+    for (size_t i = 0; i < DZ_ARRAY_LEN(numbers); i++) {
+        if (strcmp(key, numbers[i].key) == 0) {
+            int64_t value = dz_col_int(st, 1);
+            memcpy((char *)m + numbers[i].at, &value, sizeof value);
+        }
+    }
+}
+
+static int meta_read(struct dz_db *db, const char *what, struct meta *m, struct dz_err *err)
+{
+    *m = (struct meta){0};
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, "SELECT k,v FROM meta");
+    int r;
+    while ((r = dz_stmt_step(st, err)) > 0)
+        meta_take(m, st);
+    if (r < 0)
+        return dz_wrap(err, r, "%s", what);
+    if (m->chunk != DZ_VFS_CHUNK)
+        return dz_fail(err, DZ_ECORRUPT,
+                       "%s: chunks of %lld bytes instead of %d: not a disk of doze", what,
+                       (long long)m->chunk, DZ_VFS_CHUNK);
+    return 0;
+}
+
+static int one_int(struct dz_db *db, const char *sql, int64_t *ret_value, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
+    int r = dz_stmt_step(st, err);
+    if (r < 0)
+        return r;
+    *ret_value = r > 0 ? dz_col_int(st, 0) : 0;
+    return 0;
+}
+
+static const char count_bytes[] =
+    "SELECT(SELECT coalesce(sum(length(data)),0)FROM chunk)"
+    "+(SELECT coalesce(sum(length(data)),0)FROM node)"
+    "+(SELECT coalesce(sum(length(name)+coalesce(length(value),0)),0)FROM xattr)";
+static const char count_inodes[] = "SELECT count(*)FROM node";
+
+static int count(struct dz_db *db, const struct meta *m, int64_t *ret_bytes, int64_t *ret_inodes,
+                 struct dz_err *err)
+{
+    if (m->counters == 1 && m->used_bytes >= 0 && m->used_inodes >= 0) {
+        *ret_bytes = m->used_bytes;
+        *ret_inodes = m->used_inodes;
+        return 0;
+    }
+    int r = one_int(db, count_bytes, ret_bytes, err);
+    return r < 0 ? r : one_int(db, count_inodes, ret_inodes, err);
+}
+
+int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, struct dz_err *err)
+{
+    const struct meta none = {0};
+    return count(db, &none, ret_bytes, ret_inodes, err);
+}
+
+/* ---- the image --------------------------------------------------------------------------------
+ */
+
+static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct dz_err *err)
+{
+    struct meta below;
+    if (!m->image[0])
+        return o->image ? dz_fail(err, DZ_ECORRUPT,
+                                  "the disk stands on no image, but was given one: open it without")
+                        : 0;
+    if (!o->image)
+        return dz_fail(err, DZ_ENOENT, "the disk stands on image %s, which was not given: fetch it",
+                       m->image);
+    if (!o->image_sha256 || strcmp(o->image_sha256, m->image) != 0)
+        return dz_fail(err, DZ_ECORRUPT, "the disk stands on image %s, not on the given %s",
+                       m->image, o->image_sha256 ? o->image_sha256 : "one without a hash");
+    int r = meta_read(o->image, "image", &below, err);
+    if (r < 0)
+        return r;
+    if (below.image[0])
+        return dz_fail(err, DZ_EUNSUPPORTED, "image %s stands on another image: flatten it first",
+                       m->image);
+    return 0;
+}
+
+static int open_image(struct dz_vfs *v, struct dz_err *err)
+{
+    int64_t max = 0, any = 0;
+    if (!v->image)
+        return 0;
+    int r = one_int(v->image, "SELECT max(ino)FROM node", &max, err);
+    if (!r)
+        r = one_int(v->image, "SELECT EXISTS(SELECT 1 FROM xattr)", &any, err);
+    if (r < 0)
+        return dz_wrap(err, r, "image");
+    if (max < DZ_VFS_TMP || (uint64_t)max > DZ_VFS_INO_MAX)
+        return dz_fail(err, DZ_ECORRUPT, "the image's highest inode is %lld", (long long)max);
+    v->image_max = (uint64_t)max;
+    v->image_xattrs = any != 0;
+    return dz_above_load(v, err);
+}
+
+static bool is_sha256(const char *s)
+{
+    return s && strlen(s) == SHA_LEN && strspn(s, "0123456789abcdef") == SHA_LEN;
+}
+
+int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err)
+{
+    struct meta m;
+    int64_t names = 0, nodes = 0;
+    if (!is_sha256(sha256))
+        return dz_fail(err, DZ_EINVAL, "an image is named by 64 hexadecimal digits");
+    int r = meta_read(db, "disk", &m, err);
+    if (!r && m.image[0])
+        return strcmp(m.image, sha256) == 0
+                   ? 0
+                   : dz_fail(err, DZ_ESTATE, "the disk stands on image %s already", m.image);
+    if (!r)
+        r = one_int(db, "SELECT count(*)FROM dentry", &names, err);
+    if (!r)
+        r = one_int(db, count_inodes, &nodes, err);
+    if (r < 0)
+        return r;
+    if (names != 3 || nodes != 4)
+        return dz_fail(err, DZ_ESTATE, "the disk holds files: only an empty one can get an image");
+    r = dz_db_begin(db, err);
+    if (!r)
+        r = dz_db_exec(
+            db, "DELETE FROM dentry;DELETE FROM node;DELETE FROM meta WHERE k='counters'", err);
+    if (!r) {
+        DZ_AUTO(dz_stmt_resetp)
+        struct dz_stmt *st = dz_db_stmt(db, "INSERT INTO meta VALUES('image',?1)");
+        dz_bind_text(st, 1, sha256);
+        r = dz_stmt_run(st, err);
+    }
+    if (!r)
+        r = dz_db_commit(db, err);
+    if (r < 0)
+        dz_db_rollback(db);
+    return r;
+}
+
+/* ---- open, close
+ * --------------------------------------------------------------------------------- */
+
+static void release(struct dz_vfs *v)
+{
+    dz_blobs_close(v);
+    dz_blob_close(v->blob_image);
+    dz_windows_release(v);
+    dz_watch_release(v);
+    while (v->inodes.oldest) {
+        struct dz_inode *ip = (struct dz_inode *)v->inodes.oldest;
+        dz_iforget(v, ip);
+    }
+    if (v->names.bucket)
+        dz_caches_shrink(v, 0);
+    dz_vfs_cache_release(&v->inodes);
+    dz_vfs_cache_release(&v->names);
+    dz_redo_release(&v->redo);
+    dz_free(v->locks.lock);
+    dz_free(v->above[0]);
+    dz_free(v->above[1]);
+    dz_free(v->scratch);
+    dz_free(v);
+}
+
+static struct dz_vfs *vfs_alloc(const struct dz_vfs_opts *o)
+{
+    struct dz_vfs *v = dz_zalloc(sizeof *v);
+    if (!v)
+        return NULL;
+    v->db = o->db;
+    v->image = o->image;
+    v->readonly = o->readonly;
+    v->noatime = o->noatime;
+    v->limit_bytes = o->limit_bytes;
+    v->limit_inodes = o->limit_inodes;
+    v->cache_bytes = o->cache_bytes ? o->cache_bytes : DZ_VFS_CACHE_BYTES;
+    v->now_ns = o->now_ns ? o->now_ns : clock_ns;
+    v->before_commit = o->before_commit;
+    v->arg = o->arg;
+    v->scratch = dz_alloc(DZ_VFS_CHUNK);
+    if (!v->scratch || dz_vfs_cache_init(&v->inodes) || dz_vfs_cache_init(&v->names)) {
+        release(v);
+        return NULL;
+    }
+    return v;
+}
+
+static int open_disk(struct dz_vfs *v, const struct meta *m, struct dz_err *err)
+{
+    int64_t max = 0, any = 0;
+    int r = one_int(v->db, "SELECT max(ino)FROM node", &max, err);
+    if (!r)
+        r = one_int(v->db, "SELECT EXISTS(SELECT 1 FROM xattr)", &any, err);
+    if (!r)
+        r = count(v->db, m, &v->used_bytes, &v->used_inodes, err);
+    if (!r)
+        r = open_image(v, err);
+    if (r < 0)
+        return r;
+    if (max < 0 || (uint64_t)max > DZ_VFS_INO_MAX)
+        return dz_fail(err, DZ_ECORRUPT, "the disk's highest inode is %lld", (long long)max);
+    v->has_xattrs = any != 0;
+    v->next_ino = ((uint64_t)max > v->image_max ? (uint64_t)max : v->image_max) + 1;
+    v->seed = (uint64_t)m->seed;
+    v->counters_noted = m->counters == 1;
+    v->orphans_noted = m->orphans != 0;
+    return 0;
+}
+
+int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct dz_err *err)
+{
+    struct meta m;
+    struct dz_inode *root;
+    int r = meta_read(opts->db, "disk", &m, err);
+    if (!r)
+        r = check_image(opts, &m, err);
+    if (r < 0)
+        return r;
+    struct dz_vfs *v = vfs_alloc(opts);
+    if (!v)
+        return dz_fail(err, DZ_ENOMEM, "no memory to open the disk");
+    r = open_disk(v, &m, err);
+    if (!r) {
+        int rc = dz_iget_dir(v, DZ_VFS_ROOT, &root);
+        if (rc == -ENOMEM)
+            r = dz_fail(err, DZ_ENOMEM, "no memory to open the disk");
+        else if (rc)
+            r = dz_fail(err, v->why.code ? v->why.code : DZ_ECORRUPT,
+                        "the disk has no root directory: %s", v->why.msg);
+    }
+    if (!r && v->orphans_noted && !opts->keep_orphans && !opts->readonly)
+        r = dz_vfs_reap(v, err);
+    if (r < 0) {
+        dz_vfs_abandon(v);
+        return r;
+    }
+    *ret_vfs = v;
+    return 0;
+}
+
+int dz_vfs_close(struct dz_vfs *v, struct dz_err *err)
+{
+    if (!v)
+        return 0;
+    int r = v->readonly ? 0 : dz_vfs_quiesce(v, NULL, NULL, err);
+    dz_vfs_abandon(v);
+    return r;
+}
+
+void dz_vfs_abandon(struct dz_vfs *v)
+{
+    if (!v)
+        return;
+    dz_blobs_close(v);
+    if (!v->readonly)
+        dz_db_rollback(v->db);
+    release(v);
+}
+
+void dz_vfs_trim(struct dz_vfs *v)
+{
+    dz_blobs_close(v);
+    dz_windows_release(v);
+    dz_caches_shrink(v, 0);
+}
+
+const char *dz_vfs_why(const struct dz_vfs *v)
+{
+    return v->why.msg[0] ? v->why.msg : "no error";
+}
+
+int64_t dz_vfs_now(const struct dz_vfs *v)
+{
+    return dz_now(v);
+}
+
+/* ---- counters
+ * ------------------------------------------------------------------------------------- */
+
+static void count_image(struct dz_vfs *v)
+{
+    struct meta m;
+    int64_t bytes = 0, inodes = 0;
+    if (!v->image || v->image_counted)
+        return;
+    if (meta_read(v->image, "image", &m, NULL) == 0 &&
+        count(v->image, &m, &bytes, &inodes, NULL) == 0) {
+        v->image_bytes = (uint64_t)bytes;
+        v->image_inodes = (uint64_t)inodes;
+        v->image_counted = true;
+    }
+}
+
+void dz_vfs_usage(struct dz_vfs *v, struct dz_vfs_usage *ret_usage)
+{
+    count_image(v);
+    *ret_usage = (struct dz_vfs_usage){
+        .bytes = v->used_bytes > 0 ? (uint64_t)v->used_bytes : 0,
+        .inodes = v->used_inodes > 0 ? (uint64_t)v->used_inodes : 0,
+        .limit_bytes = v->limit_bytes,
+        .limit_inodes = v->limit_inodes,
+        .image_bytes = v->image_bytes,
+        .image_inodes = v->image_inodes,
+    };
+}
+
+void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes)
+{
+    v->limit_bytes = bytes;
+    v->limit_inodes = inodes;
+}
+
+/* ---- volumes
+ * ---------------------------------------------------------------------------------------- */
+
+const char *dz_vfs_volume_name(uint64_t volume)
+{
+    static const char *const names[] = {
+        [DZ_VFS_WORKSPACE] = "workspace", [DZ_VFS_MEMORY] = "memory", [DZ_VFS_TMP] = "tmp"};
+    return volume < DZ_ARRAY_LEN(names) ? names[volume] : NULL;
+}
+
+bool dz_vfs_volume_public(uint64_t volume)
+{
+    return volume == DZ_VFS_WORKSPACE;
+}
+
+int dz_vfs_volume_of(struct dz_vfs *v, uint64_t dir, uint64_t *ret_volume)
+{
+    int rc = dz_read_begin(v);
+    if (rc)
+        return rc;
+    for (uint64_t steps = v->next_ino; steps > 0; steps--) {
+        struct dz_inode *ip;
+        if (dir <= DZ_VFS_TMP) {
+            *ret_volume = dir;
+            return 0;
+        }
+        rc = dz_iget_dir(v, dir, &ip);
+        if (rc)
+            return rc;
+        dir = ip->rdev;
+    }
+    return -EIO;
+}

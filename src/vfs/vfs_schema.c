@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_schema.c - the tables of a sandbox's file, and what binds it to an image.
+ *
+ * docs/format/disk.md is the definition; this file is its SQL. Tables that only
+ * other modules read (kv, exec, exec_output, machine, mem) are made here too, so
+ * that one template holds a whole empty sandbox in ten pages.
+ */
+#include "vfs/vfs.h"
+
+#include <string.h>
+
+#include "db/db.h"
+
+#define NOW "CAST(strftime('%s','now') AS INTEGER)*1000000000"
+
+/* The text is kept by SQLite on the file's first page, which must hold it all. */
+static const char schema_1[] =
+    "CREATE TABLE meta(k TEXT PRIMARY KEY,v)WITHOUT ROWID;"
+    "CREATE TABLE node(ino INTEGER PRIMARY KEY,mode INT,uid INT,gid INT,nlink INT,size INT,"
+    "rdev INT,atime INT,mtime INT,ctime INT,base_size INT,data BLOB);"
+    "CREATE TABLE dentry(parent INT,name BLOB,ino INT,type INT,PRIMARY KEY(parent,name))"
+    "WITHOUT ROWID;"
+    "CREATE TABLE chunk(id INTEGER PRIMARY KEY,data BLOB);"
+    "CREATE TABLE xattr(ino INT,name BLOB,value BLOB,PRIMARY KEY(ino,name))WITHOUT ROWID;"
+    "CREATE TABLE kv(ns TEXT,k BLOB,v BLOB,mtime INT,PRIMARY KEY(ns,k))WITHOUT ROWID;"
+    "CREATE TABLE exec(id INTEGER PRIMARY KEY,state INT,code INT,started INT,ended INT,spec BLOB);"
+    "CREATE TABLE exec_output(id INTEGER PRIMARY KEY,exec INT,stream INT,at INT,data BLOB);"
+    "CREATE TABLE machine(part TEXT,key,value BLOB,PRIMARY KEY(part,key))WITHOUT ROWID;"
+    /* Content: inline, or the chunks in order, each filled up with zeros. */
+    "CREATE VIEW vfs AS WITH RECURSIVE t(volume,path,ino,type) AS("
+    "SELECT CAST(name AS TEXT),'',ino,type FROM dentry WHERE parent=1 AND ino IN(2,3,4)"
+    " UNION ALL "
+    "SELECT volume,path||'/'||CAST(d.name AS TEXT),d.ino,d.type FROM t "
+    "JOIN dentry d ON d.parent=t.ino WHERE t.type=4 AND d.ino>0)"
+    "SELECT volume,substr(path,2)path,CASE WHEN n.data NOT NULL THEN n.data WHEN size=0 THEN x'' "
+    "ELSE(WITH RECURSIVE i(n)AS(SELECT 0 UNION ALL SELECT n+1 FROM i WHERE(n+1)*32768<size)"
+    "SELECT CAST(group_concat(CAST(substr(CAST(coalesce(c.data,x'')||zeroblob(32768)AS BLOB),1,"
+    "min(32768,size-i.n*32768))AS TEXT),'')AS BLOB)FROM i LEFT JOIN chunk c ON "
+    "c.id=(t.ino<<24)+i.n)END content,mtime FROM t JOIN node n USING(ino)WHERE type=8;"
+    "INSERT INTO meta VALUES('chunk',32768),('seed',abs(random()>>1));"
+    "INSERT INTO node SELECT ino,mode,0,0,nlink,0,1," NOW "," NOW "," NOW ",0,NULL FROM("
+    "SELECT 1 ino,16877 mode,5 nlink UNION SELECT 2,16895,2 UNION SELECT 3,16895,2 "
+    "UNION SELECT 4,17407,2);"
+    "INSERT INTO dentry VALUES(1,CAST('workspace' AS BLOB),2,4),(1,CAST('memory' AS BLOB),3,4),"
+    "(1,CAST('tmp' AS BLOB),4,4);";
+
+const char dz_vfs_schema_mem[] =
+    "CREATE TABLE IF NOT EXISTS mem(gen INT,seq INT,data BLOB,PRIMARY KEY(gen,seq));";
+
+static const char *const steps[] = {schema_1};
+
+const struct dz_db_schema dz_vfs_schema = {
+    .what = "sandbox file",
+    .application_id = 0x444F5A45,
+    .steps = steps,
+    .version = 1,
+};

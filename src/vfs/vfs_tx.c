@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_tx.c - rows, operations, the commit.
+ *
+ * One SQLite transaction holds everything since the last commit. It begins with
+ * the first row. Every row is also kept in the redo log, because SQLite may give
+ * the transaction up at any error, and does so when a commit fails.
+ *
+ * Invariants between operations, unless `stale`:
+ *   1. the open transaction holds exactly the rows of the redo log, in order;
+ *   2. file + transaction + dirty inodes = what the guest sees.
+ * When a transaction could not be built again (no memory, the disk cannot even be
+ * read), `stale` is set: the log still has everything, every operation first tries
+ * again and fails until that works.
+ */
+#include "vfs/vfs_int.h"
+
+#include <assert.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+    const char *sql;
+    int ints;
+    bool name, data;
+} statements[DZ_ROW_KINDS] = {
+    [DZ_ROW_PUT_NODE] =
+        {"INSERT INTO node(ino,mode,uid,gid,nlink,size,rdev,atime,mtime,ctime,base_size,data)"
+         "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)ON CONFLICT(ino)DO UPDATE SET mode=?2,uid=?3,"
+         "gid=?4,nlink=?5,size=?6,rdev=?7,atime=?8,mtime=?9,ctime=?10,base_size=?11,data=?12",
+         11, false, true},
+    [DZ_ROW_DEL_NODE] = {"DELETE FROM node WHERE ino=?1", 1, false, false},
+    [DZ_ROW_PUT_DENTRY] = {"INSERT INTO dentry(parent,ino,type,name)VALUES(?1,?2,?3,?4)"
+                           "ON CONFLICT(parent,name)DO UPDATE SET ino=?2,type=?3",
+                           3, true, false},
+    [DZ_ROW_DEL_DENTRY] = {"DELETE FROM dentry WHERE parent=?1 AND name=?2", 1, true, false},
+    [DZ_ROW_DEL_DENTRIES] = {"DELETE FROM dentry WHERE parent=?1", 1, false, false},
+    [DZ_ROW_PUT_CHUNK] = {"INSERT INTO chunk(id,data)VALUES(?1,?2)"
+                          "ON CONFLICT(id)DO UPDATE SET data=?2",
+                          1, false, true},
+    [DZ_ROW_PATCH_CHUNK] = {NULL, 2, false, true}, /* id, offset: by blob handle */
+    [DZ_ROW_DEL_CHUNKS] = {"DELETE FROM chunk WHERE id BETWEEN ?1 AND ?2", 2, false, false},
+    [DZ_ROW_PUT_XATTR] = {"INSERT INTO xattr(ino,name,value)VALUES(?1,?2,?3)"
+                          "ON CONFLICT(ino,name)DO UPDATE SET value=?3",
+                          1, true, true},
+    [DZ_ROW_DEL_XATTR] = {"DELETE FROM xattr WHERE ino=?1 AND name=?2", 1, true, false},
+    [DZ_ROW_DEL_XATTRS] = {"DELETE FROM xattr WHERE ino=?1", 1, false, false},
+    [DZ_ROW_PUT_META] = {"INSERT INTO meta(k,v)VALUES(CAST(?2 AS TEXT),?1)"
+                         "ON CONFLICT(k)DO UPDATE SET v=?1",
+                         1, true, false},
+};
+
+int dz_vfs_errno(struct dz_vfs *v, const struct dz_err *e)
+{
+    v->why = *e;
+    switch (e->code) {
+    case DZ_ENOMEM:
+        return -ENOMEM;
+    case DZ_ENOSPC:
+        return -ENOSPC;
+    case DZ_EDENIED:
+        return -EROFS;
+    default:
+        return -EIO;
+    }
+}
+
+void dz_blobs_close(struct dz_vfs *v)
+{
+    dz_blob_close(v->blob_read);
+    dz_blob_close(v->blob_write);
+    v->blob_read = NULL;
+    v->blob_write = NULL;
+}
+
+static int patch_chunk(struct dz_vfs *v, const struct dz_row *row, struct dz_err *err)
+{
+    for (int attempt = 0;; attempt++) {
+        int r = 0;
+        if (!v->blob_write)
+            r = dz_blob_open(&v->blob_write, v->db, "chunk", "data", row->n[0], true, err);
+        else
+            r = dz_blob_move(v->blob_write, row->n[0], err);
+        if (!r)
+            r = dz_blob_write(v->blob_write, row->data, row->data_len, (size_t)row->n[1], err);
+        if (!r)
+            return 0;
+        dz_blob_close(v->blob_write);
+        v->blob_write = NULL;
+        if (attempt || r != DZ_ESTATE)
+            return r;
+    }
+}
+
+static int run(struct dz_vfs *v, const struct dz_row *row, struct dz_err *err)
+{
+    if (row->kind == DZ_ROW_PATCH_CHUNK)
+        return patch_chunk(v, row, err);
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(v->db, statements[row->kind].sql);
+    int i = 1;
+    for (; i <= statements[row->kind].ints; i++)
+        dz_bind_int(st, i, row->n[i - 1]);
+    if (statements[row->kind].name)
+        dz_bind_blob(st, i++, row->name, row->name_len);
+    if (statements[row->kind].data && row->data)
+        dz_bind_blob(st, i, row->data, row->data_len);
+    else if (statements[row->kind].data)
+        dz_bind_null(st, i);
+    return dz_stmt_run(st, err);
+}
+
+static int rerun(void *arg, const struct dz_row *row)
+{
+    struct dz_vfs *v = arg;
+    struct dz_err e = {0};
+    return run(v, row, &e) < 0 ? dz_vfs_errno(v, &e) : 0;
+}
+
+/* Throw the transaction away and build it again from the log. */
+static int recover(struct dz_vfs *v)
+{
+    struct dz_err e = {0};
+    dz_blobs_close(v);
+    dz_db_rollback(v->db);
+    dz_chunk_lens_forget(v);
+    v->stale = false;
+    if (!v->redo.count)
+        return 0;
+    int rc = dz_db_begin(v->db, &e) < 0 ? dz_vfs_errno(v, &e) : 0;
+    if (!rc)
+        rc = dz_redo_each(&v->redo, rerun, v);
+    if (rc) {
+        dz_blobs_close(v);
+        dz_db_rollback(v->db);
+        v->stale = true;
+    }
+    return rc;
+}
+
+/* Is the transaction that the log speaks of there? If not, make it. */
+static int alive(struct dz_vfs *v)
+{
+    if (dz_likely(!v->stale && (!v->redo.count || dz_db_in_txn(v->db))))
+        return 0;
+    return recover(v);
+}
+
+int dz_row_write(struct dz_vfs *v, const struct dz_row *row)
+{
+    struct dz_err e = {0};
+    struct dz_redo_mark mark = dz_redo_mark(&v->redo);
+    bool in_txn = dz_db_in_txn(v->db);
+
+    v->wrote = true;
+    if (dz_unlikely(!in_txn && v->redo.count)) {
+        v->stale = true;
+        return -EIO;
+    }
+    int rc = dz_redo_add(&v->redo, row);
+    if (rc)
+        return rc;
+    int r = in_txn ? 0 : dz_db_begin(v->db, &e);
+    if (!r)
+        r = run(v, row, &e);
+    if (dz_unlikely(r < 0)) {
+        dz_redo_cut(&v->redo, mark);
+        v->stale = true; /* until dz_op_end() or flush() has built it again */
+        return dz_vfs_errno(v, &e);
+    }
+    return 0;
+}
+
+int dz_row_put_node(struct dz_vfs *v, const struct dz_inode *ip)
+{
+    struct dz_row row = {
+        .kind = DZ_ROW_PUT_NODE,
+        .n = {(int64_t)ip->ino, ip->mode, ip->uid, ip->gid, ip->nlink, (int64_t)ip->size,
+              (int64_t)ip->rdev, ip->atime_ns, ip->mtime_ns, ip->ctime_ns, (int64_t)ip->base_size},
+        .data = ip->data,
+        .data_len = ip->data ? ip->data_len : 0,
+    };
+    return dz_row_write(v, &row);
+}
+
+int dz_row_put_meta(struct dz_vfs *v, const char *key, int64_t value)
+{
+    struct dz_row row = {
+        .kind = DZ_ROW_PUT_META, .n = {value}, .name = key, .name_len = strlen(key)};
+    return dz_row_write(v, &row);
+}
+
+int dz_read_begin(struct dz_vfs *v)
+{
+    int rc = alive(v);
+    if (!rc && v->inodes.bytes + v->names.bytes > v->cache_bytes)
+        dz_caches_shrink(v, v->cache_bytes);
+    return rc;
+}
+
+int dz_op_begin(struct dz_vfs *v)
+{
+    if (v->readonly)
+        return -EROFS;
+    if (v->redo.bytes > DZ_VFS_REDO_MAX || v->dirty_rows > DZ_VFS_DIRTY_MAX) {
+        struct dz_err e = {0};
+        if (dz_vfs_commit(v, &e) < 0)
+            return dz_vfs_errno(v, &e);
+    }
+    int rc = dz_read_begin(v);
+    if (rc)
+        return rc;
+    v->op_mark = dz_redo_mark(&v->redo);
+    v->op_bytes = v->used_bytes;
+    v->op_inodes = v->used_inodes;
+    v->wrote = false;
+    return 0;
+}
+
+int dz_op_end(struct dz_vfs *v, int rc)
+{
+    if (dz_likely(rc >= 0))
+        return rc;
+    v->used_bytes = v->op_bytes;
+    v->used_inodes = v->op_inodes;
+    if (v->wrote) {
+        struct dz_err why = v->why;
+        dz_redo_cut(&v->redo, v->op_mark);
+        (void)recover(v); /* if it fails now, the next operation tries again */
+        v->why = why;
+    }
+    return rc;
+}
+
+/* What only has to be right on a file that is opened next. */
+static int flush_meta(struct dz_vfs *v, bool final)
+{
+    bool changes = v->redo.count > 0;
+    int rc = 0;
+    if (v->orphans && !v->orphans_noted) {
+        rc = dz_row_put_meta(v, "orphans", 1);
+        v->orphans_noted = !rc;
+    }
+    if (!rc && final && changes && !v->orphans && v->orphans_noted) {
+        rc = dz_row_put_meta(v, "orphans", 0);
+        v->orphans_noted = rc != 0;
+    }
+    if (!rc && final && !v->counters_noted) {
+        rc = dz_row_put_meta(v, "used_bytes", v->used_bytes);
+        if (!rc)
+            rc = dz_row_put_meta(v, "used_inodes", v->used_inodes);
+        if (!rc)
+            rc = dz_row_put_meta(v, "counters", 1);
+        v->counters_noted = !rc;
+    } else if (!rc && !final && changes && v->counters_noted) {
+        rc = dz_row_put_meta(v, "counters", 0);
+        v->counters_noted = rc != 0;
+    }
+    return rc;
+}
+
+static int flush(struct dz_vfs *v, bool final)
+{
+    int rc = 0;
+    for (struct dz_inode *ip = v->dirty; ip && !rc;) {
+        struct dz_inode *next = ip->dirty_next == v->dirty ? NULL : ip->dirty_next;
+        if (final || ip->dirty & DZ_DIRTY_ROW) {
+            rc = dz_row_put_node(v, ip);
+            if (!rc)
+                dz_iclean(v, ip);
+        }
+        ip = next;
+    }
+    if (!rc)
+        rc = flush_meta(v, final);
+    if (rc)
+        (void)recover(v);
+    return rc;
+}
+
+struct extra {
+    int (*fn)(void *arg, struct dz_db *db, struct dz_err *err);
+    void *arg;
+};
+
+static int fail_commit(struct dz_vfs *v, struct dz_err *err)
+{
+    return dz_fail(err, v->why.code ? v->why.code : DZ_EIO, "cannot write changes: %s", v->why.msg);
+}
+
+static int commit(struct dz_vfs *v, bool final, const struct extra *extra, struct dz_err *err)
+{
+    struct dz_err e = {0};
+    if (v->readonly)
+        return extra ? dz_fail(err, DZ_EDENIED, "the disk is open for reading only") : 0;
+    if (alive(v) < 0 || flush(v, final) < 0)
+        return fail_commit(v, err);
+    int r = 0;
+    if (extra && !dz_db_in_txn(v->db))
+        r = dz_db_begin(v->db, &e);
+    if (!r && !dz_db_in_txn(v->db))
+        return 0;
+    if (!r && v->before_commit)
+        r = v->before_commit(v->arg, v->db, &e);
+    if (!r && extra)
+        r = extra->fn(extra->arg, v->db, &e);
+    dz_blob_close(v->blob_write);
+    v->blob_write = NULL;
+    if (!r)
+        r = dz_db_commit(v->db, &e);
+    if (r < 0) {
+        (void)recover(v);
+        v->why = e;
+        return fail_commit(v, err);
+    }
+    dz_redo_cut(&v->redo, (struct dz_redo_mark){0});
+    return 0;
+}
+
+int dz_vfs_commit(struct dz_vfs *v, struct dz_err *err)
+{
+    return commit(v, false, NULL, err);
+}
+
+int dz_vfs_quiesce(struct dz_vfs *v, int (*fn)(void *arg, struct dz_db *db, struct dz_err *err),
+                   void *arg, struct dz_err *err)
+{
+    struct extra extra = {fn, arg};
+    return commit(v, true, fn ? &extra : NULL, err);
+}
+
+int dz_vfs_sync(struct dz_vfs *v, struct dz_err *err)
+{
+    int r = dz_vfs_commit(v, err);
+    if (r < 0)
+        return r;
+    int fd = dz_db_wal_fd(v->db);
+    if (fd >= 0 && fdatasync(fd) < 0)
+        return dz_fail_sys(err, errno, "sync the log of the disk");
+    return 0;
+}
+
+int dz_vfs_maintain(struct dz_vfs *v, bool idle, struct dz_err *err)
+{
+    int r = dz_vfs_commit(v, err);
+    if (r < 0)
+        return r;
+    dz_blobs_close(v);
+    return dz_db_maintain(v->db, idle, err);
+}
+
+bool dz_vfs_dirty(const struct dz_vfs *v)
+{
+    return v->redo.count || v->dirty_rows;
+}

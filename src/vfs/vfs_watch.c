@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_watch.c - telling who asked about changes of a subtree.
+ *
+ * Each watch has a ring of events that grows to DZ_VFS_EVENT_MAX; when that is full,
+ * the last place becomes one OVERFLOW event, and later events are dropped until
+ * somebody reads. Two writes to one file in a row are one event.
+ *
+ * A change of a name knows its directory. A change of an inode asks where the
+ * inode was found last, and when that name is gone, searches.
+ */
+#include "vfs/vfs_int.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+struct watch {
+    uint64_t top;
+    unsigned types;
+    bool deep;
+    struct dz_vfs_event *ring;
+    size_t head, count, cap; /* cap is a power of two */
+};
+
+struct dz_watches {
+    struct watch *watch[DZ_VFS_WATCH_MAX];
+    size_t count;
+    uint32_t cookie;
+    void (*notify)(void *arg);
+    void *arg;
+};
+
+static struct watch *find(const struct dz_vfs *v, int id)
+{
+    return v->watches && id >= 0 && id < DZ_VFS_WATCH_MAX ? v->watches->watch[id] : NULL;
+}
+
+static void watch_free(struct watch *w)
+{
+    if (w)
+        dz_free(w->ring);
+    dz_free(w);
+}
+
+void dz_watch_release(struct dz_vfs *v)
+{
+    for (size_t i = 0; v->watches && i < DZ_VFS_WATCH_MAX; i++)
+        watch_free(v->watches->watch[i]);
+    dz_free(v->watches);
+    v->watches = NULL;
+}
+
+int dz_vfs_watch(struct dz_vfs *v, uint64_t top, unsigned types, bool deep)
+{
+    struct dz_inode *ip;
+    int rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget(v, top, &ip);
+    if (rc)
+        return rc;
+    if (!v->watches)
+        v->watches = dz_zalloc(sizeof *v->watches);
+    if (!v->watches)
+        return -ENOMEM;
+    int id = 0;
+    while (id < DZ_VFS_WATCH_MAX && v->watches->watch[id])
+        id++;
+    if (id == DZ_VFS_WATCH_MAX)
+        return -ENOSPC;
+    struct watch *w = dz_zalloc(sizeof *w);
+    if (!w)
+        return -ENOMEM;
+    *w = (struct watch){.top = top, .types = types | DZ_VFS_EV_OVERFLOW, .deep = deep};
+    v->watches->watch[id] = w;
+    v->watches->count++;
+    return id;
+}
+
+void dz_vfs_unwatch(struct dz_vfs *v, int watch)
+{
+    struct watch *w = find(v, watch);
+    if (!w)
+        return;
+    watch_free(w);
+    v->watches->watch[watch] = NULL;
+    v->watches->count--;
+}
+
+int dz_vfs_watch_next(struct dz_vfs *v, int watch, struct dz_vfs_event *ret_event)
+{
+    struct watch *w = find(v, watch);
+    if (!w)
+        return -EINVAL;
+    if (w->count == 0)
+        return 0;
+    *ret_event = w->ring[w->head];
+    w->head = (w->head + 1) & (w->cap - 1);
+    w->count--;
+    return 1;
+}
+
+void dz_vfs_watch_notify(struct dz_vfs *v, void (*fn)(void *arg), void *arg)
+{
+    if (!v->watches)
+        v->watches = dz_zalloc(sizeof *v->watches);
+    if (!v->watches)
+        return;
+    v->watches->notify = fn;
+    v->watches->arg = arg;
+}
+
+uint32_t dz_watch_cookie(struct dz_vfs *v)
+{
+    return v->watches ? ++v->watches->cookie : 0;
+}
+
+static bool ring_grow(struct watch *w)
+{
+    size_t cap = w->cap ? w->cap * 2 : 8;
+    struct dz_vfs_event *p = cap <= DZ_VFS_EVENT_MAX ? dz_alloc(cap * sizeof *p) : NULL;
+    if (!p)
+        return false;
+    for (size_t i = 0; i < w->count; i++)
+        p[i] = w->ring[(w->head + i) & (w->cap - 1)];
+    dz_free(w->ring);
+    w->ring = p;
+    w->head = 0;
+    w->cap = cap;
+    return true;
+}
+
+static struct dz_vfs_event *ring_last(struct watch *w)
+{
+    return w->count ? &w->ring[(w->head + w->count - 1) & (w->cap - 1)] : NULL;
+}
+
+static void push(struct dz_vfs *v, struct watch *w, const struct dz_vfs_event *ev)
+{
+    struct dz_vfs_event *last = ring_last(w);
+    if (last && last->type == DZ_VFS_EV_OVERFLOW)
+        return;
+    if (last && ev->type == DZ_VFS_EV_WRITE && last->type == ev->type && last->ino == ev->ino)
+        return;
+    if (w->count == w->cap && !ring_grow(w)) {
+        if (last)
+            *last = (struct dz_vfs_event){.type = DZ_VFS_EV_OVERFLOW};
+        return;
+    }
+    w->count++;
+    *ring_last(w) = *ev;
+    if (w->count == 1 && v->watches->notify)
+        v->watches->notify(v->watches->arg);
+}
+
+/* Is the event of this watch? Where damage hides the way up, rather tell. */
+static bool concerns(struct dz_vfs *v, const struct watch *w, const struct dz_vfs_event *ev)
+{
+    if (!(w->types & ev->type))
+        return false;
+    if (ev->ino == w->top || ev->dir == w->top)
+        return true;
+    return w->deep && dz_dir_below(v, ev->dir, w->top) != 0;
+}
+
+void dz_watch_name(struct dz_vfs *v, const struct dz_vfs_event *ev)
+{
+    if (!v->watches)
+        return;
+    for (size_t i = 0; i < DZ_VFS_WATCH_MAX; i++) {
+        struct watch *w = v->watches->watch[i];
+        if (!w || !concerns(v, w, ev))
+            continue;
+        struct dz_vfs_event mine = *ev;
+        if (ev->ino == w->top && ev->dir != w->top) {
+            mine.len = 0;
+            memset(mine.name, 0, sizeof mine.name);
+        }
+        push(v, w, &mine);
+    }
+}
+
+/* Any visible name of ino: 1 with its directory, 0, or an error. */
+static int search(struct dz_vfs *v, struct dz_db *db, const struct dz_inode *ip, uint64_t *ret_dir)
+{
+    struct dz_err e = {0};
+    uint64_t dir[16];
+    size_t n = 0;
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(db, "SELECT parent FROM dentry WHERE ino=?1 LIMIT 16");
+    dz_bind_int(st, 1, (int64_t)ip->ino);
+    int r;
+    while (n < 16 && (r = dz_stmt_step(st, &e)) > 0)
+        dir[n++] = (uint64_t)dz_col_int(st, 0);
+    dz_stmt_reset(st);
+    for (size_t i = 0; i < n; i++) {
+        char name[DZ_VFS_NAME_MAX];
+        size_t len;
+        if (dz_dir_name_of(v, dir[i], ip->ino, name, &len) == 0) {
+            *ret_dir = dir[i];
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void dz_watch_inode(struct dz_vfs *v, enum dz_vfs_event_type type, struct dz_inode *ip)
+{
+    if (dz_likely(!v->watches || !v->watches->count))
+        return;
+    struct dz_vfs_event ev = {.type = type, .ino = ip->ino, .mode = ip->mode & S_IFMT};
+    uint64_t dir = dz_is_dir(ip) ? ip->rdev : ip->via;
+    ip->refs++;
+    int rc = dir ? dz_dir_name_of(v, dir, ip->ino, ev.name, &ev.len) : -ENOENT;
+    if (rc && ip->nlink) {
+        int found = search(v, v->db, ip, &dir);
+        if (found == 0 && ip->below)
+            found = search(v, v->image, ip, &dir);
+        rc = found > 0 ? dz_dir_name_of(v, dir, ip->ino, ev.name, &ev.len) : -ENOENT;
+    }
+    ip->refs--;
+    ip->via = rc ? 0 : dir;
+    ev.dir = ip->via;
+    dz_watch_name(v, &ev);
+}

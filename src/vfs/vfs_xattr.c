@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_xattr.c - extended attributes.
+ *
+ * Rows merge with the image's by (ino, name), as everything; a row with NULL for a
+ * value hides the image's. Names and values count against the quota.
+ */
+#include "vfs/vfs_int.h"
+
+#include <string.h>
+#include <sys/xattr.h>
+
+#include "base/mem.h"
+
+static int check_name(const char *name)
+{
+    static const char *const prefix[] = {"user.", "trusted.", "security.", "system."};
+    size_t len = strnlen(name, DZ_VFS_NAME_MAX + 1);
+    if (len == 0 || len > DZ_VFS_NAME_MAX)
+        return -ERANGE;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(prefix); i++) {
+        size_t n = strlen(prefix[i]);
+        if (strncmp(name, prefix[i], n) == 0)
+            return name[n] ? 0 : -EINVAL;
+    }
+    return -EOPNOTSUPP;
+}
+
+/* What one of the two files has. `row` false: nothing. */
+struct value {
+    bool row, removed;
+    size_t len;
+};
+
+static int select_value(struct dz_vfs *v, bool image, uint64_t ino, const char *name,
+                        struct value *ret_value, void *buf, size_t size)
+{
+    struct dz_err e = {0};
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(image ? v->image : v->db, "SELECT value FROM xattr WHERE ino=?1 AND name=?2");
+    *ret_value = (struct value){0};
+    dz_bind_int(st, 1, (int64_t)ino);
+    dz_bind_blob(st, 2, name, strlen(name));
+    int r = dz_stmt_step(st, &e);
+    if (r < 0)
+        return dz_vfs_errno(v, &e);
+    if (r == 0)
+        return 0;
+    ret_value->row = true;
+    ret_value->removed = dz_col_type(st, 0) == DZ_DB_NULL;
+    const void *p = dz_col_blob(st, 0, &ret_value->len);
+    if (ret_value->len && size >= ret_value->len)
+        memcpy(buf, p, ret_value->len);
+    return 0;
+}
+
+/* 0, -ENODATA or another error; *here, *low say who has it (either may be NULL). */
+static int find(struct dz_vfs *v, const struct dz_inode *ip, const char *name, struct value *here,
+                struct value *low)
+{
+    *low = (struct value){0};
+    int rc = select_value(v, false, ip->ino, name, here, NULL, 0);
+    if (!rc && ip->below && v->image_xattrs)
+        rc = select_value(v, true, ip->ino, name, low, NULL, 0);
+    if (rc)
+        return rc;
+    return (here->row ? !here->removed : low->row) ? 0 : -ENODATA;
+}
+
+ssize_t dz_vfs_getxattr(struct dz_vfs *v, uint64_t ino, const char *name, void *buf, size_t size)
+{
+    struct dz_inode *ip;
+    struct value val;
+    int rc = check_name(name);
+    if (!rc)
+        rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
+    if (!rc)
+        rc = select_value(v, false, ino, name, &val, buf, size);
+    if (!rc && !val.row && ip->below && v->image_xattrs)
+        rc = select_value(v, true, ino, name, &val, buf, size);
+    if (rc)
+        return rc;
+    if (!val.row || val.removed)
+        return -ENODATA;
+    return size && size < val.len ? -ERANGE : (ssize_t)val.len;
+}
+
+struct listing {
+    char *buf;
+    size_t size, len;
+};
+
+static int list_side(struct dz_vfs *v, bool image, uint64_t ino, struct listing *l)
+{
+    struct dz_err e = {0};
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(image ? v->image : v->db,
+                   "SELECT name,value IS NULL FROM xattr WHERE ino=?1 ORDER BY name");
+    dz_bind_int(st, 1, (int64_t)ino);
+    int r;
+    while ((r = dz_stmt_step(st, &e)) > 0) {
+        size_t len;
+        const void *p = dz_col_blob(st, 0, &len);
+        char name[DZ_VFS_NAME_MAX + 1] = {0};
+        struct value above = {0};
+        if (dz_col_int(st, 1) || len > DZ_VFS_NAME_MAX || len == 0)
+            continue;
+        memcpy(name, p, len);
+        if (image) {
+            int rc = select_value(v, false, ino, name, &above, NULL, 0);
+            if (rc)
+                return rc;
+        }
+        if (above.row)
+            continue;
+        if (l->size && l->len + len + 1 > l->size)
+            return -ERANGE;
+        if (l->size)
+            memcpy(l->buf + l->len, name, len + 1);
+        l->len += len + 1;
+    }
+    return r < 0 ? dz_vfs_errno(v, &e) : 0;
+}
+
+static ssize_t list(struct dz_vfs *v, const struct dz_inode *ip, char *buf, size_t size)
+{
+    struct listing l = {buf, size, 0};
+    int rc = v->has_xattrs ? list_side(v, false, ip->ino, &l) : 0;
+    if (!rc && ip->below && v->image_xattrs)
+        rc = list_side(v, true, ip->ino, &l);
+    return rc ? rc : (ssize_t)l.len;
+}
+
+ssize_t dz_vfs_listxattr(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
+{
+    struct dz_inode *ip;
+    int rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
+    return rc ? rc : list(v, ip, buf, size);
+}
+
+static int write_value(struct dz_vfs *v, struct dz_inode *ip, const struct dz_row *row,
+                       const struct value *here)
+{
+    int64_t more = (int64_t)row->data_len - (int64_t)here->len;
+    if (!here->row)
+        more += (int64_t)row->name_len;
+    int rc = dz_quota(v, more + (ip->here ? 0 : ip->data_len), !ip->here);
+    if (!rc)
+        rc = dz_row_write(v, row);
+    if (rc)
+        return rc;
+    v->has_xattrs = true;
+    v->used_bytes += more;
+    ip->ctime_ns = dz_now(v);
+    dz_idirty(v, ip, DZ_DIRTY_ROW);
+    return 0;
+}
+
+static int set(struct dz_vfs *v, struct dz_inode *ip, const struct dz_row *row, int flags)
+{
+    struct value here, low;
+    int rc = find(v, ip, row->name, &here, &low);
+    if (rc == 0 && flags & XATTR_CREATE)
+        return -EEXIST;
+    if (rc == -ENODATA && flags & XATTR_REPLACE)
+        return rc;
+    if (rc && rc != -ENODATA)
+        return rc;
+    if (rc == -ENODATA) {
+        ssize_t names = list(v, ip, NULL, 0);
+        if (names < 0)
+            return (int)names;
+        if ((size_t)names + row->name_len + 1 > DZ_VFS_XATTR_LIST_MAX)
+            return -ENOSPC;
+    }
+    return write_value(v, ip, row, &here);
+}
+
+int dz_vfs_setxattr(struct dz_vfs *v, uint64_t ino, const char *name, const void *value,
+                    size_t size, int flags)
+{
+    struct dz_inode *ip;
+    struct dz_row row = {
+        .kind = DZ_ROW_PUT_XATTR,
+        .n = {(int64_t)ino},
+        .name = name,
+        .data = size ? value : "",
+        .data_len = size,
+    };
+    int rc = check_name(name);
+    if (rc)
+        return rc;
+    if (size > DZ_VFS_XATTR_MAX)
+        return -E2BIG;
+    if (flags & ~(XATTR_CREATE | XATTR_REPLACE))
+        return -EINVAL;
+    row.name_len = strlen(name);
+    rc = dz_op_begin(v);
+    if (rc)
+        return rc;
+    rc = dz_iget(v, ino, &ip);
+    if (!rc)
+        rc = set(v, ip, &row, flags);
+    rc = dz_op_end(v, rc);
+    if (!rc)
+        dz_watch_inode(v, DZ_VFS_EV_ATTR, ip);
+    return rc;
+}
+
+static int unset(struct dz_vfs *v, struct dz_inode *ip, const char *name)
+{
+    struct value here, low;
+    struct dz_row row = {
+        .kind = DZ_ROW_PUT_XATTR, .n = {(int64_t)ip->ino}, .name = name, .name_len = strlen(name)};
+    int rc = find(v, ip, name, &here, &low);
+    if (rc)
+        return rc;
+    if (low.row)
+        return write_value(v, ip, &row, &here);
+    row.kind = DZ_ROW_DEL_XATTR;
+    rc = dz_row_write(v, &row);
+    if (rc)
+        return rc;
+    v->used_bytes -= (int64_t)(here.len + row.name_len);
+    ip->ctime_ns = dz_now(v);
+    dz_idirty(v, ip, DZ_DIRTY_ROW);
+    return 0;
+}
+
+int dz_vfs_removexattr(struct dz_vfs *v, uint64_t ino, const char *name)
+{
+    struct dz_inode *ip;
+    int rc = check_name(name);
+    if (!rc)
+        rc = dz_op_begin(v);
+    if (rc)
+        return rc;
+    rc = dz_iget(v, ino, &ip);
+    if (!rc)
+        rc = unset(v, ip, name);
+    rc = dz_op_end(v, rc);
+    if (!rc)
+        dz_watch_inode(v, DZ_VFS_EV_ATTR, ip);
+    return rc;
+}
+
+int dz_xattrs_delete(struct dz_vfs *v, const struct dz_inode *ip)
+{
+    struct dz_err e = {0};
+    struct dz_row row = {.kind = DZ_ROW_DEL_XATTRS, .n = {(int64_t)ip->ino}};
+    if (!v->has_xattrs)
+        return 0;
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(
+        v->db, "SELECT sum(length(name)+coalesce(length(value),0))FROM xattr WHERE ino=?1");
+    dz_bind_int(st, 1, (int64_t)ip->ino);
+    int r = dz_stmt_step(st, &e);
+    if (r < 0)
+        return dz_vfs_errno(v, &e);
+    int64_t bytes = r > 0 ? dz_col_int(st, 0) : 0;
+    dz_stmt_reset(st);
+    int rc = bytes ? dz_row_write(v, &row) : 0;
+    if (!rc)
+        v->used_bytes -= bytes;
+    return rc;
+}
