@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel.h - the operating system in a cell: processes, descriptors, pipes,
+ * terminals, signals, timers and a scheduler, for guests that are data.
+ *
+ * Three sides:
+ *   the embedder  makes a kernel over a disk, starts processes, runs it, feeds
+ *                 and drains streams (this header's first half);
+ *   the calls     dz_sys_*, one for each system call: wasi/ checks the guest's
+ *                 pointers and calls them with host memory (second half);
+ *   the runner    what executes a process: the engine (dz_kernel_runner_wasm),
+ *                 or a test's.
+ *
+ * Two kinds of result. Functions for the embedder that take a struct dz_err
+ * return 0 or DZ_E*. Calls return 0 or more, or a NEGATIVE ERRNO of Linux, or
+ * one of DZ_K*: what the host function has to answer to the engine.
+ *
+ * Blocking is restartable. A call that must wait answers DZ_KBLOCK; the host
+ * function answers DZ_WASM_HOST_BLOCK, and is called again, with unchanged
+ * arguments, when the wait may be over. What makes it the same call (absolute
+ * deadline, bytes already moved) stands in the process (struct dz_call). So
+ * outputs are written only with a result that is not DZ_KBLOCK.
+ *
+ * One thread; only dz_kernel_interrupt() may be called from elsewhere. Nothing
+ * here opens a host file, prints or exits. Objects: kernel_state.h.
+ */
+#ifndef DZ_KERNEL_KERNEL_H
+#define DZ_KERNEL_KERNEL_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "kernel/kernel_state.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct dz_kernel;
+struct dz_vfs;
+struct dz_vfs_attr;
+struct dz_wasm_module;
+struct dz_wasm_store;
+struct dz_wasm_inst;
+struct dz_wasm_host;
+
+/* ---- policy ---------------------------------------------------------------- */
+
+/* What a machine may do. A capability that is missing is an import that does
+ * not exist: the embedder picks the host table by these bits, and the kernel
+ * refuses with ENOSYS what gets past it. */
+enum {
+    DZ_CAP_DISK = 1,    /* paths and files */
+    DZ_CAP_PROCESS = 2, /* fork, vfork, exec, wait, kill of others */
+    DZ_CAP_TTY = 4,     /* ptys of its own */
+    DZ_CAP_NET = 8,     /* networking, when there is one */
+};
+
+struct dz_kernel_limits {
+    uint32_t procs; /* processes, zombies too */
+    uint32_t files; /* open file descriptions of the machine */
+    uint32_t fds;   /* RLIMIT_NOFILE at the start */
+    uint32_t ptys;
+    uint64_t pipe_bytes;   /* in buffers of all pipes */
+    uint64_t memory_bytes; /* linear memories of all processes, and argv, environ, buffers */
+    uint64_t cpu_ns;       /* CPU of one foreground command; 0 = none */
+    uint64_t output_bytes; /* of one job to the outside; 0 = none */
+};
+struct dz_policy {
+    const char *name;
+    uint32_t caps; /* DZ_CAP_* */
+    struct dz_kernel_limits limits;
+};
+/* "minimal", "network", "posix", "compute"; NULL when there is none of this name. */
+const struct dz_policy *dz_policy_find(const char *name);
+const struct dz_policy *dz_policy_at(size_t i); /* NULL past the last */
+
+/* ---- the runner --------------------------------------------------------------- */
+
+/* A process as something that runs. The kernel owns it; `user` of the host
+ * functions is a struct dz_task *. */
+struct dz_task {
+    struct dz_kernel *kernel;
+    struct dz_proc *proc;
+    struct dz_wasm_store *store; /* the engine's runner: else NULL */
+    struct dz_wasm_inst *inst;
+    struct dz_wasm_module *module;
+    bool borrowed;    /* store and inst are the parent's: a vfork child */
+    void *frames;     /* of the parent, while a vfork child runs in its instance */
+    uint64_t charged; /* bytes of memory counted for this task */
+    void *own;        /* the runner's */
+};
+
+enum dz_run_stop {
+    DZ_RUN_READY = 0,   /* the slice is over, or a host call asked for a stop */
+    DZ_RUN_BLOCKED = 1, /* parked in a call */
+    DZ_RUN_DONE = 2,    /* the program returned: exit 0 */
+    DZ_RUN_EXITED = 3,  /* dz_sys_exit() was called */
+    DZ_RUN_TRAPPED = 4, /* *ret_signal is what kills it */
+};
+
+/* All but run and interrupt: 0 or -errno; -ENOMEM, -ENOEXEC. */
+struct dz_kernel_runner {
+    /* Load t->module, ready to run from its entry. */
+    int (*load)(void *arg, struct dz_task *t);
+    void (*unload)(void *arg, struct dz_task *t);
+    enum dz_run_stop (*run)(void *arg, struct dz_task *t, int *ret_signal);
+    /* Make `to` a copy of `from`, which is at a safepoint. */
+    int (*copy)(void *arg, struct dz_task *from, struct dz_task *to);
+    /* Call the guest's signal entry on top of what runs. */
+    int (*inject)(void *arg, struct dz_task *t, uint32_t handler, int signo, int code);
+    uint32_t (*injected)(void *arg, struct dz_task *t); /* injected calls that have not ended */
+    /* vfork: keep the frames, and put them back when the child lets go. */
+    int (*frames_save)(void *arg, struct dz_task *t);
+    void (*frames_restore)(void *arg, struct dz_task *t);
+    void (*set_task)(void *arg, struct dz_task *t);  /* host calls are t's from now on */
+    void (*interrupt)(void *arg, struct dz_task *t); /* async-signal-safe */
+};
+extern const struct dz_kernel_runner dz_kernel_runner_wasm; /* arg: the kernel itself */
+
+/* ---- the embedder ---------------------------------------------------------------- */
+
+struct dz_kernel_ops {
+    int64_t (*mono_ns)(void *arg); /* must not go back; NULL: dz_clock_boot_ns() */
+    int64_t (*real_ns)(void *arg); /* NULL: dz_clock_real_ns() */
+    int64_t (*cpu_ns)(void *arg);  /* CPU of this thread; NULL: CLOCK_THREAD_CPUTIME_ID */
+    int (*random)(void *arg, void *buf, size_t n); /* 0 or DZ_E*; NULL: getrandom(2) */
+    /* Call dz_kernel_interrupt() once, in ns from now; 0 = not any more. NULL: slices
+     * end only where a program calls the kernel. */
+    void (*slice)(void *arg, int64_t ns);
+    /* Before bytes leave: commit the disk. NULL: dz_vfs_commit(). */
+    int (*commit)(void *arg, struct dz_err *err);
+    /* Bytes for the outside, after a commit: how many were taken. Fewer than n:
+     * no more of this stream until dz_kernel_stream_ready(). */
+    size_t (*output)(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n);
+    /* The module in file `ino`: 0 and a module that lives until module_put(), 1: not
+     * yet, dz_kernel_module_ready() will be called; DZ_EINVAL: no WebAssembly;
+     * another DZ_E*: could not be had. */
+    int (*module_get)(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
+                      struct dz_wasm_module **ret_module, struct dz_err *err);
+    void (*module_put)(void *arg, struct dz_wasm_module *module);
+    void *arg;
+};
+
+struct dz_kernel_opts {
+    struct dz_vfs *vfs; /* borrowed */
+    const struct dz_kernel_ops *ops;
+    const struct dz_kernel_limits *limits; /* NULL: of policy posix */
+    uint32_t caps;                         /* DZ_CAP_*; 0: all */
+    const struct dz_kernel_runner *runner; /* NULL: dz_kernel_runner_wasm */
+    void *runner_arg;
+    const struct dz_wasm_host *host; /* imports of every program (wasi/) */
+    size_t host_count;
+    const char *hostname; /* NULL: "doze" */
+};
+
+int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kernel,
+                  struct dz_err *err);
+void dz_kernel_free(struct dz_kernel *k); /* drops every process; the disk stays */
+
+/* A handle: generation and index, 0 is none. One that is no longer valid gets
+ * DZ_ENOENT. */
+
+/* kind: DZ_STREAM_IN, DZ_STREAM_OUT or both. tag is given back to output(). */
+int dz_kernel_stream_new(struct dz_kernel *k, uint32_t kind, uint64_t tag, uint32_t *ret_stream,
+                         struct dz_err *err);
+/* A new terminal, and the stream that is its master: what is pushed is typed, what
+ * output() gets is the screen. */
+int dz_kernel_pty_new(struct dz_kernel *k, const struct dz_winsize *size, uint64_t tag,
+                      uint32_t *ret_stream, struct dz_err *err);
+/* How many bytes were taken; fewer than n when its buffer is full (a terminal's
+ * too: type on when dz_kernel_stream_room() says so). DZ_ENOENT. */
+int64_t dz_kernel_stream_push(struct dz_kernel *k, uint32_t stream, const void *data, size_t n);
+size_t dz_kernel_stream_room(struct dz_kernel *k, uint32_t stream);
+int dz_kernel_stream_eof(struct dz_kernel *k, uint32_t stream);   /* no more input */
+int dz_kernel_stream_ready(struct dz_kernel *k, uint32_t stream); /* output may go on */
+/* The outside is gone: reads give end of file, writes EPIPE, a terminal hangs up.
+ * The handle is invalid from then on. */
+int dz_kernel_stream_close(struct dz_kernel *k, uint32_t stream);
+int dz_kernel_pty_resize(struct dz_kernel *k, uint32_t stream, const struct dz_winsize *size);
+
+/* Strings one after the other, each with its NUL. */
+struct dz_strings {
+    const char *bytes;
+    size_t size;
+    uint32_t count;
+};
+
+struct dz_spawn_fd {
+    int fd;
+    uint32_t stream; /* a stream, or a pty's stream: then the terminal; 0 = /dev/null */
+};
+struct dz_spawn_preopen {
+    const char *path; /* a directory of the machine */
+    const char *name; /* what the guest calls it */
+};
+struct dz_spawn {
+    const char *path; /* the program: a path of the machine, no PATH search */
+    struct dz_strings argv, env;
+    const char *cwd; /* NULL: "/" */
+    uint32_t uid, gid, group_count;
+    const uint32_t *groups;
+    uint32_t umask; /* 0: 022 */
+    const struct dz_spawn_fd *fds;
+    size_t fd_count;
+    const struct dz_spawn_preopen *preopens; /* WASI: descriptors 3, 4, ... */
+    size_t preopen_count;
+    bool session;    /* a session of its own; its terminal is the pty among the fds */
+    bool background; /* no CPU limit */
+    uint64_t tag;
+};
+/* Start a process, a child of pid 1 and the leader of a job. DZ_ENOENT: no such
+ * program; DZ_EINVAL: none; DZ_EBUSY: its module is not there yet, try again after
+ * module_ready; DZ_ELIMIT, DZ_ENOMEM, DZ_EDENIED. */
+int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *ret_job,
+                    struct dz_err *err);
+
+/* The end of a job's leader, once for each: 1 and *ret_job, or 0. The rest of the
+ * job lives on without its CPU limit. */
+int dz_kernel_event(struct dz_kernel *k, struct dz_job *ret_job);
+/* A sentence for a job's end: "stopped: used more than 5 s of CPU". Returns buf. */
+const char *dz_job_end_text(const struct dz_job *job, char *buf, size_t size);
+/* Send a signal: to the leader, or to all processes of the job. DZ_ENOENT. */
+int dz_kernel_signal(struct dz_kernel *k, uint32_t job, int signo, bool all);
+
+enum dz_kernel_state {
+    DZ_KERNEL_IDLE = 0,    /* nothing can run before next_deadline or new input */
+    DZ_KERNEL_TIME = 1,    /* `until` has come */
+    DZ_KERNEL_EVENT = 2,   /* dz_kernel_event() has something */
+    DZ_KERNEL_STOPPED = 3, /* dz_kernel_stop() */
+    DZ_KERNEL_FAILED = 4,  /* the disk could not be committed: *err */
+};
+/* Run processes until one of the above. until: kernel time, INT64_MAX = no end; at
+ * most one slice longer. Output is committed and given away before it returns, and
+ * while it runs whenever a stream is half full or 5 ms have gone. */
+enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct dz_err *err);
+/* Kernel time at which somebody wakes up; INT64_MAX = never. */
+int64_t dz_kernel_next_deadline(struct dz_kernel *k);
+int64_t dz_kernel_now(struct dz_kernel *k); /* kernel time: ns, the guest's CLOCK_MONOTONIC */
+bool dz_kernel_runnable(struct dz_kernel *k);
+/* End the slice of the running process. Any thread, or a signal handler. */
+void dz_kernel_interrupt(struct dz_kernel *k);
+/* Make dz_kernel_run() return DZ_KERNEL_STOPPED at the next safepoint. Likewise. */
+void dz_kernel_stop(struct dz_kernel *k);
+void dz_kernel_module_ready(struct dz_kernel *k);
+int dz_kernel_flush(struct dz_kernel *k, struct dz_err *err); /* commit, give output away */
+
+/* ---- for machine/: state as rows ---------------------------------------------------- */
+
+enum dz_kernel_table {
+    DZ_KERNEL_TABLE_PROC,
+    DZ_KERNEL_TABLE_FILE,
+    DZ_KERNEL_TABLE_PIPE,
+    DZ_KERNEL_TABLE_PTY,
+    DZ_KERNEL_TABLE_STREAM,
+    DZ_KERNEL_TABLE_JOB,
+    DZ_KERNEL_TABLE_COUNT
+};
+size_t dz_kernel_row_size(enum dz_kernel_table table);
+uint32_t dz_kernel_rows(struct dz_kernel *k, enum dz_kernel_table table); /* highest index used */
+const void *dz_kernel_row(struct dz_kernel *k, enum dz_kernel_table table, uint32_t index);
+const void *dz_kernel_blob(struct dz_kernel *k, uint32_t blob, size_t *ret_size); /* NULL: none */
+uint32_t dz_kernel_blobs(struct dz_kernel *k); /* highest index */
+struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc);
+/* The rest: counters, and what offset makes kernel time go on. */
+struct dz_kernel_misc {
+    int64_t now_ns;
+    uint64_t next_owner, next_anon_ino;
+    uint64_t total_cpu_ns, forks;
+    uint32_t next_pid;
+    uint32_t load[3]; /* 16.16 */
+    uint32_t pad;
+};
+void dz_kernel_misc_get(struct dz_kernel *k, struct dz_kernel_misc *ret_misc);
+/* Into an empty kernel: rows and blobs at the index they had, then thaw: every
+ * index is checked (DZ_ECORRUPT), links are made, disk references taken, parked
+ * processes made runnable. The tasks' instances are the caller's to fill before. */
+int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const void *row,
+                      struct dz_err *err);
+int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, size_t size,
+                       struct dz_err *err);
+int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
+                   struct dz_err *err);
+
+/* ======================= the calls: for wasi/ ============================================ */
+
+enum {
+    DZ_KBLOCK = -0x10000, /* answer DZ_WASM_HOST_BLOCK */
+    DZ_KEXIT = -0x10001,  /* answer DZ_WASM_HOST_EXIT */
+    DZ_KJUMP = -0x10002,  /* answer DZ_WASM_HOST_JUMP */
+};
+/* After a call that is done: a signal waits to be delivered, or the slice is over:
+ * answer DZ_WASM_HOST_STOP, not DONE. */
+bool dz_kernel_must_stop(struct dz_kernel *k, struct dz_proc *p);
+
+/* Where a path starts and how it is walked. path NULL: the descriptor itself. */
+struct dz_at {
+    int dirfd;        /* AT_FDCWD or a descriptor; an absolute path ignores it */
+    const char *path; /* C string; longer than PATH_MAX: ENAMETOOLONG */
+    int flags;        /* below */
+};
+enum {
+    DZ_AT_NOFOLLOW = 1, /* a symbolic link at the end is itself */
+    DZ_AT_BENEATH = 2,  /* never leave dirfd's directory: absolute paths, .. and links that
+                           would are EPERM (WASI) */
+    DZ_AT_EACCESS = 4,  /* faccessat: with the effective ids */
+};
+static inline struct dz_at dz_at_fd(int fd)
+{
+    return (struct dz_at){.dirfd = fd};
+}
+
+struct dz_kstat {
+    uint64_t dev, ino, nlink, rdev, size, blocks;
+    uint32_t mode, uid, gid, blksize;
+    int64_t atime, mtime, ctime; /* ns since 1970 */
+};
+struct dz_kstatfs {
+    uint64_t type, bsize, blocks, bfree, bavail, files, ffree, namemax, flags;
+};
+struct dz_kusage {
+    uint64_t utime_us, stime_us, maxrss_bytes, minflt;
+};
+struct dz_ksysinfo {
+    uint64_t uptime_s, load[3], total, free, procs; /* loads are 16.16, sizes bytes */
+};
+
+/* processes */
+int64_t dz_sys_fork(struct dz_kernel *k, struct dz_proc *p);
+int64_t dz_sys_vfork(struct dz_kernel *k, struct dz_proc *p);
+/* Does not return to the program when it works: DZ_KBLOCK. E2BIG, ENOEXEC, EACCES, ... */
+int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                      struct dz_strings argv, struct dz_strings env);
+int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code);   /* DZ_KEXIT */
+int64_t dz_sys_abort(struct dz_kernel *k, struct dz_proc *p, int signo); /* die of it: DZ_KEXIT */
+/* options: WNOHANG, WUNTRACED, WCONTINUED; WNOWAIT leaves the child. */
+int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int options,
+                       int *ret_status, struct dz_kusage *ret_usage);
+int64_t dz_sys_getpid(struct dz_kernel *k, struct dz_proc *p);
+int64_t dz_sys_getppid(struct dz_kernel *k, struct dz_proc *p);
+int64_t dz_sys_getpgid(struct dz_kernel *k, struct dz_proc *p, int pid);
+int64_t dz_sys_setpgid(struct dz_kernel *k, struct dz_proc *p, int pid, int pgid);
+int64_t dz_sys_getsid(struct dz_kernel *k, struct dz_proc *p, int pid);
+int64_t dz_sys_setsid(struct dz_kernel *k, struct dz_proc *p);
+/* ids: real, effective, saved; UINT32_MAX leaves one as it is. */
+void dz_sys_getresuid(struct dz_kernel *k, struct dz_proc *p, uint32_t ret_ids[3]);
+void dz_sys_getresgid(struct dz_kernel *k, struct dz_proc *p, uint32_t ret_ids[3]);
+int64_t dz_sys_setresuid(struct dz_kernel *k, struct dz_proc *p, const uint32_t ids[3]);
+int64_t dz_sys_setresgid(struct dz_kernel *k, struct dz_proc *p, const uint32_t ids[3]);
+int64_t dz_sys_setuid(struct dz_kernel *k, struct dz_proc *p, uint32_t uid); /* as setuid(2) */
+int64_t dz_sys_setgid(struct dz_kernel *k, struct dz_proc *p, uint32_t gid);
+int64_t dz_sys_getgroups(struct dz_kernel *k, struct dz_proc *p, size_t n, uint32_t *ret_groups);
+int64_t dz_sys_setgroups(struct dz_kernel *k, struct dz_proc *p, size_t n, const uint32_t *groups);
+/* which: PRIO_PROCESS, PRIO_PGRP, PRIO_USER. getpriority returns 20 - nice, 1..40. */
+int64_t dz_sys_getpriority(struct dz_kernel *k, struct dz_proc *p, int which, int who);
+int64_t dz_sys_setpriority(struct dz_kernel *k, struct dz_proc *p, int which, int who, int nice);
+/* who: RUSAGE_SELF, RUSAGE_CHILDREN */
+int64_t dz_sys_getrusage(struct dz_kernel *k, struct dz_proc *p, int who,
+                         struct dz_kusage *ret_usage);
+/* set and ret_old may be NULL; [0] soft, [1] hard, UINT64_MAX = none. Linux's numbers. */
+int64_t dz_sys_prlimit(struct dz_kernel *k, struct dz_proc *p, int resource, const uint64_t *set,
+                       uint64_t *ret_old);
+int64_t dz_sys_sched_yield(struct dz_kernel *k, struct dz_proc *p);
+int64_t dz_sys_sysinfo(struct dz_kernel *k, struct dz_proc *p, struct dz_ksysinfo *ret_info);
+const char *dz_kernel_hostname(struct dz_kernel *k);
+/* The strings this process was started with. */
+struct dz_strings dz_sys_argv(struct dz_kernel *k, struct dz_proc *p);
+struct dz_strings dz_sys_environ(struct dz_kernel *k, struct dz_proc *p);
+
+/* signals */
+int64_t dz_sys_kill(struct dz_kernel *k, struct dz_proc *p, int pid, int signo);
+int64_t dz_sys_sigaction(struct dz_kernel *k, struct dz_proc *p, int signo,
+                         const struct dz_sigact *act, struct dz_sigact *ret_old);
+/* how: SIG_BLOCK 0, SIG_UNBLOCK 1, SIG_SETMASK 2. Bit n-1 is signal n. */
+int64_t dz_sys_sigprocmask(struct dz_kernel *k, struct dz_proc *p, int how, const uint64_t *set,
+                           uint64_t *ret_old);
+int64_t dz_sys_sigpending(struct dz_kernel *k, struct dz_proc *p, uint64_t *ret_set);
+int64_t dz_sys_sigsuspend(struct dz_kernel *k, struct dz_proc *p, uint64_t mask);
+/* Returns the signal taken; EAGAIN after timeout_ns (negative: none). */
+int64_t dz_sys_sigtimedwait(struct dz_kernel *k, struct dz_proc *p, uint64_t set,
+                            int64_t timeout_ns);
+/* setjmp is dz_wasm_mark() alone. longjmp: DZ_KJUMP, or -EINVAL: kill the guest. */
+int64_t dz_sys_longjmp(struct dz_kernel *k, struct dz_proc *p, const uint64_t token[2],
+                       uint64_t value);
+
+/* time. Clocks: CLOCK_REALTIME, MONOTONIC, PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID, BOOTTIME. */
+int64_t dz_sys_clock_gettime(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns);
+int64_t dz_sys_clock_getres(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns);
+/* *ret_left: what is left of a relative sleep, with -EINTR. May be NULL. */
+int64_t dz_sys_clock_nanosleep(struct dz_kernel *k, struct dz_proc *p, int clock, bool absolute,
+                               int64_t ns, int64_t *ret_left);
+/* which: ITIMER_REAL, VIRTUAL, PROF; [0] interval, [1] value, ns. */
+int64_t dz_sys_setitimer(struct dz_kernel *k, struct dz_proc *p, int which, const int64_t *set,
+                         int64_t *ret_old);
+int64_t dz_sys_getrandom(struct dz_kernel *k, struct dz_proc *p, void *buf, size_t n);
+
+/* descriptors */
+int64_t dz_sys_close(struct dz_kernel *k, struct dz_proc *p, int fd);
+int64_t dz_sys_dup(struct dz_kernel *k, struct dz_proc *p, int fd, int least, bool cloexec);
+int64_t dz_sys_dup2(struct dz_kernel *k, struct dz_proc *p, int fd, int to);
+int64_t dz_sys_dup3(struct dz_kernel *k, struct dz_proc *p, int fd, int to, int flags);
+int64_t dz_sys_pipe2(struct dz_kernel *k, struct dz_proc *p, int flags, int ret_fds[2]);
+/* F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETPIPE_SZ */
+int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, int64_t arg);
+/* F_GETLK, F_SETLK, F_SETLKW and the F_OFD_ ones. */
+struct dz_flock {
+    int16_t type, whence; /* F_RDLCK, F_WRLCK, F_UNLCK; SEEK_* */
+    int32_t pid;
+    int64_t start, len;
+};
+int64_t dz_sys_fcntl_lock(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd,
+                          struct dz_flock *lock);
+int64_t dz_sys_flock(struct dz_kernel *k, struct dz_proc *p, int fd, int op);
+int64_t dz_sys_readv(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                     size_t n);
+int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                      size_t n);
+int64_t dz_sys_read(struct dz_kernel *k, struct dz_proc *p, int fd, void *buf, size_t n);
+int64_t dz_sys_write(struct dz_kernel *k, struct dz_proc *p, int fd, const void *buf, size_t n);
+int64_t dz_sys_pread(struct dz_kernel *k, struct dz_proc *p, int fd, void *buf, size_t n,
+                     uint64_t off);
+int64_t dz_sys_pwrite(struct dz_kernel *k, struct dz_proc *p, int fd, const void *buf, size_t n,
+                      uint64_t off);
+/* SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA, SEEK_HOLE */
+int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off, int whence);
+int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t size);
+int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t off, uint64_t n);
+int64_t dz_sys_fsync(struct dz_kernel *k, struct dz_proc *p, int fd);
+/* Entries after `cookie` to fn until it returns non-zero (that one is not taken). The
+ * descriptor's own position does not matter and does not move. */
+struct dz_kdirent {
+    uint64_t ino, cookie; /* cookie: the position after this entry */
+    uint32_t type;        /* S_IFMT bits */
+    const char *name;
+    size_t len;
+};
+int64_t dz_sys_readdir(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t cookie,
+                       int (*fn)(void *arg, const struct dz_kdirent *e), void *arg);
+/* arg: what the request reads or writes, at least dz_ioctl_size(req) bytes. */
+int64_t dz_sys_ioctl(struct dz_kernel *k, struct dz_proc *p, int fd, uint32_t req, void *arg);
+/* Bytes behind the pointer of a request; for one that takes its argument by value
+ * (TCFLSH, TIOCSCTTY, ...) 0: arg is then (void *)(uintptr_t)value. -ENOTTY: unknown. */
+int dz_ioctl_size(uint32_t req);
+/* timeout_ns negative: none. mask: signals blocked meanwhile, or NULL. */
+int64_t dz_sys_poll(struct dz_kernel *k, struct dz_proc *p, struct pollfd *fds, size_t n,
+                    int64_t timeout_ns, const uint64_t *mask);
+/* The slot of a descriptor, for its rights and preopen; NULL: EBADF. Valid until
+ * the next call that makes or closes a descriptor. */
+struct dz_fd *dz_sys_fd(struct dz_kernel *k, struct dz_proc *p, int fd);
+const struct dz_file *dz_sys_file(struct dz_kernel *k, struct dz_proc *p, int fd);
+const char *dz_sys_preopen(struct dz_kernel *k, struct dz_proc *p, int fd); /* NULL: is none */
+
+/* paths */
+/* flags of open(2), Linux's numbers: what dz_vfs_open_at() takes, O_APPEND, O_NONBLOCK,
+ * O_CLOEXEC, O_NOCTTY, O_SYNC, O_PATH. */
+int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, int flags,
+                      uint32_t mode);
+int64_t dz_sys_fstatat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                       struct dz_kstat *ret_stat);
+int64_t dz_sys_faccessat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, int mode);
+int64_t dz_sys_readlinkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, char *buf,
+                          size_t size);
+int64_t dz_sys_unlinkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, bool dir);
+int64_t dz_sys_mkdirat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint32_t mode);
+int64_t dz_sys_mknodat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint32_t mode,
+                       uint64_t rdev);
+int64_t dz_sys_linkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at from, struct dz_at to);
+int64_t dz_sys_symlinkat(struct dz_kernel *k, struct dz_proc *p, const char *target,
+                         struct dz_at at);
+int64_t dz_sys_renameat(struct dz_kernel *k, struct dz_proc *p, struct dz_at from, struct dz_at to,
+                        unsigned flags);
+int64_t dz_sys_fchmodat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint32_t mode);
+int64_t dz_sys_fchownat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint32_t uid,
+                        uint32_t gid);
+/* ns since 1970, DZ_VFS_TIME_NOW, DZ_VFS_TIME_OMIT: [0] atime, [1] mtime */
+int64_t dz_sys_utimensat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                         const int64_t times[2]);
+int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size);
+int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                      struct dz_kstatfs *ret_statfs);
+int64_t dz_sys_chdir(struct dz_kernel *k, struct dz_proc *p, struct dz_at at);
+int64_t dz_sys_chroot(struct dz_kernel *k, struct dz_proc *p, struct dz_at at);
+int64_t dz_sys_getcwd(struct dz_kernel *k, struct dz_proc *p, char *buf,
+                      size_t size); /* with NUL */
+int64_t dz_sys_umask(struct dz_kernel *k, struct dz_proc *p, uint32_t mask);
+
+#endif

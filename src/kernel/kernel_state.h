@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_state.h - the objects of the kernel, as they are in memory and as a
+ * stopped machine writes them out.
+ *
+ * Every object is a row of a bounded table. A row is plain data: no pointer,
+ * no padding that matters, references to other rows are indices (0 = none).
+ * Bytes of varying length (the content of a pipe, argv, a descriptor table)
+ * are blobs, rows of one more table whose content dz_kernel_blob() gives. What
+ * cannot be data (the engine's instance, the module) stands apart in struct
+ * dz_task and is made again after a thaw.
+ *
+ * Two kinds of field are derived and need not be right in a saved row: links
+ * of queues and hashes (marked "link"), and waiters. For a call that waits is
+ * restartable: dz_kernel_thaw() makes every parked process runnable, each asks
+ * again with the same arguments and its absolute deadline, and parks again.
+ */
+#ifndef DZ_KERNEL_STATE_H
+#define DZ_KERNEL_STATE_H
+
+#include <stdint.h>
+
+/* ---- limits -------------------------------------------------------------- */
+
+enum {
+    DZ_KERNEL_PROCS_MAX = 1024,
+    DZ_KERNEL_FILES_MAX = 16384, /* open file descriptions */
+    DZ_KERNEL_PIPES_MAX = 2048,
+    DZ_KERNEL_PTYS_MAX = 64,
+    DZ_KERNEL_STREAMS_MAX = 256,
+    DZ_KERNEL_JOBS_MAX = 256,
+    DZ_KERNEL_BLOBS_MAX = 32768,
+    DZ_KERNEL_WAITERS_MAX = 65536,
+    DZ_KERNEL_FDS_MAX = 1024,         /* of one process */
+    DZ_KERNEL_PID_MAX = 32768,        /* pids are below */
+    DZ_KERNEL_SIGNALS = 64,           /* 1..64 */
+    DZ_KERNEL_HANDLERS_MAX = 16,      /* handlers on top of each other; more wait */
+    DZ_KERNEL_GROUPS_MAX = 16,        /* supplementary groups */
+    DZ_KERNEL_ARGS_MAX = 256 * 1024,  /* bytes of argv and of environ, each */
+    DZ_KERNEL_ARG_COUNT_MAX = 65536,  /* strings of argv and of environ, each */
+    DZ_KERNEL_SCRIPT_DEPTH_MAX = 4,   /* scripts that name scripts as interpreter */
+    DZ_KERNEL_SCRIPT_LINE_MAX = 256,  /* bytes of a "#!" line */
+    DZ_KERNEL_PIPE_SIZE = 65536,      /* bytes in a pipe */
+    DZ_KERNEL_PIPE_BUF = 4096,        /* a write up to this is all or nothing */
+    DZ_KERNEL_STREAM_SIZE = 65536,    /* bytes that wait in a stream, each way */
+    DZ_KERNEL_TTY_IN = 4096,          /* bytes of input a terminal holds (MAX_CANON) */
+    DZ_KERNEL_TTY_OUT = 8192,         /* bytes of output it holds for the master */
+    DZ_KERNEL_POLL_MAX = 1024,        /* descriptors in one poll */
+    DZ_KERNEL_IOV_MAX = 1024,         /* pieces of one readv or writev */
+    DZ_KERNEL_SLICE_NS = 5000000,     /* longest time slice */
+    DZ_KERNEL_SYNTH_MAX = 256 * 1024, /* bytes of a file in /proc */
+    DZ_KERNEL_RLIMITS = 16,
+    DZ_KERNEL_STACK_SLOTS = 1 << 19, /* of the engine, for each process */
+};
+
+/* ---- nodes --------------------------------------------------------------- */
+
+/* Which file system a node is in. */
+enum dz_kernel_fs {
+    DZ_KERNEL_FS_DISK = 0, /* ino is the disk's */
+    DZ_KERNEL_FS_PROC = 1, /* kernel_procfs.c composes ino */
+    DZ_KERNEL_FS_DEV = 2,  /* kernel_devfs.c */
+};
+struct dz_node {
+    uint64_t ino;
+    uint32_t fs; /* enum dz_kernel_fs */
+    uint32_t pad;
+};
+
+/* ---- descriptors ----------------------------------------------------------- */
+
+enum dz_file_kind {
+    DZ_FILE_NONE = 0,
+    DZ_FILE_DISK = 1,   /* regular file, or a directory, of the disk */
+    DZ_FILE_PIPE = 2,   /* obj: pipe; also a FIFO */
+    DZ_FILE_PTM = 3,    /* obj: pty, master side */
+    DZ_FILE_PTS = 4,    /* obj: pty, the terminal */
+    DZ_FILE_DEVICE = 5, /* obj: enum dz_device */
+    DZ_FILE_STREAM = 6, /* obj: stream to or from the outside */
+    DZ_FILE_SYNTH = 7,  /* obj: blob with the text of a /proc file, made when opened */
+    DZ_FILE_DIR = 8,    /* directory of /proc or /dev; node says which */
+};
+enum dz_device {
+    DZ_DEVICE_NULL = 1,
+    DZ_DEVICE_ZERO = 2,
+    DZ_DEVICE_FULL = 3,
+    DZ_DEVICE_RANDOM = 4,
+    DZ_DEVICE_URANDOM = 5,
+};
+
+/* An open file description: what descriptors share after dup and fork. */
+struct dz_file {
+    uint32_t used, index;
+    uint32_t refs; /* descriptors, of all processes */
+    uint32_t kind; /* enum dz_file_kind */
+    uint32_t obj;
+    uint32_t flags;      /* O_ACCMODE, O_APPEND, O_NONBLOCK, O_SYNC, O_PATH of open(2) */
+    struct dz_node node; /* what was opened; a pipe without a name: ino 0 */
+    uint64_t pos;        /* offset, or a directory's cookie */
+    uint64_t locks;      /* owner number of flock(2) locks: unique, never reused */
+    uint32_t path;       /* blob: the path as it was opened, for /proc/PID/fd; 0 = none */
+    uint32_t dir_synth;  /* entries of a synthetic directory given so far (with pos) */
+    uint32_t flocked;    /* has ever held a flock(2) lock */
+    uint32_t reserved[3];
+};
+
+/* A slot of a process's descriptor table (blob dz_proc.fds). */
+enum {
+    DZ_FD_CLOEXEC = 1,
+};
+struct dz_fd {
+    uint32_t file; /* 0 = free */
+    uint32_t flags;
+    uint64_t rights, inherit; /* kept for WASI; both ~0 at first */
+    uint32_t preopen;         /* blob: the name of a WASI preopen; 0 = none */
+    uint32_t reserved;
+};
+
+struct dz_pipe {
+    uint32_t used, index;
+    uint32_t readers, writers; /* open file descriptions */
+    uint32_t opens;            /* counts opens of a FIFO: a wait for the peer ends by it */
+    uint32_t reader_opens, writer_opens;
+    uint32_t blob;           /* ring of DZ_KERNEL_PIPE_SIZE bytes; 0 until written to */
+    uint32_t head, len;      /* ring */
+    uint64_t ino;            /* number in stat; of a FIFO the disk's inode */
+    uint32_t fifo;           /* has a name on the disk */
+    uint32_t wait_r, wait_w; /* link: waiters */
+    int64_t atime, mtime, ctime;
+};
+
+/* ---- terminals ---------------------------------------------------------------- */
+
+enum {
+    DZ_TTY_NCCS = 32
+};
+/* struct termios of Linux, 60 bytes: guests read and write it as it is. */
+struct dz_termios {
+    uint32_t iflag, oflag, cflag, lflag;
+    uint8_t line;
+    uint8_t cc[DZ_TTY_NCCS];
+    uint8_t pad[3];
+    uint32_t ispeed, ospeed;
+};
+struct dz_winsize {
+    uint16_t rows, cols, xpixel, ypixel;
+};
+struct dz_pty {
+    uint32_t used, index; /* /dev/pts/(index - 1) */
+    uint32_t masters;     /* open descriptions of the master */
+    uint32_t slaves;      /* and of the terminal */
+    uint32_t stream;      /* the stream that is the master outside; 0 = a guest's /dev/ptmx */
+    uint32_t locked;      /* TIOCSPTLCK */
+    uint32_t hungup;
+    uint32_t packet;       /* reserved */
+    int32_t session, pgrp; /* controlling session and its foreground group; 0 = none */
+    struct dz_termios termios;
+    struct dz_winsize size;
+    uint32_t uid, gid, mode;
+    uint32_t stopped;   /* output stopped by VSTOP */
+    uint32_t lnext;     /* the next byte is taken literally */
+    uint32_t column;    /* of the cursor, for tabs and erasing */
+    uint32_t canon_col; /* column where the line being edited began */
+    uint32_t lines;     /* delimiters in input: complete lines, and ends of file */
+    uint32_t head, len; /* input ring of DZ_KERNEL_TTY_IN bytes, the edited line at its end */
+    uint32_t edit;      /* bytes of the line still being edited, the last ones of len */
+    uint32_t in, marks; /* blobs: the ring, and one byte of marks for each of its bytes */
+    uint32_t out;       /* blob: ring of output for the master */
+    uint32_t out_head, out_len;
+    uint32_t wait_in, wait_out, wait_master; /* link: waiters */
+    int64_t atime, mtime;
+};
+
+/* ---- the outside ----------------------------------------------------------------- */
+
+enum {
+    DZ_STREAM_IN = 1,  /* guests read what the embedder pushed */
+    DZ_STREAM_OUT = 2, /* guests write, the embedder takes */
+    DZ_STREAM_PTY = 4, /* is the master of pty `pty` */
+};
+struct dz_stream {
+    uint32_t used, index;
+    uint32_t gen;  /* the handle is gen << 16 | index */
+    uint32_t kind; /* DZ_STREAM_* */
+    uint32_t pty;
+    uint32_t files;               /* open descriptions */
+    uint32_t in_eof;              /* the embedder said there is no more */
+    uint32_t closed;              /* the embedder is gone: writes give EPIPE */
+    uint32_t blocked;             /* output was refused: wait for dz_kernel_stream_ready() */
+    uint32_t in, in_head, in_len; /* blob and ring */
+    uint32_t out, out_head, out_len;
+    uint64_t tag;                 /* the embedder's */
+    uint64_t in_total, out_total; /* bytes, ever */
+    uint32_t wait_r, wait_w;      /* link: waiters */
+};
+
+/* ---- jobs: what the embedder started ------------------------------------------------ */
+
+enum dz_job_end {
+    DZ_JOB_RUNNING = 0,
+    DZ_JOB_EXITED = 1,    /* status is what wait(2) gives */
+    DZ_JOB_LIMIT_CPU = 2, /* stopped: the others carry a reason too */
+    DZ_JOB_LIMIT_OUTPUT = 3,
+    DZ_JOB_FAILED = 4, /* the kernel could not go on with it: the host's fault */
+};
+struct dz_job {
+    uint32_t used, index;
+    uint32_t gen;   /* the handle is gen << 16 | index */
+    int32_t leader; /* pid of the process that was started */
+    uint32_t procs; /* alive, of the leader's descendants */
+    uint32_t end;   /* enum dz_job_end, of the leader */
+    int32_t status;
+    uint32_t taken; /* the embedder has had the event */
+    uint64_t tag;
+    uint64_t cpu_ns, cpu_limit_ns; /* limit 0 = none; it falls when the leader ends */
+    uint64_t out_bytes, out_limit;
+};
+
+/* ---- processes ------------------------------------------------------------------------ */
+
+enum dz_proc_state {
+    DZ_PROC_READY = 1, /* in the run queue, or running */
+    DZ_PROC_WAIT = 2,  /* parked in a call */
+    DZ_PROC_ZOMBIE = 3,
+    DZ_PROC_VFORK = 4, /* its vfork child runs in its instance */
+};
+
+struct dz_sigact {
+    uint32_t handler; /* 0 default, 1 ignore, else the guest's number for it */
+    uint32_t flags;   /* SA_* */
+    uint64_t mask;
+};
+
+/* A call that was parked: what makes issuing it again the same call. */
+struct dz_call {
+    uint32_t parked;  /* the next call of this process is this one, again */
+    uint32_t intr;    /* a handler ran meanwhile: answer EINTR */
+    uint32_t armed;   /* deadline is set */
+    uint32_t masked;  /* `mask` is to be put back when the call ends */
+    int64_t deadline; /* kernel time, ns; INT64_MAX = none */
+    uint64_t done;    /* bytes already moved; or the call's own note */
+    uint64_t mask;
+    int64_t result; /* for fork and vfork */
+};
+
+/* One handler that runs on top of the program. */
+struct dz_handler {
+    uint64_t mask; /* to be put back when it returns */
+    uint32_t signo;
+    uint32_t pad;
+};
+
+struct dz_itimer {
+    int64_t interval; /* ns */
+    int64_t value;    /* real: deadline in kernel time; virtual, prof: CPU ns at which; 0 = off */
+};
+
+enum {
+    DZ_PROC_STOPPED = 1,      /* job control: not scheduled */
+    DZ_PROC_STOP_NEWS = 2,    /* the parent has not been told of the stop */
+    DZ_PROC_CONT_NEWS = 4,    /* nor of the continuation */
+    DZ_PROC_EXECED = 8,       /* has called exec: setpgid by the parent is refused */
+    DZ_PROC_VFORKED = 16,     /* runs in its parent's instance */
+    DZ_PROC_FORK_WANTED = 32, /* kernel_fork.c copies it at the safepoint */
+    DZ_PROC_EXEC_READY = 64,  /* the new program is loaded: swap at the safepoint */
+    DZ_PROC_EXITING = 128,
+    DZ_PROC_INIT = 256,     /* pid 1: no program */
+    DZ_PROC_STARTING = 512, /* a module's start function runs before _start */
+    DZ_PROC_VFORK_WANTED = 1024,
+    DZ_PROC_LEADER = 2048, /* of its job */
+};
+
+struct dz_proc {
+    uint32_t used, index;
+    uint32_t state; /* enum dz_proc_state */
+    uint32_t flags; /* DZ_PROC_* */
+    int32_t pid, ppid, pgid, sid;
+    uint32_t uid, euid, suid, gid, egid, sgid;
+    uint32_t group_count, groups[DZ_KERNEL_GROUPS_MAX];
+    uint32_t tty; /* controlling terminal: pty, 0 = none */
+    uint32_t umask;
+    int32_t nice;
+    uint32_t job;
+    struct dz_node cwd, root;
+    uint64_t exe;        /* the disk's inode of the program */
+    char comm[16];       /* its name, cut */
+    uint32_t argv, argc; /* blob: strings with their NULs */
+    uint32_t envv, envc;
+    uint32_t exe_path;      /* blob */
+    uint32_t fds, fd_count; /* blob of struct dz_fd, and its slots */
+
+    uint64_t sig_mask, sig_pending;
+    uint8_t sig_code[DZ_KERNEL_SIGNALS]; /* si_code of what is pending */
+    struct dz_sigact act[DZ_KERNEL_SIGNALS];
+    uint32_t depth;    /* handlers running */
+    uint32_t term_sig; /* the process was killed by: 0 = exits with exit_code */
+    struct dz_handler handler[DZ_KERNEL_HANDLERS_MAX];
+    struct dz_call call[DZ_KERNEL_HANDLERS_MAX + 1]; /* [depth] is the current one */
+
+    struct dz_itimer itimer[3];
+    int64_t alarm_at; /* the nearest of call.deadline and itimer[0]; link */
+    int64_t start_ns; /* kernel time */
+    uint64_t utime_ns, stime_ns, child_utime_ns, child_stime_ns;
+    uint64_t minflt, slices, maxrss;
+    uint64_t mem_bytes; /* of its linear memories, counted in the machine's sum */
+    uint64_t rlimit[DZ_KERNEL_RLIMITS][2];
+    uint64_t lock_owner; /* for fcntl(2) locks */
+
+    int32_t exit_code; /* 0..255 */
+    uint32_t stop_sig;
+    int32_t vfork_child; /* pid, in state VFORK */
+
+    uint32_t run_next, run_prev, run_queue; /* link */
+    uint32_t pid_next;                      /* link: hash */
+    uint32_t waiters;                       /* link: what it waits for */
+    uint32_t wait_child;                    /* link: waiters in its waitpid, and on its exec */
+};
+
+#endif
