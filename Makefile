@@ -122,13 +122,15 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan
+TEST_SUITES := check check-asan integration
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
 	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
 check-asan: ## the same under ASan and UBSan
 	@$(MAKE) --no-print-directory CONFIG=asan check
+integration: all ## the program itself, in numbered shell tests
+	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(UNITS)
 cover: ## line coverage of each module by the unit tests
@@ -142,7 +144,7 @@ fuzz: ## run each fuzzer for FUZZ_S seconds (default 10)
 
 # --- checks ------------------------------------------------------------------
 FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch])
-SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers
+SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers $(wildcard tests/integration/*.sh)
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	@$(MAKE) --no-print-directory -s all
 	@ok=0; \
@@ -151,6 +153,7 @@ lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	scripts/lint size scripts/check-size || ok=1; \
 	scripts/lint headers scripts/check-headers || ok=1; \
 	scripts/lint symbols scripts/check-symbols $(LIBS) || ok=1; \
+	scripts/lint docs scripts/check-docs $(B)/doze || ok=1; \
 	scripts/lint shell shellcheck -S warning $(SCRIPTS) || ok=1; \
 	exit $$ok
 analyze: setup ## gcc -fanalyzer and clang-tidy
@@ -167,6 +170,12 @@ bench: $(BENCHES:%=bench-%) ## every bench; tables, and build/bench/NAME.json
 # --- the rest ----------------------------------------------------------------
 setup: ## install what scripts/packages lists and is missing
 	@scripts/setup
+install: ## doze, its completion and its guides, under DESTDIR and PREFIX
+	@$(MAKE) --no-print-directory -s CONFIG=release all
+	install -D -m 755 build/release-$(notdir $(CC))/doze $(DESTDIR)$(PREFIX)/bin/doze
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/doc/doze
+	build/release-$(notdir $(CC))/doze completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/doze
+	install -m 644 README.md LICENSE $(wildcard docs/guide/*.md) $(DESTDIR)$(PREFIX)/share/doc/doze
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 clean: ## remove every build directory
