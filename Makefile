@@ -79,7 +79,6 @@ $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Itests/unit $(CFLAGS) -c $< -o $@
 $(B)/src/base/mem.o: CPPFLAGS += -DDZ_MEM_IMPL
-$(B)/src/base/hash_sha.o: CPPFLAGS += -include openssl/evp.h # it names rand; see banned.h
 # wasm_num.h: each float operation rounds by itself; sqrt needs no errno
 $(B)/src/wasm/%.o $(B)/tests/unit/t_wasm_%.o: CFLAGS += -ffp-contract=off -fno-math-errno
 

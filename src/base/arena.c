@@ -3,12 +3,14 @@
  * arena.c - chunks from the heap, cut from the front.
  *
  *     chunks -> [header|######....] -> [header|##########] -> NULL
- *                      at^    ^end
+ *                          at^    ^size
+ *     large  -> [header|######################] -> NULL
  *
- * A chunk holds CHUNK_BYTES, or just one piece when that is larger than a
- * quarter of it; such a chunk goes behind the one in use, whose rest stays
- * usable. Invariants: at <= size for each chunk; used is the sum of all chunks
- * and never above max. Chunks are zeroed when a piece is cut, not before.
+ * A chunk takes CHUNK_BYTES from the heap; a piece larger than a quarter of
+ * one, if it does not fit where the arena stands, gets a chunk of its own, so
+ * that the rest of the usual one stays usable. Invariants: at <= size for each
+ * chunk; used is the sum of all chunks and never above max. Bytes are zeroed
+ * when a piece is cut, not before.
  */
 #include "base/arena.h"
 
@@ -19,7 +21,7 @@
 
 enum {
     ALIGN = 16,
-    CHUNK_BYTES = 8192, /* what a usual chunk takes from the heap, header included */
+    CHUNK_BYTES = 8192,
 };
 
 struct dz_arena_chunk {
@@ -27,6 +29,8 @@ struct dz_arena_chunk {
     size_t at, size; /* bytes cut, bytes there */
     _Alignas(ALIGN) char data[];
 };
+
+#define CHUNK_DATA (CHUNK_BYTES - sizeof(struct dz_arena_chunk))
 
 struct dz_arena_defer {
     struct dz_arena_defer *next;
@@ -40,26 +44,29 @@ static void *fail(struct dz_arena *a, int err)
     return NULL;
 }
 
-/* A chunk with room for n bytes, put where the file head says. */
-static struct dz_arena_chunk *add_chunk(struct dz_arena *a, size_t n)
+/* A chunk of at least n and at most `want` bytes, as the ceiling allows. */
+static struct dz_arena_chunk *new_chunk(struct dz_arena *a, size_t n, size_t want)
 {
-    const size_t usual = CHUNK_BYTES - sizeof(struct dz_arena_chunk);
-    bool large = n > usual / 4;
     size_t left = a->max - a->used;
 
     if (left < sizeof(struct dz_arena_chunk) || n > left - sizeof(struct dz_arena_chunk))
         return fail(a, DZ_ELIMIT);
-    size_t size = large ? n : usual;
-    if (size > left - sizeof(struct dz_arena_chunk))
-        size = left - sizeof(struct dz_arena_chunk); /* the last one, up to the ceiling */
+    size_t size = left - sizeof(struct dz_arena_chunk);
+    if (size > want)
+        size = want;
     struct dz_arena_chunk *c = dz_alloc(sizeof *c + size);
     if (!c)
         return fail(a, DZ_ENOMEM);
-    struct dz_arena_chunk **where = large && a->chunks ? &a->chunks->next : &a->chunks;
-    *c = (struct dz_arena_chunk){.next = *where, .size = size};
-    *where = c;
+    *c = (struct dz_arena_chunk){.size = size};
     a->used += sizeof *c + size;
     return c;
+}
+
+static void *cut(struct dz_arena_chunk *c, size_t n)
+{
+    char *p = c->data + c->at;
+    c->at += n;
+    return memset(p, 0, n);
 }
 
 void *dz_arena_alloc(struct dz_arena *a, size_t n)
@@ -73,14 +80,20 @@ void *dz_arena_alloc(struct dz_arena *a, size_t n)
     if (__builtin_add_overflow(n ? n : 1, (size_t)ALIGN - 1, &need))
         return fail(a, DZ_ELIMIT);
     need &= ~((size_t)ALIGN - 1);
-    if (!c || need > c->size - c->at)
-        c = add_chunk(a, need);
+    if (c && need <= c->size - c->at)
+        return cut(c, need);
+    bool large = need > CHUNK_DATA / 4;
+    c = new_chunk(a, need, large ? need : CHUNK_DATA);
     if (!c)
         return NULL;
-    char *p = c->data + c->at;
-    c->at += need;
-    memset(p, 0, n);
-    return p;
+    if (large) {
+        c->next = a->large;
+        a->large = c;
+    } else {
+        c->next = a->chunks;
+        a->chunks = c;
+    }
+    return cut(c, need);
 }
 
 void *dz_arena_array(struct dz_arena *a, size_t count, size_t size)
@@ -125,20 +138,22 @@ static void run_defers(struct dz_arena *a)
     }
 }
 
+static void free_chunks(struct dz_arena_chunk *c)
+{
+    for (struct dz_arena_chunk *next; c; c = next) {
+        next = c->next;
+        dz_free(c);
+    }
+}
+
 void dz_arena_reset(struct dz_arena *a)
 {
     run_defers(a);
-    struct dz_arena_chunk *keep = NULL;
-    for (struct dz_arena_chunk *c = a->chunks, *next; c; c = next) {
-        next = c->next;
-        if (!keep && sizeof *c + c->size <= CHUNK_BYTES)
-            keep = c;
-        else
-            dz_free(c);
-    }
-    a->chunks = keep;
-    a->used = 0;
-    a->err = 0;
+    struct dz_arena_chunk *keep = a->chunks;
+    free_chunks(a->large);
+    if (keep)
+        free_chunks(keep->next);
+    *a = (struct dz_arena){.chunks = keep, .max = a->max};
     if (keep) {
         keep->next = NULL;
         keep->at = 0;

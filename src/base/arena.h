@@ -24,6 +24,7 @@ struct dz_arena_defer;
 
 struct dz_arena {
     struct dz_arena_chunk *chunks; /* the one in use first */
+    struct dz_arena_chunk *large;  /* of one piece each */
     struct dz_arena_defer *defers; /* the last registered first */
     size_t used;                   /* bytes of all chunks, headers included */
     size_t max;

@@ -4,9 +4,7 @@
  *
  * Included by force before every file of src/ (the Makefile's -include), after
  * which naming one of these is a compile error. What to use instead stands
- * beside each. base/mem.c, the one door to the heap, defines DZ_MEM_IMPL. A
- * library's header that has a member of such a name is included before this
- * one, by a per-file -include in the Makefile.
+ * beside each. base/mem.c, the one door to the heap, defines DZ_MEM_IMPL.
  */
 #ifndef DZ_BASE_BANNED_H
 #define DZ_BASE_BANNED_H
@@ -21,11 +19,12 @@
 #pragma GCC poison malloc calloc realloc reallocarray valloc memalign /* base/mem.h */
 #pragma GCC poison strdup strndup asprintf vasprintf getline          /* base/mem.h, base/buf.h */
 #endif
-#pragma GCC poison strcpy strcat strncpy strncat stpcpy sprintf vsprintf gets  /* base/buf.h, \
-                                                                                  snprintf */
+#pragma GCC poison strcpy strcat strncpy strncat stpcpy sprintf vsprintf gets  /* base/buf.h */
 #pragma GCC poison strtok atoi atol atoll atof strtol strtoul strtoll strtoull /* base/num.h */
 #pragma GCC poison gmtime localtime ctime asctime     /* the _r forms, base/clock.h */
 #pragma GCC poison system popen tmpnam tempnam mktemp /* os/proc.h, base/fd.h */
-#pragma GCC poison rand srand random srandom drand48  /* base/id.h */
+#pragma GCC poison srand random srandom drand48       /* base/id.h */
+/* Only its call: a header of libcrypto has a parameter of that name. */
+#define rand() dz_banned_rand_see_base_id_h()
 
 #endif

@@ -79,7 +79,7 @@ static int64_t days_of(struct date d)
     int era = (year >= 0 ? year : year - 399) / 400;
     int of_era = year - era * 400;
     int day = (153 * month + 2) / 5 + d.day - 1;
-    return (int64_t)era * ERA_DAYS + of_era * 365 + of_era / 4 - of_era / 100 + day - EPOCH_DAYS;
+    return (int64_t)era * ERA_DAYS + of_era * 365LL + of_era / 4 - of_era / 100 + day - EPOCH_DAYS;
 }
 
 static struct date date_of(int64_t days)

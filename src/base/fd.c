@@ -165,7 +165,7 @@ int dz_fd_replace(int dir, const char *path, const void *data, size_t n, mode_t 
                   struct dz_err *err)
 {
     char temp[40];
-    const char *name;
+    const char *name = path;
     uint64_t bits;
 
     DZ_AUTO(dz_fd_close) int parent = open_parent(dir, path, &name, err);

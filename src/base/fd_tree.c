@@ -63,6 +63,7 @@ int dz_fd_temp_dir(const char *prefix, char ret_path[static DZ_TEMP_DIR_TEXT], s
 
 struct walk {
     DIR *dirs[DZ_TREE_DEPTH_MAX];
+    int fds[DZ_TREE_DEPTH_MAX];           /* which the streams own */
     const char *names[DZ_TREE_DEPTH_MAX]; /* of each below the one before */
     size_t depth;
 };
@@ -82,6 +83,7 @@ static int descend(struct walk *w, int dir, const char *name, struct dz_err *err
         return rc;
     }
     w->names[w->depth] = name;
+    w->fds[w->depth] = fd;
     w->dirs[w->depth++] = d;
     return 0;
 }
@@ -90,7 +92,7 @@ static int descend(struct walk *w, int dir, const char *name, struct dz_err *err
 static int ascend(struct walk *w, int dir, struct dz_err *err)
 {
     (void)closedir(w->dirs[--w->depth]);
-    int above = w->depth ? dirfd(w->dirs[w->depth - 1]) : dir;
+    int above = w->depth ? w->fds[w->depth - 1] : dir;
     const char *name = w->names[w->depth];
     return unlinkat(above, name, AT_REMOVEDIR) < 0
                ? dz_fail_sys(err, errno, "remove directory %s", name)
@@ -100,7 +102,7 @@ static int ascend(struct walk *w, int dir, struct dz_err *err)
 /* One entry of the innermost directory. */
 static int remove_entry(struct walk *w, const char *name, struct dz_err *err)
 {
-    int dir = dirfd(w->dirs[w->depth - 1]);
+    int dir = w->fds[w->depth - 1];
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return 0;
     if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)

@@ -145,6 +145,7 @@ static size_t plain_run(const char *p, size_t n)
 
 size_t dz_json_escape_char(const char *p, size_t n, char out[static DZ_JSON_CHAR], size_t *ret_used)
 {
+    static const char replacement[3] = {'\xef', '\xbf', '\xbd'}; /* U+FFFD */
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     unsigned char c = (unsigned char)p[0];
     size_t len = dz_utf8_len(p, n);
@@ -159,8 +160,8 @@ size_t dz_json_escape_char(const char *p, size_t n, char out[static DZ_JSON_CHAR
     if (len == 1 && c < 0x20)
         return (size_t)snprintf(out, DZ_JSON_CHAR, "\\u%04x", c);
     if (len == 0) {
-        memcpy(out, "\xef\xbf\xbd", 3); /* U+FFFD */
-        return 3;
+        memcpy(out, replacement, sizeof replacement);
+        return sizeof replacement;
     }
     memcpy(out, p, len);
     return len;

@@ -105,10 +105,12 @@ static inline void *dz_list_entry(const struct dz_list *head, struct dz_list *li
     ((type *)dz_list_entry((head), (head)->prev, offsetof(type, member)))
 
 /* The body may remove or free the element it is given, and no other. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): a variable is declared by its bare name */
 #define DZ_LIST_FOREACH(type, var, head, member)                                               \
     for (type *var = DZ_LIST_FIRST(type, head, member), *var##_next = NULL;                    \
          var &&                                                                                \
          (var##_next = dz_list_entry((head), var->member.next, offsetof(type, member)), true); \
          var = var##_next)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #endif

@@ -84,9 +84,11 @@ static struct dz_map_entry key_of_u64(const struct dz_map *m, uint64_t key)
 
 static bool same_key(const struct dz_map_entry *a, const struct dz_map_entry *b)
 {
-    if (a->hash != b->hash || a->n != b->n || !a->p != !b->p)
+    if (a->hash != b->hash || a->n != b->n)
         return false;
-    return !a->p || memcmp(a->p, b->p, (size_t)a->n) == 0;
+    if (!a->p || !b->p)
+        return !a->p && !b->p;
+    return memcmp(a->p, b->p, (size_t)a->n) == 0;
 }
 
 /* The slot that holds k, or the free one where it would go. */

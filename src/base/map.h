@@ -62,9 +62,11 @@ void *dz_map_remove(struct dz_map *m, struct dz_str key);
 void *dz_map_remove64(struct dz_map *m, uint64_t key);
 
 /* All entries, in no order. The map must not be changed in the loop. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): a variable is declared by its bare name */
 #define DZ_MAP_FOREACH(it, map)                                                \
     for (const struct dz_map_entry *it = dz_map_next((map), NULL); it != NULL; \
          it = dz_map_next((map), it))
+/* NOLINTEND(bugprone-macro-parentheses) */
 const struct dz_map_entry *dz_map_next(const struct dz_map *m, const struct dz_map_entry *it);
 
 static inline struct dz_str dz_map_key(const struct dz_map_entry *it) /* of a byte key */

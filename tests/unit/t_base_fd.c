@@ -87,13 +87,16 @@ TEST(fd_replace_that_fails_changes_nothing)
 {
     struct dz_buf b = DZ_BUF_INIT(100);
     struct dz_err e = {0};
-    struct rlimit small = {4, RLIM_INFINITY};
+    struct rlimit small = {4, RLIM_INFINITY}, before;
     char big[100] = {0};
     enter();
     CHECK_INT(dz_fd_replace(temp_fd, "f", "old", 3, 0600, NULL), 0);
     (void)signal(SIGXFSZ, SIG_IGN);
+    CHECK_INT(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
     CHECK_INT(setrlimit(RLIMIT_FSIZE, &small), 0); /* the write stops half-way */
     CHECK_INT(dz_fd_replace(temp_fd, "f", big, sizeof big, 0600, &e), DZ_ELIMIT);
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &before), 0);
     CHECK(strncmp(e.msg, "replace f: write to descriptor ", 30) == 0);
     CHECK_INT(dz_fd_mkdirs(temp_fd, "d/e", 0700, NULL), 0);
     CHECK(dz_fd_replace(temp_fd, "d", "x", 1, 0600, &e) < 0); /* a directory is there */

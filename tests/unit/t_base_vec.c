@@ -59,6 +59,9 @@ TEST(vec_refuses_a_size_that_overflows)
     CHECK_INT(dz_vec_reserve(&v, SIZE_MAX / 4), DZ_ENOMEM);
     dz_vec_reset(&v);
     CHECK_INT(dz_vec_push(&v, 1), 0);
+    uint64_t *before = v.p;
+    CHECK_INT(dz_vec_reserve(&v, 2), 0);
+    CHECK(v.p == before); /* there was room: nothing moved */
     CHECK_INT(dz_vec_reserve(&v, SIZE_MAX), DZ_ELIMIT);
     dz_vec_release(&v);
 }
