@@ -54,8 +54,9 @@ PROGRAMS   := doze
 SRC_doze   := src/cli/main.c
 NEEDS_doze := cli
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn
+BENCHES    := spawn db
 NEEDS_bench_spawn :=
+NEEDS_bench_db := db
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))

@@ -85,19 +85,20 @@ static int set_options(struct dz_db *db, const struct dz_db_opts *opts)
 
 static int set_pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
 {
-    char sql[512];
-    int64_t map = opts->mmap_bytes ? opts->mmap_bytes : DZ_DB_MMAP_BYTES;
+    char sql[512], map[64] = "";
+    if (opts->mmap_bytes)
+        (void)snprintf(map, sizeof map, "PRAGMA mmap_size=%" PRId64 ";",
+                       opts->mmap_bytes > 0 ? opts->mmap_bytes : 0);
     (void)snprintf(sql, sizeof sql,
                    "PRAGMA locking_mode=EXCLUSIVE;"
-                   "PRAGMA mmap_size=%" PRId64 ";"
+                   "%s" /* the map: DZ_DB_MMAP_BYTES is configured in db_init.c */
                    "PRAGMA temp_store=MEMORY;"
                    "PRAGMA secure_delete=FAST;"
-                   "PRAGMA journal_size_limit=%d;"
                    "PRAGMA cell_size_check=ON;"
                    "%s" /* a stranger may have left WAL mode; without a journal file */
                    "PRAGMA synchronous=%s;"
                    "PRAGMA cache_size=-%d",
-                   map > 0 ? map : 0, DZ_DB_WAL_KEEP_BYTES,
+                   map,
                    wal_mode || opts->immutable ? ""
                                                : "PRAGMA journal_mode=MEMORY;"
                                                  "PRAGMA journal_mode=WAL;",

@@ -37,7 +37,7 @@ enum {
     DZ_DB_STMT_MAX = 256,            /* statements cached for one handle */
     DZ_DB_CACHE_KB = 1024,           /* default page cache */
     DZ_DB_CHECKPOINT_PAGES = 4000,   /* dz_db_maintain checkpoints from here on */
-    DZ_DB_WAL_KEEP_BYTES = 16 << 20, /* a log that restarts is cut to this */
+    DZ_DB_WAL_KEEP_BYTES = 16 << 20, /* a longer log is emptied by any checkpoint */
     DZ_DB_VALUE_MAX = 64 << 20,      /* one row or value */
     DZ_DB_TEMPLATE_MAX = 1 << 20,
 };
@@ -84,7 +84,7 @@ struct dz_db_opts {
     bool strict;                       /* each commit is on disk before it returns (FULL) */
     bool views;                        /* allow views (a stranger's file may hide things in them) */
     int cache_kb;                      /* 0: DZ_DB_CACHE_KB */
-    int64_t mmap_bytes;                /* 0: DZ_DB_MMAP_BYTES; negative: do not map */
+    int64_t mmap_bytes;                /* 0: DZ_DB_MMAP_BYTES; negative: do not map. At most that */
 };
 
 /* Both descriptors are open for reading and writing; an immutable database

@@ -75,8 +75,9 @@ int dz_db_create_fd(int fd, const void *template, size_t size_bytes, bool sync, 
             continue;
         if (n <= 0) {
             int sys = n < 0 ? errno : ENOSPC;
-            (void)ftruncate(fd, 0);
-            return dz_fail_sys(err, sys, "write a new database file");
+            int cut = ftruncate(fd, 0); /* half a template is worse than an empty file */
+            return dz_fail_sys(err, sys, "write a new database file%s",
+                               cut < 0 ? ", and empty it again" : "");
         }
         done += (size_t)n;
     }

@@ -27,6 +27,8 @@ static int configure(void)
         rc = sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     if (rc == SQLITE_OK)
         rc = sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_config(SQLITE_CONFIG_MMAP_SIZE, DZ_DB_MMAP_BYTES, DZ_DB_MMAP_BYTES);
     if (rc == SQLITE_OK && init.heap)
         rc = sqlite3_config(SQLITE_CONFIG_MALLOC, init.heap);
     if (rc == SQLITE_OK)

@@ -114,6 +114,8 @@ int dz_db_checkpoint(struct dz_db *db, enum dz_db_checkpoint mode, struct dz_err
     int in_log = 0, moved = 0;
     if (db->disk->immutable)
         return 0;
+    if (db->disk->ops->size(db->disk, DZ_DB_FILE_WAL) > DZ_DB_WAL_KEEP_BYTES)
+        mode = DZ_DB_CHECKPOINT_EMPTY;
     int how =
         mode == DZ_DB_CHECKPOINT_EMPTY ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
     int rc = sqlite3_wal_checkpoint_v2(db->h, "main", how, &in_log, &moved);

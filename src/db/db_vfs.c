@@ -14,6 +14,12 @@
  * end, so the mapping never moves while the file grows; pages are handed out
  * only below the end.
  *
+ * The log is emptied durably (its truncation to nothing is synced), so an empty
+ * log holds no old frames on disk either, and the sync that SQLite makes
+ * between the header of a fresh log and its first frame can be left out: it
+ * keeps a new header from meeting old frames. That sync would stand in the way of
+ * the first commit after each wake.
+ *
  * Invariants:
  *   1. file->size is -1 or the file's true size: only we change a file whose
  *      lock we hold, and taking a lock forgets what was known.
@@ -31,6 +37,7 @@
 
 enum {
     SECTOR_BYTES = 4096,
+    WAL_HEADER_BYTES = 32,
     MS_PER_DAY = 86400000,
 };
 /* Unix time 0 in ms since noon of November 24, 4714 BC. */
@@ -42,6 +49,8 @@ struct file {
     enum dz_db_file which;
     enum dz_db_lock lock;
     int64_t size;
+    bool empty;       /* a log known to be empty, also on disk */
+    bool header_only; /* and since then only its header was written */
     char *map;
     size_t map_size;
     sqlite3_int64 map_limit;
@@ -109,6 +118,8 @@ static int file_write(sqlite3_file *base, const void *buf, int amount, sqlite3_i
 {
     struct file *f = (struct file *)base;
     int r = f->disk->ops->write(f->disk, f->which, buf, (size_t)amount, off);
+    f->header_only = f->empty && off == 0 && amount == WAL_HEADER_BYTES;
+    f->empty = false;
     if (r < 0) {
         f->size = -1;
         return io_error(r, SQLITE_IOERR_WRITE);
@@ -123,13 +134,24 @@ static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
     struct file *f = (struct file *)base;
     int r = f->disk->ops->truncate(f->disk, f->which, size);
     f->size = r < 0 ? -1 : size;
-    return r < 0 ? io_error(r, SQLITE_IOERR_TRUNCATE) : SQLITE_OK;
+    f->empty = f->header_only = false;
+    if (r < 0)
+        return io_error(r, SQLITE_IOERR_TRUNCATE);
+    if (f->which == DZ_DB_FILE_WAL && size == 0) {
+        r = f->disk->ops->sync(f->disk, f->which);
+        f->empty = r == 0;
+    }
+    return r < 0 ? io_error(r, SQLITE_IOERR_FSYNC) : SQLITE_OK;
 }
 
 static int file_sync(sqlite3_file *base, int flags)
 {
     struct file *f = (struct file *)base;
     (void)flags; /* always the data and what is needed to find it */
+    if (f->header_only) {
+        f->header_only = false;
+        return SQLITE_OK;
+    }
     int r = f->disk->ops->sync(f->disk, f->which);
     return r < 0 ? io_error(r, SQLITE_IOERR_FSYNC) : SQLITE_OK;
 }
@@ -328,6 +350,7 @@ static int vfs_open(sqlite3_vfs *v, sqlite3_filename name, sqlite3_file *base, i
     f->disk = disk;
     f->which = which;
     f->base.pMethods = &file_methods;
+    f->empty = which == DZ_DB_FILE_WAL && known_size(f) == 0;
     if (ret_flags)
         *ret_flags = flags;
     return SQLITE_OK;
@@ -345,6 +368,8 @@ static int vfs_delete(sqlite3_vfs *v, const char *name, int sync_dir)
     int r = size < 0 ? (int)size : 0;
     if (size > 0)
         r = disk->ops->truncate(disk, which, 0);
+    if (r == 0 && size > 0)
+        r = disk->ops->sync(disk, which);
     if (r < 0)
         return io_error(r, SQLITE_IOERR_DELETE);
     if (disk->ops->wal_gone)
