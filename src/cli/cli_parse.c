@@ -61,21 +61,39 @@ static const struct dz_cli_option *row_of(const struct dz_cli_command *cmd, int 
     return NULL;
 }
 
+/* Two options that begin as the cut one does: say which. */
+static int ambiguous(const struct dz_cli_command *cmd, struct dz_str typed, const char *quoted,
+                     struct dz_err *err)
+{
+    const char *first = NULL;
+    for (const struct dz_cli_option *o = cmd->options; !is_end(o); o++) {
+        if (!dz_str_starts(dz_str(o->name), typed))
+            continue;
+        if (first)
+            return dz_fail(err, DZ_EINVAL, "%s: option %s may mean --%s or --%s", cmd->name, quoted,
+                           first, o->name);
+        first = o->name;
+    }
+    return 0;
+}
+
 /* A long option that is in no row: say so, with the nearest one. */
 static int unknown_long(const struct dz_cli_command *cmd, const char *word, struct dz_err *err)
 {
     const char *names[OPTIONS_MAX];
     char quoted[DZ_STR_QUOTED];
     size_t count = 0;
-    struct dz_str typed = dz_str(word);
-    typed.n = strcspn(word, "=");
+    struct dz_str typed = dz_str_n(word, strcspn(word, "="));
+
     (void)dz_str_quote(typed, quoted);
+    (void)dz_str_eat(&typed, DZ_STR("--"));
+    int rc = ambiguous(cmd, typed, quoted, err);
+    if (rc < 0)
+        return rc;
     for (const struct dz_cli_option *o = cmd->options; !is_end(o); o++)
         names[count++] = o->name;
     names[count++] = "help";
-    struct dz_str bare = typed;
-    (void)dz_str_eat(&bare, DZ_STR("--"));
-    size_t near = dz_str_nearest(bare, names, count);
+    size_t near = dz_str_nearest(typed, names, count);
     if (near != DZ_STR_NONE)
         return dz_fail(err, DZ_EINVAL, "%s: no option %s; did you mean --%s?", cmd->name, quoted,
                        names[near]);
@@ -110,15 +128,17 @@ static int refuse(const struct dz_cli_command *cmd, int what, const char *word, 
 static int check_operands(const struct dz_cli *c, struct dz_err *err)
 {
     const struct dz_cli_command *cmd = c->command;
-    char quoted[DZ_STR_QUOTED];
+    char quoted[DZ_STR_QUOTED], what[DZ_STR_QUOTED + 32];
+
     if (c->argc < cmd->min_args)
-        return dz_fail(err, DZ_EINVAL, "%s: too few arguments; usage: doze %s%s%s", cmd->name,
-                       cmd->name, cmd->args[0] ? " " : "", cmd->args);
-    if (cmd->max_args >= 0 && c->argc > cmd->max_args)
-        return dz_fail(err, DZ_EINVAL, "%s: unexpected argument %s; usage: doze %s%s%s", cmd->name,
-                       dz_str_quote(dz_str(c->argv[cmd->max_args]), quoted), cmd->name,
-                       cmd->args[0] ? " " : "", cmd->args);
-    return 0;
+        (void)snprintf(what, sizeof what, "too few arguments");
+    else if (cmd->max_args >= 0 && c->argc > cmd->max_args)
+        (void)snprintf(what, sizeof what, "unexpected argument %s",
+                       dz_str_quote(dz_str(c->argv[cmd->max_args]), quoted));
+    else
+        return 0;
+    return dz_fail(err, DZ_EINVAL, "%s: %s; usage: doze %s%s%s%s", cmd->name, what, cmd->name,
+                   cmd->options ? " [OPTION...]" : "", cmd->args[0] ? " " : "", cmd->args);
 }
 
 static bool given(const struct dz_cli *c, const char *name)

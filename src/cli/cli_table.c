@@ -44,33 +44,39 @@ void dz_cli_table_cellf(struct dz_cli_table *t, enum dz_cli_style style, const c
     dz_cli_table_cell(t, style, dz_str_n(text, (size_t)n));
 }
 
+/* Spaces are held back until something follows, so no line ends in them. */
 static void print_cell(const struct dz_cli_table *t, struct dz_cli *c, size_t column,
-                       enum dz_cli_style style, const char *text)
+                       enum dz_cli_style style, const char *text, int *spaces)
 {
     int pad = (int)(t->width[column] - dz_cli_columns(text));
-    bool last = column + 1 == t->column_count;
-    if (t->columns[column].right)
-        fprintf(c->out, "%*s", pad, "");
-    fprintf(c->out, "%s%s%s", dz_cli_sgr(c->out_color, style), text,
-            dz_cli_sgr_end(c->out_color, style));
-    if (last)
+    bool right = t->columns[column].right;
+    if (text[0]) {
+        fprintf(c->out, "%*s%s%s%s", *spaces + (right ? pad : 0), "",
+                dz_cli_sgr(c->out_color, style), text, dz_cli_sgr_end(c->out_color, style));
+        *spaces = right ? 0 : pad;
+    } else {
+        *spaces += pad;
+    }
+    *spaces += 2;
+    if (column + 1 == t->column_count) {
         fputc('\n', c->out);
-    else
-        fprintf(c->out, "%*s", t->columns[column].right ? 2 : pad + 2, "");
+        *spaces = 0;
+    }
 }
 
 int dz_cli_table_print(const struct dz_cli_table *t, struct dz_cli *c, struct dz_err *err)
 {
+    int spaces = 0;
     assert(t->cell_count % t->column_count == 0);
     if (t->cells.err)
         return dz_fail(err, t->cells.err, "%s: lay out %zu cells of a table: %s", c->command->name,
                        t->cell_count, dz_err_text(t->cells.err));
     if (!c->quiet)
         for (size_t i = 0; i < t->column_count; i++)
-            print_cell(t, c, i, DZ_CLI_BOLD, t->columns[i].heading);
+            print_cell(t, c, i, DZ_CLI_BOLD, t->columns[i].heading, &spaces);
     const char *p = t->cells.p;
     for (size_t i = 0; i < t->cell_count; i++) {
-        print_cell(t, c, i % t->column_count, (enum dz_cli_style)(p[0] - '0'), p + 1);
+        print_cell(t, c, i % t->column_count, (enum dz_cli_style)(p[0] - '0'), p + 1, &spaces);
         p += strlen(p) + 1;
     }
     return 0;
