@@ -175,7 +175,8 @@ struct dz_wasm_elem {
 struct dz_wasm_data {
     uint32_t mode;
     uint32_t memory;           /* active: which */
-    uint32_t offset, n_offset; /* active: constant expression */
+    uint32_t offset, n_offset; /* active: constant expression; in the image: offset is the
+                                  place itself and n_offset 0 */
     uint32_t bytes, n_bytes;   /* in the binary */
 };
 

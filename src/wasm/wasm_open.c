@@ -220,16 +220,18 @@ static bool datas_ok(view *m)
 {
     for (uint32_t i = 0; i < m->n_datas; i++) {
         const struct dz_wasm_data *d = &m->datas[i];
-        if (d->mode > DZ_WASM_PASSIVE || !range_ok(d->bytes, d->n_bytes, m->wasm_size))
-            return false;
-        if (d->mode == DZ_WASM_ACTIVE &&
-            (d->memory >= m->n_memories ||
-             !expr_ok(m, d->offset, d->n_offset, DZ_WASM_I32, m->n_globals)))
+        if (d->mode > DZ_WASM_PASSIVE || !range_ok(d->bytes, d->n_bytes, m->wasm_size) ||
+            (d->mode == DZ_WASM_ACTIVE && d->memory >= m->n_memories))
             return false;
     }
-    for (uint32_t i = 0; i < m->n_datas_left; i++)
-        if (m->datas_left[i] >= m->n_datas || m->datas[m->datas_left[i]].mode != DZ_WASM_ACTIVE)
+    for (uint32_t i = 0; i < m->n_datas_left; i++) {
+        if (m->datas_left[i] >= m->n_datas)
             return false;
+        const struct dz_wasm_data *d = &m->datas[m->datas_left[i]];
+        if (d->mode != DZ_WASM_ACTIVE ||
+            !expr_ok(m, d->offset, d->n_offset, DZ_WASM_I32, m->n_globals))
+            return false;
+    }
     return m->n_datas_dropped == m->n_datas / 64 + (m->n_datas % 64 != 0);
 }
 

@@ -16,6 +16,18 @@
 
 #include "base/hash.h"
 
+/* docs/format/wasm-prepared.md states these. */
+_Static_assert(sizeof(struct dz_wasm_header) == 440, "prepared format");
+_Static_assert(offsetof(struct dz_wasm_header, array) == 152, "prepared format");
+_Static_assert(sizeof(struct dz_wasm_type) == 24 && sizeof(struct dz_wasm_import) == 24 &&
+                   sizeof(struct dz_wasm_func) == 32 && sizeof(struct dz_wasm_table) == 16 &&
+                   sizeof(struct dz_wasm_memory) == 12 && sizeof(struct dz_wasm_global) == 16,
+               "prepared format");
+_Static_assert(sizeof(struct dz_wasm_export) == 16 && sizeof(struct dz_wasm_const) == 24 &&
+                   sizeof(struct dz_wasm_elem) == 28 && sizeof(struct dz_wasm_data) == 24 &&
+                   sizeof(struct dz_wasm_section) == 20 && sizeof(struct dz_wasm_tag) == 4,
+               "prepared format");
+
 /* --- the image --------------------------------------------------------------------- */
 
 enum {
@@ -71,6 +83,29 @@ static void fill(struct wasm_load *l, size_t n, const struct span *s)
     l->image_at = l->image_size ? s->low : 0;
 }
 
+/* The offsets of the segments in the image become plain numbers; their constant
+ * expressions, the last ones of l->consts, go, the others close up. */
+static void fold_offsets(struct wasm_load *l, size_t n_in_image)
+{
+    size_t to = l->consts.n;
+    for (size_t i = 0; i < l->datas.n; i++) {
+        struct dz_wasm_data *d = &l->datas.p[i];
+        if (d->mode != DZ_WASM_ACTIVE)
+            continue;
+        if (d->offset < to)
+            to = d->offset; /* the first expression of a segment */
+        if (i < n_in_image && d->memory == 0) {
+            d->offset = (uint32_t)l->consts.p[d->offset].bits[0];
+            d->n_offset = 0;
+        } else {
+            memmove(l->consts.p + to, l->consts.p + d->offset, d->n_offset * sizeof *l->consts.p);
+            d->offset = (uint32_t)to;
+            to += d->n_offset;
+        }
+    }
+    l->consts.n = to;
+}
+
 static void build_image(struct wasm_load *l)
 {
     struct span s = {.low = UINT64_MAX};
@@ -91,25 +126,43 @@ static void build_image(struct wasm_load *l)
         dz_wasm_load_fail(l, l->p, l->datas_left.err, "out of memory");
     else
         fill(l, in_image, &s);
+    if (!l->code)
+        fold_offsets(l, in_image);
 }
 
 /* --- checksum -------------------------------------------------------------------------- */
 
+#define ODD 0x9e3779b97f4a7c15u
+
+static uint64_t mix(uint64_t sum, const uint8_t *p)
+{
+    uint64_t word;
+    memcpy(&word, p, sizeof word);
+    return ((sum ^ word) << 29 | (sum ^ word) >> 35) * ODD;
+}
+
+/* Four sums side by side, then the rest in one: each step is a bijection of the
+ * sum, so a changed word always changes the result. */
 uint64_t dz_wasm_sum(uint64_t seed, const void *data, size_t size)
 {
-    const uint64_t odd = 0x9e3779b97f4a7c15u;
     const uint8_t *p = data;
-    uint64_t sum = (seed ^ size) * odd, word;
-    for (; size >= sizeof word; size -= sizeof word, p += sizeof word) {
-        memcpy(&word, p, sizeof word);
-        sum = ((sum ^ word) << 29 | (sum ^ word) >> 35) * odd;
+    uint64_t sum = (seed ^ size) * ODD, a = sum + 1, b = sum + 2, c = sum + 3;
+    uint8_t rest[8] = {0};
+    if (size >= 32) {
+        for (; size >= 32; size -= 32, p += 32) {
+            sum = mix(sum, p);
+            a = mix(a, p + 8);
+            b = mix(b, p + 16);
+            c = mix(c, p + 24);
+        }
+        sum = ((sum * ODD ^ a) * ODD ^ b) * ODD ^ c;
     }
-    word = 0;
+    for (; size >= 8; size -= 8, p += 8)
+        sum = mix(sum, p);
     if (size > 0)
-        memcpy(&word, p, size);
-    sum = (sum ^ word) * odd;
-    sum ^= sum >> 32;
-    return sum * odd;
+        memcpy(rest, p, size);
+    sum = mix(sum, rest);
+    return (sum ^ sum >> 32) * ODD;
 }
 
 /* --- the layout -------------------------------------------------------------------------- */

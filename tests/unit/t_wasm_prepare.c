@@ -127,6 +127,11 @@ TEST(prepare_applies_data_until_the_first_unknown_offset)
     CHECK_INT(m->header->image_offset % DZ_WASM_PAGE_ALIGN, 0);
     CHECK(memcmp(m->image + FULL_DATA_AT - 8192, "heLLo", 5) == 0);
     CHECK_INT(m->image[0], 0);
+    CHECK_INT(m->datas[2].offset, 8199); /* in the image: no expression any more */
+    CHECK_INT(m->datas[2].n_offset, 0);
+    CHECK_INT(m->consts[m->datas[3].offset].op, DZ_WASM_OP_global_get);
+    CHECK_INT(m->consts[m->datas[4].offset].op, DZ_WASM_OP_i32_const);
+    CHECK_INT(m->n_consts, m->datas[4].offset + 1);
     CHECK_INT(m->n_datas_left, 2); /* at global 0, and what comes after it */
     CHECK_INT(m->datas_left[0], 3);
     CHECK_INT(m->datas_left[1], 4);
