@@ -85,6 +85,20 @@ test_that 'a reader who leaves early is not complained about' '
     { (trap "" PIPE; doze help --all; echo "$?" >status) 2>err | true; } && empty err
 '
 
+test_that 'not even when the caller blocks SIGPIPE' '
+    { env --block-signal=PIPE "$DOZE" help --all || echo "$?" >status; } 2>err | true ;
+    empty err && { [ ! -e status ] || [ "$(cat status)" -eq 1 ] || [ "$(cat status)" -eq 141 ]; }
+'
+
+test_that 'descriptors that the caller closed are not taken by files' '
+    mkfifo closed && exec 9<>closed && head -c 65536 /dev/zero >&9 &&
+    { "$DOZE" nonsense <&- >&- 2>&9 & } && pid=$! &&
+    until grep -q pipe_write "/proc/$pid/wchan"; do kill -0 $pid || exit 1; done &&
+    [ "$(readlink "/proc/$pid/fd/0")" = /dev/null ] &&
+    [ "$(readlink "/proc/$pid/fd/1")" = /dev/null ] &&
+    kill $pid
+'
+
 test_that 'a command that is interrupted dies by the signal' '
     mkfifo pipe && exec 9<>pipe &&
     head -c 65536 /dev/zero >&9 && # the pipe is full: what is written next must wait
