@@ -131,8 +131,9 @@ check-asan: ## the same under ASan and UBSan
 	@$(MAKE) --no-print-directory CONFIG=asan check
 integration: all ## the program itself, in numbered shell tests
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
+TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
 torture: $(UNITS) ## only the tests in which every allocation fails once
-	@TAP_ONLY=torture scripts/run-tap torture $(UNITS)
+	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
 cover: ## line coverage of each module by the unit tests
 	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)

@@ -7,14 +7,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* One line of text, whatever a path or a name had in it. */
+static void keep_sentence(struct dz_err *e, int code, int sys, const char *msg)
+{
+    size_t i = 0;
+    for (; msg[i] && i < sizeof e->msg - 1; i++)
+        e->msg[i] = (unsigned char)msg[i] < 0x20 || msg[i] == 0x7f ? '?' : msg[i];
+    e->msg[i] = '\0';
+    e->code = code;
+    e->sys = sys;
+}
+
 DZ_PRINTF(4, 0)
 static void set(struct dz_err *e, int code, int sys, const char *fmt, va_list ap)
 {
     if (!e)
         return;
-    e->code = code;
-    e->sys = sys;
-    (void)vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+    char msg[sizeof e->msg]; /* the arguments may point into e->msg */
+    (void)vsnprintf(msg, sizeof msg, fmt, ap);
+    keep_sentence(e, code, sys, msg);
 }
 
 int dz_fail(struct dz_err *e, int code, const char *fmt, ...)
@@ -34,14 +45,17 @@ static int code_of_errno(int sys)
     case ENOENT:
         return DZ_ENOENT;
     case EEXIST:
+    case ENOTEMPTY:
         return DZ_EEXIST;
     case EACCES:
     case EPERM:
+    case EROFS:
         return DZ_EDENIED;
     case ENOSPC:
     case EDQUOT:
         return DZ_ENOSPC;
     case EFBIG:
+    case E2BIG:
     case ENAMETOOLONG:
     case EMFILE:
     case ENFILE:
@@ -51,10 +65,15 @@ static int code_of_errno(int sys)
         return DZ_EBUSY;
     case ETIMEDOUT:
         return DZ_ETIMEOUT;
+    case ECANCELED:
+        return DZ_ECANCELED;
     case ENOSYS:
     case EOPNOTSUPP:
         return DZ_EUNSUPPORTED;
     case EINVAL:
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
         return DZ_EINVAL;
     default:
         return DZ_EIO;
@@ -71,7 +90,8 @@ int dz_fail_sys(struct dz_err *e, int sys, const char *fmt, ...)
     va_end(ap);
     if (e) {
         size_t n = strlen(e->msg);
-        (void)snprintf(e->msg + n, sizeof e->msg - n, ": %s", strerrordesc_np(sys));
+        const char *why = strerrordesc_np(sys);
+        (void)snprintf(e->msg + n, sizeof e->msg - n, ": %s", why ? why : "unknown cause");
     }
     return code;
 }
@@ -79,17 +99,16 @@ int dz_fail_sys(struct dz_err *e, int sys, const char *fmt, ...)
 int dz_wrap(struct dz_err *e, int code, const char *fmt, ...)
 {
     va_list ap;
-    char old[sizeof e->msg];
+    char msg[2 * sizeof e->msg + 2]; /* all of both: keep_sentence cuts */
 
     if (!e)
         return code;
-    memcpy(old, e->msg, sizeof old);
     va_start(ap, fmt);
-    (void)vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+    (void)vsnprintf(msg, sizeof e->msg, fmt, ap);
     va_end(ap);
-    size_t n = strlen(e->msg);
-    (void)snprintf(e->msg + n, sizeof e->msg - n, ": %s", old);
-    e->code = code;
+    size_t n = strlen(msg);
+    (void)snprintf(msg + n, sizeof msg - n, ": %s", e->msg);
+    keep_sentence(e, code, e->sys, msg);
     return code;
 }
 

@@ -70,7 +70,8 @@ DZ_NODISCARD int dz_fd_temp_dir(const char *prefix, char ret_path[static DZ_TEMP
 
 /* Remove a file or a directory with all in it; follows no symbolic link, and
  * nothing there is fine. Stops at the first failure; deeper than
- * DZ_TREE_DEPTH_MAX is DZ_ELIMIT. */
+ * DZ_TREE_DEPTH_MAX is DZ_ELIMIT. A path that ends in no name ("/", ".", "..")
+ * is DZ_EINVAL: nobody means that. */
 DZ_NODISCARD int dz_fd_remove_tree(int dir, const char *path, struct dz_err *err);
 
 #endif

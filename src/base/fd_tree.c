@@ -11,6 +11,7 @@
 #include "base/fd.h"
 
 #include "base/limits.h"
+#include "base/path.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -111,10 +112,22 @@ static int remove_entry(struct walk *w, const char *name, struct dz_err *err)
                            : dz_fail_sys(err, errno, "remove %s", name);
 }
 
+/* Does path end in a name, slashes after it apart? */
+static bool ends_in_name(struct dz_str path)
+{
+    while (dz_str_ends(path, DZ_STR("/")))
+        path.n--;
+    struct dz_str name = dz_path_name(path);
+    return name.n > 0 && !dz_str_eqz(name, ".") && !dz_str_eqz(name, "..");
+}
+
 int dz_fd_remove_tree(int dir, const char *path, struct dz_err *err)
 {
     struct walk w = {.depth = 0};
 
+    if (!ends_in_name(dz_str(path)))
+        return dz_fail(err, DZ_EINVAL, "remove \"%.100s\": expected a path that ends in a name",
+                       path);
     if (unlinkat(dir, path, 0) == 0 || errno == ENOENT)
         return 0;
     if (errno != EISDIR)

@@ -2,10 +2,10 @@
  *
  * hash.h - SHA-256, a keyed hash for tables, and comparing secrets.
  *
- * SHA-256 is libcrypto's, taken from a library context of our own: no
- * configuration file is read, so it works in a jail once dz_sha256_prepare has
- * run (a process that is about to lock itself in calls it before; all others
- * need not).
+ * SHA-256 is libcrypto's. At its first use in a process that reads its
+ * configuration file; a process that is about to lock itself in calls
+ * dz_sha256_prepare before, after which no file is opened any more. All others
+ * need not call it.
  */
 #ifndef DZ_BASE_HASH_H
 #define DZ_BASE_HASH_H

@@ -53,7 +53,7 @@ static int run_in_child(const char *path)
 int main(int argc, char **argv)
 {
     char dir[512], path[1024];
-    const char *name = strstr(argv[0], "corpus_");
+    const char *base = strrchr(argv[0], '/'), *name = strstr(base ? base : argv[0], "corpus_");
     if (argc > 1)
         (void)snprintf(dir, sizeof dir, "%s", argv[1]);
     else

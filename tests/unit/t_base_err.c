@@ -77,7 +77,10 @@ TEST(err_maps_errno)
         {EAGAIN, DZ_EBUSY},        {ETIMEDOUT, DZ_ETIMEOUT},
         {ENOSYS, DZ_EUNSUPPORTED}, {EOPNOTSUPP, DZ_EUNSUPPORTED},
         {EINVAL, DZ_EINVAL},       {EIO, DZ_EIO},
-        {EPIPE, DZ_EIO},
+        {EPIPE, DZ_EIO},           {E2BIG, DZ_ELIMIT},
+        {EROFS, DZ_EDENIED},       {ENOTEMPTY, DZ_EEXIST},
+        {ENOTDIR, DZ_EINVAL},      {EISDIR, DZ_EINVAL},
+        {ELOOP, DZ_EINVAL},        {ECANCELED, DZ_ECANCELED},
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(map); i++) {
         struct dz_err e = {0};
@@ -87,6 +90,23 @@ TEST(err_maps_errno)
         CHECK(strstr(e.msg, strerror(map[i].sys)) != NULL);
         CHECK_INT(dz_fail_sys(NULL, map[i].sys, "try it"), map[i].code);
     }
+}
+
+TEST(err_sentences_are_one_line)
+{
+    struct dz_err e = {0};
+    CHECK_INT(dz_fail(&e, DZ_EIO, "read %s", "a\nb\tc\x7f\xc3\xa9"), DZ_EIO);
+    CHECK_STR(e.msg, "read a?b?c?\xc3\xa9");
+    CHECK_INT(dz_fail(&e, DZ_EIO, "again: %s", e.msg), DZ_EIO); /* out of its own text */
+    CHECK_STR(e.msg, "again: read a?b?c?\xc3\xa9");
+    CHECK_INT(dz_wrap(&e, DZ_EIO, "%.5s\n", e.msg), DZ_EIO);
+    CHECK_STR(e.msg, "again?: again: read a?b?c?\xc3\xa9");
+    CHECK_INT(dz_fail_sys(&e, 4095, "try"), DZ_EIO);
+    CHECK_STR(e.msg, "try: unknown cause");
+    CHECK_INT(e.sys, 4095);
+    CHECK_INT(dz_wrap(&e, DZ_EBUSY, "more"), DZ_EBUSY);
+    CHECK_INT(e.sys, 4095);
+    CHECK_INT(e.code, DZ_EBUSY);
 }
 
 TEST(err_sentences_are_cut_not_overrun)

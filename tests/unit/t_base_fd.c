@@ -122,7 +122,7 @@ TEST(fd_read_all_keeps_the_ceiling)
     CHECK_INT(dz_fd_read_file(temp_fd, "f", &exact, &e), 0);
     CHECK_STR(exact.p, "12345");
     CHECK_INT(dz_fd_read_file(temp_fd, "g", &exact, &e), DZ_ENOENT);
-    CHECK_INT(dz_fd_read_all(temp_fd, &exact, &e), DZ_EIO); /* a directory */
+    CHECK_INT(dz_fd_read_all(temp_fd, &exact, &e), DZ_EINVAL); /* a directory */
     dz_buf_release(&b);
     dz_buf_release(&exact);
     leave();
@@ -236,6 +236,13 @@ TEST(fd_remove_tree_follows_no_link)
     CHECK_INT(dz_fd_remove_tree(temp_fd, "keep/f", &e), 0);
     CHECK(fstatat(temp_fd, "keep/f", &st, 0) < 0);
     CHECK(dz_fd_remove_tree(temp_fd, "keep/f/x/", &e) == 0);
+    CHECK_INT(symlinkat("keep", temp_fd, "link"), 0);
+    CHECK(dz_fd_remove_tree(temp_fd, "link/", &e) < 0);
+    CHECK_INT(fstatat(temp_fd, "keep", &st, 0), 0);
+    static const char *const never[] = {"", "/", "///", ".", "..", "keep/.", "keep/..", "keep/../"};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(never); i++)
+        CHECK_INT(dz_fd_remove_tree(temp_fd, never[i], &e), DZ_EINVAL);
+    CHECK_INT(fstatat(temp_fd, "keep", &st, 0), 0);
     CHECK(dz_fd_remove_tree(AT_FDCWD, "/proc/self/status", &e) < 0);
     leave();
 }

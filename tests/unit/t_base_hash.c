@@ -3,9 +3,67 @@
 
 #include "tap.h"
 
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+/* In a child that is killed when it opens a file: does fn return? */
+static bool works_without_open(void (*before)(void), void (*fn)(void))
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {DZ_ARRAY_LEN(code), code};
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        before();
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
+            _exit(2);
+        fn();
+        _exit(0);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
+static void nothing(void) {}
+static void open_a_file(void)
+{
+    (void)!open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+static void prepare(void)
+{
+    if (dz_sha256_prepare(NULL) < 0)
+        _exit(3);
+}
+static void hash(void)
+{
+    uint8_t d[DZ_SHA256_BYTES];
+    DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
+    if (dz_sha256("abc", 3, d, NULL) < 0 || dz_sha256_init(&h, NULL) < 0)
+        _exit(4);
+    dz_sha256_update(&h, "abc", 3);
+    if (dz_sha256_final(&h, d, NULL) < 0)
+        _exit(5);
+}
+
+TEST(sha256_opens_no_file_once_prepared)
+{
+    CHECK(works_without_open(nothing, nothing));
+    CHECK(!works_without_open(nothing, open_a_file));
+    CHECK(works_without_open(prepare, hash));
+}
 
 static void check_hex(const char *data, size_t n, const char *want)
 {

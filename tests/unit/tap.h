@@ -15,6 +15,9 @@
  *     TAP_NOFORK=1 gdb --args ./t_base_buf keeps
  *     TAP_ONLY=torture ./t_base_buf        only the torture tests
  *
+ * A TORTURE that allocates nothing fails, and so does a test that ends its
+ * process by itself, were it with exit(0).
+ *
  * SKIP("why") leaves a test that this machine cannot run; the reason is shown,
  * and when DZ_TEST_MUST_RUN names the program (its name without "t_"), a skip
  * is a failure.
@@ -28,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +43,7 @@ struct tap_case {
 };
 static struct tap_case *tap_head, **tap_tail = &tap_head;
 static int tap_bad;
+static bool *tap_finished; /* shared with the child: the test's body came to its end */
 static const char *tap_program = "";
 
 enum {
@@ -93,6 +98,9 @@ enum {
 #ifndef TAP_ALARM_S
 #define TAP_ALARM_S 10
 #endif
+#ifndef TAP_TORTURE_MAX
+#define TAP_TORTURE_MAX 100000
+#endif
 
 /* Does the comma-separated DZ_TEST_MUST_RUN name this program? */
 static bool tap_must_run(void)
@@ -115,8 +123,10 @@ static void tap_run(const struct tap_case *c)
                 dz_mem_fail_at(n++, sticky);
                 c->fn();
                 dz_mem_fail_at(-1, false);
-            } while (dz_mem_failed() && n < 100000);
+            } while (dz_mem_failed() && n < TAP_TORTURE_MAX);
             printf("# %s: %ld failure points\n", c->name, n - 1);
+            CHECK(n > 1); /* else nothing was tortured */
+            CHECK(n < TAP_TORTURE_MAX);
         }
     } else {
         c->fn();
@@ -128,10 +138,12 @@ static int tap_run_in_child(const struct tap_case *c)
 {
     int status;
     (void)fflush(stdout);
+    *tap_finished = false;
     pid_t pid = fork();
     if (pid == 0) {
         alarm(c->torture ? 60 : TAP_ALARM_S);
         tap_run(c);
+        *tap_finished = true;
         (void)fflush(stdout);
         exit(tap_bad ? TAP_FAIL : TAP_PASS); /* not _exit: the leak checker runs at exit */
     }
@@ -141,7 +153,9 @@ static int tap_run_in_child(const struct tap_case *c)
         printf("# killed by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
     if (WIFEXITED(status) && WEXITSTATUS(status) == TAP_SKIPPED)
         return tap_must_run() ? TAP_FAIL : TAP_SKIPPED;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? TAP_PASS : TAP_FAIL;
+    if (!*tap_finished && !WIFSIGNALED(status))
+        printf("# ended its process before its end\n");
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 && *tap_finished ? TAP_PASS : TAP_FAIL;
 }
 
 static bool tap_wanted(const struct tap_case *c, int argc, char **argv)
@@ -155,6 +169,11 @@ static bool tap_wanted(const struct tap_case *c, int argc, char **argv)
 int main(int argc, char **argv)
 {
     int n = 0, failed = 0;
+    tap_finished =
+        mmap(NULL, sizeof *tap_finished, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (tap_finished == MAP_FAILED)
+        return 1;
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* what a crashing test printed is shown */
     tap_program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
     for (const struct tap_case *c = tap_head; c; c = c->next) {
         if (!tap_wanted(c, argc, argv))
