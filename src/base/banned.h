@@ -21,10 +21,11 @@
 #endif
 #pragma GCC poison strcpy strcat strncpy strncat stpcpy sprintf vsprintf gets  /* base/buf.h */
 #pragma GCC poison strtok atoi atol atoll atof strtol strtoul strtoll strtoull /* base/num.h */
-#pragma GCC poison gmtime localtime ctime asctime     /* the _r forms, base/clock.h */
+#pragma GCC poison gmtime localtime asctime           /* the _r forms, base/clock.h */
 #pragma GCC poison system popen tmpnam tempnam mktemp /* os/proc.h, base/fd.h */
-#pragma GCC poison srand random srandom drand48       /* base/id.h */
-/* Only its call: a header of libcrypto has a parameter of that name. */
-#define rand() dz_banned_rand_see_base_id_h()
+#pragma GCC poison srand srandom drand48              /* base/id.h */
+/* Only their calls: fields and parameters may have these names. */
+#define rand()   dz_banned_rand_see_base_id_h()
+#define ctime(t) dz_banned_ctime_see_base_clock_h()
 
 #endif
