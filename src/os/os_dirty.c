@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * os_dirty.c - dirty pages by scanning the page table, or by comparing.
+ *
+ * Contract: os_dirty.h. How the scan tells pages apart:
+ *   written in a private mapping  present or swapped, anonymous, not the
+ *                                 shared page of zeros
+ *   only read                     a file's page, or the page of zeros
+ * A page that was written may still have the base's bytes, and a huge page
+ * counts as a whole: `differs` compares what the scan found, so both back
+ * ends give the same answer.
+ *
+ * A mark write-protects what is there (asynchronously: the kernel notes the
+ * first write and lets it go on). What comes to memory later is not protected
+ * and so counts as written, unless it is a file's page or the page of zeros.
+ */
+#include "os/os_dirty.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/hash.h"
+#include "os/os_uapi.h"
+
+#ifndef PAGE_IS_PFNZERO
+#define PAGE_IS_PFNZERO (1u << 5)
+#endif
+
+enum {
+    BATCH = 512, /* regions of one call */
+};
+
+struct print { /* of a page */
+    uint64_t a, b;
+};
+
+struct mark {
+    uint8_t *at;
+    size_t size;
+    struct print *prints; /* COMPARE only */
+};
+
+struct dz_os_dirty {
+    pid_t owner;
+    int pagemap, uffd;
+    size_t page;
+    enum dz_os_dirty_how differs_how, written_how;
+    uint64_t key[4];
+    DZ_VEC(, struct mark) marks;
+    char why[160];
+};
+
+/* --- runs ------------------------------------------------------------------------- */
+
+static void add_run(struct dz_os_runs *runs, size_t at, size_t size)
+{
+    struct dz_os_run *last = runs->n ? &runs->p[runs->n - 1] : NULL;
+    if (last && last->at + last->size == at)
+        last->size += size;
+    else
+        dz_vec_push(runs, ((struct dz_os_run){at, size}));
+}
+
+static int runs_done(const struct dz_os_runs *runs, struct dz_err *err)
+{
+    return runs->err ? dz_fail(err, runs->err, "list dirty pages: %s", dz_err_text(runs->err)) : 0;
+}
+
+/* --- comparing ----------------------------------------------------------------------- */
+
+static bool all_zero(const uint8_t *p, size_t n)
+{
+    return p[0] == 0 && memcmp(p, p + 1, n - 1) == 0;
+}
+
+/* Does the page at offset `at` of the range have the base's bytes? */
+static bool is_base(const struct dz_os_dirty_range *r, size_t at, size_t page)
+{
+    if (at >= r->image_at && at - r->image_at < r->image_size)
+        return memcmp(r->at + at, r->image + (at - r->image_at), page) == 0;
+    return all_zero(r->at + at, page);
+}
+
+static void compare(const struct dz_os_dirty *d, const struct dz_os_dirty_range *r, size_t from,
+                    size_t to, struct dz_os_runs *runs)
+{
+    for (size_t at = from; at < to; at += d->page)
+        if (!is_base(r, at, d->page))
+            add_run(runs, at, d->page);
+}
+
+static struct print print_of(const struct dz_os_dirty *d, const uint8_t *p)
+{
+    return (struct print){dz_siphash(d->key, p, d->page), dz_siphash(d->key + 2, p, d->page)};
+}
+
+/* --- scanning ------------------------------------------------------------------------- */
+
+/* The anonymous pages of [at, at + size) that were written, or, when `since`,
+ * written since the mark, as runs relative to base. */
+static int scan(const struct dz_os_dirty *d, uint8_t *at, size_t size, bool since,
+                const uint8_t *base, struct dz_os_runs *runs)
+{
+    struct page_region regions[BATCH];
+    struct pm_scan_arg arg = {
+        .size = sizeof arg,
+        .flags = since ? PM_SCAN_CHECK_WPASYNC : 0,
+        .start = (uintptr_t)at,
+        .end = (uintptr_t)at + size,
+        .vec = (uintptr_t)regions,
+        .vec_len = BATCH,
+        .category_inverted = PAGE_IS_FILE | PAGE_IS_PFNZERO,
+        .category_mask = PAGE_IS_FILE | PAGE_IS_PFNZERO | (since ? PAGE_IS_WRITTEN : 0),
+        .category_anyof_mask = PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+    };
+    while (arg.start < arg.end) {
+        long n = ioctl(d->pagemap, PAGEMAP_SCAN, &arg);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        for (long i = 0; i < n; i++)
+            add_run(runs, regions[i].start - (uintptr_t)base, regions[i].end - regions[i].start);
+        if (arg.walk_end <= arg.start) {
+            errno = EIO;
+            return -1;
+        }
+        arg.start = arg.walk_end;
+    }
+    return 0;
+}
+
+/* Write-protect what is there, so that it no longer counts as written. */
+static int protect(const struct dz_os_dirty *d, uint8_t *at, size_t size)
+{
+    struct uffdio_register r = {.range = {.start = (uintptr_t)at, .len = size},
+                                .mode = UFFDIO_REGISTER_MODE_WP};
+    if (size == 0)
+        return 0;
+    if (ioctl(d->uffd, UFFDIO_REGISTER, &r) < 0)
+        return -1;
+    struct pm_scan_arg arg = {
+        .size = sizeof arg,
+        .flags = PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC,
+        .start = (uintptr_t)at,
+        .end = (uintptr_t)at + size,
+        .category_mask = PAGE_IS_WRITTEN,
+    };
+    while (arg.start < arg.end) {
+        if (ioctl(d->pagemap, PAGEMAP_SCAN, &arg) < 0 && errno != EINTR)
+            return -1;
+        if (arg.walk_end > arg.start)
+            arg.start = arg.walk_end;
+    }
+    return 0;
+}
+
+/* --- the canaries ------------------------------------------------------------------------ */
+
+enum {
+    CANARY_PAGES = 8,
+    CANARY_WROTE = 2, /* before the mark */
+    CANARY_LATER = 5, /* after it */
+    CANARY_READ = 6,
+};
+
+static bool is_one(const struct dz_os_runs *runs, size_t page, unsigned index)
+{
+    return runs->n == 1 && runs->p[0].at == index * page && runs->p[0].size == page;
+}
+
+/* A private mapping of a file (memfd) of known history. NULL: cannot be made. */
+static uint8_t *canary_pages(size_t page)
+{
+    DZ_AUTO(dz_fd_close) int fd = memfd_create("doze-canary", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)(CANARY_PAGES * page)) < 0)
+        return NULL;
+    uint8_t *p = mmap(NULL, CANARY_PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* What of the two questions is answered rightly? Returns the number of right
+ * answers, 0 to 2, and says in d->why what went wrong. */
+static int ask_canaries(struct dz_os_dirty *d, uint8_t *p)
+{
+    struct dz_os_runs runs = DZ_VEC_INIT(CANARY_PAGES);
+    size_t size = CANARY_PAGES * d->page;
+    int right = 0;
+    volatile uint8_t *q = p;
+    q[CANARY_WROTE * d->page] = 1;
+    (void)q[CANARY_READ * d->page];
+    if (scan(d, p, size, false, p, &runs) < 0)
+        (void)snprintf(d->why, sizeof d->why, "PAGEMAP_SCAN: %s", strerrordesc_np(errno));
+    else if (!is_one(&runs, d->page, CANARY_WROTE))
+        (void)snprintf(d->why, sizeof d->why, "PAGEMAP_SCAN does not find the page written");
+    else
+        right = 1;
+    dz_vec_reset(&runs);
+    if (right && d->uffd >= 0) {
+        bool marked = protect(d, p, size) == 0;
+        q[CANARY_LATER * d->page] = 1;
+        (void)q[(CANARY_READ + 1) * d->page];
+        if (!marked || scan(d, p, size, true, p, &runs) < 0)
+            (void)snprintf(d->why, sizeof d->why, "write protection: %s", strerrordesc_np(errno));
+        else if (!is_one(&runs, d->page, CANARY_LATER))
+            (void)snprintf(d->why, sizeof d->why, "write protection misses the page written");
+        else
+            right = 2;
+    }
+    dz_vec_release(&runs);
+    return right;
+}
+
+static int open_uffd(void)
+{
+    struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_WP_ASYNC};
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+    if (fd >= 0 && ioctl(fd, UFFDIO_API, &api) < 0)
+        dz_fd_close(&fd);
+    return fd;
+}
+
+static void open_scan(struct dz_os_dirty *d)
+{
+    d->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (d->pagemap < 0) {
+        (void)snprintf(d->why, sizeof d->why, "/proc/self/pagemap: %s", strerrordesc_np(errno));
+        return;
+    }
+    d->uffd = open_uffd();
+    if (d->uffd < 0)
+        (void)snprintf(d->why, sizeof d->why, "userfaultfd: %s", strerrordesc_np(errno));
+    uint8_t *p = canary_pages(d->page);
+    int right = p ? ask_canaries(d, p) : 0;
+    if (p)
+        (void)munmap(p, CANARY_PAGES * d->page);
+    else
+        (void)snprintf(d->why, sizeof d->why, "no pages for a canary: %s", strerrordesc_np(errno));
+    d->differs_how = right >= 1 ? DZ_OS_DIRTY_SCAN : DZ_OS_DIRTY_COMPARE;
+    d->written_how = right >= 2 ? DZ_OS_DIRTY_SCAN : DZ_OS_DIRTY_COMPARE;
+    if (d->written_how != DZ_OS_DIRTY_SCAN)
+        dz_fd_close(&d->uffd);
+    if (d->differs_how != DZ_OS_DIRTY_SCAN)
+        dz_fd_close(&d->pagemap);
+}
+
+/* --- life -------------------------------------------------------------------------------- */
+
+int dz_os_dirty_open(enum dz_os_dirty_how want, struct dz_os_dirty **ret_dirty, struct dz_err *err)
+{
+    struct dz_os_dirty *d = dz_zalloc(sizeof *d);
+    if (!d)
+        return dz_fail(err, DZ_ENOMEM, "no memory to track dirty pages");
+    d->owner = getpid();
+    d->pagemap = d->uffd = -1;
+    d->page = (size_t)sysconf(_SC_PAGESIZE);
+    d->marks.max = DZ_OS_DIRTY_MARKS_MAX;
+    if (getrandom(d->key, sizeof d->key, 0) != (ssize_t)sizeof d->key) {
+        int r = dz_fail_sys(err, errno, "random key for page fingerprints");
+        dz_free(d);
+        return r;
+    }
+    if (want == DZ_OS_DIRTY_SCAN)
+        open_scan(d);
+    else
+        (void)snprintf(d->why, sizeof d->why, "comparing was asked for");
+    *ret_dirty = d;
+    return 0;
+}
+
+void dz_os_dirty_close(struct dz_os_dirty *d)
+{
+    if (!d)
+        return;
+    for (size_t i = 0; i < d->marks.n; i++)
+        dz_free(d->marks.p[i].prints);
+    dz_vec_release(&d->marks);
+    dz_fd_close(&d->pagemap);
+    dz_fd_close(&d->uffd);
+    dz_free(d);
+}
+
+enum dz_os_dirty_how dz_os_dirty_differs_how(const struct dz_os_dirty *d)
+{
+    return d->differs_how;
+}
+
+enum dz_os_dirty_how dz_os_dirty_written_how(const struct dz_os_dirty *d)
+{
+    return d->written_how;
+}
+
+const char *dz_os_dirty_why(const struct dz_os_dirty *d)
+{
+    return d->why;
+}
+
+/* --- the questions -------------------------------------------------------------------------- */
+
+static int check_call(const struct dz_os_dirty *d, const struct dz_os_dirty_range *r,
+                      struct dz_err *err)
+{
+    assert((uintptr_t)r->at % d->page == 0 && r->size % d->page == 0);
+    assert(r->image_at % d->page == 0 && r->image_size % d->page == 0);
+    assert(r->image_size <= r->size && r->image_at <= r->size - r->image_size);
+    if (getpid() != d->owner)
+        return dz_fail(err, DZ_ESTATE,
+                       "dirty pages are tracked by process %d, this is process %d: open a tracker "
+                       "here",
+                       (int)d->owner, (int)getpid());
+    return 0;
+}
+
+int dz_os_dirty_differs(struct dz_os_dirty *d, const struct dz_os_dirty_range *r,
+                        struct dz_os_runs *runs, struct dz_err *err)
+{
+    int code = check_call(d, r, err);
+    if (code < 0)
+        return code;
+    dz_vec_reset(runs);
+    if (d->differs_how == DZ_OS_DIRTY_COMPARE) {
+        compare(d, r, 0, r->size, runs);
+        return runs_done(runs, err);
+    }
+    struct dz_os_runs found = DZ_VEC_INIT(runs->max);
+    if (scan(d, r->at, r->size, false, r->at, &found) < 0)
+        code = dz_fail_sys(err, errno, "scan %zu bytes for dirty pages", r->size);
+    for (size_t i = 0; i < found.n; i++)
+        compare(d, r, found.p[i].at, found.p[i].at + found.p[i].size, runs);
+    if (code == 0)
+        code = runs_done(&found, err);
+    dz_vec_release(&found);
+    return code < 0 ? code : runs_done(runs, err);
+}
+
+static struct mark *find_mark(struct dz_os_dirty *d, const void *at)
+{
+    for (size_t i = 0; i < d->marks.n; i++)
+        if (d->marks.p[i].at == at)
+            return &d->marks.p[i];
+    return NULL;
+}
+
+/* Fingerprints of all pages into m->prints. */
+static int take_prints(const struct dz_os_dirty *d, struct mark *m, size_t size)
+{
+    size_t n = size / d->page;
+    struct print *prints = dz_realloc(m->prints, (n ? n : 1) * sizeof *prints);
+    if (!prints)
+        return DZ_ENOMEM;
+    m->prints = prints;
+    for (size_t i = 0; i < n; i++)
+        prints[i] = print_of(d, m->at + i * d->page);
+    return 0;
+}
+
+void dz_os_dirty_unmark(struct dz_os_dirty *d, const void *at)
+{
+    struct mark *m = find_mark(d, at);
+    if (!m)
+        return;
+    dz_free(m->prints);
+    dz_vec_remove(&d->marks, (size_t)(m - d->marks.p));
+}
+
+int dz_os_dirty_mark(struct dz_os_dirty *d, const struct dz_os_dirty_range *r, struct dz_err *err)
+{
+    int code = check_call(d, r, err);
+    if (code < 0)
+        return code;
+    struct mark *m = find_mark(d, r->at);
+    if (!m) {
+        code = dz_vec_push(&d->marks, ((struct mark){.at = r->at}));
+        if (code < 0)
+            return dz_fail(err, code, "track dirty pages of range %zu: %s", d->marks.n + 1,
+                           dz_err_text(code));
+        m = &d->marks.p[d->marks.n - 1];
+    }
+    m->size = r->size;
+    if (d->written_how == DZ_OS_DIRTY_COMPARE && take_prints(d, m, r->size) < 0)
+        code = dz_fail(err, DZ_ENOMEM, "no memory for fingerprints of %zu bytes", r->size);
+    else if (d->written_how == DZ_OS_DIRTY_SCAN && protect(d, r->at, r->size) < 0)
+        code = dz_fail_sys(err, errno, "write-protect %zu bytes to track them", r->size);
+    if (code < 0)
+        dz_os_dirty_unmark(d, r->at);
+    return code;
+}
+
+int dz_os_dirty_written(struct dz_os_dirty *d, const struct dz_os_dirty_range *r,
+                        struct dz_os_runs *runs, struct dz_err *err)
+{
+    int code = check_call(d, r, err);
+    if (code < 0)
+        return code;
+    const struct mark *m = find_mark(d, r->at);
+    if (!m || m->size > r->size)
+        return dz_fail(err, DZ_ESTATE, "the range of %zu bytes was not marked%s", r->size,
+                       m ? " at this size" : "");
+    dz_vec_reset(runs);
+    if (d->written_how == DZ_OS_DIRTY_COMPARE) {
+        for (size_t at = 0; at < m->size; at += d->page) {
+            struct print now = print_of(d, m->at + at);
+            const struct print *then = &m->prints[at / d->page];
+            if (now.a != then->a || now.b != then->b)
+                add_run(runs, at, d->page);
+        }
+    } else if (scan(d, m->at, m->size, true, m->at, runs) < 0) {
+        return dz_fail_sys(err, errno, "scan %zu bytes for what was written", m->size);
+    }
+    compare(d, &(struct dz_os_dirty_range){.at = r->at, .size = r->size}, m->size, r->size, runs);
+    return runs_done(runs, err);
+}
