@@ -167,5 +167,8 @@ TEST(str_nearest_suggests_only_near_names)
     CHECK_INT(dz_str_nearest(DZ_STR("help"), names, 5), 3);
     CHECK_INT(dz_str_nearest(DZ_STR("delate"), names, 5), 4);
     CHECK(dz_str_nearest(DZ_STR("freeze"), names, 5) == DZ_STR_NONE);
+    static const char *const twins[] = {"zz", "ab", "ac", "aa"};
+    CHECK_INT(dz_str_nearest(DZ_STR("ad"), twins, 4), 1); /* the first of equals */
+    CHECK_INT(dz_str_nearest(DZ_STR("aa"), twins, 4), 3); /* a nearer one though later */
     CHECK(dz_str_nearest(DZ_STR("xy"), names, 0) == DZ_STR_NONE);
 }
