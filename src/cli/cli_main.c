@@ -7,6 +7,7 @@
 #include "cli/cli_commands.h"
 #include "cli/cli_help.h"
 #include "cli/cli_parse.h"
+#include "cli/cli_signal.h"
 #include "cli/cli_term.h"
 
 #include <errno.h>
@@ -14,13 +15,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#define MESSAGE_MAX 1024
+
+/* One line, and nothing in it that steers a terminal, whatever the sentence
+ * quotes. */
 DZ_PRINTF(2, 0)
 static void say(struct dz_cli *c, const char *fmt, va_list ap)
 {
+    char text[MESSAGE_MAX];
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
     (void)fflush(c->out); /* keep the order of what both streams show */
-    fputs("doze: ", c->err);
-    vfprintf(c->err, fmt, ap);
-    fputc('\n', c->err);
+    fprintf(c->err, "doze: %s\n", text);
 }
 
 void dz_cli_warn(struct dz_cli *c, const char *fmt, ...)
@@ -139,14 +147,14 @@ static int dispatch(struct dz_cli *c, int argc, char **argv)
 }
 
 /* Results that did not reach their file are a failure. A reader who went away
- * (`| head -1` with SIGPIPE ignored) is not told so. */
+ * (`| head -1` with SIGPIPE blocked) is not told so, nor is who pressed Ctrl-C. */
 static int finish(struct dz_cli *c, int status)
 {
     errno = 0;
     bool failed = fflush(c->out) != 0 || ferror(c->out);
     if (!failed)
         return status;
-    if (errno != EPIPE)
+    if (errno != EPIPE && !dz_cli_interrupted())
         dz_cli_warn(c, "write the results: %s",
                     errno ? strerror(errno) : "an earlier write failed");
     return status == DZ_EXIT_OK ? DZ_EXIT_FAILURE : status;

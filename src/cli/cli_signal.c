@@ -53,7 +53,8 @@ static void handle(int sig)
 
 void dz_cli_signal_init(void)
 {
-    (void)signal(SIGPIPE, SIG_DFL); /* some callers leave it ignored */
+    (void)signal(SIGPIPE, SIG_DFL); /* some callers leave these two ignored */
+    (void)signal(SIGCHLD, SIG_DFL);
     handle(SIGINT);
     handle(SIGTERM);
 }

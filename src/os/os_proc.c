@@ -18,6 +18,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* More than thirty years are as good as for ever; so no sum can overflow. */
+#define TIMEOUT_MAX_MS (1LL << 40)
+
+int64_t dz_os_deadline(int64_t timeout_ms)
+{
+    if (timeout_ms < 0 || timeout_ms > TIMEOUT_MAX_MS)
+        return -1;
+    return dz_clock_mono_ms() + timeout_ms;
+}
+
 int dz_os_poll_timeout(int64_t deadline_ms)
 {
     if (deadline_ms < 0)
@@ -28,7 +38,7 @@ int dz_os_poll_timeout(int64_t deadline_ms)
     return left > INT_MAX ? INT_MAX : (int)left;
 }
 
-struct dz_os_status dz_os_status_of(int wstatus)
+static struct dz_os_status status_of(int wstatus)
 {
     if (WIFSIGNALED(wstatus))
         return (struct dz_os_status){.exit_code = -1, .signal = WTERMSIG(wstatus)};
@@ -64,7 +74,7 @@ static int last_word(int sock, struct dz_os_status *ret_status)
     struct os_report end;
     if (recv(sock, &end, sizeof end, MSG_DONTWAIT) != (ssize_t)sizeof end)
         return -1;
-    *ret_status = dz_os_status_of(end.wstatus);
+    *ret_status = status_of(end.wstatus);
     return 0;
 }
 
@@ -84,21 +94,20 @@ int dz_os_proc_wait(struct dz_os_proc *p, int64_t timeout_ms, struct dz_os_statu
     struct dz_os_status status;
     pid_t pid = p->pid;
     assert(p->pidfd >= 0);
-    int n = wait_readable(p->pidfd, timeout_ms < 0 ? -1 : dz_clock_mono_ms() + timeout_ms);
+    int n = wait_readable(p->pidfd, dz_os_deadline(timeout_ms));
     if (n < 0)
         return dz_fail_sys(err, errno, "wait for process %d", (int)pid);
     if (n == 0)
         return dz_fail(err, DZ_ETIMEOUT, "process %d still runs after %lld ms", (int)pid,
                        (long long)timeout_ms);
     int sys = collect(p->pidfd, &status);
-    if (sys == 0 && p->reaper >= 0 && last_word(p->reaper, &status) < 0) {
-        forget(p);
-        return dz_fail(err, DZ_EIO, "process %d: somebody killed the process that watched over it",
-                       (int)pid);
-    }
+    bool silent = sys == 0 && p->reaper >= 0 && last_word(p->reaper, &status) < 0;
     forget(p);
     if (sys != 0)
         return dz_fail_sys(err, sys, "wait for process %d", (int)pid);
+    if (silent)
+        return dz_fail(err, DZ_EIO, "process %d: somebody killed the process that watched over it",
+                       (int)pid);
     *ret_status = status;
     return 0;
 }

@@ -10,8 +10,9 @@
  *     ... r.out.p, r.status.exit_code ...
  *     dz_os_run_result_release(&r);
  *
- * A child is watched by its pidfd, never by SIGCHLD. Nothing here sleeps, and
- * no shell is involved.
+ * A child is watched by its pidfd, never by SIGCHLD; but a process that ignores
+ * SIGCHLD gets no status of its children, so it must not. Nothing here sleeps,
+ * and no shell is involved.
  *
  * A child may be started as a *tree*. Then a small process (the reaper) stands
  * between it and us, to which every orphan among its descendants falls, in

@@ -44,9 +44,10 @@ struct os_report {
 };
 
 int dz_os_pidfd_open(pid_t pid); /* -1 and errno */
-struct dz_os_status dz_os_status_of(int wstatus);
 
-/* Milliseconds of a poll timeout until `deadline_ms` (< 0: for ever). */
+/* The moment on the monotonic clock when a timeout is over, -1: never; and the
+ * milliseconds that poll may wait until then. */
+int64_t dz_os_deadline(int64_t timeout_ms);
 int dz_os_poll_timeout(int64_t deadline_ms);
 
 #endif

@@ -46,10 +46,10 @@ struct reaper {
 
 /* --- the reaper's side --- */
 
-static void report(const struct os_report *r)
+static void report(int sock, const struct os_report *r)
 {
     /* If we are gone nobody wants to know. */
-    (void)!send(SOCKET_FD, r, sizeof *r, MSG_NOSIGNAL);
+    (void)!send(sock, r, sizeof *r, MSG_NOSIGNAL);
 }
 
 static void reaped(struct reaper *r, pid_t pid, int wstatus)
@@ -143,43 +143,55 @@ static void watch(struct reaper *r)
     }
 }
 
-/* Move our two descriptors to their places and close everything else. */
+/* Copy a descriptor above 0 to 2, so that those can be given to others. */
+static int above_standard(int fd)
+{
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
+/* Put our two descriptors in their places and close everything else. Nothing is
+ * allocated, so this cannot fail for want of descriptors. */
 static void keep_only(int sock, int children)
 {
-    int high_sock = fcntl(sock, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    int high_children = fcntl(children, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (high_sock < 0 || high_children < 0 || dup2(high_sock, SOCKET_FD) < 0 ||
-        dup2(high_children, CHILDREN_FD) < 0)
-        _exit(1);
+    (void)dup2(sock, SOCKET_FD);
+    (void)dup2(children, CHILDREN_FD);
     (void)syscall(SYS_close_range, CHILDREN_FD + 1, ~0u, 0);
+}
+
+static int watch_children(void)
+{
+    sigset_t all, child_ended;
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, NULL);
+    (void)signal(SIGCHLD, SIG_DFL); /* were it ignored, we would never learn a status */
+    (void)sigemptyset(&child_ended);
+    (void)sigaddset(&child_ended, SIGCHLD);
+    return signalfd(-1, &child_ended, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 static void reaper_main(const struct os_plan *plan, int sock)
 {
     struct reaper r = {0};
     struct os_report start = {0};
-    sigset_t all, child_ended;
 
-    (void)sigfillset(&all);
-    (void)sigprocmask(SIG_SETMASK, &all, NULL);
-    (void)signal(SIGCHLD, SIG_DFL); /* were it ignored, we would never learn a status */
-    (void)sigemptyset(&child_ended);
-    (void)sigaddset(&child_ended, SIGCHLD);
+    int children = above_standard(watch_children());
+    int high_sock = above_standard(sock);
     (void)prctl(PR_SET_NAME, "doze-reaper");
-    int children = signalfd(-1, &child_ended, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (children < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+    if (children < 0 || high_sock < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         start.sys = errno;
     else
         start.sys = dz_os_plan_spawn(plan, &r.child);
     start.pid = r.child;
-    keep_only(sock, start.sys ? sock : children);
-    report(&start);
-    if (start.sys != 0)
+    if (start.sys != 0) {
+        report(sock, &start);
         _exit(1);
+    }
+    keep_only(high_sock, children);
+    report(SOCKET_FD, &start);
     (void)!chdir("/"); /* hold no directory that someone may want to unmount */
     watch(&r);
     kill_all(&r);
-    report(&(struct os_report){.pid = r.child, .wstatus = r.wstatus});
+    report(SOCKET_FD, &(struct os_report){.pid = r.child, .wstatus = r.wstatus});
     _exit(0);
 }
 

@@ -166,7 +166,7 @@ static void time_is_up(struct run *r)
     if (r->phase == RUNNING && r->opts->grace_ms > 0 &&
         dz_os_proc_signal(&r->proc, SIGTERM, NULL) == 0) {
         r->phase = ASKED;
-        r->deadline_ms = dz_clock_mono_ms() + r->opts->grace_ms;
+        r->deadline_ms = dz_os_deadline(r->opts->grace_ms);
     } else {
         r->phase = KILLED;
         r->deadline_ms = -1;
@@ -218,7 +218,7 @@ int dz_os_run(const struct dz_os_run_opts *o, struct dz_os_run_result *ret_resul
     assert(o->argv && o->argv[0]);
     int rc = start(&r, err);
     if (o->timeout_ms > 0)
-        r.deadline_ms = dz_clock_mono_ms() + o->timeout_ms;
+        r.deadline_ms = dz_os_deadline(o->timeout_ms);
     if (rc == 0)
         rc = pump(&r, err);
     if (rc == 0)

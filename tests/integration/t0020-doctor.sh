@@ -60,6 +60,12 @@ test_that 'a bad data directory is told so' '
     run 0 doze doctor -d "$(printf "a\033[31m\nb")" && ! grep -q "$(printf "\033")" out
 '
 
+test_that 'doctor answers whatever signals the caller ignores or blocks' '
+    doze doctor >plain &&
+    run 0 env --ignore-signal=CHLD "$DOZE" doctor && cmp plain out &&
+    run 0 env --block-signal "$DOZE" doctor && cmp plain out
+'
+
 test_that 'doctor answers as another user, too' '
     [ "$(id -u)" -eq 0 ] || skip "not root"
     cp "$DOZE" /tmp/doze-as-nobody.$$ && chmod 755 /tmp/doze-as-nobody.$$ &&

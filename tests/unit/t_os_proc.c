@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
@@ -368,6 +369,53 @@ TEST(tree_ends_with_its_starter)
     CHECK_INT(kill(starter, SIGKILL), 0);
     CHECK_INT(waitpid(starter, NULL, 0), starter);
     CHECK_INT(read(out[0], &c, 1), 0); /* blocks until the last holder has gone */
+}
+
+TEST(tree_tells_when_its_reaper_was_killed)
+{
+    struct dz_os_run_result r;
+    struct dz_err err = {0};
+    struct dz_os_run_opts o = {.argv = SH("kill -9 $PPID; exec sleep 0"), .timeout_ms = 8000};
+    CHECK_INT(dz_os_run(&o, &r, &err), DZ_EIO);
+    CHECK(strstr(err.msg, "the process that watche"));
+}
+
+/* With any number of free descriptors it works or says why, and none is lost. */
+TEST(run_without_enough_descriptors_fails_cleanly)
+{
+    int worked = 0, failed = 0;
+    for (rlim_t limit = 3; limit < 32; limit++) {
+        struct rlimit r = {limit, 1024};
+        struct dz_os_run_result result;
+        struct dz_err err = {0};
+        struct dz_os_run_opts o = {.argv = SH("exit 6"), .cwd = "/", .timeout_ms = 8000};
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &r), 0);
+        int rc = dz_os_run(&o, &result, &err);
+        r.rlim_cur = 1024;
+        CHECK_INT(setrlimit(RLIMIT_NOFILE, &r), 0);
+        CHECK(rc == 0 || err.msg[0]);
+        if (rc == 0) {
+            CHECK_INT(result.status.exit_code, 6);
+            dz_os_run_result_release(&result);
+        }
+        worked += rc == 0;
+        failed += rc < 0;
+        CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
+    }
+    CHECK(worked > 0 && failed > 5);
+}
+
+TEST(wait_takes_any_timeout)
+{
+    static const int64_t timeouts[] = {INT64_MAX, INT64_MAX / 2, INT64_MIN, -1};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(timeouts); i++) {
+        struct dz_os_proc p = DZ_OS_PROC_NONE;
+        struct dz_os_status st = {0};
+        struct dz_os_spawn_opts o = {.argv = SH("exit 1")};
+        CHECK_INT(dz_os_spawn(&o, &p, NULL), 0);
+        CHECK_INT(dz_os_proc_wait(&p, timeouts[i], &st, NULL), 0);
+        CHECK_INT(st.exit_code, 1);
+    }
 }
 
 TEST(run_many_at_once_does_not_mix_them_up)
