@@ -57,21 +57,26 @@ bool dz_cli_command_is_prefix(const char *word)
 
 #define COMMAND_COUNT (DZ_ARRAY_LEN(dz_cli_commands) - 1)
 
-/* The first `words` words of every name; "" where a name has fewer. */
+/* The first `words` words of every name. */
 struct heads {
     char text[COMMAND_COUNT][DZ_CLI_NAME_MAX];
     const char *names[COMMAND_COUNT];
 };
 
+/* Bytes of the first `words` words, or of all if there are fewer. */
+static size_t head_length(const char *name, int words)
+{
+    size_t n = strcspn(name, " ");
+    while (--words > 0 && name[n])
+        n += 1 + strcspn(name + n + 1, " ");
+    return n;
+}
+
 static void fill_heads(struct heads *h, int words)
 {
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        const char *end = dz_cli_commands[i]->name;
-        for (int w = 0; w < words && end; w++)
-            end = strchr(w == 0 ? end : end + 1, ' ');
-        size_t n =
-            end ? (size_t)(end - dz_cli_commands[i]->name) : strlen(dz_cli_commands[i]->name);
-        (void)snprintf(h->text[i], sizeof h->text[i], "%.*s", (int)n, dz_cli_commands[i]->name);
+        const char *name = dz_cli_commands[i]->name;
+        (void)snprintf(h->text[i], sizeof h->text[i], "%.*s", (int)head_length(name, words), name);
         h->names[i] = h->text[i];
     }
 }

@@ -11,6 +11,7 @@
 #include "cli/cli_term.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -146,17 +147,25 @@ static int dispatch(struct dz_cli *c, int argc, char **argv)
     return status;
 }
 
+/* Has the reader of this stream, a pipe, gone away? */
+static bool reader_left(FILE *f)
+{
+    struct pollfd fd = {.fd = fileno(f), .events = POLLOUT};
+    return fd.fd >= 0 && poll(&fd, 1, 0) > 0 && (fd.revents & POLLERR);
+}
+
 /* Results that did not reach their file are a failure. A reader who went away
- * (`| head -1` with SIGPIPE blocked) is not told so, nor is who pressed Ctrl-C. */
+ * (`| head -1` with SIGPIPE blocked) is not told so, nor is who pressed Ctrl-C.
+ * The errno of a write that failed earlier is lost. */
 static int finish(struct dz_cli *c, int status)
 {
     errno = 0;
     bool failed = fflush(c->out) != 0 || ferror(c->out);
+    int sys = errno;
     if (!failed)
         return status;
-    if (errno != EPIPE && !dz_cli_interrupted())
-        dz_cli_warn(c, "write the results: %s",
-                    errno ? strerror(errno) : "an earlier write failed");
+    if (!dz_cli_interrupted() && !reader_left(c->out))
+        dz_cli_warn(c, "write the results: %s", sys ? strerror(sys) : "a write failed");
     return status == DZ_EXIT_OK ? DZ_EXIT_FAILURE : status;
 }
 

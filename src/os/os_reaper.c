@@ -146,7 +146,7 @@ static void watch(struct reaper *r)
 /* Copy a descriptor above 0 to 2, so that those can be given to others. */
 static int above_standard(int fd)
 {
-    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
 /* Put our two descriptors in their places and close everything else. Nothing is
@@ -166,7 +166,8 @@ static int watch_children(void)
     (void)signal(SIGCHLD, SIG_DFL); /* were it ignored, we would never learn a status */
     (void)sigemptyset(&child_ended);
     (void)sigaddset(&child_ended, SIGCHLD);
-    return signalfd(-1, &child_ended, SFD_CLOEXEC | SFD_NONBLOCK);
+    int fd = signalfd(-1, &child_ended, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? -1 : above_standard(fd);
 }
 
 static void reaper_main(const struct os_plan *plan, int sock)
@@ -174,15 +175,13 @@ static void reaper_main(const struct os_plan *plan, int sock)
     struct reaper r = {0};
     struct os_report start = {0};
 
-    int children = above_standard(watch_children());
+    int children = watch_children();
     int high_sock = above_standard(sock);
     (void)prctl(PR_SET_NAME, "doze-reaper");
-    if (children < 0 || high_sock < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-        start.sys = errno;
-    else
-        start.sys = dz_os_plan_spawn(plan, &r.child);
+    bool ready = children >= 0 && high_sock >= 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+    start.sys = ready ? dz_os_plan_spawn(plan, &r.child) : errno;
     start.pid = r.child;
-    if (start.sys != 0) {
+    if (!ready || start.sys != 0) {
         report(sock, &start);
         _exit(1);
     }
