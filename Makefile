@@ -40,7 +40,7 @@ NEEDS_base :=
 NEEDS_os   := base
 NEEDS_cli  := base os
 # what files cli/local_* may use besides
-NEEDS_cli_local :=
+NEEDS_cli_local := wasm
 SYS_base   := -lcrypto
 NEEDS_wasm := base
 SYS_wasm   := -lm

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 
 #define DZ_CLI_COMMANDS(X) \
+    X(wasm_info)           \
     X(doctor)              \
     X(completion)          \
     X(help)

@@ -384,19 +384,25 @@ static void check_vectors(struct wasm_load *l)
         dz_wasm_load_fail(l, l->p, l->declared.err, "out of memory");
 }
 
-void dz_wasm_decode(struct wasm_load *l)
+static void read_head(struct wasm_load *l)
 {
     static const uint8_t magic[8] = {0, 'a', 's', 'm', 1, 0, 0, 0};
-    unsigned rank = 0;
-    const uint8_t *head = dz_wasm_read_bytes(l, 8);
-    if (!head)
-        return;
-    if (memcmp(head, magic, 4) != 0)
+    const uint8_t *head = l->p;
+    if (memcmp(head, magic, l->size < 4 ? l->size : 4) != 0) {
         dz_wasm_load_fail(l, head, DZ_EINVAL, "magic header not detected: this is no WebAssembly");
-    else if (memcmp(head, magic, 8) != 0)
-        dz_wasm_load_fail(l, head + 4, DZ_EINVAL,
-                          head[6] == 1 ? "this is a component, not a module"
-                                       : "unknown binary version");
+        return;
+    }
+    if (!dz_wasm_read_bytes(l, 8) || memcmp(head, magic, 8) == 0)
+        return;
+    dz_wasm_load_fail(l, head + 4, DZ_EINVAL,
+                      head[6] == 1 ? "this is a component, not a module"
+                                   : "unknown binary version");
+}
+
+void dz_wasm_decode(struct wasm_load *l)
+{
+    unsigned rank = 0;
+    read_head(l);
     while (!l->code && l->p < l->end) {
         next_section(l, &rank);
         check_vectors(l);

@@ -39,6 +39,7 @@ enum {
     DZ_WASM_PAGE = 65536,      /* bytes of a page of linear memory */
     DZ_WASM_PAGE_ALIGN = 4096, /* alignment of the memory image in the block */
     DZ_WASM_SHA256 = 32,
+    DZ_WASM_SECTIONS = 14,    /* ids of sections are below */
     DZ_WASM_CONST_DEPTH = 64, /* operands that a constant expression needs at most */
 };
 #define DZ_WASM_NONE UINT32_MAX /* "no such index" */

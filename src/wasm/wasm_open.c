@@ -239,7 +239,7 @@ static bool rest_ok(view *m)
 {
     const struct dz_wasm_header *h = m->header;
     for (uint32_t i = 0; i < m->n_sections; i++)
-        if (!name_ok(m, m->sections[i].name) ||
+        if (m->sections[i].id >= DZ_WASM_SECTIONS || !name_ok(m, m->sections[i].name) ||
             !range_ok(m->sections[i].offset, m->sections[i].size, m->wasm_size))
             return false;
     if (h->start != DZ_WASM_NONE && h->start >= m->n_funcs)

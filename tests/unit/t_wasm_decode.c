@@ -53,6 +53,11 @@ TEST(decode_refuses_what_is_no_module)
     REFUSED(&m, DZ_EINVAL, "component");
     m.n = 7;
     REFUSED(&m, DZ_EINVAL, "unexpected end");
+    m.n = 0;
+    REFUSED(&m, DZ_EINVAL, "unexpected end");
+    m.p[0] = 't';
+    m.n = 2;
+    REFUSED(&m, DZ_EINVAL, "magic header");
 }
 
 TEST(decode_wants_sections_in_order_and_once)
