@@ -55,6 +55,7 @@ bool dz_cli_command_is_prefix(const char *word)
     return false;
 }
 
+#define CUT_MIN       3 /* letters of a cut name that suggest the whole */
 #define COMMAND_COUNT (DZ_ARRAY_LEN(dz_cli_commands) - 1)
 
 /* The first `words` words of every name. */
@@ -81,14 +82,17 @@ static void fill_heads(struct heads *h, int words)
     }
 }
 
-/* `ls` where only `disk ls` exists. */
-static const char *with_last_word(const char *word)
+/* `ls` where only `disk ls` exists, or a name that was cut. */
+static const char *part_of_name(const char *word)
 {
     for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {
         const char *last = strrchr((*c)->name, ' ');
         if (last && strcmp(last + 1, word) == 0)
             return (*c)->name;
     }
+    for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++)
+        if (strlen(word) >= CUT_MIN && strncmp((*c)->name, word, strlen(word)) == 0)
+            return (*c)->name;
     return NULL;
 }
 
@@ -103,7 +107,7 @@ const char *dz_cli_command_nearest(int argc, char **argv, char ret_text[static D
     fill_heads(&h, prefixed ? 2 : 1);
     size_t at = dz_str_nearest(dz_str(typed), h.names, COMMAND_COUNT);
     if (at == DZ_STR_NONE)
-        return with_last_word(argv[0]);
+        return part_of_name(prefixed ? typed : argv[0]);
     (void)snprintf(ret_text, DZ_CLI_NAME_MAX, "%s", h.text[at]);
     return ret_text;
 }

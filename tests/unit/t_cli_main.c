@@ -47,6 +47,8 @@ TEST(main_names_the_nearest_command_and_option)
 {
     AUTO_RESULT r = CLI_RUN("hlep");
     CHECK_STR(r.err, "doze: no command \"hlep\"; did you mean \"help\"?\n");
+    AUTO_RESULT cut = CLI_RUN("compl");
+    CHECK_STR(cut.err, "doze: no command \"compl\"; did you mean \"completion\"?\n");
     AUTO_RESULT s = CLI_RUN("help", "--aal");
     CHECK_STR(s.err, "doze: help: no option \"--aal\"; did you mean --all?\n");
     AUTO_RESULT t = CLI_RUN("help", "competion");

@@ -5,6 +5,7 @@
  */
 #include "cli/cli_env.h"
 #include "cli/cli_progress.h"
+#include "cli/cli_signal.h"
 #include "cli/cli_table.h"
 #include "cli/cli_term.h"
 #include "tap.h"
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 
 #include <pty.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 
 static char *wrapped(const char *text, size_t column, size_t indent, size_t width)
@@ -231,6 +233,53 @@ TEST(progress_is_silent_elsewhere)
         CHECK_STR(seen(&s), "");
     }
     dz_clock_use(NULL);
+    (void)fclose(s.f);
+    (void)close(s.master);
+}
+
+/* In a child whose standard error is the screen: draw, then get the signal. */
+static int interrupted_while_drawing(const struct screen *s, bool tidy_up, int times)
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct dz_cli c = {.err = stderr, .err_live = true};
+        struct dz_cli_progress p;
+        struct dz_clock_test clock = {.mono_ns = DZ_NS_PER_S};
+        (void)dup2(fileno(s->f), STDERR_FILENO);
+        dz_cli_signal_init();
+        if (tidy_up)
+            dz_cli_catch_interrupts();
+        dz_clock_use(&clock);
+        dz_cli_progress_start(&p, &c, "copy", 0, DZ_CLI_COUNT);
+        dz_clock_advance(&clock, DZ_NS_PER_S);
+        dz_cli_progress_at(&p, 1);
+        while (times-- > 0)
+            (void)raise(SIGINT);
+        if (dz_cli_interrupted())
+            fputs("tidy", stderr);
+        dz_cli_progress_end(&p);
+        dz_cli_signal_finish();
+        _exit(0);
+    }
+    CHECK_INT(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+TEST(interrupt_finishes_the_line_and_ends_by_the_signal)
+{
+    struct screen s = open_screen();
+    int status = interrupted_while_drawing(&s, false, 1);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+    CHECK_STR(seen(&s), "\rcopy  1  1/s\033[K\033[K\r\n");
+    status = interrupted_while_drawing(&s, true, 1);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+    CHECK_STR(seen(&s), "\rcopy  1  1/s\033[Ktidy\r\033[K");
+    status = interrupted_while_drawing(&s, true, 2);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+    CHECK_STR(seen(&s), "\rcopy  1  1/s\033[K\033[K\r\n");
+    status = interrupted_while_drawing(&s, true, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     (void)fclose(s.f);
     (void)close(s.master);
 }
