@@ -169,6 +169,10 @@ bench-%: ## one bench (release build), for instance bench-spawn
 bench: $(BENCHES:%=bench-%) ## every bench; tables, and build/bench/NAME.json
 
 # --- the rest ----------------------------------------------------------------
+DEMO_BUILD := build/release-gcc
+demo: setup ## set up, build and show the main job
+	@$(MAKE) --no-print-directory -s CC=gcc CONFIG=release all
+	@scripts/demo $(DEMO_BUILD)/doze
 setup: ## install what scripts/packages lists and is missing
 	@scripts/setup
 install: ## doze, its completion and its guides, under DESTDIR and PREFIX
@@ -182,7 +186,8 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all guests setup test check check-asan torture cover fuzz lint analyze bench bench-peers help clean
+.PHONY: all guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
+        bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
