@@ -1,0 +1,662 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_tar_in.c - a tar stream into the disk, all of it or nothing.
+ *
+ * Members are unpacked into a fresh directory, the stage, where there is nothing
+ * but what this archive made: no name of it is ever looked up through a symbolic
+ * link, so nothing is written outside. When the whole archive has been
+ * read, the stage is merged into the target by renames; conflicts are looked for
+ * before the first of them. Whatever goes wrong earlier, the stage is removed.
+ *
+ * A member function answers 0 (done), BAD (imp->why says why: skip or refuse),
+ * or a negative DZ_E* (nothing more can be done).
+ */
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "vfs/vfs_tar_int.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define STAGE ".doze-untar"
+
+enum {
+    BAD = 1,
+    PIECE_BYTES = DZ_VFS_CHUNK,
+    BATCH_BYTES = 64 << 10, /* names of a directory looked at together */
+    NOTE_MAX = 320,
+};
+
+/* A directory that the archive names itself: its mode and owner are meant. */
+struct named_dir {
+    uint64_t ino;
+    int64_t mtime_ns;
+};
+
+struct merge_frame {
+    uint64_t from, to, cookie;
+};
+
+struct import {
+    const struct dz_tar_in *in;
+    struct dz_vfs *v;
+    struct dz_tar_reader r;
+    uint64_t stage;
+    struct dz_tar_stats stats;
+    struct dz_buf path, target; /* cleaned names */
+    DZ_VEC(, struct named_dir) dirs;
+    DZ_VEC(, struct merge_frame) frames;
+    uint64_t told; /* progress */
+    int why_code;
+    char why[160];
+    char *piece;
+};
+
+/* --- what is wrong ----------------------------------------------------------- */
+
+DZ_PRINTF(3, 4) static int bad(struct import *imp, int code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(imp->why, sizeof imp->why, fmt, ap);
+    va_end(ap);
+    imp->why_code = code;
+    return BAD;
+}
+
+/* A negative errno of the disk, while working on a member. */
+static int disk_error(struct import *imp, int sys, struct dz_err *err)
+{
+    switch (sys) {
+    case -EDQUOT:
+        return bad(imp, DZ_EQUOTA, "does not fit into the disk's quota");
+    case -ENOSPC:
+    case -EIO:
+    case -ENOMEM:
+    case -EROFS:
+        return dz_fail_sys(err, -sys, "unpack an archive (%s)", dz_vfs_why(imp->v));
+    default:
+        return bad(imp, DZ_EINVAL, "%s", strerrordesc_np(-sys));
+    }
+}
+
+static void note(struct import *imp, const char *what)
+{
+    char quoted[DZ_STR_QUOTED], text[NOTE_MAX];
+    if (!imp->in->note)
+        return;
+    (void)snprintf(text, sizeof text, "%s %s",
+                   dz_str_quote(dz_str_n(imp->r.m.path.p, imp->r.m.path.len), quoted), what);
+    imp->in->note(imp->in->arg, text);
+}
+
+static int refuse(struct import *imp, const char *name, size_t len, struct dz_err *err)
+{
+    char quoted[DZ_STR_QUOTED];
+    return dz_fail(err, imp->why_code, "%s %s: nothing was imported",
+                   dz_str_quote(dz_str_n(name, len), quoted), imp->why);
+}
+
+/* --- names ------------------------------------------------------------------- */
+
+/* "./a//b/" becomes "a/b". BAD when it could lead elsewhere. */
+static int clean(struct import *imp, const struct dz_buf *raw, struct dz_buf *out)
+{
+    struct dz_str rest = dz_str_n(raw->p, raw->len), part;
+    dz_buf_reset(out);
+    if (raw->len && raw->p[0] == '/')
+        return bad(imp, DZ_EINVAL, "is an absolute path");
+    while (dz_str_split(&rest, '/', &part)) {
+        if (part.n == 0 || dz_str_eqz(part, "."))
+            continue;
+        if (dz_str_eqz(part, ".."))
+            return bad(imp, DZ_EINVAL, "holds \"..\"");
+        if (part.n > DZ_VFS_NAME_MAX)
+            return bad(imp, DZ_EINVAL, "has a part of over %d bytes", DZ_VFS_NAME_MAX);
+        if (out->len == 0 && dz_str_eqz(part, STAGE))
+            return bad(imp, DZ_EINVAL, "has a reserved name");
+        if (out->len)
+            dz_buf_add(out, "/", 1);
+        dz_buf_add(out, part.p, part.n);
+    }
+    return 0;
+}
+
+/* Does a symbolic link at path, read as text, stay inside the tree? */
+static bool link_stays(const struct import *imp, struct dz_str path, struct dz_str target)
+{
+    struct dz_str part;
+    size_t depth = 0;
+    if (dz_str_starts(target, DZ_STR("/"))) {
+        if (imp->in->dir != DZ_VFS_ROOT)
+            return false;
+    } else {
+        for (size_t i = 0; i < path.n; i++)
+            depth += path.p[i] == '/';
+    }
+    while (dz_str_split(&target, '/', &part)) {
+        if (part.n == 0 || dz_str_eqz(part, "."))
+            continue;
+        if (!dz_str_eqz(part, ".."))
+            depth++;
+        else if (depth-- == 0)
+            return false;
+    }
+    return true;
+}
+
+static int make_dir(struct import *imp, uint64_t dir, struct dz_str name, uint32_t mode,
+                    uint64_t *ret_ino)
+{
+    const struct dz_vfs_new spec = {
+        .mode = S_IFDIR | mode, .uid = imp->in->uid, .gid = imp->in->gid};
+    return dz_vfs_create(imp->v, dir, name.p, name.n, &spec, ret_ino);
+}
+
+/* From the stage along all parts of path but the last, making what is missing. */
+static int walk(struct import *imp, struct dz_str path, bool make, struct dz_vfs_name *ret_at,
+                struct dz_err *err)
+{
+    struct dz_str rest = path, part;
+    uint64_t dir = imp->stage;
+    while (dz_str_split(&rest, '/', &part) && rest.p) {
+        uint64_t ino = 0;
+        struct dz_vfs_attr attr;
+        int r = dz_vfs_lookup(imp->v, dir, part.p, part.n, &ino);
+        if (r == -ENOENT && make)
+            r = make_dir(imp, dir, part, 0755, &ino);
+        if (r == 0)
+            r = dz_vfs_getattr(imp->v, ino, &attr);
+        if (r < 0)
+            return disk_error(imp, r, err);
+        if (!S_ISDIR(attr.mode))
+            return bad(imp, DZ_EINVAL, "leads through %s",
+                       S_ISLNK(attr.mode) ? "a symbolic link" : "a file");
+        dir = ino;
+    }
+    *ret_at = (struct dz_vfs_name){dir, part.p, part.n};
+    return 0;
+}
+
+/* --- members ----------------------------------------------------------------- */
+
+static uint32_t mode_of(const struct import *imp)
+{
+    return imp->r.m.mode & (imp->in->owners ? 07777u : 0777u);
+}
+
+static int set_attributes(struct import *imp, uint64_t ino, struct dz_err *err)
+{
+    const struct dz_tar_member *m = &imp->r.m;
+    const struct dz_vfs_attr attr = {.mtime_ns = m->mtime_ns, .atime_ns = m->mtime_ns};
+    for (unsigned i = 0; i < m->xattr_count; i++) {
+        const struct dz_tar_xattr *x = &m->xattrs[i];
+        const char *name = m->xattr_bytes.p + x->name;
+        if (!imp->in->owners && strncmp(name, "user.", 5) != 0) {
+            note(imp, "loses an attribute outside user.");
+            continue;
+        }
+        int r = dz_vfs_setxattr(imp->v, ino, name, m->xattr_bytes.p + x->value, x->value_len, 0);
+        if (r == -EOPNOTSUPP || r == -EPERM || r == -EINVAL || r == -ERANGE || r == -E2BIG)
+            note(imp, "loses an attribute that the disk does not keep");
+        else if (r < 0)
+            return disk_error(imp, r, err);
+    }
+    int r = dz_vfs_setattr(imp->v, ino, DZ_VFS_SET_MTIME | DZ_VFS_SET_ATIME, &attr);
+    return r < 0 ? disk_error(imp, r, err) : 0;
+}
+
+static bool all_zero(const char *p, size_t n)
+{
+    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
+
+/* Whole chunks of zeros stay holes. */
+static int put_piece(struct import *imp, uint64_t ino, uint64_t off, size_t n, struct dz_err *err)
+{
+    size_t done = 0;
+    if (all_zero(imp->piece, n))
+        return 0;
+    imp->stats.bytes += n;
+    if (imp->in->max_bytes && imp->stats.bytes > imp->in->max_bytes)
+        return bad(imp, DZ_EQUOTA, "brings the archive over the limit of %llu bytes",
+                   (unsigned long long)imp->in->max_bytes);
+    while (done < n) {
+        ssize_t put = dz_vfs_write(imp->v, ino, off + done, imp->piece + done, n - done);
+        if (put <= 0)
+            return disk_error(imp, put < 0 ? (int)put : -EIO, err);
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+static int report(struct import *imp, struct dz_err *err)
+{
+    const struct dz_tar_in *in = imp->in;
+    if (in->stop && in->stop(in->arg))
+        return dz_fail(err, DZ_ECANCELED, "unpack an archive: interrupted, nothing was imported");
+    if (in->progress && imp->r.at != imp->told) {
+        imp->told = imp->r.at;
+        in->progress(in->arg, imp->told);
+    }
+    return 0;
+}
+
+static int put_content(struct import *imp, uint64_t ino, struct dz_err *err)
+{
+    const struct dz_vfs_attr whole = {.size = imp->r.m.size};
+    int r = dz_vfs_setattr(imp->v, ino, DZ_VFS_SET_SIZE, &whole);
+    if (r < 0)
+        return disk_error(imp, r, err);
+    for (;;) {
+        uint64_t off = 0;
+        ssize_t n = dz_tar_data(&imp->r, imp->piece, PIECE_BYTES, &off, err);
+        if (n <= 0)
+            return (int)n;
+        r = put_piece(imp, ino, off, (size_t)n, err);
+        if (r == 0)
+            r = report(imp, err);
+        if (r != 0)
+            return r;
+    }
+}
+
+/* An earlier member of this name goes, as tar does it; a directory stays. */
+static int make_room(struct import *imp, const struct dz_vfs_name *at, struct dz_err *err)
+{
+    uint64_t ino = 0;
+    struct dz_vfs_attr attr;
+    int r = dz_vfs_lookup(imp->v, at->dir, at->name, at->len, &ino);
+    if (r == -ENOENT)
+        return 0;
+    if (r == 0)
+        r = dz_vfs_getattr(imp->v, ino, &attr);
+    if (r == 0 && S_ISDIR(attr.mode))
+        return bad(imp, DZ_EINVAL, "would replace a directory of this archive");
+    if (r == 0)
+        r = dz_vfs_unlink(imp->v, at->dir, at->name, at->len);
+    return r < 0 ? disk_error(imp, r, err) : 0;
+}
+
+static int put_dir(struct import *imp, const struct dz_vfs_name *at, struct dz_err *err)
+{
+    const struct dz_tar_member *m = &imp->r.m;
+    struct dz_vfs_attr attr = {0};
+    uint64_t ino = imp->stage;
+    int r = 0;
+    if (at) {
+        r = dz_vfs_lookup(imp->v, at->dir, at->name, at->len, &ino);
+        if (r == -ENOENT)
+            r = make_dir(imp, at->dir, dz_str_n(at->name, at->len), 0755, &ino);
+    }
+    if (r == 0)
+        r = dz_vfs_getattr(imp->v, ino, &attr);
+    if (r == 0 && !S_ISDIR(attr.mode))
+        return bad(imp, DZ_EINVAL, "is a directory where the archive has a file");
+    attr.mode = (attr.mode & ~(uint32_t)07777) | mode_of(imp);
+    attr.uid = imp->in->owners ? m->uid : imp->in->uid;
+    attr.gid = imp->in->owners ? m->gid : imp->in->gid;
+    if (r == 0)
+        r = dz_vfs_setattr(imp->v, ino, DZ_VFS_SET_MODE | DZ_VFS_SET_UID | DZ_VFS_SET_GID, &attr);
+    if (r < 0)
+        return disk_error(imp, r, err);
+    if (dz_vec_push(&imp->dirs, ((struct named_dir){ino, m->mtime_ns})) < 0)
+        return dz_fail(err, DZ_ENOMEM, "unpack an archive: out of memory");
+    return set_attributes(imp, ino, err);
+}
+
+static int put_link(struct import *imp, const struct dz_vfs_name *at, struct dz_err *err)
+{
+    struct dz_vfs_name to;
+    struct dz_vfs_attr attr;
+    uint64_t ino = 0;
+    int r = clean(imp, &imp->r.m.link, &imp->target);
+    if (r == 0 && imp->target.len == 0)
+        return bad(imp, DZ_EINVAL, "is a hard link to nothing");
+    if (r == 0)
+        r = walk(imp, dz_str_n(imp->target.p, imp->target.len), false, &to, err);
+    if (r == BAD)
+        return bad(imp, DZ_EINVAL, "is a hard link out of the archive");
+    if (r < 0)
+        return r;
+    r = dz_vfs_lookup(imp->v, to.dir, to.name, to.len, &ino);
+    if (r == 0)
+        r = dz_vfs_getattr(imp->v, ino, &attr);
+    if (r == -ENOENT)
+        return bad(imp, DZ_EINVAL, "is a hard link to what the archive does not hold");
+    if (r == 0 && S_ISDIR(attr.mode))
+        return bad(imp, DZ_EINVAL, "is a hard link to a directory");
+    if (r == 0 && to.dir == at->dir && to.len == at->len && memcmp(to.name, at->name, to.len) == 0)
+        return bad(imp, DZ_EINVAL, "is a hard link to itself");
+    if (r < 0)
+        return disk_error(imp, r, err);
+    r = make_room(imp, at, err);
+    if (r != 0)
+        return r;
+    r = dz_vfs_link(imp->v, ino, at->dir, at->name, at->len);
+    return r < 0 ? disk_error(imp, r, err) : 0;
+}
+
+static const struct {
+    char type;
+    uint32_t mode;
+} node_types[] = {
+    {'0', S_IFREG}, {'2', S_IFLNK}, {'3', S_IFCHR}, {'4', S_IFBLK}, {'6', S_IFIFO},
+};
+
+static int put_node(struct import *imp, const struct dz_vfs_name *at, struct dz_err *err)
+{
+    const struct dz_tar_member *m = &imp->r.m;
+    struct dz_vfs_new spec = {.uid = imp->in->owners ? m->uid : imp->in->uid,
+                              .gid = imp->in->owners ? m->gid : imp->in->gid};
+    uint64_t ino = 0;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(node_types); i++)
+        if (node_types[i].type == m->type)
+            spec.mode = node_types[i].mode | (m->type == '2' ? 0777u : mode_of(imp));
+    if (m->type == '2') {
+        spec.target = m->link.p;
+        spec.target_len = m->link.len;
+        if (m->link.len == 0 || m->link.len >= DZ_VFS_PATH_MAX)
+            return bad(imp, DZ_EINVAL, "is a symbolic link of %zu bytes", m->link.len);
+        if (!imp->in->links && !link_stays(imp, dz_str_n(imp->path.p, imp->path.len),
+                                           dz_str_n(m->link.p, m->link.len)))
+            return bad(imp, DZ_EINVAL, "is a symbolic link out of the tree");
+    }
+    if (m->type == '3' || m->type == '4') {
+        if (!imp->in->devices)
+            return bad(imp, DZ_EINVAL, "is a device");
+        spec.rdev = makedev(m->major, m->minor);
+    }
+    int r = make_room(imp, at, err);
+    if (r != 0)
+        return r;
+    r = dz_vfs_create(imp->v, at->dir, at->name, at->len, &spec, &ino);
+    if (r < 0)
+        return disk_error(imp, r, err);
+    if (m->type == '0')
+        r = put_content(imp, ino, err);
+    if (r == 0)
+        r = set_attributes(imp, ino, err);
+    if (r == BAD) /* not half a file */
+        (void)dz_vfs_unlink(imp->v, at->dir, at->name, at->len);
+    return r;
+}
+
+static int put_member(struct import *imp, struct dz_err *err)
+{
+    const struct dz_tar_member *m = &imp->r.m;
+    struct dz_vfs_name at;
+    if (m->bad[0])
+        return bad(imp, DZ_EINVAL, "%s", m->bad);
+    int r = clean(imp, &m->path, &imp->path);
+    if (r != 0)
+        return r;
+    if (imp->path.len == 0) /* "./" */
+        return m->type == '5' ? put_dir(imp, NULL, err) : bad(imp, DZ_EINVAL, "has no name");
+    r = walk(imp, dz_str_n(imp->path.p, imp->path.len), true, &at, err);
+    if (r != 0)
+        return r;
+    if (m->type == '5')
+        return put_dir(imp, &at, err);
+    if (m->type == '1')
+        return put_link(imp, &at, err);
+    return put_node(imp, &at, err);
+}
+
+static int put_all(struct import *imp, struct dz_err *err)
+{
+    int r;
+    while ((r = dz_tar_next(&imp->r, err)) > 0) {
+        r = put_member(imp, err);
+        if (r == BAD && !imp->in->skip_bad)
+            r = refuse(imp, imp->r.m.path.p, imp->r.m.path.len, err);
+        if (r == BAD) {
+            char text[sizeof imp->why + 32];
+            (void)snprintf(text, sizeof text, "%s: left out", imp->why);
+            note(imp, text);
+            imp->stats.skipped++;
+        } else if (r == 0) {
+            imp->stats.members++;
+        }
+        if (r >= 0)
+            r = report(imp, err);
+        if (r < 0)
+            return r;
+        if (imp->stats.members + imp->stats.skipped > DZ_TAR_MEMBERS_MAX)
+            return dz_fail(err, DZ_ELIMIT,
+                           "unpack an archive: over %d members: nothing was imported",
+                           DZ_TAR_MEMBERS_MAX);
+    }
+    return r;
+}
+
+/* --- directories named by the archive ------------------------------------------ */
+
+static int by_ino(const void *a, const void *b)
+{
+    const struct named_dir *x = a, *y = b;
+    return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+static const struct named_dir *named(const struct import *imp, uint64_t ino)
+{
+    const struct named_dir key = {.ino = ino};
+    return imp->dirs.n ? bsearch(&key, imp->dirs.p, imp->dirs.n, sizeof key, by_ino) : NULL;
+}
+
+/* Entries changed their times; those of the archive are meant. */
+static int restore_times(struct import *imp, struct dz_err *err)
+{
+    if (imp->dirs.n)
+        qsort(imp->dirs.p, imp->dirs.n, sizeof imp->dirs.p[0], by_ino);
+    for (size_t i = 0; i < imp->dirs.n; i++) {
+        const struct dz_vfs_attr attr = {.mtime_ns = imp->dirs.p[i].mtime_ns};
+        int r = dz_vfs_setattr(imp->v, imp->dirs.p[i].ino, DZ_VFS_SET_MTIME, &attr);
+        if (r < 0)
+            return dz_fail_sys(err, -r, "unpack an archive: set a directory's time");
+    }
+    return 0;
+}
+
+/* The target takes what the archive says of the directory, if it says anything. */
+static int adopt(struct import *imp, const struct merge_frame *f)
+{
+    struct dz_vfs_attr attr, old;
+    const struct named_dir *d = named(imp, f->from);
+    if (!d)
+        return 0;
+    int r = dz_vfs_getattr(imp->v, f->from, &attr);
+    if (r == 0)
+        r = dz_vfs_getattr(imp->v, f->to, &old);
+    if (r < 0)
+        return r;
+    unsigned set = DZ_VFS_SET_MTIME;
+    attr.mtime_ns = d->mtime_ns;
+    if (f->to > DZ_VFS_TMP) /* the roots keep their modes */
+        set |= DZ_VFS_SET_MODE | DZ_VFS_SET_UID | DZ_VFS_SET_GID;
+    return dz_vfs_setattr(imp->v, f->to, set, &attr);
+}
+
+/* --- the merge --------------------------------------------------------------- */
+
+struct batch {
+    struct dz_buf names; /* length, bytes; length, bytes; ... */
+    uint64_t cookie;
+};
+
+static int take_name(void *arg, const struct dz_vfs_entry *e)
+{
+    struct batch *b = arg;
+    unsigned char len = (unsigned char)e->len;
+    bool dots =
+        (e->len == 1 && e->name[0] == '.') || (e->len == 2 && memcmp(e->name, "..", 2) == 0);
+    if (!dots) {
+        if (b->names.len + e->len + 1 > BATCH_BYTES)
+            return 1;
+        dz_buf_add(&b->names, &len, 1);
+        dz_buf_add(&b->names, e->name, e->len);
+    }
+    b->cookie = e->cookie;
+    return b->names.err;
+}
+
+static int type_of(struct import *imp, uint64_t dir, const char *name, size_t len,
+                   uint64_t *ret_ino, bool *ret_dir)
+{
+    struct dz_vfs_attr attr;
+    int r = dz_vfs_lookup(imp->v, dir, name, len, ret_ino);
+    if (r == 0)
+        r = dz_vfs_getattr(imp->v, *ret_ino, &attr);
+    if (r == 0)
+        *ret_dir = S_ISDIR(attr.mode);
+    return r;
+}
+
+/* One name of the stage. With dry, only look whether it can go. */
+static int merge_name(struct import *imp, const struct merge_frame *f, const char *name, size_t len,
+                      bool dry)
+{
+    uint64_t from = 0, to = 0;
+    bool from_dir = false, to_dir = false;
+    const struct dz_vfs_name a = {f->from, name, len}, b = {f->to, name, len};
+    int r = type_of(imp, f->from, name, len, &from, &from_dir);
+    if (r < 0)
+        return r;
+    r = type_of(imp, f->to, name, len, &to, &to_dir);
+    if (r == -ENOENT)
+        return dry ? 0 : dz_vfs_rename(imp->v, &a, &b, 0);
+    if (r < 0)
+        return r;
+    if (from_dir != to_dir)
+        return bad(imp, DZ_EEXIST,
+                   from_dir ? "is a file on the disk and a directory in the archive"
+                            : "is a directory on the disk and a file in the archive");
+    if (!from_dir)
+        return dry ? 0 : dz_vfs_rename(imp->v, &a, &b, 0);
+    const struct merge_frame below = {.from = from, .to = to};
+    return dz_vec_push(&imp->frames, below) < 0 ? -ENOMEM : 0;
+}
+
+static int merge_batch(struct import *imp, size_t frame, const struct dz_buf *names, bool dry,
+                       struct dz_err *err)
+{
+    for (size_t at = 0; at < names->len;) {
+        size_t len = (unsigned char)names->p[at];
+        const char *name = names->p + at + 1;
+        const struct merge_frame f = imp->frames.p[frame]; /* the vector may move */
+        int r = merge_name(imp, &f, name, len, dry);
+        if (r == BAD && !imp->in->skip_bad)
+            return refuse(imp, name, len, err);
+        if (r == BAD && !dry) {
+            char quoted[DZ_STR_QUOTED], text[NOTE_MAX];
+            (void)snprintf(text, sizeof text, "%s %s: left out",
+                           dz_str_quote(dz_str_n(name, len), quoted), imp->why);
+            imp->stats.skipped++;
+            if (imp->in->note)
+                imp->in->note(imp->in->arg, text);
+            r = dz_vfs_remove_tree(imp->v, f.from, name, len);
+        }
+        if (r < 0)
+            return dz_fail_sys(err, -r, "move what was unpacked into place (%s)",
+                               dz_vfs_why(imp->v));
+        at += len + 1;
+    }
+    return 0;
+}
+
+/* Down into directories that both sides have. What stays of those in the stage is
+ * empty, and goes with it. */
+static int merge(struct import *imp, bool dry, struct dz_err *err)
+{
+    const struct merge_frame top = {.from = imp->stage, .to = imp->in->dir};
+    struct batch b = {.names = DZ_BUF_INIT(BATCH_BYTES)};
+    int r = 0;
+    dz_vec_reset(&imp->frames);
+    if (dz_vec_push(&imp->frames, top) < 0)
+        return dz_fail(err, DZ_ENOMEM, "unpack an archive: out of memory");
+    while (r == 0 && imp->frames.n) {
+        size_t last = imp->frames.n - 1;
+        struct merge_frame *f = &imp->frames.p[last];
+        dz_buf_reset(&b.names);
+        b.cookie = f->cookie;
+        r = dz_vfs_readdir(imp->v, f->from, f->cookie, take_name, &b);
+        if (r < 0 || b.names.err) {
+            r = dz_fail_sys(err, r < 0 ? -r : ENOMEM, "unpack an archive: list a directory");
+            break;
+        }
+        f->cookie = b.cookie;
+        if (b.names.len) {
+            r = merge_batch(imp, last, &b.names, dry, err);
+            continue;
+        }
+        const struct merge_frame done = dz_vec_pop(&imp->frames);
+        if (dry)
+            continue;
+        r = adopt(imp, &done);
+        if (r < 0)
+            r = dz_fail_sys(err, -r, "unpack an archive: finish a directory");
+    }
+    dz_buf_release(&b.names);
+    return r;
+}
+
+/* --- all of it --------------------------------------------------------------- */
+
+static void remove_stage(struct import *imp)
+{
+    (void)dz_vfs_remove_tree(imp->v, imp->in->dir, STAGE, strlen(STAGE));
+}
+
+static int import(struct import *imp, struct dz_err *err)
+{
+    remove_stage(imp); /* of one that was cut off */
+    int r = make_dir(imp, imp->in->dir, DZ_STR(STAGE), 0700, &imp->stage);
+    if (r < 0)
+        return dz_fail_sys(err, -r, "unpack an archive: make a directory for it (%s)",
+                           dz_vfs_why(imp->v));
+    r = put_all(imp, err);
+    if (r == 0)
+        r = restore_times(imp, err);
+    if (r == 0)
+        r = merge(imp, true, err);
+    if (r == 0)
+        r = merge(imp, false, err);
+    const struct named_dir *top = named(imp, imp->stage);
+    remove_stage(imp);
+    if (r == 0 && top) { /* the stage's coming and going changed it */
+        const struct dz_vfs_attr attr = {.mtime_ns = top->mtime_ns};
+        (void)dz_vfs_setattr(imp->v, imp->in->dir, DZ_VFS_SET_MTIME, &attr);
+    }
+    return r;
+}
+
+int dz_vfs_tar_in(const struct dz_tar_in *in, struct dz_tar_stats *ret_stats, struct dz_err *err)
+{
+    struct import imp = {
+        .in = in,
+        .v = in->vfs,
+        .path = DZ_BUF_INIT(DZ_TAR_PATH_MAX),
+        .target = DZ_BUF_INIT(DZ_TAR_PATH_MAX),
+        .dirs = DZ_VEC_INIT(DZ_TAR_MEMBERS_MAX),
+        .frames = DZ_VEC_INIT(DZ_TAR_MEMBERS_MAX),
+        .piece = dz_alloc(PIECE_BYTES),
+    };
+    dz_tar_init(&imp.r, in->read, in->arg);
+    int r =
+        imp.piece ? import(&imp, err) : dz_fail(err, DZ_ENOMEM, "unpack an archive: out of memory");
+    dz_tar_release(&imp.r);
+    dz_buf_release(&imp.path);
+    dz_buf_release(&imp.target);
+    dz_vec_release(&imp.dirs);
+    dz_vec_release(&imp.frames);
+    dz_free(imp.piece);
+    if (r == 0)
+        *ret_stats = imp.stats;
+    return r;
+}
