@@ -53,6 +53,9 @@ SYS_vfs    :=
 PROGRAMS   := doze
 SRC_doze   := src/cli/main.c
 NEEDS_doze := cli
+PROGRAMS   += model_vfs
+SRC_model_vfs   := tests/model/model_vfs.c tests/model/ramfs.c
+NEEDS_model_vfs := vfs
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn db
 NEEDS_bench_spawn :=
@@ -122,7 +125,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan integration
+TEST_SUITES := check check-asan integration model
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
@@ -132,6 +135,8 @@ check-asan: ## the same under ASan and UBSan
 integration: all ## the program itself, in numbered shell tests
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
+model: $(B)/model_vfs ## random operations on the disk against a model; SEED= STEPS=
+	@scripts/run-tap model $(B)/model_vfs
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
 cover: ## line coverage of each module by the unit tests

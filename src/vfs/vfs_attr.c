@@ -275,5 +275,5 @@ int dz_vfs_reap(struct dz_vfs *v, struct dz_err *err)
     int r = v->readonly ? 0 : dz_vfs_commit(v, err);
     while (!r && n == REAP_BATCH && !v->readonly)
         r = reap_batch(v, &after, &n, err);
-    return r;
+    return r ? r : dz_vfs_commit(v, err);
 }

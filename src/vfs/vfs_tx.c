@@ -244,7 +244,7 @@ static int flush_meta(struct dz_vfs *v, bool final)
         rc = dz_row_put_meta(v, "orphans", 0);
         v->orphans_noted = rc != 0;
     }
-    if (!rc && final && !v->counters_noted) {
+    if (!rc && final && (changes || !v->counters_noted)) {
         rc = dz_row_put_meta(v, "used_bytes", v->used_bytes);
         if (!rc)
             rc = dz_row_put_meta(v, "used_inodes", v->used_inodes);

@@ -18,11 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define RIG_SHA "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 struct rig {
     struct dz_db_sim *sim, *image_sim; /* image_sim NULL: no image */
+    int fd[2], image_fd;               /* instead of sim and image_sim, when on_files */
+    bool on_files, strict;
     struct dz_db *db, *image;
     struct dz_vfs *v;
     int64_t clock_ns; /* goes on by 1 us at each question */
@@ -71,14 +74,27 @@ static inline struct dz_db_sim *rig_image_of(struct dz_db_sim *from)
     return sim;
 }
 
-static inline int rig_open(struct rig *r)
+static inline int rig_open_dbs(struct rig *r)
 {
-    const struct dz_db_opts disk = {.schema = &dz_vfs_schema, .strict = false};
+    const struct dz_db_opts disk = {.schema = &dz_vfs_schema, .strict = r->strict};
     const struct dz_db_opts below = {.schema = &dz_vfs_schema, .immutable = true};
-    r->err = (struct dz_err){0};
-    int rc = dz_db_open_disk(&r->db, dz_db_sim_disk(r->sim), &disk, &r->err);
+    int rc;
+    if (r->on_files) { /* copies: the handle closes what it was given */
+        rc = dz_db_open_fds(&r->db, dup(r->fd[0]), dup(r->fd[1]), &disk, &r->err);
+        if (!rc && r->image_fd >= 0 && !r->image)
+            rc = dz_db_open_fds(&r->image, dup(r->image_fd), -1, &below, &r->err);
+        return rc;
+    }
+    rc = dz_db_open_disk(&r->db, dz_db_sim_disk(r->sim), &disk, &r->err);
     if (!rc && r->image_sim && !r->image)
         rc = dz_db_open_disk(&r->image, dz_db_sim_disk(r->image_sim), &below, &r->err);
+    return rc;
+}
+
+static inline int rig_open(struct rig *r)
+{
+    r->err = (struct dz_err){0};
+    int rc = rig_open_dbs(r);
     r->opts.db = r->db;
     r->opts.image = r->image;
     r->opts.image_sha256 = r->image ? RIG_SHA : NULL;
@@ -119,12 +135,15 @@ static inline void rig_free(struct rig *r)
         (void)dz_db_close(r->image, true, NULL);
     dz_db_sim_free(r->sim);
     dz_db_sim_free(r->image_sim);
+    for (int i = 0; r->on_files && i < 3; i++)
+        if ((i < 2 ? r->fd[i] : r->image_fd) >= 0)
+            (void)close(i < 2 ? r->fd[i] : r->image_fd);
     *r = (struct rig){0};
 }
 
 static inline struct rig rig_make(uint64_t seed)
 {
-    return (struct rig){.sim = rig_device(seed, NULL), .clock_ns = 1000000000000};
+    return (struct rig){.sim = rig_device(seed, NULL), .image_fd = -1, .clock_ns = 1000000000000};
 }
 
 /* The closed disk of *r becomes the image below a new empty one. */
@@ -133,6 +152,29 @@ static inline void rig_put_below(struct rig *r)
     r->image_sim = rig_image_of(r->sim);
     dz_db_sim_free(r->sim);
     r->sim = rig_device(7, RIG_SHA);
+}
+
+/* The closed device of *r, and its image, on files without names. */
+static inline int rig_file_of(struct dz_db_sim *sim)
+{
+    const char *tmp = getenv("TMPDIR");
+    int fd = open(tmp ? tmp : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    size_t n = 0;
+    const void *p = sim ? dz_db_sim_bytes(sim, DZ_DB_FILE_MAIN, &n) : NULL;
+    if (fd < 0 || (n && write(fd, p, n) != (ssize_t)n))
+        abort();
+    return fd;
+}
+
+static inline void rig_put_on_files(struct rig *r)
+{
+    r->fd[0] = rig_file_of(r->sim);
+    r->fd[1] = rig_file_of(NULL);
+    r->image_fd = r->image_sim ? rig_file_of(r->image_sim) : -1;
+    dz_db_sim_free(r->sim);
+    dz_db_sim_free(r->image_sim);
+    r->sim = r->image_sim = NULL;
+    r->on_files = true;
 }
 
 /* ---- short ways to do things, as root, from "/" ---------------------------------------- */
