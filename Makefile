@@ -54,7 +54,7 @@ PROGRAMS   := doze
 SRC_doze   := src/cli/main.c
 NEEDS_doze := cli
 PROGRAMS   += model_vfs
-SRC_model_vfs   := tests/model/model_vfs.c tests/model/ramfs.c
+SRC_model_vfs   := $(addprefix tests/model/,model_vfs.c model_ops.c model_world.c ramfs.c)
 NEEDS_model_vfs := vfs
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn db
