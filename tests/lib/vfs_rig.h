@@ -146,6 +146,16 @@ static inline struct rig rig_make(uint64_t seed)
     return (struct rig){.sim = rig_device(seed, NULL), .image_fd = -1, .clock_ns = 1000000000000};
 }
 
+/* A rig must stay where it is while it is open: the disk knows its address. */
+static inline void rig_start(struct rig *r)
+{
+    *r = rig_make(1);
+    if (rig_open(r)) {
+        (void)fprintf(stderr, "rig: %s\n", r->err.msg);
+        abort();
+    }
+}
+
 /* The closed disk of *r becomes the image below a new empty one. */
 static inline void rig_put_below(struct rig *r)
 {

@@ -7,14 +7,6 @@ enum {
     CH = DZ_VFS_CHUNK
 };
 
-static struct rig rig_ready(void)
-{
-    struct rig r = rig_make(1);
-    CHECK_INT(rig_open(&r), 0);
-    CHECK_STR(r.err.msg, "");
-    return r;
-}
-
 /* A file of n bytes that differ by position. */
 static uint64_t make_file(struct rig *r, const char *path, size_t n)
 {
@@ -42,7 +34,8 @@ TEST(file_keeps_what_was_written_at_every_size)
 {
     static const size_t size[] = {0,      1,  2047,   2048,       2049,       4096,
                                   CH - 1, CH, CH + 1, 2 * CH - 1, 3 * CH + 5, 1 << 20};
-    struct rig r = rig_ready();
+    struct rig r;
+    rig_start(&r);
     for (int again = 0; again < 2; again++) {
         for (size_t i = 0; i < DZ_ARRAY_LEN(size); i++) {
             char path[32];
@@ -59,7 +52,8 @@ TEST(file_keeps_what_was_written_at_every_size)
 
 TEST(file_reads_zeros_in_holes_and_nothing_at_its_end)
 {
-    struct rig r = rig_ready();
+    struct rig r;
+    rig_start(&r);
     char buf[64];
     uint64_t ino = make_file(&r, "/tmp/f", 10);
     CHECK_INT(dz_vfs_write(r.v, ino, 100000, "x", 1), 1);
@@ -80,7 +74,8 @@ static uint64_t allocated(struct rig *r, uint64_t ino)
 
 TEST(file_truncation_leaves_zeros_when_it_grows_again)
 {
-    struct rig r = rig_ready();
+    struct rig r;
+    rig_start(&r);
     static const uint64_t cut[] = {0, 1, 2000, 2048, 5000, CH, CH + 10, 2 * CH};
     for (size_t i = 0; i < DZ_ARRAY_LEN(cut); i++) {
         uint64_t ino = make_file(&r, "/tmp/f", 3 * CH);
@@ -103,7 +98,8 @@ TEST(file_truncation_leaves_zeros_when_it_grows_again)
 
 TEST(file_appends_at_its_end)
 {
-    struct rig r = rig_ready();
+    struct rig r;
+    rig_start(&r);
     uint64_t off = 0, ino = make_file(&r, "/tmp/log", 0);
     for (int i = 0; i < 5000; i++) {
         char line[32];
@@ -119,7 +115,8 @@ TEST(file_appends_at_its_end)
 
 TEST(file_punches_holes_and_finds_them)
 {
-    struct rig r = rig_ready();
+    struct rig r;
+    rig_start(&r);
     uint64_t off = 0, ino = make_file(&r, "/tmp/f", 4 * CH);
     CHECK_INT(dz_vfs_seek(r.v, ino, 5, SEEK_HOLE, &off), 0);
     CHECK_INT(off, 4 * CH);
@@ -140,7 +137,8 @@ TEST(file_punches_holes_and_finds_them)
 
 TEST(file_refuses_what_is_no_file_and_what_is_too_big)
 {
-    struct rig r = rig_ready();
+    struct rig r;
+    rig_start(&r);
     char c = 'x';
     uint64_t ino = make_file(&r, "/tmp/f", 1);
     CHECK_INT(dz_vfs_read(r.v, DZ_VFS_TMP, 0, &c, 1), -EISDIR);
@@ -164,7 +162,8 @@ static int64_t used(struct rig *r)
 
 TEST(image_file_is_copied_up_chunk_by_chunk)
 {
-    struct rig r = rig_ready();
+    struct rig r;
+    rig_start(&r);
     (void)make_file(&r, "/workspace/big", 10 * CH + 100);
     (void)make_file(&r, "/workspace/small", 1000);
     CHECK_INT(rig_close(&r), 0);
@@ -190,7 +189,8 @@ TEST(image_file_is_copied_up_chunk_by_chunk)
 
 TEST(image_file_stays_cut_where_it_was_truncated)
 {
-    struct rig r = rig_ready();
+    struct rig r;
+    rig_start(&r);
     (void)make_file(&r, "/workspace/big", 4 * CH);
     CHECK_INT(rig_close(&r), 0);
     rig_put_below(&r);
