@@ -277,9 +277,10 @@ struct dz_wasm_module {
     const uint8_t *wasm;
     size_t wasm_size;
     const uint8_t *image; /* header->image_size bytes */
-#define X(field, type) \
-    const type *field; \
-    uint32_t n_##field;
+#define X(field, type) const type *field;
+    DZ_WASM_ARRAY_MAP(X)
+#undef X
+#define X(field, type) uint32_t n_##field; /* elements of field */
     DZ_WASM_ARRAY_MAP(X)
 #undef X
     struct dz_wasm_code *code; /* the engine's; NULL at first */

@@ -103,39 +103,36 @@ static void ref_func(struct wasm_valid *v)
         dz_wasm_load_fail(l, v->at, DZ_EINVAL, "undeclared function reference %" PRIu32, index);
 }
 
-void dz_wasm_valid_imm(struct wasm_valid *v, const struct dz_wasm_op_info *info)
+/* Constants, lanes and addresses: nothing of the module but its memories. */
+static void imm_value(struct wasm_valid *v, const struct dz_wasm_op_info *info)
 {
     struct wasm_load *l = v->l;
-    switch ((enum dz_wasm_imm)info->imm) {
-    case DZ_WASM_IMM_MEMARG:
+    unsigned imm = info->imm;
+    if (imm == DZ_WASM_IMM_MEMARG || imm == DZ_WASM_IMM_MEMARG_LANE)
         memarg(v, info->arg);
-        break;
-    case DZ_WASM_IMM_MEMARG_LANE:
-        memarg(v, info->arg);
+    if (imm == DZ_WASM_IMM_MEMARG_LANE)
         lane(v, 16u >> info->arg);
-        break;
-    case DZ_WASM_IMM_LANE:
+    else if (imm == DZ_WASM_IMM_LANE)
         lane(v, info->arg);
-        break;
-    case DZ_WASM_IMM_SHUFFLE:
+    else if (imm == DZ_WASM_IMM_I32)
+        (void)dz_wasm_read_signed(l, 32);
+    else if (imm == DZ_WASM_IMM_I64)
+        (void)dz_wasm_read_signed(l, 64);
+    else if (imm == DZ_WASM_IMM_F32)
+        (void)dz_wasm_read_bytes(l, 4);
+    else if (imm == DZ_WASM_IMM_F64)
+        (void)dz_wasm_read_bytes(l, 8);
+    else if (imm == DZ_WASM_IMM_V128)
+        (void)dz_wasm_read_bytes(l, 16);
+    else if (imm == DZ_WASM_IMM_SHUFFLE)
         for (int i = 0; i < 16; i++)
             lane(v, info->arg);
-        break;
-    case DZ_WASM_IMM_I32:
-        (void)dz_wasm_read_signed(l, 32);
-        break;
-    case DZ_WASM_IMM_I64:
-        (void)dz_wasm_read_signed(l, 64);
-        break;
-    case DZ_WASM_IMM_F32:
-        (void)dz_wasm_read_bytes(l, 4);
-        break;
-    case DZ_WASM_IMM_F64:
-        (void)dz_wasm_read_bytes(l, 8);
-        break;
-    case DZ_WASM_IMM_V128:
-        (void)dz_wasm_read_bytes(l, 16);
-        break;
+}
+
+/* The kinds that are not here belong to special instructions or are values. */
+void dz_wasm_valid_imm(struct wasm_valid *v, const struct dz_wasm_op_info *info)
+{
+    switch (info->imm) {
     case DZ_WASM_IMM_MEMORY2:
         memory_index(v);
         memory_index(v);
@@ -165,17 +162,8 @@ void dz_wasm_valid_imm(struct wasm_valid *v, const struct dz_wasm_op_info *info)
     case DZ_WASM_IMM_FUNC:
         ref_func(v);
         break;
-    case DZ_WASM_IMM_NONE:
-    case DZ_WASM_IMM_BLOCK:
-    case DZ_WASM_IMM_TRY_TABLE:
-    case DZ_WASM_IMM_LABEL:
-    case DZ_WASM_IMM_LABELS:
-    case DZ_WASM_IMM_TYPE_TABLE:
-    case DZ_WASM_IMM_TAG:
-    case DZ_WASM_IMM_SELECT:
-    case DZ_WASM_IMM_LOCAL:
-    case DZ_WASM_IMM_GLOBAL:
-    case DZ_WASM_IMM_REFTYPE: /* only special instructions have these */
+    default:
+        imm_value(v, info);
         break;
     }
 }
