@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
 
@@ -162,6 +163,20 @@ TEST(run_kills_the_whole_tree_at_the_deadline)
     AUTO_RESULT r = run_ok(&(struct dz_os_run_opts){.argv = SH(script), .timeout_ms = 300});
     CHECK(r.timed_out);
     (void)snprintf(word, sizeof word, "5%d.", (int)getpid());
+    CHECK(!alive(word));
+}
+
+/* Each forks the next, in a session of its own, and is gone. */
+TEST(run_catches_a_chain_of_daemons)
+{
+    char script[128], word[32];
+    (void)snprintf(word, sizeof word, "chain7%d", (int)getpid());
+    (void)snprintf(script, sizeof script,
+                   "# %s\nexit 3 if fork; for (1..5000) { exit if fork; syscall(%d) }", word,
+                   SYS_setsid);
+    AUTO_RESULT r =
+        run_ok(&(struct dz_os_run_opts){.argv = (const char *const[]){"perl", "-e", script, NULL}});
+    CHECK_INT(r.status.exit_code, 3);
     CHECK(!alive(word));
 }
 
