@@ -42,7 +42,11 @@ DZ_VEC(dz_vec_any, void); /* what every vector looks like to vec.c */
 /* Room for n more elements of elem bytes; 0 or the sticky error. */
 int dz_vec_grow(struct dz_vec_any *v, size_t elem, size_t n);
 
-#define DZ_VEC_ANY_(v) ((struct dz_vec_any *)(void *)(v))
+static inline struct dz_vec_any *dz_vec_any_of(void *v)
+{
+    return v;
+}
+#define DZ_VEC_ANY_(v) dz_vec_any_of(v)
 
 /* Each gives 0 or the sticky error; the result may be left unread. */
 #define dz_vec_reserve(v, more) dz_vec_grow(DZ_VEC_ANY_(v), sizeof *(v)->p, (more))

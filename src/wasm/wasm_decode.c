@@ -14,6 +14,7 @@
  */
 #include "wasm/wasm_load.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/str.h"
@@ -85,9 +86,9 @@ static void read_type(struct wasm_load *l)
         return;
     if (t.n_results > 1)
         (void)wasm_need(l, at, DZ_WASM_F_MULTI_VALUE);
-    const uint8_t *types = l->valtypes.p ? l->valtypes.p + t.params : NULL;
+    const uint8_t *types = l->valtypes.p + t.params;
     t.param_slots = slots_of(types, t.n_params);
-    t.result_slots = slots_of(types ? types + t.n_params : NULL, t.n_results);
+    t.result_slots = slots_of(types + t.n_params, t.n_results);
     dz_vec_push(&l->types, t);
 }
 
@@ -96,7 +97,7 @@ static bool same_type(const struct wasm_load *l, uint32_t i, uint32_t k)
     const struct dz_wasm_type *a = &l->types.p[i], *b = &l->types.p[k];
     size_t n = a->n_params + a->n_results;
     return a->n_params == b->n_params && a->n_results == b->n_results &&
-           (n == 0 || memcmp(l->valtypes.p + a->params, l->valtypes.p + b->params, n) == 0);
+           memcmp(l->valtypes.p + a->params, l->valtypes.p + b->params, n) == 0;
 }
 
 /* Give each type the lowest index of its structure, by a hash table. */
@@ -112,7 +113,7 @@ static int number_types(struct wasm_load *l)
     for (uint32_t i = 0; i < l->types.n; i++) {
         struct dz_wasm_type *t = &l->types.p[i];
         size_t n = t->n_params + t->n_results;
-        uint64_t h = dz_wasm_sum(t->n_params, n ? l->valtypes.p + t->params : NULL, n);
+        uint64_t h = dz_wasm_sum(t->n_params, l->valtypes.p + t->params, n);
         size_t at = h & (size - 1);
         while (table[at] != DZ_WASM_NONE && !same_type(l, table[at], i))
             at = (at + 1) & (size - 1);
@@ -267,6 +268,7 @@ static void read_items(struct wasm_load *l, unsigned id)
     const uint8_t *at = l->p;
     uint32_t n = wasm_read_u32(l);
     uint32_t limit;
+    assert(items[id].read);
     memcpy(&limit, (const char *)l->limits + items[id].limit, sizeof limit);
     if (n > limit)
         dz_wasm_load_limit(l, at, n, limit, items[id].what);
@@ -402,6 +404,7 @@ static void read_head(struct wasm_load *l)
 void dz_wasm_decode(struct wasm_load *l)
 {
     unsigned rank = 0;
+    (void)dz_vec_reserve(&l->valtypes, 1); /* so that a type without any has an address too */
     read_head(l);
     while (!l->code && l->p < l->end) {
         next_section(l, &rank);

@@ -27,6 +27,7 @@ struct wasm_load {
     uint32_t func; /* whose body is read, or DZ_WASM_NONE */
 
     /* the prepared arrays, and which were filled by imports */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */
 #define X(field, type) DZ_VEC(, type) field;
     DZ_WASM_ARRAY_MAP(X)
 #undef X

@@ -277,6 +277,7 @@ struct dz_wasm_module {
     const uint8_t *wasm;
     size_t wasm_size;
     const uint8_t *image; /* header->image_size bytes */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */
 #define X(field, type) const type *field;
     DZ_WASM_ARRAY_MAP(X)
 #undef X

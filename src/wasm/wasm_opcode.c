@@ -25,10 +25,10 @@ DZ_WASM_SIG_MAP(X)
 const struct dz_wasm_op_info dz_wasm_op_table[DZ_WASM_OP_LIMIT] = {
 #define X(op, name, number, immediates, signature, needs, argument)           \
     [number] = {                                                              \
-        .text = name,                                                         \
+        .text = (name),                                                       \
         .imm = DZ_WASM_IMM_##immediates,                                      \
         .sig = DZ_WASM_SIG_##signature,                                       \
-        .arg = argument,                                                      \
+        .arg = (argument),                                                    \
         .pops = POPS_##signature,                                             \
         .type = {A_##signature, B_##signature, C_##signature, R_##signature}, \
         .feature = DZ_WASM_F_##needs,                                         \

@@ -9,6 +9,7 @@
  */
 #include "wasm/wasm_load.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -84,6 +85,7 @@ int64_t dz_wasm_read_signed(struct wasm_load *l, unsigned bits)
     for (unsigned shift = 0;; shift += 7) {
         uint8_t b = wasm_read_byte(l);
         value |= (uint64_t)(b & 0x7f) << shift;
+        assert(shift < bits);    /* the last byte below ends it */
         if (shift + 7 >= bits) { /* the last byte there can be: bits - shift of it count */
             uint8_t sign = (uint8_t)(0x7fu << (bits - shift - 1) & 0x7f);
             if (b & 0x80)

@@ -89,14 +89,13 @@ static inline bool wasm_same_types(struct wasm_types a, struct wasm_types b)
 static inline struct wasm_types wasm_params_of(const struct wasm_load *l, uint32_t type)
 {
     const struct dz_wasm_type *t = &l->types.p[type];
-    return (struct wasm_types){l->valtypes.p ? l->valtypes.p + t->params : NULL, t->n_params};
+    return (struct wasm_types){l->valtypes.p + t->params, t->n_params};
 }
 
 static inline struct wasm_types wasm_results_of(const struct wasm_load *l, uint32_t type)
 {
     const struct dz_wasm_type *t = &l->types.p[type];
-    return (struct wasm_types){l->valtypes.p ? l->valtypes.p + t->params + t->n_params : NULL,
-                               t->n_results};
+    return (struct wasm_types){l->valtypes.p + t->params + t->n_params, t->n_results};
 }
 
 /* --- instructions ---------------------------------------------------------------- */
