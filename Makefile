@@ -53,7 +53,9 @@ SYS_vfs    :=
 PROGRAMS   := doze
 SRC_doze   := src/cli/main.c
 NEEDS_doze := cli
-PROGRAMS   += model_vfs
+PROGRAMS   += model_vfs torture_vfs
+SRC_torture_vfs := tests/torture/torture_vfs.c
+NEEDS_torture_vfs := vfs
 SRC_model_vfs   := $(addprefix tests/model/,model_vfs.c model_ops.c model_world.c ramfs.c)
 NEEDS_model_vfs := vfs
 # bench/bench_x.c, run by `make bench-x`.
@@ -125,7 +127,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan integration model
+TEST_SUITES := check check-asan integration model crash
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
@@ -134,6 +136,8 @@ check-asan: ## the same under ASan and UBSan
 	@$(MAKE) --no-print-directory CONFIG=asan check
 integration: all ## the program itself, in numbered shell tests
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
+crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
+	@scripts/run-tap crash $(B)/torture_vfs
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
 model: $(B)/model_vfs ## random operations on the disk against a model; SEED= STEPS=
 	@scripts/run-tap model $(B)/model_vfs

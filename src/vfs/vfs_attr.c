@@ -219,7 +219,7 @@ int dz_vfs_create_nameless(struct dz_vfs *v, const struct dz_vfs_new *spec, uint
     if (!rc) {
         rc = dz_iset_data(v, ip, NULL, 0);
         if (rc)
-            dz_iforget(v, ip);
+            dz_iundo(v, ip);
     }
     if (rc)
         return dz_op_end(v, rc);

@@ -197,7 +197,7 @@ static int create(struct dz_vfs *v, const struct dz_vfs_name *n, const struct dz
     if (!rc)
         rc = dz_name_put(v, dir, n->name, n->len, ip->ino, ip->mode >> 12);
     if (rc) {
-        dz_iforget(v, ip);
+        dz_iundo(v, ip);
         return rc;
     }
     dz_idirty(v, ip, DZ_DIRTY_ROW);

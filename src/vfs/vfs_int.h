@@ -99,8 +99,9 @@ static inline bool dz_is_dir(const struct dz_inode *ip)
 int dz_iget(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip);
 int dz_iget_dir(struct dz_vfs *v, uint64_t ino,
                 struct dz_inode **ret_ip); /* ENOTDIR, ENOENT when removed */
-/* A new one in memory with the next free number; gone again with dz_iforget(). */
+/* A new one in memory with the next free number; dz_iundo() gives both back. */
 int dz_inew(struct dz_vfs *v, uint32_t mode, struct dz_inode **ret_ip);
+void dz_iundo(struct dz_vfs *v, struct dz_inode *ip);
 void dz_iforget(struct dz_vfs *v, struct dz_inode *ip);
 void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how);
 void dz_iclean(struct dz_vfs *v, struct dz_inode *ip);

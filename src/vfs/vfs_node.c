@@ -247,6 +247,13 @@ void dz_iforget(struct dz_vfs *v, struct dz_inode *ip)
     inode_free(ip);
 }
 
+void dz_iundo(struct dz_vfs *v, struct dz_inode *ip)
+{
+    assert(ip->ino == v->next_ino - 1 && !ip->dirty);
+    dz_iforget(v, ip);
+    v->next_ino--;
+}
+
 void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how)
 {
     if (how & DZ_DIRTY_ROW && !ip->here) {
