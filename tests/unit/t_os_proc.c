@@ -202,6 +202,7 @@ static void check_fails(const struct dz_os_run_opts *o, int code, const char *wa
 
 TEST(run_says_what_could_not_be_started)
 {
+    (void)setenv("PATH", "/usr/bin:/bin", 1); /* one that can be searched by everybody */
     check_fails(&(struct dz_os_run_opts){.argv = (const char *const[]){"no-such-prog", NULL}},
                 DZ_ENOENT, "run \"no-such-prog\": no program of that name in PATH");
     check_fails(&(struct dz_os_run_opts){.argv = (const char *const[]){"/no/such", NULL}},
