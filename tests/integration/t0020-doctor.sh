@@ -68,9 +68,10 @@ test_that 'doctor answers whatever signals the caller ignores or blocks' '
 
 test_that 'doctor answers as another user, too' '
     [ "$(id -u)" -eq 0 ] || skip "not root"
-    cp "$DOZE" /tmp/doze-as-nobody.$$ && chmod 755 /tmp/doze-as-nobody.$$ &&
-    run 0 setpriv --reuid 65534 --regid 65534 --clear-groups /tmp/doze-as-nobody.$$ doctor -d /tmp ;
-    status=$? ; rm -f /tmp/doze-as-nobody.$$ ; [ "$status" -eq 0 ] && has out "All that doze "
+    chmod 711 "$LIB_SCRATCH" && cp "$DOZE" "$LIB_SCRATCH/for-nobody" && chmod 755 "$LIB_SCRATCH/for-nobody"
+    nobody="setpriv --reuid 65534 --regid 65534 --clear-groups"
+    $nobody test -x "$LIB_SCRATCH/for-nobody" || skip "nobody may not look into $LIB_SCRATCH"
+    run 0 $nobody "$LIB_SCRATCH/for-nobody" doctor -d /tmp && has out "All that doze "
 '
 
 test_done
