@@ -42,6 +42,7 @@ NEEDS_cli  := base os
 # what files cli/local_* may use besides
 NEEDS_cli_local := wasm
 SYS_base   := -lcrypto
+SYS_os     := -lseccomp
 NEEDS_wasm := base
 SYS_wasm   := -lm
 NEEDS_db   := base
