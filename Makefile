@@ -88,6 +88,11 @@ $(B)/%.o: %.c
 $(B)/src/base/mem.o: CPPFLAGS += -DDZ_MEM_IMPL
 # wasm_num.h: each float operation rounds by itself; sqrt needs no errno
 $(B)/src/wasm/%.o $(B)/tests/unit/t_wasm_%.o: CFLAGS += -ffp-contract=off -fno-math-errno
+# wasm_exec.c: the product's loop is optimised in every CONFIG; the vectoriser of
+# gcc would pack pc and fp together and undo the indirect jumps
+ifeq (,$(findstring clang,$(CC)))
+$(B)/src/wasm/wasm_exec_goto.o: CFLAGS += -O2 -fno-tree-slp-vectorize
+endif
 
 define module_rule
 $(B)/lib$(1).a: $(call obj,$(1))
