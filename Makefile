@@ -191,7 +191,7 @@ demo: setup ## set up, build and show the main job
 setup: ## install what scripts/packages lists and is missing
 	@scripts/setup
 install: ## doze, its completion and its guides, under DESTDIR and PREFIX
-	@$(MAKE) --no-print-directory -s CONFIG=release all
+	@$(MAKE) --no-print-directory -s CONFIG=release build/release-$(notdir $(CC))/doze
 	install -D -m 755 build/release-$(notdir $(CC))/doze $(DESTDIR)$(PREFIX)/bin/doze
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/doc/doze
 	build/release-$(notdir $(CC))/doze completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/doze
