@@ -35,20 +35,20 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs
+MODULES    := base wasm db os cli vfs kernel
 NEEDS_base :=
 NEEDS_os   := base
 NEEDS_cli  := base os
 # what files cli/local_* may use besides
 NEEDS_cli_local := wasm
 SYS_base   := -lcrypto
-SYS_os     := -lseccomp
 NEEDS_wasm := base
 SYS_wasm   := -lm
 NEEDS_db   := base
 SYS_db     := -lsqlite3
 NEEDS_vfs  := base db
 SYS_vfs    :=
+NEEDS_kernel := base wasm vfs
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 PROGRAMS   := doze
@@ -88,11 +88,6 @@ $(B)/%.o: %.c
 $(B)/src/base/mem.o: CPPFLAGS += -DDZ_MEM_IMPL
 # wasm_num.h: each float operation rounds by itself; sqrt needs no errno
 $(B)/src/wasm/%.o $(B)/tests/unit/t_wasm_%.o: CFLAGS += -ffp-contract=off -fno-math-errno
-# wasm_exec.c: the product's loop is optimised in every CONFIG; the vectoriser of
-# gcc would pack pc and fp together and undo the indirect jumps
-ifeq (,$(findstring clang,$(CC)))
-$(B)/src/wasm/wasm_exec_goto.o: CFLAGS += -O2 -fno-tree-slp-vectorize
-endif
 
 define module_rule
 $(B)/lib$(1).a: $(call obj,$(1))
@@ -191,7 +186,7 @@ demo: setup ## set up, build and show the main job
 setup: ## install what scripts/packages lists and is missing
 	@scripts/setup
 install: ## doze, its completion and its guides, under DESTDIR and PREFIX
-	@$(MAKE) --no-print-directory -s CONFIG=release build/release-$(notdir $(CC))/doze
+	@$(MAKE) --no-print-directory -s CONFIG=release all
 	install -D -m 755 build/release-$(notdir $(CC))/doze $(DESTDIR)$(PREFIX)/bin/doze
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/doc/doze
 	build/release-$(notdir $(CC))/doze completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/doze

@@ -87,6 +87,7 @@ struct dz_task {
     struct dz_wasm_store *store; /* the engine's runner: else NULL */
     struct dz_wasm_inst *inst;
     struct dz_wasm_module *module;
+    bool starting;    /* loaded at its start function: _start comes after */
     bool borrowed;    /* store and inst are the parent's: a vfork child */
     void *frames;     /* of the parent, while a vfork child runs in its instance */
     uint64_t charged; /* bytes of memory counted for this task */
@@ -115,6 +116,8 @@ struct dz_kernel_runner {
     /* vfork: keep the frames, and put them back when the child lets go. */
     int (*frames_save)(void *arg, struct dz_task *t);
     void (*frames_restore)(void *arg, struct dz_task *t);
+    /* longjmp: 0, or -EINVAL when the token leads nowhere. */
+    int (*jump)(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value);
     void (*set_task)(void *arg, struct dz_task *t);  /* host calls are t's from now on */
     void (*interrupt)(void *arg, struct dz_task *t); /* async-signal-safe */
 };
@@ -140,6 +143,7 @@ struct dz_kernel_ops {
      * another DZ_E*: could not be had. */
     int (*module_get)(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
                       struct dz_wasm_module **ret_module, struct dz_err *err);
+    void (*module_ref)(void *arg, struct dz_wasm_module *module); /* one more user */
     void (*module_put)(void *arg, struct dz_wasm_module *module);
     void *arg;
 };
@@ -149,9 +153,9 @@ struct dz_kernel_opts {
     const struct dz_kernel_ops *ops;
     const struct dz_kernel_limits *limits; /* NULL: of policy posix */
     uint32_t caps;                         /* DZ_CAP_*; 0: all */
-    const struct dz_kernel_runner *runner; /* NULL: dz_kernel_runner_wasm */
-    void *runner_arg;
-    const struct dz_wasm_host *host; /* imports of every program (wasi/) */
+    const struct dz_kernel_runner *runner; /* &dz_kernel_runner_wasm, or a test's */
+    void *runner_arg;                      /* NULL: the kernel */
+    const struct dz_wasm_host *host;       /* imports of every program (wasi/) */
     size_t host_count;
     const char *hostname; /* NULL: "doze" */
 };

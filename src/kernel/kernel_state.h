@@ -152,7 +152,7 @@ struct dz_pty {
     uint32_t stream;      /* the stream that is the master outside; 0 = a guest's /dev/ptmx */
     uint32_t locked;      /* TIOCSPTLCK */
     uint32_t hungup;
-    uint32_t packet;       /* reserved */
+    uint32_t opened;       /* the terminal side has been open once */
     int32_t session, pgrp; /* controlling session and its foreground group; 0 = none */
     struct dz_termios termios;
     struct dz_winsize size;
@@ -231,11 +231,16 @@ struct dz_sigact {
     uint64_t mask;
 };
 
+enum {
+    DZ_CALL_BEGUN = 1,     /* its first issue has set what is below */
+    DZ_CALL_NORESTART = 2, /* a handler ends it, whatever SA_RESTART says */
+    DZ_CALL_SIGWAIT = 4,   /* waits for the signals in `done`, blocked or not */
+};
 /* A call that was parked: what makes issuing it again the same call. */
 struct dz_call {
     uint32_t parked;  /* the next call of this process is this one, again */
     uint32_t intr;    /* a handler ran meanwhile: answer EINTR */
-    uint32_t armed;   /* deadline is set */
+    uint32_t flags;   /* DZ_CALL_* */
     uint32_t masked;  /* `mask` is to be put back when the call ends */
     int64_t deadline; /* kernel time, ns; INT64_MAX = none */
     uint64_t done;    /* bytes already moved; or the call's own note */

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_exec.c - a new program in a process: execve, "#!", and the start of a
+ * process by the embedder.
+ *
+ * Everything that can fail happens first, beside the old program: the file is
+ * found, its module had from the embedder, the instance made, the strings
+ * copied (dz_k_exec_load). Only then, at the safepoint after the call, the old
+ * program goes (dz_k_exec_now), so a failed exec leaves it untouched. Both
+ * programs therefore count against the memory limit for a moment.
+ */
+#include "kernel/kernel_int.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A file that is to run, after scripts are resolved. */
+struct program {
+    struct dz_node node;
+    struct dz_vfs_attr attr;
+    uint32_t argv, argc;        /* blob, owned until taken */
+    char path[DZ_VFS_PATH_MAX]; /* as it was called: what a script sees as $0 */
+};
+
+static void put_string(char **to, const char *s, size_t n)
+{
+    memcpy(*to, s, n);
+    (*to)[n] = '\0';
+    *to += n + 1;
+}
+
+/* argv of the interpreter: its name, the argument of the line if any, the
+ * script's path, and what the script itself was given after argv[0]. */
+static int script_argv(struct dz_kernel *k, struct program *prog, const char *interp,
+                       const char *arg)
+{
+    size_t size = 0;
+    const char *old = dz_k_blob(k, prog->argv, &size);
+    size_t first = prog->argc > 0 ? strlen(old) + 1 : 0;
+    size_t ni = strlen(interp), na = strlen(arg), np = strlen(prog->path);
+    size_t all = ni + 1 + (na ? na + 1 : 0) + np + 1 + (size - first);
+    if (all > DZ_KERNEL_ARGS_MAX)
+        return -E2BIG;
+    uint32_t blob = dz_k_blob_new(k, NULL, all);
+    if (!blob)
+        return -ENOMEM;
+    char *to = dz_k_blob(k, blob, NULL);
+    put_string(&to, interp, ni);
+    if (na)
+        put_string(&to, arg, na);
+    put_string(&to, prog->path, np);
+    memcpy(to, old + first, size - first);
+    dz_k_blob_free(k, prog->argv);
+    prog->argv = blob;
+    prog->argc = (prog->argc > 0 ? prog->argc - 1 : 0) + 2 + (na ? 1 : 0);
+    return 0;
+}
+
+/* Cut "#! interp arg" apart, in place. As Linux: the argument is one string. */
+static int split_line(char *line, char **ret_interp, char **ret_arg)
+{
+    line[strcspn(line, "\n")] = '\0';
+    char *s = line + 2 + strspn(line + 2, " \t");
+    char *end = s + strlen(s);
+    while (end > s && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\r'))
+        *--end = '\0';
+    if (*s == '\0')
+        return -ENOEXEC;
+    char *arg = s + strcspn(s, " \t");
+    if (*arg != '\0')
+        *arg++ = '\0';
+    *ret_interp = s;
+    *ret_arg = arg + strspn(arg, " \t");
+    return 0;
+}
+
+static int check_file(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct program *prog)
+{
+    int e = dz_k_resolve(k, p, at, &prog->node);
+    if (e)
+        return e;
+    if (prog->node.fs != DZ_KERNEL_FS_DISK)
+        return -EACCES;
+    e = dz_vfs_getattr(k->vfs, prog->node.ino, &prog->attr);
+    if (e)
+        return e;
+    if (!S_ISREG(prog->attr.mode) || !(prog->attr.mode & 0111))
+        return -EACCES;
+    struct dz_vfs_who who = dz_k_who(p);
+    return dz_vfs_access(k->vfs, prog->node.ino, &who.cred, X_OK);
+}
+
+/* Follow "#!" lines to a file that is none. */
+static int find_program(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                        struct program *prog)
+{
+    for (int depth = 0;; depth++) {
+        int e = check_file(k, p, at, prog);
+        if (e)
+            return e;
+        char line[DZ_KERNEL_SCRIPT_LINE_MAX + 1] = {0};
+        ssize_t n = dz_vfs_read(k->vfs, prog->node.ino, 0, line, DZ_KERNEL_SCRIPT_LINE_MAX);
+        if (n < 0)
+            return (int)n;
+        if (n < 2 || line[0] != '#' || line[1] != '!')
+            return 0;
+        if (depth == DZ_KERNEL_SCRIPT_DEPTH_MAX)
+            return -ELOOP;
+        char *interp, *arg;
+        e = split_line(line, &interp, &arg);
+        if (!e)
+            e = script_argv(k, prog, interp, arg);
+        if (e)
+            return e;
+        memcpy(prog->path, interp, strlen(interp) + 1);
+        at = (struct dz_at){.dirfd = AT_FDCWD, .path = prog->path};
+    }
+}
+
+static int get_module(struct dz_kernel *k, const struct program *prog, struct dz_wasm_module **ret)
+{
+    struct dz_err err = {0};
+    if (!k->ops.module_get) /* a runner that needs none */
+        return 0;
+    int rc = k->ops.module_get(k->ops.arg, prog->node.ino, &prog->attr, ret, &err);
+    if (rc == 1)
+        return 1;
+    if (rc == DZ_EINVAL || rc == DZ_EUNSUPPORTED || rc == DZ_ELIMIT)
+        return -ENOEXEC;
+    return rc == 0 ? 0 : rc == DZ_ENOMEM ? -ENOMEM : -EIO;
+}
+
+static int load_task(struct dz_kernel *k, struct dz_proc *p, const struct program *prog,
+                     struct dz_task **ret_task)
+{
+    struct dz_task *t = dz_k_task_new(k, p);
+    if (!t)
+        return -ENOMEM;
+    int e = get_module(k, prog, &t->module);
+    if (!e) {
+        e = k->runner->load(k->runner_arg, t);
+        if (e && t->module && k->ops.module_put)
+            k->ops.module_put(k->ops.arg, t->module);
+    }
+    if (e) {
+        dz_free(t);
+        return e;
+    }
+    *ret_task = t;
+    return 0;
+}
+
+void dz_k_exec_drop(struct dz_kernel *k, struct dz_proc *p)
+{
+    struct dz_k_exec *x = &k->exec;
+    (void)p;
+    if (x->task) {
+        k->runner->unload(k->runner_arg, x->task);
+        if (x->task->module && k->ops.module_put)
+            k->ops.module_put(k->ops.arg, x->task->module);
+        dz_free(x->task);
+    }
+    dz_k_blob_free(k, x->argv);
+    dz_k_blob_free(k, x->envv);
+    dz_k_blob_free(k, x->path);
+    *x = (struct dz_k_exec){0};
+}
+
+static int check_strings(const struct dz_strings *s)
+{
+    if (s->size > DZ_KERNEL_ARGS_MAX || s->count > DZ_KERNEL_ARG_COUNT_MAX)
+        return -E2BIG;
+    return s->size > 0 && s->bytes[s->size - 1] != '\0' ? -EINVAL : 0;
+}
+
+static void name_of(const char *path, char comm[16])
+{
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    size_t n = dz_k_min64(strlen(base), 15);
+    memset(comm, 0, 16);
+    memcpy(comm, base, n);
+}
+
+/* With the strings in k->exec already. */
+static int load_found(struct dz_kernel *k, struct dz_proc *p, struct program *prog,
+                      const struct dz_at *at)
+{
+    struct dz_k_exec *x = &k->exec;
+    char path[DZ_VFS_PATH_MAX];
+    prog->argv = x->argv;
+    prog->argc = x->argc;
+    int e = find_program(k, p, *at, prog);
+    x->argv = prog->argv;
+    x->argc = prog->argc;
+    if (e)
+        return e;
+    int64_t n = dz_k_node_path(k, p, &prog->node, path, sizeof path);
+    if (n < 0) { /* a file has no path of its own: as it was called */
+        memcpy(path, prog->path, strlen(prog->path) + 1);
+        n = (int64_t)strlen(path);
+    }
+    x->path = dz_k_blob_new(k, path, (size_t)n + 1);
+    if (!x->path)
+        return -ENOMEM;
+    x->exe = prog->node.ino;
+    name_of(at->path ? at->path : prog->path, x->comm);
+    return load_task(k, p, prog, &x->task);
+}
+
+int dz_k_exec_load(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_strings argv,
+                   struct dz_strings env)
+{
+    struct dz_k_exec *x = &k->exec;
+    assert(x->task == NULL);
+    int e = check_strings(&argv);
+    e = e ? e : check_strings(&env);
+    if (e)
+        return e;
+    if (at.path && strlen(at.path) >= DZ_VFS_PATH_MAX)
+        return -ENAMETOOLONG;
+    struct program *prog = dz_zalloc(sizeof *prog);
+    if (!prog)
+        return -ENOMEM;
+    *x = (struct dz_k_exec){.argc = argv.count, .envc = env.count};
+    if (at.path)
+        memcpy(prog->path, at.path, strlen(at.path) + 1);
+    x->argv = dz_k_blob_new(k, argv.bytes, argv.size);
+    x->envv = dz_k_blob_new(k, env.bytes, env.size);
+    e = x->argv && x->envv ? load_found(k, p, prog, &at) : -ENOMEM;
+    dz_free(prog);
+    if (e)
+        dz_k_exec_drop(k, p);
+    return e;
+}
+
+void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
+{
+    struct dz_k_exec *x = &k->exec;
+    assert(x->task && x->task->proc == p);
+    p->flags &= ~(uint32_t)DZ_PROC_EXEC_READY;
+    if (p->flags & DZ_PROC_VFORKED)
+        dz_k_vfork_done(k, p);
+    dz_k_task_free(k, p);
+    dz_k_fd_close_all(k, p, true);
+    dz_k_sig_exec(p);
+    dz_k_blob_free(k, p->argv);
+    dz_k_blob_free(k, p->envv);
+    dz_k_blob_free(k, p->exe_path);
+    k->task[p->index] = x->task;
+    p->argv = x->argv;
+    p->argc = x->argc;
+    p->envv = x->envv;
+    p->envc = x->envc;
+    p->exe_path = x->path;
+    p->exe = x->exe;
+    memcpy(p->comm, x->comm, sizeof p->comm);
+    p->flags |= DZ_PROC_EXECED | (x->task->starting ? DZ_PROC_STARTING : 0);
+    p->state = DZ_PROC_READY;
+    *x = (struct dz_k_exec){0};
+    dz_k_alarm(k, p);
+}
+
+int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                      struct dz_strings argv, struct dz_strings env)
+{
+    const struct dz_call *c = dz_k_call(k, p);
+    if (!(k->caps & DZ_CAP_PROCESS))
+        return dz_k_end(k, p, -ENOSYS);
+    int e = dz_k_exec_load(k, p, at, argv, env);
+    if (e < 0)
+        return dz_k_end(k, p, e);
+    if (e == 1)
+        return c->intr ? dz_k_end(k, p, -EINTR) : dz_k_wait_end(k, p, &k->wait_module);
+    p->flags |= DZ_PROC_EXEC_READY;
+    p->call[p->depth].parked = 1;
+    return DZ_KBLOCK;
+}
+
+void dz_kernel_module_ready(struct dz_kernel *k)
+{
+    dz_k_wake(k, &k->wait_module);
+}
+
+/* ---- started by the embedder ------------------------------------------------------------ */
+
+static const uint64_t first_limits[DZ_KERNEL_RLIMITS] = {
+    [RLIMIT_CPU] = UINT64_MAX,   [RLIMIT_FSIZE] = UINT64_MAX,
+    [RLIMIT_DATA] = UINT64_MAX,  [RLIMIT_STACK] = UINT64_MAX,
+    [RLIMIT_CORE] = 0,           [RLIMIT_RSS] = UINT64_MAX,
+    [RLIMIT_NPROC] = UINT64_MAX, [RLIMIT_NOFILE] = DZ_KERNEL_FDS_MAX,
+    [RLIMIT_MEMLOCK] = 0,        [RLIMIT_AS] = UINT64_MAX,
+    [RLIMIT_LOCKS] = UINT64_MAX, [RLIMIT_SIGPENDING] = DZ_KERNEL_SIGNALS,
+    [RLIMIT_MSGQUEUE] = 0,       [RLIMIT_NICE] = 0,
+    [RLIMIT_RTPRIO] = 0,         [RLIMIT_RTTIME] = UINT64_MAX,
+};
+
+static int spawn_ids(struct dz_kernel *k, struct dz_proc *p, const struct dz_spawn *spec)
+{
+    if (spec->group_count > DZ_KERNEL_GROUPS_MAX)
+        return -EINVAL;
+    p->ppid = 1;
+    p->uid = p->euid = p->suid = spec->uid;
+    p->gid = p->egid = p->sgid = spec->gid;
+    p->group_count = spec->group_count;
+    if (spec->group_count)
+        memcpy(p->groups, spec->groups, spec->group_count * sizeof *p->groups);
+    p->umask = spec->umask ? spec->umask & 0777 : 022;
+    p->pgid = p->pid;
+    p->sid = spec->session ? p->pid : 1;
+    p->root = p->cwd = (struct dz_node){.ino = DZ_VFS_ROOT};
+    for (int i = 0; i < DZ_KERNEL_RLIMITS; i++)
+        p->rlimit[i][0] = p->rlimit[i][1] = first_limits[i];
+    p->rlimit[RLIMIT_NOFILE][0] = k->limits.fds;
+    if (!spec->cwd)
+        return 0;
+    return (int)dz_sys_chdir(k, p, (struct dz_at){.dirfd = AT_FDCWD, .path = spec->cwd});
+}
+
+static int spawn_fd(struct dz_kernel *k, struct dz_proc *p, const struct dz_spawn_fd *at,
+                    bool session)
+{
+    struct dz_file *f = NULL;
+    int e = 0;
+    if (at->stream == 0) {
+        f = dz_k_file_new(k, DZ_FILE_DEVICE, O_RDWR);
+        if (f)
+            f->obj = DZ_DEVICE_NULL;
+        else
+            e = -ENFILE;
+    } else {
+        e = dz_k_stream_open(k, at->stream, &f);
+    }
+    if (e)
+        return e;
+    if (f->kind == DZ_FILE_PTS && session) {
+        struct dz_pty *t = dz_k_pty(k, f->obj);
+        if (t->session == 0) {
+            t->session = p->sid;
+            t->pgrp = p->pgid;
+        }
+        if (t->session == p->sid)
+            p->tty = t->index;
+    }
+    e = dz_k_fd_put(k, p, at->fd, f, 0);
+    if (e)
+        dz_k_file_drop(k, f);
+    return e;
+}
+
+static int spawn_preopen(struct dz_kernel *k, struct dz_proc *p, const struct dz_spawn_preopen *at)
+{
+    int64_t fd = dz_sys_openat(k, p, (struct dz_at){.dirfd = AT_FDCWD, .path = at->path},
+                               O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0)
+        return (int)fd;
+    struct dz_fd *slot = dz_k_fd(k, p, (int)fd);
+    slot->preopen = dz_k_blob_new(k, at->name, strlen(at->name) + 1);
+    return slot->preopen ? 0 : -ENOMEM;
+}
+
+static int spawn_load(struct dz_kernel *k, struct dz_proc *p, const struct dz_spawn *spec)
+{
+    int e = spawn_ids(k, p, spec);
+    for (size_t i = 0; !e && i < spec->fd_count; i++)
+        e = spawn_fd(k, p, &spec->fds[i], spec->session);
+    for (size_t i = 0; !e && i < spec->preopen_count; i++)
+        e = spawn_preopen(k, p, &spec->preopens[i]);
+    if (e)
+        return e;
+    return dz_k_exec_load(k, p, (struct dz_at){.dirfd = AT_FDCWD, .path = spec->path}, spec->argv,
+                          spec->env);
+}
+
+static int spawn_fail(const struct dz_spawn *spec, int e, struct dz_err *err)
+{
+    if (e == 1)
+        return dz_fail(err, DZ_EBUSY, "cannot start %s yet: its module is being prepared",
+                       spec->path);
+    if (e == -ENOEXEC)
+        return dz_fail(err, DZ_EINVAL, "cannot start %s: it is no program that doze can run",
+                       spec->path);
+    return dz_fail_sys(err, -e, "cannot start %s", spec->path);
+}
+
+int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *ret_job,
+                    struct dz_err *err)
+{
+    struct dz_job *job = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_JOB]);
+    if (!job)
+        return dz_fail(err, DZ_ELIMIT, "cannot start %s: %d commands run already", spec->path,
+                       DZ_KERNEL_JOBS_MAX);
+    struct dz_proc *p = dz_k_proc_new(k);
+    if (!p) {
+        dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_JOB], job->index);
+        return dz_fail(err, DZ_ELIMIT, "cannot start %s: %u processes exist, its limit", spec->path,
+                       k->limits.procs);
+    }
+    int e = spawn_load(k, p, spec);
+    if (e) {
+        if (p->tty)
+            dz_k_tty_disown(k, p);
+        dz_k_proc_free(k, p);
+        dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_JOB], job->index);
+        return spawn_fail(spec, e, err);
+    }
+    dz_k_exec_now(k, p);
+    p->flags = (p->flags & DZ_PROC_STARTING) | DZ_PROC_LEADER;
+    p->job = job->index;
+    job->gen = (uint32_t)(k->next_owner++ & 0x7fff) + 1;
+    job->leader = p->pid;
+    job->procs = 1;
+    job->tag = spec->tag;
+    job->cpu_limit_ns = spec->background ? 0 : k->limits.cpu_ns;
+    job->out_limit = k->limits.output_bytes;
+    dz_k_enqueue(k, p, DZ_K_Q_NEW);
+    *ret_job = job->gen << 16 | job->index;
+    return 0;
+}

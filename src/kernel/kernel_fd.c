@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_fd.c - descriptors and open file descriptions.
+ *
+ * A descriptor is a slot of its process's table and names an open file
+ * description (struct dz_file), which carries offset and status flags and may be
+ * shared by descriptors of many processes. The table is a blob that grows as
+ * descriptors are used, so an idle process pays for what it has open.
+ *
+ * Invariant: dz_file.refs is the number of slots that name it.
+ */
+#include "kernel/kernel_int.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+
+enum {
+    FDS_FIRST = 8, /* slots of a new table */
+};
+
+static struct dz_fd *table(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    return p->fds ? dz_k_blob(k, p->fds, NULL) : NULL;
+}
+
+struct dz_fd *dz_k_fd(const struct dz_kernel *k, const struct dz_proc *p, int fd)
+{
+    if (fd < 0 || (uint32_t)fd >= p->fd_count)
+        return NULL;
+    struct dz_fd *slot = table(k, p) + fd;
+    return slot->file ? slot : NULL;
+}
+
+struct dz_file *dz_k_fd_file(const struct dz_kernel *k, const struct dz_proc *p, int fd)
+{
+    const struct dz_fd *slot = dz_k_fd(k, p, fd);
+    return slot ? dz_k_file(k, slot->file) : NULL;
+}
+
+static int fd_limit(const struct dz_proc *p)
+{
+    uint64_t soft = p->rlimit[RLIMIT_NOFILE][0];
+    return soft < DZ_KERNEL_FDS_MAX ? (int)soft : DZ_KERNEL_FDS_MAX;
+}
+
+int dz_k_fd_free(struct dz_kernel *k, struct dz_proc *p, int least)
+{
+    const struct dz_fd *t = table(k, p);
+    int fd = least;
+    while ((uint32_t)fd < p->fd_count && t[fd].file)
+        fd++;
+    return fd < fd_limit(p) ? fd : -EMFILE;
+}
+
+static int grow(struct dz_kernel *k, struct dz_proc *p, int fd)
+{
+    uint32_t count = p->fd_count ? p->fd_count : FDS_FIRST;
+    while ((uint32_t)fd >= count)
+        count *= 2;
+    if (count == p->fd_count)
+        return 0;
+    if (p->fds) {
+        int e = dz_k_blob_resize(k, p->fds, count * sizeof(struct dz_fd));
+        if (e)
+            return e;
+    } else if (!(p->fds = dz_k_blob_new(k, NULL, count * sizeof(struct dz_fd)))) {
+        return -ENOMEM;
+    }
+    p->fd_count = count;
+    return 0;
+}
+
+/* Give f the number fd, which is free. On failure f is as it was. */
+int dz_k_fd_put(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_file *f, uint32_t flags)
+{
+    if (fd < 0 || fd >= fd_limit(p))
+        return -EBADF;
+    int e = grow(k, p, fd);
+    if (e)
+        return e;
+    struct dz_fd *slot = table(k, p) + fd;
+    if (slot->file)
+        return -EBADF;
+    *slot = (struct dz_fd){
+        .file = f->index, .flags = flags, .rights = UINT64_MAX, .inherit = UINT64_MAX};
+    f->refs++;
+    return 0;
+}
+
+/* A new description gets the lowest number, or goes. */
+int64_t dz_k_install(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags)
+{
+    int fd = dz_k_fd_free(k, p, 0);
+    int e = fd < 0 ? fd : dz_k_fd_put(k, p, fd, f, flags & O_CLOEXEC ? DZ_FD_CLOEXEC : 0);
+    if (e) {
+        dz_k_file_drop(k, f);
+        return e;
+    }
+    return fd;
+}
+
+struct dz_file *dz_k_file_new(struct dz_kernel *k, enum dz_file_kind kind, uint32_t flags)
+{
+    if (k->tab[DZ_KERNEL_TABLE_FILE].used >= k->limits.files)
+        return NULL;
+    struct dz_file *f = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_FILE]);
+    if (f) {
+        f->kind = (uint32_t)kind;
+        f->flags = flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC | O_PATH | O_NOATIME);
+        f->locks = k->next_owner++;
+    }
+    return f;
+}
+
+void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f)
+{
+    if (f->refs > 0 && --f->refs > 0)
+        return;
+    const struct dz_k_file_ops *ops = dz_k_ops(f);
+    if (f->flocked) {
+        dz_vfs_lock_drop(k->vfs, f->locks, 0);
+        dz_k_wake(k, &k->wait_lock);
+    }
+    if (ops->close)
+        ops->close(k, f);
+    dz_k_blob_free(k, f->path);
+    dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_FILE], f->index);
+}
+
+void dz_k_fd_close(struct dz_kernel *k, struct dz_proc *p, int fd)
+{
+    struct dz_fd *slot = dz_k_fd(k, p, fd);
+    struct dz_file *f = dz_k_file(k, slot->file);
+    dz_k_blob_free(k, slot->preopen);
+    *slot = (struct dz_fd){0};
+    if (f->kind == DZ_FILE_DISK) { /* POSIX: any close gives up the process's record locks */
+        dz_vfs_lock_drop(k->vfs, p->lock_owner, f->node.ino);
+        dz_k_wake(k, &k->wait_lock);
+    }
+    dz_k_file_drop(k, f);
+}
+
+void dz_k_fd_close_all(struct dz_kernel *k, struct dz_proc *p, bool cloexec_only)
+{
+    for (uint32_t fd = 0; fd < p->fd_count; fd++) {
+        const struct dz_fd *slot = dz_k_fd(k, p, (int)fd);
+        if (slot && (!cloexec_only || (slot->flags & DZ_FD_CLOEXEC)))
+            dz_k_fd_close(k, p, (int)fd);
+    }
+}
+
+/* fork: the same descriptions in a table of its own. */
+int dz_k_fd_copy(struct dz_kernel *k, const struct dz_proc *from, struct dz_proc *to)
+{
+    if (!from->fds)
+        return 0;
+    to->fds = dz_k_blob_dup(k, from->fds);
+    if (!to->fds)
+        return -ENOMEM;
+    to->fd_count = from->fd_count;
+    int e = 0;
+    for (uint32_t fd = 0; fd < to->fd_count; fd++) {
+        struct dz_fd *slot = dz_k_fd(k, to, (int)fd);
+        if (!slot)
+            continue;
+        dz_k_file(k, slot->file)->refs++;
+        if (slot->preopen && !(slot->preopen = dz_k_blob_dup(k, slot->preopen)))
+            e = -ENOMEM;
+    }
+    return e;
+}
+
+/* ---- calls ------------------------------------------------------------------------- */
+
+struct dz_fd *dz_sys_fd(struct dz_kernel *k, struct dz_proc *p, int fd)
+{
+    return dz_k_fd(k, p, fd);
+}
+
+const struct dz_file *dz_sys_file(struct dz_kernel *k, struct dz_proc *p, int fd)
+{
+    return dz_k_fd_file(k, p, fd);
+}
+
+const char *dz_sys_preopen(struct dz_kernel *k, struct dz_proc *p, int fd)
+{
+    const struct dz_fd *slot = dz_k_fd(k, p, fd);
+    return slot && slot->preopen ? dz_k_blob(k, slot->preopen, NULL) : NULL;
+}
+
+int64_t dz_sys_close(struct dz_kernel *k, struct dz_proc *p, int fd)
+{
+    if (!dz_k_fd(k, p, fd))
+        return -EBADF;
+    dz_k_fd_close(k, p, fd);
+    return 0;
+}
+
+static int64_t dup_to(struct dz_kernel *k, struct dz_proc *p, int fd, int to, bool cloexec)
+{
+    struct dz_fd from = *dz_k_fd(k, p, fd);
+    int e = dz_k_fd_put(k, p, to, dz_k_file(k, from.file), cloexec ? DZ_FD_CLOEXEC : 0);
+    if (e)
+        return e;
+    struct dz_fd *slot = dz_k_fd(k, p, to);
+    slot->rights = from.rights;
+    slot->inherit = from.inherit;
+    return to;
+}
+
+int64_t dz_sys_dup(struct dz_kernel *k, struct dz_proc *p, int fd, int least, bool cloexec)
+{
+    if (!dz_k_fd(k, p, fd))
+        return -EBADF;
+    if (least < 0 || least >= fd_limit(p))
+        return -EINVAL;
+    int to = dz_k_fd_free(k, p, least);
+    return to < 0 ? to : dup_to(k, p, fd, to, cloexec);
+}
+
+int64_t dz_sys_dup2(struct dz_kernel *k, struct dz_proc *p, int fd, int to)
+{
+    if (!dz_k_fd(k, p, fd) || to < 0 || to >= fd_limit(p))
+        return -EBADF;
+    if (fd == to)
+        return to;
+    int e = grow(k, p, to); /* before anything is closed */
+    if (e)
+        return e;
+    if (dz_k_fd(k, p, to))
+        dz_k_fd_close(k, p, to);
+    return dup_to(k, p, fd, to, false);
+}
+
+int64_t dz_sys_dup3(struct dz_kernel *k, struct dz_proc *p, int fd, int to, int flags)
+{
+    if (fd == to || (flags & ~O_CLOEXEC))
+        return -EINVAL;
+    int64_t r = dz_sys_dup2(k, p, fd, to);
+    if (r >= 0 && (flags & O_CLOEXEC))
+        dz_k_fd(k, p, to)->flags |= DZ_FD_CLOEXEC;
+    return r;
+}
+
+int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, int64_t arg)
+{
+    enum {
+        SETTABLE = O_APPEND | O_NONBLOCK | O_NOATIME
+    };
+    struct dz_fd *slot = dz_k_fd(k, p, fd);
+    if (!slot)
+        return -EBADF;
+    struct dz_file *f = dz_k_file(k, slot->file);
+    switch (cmd) {
+    case F_DUPFD:
+    case F_DUPFD_CLOEXEC:
+        if (arg < 0 || arg > INT32_MAX)
+            return -EINVAL;
+        return dz_sys_dup(k, p, fd, (int)arg, cmd == F_DUPFD_CLOEXEC);
+    case F_GETFD:
+        return slot->flags & DZ_FD_CLOEXEC ? FD_CLOEXEC : 0;
+    case F_SETFD:
+        slot->flags =
+            arg & FD_CLOEXEC ? slot->flags | DZ_FD_CLOEXEC : slot->flags & ~(uint32_t)DZ_FD_CLOEXEC;
+        return 0;
+    case F_GETFL:
+        return f->flags;
+    case F_SETFL:
+        f->flags = (f->flags & ~(uint32_t)SETTABLE) | ((uint32_t)arg & SETTABLE);
+        return 0;
+    case F_GETPIPE_SZ:
+        return f->kind == DZ_FILE_PIPE ? DZ_KERNEL_PIPE_SIZE : -EBADF;
+    default:
+        return -EINVAL;
+    }
+}
+
+/* ---- locks --------------------------------------------------------------------------- */
+
+int64_t dz_sys_flock(struct dz_kernel *k, struct dz_proc *p, int fd, int op)
+{
+    const struct dz_call *c = dz_k_call(k, p);
+    struct dz_file *f = dz_k_fd_file(k, p, fd);
+    if (!f)
+        return dz_k_end(k, p, -EBADF);
+    if (f->kind != DZ_FILE_DISK)
+        return dz_k_end(k, p, -EINVAL);
+    struct dz_vfs_lock l = {
+        .ino = f->node.ino, .owner = f->locks, .end = UINT64_MAX, .flock = true};
+    int what = op & ~LOCK_NB;
+    if (what == LOCK_UN) {
+        int e = dz_vfs_unlock(k->vfs, &l);
+        dz_k_wake(k, &k->wait_lock);
+        return dz_k_end(k, p, e);
+    }
+    if (what != LOCK_SH && what != LOCK_EX)
+        return dz_k_end(k, p, -EINVAL);
+    l.exclusive = what == LOCK_EX;
+    f->flocked = 1;
+    int e = dz_vfs_lock(k->vfs, &l);
+    if (e != -EAGAIN || (op & LOCK_NB))
+        return dz_k_end(k, p, e);
+    if (c->intr)
+        return dz_k_end(k, p, -EINTR);
+    return dz_k_wait_end(k, p, &k->wait_lock);
+}
+
+/* start and inclusive end of a struct flock, as the disk wants them. */
+static int lock_range(struct dz_kernel *k, const struct dz_file *f, const struct dz_flock *l,
+                      struct dz_vfs_lock *ret)
+{
+    int64_t start = l->start;
+    struct dz_vfs_attr a;
+    if (l->whence == SEEK_CUR)
+        start += (int64_t)f->pos;
+    else if (l->whence == SEEK_END && dz_vfs_getattr(k->vfs, f->node.ino, &a) == 0)
+        start += (int64_t)a.size;
+    else if (l->whence != SEEK_SET)
+        return -EINVAL;
+    int64_t len = l->len;
+    if (len < 0) {
+        start += len;
+        len = -len;
+    }
+    if (start < 0)
+        return -EINVAL;
+    ret->start = (uint64_t)start;
+    ret->end = len == 0 ? UINT64_MAX : (uint64_t)start + (uint64_t)len - 1;
+    return 0;
+}
+
+static int32_t pid_of_owner(struct dz_kernel *k, uint64_t owner)
+{
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (p->lock_owner == owner && p->state != DZ_PROC_ZOMBIE)
+        return p->pid;
+    return -1;
+}
+
+static int lock_get(struct dz_kernel *k, const struct dz_vfs_lock *want, struct dz_flock *lock)
+{
+    struct dz_vfs_lock in_the_way;
+    if (dz_vfs_lock_test(k->vfs, want, &in_the_way) != 1) {
+        lock->type = F_UNLCK;
+        return 0;
+    }
+    lock->type = in_the_way.exclusive ? F_WRLCK : F_RDLCK;
+    lock->whence = SEEK_SET;
+    lock->start = (int64_t)in_the_way.start;
+    lock->len = in_the_way.end == UINT64_MAX ? 0 : (int64_t)(in_the_way.end - in_the_way.start) + 1;
+    lock->pid = pid_of_owner(k, in_the_way.owner);
+    return 0;
+}
+
+int64_t dz_sys_fcntl_lock(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd,
+                          struct dz_flock *lock)
+{
+    const struct dz_call *c = dz_k_call(k, p);
+    struct dz_file *f = dz_k_fd_file(k, p, fd);
+    bool ofd = cmd == F_OFD_GETLK || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW;
+    if (!f)
+        return dz_k_end(k, p, -EBADF);
+    if (f->kind != DZ_FILE_DISK || lock->type < F_RDLCK || lock->type > F_UNLCK)
+        return dz_k_end(k, p, -EINVAL);
+    struct dz_vfs_lock l = {.ino = f->node.ino,
+                            .owner = ofd ? f->locks : p->lock_owner,
+                            .exclusive = lock->type == F_WRLCK};
+    int e = lock_range(k, f, lock, &l);
+    if (e)
+        return dz_k_end(k, p, e);
+    if (cmd == F_GETLK || cmd == F_OFD_GETLK)
+        return dz_k_end(k, p, lock_get(k, &l, lock));
+    if (lock->type == F_UNLCK) {
+        e = dz_vfs_unlock(k->vfs, &l);
+        dz_k_wake(k, &k->wait_lock);
+        return dz_k_end(k, p, e);
+    }
+    uint32_t access = f->flags & O_ACCMODE;
+    if (access == (l.exclusive ? O_RDONLY : O_WRONLY))
+        return dz_k_end(k, p, -EBADF);
+    f->flocked |= ofd;
+    e = dz_vfs_lock(k->vfs, &l);
+    if (e != -EAGAIN || cmd == F_SETLK || cmd == F_OFD_SETLK)
+        return dz_k_end(k, p, e);
+    if (c->intr)
+        return dz_k_end(k, p, -EINTR);
+    return dz_k_wait_end(k, p, &k->wait_lock);
+}

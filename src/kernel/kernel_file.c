@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_file.c - reading and writing through descriptors, whatever they are;
+ * and the files of the disk.
+ *
+ * Each kind of file has a table of functions that try once and say -EAGAIN when
+ * they would have to wait. Waiting, O_NONBLOCK, EINTR, SIGPIPE and the pieces of
+ * readv and writev are dealt with here, once. A write that went half and then
+ * had to wait remembers how far it came (dz_call.done).
+ */
+#include "kernel/kernel_int.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f)
+{
+    static const struct dz_k_file_ops *const kinds[] = {
+        [DZ_FILE_DISK] = &dz_k_disk_ops,     [DZ_FILE_PIPE] = &dz_k_pipe_ops,
+        [DZ_FILE_PTM] = &dz_k_ptm_ops,       [DZ_FILE_PTS] = &dz_k_pts_ops,
+        [DZ_FILE_DEVICE] = &dz_k_device_ops, [DZ_FILE_STREAM] = &dz_k_stream_ops,
+        [DZ_FILE_SYNTH] = &dz_k_synth_ops,   [DZ_FILE_DIR] = &dz_k_dir_ops,
+    };
+    assert(f->kind < DZ_ARRAY_LEN(kinds) && kinds[f->kind]);
+    return kinds[f->kind];
+}
+
+/* ---- pieces ----------------------------------------------------------------------- */
+
+static int64_t total_of(const struct iovec *iov, size_t n)
+{
+    size_t sum = 0;
+    if (n > DZ_KERNEL_IOV_MAX)
+        return -EINVAL;
+    for (size_t i = 0; i < n; i++)
+        if (__builtin_add_overflow(sum, iov[i].iov_len, &sum) || sum > INT32_MAX)
+            return -EINVAL;
+    return (int64_t)sum;
+}
+
+static uint8_t *scratch(struct dz_kernel *k)
+{
+    if (!k->scratch)
+        k->scratch = dz_alloc(DZ_KERNEL_PIPE_SIZE);
+    return k->scratch;
+}
+
+/* Copy between the pieces from byte `skip` on and flat[0..n). */
+static void pieces(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n, bool gather)
+{
+    for (size_t at = 0; at < n; iov++) {
+        if (skip >= iov->iov_len) {
+            skip -= iov->iov_len;
+            continue;
+        }
+        size_t len = dz_k_min64(iov->iov_len - skip, n - at);
+        uint8_t *mem = (uint8_t *)iov->iov_base + skip;
+        if (gather)
+            memcpy(flat + at, mem, len);
+        else
+            memcpy(mem, flat + at, len);
+        at += len;
+        skip = 0;
+    }
+}
+
+/* The bytes from `skip` on as one piece: in place when they are, else gathered. */
+static const void *gather(struct dz_kernel *k, const struct iovec *iov, size_t skip, size_t *n)
+{
+    while (skip >= iov->iov_len) {
+        skip -= iov->iov_len;
+        iov++;
+    }
+    if (iov->iov_len - skip >= *n)
+        return (const uint8_t *)iov->iov_base + skip;
+    uint8_t *flat = scratch(k);
+    if (!flat)
+        return NULL;
+    *n = dz_k_min64(*n, DZ_KERNEL_PIPE_SIZE);
+    pieces(iov, skip, flat, *n, true);
+    return flat;
+}
+
+/* ---- read and write ------------------------------------------------------------------ */
+
+static struct dz_file *file_for(struct dz_kernel *k, struct dz_proc *p, int fd, uint32_t not_mode)
+{
+    struct dz_file *f = dz_k_fd_file(k, p, fd);
+    if (!f || (f->flags & O_PATH) || (f->flags & O_ACCMODE) == not_mode)
+        return NULL;
+    return f;
+}
+
+/* What a transfer that moved `done` bytes answers when r stopped it. */
+static int64_t stopped(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int64_t r,
+                       short events)
+{
+    const struct dz_call *c = &p->call[p->depth];
+    int64_t done = (int64_t)c->done;
+    if (r == -EPIPE)
+        dz_k_send(k, p, SIGPIPE, SI_KERNEL & 0xff);
+    if (r == -EAGAIN && !(f->flags & O_NONBLOCK)) {
+        if (c->intr)
+            r = -EINTR;
+        else if (dz_k_ops(f)->wait && dz_k_ops(f)->wait(k, p, f, events) == 0)
+            return dz_k_block(k, p);
+        else
+            r = -ENOMEM;
+    } else if (r == DZ_KRESTART) {
+        if (!c->intr)
+            return dz_k_restart(k, p);
+        r = -EINTR;
+    }
+    return dz_k_end(k, p, done > 0 ? done : r);
+}
+
+int64_t dz_sys_readv(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                     size_t n)
+{
+    (void)dz_k_call(k, p);
+    struct dz_file *f = file_for(k, p, fd, O_WRONLY);
+    if (!f)
+        return dz_k_end(k, p, -EBADF);
+    const struct dz_k_file_ops *ops = dz_k_ops(f);
+    int64_t total = total_of(iov, n);
+    if (total < 0)
+        return dz_k_end(k, p, total);
+    if (!ops->read)
+        return dz_k_end(k, p, f->kind == DZ_FILE_DIR ? -EISDIR : -EINVAL);
+    if (n == 1) {
+        int64_t r = ops->read(k, p, f, iov->iov_base, iov->iov_len);
+        return r >= 0 ? dz_k_end(k, p, r) : stopped(k, p, f, r, POLLIN);
+    }
+    uint8_t *flat = scratch(k);
+    if (!flat)
+        return dz_k_end(k, p, -ENOMEM);
+    int64_t r = ops->read(k, p, f, flat, dz_k_min64((uint64_t)total, DZ_KERNEL_PIPE_SIZE));
+    if (r < 0)
+        return stopped(k, p, f, r, POLLIN);
+    pieces(iov, 0, flat, (size_t)r, false);
+    return dz_k_end(k, p, r);
+}
+
+int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                      size_t n)
+{
+    struct dz_call *c = dz_k_call(k, p);
+    struct dz_file *f = file_for(k, p, fd, O_RDONLY);
+    if (!f)
+        return dz_k_end(k, p, -EBADF);
+    const struct dz_k_file_ops *ops = dz_k_ops(f);
+    int64_t total = total_of(iov, n);
+    if (total < 0)
+        return dz_k_end(k, p, total);
+    if (!ops->write)
+        return dz_k_end(k, p, -EINVAL);
+    while (c->done < (uint64_t)total) {
+        size_t left = (size_t)total - c->done;
+        const void *data = gather(k, iov, c->done, &left);
+        if (!data)
+            return stopped(k, p, f, -ENOMEM, 0);
+        int64_t r = ops->write(k, p, f, data, left);
+        if (r <= 0)
+            return stopped(k, p, f, r ? r : -EIO, POLLOUT);
+        c->done += (uint64_t)r;
+    }
+    return dz_k_end(k, p, total);
+}
+
+int64_t dz_sys_read(struct dz_kernel *k, struct dz_proc *p, int fd, void *buf, size_t n)
+{
+    struct iovec iov = {buf, n < INT32_MAX ? n : INT32_MAX};
+    return dz_sys_readv(k, p, fd, &iov, 1);
+}
+
+int64_t dz_sys_write(struct dz_kernel *k, struct dz_proc *p, int fd, const void *buf, size_t n)
+{
+    struct iovec iov = {(void *)(uintptr_t)buf, n < INT32_MAX ? n : INT32_MAX};
+    return dz_sys_writev(k, p, fd, &iov, 1);
+}
+
+/* Read or write elsewhere: the description's offset is lent for the time. */
+int64_t dz_sys_pread(struct dz_kernel *k, struct dz_proc *p, int fd, void *buf, size_t n,
+                     uint64_t off)
+{
+    struct dz_file *f = file_for(k, p, fd, O_WRONLY);
+    if (!f)
+        return -EBADF;
+    if (f->kind == DZ_FILE_DEVICE)
+        return dz_sys_read(k, p, fd, buf, n);
+    if (f->kind != DZ_FILE_DISK && f->kind != DZ_FILE_SYNTH)
+        return f->kind == DZ_FILE_DIR ? -EISDIR : -ESPIPE;
+    if (off > INT64_MAX)
+        return -EINVAL;
+    uint64_t pos = f->pos;
+    f->pos = off;
+    int64_t r = dz_k_ops(f)->read(k, p, f, buf, n);
+    f->pos = pos;
+    return r;
+}
+
+int64_t dz_sys_pwrite(struct dz_kernel *k, struct dz_proc *p, int fd, const void *buf, size_t n,
+                      uint64_t off)
+{
+    struct dz_file *f = file_for(k, p, fd, O_RDONLY);
+    if (!f)
+        return -EBADF;
+    if (f->kind == DZ_FILE_DEVICE)
+        return dz_sys_write(k, p, fd, buf, n);
+    if (f->kind != DZ_FILE_DISK)
+        return -ESPIPE;
+    if (off > INT64_MAX)
+        return -EINVAL;
+    uint64_t pos = f->pos;
+    f->pos = off;
+    int64_t r = dz_k_ops(f)->write(k, p, f, buf, n);
+    f->pos = pos;
+    return r;
+}
+
+int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off, int whence)
+{
+    struct dz_file *f = dz_k_fd_file(k, p, fd);
+    if (!f || (f->flags & O_PATH))
+        return -EBADF;
+    if (f->kind == DZ_FILE_DEVICE)
+        return 0;
+    if (f->kind != DZ_FILE_DISK && f->kind != DZ_FILE_SYNTH && f->kind != DZ_FILE_DIR)
+        return -ESPIPE;
+    struct dz_kstat st = {0};
+    dz_k_ops(f)->stat(k, f, &st);
+    int64_t base = 0;
+    if (whence == SEEK_CUR)
+        base = (int64_t)f->pos;
+    else if (whence == SEEK_END)
+        base = (int64_t)st.size;
+    else if ((whence == SEEK_DATA || whence == SEEK_HOLE) && f->kind == DZ_FILE_DISK) {
+        uint64_t to;
+        int e = off < 0 ? -ENXIO : dz_vfs_seek(k->vfs, f->node.ino, (uint64_t)off, whence, &to);
+        if (e)
+            return e;
+        f->pos = to;
+        return (int64_t)to;
+    } else if (whence != SEEK_SET) {
+        return -EINVAL;
+    }
+    int64_t to;
+    if (__builtin_add_overflow(base, off, &to))
+        return -EOVERFLOW;
+    if (to < 0)
+        return -EINVAL;
+    f->pos = (uint64_t)to;
+    return to;
+}
+
+/* ---- other calls on a descriptor ------------------------------------------------------ */
+
+static struct dz_file *disk_file(struct dz_kernel *k, struct dz_proc *p, int fd, int *ret_e)
+{
+    struct dz_file *f = file_for(k, p, fd, O_RDONLY);
+    if (!dz_k_fd(k, p, fd))
+        *ret_e = -EBADF;
+    else if (!f)
+        *ret_e = -EINVAL;
+    else if (f->kind != DZ_FILE_DISK)
+        *ret_e = f->kind == DZ_FILE_PIPE ? -ESPIPE : -EINVAL;
+    else
+        return f;
+    return NULL;
+}
+
+static int set_size(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, uint64_t size)
+{
+    struct dz_vfs_attr a = {.size = size};
+    if (size > p->rlimit[RLIMIT_FSIZE][0]) {
+        dz_k_send(k, p, SIGXFSZ, SI_KERNEL & 0xff);
+        return -EFBIG;
+    }
+    if (size > DZ_VFS_FILE_MAX)
+        return -EFBIG;
+    return dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
+}
+
+int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t size)
+{
+    int e = 0;
+    const struct dz_file *f = disk_file(k, p, fd, &e);
+    return f ? set_size(k, p, f->node.ino, size) : e;
+}
+
+int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t off, uint64_t n)
+{
+    int e = 0;
+    const struct dz_file *f = disk_file(k, p, fd, &e);
+    struct dz_vfs_attr a;
+    if (!f)
+        return e;
+    if (n == 0 || off > DZ_VFS_FILE_MAX || n > DZ_VFS_FILE_MAX - off)
+        return n == 0 ? -EINVAL : -EFBIG;
+    e = dz_vfs_getattr(k->vfs, f->node.ino, &a);
+    if (e || off + n <= a.size)
+        return e; /* chunks are allocated when written; nothing to do */
+    return set_size(k, p, f->node.ino, off + n);
+}
+
+int64_t dz_sys_fsync(struct dz_kernel *k, struct dz_proc *p, int fd)
+{
+    const struct dz_file *f = dz_k_fd_file(k, p, fd);
+    if (!f || (f->flags & O_PATH))
+        return -EBADF;
+    if (f->kind != DZ_FILE_DISK)
+        return -EINVAL;
+    return dz_vfs_sync(k->vfs, NULL) == 0 ? 0 : -EIO;
+}
+
+int dz_ioctl_size(uint32_t req)
+{
+    switch (req) {
+    case TCGETS:
+    case TCSETS:
+    case TCSETSW:
+    case TCSETSF:
+        return (int)sizeof(struct dz_termios);
+    case TIOCGWINSZ:
+    case TIOCSWINSZ:
+        return (int)sizeof(struct dz_winsize);
+    case TIOCGPGRP:
+    case TIOCSPGRP:
+    case TIOCGSID:
+    case TIOCOUTQ:
+    case FIONREAD:
+    case FIONBIO:
+    case TIOCGPTN:
+    case TIOCSPTLCK:
+    case TIOCGPTLCK:
+        return 4;
+    case TIOCSTI:
+        return 1;
+    case TCSBRK:
+    case TCSBRKP:
+    case TCXONC:
+    case TCFLSH:
+    case TIOCSCTTY:
+    case TIOCNOTTY:
+    case FIOCLEX:
+    case FIONCLEX:
+        return 0;
+    default:
+        return -ENOTTY;
+    }
+}
+
+int64_t dz_sys_ioctl(struct dz_kernel *k, struct dz_proc *p, int fd, uint32_t req, void *arg)
+{
+    struct dz_fd *slot = dz_k_fd(k, p, fd);
+    struct dz_file *f = dz_k_fd_file(k, p, fd);
+    if (!f || (f->flags & O_PATH))
+        return -EBADF;
+    if (dz_ioctl_size(req) < 0)
+        return -ENOTTY;
+    switch (req) {
+    case FIONBIO:
+        f->flags = *(int *)arg ? f->flags | O_NONBLOCK : f->flags & ~(uint32_t)O_NONBLOCK;
+        return 0;
+    case FIOCLEX:
+        slot->flags |= DZ_FD_CLOEXEC;
+        return 0;
+    case FIONCLEX:
+        slot->flags &= ~(uint32_t)DZ_FD_CLOEXEC;
+        return 0;
+    default:
+        return dz_k_ops(f)->ioctl ? dz_k_ops(f)->ioctl(k, p, f, req, arg) : -ENOTTY;
+    }
+}
+
+/* ---- files of the disk ------------------------------------------------------------------ */
+
+static int64_t disk_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, void *buf,
+                         size_t n)
+{
+    (void)p;
+    ssize_t r = dz_vfs_read(k->vfs, f->node.ino, f->pos, buf, n);
+    if (r > 0)
+        f->pos += (uint64_t)r;
+    return r;
+}
+
+static int64_t disk_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f,
+                          const void *buf, size_t n)
+{
+    uint64_t limit = p->rlimit[RLIMIT_FSIZE][0], off = f->pos;
+    struct dz_vfs_attr a;
+    if (n == 0)
+        return 0;
+    if (limit != UINT64_MAX && (f->flags & O_APPEND) &&
+        dz_vfs_getattr(k->vfs, f->node.ino, &a) == 0)
+        off = a.size;
+    if (off >= limit) {
+        dz_k_send(k, p, SIGXFSZ, SI_KERNEL & 0xff);
+        return -EFBIG;
+    }
+    n = dz_k_min64(n, limit - off);
+    ssize_t r = f->flags & O_APPEND ? dz_vfs_append(k->vfs, f->node.ino, buf, n, &off)
+                                    : dz_vfs_write(k->vfs, f->node.ino, off, buf, n);
+    if (r > 0)
+        f->pos = off + (uint64_t)r;
+    return r;
+}
+
+static short disk_ready(struct dz_kernel *k, const struct dz_file *f)
+{
+    (void)k;
+    (void)f;
+    return POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
+}
+
+static void disk_close(struct dz_kernel *k, struct dz_file *f)
+{
+    dz_vfs_unref(k->vfs, f->node.ino);
+}
+
+static void disk_stat(struct dz_kernel *k, const struct dz_file *f, struct dz_kstat *st)
+{
+    struct dz_vfs_attr a = {0};
+    (void)dz_vfs_getattr(k->vfs, f->node.ino, &a); /* it is open, so it exists */
+    dz_k_stat_attr(k, &a, st);
+}
+
+static int64_t disk_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, uint32_t req,
+                          void *arg)
+{
+    struct dz_vfs_attr a;
+    (void)p;
+    if (req != FIONREAD || dz_vfs_getattr(k->vfs, f->node.ino, &a) != 0 || !S_ISREG(a.mode))
+        return -ENOTTY;
+    uint64_t left = a.size > f->pos ? a.size - f->pos : 0;
+    *(int *)arg = left > INT32_MAX ? INT32_MAX : (int)left;
+    return 0;
+}
+
+const struct dz_k_file_ops dz_k_disk_ops = {
+    .read = disk_read,
+    .write = disk_write,
+    .ready = disk_ready,
+    .ioctl = disk_ioctl,
+    .close = disk_close,
+    .stat = disk_stat,
+};
+
+void dz_k_stat_anon(struct dz_kstat *st, uint32_t mode, uint64_t ino)
+{
+    *st = (struct dz_kstat){.dev = 8, .ino = ino, .nlink = 1, .mode = mode, .blksize = 4096};
+}
+
+void dz_k_stat_attr(struct dz_kernel *k, const struct dz_vfs_attr *a, struct dz_kstat *st)
+{
+    (void)k;
+    *st = (struct dz_kstat){
+        .dev = 1,
+        .ino = a->ino,
+        .nlink = a->nlink,
+        .rdev = a->rdev,
+        .size = a->size,
+        .blocks = (a->size + 4095) / 4096 * 8,
+        .mode = a->mode,
+        .uid = a->uid,
+        .gid = a->gid,
+        .blksize = 4096,
+        .atime = a->atime_ns,
+        .mtime = a->mtime_ns,
+        .ctime = a->ctime_ns,
+    };
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_int.h - shared inside kernel/.
+ *
+ * Names that leave a file but not the module begin with dz_k_. "Row" pointers
+ * (struct dz_proc *, struct dz_file *, ...) are stable until their row is freed.
+ */
+#ifndef DZ_KERNEL_KERNEL_INT_H
+#define DZ_KERNEL_KERNEL_INT_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+#include "vfs/vfs.h"
+#include "vfs/vfs_at.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* ---- tables: kernel_table.c -------------------------------------------------- */
+
+enum {
+    DZ_K_CHUNK = 32, /* rows allocated together */
+};
+/* Rows 1..max of `elem` bytes, each beginning with uint32_t used, index. They are
+ * allocated in chunks that never move. */
+struct dz_k_table {
+    void **chunks;
+    uint32_t elem, max;
+    uint32_t high; /* no used row above */
+    uint32_t used; /* rows in use */
+    uint32_t hint; /* no free row below */
+};
+int dz_k_table_init(struct dz_k_table *t, size_t elem, uint32_t max); /* -ENOMEM */
+void dz_k_table_release(struct dz_k_table *t);
+void *dz_k_row(const struct dz_k_table *t, uint32_t index); /* NULL: not in use */
+void *dz_k_row_new(struct dz_k_table *t);                   /* zero; NULL: full, or no memory */
+void *dz_k_row_new_at(struct dz_k_table *t, uint32_t index);
+void dz_k_row_free(struct dz_k_table *t, uint32_t index);
+
+struct dz_k_blob {
+    uint32_t used, index;
+    size_t size;
+    uint8_t *p;
+};
+/* A process that waits at a queue; a queue is a uint32_t in the row waited for. */
+struct dz_k_waiter {
+    uint32_t used, index;
+    uint32_t proc;
+    uint32_t next, prev; /* in the queue */
+    uint32_t more;       /* the same process's next one */
+    uint32_t *head;
+};
+
+/* ---- the kernel ------------------------------------------------------------------ */
+
+enum {
+    DZ_K_HASH = 256,
+    DZ_K_Q_NEW = 1, /* woke up: runs before who used its slice up */
+    DZ_K_Q_OLD = 2,
+    DZ_K_QUEUES = 3, /* queue 0 is "none" */
+    DZ_K_PROC_MOUNT = 0,
+    DZ_K_DEV_MOUNT = 1,
+    DZ_K_MOUNTS = 2,
+};
+
+/* A program that is loaded and waits for the safepoint. Never outlives it. */
+struct dz_k_exec {
+    struct dz_task *task; /* NULL: there is none */
+    uint32_t argv, argc, envv, envc, path;
+    uint64_t exe;
+    char comm[16];
+};
+
+struct dz_kernel {
+    struct dz_k_exec exec;
+    struct dz_kernel_ops ops;
+    struct dz_vfs *vfs;
+    struct dz_kernel_limits limits;
+    uint32_t caps;
+    const struct dz_kernel_runner *runner;
+    void *runner_arg;
+    const struct dz_wasm_host *host;
+    size_t host_count;
+    char hostname[65];
+
+    struct dz_k_table tab[DZ_KERNEL_TABLE_COUNT];
+    struct dz_k_table blobs, waiters;
+    struct dz_task **task; /* by index of the process; what cannot be data */
+
+    uint32_t pid_hash[DZ_K_HASH];
+    uint32_t q_head[DZ_K_QUEUES], q_tail[DZ_K_QUEUES];
+    uint32_t picked;  /* the queue that the current process came from */
+    int64_t q_new_ns; /* the NEW queue has run so long without a turn of OLD */
+    struct dz_proc *current;
+    _Atomic(struct dz_task *) running;
+    atomic_int resched, stop;
+
+    uint32_t next_pid;
+    uint64_t next_owner, next_anon_ino;
+    uint64_t memory_used; /* bytes: linear memories and blobs */
+    uint64_t pipe_bytes;  /* of pipe buffers */
+    uint64_t total_cpu_ns, forks;
+    int64_t next_alarm; /* nobody's alarm_at is before */
+    int64_t mono_offset;
+    int64_t boot_real_ns;
+    int64_t flush_at;
+    uint32_t load[3];
+    int64_t load_at;
+    bool output_waits;               /* some stream has bytes to give away */
+    bool events;                     /* a job's leader has ended and was not taken */
+    uint32_t wait_module, wait_lock; /* queues */
+    uint64_t mount[DZ_K_MOUNTS];     /* inodes covered by /proc and /dev */
+    struct dz_err *run_err;
+    uint8_t *scratch; /* DZ_KERNEL_PIPE_SIZE bytes, made when first needed */
+};
+
+#define DZ_K_FOREACH(type, var, k, table)                                  \
+    for (uint32_t var##_i = 1; var##_i <= (k)->tab[table].high; var##_i++) \
+        for (struct type *var = dz_k_row(&(k)->tab[table], var##_i); var; var = NULL)
+
+static inline struct dz_proc *dz_k_proc(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_PROC], index);
+}
+static inline struct dz_file *dz_k_file(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_FILE], index);
+}
+static inline struct dz_pipe *dz_k_pipe(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_PIPE], index);
+}
+static inline struct dz_pty *dz_k_pty(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_PTY], index);
+}
+static inline struct dz_stream *dz_k_stream(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_STREAM], index);
+}
+static inline struct dz_job *dz_k_job(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_JOB], index);
+}
+
+/* Memory counted in the machine's sum; false: over the limit. */
+bool dz_k_charge(struct dz_kernel *k, uint64_t bytes);
+void dz_k_uncharge(struct dz_kernel *k, uint64_t bytes);
+
+/* Blobs: 0 when there is no room. Freeing 0 is fine. */
+uint32_t dz_k_blob_new(struct dz_kernel *k, const void *data, size_t size); /* data NULL: zeros */
+void dz_k_blob_free(struct dz_kernel *k, uint32_t blob);
+void *dz_k_blob(const struct dz_kernel *k, uint32_t blob, size_t *ret_size); /* size may be NULL */
+int dz_k_blob_resize(struct dz_kernel *k, uint32_t blob, size_t size);       /* -ENOMEM */
+uint32_t dz_k_blob_dup(struct dz_kernel *k, uint32_t blob);
+
+/* Rings: `cap` bytes in a blob. */
+size_t dz_k_ring_put(uint8_t *ring, uint32_t cap, uint32_t head, uint32_t *len, const void *data,
+                     size_t n);
+size_t dz_k_ring_get(const uint8_t *ring, uint32_t cap, uint32_t *head, uint32_t *len, void *data,
+                     size_t n);
+
+/* ---- waiting: kernel_wait.c --------------------------------------------------------- */
+
+int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue); /* -ENOMEM */
+void dz_k_unwait(struct dz_kernel *k, struct dz_proc *p);
+void dz_k_wake(struct dz_kernel *k, uint32_t *queue);
+
+/* The frame of every call that may park:
+ *
+ *     struct dz_call *c = dz_k_call(k, p);
+ *     if (c->intr)
+ *         return dz_k_end(k, p, -EINTR);
+ *     ... try; when it cannot be done yet:
+ *         return dz_k_wait(k, p, &queue) ? dz_k_end(k, p, -ENOMEM) : dz_k_block(k, p);
+ *     return dz_k_end(k, p, result);
+ */
+struct dz_call *dz_k_call(struct dz_kernel *k, struct dz_proc *p);
+int64_t dz_k_block(struct dz_kernel *k, struct dz_proc *p);          /* DZ_KBLOCK */
+int64_t dz_k_restart(struct dz_kernel *k, struct dz_proc *p);        /* again, after signals */
+int64_t dz_k_end(struct dz_kernel *k, struct dz_proc *p, int64_t r); /* r */
+int64_t dz_k_wait_end(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue);
+void dz_k_alarm(struct dz_kernel *k, struct dz_proc *p); /* after a deadline changed */
+
+/* ---- scheduling: kernel_sched.c -------------------------------------------------------- */
+
+void dz_k_ready(struct dz_kernel *k, struct dz_proc *p);   /* may run again: its wait may be over */
+void dz_k_unqueue(struct dz_kernel *k, struct dz_proc *p); /* out of the run queue */
+void dz_k_enqueue(struct dz_kernel *k, struct dz_proc *p, uint32_t queue);
+void dz_k_expire(struct dz_kernel *k, int64_t now); /* kernel_timer.c */
+void dz_k_account(struct dz_kernel *k, struct dz_proc *p, uint64_t ns);
+
+/* ---- processes: kernel_proc.c ---------------------------------------------------------- */
+
+struct dz_proc *dz_k_find(const struct dz_kernel *k, int32_t pid);
+struct dz_proc *dz_k_proc_new(struct dz_kernel *k); /* with a pid; NULL: none free */
+void dz_k_proc_free(struct dz_kernel *k, struct dz_proc *p);
+void dz_k_hash_add(struct dz_kernel *k, struct dz_proc *p);
+void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code); /* signo 0: exit */
+bool dz_k_is_member(const struct dz_proc *p, uint32_t gid);
+bool dz_k_pgrp_orphaned(const struct dz_kernel *k, int32_t pgid, const struct dz_proc *without);
+bool dz_k_pgrp_in(const struct dz_kernel *k, int32_t pgid, int32_t sid);
+struct dz_vfs_who dz_k_who(const struct dz_proc *p);
+void dz_k_task_free(struct dz_kernel *k, struct dz_proc *p);
+struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_proc *p);
+void dz_k_job_kill(struct dz_kernel *k, struct dz_job *job, uint32_t end);
+int dz_k_fork_now(struct dz_kernel *k, struct dz_proc *p); /* at the safepoint */
+void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p);
+void dz_k_vfork_done(struct dz_kernel *k, struct dz_proc *child); /* lets the parent's go */
+void dz_k_exec_drop(struct dz_kernel *k, struct dz_proc *p);      /* a loaded program, not taken */
+/* Load `path` for p; 0, 1 when the module is not there yet, or -errno. */
+int dz_k_exec_load(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_strings argv,
+                   struct dz_strings env);
+
+/* ---- signals: kernel_signal.c ------------------------------------------------------------ */
+
+#define DZ_K_BIT(signo) (UINT64_C(1) << ((signo) - 1))
+void dz_k_send(struct dz_kernel *k, struct dz_proc *p, int signo, int code);
+int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid, int signo); /* how many got it */
+bool dz_k_sig_waits(const struct dz_proc *p);                     /* something is to be delivered */
+bool dz_k_sig_ignored(const struct dz_proc *p, int signo);
+void dz_k_sig_sync(struct dz_kernel *k, struct dz_proc *p); /* see which handlers returned */
+bool dz_k_deliver(struct dz_kernel *k, struct dz_proc *p);  /* false: it cannot run now */
+void dz_k_sig_exec(struct dz_proc *p);
+
+/* ---- descriptors and files: kernel_fd.c, kernel_file.c ------------------------------------- */
+
+/* What a kind of file can do; absent: the error in kernel_file.c. */
+struct dz_k_file_ops {
+    /* Bytes, or -errno; -EAGAIN: would wait; DZ_KRESTART: a signal was sent. */
+    int64_t (*read)(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, void *buf, size_t n);
+    int64_t (*write)(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, const void *buf,
+                     size_t n);
+    short (*ready)(struct dz_kernel *k, const struct dz_file *f); /* POLLIN, ... */
+    int (*wait)(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events);
+    int64_t (*ioctl)(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, uint32_t req,
+                     void *arg);
+    void (*close)(struct dz_kernel *k, struct dz_file *f); /* the last descriptor is gone */
+    void (*stat)(struct dz_kernel *k, const struct dz_file *f, struct dz_kstat *st);
+};
+enum {
+    DZ_KRESTART = -0x10010,
+};
+extern const struct dz_k_file_ops dz_k_disk_ops, dz_k_pipe_ops, dz_k_ptm_ops, dz_k_pts_ops,
+    dz_k_device_ops, dz_k_stream_ops, dz_k_synth_ops, dz_k_dir_ops;
+const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f);
+
+struct dz_fd *dz_k_fd(const struct dz_kernel *k, const struct dz_proc *p, int fd);
+struct dz_file *dz_k_fd_file(const struct dz_kernel *k, const struct dz_proc *p, int fd);
+int dz_k_fd_free(struct dz_kernel *k, struct dz_proc *p, int least); /* a free number, -EMFILE */
+int dz_k_fd_put(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_file *f, uint32_t flags);
+void dz_k_fd_close(struct dz_kernel *k, struct dz_proc *p, int fd);
+void dz_k_fd_close_all(struct dz_kernel *k, struct dz_proc *p, bool cloexec_only);
+int dz_k_fd_copy(struct dz_kernel *k, const struct dz_proc *from, struct dz_proc *to);
+/* A description without descriptors; give it one or drop it. NULL: ENFILE. */
+struct dz_file *dz_k_file_new(struct dz_kernel *k, enum dz_file_kind kind, uint32_t flags);
+void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f); /* one reference less, or none */
+int64_t dz_k_install(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags);
+void dz_k_stat_anon(struct dz_kstat *st, uint32_t mode, uint64_t ino);
+void dz_k_stat_attr(struct dz_kernel *k, const struct dz_vfs_attr *a, struct dz_kstat *st);
+
+/* pipes */
+struct dz_pipe *dz_k_pipe_new(struct dz_kernel *k);
+int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
+                       int flags);
+/* ptys */
+struct dz_pty *dz_k_pty_new(struct dz_kernel *k, uint32_t uid, uint32_t gid);
+void dz_k_pty_free(struct dz_kernel *k, struct dz_pty *t); /* when nothing refers to it any more */
+void dz_k_pty_hangup(struct dz_kernel *k, struct dz_pty *t);
+void dz_k_tty_disown(struct dz_kernel *k, struct dz_proc *leader); /* a session leader goes */
+int64_t dz_k_pty_open(struct dz_kernel *k, struct dz_proc *p, uint32_t pty, int flags);
+int64_t dz_k_ptmx_open(struct dz_kernel *k, struct dz_proc *p, int flags);
+int64_t dz_k_tty_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, uint32_t req,
+                       void *arg);
+void dz_k_pty_output(struct dz_kernel *k, struct dz_pty *t); /* some was written: tell the master */
+/* the line discipline: kernel_ldisc.c */
+void dz_k_ldisc_reset(struct dz_termios *t);
+size_t dz_k_ldisc_input(struct dz_kernel *k, struct dz_pty *t, const uint8_t *data, size_t n);
+size_t dz_k_ldisc_room(const struct dz_pty *t);
+int64_t dz_k_ldisc_read(struct dz_kernel *k, struct dz_pty *t, uint8_t *buf, size_t n);
+size_t dz_k_ldisc_write(struct dz_kernel *k, struct dz_pty *t, const uint8_t *data, size_t n);
+uint32_t dz_k_ldisc_readable(const struct dz_pty *t); /* bytes a read would give; FIONREAD */
+bool dz_k_ldisc_ready(const struct dz_pty *t);
+void dz_k_ldisc_set(struct dz_kernel *k, struct dz_pty *t, const struct dz_termios *to);
+void dz_k_ldisc_flush(struct dz_pty *t);
+/* streams */
+int dz_k_stream_open(struct dz_kernel *k, uint32_t handle, struct dz_file **ret_file);
+void dz_k_stream_job_output(struct dz_kernel *k, struct dz_proc *p, size_t n);
+
+/* ---- paths: kernel_path.c ---------------------------------------------------------------- */
+
+struct dz_k_walk {
+    struct dz_node dir;  /* that holds the last component */
+    struct dz_node node; /* ino 0: does not exist */
+    bool slash, dot;     /* as struct dz_vfs_walked */
+    size_t len;
+    char name[DZ_VFS_NAME_MAX + 2]; /* with the slash, when there is one */
+};
+/* 0, also when only the last component is missing; else -errno. */
+int dz_k_walk(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_k_walk *w);
+/* The same, and it must exist. */
+int dz_k_resolve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_node *ret_node);
+struct dz_vfs_path dz_k_vfs_path(const struct dz_k_walk *w);
+int dz_k_node_stat(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n,
+                   struct dz_kstat *st);
+/* The absolute path of a directory, or what /proc shows. Length without NUL, or -errno. */
+int64_t dz_k_node_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, char *buf,
+                       size_t size);
+
+/* A file system of the kernel's own. */
+struct dz_k_fs {
+    int (*lookup)(struct dz_kernel *k, struct dz_proc *p, uint64_t dir, const char *name,
+                  size_t len, uint64_t *ret_ino);
+    uint64_t (*parent)(uint64_t ino);
+    int (*stat)(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struct dz_kstat *st);
+    int64_t (*readlink)(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, char *buf,
+                        size_t size);
+    /* A link that leads to a node, not to a text: 0 and the node; -ENOENT: by its text. */
+    int (*follow)(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struct dz_node *ret_node);
+    int64_t (*readdir)(struct dz_kernel *k, struct dz_proc *p, uint64_t dir, uint64_t cookie,
+                       int (*fn)(void *arg, const struct dz_kdirent *e), void *arg);
+    int64_t (*open)(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags);
+    int64_t (*path)(struct dz_kernel *k, uint64_t ino, char *buf, size_t size);
+};
+extern const struct dz_k_fs dz_k_procfs, dz_k_devfs;
+static inline const struct dz_k_fs *dz_k_fs_of(uint32_t fs)
+{
+    return fs == DZ_KERNEL_FS_PROC ? &dz_k_procfs : fs == DZ_KERNEL_FS_DEV ? &dz_k_devfs : NULL;
+}
+enum {
+    DZ_K_SYNTH_ROOT = 1, /* the inode of the top of both */
+    DZ_K_DEV_PTS = 1001, /* the inode of /dev/pts/0 */
+};
+int64_t dz_k_open_node(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, int flags);
+int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags);
+int64_t dz_k_device_open(struct dz_kernel *k, struct dz_proc *p, uint32_t device, int flags);
+int64_t dz_k_rdev_open(struct dz_kernel *k, struct dz_proc *p, uint64_t rdev, int flags);
+/* The text of a /proc file: kernel_procfs_text.c. of: the process, NULL for the
+ * machine's files. */
+struct dz_buf;
+typedef void (*dz_k_text_fn)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_meminfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_uptime(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_loadavg(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_machine_stat(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_mounts(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_cpuinfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_version(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_filesystems(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_stat(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_status(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_statm(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_cmdline(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_environ(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_comm(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_maps(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_limits(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+/* What an entry of /proc/PID/fd is open on; NULL for any other node. */
+const struct dz_file *dz_k_proc_file(struct dz_kernel *k, const struct dz_node *n);
+int64_t dz_k_file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f, char *buf,
+                       size_t size);
+
+static inline uint64_t dz_k_min64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+#endif

@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_open.c - the calls that take a path.
+ *
+ * Each walks to the node (kernel_path.c) and then lets the disk's *at function
+ * act on the last component, with its permission checks. What /proc and /dev
+ * cannot do is refused here: they are read-only but for opening.
+ */
+#include "kernel/kernel_int.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+enum {
+    OPEN_FLAGS = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_DIRECTORY | O_NOFOLLOW | O_PATH |
+                 O_NOATIME | O_TMPFILE,
+};
+
+/* ---- open ---------------------------------------------------------------------------- */
+
+int64_t dz_k_rdev_open(struct dz_kernel *k, struct dz_proc *p, uint64_t rdev, int flags)
+{
+    static const struct {
+        unsigned ma, mi;
+        uint32_t device;
+    } known[] = {{1, 3, DZ_DEVICE_NULL},
+                 {1, 5, DZ_DEVICE_ZERO},
+                 {1, 7, DZ_DEVICE_FULL},
+                 {1, 8, DZ_DEVICE_RANDOM},
+                 {1, 9, DZ_DEVICE_URANDOM}};
+    unsigned ma = major(rdev), mi = minor(rdev);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(known); i++)
+        if (known[i].ma == ma && known[i].mi == mi)
+            return dz_k_device_open(k, p, known[i].device, flags);
+    if (ma == 5 && (mi == 0 || mi == 1))
+        return dz_k_pty_open(k, p, p->tty, flags | O_NOCTTY);
+    if (ma == 5 && mi == 2)
+        return dz_k_ptmx_open(k, p, flags);
+    return ma == 136 ? dz_k_pty_open(k, p, mi + 1, flags) : -ENXIO;
+}
+
+static int access_mask(int flags)
+{
+    int mode = flags & O_ACCMODE;
+    return (mode != O_WRONLY ? R_OK : 0) | (mode != O_RDONLY ? W_OK : 0);
+}
+
+/* A file of the disk that is open now: its description and number. */
+static int64_t disk_opened(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags,
+                           const char *path)
+{
+    struct dz_file *f = dz_k_file_new(k, DZ_FILE_DISK, (uint32_t)flags);
+    if (!f) {
+        dz_vfs_unref(k->vfs, ino);
+        return -ENFILE;
+    }
+    f->node = (struct dz_node){.ino = ino};
+    f->path = path ? dz_k_blob_new(k, path, strlen(path) + 1) : 0;
+    return dz_k_install(k, p, f, flags);
+}
+
+/* A node that exists and is no plain file or directory of the disk; 1: it is. */
+static int64_t open_special(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n,
+                            int flags)
+{
+    struct dz_vfs_attr a;
+    if (n->fs != DZ_KERNEL_FS_DISK)
+        return dz_k_fs_of(n->fs)->open(k, p, n->ino, flags);
+    int e = dz_vfs_getattr(k->vfs, n->ino, &a);
+    if (e)
+        return e;
+    if ((flags & O_PATH) ||
+        !(S_ISFIFO(a.mode) || S_ISCHR(a.mode) || S_ISBLK(a.mode) || S_ISSOCK(a.mode)))
+        return 1;
+    if ((flags & O_CREAT) && (flags & O_EXCL))
+        return -EEXIST;
+    if (flags & O_DIRECTORY)
+        return -ENOTDIR;
+    struct dz_vfs_who who = dz_k_who(p);
+    e = dz_vfs_access(k->vfs, n->ino, &who.cred, access_mask(flags));
+    if (e)
+        return e;
+    if (S_ISFIFO(a.mode))
+        return dz_k_fifo_open(k, p, n, flags);
+    return S_ISCHR(a.mode) ? dz_k_rdev_open(k, p, a.rdev, flags) : -ENXIO;
+}
+
+/* Open anew what a description is of: /dev/fd/N and /proc/PID/fd/N. */
+int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags)
+{
+    struct dz_vfs_who who = dz_k_who(p);
+    uint64_t ino;
+    struct dz_pipe *q;
+    switch ((enum dz_file_kind)f->kind) {
+    case DZ_FILE_DISK: {
+        struct dz_vfs_path at = {.dir = f->node.ino, .path = "."};
+        struct dz_vfs_attr a;
+        int e = dz_vfs_getattr(k->vfs, f->node.ino, &a);
+        if (!e && !S_ISDIR(a.mode)) { /* no path leads there: as open would */
+            e = dz_vfs_access(k->vfs, a.ino, &who.cred, access_mask(flags));
+            e = e ? e : dz_vfs_ref(k->vfs, a.ino);
+            ino = a.ino;
+            if (!e && (flags & O_TRUNC) && (flags & O_ACCMODE) != O_RDONLY) {
+                a.size = 0;
+                (void)dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
+            }
+        } else if (!e) {
+            e = dz_vfs_open_at(k->vfs, &who, at, flags & OPEN_FLAGS, 0, &ino);
+        }
+        return e ? e : disk_opened(k, p, ino, flags, NULL);
+    }
+    case DZ_FILE_PIPE: {
+        struct dz_file *g = dz_k_file_new(k, DZ_FILE_PIPE, (uint32_t)flags);
+        if (!g)
+            return -ENFILE;
+        q = dz_k_pipe(k, f->obj);
+        g->obj = f->obj;
+        g->node = f->node;
+        q->readers += (flags & O_ACCMODE) != O_WRONLY;
+        q->writers += (flags & O_ACCMODE) != O_RDONLY;
+        if (q->fifo)
+            (void)dz_vfs_ref(k->vfs, q->ino);
+        return dz_k_install(k, p, g, flags);
+    }
+    case DZ_FILE_PTS:
+        return dz_k_pty_open(k, p, f->obj, flags);
+    case DZ_FILE_DEVICE:
+        return dz_k_device_open(k, p, f->obj, flags);
+    case DZ_FILE_SYNTH:
+    case DZ_FILE_DIR:
+        return dz_k_fs_of(f->node.fs)->open(k, p, f->node.ino, flags);
+    case DZ_FILE_STREAM: { /* there is one of it: share */
+        int fd = dz_k_fd_free(k, p, 0);
+        int e = fd < 0 ? fd : dz_k_fd_put(k, p, fd, f, flags & O_CLOEXEC ? DZ_FD_CLOEXEC : 0);
+        return e ? e : fd;
+    }
+    case DZ_FILE_PTM:
+    case DZ_FILE_NONE:
+        break;
+    }
+    return -ENXIO;
+}
+
+int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, int flags,
+                      uint32_t mode)
+{
+    struct dz_k_walk w;
+    uint64_t ino;
+    bool nofollow = (flags & O_NOFOLLOW) || ((flags & O_CREAT) && (flags & O_EXCL));
+    if (!(k->caps & DZ_CAP_DISK))
+        return -ENOSYS;
+    if (!at.path)
+        return -EFAULT;
+    at.flags |= nofollow ? DZ_AT_NOFOLLOW : 0;
+    int e = dz_k_walk(k, p, at, &w);
+    if (e)
+        return e;
+    if (w.node.ino != 0) {
+        int64_t r = open_special(k, p, &w.node, flags);
+        if (r != 1)
+            return r;
+    } else if (w.dir.fs != DZ_KERNEL_FS_DISK) {
+        return flags & O_CREAT ? -EACCES : -ENOENT;
+    }
+    int fd = dz_k_fd_free(k, p, 0); /* nothing is created that cannot be opened */
+    if (fd < 0)
+        return fd;
+    struct dz_vfs_who who = dz_k_who(p);
+    e = dz_vfs_open_at(k->vfs, &who, dz_k_vfs_path(&w), flags & OPEN_FLAGS, mode & 07777, &ino);
+    return e ? e : disk_opened(k, p, ino, flags, at.path);
+}
+
+/* ---- what a node is ---------------------------------------------------------------------- */
+
+int64_t dz_sys_fstatat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                       struct dz_kstat *ret_stat)
+{
+    struct dz_node n;
+    const struct dz_file *f = at.path ? NULL : dz_k_fd_file(k, p, at.dirfd);
+    if (f) {
+        dz_k_ops(f)->stat(k, f, ret_stat);
+        return 0;
+    }
+    int e = dz_k_resolve(k, p, at, &n);
+    f = e || (at.flags & DZ_AT_NOFOLLOW) ? NULL : dz_k_proc_file(k, &n);
+    if (f) { /* /dev/stdin and its like lead to what is open, which may have no node */
+        dz_k_ops(f)->stat(k, f, ret_stat);
+        return 0;
+    }
+    return e ? e : dz_k_node_stat(k, p, &n, ret_stat);
+}
+
+/* Permission on a node of /proc or /dev, by its mode. */
+static int synth_access(const struct dz_kstat *st, const struct dz_vfs_cred *c, int mask)
+{
+    uint32_t bits = c->uid == st->uid   ? st->mode >> 6
+                    : c->gid == st->gid ? st->mode >> 3
+                                        : st->mode;
+    if (c->uid == 0)
+        bits |= R_OK | W_OK | (st->mode & 0111 ? X_OK : 0);
+    return (bits & (uint32_t)mask) == (uint32_t)mask ? 0 : -EACCES;
+}
+
+int64_t dz_sys_faccessat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, int mode)
+{
+    struct dz_node n;
+    struct dz_kstat st;
+    if (mode & ~(R_OK | W_OK | X_OK))
+        return -EINVAL;
+    int e = dz_k_resolve(k, p, at, &n);
+    e = e ? e : dz_k_node_stat(k, p, &n, &st);
+    if (e)
+        return e;
+    struct dz_vfs_cred cred = dz_k_who(p).cred;
+    if (!(at.flags & DZ_AT_EACCESS)) {
+        cred.uid = p->uid;
+        cred.gid = p->gid;
+    }
+    if (n.fs != DZ_KERNEL_FS_DISK)
+        return synth_access(&st, &cred, mode);
+    return mode ? dz_vfs_access(k->vfs, n.ino, &cred, mode) : 0;
+}
+
+int64_t dz_sys_readlinkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, char *buf,
+                          size_t size)
+{
+    struct dz_node n;
+    struct dz_kstat st;
+    at.flags |= DZ_AT_NOFOLLOW;
+    int e = dz_k_resolve(k, p, at, &n);
+    e = e ? e : dz_k_node_stat(k, p, &n, &st);
+    if (e)
+        return e;
+    if (!S_ISLNK(st.mode))
+        return -EINVAL;
+    if (n.fs != DZ_KERNEL_FS_DISK)
+        return dz_k_fs_of(n.fs)->readlink(k, p, n.ino, buf, size);
+    return dz_vfs_readlink(k->vfs, n.ino, buf, size);
+}
+
+/* statfs(2): what the disk may grow to. Without a limit, a terabyte is shown. */
+int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                      struct dz_kstatfs *ret_statfs)
+{
+    struct dz_node n = {.ino = DZ_VFS_ROOT};
+    struct dz_vfs_usage u;
+    const struct dz_file *f = at.path ? NULL : dz_k_fd_file(k, p, at.dirfd);
+    int e = f ? 0 : dz_k_resolve(k, p, at, &n);
+    if (e)
+        return e;
+    if (f)
+        n = f->node;
+    if (n.fs != DZ_KERNEL_FS_DISK) {
+        *ret_statfs = (struct dz_kstatfs){
+            .type = n.fs == DZ_KERNEL_FS_PROC ? 0x9fa0 : 0x01021994, .bsize = 4096, .namemax = 255};
+        return 0;
+    }
+    dz_vfs_usage(k->vfs, &u);
+    uint64_t used = u.bytes + u.image_bytes, nodes = u.inodes + u.image_inodes;
+    uint64_t all = u.limit_bytes ? u.limit_bytes + u.image_bytes : UINT64_C(1) << 40;
+    uint64_t most = u.limit_inodes ? u.limit_inodes + u.image_inodes : UINT64_C(1) << 30;
+    uint64_t left = all > used ? (all - used) / 4096 : 0;
+    *ret_statfs = (struct dz_kstatfs){.type = 0x646f7a65, /* "doze" */
+                                      .bsize = 4096,
+                                      .blocks = all / 4096,
+                                      .bfree = left,
+                                      .bavail = left,
+                                      .files = most,
+                                      .ffree = most > nodes ? most - nodes : 0,
+                                      .namemax = DZ_VFS_NAME_MAX};
+    return 0;
+}
+
+/* ---- changing the tree ------------------------------------------------------------------------
+ */
+
+/* The last component, on the disk and not covered. */
+static int disk_target(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, bool follow,
+                       struct dz_k_walk *w)
+{
+    if (!(k->caps & DZ_CAP_DISK))
+        return -ENOSYS;
+    at.flags = follow ? at.flags : at.flags | DZ_AT_NOFOLLOW;
+    if (!at.path)
+        return -EFAULT;
+    int e = dz_k_walk(k, p, at, w);
+    if (e)
+        return e;
+    if (w->dir.fs != DZ_KERNEL_FS_DISK)
+        return w->node.ino ? -EPERM : -EACCES;
+    return 0;
+}
+
+/* Is something of ours mounted there? Then it can be neither removed nor renamed. */
+static bool covered(const struct dz_k_walk *w)
+{
+    return w->node.fs != DZ_KERNEL_FS_DISK;
+}
+
+int64_t dz_sys_unlinkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, bool dir)
+{
+    struct dz_k_walk w;
+    struct dz_vfs_who who = dz_k_who(p);
+    int e = disk_target(k, p, at, false, &w);
+    if (e)
+        return e;
+    if (covered(&w))
+        return dir ? -EBUSY : -EISDIR;
+    if (w.dot)
+        return !dir ? -EISDIR : w.len == 1 ? -EINVAL : w.len == 2 ? -ENOTEMPTY : -EBUSY;
+    return dir ? dz_vfs_rmdir_at(k->vfs, &who, dz_k_vfs_path(&w))
+               : dz_vfs_unlink_at(k->vfs, &who, dz_k_vfs_path(&w));
+}
+
+int64_t dz_sys_mkdirat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint32_t mode)
+{
+    struct dz_k_walk w;
+    struct dz_vfs_who who = dz_k_who(p);
+    int e = disk_target(k, p, at, false, &w);
+    if (e)
+        return e == -EPERM ? -EEXIST : e;
+    if (w.node.ino != 0)
+        return -EEXIST;
+    return dz_vfs_mkdir_at(k->vfs, &who, dz_k_vfs_path(&w), mode & 07777);
+}
+
+int64_t dz_sys_mknodat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint32_t mode,
+                       uint64_t rdev)
+{
+    struct dz_k_walk w;
+    struct dz_vfs_who who = dz_k_who(p);
+    int e = disk_target(k, p, at, false, &w);
+    if (e)
+        return e;
+    if (w.node.ino != 0)
+        return -EEXIST;
+    if (S_ISDIR(mode))
+        return -EPERM;
+    if ((mode & S_IFMT) == 0)
+        mode |= S_IFREG;
+    return dz_vfs_mknod_at(k->vfs, &who, dz_k_vfs_path(&w), mode, rdev);
+}
+
+int64_t dz_sys_symlinkat(struct dz_kernel *k, struct dz_proc *p, const char *target,
+                         struct dz_at at)
+{
+    struct dz_k_walk w;
+    struct dz_vfs_who who = dz_k_who(p);
+    int e = disk_target(k, p, at, false, &w);
+    if (e)
+        return e;
+    if (w.node.ino != 0)
+        return -EEXIST;
+    return dz_vfs_symlink_at(k->vfs, &who, target, dz_k_vfs_path(&w));
+}
+
+int64_t dz_sys_linkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at from, struct dz_at to)
+{
+    struct dz_k_walk a, b;
+    struct dz_vfs_who who = dz_k_who(p);
+    int e = disk_target(k, p, from, !(from.flags & DZ_AT_NOFOLLOW), &a);
+    e = e ? e : disk_target(k, p, to, false, &b);
+    if (e)
+        return e;
+    if (a.node.ino == 0)
+        return -ENOENT;
+    if (b.node.ino != 0)
+        return -EEXIST;
+    if (covered(&a))
+        return -EPERM;
+    return dz_vfs_link_at(k->vfs, &who, dz_k_vfs_path(&a), dz_k_vfs_path(&b), false);
+}
+
+int64_t dz_sys_renameat(struct dz_kernel *k, struct dz_proc *p, struct dz_at from, struct dz_at to,
+                        unsigned flags)
+{
+    struct dz_k_walk a, b;
+    struct dz_vfs_who who = dz_k_who(p);
+    int e = disk_target(k, p, from, false, &a);
+    e = e ? e : disk_target(k, p, to, false, &b);
+    if (e)
+        return e;
+    if (a.dot || b.dot || covered(&a) || covered(&b))
+        return -EBUSY;
+    return dz_vfs_rename_at(k->vfs, &who, dz_k_vfs_path(&a), dz_k_vfs_path(&b), flags);
+}
+
+/* ---- changing a node ----------------------------------------------------------------------------
+ */
+
+static int node_of(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_node *ret)
+{
+    if (!(k->caps & DZ_CAP_DISK))
+        return -ENOSYS;
+    int e = dz_k_resolve(k, p, at, ret);
+    if (e)
+        return e;
+    return ret->fs != DZ_KERNEL_FS_DISK ? -EPERM : 0;
+}
+
+/* A descriptor of a terminal: chmod and chown act on the pty. */
+static struct dz_pty *tty_of(struct dz_kernel *k, struct dz_proc *p, struct dz_at at)
+{
+    const struct dz_file *f = at.path ? NULL : dz_k_fd_file(k, p, at.dirfd);
+    return f && f->kind == DZ_FILE_PTS ? dz_k_pty(k, f->obj) : NULL;
+}
+
+int64_t dz_sys_fchmodat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint32_t mode)
+{
+    struct dz_node n;
+    struct dz_vfs_who who = dz_k_who(p);
+    struct dz_pty *t = tty_of(k, p, at);
+    if (t) {
+        if (p->euid != 0 && p->euid != t->uid)
+            return -EPERM;
+        t->mode = mode & 0777;
+        return 0;
+    }
+    int e = node_of(k, p, at, &n);
+    return e ? e : dz_vfs_chmod(k->vfs, &who, n.ino, mode & 07777);
+}
+
+int64_t dz_sys_fchownat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint32_t uid,
+                        uint32_t gid)
+{
+    struct dz_node n;
+    struct dz_vfs_who who = dz_k_who(p);
+    struct dz_pty *t = tty_of(k, p, at);
+    if (t) {
+        if (p->euid != 0)
+            return -EPERM;
+        t->uid = uid != UINT32_MAX ? uid : t->uid;
+        t->gid = gid != UINT32_MAX ? gid : t->gid;
+        return 0;
+    }
+    int e = node_of(k, p, at, &n);
+    return e ? e : dz_vfs_chown(k->vfs, &who, n.ino, uid, gid);
+}
+
+int64_t dz_sys_utimensat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                         const int64_t times[2])
+{
+    struct dz_node n;
+    struct dz_vfs_who who = dz_k_who(p);
+    int e = node_of(k, p, at, &n);
+    return e ? e : dz_vfs_utimes(k->vfs, &who, n.ino, times[0], times[1]);
+}
+
+int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size)
+{
+    struct dz_k_walk w;
+    struct dz_vfs_who who = dz_k_who(p);
+    int e = disk_target(k, p, at, true, &w);
+    if (e)
+        return e;
+    if (w.node.ino == 0)
+        return -ENOENT;
+    if (size > DZ_VFS_FILE_MAX)
+        return -EFBIG;
+    return dz_vfs_truncate_at(k->vfs, &who, dz_k_vfs_path(&w), size);
+}
+
+/* ---- where a process is
+ * ---------------------------------------------------------------------------- */
+
+static int directory(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_node *ret)
+{
+    struct dz_kstat st;
+    const struct dz_file *f = at.path ? NULL : dz_k_fd_file(k, p, at.dirfd);
+    if (!at.path && !f)
+        return -EBADF;
+    if (f && f->kind != DZ_FILE_DISK && f->kind != DZ_FILE_DIR)
+        return -ENOTDIR;
+    int e = dz_k_resolve(k, p, at, ret);
+    e = e ? e : dz_k_node_stat(k, p, ret, &st);
+    if (e)
+        return e;
+    if (!S_ISDIR(st.mode))
+        return -ENOTDIR;
+    struct dz_vfs_who who = dz_k_who(p);
+    return ret->fs == DZ_KERNEL_FS_DISK ? dz_vfs_access(k->vfs, ret->ino, &who.cred, X_OK) : 0;
+}
+
+int64_t dz_sys_chdir(struct dz_kernel *k, struct dz_proc *p, struct dz_at at)
+{
+    struct dz_node n;
+    int e = directory(k, p, at, &n);
+    if (!e)
+        p->cwd = n;
+    return e;
+}
+
+int64_t dz_sys_chroot(struct dz_kernel *k, struct dz_proc *p, struct dz_at at)
+{
+    struct dz_node n;
+    int e = directory(k, p, at, &n);
+    if (e)
+        return e;
+    if (p->euid != 0)
+        return -EPERM;
+    if (n.fs != DZ_KERNEL_FS_DISK)
+        return -EINVAL;
+    p->root = n;
+    return 0;
+}
+
+int64_t dz_sys_getcwd(struct dz_kernel *k, struct dz_proc *p, char *buf, size_t size)
+{
+    if (size == 0)
+        return -EINVAL;
+    int64_t n = dz_k_node_path(k, p, &p->cwd, buf, size);
+    if (n < 0)
+        return n;
+    if ((size_t)n + 1 > size)
+        return -ERANGE;
+    buf[n] = '\0';
+    return n + 1;
+}
+
+int64_t dz_sys_umask(struct dz_kernel *k, struct dz_proc *p, uint32_t mask)
+{
+    uint32_t old = p->umask;
+    (void)k;
+    p->umask = mask & 0777;
+    return old;
+}
+
+/* ---- directories
+ * -------------------------------------------------------------------------------------- */
+
+struct reader {
+    int (*fn)(void *arg, const struct dz_kdirent *e);
+    void *arg;
+};
+
+static int one_entry(void *arg, const struct dz_vfs_entry *e)
+{
+    const struct reader *r = arg;
+    return r->fn(
+        r->arg,
+        &(struct dz_kdirent){
+            .ino = e->ino, .cookie = e->cookie, .type = e->type, .name = e->name, .len = e->len});
+}
+
+int64_t dz_sys_readdir(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t cookie,
+                       int (*fn)(void *arg, const struct dz_kdirent *e), void *arg)
+{
+    const struct dz_file *f = dz_k_fd_file(k, p, fd);
+    struct reader r = {fn, arg};
+    if (!f || (f->flags & O_PATH))
+        return -EBADF;
+    if (f->kind == DZ_FILE_DIR)
+        return dz_k_fs_of(f->node.fs)->readdir(k, p, f->node.ino, cookie, fn, arg);
+    if (f->kind != DZ_FILE_DISK)
+        return -ENOTDIR;
+    return dz_vfs_readdir(k->vfs, f->node.ino, cookie, one_entry, &r);
+}
+
+static void dir_stat(struct dz_kernel *k, const struct dz_file *f, struct dz_kstat *st)
+{
+    if (dz_k_fs_of(f->node.fs)->stat(k, NULL, f->node.ino, st) != 0)
+        dz_k_stat_anon(st, S_IFDIR | 0555, f->node.ino); /* its process is gone */
+}
+
+static short dir_ready(struct dz_kernel *k, const struct dz_file *f)
+{
+    (void)k;
+    (void)f;
+    return POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
+}
+
+const struct dz_k_file_ops dz_k_dir_ops = {
+    .ready = dir_ready,
+    .stat = dir_stat,
+};

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_pipe.c - pipes and FIFOs.
+ *
+ * A ring that begins at DZ_KERNEL_PIPE_BUF bytes and becomes DZ_KERNEL_PIPE_SIZE
+ * when that is not enough; all rings together stay under the machine's limit,
+ * and a pipe that may not grow works on, small. A write of at most PIPE_BUF bytes
+ * goes in whole or waits, so it never mixes with another's.
+ *
+ * A FIFO is a pipe found by the inode of its name. Opening one end waits for the
+ * other; the descriptor is there already while it waits, so that a process that
+ * is killed there leaves nothing behind.
+ */
+#include "kernel/kernel_int.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+static uint32_t cap_of(const struct dz_kernel *k, const struct dz_pipe *q)
+{
+    size_t size = 0;
+    return dz_k_blob(k, q->blob, &size) ? (uint32_t)size : 0;
+}
+
+struct dz_pipe *dz_k_pipe_new(struct dz_kernel *k)
+{
+    struct dz_pipe *q = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_PIPE]);
+    if (q) {
+        q->ino = k->next_anon_ino++;
+        q->atime = q->mtime = q->ctime = k->ops.real_ns(k->ops.arg);
+    }
+    return q;
+}
+
+static void release(struct dz_kernel *k, struct dz_pipe *q)
+{
+    if (q->readers > 0 || q->writers > 0)
+        return;
+    k->pipe_bytes -= cap_of(k, q);
+    dz_k_blob_free(k, q->blob);
+    dz_k_wake(k, &q->wait_r);
+    dz_k_wake(k, &q->wait_w);
+    dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_PIPE], q->index);
+}
+
+static bool may_grow(struct dz_kernel *k, uint64_t by)
+{
+    return by <= k->limits.pipe_bytes && k->pipe_bytes <= k->limits.pipe_bytes - by;
+}
+
+/* Room for n bytes if that can be had. */
+static void grow(struct dz_kernel *k, struct dz_pipe *q, size_t n)
+{
+    uint32_t cap = cap_of(k, q);
+    if (cap - q->len >= n || cap == DZ_KERNEL_PIPE_SIZE)
+        return;
+    uint32_t want = q->len + n <= DZ_KERNEL_PIPE_BUF ? DZ_KERNEL_PIPE_BUF : DZ_KERNEL_PIPE_SIZE;
+    if (!may_grow(k, want - cap))
+        want = DZ_KERNEL_PIPE_BUF;
+    if (want <= cap || !may_grow(k, want - cap))
+        return;
+    uint32_t blob = dz_k_blob_new(k, NULL, want);
+    if (!blob)
+        return;
+    uint32_t len = q->len;
+    if (cap)
+        (void)dz_k_ring_get(dz_k_blob(k, q->blob, NULL), cap, &q->head, &q->len,
+                            dz_k_blob(k, blob, NULL), len);
+    dz_k_blob_free(k, q->blob);
+    q->blob = blob;
+    q->head = 0;
+    q->len = len;
+    k->pipe_bytes += want - cap;
+}
+
+static int64_t pipe_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, void *buf,
+                         size_t n)
+{
+    struct dz_pipe *q = dz_k_pipe(k, f->obj);
+    (void)p;
+    if (n == 0)
+        return 0;
+    if (q->len == 0)
+        return q->writers == 0 ? 0 : -EAGAIN;
+    uint32_t cap = cap_of(k, q);
+    size_t got = dz_k_ring_get(dz_k_blob(k, q->blob, NULL), cap, &q->head, &q->len, buf, n);
+    if (cap - q->len >= DZ_KERNEL_PIPE_BUF)
+        dz_k_wake(k, &q->wait_w);
+    return (int64_t)got;
+}
+
+static int64_t pipe_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f,
+                          const void *buf, size_t n)
+{
+    struct dz_pipe *q = dz_k_pipe(k, f->obj);
+    (void)p;
+    if (q->readers == 0)
+        return -EPIPE;
+    grow(k, q, n);
+    uint32_t cap = cap_of(k, q);
+    if (cap == 0)
+        return -ENOMEM;
+    size_t room = cap - q->len;
+    if (room == 0 || (n <= DZ_KERNEL_PIPE_BUF && room < n))
+        return -EAGAIN;
+    size_t put = dz_k_ring_put(dz_k_blob(k, q->blob, NULL), cap, q->head, &q->len, buf, n);
+    dz_k_wake(k, &q->wait_r);
+    return (int64_t)put;
+}
+
+static short pipe_ready(struct dz_kernel *k, const struct dz_file *f)
+{
+    const struct dz_pipe *q = dz_k_pipe(k, f->obj);
+    uint32_t access = f->flags & O_ACCMODE;
+    short r = 0;
+    if (access != O_WRONLY && q->len > 0)
+        r |= POLLIN | POLLRDNORM;
+    if (access != O_WRONLY && q->writers == 0)
+        r |= POLLHUP;
+    if (access != O_RDONLY && (cap_of(k, q) == 0 || cap_of(k, q) - q->len >= DZ_KERNEL_PIPE_BUF))
+        r |= POLLOUT | POLLWRNORM;
+    if (access != O_RDONLY && q->readers == 0)
+        r |= POLLERR;
+    return r;
+}
+
+static int pipe_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events)
+{
+    struct dz_pipe *q = dz_k_pipe(k, f->obj);
+    uint32_t access = f->flags & O_ACCMODE;
+    (void)events; /* the end decides: HUP and ERR are always waited for */
+    int e = access != O_WRONLY ? dz_k_wait(k, p, &q->wait_r) : 0;
+    return !e && access != O_RDONLY ? dz_k_wait(k, p, &q->wait_w) : e;
+}
+
+static void pipe_close(struct dz_kernel *k, struct dz_file *f)
+{
+    struct dz_pipe *q = dz_k_pipe(k, f->obj);
+    uint32_t access = f->flags & O_ACCMODE;
+    q->readers -= access != O_WRONLY;
+    q->writers -= access != O_RDONLY;
+    dz_k_wake(k, &q->wait_r);
+    dz_k_wake(k, &q->wait_w);
+    if (q->fifo)
+        dz_vfs_unref(k->vfs, q->ino);
+    release(k, q);
+}
+
+static void pipe_stat(struct dz_kernel *k, const struct dz_file *f, struct dz_kstat *st)
+{
+    const struct dz_pipe *q = dz_k_pipe(k, f->obj);
+    struct dz_vfs_attr a;
+    if (q->fifo && dz_vfs_getattr(k->vfs, q->ino, &a) == 0) {
+        dz_k_stat_attr(k, &a, st);
+        return;
+    }
+    dz_k_stat_anon(st, S_IFIFO | 0600, q->ino);
+    st->atime = q->atime;
+    st->mtime = q->mtime;
+    st->ctime = q->ctime;
+}
+
+static int64_t pipe_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, uint32_t req,
+                          void *arg)
+{
+    (void)p;
+    if (req != FIONREAD)
+        return -ENOTTY;
+    *(int *)arg = (int)dz_k_pipe(k, f->obj)->len;
+    return 0;
+}
+
+const struct dz_k_file_ops dz_k_pipe_ops = {
+    .read = pipe_read,
+    .write = pipe_write,
+    .ready = pipe_ready,
+    .wait = pipe_wait,
+    .ioctl = pipe_ioctl,
+    .close = pipe_close,
+    .stat = pipe_stat,
+};
+
+/* ---- calls -------------------------------------------------------------------------- */
+
+/* A description of one or both ends. */
+static struct dz_file *end_of(struct dz_kernel *k, struct dz_pipe *q, int flags)
+{
+    struct dz_file *f = dz_k_file_new(k, DZ_FILE_PIPE, (uint32_t)flags);
+    int access = flags & O_ACCMODE;
+    if (!f)
+        return NULL;
+    f->obj = q->index;
+    q->readers += access != O_WRONLY;
+    q->writers += access != O_RDONLY;
+    q->reader_opens += access != O_WRONLY;
+    q->writer_opens += access != O_RDONLY;
+    return f;
+}
+
+int64_t dz_sys_pipe2(struct dz_kernel *k, struct dz_proc *p, int flags, int ret_fds[2])
+{
+    if (flags & ~(O_CLOEXEC | O_NONBLOCK))
+        return -EINVAL;
+    struct dz_pipe *q = dz_k_pipe_new(k);
+    if (!q)
+        return -ENFILE;
+    struct dz_file *r = end_of(k, q, (flags & O_NONBLOCK) | O_RDONLY);
+    struct dz_file *w = r ? end_of(k, q, (flags & O_NONBLOCK) | O_WRONLY) : NULL;
+    if (!w) {
+        if (r)
+            dz_k_file_drop(k, r);
+        else
+            release(k, q);
+        return -ENFILE;
+    }
+    int64_t fd = dz_k_install(k, p, r, flags);
+    if (fd < 0) {
+        dz_k_file_drop(k, w);
+        return fd;
+    }
+    int64_t wfd = dz_k_install(k, p, w, flags);
+    if (wfd < 0) {
+        dz_k_fd_close(k, p, (int)fd);
+        return wfd;
+    }
+    ret_fds[0] = (int)fd;
+    ret_fds[1] = (int)wfd;
+    return 0;
+}
+
+/* ---- FIFOs ---------------------------------------------------------------------------- */
+
+static struct dz_pipe *fifo_of(struct dz_kernel *k, uint64_t ino)
+{
+    DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
+    if (q->fifo && q->ino == ino)
+        return q;
+    struct dz_pipe *q = dz_k_pipe_new(k);
+    if (q) {
+        q->fifo = 1;
+        q->ino = ino;
+    }
+    return q;
+}
+
+/* The first half: the descriptor, or why not. */
+static int64_t fifo_begin(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
+                          int flags)
+{
+    struct dz_pipe *q = fifo_of(k, node->ino);
+    if (!q)
+        return -ENFILE;
+    if ((flags & O_ACCMODE) == O_WRONLY && (flags & O_NONBLOCK) && q->readers == 0) {
+        release(k, q);
+        return -ENXIO;
+    }
+    int e = dz_vfs_ref(k->vfs, node->ino);
+    struct dz_file *f = e ? NULL : end_of(k, q, flags);
+    if (!f) {
+        if (!e)
+            dz_vfs_unref(k->vfs, node->ino);
+        release(k, q);
+        return e ? e : -ENFILE;
+    }
+    f->node = *node;
+    dz_k_wake(k, &q->wait_r);
+    dz_k_wake(k, &q->wait_w);
+    return dz_k_install(k, p, f, flags);
+}
+
+int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
+                       int flags)
+{
+    struct dz_call *c = dz_k_call(k, p);
+    bool reads = (flags & O_ACCMODE) == O_RDONLY;
+    if (!(c->flags & DZ_CALL_BEGUN)) {
+        int64_t fd = fifo_begin(k, p, node, flags);
+        if (fd < 0 || (flags & O_NONBLOCK) || (flags & O_ACCMODE) == O_RDWR)
+            return dz_k_end(k, p, fd);
+        const struct dz_pipe *q = dz_k_pipe(k, dz_k_fd_file(k, p, (int)fd)->obj);
+        c->flags = DZ_CALL_BEGUN;
+        c->done = (uint64_t)fd;
+        c->result = reads ? q->writer_opens : q->reader_opens;
+        if ((reads ? q->writers : q->readers) > 0)
+            c->result = -1; /* the peer is there */
+    }
+    int fd = (int)c->done;
+    const struct dz_file *f = dz_k_fd_file(k, p, fd);
+    struct dz_pipe *q = f && f->kind == DZ_FILE_PIPE ? dz_k_pipe(k, f->obj) : NULL;
+    if (!q)
+        return dz_k_end(k, p, -EBADF);
+    if (c->result != (int64_t)(reads ? q->writer_opens : q->reader_opens))
+        return dz_k_end(k, p, fd);
+    if (c->intr) {
+        dz_k_fd_close(k, p, fd);
+        return dz_k_end(k, p, -EINTR);
+    }
+    return dz_k_wait_end(k, p, reads ? &q->wait_r : &q->wait_w);
+}

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_proc.c - the life of processes: made, dead, mourned.
+ *
+ * Process 1 is the kernel's own: it has no program, adopts orphans and reaps
+ * them at once. What the embedder starts are its children.
+ *
+ * A process dies at a safepoint only, never inside its own host call: exit and
+ * fatal signals leave a mark, and the scheduler calls dz_k_die(). A zombie keeps
+ * its row, its pid and its status; everything else is given back.
+ *
+ * Invariants:
+ *   1. a row's pid is in the hash, exactly once, zombies too;
+ *   2. ppid is the pid of a living row, or 0 (of process 1).
+ */
+#include "kernel/kernel_int.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+static uint32_t bucket(int32_t pid)
+{
+    return (uint32_t)pid % DZ_K_HASH;
+}
+
+struct dz_proc *dz_k_find(const struct dz_kernel *k, int32_t pid)
+{
+    if (pid <= 0)
+        return NULL;
+    struct dz_proc *p = dz_k_proc(k, k->pid_hash[bucket(pid)]);
+    while (p && p->pid != pid)
+        p = dz_k_proc(k, p->pid_next);
+    return p;
+}
+
+void dz_k_hash_add(struct dz_kernel *k, struct dz_proc *p)
+{
+    p->pid_next = k->pid_hash[bucket(p->pid)];
+    k->pid_hash[bucket(p->pid)] = p->index;
+}
+
+static void hash_remove(struct dz_kernel *k, struct dz_proc *p)
+{
+    uint32_t *at = &k->pid_hash[bucket(p->pid)];
+    while (*at != p->index)
+        at = &dz_k_proc(k, *at)->pid_next;
+    *at = p->pid_next;
+}
+
+/* Is the number a process, a group or a session? */
+static bool pid_taken(const struct dz_kernel *k, int32_t pid)
+{
+    if (dz_k_find(k, pid))
+        return true;
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (p->pgid == pid || p->sid == pid)
+        return true;
+    return false;
+}
+
+struct dz_proc *dz_k_proc_new(struct dz_kernel *k)
+{
+    if (k->tab[DZ_KERNEL_TABLE_PROC].used >= (uint64_t)k->limits.procs + 1) /* and process 1 */
+        return NULL;
+    struct dz_proc *p = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_PROC]);
+    if (!p)
+        return NULL;
+    do {
+        k->next_pid = k->next_pid + 1 < DZ_KERNEL_PID_MAX ? k->next_pid + 1 : 2;
+    } while (pid_taken(k, (int32_t)k->next_pid));
+    p->pid = (int32_t)k->next_pid;
+    p->state = DZ_PROC_READY;
+    p->alarm_at = INT64_MAX;
+    p->start_ns = dz_kernel_now(k);
+    p->lock_owner = k->next_owner++;
+    dz_k_hash_add(k, p);
+    return p;
+}
+
+struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_proc *p)
+{
+    struct dz_task *t = dz_zalloc(sizeof *t);
+    if (t) {
+        t->kernel = k;
+        t->proc = p;
+    }
+    return t;
+}
+
+/* Give back what runs p. A vfork child's instance is its parent's. */
+void dz_k_task_free(struct dz_kernel *k, struct dz_proc *p)
+{
+    struct dz_task *t = k->task[p->index];
+    if (!t)
+        return;
+    k->task[p->index] = NULL;
+    if (!t->borrowed) {
+        k->runner->unload(k->runner_arg, t);
+        if (t->module && k->ops.module_put)
+            k->ops.module_put(k->ops.arg, t->module);
+        assert(t->charged == 0);
+    }
+    dz_free(t);
+}
+
+void dz_k_proc_free(struct dz_kernel *k, struct dz_proc *p)
+{
+    dz_k_unwait(k, p);
+    dz_k_unqueue(k, p);
+    dz_k_task_free(k, p);
+    dz_k_fd_close_all(k, p, false);
+    dz_k_blob_free(k, p->fds);
+    dz_k_blob_free(k, p->argv);
+    dz_k_blob_free(k, p->envv);
+    dz_k_blob_free(k, p->exe_path);
+    hash_remove(k, p);
+    dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_PROC], p->index);
+}
+
+/* ---- groups and jobs ----------------------------------------------------------- */
+
+bool dz_k_pgrp_in(const struct dz_kernel *k, int32_t pgid, int32_t sid)
+{
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (p->pgid == pgid && p->sid == sid && p->state != DZ_PROC_ZOMBIE)
+        return true;
+    return false;
+}
+
+/* POSIX: no member has a parent in another group of the same session.
+ * `without` is taken as dead already. */
+bool dz_k_pgrp_orphaned(const struct dz_kernel *k, int32_t pgid, const struct dz_proc *without)
+{
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    {
+        if (p->pgid != pgid || p->state == DZ_PROC_ZOMBIE || p == without)
+            continue;
+        const struct dz_proc *parent = dz_k_find(k, p->ppid);
+        if (parent && parent != without && parent->pgid != pgid && parent->sid == p->sid)
+            return false;
+    }
+    return true;
+}
+
+static bool pgrp_has_stopped(const struct dz_kernel *k, int32_t pgid, const struct dz_proc *without)
+{
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (p->pgid == pgid && p != without && (p->flags & DZ_PROC_STOPPED))
+        return true;
+    return false;
+}
+
+/* The groups that p's death makes orphans, if they have stopped members. */
+static void hangup_orphans(struct dz_kernel *k, struct dz_proc *p)
+{
+    DZ_K_FOREACH(dz_proc, q, k, DZ_KERNEL_TABLE_PROC)
+    {
+        bool child = q->ppid == p->pid && q->pgid != p->pgid && q->sid == p->sid;
+        if ((child || q == p) && dz_k_pgrp_orphaned(k, q->pgid, p) &&
+            pgrp_has_stopped(k, q->pgid, p)) {
+            dz_k_send_pgrp(k, q->pgid, SIGHUP);
+            dz_k_send_pgrp(k, q->pgid, SIGCONT);
+        }
+    }
+}
+
+void dz_k_job_kill(struct dz_kernel *k, struct dz_job *job, uint32_t end)
+{
+    if (job->end == DZ_JOB_RUNNING)
+        job->end = end;
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (p->job == job->index && p->state != DZ_PROC_ZOMBIE)
+        dz_k_send(k, p, SIGKILL, 0);
+}
+
+static void job_release(struct dz_kernel *k, struct dz_job *job)
+{
+    if (job->procs == 0 && job->taken)
+        dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_JOB], job->index);
+}
+
+static int wait_status(const struct dz_proc *p)
+{
+    return p->term_sig ? (int)p->term_sig : (p->exit_code & 0xff) << 8;
+}
+
+static void job_leave(struct dz_kernel *k, struct dz_proc *p)
+{
+    struct dz_job *job = dz_k_job(k, p->job);
+    if (!job)
+        return;
+    job->procs--;
+    if (p->flags & DZ_PROC_LEADER) {
+        if (job->end == DZ_JOB_RUNNING)
+            job->end = DZ_JOB_EXITED;
+        job->status = wait_status(p);
+        job->cpu_limit_ns = 0;
+        k->events = true;
+    }
+    p->job = 0;
+    job_release(k, job);
+}
+
+int dz_kernel_event(struct dz_kernel *k, struct dz_job *ret_job)
+{
+    k->events = false;
+    bool found = false;
+    DZ_K_FOREACH(dz_job, job, k, DZ_KERNEL_TABLE_JOB)
+    {
+        const struct dz_proc *leader = dz_k_find(k, job->leader);
+        bool alive = leader && leader->job == job->index && leader->state != DZ_PROC_ZOMBIE;
+        if (job->taken || job->end == DZ_JOB_RUNNING || alive)
+            continue;
+        if (found) {
+            k->events = true; /* there is another */
+            continue;
+        }
+        found = true;
+        *ret_job = *job;
+        job->taken = 1;
+        job_release(k, job);
+    }
+    return found;
+}
+
+/* ---- death ----------------------------------------------------------------------- */
+
+static void reap(struct dz_kernel *k, struct dz_proc *p)
+{
+    assert(p->state == DZ_PROC_ZOMBIE);
+    dz_k_proc_free(k, p);
+}
+
+static void tell_parent(struct dz_kernel *k, struct dz_proc *p)
+{
+    struct dz_proc *parent = dz_k_find(k, p->ppid);
+    if (!parent || (parent->flags & DZ_PROC_INIT)) {
+        reap(k, p);
+        return;
+    }
+    const struct dz_sigact *act = &parent->act[SIGCHLD - 1];
+    bool forget = act->handler == 1 || (act->flags & SA_NOCLDWAIT) != 0;
+    dz_k_send(k, parent, SIGCHLD, p->term_sig ? CLD_KILLED : CLD_EXITED);
+    dz_k_wake(k, &parent->wait_child);
+    if (forget)
+        reap(k, p);
+}
+
+static void give_children_away(struct dz_kernel *k, struct dz_proc *p)
+{
+    DZ_K_FOREACH(dz_proc, q, k, DZ_KERNEL_TABLE_PROC)
+    {
+        if (q->ppid != p->pid)
+            continue;
+        q->ppid = 1;
+        if (q->state == DZ_PROC_ZOMBIE)
+            reap(k, q);
+    }
+}
+
+void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
+{
+    assert(p->state != DZ_PROC_ZOMBIE && p->state != DZ_PROC_VFORK && k->running == NULL);
+    p->term_sig = (uint32_t)signo;
+    p->exit_code = code & 0xff;
+    dz_k_unwait(k, p);
+    dz_k_unqueue(k, p);
+    if (p->flags & DZ_PROC_VFORKED)
+        dz_k_vfork_done(k, p);
+    dz_k_task_free(k, p);
+    dz_k_fd_close_all(k, p, false);
+    dz_vfs_lock_drop(k->vfs, p->lock_owner, 0);
+    dz_k_wake(k, &k->wait_lock);
+    dz_k_blob_free(k, p->fds);
+    dz_k_blob_free(k, p->argv);
+    dz_k_blob_free(k, p->envv);
+    dz_k_blob_free(k, p->exe_path);
+    p->fds = p->argv = p->envv = p->exe_path = p->fd_count = p->argc = p->envc = 0;
+    memset(p->itimer, 0, sizeof p->itimer);
+    p->alarm_at = INT64_MAX;
+    p->sig_pending = 0;
+    if (p->pid == p->sid)
+        dz_k_tty_disown(k, p);
+    hangup_orphans(k, p);
+    p->state = DZ_PROC_ZOMBIE;
+    p->flags &= ~(uint32_t)(DZ_PROC_STOPPED | DZ_PROC_STOP_NEWS | DZ_PROC_CONT_NEWS);
+    give_children_away(k, p);
+    job_leave(k, p);
+    tell_parent(k, p);
+}
+
+/* ---- waiting for children ------------------------------------------------------------ */
+
+static bool matches(const struct dz_proc *p, const struct dz_proc *child, int pid)
+{
+    if (child->ppid != p->pid)
+        return false;
+    return pid == -1 || (pid > 0 && child->pid == pid) || (pid == 0 && child->pgid == p->pgid) ||
+           (pid < -1 && child->pgid == -pid);
+}
+
+static void usage_of(const struct dz_proc *c, struct dz_kusage *u)
+{
+    *u = (struct dz_kusage){
+        .utime_us = (c->utime_ns + c->child_utime_ns) / 1000,
+        .stime_us = (c->stime_ns + c->child_stime_ns) / 1000,
+        .maxrss_bytes = c->maxrss,
+        .minflt = c->minflt,
+    };
+}
+
+/* Has the child something to say? Then its status, and whether it is its end. */
+static bool has_news(const struct dz_proc *c, int options, int *status)
+{
+    if (c->state == DZ_PROC_ZOMBIE)
+        *status = wait_status(c);
+    else if ((options & WUNTRACED) && (c->flags & DZ_PROC_STOP_NEWS))
+        *status = (int)(c->stop_sig << 8) | 0x7f;
+    else if ((options & WCONTINUED) && (c->flags & DZ_PROC_CONT_NEWS))
+        *status = 0xffff;
+    else
+        return false;
+    return true;
+}
+
+static int64_t take_news(struct dz_kernel *k, struct dz_proc *p, struct dz_proc *c, int options)
+{
+    int32_t pid = c->pid;
+    if (options & WNOWAIT)
+        return pid;
+    if (c->state != DZ_PROC_ZOMBIE) {
+        c->flags &= ~(uint32_t)(DZ_PROC_STOP_NEWS | DZ_PROC_CONT_NEWS);
+        return pid;
+    }
+    p->child_utime_ns += c->utime_ns + c->child_utime_ns;
+    p->child_stime_ns += c->stime_ns + c->child_stime_ns;
+    reap(k, c);
+    return pid;
+}
+
+int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int options,
+                       int *ret_status, struct dz_kusage *ret_usage)
+{
+    const struct dz_call *call = dz_k_call(k, p);
+    if (options & ~(WNOHANG | WUNTRACED | WCONTINUED | WNOWAIT | WEXITED))
+        return dz_k_end(k, p, -EINVAL);
+    bool any = false;
+    DZ_K_FOREACH(dz_proc, c, k, DZ_KERNEL_TABLE_PROC)
+    {
+        int status;
+        if (!matches(p, c, pid))
+            continue;
+        any = true;
+        if (!has_news(c, options, &status))
+            continue;
+        if (ret_status)
+            *ret_status = status;
+        if (ret_usage)
+            usage_of(c, ret_usage);
+        return dz_k_end(k, p, take_news(k, p, c, options));
+    }
+    if (!any)
+        return dz_k_end(k, p, -ECHILD);
+    if (options & WNOHANG)
+        return dz_k_end(k, p, 0);
+    if (call->intr)
+        return dz_k_end(k, p, -EINTR);
+    return dz_k_wait_end(k, p, &p->wait_child);
+}
+
+int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code)
+{
+    (void)k;
+    p->flags |= DZ_PROC_EXITING;
+    p->exit_code = code & 0xff;
+    p->term_sig = 0;
+    return DZ_KEXIT;
+}
+
+int64_t dz_sys_abort(struct dz_kernel *k, struct dz_proc *p, int signo)
+{
+    (void)k;
+    p->flags |= DZ_PROC_EXITING;
+    p->term_sig = (uint32_t)signo;
+    return DZ_KEXIT;
+}

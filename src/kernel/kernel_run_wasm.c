@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_run_wasm.c - the runner that is the engine: each process is a store
+ * with one instance.
+ *
+ * A program is a WASI command: its start function if it has one, then "_start".
+ * Signal handlers are called through the export "__doze_signal" (i32 handler,
+ * i32 signal, i32 code); a program without it dies of a signal that it wants to
+ * handle. Memory is counted page by page as it is committed, so a memory.grow
+ * past the machine's limit fails in the guest as it should.
+ */
+#include "kernel/kernel_int.h"
+
+#include "wasm/wasm.h"
+
+#include <signal.h>
+
+/* ---- memory, counted --------------------------------------------------------------- */
+
+static int mem_reserve(void *ctx, size_t size, void **ret_base, struct dz_err *err)
+{
+    (void)ctx;
+    return dz_wasm_mem_anon.reserve(NULL, size, ret_base, err);
+}
+
+static void count(struct dz_task *t)
+{
+    struct dz_proc *p = t->proc;
+    p->mem_bytes = t->charged;
+    p->maxrss = p->maxrss > t->charged ? p->maxrss : t->charged;
+}
+
+static int mem_commit(void *ctx, void *base, size_t old, size_t size, struct dz_err *err)
+{
+    struct dz_task *t = ctx;
+    if (!dz_k_charge(t->kernel, size - old))
+        return dz_fail(err, DZ_ELIMIT, "the machine's memory is used up");
+    int rc = dz_wasm_mem_anon.commit(NULL, base, old, size, err);
+    if (rc) {
+        dz_k_uncharge(t->kernel, size - old);
+        return rc;
+    }
+    t->charged += size - old;
+    return 0;
+}
+
+static void mem_release(void *ctx, void *base, size_t size)
+{
+    (void)ctx; /* uncounted as a whole, by unload */
+    dz_wasm_mem_anon.release(NULL, base, size);
+}
+
+static const struct dz_wasm_mem_ops counted = {
+    .reserve = mem_reserve,
+    .commit = mem_commit,
+    .release = mem_release,
+};
+
+static struct dz_wasm_config config_for(struct dz_task *t)
+{
+    return (struct dz_wasm_config){
+        .mem_ops = &counted,
+        .mem_ctx = t,
+        .stack_slots = DZ_KERNEL_STACK_SLOTS,
+    };
+}
+
+/* ---- the runner ---------------------------------------------------------------------- */
+
+static int errno_of(int rc)
+{
+    return rc == DZ_ENOMEM || rc == DZ_ELIMIT ? -ENOMEM : -ENOEXEC;
+}
+
+static void unload(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    dz_wasm_store_free(t->store);
+    t->store = NULL;
+    t->inst = NULL;
+    dz_k_uncharge(t->kernel, t->charged);
+    t->charged = 0;
+    t->proc->mem_bytes = 0;
+}
+
+static int begin_entry(struct dz_task *t)
+{
+    int64_t entry = dz_wasm_export(t->inst, "_start", DZ_WASM_FUNC);
+    return entry < 0 ? DZ_ENOENT : dz_wasm_begin(t->inst, (uint32_t)entry, NULL, 0, NULL);
+}
+
+static int load(void *arg, struct dz_task *t)
+{
+    struct dz_kernel *k = arg;
+    struct dz_wasm_config cfg = config_for(t);
+    uint64_t before = t->proc->mem_bytes;
+    int rc = dz_wasm_store_new(&cfg, &t->store, NULL);
+    if (!rc)
+        rc = dz_wasm_instantiate(t->store, t->module, k->host, k->host_count, t, &t->inst, NULL);
+    if (!rc) {
+        rc = dz_wasm_begin_start(t->inst, NULL);
+        t->starting = rc == 1;
+        rc = rc == 1 ? 0 : rc == 0 ? begin_entry(t) : rc;
+    }
+    if (rc) {
+        if (t->store)
+            unload(arg, t);
+        t->proc->mem_bytes = before;
+        return errno_of(rc);
+    }
+    return 0;
+}
+
+static int signal_of(enum dz_wasm_trap_kind kind)
+{
+    switch ((int)kind) {
+    case DZ_WASM_TRAP_DIV_ZERO:
+    case DZ_WASM_TRAP_INT_OVERFLOW:
+    case DZ_WASM_TRAP_BAD_CONVERSION:
+        return SIGFPE;
+    case DZ_WASM_TRAP_UNREACHABLE:
+    case DZ_WASM_TRAP_BAD_SIGNATURE:
+        return SIGILL;
+    case DZ_WASM_TRAP_NOMEM:
+    case DZ_WASM_TRAP_CODE_LIMIT:
+        return SIGKILL;
+    default:
+        return SIGSEGV;
+    }
+}
+
+static enum dz_run_stop run(void *arg, struct dz_task *t, int *ret_signal)
+{
+    struct dz_proc *p = t->proc;
+    (void)arg;
+    for (;;) {
+        enum dz_wasm_stop stop = dz_wasm_run(t->store);
+        if (!t->borrowed)
+            count(t);
+        switch (stop) {
+        case DZ_WASM_DONE:
+            if (!(p->flags & DZ_PROC_STARTING))
+                return DZ_RUN_DONE;
+            p->flags &= ~(uint32_t)DZ_PROC_STARTING;
+            if (begin_entry(t) == 0)
+                continue;
+            *ret_signal = SIGILL;
+            return DZ_RUN_TRAPPED;
+        case DZ_WASM_EXITED:
+            return DZ_RUN_EXITED;
+        case DZ_WASM_BLOCKED:
+            return DZ_RUN_BLOCKED;
+        case DZ_WASM_INTERRUPTED:
+        case DZ_WASM_OUT_OF_FUEL:
+            return DZ_RUN_READY;
+        case DZ_WASM_TRAPPED:
+            *ret_signal = signal_of(dz_wasm_trap_get(t->store).kind);
+            return DZ_RUN_TRAPPED;
+        case DZ_WASM_UNCAUGHT:
+            *ret_signal = SIGABRT;
+            return DZ_RUN_TRAPPED;
+        }
+    }
+}
+
+static int copy(void *arg, struct dz_task *from, struct dz_task *to)
+{
+    struct dz_kernel *k = arg;
+    struct dz_wasm_config cfg = config_for(to);
+    struct dz_wasm_copy how = {
+        .cfg = &cfg, .host = k->host, .host_count = k->host_count, .user = to};
+    int rc = dz_wasm_copy(from->inst, &how, &to->inst, NULL);
+    if (rc) {
+        dz_k_uncharge(k, to->charged);
+        to->charged = 0;
+        return rc == DZ_ENOMEM || rc == DZ_ELIMIT ? -ENOMEM : -EAGAIN;
+    }
+    to->store = dz_wasm_inst_store(to->inst);
+    count(to);
+    return 0;
+}
+
+static int inject(void *arg, struct dz_task *t, uint32_t handler, int signo, int code)
+{
+    uint64_t args[3] = {handler, (uint32_t)signo, (uint32_t)code};
+    int64_t entry = dz_wasm_export(t->inst, "__doze_signal", DZ_WASM_FUNC);
+    (void)arg;
+    if (entry < 0)
+        return -ENOSYS;
+    return dz_wasm_inject(t->inst, (uint32_t)entry, args, 3, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+static uint32_t injected(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    return dz_wasm_injected(t->inst);
+}
+
+static int frames_save(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    (void)t;
+    return -ENOSYS; /* the engine cannot keep frames aside: vfork copies, as fork */
+}
+
+static void frames_restore(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    (void)t;
+}
+
+static int jump(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value)
+{
+    (void)arg;
+    return dz_wasm_jump(t->inst, token, value, NULL) == 0 ? 0 : -EINVAL;
+}
+
+static void set_task(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    dz_wasm_inst_set_user(t->inst, t);
+}
+
+static void interrupt(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    dz_wasm_interrupt(t->store);
+}
+
+const struct dz_kernel_runner dz_kernel_runner_wasm = {
+    .load = load,
+    .unload = unload,
+    .run = run,
+    .copy = copy,
+    .inject = inject,
+    .injected = injected,
+    .frames_save = frames_save,
+    .frames_restore = frames_restore,
+    .jump = jump,
+    .set_task = set_task,
+    .interrupt = interrupt,
+};

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_save.c - the rows of a machine, out and in.
+ *
+ * What comes in is not believed: dz_kernel_thaw() checks every index, count and
+ * length of every row before anything uses them, counts references anew and
+ * compares, and makes links (queues, hashes, waiters) itself.
+ */
+#include "kernel/kernel_int.h"
+
+#include <fcntl.h>
+
+size_t dz_kernel_row_size(enum dz_kernel_table table)
+{
+    static const size_t sizes[DZ_KERNEL_TABLE_COUNT] = {
+        [DZ_KERNEL_TABLE_PROC] = sizeof(struct dz_proc),
+        [DZ_KERNEL_TABLE_FILE] = sizeof(struct dz_file),
+        [DZ_KERNEL_TABLE_PIPE] = sizeof(struct dz_pipe),
+        [DZ_KERNEL_TABLE_PTY] = sizeof(struct dz_pty),
+        [DZ_KERNEL_TABLE_STREAM] = sizeof(struct dz_stream),
+        [DZ_KERNEL_TABLE_JOB] = sizeof(struct dz_job),
+    };
+    return table < DZ_KERNEL_TABLE_COUNT ? sizes[table] : 0;
+}
+
+uint32_t dz_kernel_rows(struct dz_kernel *k, enum dz_kernel_table table)
+{
+    return k->tab[table].high;
+}
+
+const void *dz_kernel_row(struct dz_kernel *k, enum dz_kernel_table table, uint32_t index)
+{
+    return dz_k_row(&k->tab[table], index);
+}
+
+const void *dz_kernel_blob(struct dz_kernel *k, uint32_t blob, size_t *ret_size)
+{
+    return dz_k_blob(k, blob, ret_size);
+}
+
+uint32_t dz_kernel_blobs(struct dz_kernel *k)
+{
+    return k->blobs.high;
+}
+
+struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc)
+{
+    return proc <= DZ_KERNEL_PROCS_MAX ? k->task[proc] : NULL;
+}
+
+void dz_kernel_misc_get(struct dz_kernel *k, struct dz_kernel_misc *ret_misc)
+{
+    *ret_misc = (struct dz_kernel_misc){
+        .now_ns = dz_kernel_now(k),
+        .next_owner = k->next_owner,
+        .next_anon_ino = k->next_anon_ino,
+        .total_cpu_ns = k->total_cpu_ns,
+        .forks = k->forks,
+        .next_pid = k->next_pid,
+        .load = {k->load[0], k->load[1], k->load[2]},
+    };
+}
+
+/* ---- in ---------------------------------------------------------------------------- */
+
+int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const void *row,
+                      struct dz_err *err)
+{
+    uint32_t head[2]; /* used, index */
+    memcpy(head, row, sizeof head);
+    if (table == DZ_KERNEL_TABLE_PROC && head[1] == 1) { /* ours: made already */
+        struct dz_proc *init = dz_k_proc(k, 1);
+        (void)init;
+        return 0;
+    }
+    if (head[0] != 1 || head[1] == 0 || head[1] > k->tab[table].max)
+        return dz_fail(err, DZ_ECORRUPT, "a saved row of table %d has no valid number", (int)table);
+    void *to = dz_k_row_new_at(&k->tab[table], head[1]);
+    if (!to && dz_k_row(&k->tab[table], head[1]))
+        return dz_fail(err, DZ_ECORRUPT, "row %u of table %d is there twice", head[1], (int)table);
+    if (!to)
+        return dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
+    memcpy(to, row, dz_kernel_row_size(table));
+    return 0;
+}
+
+int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, size_t size,
+                       struct dz_err *err)
+{
+    if (blob == 0 || blob > DZ_KERNEL_BLOBS_MAX || dz_k_row(&k->blobs, blob))
+        return dz_fail(err, DZ_ECORRUPT, "blob %u is there twice or has no valid number", blob);
+    if (!dz_k_charge(k, size))
+        return dz_fail(err, DZ_ELIMIT, "the saved machine needs more memory than its limit");
+    struct dz_k_blob *b = dz_k_row_new_at(&k->blobs, blob);
+    if (b)
+        b->p = dz_alloc(size ? size : 1);
+    if (!b || !b->p) {
+        if (b)
+            dz_k_row_free(&k->blobs, blob);
+        dz_k_uncharge(k, size);
+        return dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
+    }
+    b->size = size;
+    if (size)
+        memcpy(b->p, data, size);
+    return 0;
+}
+
+/* ---- checking -------------------------------------------------------------------------- */
+
+static bool blob_is(const struct dz_kernel *k, uint32_t blob, size_t least)
+{
+    size_t size = 0;
+    return dz_k_blob(k, blob, &size) && size >= least;
+}
+
+static bool blob_or_none(const struct dz_kernel *k, uint32_t blob)
+{
+    return blob == 0 || dz_k_row(&k->blobs, blob);
+}
+
+static bool is_text(const struct dz_kernel *k, uint32_t blob)
+{
+    size_t size = 0;
+    const char *s = blob ? dz_k_blob(k, blob, &size) : "";
+    return s && (blob == 0 || size == 0 || s[size - 1] == '\0');
+}
+
+static bool node_ok(const struct dz_node *n)
+{
+    return n->fs <= DZ_KERNEL_FS_DEV;
+}
+
+static bool ring_ok(uint32_t head, uint32_t len, size_t cap)
+{
+    return len <= cap && (cap == 0 ? head == 0 : head < cap);
+}
+
+static bool proc_ok(struct dz_kernel *k, const struct dz_proc *p)
+{
+    bool ok = p->pid > 1 && p->pid < DZ_KERNEL_PID_MAX && p->pgid > 0 && p->sid > 0;
+    ok = ok && p->state >= DZ_PROC_READY && p->state <= DZ_PROC_ZOMBIE;
+    ok = ok && !(p->flags & (DZ_PROC_INIT | DZ_PROC_VFORKED | DZ_PROC_EXEC_READY));
+    ok = ok && p->group_count <= DZ_KERNEL_GROUPS_MAX && p->nice >= -20 && p->nice <= 19;
+    ok = ok && p->depth <= DZ_KERNEL_HANDLERS_MAX && p->stop_sig <= DZ_KERNEL_SIGNALS;
+    ok = ok && p->term_sig <= DZ_KERNEL_SIGNALS && p->comm[15] == '\0';
+    ok = ok && node_ok(&p->cwd) && node_ok(&p->root) && p->root.fs == DZ_KERNEL_FS_DISK;
+    ok = ok && (p->tty == 0 || dz_k_pty(k, p->tty)) && (p->job == 0 || dz_k_job(k, p->job));
+    ok = ok && is_text(k, p->argv) && is_text(k, p->envv) && is_text(k, p->exe_path);
+    ok = ok && p->fd_count <= DZ_KERNEL_FDS_MAX;
+    size_t fds = p->fd_count * sizeof(struct dz_fd);
+    return ok && (p->fd_count == 0 ? p->fds == 0 : blob_is(k, p->fds, fds));
+}
+
+static bool file_ok(struct dz_kernel *k, const struct dz_file *f)
+{
+    if (!node_ok(&f->node) || !is_text(k, f->path))
+        return false;
+    switch (f->kind) {
+    case DZ_FILE_DISK:
+        return f->node.fs == DZ_KERNEL_FS_DISK;
+    case DZ_FILE_PIPE:
+        return dz_k_pipe(k, f->obj) != NULL;
+    case DZ_FILE_PTM:
+    case DZ_FILE_PTS:
+        return dz_k_pty(k, f->obj) != NULL;
+    case DZ_FILE_DEVICE:
+        return f->obj >= DZ_DEVICE_NULL && f->obj <= DZ_DEVICE_URANDOM;
+    case DZ_FILE_STREAM:
+        return dz_k_stream(k, f->obj) != NULL;
+    case DZ_FILE_SYNTH:
+        return f->node.fs == DZ_KERNEL_FS_PROC && blob_is(k, f->obj, 0);
+    case DZ_FILE_DIR:
+        return f->node.fs != DZ_KERNEL_FS_DISK;
+    default:
+        return false;
+    }
+}
+
+static bool pipe_ok(const struct dz_kernel *k, const struct dz_pipe *q)
+{
+    size_t cap = 0;
+    if (!blob_or_none(k, q->blob))
+        return false;
+    (void)dz_k_blob(k, q->blob, &cap);
+    return cap <= DZ_KERNEL_PIPE_SIZE && ring_ok(q->head, q->len, cap);
+}
+
+static bool pty_ok(const struct dz_kernel *k, const struct dz_pty *t)
+{
+    bool ok = blob_is(k, t->in, DZ_KERNEL_TTY_IN) && blob_is(k, t->marks, DZ_KERNEL_TTY_IN) &&
+              blob_is(k, t->out, DZ_KERNEL_TTY_OUT);
+    ok = ok && ring_ok(t->head, t->len, DZ_KERNEL_TTY_IN) && t->edit <= t->len;
+    ok = ok && ring_ok(t->out_head, t->out_len, DZ_KERNEL_TTY_OUT);
+    return ok && (t->stream == 0 || dz_k_stream(k, t->stream));
+}
+
+static bool stream_ok(struct dz_kernel *k, const struct dz_stream *s)
+{
+    bool ok = (s->pty == 0 || dz_k_pty(k, s->pty)) && s->kind <= 7 && s->gen < 0x10000;
+    bool tty = (s->kind & DZ_STREAM_PTY) != 0;
+    ok = ok && (tty || !(s->kind & DZ_STREAM_IN) || blob_is(k, s->in, DZ_KERNEL_STREAM_SIZE));
+    ok = ok && (tty || !(s->kind & DZ_STREAM_OUT) || blob_is(k, s->out, DZ_KERNEL_STREAM_SIZE));
+    return ok && ring_ok(s->in_head, s->in_len, DZ_KERNEL_STREAM_SIZE) &&
+           ring_ok(s->out_head, s->out_len, DZ_KERNEL_STREAM_SIZE);
+}
+
+static int check_rows(struct dz_kernel *k, struct dz_err *err)
+{
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (!(p->flags & DZ_PROC_INIT) && !proc_ok(k, p))
+        return dz_fail(err, DZ_ECORRUPT, "saved process %d is damaged", p->pid);
+    DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
+    if (!file_ok(k, f))
+        return dz_fail(err, DZ_ECORRUPT, "saved open file %u is damaged", f->index);
+    DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
+    if (!pipe_ok(k, q))
+        return dz_fail(err, DZ_ECORRUPT, "saved pipe %u is damaged", q->index);
+    DZ_K_FOREACH(dz_pty, t, k, DZ_KERNEL_TABLE_PTY)
+    if (!pty_ok(k, t))
+        return dz_fail(err, DZ_ECORRUPT, "saved terminal %u is damaged", t->index);
+    DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
+    if (!stream_ok(k, s))
+        return dz_fail(err, DZ_ECORRUPT, "saved stream %u is damaged", s->index);
+    return 0;
+}
+
+/* ---- counting anew ------------------------------------------------------------------------ */
+
+static void reset_counts(struct dz_kernel *k)
+{
+    DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
+    f->refs = 0;
+    DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
+    {
+        q->readers = q->writers = q->wait_r = q->wait_w = 0;
+        size_t cap = 0;
+        (void)dz_k_blob(k, q->blob, &cap);
+        k->pipe_bytes += cap;
+    }
+    DZ_K_FOREACH(dz_pty, t, k, DZ_KERNEL_TABLE_PTY)
+    {
+        t->masters = t->slaves = t->wait_in = t->wait_out = t->wait_master = 0;
+        t->lines = 0;
+        const uint8_t *marks = dz_k_blob(k, t->marks, NULL);
+        for (uint32_t i = 0; i < t->len; i++)
+            t->lines += marks[(t->head + i) % DZ_KERNEL_TTY_IN] != 0;
+    }
+    DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
+    s->files = s->wait_r = s->wait_w = 0;
+    DZ_K_FOREACH(dz_job, job, k, DZ_KERNEL_TABLE_JOB)
+    job->procs = 0;
+}
+
+static int count_fds(struct dz_kernel *k, const struct dz_proc *p, struct dz_err *err)
+{
+    const struct dz_fd *fds = p->fd_count ? dz_k_blob(k, p->fds, NULL) : NULL;
+    for (uint32_t i = 0; i < p->fd_count; i++) {
+        struct dz_file *f = dz_k_file(k, fds[i].file);
+        if (fds[i].file != 0 && (!f || !is_text(k, fds[i].preopen)))
+            return dz_fail(err, DZ_ECORRUPT, "descriptor %u of saved process %d is damaged", i,
+                           p->pid);
+        if (f)
+            f->refs++;
+    }
+    return 0;
+}
+
+/* A description is open: count it where it leads to, and take its file. */
+static int count_file(struct dz_kernel *k, const struct dz_file *f, struct dz_err *err)
+{
+    uint32_t access = f->flags & O_ACCMODE;
+    uint64_t ino = f->kind == DZ_FILE_DISK ? f->node.ino : 0;
+    if (f->refs == 0)
+        return dz_fail(err, DZ_ECORRUPT, "nobody has saved open file %u", f->index);
+    if (f->kind == DZ_FILE_PIPE) {
+        struct dz_pipe *q = dz_k_pipe(k, f->obj);
+        q->readers += access != O_WRONLY;
+        q->writers += access != O_RDONLY;
+        ino = q->fifo ? q->ino : 0;
+    } else if (f->kind == DZ_FILE_PTM) {
+        dz_k_pty(k, f->obj)->masters++;
+    } else if (f->kind == DZ_FILE_PTS) {
+        dz_k_pty(k, f->obj)->slaves++;
+    } else if (f->kind == DZ_FILE_STREAM) {
+        dz_k_stream(k, f->obj)->files++;
+    }
+    if (ino != 0 && dz_vfs_ref(k->vfs, ino) != 0)
+        return dz_fail(err, DZ_ECORRUPT, "saved open file %u: its inode %llu is gone", f->index,
+                       (unsigned long long)ino);
+    return 0;
+}
+
+static void revive(struct dz_kernel *k, struct dz_proc *p)
+{
+    p->run_next = p->run_prev = p->run_queue = p->waiters = p->wait_child = 0;
+    dz_k_hash_add(k, p);
+    struct dz_job *job = dz_k_job(k, p->job);
+    if (job)
+        job->procs++;
+    if (p->state == DZ_PROC_ZOMBIE)
+        return;
+    p->state = DZ_PROC_READY; /* whatever it waits for, it asks again */
+    if (!(p->flags & DZ_PROC_STOPPED))
+        dz_k_enqueue(k, p, DZ_K_Q_NEW);
+    dz_k_alarm(k, p);
+}
+
+int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
+                   struct dz_err *err)
+{
+    int rc = check_rows(k, err);
+    if (rc)
+        return rc;
+    reset_counts(k);
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    {
+        if (p->flags & DZ_PROC_INIT)
+            continue;
+        if (dz_k_find(k, p->pid))
+            return dz_fail(err, DZ_ECORRUPT, "two saved processes are number %d", p->pid);
+        rc = count_fds(k, p, err);
+        if (rc)
+            return rc;
+        revive(k, p);
+    }
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (!(p->flags & DZ_PROC_INIT) && !dz_k_find(k, p->ppid))
+        return dz_fail(err, DZ_ECORRUPT, "saved process %d has no parent", p->pid);
+    DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
+    {
+        rc = count_file(k, f, err);
+        if (rc)
+            return rc;
+    }
+    k->next_owner = misc->next_owner;
+    k->next_anon_ino = misc->next_anon_ino;
+    k->total_cpu_ns = misc->total_cpu_ns;
+    k->forks = misc->forks;
+    k->next_pid = misc->next_pid < DZ_KERNEL_PID_MAX ? misc->next_pid : 1;
+    memcpy(k->load, misc->load, sizeof k->load);
+    k->mono_offset += misc->now_ns + (slept_ns > 0 ? slept_ns : 0) - dz_kernel_now(k);
+    k->load_at = dz_kernel_now(k);
+    k->output_waits = k->events = true; /* look once */
+    return 0;
+}

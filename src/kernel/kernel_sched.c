@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_sched.c - who runs next, for how long, and what that costs.
+ *
+ * Two queues, first in first out. NEW holds processes that have just become
+ * runnable, OLD those that used a whole slice up. NEW goes first, so a shell
+ * answers while a loop burns; but when NEW has run for one slice without OLD
+ * having a turn, OLD gets one, so nothing starves. A slice is at most
+ * DZ_KERNEL_SLICE_NS and shorter for nice processes. A process that waits is in
+ * no queue and costs nothing.
+ *
+ * One turn: deliver signals, arm the embedder's timer, run to a safepoint,
+ * account, then do what the process asked for (fork, exec, exit) or park it.
+ *
+ * Invariants:
+ *   1. a process is in a queue exactly when it is READY, not STOPPED and not
+ *      the current one;
+ *   2. k->running is set only while the runner runs.
+ */
+#include "kernel/kernel_int.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+
+void dz_k_enqueue(struct dz_kernel *k, struct dz_proc *p, uint32_t queue)
+{
+    if (p->run_queue != 0 || p == k->current)
+        return;
+    struct dz_proc *last = dz_k_proc(k, k->q_tail[queue]);
+    p->run_queue = queue;
+    p->run_next = 0;
+    p->run_prev = k->q_tail[queue];
+    if (last)
+        last->run_next = p->index;
+    else
+        k->q_head[queue] = p->index;
+    k->q_tail[queue] = p->index;
+}
+
+void dz_k_unqueue(struct dz_kernel *k, struct dz_proc *p)
+{
+    uint32_t q = p->run_queue;
+    if (q == 0)
+        return;
+    struct dz_proc *next = dz_k_proc(k, p->run_next), *prev = dz_k_proc(k, p->run_prev);
+    if (next)
+        next->run_prev = p->run_prev;
+    else
+        k->q_tail[q] = p->run_prev;
+    if (prev)
+        prev->run_next = p->run_next;
+    else
+        k->q_head[q] = p->run_next;
+    p->run_queue = p->run_next = p->run_prev = 0;
+}
+
+void dz_k_ready(struct dz_kernel *k, struct dz_proc *p)
+{
+    if (p->state != DZ_PROC_WAIT)
+        return;
+    dz_k_unwait(k, p);
+    p->state = DZ_PROC_READY;
+    if (!(p->flags & DZ_PROC_STOPPED))
+        dz_k_enqueue(k, p, DZ_K_Q_NEW);
+}
+
+bool dz_kernel_runnable(struct dz_kernel *k)
+{
+    return k->q_head[DZ_K_Q_NEW] != 0 || k->q_head[DZ_K_Q_OLD] != 0;
+}
+
+static struct dz_proc *pick(struct dz_kernel *k)
+{
+    bool tired = k->q_new_ns >= DZ_KERNEL_SLICE_NS && k->q_head[DZ_K_Q_OLD] != 0;
+    uint32_t q = k->q_head[DZ_K_Q_NEW] != 0 && !tired ? DZ_K_Q_NEW : DZ_K_Q_OLD;
+    struct dz_proc *p = dz_k_proc(k, k->q_head[q]);
+    if (!p)
+        return NULL;
+    dz_k_unqueue(k, p);
+    k->picked = q;
+    return p;
+}
+
+static int64_t slice_of(const struct dz_proc *p)
+{
+    return p->nice <= 0 ? DZ_KERNEL_SLICE_NS : DZ_KERNEL_SLICE_NS * (20 - p->nice) / 20;
+}
+
+/* ---- accounting --------------------------------------------------------------------- */
+
+static void cpu_timer(struct dz_kernel *k, struct dz_proc *p, int which, int signo)
+{
+    struct dz_itimer *t = &p->itimer[which];
+    int64_t cpu = (int64_t)(p->utime_ns + (which == ITIMER_PROF ? p->stime_ns : 0));
+    if (t->value == 0 || t->value > cpu)
+        return;
+    t->value = t->interval ? cpu + t->interval : 0;
+    dz_k_send(k, p, signo, SI_KERNEL & 0xff);
+}
+
+static void cpu_limits(struct dz_kernel *k, struct dz_proc *p, uint64_t before_ns)
+{
+    const uint64_t *limit = p->rlimit[RLIMIT_CPU];
+    uint64_t now_s = p->utime_ns / 1000000000, before_s = before_ns / 1000000000;
+    if (limit[1] != UINT64_MAX && now_s >= limit[1])
+        dz_k_send(k, p, SIGKILL, 0);
+    else if (limit[0] != UINT64_MAX && now_s >= limit[0] && now_s != before_s)
+        dz_k_send(k, p, SIGXCPU, SI_KERNEL & 0xff);
+    struct dz_job *job = dz_k_job(k, p->job);
+    if (job && job->cpu_limit_ns != 0 && job->cpu_ns >= job->cpu_limit_ns)
+        dz_k_job_kill(k, job, DZ_JOB_LIMIT_CPU);
+}
+
+void dz_k_account(struct dz_kernel *k, struct dz_proc *p, uint64_t ns)
+{
+    uint64_t before = p->utime_ns;
+    struct dz_job *job = dz_k_job(k, p->job);
+    p->utime_ns += ns;
+    p->slices++;
+    k->total_cpu_ns += ns;
+    if (job)
+        job->cpu_ns += ns;
+    cpu_timer(k, p, ITIMER_VIRTUAL, SIGVTALRM);
+    cpu_timer(k, p, ITIMER_PROF, SIGPROF);
+    cpu_limits(k, p, before);
+}
+
+/* The load averages of proc(5): runnable processes, sampled every 5 s. */
+static void sample_load(struct dz_kernel *k, int64_t now)
+{
+    static const uint64_t decay[3] = {60284, 64452, 65171}; /* 65536 / e^(5s / 1, 5, 15 min) */
+    uint64_t active = k->current ? 1 : 0;
+    if (now < k->load_at)
+        return;
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    active += p->run_queue != 0;
+    int64_t missed = (now - k->load_at) / 5000000000 + 1;
+    k->load_at += missed * 5000000000;
+    for (int i = 0; i < 3; i++)
+        for (int64_t n = 0; n < missed && n < 1000; n++)
+            k->load[i] =
+                (uint32_t)((k->load[i] * decay[i] + active * 65536 * (65536 - decay[i])) >> 16);
+}
+
+/* ---- one turn --------------------------------------------------------------------------- */
+
+static void after_stop(struct dz_kernel *k, struct dz_proc *p, enum dz_run_stop stop, int signo)
+{
+    if (p->flags & DZ_PROC_EXITING) {
+        dz_k_die(k, p, (int)p->term_sig, p->exit_code);
+        return;
+    }
+    switch (stop) {
+    case DZ_RUN_DONE:
+    case DZ_RUN_EXITED:
+        dz_k_die(k, p, 0, 0);
+        return;
+    case DZ_RUN_TRAPPED:
+        dz_k_die(k, p, signo, 0);
+        return;
+    case DZ_RUN_READY:
+    case DZ_RUN_BLOCKED:
+        break;
+    }
+    if (p->flags & DZ_PROC_EXEC_READY)
+        dz_k_exec_now(k, p);
+    else if (p->flags & (DZ_PROC_FORK_WANTED | DZ_PROC_VFORK_WANTED))
+        (void)dz_k_fork_now(k, p); /* its failure is the call's result */
+}
+
+static void turn(struct dz_kernel *k, struct dz_proc *p)
+{
+    struct dz_task *t = k->task[p->index];
+    int64_t slice = slice_of(p);
+    int signo = 0;
+    k->current = p;
+    if (!t || !dz_k_deliver(k, p)) {
+        k->current = NULL;
+        return;
+    }
+    int64_t begin = k->ops.cpu_ns(k->ops.arg);
+    atomic_store(&k->running, t); /* from here on an interrupt finds it */
+    atomic_store(&k->resched, 0);
+    if (atomic_load(&k->stop))
+        k->runner->interrupt(k->runner_arg, t);
+    if (k->ops.slice)
+        k->ops.slice(k->ops.arg, slice);
+    enum dz_run_stop stop = k->runner->run(k->runner_arg, t, &signo);
+    atomic_store(&k->running, NULL);
+    int64_t used = k->ops.cpu_ns(k->ops.arg) - begin;
+    used = used < 0 ? 0 : used;
+    k->q_new_ns = k->picked == DZ_K_Q_NEW ? k->q_new_ns + used : 0;
+    dz_k_account(k, p, (uint64_t)used);
+    after_stop(k, p, stop, signo);
+    k->current = NULL;
+    if (dz_k_proc(k, p->index) == p && p->state == DZ_PROC_READY && !(p->flags & DZ_PROC_STOPPED))
+        dz_k_enqueue(k, p, used * 2 >= slice ? DZ_K_Q_OLD : DZ_K_Q_NEW);
+}
+
+void dz_kernel_interrupt(struct dz_kernel *k)
+{
+    atomic_store(&k->resched, 1);
+    struct dz_task *t = atomic_load(&k->running);
+    if (t)
+        k->runner->interrupt(k->runner_arg, t);
+}
+
+void dz_kernel_stop(struct dz_kernel *k)
+{
+    atomic_store(&k->stop, 1);
+    dz_kernel_interrupt(k);
+}
+
+bool dz_kernel_must_stop(struct dz_kernel *k, struct dz_proc *p)
+{
+    dz_k_sig_sync(k, p);
+    return dz_k_sig_waits(p) || atomic_load(&k->resched) != 0;
+}
+
+/* A stream is half full: its reader outside should not wait for the end of the run. */
+static bool much_output(struct dz_kernel *k)
+{
+    if (!k->output_waits)
+        return false;
+    DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
+    if (!s->blocked && s->out_len > DZ_KERNEL_STREAM_SIZE / 2)
+        return true;
+    return false;
+}
+
+enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct dz_err *err)
+{
+    enum dz_kernel_state state = DZ_KERNEL_IDLE;
+    for (;;) {
+        int64_t now = dz_kernel_now(k);
+        dz_k_expire(k, now);
+        sample_load(k, now);
+        if (k->output_waits && (now >= k->flush_at || much_output(k))) {
+            if (dz_kernel_flush(k, err) != 0)
+                return DZ_KERNEL_FAILED;
+            k->flush_at = now + DZ_KERNEL_SLICE_NS;
+        }
+        if (atomic_exchange(&k->stop, 0)) {
+            state = DZ_KERNEL_STOPPED;
+            break;
+        }
+        if (k->events) {
+            state = DZ_KERNEL_EVENT;
+            break;
+        }
+        if (now >= until_ns) {
+            state = DZ_KERNEL_TIME;
+            break;
+        }
+        struct dz_proc *p = pick(k);
+        if (!p) {
+            if (!k->output_waits)
+                break;
+            if (dz_kernel_flush(k, err) != 0) /* its going may wake a writer */
+                return DZ_KERNEL_FAILED;
+            if (!dz_kernel_runnable(k))
+                break;
+            continue;
+        }
+        turn(k, p);
+    }
+    if (k->ops.slice)
+        k->ops.slice(k->ops.arg, 0);
+    if (k->output_waits && dz_kernel_flush(k, err) != 0)
+        return DZ_KERNEL_FAILED;
+    return state;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_table.c - tables of rows, blobs, rings.
+ *
+ * A table gives out the lowest free index, so numbers stay small and a machine
+ * that is written out is compact. Rows are allocated DZ_K_CHUNK at a time and
+ * never move; chunks are kept until the kernel goes.
+ *
+ * Invariants:
+ *   1. row index i lies in chunks[(i-1) / DZ_K_CHUNK]; row->index == i while used;
+ *   2. every index below hint is used; no index above high is.
+ */
+#include "kernel/kernel_int.h"
+
+/* What every row begins with. */
+struct row {
+    uint32_t used, index;
+};
+
+int dz_k_table_init(struct dz_k_table *t, size_t elem, uint32_t max)
+{
+    *t = (struct dz_k_table){.elem = (uint32_t)elem, .max = max, .hint = 1};
+    t->chunks = dz_zalloc(((size_t)max / DZ_K_CHUNK + 1) * sizeof *t->chunks);
+    return t->chunks ? 0 : -ENOMEM;
+}
+
+void dz_k_table_release(struct dz_k_table *t)
+{
+    for (uint32_t c = 0; t->chunks && c <= t->max / DZ_K_CHUNK; c++)
+        dz_free(t->chunks[c]);
+    dz_free(t->chunks);
+    *t = (struct dz_k_table){0};
+}
+
+static struct row *row_at(const struct dz_k_table *t, uint32_t index)
+{
+    char *chunk = t->chunks[(index - 1) / DZ_K_CHUNK];
+    return chunk ? (struct row *)(void *)(chunk + (size_t)((index - 1) % DZ_K_CHUNK) * t->elem)
+                 : NULL;
+}
+
+void *dz_k_row(const struct dz_k_table *t, uint32_t index)
+{
+    if (index == 0 || index > t->high)
+        return NULL;
+    struct row *r = row_at(t, index);
+    return r && r->used ? r : NULL;
+}
+
+void *dz_k_row_new_at(struct dz_k_table *t, uint32_t index)
+{
+    if (index == 0 || index > t->max || dz_k_row(t, index))
+        return NULL;
+    void **chunk = &t->chunks[(index - 1) / DZ_K_CHUNK];
+    if (!*chunk && !(*chunk = dz_zalloc((size_t)DZ_K_CHUNK * t->elem)))
+        return NULL;
+    struct row *r = row_at(t, index);
+    memset(r, 0, t->elem);
+    r->used = 1;
+    r->index = index;
+    t->used++;
+    if (index > t->high)
+        t->high = index;
+    return r;
+}
+
+void *dz_k_row_new(struct dz_k_table *t)
+{
+    uint32_t i = t->hint;
+    while (i <= t->high && dz_k_row(t, i))
+        i++;
+    if (i > t->max)
+        return NULL;
+    void *r = dz_k_row_new_at(t, i);
+    if (r)
+        t->hint = i + 1;
+    return r;
+}
+
+void dz_k_row_free(struct dz_k_table *t, uint32_t index)
+{
+    struct row *r = dz_k_row(t, index);
+    assert(r);
+    r->used = 0;
+    t->used--;
+    if (index < t->hint)
+        t->hint = index;
+    while (t->high > 0 && !dz_k_row(t, t->high))
+        t->high--;
+}
+
+/* ---- memory in sum, blobs ---------------------------------------------------- */
+
+bool dz_k_charge(struct dz_kernel *k, uint64_t bytes)
+{
+    if (bytes > k->limits.memory_bytes || k->memory_used > k->limits.memory_bytes - bytes)
+        return false;
+    k->memory_used += bytes;
+    return true;
+}
+
+void dz_k_uncharge(struct dz_kernel *k, uint64_t bytes)
+{
+    assert(k->memory_used >= bytes);
+    k->memory_used -= bytes;
+}
+
+uint32_t dz_k_blob_new(struct dz_kernel *k, const void *data, size_t size)
+{
+    if (!dz_k_charge(k, size))
+        return 0;
+    struct dz_k_blob *b = dz_k_row_new(&k->blobs);
+    if (b)
+        b->p = dz_zalloc(size ? size : 1);
+    if (!b || !b->p) {
+        if (b)
+            dz_k_row_free(&k->blobs, b->index);
+        dz_k_uncharge(k, size);
+        return 0;
+    }
+    b->size = size;
+    if (data && size)
+        memcpy(b->p, data, size);
+    return b->index;
+}
+
+void dz_k_blob_free(struct dz_kernel *k, uint32_t blob)
+{
+    struct dz_k_blob *b = dz_k_row(&k->blobs, blob);
+    if (!b)
+        return;
+    dz_k_uncharge(k, b->size);
+    dz_free(b->p);
+    b->p = NULL;
+    dz_k_row_free(&k->blobs, blob);
+}
+
+void *dz_k_blob(const struct dz_kernel *k, uint32_t blob, size_t *ret_size)
+{
+    const struct dz_k_blob *b = dz_k_row(&k->blobs, blob);
+    if (b && ret_size)
+        *ret_size = b->size;
+    return b ? b->p : NULL;
+}
+
+int dz_k_blob_resize(struct dz_kernel *k, uint32_t blob, size_t size)
+{
+    struct dz_k_blob *b = dz_k_row(&k->blobs, blob);
+    assert(b);
+    if (size > b->size && !dz_k_charge(k, size - b->size))
+        return -ENOMEM;
+    uint8_t *p = dz_realloc(b->p, size ? size : 1);
+    if (!p) {
+        if (size > b->size)
+            dz_k_uncharge(k, size - b->size);
+        return -ENOMEM;
+    }
+    if (size > b->size)
+        memset(p + b->size, 0, size - b->size);
+    else
+        dz_k_uncharge(k, b->size - size);
+    b->p = p;
+    b->size = size;
+    return 0;
+}
+
+uint32_t dz_k_blob_dup(struct dz_kernel *k, uint32_t blob)
+{
+    size_t size = 0;
+    const void *p = dz_k_blob(k, blob, &size);
+    return p ? dz_k_blob_new(k, p, size) : 0;
+}
+
+/* ---- rings ----------------------------------------------------------------------- */
+
+size_t dz_k_ring_put(uint8_t *ring, uint32_t cap, uint32_t head, uint32_t *len, const void *data,
+                     size_t n)
+{
+    size_t room = cap - *len, tail = (head + *len) % cap;
+    if (n > room)
+        n = room;
+    size_t first = dz_k_min64(n, cap - tail);
+    memcpy(ring + tail, data, first);
+    memcpy(ring, (const uint8_t *)data + first, n - first);
+    *len += (uint32_t)n;
+    return n;
+}
+
+size_t dz_k_ring_get(const uint8_t *ring, uint32_t cap, uint32_t *head, uint32_t *len, void *data,
+                     size_t n)
+{
+    if (n > *len)
+        n = *len;
+    size_t first = dz_k_min64(n, cap - *head);
+    memcpy(data, ring + *head, first);
+    memcpy((uint8_t *)data + first, ring, n - first);
+    *head = (uint32_t)((*head + n) % cap);
+    *len -= (uint32_t)n;
+    return n;
+}

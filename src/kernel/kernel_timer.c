@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_timer.c - clocks, sleeping, interval timers.
+ *
+ * Kernel time is the embedder's monotonic clock plus an offset, so that after a
+ * thaw it goes on as if the machine had waited: what was to be woken meanwhile
+ * is woken at once. All deadlines are absolute in it.
+ *
+ * Each process has one alarm, the nearest of its parked call's deadline and its
+ * real timer. The kernel remembers a lower bound of all of them; only when that
+ * passes does it look at every process. Bounded tables make that cheap, and it
+ * needs no structure that would have to be saved.
+ */
+#include "kernel/kernel_int.h"
+
+#include <signal.h>
+#include <sys/time.h>
+#include <time.h>
+
+int64_t dz_kernel_now(struct dz_kernel *k)
+{
+    return k->ops.mono_ns(k->ops.arg) + k->mono_offset;
+}
+
+static void real_timer(struct dz_kernel *k, struct dz_proc *p, int64_t now)
+{
+    struct dz_itimer *t = &p->itimer[ITIMER_REAL];
+    if (t->value == 0 || t->value > now)
+        return;
+    if (t->interval > 0) /* missed expiries count once */
+        t->value += ((now - t->value) / t->interval + 1) * t->interval;
+    else
+        t->value = 0;
+    dz_k_send(k, p, SIGALRM, SI_KERNEL & 0xff);
+}
+
+void dz_k_expire(struct dz_kernel *k, int64_t now)
+{
+    if (now < k->next_alarm)
+        return;
+    k->next_alarm = INT64_MAX;
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    {
+        if (p->state == DZ_PROC_ZOMBIE)
+            continue;
+        if (p->alarm_at <= now) {
+            real_timer(k, p, now);
+            const struct dz_call *c = &p->call[p->depth];
+            if (p->state == DZ_PROC_WAIT && c->parked && c->deadline <= now)
+                dz_k_ready(k, p);
+        }
+        dz_k_alarm(k, p);
+    }
+}
+
+int64_t dz_kernel_next_deadline(struct dz_kernel *k)
+{
+    int64_t at = INT64_MAX;
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (p->state != DZ_PROC_ZOMBIE && p->alarm_at < at)
+        at = p->alarm_at;
+    k->next_alarm = at;
+    return at;
+}
+
+/* ---- calls ------------------------------------------------------------------------- */
+
+int64_t dz_sys_clock_gettime(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns)
+{
+    switch (clock) {
+    case CLOCK_REALTIME:
+    case CLOCK_REALTIME_COARSE:
+        *ret_ns = k->ops.real_ns(k->ops.arg);
+        return 0;
+    case CLOCK_MONOTONIC:
+    case CLOCK_MONOTONIC_RAW:
+    case CLOCK_MONOTONIC_COARSE:
+    case CLOCK_BOOTTIME:
+        *ret_ns = dz_kernel_now(k);
+        return 0;
+    case CLOCK_PROCESS_CPUTIME_ID:
+    case CLOCK_THREAD_CPUTIME_ID:
+        *ret_ns = (int64_t)(p->utime_ns + p->stime_ns);
+        return 0;
+    default:
+        return -EINVAL;
+    }
+}
+
+int64_t dz_sys_clock_getres(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns)
+{
+    int64_t now;
+    int64_t r = dz_sys_clock_gettime(k, p, clock, &now);
+    if (r == 0)
+        *ret_ns = 1;
+    return r;
+}
+
+/* A time of some clock as kernel time. */
+static int64_t to_kernel_time(struct dz_kernel *k, int clock, bool absolute, int64_t ns)
+{
+    int64_t now = dz_kernel_now(k), at;
+    if (!absolute)
+        ns = ns < 0 ? 0 : ns;
+    else if (clock == CLOCK_REALTIME)
+        ns -= k->ops.real_ns(k->ops.arg);
+    else
+        return ns;
+    return __builtin_add_overflow(now, ns, &at) ? INT64_MAX : at;
+}
+
+int64_t dz_sys_clock_nanosleep(struct dz_kernel *k, struct dz_proc *p, int clock, bool absolute,
+                               int64_t ns, int64_t *ret_left)
+{
+    struct dz_call *c = dz_k_call(k, p);
+    if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC && clock != CLOCK_BOOTTIME)
+        return dz_k_end(k, p, -EINVAL);
+    if (!(c->flags & DZ_CALL_BEGUN)) {
+        c->flags = DZ_CALL_BEGUN | DZ_CALL_NORESTART;
+        c->deadline = to_kernel_time(k, clock, absolute, ns);
+    }
+    int64_t now = dz_kernel_now(k);
+    if (now >= c->deadline)
+        return dz_k_end(k, p, 0);
+    if (c->intr) {
+        if (ret_left)
+            *ret_left = c->deadline - now;
+        return dz_k_end(k, p, -EINTR);
+    }
+    return dz_k_block(k, p);
+}
+
+static int64_t timer_now(struct dz_kernel *k, const struct dz_proc *p, int which)
+{
+    if (which == ITIMER_REAL)
+        return dz_kernel_now(k);
+    return (int64_t)(p->utime_ns + (which == ITIMER_PROF ? p->stime_ns : 0));
+}
+
+int64_t dz_sys_setitimer(struct dz_kernel *k, struct dz_proc *p, int which, const int64_t *set,
+                         int64_t *ret_old)
+{
+    if (which < ITIMER_REAL || which > ITIMER_PROF)
+        return -EINVAL;
+    if (set && (set[0] < 0 || set[1] < 0))
+        return -EINVAL;
+    struct dz_itimer *t = &p->itimer[which];
+    int64_t now = timer_now(k, p, which);
+    int64_t left = t->value == 0 ? 0 : t->value > now ? t->value - now : 1;
+    if (ret_old) {
+        ret_old[0] = t->interval;
+        ret_old[1] = left;
+    }
+    if (set) {
+        t->interval = set[0];
+        if (set[1] == 0)
+            t->value = 0;
+        else if (__builtin_add_overflow(now, set[1], &t->value))
+            t->value = INT64_MAX;
+        dz_k_alarm(k, p);
+    }
+    return 0;
+}
+
+int64_t dz_sys_getrandom(struct dz_kernel *k, struct dz_proc *p, void *buf, size_t n)
+{
+    (void)p;
+    return k->ops.random(k->ops.arg, buf, n) == 0 ? (int64_t)n : -EIO;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_wait.c - wait queues, and the frame of a call that may park.
+ *
+ * A queue is one uint32_t in whatever is waited for: the index of its first
+ * waiter. A process may be in many queues at once (poll). Waking a queue makes
+ * all its processes runnable and takes each out of every queue it is in; they
+ * ask again and, when it was not for them, wait again. A process that waits in
+ * no queue and has no deadline is woken by signals only.
+ *
+ * Invariant: a process has waiters only in state WAIT.
+ */
+#include "kernel/kernel_int.h"
+
+int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue)
+{
+    struct dz_k_waiter *w = dz_k_row_new(&k->waiters);
+    if (!w)
+        return -ENOMEM;
+    w->proc = p->index;
+    w->head = queue;
+    struct dz_k_waiter *first = dz_k_row(&k->waiters, *queue);
+    if (first) { /* circular: to the end */
+        struct dz_k_waiter *last = dz_k_row(&k->waiters, first->prev);
+        w->next = first->index;
+        w->prev = last->index;
+        last->next = first->prev = w->index;
+    } else {
+        w->next = w->prev = w->index;
+        *queue = w->index;
+    }
+    w->more = p->waiters;
+    p->waiters = w->index;
+    return 0;
+}
+
+void dz_k_unwait(struct dz_kernel *k, struct dz_proc *p)
+{
+    for (uint32_t i = p->waiters, more; i != 0; i = more) {
+        struct dz_k_waiter *w = dz_k_row(&k->waiters, i);
+        assert(w && w->proc == p->index);
+        more = w->more;
+        if (w->next == i) {
+            *w->head = 0;
+        } else {
+            struct dz_k_waiter *next = dz_k_row(&k->waiters, w->next);
+            struct dz_k_waiter *prev = dz_k_row(&k->waiters, w->prev);
+            next->prev = prev->index;
+            prev->next = next->index;
+            if (*w->head == i)
+                *w->head = next->index;
+        }
+        dz_k_row_free(&k->waiters, i);
+    }
+    p->waiters = 0;
+}
+
+void dz_k_wake(struct dz_kernel *k, uint32_t *queue)
+{
+    while (*queue != 0) {
+        const struct dz_k_waiter *w = dz_k_row(&k->waiters, *queue);
+        dz_k_ready(k, dz_k_proc(k, w->proc)); /* takes it out of the queue */
+    }
+}
+
+/* ---- calls ---------------------------------------------------------------------- */
+
+struct dz_call *dz_k_call(struct dz_kernel *k, struct dz_proc *p)
+{
+    dz_k_sig_sync(k, p);
+    struct dz_call *c = &p->call[p->depth];
+    dz_k_unwait(k, p);
+    p->state = DZ_PROC_READY;
+    if (!c->parked)
+        *c = (struct dz_call){.deadline = INT64_MAX};
+    return c;
+}
+
+int64_t dz_k_restart(struct dz_kernel *k, struct dz_proc *p)
+{
+    dz_k_unwait(k, p);
+    p->call[p->depth].parked = 1;
+    dz_k_alarm(k, p);
+    return DZ_KBLOCK;
+}
+
+int64_t dz_k_block(struct dz_kernel *k, struct dz_proc *p)
+{
+    if (dz_k_sig_waits(p))
+        return dz_k_restart(k, p); /* a signal first: it may end the call */
+    p->call[p->depth].parked = 1;
+    p->state = DZ_PROC_WAIT;
+    dz_k_alarm(k, p);
+    return DZ_KBLOCK;
+}
+
+int64_t dz_k_end(struct dz_kernel *k, struct dz_proc *p, int64_t r)
+{
+    struct dz_call *c = &p->call[p->depth];
+    dz_k_unwait(k, p);
+    if (c->masked)
+        p->sig_mask = c->mask;
+    bool timed = c->deadline != INT64_MAX;
+    *c = (struct dz_call){.deadline = INT64_MAX};
+    if (timed)
+        dz_k_alarm(k, p);
+    return r;
+}
+
+int64_t dz_k_wait_end(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue)
+{
+    int e = dz_k_wait(k, p, queue);
+    return e ? dz_k_end(k, p, e) : dz_k_block(k, p);
+}
+
+void dz_k_alarm(struct dz_kernel *k, struct dz_proc *p)
+{
+    int64_t at = INT64_MAX;
+    if (p->state == DZ_PROC_WAIT && p->call[p->depth].parked)
+        at = p->call[p->depth].deadline;
+    if (p->itimer[0].value != 0 && p->itimer[0].value < at)
+        at = p->itimer[0].value;
+    p->alarm_at = at;
+    if (at < k->next_alarm)
+        k->next_alarm = at;
+}

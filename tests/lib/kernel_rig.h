@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_rig.h - a kernel over a simulated disk, whose processes are coroutines.
+ *
+ * A program is a C function that makes calls through SYS(), which parks the
+ * coroutine as a real guest is parked, and issues the call again. Signal handlers
+ * are C functions too, called on top of whatever the program waits in. Time and
+ * CPU stand still until a program or the test moves them. Include it once.
+ */
+#ifndef DZ_TESTS_KERNEL_RIG_H
+#define DZ_TESTS_KERNEL_RIG_H
+
+#include "vfs_rig.h"
+
+#include "kernel/kernel_int.h"
+
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <ucontext.h>
+
+enum {
+    FIB_STACK = 128 * 1024,
+    FIB_PROGS = 16,
+    FIB_OUT = 1 << 16,
+};
+
+struct fib;
+typedef int (*fib_main)(struct fib *f);
+
+struct fib_prog {
+    char path[32];
+    uint64_t ino;
+    fib_main main;
+    int users;
+};
+
+struct krig {
+    struct rig disk;
+    struct dz_kernel *k;
+    int64_t now, cpu; /* ns */
+    struct fib_prog prog[FIB_PROGS];
+    int progs;
+    char out[FIB_OUT];    /* all that left, of every stream */
+    size_t out_len, take; /* take: bytes that may be taken yet */
+    int commits;
+    void *arg; /* the test's */
+    char log[4096];
+};
+
+struct fib {
+    struct krig *r;
+    struct dz_kernel *k;
+    struct dz_proc *p;
+    ucontext_t ctx, back;
+    char *stack;
+    fib_main main, child; /* child: what a fork runs */
+    bool forked;          /* begins parked in the fork, which then answers 0 */
+    enum dz_run_stop stop;
+    struct {
+        uint32_t handler;
+        int signo;
+    } inj[64];
+    uint32_t depth;
+    void (*handler[8])(struct fib *f, int signo); /* by number, from 2 on */
+    int64_t note[8];                              /* the program's own */
+};
+
+static inline void krig_log(struct krig *r, const char *text)
+{
+    size_t n = strlen(r->log);
+    (void)snprintf(r->log + n, sizeof r->log - n, "%s", text);
+}
+
+/* ---- coroutines ---------------------------------------------------------------------- */
+
+static void fib_yield(struct fib *f, enum dz_run_stop stop)
+{
+    uint32_t base = f->depth;
+    f->stop = stop;
+    (void)swapcontext(&f->ctx, &f->back);
+    while (f->depth > base) { /* the last one injected runs first */
+        uint32_t h = f->inj[f->depth - 1].handler;
+        f->handler[h](f, f->inj[f->depth - 1].signo);
+        f->depth--;
+    }
+}
+
+static inline int64_t fib_done(struct fib *f, int64_t r)
+{
+    if (r == DZ_KEXIT)
+        fib_yield(f, DZ_RUN_EXITED);
+    if (dz_kernel_must_stop(f->k, f->p))
+        fib_yield(f, DZ_RUN_READY);
+    return r;
+}
+
+#define SYS(f, call)                         \
+    ({                                       \
+        int64_t sys_;                        \
+        while ((sys_ = (call)) == DZ_KBLOCK) \
+            fib_yield(f, DZ_RUN_BLOCKED);    \
+        fib_done(f, sys_);                   \
+    })
+#define FK(f) (f)->k, (f)->p
+
+static void fib_entry(unsigned lo, unsigned hi)
+{
+    struct fib *f = (struct fib *)((uintptr_t)lo | (uintptr_t)hi << 32);
+    int64_t first = f->forked ? SYS(f, dz_sys_fork(FK(f))) : 0;
+    int code = first == 0 ? f->main(f) : 98;
+    (void)dz_sys_exit(f->k, f->p, code);
+    fib_yield(f, DZ_RUN_EXITED);
+    abort();
+}
+
+static inline struct fib *fib_new(struct krig *r, fib_main main)
+{
+    struct fib *f = dz_zalloc(sizeof *f);
+    if (!f)
+        return NULL;
+    f->stack = dz_alloc(FIB_STACK);
+    if (!f->stack) {
+        dz_free(f);
+        return NULL;
+    }
+    f->r = r;
+    f->main = main;
+    (void)getcontext(&f->ctx);
+    f->ctx.uc_stack.ss_sp = f->stack;
+    f->ctx.uc_stack.ss_size = FIB_STACK;
+    makecontext(&f->ctx, (void (*)(void))fib_entry, 2, (unsigned)(uintptr_t)f,
+                (unsigned)((uintptr_t)f >> 32));
+    return f;
+}
+
+static inline void fib_free(struct fib *f)
+{
+    if (f)
+        dz_free(f->stack);
+    dz_free(f);
+}
+
+/* ---- the runner -------------------------------------------------------------------------- */
+
+static inline void fib_attach(struct fib *f, struct dz_task *t)
+{
+    f->k = t->kernel;
+    f->p = t->proc;
+    t->own = f;
+}
+
+static int fib_load(void *arg, struct dz_task *t)
+{
+    const struct fib_prog *g = (const void *)t->module;
+    struct fib *f = fib_new(arg, g->main);
+    if (!f)
+        return -ENOMEM;
+    fib_attach(f, t);
+    return 0;
+}
+
+static void fib_unload(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    fib_free(t->own);
+    t->own = NULL;
+}
+
+static enum dz_run_stop fib_run(void *arg, struct dz_task *t, int *ret_signal)
+{
+    struct fib *f = t->own;
+    (void)arg;
+    *ret_signal = SIGSEGV;
+    (void)swapcontext(&f->back, &f->ctx);
+    return f->stop;
+}
+
+static int fib_copy(void *arg, struct dz_task *from, struct dz_task *to)
+{
+    const struct fib *f = from->own;
+    struct fib *c = fib_new(arg, f->child);
+    if (!c)
+        return -ENOMEM;
+    c->forked = true;
+    memcpy(c->handler, f->handler, sizeof c->handler);
+    memcpy(c->note, f->note, sizeof c->note);
+    fib_attach(c, to);
+    return 0;
+}
+
+static int fib_inject(void *arg, struct dz_task *t, uint32_t handler, int signo, int code)
+{
+    struct fib *f = t->own;
+    (void)arg;
+    (void)code;
+    if (handler >= 8 || !f->handler[handler])
+        return -ENOSYS;
+    f->inj[f->depth].handler = handler;
+    f->inj[f->depth++].signo = signo;
+    return 0;
+}
+
+static uint32_t fib_injected(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    return ((struct fib *)t->own)->depth;
+}
+
+/* vfork: the child's coroutine takes the parent's place in the task. */
+static int fib_frames_save(void *arg, struct dz_task *t)
+{
+    struct fib *f = t->own;
+    struct fib *c = fib_new(arg, f->child);
+    if (!c)
+        return -ENOMEM;
+    t->frames = f;
+    t->own = c;
+    c->k = f->k;
+    c->forked = true;
+    memcpy(c->note, f->note, sizeof c->note);
+    return 0;
+}
+
+static void fib_frames_restore(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    fib_free(t->own);
+    t->own = t->frames;
+    t->frames = NULL;
+}
+
+static int fib_jump(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value)
+{
+    (void)arg;
+    (void)t;
+    (void)value;
+    return token[0] ? 0 : -EINVAL;
+}
+
+static void fib_set_task(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    ((struct fib *)t->own)->p = t->proc;
+}
+
+static void fib_interrupt(void *arg, struct dz_task *t)
+{
+    (void)arg;
+    (void)t; /* a coroutine looks at must_stop after each call */
+}
+
+static const struct dz_kernel_runner fib_runner = {
+    .load = fib_load,
+    .unload = fib_unload,
+    .run = fib_run,
+    .copy = fib_copy,
+    .inject = fib_inject,
+    .injected = fib_injected,
+    .frames_save = fib_frames_save,
+    .frames_restore = fib_frames_restore,
+    .jump = fib_jump,
+    .set_task = fib_set_task,
+    .interrupt = fib_interrupt,
+};
+
+/* ---- the embedder --------------------------------------------------------------------------- */
+
+static int64_t krig_mono(void *arg)
+{
+    return ((struct krig *)arg)->now;
+}
+static int64_t krig_cpu(void *arg)
+{
+    return ((struct krig *)arg)->cpu;
+}
+static int krig_random(void *arg, void *buf, size_t n)
+{
+    (void)arg;
+    memset(buf, 0x5a, n);
+    return 0;
+}
+static int krig_commit(void *arg, struct dz_err *err)
+{
+    struct krig *r = arg;
+    r->commits++;
+    return dz_vfs_commit(r->disk.v, err);
+}
+static size_t krig_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n)
+{
+    struct krig *r = arg;
+    (void)stream;
+    (void)tag;
+    n = n < r->take ? n : r->take;
+    n = n < sizeof r->out - r->out_len ? n : sizeof r->out - r->out_len;
+    memcpy(r->out + r->out_len, data, n);
+    r->out_len += n;
+    r->take -= n;
+    return n;
+}
+static int krig_module_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
+                           struct dz_wasm_module **ret_module, struct dz_err *err)
+{
+    struct krig *r = arg;
+    (void)attr;
+    for (int i = 0; i < r->progs; i++)
+        if (r->prog[i].ino == ino) {
+            r->prog[i].users++;
+            *ret_module = (void *)&r->prog[i];
+            return 0;
+        }
+    return dz_fail(err, DZ_EINVAL, "no program");
+}
+static void krig_module_ref(void *arg, struct dz_wasm_module *module)
+{
+    (void)arg;
+    ((struct fib_prog *)(void *)module)->users++;
+}
+static void krig_module_put(void *arg, struct dz_wasm_module *module)
+{
+    (void)arg;
+    ((struct fib_prog *)(void *)module)->users--;
+}
+
+static const struct dz_kernel_ops krig_ops = {
+    .mono_ns = krig_mono,
+    .real_ns = krig_mono,
+    .cpu_ns = krig_cpu,
+    .random = krig_random,
+    .commit = krig_commit,
+    .output = krig_output,
+    .module_get = krig_module_get,
+    .module_ref = krig_module_ref,
+    .module_put = krig_module_put,
+};
+
+static inline int krig_kernel(struct krig *r, const struct dz_kernel_limits *limits, uint32_t caps)
+{
+    struct dz_kernel_ops ops = krig_ops;
+    ops.arg = r;
+    const struct dz_kernel_opts opts = {.vfs = r->disk.v,
+                                        .ops = &ops,
+                                        .limits = limits,
+                                        .caps = caps,
+                                        .runner = &fib_runner,
+                                        .runner_arg = r};
+    return dz_kernel_new(&opts, &r->k, &r->disk.err);
+}
+
+/* A program at /bin/NAME. */
+static inline void krig_prog(struct krig *r, const char *name, fib_main main)
+{
+    struct fib_prog *g = &r->prog[r->progs++];
+    (void)snprintf(g->path, sizeof g->path, "/bin/%s", name);
+    (void)rig_put(&r->disk, g->path, "\0asm", 4);
+    g->ino = rig_ino(&r->disk, g->path);
+    g->main = main;
+    (void)dz_vfs_chmod(r->disk.v, &rig_root, g->ino, 0755);
+}
+
+static inline void krig_start(struct krig *r)
+{
+    memset(r, 0, sizeof *r);
+    rig_start(&r->disk);
+    r->now = 1000000000;
+    r->take = SIZE_MAX;
+    (void)rig_mkdir(&r->disk, "/bin");
+    if (krig_kernel(r, NULL, 0) != 0)
+        abort();
+}
+
+/* Everything away; every program must have been let go. */
+static inline int krig_stop(struct krig *r)
+{
+    int users = 0;
+    dz_kernel_free(r->k);
+    rig_free(&r->disk);
+    for (int i = 0; i < r->progs; i++)
+        users += r->prog[i].users;
+    return users;
+}
+
+/* Start /bin/NAME as user uid on these streams (0 = null); the job, 0 when it fails. */
+static inline uint32_t krig_spawn(struct krig *r, const char *name, uint32_t uid,
+                                  const struct dz_spawn_fd *fds, size_t n)
+{
+    char path[64];
+    uint32_t job = 0;
+    (void)snprintf(path, sizeof path, "/bin/%s", name);
+    const struct dz_spawn spec = {.path = path,
+                                  .argv = {name, strlen(name) + 1, 1},
+                                  .env = {"A=1\0B=2", 8, 2},
+                                  .uid = uid,
+                                  .gid = uid,
+                                  .fds = fds,
+                                  .fd_count = n,
+                                  .session = true};
+    (void)dz_kernel_spawn(r->k, &spec, &job, &r->disk.err);
+    return job;
+}
+
+/* Run until idle, moving time to the next deadline, until `jobs` have ended or
+ * nothing ever happens again. Returns how many ended; the last one in *ret. */
+static inline int krig_run(struct krig *r, int jobs, struct dz_job *ret)
+{
+    int ended = 0;
+    for (int i = 0; i < 100000 && ended < jobs; i++) {
+        enum dz_kernel_state s = dz_kernel_run(r->k, INT64_MAX, &r->disk.err);
+        if (dz_kernel_event(r->k, ret)) {
+            ended++;
+            continue;
+        }
+        int64_t at = dz_kernel_next_deadline(r->k);
+        if (s == DZ_KERNEL_FAILED || (s == DZ_KERNEL_IDLE && at == INT64_MAX))
+            break;
+        int64_t wait = at - dz_kernel_now(r->k);
+        if (s == DZ_KERNEL_IDLE && wait > 0)
+            r->now += wait;
+    }
+    return ended;
+}
+
+/* The common test: one program, run to its end. Its exit status, -1: it hangs. */
+static inline int krig_main_as(fib_main main, uint32_t uid, struct krig *r)
+{
+    struct dz_job job = {0};
+    krig_start(r);
+    krig_prog(r, "main", main);
+    (void)krig_spawn(r, "main", uid, NULL, 0);
+    return krig_run(r, 1, &job) == 1 ? job.status : -1;
+}
+
+/* What a program checks itself; a test then wants status 0. */
+#define OK(f, expr)                                                                              \
+    do {                                                                                         \
+        if (!(expr)) {                                                                           \
+            printf("# %s:%d: not true in pid %d: %s\n", __FILE__, __LINE__, (f)->p->pid, #expr); \
+            return 99;                                                                           \
+        }                                                                                        \
+    } while (0)
+
+/* fork: the child runs `child`; the parent gets its pid. */
+static inline int64_t fib_fork(struct fib *f, fib_main child)
+{
+    f->child = child;
+    return SYS(f, dz_sys_fork(FK(f)));
+}
+static inline int64_t fib_wait(struct fib *f, int64_t pid, int *ret_status)
+{
+    return SYS(f, dz_sys_waitpid(FK(f), (int)pid, 0, ret_status, NULL));
+}
+static inline void fib_sleep(struct fib *f, int64_t ms)
+{
+    (void)SYS(f, dz_sys_clock_nanosleep(FK(f), CLOCK_MONOTONIC, false, ms * 1000000, NULL));
+}
+static inline void fib_burn(struct fib *f, int64_t ns)
+{
+    f->r->cpu += ns;
+    f->r->now += ns;
+    fib_yield(f, DZ_RUN_READY); /* as at the end of a slice */
+}
+static inline int64_t fib_open(struct fib *f, const char *path, int flags)
+{
+    return SYS(f,
+               dz_sys_openat(FK(f), (struct dz_at){.dirfd = AT_FDCWD, .path = path}, flags, 0644));
+}
+
+#endif

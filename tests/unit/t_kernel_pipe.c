@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ * Pipes, FIFOs and poll. */
+#include "../lib/kernel_rig.h"
+#include "tap.h"
+
+static int reads_all(struct fib *f)
+{
+    char buf[1000];
+    int64_t sum = 0, r;
+    OK(f, dz_sys_close(FK(f), (int)f->note[1]) == 0);
+    while ((r = SYS(f, dz_sys_read(FK(f), (int)f->note[0], buf, sizeof buf))) > 0)
+        for (int64_t i = 0; i < r; i++)
+            sum += buf[i];
+    OK(f, r == 0);
+    return sum == 300000 ? 7 : 1;
+}
+
+static int writes_much(struct fib *f)
+{
+    int fds[2], status = 0;
+    static char data[300000];
+    memset(data, 1, sizeof data);
+    OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
+    f->note[0] = fds[0];
+    f->note[1] = fds[1];
+    int64_t pid = fib_fork(f, reads_all);
+    OK(f, pid > 0);
+    OK(f, dz_sys_close(FK(f), fds[0]) == 0);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], data, sizeof data)) == sizeof data);
+    OK(f, dz_sys_close(FK(f), fds[1]) == 0);
+    OK(f, fib_wait(f, pid, &status) == pid);
+    return WEXITSTATUS(status) == 7 ? 0 : 1;
+}
+TEST(pipe_carries_more_than_it_holds_and_ends)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(writes_much, 0, &r), 0);
+    CHECK_INT(r.k->pipe_bytes, 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int alone(struct fib *f)
+{
+    int fds[2];
+    char buf[8192] = {0};
+    OK(f, dz_sys_pipe2(FK(f), O_NONBLOCK, fds) == 0);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], buf, 10)) == -EAGAIN);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[0], buf, 10)) == -EBADF);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[1], buf, 10)) == -EBADF);
+    int64_t all = 0, w;
+    while ((w = SYS(f, dz_sys_write(FK(f), fds[1], buf, 5000))) > 0)
+        all += w;
+    OK(f, w == -EAGAIN && all == DZ_KERNEL_PIPE_SIZE);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], buf, 100)) == 100);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], buf, 101)) == -EAGAIN); /* all or nothing */
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], buf, 100)) == 100);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], buf, 100)) == 100);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], buf, 5000)) == 100); /* more than PIPE_BUF: a part */
+    OK(f, SYS(f, dz_sys_lseek(FK(f), fds[0], 0, SEEK_CUR)) == -ESPIPE);
+    OK(f, SYS(f, dz_sys_pread(FK(f), fds[0], buf, 1, 0)) == -ESPIPE);
+    return 0;
+}
+TEST(pipe_write_of_pipe_buf_is_whole_or_waits)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(alone, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int breaks(struct fib *f)
+{
+    int fds[2];
+    OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
+    OK(f, dz_sys_close(FK(f), fds[0]) == 0);
+    const struct dz_sigact ignore = {.handler = 1};
+    OK(f, dz_sys_sigaction(FK(f), SIGPIPE, &ignore, NULL) == 0);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], "x", 1)) == -EPIPE);
+    const struct dz_sigact dfl = {.handler = 0};
+    OK(f, dz_sys_sigaction(FK(f), SIGPIPE, &dfl, NULL) == 0);
+    (void)SYS(f, dz_sys_write(FK(f), fds[1], "x", 1));
+    return 1; /* never */
+}
+TEST(pipe_without_readers_kills_or_gives_epipe)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(breaks, 0, &r), SIGPIPE);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int fifo_writer(struct fib *f)
+{
+    fib_sleep(f, 50);
+    int64_t fd = fib_open(f, "/tmp/q", O_WRONLY);
+    OK(f, fd >= 0);
+    OK(f, SYS(f, dz_sys_write(FK(f), (int)fd, "hello", 5)) == 5);
+    return 0;
+}
+static int fifo_reader(struct fib *f)
+{
+    char buf[16];
+    const struct dz_at at = {.dirfd = AT_FDCWD, .path = "/tmp/q"};
+    OK(f, SYS(f, dz_sys_mknodat(FK(f), at, S_IFIFO | 0644, 0)) == 0);
+    OK(f, fib_open(f, "/tmp/q", O_WRONLY | O_NONBLOCK) == -ENXIO);
+    int64_t pid = fib_fork(f, fifo_writer);
+    int64_t before = f->r->now;
+    int64_t fd = fib_open(f, "/tmp/q", O_RDONLY); /* waits for the writer */
+    OK(f, fd >= 0 && f->r->now - before >= 50000000);
+    OK(f, SYS(f, dz_sys_read(FK(f), (int)fd, buf, sizeof buf)) == 5);
+    OK(f, memcmp(buf, "hello", 5) == 0);
+    OK(f, SYS(f, dz_sys_read(FK(f), (int)fd, buf, sizeof buf)) == 0);
+    int status = 1;
+    OK(f, fib_wait(f, pid, &status) == pid && status == 0);
+    struct dz_kstat st;
+    OK(f, dz_sys_fstatat(FK(f), dz_at_fd((int)fd), &st) == 0 && S_ISFIFO(st.mode));
+    return 0;
+}
+TEST(fifo_joins_its_two_ends)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(fifo_reader, 0, &r), 0);
+    CHECK_INT(r.k->tab[DZ_KERNEL_TABLE_PIPE].used, 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int poll_writer(struct fib *f)
+{
+    fib_sleep(f, 20);
+    (void)SYS(f, dz_sys_write(FK(f), (int)f->note[1], "x", 1));
+    fib_sleep(f, 20);
+    return 0;
+}
+static int polls(struct fib *f)
+{
+    int fds[2];
+    char c;
+    OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
+    struct pollfd p[3] = {{fds[0], POLLIN, 0}, {fds[1], POLLOUT, 0}, {77, POLLIN, 0}};
+    OK(f, SYS(f, dz_sys_poll(FK(f), p, 1, 0, NULL)) == 0);
+    OK(f, SYS(f, dz_sys_poll(FK(f), p, 3, -1, NULL)) == 2);
+    OK(f, p[0].revents == 0 && p[1].revents == POLLOUT && p[2].revents == POLLNVAL);
+    int64_t t0 = f->r->now;
+    OK(f, SYS(f, dz_sys_poll(FK(f), p, 1, 30000000, NULL)) == 0);
+    OK(f, f->r->now - t0 == 30000000);
+    f->note[1] = fds[1];
+    OK(f, fib_fork(f, poll_writer) > 0);
+    OK(f, dz_sys_close(FK(f), fds[1]) == 0);
+    t0 = f->r->now;
+    OK(f, SYS(f, dz_sys_poll(FK(f), p, 1, -1, NULL)) == 1 && p[0].revents == POLLIN);
+    OK(f, f->r->now - t0 == 20000000);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], &c, 1)) == 1);
+    OK(f, SYS(f, dz_sys_poll(FK(f), p, 1, -1, NULL)) == 1 && p[0].revents == POLLHUP);
+    OK(f, f->k->waiters.used == 0);
+    return 0;
+}
+TEST(poll_waits_for_what_comes_first)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(polls, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int hoards(struct fib *f)
+{
+    int fds[2], n = 0, small = 0;
+    char buf[5000] = {0};
+    const uint64_t most[2] = {1000, 1000};
+    OK(f, dz_sys_prlimit(FK(f), RLIMIT_NOFILE, most, NULL) == 0);
+    while (n < 400 && dz_sys_pipe2(FK(f), O_NONBLOCK, fds) == 0) {
+        n++;
+        int64_t w = SYS(f, dz_sys_write(FK(f), fds[1], buf, sizeof buf));
+        OK(f, w > 0 || w == -ENOMEM);
+        small += w < (int64_t)sizeof buf;
+    }
+    OK(f, n == 400 && small > 0);
+    OK(f, f->k->pipe_bytes <= f->k->limits.pipe_bytes);
+    return 0;
+}
+TEST(pipes_share_the_machines_limit)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(hoards, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
