@@ -32,6 +32,15 @@ test_that 'an unknown option: one line, the nearest, exit 2' '
     run 2 doze --frobnicate && empty out && lines err 1
 '
 
+test_that 'commands of two words: half a name, a mistyped half, the wrong half' '
+    run 2 doze wasm && empty out && lines err 1 && has err "doze help wasm lists them" &&
+    run 0 doze help wasm && has out "wasm info" && cp out first &&
+    run 0 doze wasm --help && cmp out first &&
+    run 2 doze wasm inof && lines err 1 && has err "did you mean \"wasm info\"?" &&
+    run 2 doze wsam info && lines err 1 && has err "did you mean \"wasm\"?" &&
+    run 2 doze info && lines err 1 && has err "did you mean \"wasm info\"?"
+'
+
 test_that 'wrong use of options and operands: one line, exit 2' '
     run 2 doze doctor --data && lines err 1 && has err "--data needs an argument (DIR)" &&
     run 2 doze doctor -d && lines err 1 && has err "--data needs an argument (DIR)" &&
