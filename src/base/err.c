@@ -11,8 +11,11 @@
 static void keep_sentence(struct dz_err *e, int code, int sys, const char *msg)
 {
     size_t i = 0;
-    for (; msg[i] && i < sizeof e->msg - 1; i++)
-        e->msg[i] = (unsigned char)msg[i] < 0x20 || msg[i] == 0x7f ? '?' : msg[i];
+    for (; msg[i] && i < sizeof e->msg - 1; i++) {
+        e->msg[i] = msg[i];
+        if ((unsigned char)msg[i] < 0x20 || msg[i] == 0x7f)
+            e->msg[i] = '?';
+    }
     e->msg[i] = '\0';
     e->code = code;
     e->sys = sys;
