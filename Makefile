@@ -60,9 +60,10 @@ NEEDS_torture_vfs := vfs
 SRC_model_vfs   := $(addprefix tests/model/,model_vfs.c model_ops.c model_world.c ramfs.c)
 NEEDS_model_vfs := vfs
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db
+BENCHES    := spawn db disk
 NEEDS_bench_spawn :=
 NEEDS_bench_db := db
+NEEDS_bench_disk := vfs
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))

@@ -28,6 +28,7 @@ enum {
     DZ_VFS_CACHE_BYTES = 1 << 20,    /* default of opts.cache_bytes */
     DZ_VFS_REDO_MAX = 4 << 20,       /* bytes of changes in one transaction */
     DZ_VFS_DIRTY_MAX = 2048,         /* changed inodes that wait for a commit */
+    DZ_VFS_LAZY_MAX = 512,           /* inodes of which only the access time changed */
     DZ_VFS_LENS = 512,               /* remembered chunk lengths */
     DZ_VFS_CHUNK_BITS = 24,          /* chunk.id = ino << 24 | index */
     DZ_VFS_WINDOWS = 4,              /* directory listings under way */
@@ -271,8 +272,9 @@ struct dz_vfs {
     void *arg;
 
     struct dz_vfs_cache inodes, names;
-    struct dz_inode *dirty; /* circular list, NULL when empty */
-    size_t dirty_rows, orphans;
+    struct dz_inode *dirty, *lazy; /* circular lists, NULL when empty; lazy: only DZ_DIRTY_ATIME */
+    size_t dirty_rows, lazy_count, orphans;
+    size_t shrink_at; /* bytes in caches from which to try and evict */
     uint64_t version; /* source of directory versions */
 
     struct dz_redo redo;

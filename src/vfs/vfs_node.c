@@ -254,41 +254,66 @@ void dz_iundo(struct dz_vfs *v, struct dz_inode *ip)
     v->next_ino--;
 }
 
-void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how)
+static void list_add(struct dz_inode **list, struct dz_inode *ip)
 {
-    if (how & DZ_DIRTY_ROW && !ip->here) {
-        ip->here = true;
-        dz_above_set(v, DZ_ABOVE_NODE, ip->ino);
-        v->used_inodes++;
-        v->used_bytes += ip->data_len;
+    if (*list) {
+        ip->dirty_next = *list;
+        ip->dirty_prev = (*list)->dirty_prev;
+        ip->dirty_prev->dirty_next = ip;
+        ip->dirty_next->dirty_prev = ip;
+    } else {
+        *list = ip->dirty_next = ip->dirty_prev = ip;
     }
-    if (how & ~ip->dirty & DZ_DIRTY_ROW)
-        v->dirty_rows++;
-    if (!ip->dirty) {
-        if (v->dirty) {
-            ip->dirty_next = v->dirty;
-            ip->dirty_prev = v->dirty->dirty_prev;
-            ip->dirty_prev->dirty_next = ip;
-            ip->dirty_next->dirty_prev = ip;
-        } else {
-            v->dirty = ip->dirty_next = ip->dirty_prev = ip;
-        }
-    }
-    ip->dirty |= how;
+}
+
+static void list_remove(struct dz_inode **list, struct dz_inode *ip)
+{
+    ip->dirty_prev->dirty_next = ip->dirty_next;
+    ip->dirty_next->dirty_prev = ip->dirty_prev;
+    if (*list == ip)
+        *list = ip->dirty_next == ip ? NULL : ip->dirty_next;
+    ip->dirty_next = ip->dirty_prev = NULL;
 }
 
 void dz_iclean(struct dz_vfs *v, struct dz_inode *ip)
 {
-    if (!ip->dirty)
-        return;
-    if (ip->dirty & DZ_DIRTY_ROW)
+    if (ip->dirty & DZ_DIRTY_ROW) {
+        list_remove(&v->dirty, ip);
         v->dirty_rows--;
-    ip->dirty_prev->dirty_next = ip->dirty_next;
-    ip->dirty_next->dirty_prev = ip->dirty_prev;
-    if (v->dirty == ip)
-        v->dirty = ip->dirty_next == ip ? NULL : ip->dirty_next;
-    ip->dirty_next = ip->dirty_prev = NULL;
+    } else if (ip->dirty) {
+        list_remove(&v->lazy, ip);
+        v->lazy_count--;
+    }
     ip->dirty = 0;
+}
+
+static void dirty_row(struct dz_vfs *v, struct dz_inode *ip)
+{
+    if (ip->dirty & DZ_DIRTY_ROW)
+        return;
+    dz_iclean(v, ip);
+    list_add(&v->dirty, ip);
+    v->dirty_rows++;
+    ip->dirty = DZ_DIRTY_ROW;
+    if (ip->here)
+        return;
+    ip->here = true;
+    dz_above_set(v, DZ_ABOVE_NODE, ip->ino);
+    v->used_inodes++;
+    v->used_bytes += ip->data_len;
+}
+
+void dz_idirty(struct dz_vfs *v, struct dz_inode *ip, uint8_t how)
+{
+    if (how & DZ_DIRTY_ROW) {
+        dirty_row(v, ip);
+    } else if (!ip->dirty) {
+        while (v->lazy_count >= DZ_VFS_LAZY_MAX) /* enough of them: let them go with a commit */
+            dirty_row(v, v->lazy);
+        list_add(&v->lazy, ip);
+        v->lazy_count++;
+        ip->dirty = how;
+    }
 }
 
 static void account_data(struct dz_vfs *v, struct dz_inode *ip, size_t old_len)
@@ -474,4 +499,7 @@ void dz_caches_shrink(struct dz_vfs *v, size_t bytes)
         else
             dz_iforget(v, ip);
     }
+    /* What is in use stays; no use in trying again at once. */
+    size_t now = v->inodes.bytes + v->names.bytes;
+    v->shrink_at = (now > v->cache_bytes ? now : v->cache_bytes) + v->cache_bytes / 8;
 }

@@ -231,6 +231,7 @@ static struct dz_vfs *vfs_alloc(const struct dz_vfs_opts *o)
     v->limit_bytes = o->limit_bytes;
     v->limit_inodes = o->limit_inodes;
     v->cache_bytes = o->cache_bytes ? o->cache_bytes : DZ_VFS_CACHE_BYTES;
+    v->shrink_at = v->cache_bytes;
     v->now_ns = o->now_ns ? o->now_ns : clock_ns;
     v->before_commit = o->before_commit;
     v->arg = o->arg;

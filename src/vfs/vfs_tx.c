@@ -192,7 +192,7 @@ int dz_row_put_meta(struct dz_vfs *v, const char *key, int64_t value)
 int dz_read_begin(struct dz_vfs *v)
 {
     int rc = alive(v);
-    if (!rc && v->inodes.bytes + v->names.bytes > v->cache_bytes)
+    if (!rc && v->inodes.bytes + v->names.bytes > v->shrink_at)
         dz_caches_shrink(v, v->cache_bytes);
     return rc;
 }
@@ -258,18 +258,23 @@ static int flush_meta(struct dz_vfs *v, bool final)
     return rc;
 }
 
-static int flush(struct dz_vfs *v, bool final)
+static int flush_list(struct dz_vfs *v, struct dz_inode **list)
 {
     int rc = 0;
-    for (struct dz_inode *ip = v->dirty; ip && !rc;) {
-        struct dz_inode *next = ip->dirty_next == v->dirty ? NULL : ip->dirty_next;
-        if (final || ip->dirty & DZ_DIRTY_ROW) {
-            rc = dz_row_put_node(v, ip);
-            if (!rc)
-                dz_iclean(v, ip);
-        }
-        ip = next;
+    while (*list && !rc) {
+        struct dz_inode *ip = *list;
+        rc = dz_row_put_node(v, ip);
+        if (!rc)
+            dz_iclean(v, ip);
     }
+    return rc;
+}
+
+static int flush(struct dz_vfs *v, bool final)
+{
+    int rc = flush_list(v, &v->dirty);
+    if (!rc && final)
+        rc = flush_list(v, &v->lazy);
     if (!rc)
         rc = flush_meta(v, final);
     if (rc)
@@ -342,9 +347,9 @@ int dz_vfs_sync(struct dz_vfs *v, struct dz_err *err)
 int dz_vfs_maintain(struct dz_vfs *v, bool idle, struct dz_err *err)
 {
     int r = dz_vfs_commit(v, err);
-    if (r < 0)
+    if (r < 0 || dz_db_wal_pages(v->db) < (idle ? 1 : DZ_DB_CHECKPOINT_PAGES))
         return r;
-    dz_blobs_close(v);
+    dz_blobs_close(v); /* an open one would keep the checkpoint from running */
     return dz_db_maintain(v->db, idle, err);
 }
 

@@ -147,8 +147,7 @@ static void push(struct dz_vfs *v, struct watch *w, const struct dz_vfs_event *e
             *last = (struct dz_vfs_event){.type = DZ_VFS_EV_OVERFLOW};
         return;
     }
-    w->count++;
-    *ring_last(w) = *ev;
+    w->ring[(w->head + w->count++) & (w->cap - 1)] = *ev;
     if (w->count == 1 && v->watches->notify)
         v->watches->notify(v->watches->arg);
 }
