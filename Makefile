@@ -42,6 +42,7 @@ NEEDS_cli  := base os
 # what files cli/local_* may use besides
 NEEDS_cli_local := wasm
 SYS_base   := -lcrypto
+SYS_os     := -lseccomp
 NEEDS_wasm := base
 SYS_wasm   := -lm
 NEEDS_db   := base
@@ -89,6 +90,11 @@ $(B)/%.o: %.c
 $(B)/src/base/mem.o: CPPFLAGS += -DDZ_MEM_IMPL
 # wasm_num.h: each float operation rounds by itself; sqrt needs no errno
 $(B)/src/wasm/%.o $(B)/tests/unit/t_wasm_%.o: CFLAGS += -ffp-contract=off -fno-math-errno
+# wasm_exec.c: the product's loop is optimised in every CONFIG; the vectoriser of
+# gcc would pack pc and fp together and undo the indirect jumps
+ifeq (,$(findstring clang,$(CC)))
+$(B)/src/wasm/wasm_exec_goto.o: CFLAGS += -O2 -fno-tree-slp-vectorize
+endif
 
 define module_rule
 $(B)/lib$(1).a: $(call obj,$(1))
@@ -187,7 +193,7 @@ demo: setup ## set up, build and show the main job
 setup: ## install what scripts/packages lists and is missing
 	@scripts/setup
 install: ## doze, its completion and its guides, under DESTDIR and PREFIX
-	@$(MAKE) --no-print-directory -s CONFIG=release all
+	@$(MAKE) --no-print-directory -s CONFIG=release build/release-$(notdir $(CC))/doze
 	install -D -m 755 build/release-$(notdir $(CC))/doze $(DESTDIR)$(PREFIX)/bin/doze
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/doc/doze
 	build/release-$(notdir $(CC))/doze completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/doze

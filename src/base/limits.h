@@ -10,7 +10,7 @@
 #define DZ_BASE_LIMITS_H
 
 enum {
-    /* Paths: as Linux has them, so that every path of a guest is one here. */
+    /* Paths: bytes and names as Linux has them; the depth is ours. */
     DZ_PATH_MAX = 4096,      /* bytes of a path with its terminator */
     DZ_NAME_MAX = 255,       /* bytes of one component */
     DZ_PATH_DEPTH_MAX = 256, /* components of a normalised path */
@@ -21,7 +21,6 @@ enum {
     DZ_LOG_LINE_MAX = 4096,  /* bytes of a log line with its newline = PIPE_BUF: written at once */
     DZ_LOG_VALUE_MAX = 1024, /* bytes of one value in it */
     DZ_LINE_MAX = 1 << 16,   /* a line of text made by us */
-    DZ_CONFIG_MAX = 1 << 20, /* a settings file */
 };
 
 #endif

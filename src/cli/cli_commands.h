@@ -13,6 +13,7 @@
 
 #define DZ_CLI_COMMANDS(X) \
     X(wasm_info)           \
+    X(wasm_run)            \
     X(doctor)              \
     X(completion)          \
     X(help)

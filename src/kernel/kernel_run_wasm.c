@@ -85,7 +85,7 @@ static void unload(void *arg, struct dz_task *t)
 
 static int begin_entry(struct dz_task *t)
 {
-    int64_t entry = dz_wasm_export(t->inst, "_start", DZ_WASM_FUNC);
+    int64_t entry = dz_wasm_export(t->inst, "_start", DZ_WASM_KIND_FUNC);
     return entry < 0 ? DZ_ENOENT : dz_wasm_begin(t->inst, (uint32_t)entry, NULL, 0, NULL);
 }
 
@@ -183,7 +183,7 @@ static int copy(void *arg, struct dz_task *from, struct dz_task *to)
 static int inject(void *arg, struct dz_task *t, uint32_t handler, int signo, int code)
 {
     uint64_t args[3] = {handler, (uint32_t)signo, (uint32_t)code};
-    int64_t entry = dz_wasm_export(t->inst, "__doze_signal", DZ_WASM_FUNC);
+    int64_t entry = dz_wasm_export(t->inst, "__doze_signal", DZ_WASM_KIND_FUNC);
     (void)arg;
     if (entry < 0)
         return -ENOSYS;

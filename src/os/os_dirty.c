@@ -61,6 +61,7 @@ struct dz_os_dirty {
 
 static void add_run(struct dz_os_runs *runs, size_t at, size_t size)
 {
+    assert(runs->n == 0 || runs->p);
     struct dz_os_run *last = runs->n ? &runs->p[runs->n - 1] : NULL;
     if (last && last->at + last->size == at)
         last->size += size;

@@ -26,6 +26,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "wasm/wasm_module.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,14 +36,12 @@
 extern "C" {
 #endif
 
-struct dz_wasm_module; /* a validated module: wasm_module.h makes them */
 struct dz_wasm_store;
 struct dz_wasm_inst;
 
 /* --- limits and options ---------------------------------------------------- */
 
 enum {
-    DZ_WASM_PAGE = 65536,
     DZ_WASM_PAGES_MAX = 65536,         /* 4 GiB, what 32-bit memories can have */
     DZ_WASM_STACK_SLOTS_MAX = 1 << 28, /* 2 GiB of slots */
     DZ_WASM_TABLE_MAX = 10 * 1000 * 1000,
@@ -68,10 +67,10 @@ enum dz_wasm_dispatch {
 struct dz_wasm_mem_ops {
     int (*reserve)(void *ctx, size_t size, void **ret_base, struct dz_err *err);
     int (*commit)(void *ctx, void *base, size_t old, size_t size, struct dz_err *err);
-    /* Fill memory number `index` of a new instance of `module`, whose first
-     * image_size bytes are committed. NULL: copy `image`. A process maps the
+    /* Make image_size committed bytes at `at` (page aligned, in memory number
+     * `index`) equal to `image`. NULL: they are copied. A process maps the
      * prepared file here, copy-on-write, over the pages. */
-    int (*map_image)(void *ctx, void *base, uint32_t index, const uint8_t *image, size_t image_size,
+    int (*map_image)(void *ctx, void *at, uint32_t index, const uint8_t *image, size_t image_size,
                      struct dz_err *err);
     void (*release)(void *ctx, void *base, size_t size);
 };
@@ -147,14 +146,6 @@ struct dz_wasm_module *dz_wasm_inst_module(const struct dz_wasm_inst *inst);
 void *dz_wasm_inst_user(const struct dz_wasm_inst *inst);
 void dz_wasm_inst_set_user(struct dz_wasm_inst *inst, void *user);
 
-enum dz_wasm_kind {
-    DZ_WASM_FUNC = 0,
-    DZ_WASM_TABLE = 1,
-    DZ_WASM_MEMORY = 2,
-    DZ_WASM_GLOBAL = 3,
-    DZ_WASM_TAG = 4,
-};
-
 /* Index of an export, or DZ_ENOENT. */
 int64_t dz_wasm_export(const struct dz_wasm_inst *inst, const char *name, enum dz_wasm_kind kind);
 
@@ -183,23 +174,25 @@ enum dz_wasm_stop {
     DZ_WASM_UNCAUGHT = 6, /* an exception that nobody catches left the first function */
 };
 
-#define DZ_WASM_TRAP_MAP(X)                            \
-    X(NONE, "no trap")                                 \
-    X(UNREACHABLE, "unreachable")                      \
-    X(OOB_MEMORY, "out of bounds memory access")       \
-    X(OOB_TABLE, "out of bounds table access")         \
-    X(DIV_ZERO, "integer divide by zero")              \
-    X(INT_OVERFLOW, "integer overflow")                \
-    X(BAD_CONVERSION, "invalid conversion to integer") \
-    X(UNDEFINED_ELEMENT, "undefined element")          \
-    X(NULL_ELEMENT, "uninitialized element")           \
-    X(BAD_SIGNATURE, "indirect call type mismatch")    \
-    X(STACK, "call stack exhausted")                   \
-    X(NULL_EXN, "null exception reference")            \
-    X(EXN_LIMIT, "too many live exceptions")           \
-    X(CODE_LIMIT, "translated code exceeds its limit") \
-    X(NOMEM, "out of memory")                          \
-    X(HOST, "trap in a host function")                 \
+#define DZ_WASM_TRAP_MAP(X)                                     \
+    X(NONE, "no trap")                                          \
+    X(UNREACHABLE, "unreachable")                               \
+    X(OOB_MEMORY, "out of bounds memory access")                \
+    X(OOB_TABLE, "out of bounds table access")                  \
+    X(DIV_ZERO, "integer divide by zero")                       \
+    X(INT_OVERFLOW, "integer overflow")                         \
+    X(BAD_CONVERSION, "invalid conversion to integer")          \
+    X(UNDEFINED_ELEMENT, "undefined element")                   \
+    X(NULL_ELEMENT, "uninitialized element")                    \
+    X(BAD_SIGNATURE, "indirect call type mismatch")             \
+    X(STACK, "call stack exhausted")                            \
+    X(NULL_EXN, "null exception reference")                     \
+    X(EXN_LIMIT, "too many live exceptions")                    \
+    X(CODE_LIMIT, "translated code exceeds its limit")          \
+    X(FRAME_LIMIT, "function has too many locals and operands") \
+    X(DAMAGED, "function body does not match its checksum")     \
+    X(NOMEM, "out of memory")                                   \
+    X(HOST, "trap in a host function")                          \
     X(JUMP, "jump to a frame that is gone")
 
 enum dz_wasm_trap_kind {
@@ -254,12 +247,8 @@ uint64_t dz_wasm_fuel(const struct dz_wasm_store *s);
 /* --- what a process offers, at a safepoint ---------------------------------------
  * All of these want a store with exactly one instance (else DZ_EUNSUPPORTED). */
 
-/* Bytes out and in. Both return 0 or a negative DZ_E*; read fills all of
- * `size` or fails. */
-struct dz_wasm_sink {
-    int (*write)(void *ctx, const void *data, size_t size, struct dz_err *err);
-    void *ctx;
-};
+/* Bytes in, the opposite of struct dz_wasm_sink: read fills all of `size` or
+ * fails with a DZ_E*. */
 struct dz_wasm_source {
     int (*read)(void *ctx, void *data, size_t size, struct dz_err *err);
     void *ctx;

@@ -7,7 +7,7 @@
  *     OP2(NAME, statements)         a cell of two words; goes on after it
  *     OP3(NAME, statements)         of three
  *     OP4(NAME, statements)         of four
- *     OPX(NAME, statements)         goes where it wants: must end by GO(words), JUMP or EXIT
+ *     OPX(NAME, statements)         goes where it wants: must end by GO(words), NEXT or EXIT
  *
  * and are included several times: for the numbers (H_NAME), for the table of
  * addresses, for the loop itself. Statements stand in a block of their own.

@@ -22,9 +22,8 @@
  *   HALT    the first frame returned.
  *   RESUME  an injected call returned to fp[0] = interrupted word << 32 | slots
  *           its frame lies below.
- *   XRET    a call from another instance returned; fp[0] = number of the
- *           calling instance << 32 | function index of the import there, and
- *           the import's frame ends right below (its record is fp[-1]).
+ *   XRET    a call from another instance returned; fp[0] says who called (see
+ *           wasm_call.c), and the caller's view of the frame ends right below.
  */
 #ifndef DZ_WASM_INT_H
 #define DZ_WASM_INT_H
@@ -44,13 +43,13 @@ enum {
 
 /* Why the loop came back to its driver. */
 enum wasm_exit {
-    WASM_EXIT_HALT,   /* first frame returned */
-    WASM_EXIT_TRAP,   /* ctx->trap says which */
-    WASM_EXIT_FLAG,   /* at a safepoint, flag seen */
-    WASM_EXIT_FUEL,   /* at a safepoint, no fuel for what follows */
-    WASM_EXIT_HOST,   /* at an import's cell: the driver makes the call */
-    WASM_EXIT_XRET,   /* at the XRET cell: the driver switches back */
-    WASM_EXIT_UNWIND, /* ctx->throwing goes up from ctx->fp, ctx->pc */
+    WASM_EXIT_HALT,     /* first frame returned */
+    WASM_EXIT_TRAP,     /* ctx->trap says which */
+    WASM_EXIT_FLAG,     /* at a safepoint, flag seen */
+    WASM_EXIT_FUEL,     /* at a safepoint, no fuel for what follows */
+    WASM_EXIT_BLOCK,    /* at a host call that would block */
+    WASM_EXIT_EXIT,     /* a host function ended the program */
+    WASM_EXIT_UNCAUGHT, /* ctx->throwing left the first frame */
 };
 
 /* --- translated code ----------------------------------------------------------- */
@@ -66,7 +65,7 @@ struct wasm_func {
 struct wasm_range {
     uint32_t start, end;
     uint32_t func;
-    uint32_t catch_first, catch_count; /* in wasm_code.catches, inner ones first */
+    uint32_t catch_first, catch_count; /* in dz_wasm_code.catches, inner ones first */
 };
 
 /* A clause of a try_table whose body is the words [start, end). */
@@ -77,12 +76,10 @@ struct wasm_catch {
     uint32_t tag;    /* WASM_CATCH_ALL or index in the module */
     uint32_t ref;    /* 1: the exnref comes after the payload */
 };
-enum {
-    WASM_CATCH_ALL = 0xffffffffu,
-};
+#define WASM_CATCH_ALL UINT32_MAX
 
 /* Translated code of one module for one dispatch; shared by its instances. */
-struct wasm_code {
+struct dz_wasm_code {
     struct dz_wasm_module *module;
     wasm_word *arena; /* reserved once, committed as it grows */
     size_t reserved_bytes, committed_bytes, limit_bytes;
@@ -95,8 +92,8 @@ struct wasm_code {
     uint32_t range_count, range_cap;
     struct wasm_catch *catches;
     uint32_t catch_count, catch_cap;
-    struct wasm_trans *trans; /* the translator's scratch memory, kept */
-    struct wasm_code *next;   /* of the same module */
+    struct wasm_trans *trans;  /* the translator's scratch memory, kept */
+    struct dz_wasm_code *next; /* of the same module */
 };
 
 /* --- things that instances share -------------------------------------------- */
@@ -129,7 +126,7 @@ struct wasm_binding {
 struct dz_wasm_inst {
     struct dz_wasm_store *store;
     struct dz_wasm_module *module;
-    struct wasm_code *code;
+    struct dz_wasm_code *code;
     uint32_t no; /* in the store */
     void *user;
     uint64_t *globals;    /* own and immutable ones, by slot */
@@ -141,7 +138,9 @@ struct dz_wasm_inst {
     uint8_t *data_dropped, *elem_dropped; /* a byte each */
 };
 
-/* An exception object. Payload slots follow in the store's payload array. */
+/* An exnref is WASM_EXN_REF + number of the object, so that marking from slots,
+ * which does not know types, hardly ever takes a number for one. */
+#define WASM_EXN_REF UINT64_C(0x45584e5200000000)
 struct wasm_exn {
     uint64_t tag;      /* identity */
     uint64_t *payload; /* NULL when it has none */
@@ -178,22 +177,46 @@ struct dz_wasm_store {
     struct dz_wasm_config cfg;
     const struct dz_wasm_mem_ops *mem_ops;
     uint64_t *slots;
+    size_t slots_bytes;
     uint64_t *limit; /* what ctx.limit is while the flag is down */
     struct dz_wasm_inst **insts;
     uint32_t inst_count, inst_cap;
     struct wasm_mem *mems;
     struct wasm_table *tables;
     struct wasm_exn *exns;
+    uint32_t exn_cap;
     uint32_t exn_count;      /* entries ever used; free ones have live == 0 */
     uint32_t exn_free;       /* where the search for a free one begins */
     struct wasm_name *names; /* dz_wasm_register() */
     uint32_t name_count;
-    bool running; /* frames are there */
-    bool parked;  /* at the HOST cell after BLOCK */
+    enum dz_wasm_stop stop; /* of the last run */
+    bool running;           /* frames are there */
+    bool in_host;           /* a host function is at work */
     uint32_t injected;
     struct dz_wasm_inst *base_inst; /* of the first frame */
     uint32_t base_func;
 };
+
+static inline struct dz_wasm_store *wasm_store_of(struct wasm_ctx *ctx)
+{
+    return (struct dz_wasm_store *)(void *)ctx; /* it is the first member */
+}
+/* The fields of a cell. */
+static inline uint32_t wasm_field(const wasm_word *pc, unsigned n)
+{
+    return (uint32_t)(pc[1] >> (16 * n)) & 0xffff;
+}
+static inline uint32_t wasm_imm(const wasm_word *pc)
+{
+    return (uint32_t)(pc[1] >> 32);
+}
+
+/* Load the registers' view of an instance: wasm_store.c. */
+void wasm_ctx_enter(struct wasm_ctx *ctx, struct dz_wasm_inst *inst);
+/* Slots from fp on that the frame may use when pc is in its function. */
+uint32_t wasm_frame_room(const struct wasm_ctx *ctx, const wasm_word *pc);
+/* Let every exception go, and those that nothing refers to. */
+void wasm_exns_clear(struct dz_wasm_store *s);
 
 /* --- wasm_exec.c: the loop --------------------------------------------------------- */
 

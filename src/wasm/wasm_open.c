@@ -285,6 +285,11 @@ static int check_header(const struct dz_wasm_header *h, size_t size, struct dz_e
     return 0;
 }
 
+static const void *place(const struct dz_wasm_header *h, enum dz_wasm_array array)
+{
+    return (const uint8_t *)h + h->array[array].offset;
+}
+
 /* Point the arrays and check the sum over header and arrays. */
 static int map_arrays(struct dz_wasm_module *m, struct dz_err *err)
 {
@@ -292,12 +297,11 @@ static int map_arrays(struct dz_wasm_module *m, struct dz_err *err)
     struct dz_wasm_header bare = *h;
     bare.meta_sum = 0;
     uint64_t sum = dz_wasm_sum(0, &bare, sizeof bare);
-#define X(field, type)                                                                             \
-    m->field =                                                                                     \
-        (const type *)(const void *)((const uint8_t *)h + h->array[DZ_WASM_ARRAY_##field].offset); \
-    m->n_##field = (uint32_t)h->array[DZ_WASM_ARRAY_##field].count;                                \
-    if (m->n_##field > (h->wasm_offset - h->array[DZ_WASM_ARRAY_##field].offset) / sizeof(type))   \
-        return damaged(err, "the size of " #field);                                                \
+#define X(field, type)                                                                           \
+    m->field = place(h, DZ_WASM_ARRAY_##field);                                                  \
+    m->n_##field = (uint32_t)h->array[DZ_WASM_ARRAY_##field].count;                              \
+    if (m->n_##field > (h->wasm_offset - h->array[DZ_WASM_ARRAY_##field].offset) / sizeof(type)) \
+        return damaged(err, "the size of " #field);                                              \
     sum = dz_wasm_sum(sum, m->field, m->n_##field * sizeof(type));
     DZ_WASM_ARRAY_MAP(X)
 #undef X

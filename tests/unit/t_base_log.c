@@ -135,6 +135,38 @@ TEST(log_cuts_values_and_leaves_out_what_does_not_fit)
     CHECK(strstr(logged(), "\"level\":\"info\",\"after\":1,\"truncated\":true}\n") != NULL);
 }
 
+TEST(log_lines_fit_whatever_their_length)
+{
+    static char value[1024];
+    memset(value, 'x', sizeof value - 1);
+    begin(DZ_LOG_INFO, false);
+    for (size_t n = 800; n < sizeof value - 1; n++) { /* across the end of a line, byte by byte */
+        struct dz_str tail = dz_str_n(value, n);
+        dz_log(DZ_LOG_INFO, "fill", dz_log_strz("a", value), dz_log_strz("b", value),
+               dz_log_strz("c", value), dz_log_str("d", tail));
+        struct dz_str line = dz_str(logged());
+        bool whole = dz_str_ends(line, DZ_STR("x\n"));
+        CHECK(line.n <= DZ_LOG_LINE_MAX);
+        CHECK(whole || dz_str_ends(line, DZ_STR("x truncated=true\n")));
+        CHECK(whole == (dz_str_find(line, DZ_STR(" d=x")) != DZ_STR_NONE));
+        CHECK(whole ? n < 1000 : n > 900);
+    }
+}
+
+TEST(log_failure_to_write_keeps_errno)
+{
+    struct dz_err e = {0};
+    begin(DZ_LOG_INFO, false);
+    DZ_AUTO(dz_fd_close) int full = dz_fd_open(AT_FDCWD, "/dev/full", O_WRONLY, 0, &e);
+    dz_log_setup(full, DZ_LOG_INFO, false);
+    errno = EINTR;
+    dz_log(DZ_LOG_INFO, "lost");
+    CHECK_INT(errno, EINTR);
+    dz_log_setup(ends[1], DZ_LOG_INFO, false);
+    dz_log(DZ_LOG_INFO, "back");
+    CHECK_STR(logged(), NOW "level=warn event=log_dropped count=1\n" NOW "level=info event=back\n");
+}
+
 TEST(log_drops_lines_rather_than_wait)
 {
     char fill[4096];

@@ -84,7 +84,7 @@ TEST(run_drops_what_is_over_the_limit_and_goes_on)
 TEST(run_ends_an_endless_flood_at_its_deadline)
 {
     AUTO_RESULT r =
-        run_ok(&(struct dz_os_run_opts){.argv = SH("yes"), .out_max = 10, .timeout_ms = 200});
+        run_ok(&(struct dz_os_run_opts){.argv = SH("yes"), .out_max = 10, .timeout_ms = 500});
     CHECK(r.timed_out && r.out_truncated);
     CHECK_INT(r.status.signal, SIGKILL);
     CHECK_STR(r.out.p, "y\ny\ny\ny\ny\n");
@@ -95,7 +95,7 @@ TEST(run_asks_first_when_there_is_a_grace)
     AUTO_RESULT r = run_ok(&(struct dz_os_run_opts){
         .argv = SH("trap 'echo asked; exit 9' TERM; echo up; sleep 100 & wait"),
         .out_max = 100,
-        .timeout_ms = 300,
+        .timeout_ms = 1000,
         .grace_ms = 8000});
     CHECK(r.timed_out);
     CHECK_INT(r.status.exit_code, 9);
@@ -107,7 +107,7 @@ TEST(run_kills_one_that_ignores_the_request)
     AUTO_RESULT r = run_ok(
         &(struct dz_os_run_opts){.argv = SH("trap '' TERM; echo up; while :; do sleep 100; done"),
                                  .out_max = 100,
-                                 .timeout_ms = 200,
+                                 .timeout_ms = 1000,
                                  .grace_ms = 200});
     CHECK(r.timed_out);
     CHECK_INT(r.status.signal, SIGKILL);

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_bulk.c - growing, and the long operations on memories and tables.
+ *
+ * A long operation is done in parts of DZ_WASM_BULK_CHUNK bytes. Its operands
+ * lie in three slots; after each part they are rewritten so that what is left
+ * is the same operation again. Bounds are checked for the whole each time: what
+ * is left of something that fits fits.
+ */
+#include "base/mem.h"
+#include "wasm/wasm_rt.h"
+
+#include <string.h>
+
+/* Ranges of bytes or of table elements. */
+struct span {
+    uint8_t *base;
+    uint64_t count; /* elements */
+};
+
+static struct span memory_span(const struct wasm_ctx *ctx, uint32_t index)
+{
+    return (struct span){ctx->mems[index]->base, ctx->mems[index]->size};
+}
+static struct span table_span(const struct wasm_ctx *ctx, uint32_t index)
+{
+    return (struct span){(uint8_t *)ctx->tables[index]->elem, ctx->tables[index]->size};
+}
+
+static enum wasm_bulk_result trap(struct wasm_ctx *ctx, enum dz_wasm_trap_kind kind)
+{
+    ctx->trap = kind;
+    return WASM_BULK_TRAP;
+}
+static bool outside(uint64_t at, uint64_t n, uint64_t count)
+{
+    return at > count || n > count - at;
+}
+
+/* to = { destination, source, count }; from the end when that is the safe way. */
+static enum wasm_bulk_result copy_part(uint64_t *to, struct span d, struct span s, unsigned size)
+{
+    uint64_t part = DZ_WASM_BULK_CHUNK / size;
+    uint64_t n = to[2] < part ? to[2] : part;
+    bool backwards = d.base == s.base && to[0] > to[1];
+    uint64_t skip = backwards ? to[2] - n : 0;
+    if (n)
+        memmove(d.base + (to[0] + skip) * size, s.base + (to[1] + skip) * size, n * size);
+    to[2] -= n;
+    if (!backwards) {
+        to[0] += n;
+        to[1] += n;
+    }
+    return to[2] ? WASM_BULK_MORE : WASM_BULK_DONE;
+}
+
+static enum wasm_bulk_result fill_memory(uint64_t *to, struct span d)
+{
+    uint64_t n = to[2] < DZ_WASM_BULK_CHUNK ? to[2] : DZ_WASM_BULK_CHUNK;
+    if (n)
+        memset(d.base + to[0], (int)(to[1] & 255), n);
+    to[0] += n;
+    to[2] -= n;
+    return to[2] ? WASM_BULK_MORE : WASM_BULK_DONE;
+}
+
+static enum wasm_bulk_result fill_table(uint64_t *to, struct wasm_table *t)
+{
+    uint64_t part = DZ_WASM_BULK_CHUNK / sizeof *t->elem;
+    uint64_t n = to[2] < part ? to[2] : part;
+    for (uint64_t i = 0; i < n; i++)
+        t->elem[to[0] + i] = to[1];
+    to[0] += n;
+    to[2] -= n;
+    return to[2] ? WASM_BULK_MORE : WASM_BULK_DONE;
+}
+
+uint64_t wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item)
+{
+    if (item == DZ_WASM_ITEM_NULL)
+        return 0;
+    if (item & DZ_WASM_ITEM_GLOBAL)
+        return *inst->global_at[item & ~DZ_WASM_ITEM_GLOBAL];
+    return ((uint64_t)inst->no << 32 | item) + 1;
+}
+
+static enum wasm_bulk_result init_table(struct wasm_ctx *ctx, uint64_t *to, struct wasm_table *t,
+                                        uint32_t segment)
+{
+    const struct dz_wasm_elem *e = &ctx->inst->module->elems[segment];
+    uint64_t have = ctx->inst->elem_dropped[segment] ? 0 : e->n_items;
+    if (outside(to[0], to[2], t->size) || outside(to[1], to[2], have))
+        return trap(ctx, DZ_WASM_TRAP_OOB_TABLE);
+    const uint32_t *items = ctx->inst->module->elem_items + e->items;
+    uint64_t part = DZ_WASM_BULK_CHUNK / sizeof *t->elem;
+    uint64_t n = to[2] < part ? to[2] : part;
+    for (uint64_t i = 0; i < n; i++)
+        t->elem[to[0] + i] = wasm_elem_item(ctx->inst, items[to[1] + i]);
+    to[0] += n;
+    to[1] += n;
+    to[2] -= n;
+    return to[2] ? WASM_BULK_MORE : WASM_BULK_DONE;
+}
+
+static enum wasm_bulk_result init_memory(struct wasm_ctx *ctx, uint64_t *to, struct span d,
+                                         uint32_t segment)
+{
+    const struct dz_wasm_data *e = &ctx->inst->module->datas[segment];
+    uint64_t have = ctx->inst->data_dropped[segment] ? 0 : e->n_bytes;
+    if (outside(to[0], to[2], d.count) || outside(to[1], to[2], have))
+        return trap(ctx, DZ_WASM_TRAP_OOB_MEMORY);
+    const uint8_t *bytes = ctx->inst->module->wasm + e->bytes;
+    uint64_t n = to[2] < DZ_WASM_BULK_CHUNK ? to[2] : DZ_WASM_BULK_CHUNK;
+    if (n)
+        memcpy(d.base + to[0], bytes + to[1], n);
+    to[0] += n;
+    to[1] += n;
+    to[2] -= n;
+    return to[2] ? WASM_BULK_MORE : WASM_BULK_DONE;
+}
+
+enum wasm_bulk_result wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indices, uint64_t *to)
+{
+    uint32_t first = (uint32_t)indices;
+    uint32_t second = (uint32_t)(indices >> 32);
+    struct span d;
+    struct span s;
+    to[0] = (uint32_t)to[0]; /* all are i32, but for the value of table.fill */
+    to[2] = (uint32_t)to[2];
+    switch ((enum wasm_bulk_op)op) {
+    case WASM_MEMORY_COPY:
+        d = memory_span(ctx, first);
+        s = memory_span(ctx, second);
+        if (outside(to[0], to[2], d.count) || outside(to[1], to[2], s.count))
+            return trap(ctx, DZ_WASM_TRAP_OOB_MEMORY);
+        return copy_part(to, d, s, 1);
+    case WASM_MEMORY_FILL:
+        d = memory_span(ctx, first);
+        if (outside(to[0], to[2], d.count))
+            return trap(ctx, DZ_WASM_TRAP_OOB_MEMORY);
+        return fill_memory(to, d);
+    case WASM_MEMORY_INIT:
+        return init_memory(ctx, to, memory_span(ctx, first), second);
+    case WASM_TABLE_COPY:
+        d = table_span(ctx, first);
+        s = table_span(ctx, second);
+        if (outside(to[0], to[2], d.count) || outside(to[1], to[2], s.count))
+            return trap(ctx, DZ_WASM_TRAP_OOB_TABLE);
+        return copy_part(to, d, s, sizeof(uint64_t));
+    case WASM_TABLE_FILL:
+        if (outside(to[0], to[2], ctx->tables[first]->size))
+            return trap(ctx, DZ_WASM_TRAP_OOB_TABLE);
+        return fill_table(to, ctx->tables[first]);
+    case WASM_TABLE_INIT:
+        return init_table(ctx, to, ctx->tables[first], second);
+    }
+    return trap(ctx, DZ_WASM_TRAP_UNREACHABLE);
+}
+
+/* --- growing --------------------------------------------------------------------------- */
+
+uint32_t wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages)
+{
+    struct dz_wasm_store *s = wasm_store_of(ctx);
+    struct wasm_mem *m = ctx->mems[index];
+    uint32_t old = m->pages;
+    if (pages > m->pages_max - old)
+        return UINT32_MAX;
+    uint64_t size = m->size + (uint64_t)pages * DZ_WASM_PAGE;
+    if (pages && s->mem_ops->commit(s->cfg.mem_ctx, m->base, m->size, size, NULL) < 0)
+        return UINT32_MAX;
+    m->pages += pages;
+    m->size = size;
+    if (ctx->mems[0] == m)
+        ctx->msize = size;
+    return old;
+}
+
+uint32_t wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value)
+{
+    uint32_t old = t->size;
+    if (count > t->size_max - old)
+        return UINT32_MAX;
+    if (old + count > t->cap) {
+        uint64_t *p = dz_realloc(t->elem, (size_t)(old + count) * sizeof *p);
+        if (!p)
+            return UINT32_MAX;
+        t->elem = p;
+        t->cap = old + count;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        t->elem[old + i] = value;
+    t->size += count;
+    return old;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_code.c - the arena of translated code that belongs to a module.
+ *
+ * Reserved once and never moved, so that cells may point to each other and a
+ * record can say "word 1234". Functions are appended when first called and
+ * never removed; ranges stay in order of address. A module has one arena for
+ * each combination of dispatch and fuel that is in use, normally one.
+ */
+#include "wasm/wasm_code.h"
+
+#include "base/mem.h"
+
+enum {
+    ARENA_STEP = 1 << 20, /* bytes committed at a time */
+    ARENA_PER_BYTE = 32,  /* bytes of cells that a byte of code makes at most */
+};
+static const size_t arena_default = (size_t)8 << 30;
+
+static void code_free(struct dz_wasm_code *c)
+{
+    while (c) {
+        struct dz_wasm_code *next = c->next;
+        if (c->arena)
+            dz_wasm_mem_anon.release(NULL, c->arena, c->reserved_bytes);
+        dz_free(c->funcs);
+        dz_free(c->ranges);
+        dz_free(c->catches);
+        wasm_trans_free(c->trans);
+        dz_free(c);
+        c = next;
+    }
+}
+
+/* Room for `words` more. */
+static bool arena_room(struct dz_wasm_code *c, uint32_t words)
+{
+    size_t want = ((size_t)c->used + words) * sizeof(wasm_word);
+    if (want <= c->committed_bytes)
+        return true;
+    want = (want + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP;
+    if (want > c->reserved_bytes ||
+        dz_wasm_mem_anon.commit(NULL, c->arena, c->committed_bytes, want, NULL) < 0)
+        return false;
+    c->committed_bytes = want;
+    return true;
+}
+
+static wasm_word handler_word(const struct dz_wasm_code *c, unsigned handler)
+{
+    return c->by_index ? handler : c->handlers[handler];
+}
+
+static int code_init(struct dz_wasm_code *c, size_t limit, struct dz_err *err)
+{
+    size_t want = c->module->wasm_size * ARENA_PER_BYTE + ARENA_STEP;
+    if (want > limit)
+        want = limit;
+    c->reserved_bytes = (want + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP;
+    c->funcs = dz_zalloc((size_t)(c->module->n_funcs + 1) * sizeof *c->funcs);
+    c->trans = wasm_trans_new();
+    if (!c->funcs || !c->trans)
+        return dz_fail(err, DZ_ENOMEM, "no memory for the code of a module");
+    void *base;
+    int rc = dz_wasm_mem_anon.reserve(NULL, c->reserved_bytes, &base, err);
+    if (rc < 0)
+        return rc;
+    c->arena = base;
+    if (!arena_room(c, WASM_CELL_FIRST))
+        return dz_fail(err, DZ_ENOMEM, "no memory for the code of a module");
+    c->arena[WASM_CELL_HALT] = handler_word(c, H_HALT);
+    c->arena[WASM_CELL_RESUME] = handler_word(c, H_RESUME);
+    c->arena[WASM_CELL_XRET] = handler_word(c, H_XRET);
+    c->used = WASM_CELL_FIRST;
+    return 0;
+}
+
+struct dz_wasm_code *wasm_code_get(struct dz_wasm_module *m, const struct dz_wasm_config *cfg,
+                                   struct dz_err *err)
+{
+    const wasm_word *handlers =
+        cfg->dispatch == DZ_WASM_DISPATCH_SWITCH ? NULL : wasm_exec_goto_handlers();
+    for (struct dz_wasm_code *c = m->code; c; c = c->next)
+        if (c->handlers == handlers && c->fuel == cfg->fuel)
+            return c;
+    struct dz_wasm_code *c = dz_zalloc(sizeof *c);
+    if (!c) {
+        (void)dz_fail(err, DZ_ENOMEM, "no memory for the code of a module");
+        return NULL;
+    }
+    c->module = m;
+    c->handlers = handlers;
+    c->by_index = handlers == NULL;
+    c->fuel = cfg->fuel;
+    if (code_init(c, cfg->code_max ? cfg->code_max : arena_default, err) < 0) {
+        code_free(c);
+        return NULL;
+    }
+    c->next = m->code;
+    m->code = c;
+    m->code_free = code_free;
+    return c;
+}
+
+/* --- translating ------------------------------------------------------------------------ */
+
+static bool grow(void *pp, uint32_t *cap, uint32_t want, size_t size)
+{
+    if (want <= *cap)
+        return true;
+    uint32_t n = *cap < 16 ? 16 : *cap * 2;
+    if (n < want)
+        n = want;
+    void *p = NULL;
+    memcpy(&p, pp, sizeof p);
+    void *q = dz_realloc(p, n * size);
+    if (!q)
+        return false;
+    memcpy(pp, &q, sizeof q);
+    *cap = n;
+    return true;
+}
+
+/* An import's code is one cell. */
+static enum dz_wasm_trap_kind make_import(struct dz_wasm_code *c, uint32_t func, uint32_t rec)
+{
+    if (!grow(&c->ranges, &c->range_cap, c->range_count + 1, sizeof *c->ranges))
+        return DZ_WASM_TRAP_NOMEM;
+    if (!arena_room(c, 2))
+        return DZ_WASM_TRAP_CODE_LIMIT;
+    uint32_t at = c->used;
+    c->arena[at] = handler_word(c, H_HOST);
+    c->arena[at + 1] = trans_imm(rec, 0, func);
+    c->ranges[c->range_count++] = (struct wasm_range){at, at + 2, func, 0, 0};
+    c->used += 2;
+    c->funcs[func].entry = c->arena + at;
+    return DZ_WASM_TRAP_NONE;
+}
+
+/* Put what the translator made into the arena. */
+static enum dz_wasm_trap_kind commit(struct dz_wasm_code *c, uint32_t func)
+{
+    const struct wasm_trans *t = c->trans;
+    if (!grow(&c->ranges, &c->range_cap, c->range_count + 1, sizeof *c->ranges) ||
+        !grow(&c->catches, &c->catch_cap, c->catch_count + t->catch_count, sizeof *c->catches))
+        return DZ_WASM_TRAP_NOMEM;
+    if (!arena_room(c, t->count) || t->count > UINT32_MAX - c->used)
+        return DZ_WASM_TRAP_CODE_LIMIT;
+    uint32_t at = c->used;
+    memcpy(c->arena + at, t->words, t->count * sizeof *t->words);
+    for (uint32_t i = 0; i < t->cell_count; i++) {
+        wasm_word *w = &c->arena[at + t->cells[i].word];
+        *w = handler_word(c, (unsigned)*w);
+    }
+    c->ranges[c->range_count++] =
+        (struct wasm_range){at, at + t->count, func, c->catch_count, t->catch_count};
+    for (uint32_t i = 0; i < t->catch_count; i++) {
+        struct wasm_catch k = t->catches[i];
+        k.start += at;
+        k.end += at;
+        k.target += at;
+        c->catches[c->catch_count++] = k;
+    }
+    c->used += t->count;
+    c->funcs[func].entry = c->arena + at;
+    return DZ_WASM_TRAP_NONE;
+}
+
+enum dz_wasm_trap_kind wasm_code_translate(struct dz_wasm_code *c, uint32_t func)
+{
+    struct wasm_func *f = &c->funcs[func];
+    if (f->entry)
+        return DZ_WASM_TRAP_NONE;
+    const struct dz_wasm_type *y = &c->module->types[c->module->funcs[func].type];
+    f->type = y->canon;
+    f->rec = y->param_slots > y->result_slots ? y->param_slots : y->result_slots;
+    if (func < c->module->header->n_imported[DZ_WASM_KIND_FUNC])
+        return make_import(c, func, f->rec);
+    c->trans->mapping = false;
+    if (!wasm_trans_function(c->trans, c, func))
+        return c->trans->trap;
+    return commit(c, func);
+}
+
+/* --- back from cells to the program -------------------------------------------------------- */
+
+const struct wasm_range *wasm_code_range(const struct dz_wasm_code *c, uint32_t word)
+{
+    uint32_t low = 0;
+    uint32_t high = c->range_count;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (c->ranges[mid].end <= word)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low < c->range_count && c->ranges[low].start <= word)
+        return &c->ranges[low];
+    return NULL;
+}
+
+const struct wasm_trans *wasm_code_map(struct dz_wasm_code *c, uint32_t func)
+{
+    c->trans->mapping = true;
+    return wasm_trans_function(c->trans, c, func) ? c->trans : NULL;
+}
+
+uint32_t wasm_code_offset(struct dz_wasm_code *c, uint32_t word)
+{
+    const struct wasm_range *r = wasm_code_range(c, word);
+    if (!r || r->func < c->module->header->n_imported[DZ_WASM_KIND_FUNC])
+        return 0;
+    word -= r->start;
+    const struct wasm_trans *map = wasm_code_map(c, r->func);
+    if (!map)
+        return c->module->funcs[r->func].code;
+    uint32_t low = 0; /* the last cell that starts at or before word */
+    uint32_t high = map->cell_count;
+    while (high - low > 1) {
+        uint32_t mid = low + (high - low) / 2;
+        if (map->cells[mid].word <= word)
+            low = mid;
+        else
+            high = mid;
+    }
+    return map->cells[low].offset;
+}
+
+const struct wasm_point *wasm_point_at_word(const struct wasm_trans *map, uint32_t word)
+{
+    for (uint32_t i = 0; i < map->point_count; i++)
+        if (map->points[i].word == word)
+            return &map->points[i];
+    return NULL;
+}
+
+const struct wasm_point *wasm_point_at(const struct wasm_trans *map, uint32_t offset, bool caller)
+{
+    for (uint32_t i = 0; i < map->point_count; i++)
+        if (map->points[i].offset == offset && (map->points[i].kind == POINT_RETURN) == caller)
+            return &map->points[i];
+    return NULL;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_exec_goto.c - the loop of wasm_exec.c with gcc's labels as values. With
+ * clang there is no such loop: it would merge the indirect jumps.
+ */
+#if defined(__GNUC__) && !defined(__clang__)
+#define WASM_EXEC_GOTO 1
+#include "wasm/wasm_exec.c"
+#else
+#include "wasm/wasm_int.h"
+
+enum wasm_exit wasm_exec_goto(struct wasm_ctx *ctx)
+{
+    return wasm_exec_switch(ctx);
+}
+const wasm_word *wasm_exec_goto_handlers(void)
+{
+    return NULL;
+}
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_exn.c - exceptions: throwing, unwinding, and the table of objects.
+ *
+ * A thrown exception is an object in the store's table; ctx->throwing names it
+ * while it goes up. Unwinding looks at one frame after the other: fp is the
+ * frame, pc its return address, and the clauses of the function (inner ones
+ * first) whose words contain the call decide. It stops at the flag now and
+ * then; between two frames it is a state like any other.
+ *
+ * The table is bounded. When it is full, the objects that no slot, global,
+ * table, payload or unwinding refers to are reused. Marking does not know the
+ * types of slots: a number that looks like a reference keeps an object alive,
+ * never the other way round.
+ */
+#include "base/mem.h"
+#include "wasm/wasm_code.h"
+#include "wasm/wasm_rt.h"
+
+#include <string.h>
+
+enum {
+    UNWIND_FRAMES = 1024, /* between two looks at the flag */
+    EXN_FIRST_CAP = 16,
+};
+
+/* --- the table ----------------------------------------------------------------------- */
+
+static void exn_drop(struct wasm_exn *e)
+{
+    dz_free(e->payload);
+    *e = (struct wasm_exn){0};
+}
+
+void wasm_exns_clear(struct dz_wasm_store *s)
+{
+    for (uint32_t i = 0; i < s->exn_count; i++)
+        exn_drop(&s->exns[i]);
+    s->exn_count = s->exn_free = 0;
+    s->ctx.throwing = 0;
+}
+
+static struct wasm_exn *exn_of(const struct dz_wasm_store *s, uint64_t ref)
+{
+    uint64_t i = ref - WASM_EXN_REF;
+    return i < s->exn_count && s->exns[i].live ? &s->exns[i] : NULL;
+}
+
+static bool mark(struct dz_wasm_store *s, const uint64_t *slots, size_t count)
+{
+    bool found = false;
+    for (size_t i = 0; i < count; i++) {
+        struct wasm_exn *e = exn_of(s, slots[i]);
+        if (e && !e->mark) {
+            e->mark = 1;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static void mark_roots(struct dz_wasm_store *s)
+{
+    const struct wasm_ctx *ctx = &s->ctx;
+    const uint64_t *top = ctx->fp + wasm_frame_room(ctx, ctx->pc);
+    (void)mark(s, s->slots, (size_t)(top - s->slots));
+    (void)mark(s, &ctx->throwing, 1);
+    for (uint32_t i = 0; i < s->inst_count; i++)
+        (void)mark(s, s->insts[i]->globals, s->insts[i]->module->header->global_slots);
+    for (const struct wasm_table *t = s->tables; t; t = t->next)
+        if (t->type == DZ_WASM_EXNREF)
+            (void)mark(s, t->elem, t->size);
+}
+
+static void collect(struct dz_wasm_store *s)
+{
+    for (uint32_t i = 0; i < s->exn_count; i++)
+        s->exns[i].mark = 0;
+    mark_roots(s);
+    for (bool again = true; again;) { /* at most once for each object */
+        again = false;
+        for (uint32_t i = 0; i < s->exn_count; i++) {
+            struct wasm_exn *e = &s->exns[i];
+            if (e->mark == 1) {
+                e->mark = 2;
+                again |= mark(s, e->payload, e->slots);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < s->exn_count; i++)
+        if (s->exns[i].live && !s->exns[i].mark)
+            exn_drop(&s->exns[i]);
+    s->exn_free = 0;
+}
+
+static struct wasm_exn *find_free(struct dz_wasm_store *s)
+{
+    for (; s->exn_free < s->exn_count; s->exn_free++)
+        if (!s->exns[s->exn_free].live)
+            return &s->exns[s->exn_free++];
+    return NULL;
+}
+
+static struct wasm_exn *append(struct dz_wasm_store *s)
+{
+    if (s->exn_count == s->exn_cap) {
+        uint32_t n = s->exn_cap ? s->exn_cap * 2 : EXN_FIRST_CAP;
+        if (n > s->cfg.exns_max)
+            n = s->cfg.exns_max;
+        struct wasm_exn *p = n > s->exn_cap ? dz_realloc(s->exns, n * sizeof *p) : NULL;
+        if (!p)
+            return NULL;
+        s->exns = p;
+        s->exn_cap = n;
+    }
+    s->exns[s->exn_count] = (struct wasm_exn){0};
+    return &s->exns[s->exn_count++];
+}
+
+struct wasm_exn *wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const uint64_t *payload,
+                              uint32_t slots, uint64_t *ret_ref)
+{
+    struct wasm_exn *e = find_free(s);
+    if (!e && s->exn_count < s->cfg.exns_max)
+        e = append(s);
+    if (!e) {
+        collect(s);
+        e = find_free(s);
+    }
+    if (!e) {
+        s->ctx.trap = DZ_WASM_TRAP_EXN_LIMIT;
+        return NULL;
+    }
+    uint64_t *copy = slots ? dz_alloc(slots * sizeof *copy) : NULL;
+    if (slots && !copy) {
+        s->ctx.trap = DZ_WASM_TRAP_NOMEM;
+        return NULL;
+    }
+    if (slots)
+        memcpy(copy, payload, slots * sizeof *copy);
+    *e = (struct wasm_exn){.tag = tag, .payload = copy, .slots = slots, .live = 1};
+    *ret_ref = WASM_EXN_REF + (uint64_t)(e - s->exns);
+    return e;
+}
+
+/* --- throwing ---------------------------------------------------------------------------- */
+
+bool wasm_throw(struct wasm_ctx *ctx)
+{
+    const struct dz_wasm_module *m = ctx->inst->module;
+    uint32_t tag = wasm_imm(ctx->pc);
+    const struct dz_wasm_type *y = &m->types[m->tags[tag].type];
+    uint64_t ref;
+    if (!wasm_exn_new(wasm_store_of(ctx), ctx->inst->tags[tag], ctx->fp + wasm_field(ctx->pc, 0),
+                      y->param_slots, &ref))
+        return false;
+    ctx->throwing = ref;
+    ctx->pc += 2;
+    return true;
+}
+
+bool wasm_throw_ref(struct wasm_ctx *ctx)
+{
+    uint64_t ref = ctx->fp[wasm_field(ctx->pc, 1)];
+    if (!exn_of(wasm_store_of(ctx), ref)) {
+        ctx->trap = DZ_WASM_TRAP_NULL_EXN;
+        return false;
+    }
+    ctx->throwing = ref;
+    ctx->pc += 2;
+    return true;
+}
+
+/* --- unwinding ----------------------------------------------------------------------------- */
+
+/* Does the function at this return address catch? Then go on there. */
+static bool catches(struct wasm_ctx *ctx, const struct wasm_range *r, uint32_t site)
+{
+    const struct wasm_exn *e = exn_of(wasm_store_of(ctx), ctx->throwing);
+    const struct dz_wasm_code *c = ctx->inst->code;
+    for (uint32_t i = 0; i < r->catch_count; i++) {
+        const struct wasm_catch *k = &c->catches[r->catch_first + i];
+        bool all = k->tag == WASM_CATCH_ALL;
+        if (site < k->start || site >= k->end || (!all && ctx->inst->tags[k->tag] != e->tag))
+            continue;
+        uint64_t *to = ctx->fp + k->slot;
+        if (!all && e->slots)
+            memcpy(to, e->payload, e->slots * sizeof *to);
+        if (k->ref)
+            to[all ? 0 : e->slots] = ctx->throwing;
+        ctx->throwing = 0;
+        ctx->pc = c->arena + k->target;
+        return true;
+    }
+    return false;
+}
+
+/* One frame up. Returns the word of the call site there, 0 at the end. */
+static uint32_t up(struct wasm_ctx *ctx, uint64_t record)
+{
+    ctx->fp -= (uint32_t)record;
+    uint32_t word = (uint32_t)(record >> 32);
+    for (;;) {
+        if (word == WASM_CELL_XRET) {
+            uint64_t *w = ctx->fp;
+            uint32_t rec = (uint32_t)(w[0] >> 20) & 0xfffff;
+            wasm_ctx_enter(ctx, wasm_store_of(ctx)->insts[w[0] >> 40]);
+            ctx->fp = w - 1 - rec - (uint32_t)w[-1];
+            word = (uint32_t)(w[-1] >> 32);
+        } else if (word == WASM_CELL_RESUME) {
+            wasm_store_of(ctx)->injected--;
+            uint64_t w = ctx->fp[0];
+            ctx->fp -= (uint32_t)w;
+            word = (uint32_t)(w >> 32) + 1; /* it has not been left: the cell itself is the site */
+            ctx->pc = ctx->arena + (w >> 32);
+            const struct wasm_range *r = wasm_code_range(ctx->inst->code, word - 1);
+            if (r && r->func < ctx->inst->module->header->n_imported[DZ_WASM_KIND_FUNC]) {
+                uint64_t rec = ctx->fp[ctx->funcs[r->func].rec]; /* parked in a host call */
+                ctx->fp -= (uint32_t)rec;
+                word = (uint32_t)(rec >> 32);
+            }
+        } else {
+            ctx->pc = ctx->arena + word;
+            return word == WASM_CELL_HALT ? 0 : word - 1;
+        }
+    }
+}
+
+int wasm_unwind(struct wasm_ctx *ctx)
+{
+    uint32_t site = (uint32_t)(ctx->pc - ctx->arena) - 1;
+    for (uint32_t n = 0;; n++) {
+        if (n % UNWIND_FRAMES == 0 && atomic_load_explicit(&ctx->flag, memory_order_relaxed))
+            return WASM_EXIT_FLAG;
+        const struct wasm_range *r = wasm_code_range(ctx->inst->code, site);
+        if (!r)
+            return WASM_EXIT_UNCAUGHT;
+        if (catches(ctx, r, site))
+            return -1;
+        site = up(ctx, ctx->fp[ctx->funcs[r->func].rec]);
+        if (site == 0)
+            return WASM_EXIT_UNCAUGHT;
+    }
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_rt.h - what the handlers call: all that is rare, long or looks at frames.
+ *
+ * Unless said otherwise these take the registers from ctx->pc and ctx->fp
+ * (SAVE) and may change them (RELOAD). false = a trap, its kind in ctx->trap.
+ */
+#ifndef DZ_WASM_RT_H
+#define DZ_WASM_RT_H
+
+#include "wasm/wasm_int.h"
+
+/* --- calls: wasm_call.c ----------------------------------------------------------- */
+
+/* At a CALL_LAZY cell: translate the callee and make the cell a CALL or CALL_HOST. */
+bool wasm_call_resolve(struct wasm_ctx *ctx);
+/* At a CALL_INDIRECT cell: the callee is null, not translated, or elsewhere. */
+bool wasm_call_far(struct wasm_ctx *ctx, uint64_t ref);
+bool wasm_tail_call(struct wasm_ctx *ctx);
+bool wasm_tail_call_indirect(struct wasm_ctx *ctx);
+/* At a HOST cell: a host call, or entering another instance. -1: go on, else
+ * why the loop must end. */
+int wasm_call_import(struct wasm_ctx *ctx);
+/* At an XRET cell: back into the instance that called. */
+void wasm_call_return(struct wasm_ctx *ctx);
+void wasm_injected_done(struct wasm_ctx *ctx);
+
+/* --- exceptions: wasm_exn.c --------------------------------------------------------- */
+
+/* At a THROW or THROW_REF cell: set ctx->throwing, and pc to the next cell. */
+bool wasm_throw(struct wasm_ctx *ctx);
+bool wasm_throw_ref(struct wasm_ctx *ctx);
+/* Go up from ctx->fp, ctx->pc (a return address) to who catches. -1: go on
+ * there, else why the loop must end. */
+int wasm_unwind(struct wasm_ctx *ctx);
+/* A new object; NULL: a trap. */
+struct wasm_exn *wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const uint64_t *payload,
+                              uint32_t slots, uint64_t *ret_ref);
+
+/* --- long and rare operations: wasm_bulk.c -------------------------------------------- */
+
+enum wasm_bulk_op {
+    WASM_MEMORY_COPY, /* index 0 destination, index 1 source */
+    WASM_MEMORY_FILL,
+    WASM_MEMORY_INIT, /* index 0 memory, index 1 segment */
+    WASM_TABLE_COPY,
+    WASM_TABLE_FILL,
+    WASM_TABLE_INIT,
+};
+enum wasm_bulk_result {
+    WASM_BULK_DONE,
+    WASM_BULK_MORE,
+    WASM_BULK_TRAP,
+};
+/* One part of an operation whose operands are to[0..2]. indices: first | second << 32. */
+enum wasm_bulk_result wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indices, uint64_t *to);
+
+/* The reference that an item of an element segment stands for. */
+uint64_t wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item);
+
+/* The old size, or UINT32_MAX when it cannot grow. */
+uint32_t wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages);
+uint32_t wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value);
+
+#endif

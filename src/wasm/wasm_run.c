@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_run.c - running: the first frame, the driver around the loop, stops,
+ * traps and traces.
+ *
+ * The flag. An interrupt raises ctx->flag, which branches backwards look at,
+ * and takes the stack limit away, which every function entry looks at anyway.
+ * Who stops the program at a safepoint lowers both.
+ */
+#include "wasm/wasm_code.h"
+#include "wasm/wasm_rt.h"
+
+#include <string.h>
+
+/* --- the flag ------------------------------------------------------------------------ */
+
+void dz_wasm_interrupt(struct dz_wasm_store *s)
+{
+    atomic_store(&s->ctx.flag, 1);
+    atomic_store(&s->ctx.limit, NULL);
+}
+static void lower_flag(struct dz_wasm_store *s)
+{
+    atomic_store(&s->ctx.flag, 0);
+    atomic_store(&s->ctx.limit, s->limit);
+    if (atomic_load(&s->ctx.flag)) /* raised again just now: the limit must go, too */
+        atomic_store(&s->ctx.limit, NULL);
+}
+
+void dz_wasm_fuel_set(struct dz_wasm_store *s, uint64_t fuel)
+{
+    s->ctx.fuel = fuel > INT64_MAX ? INT64_MAX : (int64_t)fuel;
+}
+uint64_t dz_wasm_fuel(const struct dz_wasm_store *s)
+{
+    return (uint64_t)s->ctx.fuel;
+}
+
+/* --- begin ----------------------------------------------------------------------------- */
+
+void dz_wasm_abandon(struct dz_wasm_store *s)
+{
+    s->running = false;
+    s->injected = 0;
+    s->ctx.throwing = 0;
+    s->ctx.pc = NULL;
+    s->ctx.fp = s->slots;
+}
+
+int dz_wasm_begin(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args, size_t arg_count,
+                  struct dz_err *err)
+{
+    struct dz_wasm_store *s = inst->store;
+    uint32_t params;
+    uint32_t results;
+    if (s->running)
+        return dz_fail(err, DZ_ESTATE, "cannot call function %u: another call is under way", func);
+    if (dz_wasm_func_slots(inst, func, &params, &results) < 0)
+        return dz_fail(err, DZ_EINVAL, "no function %u in this module", func);
+    if (arg_count != params)
+        return dz_fail(err, DZ_EINVAL, "function %u takes %u argument slots, not %zu", func, params,
+                       arg_count);
+    uint32_t rec = params > results ? params : results;
+    if (s->slots + rec + 2 > s->limit)
+        return dz_fail(err, DZ_ELIMIT, "no room on the stack for the arguments of function %u",
+                       func);
+    dz_wasm_abandon(s);
+    enum dz_wasm_trap_kind kind = wasm_code_translate(inst->code, func);
+    if (kind != DZ_WASM_TRAP_NONE)
+        return dz_fail(err, DZ_ELIMIT, "cannot translate function %u: %s", func,
+                       dz_wasm_trap_text(kind));
+    wasm_ctx_enter(&s->ctx, inst);
+    if (arg_count)
+        memcpy(s->slots, args, arg_count * sizeof *args);
+    s->slots[rec] = (uint64_t)WASM_CELL_HALT << 32;
+    s->ctx.fp = s->slots;
+    s->ctx.pc = inst->code->funcs[func].entry;
+    s->ctx.trap = DZ_WASM_TRAP_NONE;
+    s->running = true;
+    s->base_inst = inst;
+    s->base_func = func;
+    return 0;
+}
+
+int dz_wasm_begin_start(struct dz_wasm_inst *inst, struct dz_err *err)
+{
+    if (inst->module->header->start == DZ_WASM_NONE)
+        return 0;
+    int rc = dz_wasm_begin(inst, inst->module->header->start, NULL, 0, err);
+    return rc < 0 ? rc : 1;
+}
+
+const uint64_t *dz_wasm_results(const struct dz_wasm_store *s)
+{
+    return s->slots;
+}
+
+/* --- run ---------------------------------------------------------------------------------- */
+
+static enum wasm_exit loop(struct dz_wasm_store *s)
+{
+    struct wasm_ctx *ctx = &s->ctx;
+    if (ctx->throwing) { /* stopped between throw and catch */
+        int exit = wasm_unwind(ctx);
+        if (exit >= 0)
+            return (enum wasm_exit)exit;
+    }
+    return ctx->inst->code->by_index ? wasm_exec_switch(ctx) : wasm_exec_goto(ctx);
+}
+
+enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s)
+{
+    if (!s->running)
+        return s->stop;
+    switch (loop(s)) {
+    case WASM_EXIT_HALT:
+        s->running = false;
+        s->stop = DZ_WASM_DONE;
+        break;
+    case WASM_EXIT_TRAP:
+        s->running = false;
+        s->stop = DZ_WASM_TRAPPED;
+        break;
+    case WASM_EXIT_FLAG:
+        lower_flag(s);
+        s->stop = DZ_WASM_INTERRUPTED;
+        break;
+    case WASM_EXIT_FUEL:
+        s->stop = DZ_WASM_OUT_OF_FUEL;
+        break;
+    case WASM_EXIT_BLOCK:
+        s->stop = DZ_WASM_BLOCKED;
+        break;
+    case WASM_EXIT_EXIT:
+        s->running = false;
+        s->stop = DZ_WASM_EXITED;
+        break;
+    case WASM_EXIT_UNCAUGHT:
+        s->running = false;
+        s->stop = DZ_WASM_UNCAUGHT;
+        break;
+    }
+    return s->stop;
+}
+
+/* --- where it is ------------------------------------------------------------------------------ */
+
+static struct dz_wasm_pos position(const struct dz_wasm_inst *inst, uint32_t word)
+{
+    const struct wasm_range *r = wasm_code_range(inst->code, word);
+    struct dz_wasm_pos p = {.inst = inst->no};
+    if (r) {
+        p.func = r->func;
+        p.offset = wasm_code_offset(inst->code, word);
+    }
+    return p;
+}
+
+struct dz_wasm_trap dz_wasm_trap_get(const struct dz_wasm_store *s)
+{
+    struct dz_wasm_trap t = {.kind = (enum dz_wasm_trap_kind)s->ctx.trap};
+    if (s->ctx.pc && s->ctx.inst)
+        t.at = position(s->ctx.inst, (uint32_t)(s->ctx.pc - s->ctx.arena));
+    return t;
+}
+
+/* Walk outwards; the store's registers are not touched. */
+size_t dz_wasm_trace(struct dz_wasm_store *s, struct dz_wasm_pos *ret_pos, size_t max)
+{
+    if (!s->ctx.pc || !s->ctx.inst)
+        return 0;
+    struct wasm_ctx at = {.inst = s->ctx.inst, .fp = s->ctx.fp};
+    uint32_t word = (uint32_t)(s->ctx.pc - s->ctx.arena);
+    bool caller = s->ctx.throwing != 0;
+    for (size_t n = 0;; n++) {
+        while (word == WASM_CELL_XRET || word == WASM_CELL_RESUME) {
+            uint64_t *w = at.fp;
+            if (word == WASM_CELL_RESUME) {
+                at.fp = w - (uint32_t)w[0];
+                word = (uint32_t)(w[0] >> 32);
+                caller = false;
+            } else {
+                at.inst = s->insts[w[0] >> 40];
+                at.fp = w - 1 - ((w[0] >> 20) & 0xfffff) - (uint32_t)w[-1];
+                word = (uint32_t)(w[-1] >> 32);
+            }
+        }
+        const struct wasm_range *r = wasm_code_range(at.inst->code, caller ? word - 1 : word);
+        if (!r)
+            return n;
+        if (n < max) {
+            struct dz_wasm_pos p = {at.inst->no, r->func, 0};
+            const struct wasm_point *point = NULL;
+            if (caller) {
+                const struct wasm_trans *map = wasm_code_map(at.inst->code, r->func);
+                point = map ? wasm_point_at_word(map, word - r->start) : NULL;
+            }
+            p.offset = point ? point->offset : wasm_code_offset(at.inst->code, word);
+            ret_pos[n] = p;
+        }
+        uint64_t record = at.fp[at.inst->code->funcs[r->func].rec];
+        at.fp -= (uint32_t)record;
+        word = (uint32_t)(record >> 32);
+        caller = true;
+        if (word == WASM_CELL_HALT)
+            return n + 1;
+    }
+}

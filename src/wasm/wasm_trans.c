@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_trans.c - from the body of one function to cells in its module's arena.
+ *
+ * One pass; see wasm_trans.h. The same pass with `mapping` set and nothing
+ * committed gives the table of safepoints (wasm_map.c), so running code needs
+ * no memory for it.
+ *
+ * Bodies come validated; reading does not check again, apart from the limits
+ * of this translator: slots of a frame and words of the arena.
+ */
+#include "wasm/wasm_trans.h"
+
+#include "base/mem.h"
+#include "wasm/wasm_code.h"
+
+/* --- reading --------------------------------------------------------------------------- */
+
+uint32_t trans_u32(struct wasm_trans *t)
+{
+    uint32_t v = 0;
+    for (unsigned shift = 0; t->p < t->end; shift += 7) {
+        uint8_t b = *t->p++;
+        v |= (uint32_t)(b & 127) << (shift & 31);
+        if (b < 128)
+            break;
+    }
+    return v;
+}
+int64_t trans_s64(struct wasm_trans *t)
+{
+    uint64_t v = 0;
+    for (unsigned shift = 0; t->p < t->end;) {
+        uint8_t b = *t->p++;
+        v |= (uint64_t)(b & 127) << (shift & 63);
+        shift += 7;
+        if (b < 128) {
+            if (shift < 64 && (b & 64))
+                v |= ~UINT64_C(0) << shift;
+            break;
+        }
+    }
+    return (int64_t)v;
+}
+uint32_t trans_here(const struct wasm_trans *t)
+{
+    return (uint32_t)(t->p - t->module->wasm);
+}
+
+static unsigned read_op(struct wasm_trans *t)
+{
+    unsigned op = *t->p++;
+    if (op == 0xfc)
+        return 0x100 + trans_u32(t);
+    if (op == 0xfd)
+        return 0x200 + trans_u32(t);
+    return op;
+}
+
+static void skip_labels(struct wasm_trans *t)
+{
+    for (uint32_t n = trans_u32(t) + 1; n != 0; n--)
+        (void)trans_u32(t);
+}
+static void skip_catches(struct wasm_trans *t)
+{
+    (void)trans_s64(t);
+    for (uint32_t n = trans_u32(t); n != 0; n--) {
+        if (*t->p++ < 2)
+            (void)trans_u32(t);
+        (void)trans_u32(t);
+    }
+}
+static void skip_memarg(struct wasm_trans *t)
+{
+    if (trans_u32(t) & 64)
+        (void)trans_u32(t);
+    (void)trans_u32(t);
+}
+
+/* Step over what follows an instruction in dead code. */
+static void skip_immediates(struct wasm_trans *t, unsigned op)
+{
+    switch ((enum dz_wasm_imm)dz_wasm_op_table[op].imm) {
+    case DZ_WASM_IMM_NONE:
+        break;
+    case DZ_WASM_IMM_BLOCK:
+    case DZ_WASM_IMM_I32:
+    case DZ_WASM_IMM_I64:
+        (void)trans_s64(t);
+        break;
+    case DZ_WASM_IMM_TRY_TABLE:
+        skip_catches(t);
+        break;
+    case DZ_WASM_IMM_LABELS:
+        skip_labels(t);
+        break;
+    case DZ_WASM_IMM_TYPE_TABLE:
+    case DZ_WASM_IMM_TABLE2:
+    case DZ_WASM_IMM_ELEM_TABLE:
+    case DZ_WASM_IMM_MEMORY2:
+    case DZ_WASM_IMM_DATA_MEMORY:
+    case DZ_WASM_IMM_SELECT:
+        (void)trans_u32(t);
+        (void)trans_u32(t);
+        break;
+    case DZ_WASM_IMM_LABEL:
+    case DZ_WASM_IMM_FUNC:
+    case DZ_WASM_IMM_TAG:
+    case DZ_WASM_IMM_LOCAL:
+    case DZ_WASM_IMM_GLOBAL:
+    case DZ_WASM_IMM_TABLE:
+    case DZ_WASM_IMM_ELEM:
+    case DZ_WASM_IMM_MEMORY:
+    case DZ_WASM_IMM_DATA:
+        (void)trans_u32(t);
+        break;
+    case DZ_WASM_IMM_MEMARG:
+        skip_memarg(t);
+        break;
+    case DZ_WASM_IMM_MEMARG_LANE:
+        skip_memarg(t);
+        t->p++;
+        break;
+    case DZ_WASM_IMM_LANE:
+    case DZ_WASM_IMM_REFTYPE:
+        t->p++;
+        break;
+    case DZ_WASM_IMM_F32:
+        t->p += 4;
+        break;
+    case DZ_WASM_IMM_F64:
+        t->p += 8;
+        break;
+    case DZ_WASM_IMM_SHUFFLE:
+    case DZ_WASM_IMM_V128:
+        t->p += 16;
+        break;
+    }
+}
+
+/* --- instructions ------------------------------------------------------------------------- */
+
+static void constant(struct wasm_trans *t, unsigned op)
+{
+    struct entry e = {.kind = ENTRY_CONST, .type = dz_wasm_op_table[op].type[3]};
+    if (op == DZ_WASM_OP_i32_const) {
+        e.bits = (uint32_t)trans_s64(t);
+    } else if (op == DZ_WASM_OP_i64_const) {
+        e.bits = (uint64_t)trans_s64(t);
+    } else {
+        size_t n = op == DZ_WASM_OP_f32_const ? 4 : 8;
+        memcpy(&e.bits, t->p, n);
+        t->p += n;
+    }
+    trans_push(t, e);
+}
+
+static void instruction(struct wasm_trans *t, unsigned op)
+{
+    switch (op) {
+    case DZ_WASM_OP_i32_const:
+    case DZ_WASM_OP_i64_const:
+    case DZ_WASM_OP_f32_const:
+    case DZ_WASM_OP_f64_const:
+        constant(t, op);
+        return;
+    case DZ_WASM_OP_local_get:
+    case DZ_WASM_OP_local_set:
+    case DZ_WASM_OP_local_tee:
+        trans_local(t, op, trans_u32(t));
+        return;
+    case DZ_WASM_OP_global_get:
+    case DZ_WASM_OP_global_set:
+        trans_global(t, op, trans_u32(t));
+        return;
+    case DZ_WASM_OP_drop:
+        (void)trans_pop(t);
+        return;
+    case DZ_WASM_OP_select_t:
+        (void)trans_u32(t);
+        (void)trans_u32(t);
+        trans_select(t);
+        return;
+    case DZ_WASM_OP_select:
+        trans_select(t);
+        return;
+    default:
+        break;
+    }
+    if (!trans_numeric(t, op) && !trans_control(t, op) && !trans_memory(t, op) &&
+        !trans_vector(t, op) && !trans_table(t, op)) {
+        t->failed = true; /* cannot be: the validator knows the same table */
+        t->trap = DZ_WASM_TRAP_UNREACHABLE;
+    }
+}
+
+/* In dead code only the structure matters. */
+static void dead_instruction(struct wasm_trans *t, unsigned op)
+{
+    switch (op) {
+    case DZ_WASM_OP_block:
+    case DZ_WASM_OP_loop:
+    case DZ_WASM_OP_if:
+    case DZ_WASM_OP_try_table:
+        t->dead_depth++;
+        break;
+    case DZ_WASM_OP_else:
+        if (t->dead_depth == 0)
+            trans_else(t);
+        return;
+    case DZ_WASM_OP_end:
+        if (t->dead_depth == 0)
+            trans_end(t);
+        else
+            t->dead_depth--;
+        return;
+    default:
+        break;
+    }
+    skip_immediates(t, op);
+}
+
+static void body(struct wasm_trans *t)
+{
+    while (t->block_count != 0 && !t->failed && t->p < t->end) {
+        t->offset = trans_here(t);
+        unsigned op = read_op(t);
+        if (op >= DZ_WASM_OP_LIMIT)
+            break; /* cannot be */
+        t->fuel_count++;
+        if (t->dead)
+            dead_instruction(t, op);
+        else if (op == DZ_WASM_OP_end)
+            trans_end(t);
+        else if (op == DZ_WASM_OP_else)
+            trans_else(t);
+        else
+            instruction(t, op);
+        if (t->top > DZ_WASM_FRAME_SLOTS_MAX || t->max_slot > DZ_WASM_FRAME_SLOTS_MAX) {
+            t->failed = true;
+            t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
+        }
+    }
+    if (t->block_count != 0 && !t->failed) {
+        t->failed = true; /* cannot be */
+        t->trap = DZ_WASM_TRAP_UNREACHABLE;
+    }
+}
+
+/* --- functions ------------------------------------------------------------------------------ */
+
+static bool add_locals(struct wasm_trans *t, uint32_t n, uint8_t type, uint32_t *slot)
+{
+    if (n > DZ_WASM_FRAME_SLOTS_MAX - *slot) {
+        t->failed = true;
+        t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
+        return false;
+    }
+    uint32_t cap = t->local_cap;
+    if (!trans_grow(t, &t->local_type, &cap, t->local_count + n, sizeof *t->local_type) ||
+        !trans_grow(t, &t->local_slot, &t->local_cap, t->local_count + n, sizeof *t->local_slot))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        t->local_type[t->local_count] = type;
+        t->local_slot[t->local_count++] = *slot;
+        *slot += dz_wasm_valtype_slots(type);
+    }
+    return *slot <= DZ_WASM_FRAME_SLOTS_MAX;
+}
+
+static bool read_locals(struct wasm_trans *t)
+{
+    uint32_t slot = 0;
+    t->local_count = 0;
+    for (uint32_t i = 0; i < t->type->n_params; i++)
+        if (!add_locals(t, 1, t->module->valtypes[t->type->params + i], &slot))
+            return false;
+    t->rec =
+        t->type->param_slots > t->type->result_slots ? t->type->param_slots : t->type->result_slots;
+    slot = t->rec + 1;
+    for (uint32_t groups = trans_u32(t); groups != 0; groups--) {
+        uint32_t n = trans_u32(t);
+        if (!add_locals(t, n, *t->p++, &slot)) {
+            if (!t->failed)
+                t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
+            t->failed = true;
+            return false;
+        }
+    }
+    t->temp_base = slot;
+    return true;
+}
+
+static void start(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
+{
+    t->code = c;
+    t->module = c->module;
+    t->func = func;
+    t->failed = false;
+    t->type = &c->module->types[c->module->funcs[func].type];
+    t->depth = t->block_count = t->count = t->cell_count = 0;
+    t->patch_count = t->catch_count = t->point_count = 0;
+    t->dead = false;
+    t->dead_depth = 0;
+    t->fuel_cell = WASM_NOWHERE;
+    t->fuel_count = 0;
+    trans_forget(t);
+}
+
+bool wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
+{
+    start(t, c, func);
+    const struct dz_wasm_func *f = &c->module->funcs[func];
+    if (dz_wasm_module_body(c->module, func, &t->p, NULL) < 0) {
+        t->trap = DZ_WASM_TRAP_DAMAGED;
+        return false;
+    }
+    t->end = t->p + f->body_size;
+    if (!read_locals(t))
+        return false;
+    t->top = t->max_slot = t->temp_base;
+    t->offset = trans_here(t);
+    if (!trans_grow(t, &t->blocks, &t->block_cap, 1, sizeof *t->blocks))
+        return false;
+    t->blocks[t->block_count++] = (struct block){
+        .type = f->type, .slot = t->temp_base, .patches = WASM_NOWHERE, .else_at = WASM_NOWHERE};
+    uint32_t entry = trans_emit(t, H_ENTRY, 0);
+    trans_point(t, POINT_ENTRY, 0, t->rec + 1);
+    if (c->fuel)
+        t->fuel_cell = trans_emit(t, H_FUEL, 0);
+    body(t);
+    if (t->failed)
+        return false;
+    if (c->fuel)
+        t->words[t->fuel_cell + 1] = trans_imm(0, 0, t->fuel_count);
+    uint32_t fours = (t->temp_base - t->rec - 1 + 3) / 4;
+    /* ENTRY may zero three slots too many; a call's record may lie behind the operands */
+    t->words[entry + 1] = trans_imm(t->rec + 1, fours, t->max_slot + 4);
+    return true;
+}
+
+struct wasm_trans *wasm_trans_new(void)
+{
+    return dz_zalloc(sizeof(struct wasm_trans));
+}
+void wasm_trans_free(struct wasm_trans *t)
+{
+    if (!t)
+        return;
+    dz_free(t->local_type);
+    dz_free(t->local_slot);
+    dz_free(t->stack);
+    dz_free(t->blocks);
+    dz_free(t->words);
+    dz_free(t->cells);
+    dz_free(t->patches);
+    dz_free(t->catches);
+    dz_free(t->points);
+    dz_free(t);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_trans.h - inside the translator.
+ *
+ * One pass over a validated body. A symbolic operand stack says of each
+ * operand where it is: in its own slot (TEMP), still in a local (LOCAL), or a
+ * constant (CONST). local.get and const emit nothing; what uses them folds
+ * them into its cell. The slot of an operand follows from the types below it,
+ * so that merges of control flow need no moves.
+ *
+ * Accumulators: handlers leave their result in a register as well as in its
+ * slot. The translator remembers which slot each register mirrors; a consumer
+ * then takes the register, and if the operand was a TEMP (used once, by
+ * definition), the producer is changed to its variant that writes no slot.
+ * A mirror ends where the register or the slot is written, at labels and calls.
+ *
+ * Invariants at every label, call, loop head and long operation: all operands
+ * below lie in their slots (settle()).
+ */
+#ifndef DZ_WASM_TRANS_H
+#define DZ_WASM_TRANS_H
+
+#include "wasm/wasm_exec.h"
+
+#define WASM_NOWHERE UINT32_MAX
+
+enum entry_kind {
+    ENTRY_TEMP,
+    ENTRY_LOCAL,
+    ENTRY_CONST,
+};
+struct entry {
+    uint8_t kind;
+    uint8_t type;
+    uint32_t slot;  /* its own */
+    uint32_t local; /* LOCAL: the slot of the local */
+    uint64_t bits;  /* CONST: never of a v128 */
+};
+
+enum acc_no {
+    ACC_INT,
+    ACC_F64,
+    ACC_F32,
+    ACC_COUNT,
+    ACC_NONE = ACC_COUNT,
+};
+struct acc_state {
+    uint32_t slot;  /* that it mirrors, or WASM_NOWHERE */
+    uint32_t pos;   /* word of the cell that made it */
+    uint32_t delta; /* what makes that handler write no slot; 0: it must write */
+};
+
+/* A comparison whose cell is the last one: may become part of a branch. */
+struct compare {
+    uint32_t cell;  /* number of its cell, or WASM_NOWHERE */
+    uint8_t family; /* 0: i32, i64 comparisons; 1: f32, f64; 2: eqz of i32; 3: of i64 */
+    uint8_t index;  /* in its family */
+    uint8_t kind;   /* SS SC RS RC */
+    uint64_t word;  /* word 1 */
+    struct acc_state before[ACC_COUNT];
+};
+
+enum {
+    PATCH_IMM,   /* IMM of the cell at `at`, relative to it */
+    PATCH_TABLE, /* half `half` of word `at`, relative to `base` */
+    PATCH_CATCH, /* target of catch number `at` of this function */
+};
+struct patch {
+    uint8_t what, half;
+    uint32_t at, base;
+    uint32_t next; /* of the same label, or WASM_NOWHERE */
+};
+
+struct block {
+    uint8_t op;       /* enum dz_wasm_op: block loop if else try_table; 0 = the function */
+    uint32_t height;  /* entries below its parameters */
+    uint32_t slot;    /* of its first parameter and result */
+    uint32_t type;    /* index in the module, or WASM_NOWHERE: no parameters and `result` */
+    uint8_t result;   /* value type or 0 */
+    uint32_t start;   /* loop: word of its head; try_table: of its body */
+    uint32_t patches; /* branches to its end */
+    uint32_t else_at; /* if: branch to the else part, or WASM_NOWHERE */
+    uint32_t stub;    /* scratch of br_table: word of the stub for this label */
+    uint32_t stub_table;
+    uint32_t catch_first, catch_count; /* try_table: in wasm_trans.catches */
+};
+
+struct cell_pos {
+    uint32_t word, offset;
+};
+
+/* Where a state may be saved or go on, made only when wasm_trans.mapping. */
+enum point_kind {
+    POINT_ENTRY,  /* first cell of the function; only the parameters live */
+    POINT_LOOP,   /* head of a loop */
+    POINT_RETURN, /* behind a call or throw: word 1 of the callee's record */
+    POINT_BULK,   /* at a long operation, operands in their slots */
+};
+struct wasm_point {
+    uint8_t kind;
+    uint32_t word;   /* from the function's first */
+    uint32_t offset; /* in the binary */
+    uint32_t height; /* slots of the frame that are alive; RETURN: up to the callee's frame */
+    uint32_t callee; /* RETURN: function called, or WASM_NOWHERE: indirect */
+    uint32_t type;   /* RETURN: canonical type of the callee; throw: WASM_NOWHERE */
+};
+
+struct wasm_trans {
+    struct dz_wasm_code *code;
+    const struct dz_wasm_module *module;
+    uint32_t func;
+    const uint8_t *p, *end; /* reading */
+    uint32_t offset;        /* of the instruction at work, in the binary */
+    bool mapping;
+    bool failed; /* memory, or a limit; kind in trap */
+    enum dz_wasm_trap_kind trap;
+
+    /* the function */
+    const struct dz_wasm_type *type;
+    uint32_t rec, temp_base, max_slot;
+    uint8_t *local_type;
+    uint32_t *local_slot;
+    uint32_t local_count, local_cap;
+
+    /* the symbolic stack */
+    struct entry *stack;
+    uint32_t depth, stack_cap;
+    uint32_t top; /* first free slot */
+    struct block *blocks;
+    uint32_t block_count, block_cap;
+    bool dead;
+    uint32_t dead_depth;
+
+    /* cells */
+    wasm_word *words;
+    uint32_t count, cap;
+    struct cell_pos *cells;
+    uint32_t cell_count, cell_cap;
+    uint32_t def_cell; /* cell whose FC may be redirected, or WASM_NOWHERE */
+    uint32_t def_slot;
+    struct acc_state acc[ACC_COUNT];
+    struct compare cmp;
+    struct patch *patches;
+    uint32_t patch_count, patch_cap;
+    struct wasm_catch *catches;
+    uint32_t catch_count, catch_cap;
+    struct wasm_point *points;
+    uint32_t point_count, point_cap;
+    uint32_t fuel_cell; /* word of the FUEL cell being counted, or WASM_NOWHERE */
+    uint32_t fuel_count;
+};
+
+/* --- wasm_trans_emit.c: the stack and cells ------------------------------------------ */
+
+uint64_t trans_fields(uint32_t c, uint32_t a, uint32_t b, uint32_t d);
+uint64_t trans_imm(uint32_t c, uint32_t a, uint32_t imm);
+uint32_t trans_emit(struct wasm_trans *t, unsigned handler, uint64_t word); /* its word */
+uint32_t trans_emit3(struct wasm_trans *t, unsigned handler, uint64_t word, uint64_t third);
+void trans_word(struct wasm_trans *t, uint64_t word);
+
+void trans_push(struct wasm_trans *t, struct entry e); /* e.slot is set here */
+void trans_push_temp(struct wasm_trans *t, unsigned type);
+struct entry trans_pop(struct wasm_trans *t);
+
+/* The slot where the operand can be read; emits a move for a constant. */
+uint32_t trans_slot(struct wasm_trans *t, const struct entry *e);
+bool trans_in_acc(const struct wasm_trans *t, const struct entry *e, enum acc_no n);
+/* Use up the operand from the accumulator: its producer need not write. */
+void trans_take_acc(struct wasm_trans *t, const struct entry *e, enum acc_no n);
+/* The operand is read from its slot but stays on the stack. */
+void trans_pin(struct wasm_trans *t, uint32_t slot);
+/* A cell wrote this slot, other than through the accumulator that mirrors it. */
+void trans_wrote(struct wasm_trans *t, uint32_t slot);
+/* The cell at pos wrote its result to slot (FC) and to the accumulator, which
+ * handler + delta would do alone; then push it. */
+void trans_result(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n, uint32_t delta);
+void trans_forget(struct wasm_trans *t); /* accumulators and what may be redirected */
+
+void trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e);
+void trans_settle_entry(struct wasm_trans *t, uint32_t index);
+void trans_settle(struct wasm_trans *t, uint32_t from); /* entries from.. into their slots */
+
+bool trans_grow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want, size_t size);
+
+/* --- wasm_trans_num.c: numbers, memory, vectors ------------------------------------------ */
+
+bool trans_numeric(struct wasm_trans *t, unsigned op); /* false: not one of these */
+bool trans_vector(struct wasm_trans *t, unsigned op);
+void trans_local(struct wasm_trans *t, unsigned op, uint32_t index);
+void trans_global(struct wasm_trans *t, unsigned op, uint32_t index);
+void trans_select(struct wasm_trans *t);
+bool trans_memory(struct wasm_trans *t, unsigned op);
+bool trans_table(struct wasm_trans *t, unsigned op);
+
+/* --- wasm_trans_ctl.c: blocks, branches, calls --------------------------------------------- */
+
+bool trans_control(struct wasm_trans *t, unsigned op);
+void trans_end(struct wasm_trans *t);
+void trans_else(struct wasm_trans *t);
+void trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, uint32_t height);
+
+/* --- wasm_trans.c ---------------------------------------------------------------------- */
+
+uint32_t trans_u32(struct wasm_trans *t);
+int64_t trans_s64(struct wasm_trans *t);
+uint32_t trans_here(const struct wasm_trans *t); /* offset of p in the binary */
+
+#endif

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_trans_ctl.c - translation of blocks, branches, calls and exceptions.
+ *
+ * A label has a place for its operands: the slots from its block's height on.
+ * A branch moves its operands there and jumps; operands in between are dropped
+ * by doing nothing. Branches to loops look at the flag; their target is a
+ * safepoint. A branch to the function's label is a return.
+ */
+#include "wasm/wasm_trans.h"
+
+/* --- types of blocks -------------------------------------------------------------- */
+
+static const struct dz_wasm_type *block_type(const struct wasm_trans *t, const struct block *b)
+{
+    return b->type == WASM_NOWHERE ? NULL : &t->module->types[b->type];
+}
+static uint32_t param_count(const struct wasm_trans *t, const struct block *b)
+{
+    const struct dz_wasm_type *y = block_type(t, b);
+    return b->op == 0 || !y ? 0 : y->n_params;
+}
+static uint32_t result_count(const struct wasm_trans *t, const struct block *b)
+{
+    const struct dz_wasm_type *y = block_type(t, b);
+    return y ? y->n_results : b->result != 0;
+}
+static unsigned result_type(const struct wasm_trans *t, const struct block *b, uint32_t i)
+{
+    const struct dz_wasm_type *y = block_type(t, b);
+    return y ? t->module->valtypes[y->params + y->n_params + i] : b->result;
+}
+/* Operands of a branch to the label. */
+static uint32_t label_count(const struct wasm_trans *t, const struct block *b)
+{
+    return b->op == DZ_WASM_OP_loop ? param_count(t, b) : result_count(t, b);
+}
+static struct block *label(struct wasm_trans *t, uint32_t depth)
+{
+    return &t->blocks[t->block_count - 1 - depth];
+}
+
+/* --- patches ------------------------------------------------------------------------- */
+
+static void patch_at(struct wasm_trans *t, const struct patch *p, uint32_t to)
+{
+    if (p->what == PATCH_CATCH) {
+        t->catches[p->at].target = to;
+        return;
+    }
+    uint32_t distance = to - p->base;
+    uint32_t half = p->what == PATCH_IMM ? 1 : p->half;
+    uint64_t *word = &t->words[p->what == PATCH_IMM ? p->at + 1 : p->at];
+    *word = half ? (*word & 0xffffffff) | (uint64_t)distance << 32
+                 : (*word & ~UINT64_C(0xffffffff)) | distance;
+}
+static void add_patch(struct wasm_trans *t, uint32_t *list, struct patch p)
+{
+    if (!trans_grow(t, &t->patches, &t->patch_cap, t->patch_count + 1, sizeof *t->patches))
+        return;
+    p.next = *list;
+    *list = t->patch_count;
+    t->patches[t->patch_count++] = p;
+}
+/* Let the cell at `at` branch to the block's label. */
+static void branch_to(struct wasm_trans *t, struct block *b, uint32_t at)
+{
+    struct patch p = {.what = PATCH_IMM, .at = at, .base = at};
+    if (t->failed)
+        return;
+    if (b->op == DZ_WASM_OP_loop)
+        patch_at(t, &p, b->start);
+    else
+        add_patch(t, &b->patches, p);
+}
+static void bind(struct wasm_trans *t, uint32_t list)
+{
+    for (; list != WASM_NOWHERE && !t->failed; list = t->patches[list].next)
+        patch_at(t, &t->patches[list], t->count);
+    trans_forget(t);
+}
+
+/* --- safepoints and fuel ---------------------------------------------------------------- */
+
+void trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, uint32_t height)
+{
+    if (!t->mapping ||
+        !trans_grow(t, &t->points, &t->point_cap, t->point_count + 1, sizeof *t->points))
+        return;
+    t->points[t->point_count++] = (struct wasm_point){
+        .kind = (uint8_t)kind,
+        .word = word,
+        .offset = kind == POINT_BULK ? t->offset : trans_here(t),
+        .height = height,
+        .callee = WASM_NOWHERE,
+        .type = WASM_NOWHERE,
+    };
+}
+static void call_point(struct wasm_trans *t, uint32_t slot, uint32_t callee, uint32_t type)
+{
+    trans_point(t, POINT_RETURN, t->count, slot);
+    if (t->mapping && !t->failed) {
+        t->points[t->point_count - 1].callee = callee;
+        t->points[t->point_count - 1].type = type;
+    }
+}
+static void meter(struct wasm_trans *t)
+{
+    if (!t->code->fuel)
+        return;
+    if (t->fuel_cell != WASM_NOWHERE && !t->failed)
+        t->words[t->fuel_cell + 1] = trans_imm(0, 0, t->fuel_count);
+    t->fuel_cell = trans_emit(t, H_FUEL, 0);
+    t->fuel_count = 0;
+}
+
+/* --- returns and branches ------------------------------------------------------------------ */
+
+static void emit_return(struct wasm_trans *t)
+{
+    uint32_t n = t->type->n_results;
+    uint32_t rec = t->rec;
+    if (n == 0) {
+        (void)trans_emit(t, H_RETURN, trans_fields(rec, 0, 0, 0));
+    } else if (n > 1 || t->stack[t->depth - 1].type == DZ_WASM_V128) {
+        struct entry *first = &t->stack[t->depth - n];
+        for (uint32_t i = t->depth - n; i < t->depth; i++)
+            trans_move(t, t->stack[i].slot, &t->stack[i]);
+        (void)trans_emit(t, H_RETURN_MANY, trans_imm(rec, first->slot, t->type->result_slots));
+    } else {
+        const struct entry *e = &t->stack[t->depth - 1];
+        if (e->kind == ENTRY_CONST && e->bits >> 32 == 0) {
+            (void)trans_emit(t, H_RETURN_C, trans_imm(rec, 0, (uint32_t)e->bits));
+        } else if (trans_in_acc(t, e, ACC_INT)) {
+            trans_take_acc(t, e, ACC_INT);
+            (void)trans_emit(t, H_RETURN_R, trans_fields(rec, 0, 0, 0));
+        } else {
+            (void)trans_emit(t, H_RETURN_S, trans_fields(rec, trans_slot(t, e), 0, 0));
+        }
+    }
+}
+
+/* Move the top n operands to the label's place. They stay on the symbolic stack. */
+static void move_operands(struct wasm_trans *t, const struct block *b, uint32_t n)
+{
+    uint32_t to = b->slot;
+    for (uint32_t i = t->depth - n; i < t->depth; i++) {
+        trans_move(t, to, &t->stack[i]);
+        to += dz_wasm_valtype_slots(t->stack[i].type);
+    }
+}
+/* Are they there already? */
+static bool operands_in_place(const struct wasm_trans *t, const struct block *b)
+{
+    uint32_t n = label_count(t, b);
+    for (uint32_t i = t->depth - n; i < t->depth; i++)
+        if (t->stack[i].kind != ENTRY_TEMP)
+            return false;
+    return n == 0 || t->stack[t->depth - n].slot == b->slot;
+}
+
+static void emit_jump(struct wasm_trans *t, struct block *b)
+{
+    if (b->op == 0) {
+        emit_return(t);
+        return;
+    }
+    move_operands(t, b, label_count(t, b));
+    branch_to(t, b, trans_emit(t, b->op == DZ_WASM_OP_loop ? H_JUMP_BACK : H_JUMP, 0));
+}
+
+/* Take the comparison's cell back; its operands are as they were before it. */
+static struct compare take_compare(struct wasm_trans *t, const struct entry *e)
+{
+    struct compare c = t->cmp;
+    if (e->kind != ENTRY_TEMP || c.cell == WASM_NOWHERE || c.cell != t->cell_count - 1 ||
+        t->def_cell != c.cell || t->def_slot != e->slot || t->failed)
+        c.cell = WASM_NOWHERE;
+    /* constants that do not fit the branch's 16 bits */
+    if (c.cell != WASM_NOWHERE && c.family == 0 && (c.kind == 1 || c.kind == 3) &&
+        (int32_t)(c.word >> 32) != (int16_t)(c.word >> 32))
+        c.cell = WASM_NOWHERE;
+    if (c.cell != WASM_NOWHERE && c.family == 1 && (c.kind & 1))
+        c.cell = WASM_NOWHERE;
+    t->cmp.cell = WASM_NOWHERE;
+    if (c.cell == WASM_NOWHERE)
+        return c;
+    t->count = t->cells[c.cell].word;
+    t->cell_count--;
+    t->def_cell = WASM_NOWHERE;
+    memcpy(t->acc, c.before, sizeof t->acc);
+    return c;
+}
+
+static uint32_t emit_compare_branch(struct wasm_trans *t, const struct compare *c, bool sense,
+                                    bool back)
+{
+    static const uint8_t opposite[] = {1, 0, 8, 9, 6, 7, 4, 5, 2, 3};
+    unsigned a = (unsigned)(c->word >> 16) & 0xffff;
+    unsigned b = (unsigned)(c->word >> 32) & 0xffff; /* slot or constant */
+    if (c->family == 0) {
+        unsigned wide = c->index >= 10 ? 10 : 0;
+        unsigned index = sense ? c->index : opposite[c->index - wide] + wide;
+        return trans_emit(t, (back ? H_BR_I32_EQ_SS_BACK : H_BR_I32_EQ_SS) + index * 4 + c->kind,
+                          trans_fields(b, a, 0, 0));
+    }
+    if (c->family == 1)
+        return trans_emit(t,
+                          (back ? H_BR_F32_EQ_SS_BACK : H_BR_F32_EQ_SS) + c->index * 4u +
+                              (sense ? 0u : 2u) + (c->kind ? 1u : 0u),
+                          trans_fields(b, a, 0, 0));
+    bool wide = c->family == 3;
+    unsigned h = sense ? (wide ? H_BR_Z64_S : H_BR_Z32_S) : (wide ? H_BR_NZ64_S : H_BR_NZ32_S);
+    return trans_emit(t, h + (c->kind ? 1u : 0u) + (back ? 2u : 0u), trans_fields(0, a, 0, 0));
+}
+
+/* Pop the condition; a cell that branches when it is `sense`. Returns it. */
+static uint32_t emit_branch_if(struct wasm_trans *t, const struct entry *e, bool sense, bool back)
+{
+    struct compare c = take_compare(t, e);
+    if (c.cell != WASM_NOWHERE)
+        return emit_compare_branch(t, &c, sense, back);
+    unsigned h = (sense ? H_BR_NZ32_S : H_BR_Z32_S) + (back ? 2u : 0u);
+    if (trans_in_acc(t, e, ACC_INT)) {
+        trans_take_acc(t, e, ACC_INT);
+        return trans_emit(t, h + 1, 0);
+    }
+    return trans_emit(t, h, trans_fields(0, trans_slot(t, e), 0, 0));
+}
+
+static void br_if(struct wasm_trans *t, struct block *b)
+{
+    struct entry e = trans_pop(t);
+    if (b->op != 0 && label_count(t, b) && !operands_in_place(t, b) &&
+        t->stack[t->depth - label_count(t, b)].slot == b->slot) {
+        /* only constants and locals are in the way; the condition may lose its comparison */
+        for (uint32_t i = t->depth - label_count(t, b); i < t->depth; i++)
+            trans_settle_entry(t, i);
+    }
+    if (b->op != 0 && operands_in_place(t, b)) {
+        for (uint32_t i = t->depth - label_count(t, b); i < t->depth; i++)
+            trans_pin(t, t->stack[i].slot);
+        branch_to(t, b, emit_branch_if(t, &e, true, b->op == DZ_WASM_OP_loop));
+        t->def_cell = WASM_NOWHERE;
+        return;
+    }
+    uint32_t over = emit_branch_if(t, &e, false, false);
+    t->def_cell = WASM_NOWHERE;
+    struct acc_state acc[ACC_COUNT];
+    for (unsigned n = 0; n < ACC_COUNT; n++)
+        t->acc[n].delta = 0; /* the operands live on behind the branch */
+    memcpy(acc, t->acc, sizeof acc);
+    emit_jump(t, b);
+    struct patch p = {.what = PATCH_IMM, .at = over, .base = over};
+    if (!t->failed)
+        patch_at(t, &p, t->count);
+    trans_forget(t);
+    memcpy(t->acc, acc, sizeof acc); /* as it was at the branch: moves leave it alone */
+}
+
+/* One entry of a br_table: straight to the label, or to a stub that does what
+ * a branch to it needs. Stubs come behind the table and are shared. */
+static void table_entry(struct wasm_trans *t, uint32_t base, uint32_t at, uint32_t half,
+                        struct block *b)
+{
+    struct patch p = {.what = PATCH_TABLE, .half = (uint8_t)half, .at = at, .base = base};
+    if (t->failed)
+        return;
+    if (b->op != 0 && b->op != DZ_WASM_OP_loop && label_count(t, b) == 0) {
+        add_patch(t, &b->patches, p);
+        return;
+    }
+    if (b->stub_table != base + 1) {
+        b->stub_table = base + 1;
+        b->stub = t->count;
+        trans_forget(t);
+        emit_jump(t, b);
+    }
+    if (!t->failed)
+        patch_at(t, &p, b->stub);
+}
+
+static void br_table(struct wasm_trans *t)
+{
+    struct entry e = trans_pop(t);
+    uint32_t n = trans_u32(t);
+    uint32_t base;
+    for (uint32_t i = t->blocks[t->block_count - 1].height; i < t->depth; i++)
+        trans_pin(t, t->stack[i].slot);
+    if (trans_in_acc(t, &e, ACC_INT)) {
+        trans_take_acc(t, &e, ACC_INT);
+        base = trans_emit(t, H_BR_TABLE_R, trans_imm(0, 0, n));
+    } else {
+        uint32_t s = trans_slot(t, &e);
+        base = trans_emit(t, H_BR_TABLE_S, trans_imm(0, s, n));
+    }
+    uint32_t table = t->count;
+    for (uint32_t i = 0; i < (n + 2) / 2 && !t->failed; i++)
+        trans_word(t, 0);
+    for (uint32_t i = 0; i <= n && !t->failed; i++) {
+        uint32_t depth = trans_u32(t);
+        table_entry(t, base, table + i / 2, i % 2, label(t, depth));
+    }
+    t->dead = true;
+}
+
+/* --- blocks ----------------------------------------------------------------------------- */
+
+static struct block *open_block(struct wasm_trans *t, unsigned op)
+{
+    if (!trans_grow(t, &t->blocks, &t->block_cap, t->block_count + 1, sizeof *t->blocks))
+        return NULL;
+    struct block b = {.op = (uint8_t)op,
+                      .type = WASM_NOWHERE,
+                      .patches = WASM_NOWHERE,
+                      .else_at = WASM_NOWHERE,
+                      .catch_first = t->catch_count};
+    int64_t y = trans_s64(t);
+    if (y >= 0)
+        b.type = (uint32_t)y;
+    else if (y != -64)
+        b.result = (uint8_t)(y & 0x7f);
+    t->blocks[t->block_count] = b;
+    return &t->blocks[t->block_count]; /* not counted yet: labels of catches are outside */
+}
+static void enter_block(struct wasm_trans *t, struct block *b)
+{
+    b->height = t->depth - param_count(t, b);
+    b->slot = b->height < t->depth ? t->stack[b->height].slot : t->top;
+    t->block_count++;
+}
+
+static void start_block(struct wasm_trans *t, unsigned op)
+{
+    struct block *b = open_block(t, op);
+    if (!b)
+        return;
+    trans_settle(t, t->blocks[t->block_count - 1].height);
+    trans_forget(t);
+    enter_block(t, b);
+    if (op != DZ_WASM_OP_loop)
+        return;
+    b->start = t->count;
+    trans_point(t, POINT_LOOP, t->count, t->top);
+    meter(t);
+}
+
+static void start_if(struct wasm_trans *t)
+{
+    struct block *b = open_block(t, DZ_WASM_OP_if);
+    if (!b)
+        return;
+    struct entry e = trans_pop(t);
+    trans_settle(t, t->blocks[t->block_count - 1].height);
+    b->else_at = emit_branch_if(t, &e, false, false);
+    trans_forget(t);
+    enter_block(t, b);
+}
+
+static void start_try(struct wasm_trans *t)
+{
+    struct block *b = open_block(t, DZ_WASM_OP_try_table);
+    if (!b)
+        return;
+    trans_settle(t, t->blocks[t->block_count - 1].height);
+    trans_forget(t);
+    uint32_t n = trans_u32(t);
+    b->catch_count = n;
+    for (uint32_t i = 0; i < n && !t->failed; i++) {
+        if (!trans_grow(t, &t->catches, &t->catch_cap, t->catch_count + 1, sizeof *t->catches))
+            return;
+        unsigned kind = *t->p++;
+        struct wasm_catch c = {.tag = WASM_CATCH_ALL, .ref = kind & 1};
+        if (kind < 2)
+            c.tag = trans_u32(t);
+        struct block *to = label(t, trans_u32(t));
+        c.slot = to->slot;
+        c.target = to->start;
+        c.start = WASM_NOWHERE; /* open: set at the end */
+        struct patch p = {.what = PATCH_CATCH, .at = t->catch_count};
+        t->catches[t->catch_count++] = c;
+        if (to->op != DZ_WASM_OP_loop)
+            add_patch(t, &to->patches, p);
+    }
+    b->start = t->count;
+    enter_block(t, b);
+}
+
+/* Leave the symbolic stack as it is behind the block. */
+static void close_stack(struct wasm_trans *t, const struct block *b)
+{
+    while (t->depth > b->height)
+        (void)trans_pop(t);
+    t->top = b->slot;
+}
+
+void trans_else(struct wasm_trans *t)
+{
+    struct block *b = &t->blocks[t->block_count - 1];
+    if (!t->dead)
+        emit_jump(t, b);
+    if (t->failed)
+        return;
+    struct patch p = {.what = PATCH_IMM, .at = b->else_at, .base = b->else_at};
+    patch_at(t, &p, t->count);
+    b->else_at = WASM_NOWHERE;
+    trans_forget(t);
+    close_stack(t, b);
+    const struct dz_wasm_type *y = block_type(t, b);
+    for (uint32_t i = 0; i < param_count(t, b); i++)
+        trans_push_temp(t, t->module->valtypes[y->params + i]);
+    t->dead = false;
+}
+
+static void close_try(struct wasm_trans *t, const struct block *b)
+{
+    for (uint32_t i = 0; i < b->catch_count && !t->failed; i++) {
+        t->catches[b->catch_first + i].start = b->start;
+        t->catches[b->catch_first + i].end = t->count;
+    }
+}
+
+void trans_end(struct wasm_trans *t)
+{
+    struct block *b = &t->blocks[t->block_count - 1];
+    if (!t->dead && b->op != 0)
+        move_operands(t, b, result_count(t, b));
+    if (!t->dead && b->op == 0)
+        emit_return(t);
+    if (b->op == DZ_WASM_OP_try_table)
+        close_try(t, b);
+    if (b->else_at != WASM_NOWHERE && !t->failed) {
+        /* no else part: the parameters are the results */
+        struct patch p = {.what = PATCH_IMM, .at = b->else_at, .base = b->else_at};
+        patch_at(t, &p, t->count);
+    }
+    bool landed = b->patches != WASM_NOWHERE;
+    bool reached = !t->dead || landed || b->else_at != WASM_NOWHERE;
+    bind(t, b->patches);
+    close_stack(t, b);
+    for (uint32_t i = 0; i < result_count(t, b) && (b->op != 0 || landed); i++)
+        trans_push_temp(t, result_type(t, b, i));
+    if (b->op == 0 && landed) /* a catch clause names the function's label */
+        emit_return(t);
+    t->block_count--;
+    t->dead = !reached;
+}
+
+/* --- calls ---------------------------------------------------------------------------------- */
+
+static uint32_t type_rec(const struct dz_wasm_type *y)
+{
+    return y->param_slots > y->result_slots ? y->param_slots : y->result_slots;
+}
+
+/* Arguments in their slots: returns where the callee's frame begins. */
+static uint32_t stage(struct wasm_trans *t, const struct dz_wasm_type *y)
+{
+    trans_settle(t, t->blocks[t->block_count - 1].height);
+    for (uint32_t i = 0; i < y->n_params; i++)
+        (void)trans_pop(t);
+    if (t->top + type_rec(y) + 2 > t->max_slot)
+        t->max_slot = t->top + type_rec(y) + 2;
+    return t->top;
+}
+static void push_results(struct wasm_trans *t, const struct dz_wasm_type *y)
+{
+    uint32_t slot = t->top;
+    for (uint32_t i = 0; i < y->n_results; i++)
+        trans_push_temp(t, t->module->valtypes[y->params + y->n_params + i]);
+    trans_forget(t);
+    if (y->n_results == 1 && y->result_slots == 1)
+        t->acc[ACC_INT] = (struct acc_state){slot, 0, 0}; /* a return leaves it there */
+}
+
+static void call(struct wasm_trans *t)
+{
+    uint32_t func = trans_u32(t);
+    const struct dz_wasm_type *y = &t->module->types[t->module->funcs[func].type];
+    uint32_t base = stage(t, y);
+    (void)trans_emit3(t, H_CALL_LAZY, trans_imm(base, type_rec(y), func), 0);
+    call_point(t, base, func, y->canon);
+    push_results(t, y);
+}
+
+static void call_indirect(struct wasm_trans *t)
+{
+    const struct dz_wasm_type *y = &t->module->types[trans_u32(t)];
+    uint64_t third = y->canon | (uint64_t)trans_u32(t) << 32;
+    struct entry i = trans_pop(t);
+    bool in = trans_in_acc(t, &i, ACC_INT);
+    uint32_t s = 0;
+    if (in)
+        trans_take_acc(t, &i, ACC_INT);
+    else
+        s = trans_slot(t, &i);
+    uint32_t base = stage(t, y);
+    (void)trans_emit3(t, in ? H_CALL_INDIRECT_R : H_CALL_INDIRECT_S,
+                      trans_fields(base, type_rec(y), s, 0), third);
+    call_point(t, base, WASM_NOWHERE, y->canon);
+    push_results(t, y);
+}
+
+static void return_call(struct wasm_trans *t, bool indirect)
+{
+    uint32_t func = 0;
+    uint32_t s = 0;
+    uint64_t third = 0;
+    const struct dz_wasm_type *y;
+    if (indirect) {
+        y = &t->module->types[trans_u32(t)];
+        third = y->canon | (uint64_t)trans_u32(t) << 32;
+        struct entry i = trans_pop(t);
+        /* the index must not lie where the arguments go */
+        trans_move(t, i.slot, &i);
+        s = i.slot;
+    } else {
+        func = trans_u32(t);
+        y = &t->module->types[t->module->funcs[func].type];
+    }
+    uint32_t base = stage(t, y);
+    uint64_t word =
+        indirect ? trans_fields(base, type_rec(y), s, 0) : trans_imm(base, type_rec(y), func);
+    (void)trans_emit3(t, indirect ? H_RETURN_CALL_INDIRECT : H_RETURN_CALL, word, third);
+    trans_word(t, t->rec | (uint64_t)y->param_slots << 32);
+    t->dead = true;
+}
+
+static void emit_throw(struct wasm_trans *t)
+{
+    uint32_t tag = trans_u32(t);
+    uint32_t base = stage(t, &t->module->types[t->module->tags[tag].type]);
+    (void)trans_emit(t, H_THROW, trans_imm(base, 0, tag));
+    call_point(t, t->top, WASM_NOWHERE, WASM_NOWHERE);
+    t->dead = true;
+}
+static void emit_throw_ref(struct wasm_trans *t)
+{
+    struct entry e = trans_pop(t);
+    uint32_t s = trans_slot(t, &e);
+    trans_settle(t, t->blocks[t->block_count - 1].height);
+    (void)trans_emit(t, H_THROW_REF, trans_fields(0, s, 0, 0));
+    call_point(t, t->top, WASM_NOWHERE, WASM_NOWHERE);
+    t->dead = true;
+}
+
+bool trans_control(struct wasm_trans *t, unsigned op)
+{
+    switch (op) {
+    case DZ_WASM_OP_unreachable:
+        (void)trans_emit(t, H_UNREACHABLE, 0);
+        t->dead = true;
+        return true;
+    case DZ_WASM_OP_nop:
+        return true;
+    case DZ_WASM_OP_block:
+    case DZ_WASM_OP_loop:
+        start_block(t, op);
+        return true;
+    case DZ_WASM_OP_if:
+        start_if(t);
+        return true;
+    case DZ_WASM_OP_try_table:
+        start_try(t);
+        return true;
+    case DZ_WASM_OP_br:
+        emit_jump(t, label(t, trans_u32(t)));
+        t->dead = true;
+        return true;
+    case DZ_WASM_OP_br_if:
+        br_if(t, label(t, trans_u32(t)));
+        return true;
+    case DZ_WASM_OP_br_table:
+        br_table(t);
+        return true;
+    case DZ_WASM_OP_return:
+        emit_return(t);
+        t->dead = true;
+        return true;
+    case DZ_WASM_OP_call:
+        call(t);
+        return true;
+    case DZ_WASM_OP_call_indirect:
+        call_indirect(t);
+        return true;
+    case DZ_WASM_OP_return_call:
+    case DZ_WASM_OP_return_call_indirect:
+        return_call(t, op == DZ_WASM_OP_return_call_indirect);
+        return true;
+    case DZ_WASM_OP_throw:
+        emit_throw(t);
+        return true;
+    case DZ_WASM_OP_throw_ref:
+        emit_throw_ref(t);
+        return true;
+    default:
+        return false;
+    }
+}

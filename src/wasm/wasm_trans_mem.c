@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_trans_mem.c - translation of variables, memory, tables and vectors.
+ */
+#include "wasm/wasm_rt.h"
+#include "wasm/wasm_trans.h"
+
+static enum acc_no acc_of(unsigned type)
+{
+    return type == DZ_WASM_F32    ? ACC_F32
+           : type == DZ_WASM_F64  ? ACC_F64
+           : type == DZ_WASM_V128 ? ACC_NONE
+                                  : ACC_INT;
+}
+
+/* --- variables ---------------------------------------------------------------------- */
+
+/* Operands that still stand for the local get their value before it changes. */
+static bool flush_local(struct wasm_trans *t, uint32_t slot)
+{
+    uint32_t before = t->cell_count;
+    uint32_t from = t->blocks[t->block_count - 1].height;
+    for (uint32_t i = from; i < t->depth; i++)
+        if (t->stack[i].kind == ENTRY_LOCAL && t->stack[i].local == slot)
+            trans_settle_entry(t, i);
+    return t->cell_count != before;
+}
+
+/* The cell that made the operand writes the local instead. */
+static bool redirect(struct wasm_trans *t, const struct entry *e, uint32_t slot)
+{
+    if (e->kind != ENTRY_TEMP || t->def_cell == WASM_NOWHERE || t->def_cell != t->cell_count - 1 ||
+        t->def_slot != e->slot || t->failed)
+        return false;
+    uint64_t *word = &t->words[t->cells[t->def_cell].word + 1];
+    *word = (*word & ~UINT64_C(0xffff)) | slot;
+    enum acc_no n = ACC_COUNT;
+    for (unsigned i = 0; i < ACC_COUNT; i++)
+        if (t->acc[i].slot == e->slot && t->acc[i].pos == t->cells[t->def_cell].word)
+            n = i;
+    trans_wrote(t, slot);
+    if (e->type == DZ_WASM_V128)
+        trans_wrote(t, slot + 1);
+    if (n != ACC_COUNT)
+        t->acc[n] = (struct acc_state){slot, 0, 0};
+    t->def_cell = WASM_NOWHERE;
+    t->cmp.cell = WASM_NOWHERE;
+    return true;
+}
+
+static void set_local(struct wasm_trans *t, uint32_t index, bool keep)
+{
+    uint32_t slot = t->local_slot[index];
+    struct entry e = trans_pop(t);
+    bool moved = flush_local(t, slot);
+    bool is_it = e.kind == ENTRY_LOCAL && e.local == slot;
+    if (!moved && redirect(t, &e, slot)) {
+        e.kind = ENTRY_LOCAL;
+        e.local = slot;
+    } else if (!is_it) {
+        trans_move(t, slot, &e);
+    }
+    if (keep)
+        trans_push(t, e);
+}
+
+void trans_local(struct wasm_trans *t, unsigned op, uint32_t index)
+{
+    if (op == DZ_WASM_OP_local_get)
+        trans_push(t, (struct entry){.kind = ENTRY_LOCAL,
+                                     .type = t->local_type[index],
+                                     .local = t->local_slot[index]});
+    else
+        set_local(t, index, op == DZ_WASM_OP_local_tee);
+}
+
+void trans_global(struct wasm_trans *t, unsigned op, uint32_t index)
+{
+    const struct dz_wasm_global *g = &t->module->globals[index];
+    bool at = g->mutable && index < t->module->header->n_imported[DZ_WASM_KIND_GLOBAL];
+    bool wide = g->type == DZ_WASM_V128;
+    uint32_t imm = at ? index : g->slot;
+    if (op == DZ_WASM_OP_global_get) {
+        unsigned h = wide ? (at ? H_GLOBAL_GET_AT_V : H_GLOBAL_GET_V)
+                          : (at ? H_GLOBAL_GET_AT : H_GLOBAL_GET);
+        uint32_t pos = trans_emit(t, h, trans_imm(t->top, 0, imm));
+        trans_result(t, pos, g->type, wide ? ACC_NONE : ACC_INT, wide || at ? 0 : 1);
+        return;
+    }
+    struct entry e = trans_pop(t);
+    if (!at && !wide && trans_in_acc(t, &e, ACC_INT)) {
+        trans_take_acc(t, &e, ACC_INT);
+        (void)trans_emit(t, H_GLOBAL_SET_R, trans_imm(0, 0, imm));
+        return;
+    }
+    unsigned h =
+        wide ? (at ? H_GLOBAL_SET_AT_V : H_GLOBAL_SET_V) : (at ? H_GLOBAL_SET_AT : H_GLOBAL_SET_S);
+    uint32_t s = trans_slot(t, &e);
+    (void)trans_emit(t, h, trans_imm(0, s, imm));
+}
+
+void trans_select(struct wasm_trans *t)
+{
+    struct entry c = trans_pop(t);
+    struct entry b = trans_pop(t);
+    struct entry a = trans_pop(t);
+    if (a.type == DZ_WASM_V128) {
+        uint64_t word =
+            trans_fields(a.slot, trans_slot(t, &a), trans_slot(t, &b), trans_slot(t, &c));
+        uint32_t pos = trans_emit(t, H_SELECT_V, word);
+        trans_result(t, pos, a.type, ACC_NONE, 0);
+        return;
+    }
+    bool in = trans_in_acc(t, &c, ACC_INT);
+    uint32_t s = 0;
+    if (in)
+        trans_take_acc(t, &c, ACC_INT);
+    else
+        s = trans_slot(t, &c);
+    uint32_t sb = trans_slot(t, &b);
+    uint32_t sa = trans_slot(t, &a);
+    uint32_t pos = trans_emit(t, in ? H_SELECT_R : H_SELECT_S, trans_fields(a.slot, sa, sb, s));
+    trans_result(t, pos, a.type, ACC_INT, 2);
+}
+
+/* --- memory ----------------------------------------------------------------------------- */
+
+struct access {
+    uint16_t handler;
+    uint8_t store;
+};
+static const struct access accesses[] = {
+    [DZ_WASM_OP_i32_load] = {H_LOAD32_U_S, 0},       [DZ_WASM_OP_i64_load] = {H_LOAD64_S, 0},
+    [DZ_WASM_OP_f32_load] = {H_LOADF32_S, 0},        [DZ_WASM_OP_f64_load] = {H_LOADF64_S, 0},
+    [DZ_WASM_OP_i32_load8_s] = {H_LOAD8_S32_S, 0},   [DZ_WASM_OP_i32_load8_u] = {H_LOAD8_U_S, 0},
+    [DZ_WASM_OP_i32_load16_s] = {H_LOAD16_S32_S, 0}, [DZ_WASM_OP_i32_load16_u] = {H_LOAD16_U_S, 0},
+    [DZ_WASM_OP_i64_load8_s] = {H_LOAD8_S64_S, 0},   [DZ_WASM_OP_i64_load8_u] = {H_LOAD8_U_S, 0},
+    [DZ_WASM_OP_i64_load16_s] = {H_LOAD16_S64_S, 0}, [DZ_WASM_OP_i64_load16_u] = {H_LOAD16_U_S, 0},
+    [DZ_WASM_OP_i64_load32_s] = {H_LOAD32_S64_S, 0}, [DZ_WASM_OP_i64_load32_u] = {H_LOAD32_U_S, 0},
+    [DZ_WASM_OP_i32_store] = {H_STORE32_SS, 1},      [DZ_WASM_OP_i64_store] = {H_STORE64_SS, 1},
+    [DZ_WASM_OP_f32_store] = {H_STORE32_SS, 1},      [DZ_WASM_OP_f64_store] = {H_STORE64_SS, 1},
+    [DZ_WASM_OP_i32_store8] = {H_STORE8_SS, 1},      [DZ_WASM_OP_i32_store16] = {H_STORE16_SS, 1},
+    [DZ_WASM_OP_i64_store8] = {H_STORE8_SS, 1},      [DZ_WASM_OP_i64_store16] = {H_STORE16_SS, 1},
+    [DZ_WASM_OP_i64_store32] = {H_STORE32_SS, 1},
+};
+
+/* Read flags, memory and offset. Returns the memory's index. */
+static uint32_t memarg(struct wasm_trans *t, uint32_t *ret_offset)
+{
+    uint32_t flags = trans_u32(t);
+    uint32_t index = flags & 64 ? trans_u32(t) : 0;
+    *ret_offset = trans_u32(t);
+    return index;
+}
+static void use_memory(struct wasm_trans *t, uint32_t index)
+{
+    (void)trans_emit(t, H_MEM_USE, trans_imm(0, 0, index));
+}
+
+static void load(struct wasm_trans *t, unsigned handler, unsigned type)
+{
+    uint32_t offset;
+    uint32_t memory = memarg(t, &offset);
+    struct entry a = trans_pop(t);
+    bool in = trans_in_acc(t, &a, ACC_INT);
+    uint32_t s = 0;
+    if (in)
+        trans_take_acc(t, &a, ACC_INT);
+    else
+        s = trans_slot(t, &a);
+    if (memory)
+        use_memory(t, memory);
+    uint32_t pos = trans_emit(t, handler + (in ? 1 : 0), trans_imm(a.slot, s, offset));
+    trans_result(t, pos, type, acc_of(type), 2);
+    if (memory)
+        use_memory(t, 0);
+}
+
+/* Kinds SS RS SR SC RC follow each other. */
+static void store(struct wasm_trans *t, unsigned handler, unsigned type)
+{
+    enum {
+        SS,
+        RS,
+        SR,
+        SC,
+        RC
+    };
+    uint32_t offset;
+    uint32_t memory = memarg(t, &offset);
+    struct entry v = trans_pop(t);
+    struct entry a = trans_pop(t);
+    enum acc_no n = acc_of(type);
+    bool v_in = n != ACC_INT && trans_in_acc(t, &v, n);
+    bool v_int = !v_in && trans_in_acc(t, &v, ACC_INT);
+    bool a_in = !v_int && trans_in_acc(t, &a, ACC_INT);
+    if (v_in)
+        trans_take_acc(t, &v, n);
+    if (v_int)
+        trans_take_acc(t, &v, ACC_INT);
+    if (a_in)
+        trans_take_acc(t, &a, ACC_INT);
+    uint32_t sa = a_in ? 0 : trans_slot(t, &a);
+    uint32_t sv = v_in || v_int || v.kind == ENTRY_CONST ? 0 : trans_slot(t, &v);
+    if (memory)
+        use_memory(t, memory);
+    if (v_in)
+        (void)trans_emit(t, (n == ACC_F32 ? H_STOREF32_SF : H_STOREF64_SF) + (a_in ? 1u : 0u),
+                         trans_imm(0, sa, offset));
+    else if (v_int)
+        (void)trans_emit(t, handler + SR, trans_imm(0, sa, offset));
+    else if (v.kind == ENTRY_CONST)
+        (void)trans_emit3(t, handler + (a_in ? RC : SC), trans_imm(0, sa, offset), v.bits);
+    else
+        (void)trans_emit(t, handler + (a_in ? RS : SS), trans_imm(sv, sa, offset));
+    if (memory)
+        use_memory(t, 0);
+}
+
+/* The three operands in their slots, then one cell that can be met again and again. */
+static void bulk(struct wasm_trans *t, enum wasm_bulk_op op, uint32_t first, uint32_t second)
+{
+    static const unsigned quick[] = {
+        [WASM_MEMORY_COPY] = H_MEM_COPY, [WASM_MEMORY_FILL] = H_MEM_FILL};
+    uint32_t base = t->stack[t->depth - 3].slot;
+    uint32_t height = t->top;
+    trans_settle(t, t->blocks[t->block_count - 1].height);
+    if (op <= WASM_MEMORY_FILL && first == 0 && second == 0)
+        (void)trans_emit(t, quick[op], trans_fields(base, base, base + 1, base + 2));
+    uint32_t at =
+        trans_emit3(t, H_BULK, trans_fields(base, op, 0, 0), first | (uint64_t)second << 32);
+    trans_point(t, POINT_BULK, at, height);
+    for (int i = 0; i < 3; i++)
+        (void)trans_pop(t);
+    trans_forget(t);
+}
+
+static void memory_grow(struct wasm_trans *t)
+{
+    uint32_t index = trans_u32(t);
+    struct entry a = trans_pop(t);
+    uint32_t s = trans_slot(t, &a);
+    uint32_t pos = trans_emit(t, H_MEM_GROW, trans_imm(a.slot, s, index));
+    trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
+}
+
+static bool memory_other(struct wasm_trans *t, unsigned op)
+{
+    uint32_t x;
+    switch (op) {
+    case DZ_WASM_OP_memory_size:
+        x = trans_emit(t, H_MEM_SIZE, trans_imm(t->top, 0, trans_u32(t)));
+        trans_result(t, x, DZ_WASM_I32, ACC_INT, 0);
+        return true;
+    case DZ_WASM_OP_memory_grow:
+        memory_grow(t);
+        return true;
+    case DZ_WASM_OP_memory_copy:
+        x = trans_u32(t);
+        bulk(t, WASM_MEMORY_COPY, x, trans_u32(t));
+        return true;
+    case DZ_WASM_OP_memory_fill:
+        bulk(t, WASM_MEMORY_FILL, trans_u32(t), 0);
+        return true;
+    case DZ_WASM_OP_memory_init:
+        x = trans_u32(t);
+        bulk(t, WASM_MEMORY_INIT, trans_u32(t), x);
+        return true;
+    case DZ_WASM_OP_data_drop:
+        (void)trans_emit(t, H_DATA_DROP, trans_imm(0, 0, trans_u32(t)));
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool trans_memory(struct wasm_trans *t, unsigned op)
+{
+    if (op >= DZ_ARRAY_LEN(accesses) || accesses[op].handler == 0)
+        return memory_other(t, op);
+    if (accesses[op].store)
+        store(t, accesses[op].handler, dz_wasm_op_table[op].type[1]);
+    else
+        load(t, accesses[op].handler, dz_wasm_op_table[op].type[3]);
+    return true;
+}
+
+/* --- tables ----------------------------------------------------------------------------- */
+
+static void table_get(struct wasm_trans *t, uint32_t index)
+{
+    struct entry i = trans_pop(t);
+    uint32_t s = trans_slot(t, &i);
+    uint32_t pos = trans_emit(t, H_TABLE_GET, trans_imm(i.slot, s, index));
+    trans_result(t, pos, t->module->tables[index].type, ACC_INT, 0);
+}
+static void table_set(struct wasm_trans *t, uint32_t index)
+{
+    struct entry v = trans_pop(t);
+    struct entry i = trans_pop(t);
+    uint32_t sv = trans_slot(t, &v);
+    (void)trans_emit(t, H_TABLE_SET, trans_imm(sv, trans_slot(t, &i), index));
+}
+static void table_grow(struct wasm_trans *t, uint32_t index)
+{
+    struct entry n = trans_pop(t);
+    struct entry v = trans_pop(t);
+    uint32_t sn = trans_slot(t, &n);
+    struct entry here = {
+        .kind = v.kind, .type = v.type, .slot = v.slot, .local = v.local, .bits = v.bits};
+    trans_move(t, v.slot, &here); /* the value in the slot that gets the result */
+    uint32_t pos = trans_emit(t, H_TABLE_GROW, trans_imm(v.slot, sn, index));
+    trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
+}
+
+bool trans_table(struct wasm_trans *t, unsigned op)
+{
+    uint32_t x;
+    switch (op) {
+    case DZ_WASM_OP_table_get:
+        table_get(t, trans_u32(t));
+        return true;
+    case DZ_WASM_OP_table_set:
+        table_set(t, trans_u32(t));
+        return true;
+    case DZ_WASM_OP_table_size:
+        x = trans_emit(t, H_TABLE_SIZE, trans_imm(t->top, 0, trans_u32(t)));
+        trans_result(t, x, DZ_WASM_I32, ACC_INT, 0);
+        return true;
+    case DZ_WASM_OP_table_grow:
+        table_grow(t, trans_u32(t));
+        return true;
+    case DZ_WASM_OP_table_fill:
+        bulk(t, WASM_TABLE_FILL, trans_u32(t), 0);
+        return true;
+    case DZ_WASM_OP_table_copy:
+        x = trans_u32(t);
+        bulk(t, WASM_TABLE_COPY, x, trans_u32(t));
+        return true;
+    case DZ_WASM_OP_table_init:
+        x = trans_u32(t);
+        bulk(t, WASM_TABLE_INIT, trans_u32(t), x);
+        return true;
+    case DZ_WASM_OP_elem_drop:
+        (void)trans_emit(t, H_ELEM_DROP, trans_imm(0, 0, trans_u32(t)));
+        return true;
+    case DZ_WASM_OP_ref_func:
+        x = trans_emit(t, H_REF_FUNC, trans_imm(t->top, 0, trans_u32(t)));
+        trans_result(t, x, DZ_WASM_FUNCREF, ACC_INT, 0);
+        return true;
+    case DZ_WASM_OP_ref_null:
+        x = *t->p++;
+        trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = (uint8_t)x});
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* --- vectors ---------------------------------------------------------------------------- */
+
+static const uint16_t vectors[] = {
+#define X(name, text, number, imm, sig, feature, arg) [number - 0x200] = H_SIMD_##name,
+    DZ_WASM_OP_FD_MAP(X)
+#undef X
+};
+
+static void vector_wide(struct wasm_trans *t, unsigned handler, unsigned op)
+{
+    uint64_t half[2];
+    memcpy(half, t->p, sizeof half);
+    t->p += sizeof half;
+    uint64_t word;
+    if (op == DZ_WASM_OP_v128_const) {
+        word = trans_fields(t->top, 0, 0, 0);
+    } else {
+        struct entry b = trans_pop(t);
+        struct entry a = trans_pop(t);
+        word = trans_fields(a.slot, trans_slot(t, &a), trans_slot(t, &b), 0);
+    }
+    uint32_t pos = trans_emit3(t, handler, word, half[0]);
+    trans_word(t, half[1]);
+    trans_result(t, pos, DZ_WASM_V128, ACC_NONE, 0);
+}
+
+static void vector_access(struct wasm_trans *t, unsigned handler,
+                          const struct dz_wasm_op_info *info)
+{
+    uint32_t offset;
+    uint32_t memory = memarg(t, &offset);
+    bool lanes = info->imm == DZ_WASM_IMM_MEMARG_LANE;
+    uint32_t lane = lanes ? *t->p++ : 0;
+    struct entry v = {.slot = 0};
+    if (info->pops == 2)
+        v = trans_pop(t);
+    struct entry a = trans_pop(t);
+    uint32_t sv = info->pops == 2 ? trans_slot(t, &v) : 0;
+    uint32_t sa = trans_slot(t, &a);
+    if (memory)
+        use_memory(t, memory);
+    uint32_t c = info->type[3] ? a.slot : sv;
+    uint32_t pos = trans_emit(t, handler, trans_imm(c, sa, offset));
+    if (lanes)
+        trans_word(t, lane | (uint64_t)sv << 16);
+    if (info->type[3])
+        trans_result(t, pos, info->type[3], ACC_NONE, 0);
+    if (memory)
+        use_memory(t, 0);
+}
+
+bool trans_vector(struct wasm_trans *t, unsigned op)
+{
+    if (op < 0x200 || op - 0x200 >= DZ_ARRAY_LEN(vectors))
+        return false;
+    const struct dz_wasm_op_info *info = &dz_wasm_op_table[op];
+    unsigned handler = vectors[op - 0x200];
+    if (info->imm == DZ_WASM_IMM_V128 || info->imm == DZ_WASM_IMM_SHUFFLE) {
+        vector_wide(t, handler, op);
+        return true;
+    }
+    if (info->imm == DZ_WASM_IMM_MEMARG || info->imm == DZ_WASM_IMM_MEMARG_LANE) {
+        vector_access(t, handler, info);
+        return true;
+    }
+    uint32_t slot[3] = {0, 0, 0};
+    struct entry e[3];
+    uint32_t to = t->top;
+    for (unsigned i = info->pops; i-- > 0;)
+        e[i] = trans_pop(t);
+    for (unsigned i = 0; i < info->pops; i++)
+        slot[i] = trans_slot(t, &e[i]);
+    if (info->pops)
+        to = e[0].slot;
+    if (info->imm == DZ_WASM_IMM_LANE)
+        slot[2] = *t->p++;
+    uint32_t pos = trans_emit(t, handler, trans_fields(to, slot[0], slot[1], slot[2]));
+    trans_result(t, pos, info->type[3], acc_of(info->type[3]), 0);
+    return true;
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_trans_num.c - translation of numbers, memory, variables and vectors.
+ *
+ * A table says of each scalar instruction which handler it has first and in
+ * what pattern the variants follow (see wasm_exec_int.inc); the functions here
+ * choose the variant by where the operands are.
+ */
+#include "wasm/wasm_trans.h"
+
+enum shape {
+    SHAPE_NONE,
+    SHAPE_INT4C, /* SS SC RS RC, commutative */
+    SHAPE_INT4,  /* the same, not commutative */
+    SHAPE_INT7,  /* and SR CS CR */
+    SHAPE_CMP,   /* SHAPE_INT4 with a comparison on the other side of the mirror */
+    SHAPE_INT1,
+    SHAPE_F4C,
+    SHAPE_F4,
+    SHAPE_F7,
+    SHAPE_FCMP,
+    SHAPE_F1,
+    SHAPE_I2F,
+    SHAPE_F2I,
+    SHAPE_KEEP, /* reinterpret: the slot is the same */
+};
+
+struct numeric {
+    uint16_t handler;
+    uint8_t shape;
+};
+
+#define INT_BOTH(n)                                                     \
+    [DZ_WASM_OP_i##n##_add] = {H_I##n##_ADD_SS, SHAPE_INT4C},           \
+    [DZ_WASM_OP_i##n##_mul] = {H_I##n##_MUL_SS, SHAPE_INT4C},           \
+    [DZ_WASM_OP_i##n##_and] = {H_I##n##_AND_SS, SHAPE_INT4C},           \
+    [DZ_WASM_OP_i##n##_or] = {H_I##n##_OR_SS, SHAPE_INT4C},             \
+    [DZ_WASM_OP_i##n##_xor] = {H_I##n##_XOR_SS, SHAPE_INT4C},           \
+    [DZ_WASM_OP_i##n##_sub] = {H_I##n##_SUB_SS, SHAPE_INT7},            \
+    [DZ_WASM_OP_i##n##_shl] = {H_I##n##_SHL_SS, SHAPE_INT7},            \
+    [DZ_WASM_OP_i##n##_shr_s] = {H_I##n##_SHR_S_SS, SHAPE_INT7},        \
+    [DZ_WASM_OP_i##n##_shr_u] = {H_I##n##_SHR_U_SS, SHAPE_INT7},        \
+    [DZ_WASM_OP_i##n##_rotl] = {H_I##n##_ROTL_SS, SHAPE_INT7},          \
+    [DZ_WASM_OP_i##n##_rotr] = {H_I##n##_ROTR_SS, SHAPE_INT7},          \
+    [DZ_WASM_OP_i##n##_div_s] = {H_I##n##_DIV_S_SS, SHAPE_INT4},        \
+    [DZ_WASM_OP_i##n##_div_u] = {H_I##n##_DIV_U_SS, SHAPE_INT4},        \
+    [DZ_WASM_OP_i##n##_rem_s] = {H_I##n##_REM_S_SS, SHAPE_INT4},        \
+    [DZ_WASM_OP_i##n##_rem_u] = {H_I##n##_REM_U_SS, SHAPE_INT4},        \
+    [DZ_WASM_OP_i##n##_eq] = {H_I##n##_EQ_SS, SHAPE_CMP},               \
+    [DZ_WASM_OP_i##n##_ne] = {H_I##n##_NE_SS, SHAPE_CMP},               \
+    [DZ_WASM_OP_i##n##_lt_s] = {H_I##n##_LT_S_SS, SHAPE_CMP},           \
+    [DZ_WASM_OP_i##n##_lt_u] = {H_I##n##_LT_U_SS, SHAPE_CMP},           \
+    [DZ_WASM_OP_i##n##_gt_s] = {H_I##n##_GT_S_SS, SHAPE_CMP},           \
+    [DZ_WASM_OP_i##n##_gt_u] = {H_I##n##_GT_U_SS, SHAPE_CMP},           \
+    [DZ_WASM_OP_i##n##_le_s] = {H_I##n##_LE_S_SS, SHAPE_CMP},           \
+    [DZ_WASM_OP_i##n##_le_u] = {H_I##n##_LE_U_SS, SHAPE_CMP},           \
+    [DZ_WASM_OP_i##n##_ge_s] = {H_I##n##_GE_S_SS, SHAPE_CMP},           \
+    [DZ_WASM_OP_i##n##_ge_u] = {H_I##n##_GE_U_SS, SHAPE_CMP},           \
+    [DZ_WASM_OP_i##n##_eqz] = {H_I##n##_EQZ_S, SHAPE_INT1},             \
+    [DZ_WASM_OP_i##n##_clz] = {H_I##n##_CLZ_S, SHAPE_INT1},             \
+    [DZ_WASM_OP_i##n##_ctz] = {H_I##n##_CTZ_S, SHAPE_INT1},             \
+    [DZ_WASM_OP_i##n##_popcnt] = {H_I##n##_POPCNT_S, SHAPE_INT1},       \
+    [DZ_WASM_OP_i##n##_extend8_s] = {H_I##n##_EXTEND8_S_S, SHAPE_INT1}, \
+    [DZ_WASM_OP_i##n##_extend16_s] = {H_I##n##_EXTEND16_S_S, SHAPE_INT1}
+
+#define FLOAT_BOTH(n)                                                          \
+    [DZ_WASM_OP_f##n##_add] = {H_F##n##_ADD_SS, SHAPE_F4C},                    \
+    [DZ_WASM_OP_f##n##_mul] = {H_F##n##_MUL_SS, SHAPE_F4C},                    \
+    [DZ_WASM_OP_f##n##_sub] = {H_F##n##_SUB_SS, SHAPE_F7},                     \
+    [DZ_WASM_OP_f##n##_div] = {H_F##n##_DIV_SS, SHAPE_F7},                     \
+    [DZ_WASM_OP_f##n##_min] = {H_F##n##_MIN_SS, SHAPE_F4},                     \
+    [DZ_WASM_OP_f##n##_max] = {H_F##n##_MAX_SS, SHAPE_F4},                     \
+    [DZ_WASM_OP_f##n##_copysign] = {H_F##n##_COPYSIGN_SS, SHAPE_F4},           \
+    [DZ_WASM_OP_f##n##_abs] = {H_F##n##_ABS_S, SHAPE_F1},                      \
+    [DZ_WASM_OP_f##n##_neg] = {H_F##n##_NEG_S, SHAPE_F1},                      \
+    [DZ_WASM_OP_f##n##_ceil] = {H_F##n##_CEIL_S, SHAPE_F1},                    \
+    [DZ_WASM_OP_f##n##_floor] = {H_F##n##_FLOOR_S, SHAPE_F1},                  \
+    [DZ_WASM_OP_f##n##_trunc] = {H_F##n##_TRUNC_S, SHAPE_F1},                  \
+    [DZ_WASM_OP_f##n##_nearest] = {H_F##n##_NEAREST_S, SHAPE_F1},              \
+    [DZ_WASM_OP_f##n##_sqrt] = {H_F##n##_SQRT_S, SHAPE_F1},                    \
+    [DZ_WASM_OP_f##n##_eq] = {H_F##n##_EQ_SS, SHAPE_FCMP},                     \
+    [DZ_WASM_OP_f##n##_ne] = {H_F##n##_NE_SS, SHAPE_FCMP},                     \
+    [DZ_WASM_OP_f##n##_lt] = {H_F##n##_LT_SS, SHAPE_FCMP},                     \
+    [DZ_WASM_OP_f##n##_gt] = {H_F##n##_GT_SS, SHAPE_FCMP},                     \
+    [DZ_WASM_OP_f##n##_le] = {H_F##n##_LE_SS, SHAPE_FCMP},                     \
+    [DZ_WASM_OP_f##n##_ge] = {H_F##n##_GE_SS, SHAPE_FCMP},                     \
+    [DZ_WASM_OP_f##n##_convert_i32_s] = {H_F##n##_CONVERT_I32_S_S, SHAPE_I2F}, \
+    [DZ_WASM_OP_f##n##_convert_i32_u] = {H_F##n##_CONVERT_I32_U_S, SHAPE_I2F}, \
+    [DZ_WASM_OP_f##n##_convert_i64_s] = {H_F##n##_CONVERT_I64_S_S, SHAPE_I2F}, \
+    [DZ_WASM_OP_f##n##_convert_i64_u] = {H_F##n##_CONVERT_I64_U_S, SHAPE_I2F}
+
+#define TO_INT(i, I, f, F, s, S)                                                   \
+    [DZ_WASM_OP_##i##_trunc_##f##_##s] = {H_##I##_TRUNC_##F##_##S##_S, SHAPE_F2I}, \
+    [DZ_WASM_OP_##i##_trunc_sat_##f##_##s] = {H_##I##_TRUNC_##F##_##S##_SAT_S, SHAPE_F2I}
+
+static const struct numeric numerics[0x108] = {
+    INT_BOTH(32),
+    INT_BOTH(64),
+    [DZ_WASM_OP_i64_extend32_s] = {H_I64_EXTEND32_S_S, SHAPE_INT1},
+    [DZ_WASM_OP_i32_wrap_i64] = {H_I32_WRAP_S, SHAPE_INT1},
+    [DZ_WASM_OP_i64_extend_i32_s] = {H_I64_EXTEND_S_S, SHAPE_INT1},
+    [DZ_WASM_OP_i64_extend_i32_u] = {H_I64_EXTEND_U_S, SHAPE_INT1},
+    FLOAT_BOTH(32),
+    FLOAT_BOTH(64),
+    [DZ_WASM_OP_f32_demote_f64] = {H_F32_DEMOTE_S, SHAPE_F1},
+    [DZ_WASM_OP_f64_promote_f32] = {H_F64_PROMOTE_S, SHAPE_F1},
+    TO_INT(i32, I32, f32, F32, s, S),
+    TO_INT(i32, I32, f32, F32, u, U),
+    TO_INT(i32, I32, f64, F64, s, S),
+    TO_INT(i32, I32, f64, F64, u, U),
+    TO_INT(i64, I64, f32, F32, s, S),
+    TO_INT(i64, I64, f32, F32, u, U),
+    TO_INT(i64, I64, f64, F64, s, S),
+    TO_INT(i64, I64, f64, F64, u, U),
+    [DZ_WASM_OP_i32_reinterpret_f32] = {0, SHAPE_KEEP},
+    [DZ_WASM_OP_i64_reinterpret_f64] = {0, SHAPE_KEEP},
+    [DZ_WASM_OP_f32_reinterpret_i32] = {0, SHAPE_KEEP},
+    [DZ_WASM_OP_f64_reinterpret_i64] = {0, SHAPE_KEEP},
+    [DZ_WASM_OP_ref_is_null] = {H_I64_EQZ_S, SHAPE_INT1},
+};
+
+static enum acc_no acc_of(unsigned type)
+{
+    switch (type) {
+    case DZ_WASM_F32:
+        return ACC_F32;
+    case DZ_WASM_F64:
+        return ACC_F64;
+    case DZ_WASM_V128:
+        return ACC_NONE;
+    default:
+        return ACC_INT;
+    }
+}
+
+/* --- operand kinds -------------------------------------------------------------------- */
+
+enum {
+    SS,
+    SC,
+    RS,
+    RC,
+    SR,
+    CS,
+    CR,
+};
+
+/* Does the constant fit the 32 bits of a cell? */
+static bool fits(const struct entry *e)
+{
+    return e->kind == ENTRY_CONST &&
+           (e->type == DZ_WASM_I32 || (int64_t)e->bits == (int32_t)e->bits);
+}
+
+/* Choose among the first four kinds; word 1 comes out but for FC. */
+static unsigned pick4(struct wasm_trans *t, const struct entry *a, const struct entry *b,
+                      uint64_t *word)
+{
+    if (trans_in_acc(t, a, ACC_INT)) {
+        trans_take_acc(t, a, ACC_INT);
+        if (fits(b)) {
+            *word = trans_imm(0, 0, (uint32_t)b->bits);
+            return RC;
+        }
+        *word = trans_fields(0, 0, trans_slot(t, b), 0);
+        return RS;
+    }
+    uint32_t s = trans_slot(t, a);
+    if (fits(b)) {
+        *word = trans_imm(0, s, (uint32_t)b->bits);
+        return SC;
+    }
+    *word = trans_fields(0, s, trans_slot(t, b), 0);
+    return SS;
+}
+static unsigned pick7(struct wasm_trans *t, const struct entry *a, const struct entry *b,
+                      uint64_t *word)
+{
+    if (trans_in_acc(t, b, ACC_INT) && !trans_in_acc(t, a, ACC_INT)) {
+        trans_take_acc(t, b, ACC_INT);
+        if (fits(a)) {
+            *word = trans_imm(0, 0, (uint32_t)a->bits);
+            return CR;
+        }
+        *word = trans_fields(0, trans_slot(t, a), 0, 0);
+        return SR;
+    }
+    if (fits(a) && !fits(b) && !trans_in_acc(t, b, ACC_INT)) {
+        *word = trans_imm(0, trans_slot(t, b), (uint32_t)a->bits);
+        return CS;
+    }
+    return pick4(t, a, b, word);
+}
+
+/* Would the operands better be the other way round? */
+static bool better_swapped(const struct wasm_trans *t, const struct entry *a, const struct entry *b,
+                           enum acc_no n)
+{
+    if (a->kind == ENTRY_CONST)
+        return b->kind != ENTRY_CONST;
+    return trans_in_acc(t, b, n) && !trans_in_acc(t, a, n);
+}
+static void swap(struct entry *a, struct entry *b)
+{
+    struct entry c = *a;
+    *a = *b;
+    *b = c;
+}
+
+static void int_binary(struct wasm_trans *t, struct numeric n, unsigned result)
+{
+    struct entry b = trans_pop(t);
+    struct entry a = trans_pop(t);
+    uint32_t to = a.slot;
+    uint64_t word;
+    unsigned kind;
+    if (n.shape == SHAPE_INT4C && better_swapped(t, &a, &b, ACC_INT))
+        swap(&a, &b);
+    kind = n.shape == SHAPE_INT7 ? pick7(t, &a, &b, &word) : pick4(t, &a, &b, &word);
+    uint32_t pos = trans_emit(t, n.handler + kind, word | to);
+    trans_result(t, pos, result, ACC_INT, n.shape == SHAPE_INT7 ? 7 : 4);
+}
+
+static const uint8_t mirrored[] = {0, 1, 4, 5, 2, 3, 8, 9, 6, 7}; /* EQ NE LT GT LE GE, s and u */
+static const uint8_t mirrored_float[] = {0, 1, 3, 2, 5, 4};       /* EQ NE LT GT LE GE */
+
+static void int_compare(struct wasm_trans *t, struct numeric n)
+{
+    struct entry b = trans_pop(t);
+    struct entry a = trans_pop(t);
+    uint32_t to = a.slot;
+    unsigned wide = n.handler >= H_I64_EQ_SS ? 10 : 0;
+    unsigned index = (n.handler - H_I32_EQ_SS) / 8u - wide;
+    if (better_swapped(t, &a, &b, ACC_INT)) {
+        swap(&a, &b);
+        index = mirrored[index];
+    }
+    uint64_t word;
+    unsigned kind = pick4(t, &a, &b, &word);
+    struct compare c = {.family = 0, .index = (uint8_t)(index + wide), .kind = (uint8_t)kind};
+    memcpy(c.before, t->acc, sizeof c.before);
+    c.word = word;
+    uint32_t pos = trans_emit(t, H_I32_EQ_SS + (index + wide) * 8 + kind, word | to);
+    trans_result(t, pos, DZ_WASM_I32, ACC_INT, 4);
+    c.cell = t->cell_count - 1;
+    t->cmp = c;
+}
+
+/* i32.eqz of an integer comparison is the opposite comparison. */
+static const uint8_t opposite[] = {1, 0, 8, 9, 6, 7, 4, 5, 2, 3};
+
+static bool invert_compare(struct wasm_trans *t, unsigned op)
+{
+    struct compare *c = &t->cmp;
+    if (op != DZ_WASM_OP_i32_eqz || t->depth == 0 || c->cell == WASM_NOWHERE ||
+        c->cell != t->cell_count - 1 || c->family != 0)
+        return false;
+    const struct entry *e = &t->stack[t->depth - 1];
+    uint32_t at = t->cells[c->cell].word;
+    if (e->kind != ENTRY_TEMP || t->def_cell != c->cell || t->def_slot != e->slot)
+        return false;
+    unsigned wide = c->index >= 10 ? 10 : 0;
+    c->index = (uint8_t)(opposite[c->index - wide] + wide);
+    t->words[at] = H_I32_EQ_SS + c->index * 8u + c->kind;
+    return true;
+}
+
+static void int_unary(struct wasm_trans *t, struct numeric n, unsigned op, unsigned result)
+{
+    if (invert_compare(t, op))
+        return;
+    struct entry a = trans_pop(t);
+    struct compare c = {.family = op == DZ_WASM_OP_i32_eqz ? 2 : 3};
+    unsigned kind = trans_in_acc(t, &a, ACC_INT);
+    uint64_t word = 0;
+    if (kind)
+        trans_take_acc(t, &a, ACC_INT);
+    else
+        word = trans_fields(0, trans_slot(t, &a), 0, 0);
+    memcpy(c.before, t->acc, sizeof c.before);
+    c.kind = kind ? RS : SS;
+    c.word = word;
+    uint32_t pos = trans_emit(t, n.handler + kind, word | a.slot);
+    trans_result(t, pos, result, ACC_INT, 2);
+    if (n.handler == H_I32_EQZ_S || n.handler == H_I64_EQZ_S) {
+        c.cell = t->cell_count - 1;
+        t->cmp = c;
+    }
+}
+
+/* --- floats ---------------------------------------------------------------------------- */
+
+/* SS SK FS FK, then SF KS KF: word 1, and whether a constant follows. */
+static unsigned pick_float(struct wasm_trans *t, struct entry *a, struct entry *b, bool seven,
+                           uint64_t *word, const uint64_t **constant)
+{
+    enum acc_no n = acc_of(a->type);
+    *constant = NULL;
+    bool a_in = trans_in_acc(t, a, n);
+    bool b_in = trans_in_acc(t, b, n) && !a_in;
+    if (seven && a->kind == ENTRY_CONST && b->kind != ENTRY_CONST) {
+        *constant = &a->bits;
+        *word = b_in ? 0 : trans_fields(0, trans_slot(t, b), 0, 0);
+        if (b_in)
+            trans_take_acc(t, b, n);
+        return b_in ? CR : CS;
+    }
+    if (seven && b_in) {
+        trans_take_acc(t, b, n);
+        *word = trans_fields(0, trans_slot(t, a), 0, 0);
+        return SR;
+    }
+    uint32_t s = 0;
+    if (a_in)
+        trans_take_acc(t, a, n);
+    else
+        s = trans_slot(t, a);
+    if (b->kind == ENTRY_CONST) {
+        *constant = &b->bits;
+        *word = trans_fields(0, s, 0, 0);
+        return a_in ? RC : SC;
+    }
+    *word = trans_fields(0, s, trans_slot(t, b), 0);
+    return a_in ? RS : SS;
+}
+
+static void float_binary(struct wasm_trans *t, struct numeric n, unsigned result)
+{
+    struct entry b = trans_pop(t);
+    struct entry a = trans_pop(t);
+    uint32_t to = a.slot;
+    unsigned index = 0;
+    unsigned wide = n.handler >= H_F64_EQ_SS ? 6 : 0;
+    if (n.shape == SHAPE_FCMP)
+        index = (n.handler - H_F32_EQ_SS) / 8u - wide;
+    if ((n.shape == SHAPE_F4C || n.shape == SHAPE_FCMP) &&
+        better_swapped(t, &a, &b, acc_of(a.type))) {
+        swap(&a, &b);
+        index = mirrored_float[index];
+    }
+    uint64_t word;
+    const uint64_t *constant;
+    unsigned kind = pick_float(t, &a, &b, n.shape == SHAPE_F7, &word, &constant);
+    struct compare c = {.family = 1, .index = (uint8_t)(index + wide), .kind = (uint8_t)kind};
+    memcpy(c.before, t->acc, sizeof c.before);
+    c.word = word;
+    unsigned handler = n.shape == SHAPE_FCMP ? H_F32_EQ_SS + (index + wide) * 8 : n.handler;
+    uint32_t pos = trans_emit(t, handler + kind, word | to);
+    if (constant)
+        trans_word(t, *constant);
+    trans_result(t, pos, result, acc_of(result), n.shape == SHAPE_F7 ? 7 : 4);
+    if (n.shape == SHAPE_FCMP && !constant) {
+        c.cell = t->cell_count - 1;
+        t->cmp = c;
+    }
+}
+
+/* One operand: read from the accumulator of its type if it is there. */
+static void convert(struct wasm_trans *t, unsigned handler, unsigned result)
+{
+    struct entry a = trans_pop(t);
+    enum acc_no n = acc_of(a.type);
+    unsigned kind = trans_in_acc(t, &a, n);
+    uint64_t word = 0;
+    if (kind)
+        trans_take_acc(t, &a, n);
+    else
+        word = trans_fields(0, trans_slot(t, &a), 0, 0);
+    uint32_t pos = trans_emit(t, handler + kind, word | a.slot);
+    trans_result(t, pos, result, acc_of(result), 2);
+}
+
+bool trans_numeric(struct wasm_trans *t, unsigned op)
+{
+    if (op >= DZ_ARRAY_LEN(numerics) || numerics[op].shape == SHAPE_NONE)
+        return false;
+    struct numeric n = numerics[op];
+    unsigned result = op == DZ_WASM_OP_ref_is_null ? DZ_WASM_I32 : dz_wasm_op_table[op].type[3];
+    switch ((enum shape)n.shape) {
+    case SHAPE_INT4C:
+    case SHAPE_INT4:
+    case SHAPE_INT7:
+        int_binary(t, n, result);
+        break;
+    case SHAPE_CMP:
+        int_compare(t, n);
+        break;
+    case SHAPE_INT1:
+        int_unary(t, n, op, result);
+        break;
+    case SHAPE_F4C:
+    case SHAPE_F4:
+    case SHAPE_F7:
+    case SHAPE_FCMP:
+        float_binary(t, n, result);
+        break;
+    case SHAPE_F1:
+    case SHAPE_I2F:
+    case SHAPE_F2I:
+        convert(t, n.handler, result);
+        break;
+    case SHAPE_KEEP:
+        t->stack[t->depth - 1].type = (uint8_t)result;
+        break;
+    case SHAPE_NONE:
+        break;
+    }
+    return true;
+}
