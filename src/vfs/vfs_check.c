@@ -281,6 +281,8 @@ static int check_dentry(struct check *c, struct dz_stmt *st)
                llu(parent));
     if (ip->nlink == 0 && ino != 0)
         damage(c, "dentry", parent, "the removed directory %llu holds a name", llu(parent));
+    if (!dz_col_int(st, 2)) /* compared as text, it is never found */
+        damage(c, "dentry", parent, "a name in directory %llu is no blob", llu(parent));
     if (ino == 0 && !ip->below) /* I10 */
         damage(c, "dentry", parent, "a name hides nothing in directory %llu", llu(parent));
     return 0;
@@ -387,7 +389,7 @@ static int check_rows(struct check *c)
         row_fn *fn;
     } tables[] = {
         {"node", "SELECT ino,nlink FROM node", check_node},
-        {"dentry", "SELECT parent,ino FROM dentry", check_dentry},
+        {"dentry", "SELECT parent,ino,typeof(name)='blob' FROM dentry", check_dentry},
         {"chunk", "SELECT id,length(data),typeof(data)FROM chunk", check_chunk},
         {"xattr", "SELECT ino,length(name),length(value)FROM xattr", check_xattr},
     };

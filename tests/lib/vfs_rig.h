@@ -131,6 +131,8 @@ static inline void rig_free(struct rig *r)
 {
     if (r->v)
         rig_crash(r);
+    if (r->db)
+        (void)dz_db_close(r->db, true, NULL);
     if (r->image)
         (void)dz_db_close(r->image, true, NULL);
     dz_db_sim_free(r->sim);
