@@ -210,6 +210,7 @@ static int64_t dev_open(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, in
 static int64_t dev_path(struct dz_kernel *k, uint64_t ino, char *buf, size_t size)
 {
     int n;
+    const struct row *row = row_of(ino);
     (void)k;
     if (ino == DZ_K_SYNTH_ROOT)
         n = snprintf(buf, size, "/dev");
@@ -217,8 +218,10 @@ static int64_t dev_path(struct dz_kernel *k, uint64_t ino, char *buf, size_t siz
         n = snprintf(buf, size, "/dev/pts");
     else if (ino >= PTS_BASE)
         n = snprintf(buf, size, "/dev/pts/%u", (unsigned)(ino - PTS_BASE));
+    else if (row)
+        n = snprintf(buf, size, "/dev/%s", row->name);
     else
-        n = snprintf(buf, size, "/dev/%s", row_of(ino)->name);
+        return -ENOENT;
     return (size_t)n < size ? n : -ERANGE;
 }
 

@@ -132,7 +132,10 @@ void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f)
 void dz_k_fd_close(struct dz_kernel *k, struct dz_proc *p, int fd)
 {
     struct dz_fd *slot = dz_k_fd(k, p, fd);
+    if (!slot)
+        return;
     struct dz_file *f = dz_k_file(k, slot->file);
+    assert(f);
     dz_k_blob_free(k, slot->preopen);
     *slot = (struct dz_fd){0};
     if (f->kind == DZ_FILE_DISK) { /* POSIX: any close gives up the process's record locks */
@@ -200,11 +203,15 @@ int64_t dz_sys_close(struct dz_kernel *k, struct dz_proc *p, int fd)
 
 static int64_t dup_to(struct dz_kernel *k, struct dz_proc *p, int fd, int to, bool cloexec)
 {
-    struct dz_fd from = *dz_k_fd(k, p, fd);
+    const struct dz_fd *source = dz_k_fd(k, p, fd);
+    if (!source)
+        return -EBADF;
+    struct dz_fd from = *source; /* the table may move */
     int e = dz_k_fd_put(k, p, to, dz_k_file(k, from.file), cloexec ? DZ_FD_CLOEXEC : 0);
     if (e)
         return e;
     struct dz_fd *slot = dz_k_fd(k, p, to);
+    assert(slot);
     slot->rights = from.rights;
     slot->inherit = from.inherit;
     return to;
@@ -239,8 +246,9 @@ int64_t dz_sys_dup3(struct dz_kernel *k, struct dz_proc *p, int fd, int to, int 
     if (fd == to || (flags & ~O_CLOEXEC))
         return -EINVAL;
     int64_t r = dz_sys_dup2(k, p, fd, to);
-    if (r >= 0 && (flags & O_CLOEXEC))
-        dz_k_fd(k, p, to)->flags |= DZ_FD_CLOEXEC;
+    struct dz_fd *slot = r >= 0 ? dz_k_fd(k, p, to) : NULL;
+    if (slot && (flags & O_CLOEXEC))
+        slot->flags |= DZ_FD_CLOEXEC;
     return r;
 }
 
