@@ -16,6 +16,7 @@
 enum {
     OPEN_FLAGS = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_DIRECTORY | O_NOFOLLOW | O_PATH |
                  O_NOATIME | O_TMPFILE,
+    PLAIN = -0x10020, /* no errno: a plain file or directory of the disk */
 };
 
 /* ---- open ---------------------------------------------------------------------------- */
@@ -61,7 +62,7 @@ static int64_t disk_opened(struct dz_kernel *k, struct dz_proc *p, uint64_t ino,
     return dz_k_install(k, p, f, flags);
 }
 
-/* A node that exists and is no plain file or directory of the disk; 1: it is. */
+/* Open a node that is no plain file or directory of the disk; PLAIN when it is. */
 static int64_t open_special(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n,
                             int flags)
 {
@@ -73,7 +74,7 @@ static int64_t open_special(struct dz_kernel *k, struct dz_proc *p, const struct
         return e;
     if ((flags & O_PATH) ||
         !(S_ISFIFO(a.mode) || S_ISCHR(a.mode) || S_ISBLK(a.mode) || S_ISSOCK(a.mode)))
-        return 1;
+        return PLAIN;
     if ((flags & O_CREAT) && (flags & O_EXCL))
         return -EEXIST;
     if (flags & O_DIRECTORY)
@@ -159,7 +160,7 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
         return e;
     if (w.node.ino != 0) {
         int64_t r = open_special(k, p, &w.node, flags);
-        if (r != 1)
+        if (r != PLAIN)
             return r;
     } else if (w.dir.fs != DZ_KERNEL_FS_DISK) {
         return flags & O_CREAT ? -EACCES : -ENOENT;

@@ -12,7 +12,9 @@
  * How the end of a handler is seen: the engine counts injected calls that have
  * not returned; the kernel keeps one dz_handler for each. At every call and
  * every safepoint dz_k_sig_sync() compares, and pops what has returned, putting
- * the mask back. A mask matters at those places only, so this is soon enough.
+ * the mask back. A mask matters at those places only, so this is soon enough: a
+ * signal that the handler's mask held back comes with the next call, or when the
+ * slice ends.
  * longjmp out of a handler leaves the mask alone, as POSIX lets it.
  *
  * Real-time signals (32..64) do not queue: one of each is kept.

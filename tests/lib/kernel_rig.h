@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
@@ -49,6 +50,7 @@ struct krig {
     int commits;
     void *arg; /* the test's */
     char log[4096];
+    bool quiet; /* programs fail as they must: do not print it */
 };
 
 struct fib {
@@ -434,12 +436,14 @@ static inline int krig_main_as(fib_main main, uint32_t uid, struct krig *r)
 }
 
 /* What a program checks itself; a test then wants status 0. */
-#define OK(f, expr)                                                                              \
-    do {                                                                                         \
-        if (!(expr)) {                                                                           \
-            printf("# %s:%d: not true in pid %d: %s\n", __FILE__, __LINE__, (f)->p->pid, #expr); \
-            return 99;                                                                           \
-        }                                                                                        \
+#define OK(f, expr)                                                                          \
+    do {                                                                                     \
+        if (!(expr)) {                                                                       \
+            if (!(f)->r->quiet)                                                              \
+                printf("# %s:%d: not true in pid %d: %s\n", __FILE__, __LINE__, (f)->p->pid, \
+                       #expr);                                                               \
+            return 99;                                                                       \
+        }                                                                                    \
     } while (0)
 
 /* fork: the child runs `child`; the parent gets its pid. */
@@ -466,6 +470,32 @@ static inline int64_t fib_open(struct fib *f, const char *path, int flags)
 {
     return SYS(f,
                dz_sys_openat(FK(f), (struct dz_at){.dirfd = AT_FDCWD, .path = path}, flags, 0644));
+}
+
+/* Run the program again and again, with the 1st, the 2nd, ... allocation after the
+ * start failing, until a run needs no more. Whatever comes of it, the kernel must
+ * go away whole; a run without a failure must end with 0. Returns the failures. */
+static inline long krig_torture(fib_main main, const char *second, fib_main second_main)
+{
+    for (long at = 0;; at++) {
+        struct krig r;
+        struct dz_job job = {0};
+        krig_start(&r);
+        r.quiet = true;
+        krig_prog(&r, "main", main);
+        if (second)
+            krig_prog(&r, second, second_main);
+        (void)dz_mem_failed();
+        dz_mem_fail_at(at, false);
+        if (krig_spawn(&r, "main", 0, NULL, 0))
+            (void)krig_run(&r, 1, &job);
+        bool failed = dz_mem_failed();
+        dz_mem_fail_at(-1, false);
+        if (krig_stop(&r) != 0)
+            return -1;
+        if (!failed)
+            return job.end == DZ_JOB_EXITED && job.status == 0 ? at : -2;
+    }
 }
 
 #endif
