@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef _SYS_PRCTL_H
+#define _SYS_PRCTL_H
+#define PR_SET_NAME 15
+int prctl(int, ...);
+#endif

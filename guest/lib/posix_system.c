@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * posix_system.c - the machine: its name, its figures, its clock.
+ */
+#include "posix_int.h"
+
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <sys/time.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+int gethostname(char *b, size_t n)
+{
+    return posix_ret(doze_getstr(0, b, (int)n)) < 0;
+}
+
+int sethostname(const char *b, size_t n)
+{
+    (void)b;
+    (void)n;
+    return posix_fail(ENOSYS);
+}
+
+int uname(struct utsname *u)
+{
+    memset(u, 0, sizeof *u);
+    strcpy(u->sysname, "Linux");
+    gethostname(u->nodename, sizeof u->nodename);
+    doze_getstr(1, u->release, sizeof u->release);
+    strcpy(u->version, "doze");
+    strcpy(u->machine, "wasm32");
+    return 0;
+}
+
+int sysinfo(struct sysinfo *s)
+{
+    uint64_t v[7] = {0};
+    int i, r = posix_ret(doze_sysinfo(v));
+
+    memset(s, 0, sizeof *s);
+    s->uptime = (unsigned long)v[0];
+    for (i = 0; i < 3; i++)
+        s->loads[i] = (unsigned long)v[i + 1];
+    s->totalram = (unsigned long)(v[4] >> 10);
+    s->freeram = (unsigned long)(v[5] >> 10);
+    s->mem_unit = 1024;
+    s->procs = (unsigned short)v[6];
+    return r;
+}
+
+int clock_settime(clockid_t c, const struct timespec *t)
+{
+    (void)c;
+    (void)t;
+    errno = EPERM;
+    return -1;
+}
+
+int settimeofday(const struct timeval *t, const struct timezone *z)
+{
+    (void)t;
+    (void)z;
+    errno = EPERM;
+    return -1;
+}
+
+void tzset(void) {}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * posix_tty.c - terminals: settings, foreground group, names, pseudo-terminals.
+ */
+#include "posix_int.h"
+
+#include <fcntl.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+int tcgetattr(int fd, struct termios *t)
+{
+    return ioctl(fd, TCGETS, t);
+}
+
+int tcsetattr(int fd, int how, const struct termios *t)
+{
+    return ioctl(fd, TCSETS + how, t);
+}
+
+int tcgetwinsize(int fd, struct winsize *w)
+{
+    return ioctl(fd, TIOCGWINSZ, w);
+}
+
+int tcsetwinsize(int fd, const struct winsize *w)
+{
+    return ioctl(fd, TIOCSWINSZ, w);
+}
+
+pid_t tcgetpgrp(int fd)
+{
+    int g;
+
+    return ioctl(fd, TIOCGPGRP, &g) ? -1 : g;
+}
+
+int tcsetpgrp(int fd, pid_t g)
+{
+    return ioctl(fd, TIOCSPGRP, &g);
+}
+
+pid_t tcgetsid(int fd)
+{
+    int s;
+
+    return ioctl(fd, TIOCGSID, &s) ? -1 : s;
+}
+
+/* There is no line that a break could be sent down; it takes no time. */
+int tcsendbreak(int fd, int duration)
+{
+    (void)duration;
+    return tcgetpgrp(fd) < 0 && errno != ENOTTY ? -1 : isatty(fd) ? 0 : -1;
+}
+
+int tcdrain(int fd)
+{
+    return ioctl(fd, TCSBRK, (void *)1);
+}
+
+int tcflush(int fd, int queue)
+{
+    return ioctl(fd, TCFLSH, (void *)(long)queue);
+}
+
+int tcflow(int fd, int action)
+{
+    return ioctl(fd, TCXONC, (void *)(long)action);
+}
+
+speed_t cfgetospeed(const struct termios *t)
+{
+    return t->c_cflag & CBAUD;
+}
+
+speed_t cfgetispeed(const struct termios *t)
+{
+    return t->c_cflag & CBAUD;
+}
+
+int cfsetospeed(struct termios *t, speed_t s)
+{
+    t->c_cflag = (t->c_cflag & ~(tcflag_t)CBAUD) | s;
+    return 0;
+}
+
+int cfsetispeed(struct termios *t, speed_t s)
+{
+    return s ? cfsetospeed(t, s) : 0;
+}
+
+int cfsetspeed(struct termios *t, speed_t s)
+{
+    return cfsetospeed(t, s);
+}
+
+void cfmakeraw(struct termios *t)
+{
+    t->c_iflag &= ~(tcflag_t)(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON);
+    t->c_oflag &= ~(tcflag_t)OPOST;
+    t->c_lflag &= ~(tcflag_t)(ECHO | ECHONL | ICANON | ISIG | IEXTEN);
+    t->c_cflag = (t->c_cflag & ~(tcflag_t)(CSIZE | PARENB)) | CS8;
+    t->c_cc[VMIN] = 1;
+    t->c_cc[VTIME] = 0;
+}
+
+int ttyname_r(int fd, char *b, size_t n)
+{
+    char p[32];
+    ssize_t l;
+
+    if (!isatty(fd))
+        return errno;
+    snprintf(p, sizeof p, "/proc/self/fd/%d", fd);
+    l = readlink(p, b, n - 1);
+    if (l < 0)
+        return errno;
+    b[l] = 0;
+    return 0;
+}
+
+char *ttyname(int fd)
+{
+    static char b[64];
+    int e = ttyname_r(fd, b, sizeof b);
+
+    if (e)
+        errno = e;
+    return e ? 0 : b;
+}
+
+int openpty(int *master, int *slave, char *name, const struct termios *t, const struct winsize *w)
+{
+    int fds[2];
+
+    if (posix_ret(doze_openpty(fds, t, w)) < 0)
+        return -1;
+    if (name && ttyname_r(fds[1], name, 64) != 0)
+        *name = 0;
+    *master = fds[0];
+    *slave = fds[1];
+    return 0;
+}
+
+int login_tty(int fd)
+{
+    setsid();
+    if (ioctl(fd, TIOCSCTTY, 0) < 0)
+        return -1;
+    for (int i = 0; i < 3; i++)
+        dup2(fd, i);
+    if (fd > 2)
+        close(fd);
+    return 0;
+}
+
+pid_t forkpty(int *master, char *name, const struct termios *t, const struct winsize *w)
+{
+    int m, s;
+
+    if (openpty(&m, &s, name, t, w) < 0)
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(m);
+        if (login_tty(s) < 0)
+            _exit(1);
+        return 0;
+    }
+    close(s);
+    if (pid < 0)
+        close(m);
+    else
+        *master = m;
+    return pid;
+}
+
+int posix_openpt(int flags)
+{
+    return open("/dev/ptmx", flags);
+}
+
+/* A slave is the user's and unlocked from its birth. */
+int grantpt(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+int unlockpt(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+int ptsname_r(int fd, char *buf, size_t size)
+{
+    int n;
+
+    if (ioctl(fd, TIOCGPTN, &n) < 0)
+        return errno;
+    int len = snprintf(buf, size, "/dev/pts/%d", n);
+    return len < 0 || (size_t)len >= size ? ERANGE : 0;
+}
+
+char *ptsname(int fd)
+{
+    static char name[32];
+    int e = ptsname_r(fd, name, sizeof name);
+
+    errno = e ? e : errno;
+    return e ? 0 : name;
+}
+
+char *ctermid(char *buf)
+{
+    static char name[] = "/dev/tty";
+
+    return buf ? strcpy(buf, name) : name;
+}
