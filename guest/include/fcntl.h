@@ -6,6 +6,8 @@
 /* wasi-libc has no exec and so no close-on-exec: give it a real bit. */
 #undef O_CLOEXEC
 #define O_CLOEXEC 0x20000000
+#undef AT_EACCESS
+#define AT_EACCESS 0x200
 #undef O_NOCTTY
 #define O_NOCTTY 0x40000000
 #ifndef F_DUPFD

@@ -78,12 +78,12 @@ int access(const char *p, int m)
 
 int euidaccess(const char *p, int m)
 {
-    return faccessat(AT_FDCWD, p, m, 1);
+    return faccessat(AT_FDCWD, p, m, AT_EACCESS);
 }
 
 int eaccess(const char *p, int m)
 {
-    return faccessat(AT_FDCWD, p, m, 1);
+    return faccessat(AT_FDCWD, p, m, AT_EACCESS);
 }
 
 ssize_t readlinkat(int d, const char *p, char *b, size_t n)
