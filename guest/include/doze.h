@@ -78,9 +78,11 @@ int doze_sigprocmask(int how, const uint64_t *set, uint64_t *old) DOZE(sigprocma
 int doze_sigpending(uint64_t *set) DOZE(sigpending);
 int doze_sigsuspend(const uint64_t *mask) DOZE(sigsuspend);
 /* Take a pending signal of the set without a handler; timeout in µs, -1: none.
- * Returns its number. info: its code and the sender's pid; may be null. */
-int doze_sigtimedwait(const uint64_t *set, int32_t info[2], int64_t timeout_us) DOZE(sigtimedwait);
+ * Returns its number. */
+int doze_sigtimedwait(const uint64_t *set, int64_t timeout_us) DOZE(sigtimedwait);
 int doze_setitimer(int which, const uint64_t *interval_value_us, uint64_t *old) DOZE(setitimer);
+/* left: what remains of a relative sleep that a signal ended; may be null */
+int doze_nanosleep(int clock, int absolute, int64_t ns, int64_t *left) DOZE(nanosleep);
 
 /* --- control ---------------------------------------------------------------------
  * setjmp is declared in setjmp.h, for the caller's own frame is what it names. */
@@ -109,7 +111,6 @@ enum doze_lock {
 };
 int doze_lock(int fd, int how, struct doze_flock *lock) DOZE(lock);
 int doze_ioctl(int fd, int request, void *arg) DOZE(ioctl);
-int doze_openpty(int fds[2], const void *termios, const void *winsize) DOZE(openpty);
 /* fds: struct pollfd of POSIX; mask may be null */
 int doze_poll(void *fds, int count, int64_t timeout_us, const uint64_t *mask) DOZE(poll);
 
@@ -140,7 +141,6 @@ int doze_chroot(const char *path) DOZE(chroot);
 int doze_umask(int mask) DOZE(umask);
 /* type, block size, blocks, free, available, files, free files, name length, flags */
 int doze_statfs(int dirfd, const char *path, uint64_t values[9]) DOZE(statfs);
-int doze_sync(int fd) DOZE(sync); /* fd -1: everything */
 
 #ifdef __cplusplus
 }

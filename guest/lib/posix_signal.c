@@ -79,15 +79,12 @@ int sigpending(sigset_t *s)
 
 int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *t)
 {
-    int32_t v[2] = {0};
-    int r = posix_ret(doze_sigtimedwait((const uint64_t *)set, v,
-                                        t ? t->tv_sec * 1000000LL + t->tv_nsec / 1000 : -1));
+    int64_t us = t ? t->tv_sec * 1000000LL + t->tv_nsec / 1000 : -1;
+    int r = posix_ret(doze_sigtimedwait((const uint64_t *)set, us));
 
     if (r > 0 && info) {
         memset(info, 0, sizeof *info);
         info->si_signo = r;
-        info->si_code = v[0];
-        info->si_pid = v[1];
     }
     return r;
 }

@@ -50,6 +50,41 @@ int sysinfo(struct sysinfo *s)
     return r;
 }
 
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *t, struct timespec *left)
+{
+    int64_t rest = 0;
+    int id = clock == CLOCK_REALTIME ? 0 : clock == CLOCK_MONOTONIC ? 1 : -1;
+
+    if (id < 0 || t->tv_nsec < 0 || t->tv_nsec > 999999999 || t->tv_sec < 0)
+        return EINVAL;
+    int64_t ns = t->tv_sec > 9000000000 ? INT64_MAX : t->tv_sec * 1000000000LL + t->tv_nsec;
+    int r = doze_nanosleep(id, flags != 0, ns, &rest);
+    if (r == -EINTR && !flags && left)
+        *left = (struct timespec){rest / 1000000000, (long)(rest % 1000000000)};
+    return -r;
+}
+
+int nanosleep(const struct timespec *t, struct timespec *left)
+{
+    int e = clock_nanosleep(CLOCK_REALTIME, 0, t, left);
+
+    return e ? posix_fail(e) : 0;
+}
+
+unsigned sleep(unsigned s)
+{
+    struct timespec t = {(time_t)s, 0};
+
+    return nanosleep(&t, &t) < 0 ? (unsigned)t.tv_sec + (t.tv_nsec > 0) : 0;
+}
+
+int usleep(unsigned us)
+{
+    struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
+
+    return nanosleep(&t, 0);
+}
+
 int clock_settime(clockid_t c, const struct timespec *t)
 {
     (void)c;

@@ -137,14 +137,24 @@ char *ttyname(int fd)
 
 int openpty(int *master, int *slave, char *name, const struct termios *t, const struct winsize *w)
 {
-    int fds[2];
+    char path[32];
+    int m = open("/dev/ptmx", O_RDWR | O_NOCTTY), s = -1;
 
-    if (posix_ret(doze_openpty(fds, t, w)) < 0)
+    if (m < 0)
         return -1;
-    if (name && ttyname_r(fds[1], name, 64) != 0)
-        *name = 0;
-    *master = fds[0];
-    *slave = fds[1];
+    if (ptsname_r(m, path, sizeof path) == 0)
+        s = open(path, O_RDWR | O_NOCTTY);
+    if (s < 0 || (t && tcsetattr(s, TCSANOW, t) < 0) || (w && tcsetwinsize(s, w) < 0)) {
+        int e = errno;
+        close(m);
+        if (s >= 0)
+            close(s);
+        return posix_fail(e);
+    }
+    if (name)
+        strcpy(name, path);
+    *master = m;
+    *slave = s;
     return 0;
 }
 
