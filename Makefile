@@ -136,7 +136,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan integration model crash
+TEST_SUITES := check check-asan guest-native integration model crash
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
@@ -161,9 +161,26 @@ fuzz: ## run each fuzzer for FUZZ_S seconds (default 10)
 	  build/fuzz-$(CLANG)/fuzz_$$f -max_total_time=$(or $(FUZZ_S),10) -timeout=20 -rss_limit_mb=4096 \
 	    -print_final_stats=0 -verbosity=0 build/corpus/$$f tests/fuzz/corpus/$$f || exit 1; echo "fuzz: $$f ok"; done
 
+# --- programs that run inside a sandbox ----------------------------------------
+GUEST_TESTS  := $(patsubst guest/tests/%.c,%,$(wildcard guest/tests/t_*.c))
+GUEST_PARTS  := $(wildcard guest/lib/* guest/include/*.h guest/include/*/*.h) guest/build guest/doze-cc
+GUEST_CFLAGS := -std=gnu17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror
+build/guest-sys/lib/libposix.o: $(GUEST_PARTS)
+	guest/build build/guest-sys
+build/guest-tests/%.wasm: guest/tests/%.c guest/tests/check.h build/guest-sys/lib/libposix.o
+	@mkdir -p $(@D)
+	build/guest-sys/doze-cc $(GUEST_CFLAGS) $< -o $@
+build/guest-native/%: guest/tests/%.c guest/tests/check.h
+	@mkdir -p $(@D)
+	gcc $(GUEST_CFLAGS) $< -o $@
+guest: $(GUEST_TESTS:%=build/guest-tests/%.wasm) ## the POSIX layer, and its tests as modules
+guest-native: $(GUEST_TESTS:%=build/guest-native/%) ## the same tests against this machine's POSIX
+	@scripts/run-tap guest-native $^
+
 # --- checks ------------------------------------------------------------------
-FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch])
-SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers $(wildcard tests/integration/*.sh)
+FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)
+SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers $(wildcard tests/integration/*.sh) \
+             guest/build guest/doze-cc guest/fetch-source guest/busybox/build
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	@$(MAKE) --no-print-directory -s all
 	@ok=0; \
@@ -204,7 +221,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
+.PHONY: all guest guest-native guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
         bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -9,6 +9,8 @@
 #define __DEFINED_struct_timespec
 #define __DEFINED_struct_iovec
 #define __need_max_align_t
+/* max_align_t needs stddef.h twice, and the order matters. */
+/* clang-format off */
 #include <stddef.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +23,6 @@
 #include <__functions_malloc.h>
 #include <__functions_memcpy.h>
 #include <sys/types.h>
+/* clang-format on */
 #pragma pop_macro("__wasilibc_unmodified_upstream")
 #endif

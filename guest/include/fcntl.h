@@ -17,8 +17,8 @@
 #define F_DUPFD_CLOEXEC 1030
 #endif
 #ifndef F_GETLK
-#define F_GETLK 5
-#define F_SETLK 6
+#define F_GETLK  5
+#define F_SETLK  6
 #define F_SETLKW 7
 #endif
 #ifndef F_RDLCK

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef _GRP_H
 #define _GRP_H
-#include <sys/types.h>
 #include <stdio.h>
+#include <sys/types.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
-struct group { char *gr_name, *gr_passwd; gid_t gr_gid; char **gr_mem; };
+struct group {
+    char *gr_name, *gr_passwd;
+    gid_t gr_gid;
+    char **gr_mem;
+};
 struct group *getgrnam(const char *);
 struct group *getgrgid(gid_t);
 struct group *getgrent(void);

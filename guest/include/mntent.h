@@ -2,12 +2,12 @@
 #ifndef _MNTENT_H
 #define _MNTENT_H
 #include <stdio.h>
-#define MOUNTED "/etc/mtab"
-#define MNTTAB "/etc/fstab"
+#define MOUNTED   "/etc/mtab"
+#define MNTTAB    "/etc/fstab"
 #define MNTOPT_RO "ro"
 struct mntent {
-	char *mnt_fsname, *mnt_dir, *mnt_type, *mnt_opts;
-	int mnt_freq, mnt_passno;
+    char *mnt_fsname, *mnt_dir, *mnt_type, *mnt_opts;
+    int mnt_freq, mnt_passno;
 };
 FILE *setmntent(const char *, const char *);
 int endmntent(FILE *);

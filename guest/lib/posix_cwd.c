@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * posix_cwd.c - the working directory, and realpath.
+ * posix_cwd.c - the working directory, opening directories, and realpath.
+ *
+ * realpath keeps what is resolved in `done` (no slash at its end, "" is the
+ * root) and what is still to do in `rest`; a symbolic link's text goes in front
+ * of the rest. `done` never names a link, so ".." is cutting off a name.
  */
 #include "posix_int.h"
 
@@ -12,125 +16,216 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-DIR *opendir(const char *p)
-{
-    int fd = open(p, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = fd < 0 ? 0 : fdopendir(fd);
+enum {
+    REALPATH_LINKS_MAX = 40
+};
 
-    if (!d && fd >= 0)
+DIR *opendir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!d && fd >= 0) {
+        int e = errno;
         close(fd);
+        errno = e;
+    }
     return d;
 }
 
-int chdir(const char *p)
+static void free_entries(struct dirent **list, size_t count)
 {
-    return posix_ret(doze_chdir(AT_FDCWD, p));
+    while (count)
+        free(list[--count]);
+    free(list);
+}
+
+/* A copy of e at the end of *list; -1: no memory. */
+static int add_entry(struct dirent ***list, size_t count, const struct dirent *e)
+{
+    size_t size = sizeof *e + strlen(e->d_name) + 1;
+    struct dirent **bigger, *copy = malloc(size);
+
+    if (!copy)
+        return -1;
+    if (count % 32 == 0) {
+        bigger = realloc(*list, (count + 32) * sizeof *bigger);
+        if (!bigger) {
+            free(copy);
+            return -1;
+        }
+        *list = bigger;
+    }
+    (*list)[count] = memcpy(copy, e, size);
+    return 0;
+}
+
+int scandir(const char *path, struct dirent ***ret, int (*keep)(const struct dirent *),
+            int (*order)(const struct dirent **, const struct dirent **))
+{
+    struct dirent **list = NULL, *e;
+    size_t count = 0;
+    DIR *d = opendir(path);
+
+    if (!d)
+        return -1;
+    for (errno = 0; (e = readdir(d)); errno = 0) {
+        if (keep && !keep(e))
+            continue;
+        if (add_entry(&list, count, e) < 0) {
+            errno = ENOMEM;
+            break;
+        }
+        count++;
+    }
+    int err = errno;
+    closedir(d);
+    if (err) {
+        free_entries(list, count);
+        return posix_fail(err);
+    }
+    if (order && count)
+        qsort(list, count, sizeof *list, (int (*)(const void *, const void *))order);
+    *ret = list;
+    return (int)count;
+}
+
+int chdir(const char *path)
+{
+    return posix_ret(doze_chdir(AT_FDCWD, path));
 }
 
 int fchdir(int fd)
 {
-    return posix_ret(doze_chdir(fd, 0));
+    return posix_ret(doze_chdir(fd, NULL));
 }
 
-int chroot(const char *p)
+int chroot(const char *path)
 {
-    return posix_ret(doze_chroot(p));
+    return posix_ret(doze_chroot(path));
 }
 
-char *getcwd(char *b, size_t n)
+char *getcwd(char *buf, size_t size)
 {
-    char t[PATH_MAX];
-    int l = posix_ret(doze_getstr(2, t, sizeof t));
+    char path[PATH_MAX];
+    int len;
 
-    if (l < 0)
-        return 0;
-    if (!b)
-        return strdup(t);
-    if ((size_t)l > n) {
-        errno = ERANGE;
-        return 0;
+    if (buf && size == 0) {
+        errno = EINVAL;
+        return NULL;
     }
-    return memcpy(b, t, (size_t)l);
+    len = posix_ret(doze_getstr(DOZE_STR_CWD, path, sizeof path));
+    if (len < 0)
+        return NULL;
+    if (!buf && size == 0)
+        return strdup(path);
+    if ((size_t)len > size) {
+        errno = ERANGE;
+        return NULL;
+    }
+    if (!buf)
+        buf = malloc(size);
+    return buf ? memcpy(buf, path, (size_t)len) : NULL;
 }
 
 char *get_current_dir_name(void)
 {
-    return getcwd(0, 0);
+    return getcwd(NULL, 0);
 }
 
-char *realpath(const char *p, char *out)
+struct resolver {
+    char done[PATH_MAX], rest[PATH_MAX];
+    size_t len; /* of done */
+    int links;
+};
+
+static int pop_name(struct resolver *r)
 {
-    char cur[PATH_MAX], rest[PATH_MAX], lnk[PATH_MAX];
-    size_t n = 0, k;
-    int hops = 0;
-    char *s, *e;
-    ssize_t l;
+    while (r->len && r->done[--r->len] != '/')
+        ;
+    r->done[r->len] = 0;
+    return 0;
+}
+
+/* done is a link: its text and what follows become the rest, done its directory. */
+static int follow(struct resolver *r, const char *tail)
+{
+    char text[PATH_MAX];
+    ssize_t n = readlink(r->done, text, sizeof text);
+    size_t k = strlen(tail);
+
+    if (n < 0)
+        return -1;
+    if (++r->links > REALPATH_LINKS_MAX)
+        return posix_fail(ELOOP);
+    if (n == 0 || (size_t)n + k >= sizeof r->rest)
+        return posix_fail(n ? ENAMETOOLONG : ENOENT);
+    memmove(r->rest + n, tail, k + 1);
+    memcpy(r->rest, text, (size_t)n);
+    pop_name(r);
+    if (text[0] == '/')
+        r->done[r->len = 0] = 0;
+    return 0;
+}
+
+/* Takes the name s[0..k) that stands in front of tail; rest then begins there. */
+static int step(struct resolver *r, const char *s, size_t k, const char *tail)
+{
     struct stat st;
 
-    if (!p || !*p) {
-        errno = p ? ENOENT : EINVAL;
-        return 0;
+    if (k == 2 && s[0] == '.' && s[1] == '.') {
+        pop_name(r);
+    } else if (k != 1 || s[0] != '.') {
+        if (r->len + k + 2 > sizeof r->done)
+            return posix_fail(ENAMETOOLONG);
+        r->done[r->len] = '/';
+        memcpy(r->done + r->len + 1, s, k);
+        r->len += k + 1;
+        r->done[r->len] = 0;
+        if (lstat(r->done, &st) < 0)
+            return -1;
+        if (S_ISLNK(st.st_mode))
+            return follow(r, tail);
+        if (*tail && !S_ISDIR(st.st_mode))
+            return posix_fail(ENOTDIR);
     }
-    if (*p != '/') {
-        if (!getcwd(cur, sizeof cur))
-            return 0;
-        n = strlen(cur);
-        if (n == 1)
-            n = 0;
-    }
-    if (strlen(p) >= sizeof rest)
-        goto toolong;
-    strcpy(rest, p);
-    for (s = rest; *s;) {
-        while (*s == '/')
-            s++;
-        e = strchrnul(s, '/');
-        k = (size_t)(e - s);
-        if (!k)
-            break;
-        if (k == 1 && *s == '.') {
-            s = e;
-            continue;
-        }
-        if (k == 2 && s[0] == '.' && s[1] == '.') {
-            while (n && cur[--n] != '/')
-                ;
-            s = e;
-            continue;
-        }
-        if (n + k + 2 > sizeof cur)
-            goto toolong;
-        cur[n] = '/';
-        memcpy(cur + n + 1, s, k);
-        cur[n + 1 + k] = 0;
-        if (lstat(cur, &st))
-            return 0;
-        if (!S_ISLNK(st.st_mode)) {
-            n += k + 1;
-            s = e;
-            continue;
-        }
-        if (++hops > 40) {
-            errno = ELOOP;
-            return 0;
-        }
-        l = readlink(cur, lnk, sizeof lnk - 1);
-        if (l < 0)
-            return 0;
-        k = strlen(e);
-        if ((size_t)l + k >= sizeof rest)
-            goto toolong;
-        memmove(rest + l, e, k + 1);
-        memcpy(rest, lnk, (size_t)l);
-        s = rest;
-        if (*lnk == '/')
-            n = 0;
-    }
-    if (!n)
-        cur[n++] = '/';
-    cur[n] = 0;
-    return out ? strcpy(out, cur) : strdup(cur);
-toolong:
-    errno = ENAMETOOLONG;
+    memmove(r->rest, tail, strlen(tail) + 1);
     return 0;
+}
+
+static int resolve(struct resolver *r, const char *path)
+{
+    if (!path || !*path)
+        return posix_fail(path ? ENOENT : EINVAL);
+    if (strlen(path) >= sizeof r->rest)
+        return posix_fail(ENAMETOOLONG);
+    strcpy(r->rest, path);
+    r->len = 0;
+    r->links = 0;
+    if (*path != '/') {
+        if (!getcwd(r->done, sizeof r->done))
+            return -1;
+        r->len = strlen(r->done);
+        if (r->len == 1)
+            r->len = 0;
+    }
+    r->done[r->len] = 0;
+    for (;;) {
+        const char *s = r->rest + strspn(r->rest, "/");
+        size_t k = strcspn(s, "/");
+        if (k == 0)
+            return 0;
+        if (step(r, s, k, s + k) < 0)
+            return -1;
+    }
+}
+
+char *realpath(const char *path, char *out)
+{
+    struct resolver r;
+
+    if (resolve(&r, path) < 0)
+        return NULL;
+    const char *found = r.len ? r.done : "/";
+    return out ? strcpy(out, found) : strdup(found);
 }

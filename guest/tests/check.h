@@ -24,30 +24,31 @@
 
 static int check_bad;
 
-#define CHECK(expr)                                                            \
-    do {                                                                       \
-        if (!(expr)) {                                                         \
+#define CHECK(expr)                                                                    \
+    do {                                                                               \
+        if (!(expr)) {                                                                 \
             printf("# line %d: not true: %s (errno %d: %s)\n", __LINE__, #expr, errno, \
-                   strerror(errno));                                           \
-            check_bad++;                                                       \
-        }                                                                      \
+                   strerror(errno));                                                   \
+            check_bad++;                                                               \
+        }                                                                              \
     } while (0)
-#define CHECK_INT(got, want)                                                                    \
+#define CHECK_INT(got, want)                                                                   \
+    do {                                                                                       \
+        long long g_ = (long long)(got), w_ = (long long)(want);                               \
+        if (g_ != w_) {                                                                        \
+            printf("# line %d: %s is %lld, not %lld (errno %d: %s)\n", __LINE__, #got, g_, w_, \
+                   errno, strerror(errno));                                                    \
+            check_bad++;                                                                       \
+        }                                                                                      \
+    } while (0)
+#define CHECK_STR(got, want)                                                                    \
     do {                                                                                        \
-        long long g_ = (long long)(got), w_ = (long long)(want);                                \
-        if (g_ != w_) {                                                                         \
-            printf("# line %d: %s is %lld, not %lld (errno %d: %s)\n", __LINE__, #got, g_, w_, errno, \
-                   strerror(errno));                                                            \
+        const char *g_ = (got), *w_ = (want);                                                   \
+        if (!g_ || strcmp(g_, w_) != 0) {                                                       \
+            printf("# line %d: %s is \"%s\", not \"%s\"\n", __LINE__, #got, g_ ? g_ : "(null)", \
+                   w_);                                                                         \
             check_bad++;                                                                        \
         }                                                                                       \
-    } while (0)
-#define CHECK_STR(got, want)                                                             \
-    do {                                                                                 \
-        const char *g_ = (got), *w_ = (want);                                            \
-        if (!g_ || strcmp(g_, w_) != 0) {                                                \
-            printf("# line %d: %s is \"%s\", not \"%s\"\n", __LINE__, #got, g_ ? g_ : "(null)", w_); \
-            check_bad++;                                                                 \
-        }                                                                                \
     } while (0)
 /* A call that must fail, and how. */
 #define CHECK_ERR(call, want)             \
@@ -64,14 +65,14 @@ struct test {
 };
 static struct test *check_head, **check_tail = &check_head;
 
-#define TEST(id)                                               \
-    static void id(void);                                      \
-    static struct test test_##id = {#id, id, 0};               \
+#define TEST(id)                                                 \
+    static void id(void);                                        \
+    static struct test test_##id = {#id, id, 0};                 \
     __attribute__((constructor)) static void register_##id(void) \
-    {                                                          \
-        *check_tail = &test_##id;                              \
-        check_tail = &test_##id.next;                          \
-    }                                                          \
+    {                                                            \
+        *check_tail = &test_##id;                                \
+        check_tail = &test_##id.next;                            \
+    }                                                            \
     static void id(void)
 
 /* Waits for pid; its exit status, or 1000 plus the signal that killed it. */

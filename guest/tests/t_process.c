@@ -179,7 +179,9 @@ TEST(close_on_exec)
     int keep = open("/dev/null", O_RDONLY), gone = open("/dev/null", O_RDONLY | O_CLOEXEC);
     CHECK_INT(fcntl(keep, F_GETFD), 0);
     CHECK_INT(fcntl(gone, F_GETFD), FD_CLOEXEC);
-    snprintf(cmd, sizeof cmd, "( : <&%d ) 2>/dev/null || exit 1; ( : <&%d ) 2>/dev/null && exit 2; exit 0", keep, gone);
+    snprintf(cmd, sizeof cmd,
+             "( : <&%d ) 2>/dev/null || exit 1; ( : <&%d ) 2>/dev/null && exit 2; exit 0", keep,
+             gone);
     pid_t pid = fork();
     if (pid == 0) {
         execl("/bin/sh", "sh", "-c", cmd, (char *)NULL);

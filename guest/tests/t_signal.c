@@ -265,13 +265,15 @@ TEST(siglongjmp_out_of_a_handler)
 }
 
 static jmp_buf deep;
+static int dive(int n);
+static int (*volatile again)(int) = dive; /* the compiler must not see through it */
 static int dive(int n)
 {
     volatile char pad[64];
     pad[0] = (char)n;
-    if (n == 0)
-        longjmp(deep, 9);
-    return dive(n - 1) + pad[0];
+    if (n > 0)
+        return again(n - 1) + pad[0];
+    longjmp(deep, 9);
 }
 
 TEST(longjmp_out_of_a_thousand_frames)

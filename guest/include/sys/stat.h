@@ -16,9 +16,9 @@ int mknod(const char *, mode_t, dev_t);
 int mkfifoat(int, const char *, mode_t);
 int mknodat(int, const char *, mode_t, dev_t);
 #ifndef S_IREAD
-#define S_IREAD S_IRUSR
+#define S_IREAD  S_IRUSR
 #define S_IWRITE S_IWUSR
-#define S_IEXEC S_IXUSR
+#define S_IEXEC  S_IXUSR
 #endif
 #ifdef __cplusplus
 }

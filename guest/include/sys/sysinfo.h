@@ -2,11 +2,10 @@
 #ifndef _SYS_SYSINFO_H
 #define _SYS_SYSINFO_H
 struct sysinfo {
-	unsigned long uptime, loads[3], totalram, freeram, sharedram,
-		bufferram, totalswap, freeswap;
-	unsigned short procs, pad;
-	unsigned long totalhigh, freehigh;
-	unsigned mem_unit;
+    unsigned long uptime, loads[3], totalram, freeram, sharedram, bufferram, totalswap, freeswap;
+    unsigned short procs, pad;
+    unsigned long totalhigh, freehigh;
+    unsigned mem_unit;
 };
 int sysinfo(struct sysinfo *);
 #endif
