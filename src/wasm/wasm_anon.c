@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * wasm_anon.c - address space from anonymous mappings: the default for
- * memories, and where code arenas and slot arrays lie. The only file of the
- * engine that asks the system for anything.
+ * memories, and where code arenas and slot arrays lie.
  */
+#include "base/vm.h"
 #include "wasm/wasm.h"
-
-#include <errno.h>
-#include <sys/mman.h>
 
 static int anon_reserve(void *ctx, size_t size, void **ret_base, struct dz_err *err)
 {
     (void)ctx;
-    void *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
-        return dz_fail_sys(err, errno, "cannot reserve %zu bytes of address space", size);
+    void *p = dz_vm_reserve(size, err);
+    if (!p)
+        return DZ_ENOMEM;
     *ret_base = p;
     return 0;
 }
@@ -22,15 +19,13 @@ static int anon_reserve(void *ctx, size_t size, void **ret_base, struct dz_err *
 static int anon_commit(void *ctx, void *base, size_t old, size_t size, struct dz_err *err)
 {
     (void)ctx;
-    if (mprotect((char *)base + old, size - old, PROT_READ | PROT_WRITE) < 0)
-        return dz_fail_sys(err, errno, "cannot use %zu more bytes of a reservation", size - old);
-    return 0;
+    return dz_vm_commit((char *)base + old, size - old, err);
 }
 
 static void anon_release(void *ctx, void *base, size_t size)
 {
     (void)ctx;
-    (void)munmap(base, size);
+    dz_vm_release(base, size);
 }
 
 const struct dz_wasm_mem_ops dz_wasm_mem_anon = {

@@ -150,6 +150,8 @@ enum wasm_bulk_result wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indi
     case WASM_TABLE_FILL:
         if (outside(to[0], to[2], ctx->tables[first]->size))
             return trap(ctx, DZ_WASM_TRAP_OOB_TABLE);
+        if (!wasm_ref_good(ctx, ctx->tables[first], to[1]))
+            return trap(ctx, DZ_WASM_TRAP_UNDEFINED_ELEMENT);
         return fill_table(to, ctx->tables[first]);
     case WASM_TABLE_INIT:
         return init_table(ctx, to, ctx->tables[first], second);
@@ -174,6 +176,15 @@ uint32_t wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages)
     if (ctx->mems[0] == m)
         ctx->msize = size;
     return old;
+}
+
+bool wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint64_t ref)
+{
+    if (t->type != DZ_WASM_FUNCREF || ref == 0)
+        return true;
+    const struct dz_wasm_store *s = (const struct dz_wasm_store *)(const void *)ctx;
+    uint64_t inst = (ref - 1) >> 32;
+    return inst < s->inst_count && (uint32_t)(ref - 1) < s->insts[inst]->module->n_funcs;
 }
 
 uint32_t wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value)

@@ -162,8 +162,9 @@ int wasm_call_import(struct wasm_ctx *ctx)
             return -1;
         return WASM_EXIT_TRAP;
     }
-    if (atomic_load_explicit(&ctx->flag, memory_order_relaxed))
+    if (atomic_load_explicit(&ctx->flag, memory_order_relaxed) && !ctx->grace)
         return WASM_EXIT_FLAG;
+    ctx->grace = false;
     s->in_host = true;
     enum dz_wasm_host_result r = b->fn(inst->user, inst, ctx->fp);
     s->in_host = false;
@@ -176,6 +177,7 @@ int wasm_call_import(struct wasm_ctx *ctx)
         leave_import(ctx);
         return -1;
     case DZ_WASM_HOST_JUMP: /* dz_wasm_jump() has set the registers */
+        ctx->after = false;
         return -1;
     case DZ_WASM_HOST_BLOCK:
         return WASM_EXIT_BLOCK;
@@ -186,9 +188,4 @@ int wasm_call_import(struct wasm_ctx *ctx)
     }
     ctx->trap = DZ_WASM_TRAP_HOST;
     return WASM_EXIT_TRAP;
-}
-
-void wasm_injected_done(struct wasm_ctx *ctx)
-{
-    wasm_store_of(ctx)->injected--;
 }

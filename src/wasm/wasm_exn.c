@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "wasm/wasm_code.h"
 #include "wasm/wasm_rt.h"
+#include "wasm/wasm_state.h"
 
 #include <string.h>
 
@@ -195,33 +196,30 @@ static bool catches(struct wasm_ctx *ctx, const struct wasm_range *r, uint32_t s
     return false;
 }
 
-/* One frame up. Returns the word of the call site there, 0 at the end. */
-static uint32_t up(struct wasm_ctx *ctx, uint64_t record)
+/* One frame out. Returns a word of the cell that was under way there, WASM_NOWHERE
+ * at the end; pc is its return address unless *at, when it is that cell. */
+static uint32_t up(struct wasm_ctx *ctx, uint64_t record, bool *at)
 {
-    ctx->fp -= (uint32_t)record;
-    uint32_t word = (uint32_t)(record >> 32);
+    *at = false;
     for (;;) {
+        uint32_t word = (uint32_t)(record >> 32);
+        ctx->fp -= (uint32_t)record;
         if (word == WASM_CELL_XRET) {
             uint64_t *w = ctx->fp;
-            uint32_t rec = (uint32_t)(w[0] >> 20) & 0xfffff;
             wasm_ctx_enter(ctx, wasm_store_of(ctx)->insts[w[0] >> 40]);
-            ctx->fp = w - 1 - rec - (uint32_t)w[-1];
-            word = (uint32_t)(w[-1] >> 32);
+            ctx->fp = w - 1 - ((w[0] >> 20) & 0xfffff);
+            record = w[-1];
         } else if (word == WASM_CELL_RESUME) {
-            wasm_store_of(ctx)->injected--;
             uint64_t w = ctx->fp[0];
-            ctx->fp -= (uint32_t)w;
-            word = (uint32_t)(w >> 32) + 1; /* it has not been left: the cell itself is the site */
-            ctx->pc = ctx->arena + (w >> 32);
-            const struct wasm_range *r = wasm_code_range(ctx->inst->code, word - 1);
-            if (r && r->func < ctx->inst->module->header->n_imported[DZ_WASM_KIND_FUNC]) {
-                uint64_t rec = ctx->fp[ctx->funcs[r->func].rec]; /* parked in a host call */
-                ctx->fp -= (uint32_t)rec;
-                word = (uint32_t)(rec >> 32);
-            }
+            wasm_store_of(ctx)->injected--;
+            ctx->fp -= w & WASM_HELD_DELTA;
+            word = (uint32_t)(w >> 32);
+            ctx->pc = ctx->arena + word;
+            *at = (w & WASM_HELD_AFTER) == 0;
+            return *at ? word : word - 1;
         } else {
             ctx->pc = ctx->arena + word;
-            return word == WASM_CELL_HALT ? 0 : word - 1;
+            return word == WASM_CELL_HALT ? WASM_NOWHERE : word - 1;
         }
     }
 }
@@ -229,16 +227,22 @@ static uint32_t up(struct wasm_ctx *ctx, uint64_t record)
 int wasm_unwind(struct wasm_ctx *ctx)
 {
     uint32_t site = (uint32_t)(ctx->pc - ctx->arena) - 1;
-    for (uint32_t n = 0;; n++) {
-        if (n % UNWIND_FRAMES == 0 && atomic_load_explicit(&ctx->flag, memory_order_relaxed))
+    bool at = false;
+    if (!exn_of(wasm_store_of(ctx), ctx->throwing)) { /* only after loading a hostile state */
+        ctx->trap = DZ_WASM_TRAP_NULL_EXN;
+        return WASM_EXIT_TRAP;
+    }
+    bool grace = ctx->grace;
+    ctx->grace = false;
+    for (uint32_t n = grace; site != WASM_NOWHERE; n++) {
+        if (n % UNWIND_FRAMES == 0 && !at && atomic_load_explicit(&ctx->flag, memory_order_relaxed))
             return WASM_EXIT_FLAG;
         const struct wasm_range *r = wasm_code_range(ctx->inst->code, site);
         if (!r)
-            return WASM_EXIT_UNCAUGHT;
+            break;
         if (catches(ctx, r, site))
             return -1;
-        site = up(ctx, ctx->fp[ctx->funcs[r->func].rec]);
-        if (site == 0)
-            return WASM_EXIT_UNCAUGHT;
+        site = up(ctx, ctx->fp[ctx->funcs[r->func].rec], &at);
     }
+    return WASM_EXIT_UNCAUGHT;
 }

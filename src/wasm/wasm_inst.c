@@ -274,31 +274,65 @@ static int make_own(struct dz_wasm_inst *inst, struct dz_err *err)
     return rc;
 }
 
-int dz_wasm_instantiate(struct dz_wasm_store *s, struct dz_wasm_module *module,
-                        const struct dz_wasm_host *host, size_t host_count, void *user,
-                        struct dz_wasm_inst **ret_inst, struct dz_err *err)
+/* Up to the segments; after a failure it is gone again. */
+static int make_inst(struct dz_wasm_inst *inst, const struct dz_wasm_host *host, size_t host_count,
+                     struct dz_err *err)
 {
-    struct dz_wasm_inst *inst = dz_zalloc(sizeof *inst);
-    if (!inst)
-        return dz_fail(err, DZ_ENOMEM, "no memory for an instance");
-    inst->store = s;
-    inst->module = module;
-    inst->user = user;
+    struct dz_wasm_store *s = inst->store;
     int rc = wasm_store_add(s, inst, err);
     if (rc < 0) {
         dz_free(inst);
         return rc;
     }
-    inst->code = wasm_code_get(module, &s->cfg, err);
+    inst->code = wasm_code_get(inst->module, &s->cfg, err);
     rc = inst->code ? make_arrays(inst, err) : DZ_ENOMEM;
-    if (rc == 0)
+    if (rc == 0 && host)
         rc = wasm_link(inst, host, host_count, err);
     if (rc == 0)
         rc = make_own(inst, err);
-    if (rc < 0) {
+    if (rc < 0)
         wasm_store_drop_last(s);
-        return rc;
+    return rc;
+}
+
+static struct dz_wasm_inst *new_inst(struct dz_wasm_store *s, struct dz_wasm_module *module,
+                                     void *user)
+{
+    struct dz_wasm_inst *inst = dz_zalloc(sizeof *inst);
+    if (inst) {
+        inst->store = s;
+        inst->module = module;
+        inst->user = user;
     }
+    return inst;
+}
+
+int wasm_inst_bare(struct dz_wasm_store *s, const struct dz_wasm_inst *like,
+                   const struct dz_wasm_copy *how, struct dz_wasm_inst **ret_inst,
+                   struct dz_err *err)
+{
+    struct dz_wasm_inst *inst = new_inst(s, like->module, how->user);
+    if (!inst)
+        return dz_fail(err, DZ_ENOMEM, "no memory for an instance");
+    int rc = make_inst(inst, how->host, how->host_count, err);
+    if (rc == 0)
+        rc = lay_image(inst, err);
+    if (rc == 0)
+        *ret_inst = inst;
+    return rc;
+}
+
+int dz_wasm_instantiate(struct dz_wasm_store *s, struct dz_wasm_module *module,
+                        const struct dz_wasm_host *host, size_t host_count, void *user,
+                        struct dz_wasm_inst **ret_inst, struct dz_err *err)
+{
+    static const struct dz_wasm_host none[1];
+    struct dz_wasm_inst *inst = new_inst(s, module, user);
+    if (!inst)
+        return dz_fail(err, DZ_ENOMEM, "no memory for an instance");
+    int rc = make_inst(inst, host ? host : none, host ? host_count : 0, err);
+    if (rc < 0)
+        return rc;
     rc = fill_tables(inst, err);
     if (rc == 0)
         rc = fill_memories(inst, err);

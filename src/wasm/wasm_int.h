@@ -170,6 +170,18 @@ struct wasm_ctx {
     uint64_t *fp;
     uint64_t acc;
     uint64_t throwing; /* exnref under way, else 0 */
+    bool after;        /* pc is behind a call whose result is in acc and in its slot */
+    bool grace;        /* the next look at the flag, if a host call or unwinding does it, is off */
+};
+
+/* A return address and its place in the program, remembered. */
+enum {
+    WASM_PLACES = 16,
+};
+struct wasm_place {
+    const struct dz_wasm_code *code;
+    uint32_t func, word, offset;
+    uint32_t height, type;
 };
 
 struct dz_wasm_store {
@@ -192,9 +204,11 @@ struct dz_wasm_store {
     enum dz_wasm_stop stop; /* of the last run */
     bool running;           /* frames are there */
     bool in_host;           /* a host function is at work */
+    bool held;              /* stopped by the flag where it stands */
     uint32_t injected;
     struct dz_wasm_inst *base_inst; /* of the first frame */
     uint32_t base_func;
+    struct wasm_place places[WASM_PLACES];
 };
 
 static inline struct dz_wasm_store *wasm_store_of(struct wasm_ctx *ctx)

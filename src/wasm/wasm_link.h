@@ -17,6 +17,10 @@ int wasm_link(struct dz_wasm_inst *inst, const struct dz_wasm_host *host, size_t
 struct dz_wasm_inst *wasm_store_named(const struct dz_wasm_store *s, const char *name, size_t size);
 /* The store owns the instance from now on; gives it its number. */
 int wasm_store_add(struct dz_wasm_store *s, struct dz_wasm_inst *inst, struct dz_err *err);
+/* For a copy of `like`: no segments but the image, imports unbound without how->host. */
+int wasm_inst_bare(struct dz_wasm_store *s, const struct dz_wasm_inst *like,
+                   const struct dz_wasm_copy *how, struct dz_wasm_inst **ret_inst,
+                   struct dz_err *err);
 void wasm_store_drop_last(struct dz_wasm_store *s); /* free it again */
 
 #endif

@@ -23,7 +23,8 @@ bool wasm_tail_call_indirect(struct wasm_ctx *ctx);
 int wasm_call_import(struct wasm_ctx *ctx);
 /* At an XRET cell: back into the instance that called. */
 void wasm_call_return(struct wasm_ctx *ctx);
-void wasm_injected_done(struct wasm_ctx *ctx);
+/* At a RESUME cell: what was held goes on. false: by unwinding. */
+bool wasm_injected_done(struct wasm_ctx *ctx);
 
 /* --- exceptions: wasm_exn.c --------------------------------------------------------- */
 
@@ -60,6 +61,8 @@ uint64_t wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item);
 
 /* The old size, or UINT32_MAX when it cannot grow. */
 uint32_t wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages);
+/* May this go into the table? Slots that were loaded may hold anything. */
+bool wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint64_t ref);
 uint32_t wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value);
 
 #endif

@@ -9,6 +9,7 @@
  */
 #include "wasm/wasm_code.h"
 #include "wasm/wasm_rt.h"
+#include "wasm/wasm_state.h"
 
 #include <string.h>
 
@@ -41,8 +42,11 @@ uint64_t dz_wasm_fuel(const struct dz_wasm_store *s)
 void dz_wasm_abandon(struct dz_wasm_store *s)
 {
     s->running = false;
+    s->held = false;
     s->injected = 0;
     s->ctx.throwing = 0;
+    s->ctx.grace = false;
+    s->ctx.after = false;
     s->ctx.pc = NULL;
     s->ctx.fp = s->slots;
 }
@@ -97,9 +101,36 @@ const uint64_t *dz_wasm_results(const struct dz_wasm_store *s)
 
 /* --- run ---------------------------------------------------------------------------------- */
 
+static bool at_cell(const struct wasm_ctx *ctx, unsigned handler)
+{
+    const struct dz_wasm_code *c = ctx->inst->code;
+    return ctx->pc[0] == (c->by_index ? handler : c->handlers[handler]);
+}
+
+/* A program that is stopped again and again must get on: the safepoint where
+ * it stands does not stop it a second time. Loop heads and long operations do
+ * something before they look at the flag; these do not. */
+static bool get_over(struct dz_wasm_store *s)
+{
+    struct wasm_ctx *ctx = &s->ctx;
+    ctx->grace = ctx->throwing != 0 || at_cell(ctx, H_HOST);
+    if (ctx->throwing || !at_cell(ctx, H_ENTRY))
+        return true;
+    if (ctx->fp + wasm_imm(ctx->pc) > s->limit) {
+        ctx->trap = DZ_WASM_TRAP_STACK;
+        return false;
+    }
+    memset(ctx->fp + wasm_field(ctx->pc, 0), 0, wasm_field(ctx->pc, 1) * 4 * sizeof *ctx->fp);
+    ctx->pc += 2;
+    return true;
+}
+
 static enum wasm_exit loop(struct dz_wasm_store *s)
 {
     struct wasm_ctx *ctx = &s->ctx;
+    if (s->held && !get_over(s))
+        return WASM_EXIT_TRAP;
+    s->held = false;
     if (ctx->throwing) { /* stopped between throw and catch */
         int exit = wasm_unwind(ctx);
         if (exit >= 0)
@@ -112,6 +143,7 @@ enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s)
 {
     if (!s->running)
         return s->stop;
+    s->ctx.after = false; /* its value is in the accumulator, too */
     switch (loop(s)) {
     case WASM_EXIT_HALT:
         s->running = false;
@@ -123,6 +155,7 @@ enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s)
         break;
     case WASM_EXIT_FLAG:
         lower_flag(s);
+        s->held = true;
         s->stop = DZ_WASM_INTERRUPTED;
         break;
     case WASM_EXIT_FUEL:
@@ -164,45 +197,65 @@ struct dz_wasm_trap dz_wasm_trap_get(const struct dz_wasm_store *s)
     return t;
 }
 
-/* Walk outwards; the store's registers are not touched. */
+/* A frame on the way outwards: registers of its own. */
+struct walk {
+    const struct dz_wasm_inst *inst;
+    const uint64_t *fp;
+    uint32_t word;
+    bool after; /* word is a return address */
+};
+
+/* To the caller; false at the first frame. */
+static bool walk_out(const struct dz_wasm_store *s, struct walk *w, uint32_t func)
+{
+    uint64_t record = w->fp[w->inst->code->funcs[func].rec];
+    for (;;) {
+        w->fp -= (uint32_t)record;
+        w->word = (uint32_t)(record >> 32);
+        w->after = true;
+        if (w->word == WASM_CELL_HALT)
+            return false;
+        if (w->word == WASM_CELL_RESUME) {
+            uint64_t held = w->fp[0];
+            w->after = (held & WASM_HELD_AFTER) != 0;
+            w->fp -= held & WASM_HELD_DELTA;
+            w->word = (uint32_t)(held >> 32);
+            return true;
+        }
+        if (w->word != WASM_CELL_XRET)
+            return true;
+        uint64_t far = w->fp[0];
+        record = w->fp[-1];
+        w->inst = s->insts[far >> 40];
+        w->fp -= 1 + ((far >> 20) & 0xfffff);
+    }
+}
+
+static struct dz_wasm_pos walk_pos(const struct walk *w, const struct wasm_range *r)
+{
+    struct dz_wasm_pos p = {w->inst->no, r->func, 0};
+    if (r->func < w->inst->module->header->n_imported[DZ_WASM_KIND_FUNC])
+        return p;
+    const struct wasm_trans *map = wasm_code_map(w->inst->code, r->func);
+    const struct wasm_point *point = map ? wasm_point_at_word(map, w->word - r->start) : NULL;
+    p.offset = point ? point->offset : wasm_code_offset(w->inst->code, w->word);
+    return p;
+}
+
 size_t dz_wasm_trace(struct dz_wasm_store *s, struct dz_wasm_pos *ret_pos, size_t max)
 {
-    if (!s->ctx.pc || !s->ctx.inst)
+    const struct wasm_ctx *ctx = &s->ctx;
+    if (!ctx->pc || !ctx->inst)
         return 0;
-    struct wasm_ctx at = {.inst = s->ctx.inst, .fp = s->ctx.fp};
-    uint32_t word = (uint32_t)(s->ctx.pc - s->ctx.arena);
-    bool caller = s->ctx.throwing != 0;
+    struct walk w = {ctx->inst, ctx->fp, (uint32_t)(ctx->pc - ctx->arena),
+                     ctx->throwing || ctx->after};
     for (size_t n = 0;; n++) {
-        while (word == WASM_CELL_XRET || word == WASM_CELL_RESUME) {
-            uint64_t *w = at.fp;
-            if (word == WASM_CELL_RESUME) {
-                at.fp = w - (uint32_t)w[0];
-                word = (uint32_t)(w[0] >> 32);
-                caller = false;
-            } else {
-                at.inst = s->insts[w[0] >> 40];
-                at.fp = w - 1 - ((w[0] >> 20) & 0xfffff) - (uint32_t)w[-1];
-                word = (uint32_t)(w[-1] >> 32);
-            }
-        }
-        const struct wasm_range *r = wasm_code_range(at.inst->code, caller ? word - 1 : word);
+        const struct wasm_range *r = wasm_code_range(w.inst->code, w.after ? w.word - 1 : w.word);
         if (!r)
             return n;
-        if (n < max) {
-            struct dz_wasm_pos p = {at.inst->no, r->func, 0};
-            const struct wasm_point *point = NULL;
-            if (caller) {
-                const struct wasm_trans *map = wasm_code_map(at.inst->code, r->func);
-                point = map ? wasm_point_at_word(map, word - r->start) : NULL;
-            }
-            p.offset = point ? point->offset : wasm_code_offset(at.inst->code, word);
-            ret_pos[n] = p;
-        }
-        uint64_t record = at.fp[at.inst->code->funcs[r->func].rec];
-        at.fp -= (uint32_t)record;
-        word = (uint32_t)(record >> 32);
-        caller = true;
-        if (word == WASM_CELL_HALT)
+        if (n < max)
+            ret_pos[n] = walk_pos(&w, r);
+        if (!walk_out(s, &w, r->func))
             return n + 1;
     }
 }

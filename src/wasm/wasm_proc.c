@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_proc.c - copy, mark and jump, inject: what a process can do because its
+ * state is data.
+ *
+ * A token (mark) is the frame's first slot << 32 | function, and the byte
+ * offset behind the call << 32 | a fixed pattern. Jumping walks the frames from
+ * the innermost one out until it finds that frame: it must be of that function,
+ * and the offset must be a return point of a call with one result.
+ *
+ * An injected call stands above the frame it interrupts, on three slots that
+ * say how to go on: see wasm_state.h. The RESUME cell reads them.
+ */
+#include "base/mem.h"
+#include "wasm/wasm_link.h"
+#include "wasm/wasm_rt.h"
+#include "wasm/wasm_state.h"
+
+#include <string.h>
+
+enum {
+    TOKEN_PATTERN = 0x4d4a5053,
+};
+
+/* --- mark and jump -------------------------------------------------------------------------- */
+
+/* Offset and point of return addresses, remembered: guests mark in loops. */
+static struct wasm_place *remembered(struct dz_wasm_store *s, uint32_t func, uint32_t key)
+{
+    return &s->places[(func * 31 + key) % WASM_PLACES];
+}
+
+static bool place_of_word(struct dz_wasm_inst *inst, const struct wasm_range *r, uint32_t word,
+                          struct wasm_place *ret)
+{
+    struct wasm_place *p = remembered(inst->store, r->func, word);
+    if (p->code != inst->code || p->func != r->func || p->word != word) {
+        const struct wasm_trans *map = wasm_code_map(inst->code, r->func);
+        const struct wasm_point *point = map ? wasm_point_at_word(map, word - r->start) : NULL;
+        if (!point || point->kind != POINT_RETURN)
+            return false;
+        *p = (struct wasm_place){inst->code,    r->func,       word,
+                                 point->offset, point->height, point->type};
+    }
+    *ret = *p;
+    return true;
+}
+
+static bool place_of_offset(struct dz_wasm_inst *inst, uint32_t func, uint32_t offset,
+                            struct wasm_place *ret)
+{
+    struct wasm_place *p = remembered(inst->store, func, offset);
+    if (p->code != inst->code || p->func != func || p->offset != offset) {
+        const struct wasm_trans *map = wasm_code_map(inst->code, func);
+        const struct wasm_point *point = map ? wasm_point_at(map, offset, true) : NULL;
+        const wasm_word *entry = inst->code->funcs[func].entry;
+        if (!point || !entry)
+            return false;
+        *p = (struct wasm_place){
+            inst->code, func,          (uint32_t)(entry - inst->code->arena) + point->word,
+            offset,     point->height, point->type};
+    }
+    *ret = *p;
+    return true;
+}
+
+int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err *err)
+{
+    struct dz_wasm_store *s = inst->store;
+    struct wasm_ctx *ctx = &s->ctx;
+    if (!s->in_host || s->inst_count != 1)
+        return dz_fail(err, DZ_ESTATE, "a mark can only be set inside a host call of a process");
+    uint64_t record = ctx->fp[wasm_field(ctx->pc, 0)];
+    uint32_t word = (uint32_t)(record >> 32);
+    const struct wasm_range *r = wasm_code_range(inst->code, word ? word - 1 : 0);
+    struct wasm_place p;
+    if (!r || !place_of_word(inst, r, word, &p))
+        return dz_fail(err, DZ_EINVAL, "the host call to be marked has no caller");
+    uint64_t fp = (uint64_t)(ctx->fp - s->slots) - (uint32_t)record;
+    ret_token[0] = fp << 32 | r->func;
+    ret_token[1] = (uint64_t)p.offset << 32 | TOKEN_PATTERN;
+    return 0;
+}
+
+/* One frame out from the function or pseudo frame at word. */
+static void step_out(const struct dz_wasm_inst *inst, uint64_t **fp, uint32_t *word,
+                     uint32_t *injected)
+{
+    uint64_t record = (*fp)[inst->code->funcs[wasm_code_range(inst->code, *word)->func].rec];
+    *fp -= (uint32_t)record;
+    *word = (uint32_t)(record >> 32) - 1; /* a word of the call */
+    if (record >> 32 == WASM_CELL_RESUME) {
+        uint64_t w = **fp;
+        ++*injected;
+        *fp -= w & WASM_HELD_DELTA;
+        *word = (uint32_t)(w >> 32) - (w & WASM_HELD_AFTER ? 1 : 0);
+    }
+}
+
+int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t value,
+                 struct dz_err *err)
+{
+    struct dz_wasm_store *s = inst->store;
+    struct wasm_ctx *ctx = &s->ctx;
+    if (!s->running || s->inst_count != 1)
+        return dz_fail(err, DZ_ESTATE, "nothing runs that could jump");
+    uint32_t func = (uint32_t)token[0];
+    const uint64_t *want = s->slots + (token[0] >> 32);
+    struct wasm_place p;
+    if ((uint32_t)token[1] != TOKEN_PATTERN || token[0] >> 32 > s->cfg.stack_slots ||
+        func < inst->module->header->n_imported[DZ_WASM_KIND_FUNC] ||
+        func >= inst->module->n_funcs ||
+        !place_of_offset(inst, func, (uint32_t)(token[1] >> 32), &p) || p.type == WASM_NOWHERE ||
+        inst->module->types[p.type].result_slots != 1)
+        return dz_fail(err, DZ_EINVAL, "jump to something that never was a mark");
+    uint64_t *fp = ctx->fp;
+    uint32_t word = (uint32_t)(ctx->pc - ctx->arena) - (ctx->throwing || ctx->after ? 1 : 0);
+    uint32_t injected = 0;
+    const struct wasm_range *r = wasm_code_range(inst->code, word);
+    while (r && fp != want) {
+        step_out(inst, &fp, &word, &injected);
+        r = wasm_code_range(inst->code, word);
+    }
+    if (!r || r->func != func)
+        return dz_fail(err, DZ_EINVAL, "jump to a frame that is gone");
+    s->injected -= injected;
+    ctx->throwing = 0;
+    ctx->fp = fp;
+    ctx->pc = ctx->arena + p.word;
+    fp[p.height] = ctx->acc = value;
+    ctx->after = true;
+    s->held = false;
+    return 0;
+}
+
+/* --- inject ------------------------------------------------------------------------------------
+ */
+
+int dz_wasm_inject(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args, size_t arg_count,
+                   struct dz_err *err)
+{
+    struct dz_wasm_store *s = inst->store;
+    struct wasm_ctx *ctx = &s->ctx;
+    uint32_t params;
+    uint32_t results;
+    int rc = wasm_state_check(inst, "inject a call", err);
+    if (rc < 0)
+        return rc;
+    if (!s->running)
+        return dz_fail(err, DZ_ESTATE, "cannot inject a call: nothing runs");
+    if (dz_wasm_func_slots(inst, func, &params, &results) < 0 || params != arg_count)
+        return dz_fail(err, DZ_EINVAL, "cannot inject: no function %u with %zu argument slots",
+                       func, arg_count);
+    enum dz_wasm_trap_kind kind = wasm_code_translate(inst->code, func);
+    if (kind != DZ_WASM_TRAP_NONE)
+        return dz_fail(err, DZ_ELIMIT, "cannot translate function %u: %s", func,
+                       dz_wasm_trap_text(kind));
+    bool after = ctx->throwing || ctx->after;
+    uint32_t rec = params > results ? params : results;
+    uint64_t *held = ctx->fp + wasm_frame_room(ctx, after ? ctx->pc - 1 : ctx->pc);
+    uint64_t *nf = held + WASM_HELD_SLOTS;
+    if (nf + rec + 2 > s->limit)
+        return dz_fail(err, DZ_ELIMIT, "cannot inject a call: the stack is full");
+    held[0] = (uint64_t)(ctx->pc - ctx->arena) << 32 | (uint64_t)(held - ctx->fp);
+    if (after)
+        held[0] |= WASM_HELD_AFTER;
+    held[1] = ctx->throwing;
+    held[2] = ctx->acc;
+    if (arg_count)
+        memcpy(nf, args, arg_count * sizeof *nf);
+    nf[rec] = (uint64_t)WASM_CELL_RESUME << 32 | WASM_HELD_SLOTS;
+    ctx->fp = nf;
+    ctx->pc = inst->code->funcs[func].entry;
+    ctx->throwing = 0;
+    ctx->after = false;
+    s->held = false;
+    s->injected++;
+    return 0;
+}
+
+uint32_t dz_wasm_injected(const struct dz_wasm_inst *inst)
+{
+    return inst->store->injected;
+}
+
+bool wasm_injected_done(struct wasm_ctx *ctx)
+{
+    const uint64_t *held = ctx->fp;
+    wasm_store_of(ctx)->injected--;
+    ctx->acc = held[2];
+    ctx->throwing = held[1];
+    ctx->pc = ctx->arena + (held[0] >> 32);
+    ctx->fp -= held[0] & WASM_HELD_DELTA;
+    return ctx->throwing == 0;
+}
+
+/* --- copy
+ * ----------------------------------------------------------------------------------------- */
+
+/* The pages of one memory that are not as in a fresh instance. */
+static int copy_memory(const struct dz_wasm_inst *from, struct dz_wasm_inst *to, uint32_t index,
+                       const struct dz_wasm_copy *how, struct dz_err *err)
+{
+    const struct wasm_mem *a = from->mems[index];
+    struct wasm_mem *b = to->mems[index];
+    struct dz_wasm_store *s = to->store;
+    int rc = 0;
+    if (a->size > b->reserved)
+        return dz_fail(err, DZ_ELIMIT, "memory %u has %u pages, too many for the copy", index,
+                       a->pages);
+    if (a->size > b->size)
+        rc = s->mem_ops->commit(s->cfg.mem_ctx, b->base, b->size, a->size, err);
+    if (rc < 0)
+        return rc;
+    b->size = a->size;
+    b->pages = a->pages;
+    if (!how->changed) {
+        for (uint64_t at = 0; at < a->size; at += WASM_STATE_PAGE)
+            if (wasm_state_differs(from, index, at))
+                memcpy(b->base + at, a->base + at, WASM_STATE_PAGE);
+        return 0;
+    }
+    for (uint64_t at = 0;;) {
+        uint64_t size = 0;
+        rc = how->changed(how->changed_ctx, index, &at, &size, err);
+        if (rc <= 0)
+            return rc;
+        if (at > a->size || size > a->size - at)
+            return dz_fail(err, DZ_EINVAL, "changed bytes outside of memory %u", index);
+        memcpy(b->base + at, a->base + at, size);
+        at += size;
+    }
+}
+
+static int copy_tables(const struct dz_wasm_inst *from, struct dz_wasm_inst *to, struct dz_err *err)
+{
+    for (uint32_t i = 0; i < from->module->n_tables; i++) {
+        const struct wasm_table *a = from->tables[i];
+        struct wasm_table *b = to->tables[i];
+        if (a->size > b->size && wasm_table_grow(b, a->size - b->size, 0) == UINT32_MAX)
+            return dz_fail(err, DZ_ENOMEM, "no memory for table %u", i);
+        b->size = a->size;
+        if (a->size)
+            memcpy(b->elem, a->elem, a->size * sizeof *a->elem);
+    }
+    return 0;
+}
+
+static int copy_exns(const struct dz_wasm_store *from, struct dz_wasm_store *to, struct dz_err *err)
+{
+    if (from->exn_count == 0)
+        return 0;
+    to->exns = dz_zalloc(from->exn_count * sizeof *to->exns);
+    if (!to->exns)
+        return dz_fail(err, DZ_ENOMEM, "no memory for %u exceptions", from->exn_count);
+    to->exn_cap = from->exn_count;
+    for (uint32_t i = 0; i < from->exn_count; i++) {
+        const struct wasm_exn *e = &from->exns[i];
+        to->exns[i] = *e;
+        to->exns[i].payload = NULL;
+        to->exn_count = i + 1;
+        if (e->slots == 0)
+            continue;
+        to->exns[i].payload = dz_alloc(e->slots * sizeof *e->payload);
+        if (!to->exns[i].payload)
+            return dz_fail(err, DZ_ENOMEM, "no memory for exception %u", i);
+        memcpy(to->exns[i].payload, e->payload, e->slots * sizeof *e->payload);
+    }
+    to->exn_free = from->exn_free;
+    return 0;
+}
+
+/* Frames: the slots as they are, for the code is the same. */
+static int copy_frames(const struct dz_wasm_inst *from, struct dz_wasm_inst *to, struct dz_err *err)
+{
+    const struct dz_wasm_store *a = from->store;
+    struct dz_wasm_store *b = to->store;
+    b->stop = a->stop;
+    b->ctx.fuel = a->ctx.fuel;
+    if (!a->running)
+        return 0;
+    bool after = a->ctx.throwing || a->ctx.after;
+    const uint64_t *top = a->ctx.fp + wasm_frame_room(&a->ctx, after ? a->ctx.pc - 1 : a->ctx.pc);
+    size_t n = (size_t)(top - a->slots);
+    if (n + 2 > b->cfg.stack_slots)
+        return dz_fail(err, DZ_ELIMIT, "%zu slots of stack, too many for the copy", n);
+    memcpy(b->slots, a->slots, n * sizeof *b->slots);
+    wasm_ctx_enter(&b->ctx, to);
+    b->ctx.pc = a->ctx.pc;
+    b->ctx.fp = b->slots + (a->ctx.fp - a->slots);
+    b->ctx.acc = a->ctx.acc;
+    b->ctx.throwing = a->ctx.throwing;
+    b->ctx.after = a->ctx.after;
+    b->running = true;
+    b->held = a->held;
+    b->injected = a->injected;
+    return 0;
+}
+
+static int copy_into(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
+                     const struct dz_wasm_copy *how, struct dz_err *err)
+{
+    const struct dz_wasm_module *m = from->module;
+    memcpy(to->globals, from->globals, m->header->global_slots * sizeof *to->globals);
+    memcpy(to->data_dropped, from->data_dropped, m->n_datas);
+    memcpy(to->elem_dropped, from->elem_dropped, m->n_elems);
+    if (!how->host)
+        memcpy(to->imports, from->imports,
+               m->header->n_imported[DZ_WASM_KIND_FUNC] * sizeof *to->imports);
+    int rc = copy_tables(from, to, err);
+    for (uint32_t i = 0; rc == 0 && i < m->n_memories; i++)
+        rc = copy_memory(from, to, i, how, err);
+    if (rc == 0)
+        rc = copy_exns(from->store, to->store, err);
+    if (rc == 0)
+        rc = copy_frames(from, to, err);
+    return rc;
+}
+
+int dz_wasm_copy(struct dz_wasm_inst *inst, const struct dz_wasm_copy *how,
+                 struct dz_wasm_inst **ret_inst, struct dz_err *err)
+{
+    int rc = wasm_state_check(inst, "copy", err);
+    if (rc < 0)
+        return rc;
+    struct dz_wasm_config cfg = how->cfg ? *how->cfg : inst->store->cfg;
+    cfg.dispatch = inst->store->cfg.dispatch; /* positions stay as they are */
+    cfg.fuel = inst->store->cfg.fuel;
+    struct dz_wasm_store *s;
+    rc = dz_wasm_store_new(&cfg, &s, err);
+    if (rc < 0)
+        return rc;
+    struct dz_wasm_inst *to;
+    rc = wasm_inst_bare(s, inst, how, &to, err);
+    if (rc == 0)
+        rc = copy_into(inst, to, how, err);
+    if (rc < 0) {
+        dz_wasm_store_free(s);
+        return rc;
+    }
+    *ret_inst = to;
+    return 0;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_state.h - the saved form of a process, docs/format/wasm-state.md.
+ */
+#ifndef DZ_WASM_STATE_H
+#define DZ_WASM_STATE_H
+
+#include "wasm/wasm_points.h"
+
+enum {
+    WASM_STATE_VERSION = 1,
+    WASM_STATE_MEMORY = 1, /* flag: contents of memories are there */
+    WASM_STATE_PAGE = 4096,
+    WASM_STATE_FRAMES_MAX = DZ_WASM_STACK_SLOTS_MAX,
+};
+
+struct wasm_state_header {
+    char magic[8]; /* "dozestat" */
+    uint32_t version;
+    uint32_t flags;
+    uint8_t sha256[DZ_WASM_SHA256]; /* of the module's binary */
+    uint64_t fuel;
+    uint64_t throwing;                                     /* exnref on its way up, or 0 */
+    uint32_t running;                                      /* 1: there are frames */
+    uint32_t stop;                                         /* enum dz_wasm_stop of the last run */
+    uint32_t global_slots, tables, memories, datas, elems; /* as in the module */
+    uint32_t exns;
+    uint32_t frames;
+    uint32_t slots; /* that follow */
+    uint32_t injected;
+    uint32_t pad;
+};
+_Static_assert(sizeof(struct wasm_state_header) == 112, "on disk");
+
+/* How a frame's position is meant, and what the next frame is to it. */
+enum wasm_state_how {
+    WASM_STATE_CALL,       /* behind a call; the next frame is the callee */
+    WASM_STATE_AT,         /* innermost, goes on here: entry, loop head, long operation, import */
+    WASM_STATE_AFTER,      /* innermost, behind a call or throw */
+    WASM_STATE_HELD_AT,    /* like AT, and the next frame is an injected call */
+    WASM_STATE_HELD_AFTER, /* like AFTER, likewise */
+    WASM_STATE_HOW_COUNT,
+};
+struct wasm_state_frame {
+    uint32_t func;
+    uint32_t offset; /* in the binary; of an import 0 */
+    uint32_t fp;     /* slot where it begins */
+    uint32_t how;
+};
+_Static_assert(sizeof(struct wasm_state_frame) == 16, "on disk");
+
+struct wasm_state_exn {
+    uint32_t live, tag, slots, pad;
+};
+_Static_assert(sizeof(struct wasm_state_exn) == 16, "on disk");
+
+struct wasm_state_run { /* of pages of WASM_STATE_PAGE bytes; count 0 ends a memory */
+    uint32_t first, count;
+};
+
+/* An injected call stands on three slots: how to go on, the exception that was
+ * on its way, the integer accumulator. */
+enum {
+    WASM_HELD_SLOTS = 3,
+};
+#define WASM_HELD_AFTER (UINT64_C(1) << 31) /* in the first: the word is a return address */
+#define WASM_HELD_DELTA (WASM_HELD_AFTER - 1)
+
+/* The one instance of a store, at a safepoint: else DZ_EUNSUPPORTED, DZ_ESTATE. */
+int wasm_state_check(const struct dz_wasm_inst *inst, const char *what, struct dz_err *err);
+
+/* Part of memory `index` at `addr` that every fresh instance has there: size
+ * bytes or, if NULL, zeros. `size` must not cross a page. */
+const uint8_t *wasm_state_image(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr);
+/* Does the page differ from it? */
+bool wasm_state_differs(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr);
+
+#endif
