@@ -56,7 +56,9 @@ NEEDS_kernel := base wasm vfs
 PROGRAMS   := doze
 SRC_doze   := src/cli/main.c
 NEEDS_doze := cli
-PROGRAMS   += model_vfs torture_vfs
+PROGRAMS   += model_vfs torture_vfs views_vfs
+SRC_views_vfs   := tests/model/views_vfs.c
+NEEDS_views_vfs := vfs
 SRC_torture_vfs := tests/torture/torture_vfs.c
 NEEDS_torture_vfs := vfs
 SRC_model_vfs   := $(addprefix tests/model/,model_vfs.c model_ops.c model_world.c ramfs.c)
@@ -148,8 +150,8 @@ integration: all ## the program itself, in numbered shell tests
 crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 	@scripts/run-tap crash $(B)/torture_vfs
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
-model: $(B)/model_vfs ## random operations on the disk against a model; SEED= STEPS=
-	@scripts/run-tap model $(B)/model_vfs
+model: $(B)/model_vfs $(B)/views_vfs ## random operations on the disk against a model; SEED= STEPS=
+	@scripts/run-tap model $(B)/model_vfs $(B)/views_vfs
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
 cover: ## line coverage of each module by the unit tests
