@@ -347,6 +347,8 @@ static int check_xattr(struct check *c, struct dz_stmt *st)
         return rc;
     if (!ip || !ip->here) /* I13 */
         damage(c, "xattr", ino, "an attribute of inode %llu, which is not of this disk", llu(ino));
+    else if (!c->v->xattrs_noted)
+        damage(c, "xattr", ino, "there are attributes, but no note of them");
     else if (dz_col_int(st, 1) > DZ_VFS_NAME_MAX || dz_col_int(st, 1) < 1 ||
              dz_col_int(st, 2) > DZ_VFS_XATTR_MAX)
         damage(c, "xattr", ino, "an attribute of inode %llu is too long", llu(ino));

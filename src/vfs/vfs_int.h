@@ -117,7 +117,7 @@ enum {
 };
 bool dz_above(const struct dz_vfs *v, int what, uint64_t ino); /* may this file have rows of it? */
 void dz_above_set(struct dz_vfs *v, int what, uint64_t ino);
-int dz_above_load(struct dz_vfs *v, struct dz_err *err);
+int dz_above_load(struct dz_vfs *v, bool any, struct dz_err *err); /* any: rows at all */
 
 /* 0 and the entry, or -ENOENT; dir is a live directory. */
 int dz_name_find(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t len,
@@ -257,6 +257,7 @@ struct dz_locks {
 struct dz_vfs {
     struct dz_db *db, *image;
     bool readonly, noatime, stale, wrote, has_xattrs, image_xattrs;
+    bool xattrs_noted;   /* meta says that there may be extended attributes */
     bool orphans_noted;  /* meta says that there may be orphans */
     bool counters_noted; /* meta's counters are right */
     bool image_counted;

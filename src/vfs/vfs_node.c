@@ -47,6 +47,8 @@ static int load_bits(struct dz_vfs *v, int what, const char *sql, struct dz_err 
     v->above[what] = dz_zalloc(v->image_max / 8 + 1);
     if (!v->above[what])
         return dz_fail(err, DZ_ENOMEM, "no memory for the inodes of the image");
+    if (!sql)
+        return 0;
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(v->db, sql);
     dz_bind_int(st, 1, (int64_t)v->image_max);
     int r;
@@ -55,15 +57,14 @@ static int load_bits(struct dz_vfs *v, int what, const char *sql, struct dz_err 
     return r;
 }
 
-int dz_above_load(struct dz_vfs *v, struct dz_err *err)
+int dz_above_load(struct dz_vfs *v, bool any, struct dz_err *err)
 {
+    static const char nodes[] = "SELECT ino FROM node WHERE ino BETWEEN 1 AND ?1";
+    static const char names[] = "SELECT DISTINCT parent FROM dentry WHERE parent BETWEEN 1 AND ?1";
     if (!v->image || v->image_max > DZ_VFS_ABOVE_MAX)
         return 0;
-    int r = load_bits(v, DZ_ABOVE_NODE, "SELECT ino FROM node WHERE ino BETWEEN 1 AND ?1", err);
-    if (r < 0)
-        return r;
-    return load_bits(v, DZ_ABOVE_NAMES,
-                     "SELECT DISTINCT parent FROM dentry WHERE parent BETWEEN 1 AND ?1", err);
+    int r = load_bits(v, DZ_ABOVE_NODE, any ? nodes : NULL, err);
+    return r < 0 ? r : load_bits(v, DZ_ABOVE_NAMES, any ? names : NULL, err);
 }
 
 /* ---- inodes ----------------------------------------------------------------------- */

@@ -30,7 +30,8 @@ enum {
 
 struct meta {
     char image[SHA_LEN + 1]; /* empty: stands on none */
-    int64_t chunk, seed, counters, used_bytes, used_inodes, orphans;
+    int64_t chunk, seed, counters, used_bytes, used_inodes, orphans, xattrs;
+    int64_t max_ino; /* no key: the highest in node */
 };
 
 static void meta_take(struct meta *m, struct dz_stmt *st)
@@ -45,6 +46,8 @@ static void meta_take(struct meta *m, struct dz_stmt *st)
         {"used_bytes", offsetof(struct meta, used_bytes)},
         {"used_inodes", offsetof(struct meta, used_inodes)},
         {"orphans", offsetof(struct meta, orphans)},
+        {"xattrs", offsetof(struct meta, xattrs)},
+        {"max_ino", offsetof(struct meta, max_ino)},
     };
     const char *key = dz_col_text(st, 0);
     if (strcmp(key, "image") == 0) {
@@ -64,12 +67,18 @@ static void meta_take(struct meta *m, struct dz_stmt *st)
 static int meta_read(struct dz_db *db, const char *what, struct meta *m, struct dz_err *err)
 {
     *m = (struct meta){0};
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, "SELECT k,v FROM meta");
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(
+        db,
+        "SELECT k,v FROM meta UNION ALL SELECT 'max_ino',max(ino)FROM node"); /* one to compile */
     int r;
     while ((r = dz_stmt_step(st, err)) > 0)
         meta_take(m, st);
     if (r < 0)
         return dz_wrap(err, r, "%s", what);
+    if (m->max_ino < 0 || (uint64_t)m->max_ino > DZ_VFS_INO_MAX)
+        return dz_fail(err, DZ_ECORRUPT, "%s: the highest inode is %lld", what,
+                       (long long)m->max_ino);
     if (m->chunk != DZ_VFS_CHUNK)
         return dz_fail(err, DZ_ECORRUPT,
                        "%s: chunks of %lld bytes instead of %d: not a disk of doze", what,
@@ -114,9 +123,9 @@ int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, stru
 /* ---- the image --------------------------------------------------------------------------------
  */
 
-static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct dz_err *err)
+static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct meta *below,
+                       struct dz_err *err)
 {
-    struct meta below;
     if (!m->image[0])
         return o->image ? dz_fail(err, DZ_ECORRUPT,
                                   "the disk stands on no image, but was given one: open it without")
@@ -127,30 +136,15 @@ static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct
     if (!o->image_sha256 || strcmp(o->image_sha256, m->image) != 0)
         return dz_fail(err, DZ_ECORRUPT, "the disk stands on image %s, not on the given %s",
                        m->image, o->image_sha256 ? o->image_sha256 : "one without a hash");
-    int r = meta_read(o->image, "image", &below, err);
+    int r = meta_read(o->image, "image", below, err);
     if (r < 0)
         return r;
-    if (below.image[0])
+    if (below->image[0])
         return dz_fail(err, DZ_EUNSUPPORTED, "image %s stands on another image: flatten it first",
                        m->image);
+    if (below->max_ino < DZ_VFS_TMP)
+        return dz_fail(err, DZ_ECORRUPT, "image %s has no fixed directories", m->image);
     return 0;
-}
-
-static int open_image(struct dz_vfs *v, struct dz_err *err)
-{
-    int64_t max = 0, any = 0;
-    if (!v->image)
-        return 0;
-    int r = one_int(v->image, "SELECT max(ino)FROM node", &max, err);
-    if (!r)
-        r = one_int(v->image, "SELECT EXISTS(SELECT 1 FROM xattr)", &any, err);
-    if (r < 0)
-        return dz_wrap(err, r, "image");
-    if (max < DZ_VFS_TMP || (uint64_t)max > DZ_VFS_INO_MAX)
-        return dz_fail(err, DZ_ECORRUPT, "the image's highest inode is %lld", (long long)max);
-    v->image_max = (uint64_t)max;
-    v->image_xattrs = any != 0;
-    return dz_above_load(v, err);
 }
 
 static bool is_sha256(const char *s)
@@ -243,41 +237,35 @@ static struct dz_vfs *vfs_alloc(const struct dz_vfs_opts *o)
     return v;
 }
 
-static int open_disk(struct dz_vfs *v, const struct meta *m, struct dz_err *err)
+static int open_disk(struct dz_vfs *v, const struct meta *m, const struct meta *below,
+                     struct dz_err *err)
 {
-    int64_t max = 0, any = 0;
-    int r = one_int(v->db, "SELECT max(ino)FROM node", &max, err);
-    if (!r)
-        r = one_int(v->db, "SELECT EXISTS(SELECT 1 FROM xattr)", &any, err);
-    if (!r)
-        r = count(v->db, m, &v->used_bytes, &v->used_inodes, err);
-    if (!r)
-        r = open_image(v, err);
+    int r = count(v->db, m, &v->used_bytes, &v->used_inodes, err);
     if (r < 0)
         return r;
-    if (max < 0 || (uint64_t)max > DZ_VFS_INO_MAX)
-        return dz_fail(err, DZ_ECORRUPT, "the disk's highest inode is %lld", (long long)max);
-    v->has_xattrs = any != 0;
-    v->next_ino = ((uint64_t)max > v->image_max ? (uint64_t)max : v->image_max) + 1;
+    v->image_max = v->image ? (uint64_t)below->max_ino : 0;
+    v->image_xattrs = v->image && below->xattrs;
+    v->has_xattrs = v->xattrs_noted = m->xattrs != 0;
+    v->next_ino = ((uint64_t)m->max_ino > v->image_max ? (uint64_t)m->max_ino : v->image_max) + 1;
     v->seed = (uint64_t)m->seed;
     v->counters_noted = m->counters == 1;
     v->orphans_noted = m->orphans != 0;
-    return 0;
+    return dz_above_load(v, m->max_ino > 0, err);
 }
 
 int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct dz_err *err)
 {
-    struct meta m;
+    struct meta m, below = {0};
     struct dz_inode *root;
     int r = meta_read(opts->db, "disk", &m, err);
     if (!r)
-        r = check_image(opts, &m, err);
+        r = check_image(opts, &m, &below, err);
     if (r < 0)
         return r;
     struct dz_vfs *v = vfs_alloc(opts);
     if (!v)
         return dz_fail(err, DZ_ENOMEM, "no memory to open the disk");
-    r = open_disk(v, &m, err);
+    r = open_disk(v, &m, &below, err);
     if (!r) {
         int rc = dz_iget_dir(v, DZ_VFS_ROOT, &root);
         if (rc == -ENOMEM)

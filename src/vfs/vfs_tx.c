@@ -236,7 +236,11 @@ static int flush_meta(struct dz_vfs *v, bool final)
 {
     bool changes = v->redo.count > 0;
     int rc = 0;
-    if (v->orphans && !v->orphans_noted) {
+    if (v->has_xattrs && !v->xattrs_noted) {
+        rc = dz_row_put_meta(v, "xattrs", 1);
+        v->xattrs_noted = !rc;
+    }
+    if (!rc && v->orphans && !v->orphans_noted) {
         rc = dz_row_put_meta(v, "orphans", 1);
         v->orphans_noted = !rc;
     }

@@ -154,19 +154,19 @@ enum {
 
 static int put(struct rig *r, const struct step *s)
 {
-    uint64_t ino = rig_ino(r, s->path);
-    int rc = ino ? 0 : dz_vfs_mknod_at(r->v, &rig_root, rig_path(s->path), S_IFREG | 0644, 0);
-    if (rc)
-        return rc;
-    if (!ino)
-        ino = rig_ino(r, s->path);
-    for (size_t done = 0; done < s->n;) {
-        ssize_t n = ino ? dz_vfs_write(r->v, ino, s->off + done, bytes + done, s->n - done) : -EIO;
+    struct dz_vfs_attr a;
+    int rc = dz_vfs_stat_at(r->v, &rig_root, rig_path(s->path), false, &a);
+    if (rc == -ENOENT)
+        rc = dz_vfs_mknod_at(r->v, &rig_root, rig_path(s->path), S_IFREG | 0644, 0);
+    if (!rc)
+        rc = dz_vfs_stat_at(r->v, &rig_root, rig_path(s->path), false, &a);
+    for (size_t done = 0; done < s->n && !rc;) {
+        ssize_t n = dz_vfs_write(r->v, a.ino, s->off + done, bytes + done, s->n - done);
         if (n < 0)
             return (int)n;
         done += (size_t)n;
     }
-    return 0;
+    return rc;
 }
 
 static int tree(struct rig *r, const char *path)
