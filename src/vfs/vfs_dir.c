@@ -68,23 +68,32 @@ int dz_vfs_readlink(struct dz_vfs *v, uint64_t ino, char *buf, size_t size)
 
 /* ---- the way up -------------------------------------------------------------------------- */
 
+/* Renames may pile directories up without end, and a damaged disk may hold a cycle.
+ * So one of the directories passed is remembered, each time twice as late (Brent):
+ * who comes by it again goes in circles. */
+int dz_climb_up(struct dz_vfs *v, struct dz_climb *c)
+{
+    struct dz_inode *ip;
+    int rc = dz_iget(v, c->dir, &ip);
+    if (rc)
+        return rc;
+    if (!dz_is_dir(ip) || ip->rdev == c->mark)
+        return -EIO;
+    if (c->steps-- == 0) {
+        c->mark = ip->rdev;
+        c->steps = c->stride *= 2;
+    }
+    c->dir = ip->rdev;
+    return 0;
+}
+
 int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top)
 {
-    /* Without a bound on depth by renames, the number of inodes is the bound. */
-    for (uint64_t steps = v->next_ino; steps > 0; steps--) {
-        struct dz_inode *ip;
-        if (dir == top)
-            return 1;
-        if (dir == DZ_VFS_ROOT)
-            return 0;
-        int rc = dz_iget(v, dir, &ip);
-        if (rc)
-            return rc;
-        if (!dz_is_dir(ip))
-            return -EIO;
-        dir = ip->rdev;
-    }
-    return -EIO; /* a cycle: damage */
+    struct dz_climb c = {.dir = dir, .stride = 8};
+    int rc = 0;
+    while (!rc && c.dir != top && c.dir != DZ_VFS_ROOT)
+        rc = dz_climb_up(v, &c);
+    return rc ? rc : c.dir == top;
 }
 
 int dz_dir_depth(struct dz_vfs *v, uint64_t dir, size_t *ret_depth)
@@ -358,7 +367,7 @@ static int check_rmdir(struct dz_vfs *v, struct dz_inode *ip)
         return -ENOTDIR;
     if (dz_ino_fixed(ip->ino))
         return -EBUSY;
-    int rc = ip->nlink > 2 ? 1 : dz_dir_occupied(v, ip);
+    int rc = dz_dir_occupied(v, ip); /* not by nlink: a damaged one would never go */
     return rc > 0 ? -ENOTEMPTY : rc;
 }
 
@@ -417,7 +426,7 @@ static int collect(void *arg, const struct dz_vfs_entry *e)
     return ++r->count == BATCH;
 }
 
-static int descend(struct dz_vfs *v, struct removal *r, uint64_t ino)
+static int push_level(struct removal *r, uint64_t ino)
 {
     if (r->depth == r->cap) {
         size_t cap = r->cap ? r->cap * 2 : 16;
@@ -427,10 +436,22 @@ static int descend(struct dz_vfs *v, struct removal *r, uint64_t ino)
         r->level = p;
         r->cap = cap;
     }
-    if (r->depth > v->next_ino)
-        return -EIO; /* deeper than there are inodes: a cycle */
     r->level[r->depth++] = (struct level){.ino = ino};
     return 0;
+}
+
+/* Into a directory that says of itself that it lies here; with that, a damaged
+ * disk cannot lead in circles. */
+static int descend(struct dz_vfs *v, struct removal *r, const struct victim *n)
+{
+    uint64_t ino, here = r->level[r->depth - 1].ino;
+    struct dz_inode *ip;
+    int rc = dz_vfs_lookup(v, here, n->name, n->len, &ino);
+    if (!rc)
+        rc = dz_iget_dir(v, ino, &ip);
+    if (!rc && ip->rdev != here)
+        rc = -EIO;
+    return rc ? rc : push_level(r, ino);
 }
 
 /* Remove the files of the batch; stop at the first directory that is not empty
@@ -442,11 +463,8 @@ static int remove_batch(struct dz_vfs *v, struct removal *r)
         const struct victim *n = &r->victim[i];
         int rc = n->dir ? dz_vfs_rmdir(v, l->ino, n->name, n->len)
                         : dz_vfs_unlink(v, l->ino, n->name, n->len);
-        if (rc == -ENOTEMPTY) {
-            uint64_t ino;
-            rc = dz_vfs_lookup(v, l->ino, n->name, n->len, &ino);
-            return rc ? rc : descend(v, r, ino);
-        }
+        if (rc == -ENOTEMPTY)
+            return descend(v, r, n);
         if (rc)
             return rc;
         memcpy(l->after, n->name, n->len);
@@ -458,7 +476,7 @@ static int remove_batch(struct dz_vfs *v, struct removal *r)
 static int empty_dir(struct dz_vfs *v, uint64_t top)
 {
     struct removal r = {0};
-    int rc = descend(v, &r, top);
+    int rc = push_level(&r, top);
     while (!rc && r.depth > 0) {
         struct level *l = &r.level[r.depth - 1];
         struct dz_inode *dir;

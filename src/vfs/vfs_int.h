@@ -238,6 +238,11 @@ int dz_dir_scan(struct dz_vfs *v, struct dz_inode *dir, const char *after, size_
 /* The (first) name of ino in dir. */
 int dz_dir_name_of(struct dz_vfs *v, uint64_t dir, uint64_t ino, char *name, size_t *ret_len);
 void dz_windows_release(struct dz_vfs *v);
+/* On the way from a directory to the root, one step; EIO when it goes in circles. */
+struct dz_climb {
+    uint64_t dir, mark, steps, stride; /* stride starts as 8, mark and steps as 0 */
+};
+int dz_climb_up(struct dz_vfs *v, struct dz_climb *c);
 /* Is `dir` equal to or below `top`? 1, 0 or -errno. */
 int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top);
 int dz_dir_depth(struct dz_vfs *v, uint64_t dir, size_t *ret_depth);

@@ -373,19 +373,11 @@ bool dz_vfs_volume_public(uint64_t volume)
 
 int dz_vfs_volume_of(struct dz_vfs *v, uint64_t dir, uint64_t *ret_volume)
 {
+    struct dz_climb c = {.dir = dir, .stride = 8};
     int rc = dz_read_begin(v);
-    if (rc)
-        return rc;
-    for (uint64_t steps = v->next_ino; steps > 0; steps--) {
-        struct dz_inode *ip;
-        if (dir <= DZ_VFS_TMP) {
-            *ret_volume = dir;
-            return 0;
-        }
-        rc = dz_iget_dir(v, dir, &ip);
-        if (rc)
-            return rc;
-        dir = ip->rdev;
-    }
-    return -EIO;
+    while (!rc && c.dir > DZ_VFS_TMP)
+        rc = dz_climb_up(v, &c);
+    if (!rc)
+        *ret_volume = c.dir;
+    return rc;
 }

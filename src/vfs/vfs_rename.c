@@ -72,7 +72,7 @@ static int check_replace(struct dz_vfs *v, const struct move *m)
         return dz_is_dir(m->what) ? -ENOTDIR : 0;
     if (!dz_is_dir(m->what))
         return -EISDIR;
-    int rc = m->there->nlink > 2 ? 1 : dz_dir_occupied(v, m->there);
+    int rc = dz_dir_occupied(v, m->there);
     return rc > 0 ? -ENOTEMPTY : rc;
 }
 
