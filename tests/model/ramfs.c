@@ -98,10 +98,19 @@ static struct ram_name *slot(const struct ram *m, int dir, const char *name)
     return NULL;
 }
 
+/* A name that is there. */
+static struct ram_name *the(const struct ram *m, int dir, const char *name)
+{
+    struct ram_name *n = slot(m, dir, name);
+    if (!n)
+        abort();
+    return n;
+}
+
 static void take(struct ram *m, int dir, const char *name)
 {
     struct ram_node *d = &m->node[dir];
-    struct ram_name *n = slot(m, dir, name);
+    struct ram_name *n = the(m, dir, name);
     *n = d->names[--d->count];
 }
 
@@ -334,8 +343,8 @@ int ram_rename(struct ram *m, int from, const char *old, int to, const char *new
     if (what == there)
         return 0;
     if (flags & EXCHANGE) {
-        slot(m, from, old)->node = there;
-        slot(m, to, new)->node = what;
+        the(m, from, old)->node = there;
+        the(m, to, new)->node = what;
         moved(m, what, from, to);
         moved(m, there, to, from);
         return 0;

@@ -251,7 +251,7 @@ TEST(a_watch_tells_of_its_subtree)
     int n = 0, last = 0;
     while (dz_vfs_watch_next(r.v, deep, &ev) == 1) {
         n++;
-        last = ev.type;
+        last = (int)ev.type;
     }
     CHECK_INT(n, DZ_VFS_EVENT_MAX);
     CHECK_INT(last, DZ_VFS_EV_OVERFLOW);
