@@ -127,6 +127,7 @@ int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kern
     k->next_owner = 1;
     k->next_anon_ino = 1;
     k->next_alarm = INT64_MAX;
+    k->load_at = 5 * DZ_NS_PER_S;
     k->mono_offset = -k->ops.mono_ns(k->ops.arg);
     k->boot_real_ns = k->ops.real_ns(k->ops.arg);
     int e = make_tables(k);

@@ -280,7 +280,8 @@ struct dz_kernel_misc {
 void dz_kernel_misc_get(struct dz_kernel *k, struct dz_kernel_misc *ret_misc);
 /* Into an empty kernel: rows and blobs at the index they had, then thaw: every
  * index is checked (DZ_ECORRUPT), links are made, disk references taken, parked
- * processes made runnable. The tasks' instances are the caller's to fill before. */
+ * processes made runnable. The tasks' instances are the caller's to fill before.
+ * After a failure the kernel is good for dz_kernel_free() only. */
 int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const void *row,
                       struct dz_err *err);
 int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, size_t size,

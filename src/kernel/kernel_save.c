@@ -68,11 +68,8 @@ int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const voi
 {
     uint32_t head[2]; /* used, index */
     memcpy(head, row, sizeof head);
-    if (table == DZ_KERNEL_TABLE_PROC && head[1] == 1) { /* ours: made already */
-        struct dz_proc *init = dz_k_proc(k, 1);
-        (void)init;
-        return 0;
-    }
+    if (table == DZ_KERNEL_TABLE_PROC && head[1] == 1)
+        return 0; /* process 1 is ours: made already */
     if (head[0] != 1 || head[1] == 0 || head[1] > k->tab[table].max)
         return dz_fail(err, DZ_ECORRUPT, "a saved row of table %d has no valid number", (int)table);
     void *to = dz_k_row_new_at(&k->tab[table], head[1]);
@@ -306,20 +303,15 @@ static void revive(struct dz_kernel *k, struct dz_proc *p)
     dz_k_alarm(k, p);
 }
 
-int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
-                   struct dz_err *err)
+static int revive_all(struct dz_kernel *k, struct dz_err *err)
 {
-    int rc = check_rows(k, err);
-    if (rc)
-        return rc;
-    reset_counts(k);
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     {
         if (p->flags & DZ_PROC_INIT)
             continue;
         if (dz_k_find(k, p->pid))
             return dz_fail(err, DZ_ECORRUPT, "two saved processes are number %d", p->pid);
-        rc = count_fds(k, p, err);
+        int rc = count_fds(k, p, err);
         if (rc)
             return rc;
         revive(k, p);
@@ -329,10 +321,43 @@ int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64
         return dz_fail(err, DZ_ECORRUPT, "saved process %d has no parent", p->pid);
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     {
-        rc = count_file(k, f, err);
+        int rc = count_file(k, f, err);
         if (rc)
             return rc;
     }
+    return 0;
+}
+
+/* Rows that were not believed go without looking at what they say. References that
+ * were taken on the disk go with the disk, which nobody will use after this. */
+static void forget(struct dz_kernel *k)
+{
+    for (uint32_t i = 1; i <= DZ_KERNEL_PROCS_MAX; i++) {
+        struct dz_task *t = k->task[i];
+        if (!t)
+            continue;
+        k->runner->unload(k->runner_arg, t);
+        if (t->module && k->ops.module_put)
+            k->ops.module_put(k->ops.arg, t->module);
+        dz_free(t);
+        k->task[i] = NULL;
+    }
+    for (int t = 0; t < DZ_KERNEL_TABLE_COUNT; t++) {
+        struct dz_k_table *tab = &k->tab[t];
+        uint32_t first = t == DZ_KERNEL_TABLE_PROC ? 2 : 1; /* process 1 is ours */
+        for (uint32_t i = tab->high; i >= first; i--)
+            if (dz_k_row(tab, i))
+                dz_k_row_free(tab, i);
+    }
+    memset(k->pid_hash, 0, sizeof k->pid_hash);
+    memset(k->q_head, 0, sizeof k->q_head);
+    memset(k->q_tail, 0, sizeof k->q_tail);
+    struct dz_proc *init = dz_k_proc(k, 1);
+    dz_k_hash_add(k, init);
+}
+
+static void take_misc(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns)
+{
     k->next_owner = misc->next_owner;
     k->next_anon_ino = misc->next_anon_ino;
     k->total_cpu_ns = misc->total_cpu_ns;
@@ -341,6 +366,23 @@ int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64
     memcpy(k->load, misc->load, sizeof k->load);
     k->mono_offset += misc->now_ns + (slept_ns > 0 ? slept_ns : 0) - dz_kernel_now(k);
     k->load_at = dz_kernel_now(k);
-    k->output_waits = k->events = true; /* look once */
+    k->output_waits = true; /* look once */
+    DZ_K_FOREACH(dz_job, job, k, DZ_KERNEL_TABLE_JOB)
+    k->events |= job->end != DZ_JOB_RUNNING && !job->taken;
+}
+
+int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
+                   struct dz_err *err)
+{
+    int rc = check_rows(k, err);
+    if (!rc) {
+        reset_counts(k);
+        rc = revive_all(k, err);
+    }
+    if (rc) {
+        forget(k);
+        return rc;
+    }
+    take_misc(k, misc, slept_ns);
     return 0;
 }
