@@ -12,6 +12,20 @@
 #include "cli/cli.h"
 
 #define DZ_CLI_COMMANDS(X) \
+    X(disk_create)         \
+    X(disk_ls)             \
+    X(disk_cat)            \
+    X(disk_put)            \
+    X(disk_get)            \
+    X(disk_mkdir)          \
+    X(disk_mv)             \
+    X(disk_rm)             \
+    X(disk_df)             \
+    X(disk_du)             \
+    X(disk_sql)            \
+    X(disk_check)          \
+    X(disk_tar)            \
+    X(disk_untar)          \
     X(wasm_info)           \
     X(wasm_run)            \
     X(doctor)              \

@@ -355,7 +355,7 @@ static int put_node(struct import *imp, const struct dz_vfs_name *at, struct dz_
     const struct dz_tar_member *m = &imp->r.m;
     struct dz_vfs_new spec = {.uid = imp->in->owners ? m->uid : imp->in->uid,
                               .gid = imp->in->owners ? m->gid : imp->in->gid};
-    uint64_t ino = 0;
+    uint64_t ino = 0, bytes = imp->stats.bytes;
     for (size_t i = 0; i < DZ_ARRAY_LEN(node_types); i++)
         if (node_types[i].type == m->type)
             spec.mode = node_types[i].mode | (m->type == '2' ? 0777u : mode_of(imp));
@@ -383,8 +383,10 @@ static int put_node(struct import *imp, const struct dz_vfs_name *at, struct dz_
         r = put_content(imp, ino, err);
     if (r == 0)
         r = set_attributes(imp, ino, err);
-    if (r == BAD) /* not half a file */
+    if (r == BAD) { /* not half a file */
         (void)dz_vfs_unlink(imp->v, at->dir, at->name, at->len);
+        imp->stats.bytes = bytes;
+    }
     return r;
 }
 

@@ -300,6 +300,9 @@ static int find_pieces(struct export *x, uint64_t ino, uint64_t size, struct pie
             return dz_fail(err, out->err, "write an archive: %s", dz_err_text(out->err));
         at = hole;
     }
+    /* As GNU tar: an empty piece at the end tells the size to readers that go by the map. */
+    if (at < size && dz_vec_push(out, ((struct dz_tar_piece){size, 0})) < 0)
+        return dz_fail(err, out->err, "write an archive: %s", dz_err_text(out->err));
     return 0;
 }
 

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local_disk.c - open a disk's file, find paths in it, and close it.
+ */
+#include "cli/local_disk.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    NAMES_MAX = 64 << 20, /* bytes of the names of one directory */
+};
+
+/* --- open -------------------------------------------------------------------- */
+
+static int hash_file(const char *path, char ret_hex[static DZ_SHA256_HEX], struct dz_err *err)
+{
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
+    DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
+    uint8_t digest[DZ_SHA256_BYTES];
+    if (fd < 0)
+        return fd;
+    char *buf = dz_alloc(1 << 20);
+    int rc =
+        buf ? dz_sha256_init(&h, err) : dz_fail(err, DZ_ENOMEM, "hash %s: out of memory", path);
+    while (rc == 0) {
+        ssize_t n = read(fd, buf, 1 << 20);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = dz_fail_sys(err, errno, "read %s", path);
+        if (n <= 0)
+            break;
+        dz_sha256_update(&h, buf, (size_t)n);
+    }
+    dz_free(buf);
+    if (rc == 0)
+        rc = dz_sha256_final(&h, digest, err);
+    if (rc == 0)
+        (void)dz_sha256_hex(digest, ret_hex);
+    return rc;
+}
+
+static int open_db(const char *path, enum dz_disk_open how, struct dz_db **ret_db,
+                   struct dz_err *err)
+{
+    struct dz_db_opts opts = {
+        .schema = &dz_vfs_schema, .label = path, .views = how == DZ_DISK_DATA};
+    int rc = dz_db_open_path(ret_db, path, &opts, err);
+    if (rc == DZ_EDENIED && how != DZ_DISK_WRITE) { /* nobody can write what we may not */
+        opts.immutable = true;
+        rc = dz_db_open_path(ret_db, path, &opts, err);
+    }
+    return rc;
+}
+
+int dz_disk_open_image(struct dz_disk *d, const char *path, struct dz_err *err)
+{
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = path, .immutable = true};
+    int rc = hash_file(path, d->image_sha256, err);
+    return rc < 0 ? rc : dz_db_open_path(&d->image, path, &opts, err);
+}
+
+int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_disk,
+                 struct dz_err *err)
+{
+    struct dz_disk *d = ret_disk;
+    const char *image = dz_cli_value(c, "image");
+    *d = (struct dz_disk){.readonly = how != DZ_DISK_WRITE};
+    int rc = open_db(c->argv[0], how, &d->db, err);
+    if (rc == 0 && image)
+        rc = dz_disk_open_image(d, image, err);
+    if (rc < 0 || how == DZ_DISK_DATA)
+        return rc;
+    const struct dz_vfs_opts opts = {
+        .db = d->db,
+        .image = d->image,
+        .image_sha256 = image ? d->image_sha256 : NULL,
+        .readonly = d->readonly,
+    };
+    rc = dz_vfs_open(&opts, &d->vfs, err);
+    if (rc == DZ_ENOENT && !image)
+        return dz_wrap(err, rc, "open %s (--image names the image's file)", c->argv[0]);
+    return rc;
+}
+
+int dz_disk_close(struct dz_disk *d, int rc, struct dz_err *err)
+{
+    struct dz_err late = {0};
+    if (d->vfs && d->readonly)
+        dz_vfs_abandon(d->vfs);
+    else if (d->vfs)
+        late.code = dz_vfs_close(d->vfs, &late);
+    if (late.code < 0 && rc >= 0) {
+        rc = late.code;
+        *err = late;
+    }
+    int closed = dz_db_close(d->db, false, &late);
+    if (closed < 0 && rc >= 0) {
+        rc = closed;
+        *err = late;
+    }
+    (void)dz_db_close(d->image, false, NULL);
+    *d = (struct dz_disk){0};
+    return rc;
+}
+
+/* --- paths ------------------------------------------------------------------- */
+
+int dz_disk_fail(const struct dz_disk *d, int sys, const char *verb, const char *path,
+                 struct dz_err *err)
+{
+    char quoted[DZ_STR_QUOTED];
+    (void)dz_str_quote(dz_str(path), quoted);
+    if (sys == -EIO || sys == -ENOMEM || sys == -ENOSPC)
+        return dz_fail_sys(err, -sys, "%s %s (%s)", verb, quoted, dz_vfs_why(d->vfs));
+    return dz_fail_sys(err, -sys, "%s %s", verb, quoted);
+}
+
+static int walk(const struct dz_disk *d, const char *path, bool follow,
+                struct dz_vfs_walked *ret_at)
+{
+    const struct dz_vfs_walk req = {.root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .nofollow = !follow};
+    return dz_vfs_walk(d->vfs, &req, path, ret_at);
+}
+
+int dz_disk_find(const struct dz_disk *d, const char *path, bool follow, const char *verb,
+                 uint64_t *ret_ino, struct dz_vfs_attr *ret_attr, struct dz_err *err)
+{
+    struct dz_vfs_walked at;
+    struct dz_vfs_attr attr;
+    int r = walk(d, path, follow, &at);
+    if (r == 0)
+        r = at.ino ? dz_vfs_getattr(d->vfs, at.ino, &attr) : -ENOENT;
+    if (r == 0 && at.slash && !S_ISDIR(attr.mode))
+        r = -ENOTDIR;
+    if (r < 0)
+        return dz_disk_fail(d, r, verb, path, err);
+    *ret_ino = at.ino;
+    if (ret_attr)
+        *ret_attr = attr;
+    return 0;
+}
+
+int dz_disk_place(const struct dz_disk *d, const char *path, const char *verb,
+                  struct dz_vfs_walked *ret_at, struct dz_err *err)
+{
+    int r = walk(d, path, false, ret_at);
+    return r < 0 ? dz_disk_fail(d, r, verb, path, err) : 0;
+}
+
+struct dz_str dz_disk_basename(const char *path)
+{
+    struct dz_str s = dz_str(path);
+    while (s.n && s.p[s.n - 1] == '/')
+        s.n--;
+    size_t slash = dz_str_rfind_char(s, '/');
+    return slash == DZ_STR_NONE ? s : dz_str_sub(s, slash + 1, SIZE_MAX);
+}
+
+/* --- listings ---------------------------------------------------------------- */
+
+static int add_name(void *arg, const struct dz_vfs_entry *e)
+{
+    struct dz_buf *b = arg;
+    struct dz_str name = dz_str_n(e->name, e->len);
+    if (!dz_str_eqz(name, ".") && !dz_str_eqz(name, "..")) {
+        dz_buf_add(b, e->name, e->len);
+        dz_buf_add(b, "", 1);
+    }
+    return b->err;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+int dz_disk_names(const struct dz_disk *d, uint64_t dir, struct dz_buf *names, struct dz_err *err)
+{
+    DZ_AUTO(dz_vec_releasep) DZ_VEC(, const char *) index = DZ_VEC_INIT(NAMES_MAX);
+    DZ_AUTO(dz_buf_release) struct dz_buf raw = DZ_BUF_INIT(NAMES_MAX);
+    *names = (struct dz_buf)DZ_BUF_INIT(NAMES_MAX);
+    int r = dz_vfs_readdir(d->vfs, dir, 0, add_name, &raw);
+    if (r < 0)
+        return dz_fail_sys(err, -r, "list a directory (%s)", dz_vfs_why(d->vfs));
+    for (size_t at = 0; at < raw.len; at += strlen(raw.p + at) + 1)
+        if (dz_vec_push(&index, raw.p + at) < 0)
+            break;
+    if (index.n)
+        qsort(index.p, index.n, sizeof index.p[0], by_name);
+    for (size_t i = 0; i < index.n; i++)
+        dz_buf_add(names, index.p[i], strlen(index.p[i]) + 1);
+    r = raw.err ? raw.err : index.err ? index.err : names->err;
+    return r < 0 ? dz_fail(err, r, "list a directory: %s", dz_err_text(r)) : 0;
+}

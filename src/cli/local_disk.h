@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local_disk.h - what the commands on a disk's file share.
+ *
+ * They open the file itself, so nobody may run it meanwhile (DZ_EBUSY says so).
+ * Paths are those that a sandbox sees; a relative one starts at "/".
+ */
+#ifndef DZ_CLI_LOCAL_DISK_H
+#define DZ_CLI_LOCAL_DISK_H
+
+#include "base/hash.h"
+#include "cli/cli.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
+
+#define DZ_CLI_OPTION_IMAGE {"image", 0, "FILE", "open the image that the disk stands on"}
+
+struct dz_disk {
+    struct dz_db *db, *image;
+    struct dz_vfs *vfs; /* NULL: only the databases were asked for */
+    bool readonly;
+    char image_sha256[DZ_SHA256_HEX];
+};
+
+enum dz_disk_open {
+    DZ_DISK_READ,  /* changes nothing; also a file that only may be read */
+    DZ_DISK_WRITE, /* dz_disk_close commits */
+    DZ_DISK_DATA,  /* as READ, but only the databases */
+};
+
+/* Opens c's first operand, and the image that --image names. */
+DZ_NODISCARD int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_disk,
+                              struct dz_err *err);
+/* Only the image: d->image and its hash. */
+DZ_NODISCARD int dz_disk_open_image(struct dz_disk *d, const char *path, struct dz_err *err);
+/* Also after a failed open. rc is how the command went so far; what it changed
+ * is committed either way, as a file system would have it. Returns rc, or what
+ * went wrong here when rc is not negative. */
+int dz_disk_close(struct dz_disk *d, int rc, struct dz_err *err);
+
+/* "verb path: No such file or directory", from a negative errno. */
+DZ_COLD int dz_disk_fail(const struct dz_disk *d, int sys, const char *verb, const char *path,
+                         struct dz_err *err);
+
+/* A path that must exist; with follow, what a symbolic link leads to. */
+DZ_NODISCARD int dz_disk_find(const struct dz_disk *d, const char *path, bool follow,
+                              const char *verb, uint64_t *ret_ino, struct dz_vfs_attr *ret_attr,
+                              struct dz_err *err);
+/* Where a path's last part is or will be. *ret_ino 0: it is not there. */
+DZ_NODISCARD int dz_disk_place(const struct dz_disk *d, const char *path, const char *verb,
+                               struct dz_vfs_walked *ret_at, struct dz_err *err);
+
+/* The last part of a path, without slashes at its end: "/a/b/" has "b". */
+struct dz_str dz_disk_basename(const char *path);
+
+/* The names in a directory, each with a terminator, in byte order, without
+ * dots. *names is initialised here; release it. */
+DZ_NODISCARD int dz_disk_names(const struct dz_disk *d, uint64_t dir, struct dz_buf *names,
+                               struct dz_err *err);
+
+#endif

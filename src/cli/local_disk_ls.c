@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze disk ls`, `doze disk du`: what is in a disk and how much of it.
+ *
+ * Both walk with a list of what is still to be looked at, not by recursion: a
+ * disk may be deep.
+ */
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "cli/cli_term.h"
+#include "cli/local_disk.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum {
+    PENDING_MAX = 4000000, /* directories to be looked at */
+    TEXT_MAX = 1 << 20,    /* one line or one JSON object */
+};
+
+/* --- one entry --------------------------------------------------------------- */
+
+static char type_letter(uint32_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR:
+        return 'd';
+    case S_IFLNK:
+        return 'l';
+    case S_IFCHR:
+        return 'c';
+    case S_IFBLK:
+        return 'b';
+    case S_IFIFO:
+        return 'p';
+    case S_IFSOCK:
+        return 's';
+    default:
+        return '-';
+    }
+}
+
+static const char *type_name(uint32_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR:
+        return "directory";
+    case S_IFLNK:
+        return "symlink";
+    case S_IFCHR:
+        return "char_device";
+    case S_IFBLK:
+        return "block_device";
+    case S_IFIFO:
+        return "fifo";
+    case S_IFSOCK:
+        return "socket";
+    default:
+        return "file";
+    }
+}
+
+static void put_mode(uint32_t mode, char out[static 11])
+{
+    static const char bits[] = "rwxrwxrwx";
+    out[0] = type_letter(mode);
+    for (int i = 0; i < 9; i++)
+        out[i + 1] = mode & (0400u >> i) ? bits[i] : '-';
+    if (mode & S_ISUID)
+        out[3] = mode & 0100 ? 's' : 'S';
+    if (mode & S_ISGID)
+        out[6] = mode & 010 ? 's' : 'S';
+    if (mode & S_ISVTX)
+        out[9] = mode & 1 ? 't' : 'T';
+    out[10] = '\0';
+}
+
+static void put_time(int64_t ns, char out[static 32])
+{
+    struct tm tm;
+    time_t s = (time_t)(ns / 1000000000 - (ns % 1000000000 < 0));
+    if (!gmtime_r(&s, &tm) || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        (void)snprintf(out, 32, "%" PRId64, (int64_t)s);
+}
+
+struct listing {
+    struct dz_cli *c;
+    struct dz_disk d;
+    bool detail, deep;
+    bool first; /* no JSON object was written yet */
+    struct dz_buf text;
+};
+
+static int link_target(struct listing *l, uint64_t ino, char target[static DZ_VFS_PATH_MAX])
+{
+    int n = dz_vfs_readlink(l->d.vfs, ino, target, DZ_VFS_PATH_MAX - 1);
+    target[n > 0 ? n : 0] = '\0';
+    return n < 0 ? n : 0;
+}
+
+static int print_json(struct listing *l, struct dz_str name, const struct dz_vfs_attr *a,
+                      const char *target, struct dz_err *err)
+{
+    char mode[8];
+    struct dz_json j;
+    (void)snprintf(mode, sizeof mode, "%04o", a->mode & 07777);
+    dz_json_init(&j, &l->text, false);
+    dz_json_object(&j);
+    dz_json_put_str(&j, "path", name);
+    dz_json_put_u64(&j, "ino", a->ino);
+    dz_json_put_strz(&j, "type", type_name(a->mode));
+    dz_json_put_strz(&j, "mode", mode);
+    dz_json_put_u64(&j, "uid", a->uid);
+    dz_json_put_u64(&j, "gid", a->gid);
+    dz_json_put_u64(&j, "nlink", a->nlink);
+    dz_json_put_u64(&j, "size", a->size);
+    dz_json_put_i64(&j, "mtime_ns", a->mtime_ns);
+    if (S_ISLNK(a->mode))
+        dz_json_put_strz(&j, "target", target);
+    dz_json_end(&j);
+    int rc = dz_json_finish(&j);
+    if (rc < 0)
+        return dz_fail(err, rc, "list a disk: %s", dz_err_text(rc));
+    fprintf(l->c->out, "%s%s", l->first ? "[" : ",", l->text.p);
+    l->first = false;
+    return 0;
+}
+
+static int print_entry(struct listing *l, struct dz_str name, const struct dz_vfs_attr *a,
+                       struct dz_err *err)
+{
+    char mode[11], when[32], target[DZ_VFS_PATH_MAX] = "";
+    int sys = S_ISLNK(a->mode) ? link_target(l, a->ino, target) : 0;
+    if (sys < 0)
+        return dz_disk_fail(&l->d, sys, "read the symbolic link", name.p, err);
+    dz_buf_reset(&l->text);
+    if (l->c->json)
+        return print_json(l, name, a, target, err);
+    dz_cli_escape(&l->text, name);
+    if (l->detail && S_ISLNK(a->mode)) {
+        dz_buf_adds(&l->text, " -> ");
+        dz_cli_escape(&l->text, dz_str(target));
+    }
+    if (l->text.err)
+        return dz_fail(err, l->text.err, "list a disk: %s", dz_err_text(l->text.err));
+    if (l->detail) {
+        put_mode(a->mode, mode);
+        put_time(a->mtime_ns, when);
+        fprintf(l->c->out, "%s %3u %5u %5u %12" PRIu64 " %s ", mode, a->nlink, a->uid, a->gid,
+                a->size, when);
+    }
+    fprintf(l->c->out, "%s\n", l->text.p);
+    return 0;
+}
+
+/* --- ls ---------------------------------------------------------------------- */
+
+struct pending {
+    uint64_t ino;
+    char *path; /* owned; how the entries' names begin, "" or with a slash at its end */
+};
+DZ_VEC(todo, struct pending);
+
+static void release_todo(struct todo *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        dz_free(t->p[i].path);
+    dz_vec_release(t);
+}
+
+static int push(struct todo *t, uint64_t ino, struct dz_str path, struct dz_err *err)
+{
+    struct pending p = {ino, dz_str_dup(path)};
+    if (!p.path || dz_vec_push(t, p) < 0) {
+        dz_free(p.path);
+        return dz_fail(err, t->err ? t->err : DZ_ENOMEM, "walk a disk: %s",
+                       dz_err_text(t->err ? t->err : DZ_ENOMEM));
+    }
+    return 0;
+}
+
+static int list_dir(struct listing *l, const struct pending *dir, struct todo *below,
+                    struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf names = {0}, path = DZ_BUF_INIT(TEXT_MAX);
+    int rc = dz_disk_names(&l->d, dir->ino, &names, err);
+    for (size_t at = 0; rc == 0 && at < names.len; at += strlen(names.p + at) + 1) {
+        const char *name = names.p + at;
+        struct dz_vfs_attr a;
+        uint64_t ino = 0;
+        dz_buf_reset(&path);
+        dz_buf_adds(&path, dir->path);
+        dz_buf_adds(&path, name);
+        int sys = dz_vfs_lookup(l->d.vfs, dir->ino, name, strlen(name), &ino);
+        if (sys == 0)
+            sys = dz_vfs_getattr(l->d.vfs, ino, &a);
+        if (sys < 0)
+            return dz_disk_fail(&l->d, sys, "list", path.p, err);
+        rc = print_entry(l, dz_str_n(path.p, path.len), &a, err);
+        if (rc == 0 && l->deep && S_ISDIR(a.mode)) {
+            dz_buf_adds(&path, "/");
+            rc = push(below, ino, dz_str_n(path.p, path.len), err);
+        }
+    }
+    return rc;
+}
+
+static int list_path(struct listing *l, const char *path, bool named, struct dz_err *err)
+{
+    struct todo todo = DZ_VEC_INIT(PENDING_MAX);
+    struct dz_vfs_attr a;
+    uint64_t ino = 0;
+    char prefix[DZ_VFS_PATH_MAX + 2] = "";
+    int rc = dz_disk_find(&l->d, path, false, "list", &ino, &a, err);
+    if (rc < 0)
+        return rc;
+    if (!S_ISDIR(a.mode))
+        return print_entry(l, dz_str(path), &a, err);
+    if (named || l->deep)
+        (void)snprintf(prefix, sizeof prefix, "%s%s", path,
+                       dz_str_ends(dz_str(path), DZ_STR("/")) ? "" : "/");
+    rc = push(&todo, ino, dz_str(prefix), err);
+    while (rc == 0 && todo.n) {
+        struct todo below = DZ_VEC_INIT(PENDING_MAX);
+        const struct pending dir = dz_vec_pop(&todo);
+        rc = list_dir(l, &dir, &below, err);
+        dz_free(dir.path);
+        while (rc == 0 && below.n) { /* the first name is to come first */
+            struct pending last = dz_vec_pop(&below);
+            if (dz_vec_push(&todo, last) < 0) {
+                dz_free(last.path);
+                rc = dz_fail(err, todo.err, "list a disk: %s", dz_err_text(todo.err));
+            }
+        }
+        release_todo(&below);
+    }
+    release_todo(&todo);
+    return rc;
+}
+
+static int ls(struct dz_cli *c, struct dz_err *err)
+{
+    struct listing l = {.c = c,
+                        .detail = dz_cli_flag(c, "long"),
+                        .deep = dz_cli_flag(c, "recursive"),
+                        .first = true,
+                        .text = DZ_BUF_INIT(TEXT_MAX)};
+    int rc = dz_disk_open(c, DZ_DISK_READ, &l.d, err);
+    if (rc == 0 && c->argc == 1)
+        rc = list_path(&l, "/", false, err);
+    for (int i = 1; rc == 0 && i < c->argc; i++)
+        rc = list_path(&l, c->argv[i], c->argc > 2, err);
+    if (rc == 0 && c->json)
+        fprintf(c->out, "%s", l.first ? "[]\n" : "]\n");
+    dz_buf_release(&l.text);
+    return dz_disk_close(&l.d, rc, err);
+}
+
+const struct dz_cli_command dz_cmd_disk_ls = {
+    .name = "disk ls",
+    .group = DZ_CLI_GROUP_DISK,
+    .summary = "list files of a disk",
+    .args = "FILE [PATH...]",
+    .min_args = 1,
+    .max_args = -1,
+    .options = (const struct dz_cli_option[]){{"long", 'l', NULL,
+                                               "show mode, links, owner, size and time"},
+                                              {"recursive", 'R', NULL, "list everything below"},
+                                              DZ_CLI_OPTION_IMAGE,
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_END},
+    .help = "A relative PATH starts at /, as does the listing without one. Names come in\n"
+            "byte order. With several paths or -R, names are given with their directory.\n",
+    .run = ls,
+};
+
+/* --- du ---------------------------------------------------------------------- */
+
+struct total {
+    uint64_t stored, size, inodes;
+};
+
+static int add_dir(struct dz_disk *d, uint64_t dir, struct total *t, struct todo *todo,
+                   struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf names = {0};
+    int rc = dz_disk_names(d, dir, &names, err);
+    for (size_t at = 0; rc == 0 && at < names.len; at += strlen(names.p + at) + 1) {
+        const char *name = names.p + at;
+        uint64_t ino = 0, stored = 0;
+        struct dz_vfs_attr a;
+        int sys = dz_vfs_lookup(d->vfs, dir, name, strlen(name), &ino);
+        if (sys == 0)
+            sys = dz_vfs_getattr(d->vfs, ino, &a);
+        if (sys == 0 && S_ISREG(a.mode))
+            sys = dz_vfs_allocated(d->vfs, ino, &stored);
+        if (sys < 0)
+            return dz_disk_fail(d, sys, "measure", name, err);
+        uint64_t share = S_ISREG(a.mode) && a.nlink > 1 ? a.nlink : 1;
+        t->stored += stored / share; /* each name of a file has its part */
+        t->size += S_ISREG(a.mode) ? a.size / share : 0;
+        t->inodes++;
+        if (S_ISDIR(a.mode))
+            rc = push(todo, ino, dz_str(""), err);
+    }
+    return rc;
+}
+
+static int measure(struct dz_disk *d, const char *path, struct total *t, struct dz_err *err)
+{
+    struct todo todo = DZ_VEC_INIT(PENDING_MAX);
+    struct dz_vfs_attr a;
+    uint64_t ino = 0;
+    int rc = dz_disk_find(d, path, false, "measure", &ino, &a, err);
+    if (rc < 0)
+        return rc;
+    t->inodes = 1;
+    if (S_ISREG(a.mode)) {
+        t->size = a.size;
+        int sys = dz_vfs_allocated(d->vfs, ino, &t->stored);
+        return sys < 0 ? dz_disk_fail(d, sys, "measure", path, err) : 0;
+    }
+    if (S_ISDIR(a.mode))
+        rc = push(&todo, ino, dz_str(""), err);
+    while (rc == 0 && todo.n) {
+        const struct pending dir = dz_vec_pop(&todo);
+        dz_free(dir.path);
+        rc = add_dir(d, dir.ino, t, &todo, err);
+    }
+    release_todo(&todo);
+    return rc;
+}
+
+static void du_line(struct dz_cli *c, struct dz_json *j, const char *path, const struct total *t)
+{
+    char stored[DZ_CLI_SIZE_TEXT];
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    if (c->json) {
+        dz_json_object(j);
+        dz_json_put_strz(j, "path", path);
+        dz_json_put_u64(j, "stored_bytes", t->stored);
+        dz_json_put_u64(j, "size_bytes", t->size);
+        dz_json_put_u64(j, "inodes", t->inodes);
+        dz_json_end(j);
+        return;
+    }
+    dz_cli_escape(&text, dz_str(path));
+    fprintf(c->out, "%-10s %s\n", dz_cli_size(t->stored, stored), text.p);
+}
+
+static int du(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(TEXT_MAX);
+    struct dz_disk d;
+    struct dz_json j;
+    int rc = dz_disk_open(c, DZ_DISK_READ, &d, err);
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_array(&j);
+    for (int i = 1; rc == 0 && i < (c->argc > 1 ? c->argc : 2); i++) {
+        const char *path = c->argc > 1 ? c->argv[i] : "/";
+        struct total t = {0};
+        rc = measure(&d, path, &t, err);
+        if (rc == 0)
+            du_line(c, &j, path, &t);
+    }
+    dz_json_end(&j);
+    if (rc == 0 && c->json)
+        rc = dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+    return dz_disk_close(&d, rc, err);
+}
+
+const struct dz_cli_command dz_cmd_disk_du = {
+    .name = "disk du",
+    .group = DZ_CLI_GROUP_DISK,
+    .summary = "add up what files of a disk take",
+    .args = "FILE [PATH...]",
+    .min_args = 1,
+    .max_args = -1,
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
+    .help = "One line for each PATH (/ without one): the content stored at and below it,\n"
+            "holes left out, what an image holds counted in. A file with several names\n"
+            "counts in equal parts for each of them.\n",
+    .run = du,
+};

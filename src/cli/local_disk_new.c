@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze disk create`, `doze disk df`, `doze disk check`: a file as a whole.
+ */
+#include "base/json.h"
+#include "base/limits.h"
+#include "cli/cli_progress.h"
+#include "cli/cli_term.h"
+#include "cli/local_disk.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- create ------------------------------------------------------------------ */
+
+static int bind_image(struct dz_cli *c, const char *file, const char *image, struct dz_err *err)
+{
+    struct dz_disk d = {0};
+    struct dz_db *db = NULL;
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = file};
+    /* Hashes the image, and opens it: what cannot be opened is no image. */
+    int rc = dz_disk_open_image(&d, image, err);
+    if (rc == 0)
+        rc = dz_db_open_path(&db, file, &opts, err);
+    if (rc == 0)
+        rc = dz_vfs_bind_image(db, d.image_sha256, err);
+    if (db) {
+        int closed = dz_db_close(db, false, rc == 0 ? err : NULL);
+        rc = rc == 0 ? closed : rc;
+    }
+    if (rc == 0 && !c->quiet)
+        dz_cli_note(c, "%s stands on the image %.12s; keep that file", file, d.image_sha256);
+    return dz_disk_close(&d, rc, err);
+}
+
+static int create(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    const char *file = c->argv[0], *image = dz_cli_value(c, "image");
+    int rc = dz_db_template(&dz_vfs_schema, &t, err);
+    if (rc == 0)
+        rc = dz_db_create_path(file, t.p, t.len, true, err);
+    if (rc < 0)
+        return rc;
+    if (image)
+        rc = bind_image(c, file, image, err);
+    if (rc < 0)
+        (void)unlink(file);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_disk_create = {
+    .name = "disk create",
+    .group = DZ_CLI_GROUP_DISK,
+    .summary = "make an empty disk",
+    .args = "FILE",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){{"image", 0, "FILE",
+                                               "let it stand on this image, read-only"},
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "FILE must not exist. It gets the directories workspace, memory and tmp.\n"
+            "\n"
+            "A disk that stands on an image shows the image's files as its own and keeps\n"
+            "only what differs. It knows the image by its SHA-256; all other commands then\n"
+            "need --image too.\n",
+    .run = create,
+};
+
+/* --- df ---------------------------------------------------------------------- */
+
+static uint64_t file_bytes(const char *path)
+{
+    char wal[DZ_PATH_MAX];
+    struct stat st;
+    uint64_t n = stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+    if (snprintf(wal, sizeof wal, "%s-wal", path) < (int)sizeof wal && stat(wal, &st) == 0)
+        n += (uint64_t)st.st_size;
+    return n;
+}
+
+static int df_json(struct dz_cli *c, const struct dz_vfs_usage *u, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_u64(&j, "file_bytes", file_bytes(c->argv[0]));
+    dz_json_put_u64(&j, "used_bytes", u->bytes);
+    dz_json_put_u64(&j, "used_inodes", u->inodes);
+    dz_json_put_u64(&j, "image_bytes", u->image_bytes);
+    dz_json_put_u64(&j, "image_inodes", u->image_inodes);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+static int df(struct dz_cli *c, struct dz_err *err)
+{
+    struct dz_disk d;
+    struct dz_vfs_usage u = {0};
+    char size[DZ_CLI_SIZE_TEXT], used[DZ_CLI_SIZE_TEXT], below[DZ_CLI_SIZE_TEXT];
+    int rc = dz_disk_open(c, DZ_DISK_READ, &d, err);
+    if (rc == 0) {
+        dz_vfs_usage(d.vfs, &u);
+        if (c->json)
+            rc = df_json(c, &u, err);
+        else
+            fprintf(c->out, "file %s, content %s in %llu inodes\n",
+                    dz_cli_size(file_bytes(c->argv[0]), size), dz_cli_size(u.bytes, used),
+                    (unsigned long long)u.inodes);
+        if (rc == 0 && !c->json && d.image)
+            fprintf(c->out, "image below: content %s in %llu inodes\n",
+                    dz_cli_size(u.image_bytes, below), (unsigned long long)u.image_inodes);
+    }
+    return dz_disk_close(&d, rc, err);
+}
+
+const struct dz_cli_command dz_cmd_disk_df = {
+    .name = "disk df",
+    .group = DZ_CLI_GROUP_DISK,
+    .summary = "show how much a disk holds",
+    .args = "FILE",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
+    .help = "The size of the file on this machine, and what the disk stores in it. What an\n"
+            "image holds is counted apart.\n",
+    .run = df,
+};
+
+/* --- check ------------------------------------------------------------------- */
+
+struct checking {
+    struct dz_cli *c;
+    struct dz_cli_progress progress;
+    struct dz_json json;
+    bool started;
+};
+
+static void on_damage(void *arg, const struct dz_vfs_damage *damage)
+{
+    struct checking *k = arg;
+    if (k->c->json) {
+        dz_json_object(&k->json);
+        dz_json_put_strz(&k->json, "what", damage->what);
+        dz_json_put_u64(&k->json, "ino", damage->ino);
+        dz_json_put_strz(&k->json, "text", damage->text);
+        dz_json_end(&k->json);
+        return;
+    }
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    dz_cli_escape(&text, dz_str(damage->text));
+    fprintf(k->c->out, "%s: %s\n", damage->what, text.p);
+}
+
+static void on_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct checking *k = arg;
+    if (!k->started)
+        dz_cli_progress_start(&k->progress, k->c, "check", total, DZ_CLI_COUNT);
+    k->started = true;
+    dz_cli_progress_at(&k->progress, done);
+}
+
+static int check(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(4 << 20);
+    struct checking k = {.c = c};
+    struct dz_disk d;
+    uint64_t count = 0;
+    int rc = dz_disk_open(c, DZ_DISK_DATA, &d, err);
+    dz_json_init(&k.json, &text, c->out_tty);
+    dz_json_object(&k.json);
+    dz_json_key(&k.json, "damage");
+    dz_json_array(&k.json);
+    if (rc == 0)
+        rc = dz_vfs_check(&(struct dz_vfs_check_opts){.db = d.db,
+                                                      .image = d.image,
+                                                      .quick = dz_cli_flag(c, "quick"),
+                                                      .damage = on_damage,
+                                                      .progress = on_progress,
+                                                      .arg = &k},
+                          &count, err);
+    if (k.started)
+        dz_cli_progress_end(&k.progress);
+    dz_json_end(&k.json);
+    dz_json_put_u64(&k.json, "count", count);
+    dz_json_put_bool(&k.json, "ok", count == 0);
+    dz_json_end(&k.json);
+    if (rc == 0 && c->json)
+        rc = dz_cli_print_json(c, &text, dz_json_finish(&k.json), err);
+    else if (rc == 0 && !c->quiet && count == 0)
+        fprintf(c->out, "no damage found\n");
+    rc = dz_disk_close(&d, rc, err);
+    return rc < 0 ? rc : count ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_disk_check = {
+    .name = "disk check",
+    .group = DZ_CLI_GROUP_DISK,
+    .summary = "look for damage in a disk",
+    .args = "FILE",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){{"quick", 0, NULL, "leave out SQLite's own integrity check"},
+                                       DZ_CLI_OPTION_IMAGE,
+                                       DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_QUIET,
+                                       DZ_CLI_OPTION_END},
+    .help = "Verifies what docs/format/disk.md promises and says what is damaged, one line\n"
+            "each. Changes nothing. Exits with 1 if there is damage.\n",
+    .run = check,
+};

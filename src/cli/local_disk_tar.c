@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze disk tar`, `doze disk untar`: trees of a disk as archives.
+ */
+#include "base/fd.h"
+#include "base/num.h"
+#include "base/str.h"
+#include "cli/cli_progress.h"
+#include "cli/cli_signal.h"
+#include "cli/cli_term.h"
+#include "cli/local_disk.h"
+#include "vfs/vfs_tar.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct stream {
+    struct dz_cli *c;
+    struct dz_cli_progress progress;
+    int fd;
+};
+
+static void on_note(void *arg, const char *sentence)
+{
+    const struct stream *s = arg;
+    dz_cli_warn(s->c, "%s", sentence);
+}
+
+static void on_progress(void *arg, uint64_t done)
+{
+    struct stream *s = arg;
+    dz_cli_progress_at(&s->progress, done);
+}
+
+static bool on_stop(void *arg)
+{
+    (void)arg;
+    return dz_cli_interrupted();
+}
+
+/* --- tar --------------------------------------------------------------------- */
+
+static int on_write(void *arg, const void *buf, size_t n)
+{
+    const struct stream *s = arg;
+    for (size_t done = 0; done < n;) {
+        ssize_t put = write(s->fd, (const char *)buf + done, n - done);
+        if (put < 0 && errno == EINTR && !dz_cli_interrupted())
+            continue;
+        if (put < 0)
+            return -errno;
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+static int write_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s, struct dz_err *err)
+{
+    struct dz_vfs_attr a;
+    struct dz_tar_stats stats;
+    struct dz_tar_out out = {.vfs = d->vfs,
+                             .write = on_write,
+                             .note = on_note,
+                             .progress = on_progress,
+                             .stop = on_stop,
+                             .arg = s,
+                             .sparse = dz_cli_flag(c, "sparse")};
+    char name[DZ_VFS_NAME_MAX + 1] = "";
+    const char *path = c->argc > 1 ? c->argv[1] : "/";
+    int rc = dz_disk_find(d, path, true, "archive", &out.ino, &a, err);
+    if (rc == 0 && !S_ISDIR(a.mode))
+        (void)snprintf(name, sizeof name, "%.*s", DZ_STR_ARG(dz_disk_basename(path)));
+    out.name = name;
+    return rc < 0 ? rc : dz_vfs_tar_out(&out, &stats, err);
+}
+
+static int tar(struct dz_cli *c, struct dz_err *err)
+{
+    const char *output = dz_cli_value(c, "output");
+    struct stream s = {.c = c, .fd = STDOUT_FILENO};
+    struct dz_disk d;
+    if (!output && c->out_tty)
+        return dz_cli_usage(c, err,
+                            "an archive on a terminal? Redirect it, or name a file with -o");
+    int rc = dz_disk_open(c, DZ_DISK_READ, &d, err);
+    if (rc == 0 && output) {
+        s.fd = dz_fd_open(AT_FDCWD, output, O_WRONLY | O_CREAT | O_EXCL, 0666, err);
+        rc = s.fd < 0 ? s.fd : 0;
+    }
+    if (rc == 0) {
+        (void)fflush(c->out);
+        dz_cli_catch_interrupts();
+        dz_cli_progress_start(&s.progress, c, "tar", 0, DZ_CLI_BYTES);
+        rc = write_archive(c, &d, &s, err);
+        dz_cli_progress_end(&s.progress);
+        if (output && close(s.fd) < 0 && rc == 0)
+            rc = dz_fail_sys(err, errno, "write %s", output);
+        if (output && rc < 0)
+            (void)unlink(output);
+    }
+    return dz_disk_close(&d, rc, err);
+}
+
+const struct dz_cli_command dz_cmd_disk_tar = {
+    .name = "disk tar",
+    .group = DZ_CLI_GROUP_DISK,
+    .summary = "write files of a disk as a tar archive",
+    .args = "FILE [PATH]",
+    .min_args = 1,
+    .max_args = 2,
+    .options =
+        (const struct dz_cli_option[]){{"output", 'o', "ARCHIVE", "write to this new file"},
+                                       {"sparse", 'S', NULL, "write files with holes as such"},
+                                       DZ_CLI_OPTION_IMAGE,
+                                       DZ_CLI_OPTION_QUIET,
+                                       DZ_CLI_OPTION_END},
+    .help = "All below the directory PATH (/ without one), or the file PATH, to standard\n"
+            "output in pax format: long names, times in nanoseconds, hard links, devices\n"
+            "and extended attributes are kept, sockets left out. To compress, use a pipe:\n"
+            "doze disk tar box.doze /workspace | zstd > box.tar.zst\n",
+    .run = tar,
+};
+
+/* --- untar ------------------------------------------------------------------- */
+
+static ssize_t on_read(void *arg, void *buf, size_t n)
+{
+    const struct stream *s = arg;
+    for (;;) {
+        ssize_t got = read(s->fd, buf, n);
+        if (got >= 0)
+            return got;
+        if (errno != EINTR || dz_cli_interrupted())
+            return -errno;
+    }
+}
+
+static int read_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
+                        struct dz_tar_stats *stats, struct dz_err *err)
+{
+    struct dz_vfs_attr a;
+    const char *to = dz_cli_value(c, "to"), *limit = dz_cli_value(c, "limit");
+    struct dz_tar_in in = {.vfs = d->vfs,
+                           .read = on_read,
+                           .note = on_note,
+                           .progress = on_progress,
+                           .stop = on_stop,
+                           .arg = s,
+                           .skip_bad = dz_cli_flag(c, "skip-bad"),
+                           .owners = dz_cli_flag(c, "same-owner"),
+                           .links = dz_cli_flag(c, "links"),
+                           .devices = dz_cli_flag(c, "devices")};
+    int rc = limit ? dz_size_parse(dz_str(limit), 1, INT64_MAX, &in.max_bytes, err) : 0;
+    if (rc < 0)
+        return dz_cli_usage(c, err, "--limit: %s is no size", limit);
+    to = to ? to : "/";
+    rc = dz_disk_find(d, to, true, "unpack into", &in.dir, &a, err);
+    if (rc == 0 && !S_ISDIR(a.mode))
+        rc = dz_disk_fail(d, -ENOTDIR, "unpack into", to, err);
+    return rc < 0 ? rc : dz_vfs_tar_in(&in, stats, err);
+}
+
+static int untar(struct dz_cli *c, struct dz_err *err)
+{
+    const char *from = c->argc > 1 && strcmp(c->argv[1], "-") != 0 ? c->argv[1] : NULL;
+    struct stream s = {.c = c, .fd = STDIN_FILENO};
+    struct dz_tar_stats stats = {0};
+    struct dz_disk d;
+    struct stat st;
+    char size[DZ_CLI_SIZE_TEXT];
+    int rc = dz_disk_open(c, DZ_DISK_WRITE, &d, err);
+    if (rc == 0 && from) {
+        s.fd = dz_fd_open(AT_FDCWD, from, O_RDONLY, 0, err);
+        rc = s.fd < 0 ? s.fd : 0;
+    }
+    if (rc == 0) {
+        bool sized = fstat(s.fd, &st) == 0 && S_ISREG(st.st_mode);
+        dz_cli_catch_interrupts();
+        dz_cli_progress_start(&s.progress, c, "untar", sized ? (uint64_t)st.st_size : 0,
+                              DZ_CLI_BYTES);
+        rc = read_archive(c, &d, &s, &stats, err);
+        dz_cli_progress_end(&s.progress);
+        if (from)
+            (void)close(s.fd);
+    }
+    rc = dz_disk_close(&d, rc, err);
+    if (rc == 0)
+        dz_cli_note(c, "%llu members, %s%s", (unsigned long long)stats.members,
+                    dz_cli_size(stats.bytes, size), stats.skipped ? "; some were left out" : "");
+    return rc < 0 ? rc : stats.skipped ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_disk_untar = {
+    .name = "disk untar",
+    .group = DZ_CLI_GROUP_DISK,
+    .summary = "unpack a tar archive into a disk",
+    .args = "FILE [ARCHIVE]",
+    .min_args = 1,
+    .max_args = 2,
+    .options =
+        (const struct dz_cli_option[]){
+            {"to", 0, "PATH", "unpack into this directory instead of /"},
+            {"skip-bad", 0, NULL, "leave bad members out instead of refusing all"},
+            {"same-owner", 0, NULL, "keep owners, set-id bits and all extended attributes"},
+            {"links", 0, NULL, "keep symbolic links that lead out of the tree"},
+            {"devices", 0, NULL, "keep device nodes"},
+            {"limit", 0, "SIZE", "store at most this much content"},
+            DZ_CLI_OPTION_IMAGE,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
+    .help = "From ARCHIVE or standard input: ustar, pax and GNU, not compressed (use a\n"
+            "pipe). Directories merge with those that are there, files replace files.\n"
+            "\n"
+            "All of it or nothing: a member that is bad (an absolute name, .. in a name, a\n"
+            "link out of the tree, a device, more than the disk may hold) refuses the\n"
+            "archive, or with --skip-bad is left out, told, and the exit status is 1. A\n"
+            "broken archive is refused in any case.\n",
+    .run = untar,
+};
