@@ -384,3 +384,33 @@ TORTURE(db_survives_every_allocation_failure)
     dz_db_sim_free(sim);
     dz_db_shutdown();
 }
+
+/* By descriptors: a failed open leaves them, and nothing else, to the caller. */
+TORTURE(db_open_by_path_survives_every_allocation_failure)
+{
+    char path[64], wal[80];
+    struct dz_err err = {0};
+    struct dz_db *db = NULL;
+    const char *tmp = getenv("TMPDIR");
+    dz_db_use_door();
+    struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    (void)snprintf(path, sizeof path, "%.30s/dz-db-open-%d", tmp ? tmp : "/tmp", (int)getpid());
+    (void)snprintf(wal, sizeof wal, "%s-wal", path);
+    int free_fd = dup(0);
+    (void)close(free_fd);
+    if (dz_db_template(&schema, &t, &err) == 0 &&
+        dz_db_create_path(path, t.p, t.len, false, &err) == 0) {
+        int r = dz_db_open_path(&db, path, &(struct dz_db_opts){.schema = &schema}, &err);
+        CHECK(r == 0 || (r == DZ_ENOMEM && !db && access(wal, F_OK) != 0));
+        if (r == 0)
+            CHECK(dz_db_exec(db, "INSERT INTO t(txn) VALUES(1)", &err) <= 0);
+        (void)dz_db_close(db, false, NULL);
+        int again = dup(0); /* the lowest free one: none was left open */
+        CHECK_INT(again, free_fd);
+        (void)close(again);
+    }
+    (void)unlink(path);
+    (void)unlink(wal);
+    dz_buf_release(&t);
+    dz_db_shutdown();
+}

@@ -152,10 +152,13 @@ static void check_empty(struct disk *d)
 {
     int n = 0;
     struct dz_err err = {0};
+    uint64_t damage = 0;
     CHECK_INT(dz_vfs_readdir(d->vfs, DZ_VFS_WORKSPACE, 0, count_names, &n), 0);
     CHECK_INT(n, 0);
     CHECK_INT(ino_of(d, "/workspace/.doze-untar"), 0);
     CHECK_INT(dz_vfs_commit(d->vfs, &err), 0);
+    CHECK_INT(dz_vfs_check(&(struct dz_vfs_check_opts){.db = d->db}, &damage, &err), 0);
+    CHECK_INT(damage, 0);
     CHECK_STR(err.msg, "");
 }
 
