@@ -23,6 +23,7 @@
 
 enum {
     PIECE_BYTES = DZ_VFS_CHUNK,
+    ENTRIES_MAX = 16000000, /* a damaged disk may loop */
 };
 
 /* A directory under way: its entries go below fd. */
@@ -37,7 +38,7 @@ struct getting {
     struct dz_cli *c;
     struct dz_disk d;
     struct dz_cli_progress progress;
-    uint64_t done;
+    uint64_t done, entries;
     char *piece;
     DZ_VEC(, struct level) levels;
 };
@@ -206,6 +207,8 @@ static int get_below(struct getting *g, struct dz_err *err)
         struct dz_vfs_attr a;
         uint64_t ino = 0;
         l->at += strlen(name) + 1;
+        if (++g->entries > ENTRIES_MAX)
+            return dz_fail(err, DZ_ELIMIT, "copy out of a disk: over %d entries", ENTRIES_MAX);
         int sys = dz_vfs_lookup(g->d.vfs, l->attr.ino, name, strlen(name), &ino);
         if (sys == 0)
             sys = dz_vfs_getattr(g->d.vfs, ino, &a);

@@ -18,7 +18,7 @@
 #include <time.h>
 
 enum {
-    PENDING_MAX = 4000000, /* directories to be looked at */
+    PENDING_MAX = 4000000, /* directories to be looked at, also in all: a damaged disk may loop */
     TEXT_MAX = 1 << 20,    /* one line or one JSON object */
 };
 
@@ -162,8 +162,18 @@ static int print_entry(struct listing *l, struct dz_str name, const struct dz_vf
 struct pending {
     uint64_t ino;
     char *path; /* owned; how the entries' names begin, "" or with a slash at its end */
+    unsigned depth;
 };
 DZ_VEC(todo, struct pending);
+
+static int count_dir(uint64_t *count, struct dz_err *err)
+{
+    if (++*count <= PENDING_MAX)
+        return 0;
+    return dz_fail(err, DZ_ELIMIT,
+                   "walk a disk: over %d directories: is it damaged? doze disk check tells",
+                   PENDING_MAX);
+}
 
 static void release_todo(struct todo *t)
 {
@@ -172,9 +182,16 @@ static void release_todo(struct todo *t)
     dz_vec_release(t);
 }
 
-static int push(struct todo *t, uint64_t ino, struct dz_str path, struct dz_err *err)
+static int push(struct todo *t, uint64_t ino, struct dz_str path, unsigned depth,
+                struct dz_err *err)
 {
-    struct pending p = {ino, dz_str_dup(path)};
+    struct pending p = {ino, NULL, depth};
+    if (depth > DZ_VFS_DEPTH_MAX + 1)
+        return dz_fail(
+            err, DZ_ELIMIT,
+            "walk a disk: over %d directories deep: is it damaged? doze disk check tells",
+            DZ_VFS_DEPTH_MAX);
+    p.path = dz_str_dup(path);
     if (!p.path || dz_vec_push(t, p) < 0) {
         dz_free(p.path);
         return dz_fail(err, t->err ? t->err : DZ_ENOMEM, "walk a disk: %s",
@@ -195,6 +212,8 @@ static int list_dir(struct listing *l, const struct pending *dir, struct todo *b
         dz_buf_reset(&path);
         dz_buf_adds(&path, dir->path);
         dz_buf_adds(&path, name);
+        if (path.err)
+            return dz_fail(err, path.err, "list a disk: a path is too long");
         int sys = dz_vfs_lookup(l->d.vfs, dir->ino, name, strlen(name), &ino);
         if (sys == 0)
             sys = dz_vfs_getattr(l->d.vfs, ino, &a);
@@ -203,7 +222,7 @@ static int list_dir(struct listing *l, const struct pending *dir, struct todo *b
         rc = print_entry(l, dz_str_n(path.p, path.len), &a, err);
         if (rc == 0 && l->deep && S_ISDIR(a.mode)) {
             dz_buf_adds(&path, "/");
-            rc = push(below, ino, dz_str_n(path.p, path.len), err);
+            rc = push(below, ino, dz_str_n(path.p, path.len), dir->depth + 1, err);
         }
     }
     return rc;
@@ -213,7 +232,7 @@ static int list_path(struct listing *l, const char *path, bool named, struct dz_
 {
     struct todo todo = DZ_VEC_INIT(PENDING_MAX);
     struct dz_vfs_attr a;
-    uint64_t ino = 0;
+    uint64_t ino = 0, count = 0;
     char prefix[DZ_VFS_PATH_MAX + 2] = "";
     int rc = dz_disk_find(&l->d, path, false, "list", &ino, &a, err);
     if (rc < 0)
@@ -223,11 +242,13 @@ static int list_path(struct listing *l, const char *path, bool named, struct dz_
     if (named || l->deep)
         (void)snprintf(prefix, sizeof prefix, "%s%s", path,
                        dz_str_ends(dz_str(path), DZ_STR("/")) ? "" : "/");
-    rc = push(&todo, ino, dz_str(prefix), err);
+    rc = push(&todo, ino, dz_str(prefix), 0, err);
     while (rc == 0 && todo.n) {
         struct todo below = DZ_VEC_INIT(PENDING_MAX);
         const struct pending dir = dz_vec_pop(&todo);
-        rc = list_dir(l, &dir, &below, err);
+        rc = count_dir(&count, err);
+        if (rc == 0)
+            rc = list_dir(l, &dir, &below, err);
         dz_free(dir.path);
         while (rc == 0 && below.n) { /* the first name is to come first */
             struct pending last = dz_vec_pop(&below);
@@ -284,16 +305,16 @@ struct total {
     uint64_t stored, size, inodes;
 };
 
-static int add_dir(struct dz_disk *d, uint64_t dir, struct total *t, struct todo *todo,
+static int add_dir(struct dz_disk *d, const struct pending *dir, struct total *t, struct todo *todo,
                    struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf names = {0};
-    int rc = dz_disk_names(d, dir, &names, err);
+    int rc = dz_disk_names(d, dir->ino, &names, err);
     for (size_t at = 0; rc == 0 && at < names.len; at += strlen(names.p + at) + 1) {
         const char *name = names.p + at;
         uint64_t ino = 0, stored = 0;
         struct dz_vfs_attr a;
-        int sys = dz_vfs_lookup(d->vfs, dir, name, strlen(name), &ino);
+        int sys = dz_vfs_lookup(d->vfs, dir->ino, name, strlen(name), &ino);
         if (sys == 0)
             sys = dz_vfs_getattr(d->vfs, ino, &a);
         if (sys == 0 && S_ISREG(a.mode))
@@ -305,7 +326,7 @@ static int add_dir(struct dz_disk *d, uint64_t dir, struct total *t, struct todo
         t->size += S_ISREG(a.mode) ? a.size / share : 0;
         t->inodes++;
         if (S_ISDIR(a.mode))
-            rc = push(todo, ino, dz_str(""), err);
+            rc = push(todo, ino, dz_str(""), dir->depth + 1, err);
     }
     return rc;
 }
@@ -314,7 +335,7 @@ static int measure(struct dz_disk *d, const char *path, struct total *t, struct 
 {
     struct todo todo = DZ_VEC_INIT(PENDING_MAX);
     struct dz_vfs_attr a;
-    uint64_t ino = 0;
+    uint64_t ino = 0, count = 0;
     int rc = dz_disk_find(d, path, false, "measure", &ino, &a, err);
     if (rc < 0)
         return rc;
@@ -325,11 +346,13 @@ static int measure(struct dz_disk *d, const char *path, struct total *t, struct 
         return sys < 0 ? dz_disk_fail(d, sys, "measure", path, err) : 0;
     }
     if (S_ISDIR(a.mode))
-        rc = push(&todo, ino, dz_str(""), err);
+        rc = push(&todo, ino, dz_str(""), 0, err);
     while (rc == 0 && todo.n) {
         const struct pending dir = dz_vec_pop(&todo);
         dz_free(dir.path);
-        rc = add_dir(d, dir.ino, t, &todo, err);
+        rc = count_dir(&count, err);
+        if (rc == 0)
+            rc = add_dir(d, &dir, t, &todo, err);
     }
     release_todo(&todo);
     return rc;

@@ -431,7 +431,8 @@ static int emit_member(struct export *x, const struct dz_vfs_attr *a, struct dz_
         r = read_target(x, a->ino, &m.link, err);
     if (r < 0)
         return r;
-    x->stats.members++;
+    if (++x->stats.members > DZ_TAR_MEMBERS_MAX) /* also what a damaged disk, that loops, ends at */
+        return dz_fail(err, DZ_ELIMIT, "write an archive: over %d members", DZ_TAR_MEMBERS_MAX);
     m.path = dz_str_n(x->path.p, x->path.len);
     if (earlier) {
         m.type = '1';

@@ -132,6 +132,17 @@ import json; d = json.load(open(\"out\"))
 assert not d[\"ok\"] and d[\"count\"] >= 1 and d[\"damage\"][0][\"ino\"] == 2, d"
 '
 
+test_that 'a damaged disk whose directories loop ends every walk' '
+    doze disk create loop.doze && doze disk mkdir -p loop.doze /workspace/a/b &&
+    doze disk sql --write loop.doze "INSERT INTO dentry SELECT d.ino, CAST('"'loop'"' AS BLOB), 2, 4
+        FROM dentry d WHERE d.name = CAST('"'b'"' AS BLOB)" &&
+    run 1 doze disk check loop.doze && has out cycle &&
+    run 1 doze disk ls -R loop.doze && has err "is it damaged?" &&
+    run 1 doze disk du loop.doze && has err "is it damaged?" &&
+    run 1 doze disk tar loop.doze -o loop.tar && [ ! -e loop.tar ] &&
+    run 1 doze disk get loop.doze /workspace looped && has err "directories deep"
+'
+
 test_that 'a disk in use, a foreign file and no file are told apart' '
     sqlite3 plain.db "CREATE TABLE t(a)" && printf junk >junk &&
     run 1 doze disk ls plain.db && has err "not a sandbox file of doze: an SQLite database" &&
