@@ -98,6 +98,10 @@ $(B)/src/wasm/%.o $(B)/tests/unit/t_wasm_%.o: CFLAGS += -ffp-contract=off -fno-m
 ifeq (,$(findstring clang,$(CC)))
 $(B)/src/wasm/wasm_exec_goto.o: CFLAGS += -O2 -fno-tree-slp-vectorize
 endif
+# clang with sanitizers takes more than ten minutes for the loop when it optimises
+ifneq (,$(and $(findstring clang,$(CC)),$(filter asan fuzz tsan,$(CONFIG))))
+$(B)/src/wasm/wasm_exec.o $(B)/src/wasm/wasm_exec_goto.o: CFLAGS += -O0
+endif
 
 define module_rule
 $(B)/lib$(1).a: $(call obj,$(1))
