@@ -34,7 +34,8 @@
 #endif
 
 enum {
-    BATCH = 512, /* regions of one call */
+    BATCH = 256, /* regions of one call */
+    NEAR = 32,   /* pages between regions that are scanned together */
 };
 
 struct print { /* of a page */
@@ -104,9 +105,24 @@ static struct print print_of(const struct dz_os_dirty *d, const uint8_t *p)
 
 /* --- scanning ------------------------------------------------------------------------- */
 
+/* Next batch of regions from arg->start on; moves it. Their number, or -1. */
+static long scan_batch(const struct dz_os_dirty *d, struct pm_scan_arg *arg)
+{
+    long n;
+    do
+        n = ioctl(d->pagemap, PAGEMAP_SCAN, arg);
+    while (n < 0 && errno == EINTR);
+    if (n >= 0 && arg->walk_end <= arg->start) {
+        errno = EIO;
+        return -1;
+    }
+    arg->start = arg->walk_end;
+    return n;
+}
+
 /* The anonymous pages of [at, at + size) that were written, or, when `since`,
  * written since the mark, as runs relative to base. */
-static int scan(const struct dz_os_dirty *d, uint8_t *at, size_t size, bool since,
+static int scan(const struct dz_os_dirty *d, const uint8_t *at, size_t size, bool since,
                 const uint8_t *base, struct dz_os_runs *runs)
 {
     struct page_region regions[BATCH];
@@ -122,18 +138,43 @@ static int scan(const struct dz_os_dirty *d, uint8_t *at, size_t size, bool sinc
         .category_anyof_mask = PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
     };
     while (arg.start < arg.end) {
-        long n = ioctl(d->pagemap, PAGEMAP_SCAN, &arg);
-        if (n < 0 && errno == EINTR)
-            continue;
+        long n = scan_batch(d, &arg);
         if (n < 0)
             return -1;
         for (long i = 0; i < n; i++)
             add_run(runs, regions[i].start - (uintptr_t)base, regions[i].end - regions[i].start);
-        if (arg.walk_end <= arg.start) {
-            errno = EIO;
+    }
+    return 0;
+}
+
+/* The same for `since`, in two steps. To ask for nothing but PAGE_IS_WRITTEN is
+ * many times faster in the kernel, but pages that are not there count too; so
+ * what it finds, neighbours together, is scanned again. */
+static int scan_since(const struct dz_os_dirty *d, const uint8_t *at, size_t size,
+                      const uint8_t *base, struct dz_os_runs *runs)
+{
+    struct page_region regions[BATCH];
+    struct pm_scan_arg arg = {
+        .size = sizeof arg,
+        .flags = PM_SCAN_CHECK_WPASYNC,
+        .start = (uintptr_t)at,
+        .end = (uintptr_t)at + size,
+        .vec = (uintptr_t)regions,
+        .vec_len = BATCH,
+        .category_mask = PAGE_IS_WRITTEN,
+        .return_mask = PAGE_IS_WRITTEN,
+    };
+    while (arg.start < arg.end) {
+        long n = scan_batch(d, &arg);
+        if (n < 0)
             return -1;
+        for (long i = 0, k; i < n; i = k) {
+            for (k = i + 1; k < n && regions[k].start - regions[k - 1].end < NEAR * d->page; k++)
+                ;
+            size_t from = regions[i].start - (uintptr_t)at;
+            if (scan(d, at + from, regions[k - 1].end - regions[i].start, true, base, runs) < 0)
+                return -1;
         }
-        arg.start = arg.walk_end;
     }
     return 0;
 }
@@ -208,7 +249,7 @@ static int ask_canaries(struct dz_os_dirty *d, uint8_t *p)
         bool marked = protect(d, p, size) == 0;
         q[CANARY_LATER * d->page] = 1;
         (void)q[(CANARY_READ + 1) * d->page];
-        if (!marked || scan(d, p, size, true, p, &runs) < 0)
+        if (!marked || scan_since(d, p, size, p, &runs) < 0)
             (void)snprintf(d->why, sizeof d->why, "write protection: %s", strerrordesc_np(errno));
         else if (!is_one(&runs, d->page, CANARY_LATER))
             (void)snprintf(d->why, sizeof d->why, "write protection misses the page written");
@@ -412,7 +453,7 @@ int dz_os_dirty_written(struct dz_os_dirty *d, const struct dz_os_dirty_range *r
             if (now.a != then->a || now.b != then->b)
                 add_run(runs, at, d->page);
         }
-    } else if (scan(d, m->at, m->size, true, m->at, runs) < 0) {
+    } else if (scan_since(d, m->at, m->size, m->at, runs) < 0) {
         return dz_fail_sys(err, errno, "scan %zu bytes for what was written", m->size);
     }
     compare(d, &(struct dz_os_dirty_range){.at = r->at, .size = r->size}, m->size, r->size, runs);

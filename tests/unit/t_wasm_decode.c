@@ -175,6 +175,26 @@ TEST(decode_checks_what_sections_refer_to)
     REFUSED(&results, DZ_EINVAL, "non-empty tag result type");
 }
 
+TEST(decode_checks_element_segments)
+{
+    ONE(type, 4, "\x01\x6f\x00\x01"); /* a table of externref */
+    MOD_SECTION(&type, 9, "\x01\x00\x41\x00\x0b\x00");
+    REFUSED(&type, DZ_EINVAL, "type mismatch: table 0 has externref, the segment funcref");
+    ONE(kind, 4, "\x01\x70\x00\x01");
+    MOD_SECTION(&kind, 9, "\x01\x01\x01\x00");
+    REFUSED(&kind, DZ_EINVAL, "malformed element kind 0x01");
+    ONE(flags, 4, "\x01\x70\x00\x01");
+    MOD_SECTION(&flags, 9, "\x01\x08\x00");
+    REFUSED(&flags, DZ_EINVAL, "malformed elements segment kind 8");
+    ONE(table, 9, "\x01\x00\x41\x00\x0b\x00");
+    REFUSED(&table, DZ_EINVAL, "unknown table 0");
+    ONE(func, 4, "\x01\x70\x00\x01");
+    MOD_SECTION(&func, 9, "\x01\x00\x41\x00\x0b\x01\x00");
+    REFUSED(&func, DZ_EINVAL, "unknown function 0");
+    ONE(number, 9, "\x01\x05\x7f\x00");
+    REFUSED(&number, DZ_EINVAL, "malformed reference type: i32");
+}
+
 TEST(decode_checks_constant_expressions)
 {
     ONE(type, 6, "\x01\x7f\x00\x42\x00\x0b");

@@ -98,6 +98,31 @@ TEST(prepare_finds_exports_by_name)
     close_flat(&f);
 }
 
+/* 40 exports in no order: each is found, and exports_by_name ascends. */
+TEST(prepare_sorts_exports)
+{
+    struct mod exports = {0}, m = MOD_INIT;
+    mod_byte(&exports, 40);
+    for (unsigned i = 0; i < 40; i++) {
+        mod_byte(&exports, 1 + (i % 2));
+        mod_byte(&exports, 'A' + i * 17 % 40);
+        if (i % 2)
+            mod_byte(&exports, 'x');
+        mod_byte(&exports, DZ_WASM_KIND_MEMORY);
+        mod_byte(&exports, 0);
+    }
+    MOD_SECTION(&m, 5, "\x01\x00\x01");
+    mod_section(&m, 7, exports.p, exports.n);
+    struct flat f = open_mod(&m);
+    for (uint32_t i = 0; i < 40; i++) {
+        struct dz_wasm_name n = f.m->exports[i].name;
+        CHECK_INT(dz_wasm_module_export(f.m, (const char *)f.m->wasm + n.offset, n.size), i);
+        struct dz_wasm_name at = f.m->exports[f.m->exports_by_name[i]].name;
+        CHECK_INT(f.m->wasm[at.offset], 'A' + i);
+    }
+    close_flat(&f);
+}
+
 TEST(prepare_keeps_segments)
 {
     struct flat f = open_full();
