@@ -16,8 +16,9 @@
 #include <math.h>
 
 enum {
-    TRACE_MAX = 20,  /* frames shown of a trap */
-    VALUE_TEXT = 40, /* room for a value: v128 has 34 characters */
+    JSON_MAX = 1 << 18, /* a thousand results */
+    TRACE_MAX = 20,     /* frames shown of a trap */
+    VALUE_TEXT = 40,    /* room for a value: v128 has 34 characters */
 };
 
 struct program {
@@ -47,19 +48,26 @@ static int parse_float(struct dz_str s, double max, double *ret, struct dz_err *
     return 0;
 }
 
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 /* "0x" and up to 32 hexadecimal digits. */
 static int parse_v128(struct dz_str s, uint64_t ret[2], struct dz_err *err)
 {
-    static const char digits[] = "0123456789abcdef";
     char quoted[DZ_STR_QUOTED];
     struct dz_str rest = s;
     uint64_t low = 0, high = 0;
     bool good = dz_str_eat(&rest, DZ_STR("0x")) && rest.n >= 1 && rest.n <= 32;
     for (size_t i = 0; good && i < rest.n; i++) {
-        const char *at = memchr(digits, rest.p[i] | 0x20, 16);
-        good = at && rest.p[i] >= '0';
+        int digit = hex_digit(rest.p[i]);
+        good = digit >= 0;
         high = high << 4 | low >> 60;
-        low = low << 4 | (uint64_t)(at ? at - digits : 0);
+        low = low << 4 | (uint64_t)(digit & 15);
     }
     if (!good)
         return dz_fail(err, DZ_EINVAL, "%s is no v128: 0x and up to 32 hexadecimal digits",
@@ -157,7 +165,7 @@ static int print_results(struct dz_cli *c, const struct program *p, uint32_t fun
     const struct dz_wasm_type *t = &m->types[m->funcs[func].type];
     const uint8_t *types = m->valtypes + t->params + t->n_params;
     const uint64_t *slot = dz_wasm_results(p->store);
-    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX * 4);
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
     char value[VALUE_TEXT];
     struct dz_json j;
     dz_json_init(&j, &text, c->out_tty);
