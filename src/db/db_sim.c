@@ -126,6 +126,7 @@ enum survival {
     SURVIVES_NONE,
     SURVIVES_ALL,
     SURVIVES_PREFIX,
+    SURVIVES_SUFFIX, /* disks write in any order */
     SURVIVES_SECTORS,
     SURVIVALS,
 };
@@ -162,12 +163,12 @@ static int lose(struct dz_db_sim *sim, struct sim_file *f)
         count++;
     if (how == SURVIVES_ALL)
         keep = count;
-    else if (how == SURVIVES_PREFIX)
+    else if (how == SURVIVES_PREFIX || how == SURVIVES_SUFFIX)
         keep = next_random(sim) % (count + 1);
     int r = 0;
     size_t i = 0;
     for (const struct change *c = f->first; c && r == 0; c = c->next, i++) {
-        if (i < keep)
+        if (how == SURVIVES_SUFFIX ? i >= keep : i < keep)
             r = apply_change(&f->synced, c);
         else if (i == keep && how == SURVIVES_PREFIX && !c->truncation)
             r = apply_sectors(sim, &f->synced, c, sector); /* the one under way, torn */

@@ -14,7 +14,7 @@
  * A file has two images: what programs see and what is certainly on disk. A
  * sync makes the second equal to the first. When power returns, each file is its
  * synced image plus some of the changes since, chosen by the seed: none, all,
- * the first few, or any sectors of any of them (512 or 4096 bytes, in the
+ * the first few, the last few, or any sectors of any of them (512 or 4096 bytes, in the
  * order they were written). Bytes outside a written range never change, as on
  * a disk with power-safe overwrite.
  */
