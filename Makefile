@@ -63,6 +63,10 @@ SRC_torture_vfs := tests/torture/torture_vfs.c
 NEEDS_torture_vfs := vfs
 SRC_model_vfs   := $(addprefix tests/model/,model_vfs.c model_ops.c model_world.c ramfs.c)
 NEEDS_model_vfs := vfs
+PROGRAMS   += spec
+SRC_spec   := $(addprefix tests/spec/,spec_main.c spec_run.c spec_host.c spec_value.c)
+NEEDS_spec := wasm
+SYS_spec   := -ljansson
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn db disk
 NEEDS_bench_spawn :=
@@ -142,7 +146,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan guest-native integration model crash
+TEST_SUITES := check check-asan spec spec-asan guest-native integration model crash
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
@@ -158,6 +162,11 @@ model: $(B)/model_vfs $(B)/views_vfs ## random operations on the disk against a 
 	@scripts/run-tap model $(B)/model_vfs $(B)/views_vfs
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
+spec: $(B)/spec ## WebAssembly's own tests, by both loops of the engine
+	@tests/spec/run $(B)/spec build/spectest
+spec-asan: ## the same by the switch, under ASan and UBSan
+	@$(MAKE) --no-print-directory CONFIG=asan build/asan-$(notdir $(CC))/spec >/dev/null
+	@tests/spec/run build/asan-$(notdir $(CC))/spec build/spectest switch
 cover: ## line coverage of each module by the unit tests
 	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
@@ -185,7 +194,7 @@ guest-native: $(GUEST_TESTS:%=build/guest-native/%) ## the same tests against th
 
 # --- checks ------------------------------------------------------------------
 FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)
-SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers $(wildcard tests/integration/*.sh) \
+SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers tests/spec/run tests/spec/unpack $(wildcard tests/integration/*.sh) \
              guest/build guest/doze-cc guest/fetch-source guest/busybox/build
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	@$(MAKE) --no-print-directory -s all
