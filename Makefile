@@ -67,9 +67,20 @@ PROGRAMS   += spec
 SRC_spec   := $(addprefix tests/spec/,spec_main.c spec_run.c spec_host.c spec_value.c)
 NEEDS_spec := wasm
 SYS_spec   := -ljansson
+FREEZE     := freeze freeze_proc freeze_spec
+PROGRAMS   += $(FREEZE)
+freeze_src  = $(addprefix tests/freeze/,$(1) freeze_world.c freeze_fresh.c)
+SRC_freeze := $(call freeze_src,freeze_main.c)
+SRC_freeze_proc := $(call freeze_src,freeze_proc.c)
+SRC_freeze_spec := $(call freeze_src,freeze_spec.c)
+NEEDS_freeze := wasm
+NEEDS_freeze_proc := wasm
+NEEDS_freeze_spec := wasm
+SYS_freeze_spec := -ljansson
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db disk
+BENCHES    := spawn db disk wasm
 NEEDS_bench_spawn :=
+NEEDS_bench_wasm := wasm
 NEEDS_bench_db := db
 NEEDS_bench_disk := vfs
 
@@ -129,24 +140,30 @@ $(foreach b,$(BENCHES),$(eval $(call linked_rule,$(B)/bench_$(b),$(B)/bench/benc
 
 # --- guests ------------------------------------------------------------------
 # Freestanding C for WebAssembly, the same for every CONFIG; what old engines
-# would not read (multi-value, the long form of table indices) is off.
-GUEST_CC := clang-19 --target=wasm32 -std=gnu17 -O2 -nostdlib -Wall -Wextra -Werror \
-  -mno-reference-types -mno-multivalue -Wl,--no-entry -Wl,-z,stack-size=65536
+# would not read (multi-value, the long form of table indices) is off. Linked in
+# a step of its own, for in one clang also runs wasm-opt where it finds it, and
+# that does not know returns_twice.
+GUEST_CC := clang-19 --target=wasm32 -std=gnu17 -O2 -Wall -Wextra -Werror \
+  -mno-reference-types -mno-multivalue
+GUEST_LD := wasm-ld-19 --no-entry -z stack-size=65536
 GUESTS   := $(patsubst tests/guests/%.c,build/guests/%.wasm,$(wildcard tests/guests/*.c)) \
   $(patsubst bench/wasm/%.c,build/guests/bench/%.wasm,$(filter-out %_main.c,$(wildcard bench/wasm/*.c)))
 guests: $(GUESTS) ## the test and bench programs that are compiled to WebAssembly
+GUEST_FLAGS_bulk := -mbulk-memory
 build/guests/%.wasm: tests/guests/%.c $(wildcard tests/guests/*.h)
 	@mkdir -p $(@D)
-	$(GUEST_CC) $(GUEST_FLAGS_$*) $< -o $@
+	$(GUEST_CC) $(GUEST_FLAGS_$*) -c $< -o $(@:.wasm=.o)
+	$(GUEST_LD) $(@:.wasm=.o) -o $@
 build/guests/bench/%.wasm: bench/wasm/%.c bench/wasm/guest.h
 	@mkdir -p $(@D)
-	$(GUEST_CC) $< -o $@
+	$(GUEST_CC) -c $< -o $(@:.wasm=.o)
+	$(GUEST_LD) $(@:.wasm=.o) -o $@
 build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	@mkdir -p $(@D)
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan guest-native integration model crash
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native integration model crash
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
@@ -167,6 +184,8 @@ spec: $(B)/spec ## WebAssembly's own tests, by both loops of the engine
 spec-asan: ## the same by the switch, under ASan and UBSan
 	@$(MAKE) --no-print-directory CONFIG=asan build/asan-$(notdir $(CC))/spec >/dev/null
 	@tests/spec/run build/asan-$(notdir $(CC))/spec build/spectest switch
+freeze: $(FREEZE:%=$(B)/%) guests ## stop programs anywhere, finish them elsewhere; copy, jump, inject
+	@DOZE_SPEC_DIR=$$(tests/spec/unpack build/spectest | head -n 1) scripts/run-tap freeze $(FREEZE:%=$(B)/%)
 cover: ## line coverage of each module by the unit tests
 	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
@@ -213,6 +232,7 @@ analyze: setup ## gcc -fanalyzer and clang-tidy
 # --- figures -----------------------------------------------------------------
 bench-peers: ## install the programs that benches measure against
 	@bench/peers
+bench-wasm: $(patsubst bench/wasm/%.c,build/guests/bench/%,$(filter-out %_main.c,$(wildcard bench/wasm/*.c))) guests
 bench-%: ## one bench (release build), for instance bench-spawn
 	@$(MAKE) --no-print-directory -s CONFIG=release build/release-$(notdir $(CC))/bench_$*
 	@build/release-$(notdir $(CC))/bench_$*
@@ -236,7 +256,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all guest guest-native guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
+.PHONY: all spec spec-asan freeze guest guest-native guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
         bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
