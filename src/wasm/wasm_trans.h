@@ -136,6 +136,7 @@ struct wasm_trans {
     uint32_t count, cap;
     struct cell_pos *cells;
     uint32_t cell_count, cell_cap;
+    uint32_t barrier;  /* word of the last label: cells before it stay as they are */
     uint32_t def_cell; /* cell whose FC may be redirected, or WASM_NOWHERE */
     uint32_t def_slot;
     struct acc_state acc[ACC_COUNT];
@@ -180,7 +181,22 @@ void trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e);
 void trans_settle_entry(struct wasm_trans *t, uint32_t index);
 void trans_settle(struct wasm_trans *t, uint32_t from); /* entries from.. into their slots */
 
-bool trans_grow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want, size_t size);
+/* Room for `want` elements in the array at *pp; false: no memory, t->failed. */
+bool trans_grow_slow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want, size_t size);
+static inline bool trans_grow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want,
+                              size_t size)
+{
+    return dz_likely(want <= *cap) || trans_grow_slow(t, pp, cap, want, size);
+}
+
+/* --- wasm_trans_fuse.c: two cells into one --------------------------------------------------- */
+
+/* Both operands popped, the result belongs to slot `to`; handler is that of kind SS. */
+bool trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entry *a,
+                       const struct entry *b, uint32_t to);
+/* A branch backwards on comparison `index` of the accumulator with a slot or a
+ * 16-bit constant: its word, or WASM_NOWHERE. */
+uint32_t trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other);
 
 /* --- wasm_trans_num.c: numbers, memory, vectors ------------------------------------------ */
 

@@ -68,6 +68,8 @@ static void branch_to(struct wasm_trans *t, struct block *b, uint32_t at)
     struct patch p = {.what = PATCH_IMM, .at = at, .base = at};
     if (t->failed)
         return;
+    if (t->words[at] >= H_COUNT_EQ_S && t->words[at] <= H_COUNT_GE_U_C)
+        p = (struct patch){.what = PATCH_TABLE, .at = at + 2, .base = at};
     if (b->op == DZ_WASM_OP_loop)
         patch_at(t, &p, b->start);
     else
@@ -201,6 +203,11 @@ static uint32_t emit_compare_branch(struct wasm_trans *t, const struct compare *
     if (c->family == 0) {
         unsigned wide = c->index >= 10 ? 10 : 0;
         unsigned index = sense ? c->index : opposite[c->index - wide] + wide;
+        if (back && !wide && c->kind >= 2) {
+            uint32_t at = trans_fuse_count(t, index, c->kind == 3, b);
+            if (at != WASM_NOWHERE)
+                return at;
+        }
         return trans_emit(t, (back ? H_BR_I32_EQ_SS_BACK : H_BR_I32_EQ_SS) + index * 4 + c->kind,
                           trans_fields(b, a, 0, 0));
     }
@@ -222,6 +229,11 @@ static uint32_t emit_branch_if(struct wasm_trans *t, const struct entry *e, bool
         return emit_compare_branch(t, &c, sense, back);
     unsigned h = (sense ? H_BR_NZ32_S : H_BR_Z32_S) + (back ? 2u : 0u);
     if (trans_in_acc(t, e, ACC_INT)) {
+        uint32_t at = back && e->kind == ENTRY_LOCAL
+                          ? trans_fuse_count(t, sense ? 1 : 0, true, 0) /* != 0, == 0 */
+                          : WASM_NOWHERE;
+        if (at != WASM_NOWHERE)
+            return at;
         trans_take_acc(t, e, ACC_INT);
         return trans_emit(t, h + 1, 0);
     }

@@ -9,10 +9,8 @@
 
 #include "base/mem.h"
 
-bool trans_grow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want, size_t size)
+bool trans_grow_slow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want, size_t size)
 {
-    if (want <= *cap)
-        return true;
     uint32_t n = *cap < 64 ? 64 : *cap + *cap / 2;
     if (n < want)
         n = want;
@@ -126,6 +124,7 @@ void trans_forget(struct wasm_trans *t)
         t->acc[n].slot = WASM_NOWHERE;
     t->def_cell = WASM_NOWHERE;
     t->cmp.cell = WASM_NOWHERE;
+    t->barrier = t->count;
 }
 void trans_result(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n, uint32_t delta)
 {

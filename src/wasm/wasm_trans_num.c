@@ -216,6 +216,8 @@ static void int_binary(struct wasm_trans *t, struct numeric n, unsigned result)
     unsigned kind;
     if (n.shape == SHAPE_INT4C && better_swapped(t, &a, &b, ACC_INT))
         swap(&a, &b);
+    if (trans_fuse_binary(t, n.handler, &a, &b, to))
+        return;
     kind = n.shape == SHAPE_INT7 ? pick7(t, &a, &b, &word) : pick4(t, &a, &b, &word);
     uint32_t pos = trans_emit(t, n.handler + kind, word | to);
     trans_result(t, pos, result, ACC_INT, n.shape == SHAPE_INT7 ? 7 : 4);
@@ -338,6 +340,8 @@ static void float_binary(struct wasm_trans *t, struct numeric n, unsigned result
         swap(&a, &b);
         index = mirrored_float[index];
     }
+    if (n.shape != SHAPE_FCMP && trans_fuse_binary(t, n.handler, &a, &b, to))
+        return;
     uint64_t word;
     const uint64_t *constant;
     unsigned kind = pick_float(t, &a, &b, n.shape == SHAPE_F7, &word, &constant);
