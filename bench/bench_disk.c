@@ -26,7 +26,7 @@
 enum {
     FILES = 10000,
     DIRS = 100,
-    BIG = 64 << 20,
+    BIG = 16 << 20, /* as the peer has */
     ROUNDS = 9,
 };
 #define SHA "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"

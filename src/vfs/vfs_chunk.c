@@ -41,13 +41,8 @@ void dz_chunk_lens_forget(struct dz_vfs *v)
     memset(v->lens[0], 0, sizeof v->lens[0]);
 }
 
-int dz_chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len)
+static int len_by_statement(struct dz_vfs *v, bool image, uint64_t id, int64_t *ret_len)
 {
-    size_t slot = lens_slot(id);
-    if (v->lens[image][slot].id == id) {
-        *ret_len = v->lens[image][slot].len;
-        return 0;
-    }
     struct dz_err e = {0};
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
@@ -56,7 +51,38 @@ int dz_chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len)
     int r = dz_stmt_step(st, &e);
     if (r < 0)
         return dz_vfs_errno(v, &e);
-    int64_t len = r > 0 ? dz_col_int(st, 0) : -1;
+    *ret_len = r > 0 ? dz_col_int(st, 0) : -1;
+    return 0;
+}
+
+/* Most chunks that are asked for are there and read next, so the handle goes there at
+ * once; but one that is sent to a missing row is lost, and costs a new one. */
+static int len_by_handle(struct dz_vfs *v, bool image, uint64_t id, int64_t *ret_len)
+{
+    struct dz_blob **slot = image ? &v->blob_image : &v->blob_read;
+    struct dz_err e = {0};
+    int r = dz_blob_on(v, slot, id, &e);
+    if (r == DZ_ESTATE)
+        r = dz_blob_on(v, slot, id, &e);
+    if (r < 0)
+        return len_by_statement(v, image, id, ret_len); /* it knows what is wrong, if anything */
+    *ret_len = (int64_t)dz_blob_size(*slot);
+    return 0;
+}
+
+int dz_chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len)
+{
+    size_t slot = lens_slot(id);
+    int64_t len = -1;
+    if (v->lens[image][slot].id == id) {
+        *ret_len = v->lens[image][slot].len;
+        return 0;
+    }
+    int rc =
+        v->holes[image] ? len_by_statement(v, image, id, &len) : len_by_handle(v, image, id, &len);
+    if (rc)
+        return rc;
+    v->holes[image] = len < 0;
     if (len > DZ_VFS_CHUNK) {
         (void)dz_fail(&v->why, DZ_ECORRUPT, "chunk %llu of inode %llu is too long",
                       (unsigned long long)(id & ((1u << DZ_VFS_CHUNK_BITS) - 1)),
@@ -97,15 +123,10 @@ struct span {
 
 static int blob_read(struct dz_vfs *v, bool image, uint64_t id, struct span s)
 {
-    struct dz_db *db = image ? v->image : v->db;
     struct dz_blob **slot = image ? &v->blob_image : &v->blob_read;
     struct dz_err e = {0};
     for (int attempt = 0;; attempt++) {
-        int r = 0;
-        if (!*slot)
-            r = dz_blob_open(slot, db, "chunk", "data", (int64_t)id, false, &e);
-        else
-            r = dz_blob_move(*slot, (int64_t)id, &e);
+        int r = dz_blob_on(v, slot, id, &e);
         if (!r)
             r = dz_blob_read(*slot, s.buf, s.n, s.off, &e);
         if (!r)

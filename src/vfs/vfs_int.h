@@ -189,6 +189,8 @@ int dz_row_put_node(struct dz_vfs *v, const struct dz_inode *ip);
 int dz_row_put_meta(struct dz_vfs *v, const char *key, int64_t value);
 int dz_vfs_errno(struct dz_vfs *v, const struct dz_err *e); /* remembers the sentence */
 void dz_blobs_close(struct dz_vfs *v);
+/* A handle on chunk `id`, from wherever it was; closed when that fails. DZ_E*. */
+int dz_blob_on(struct dz_vfs *v, struct dz_blob **slot, uint64_t id, struct dz_err *e);
 
 /* ---- vfs_chunk.c ------------------------------------------------------------------- */
 
@@ -287,6 +289,8 @@ struct dz_vfs {
     struct dz_redo_mark op_mark;
     int64_t op_bytes, op_inodes; /* counters at the mark */
     struct dz_blob *blob_read, *blob_write, *blob_image;
+    uint64_t read_id, write_id, image_id; /* the chunk that each of them is on */
+    bool holes[2]; /* the last chunk asked for had no row: ask by statement */
     struct {
         uint64_t id; /* 0: empty */
         int32_t len;

@@ -73,14 +73,29 @@ void dz_blobs_close(struct dz_vfs *v)
     v->blob_write = NULL;
 }
 
+int dz_blob_on(struct dz_vfs *v, struct dz_blob **slot, uint64_t id, struct dz_err *e)
+{
+    uint64_t *on = slot == &v->blob_read    ? &v->read_id
+                   : slot == &v->blob_write ? &v->write_id
+                                            : &v->image_id;
+    struct dz_db *db = slot == &v->blob_image ? v->image : v->db;
+    int r = 0;
+    if (!*slot)
+        r = dz_blob_open(slot, db, "chunk", "data", (int64_t)id, slot == &v->blob_write, e);
+    else if (*on != id)
+        r = dz_blob_move(*slot, (int64_t)id, e);
+    *on = id;
+    if (r < 0) {
+        dz_blob_close(*slot);
+        *slot = NULL;
+    }
+    return r;
+}
+
 static int patch_chunk(struct dz_vfs *v, const struct dz_row *row, struct dz_err *err)
 {
     for (int attempt = 0;; attempt++) {
-        int r = 0;
-        if (!v->blob_write)
-            r = dz_blob_open(&v->blob_write, v->db, "chunk", "data", row->n[0], true, err);
-        else
-            r = dz_blob_move(v->blob_write, row->n[0], err);
+        int r = dz_blob_on(v, &v->blob_write, (uint64_t)row->n[0], err);
         if (!r)
             r = dz_blob_write(v->blob_write, row->data, row->data_len, (size_t)row->n[1], err);
         if (!r)
@@ -96,6 +111,8 @@ static int run(struct dz_vfs *v, const struct dz_row *row, struct dz_err *err)
 {
     if (row->kind == DZ_ROW_PATCH_CHUNK)
         return patch_chunk(v, row, err);
+    if (row->kind == DZ_ROW_PUT_CHUNK || row->kind == DZ_ROW_DEL_CHUNKS)
+        v->read_id = v->write_id = 0; /* a handle on such a row would not notice: move it */
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(v->db, statements[row->kind].sql);
     int i = 1;
     for (; i <= statements[row->kind].ints; i++)
