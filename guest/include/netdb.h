@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef _NETDB_H
 #define _NETDB_H
-/* Declarations only: no resolver is built. */
+/* No resolver is there: no name is known. */
 #include <netinet/in.h>
 #include <sys/socket.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
 struct addrinfo {
     int ai_flags, ai_family, ai_socktype, ai_protocol;
     socklen_t ai_addrlen;
@@ -31,6 +34,7 @@ struct servent {
 #define EAI_NONAME     -2
 #define EAI_FAMILY     -6
 extern int h_errno;
+#define HOST_NOT_FOUND 1
 struct hostent *gethostbyname(const char *);
 struct servent *getservbyname(const char *, const char *);
 int getaddrinfo(const char *, const char *, const struct addrinfo *, struct addrinfo **);
@@ -38,4 +42,7 @@ void freeaddrinfo(struct addrinfo *);
 const char *hstrerror(int);
 int getnameinfo(const struct sockaddr *, socklen_t, char *, socklen_t, char *, socklen_t, int);
 const char *gai_strerror(int);
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -7,6 +7,9 @@
 extern "C" {
 #endif
 void tzset(void);
+extern char *tzname[2];
+extern int daylight;
+extern long timezone;
 int clock_settime(clockid_t, const struct timespec *);
 #ifdef __cplusplus
 }

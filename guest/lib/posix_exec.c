@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,10 +51,8 @@ int execvpe(const char *f, char *const a[], char *const e[])
     int denied = 0;
     size_t l = strlen(f), n;
 
-    if (!*f) {
-        errno = ENOENT;
-        return -1;
-    }
+    if (!*f)
+        return posix_fail(ENOENT);
     if (strchr(f, '/'))
         return exec_sh(f, a, e);
     if (!path)
@@ -84,6 +83,7 @@ int execvp(const char *f, char *const a[])
     return execvpe(f, a, environ);
 }
 
+/* v: the arguments from `first` to the null pointer; ap stands behind it. */
 #define GATHER(first)            \
     int n = 1;                   \
     va_list ap, aq;              \
@@ -117,4 +117,15 @@ int execle(const char *p, const char *a, ...)
     char **e = va_arg(ap, char **);
     va_end(ap);
     return execve(p, v, e);
+}
+
+/* By the descriptor's name in /proc; a script's interpreter then opens it there. */
+int fexecve(int fd, char *const a[], char *const e[])
+{
+    char path[32];
+
+    if (fd < 0 || !a || !e)
+        return posix_fail(EINVAL);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return execve(path, a, e);
 }

@@ -23,6 +23,8 @@ int dup2(int a, int b)
 
 int dup3(int a, int b, int f)
 {
+    if (a == b || (f & ~O_CLOEXEC))
+        return posix_fail(EINVAL);
     return posix_ret(doze_dup(a, b, !!(f & O_CLOEXEC), 1));
 }
 
@@ -65,8 +67,10 @@ int fcntl(int fd, int cmd, ...)
         struct flock *lock;
     } arg;
 
+    arg.lock = NULL;
     va_start(ap, cmd);
-    arg.lock = va_arg(ap, struct flock *); /* one word, whichever it is */
+    if (cmd != F_GETFD && cmd != F_GETFL)
+        arg.lock = va_arg(ap, struct flock *); /* one word, whichever it is */
     va_end(ap);
     switch (cmd) {
     case F_DUPFD:

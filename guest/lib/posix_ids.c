@@ -78,6 +78,22 @@ int setregid(gid_t r, gid_t e)
     return e != (gid_t)-1 && e != getegid() ? setegid(e) : 0;
 }
 
+/* The kernel's setuid does for the superuser what POSIX asks, and there is no
+ * call for the saved id alone: it must go along with one of the others. */
+int setresuid(uid_t r, uid_t e, uid_t s)
+{
+    if (s != (uid_t)-1 && s != r && s != e && s != geteuid())
+        return posix_fail(ENOSYS);
+    return setreuid(r, e);
+}
+
+int setresgid(gid_t r, gid_t e, gid_t s)
+{
+    if (s != (gid_t)-1 && s != r && s != e && s != getegid())
+        return posix_fail(ENOSYS);
+    return setregid(r, e);
+}
+
 int getgroups(int n, gid_t g[])
 {
     return posix_ret(doze_getgroups((uint32_t *)g, n));
@@ -91,10 +107,10 @@ int setgroups(size_t n, const gid_t *g)
 int initgroups(const char *user, gid_t gid)
 {
     gid_t groups[64];
-    int n = 64;
+    int n = (int)(sizeof groups / sizeof groups[0]);
 
     if (getgrouplist(user, gid, groups, &n) < 0)
-        n = 64;
+        n = (int)(sizeof groups / sizeof groups[0]);
     return setgroups((size_t)n, groups);
 }
 

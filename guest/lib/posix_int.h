@@ -22,6 +22,9 @@ static inline int posix_ret(int r)
     return -1;
 }
 
+/* Signals that may have a handler (posix_signal.c). */
+extern uint64_t posix_handled;
+
 static inline int posix_fail(int e)
 {
     errno = e;

@@ -5,6 +5,7 @@
 #include "posix_int.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,6 +19,10 @@ static struct timespec ns(int64_t t)
 
     s.tv_sec = (time_t)(t / 1000000000);
     s.tv_nsec = (long)(t % 1000000000);
+    if (s.tv_nsec < 0) { /* before 1970: the nanoseconds still count upwards */
+        s.tv_sec--;
+        s.tv_nsec += 1000000000;
+    }
     return s;
 }
 
@@ -88,7 +93,9 @@ int eaccess(const char *p, int m)
 
 ssize_t readlinkat(int d, const char *p, char *b, size_t n)
 {
-    return posix_ret(doze_readlink(d, p, b, (int)n));
+    if (n == 0)
+        return posix_fail(EINVAL);
+    return posix_ret(doze_readlink(d, p, b, n > INT_MAX ? INT_MAX : (int)n));
 }
 
 ssize_t readlink(const char *p, char *b, size_t n)
@@ -98,6 +105,8 @@ ssize_t readlink(const char *p, char *b, size_t n)
 
 int unlinkat(int d, const char *p, int fl)
 {
+    if (fl & ~AT_REMOVEDIR)
+        return posix_fail(EINVAL);
     return posix_ret(doze_unlink(d, p, !!(fl & AT_REMOVEDIR)));
 }
 
@@ -233,10 +242,14 @@ int utimensat(int d, const char *p, const struct timespec t[2], int fl)
     int64_t v[2] = {DOZE_TIME_NOW, DOZE_TIME_NOW};
     int i;
 
-    for (i = 0; t && i < 2; i++)
+    for (i = 0; t && i < 2; i++) {
+        long n = t[i].tv_nsec;
+        if (n != UTIME_NOW && n != UTIME_OMIT && (n < 0 || n > 999999999))
+            return posix_fail(EINVAL);
         v[i] = t[i].tv_nsec == UTIME_NOW    ? DOZE_TIME_NOW
                : t[i].tv_nsec == UTIME_OMIT ? DOZE_TIME_OMIT
                                             : t[i].tv_sec * 1000000000LL + t[i].tv_nsec;
+    }
     return posix_ret(doze_utimes(d, p, v, fl));
 }
 
@@ -245,16 +258,33 @@ int futimens(int fd, const struct timespec t[2])
     return utimensat(fd, 0, t, 0);
 }
 
-int utimes(const char *p, const struct timeval t[2])
+static int set_times(int d, const char *p, const struct timeval t[2], int fl)
 {
     struct timespec s[2];
     int i;
 
     for (i = 0; t && i < 2; i++) {
+        if (t[i].tv_usec < 0 || t[i].tv_usec > 999999)
+            return posix_fail(EINVAL);
         s[i].tv_sec = t[i].tv_sec;
         s[i].tv_nsec = (long)t[i].tv_usec * 1000;
     }
-    return utimensat(AT_FDCWD, p, t ? s : 0, 0);
+    return utimensat(d, p, t ? s : NULL, fl);
+}
+
+int utimes(const char *p, const struct timeval t[2])
+{
+    return set_times(AT_FDCWD, p, t, 0);
+}
+
+int lutimes(const char *p, const struct timeval t[2])
+{
+    return set_times(AT_FDCWD, p, t, AT_SYMLINK_NOFOLLOW);
+}
+
+int futimes(int fd, const struct timeval t[2])
+{
+    return set_times(fd, NULL, t, 0);
 }
 
 int utime(const char *p, const struct utimbuf *u)

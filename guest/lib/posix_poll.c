@@ -14,17 +14,36 @@ int poll(struct pollfd *f, nfds_t n, int ms)
     return posix_ret(doze_poll(f, (int)n, ms < 0 ? -1 : ms * 1000LL, 0));
 }
 
+enum {
+    INVALID = -2
+};
+
+/* A span as the host takes it, rounded up: µs, -1 for ever, or INVALID. */
+static int64_t span_us(int forever, int64_t sec, long ns)
+{
+    if (forever || sec > INT64_MAX / 1000000 - 1)
+        return -1;
+    if (sec < 0 || ns < 0 || ns > 999999999)
+        return INVALID;
+    return sec * 1000000 + (ns + 999) / 1000;
+}
+
 int ppoll(struct pollfd *f, nfds_t n, const struct timespec *t, const sigset_t *m)
 {
-    return posix_ret(doze_poll(f, (int)n, t ? t->tv_sec * 1000000LL + t->tv_nsec / 1000 : -1,
-                               (const uint64_t *)m));
+    int64_t us = span_us(!t, t ? t->tv_sec : 0, t ? t->tv_nsec : 0);
+
+    if (us == INVALID)
+        return posix_fail(EINVAL);
+    return posix_ret(doze_poll(f, (int)n, us, (const uint64_t *)m));
 }
 
 static int sel(int n, fd_set *r, fd_set *w, fd_set *x, int64_t us, const sigset_t *m)
 {
-    struct pollfd p[n > 0 ? n : 1];
+    struct pollfd p[FD_SETSIZE];
     int i, k = 0, c = 0, e;
 
+    if (n < 0 || n > FD_SETSIZE || us == INVALID)
+        return posix_fail(EINVAL);
     for (i = 0; i < n; i++) {
         short ev = 0;
 
@@ -40,6 +59,9 @@ static int sel(int n, fd_set *r, fd_set *w, fd_set *x, int64_t us, const sigset_
     e = posix_ret(doze_poll(p, k, us, (const uint64_t *)m));
     if (e < 0)
         return e;
+    for (i = 0; i < k; i++)
+        if (p[i].revents & POLLNVAL)
+            return posix_fail(EBADF);
     if (r)
         FD_ZERO(r);
     if (w)
@@ -67,10 +89,13 @@ static int sel(int n, fd_set *r, fd_set *w, fd_set *x, int64_t us, const sigset_
 
 int select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *t)
 {
-    return sel(n, r, w, x, t ? t->tv_sec * 1000000LL + t->tv_usec : -1, 0);
+    if (t && t->tv_usec >= 1000000)
+        return sel(n, r, w, x,
+                   span_us(0, t->tv_sec + t->tv_usec / 1000000, t->tv_usec % 1000000 * 1000), NULL);
+    return sel(n, r, w, x, span_us(!t, t ? t->tv_sec : 0, t ? (long)t->tv_usec * 1000 : 0), NULL);
 }
 
 int pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *t, const sigset_t *m)
 {
-    return sel(n, r, w, x, t ? t->tv_sec * 1000000LL + t->tv_nsec / 1000 : -1, m);
+    return sel(n, r, w, x, span_us(!t, t ? t->tv_sec : 0, t ? t->tv_nsec : 0), m);
 }

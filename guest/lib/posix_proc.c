@@ -4,7 +4,9 @@
  */
 #include "posix_int.h"
 
+#include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/times.h>
@@ -62,12 +64,74 @@ pid_t wait3(int *st, int o, struct rusage *r)
     return wait4(-1, st, o, r);
 }
 
+/* What waitid tells, out of waitpid's status. WNOWAIT is not there. */
+static void child_info(siginfo_t *si, pid_t pid, int st)
+{
+    memset(si, 0, sizeof *si);
+    si->si_signo = SIGCHLD;
+    si->si_pid = pid;
+    si->si_status = WIFEXITED(st)     ? WEXITSTATUS(st)
+                    : WIFSTOPPED(st)  ? WSTOPSIG(st)
+                    : WIFSIGNALED(st) ? WTERMSIG(st)
+                                      : SIGCONT;
+    si->si_code = WIFEXITED(st)     ? CLD_EXITED
+                  : WIFSTOPPED(st)  ? CLD_STOPPED
+                  : WIFSIGNALED(st) ? CLD_KILLED
+                                    : CLD_CONTINUED;
+}
+
+int waitid(idtype_t type, id_t id, siginfo_t *si, int opt)
+{
+    int st = 0;
+    pid_t pid = type == P_ALL ? -1 : type == P_PGID ? (id ? -(pid_t)id : 0) : (pid_t)id;
+
+    /* waitpid always takes the dead too, so it cannot wait for stops alone. */
+    if (!(opt & WEXITED) || (opt & ~(WEXITED | WNOHANG | WSTOPPED | WCONTINUED)))
+        return posix_fail(EINVAL);
+    pid = waitpid(pid, &st, opt & ~WEXITED);
+    if (pid < 0)
+        return -1;
+    if (si && pid == 0)
+        memset(si, 0, sizeof *si);
+    else if (si)
+        child_info(si, pid, st);
+    return 0;
+}
+
+int daemon(int keep_cwd, int keep_files)
+{
+    int fd;
+
+    switch (fork()) {
+    case -1:
+        return -1;
+    case 0:
+        break;
+    default:
+        _exit(0);
+    }
+    if (setsid() < 0 || (!keep_cwd && chdir("/") < 0))
+        return -1;
+    if (keep_files)
+        return 0;
+    fd = open("/dev/null", O_RDWR);
+    if (fd < 0)
+        return -1;
+    for (int i = 0; i < 3; i++)
+        if (dup2(fd, i) < 0)
+            return -1;
+    if (fd > 2)
+        close(fd);
+    return 0;
+}
+
 int getrusage(int who, struct rusage *r)
 {
     uint64_t u[3] = {0};
     int e = posix_ret(doze_rusage(who, u));
 
-    usage(r, u);
+    if (e == 0)
+        usage(r, u);
     return e;
 }
 
@@ -99,8 +163,8 @@ int getrlimit(int r, struct rlimit *l)
     uint64_t v[2] = {RLIM_INFINITY, RLIM_INFINITY};
     int e = posix_ret(doze_rlimit(r, 0, v));
 
-    l->rlim_cur = v[0];
-    l->rlim_max = v[1];
+    if (e == 0)
+        *l = (struct rlimit){.rlim_cur = v[0], .rlim_max = v[1]};
     return e;
 }
 
@@ -114,17 +178,16 @@ int setrlimit(int r, const struct rlimit *l)
 int sched_getaffinity(pid_t p, size_t n, cpu_set_t *s)
 {
     (void)p;
+    if (n == 0)
+        return posix_fail(EINVAL);
     memset(s, 0, n);
     *(char *)s = 1;
     return 0;
 }
 
-int getpagesize(void)
-{
-    return 65536;
-}
-
 int getdtablesize(void)
 {
-    return 1024;
+    struct rlimit l;
+
+    return getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur > 65536 ? 65536 : (int)l.rlim_cur;
 }

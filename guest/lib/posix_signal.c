@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * posix_signal.c - signal sets, actions, timers, and the way in for the kernel.
+ * posix_signal.c - signal sets, actions, and the way in for the kernel.
  */
 #include "posix_int.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 /* The kernel's way in: it stands where the interrupted code stood. */
@@ -27,6 +27,10 @@ __attribute__((export_name("__doze_signal"))) void __doze_signal(uint32_t handle
     errno = e;
 }
 
+/* Signals that may have a handler: those that a child sharing our memory must
+ * reset before it lets them in. */
+uint64_t posix_handled;
+
 int sigaction(int s, const struct sigaction *a, struct sigaction *o)
 {
     struct doze_sigaction n, p;
@@ -40,6 +44,8 @@ int sigaction(int s, const struct sigaction *a, struct sigaction *o)
             n.handler |= 0x80000000u;
     }
     r = posix_ret(doze_sigaction(s, a ? &n : 0, o ? &p : 0));
+    if (!r && a && n.handler > 1)
+        posix_handled |= 1ULL << (s - 1);
     if (!r && o) {
         memset(o, 0, sizeof *o);
         o->sa_handler = (void (*)(int))(uintptr_t)(p.handler & 0x7fffffff);
@@ -62,7 +68,8 @@ int siginterrupt(int s, int on)
 {
     struct sigaction a;
 
-    sigaction(s, 0, &a);
+    if (sigaction(s, NULL, &a) < 0)
+        return -1;
     a.sa_flags = on ? a.sa_flags & ~SA_RESTART : a.sa_flags | SA_RESTART;
     return sigaction(s, &a, 0);
 }
@@ -79,8 +86,12 @@ int sigpending(sigset_t *s)
 
 int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *t)
 {
-    int64_t us = t ? t->tv_sec * 1000000LL + t->tv_nsec / 1000 : -1;
-    int r = posix_ret(doze_sigtimedwait((const uint64_t *)set, us));
+    int64_t us = t ? t->tv_sec * 1000000LL + (t->tv_nsec + 999) / 1000 : -1;
+    int r;
+
+    if (t && (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec > 999999999))
+        return posix_fail(EINVAL);
+    r = posix_ret(doze_sigtimedwait((const uint64_t *)set, us));
 
     if (r > 0 && info) {
         memset(info, 0, sizeof *info);
@@ -96,8 +107,11 @@ int sigwaitinfo(const sigset_t *set, siginfo_t *info)
 
 int sigwait(const sigset_t *set, int *sig)
 {
-    int r = sigtimedwait(set, 0, 0);
+    int r;
 
+    do
+        r = sigtimedwait(set, NULL, NULL);
+    while (r < 0 && errno == EINTR);
     if (r < 0)
         return errno;
     *sig = r;
@@ -124,7 +138,7 @@ int kill(pid_t p, int s)
 
 int killpg(pid_t g, int s)
 {
-    return kill(g ? -g : 0, s);
+    return g < 0 ? posix_fail(EINVAL) : kill(-g, s);
 }
 
 int raise(int s)
@@ -134,6 +148,11 @@ int raise(int s)
 
 _Noreturn void abort(void)
 {
+    sigset_t only;
+
+    sigemptyset(&only);
+    sigaddset(&only, SIGABRT);
+    sigprocmask(SIG_UNBLOCK, &only, NULL);
     raise(SIGABRT);
     signal(SIGABRT, SIG_DFL);
     raise(SIGABRT);
@@ -156,19 +175,37 @@ int sigfillset(sigset_t *s)
 
 int sigaddset(sigset_t *s, int n)
 {
+    if (n < 1 || n > 64)
+        return posix_fail(EINVAL);
     s->__bits |= BIT(n);
     return 0;
 }
 
 int sigdelset(sigset_t *s, int n)
 {
+    if (n < 1 || n > 64)
+        return posix_fail(EINVAL);
     s->__bits &= ~BIT(n);
     return 0;
 }
 
 int sigismember(const sigset_t *s, int n)
 {
+    if (n < 1 || n > 64)
+        return posix_fail(EINVAL);
     return !!(s->__bits & BIT(n));
+}
+
+int sigandset(sigset_t *to, const sigset_t *a, const sigset_t *b)
+{
+    to->__bits = a->__bits & b->__bits;
+    return 0;
+}
+
+int sigorset(sigset_t *to, const sigset_t *a, const sigset_t *b)
+{
+    to->__bits = a->__bits | b->__bits;
+    return 0;
 }
 
 int sigisemptyset(const sigset_t *s)
@@ -208,29 +245,14 @@ char *strsignal(int n)
     return (char *)s;
 }
 
-int setitimer(int which, const struct itimerval *n, struct itimerval *o)
+void psignal(int sig, const char *text)
 {
-    uint64_t v[2], p[2] = {0};
-    int r;
+    int quiet = !text || !*text;
 
-    if (n) {
-        v[0] = (uint64_t)n->it_interval.tv_sec * 1000000 + (uint64_t)n->it_interval.tv_usec;
-        v[1] = (uint64_t)n->it_value.tv_sec * 1000000 + (uint64_t)n->it_value.tv_usec;
-    }
-    r = posix_ret(doze_setitimer(which, n ? v : 0, p));
-    if (o) {
-        o->it_interval.tv_sec = (time_t)(p[0] / 1000000);
-        o->it_interval.tv_usec = (suseconds_t)(p[0] % 1000000);
-        o->it_value.tv_sec = (time_t)(p[1] / 1000000);
-        o->it_value.tv_usec = (suseconds_t)(p[1] % 1000000);
-    }
-    return r;
+    fprintf(stderr, "%s%s%s\n", quiet ? "" : text, quiet ? "" : ": ", strsignal(sig));
 }
 
-unsigned alarm(unsigned s)
+void psiginfo(const siginfo_t *si, const char *text)
 {
-    struct itimerval n = {{0, 0}, {(time_t)s, 0}}, o;
-
-    setitimer(ITIMER_REAL, &n, &o);
-    return (unsigned)o.it_value.tv_sec + (o.it_value.tv_usec > 0);
+    psignal(si->si_signo, text);
 }

@@ -152,23 +152,64 @@ int posix_spawnattr_setsigdefault(posix_spawnattr_t *at, const sigset_t *set)
     return 0;
 }
 
-static int apply_attributes(const posix_spawnattr_t *at)
+int posix_spawnattr_getpgroup(const posix_spawnattr_t *at, pid_t *pgroup)
 {
-    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    *pgroup = at->__pgroup;
+    return 0;
+}
 
+int posix_spawnattr_getsigmask(const posix_spawnattr_t *at, sigset_t *set)
+{
+    *set = at->__mask;
+    return 0;
+}
+
+int posix_spawnattr_getsigdefault(const posix_spawnattr_t *at, sigset_t *set)
+{
+    *set = at->__default;
+    return 0;
+}
+
+/* Handlers would run in memory that is the parent's: none is left, beside those
+ * that the caller wants reset. */
+static int reset_signals(uint64_t set)
+{
+    const uint64_t fixed = 1ULL << (SIGKILL - 1) | 1ULL << (SIGSTOP - 1);
+    struct sigaction dfl = {.sa_handler = SIG_DFL}, now;
+
+    for (int s = 1; s <= 64; s++) {
+        uint64_t bit = 1ULL << (s - 1);
+        if (bit & fixed)
+            continue;
+        if ((bit & posix_handled & ~set) && sigaction(s, NULL, &now) == 0 &&
+            now.sa_handler != SIG_IGN)
+            set |= bit;
+        if ((bit & set) && sigaction(s, &dfl, NULL) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int ids_and_groups(const posix_spawnattr_t *at)
+{
     if ((at->__flags & POSIX_SPAWN_SETSID) && setsid() < 0)
         return -1;
     if ((at->__flags & POSIX_SPAWN_SETPGROUP) && setpgid(0, at->__pgroup) < 0)
         return -1;
     if ((at->__flags & POSIX_SPAWN_RESETIDS) && (setegid(getgid()) < 0 || seteuid(getuid()) < 0))
         return -1;
-    if (at->__flags & POSIX_SPAWN_SETSIGDEF)
-        for (int s = 1; s < 65; s++)
-            if (sigismember(&at->__default, s) && sigaction(s, &dfl, 0) < 0 && errno != EINVAL)
-                return -1;
-    if ((at->__flags & POSIX_SPAWN_SETSIGMASK) && sigprocmask(SIG_SETMASK, &at->__mask, 0) < 0)
-        return -1;
     return 0;
+}
+
+static int apply_attributes(const posix_spawnattr_t *at, const sigset_t *before)
+{
+    int flags = at ? at->__flags : 0;
+
+    if (reset_signals(flags & POSIX_SPAWN_SETSIGDEF ? at->__default.__bits : 0) < 0)
+        return -1;
+    if (flags && ids_and_groups(at) < 0)
+        return -1;
+    return sigprocmask(SIG_SETMASK, flags & POSIX_SPAWN_SETSIGMASK ? &at->__mask : before, NULL);
 }
 
 static int apply_action(const struct __spawn_action *a)
@@ -203,10 +244,14 @@ static int spawn(exec_fn *run, pid_t *ret_pid, const char *path,
                  char *const argv[], char *const envp[])
 {
     volatile int failed = 0;
-    pid_t pid = vfork();
+    sigset_t all, before;
 
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    pid_t pid = vfork();
     if (pid == 0) {
-        if (!at || apply_attributes(at) == 0) {
+        /* The mask comes last of the attributes, the files after it as POSIX says. */
+        if (apply_attributes(at, &before) == 0) {
             const struct __spawn_action *a = fa ? fa->__first : 0;
             while (a && apply_action(a) >= 0)
                 a = a->next;
@@ -216,8 +261,10 @@ static int spawn(exec_fn *run, pid_t *ret_pid, const char *path,
         failed = errno;
         _exit(127);
     }
-    if (pid < 0)
-        return errno;
+    int e = pid < 0 ? errno : 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (e)
+        return e;
     if (failed) {
         waitpid(pid, 0, 0);
         return failed;

@@ -9,45 +9,70 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static int fsinfo(int d, const char *p, struct statvfs *s)
+static int vfs_info(int d, const char *p, struct statvfs *s)
 {
     uint64_t v[9] = {0};
-    int r = posix_ret(doze_statfs(d, p, v));
 
-    memset(s, 0, sizeof *s);
-    s->f_type = v[0];
-    s->f_bsize = s->f_frsize = v[1];
-    s->f_blocks = v[2];
-    s->f_bfree = v[3];
-    s->f_bavail = v[4];
-    s->f_files = v[5];
-    s->f_ffree = s->f_favail = v[6];
-    s->f_namemax = s->f_namelen = (unsigned)v[7];
-    s->f_flag = s->f_flags = (unsigned)v[8];
-    return r;
+    if (posix_ret(doze_statfs(d, p, v)) < 0)
+        return -1;
+    *s = (struct statvfs){
+        .f_bsize = (unsigned long)v[1],
+        .f_frsize = (unsigned long)v[1],
+        .f_blocks = v[2],
+        .f_bfree = v[3],
+        .f_bavail = v[4],
+        .f_files = v[5],
+        .f_ffree = v[6],
+        .f_favail = v[6],
+        .f_namemax = (unsigned long)v[7],
+        .f_flag = (unsigned long)v[8],
+    };
+    return 0;
+}
+
+static int fs_info(int d, const char *p, struct statfs *s)
+{
+    uint64_t v[9] = {0};
+
+    if (posix_ret(doze_statfs(d, p, v)) < 0)
+        return -1;
+    *s = (struct statfs){
+        .f_type = (unsigned long)v[0],
+        .f_bsize = (unsigned long)v[1],
+        .f_frsize = (unsigned long)v[1],
+        .f_blocks = v[2],
+        .f_bfree = v[3],
+        .f_bavail = v[4],
+        .f_files = v[5],
+        .f_ffree = v[6],
+        .f_namelen = (unsigned long)v[7],
+        .f_flags = (unsigned long)v[8],
+    };
+    return 0;
 }
 
 int statvfs(const char *p, struct statvfs *s)
 {
-    return fsinfo(AT_FDCWD, p, s);
+    return vfs_info(AT_FDCWD, p, s);
 }
 
 int fstatvfs(int fd, struct statvfs *s)
 {
-    return fsinfo(fd, 0, s);
+    return vfs_info(fd, NULL, s);
 }
 
 int statfs(const char *p, struct statfs *s)
 {
-    return fsinfo(AT_FDCWD, p, (void *)s);
+    return fs_info(AT_FDCWD, p, s);
 }
 
 int fstatfs(int fd, struct statfs *s)
 {
-    return fsinfo(fd, 0, (void *)s);
+    return fs_info(fd, NULL, s);
 }
 
 int syncfs(int fd)
@@ -111,5 +136,15 @@ struct mntent *getmntent(FILE *f)
 
 char *hasmntopt(const struct mntent *m, const char *o)
 {
-    return strstr(m->mnt_opts, o);
+    size_t n = strlen(o);
+    char *s = m->mnt_opts;
+
+    for (;; s++) {
+        size_t k = strcspn(s, ",");
+        if (strncmp(s, o, n) == 0 && (k == n || s[n] == '='))
+            return s;
+        s += k;
+        if (!*s)
+            return NULL;
+    }
 }

@@ -5,6 +5,7 @@
 #include "posix_int.h"
 
 #include <string.h>
+#include <sys/random.h>
 #include <sys/sysinfo.h>
 #include <sys/time.h>
 #include <sys/utsname.h>
@@ -13,7 +14,7 @@
 
 int gethostname(char *b, size_t n)
 {
-    return posix_ret(doze_getstr(0, b, (int)n)) < 0;
+    return posix_ret(doze_getstr(DOZE_STR_HOSTNAME, b, (int)n)) < 0 ? -1 : 0;
 }
 
 int sethostname(const char *b, size_t n)
@@ -28,7 +29,7 @@ int uname(struct utsname *u)
     memset(u, 0, sizeof *u);
     strcpy(u->sysname, "Linux");
     gethostname(u->nodename, sizeof u->nodename);
-    doze_getstr(1, u->release, sizeof u->release);
+    doze_getstr(DOZE_STR_RELEASE, u->release, sizeof u->release);
     strcpy(u->version, "doze");
     strcpy(u->machine, "wasm32");
     return 0;
@@ -37,8 +38,10 @@ int uname(struct utsname *u)
 int sysinfo(struct sysinfo *s)
 {
     uint64_t v[7] = {0};
-    int i, r = posix_ret(doze_sysinfo(v));
+    int i;
 
+    if (posix_ret(doze_sysinfo(v)) < 0)
+        return -1;
     memset(s, 0, sizeof *s);
     s->uptime = (unsigned long)v[0];
     for (i = 0; i < 3; i++)
@@ -47,7 +50,34 @@ int sysinfo(struct sysinfo *s)
     s->freeram = (unsigned long)(v[5] >> 10);
     s->mem_unit = 1024;
     s->procs = (unsigned short)v[6];
-    return r;
+    return 0;
+}
+
+int getloadavg(double *loads, int count)
+{
+    uint64_t v[7] = {0};
+
+    if (count < 0 || doze_sysinfo(v) < 0)
+        return -1;
+    count = count > 3 ? 3 : count;
+    for (int i = 0; i < count; i++)
+        loads[i] = (double)v[i + 1] / 65536;
+    return count;
+}
+
+ssize_t getrandom(void *buf, size_t size, unsigned flags)
+{
+    size_t done = 0;
+
+    if (flags & ~(unsigned)(GRND_NONBLOCK | GRND_RANDOM | GRND_INSECURE))
+        return posix_fail(EINVAL);
+    while (done < size) { /* getentropy gives at most 256 bytes at a time */
+        size_t n = size - done < 256 ? size - done : 256;
+        if (getentropy((char *)buf + done, n) < 0)
+            return done ? (ssize_t)done : -1;
+        done += n;
+    }
+    return (ssize_t)done;
 }
 
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *t, struct timespec *left)
@@ -100,5 +130,3 @@ int settimeofday(const struct timeval *t, const struct timezone *z)
     errno = EPERM;
     return -1;
 }
-
-void tzset(void) {}

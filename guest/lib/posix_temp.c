@@ -15,17 +15,16 @@ static int temp(char *t, int suffix, int kind, int fl)
 {
     static const char az[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     size_t n = strlen(t);
-    char *x = t + n - (size_t)suffix - 6;
     unsigned char r[6];
     int i, k, fd;
     struct stat st;
 
-    if (n < (size_t)suffix + 6 || memcmp(x, "XXXXXX", 6)) {
-        errno = EINVAL;
-        return -1;
-    }
+    if (suffix < 0 || n < (size_t)suffix + 6 || memcmp(t + n - suffix - 6, "XXXXXX", 6) != 0)
+        return posix_fail(EINVAL);
+    char *x = t + n - suffix - 6;
     for (i = 0; i < 100; i++) {
-        getentropy(r, sizeof r);
+        if (getentropy(r, sizeof r) < 0)
+            return -1;
         for (k = 0; k < 6; k++)
             x[k] = az[r[k] % 36];
         if (kind == 0)
@@ -55,6 +54,11 @@ int mkstemps(char *t, int s)
     return temp(t, s, 0, 0);
 }
 
+int mkostemps(char *t, int s, int f)
+{
+    return temp(t, s, 0, f);
+}
+
 char *mkdtemp(char *t)
 {
     return temp(t, 0, 1, 0) ? 0 : t;
@@ -71,11 +75,30 @@ FILE *tmpfile(void)
 {
     char t[] = "/tmp/tmpXXXXXX";
     int fd = mkstemp(t);
+    FILE *f;
 
     if (fd < 0)
-        return 0;
+        return NULL;
     unlink(t);
-    return fdopen(fd, "w+");
+    f = fdopen(fd, "w+");
+    if (!f)
+        close(fd);
+    return f;
+}
+
+/* TMPDIR is asked first, then dir, then /tmp. */
+char *tempnam(const char *dir, const char *prefix)
+{
+    const char *env = getenv("TMPDIR");
+    char *name;
+
+    dir = env && *env ? env : dir && *dir ? dir : "/tmp";
+    if (asprintf(&name, "%s/%.5sXXXXXX", dir, prefix ? prefix : "tmp") < 0)
+        return NULL;
+    if (*mktemp(name))
+        return name;
+    free(name);
+    return NULL;
 }
 
 char *tmpnam(char *b)

@@ -20,7 +20,22 @@ int tcgetattr(int fd, struct termios *t)
 
 int tcsetattr(int fd, int how, const struct termios *t)
 {
+    if (how < TCSANOW || how > TCSAFLUSH)
+        return posix_fail(EINVAL);
     return ioctl(fd, TCSETS + how, t);
+}
+
+/* libc's own takes every character device for a terminal. */
+int __isatty(int fd)
+{
+    struct termios t;
+
+    return tcgetattr(fd, &t) == 0;
+}
+
+int isatty(int fd)
+{
+    return __isatty(fd);
 }
 
 int tcgetwinsize(int fd, struct winsize *w)
@@ -55,8 +70,10 @@ pid_t tcgetsid(int fd)
 /* There is no line that a break could be sent down; it takes no time. */
 int tcsendbreak(int fd, int duration)
 {
+    struct termios t;
+
     (void)duration;
-    return tcgetpgrp(fd) < 0 && errno != ENOTTY ? -1 : isatty(fd) ? 0 : -1;
+    return tcgetattr(fd, &t);
 }
 
 int tcdrain(int fd)
@@ -86,6 +103,8 @@ speed_t cfgetispeed(const struct termios *t)
 
 int cfsetospeed(struct termios *t, speed_t s)
 {
+    if (s & ~(speed_t)CBAUD)
+        return posix_fail(EINVAL);
     t->c_cflag = (t->c_cflag & ~(tcflag_t)CBAUD) | s;
     return 0;
 }
@@ -117,10 +136,14 @@ int ttyname_r(int fd, char *b, size_t n)
 
     if (!isatty(fd))
         return errno;
+    if (n == 0)
+        return ERANGE;
     snprintf(p, sizeof p, "/proc/self/fd/%d", fd);
-    l = readlink(p, b, n - 1);
+    l = readlink(p, b, n);
     if (l < 0)
         return errno;
+    if ((size_t)l == n)
+        return ERANGE;
     b[l] = 0;
     return 0;
 }
@@ -226,6 +249,34 @@ char *ptsname(int fd)
 
     errno = e ? e : errno;
     return e ? 0 : name;
+}
+
+/* From the terminal, without echo; the text stays in a static buffer. */
+char *getpass(const char *prompt)
+{
+    static char line[128];
+    struct termios old, quiet;
+    int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0)
+        return NULL;
+    if (tcgetattr(fd, &old) < 0) {
+        close(fd);
+        return NULL;
+    }
+    quiet = old;
+    quiet.c_lflag = (quiet.c_lflag & ~(tcflag_t)(ECHO | ISIG)) | ICANON;
+    tcsetattr(fd, TCSAFLUSH, &quiet);
+    dprintf(fd, "%s", prompt);
+    n = read(fd, line, sizeof line - 1);
+    if (n > 0 && line[n - 1] == '\n')
+        n--;
+    line[n < 0 ? 0 : n] = 0;
+    tcsetattr(fd, TCSAFLUSH, &old);
+    dprintf(fd, "\n");
+    close(fd);
+    return n < 0 ? NULL : line;
 }
 
 char *ctermid(char *buf)

@@ -27,24 +27,33 @@ static char *field(char **s, char sep)
     return p;
 }
 
-/* The next line of *f, opened when need be. 1, 0 at the end, ERANGE. */
-static int next_line(FILE **f, const char *path, char *buf, size_t size)
+/* The next line of *f, opened when need be, that has all its fields. 1, 0 at the
+ * end, ERANGE when one does not fit: its rest is then passed over. */
+static int next_line(FILE **f, const char *path, unsigned fields, char *buf, size_t size)
 {
     if (!*f)
         *f = fopen(path, "re");
-    if (!*f || !fgets(buf, (int)size, *f))
-        return 0;
-    size_t n = strlen(buf);
-    if (n && buf[n - 1] == '\n')
-        buf[n - 1] = 0;
-    else if (n + 1 == size)
-        return ERANGE;
-    return 1;
+    while (*f && fgets(buf, (int)size, *f)) {
+        size_t n = strlen(buf), colons = 0;
+        if (n && buf[n - 1] == '\n') {
+            buf[n - 1] = 0;
+        } else if (n + 1 == size) {
+            int c;
+            while ((c = getc(*f)) != EOF && c != '\n')
+                ;
+            return ERANGE;
+        }
+        for (char *s = buf; *s; s++)
+            colons += *s == ':';
+        if (*buf != '#' && *buf != ':' && colons == fields - 1)
+            return 1;
+    }
+    return 0;
 }
 
 static int read_passwd(struct passwd *p, char *buf, size_t size)
 {
-    int r = next_line(&passwd_file, "/etc/passwd", buf, size);
+    int r = next_line(&passwd_file, "/etc/passwd", 7, buf, size);
     char *s = buf;
 
     if (r != 1)
@@ -62,7 +71,7 @@ static int read_passwd(struct passwd *p, char *buf, size_t size)
 /* Members' pointers stand behind the line, in the same buffer. */
 static int read_group(struct group *g, char *buf, size_t size)
 {
-    int r = next_line(&group_file, "/etc/group", buf, size);
+    int r = next_line(&group_file, "/etc/group", 4, buf, size);
     char *s = buf, *end, *member;
 
     if (r != 1)

@@ -15,6 +15,9 @@
 #endif
 #ifndef DOZE_SOCKET_H
 #define DOZE_SOCKET_H
+#ifdef __cplusplus
+extern "C" {
+#endif
 int socket(int, int, int);
 int socketpair(int, int, int, int[2]);
 int bind(int, const struct sockaddr *, socklen_t);
@@ -25,4 +28,7 @@ int getpeername(int, struct sockaddr *, socklen_t *);
 ssize_t sendto(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
 ssize_t recvfrom(int, void *, size_t, int, struct sockaddr *, socklen_t *);
 int setsockopt(int, int, int, const void *, socklen_t);
+#ifdef __cplusplus
+}
+#endif
 #endif

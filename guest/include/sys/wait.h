@@ -21,6 +21,7 @@ typedef enum {
     P_PGID
 } idtype_t;
 pid_t wait(int *);
+int waitid(idtype_t, id_t, siginfo_t *, int);
 pid_t waitpid(pid_t, int *, int);
 pid_t wait3(int *, int, struct rusage *);
 pid_t wait4(pid_t, int *, int, struct rusage *);
