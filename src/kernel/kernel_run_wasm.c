@@ -198,15 +198,20 @@ static uint32_t injected(void *arg, struct dz_task *t)
 
 static int frames_save(void *arg, struct dz_task *t)
 {
+    struct dz_wasm_frames *f;
     (void)arg;
-    (void)t;
-    return -ENOSYS; /* the engine cannot keep frames aside: vfork copies, as fork */
+    int rc = dz_wasm_frames_save(t->inst, &f, NULL);
+    if (rc)
+        return rc == DZ_ENOMEM ? -ENOMEM : -ENOSYS; /* then vfork copies, as fork */
+    t->frames = f;
+    return 0;
 }
 
 static void frames_restore(void *arg, struct dz_task *t)
 {
     (void)arg;
-    (void)t;
+    dz_wasm_frames_restore(t->inst, t->frames);
+    t->frames = NULL;
 }
 
 static int jump(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value)

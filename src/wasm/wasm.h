@@ -298,6 +298,14 @@ int dz_wasm_inject(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *arg
 /* Is an injected call still running? How many. */
 uint32_t dz_wasm_injected(const struct dz_wasm_inst *inst);
 
+/* vfork: keep what runs aside, let another program run on in the same instance
+ * and memory, and put the first back, parked as it was, whatever became of the
+ * second. restore takes the frames. DZ_EUNSUPPORTED while exceptions are alive. */
+struct dz_wasm_frames;
+int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_frames,
+                        struct dz_err *err);
+void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *frames);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_frames.c - the frames of a program, kept aside while another runs in its
+ * instance: vfork.
+ *
+ * Kept are slots in use, registers, globals (C's stack pointer is one) and the count
+ * of injected calls; memory and tables are not: they are shared. While exceptions are
+ * alive there is nothing to keep them for frames that are aside, so then it refuses.
+ */
+#include "base/mem.h"
+#include "wasm/wasm_link.h"
+#include "wasm/wasm_rt.h"
+#include "wasm/wasm_state.h"
+
+#include <string.h>
+
+struct dz_wasm_frames {
+    const wasm_word *pc;
+    size_t fp, count; /* slots */
+    uint64_t acc;
+    uint32_t injected;
+    bool after, held;
+    enum dz_wasm_stop stop;
+    uint64_t slots[]; /* of the stack, then the globals */
+};
+
+int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_frames,
+                        struct dz_err *err)
+{
+    const struct dz_wasm_store *s = inst->store;
+    int rc = wasm_state_check(inst, "keep frames", err);
+    if (rc < 0)
+        return rc;
+    if (!s->running || s->exn_count > 0 || s->ctx.throwing)
+        return dz_fail(err, DZ_EUNSUPPORTED, "cannot keep frames: %s",
+                       s->running ? "exceptions are alive" : "nothing runs");
+    const uint64_t *top =
+        s->ctx.fp + wasm_frame_room(&s->ctx, s->ctx.after ? s->ctx.pc - 1 : s->ctx.pc);
+    size_t count = (size_t)(top - s->slots), globals = inst->module->header->global_slots;
+    struct dz_wasm_frames *f = dz_alloc(sizeof *f + (count + globals) * sizeof f->slots[0]);
+    if (!f)
+        return dz_fail(err, DZ_ENOMEM, "no memory to keep %zu slots of frames", count);
+    f->pc = s->ctx.pc;
+    f->fp = (size_t)(s->ctx.fp - s->slots);
+    f->count = count;
+    f->acc = s->ctx.acc;
+    f->injected = s->injected;
+    f->after = s->ctx.after;
+    f->held = s->held;
+    f->stop = s->stop;
+    memcpy(f->slots, s->slots, count * sizeof f->slots[0]);
+    memcpy(f->slots + count, inst->globals, globals * sizeof f->slots[0]);
+    *ret_frames = f;
+    return 0;
+}
+
+void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *f)
+{
+    struct dz_wasm_store *s = inst->store;
+    dz_wasm_abandon(s);
+    memcpy(s->slots, f->slots, f->count * sizeof f->slots[0]);
+    memcpy(inst->globals, f->slots + f->count,
+           inst->module->header->global_slots * sizeof f->slots[0]);
+    wasm_ctx_enter(&s->ctx, inst);
+    s->ctx.trap = DZ_WASM_TRAP_NONE;
+    s->ctx.pc = f->pc;
+    s->ctx.fp = s->slots + f->fp;
+    s->ctx.acc = f->acc;
+    s->ctx.after = f->after;
+    s->held = f->held;
+    s->stop = f->stop;
+    s->injected = f->injected;
+    s->running = true;
+    dz_free(f);
+}
