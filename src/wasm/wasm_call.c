@@ -173,9 +173,13 @@ int wasm_call_import(struct wasm_ctx *ctx)
         leave_import(ctx);
         return -1;
     case DZ_WASM_HOST_STOP:
-        dz_wasm_interrupt(s);
         leave_import(ctx);
-        return -1;
+        if (ctx->pc - ctx->arena < WASM_CELL_FIRST) { /* behind it is no place to stop */
+            dz_wasm_interrupt(s);
+            return -1;
+        }
+        ctx->after = true;
+        return WASM_EXIT_FLAG;
     case DZ_WASM_HOST_JUMP: /* dz_wasm_jump() has set the registers */
         ctx->after = false;
         return -1;
