@@ -122,7 +122,7 @@ void dz_k_proc_free(struct dz_kernel *k, struct dz_proc *p)
 bool dz_k_pgrp_in(const struct dz_kernel *k, int32_t pgid, int32_t sid)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    if (p->pgid == pgid && p->sid == sid && p->state != DZ_PROC_ZOMBIE)
+    if (p->pgid == pgid && p->sid == sid) /* a zombie keeps its group until it is reaped */
         return true;
     return false;
 }
