@@ -36,12 +36,12 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs kernel
+MODULES    := base wasm db os cli vfs kernel wasi cell
 NEEDS_base :=
 NEEDS_os   := base
 NEEDS_cli  := base os
 # what files cli/local_* may use besides
-NEEDS_cli_local := db vfs wasm
+NEEDS_cli_local := db vfs wasm kernel cell
 SYS_base   := -lcrypto
 SYS_os     := -lseccomp
 NEEDS_wasm := base
@@ -51,6 +51,8 @@ SYS_db     := -lsqlite3
 NEEDS_vfs  := base db
 SYS_vfs    :=
 NEEDS_kernel := base wasm vfs
+NEEDS_wasi := base vfs wasm kernel
+NEEDS_cell := base os db wasm kernel wasi vfs
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 PROGRAMS   := doze
@@ -77,6 +79,10 @@ NEEDS_freeze := wasm
 NEEDS_freeze_proc := wasm
 NEEDS_freeze_spec := wasm
 SYS_freeze_spec := -ljansson
+PROGRAMS   += wasi_suite
+SRC_wasi_suite := tests/wasi/wasi_suite.c
+NEEDS_wasi_suite := cell
+SYS_wasi_suite := -ljansson
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn db disk wasm
 NEEDS_bench_spawn :=
@@ -163,7 +169,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native integration model crash
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native integration model crash wasi
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
@@ -172,6 +178,8 @@ check-asan: ## the same under ASan and UBSan
 	@$(MAKE) --no-print-directory CONFIG=asan check
 integration: all ## the program itself, in numbered shell tests
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
+wasi: $(B)/wasi_suite ## the official tests of WASI preview 1
+	@scripts/run-tap wasi $(B)/wasi_suite
 crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 	@scripts/run-tap crash $(B)/torture_vfs
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))

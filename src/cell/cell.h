@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell.h - a machine in a process of its own, jailed before it reads a byte of
+ * its guest.
+ *
+ * The host forks, the child enters its jail with nothing but a socket and the
+ * descriptors it is handed (its disk, the log of that, the image below, modules
+ * prepared before), and the two exchange frames: what is typed, what is printed,
+ * how it ended (docs/format/cell-protocol.md). A cell cannot open a path, a
+ * socket or a process; if it dies, its machine's last commit is in the file.
+ *
+ *     struct dz_cell_start s = {.disk_fd = fd, .argv = …};
+ *     struct dz_cell *c;
+ *     dz_cell_spawn(&s, &c, err);
+ *     … poll(dz_cell_fd(c)) … dz_cell_receive(c, &event, err) …
+ *     dz_cell_free(c);
+ */
+#ifndef DZ_CELL_CELL_H
+#define DZ_CELL_CELL_H
+
+#include "base/attr.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct dz_cell;
+struct dz_policy;
+
+enum {
+    DZ_CELL_MODULES_MAX = 64,       /* prepared modules handed over */
+    DZ_CELL_PREOPENS_MAX = 16,      /* WASI's directories */
+    DZ_CELL_FRAME_MAX = 32768,      /* bytes of payload in one frame */
+    DZ_CELL_WINDOW = 65536,         /* bytes of input that may be under way */
+    DZ_CELL_MODULE_MAX = 512 << 20, /* bytes of a module's file */
+};
+
+/* Which streams the first process has. */
+enum dz_cell_stream {
+    DZ_CELL_STDIN = 0,
+    DZ_CELL_STDOUT = 1,
+    DZ_CELL_STDERR = 2,
+    DZ_CELL_TTY = 3, /* all three are one terminal: typed to and printed by this stream */
+};
+
+struct dz_cell_start {
+    int disk_fd, wal_fd; /* the machine's file and its log */
+    int image_fd;        /* -1: none */
+    const char *image_sha256;
+    const int *module_fds; /* prepared modules, in any order */
+    size_t module_count;
+    const char *const *argv;     /* ends with NULL; argv[0] is looked for in the guest's PATH */
+    const char *const *env;      /* "K=V", ends with NULL */
+    const char *program;         /* path in the machine; NULL: argv[0] */
+    const char *cwd, *user;      /* NULL: "/", root. user: a name of /etc/passwd or "UID[:GID]" */
+    const char *const *preopens; /* "PATH=NAME", ends with NULL; NULL: none */
+    const struct dz_policy *policy;
+    bool tty, open_stdin;
+    uint16_t rows, cols;
+    bool fresh;     /* the disk is a new one: bind it to the image */
+    bool ephemeral; /* nobody looks at the disk afterwards: end without tidying it */
+};
+
+enum dz_cell_event_type {
+    DZ_CELL_OUTPUT = 1,  /* bytes of a stream */
+    DZ_CELL_WINDOW_OPEN, /* stream can take `count` more bytes of input */
+    DZ_CELL_ENDED,       /* the first process is over: exit_code or signal, and text says why
+                            when it was stopped */
+    DZ_CELL_FAILED,      /* the machine could not be run: code and text */
+};
+struct dz_cell_event {
+    enum dz_cell_event_type type;
+    uint32_t stream;
+    uint64_t count;
+    const uint8_t *data; /* valid until the next receive */
+    size_t size;
+    int exit_code; /* 0 to 255; -1: signal */
+    int signal;
+    int code;         /* DZ_E* of FAILED */
+    const char *text; /* "" when there is nothing to say; valid until the next receive */
+};
+
+/* Fork a cell and hand it everything. The descriptors stay the caller's. */
+DZ_NODISCARD int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell,
+                               struct dz_err *err);
+int dz_cell_fd(const struct dz_cell *c); /* readable: receive something */
+
+/* Files of the machine before its first process, in this order: a directory, a
+ * symbolic link, or a file and then its bytes. Directories above are made;
+ * what is there is replaced. mode: permission bits. What goes wrong inside is
+ * told by the event FAILED. */
+int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err);
+int dz_cell_put_link(struct dz_cell *c, const char *path, const char *target, struct dz_err *err);
+int dz_cell_put_file(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err);
+int dz_cell_put_data(struct dz_cell *c, const void *data, size_t size, struct dz_err *err);
+/* All is there: start the first process. */
+int dz_cell_go(struct dz_cell *c, struct dz_err *err);
+
+/* Next event: 1, 0 when there is none now, or an error: DZ_EIO when the cell died
+ * without a word (a bug or a breach: err says by which signal). */
+int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct dz_err *err);
+
+/* Input of STDIN or TTY: how much was taken, never more than its window. */
+int64_t dz_cell_input(struct dz_cell *c, uint32_t stream, const void *data, size_t size,
+                      struct dz_err *err);
+size_t dz_cell_window(const struct dz_cell *c, uint32_t stream);
+int dz_cell_input_end(struct dz_cell *c, uint32_t stream, struct dz_err *err);
+int dz_cell_resize(struct dz_cell *c, uint16_t rows, uint16_t cols, struct dz_err *err);
+int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err);
+
+/* Kill what still runs, reap it, free. NULL is fine. */
+void dz_cell_free(struct dz_cell *c);
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_frame.c - frames over a packet socket, and the first of them, which
+ * carries descriptors.
+ *
+ * The first frame may be long (arguments, environment): its body follows in as
+ * many further messages as it takes, the descriptors come with the head.
+ */
+#include "cell/cell_int.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int gone(struct dz_err *err)
+{
+    return dz_fail(err, DZ_EIO, "the other end of the cell's socket is gone");
+}
+
+static int wait_for(int fd, short events, struct dz_err *err)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    while (poll(&p, 1, -1) < 0)
+        if (errno != EINTR)
+            return dz_fail_sys(err, errno, "wait for the cell's socket");
+    return 0;
+}
+
+int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool block,
+                  struct dz_err *err)
+{
+    struct dz_frame head = *f;
+    union { /* sendmsg does not write to it */
+        const void *in;
+        void *out;
+    } body = {.in = payload};
+    struct iovec iov[2] = {{&head, sizeof head}, {body.out, f->size}};
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = f->size ? 2 : 1};
+    for (;;) {
+        ssize_t n = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n >= 0)
+            return 1;
+        if (errno == EINTR)
+            continue;
+        if (errno != EAGAIN && errno != ENOBUFS)
+            return gone(err);
+        if (!block)
+            return 0;
+        int rc = wait_for(fd, POLLOUT, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
+                     struct dz_err *err)
+{
+    struct dz_frame head;
+    struct iovec iov[2] = {{&head, sizeof head}, {ret_payload, DZ_CELL_FRAME_MAX}};
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+    for (;;) {
+        ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT);
+        if (n == 0)
+            return gone(err);
+        if (n > 0) {
+            if ((size_t)n < sizeof head || (size_t)n != sizeof head + head.size)
+                return dz_fail(err, DZ_EIO, "a frame of the cell's socket is malformed");
+            *ret_frame = head;
+            return 1;
+        }
+        if (errno == EINTR)
+            continue;
+        if (errno != EAGAIN)
+            return gone(err);
+        if (!block)
+            return 0;
+        int rc = wait_for(fd, POLLIN, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+/* --- the first frame --------------------------------------------------------- */
+
+/* Fixed part; then strings, each with its NUL, in this order: image hash,
+ * program, cwd, user, policy, then argv, env, preopens. An absent one is empty. */
+struct start_head {
+    uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral */
+    uint16_t rows, cols;
+    uint32_t argc, envc, preopens, modules;
+};
+enum {
+    START_TTY = 1,
+    START_STDIN = 2,
+    START_IMAGE = 4,
+    START_FRESH = 8,
+    START_EPHEMERAL = 16,
+    START_FIXED_STRINGS = 5,
+};
+
+static void add_string(struct dz_buf *b, const char *s)
+{
+    dz_buf_add(b, s ? s : "", s ? strlen(s) + 1 : 1);
+}
+
+static uint32_t add_strings(struct dz_buf *b, const char *const *list)
+{
+    uint32_t n = 0;
+    for (; list && list[n]; n++)
+        add_string(b, list[n]);
+    return n;
+}
+
+static int send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
+                    struct dz_err *err)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DZ_START_FDS_MAX)] = {0};
+    struct dz_frame copy = *head;
+    struct iovec iov = {&copy, sizeof copy};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control,
+                         .msg_controllen = CMSG_SPACE(sizeof(int) * count)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+    if (sendmsg(fd, &msg, MSG_NOSIGNAL) < 0)
+        return dz_fail_sys(err, errno, "hand descriptors to the cell");
+    return 0;
+}
+
+static uint32_t start_flags(const struct dz_cell_start *s)
+{
+    return (s->tty ? START_TTY : 0u) | (s->open_stdin ? START_STDIN : 0u) |
+           (s->image_fd >= 0 ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
+           (s->ephemeral ? START_EPHEMERAL : 0u);
+}
+
+int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf body = DZ_BUF_INIT(DZ_START_SIZE_MAX);
+    struct start_head head = {.flags = start_flags(s),
+                              .rows = s->rows,
+                              .cols = s->cols,
+                              .modules = (uint32_t)s->module_count};
+    int fds[DZ_START_FDS_MAX] = {s->disk_fd, s->wal_fd};
+    size_t n = 2;
+    if (s->image_fd >= 0)
+        fds[n++] = s->image_fd;
+    for (size_t i = 0; i < s->module_count; i++)
+        fds[n++] = s->module_fds[i];
+    dz_buf_add(&body, &head, sizeof head);
+    add_string(&body, s->image_sha256);
+    add_string(&body, s->program ? s->program : s->argv[0]);
+    add_string(&body, s->cwd ? s->cwd : "/");
+    add_string(&body, s->user ? s->user : "0");
+    add_string(&body, s->policy->name);
+    head.argc = add_strings(&body, s->argv);
+    head.envc = add_strings(&body, s->env);
+    head.preopens = add_strings(&body, s->preopens);
+    if (body.err)
+        return dz_fail(err, body.err, "start a cell: arguments and environment exceed %d bytes",
+                       DZ_START_SIZE_MAX);
+    memcpy(body.p, &head, sizeof head);
+    struct dz_frame f = {.type = DZ_FRAME_START, .value = body.len};
+    int rc = send_fds(fd, &f, fds, n, err);
+    for (size_t at = 0; rc >= 0 && at < body.len; at += f.size) {
+        f.size = (uint32_t)(body.len - at < DZ_CELL_FRAME_MAX ? body.len - at : DZ_CELL_FRAME_MAX);
+        rc = dz_frame_send(fd, &f, body.p + at, true, err);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int receive_fds(int fd, struct dz_frame *ret_head, struct dz_started *s, struct dz_err *err)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DZ_START_FDS_MAX)];
+    struct iovec iov = {ret_head, sizeof *ret_head};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t n;
+    do
+        n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof *ret_head || (msg.msg_flags & MSG_CTRUNC))
+        return gone(err);
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    if (!c || c->cmsg_type != SCM_RIGHTS || ret_head->type != DZ_FRAME_START)
+        return dz_fail(err, DZ_EIO, "the first frame of a cell is not a start");
+    s->fd_count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(s->fds, CMSG_DATA(c), s->fd_count * sizeof(int));
+    return 0;
+}
+
+struct cursor {
+    const char *at, *end;
+};
+
+static const char *next_string(struct cursor *c)
+{
+    const char *s = c->at;
+    const char *nul = c->at < c->end ? memchr(s, 0, (size_t)(c->end - s)) : NULL;
+    if (!nul)
+        return NULL;
+    c->at = nul + 1;
+    return s;
+}
+
+static const char **next_strings(struct cursor *c, uint32_t count)
+{
+    const char **list =
+        count <= DZ_START_STRINGS_MAX ? dz_zalloc((count + 1) * sizeof *list) : NULL;
+    for (uint32_t i = 0; list && i < count; i++)
+        if (!(list[i] = next_string(c))) {
+            dz_free(list);
+            return NULL;
+        }
+    return list;
+}
+
+static int decode(struct dz_started *s, struct dz_err *err)
+{
+    struct start_head head;
+    if (s->bytes.len < sizeof head)
+        return gone(err);
+    memcpy(&head, s->bytes.p, sizeof head);
+    struct cursor c = {s->bytes.p + sizeof head, s->bytes.p + s->bytes.len};
+    const char **fixed[START_FIXED_STRINGS] = {&s->image_sha256, &s->program, &s->cwd, &s->user,
+                                               &s->policy};
+    for (size_t i = 0; i < START_FIXED_STRINGS; i++)
+        if (!(*fixed[i] = next_string(&c)))
+            return gone(err);
+    s->argv = next_strings(&c, head.argc);
+    s->env = next_strings(&c, head.envc);
+    s->preopens = next_strings(&c, head.preopens);
+    bool image = (head.flags & START_IMAGE) != 0;
+    if (!s->argv || !s->env || !s->preopens || s->fd_count != 2u + image + head.modules)
+        return dz_fail(err, DZ_EIO, "the start of a cell is malformed or too large");
+    s->image_fd = image ? s->fds[2] : -1;
+    s->module_first = 2u + image;
+    s->tty = head.flags & START_TTY;
+    s->open_stdin = head.flags & START_STDIN;
+    s->fresh = head.flags & START_FRESH;
+    s->ephemeral = head.flags & START_EPHEMERAL;
+    s->rows = head.rows;
+    s->cols = head.cols;
+    return 0;
+}
+
+int dz_start_receive(int fd, struct dz_started *s, struct dz_err *err)
+{
+    static uint8_t payload[DZ_CELL_FRAME_MAX];
+    struct dz_frame head;
+    *s = (struct dz_started){.bytes = DZ_BUF_INIT(DZ_START_SIZE_MAX)};
+    int rc = receive_fds(fd, &head, s, err);
+    uint64_t size = rc < 0 ? 0 : head.value;
+    while (rc >= 0 && s->bytes.len < size) {
+        rc = dz_frame_receive(fd, &head, payload, true, err);
+        if (rc > 0)
+            dz_buf_add(&s->bytes, payload, head.size);
+        if (s->bytes.err)
+            rc = dz_fail(err, s->bytes.err, "the start of a cell is too large");
+    }
+    return rc < 0 ? rc : decode(s, err);
+}
+
+void dz_started_release(struct dz_started *s)
+{
+    for (size_t i = 0; i < s->fd_count; i++)
+        dz_fd_close(&s->fds[i]);
+    dz_free(s->argv);
+    dz_free(s->env);
+    dz_free(s->preopens);
+    dz_buf_release(&s->bytes);
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_host.c - the host's side: forking a cell, and what goes over its socket.
+ *
+ * The child closes every descriptor but the socket and the standard three, enters
+ * the jail and only then receives the descriptors of its machine: what it never
+ * had, it cannot leak.
+ */
+#include "cell/cell_int.h"
+
+#include "base/fd.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "os/os_jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct dz_cell {
+    pid_t pid;
+    int fd;
+    size_t window[4]; /* bytes of input that each stream takes */
+    bool ended;
+    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+};
+
+static const struct dz_os_rlimit limits[] = {
+    {RLIMIT_FSIZE, 16ull << 30},
+    {RLIMIT_CORE, 0},
+    {RLIMIT_NOFILE, 256},
+};
+static const struct dz_os_jail jail = {
+    .limits = limits,
+    .limit_count = DZ_ARRAY_LEN(limits),
+    .parent_signal = SIGKILL,
+    .landlock = true,
+    .namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
+};
+
+static int enter_jail(struct dz_err *err)
+{
+    struct dz_os_jail j = jail;
+    struct dz_os_jail_report report;
+    j.calls = dz_os_jail_compute;
+    j.call_count = dz_os_jail_compute_count;
+    return dz_os_jail_enter(&j, &report, err);
+}
+
+/* What a terminal or an init sends to the whole group is the host's business. */
+static const int host_signals[] = {SIGINT, SIGTSTP, SIGQUIT, SIGHUP, SIGTERM, SIGWINCH};
+
+/* In the child: socket becomes 3, all others but 0, 1, 2 go. */
+static int keep_only(int fd)
+{
+    if (fd != 3 && dup2(fd, 3) < 0)
+        return -1;
+    return (int)syscall(SYS_close_range, 4u, ~0u, 0);
+}
+
+static void tell_failure(int fd, int code, const struct dz_err *err)
+{
+    struct dz_frame f = {
+        .type = DZ_FRAME_FAILED, .value = (uint64_t)-code, .size = (uint32_t)strlen(err->msg)};
+    (void)dz_frame_send(fd, &f, err->msg, true, NULL);
+}
+
+DZ_NORETURN static void child(int fd)
+{
+    struct dz_err err = {0};
+    if (keep_only(fd) < 0)
+        _exit(1);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(host_signals); i++)
+        (void)signal(host_signals[i], SIG_IGN);
+    int rc = dz_sha256_prepare(&err); /* libcrypto opens its configuration now or never */
+    (void)setenv("TZ", "UTC0", 1); /* SQLite asks what zone it is: no file is read for this one */
+    tzset();
+    if (rc == 0)
+        rc = enter_jail(&err);
+    if (rc < 0) {
+        tell_failure(3, rc, &err);
+        _exit(1);
+    }
+    dz_cell_serve(3);
+}
+
+int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, struct dz_err *err)
+{
+    int pair[2];
+    if (start->module_count > DZ_CELL_MODULES_MAX)
+        return dz_fail(err, DZ_ELIMIT, "start a cell: %zu prepared modules, %d are the most",
+                       start->module_count, DZ_CELL_MODULES_MAX);
+    struct dz_cell *c = dz_zalloc(sizeof *c);
+    if (!c)
+        return dz_fail(err, DZ_ENOMEM, "start a cell: out of memory");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        dz_free(c);
+        return dz_fail_sys(err, errno, "start a cell: make its socket");
+    }
+    c->pid = fork();
+    if (c->pid == 0)
+        child(pair[1]);
+    (void)close(pair[1]);
+    c->fd = pair[0];
+    int rc = c->pid < 0 ? dz_fail_sys(err, errno, "start a cell: fork") : 0;
+    if (rc == 0)
+        rc = dz_start_send(c->fd, start, err);
+    if (rc < 0) {
+        dz_cell_free(c);
+        return rc;
+    }
+    *ret_cell = c;
+    return 0;
+}
+
+int dz_cell_fd(const struct dz_cell *c)
+{
+    return c->fd;
+}
+
+static int died(struct dz_cell *c, struct dz_err *err)
+{
+    int status = 0;
+    if (c->pid > 0 && waitpid(c->pid, &status, 0) == c->pid)
+        c->pid = 0;
+    if (WIFSIGNALED(status))
+        return dz_fail(err, DZ_EIO,
+                       "the cell was killed by signal %d (%s); its disk is as of its "
+                       "last commit",
+                       WTERMSIG(status), strsignal(WTERMSIG(status)));
+    return dz_fail(err, DZ_EIO, "the cell ended without a word (status %d)", WEXITSTATUS(status));
+}
+
+/* A frame as an event; 0: it was only for us. */
+static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                      struct dz_err *err)
+{
+    *e = (struct dz_cell_event){
+        .stream = f->stream, .data = c->payload, .size = f->size, .text = ""};
+    c->payload[f->size] = 0;
+    switch (f->type) {
+    case DZ_FRAME_OUTPUT:
+        e->type = DZ_CELL_OUTPUT;
+        return 1;
+    case DZ_FRAME_WINDOW:
+        if (f->stream >= DZ_ARRAY_LEN(c->window) || f->value > DZ_CELL_WINDOW)
+            break;
+        c->window[f->stream] += (size_t)f->value;
+        if (c->window[f->stream] > DZ_CELL_WINDOW)
+            break;
+        e->type = DZ_CELL_WINDOW_OPEN;
+        e->count = f->value;
+        return 1;
+    case DZ_FRAME_ENDED:
+        e->type = DZ_CELL_ENDED;
+        e->exit_code = f->value < 1000 ? (int)(f->value & 0xff) : -1;
+        e->signal = f->value < 1000 ? 0 : (int)((f->value - 1000) & 0x7f);
+        e->text = (const char *)c->payload;
+        c->ended = true;
+        return 1;
+    case DZ_FRAME_FAILED:
+        e->type = DZ_CELL_FAILED;
+        e->code = f->value > 0 && f->value < 1000 ? -(int)f->value : DZ_EIO;
+        e->text = (const char *)c->payload;
+        c->ended = true;
+        return 1;
+    default:
+        break;
+    }
+    return dz_fail(err, DZ_EIO, "the cell sent a frame that makes no sense (type %u)", f->type);
+}
+
+int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct dz_err *err)
+{
+    struct dz_frame f;
+    int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+    if (rc == DZ_EIO)
+        return died(c, err);
+    return rc <= 0 ? rc : understand(c, &f, ret_event, err);
+}
+
+size_t dz_cell_window(const struct dz_cell *c, uint32_t stream)
+{
+    return stream < DZ_ARRAY_LEN(c->window) ? c->window[stream] : 0;
+}
+
+int64_t dz_cell_input(struct dz_cell *c, uint32_t stream, const void *data, size_t size,
+                      struct dz_err *err)
+{
+    size_t room = dz_cell_window(c, stream);
+    size_t n = size < room ? size : room;
+    if (n > DZ_CELL_FRAME_MAX)
+        n = DZ_CELL_FRAME_MAX;
+    if (n == 0)
+        return 0;
+    struct dz_frame f = {.type = DZ_FRAME_INPUT, .stream = stream, .size = (uint32_t)n};
+    int rc = dz_frame_send(c->fd, &f, data, false, err);
+    if (rc <= 0)
+        return rc;
+    c->window[stream] -= n;
+    return (int64_t)n;
+}
+
+static int send_plain(struct dz_cell *c, enum dz_frame_type type, uint32_t stream, uint64_t value,
+                      struct dz_err *err)
+{
+    struct dz_frame f = {.type = type, .stream = stream, .value = value};
+    int rc = dz_frame_send(c->fd, &f, NULL, true, err);
+    return rc < 0 ? rc : 0;
+}
+
+static int send_text(struct dz_cell *c, enum dz_frame_type type, uint64_t value, const void *data,
+                     size_t size, struct dz_err *err)
+{
+    struct dz_frame f = {.type = type, .value = value, .size = (uint32_t)size};
+    if (size > DZ_CELL_FRAME_MAX)
+        return dz_fail(err, DZ_ELIMIT, "a path of %zu bytes is too long for a machine", size);
+    int rc = dz_frame_send(c->fd, &f, data, true, err);
+    return rc < 0 ? rc : 0;
+}
+
+int dz_cell_input_end(struct dz_cell *c, uint32_t stream, struct dz_err *err)
+{
+    return send_plain(c, DZ_FRAME_EOF, stream, 0, err);
+}
+
+int dz_cell_resize(struct dz_cell *c, uint16_t rows, uint16_t cols, struct dz_err *err)
+{
+    return send_plain(c, DZ_FRAME_RESIZE, 0, (uint64_t)rows << 16 | cols, err);
+}
+
+int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err)
+{
+    return send_plain(c, DZ_FRAME_SIGNAL, 0, (uint64_t)signo, err);
+}
+
+int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err)
+{
+    return send_text(c, DZ_FRAME_DIR, mode, path, strlen(path) + 1, err);
+}
+
+int dz_cell_put_file(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err)
+{
+    return send_text(c, DZ_FRAME_FILE, mode, path, strlen(path) + 1, err);
+}
+
+int dz_cell_put_link(struct dz_cell *c, const char *path, const char *target, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf both = DZ_BUF_INIT(DZ_CELL_FRAME_MAX);
+    dz_buf_add(&both, path, strlen(path) + 1);
+    dz_buf_add(&both, target, strlen(target) + 1);
+    if (both.err)
+        return dz_fail(err, both.err, "put the link %s into the machine: too long", path);
+    return send_text(c, DZ_FRAME_LINK, 0, both.p, both.len, err);
+}
+
+int dz_cell_put_data(struct dz_cell *c, const void *data, size_t size, struct dz_err *err)
+{
+    const char *p = data;
+    int rc = 0;
+    for (size_t at = 0, n; rc == 0 && at < size; at += n) {
+        n = size - at < DZ_CELL_FRAME_MAX ? size - at : DZ_CELL_FRAME_MAX;
+        rc = send_text(c, DZ_FRAME_DATA, 0, p + at, n, err);
+    }
+    return rc;
+}
+
+int dz_cell_go(struct dz_cell *c, struct dz_err *err)
+{
+    return send_plain(c, DZ_FRAME_GO, 0, 0, err);
+}
+
+void dz_cell_free(struct dz_cell *c)
+{
+    if (!c)
+        return;
+    dz_fd_close(&c->fd); /* a cell whose socket closes commits and ends */
+    if (c->pid > 0) {
+        if (!c->ended)
+            (void)kill(c->pid, SIGKILL);
+        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    dz_free(c);
+}

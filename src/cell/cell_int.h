@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_int.h - the frames between a host and its cell, and what both sides
+ * share. docs/format/cell-protocol.md describes them.
+ *
+ * One SOCK_SEQPACKET message is one frame: a head of 24 bytes and at most
+ * DZ_CELL_FRAME_MAX bytes of payload. Numbers are little-endian (the host's:
+ * both ends are one machine). Neither end trusts the other: the cell's frames
+ * are checked by the host as if a guest had written them.
+ */
+#ifndef DZ_CELL_CELL_INT_H
+#define DZ_CELL_CELL_INT_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "cell/cell.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dz_frame_type {
+    /* host to cell */
+    DZ_FRAME_START = 1,  /* payload: dz_start_encode(); descriptors with it */
+    DZ_FRAME_INPUT = 2,  /* stream; payload */
+    DZ_FRAME_EOF = 3,    /* stream */
+    DZ_FRAME_RESIZE = 4, /* value: rows << 16 | cols */
+    DZ_FRAME_SIGNAL = 5, /* value: signal */
+    DZ_FRAME_DIR = 6,    /* value: mode; payload: path with its NUL */
+    DZ_FRAME_LINK = 7,   /* payload: path and target, each with its NUL */
+    DZ_FRAME_FILE = 8,   /* value: mode; payload: path with its NUL */
+    DZ_FRAME_DATA = 9,   /* payload: more bytes of that file */
+    DZ_FRAME_GO = 10,
+    /* cell to host */
+    DZ_FRAME_OUTPUT = 16, /* stream; payload */
+    DZ_FRAME_WINDOW = 17, /* stream; value: bytes that it can take besides */
+    DZ_FRAME_ENDED = 18,  /* value: exit code, or 1000 + signal; payload: why */
+    DZ_FRAME_FAILED = 19, /* value: -DZ_E*; payload: the sentence */
+};
+
+struct dz_frame {
+    uint32_t type, stream;
+    uint64_t value;
+    uint32_t size, reserved;
+};
+_Static_assert(sizeof(struct dz_frame) == 24, "the head of a frame");
+
+/* Send one frame: 1, 0 when the socket is full (never with block), or DZ_EIO. */
+int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool block,
+                  struct dz_err *err);
+/* Receive one into a buffer of DZ_CELL_FRAME_MAX bytes: 1, 0 when there is none
+ * (without block), DZ_EIO when the other end is gone or sent nonsense. */
+int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
+                     struct dz_err *err);
+
+/* The first frame, with its descriptors. */
+enum {
+    DZ_START_FDS_MAX = 3 + DZ_CELL_MODULES_MAX,
+    DZ_START_STRINGS_MAX = 4096,
+    DZ_START_SIZE_MAX = 1 << 20,
+};
+
+/* What the cell makes of it: strings point into `bytes`. */
+struct dz_started {
+    struct dz_buf bytes;
+    int fds[DZ_START_FDS_MAX];
+    size_t fd_count;
+    int image_fd; /* -1: none; the disk is fds[0], its log fds[1] */
+    size_t module_first;
+    const char *image_sha256, *program, *cwd, *user, *policy;
+    const char **argv, **env, **preopens; /* end with NULL; one allocation each */
+    bool tty, open_stdin, fresh, ephemeral;
+    uint16_t rows, cols;
+};
+int dz_start_send(int fd, const struct dz_cell_start *start, struct dz_err *err);
+int dz_start_receive(int fd, struct dz_started *ret_started, struct dz_err *err);
+void dz_started_release(struct dz_started *s);
+
+/* Files that the host puts into the disk before the start. */
+struct dz_vfs;
+struct dz_put {
+    struct dz_vfs *vfs;
+    uint64_t ino, at; /* the file being filled: 0 = none */
+};
+/* One of the frames DIR, LINK, FILE, DATA; payload ends with a NUL behind it. */
+int dz_put_frame(struct dz_put *p, const struct dz_frame *f, const char *payload,
+                 struct dz_err *err);
+void dz_put_release(struct dz_put *p);
+
+/* A user of the machine: a name of its /etc/passwd, or "UID[:GID]". */
+struct dz_user {
+    uint32_t uid, gid, group_count, groups[16];
+    char home[256];
+};
+int dz_user_find(struct dz_vfs *vfs, const char *text, struct dz_user *ret_user,
+                 struct dz_err *err);
+
+/* The cell itself, after the jail: serves the socket until its first process has
+ * ended. Never returns to the host's code. */
+DZ_NORETURN void dz_cell_serve(int fd);
+
+/* Prepared modules by the hash of the module, and those that this cell prepared. */
+struct dz_modules;
+struct dz_vfs_attr;
+struct dz_wasm_module;
+int dz_modules_new(const int *fds, size_t count, struct dz_vfs *vfs,
+                   struct dz_modules **ret_modules, struct dz_err *err);
+void dz_modules_free(struct dz_modules *m);
+/* The kernel's module_get and module_put; arg is a struct dz_modules *. */
+int dz_modules_get(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *attr,
+                   struct dz_wasm_module **ret_module, struct dz_err *err);
+void dz_modules_ref(struct dz_modules *m, struct dz_wasm_module *module);
+void dz_modules_put(struct dz_modules *m, struct dz_wasm_module *module);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_machine.c - opening a machine inside its jail, and its first process.
+ *
+ * The program is looked for in the PATH of the machine, as a shell would: a name
+ * with a slash is a path. Its environment is what the host gave, and HOME.
+ */
+#include "cell/cell_machine.h"
+
+#include "base/mem.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
+
+#include <limits.h>
+#include <string.h>
+
+static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/* --- the disk ---------------------------------------------------------------------- */
+
+static int open_disk(struct dz_machine *m, struct dz_started *s, struct dz_err *err)
+{
+    const struct dz_db_opts disk = {.schema = &dz_vfs_schema, .label = "the disk"};
+    const struct dz_db_opts image = {
+        .schema = &dz_vfs_schema, .label = "the base", .immutable = true};
+    const char *sha256 = s->image_fd >= 0 ? s->image_sha256 : NULL;
+    int rc = dz_db_open_fds(&m->db, s->fds[0], s->fds[1], &disk, err);
+    if (rc < 0)
+        return rc;
+    s->fds[0] = s->fds[1] = -1; /* the handle's now */
+    if (s->image_fd >= 0) {
+        rc = dz_db_open_fds(&m->image, s->fds[2], -1, &image, err);
+        if (rc < 0)
+            return rc;
+        s->fds[2] = -1;
+    }
+    if (s->fresh && sha256)
+        rc = dz_vfs_bind_image(m->db, sha256, err);
+    const struct dz_vfs_opts opts = {.db = m->db, .image = m->image, .image_sha256 = sha256};
+    return rc < 0 ? rc : dz_vfs_open(&opts, &m->vfs, err);
+}
+
+/* --- the kernel ----------------------------------------------------------------------- */
+
+static size_t on_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n)
+{
+    return dz_cell_output(((struct dz_machine *)arg)->serve, stream, tag, data, n);
+}
+
+static int on_module_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
+                         struct dz_wasm_module **ret_module, struct dz_err *err)
+{
+    return dz_modules_get(((struct dz_machine *)arg)->modules, ino, attr, ret_module, err);
+}
+
+static void on_module_ref(void *arg, struct dz_wasm_module *module)
+{
+    dz_modules_ref(((struct dz_machine *)arg)->modules, module);
+}
+
+static void on_module_put(void *arg, struct dz_wasm_module *module)
+{
+    dz_modules_put(((struct dz_machine *)arg)->modules, module);
+}
+
+int dz_machine_open(struct dz_machine *m, struct dz_started *s, void *loop, struct dz_err *err)
+{
+    const struct dz_policy *policy = dz_policy_find(s->policy);
+    if (!policy)
+        return dz_fail(err, DZ_EINVAL, "there is no policy %s", s->policy);
+    m->serve = loop;
+    m->ops = (struct dz_kernel_ops){
+        .slice = dz_cell_slice,
+        .output = on_output,
+        .module_get = on_module_get,
+        .module_ref = on_module_ref,
+        .module_put = on_module_put,
+        .arg = m,
+    };
+    int rc = open_disk(m, s, err);
+    if (rc == 0)
+        rc = dz_modules_new(s->fds + s->module_first, s->fd_count - s->module_first, m->vfs,
+                            &m->modules, err);
+    const struct dz_kernel_opts opts = {
+        .vfs = m->vfs,
+        .ops = &m->ops,
+        .limits = &policy->limits,
+        .caps = policy->caps,
+        .runner = &dz_kernel_runner_wasm,
+        .host = m->hosts,
+        .host_count = dz_wasi_hosts(policy->caps, m->hosts),
+    };
+    return rc < 0 ? rc : dz_kernel_new(&opts, &m->kernel, err);
+}
+
+int dz_machine_close(struct dz_machine *m, struct dz_err *err)
+{
+    dz_kernel_free(m->kernel);
+    m->kernel = NULL;
+    int rc = dz_vfs_close(m->vfs, err);
+    m->vfs = NULL;
+    int rc2 = dz_db_close(m->db, false, rc < 0 ? NULL : err);
+    m->db = NULL;
+    return rc < 0 ? rc : rc2;
+}
+
+/* --- the first process -------------------------------------------------------------------- */
+
+static int open_streams(struct dz_machine *m, const struct dz_started *s, struct dz_spawn_fd fds[3],
+                        struct dz_err *err)
+{
+    const struct dz_winsize size = {.rows = s->rows, .cols = s->cols};
+    int rc = 0;
+    if (s->tty) {
+        rc = dz_kernel_pty_new(m->kernel, &size, DZ_CELL_TTY, &m->streams[DZ_CELL_TTY], err);
+        for (int i = 0; i < 3; i++)
+            fds[i] = (struct dz_spawn_fd){i, m->streams[DZ_CELL_TTY]};
+        return rc;
+    }
+    for (uint32_t i = 0; rc == 0 && i < 3; i++) {
+        if (i > 0 || s->open_stdin)
+            rc = dz_kernel_stream_new(m->kernel, i ? DZ_STREAM_OUT : DZ_STREAM_IN, i,
+                                      &m->streams[i], err);
+        fds[i] = (struct dz_spawn_fd){(int)i, m->streams[i]};
+    }
+    return rc;
+}
+
+static struct dz_strings strings_of(const struct dz_buf *b, uint32_t count)
+{
+    return (struct dz_strings){b->p, b->len, count};
+}
+
+static uint32_t pack(struct dz_buf *b, const char *const *list)
+{
+    uint32_t n = 0;
+    for (; list[n]; n++)
+        dz_buf_add(b, list[n], strlen(list[n]) + 1);
+    return n;
+}
+
+static const char *env_get(const char *const *env, const char *key)
+{
+    size_t n = strlen(key);
+    for (; *env; env++)
+        if (strncmp(*env, key, n) == 0 && (*env)[n] == '=')
+            return *env + n + 1;
+    return NULL;
+}
+
+/* Try a program in each directory of PATH; the last failure that says more than
+ * "not found" is told. */
+static int spawn_in_path(struct dz_machine *m, struct dz_spawn *spec, const char *name,
+                         const char *path, struct dz_err *err)
+{
+    char full[PATH_MAX];
+    int rc = DZ_ENOENT;
+    if (strchr(name, '/')) {
+        spec->path = name;
+        return dz_kernel_spawn(m->kernel, spec, &m->job, err);
+    }
+    while (*path && rc == DZ_ENOENT) {
+        size_t n = strcspn(path, ":");
+        (void)snprintf(full, sizeof full, "%.*s/%s", (int)n, n ? path : ".", name);
+        spec->path = full;
+        rc = dz_kernel_spawn(m->kernel, spec, &m->job, err);
+        path += n + (path[n] == ':');
+    }
+    spec->path = NULL;
+    if (rc == DZ_ENOENT)
+        return dz_fail(err, rc, "%s: there is no such program in the machine's PATH", name);
+    return rc;
+}
+
+/* "PATH=NAME" each. */
+static size_t parse_preopens(const char *const *list, char text[][2][PATH_MAX],
+                             struct dz_spawn_preopen ret[DZ_CELL_PREOPENS_MAX])
+{
+    size_t n = 0;
+    for (; list[n] && n < DZ_CELL_PREOPENS_MAX; n++) {
+        size_t at = strcspn(list[n], "=");
+        (void)snprintf(text[n][0], PATH_MAX, "%.*s", (int)at, list[n]);
+        (void)snprintf(text[n][1], PATH_MAX, "%s", list[n][at] ? list[n] + at + 1 : list[n]);
+        ret[n] = (struct dz_spawn_preopen){text[n][0], text[n][1]};
+    }
+    return n;
+}
+
+int dz_machine_start(struct dz_machine *m, const struct dz_started *s, struct dz_err *err)
+{
+    static char preopen_text[DZ_CELL_PREOPENS_MAX][2][PATH_MAX];
+    DZ_AUTO(dz_buf_release) struct dz_buf argv = DZ_BUF_INIT(DZ_START_SIZE_MAX);
+    DZ_AUTO(dz_buf_release) struct dz_buf env = DZ_BUF_INIT(DZ_START_SIZE_MAX);
+    struct dz_spawn_preopen preopens[DZ_CELL_PREOPENS_MAX];
+    struct dz_spawn_fd fds[3];
+    struct dz_user user;
+    int rc = dz_user_find(m->vfs, s->user, &user, err);
+    if (rc == 0)
+        rc = open_streams(m, s, fds, err);
+    if (rc < 0)
+        return rc;
+    uint32_t argc = pack(&argv, s->argv), envc = pack(&env, s->env);
+    if (!env_get(s->env, "HOME") && s->preopens[0] == NULL) {
+        dz_buf_addf(&env, "HOME=%s", user.home);
+        dz_buf_add(&env, "", 1);
+        envc++;
+    }
+    if (argv.err || env.err)
+        return dz_fail(err, DZ_ELIMIT, "too many arguments, or too large an environment");
+    struct dz_spawn spec = {
+        .argv = strings_of(&argv, argc),
+        .env = strings_of(&env, envc),
+        .cwd = s->cwd,
+        .uid = user.uid,
+        .gid = user.gid,
+        .groups = user.groups,
+        .group_count = user.group_count,
+        .fds = fds,
+        .fd_count = 3,
+        .preopens = preopens,
+        .preopen_count = parse_preopens(s->preopens, preopen_text, preopens),
+        .session = true,
+        .tag = DZ_MACHINE_FIRST,
+    };
+    const char *path = env_get(s->env, "PATH");
+    return spawn_in_path(m, &spec, s->program, path ? path : default_path, err);
+}

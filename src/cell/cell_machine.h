@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_machine.h - a machine made of the descriptors that a cell was handed.
+ */
+#ifndef DZ_CELL_CELL_MACHINE_H
+#define DZ_CELL_CELL_MACHINE_H
+
+#include "cell/cell_int.h"
+#include "kernel/kernel.h"
+#include "wasi/wasi.h"
+
+enum {
+    DZ_MACHINE_FIRST = 1, /* tag of the job of the first process */
+};
+
+struct dz_machine {
+    struct dz_db *db, *image;
+    struct dz_vfs *vfs;
+    struct dz_modules *modules;
+    struct dz_kernel *kernel;
+    struct dz_wasm_host hosts[DZ_WASI_HOSTS_MAX];
+    struct dz_kernel_ops ops;
+    void *serve;         /* the loop's: argument of dz_cell_output() */
+    uint32_t streams[4]; /* by enum dz_cell_stream; 0: there is none */
+    uint32_t job;
+};
+
+/* The disk and an empty kernel. *m is zeroed; it stays where it is. */
+int dz_machine_open(struct dz_machine *m, struct dz_started *start, void *serve,
+                    struct dz_err *err);
+/* Its first process. DZ_ENOENT: no such program, user or directory. */
+int dz_machine_start(struct dz_machine *m, const struct dz_started *start, struct dz_err *err);
+/* Commit and close the disk; the kernel is gone. */
+int dz_machine_close(struct dz_machine *m, struct dz_err *err);
+
+/* What the kernel asks of the loop (struct dz_kernel_ops). */
+void dz_cell_slice(void *arg, int64_t ns);
+size_t dz_cell_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n);
+
+#endif

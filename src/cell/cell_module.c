@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_module.c - programs of a machine as modules of the engine.
+ *
+ * A program is a file of the disk. Its bytes are read and hashed once; when the
+ * host handed over a module that was prepared from the same bytes, that one is
+ * mapped, else it is validated and prepared here, inside the jail. What was
+ * loaded stays until its file changes: exec of the same program finds it.
+ */
+#include "cell/cell_int.h"
+
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "vfs/vfs.h"
+#include "wasm/wasm_module.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+enum {
+    KEEP_IDLE = 16, /* loaded modules kept although nobody runs them */
+    READ_STEP = 1 << 20,
+};
+
+struct prepared {
+    void *map;
+    size_t size;
+    uint8_t sha256[DZ_SHA256_BYTES];
+};
+
+struct loaded {
+    struct loaded *next;
+    uint64_t ino, size;
+    int64_t mtime;
+    uint32_t users;
+    void *owned; /* flat bytes made here; NULL: a mapping of the host's */
+    struct dz_wasm_module *module;
+};
+
+struct dz_modules {
+    struct dz_vfs *vfs;
+    struct prepared prepared[DZ_CELL_MODULES_MAX];
+    size_t prepared_count;
+    struct loaded *loaded;
+};
+
+static int map_prepared(struct prepared *p, int fd, struct dz_err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
+        return dz_fail(err, DZ_ECORRUPT, "a prepared module is too short to be one");
+    p->size = (size_t)st.st_size;
+    p->map = mmap(NULL, p->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p->map == MAP_FAILED)
+        return dz_fail(err, DZ_ENOMEM, "map a prepared module of %zu bytes", p->size);
+    memcpy(p->sha256, ((const struct dz_wasm_header *)p->map)->sha256, sizeof p->sha256);
+    return 0;
+}
+
+int dz_modules_new(const int *fds, size_t count, struct dz_vfs *vfs,
+                   struct dz_modules **ret_modules, struct dz_err *err)
+{
+    struct dz_modules *m = dz_zalloc(sizeof *m);
+    if (!m)
+        return dz_fail(err, DZ_ENOMEM, "load modules: out of memory");
+    m->vfs = vfs;
+    for (size_t i = 0; i < count; i++) {
+        int rc = map_prepared(&m->prepared[i], fds[i], err);
+        if (rc < 0) {
+            dz_modules_free(m);
+            return rc;
+        }
+        m->prepared_count++;
+    }
+    *ret_modules = m;
+    return 0;
+}
+
+static void drop(struct loaded *l)
+{
+    dz_wasm_module_close(l->module);
+    dz_free(l->owned);
+    dz_free(l);
+}
+
+void dz_modules_free(struct dz_modules *m)
+{
+    if (!m)
+        return;
+    for (struct loaded *l = m->loaded, *next; l; l = next) {
+        next = l->next;
+        drop(l);
+    }
+    for (size_t i = 0; i < m->prepared_count; i++)
+        (void)munmap(m->prepared[i].map, m->prepared[i].size);
+    dz_free(m);
+}
+
+/* The whole file in memory. */
+static int read_program(struct dz_vfs *vfs, uint64_t ino, uint64_t size, uint8_t **ret,
+                        struct dz_err *err)
+{
+    static const uint8_t magic[4] = {0, 'a', 's', 'm'};
+    uint8_t head[4];
+    if (dz_vfs_read(vfs, ino, 0, head, 4) != 4 || memcmp(head, magic, 4) != 0)
+        return dz_fail(err, DZ_EINVAL, "the file is no WebAssembly module");
+    if (size > DZ_CELL_MODULE_MAX)
+        return dz_fail(err, DZ_ELIMIT, "a module of %llu bytes: %d are the most",
+                       (unsigned long long)size, DZ_CELL_MODULE_MAX);
+    uint8_t *p = dz_alloc((size_t)size);
+    if (!p)
+        return dz_fail(err, DZ_ENOMEM, "read a module of %llu bytes", (unsigned long long)size);
+    for (uint64_t at = 0; at < size;) {
+        size_t step = size - at < READ_STEP ? (size_t)(size - at) : READ_STEP;
+        ssize_t n = dz_vfs_read(vfs, ino, at, p + at, step);
+        if (n <= 0) {
+            dz_free(p);
+            return dz_fail(err, DZ_EIO, "read a module at byte %llu", (unsigned long long)at);
+        }
+        at += (uint64_t)n;
+    }
+    *ret = p;
+    return 0;
+}
+
+static const struct prepared *find_prepared(const struct dz_modules *m, const uint8_t *sha256)
+{
+    for (size_t i = 0; i < m->prepared_count; i++)
+        if (memcmp(m->prepared[i].sha256, sha256, DZ_SHA256_BYTES) == 0)
+            return &m->prepared[i];
+    return NULL;
+}
+
+/* Fill l->module (and l->owned) for the program's bytes. */
+static int open_program(struct dz_modules *m, const uint8_t *bytes, size_t size, struct loaded *l,
+                        struct dz_err *err)
+{
+    uint8_t sha256[DZ_SHA256_BYTES];
+    int rc = dz_sha256(bytes, size, sha256, err);
+    if (rc < 0)
+        return rc;
+    const struct prepared *p = find_prepared(m, sha256);
+    if (p)
+        return dz_wasm_module_open(p->map, p->size, &l->module, err);
+    size_t flat_size = 0;
+    rc = dz_wasm_prepare_alloc(bytes, size, DZ_WASM_F_ALL, &l->owned, &flat_size, err);
+    return rc < 0 ? rc : dz_wasm_module_open(l->owned, flat_size, &l->module, err);
+}
+
+static int load(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *attr,
+                struct loaded **ret, struct dz_err *err)
+{
+    uint8_t *bytes;
+    int rc = read_program(m->vfs, ino, attr->size, &bytes, err);
+    if (rc < 0)
+        return rc;
+    struct loaded *l = dz_zalloc(sizeof *l);
+    rc = l ? open_program(m, bytes, (size_t)attr->size, l, err)
+           : dz_fail(err, DZ_ENOMEM, "load a module: out of memory");
+    dz_free(bytes);
+    if (rc < 0) {
+        if (l)
+            dz_free(l->owned);
+        dz_free(l);
+        return rc;
+    }
+    l->ino = ino;
+    l->size = attr->size;
+    l->mtime = attr->mtime_ns;
+    l->next = m->loaded;
+    m->loaded = l;
+    *ret = l;
+    return 0;
+}
+
+/* Forget the oldest of those that nobody runs, beyond KEEP_IDLE. */
+static void trim(struct dz_modules *m)
+{
+    int idle = 0;
+    for (struct loaded **at = &m->loaded; *at;) {
+        struct loaded *l = *at;
+        if (l->users == 0 && ++idle > KEEP_IDLE) {
+            *at = l->next;
+            drop(l);
+        } else {
+            at = &l->next;
+        }
+    }
+}
+
+int dz_modules_get(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *attr,
+                   struct dz_wasm_module **ret_module, struct dz_err *err)
+{
+    struct loaded *l = m->loaded;
+    while (l && (l->ino != ino || l->size != attr->size || l->mtime != attr->mtime_ns))
+        l = l->next;
+    int rc = l ? 0 : load(m, ino, attr, &l, err);
+    if (rc < 0)
+        return rc;
+    l->users++;
+    *ret_module = l->module;
+    return 0;
+}
+
+void dz_modules_ref(struct dz_modules *m, struct dz_wasm_module *module)
+{
+    for (struct loaded *l = m->loaded; l; l = l->next)
+        if (l->module == module)
+            l->users++;
+}
+
+void dz_modules_put(struct dz_modules *m, struct dz_wasm_module *module)
+{
+    for (struct loaded *l = m->loaded; l; l = l->next)
+        if (l->module == module && l->users > 0)
+            l->users--;
+    trim(m);
+}

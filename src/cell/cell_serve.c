@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_serve.c - the life of a cell behind its jail: take the start, open the
+ * machine, run it, carry its streams, say how it ended.
+ *
+ * The loop: run processes for at most RUN_NS or until nothing can run, then look
+ * at the socket; asleep, wait for it and for the next deadline. Output leaves as
+ * frames after a commit (the kernel's output gate); when the socket is full the
+ * kernel keeps it and writers wait. Input waits in a ring a stream until the
+ * kernel takes it; what it took, the host may send anew (the window).
+ */
+#include "cell/cell_int.h"
+#include "cell/cell_machine.h"
+
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    RUN_NS = 10 * 1000 * 1000, /* between two looks at the socket */
+    SIGNAL_BASE = 1000,        /* of the value of ENDED */
+};
+
+struct input {
+    uint8_t bytes[DZ_CELL_WINDOW];
+    size_t head, len;
+    bool eof;
+};
+
+struct serve {
+    int fd;
+    bool block; /* the end: wait until the host has taken everything */
+    bool refused[4];
+    struct dz_started start;
+    struct dz_machine machine;
+    struct dz_put put;
+    struct input in[4]; /* STDIN and TTY are used */
+    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+};
+
+static struct serve serve; /* one process, one machine */
+
+DZ_NORETURN static void fail(const struct serve *s, int code, const struct dz_err *err)
+{
+    struct dz_frame f = {
+        .type = DZ_FRAME_FAILED, .value = (uint64_t)-code, .size = (uint32_t)strlen(err->msg)};
+    (void)dz_frame_send(s->fd, &f, err->msg, true, NULL);
+    _exit(1);
+}
+
+/* --- time slices: the only signal here ------------------------------------------------ */
+
+static void on_alarm(int signo)
+{
+    (void)signo;
+    if (serve.machine.kernel)
+        dz_kernel_interrupt(serve.machine.kernel);
+}
+
+void dz_cell_slice(void *arg, int64_t ns)
+{
+    struct itimerval t = {.it_value = {ns / 1000000000, (ns % 1000000000 + 999) / 1000}};
+    (void)arg;
+    (void)setitimer(ITIMER_REAL, &t, NULL);
+}
+
+/* --- output ------------------------------------------------------------------------------ */
+
+size_t dz_cell_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n)
+{
+    struct serve *s = arg;
+    size_t done = 0;
+    (void)stream;
+    while (done < n) {
+        size_t step = n - done < DZ_CELL_FRAME_MAX ? n - done : DZ_CELL_FRAME_MAX;
+        struct dz_frame f = {
+            .type = DZ_FRAME_OUTPUT, .stream = (uint32_t)tag, .size = (uint32_t)step};
+        int rc = dz_frame_send(s->fd, &f, (const uint8_t *)data + done, s->block, NULL);
+        if (rc < 0)
+            return n; /* nobody is there any more */
+        if (rc == 0)
+            break;
+        done += step;
+    }
+    s->refused[tag & 3] = done < n;
+    return done;
+}
+
+static bool any_refused(const struct serve *s)
+{
+    return s->refused[DZ_CELL_STDOUT] || s->refused[DZ_CELL_STDERR] || s->refused[DZ_CELL_TTY];
+}
+
+static void output_ready(struct serve *s)
+{
+    for (int i = 0; i < 4; i++) {
+        if (s->refused[i])
+            (void)dz_kernel_stream_ready(s->machine.kernel, s->machine.streams[i]);
+        s->refused[i] = false;
+    }
+}
+
+/* --- input --------------------------------------------------------------------------------- */
+
+static void take_input(struct serve *s, const struct dz_frame *f)
+{
+    struct input *in = f->stream < 4 ? &s->in[f->stream] : NULL;
+    if (!in || f->size > sizeof in->bytes - in->len)
+        return; /* a host that does not keep to its window loses bytes */
+    for (size_t i = 0; i < f->size; i++)
+        in->bytes[(in->head + in->len + i) % sizeof in->bytes] = s->payload[i];
+    in->len += f->size;
+}
+
+/* Give the kernel what it can take, and the host as much window again. */
+static void push_input(struct serve *s, uint32_t stream)
+{
+    struct input *in = &s->in[stream];
+    uint64_t pushed = 0;
+    while (in->len > 0) {
+        size_t piece = sizeof in->bytes - in->head;
+        piece = piece < in->len ? piece : in->len;
+        int64_t n = dz_kernel_stream_push(s->machine.kernel, s->machine.streams[stream],
+                                          in->bytes + in->head, piece);
+        if (n < 0)
+            n = (int64_t)piece; /* closed: as a pipe whose reader is gone */
+        in->head = (in->head + (size_t)n) % sizeof in->bytes;
+        in->len -= (size_t)n;
+        pushed += (uint64_t)n;
+        if ((size_t)n < piece)
+            break;
+    }
+    if (pushed > 0) {
+        struct dz_frame f = {.type = DZ_FRAME_WINDOW, .stream = stream, .value = pushed};
+        (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
+    }
+    if (in->eof && in->len == 0) {
+        (void)dz_kernel_stream_eof(s->machine.kernel, s->machine.streams[stream]);
+        in->eof = false;
+    }
+}
+
+static void open_windows(struct serve *s)
+{
+    for (uint32_t i = 0; i < 4; i += DZ_CELL_TTY) {
+        struct dz_frame f = {.type = DZ_FRAME_WINDOW, .stream = i, .value = DZ_CELL_WINDOW};
+        if (s->machine.streams[i])
+            (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
+    }
+}
+
+/* --- the host's frames --------------------------------------------------------------------- */
+
+static void obey(struct serve *s, const struct dz_frame *f)
+{
+    struct dz_kernel *k = s->machine.kernel;
+    struct dz_winsize size = {.rows = (uint16_t)(f->value >> 16), .cols = (uint16_t)f->value};
+    switch (f->type) {
+    case DZ_FRAME_INPUT:
+        take_input(s, f);
+        break;
+    case DZ_FRAME_EOF:
+        if (f->stream < 4)
+            s->in[f->stream].eof = true;
+        break;
+    case DZ_FRAME_RESIZE:
+        (void)dz_kernel_pty_resize(k, s->machine.streams[DZ_CELL_TTY], &size);
+        break;
+    case DZ_FRAME_SIGNAL:
+        (void)dz_kernel_signal(k, s->machine.job, (int)f->value, false);
+        break;
+    default:
+        break;
+    }
+}
+
+/* All frames that are there; the host's end ends the cell, its disk committed. */
+static void receive_all(struct serve *s)
+{
+    struct dz_frame f;
+    struct dz_err err = {0};
+    int rc;
+    while ((rc = dz_frame_receive(s->fd, &f, s->payload, false, &err)) > 0)
+        obey(s, &f);
+    if (rc < 0) {
+        dz_machine_close(&s->machine, &err);
+        _exit(1);
+    }
+    push_input(s, DZ_CELL_STDIN);
+    push_input(s, DZ_CELL_TTY);
+}
+
+static void wait_for_anything(struct serve *s)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    int64_t next = dz_kernel_next_deadline(s->machine.kernel);
+    int64_t left = next == INT64_MAX ? -1 : next - dz_kernel_now(s->machine.kernel);
+    if (next != INT64_MAX && left < 0)
+        left = 0;
+    struct timespec ts = {left / 1000000000, left % 1000000000};
+    if (any_refused(s))
+        p.events |= POLLOUT;
+    if (ppoll(&p, 1, next == INT64_MAX ? NULL : &ts, NULL) > 0 && (p.revents & POLLOUT))
+        output_ready(s);
+}
+
+/* --- from the start to the end -----------------------------------------------------------------
+ */
+
+/* Files until GO. */
+static void receive_files(struct serve *s)
+{
+    struct dz_frame f;
+    struct dz_err err = {0};
+    s->put.vfs = s->machine.vfs;
+    for (;;) {
+        int rc = dz_frame_receive(s->fd, &f, s->payload, true, &err);
+        if (rc < 0)
+            _exit(1);
+        s->payload[f.size] = '\0';
+        if (f.type == DZ_FRAME_GO)
+            break;
+        rc = f.type >= DZ_FRAME_DIR && f.type <= DZ_FRAME_DATA
+                 ? dz_put_frame(&s->put, &f, (const char *)s->payload, &err)
+                 : dz_fail(&err, DZ_EINVAL, "a frame of type %u before the start", f.type);
+        if (rc < 0)
+            fail(s, rc, &err);
+    }
+    dz_put_release(&s->put);
+}
+
+DZ_NORETURN static void end(struct serve *s, const struct dz_job *job)
+{
+    char text[160] = "";
+    struct dz_err err = {0};
+    s->block = true;
+    output_ready(s);
+    int rc = dz_kernel_flush(s->machine.kernel, &err);
+    if (rc == 0 && !s->start.ephemeral)
+        rc = dz_machine_close(&s->machine, &err);
+    if (rc < 0)
+        fail(s, rc, &err);
+    if (job->end != DZ_JOB_EXITED)
+        (void)dz_job_end_text(job, text, sizeof text);
+    struct dz_frame f = {.type = DZ_FRAME_ENDED, .size = (uint32_t)strlen(text)};
+    f.value = WIFEXITED(job->status) ? (uint64_t)WEXITSTATUS(job->status)
+                                     : SIGNAL_BASE + (uint64_t)WTERMSIG(job->status);
+    (void)dz_frame_send(s->fd, &f, text, true, NULL);
+    _exit(0);
+}
+
+DZ_NORETURN static void run(struct serve *s)
+{
+    struct dz_kernel *k = s->machine.kernel;
+    struct dz_err err = {0};
+    struct dz_job job;
+    for (;;) {
+        receive_all(s);
+        enum dz_kernel_state state = dz_kernel_run(k, dz_kernel_now(k) + RUN_NS, &err);
+        if (state == DZ_KERNEL_FAILED)
+            fail(s, err.code, &err);
+        while (dz_kernel_event(k, &job))
+            if (job.tag == DZ_MACHINE_FIRST)
+                end(s, &job);
+        push_input(s, DZ_CELL_STDIN);
+        push_input(s, DZ_CELL_TTY);
+        if (state == DZ_KERNEL_IDLE && !dz_kernel_runnable(k))
+            wait_for_anything(s);
+        else if (any_refused(s))
+            output_ready(s); /* try again */
+    }
+}
+
+DZ_NORETURN void dz_cell_serve(int fd)
+{
+    struct serve *s = &serve;
+    struct dz_err err = {0};
+    struct sigaction alarm = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    s->fd = fd;
+    (void)sigaction(SIGALRM, &alarm, NULL);
+    int rc = dz_start_receive(fd, &s->start, &err);
+    if (rc == 0)
+        rc = dz_machine_open(&s->machine, &s->start, s, &err);
+    if (rc == DZ_ENOENT || rc == DZ_EINVAL || rc == DZ_EDENIED)
+        rc = DZ_ESTATE; /* those are what a program that cannot be started gets */
+    if (rc < 0)
+        fail(s, rc, &err);
+    receive_files(s);
+    rc = dz_machine_start(&s->machine, &s->start, &err);
+    if (rc < 0)
+        fail(s, rc, &err);
+    open_windows(s);
+    run(s);
+}
