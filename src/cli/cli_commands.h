@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 
 #define DZ_CLI_COMMANDS(X) \
+    X(run)                 \
     X(disk_create)         \
     X(disk_ls)             \
     X(disk_cat)            \

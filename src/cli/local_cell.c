@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local_cell.c - the disk of a cell that a command starts, and the files that are
+ * copied into it. No byte of a guest's is looked at here: hashing the base and
+ * reading the user's own files is all that happens outside of the jail.
+ */
+#include "cli/local_cell.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fts.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    COPY_STEP = 32768, /* bytes read at a time */
+};
+
+void dz_cli_cell_release(struct dz_cli_cell *c)
+{
+    dz_cell_free(c->cell);
+    c->cell = NULL;
+    dz_fd_close(&c->start.disk_fd);
+    dz_fd_close(&c->start.wal_fd);
+    dz_fd_close(&c->start.image_fd);
+    for (size_t i = 0; i < c->start.module_count; i++)
+        dz_fd_close(&c->module_fds[i]);
+}
+
+/* --- the base -------------------------------------------------------------------------- */
+
+static int hash_fd(int fd, char ret_hex[static DZ_SHA256_HEX], struct dz_err *err)
+{
+    static char step[1 << 16];
+    uint8_t digest[DZ_SHA256_BYTES];
+    DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
+    int rc = dz_sha256_init(&h, err);
+    off_t at = 0;
+    ssize_t n = 1;
+    while (rc == 0 && n > 0) {
+        n = pread(fd, step, sizeof step, at);
+        if (n > 0)
+            dz_sha256_update(&h, step, (size_t)n);
+        at += n > 0 ? n : 0;
+    }
+    if (rc == 0 && n < 0)
+        rc = dz_fail_sys(err, errno, "read the base");
+    if (rc == 0)
+        rc = dz_sha256_final(&h, digest, err);
+    if (rc == 0)
+        (void)dz_sha256_hex(digest, ret_hex);
+    return rc;
+}
+
+static int open_modules(struct dz_cli_cell *c, const char *base, struct dz_err *err)
+{
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s.modules", base);
+    DIR *d = opendir(path);
+    if (!d)
+        return errno == ENOENT ? 0 : dz_fail_sys(err, errno, "open the directory %s", path);
+    const struct dirent *e;
+    int rc = 0;
+    while (rc >= 0 && (e = readdir(d)) && c->start.module_count < DZ_CELL_MODULES_MAX) {
+        if (e->d_name[0] == '.' || e->d_type == DT_DIR)
+            continue;
+        rc = dz_fd_open(dirfd(d), e->d_name, O_RDONLY, 0, err);
+        if (rc >= 0)
+            c->module_fds[c->start.module_count++] = rc;
+    }
+    (void)closedir(d);
+    c->start.module_fds = c->module_fds;
+    return rc < 0 ? rc : 0;
+}
+
+int dz_cli_cell_base(struct dz_cli_cell *c, const char *base, struct dz_err *err)
+{
+    int fd = dz_fd_open(AT_FDCWD, base, O_RDONLY, 0, err);
+    if (fd < 0)
+        return fd;
+    c->start.image_fd = fd;
+    int rc = hash_fd(fd, c->image_sha256, err);
+    c->start.image_sha256 = c->image_sha256;
+    return rc < 0 ? rc : open_modules(c, base, err);
+}
+
+/* --- the disk ----------------------------------------------------------------------------- */
+
+static int make_disk(int fd, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf empty = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    int rc = dz_db_template(&dz_vfs_schema, &empty, err);
+    return rc < 0 ? rc : dz_db_create_fd(fd, empty.p, empty.len, false, err);
+}
+
+static int nameless(struct dz_err *err)
+{
+    const char *dir = getenv("TMPDIR");
+    return dz_fd_open(AT_FDCWD, dir && dir[0] ? dir : "/tmp", O_TMPFILE | O_RDWR, 0600, err);
+}
+
+static int ephemeral_disk(struct dz_cli_cell *c, struct dz_err *err)
+{
+    c->start.ephemeral = c->start.fresh = true;
+    int rc = c->start.disk_fd = nameless(err);
+    if (rc >= 0)
+        rc = c->start.wal_fd = nameless(err);
+    return rc < 0 ? rc : make_disk(c->start.disk_fd, err);
+}
+
+static int log_name(const char *file, char ret[static PATH_MAX], struct dz_err *err)
+{
+    int n = snprintf(ret, PATH_MAX, "%s-wal", file);
+    return n < PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path of the file is too long");
+}
+
+int dz_cli_cell_disk(struct dz_cli_cell *c, struct dz_err *err)
+{
+    char wal[PATH_MAX];
+    if (!c->file)
+        return ephemeral_disk(c, err);
+    int rc = log_name(c->file, wal, err);
+    if (rc < 0)
+        return rc;
+    c->start.disk_fd = open(c->file, O_RDWR | O_CLOEXEC);
+    c->made = c->start.disk_fd < 0 && errno == ENOENT;
+    if (c->made)
+        c->start.disk_fd = dz_fd_open(AT_FDCWD, c->file, O_RDWR | O_CREAT | O_EXCL, 0600, err);
+    if (c->start.disk_fd < 0)
+        return c->made ? c->start.disk_fd : dz_fail_sys(err, errno, "open the disk %s", c->file);
+    c->start.wal_fd = dz_fd_open(AT_FDCWD, wal, O_RDWR | O_CREAT, 0600, err);
+    if (c->start.wal_fd < 0)
+        return c->start.wal_fd;
+    c->start.fresh = c->made;
+    return c->made ? make_disk(c->start.disk_fd, err) : 0;
+}
+
+int dz_cli_cell_spawn(struct dz_cli_cell *c, struct dz_err *err)
+{
+    return dz_cell_spawn(&c->start, &c->cell, err);
+}
+
+/* --- files brought in ------------------------------------------------------------------------ */
+
+static int copy_bytes(struct dz_cli_cell *c, const char *path, struct dz_err *err)
+{
+    static char step[COPY_STEP];
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
+    ssize_t n = 1;
+    int rc = fd < 0 ? fd : 0;
+    while (rc == 0 && (n = read(fd, step, sizeof step)) > 0)
+        rc = dz_cell_put_data(c->cell, step, (size_t)n, err);
+    return rc == 0 && n < 0 ? dz_fail_sys(err, errno, "read %s", path) : rc;
+}
+
+static int copy_link(struct dz_cli_cell *c, const char *path, const char *to, struct dz_err *err)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    if (n < 0)
+        return dz_fail_sys(err, errno, "read the link %s", path);
+    target[n] = '\0';
+    return dz_cell_put_link(c->cell, to, target, err);
+}
+
+static int copy_entry(struct dz_cli_cell *c, const FTSENT *e, const char *to, struct dz_err *err)
+{
+    int rc;
+    switch (e->fts_info) {
+    case FTS_D:
+        return dz_cell_put_dir(c->cell, to, e->fts_statp->st_mode & 07777, err);
+    case FTS_F:
+        rc = dz_cell_put_file(c->cell, to, e->fts_statp->st_mode & 07777, err);
+        return rc < 0 ? rc : copy_bytes(c, e->fts_accpath, err);
+    case FTS_SL:
+    case FTS_SLNONE:
+        return copy_link(c, e->fts_accpath, to, err);
+    case FTS_DNR:
+    case FTS_ERR:
+    case FTS_NS:
+        return dz_fail_sys(err, e->fts_errno, "copy %s", e->fts_path);
+    default: /* directories a second time; devices and sockets stay out */
+        return 0;
+    }
+}
+
+int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest, struct dz_err *err)
+{
+    char to[PATH_MAX], from[PATH_MAX];
+    char *list[2] = {from, NULL};
+    size_t skip = strlen(host);
+    int rc = 0;
+    if (skip == 0 || skip >= sizeof from)
+        return dz_fail(err, DZ_EINVAL, "copy: the host's path is empty or too long");
+    memcpy(from, host, skip + 1);
+    FTS *tree = fts_open(list, FTS_PHYSICAL | FTS_NOCHDIR | FTS_COMFOLLOW, NULL);
+    if (!tree)
+        return dz_fail_sys(err, errno, "copy %s", host);
+    for (FTSENT *e; rc == 0 && (e = fts_read(tree));) {
+        const char *below = strlen(e->fts_path) > skip ? e->fts_path + skip : "";
+        int n = snprintf(to, sizeof to, "%s%s%s", strcmp(guest, "/") == 0 ? "" : guest,
+                         *below && *below != '/' ? "/" : "", below);
+        if (n >= (int)sizeof to)
+            rc = dz_fail(err, DZ_ELIMIT, "copy %s: the path is too long", e->fts_path);
+        else if (n > 0) /* the root itself is there */
+            rc = copy_entry(c, e, to, err);
+    }
+    (void)fts_close(tree);
+    return rc;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local_cell.h - running something in a cell for a command: its disk, files
+ * brought in, standard streams, the exit status.
+ */
+#ifndef DZ_CLI_LOCAL_CELL_H
+#define DZ_CLI_LOCAL_CELL_H
+
+#include "cell/cell.h"
+#include "cli/cli.h"
+
+struct dz_cli_cell {
+    struct dz_cell_start start; /* disk_fd, wal_fd, image_fd: -1 or open, owned */
+    char image_sha256[65];
+    int module_fds[DZ_CELL_MODULES_MAX];
+    const char *file;   /* --file, or NULL: ephemeral */
+    bool made;          /* the file was made now */
+    int64_t timeout_ns; /* wall clock; 0: none */
+    struct dz_cell *cell;
+};
+#define DZ_CLI_CELL_INIT \
+    {.start = {.disk_fd = -1, .wal_fd = -1, .image_fd = -1, .cwd = "/", .user = "0"}}
+
+/* The read-only disk below, and the modules prepared beside it (BASE.modules/). */
+int dz_cli_cell_base(struct dz_cli_cell *c, const char *base, struct dz_err *err);
+/* The disk: c->file, made when it is missing, or one without a name. */
+int dz_cli_cell_disk(struct dz_cli_cell *c, struct dz_err *err);
+/* Fork the cell. Files may be copied in from now on. */
+int dz_cli_cell_spawn(struct dz_cli_cell *c, struct dz_err *err);
+/* A host file or directory tree, to the path `guest`. */
+int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest,
+                     struct dz_err *err);
+/* Start the first process, carry the streams until it ends. An exit status as
+ * of `docker run`, or DZ_E*. */
+int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err);
+/* After an error before dz_cli_cell_run(): what the cell said, if it said why. */
+int dz_cli_cell_why(struct dz_cli_cell *c, struct dz_cli *cli, int rc, struct dz_err *err);
+void dz_cli_cell_release(struct dz_cli_cell *c);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local_cell_run.c - standard streams to and from a cell, and how it ended.
+ *
+ * One poll over the cell, our input and a signalfd. Signals that a user sends go to
+ * the first process inside, as `docker run` does; with a terminal ^C is a byte, and
+ * a change of its size goes inside. Our terminal is raw meanwhile, and put back
+ * whatever happens.
+ */
+#include "cli/local_cell.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "cli/cli_term.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+enum {
+    INPUT_STEP = 16384,
+    LAST_WORDS_MS = 2000, /* for a cell to end after its time is over */
+};
+
+struct carrier {
+    struct dz_cell *cell;
+    struct dz_cli *cli;
+    uint32_t in; /* stream that our input goes to */
+    bool input, tty, over, timed_out;
+    int signals, status;
+    int64_t deadline; /* 0: none */
+    struct termios saved;
+    bool raw;
+};
+
+/* --- the terminal -------------------------------------------------------------------------- */
+
+static void terminal_raw(struct carrier *r)
+{
+    struct termios t;
+    if (!r->tty || tcgetattr(STDIN_FILENO, &r->saved) < 0)
+        return;
+    t = r->saved;
+    cfmakeraw(&t);
+    r->raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0;
+}
+
+static void terminal_back(const struct carrier *r)
+{
+    if (r->raw)
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &r->saved);
+}
+
+static int send_size(const struct carrier *r, struct dz_err *err)
+{
+    struct winsize w;
+    if (!r->tty || ioctl(STDIN_FILENO, TIOCGWINSZ, &w) < 0 || !w.ws_row || !w.ws_col)
+        return 0;
+    return dz_cell_resize(r->cell, w.ws_row, w.ws_col, err);
+}
+
+/* --- what comes ------------------------------------------------------------------------------ */
+
+/* A status for what could not be started: as a shell's. */
+static int failed(struct dz_cli *cli, const struct dz_cell_event *e)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(1 << 16);
+    dz_cli_escape(&text, dz_str(e->text));
+    dz_cli_warn(cli, "%s", text.p);
+    if (e->code == DZ_ENOENT)
+        return DZ_EXIT_NOT_FOUND;
+    return e->code == DZ_EINVAL || e->code == DZ_EDENIED ? DZ_EXIT_NOT_EXECUTABLE
+                                                         : DZ_EXIT_RUN_FAILED;
+}
+
+static int take_event(struct carrier *r, const struct dz_cell_event *e, struct dz_err *err)
+{
+    switch (e->type) {
+    case DZ_CELL_OUTPUT:
+        return dz_fd_write(e->stream == DZ_CELL_STDERR ? STDERR_FILENO : STDOUT_FILENO, e->data,
+                           e->size, err);
+    case DZ_CELL_WINDOW_OPEN:
+        return 0;
+    case DZ_CELL_ENDED:
+        r->over = true;
+        r->status = e->signal ? DZ_EXIT_SIGNAL + e->signal : e->exit_code;
+        if (*e->text)
+            dz_cli_warn(r->cli, "%s", e->text);
+        return 0;
+    case DZ_CELL_FAILED:
+        r->over = true;
+        r->status = failed(r->cli, e);
+        return 0;
+    }
+    return 0;
+}
+
+static int take_events(struct carrier *r, struct dz_err *err)
+{
+    struct dz_cell_event e;
+    int rc = 0;
+    while (!r->over && rc >= 0) {
+        rc = dz_cell_receive(r->cell, &e, err);
+        if (rc <= 0)
+            return rc;
+        rc = take_event(r, &e, err);
+    }
+    return rc;
+}
+
+static int take_input(struct carrier *r, struct dz_err *err)
+{
+    char step[INPUT_STEP];
+    size_t room = dz_cell_window(r->cell, r->in);
+    ssize_t n = read(STDIN_FILENO, step, room < sizeof step ? room : sizeof step);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    if (n <= 0) {
+        r->input = false;
+        return dz_cell_input_end(r->cell, r->in, err);
+    }
+    for (ssize_t at = 0; at < n;) {
+        int64_t took = dz_cell_input(r->cell, r->in, step + at, (size_t)(n - at), err);
+        if (took < 0)
+            return (int)took;
+        struct pollfd p = {.fd = dz_cell_fd(r->cell), .events = POLLOUT};
+        if (took == 0 && poll(&p, 1, -1) < 0 && errno != EINTR)
+            return dz_fail_sys(err, errno, "wait for the cell");
+        at += took;
+    }
+    return 0;
+}
+
+static int take_signal(struct carrier *r, struct dz_err *err)
+{
+    struct signalfd_siginfo info;
+    if (read(r->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return 0;
+    if (info.ssi_signo == SIGWINCH)
+        return send_size(r, err);
+    return dz_cell_signal(r->cell, (int)info.ssi_signo, err);
+}
+
+/* --- the loop ----------------------------------------------------------------------------------
+ */
+
+static int open_signals(struct dz_err *err)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGQUIT);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigaddset(&set, SIGUSR1);
+    (void)sigaddset(&set, SIGUSR2);
+    (void)sigaddset(&set, SIGWINCH);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return dz_fail_sys(err, errno, "block signals");
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? dz_fail_sys(err, errno, "open a descriptor for signals") : fd;
+}
+
+/* Its time is over: kill what runs, and soon the cell. */
+static int time_is_over(struct carrier *r, struct dz_err *err)
+{
+    if (r->timed_out)
+        return dz_fail(err, DZ_ETIMEOUT, "the cell did not end when its time was over: killed");
+    r->timed_out = true;
+    r->deadline = dz_clock_boot_ns() + LAST_WORDS_MS * DZ_NS_PER_MS;
+    dz_cli_warn(r->cli, "stopped: ran longer than its --timeout");
+    return dz_cell_signal(r->cell, SIGKILL, err);
+}
+
+static int carry(struct carrier *r, struct dz_err *err)
+{
+    int rc = 0;
+    while (rc >= 0 && !r->over) {
+        bool listen = r->input && dz_cell_window(r->cell, r->in) > 0;
+        struct pollfd p[3] = {{.fd = dz_cell_fd(r->cell), .events = POLLIN},
+                              {.fd = r->signals, .events = POLLIN},
+                              {.fd = listen ? STDIN_FILENO : -1, .events = POLLIN}};
+        int64_t left = r->deadline ? (r->deadline - dz_clock_boot_ns()) / DZ_NS_PER_MS + 1 : -1;
+        if (r->deadline && left <= 0)
+            rc = time_is_over(r, err);
+        else if (poll(p, 3, left > INT32_MAX ? INT32_MAX : (int)left) < 0 && errno != EINTR)
+            rc = dz_fail_sys(err, errno, "wait for the cell");
+        if (rc >= 0 && p[1].revents)
+            rc = take_signal(r, err);
+        if (rc >= 0 && p[2].revents)
+            rc = take_input(r, err);
+        if (rc >= 0 && p[0].revents)
+            rc = take_events(r, err);
+        else if (rc < 0) /* the cell is gone: it may have said why */
+            (void)take_events(r, NULL);
+    }
+    return r->over ? r->status : rc;
+}
+
+int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err)
+{
+    struct carrier r = {.cell = c->cell, .cli = cli, .tty = c->start.tty};
+    r.input = c->start.open_stdin;
+    r.in = c->start.tty ? DZ_CELL_TTY : DZ_CELL_STDIN;
+    r.deadline = c->timeout_ns ? dz_clock_boot_ns() + c->timeout_ns : 0;
+    int rc = r.signals = open_signals(err);
+    if (rc >= 0)
+        rc = dz_cell_go(c->cell, err);
+    if (rc < 0)
+        return dz_cli_cell_why(c, cli, rc, err);
+    (void)fflush(cli->out);
+    terminal_raw(&r);
+    rc = send_size(&r, err);
+    if (rc >= 0)
+        rc = carry(&r, err);
+    terminal_back(&r);
+    dz_fd_close(&r.signals);
+    return rc;
+}
+
+int dz_cli_cell_why(struct dz_cli_cell *c, struct dz_cli *cli, int rc, struct dz_err *err)
+{
+    struct dz_cell_event e;
+    struct dz_err why;
+    while (c->cell && dz_cell_receive(c->cell, &e, &why) > 0)
+        if (e.type == DZ_CELL_FAILED)
+            return failed(cli, &e);
+    (void)err;
+    return rc;
+}

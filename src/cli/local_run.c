@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze run`: one command in a sandbox, without a daemon.
+ */
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/cli.h"
+#include "cli/local_cell.h"
+#include "kernel/kernel.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum {
+    ENV_MAX = 1024,
+    TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000,
+};
+
+struct env {
+    const char *list[ENV_MAX + 1];
+    size_t count;
+    char text[1 << 16];
+    size_t used;
+};
+
+/* Keep "K=V"; a later one of the same name replaces it. */
+static int env_set(struct env *e, const char *line, size_t len, struct dz_err *err)
+{
+    size_t key = strcspn(line, "=") + 1, at = 0;
+    if (e->count == ENV_MAX || e->used + len + 1 > sizeof e->text)
+        return dz_fail(err, DZ_ELIMIT, "the environment is too large: %d variables, %zu bytes",
+                       ENV_MAX, sizeof e->text);
+    char *to = e->text + e->used;
+    memcpy(to, line, len);
+    to[len] = '\0';
+    e->used += len + 1;
+    while (at < e->count && strncmp(e->list[at], to, key) != 0)
+        at++;
+    e->list[at] = to;
+    e->count += at == e->count;
+    return 0;
+}
+
+static int env_add(struct env *e, const char *key, const char *value, struct dz_err *err)
+{
+    char line[DZ_PATH_MAX];
+    int n = snprintf(line, sizeof line, "%s=%s", key, value);
+    if (n >= (int)sizeof line)
+        return dz_fail(err, DZ_ELIMIT, "the variable %s is too long", key);
+    return env_set(e, line, (size_t)n, err);
+}
+
+static int make_env(struct dz_cli *c, struct env *e, bool tty, struct dz_err *err)
+{
+    const char *term = getenv("TERM");
+    int rc =
+        env_add(e, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", err);
+    if (rc == 0)
+        rc = env_add(e, "HOSTNAME", "doze", err);
+    if (rc == 0 && tty)
+        rc = env_add(e, "TERM", term ? term : "xterm", err);
+    const char *given;
+    for (int i = 0; rc == 0 && (given = dz_cli_value_at(c, "env", i)); i++) {
+        const char *value = strchr(given, '=') ? NULL : getenv(given);
+        if (strchr(given, '='))
+            rc = env_set(e, given, strlen(given), err);
+        else if (value)
+            rc = env_add(e, given, value, err);
+    }
+    return rc;
+}
+
+/* "HOST:GUEST", cut at the last colon. */
+static int copy_all(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
+{
+    char host[PATH_MAX];
+    const char *given;
+    int rc = 0;
+    for (int i = 0; rc == 0 && (given = dz_cli_value_at(c, "copy", i)); i++) {
+        const char *colon = strrchr(given, ':');
+        if (!colon || colon == given || colon[1] != '/' || colon - given >= (long)sizeof host)
+            return dz_cli_usage(c, err, "--copy wants HOST:GUEST, GUEST from / on, not %s", given);
+        (void)snprintf(host, sizeof host, "%.*s", (int)(colon - given), given);
+        rc = dz_cli_cell_copy(cell, host, colon + 1, err);
+    }
+    return rc;
+}
+
+static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
+{
+    struct dz_cell_start *s = &cell->start;
+    const char *policy = dz_cli_value(c, "policy"), *timeout = dz_cli_value(c, "timeout");
+    int64_t ms = 0;
+    struct winsize w = {0};
+    s->policy = dz_policy_find(policy ? policy : "posix");
+    if (!s->policy)
+        return dz_cli_usage(c, err, "no policy %s: minimal, network, posix or compute", policy);
+    if (timeout && dz_duration_parse(dz_str(timeout), 1, TIMEOUT_MAX_MS, &ms, err) < 0)
+        return dz_cli_usage(c, err, "--timeout wants a duration such as 30s, not %s", timeout);
+    cell->timeout_ns = ms * 1000000;
+    s->tty = dz_cli_flag(c, "tty");
+    s->open_stdin = dz_cli_flag(c, "interactive");
+    if (s->tty && s->open_stdin && !isatty(STDIN_FILENO))
+        return dz_cli_usage(c, err, "-t with -i needs a terminal as standard input");
+    (void)ioctl(STDIN_FILENO, TIOCGWINSZ, &w);
+    s->rows = w.ws_row ? w.ws_row : 24;
+    s->cols = w.ws_col ? w.ws_col : 80;
+    if (dz_cli_value(c, "workdir"))
+        s->cwd = dz_cli_value(c, "workdir");
+    if (dz_cli_value(c, "user"))
+        s->user = dz_cli_value(c, "user");
+    cell->file = dz_cli_value(c, "file");
+    s->argv = (const char *const *)c->argv;
+    return 0;
+}
+
+/* What must be kept of --file: nothing of a file that could not be started. */
+static void tidy(const struct dz_cli_cell *cell, bool started)
+{
+    char wal[PATH_MAX];
+    if (!cell->file)
+        return;
+    (void)snprintf(wal, sizeof wal, "%s-wal", cell->file);
+    if (cell->made && !started)
+        (void)unlink(cell->file);
+    if ((cell->made && !started) || lseek(cell->start.wal_fd, 0, SEEK_END) == 0)
+        (void)unlink(wal);
+}
+
+static int run(struct dz_cli *c, struct dz_err *err)
+{
+    static struct env env;
+    DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
+    const char *base = dz_cli_value(c, "base");
+    int rc = read_options(c, &cell, err);
+    cell.start.env = env.list;
+    if (rc == 0)
+        rc = make_env(c, &env, cell.start.tty, err);
+    if (rc == 0 && !base)
+        base = getenv("DOZE_BASE");
+    if (rc == 0 && base && base[0])
+        rc = dz_cli_cell_base(&cell, base, err);
+    if (rc == 0)
+        rc = dz_cli_cell_disk(&cell, err);
+    if (rc == 0)
+        rc = dz_cli_cell_spawn(&cell, err);
+    if (rc < 0)
+        return rc;
+    rc = copy_all(c, &cell, err);
+    rc = rc < 0 ? dz_cli_cell_why(&cell, c, rc, err) : dz_cli_cell_run(&cell, c, err);
+    tidy(&cell, rc >= 0 && (rc < DZ_EXIT_RUN_FAILED || rc >= DZ_EXIT_SIGNAL));
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_run = {
+    .name = "run",
+    .group = DZ_CLI_GROUP_RUN,
+    .summary = "run a command in a sandbox, without a daemon",
+    .args = "[--] COMMAND [ARG...]",
+    .min_args = 1,
+    .max_args = -1,
+    .flags = DZ_CLI_REST,
+    .options =
+        (const struct dz_cli_option[]){
+            {"base", 'b', "ROOT", "put this read-only disk below (default: DOZE_BASE)"},
+            {"file", 'f', "FILE", "keep the disk in this file, made when missing"},
+            {"copy", 'c', "HOST:GUEST", "copy a host file or directory in first (repeatable)"},
+            {"env", 'e', "K[=V]", "set a variable, or pass it on (repeatable)"},
+            {"workdir", 'w', "DIR", "start in this directory of the sandbox"},
+            {"user", 'u', "USER", "run as this user: a name, or UID[:GID]"},
+            {"interactive", 'i', NULL, "pass standard input on"},
+            {"tty", 't', NULL, "give it a terminal"},
+            {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},
+            {"timeout", 0, "DURATION", "stop it after this long, for instance 30s"},
+            DZ_CLI_OPTION_END,
+        },
+    .help = "COMMAND is looked for in the sandbox. Its disk is one file: what the command\n"
+            "writes goes there, over the base, which is never changed. Without --file it\n"
+            "is gone afterwards. Modules prepared for the base may lie in ROOT.modules/.\n"
+            "\n"
+            "The exit status is the command's; 128 and the signal's number when a signal\n"
+            "ended it; 125 when doze failed, 126 when COMMAND is no program, 127 when it\n"
+            "was not found. Signals that doze gets are passed on.\n",
+    .run = run,
+};
