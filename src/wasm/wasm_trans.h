@@ -140,6 +140,7 @@ struct wasm_trans {
     uint32_t def_cell; /* cell whose FC may be redirected, or WASM_NOWHERE */
     uint32_t def_slot;
     struct acc_state acc[ACC_COUNT];
+    struct acc_state acc_before[ACC_COUNT]; /* what it was before the last result */
     struct compare cmp;
     struct patch *patches;
     uint32_t patch_count, patch_cap;
@@ -197,6 +198,25 @@ bool trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entr
 /* A branch backwards on comparison `index` of the accumulator with a slot or a
  * 16-bit constant: its word, or WASM_NOWHERE. */
 uint32_t trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other);
+
+/* --- wasm_trans_access.c: accesses that take in the cell before them ----------------------- */
+
+enum fused_kind {
+    FUSED_ADD_CONST = 0, /* in the order of LOAD_FUSED and STORE_FUSED */
+    FUSED_ADD_SLOT = 2,
+    FUSED_CONST = 4,
+};
+struct fused_address {
+    unsigned kind;
+    uint64_t word; /* word 1 but for FC */
+};
+/* Can the access itself make this address? If so the cell that made it, if there
+ * is one, has been taken back. */
+bool trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
+                        struct fused_address *ret);
+/* Emit a binary operation of which one operand is the load before it. */
+bool trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
+                      const struct entry *b);
 
 /* --- wasm_trans_num.c: numbers, memory, vectors ------------------------------------------ */
 

@@ -128,6 +128,7 @@ void trans_forget(struct wasm_trans *t)
 }
 void trans_result(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n, uint32_t delta)
 {
+    memcpy(t->acc_before, t->acc, sizeof t->acc);
     trans_wrote(t, t->top);
     if (type == DZ_WASM_V128)
         trans_wrote(t, t->top + 1);

@@ -60,14 +60,6 @@ static const struct load_op load_ops[] = {
     {H_I64_AND_SS, H_LOAD64_S, H_I64_AND_MS, ACC_INT, DZ_WASM_I64, false},
     {H_I64_OR_SS, H_LOAD64_S, H_I64_OR_MS, ACC_INT, DZ_WASM_I64, false},
     {H_I64_XOR_SS, H_LOAD64_S, H_I64_XOR_MS, ACC_INT, DZ_WASM_I64, false},
-    {H_F32_ADD_SS, H_LOADF32_S, H_F32_ADD_MS, ACC_F32, DZ_WASM_F32, false},
-    {H_F32_MUL_SS, H_LOADF32_S, H_F32_MUL_MS, ACC_F32, DZ_WASM_F32, false},
-    {H_F32_SUB_SS, H_LOADF32_S, H_F32_SUB_MS, ACC_F32, DZ_WASM_F32, false},
-    {H_F32_SUB_SS, H_LOADF32_S, H_F32_SUB_SM, ACC_F32, DZ_WASM_F32, true},
-    {H_F64_ADD_SS, H_LOADF64_S, H_F64_ADD_MS, ACC_F64, DZ_WASM_F64, false},
-    {H_F64_MUL_SS, H_LOADF64_S, H_F64_MUL_MS, ACC_F64, DZ_WASM_F64, false},
-    {H_F64_SUB_SS, H_LOADF64_S, H_F64_SUB_MS, ACC_F64, DZ_WASM_F64, false},
-    {H_F64_SUB_SS, H_LOADF64_S, H_F64_SUB_SM, ACC_F64, DZ_WASM_F64, true},
 };
 
 static bool load_op(struct wasm_trans *t, unsigned handler, const struct entry *a,

@@ -162,6 +162,13 @@ static void load(struct wasm_trans *t, unsigned handler, unsigned type)
     uint32_t offset;
     uint32_t memory = memarg(t, &offset);
     struct entry a = trans_pop(t);
+    struct fused_address f;
+    if (!memory && trans_fuse_address(t, &a, offset, &f)) {
+        unsigned h = H_LOAD8_S32_A + (handler - H_LOAD8_S32_S) / 4 * 6 + f.kind;
+        uint32_t at = trans_emit(t, h, f.word | a.slot);
+        trans_result(t, at, type, acc_of(type), 1);
+        return;
+    }
     bool in = trans_in_acc(t, &a, ACC_INT);
     uint32_t s = 0;
     if (in)
@@ -176,6 +183,31 @@ static void load(struct wasm_trans *t, unsigned handler, unsigned type)
         use_memory(t, 0);
 }
 
+/* A store whose address is a constant, or an addition right before the value. */
+static bool store_fused(struct wasm_trans *t, unsigned handler, unsigned type, uint32_t offset)
+{
+    const struct entry *v = &t->stack[t->depth - 1], *a = &t->stack[t->depth - 2];
+    if (v->kind == ENTRY_CONST || (a->kind != ENTRY_CONST && v->kind != ENTRY_LOCAL))
+        return false;
+    enum acc_no n = acc_of(type);
+    struct entry value = *v, address = *a;
+    struct fused_address f;
+    if (!trans_fuse_address(t, &address, offset, &f))
+        return false;
+    (void)trans_pop(t);
+    (void)trans_pop(t);
+    unsigned size = (handler - H_STORE8_SS) / 5;
+    unsigned base = n == ACC_F32   ? H_STOREF32_AS
+                    : n == ACC_F64 ? H_STOREF64_AS
+                                   : H_STORE8_AS + size * 6;
+    bool in = trans_in_acc(t, &value, n);
+    if (in)
+        trans_take_acc(t, &value, n);
+    uint32_t slot = in ? 0 : trans_slot(t, &value);
+    (void)trans_emit(t, base + f.kind + (in ? 1u : 0u), f.word | slot);
+    return true;
+}
+
 /* Kinds SS RS SR SC RC follow each other. */
 static void store(struct wasm_trans *t, unsigned handler, unsigned type)
 {
@@ -188,6 +220,8 @@ static void store(struct wasm_trans *t, unsigned handler, unsigned type)
     };
     uint32_t offset;
     uint32_t memory = memarg(t, &offset);
+    if (!memory && t->depth >= 2 && store_fused(t, handler, type, offset))
+        return;
     struct entry v = trans_pop(t);
     struct entry a = trans_pop(t);
     enum acc_no n = acc_of(type);

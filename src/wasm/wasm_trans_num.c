@@ -326,10 +326,12 @@ static unsigned pick_float(struct wasm_trans *t, struct entry *a, struct entry *
     return a_in ? RS : SS;
 }
 
-static void float_binary(struct wasm_trans *t, struct numeric n, unsigned result)
+static void float_binary(struct wasm_trans *t, struct numeric n, unsigned op, unsigned result)
 {
     struct entry b = trans_pop(t);
     struct entry a = trans_pop(t);
+    if (trans_fuse_float(t, op, &a, &b))
+        return;
     uint32_t to = a.slot;
     unsigned index = 0;
     unsigned wide = n.handler >= H_F64_EQ_SS ? 6 : 0;
@@ -340,8 +342,6 @@ static void float_binary(struct wasm_trans *t, struct numeric n, unsigned result
         swap(&a, &b);
         index = mirrored_float[index];
     }
-    if (n.shape != SHAPE_FCMP && trans_fuse_binary(t, n.handler, &a, &b, to))
-        return;
     uint64_t word;
     const uint64_t *constant;
     unsigned kind = pick_float(t, &a, &b, n.shape == SHAPE_F7, &word, &constant);
@@ -396,7 +396,7 @@ bool trans_numeric(struct wasm_trans *t, unsigned op)
     case SHAPE_F4:
     case SHAPE_F7:
     case SHAPE_FCMP:
-        float_binary(t, n, result);
+        float_binary(t, n, op, result);
         break;
     case SHAPE_F1:
     case SHAPE_I2F:

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wasm_trans_access.c - memory accesses that take in the cell before them.
+ *
+ * When an address was made by the last cell for the access alone, an addition of
+ * two slots or of a slot and a constant, that cell is taken back and the access
+ * adds (wasm_exec_access.inc); a constant address needs no cell in the first
+ * place. Likewise float arithmetic takes in the load of one operand. Nothing can
+ * stop between the two halves, so no safepoint is lost.
+ *
+ * Which accumulators mirrored what before the last result is kept in acc_before:
+ * taking a cell back brings that back, too.
+ */
+#include "wasm/wasm_trans.h"
+
+/* The word of the last cell when it made e and nothing else knows of it. */
+static uint32_t producer(const struct wasm_trans *t, const struct entry *e)
+{
+    if (e->kind != ENTRY_TEMP || t->failed || t->def_cell == WASM_NOWHERE ||
+        t->def_cell != t->cell_count - 1 || t->def_slot != e->slot)
+        return WASM_NOWHERE;
+    uint32_t at = t->cells[t->def_cell].word;
+    return at >= t->barrier && at + 2 == t->count ? at : WASM_NOWHERE;
+}
+
+static void take_back(struct wasm_trans *t, uint32_t at)
+{
+    t->count = at;
+    t->cell_count--;
+    t->def_cell = WASM_NOWHERE;
+    t->cmp.cell = WASM_NOWHERE;
+    memcpy(t->acc, t->acc_before, sizeof t->acc);
+}
+
+bool trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
+                        struct fused_address *ret)
+{
+    if (e->kind == ENTRY_CONST) {
+        uint64_t at = (e->bits & UINT32_MAX) + offset;
+        *ret = (struct fused_address){FUSED_CONST, at << 32};
+        return at <= UINT32_MAX;
+    }
+    uint32_t at = producer(t, e);
+    if (at == WASM_NOWHERE)
+        return false;
+    uint64_t word = t->words[at + 1];
+    if (t->words[at] == H_I32_ADD_SC && offset == 0)
+        *ret = (struct fused_address){FUSED_ADD_CONST, word & ~UINT64_C(0xffff)};
+    else if (t->words[at] == H_I32_ADD_SS && offset <= UINT16_MAX)
+        *ret = (struct fused_address){FUSED_ADD_SLOT,
+                                      (word & UINT64_C(0xffffffff0000)) | (uint64_t)offset << 48};
+    else
+        return false;
+    take_back(t, at);
+    return true;
+}
+
+/* The load behind e as address kind (0: slot, 2: accumulator) and word. */
+static bool loaded(struct wasm_trans *t, const struct entry *e, unsigned load, unsigned *ret_kind,
+                   uint64_t *ret_word)
+{
+    uint32_t at = producer(t, e);
+    if (at == WASM_NOWHERE || (t->words[at] != load && t->words[at] != load + 1))
+        return false;
+    uint64_t word = t->words[at + 1];
+    uint64_t offset = word >> 32;
+    if (offset > UINT16_MAX)
+        return false;
+    *ret_kind = t->words[at] == load ? 0 : 2;
+    *ret_word = (word & 0xffff0000) | offset << 48;
+    take_back(t, at);
+    return true;
+}
+
+/* x op m and m op x as rows of FUSED_FLOATS; 0: there is none. */
+struct float_rows {
+    uint8_t straight, reversed, wide;
+};
+static struct float_rows rows_of(unsigned op)
+{
+    switch (op) {
+    case DZ_WASM_OP_f32_add:
+        return (struct float_rows){1, 1, 0};
+    case DZ_WASM_OP_f64_add:
+        return (struct float_rows){1, 1, 1};
+    case DZ_WASM_OP_f32_mul:
+        return (struct float_rows){2, 2, 0};
+    case DZ_WASM_OP_f64_mul:
+        return (struct float_rows){2, 2, 1};
+    case DZ_WASM_OP_f32_sub:
+        return (struct float_rows){3, 4, 0};
+    case DZ_WASM_OP_f64_sub:
+        return (struct float_rows){3, 4, 1};
+    default:
+        return (struct float_rows){0, 0, 0};
+    }
+}
+
+bool trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
+                      const struct entry *b)
+{
+    struct float_rows rows = rows_of(op);
+    if (!rows.straight || a->kind == ENTRY_CONST || b->kind == ENTRY_CONST)
+        return false;
+    unsigned load = rows.wide ? H_LOADF64_S : H_LOADF32_S;
+    unsigned kind = 0, row = rows.straight;
+    uint64_t word = 0;
+    const struct entry *x = a;
+    if (!loaded(t, b, load, &kind, &word)) {
+        if (!loaded(t, a, load, &kind, &word))
+            return false;
+        row = rows.reversed;
+        x = b;
+    }
+    enum acc_no n = rows.wide ? ACC_F64 : ACC_F32;
+    unsigned from = 0;
+    if (trans_in_acc(t, x, n)) {
+        trans_take_acc(t, x, n);
+        from = 4;
+    } else {
+        word |= (uint64_t)(trans_slot(t, x) & 0xffff) << 32;
+    }
+    unsigned base = rows.wide ? H_F64_ADD_MEM_S_S : H_F32_ADD_MEM_S_S;
+    uint32_t at = trans_emit(t, base + (row - 1) * 8 + from + kind, word | a->slot);
+    trans_result(t, at, rows.wide ? DZ_WASM_F64 : DZ_WASM_F32, n, 1);
+    return true;
+}
