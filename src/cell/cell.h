@@ -59,6 +59,7 @@ struct dz_cell_start {
     bool tty, open_stdin;
     uint16_t rows, cols;
     bool fresh;     /* the disk is a new one: bind it to the image */
+    bool bare;      /* no variable but those of env: else HOME is added */
     bool ephemeral; /* nobody looks at the disk afterwards: end without tidying it */
 };
 

@@ -75,8 +75,8 @@ int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, b
             *ret_frame = head;
             return 1;
         }
-        if (errno == EINTR)
-            continue;
+        if (errno == EINTR || errno == ECONNRESET) /* gone with our words unread: its last ones */
+            continue;                              /* come after this error, which comes once */
         if (errno != EAGAIN)
             return gone(err);
         if (!block)
@@ -92,7 +92,7 @@ int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, b
 /* Fixed part; then strings, each with its NUL, in this order: image hash,
  * program, cwd, user, policy, then argv, env, preopens. An absent one is empty. */
 struct start_head {
-    uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral */
+    uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare */
     uint16_t rows, cols;
     uint32_t argc, envc, preopens, modules;
 };
@@ -102,6 +102,7 @@ enum {
     START_IMAGE = 4,
     START_FRESH = 8,
     START_EPHEMERAL = 16,
+    START_BARE = 32,
     START_FIXED_STRINGS = 5,
 };
 
@@ -142,7 +143,7 @@ static uint32_t start_flags(const struct dz_cell_start *s)
 {
     return (s->tty ? START_TTY : 0u) | (s->open_stdin ? START_STDIN : 0u) |
            (s->image_fd >= 0 ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
-           (s->ephemeral ? START_EPHEMERAL : 0u);
+           (s->ephemeral ? START_EPHEMERAL : 0u) | (s->bare ? START_BARE : 0u);
 }
 
 int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
@@ -250,6 +251,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->open_stdin = head.flags & START_STDIN;
     s->fresh = head.flags & START_FRESH;
     s->ephemeral = head.flags & START_EPHEMERAL;
+    s->bare = head.flags & START_BARE;
     s->rows = head.rows;
     s->cols = head.cols;
     return 0;

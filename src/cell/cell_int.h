@@ -69,7 +69,7 @@ struct dz_started {
     size_t module_first;
     const char *image_sha256, *program, *cwd, *user, *policy;
     const char **argv, **env, **preopens; /* end with NULL; one allocation each */
-    bool tty, open_stdin, fresh, ephemeral;
+    bool tty, open_stdin, fresh, ephemeral, bare;
     uint16_t rows, cols;
 };
 int dz_start_send(int fd, const struct dz_cell_start *start, struct dz_err *err);

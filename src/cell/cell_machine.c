@@ -3,7 +3,7 @@
  * cell_machine.c - opening a machine inside its jail, and its first process.
  *
  * The program is looked for in the PATH of the machine, as a shell would: a name
- * with a slash is a path. Its environment is what the host gave, and HOME.
+ * with a slash is a path. Its environment is what the host gave, and HOME unless that is all.
  */
 #include "cell/cell_machine.h"
 
@@ -200,7 +200,7 @@ int dz_machine_start(struct dz_machine *m, const struct dz_started *s, struct dz
     if (rc < 0)
         return rc;
     uint32_t argc = pack(&argv, s->argv), envc = pack(&env, s->env);
-    if (!env_get(s->env, "HOME") && s->preopens[0] == NULL) {
+    if (!s->bare && !env_get(s->env, "HOME")) {
         dz_buf_addf(&env, "HOME=%s", user.home);
         dz_buf_add(&env, "", 1);
         envc++;

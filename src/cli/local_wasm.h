@@ -19,6 +19,12 @@ DZ_NODISCARD int dz_cli_module_open(const char *path, struct dz_cli_module *ret_
                                     struct dz_err *err);
 void dz_cli_module_close(struct dz_cli_module *module); /* zeroed is fine */
 
+struct dz_cli;
+
+/* `wasm run` of a program that imports: in a cell. An exit status, or DZ_E*. */
+DZ_NODISCARD int dz_cli_wasm_in_cell(struct dz_cli *c, const struct dz_wasm_module *m,
+                                     struct dz_err *err);
+
 struct dz_str dz_cli_module_name(const struct dz_wasm_module *m, struct dz_wasm_name name);
 
 /* "(i32, i64) -> (f32)" */

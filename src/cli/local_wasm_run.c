@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * `doze wasm run`: run a module that imports nothing, or call one of its
- * functions. Numbers come as text and go as text.
+ * functions. Numbers come as text and go as text. A program that imports runs
+ * in a cell: local_wasm_cell.c.
  */
 #include "base/json.h"
 #include "base/limits.h"
@@ -283,6 +284,10 @@ static int run_program(struct dz_cli *c, struct program *p, struct dz_err *err)
     int rc = dz_cli_module_open(c->argv[0], &p->file, err);
     if (rc < 0)
         return rc;
+    if (!name && p->file.m->n_imports > 0)
+        return dz_cli_wasm_in_cell(c, p->file.m, err);
+    if (dz_cli_value(c, "dir") || dz_cli_value(c, "env"))
+        return dz_cli_usage(c, err, "--dir and --env are for programs that import WASI");
     uint32_t func = find_function(p->file.m, name ? name : "_start");
     bool only_start = !name && func == DZ_WASM_NONE;
     if (func == DZ_WASM_NONE && !(only_start && p->file.m->header->start != DZ_WASM_NONE))
@@ -312,22 +317,29 @@ static int run(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_wasm_run = {
     .name = "wasm run",
     .group = DZ_CLI_GROUP_WASM,
-    .summary = "run a WebAssembly module that imports nothing",
+    .summary = "run a WebAssembly module, also a WASI program",
     .args = "FILE [ARG...]",
     .min_args = 1,
     .max_args = -1,
     .options =
         (const struct dz_cli_option[]){
             {"invoke", 'i', "NAME", "call this exported function with the arguments"},
+            {"dir", 'd', "HOST:GUEST", "copy a directory in, preopened as GUEST (repeatable)"},
+            {"env", 'e', "K=V", "set a variable (repeatable)"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_END,
         },
     .help = "Runs the module's start function and then what --invoke names, or else _start.\n"
             "FILE may be - for standard input. Results are printed one a line.\n"
             "\n"
-            "Arguments are read by the function's type: decimal or 0x integers (signed or\n"
-            "unsigned), decimal numbers, inf, nan; a v128 is 0x and 32 digits; references\n"
-            "can only be null. Put -- before a negative one: --invoke abs -- -5.\n"
+            "A program that imports WASI preview 1, or the process ABI, runs in a sandbox\n"
+            "of its own on a scratch disk. It sees no directory but those of --dir, which\n"
+            "are copied in. Its arguments are FILE and what follows; its exit status is\n"
+            "passed on.\n"
+            "\n"
+            "Arguments of a function are read by its type: decimal or 0x integers (signed\n"
+            "or unsigned), decimal numbers, inf, nan; a v128 is 0x and 32 digits; a\n"
+            "reference can only be null. Put -- before a negative one: --invoke abs -- -5.\n"
             "\n"
             "A trap is reported with the functions that were running; the exit status is\n"
             "then above 128.\n",

@@ -64,6 +64,22 @@ TEST(a_full_socket_says_so)
     close_pair();
 }
 
+/* A cell that ends while our words to it are unread: Linux reports that first. */
+TEST(last_words_are_heard_after_a_reset)
+{
+    static uint8_t payload[DZ_CELL_FRAME_MAX];
+    struct dz_frame f = {.type = DZ_FRAME_ENDED, .value = 3}, unread = {.type = DZ_FRAME_EOF}, got;
+    struct dz_err err = {0};
+    open_pair();
+    CHECK_INT(dz_frame_send(pair[0], &f, NULL, true, &err), 1);
+    CHECK_INT(dz_frame_send(pair[1], &unread, NULL, true, &err), 1);
+    dz_fd_close(&pair[0]);
+    CHECK_INT(dz_frame_receive(pair[1], &got, payload, true, &err), 1);
+    CHECK(got.type == DZ_FRAME_ENDED && got.value == 3);
+    CHECK_INT(dz_frame_receive(pair[1], &got, payload, true, &err), DZ_EIO);
+    close_pair();
+}
+
 static const char *const argv[] = {"prog", "a b", "", NULL};
 static const char *const env[] = {"A=1", "B=", NULL};
 static const char *const preopens[] = {"/d=/", NULL};

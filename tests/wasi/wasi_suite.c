@@ -149,6 +149,12 @@ static bool make_kernel(struct test *t, struct dz_err *err)
            dz_kernel_new(&opts, &t->k, err) == 0;
 }
 
+static int give_up(struct dz_err *err, const char *why)
+{
+    (void)dz_fail(err, DZ_ETIMEOUT, "%s", why);
+    return -1;
+}
+
 /* Run the program to its end; the wait(2) status, or -1 with *err. */
 static int run_program(struct test *t, bool root, struct dz_err *err)
 {
@@ -177,11 +183,11 @@ static int run_program(struct test *t, bool root, struct dz_err *err)
         if (dz_kernel_event(t->k, &job))
             return job.status;
         if (state == DZ_KERNEL_TIME || state == DZ_KERNEL_FAILED)
-            return dz_fail(err, DZ_ELIMIT, "it did not end"), -1;
+            return give_up(err, "it did not end");
         if (state == DZ_KERNEL_IDLE) { /* asleep: let real time pass */
             int64_t next = dz_kernel_next_deadline(t->k), now = dz_kernel_now(t->k);
             if (next == INT64_MAX)
-                return dz_fail(err, DZ_ELIMIT, "it waits for ever"), -1;
+                return give_up(err, "it waits for ever");
             if (next > now)
                 (void)poll(NULL, 0, (int)((next - now) / 1000000) + 1);
         }
