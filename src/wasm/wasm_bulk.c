@@ -75,7 +75,7 @@ static enum wasm_bulk_result fill_table(uint64_t *to, struct wasm_table *t)
     return to[2] ? WASM_BULK_MORE : WASM_BULK_DONE;
 }
 
-uint64_t wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item)
+uint64_t dz_wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item)
 {
     if (item == DZ_WASM_ITEM_NULL)
         return 0;
@@ -95,7 +95,7 @@ static enum wasm_bulk_result init_table(struct wasm_ctx *ctx, uint64_t *to, stru
     uint64_t part = DZ_WASM_BULK_CHUNK / sizeof *t->elem;
     uint64_t n = to[2] < part ? to[2] : part;
     for (uint64_t i = 0; i < n; i++)
-        t->elem[to[0] + i] = wasm_elem_item(ctx->inst, items[to[1] + i]);
+        t->elem[to[0] + i] = dz_wasm_elem_item(ctx->inst, items[to[1] + i]);
     to[0] += n;
     to[1] += n;
     to[2] -= n;
@@ -119,7 +119,8 @@ static enum wasm_bulk_result init_memory(struct wasm_ctx *ctx, uint64_t *to, str
     return to[2] ? WASM_BULK_MORE : WASM_BULK_DONE;
 }
 
-enum wasm_bulk_result wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indices, uint64_t *to)
+enum wasm_bulk_result dz_wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indices,
+                                   uint64_t *to)
 {
     uint32_t first = (uint32_t)indices;
     uint32_t second = (uint32_t)(indices >> 32);
@@ -150,7 +151,7 @@ enum wasm_bulk_result wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indi
     case WASM_TABLE_FILL:
         if (outside(to[0], to[2], ctx->tables[first]->size))
             return trap(ctx, DZ_WASM_TRAP_OOB_TABLE);
-        if (!wasm_ref_good(ctx, ctx->tables[first], to[1]))
+        if (!dz_wasm_ref_good(ctx, ctx->tables[first], to[1]))
             return trap(ctx, DZ_WASM_TRAP_UNDEFINED_ELEMENT);
         return fill_table(to, ctx->tables[first]);
     case WASM_TABLE_INIT:
@@ -161,7 +162,7 @@ enum wasm_bulk_result wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indi
 
 /* --- growing --------------------------------------------------------------------------- */
 
-uint32_t wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages)
+uint32_t dz_wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages)
 {
     struct dz_wasm_store *s = wasm_store_of(ctx);
     struct wasm_mem *m = ctx->mems[index];
@@ -178,7 +179,7 @@ uint32_t wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages)
     return old;
 }
 
-bool wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint64_t ref)
+bool dz_wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint64_t ref)
 {
     if (t->type != DZ_WASM_FUNCREF || ref == 0)
         return true;
@@ -187,7 +188,7 @@ bool wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint6
     return inst < s->inst_count && (uint32_t)(ref - 1) < s->insts[inst]->module->n_funcs;
 }
 
-uint32_t wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value)
+uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value)
 {
     uint32_t old = t->size;
     if (count > t->size_max - old)

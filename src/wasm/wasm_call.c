@@ -25,11 +25,11 @@ static bool fail(struct wasm_ctx *ctx, enum dz_wasm_trap_kind kind)
 
 static bool translated(struct wasm_ctx *ctx, struct dz_wasm_inst *inst, uint32_t func)
 {
-    enum dz_wasm_trap_kind kind = wasm_code_translate(inst->code, func);
+    enum dz_wasm_trap_kind kind = dz_wasm_code_translate(inst->code, func);
     return kind == DZ_WASM_TRAP_NONE || fail(ctx, kind);
 }
 
-bool wasm_call_resolve(struct wasm_ctx *ctx)
+bool dz_wasm_call_resolve(struct wasm_ctx *ctx)
 {
     struct dz_wasm_code *c = ctx->inst->code;
     uint32_t func = wasm_imm(ctx->pc);
@@ -56,20 +56,20 @@ static bool enter_far(struct wasm_ctx *ctx, uint64_t *nf, struct dz_wasm_inst *i
     word[0] = (uint64_t)ctx->inst_no << 40 | (uint64_t)f->rec << 20 | y->result_slots;
     memcpy(word + 1, nf, y->param_slots * sizeof *nf);
     word[1 + f->rec] = (uint64_t)WASM_CELL_XRET << 32 | 1;
-    wasm_ctx_enter(ctx, inst);
+    dz_wasm_ctx_enter(ctx, inst);
     ctx->pc = f->entry;
     ctx->fp = word + 1;
     return true;
 }
 
-void wasm_call_return(struct wasm_ctx *ctx)
+void dz_wasm_call_return(struct wasm_ctx *ctx)
 {
     uint64_t *word = ctx->fp;
     uint32_t rec = (uint32_t)(word[0] >> 20) & 0xfffff;
     uint32_t results = (uint32_t)word[0] & 0xfffff;
     uint64_t *nf = word - 1 - rec;
     uint64_t record = word[-1];
-    wasm_ctx_enter(ctx, wasm_store_of(ctx)->insts[word[0] >> 40]);
+    dz_wasm_ctx_enter(ctx, wasm_store_of(ctx)->insts[word[0] >> 40]);
     memmove(nf, word + 1, results * sizeof *nf);
     ctx->acc = nf[0];
     ctx->fp = nf - (uint32_t)record;
@@ -92,7 +92,7 @@ static struct dz_wasm_inst *callee_of(struct wasm_ctx *ctx, uint64_t ref, uint32
     return inst;
 }
 
-bool wasm_call_far(struct wasm_ctx *ctx, uint64_t ref)
+bool dz_wasm_call_far(struct wasm_ctx *ctx, uint64_t ref)
 {
     const wasm_word *pc = ctx->pc;
     struct dz_wasm_inst *inst = callee_of(ctx, ref, (uint32_t)pc[2]);
@@ -115,7 +115,7 @@ static void replace_frame(struct wasm_ctx *ctx)
     fp[wasm_field(pc, 1)] = record;
 }
 
-bool wasm_tail_call(struct wasm_ctx *ctx)
+bool dz_wasm_tail_call(struct wasm_ctx *ctx)
 {
     uint32_t func = wasm_imm(ctx->pc);
     if (!translated(ctx, ctx->inst, func))
@@ -125,7 +125,7 @@ bool wasm_tail_call(struct wasm_ctx *ctx)
     return true;
 }
 
-bool wasm_tail_call_indirect(struct wasm_ctx *ctx)
+bool dz_wasm_tail_call_indirect(struct wasm_ctx *ctx)
 {
     const wasm_word *pc = ctx->pc;
     const struct wasm_table *t = ctx->tables[pc[2] >> 32];
@@ -152,7 +152,7 @@ static void leave_import(struct wasm_ctx *ctx)
     ctx->pc = ctx->arena + (record >> 32);
 }
 
-int wasm_call_import(struct wasm_ctx *ctx)
+int dz_wasm_call_import(struct wasm_ctx *ctx)
 {
     struct dz_wasm_store *s = wasm_store_of(ctx);
     struct dz_wasm_inst *inst = ctx->inst;

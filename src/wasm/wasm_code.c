@@ -26,7 +26,7 @@ static void code_free(struct dz_wasm_code *c)
         dz_free(c->funcs);
         dz_free(c->ranges);
         dz_free(c->catches);
-        wasm_trans_free(c->trans);
+        dz_wasm_trans_free(c->trans);
         dz_free(c);
         c = next;
     }
@@ -58,7 +58,7 @@ static int code_init(struct dz_wasm_code *c, size_t limit, struct dz_err *err)
         want = limit;
     c->reserved_bytes = (want + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP;
     c->funcs = dz_zalloc((size_t)(c->module->n_funcs + 1) * sizeof *c->funcs);
-    c->trans = wasm_trans_new();
+    c->trans = dz_wasm_trans_new();
     if (!c->funcs || !c->trans)
         return dz_fail(err, DZ_ENOMEM, "no memory for the code of a module");
     void *base;
@@ -75,11 +75,11 @@ static int code_init(struct dz_wasm_code *c, size_t limit, struct dz_err *err)
     return 0;
 }
 
-struct dz_wasm_code *wasm_code_get(struct dz_wasm_module *m, const struct dz_wasm_config *cfg,
-                                   struct dz_err *err)
+struct dz_wasm_code *dz_wasm_code_get(struct dz_wasm_module *m, const struct dz_wasm_config *cfg,
+                                      struct dz_err *err)
 {
     const wasm_word *handlers =
-        cfg->dispatch == DZ_WASM_DISPATCH_SWITCH ? NULL : wasm_exec_goto_handlers();
+        cfg->dispatch == DZ_WASM_DISPATCH_SWITCH ? NULL : dz_wasm_exec_goto_handlers();
     for (struct dz_wasm_code *c = m->code; c; c = c->next)
         if (c->handlers == handlers && c->fuel == cfg->fuel)
             return c;
@@ -130,7 +130,7 @@ static enum dz_wasm_trap_kind make_import(struct dz_wasm_code *c, uint32_t func,
         return DZ_WASM_TRAP_CODE_LIMIT;
     uint32_t at = c->used;
     c->arena[at] = handler_word(c, H_HOST);
-    c->arena[at + 1] = trans_imm(rec, 0, func);
+    c->arena[at + 1] = dz_trans_imm(rec, 0, func);
     c->ranges[c->range_count++] = (struct wasm_range){at, at + 2, func, 0, 0};
     c->used += 2;
     c->funcs[func].entry = c->arena + at;
@@ -166,7 +166,7 @@ static enum dz_wasm_trap_kind commit(struct dz_wasm_code *c, uint32_t func)
     return DZ_WASM_TRAP_NONE;
 }
 
-enum dz_wasm_trap_kind wasm_code_translate(struct dz_wasm_code *c, uint32_t func)
+enum dz_wasm_trap_kind dz_wasm_code_translate(struct dz_wasm_code *c, uint32_t func)
 {
     struct wasm_func *f = &c->funcs[func];
     if (f->entry)
@@ -177,14 +177,14 @@ enum dz_wasm_trap_kind wasm_code_translate(struct dz_wasm_code *c, uint32_t func
     if (func < c->module->header->n_imported[DZ_WASM_KIND_FUNC])
         return make_import(c, func, f->rec);
     c->trans->mapping = false;
-    if (!wasm_trans_function(c->trans, c, func))
+    if (!dz_wasm_trans_function(c->trans, c, func))
         return c->trans->trap;
     return commit(c, func);
 }
 
 /* --- back from cells to the program -------------------------------------------------------- */
 
-const struct wasm_range *wasm_code_range(const struct dz_wasm_code *c, uint32_t word)
+const struct wasm_range *dz_wasm_code_range(const struct dz_wasm_code *c, uint32_t word)
 {
     uint32_t low = 0;
     uint32_t high = c->range_count;
@@ -200,19 +200,19 @@ const struct wasm_range *wasm_code_range(const struct dz_wasm_code *c, uint32_t 
     return NULL;
 }
 
-const struct wasm_trans *wasm_code_map(struct dz_wasm_code *c, uint32_t func)
+const struct wasm_trans *dz_wasm_code_map(struct dz_wasm_code *c, uint32_t func)
 {
     c->trans->mapping = true;
-    return wasm_trans_function(c->trans, c, func) ? c->trans : NULL;
+    return dz_wasm_trans_function(c->trans, c, func) ? c->trans : NULL;
 }
 
-uint32_t wasm_code_offset(struct dz_wasm_code *c, uint32_t word)
+uint32_t dz_wasm_code_offset(struct dz_wasm_code *c, uint32_t word)
 {
-    const struct wasm_range *r = wasm_code_range(c, word);
+    const struct wasm_range *r = dz_wasm_code_range(c, word);
     if (!r || r->func < c->module->header->n_imported[DZ_WASM_KIND_FUNC])
         return 0;
     word -= r->start;
-    const struct wasm_trans *map = wasm_code_map(c, r->func);
+    const struct wasm_trans *map = dz_wasm_code_map(c, r->func);
     if (!map)
         return c->module->funcs[r->func].code;
     uint32_t low = 0; /* the last cell that starts at or before word */
@@ -227,7 +227,7 @@ uint32_t wasm_code_offset(struct dz_wasm_code *c, uint32_t word)
     return map->cells[low].offset;
 }
 
-const struct wasm_point *wasm_point_at_word(const struct wasm_trans *map, uint32_t word)
+const struct wasm_point *dz_wasm_point_at_word(const struct wasm_trans *map, uint32_t word)
 {
     for (uint32_t i = 0; i < map->point_count; i++)
         if (map->points[i].word == word)
@@ -235,7 +235,8 @@ const struct wasm_point *wasm_point_at_word(const struct wasm_trans *map, uint32
     return NULL;
 }
 
-const struct wasm_point *wasm_point_at(const struct wasm_trans *map, uint32_t offset, bool caller)
+const struct wasm_point *dz_wasm_point_at(const struct wasm_trans *map, uint32_t offset,
+                                          bool caller)
 {
     for (uint32_t i = 0; i < map->point_count; i++)
         if (map->points[i].offset == offset && (map->points[i].kind == POINT_RETURN) == caller)

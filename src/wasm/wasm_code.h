@@ -11,32 +11,33 @@
 
 /* The code of this module for a dispatch (GOTO or SWITCH) and with or without
  * fuel; made when there is none yet. It belongs to the module. */
-struct dz_wasm_code *wasm_code_get(struct dz_wasm_module *m, const struct dz_wasm_config *cfg,
-                                   struct dz_err *err);
+struct dz_wasm_code *dz_wasm_code_get(struct dz_wasm_module *m, const struct dz_wasm_config *cfg,
+                                      struct dz_err *err);
 
 /* Make sure that func has an entry. DZ_WASM_TRAP_NONE or why not. */
-enum dz_wasm_trap_kind wasm_code_translate(struct dz_wasm_code *c, uint32_t func);
+enum dz_wasm_trap_kind dz_wasm_code_translate(struct dz_wasm_code *c, uint32_t func);
 
 /* The function whose words hold this word of the arena; NULL: a pseudo frame. */
-const struct wasm_range *wasm_code_range(const struct dz_wasm_code *c, uint32_t word);
+const struct wasm_range *dz_wasm_code_range(const struct dz_wasm_code *c, uint32_t word);
 
 /* Translate once more for its tables: cells and points of the result are valid
  * until the next translation. NULL: a limit or no memory. */
-const struct wasm_trans *wasm_code_map(struct dz_wasm_code *c, uint32_t func);
+const struct wasm_trans *dz_wasm_code_map(struct dz_wasm_code *c, uint32_t func);
 
 /* Offset in the binary of the instruction that made the cell at this word. */
-uint32_t wasm_code_offset(struct dz_wasm_code *c, uint32_t word);
+uint32_t dz_wasm_code_offset(struct dz_wasm_code *c, uint32_t word);
 
 /* The safepoint at a word of a function (from its start), or at an offset. */
-const struct wasm_point *wasm_point_at_word(const struct wasm_trans *map, uint32_t word);
-const struct wasm_point *wasm_point_at(const struct wasm_trans *map, uint32_t offset, bool caller);
+const struct wasm_point *dz_wasm_point_at_word(const struct wasm_trans *map, uint32_t word);
+const struct wasm_point *dz_wasm_point_at(const struct wasm_trans *map, uint32_t offset,
+                                          bool caller);
 
 /* --- wasm_trans.c ------------------------------------------------------------------- */
 
-struct wasm_trans *wasm_trans_new(void);
-void wasm_trans_free(struct wasm_trans *t);
+struct wasm_trans *dz_wasm_trans_new(void);
+void dz_wasm_trans_free(struct wasm_trans *t);
 /* Fills t->words (handler numbers in words 0), t->cells, t->catches, and with
  * t->mapping t->points. false: t->trap says why. */
-bool wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func);
+bool dz_wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func);
 
 #endif

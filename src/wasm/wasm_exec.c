@@ -3,9 +3,9 @@
  * wasm_exec.c - the interpreter's loop, built from the handlers.
  *
  * One function that holds every handler; compiled twice. By itself, as a
- * portable switch over handler numbers: wasm_exec_switch(). Included by
+ * portable switch over handler numbers: dz_wasm_exec_switch(). Included by
  * wasm_exec_goto.c with WASM_EXEC_GOTO, as gcc's labels as values:
- * wasm_exec_goto(), in which each handler ends by its own indirect jump, which
+ * dz_wasm_exec_goto(), in which each handler ends by its own indirect jump, which
  * is what the branch predictor wants (scripts/check-dispatch counts them; clang
  * merges them, so there this build is left out). Both run the same cells but
  * for word 0 and leave the same state behind.
@@ -84,13 +84,13 @@
 #ifdef WASM_EXEC_GOTO
 #define NEXT               goto *(const void *)(uintptr_t)*pc
 #define HANDLER(name, ...) L_##name : __VA_ARGS__
-#define NAME               wasm_exec_goto
+#define NAME               dz_wasm_exec_goto
 #else
 #define NEXT goto next
 #define HANDLER(name, ...) \
     case H_##name:         \
         __VA_ARGS__
-#define NAME wasm_exec_switch
+#define NAME dz_wasm_exec_switch
 #endif
 
 #define OP2(name, ...) HANDLER(name, {__VA_ARGS__} GO(2);)
@@ -165,10 +165,10 @@ trapped:
 }
 
 #ifdef WASM_EXEC_GOTO
-const wasm_word *wasm_exec_goto_handlers(void)
+const wasm_word *dz_wasm_exec_goto_handlers(void)
 {
     if (handler_table[0] == 0)
-        (void)wasm_exec_goto(NULL);
+        (void)dz_wasm_exec_goto(NULL);
     return handler_table;
 }
 #endif

@@ -9,11 +9,11 @@
 #else
 #include "wasm/wasm_int.h"
 
-enum wasm_exit wasm_exec_goto(struct wasm_ctx *ctx)
+enum wasm_exit dz_wasm_exec_goto(struct wasm_ctx *ctx)
 {
-    return wasm_exec_switch(ctx);
+    return dz_wasm_exec_switch(ctx);
 }
-const wasm_word *wasm_exec_goto_handlers(void)
+const wasm_word *dz_wasm_exec_goto_handlers(void)
 {
     return NULL;
 }

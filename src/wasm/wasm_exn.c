@@ -33,7 +33,7 @@ static void exn_drop(struct wasm_exn *e)
     *e = (struct wasm_exn){0};
 }
 
-void wasm_exns_clear(struct dz_wasm_store *s)
+void dz_wasm_exns_clear(struct dz_wasm_store *s)
 {
     for (uint32_t i = 0; i < s->exn_count; i++)
         exn_drop(&s->exns[i]);
@@ -63,7 +63,7 @@ static bool mark(struct dz_wasm_store *s, const uint64_t *slots, size_t count)
 static void mark_roots(struct dz_wasm_store *s)
 {
     const struct wasm_ctx *ctx = &s->ctx;
-    const uint64_t *top = ctx->fp + wasm_frame_room(ctx, ctx->pc);
+    const uint64_t *top = ctx->fp + dz_wasm_frame_room(ctx, ctx->pc);
     (void)mark(s, s->slots, (size_t)(top - s->slots));
     (void)mark(s, &ctx->throwing, 1);
     for (uint32_t i = 0; i < s->inst_count; i++)
@@ -118,8 +118,8 @@ static struct wasm_exn *append(struct dz_wasm_store *s)
     return &s->exns[s->exn_count++];
 }
 
-struct wasm_exn *wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const uint64_t *payload,
-                              uint32_t slots, uint64_t *ret_ref)
+struct wasm_exn *dz_wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const uint64_t *payload,
+                                 uint32_t slots, uint64_t *ret_ref)
 {
     struct wasm_exn *e = find_free(s);
     if (!e && s->exn_count < s->cfg.exns_max)
@@ -146,21 +146,21 @@ struct wasm_exn *wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const uint6
 
 /* --- throwing ---------------------------------------------------------------------------- */
 
-bool wasm_throw(struct wasm_ctx *ctx)
+bool dz_wasm_throw(struct wasm_ctx *ctx)
 {
     const struct dz_wasm_module *m = ctx->inst->module;
     uint32_t tag = wasm_imm(ctx->pc);
     const struct dz_wasm_type *y = &m->types[m->tags[tag].type];
     uint64_t ref;
-    if (!wasm_exn_new(wasm_store_of(ctx), ctx->inst->tags[tag], ctx->fp + wasm_field(ctx->pc, 0),
-                      y->param_slots, &ref))
+    if (!dz_wasm_exn_new(wasm_store_of(ctx), ctx->inst->tags[tag], ctx->fp + wasm_field(ctx->pc, 0),
+                         y->param_slots, &ref))
         return false;
     ctx->throwing = ref;
     ctx->pc += 2;
     return true;
 }
 
-bool wasm_throw_ref(struct wasm_ctx *ctx)
+bool dz_wasm_throw_ref(struct wasm_ctx *ctx)
 {
     uint64_t ref = ctx->fp[wasm_field(ctx->pc, 1)];
     if (!exn_of(wasm_store_of(ctx), ref)) {
@@ -206,7 +206,7 @@ static uint32_t up(struct wasm_ctx *ctx, uint64_t record, bool *at)
         ctx->fp -= (uint32_t)record;
         if (word == WASM_CELL_XRET) {
             uint64_t *w = ctx->fp;
-            wasm_ctx_enter(ctx, wasm_store_of(ctx)->insts[w[0] >> 40]);
+            dz_wasm_ctx_enter(ctx, wasm_store_of(ctx)->insts[w[0] >> 40]);
             ctx->fp = w - 1 - ((w[0] >> 20) & 0xfffff);
             record = w[-1];
         } else if (word == WASM_CELL_RESUME) {
@@ -224,7 +224,7 @@ static uint32_t up(struct wasm_ctx *ctx, uint64_t record, bool *at)
     }
 }
 
-int wasm_unwind(struct wasm_ctx *ctx)
+int dz_wasm_unwind(struct wasm_ctx *ctx)
 {
     uint32_t site = (uint32_t)(ctx->pc - ctx->arena) - 1;
     bool at = false;
@@ -237,7 +237,7 @@ int wasm_unwind(struct wasm_ctx *ctx)
     for (uint32_t n = grace; site != WASM_NOWHERE; n++) {
         if (n % UNWIND_FRAMES == 0 && !at && atomic_load_explicit(&ctx->flag, memory_order_relaxed))
             return WASM_EXIT_FLAG;
-        const struct wasm_range *r = wasm_code_range(ctx->inst->code, site);
+        const struct wasm_range *r = dz_wasm_code_range(ctx->inst->code, site);
         if (!r)
             break;
         if (catches(ctx, r, site))

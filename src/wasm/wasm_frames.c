@@ -28,14 +28,14 @@ int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_f
                         struct dz_err *err)
 {
     const struct dz_wasm_store *s = inst->store;
-    int rc = wasm_state_check(inst, "keep frames", err);
+    int rc = dz_wasm_state_check(inst, "keep frames", err);
     if (rc < 0)
         return rc;
     if (!s->running || s->exn_count > 0 || s->ctx.throwing)
         return dz_fail(err, DZ_EUNSUPPORTED, "cannot keep frames: %s",
                        s->running ? "exceptions are alive" : "nothing runs");
     const uint64_t *top =
-        s->ctx.fp + wasm_frame_room(&s->ctx, s->ctx.after ? s->ctx.pc - 1 : s->ctx.pc);
+        s->ctx.fp + dz_wasm_frame_room(&s->ctx, s->ctx.after ? s->ctx.pc - 1 : s->ctx.pc);
     size_t count = (size_t)(top - s->slots), globals = inst->module->header->global_slots;
     struct dz_wasm_frames *f = dz_alloc(sizeof *f + (count + globals) * sizeof f->slots[0]);
     if (!f)
@@ -61,7 +61,7 @@ void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *f)
     memcpy(s->slots, f->slots, f->count * sizeof f->slots[0]);
     memcpy(inst->globals, f->slots + f->count,
            inst->module->header->global_slots * sizeof f->slots[0]);
-    wasm_ctx_enter(&s->ctx, inst);
+    dz_wasm_ctx_enter(&s->ctx, inst);
     s->ctx.trap = DZ_WASM_TRAP_NONE;
     s->ctx.pc = f->pc;
     s->ctx.fp = s->slots + f->fp;

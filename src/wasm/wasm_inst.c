@@ -190,7 +190,7 @@ static int fill_tables(struct dz_wasm_inst *inst, struct dz_err *err)
             return dz_fail(err, DZ_ESTATE,
                            "out of bounds table access: element segment %u does not fit", i);
         for (uint32_t k = 0; k < e->n_items; k++)
-            t->elem[(uint32_t)at[0] + k] = wasm_elem_item(inst, m->elem_items[e->items + k]);
+            t->elem[(uint32_t)at[0] + k] = dz_wasm_elem_item(inst, m->elem_items[e->items + k]);
     }
     return 0;
 }
@@ -279,19 +279,19 @@ static int make_inst(struct dz_wasm_inst *inst, const struct dz_wasm_host *host,
                      struct dz_err *err)
 {
     struct dz_wasm_store *s = inst->store;
-    int rc = wasm_store_add(s, inst, err);
+    int rc = dz_wasm_store_add(s, inst, err);
     if (rc < 0) {
         dz_free(inst);
         return rc;
     }
-    inst->code = wasm_code_get(inst->module, &s->cfg, err);
+    inst->code = dz_wasm_code_get(inst->module, &s->cfg, err);
     rc = inst->code ? make_arrays(inst, err) : DZ_ENOMEM;
     if (rc == 0 && host)
-        rc = wasm_link(inst, host, host_count, err);
+        rc = dz_wasm_link(inst, host, host_count, err);
     if (rc == 0)
         rc = make_own(inst, err);
     if (rc < 0)
-        wasm_store_drop_last(s);
+        dz_wasm_store_drop_last(s);
     return rc;
 }
 
@@ -307,9 +307,9 @@ static struct dz_wasm_inst *new_inst(struct dz_wasm_store *s, struct dz_wasm_mod
     return inst;
 }
 
-int wasm_inst_bare(struct dz_wasm_store *s, const struct dz_wasm_inst *like,
-                   const struct dz_wasm_copy *how, struct dz_wasm_inst **ret_inst,
-                   struct dz_err *err)
+int dz_wasm_inst_bare(struct dz_wasm_store *s, const struct dz_wasm_inst *like,
+                      const struct dz_wasm_copy *how, struct dz_wasm_inst **ret_inst,
+                      struct dz_err *err)
 {
     struct dz_wasm_inst *inst = new_inst(s, like->module, how->user);
     if (!inst)

@@ -226,17 +226,17 @@ static inline uint32_t wasm_imm(const wasm_word *pc)
 }
 
 /* Load the registers' view of an instance: wasm_store.c. */
-void wasm_ctx_enter(struct wasm_ctx *ctx, struct dz_wasm_inst *inst);
+void dz_wasm_ctx_enter(struct wasm_ctx *ctx, struct dz_wasm_inst *inst);
 /* Slots from fp on that the frame may use when pc is in its function. */
-uint32_t wasm_frame_room(const struct wasm_ctx *ctx, const wasm_word *pc);
+uint32_t dz_wasm_frame_room(const struct wasm_ctx *ctx, const wasm_word *pc);
 /* Let every exception go, and those that nothing refers to. */
-void wasm_exns_clear(struct dz_wasm_store *s);
+void dz_wasm_exns_clear(struct dz_wasm_store *s);
 
 /* --- wasm_exec.c: the loop --------------------------------------------------------- */
 
 /* Runs from ctx->pc, ctx->fp. The handler table comes from a call with NULL. */
-enum wasm_exit wasm_exec_goto(struct wasm_ctx *ctx);
-enum wasm_exit wasm_exec_switch(struct wasm_ctx *ctx);
-const wasm_word *wasm_exec_goto_handlers(void);
+enum wasm_exit dz_wasm_exec_goto(struct wasm_ctx *ctx);
+enum wasm_exit dz_wasm_exec_switch(struct wasm_ctx *ctx);
+const wasm_word *dz_wasm_exec_goto_handlers(void);
 
 #endif

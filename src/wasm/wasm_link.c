@@ -130,8 +130,8 @@ static int link_one(struct dz_wasm_inst *inst, const struct dz_wasm_import *im,
             return wrong_type(m, im, err);
         }
     }
-    struct dz_wasm_inst *from =
-        wasm_store_named(inst->store, (const char *)m->wasm + im->module.offset, im->module.size);
+    struct dz_wasm_inst *from = dz_wasm_store_named(
+        inst->store, (const char *)m->wasm + im->module.offset, im->module.size);
     if (!from)
         return DZ_ENOENT;
     uint32_t e =
@@ -156,8 +156,8 @@ static void add_missing(char *text, size_t size, const struct dz_wasm_module *m,
         text[n] = '\0';
 }
 
-int wasm_link(struct dz_wasm_inst *inst, const struct dz_wasm_host *host, size_t host_count,
-              struct dz_err *err)
+int dz_wasm_link(struct dz_wasm_inst *inst, const struct dz_wasm_host *host, size_t host_count,
+                 struct dz_err *err)
 {
     char missing[200] = "";
     uint32_t count = 0;

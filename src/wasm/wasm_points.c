@@ -37,14 +37,14 @@ static bool grow(struct wasm_points *p)
     return true;
 }
 
-const struct wasm_points_row *wasm_points_of(struct wasm_points *p, uint32_t func)
+const struct wasm_points_row *dz_wasm_points_of(struct wasm_points *p, uint32_t func)
 {
     if (!grow(p))
         return NULL;
     struct wasm_points_row *r = row_at(p->rows, p->cap, func);
     if (r->points)
         return r;
-    const struct wasm_trans *map = wasm_code_map(p->code, func);
+    const struct wasm_trans *map = dz_wasm_code_map(p->code, func);
     struct wasm_point *points = map ? dz_alloc((map->point_count + 1) * sizeof *points) : NULL;
     if (!points)
         return NULL;
@@ -54,7 +54,7 @@ const struct wasm_points_row *wasm_points_of(struct wasm_points *p, uint32_t fun
     return r;
 }
 
-void wasm_points_release(struct wasm_points *p)
+void dz_wasm_points_release(struct wasm_points *p)
 {
     for (uint32_t i = 0; i < p->cap; i++)
         dz_free(p->rows[i].points);
@@ -63,7 +63,7 @@ void wasm_points_release(struct wasm_points *p)
     p->count = p->cap = 0;
 }
 
-const struct wasm_point *wasm_points_word(const struct wasm_points_row *r, uint32_t word)
+const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, uint32_t word)
 {
     uint32_t low = 0;
     uint32_t high = r->count;
@@ -77,8 +77,8 @@ const struct wasm_point *wasm_points_word(const struct wasm_points_row *r, uint3
     return low < r->count && r->points[low].word == word ? &r->points[low] : NULL;
 }
 
-const struct wasm_point *wasm_points_offset(const struct wasm_points_row *r, uint32_t offset,
-                                            bool after)
+const struct wasm_point *dz_wasm_points_offset(const struct wasm_points_row *r, uint32_t offset,
+                                               bool after)
 {
     uint32_t low = 0;
     uint32_t high = r->count;

@@ -23,13 +23,13 @@ struct wasm_points {
 };
 
 /* The table of a function that is not imported; NULL: no memory. */
-const struct wasm_points_row *wasm_points_of(struct wasm_points *p, uint32_t func);
-void wasm_points_release(struct wasm_points *p);
+const struct wasm_points_row *dz_wasm_points_of(struct wasm_points *p, uint32_t func);
+void dz_wasm_points_release(struct wasm_points *p);
 
 /* By word from the function's start; by offset in the binary (after: behind a
  * call or throw, else a place to go on at). NULL: none there. */
-const struct wasm_point *wasm_points_word(const struct wasm_points_row *r, uint32_t word);
-const struct wasm_point *wasm_points_offset(const struct wasm_points_row *r, uint32_t offset,
-                                            bool after);
+const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, uint32_t word);
+const struct wasm_point *dz_wasm_points_offset(const struct wasm_points_row *r, uint32_t offset,
+                                               bool after);
 
 #endif

@@ -35,8 +35,8 @@ static bool place_of_word(struct dz_wasm_inst *inst, const struct wasm_range *r,
 {
     struct wasm_place *p = remembered(inst->store, r->func, word);
     if (p->code != inst->code || p->func != r->func || p->word != word) {
-        const struct wasm_trans *map = wasm_code_map(inst->code, r->func);
-        const struct wasm_point *point = map ? wasm_point_at_word(map, word - r->start) : NULL;
+        const struct wasm_trans *map = dz_wasm_code_map(inst->code, r->func);
+        const struct wasm_point *point = map ? dz_wasm_point_at_word(map, word - r->start) : NULL;
         if (!point || point->kind != POINT_RETURN)
             return false;
         *p = (struct wasm_place){inst->code,    r->func,       word,
@@ -51,8 +51,8 @@ static bool place_of_offset(struct dz_wasm_inst *inst, uint32_t func, uint32_t o
 {
     struct wasm_place *p = remembered(inst->store, func, offset);
     if (p->code != inst->code || p->func != func || p->offset != offset) {
-        const struct wasm_trans *map = wasm_code_map(inst->code, func);
-        const struct wasm_point *point = map ? wasm_point_at(map, offset, true) : NULL;
+        const struct wasm_trans *map = dz_wasm_code_map(inst->code, func);
+        const struct wasm_point *point = map ? dz_wasm_point_at(map, offset, true) : NULL;
         const wasm_word *entry = inst->code->funcs[func].entry;
         if (!point || !entry)
             return false;
@@ -72,7 +72,7 @@ int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err
         return dz_fail(err, DZ_ESTATE, "a mark can only be set inside a host call of a process");
     uint64_t record = ctx->fp[wasm_field(ctx->pc, 0)];
     uint32_t word = (uint32_t)(record >> 32);
-    const struct wasm_range *r = wasm_code_range(inst->code, word ? word - 1 : 0);
+    const struct wasm_range *r = dz_wasm_code_range(inst->code, word ? word - 1 : 0);
     struct wasm_place p;
     if (!r || !place_of_word(inst, r, word, &p))
         return dz_fail(err, DZ_EINVAL, "the host call to be marked has no caller");
@@ -86,7 +86,7 @@ int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err
 static void step_out(const struct dz_wasm_inst *inst, uint64_t **fp, uint32_t *word,
                      uint32_t *injected)
 {
-    uint64_t record = (*fp)[inst->code->funcs[wasm_code_range(inst->code, *word)->func].rec];
+    uint64_t record = (*fp)[inst->code->funcs[dz_wasm_code_range(inst->code, *word)->func].rec];
     *fp -= (uint32_t)record;
     *word = (uint32_t)(record >> 32) - 1; /* a word of the call */
     if (record >> 32 == WASM_CELL_RESUME) {
@@ -116,10 +116,10 @@ int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t va
     uint64_t *fp = ctx->fp;
     uint32_t word = (uint32_t)(ctx->pc - ctx->arena) - (ctx->throwing || ctx->after ? 1 : 0);
     uint32_t injected = 0;
-    const struct wasm_range *r = wasm_code_range(inst->code, word);
+    const struct wasm_range *r = dz_wasm_code_range(inst->code, word);
     while (r && fp != want) {
         step_out(inst, &fp, &word, &injected);
-        r = wasm_code_range(inst->code, word);
+        r = dz_wasm_code_range(inst->code, word);
     }
     if (!r || r->func != func)
         return dz_fail(err, DZ_EINVAL, "jump to a frame that is gone");
@@ -143,7 +143,7 @@ int dz_wasm_inject(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *arg
     struct wasm_ctx *ctx = &s->ctx;
     uint32_t params;
     uint32_t results;
-    int rc = wasm_state_check(inst, "inject a call", err);
+    int rc = dz_wasm_state_check(inst, "inject a call", err);
     if (rc < 0)
         return rc;
     if (!s->running)
@@ -151,13 +151,13 @@ int dz_wasm_inject(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *arg
     if (dz_wasm_func_slots(inst, func, &params, &results) < 0 || params != arg_count)
         return dz_fail(err, DZ_EINVAL, "cannot inject: no function %u with %zu argument slots",
                        func, arg_count);
-    enum dz_wasm_trap_kind kind = wasm_code_translate(inst->code, func);
+    enum dz_wasm_trap_kind kind = dz_wasm_code_translate(inst->code, func);
     if (kind != DZ_WASM_TRAP_NONE)
         return dz_fail(err, DZ_ELIMIT, "cannot translate function %u: %s", func,
                        dz_wasm_trap_text(kind));
     bool after = ctx->throwing || ctx->after;
     uint32_t rec = params > results ? params : results;
-    uint64_t *held = ctx->fp + wasm_frame_room(ctx, after ? ctx->pc - 1 : ctx->pc);
+    uint64_t *held = ctx->fp + dz_wasm_frame_room(ctx, after ? ctx->pc - 1 : ctx->pc);
     uint64_t *nf = held + WASM_HELD_SLOTS;
     if (nf + rec + 2 > s->limit)
         return dz_fail(err, DZ_ELIMIT, "cannot inject a call: the stack is full");
@@ -183,7 +183,7 @@ uint32_t dz_wasm_injected(const struct dz_wasm_inst *inst)
     return inst->store->injected;
 }
 
-bool wasm_injected_done(struct wasm_ctx *ctx)
+bool dz_wasm_injected_done(struct wasm_ctx *ctx)
 {
     const uint64_t *held = ctx->fp;
     wasm_store_of(ctx)->injected--;
@@ -216,7 +216,7 @@ static int copy_memory(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
     b->pages = a->pages;
     if (!how->changed) {
         for (uint64_t at = 0; at < a->size; at += WASM_STATE_PAGE)
-            if (wasm_state_differs(from, index, at))
+            if (dz_wasm_state_differs(from, index, at))
                 memcpy(b->base + at, a->base + at, WASM_STATE_PAGE);
         return 0;
     }
@@ -237,7 +237,7 @@ static int copy_tables(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
     for (uint32_t i = 0; i < from->module->n_tables; i++) {
         const struct wasm_table *a = from->tables[i];
         struct wasm_table *b = to->tables[i];
-        if (a->size > b->size && wasm_table_grow(b, a->size - b->size, 0) == UINT32_MAX)
+        if (a->size > b->size && dz_wasm_table_grow(b, a->size - b->size, 0) == UINT32_MAX)
             return dz_fail(err, DZ_ENOMEM, "no memory for table %u", i);
         b->size = a->size;
         if (a->size)
@@ -280,12 +280,13 @@ static int copy_frames(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
     if (!a->running)
         return 0;
     bool after = a->ctx.throwing || a->ctx.after;
-    const uint64_t *top = a->ctx.fp + wasm_frame_room(&a->ctx, after ? a->ctx.pc - 1 : a->ctx.pc);
+    const uint64_t *top =
+        a->ctx.fp + dz_wasm_frame_room(&a->ctx, after ? a->ctx.pc - 1 : a->ctx.pc);
     size_t n = (size_t)(top - a->slots);
     if (n + 2 > b->cfg.stack_slots)
         return dz_fail(err, DZ_ELIMIT, "%zu slots of stack, too many for the copy", n);
     memcpy(b->slots, a->slots, n * sizeof *b->slots);
-    wasm_ctx_enter(&b->ctx, to);
+    dz_wasm_ctx_enter(&b->ctx, to);
     b->ctx.pc = a->ctx.pc;
     b->ctx.fp = b->slots + (a->ctx.fp - a->slots);
     b->ctx.acc = a->ctx.acc;
@@ -320,7 +321,7 @@ static int copy_into(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
 int dz_wasm_copy(struct dz_wasm_inst *inst, const struct dz_wasm_copy *how,
                  struct dz_wasm_inst **ret_inst, struct dz_err *err)
 {
-    int rc = wasm_state_check(inst, "copy", err);
+    int rc = dz_wasm_state_check(inst, "copy", err);
     if (rc < 0)
         return rc;
     struct dz_wasm_config cfg = how->cfg ? *how->cfg : inst->store->cfg;
@@ -331,7 +332,7 @@ int dz_wasm_copy(struct dz_wasm_inst *inst, const struct dz_wasm_copy *how,
     if (rc < 0)
         return rc;
     struct dz_wasm_inst *to;
-    rc = wasm_inst_bare(s, inst, how, &to, err);
+    rc = dz_wasm_inst_bare(s, inst, how, &to, err);
     if (rc == 0)
         rc = copy_into(inst, to, how, err);
     if (rc < 0) {

@@ -106,7 +106,7 @@ static int get_table(struct load *l, uint32_t index)
         return rc;
     if (size < l->inst->module->tables[index].min || size > t->size_max)
         return BAD(l, "table %u cannot have %llu elements", index, (unsigned long long)size);
-    if (size > t->size && wasm_table_grow(t, (uint32_t)size - t->size, 0) == UINT32_MAX)
+    if (size > t->size && dz_wasm_table_grow(t, (uint32_t)size - t->size, 0) == UINT32_MAX)
         return dz_fail(l->err, DZ_ENOMEM, "no memory for table %u", index);
     t->size = (uint32_t)size;
     rc = get(l, t->elem, size * sizeof *t->elem);
@@ -160,7 +160,7 @@ static int get_exn(struct load *l, uint32_t index, struct wasm_exn *e)
 static int get_exns(struct load *l)
 {
     struct dz_wasm_store *s = l->inst->store;
-    wasm_exns_clear(s);
+    dz_wasm_exns_clear(s);
     if (l->h.exns == 0)
         return 0;
     if (s->exn_cap < l->h.exns) {
@@ -203,7 +203,7 @@ static int find_place(struct load *l, uint32_t index, struct place *p)
     struct dz_wasm_code *c = l->inst->code;
     if (f->func >= m->n_funcs || f->how >= WASM_STATE_HOW_COUNT)
         return BAD(l, "frame %u is of no function", index);
-    enum dz_wasm_trap_kind kind = wasm_code_translate(c, f->func);
+    enum dz_wasm_trap_kind kind = dz_wasm_code_translate(c, f->func);
     if (kind != DZ_WASM_TRAP_NONE)
         return dz_fail(l->err, DZ_ELIMIT, "cannot translate function %u: %s", f->func,
                        dz_wasm_trap_text(kind));
@@ -214,10 +214,10 @@ static int find_place(struct load *l, uint32_t index, struct place *p)
             return BAD(l, "frame %u stands inside an imported function", index);
         return 0;
     }
-    const struct wasm_points_row *row = wasm_points_of(&l->points, f->func);
+    const struct wasm_points_row *row = dz_wasm_points_of(&l->points, f->func);
     if (!row)
         return dz_fail(l->err, DZ_ENOMEM, "no memory for the safepoints of function %u", f->func);
-    p->point = wasm_points_offset(row, f->offset, is_after(f->how));
+    p->point = dz_wasm_points_offset(row, f->offset, is_after(f->how));
     if (!p->point)
         return BAD(l, "byte %u of function %u is no safepoint", f->offset, f->func);
     p->height = p->point->height;
@@ -285,7 +285,7 @@ static int innermost(struct load *l, const struct place *p)
         return BAD(l, "the exception on its way is not there");
     if (f->how == WASM_STATE_AFTER && !l->h.throwing && p->point->type == WASM_NOWHERE)
         return BAD(l, "the program stands behind a throw without an exception");
-    wasm_ctx_enter(&s->ctx, l->inst);
+    dz_wasm_ctx_enter(&s->ctx, l->inst);
     s->ctx.pc = p->cell;
     s->ctx.fp = s->slots + f->fp;
     s->ctx.throwing = l->h.throwing;
@@ -337,8 +337,8 @@ static void wipe(struct load *l, uint32_t index)
 {
     const struct wasm_mem *m = l->inst->mems[index];
     for (uint64_t at = 0; at < m->size; at += WASM_STATE_PAGE) {
-        const uint8_t *image = wasm_state_image(l->inst, index, at);
-        if (!wasm_state_differs(l->inst, index, at))
+        const uint8_t *image = dz_wasm_state_image(l->inst, index, at);
+        if (!dz_wasm_state_differs(l->inst, index, at))
             continue;
         if (image)
             memcpy(m->base + at, image, WASM_STATE_PAGE);
@@ -402,7 +402,7 @@ int dz_wasm_load(struct dz_wasm_inst *inst, const struct dz_wasm_source *from, s
 {
     struct dz_wasm_store *s = inst->store;
     struct load l = {.inst = inst, .from = from, .err = err, .points = {.code = inst->code}};
-    int rc = wasm_state_check(inst, "load", err);
+    int rc = dz_wasm_state_check(inst, "load", err);
     if (rc == 0 && s->running)
         rc = dz_fail(err, DZ_ESTATE, "cannot load a state over a program that runs");
     if (rc < 0)
@@ -423,7 +423,7 @@ int dz_wasm_load(struct dz_wasm_inst *inst, const struct dz_wasm_source *from, s
         rc = get_frames(&l);
     if (rc == 0)
         rc = get_memories(&l);
-    wasm_points_release(&l.points);
+    dz_wasm_points_release(&l.points);
     dz_free(l.frames);
     if (rc < 0) {
         dz_wasm_abandon(s);
@@ -435,6 +435,6 @@ int dz_wasm_load(struct dz_wasm_inst *inst, const struct dz_wasm_source *from, s
     s->held = s->running && s->stop == DZ_WASM_INTERRUPTED;
     s->ctx.fuel = (int64_t)l.h.fuel;
     if (s->running)
-        wasm_ctx_enter(&s->ctx, inst); /* memory may have grown since */
+        dz_wasm_ctx_enter(&s->ctx, inst); /* memory may have grown since */
     return 0;
 }

@@ -13,30 +13,30 @@
 /* --- calls: wasm_call.c ----------------------------------------------------------- */
 
 /* At a CALL_LAZY cell: translate the callee and make the cell a CALL or CALL_HOST. */
-bool wasm_call_resolve(struct wasm_ctx *ctx);
+bool dz_wasm_call_resolve(struct wasm_ctx *ctx);
 /* At a CALL_INDIRECT cell: the callee is null, not translated, or elsewhere. */
-bool wasm_call_far(struct wasm_ctx *ctx, uint64_t ref);
-bool wasm_tail_call(struct wasm_ctx *ctx);
-bool wasm_tail_call_indirect(struct wasm_ctx *ctx);
+bool dz_wasm_call_far(struct wasm_ctx *ctx, uint64_t ref);
+bool dz_wasm_tail_call(struct wasm_ctx *ctx);
+bool dz_wasm_tail_call_indirect(struct wasm_ctx *ctx);
 /* At a HOST cell: a host call, or entering another instance. -1: go on, else
  * why the loop must end. */
-int wasm_call_import(struct wasm_ctx *ctx);
+int dz_wasm_call_import(struct wasm_ctx *ctx);
 /* At an XRET cell: back into the instance that called. */
-void wasm_call_return(struct wasm_ctx *ctx);
+void dz_wasm_call_return(struct wasm_ctx *ctx);
 /* At a RESUME cell: what was held goes on. false: by unwinding. */
-bool wasm_injected_done(struct wasm_ctx *ctx);
+bool dz_wasm_injected_done(struct wasm_ctx *ctx);
 
 /* --- exceptions: wasm_exn.c --------------------------------------------------------- */
 
 /* At a THROW or THROW_REF cell: set ctx->throwing, and pc to the next cell. */
-bool wasm_throw(struct wasm_ctx *ctx);
-bool wasm_throw_ref(struct wasm_ctx *ctx);
+bool dz_wasm_throw(struct wasm_ctx *ctx);
+bool dz_wasm_throw_ref(struct wasm_ctx *ctx);
 /* Go up from ctx->fp, ctx->pc (a return address) to who catches. -1: go on
  * there, else why the loop must end. */
-int wasm_unwind(struct wasm_ctx *ctx);
+int dz_wasm_unwind(struct wasm_ctx *ctx);
 /* A new object; NULL: a trap. */
-struct wasm_exn *wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const uint64_t *payload,
-                              uint32_t slots, uint64_t *ret_ref);
+struct wasm_exn *dz_wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const uint64_t *payload,
+                                 uint32_t slots, uint64_t *ret_ref);
 
 /* --- long and rare operations: wasm_bulk.c -------------------------------------------- */
 
@@ -54,15 +54,16 @@ enum wasm_bulk_result {
     WASM_BULK_TRAP,
 };
 /* One part of an operation whose operands are to[0..2]. indices: first | second << 32. */
-enum wasm_bulk_result wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indices, uint64_t *to);
+enum wasm_bulk_result dz_wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indices,
+                                   uint64_t *to);
 
 /* The reference that an item of an element segment stands for. */
-uint64_t wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item);
+uint64_t dz_wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item);
 
 /* The old size, or UINT32_MAX when it cannot grow. */
-uint32_t wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages);
+uint32_t dz_wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages);
 /* May this go into the table? Slots that were loaded may hold anything. */
-bool wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint64_t ref);
-uint32_t wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value);
+bool dz_wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint64_t ref);
+uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value);
 
 #endif

@@ -69,11 +69,11 @@ int dz_wasm_begin(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args
         return dz_fail(err, DZ_ELIMIT, "no room on the stack for the arguments of function %u",
                        func);
     dz_wasm_abandon(s);
-    enum dz_wasm_trap_kind kind = wasm_code_translate(inst->code, func);
+    enum dz_wasm_trap_kind kind = dz_wasm_code_translate(inst->code, func);
     if (kind != DZ_WASM_TRAP_NONE)
         return dz_fail(err, DZ_ELIMIT, "cannot translate function %u: %s", func,
                        dz_wasm_trap_text(kind));
-    wasm_ctx_enter(&s->ctx, inst);
+    dz_wasm_ctx_enter(&s->ctx, inst);
     if (arg_count)
         memcpy(s->slots, args, arg_count * sizeof *args);
     s->slots[rec] = (uint64_t)WASM_CELL_HALT << 32;
@@ -132,11 +132,11 @@ static enum wasm_exit loop(struct dz_wasm_store *s)
         return WASM_EXIT_TRAP;
     s->held = false;
     if (ctx->throwing) { /* stopped between throw and catch */
-        int exit = wasm_unwind(ctx);
+        int exit = dz_wasm_unwind(ctx);
         if (exit >= 0)
             return (enum wasm_exit)exit;
     }
-    return ctx->inst->code->by_index ? wasm_exec_switch(ctx) : wasm_exec_goto(ctx);
+    return ctx->inst->code->by_index ? dz_wasm_exec_switch(ctx) : dz_wasm_exec_goto(ctx);
 }
 
 enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s)
@@ -180,11 +180,11 @@ enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s)
 
 static struct dz_wasm_pos position(const struct dz_wasm_inst *inst, uint32_t word)
 {
-    const struct wasm_range *r = wasm_code_range(inst->code, word);
+    const struct wasm_range *r = dz_wasm_code_range(inst->code, word);
     struct dz_wasm_pos p = {.inst = inst->no};
     if (r) {
         p.func = r->func;
-        p.offset = wasm_code_offset(inst->code, word);
+        p.offset = dz_wasm_code_offset(inst->code, word);
     }
     return p;
 }
@@ -236,9 +236,9 @@ static struct dz_wasm_pos walk_pos(const struct walk *w, const struct wasm_range
     struct dz_wasm_pos p = {w->inst->no, r->func, 0};
     if (r->func < w->inst->module->header->n_imported[DZ_WASM_KIND_FUNC])
         return p;
-    const struct wasm_trans *map = wasm_code_map(w->inst->code, r->func);
-    const struct wasm_point *point = map ? wasm_point_at_word(map, w->word - r->start) : NULL;
-    p.offset = point ? point->offset : wasm_code_offset(w->inst->code, w->word);
+    const struct wasm_trans *map = dz_wasm_code_map(w->inst->code, r->func);
+    const struct wasm_point *point = map ? dz_wasm_point_at_word(map, w->word - r->start) : NULL;
+    p.offset = point ? point->offset : dz_wasm_code_offset(w->inst->code, w->word);
     return p;
 }
 
@@ -250,7 +250,8 @@ size_t dz_wasm_trace(struct dz_wasm_store *s, struct dz_wasm_pos *ret_pos, size_
     struct walk w = {ctx->inst, ctx->fp, (uint32_t)(ctx->pc - ctx->arena),
                      ctx->throwing || ctx->after};
     for (size_t n = 0;; n++) {
-        const struct wasm_range *r = wasm_code_range(w.inst->code, w.after ? w.word - 1 : w.word);
+        const struct wasm_range *r =
+            dz_wasm_code_range(w.inst->code, w.after ? w.word - 1 : w.word);
         if (!r)
             return n;
         if (n < max)

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-int wasm_state_check(const struct dz_wasm_inst *inst, const char *what, struct dz_err *err)
+int dz_wasm_state_check(const struct dz_wasm_inst *inst, const char *what, struct dz_err *err)
 {
     const struct dz_wasm_store *s = inst->store;
     if (s->inst_count != 1)
@@ -24,7 +24,7 @@ int wasm_state_check(const struct dz_wasm_inst *inst, const char *what, struct d
     return 0;
 }
 
-const uint8_t *wasm_state_image(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr)
+const uint8_t *dz_wasm_state_image(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr)
 {
     const struct dz_wasm_header *h = inst->module->header;
     if (index != 0 || addr < h->image_at || addr - h->image_at >= h->image_size)
@@ -32,10 +32,10 @@ const uint8_t *wasm_state_image(const struct dz_wasm_inst *inst, uint32_t index,
     return inst->module->image + (addr - h->image_at);
 }
 
-bool wasm_state_differs(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr)
+bool dz_wasm_state_differs(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr)
 {
     const uint8_t *p = inst->mems[index]->base + addr;
-    const uint8_t *image = wasm_state_image(inst, index, addr);
+    const uint8_t *image = dz_wasm_state_image(inst, index, addr);
     if (image)
         return memcmp(p, image, WASM_STATE_PAGE) != 0;
     return p[0] != 0 || memcmp(p, p + 1, WASM_STATE_PAGE - 1) != 0;
@@ -77,7 +77,7 @@ static int place(struct save *s, uint32_t word, bool after, struct wasm_state_fr
                  uint32_t *ret_height)
 {
     const struct dz_wasm_inst *inst = s->inst;
-    const struct wasm_range *r = wasm_code_range(inst->code, after ? word - 1 : word);
+    const struct wasm_range *r = dz_wasm_code_range(inst->code, after ? word - 1 : word);
     if (!r)
         return dz_fail(s->err, DZ_ECORRUPT, "word %u is in no function", word);
     f->func = r->func;
@@ -85,13 +85,13 @@ static int place(struct save *s, uint32_t word, bool after, struct wasm_state_fr
     *ret_height = inst->code->funcs[r->func].rec + 1;
     if (r->func < inst->module->header->n_imported[DZ_WASM_KIND_FUNC])
         return 0;
-    const struct wasm_points_row *row = wasm_points_of(&s->points, r->func);
+    const struct wasm_points_row *row = dz_wasm_points_of(&s->points, r->func);
     if (!row)
         return dz_fail(s->err, DZ_ENOMEM, "no memory for the safepoints of function %u", r->func);
     word -= r->start;
     if (inst->code->fuel && word == 2 && !after)
         word = 0; /* at the meter behind the entry */
-    const struct wasm_point *p = wasm_points_word(row, word);
+    const struct wasm_point *p = dz_wasm_points_word(row, word);
     if (!p || (p->kind == POINT_RETURN) != after)
         return dz_fail(s->err, DZ_ESTATE, "function %u does not stand at a safepoint", r->func);
     f->offset = p->offset;
@@ -231,7 +231,7 @@ static int put_memory(struct save *s, uint32_t index)
     const struct wasm_mem *m = s->inst->mems[index];
     for (uint64_t at = 0; at < m->size;) {
         uint64_t start = at;
-        while (at < m->size && wasm_state_differs(s->inst, index, at))
+        while (at < m->size && dz_wasm_state_differs(s->inst, index, at))
             at += WASM_STATE_PAGE;
         if (at > start) {
             struct wasm_state_run run = {(uint32_t)(start / WASM_STATE_PAGE),
@@ -242,7 +242,7 @@ static int put_memory(struct save *s, uint32_t index)
             if (rc < 0)
                 return rc;
         }
-        while (at < m->size && !wasm_state_differs(s->inst, index, at))
+        while (at < m->size && !dz_wasm_state_differs(s->inst, index, at))
             at += WASM_STATE_PAGE;
     }
     struct wasm_state_run end = {0, 0};
@@ -267,7 +267,7 @@ int dz_wasm_save(struct dz_wasm_inst *inst, bool with_memory, const struct dz_wa
 {
     const struct dz_wasm_module *m = inst->module;
     struct save s = {.inst = inst, .to = to, .err = err, .points = {.code = inst->code}};
-    int rc = wasm_state_check(inst, "save", err);
+    int rc = dz_wasm_state_check(inst, "save", err);
     if (rc == 0 && inst->store->running)
         rc = walk(&s);
     if (rc == 0)
@@ -286,7 +286,7 @@ int dz_wasm_save(struct dz_wasm_inst *inst, bool with_memory, const struct dz_wa
         rc = put_frames(&s);
     if (rc == 0)
         rc = put_memories(&s, with_memory);
-    wasm_points_release(&s.points);
+    dz_wasm_points_release(&s.points);
     dz_free(s.frames);
     return rc;
 }

@@ -67,12 +67,12 @@ enum {
 #define WASM_HELD_DELTA (WASM_HELD_AFTER - 1)
 
 /* The one instance of a store, at a safepoint: else DZ_EUNSUPPORTED, DZ_ESTATE. */
-int wasm_state_check(const struct dz_wasm_inst *inst, const char *what, struct dz_err *err);
+int dz_wasm_state_check(const struct dz_wasm_inst *inst, const char *what, struct dz_err *err);
 
 /* Part of memory `index` at `addr` that every fresh instance has there: size
  * bytes or, if NULL, zeros. `size` must not cross a page. */
-const uint8_t *wasm_state_image(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr);
+const uint8_t *dz_wasm_state_image(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr);
 /* Does the page differ from it? */
-bool wasm_state_differs(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr);
+bool dz_wasm_state_differs(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr);
 
 #endif

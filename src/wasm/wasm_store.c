@@ -97,7 +97,7 @@ static void inst_free(struct dz_wasm_inst *inst)
 void dz_wasm_store_reset(struct dz_wasm_store *s)
 {
     dz_wasm_abandon(s);
-    wasm_exns_clear(s);
+    dz_wasm_exns_clear(s);
     dz_free(s->exns);
     s->exns = NULL;
     s->exn_cap = 0;
@@ -137,7 +137,7 @@ void dz_wasm_store_free(struct dz_wasm_store *s)
     dz_free(s);
 }
 
-int wasm_store_add(struct dz_wasm_store *s, struct dz_wasm_inst *inst, struct dz_err *err)
+int dz_wasm_store_add(struct dz_wasm_store *s, struct dz_wasm_inst *inst, struct dz_err *err)
 {
     if (s->inst_count == s->inst_cap) {
         uint32_t n = s->inst_cap ? s->inst_cap * 2 : 4;
@@ -154,7 +154,7 @@ int wasm_store_add(struct dz_wasm_store *s, struct dz_wasm_inst *inst, struct dz
     return 0;
 }
 
-void wasm_store_drop_last(struct dz_wasm_store *s)
+void dz_wasm_store_drop_last(struct dz_wasm_store *s)
 {
     inst_free(s->insts[--s->inst_count]);
 }
@@ -182,7 +182,8 @@ int dz_wasm_register(struct dz_wasm_store *s, const char *name, struct dz_wasm_i
     return 0;
 }
 
-struct dz_wasm_inst *wasm_store_named(const struct dz_wasm_store *s, const char *name, size_t size)
+struct dz_wasm_inst *dz_wasm_store_named(const struct dz_wasm_store *s, const char *name,
+                                         size_t size)
 {
     for (uint32_t i = 0; i < s->name_count; i++)
         if (strlen(s->names[i].name) == size && memcmp(s->names[i].name, name, size) == 0)
@@ -251,7 +252,7 @@ uint32_t dz_wasm_mem_count(const struct dz_wasm_inst *inst)
     return inst->module->n_memories;
 }
 
-void wasm_ctx_enter(struct wasm_ctx *ctx, struct dz_wasm_inst *inst)
+void dz_wasm_ctx_enter(struct wasm_ctx *ctx, struct dz_wasm_inst *inst)
 {
     ctx->inst = inst;
     ctx->inst_no = inst->no;
@@ -266,9 +267,9 @@ void wasm_ctx_enter(struct wasm_ctx *ctx, struct dz_wasm_inst *inst)
 }
 
 /* Frames of translated functions have their size in the ENTRY cell. */
-uint32_t wasm_frame_room(const struct wasm_ctx *ctx, const wasm_word *pc)
+uint32_t dz_wasm_frame_room(const struct wasm_ctx *ctx, const wasm_word *pc)
 {
-    const struct wasm_range *r = wasm_code_range(ctx->inst->code, (uint32_t)(pc - ctx->arena));
+    const struct wasm_range *r = dz_wasm_code_range(ctx->inst->code, (uint32_t)(pc - ctx->arena));
     if (!r)
         return 1;
     if (r->func < ctx->inst->module->header->n_imported[DZ_WASM_KIND_FUNC])

@@ -16,7 +16,7 @@
 
 /* --- reading --------------------------------------------------------------------------- */
 
-uint32_t trans_u32(struct wasm_trans *t)
+uint32_t dz_trans_u32(struct wasm_trans *t)
 {
     uint32_t v = 0;
     for (unsigned shift = 0; t->p < t->end; shift += 7) {
@@ -27,7 +27,7 @@ uint32_t trans_u32(struct wasm_trans *t)
     }
     return v;
 }
-int64_t trans_s64(struct wasm_trans *t)
+int64_t dz_trans_s64(struct wasm_trans *t)
 {
     uint64_t v = 0;
     for (unsigned shift = 0; t->p < t->end;) {
@@ -42,7 +42,7 @@ int64_t trans_s64(struct wasm_trans *t)
     }
     return (int64_t)v;
 }
-uint32_t trans_here(const struct wasm_trans *t)
+uint32_t dz_trans_here(const struct wasm_trans *t)
 {
     return (uint32_t)(t->p - t->module->wasm);
 }
@@ -51,31 +51,31 @@ static unsigned read_op(struct wasm_trans *t)
 {
     unsigned op = *t->p++;
     if (op == 0xfc)
-        return 0x100 + trans_u32(t);
+        return 0x100 + dz_trans_u32(t);
     if (op == 0xfd)
-        return 0x200 + trans_u32(t);
+        return 0x200 + dz_trans_u32(t);
     return op;
 }
 
 static void skip_labels(struct wasm_trans *t)
 {
-    for (uint32_t n = trans_u32(t) + 1; n != 0; n--)
-        (void)trans_u32(t);
+    for (uint32_t n = dz_trans_u32(t) + 1; n != 0; n--)
+        (void)dz_trans_u32(t);
 }
 static void skip_catches(struct wasm_trans *t)
 {
-    (void)trans_s64(t);
-    for (uint32_t n = trans_u32(t); n != 0; n--) {
+    (void)dz_trans_s64(t);
+    for (uint32_t n = dz_trans_u32(t); n != 0; n--) {
         if (*t->p++ < 2)
-            (void)trans_u32(t);
-        (void)trans_u32(t);
+            (void)dz_trans_u32(t);
+        (void)dz_trans_u32(t);
     }
 }
 static void skip_memarg(struct wasm_trans *t)
 {
-    if (trans_u32(t) & 64)
-        (void)trans_u32(t);
-    (void)trans_u32(t);
+    if (dz_trans_u32(t) & 64)
+        (void)dz_trans_u32(t);
+    (void)dz_trans_u32(t);
 }
 
 /* Step over what follows an instruction in dead code. */
@@ -87,7 +87,7 @@ static void skip_immediates(struct wasm_trans *t, unsigned op)
     case DZ_WASM_IMM_BLOCK:
     case DZ_WASM_IMM_I32:
     case DZ_WASM_IMM_I64:
-        (void)trans_s64(t);
+        (void)dz_trans_s64(t);
         break;
     case DZ_WASM_IMM_TRY_TABLE:
         skip_catches(t);
@@ -101,8 +101,8 @@ static void skip_immediates(struct wasm_trans *t, unsigned op)
     case DZ_WASM_IMM_MEMORY2:
     case DZ_WASM_IMM_DATA_MEMORY:
     case DZ_WASM_IMM_SELECT:
-        (void)trans_u32(t);
-        (void)trans_u32(t);
+        (void)dz_trans_u32(t);
+        (void)dz_trans_u32(t);
         break;
     case DZ_WASM_IMM_LABEL:
     case DZ_WASM_IMM_FUNC:
@@ -113,7 +113,7 @@ static void skip_immediates(struct wasm_trans *t, unsigned op)
     case DZ_WASM_IMM_ELEM:
     case DZ_WASM_IMM_MEMORY:
     case DZ_WASM_IMM_DATA:
-        (void)trans_u32(t);
+        (void)dz_trans_u32(t);
         break;
     case DZ_WASM_IMM_MEMARG:
         skip_memarg(t);
@@ -145,15 +145,15 @@ static void constant(struct wasm_trans *t, unsigned op)
 {
     struct entry e = {.kind = ENTRY_CONST, .type = dz_wasm_op_table[op].type[3]};
     if (op == DZ_WASM_OP_i32_const) {
-        e.bits = (uint32_t)trans_s64(t);
+        e.bits = (uint32_t)dz_trans_s64(t);
     } else if (op == DZ_WASM_OP_i64_const) {
-        e.bits = (uint64_t)trans_s64(t);
+        e.bits = (uint64_t)dz_trans_s64(t);
     } else {
         size_t n = op == DZ_WASM_OP_f32_const ? 4 : 8;
         memcpy(&e.bits, t->p, n);
         t->p += n;
     }
-    trans_push(t, e);
+    dz_trans_push(t, e);
 }
 
 static void instruction(struct wasm_trans *t, unsigned op)
@@ -168,28 +168,28 @@ static void instruction(struct wasm_trans *t, unsigned op)
     case DZ_WASM_OP_local_get:
     case DZ_WASM_OP_local_set:
     case DZ_WASM_OP_local_tee:
-        trans_local(t, op, trans_u32(t));
+        dz_trans_local(t, op, dz_trans_u32(t));
         return;
     case DZ_WASM_OP_global_get:
     case DZ_WASM_OP_global_set:
-        trans_global(t, op, trans_u32(t));
+        dz_trans_global(t, op, dz_trans_u32(t));
         return;
     case DZ_WASM_OP_drop:
-        (void)trans_pop(t);
+        (void)dz_trans_pop(t);
         return;
     case DZ_WASM_OP_select_t:
-        (void)trans_u32(t);
-        (void)trans_u32(t);
-        trans_select(t);
+        (void)dz_trans_u32(t);
+        (void)dz_trans_u32(t);
+        dz_trans_select(t);
         return;
     case DZ_WASM_OP_select:
-        trans_select(t);
+        dz_trans_select(t);
         return;
     default:
         break;
     }
-    if (!trans_numeric(t, op) && !trans_control(t, op) && !trans_memory(t, op) &&
-        !trans_vector(t, op) && !trans_table(t, op)) {
+    if (!dz_trans_numeric(t, op) && !dz_trans_control(t, op) && !dz_trans_memory(t, op) &&
+        !dz_trans_vector(t, op) && !dz_trans_table(t, op)) {
         t->failed = true; /* cannot be: the validator knows the same table */
         t->trap = DZ_WASM_TRAP_UNREACHABLE;
     }
@@ -207,11 +207,11 @@ static void dead_instruction(struct wasm_trans *t, unsigned op)
         break;
     case DZ_WASM_OP_else:
         if (t->dead_depth == 0)
-            trans_else(t);
+            dz_trans_else(t);
         return;
     case DZ_WASM_OP_end:
         if (t->dead_depth == 0)
-            trans_end(t);
+            dz_trans_end(t);
         else
             t->dead_depth--;
         return;
@@ -224,7 +224,7 @@ static void dead_instruction(struct wasm_trans *t, unsigned op)
 static void body(struct wasm_trans *t)
 {
     while (t->block_count != 0 && !t->failed && t->p < t->end) {
-        t->offset = trans_here(t);
+        t->offset = dz_trans_here(t);
         unsigned op = read_op(t);
         if (op >= DZ_WASM_OP_LIMIT)
             break; /* cannot be */
@@ -232,9 +232,9 @@ static void body(struct wasm_trans *t)
         if (t->dead)
             dead_instruction(t, op);
         else if (op == DZ_WASM_OP_end)
-            trans_end(t);
+            dz_trans_end(t);
         else if (op == DZ_WASM_OP_else)
-            trans_else(t);
+            dz_trans_else(t);
         else
             instruction(t, op);
         if (t->top > DZ_WASM_FRAME_SLOTS_MAX || t->max_slot > DZ_WASM_FRAME_SLOTS_MAX) {
@@ -279,8 +279,8 @@ static bool read_locals(struct wasm_trans *t)
     t->rec =
         t->type->param_slots > t->type->result_slots ? t->type->param_slots : t->type->result_slots;
     slot = t->rec + 1;
-    for (uint32_t groups = trans_u32(t); groups != 0; groups--) {
-        uint32_t n = trans_u32(t);
+    for (uint32_t groups = dz_trans_u32(t); groups != 0; groups--) {
+        uint32_t n = dz_trans_u32(t);
         if (!add_locals(t, n, *t->p++, &slot)) {
             if (!t->failed)
                 t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
@@ -305,10 +305,10 @@ static void start(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
     t->dead_depth = 0;
     t->fuel_cell = WASM_NOWHERE;
     t->fuel_count = 0;
-    trans_forget(t);
+    dz_trans_forget(t);
 }
 
-bool wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
+bool dz_wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
 {
     start(t, c, func);
     const struct dz_wasm_func *f = &c->module->funcs[func];
@@ -320,31 +320,31 @@ bool wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t 
     if (!read_locals(t))
         return false;
     t->top = t->max_slot = t->temp_base;
-    t->offset = trans_here(t);
+    t->offset = dz_trans_here(t);
     if (!trans_grow(t, &t->blocks, &t->block_cap, 1, sizeof *t->blocks))
         return false;
     t->blocks[t->block_count++] = (struct block){
         .type = f->type, .slot = t->temp_base, .patches = WASM_NOWHERE, .else_at = WASM_NOWHERE};
-    uint32_t entry = trans_emit(t, H_ENTRY, 0);
-    trans_point(t, POINT_ENTRY, 0, t->rec + 1);
+    uint32_t entry = dz_trans_emit(t, H_ENTRY, 0);
+    dz_trans_point(t, POINT_ENTRY, 0, t->rec + 1);
     if (c->fuel)
-        t->fuel_cell = trans_emit(t, H_FUEL, 0);
+        t->fuel_cell = dz_trans_emit(t, H_FUEL, 0);
     body(t);
     if (t->failed)
         return false;
     if (c->fuel)
-        t->words[t->fuel_cell + 1] = trans_imm(0, 0, t->fuel_count);
+        t->words[t->fuel_cell + 1] = dz_trans_imm(0, 0, t->fuel_count);
     uint32_t fours = (t->temp_base - t->rec - 1 + 3) / 4;
     /* ENTRY may zero three slots too many; a call's record may lie behind the operands */
-    t->words[entry + 1] = trans_imm(t->rec + 1, fours, t->max_slot + 4);
+    t->words[entry + 1] = dz_trans_imm(t->rec + 1, fours, t->max_slot + 4);
     return true;
 }
 
-struct wasm_trans *wasm_trans_new(void)
+struct wasm_trans *dz_wasm_trans_new(void)
 {
     return dz_zalloc(sizeof(struct wasm_trans));
 }
-void wasm_trans_free(struct wasm_trans *t)
+void dz_wasm_trans_free(struct wasm_trans *t)
 {
     if (!t)
         return;

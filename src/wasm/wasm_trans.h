@@ -154,50 +154,51 @@ struct wasm_trans {
 
 /* --- wasm_trans_emit.c: the stack and cells ------------------------------------------ */
 
-uint64_t trans_fields(uint32_t c, uint32_t a, uint32_t b, uint32_t d);
-uint64_t trans_imm(uint32_t c, uint32_t a, uint32_t imm);
-uint32_t trans_emit(struct wasm_trans *t, unsigned handler, uint64_t word); /* its word */
-uint32_t trans_emit3(struct wasm_trans *t, unsigned handler, uint64_t word, uint64_t third);
-void trans_word(struct wasm_trans *t, uint64_t word);
+uint64_t dz_trans_fields(uint32_t c, uint32_t a, uint32_t b, uint32_t d);
+uint64_t dz_trans_imm(uint32_t c, uint32_t a, uint32_t imm);
+uint32_t dz_trans_emit(struct wasm_trans *t, unsigned handler, uint64_t word); /* its word */
+uint32_t dz_trans_emit3(struct wasm_trans *t, unsigned handler, uint64_t word, uint64_t third);
+void dz_trans_word(struct wasm_trans *t, uint64_t word);
 
-void trans_push(struct wasm_trans *t, struct entry e); /* e.slot is set here */
-void trans_push_temp(struct wasm_trans *t, unsigned type);
-struct entry trans_pop(struct wasm_trans *t);
+void dz_trans_push(struct wasm_trans *t, struct entry e); /* e.slot is set here */
+void dz_trans_push_temp(struct wasm_trans *t, unsigned type);
+struct entry dz_trans_pop(struct wasm_trans *t);
 
 /* The slot where the operand can be read; emits a move for a constant. */
-uint32_t trans_slot(struct wasm_trans *t, const struct entry *e);
-bool trans_in_acc(const struct wasm_trans *t, const struct entry *e, enum acc_no n);
+uint32_t dz_trans_slot(struct wasm_trans *t, const struct entry *e);
+bool dz_trans_in_acc(const struct wasm_trans *t, const struct entry *e, enum acc_no n);
 /* Use up the operand from the accumulator: its producer need not write. */
-void trans_take_acc(struct wasm_trans *t, const struct entry *e, enum acc_no n);
+void dz_trans_take_acc(struct wasm_trans *t, const struct entry *e, enum acc_no n);
 /* The operand is read from its slot but stays on the stack. */
-void trans_pin(struct wasm_trans *t, uint32_t slot);
+void dz_trans_pin(struct wasm_trans *t, uint32_t slot);
 /* A cell wrote this slot, other than through the accumulator that mirrors it. */
-void trans_wrote(struct wasm_trans *t, uint32_t slot);
+void dz_trans_wrote(struct wasm_trans *t, uint32_t slot);
 /* The cell at pos wrote its result to slot (FC) and to the accumulator, which
  * handler + delta would do alone; then push it. */
-void trans_result(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n, uint32_t delta);
-void trans_forget(struct wasm_trans *t); /* accumulators and what may be redirected */
+void dz_trans_result(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n,
+                     uint32_t delta);
+void dz_trans_forget(struct wasm_trans *t); /* accumulators and what may be redirected */
 
-void trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e);
-void trans_settle_entry(struct wasm_trans *t, uint32_t index);
-void trans_settle(struct wasm_trans *t, uint32_t from); /* entries from.. into their slots */
+void dz_trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e);
+void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index);
+void dz_trans_settle(struct wasm_trans *t, uint32_t from); /* entries from.. into their slots */
 
 /* Room for `want` elements in the array at *pp; false: no memory, t->failed. */
-bool trans_grow_slow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want, size_t size);
+bool dz_trans_grow_slow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want, size_t size);
 static inline bool trans_grow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want,
                               size_t size)
 {
-    return dz_likely(want <= *cap) || trans_grow_slow(t, pp, cap, want, size);
+    return dz_likely(want <= *cap) || dz_trans_grow_slow(t, pp, cap, want, size);
 }
 
 /* --- wasm_trans_fuse.c: two cells into one --------------------------------------------------- */
 
 /* Both operands popped, the result belongs to slot `to`; handler is that of kind SS. */
-bool trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entry *a,
-                       const struct entry *b, uint32_t to);
+bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entry *a,
+                          const struct entry *b, uint32_t to);
 /* A branch backwards on comparison `index` of the accumulator with a slot or a
  * 16-bit constant: its word, or WASM_NOWHERE. */
-uint32_t trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other);
+uint32_t dz_trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other);
 
 /* --- wasm_trans_access.c: accesses that take in the cell before them ----------------------- */
 
@@ -212,33 +213,33 @@ struct fused_address {
 };
 /* Can the access itself make this address? If so the cell that made it, if there
  * is one, has been taken back. */
-bool trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
-                        struct fused_address *ret);
+bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
+                           struct fused_address *ret);
 /* Emit a binary operation of which one operand is the load before it. */
-bool trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
-                      const struct entry *b);
+bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
+                         const struct entry *b);
 
 /* --- wasm_trans_num.c: numbers, memory, vectors ------------------------------------------ */
 
-bool trans_numeric(struct wasm_trans *t, unsigned op); /* false: not one of these */
-bool trans_vector(struct wasm_trans *t, unsigned op);
-void trans_local(struct wasm_trans *t, unsigned op, uint32_t index);
-void trans_global(struct wasm_trans *t, unsigned op, uint32_t index);
-void trans_select(struct wasm_trans *t);
-bool trans_memory(struct wasm_trans *t, unsigned op);
-bool trans_table(struct wasm_trans *t, unsigned op);
+bool dz_trans_numeric(struct wasm_trans *t, unsigned op); /* false: not one of these */
+bool dz_trans_vector(struct wasm_trans *t, unsigned op);
+void dz_trans_local(struct wasm_trans *t, unsigned op, uint32_t index);
+void dz_trans_global(struct wasm_trans *t, unsigned op, uint32_t index);
+void dz_trans_select(struct wasm_trans *t);
+bool dz_trans_memory(struct wasm_trans *t, unsigned op);
+bool dz_trans_table(struct wasm_trans *t, unsigned op);
 
 /* --- wasm_trans_ctl.c: blocks, branches, calls --------------------------------------------- */
 
-bool trans_control(struct wasm_trans *t, unsigned op);
-void trans_end(struct wasm_trans *t);
-void trans_else(struct wasm_trans *t);
-void trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, uint32_t height);
+bool dz_trans_control(struct wasm_trans *t, unsigned op);
+void dz_trans_end(struct wasm_trans *t);
+void dz_trans_else(struct wasm_trans *t);
+void dz_trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, uint32_t height);
 
 /* --- wasm_trans.c ---------------------------------------------------------------------- */
 
-uint32_t trans_u32(struct wasm_trans *t);
-int64_t trans_s64(struct wasm_trans *t);
-uint32_t trans_here(const struct wasm_trans *t); /* offset of p in the binary */
+uint32_t dz_trans_u32(struct wasm_trans *t);
+int64_t dz_trans_s64(struct wasm_trans *t);
+uint32_t dz_trans_here(const struct wasm_trans *t); /* offset of p in the binary */
 
 #endif

@@ -32,8 +32,8 @@ static void take_back(struct wasm_trans *t, uint32_t at)
     memcpy(t->acc, t->acc_before, sizeof t->acc);
 }
 
-bool trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
-                        struct fused_address *ret)
+bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
+                           struct fused_address *ret)
 {
     if (e->kind == ENTRY_CONST) {
         uint64_t at = (e->bits & UINT32_MAX) + offset;
@@ -96,8 +96,8 @@ static struct float_rows rows_of(unsigned op)
     }
 }
 
-bool trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
-                      const struct entry *b)
+bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
+                         const struct entry *b)
 {
     struct float_rows rows = rows_of(op);
     if (!rows.straight || a->kind == ENTRY_CONST || b->kind == ENTRY_CONST)
@@ -114,14 +114,14 @@ bool trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
     }
     enum acc_no n = rows.wide ? ACC_F64 : ACC_F32;
     unsigned from = 0;
-    if (trans_in_acc(t, x, n)) {
-        trans_take_acc(t, x, n);
+    if (dz_trans_in_acc(t, x, n)) {
+        dz_trans_take_acc(t, x, n);
         from = 4;
     } else {
-        word |= (uint64_t)(trans_slot(t, x) & 0xffff) << 32;
+        word |= (uint64_t)(dz_trans_slot(t, x) & 0xffff) << 32;
     }
     unsigned base = rows.wide ? H_F64_ADD_MEM_S_S : H_F32_ADD_MEM_S_S;
-    uint32_t at = trans_emit(t, base + (row - 1) * 8 + from + kind, word | a->slot);
-    trans_result(t, at, rows.wide ? DZ_WASM_F64 : DZ_WASM_F32, n, 1);
+    uint32_t at = dz_trans_emit(t, base + (row - 1) * 8 + from + kind, word | a->slot);
+    dz_trans_result(t, at, rows.wide ? DZ_WASM_F64 : DZ_WASM_F32, n, 1);
     return true;
 }

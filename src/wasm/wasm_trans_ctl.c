@@ -79,12 +79,12 @@ static void bind(struct wasm_trans *t, uint32_t list)
 {
     for (; list != WASM_NOWHERE && !t->failed; list = t->patches[list].next)
         patch_at(t, &t->patches[list], t->count);
-    trans_forget(t);
+    dz_trans_forget(t);
 }
 
 /* --- safepoints and fuel ---------------------------------------------------------------- */
 
-void trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, uint32_t height)
+void dz_trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, uint32_t height)
 {
     if (!t->mapping ||
         !trans_grow(t, &t->points, &t->point_cap, t->point_count + 1, sizeof *t->points))
@@ -92,7 +92,7 @@ void trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, uint
     t->points[t->point_count++] = (struct wasm_point){
         .kind = (uint8_t)kind,
         .word = word,
-        .offset = kind == POINT_BULK ? t->offset : trans_here(t),
+        .offset = kind == POINT_BULK ? t->offset : dz_trans_here(t),
         .height = height,
         .callee = WASM_NOWHERE,
         .type = WASM_NOWHERE,
@@ -100,7 +100,7 @@ void trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, uint
 }
 static void call_point(struct wasm_trans *t, uint32_t slot, uint32_t callee, uint32_t type)
 {
-    trans_point(t, POINT_RETURN, t->count, slot);
+    dz_trans_point(t, POINT_RETURN, t->count, slot);
     if (t->mapping && !t->failed) {
         t->points[t->point_count - 1].callee = callee;
         t->points[t->point_count - 1].type = type;
@@ -111,8 +111,8 @@ static void meter(struct wasm_trans *t)
     if (!t->code->fuel)
         return;
     if (t->fuel_cell != WASM_NOWHERE && !t->failed)
-        t->words[t->fuel_cell + 1] = trans_imm(0, 0, t->fuel_count);
-    t->fuel_cell = trans_emit(t, H_FUEL, 0);
+        t->words[t->fuel_cell + 1] = dz_trans_imm(0, 0, t->fuel_count);
+    t->fuel_cell = dz_trans_emit(t, H_FUEL, 0);
     t->fuel_count = 0;
 }
 
@@ -123,21 +123,22 @@ static void emit_return(struct wasm_trans *t)
     uint32_t n = t->type->n_results;
     uint32_t rec = t->rec;
     if (n == 0) {
-        (void)trans_emit(t, H_RETURN, trans_fields(rec, 0, 0, 0));
+        (void)dz_trans_emit(t, H_RETURN, dz_trans_fields(rec, 0, 0, 0));
     } else if (n > 1 || t->stack[t->depth - 1].type == DZ_WASM_V128) {
         struct entry *first = &t->stack[t->depth - n];
         for (uint32_t i = t->depth - n; i < t->depth; i++)
-            trans_move(t, t->stack[i].slot, &t->stack[i]);
-        (void)trans_emit(t, H_RETURN_MANY, trans_imm(rec, first->slot, t->type->result_slots));
+            dz_trans_move(t, t->stack[i].slot, &t->stack[i]);
+        (void)dz_trans_emit(t, H_RETURN_MANY,
+                            dz_trans_imm(rec, first->slot, t->type->result_slots));
     } else {
         const struct entry *e = &t->stack[t->depth - 1];
         if (e->kind == ENTRY_CONST && e->bits >> 32 == 0) {
-            (void)trans_emit(t, H_RETURN_C, trans_imm(rec, 0, (uint32_t)e->bits));
-        } else if (trans_in_acc(t, e, ACC_INT)) {
-            trans_take_acc(t, e, ACC_INT);
-            (void)trans_emit(t, H_RETURN_R, trans_fields(rec, 0, 0, 0));
+            (void)dz_trans_emit(t, H_RETURN_C, dz_trans_imm(rec, 0, (uint32_t)e->bits));
+        } else if (dz_trans_in_acc(t, e, ACC_INT)) {
+            dz_trans_take_acc(t, e, ACC_INT);
+            (void)dz_trans_emit(t, H_RETURN_R, dz_trans_fields(rec, 0, 0, 0));
         } else {
-            (void)trans_emit(t, H_RETURN_S, trans_fields(rec, trans_slot(t, e), 0, 0));
+            (void)dz_trans_emit(t, H_RETURN_S, dz_trans_fields(rec, dz_trans_slot(t, e), 0, 0));
         }
     }
 }
@@ -147,7 +148,7 @@ static void move_operands(struct wasm_trans *t, const struct block *b, uint32_t 
 {
     uint32_t to = b->slot;
     for (uint32_t i = t->depth - n; i < t->depth; i++) {
-        trans_move(t, to, &t->stack[i]);
+        dz_trans_move(t, to, &t->stack[i]);
         to += dz_wasm_valtype_slots(t->stack[i].type);
     }
 }
@@ -168,7 +169,7 @@ static void emit_jump(struct wasm_trans *t, struct block *b)
         return;
     }
     move_operands(t, b, label_count(t, b));
-    branch_to(t, b, trans_emit(t, b->op == DZ_WASM_OP_loop ? H_JUMP_BACK : H_JUMP, 0));
+    branch_to(t, b, dz_trans_emit(t, b->op == DZ_WASM_OP_loop ? H_JUMP_BACK : H_JUMP, 0));
 }
 
 /* Take the comparison's cell back; its operands are as they were before it. */
@@ -204,21 +205,22 @@ static uint32_t emit_compare_branch(struct wasm_trans *t, const struct compare *
         unsigned wide = c->index >= 10 ? 10 : 0;
         unsigned index = sense ? c->index : opposite[c->index - wide] + wide;
         if (back && !wide && c->kind >= 2) {
-            uint32_t at = trans_fuse_count(t, index, c->kind == 3, b);
+            uint32_t at = dz_trans_fuse_count(t, index, c->kind == 3, b);
             if (at != WASM_NOWHERE)
                 return at;
         }
-        return trans_emit(t, (back ? H_BR_I32_EQ_SS_BACK : H_BR_I32_EQ_SS) + index * 4 + c->kind,
-                          trans_fields(b, a, 0, 0));
+        return dz_trans_emit(t, (back ? H_BR_I32_EQ_SS_BACK : H_BR_I32_EQ_SS) + index * 4 + c->kind,
+                             dz_trans_fields(b, a, 0, 0));
     }
     if (c->family == 1)
-        return trans_emit(t,
-                          (back ? H_BR_F32_EQ_SS_BACK : H_BR_F32_EQ_SS) + c->index * 4u +
-                              (sense ? 0u : 2u) + (c->kind ? 1u : 0u),
-                          trans_fields(b, a, 0, 0));
+        return dz_trans_emit(t,
+                             (back ? H_BR_F32_EQ_SS_BACK : H_BR_F32_EQ_SS) + c->index * 4u +
+                                 (sense ? 0u : 2u) + (c->kind ? 1u : 0u),
+                             dz_trans_fields(b, a, 0, 0));
     bool wide = c->family == 3;
     unsigned h = sense ? (wide ? H_BR_Z64_S : H_BR_Z32_S) : (wide ? H_BR_NZ64_S : H_BR_NZ32_S);
-    return trans_emit(t, h + (c->kind ? 1u : 0u) + (back ? 2u : 0u), trans_fields(0, a, 0, 0));
+    return dz_trans_emit(t, h + (c->kind ? 1u : 0u) + (back ? 2u : 0u),
+                         dz_trans_fields(0, a, 0, 0));
 }
 
 /* Pop the condition; a cell that branches when it is `sense`. Returns it. */
@@ -228,30 +230,30 @@ static uint32_t emit_branch_if(struct wasm_trans *t, const struct entry *e, bool
     if (c.cell != WASM_NOWHERE)
         return emit_compare_branch(t, &c, sense, back);
     unsigned h = (sense ? H_BR_NZ32_S : H_BR_Z32_S) + (back ? 2u : 0u);
-    if (trans_in_acc(t, e, ACC_INT)) {
+    if (dz_trans_in_acc(t, e, ACC_INT)) {
         uint32_t at = back && e->kind == ENTRY_LOCAL
-                          ? trans_fuse_count(t, sense ? 1 : 0, true, 0) /* != 0, == 0 */
+                          ? dz_trans_fuse_count(t, sense ? 1 : 0, true, 0) /* != 0, == 0 */
                           : WASM_NOWHERE;
         if (at != WASM_NOWHERE)
             return at;
-        trans_take_acc(t, e, ACC_INT);
-        return trans_emit(t, h + 1, 0);
+        dz_trans_take_acc(t, e, ACC_INT);
+        return dz_trans_emit(t, h + 1, 0);
     }
-    return trans_emit(t, h, trans_fields(0, trans_slot(t, e), 0, 0));
+    return dz_trans_emit(t, h, dz_trans_fields(0, dz_trans_slot(t, e), 0, 0));
 }
 
 static void br_if(struct wasm_trans *t, struct block *b)
 {
-    struct entry e = trans_pop(t);
+    struct entry e = dz_trans_pop(t);
     if (b->op != 0 && label_count(t, b) && !operands_in_place(t, b) &&
         t->stack[t->depth - label_count(t, b)].slot == b->slot) {
         /* only constants and locals are in the way; the condition may lose its comparison */
         for (uint32_t i = t->depth - label_count(t, b); i < t->depth; i++)
-            trans_settle_entry(t, i);
+            dz_trans_settle_entry(t, i);
     }
     if (b->op != 0 && operands_in_place(t, b)) {
         for (uint32_t i = t->depth - label_count(t, b); i < t->depth; i++)
-            trans_pin(t, t->stack[i].slot);
+            dz_trans_pin(t, t->stack[i].slot);
         branch_to(t, b, emit_branch_if(t, &e, true, b->op == DZ_WASM_OP_loop));
         t->def_cell = WASM_NOWHERE;
         return;
@@ -266,7 +268,7 @@ static void br_if(struct wasm_trans *t, struct block *b)
     struct patch p = {.what = PATCH_IMM, .at = over, .base = over};
     if (!t->failed)
         patch_at(t, &p, t->count);
-    trans_forget(t);
+    dz_trans_forget(t);
     memcpy(t->acc, acc, sizeof acc); /* as it was at the branch: moves leave it alone */
 }
 
@@ -285,7 +287,7 @@ static void table_entry(struct wasm_trans *t, uint32_t base, uint32_t at, uint32
     if (b->stub_table != base + 1) {
         b->stub_table = base + 1;
         b->stub = t->count;
-        trans_forget(t);
+        dz_trans_forget(t);
         emit_jump(t, b);
     }
     if (!t->failed)
@@ -294,23 +296,23 @@ static void table_entry(struct wasm_trans *t, uint32_t base, uint32_t at, uint32
 
 static void br_table(struct wasm_trans *t)
 {
-    struct entry e = trans_pop(t);
-    uint32_t n = trans_u32(t);
+    struct entry e = dz_trans_pop(t);
+    uint32_t n = dz_trans_u32(t);
     uint32_t base;
     for (uint32_t i = t->blocks[t->block_count - 1].height; i < t->depth; i++)
-        trans_pin(t, t->stack[i].slot);
-    if (trans_in_acc(t, &e, ACC_INT)) {
-        trans_take_acc(t, &e, ACC_INT);
-        base = trans_emit(t, H_BR_TABLE_R, trans_imm(0, 0, n));
+        dz_trans_pin(t, t->stack[i].slot);
+    if (dz_trans_in_acc(t, &e, ACC_INT)) {
+        dz_trans_take_acc(t, &e, ACC_INT);
+        base = dz_trans_emit(t, H_BR_TABLE_R, dz_trans_imm(0, 0, n));
     } else {
-        uint32_t s = trans_slot(t, &e);
-        base = trans_emit(t, H_BR_TABLE_S, trans_imm(0, s, n));
+        uint32_t s = dz_trans_slot(t, &e);
+        base = dz_trans_emit(t, H_BR_TABLE_S, dz_trans_imm(0, s, n));
     }
     uint32_t table = t->count;
     for (uint32_t i = 0; i < (n + 2) / 2 && !t->failed; i++)
-        trans_word(t, 0);
+        dz_trans_word(t, 0);
     for (uint32_t i = 0; i <= n && !t->failed; i++) {
-        uint32_t depth = trans_u32(t);
+        uint32_t depth = dz_trans_u32(t);
         table_entry(t, base, table + i / 2, i % 2, label(t, depth));
     }
     t->dead = true;
@@ -327,7 +329,7 @@ static struct block *open_block(struct wasm_trans *t, unsigned op)
                       .patches = WASM_NOWHERE,
                       .else_at = WASM_NOWHERE,
                       .catch_first = t->catch_count};
-    int64_t y = trans_s64(t);
+    int64_t y = dz_trans_s64(t);
     if (y >= 0)
         b.type = (uint32_t)y;
     else if (y != -64)
@@ -347,13 +349,13 @@ static void start_block(struct wasm_trans *t, unsigned op)
     struct block *b = open_block(t, op);
     if (!b)
         return;
-    trans_settle(t, t->blocks[t->block_count - 1].height);
-    trans_forget(t);
+    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_forget(t);
     enter_block(t, b);
     if (op != DZ_WASM_OP_loop)
         return;
     b->start = t->count;
-    trans_point(t, POINT_LOOP, t->count, t->top);
+    dz_trans_point(t, POINT_LOOP, t->count, t->top);
     meter(t);
 }
 
@@ -362,10 +364,10 @@ static void start_if(struct wasm_trans *t)
     struct block *b = open_block(t, DZ_WASM_OP_if);
     if (!b)
         return;
-    struct entry e = trans_pop(t);
-    trans_settle(t, t->blocks[t->block_count - 1].height);
+    struct entry e = dz_trans_pop(t);
+    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
     b->else_at = emit_branch_if(t, &e, false, false);
-    trans_forget(t);
+    dz_trans_forget(t);
     enter_block(t, b);
 }
 
@@ -374,9 +376,9 @@ static void start_try(struct wasm_trans *t)
     struct block *b = open_block(t, DZ_WASM_OP_try_table);
     if (!b)
         return;
-    trans_settle(t, t->blocks[t->block_count - 1].height);
-    trans_forget(t);
-    uint32_t n = trans_u32(t);
+    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_forget(t);
+    uint32_t n = dz_trans_u32(t);
     b->catch_count = n;
     for (uint32_t i = 0; i < n && !t->failed; i++) {
         if (!trans_grow(t, &t->catches, &t->catch_cap, t->catch_count + 1, sizeof *t->catches))
@@ -384,8 +386,8 @@ static void start_try(struct wasm_trans *t)
         unsigned kind = *t->p++;
         struct wasm_catch c = {.tag = WASM_CATCH_ALL, .ref = kind & 1};
         if (kind < 2)
-            c.tag = trans_u32(t);
-        struct block *to = label(t, trans_u32(t));
+            c.tag = dz_trans_u32(t);
+        struct block *to = label(t, dz_trans_u32(t));
         c.slot = to->slot;
         c.target = to->start;
         c.start = WASM_NOWHERE; /* open: set at the end */
@@ -402,11 +404,11 @@ static void start_try(struct wasm_trans *t)
 static void close_stack(struct wasm_trans *t, const struct block *b)
 {
     while (t->depth > b->height)
-        (void)trans_pop(t);
+        (void)dz_trans_pop(t);
     t->top = b->slot;
 }
 
-void trans_else(struct wasm_trans *t)
+void dz_trans_else(struct wasm_trans *t)
 {
     struct block *b = &t->blocks[t->block_count - 1];
     if (!t->dead)
@@ -416,11 +418,11 @@ void trans_else(struct wasm_trans *t)
     struct patch p = {.what = PATCH_IMM, .at = b->else_at, .base = b->else_at};
     patch_at(t, &p, t->count);
     b->else_at = WASM_NOWHERE;
-    trans_forget(t);
+    dz_trans_forget(t);
     close_stack(t, b);
     const struct dz_wasm_type *y = block_type(t, b);
     for (uint32_t i = 0; i < param_count(t, b); i++)
-        trans_push_temp(t, t->module->valtypes[y->params + i]);
+        dz_trans_push_temp(t, t->module->valtypes[y->params + i]);
     t->dead = false;
 }
 
@@ -432,7 +434,7 @@ static void close_try(struct wasm_trans *t, const struct block *b)
     }
 }
 
-void trans_end(struct wasm_trans *t)
+void dz_trans_end(struct wasm_trans *t)
 {
     struct block *b = &t->blocks[t->block_count - 1];
     if (!t->dead && b->op != 0)
@@ -451,7 +453,7 @@ void trans_end(struct wasm_trans *t)
     bind(t, b->patches);
     close_stack(t, b);
     for (uint32_t i = 0; i < result_count(t, b) && (b->op != 0 || landed); i++)
-        trans_push_temp(t, result_type(t, b, i));
+        dz_trans_push_temp(t, result_type(t, b, i));
     if (b->op == 0 && landed) /* a catch clause names the function's label */
         emit_return(t);
     t->block_count--;
@@ -468,9 +470,9 @@ static uint32_t type_rec(const struct dz_wasm_type *y)
 /* Arguments in their slots: returns where the callee's frame begins. */
 static uint32_t stage(struct wasm_trans *t, const struct dz_wasm_type *y)
 {
-    trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
     for (uint32_t i = 0; i < y->n_params; i++)
-        (void)trans_pop(t);
+        (void)dz_trans_pop(t);
     if (t->top + type_rec(y) + 2 > t->max_slot)
         t->max_slot = t->top + type_rec(y) + 2;
     return t->top;
@@ -479,36 +481,36 @@ static void push_results(struct wasm_trans *t, const struct dz_wasm_type *y)
 {
     uint32_t slot = t->top;
     for (uint32_t i = 0; i < y->n_results; i++)
-        trans_push_temp(t, t->module->valtypes[y->params + y->n_params + i]);
-    trans_forget(t);
+        dz_trans_push_temp(t, t->module->valtypes[y->params + y->n_params + i]);
+    dz_trans_forget(t);
     if (y->n_results == 1 && y->result_slots == 1)
         t->acc[ACC_INT] = (struct acc_state){slot, 0, 0}; /* a return leaves it there */
 }
 
 static void call(struct wasm_trans *t)
 {
-    uint32_t func = trans_u32(t);
+    uint32_t func = dz_trans_u32(t);
     const struct dz_wasm_type *y = &t->module->types[t->module->funcs[func].type];
     uint32_t base = stage(t, y);
-    (void)trans_emit3(t, H_CALL_LAZY, trans_imm(base, type_rec(y), func), 0);
+    (void)dz_trans_emit3(t, H_CALL_LAZY, dz_trans_imm(base, type_rec(y), func), 0);
     call_point(t, base, func, y->canon);
     push_results(t, y);
 }
 
 static void call_indirect(struct wasm_trans *t)
 {
-    const struct dz_wasm_type *y = &t->module->types[trans_u32(t)];
-    uint64_t third = y->canon | (uint64_t)trans_u32(t) << 32;
-    struct entry i = trans_pop(t);
-    bool in = trans_in_acc(t, &i, ACC_INT);
+    const struct dz_wasm_type *y = &t->module->types[dz_trans_u32(t)];
+    uint64_t third = y->canon | (uint64_t)dz_trans_u32(t) << 32;
+    struct entry i = dz_trans_pop(t);
+    bool in = dz_trans_in_acc(t, &i, ACC_INT);
     uint32_t s = 0;
     if (in)
-        trans_take_acc(t, &i, ACC_INT);
+        dz_trans_take_acc(t, &i, ACC_INT);
     else
-        s = trans_slot(t, &i);
+        s = dz_trans_slot(t, &i);
     uint32_t base = stage(t, y);
-    (void)trans_emit3(t, in ? H_CALL_INDIRECT_R : H_CALL_INDIRECT_S,
-                      trans_fields(base, type_rec(y), s, 0), third);
+    (void)dz_trans_emit3(t, in ? H_CALL_INDIRECT_R : H_CALL_INDIRECT_S,
+                         dz_trans_fields(base, type_rec(y), s, 0), third);
     call_point(t, base, WASM_NOWHERE, y->canon);
     push_results(t, y);
 }
@@ -520,47 +522,47 @@ static void return_call(struct wasm_trans *t, bool indirect)
     uint64_t third = 0;
     const struct dz_wasm_type *y;
     if (indirect) {
-        y = &t->module->types[trans_u32(t)];
-        third = y->canon | (uint64_t)trans_u32(t) << 32;
-        struct entry i = trans_pop(t);
+        y = &t->module->types[dz_trans_u32(t)];
+        third = y->canon | (uint64_t)dz_trans_u32(t) << 32;
+        struct entry i = dz_trans_pop(t);
         /* the index must not lie where the arguments go */
-        trans_move(t, i.slot, &i);
+        dz_trans_move(t, i.slot, &i);
         s = i.slot;
     } else {
-        func = trans_u32(t);
+        func = dz_trans_u32(t);
         y = &t->module->types[t->module->funcs[func].type];
     }
     uint32_t base = stage(t, y);
     uint64_t word =
-        indirect ? trans_fields(base, type_rec(y), s, 0) : trans_imm(base, type_rec(y), func);
-    (void)trans_emit3(t, indirect ? H_RETURN_CALL_INDIRECT : H_RETURN_CALL, word, third);
-    trans_word(t, t->rec | (uint64_t)y->param_slots << 32);
+        indirect ? dz_trans_fields(base, type_rec(y), s, 0) : dz_trans_imm(base, type_rec(y), func);
+    (void)dz_trans_emit3(t, indirect ? H_RETURN_CALL_INDIRECT : H_RETURN_CALL, word, third);
+    dz_trans_word(t, t->rec | (uint64_t)y->param_slots << 32);
     t->dead = true;
 }
 
 static void emit_throw(struct wasm_trans *t)
 {
-    uint32_t tag = trans_u32(t);
+    uint32_t tag = dz_trans_u32(t);
     uint32_t base = stage(t, &t->module->types[t->module->tags[tag].type]);
-    (void)trans_emit(t, H_THROW, trans_imm(base, 0, tag));
+    (void)dz_trans_emit(t, H_THROW, dz_trans_imm(base, 0, tag));
     call_point(t, t->top, WASM_NOWHERE, WASM_NOWHERE);
     t->dead = true;
 }
 static void emit_throw_ref(struct wasm_trans *t)
 {
-    struct entry e = trans_pop(t);
-    uint32_t s = trans_slot(t, &e);
-    trans_settle(t, t->blocks[t->block_count - 1].height);
-    (void)trans_emit(t, H_THROW_REF, trans_fields(0, s, 0, 0));
+    struct entry e = dz_trans_pop(t);
+    uint32_t s = dz_trans_slot(t, &e);
+    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    (void)dz_trans_emit(t, H_THROW_REF, dz_trans_fields(0, s, 0, 0));
     call_point(t, t->top, WASM_NOWHERE, WASM_NOWHERE);
     t->dead = true;
 }
 
-bool trans_control(struct wasm_trans *t, unsigned op)
+bool dz_trans_control(struct wasm_trans *t, unsigned op)
 {
     switch (op) {
     case DZ_WASM_OP_unreachable:
-        (void)trans_emit(t, H_UNREACHABLE, 0);
+        (void)dz_trans_emit(t, H_UNREACHABLE, 0);
         t->dead = true;
         return true;
     case DZ_WASM_OP_nop:
@@ -576,11 +578,11 @@ bool trans_control(struct wasm_trans *t, unsigned op)
         start_try(t);
         return true;
     case DZ_WASM_OP_br:
-        emit_jump(t, label(t, trans_u32(t)));
+        emit_jump(t, label(t, dz_trans_u32(t)));
         t->dead = true;
         return true;
     case DZ_WASM_OP_br_if:
-        br_if(t, label(t, trans_u32(t)));
+        br_if(t, label(t, dz_trans_u32(t)));
         return true;
     case DZ_WASM_OP_br_table:
         br_table(t);

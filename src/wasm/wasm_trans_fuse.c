@@ -26,7 +26,7 @@ static unsigned field(const struct wasm_trans *t, uint32_t word, unsigned n)
 static bool made_last(const struct wasm_trans *t, const struct entry *e, enum acc_no n,
                       unsigned handler)
 {
-    return e->kind == ENTRY_TEMP && trans_in_acc(t, e, n) && t->acc[n].delta != 0 &&
+    return e->kind == ENTRY_TEMP && dz_trans_in_acc(t, e, n) && t->acc[n].delta != 0 &&
            is_last(t, t->acc[n].pos, handler);
 }
 
@@ -40,8 +40,8 @@ static bool shift_add(struct wasm_trans *t, const struct entry *a, const struct 
     unsigned shift = field(t, pos, 2) & 31;
     unsigned from = field(t, pos, 1);
     t->words[pos] = H_SHIFT_ADD;
-    t->words[pos + 1] = trans_fields(to, from, trans_slot(t, b), shift);
-    trans_result(t, pos, DZ_WASM_I32, ACC_INT, 1);
+    t->words[pos + 1] = dz_trans_fields(to, from, dz_trans_slot(t, b), shift);
+    dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 1);
     return true;
 }
 
@@ -77,15 +77,15 @@ static bool load_op(struct wasm_trans *t, unsigned handler, const struct entry *
         if (offset > 0xffff)
             return false;
         t->words[pos] = k->fused;
-        t->words[pos + 1] = trans_fields(to, field(t, pos, 1), trans_slot(t, other), offset);
-        trans_result(t, pos, k->type, k->acc, 1);
+        t->words[pos + 1] = dz_trans_fields(to, field(t, pos, 1), dz_trans_slot(t, other), offset);
+        dz_trans_result(t, pos, k->type, k->acc, 1);
         return true;
     }
     return false;
 }
 
-bool trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entry *a,
-                       const struct entry *b, uint32_t to)
+bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entry *a,
+                          const struct entry *b, uint32_t to)
 {
     if (handler == H_I32_ADD_SS && shift_add(t, a, b, to))
         return true;
@@ -94,7 +94,7 @@ bool trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entr
 
 /* x = y + constant, and a branch backwards that compares x: the comparison's
  * cell is gone already, its first operand is in the accumulator. */
-uint32_t trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other)
+uint32_t dz_trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other)
 {
     uint32_t last = t->cell_count ? t->cells[t->cell_count - 1].word : 0;
     bool add = is_last(t, last, H_I32_ADD_SC);
@@ -105,7 +105,7 @@ uint32_t trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, u
         return WASM_NOWHERE;
     unsigned step = (unsigned)(add ? by : -by) & 0xffff;
     t->words[last] = H_COUNT_EQ_S + index * 2 + (constant ? 1 : 0);
-    t->words[last + 1] = trans_fields(field(t, last, 0), field(t, last, 1), other, step);
-    trans_word(t, 0);
+    t->words[last + 1] = dz_trans_fields(field(t, last, 0), field(t, last, 1), other, step);
+    dz_trans_word(t, 0);
     return last;
 }

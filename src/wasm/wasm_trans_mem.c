@@ -22,7 +22,7 @@ static bool flush_local(struct wasm_trans *t, uint32_t slot)
     uint32_t from = t->blocks[t->block_count - 1].height;
     for (uint32_t i = from; i < t->depth; i++)
         if (t->stack[i].kind == ENTRY_LOCAL && t->stack[i].local == slot)
-            trans_settle_entry(t, i);
+            dz_trans_settle_entry(t, i);
     return t->cell_count != before;
 }
 
@@ -38,9 +38,9 @@ static bool redirect(struct wasm_trans *t, const struct entry *e, uint32_t slot)
     for (unsigned i = 0; i < ACC_COUNT; i++)
         if (t->acc[i].slot == e->slot && t->acc[i].pos == t->cells[t->def_cell].word)
             n = i;
-    trans_wrote(t, slot);
+    dz_trans_wrote(t, slot);
     if (e->type == DZ_WASM_V128)
-        trans_wrote(t, slot + 1);
+        dz_trans_wrote(t, slot + 1);
     if (n != ACC_COUNT)
         t->acc[n] = (struct acc_state){slot, 0, 0};
     t->def_cell = WASM_NOWHERE;
@@ -51,30 +51,30 @@ static bool redirect(struct wasm_trans *t, const struct entry *e, uint32_t slot)
 static void set_local(struct wasm_trans *t, uint32_t index, bool keep)
 {
     uint32_t slot = t->local_slot[index];
-    struct entry e = trans_pop(t);
+    struct entry e = dz_trans_pop(t);
     bool moved = flush_local(t, slot);
     bool is_it = e.kind == ENTRY_LOCAL && e.local == slot;
     if (!moved && redirect(t, &e, slot)) {
         e.kind = ENTRY_LOCAL;
         e.local = slot;
     } else if (!is_it) {
-        trans_move(t, slot, &e);
+        dz_trans_move(t, slot, &e);
     }
     if (keep)
-        trans_push(t, e);
+        dz_trans_push(t, e);
 }
 
-void trans_local(struct wasm_trans *t, unsigned op, uint32_t index)
+void dz_trans_local(struct wasm_trans *t, unsigned op, uint32_t index)
 {
     if (op == DZ_WASM_OP_local_get)
-        trans_push(t, (struct entry){.kind = ENTRY_LOCAL,
-                                     .type = t->local_type[index],
-                                     .local = t->local_slot[index]});
+        dz_trans_push(t, (struct entry){.kind = ENTRY_LOCAL,
+                                        .type = t->local_type[index],
+                                        .local = t->local_slot[index]});
     else
         set_local(t, index, op == DZ_WASM_OP_local_tee);
 }
 
-void trans_global(struct wasm_trans *t, unsigned op, uint32_t index)
+void dz_trans_global(struct wasm_trans *t, unsigned op, uint32_t index)
 {
     const struct dz_wasm_global *g = &t->module->globals[index];
     bool at = g->mutable && index < t->module->header->n_imported[DZ_WASM_KIND_GLOBAL];
@@ -83,44 +83,45 @@ void trans_global(struct wasm_trans *t, unsigned op, uint32_t index)
     if (op == DZ_WASM_OP_global_get) {
         unsigned h = wide ? (at ? H_GLOBAL_GET_AT_V : H_GLOBAL_GET_V)
                           : (at ? H_GLOBAL_GET_AT : H_GLOBAL_GET);
-        uint32_t pos = trans_emit(t, h, trans_imm(t->top, 0, imm));
-        trans_result(t, pos, g->type, wide ? ACC_NONE : ACC_INT, wide || at ? 0 : 1);
+        uint32_t pos = dz_trans_emit(t, h, dz_trans_imm(t->top, 0, imm));
+        dz_trans_result(t, pos, g->type, wide ? ACC_NONE : ACC_INT, wide || at ? 0 : 1);
         return;
     }
-    struct entry e = trans_pop(t);
-    if (!at && !wide && trans_in_acc(t, &e, ACC_INT)) {
-        trans_take_acc(t, &e, ACC_INT);
-        (void)trans_emit(t, H_GLOBAL_SET_R, trans_imm(0, 0, imm));
+    struct entry e = dz_trans_pop(t);
+    if (!at && !wide && dz_trans_in_acc(t, &e, ACC_INT)) {
+        dz_trans_take_acc(t, &e, ACC_INT);
+        (void)dz_trans_emit(t, H_GLOBAL_SET_R, dz_trans_imm(0, 0, imm));
         return;
     }
     unsigned h =
         wide ? (at ? H_GLOBAL_SET_AT_V : H_GLOBAL_SET_V) : (at ? H_GLOBAL_SET_AT : H_GLOBAL_SET_S);
-    uint32_t s = trans_slot(t, &e);
-    (void)trans_emit(t, h, trans_imm(0, s, imm));
+    uint32_t s = dz_trans_slot(t, &e);
+    (void)dz_trans_emit(t, h, dz_trans_imm(0, s, imm));
 }
 
-void trans_select(struct wasm_trans *t)
+void dz_trans_select(struct wasm_trans *t)
 {
-    struct entry c = trans_pop(t);
-    struct entry b = trans_pop(t);
-    struct entry a = trans_pop(t);
+    struct entry c = dz_trans_pop(t);
+    struct entry b = dz_trans_pop(t);
+    struct entry a = dz_trans_pop(t);
     if (a.type == DZ_WASM_V128) {
-        uint64_t word =
-            trans_fields(a.slot, trans_slot(t, &a), trans_slot(t, &b), trans_slot(t, &c));
-        uint32_t pos = trans_emit(t, H_SELECT_V, word);
-        trans_result(t, pos, a.type, ACC_NONE, 0);
+        uint64_t word = dz_trans_fields(a.slot, dz_trans_slot(t, &a), dz_trans_slot(t, &b),
+                                        dz_trans_slot(t, &c));
+        uint32_t pos = dz_trans_emit(t, H_SELECT_V, word);
+        dz_trans_result(t, pos, a.type, ACC_NONE, 0);
         return;
     }
-    bool in = trans_in_acc(t, &c, ACC_INT);
+    bool in = dz_trans_in_acc(t, &c, ACC_INT);
     uint32_t s = 0;
     if (in)
-        trans_take_acc(t, &c, ACC_INT);
+        dz_trans_take_acc(t, &c, ACC_INT);
     else
-        s = trans_slot(t, &c);
-    uint32_t sb = trans_slot(t, &b);
-    uint32_t sa = trans_slot(t, &a);
-    uint32_t pos = trans_emit(t, in ? H_SELECT_R : H_SELECT_S, trans_fields(a.slot, sa, sb, s));
-    trans_result(t, pos, a.type, ACC_INT, 2);
+        s = dz_trans_slot(t, &c);
+    uint32_t sb = dz_trans_slot(t, &b);
+    uint32_t sa = dz_trans_slot(t, &a);
+    uint32_t pos =
+        dz_trans_emit(t, in ? H_SELECT_R : H_SELECT_S, dz_trans_fields(a.slot, sa, sb, s));
+    dz_trans_result(t, pos, a.type, ACC_INT, 2);
 }
 
 /* --- memory ----------------------------------------------------------------------------- */
@@ -147,38 +148,38 @@ static const struct access accesses[] = {
 /* Read flags, memory and offset. Returns the memory's index. */
 static uint32_t memarg(struct wasm_trans *t, uint32_t *ret_offset)
 {
-    uint32_t flags = trans_u32(t);
-    uint32_t index = flags & 64 ? trans_u32(t) : 0;
-    *ret_offset = trans_u32(t);
+    uint32_t flags = dz_trans_u32(t);
+    uint32_t index = flags & 64 ? dz_trans_u32(t) : 0;
+    *ret_offset = dz_trans_u32(t);
     return index;
 }
 static void use_memory(struct wasm_trans *t, uint32_t index)
 {
-    (void)trans_emit(t, H_MEM_USE, trans_imm(0, 0, index));
+    (void)dz_trans_emit(t, H_MEM_USE, dz_trans_imm(0, 0, index));
 }
 
 static void load(struct wasm_trans *t, unsigned handler, unsigned type)
 {
     uint32_t offset;
     uint32_t memory = memarg(t, &offset);
-    struct entry a = trans_pop(t);
+    struct entry a = dz_trans_pop(t);
     struct fused_address f;
-    if (!memory && trans_fuse_address(t, &a, offset, &f)) {
+    if (!memory && dz_trans_fuse_address(t, &a, offset, &f)) {
         unsigned h = H_LOAD8_S32_A + (handler - H_LOAD8_S32_S) / 4 * 6 + f.kind;
-        uint32_t at = trans_emit(t, h, f.word | a.slot);
-        trans_result(t, at, type, acc_of(type), 1);
+        uint32_t at = dz_trans_emit(t, h, f.word | a.slot);
+        dz_trans_result(t, at, type, acc_of(type), 1);
         return;
     }
-    bool in = trans_in_acc(t, &a, ACC_INT);
+    bool in = dz_trans_in_acc(t, &a, ACC_INT);
     uint32_t s = 0;
     if (in)
-        trans_take_acc(t, &a, ACC_INT);
+        dz_trans_take_acc(t, &a, ACC_INT);
     else
-        s = trans_slot(t, &a);
+        s = dz_trans_slot(t, &a);
     if (memory)
         use_memory(t, memory);
-    uint32_t pos = trans_emit(t, handler + (in ? 1 : 0), trans_imm(a.slot, s, offset));
-    trans_result(t, pos, type, acc_of(type), 2);
+    uint32_t pos = dz_trans_emit(t, handler + (in ? 1 : 0), dz_trans_imm(a.slot, s, offset));
+    dz_trans_result(t, pos, type, acc_of(type), 2);
     if (memory)
         use_memory(t, 0);
 }
@@ -192,19 +193,19 @@ static bool store_fused(struct wasm_trans *t, unsigned handler, unsigned type, u
     enum acc_no n = acc_of(type);
     struct entry value = *v, address = *a;
     struct fused_address f;
-    if (!trans_fuse_address(t, &address, offset, &f))
+    if (!dz_trans_fuse_address(t, &address, offset, &f))
         return false;
-    (void)trans_pop(t);
-    (void)trans_pop(t);
+    (void)dz_trans_pop(t);
+    (void)dz_trans_pop(t);
     unsigned size = (handler - H_STORE8_SS) / 5;
     unsigned base = n == ACC_F32   ? H_STOREF32_AS
                     : n == ACC_F64 ? H_STOREF64_AS
                                    : H_STORE8_AS + size * 6;
-    bool in = trans_in_acc(t, &value, n);
+    bool in = dz_trans_in_acc(t, &value, n);
     if (in)
-        trans_take_acc(t, &value, n);
-    uint32_t slot = in ? 0 : trans_slot(t, &value);
-    (void)trans_emit(t, base + f.kind + (in ? 1u : 0u), f.word | slot);
+        dz_trans_take_acc(t, &value, n);
+    uint32_t slot = in ? 0 : dz_trans_slot(t, &value);
+    (void)dz_trans_emit(t, base + f.kind + (in ? 1u : 0u), f.word | slot);
     return true;
 }
 
@@ -222,31 +223,31 @@ static void store(struct wasm_trans *t, unsigned handler, unsigned type)
     uint32_t memory = memarg(t, &offset);
     if (!memory && t->depth >= 2 && store_fused(t, handler, type, offset))
         return;
-    struct entry v = trans_pop(t);
-    struct entry a = trans_pop(t);
+    struct entry v = dz_trans_pop(t);
+    struct entry a = dz_trans_pop(t);
     enum acc_no n = acc_of(type);
-    bool v_in = n != ACC_INT && trans_in_acc(t, &v, n);
-    bool v_int = !v_in && trans_in_acc(t, &v, ACC_INT);
-    bool a_in = !v_int && trans_in_acc(t, &a, ACC_INT);
+    bool v_in = n != ACC_INT && dz_trans_in_acc(t, &v, n);
+    bool v_int = !v_in && dz_trans_in_acc(t, &v, ACC_INT);
+    bool a_in = !v_int && dz_trans_in_acc(t, &a, ACC_INT);
     if (v_in)
-        trans_take_acc(t, &v, n);
+        dz_trans_take_acc(t, &v, n);
     if (v_int)
-        trans_take_acc(t, &v, ACC_INT);
+        dz_trans_take_acc(t, &v, ACC_INT);
     if (a_in)
-        trans_take_acc(t, &a, ACC_INT);
-    uint32_t sa = a_in ? 0 : trans_slot(t, &a);
-    uint32_t sv = v_in || v_int || v.kind == ENTRY_CONST ? 0 : trans_slot(t, &v);
+        dz_trans_take_acc(t, &a, ACC_INT);
+    uint32_t sa = a_in ? 0 : dz_trans_slot(t, &a);
+    uint32_t sv = v_in || v_int || v.kind == ENTRY_CONST ? 0 : dz_trans_slot(t, &v);
     if (memory)
         use_memory(t, memory);
     if (v_in)
-        (void)trans_emit(t, (n == ACC_F32 ? H_STOREF32_SF : H_STOREF64_SF) + (a_in ? 1u : 0u),
-                         trans_imm(0, sa, offset));
+        (void)dz_trans_emit(t, (n == ACC_F32 ? H_STOREF32_SF : H_STOREF64_SF) + (a_in ? 1u : 0u),
+                            dz_trans_imm(0, sa, offset));
     else if (v_int)
-        (void)trans_emit(t, handler + SR, trans_imm(0, sa, offset));
+        (void)dz_trans_emit(t, handler + SR, dz_trans_imm(0, sa, offset));
     else if (v.kind == ENTRY_CONST)
-        (void)trans_emit3(t, handler + (a_in ? RC : SC), trans_imm(0, sa, offset), v.bits);
+        (void)dz_trans_emit3(t, handler + (a_in ? RC : SC), dz_trans_imm(0, sa, offset), v.bits);
     else
-        (void)trans_emit(t, handler + (a_in ? RS : SS), trans_imm(sv, sa, offset));
+        (void)dz_trans_emit(t, handler + (a_in ? RS : SS), dz_trans_imm(sv, sa, offset));
     if (memory)
         use_memory(t, 0);
 }
@@ -258,24 +259,24 @@ static void bulk(struct wasm_trans *t, enum wasm_bulk_op op, uint32_t first, uin
         [WASM_MEMORY_COPY] = H_MEM_COPY, [WASM_MEMORY_FILL] = H_MEM_FILL};
     uint32_t base = t->stack[t->depth - 3].slot;
     uint32_t height = t->top;
-    trans_settle(t, t->blocks[t->block_count - 1].height);
+    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
     if (op <= WASM_MEMORY_FILL && first == 0 && second == 0)
-        (void)trans_emit(t, quick[op], trans_fields(base, base, base + 1, base + 2));
+        (void)dz_trans_emit(t, quick[op], dz_trans_fields(base, base, base + 1, base + 2));
     uint32_t at =
-        trans_emit3(t, H_BULK, trans_fields(base, op, 0, 0), first | (uint64_t)second << 32);
-    trans_point(t, POINT_BULK, at, height);
+        dz_trans_emit3(t, H_BULK, dz_trans_fields(base, op, 0, 0), first | (uint64_t)second << 32);
+    dz_trans_point(t, POINT_BULK, at, height);
     for (int i = 0; i < 3; i++)
-        (void)trans_pop(t);
-    trans_forget(t);
+        (void)dz_trans_pop(t);
+    dz_trans_forget(t);
 }
 
 static void memory_grow(struct wasm_trans *t)
 {
-    uint32_t index = trans_u32(t);
-    struct entry a = trans_pop(t);
-    uint32_t s = trans_slot(t, &a);
-    uint32_t pos = trans_emit(t, H_MEM_GROW, trans_imm(a.slot, s, index));
-    trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
+    uint32_t index = dz_trans_u32(t);
+    struct entry a = dz_trans_pop(t);
+    uint32_t s = dz_trans_slot(t, &a);
+    uint32_t pos = dz_trans_emit(t, H_MEM_GROW, dz_trans_imm(a.slot, s, index));
+    dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
 }
 
 static bool memory_other(struct wasm_trans *t, unsigned op)
@@ -283,32 +284,32 @@ static bool memory_other(struct wasm_trans *t, unsigned op)
     uint32_t x;
     switch (op) {
     case DZ_WASM_OP_memory_size:
-        x = trans_emit(t, H_MEM_SIZE, trans_imm(t->top, 0, trans_u32(t)));
-        trans_result(t, x, DZ_WASM_I32, ACC_INT, 0);
+        x = dz_trans_emit(t, H_MEM_SIZE, dz_trans_imm(t->top, 0, dz_trans_u32(t)));
+        dz_trans_result(t, x, DZ_WASM_I32, ACC_INT, 0);
         return true;
     case DZ_WASM_OP_memory_grow:
         memory_grow(t);
         return true;
     case DZ_WASM_OP_memory_copy:
-        x = trans_u32(t);
-        bulk(t, WASM_MEMORY_COPY, x, trans_u32(t));
+        x = dz_trans_u32(t);
+        bulk(t, WASM_MEMORY_COPY, x, dz_trans_u32(t));
         return true;
     case DZ_WASM_OP_memory_fill:
-        bulk(t, WASM_MEMORY_FILL, trans_u32(t), 0);
+        bulk(t, WASM_MEMORY_FILL, dz_trans_u32(t), 0);
         return true;
     case DZ_WASM_OP_memory_init:
-        x = trans_u32(t);
-        bulk(t, WASM_MEMORY_INIT, trans_u32(t), x);
+        x = dz_trans_u32(t);
+        bulk(t, WASM_MEMORY_INIT, dz_trans_u32(t), x);
         return true;
     case DZ_WASM_OP_data_drop:
-        (void)trans_emit(t, H_DATA_DROP, trans_imm(0, 0, trans_u32(t)));
+        (void)dz_trans_emit(t, H_DATA_DROP, dz_trans_imm(0, 0, dz_trans_u32(t)));
         return true;
     default:
         return false;
     }
 }
 
-bool trans_memory(struct wasm_trans *t, unsigned op)
+bool dz_trans_memory(struct wasm_trans *t, unsigned op)
 {
     if (op >= DZ_ARRAY_LEN(accesses) || accesses[op].handler == 0)
         return memory_other(t, op);
@@ -323,68 +324,68 @@ bool trans_memory(struct wasm_trans *t, unsigned op)
 
 static void table_get(struct wasm_trans *t, uint32_t index)
 {
-    struct entry i = trans_pop(t);
-    uint32_t s = trans_slot(t, &i);
-    uint32_t pos = trans_emit(t, H_TABLE_GET, trans_imm(i.slot, s, index));
-    trans_result(t, pos, t->module->tables[index].type, ACC_INT, 0);
+    struct entry i = dz_trans_pop(t);
+    uint32_t s = dz_trans_slot(t, &i);
+    uint32_t pos = dz_trans_emit(t, H_TABLE_GET, dz_trans_imm(i.slot, s, index));
+    dz_trans_result(t, pos, t->module->tables[index].type, ACC_INT, 0);
 }
 static void table_set(struct wasm_trans *t, uint32_t index)
 {
-    struct entry v = trans_pop(t);
-    struct entry i = trans_pop(t);
-    uint32_t sv = trans_slot(t, &v);
-    (void)trans_emit(t, H_TABLE_SET, trans_imm(sv, trans_slot(t, &i), index));
+    struct entry v = dz_trans_pop(t);
+    struct entry i = dz_trans_pop(t);
+    uint32_t sv = dz_trans_slot(t, &v);
+    (void)dz_trans_emit(t, H_TABLE_SET, dz_trans_imm(sv, dz_trans_slot(t, &i), index));
 }
 static void table_grow(struct wasm_trans *t, uint32_t index)
 {
-    struct entry n = trans_pop(t);
-    struct entry v = trans_pop(t);
-    uint32_t sn = trans_slot(t, &n);
+    struct entry n = dz_trans_pop(t);
+    struct entry v = dz_trans_pop(t);
+    uint32_t sn = dz_trans_slot(t, &n);
     struct entry here = {
         .kind = v.kind, .type = v.type, .slot = v.slot, .local = v.local, .bits = v.bits};
-    trans_move(t, v.slot, &here); /* the value in the slot that gets the result */
-    uint32_t pos = trans_emit(t, H_TABLE_GROW, trans_imm(v.slot, sn, index));
-    trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
+    dz_trans_move(t, v.slot, &here); /* the value in the slot that gets the result */
+    uint32_t pos = dz_trans_emit(t, H_TABLE_GROW, dz_trans_imm(v.slot, sn, index));
+    dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
 }
 
-bool trans_table(struct wasm_trans *t, unsigned op)
+bool dz_trans_table(struct wasm_trans *t, unsigned op)
 {
     uint32_t x;
     switch (op) {
     case DZ_WASM_OP_table_get:
-        table_get(t, trans_u32(t));
+        table_get(t, dz_trans_u32(t));
         return true;
     case DZ_WASM_OP_table_set:
-        table_set(t, trans_u32(t));
+        table_set(t, dz_trans_u32(t));
         return true;
     case DZ_WASM_OP_table_size:
-        x = trans_emit(t, H_TABLE_SIZE, trans_imm(t->top, 0, trans_u32(t)));
-        trans_result(t, x, DZ_WASM_I32, ACC_INT, 0);
+        x = dz_trans_emit(t, H_TABLE_SIZE, dz_trans_imm(t->top, 0, dz_trans_u32(t)));
+        dz_trans_result(t, x, DZ_WASM_I32, ACC_INT, 0);
         return true;
     case DZ_WASM_OP_table_grow:
-        table_grow(t, trans_u32(t));
+        table_grow(t, dz_trans_u32(t));
         return true;
     case DZ_WASM_OP_table_fill:
-        bulk(t, WASM_TABLE_FILL, trans_u32(t), 0);
+        bulk(t, WASM_TABLE_FILL, dz_trans_u32(t), 0);
         return true;
     case DZ_WASM_OP_table_copy:
-        x = trans_u32(t);
-        bulk(t, WASM_TABLE_COPY, x, trans_u32(t));
+        x = dz_trans_u32(t);
+        bulk(t, WASM_TABLE_COPY, x, dz_trans_u32(t));
         return true;
     case DZ_WASM_OP_table_init:
-        x = trans_u32(t);
-        bulk(t, WASM_TABLE_INIT, trans_u32(t), x);
+        x = dz_trans_u32(t);
+        bulk(t, WASM_TABLE_INIT, dz_trans_u32(t), x);
         return true;
     case DZ_WASM_OP_elem_drop:
-        (void)trans_emit(t, H_ELEM_DROP, trans_imm(0, 0, trans_u32(t)));
+        (void)dz_trans_emit(t, H_ELEM_DROP, dz_trans_imm(0, 0, dz_trans_u32(t)));
         return true;
     case DZ_WASM_OP_ref_func:
-        x = trans_emit(t, H_REF_FUNC, trans_imm(t->top, 0, trans_u32(t)));
-        trans_result(t, x, DZ_WASM_FUNCREF, ACC_INT, 0);
+        x = dz_trans_emit(t, H_REF_FUNC, dz_trans_imm(t->top, 0, dz_trans_u32(t)));
+        dz_trans_result(t, x, DZ_WASM_FUNCREF, ACC_INT, 0);
         return true;
     case DZ_WASM_OP_ref_null:
         x = *t->p++;
-        trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = (uint8_t)x});
+        dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = (uint8_t)x});
         return true;
     default:
         return false;
@@ -406,15 +407,15 @@ static void vector_wide(struct wasm_trans *t, unsigned handler, unsigned op)
     t->p += sizeof half;
     uint64_t word;
     if (op == DZ_WASM_OP_v128_const) {
-        word = trans_fields(t->top, 0, 0, 0);
+        word = dz_trans_fields(t->top, 0, 0, 0);
     } else {
-        struct entry b = trans_pop(t);
-        struct entry a = trans_pop(t);
-        word = trans_fields(a.slot, trans_slot(t, &a), trans_slot(t, &b), 0);
+        struct entry b = dz_trans_pop(t);
+        struct entry a = dz_trans_pop(t);
+        word = dz_trans_fields(a.slot, dz_trans_slot(t, &a), dz_trans_slot(t, &b), 0);
     }
-    uint32_t pos = trans_emit3(t, handler, word, half[0]);
-    trans_word(t, half[1]);
-    trans_result(t, pos, DZ_WASM_V128, ACC_NONE, 0);
+    uint32_t pos = dz_trans_emit3(t, handler, word, half[0]);
+    dz_trans_word(t, half[1]);
+    dz_trans_result(t, pos, DZ_WASM_V128, ACC_NONE, 0);
 }
 
 static void vector_access(struct wasm_trans *t, unsigned handler,
@@ -426,23 +427,23 @@ static void vector_access(struct wasm_trans *t, unsigned handler,
     uint32_t lane = lanes ? *t->p++ : 0;
     struct entry v = {.slot = 0};
     if (info->pops == 2)
-        v = trans_pop(t);
-    struct entry a = trans_pop(t);
-    uint32_t sv = info->pops == 2 ? trans_slot(t, &v) : 0;
-    uint32_t sa = trans_slot(t, &a);
+        v = dz_trans_pop(t);
+    struct entry a = dz_trans_pop(t);
+    uint32_t sv = info->pops == 2 ? dz_trans_slot(t, &v) : 0;
+    uint32_t sa = dz_trans_slot(t, &a);
     if (memory)
         use_memory(t, memory);
     uint32_t c = info->type[3] ? a.slot : sv;
-    uint32_t pos = trans_emit(t, handler, trans_imm(c, sa, offset));
+    uint32_t pos = dz_trans_emit(t, handler, dz_trans_imm(c, sa, offset));
     if (lanes)
-        trans_word(t, lane | (uint64_t)sv << 16);
+        dz_trans_word(t, lane | (uint64_t)sv << 16);
     if (info->type[3])
-        trans_result(t, pos, info->type[3], ACC_NONE, 0);
+        dz_trans_result(t, pos, info->type[3], ACC_NONE, 0);
     if (memory)
         use_memory(t, 0);
 }
 
-bool trans_vector(struct wasm_trans *t, unsigned op)
+bool dz_trans_vector(struct wasm_trans *t, unsigned op)
 {
     if (op < 0x200 || op - 0x200 >= DZ_ARRAY_LEN(vectors))
         return false;
@@ -460,14 +461,14 @@ bool trans_vector(struct wasm_trans *t, unsigned op)
     struct entry e[3];
     uint32_t to = t->top;
     for (unsigned i = info->pops; i-- > 0;)
-        e[i] = trans_pop(t);
+        e[i] = dz_trans_pop(t);
     for (unsigned i = 0; i < info->pops; i++)
-        slot[i] = trans_slot(t, &e[i]);
+        slot[i] = dz_trans_slot(t, &e[i]);
     if (info->pops)
         to = e[0].slot;
     if (info->imm == DZ_WASM_IMM_LANE)
         slot[2] = *t->p++;
-    uint32_t pos = trans_emit(t, handler, trans_fields(to, slot[0], slot[1], slot[2]));
-    trans_result(t, pos, info->type[3], acc_of(info->type[3]), 0);
+    uint32_t pos = dz_trans_emit(t, handler, dz_trans_fields(to, slot[0], slot[1], slot[2]));
+    dz_trans_result(t, pos, info->type[3], acc_of(info->type[3]), 0);
     return true;
 }

@@ -156,37 +156,37 @@ static bool fits(const struct entry *e)
 static unsigned pick4(struct wasm_trans *t, const struct entry *a, const struct entry *b,
                       uint64_t *word)
 {
-    if (trans_in_acc(t, a, ACC_INT)) {
-        trans_take_acc(t, a, ACC_INT);
+    if (dz_trans_in_acc(t, a, ACC_INT)) {
+        dz_trans_take_acc(t, a, ACC_INT);
         if (fits(b)) {
-            *word = trans_imm(0, 0, (uint32_t)b->bits);
+            *word = dz_trans_imm(0, 0, (uint32_t)b->bits);
             return RC;
         }
-        *word = trans_fields(0, 0, trans_slot(t, b), 0);
+        *word = dz_trans_fields(0, 0, dz_trans_slot(t, b), 0);
         return RS;
     }
-    uint32_t s = trans_slot(t, a);
+    uint32_t s = dz_trans_slot(t, a);
     if (fits(b)) {
-        *word = trans_imm(0, s, (uint32_t)b->bits);
+        *word = dz_trans_imm(0, s, (uint32_t)b->bits);
         return SC;
     }
-    *word = trans_fields(0, s, trans_slot(t, b), 0);
+    *word = dz_trans_fields(0, s, dz_trans_slot(t, b), 0);
     return SS;
 }
 static unsigned pick7(struct wasm_trans *t, const struct entry *a, const struct entry *b,
                       uint64_t *word)
 {
-    if (trans_in_acc(t, b, ACC_INT) && !trans_in_acc(t, a, ACC_INT)) {
-        trans_take_acc(t, b, ACC_INT);
+    if (dz_trans_in_acc(t, b, ACC_INT) && !dz_trans_in_acc(t, a, ACC_INT)) {
+        dz_trans_take_acc(t, b, ACC_INT);
         if (fits(a)) {
-            *word = trans_imm(0, 0, (uint32_t)a->bits);
+            *word = dz_trans_imm(0, 0, (uint32_t)a->bits);
             return CR;
         }
-        *word = trans_fields(0, trans_slot(t, a), 0, 0);
+        *word = dz_trans_fields(0, dz_trans_slot(t, a), 0, 0);
         return SR;
     }
-    if (fits(a) && !fits(b) && !trans_in_acc(t, b, ACC_INT)) {
-        *word = trans_imm(0, trans_slot(t, b), (uint32_t)a->bits);
+    if (fits(a) && !fits(b) && !dz_trans_in_acc(t, b, ACC_INT)) {
+        *word = dz_trans_imm(0, dz_trans_slot(t, b), (uint32_t)a->bits);
         return CS;
     }
     return pick4(t, a, b, word);
@@ -198,7 +198,7 @@ static bool better_swapped(const struct wasm_trans *t, const struct entry *a, co
 {
     if (a->kind == ENTRY_CONST)
         return b->kind != ENTRY_CONST;
-    return trans_in_acc(t, b, n) && !trans_in_acc(t, a, n);
+    return dz_trans_in_acc(t, b, n) && !dz_trans_in_acc(t, a, n);
 }
 static void swap(struct entry *a, struct entry *b)
 {
@@ -209,18 +209,18 @@ static void swap(struct entry *a, struct entry *b)
 
 static void int_binary(struct wasm_trans *t, struct numeric n, unsigned result)
 {
-    struct entry b = trans_pop(t);
-    struct entry a = trans_pop(t);
+    struct entry b = dz_trans_pop(t);
+    struct entry a = dz_trans_pop(t);
     uint32_t to = a.slot;
     uint64_t word;
     unsigned kind;
     if (n.shape == SHAPE_INT4C && better_swapped(t, &a, &b, ACC_INT))
         swap(&a, &b);
-    if (trans_fuse_binary(t, n.handler, &a, &b, to))
+    if (dz_trans_fuse_binary(t, n.handler, &a, &b, to))
         return;
     kind = n.shape == SHAPE_INT7 ? pick7(t, &a, &b, &word) : pick4(t, &a, &b, &word);
-    uint32_t pos = trans_emit(t, n.handler + kind, word | to);
-    trans_result(t, pos, result, ACC_INT, n.shape == SHAPE_INT7 ? 7 : 4);
+    uint32_t pos = dz_trans_emit(t, n.handler + kind, word | to);
+    dz_trans_result(t, pos, result, ACC_INT, n.shape == SHAPE_INT7 ? 7 : 4);
 }
 
 static const uint8_t mirrored[] = {0, 1, 4, 5, 2, 3, 8, 9, 6, 7}; /* EQ NE LT GT LE GE, s and u */
@@ -228,8 +228,8 @@ static const uint8_t mirrored_float[] = {0, 1, 3, 2, 5, 4};       /* EQ NE LT GT
 
 static void int_compare(struct wasm_trans *t, struct numeric n)
 {
-    struct entry b = trans_pop(t);
-    struct entry a = trans_pop(t);
+    struct entry b = dz_trans_pop(t);
+    struct entry a = dz_trans_pop(t);
     uint32_t to = a.slot;
     unsigned wide = n.handler >= H_I64_EQ_SS ? 10 : 0;
     unsigned index = (n.handler - H_I32_EQ_SS) / 8u - wide;
@@ -242,8 +242,8 @@ static void int_compare(struct wasm_trans *t, struct numeric n)
     struct compare c = {.family = 0, .index = (uint8_t)(index + wide), .kind = (uint8_t)kind};
     memcpy(c.before, t->acc, sizeof c.before);
     c.word = word;
-    uint32_t pos = trans_emit(t, H_I32_EQ_SS + (index + wide) * 8 + kind, word | to);
-    trans_result(t, pos, DZ_WASM_I32, ACC_INT, 4);
+    uint32_t pos = dz_trans_emit(t, H_I32_EQ_SS + (index + wide) * 8 + kind, word | to);
+    dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 4);
     c.cell = t->cell_count - 1;
     t->cmp = c;
 }
@@ -271,19 +271,19 @@ static void int_unary(struct wasm_trans *t, struct numeric n, unsigned op, unsig
 {
     if (invert_compare(t, op))
         return;
-    struct entry a = trans_pop(t);
+    struct entry a = dz_trans_pop(t);
     struct compare c = {.family = op == DZ_WASM_OP_i32_eqz ? 2 : 3};
-    unsigned kind = trans_in_acc(t, &a, ACC_INT);
+    unsigned kind = dz_trans_in_acc(t, &a, ACC_INT);
     uint64_t word = 0;
     if (kind)
-        trans_take_acc(t, &a, ACC_INT);
+        dz_trans_take_acc(t, &a, ACC_INT);
     else
-        word = trans_fields(0, trans_slot(t, &a), 0, 0);
+        word = dz_trans_fields(0, dz_trans_slot(t, &a), 0, 0);
     memcpy(c.before, t->acc, sizeof c.before);
     c.kind = kind ? RS : SS;
     c.word = word;
-    uint32_t pos = trans_emit(t, n.handler + kind, word | a.slot);
-    trans_result(t, pos, result, ACC_INT, 2);
+    uint32_t pos = dz_trans_emit(t, n.handler + kind, word | a.slot);
+    dz_trans_result(t, pos, result, ACC_INT, 2);
     if (n.handler == H_I32_EQZ_S || n.handler == H_I64_EQZ_S) {
         c.cell = t->cell_count - 1;
         t->cmp = c;
@@ -298,39 +298,39 @@ static unsigned pick_float(struct wasm_trans *t, struct entry *a, struct entry *
 {
     enum acc_no n = acc_of(a->type);
     *constant = NULL;
-    bool a_in = trans_in_acc(t, a, n);
-    bool b_in = trans_in_acc(t, b, n) && !a_in;
+    bool a_in = dz_trans_in_acc(t, a, n);
+    bool b_in = dz_trans_in_acc(t, b, n) && !a_in;
     if (seven && a->kind == ENTRY_CONST && b->kind != ENTRY_CONST) {
         *constant = &a->bits;
-        *word = b_in ? 0 : trans_fields(0, trans_slot(t, b), 0, 0);
+        *word = b_in ? 0 : dz_trans_fields(0, dz_trans_slot(t, b), 0, 0);
         if (b_in)
-            trans_take_acc(t, b, n);
+            dz_trans_take_acc(t, b, n);
         return b_in ? CR : CS;
     }
     if (seven && b_in) {
-        trans_take_acc(t, b, n);
-        *word = trans_fields(0, trans_slot(t, a), 0, 0);
+        dz_trans_take_acc(t, b, n);
+        *word = dz_trans_fields(0, dz_trans_slot(t, a), 0, 0);
         return SR;
     }
     uint32_t s = 0;
     if (a_in)
-        trans_take_acc(t, a, n);
+        dz_trans_take_acc(t, a, n);
     else
-        s = trans_slot(t, a);
+        s = dz_trans_slot(t, a);
     if (b->kind == ENTRY_CONST) {
         *constant = &b->bits;
-        *word = trans_fields(0, s, 0, 0);
+        *word = dz_trans_fields(0, s, 0, 0);
         return a_in ? RC : SC;
     }
-    *word = trans_fields(0, s, trans_slot(t, b), 0);
+    *word = dz_trans_fields(0, s, dz_trans_slot(t, b), 0);
     return a_in ? RS : SS;
 }
 
 static void float_binary(struct wasm_trans *t, struct numeric n, unsigned op, unsigned result)
 {
-    struct entry b = trans_pop(t);
-    struct entry a = trans_pop(t);
-    if (trans_fuse_float(t, op, &a, &b))
+    struct entry b = dz_trans_pop(t);
+    struct entry a = dz_trans_pop(t);
+    if (dz_trans_fuse_float(t, op, &a, &b))
         return;
     uint32_t to = a.slot;
     unsigned index = 0;
@@ -349,10 +349,10 @@ static void float_binary(struct wasm_trans *t, struct numeric n, unsigned op, un
     memcpy(c.before, t->acc, sizeof c.before);
     c.word = word;
     unsigned handler = n.shape == SHAPE_FCMP ? H_F32_EQ_SS + (index + wide) * 8 : n.handler;
-    uint32_t pos = trans_emit(t, handler + kind, word | to);
+    uint32_t pos = dz_trans_emit(t, handler + kind, word | to);
     if (constant)
-        trans_word(t, *constant);
-    trans_result(t, pos, result, acc_of(result), n.shape == SHAPE_F7 ? 7 : 4);
+        dz_trans_word(t, *constant);
+    dz_trans_result(t, pos, result, acc_of(result), n.shape == SHAPE_F7 ? 7 : 4);
     if (n.shape == SHAPE_FCMP && !constant) {
         c.cell = t->cell_count - 1;
         t->cmp = c;
@@ -362,19 +362,19 @@ static void float_binary(struct wasm_trans *t, struct numeric n, unsigned op, un
 /* One operand: read from the accumulator of its type if it is there. */
 static void convert(struct wasm_trans *t, unsigned handler, unsigned result)
 {
-    struct entry a = trans_pop(t);
+    struct entry a = dz_trans_pop(t);
     enum acc_no n = acc_of(a.type);
-    unsigned kind = trans_in_acc(t, &a, n);
+    unsigned kind = dz_trans_in_acc(t, &a, n);
     uint64_t word = 0;
     if (kind)
-        trans_take_acc(t, &a, n);
+        dz_trans_take_acc(t, &a, n);
     else
-        word = trans_fields(0, trans_slot(t, &a), 0, 0);
-    uint32_t pos = trans_emit(t, handler + kind, word | a.slot);
-    trans_result(t, pos, result, acc_of(result), 2);
+        word = dz_trans_fields(0, dz_trans_slot(t, &a), 0, 0);
+    uint32_t pos = dz_trans_emit(t, handler + kind, word | a.slot);
+    dz_trans_result(t, pos, result, acc_of(result), 2);
 }
 
-bool trans_numeric(struct wasm_trans *t, unsigned op)
+bool dz_trans_numeric(struct wasm_trans *t, unsigned op)
 {
     if (op >= DZ_ARRAY_LEN(numerics) || numerics[op].shape == SHAPE_NONE)
         return false;
