@@ -218,11 +218,15 @@ build/guest-native/%: guest/tests/%.c guest/tests/check.h
 guest: $(GUEST_TESTS:%=build/guest-tests/%.wasm) ## the POSIX layer, and its tests as modules
 guest-native: $(GUEST_TESTS:%=build/guest-native/%) ## the same tests against this machine's POSIX
 	@scripts/run-tap guest-native $^
+base: build/base/base.doze ## the root that sandboxes start from, from Debian's sources
+build/base/base.doze: $(B)/doze build/guest-sys/lib/libposix.o $(wildcard guest/base/* guest/base/etc/* guest/programs/*)
+	guest/base/build $(B)/doze build/guest-sys $@
 
 # --- checks ------------------------------------------------------------------
 FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)
 SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers tests/spec/run tests/spec/unpack $(wildcard tests/integration/*.sh) \
-             guest/build guest/doze-cc guest/fetch-source guest/busybox/build
+             guest/build guest/doze-cc guest/fetch-source guest/base/build \
+             $(filter-out %.config,$(wildcard guest/programs/*))
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	@$(MAKE) --no-print-directory -s all
 	@ok=0; \
@@ -232,6 +236,7 @@ lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	scripts/lint headers scripts/check-headers || ok=1; \
 	scripts/lint symbols scripts/check-symbols $(LIBS) || ok=1; \
 	scripts/lint docs scripts/check-docs $(B)/doze || ok=1; \
+	scripts/lint abi scripts/check-abi || ok=1; \
 	scripts/lint shell shellcheck -S warning $(SCRIPTS) || ok=1; \
 	exit $$ok
 analyze: setup ## gcc -fanalyzer and clang-tidy

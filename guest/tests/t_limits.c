@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
@@ -106,4 +107,31 @@ TEST(usage_of_children)
     CHECK_INT(getrusage(RUSAGE_CHILDREN, &r), 0);
     CHECK(r.ru_utime.tv_sec * 1000000LL + r.ru_utime.tv_usec > 0);
     CHECK_ERR(getrusage(77, &r), EINVAL);
+}
+
+static int made;
+static void make(void)
+{
+    made++;
+}
+
+TEST(threads_of_one_process)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+    pthread_key_t key;
+    int x;
+    CHECK_INT(pthread_once(&once, make), 0);
+    CHECK_INT(pthread_once(&once, make), 0);
+    CHECK_INT(made, 1);
+    CHECK_INT(pthread_mutex_lock(&m), 0);
+    CHECK_INT(pthread_mutex_trylock(&m), EBUSY);
+    CHECK_INT(pthread_mutex_unlock(&m), 0);
+    CHECK_INT(pthread_mutex_trylock(&m), 0);
+    CHECK_INT(pthread_key_create(&key, NULL), 0);
+    CHECK(pthread_getspecific(key) == NULL);
+    CHECK_INT(pthread_setspecific(key, &x), 0);
+    CHECK(pthread_getspecific(key) == &x);
+    CHECK_INT(pthread_key_delete(key), 0);
+    CHECK(pthread_equal(pthread_self(), pthread_self()));
 }
