@@ -103,7 +103,7 @@ static void edit(struct dz_db *db, const uint8_t *p)
         dz_bind_int(st, 2, value);
     if (strstr(sql, "?3"))
         dz_bind_blob(st, 3, name, strlen(name));
-    (void)dz_stmt_run(st, NULL);
+    (void)!dz_stmt_run(st, NULL);
 }
 
 static int look(void *arg, const struct dz_vfs_entry *e)
@@ -174,7 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (dz_db_begin(r.db, NULL) == 0) {
         for (; edited < EDITS_MAX && (edited + 1) * 8 <= size; edited++)
             edit(r.db, data + edited * 8);
-        (void)dz_db_commit(r.db, NULL);
+        (void)!dz_db_commit(r.db, NULL);
     }
     bool clean = check(&r) == 0;
     (void)dz_db_close(r.db, false, NULL);
