@@ -94,3 +94,39 @@ int getpagesize(void)
 {
     return PAGE;
 }
+
+/* libc's table was made without pipes. The same for every file of a sandbox. */
+long fpathconf(int fd, int name)
+{
+    (void)fd;
+    switch (name) {
+    case _PC_LINK_MAX:
+        return 65000;
+    case _PC_MAX_CANON:
+    case _PC_MAX_INPUT:
+        return 255;
+    case _PC_NAME_MAX:
+        return NAME_MAX;
+    case _PC_PATH_MAX:
+    case _PC_SYMLINK_MAX:
+        return PATH_MAX;
+    case _PC_PIPE_BUF:
+        return PIPE_BUF;
+    case _PC_CHOWN_RESTRICTED:
+    case _PC_NO_TRUNC:
+    case _PC_2_SYMLINKS:
+        return 1;
+    case _PC_VDISABLE:
+        return 0;
+    case _PC_FILESIZEBITS:
+        return 64;
+    default:
+        return name >= 0 && name <= _PC_2_SYMLINKS ? -1 : posix_fail(EINVAL);
+    }
+}
+
+long pathconf(const char *path, int name)
+{
+    (void)path;
+    return fpathconf(-1, name);
+}
