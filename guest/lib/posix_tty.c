@@ -165,7 +165,7 @@ int openpty(int *master, int *slave, char *name, const struct termios *t, const 
 
     if (m < 0)
         return -1;
-    if (ptsname_r(m, path, sizeof path) == 0)
+    if (unlockpt(m) == 0 && ptsname_r(m, path, sizeof path) == 0)
         s = open(path, O_RDWR | O_NOCTTY);
     if (s < 0 || (t && tcsetattr(s, TCSANOW, t) < 0) || (w && tcsetwinsize(s, w) < 0)) {
         int e = errno;
@@ -219,17 +219,19 @@ int posix_openpt(int flags)
     return open("/dev/ptmx", flags);
 }
 
-/* A slave is the user's and unlocked from its birth. */
+/* A terminal belongs to the user from its birth, but is locked. */
 int grantpt(int fd)
 {
-    (void)fd;
-    return 0;
+    int n;
+
+    return ioctl(fd, TIOCGPTN, &n);
 }
 
 int unlockpt(int fd)
 {
-    (void)fd;
-    return 0;
+    int locked = 0;
+
+    return ioctl(fd, TIOCSPTLCK, &locked);
 }
 
 int ptsname_r(int fd, char *buf, size_t size)

@@ -12,6 +12,7 @@ extern "C" {
 #define TCFLSH     0x540B
 #define TIOCSCTTY  0x540E
 #define TIOCGPTN   0x80045430
+#define TIOCSPTLCK 0x40045431
 #define TIOCGPGRP  0x540F
 #define TIOCSPGRP  0x5410
 #define TIOCOUTQ   0x5411
