@@ -115,13 +115,12 @@ $(B)/src/base/mem.o: CPPFLAGS += -DDZ_MEM_IMPL
 # wasm_num.h: each float operation rounds by itself; sqrt needs no errno
 $(B)/src/wasm/%.o $(B)/tests/unit/t_wasm_%.o: CFLAGS += -ffp-contract=off -fno-math-errno
 # wasm_exec.c: the product's loop is optimised in every CONFIG; the vectoriser of
-# gcc would pack pc and fp together and undo the indirect jumps
-ifeq (,$(findstring clang,$(CC)))
+# gcc would pack pc and fp together and undo the indirect jumps. With sanitizers
+# there is the switch only, and compilers take minutes for it when they optimise.
+ifneq (,$(filter asan fuzz tsan,$(CONFIG)))
+$(B)/src/wasm/wasm_exec.o $(B)/src/wasm/wasm_exec_goto.o: CFLAGS += -O0 -DDZ_WASM_NO_GOTO
+else ifeq (,$(findstring clang,$(CC)))
 $(B)/src/wasm/wasm_exec_goto.o: CFLAGS += -O2 -fno-tree-slp-vectorize
-endif
-# clang with sanitizers takes more than ten minutes for the loop when it optimises
-ifneq (,$(and $(findstring clang,$(CC)),$(filter asan fuzz tsan,$(CONFIG))))
-$(B)/src/wasm/wasm_exec.o $(B)/src/wasm/wasm_exec_goto.o: CFLAGS += -O0
 endif
 
 define module_rule

@@ -34,7 +34,7 @@ static int read_dirs(struct dz_cli *c, struct dirs *d, struct dz_err *err)
             return dz_cli_usage(c, err, "--dir wants HOST:GUEST, not %s", given);
         (void)snprintf(d->host[i], PATH_MAX, "%.*s", (int)(colon - given), given);
         (void)snprintf(d->place[i], PLACE_MAX, "/dirs/%d", i);
-        (void)snprintf(d->preopen[i], sizeof d->preopen[i], "%s=%s", d->place[i], colon + 1);
+        (void)snprintf(d->preopen[i], sizeof d->preopen[i], "/dirs/%d=%s", i, colon + 1);
         d->list[i] = d->preopen[i];
     }
     return 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * wasm_exec_goto.c - the loop of wasm_exec.c with gcc's labels as values. With
- * clang there is no such loop: it would merge the indirect jumps.
+ * clang there is no such loop: it would merge the indirect jumps; nor in builds
+ * with sanitizers, which would take minutes to compile it.
  */
-#if defined(__GNUC__) && !defined(__clang__)
+#if defined(__GNUC__) && !defined(__clang__) && !defined(DZ_WASM_NO_GOTO)
 #define WASM_EXEC_GOTO 1
 #include "wasm/wasm_exec.c"
 #else

@@ -25,13 +25,15 @@ static uint32_t dispatch(uint32_t x, uint32_t depth);
 #define EACH(X, h)                                                                          \
     X(h##0)                                                                                 \
     X(h##1)                                                                                 \
-    X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) X(h##8) X(h##9) X(h##a) X(h##b) X(h##c) \
-        X(h##d) X(h##e) X(h##f)
+    X(h##2)                                                                                 \
+    X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) X(h##8) X(h##9) X(h##a) X(h##b) X(h##c) X(h##d) \
+        X(h##e) X(h##f)
 #define ALL(X)                                                                              \
     EACH(X, 0)                                                                              \
     EACH(X, 1)                                                                              \
-    EACH(X, 2) EACH(X, 3) EACH(X, 4) EACH(X, 5) EACH(X, 6) EACH(X, 7) EACH(X, 8) EACH(X, 9) \
-        EACH(X, a) EACH(X, b) EACH(X, c) EACH(X, d) EACH(X, e) EACH(X, f)
+    EACH(X, 2)                                                                              \
+    EACH(X, 3) EACH(X, 4) EACH(X, 5) EACH(X, 6) EACH(X, 7) EACH(X, 8) EACH(X, 9) EACH(X, a) \
+        EACH(X, b) EACH(X, c) EACH(X, d) EACH(X, e) EACH(X, f)
 ALL(STEP)
 
 #define NAME(id) step_##id,
