@@ -22,6 +22,7 @@ static uint32_t dispatch(uint32_t x, uint32_t depth);
             sum = sum * 3 + dispatch(sum, depth - 1) * (0x##id | 1); \
         return sum + (uint32_t)real;                                 \
     }
+/* clang-format off */
 #define EACH(X, h)                                                                          \
     X(h##0)                                                                                 \
     X(h##1)                                                                                 \
@@ -34,6 +35,7 @@ static uint32_t dispatch(uint32_t x, uint32_t depth);
     EACH(X, 2)                                                                              \
     EACH(X, 3) EACH(X, 4) EACH(X, 5) EACH(X, 6) EACH(X, 7) EACH(X, 8) EACH(X, 9) EACH(X, a) \
         EACH(X, b) EACH(X, c) EACH(X, d) EACH(X, e) EACH(X, f)
+/* clang-format on */
 ALL(STEP)
 
 #define NAME(id) step_##id,
