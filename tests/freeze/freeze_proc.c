@@ -249,7 +249,7 @@ static void inject_with(const struct ticks *how, const struct outcome *plain)
     CHECK(o.result[0] == plain->result[0] && o.output == plain->output && o.parks == plain->parks);
     world_begin1(&w, "ticks", 0);
     CHECK_INT(world_finish(&w).result[0], injected);
-    CHECK(injected > 3);
+    CHECK(injected > (how->every <= 3 ? 20u : 3u)); /* the rarer ways get in less often */
     world_close(&w);
 }
 
