@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The map, and the names of what is in it.
+ *
+ * The map is one table of sets: allowed[s] has the bit of each state that s may
+ * become. Everything that asks "may it?" reads that table, and dz_lifecycle_walk
+ * searches it, so a hop that is not there cannot happen by any way.
+ */
+#include "lifecycle/lifecycle.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+static const unsigned allowed[DZ_STATE_COUNT] = {
+#define X(name, text, to) [DZ_STATE_##name] = (to),
+    DZ_STATES(X)
+#undef X
+};
+
+static const char *const state_names[DZ_STATE_COUNT + 1] = {
+#define X(name, text, to) text,
+    DZ_STATES(X)
+#undef X
+        "none",
+};
+
+static const char *const status_names[] = {
+#define X(name, text) text,
+    DZ_STATUSES(X)
+#undef X
+};
+
+static const char *const mode_names[] = {
+    [DZ_IDLE_ACTIVITY] = "activity",
+    [DZ_IDLE_CONNECTIONS] = "connections",
+    [DZ_IDLE_NEVER] = "never",
+};
+
+/* --- names ----------------------------------------------------------------------- */
+
+/* "a, b or c": those names whose bit is set, or "nothing". */
+static void list_names(const char *const *names, size_t count, unsigned set, char *out, size_t size)
+{
+    size_t len = 0;
+    int left = __builtin_popcount(set);
+    (void)snprintf(out, size, "nothing");
+    for (size_t i = 0; i < count; i++) {
+        if (!(set & 1u << i) || len >= size)
+            continue;
+        left--;
+        int n = snprintf(out + len, size - len, "%s%s", names[i],
+                         left > 1    ? ", "
+                         : left == 1 ? " or "
+                                     : "");
+        len += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* The index of s among names, or DZ_EINVAL with a sentence that lists them; a
+ * name that is "" cannot be asked for. */
+static int parse_name(struct dz_str s, const char *const *names, size_t count, const char *what,
+                      struct dz_err *err)
+{
+    unsigned set = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (names[i][0] && dz_str_eqz(s, names[i]))
+            return (int)i;
+        set |= names[i][0] ? 1u << i : 0;
+    }
+    char quoted[DZ_STR_QUOTED], list[160];
+    list_names(names, count, set, list, sizeof list);
+    return dz_fail(err, DZ_EINVAL, "%s is no %s: it is %s", dz_str_quote(s, quoted), what, list);
+}
+
+const char *dz_state_name(enum dz_state s)
+{
+    assert(s <= DZ_STATE_COUNT);
+    return state_names[s];
+}
+
+int dz_state_parse(struct dz_str s, enum dz_state *ret_state, struct dz_err *err)
+{
+    int i = parse_name(s, state_names, DZ_STATE_COUNT, "state", err);
+    if (i < 0)
+        return i;
+    *ret_state = (enum dz_state)i;
+    return 0;
+}
+
+const char *dz_status_name(enum dz_status s)
+{
+    assert(s < DZ_STATUS_COUNT);
+    return status_names[s];
+}
+
+int dz_status_parse(struct dz_str s, enum dz_status *ret_status, struct dz_err *err)
+{
+    int i = s.n == 0 ? DZ_STATUS_NONE : parse_name(s, status_names, DZ_STATUS_COUNT, "status", err);
+    if (i < 0)
+        return i;
+    *ret_status = (enum dz_status)i;
+    return 0;
+}
+
+const char *dz_idle_mode_name(enum dz_idle_mode m)
+{
+    assert(m <= DZ_IDLE_NEVER);
+    return mode_names[m];
+}
+
+int dz_idle_mode_parse(struct dz_str s, enum dz_idle_mode *ret_mode, struct dz_err *err)
+{
+    int i = parse_name(s, mode_names, DZ_ARRAY_LEN(mode_names), "idle mode", err);
+    if (i < 0)
+        return i;
+    *ret_mode = (enum dz_idle_mode)i;
+    return 0;
+}
+
+/* --- the map ---------------------------------------------------------------------- */
+
+int dz_lifecycle_next(enum dz_state from, enum dz_state to, struct dz_err *err)
+{
+    assert(from < DZ_STATE_COUNT && to < DZ_STATE_COUNT);
+    if (allowed[from] & 1u << to)
+        return (int)to;
+    char list[80];
+    list_names(state_names, DZ_STATE_COUNT, allowed[from], list, sizeof list);
+    return dz_fail(err, DZ_ESTATE, "a sandbox that is %s cannot become %s: it can become %s",
+                   state_names[from], state_names[to], list);
+}
+
+int dz_lifecycle_walk(enum dz_state from, enum dz_state to,
+                      enum dz_state ret_path[static DZ_STATE_COUNT], struct dz_err *err)
+{
+    enum dz_state queue[DZ_STATE_COUNT] = {from}, before[DZ_STATE_COUNT];
+    unsigned seen = 1u << from;
+    size_t n = 1;
+    int hops = 0;
+    assert(from < DZ_STATE_COUNT && to < DZ_STATE_COUNT);
+    for (size_t i = 0; i < n && !(seen & 1u << to); i++)
+        for (unsigned s = 0; s < DZ_STATE_COUNT; s++)
+            if (allowed[queue[i]] & ~seen & 1u << s) {
+                seen |= 1u << s;
+                before[s] = queue[i];
+                queue[n++] = (enum dz_state)s;
+            }
+    if (!(seen & 1u << to))
+        return dz_fail(err, DZ_ESTATE, "a sandbox that is %s can never be %s", state_names[from],
+                       state_names[to]);
+    for (enum dz_state s = to; s != from; s = before[s])
+        hops++;
+    int at = hops;
+    for (enum dz_state s = to; s != from; s = before[s])
+        ret_path[--at] = s;
+    return hops;
+}

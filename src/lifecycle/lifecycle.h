@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lifecycle.h - what a sandbox may become, when, and by which steps.
+ *
+ * Tables and pure functions: no file, no clock, no registry. Who has those (the
+ * module keeper) asks here and carries the answer out.
+ *
+ *                        +---------- revived ------------+
+ *                        v                               |
+ *   created --docked--> active --filed away--------> archived --> deleted
+ *                       |   ^ ^                          ^
+ *             goes idle |   | +---- thaws ----+          |
+ *                       v   | woken           |          |
+ *                     suspended --stays idle--> frozen --+ filed away
+ *
+ * There is no other way between two states (docs/design/lifecycle.md). All
+ * times are milliseconds since 1970, all durations milliseconds.
+ */
+#ifndef DZ_LIFECYCLE_LIFECYCLE_H
+#define DZ_LIFECYCLE_LIFECYCLE_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* --- the map ------------------------------------------------------------------- */
+
+/* X(NAME, "name", the states it may become, as bits) */
+#define DZ_STATES(X)                                                       \
+    X(CREATED, "created", DZ_STATE_BIT(ACTIVE))                            \
+    X(ACTIVE, "active", DZ_STATE_BIT(SUSPENDED) | DZ_STATE_BIT(ARCHIVED))  \
+    X(SUSPENDED, "suspended", DZ_STATE_BIT(ACTIVE) | DZ_STATE_BIT(FROZEN)) \
+    X(FROZEN, "frozen", DZ_STATE_BIT(ACTIVE) | DZ_STATE_BIT(ARCHIVED))     \
+    X(ARCHIVED, "archived", DZ_STATE_BIT(ACTIVE) | DZ_STATE_BIT(DELETED))  \
+    X(DELETED, "deleted", 0)
+
+enum dz_state {
+#define X(name, text, to) DZ_STATE_##name,
+    DZ_STATES(X)
+#undef X
+    DZ_STATE_COUNT,
+    DZ_STATE_NONE = DZ_STATE_COUNT, /* "no state": nothing follows, nothing found */
+};
+#define DZ_STATE_BIT(name) (1u << DZ_STATE_##name)
+
+const char *dz_state_name(enum dz_state s); /* "none" for DZ_STATE_NONE */
+/* DZ_EINVAL with a sentence that lists them. */
+DZ_NODISCARD int dz_state_parse(struct dz_str s, enum dz_state *ret_state, struct dz_err *err);
+
+/* One hop: the new state, or DZ_ESTATE and a sentence with both states and what
+ * is allowed. Every hop of every sandbox is asked here. */
+DZ_NODISCARD int dz_lifecycle_next(enum dz_state from, enum dz_state to, struct dz_err *err);
+
+/* The fewest hops from one state to another: the states after `from`, `to` last,
+ * into ret_path; their number, 0 when from == to, or DZ_ESTATE. */
+DZ_NODISCARD int dz_lifecycle_walk(enum dz_state from, enum dz_state to,
+                                   enum dz_state ret_path[static DZ_STATE_COUNT],
+                                   struct dz_err *err);
+
+/* --- what happens beside the state ------------------------------------------------ */
+
+/* What is being done to a sandbox, for people: X(NAME, "name"). */
+#define DZ_STATUSES(X)          \
+    X(NONE, "")                 \
+    X(CREATING, "creating")     \
+    X(STARTING, "starting")     \
+    X(RUNNING, "running")       \
+    X(EXECUTING, "executing")   \
+    X(SUSPENDING, "suspending") \
+    X(RESTORING, "restoring")   \
+    X(FREEZING, "freezing")     \
+    X(ARCHIVING, "archiving")   \
+    X(DELETING, "deleting")     \
+    X(ERROR, "error")
+
+enum dz_status {
+#define X(name, text) DZ_STATUS_##name,
+    DZ_STATUSES(X)
+#undef X
+    DZ_STATUS_COUNT,
+};
+const char *dz_status_name(enum dz_status s);
+DZ_NODISCARD int dz_status_parse(struct dz_str s, enum dz_status *ret_status, struct dz_err *err);
+
+/* --- the ladder ------------------------------------------------------------------- */
+
+#define DZ_LADDER_INHERIT (-1)      /* ask the next: sandbox, image, server */
+#define DZ_LADDER_NEVER   INT64_MAX /* this rung is not taken */
+
+struct dz_ladder {
+    int64_t suspend_ms; /* active and idle for so long: suspended */
+    int64_t freeze_ms;  /* suspended and untouched for so long: frozen */
+};
+extern const struct dz_ladder dz_ladder_default; /* 15 minutes, 24 hours */
+
+/* Each rung from the first that has one: sandbox, image, server, the default.
+ * Each may be NULL. */
+struct dz_ladder dz_ladder_choose(const struct dz_ladder *sandbox, const struct dz_ladder *image,
+                                  const struct dz_ladder *server);
+
+/* What idleness alone makes of a sandbox: SUSPENDED, FROZEN or NONE. */
+enum dz_state dz_lifecycle_auto_next(enum dz_state state, int64_t idle_ms,
+                                     const struct dz_ladder *ladder);
+
+/* How idleness is counted. */
+enum dz_idle_mode {
+    DZ_IDLE_ACTIVITY,    /* since the last activity */
+    DZ_IDLE_CONNECTIONS, /* since the last connection closed */
+    DZ_IDLE_NEVER,       /* it never is */
+};
+const char *dz_idle_mode_name(enum dz_idle_mode m); /* "activity", "connections", "never" */
+DZ_NODISCARD int dz_idle_mode_parse(struct dz_str s, enum dz_idle_mode *ret_mode,
+                                    struct dz_err *err);
+
+#define DZ_IDLE_CONNECTION_LAG_MS ((int64_t)15 * 1000)      /* after the last close, by default */
+#define DZ_IDLE_SILENCE_MS        ((int64_t)15 * 60 * 1000) /* then a connection stops counting */
+
+/* --- what counts as activity --------------------------------------------------------- */
+
+/* X(NAME, "name", does it count?) */
+#define DZ_ACTIVITIES(X)                                    \
+    X(REQUEST, "request", ALWAYS)                           \
+    X(EXEC, "exec", ALWAYS)                                 \
+    X(UPLOAD, "upload", ALWAYS)                             \
+    X(DOWNLOAD, "download", ALWAYS)                         \
+    X(LIST_DIRECTORY, "list_directory", ALWAYS)             \
+    X(WAKE, "wake", ALWAYS)                                 \
+    X(SCHEDULE, "schedule", ALWAYS)                         \
+    X(AGENT_CALL, "agent_call", ALWAYS)                     \
+    X(CONNECTION_OPEN, "connection_open", ALWAYS)           \
+    X(CONNECTION_BYTE, "connection_byte", ALWAYS)           \
+    X(CONNECTION_KEEPALIVE, "connection_keepalive", ALWAYS) \
+    X(CONNECTION_CLOSE, "connection_close", ALWAYS)         \
+    X(GUEST_CPU, "guest_cpu", CPU)                          \
+    X(READ_STATUS, "read_status", NEVER)                    \
+    X(LIST_SANDBOXES, "list_sandboxes", NEVER)              \
+    X(READ_EVENTS, "read_events", NEVER)                    \
+    X(EVENT_STREAM, "event_stream", NEVER)                  \
+    X(READ_METRICS, "read_metrics", NEVER)
+
+enum dz_activity {
+#define X(name, text, counts) DZ_ACTIVITY_##name,
+    DZ_ACTIVITIES(X)
+#undef X
+    DZ_ACTIVITY_COUNT,
+};
+const char *dz_activity_name(enum dz_activity a);
+/* GUEST_CPU (above 1 % of a core) counts in activity mode, when count_cpu is on. */
+bool dz_lifecycle_counts(enum dz_activity a, enum dz_idle_mode mode, bool count_cpu);
+
+/* --- when something is due ------------------------------------------------------------- */
+
+/* What is known of a sandbox. A time of 0 is "never was" or "not set". */
+struct dz_facts {
+    enum dz_state state;
+    enum dz_idle_mode mode;
+    struct dz_ladder ladder; /* chosen: nothing inherited */
+    int64_t created, last_active, suspended_at;
+    unsigned connections; /* open now */
+    int64_t last_byte;    /* on any of them, or when the last was opened */
+    int64_t last_closed;  /* when the last one closed */
+    int64_t silence_ms;   /* 0: DZ_IDLE_SILENCE_MS */
+    int64_t hold_until;   /* kept awake until then */
+    int64_t wake_at;      /* a guest that sleeps is to be woken then */
+    int64_t expires;      /* at the latest, in any state */
+    int64_t ttl_idle_ms;  /* and after so long without activity, but never while active */
+    int64_t retry_at;     /* the last try failed: not before */
+};
+
+enum dz_due {
+    DZ_DUE_NOTHING,
+    DZ_DUE_EXPIRE, /* the order is that of precedence at equal times */
+    DZ_DUE_WAKE,
+    DZ_DUE_SUSPEND,
+    DZ_DUE_FREEZE,
+};
+const char *dz_due_name(enum dz_due d);
+
+/* The next thing that time alone will do to it, and when, at *ret_at (INT64_MAX
+ * with NOTHING). A time that lies in the past is due now. */
+enum dz_due dz_lifecycle_due(const struct dz_facts *facts, int64_t *ret_at);
+
+/* Since when the sandbox is idle; INT64_MAX while it is not. */
+int64_t dz_lifecycle_idle_since(const struct dz_facts *facts);
+
+/* When a sandbox that stays as it is expires; INT64_MAX: never. */
+int64_t dz_lifecycle_expiry(const struct dz_facts *facts);
+
+#endif

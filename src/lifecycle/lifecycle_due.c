@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The ladder, what counts as activity, and what is due when.
+ *
+ * All thresholds are reached at equality (">= everywhere"). Sums saturate, so
+ * that "never" stays never whatever is added to it.
+ */
+#include "lifecycle/lifecycle.h"
+
+#include <assert.h>
+
+const struct dz_ladder dz_ladder_default = {
+    .suspend_ms = (int64_t)15 * 60 * 1000,
+    .freeze_ms = (int64_t)24 * 3600 * 1000,
+};
+
+/* --- the ladder ------------------------------------------------------------------- */
+
+struct dz_ladder dz_ladder_choose(const struct dz_ladder *sandbox, const struct dz_ladder *image,
+                                  const struct dz_ladder *server)
+{
+    const struct dz_ladder *const order[] = {sandbox, image, server, &dz_ladder_default};
+    struct dz_ladder chosen = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(order); i++) {
+        if (order[i] && chosen.suspend_ms == DZ_LADDER_INHERIT)
+            chosen.suspend_ms = order[i]->suspend_ms;
+        if (order[i] && chosen.freeze_ms == DZ_LADDER_INHERIT)
+            chosen.freeze_ms = order[i]->freeze_ms;
+    }
+    return chosen;
+}
+
+enum dz_state dz_lifecycle_auto_next(enum dz_state state, int64_t idle_ms,
+                                     const struct dz_ladder *ladder)
+{
+    if (state == DZ_STATE_ACTIVE && ladder->suspend_ms != DZ_LADDER_NEVER &&
+        idle_ms >= ladder->suspend_ms)
+        return DZ_STATE_SUSPENDED;
+    if (state == DZ_STATE_SUSPENDED && ladder->freeze_ms != DZ_LADDER_NEVER &&
+        idle_ms >= ladder->freeze_ms)
+        return DZ_STATE_FROZEN;
+    return DZ_STATE_NONE;
+}
+
+/* --- activity --------------------------------------------------------------------- */
+
+enum counts {
+    COUNTS_NEVER,
+    COUNTS_ALWAYS,
+    COUNTS_CPU, /* by mode and setting */
+};
+
+static const struct {
+    const char *name;
+    enum counts counts;
+} activities[DZ_ACTIVITY_COUNT] = {
+#define X(name, text, counts) {text, COUNTS_##counts},
+    DZ_ACTIVITIES(X)
+#undef X
+};
+
+const char *dz_activity_name(enum dz_activity a)
+{
+    assert(a < DZ_ACTIVITY_COUNT);
+    return activities[a].name;
+}
+
+bool dz_lifecycle_counts(enum dz_activity a, enum dz_idle_mode mode, bool count_cpu)
+{
+    assert(a < DZ_ACTIVITY_COUNT);
+    if (activities[a].counts == COUNTS_CPU)
+        return count_cpu && mode == DZ_IDLE_ACTIVITY;
+    return activities[a].counts == COUNTS_ALWAYS;
+}
+
+/* --- due -------------------------------------------------------------------------- */
+
+static int64_t later(int64_t at, int64_t by_ms)
+{
+    int64_t sum;
+    return by_ms == DZ_LADDER_NEVER || __builtin_add_overflow(at, by_ms, &sum) ? INT64_MAX : sum;
+}
+
+static int64_t max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t since_activity(const struct dz_facts *f)
+{
+    return f->last_active ? f->last_active : f->created;
+}
+
+int64_t dz_lifecycle_idle_since(const struct dz_facts *f)
+{
+    if (f->state == DZ_STATE_SUSPENDED)
+        return max(f->suspended_at, f->last_active);
+    if (f->state != DZ_STATE_ACTIVE || f->mode == DZ_IDLE_NEVER)
+        return INT64_MAX;
+    if (f->mode == DZ_IDLE_ACTIVITY)
+        return since_activity(f);
+    return f->connections ? INT64_MAX : max(f->last_closed, since_activity(f));
+}
+
+/* When an active sandbox has been idle for long enough. In connection mode a
+ * connection that fell silent stops counting at that moment, with no lag. */
+static int64_t suspend_at(const struct dz_facts *f)
+{
+    int64_t at;
+    if (f->ladder.suspend_ms == DZ_LADDER_NEVER)
+        return INT64_MAX;
+    if (f->mode == DZ_IDLE_CONNECTIONS && f->connections)
+        at = later(f->last_byte, f->silence_ms ? f->silence_ms : DZ_IDLE_SILENCE_MS);
+    else if (dz_lifecycle_idle_since(f) == INT64_MAX)
+        return INT64_MAX;
+    else
+        at = later(dz_lifecycle_idle_since(f), f->ladder.suspend_ms);
+    return max(at, f->hold_until);
+}
+
+int64_t dz_lifecycle_expiry(const struct dz_facts *f)
+{
+    int64_t at = f->expires ? f->expires : INT64_MAX;
+    if (f->ttl_idle_ms && f->state != DZ_STATE_ACTIVE) {
+        int64_t idle = later(since_activity(f), f->ttl_idle_ms);
+        at = idle < at ? idle : at;
+    }
+    return at;
+}
+
+static bool asleep(enum dz_state s)
+{
+    return s == DZ_STATE_SUSPENDED || s == DZ_STATE_FROZEN;
+}
+
+enum dz_due dz_lifecycle_due(const struct dz_facts *f, int64_t *ret_at)
+{
+    int64_t at[] = {
+        [DZ_DUE_EXPIRE] = INT64_MAX,
+        [DZ_DUE_WAKE] = INT64_MAX,
+        [DZ_DUE_SUSPEND] = INT64_MAX,
+        [DZ_DUE_FREEZE] = INT64_MAX,
+    };
+    enum dz_due due = DZ_DUE_NOTHING;
+    *ret_at = INT64_MAX;
+    if (f->state == DZ_STATE_DELETED)
+        return due;
+    at[DZ_DUE_EXPIRE] = dz_lifecycle_expiry(f);
+    if (asleep(f->state) && f->wake_at)
+        at[DZ_DUE_WAKE] = max(f->wake_at, f->retry_at);
+    if (f->state == DZ_STATE_ACTIVE)
+        at[DZ_DUE_SUSPEND] = max(suspend_at(f), f->retry_at);
+    if (f->state == DZ_STATE_SUSPENDED)
+        at[DZ_DUE_FREEZE] =
+            max(later(dz_lifecycle_idle_since(f), f->ladder.freeze_ms), f->retry_at);
+    for (int i = DZ_DUE_EXPIRE; i <= DZ_DUE_FREEZE; i++)
+        if (at[i] < *ret_at) {
+            *ret_at = at[i];
+            due = (enum dz_due)i;
+        }
+    return due;
+}
+
+const char *dz_due_name(enum dz_due d)
+{
+    static const char *const names[] = {"nothing", "expire", "wake", "suspend", "freeze"};
+    assert(d < DZ_ARRAY_LEN(names));
+    return names[d];
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The map hop by hop, against a list written by hand; the ladder against a naive
+ * oracle; what is due when; what counts as activity.
+ */
+#include "../lib/dice.h"
+#include "base/err.h"
+#include "lifecycle/lifecycle.h"
+#include "tap.h"
+
+/* --- the map ---------------------------------------------------------------------- */
+
+static const char *const hops[][2] = {
+    {"created", "active"},   {"active", "suspended"}, {"active", "archived"},
+    {"suspended", "active"}, {"suspended", "frozen"}, {"frozen", "active"},
+    {"frozen", "archived"},  {"archived", "active"},  {"archived", "deleted"},
+};
+
+static bool is_hop(const char *from, const char *to)
+{
+    for (size_t i = 0; i < DZ_ARRAY_LEN(hops); i++)
+        if (!strcmp(hops[i][0], from) && !strcmp(hops[i][1], to))
+            return true;
+    return false;
+}
+
+TEST(map_allows_nine_hops_and_no_other)
+{
+    int count = 0;
+    for (int from = 0; from < DZ_STATE_COUNT; from++)
+        for (int to = 0; to < DZ_STATE_COUNT; to++) {
+            struct dz_err err = {0};
+            int rc = dz_lifecycle_next((enum dz_state)from, (enum dz_state)to, &err);
+            const char *a = dz_state_name((enum dz_state)from);
+            const char *b = dz_state_name((enum dz_state)to);
+            CHECK_INT(rc, is_hop(a, b) ? to : DZ_ESTATE);
+            count += rc >= 0;
+            if (rc < 0) {
+                CHECK(strstr(err.msg, a) && strstr(err.msg, b));
+            } else {
+                CHECK_STR(err.msg, "");
+            }
+        }
+    CHECK_INT(count, 9);
+}
+
+TEST(map_says_what_is_allowed)
+{
+    struct dz_err err;
+    CHECK_INT(dz_lifecycle_next(DZ_STATE_ACTIVE, DZ_STATE_FROZEN, &err), DZ_ESTATE);
+    CHECK_STR(err.msg,
+              "a sandbox that is active cannot become frozen: it can become suspended or archived");
+    CHECK_INT(dz_lifecycle_next(DZ_STATE_DELETED, DZ_STATE_ACTIVE, &err), DZ_ESTATE);
+    CHECK_STR(err.msg, "a sandbox that is deleted cannot become active: it can become nothing");
+}
+
+TEST(map_walks_by_hops_only)
+{
+    static const struct {
+        enum dz_state from;
+        int hops;
+    } to_deleted[] = {{DZ_STATE_CREATED, 3}, {DZ_STATE_ACTIVE, 2},   {DZ_STATE_SUSPENDED, 3},
+                      {DZ_STATE_FROZEN, 2},  {DZ_STATE_ARCHIVED, 1}, {DZ_STATE_DELETED, 0}};
+    enum dz_state path[DZ_STATE_COUNT];
+    for (size_t i = 0; i < DZ_ARRAY_LEN(to_deleted); i++) {
+        int n = dz_lifecycle_walk(to_deleted[i].from, DZ_STATE_DELETED, path, NULL);
+        CHECK_INT(n, to_deleted[i].hops);
+        enum dz_state at = to_deleted[i].from;
+        for (int k = 0; k < n; k++) {
+            CHECK_INT(dz_lifecycle_next(at, path[k], NULL), path[k]);
+            at = path[k];
+        }
+        CHECK_INT(at, DZ_STATE_DELETED);
+    }
+    struct dz_err err;
+    CHECK_INT(dz_lifecycle_walk(DZ_STATE_DELETED, DZ_STATE_ACTIVE, path, &err), DZ_ESTATE);
+    CHECK(strstr(err.msg, "never"));
+    CHECK_INT(dz_lifecycle_walk(DZ_STATE_FROZEN, DZ_STATE_CREATED, path, NULL), DZ_ESTATE);
+}
+
+TEST(names_read_back)
+{
+    enum dz_state s;
+    enum dz_status t;
+    enum dz_idle_mode m;
+    struct dz_err err;
+    for (int i = 0; i < DZ_STATE_COUNT; i++) {
+        CHECK_INT(dz_state_parse(dz_str(dz_state_name((enum dz_state)i)), &s, NULL), 0);
+        CHECK_INT(s, i);
+    }
+    for (int i = 0; i < DZ_STATUS_COUNT; i++) {
+        CHECK_INT(dz_status_parse(dz_str(dz_status_name((enum dz_status)i)), &t, NULL), 0);
+        CHECK_INT(t, i);
+    }
+    for (int i = 0; i <= DZ_IDLE_NEVER; i++) {
+        CHECK_INT(dz_idle_mode_parse(dz_str(dz_idle_mode_name((enum dz_idle_mode)i)), &m, NULL), 0);
+        CHECK_INT(m, i);
+    }
+    s = DZ_STATE_FROZEN;
+    CHECK_INT(dz_state_parse(DZ_STR("melted"), &s, &err), DZ_EINVAL);
+    CHECK_STR(err.msg, "\"melted\" is no state: it is created, active, suspended, frozen, archived "
+                       "or deleted");
+    CHECK_INT(s, DZ_STATE_FROZEN);
+    CHECK_INT(dz_state_parse(DZ_STR("none"), &s, NULL), DZ_EINVAL);
+    CHECK_INT(dz_state_parse(DZ_STR(""), &s, NULL), DZ_EINVAL);
+}
+
+/* --- the ladder --------------------------------------------------------------------- */
+
+#define MIN ((int64_t)60 * 1000)
+#define DAY ((int64_t)24 * 3600 * 1000)
+
+TEST(ladder_does_what_its_table_says)
+{
+    const struct dz_ladder *l = &dz_ladder_default;
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_ACTIVE, 16 * MIN, l), DZ_STATE_SUSPENDED);
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_ACTIVE, 0, l), DZ_STATE_NONE);
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_SUSPENDED, 2 * DAY, l), DZ_STATE_FROZEN);
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_FROZEN, 1000 * DAY, l), DZ_STATE_NONE);
+    /* at equality, and one millisecond before */
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_ACTIVE, 15 * MIN, l), DZ_STATE_SUSPENDED);
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_ACTIVE, 15 * MIN - 1, l), DZ_STATE_NONE);
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_SUSPENDED, DAY, l), DZ_STATE_FROZEN);
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_SUSPENDED, DAY - 1, l), DZ_STATE_NONE);
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_CREATED, 1000 * DAY, l), DZ_STATE_NONE);
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_ARCHIVED, 1000 * DAY, l), DZ_STATE_NONE);
+}
+
+TEST(ladder_is_chosen_rung_by_rung)
+{
+    const struct dz_ladder sandbox = {DZ_LADDER_INHERIT, 7}, image = {5, 6};
+    const struct dz_ladder server = {DZ_LADDER_NEVER, DZ_LADDER_INHERIT};
+    struct dz_ladder l = dz_ladder_choose(&sandbox, &image, &server);
+    CHECK_INT(l.suspend_ms, 5);
+    CHECK_INT(l.freeze_ms, 7);
+    l = dz_ladder_choose(NULL, NULL, &server);
+    CHECK(l.suspend_ms == DZ_LADDER_NEVER);
+    CHECK_INT(l.freeze_ms, DAY);
+    l = dz_ladder_choose(NULL, NULL, NULL);
+    CHECK_INT(l.suspend_ms, 15 * MIN);
+    CHECK_INT(dz_lifecycle_auto_next(DZ_STATE_ACTIVE, INT64_MAX, &server), DZ_STATE_NONE);
+}
+
+/* The oracle looks at every millisecond, one after the other, and asks the ladder;
+ * dz_lifecycle_due must name the same first moment. */
+static int64_t naive_due(const struct dz_facts *f, int64_t from, int64_t to)
+{
+    for (int64_t now = from; now <= to; now++) {
+        int64_t idle = -1, last = f->last_active ? f->last_active : f->created;
+        if (f->expires && now >= f->expires)
+            return now;
+        if (f->state != DZ_STATE_ACTIVE && f->ttl_idle_ms && now >= last + f->ttl_idle_ms)
+            return now;
+        bool sleeps = f->state == DZ_STATE_SUSPENDED || f->state == DZ_STATE_FROZEN;
+        if (now < f->retry_at)
+            continue;
+        if (sleeps && f->wake_at && now >= f->wake_at)
+            return now;
+        if (f->state == DZ_STATE_ACTIVE && now >= f->hold_until) {
+            if (f->mode == DZ_IDLE_ACTIVITY)
+                idle = now - last;
+            else if (f->mode == DZ_IDLE_CONNECTIONS && !f->connections)
+                idle = now - (f->last_closed > last ? f->last_closed : last);
+            else if (f->mode == DZ_IDLE_CONNECTIONS && now >= f->last_byte + f->silence_ms &&
+                     f->ladder.suspend_ms != DZ_LADDER_NEVER)
+                return now;
+        } else if (f->state == DZ_STATE_SUSPENDED) {
+            idle = now - (f->suspended_at > f->last_active ? f->suspended_at : f->last_active);
+        }
+        if (idle >= 0 && dz_lifecycle_auto_next(f->state, idle, &f->ladder) != DZ_STATE_NONE)
+            return now;
+    }
+    return INT64_MAX;
+}
+
+static int64_t maybe(uint64_t *seed, int64_t span)
+{
+    uint64_t r = dice_roll(seed);
+    return r & 1 ? (int64_t)(r >> 8) % span + 1 : 0;
+}
+
+TEST(due_agrees_with_an_oracle_that_looks_every_millisecond)
+{
+    uint64_t seed = 7;
+    for (int round = 0; round < 20000; round++) {
+        struct dz_facts f = {
+            .state = (enum dz_state)(dice_roll(&seed) % DZ_STATE_DELETED),
+            .mode = (enum dz_idle_mode)(dice_roll(&seed) % 3),
+            .ladder = {maybe(&seed, 60), maybe(&seed, 90)},
+            .created = 1 + (int64_t)(dice_roll(&seed) % 10),
+            .last_active = maybe(&seed, 60),
+            .suspended_at = maybe(&seed, 80),
+            .connections = dice_roll(&seed) % 2,
+            .last_byte = 1 + (int64_t)(dice_roll(&seed) % 60),
+            .last_closed = maybe(&seed, 60),
+            .silence_ms = 1 + (int64_t)(dice_roll(&seed) % 50),
+            .hold_until = maybe(&seed, 150),
+            .wake_at = maybe(&seed, 150),
+            .expires = maybe(&seed, 300),
+            .ttl_idle_ms = maybe(&seed, 150),
+            .retry_at = maybe(&seed, 150),
+        };
+        if (dice_roll(&seed) % 8 == 0)
+            f.ladder.suspend_ms = DZ_LADDER_NEVER;
+        if (dice_roll(&seed) % 8 == 0)
+            f.ladder.freeze_ms = DZ_LADDER_NEVER;
+        int64_t at = 0;
+        enum dz_due due = dz_lifecycle_due(&f, &at);
+        CHECK(at == INT64_MAX ? due == DZ_DUE_NOTHING : due != DZ_DUE_NOTHING);
+        int64_t first = naive_due(&f, 0, 400);
+        if (first != (at < 0 ? 0 : at)) {
+            CHECK_INT(first, at);
+            break;
+        }
+    }
+}
+
+TEST(expiry_goes_before_the_ladder_at_the_same_time)
+{
+    struct dz_facts f = {.state = DZ_STATE_SUSPENDED,
+                         .ladder = {10, 100},
+                         .created = 1,
+                         .suspended_at = 50,
+                         .expires = 150};
+    int64_t at = 0;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_EXPIRE);
+    CHECK_INT(at, 150);
+    f.expires = 151;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_FREEZE);
+    f.state = DZ_STATE_DELETED;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_NOTHING);
+    CHECK(at == INT64_MAX);
+}
+
+TEST(due_survives_times_near_the_end_of_the_range)
+{
+    struct dz_facts f = {
+        .state = DZ_STATE_ACTIVE, .ladder = {INT64_MAX - 1, 5}, .created = INT64_MAX - 10};
+    int64_t at = 0;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_NOTHING);
+    f.state = DZ_STATE_FROZEN;
+    f.ttl_idle_ms = INT64_MAX;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_NOTHING);
+}
+
+/* --- activity ------------------------------------------------------------------------ */
+
+TEST(activity_is_what_the_table_says)
+{
+    static const char *const idle[] = {"read_status", "list_sandboxes", "read_events",
+                                       "event_stream", "read_metrics"};
+    for (int a = 0; a < DZ_ACTIVITY_COUNT; a++) {
+        bool want = true;
+        for (size_t i = 0; i < DZ_ARRAY_LEN(idle); i++)
+            want = want && strcmp(idle[i], dz_activity_name((enum dz_activity)a)) != 0;
+        if (a == DZ_ACTIVITY_GUEST_CPU)
+            continue;
+        for (int m = 0; m <= DZ_IDLE_NEVER; m++) {
+            CHECK_INT(dz_lifecycle_counts((enum dz_activity)a, (enum dz_idle_mode)m, true), want);
+            CHECK_INT(dz_lifecycle_counts((enum dz_activity)a, (enum dz_idle_mode)m, false), want);
+        }
+    }
+    CHECK(dz_lifecycle_counts(DZ_ACTIVITY_GUEST_CPU, DZ_IDLE_ACTIVITY, true));
+    CHECK(!dz_lifecycle_counts(DZ_ACTIVITY_GUEST_CPU, DZ_IDLE_ACTIVITY, false));
+    CHECK(!dz_lifecycle_counts(DZ_ACTIVITY_GUEST_CPU, DZ_IDLE_CONNECTIONS, true));
+}
