@@ -87,6 +87,12 @@ int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, b
     }
 }
 
+bool dz_frame_gone(int fd)
+{
+    struct pollfd p = {.fd = fd};
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR));
+}
+
 /* --- the first frame --------------------------------------------------------- */
 
 /* Fixed part; then strings, each with its NUL, in this order: image hash,

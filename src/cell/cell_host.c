@@ -6,24 +6,17 @@
  * the jail and only then receives the descriptors of its machine: what it never
  * had, it cannot leak.
  */
+#include "cell/cell_call.h"
 #include "cell/cell_int.h"
 
 #include "base/fd.h"
-#include "base/hash.h"
 #include "base/mem.h"
-#include "os/os_jail.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 struct dz_cell {
@@ -34,39 +27,6 @@ struct dz_cell {
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 
-static const struct dz_os_rlimit limits[] = {
-    {RLIMIT_FSIZE, 16ull << 30},
-    {RLIMIT_CORE, 0},
-    {RLIMIT_NOFILE, 256},
-};
-static const struct dz_os_jail jail = {
-    .limits = limits,
-    .limit_count = DZ_ARRAY_LEN(limits),
-    .parent_signal = SIGKILL,
-    .landlock = true,
-    .namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
-};
-
-static int enter_jail(struct dz_err *err)
-{
-    struct dz_os_jail j = jail;
-    struct dz_os_jail_report report;
-    j.calls = dz_os_jail_compute;
-    j.call_count = dz_os_jail_compute_count;
-    return dz_os_jail_enter(&j, &report, err);
-}
-
-/* What a terminal or an init sends to the whole group is the host's business. */
-static const int host_signals[] = {SIGINT, SIGTSTP, SIGQUIT, SIGHUP, SIGTERM, SIGWINCH};
-
-/* In the child: socket becomes 3, all others but 0, 1, 2 go. */
-static int keep_only(int fd)
-{
-    if (fd != 3 && dup2(fd, 3) < 0)
-        return -1;
-    return (int)syscall(SYS_close_range, 4u, ~0u, 0);
-}
-
 static void tell_failure(int fd, int code, const struct dz_err *err)
 {
     struct dz_frame f = {
@@ -76,21 +36,15 @@ static void tell_failure(int fd, int code, const struct dz_err *err)
 
 DZ_NORETURN static void child(int fd)
 {
+    const struct dz_cell_fence fence = {.file_bytes = DZ_CELL_FILE_SIZE};
     struct dz_err err = {0};
-    if (keep_only(fd) < 0)
-        _exit(1);
-    for (size_t i = 0; i < DZ_ARRAY_LEN(host_signals); i++)
-        (void)signal(host_signals[i], SIG_IGN);
-    int rc = dz_sha256_prepare(&err); /* libcrypto opens its configuration now or never */
-    (void)setenv("TZ", "UTC0", 1); /* SQLite asks what zone it is: no file is read for this one */
-    tzset();
-    if (rc == 0)
-        rc = enter_jail(&err);
+    int fds[1] = {fd};
+    int rc = dz_cell_enter(&fence, fds, 1, &err);
     if (rc < 0) {
-        tell_failure(3, rc, &err);
+        tell_failure(fd, rc, &err);
         _exit(1);
     }
-    dz_cell_serve(3);
+    dz_cell_serve(fd);
 }
 
 int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, struct dz_err *err)
@@ -130,14 +84,18 @@ int dz_cell_fd(const struct dz_cell *c)
 static int died(struct dz_cell *c, struct dz_err *err)
 {
     int status = 0;
-    if (c->pid > 0 && waitpid(c->pid, &status, 0) == c->pid)
+    bool gone = dz_frame_gone(c->fd);
+    if (c->pid > 0) {
+        (void)kill(c->pid, SIGKILL); /* changes nothing about one that is dying already */
+        while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+            ;
         c->pid = 0;
-    if (WIFSIGNALED(status))
+    }
+    if (!gone)
         return dz_fail(err, DZ_EIO,
-                       "the cell was killed by signal %d (%s); its disk is as of its "
-                       "last commit",
-                       WTERMSIG(status), strsignal(WTERMSIG(status)));
-    return dz_fail(err, DZ_EIO, "the cell ended without a word (status %d)", WEXITSTATUS(status));
+                       "the cell sent a frame that makes no sense: killed; its disk "
+                       "is as of its last commit");
+    return dz_cell_died(status, "run the machine (its disk is as of its last commit)", err);
 }
 
 /* A frame as an event; 0: it was only for us. */

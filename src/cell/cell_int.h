@@ -36,6 +36,15 @@ enum dz_frame_type {
     DZ_FRAME_WINDOW = 17, /* stream; value: bytes that it can take besides */
     DZ_FRAME_ENDED = 18,  /* value: exit code, or 1000 + signal; payload: why */
     DZ_FRAME_FAILED = 19, /* value: -DZ_E*; payload: the sentence */
+    /* a call, host to cell */
+    DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
+    DZ_FRAME_CANCEL = 33, /* there is no answer: come to an end */
+    /* and cell to host */
+    DZ_FRAME_SAY = 40,   /* stream: tag; value; payload */
+    DZ_FRAME_ASK = 41,   /* the same, and one ANSWER or CANCEL comes back */
+    DZ_FRAME_REPLY = 42, /* payload: more bytes of the reply */
+    DZ_FRAME_DONE =
+        43, /* last. value: the result, or DZ_E*; stream: errno; payload: the sentence */
 };
 
 struct dz_frame {
@@ -52,6 +61,23 @@ int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool bl
  * (without block), DZ_EIO when the other end is gone or sent nonsense. */
 int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
                      struct dz_err *err);
+
+/* What a cell may use up; the rest of its jail is the same for all. */
+enum {
+    DZ_CELL_NOFILE = 256,    /* descriptors */
+    DZ_CELL_CODE_MAX = 1000, /* no DZ_E* is below its negative */
+};
+struct dz_cell_fence {
+    uint64_t file_bytes;   /* that a file may have */
+    uint64_t memory_bytes; /* of private memory; 0: no limit of its own */
+};
+/* In a child just forked: all descriptors but 0, 1, 2 and these (sorted here) are
+ * closed, and the jail is entered. After an error the child must end. */
+int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err);
+/* "what: the cell was killed by ...", from a status of waitpid(). An error. */
+DZ_COLD int dz_cell_died(int status, const char *what, struct dz_err *err);
+/* Has the other end of this socket gone? */
+bool dz_frame_gone(int fd);
 
 /* The first frame, with its descriptors. */
 enum {

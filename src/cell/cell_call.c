@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_call.c - the host's side of a call: fork, listen, answer, and see that it
+ * ends.
+ *
+ * The child is told to stop by a word in a page that both map: it need not read
+ * its socket for it. One that does not stop, or outlives its time, is killed. A
+ * question is always answered, by CANCELED once there is a reason to stop, so that
+ * a function can finish what it began.
+ */
+#include "cell/cell_call.h"
+
+#include "cell/cell_called.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct calling {
+    const struct dz_call_opts *o;
+    struct dz_buf *reply;
+    pid_t pid;
+    int fd;
+    volatile int *stop;
+    int64_t deadline_ns; /* 0: none */
+    bool late;           /* the deadline is that of the grace */
+    int failed;          /* what take, answer or the reply's ceiling said: reported at the end */
+    struct dz_err why;
+    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+};
+
+/* --- making it stop ------------------------------------------------------------------ */
+
+static void ask_to_stop(struct calling *c)
+{
+    if (*c->stop)
+        return;
+    *c->stop = 1;
+    int64_t grace = dz_clock_boot_ns() + DZ_CALL_STOP_GRACE_MS * DZ_NS_PER_MS;
+    if (c->deadline_ns == 0 || grace < c->deadline_ns) {
+        c->deadline_ns = grace;
+        c->late = true;
+    }
+}
+
+static void fail(struct calling *c, int rc)
+{
+    if (c->failed == 0)
+        c->failed = rc;
+    ask_to_stop(c);
+}
+
+/* Until the socket is readable. Signals are let in only here, so that none comes
+ * between asking `stop` and waiting. */
+static int wait_readable(struct calling *c, struct dz_err *err)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    if (c->o->stop && c->o->stop(c->o->host))
+        ask_to_stop(c);
+    int64_t left = c->deadline_ns ? c->deadline_ns - dz_clock_boot_ns() : 0;
+    const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
+    int n = c->deadline_ns && left <= 0 ? 0 : ppoll(&p, 1, c->deadline_ns ? &ts : NULL, &before);
+    int sys = errno;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (n < 0 && sys != EINTR)
+        return dz_fail_sys(err, sys, "%s: wait for its cell", c->o->what);
+    if (n != 0)
+        return 0;
+    if (c->late)
+        return dz_fail(err, DZ_ECANCELED, "%s: interrupted", c->o->what);
+    return dz_fail(err, DZ_ETIMEOUT, "%s: not done within %lld ms: stopped", c->o->what,
+                   (long long)c->o->timeout_ms);
+}
+
+/* --- frames ----------------------------------------------------------------------------- */
+
+static void take(struct calling *c, const struct dz_frame *f)
+{
+    const struct dz_call_msg msg = {f->stream, f->value, c->payload, f->size};
+    if (c->failed || !c->o->take)
+        return;
+    int rc = c->o->take(c->o->host, &msg, &c->why);
+    if (rc < 0)
+        fail(c, rc);
+}
+
+static int answer(struct calling *c, const struct dz_frame *f, struct dz_err *err)
+{
+    const struct dz_call_msg question = {f->stream, f->value, c->payload, f->size};
+    struct dz_call_msg a = {0};
+    if (!c->o->answer)
+        return dz_fail(err, DZ_EIO, "%s: its cell asked what nobody answers", c->o->what);
+    if (c->o->stop && c->o->stop(c->o->host))
+        ask_to_stop(c);
+    int rc = *c->stop ? DZ_ECANCELED : c->o->answer(c->o->host, &question, &a, &c->why);
+    if (rc < 0 && !*c->stop)
+        fail(c, rc);
+    struct dz_frame out = {.type = rc < 0 ? DZ_FRAME_CANCEL : DZ_FRAME_ANSWER,
+                           .stream = a.tag,
+                           .value = a.value,
+                           .size = rc < 0 ? 0 : (uint32_t)a.size};
+    rc = dz_frame_send(c->fd, &out, a.data, false, err);
+    if (rc == 0) /* it asks without taking its answers */
+        return dz_fail(err, DZ_EIO, "%s: its cell does not listen", c->o->what);
+    return rc > 0 || rc == DZ_EIO ? 0 : rc; /* gone: its last words, or its end, come next */
+}
+
+static void add_reply(struct calling *c, const struct dz_frame *f)
+{
+    if (c->failed)
+        return;
+    if (!c->reply || f->size > c->reply->max - c->reply->len)
+        fail(c, dz_fail(&c->why, DZ_ELIMIT, "%s: the reply of its cell exceeds %zu bytes",
+                        c->o->what, c->reply ? c->reply->max : 0));
+    else
+        dz_buf_add(c->reply, c->payload, f->size);
+    if (c->reply && c->reply->err)
+        fail(c, dz_fail(&c->why, c->reply->err, "%s: keep the reply", c->o->what));
+}
+
+/* 1: that was the last one, *ret_result is set. */
+static int understand(struct calling *c, const struct dz_frame *f, int *ret_result,
+                      struct dz_err *err)
+{
+    int64_t value = (int64_t)f->value;
+    switch (f->type) {
+    case DZ_FRAME_SAY:
+        take(c, f);
+        return 0;
+    case DZ_FRAME_ASK:
+        return answer(c, f, err);
+    case DZ_FRAME_REPLY:
+        add_reply(c, f);
+        return 0;
+    case DZ_FRAME_DONE:
+        if (value < -DZ_CELL_CODE_MAX || value > INT32_MAX)
+            break;
+        if (value < 0) {
+            c->payload[f->size] = '\0';
+            (void)dz_fail(err, (int)value, "%s", (const char *)c->payload);
+            if (err)
+                err->sys = (int)f->stream;
+        }
+        *ret_result = (int)value;
+        return 1;
+    default:
+        break;
+    }
+    return dz_fail(err, DZ_EIO, "%s: its cell sent a frame that makes no sense (type %u)",
+                   c->o->what, f->type);
+}
+
+/* --- the whole ---------------------------------------------------------------------------- */
+
+static int reap(struct calling *c, bool kill_it)
+{
+    int status = 0;
+    if (kill_it)
+        (void)kill(c->pid, SIGKILL);
+    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    c->pid = 0;
+    return status;
+}
+
+static int converse(struct calling *c, struct dz_err *err)
+{
+    struct dz_frame f;
+    int result = 0;
+    for (;;) {
+        int rc = wait_readable(c, err);
+        if (rc == 0)
+            rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+        if (rc == DZ_EIO && dz_frame_gone(c->fd)) /* its status is decided before that */
+            return dz_cell_died(reap(c, true), c->o->what, err);
+        if (rc > 0)
+            rc = understand(c, &f, &result, err);
+        if (rc < 0)
+            return rc;
+        if (rc > 0)
+            return result;
+    }
+}
+
+static int run(struct calling *c, struct dz_err *err)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return dz_fail_sys(err, errno, "%s: make the socket of its cell", c->o->what);
+    c->pid = fork();
+    if (c->pid == 0)
+        dz_call_serve(pair[1], c->o, c->stop);
+    (void)close(pair[1]);
+    c->fd = pair[0];
+    int rc =
+        c->pid < 0 ? dz_fail_sys(err, errno, "%s: fork its cell", c->o->what) : converse(c, err);
+    dz_fd_close(&c->fd);
+    if (c->pid > 0)
+        (void)reap(c, rc < 0);
+    if (c->failed && (rc >= 0 || rc == DZ_ECANCELED)) {
+        if (err)
+            *err = c->why;
+        return c->failed;
+    }
+    return rc;
+}
+
+int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_err *err)
+{
+    if (o->fd_count > DZ_CALL_FDS_MAX)
+        return dz_fail(err, DZ_ELIMIT, "%s: %zu descriptors for its cell, %d are the most", o->what,
+                       o->fd_count, DZ_CALL_FDS_MAX);
+    struct calling *c = dz_zalloc(sizeof *c);
+    int *stop = mmap(NULL, sizeof *stop, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int rc;
+    if (!c || stop == MAP_FAILED) {
+        rc = dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", o->what);
+    } else {
+        c->o = o;
+        c->reply = reply;
+        c->stop = stop;
+        c->deadline_ns = o->timeout_ms ? dz_clock_boot_ns() + o->timeout_ms * DZ_NS_PER_MS : 0;
+        rc = run(c, err);
+    }
+    if (stop != MAP_FAILED)
+        (void)munmap(stop, sizeof *stop);
+    dz_free(c);
+    return rc;
+}

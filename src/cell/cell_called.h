@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_called.h - what both sides of a call share.
+ */
+#ifndef DZ_CELL_CELL_CALLED_H
+#define DZ_CELL_CELL_CALLED_H
+
+#include "cell/cell_call.h"
+#include "cell/cell_int.h"
+
+struct dz_call {
+    int fd;
+    const volatile int *stop; /* in memory that the host writes to */
+    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+};
+_Static_assert((int)DZ_CALL_DATA_MAX == (int)DZ_CELL_FRAME_MAX, "a message is a frame");
+
+/* In the child: enter the jail, run, say how it ended. */
+DZ_NORETURN void dz_call_serve(int fd, const struct dz_call_opts *opts, const volatile int *stop);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_jail.c - what a freshly forked child does before it may see a hostile
+ * byte: drop every descriptor that it was not meant to have, become deaf to what
+ * a terminal sends, let libraries read their own files, and enter the jail.
+ */
+#include "cell/cell_int.h"
+
+#include "base/hash.h"
+#include "os/os_jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a terminal or an init sends to the whole group is the host's business. */
+static const int host_signals[] = {SIGINT, SIGTSTP, SIGQUIT, SIGHUP, SIGTERM, SIGWINCH};
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* All descriptors but the standard three and those of fds, which is sorted here,
+ * go. What the cell reads or prints by accident goes nowhere, but standard error,
+ * where an assertion says why it failed. */
+static int keep_only(int *fds, size_t count)
+{
+    unsigned from = 3;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
+        return -errno;
+    qsort(fds, count, sizeof *fds, by_number);
+    for (size_t i = 0; i < count; i++) {
+        if (fds[i] < (int)from)
+            continue;
+        if (fds[i] > (int)from && syscall(SYS_close_range, from, (unsigned)fds[i] - 1, 0) < 0)
+            return -errno;
+        from = (unsigned)fds[i] + 1;
+    }
+    return syscall(SYS_close_range, from, ~0u, 0) < 0 ? -errno : 0;
+}
+
+/* A sanitizer's shadow counts as data: no limit would leave it room. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LIMIT_MEMORY 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LIMIT_MEMORY 0
+#endif
+#endif
+#ifndef LIMIT_MEMORY
+#define LIMIT_MEMORY 1
+#endif
+
+static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
+{
+    const struct dz_os_rlimit limits[] = {
+        {RLIMIT_FSIZE, fence->file_bytes},
+        {RLIMIT_CORE, 0},
+        {RLIMIT_NOFILE, DZ_CELL_NOFILE},
+        {RLIMIT_DATA, fence->memory_bytes},
+    };
+    const struct dz_os_jail jail = {
+        .calls = dz_os_jail_compute,
+        .call_count = dz_os_jail_compute_count,
+        .limits = limits,
+        .limit_count = DZ_ARRAY_LEN(limits) - (LIMIT_MEMORY && fence->memory_bytes ? 0 : 1),
+        .parent_signal = SIGKILL,
+        .landlock = true,
+        .namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
+    };
+    struct dz_os_jail_report report;
+    return dz_os_jail_enter(&jail, &report, err);
+}
+
+int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err)
+{
+    int e = keep_only(fds, count);
+    if (e < 0)
+        return dz_fail_sys(err, -e, "close the descriptors that a cell must not have");
+    for (size_t i = 0; i < DZ_ARRAY_LEN(host_signals); i++)
+        (void)signal(host_signals[i], SIG_IGN);
+    int rc = dz_sha256_prepare(err); /* libcrypto opens its configuration now or never */
+    (void)setenv("TZ", "UTC0", 1);   /* SQLite asks what zone it is: no file is read for this one */
+    tzset();
+    return rc < 0 ? rc : enter(fence, err);
+}
+
+int dz_cell_died(int status, const char *what, struct dz_err *err)
+{
+    int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (sig == SIGSYS)
+        return dz_fail(err, DZ_EIO,
+                       "%s: the cell was killed by signal %d: it tried what its jail forbids", what,
+                       sig);
+    if (sig == SIGXFSZ)
+        return dz_fail(err, DZ_ELIMIT, "%s: a file outgrew what a cell may write", what);
+    if (sig)
+        return dz_fail(err, DZ_EIO, "%s: the cell was killed by signal %d (%s)", what, sig,
+                       strsignal(sig));
+    return dz_fail(err, DZ_EIO, "%s: the cell ended without a word (status %d)", what,
+                   WEXITSTATUS(status));
+}
