@@ -59,7 +59,8 @@ struct dz_cell_start {
     bool tty, open_stdin;
     uint16_t rows, cols;
     bool fresh;     /* the disk is a new one: bind it to the image */
-    bool bare;      /* no variable but those of env: else HOME is added */
+    bool bare;      /* no variable but those of env, no preopen but those given: else HOME is
+                     * added, and a program that knows WASI only is given the root */
     bool ephemeral; /* nobody looks at the disk afterwards: end without tidying it */
 };
 

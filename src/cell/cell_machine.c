@@ -217,7 +217,7 @@ int dz_machine_start(struct dz_machine *m, const struct dz_started *s, struct dz
         .group_count = user.group_count,
         .fds = fds,
         .fd_count = 3,
-        .preopens = preopens,
+        .preopens = s->bare || s->preopens[0] ? preopens : NULL,
         .preopen_count = parse_preopens(s->preopens, preopen_text, preopens),
         .session = true,
         .tag = DZ_MACHINE_FIRST,

@@ -87,17 +87,18 @@ struct dz_task {
     struct dz_wasm_store *store; /* the engine's runner: else NULL */
     struct dz_wasm_inst *inst;
     struct dz_wasm_module *module;
-    bool starting;    /* loaded at its start function: _start comes after */
-    bool borrowed;    /* store and inst are the parent's: a vfork child */
-    void *frames;     /* of the parent, while a vfork child runs in its instance */
-    uint64_t charged; /* bytes of memory counted for this task */
-    void *own;        /* the runner's */
+    uint32_t starting; /* what it is loaded at: DZ_PROC_STARTING, _INITIALIZING, or 0: its entry */
+    bool plain;        /* knows WASI only: exec gives it the descriptor of / */
+    bool borrowed;     /* store and inst are the parent's: a vfork child */
+    void *frames;      /* of the parent, while a vfork child runs in its instance */
+    uint64_t charged;  /* bytes of memory counted for this task */
+    void *own;         /* the runner's */
 };
 
 enum dz_run_stop {
     DZ_RUN_READY = 0,   /* the slice is over, or a host call asked for a stop */
     DZ_RUN_BLOCKED = 1, /* parked in a call */
-    DZ_RUN_DONE = 2,    /* the program returned: exit 0 */
+    DZ_RUN_DONE = 2,    /* the program returned: its exit_code is in the row */
     DZ_RUN_EXITED = 3,  /* dz_sys_exit() was called */
     DZ_RUN_TRAPPED = 4, /* *ret_signal is what kills it */
 };
@@ -209,7 +210,7 @@ struct dz_spawn {
     uint32_t umask; /* 0: 022 */
     const struct dz_spawn_fd *fds;
     size_t fd_count;
-    const struct dz_spawn_preopen *preopens; /* WASI: descriptors 3, 4, ... */
+    const struct dz_spawn_preopen *preopens; /* WASI: descriptors 3, 4, ...; NULL: the root */
     size_t preopen_count;
     bool session;    /* a session of its own; its terminal is the pty among the fds */
     bool background; /* no CPU limit */

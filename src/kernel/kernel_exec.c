@@ -12,6 +12,7 @@
 #include "kernel/kernel_int.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -210,6 +211,37 @@ static int load_found(struct dz_kernel *k, struct dz_proc *p, struct program *pr
     return load_task(k, p, prog, &x->task);
 }
 
+/* A program that knows WASI only reaches files through preopens: the root is its
+ * first free descriptor from 3 on, unless it has been given some. Behind the point
+ * of no return: without it the program would not find itself, and is killed. */
+static void give_root(struct dz_kernel *k, struct dz_proc *p)
+{
+    for (uint32_t fd = 0; fd < p->fd_count; fd++)
+        if (dz_sys_preopen(k, p, (int)fd))
+            return;
+    struct dz_file *f = NULL;
+    int fd = dz_k_fd_free(k, p, 3), e = fd;
+    uint32_t name = dz_k_blob_new(k, "/", 2);
+    if (fd >= 0 && name && (e = dz_vfs_ref(k->vfs, p->root.ino)) == 0) {
+        f = dz_k_file_new(k, DZ_FILE_DISK, O_RDONLY);
+        if (!f)
+            dz_vfs_unref(k->vfs, p->root.ino);
+    }
+    if (f) {
+        f->node = p->root;
+        e = dz_k_fd_put(k, p, fd, f, 0);
+        if (e)
+            dz_k_file_drop(k, f);
+    }
+    if (f && !e) {
+        dz_k_fd(k, p, fd)->preopen = name;
+        return;
+    }
+    dz_k_blob_free(k, name);
+    p->flags |= DZ_PROC_EXITING;
+    p->term_sig = SIGKILL;
+}
+
 int dz_k_exec_load(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_strings argv,
                    struct dz_strings env)
 {
@@ -257,8 +289,10 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     p->exe_path = x->path;
     p->exe = x->exe;
     memcpy(p->comm, x->comm, sizeof p->comm);
-    p->flags |= DZ_PROC_EXECED | (x->task->starting ? DZ_PROC_STARTING : 0);
+    p->flags |= DZ_PROC_EXECED | x->task->starting;
     p->state = DZ_PROC_READY;
+    if (x->task->plain)
+        give_root(k, p);
     *x = (struct dz_k_exec){0};
     dz_k_alarm(k, p);
 }
@@ -406,8 +440,11 @@ int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *
         dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_JOB], job->index);
         return spawn_fail(spec, e, err);
     }
+    if (spec->preopens) /* these, and no more */
+        k->exec.task->plain = false;
     dz_k_exec_now(k, p);
-    p->flags = (p->flags & DZ_PROC_STARTING) | DZ_PROC_LEADER;
+    p->flags &= DZ_PROC_STARTING | DZ_PROC_INITIALIZING | DZ_PROC_EXITING;
+    p->flags |= DZ_PROC_LEADER;
     p->job = job->index;
     job->gen = (uint32_t)(k->next_owner++ & 0x7fff) + 1;
     job->leader = p->pid;

@@ -3,7 +3,9 @@
  * kernel_run_wasm.c - the runner that is the engine: each process is a store
  * with one instance.
  *
- * A program is a WASI command: its start function if it has one, then "_start".
+ * A program is a WASI command: its start function if it has one, then "_start"; or
+ * a reactor with an entry: "_initialize" if it has one, then "run", whose result is
+ * the exit status.
  * Signal handlers are called through the export "__doze_signal" (i32 handler,
  * i32 signal, i32 code); a program without it dies of a signal that it wants to
  * handle. Memory is counted page by page as it is committed, so a memory.grow
@@ -11,6 +13,7 @@
  */
 #include "kernel/kernel_int.h"
 
+#include "base/str.h"
 #include "wasm/wasm.h"
 
 #include <signal.h>
@@ -83,10 +86,40 @@ static void unload(void *arg, struct dz_task *t)
     t->proc->mem_bytes = 0;
 }
 
-static int begin_entry(struct dz_task *t)
+static int begin_export(struct dz_task *t, const char *name)
 {
-    int64_t entry = dz_wasm_export(t->inst, "_start", DZ_WASM_KIND_FUNC);
+    int64_t entry = dz_wasm_export(t->inst, name, DZ_WASM_KIND_FUNC);
     return entry < 0 ? DZ_ENOENT : dz_wasm_begin(t->inst, (uint32_t)entry, NULL, 0, NULL);
+}
+
+/* What comes after the start function; *ret_flags: what the process is at then. */
+static int begin_entry(struct dz_task *t, uint32_t *ret_flags)
+{
+    *ret_flags = 0;
+    int rc = begin_export(t, "_start");
+    if (rc != DZ_ENOENT)
+        return rc;
+    *ret_flags = DZ_PROC_INITIALIZING;
+    rc = begin_export(t, "_initialize");
+    if (rc != DZ_ENOENT)
+        return rc;
+    *ret_flags = 0;
+    return begin_export(t, "run");
+}
+
+/* Does it import WASI's way to files, and nothing of ours? */
+static bool is_plain(const struct dz_wasm_module *m)
+{
+    bool preopens = false;
+    for (uint32_t i = 0; i < m->n_imports; i++) {
+        const struct dz_wasm_import *im = &m->imports[i];
+        struct dz_str module = dz_str_n((const char *)m->wasm + im->module.offset, im->module.size);
+        struct dz_str name = dz_str_n((const char *)m->wasm + im->name.offset, im->name.size);
+        if (dz_str_eqz(module, "doze"))
+            return false;
+        preopens = preopens || dz_str_eqz(name, "fd_prestat_get");
+    }
+    return preopens;
 }
 
 static int load(void *arg, struct dz_task *t)
@@ -98,9 +131,10 @@ static int load(void *arg, struct dz_task *t)
     if (!rc)
         rc = dz_wasm_instantiate(t->store, t->module, k->host, k->host_count, t, &t->inst, NULL);
     if (!rc) {
+        t->plain = is_plain(t->module);
         rc = dz_wasm_begin_start(t->inst, NULL);
-        t->starting = rc == 1;
-        rc = rc == 1 ? 0 : rc == 0 ? begin_entry(t) : rc;
+        t->starting = rc == 1 ? DZ_PROC_STARTING : 0;
+        rc = rc == 1 ? 0 : rc == 0 ? begin_entry(t, &t->starting) : rc;
     }
     if (rc) {
         if (t->store)
@@ -129,9 +163,31 @@ static int signal_of(enum dz_wasm_trap_kind kind)
     }
 }
 
-static enum dz_run_stop run(void *arg, struct dz_task *t, int *ret_signal)
+/* The part that ran is over: begin the next. 1: it is; 0: that was the entry. */
+static int begin_next(struct dz_task *t)
 {
     struct dz_proc *p = t->proc;
+    uint32_t at = p->flags & (DZ_PROC_STARTING | DZ_PROC_INITIALIZING), next = 0;
+    if (!at)
+        return 0;
+    int rc = at == DZ_PROC_STARTING ? begin_entry(t, &next) : begin_export(t, "run");
+    p->flags = (p->flags & ~at) | next;
+    return rc == 0 ? 1 : rc;
+}
+
+/* What the entry returned is the exit status; "_start" returns nothing. */
+static void keep_status(struct dz_task *t)
+{
+    uint32_t params, results = 0;
+    int64_t entry = dz_wasm_export(t->inst, "run", DZ_WASM_KIND_FUNC);
+    if (entry >= 0 && dz_wasm_export(t->inst, "_start", DZ_WASM_KIND_FUNC) < 0)
+        (void)dz_wasm_func_slots(t->inst, (uint32_t)entry, &params, &results);
+    t->proc->exit_code = results ? (int32_t)(dz_wasm_results(t->store)[0] & 0xff) : 0;
+}
+
+static enum dz_run_stop run(void *arg, struct dz_task *t, int *ret_signal)
+{
+    int next;
     (void)arg;
     for (;;) {
         enum dz_wasm_stop stop = dz_wasm_run(t->store);
@@ -139,11 +195,13 @@ static enum dz_run_stop run(void *arg, struct dz_task *t, int *ret_signal)
             count(t);
         switch (stop) {
         case DZ_WASM_DONE:
-            if (!(p->flags & DZ_PROC_STARTING))
-                return DZ_RUN_DONE;
-            p->flags &= ~(uint32_t)DZ_PROC_STARTING;
-            if (begin_entry(t) == 0)
+            next = begin_next(t);
+            if (next > 0)
                 continue;
+            if (next == 0) {
+                keep_status(t);
+                return DZ_RUN_DONE;
+            }
             *ret_signal = SIGILL;
             return DZ_RUN_TRAPPED;
         case DZ_WASM_EXITED:

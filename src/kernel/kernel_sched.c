@@ -154,7 +154,7 @@ static void after_stop(struct dz_kernel *k, struct dz_proc *p, enum dz_run_stop 
     switch (stop) {
     case DZ_RUN_DONE:
     case DZ_RUN_EXITED:
-        dz_k_die(k, p, 0, 0);
+        dz_k_die(k, p, 0, p->exit_code);
         return;
     case DZ_RUN_TRAPPED:
         dz_k_die(k, p, signo, 0);

@@ -272,7 +272,8 @@ enum {
     DZ_PROC_INIT = 256,     /* pid 1: no program */
     DZ_PROC_STARTING = 512, /* a module's start function runs before _start */
     DZ_PROC_VFORK_WANTED = 1024,
-    DZ_PROC_LEADER = 2048, /* of its job */
+    DZ_PROC_LEADER = 2048,       /* of its job */
+    DZ_PROC_INITIALIZING = 4096, /* a reactor's _initialize runs before its entry */
 };
 
 struct dz_proc {

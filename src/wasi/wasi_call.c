@@ -22,6 +22,9 @@ static const struct row rows[] = {
 #define X(name, sig, cap) {{"doze", #name, sig, dz_wasi_doze_##name}, cap},
         WASI_DOZE_ABI(X)
 #undef X
+#define X(name, sig, cap) {{"host", #name, sig, dz_wasi_host_##name}, cap},
+            WASI_HOST_DOOR(X)
+#undef X
 };
 _Static_assert(DZ_ARRAY_LEN(rows) <= DZ_WASI_HOSTS_MAX, "raise DZ_WASI_HOSTS_MAX");
 

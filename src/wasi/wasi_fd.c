@@ -306,9 +306,23 @@ WASI_P1(fd_pwrite)
     return move(c, WRITING, true);
 }
 
+/* The name of a preopen. C libraries ask from 3 on until they get EBADF, so a
+ * descriptor that was inherited and stands before a preopen is given a name, too:
+ * one under which nothing is looked for. */
+static const char *preopen_name(const struct call *c, int fd)
+{
+    const char *name = dz_sys_preopen(c->k, c->p, fd);
+    if (name || fd < 3 || !dz_sys_fd(c->k, c->p, fd))
+        return name;
+    for (int above = fd + 1; above < DZ_KERNEL_FDS_MAX; above++)
+        if (dz_sys_preopen(c->k, c->p, above))
+            return "/dev/fd/-";
+    return NULL;
+}
+
 WASI_P1(fd_prestat_get)
 {
-    const char *name = dz_sys_preopen(c->k, c->p, arg_i32(c, 0));
+    const char *name = preopen_name(c, arg_i32(c, 0));
     uint8_t *out = guest(c, arg_u32(c, 1), 8);
     if (!name)
         return -EBADF;
@@ -321,7 +335,7 @@ WASI_P1(fd_prestat_get)
 
 WASI_P1(fd_prestat_dir_name)
 {
-    const char *name = dz_sys_preopen(c->k, c->p, arg_i32(c, 0));
+    const char *name = preopen_name(c, arg_i32(c, 0));
     uint32_t size = arg_u32(c, 2);
     if (!name)
         return -EBADF;

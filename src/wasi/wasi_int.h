@@ -128,6 +128,9 @@ WASI_PREVIEW1(X)
 #define X(name, sig, cap) dz_wasm_host_fn_decl(dz_wasi_doze_##name);
 WASI_DOZE_ABI(X)
 #undef X
+#define X(name, sig, cap) dz_wasm_host_fn_decl(dz_wasi_host_##name);
+WASI_HOST_DOOR(X)
+#undef X
 #undef dz_wasm_host_fn_decl
 
 /* Rights of preview 1, by their bit. */

@@ -57,6 +57,10 @@
     X(sock_send, "iiiii>i", 0)                           \
     X(sock_shutdown, "ii>i", 0)
 
+/* Module "host": a door through which a program that was built to be embedded calls
+ * its embedder. Nobody stands behind it. */
+#define WASI_HOST_DOOR(X) X(call, "iiii>i", 0)
+
 #define WASI_DOZE_ABI(X)                 \
     X(abi, "i>i", 0)                     \
     X(fork, ">i", DZ_CAP_PROCESS)        \
