@@ -312,6 +312,7 @@ enum {
     DZ_AT_BENEATH = 2,  /* never leave dirfd's directory: absolute paths, .. and links that
                            would are EPERM (WASI) */
     DZ_AT_EACCESS = 4,  /* faccessat: with the effective ids */
+    DZ_AT_NAME = 8,     /* the name itself is meant: not even a slash behind it follows a link */
 };
 static inline struct dz_at dz_at_fd(int fd)
 {

@@ -278,12 +278,12 @@ int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
  */
 
 /* The last component, on the disk and not covered. */
-static int disk_target(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, bool follow,
+static int disk_target(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, int flags,
                        struct dz_k_walk *w)
 {
     if (!(k->caps & DZ_CAP_DISK))
         return -ENOSYS;
-    at.flags = follow ? at.flags : at.flags | DZ_AT_NOFOLLOW;
+    at.flags |= flags;
     if (!at.path)
         return -EFAULT;
     int e = dz_k_walk(k, p, at, w);
@@ -304,7 +304,7 @@ int64_t dz_sys_unlinkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
 {
     struct dz_k_walk w;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, at, false, &w);
+    int e = disk_target(k, p, at, DZ_AT_NAME, &w);
     if (e)
         return e;
     if (covered(&w))
@@ -319,7 +319,7 @@ int64_t dz_sys_mkdirat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, 
 {
     struct dz_k_walk w;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, at, false, &w);
+    int e = disk_target(k, p, at, DZ_AT_NAME, &w);
     if (e)
         return e == -EPERM ? -EEXIST : e;
     if (w.node.ino != 0)
@@ -332,7 +332,7 @@ int64_t dz_sys_mknodat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, 
 {
     struct dz_k_walk w;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, at, false, &w);
+    int e = disk_target(k, p, at, DZ_AT_NAME, &w);
     if (e)
         return e;
     if (w.node.ino != 0)
@@ -349,7 +349,7 @@ int64_t dz_sys_symlinkat(struct dz_kernel *k, struct dz_proc *p, const char *tar
 {
     struct dz_k_walk w;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, at, false, &w);
+    int e = disk_target(k, p, at, DZ_AT_NAME, &w);
     if (e)
         return e;
     if (w.node.ino != 0)
@@ -361,8 +361,8 @@ int64_t dz_sys_linkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at from,
 {
     struct dz_k_walk a, b;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, from, !(from.flags & DZ_AT_NOFOLLOW), &a);
-    e = e ? e : disk_target(k, p, to, false, &b);
+    int e = disk_target(k, p, from, 0, &a);
+    e = e ? e : disk_target(k, p, to, DZ_AT_NAME, &b);
     if (e)
         return e;
     if (a.node.ino == 0)
@@ -379,8 +379,8 @@ int64_t dz_sys_renameat(struct dz_kernel *k, struct dz_proc *p, struct dz_at fro
 {
     struct dz_k_walk a, b;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, from, false, &a);
-    e = e ? e : disk_target(k, p, to, false, &b);
+    int e = disk_target(k, p, from, DZ_AT_NAME, &a);
+    e = e ? e : disk_target(k, p, to, DZ_AT_NAME, &b);
     if (e)
         return e;
     if (a.dot || b.dot || covered(&a) || covered(&b))
@@ -453,7 +453,7 @@ int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
 {
     struct dz_k_walk w;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, at, true, &w);
+    int e = disk_target(k, p, at, 0, &w);
     if (e)
         return e;
     if (w.node.ino == 0)

@@ -193,7 +193,8 @@ static int step(struct walker *w, struct dz_k_walk *r, bool *ret_done)
     uint32_t mode = 0;
     if (!e && (e = mode_of(w, &n, &mode)) != 0)
         return e;
-    if (!e && S_ISLNK(mode) && (!last || slash || !(w->flags & DZ_AT_NOFOLLOW)))
+    bool keep = last && (w->flags & DZ_AT_NAME || (w->flags & DZ_AT_NOFOLLOW && !slash));
+    if (!e && S_ISLNK(mode) && !keep)
         return follow(w, &n);
     if (!last) {
         w->at = n;
