@@ -143,6 +143,8 @@ static int sql(struct dz_cli *c, struct dz_err *err)
     const char *rest = NULL;
     bool write = dz_cli_flag(c, "write");
     int rc = dz_disk_open(c, DZ_DISK_DATA, &d, err);
+    if (rc == 0 && d.image)
+        rc = dz_vfs_sql_over(d.db, d.image, d.image_sha256, err);
     if (rc == 0 && !write)
         dz_db_restrict(d.db, 0);
     if (rc == 0)
@@ -170,9 +172,10 @@ const struct dz_cli_command dz_cmd_disk_sql = {
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = "The view vfs(volume, path, content, mtime) shows the files that the disk\n"
-            "itself holds; the tables are described in docs/format/disk.md. Columns are\n"
-            "separated by tabs, the first line names them. No other file can be attached.\n"
+    .help = "The view vfs(volume, path, content, mtime) shows the files of the disk, with\n"
+            "--image those of the image too (its own tables are image.node and so on); the\n"
+            "tables are described in docs/format/disk.md. Columns are separated by tabs, the\n"
+            "first line names them. No other file can be attached.\n"
             "\n"
             "--write can break a disk; doze disk check tells.\n",
     .run = sql,

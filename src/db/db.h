@@ -248,6 +248,12 @@ void dz_blob_closep(struct dz_blob **blob);
 
 /* --- SQL from outside -------------------------------------------------------- */
 
+/* From now on SQL on db sees the immutable database below too, as the schema
+ * `name` (a literal). It is read only; below must stay open as long as db. No
+ * other file can be attached, before or after. */
+DZ_NODISCARD int dz_db_attach(struct dz_db *db, const struct dz_db *below, const char *name,
+                              struct dz_err *err);
+
 /* From now on this handle compiles only statements that read (no ATTACH, no
  * PRAGMA but a few that tell about tables, no writes), and a statement stops
  * with DZ_ELIMIT after max_ops virtual machine instructions (0: no limit; the

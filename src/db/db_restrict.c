@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * db_restrict.c - a handle for SQL that strangers write.
+ * db_restrict.c - a handle for SQL that strangers write, and what it may see besides.
  *
  * SQLite's authorizer is asked while a statement is compiled, its progress
  * handler while one runs. What is not listed here is refused.
  */
 #include "db/db_int.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
 
 enum {
     OPS_PER_CALL = 1000,
@@ -74,4 +78,16 @@ void dz_db_restrict(struct dz_db *db, int64_t max_ops)
     db->ops_left = max_ops;
     (void)sqlite3_set_authorizer(db->h, authorize, db);
     sqlite3_progress_handler(db->h, OPS_PER_CALL, max_ops > 0 ? count_ops : NULL, db);
+}
+
+int dz_db_attach(struct dz_db *db, const struct dz_db *below, const char *name, struct dz_err *err)
+{
+    char sql[2 * DB_NAME_MAX + 32], file[DB_NAME_MAX];
+    assert(below->disk->immutable && strlen(name) < DB_NAME_MAX);
+    dz_db_vfs_name(below->disk, file);
+    (void)snprintf(sql, sizeof sql, "ATTACH '%s' AS \"%s\"", file, name);
+    (void)sqlite3_limit(db->h, SQLITE_LIMIT_ATTACHED, 1);
+    int rc = sqlite3_exec(db->h, sql, NULL, NULL, NULL);
+    (void)sqlite3_limit(db->h, SQLITE_LIMIT_ATTACHED, 0);
+    return rc == SQLITE_OK ? 0 : dz_db_fail(db, rc, err, "attach another database to");
 }

@@ -76,6 +76,12 @@ extern const struct dz_db_schema dz_vfs_schema;
  * a machine's memory in the file runs this first. (It would be the eleventh page.) */
 extern const char dz_vfs_schema_mem[];
 
+/* Let SQL on a disk that stands on this image see all of its files: the view vfs of
+ * this handle then shows the image's too, and the image's tables are those of the
+ * schema `image`. Both handles stay the caller's. DZ_ECORRUPT: it stands on another. */
+DZ_NODISCARD int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image,
+                                 const char *image_sha256, struct dz_err *err);
+
 /* Say that this fresh disk stands on the image with this sha256 (64 hex
  * digits). DZ_ESTATE when the disk stands on another, or already holds files. */
 int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err);

@@ -12,7 +12,9 @@
 
 #include "db/db.h"
 
-#define NOW "CAST(strftime('%s','now') AS INTEGER)*1000000000"
+/* A small file's content: `data`, filled up with zeros; NULL when it has chunks. */
+#define INLINE "substr(CAST(data||zeroblob(2048)AS BLOB),1,size)"
+#define NOW    "CAST(strftime('%s','now') AS INTEGER)*1000000000"
 
 /* The text is kept by SQLite on the file's first page, which must hold it all. */
 static const char schema_1[] =
@@ -33,17 +35,60 @@ static const char schema_1[] =
     " UNION ALL "
     "SELECT volume,path||'/'||CAST(d.name AS TEXT),d.ino,d.type FROM t "
     "JOIN dentry d ON d.parent=t.ino WHERE t.type=4 AND d.ino>0)"
-    "SELECT volume,substr(path,2)path,CASE WHEN n.data NOT NULL THEN n.data WHEN size=0 THEN x'' "
+    "SELECT volume,substr(path,2)path,coalesce(" INLINE ",CASE WHEN size=0 THEN x'' "
     "ELSE(WITH RECURSIVE i(n)AS(SELECT 0 UNION ALL SELECT n+1 FROM i WHERE(n+1)*32768<size)"
     "SELECT CAST(group_concat(CAST(substr(CAST(coalesce(c.data,x'')||zeroblob(32768)AS BLOB),1,"
     "min(32768,size-i.n*32768))AS TEXT),'')AS BLOB)FROM i LEFT JOIN chunk c ON "
-    "c.id=(t.ino<<24)+i.n)END content,mtime FROM t JOIN node n USING(ino)WHERE type=8;"
+    "c.id=(t.ino<<24)+i.n)END)content,mtime FROM t JOIN node n USING(ino)WHERE type=8;"
     "INSERT INTO meta VALUES('chunk',32768),('seed',abs(random()>>1));"
     "INSERT INTO node SELECT ino,mode,0,0,nlink,0,1," NOW "," NOW "," NOW ",0,NULL FROM("
     "SELECT 1 ino,16877 mode,5 nlink UNION SELECT 2,16895,2 UNION SELECT 3,16895,2 "
     "UNION SELECT 4,17407,2);"
     "INSERT INTO dentry VALUES(1,CAST('workspace' AS BLOB),2,4),(1,CAST('memory' AS BLOB),3,4),"
     "(1,CAST('tmp' AS BLOB),4,4);";
+
+/* The same over an image, merged row by row; made for one handle, not kept in a file.
+ * A: the row here, B: the one below, of each node. Of each chunk C, and of D what
+ * base_size leaves. */
+static const char merged_view[] =
+    "CREATE TEMP VIEW vfs AS WITH RECURSIVE t(volume,path,ino,type) AS("
+    "VALUES('workspace','',2,4),('memory','',3,4),('tmp','',4,4)"
+    " UNION ALL "
+    "SELECT volume,path||'/'||CAST(d.name AS TEXT),d.ino,d.type FROM t "
+    "JOIN main.dentry d ON d.parent=t.ino WHERE t.type=4 AND d.ino>0"
+    " UNION ALL "
+    "SELECT volume,path||'/'||CAST(d.name AS TEXT),d.ino,d.type FROM t "
+    "JOIN image.dentry d ON d.parent=t.ino WHERE t.type=4 AND d.ino>0 AND NOT EXISTS("
+    "SELECT 1 FROM main.dentry u WHERE u.parent=d.parent AND u.name=d.name)),"
+    "f(volume,path,ino,size,base,data,mtime) AS("
+    "SELECT volume,path,t.ino,iif(a.ino NOT NULL,a.size,b.size),"
+    "iif(a.ino NOT NULL,a.base_size,b.size),iif(a.ino NOT NULL,a.data,b.data),"
+    "iif(a.ino NOT NULL,a.mtime,b.mtime)FROM t LEFT JOIN main.node a ON a.ino=t.ino "
+    "LEFT JOIN image.node b ON b.ino=t.ino WHERE type=8)"
+    "SELECT volume,substr(path,2)path,coalesce(" INLINE ",CASE WHEN size=0 THEN x'' "
+    "ELSE(WITH RECURSIVE i(n)AS(SELECT 0 UNION ALL SELECT n+1 FROM i WHERE(n+1)*32768<size)"
+    "SELECT CAST(group_concat(CAST(substr(CAST(coalesce(c.data,substr(d.data,1,"
+    "max(0,base-i.n*32768)),x'')||zeroblob(32768)AS BLOB),1,min(32768,size-i.n*32768))AS TEXT),'')"
+    "AS BLOB)FROM i LEFT JOIN main.chunk c ON c.id=(f.ino<<24)+i.n "
+    "LEFT JOIN image.chunk d ON d.id=(f.ino<<24)+i.n)END)content,mtime FROM f";
+
+int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image, const char *image_sha256,
+                    struct dz_err *err)
+{
+    {
+        DZ_AUTO(dz_stmt_resetp)
+        struct dz_stmt *st = dz_db_stmt(db, "SELECT v FROM meta WHERE k='image'");
+        int r = dz_stmt_step(st, err);
+        if (r < 0)
+            return r;
+        const char *bound = r > 0 ? dz_col_text(st, 0) : "";
+        if (strcmp(bound, image_sha256) != 0)
+            return dz_fail(err, DZ_ECORRUPT, "the disk stands on %s%.64s, not on the given %.64s",
+                           bound[0] ? "image " : "no image", bound, image_sha256);
+    }
+    int r = dz_db_attach(db, image, "image", err);
+    return r < 0 ? r : dz_db_exec(db, merged_view, err);
+}
 
 const char dz_vfs_schema_mem[] =
     "CREATE TABLE IF NOT EXISTS mem(gen INT,seq INT,data BLOB,PRIMARY KEY(gen,seq));";

@@ -35,4 +35,25 @@ test_that 'an archive of a disk holds the image too' '
     tar -xOf all.tar file | cmp - base/file
 '
 
+test_that 'sql sees the files of the image too, and changes nothing of it' '
+    doze disk create low.doze && doze disk put low.doze base /workspace && sha256sum low.doze >before &&
+    run 0 doze disk create --json sql.doze --image low.doze && empty err &&
+    python3 -c "
+import json, hashlib; d = json.load(open(\"out\"))
+assert d[\"image_sha256\"] == hashlib.sha256(open(\"low.doze\", \"rb\").read()).hexdigest(), d
+assert d[\"file\"] == \"sql.doze\" and d[\"file_bytes\"] <= 40960" &&
+    printf "new\n" | run 0 doze disk put --image low.doze sql.doze - /workspace/base/new &&
+    printf "changed\n" | run 0 doze disk put --image low.doze sql.doze - /workspace/base/file &&
+    run 0 doze disk sql -q --image low.doze sql.doze \
+        "SELECT path, CAST(content AS TEXT) FROM vfs WHERE length(content) < 100 ORDER BY path" &&
+    printf "base/file\tchanged\\\\n\nbase/new\tnew\\\\n\n" | cmp - out &&
+    run 0 doze disk sql -q --image low.doze sql.doze \
+        "SELECT length(content) FROM vfs WHERE path = '"'base/bin/big'"'" && [ "$(cat out)" = 200000 ] &&
+    run 0 doze disk sql -q --image low.doze sql.doze "SELECT count(*) > 5 FROM image.node" &&
+    [ "$(cat out)" = 1 ] &&
+    run 1 doze disk sql --write --image low.doze sql.doze "DELETE FROM image.node" &&
+    sha256sum -c --quiet before &&
+    run 1 doze disk sql --image other.doze sql.doze "SELECT 1" && has err "stands on image"
+'
+
 test_done

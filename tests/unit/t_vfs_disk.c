@@ -374,6 +374,76 @@ TEST(the_view_shows_files_with_their_content)
     rig_free(&r);
 }
 
+/* Does the view have exactly this file? */
+static void check_shown(struct dz_db *db, const char *path, const void *want, size_t want_n)
+{
+    struct dz_stmt *st = dz_db_stmt(db, "SELECT content FROM vfs WHERE path=?1");
+    size_t n = 0;
+    dz_bind_text(st, 1, path);
+    CHECK_INT(dz_stmt_step(st, &r.err), want ? 1 : 0);
+    CHECK_STR(r.err.msg, "");
+    const void *p = want ? dz_col_blob(st, 0, &n) : NULL;
+    if (want && (n != want_n || (n && memcmp(p, want, n) != 0))) {
+        printf("# %s: %zu bytes, or others than expected\n", path, n);
+        tap_bad++;
+    }
+    if (want)
+        CHECK_INT(dz_stmt_step(st, &r.err), 0);
+    dz_stmt_reset(st);
+}
+
+TEST(the_view_of_a_disk_over_an_image_shows_both)
+{
+    static char big[100000], above[100000];
+    struct dz_vfs_attr a = {.size = 70000};
+    for (size_t i = 0; i < sizeof big; i++)
+        big[i] = (char)(i * 7);
+    memcpy(above, big, sizeof big);
+    rig_start(&r);
+    CHECK_INT(rig_mkdir(&r, "/workspace/d"), 0);
+    CHECK_INT(rig_put(&r, "/workspace/d/big", big, sizeof big), 0);
+    CHECK_INT(rig_put(&r, "/workspace/d/cut", big, sizeof big), 0);
+    CHECK_INT(rig_put(&r, "/workspace/d/gone", "x", 1), 0);
+    CHECK_INT(rig_put(&r, "/memory/low", "low", 3), 0);
+    CHECK_INT(rig_put(&r, "/memory/low2", "low2", 4), 0);
+    CHECK_INT(rig_close(&r), 0);
+    rig_put_below(&r);
+    CHECK_INT(rig_open(&r), 0);
+    uint64_t ino = rig_ino(&r, "/workspace/d/big"), cut = rig_ino(&r, "/workspace/d/cut");
+    CHECK_INT(dz_vfs_write(r.v, ino, 40000, "above", 5), 5);
+    memcpy(above + 40000, "above", 5);
+    CHECK_INT(dz_vfs_setattr(r.v, cut, DZ_VFS_SET_SIZE, &a), 0);
+    a.size = sizeof big;
+    CHECK_INT(dz_vfs_setattr(r.v, cut, DZ_VFS_SET_SIZE, &a), 0);
+    memset(big + 70000, 0, 30000);
+    CHECK_INT(dz_vfs_unlink_at(r.v, &rig_root, rig_path("/workspace/d/gone")), 0);
+    CHECK_INT(
+        dz_vfs_rename_at(r.v, &rig_root, rig_path("/workspace/d"), rig_path("/workspace/e"), 0), 0);
+    CHECK_INT(rig_put(&r, "/memory/low2", "high", 4), 0);
+    CHECK_INT(rig_put(&r, "/tmp/short", "s", 1), 0);
+    a.size = 5;
+    CHECK_INT(dz_vfs_setattr(r.v, rig_ino(&r, "/tmp/short"), DZ_VFS_SET_SIZE, &a), 0);
+    CHECK_INT(rig_close(&r), 0);
+    const struct dz_db_opts o = {.schema = &dz_vfs_schema, .views = true};
+    CHECK_INT(dz_db_open_disk(&r.db, dz_db_sim_disk(r.sim), &o, &r.err), 0);
+    CHECK_INT(dz_vfs_sql_over(r.db, r.image, "0000", &r.err), DZ_ECORRUPT);
+    CHECK(strstr(r.err.msg, "stands on image"));
+    r.err = (struct dz_err){0};
+    CHECK_INT(dz_vfs_sql_over(r.db, r.image, RIG_SHA, &r.err), 0);
+    CHECK_STR(r.err.msg, "");
+    dz_db_restrict(r.db, 0);
+    check_shown(r.db, "e/big", above, sizeof above);
+    check_shown(r.db, "e/cut", big, sizeof big);
+    check_shown(r.db, "d/big", NULL, 0);
+    check_shown(r.db, "e/gone", NULL, 0);
+    check_shown(r.db, "low", "low", 3);
+    check_shown(r.db, "low2", "high", 4);
+    check_shown(r.db, "short", "s\0\0\0", 5);
+    CHECK_INT(dz_db_exec(r.db, "ATTACH ':memory:' AS more", &r.err), DZ_EDENIED);
+    CHECK_INT(dz_db_exec(r.db, "DELETE FROM image.node", &r.err), DZ_EDENIED);
+    rig_free(&r);
+}
+
 TEST(volumes_have_names_and_one_is_public)
 {
     rig_start(&r);
