@@ -5,6 +5,8 @@
 #include "cli/local_disk.h"
 
 #include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -201,4 +203,21 @@ int dz_disk_names(const struct dz_disk *d, uint64_t dir, struct dz_buf *names, s
         dz_buf_add(names, index.p[i], strlen(index.p[i]) + 1);
     r = raw.err ? raw.err : index.err ? index.err : names->err;
     return r < 0 ? dz_fail(err, r, "list a directory: %s", dz_err_text(r)) : 0;
+}
+
+/* --- results ----------------------------------------------------------------- */
+
+int dz_disk_print_moved(struct dz_cli *c, const struct dz_disk_moved *m, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_u64(&j, "files", m->files);
+    dz_json_put_u64(&j, "directories", m->directories);
+    dz_json_put_u64(&j, "links", m->links);
+    dz_json_put_u64(&j, "skipped", m->skipped);
+    dz_json_put_u64(&j, "bytes", m->bytes);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }

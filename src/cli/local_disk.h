@@ -22,6 +22,10 @@ struct dz_disk {
     char image_sha256[DZ_SHA256_HEX];
 };
 
+enum {
+    DZ_DISK_JSON_MAX = 1 << 20, /* one JSON result of these commands */
+};
+
 enum dz_disk_open {
     DZ_DISK_READ,  /* changes nothing; also a file that only may be read */
     DZ_DISK_WRITE, /* dz_disk_close commits */
@@ -52,6 +56,21 @@ DZ_NODISCARD int dz_disk_place(const struct dz_disk *d, const char *path, const 
 
 /* The last part of a path, without slashes at its end: "/a/b/" has "b". */
 struct dz_str dz_disk_basename(const char *path);
+
+/* What lies at and below a path. A file with several names counts in equal parts
+ * for each of them. */
+struct dz_disk_size {
+    uint64_t stored, size, inodes; /* bytes without holes; bytes of regular files; names */
+};
+DZ_NODISCARD int dz_disk_measure(const struct dz_disk *d, const char *path, bool follow,
+                                 struct dz_disk_size *ret_size, struct dz_err *err);
+
+/* What a copy moved; printed as one JSON object. */
+struct dz_disk_moved {
+    uint64_t files, directories, links, skipped, bytes;
+};
+DZ_NODISCARD int dz_disk_print_moved(struct dz_cli *c, const struct dz_disk_moved *m,
+                                     struct dz_err *err);
 
 /* The names in a directory, each with a terminator, in byte order, without
  * dots. *names is initialised here; release it. */

@@ -38,7 +38,8 @@ struct getting {
     struct dz_cli *c;
     struct dz_disk d;
     struct dz_cli_progress progress;
-    uint64_t done, entries;
+    struct dz_disk_moved moved;
+    uint64_t entries;
     char *piece;
     DZ_VEC(, struct level) levels;
 };
@@ -75,8 +76,8 @@ static int copy_range(struct getting *g, int fd, const struct dz_vfs_attr *a, co
         if (rc < 0)
             return dz_wrap(err, rc, "write %s", name);
         off += (uint64_t)n;
-        g->done += (uint64_t)n;
-        dz_cli_progress_at(&g->progress, g->done);
+        g->moved.bytes += (uint64_t)n;
+        dz_cli_progress_at(&g->progress, g->moved.bytes);
     }
     return 0;
 }
@@ -168,13 +169,17 @@ static int get_entry(struct getting *g, int dir, const char *name, const struct 
 {
     switch (a->mode & S_IFMT) {
     case S_IFREG:
+        g->moved.files++;
         return get_file(g, dir, name, a, err);
     case S_IFLNK:
+        g->moved.links++;
         return get_link(g, dir, name, a, err);
     case S_IFDIR:
+        g->moved.directories++;
         return get_dir(g, dir, name, a, err);
     default: {
         char quoted[DZ_STR_QUOTED];
+        g->moved.skipped++;
         dz_cli_warn(g->c, "%s is no file, directory or link: left out",
                     dz_str_quote(dz_str(name), quoted));
         return 0;
@@ -253,6 +258,19 @@ static int get_one(struct getting *g, const char *path, const char *to, bool int
     return rc < 0 ? rc : get_below(g, err);
 }
 
+/* For who watches: how much there is to copy. */
+static uint64_t total_bytes(struct dz_cli *c, const struct dz_disk *d)
+{
+    uint64_t total = 0;
+    for (int i = 1; c->err_live && !c->quiet && i < c->argc - 1; i++) {
+        struct dz_disk_size t;
+        if (dz_disk_measure(d, c->argv[i], false, &t, NULL) < 0)
+            return 0; /* the copy will say why */
+        total += t.stored;
+    }
+    return total;
+}
+
 static int get(struct dz_cli *c, struct dz_err *err)
 {
     struct getting g = {.c = c, .levels = DZ_VEC_INIT(DZ_TREE_DEPTH_MAX)};
@@ -267,7 +285,7 @@ static int get(struct dz_cli *c, struct dz_err *err)
     if (rc == 0 && !g.piece)
         rc = dz_fail(err, DZ_ENOMEM, "copy out of a disk: out of memory");
     dz_cli_catch_interrupts();
-    dz_cli_progress_start(&g.progress, c, "get", 0, DZ_CLI_BYTES);
+    dz_cli_progress_start(&g.progress, c, "get", rc == 0 ? total_bytes(c, &g.d) : 0, DZ_CLI_BYTES);
     for (int i = 1; rc == 0 && i < c->argc - 1; i++)
         rc = get_one(&g, c->argv[i], to, into, err);
     dz_cli_progress_end(&g.progress);
@@ -275,7 +293,8 @@ static int get(struct dz_cli *c, struct dz_err *err)
         (void)leave_dir(&g, NULL);
     dz_vec_release(&g.levels);
     dz_free(g.piece);
-    return dz_disk_close(&g.d, rc, err);
+    rc = dz_disk_close(&g.d, rc, err);
+    return rc == 0 && c->json ? dz_disk_print_moved(c, &g.moved, err) : rc;
 }
 
 const struct dz_cli_command dz_cmd_disk_get = {
@@ -285,8 +304,8 @@ const struct dz_cli_command dz_cmd_disk_get = {
     .args = "FILE PATH... TARGET",
     .min_args = 3,
     .max_args = -1,
-    .options =
-        (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "Into TARGET if that is a directory, else under that name. Directories come\n"
             "with all in them. Modes without set-id bits, times and holes are kept;\n"
             "devices, sockets and pipes are left out.\n",

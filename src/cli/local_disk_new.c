@@ -13,7 +13,9 @@
 
 /* --- create ------------------------------------------------------------------ */
 
-static int bind_image(struct dz_cli *c, const char *file, const char *image, struct dz_err *err)
+/* *ret_sha256 is the image's. */
+static int bind_image(const char *file, const char *image, char ret_sha256[static DZ_SHA256_HEX],
+                      struct dz_err *err)
 {
     struct dz_disk d = {0};
     struct dz_db *db = NULL;
@@ -28,25 +30,44 @@ static int bind_image(struct dz_cli *c, const char *file, const char *image, str
         int closed = dz_db_close(db, false, rc == 0 ? err : NULL);
         rc = rc == 0 ? closed : rc;
     }
-    if (rc == 0 && !c->quiet)
-        dz_cli_note(c, "%s stands on the image %.12s; keep that file", file, d.image_sha256);
+    memcpy(ret_sha256, d.image_sha256, DZ_SHA256_HEX);
     return dz_disk_close(&d, rc, err);
+}
+
+static int create_json(struct dz_cli *c, const char *file, size_t size_bytes, const char *sha256,
+                       struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_DISK_JSON_MAX);
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "file", file);
+    dz_json_put_u64(&j, "file_bytes", size_bytes);
+    if (sha256[0])
+        dz_json_put_strz(&j, "image_sha256", sha256);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }
 
 static int create(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     const char *file = c->argv[0], *image = dz_cli_value(c, "image");
+    char sha256[DZ_SHA256_HEX] = "";
     int rc = dz_db_template(&dz_vfs_schema, &t, err);
     if (rc == 0)
         rc = dz_db_create_path(file, t.p, t.len, true, err);
     if (rc < 0)
         return rc;
     if (image)
-        rc = bind_image(c, file, image, err);
-    if (rc < 0)
+        rc = bind_image(file, image, sha256, err);
+    if (rc < 0) {
         (void)unlink(file);
-    return rc;
+        return rc;
+    }
+    if (image && !c->json && !c->quiet)
+        dz_cli_note(c, "%s stands on the image %.12s; keep that file", file, sha256);
+    return c->json ? create_json(c, file, t.len, sha256, err) : 0;
 }
 
 const struct dz_cli_command dz_cmd_disk_create = {
@@ -58,6 +79,7 @@ const struct dz_cli_command dz_cmd_disk_create = {
     .max_args = 1,
     .options = (const struct dz_cli_option[]){{"image", 0, "FILE",
                                                "let it stand on this image, read-only"},
+                                              DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
     .help = "FILE must not exist. It gets the directories workspace, memory and tmp.\n"

@@ -27,7 +27,7 @@ struct putting {
     struct dz_cli *c;
     struct dz_disk d;
     struct dz_cli_progress progress;
-    uint64_t done;
+    struct dz_disk_moved moved;
     char *piece;
 };
 
@@ -74,8 +74,8 @@ static int copy_content(struct putting *p, int fd, const char *from, uint64_t in
         }
         if (sys < 0)
             return dz_disk_fail(&p->d, sys, "store", from, err);
-        p->done += have;
-        dz_cli_progress_at(&p->progress, p->done);
+        p->moved.bytes += have;
+        dz_cli_progress_at(&p->progress, p->moved.bytes);
         if (have < PIECE_BYTES)
             return 0;
     }
@@ -131,6 +131,7 @@ static int put_fd(struct putting *p, int fd, const char *from, uint64_t dir, str
     sys = file ? set_times(p, ino, &st) : 0;
     if (sys == 0)
         sys = arrive(p, dir, name);
+    p->moved.files++;
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", from, err) : 0;
 }
 
@@ -156,6 +157,7 @@ static int put_link(struct putting *p, const FTSENT *e, uint64_t dir, struct dz_
         sys = set_times(p, ino, e->fts_statp);
     if (sys == 0)
         sys = arrive(p, dir, name);
+    p->moved.links++;
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", e->fts_path, err) : 0;
 }
 
@@ -174,6 +176,7 @@ static int put_dir(struct putting *p, FTSENT *e, uint64_t dir, struct dz_str nam
             sys = -ENOTDIR;
     }
     e->fts_number = (long)ino;
+    p->moved.directories++;
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", e->fts_path, err) : 0;
 }
 
@@ -202,6 +205,7 @@ static int put_entry(struct putting *p, FTSENT *e, uint64_t top, struct dz_str t
     case FTS_NS:
         return dz_fail_sys(err, e->fts_errno, "read %s", e->fts_path);
     default:
+        p->moved.skipped++;
         dz_cli_warn(p->c, "%s is no file, directory or link: left out", e->fts_path);
         return 0;
     }
@@ -275,7 +279,8 @@ static int put(struct dz_cli *c, struct dz_err *err)
         rc = put_one(&p, c->argv[i], to, into, err);
     dz_cli_progress_end(&p.progress);
     dz_free(p.piece);
-    return dz_disk_close(&p.d, rc, err);
+    rc = dz_disk_close(&p.d, rc, err);
+    return rc == 0 && c->json ? dz_disk_print_moved(c, &p.moved, err) : rc;
 }
 
 const struct dz_cli_command dz_cmd_disk_put = {
@@ -285,8 +290,8 @@ const struct dz_cli_command dz_cmd_disk_put = {
     .args = "FILE SOURCE... PATH",
     .min_args = 3,
     .max_args = -1,
-    .options =
-        (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "Into PATH if that is a directory, else under that name. Directories come with\n"
             "all in them; - is standard input. Modes and times are kept; the owner becomes\n"
             "root, hard links become files. `doze disk untar` keeps more.\n",

@@ -173,9 +173,9 @@ const struct dz_cli_command dz_cmd_disk_sql = {
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
     .help = "The view vfs(volume, path, content, mtime) shows the files of the disk, with\n"
-            "--image those of the image too (its own tables are image.node and so on); the\n"
-            "tables are described in docs/format/disk.md. Columns are separated by tabs, the\n"
-            "first line names them. No other file can be attached.\n"
+            "--image those of the image too (its tables are image.node and so on). The\n"
+            "tables are described in docs/format/disk.md. Columns are separated by tabs,\n"
+            "the first line names them. No other file can be attached.\n"
             "\n"
             "--write can break a disk; doze disk check tells.\n",
     .run = sql,

@@ -3,6 +3,8 @@
  * `doze disk tar`, `doze disk untar`: trees of a disk as archives.
  */
 #include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
 #include "base/num.h"
 #include "base/str.h"
 #include "cli/cli_progress.h"
@@ -39,6 +41,19 @@ static bool on_stop(void *arg)
     return dz_cli_interrupted();
 }
 
+static int print_stats(struct dz_cli *c, const struct dz_tar_stats *stats, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_u64(&j, "members", stats->members);
+    dz_json_put_u64(&j, "skipped", stats->skipped);
+    dz_json_put_u64(&j, "bytes", stats->bytes);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
 /* --- tar --------------------------------------------------------------------- */
 
 static int on_write(void *arg, const void *buf, size_t n)
@@ -55,10 +70,20 @@ static int on_write(void *arg, const void *buf, size_t n)
     return 0;
 }
 
-static int write_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s, struct dz_err *err)
+/* About what the archive will have, for who watches: a member has its header, an
+ * extended one with its record, and on average half a block of padding. */
+static uint64_t guess_bytes(struct dz_cli *c, const struct dz_disk *d, const char *path)
+{
+    struct dz_disk_size t;
+    if (!c->err_live || c->quiet || dz_disk_measure(d, path, true, &t, NULL) < 0)
+        return 0;
+    return (dz_cli_flag(c, "sparse") ? t.stored : t.size) + t.inodes * (7 * DZ_TAR_BLOCK / 2);
+}
+
+static int write_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
+                         struct dz_tar_stats *stats, struct dz_err *err)
 {
     struct dz_vfs_attr a;
-    struct dz_tar_stats stats;
     struct dz_tar_out out = {.vfs = d->vfs,
                              .write = on_write,
                              .note = on_note,
@@ -72,14 +97,22 @@ static int write_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s, 
     if (rc == 0 && !S_ISDIR(a.mode))
         (void)snprintf(name, sizeof name, "%.*s", DZ_STR_ARG(dz_disk_basename(path)));
     out.name = name;
-    return rc < 0 ? rc : dz_vfs_tar_out(&out, &stats, err);
+    if (rc < 0)
+        return rc;
+    dz_cli_progress_start(&s->progress, c, "tar", guess_bytes(c, d, path), DZ_CLI_BYTES);
+    rc = dz_vfs_tar_out(&out, stats, err);
+    dz_cli_progress_end(&s->progress);
+    return rc;
 }
 
 static int tar(struct dz_cli *c, struct dz_err *err)
 {
     const char *output = dz_cli_value(c, "output");
     struct stream s = {.c = c, .fd = STDOUT_FILENO};
+    struct dz_tar_stats stats = {0};
     struct dz_disk d;
+    if (!output && c->json)
+        return dz_cli_usage(c, err, "--json needs -o: the archive itself goes to standard output");
     if (!output && c->out_tty)
         return dz_cli_usage(c, err,
                             "an archive on a terminal? Redirect it, or name a file with -o");
@@ -91,15 +124,14 @@ static int tar(struct dz_cli *c, struct dz_err *err)
     if (rc == 0) {
         (void)fflush(c->out);
         dz_cli_catch_interrupts();
-        dz_cli_progress_start(&s.progress, c, "tar", 0, DZ_CLI_BYTES);
-        rc = write_archive(c, &d, &s, err);
-        dz_cli_progress_end(&s.progress);
+        rc = write_archive(c, &d, &s, &stats, err);
         if (output && close(s.fd) < 0 && rc == 0)
             rc = dz_fail_sys(err, errno, "write %s", output);
         if (output && rc < 0)
             (void)unlink(output);
     }
-    return dz_disk_close(&d, rc, err);
+    rc = dz_disk_close(&d, rc, err);
+    return rc == 0 && c->json ? print_stats(c, &stats, err) : rc;
 }
 
 const struct dz_cli_command dz_cmd_disk_tar = {
@@ -113,6 +145,7 @@ const struct dz_cli_command dz_cmd_disk_tar = {
         (const struct dz_cli_option[]){{"output", 'o', "ARCHIVE", "write to this new file"},
                                        {"sparse", 'S', NULL, "write files with holes as such"},
                                        DZ_CLI_OPTION_IMAGE,
+                                       DZ_CLI_OPTION_JSON,
                                        DZ_CLI_OPTION_QUIET,
                                        DZ_CLI_OPTION_END},
     .help = "All below the directory PATH (/ without one), or the file PATH, to standard\n"
@@ -185,7 +218,9 @@ static int untar(struct dz_cli *c, struct dz_err *err)
             (void)close(s.fd);
     }
     rc = dz_disk_close(&d, rc, err);
-    if (rc == 0)
+    if (rc == 0 && c->json)
+        rc = print_stats(c, &stats, err);
+    else if (rc == 0)
         dz_cli_note(c, "%llu members, %s%s", (unsigned long long)stats.members,
                     dz_cli_size(stats.bytes, size), stats.skipped ? "; some were left out" : "");
     return rc < 0 ? rc : stats.skipped ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
@@ -207,6 +242,7 @@ const struct dz_cli_command dz_cmd_disk_untar = {
             {"devices", 0, NULL, "keep device nodes"},
             {"limit", 0, "SIZE", "store at most this much content"},
             DZ_CLI_OPTION_IMAGE,
+            DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
     .help = "From ARCHIVE or standard input: ustar, pax and GNU, not compressed (use a\n"

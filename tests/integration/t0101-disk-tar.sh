@@ -118,6 +118,30 @@ test_that 'a broken or compressed archive is refused' '
     cmp out tree/random
 '
 
+test_that 'what moves files says how much as JSON' '
+    run 0 doze disk create --json j.doze && empty err &&
+    python3 -c "
+import json; d = json.load(open(\"out\")); assert d == {\"file\": \"j.doze\", \"file_bytes\": $(stat -c %s j.doze)}, d" &&
+    mkdir -p some/dir && printf abc >some/file && ln -s file some/dir/link && mkfifo some/pipe &&
+    run 0 doze disk put --json j.doze some /workspace && has err "left out" &&
+    [ "$(cat out)" = "{\"files\":1,\"directories\":2,\"links\":1,\"skipped\":1,\"bytes\":3}" ] &&
+    run 0 doze disk get --json j.doze /workspace/some some2 &&
+    [ "$(cat out)" = "{\"files\":1,\"directories\":2,\"links\":1,\"skipped\":0,\"bytes\":3}" ] &&
+    run 0 doze disk tar --json j.doze /workspace -o j.tar &&
+    [ "$(cat out)" = "{\"members\":4,\"skipped\":0,\"bytes\":3}" ] &&
+    run 2 doze disk tar --json j.doze && has err "needs -o" &&
+    run 0 doze disk untar --json j.doze j.tar --to /tmp && empty err &&
+    [ "$(cat out)" = "{\"members\":4,\"skipped\":0,\"bytes\":3}" ]
+'
+
+test_that 'on a terminal, get and tar show how much is left' '
+    command -v script >/dev/null || skip "needs script(1)"
+    head -c 40000000 /dev/urandom >large && run 0 doze disk create t.doze && run 0 doze disk put t.doze large / &&
+    mkfifo drain && { (exec 3<drain; sleep 0.6; cat <&3 >/dev/null) & } &&
+    script -qec "TERM=xterm doze disk tar t.doze >drain" /dev/null >typed </dev/null && wait &&
+    grep -Eq "tar  [0-9]+ %  [0-9.]+ [KM]?i?B of 38 MiB" typed
+'
+
 test_that 'tar writes over nothing, and not to a terminal' '
     run 1 doze disk tar e.doze -o good.tar && has err "File exists" &&
     if command -v script >/dev/null; then
