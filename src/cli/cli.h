@@ -27,6 +27,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* Exit statuses. Those from 125 on are for commands that run something inside
@@ -86,6 +87,15 @@ struct dz_cli_command {
     /* An exit status (0 and up), or a negative DZ_E* with *err filled: the
      * caller prints "doze: <sentence>" and exits 1, or 2 after dz_cli_usage. */
     int (*run)(struct dz_cli *c, struct dz_err *err);
+    /* Not NULL: called in place of run, which it runs in a jailed process. */
+    int (*jail)(struct dz_cli *c, struct dz_err *err);
+};
+
+struct dz_cli_progress;
+enum dz_cli_progress_step {
+    DZ_CLI_PROGRESS_START,
+    DZ_CLI_PROGRESS_AT,
+    DZ_CLI_PROGRESS_END,
 };
 
 /* One run of one command. The fields are there to be read. */
@@ -105,6 +115,9 @@ struct dz_cli {
     int usage_status;           /* DZ_EXIT_USAGE after dz_cli_usage, else 0 */
     struct dz_cli_given *given; /* options in the order given */
     int given_count;
+    /* Draws in place of cli_progress, in a process that has no terminal; else NULL. */
+    void (*progress)(const struct dz_cli_progress *p, enum dz_cli_progress_step step,
+                     uint64_t done);
 };
 
 /* Run one command line: argv[0] is ignored, argv[argc] must be NULL, and the

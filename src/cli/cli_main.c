@@ -111,7 +111,7 @@ static int run(struct dz_cli *c, int argc, char **argv)
         dz_cli_help_command(c->out, c->out_color, c->command);
         return DZ_EXIT_OK;
     }
-    int status = c->command->run(c, &err);
+    int status = (c->command->jail ? c->command->jail : c->command->run)(c, &err);
     if (status >= 0)
         return status;
     return report(c, &err, c->usage_status ? c->usage_status : DZ_EXIT_FAILURE);

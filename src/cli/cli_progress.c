@@ -26,6 +26,8 @@ void dz_cli_progress_start(struct dz_cli_progress *p, struct dz_cli *c, const ch
                                   .unit = unit,
                                   .started_ms = now,
                                   .next_ms = now + FIRST_MS};
+    if (c->progress && c->err_live && !c->quiet)
+        c->progress(p, DZ_CLI_PROGRESS_START, 0);
 }
 
 static const char *amount(const struct dz_cli_progress *p, uint64_t n,
@@ -87,12 +89,17 @@ void dz_cli_progress_at(struct dz_cli_progress *p, uint64_t done)
     int64_t now = dz_clock_mono_ms();
     if (now < p->next_ms)
         return;
-    draw(p, done, now);
+    if (p->cli->progress)
+        p->cli->progress(p, DZ_CLI_PROGRESS_AT, done);
+    else
+        draw(p, done, now);
     p->next_ms = now + EVERY_MS;
 }
 
 void dz_cli_progress_end(struct dz_cli_progress *p)
 {
+    if (p->cli && p->cli->progress && p->cli->err_live && !p->cli->quiet)
+        p->cli->progress(p, DZ_CLI_PROGRESS_END, 0);
     if (!p->drawn)
         return;
     fputs("\r\033[K", p->cli->err);

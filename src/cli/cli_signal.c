@@ -18,6 +18,7 @@
 static volatile sig_atomic_t line_drawn;
 static volatile sig_atomic_t catching;
 static volatile sig_atomic_t caught;
+static bool (*follow)(void);
 
 static void finish_line(void)
 {
@@ -74,7 +75,12 @@ void dz_cli_catch_interrupts(void)
 
 bool dz_cli_interrupted(void)
 {
-    return caught != 0;
+    return caught != 0 || (follow && follow());
+}
+
+void dz_cli_signal_follow(bool (*asked)(void))
+{
+    follow = asked;
 }
 
 void dz_cli_signal_line(bool drawn)

@@ -23,6 +23,8 @@ void dz_cli_signal_finish(void);
  * true. Blocking system calls return EINTR. */
 void dz_cli_catch_interrupts(void);
 bool dz_cli_interrupted(void);
+/* In a process that signals do not reach: ask this too. NULL: no more. */
+void dz_cli_signal_follow(bool (*asked)(void));
 
 /* For cli_progress: is a line being drawn that a signal must finish? */
 void dz_cli_signal_line(bool drawn);

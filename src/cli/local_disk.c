@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * local_disk.c - open a disk's file, find paths in it, and close it.
+ * local_disk.c - open a disk's file, find paths in it, and close it: all but the
+ * first in a jail.
  */
 #include "cli/local_disk.h"
 
-#include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "cli/local_jail.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,20 +22,25 @@ enum {
     NAMES_MAX = 64 << 20, /* bytes of the names of one directory */
 };
 
-/* --- open -------------------------------------------------------------------- */
+/* --- in the host ------------------------------------------------------------- */
 
-static int hash_file(const char *path, char ret_hex[static DZ_SHA256_HEX], struct dz_err *err)
+/* Opened before the jail is entered, looked into only there. */
+static struct {
+    struct dz_db_files disk, image;
+    char image_sha256[DZ_SHA256_HEX];
+} files = {.disk = DZ_DB_FILES_NONE, .image = DZ_DB_FILES_NONE};
+
+static int hash_file(int fd, const char *path, char ret_hex[static DZ_SHA256_HEX],
+                     struct dz_err *err)
 {
-    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
     DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
     uint8_t digest[DZ_SHA256_BYTES];
-    if (fd < 0)
-        return fd;
+    off_t at = 0;
     char *buf = dz_alloc(1 << 20);
     int rc =
         buf ? dz_sha256_init(&h, err) : dz_fail(err, DZ_ENOMEM, "hash %s: out of memory", path);
     while (rc == 0) {
-        ssize_t n = read(fd, buf, 1 << 20);
+        ssize_t n = pread(fd, buf, 1 << 20, at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -42,6 +48,7 @@ static int hash_file(const char *path, char ret_hex[static DZ_SHA256_HEX], struc
         if (n <= 0)
             break;
         dz_sha256_update(&h, buf, (size_t)n);
+        at += n;
     }
     dz_free(buf);
     if (rc == 0)
@@ -51,24 +58,76 @@ static int hash_file(const char *path, char ret_hex[static DZ_SHA256_HEX], struc
     return rc;
 }
 
-static int open_db(const char *path, enum dz_disk_open how, struct dz_db **ret_db,
-                   struct dz_err *err)
+static int open_files(struct dz_cli *c, bool write, struct dz_err *err)
 {
-    struct dz_db_opts opts = {
-        .schema = &dz_vfs_schema, .label = path, .views = how == DZ_DISK_DATA};
-    int rc = dz_db_open_path(ret_db, path, &opts, err);
-    if (rc == DZ_EDENIED && how != DZ_DISK_WRITE) { /* nobody can write what we may not */
-        opts.immutable = true;
-        rc = dz_db_open_path(ret_db, path, &opts, err);
-    }
+    const char *image = dz_cli_value(c, "image");
+    int rc = dz_db_files_open(&files.disk, c->argv[0], write ? DZ_DB_FILES_WRITE : DZ_DB_FILES_READ,
+                              err);
+    if (rc == 0 && image)
+        rc = dz_db_files_open(&files.image, image, DZ_DB_FILES_IMAGE, err);
+    if (rc == 0 && image)
+        rc = hash_file(files.image.db_fd, image, files.image_sha256, err);
     return rc;
 }
 
-int dz_disk_open_image(struct dz_disk *d, const char *path, struct dz_err *err)
+static int run_body(struct dz_cli *c, void *arg, struct dz_err *err)
+{
+    (void)arg;
+    return c->command->run(c, err);
+}
+
+int dz_disk_jail_with(struct dz_cli *c, bool write, struct dz_cli_jail *j, struct dz_err *err)
+{
+    int rc = open_files(c, write, err);
+    if (rc == 0) {
+        const int own[] = {files.disk.db_fd, files.disk.wal_fd, files.image.db_fd};
+        for (size_t i = 0; i < DZ_ARRAY_LEN(own); i++)
+            j->fds[j->fd_count++] = own[i];
+        j->body = j->body ? j->body : run_body;
+        rc = dz_cli_jail_run(c, j, err);
+    }
+    dz_db_files_close(&files.disk);
+    dz_db_files_close(&files.image);
+    return rc;
+}
+
+const char *dz_disk_image_sha256(void)
+{
+    return files.image_sha256;
+}
+
+int dz_disk_jail(struct dz_cli *c, struct dz_err *err)
+{
+    return dz_disk_jail_with(c, false, &(struct dz_cli_jail){0}, err);
+}
+
+int dz_disk_jail_data(struct dz_cli *c, struct dz_err *err)
+{
+    return dz_disk_jail_with(c, false, &(struct dz_cli_jail){.data = true}, err);
+}
+
+int dz_disk_jail_write(struct dz_cli *c, struct dz_err *err)
+{
+    return dz_disk_jail_with(c, true, &(struct dz_cli_jail){0}, err);
+}
+
+/* --- open, in the jail ---------------------------------------------------------- */
+
+static int open_db(const char *path, enum dz_disk_open how, struct dz_db **ret_db,
+                   struct dz_err *err)
+{
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema,
+                                    .label = path,
+                                    .immutable = files.disk.wal_fd < 0,
+                                    .views = how == DZ_DISK_DATA};
+    return dz_db_open_fds(ret_db, files.disk.db_fd, files.disk.wal_fd, &opts, err);
+}
+
+static int open_image(struct dz_disk *d, const char *path, struct dz_err *err)
 {
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = path, .immutable = true};
-    int rc = hash_file(path, d->image_sha256, err);
-    return rc < 0 ? rc : dz_db_open_path(&d->image, path, &opts, err);
+    memcpy(d->image_sha256, files.image_sha256, sizeof d->image_sha256);
+    return dz_db_open_fds(&d->image, files.image.db_fd, -1, &opts, err);
 }
 
 int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_disk,
@@ -79,7 +138,7 @@ int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_di
     *d = (struct dz_disk){.readonly = how != DZ_DISK_WRITE};
     int rc = open_db(c->argv[0], how, &d->db, err);
     if (rc == 0 && image)
-        rc = dz_disk_open_image(d, image, err);
+        rc = open_image(d, image, err);
     if (rc < 0 || how == DZ_DISK_DATA)
         return rc;
     const struct dz_vfs_opts opts = {

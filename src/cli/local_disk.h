@@ -2,7 +2,8 @@
  *
  * local_disk.h - what the commands on a disk's file share.
  *
- * They open the file itself, so nobody may run it meanwhile (DZ_EBUSY says so).
+ * They open the file itself, so nobody may run it meanwhile (DZ_EBUSY says so);
+ * what looks into it runs in a jail (local_jail.h): a disk may be hostile.
  * Paths are those that a sandbox sees; a relative one starts at "/".
  */
 #ifndef DZ_CLI_LOCAL_DISK_H
@@ -14,6 +15,21 @@
 #include "vfs/vfs.h"
 
 #define DZ_CLI_OPTION_IMAGE {"image", 0, "FILE", "open the image that the disk stands on"}
+
+/* Rows of `jail` for a command whose run calls dz_disk_open() with READ or DATA, or
+ * with WRITE, and needs no other file: the first operand and --image are opened,
+ * and run is called in a jail. _DATA: what it prints is bytes, not text. */
+int dz_disk_jail(struct dz_cli *c, struct dz_err *err);
+int dz_disk_jail_data(struct dz_cli *c, struct dz_err *err);
+int dz_disk_jail_write(struct dz_cli *c, struct dz_err *err);
+
+/* The same for one that has more to hand over, or to talk about with the host:
+ * j's descriptors are added to those of the disk, j->body NULL is run. */
+struct dz_cli_jail;
+int dz_disk_jail_with(struct dz_cli *c, bool write, struct dz_cli_jail *j, struct dz_err *err);
+
+/* Of the image that --image named, once one of these was called. */
+const char *dz_disk_image_sha256(void);
 
 struct dz_disk {
     struct dz_db *db, *image;
@@ -32,11 +48,9 @@ enum dz_disk_open {
     DZ_DISK_DATA,  /* as READ, but only the databases */
 };
 
-/* Opens c's first operand, and the image that --image names. */
+/* Inside a jail: opens c's first operand, and the image that --image names. */
 DZ_NODISCARD int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_disk,
                               struct dz_err *err);
-/* Only the image: d->image and its hash. */
-DZ_NODISCARD int dz_disk_open_image(struct dz_disk *d, const char *path, struct dz_err *err);
 /* Also after a failed open. rc is how the command went so far; what it changed
  * is committed either way, as a file system would have it. Returns rc, or what
  * went wrong here when rc is not negative. */

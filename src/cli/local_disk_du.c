@@ -147,4 +147,5 @@ const struct dz_cli_command dz_cmd_disk_du = {
             "holes left out, what an image holds counted in. A file with several names\n"
             "counts in equal parts for each of them.\n",
     .run = du,
+    .jail = dz_disk_jail,
 };

@@ -297,4 +297,5 @@ const struct dz_cli_command dz_cmd_disk_ls = {
     .help = "A relative PATH starts at /, as does the listing without one. Names come in\n"
             "byte order. With several paths or -R, names are given with their directory.\n",
     .run = ls,
+    .jail = dz_disk_jail,
 };

@@ -7,30 +7,21 @@
 #include "cli/cli_progress.h"
 #include "cli/cli_term.h"
 #include "cli/local_disk.h"
+#include "cli/local_jail.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* --- create ------------------------------------------------------------------ */
 
-/* *ret_sha256 is the image's. */
-static int bind_image(const char *file, const char *image, char ret_sha256[static DZ_SHA256_HEX],
-                      struct dz_err *err)
+/* In the jail: what cannot be opened is no image. */
+static int bind_image(struct dz_cli *c, void *arg, struct dz_err *err)
 {
-    struct dz_disk d = {0};
-    struct dz_db *db = NULL;
-    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = file};
-    /* Hashes the image, and opens it: what cannot be opened is no image. */
-    int rc = dz_disk_open_image(&d, image, err);
+    struct dz_disk d;
+    (void)arg;
+    int rc = dz_disk_open(c, DZ_DISK_DATA, &d, err);
     if (rc == 0)
-        rc = dz_db_open_path(&db, file, &opts, err);
-    if (rc == 0)
-        rc = dz_vfs_bind_image(db, d.image_sha256, err);
-    if (db) {
-        int closed = dz_db_close(db, false, rc == 0 ? err : NULL);
-        rc = rc == 0 ? closed : rc;
-    }
-    memcpy(ret_sha256, d.image_sha256, DZ_SHA256_HEX);
+        rc = dz_vfs_bind_image(d.db, d.image_sha256, err);
     return dz_disk_close(&d, rc, err);
 }
 
@@ -60,11 +51,13 @@ static int create(struct dz_cli *c, struct dz_err *err)
     if (rc < 0)
         return rc;
     if (image)
-        rc = bind_image(file, image, sha256, err);
+        rc = dz_disk_jail_with(c, true, &(struct dz_cli_jail){.body = bind_image}, err);
     if (rc < 0) {
         (void)unlink(file);
         return rc;
     }
+    if (image)
+        memcpy(sha256, dz_disk_image_sha256(), sizeof sha256);
     if (image && !c->json && !c->quiet)
         dz_cli_note(c, "%s stands on the image %.12s; keep that file", file, sha256);
     return c->json ? create_json(c, file, t.len, sha256, err) : 0;
@@ -92,23 +85,23 @@ const struct dz_cli_command dz_cmd_disk_create = {
 
 /* --- df ---------------------------------------------------------------------- */
 
-static uint64_t file_bytes(const char *path)
+static uint64_t file_bytes(const struct dz_disk *d)
 {
-    char wal[DZ_PATH_MAX];
     struct stat st;
-    uint64_t n = stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
-    if (snprintf(wal, sizeof wal, "%s-wal", path) < (int)sizeof wal && stat(wal, &st) == 0)
+    uint64_t n = fstat(dz_db_fd(d->db), &st) == 0 ? (uint64_t)st.st_size : 0;
+    if (dz_db_wal_fd(d->db) >= 0 && fstat(dz_db_wal_fd(d->db), &st) == 0)
         n += (uint64_t)st.st_size;
     return n;
 }
 
-static int df_json(struct dz_cli *c, const struct dz_vfs_usage *u, struct dz_err *err)
+static int df_json(struct dz_cli *c, const struct dz_disk *d, const struct dz_vfs_usage *u,
+                   struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
     struct dz_json j;
     dz_json_init(&j, &text, c->out_tty);
     dz_json_object(&j);
-    dz_json_put_u64(&j, "file_bytes", file_bytes(c->argv[0]));
+    dz_json_put_u64(&j, "file_bytes", file_bytes(d));
     dz_json_put_u64(&j, "used_bytes", u->bytes);
     dz_json_put_u64(&j, "used_inodes", u->inodes);
     dz_json_put_u64(&j, "image_bytes", u->image_bytes);
@@ -126,10 +119,10 @@ static int df(struct dz_cli *c, struct dz_err *err)
     if (rc == 0) {
         dz_vfs_usage(d.vfs, &u);
         if (c->json)
-            rc = df_json(c, &u, err);
+            rc = df_json(c, &d, &u, err);
         else
             fprintf(c->out, "file %s, content %s in %llu inodes\n",
-                    dz_cli_size(file_bytes(c->argv[0]), size), dz_cli_size(u.bytes, used),
+                    dz_cli_size(file_bytes(&d), size), dz_cli_size(u.bytes, used),
                     (unsigned long long)u.inodes);
         if (rc == 0 && !c->json && d.image)
             fprintf(c->out, "image below: content %s in %llu inodes\n",
@@ -150,6 +143,7 @@ const struct dz_cli_command dz_cmd_disk_df = {
     .help = "The size of the file on this machine, and what the disk stores in it. What an\n"
             "image holds is counted apart.\n",
     .run = df,
+    .jail = dz_disk_jail,
 };
 
 /* --- check ------------------------------------------------------------------- */
@@ -235,4 +229,5 @@ const struct dz_cli_command dz_cmd_disk_check = {
     .help = "Verifies what docs/format/disk.md promises and says what is damaged, one line\n"
             "each. Changes nothing. Exits with 1 if there is damage.\n",
     .run = check,
+    .jail = dz_disk_jail,
 };

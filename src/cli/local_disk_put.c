@@ -4,6 +4,9 @@
  *
  * A file arrives under a name of its own and is renamed when it is whole, so
  * an interrupted copy leaves what was there. Zeros become holes.
+ *
+ * The disk is written in a jail, which asks for the sources: for each of them the
+ * host walks its tree and answers entry by entry, a file's bytes following it.
  */
 #include "base/fd.h"
 #include "base/mem.h"
@@ -11,6 +14,7 @@
 #include "cli/cli_progress.h"
 #include "cli/cli_signal.h"
 #include "cli/local_disk.h"
+#include "cli/local_jail.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -21,19 +25,196 @@
 
 enum {
     PIECE_BYTES = DZ_VFS_CHUNK,
+    DEPTH_MAX = DZ_VFS_DEPTH_MAX,
 };
+_Static_assert((int)PIECE_BYTES <= (int)DZ_CALL_DATA_MAX, "a piece is a message");
+
+/* Answers to NEXT, whose value is the number of the operand. */
+enum {
+    NEXT = DZ_CLI_TAG_OWN,
+    END,     /* of the operand */
+    FILE_,   /* a struct entry, its name; then DATA until one is short */
+    LINK,    /* a struct entry, its name with a NUL, the target */
+    DIR_,    /* a struct entry, its name; what is in it follows */
+    DIR_END, /* a struct entry */
+    SKIPPED, /* what a disk cannot hold was left out */
+    DATA,
+};
+
+struct entry {
+    uint32_t mode;  /* permission bits */
+    uint32_t timed; /* are the times to be kept? */
+    int64_t mtime_ns, atime_ns;
+};
+
+/* --- the host: sources ---------------------------------------------------------- */
+
+static struct source {
+    struct dz_cli *c;
+    int operand; /* that is being read; 0: none */
+    FTS *tree;
+    int fd; /* file whose bytes are due; -1: none */
+    const char *name;
+    char message[PIECE_BYTES];
+} source = {.fd = -1};
+
+static void close_source(struct source *s)
+{
+    if (s->tree)
+        (void)fts_close(s->tree);
+    if (s->fd != STDIN_FILENO)
+        dz_fd_close(&s->fd);
+    s->tree = NULL;
+    s->fd = -1;
+    s->operand = 0;
+}
+
+static void fill_entry(const struct stat *st, bool file_mode, struct entry *ret)
+{
+    *ret = (struct entry){
+        .mode = file_mode ? st->st_mode & 0777 : 0644,
+        .timed = file_mode,
+        .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+        .atime_ns = (int64_t)st->st_atim.tv_sec * 1000000000 + st->st_atim.tv_nsec,
+    };
+}
+
+/* An entry with its name, and a link's target, as an answer. */
+static int answer_entry(struct source *s, uint32_t tag, const struct entry *e, struct dz_str name,
+                        struct dz_str target, struct dz_call_msg *ret, struct dz_err *err)
+{
+    size_t need = sizeof *e + name.n + 1 + target.n;
+    if (need > sizeof s->message)
+        return dz_fail(err, DZ_ELIMIT, "read %s: the name is too long", s->name);
+    memcpy(s->message, e, sizeof *e);
+    memcpy(s->message + sizeof *e, name.p, name.n);
+    s->message[sizeof *e + name.n] = '\0';
+    if (target.n)
+        memcpy(s->message + sizeof *e + name.n + 1, target.p, target.n);
+    *ret = (struct dz_call_msg){tag, 0, s->message, need};
+    return 0;
+}
+
+/* Of the file that fd is: its bytes come next. */
+static int answer_file(struct source *s, int fd, struct dz_str name, struct dz_call_msg *ret,
+                       struct dz_err *err)
+{
+    struct stat st;
+    struct entry e;
+    if (fd < 0)
+        return fd;
+    s->fd = fd;
+    if (fstat(fd, &st) < 0)
+        return dz_fail_sys(err, errno, "look at %s", s->name);
+    fill_entry(&st, S_ISREG(st.st_mode), &e);
+    return answer_entry(s, FILE_, &e, name, DZ_STR(""), ret, err);
+}
+
+static int answer_link(struct source *s, const FTSENT *f, const struct entry *e,
+                       struct dz_call_msg *ret, struct dz_err *err)
+{
+    char target[DZ_VFS_PATH_MAX];
+    ssize_t n = readlink(f->fts_accpath, target, sizeof target - 1);
+    if (n < 0)
+        return dz_fail_sys(err, errno, "read the symbolic link %s", f->fts_path);
+    return answer_entry(s, LINK, e, dz_str_n(f->fts_name, f->fts_namelen),
+                        dz_str_n(target, (size_t)n), ret, err);
+}
+
+static int answer_data(struct source *s, struct dz_call_msg *ret, struct dz_err *err)
+{
+    size_t have = 0;
+    while (have < PIECE_BYTES) {
+        ssize_t n = read(s->fd, s->message + have, PIECE_BYTES - have);
+        if (n < 0 && (errno != EINTR || dz_cli_interrupted()))
+            return dz_fail_sys(err, errno, "read %s", s->name);
+        if (n == 0)
+            break;
+        have += n > 0 ? (size_t)n : 0;
+    }
+    if (have < PIECE_BYTES && s->fd != STDIN_FILENO)
+        dz_fd_close(&s->fd);
+    if (have < PIECE_BYTES)
+        s->fd = -1;
+    *ret = (struct dz_call_msg){DATA, 0, s->message, have};
+    return 0;
+}
+
+/* The next entry of the tree. */
+static int answer_next(struct source *s, struct dz_call_msg *ret, struct dz_err *err)
+{
+    struct entry e = {0};
+    errno = 0;
+    FTSENT *f = s->tree ? fts_read(s->tree) : NULL;
+    if (!f && errno)
+        return dz_fail_sys(err, errno, "read %s", s->name);
+    if (!f) {
+        close_source(s);
+        *ret = (struct dz_call_msg){.tag = END};
+        return 0;
+    }
+    struct dz_str name = dz_str_n(f->fts_name, f->fts_namelen);
+    if (f->fts_statp)
+        fill_entry(f->fts_statp, true, &e);
+    switch (f->fts_info) {
+    case FTS_D:
+        return answer_entry(s, DIR_, &e, name, DZ_STR(""), ret, err);
+    case FTS_DP:
+        return answer_entry(s, DIR_END, &e, name, DZ_STR(""), ret, err);
+    case FTS_F:
+        return answer_file(s, dz_fd_open(AT_FDCWD, f->fts_path, O_RDONLY, 0, err), name, ret, err);
+    case FTS_SL:
+    case FTS_SLNONE:
+        return answer_link(s, f, &e, ret, err);
+    case FTS_DNR:
+    case FTS_ERR:
+    case FTS_NS:
+        return dz_fail_sys(err, f->fts_errno, "read %s", f->fts_path);
+    default:
+        dz_cli_warn(s->c, "%s is no file, directory or link: left out", f->fts_path);
+        *ret = (struct dz_call_msg){.tag = SKIPPED};
+        return 0;
+    }
+}
+
+static int answer(void *host, const struct dz_call_msg *q, struct dz_call_msg *ret,
+                  struct dz_err *err)
+{
+    struct source *s = host;
+    if (q->tag != NEXT || q->value < 1 || q->value >= (uint64_t)s->c->argc - 1)
+        return dz_fail(err, DZ_EIO, "a cell asked for a source that is none");
+    if (s->operand == (int)q->value)
+        return s->fd >= 0 ? answer_data(s, ret, err) : answer_next(s, ret, err);
+    close_source(s);
+    s->operand = (int)q->value;
+    s->name = s->c->argv[s->operand];
+    if (strcmp(s->name, "-") == 0) {
+        s->name = "standard input";
+        return answer_file(s, STDIN_FILENO, DZ_STR("-"), ret, err);
+    }
+    char *const paths[] = {s->c->argv[s->operand], NULL};
+    s->tree = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+    return s->tree ? answer_next(s, ret, err) : dz_fail_sys(err, errno, "read %s", s->name);
+}
+
+/* --- the jail: their way into the disk --------------------------------------------- */
 
 struct putting {
     struct dz_cli *c;
     struct dz_disk d;
     struct dz_cli_progress progress;
     struct dz_disk_moved moved;
-    char *piece;
+    int operand;
+    uint64_t dirs[DEPTH_MAX]; /* directories under way */
+    size_t depth;
 };
 
-static int interrupted(struct dz_err *err)
+static int next(const struct putting *p, struct dz_call_msg *ret, struct dz_err *err)
 {
-    return dz_cli_interrupted() ? dz_fail(err, DZ_ECANCELED, "copy into a disk: interrupted") : 0;
+    const struct dz_call_msg q = {.tag = NEXT, .value = (uint64_t)p->operand};
+    if (dz_cli_interrupted())
+        return dz_fail(err, DZ_ECANCELED, "copy into a disk: interrupted");
+    return dz_call_ask(dz_cli_jail_call(), &q, ret, err);
 }
 
 static bool all_zero(const char *p, size_t n)
@@ -41,52 +222,43 @@ static bool all_zero(const char *p, size_t n)
     return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
-/* All of fd, as the content of ino. */
-static int copy_content(struct putting *p, int fd, const char *from, uint64_t ino,
-                        struct dz_err *err)
+static int store_piece(const struct putting *p, uint64_t ino, uint64_t off, const char *data,
+                       size_t size)
 {
-    uint64_t off = 0;
-    for (;;) {
-        size_t have = 0;
-        int rc = interrupted(err);
-        while (rc == 0 && have < PIECE_BYTES) {
-            ssize_t n = read(fd, p->piece + have, PIECE_BYTES - have);
-            if (n < 0 && errno != EINTR)
-                rc = dz_fail_sys(err, errno, "read %s", from);
-            if (n < 0 && errno == EINTR)
-                rc = interrupted(err);
-            if (n == 0)
-                break;
-            have += n > 0 ? (size_t)n : 0;
-        }
+    int sys = 0;
+    for (size_t at = 0; sys >= 0 && at < size && !all_zero(data, size);) {
+        ssize_t n = dz_vfs_write(p->d.vfs, ino, off + at, data + at, size - at);
+        sys = n > 0 ? 0 : n < 0 ? (int)n : -EIO;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    if (sys == 0 && size < PIECE_BYTES) {
+        const struct dz_vfs_attr whole = {.size = off + size};
+        sys = dz_vfs_setattr(p->d.vfs, ino, DZ_VFS_SET_SIZE, &whole);
+    }
+    return sys;
+}
+
+/* The bytes that come, as the content of ino. */
+static int copy_content(struct putting *p, const char *from, uint64_t ino, struct dz_err *err)
+{
+    struct dz_call_msg m;
+    for (uint64_t off = 0;; off += PIECE_BYTES) {
+        int rc = next(p, &m, err);
         if (rc < 0)
             return rc;
-        int sys = 0;
-        for (size_t at = 0; sys >= 0 && at < have && !all_zero(p->piece, have);) {
-            ssize_t n = dz_vfs_write(p->d.vfs, ino, off + at, p->piece + at, have - at);
-            sys = n > 0 ? 0 : n < 0 ? (int)n : -EIO;
-            at += n > 0 ? (size_t)n : 0;
-        }
-        off += have;
-        if (sys == 0 && have < PIECE_BYTES) {
-            const struct dz_vfs_attr whole = {.size = off};
-            sys = dz_vfs_setattr(p->d.vfs, ino, DZ_VFS_SET_SIZE, &whole);
-        }
+        int sys = store_piece(p, ino, off, m.data, m.size);
         if (sys < 0)
             return dz_disk_fail(&p->d, sys, "store", from, err);
-        p->moved.bytes += have;
+        p->moved.bytes += m.size;
         dz_cli_progress_at(&p->progress, p->moved.bytes);
-        if (have < PIECE_BYTES)
+        if (m.size < PIECE_BYTES)
             return 0;
     }
 }
 
-static int set_times(struct putting *p, uint64_t ino, const struct stat *st)
+static int set_times(const struct putting *p, uint64_t ino, const struct entry *e)
 {
-    const struct dz_vfs_attr attr = {
-        .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-        .atime_ns = (int64_t)st->st_atim.tv_sec * 1000000000 + st->st_atim.tv_nsec,
-    };
+    const struct dz_vfs_attr attr = {.mtime_ns = e->mtime_ns, .atime_ns = e->atime_ns};
     return dz_vfs_setattr(p->d.vfs, ino, DZ_VFS_SET_MTIME | DZ_VFS_SET_ATIME, &attr);
 }
 
@@ -111,62 +283,52 @@ static int begin_arrival(struct putting *p, uint64_t dir, const struct dz_vfs_ne
     return sys;
 }
 
-static int put_fd(struct putting *p, int fd, const char *from, uint64_t dir, struct dz_str name,
-                  struct dz_err *err)
+static int put_file(struct putting *p, const struct entry *e, uint64_t dir, struct dz_str name,
+                    struct dz_err *err)
 {
-    struct stat st;
+    char from[DZ_VFS_NAME_MAX + 1]; /* the next message takes the place of this one */
+    const struct dz_vfs_new spec = {.mode = S_IFREG | e->mode};
+    const struct entry kept = *e;
     uint64_t ino = 0;
-    if (fstat(fd, &st) < 0)
-        return dz_fail_sys(err, errno, "look at %s", from);
-    bool file = S_ISREG(st.st_mode);
-    const struct dz_vfs_new spec = {.mode = S_IFREG | (file ? st.st_mode & 0777 : 0644)};
+    (void)snprintf(from, sizeof from, "%.*s", DZ_STR_ARG(name));
     int sys = begin_arrival(p, dir, &spec, &ino);
     if (sys < 0)
         return dz_disk_fail(&p->d, sys, "store", from, err);
-    int rc = copy_content(p, fd, from, ino, err);
+    int rc = copy_content(p, from, ino, err);
     if (rc < 0) {
         (void)dz_vfs_unlink(p->d.vfs, dir, ARRIVING, strlen(ARRIVING));
         return rc;
     }
-    sys = file ? set_times(p, ino, &st) : 0;
+    sys = kept.timed ? set_times(p, ino, &kept) : 0;
     if (sys == 0)
-        sys = arrive(p, dir, name);
+        sys = arrive(p, dir, dz_str(from));
     p->moved.files++;
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", from, err) : 0;
 }
 
-static int put_file(struct putting *p, const char *from, uint64_t dir, struct dz_str name,
-                    struct dz_err *err)
+static int put_link(struct putting *p, const struct entry *e, uint64_t dir, struct dz_str name,
+                    struct dz_str target, struct dz_err *err)
 {
-    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, from, O_RDONLY, 0, err);
-    return fd < 0 ? fd : put_fd(p, fd, from, dir, name, err);
-}
-
-static int put_link(struct putting *p, const FTSENT *e, uint64_t dir, struct dz_str name,
-                    struct dz_err *err)
-{
-    char target[DZ_VFS_PATH_MAX];
-    uint64_t ino = 0;
-    ssize_t n = readlink(e->fts_accpath, target, sizeof target - 1);
-    if (n < 0)
-        return dz_fail_sys(err, errno, "read the symbolic link %s", e->fts_path);
     const struct dz_vfs_new spec = {
-        .mode = S_IFLNK | 0777, .target = target, .target_len = (size_t)n};
+        .mode = S_IFLNK | 0777, .target = target.p, .target_len = target.n};
+    uint64_t ino = 0;
     int sys = begin_arrival(p, dir, &spec, &ino);
     if (sys == 0)
-        sys = set_times(p, ino, e->fts_statp);
+        sys = set_times(p, ino, e);
     if (sys == 0)
         sys = arrive(p, dir, name);
     p->moved.links++;
-    return sys < 0 ? dz_disk_fail(&p->d, sys, "store", e->fts_path, err) : 0;
+    return sys < 0 ? dz_disk_fail(&p->d, sys, "store", name.p, err) : 0;
 }
 
-static int put_dir(struct putting *p, FTSENT *e, uint64_t dir, struct dz_str name,
+static int put_dir(struct putting *p, const struct entry *e, uint64_t dir, struct dz_str name,
                    struct dz_err *err)
 {
-    const struct dz_vfs_new spec = {.mode = S_IFDIR | (e->fts_statp->st_mode & 0777)};
+    const struct dz_vfs_new spec = {.mode = S_IFDIR | e->mode};
     struct dz_vfs_attr a;
     uint64_t ino = 0;
+    if (p->depth >= DEPTH_MAX)
+        return dz_disk_fail(&p->d, -ELOOP, "store", name.p, err);
     int sys = dz_vfs_create(p->d.vfs, dir, name.p, name.n, &spec, &ino);
     if (sys == -EEXIST) {
         sys = dz_vfs_lookup(p->d.vfs, dir, name.p, name.n, &ino);
@@ -175,65 +337,60 @@ static int put_dir(struct putting *p, FTSENT *e, uint64_t dir, struct dz_str nam
         if (sys == 0 && !S_ISDIR(a.mode))
             sys = -ENOTDIR;
     }
-    e->fts_number = (long)ino;
+    p->dirs[p->depth++] = ino;
     p->moved.directories++;
-    return sys < 0 ? dz_disk_fail(&p->d, sys, "store", e->fts_path, err) : 0;
+    return sys < 0 ? dz_disk_fail(&p->d, sys, "store", name.p, err) : 0;
 }
 
-static int put_entry(struct putting *p, FTSENT *e, uint64_t top, struct dz_str top_name,
-                     struct dz_err *err)
+static int end_dir(struct putting *p, const struct entry *e, const char *name, struct dz_err *err)
 {
-    bool is_top = e->fts_level == FTS_ROOTLEVEL;
-    uint64_t dir = is_top ? top : (uint64_t)e->fts_parent->fts_number;
-    struct dz_str name = is_top ? top_name : dz_str_n(e->fts_name, e->fts_namelen);
-    int rc = interrupted(err);
-    if (rc < 0)
-        return rc;
-    switch (e->fts_info) {
-    case FTS_D:
-        return put_dir(p, e, dir, name, err);
-    case FTS_DP:
-        rc = set_times(p, (uint64_t)e->fts_number, e->fts_statp);
-        return rc < 0 ? dz_disk_fail(&p->d, rc, "store", e->fts_path, err) : 0;
-    case FTS_F:
-        return put_file(p, e->fts_path, dir, name, err);
-    case FTS_SL:
-    case FTS_SLNONE:
-        return put_link(p, e, dir, name, err);
-    case FTS_DNR:
-    case FTS_ERR:
-    case FTS_NS:
-        return dz_fail_sys(err, e->fts_errno, "read %s", e->fts_path);
-    default:
-        p->moved.skipped++;
-        dz_cli_warn(p->c, "%s is no file, directory or link: left out", e->fts_path);
-        return 0;
-    }
+    if (p->depth == 0)
+        return dz_disk_fail(&p->d, -EINVAL, "store", name, err);
+    int sys = set_times(p, p->dirs[--p->depth], e);
+    return sys < 0 ? dz_disk_fail(&p->d, sys, "store", name, err) : 0;
 }
 
-static int put_tree(struct putting *p, char *from, uint64_t top, struct dz_str name,
-                    struct dz_err *err)
+/* All of one source, its top under this name in dir. */
+static int put_source(struct putting *p, uint64_t top, struct dz_str top_name, struct dz_err *err)
 {
-    char *const paths[] = {from, NULL};
-    FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
-    int rc = fts ? 0 : dz_fail_sys(err, errno, "read %s", from);
-    while (rc == 0) {
-        errno = 0;
-        FTSENT *e = fts_read(fts);
-        if (!e && errno)
-            rc = dz_fail_sys(err, errno, "read %s", from);
-        if (!e)
-            break;
-        rc = put_entry(p, e, top, name, err);
+    struct dz_call_msg m;
+    struct entry e;
+    p->depth = 0;
+    for (;;) {
+        int rc = next(p, &m, err);
+        if (rc < 0 || m.tag == END)
+            return rc;
+        if (m.tag == SKIPPED) {
+            p->moved.skipped++;
+            continue;
+        }
+        if (m.size <= sizeof e)
+            return dz_fail(err, DZ_EIO, "copy into a disk: the host sent no entry");
+        memcpy(&e, m.data, sizeof e);
+        const char *text = (const char *)m.data + sizeof e;
+        struct dz_str name = dz_str(text);
+        struct dz_str target = dz_str_n(text + name.n + 1, m.size - sizeof e - name.n - 1);
+        uint64_t dir = p->depth ? p->dirs[p->depth - 1] : top;
+        if (p->depth == 0 && m.tag != DIR_END)
+            name = top_name;
+        if (m.tag == FILE_)
+            rc = put_file(p, &e, dir, name, err);
+        else if (m.tag == LINK)
+            rc = put_link(p, &e, dir, name, target, err);
+        else if (m.tag == DIR_)
+            rc = put_dir(p, &e, dir, name, err);
+        else
+            rc = end_dir(p, &e, name.p, err);
+        if (rc < 0)
+            return rc;
     }
-    if (fts)
-        (void)fts_close(fts);
-    return rc;
 }
 
 /* One source: into the directory that to is, or as to. */
-static int put_one(struct putting *p, char *from, const char *to, bool into, struct dz_err *err)
+static int put_one(struct putting *p, const char *from, const char *to, bool into,
+                   struct dz_err *err)
 {
+    char text[DZ_VFS_NAME_MAX + 1];
     struct dz_vfs_walked at;
     struct dz_vfs_attr a;
     uint64_t dir = 0;
@@ -250,37 +407,46 @@ static int put_one(struct putting *p, char *from, const char *to, bool into, str
         return rc;
     if (name.n == 0 || dz_str_eqz(name, ".") || dz_str_eqz(name, ".."))
         return dz_fail(err, DZ_EINVAL, "store %s: say what it is to be called", from);
-    if (strcmp(from, "-") != 0)
-        return put_tree(p, from, dir, name, err);
-    return into ? dz_fail(err, DZ_EINVAL, "store standard input: say what it is to be called")
-                : put_fd(p, STDIN_FILENO, "standard input", dir, name, err);
+    if (name.n > DZ_VFS_NAME_MAX)
+        return dz_disk_fail(&p->d, -ENAMETOOLONG, "store", from, err);
+    if (into && strcmp(from, "-") == 0)
+        return dz_fail(err, DZ_EINVAL, "store standard input: say what it is to be called");
+    (void)snprintf(text, sizeof text, "%.*s", DZ_STR_ARG(name));
+    return put_source(p, dir, dz_str(text), err);
 }
+
+static uint64_t total_bytes; /* of the sources, 0: not known */
 
 static int put(struct dz_cli *c, struct dz_err *err)
 {
-    struct putting p = {.c = c};
+    static struct putting p;
     struct dz_vfs_attr a;
-    struct stat st;
-    uint64_t ino = 0, total = 0;
+    uint64_t ino = 0;
     const char *to = c->argv[c->argc - 1];
+    p.c = c;
     int rc = dz_disk_open(c, DZ_DISK_WRITE, &p.d, err);
     bool into = rc == 0 && dz_disk_find(&p.d, to, true, "", &ino, &a, NULL) == 0 && S_ISDIR(a.mode);
     if (rc == 0 && !into && c->argc > 3)
         rc = dz_disk_fail(&p.d, -ENOTDIR, "store several things in", to, err);
-    if (rc == 0)
-        p.piece = dz_alloc(PIECE_BYTES);
-    if (rc == 0 && !p.piece)
-        rc = dz_fail(err, DZ_ENOMEM, "copy into a disk: out of memory");
-    if (rc == 0 && c->argc == 3 && stat(c->argv[1], &st) == 0 && S_ISREG(st.st_mode))
-        total = (uint64_t)st.st_size;
-    dz_cli_catch_interrupts();
-    dz_cli_progress_start(&p.progress, c, "put", total, DZ_CLI_BYTES);
-    for (int i = 1; rc == 0 && i < c->argc - 1; i++)
-        rc = put_one(&p, c->argv[i], to, into, err);
+    dz_cli_progress_start(&p.progress, c, "put", total_bytes, DZ_CLI_BYTES);
+    for (p.operand = 1; rc == 0 && p.operand < c->argc - 1; p.operand++)
+        rc = put_one(&p, c->argv[p.operand], to, into, err);
     dz_cli_progress_end(&p.progress);
-    dz_free(p.piece);
     rc = dz_disk_close(&p.d, rc, err);
     return rc == 0 && c->json ? dz_disk_print_moved(c, &p.moved, err) : rc;
+}
+
+static int put_jail(struct dz_cli *c, struct dz_err *err)
+{
+    struct dz_cli_jail j = {.answer = answer, .host = &source};
+    struct stat st;
+    if (c->argc == 3 && stat(c->argv[1], &st) == 0 && S_ISREG(st.st_mode))
+        total_bytes = (uint64_t)st.st_size;
+    source.c = c;
+    dz_cli_catch_interrupts();
+    int rc = dz_disk_jail_with(c, true, &j, err);
+    close_source(&source);
+    return rc;
 }
 
 const struct dz_cli_command dz_cmd_disk_put = {
@@ -296,4 +462,5 @@ const struct dz_cli_command dz_cmd_disk_put = {
             "all in them; - is standard input. Modes and times are kept; the owner becomes\n"
             "root, hard links become files. `doze disk untar` keeps more.\n",
     .run = put,
+    .jail = put_jail,
 };

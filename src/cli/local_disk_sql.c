@@ -159,6 +159,11 @@ static int sql(struct dz_cli *c, struct dz_err *err)
     return dz_disk_close(&d, rc, err);
 }
 
+static int sql_jail(struct dz_cli *c, struct dz_err *err)
+{
+    return dz_cli_flag(c, "write") ? dz_disk_jail_write(c, err) : dz_disk_jail(c, err);
+}
+
 const struct dz_cli_command dz_cmd_disk_sql = {
     .name = "disk sql",
     .group = DZ_CLI_GROUP_DISK,
@@ -179,4 +184,5 @@ const struct dz_cli_command dz_cmd_disk_sql = {
             "\n"
             "--write can break a disk; doze disk check tells.\n",
     .run = sql,
+    .jail = sql_jail,
 };

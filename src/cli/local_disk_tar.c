@@ -11,16 +11,20 @@
 #include "cli/cli_signal.h"
 #include "cli/cli_term.h"
 #include "cli/local_disk.h"
+#include "cli/local_jail.h"
 #include "vfs/vfs_tar.h"
 
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum {
+    ARCHIVE = DZ_CLI_TAG_OWN, /* bytes of it */
+};
+
 struct stream {
     struct dz_cli *c;
     struct dz_cli_progress progress;
-    int fd;
 };
 
 static void on_note(void *arg, const char *sentence)
@@ -58,16 +62,10 @@ static int print_stats(struct dz_cli *c, const struct dz_tar_stats *stats, struc
 
 static int on_write(void *arg, const void *buf, size_t n)
 {
-    const struct stream *s = arg;
-    for (size_t done = 0; done < n;) {
-        ssize_t put = write(s->fd, (const char *)buf + done, n - done);
-        if (put < 0 && errno == EINTR && !dz_cli_interrupted())
-            continue;
-        if (put < 0)
-            return -errno;
-        done += (size_t)put;
-    }
-    return 0;
+    (void)arg;
+    if (dz_cli_interrupted())
+        return -EINTR;
+    return dz_call_write(dz_cli_jail_call(), ARCHIVE, buf, n) < 0 ? -EPIPE : 0;
 }
 
 /* About what the archive will have, for who watches: a member has its header, an
@@ -107,31 +105,44 @@ static int write_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
 
 static int tar(struct dz_cli *c, struct dz_err *err)
 {
-    const char *output = dz_cli_value(c, "output");
-    struct stream s = {.c = c, .fd = STDOUT_FILENO};
+    struct stream s = {.c = c};
     struct dz_tar_stats stats = {0};
     struct dz_disk d;
+    int rc = dz_disk_open(c, DZ_DISK_READ, &d, err);
+    if (rc == 0)
+        rc = write_archive(c, &d, &s, &stats, err);
+    rc = dz_disk_close(&d, rc, err);
+    return rc == 0 && c->json ? print_stats(c, &stats, err) : rc;
+}
+
+static int take_archive(void *host, const struct dz_call_msg *m, struct dz_err *err)
+{
+    int rc = dz_fd_write(*(const int *)host, m->data, m->size, err);
+    return rc < 0 ? dz_wrap(err, rc, "write the archive") : 0;
+}
+
+static int tar_jail(struct dz_cli *c, struct dz_err *err)
+{
+    const char *output = dz_cli_value(c, "output");
+    int fd = STDOUT_FILENO;
+    struct dz_cli_jail j = {.take = take_archive, .host = &fd};
     if (!output && c->json)
         return dz_cli_usage(c, err, "--json needs -o: the archive itself goes to standard output");
     if (!output && c->out_tty)
         return dz_cli_usage(c, err,
                             "an archive on a terminal? Redirect it, or name a file with -o");
-    int rc = dz_disk_open(c, DZ_DISK_READ, &d, err);
-    if (rc == 0 && output) {
-        s.fd = dz_fd_open(AT_FDCWD, output, O_WRONLY | O_CREAT | O_EXCL, 0666, err);
-        rc = s.fd < 0 ? s.fd : 0;
-    }
-    if (rc == 0) {
-        (void)fflush(c->out);
-        dz_cli_catch_interrupts();
-        rc = write_archive(c, &d, &s, &stats, err);
-        if (output && close(s.fd) < 0 && rc == 0)
-            rc = dz_fail_sys(err, errno, "write %s", output);
-        if (output && rc < 0)
-            (void)unlink(output);
-    }
-    rc = dz_disk_close(&d, rc, err);
-    return rc == 0 && c->json ? print_stats(c, &stats, err) : rc;
+    if (output)
+        fd = dz_fd_open(AT_FDCWD, output, O_WRONLY | O_CREAT | O_EXCL, 0666, err);
+    if (fd < 0)
+        return fd;
+    (void)fflush(c->out);
+    dz_cli_catch_interrupts();
+    int rc = dz_disk_jail_with(c, false, &j, err);
+    if (output && close(fd) < 0 && rc == 0)
+        rc = dz_fail_sys(err, errno, "write %s", output);
+    if (output && rc < 0)
+        (void)unlink(output);
+    return rc;
 }
 
 const struct dz_cli_command dz_cmd_disk_tar = {
@@ -153,20 +164,15 @@ const struct dz_cli_command dz_cmd_disk_tar = {
             "and extended attributes are kept, sockets left out. To compress, use a pipe:\n"
             "doze disk tar box.doze /workspace | zstd > box.tar.zst\n",
     .run = tar,
+    .jail = tar_jail,
 };
 
 /* --- untar ------------------------------------------------------------------- */
 
 static ssize_t on_read(void *arg, void *buf, size_t n)
 {
-    const struct stream *s = arg;
-    for (;;) {
-        ssize_t got = read(s->fd, buf, n);
-        if (got >= 0)
-            return got;
-        if (errno != EINTR || dz_cli_interrupted())
-            return -errno;
-    }
+    (void)arg;
+    return dz_cli_jail_read(buf, n);
 }
 
 static int read_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
@@ -194,29 +200,19 @@ static int read_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
     return rc < 0 ? rc : dz_vfs_tar_in(&in, stats, err);
 }
 
+static uint64_t archive_size; /* 0: not known */
+
 static int untar(struct dz_cli *c, struct dz_err *err)
 {
-    const char *from = c->argc > 1 && strcmp(c->argv[1], "-") != 0 ? c->argv[1] : NULL;
-    struct stream s = {.c = c, .fd = STDIN_FILENO};
+    struct stream s = {.c = c};
     struct dz_tar_stats stats = {0};
     struct dz_disk d;
-    struct stat st;
     char size[DZ_CLI_SIZE_TEXT];
     int rc = dz_disk_open(c, DZ_DISK_WRITE, &d, err);
-    if (rc == 0 && from) {
-        s.fd = dz_fd_open(AT_FDCWD, from, O_RDONLY, 0, err);
-        rc = s.fd < 0 ? s.fd : 0;
-    }
-    if (rc == 0) {
-        bool sized = fstat(s.fd, &st) == 0 && S_ISREG(st.st_mode);
-        dz_cli_catch_interrupts();
-        dz_cli_progress_start(&s.progress, c, "untar", sized ? (uint64_t)st.st_size : 0,
-                              DZ_CLI_BYTES);
+    dz_cli_progress_start(&s.progress, c, "untar", archive_size, DZ_CLI_BYTES);
+    if (rc == 0)
         rc = read_archive(c, &d, &s, &stats, err);
-        dz_cli_progress_end(&s.progress);
-        if (from)
-            (void)close(s.fd);
-    }
+    dz_cli_progress_end(&s.progress);
     rc = dz_disk_close(&d, rc, err);
     if (rc == 0 && c->json)
         rc = print_stats(c, &stats, err);
@@ -224,6 +220,23 @@ static int untar(struct dz_cli *c, struct dz_err *err)
         dz_cli_note(c, "%llu members, %s%s", (unsigned long long)stats.members,
                     dz_cli_size(stats.bytes, size), stats.skipped ? "; some were left out" : "");
     return rc < 0 ? rc : stats.skipped ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
+}
+
+/* The jail asks for the archive piece by piece. */
+static int untar_jail(struct dz_cli *c, struct dz_err *err)
+{
+    const char *from = c->argc > 1 && strcmp(c->argv[1], "-") != 0 ? c->argv[1] : NULL;
+    struct stat st;
+    int fd = from ? dz_fd_open(AT_FDCWD, from, O_RDONLY, 0, err) : STDIN_FILENO;
+    if (fd < 0)
+        return fd;
+    archive_size = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    dz_cli_jail_input(fd);
+    dz_cli_catch_interrupts();
+    int rc = dz_disk_jail_write(c, err);
+    if (from)
+        (void)close(fd);
+    return rc;
 }
 
 const struct dz_cli_command dz_cmd_disk_untar = {
@@ -253,4 +266,5 @@ const struct dz_cli_command dz_cmd_disk_untar = {
             "archive, or with --skip-bad is left out, told, and the exit status is 1. A\n"
             "broken archive is refused in any case.\n",
     .run = untar,
+    .jail = untar_jail,
 };

@@ -73,6 +73,7 @@ const struct dz_cli_command dz_cmd_disk_mkdir = {
                                               DZ_CLI_OPTION_END},
     .help = "They belong to root and have mode 0755. With -p, one that is there is fine.\n",
     .run = mkdir_run,
+    .jail = dz_disk_jail_write,
 };
 
 /* --- mv ---------------------------------------------------------------------- */
@@ -120,6 +121,7 @@ const struct dz_cli_command dz_cmd_disk_mv = {
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_END},
     .help = "Into TO if that is a directory, else to that name, replacing a file there.\n",
     .run = mv,
+    .jail = dz_disk_jail_write,
 };
 
 /* --- rm ---------------------------------------------------------------------- */
@@ -167,4 +169,5 @@ const struct dz_cli_command dz_cmd_disk_rm = {
     .help = "A symbolic link goes itself, not what it leads to. The directories workspace,\n"
             "memory and tmp stay.\n",
     .run = rm,
+    .jail = dz_disk_jail_write,
 };

@@ -101,6 +101,24 @@ DZ_NODISCARD int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd,
 DZ_NODISCARD int dz_db_open_path(struct dz_db **ret_db, const char *path,
                                  const struct dz_db_opts *opts, struct dz_err *err);
 
+/* What dz_db_open_fds() takes, opened by another process: a host that hands the
+ * descriptors to a jail. No byte of the files is read. */
+enum dz_db_files_how {
+    DZ_DB_FILES_READ,  /* may end up read-only (wal_fd -1) where we may not write */
+    DZ_DB_FILES_WRITE, /* a new log is made to last */
+    DZ_DB_FILES_IMAGE, /* read-only; DZ_ESTATE when its log holds something */
+};
+struct dz_db_files {
+    int db_fd, wal_fd; /* -1: none */
+    char wal[4096];    /* the path of the log */
+};
+#define DZ_DB_FILES_NONE {.db_fd = -1, .wal_fd = -1}
+DZ_NODISCARD int dz_db_files_open(struct dz_db_files *ret_files, const char *path,
+                                  enum dz_db_files_how how, struct dz_err *err);
+/* After the other process has closed its database: closes, and removes an empty log
+ * that nobody uses. DZ_DB_FILES_NONE is fine. */
+void dz_db_files_close(struct dz_db_files *f);
+
 /* On any disk, for tests (db_sim.h). The disk is the caller's, and outlives
  * the handle. */
 DZ_NODISCARD int dz_db_open_disk(struct dz_db **ret_db, struct dz_db_disk *disk,

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local_jail.h - run the body of a command in a jailed process.
+ *
+ * The body sees its struct dz_cli as it is: operands, options, out, err. What it
+ * prints goes to the host, which shows it; on a terminal only as text, whatever
+ * the body was made to say. Its progress and dz_cli_interrupted() work as ever.
+ * It can open nothing: descriptors that it needs are opened before.
+ */
+#ifndef DZ_CLI_LOCAL_JAIL_H
+#define DZ_CLI_LOCAL_JAIL_H
+
+#include "cell/cell_call.h"
+#include "cli/cli.h"
+
+typedef int dz_cli_body_fn(struct dz_cli *c, void *arg, struct dz_err *err);
+
+enum {
+    DZ_CLI_JAIL_FDS_MAX = 8,
+    DZ_CLI_TAG_OWN = 16, /* tags of messages from here on are the command's own */
+};
+
+struct dz_cli_jail {
+    dz_cli_body_fn *body;
+    void *arg;
+    int fds[DZ_CLI_JAIL_FDS_MAX]; /* what the body may use */
+    size_t fd_count;
+    bool data; /* it prints bytes, not text: they pass as they are */
+    /* Messages with tags from DZ_CLI_TAG_OWN; as in struct dz_call_opts. */
+    int (*take)(void *host, const struct dz_call_msg *msg, struct dz_err *err);
+    int (*answer)(void *host, const struct dz_call_msg *question, struct dz_call_msg *ret_answer,
+                  struct dz_err *err);
+    void *host;
+};
+
+/* The result of the body: an exit status, or DZ_E*. */
+DZ_NODISCARD int dz_cli_jail_run(struct dz_cli *c, const struct dz_cli_jail *j, struct dz_err *err);
+
+/* Inside: the conversation with the host. */
+struct dz_call *dz_cli_jail_call(void);
+/* Inside: up to n bytes of the host's standard input, or of the file that the host
+ * put in its place with fd; 0 at its end, a negative errno. */
+ssize_t dz_cli_jail_read(void *buf, size_t n);
+/* In the host, before: what dz_cli_jail_read() reads. */
+void dz_cli_jail_input(int fd);
+
+#endif
