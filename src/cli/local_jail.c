@@ -283,6 +283,7 @@ int dz_cli_jail_run(struct dz_cli *c, const struct dz_cli_jail *j, struct dz_err
                              .arg = arg.out,
                              .fds = j->fds,
                              .fd_count = j->fd_count,
+                             .memory_bytes = j->memory_bytes,
                              .take = take,
                              .answer = answer,
                              .stop = stop,

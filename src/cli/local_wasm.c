@@ -1,22 +1,74 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening a WebAssembly file, and words for what is in it.
+ * Opening a WebAssembly file, in a jail, and words for what is in it.
  */
 #include "cli/local_wasm.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "cli/local_jail.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-int dz_cli_module_open(const char *path, struct dz_cli_module *ret_module, struct dz_err *err)
+enum {
+    NO_MEMORY_LIMIT_GB = 16, /* a module's memories have limits of their own */
+};
+
+static int module_fd = -1; /* opened in the host, read in the jail */
+
+/* Bytes that can be read twice, whatever they came from. */
+static int open_module(const char *path, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf wasm = DZ_BUF_INIT(dz_wasm_default_limits.module_bytes);
+    struct stat st;
+    bool standard = strcmp(path, "-") == 0;
+    int fd = standard ? STDIN_FILENO : dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
+    if (fd < 0 || (!standard && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)))
+        return fd;
+    int rc = dz_fd_read_all(fd, &wasm, err);
+    if (!standard)
+        (void)close(fd);
+    if (rc < 0)
+        return rc;
+    fd = memfd_create("module", MFD_CLOEXEC);
+    if (fd < 0)
+        return dz_fail_sys(err, errno, "keep the module %s", path);
+    rc = dz_fd_pwrite(fd, wasm.p, wasm.len, 0, err);
+    if (rc < 0)
+        dz_fd_close(&fd);
+    return rc < 0 ? rc : fd;
+}
+
+static int run_body(struct dz_cli *c, void *arg, struct dz_err *err)
+{
+    (void)arg;
+    return c->command->run(c, err);
+}
+
+int dz_cli_module_jail_fd(struct dz_cli *c, int *ret_fd, struct dz_err *err)
+{
+    struct dz_cli_jail j = {
+        .body = run_body, .fd_count = 1, .memory_bytes = (uint64_t)NO_MEMORY_LIMIT_GB << 30};
+    module_fd = j.fds[0] = *ret_fd = open_module(c->argv[0], err);
+    return module_fd < 0 ? module_fd : dz_cli_jail_run(c, &j, err);
+}
+
+int dz_cli_module_jail(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_fd_close) int fd = -1;
+    return dz_cli_module_jail_fd(c, &fd, err);
+}
+
+int dz_cli_module_open(const struct dz_cli *c, struct dz_cli_module *ret_module, struct dz_err *err)
 {
     struct dz_cli_module module = {0};
     DZ_AUTO(dz_buf_release) struct dz_buf wasm = DZ_BUF_INIT(dz_wasm_default_limits.module_bytes);
     size_t size;
-    int rc = strcmp(path, "-") == 0 ? dz_fd_read_all(STDIN_FILENO, &wasm, err)
-                                    : dz_fd_read_file(AT_FDCWD, path, &wasm, err);
+    int rc = dz_fd_read_all(module_fd, &wasm, err);
     if (rc < 0)
         return rc;
     rc = dz_wasm_prepare_alloc(wasm.p, wasm.len, DZ_WASM_F_ALL, &module.flat, &size, err);
@@ -25,7 +77,7 @@ int dz_cli_module_open(const char *path, struct dz_cli_module *ret_module, struc
     if (rc < 0) {
         char quoted[DZ_STR_QUOTED];
         dz_cli_module_close(&module);
-        return dz_wrap(err, rc, "%s", dz_str_quote(dz_str(path), quoted));
+        return dz_wrap(err, rc, "%s", dz_str_quote(dz_str(c->argv[0]), quoted));
     }
     *ret_module = module;
     return 0;

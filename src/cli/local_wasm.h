@@ -9,21 +9,27 @@
 #include "base/str.h"
 #include "wasm/wasm_module.h"
 
+struct dz_cli;
+
+/* In the host: the file, or for "-" a copy of standard input, and run() of the command
+ * in a jail. The result is run's. */
+DZ_NODISCARD int dz_cli_module_jail(struct dz_cli *c, struct dz_err *err);
+/* The same; then the file's descriptor, the caller's to close, whatever is returned. */
+DZ_NODISCARD int dz_cli_module_jail_fd(struct dz_cli *c, int *ret_fd, struct dz_err *err);
+
 struct dz_cli_module {
     void *flat;
     struct dz_wasm_module *m;
 };
 
-/* Read, validate and open a .wasm file; "-" is standard input. */
-DZ_NODISCARD int dz_cli_module_open(const char *path, struct dz_cli_module *ret_module,
+/* In the jail: read, validate and open that file. */
+DZ_NODISCARD int dz_cli_module_open(const struct dz_cli *c, struct dz_cli_module *ret_module,
                                     struct dz_err *err);
 void dz_cli_module_close(struct dz_cli_module *module); /* zeroed is fine */
 
-struct dz_cli;
-
-/* `wasm run` of a program that imports: in a cell. An exit status, or DZ_E*. */
-DZ_NODISCARD int dz_cli_wasm_in_cell(struct dz_cli *c, const struct dz_wasm_module *m,
-                                     struct dz_err *err);
+/* `wasm run` of a program that imports: in a cell of its own, from the bytes of fd.
+ * An exit status, or DZ_E*. */
+DZ_NODISCARD int dz_cli_wasm_in_cell(struct dz_cli *c, int fd, struct dz_err *err);
 
 struct dz_str dz_cli_module_name(const struct dz_wasm_module *m, struct dz_wasm_name name);
 

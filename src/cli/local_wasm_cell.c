@@ -7,8 +7,10 @@
 #include "cli/local_wasm.h"
 #include "kernel/kernel.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     ENV_MAX = 256,
@@ -52,18 +54,28 @@ static int read_env(struct dz_cli *c, const char *list[ENV_MAX + 1], struct dz_e
     return 0;
 }
 
-static int put_all(struct dz_cli_cell *cell, const struct dirs *d, const struct dz_wasm_module *m,
-                   struct dz_err *err)
+static int put_program(struct dz_cli_cell *cell, int fd, struct dz_err *err)
 {
+    static char step[DZ_CELL_FRAME_MAX];
+    off_t at = 0;
+    ssize_t n = 1;
     int rc = dz_cell_put_file(cell->cell, cell->start.program, 0755, err);
-    if (rc == 0)
-        rc = dz_cell_put_data(cell->cell, m->wasm, m->wasm_size, err);
+    while (rc == 0 && (n = pread(fd, step, sizeof step, at)) > 0) {
+        rc = dz_cell_put_data(cell->cell, step, (size_t)n, err);
+        at += n;
+    }
+    return rc == 0 && n < 0 ? dz_fail_sys(err, errno, "read the program") : rc;
+}
+
+static int put_all(struct dz_cli_cell *cell, const struct dirs *d, int fd, struct dz_err *err)
+{
+    int rc = put_program(cell, fd, err);
     for (size_t i = 0; rc == 0 && d->list[i]; i++)
         rc = dz_cli_cell_copy(cell, d->host[i], d->place[i], err);
     return rc;
 }
 
-int dz_cli_wasm_in_cell(struct dz_cli *c, const struct dz_wasm_module *m, struct dz_err *err)
+int dz_cli_wasm_in_cell(struct dz_cli *c, int fd, struct dz_err *err)
 {
     static struct dirs dirs;
     static const char *env[ENV_MAX + 1];
@@ -83,6 +95,6 @@ int dz_cli_wasm_in_cell(struct dz_cli *c, const struct dz_wasm_module *m, struct
         rc = dz_cli_cell_spawn(&cell, err);
     if (rc < 0)
         return rc;
-    rc = put_all(&cell, &dirs, m, err);
+    rc = put_all(&cell, &dirs, fd, err);
     return rc < 0 ? dz_cli_cell_why(&cell, c, rc, err) : dz_cli_cell_run(&cell, c, err);
 }

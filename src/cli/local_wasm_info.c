@@ -363,7 +363,7 @@ static int print_json(struct dz_cli *c, module *m, struct dz_err *err)
 static int run(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_module_close) struct dz_cli_module opened = {0};
-    int rc = dz_cli_module_open(c->argv[0], &opened, err);
+    int rc = dz_cli_module_open(c, &opened, err);
     if (rc < 0)
         return rc;
     return c->json ? print_json(c, opened.m, err) : print_text(c, opened.m, err);
@@ -384,4 +384,5 @@ const struct dz_cli_command dz_cmd_wasm_info = {
             "A module that is not valid is an error that names the byte, the function and\n"
             "the reason.\n",
     .run = run,
+    .jail = dz_cli_module_jail,
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * `doze wasm run`: run a module that imports nothing, or call one of its
- * functions. Numbers come as text and go as text. A program that imports runs
- * in a cell: local_wasm_cell.c.
+ * functions, in a jail. Numbers come as text and go as text. A program that
+ * imports runs as the first process of a machine: local_wasm_cell.c.
  */
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -17,9 +18,10 @@
 #include <math.h>
 
 enum {
-    JSON_MAX = 1 << 18, /* a thousand results */
-    TRACE_MAX = 20,     /* frames shown of a trap */
-    VALUE_TEXT = 40,    /* room for a value: v128 has 34 characters */
+    JSON_MAX = 1 << 18,     /* a thousand results */
+    TRACE_MAX = 20,         /* frames shown of a trap */
+    VALUE_TEXT = 40,        /* room for a value: v128 has 34 characters */
+    WANTS_A_MACHINE = 1000, /* no exit status: the program imports */
 };
 
 struct program {
@@ -281,11 +283,11 @@ static int run_program(struct dz_cli *c, struct program *p, struct dz_err *err)
 {
     const struct dz_wasm_config config = {0};
     const char *name = dz_cli_value(c, "invoke");
-    int rc = dz_cli_module_open(c->argv[0], &p->file, err);
+    int rc = dz_cli_module_open(c, &p->file, err);
     if (rc < 0)
         return rc;
     if (!name && p->file.m->n_imports > 0)
-        return dz_cli_wasm_in_cell(c, p->file.m, err);
+        return WANTS_A_MACHINE;
     if (dz_cli_value(c, "dir") || dz_cli_value(c, "env"))
         return dz_cli_usage(c, err, "--dir and --env are for programs that import WASI");
     uint32_t func = find_function(p->file.m, name ? name : "_start");
@@ -312,6 +314,13 @@ static int run(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(release) struct program p = {0};
     return run_program(c, &p, err);
+}
+
+static int run_jail(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_fd_close) int fd = -1;
+    int rc = dz_cli_module_jail_fd(c, &fd, err);
+    return rc == WANTS_A_MACHINE ? dz_cli_wasm_in_cell(c, fd, err) : rc;
 }
 
 const struct dz_cli_command dz_cmd_wasm_run = {
@@ -344,4 +353,5 @@ const struct dz_cli_command dz_cmd_wasm_run = {
             "A trap is reported with the functions that were running; the exit status is\n"
             "then above 128.\n",
     .run = run,
+    .jail = run_jail,
 };
