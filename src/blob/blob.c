@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The verbs as functions, and which keys there may be.
+ */
+#include "blob/blob.h"
+
+#include "base/str.h"
+
+#include <assert.h>
+#include <string.h>
+
+static int check_key(const char *key, struct dz_err *err)
+{
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t n = strlen(key);
+    char quoted[DZ_STR_QUOTED];
+    if (n > 0 && n <= DZ_BLOB_KEY_MAX && key[0] != '.' && strspn(key, good) == n)
+        return 0;
+    return dz_fail(err, DZ_EINVAL,
+                   "%s is no key of an object: 1 to %d of A-Z a-z 0-9 . _ -, no dot first",
+                   dz_str_quote(dz_str(key), quoted), DZ_BLOB_KEY_MAX);
+}
+
+int dz_blobs_stat(struct dz_blobs *s, const char *key, uint64_t *ret_size, struct dz_err *err)
+{
+    int rc = check_key(key, err);
+    return rc < 0 ? rc : s->ops->stat(s, key, ret_size, err);
+}
+
+int dz_blobs_remove(struct dz_blobs *s, const char *key, struct dz_err *err)
+{
+    int rc = check_key(key, err);
+    return rc < 0 ? rc : s->ops->remove(s, key, err);
+}
+
+int dz_blobs_list(struct dz_blobs *s, int (*fn)(void *arg, const char *key, uint64_t size),
+                  void *arg, struct dz_err *err)
+{
+    return s->ops->list(s, fn, arg, err);
+}
+
+int dz_blobs_sweep(struct dz_blobs *s, struct dz_err *err)
+{
+    return s->ops->sweep(s, err);
+}
+
+void dz_blobs_close(struct dz_blobs *s)
+{
+    if (s)
+        s->ops->close(s);
+}
+
+int dz_blob_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **ret_in,
+                    struct dz_err *err)
+{
+    int rc = check_key(key, err);
+    return rc < 0 ? rc : s->ops->in_open(s, key, ret_in, err);
+}
+
+int dz_blob_in_read(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err)
+{
+    if (at > in->size || n > in->size - at)
+        return dz_fail(err, DZ_EIO, "read an object: it ends before byte %llu",
+                       (unsigned long long)at + n);
+    return in->ops->read(in, buf, n, at, err);
+}
+
+void dz_blob_in_close(struct dz_blob_in *in)
+{
+    if (in)
+        in->ops->close(in);
+}
+
+void dz_blob_in_closep(struct dz_blob_in **in)
+{
+    dz_blob_in_close(*in);
+}
+
+int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
+                     struct dz_err *err)
+{
+    int rc = check_key(key, err);
+    return rc < 0 ? rc : s->ops->out_open(s, key, ret_out, err);
+}
+
+int dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *err)
+{
+    return out->ops->write(out, data, n, err);
+}
+
+int dz_blob_out_commit(struct dz_blob_out *out, struct dz_err *err)
+{
+    return out->ops->commit(out, err);
+}
+
+void dz_blob_out_close(struct dz_blob_out *out)
+{
+    if (out)
+        out->ops->close(out);
+}
+
+void dz_blob_out_closep(struct dz_blob_out **out)
+{
+    dz_blob_out_close(*out);
+}

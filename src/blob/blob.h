@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * blob.h - stores of byte objects: a directory, or a service like S3.
+ *
+ * An object has a key and bytes. It appears whole and durable, when its writer
+ * commits, or not at all; it replaces what was under the key at that moment, and
+ * readers that have the old one open keep it. There is no changing in place.
+ *
+ * A key is 1 to DZ_BLOB_KEY_MAX of the characters A-Z a-z 0-9 . _ - and does
+ * not begin with a dot.
+ *
+ * Back ends are a struct of verbs; all pass the same conformance test. Everything
+ * here blocks and belongs on a worker; different threads may use one store at
+ * once, a reader or writer is one thread's.
+ */
+#ifndef DZ_BLOB_BLOB_H
+#define DZ_BLOB_BLOB_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/hash.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    DZ_BLOB_KEY_MAX = 200,
+    DZ_BLOB_PIECE = 1 << 20, /* bytes moved at a time where they pass through memory */
+};
+
+/* --- a store --------------------------------------------------------------------- */
+
+struct dz_blobs;
+struct dz_blob_in;
+struct dz_blob_out;
+
+struct dz_blobs_ops {
+    int (*stat)(struct dz_blobs *s, const char *key, uint64_t *ret_size, struct dz_err *err);
+    int (*in_open)(struct dz_blobs *s, const char *key, struct dz_blob_in **ret_in,
+                   struct dz_err *err);
+    int (*out_open)(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
+                    struct dz_err *err);
+    int (*remove)(struct dz_blobs *s, const char *key, struct dz_err *err);
+    int (*list)(struct dz_blobs *s, int (*fn)(void *arg, const char *key, uint64_t size), void *arg,
+                struct dz_err *err);
+    int (*sweep)(struct dz_blobs *s, struct dz_err *err);
+    void (*close)(struct dz_blobs *s);
+};
+struct dz_blobs { /* the head of every back end */
+    const struct dz_blobs_ops *ops;
+};
+
+/* Size of an object; DZ_ENOENT. */
+DZ_NODISCARD int dz_blobs_stat(struct dz_blobs *s, const char *key, uint64_t *ret_size,
+                               struct dz_err *err);
+/* Remove an object, durably; nothing there is fine. */
+DZ_NODISCARD int dz_blobs_remove(struct dz_blobs *s, const char *key, struct dz_err *err);
+/* Each object, in no order, until fn returns non-zero. */
+DZ_NODISCARD int dz_blobs_list(struct dz_blobs *s,
+                               int (*fn)(void *arg, const char *key, uint64_t size), void *arg,
+                               struct dz_err *err);
+/* Remove what writers left that never came to commit. Only while nobody writes. */
+DZ_NODISCARD int dz_blobs_sweep(struct dz_blobs *s, struct dz_err *err);
+void dz_blobs_close(struct dz_blobs *s); /* NULL is fine */
+
+/* --- reading --------------------------------------------------------------------- */
+
+struct dz_blob_in_ops {
+    int (*read)(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err);
+    void (*close)(struct dz_blob_in *in);
+};
+struct dz_blob_in {
+    const struct dz_blob_in_ops *ops;
+    uint64_t size; /* bytes of the object */
+    int fd;        /* a descriptor of it, borrowed; -1 where there is none */
+};
+
+DZ_NODISCARD int dz_blob_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **ret_in,
+                                 struct dz_err *err); /* DZ_ENOENT */
+/* Exactly n bytes from `at`; beyond the end is DZ_EIO. */
+DZ_NODISCARD int dz_blob_in_read(struct dz_blob_in *in, void *buf, size_t n, uint64_t at,
+                                 struct dz_err *err);
+void dz_blob_in_close(struct dz_blob_in *in); /* NULL is fine */
+void dz_blob_in_closep(struct dz_blob_in **in);
+
+/* --- writing --------------------------------------------------------------------- */
+
+struct dz_blob_out_ops {
+    int (*write)(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *err);
+    int (*commit)(struct dz_blob_out *out, struct dz_err *err);
+    void (*close)(struct dz_blob_out *out);
+};
+struct dz_blob_out {
+    const struct dz_blob_out_ops *ops;
+    int fd; /* a descriptor to write it by, borrowed; -1 where there is none */
+};
+
+DZ_NODISCARD int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
+                                  struct dz_err *err);
+DZ_NODISCARD int dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n,
+                                   struct dz_err *err);
+/* The object is there, whole and durable. After a failure it may be there or not;
+ * what was there before is not damaged. */
+DZ_NODISCARD int dz_blob_out_commit(struct dz_blob_out *out, struct dz_err *err);
+/* Without a commit before, nothing happened. NULL is fine. */
+void dz_blob_out_close(struct dz_blob_out *out);
+void dz_blob_out_closep(struct dz_blob_out **out);
+
+/* --- copying --------------------------------------------------------------------- */
+
+struct dz_blob_copy {
+    const _Atomic bool *cancel; /* set by another thread: DZ_ECANCELED; may be NULL */
+    bool hash;                  /* want the hash even if that means reading a clone */
+};
+struct dz_blob_copied {
+    uint64_t size;
+    bool cloned; /* the file system shares the blocks: no byte was read */
+    bool hashed; /* sha256 is that of the bytes */
+    uint8_t sha256[DZ_SHA256_BYTES];
+};
+/* All of in to out, which is not committed. By reflink, else inside the kernel
+ * with the hash taken on another core, else through memory. */
+DZ_NODISCARD int dz_blob_copy(struct dz_blob_in *in, struct dz_blob_out *out,
+                              const struct dz_blob_copy *how, struct dz_blob_copied *ret_copied,
+                              struct dz_err *err);
+/* Only the hash of what is in `in`. */
+DZ_NODISCARD int dz_blob_hash(struct dz_blob_in *in, const _Atomic bool *cancel,
+                              uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err);
+
+/* --- back ends ------------------------------------------------------------------- */
+
+/* A directory, made (0700) if it is missing. Objects are files of mode 0600,
+ * writers' temporary files begin with a dot. */
+DZ_NODISCARD int dz_blobs_open_dir(const char *path, struct dz_blobs **ret_store,
+                                   struct dz_err *err);
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The steps: which file goes where.
+ *
+ * A store's writer makes an object whole and durable in one commit, so each step
+ * here is "open, copy, commit": what is cut short leaves a temporary file, and
+ * nothing under the name.
+ */
+#include "cold/cold.h"
+
+#include "base/str.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *suffix;
+    bool live; /* in the live directory */
+} files[DZ_COLD_FILES] = {
+    [DZ_COLD_LIVE] = {".doze", true},        [DZ_COLD_LOG] = {".doze-wal", true},
+    [DZ_COLD_SCRATCH] = {".scratch", true},  [DZ_COLD_FROZEN] = {".sqlite", false},
+    [DZ_COLD_ARCHIVE] = {".archive", false},
+};
+
+/* --- keys ------------------------------------------------------------------------ */
+
+char *dz_cold_key(const char *id, enum dz_cold_file file, char out[static DZ_COLD_KEY])
+{
+    assert(strlen(id) <= DZ_COLD_ID_MAX && file < DZ_COLD_FILES);
+    (void)snprintf(out, DZ_COLD_KEY, "%s%s", id, files[file].suffix);
+    return out;
+}
+
+bool dz_cold_parse_key(const char *key, char ret_id[static DZ_COLD_KEY],
+                       enum dz_cold_file *ret_file)
+{
+    struct dz_str s = dz_str(key);
+    for (int i = 0; i < DZ_COLD_FILES; i++) {
+        struct dz_str suffix = dz_str(files[i].suffix);
+        if (s.n <= suffix.n || s.n - suffix.n > DZ_COLD_ID_MAX || !dz_str_ends(s, suffix))
+            continue;
+        (void)snprintf(ret_id, DZ_COLD_KEY, "%.*s", (int)(s.n - suffix.n), key);
+        *ret_file = (enum dz_cold_file)i;
+        return true;
+    }
+    return false;
+}
+
+static struct dz_blobs *place_of(const struct dz_cold *c, enum dz_cold_file file)
+{
+    return files[file].live ? c->live : c->store;
+}
+
+/* --- questions ------------------------------------------------------------------- */
+
+int dz_cold_has(const struct dz_cold *c, const char *id, enum dz_cold_file file, uint64_t *ret_size,
+                struct dz_err *err)
+{
+    char key[DZ_COLD_KEY];
+    uint64_t size = 0;
+    struct dz_err why = {0};
+    int rc = dz_blobs_stat(place_of(c, file), dz_cold_key(id, file, key), &size, &why);
+    if (rc == DZ_ENOENT)
+        return 0;
+    if (rc < 0) {
+        if (err)
+            *err = why;
+        return rc;
+    }
+    if (ret_size)
+        *ret_size = size;
+    return 1;
+}
+
+static int open_in(const struct dz_cold *c, const char *id, enum dz_cold_file file,
+                   struct dz_blob_in **ret_in, struct dz_err *err)
+{
+    char key[DZ_COLD_KEY];
+    return dz_blob_in_open(place_of(c, file), dz_cold_key(id, file, key), ret_in, err);
+}
+
+static int open_out(const struct dz_cold *c, const char *id, enum dz_cold_file file,
+                    struct dz_blob_out **ret_out, struct dz_err *err)
+{
+    char key[DZ_COLD_KEY];
+    return dz_blob_out_open(place_of(c, file), dz_cold_key(id, file, key), ret_out, err);
+}
+
+/* --- freeze ---------------------------------------------------------------------- */
+
+int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cancel,
+                   struct dz_cold_copy *ret_copy, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    const struct dz_blob_copy how = {.cancel = cancel};
+    struct dz_blob_copied copied;
+    uint64_t log = 0;
+    int rc = dz_cold_has(c, id, DZ_COLD_LOG, &log, err);
+    if (rc == 1 && log > 0)
+        return dz_fail(err, DZ_ESTATE, "freeze %s: its file has a log with commits beside it", id);
+    if (rc >= 0)
+        rc = open_in(c, id, DZ_COLD_LIVE, &in, err);
+    if (rc == 0)
+        rc = open_out(c, id, DZ_COLD_FROZEN, &out, err);
+    if (rc == 0)
+        rc = dz_blob_copy(in, out, &how, &copied, err);
+    if (rc == 0)
+        rc = dz_blob_out_commit(out, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "freeze %s", id);
+    *ret_copy =
+        (struct dz_cold_copy){.file = DZ_COLD_FROZEN, .size = copied.size, .hashed = copied.hashed};
+    memcpy(ret_copy->sha256, copied.sha256, sizeof copied.sha256);
+    return 0;
+}
+
+int dz_cold_hash(const struct dz_cold *c, const char *id, dz_cold_cancel cancel,
+                 uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    int rc = open_in(c, id, DZ_COLD_FROZEN, &in, err);
+    if (rc == 0)
+        rc = dz_blob_hash(in, cancel, ret_digest, err);
+    return rc < 0 ? dz_wrap(err, rc, "hash the cold copy of %s", id) : 0;
+}
+
+/* --- thaw ------------------------------------------------------------------------ */
+
+static int compare(const struct dz_cold_copy *copy, const uint8_t *digest, struct dz_err *err)
+{
+    char want[DZ_SHA256_HEX], got[DZ_SHA256_HEX];
+    if (!copy->hashed || memcmp(copy->sha256, digest, DZ_SHA256_BYTES) == 0)
+        return 0;
+    return dz_fail(err, DZ_ECORRUPT,
+                   "the cold copy is damaged: its SHA-256 is %.12s..., and %.12s... was stored; "
+                   "restore that file from a backup",
+                   dz_sha256_hex(digest, got), dz_sha256_hex(copy->sha256, want));
+}
+
+static int fill(struct dz_blob_in *in, struct dz_blob_out *out, const struct dz_cold_copy *copy,
+                dz_cold_cancel cancel, struct dz_err *err)
+{
+    const struct dz_blob_copy how = {.cancel = cancel};
+    struct dz_blob_copied copied = {0};
+    int rc;
+    if (copy->size && in->size != copy->size)
+        return dz_fail(err, DZ_ECORRUPT, "the cold copy has %llu bytes, and %llu were stored",
+                       (unsigned long long)in->size, (unsigned long long)copy->size);
+    if (copy->file == DZ_COLD_ARCHIVE) {
+        rc = dz_cold_expand(in, out, cancel, copied.sha256, err);
+        copied.hashed = rc == 0;
+    } else {
+        rc = dz_blob_copy(in, out, &how, &copied, err);
+    }
+    return rc < 0 || !copied.hashed ? rc : compare(copy, copied.sha256, err);
+}
+
+int dz_cold_thaw(const struct dz_cold *c, const char *id, const struct dz_cold_copy *copy,
+                 dz_cold_cancel cancel, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    assert(copy->file == DZ_COLD_FROZEN || copy->file == DZ_COLD_ARCHIVE);
+    int rc = open_in(c, id, copy->file, &in, err);
+    if (rc == 0)
+        rc = open_out(c, id, DZ_COLD_LIVE, &out, err);
+    if (rc == 0)
+        rc = fill(in, out, copy, cancel, err);
+    if (rc == 0)
+        rc = dz_blob_out_commit(out, err);
+    return rc < 0 ? dz_wrap(err, rc, "bring %s back", id) : 0;
+}
+
+/* --- archive --------------------------------------------------------------------- */
+
+int dz_cold_pack(const struct dz_cold *c, const char *id, dz_cold_cancel cancel,
+                 struct dz_cold_copy *ret_copy, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    struct dz_cold_copy copy = {.file = DZ_COLD_ARCHIVE, .hashed = true};
+    int rc = open_in(c, id, DZ_COLD_SCRATCH, &in, err);
+    if (rc == 0)
+        rc = open_out(c, id, DZ_COLD_ARCHIVE, &out, err);
+    if (rc == 0)
+        rc = dz_cold_compress(in, out, cancel, copy.sha256, err);
+    if (rc == 0)
+        rc = dz_blob_out_commit(out, err);
+    if (rc == 0)
+        rc = dz_cold_has(c, id, DZ_COLD_ARCHIVE, &copy.size, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "pack %s", id);
+    *ret_copy = copy;
+    return 0;
+}
+
+int dz_cold_verify(const struct dz_cold *c, const char *id, const struct dz_cold_copy *copy,
+                   dz_cold_cancel cancel, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    int rc = open_in(c, id, copy->file, &in, err);
+    if (rc == 0)
+        rc = fill(in, NULL, copy, cancel, err);
+    return rc < 0 ? dz_wrap(err, rc, "verify the archive of %s", id) : 0;
+}
+
+/* --- removing -------------------------------------------------------------------- */
+
+int dz_cold_drop(const struct dz_cold *c, const char *id, unsigned which, struct dz_err *err)
+{
+    for (int i = 0; i < DZ_COLD_FILES; i++) {
+        char key[DZ_COLD_KEY];
+        if (!(which & 1u << i))
+            continue;
+        int rc = dz_blobs_remove(place_of(c, (enum dz_cold_file)i),
+                                 dz_cold_key(id, (enum dz_cold_file)i, key), err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int dz_cold_sweep(const struct dz_cold *c, struct dz_err *err)
+{
+    int rc = dz_blobs_sweep(c->live, err);
+    return rc < 0 ? rc : dz_blobs_sweep(c->store, err);
+}

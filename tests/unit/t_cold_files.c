@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Freeze, thaw, archive and their damage, on two directories.
+ */
+#include "base/fd.h"
+#include "base/str.h"
+#include "cold/cold.h"
+#include "tap.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#define ID "sbx_1"
+
+static char dir[DZ_TEMP_DIR_TEXT], text[DZ_TEMP_DIR_TEXT + 64];
+
+static char *at(const char *name)
+{
+    (void)snprintf(text, sizeof text, "%s/%s", dir, name);
+    return text;
+}
+
+static struct dz_cold open_all(void)
+{
+    struct dz_cold c = {0};
+    CHECK_INT(dz_fd_temp_dir("doze-cold", dir, NULL), 0);
+    CHECK_INT(dz_blobs_open_dir(at("live"), &c.live, NULL), 0);
+    CHECK_INT(dz_blobs_open_dir(at("cold"), &c.store, NULL), 0);
+    return c;
+}
+
+static void close_all(struct dz_cold *c)
+{
+    dz_blobs_close(c->live);
+    dz_blobs_close(c->store);
+    CHECK_INT(dz_fd_remove_tree(AT_FDCWD, dir, NULL), 0);
+}
+
+static char *make_file(const char *name, size_t n)
+{
+    char *data = dz_alloc(n ? n : 1);
+    for (size_t k = 0; k < n; k++)
+        data[k] = (char)(k % 4096 < 2048 ? k >> 12 : (k * 2654435761u) >> 13);
+    CHECK_INT(dz_fd_replace(AT_FDCWD, at(name), data, n, 0600, NULL), 0);
+    return data;
+}
+
+static bool same(const char *name, const char *data, size_t n)
+{
+    struct dz_buf b = DZ_BUF_INIT(64 << 20);
+    int rc = dz_fd_read_file(AT_FDCWD, at(name), &b, NULL);
+    bool equal = rc >= 0 && b.len == n && memcmp(b.p, data, n) == 0;
+    dz_buf_release(&b);
+    return equal;
+}
+
+static void damage(const char *name, long offset)
+{
+    int fd = open(at(name), O_RDWR | O_CLOEXEC);
+    char c = 0;
+    off_t where = offset < 0 ? lseek(fd, 0, SEEK_END) + offset : offset;
+    CHECK(pread(fd, &c, 1, where) == 1);
+    c = (char)(c ^ 0x40);
+    CHECK(pwrite(fd, &c, 1, where) == 1);
+    (void)close(fd);
+}
+
+TEST(keys_name_a_file_of_a_sandbox)
+{
+    char key[DZ_COLD_KEY], id[DZ_COLD_KEY];
+    enum dz_cold_file file;
+    for (int i = 0; i < DZ_COLD_FILES; i++) {
+        CHECK(dz_cold_parse_key(dz_cold_key(ID, (enum dz_cold_file)i, key), id, &file));
+        CHECK_STR(id, ID);
+        CHECK_INT(file, i);
+    }
+    CHECK(!dz_cold_parse_key("readme.txt", id, &file));
+    CHECK(!dz_cold_parse_key(".doze", id, &file));
+    CHECK_STR(dz_cold_key(ID, DZ_COLD_FROZEN, key), "sbx_1.sqlite");
+}
+
+TEST(freeze_and_thaw_bring_the_same_bytes_back)
+{
+    static const size_t sizes[] = {0, 4096, 5 << 20};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(sizes); i++) {
+        struct dz_cold c = open_all();
+        DZ_AUTO(dz_freep) char *data = make_file("live/sbx_1.doze", sizes[i]);
+        struct dz_cold_copy copy = {0};
+        struct dz_err err;
+        uint8_t digest[DZ_SHA256_BYTES];
+        struct stat st;
+        CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, &err), 0);
+        CHECK_INT(copy.file, DZ_COLD_FROZEN);
+        CHECK_INT(copy.size, sizes[i]);
+        CHECK(same("cold/sbx_1.sqlite", data, sizes[i]));
+        CHECK_INT(stat(at("cold/sbx_1.sqlite"), &st), 0);
+        CHECK_INT(st.st_mode & 0777, 0600);
+        CHECK_INT(dz_cold_hash(&c, ID, NULL, digest, &err), 0);
+        if (copy.hashed)
+            CHECK(memcmp(copy.sha256, digest, sizeof digest) == 0);
+        CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_BIT(LIVE), &err), 0);
+        CHECK_INT(dz_cold_has(&c, ID, DZ_COLD_LIVE, NULL, &err), 0);
+        CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), 0);
+        CHECK(same("live/sbx_1.doze", data, sizes[i]));
+        CHECK(same("cold/sbx_1.sqlite", data, sizes[i])); /* the copy stays */
+        close_all(&c);
+    }
+}
+
+TEST(a_log_with_commits_stops_a_freeze)
+{
+    struct dz_cold c = open_all();
+    DZ_AUTO(dz_freep) char *data = make_file("live/sbx_1.doze", 100);
+    struct dz_cold_copy copy;
+    struct dz_err err;
+    CHECK_INT(dz_fd_replace(AT_FDCWD, at("live/sbx_1.doze-wal"), "x", 1, 0600, NULL), 0);
+    CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, &err), DZ_ESTATE);
+    CHECK(strstr(err.msg, "log"));
+    CHECK_INT(truncate(at("live/sbx_1.doze-wal"), 0), 0);
+    CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, &err), 0); /* an empty one is nothing */
+    close_all(&c);
+}
+
+TEST(a_copy_that_is_missing_cut_or_damaged_is_told_and_changes_nothing)
+{
+    struct dz_cold c = open_all();
+    DZ_AUTO(dz_freep) char *data = make_file("live/sbx_1.doze", 3 << 20);
+    struct dz_cold_copy copy;
+    struct dz_err err;
+    CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, &err), 0);
+    if (!copy.hashed) {
+        CHECK_INT(dz_cold_hash(&c, ID, NULL, copy.sha256, &err), 0);
+        copy.hashed = true;
+    }
+    CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_BIT(LIVE), &err), 0);
+    CHECK_INT(truncate(at("cold/sbx_1.sqlite"), 1 << 20), 0);
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), DZ_ECORRUPT);
+    CHECK(strstr(err.msg, "1048576 bytes, and 3145728"));
+    CHECK_INT(dz_fd_replace(AT_FDCWD, at("cold/sbx_1.sqlite"), data, 3 << 20, 0600, NULL), 0);
+    damage("cold/sbx_1.sqlite", 2000000);
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), DZ_ECORRUPT);
+    CHECK(strstr(err.msg, "SHA-256"));
+    CHECK_INT(unlink(at("cold/sbx_1.sqlite")), 0);
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), DZ_ENOENT);
+    CHECK_INT(dz_cold_has(&c, ID, DZ_COLD_LIVE, NULL, &err), 0);
+    close_all(&c);
+}
+
+TEST(an_archive_comes_back_and_is_smaller)
+{
+    static const size_t sizes[] = {0, 1, 1 << 20, (5 << 20) + 123};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(sizes); i++) {
+        struct dz_cold c = open_all();
+        DZ_AUTO(dz_freep) char *data = make_file("live/sbx_1.scratch", sizes[i]);
+        struct dz_cold_copy copy;
+        struct dz_err err;
+        CHECK_INT(dz_cold_pack(&c, ID, NULL, &copy, &err), 0);
+        CHECK_INT(copy.file, DZ_COLD_ARCHIVE);
+        CHECK(copy.hashed);
+        CHECK(sizes[i] < 4096 || copy.size < sizes[i]);
+        CHECK_INT(dz_cold_verify(&c, ID, &copy, NULL, &err), 0);
+        CHECK_INT(dz_cold_thaw(&c, ID, &copy, NULL, &err), 0);
+        CHECK(same("live/sbx_1.doze", data, sizes[i]));
+        copy.sha256[3] ^= 1;
+        CHECK_INT(dz_cold_verify(&c, ID, &copy, NULL, &err), DZ_ECORRUPT);
+        close_all(&c);
+    }
+}
+
+/* One byte of each part: content, table, digest, counts, magic; and each cut. */
+TEST(a_damaged_archive_is_refused)
+{
+    static const long places[] = {0, 100, 3000, -57, -60, -56, -20, -16, -12, -8, -1};
+    struct dz_cold c = open_all();
+    DZ_AUTO(dz_freep) char *data = make_file("live/sbx_1.scratch", 3 << 20);
+    struct dz_cold_copy copy;
+    struct dz_err err;
+    CHECK_INT(dz_cold_pack(&c, ID, NULL, &copy, &err), 0);
+    copy.hashed = false; /* the archive alone must find it out */
+    for (size_t i = 0; i < DZ_ARRAY_LEN(places); i++) {
+        damage("cold/sbx_1.archive", places[i]);
+        int rc = dz_cold_verify(&c, ID, &copy, NULL, &err);
+        CHECK(rc == DZ_ECORRUPT || (places[i] == -12 && rc == DZ_EUNSUPPORTED));
+        damage("cold/sbx_1.archive", places[i]);
+        CHECK_INT(dz_cold_verify(&c, ID, &copy, NULL, &err), 0);
+    }
+    copy.size = 0; /* and without its size */
+    for (int cut = 1; cut < 5; cut++) {
+        struct stat st;
+        CHECK_INT(stat(at("cold/sbx_1.archive"), &st), 0);
+        CHECK_INT(truncate(at("cold/sbx_1.archive"), st.st_size / 2), 0);
+        CHECK_INT(dz_cold_verify(&c, ID, &copy, NULL, &err), DZ_ECORRUPT);
+    }
+    CHECK_INT(truncate(at("cold/sbx_1.archive"), 0), 0);
+    CHECK_INT(dz_cold_verify(&c, ID, &copy, NULL, &err), DZ_ECORRUPT);
+    close_all(&c);
+}
+
+TEST(each_step_can_be_called_off)
+{
+    struct dz_cold c = open_all();
+    DZ_AUTO(dz_freep) char *live = make_file("live/sbx_1.doze", 3 << 20);
+    DZ_AUTO(dz_freep) char *scratch = make_file("live/sbx_1.scratch", 3 << 20);
+    const _Atomic bool cancel = true;
+    struct dz_cold_copy copy = {0};
+    struct dz_err err;
+    uint8_t digest[DZ_SHA256_BYTES];
+    CHECK_INT(dz_cold_pack(&c, ID, &cancel, &copy, &err), DZ_ECANCELED);
+    CHECK_INT(dz_cold_has(&c, ID, DZ_COLD_ARCHIVE, NULL, &err), 0);
+    CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, &err), 0);
+    CHECK_INT(dz_cold_hash(&c, ID, &cancel, digest, &err), DZ_ECANCELED);
+    CHECK_INT(dz_cold_pack(&c, ID, NULL, &copy, &err), 0);
+    CHECK_INT(dz_cold_verify(&c, ID, &copy, &cancel, &err), DZ_ECANCELED);
+    CHECK_INT(dz_cold_drop(&c, ID, DZ_COLD_BIT(LIVE), &err), 0);
+    CHECK_INT(dz_cold_thaw(&c, ID, &copy, &cancel, &err), DZ_ECANCELED);
+    CHECK_INT(dz_cold_has(&c, ID, DZ_COLD_LIVE, NULL, &err), 0);
+    CHECK_INT(dz_cold_sweep(&c, &err), 0);
+    close_all(&c);
+}
+
+TORTURE(every_allocation_may_fail)
+{
+    struct dz_cold c = {0};
+    struct dz_cold_copy copy;
+    struct dz_err err;
+    dir[0] = '\0';
+    if (dz_fd_temp_dir("doze-cold", dir, &err) == 0 &&
+        dz_blobs_open_dir(at("live"), &c.live, &err) == 0 &&
+        dz_blobs_open_dir(at("cold"), &c.store, &err) == 0 &&
+        dz_fd_replace(AT_FDCWD, at("live/sbx_1.scratch"), "abc", 3, 0600, &err) == 0) {
+        int rc = dz_cold_pack(&c, ID, NULL, &copy, &err);
+        if (rc == 0)
+            rc = dz_cold_thaw(&c, ID, &copy, NULL, &err);
+        if (rc == 0)
+            rc = dz_cold_freeze(&c, ID, NULL, &copy, &err);
+        CHECK(rc == 0 || rc == DZ_ENOMEM);
+    }
+    dz_blobs_close(c.live);
+    dz_blobs_close(c.store);
+    dz_mem_fail_at(-1, false);
+    if (dir[0])
+        CHECK_INT(dz_fd_remove_tree(AT_FDCWD, dir, NULL), 0);
+}
