@@ -36,6 +36,7 @@
 extern "C" {
 #endif
 
+struct dz_buf;
 struct dz_wasm_store;
 struct dz_wasm_inst;
 
@@ -133,13 +134,19 @@ int dz_wasm_register(struct dz_wasm_store *s, const char *name, struct dz_wasm_i
  * The start function is not called: see dz_wasm_begin_start(). The module and
  * the table must outlive the store. `user` is given to the host functions.
  *
- * DZ_ENOENT: names of every missing import, as many as fit into the message;
- * DZ_EINVAL: an import of the wrong type; DZ_ESTATE: a segment does not fit
+ * DZ_ENOENT: names of every missing import, as many as fit into the message (all
+ * by dz_wasm_missing()); DZ_EINVAL: an import of the wrong type, which the module
+ * wants and which was found; DZ_ESTATE: a segment does not fit
  * (what was written before it stays, as the specification says);
  * DZ_ELIMIT, DZ_ENOMEM. After an error the store is usable. */
 int dz_wasm_instantiate(struct dz_wasm_store *s, struct dz_wasm_module *module,
                         const struct dz_wasm_host *host, size_t host_count, void *user,
                         struct dz_wasm_inst **ret_inst, struct dz_err *err);
+
+/* Add "module.name", a line each, of every import that neither `host` nor what was
+ * registered has. Returns how many. */
+int dz_wasm_missing(struct dz_wasm_store *s, const struct dz_wasm_module *module,
+                    const struct dz_wasm_host *host, size_t host_count, struct dz_buf *ret_names);
 
 struct dz_wasm_store *dz_wasm_inst_store(const struct dz_wasm_inst *inst);
 struct dz_wasm_module *dz_wasm_inst_module(const struct dz_wasm_inst *inst);
