@@ -48,8 +48,8 @@ enum {
     DZ_WASM_TABLE_MAX = 10 * 1000 * 1000,
     DZ_WASM_EXNS_MAX = 1 << 20,
     DZ_WASM_PARAM_SLOTS_MAX = 2048,
-    DZ_WASM_FRAME_SLOTS_MAX = 65535, /* locals and operands of one function */
-    DZ_WASM_BULK_CHUNK = 1 << 20,    /* bytes that a bulk operation moves between two polls */
+    DZ_WASM_FRAME_SLOTS_MAX = 1 << 24, /* locals and operands of one function */
+    DZ_WASM_BULK_CHUNK = 1 << 20,      /* bytes that a bulk operation moves between two polls */
 };
 
 /* Which of the two builds of the interpreter's loop runs a store. Both read
@@ -83,11 +83,15 @@ struct dz_wasm_config {
     void *mem_ctx;
     uint32_t memory_pages_max; /* for each memory; 0: DZ_WASM_PAGES_MAX */
     uint32_t table_max;        /* for each table; 0: DZ_WASM_TABLE_MAX */
-    uint32_t stack_slots;      /* 0: 1 Mi slots; bounds the call depth too, for every
-                                  frame takes at least one slot */
+    uint32_t stack_slots;      /* 0: 1 Mi slots */
+    uint32_t call_depth;       /* frames of wasm functions at once; 0: as many as there are
+                                  slots, for every frame takes at least one. Counting costs
+                                  a little at each call */
     uint32_t exns_max;         /* live exception objects; 0: 4096 */
     size_t code_max;           /* bytes of translated code per module; 0: 8 GiB */
     bool fuel;                 /* meter: see dz_wasm_fuel_set() */
+    bool wide_frames;          /* translate every function as those with huge frames are: for
+                                  tests; slow */
 };
 
 /* --- host functions ---------------------------------------------------------- */

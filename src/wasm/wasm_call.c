@@ -143,6 +143,37 @@ bool dz_wasm_tail_call_indirect(struct wasm_ctx *ctx)
     return true;
 }
 
+bool dz_wasm_call_wide(struct wasm_ctx *ctx)
+{
+    const wasm_word *pc = ctx->pc;
+    uint32_t flags = wasm_field(pc, 0), func = wasm_imm(pc), base = (uint32_t)pc[2];
+    struct dz_wasm_inst *inst = ctx->inst;
+    uint64_t *nf = ctx->fp;
+    if (flags & WASM_WIDE_INDIRECT) {
+        const struct wasm_table *t = ctx->tables[pc[3] >> 32];
+        uint32_t i = (uint32_t)ctx->fp[pc[2] >> 32];
+        if (i >= t->size)
+            return fail(ctx, DZ_WASM_TRAP_UNDEFINED_ELEMENT);
+        inst = callee_of(ctx, t->elem[i], (uint32_t)pc[3]);
+        func = (uint32_t)(t->elem[i] - 1);
+    }
+    if (!inst || !translated(ctx, inst, func))
+        return false;
+    uint64_t record = (uint64_t)(pc + 5 - ctx->arena) << 32 | base;
+    if (flags & WASM_WIDE_TAIL) {
+        record = nf[(uint32_t)pc[4]];
+        memmove(nf, nf + base, (pc[4] >> 32) * sizeof *nf);
+    } else {
+        nf += base;
+    }
+    nf[wasm_field(pc, 1)] = record;
+    if (inst != ctx->inst)
+        return enter_far(ctx, nf, inst, func);
+    ctx->fp = nf;
+    ctx->pc = inst->code->funcs[func].entry;
+    return true;
+}
+
 /* The import at the HOST cell returned: results are at fp. */
 static void leave_import(struct wasm_ctx *ctx)
 {

@@ -5,7 +5,8 @@
  * Reserved once and never moved, so that cells may point to each other and a
  * record can say "word 1234". Functions are appended when first called and
  * never removed; ranges stay in order of address. A module has one arena for
- * each combination of dispatch and fuel that is in use, normally one.
+ * each combination of options that make different cells (dispatch, fuel,
+ * limit of depth, wide frames), normally one.
  */
 #include "wasm/wasm_code.h"
 
@@ -81,7 +82,8 @@ struct dz_wasm_code *dz_wasm_code_get(struct dz_wasm_module *m, const struct dz_
     const wasm_word *handlers =
         cfg->dispatch == DZ_WASM_DISPATCH_SWITCH ? NULL : dz_wasm_exec_goto_handlers();
     for (struct dz_wasm_code *c = m->code; c; c = c->next)
-        if (c->handlers == handlers && c->fuel == cfg->fuel)
+        if (c->handlers == handlers && c->fuel == cfg->fuel && c->wide == cfg->wide_frames &&
+            c->depth == (cfg->call_depth != 0))
             return c;
     struct dz_wasm_code *c = dz_zalloc(sizeof *c);
     if (!c) {
@@ -92,6 +94,8 @@ struct dz_wasm_code *dz_wasm_code_get(struct dz_wasm_module *m, const struct dz_
     c->handlers = handlers;
     c->by_index = handlers == NULL;
     c->fuel = cfg->fuel;
+    c->depth = cfg->call_depth != 0;
+    c->wide = cfg->wide_frames;
     if (code_init(c, cfg->code_max ? cfg->code_max : arena_default, err) < 0) {
         code_free(c);
         return NULL;

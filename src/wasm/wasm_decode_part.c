@@ -65,24 +65,49 @@ static uint32_t read_limits(struct wasm_load *l, uint32_t bound, uint32_t *ret_m
     return flags & 1;
 }
 
-void dz_wasm_decode_table(struct wasm_load *l)
+/* The type of a table, from its element type on. */
+static void read_table_type(struct wasm_load *l, struct dz_wasm_table *t)
 {
-    const uint8_t *at = l->p;
-    struct dz_wasm_table t = {0};
-    if (l->p < l->end && *l->p == 0x40)
-        dz_wasm_load_fail(l, at, DZ_EUNSUPPORTED,
-                          "uses a table with an initial element (typed references), which doze "
-                          "does not support");
     if (l->p < l->end && *l->p == DZ_WASM_FUNCREF) /* what every table was once: no feature */
-        t.type = *l->p++;
+        t->type = *l->p++;
     else
-        t.type = dz_wasm_read_reftype(l);
-    t.has_max = read_limits(l, UINT32_MAX, &t.min, &t.max);
+        t->type = dz_wasm_read_reftype(l);
+    t->has_max = read_limits(l, UINT32_MAX, &t->min, &t->max);
+}
+
+static void add_table(struct wasm_load *l, const struct dz_wasm_table *t, const uint8_t *at)
+{
     if (l->code || !room(l, at, l->tables.n, l->limits->tables, "tables"))
         return;
     if (l->tables.n == 1)
         (void)wasm_need(l, at, DZ_WASM_F_REFERENCE_TYPES);
-    dz_vec_push(&l->tables, t);
+    dz_vec_push(&l->tables, *t);
+}
+
+/* 0x40 0x00, the type, and an expression for every first element; or only the type. */
+void dz_wasm_decode_table(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    struct dz_wasm_table t = {0};
+    bool init = l->p < l->end && *l->p == 0x40;
+    if (init) {
+        l->p++;
+        if (wasm_read_byte(l) != 0)
+            dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed table: 0x40 without 0x00");
+        (void)wasm_need(l, at, DZ_WASM_F_TABLE_INIT);
+    }
+    read_table_type(l, &t);
+    if (init && !l->code)
+        dz_wasm_decode_const(l, t.type, &t.init, &t.n_init);
+    add_table(l, &t, at);
+}
+
+static void import_table(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    struct dz_wasm_table t = {0};
+    read_table_type(l, &t);
+    add_table(l, &t, at);
 }
 
 void dz_wasm_decode_memory(struct wasm_load *l)
@@ -167,7 +192,7 @@ void dz_wasm_decode_import(struct wasm_load *l)
         break;
     case DZ_WASM_KIND_TABLE:
         im.index = (uint32_t)l->tables.n;
-        dz_wasm_decode_table(l);
+        import_table(l);
         break;
     case DZ_WASM_KIND_MEMORY:
         im.index = (uint32_t)l->memories.n;

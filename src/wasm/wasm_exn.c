@@ -68,6 +68,8 @@ static void mark_roots(struct dz_wasm_store *s)
     (void)mark(s, &ctx->throwing, 1);
     for (uint32_t i = 0; i < s->inst_count; i++)
         (void)mark(s, s->insts[i]->globals, s->insts[i]->module->header->global_slots);
+    for (uint32_t i = 0; i < s->marks.count; i++)
+        (void)mark(s, s->marks.p[i].slots, s->marks.p[i].count);
     for (const struct wasm_table *t = s->tables; t; t = t->next)
         if (t->type == DZ_WASM_EXNREF)
             (void)mark(s, t->elem, t->size);
@@ -129,7 +131,7 @@ struct wasm_exn *dz_wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const ui
         e = find_free(s);
     }
     if (!e) {
-        s->ctx.trap = DZ_WASM_TRAP_EXN_LIMIT;
+        s->ctx.trap = s->exn_count < s->cfg.exns_max ? DZ_WASM_TRAP_NOMEM : DZ_WASM_TRAP_EXN_LIMIT;
         return NULL;
     }
     uint64_t *copy = slots ? dz_alloc(slots * sizeof *copy) : NULL;
@@ -152,23 +154,23 @@ bool dz_wasm_throw(struct wasm_ctx *ctx)
     uint32_t tag = wasm_imm(ctx->pc);
     const struct dz_wasm_type *y = &m->types[m->tags[tag].type];
     uint64_t ref;
-    if (!dz_wasm_exn_new(wasm_store_of(ctx), ctx->inst->tags[tag], ctx->fp + wasm_field(ctx->pc, 0),
+    if (!dz_wasm_exn_new(wasm_store_of(ctx), ctx->inst->tags[tag], ctx->fp + (uint32_t)ctx->pc[2],
                          y->param_slots, &ref))
         return false;
     ctx->throwing = ref;
-    ctx->pc += 2;
+    ctx->pc += 3;
     return true;
 }
 
 bool dz_wasm_throw_ref(struct wasm_ctx *ctx)
 {
-    uint64_t ref = ctx->fp[wasm_field(ctx->pc, 1)];
+    uint64_t ref = ctx->fp[(uint32_t)ctx->pc[2]];
     if (!exn_of(wasm_store_of(ctx), ref)) {
         ctx->trap = DZ_WASM_TRAP_NULL_EXN;
         return false;
     }
     ctx->throwing = ref;
-    ctx->pc += 2;
+    ctx->pc += 3;
     return true;
 }
 

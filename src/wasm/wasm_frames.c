@@ -21,6 +21,7 @@ struct dz_wasm_frames {
     uint32_t injected;
     bool after, held;
     enum dz_wasm_stop stop;
+    struct wasm_marks marks;
     uint64_t slots[]; /* of the stack, then the globals */
 };
 
@@ -40,6 +41,11 @@ int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_f
     struct dz_wasm_frames *f = dz_alloc(sizeof *f + (count + globals) * sizeof f->slots[0]);
     if (!f)
         return dz_fail(err, DZ_ENOMEM, "no memory to keep %zu slots of frames", count);
+    f->marks = (struct wasm_marks){0};
+    if (dz_wasm_marks_copy(&f->marks, &s->marks) < 0) {
+        dz_free(f);
+        return dz_fail(err, DZ_ENOMEM, "no memory to keep %u marks", s->marks.count);
+    }
     f->pc = s->ctx.pc;
     f->fp = (size_t)(s->ctx.fp - s->slots);
     f->count = count;
@@ -71,5 +77,7 @@ void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *f)
     s->stop = f->stop;
     s->injected = f->injected;
     s->running = true;
+    s->marks = f->marks;                /* those of the other program went with it */
+    (void)dz_wasm_depth_count(s, NULL); /* they were within the limit */
     dz_free(f);
 }

@@ -138,7 +138,13 @@ static int make_table(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err)
     t->declared_max = d->has_max ? d->max : UINT32_MAX;
     t->size_max = t->declared_max < limit ? t->declared_max : limit;
     t->type = (uint8_t)d->type;
-    return 0;
+    if (d->n_init == 0)
+        return 0;
+    uint64_t first[2];
+    int rc = const_eval(inst, d->init, d->n_init, first, err);
+    for (uint32_t k = 0; rc == 0 && k < d->min; k++)
+        t->elem[k] = first[0];
+    return rc;
 }
 
 static int make_memory(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err)

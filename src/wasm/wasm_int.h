@@ -41,6 +41,10 @@ enum {
     WASM_CELL_FIRST = 8, /* where functions begin */
 };
 
+enum {
+    WASM_FIELD_MAX = 65535, /* slots that the fields of cells can name */
+};
+
 /* Why the loop came back to its driver. */
 enum wasm_exit {
     WASM_EXIT_HALT,     /* first frame returned */
@@ -85,6 +89,8 @@ struct dz_wasm_code {
     size_t reserved_bytes, committed_bytes, limit_bytes;
     uint32_t used; /* words */
     bool fuel;
+    bool depth;                /* functions count their frame: config call_depth */
+    bool wide;                 /* every function is translated wide */
     bool by_index;             /* cells hold handler numbers (switch), not addresses */
     const wasm_word *handlers; /* what a cell holds for each handler number */
     struct wasm_func *funcs;
@@ -170,6 +176,7 @@ struct wasm_ctx {
     uint64_t *fp;
     uint64_t acc;
     uint64_t throwing; /* exnref under way, else 0 */
+    int64_t shift;     /* wide functions: slots that fp stands too high, while a cell works */
     bool after;        /* pc is behind a call whose result is in acc and in its slot */
     bool grace;        /* the next look at the flag, if a host call or unwinding does it, is off */
 };
@@ -182,6 +189,24 @@ struct wasm_place {
     const struct dz_wasm_code *code;
     uint32_t func, word, offset;
     uint32_t height, type;
+};
+
+/* Operands that lay below a call where a mark was set, wasm_mark.c. A stack, by fp. */
+struct wasm_mark {
+    uint32_t func, offset; /* of the place behind the call */
+    uint32_t fp;           /* slot where its frame begins */
+    uint32_t count;
+    uint8_t generation; /* counts how often the entry was given to another mark */
+    uint64_t *slots;
+};
+struct wasm_marks {
+    struct wasm_mark *p;
+    uint32_t count, cap;
+    uint32_t turn;  /* which of a frame's goes next */
+    uint64_t slots; /* of all */
+};
+enum {
+    WASM_MARKS_MAX = 65535, /* a token names them by 16 bits */
 };
 
 struct dz_wasm_store {
@@ -209,6 +234,9 @@ struct dz_wasm_store {
     struct dz_wasm_inst *base_inst; /* of the first frame */
     uint32_t base_func;
     struct wasm_place places[WASM_PLACES];
+    struct wasm_marks marks;
+    uint32_t *depths; /* with call_depth: by a frame's first slot, which frame it is from outside */
+    size_t depths_bytes;
 };
 
 static inline struct dz_wasm_store *wasm_store_of(struct wasm_ctx *ctx)

@@ -105,7 +105,7 @@ void dz_wasm_load_release(struct wasm_load *l);
 void dz_wasm_decode(struct wasm_load *l); /* the whole module */
 /* One entry each of a section, wasm_decode_part.c. */
 void dz_wasm_decode_import(struct wasm_load *l);
-void dz_wasm_decode_table(struct wasm_load *l);
+void dz_wasm_decode_table(struct wasm_load *l); /* not imported */
 void dz_wasm_decode_memory(struct wasm_load *l);
 void dz_wasm_decode_global(struct wasm_load *l);
 void dz_wasm_decode_tag(struct wasm_load *l);

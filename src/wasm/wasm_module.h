@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 enum {
-    DZ_WASM_PREPARED_VERSION = 1,
+    DZ_WASM_PREPARED_VERSION = 2,
     DZ_WASM_PAGE = 65536,      /* bytes of a page of linear memory */
     DZ_WASM_PAGE_ALIGN = 4096, /* alignment of the memory image in the block */
     DZ_WASM_SHA256 = 32,
@@ -120,6 +120,7 @@ struct dz_wasm_table {
     uint32_t type; /* a reference type */
     uint32_t min, max;
     uint32_t has_max;
+    uint32_t init, n_init; /* constant expression of every first element; n_init 0: null */
 };
 
 struct dz_wasm_memory {

@@ -38,7 +38,8 @@
     X(TAIL_CALLS, 8, "tail-calls")              \
     X(EXTENDED_CONST, 9, "extended-const")      \
     X(MULTI_MEMORY, 10, "multi-memory")         \
-    X(RELAXED_SIMD, 11, "relaxed-simd")
+    X(RELAXED_SIMD, 11, "relaxed-simd")         \
+    X(TABLE_INIT, 12, "table-initializers")
 
 enum dz_wasm_feature {
     DZ_WASM_F_MVP = 0,
@@ -46,7 +47,7 @@ enum dz_wasm_feature {
     DZ_WASM_FEATURE_MAP(X)
 #undef X
     DZ_WASM_F_2_0 = (1 << 7) - 1, /* WebAssembly 2.0, SIMD included */
-    DZ_WASM_F_ALL = (1 << 12) - 1,
+    DZ_WASM_F_ALL = (1 << 13) - 1,
 };
 
 /* Value types, by their byte in the binary format. */

@@ -88,20 +88,6 @@ static bool funcs_ok(view *m)
     return true;
 }
 
-static bool spaces_ok(view *m)
-{
-    for (uint32_t i = 0; i < m->n_tables; i++)
-        if (!dz_wasm_valtype_is_ref(m->tables[i].type) || m->tables[i].min > m->tables[i].max)
-            return false;
-    for (uint32_t i = 0; i < m->n_memories; i++)
-        if (m->memories[i].min > m->memories[i].max || m->memories[i].max > 65536)
-            return false;
-    for (uint32_t i = 0; i < m->n_tags; i++)
-        if (m->tags[i].type >= m->n_types)
-            return false;
-    return true;
-}
-
 static bool exports_ok(view *m)
 {
     if (m->n_exports_by_name != m->n_exports)
@@ -171,6 +157,25 @@ static bool expr_ok(view *m, uint32_t first, uint32_t n, unsigned type, uint32_t
         stack[depth++] = (uint8_t)result;
     }
     return depth == 1 && stack[0] == type;
+}
+
+static bool spaces_ok(view *m)
+{
+    for (uint32_t i = 0; i < m->n_tables; i++) {
+        const struct dz_wasm_table *t = &m->tables[i];
+        if (!dz_wasm_valtype_is_ref(t->type) || t->min > t->max ||
+            (t->n_init && (i < m->header->n_imported[DZ_WASM_KIND_TABLE] ||
+                           !expr_ok(m, t->init, t->n_init, t->type,
+                                    m->header->n_imported[DZ_WASM_KIND_GLOBAL]))))
+            return false;
+    }
+    for (uint32_t i = 0; i < m->n_memories; i++)
+        if (m->memories[i].min > m->memories[i].max || m->memories[i].max > 65536)
+            return false;
+    for (uint32_t i = 0; i < m->n_tags; i++)
+        if (m->tags[i].type >= m->n_types)
+            return false;
+    return true;
 }
 
 static bool globals_ok(view *m)

@@ -20,7 +20,7 @@
 _Static_assert(sizeof(struct dz_wasm_header) == 440, "prepared format");
 _Static_assert(offsetof(struct dz_wasm_header, array) == 152, "prepared format");
 _Static_assert(sizeof(struct dz_wasm_type) == 24 && sizeof(struct dz_wasm_import) == 24 &&
-                   sizeof(struct dz_wasm_func) == 32 && sizeof(struct dz_wasm_table) == 16 &&
+                   sizeof(struct dz_wasm_func) == 32 && sizeof(struct dz_wasm_table) == 24 &&
                    sizeof(struct dz_wasm_memory) == 12 && sizeof(struct dz_wasm_global) == 16,
                "prepared format");
 _Static_assert(sizeof(struct dz_wasm_export) == 16 && sizeof(struct dz_wasm_const) == 24 &&

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_proc.c - copy, mark and jump, inject: what a process can do because its
- * state is data.
- *
- * A token (mark) is the frame's first slot << 32 | function, and the byte
- * offset behind the call << 32 | a fixed pattern. Jumping walks the frames from
- * the innermost one out until it finds that frame: it must be of that function,
- * and the offset must be a return point of a call with one result.
+ * wasm_proc.c - copy and inject: what a process can do because its state is
+ * data. Marks and jumps are in wasm_mark.c.
  *
  * An injected call stands above the frame it interrupts, on three slots that
  * say how to go on: see wasm_state.h. The RESUME cell reads them.
@@ -17,121 +12,6 @@
 #include "wasm/wasm_state.h"
 
 #include <string.h>
-
-enum {
-    TOKEN_PATTERN = 0x4d4a5053,
-};
-
-/* --- mark and jump -------------------------------------------------------------------------- */
-
-/* Offset and point of return addresses, remembered: guests mark in loops. */
-static struct wasm_place *remembered(struct dz_wasm_store *s, uint32_t func, uint32_t key)
-{
-    return &s->places[(func * 31 + key) % WASM_PLACES];
-}
-
-static bool place_of_word(struct dz_wasm_inst *inst, const struct wasm_range *r, uint32_t word,
-                          struct wasm_place *ret)
-{
-    struct wasm_place *p = remembered(inst->store, r->func, word);
-    if (p->code != inst->code || p->func != r->func || p->word != word) {
-        const struct wasm_trans *map = dz_wasm_code_map(inst->code, r->func);
-        const struct wasm_point *point = map ? dz_wasm_point_at_word(map, word - r->start) : NULL;
-        if (!point || point->kind != POINT_RETURN)
-            return false;
-        *p = (struct wasm_place){inst->code,    r->func,       word,
-                                 point->offset, point->height, point->type};
-    }
-    *ret = *p;
-    return true;
-}
-
-static bool place_of_offset(struct dz_wasm_inst *inst, uint32_t func, uint32_t offset,
-                            struct wasm_place *ret)
-{
-    struct wasm_place *p = remembered(inst->store, func, offset);
-    if (p->code != inst->code || p->func != func || p->offset != offset) {
-        const struct wasm_trans *map = dz_wasm_code_map(inst->code, func);
-        const struct wasm_point *point = map ? dz_wasm_point_at(map, offset, true) : NULL;
-        const wasm_word *entry = inst->code->funcs[func].entry;
-        if (!point || !entry)
-            return false;
-        *p = (struct wasm_place){
-            inst->code, func,          (uint32_t)(entry - inst->code->arena) + point->word,
-            offset,     point->height, point->type};
-    }
-    *ret = *p;
-    return true;
-}
-
-int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err *err)
-{
-    struct dz_wasm_store *s = inst->store;
-    struct wasm_ctx *ctx = &s->ctx;
-    if (!s->in_host || s->inst_count != 1)
-        return dz_fail(err, DZ_ESTATE, "a mark can only be set inside a host call of a process");
-    uint64_t record = ctx->fp[wasm_field(ctx->pc, 0)];
-    uint32_t word = (uint32_t)(record >> 32);
-    const struct wasm_range *r = dz_wasm_code_range(inst->code, word ? word - 1 : 0);
-    struct wasm_place p;
-    if (!r || !place_of_word(inst, r, word, &p))
-        return dz_fail(err, DZ_EINVAL, "the host call to be marked has no caller");
-    uint64_t fp = (uint64_t)(ctx->fp - s->slots) - (uint32_t)record;
-    ret_token[0] = fp << 32 | r->func;
-    ret_token[1] = (uint64_t)p.offset << 32 | TOKEN_PATTERN;
-    return 0;
-}
-
-/* One frame out from the function or pseudo frame at word. */
-static void step_out(const struct dz_wasm_inst *inst, uint64_t **fp, uint32_t *word,
-                     uint32_t *injected)
-{
-    uint64_t record = (*fp)[inst->code->funcs[dz_wasm_code_range(inst->code, *word)->func].rec];
-    *fp -= (uint32_t)record;
-    *word = (uint32_t)(record >> 32) - 1; /* a word of the call */
-    if (record >> 32 == WASM_CELL_RESUME) {
-        uint64_t w = **fp;
-        ++*injected;
-        *fp -= w & WASM_HELD_DELTA;
-        *word = (uint32_t)(w >> 32) - (w & WASM_HELD_AFTER ? 1 : 0);
-    }
-}
-
-int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t value,
-                 struct dz_err *err)
-{
-    struct dz_wasm_store *s = inst->store;
-    struct wasm_ctx *ctx = &s->ctx;
-    if (!s->running || s->inst_count != 1)
-        return dz_fail(err, DZ_ESTATE, "nothing runs that could jump");
-    uint32_t func = (uint32_t)token[0];
-    const uint64_t *want = s->slots + (token[0] >> 32);
-    struct wasm_place p;
-    if ((uint32_t)token[1] != TOKEN_PATTERN || token[0] >> 32 > s->cfg.stack_slots ||
-        func < inst->module->header->n_imported[DZ_WASM_KIND_FUNC] ||
-        func >= inst->module->n_funcs ||
-        !place_of_offset(inst, func, (uint32_t)(token[1] >> 32), &p) || p.type == WASM_NOWHERE ||
-        inst->module->types[p.type].result_slots != 1)
-        return dz_fail(err, DZ_EINVAL, "jump to something that never was a mark");
-    uint64_t *fp = ctx->fp;
-    uint32_t word = (uint32_t)(ctx->pc - ctx->arena) - (ctx->throwing || ctx->after ? 1 : 0);
-    uint32_t injected = 0;
-    const struct wasm_range *r = dz_wasm_code_range(inst->code, word);
-    while (r && fp != want) {
-        step_out(inst, &fp, &word, &injected);
-        r = dz_wasm_code_range(inst->code, word);
-    }
-    if (!r || r->func != func)
-        return dz_fail(err, DZ_EINVAL, "jump to a frame that is gone");
-    s->injected -= injected;
-    ctx->throwing = 0;
-    ctx->fp = fp;
-    ctx->pc = ctx->arena + p.word;
-    fp[p.height] = ctx->acc = value;
-    ctx->after = true;
-    s->held = false;
-    return 0;
-}
 
 /* --- inject ------------------------------------------------------------------------------------
  */
@@ -295,7 +175,9 @@ static int copy_frames(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
     b->running = true;
     b->held = a->held;
     b->injected = a->injected;
-    return 0;
+    if (dz_wasm_marks_copy(&b->marks, &a->marks) < 0)
+        return dz_fail(err, DZ_ENOMEM, "no memory for %u marks", a->marks.count);
+    return dz_wasm_depth_count(b, err);
 }
 
 static int copy_into(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
@@ -327,6 +209,8 @@ int dz_wasm_copy(struct dz_wasm_inst *inst, const struct dz_wasm_copy *how,
     struct dz_wasm_config cfg = how->cfg ? *how->cfg : inst->store->cfg;
     cfg.dispatch = inst->store->cfg.dispatch; /* positions stay as they are */
     cfg.fuel = inst->store->cfg.fuel;
+    cfg.call_depth = inst->store->cfg.call_depth;
+    cfg.wide_frames = inst->store->cfg.wide_frames;
     struct dz_wasm_store *s;
     rc = dz_wasm_store_new(&cfg, &s, err);
     if (rc < 0)

@@ -47,9 +47,11 @@ static int get_header(struct load *l)
         return rc;
     if (memcmp(h->magic, "dozestat", 8) != 0)
         return BAD(l, "this is not the state of a WebAssembly process");
-    if (h->version != WASM_STATE_VERSION)
-        return dz_fail(l->err, DZ_EUNSUPPORTED, "state of version %u, only %d is known", h->version,
-                       WASM_STATE_VERSION);
+    if (h->version < 1 || h->version > WASM_STATE_VERSION)
+        return dz_fail(l->err, DZ_EUNSUPPORTED, "state of version %u, %d is the newest known",
+                       h->version, WASM_STATE_VERSION);
+    if (h->version == 1)
+        h->marks = 0;
     if (memcmp(h->sha256, m->header->sha256, sizeof h->sha256) != 0)
         return BAD(l, "the state belongs to another module");
     if (h->global_slots != m->header->global_slots || h->tables != m->n_tables ||
@@ -61,7 +63,7 @@ static int get_header(struct load *l)
     if (h->flags & ~(uint32_t)WASM_STATE_MEMORY || h->running > 1 || h->stop > DZ_WASM_UNCAUGHT ||
         h->fuel > INT64_MAX || h->slots > l->inst->store->cfg.stack_slots || h->frames > h->slots ||
         (h->frames == 0) != (h->running == 0) ||
-        (h->frames == 0 && (h->slots || h->throwing || h->injected)))
+        (h->frames == 0 && (h->slots || h->throwing || h->injected || h->marks)))
         return BAD(l, "the state's header contradicts itself");
     return 0;
 }
@@ -137,7 +139,6 @@ static int get_exn(struct load *l, uint32_t index, struct wasm_exn *e)
     int rc = get(l, &x, sizeof x);
     if (rc < 0)
         return rc;
-    *e = (struct wasm_exn){0};
     if (x.live > 1 || (x.live == 0 && x.slots) || (x.live && x.tag >= m->n_tags) ||
         (x.live && x.slots != m->types[m->tags[x.tag].type].param_slots))
         return BAD(l, "exception %u is of no tag of the module", index);
@@ -171,6 +172,7 @@ static int get_exns(struct load *l)
         s->exn_cap = l->h.exns;
     }
     for (uint32_t i = 0; i < l->h.exns; i++) {
+        s->exns[i] = (struct wasm_exn){0};
         s->exn_count = i + 1; /* for what frees them */
         int rc = get_exn(l, i, &s->exns[i]);
         if (rc < 0)
@@ -421,6 +423,10 @@ int dz_wasm_load(struct dz_wasm_inst *inst, const struct dz_wasm_source *from, s
         rc = get_exns(&l);
     if (rc == 0)
         rc = get_frames(&l);
+    if (rc == 0)
+        rc = dz_wasm_marks_load(inst, l.h.marks, from, err);
+    if (rc == 0 && l.h.running)
+        rc = dz_wasm_depth_count(s, err);
     if (rc == 0)
         rc = get_memories(&l);
     dz_wasm_points_release(&l.points);

@@ -18,6 +18,12 @@ bool dz_wasm_call_resolve(struct wasm_ctx *ctx);
 bool dz_wasm_call_far(struct wasm_ctx *ctx, uint64_t ref);
 bool dz_wasm_tail_call(struct wasm_ctx *ctx);
 bool dz_wasm_tail_call_indirect(struct wasm_ctx *ctx);
+/* At a CALL_WIDE cell: any call of a function whose operands lie far from fp. */
+enum wasm_wide {
+    WASM_WIDE_INDIRECT = 1,
+    WASM_WIDE_TAIL = 2,
+};
+bool dz_wasm_call_wide(struct wasm_ctx *ctx);
 /* At a HOST cell: a host call, or entering another instance. -1: go on, else
  * why the loop must end. */
 int dz_wasm_call_import(struct wasm_ctx *ctx);
@@ -25,6 +31,11 @@ int dz_wasm_call_import(struct wasm_ctx *ctx);
 void dz_wasm_call_return(struct wasm_ctx *ctx);
 /* At a RESUME cell: what was held goes on. false: by unwinding. */
 bool dz_wasm_injected_done(struct wasm_ctx *ctx);
+
+/* At a DEPTH cell: number this frame by its caller's. The limit is a trap. */
+bool dz_wasm_depth_enter(struct wasm_ctx *ctx);
+/* Number the frames of a stack that came from elsewhere; DZ_ELIMIT: too many. */
+int dz_wasm_depth_count(struct dz_wasm_store *s, struct dz_err *err);
 
 /* --- exceptions: wasm_exn.c --------------------------------------------------------- */
 

@@ -49,6 +49,7 @@ void dz_wasm_abandon(struct dz_wasm_store *s)
     s->ctx.after = false;
     s->ctx.pc = NULL;
     s->ctx.fp = s->slots;
+    dz_wasm_marks_release(&s->marks);
 }
 
 int dz_wasm_begin(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args, size_t arg_count,
@@ -150,6 +151,8 @@ enum dz_wasm_stop dz_wasm_run(struct dz_wasm_store *s)
         s->stop = DZ_WASM_DONE;
         break;
     case WASM_EXIT_TRAP:
+        s->ctx.fp -= s->ctx.shift;
+        s->ctx.shift = 0;
         s->running = false;
         s->stop = DZ_WASM_TRAPPED;
         break;
@@ -259,4 +262,66 @@ size_t dz_wasm_trace(struct dz_wasm_store *s, struct dz_wasm_pos *ret_pos, size_
         if (!walk_out(s, &w, r->func))
             return n + 1;
     }
+}
+
+/* --- how deep it is -----------------------------------------------------------------------------
+ */
+
+static bool is_import(const struct walk *w, const struct wasm_range *r)
+{
+    return r->func < w->inst->module->header->n_imported[DZ_WASM_KIND_FUNC];
+}
+
+/* The frames of functions that are not imported; with `depths` they are written there, the
+ * innermost being number `n`. */
+static uint32_t count_frames(const struct dz_wasm_store *s, uint32_t n, uint32_t *depths)
+{
+    const struct wasm_ctx *ctx = &s->ctx;
+    struct walk w = {ctx->inst, ctx->fp, (uint32_t)(ctx->pc - ctx->arena),
+                     ctx->throwing || ctx->after};
+    uint32_t count = 0;
+    const struct wasm_range *r;
+    do {
+        r = dz_wasm_code_range(w.inst->code, w.after ? w.word - 1 : w.word);
+        if (!r)
+            break;
+        if (!is_import(&w, r)) {
+            if (depths)
+                depths[w.fp - s->slots] = n - count;
+            count++;
+        }
+    } while (walk_out(s, &w, r->func));
+    return count;
+}
+
+int dz_wasm_depth_count(struct dz_wasm_store *s, struct dz_err *err)
+{
+    if (!s->depths)
+        return 0;
+    uint32_t n = count_frames(s, 0, NULL);
+    (void)count_frames(s, n, s->depths);
+    if (n > s->cfg.call_depth)
+        return dz_fail(err, DZ_ELIMIT, "%u calls are under way, the limit is %u", n,
+                       s->cfg.call_depth);
+    return 0;
+}
+
+bool dz_wasm_depth_enter(struct wasm_ctx *ctx)
+{
+    struct dz_wasm_store *s = wasm_store_of(ctx);
+    struct walk w = {ctx->inst, ctx->fp, (uint32_t)(ctx->pc - ctx->arena), false};
+    const struct wasm_range *r = dz_wasm_code_range(w.inst->code, w.word);
+    uint32_t depth = 0;
+    while (r && walk_out(s, &w, r->func)) {
+        r = dz_wasm_code_range(w.inst->code, w.after ? w.word - 1 : w.word);
+        if (r && !is_import(&w, r)) {
+            depth = s->depths[w.fp - s->slots];
+            break;
+        }
+    }
+    s->depths[ctx->fp - s->slots] = depth + 1;
+    if (depth < s->cfg.call_depth)
+        return true;
+    ctx->trap = DZ_WASM_TRAP_STACK;
+    return false;
 }

@@ -192,6 +192,7 @@ static int put_header(struct save *s, bool with_memory)
         .frames = s->count,
         .slots = s->slots,
         .injected = st->injected,
+        .marks = s->count ? st->marks.count : 0,
     };
     memcpy(h.sha256, m->header->sha256, sizeof h.sha256);
     return put(s, &h, sizeof h);
@@ -284,6 +285,8 @@ int dz_wasm_save(struct dz_wasm_inst *inst, bool with_memory, const struct dz_wa
         rc = put_exns(&s);
     if (rc == 0 && s.count)
         rc = put_frames(&s);
+    if (rc == 0 && s.count)
+        rc = dz_wasm_marks_save(&inst->store->marks, to, err);
     if (rc == 0)
         rc = put_memories(&s, with_memory);
     dz_wasm_points_release(&s.points);

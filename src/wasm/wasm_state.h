@@ -8,7 +8,7 @@
 #include "wasm/wasm_points.h"
 
 enum {
-    WASM_STATE_VERSION = 1,
+    WASM_STATE_VERSION = 2,
     WASM_STATE_MEMORY = 1, /* flag: contents of memories are there */
     WASM_STATE_PAGE = 4096,
     WASM_STATE_FRAMES_MAX = DZ_WASM_STACK_SLOTS_MAX,
@@ -28,7 +28,7 @@ struct wasm_state_header {
     uint32_t frames;
     uint32_t slots; /* that follow */
     uint32_t injected;
-    uint32_t pad;
+    uint32_t marks;
 };
 _Static_assert(sizeof(struct wasm_state_header) == 112, "on disk");
 
@@ -54,6 +54,11 @@ struct wasm_state_exn {
 };
 _Static_assert(sizeof(struct wasm_state_exn) == 16, "on disk");
 
+struct wasm_state_mark { /* then `count` words */
+    uint32_t func, offset, fp, count, generation, pad;
+};
+_Static_assert(sizeof(struct wasm_state_mark) == 24, "on disk");
+
 struct wasm_state_run { /* of pages of WASM_STATE_PAGE bytes; count 0 ends a memory */
     uint32_t first, count;
 };
@@ -68,6 +73,15 @@ enum {
 
 /* The one instance of a store, at a safepoint: else DZ_EUNSUPPORTED, DZ_ESTATE. */
 int dz_wasm_state_check(const struct dz_wasm_inst *inst, const char *what, struct dz_err *err);
+
+/* The marks of a store: wasm_mark.c. Loading checks every row. */
+int dz_wasm_marks_save(const struct wasm_marks *k, const struct dz_wasm_sink *to,
+                       struct dz_err *err);
+int dz_wasm_marks_load(struct dz_wasm_inst *inst, uint32_t count, const struct dz_wasm_source *from,
+                       struct dz_err *err);
+/* `to` becomes like `from`; DZ_ENOMEM leaves it as it was. */
+int dz_wasm_marks_copy(struct wasm_marks *to, const struct wasm_marks *from);
+void dz_wasm_marks_release(struct wasm_marks *k);
 
 /* Part of memory `index` at `addr` that every fresh instance has there: size
  * bytes or, if NULL, zeros. `size` must not cross a page. */

@@ -7,6 +7,7 @@
 #include "wasm/wasm_code.h"
 #include "wasm/wasm_link.h"
 #include "wasm/wasm_rt.h"
+#include "wasm/wasm_state.h"
 
 #include <string.h>
 
@@ -51,6 +52,18 @@ static int check_config(struct dz_wasm_config *c, struct dz_err *err)
     return 0;
 }
 
+static int make_depths(struct dz_wasm_store *s, struct dz_err *err)
+{
+    void *base = NULL;
+    s->depths_bytes = s->slots_bytes / sizeof *s->slots * sizeof *s->depths;
+    s->depths_bytes = (s->depths_bytes + DZ_WASM_PAGE - 1) / DZ_WASM_PAGE * DZ_WASM_PAGE;
+    int rc = dz_wasm_mem_anon.reserve(NULL, s->depths_bytes, &base, err);
+    if (rc < 0)
+        return rc;
+    s->depths = base;
+    return dz_wasm_mem_anon.commit(NULL, base, 0, s->depths_bytes, err);
+}
+
 int dz_wasm_store_new(const struct dz_wasm_config *cfg, struct dz_wasm_store **ret_store,
                       struct dz_err *err)
 {
@@ -71,6 +84,8 @@ int dz_wasm_store_new(const struct dz_wasm_config *cfg, struct dz_wasm_store **r
         s->slots = base;
         rc = dz_wasm_mem_anon.commit(NULL, base, 0, s->slots_bytes, err);
     }
+    if (rc == 0 && c.call_depth)
+        rc = make_depths(s, err);
     if (rc < 0) {
         dz_wasm_store_free(s);
         return rc;
@@ -134,6 +149,8 @@ void dz_wasm_store_free(struct dz_wasm_store *s)
     dz_wasm_store_reset(s);
     if (s->slots)
         dz_wasm_mem_anon.release(NULL, s->slots, s->slots_bytes);
+    if (s->depths)
+        dz_wasm_mem_anon.release(NULL, s->depths, s->depths_bytes);
     dz_free(s);
 }
 

@@ -7,7 +7,8 @@
  * no memory for it.
  *
  * Bodies come validated; reading does not check again, apart from the limits
- * of this translator: slots of a frame and words of the arena.
+ * of this translator: slots of a frame and words of the arena. A function with
+ * more slots than fields can name is done again, wide.
  */
 #include "wasm/wasm_trans.h"
 
@@ -195,6 +196,18 @@ static void instruction(struct wasm_trans *t, unsigned op)
     }
 }
 
+static void wide_instruction(struct wasm_trans *t, unsigned op)
+{
+    dz_trans_wide_open(t, op);
+    instruction(t, op);
+    dz_trans_wide_close(t);
+}
+
+static uint32_t slots_max(const struct wasm_trans *t)
+{
+    return t->wide ? DZ_WASM_FRAME_SLOTS_MAX : WASM_FIELD_MAX;
+}
+
 /* In dead code only the structure matters. */
 static void dead_instruction(struct wasm_trans *t, unsigned op)
 {
@@ -235,9 +248,11 @@ static void body(struct wasm_trans *t)
             dz_trans_end(t);
         else if (op == DZ_WASM_OP_else)
             dz_trans_else(t);
+        else if (dz_unlikely(t->wide))
+            wide_instruction(t, op);
         else
             instruction(t, op);
-        if (t->top > DZ_WASM_FRAME_SLOTS_MAX || t->max_slot > DZ_WASM_FRAME_SLOTS_MAX) {
+        if (t->top > slots_max(t) || t->max_slot > slots_max(t)) {
             t->failed = true;
             t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
         }
@@ -252,7 +267,7 @@ static void body(struct wasm_trans *t)
 
 static bool add_locals(struct wasm_trans *t, uint32_t n, uint8_t type, uint32_t *slot)
 {
-    if (n > DZ_WASM_FRAME_SLOTS_MAX - *slot) {
+    if (n > slots_max(t) - *slot) {
         t->failed = true;
         t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
         return false;
@@ -266,7 +281,7 @@ static bool add_locals(struct wasm_trans *t, uint32_t n, uint8_t type, uint32_t 
         t->local_slot[t->local_count++] = *slot;
         *slot += dz_wasm_valtype_slots(type);
     }
-    return *slot <= DZ_WASM_FRAME_SLOTS_MAX;
+    return *slot <= slots_max(t);
 }
 
 static bool read_locals(struct wasm_trans *t)
@@ -308,7 +323,7 @@ static void start(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
     dz_trans_forget(t);
 }
 
-bool dz_wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
+static bool translate(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
 {
     start(t, c, func);
     const struct dz_wasm_func *f = &c->module->funcs[func];
@@ -329,15 +344,30 @@ bool dz_wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32
     dz_trans_point(t, POINT_ENTRY, 0, t->rec + 1);
     if (c->fuel)
         t->fuel_cell = dz_trans_emit(t, H_FUEL, 0);
+    if (c->depth)
+        (void)dz_trans_emit(t, H_DEPTH, 0);
+    if (t->wide)
+        dz_trans_wide_entry(t);
     body(t);
     if (t->failed)
         return false;
     if (c->fuel)
         t->words[t->fuel_cell + 1] = dz_trans_imm(0, 0, t->fuel_count);
-    uint32_t fours = (t->temp_base - t->rec - 1 + 3) / 4;
+    uint32_t fours = t->wide ? 0 : (t->temp_base - t->rec - 1 + 3) / 4;
     /* ENTRY may zero three slots too many; a call's record may lie behind the operands */
     t->words[entry + 1] = dz_trans_imm(t->rec + 1, fours, t->max_slot + 4);
     return true;
+}
+
+bool dz_wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
+{
+    t->wide = c->wide;
+    if (dz_likely(translate(t, c, func)))
+        return true;
+    if (t->trap != DZ_WASM_TRAP_FRAME_LIMIT || t->wide)
+        return false;
+    t->wide = true;
+    return translate(t, c, func);
 }
 
 struct wasm_trans *dz_wasm_trans_new(void)

@@ -112,12 +112,14 @@ struct wasm_trans {
     const uint8_t *p, *end; /* reading */
     uint32_t offset;        /* of the instruction at work, in the binary */
     bool mapping;
+    bool wide;   /* more slots than fields can name: wasm_trans_wide.c */
     bool failed; /* memory, or a limit; kind in trap */
     enum dz_wasm_trap_kind trap;
 
     /* the function */
     const struct dz_wasm_type *type;
     uint32_t rec, temp_base, max_slot;
+    uint32_t window, window_from; /* wide: what fp is moved by, and the first operand in it */
     uint8_t *local_type;
     uint32_t *local_slot;
     uint32_t local_count, local_cap;
@@ -228,6 +230,24 @@ void dz_trans_global(struct wasm_trans *t, unsigned op, uint32_t index);
 void dz_trans_select(struct wasm_trans *t);
 bool dz_trans_memory(struct wasm_trans *t, unsigned op);
 bool dz_trans_table(struct wasm_trans *t, unsigned op);
+
+/* --- wasm_trans_wide.c: frames that 16 bits cannot name ------------------------------------- */
+
+/* Around each instruction, when t->wide. */
+void dz_trans_wide_open(struct wasm_trans *t, unsigned op);
+void dz_trans_wide_close(struct wasm_trans *t);
+void dz_trans_wide_move(struct wasm_trans *t, uint32_t to, const struct entry *e);
+void dz_trans_wide_get(struct wasm_trans *t, const struct entry *e); /* into the accumulator */
+void dz_trans_wide_return(struct wasm_trans *t);
+void dz_trans_wide_entry(struct wasm_trans *t); /* locals to zero */
+struct wide_call {
+    uint32_t flags; /* enum wasm_wide */
+    uint32_t func;
+    uint32_t rec, params;        /* of the callee */
+    uint32_t base;               /* slot where its arguments lie */
+    uint32_t type, table, index; /* indirect: canonical type, table, slot of the index */
+};
+void dz_trans_wide_call(struct wasm_trans *t, const struct wide_call *c);
 
 /* --- wasm_trans_ctl.c: blocks, branches, calls --------------------------------------------- */
 

@@ -7,6 +7,7 @@
  * by doing nothing. Branches to loops look at the flag; their target is a
  * safepoint. A branch to the function's label is a return.
  */
+#include "wasm/wasm_rt.h"
 #include "wasm/wasm_trans.h"
 
 /* --- types of blocks -------------------------------------------------------------- */
@@ -122,7 +123,9 @@ static void emit_return(struct wasm_trans *t)
 {
     uint32_t n = t->type->n_results;
     uint32_t rec = t->rec;
-    if (n == 0) {
+    if (dz_unlikely(t->wide)) {
+        dz_trans_wide_return(t);
+    } else if (n == 0) {
         (void)dz_trans_emit(t, H_RETURN, dz_trans_fields(rec, 0, 0, 0));
     } else if (n > 1 || t->stack[t->depth - 1].type == DZ_WASM_V128) {
         struct entry *first = &t->stack[t->depth - n];
@@ -230,6 +233,10 @@ static uint32_t emit_branch_if(struct wasm_trans *t, const struct entry *e, bool
     if (c.cell != WASM_NOWHERE)
         return emit_compare_branch(t, &c, sense, back);
     unsigned h = (sense ? H_BR_NZ32_S : H_BR_Z32_S) + (back ? 2u : 0u);
+    if (dz_unlikely(t->wide)) {
+        dz_trans_wide_get(t, e);
+        return dz_trans_emit(t, h + 1, 0);
+    }
     if (dz_trans_in_acc(t, e, ACC_INT)) {
         uint32_t at = back && e->kind == ENTRY_LOCAL
                           ? dz_trans_fuse_count(t, sense ? 1 : 0, true, 0) /* != 0, == 0 */
@@ -301,7 +308,10 @@ static void br_table(struct wasm_trans *t)
     uint32_t base;
     for (uint32_t i = t->blocks[t->block_count - 1].height; i < t->depth; i++)
         dz_trans_pin(t, t->stack[i].slot);
-    if (dz_trans_in_acc(t, &e, ACC_INT)) {
+    if (dz_unlikely(t->wide)) {
+        dz_trans_wide_get(t, &e);
+        base = dz_trans_emit(t, H_BR_TABLE_R, dz_trans_imm(0, 0, n));
+    } else if (dz_trans_in_acc(t, &e, ACC_INT)) {
         dz_trans_take_acc(t, &e, ACC_INT);
         base = dz_trans_emit(t, H_BR_TABLE_R, dz_trans_imm(0, 0, n));
     } else {
@@ -487,12 +497,34 @@ static void push_results(struct wasm_trans *t, const struct dz_wasm_type *y)
         t->acc[ACC_INT] = (struct acc_state){slot, 0, 0}; /* a return leaves it there */
 }
 
+/* A call of any kind in a wide function; the index, if any, has been popped. */
+static uint32_t wide_call(struct wasm_trans *t, const struct dz_wasm_type *y, uint32_t flags,
+                          uint64_t third, uint32_t func_or_index)
+{
+    uint32_t base = stage(t, y);
+    bool indirect = (flags & WASM_WIDE_INDIRECT) != 0;
+    dz_trans_wide_call(t, &(struct wide_call){.flags = flags,
+                                              .func = indirect ? 0 : func_or_index,
+                                              .rec = type_rec(y),
+                                              .params = y->param_slots,
+                                              .base = base,
+                                              .type = (uint32_t)third,
+                                              .table = (uint32_t)(third >> 32),
+                                              .index = indirect ? func_or_index : 0});
+    return base;
+}
+
 static void call(struct wasm_trans *t)
 {
     uint32_t func = dz_trans_u32(t);
     const struct dz_wasm_type *y = &t->module->types[t->module->funcs[func].type];
-    uint32_t base = stage(t, y);
-    (void)dz_trans_emit3(t, H_CALL_LAZY, dz_trans_imm(base, type_rec(y), func), 0);
+    uint32_t base;
+    if (dz_unlikely(t->wide)) {
+        base = wide_call(t, y, 0, 0, func);
+    } else {
+        base = stage(t, y);
+        (void)dz_trans_emit3(t, H_CALL_LAZY, dz_trans_imm(base, type_rec(y), func), 0);
+    }
     call_point(t, base, func, y->canon);
     push_results(t, y);
 }
@@ -502,6 +534,12 @@ static void call_indirect(struct wasm_trans *t)
     const struct dz_wasm_type *y = &t->module->types[dz_trans_u32(t)];
     uint64_t third = y->canon | (uint64_t)dz_trans_u32(t) << 32;
     struct entry i = dz_trans_pop(t);
+    if (dz_unlikely(t->wide)) {
+        uint32_t at = wide_call(t, y, WASM_WIDE_INDIRECT, third, i.slot);
+        call_point(t, at, WASM_NOWHERE, y->canon);
+        push_results(t, y);
+        return;
+    }
     bool in = dz_trans_in_acc(t, &i, ACC_INT);
     uint32_t s = 0;
     if (in)
@@ -532,19 +570,24 @@ static void return_call(struct wasm_trans *t, bool indirect)
         func = dz_trans_u32(t);
         y = &t->module->types[t->module->funcs[func].type];
     }
+    t->dead = true;
+    if (dz_unlikely(t->wide)) {
+        uint32_t flags = WASM_WIDE_TAIL | (indirect ? WASM_WIDE_INDIRECT : 0);
+        (void)wide_call(t, y, flags, third, indirect ? s : func);
+        return;
+    }
     uint32_t base = stage(t, y);
     uint64_t word =
         indirect ? dz_trans_fields(base, type_rec(y), s, 0) : dz_trans_imm(base, type_rec(y), func);
     (void)dz_trans_emit3(t, indirect ? H_RETURN_CALL_INDIRECT : H_RETURN_CALL, word, third);
     dz_trans_word(t, t->rec | (uint64_t)y->param_slots << 32);
-    t->dead = true;
 }
 
 static void emit_throw(struct wasm_trans *t)
 {
     uint32_t tag = dz_trans_u32(t);
     uint32_t base = stage(t, &t->module->types[t->module->tags[tag].type]);
-    (void)dz_trans_emit(t, H_THROW, dz_trans_imm(base, 0, tag));
+    (void)dz_trans_emit3(t, H_THROW, dz_trans_imm(0, 0, tag), base);
     call_point(t, t->top, WASM_NOWHERE, WASM_NOWHERE);
     t->dead = true;
 }
@@ -553,7 +596,7 @@ static void emit_throw_ref(struct wasm_trans *t)
     struct entry e = dz_trans_pop(t);
     uint32_t s = dz_trans_slot(t, &e);
     dz_trans_settle(t, t->blocks[t->block_count - 1].height);
-    (void)dz_trans_emit(t, H_THROW_REF, dz_trans_fields(0, s, 0, 0));
+    (void)dz_trans_emit3(t, H_THROW_REF, 0, s);
     call_point(t, t->top, WASM_NOWHERE, WASM_NOWHERE);
     t->dead = true;
 }

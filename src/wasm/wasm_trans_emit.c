@@ -171,6 +171,10 @@ static void move_slot(struct wasm_trans *t, uint32_t to, uint32_t from)
 void dz_trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e)
 {
     uint32_t from = place(e);
+    if (dz_unlikely(t->wide)) {
+        dz_trans_wide_move(t, to, e);
+        return;
+    }
     if (e->kind == ENTRY_CONST) {
         move_const(t, to, e->bits);
         t->def_cell = WASM_NOWHERE;

@@ -260,10 +260,10 @@ static void bulk(struct wasm_trans *t, enum wasm_bulk_op op, uint32_t first, uin
     uint32_t base = t->stack[t->depth - 3].slot;
     uint32_t height = t->top;
     dz_trans_settle(t, t->blocks[t->block_count - 1].height);
-    if (op <= WASM_MEMORY_FILL && first == 0 && second == 0)
+    if (op <= WASM_MEMORY_FILL && first == 0 && second == 0 && !t->wide)
         (void)dz_trans_emit(t, quick[op], dz_trans_fields(base, base, base + 1, base + 2));
     uint32_t at =
-        dz_trans_emit3(t, H_BULK, dz_trans_fields(base, op, 0, 0), first | (uint64_t)second << 32);
+        dz_trans_emit3(t, H_BULK, dz_trans_imm(0, op, base), first | (uint64_t)second << 32);
     dz_trans_point(t, POINT_BULK, at, height);
     for (int i = 0; i < 3; i++)
         (void)dz_trans_pop(t);

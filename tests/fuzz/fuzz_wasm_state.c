@@ -2,8 +2,8 @@
  *
  * Input: the size of a module (u32), the module, a saved state. The state's
  * hash is made that of the module, so that what is behind it is reached. A
- * state that loads must save again, that one must load too, and both must run
- * to the same end. */
+ * state that loads must save again, that one must load too, into code with wide
+ * frames, and both must run to the same end. */
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -43,17 +43,54 @@ static int write_state(void *ctx, const void *data, size_t size, struct dz_err *
     return b->err;
 }
 
+/* The host of tests/unit/wasm_rig.h, so that states with marks can be run. */
+static enum dz_wasm_host_result park(void *user, struct dz_wasm_inst *inst, uint64_t *slots)
+{
+    (void)user, (void)inst;
+    slots[0] = 3;
+    return DZ_WASM_HOST_DONE;
+}
+static enum dz_wasm_host_result mark(void *user, struct dz_wasm_inst *inst, uint64_t *slots)
+{
+    uint64_t token[2];
+    uint8_t *at = dz_wasm_mem(inst, 0, (uint32_t)slots[0], sizeof token);
+    (void)user;
+    if (!at || dz_wasm_mark(inst, token, NULL) < 0)
+        return DZ_WASM_HOST_TRAP;
+    memcpy(at, token, sizeof token);
+    slots[0] = 0;
+    return DZ_WASM_HOST_DONE;
+}
+static enum dz_wasm_host_result jump(void *user, struct dz_wasm_inst *inst, uint64_t *slots)
+{
+    uint64_t token[2];
+    const uint8_t *at = dz_wasm_mem(inst, 0, (uint32_t)slots[0], sizeof token);
+    (void)user;
+    if (!at)
+        return DZ_WASM_HOST_TRAP;
+    memcpy(token, at, sizeof token);
+    return dz_wasm_jump(inst, token, (uint32_t)slots[1], NULL) < 0 ? DZ_WASM_HOST_TRAP
+                                                                   : DZ_WASM_HOST_JUMP;
+}
+static const struct dz_wasm_host host[] = {
+    {"env", "park", ">i", park},
+    {"env", "mark", "i>i", mark},
+    {"env", "jump", "ii>", jump},
+};
+
 /* A store with an instance in this state; NULL when it is refused. */
-static struct dz_wasm_inst *restore(struct dz_wasm_module *m, const void *state, size_t size)
+static struct dz_wasm_inst *restore(struct dz_wasm_module *m, const void *state, size_t size,
+                                    bool wide)
 {
     const struct dz_wasm_config config = {
         .dispatch = DZ_WASM_DISPATCH_SWITCH,
-        .memory_pages_max = 32,
+        .memory_pages_max = 48,
         .table_max = 10000,
         .stack_slots = 20000,
         .exns_max = 64,
         .code_max = 16 << 20,
         .fuel = true,
+        .wide_frames = wide,
     };
     struct input in = {state, size};
     const struct dz_wasm_source source = {read_input, &in};
@@ -61,7 +98,7 @@ static struct dz_wasm_inst *restore(struct dz_wasm_module *m, const void *state,
     struct dz_wasm_inst *inst;
     int rc = dz_wasm_store_new(&config, &store, NULL);
     assert(rc == 0);
-    if (dz_wasm_instantiate(store, m, NULL, 0, NULL, &inst, NULL) == 0 &&
+    if (dz_wasm_instantiate(store, m, host, DZ_ARRAY_LEN(host), NULL, &inst, NULL) == 0 &&
         dz_wasm_load(inst, &source, NULL) == 0)
         return inst;
     dz_wasm_store_free(store);
@@ -86,14 +123,14 @@ static uint64_t finish(struct dz_wasm_inst *inst)
 
 static void check(struct dz_wasm_module *m, const void *state, size_t size)
 {
-    struct dz_wasm_inst *first = restore(m, state, size);
+    struct dz_wasm_inst *first = restore(m, state, size, false);
     if (!first)
         return;
     DZ_AUTO(dz_buf_release) struct dz_buf saved = DZ_BUF_INIT(STATE_MAX);
     const struct dz_wasm_sink sink = {.write = write_state, .ctx = &saved};
     int rc = dz_wasm_save(first, true, &sink, NULL);
     assert(rc == 0);
-    struct dz_wasm_inst *second = restore(m, saved.p, saved.len);
+    struct dz_wasm_inst *second = restore(m, saved.p, saved.len, true);
     assert(second);
     uint64_t a = finish(first), b = finish(second);
     assert(a == b);

@@ -4,9 +4,8 @@
  *
  * The same calls with the same fuel: in one go; stopped at its first safepoints
  * and moved there, through a saved state, to a new store; and, when the module's
- * NaNs are canonical, in the other dispatch. How each call ends, its results, the
- * memory and the fuel left must be the same. Limits are small, so that a wild
- * module is cheap.
+ * NaNs are canonical, in the other dispatch and with wide frames. How each call ends, its results,
+ * the memory and the fuel left must be the same. Limits are small, so that a wild module is cheap.
  */
 #ifndef DZ_FUZZ_WASM_PLAY_H
 #define DZ_FUZZ_WASM_PLAY_H
@@ -40,6 +39,7 @@ struct play {
     struct dz_wasm_store *store;
     struct dz_wasm_inst *inst;
     enum dz_wasm_dispatch dispatch;
+    bool wide;     /* translated as functions with huge frames are */
     bool stopping; /* stop and move */
     uint32_t swaps;
     uint32_t blocks; /* answers of the host */
@@ -67,7 +67,8 @@ static bool play_open(struct play *p, enum dz_wasm_dispatch dispatch)
                                  .stack_slots = 8192,
                                  .exns_max = 16,
                                  .code_max = 16 << 20,
-                                 .fuel = true};
+                                 .fuel = true,
+                                 .wide_frames = p->wide};
     p->dispatch = dispatch;
     if (dz_wasm_store_new(&cfg, &p->store, NULL) < 0)
         return false;
@@ -101,7 +102,8 @@ static int play_read(void *ctx, void *data, size_t size, struct dz_err *err)
     return 0;
 }
 
-/* What was saved must load: in a new store, of the other dispatch if `other`. */
+/* What was saved must load: in a new store, of the other dispatch and translated the
+ * other way (wide or not) if `other`. */
 static void play_swap(struct play *p, bool other)
 {
     struct play_state state = {.p = malloc(PLAY_STATE)};
@@ -111,6 +113,7 @@ static void play_swap(struct play *p, bool other)
     uint64_t fuel = dz_wasm_fuel(p->store);
     if (state.p && dz_wasm_save(p->inst, true, &sink, &err) == 0) {
         dz_wasm_store_free(p->store);
+        p->wide ^= other;
         bool opened = play_open(p, !other                                 ? p->dispatch
                                    : p->dispatch == DZ_WASM_DISPATCH_GOTO ? DZ_WASM_DISPATCH_SWITCH
                                                                           : DZ_WASM_DISPATCH_GOTO);
@@ -174,11 +177,12 @@ static void play_call(struct play *p, struct play_end *end, size_t i, uint32_t f
     play_note(p, end, i, play_run(p, other), results);
 }
 
-/* One way through the module. False: it cannot be instantiated. */
+/* One way through the module; `other` without stopping: with wide frames. False: it
+ * cannot be instantiated. */
 static bool play_once(struct dz_wasm_module *m, enum dz_wasm_dispatch dispatch, bool stopping,
                       bool other, struct play_end *end)
 {
-    struct play p = {.module = m, .stopping = stopping};
+    struct play p = {.module = m, .stopping = stopping, .wide = other && !stopping};
     size_t n = 0;
     memset(end, 0, sizeof *end);
     if (!play_open(&p, dispatch))
@@ -231,6 +235,8 @@ static void play(const uint8_t *wasm, size_t size, bool canonical)
         play_compare(&whole, &parts, "in one go, and stopped");
         if (canonical && play_once(m, DZ_WASM_DISPATCH_GOTO, false, false, &parts))
             play_compare(&whole, &parts, "switch, and goto");
+        if (canonical && play_once(m, DZ_WASM_DISPATCH_SWITCH, false, true, &parts))
+            play_compare(&whole, &parts, "narrow, and wide");
     }
     dz_wasm_module_close(m);
     dz_free(flat);

@@ -25,6 +25,7 @@ enum {
 struct spec_options {
     const char *label;              /* of the archive, before each failure */
     enum dz_wasm_dispatch dispatch; /* which of the two loops */
+    bool wide;                      /* every function as if its frame were huge */
     uint32_t features;              /* enum dz_wasm_feature */
 };
 

@@ -2,7 +2,7 @@
  *
  * spec_main.c - runs WebAssembly's own tests, converted to JSON and wasm.
  *
- *     spec [--dispatch=goto|switch] [--3.0] LABEL DIR
+ *     spec [--dispatch=goto|switch|wide] [--3.0] LABEL DIR
  *
  * Every .json below DIR is run by a child of its own, two at a time
  * (SPEC_JOBS), so that a crash costs the rest of one file, whose assertions
@@ -105,7 +105,7 @@ static size_t jobs_of_environment(void)
 
 static int usage(void)
 {
-    (void)fputs("usage: spec [--dispatch=goto|switch] [--3.0] LABEL DIR\n", stderr);
+    (void)fputs("usage: spec [--dispatch=goto|switch|wide] [--3.0] LABEL DIR\n", stderr);
     return 2;
 }
 
@@ -116,6 +116,8 @@ int main(int argc, char **argv)
     for (; at < argc && argv[at][0] == '-'; at++) {
         if (strcmp(argv[at], "--dispatch=goto") == 0)
             opt.dispatch = DZ_WASM_DISPATCH_GOTO;
+        else if (strcmp(argv[at], "--dispatch=wide") == 0)
+            opt.wide = true; /* by the switch */
         else if (strcmp(argv[at], "--3.0") == 0)
             opt.features = DZ_WASM_F_ALL;
         else if (strcmp(argv[at], "--dispatch=switch") != 0)
@@ -141,6 +143,9 @@ int main(int argc, char **argv)
         free(files[i]);
     }
     printf("%s %s: %d passed, %d failed\n", opt.label,
-           opt.dispatch == DZ_WASM_DISPATCH_GOTO ? "goto" : "switch", passed, failed);
+           opt.wide                                ? "wide"
+           : opt.dispatch == DZ_WASM_DISPATCH_GOTO ? "goto"
+                                                   : "switch",
+           passed, failed);
     return failed || !passed ? 1 : 0;
 }

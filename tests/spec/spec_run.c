@@ -383,7 +383,8 @@ static bool is_text(json_t *cmd)
 
 static bool open_store(struct run *r, struct dz_err *err)
 {
-    struct dz_wasm_config cfg = {.dispatch = r->opt->dispatch, .stack_slots = SPEC_STACK};
+    struct dz_wasm_config cfg = {
+        .dispatch = r->opt->dispatch, .wide_frames = r->opt->wide, .stack_slots = SPEC_STACK};
     enum dz_wasm_stop stop;
     if (dz_wasm_store_new(&cfg, &r->store, err) < 0)
         return false;

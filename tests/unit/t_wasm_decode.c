@@ -129,8 +129,8 @@ TEST(decode_says_what_doze_does_not_have)
     REFUSED(&memory64, DZ_EUNSUPPORTED, "uses memory64");
     ONE(shared, 5, "\x01\x03\x01\x02");
     REFUSED(&shared, DZ_EUNSUPPORTED, "uses shared memory (threads)");
-    ONE(init, 4, "\x01\x40\x00\x70\x00\x00\xd0\x70\x0b");
-    REFUSED(&init, DZ_EUNSUPPORTED, "initial element");
+    ONE(init, 4, "\x01\x40\x00\x64\x70\x00\x00\xd0\x70\x0b");
+    REFUSED(&init, DZ_EUNSUPPORTED, "uses typed references");
     ONE(cont, 1, "\x01\x5d\x00");
     REFUSED(&cont, DZ_EUNSUPPORTED, "uses stack switching");
 }

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * t_wasm_host.c - binding of imports, host calls that block, interrupts, and a
- * state that goes through bytes, with modules made by hand.
+ * t_wasm_host.c - binding of imports, host calls that block, interrupts, with modules
+ * made by hand.
  */
-#include "tap.h"
-#include "wasm/wasm.h"
-#include "wasm_mod.h"
-
-struct rig {
-    void *flat;
-    struct dz_wasm_module *module;
-    struct dz_wasm_store *store;
-    struct dz_wasm_inst *inst;
-};
+#include "base/buf.h"
+#include "base/limits.h"
+#include "wasm_rig.h"
 
 /* run(i32) -> i32 calls the first of two imports, env.a and env.b. */
 static void calling(struct mod *m)
@@ -42,28 +35,8 @@ static void counting(struct mod *m)
 static int rig_open(struct rig *r, const struct mod *m, enum dz_wasm_dispatch dispatch,
                     const struct dz_wasm_host *host, size_t count, struct dz_err *err)
 {
-    struct dz_wasm_config cfg = {.dispatch = dispatch, .stack_slots = 4096};
-    size_t size;
-    *r = (struct rig){0};
-    int rc = dz_wasm_prepare_alloc(m->p, m->n, DZ_WASM_F_ALL, &r->flat, &size, err);
-    if (rc == 0)
-        rc = dz_wasm_module_open(r->flat, size, &r->module, err);
-    if (rc == 0)
-        rc = dz_wasm_store_new(&cfg, &r->store, err);
-    if (rc == 0)
-        rc = dz_wasm_instantiate(r->store, r->module, host, count, NULL, &r->inst, err);
-    return rc;
-}
-static void rig_close(struct rig *r)
-{
-    dz_wasm_store_free(r->store);
-    dz_wasm_module_close(r->module);
-    dz_free(r->flat);
-}
-static int rig_begin(struct rig *r, uint64_t arg)
-{
-    return dz_wasm_begin(r->inst, (uint32_t)dz_wasm_export(r->inst, "run", DZ_WASM_KIND_FUNC), &arg,
-                         1, NULL);
+    const struct dz_wasm_config cfg = {.dispatch = dispatch, .stack_slots = 4096};
+    return rig_make(r, m, &cfg, host, count, err);
 }
 
 static int tries;
@@ -85,7 +58,35 @@ TEST(every_missing_import_is_named)
     struct dz_err err = {0};
     calling(&m);
     CHECK_INT(rig_open(&r, &m, DZ_WASM_DISPATCH_DEFAULT, NULL, 0, &err), DZ_ENOENT);
-    CHECK(strstr(err.msg, "env.a") && strstr(err.msg, "env.b"));
+    CHECK_STR(err.msg, "unknown import (2 missing): env.a, env.b");
+    rig_close(&r);
+}
+
+/* More than a message holds: it says how many more, dz_wasm_missing() names all. */
+TEST(many_missing_imports_are_counted_and_listed)
+{
+    static const struct dz_wasm_host host[] = {{"env", "f07", ">", NULL}};
+    DZ_AUTO(dz_buf_release) struct dz_buf names = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct mod imports = {0};
+    struct mod m = MOD_INIT;
+    struct dz_err err = {0};
+    struct rig r;
+    MOD_SECTION(&m, 1, "\x01\x60\x00\x00");
+    mod_byte(&imports, 60);
+    for (unsigned i = 0; i < 60; i++) {
+        char entry[] = "\x03"
+                       "env\x03"
+                       "f00\x00\x00";
+        entry[6] = (char)('0' + i / 10);
+        entry[7] = (char)('0' + i % 10);
+        mod_add(&imports, entry, sizeof entry - 1);
+    }
+    mod_section(&m, 2, imports.p, imports.n);
+    CHECK_INT(rig_open(&r, &m, DZ_WASM_DISPATCH_DEFAULT, host, 1, &err), DZ_ENOENT);
+    CHECK(strstr(err.msg, "unknown import (59 missing): env.f00, env.f01, ") != NULL);
+    CHECK(strstr(err.msg, " more") != NULL && !strstr(err.msg, "f07"));
+    CHECK_INT(dz_wasm_missing(r.store, r.module, host, 1, &names), 59);
+    CHECK(strstr(names.p, "env.f06\nenv.f08\n") && strstr(names.p, "env.f59\n"));
     rig_close(&r);
 }
 
@@ -98,8 +99,66 @@ TEST(an_import_of_another_type_is_refused)
     struct dz_err err = {0};
     calling(&m);
     CHECK_INT(rig_open(&r, &m, DZ_WASM_DISPATCH_DEFAULT, host, 2, &err), DZ_EINVAL);
-    CHECK(strstr(err.msg, "env.b") != NULL);
+    CHECK_STR(err.msg, "incompatible import type: function env.b: the module wants (i32) -> (i32), "
+                       "found (i64) -> (i32)");
     rig_close(&r);
+}
+
+/* What another instance exports: each kind, with what it is and what was wanted. */
+TEST(an_export_of_another_type_is_refused)
+{
+    static const struct {
+        const char *import; /* behind m.x */
+        size_t size;
+        const char *export; /* kind and index */
+        const char *words;
+    } rows[] = {
+#define ROW(import, export, words) {import, sizeof(import) - 1, export, words}
+        ROW("\x00\x01", "\x00\x00",
+            "function m.x: the module wants (i32, i64) -> (), found a "
+            "function: () -> (v128, i32)"),
+        ROW("\x00\x00", "\x02\x00",
+            "the module wants () -> (v128, i32), found a memory: 1 to 2 pages"),
+        ROW("\x01\x70\x01\x04\x05", "\x01\x00", "wants funcref, 4 to 5, found a table: funcref, 3"),
+        ROW("\x01\x6f\x00\x01", "\x01\x00", "wants externref, 1, found a table: funcref, 3"),
+        ROW("\x02\x01\x01\x01", "\x02\x00", "wants 1 to 1 pages, found a memory: 1 to 2 pages"),
+        ROW("\x03\x7f\x00", "\x03\x00",
+            "global m.x: the module wants i32, found a global: mut i32"),
+        ROW("\x04\x00\x02", "\x04\x00",
+            "tag m.x: the module wants () -> (), found a tag: (i32, i64) "
+            "-> ()"),
+#undef ROW
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(rows); i++) {
+        struct mod give = MOD_INIT, take = MOD_INIT, part = {0};
+        struct dz_wasm_inst *inst;
+        struct dz_err err = {0};
+        struct rig a, b;
+        MOD_SECTION(&give, 1, "\x02\x60\x00\x02\x7b\x7f\x60\x02\x7f\x7e\x00");
+        MOD_SECTION(&give, 3, "\x01\x00");
+        MOD_SECTION(&give, 4, "\x01\x70\x00\x03");
+        MOD_SECTION(&give, 5, "\x01\x01\x01\x02");
+        MOD_SECTION(&give, 13, "\x01\x00\x01");
+        MOD_SECTION(&give, 6, "\x01\x7f\x01\x41\x00\x0b");
+        mod_add(&part, "\x01\x01x", 3);
+        mod_add(&part, rows[i].export, 2);
+        mod_section(&give, 7, part.p, part.n);
+        MOD_CODE(&give, "\x00");
+        MOD_SECTION(&take, 1, "\x03\x60\x00\x02\x7b\x7f\x60\x02\x7f\x7e\x00\x60\x00\x00");
+        part = (struct mod){0};
+        mod_add(&part, "\x01\x01m\x01x", 5);
+        mod_add(&part, rows[i].import, rows[i].size);
+        mod_section(&take, 2, part.p, part.n);
+        CHECK_INT(rig_make(&a, &give, NULL, NULL, 0, &err), 0);
+        CHECK_INT(dz_wasm_register(a.store, "m", a.inst, &err), 0);
+        CHECK_INT(rig_prepare(&b, take.p, take.n, &err), 0);
+        CHECK_INT(dz_wasm_instantiate(a.store, b.module, NULL, 0, NULL, &inst, &err), DZ_EINVAL);
+        if (!strstr(err.msg, rows[i].words))
+            printf("# %s\n", err.msg);
+        CHECK(strstr(err.msg, rows[i].words) != NULL);
+        rig_close(&a);
+        rig_close(&b);
+    }
 }
 
 TEST(a_call_that_blocks_is_tried_again_unchanged)
@@ -123,34 +182,9 @@ TEST(a_call_that_blocks_is_tried_again_unchanged)
 
 /* --- stops and states --------------------------------------------------------------- */
 
-struct tape {
-    uint8_t p[16384];
-    size_t n, at;
-};
-static int tape_write(void *ctx, const void *data, size_t size, struct dz_err *err)
-{
-    struct tape *t = ctx;
-    if (size > sizeof t->p - t->n)
-        return dz_fail(err, DZ_ELIMIT, "the tape is full");
-    memcpy(t->p + t->n, data, size);
-    t->n += size;
-    return 0;
-}
-static int tape_read(void *ctx, void *data, size_t size, struct dz_err *err)
-{
-    struct tape *t = ctx;
-    if (size > t->n - t->at)
-        return dz_fail(err, DZ_ECORRUPT, "the tape is at its end");
-    memcpy(data, t->p + t->at, size);
-    t->at += size;
-    return 0;
-}
-
 TEST(an_interrupted_loop_goes_on_elsewhere)
 {
     static struct tape tape;
-    struct dz_wasm_sink sink = {.write = tape_write, .ctx = &tape};
-    struct dz_wasm_source source = {.read = tape_read, .ctx = &tape};
     struct rig a, b;
     struct mod m = MOD_INIT;
     struct dz_wasm_pos pos;
@@ -162,63 +196,12 @@ TEST(an_interrupted_loop_goes_on_elsewhere)
         CHECK_INT(dz_wasm_run(a.store), DZ_WASM_INTERRUPTED);
     }
     CHECK_INT(dz_wasm_trace(a.store, &pos, 1), 1);
-    CHECK_INT(dz_wasm_save(a.inst, true, &sink, NULL), 0);
+    CHECK_INT(rig_save(&a, &tape, NULL), 0);
     CHECK_INT(rig_open(&b, &m, DZ_WASM_DISPATCH_SWITCH, NULL, 0, NULL), 0);
-    CHECK_INT(dz_wasm_load(b.inst, &source, NULL), 0);
+    CHECK_INT(rig_load(&b, &tape, NULL), 0);
     CHECK_INT(tape.at, tape.n);
     CHECK_INT(dz_wasm_run(b.store), DZ_WASM_DONE);
     CHECK_INT(dz_wasm_results(b.store)[0], 0);
     rig_close(&a);
     rig_close(&b);
-}
-
-/* Any one byte of a state changed: an error or a state that runs, never more. */
-TEST(a_damaged_state_does_no_harm)
-{
-    static struct tape tape;
-    struct dz_wasm_sink sink = {.write = tape_write, .ctx = &tape};
-    struct dz_wasm_source source = {.read = tape_read, .ctx = &tape};
-    struct rig a;
-    struct mod m = MOD_INIT;
-    int refused = 0;
-    counting(&m);
-    CHECK_INT(rig_open(&a, &m, DZ_WASM_DISPATCH_SWITCH, NULL, 0, NULL), 0);
-    CHECK_INT(rig_begin(&a, UINT32_MAX - 4), 0);
-    for (int i = 0; i < 3; i++) {
-        dz_wasm_interrupt(a.store);
-        CHECK_INT(dz_wasm_run(a.store), DZ_WASM_INTERRUPTED);
-    }
-    CHECK_INT(dz_wasm_save(a.inst, true, &sink, NULL), 0);
-    for (size_t i = 0; i < tape.n; i++) {
-        struct rig b;
-        tape.at = 0;
-        tape.p[i] ^= 0x41;
-        CHECK_INT(rig_open(&b, &m, DZ_WASM_DISPATCH_SWITCH, NULL, 0, NULL), 0);
-        if (dz_wasm_load(b.inst, &source, NULL) < 0) {
-            refused++;
-        } else {
-            dz_wasm_interrupt(b.store);
-            (void)dz_wasm_run(b.store);
-        }
-        tape.p[i] ^= 0x41;
-        rig_close(&b);
-    }
-    CHECK(refused > 60);
-    rig_close(&a);
-}
-
-TORTURE(instantiating_and_saving)
-{
-    struct tape tape = {.n = 0};
-    struct dz_wasm_sink sink = {.write = tape_write, .ctx = &tape};
-    struct rig r;
-    struct mod m = MOD_INIT;
-    counting(&m);
-    if (rig_open(&r, &m, DZ_WASM_DISPATCH_SWITCH, NULL, 0, NULL) == 0 &&
-        rig_begin(&r, UINT32_MAX - 4) == 0) {
-        dz_wasm_interrupt(r.store);
-        if (dz_wasm_run(r.store) == DZ_WASM_INTERRUPTED)
-            (void)dz_wasm_save(r.inst, true, &sink, NULL);
-    }
-    rig_close(&r);
 }

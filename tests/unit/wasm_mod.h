@@ -65,6 +65,28 @@ static inline void mod_code(struct mod *m, const void *code, size_t n)
 
 #define MOD_CODE(m, literal) mod_code((m), literal, sizeof(literal) - 1)
 
+/* A code section, body by body: locals and instructions, the end is added. */
+struct mod_bodies {
+    unsigned count;
+    struct mod code;
+};
+static inline void mod_body(struct mod_bodies *b, const void *body, size_t n)
+{
+    b->count++;
+    mod_u32(&b->code, (uint32_t)n + 1);
+    mod_add(&b->code, body, n);
+    mod_byte(&b->code, 0x0b);
+}
+#define MOD_BODY(b, literal) mod_body((b), literal, sizeof(literal) - 1)
+
+static inline void mod_bodies(struct mod *m, const struct mod_bodies *b)
+{
+    struct mod section = {0};
+    mod_u32(&section, b->count);
+    mod_add(&section, b->code.p, b->code.n);
+    mod_section(m, 10, section.p, section.n);
+}
+
 enum { /* offsets in memory 0 of full() */
     FULL_DATA_AT = 8192 + 5,
 };

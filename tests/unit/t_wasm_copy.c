@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * t_wasm_copy.c - copying a process, marking and returning, injecting a call: at
+ * any safepoint, refused where they must be, and when memory fails.
+ */
+#include "wasm_rig.h"
+
+static struct dz_err err;
+static struct tape tape;
+
+enum {
+    SPIN = 2,
+    HANDLER = 6, /* functions of rich() */
+};
+
+static struct dz_wasm_copy how_to(void)
+{
+    return (struct dz_wasm_copy){.host = rich_host, .host_count = DZ_ARRAY_LEN(rich_host)};
+}
+static struct rig of(struct dz_wasm_inst *inst)
+{
+    return (struct rig){.store = dz_wasm_inst_store(inst), .inst = inst};
+}
+
+/* --- copy ------------------------------------------------------------------------------ */
+
+TEST(a_copy_at_any_safepoint_ends_alike)
+{
+    const struct dz_wasm_copy how = how_to();
+    for (int way = 0; way < RIG_WAYS; way++) {
+        struct dz_wasm_config cfg = rig_way(way);
+        enum dz_wasm_stop stop;
+        struct rig r;
+        bool open = false;
+        CHECK_INT(rich_open(&r, &cfg, &err), 0);
+        CHECK_INT(rig_begin(&r, SPIN), 0);
+        rich_park = 0;
+        while (rig_waits(stop = rig_step(&r))) {
+            struct dz_wasm_inst *inst;
+            CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), 0);
+            struct rig copy = of(inst);
+            CHECK_INT(rich_finish(&copy), DZ_WASM_DONE);
+            CHECK_INT(dz_wasm_results(copy.store)[0], RICH_RESULT);
+            rig_close(&copy);
+            open |= stop == DZ_WASM_BLOCKED;
+            rich_park = open ? 3 : 0;
+        }
+        CHECK_INT(stop, DZ_WASM_DONE);
+        CHECK_INT(dz_wasm_results(r.store)[0], RICH_RESULT);
+        rig_close(&r);
+    }
+}
+
+/* Each goes its own way: memory, globals and tables are two. */
+TEST(a_copy_shares_nothing)
+{
+    const struct dz_wasm_copy how = how_to();
+    struct dz_wasm_config cfg = rig_way(0);
+    struct dz_wasm_inst *inst;
+    struct rig r;
+    CHECK_INT(rich_open(&r, &cfg, &err), 0);
+    *dz_wasm_mem(r.inst, 0, 4096, 1) = 1;
+    *dz_wasm_global(r.inst, 0) = 5;
+    CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), 0);
+    CHECK_INT(*dz_wasm_mem(inst, 0, 4096, 1), 1);
+    CHECK_INT(*dz_wasm_global(inst, 0), 5);
+    *dz_wasm_mem(r.inst, 0, 4096, 1) = 2;
+    *dz_wasm_global(r.inst, 0) = 6;
+    CHECK_INT(*dz_wasm_mem(inst, 0, 4096, 1), 1);
+    CHECK_INT(*dz_wasm_global(inst, 0), 5);
+    dz_wasm_store_free(dz_wasm_inst_store(inst));
+    rig_close(&r);
+}
+
+/* Only what the caller says has changed is looked at. */
+struct changes {
+    uint64_t at, size;
+    int calls;
+};
+static int one_change(void *ctx, uint32_t index, uint64_t *addr, uint64_t *size, struct dz_err *e)
+{
+    struct changes *c = ctx;
+    (void)index, (void)e;
+    c->calls++;
+    if (*addr > c->at)
+        return 0;
+    *addr = c->at;
+    *size = c->size;
+    return 1;
+}
+
+TEST(a_copy_of_what_changed)
+{
+    struct changes c = {.at = 8192, .size = 4096};
+    struct dz_wasm_copy how = how_to();
+    struct dz_wasm_config cfg = rig_way(0);
+    struct dz_wasm_inst *inst;
+    struct rig r;
+    how.changed = one_change;
+    how.changed_ctx = &c;
+    CHECK_INT(rich_open(&r, &cfg, &err), 0);
+    *dz_wasm_mem(r.inst, 0, 8200, 1) = 1;
+    *dz_wasm_mem(r.inst, 0, 70000, 1) = 1;
+    CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), 0);
+    CHECK_INT(c.calls, 2);
+    CHECK_INT(*dz_wasm_mem(inst, 0, 8200, 1), 1);
+    CHECK_INT(*dz_wasm_mem(inst, 0, 70000, 1), 0);
+    dz_wasm_store_free(dz_wasm_inst_store(inst));
+    c = (struct changes){.at = 0, .size = UINT64_C(1) << 40};
+    CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), DZ_EINVAL);
+    CHECK(strstr(err.msg, "changed bytes outside of memory 0") != NULL);
+    rig_close(&r);
+}
+
+TEST(a_copy_that_does_not_fit_is_refused)
+{
+    struct dz_wasm_copy how = how_to();
+    struct dz_wasm_config cfg = rig_way(0), small;
+    struct dz_wasm_inst *inst;
+    struct rig r;
+    CHECK_INT(rich_open(&r, &cfg, &err), 0);
+    CHECK_INT(rig_begin(&r, SPIN), 0);
+    CHECK(rig_waits(rig_step(&r)));
+    how.cfg = &small;
+    small = (struct dz_wasm_config){.memory_pages_max = 47};
+    CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), DZ_ELIMIT);
+    small = (struct dz_wasm_config){.table_max = 2};
+    CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), DZ_ELIMIT);
+    small = (struct dz_wasm_config){.stack_slots = 1};
+    CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), DZ_EINVAL);
+    rich_park = 3;
+    CHECK_INT(rich_finish(&r), DZ_WASM_DONE);
+    rig_close(&r);
+}
+
+/* --- mark and return --------------------------------------------------------------------- */
+
+/* What the guest does not do by itself: tokens kept by the test. */
+static uint64_t tokens[400][2];
+static uint32_t token_count;
+static int mark_rc;
+
+static enum dz_wasm_host_result keep_token(void *user, struct dz_wasm_inst *inst, uint64_t *slots)
+{
+    (void)user;
+    mark_rc = dz_wasm_mark(inst, tokens[token_count], &err);
+    token_count += mark_rc == 0;
+    slots[0] = 0;
+    return mark_rc < 0 ? DZ_WASM_HOST_TRAP : DZ_WASM_HOST_DONE;
+}
+static const struct dz_wasm_host keep_host[] = {{"env", "mark", ">i", keep_token}};
+
+/* run(n): for i in n..1: sum = sum * 3 + (i + (i * i * mark())), with i * i and i on
+ * the stack below the call; then waits in a loop for sum to change nothing. */
+static void marking(struct mod *m)
+{
+    struct mod_bodies code = {0};
+    *m = (struct mod)MOD_INIT;
+    MOD_SECTION(m, 1, "\x02\x60\x01\x7f\x01\x7f\x60\x00\x01\x7f");
+    MOD_SECTION(m, 2,
+                "\x01\x03"
+                "env\x04mark\x00\x01");
+    MOD_SECTION(m, 3, "\x01\x00");
+    MOD_SECTION(m, 7, "\x01\x03run\x00\x01");
+    MOD_BODY(&code, "\x01\x01\x7f"                 /* i32 sum */
+                    "\x03\x40\x20\x01\x41\x03\x6c" /* loop: sum * 3, */
+                    "\x20\x00\x20\x00\x20\x00\x6c" /* i, i * i, */
+                    "\x10\x00\x6c\x6a\x6a\x21\x01" /* mark() * + + */
+                    "\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x20\x01");
+    mod_bodies(m, &code);
+}
+
+static void open_marking(struct rig *r, int way, uint32_t n)
+{
+    struct dz_wasm_config cfg = rig_way(way);
+    struct mod m;
+    marking(&m);
+    token_count = 0;
+    CHECK_INT(rig_make(r, &m, &cfg, keep_host, 1, &err), 0);
+    CHECK_INT(rig_begin(r, n), 0);
+}
+
+/* Until n marks have been set, at a safepoint. */
+static void step_to_mark(const struct rig *r, uint32_t n)
+{
+    while (token_count < n)
+        CHECK_INT(rig_step(r), DZ_WASM_INTERRUPTED);
+    CHECK_INT(rig_step(r), DZ_WASM_INTERRUPTED);
+}
+
+/* run(n) from the mark of round `at` (1: the first) on, where i has since become
+ * `i`: the operands are those of the mark, the local goes on from what it is. */
+static uint32_t answer(uint32_t n, uint32_t at, uint32_t value, uint32_t i)
+{
+    uint32_t sum = 0, k = n;
+    for (uint32_t round = 1; round < at; round++, k--)
+        sum = sum * 3 + k;
+    sum = sum * 3 + k + k * k * value;
+    while (--i)
+        sum = sum * 3 + i;
+    return sum;
+}
+
+TEST(operands_below_a_mark_come_back)
+{
+    for (int way = 0; way < RIG_WAYS; way++) {
+        struct rig r;
+        open_marking(&r, way, 5);
+        step_to_mark(&r, 3); /* i is 2 now */
+        CHECK_INT(dz_wasm_jump(r.inst, tokens[1], 10, &err), 0);
+        CHECK_INT(dz_wasm_run(r.store), DZ_WASM_DONE);
+        CHECK_INT(dz_wasm_results(r.store)[0], answer(5, 2, 10, 2));
+        rig_close(&r);
+    }
+}
+
+TEST(operands_below_a_mark_are_saved_and_copied)
+{
+    for (int way = 0; way < RIG_WAYS; way++) {
+        const struct dz_wasm_copy how = {.host = keep_host, .host_count = 1};
+        struct dz_wasm_config cfg = rig_way((way + 1) % RIG_WAYS);
+        struct dz_wasm_inst *inst;
+        struct rig r, again;
+        open_marking(&r, way, 6);
+        step_to_mark(&r, 3);
+        CHECK_INT(rig_save(&r, &tape, &err), 0);
+        CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), 0);
+        again = (struct rig){.module = r.module};
+        CHECK_INT(rig_instantiate(&again, &cfg, keep_host, 1, &err), 0);
+        CHECK_INT(rig_load(&again, &tape, &err), 0);
+        struct rig all[] = {r, of(inst), again};
+        for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++) {
+            CHECK_INT(dz_wasm_jump(all[i].inst, tokens[0], 4, &err), 0);
+            CHECK_INT(dz_wasm_run(all[i].store), DZ_WASM_DONE);
+            CHECK_INT(dz_wasm_results(all[i].store)[0], answer(6, 1, 4, 3));
+        }
+        dz_wasm_store_free(all[1].store);
+        rig_close(&again);
+        rig_close(&r);
+    }
+}
+
+/* While frames are aside (vfork), another program marks in their place. */
+TEST(marks_stay_with_frames_that_are_aside)
+{
+    struct dz_wasm_frames *frames;
+    struct rig r;
+    open_marking(&r, 0, 6);
+    step_to_mark(&r, 3);
+    CHECK_INT(dz_wasm_frames_save(r.inst, &frames, &err), 0);
+    CHECK_INT(dz_wasm_run(r.store), DZ_WASM_DONE);
+    CHECK_INT(rig_begin(&r, 9), 0);
+    CHECK_INT(dz_wasm_run(r.store), DZ_WASM_DONE);
+    dz_wasm_frames_restore(r.inst, frames);
+    CHECK_INT(dz_wasm_jump(r.inst, tokens[0], 4, &err), 0);
+    CHECK_INT(dz_wasm_run(r.store), DZ_WASM_DONE);
+    CHECK_INT(dz_wasm_results(r.store)[0], answer(6, 1, 4, 3));
+    rig_close(&r);
+}
+
+/* A call keeps the operands of its last 256 marks. */
+TEST(marks_of_one_frame_are_bounded)
+{
+    struct rig r;
+    open_marking(&r, 0, 350);
+    step_to_mark(&r, 300);
+    CHECK_INT(dz_wasm_jump(r.inst, tokens[0], 4, &err), DZ_EINVAL);
+    CHECK(strstr(err.msg, "a mark that was given up") != NULL);
+    CHECK_INT(dz_wasm_jump(r.inst, tokens[43], 4, &err), DZ_EINVAL);
+    CHECK_INT(dz_wasm_jump(r.inst, tokens[44], 4, &err), 0);
+    CHECK_INT(dz_wasm_run(r.store), DZ_WASM_DONE);
+    CHECK_INT(dz_wasm_results(r.store)[0], answer(350, 45, 4, 50));
+    rig_close(&r);
+}
+
+TEST(a_token_is_checked)
+{
+    static const uint64_t wrong[][2] = {
+        {0, 1},                   /* another pattern */
+        {0, UINT64_C(1) << 32},   /* another function */
+        {UINT64_C(9) << 32, 0},   /* no frame there */
+        {UINT64_C(1) << 62, 0},   /* outside of the stack */
+        {1, 0},                   /* that is the import */
+        {0, UINT64_C(1) << 16},   /* another mark */
+        {0, UINT64_C(255) << 16}, /* none there */
+        {0, UINT64_C(1) << 8},    /* another generation */
+    };
+    struct rig r;
+    open_marking(&r, 0, 6);
+    CHECK_INT(dz_wasm_mark(r.inst, tokens[9], &err), DZ_ESTATE); /* not in a host call */
+    step_to_mark(&r, 2);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(wrong); i++) {
+        uint64_t token[2] = {tokens[1][0] ^ wrong[i][0], tokens[1][1] ^ wrong[i][1]};
+        CHECK_INT(dz_wasm_jump(r.inst, token, 1, &err), DZ_EINVAL);
+        CHECK(strstr(err.msg, "jump to ") != NULL);
+    }
+    CHECK_INT(dz_wasm_run(r.store), DZ_WASM_DONE);
+    CHECK_INT(dz_wasm_jump(r.inst, tokens[1], 1, &err), DZ_ESTATE);
+    CHECK_INT(rig_begin(&r, 3), 0); /* the frame has gone, another stands there */
+    CHECK_INT(rig_step(&r), DZ_WASM_INTERRUPTED);
+    CHECK_INT(dz_wasm_jump(r.inst, tokens[1], 1, &err), DZ_EINVAL);
+    rig_close(&r);
+}
+
+/* --- inject ------------------------------------------------------------------------------- */
+
+TEST(a_call_injected_at_any_safepoint_changes_nothing)
+{
+    for (int way = 0; way < RIG_WAYS; way++) {
+        struct dz_wasm_config cfg = rig_way(way);
+        uint32_t handlers = 0, running = 0;
+        enum dz_wasm_stop stop;
+        struct rig r;
+        CHECK_INT(rich_open(&r, &cfg, &err), 0);
+        CHECK_INT(rig_begin(&r, SPIN), 0);
+        rich_park = 3;
+        while (rig_waits(stop = rig_step(&r))) {
+            uint64_t arg = 1;
+            /* right behind a handler what it interrupted has not gone on yet */
+            bool ended = dz_wasm_injected(r.inst) < running;
+            running = dz_wasm_injected(r.inst);
+            if (!ended && running < 2) {
+                CHECK_INT(dz_wasm_inject(r.inst, HANDLER, &arg, 1, &err), 0);
+                running++;
+                handlers++;
+            }
+        }
+        CHECK_INT(stop, DZ_WASM_DONE);
+        CHECK_INT(dz_wasm_results(r.store)[0], RICH_RESULT);
+        CHECK_INT(dz_wasm_injected(r.inst), 0);
+        CHECK(handlers > 20);
+        rig_close(&r);
+    }
+}
+
+TEST(what_cannot_be_injected_is_refused)
+{
+    struct dz_wasm_config cfg = rig_way(0);
+    uint64_t args[2] = {1, 2};
+    struct rig r;
+    CHECK_INT(rich_open(&r, &cfg, &err), 0);
+    CHECK_INT(dz_wasm_inject(r.inst, HANDLER, args, 1, &err), DZ_ESTATE);
+    CHECK_INT(rig_begin(&r, SPIN), 0);
+    CHECK_INT(dz_wasm_inject(r.inst, HANDLER, args, 2, &err), DZ_EINVAL);
+    CHECK_INT(dz_wasm_inject(r.inst, 99, args, 1, &err), DZ_EINVAL);
+    int rc = 0;
+    for (int i = 0; i < 4096 && rc == 0; i++)
+        rc = dz_wasm_inject(r.inst, HANDLER, args, 1, &err);
+    CHECK_INT(rc, DZ_ELIMIT);
+    CHECK(strstr(err.msg, "the stack is full") != NULL);
+    CHECK_INT(rich_finish(&r), DZ_WASM_DONE); /* all of them, then the program */
+    CHECK_INT(dz_wasm_results(r.store)[0], RICH_RESULT);
+    rig_close(&r);
+}
+
+/* --- memory that fails --------------------------------------------------------------------- */
+
+TORTURE(copying)
+{
+    const struct dz_wasm_copy how = how_to();
+    const struct dz_wasm_config cfg = {.dispatch = DZ_WASM_DISPATCH_SWITCH, .stack_slots = 4096};
+    struct dz_wasm_inst *inst;
+    struct rig r = {0};
+    rich_park = 3;
+    if (rich_open(&r, &cfg, NULL) == 0 && rig_begin(&r, SPIN) == 0) {
+        for (int i = 0; i < 25 && rig_waits(rig_step(&r)); i++)
+            ;
+        if (dz_wasm_copy(r.inst, &how, &inst, &err) == 0) {
+            struct rig copy = of(inst);
+            (void)rich_finish(&copy);
+            rig_close(&copy);
+        }
+        (void)rich_finish(&r);
+    }
+    rig_close(&r);
+}
+
+TORTURE(marking_and_injecting)
+{
+    const struct dz_wasm_config cfg = {.dispatch = DZ_WASM_DISPATCH_SWITCH, .stack_slots = 4096};
+    uint64_t arg = 1;
+    struct mod m;
+    struct rig r = {0};
+    marking(&m);
+    token_count = 0;
+    if (rig_make(&r, &m, &cfg, keep_host, 1, NULL) == 0 && rig_begin(&r, 40) == 0) {
+        enum dz_wasm_stop stop = DZ_WASM_DONE;
+        for (int i = 0; i < 30 && rig_waits(stop = rig_step(&r)); i++)
+            if (i == 20)
+                (void)dz_wasm_inject(r.inst, 1, &arg, 1, NULL);
+        if (rig_waits(stop) && token_count > 3)
+            (void)dz_wasm_jump(r.inst, tokens[2], 1, NULL);
+        stop = dz_wasm_run(r.store);
+        CHECK(stop == DZ_WASM_DONE || stop == DZ_WASM_TRAPPED);
+    }
+    rig_close(&r);
+}
