@@ -36,7 +36,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs kernel wasi cell lifecycle registry blob cold
+MODULES    := base wasm db os cli vfs kernel wasi cell lifecycle registry blob cold loop
 NEEDS_base :=
 NEEDS_os   := base
 NEEDS_cli  := base os
@@ -54,6 +54,8 @@ NEEDS_kernel := base wasm vfs
 NEEDS_wasi := base vfs wasm kernel
 NEEDS_lifecycle := base
 NEEDS_registry := base db
+NEEDS_loop := base
+SYS_loop   := -luv
 NEEDS_blob := base
 NEEDS_cold := base blob
 SYS_cold   := -lzstd

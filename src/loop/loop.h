@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * loop.h - one thread that waits for everything: timers, descriptors, signals,
+ * work that other threads did.
+ *
+ * The control plane is single-threaded: every callback runs on the thread that
+ * calls dz_loop_run, one at a time, and must not block. What blocks is given to a
+ * worker with all that it needs (dz_loop_work); its end comes back as a callback.
+ *
+ * There are two loops behind this header. dz_loop_new is libuv's. dz_loop_sim_new
+ * (loop_sim.h) has a clock that jumps from one event to the next, and no thread
+ * at all: what happens in it is the same for the same seed.
+ *
+ * Handles are freed by their _free function, which may be called from any
+ * callback, also their own; the callback does not come after it. All must be
+ * freed before the loop is.
+ */
+#ifndef DZ_LOOP_LOOP_H
+#define DZ_LOOP_LOOP_H
+
+#include "base/attr.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct dz_loop;
+struct dz_timer;
+struct dz_poll;
+struct dz_signal;
+
+DZ_NODISCARD int dz_loop_new(struct dz_loop **ret_loop, struct dz_err *err);
+/* Waits for work that is still on a worker; its done is called. NULL is fine. */
+void dz_loop_free(struct dz_loop *loop);
+
+/* Until dz_loop_stop, or until no timer, poll, signal or work is left that could
+ * call anything. */
+DZ_NODISCARD int dz_loop_run(struct dz_loop *loop, struct dz_err *err);
+void dz_loop_stop(struct dz_loop *loop);
+
+/* --- timers ---------------------------------------------------------------------- */
+
+DZ_NODISCARD int dz_timer_new(struct dz_loop *loop, void (*fn)(void *arg), void *arg,
+                              struct dz_timer **ret_timer, struct dz_err *err);
+/* Once, after so long; at most one time is set, the last one. */
+void dz_timer_after(struct dz_timer *t, int64_t ms);
+/* Once, when the wall's clock (dz_clock_real_ms) shows this or more: also when
+ * somebody sets the clock, or the machine slept. */
+void dz_timer_at(struct dz_timer *t, int64_t real_ms);
+void dz_timer_stop(struct dz_timer *t);
+void dz_timer_free(struct dz_timer *t); /* NULL is fine */
+
+/* --- work ------------------------------------------------------------------------ */
+
+/* work(arg) on some worker, then done(arg) here. What arg leads to is the worker's
+ * until done. DZ_ENOMEM: neither is called. */
+DZ_NODISCARD int dz_loop_work(struct dz_loop *loop, void (*work)(void *arg),
+                              void (*done)(void *arg), void *arg, struct dz_err *err);
+
+/* --- descriptors and signals ------------------------------------------------------ */
+
+enum {
+    DZ_POLL_READ = 1,
+    DZ_POLL_WRITE = 2,
+};
+/* While events are set, fn is called with those that are ready (an error counts as
+ * both). The descriptor stays the caller's and must outlive the poll. */
+DZ_NODISCARD int dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *arg, int events),
+                             void *arg, struct dz_poll **ret_poll, struct dz_err *err);
+DZ_NODISCARD int dz_poll_set(struct dz_poll *p, int events, struct dz_err *err); /* 0: none */
+void dz_poll_free(struct dz_poll *p);
+
+DZ_NODISCARD int dz_signal_new(struct dz_loop *loop, int number, void (*fn)(void *arg), void *arg,
+                               struct dz_signal **ret_signal, struct dz_err *err);
+void dz_signal_free(struct dz_signal *s);
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The simulated loop: a list of events in the order of their times.
+ *
+ * Times are of the wall's clock, which is the only one a test turns back or
+ * forward; a timer "after" counts from where that stands.
+ */
+#include "loop/loop_sim.h"
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "loop/loop_int.h"
+
+#include <assert.h>
+
+struct sim_event {
+    struct dz_list link; /* in events, by at; alone while it is not set */
+    int64_t at;          /* real ms */
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct sim_loop {
+    struct dz_loop head;
+    struct dz_clock_test *clock;
+    int64_t (*delay_ms)(void *arg);
+    void *delay_arg;
+    struct dz_list events;
+    bool stopped;
+};
+
+struct sim_timer {
+    struct dz_timer head;
+    struct sim_loop *loop;
+    struct sim_event event;
+};
+
+struct sim_work {
+    struct sim_event event;
+    void (*work)(void *arg);
+    void (*done)(void *arg);
+    void *arg;
+};
+
+static int64_t now_ms(const struct sim_loop *l)
+{
+    (void)l;
+    return dz_clock_real_ms();
+}
+
+/* Behind all that come before it or at the same time. */
+static void insert(struct sim_loop *l, struct sim_event *e, int64_t at)
+{
+    dz_list_remove(&e->link);
+    e->at = at;
+    struct dz_list *before = &l->events;
+    while (before->prev != &l->events &&
+           ((struct sim_event *)dz_list_entry(&l->events, before->prev,
+                                              offsetof(struct sim_event, link)))
+                   ->at > at)
+        before = before->prev;
+    dz_list_insert_before(before, &e->link);
+}
+
+static int64_t later(int64_t at, int64_t by)
+{
+    int64_t sum;
+    return __builtin_add_overflow(at, by, &sum) ? INT64_MAX : sum;
+}
+
+bool dz_loop_sim_step(struct dz_loop *loop, int64_t until)
+{
+    struct sim_loop *l = (struct sim_loop *)loop;
+    struct sim_event *e = DZ_LIST_FIRST(struct sim_event, &l->events, link);
+    int64_t target = e && e->at <= until ? e->at : until;
+    if (!e && until == INT64_MAX)
+        return false;
+    if (target > now_ms(l))
+        dz_clock_advance(l->clock, (target - now_ms(l)) * DZ_NS_PER_MS);
+    if (!e || e->at > until)
+        return false;
+    dz_list_remove(&e->link);
+    e->fn(e->arg);
+    return true;
+}
+
+static int sim_run(struct dz_loop *loop, struct dz_err *err)
+{
+    struct sim_loop *l = (struct sim_loop *)loop;
+    (void)err;
+    l->stopped = false;
+    while (!l->stopped && dz_loop_sim_step(loop, INT64_MAX))
+        continue;
+    return 0;
+}
+
+static void sim_stop(struct dz_loop *loop)
+{
+    ((struct sim_loop *)loop)->stopped = true;
+}
+
+/* --- timers ---------------------------------------------------------------------- */
+
+static void sim_timer_after(struct dz_timer *timer, int64_t ms)
+{
+    struct sim_timer *t = (struct sim_timer *)timer;
+    insert(t->loop, &t->event, later(now_ms(t->loop), ms));
+}
+
+static void sim_timer_at(struct dz_timer *timer, int64_t real_ms)
+{
+    struct sim_timer *t = (struct sim_timer *)timer;
+    insert(t->loop, &t->event, real_ms);
+}
+
+static void sim_timer_stop(struct dz_timer *timer)
+{
+    dz_list_remove(&((struct sim_timer *)timer)->event.link);
+}
+
+static void sim_timer_free(struct dz_timer *timer)
+{
+    sim_timer_stop(timer);
+    dz_free(timer);
+}
+
+/* --- work and calls ---------------------------------------------------------------- */
+
+static void on_work(void *arg)
+{
+    struct sim_work *w = arg;
+    void (*done)(void *arg) = w->done;
+    void *of = w->arg;
+    if (w->work)
+        w->work(of);
+    dz_free(w);
+    done(of);
+}
+
+static int add_work(struct sim_loop *l, int64_t at, const struct sim_work *what, struct dz_err *err)
+{
+    struct sim_work *w = dz_zalloc(sizeof *w);
+    if (!w)
+        return dz_fail(err, DZ_ENOMEM, "give work to a worker: out of memory");
+    *w = *what;
+    w->event = (struct sim_event){.fn = on_work, .arg = w};
+    dz_list_init(&w->event.link);
+    insert(l, &w->event, at);
+    return 0;
+}
+
+static int sim_work(struct dz_loop *loop, void (*work)(void *), void (*done)(void *), void *arg,
+                    struct dz_err *err)
+{
+    struct sim_loop *l = (struct sim_loop *)loop;
+    int64_t delay = l->delay_ms ? l->delay_ms(l->delay_arg) : 1;
+    const struct sim_work what = {.work = work, .done = done, .arg = arg};
+    return add_work(l, later(now_ms(l), delay), &what, err);
+}
+
+int dz_loop_sim_call(struct dz_loop *loop, int64_t after_ms, void (*fn)(void *arg), void *arg,
+                     struct dz_err *err)
+{
+    struct sim_loop *l = (struct sim_loop *)loop;
+    const struct sim_work what = {.done = fn, .arg = arg};
+    return add_work(l, later(now_ms(l), after_ms), &what, err);
+}
+
+void dz_loop_sim_forget(struct dz_loop *loop)
+{
+    struct sim_loop *l = (struct sim_loop *)loop;
+    DZ_LIST_FOREACH(struct sim_event, e, &l->events, link) {
+        dz_list_remove(&e->link);
+        if (e->fn == on_work)
+            dz_free(e->arg);
+    }
+}
+
+/* --- the rest -------------------------------------------------------------------- */
+
+static void sim_free(struct dz_loop *loop)
+{
+    dz_loop_sim_forget(loop);
+    dz_clock_use(NULL);
+    dz_free(loop);
+}
+
+static int no_poll(struct dz_loop *loop, int fd, void (*fn)(void *, int), void *arg,
+                   struct dz_poll **ret, struct dz_err *err)
+{
+    (void)loop, (void)fd, (void)fn, (void)arg, (void)ret;
+    return dz_fail(err, DZ_EUNSUPPORTED, "a simulated loop has no descriptors");
+}
+
+static int no_signal(struct dz_loop *loop, int number, void (*fn)(void *), void *arg,
+                     struct dz_signal **ret, struct dz_err *err)
+{
+    (void)loop, (void)number, (void)fn, (void)arg, (void)ret;
+    return dz_fail(err, DZ_EUNSUPPORTED, "a simulated loop has no signals");
+}
+
+static int sim_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg, struct dz_timer **ret,
+                         struct dz_err *err);
+
+static const struct dz_loop_ops sim_ops = {
+    .free = sim_free,
+    .run = sim_run,
+    .stop = sim_stop,
+    .timer_new = sim_timer_new,
+    .timer_after = sim_timer_after,
+    .timer_at = sim_timer_at,
+    .timer_stop = sim_timer_stop,
+    .timer_free = sim_timer_free,
+    .work = sim_work,
+    .poll_new = no_poll,
+    .signal_new = no_signal,
+};
+
+static int sim_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg, struct dz_timer **ret,
+                         struct dz_err *err)
+{
+    struct sim_timer *t = dz_zalloc(sizeof *t);
+    if (!t)
+        return dz_fail(err, DZ_ENOMEM, "make a timer: out of memory");
+    *t = (struct sim_timer){
+        .head = {&sim_ops}, .loop = (struct sim_loop *)loop, .event = {.fn = fn, .arg = arg}};
+    dz_list_init(&t->event.link);
+    *ret = &t->head;
+    return 0;
+}
+
+int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg), void *arg,
+                    struct dz_loop **ret_loop, struct dz_err *err)
+{
+    struct sim_loop *l = dz_zalloc(sizeof *l);
+    if (!l)
+        return dz_fail(err, DZ_ENOMEM, "make a loop: out of memory");
+    *l = (struct sim_loop){
+        .head = {&sim_ops}, .clock = clock, .delay_ms = delay_ms, .delay_arg = arg};
+    dz_list_init(&l->events);
+    dz_clock_use(clock);
+    *ret_loop = &l->head;
+    return 0;
+}

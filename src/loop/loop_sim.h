@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * loop_sim.h - a loop for tests: time jumps from one event to the next, and there
+ * is no other thread. Nothing that ships links it.
+ *
+ * Work is done when its time comes, in one piece, after a delay that the test
+ * draws; what fails in the middle of it is the business of the simulated stores.
+ * Events of one moment come in the order in which they were made. There are no
+ * descriptors and no signals here: asking for them is DZ_EUNSUPPORTED.
+ *
+ * While the loop lives, dz_clock_* of the process read its clock.
+ */
+#ifndef DZ_LOOP_LOOP_SIM_H
+#define DZ_LOOP_LOOP_SIM_H
+
+#include "base/clock.h"
+#include "loop/loop.h"
+
+/* The clock starts where *clock stands. delay_ms(arg) is asked for each piece of
+ * work; NULL: 1 ms. */
+DZ_NODISCARD int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg),
+                                 void *arg, struct dz_loop **ret_loop, struct dz_err *err);
+
+/* The next event, whenever that is: the clock moves there. False: there is none.
+ * `until` (real ms): not beyond that; the clock then stands there. */
+bool dz_loop_sim_step(struct dz_loop *loop, int64_t until);
+
+/* A call at the loop's next turn, for tests that make events of their own. */
+DZ_NODISCARD int dz_loop_sim_call(struct dz_loop *loop, int64_t after_ms, void (*fn)(void *arg),
+                                  void *arg, struct dz_err *err);
+
+/* As a crash: forget all that was to come, timers stopped, work neither done nor
+ * reported. */
+void dz_loop_sim_forget(struct dz_loop *loop);
+
+#endif

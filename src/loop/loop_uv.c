@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The loop by libuv.
+ *
+ * libuv's timers count the monotonic clock. A timer by the wall's clock is one of
+ * those, set to what is left, and started again when it comes too early; and when
+ * somebody sets the clock, all of them are: a timerfd with TFD_TIMER_CANCEL_ON_SET,
+ * armed for the end of time, becomes readable at that moment and at no other.
+ *
+ * A uv handle must live until its close callback, so freeing one of ours only
+ * begins; the callback ends it.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "loop/loop_int.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <uv.h>
+
+enum {
+    WALL_MAX_MS = 24 * 3600 * 1000, /* look again at least daily */
+};
+
+struct uv_dz_loop {
+    struct dz_loop head;
+    uv_loop_t uv;
+    int clock_fd; /* tells of settings of the clock; -1: this kernel cannot */
+    uv_poll_t clock;
+    struct dz_list wall; /* timers that wait for the wall's clock */
+};
+
+struct uv_timer {
+    struct dz_timer head;
+    uv_timer_t uv;
+    struct uv_dz_loop *loop;
+    struct dz_list link; /* in wall, while it waits for that */
+    int64_t at;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct uv_poll {
+    struct dz_poll head;
+    uv_poll_t uv;
+    void (*fn)(void *arg, int events);
+    void *arg;
+};
+
+struct uv_signal {
+    struct dz_signal head;
+    uv_signal_t uv;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct uv_job {
+    uv_work_t uv;
+    void (*work)(void *arg);
+    void (*done)(void *arg);
+    void *arg;
+};
+
+static int fail_uv(struct dz_err *err, int rc, const char *what)
+{
+    return dz_fail_sys(err, -rc, "%s", what);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    dz_free(h->data);
+}
+
+/* --- timers ---------------------------------------------------------------------- */
+
+static void wait_for_wall(struct uv_timer *t);
+
+static void on_timer(uv_timer_t *uv)
+{
+    struct uv_timer *t = uv->data;
+    if (!dz_list_empty(&t->link)) {
+        if (dz_clock_real_ms() < t->at) {
+            wait_for_wall(t);
+            return;
+        }
+        dz_list_remove(&t->link);
+    }
+    t->fn(t->arg);
+}
+
+static void start_timer(struct uv_timer *t, int64_t ms)
+{
+    uv_update_time(&t->loop->uv);
+    int rc = uv_timer_start(&t->uv, on_timer, (uint64_t)ms, 0);
+    assert(rc == 0); /* fails only on a handle that is closing */
+    (void)rc;
+}
+
+static void wait_for_wall(struct uv_timer *t)
+{
+    int64_t now = dz_clock_real_ms(), left = t->at <= now ? 0 : t->at - now;
+    start_timer(t, left < 0 || left > WALL_MAX_MS ? WALL_MAX_MS : left);
+}
+
+static void uv_timer_after(struct dz_timer *timer, int64_t ms)
+{
+    struct uv_timer *t = (struct uv_timer *)timer;
+    dz_list_remove(&t->link);
+    start_timer(t, ms);
+}
+
+static void uv_timer_at(struct dz_timer *timer, int64_t real_ms)
+{
+    struct uv_timer *t = (struct uv_timer *)timer;
+    t->at = real_ms;
+    dz_list_remove(&t->link);
+    dz_list_push_back(&t->loop->wall, &t->link);
+    wait_for_wall(t);
+}
+
+static void uv_timer_end(struct dz_timer *timer)
+{
+    struct uv_timer *t = (struct uv_timer *)timer;
+    dz_list_remove(&t->link);
+    (void)uv_timer_stop(&t->uv);
+}
+
+static void uv_timer_release(struct dz_timer *timer)
+{
+    struct uv_timer *t = (struct uv_timer *)timer;
+    dz_list_remove(&t->link);
+    uv_close((uv_handle_t *)&t->uv, on_closed);
+}
+
+static void arm_clock(struct uv_dz_loop *l)
+{
+    const struct itimerspec never = {.it_value.tv_sec = INT64_C(1) << 40};
+    (void)timerfd_settime(l->clock_fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL);
+}
+
+static void on_clock_set(uv_poll_t *p, int status, int events)
+{
+    struct uv_dz_loop *l = p->data;
+    uint64_t count;
+    (void)status;
+    (void)events;
+    ssize_t n = read(l->clock_fd, &count, sizeof count); /* ECANCELED: it was set */
+    (void)n;
+    arm_clock(l);
+    DZ_LIST_FOREACH(struct uv_timer, t, &l->wall, link)
+        wait_for_wall(t);
+}
+
+/* --- work ------------------------------------------------------------------------ */
+
+static void on_work(uv_work_t *w)
+{
+    struct uv_job *j = w->data;
+    j->work(j->arg);
+}
+
+static void on_work_done(uv_work_t *w, int status)
+{
+    struct uv_job *j = w->data;
+    void (*done)(void *arg) = j->done;
+    void *arg = j->arg;
+    assert(status == 0); /* nothing here calls uv_cancel */
+    (void)status;
+    dz_free(j);
+    done(arg);
+}
+
+static int uv_work(struct dz_loop *loop, void (*work)(void *), void (*done)(void *), void *arg,
+                   struct dz_err *err)
+{
+    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    struct uv_job *j = dz_zalloc(sizeof *j);
+    if (!j)
+        return dz_fail(err, DZ_ENOMEM, "give work to a worker: out of memory");
+    *j = (struct uv_job){.uv.data = j, .work = work, .done = done, .arg = arg};
+    int rc = uv_queue_work(&l->uv, &j->uv, on_work, on_work_done);
+    if (rc < 0) {
+        dz_free(j);
+        return fail_uv(err, rc, "give work to a worker");
+    }
+    return 0;
+}
+
+/* --- polls and signals ------------------------------------------------------------ */
+
+static void on_poll(uv_poll_t *uv, int status, int events)
+{
+    struct uv_poll *p = uv->data;
+    int ready = status < 0 ? DZ_POLL_READ | DZ_POLL_WRITE
+                           : (events & UV_READABLE ? DZ_POLL_READ : 0) |
+                                 (events & UV_WRITABLE ? DZ_POLL_WRITE : 0);
+    p->fn(p->arg, ready);
+}
+
+static int uv_dz_poll_set(struct dz_poll *poll, int events, struct dz_err *err)
+{
+    struct uv_poll *p = (struct uv_poll *)poll;
+    int want =
+        (events & DZ_POLL_READ ? UV_READABLE : 0) | (events & DZ_POLL_WRITE ? UV_WRITABLE : 0);
+    int rc = want ? uv_poll_start(&p->uv, want, on_poll) : uv_poll_stop(&p->uv);
+    return rc < 0 ? fail_uv(err, rc, "watch a descriptor") : 0;
+}
+
+static void uv_dz_poll_free(struct dz_poll *poll)
+{
+    uv_close((uv_handle_t *)&((struct uv_poll *)poll)->uv, on_closed);
+}
+
+static void on_signal(uv_signal_t *uv, int number)
+{
+    struct uv_signal *s = uv->data;
+    (void)number;
+    s->fn(s->arg);
+}
+
+static void uv_dz_signal_free(struct dz_signal *signal)
+{
+    uv_close((uv_handle_t *)&((struct uv_signal *)signal)->uv, on_closed);
+}
+
+/* --- the loop -------------------------------------------------------------------- */
+
+static void close_handle(uv_handle_t *h, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(h))
+        uv_close(h, NULL); /* only the loop's own may be left */
+}
+
+static void uv_dz_loop_free(struct dz_loop *loop)
+{
+    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    uv_walk(&l->uv, close_handle, NULL);
+    (void)uv_run(&l->uv, UV_RUN_DEFAULT);
+    int rc = uv_loop_close(&l->uv);
+    assert(rc == 0);
+    (void)rc;
+    dz_fd_close(&l->clock_fd);
+    dz_free(l);
+}
+
+static int uv_dz_loop_run(struct dz_loop *loop, struct dz_err *err)
+{
+    (void)err;
+    (void)uv_run(&((struct uv_dz_loop *)loop)->uv, UV_RUN_DEFAULT);
+    return 0;
+}
+
+static void uv_dz_loop_stop(struct dz_loop *loop)
+{
+    uv_stop(&((struct uv_dz_loop *)loop)->uv);
+}
+
+static int uv_dz_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg,
+                           struct dz_timer **ret, struct dz_err *err);
+static int uv_dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *, int), void *arg,
+                          struct dz_poll **ret, struct dz_err *err);
+static int uv_dz_signal_new(struct dz_loop *loop, int number, void (*fn)(void *), void *arg,
+                            struct dz_signal **ret, struct dz_err *err);
+
+static const struct dz_loop_ops uv_ops = {
+    .free = uv_dz_loop_free,
+    .run = uv_dz_loop_run,
+    .stop = uv_dz_loop_stop,
+    .timer_new = uv_dz_timer_new,
+    .timer_after = uv_timer_after,
+    .timer_at = uv_timer_at,
+    .timer_stop = uv_timer_end,
+    .timer_free = uv_timer_release,
+    .work = uv_work,
+    .poll_new = uv_dz_poll_new,
+    .poll_set = uv_dz_poll_set,
+    .poll_free = uv_dz_poll_free,
+    .signal_new = uv_dz_signal_new,
+    .signal_free = uv_dz_signal_free,
+};
+
+static int uv_dz_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg,
+                           struct dz_timer **ret, struct dz_err *err)
+{
+    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    struct uv_timer *t = dz_zalloc(sizeof *t);
+    if (!t)
+        return dz_fail(err, DZ_ENOMEM, "make a timer: out of memory");
+    *t = (struct uv_timer){.head = {&uv_ops}, .loop = l, .fn = fn, .arg = arg};
+    dz_list_init(&t->link);
+    (void)uv_timer_init(&l->uv, &t->uv); /* cannot fail */
+    t->uv.data = t;
+    *ret = &t->head;
+    return 0;
+}
+
+static int uv_dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *, int), void *arg,
+                          struct dz_poll **ret, struct dz_err *err)
+{
+    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    struct uv_poll *p = dz_zalloc(sizeof *p);
+    if (!p)
+        return dz_fail(err, DZ_ENOMEM, "watch a descriptor: out of memory");
+    *p = (struct uv_poll){.head = {&uv_ops}, .fn = fn, .arg = arg};
+    int rc = uv_poll_init(&l->uv, &p->uv, fd);
+    if (rc < 0) {
+        dz_free(p);
+        return fail_uv(err, rc, "watch a descriptor");
+    }
+    p->uv.data = p;
+    *ret = &p->head;
+    return 0;
+}
+
+static int uv_dz_signal_new(struct dz_loop *loop, int number, void (*fn)(void *), void *arg,
+                            struct dz_signal **ret, struct dz_err *err)
+{
+    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    struct uv_signal *s = dz_zalloc(sizeof *s);
+    if (!s)
+        return dz_fail(err, DZ_ENOMEM, "watch a signal: out of memory");
+    *s = (struct uv_signal){.head = {&uv_ops}, .fn = fn, .arg = arg};
+    (void)uv_signal_init(&l->uv, &s->uv);
+    s->uv.data = s;
+    int rc = uv_signal_start(&s->uv, on_signal, number);
+    if (rc < 0) {
+        uv_close((uv_handle_t *)&s->uv, on_closed);
+        return fail_uv(err, rc, "watch a signal");
+    }
+    *ret = &s->head;
+    return 0;
+}
+
+/* The clock's descriptor is a help, not a need: without it a jump is noticed
+ * within a day. It keeps no loop running. */
+static void watch_clock(struct uv_dz_loop *l)
+{
+    l->clock_fd = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (l->clock_fd < 0)
+        return;
+    if (uv_poll_init(&l->uv, &l->clock, l->clock_fd) < 0) {
+        dz_fd_close(&l->clock_fd);
+        return;
+    }
+    l->clock.data = l;
+    arm_clock(l);
+    (void)uv_poll_start(&l->clock, UV_READABLE, on_clock_set);
+    uv_unref((uv_handle_t *)&l->clock);
+}
+
+int dz_loop_new(struct dz_loop **ret_loop, struct dz_err *err)
+{
+    struct uv_dz_loop *l = dz_zalloc(sizeof *l);
+    if (!l)
+        return dz_fail(err, DZ_ENOMEM, "make a loop: out of memory");
+    int rc = uv_loop_init(&l->uv);
+    if (rc < 0) {
+        dz_free(l);
+        return fail_uv(err, rc, "make a loop");
+    }
+    l->head.ops = &uv_ops;
+    dz_list_init(&l->wall);
+    watch_clock(l);
+    *ret_loop = &l->head;
+    return 0;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What both loops must do, and what is particular to each.
+ */
+#include "base/buf.h"
+#include "loop/loop_sim.h"
+#include "tap.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+static struct dz_clock_test clock_now;
+
+static struct dz_loop *open_loop(int which)
+{
+    struct dz_loop *l = NULL;
+    struct dz_err err;
+    clock_now = (struct dz_clock_test){.real_ns = 1700000000 * DZ_NS_PER_S};
+    int rc = which ? dz_loop_sim_new(&clock_now, NULL, NULL, &l, &err) : dz_loop_new(&l, &err);
+    CHECK_INT(rc, 0);
+    return l;
+}
+
+static struct dz_loop *close_loop(struct dz_loop *l)
+{
+    dz_loop_free(l);
+    return NULL;
+}
+
+#define EACH_LOOP(var)                            \
+    for (int var##_i = 0; var##_i < 2; var##_i++) \
+        for (struct dz_loop *var = open_loop(var##_i); var; var = close_loop(var))
+
+struct note {
+    struct dz_buf *b;
+    const char *text;
+    struct dz_timer *timer; /* freed by its own callback, when set */
+    struct dz_loop *stop;
+};
+
+static void write_note(void *arg)
+{
+    struct note *n = arg;
+    dz_buf_adds(n->b, n->text);
+    dz_timer_free(n->timer);
+    if (n->stop)
+        dz_loop_stop(n->stop);
+}
+
+TEST(timers_come_in_their_order_and_only_once)
+{
+    EACH_LOOP(l)
+    {
+        struct dz_buf b = DZ_BUF_INIT(100);
+        struct note notes[] = {{&b, "b", NULL, NULL}, {&b, "a", NULL, NULL}, {&b, "x", NULL, NULL}};
+        struct dz_timer *t[3];
+        for (int i = 0; i < 3; i++)
+            CHECK_INT(dz_timer_new(l, write_note, &notes[i], &t[i], NULL), 0);
+        dz_timer_after(t[0], 1);
+        dz_timer_after(t[0], 20); /* replaces the first */
+        dz_timer_after(t[1], 5);
+        dz_timer_after(t[2], 1);
+        dz_timer_stop(t[2]);
+        CHECK_INT(dz_loop_run(l, NULL), 0);
+        CHECK_STR(b.p, "ab");
+        for (int i = 0; i < 3; i++)
+            dz_timer_free(t[i]);
+        dz_timer_free(NULL);
+        dz_buf_release(&b);
+    }
+}
+
+TEST(a_timer_may_free_itself_and_stop_the_loop)
+{
+    EACH_LOOP(l)
+    {
+        struct dz_buf b = DZ_BUF_INIT(100);
+        struct note n = {&b, "once", NULL, l}, late = {&b, "late", NULL, NULL};
+        struct dz_timer *other;
+        CHECK_INT(dz_timer_new(l, write_note, &n, &n.timer, NULL), 0);
+        CHECK_INT(dz_timer_new(l, write_note, &late, &other, NULL), 0);
+        dz_timer_after(n.timer, 0);
+        dz_timer_after(other, 3600000);
+        CHECK_INT(dz_loop_run(l, NULL), 0);
+        CHECK_STR(b.p, "once");
+        dz_timer_free(other);
+        dz_buf_release(&b);
+    }
+}
+
+TEST(a_timer_by_the_wall_never_comes_early)
+{
+    EACH_LOOP(l)
+    {
+        struct dz_buf b = DZ_BUF_INIT(100);
+        struct note n = {&b, "now", NULL, NULL};
+        struct dz_timer *t;
+        CHECK_INT(dz_timer_new(l, write_note, &n, &t, NULL), 0);
+        for (int i = 0; i < 5; i++) {
+            int64_t at = dz_clock_real_ms() + 7;
+            dz_timer_at(t, at);
+            CHECK_INT(dz_loop_run(l, NULL), 0);
+            CHECK(dz_clock_real_ms() >= at);
+        }
+        dz_timer_at(t, 5); /* long ago: at once */
+        CHECK_INT(dz_loop_run(l, NULL), 0);
+        CHECK_INT(b.len, 18);
+        dz_timer_free(t);
+        dz_buf_release(&b);
+    }
+}
+
+struct job {
+    pthread_t on;
+    int done;
+};
+static void do_job(void *arg)
+{
+    ((struct job *)arg)->on = pthread_self();
+}
+static void end_job(void *arg)
+{
+    ((struct job *)arg)->done++;
+}
+
+TEST(work_is_done_elsewhere_and_reported_here)
+{
+    EACH_LOOP(l)
+    {
+        struct job jobs[20] = {0};
+        for (int i = 0; i < 20; i++)
+            CHECK_INT(dz_loop_work(l, do_job, end_job, &jobs[i], NULL), 0);
+        CHECK_INT(jobs[0].done, 0);
+        CHECK_INT(dz_loop_run(l, NULL), 0);
+        for (int i = 0; i < 20; i++) {
+            CHECK_INT(jobs[i].done, 1);
+            CHECK((pthread_equal(jobs[i].on, pthread_self()) != 0) == (l_i == 1));
+        }
+    }
+}
+
+TEST(freeing_the_loop_waits_for_work)
+{
+    struct dz_loop *l = open_loop(0);
+    struct job job = {0};
+    CHECK_INT(dz_loop_work(l, do_job, end_job, &job, NULL), 0);
+    dz_loop_free(l);
+    CHECK_INT(job.done, 1);
+}
+
+/* --- libuv's ---------------------------------------------------------------------- */
+
+struct pipe_end {
+    struct dz_loop *loop;
+    int fd, seen;
+};
+
+static void on_ready(void *arg, int events)
+{
+    struct pipe_end *p = arg;
+    char c;
+    p->seen |= events;
+    if (events & DZ_POLL_READ && read(p->fd, &c, 1) == 0)
+        dz_loop_stop(p->loop);
+}
+
+static void raise_it(void *arg)
+{
+    (void)arg;
+    CHECK_INT(raise(SIGUSR1), 0);
+}
+
+static void on_signal(void *arg)
+{
+    dz_loop_stop(arg);
+}
+
+TEST(descriptors_and_signals_call_back)
+{
+    struct dz_loop *l = open_loop(0);
+    struct dz_poll *in = NULL, *out = NULL;
+    struct dz_signal *s = NULL;
+    struct dz_timer *t = NULL;
+    int fds[2];
+    CHECK_INT(pipe(fds), 0);
+    struct pipe_end ends[2] = {{l, fds[0], 0}, {l, fds[1], 0}};
+    CHECK_INT(dz_poll_new(l, fds[0], on_ready, &ends[0], &in, NULL), 0);
+    CHECK_INT(dz_poll_new(l, fds[1], on_ready, &ends[1], &out, NULL), 0);
+    CHECK_INT(write(fds[1], "x", 1), 1);
+    CHECK_INT(dz_poll_set(in, DZ_POLL_READ, NULL), 0);
+    CHECK_INT(dz_signal_new(l, SIGUSR1, on_signal, l, &s, NULL), 0);
+    CHECK_INT(dz_timer_new(l, raise_it, NULL, &t, NULL), 0);
+    dz_timer_after(t, 5);
+    CHECK_INT(dz_loop_run(l, NULL), 0); /* until the signal */
+    CHECK_INT(ends[0].seen, DZ_POLL_READ);
+    CHECK_INT(ends[1].seen, 0);
+    CHECK_INT(dz_poll_set(out, DZ_POLL_WRITE, NULL), 0);
+    dz_timer_after(t, 5);
+    CHECK_INT(dz_loop_run(l, NULL), 0);
+    CHECK_INT(ends[1].seen, DZ_POLL_WRITE);
+    dz_poll_free(out);
+    (void)close(fds[1]);
+    CHECK_INT(dz_loop_run(l, NULL), 0); /* until the pipe's end */
+    dz_poll_free(in);
+    dz_signal_free(s);
+    dz_timer_free(t);
+    dz_loop_free(l);
+    (void)close(fds[0]);
+}
+
+/* --- the simulated one -------------------------------------------------------------- */
+
+TEST(simulated_time_jumps_and_can_be_stepped)
+{
+    struct dz_loop *l = open_loop(1);
+    struct dz_buf b = DZ_BUF_INIT(100);
+    struct note n = {&b, "t", NULL, NULL}, c = {&b, "c", NULL, NULL};
+    struct dz_timer *t;
+    struct dz_poll *p;
+    int64_t start = dz_clock_real_ms();
+    CHECK_INT(dz_timer_new(l, write_note, &n, &t, NULL), 0);
+    dz_timer_after(t, 1000);
+    CHECK_INT(dz_loop_sim_call(l, 1000, write_note, &c, NULL), 0);
+    CHECK(!dz_loop_sim_step(l, start + 999));
+    CHECK_INT(dz_clock_real_ms(), start + 999);
+    CHECK(dz_loop_sim_step(l, INT64_MAX));
+    CHECK_INT(dz_clock_real_ms(), start + 1000);
+    CHECK(dz_loop_sim_step(l, INT64_MAX));
+    CHECK(!dz_loop_sim_step(l, INT64_MAX));
+    CHECK_STR(b.p, "tc"); /* in the order of their making */
+    CHECK_INT(dz_clock_mono_ms(), 1000);
+    dz_timer_after(t, 5);
+    CHECK_INT(dz_loop_sim_call(l, 5, write_note, &c, NULL), 0);
+    dz_loop_sim_forget(l);
+    CHECK(!dz_loop_sim_step(l, INT64_MAX));
+    CHECK_INT(dz_poll_new(l, 0, on_ready, NULL, &p, NULL), DZ_EUNSUPPORTED);
+    dz_timer_free(t);
+    dz_loop_free(l);
+    dz_buf_release(&b);
+    CHECK(dz_clock_real_ms() > start); /* the kernel's clock again */
+}
