@@ -2,10 +2,8 @@
  *
  * hash.h - SHA-256, a keyed hash for tables, and comparing secrets.
  *
- * SHA-256 is libcrypto's. At its first use in a process that reads its
- * configuration file; a process that is about to lock itself in calls
- * dz_sha256_prepare before, after which no file is opened any more. All others
- * need not call it.
+ * SHA-256 is libcrypto's, by the calls that need no set-up: no file is read and no
+ * memory taken, so a process may also begin with it after it has locked itself in.
  */
 #ifndef DZ_BASE_HASH_H
 #define DZ_BASE_HASH_H
@@ -23,8 +21,6 @@ enum {
     DZ_SHA256_HEX = 65, /* 64 digits and the terminator */
 };
 
-int dz_sha256_prepare(struct dz_err *err);
-
 /* All at once. */
 DZ_NODISCARD int dz_sha256(const void *data, size_t n, uint8_t ret_digest[static DZ_SHA256_BYTES],
                            struct dz_err *err);
@@ -32,7 +28,7 @@ DZ_NODISCARD int dz_sha256(const void *data, size_t n, uint8_t ret_digest[static
 /* Piece by piece: init, update..., final; release in every case. Update is
  * sticky: an error shows in final. */
 struct dz_sha256 {
-    void *ctx; /* EVP_MD_CTX */
+    uint64_t state[14]; /* SHA256_CTX */
     int err;
 };
 DZ_NODISCARD int dz_sha256_init(struct dz_sha256 *h, struct dz_err *err);

@@ -1,82 +1,52 @@
 /* SPDX-License-Identifier: MIT
  *
- * hash_sha.c - SHA-256 by libcrypto's EVP.
+ * hash_sha.c - SHA-256 by libcrypto's low-level calls.
  *
- * The algorithm is fetched once, which in OpenSSL 3 takes longer than hashing a
- * short text, and tried on an empty one: with that libcrypto has read and set
- * up all that it does lazily (its configuration, its engines), so that a jailed
- * process can go on with it. The algorithm lives as long as the process.
+ * OpenSSL 3 would rather have its EVP layer used. That layer sets up providers and
+ * reads a configuration file first, which takes longer than starting a cell does
+ * otherwise, and cannot be done in a jail.
  */
+#define OPENSSL_API_COMPAT 0x10101000L
+
 #include "base/hash.h"
 
-#include <assert.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <pthread.h>
+#include <openssl/sha.h>
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static EVP_MD *sha256_md;
+_Static_assert(sizeof(SHA256_CTX) <= sizeof(((struct dz_sha256 *)0)->state), "room for the state");
+_Static_assert(_Alignof(SHA256_CTX) <= _Alignof(struct dz_sha256), "aligned for the state");
 
-static void fetch(void)
+static SHA256_CTX *context(struct dz_sha256 *h)
 {
-    uint8_t digest[EVP_MAX_MD_SIZE];
-    EVP_MD *md = EVP_MD_fetch(NULL, "SHA256", NULL);
-
-    if (md && EVP_Digest("", 0, digest, NULL, md, NULL) == 1)
-        sha256_md = md;
-    else
-        EVP_MD_free(md);
-}
-
-int dz_sha256_prepare(struct dz_err *err)
-{
-    (void)pthread_once(&once, fetch);
-    if (!sha256_md)
-        return dz_fail(err, DZ_ENOMEM,
-                       "cannot set up SHA-256: libcrypto is out of memory or lacks the algorithm");
-    return 0;
+    return (SHA256_CTX *)(void *)h->state;
 }
 
 int dz_sha256_init(struct dz_sha256 *h, struct dz_err *err)
 {
     *h = (struct dz_sha256){0};
-    int rc = dz_sha256_prepare(err);
-    if (rc < 0)
-        return rc;
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    if (!ctx || EVP_DigestInit_ex2(ctx, sha256_md, NULL) != 1) {
-        EVP_MD_CTX_free(ctx);
-        return dz_fail(err, DZ_ENOMEM, "cannot start a SHA-256: out of memory");
-    }
-    h->ctx = ctx;
+    if (SHA256_Init(context(h)) != 1)
+        return dz_fail(err, DZ_EIO, "cannot start a SHA-256: libcrypto failed");
     return 0;
 }
 
 void dz_sha256_update(struct dz_sha256 *h, const void *data, size_t n)
 {
-    assert(h->ctx);
-    if (n > 0 && !h->err && EVP_DigestUpdate(h->ctx, data, n) != 1)
+    if (n > 0 && !h->err && SHA256_Update(context(h), data, n) != 1)
         h->err = DZ_EIO;
 }
 
 int dz_sha256_final(struct dz_sha256 *h, uint8_t ret_digest[static DZ_SHA256_BYTES],
                     struct dz_err *err)
 {
-    uint8_t digest[EVP_MAX_MD_SIZE];
-    unsigned len = 0;
-
-    assert(h->ctx);
-    if (h->err || EVP_DigestFinal_ex(h->ctx, digest, &len) != 1 || len != DZ_SHA256_BYTES)
+    if (h->err || SHA256_Final(ret_digest, context(h)) != 1)
         return dz_fail(err, DZ_EIO, "cannot finish a SHA-256: libcrypto failed");
-    memcpy(ret_digest, digest, DZ_SHA256_BYTES);
     h->err = DZ_EIO; /* no update after final */
     return 0;
 }
 
 void dz_sha256_release(struct dz_sha256 *h)
 {
-    EVP_MD_CTX_free(h->ctx);
-    h->ctx = NULL;
+    *h = (struct dz_sha256){.err = DZ_EIO};
 }
 
 int dz_sha256(const void *data, size_t n, uint8_t ret_digest[static DZ_SHA256_BYTES],

@@ -2,11 +2,10 @@
  *
  * cell_jail.c - what a freshly forked child does before it may see a hostile
  * byte: drop every descriptor that it was not meant to have, become deaf to what
- * a terminal sends, let libraries read their own files, and enter the jail.
+ * a terminal sends, and enter the jail.
  */
 #include "cell/cell_int.h"
 
-#include "base/hash.h"
 #include "os/os_jail.h"
 
 #include <errno.h>
@@ -89,10 +88,9 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
         return dz_fail_sys(err, -e, "close the descriptors that a cell must not have");
     for (size_t i = 0; i < DZ_ARRAY_LEN(host_signals); i++)
         (void)signal(host_signals[i], SIG_IGN);
-    int rc = dz_sha256_prepare(err); /* libcrypto opens its configuration now or never */
-    (void)setenv("TZ", "UTC0", 1);   /* SQLite asks what zone it is: no file is read for this one */
+    (void)setenv("TZ", "UTC0", 1); /* SQLite asks what zone it is: no file is read for this one */
     tzset();
-    return rc < 0 ? rc : enter(fence, err);
+    return enter(fence, err);
 }
 
 int dz_cell_died(int status, const char *what, struct dz_err *err)

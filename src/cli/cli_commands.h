@@ -29,6 +29,7 @@
     X(disk_untar)          \
     X(wasm_info)           \
     X(wasm_run)            \
+    X(wasm_prepare)        \
     X(doctor)              \
     X(completion)          \
     X(help)

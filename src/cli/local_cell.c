@@ -8,9 +8,9 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "base/hash.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "cli/local_hash.h"
 #include "db/db.h"
 #include "vfs/vfs.h"
 
@@ -40,29 +40,6 @@ void dz_cli_cell_release(struct dz_cli_cell *c)
 
 /* --- the base -------------------------------------------------------------------------- */
 
-static int hash_fd(int fd, char ret_hex[static DZ_SHA256_HEX], struct dz_err *err)
-{
-    static char step[1 << 16];
-    uint8_t digest[DZ_SHA256_BYTES];
-    DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
-    int rc = dz_sha256_init(&h, err);
-    off_t at = 0;
-    ssize_t n = 1;
-    while (rc == 0 && n > 0) {
-        n = pread(fd, step, sizeof step, at);
-        if (n > 0)
-            dz_sha256_update(&h, step, (size_t)n);
-        at += n > 0 ? n : 0;
-    }
-    if (rc == 0 && n < 0)
-        rc = dz_fail_sys(err, errno, "read the base");
-    if (rc == 0)
-        rc = dz_sha256_final(&h, digest, err);
-    if (rc == 0)
-        (void)dz_sha256_hex(digest, ret_hex);
-    return rc;
-}
-
 static int open_modules(struct dz_cli_cell *c, const char *base, struct dz_err *err)
 {
     char path[PATH_MAX];
@@ -90,7 +67,7 @@ int dz_cli_cell_base(struct dz_cli_cell *c, const char *base, struct dz_err *err
     if (fd < 0)
         return fd;
     c->start.image_fd = fd;
-    int rc = hash_fd(fd, c->image_sha256, err);
+    int rc = dz_cli_hash_fd(fd, base, c->image_sha256, err);
     c->start.image_sha256 = c->image_sha256;
     return rc < 0 ? rc : open_modules(c, base, err);
 }

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "cli/local_hash.h"
 #include "cli/local_jail.h"
 
 #include <errno.h>
@@ -30,34 +31,6 @@ static struct {
     char image_sha256[DZ_SHA256_HEX];
 } files = {.disk = DZ_DB_FILES_NONE, .image = DZ_DB_FILES_NONE};
 
-static int hash_file(int fd, const char *path, char ret_hex[static DZ_SHA256_HEX],
-                     struct dz_err *err)
-{
-    DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
-    uint8_t digest[DZ_SHA256_BYTES];
-    off_t at = 0;
-    char *buf = dz_alloc(1 << 20);
-    int rc =
-        buf ? dz_sha256_init(&h, err) : dz_fail(err, DZ_ENOMEM, "hash %s: out of memory", path);
-    while (rc == 0) {
-        ssize_t n = pread(fd, buf, 1 << 20, at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            rc = dz_fail_sys(err, errno, "read %s", path);
-        if (n <= 0)
-            break;
-        dz_sha256_update(&h, buf, (size_t)n);
-        at += n;
-    }
-    dz_free(buf);
-    if (rc == 0)
-        rc = dz_sha256_final(&h, digest, err);
-    if (rc == 0)
-        (void)dz_sha256_hex(digest, ret_hex);
-    return rc;
-}
-
 static int open_files(struct dz_cli *c, bool write, struct dz_err *err)
 {
     const char *image = dz_cli_value(c, "image");
@@ -66,7 +39,7 @@ static int open_files(struct dz_cli *c, bool write, struct dz_err *err)
     if (rc == 0 && image)
         rc = dz_db_files_open(&files.image, image, DZ_DB_FILES_IMAGE, err);
     if (rc == 0 && image)
-        rc = hash_file(files.image.db_fd, image, files.image_sha256, err);
+        rc = dz_cli_hash_fd(files.image.db_fd, image, files.image_sha256, err);
     return rc;
 }
 

@@ -49,10 +49,12 @@ static int run_body(struct dz_cli *c, void *arg, struct dz_err *err)
     return c->command->run(c, err);
 }
 
-int dz_cli_module_jail_fd(struct dz_cli *c, int *ret_fd, struct dz_err *err)
+int dz_cli_module_jail_with(struct dz_cli *c, int more, int *ret_fd, struct dz_err *err)
 {
-    struct dz_cli_jail j = {
-        .body = run_body, .fd_count = 1, .memory_bytes = (uint64_t)NO_MEMORY_LIMIT_GB << 30};
+    struct dz_cli_jail j = {.body = run_body,
+                            .fds = {-1, more},
+                            .fd_count = 2,
+                            .memory_bytes = (uint64_t)NO_MEMORY_LIMIT_GB << 30};
     module_fd = j.fds[0] = *ret_fd = open_module(c->argv[0], err);
     return module_fd < 0 ? module_fd : dz_cli_jail_run(c, &j, err);
 }
@@ -60,7 +62,7 @@ int dz_cli_module_jail_fd(struct dz_cli *c, int *ret_fd, struct dz_err *err)
 int dz_cli_module_jail(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_fd_close) int fd = -1;
-    return dz_cli_module_jail_fd(c, &fd, err);
+    return dz_cli_module_jail_with(c, -1, &fd, err);
 }
 
 int dz_cli_module_open(const struct dz_cli *c, struct dz_cli_module *ret_module, struct dz_err *err)

@@ -14,8 +14,10 @@ struct dz_cli;
 /* In the host: the file, or for "-" a copy of standard input, and run() of the command
  * in a jail. The result is run's. */
 DZ_NODISCARD int dz_cli_module_jail(struct dz_cli *c, struct dz_err *err);
-/* The same; then the file's descriptor, the caller's to close, whatever is returned. */
-DZ_NODISCARD int dz_cli_module_jail_fd(struct dz_cli *c, int *ret_fd, struct dz_err *err);
+/* The same with one more descriptor for run(), -1: none; *ret_fd is the file's, the
+ * caller's to close, whatever is returned. */
+DZ_NODISCARD int dz_cli_module_jail_with(struct dz_cli *c, int more, int *ret_fd,
+                                         struct dz_err *err);
 
 struct dz_cli_module {
     void *flat;

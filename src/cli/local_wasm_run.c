@@ -319,7 +319,7 @@ static int run(struct dz_cli *c, struct dz_err *err)
 static int run_jail(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_fd_close) int fd = -1;
-    int rc = dz_cli_module_jail_fd(c, &fd, err);
+    int rc = dz_cli_module_jail_with(c, -1, &fd, err);
     return rc == WANTS_A_MACHINE ? dz_cli_wasm_in_cell(c, fd, err) : rc;
 }
 

@@ -70,6 +70,14 @@ test_that 'a disk in a file keeps what was copied, and can be a base' '
     run 125 doze run --file e.doze -- link h && lines err 1
 '
 
+test_that 'a program of the base is mapped when it was prepared' '
+    mkdir d.doze.modules && run 0 doze wasm prepare g.wasm d.doze.modules/any && has err prepared &&
+    run 3 doze run --base d.doze -- prog h && has out hi &&
+    run 0 doze wasm prepare --json g.wasm x && has out "\"sha256\":\"$(sha256sum g.wasm | cut -d\  -f1)" &&
+    echo text >y.wasm && run 1 doze wasm prepare y.wasm y && [ ! -e y ] && [ ! -e y.tmp ] &&
+    echo junk >d.doze.modules/any && run 125 doze run --base d.doze -- prog h && has err "prepared module"
+'
+
 test_that 'a file that could not be started is not left behind' '
     run 127 doze run --file new.doze -- nothing && [ ! -e new.doze ] && [ ! -e new.doze-wal ]
 '

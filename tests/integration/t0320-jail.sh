@@ -47,15 +47,16 @@ disk tar|d.doze -o b.tar
 disk untar|d.doze a.tar
 disk create|--image d.doze e.doze
 wasm info|m.wasm
+wasm prepare|m.wasm m.prepared
 wasm run|--invoke f m.wasm'
 
 while IFS='|' read -r name words; do
     read -ra list <<<"$words"
     list=("${list[@]//+/ }")
     case $name in
-    # its image is hashed outside, which looks at no byte; so only that
-    # somebody in a jail looks is asked for
-    'disk create') check='run 0 strace -f -qq -s 64 -o trace -e trace=read,pread64,seccomp doze $name "${list[@]}" &&
+    # the image or the module is hashed outside, which looks at no byte; so only
+    # that somebody in a jail looks is asked for
+    'disk create' | 'wasm prepare') check='run 0 strace -f -qq -s 64 -o trace -e trace=read,pread64,seccomp doze $name "${list[@]}" &&
         judge >verdict && lacks verdict "jailed: 0"' ;;
     *) check='jailed $name "${list[@]}"' ;;
     esac
