@@ -57,7 +57,8 @@ int dz_db_init(struct dz_err *err)
 
 void dz_db_reseed(void)
 {
-    sqlite3_randomness(0, NULL);
+    if (init.ready) /* else it has no state yet, and must be configured first */
+        sqlite3_randomness(0, NULL);
 }
 
 void dz_db_set_heap(const sqlite3_mem_methods *heap)

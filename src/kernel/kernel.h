@@ -92,6 +92,7 @@ struct dz_task {
     bool borrowed;     /* store and inst are the parent's: a vfork child */
     void *frames;      /* of the parent, while a vfork child runs in its instance */
     uint64_t charged;  /* bytes of memory counted for this task */
+    uint64_t serial;   /* no other task of this kernel has it, or had it */
     void *own;         /* the runner's */
 };
 
@@ -287,8 +288,20 @@ int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const voi
                       struct dz_err *err);
 int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, size_t size,
                        struct dz_err *err);
+/* What runs in the process of a row that was put: a fresh instance of the module,
+ * stopped, to be filled. Takes a reference to the module. DZ_ECORRUPT: there is no
+ * such process, or it has one already. */
+int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, struct dz_wasm_module *module,
+                       struct dz_task **ret_task, struct dz_err *err);
 int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
                    struct dz_err *err);
+/* Before rows are taken: nobody shares memory by vfork after this. A child that does
+ * gets a copy, as after fork, and its parent goes on. DZ_ENOMEM. */
+int dz_kernel_settle(struct dz_kernel *k, struct dz_err *err);
+bool dz_kernel_settled(struct dz_kernel *k);
+/* After a thaw: the handle of the stream, and of the job, with this tag; 0: none. */
+uint32_t dz_kernel_stream_find(struct dz_kernel *k, uint64_t tag);
+uint32_t dz_kernel_job_find(struct dz_kernel *k, uint64_t tag);
 
 /* ======================= the calls: for wasi/ ============================================ */
 

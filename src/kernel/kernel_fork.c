@@ -112,6 +112,7 @@ static int lend_task(struct dz_kernel *k, struct dz_proc *c, struct dz_proc *p)
     }
     to->store = from->store;
     to->inst = from->inst;
+    to->module = from->module; /* lent, too: no reference */
     to->own = from->own;
     to->borrowed = true;
     k->task[c->index] = to;
@@ -181,4 +182,24 @@ void dz_k_vfork_done(struct dz_kernel *k, struct dz_proc *child)
         if (!(p->flags & DZ_PROC_STOPPED))
             dz_k_enqueue(k, p, DZ_K_Q_NEW);
     }
+}
+
+int dz_k_vfork_part(struct dz_kernel *k, struct dz_proc *child)
+{
+    struct dz_task *lent = k->task[child->index];
+    struct dz_task *own = dz_k_task_new(k, child);
+    if (!own)
+        return -ENOMEM;
+    int e = k->runner->copy(k->runner_arg, lent, own);
+    if (e) {
+        dz_free(own);
+        return e;
+    }
+    own->module = lent->module;
+    if (own->module && k->ops.module_ref)
+        k->ops.module_ref(k->ops.arg, own->module);
+    k->task[child->index] = own;
+    dz_free(lent);
+    dz_k_vfork_done(k, child);
+    return 0;
 }

@@ -100,7 +100,7 @@ struct dz_kernel {
     atomic_int resched, stop;
 
     uint32_t next_pid;
-    uint64_t next_owner, next_anon_ino;
+    uint64_t next_owner, next_anon_ino, next_serial;
     uint64_t memory_used; /* bytes: linear memories and blobs */
     uint64_t pipe_bytes;  /* of pipe buffers */
     uint64_t total_cpu_ns, forks;
@@ -211,6 +211,7 @@ void dz_k_job_kill(struct dz_kernel *k, struct dz_job *job, uint32_t end);
 int dz_k_fork_now(struct dz_kernel *k, struct dz_proc *p); /* at the safepoint */
 void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_vfork_done(struct dz_kernel *k, struct dz_proc *child); /* lets the parent's go */
+int dz_k_vfork_part(struct dz_kernel *k, struct dz_proc *child);  /* a memory of its own for it */
 void dz_k_exec_drop(struct dz_kernel *k, struct dz_proc *p);      /* a loaded program, not taken */
 /* Load `path` for p; 0, 1 when the module is not there yet, or -errno. */
 int dz_k_exec_load(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_strings argv,

@@ -83,6 +83,7 @@ struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_proc *p)
     if (t) {
         t->kernel = k;
         t->proc = p;
+        t->serial = ++k->next_serial;
     }
     return t;
 }

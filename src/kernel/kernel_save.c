@@ -8,6 +8,8 @@
  */
 #include "kernel/kernel_int.h"
 
+#include "wasm/wasm.h"
+
 #include <fcntl.h>
 
 size_t dz_kernel_row_size(enum dz_kernel_table table)
@@ -100,6 +102,30 @@ int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, siz
     b->size = size;
     if (size)
         memcpy(b->p, data, size);
+    return 0;
+}
+
+int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, struct dz_wasm_module *module,
+                       struct dz_task **ret_task, struct dz_err *err)
+{
+    struct dz_proc *p = proc > 1 ? dz_k_proc(k, proc) : NULL;
+    if (!p || k->task[proc] || p->state == DZ_PROC_ZOMBIE)
+        return dz_fail(err, DZ_ECORRUPT, "a saved program belongs to row %u, no process", proc);
+    struct dz_task *t = dz_k_task_new(k, p);
+    if (!t)
+        return dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
+    t->module = module;
+    int e = k->runner->load(k->runner_arg, t);
+    if (e) {
+        dz_free(t);
+        return dz_fail_sys(err, -e, "cannot load the program of saved process %d", p->pid);
+    }
+    if (k->ops.module_ref)
+        k->ops.module_ref(k->ops.arg, module);
+    if (t->store)
+        dz_wasm_abandon(t->store); /* it will stand elsewhere than at its start */
+    k->task[proc] = t;
+    *ret_task = t;
     return 0;
 }
 
@@ -205,7 +231,8 @@ static bool stream_ok(struct dz_kernel *k, const struct dz_stream *s)
 static int check_rows(struct dz_kernel *k, struct dz_err *err)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    if (!(p->flags & DZ_PROC_INIT) && !proc_ok(k, p))
+    if (!(p->flags & DZ_PROC_INIT) &&
+        (!proc_ok(k, p) || !k->task[p->index] != (p->state == DZ_PROC_ZOMBIE)))
         return dz_fail(err, DZ_ECORRUPT, "saved process %d is damaged", p->pid);
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     if (!file_ok(k, f))
@@ -384,5 +411,50 @@ int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64
         return rc;
     }
     take_misc(k, misc, slept_ns);
+    return 0;
+}
+
+/* ---- around it ------------------------------------------------------------------------ */
+
+bool dz_kernel_settled(struct dz_kernel *k)
+{
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (p->state == DZ_PROC_VFORK)
+        return false;
+    return true;
+}
+
+/* Somebody who runs in another's memory and lends it to nobody. */
+static struct dz_proc *borrower(struct dz_kernel *k)
+{
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if ((p->flags & DZ_PROC_VFORKED) && p->state != DZ_PROC_VFORK)
+        return p;
+    return NULL;
+}
+
+int dz_kernel_settle(struct dz_kernel *k, struct dz_err *err)
+{
+    for (struct dz_proc *p; (p = borrower(k));) {
+        int e = dz_k_vfork_part(k, p);
+        if (e)
+            return dz_fail_sys(err, -e, "cannot part process %d from its parent's memory", p->pid);
+    }
+    return 0;
+}
+
+uint32_t dz_kernel_stream_find(struct dz_kernel *k, uint64_t tag)
+{
+    DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
+    if (s->tag == tag && !s->closed)
+        return s->gen << 16 | s->index;
+    return 0;
+}
+
+uint32_t dz_kernel_job_find(struct dz_kernel *k, uint64_t tag)
+{
+    DZ_K_FOREACH(dz_job, job, k, DZ_KERNEL_TABLE_JOB)
+    if (job->tag == tag)
+        return job->gen << 16 | job->index;
     return 0;
 }
