@@ -36,7 +36,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs kernel wasi cell lifecycle registry blob cold loop
+MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop
 NEEDS_base :=
 NEEDS_os   := base
 NEEDS_cli  := base os
@@ -59,7 +59,8 @@ SYS_loop   := -luv
 NEEDS_blob := base
 NEEDS_cold := base blob
 SYS_cold   := -lzstd
-NEEDS_cell := base os db wasm kernel wasi vfs
+NEEDS_machine := base db vfs kernel wasm
+NEEDS_cell := base os db wasm kernel wasi vfs machine
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 PROGRAMS   := doze

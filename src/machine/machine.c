@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine.c - what a file holds of a machine, and the two commits that matter:
+ * the one that puts it to sleep, and the first one after it woke.
+ *
+ * meta.machine       1: the rows are of a machine
+ * meta.machine_live  1: it has run since they were written, and done something
+ *
+ * Invariants:
+ *   1. machine_live is absent or 0 exactly when memory (the rows) and files are of
+ *      one instant;
+ *   2. nothing leaves a woken machine before machine_live = 1 is committed.
+ */
+#include "machine/machine_mem.h"
+#include "machine/machine_state.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "vfs/vfs.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+int64_t dz_machine_real_ns(const struct dz_machine *m)
+{
+    return m->ops->real_ns ? m->ops->real_ns(m->ops->arg) : dz_clock_real_ns();
+}
+
+/* --- meta ------------------------------------------------------------------------- */
+
+static int meta_get(struct dz_db *db, const char *key, int64_t *ret_v, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(db, "SELECT v FROM meta WHERE k=?1");
+    dz_bind_text(st, 1, key);
+    int rc = dz_stmt_step(st, err);
+    *ret_v = rc > 0 ? dz_col_int(st, 0) : 0;
+    return rc < 0 ? rc : 0;
+}
+
+static int meta_put(struct dz_db *db, const char *key, int64_t v, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(db, "INSERT INTO meta(k,v)VALUES(?1,?2)ON CONFLICT(k)DO UPDATE SET v=?2");
+    dz_bind_text(st, 1, key);
+    dz_bind_int(st, 2, v);
+    return dz_stmt_run(st, err);
+}
+
+/* --- opening ------------------------------------------------------------------------- */
+
+static int read_state(struct dz_machine *m, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(m->db, "SELECT value FROM machine WHERE part='state' ORDER BY key");
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        size_t size;
+        const void *bytes = dz_col_blob(st, 0, &size);
+        dz_buf_add(&m->state, bytes, size);
+    }
+    if (rc == 0 && m->state.err)
+        return dz_fail(err, m->state.err, "the machine in the file has too large a state");
+    return rc < 0 ? rc : dz_machine_state_cut(m, err);
+}
+
+static int look(struct dz_machine *m, struct dz_err *err)
+{
+    int64_t there = 0, live = 0;
+    int rc = meta_get(m->db, "machine", &there, err);
+    if (rc == 0)
+        rc = meta_get(m->db, "machine_live", &live, err);
+    if (rc < 0 || !there)
+        return rc;
+    m->live = live != 0;
+    m->found = m->live ? DZ_MACHINE_LOST : DZ_MACHINE_ASLEEP;
+    return m->live ? 0 : read_state(m, err);
+}
+
+int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_m,
+                    struct dz_err *err)
+{
+    struct dz_machine *m = dz_zalloc(sizeof *m);
+    if (!m)
+        return dz_fail(err, DZ_ENOMEM, "look for a machine in the file: out of memory");
+    m->db = opts->db;
+    m->ops = opts->ops;
+    m->state = (struct dz_buf)DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
+    m->modules.max = DZ_MACHINE_MODULES_MAX;
+    m->next_space = 1;
+    dz_mem_init(&m->mem);
+    int rc = look(m, err);
+    if (rc < 0) {
+        dz_machine_close(m);
+        return rc;
+    }
+    *ret_m = m;
+    return 0;
+}
+
+void dz_machine_close(struct dz_machine *m)
+{
+    if (!m)
+        return;
+    dz_machine_mem_release(m);
+    dz_buf_release(&m->state);
+    dz_vec_release(&m->modules);
+    dz_vec_release(&m->opened);
+    dz_free(m);
+}
+
+enum dz_machine_found dz_machine_found(const struct dz_machine *m)
+{
+    return m->found;
+}
+
+const char *dz_machine_policy(const struct dz_machine *m)
+{
+    return m->head.policy;
+}
+
+const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_size)
+{
+    *ret_size = dz_view_left(&m->section[DZ_STATE_HOST]);
+    return m->section[DZ_STATE_HOST].at;
+}
+
+int64_t dz_machine_wake_at(const struct dz_machine *m)
+{
+    return m->head.wake_real_ns;
+}
+
+void dz_machine_stats_get(const struct dz_machine *m, struct dz_machine_stats *ret_stats)
+{
+    *ret_stats = m->stats;
+}
+
+/* --- waking ----------------------------------------------------------------------------- */
+
+static void drop_opened(struct dz_machine *m)
+{
+    for (size_t i = 0; i < m->opened.n; i++)
+        m->ops->module_put(m->ops->arg, m->opened.p[i]);
+    dz_vec_release(&m->opened);
+}
+
+static int thaw(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    const struct dz_machine_head *h = &m->head;
+    int64_t slept = dz_machine_real_ns(m) - h->slept_real_ns;
+    struct dz_kernel_misc misc = {.now_ns = h->now_ns,
+                                  .next_owner = h->next_owner,
+                                  .next_anon_ino = h->next_anon_ino,
+                                  .total_cpu_ns = h->total_cpu_ns,
+                                  .forks = h->forks,
+                                  .next_pid = h->next_pid,
+                                  .load = {h->load[0], h->load[1], h->load[2]}};
+    return dz_kernel_thaw(k, &misc, slept, err);
+}
+
+int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
+                    struct dz_err *err)
+{
+    if (m->found != DZ_MACHINE_ASLEEP)
+        return dz_fail(err, DZ_ESTATE, "the file holds no machine that sleeps");
+    m->vfs = vfs;
+    int rc = dz_machine_state_read(m, k, vfs, err);
+    drop_opened(m);
+    if (rc == 0)
+        rc = dz_machine_mem_lay(m, k, err);
+    if (rc == 0)
+        rc = thaw(m, k, err);
+    if (rc < 0)
+        return rc;
+    dz_machine_mem_mark(m);
+    m->woken = true;
+    m->stats.state_bytes = m->state.len;
+    m->stats.modules = m->modules.n;
+    dz_buf_release(&m->state);
+    return 0;
+}
+
+/* --- the first commit after --------------------------------------------------------------- */
+
+int dz_machine_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
+{
+    struct dz_machine *m = arg;
+    int64_t live = 0;
+    if (!m->woken || m->live || m->writing)
+        return 0;
+    /* Read it first: the commit that carried it may have failed. */
+    int rc = meta_get(db, "machine_live", &live, err);
+    if (rc == 0 && live && m->live_written)
+        m->live = true;
+    else if (rc == 0)
+        rc = meta_put(db, "machine_live", 1, err);
+    m->live_written = rc == 0;
+    return rc;
+}
+
+static int nothing(void *arg, struct dz_db *db, struct dz_err *err)
+{
+    (void)arg, (void)db, (void)err;
+    return 0;
+}
+
+int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err)
+{
+    if (!m->woken || m->live || m->live_written)
+        return dz_vfs_commit(vfs, err);
+    return dz_vfs_quiesce(vfs, nothing, NULL, err);
+}
+
+/* --- sleeping ------------------------------------------------------------------------------- */
+
+struct write {
+    struct dz_machine *m;
+    struct dz_kernel *k;
+    struct dz_mem_change *change;
+};
+
+static int write_state(struct dz_machine *m, struct dz_err *err)
+{
+    int rc = dz_db_exec(m->db, "DELETE FROM machine WHERE part='state'", err);
+    for (size_t at = 0; rc == 0 && at < m->state.len; at += DZ_STATE_PIECE) {
+        size_t left = m->state.len - at;
+        DZ_AUTO(dz_stmt_resetp)
+        struct dz_stmt *st =
+            dz_db_stmt(m->db, "INSERT INTO machine(part,key,value)VALUES('state',?1,?2)");
+        dz_bind_int(st, 1, (int64_t)(at / DZ_STATE_PIECE));
+        dz_bind_blob(st, 2, m->state.p + at, left < DZ_STATE_PIECE ? left : DZ_STATE_PIECE);
+        rc = dz_stmt_run(st, err);
+    }
+    return rc;
+}
+
+/* In the transaction that commits the disk. */
+static int write_all(void *arg, struct dz_db *db, struct dz_err *err)
+{
+    struct write *w = arg;
+    int rc = dz_db_exec(db, dz_vfs_schema_mem, err);
+    if (rc == 0 && !w->m->woken)
+        rc = dz_db_exec(db, "DELETE FROM machine; DELETE FROM mem", err);
+    if (rc == 0)
+        rc = write_state(w->m, err);
+    if (rc == 0)
+        rc = dz_machine_modules_write(w->m, w->k, err);
+    if (rc == 0)
+        rc = dz_machine_mem_write(w->m, w->change, err);
+    if (rc == 0)
+        rc = meta_put(db, "machine", 1, err);
+    return rc < 0 ? rc : meta_put(db, "machine_live", 0, err);
+}
+
+/* Commit, and wait for the disk. */
+static int commit(struct dz_machine *m, struct dz_vfs *vfs,
+                  int (*fn)(void *arg, struct dz_db *db, struct dz_err *err), void *arg,
+                  struct dz_err *err)
+{
+    m->writing = true;
+    int rc = dz_vfs_quiesce(vfs, fn, arg, err);
+    m->writing = false;
+    return rc;
+}
+
+int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
+                     const struct dz_machine_how *how, struct dz_err *err)
+{
+    struct write w = {.m = m, .k = k};
+    if (strlen(how->policy) >= DZ_MACHINE_POLICY_MAX || how->host_size > DZ_MACHINE_HOST_MAX)
+        return dz_fail(err, DZ_ELIMIT, "put the machine to sleep: too much to keep with it");
+    m->vfs = vfs;
+    int rc = dz_machine_mem_plan(m, k, &w.change, err);
+    if (rc == 0)
+        rc = dz_machine_state_write(m, k, vfs, how, err);
+    if (rc == 0)
+        rc = commit(m, vfs, write_all, &w, err);
+    dz_machine_mem_done(m, w.change, rc == 0);
+    dz_buf_release(&m->state);
+    if (rc < 0)
+        return rc;
+    m->woken = true; /* the rows are those of what runs, should it go on */
+    m->live = m->live_written = false;
+    return dz_vfs_sync(vfs, err);
+}
+
+static int write_nothing(void *arg, struct dz_db *db, struct dz_err *err)
+{
+    (void)arg;
+    int rc = dz_db_exec(db, dz_vfs_schema_mem, err);
+    return rc < 0 ? rc
+                  : dz_db_exec(db,
+                               "DELETE FROM machine; DELETE FROM mem;"
+                               "DELETE FROM meta WHERE k IN('machine','machine_live')",
+                               err);
+}
+
+int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err)
+{
+    if (m->found == DZ_MACHINE_NONE && !m->woken)
+        return 0;
+    int rc = commit(m, vfs, write_nothing, m, err);
+    if (rc < 0)
+        return rc;
+    dz_machine_mem_release(m);
+    dz_mem_init(&m->mem);
+    m->found = DZ_MACHINE_NONE;
+    m->woken = m->live = m->live_written = false;
+    return 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine.h - a whole machine in its file: put to sleep, found, woken.
+ *
+ * A machine that sleeps is rows of the tables `machine` and `mem` of its disk
+ * (docs/format/machine.md): processes, descriptors, pipes, terminals, timers,
+ * parked calls, stacks, and the pages of memory that differ from what each
+ * module begins with. They are written in the transaction that commits the disk,
+ * so that memory and files are always of one instant.
+ *
+ *     dz_machine_open(&opts, &m, err);        what does the file hold?
+ *     vfs opened with dz_machine_before_commit, kernel made by dz_machine_policy
+ *     dz_machine_wake(m, kernel, err);        when it is DZ_MACHINE_ASLEEP
+ *     ... run; the kernel's ops.commit is dz_machine_gate() ...
+ *     dz_machine_sleep(m, kernel, &how, err); and the processes may go
+ *     dz_machine_close(m);
+ *
+ * Never two instants: the rows stay in the file while the machine runs, so that
+ * the next sleep writes only what has changed. Therefore the first commit after
+ * a wake sets `machine_live` (dz_machine_before_commit), there is one before any
+ * output (dz_machine_gate), and a file found with it set has lost its memory:
+ * DZ_MACHINE_LOST, its files are those of the last commit.
+ *
+ * Nothing that is read is believed. DZ_ECORRUPT says what is damaged, and
+ * nothing in the file has changed. One thread.
+ */
+#ifndef DZ_MACHINE_MACHINE_H
+#define DZ_MACHINE_MACHINE_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/vec.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct dz_db;
+struct dz_kernel;
+struct dz_machine;
+struct dz_vfs;
+struct dz_wasm_module;
+
+enum {
+    DZ_MACHINE_VERSION = 1,
+    DZ_MACHINE_PAGE = 4096,           /* what memory is kept in */
+    DZ_MACHINE_STATE_MAX = 256 << 20, /* bytes of all but memory */
+    DZ_MACHINE_MODULES_MAX = 1024,    /* different programs that run */
+    DZ_MACHINE_SPACES_MAX = 4096,     /* linear memories of all processes */
+    DZ_MACHINE_ROWS_MAX = 1 << 20,    /* rows of mem */
+    DZ_MACHINE_RUNS_MAX = 1 << 20,    /* runs of dirty pages in one memory */
+    DZ_MACHINE_HOST_MAX = 1 << 20,    /* bytes that the embedder keeps with it */
+    DZ_MACHINE_POLICY_MAX = 32,
+    DZ_MACHINE_MODULE_MAX = 512 << 20, /* bytes of a program that only the file has */
+};
+
+/* --- which pages changed ------------------------------------------------------- */
+
+/* A memory, and what it began as: zeros, but for image[0..image_size) at image_at.
+ * All multiples of DZ_MACHINE_PAGE. */
+struct dz_machine_range {
+    uint8_t *at;
+    size_t size;
+    const uint8_t *image;
+    size_t image_at, image_size;
+};
+struct dz_machine_run { /* bytes, whole pages, relative to the range */
+    size_t at, size;
+};
+DZ_VEC(dz_machine_runs, struct dz_machine_run);
+
+/* What the embedder does for us. arg goes to all of them. */
+struct dz_machine_ops {
+    /* The module with this hash: one that was prepared, or what `ino` of the disk
+     * holds (0: nothing), or made of bytes[0..size) when they are not NULL. One
+     * more reference to it. DZ_ENOENT: not without its bytes. */
+    int (*module_get)(void *arg, const uint8_t *sha256, uint64_t ino, const void *bytes,
+                      size_t size, struct dz_wasm_module **ret_module, struct dz_err *err);
+    void (*module_put)(void *arg, struct dz_wasm_module *module);
+    /* The inode that still holds exactly this module's bytes; 0: none does. */
+    uint64_t (*module_ino)(void *arg, const struct dz_wasm_module *module);
+
+    /* Dirty pages, as of os/os_dirty.h: differs finds the pages that are not as
+     * the range began, written those written since mark, perhaps some more.
+     * written and mark NULL, or mark failing: memory is compared with the file. */
+    int (*differs)(void *arg, const struct dz_machine_range *r, struct dz_machine_runs *runs,
+                   struct dz_err *err); /* NULL: every page is compared */
+    int (*written)(void *arg, const struct dz_machine_range *r, struct dz_machine_runs *runs,
+                   struct dz_err *err);
+    int (*mark)(void *arg, const struct dz_machine_range *r, struct dz_err *err);
+    void (*unmark)(void *arg, const void *at);
+
+    int64_t (*real_ns)(void *arg); /* NULL: the host's clock */
+    void *arg;
+};
+
+/* --- finding ------------------------------------------------------------------------ */
+
+enum dz_machine_found {
+    DZ_MACHINE_NONE = 0,   /* files only */
+    DZ_MACHINE_ASLEEP = 1, /* dz_machine_wake() */
+    DZ_MACHINE_LOST = 2,   /* it ran and was not put to sleep: its files are there */
+};
+
+struct dz_machine_opts {
+    struct dz_db *db; /* borrowed until close */
+    const struct dz_machine_ops *ops;
+};
+
+/* Look into the file. A state that is damaged is an error here or at
+ * dz_machine_wake(); DZ_EUNSUPPORTED: a newer doze wrote it. */
+DZ_NODISCARD int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_m,
+                                 struct dz_err *err);
+void dz_machine_close(struct dz_machine *m); /* NULL is fine; changes nothing */
+enum dz_machine_found dz_machine_found(const struct dz_machine *m);
+/* Of a machine asleep: the policy it ran under, and what its embedder kept. */
+const char *dz_machine_policy(const struct dz_machine *m);
+const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_size);
+/* When its earliest deadline is due, ns since 1970; INT64_MAX: never. */
+int64_t dz_machine_wake_at(const struct dz_machine *m);
+
+/* --- waking, sleeping ------------------------------------------------------------------ */
+
+/* Put the machine into a fresh kernel over the same file (its disk opened with
+ * keep_orphans). After a failure the kernel is good for dz_kernel_free() only, and
+ * the file is as it was. */
+DZ_NODISCARD int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
+                                 struct dz_err *err);
+
+struct dz_machine_how {
+    const char *policy;
+    const void *host_bytes; /* the embedder's, at most DZ_MACHINE_HOST_MAX */
+    size_t host_size;
+};
+/* Write the machine and commit the disk, durably. No process is inside of its
+ * vfork (dz_kernel_settle()). After a failure nothing has changed and the
+ * machine may go on, as it may after a success: it is then as one just woken. */
+DZ_NODISCARD int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
+                                  const struct dz_machine_how *how, struct dz_err *err);
+
+/* Take the machine out of the file: it has ended, or was lost. Goes with the next
+ * commit of `vfs`, which this makes. */
+DZ_NODISCARD int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err);
+
+/* For struct dz_vfs_opts (arg: the machine), and for the commit of dz_kernel_ops. */
+int dz_machine_before_commit(void *m, struct dz_db *db, struct dz_err *err);
+DZ_NODISCARD int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err);
+
+/* What the last sleep or wake did. */
+struct dz_machine_stats {
+    uint64_t state_bytes;         /* all but memory */
+    uint64_t pages, bytes;        /* of memory, written or laid */
+    uint64_t rows, live, garbage; /* of mem now: rows; pages in use, and not */
+    uint64_t spaces, modules;
+};
+void dz_machine_stats_get(const struct dz_machine *m, struct dz_machine_stats *ret_stats);
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine_int.h - shared inside machine/.
+ *
+ * Names that leave a file but not the module are longer than those of machine.h:
+ * dz_machine_state_*, dz_machine_mem_*, dz_machine_module_*.
+ */
+#ifndef DZ_MACHINE_MACHINE_INT_H
+#define DZ_MACHINE_MACHINE_INT_H
+
+#include "base/buf.h"
+#include "db/db.h"
+#include "kernel/kernel.h"
+#include "machine/machine.h"
+#include "machine/machine_record.h"
+
+/* --- what is written besides the kernel's rows --------------------------------------- */
+
+struct dz_machine_head {
+    int64_t slept_real_ns; /* when it was put to sleep, since 1970 */
+    int64_t now_ns;        /* kernel time then: the rest is struct dz_kernel_misc */
+    uint64_t next_owner, next_anon_ino, total_cpu_ns, forks;
+    uint32_t next_pid, load[3];
+    uint64_t next_space;
+    int64_t wake_real_ns; /* INT64_MAX: never */
+    char policy[DZ_MACHINE_POLICY_MAX];
+};
+
+struct dz_machine_module {
+    uint8_t sha256[32];
+    uint64_t size;   /* bytes of the binary */
+    uint64_t ino;    /* that holds them; 0: the file's rows do */
+    int64_t mtime;   /* of that inode */
+    uint32_t pieces; /* rows, when ino is 0 */
+    uint32_t pad;
+};
+
+enum {
+    DZ_MACHINE_BASE_MODULE = 0, /* the module's memory image */
+};
+struct dz_machine_space {
+    uint64_t id;
+    uint32_t proc, memory; /* index of the process, and of the memory in it */
+    uint32_t base, pad;    /* DZ_MACHINE_BASE_* */
+    uint64_t base_at, base_pages;
+    uint64_t pages; /* of DZ_MACHINE_PAGE */
+};
+
+struct dz_machine_lock {
+    uint64_t ino, owner, start, end;
+    uint8_t exclusive, flock, pad[6];
+};
+
+extern const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT];
+extern const struct dz_record dz_machine_fd_record, dz_machine_head_record,
+    dz_machine_module_record, dz_machine_space_record, dz_machine_lock_record;
+
+/* --- the state: a head and sections ----------------------------------------------------- */
+
+/* All numbers little-endian. */
+struct dz_state_head {
+    char magic[8]; /* "dozemach" */
+    uint32_t version, sections;
+    uint64_t size; /* of all, with this */
+    uint64_t sum;  /* dz_machine_sum() of all behind this */
+};
+struct dz_state_section {
+    uint32_t tag, pad;
+    uint64_t size; /* of what follows */
+};
+enum dz_state_tag { /* in this order; each is there once */
+    DZ_STATE_HEAD = 1,
+    DZ_STATE_HOST = 2,  /* the embedder's bytes */
+    DZ_STATE_BLOBS = 3, /* { u32 index, u32 kind, ... }* */
+    DZ_STATE_ROWS = 4,  /* and 5 to 9: a table of the kernel each */
+    DZ_STATE_LOCKS = 10,
+    DZ_STATE_ENGINES = 11, /* { u32 process, u32 module, u64 size, state }* */
+    DZ_STATE_MODULES = 12, /* numbered from 1 in this order */
+    DZ_STATE_SPACES = 13,
+    DZ_STATE_TAGS = 14,
+};
+_Static_assert(DZ_STATE_ROWS + (int)DZ_KERNEL_TABLE_COUNT == (int)DZ_STATE_LOCKS,
+               "a section a table");
+
+enum {
+    DZ_STATE_PIECE = 1 << 20, /* bytes of a row that holds a part of the state or of a module */
+};
+
+/* A bounded look at bytes. */
+struct dz_view {
+    const uint8_t *at, *end;
+};
+static inline size_t dz_view_left(const struct dz_view *v)
+{
+    return (size_t)(v->end - v->at);
+}
+bool dz_view_take(struct dz_view *v, void *ret, size_t size);
+bool dz_view_cut(struct dz_view *v, uint64_t size, struct dz_view *ret);
+
+/* A checksum that notices damage, not malice. */
+uint64_t dz_machine_sum(uint64_t seed, const void *data, size_t size);
+
+/* --- memory ------------------------------------------------------------------------------ */
+
+/* Where each page of a linear memory lies: in a row of mem, or as its base. */
+struct dz_space {
+    struct dz_machine_space s;
+    uint64_t serial; /* of the task it belongs to */
+    struct dz_machine_range range;
+    uint32_t *home; /* by page: number of a row + 1; 0: as the base */
+    size_t homes;
+    bool marked, seen;
+};
+struct dz_mem_row {
+    int64_t gen, seq;
+    uint32_t pages, live; /* entries in it, and those that no newer row replaces */
+    bool gone;
+};
+DZ_VEC(dz_mem_rows, struct dz_mem_row);
+struct dz_mem {
+    DZ_VEC(, struct dz_space) spaces;
+    struct dz_mem_rows rows;
+    int64_t gen; /* the newest */
+};
+void dz_mem_init(struct dz_mem *mem);
+struct dz_space *dz_mem_space(struct dz_mem *mem, uint64_t id);
+
+struct dz_machine {
+    struct dz_db *db;
+    struct dz_vfs *vfs; /* while waking or being put to sleep */
+    const struct dz_machine_ops *ops;
+    enum dz_machine_found found;
+    bool woken;        /* the rows in the file are of the machine that runs */
+    bool live;         /* machine_live is set, and committed */
+    bool live_written; /* in a transaction that may still fail */
+    bool writing;      /* inside dz_machine_sleep() or _drop(): before_commit keeps still */
+    struct dz_buf state;
+    struct dz_view section[DZ_STATE_TAGS];
+    struct dz_machine_head head;
+    DZ_VEC(, struct dz_machine_module) modules;
+    DZ_VEC(, struct dz_wasm_module *) opened; /* while waking, by number - 1 */
+    struct dz_mem mem;
+    uint64_t next_space;
+    struct dz_machine_stats stats;
+};
+
+int64_t dz_machine_real_ns(const struct dz_machine *m);
+
+/* What a sleep writes of memory: planned before the transaction, written in it, and
+ * taken over after. done takes NULL. */
+struct dz_mem_change;
+int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem_change **ret,
+                        struct dz_err *err);
+int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *err);
+void dz_machine_mem_done(struct dz_machine *m, struct dz_mem_change *c, bool committed);
+/* All rows over the memories of a kernel that was just filled. */
+int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err);
+/* From now on the embedder notes what is written. */
+void dz_machine_mem_mark(struct dz_machine *m);
+void dz_machine_mem_release(struct dz_machine *m);
+
+#endif

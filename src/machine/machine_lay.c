@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine_lay.c - the rows of mem laid over fresh memories.
+ *
+ * From the newest row to the oldest: the first that names a page is its home, and
+ * what older ones say of it is garbage. A memory that a process which has ended
+ * once had is garbage, too.
+ */
+#include "machine/machine_mem.h"
+
+#include "base/mem.h"
+#include "wasm/wasm.h"
+
+#include <string.h>
+
+#define PAGE ((size_t)DZ_MACHINE_PAGE)
+
+/* Where active segments could not be part of the image, an instance begins with
+ * more than its base. */
+static void wipe(const struct dz_machine_range *r)
+{
+    for (size_t at = 0; at < r->size; at += PAGE)
+        if (!dz_mem_is_base(r, at))
+            dz_mem_to_base(r, at);
+}
+
+static int bind_space(struct dz_space *s, struct dz_kernel *k, struct dz_err *err)
+{
+    const struct dz_task *t = dz_kernel_task(k, s->s.proc);
+    if (!t || s->s.memory >= dz_wasm_mem_count(t->inst))
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the machine in the file is damaged: memory %llu belongs to no process",
+                       (unsigned long long)s->s.id);
+    s->serial = t->serial;
+    s->range = dz_mem_range(t->inst, s->s.memory);
+    if (s->s.pages != s->range.size / PAGE)
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the machine in the file is damaged: memory %llu has %zu pages, not %llu",
+                       (unsigned long long)s->s.id, s->range.size / PAGE,
+                       (unsigned long long)s->s.pages);
+    if (dz_wasm_inst_module(t->inst)->n_datas_left)
+        wipe(&s->range);
+    return dz_mem_grow_homes(s, err);
+}
+
+/* Each memory of each process is told of, once. */
+static int bind_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    size_t memories = 0;
+    int rc = 0;
+    for (uint32_t i = 2; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++)
+        if (dz_kernel_task(k, i))
+            memories += dz_wasm_mem_count(dz_kernel_task(k, i)->inst);
+    for (size_t i = 0; rc == 0 && i < m->mem.spaces.n; i++) {
+        rc = bind_space(&m->mem.spaces.p[i], k, err);
+        for (size_t o = 0; rc == 0 && o < i; o++)
+            if (m->mem.spaces.p[o].range.at == m->mem.spaces.p[i].range.at)
+                rc = dz_fail(err, DZ_ECORRUPT,
+                             "the machine in the file is damaged: a memory is there twice");
+    }
+    if (rc == 0 && memories != m->mem.spaces.n)
+        rc = dz_fail(err, DZ_ECORRUPT,
+                     "the machine in the file is damaged: it has %zu memories and tells of %zu",
+                     memories, m->mem.spaces.n);
+    return rc;
+}
+
+static int lay(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
+{
+    struct dz_machine *m = arg;
+    struct dz_mem_row *r = &m->mem.rows.p[row];
+    struct dz_space *s = dz_mem_space(&m->mem, p->run.space);
+    r->pages += p->run.count;
+    if (!s)
+        return 0;
+    if (p->run.first >= s->homes || p->run.count > s->homes - p->run.first)
+        return dz_fail(
+            err, DZ_ECORRUPT,
+            "the memory of the machine in the file is damaged: page %u of memory %llu is "
+            "outside of it",
+            p->run.first, (unsigned long long)s->s.id);
+    for (uint32_t i = 0; i < p->run.count; i++) {
+        size_t page = (size_t)p->run.first + i;
+        if (s->home[page])
+            continue;
+        s->home[page] = row + 1;
+        r->live++;
+        m->stats.pages++;
+        if (p->bytes)
+            memcpy(s->range.at + page * PAGE, p->bytes + i * PAGE, PAGE);
+    }
+    return 0;
+}
+
+int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(m->db, "SELECT gen,seq,data FROM mem ORDER BY gen DESC,seq DESC");
+    int rc = bind_spaces(m, k, err);
+    m->stats.pages = m->stats.bytes = 0;
+    while (rc == 0 && (rc = dz_stmt_step(st, err)) > 0) {
+        struct dz_mem_row row = {.gen = dz_col_int(st, 0), .seq = dz_col_int(st, 1)};
+        size_t size;
+        const void *bytes = dz_col_blob(st, 2, &size);
+        m->mem.gen = row.gen > m->mem.gen ? row.gen : m->mem.gen;
+        m->stats.bytes += size;
+        if (dz_vec_push(&m->mem.rows, row) < 0)
+            return dz_fail(err, m->mem.rows.err, "wake the machine: too many rows of memory");
+        rc = dz_mem_unpack(bytes, size, (uint32_t)m->mem.rows.n - 1, lay, m, err);
+    }
+    return rc;
+}

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine_mem.c - linear memories as rows of mem: packed runs of pages.
+ *
+ * Each sleep appends a generation: one row for each DZ_MEM_ROW_PAGES pages that
+ * changed since the one before. What a page is, is said by the newest row that
+ * names it; by none: its base. For each page we remember that row (its home), for
+ * each row how many pages still have it as home (live). A row that nothing lives
+ * in is deleted; when more than half of all entries are garbage, the rows that
+ * hold the most of it are emptied into the new generation and deleted.
+ *
+ *     row = head | runs | bytes of the pages, run after run
+ *
+ * A page that has become as its base again, while an older row names it, is written
+ * as a run without bytes.
+ *
+ * Invariant: homes and live counts are those of what is committed; a sleep works
+ * on copies, which dz_machine_mem_done() puts in their place.
+ */
+#include "machine/machine_mem.h"
+
+#include "base/mem.h"
+#include "wasm/wasm.h"
+
+#include <string.h>
+
+#define PAGE ((size_t)DZ_MACHINE_PAGE)
+
+void dz_mem_init(struct dz_mem *mem)
+{
+    mem->spaces.max = DZ_MACHINE_SPACES_MAX;
+    mem->rows.max = DZ_MACHINE_ROWS_MAX;
+}
+
+static void forget_space(const struct dz_machine *m, struct dz_space *s)
+{
+    if (s->marked && m->ops->unmark)
+        m->ops->unmark(m->ops->arg, s->range.at);
+    dz_free(s->home);
+}
+
+void dz_machine_mem_release(struct dz_machine *m)
+{
+    for (size_t i = 0; i < m->mem.spaces.n; i++)
+        forget_space(m, &m->mem.spaces.p[i]);
+    dz_vec_release(&m->mem.spaces);
+    dz_vec_release(&m->mem.rows);
+}
+
+struct dz_space *dz_mem_space(struct dz_mem *mem, uint64_t id)
+{
+    for (size_t i = 0; i < mem->spaces.n; i++)
+        if (mem->spaces.p[i].s.id == id)
+            return &mem->spaces.p[i];
+    return NULL;
+}
+
+/* --- pages and their base ------------------------------------------------------------ */
+
+static bool all_zero(const uint8_t *p)
+{
+    return p[0] == 0 && memcmp(p, p + 1, PAGE - 1) == 0;
+}
+
+bool dz_mem_is_base(const struct dz_machine_range *r, size_t at)
+{
+    if (at >= r->image_at && at - r->image_at < r->image_size)
+        return memcmp(r->at + at, r->image + (at - r->image_at), PAGE) == 0;
+    return all_zero(r->at + at);
+}
+
+void dz_mem_to_base(const struct dz_machine_range *r, size_t at)
+{
+    if (at >= r->image_at && at - r->image_at < r->image_size)
+        memcpy(r->at + at, r->image + (at - r->image_at), PAGE);
+    else
+        memset(r->at + at, 0, PAGE);
+}
+
+struct dz_machine_range dz_mem_range(struct dz_wasm_inst *inst, uint32_t memory)
+{
+    const struct dz_wasm_header *h = dz_wasm_inst_module(inst)->header;
+    uint64_t size = dz_wasm_mem_size(inst, memory);
+    struct dz_machine_range r = {.at = dz_wasm_mem(inst, memory, 0, size), .size = (size_t)size};
+    if (memory == 0 && h->image_size) {
+        r.image = dz_wasm_inst_module(inst)->image;
+        r.image_at = (size_t)h->image_at;
+        r.image_size = (size_t)h->image_size;
+    }
+    return r;
+}
+
+int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err)
+{
+    size_t n = s->range.size / PAGE;
+    if (n <= s->homes)
+        return 0;
+    uint32_t *p = dz_realloc(s->home, n * sizeof *p);
+    if (!p)
+        return dz_fail(err, DZ_ENOMEM, "no memory to keep track of %zu pages", n);
+    memset(p + s->homes, 0, (n - s->homes) * sizeof *p);
+    s->home = p;
+    s->homes = n;
+    return 0;
+}
+
+/* --- finding what is dirty -------------------------------------------------------------- */
+
+static void add_run(struct dz_machine_runs *runs, size_t at)
+{
+    struct dz_machine_run *last = runs->n ? &runs->p[runs->n - 1] : NULL;
+    if (last && last->at + last->size == at)
+        last->size += PAGE;
+    else
+        dz_vec_push(runs, ((struct dz_machine_run){at, PAGE}));
+}
+
+/* A memory that no row names yet. */
+static int find_new(const struct dz_machine *m, const struct dz_space *s,
+                    struct dz_machine_runs *runs, struct dz_err *err)
+{
+    if (m->ops->differs)
+        return m->ops->differs(m->ops->arg, &s->range, runs, err);
+    for (size_t at = 0; at < s->range.size; at += PAGE)
+        if (!dz_mem_is_base(&s->range, at))
+            add_run(runs, at);
+    return 0;
+}
+
+struct compare {
+    const struct dz_machine *m;
+    struct dz_space *s;
+    uint8_t *same; /* by page: is as its home says */
+};
+
+static int compare_row(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
+{
+    struct compare *c = arg;
+    (void)err;
+    if (p->run.space != c->s->s.id)
+        return 0;
+    for (uint32_t i = 0; i < p->run.count; i++) {
+        size_t page = (size_t)p->run.first + i;
+        if (page >= c->s->homes || c->s->home[page] != row + 1)
+            continue;
+        c->same[page] = p->bytes
+                            ? memcmp(c->s->range.at + page * PAGE, p->bytes + i * PAGE, PAGE) == 0
+                            : dz_mem_is_base(&c->s->range, page * PAGE);
+    }
+    return 0;
+}
+
+/* Without a mark: compare with the rows, one after the other. */
+static int find_by_rows(const struct dz_machine *m, struct dz_space *s,
+                        struct dz_machine_runs *runs, struct dz_err *err)
+{
+    struct compare c = {m, s, dz_zalloc(s->homes + 1)};
+    if (!c.same)
+        return dz_fail(err, DZ_ENOMEM, "no memory to compare %zu pages", s->homes);
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < m->mem.rows.n; i++)
+        if (!m->mem.rows.p[i].gone && m->mem.rows.p[i].live)
+            rc = dz_mem_row_each(m, i, compare_row, &c, err);
+    for (size_t page = 0; rc == 0 && page < s->homes; page++)
+        if (s->home[page] ? !c.same[page] : !dz_mem_is_base(&s->range, page * PAGE))
+            add_run(runs, page * PAGE);
+    dz_free(c.same);
+    return rc;
+}
+
+static int find_dirty(const struct dz_machine *m, struct dz_space *s, struct dz_machine_runs *runs,
+                      struct dz_err *err)
+{
+    bool named = false;
+    for (size_t i = 0; !named && i < s->homes; i++)
+        named = s->home[i] != 0;
+    runs->max = DZ_MACHINE_RUNS_MAX;
+    int rc = s->marked ? m->ops->written(m->ops->arg, &s->range, runs, err)
+             : named   ? find_by_rows(m, s, runs, err)
+                       : find_new(m, s, runs, err);
+    if (rc == 0 && runs->err)
+        rc = dz_fail(err, runs->err, "put the machine to sleep: too many runs of dirty pages");
+    return rc;
+}
+
+/* --- the plan ------------------------------------------------------------------------------ */
+
+struct dz_mem_change {
+    DZ_VEC(, struct dz_machine_runs) dirty; /* by space */
+    uint32_t **home;                        /* new ones, by space */
+    size_t spaces;
+    struct dz_mem_rows rows;
+    int64_t gen;
+};
+
+/* The spaces of all processes that are there now; others are not `seen`. */
+static int take_space(struct dz_machine *m, const struct dz_task *t, uint32_t memory,
+                      struct dz_err *err)
+{
+    struct dz_space *s = NULL;
+    for (size_t i = 0; !s && i < m->mem.spaces.n; i++)
+        if (m->mem.spaces.p[i].serial == t->serial && m->mem.spaces.p[i].s.memory == memory)
+            s = &m->mem.spaces.p[i];
+    if (!s) {
+        struct dz_space fresh = {.serial = t->serial, .s = {.id = m->next_space, .memory = memory}};
+        if (dz_vec_push(&m->mem.spaces, fresh) < 0)
+            return dz_fail(err, m->mem.spaces.err,
+                           "put the machine to sleep: %d memories are the most",
+                           DZ_MACHINE_SPACES_MAX);
+        m->next_space++;
+        s = &m->mem.spaces.p[m->mem.spaces.n - 1];
+    }
+    s->seen = true;
+    s->range = dz_mem_range(t->inst, memory);
+    s->s.proc = t->proc->index;
+    s->s.pages = s->range.size / PAGE;
+    return dz_mem_grow_homes(s, err);
+}
+
+static int take_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < m->mem.spaces.n; i++)
+        m->mem.spaces.p[i].seen = false;
+    for (uint32_t i = 2; rc == 0 && i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
+        const struct dz_task *t = dz_kernel_task(k, i);
+        if (!t || t->borrowed)
+            continue;
+        for (uint32_t memory = 0; rc == 0 && memory < dz_wasm_mem_count(t->inst); memory++)
+            rc = take_space(m, t, memory, err);
+    }
+    return rc;
+}
+
+static int copy_homes(const struct dz_machine *m, struct dz_mem_change *c, struct dz_err *err)
+{
+    c->rows.max = DZ_MACHINE_ROWS_MAX;
+    c->dirty.max = DZ_MACHINE_SPACES_MAX;
+    c->home = dz_zarray(m->mem.spaces.n + 1, sizeof *c->home);
+    if (!c->home)
+        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+    c->spaces = m->mem.spaces.n;
+    dz_vec_append(&c->rows, m->mem.rows.p, m->mem.rows.n);
+    for (size_t i = 0; i < c->spaces; i++) {
+        const struct dz_space *s = &m->mem.spaces.p[i];
+        dz_vec_push(&c->dirty, (struct dz_machine_runs){.max = DZ_MACHINE_RUNS_MAX});
+        c->home[i] = dz_alloc((s->homes + 1) * sizeof **c->home);
+        if (!c->home[i])
+            return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+        if (s->homes)
+            memcpy(c->home[i], s->home, s->homes * sizeof **c->home);
+    }
+    return c->rows.err || c->dirty.err
+               ? dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory")
+               : 0;
+}
+
+/* The page will be written anew, or not at all. */
+static void leave_home(struct dz_mem_change *c, size_t space, size_t page)
+{
+    uint32_t *home = &c->home[space][page];
+    if (*home)
+        c->rows.p[*home - 1].live--;
+    *home = 0;
+}
+
+static void leave_homes(const struct dz_machine *m, struct dz_mem_change *c)
+{
+    for (size_t i = 0; i < c->spaces; i++) {
+        const struct dz_space *s = &m->mem.spaces.p[i];
+        for (size_t page = 0; !s->seen && page < s->homes; page++)
+            leave_home(c, i, page);
+        for (size_t r = 0; s->seen && r < c->dirty.p[i].n; r++)
+            for (size_t at = c->dirty.p[i].p[r].at, n = c->dirty.p[i].p[r].size; n;
+                 n -= PAGE, at += PAGE)
+                leave_home(c, i, at / PAGE);
+    }
+}
+
+/* When most entries are garbage: the pages that still live in the worst rows are
+ * written again, and the rows go. */
+static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, uint8_t *bad)
+{
+    for (size_t i = 0; i < c->spaces; i++) {
+        const struct dz_space *s = &m->mem.spaces.p[i];
+        struct dz_machine_runs old = c->dirty.p[i], all = {.max = DZ_MACHINE_RUNS_MAX};
+        size_t r = 0;
+        if (!s->seen)
+            continue;
+        for (size_t page = 0; page < s->homes; page++) {
+            while (r < old.n && old.p[r].at + old.p[r].size <= page * PAGE)
+                r++;
+            bool dirty = r < old.n && old.p[r].at <= page * PAGE;
+            uint32_t home = c->home[i][page];
+            if (home && bad[home - 1]) {
+                leave_home(c, i, page);
+                dirty = true;
+            }
+            if (dirty)
+                add_run(&all, page * PAGE);
+        }
+        c->dirty.p[i] = all;
+        dz_vec_release(&old);
+    }
+}
+
+static int fold(const struct dz_machine *m, struct dz_mem_change *c, struct dz_err *err)
+{
+    uint64_t entries = 0, live = 0;
+    for (size_t i = 0; i < c->rows.n; i++) {
+        entries += c->rows.p[i].gone || !c->rows.p[i].live ? 0 : c->rows.p[i].pages;
+        live += c->rows.p[i].gone ? 0 : c->rows.p[i].live;
+    }
+    if (entries - live <= live)
+        return 0;
+    uint8_t *bad = dz_zalloc(c->rows.n + 1);
+    if (!bad)
+        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+    for (size_t i = 0; i < c->rows.n; i++)
+        bad[i] = c->rows.p[i].live * 2 < c->rows.p[i].pages;
+    empty_bad_rows(m, c, bad);
+    dz_free(bad);
+    return 0;
+}
+
+int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem_change **ret,
+                        struct dz_err *err)
+{
+    struct dz_mem_change *c = dz_zalloc(sizeof *c);
+    if (!c)
+        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+    *ret = c;
+    c->gen = m->mem.gen + 1;
+    int rc = take_spaces(m, k, err);
+    if (rc == 0)
+        rc = copy_homes(m, c, err);
+    for (size_t i = 0; rc == 0 && i < c->spaces; i++)
+        if (m->mem.spaces.p[i].seen)
+            rc = find_dirty(m, &m->mem.spaces.p[i], &c->dirty.p[i], err);
+    if (rc < 0)
+        return rc;
+    leave_homes(m, c);
+    rc = fold(m, c, err);
+    for (size_t i = 0; rc == 0 && i < c->spaces; i++)
+        if (c->dirty.p[i].err)
+            rc = dz_fail(err, c->dirty.p[i].err, "put the machine to sleep: too many dirty pages");
+    return rc;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+struct row_out {
+    struct dz_machine *m;
+    struct dz_mem_change *c;
+    struct dz_mem_packer packer;
+    int64_t seq;
+};
+
+static int flush_row(struct row_out *o, struct dz_err *err)
+{
+    const void *bytes;
+    size_t size;
+    uint32_t pages = o->packer.pages;
+    if (pages == 0)
+        return 0;
+    int rc = dz_mem_pack_end(&o->packer, &bytes, &size, err);
+    if (rc < 0)
+        return rc;
+    struct dz_mem_row row = {.gen = o->c->gen, .seq = o->seq, .pages = pages, .live = pages};
+    if (dz_vec_push(&o->c->rows, row) < 0)
+        return dz_fail(err, o->c->rows.err,
+                       "put the machine to sleep: %d rows of memory are the most",
+                       DZ_MACHINE_ROWS_MAX);
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(o->m->db, "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)");
+    dz_bind_int(st, 1, o->c->gen);
+    dz_bind_int(st, 2, o->seq++);
+    dz_bind_blob(st, 3, bytes, size);
+    o->m->stats.bytes += size;
+    return dz_stmt_run(st, err);
+}
+
+/* Was this page named by a row before? Then its going back must be, too. */
+static bool was_named(const struct dz_space *s, size_t page)
+{
+    return page < s->homes && s->home[page] != 0;
+}
+
+static int write_page(struct row_out *o, size_t space, size_t at, struct dz_err *err)
+{
+    const struct dz_space *s = &o->m->mem.spaces.p[space];
+    bool base = dz_mem_is_base(&s->range, at);
+    if (base && !was_named(s, at / PAGE))
+        return 0;
+    if (o->packer.pages == DZ_MEM_ROW_PAGES) {
+        int rc = flush_row(o, err);
+        if (rc < 0)
+            return rc;
+    }
+    dz_mem_pack_page(&o->packer, s->s.id, at / PAGE, base ? NULL : s->range.at + at);
+    o->c->home[space][at / PAGE] = (uint32_t)o->c->rows.n + 1; /* the row under way */
+    o->m->stats.pages++;
+    return 0;
+}
+
+static int delete_rows(const struct dz_machine *m, struct dz_mem_change *c, struct dz_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->rows.n; i++) {
+        struct dz_mem_row *row = &c->rows.p[i];
+        if (row->gone || row->live)
+            continue;
+        DZ_AUTO(dz_stmt_resetp)
+        struct dz_stmt *st = dz_db_stmt(m->db, "DELETE FROM mem WHERE gen=?1 AND seq=?2");
+        dz_bind_int(st, 1, row->gen);
+        dz_bind_int(st, 2, row->seq);
+        rc = dz_stmt_run(st, err);
+        row->gone = true;
+    }
+    return rc;
+}
+
+int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *err)
+{
+    struct row_out o = {.m = m, .c = c};
+    m->stats.pages = m->stats.bytes = 0;
+    int rc = dz_mem_pack_init(&o.packer, err);
+    if (rc == 0)
+        rc = delete_rows(m, c, err);
+    for (size_t i = 0; rc == 0 && i < c->spaces; i++)
+        for (size_t r = 0; rc == 0 && m->mem.spaces.p[i].seen && r < c->dirty.p[i].n; r++) {
+            const struct dz_machine_run *run = &c->dirty.p[i].p[r];
+            for (size_t at = run->at; rc == 0 && at < run->at + run->size; at += PAGE)
+                rc = write_page(&o, i, at, err);
+        }
+    if (rc == 0)
+        rc = flush_row(&o, err);
+    dz_mem_pack_release(&o.packer);
+    return rc;
+}
+
+/* --- after the commit
+ * ----------------------------------------------------------------------------- */
+
+/* Rows that are gone leave the table when they are many: homes are renumbered. */
+static void compact_rows(struct dz_mem *mem)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < mem->rows.n; i++)
+        n += !mem->rows.p[i].gone;
+    if (mem->rows.n < 64 || n * 2 > mem->rows.n)
+        return;
+    uint32_t *to = dz_zarray(mem->rows.n + 1, sizeof *to);
+    if (!to)
+        return; /* another time */
+    n = 0;
+    for (size_t i = 0; i < mem->rows.n; i++)
+        if (!mem->rows.p[i].gone) {
+            mem->rows.p[n++] = mem->rows.p[i];
+            to[i + 1] = (uint32_t)n;
+        }
+    mem->rows.n = n;
+    for (size_t i = 0; i < mem->spaces.n; i++)
+        for (size_t page = 0; page < mem->spaces.p[i].homes; page++)
+            mem->spaces.p[i].home[page] = to[mem->spaces.p[i].home[page]];
+    dz_free(to);
+}
+
+static void count_stats(struct dz_machine *m)
+{
+    m->stats.rows = m->stats.live = m->stats.garbage = 0;
+    for (size_t i = 0; i < m->mem.rows.n; i++) {
+        const struct dz_mem_row *r = &m->mem.rows.p[i];
+        m->stats.rows += !r->gone;
+        m->stats.live += r->gone ? 0 : r->live;
+        m->stats.garbage += r->gone ? 0 : r->pages - r->live;
+    }
+    m->stats.spaces = m->mem.spaces.n;
+}
+
+static void adopt(struct dz_machine *m, struct dz_mem_change *c)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < c->spaces; i++) {
+        struct dz_space *s = &m->mem.spaces.p[i];
+        dz_free(s->home);
+        s->home = c->home[i];
+        c->home[i] = NULL;
+        if (s->seen)
+            m->mem.spaces.p[kept++] = *s;
+        else
+            forget_space(m, s);
+    }
+    m->mem.spaces.n = kept;
+    dz_vec_release(&m->mem.rows);
+    m->mem.rows = c->rows;
+    c->rows = (struct dz_mem_rows)DZ_VEC_INIT(DZ_MACHINE_ROWS_MAX);
+    m->mem.gen = c->gen;
+    compact_rows(&m->mem);
+    count_stats(m);
+}
+
+void dz_machine_mem_mark(struct dz_machine *m)
+{
+    for (size_t i = 0; i < m->mem.spaces.n; i++) {
+        struct dz_space *s = &m->mem.spaces.p[i];
+        s->marked = m->ops->mark && m->ops->mark(m->ops->arg, &s->range, NULL) == 0;
+    }
+    count_stats(m);
+}
+
+void dz_machine_mem_done(struct dz_machine *m, struct dz_mem_change *c, bool committed)
+{
+    if (!c)
+        return;
+    if (committed)
+        adopt(m, c);
+    for (size_t i = 0; c->home && i < c->spaces; i++)
+        dz_free(c->home[i]);
+    for (size_t i = 0; i < c->dirty.n; i++)
+        dz_vec_release(&c->dirty.p[i]);
+    dz_vec_release(&c->dirty);
+    dz_vec_release(&c->rows);
+    dz_free(c->home);
+    dz_free(c);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine_mem.h - rows of mem: their format, and what keeps track of them.
+ */
+#ifndef DZ_MACHINE_MACHINE_MEM_H
+#define DZ_MACHINE_MACHINE_MEM_H
+
+#include "machine/machine_int.h"
+
+enum {
+    DZ_MEM_ROW_PAGES = 256, /* pages in one row at most */
+};
+
+/* A row of mem: head, bytes of the pages in the order of the runs, runs. */
+struct dz_mem_head {
+    char magic[4];        /* "mem1" */
+    uint32_t codec;       /* enum dz_mem_codec */
+    uint32_t runs, pages; /* pages with bytes */
+    uint64_t stored;      /* bytes between the head and the runs */
+    uint64_t sum;         /* dz_machine_sum() of all behind the head */
+};
+enum dz_mem_codec {
+    DZ_MEM_RAW = 0,
+};
+enum dz_mem_kind {
+    DZ_MEM_BYTES = 0,
+    DZ_MEM_BASE = 1, /* as the base again: no bytes */
+};
+struct dz_mem_run {
+    uint64_t space;
+    uint32_t first, count; /* pages */
+    uint32_t kind, pad;
+};
+_Static_assert(sizeof(struct dz_mem_head) == 32 && sizeof(struct dz_mem_run) == 24,
+               "as docs/format/machine.md has them");
+
+/* Making one. */
+struct dz_mem_packer {
+    uint8_t *row; /* head, bytes, runs */
+    struct dz_mem_run runs[DZ_MEM_ROW_PAGES];
+    uint32_t run_count, pages, filled; /* pages: named; filled: with bytes */
+};
+int dz_mem_pack_init(struct dz_mem_packer *p, struct dz_err *err);
+void dz_mem_pack_release(struct dz_mem_packer *p);
+void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, const uint8_t *bytes);
+/* The row's bytes, until the next page; the packer is empty again. */
+int dz_mem_pack_end(struct dz_mem_packer *p, const void **ret_bytes, size_t *ret_size,
+                    struct dz_err *err);
+
+/* Taking one apart. bytes: of the run; NULL: as the base. */
+struct dz_mem_piece {
+    struct dz_mem_run run;
+    const uint8_t *bytes;
+};
+typedef int dz_mem_piece_fn(void *arg, uint32_t row, const struct dz_mem_piece *p,
+                            struct dz_err *err);
+int dz_mem_unpack(const void *bytes, size_t size, uint32_t row, dz_mem_piece_fn *fn, void *arg,
+                  struct dz_err *err);
+/* Each piece of row number `row` of m->mem. */
+int dz_mem_row_each(const struct dz_machine *m, uint32_t row, dz_mem_piece_fn *fn, void *arg,
+                    struct dz_err *err);
+
+/* A memory of an instance, and its base. */
+struct dz_wasm_inst;
+struct dz_machine_range dz_mem_range(struct dz_wasm_inst *inst, uint32_t memory);
+bool dz_mem_is_base(const struct dz_machine_range *r, size_t at);
+void dz_mem_to_base(const struct dz_machine_range *r, size_t at);
+int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err);
+
+#endif
