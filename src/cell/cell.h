@@ -62,6 +62,10 @@ struct dz_cell_start {
     bool bare;      /* no variable but those of env, no preopen but those given: else HOME is
                      * added, and a program that knows WASI only is given the root */
     bool ephemeral; /* nobody looks at the disk afterwards: end without tidying it */
+    /* Go on with the machine that sleeps in the file; argv, program, env, cwd, user,
+     * preopens and policy are its own (argv NULL). */
+    bool resume;
+    bool drop_memory; /* a machine that sleeps in the file is given up: files only */
 };
 
 enum dz_cell_event_type {
@@ -70,6 +74,10 @@ enum dz_cell_event_type {
     DZ_CELL_ENDED,       /* the first process is over: exit_code or signal, and text says why
                             when it was stopped */
     DZ_CELL_FAILED,      /* the machine could not be run: code and text */
+    DZ_CELL_SUSPENDED,   /* it sleeps in its file, durably. count: when it wants to wake, ns since
+                            1970, INT64_MAX: never */
+    DZ_CELL_AWAKE,       /* it could not be put to sleep and goes on: code and text */
+    DZ_CELL_LOST,        /* memory_lost: the file was left by a crash, this starts from its files */
 };
 struct dz_cell_event {
     enum dz_cell_event_type type;
@@ -110,6 +118,9 @@ size_t dz_cell_window(const struct dz_cell *c, uint32_t stream);
 int dz_cell_input_end(struct dz_cell *c, uint32_t stream, struct dz_err *err);
 int dz_cell_resize(struct dz_cell *c, uint16_t rows, uint16_t cols, struct dz_err *err);
 int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err);
+/* Put the machine to sleep: the event SUSPENDED, AWAKE, or ENDED when its first
+ * process was faster. files_only: nothing but the disk is kept. */
+int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err);
 
 /* Kill what still runs, reap it, free. NULL is fine. */
 void dz_cell_free(struct dz_cell *c);

@@ -98,7 +98,8 @@ bool dz_frame_gone(int fd)
 /* Fixed part; then strings, each with its NUL, in this order: image hash,
  * program, cwd, user, policy, then argv, env, preopens. An absent one is empty. */
 struct start_head {
-    uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare */
+    uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare,
+                       64 resume, 128 drop memory */
     uint16_t rows, cols;
     uint32_t argc, envc, preopens, modules;
 };
@@ -109,6 +110,8 @@ enum {
     START_FRESH = 8,
     START_EPHEMERAL = 16,
     START_BARE = 32,
+    START_RESUME = 64,
+    START_DROP = 128,
     START_FIXED_STRINGS = 5,
 };
 
@@ -149,7 +152,8 @@ static uint32_t start_flags(const struct dz_cell_start *s)
 {
     return (s->tty ? START_TTY : 0u) | (s->open_stdin ? START_STDIN : 0u) |
            (s->image_fd >= 0 ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
-           (s->ephemeral ? START_EPHEMERAL : 0u) | (s->bare ? START_BARE : 0u);
+           (s->ephemeral ? START_EPHEMERAL : 0u) | (s->bare ? START_BARE : 0u) |
+           (s->resume ? START_RESUME : 0u) | (s->drop_memory ? START_DROP : 0u);
 }
 
 int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
@@ -167,10 +171,10 @@ int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
         fds[n++] = s->module_fds[i];
     dz_buf_add(&body, &head, sizeof head);
     add_string(&body, s->image_sha256);
-    add_string(&body, s->program ? s->program : s->argv[0]);
+    add_string(&body, s->program ? s->program : s->argv ? s->argv[0] : NULL);
     add_string(&body, s->cwd ? s->cwd : "/");
     add_string(&body, s->user ? s->user : "0");
-    add_string(&body, s->policy->name);
+    add_string(&body, s->policy ? s->policy->name : NULL);
     head.argc = add_strings(&body, s->argv);
     head.envc = add_strings(&body, s->env);
     head.preopens = add_strings(&body, s->preopens);
@@ -258,6 +262,8 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->fresh = head.flags & START_FRESH;
     s->ephemeral = head.flags & START_EPHEMERAL;
     s->bare = head.flags & START_BARE;
+    s->resume = head.flags & START_RESUME;
+    s->drop_memory = head.flags & START_DROP;
     s->rows = head.rows;
     s->cols = head.cols;
     return 0;

@@ -36,7 +36,8 @@ static void tell_failure(int fd, int code, const struct dz_err *err)
 
 DZ_NORETURN static void child(int fd)
 {
-    const struct dz_cell_fence fence = {.file_bytes = DZ_CELL_FILE_SIZE};
+    struct dz_os_dirty *dirty = NULL;
+    const struct dz_cell_fence fence = {.file_bytes = DZ_CELL_FILE_SIZE, .dirty = &dirty};
     struct dz_err err = {0};
     int fds[1] = {fd};
     int rc = dz_cell_enter(&fence, fds, 1, &err);
@@ -44,7 +45,7 @@ DZ_NORETURN static void child(int fd)
         tell_failure(fd, rc, &err);
         _exit(1);
     }
-    dz_cell_serve(fd);
+    dz_cell_serve(fd, dirty);
 }
 
 int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, struct dz_err *err)
@@ -125,6 +126,19 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->text = (const char *)c->payload;
         c->ended = true;
         return 1;
+    case DZ_FRAME_SUSPENDED:
+        e->type = DZ_CELL_SUSPENDED;
+        e->count = f->value;
+        c->ended = true;
+        return 1;
+    case DZ_FRAME_AWAKE:
+        e->type = DZ_CELL_AWAKE;
+        e->code = f->value > 0 && f->value < 1000 ? -(int)f->value : DZ_EIO;
+        e->text = (const char *)c->payload;
+        return 1;
+    case DZ_FRAME_LOST:
+        e->type = DZ_CELL_LOST;
+        return 1;
     case DZ_FRAME_FAILED:
         e->type = DZ_CELL_FAILED;
         e->code = f->value > 0 && f->value < 1000 ? -(int)f->value : DZ_EIO;
@@ -199,6 +213,11 @@ int dz_cell_resize(struct dz_cell *c, uint16_t rows, uint16_t cols, struct dz_er
 int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err)
 {
     return send_plain(c, DZ_FRAME_SIGNAL, 0, (uint64_t)signo, err);
+}
+
+int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err)
+{
+    return send_plain(c, DZ_FRAME_SUSPEND, 0, files_only, err);
 }
 
 int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err)

@@ -31,11 +31,15 @@ enum dz_frame_type {
     DZ_FRAME_FILE = 8,   /* value: mode; payload: path with its NUL */
     DZ_FRAME_DATA = 9,   /* payload: more bytes of that file */
     DZ_FRAME_GO = 10,
+    DZ_FRAME_SUSPEND = 11, /* value: 1 = keep the files only */
     /* cell to host */
-    DZ_FRAME_OUTPUT = 16, /* stream; payload */
-    DZ_FRAME_WINDOW = 17, /* stream; value: bytes that it can take besides */
-    DZ_FRAME_ENDED = 18,  /* value: exit code, or 1000 + signal; payload: why */
-    DZ_FRAME_FAILED = 19, /* value: -DZ_E*; payload: the sentence */
+    DZ_FRAME_OUTPUT = 16,    /* stream; payload */
+    DZ_FRAME_WINDOW = 17,    /* stream; value: bytes that it can take besides */
+    DZ_FRAME_ENDED = 18,     /* value: exit code, or 1000 + signal; payload: why */
+    DZ_FRAME_FAILED = 19,    /* value: -DZ_E*; payload: the sentence */
+    DZ_FRAME_SUSPENDED = 20, /* last, durable. value: ns since 1970 when it wants to wake */
+    DZ_FRAME_AWAKE = 21,     /* it goes on as it was. value: -DZ_E*; payload: why not asleep */
+    DZ_FRAME_LOST = 22,      /* the file held a machine that had not been put to sleep */
     /* a call, host to cell */
     DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
     DZ_FRAME_CANCEL = 33, /* there is no answer: come to an end */
@@ -67,9 +71,11 @@ enum {
     DZ_CELL_NOFILE = 256,    /* descriptors */
     DZ_CELL_CODE_MAX = 1000, /* no DZ_E* is below its negative */
 };
+struct dz_os_dirty;
 struct dz_cell_fence {
-    uint64_t file_bytes;   /* that a file may have */
-    uint64_t memory_bytes; /* of private memory; 0: no limit of its own */
+    uint64_t file_bytes;        /* that a file may have */
+    uint64_t memory_bytes;      /* of private memory; 0: no limit of its own */
+    struct dz_os_dirty **dirty; /* a tracker of dirty pages, opened on the way in; NULL: none */
 };
 /* In a child just forked: all descriptors but 0, 1, 2 and these (sorted here) are
  * closed, and the jail is entered. After an error the child must end. */
@@ -95,7 +101,7 @@ struct dz_started {
     size_t module_first;
     const char *image_sha256, *program, *cwd, *user, *policy;
     const char **argv, **env, **preopens; /* end with NULL; one allocation each */
-    bool tty, open_stdin, fresh, ephemeral, bare;
+    bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory;
     uint16_t rows, cols;
 };
 int dz_start_send(int fd, const struct dz_cell_start *start, struct dz_err *err);
@@ -123,7 +129,7 @@ int dz_user_find(struct dz_vfs *vfs, const char *text, struct dz_user *ret_user,
 
 /* The cell itself, after the jail: serves the socket until its first process has
  * ended. Never returns to the host's code. */
-DZ_NORETURN void dz_cell_serve(int fd);
+DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty);
 
 /* Prepared modules by the hash of the module, and those that this cell prepared. */
 struct dz_modules;
@@ -137,5 +143,11 @@ int dz_modules_get(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr 
                    struct dz_wasm_module **ret_module, struct dz_err *err);
 void dz_modules_ref(struct dz_modules *m, struct dz_wasm_module *module);
 void dz_modules_put(struct dz_modules *m, struct dz_wasm_module *module);
+/* For a machine that wakes: the module of this hash, from those that were prepared,
+ * from inode ino (0: none), or from bytes (NULL: none). DZ_ENOENT. */
+int dz_modules_thaw(struct dz_modules *m, const uint8_t *sha256, uint64_t ino, const void *bytes,
+                    size_t size, struct dz_wasm_module **ret_module, struct dz_err *err);
+/* The inode that holds exactly this module's bytes; 0: none any more. */
+uint64_t dz_modules_ino(struct dz_modules *m, const struct dz_wasm_module *module);
 
 #endif

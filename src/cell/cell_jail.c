@@ -6,6 +6,7 @@
  */
 #include "cell/cell_int.h"
 
+#include "os/os_dirty.h"
 #include "os/os_jail.h"
 
 #include <errno.h>
@@ -90,7 +91,8 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
         (void)signal(host_signals[i], SIG_IGN);
     (void)setenv("TZ", "UTC0", 1); /* SQLite asks what zone it is: no file is read for this one */
     tzset();
-    return enter(fence, err);
+    int rc = fence->dirty ? dz_os_dirty_open(DZ_OS_DIRTY_SCAN, fence->dirty, err) : 0;
+    return rc < 0 ? rc : enter(fence, err);
 }
 
 int dz_cell_died(int status, const char *what, struct dz_err *err)

@@ -5,7 +5,7 @@
  * The program is looked for in the PATH of the machine, as a shell would: a name
  * with a slash is a path. Its environment is what the host gave, and HOME unless that is all.
  */
-#include "cell/cell_machine.h"
+#include "cell/cell_sleep.h"
 
 #include "base/mem.h"
 #include "db/db.h"
@@ -18,7 +18,7 @@ static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/us
 
 /* --- the disk ---------------------------------------------------------------------- */
 
-static int open_disk(struct dz_machine *m, struct dz_started *s, struct dz_err *err)
+static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
 {
     const struct dz_db_opts disk = {.schema = &dz_vfs_schema, .label = "the disk"};
     const struct dz_db_opts image = {
@@ -36,7 +36,14 @@ static int open_disk(struct dz_machine *m, struct dz_started *s, struct dz_err *
     }
     if (s->fresh && sha256)
         rc = dz_vfs_bind_image(m->db, sha256, err);
-    const struct dz_vfs_opts opts = {.db = m->db, .image = m->image, .image_sha256 = sha256};
+    if (rc == 0)
+        rc = dz_cell_sleep_open(m, s, err);
+    const struct dz_vfs_opts opts = {.db = m->db,
+                                     .image = m->image,
+                                     .image_sha256 = sha256,
+                                     .keep_orphans = s->resume,
+                                     .before_commit = dz_machine_before_commit,
+                                     .arg = m->keep};
     return rc < 0 ? rc : dz_vfs_open(&opts, &m->vfs, err);
 }
 
@@ -44,43 +51,79 @@ static int open_disk(struct dz_machine *m, struct dz_started *s, struct dz_err *
 
 static size_t on_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n)
 {
-    return dz_cell_output(((struct dz_machine *)arg)->serve, stream, tag, data, n);
+    return dz_cell_output(((struct dz_cell_machine *)arg)->serve, stream, tag, data, n);
+}
+
+static int on_commit(void *arg, struct dz_err *err)
+{
+    struct dz_cell_machine *m = arg;
+    return dz_machine_gate(m->keep, m->vfs, err);
 }
 
 static int on_module_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
                          struct dz_wasm_module **ret_module, struct dz_err *err)
 {
-    return dz_modules_get(((struct dz_machine *)arg)->modules, ino, attr, ret_module, err);
+    return dz_modules_get(((struct dz_cell_machine *)arg)->modules, ino, attr, ret_module, err);
 }
 
 static void on_module_ref(void *arg, struct dz_wasm_module *module)
 {
-    dz_modules_ref(((struct dz_machine *)arg)->modules, module);
+    dz_modules_ref(((struct dz_cell_machine *)arg)->modules, module);
 }
 
 static void on_module_put(void *arg, struct dz_wasm_module *module)
 {
-    dz_modules_put(((struct dz_machine *)arg)->modules, module);
+    dz_modules_put(((struct dz_cell_machine *)arg)->modules, module);
 }
 
-int dz_machine_open(struct dz_machine *m, struct dz_started *s, void *loop, struct dz_err *err)
+/* A machine that wakes has the policy that it had. */
+static int find_policy(struct dz_cell_machine *m, const struct dz_started *s,
+                       const struct dz_policy **ret_policy, struct dz_err *err)
 {
-    const struct dz_policy *policy = dz_policy_find(s->policy);
+    const char *name = s->resume ? dz_machine_policy(m->keep) : s->policy;
+    const struct dz_policy *policy = dz_policy_find(name);
     if (!policy)
-        return dz_fail(err, DZ_EINVAL, "there is no policy %s", s->policy);
+        return dz_fail(err, DZ_EINVAL, "there is no policy %s", name);
+    m->policy = policy->name;
+    *ret_policy = policy;
+    return 0;
+}
+
+/* A machine begins without the memory of one before: that goes, and so does /tmp. */
+static int forget_machine(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
+{
+    if (s->fresh)
+        return 0;
+    int e = dz_vfs_clear(m->vfs, DZ_VFS_TMP);
+    if (e)
+        return dz_fail_sys(err, -e, "clear /tmp of the disk");
+    return dz_machine_drop(m->keep, m->vfs, err);
+}
+
+int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *loop,
+                         struct dz_err *err)
+{
     m->serve = loop;
     m->ops = (struct dz_kernel_ops){
         .slice = dz_cell_slice,
         .output = on_output,
+        .commit = on_commit,
         .module_get = on_module_get,
         .module_ref = on_module_ref,
         .module_put = on_module_put,
         .arg = m,
     };
     int rc = open_disk(m, s, err);
+    const struct dz_policy *policy = NULL;
+    if (rc == 0)
+        rc = find_policy(m, s, &policy, err);
+    if (rc == 0 && !s->resume)
+        rc = forget_machine(m, s, err);
     if (rc == 0)
         rc = dz_modules_new(s->fds + s->module_first, s->fd_count - s->module_first, m->vfs,
                             &m->modules, err);
+    if (rc < 0)
+        return rc;
     const struct dz_kernel_opts opts = {
         .vfs = m->vfs,
         .ops = &m->ops,
@@ -90,14 +133,18 @@ int dz_machine_open(struct dz_machine *m, struct dz_started *s, void *loop, stru
         .host = m->hosts,
         .host_count = dz_wasi_hosts(policy->caps, m->hosts),
     };
-    return rc < 0 ? rc : dz_kernel_new(&opts, &m->kernel, err);
+    return dz_kernel_new(&opts, &m->kernel, err);
 }
 
-int dz_machine_close(struct dz_machine *m, struct dz_err *err)
+int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err)
 {
     dz_kernel_free(m->kernel);
     m->kernel = NULL;
-    int rc = dz_vfs_close(m->vfs, err);
+    int rc = dz_machine_drop(m->keep, m->vfs, err);
+    dz_machine_close(m->keep);
+    m->keep = NULL;
+    int closed = dz_vfs_close(m->vfs, rc < 0 ? NULL : err);
+    rc = rc < 0 ? rc : closed;
     m->vfs = NULL;
     int rc2 = dz_db_close(m->db, false, rc < 0 ? NULL : err);
     m->db = NULL;
@@ -106,8 +153,8 @@ int dz_machine_close(struct dz_machine *m, struct dz_err *err)
 
 /* --- the first process -------------------------------------------------------------------- */
 
-static int open_streams(struct dz_machine *m, const struct dz_started *s, struct dz_spawn_fd fds[3],
-                        struct dz_err *err)
+static int open_streams(struct dz_cell_machine *m, const struct dz_started *s,
+                        struct dz_spawn_fd fds[3], struct dz_err *err)
 {
     const struct dz_winsize size = {.rows = s->rows, .cols = s->cols};
     int rc = 0;
@@ -150,7 +197,7 @@ static const char *env_get(const char *const *env, const char *key)
 
 /* Try a program in each directory of PATH; the last failure that says more than
  * "not found" is told. */
-static int spawn_in_path(struct dz_machine *m, struct dz_spawn *spec, const char *name,
+static int spawn_in_path(struct dz_cell_machine *m, struct dz_spawn *spec, const char *name,
                          const char *path, struct dz_err *err)
 {
     char full[PATH_MAX];
@@ -186,7 +233,7 @@ static size_t parse_preopens(const char *const *list, char text[][2][PATH_MAX],
     return n;
 }
 
-int dz_machine_start(struct dz_machine *m, const struct dz_started *s, struct dz_err *err)
+int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
 {
     static char preopen_text[DZ_CELL_PREOPENS_MAX][2][PATH_MAX];
     DZ_AUTO(dz_buf_release) struct dz_buf argv = DZ_BUF_INIT(DZ_START_SIZE_MAX);

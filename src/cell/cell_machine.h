@@ -7,13 +7,16 @@
 
 #include "cell/cell_int.h"
 #include "kernel/kernel.h"
+#include "machine/machine.h"
 #include "wasi/wasi.h"
 
 enum {
     DZ_MACHINE_FIRST = 1, /* tag of the job of the first process */
 };
 
-struct dz_machine {
+struct dz_os_dirty;
+
+struct dz_cell_machine {
     struct dz_db *db, *image;
     struct dz_vfs *vfs;
     struct dz_modules *modules;
@@ -23,15 +26,21 @@ struct dz_machine {
     void *serve;         /* the loop's: argument of dz_cell_output() */
     uint32_t streams[4]; /* by enum dz_cell_stream; 0: there is none */
     uint32_t job;
+    const char *policy;
+    struct dz_machine *keep; /* what the file holds of it */
+    struct dz_machine_ops keep_ops;
+    struct dz_os_dirty *dirty;
+    bool lost; /* the file was left by a crash */
 };
 
-/* The disk and an empty kernel. *m is zeroed; it stays where it is. */
-int dz_machine_open(struct dz_machine *m, struct dz_started *start, void *serve,
-                    struct dz_err *err);
+/* The disk and an empty kernel. *m is zeroed but for dirty; it stays where it is. */
+int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *start, void *serve,
+                         struct dz_err *err);
 /* Its first process. DZ_ENOENT: no such program, user or directory. */
-int dz_machine_start(struct dz_machine *m, const struct dz_started *start, struct dz_err *err);
-/* Commit and close the disk; the kernel is gone. */
-int dz_machine_close(struct dz_machine *m, struct dz_err *err);
+int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *start,
+                          struct dz_err *err);
+/* Its end: nothing of it stays in the file but the files; commit and close. */
+int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err);
 
 /* What the kernel asks of the loop (struct dz_kernel_ops). */
 void dz_cell_slice(void *arg, int64_t ns);

@@ -204,6 +204,79 @@ int dz_modules_get(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr 
     return 0;
 }
 
+/* --- for a machine that wakes --------------------------------------------------------- */
+
+static struct loaded *find_loaded(const struct dz_modules *m, const uint8_t *sha256)
+{
+    struct loaded *l = m->loaded;
+    while (l && memcmp(l->module->header->sha256, sha256, DZ_SHA256_BYTES) != 0)
+        l = l->next;
+    return l;
+}
+
+/* Of what was prepared, or of bytes: nothing is read from the disk. */
+static int adopt(struct dz_modules *m, const struct prepared *p, const void *bytes, size_t size,
+                 struct loaded **ret, struct dz_err *err)
+{
+    struct loaded *l = dz_zalloc(sizeof *l);
+    if (!l)
+        return dz_fail(err, DZ_ENOMEM, "load a module: out of memory");
+    int rc = p ? dz_wasm_module_open(p->map, p->size, &l->module, err)
+               : open_program(m, bytes, size, l, err);
+    if (rc < 0) {
+        dz_free(l->owned);
+        dz_free(l);
+        return rc;
+    }
+    l->next = m->loaded;
+    m->loaded = l;
+    *ret = l;
+    return 0;
+}
+
+/* The program of a file, when it is still that one. */
+static int from_file(struct dz_modules *m, const uint8_t *sha256, uint64_t ino,
+                     const struct dz_vfs_attr *attr, struct loaded **ret, struct dz_err *err)
+{
+    int rc = load(m, ino, attr, ret, err);
+    if (rc == 0 && memcmp((*ret)->module->header->sha256, sha256, DZ_SHA256_BYTES) != 0)
+        rc = dz_fail(err, DZ_ENOENT, "the file of a program holds another one now");
+    return rc;
+}
+
+int dz_modules_thaw(struct dz_modules *m, const uint8_t *sha256, uint64_t ino, const void *bytes,
+                    size_t size, struct dz_wasm_module **ret_module, struct dz_err *err)
+{
+    struct dz_vfs_attr attr = {0};
+    struct loaded *l = find_loaded(m, sha256);
+    const struct prepared *p = find_prepared(m, sha256);
+    bool file = ino != 0 && dz_vfs_getattr(m->vfs, ino, &attr) == 0 && attr.size == size;
+    int rc = l            ? 0
+             : p || bytes ? adopt(m, p, bytes, size, &l, err)
+             : file       ? from_file(m, sha256, ino, &attr, &l, err)
+                          : dz_fail(err, DZ_ENOENT, "a program is nowhere to be found");
+    if (rc < 0)
+        return rc;
+    if (file) { /* so that exec finds it by its file */
+        l->ino = ino;
+        l->size = attr.size;
+        l->mtime = attr.mtime_ns;
+    }
+    l->users++;
+    *ret_module = l->module;
+    return 0;
+}
+
+uint64_t dz_modules_ino(struct dz_modules *m, const struct dz_wasm_module *module)
+{
+    struct dz_vfs_attr attr;
+    for (const struct loaded *l = m->loaded; l; l = l->next)
+        if (l->module == module && l->ino != 0 && dz_vfs_getattr(m->vfs, l->ino, &attr) == 0 &&
+            attr.nlink > 0 && attr.size == l->size && attr.mtime_ns == l->mtime)
+            return l->ino;
+    return 0;
+}
+
 void dz_modules_ref(struct dz_modules *m, struct dz_wasm_module *module)
 {
     for (struct loaded *l = m->loaded; l; l = l->next)

@@ -10,9 +10,10 @@
  * kernel takes it; what it took, the host may send anew (the window).
  */
 #include "cell/cell_int.h"
-#include "cell/cell_machine.h"
+#include "cell/cell_sleep.h"
 
 #include "base/mem.h"
+#include "db/db.h"
 #include "kernel/kernel.h"
 
 #include <errno.h>
@@ -25,23 +26,19 @@
 
 enum {
     RUN_NS = 10 * 1000 * 1000, /* between two looks at the socket */
+    SETTLE_TURNS = 20,         /* of RUN_NS, for processes to come out of vfork */
     SIGNAL_BASE = 1000,        /* of the value of ENDED */
-};
-
-struct input {
-    uint8_t bytes[DZ_CELL_WINDOW];
-    size_t head, len;
-    bool eof;
 };
 
 struct serve {
     int fd;
     bool block; /* the end: wait until the host has taken everything */
     bool refused[4];
+    bool suspend, files_only; /* the host wants it to sleep */
     struct dz_started start;
-    struct dz_machine machine;
+    struct dz_cell_machine machine;
     struct dz_put put;
-    struct input in[4]; /* STDIN and TTY are used */
+    struct dz_cell_input in[4]; /* STDIN and TTY are used */
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 
@@ -111,7 +108,7 @@ static void output_ready(struct serve *s)
 
 static void take_input(struct serve *s, const struct dz_frame *f)
 {
-    struct input *in = f->stream < 4 ? &s->in[f->stream] : NULL;
+    struct dz_cell_input *in = f->stream < 4 ? &s->in[f->stream] : NULL;
     if (!in || f->size > sizeof in->bytes - in->len)
         return; /* a host that does not keep to its window loses bytes */
     for (size_t i = 0; i < f->size; i++)
@@ -122,7 +119,7 @@ static void take_input(struct serve *s, const struct dz_frame *f)
 /* Give the kernel what it can take, and the host as much window again. */
 static void push_input(struct serve *s, uint32_t stream)
 {
-    struct input *in = &s->in[stream];
+    struct dz_cell_input *in = &s->in[stream];
     uint64_t pushed = 0;
     while (in->len > 0) {
         size_t piece = sizeof in->bytes - in->head;
@@ -150,7 +147,8 @@ static void push_input(struct serve *s, uint32_t stream)
 static void open_windows(struct serve *s)
 {
     for (uint32_t i = 0; i < 4; i += DZ_CELL_TTY) {
-        struct dz_frame f = {.type = DZ_FRAME_WINDOW, .stream = i, .value = DZ_CELL_WINDOW};
+        struct dz_frame f = {
+            .type = DZ_FRAME_WINDOW, .stream = i, .value = DZ_CELL_WINDOW - s->in[i].len};
         if (s->machine.streams[i])
             (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
     }
@@ -173,6 +171,10 @@ static void obey(struct serve *s, const struct dz_frame *f)
     case DZ_FRAME_RESIZE:
         (void)dz_kernel_pty_resize(k, s->machine.streams[DZ_CELL_TTY], &size);
         break;
+    case DZ_FRAME_SUSPEND:
+        s->suspend = true;
+        s->files_only = f->value == 1;
+        break;
     case DZ_FRAME_SIGNAL:
         (void)dz_kernel_signal(k, s->machine.job, (int)f->value, false);
         break;
@@ -190,7 +192,7 @@ static void receive_all(struct serve *s)
     while ((rc = dz_frame_receive(s->fd, &f, s->payload, false, &err)) > 0)
         obey(s, &f);
     if (rc < 0) {
-        dz_machine_close(&s->machine, &err);
+        dz_cell_machine_close(&s->machine, &err);
         _exit(1);
     }
     push_input(s, DZ_CELL_STDIN);
@@ -244,7 +246,7 @@ DZ_NORETURN static void end(struct serve *s, const struct dz_job *job)
     output_ready(s);
     int rc = dz_kernel_flush(s->machine.kernel, &err);
     if (rc == 0 && !s->start.ephemeral)
-        rc = dz_machine_close(&s->machine, &err);
+        rc = dz_cell_machine_close(&s->machine, &err);
     if (rc < 0)
         fail(s, rc, &err);
     if (job->end != DZ_JOB_EXITED)
@@ -256,19 +258,66 @@ DZ_NORETURN static void end(struct serve *s, const struct dz_job *job)
     _exit(0);
 }
 
-DZ_NORETURN static void run(struct serve *s)
+/* --- sleep ----------------------------------------------------------------------------------- */
+
+/* The first process may end meanwhile: then that is what happened. */
+static enum dz_kernel_state run_for(struct serve *s, int64_t ns)
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_err err = {0};
     struct dz_job job;
+    enum dz_kernel_state state = dz_kernel_run(k, dz_kernel_now(k) + ns, &err);
+    if (state == DZ_KERNEL_FAILED)
+        fail(s, err.code, &err);
+    while (dz_kernel_event(k, &job))
+        if (job.tag == DZ_MACHINE_FIRST)
+            end(s, &job);
+    return state;
+}
+
+static int sleep_now(struct serve *s, int64_t *ret_wake_at, struct dz_err *err)
+{
+    struct dz_kernel *k = s->machine.kernel;
+    for (int i = 0; i < SETTLE_TURNS && !dz_kernel_settled(k); i++)
+        (void)run_for(s, RUN_NS);
+    int rc = dz_kernel_settle(k, err);
+    if (rc == 0)
+        rc = dz_kernel_flush(k, err);
+    return rc < 0 ? rc : dz_cell_sleep_write(&s->machine, s->in, ret_wake_at, err);
+}
+
+/* Durable first, then said, then tidied up. */
+static void suspend(struct serve *s)
+{
+    struct dz_err err = {0};
+    int64_t wake_at = INT64_MAX;
+    struct dz_frame f = {.type = DZ_FRAME_SUSPENDED};
+    s->suspend = false;
+    int rc =
+        s->files_only ? dz_cell_machine_close(&s->machine, &err) : sleep_now(s, &wake_at, &err);
+    if (rc < 0 && s->files_only)
+        fail(s, rc, &err);
+    if (rc < 0) {
+        f = (struct dz_frame){
+            .type = DZ_FRAME_AWAKE, .value = (uint64_t)-rc, .size = (uint32_t)strlen(err.msg)};
+        (void)dz_frame_send(s->fd, &f, err.msg, true, NULL);
+        return;
+    }
+    f.value = (uint64_t)wake_at;
+    (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
+    if (!s->files_only)
+        (void)dz_cell_sleep_close(&s->machine, NULL); /* the log holds all there is */
+    _exit(0);
+}
+
+DZ_NORETURN static void run(struct serve *s)
+{
+    struct dz_kernel *k = s->machine.kernel;
     for (;;) {
         receive_all(s);
-        enum dz_kernel_state state = dz_kernel_run(k, dz_kernel_now(k) + RUN_NS, &err);
-        if (state == DZ_KERNEL_FAILED)
-            fail(s, err.code, &err);
-        while (dz_kernel_event(k, &job))
-            if (job.tag == DZ_MACHINE_FIRST)
-                end(s, &job);
+        if (s->suspend)
+            suspend(s);
+        enum dz_kernel_state state = run_for(s, RUN_NS);
         push_input(s, DZ_CELL_STDIN);
         push_input(s, DZ_CELL_TTY);
         if (state == DZ_KERNEL_IDLE && !dz_kernel_runnable(k))
@@ -278,22 +327,34 @@ DZ_NORETURN static void run(struct serve *s)
     }
 }
 
-DZ_NORETURN void dz_cell_serve(int fd)
+/* Its first process, or those that it slept with. */
+static int begin(struct serve *s, struct dz_err *err)
+{
+    struct dz_frame lost = {.type = DZ_FRAME_LOST};
+    if (s->machine.lost)
+        (void)dz_frame_send(s->fd, &lost, NULL, true, NULL);
+    return s->start.resume ? dz_cell_sleep_wake(&s->machine, s->in, err)
+                           : dz_cell_machine_start(&s->machine, &s->start, err);
+}
+
+DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty)
 {
     struct serve *s = &serve;
     struct dz_err err = {0};
     struct sigaction alarm = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     s->fd = fd;
+    s->machine.dirty = dirty;
+    dz_db_reseed(); /* our parent's random numbers are not ours */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);
     if (rc == 0)
-        rc = dz_machine_open(&s->machine, &s->start, s, &err);
+        rc = dz_cell_machine_open(&s->machine, &s->start, s, &err);
     if (rc == DZ_ENOENT || rc == DZ_EINVAL || rc == DZ_EDENIED)
         rc = DZ_ESTATE; /* those are what a program that cannot be started gets */
     if (rc < 0)
         fail(s, rc, &err);
     receive_files(s);
-    rc = dz_machine_start(&s->machine, &s->start, &err);
+    rc = begin(s, &err);
     if (rc < 0)
         fail(s, rc, &err);
     open_windows(s);

@@ -36,6 +36,7 @@ enum dz_cli_exit {
     DZ_EXIT_OK = 0,
     DZ_EXIT_FAILURE = 1,
     DZ_EXIT_USAGE = 2,
+    DZ_EXIT_ASLEEP = 75,      /* it was put to sleep and can be resumed */
     DZ_EXIT_RUN_FAILED = 125, /* doze itself failed before or after the run */
     DZ_EXIT_NOT_EXECUTABLE = 126,
     DZ_EXIT_NOT_FOUND = 127,

@@ -13,6 +13,7 @@
 
 #define DZ_CLI_COMMANDS(X) \
     X(run)                 \
+    X(resume)              \
     X(disk_create)         \
     X(disk_ls)             \
     X(disk_cat)            \

@@ -111,7 +111,7 @@ int dz_cli_cell_disk(struct dz_cli_cell *c, struct dz_err *err)
     if (rc < 0)
         return rc;
     c->start.disk_fd = open(c->file, O_RDWR | O_CLOEXEC);
-    c->made = c->start.disk_fd < 0 && errno == ENOENT;
+    c->made = c->start.disk_fd < 0 && errno == ENOENT && !c->start.resume;
     if (c->made)
         c->start.disk_fd = dz_fd_open(AT_FDCWD, c->file, O_RDWR | O_CREAT | O_EXCL, 0600, err);
     if (c->start.disk_fd < 0)
@@ -195,4 +195,18 @@ int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest,
     }
     (void)fts_close(tree);
     return rc;
+}
+
+/* --- afterwards ------------------------------------------------------------------------ */
+
+void dz_cli_cell_tidy(const struct dz_cli_cell *cell, bool started)
+{
+    char wal[PATH_MAX];
+    if (!cell->file)
+        return;
+    (void)snprintf(wal, sizeof wal, "%s-wal", cell->file);
+    if (cell->made && !started)
+        (void)unlink(cell->file);
+    if ((cell->made && !started) || lseek(cell->start.wal_fd, 0, SEEK_END) == 0)
+        (void)unlink(wal);
 }

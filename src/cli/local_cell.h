@@ -16,6 +16,8 @@ struct dz_cli_cell {
     const char *file;   /* --file, or NULL: ephemeral */
     bool made;          /* the file was made now */
     int64_t timeout_ns; /* wall clock; 0: none */
+    bool keep;          /* SIGTERM puts it to sleep */
+    int64_t suspend_ns; /* so does this much time; 0: none */
     struct dz_cell *cell;
 };
 #define DZ_CLI_CELL_INIT \
@@ -35,6 +37,10 @@ int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest,
 int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err);
 /* After an error before dz_cli_cell_run(): what the cell said, if it said why. */
 int dz_cli_cell_why(struct dz_cli_cell *c, struct dz_cli *cli, int rc, struct dz_err *err);
+/* What must be kept of --file: nothing of a file that could not be started. */
+void dz_cli_cell_tidy(const struct dz_cli_cell *cell, bool started);
+/* The options --keep and --suspend-after of a command that has c->file. */
+int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *err);
 void dz_cli_cell_release(struct dz_cli_cell *c);
 
 #endif

@@ -31,9 +31,10 @@ struct carrier {
     struct dz_cell *cell;
     struct dz_cli *cli;
     uint32_t in; /* stream that our input goes to */
-    bool input, tty, over, timed_out;
+    bool input, tty, over, timed_out, keep;
     int signals, status;
-    int64_t deadline; /* 0: none */
+    int64_t deadline, suspend_at; /* 0: none */
+    const char *file;
     struct termios saved;
     bool raw;
 };
@@ -92,6 +93,19 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
         if (*e->text)
             dz_cli_warn(r->cli, "%s", e->text);
         return 0;
+    case DZ_CELL_SUSPENDED:
+        r->over = true;
+        r->status = DZ_EXIT_ASLEEP;
+        if (!r->cli->quiet)
+            dz_cli_warn(r->cli, "asleep: `doze resume %s` goes on", r->file);
+        return 0;
+    case DZ_CELL_AWAKE:
+        dz_cli_warn(r->cli, "cannot be put to sleep, and goes on: %s", e->text);
+        return 0;
+    case DZ_CELL_LOST:
+        dz_cli_warn(r->cli, "memory_lost: %s was left by a crash and starts from its files",
+                    r->file);
+        return 0;
     case DZ_CELL_FAILED:
         r->over = true;
         r->status = failed(r->cli, e);
@@ -143,6 +157,8 @@ static int take_signal(struct carrier *r, struct dz_err *err)
         return 0;
     if (info.ssi_signo == SIGWINCH)
         return send_size(r, err);
+    if (r->keep && info.ssi_signo == SIGTERM)
+        return dz_cell_suspend(r->cell, false, err);
     return dz_cell_signal(r->cell, (int)info.ssi_signo, err);
 }
 
@@ -177,6 +193,21 @@ static int time_is_over(struct carrier *r, struct dz_err *err)
     return dz_cell_signal(r->cell, SIGKILL, err);
 }
 
+/* Milliseconds until something is due, and do what is: -1 for never. */
+static int64_t due(struct carrier *r, int *rc, struct dz_err *err)
+{
+    int64_t now = dz_clock_boot_ns(), next = INT64_MAX;
+    if (r->suspend_at && now >= r->suspend_at) {
+        r->suspend_at = 0;
+        *rc = dz_cell_suspend(r->cell, false, err);
+    }
+    if (*rc >= 0 && r->deadline && now >= r->deadline)
+        *rc = time_is_over(r, err);
+    next = r->suspend_at ? r->suspend_at : next;
+    next = r->deadline && r->deadline < next ? r->deadline : next;
+    return next == INT64_MAX ? -1 : (next - now) / DZ_NS_PER_MS + 1;
+}
+
 static int carry(struct carrier *r, struct dz_err *err)
 {
     int rc = 0;
@@ -185,10 +216,8 @@ static int carry(struct carrier *r, struct dz_err *err)
         struct pollfd p[3] = {{.fd = dz_cell_fd(r->cell), .events = POLLIN},
                               {.fd = r->signals, .events = POLLIN},
                               {.fd = listen ? STDIN_FILENO : -1, .events = POLLIN}};
-        int64_t left = r->deadline ? (r->deadline - dz_clock_boot_ns()) / DZ_NS_PER_MS + 1 : -1;
-        if (r->deadline && left <= 0)
-            rc = time_is_over(r, err);
-        else if (poll(p, 3, left > INT32_MAX ? INT32_MAX : (int)left) < 0 && errno != EINTR)
+        int64_t left = due(r, &rc, err);
+        if (rc >= 0 && poll(p, 3, left > INT32_MAX ? INT32_MAX : (int)left) < 0 && errno != EINTR)
             rc = dz_fail_sys(err, errno, "wait for the cell");
         if (rc >= 0 && p[1].revents)
             rc = take_signal(r, err);
@@ -204,10 +233,12 @@ static int carry(struct carrier *r, struct dz_err *err)
 
 int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err)
 {
-    struct carrier r = {.cell = c->cell, .cli = cli, .tty = c->start.tty};
+    struct carrier r = {
+        .cell = c->cell, .cli = cli, .tty = c->start.tty, .keep = c->keep, .file = c->file};
     r.input = c->start.open_stdin;
     r.in = c->start.tty ? DZ_CELL_TTY : DZ_CELL_STDIN;
     r.deadline = c->timeout_ns ? dz_clock_boot_ns() + c->timeout_ns : 0;
+    r.suspend_at = c->suspend_ns ? dz_clock_boot_ns() + c->suspend_ns : 0;
     int rc = r.signals = open_signals(err);
     if (rc >= 0)
         rc = dz_cell_go(c->cell, err);

@@ -114,21 +114,12 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_er
     if (dz_cli_value(c, "user"))
         s->user = dz_cli_value(c, "user");
     cell->file = dz_cli_value(c, "file");
+    s->drop_memory = dz_cli_flag(c, "drop-memory");
+    int rc = dz_cli_cell_keep(c, cell, err);
+    if (rc < 0)
+        return rc;
     s->argv = (const char *const *)c->argv;
     return 0;
-}
-
-/* What must be kept of --file: nothing of a file that could not be started. */
-static void tidy(const struct dz_cli_cell *cell, bool started)
-{
-    char wal[PATH_MAX];
-    if (!cell->file)
-        return;
-    (void)snprintf(wal, sizeof wal, "%s-wal", cell->file);
-    if (cell->made && !started)
-        (void)unlink(cell->file);
-    if ((cell->made && !started) || lseek(cell->start.wal_fd, 0, SEEK_END) == 0)
-        (void)unlink(wal);
 }
 
 static int run(struct dz_cli *c, struct dz_err *err)
@@ -152,7 +143,7 @@ static int run(struct dz_cli *c, struct dz_err *err)
         return rc;
     rc = copy_all(c, &cell, err);
     rc = rc < 0 ? dz_cli_cell_why(&cell, c, rc, err) : dz_cli_cell_run(&cell, c, err);
-    tidy(&cell, rc >= 0 && (rc < DZ_EXIT_RUN_FAILED || rc >= DZ_EXIT_SIGNAL));
+    dz_cli_cell_tidy(&cell, rc >= 0 && (rc < DZ_EXIT_RUN_FAILED || rc >= DZ_EXIT_SIGNAL));
     return rc;
 }
 
@@ -176,6 +167,9 @@ const struct dz_cli_command dz_cmd_run = {
             {"tty", 't', NULL, "give it a terminal"},
             {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},
             {"timeout", 0, "DURATION", "stop it after this long, for instance 30s"},
+            {"keep", 'k', NULL, "on SIGTERM, put it to sleep in --file"},
+            {"suspend-after", 0, "DURATION", "put it to sleep after this long; implies --keep"},
+            {"drop-memory", 0, NULL, "give up a machine that sleeps in --file"},
             DZ_CLI_OPTION_END,
         },
     .help = "COMMAND is looked for in the sandbox. Its disk is one file: what the command\n"
@@ -184,6 +178,9 @@ const struct dz_cli_command dz_cmd_run = {
             "\n"
             "The exit status is the command's; 128 and the signal's number when a signal\n"
             "ended it; 125 when doze failed, 126 when COMMAND is no program, 127 when it\n"
-            "was not found. Signals that doze gets are passed on.\n",
+            "was not found. Signals that doze gets are passed on.\n"
+            "\n"
+            "With --keep, SIGTERM stops the sandbox wherever it is and keeps all of it in\n"
+            "--file: the exit status is 75, and `doze resume` goes on.\n",
     .run = run,
 };

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_sleep.c - the cell's part in putting its machine to sleep and waking it:
+ * which pages are dirty (os/os_dirty.h), where programs come from, and the input
+ * that is on its way. The rest is machine/.
+ */
+#include "cell/cell_sleep.h"
+
+#include "base/mem.h"
+#include "db/db.h"
+#include "machine/machine.h"
+#include "vfs/vfs.h"
+
+#include <string.h>
+
+/* --- dirty pages ---------------------------------------------------------------------- */
+
+_Static_assert(sizeof(struct dz_machine_run) == sizeof(struct dz_os_run) &&
+                   offsetof(struct dz_machine_run, size) == offsetof(struct dz_os_run, size),
+               "runs are handed on as they are");
+
+static struct dz_os_dirty_range range_of(const struct dz_machine_range *r)
+{
+    return (struct dz_os_dirty_range){.at = r->at,
+                                      .size = r->size,
+                                      .image = r->image,
+                                      .image_at = r->image_at,
+                                      .image_size = r->image_size};
+}
+
+typedef int ask_fn(struct dz_os_dirty *d, const struct dz_os_dirty_range *r,
+                   struct dz_os_runs *runs, struct dz_err *err);
+
+static int ask(ask_fn *fn, const struct dz_cell_machine *m, const struct dz_machine_range *r,
+               struct dz_machine_runs *runs, struct dz_err *err)
+{
+    struct dz_os_dirty_range range = range_of(r);
+    struct dz_os_runs found = DZ_VEC_INIT(runs->max);
+    int rc = fn(m->dirty, &range, &found, err);
+    for (size_t i = 0; rc == 0 && i < found.n; i++)
+        dz_vec_push(runs, ((struct dz_machine_run){found.p[i].at, found.p[i].size}));
+    dz_vec_release(&found);
+    return rc;
+}
+
+static int on_differs(void *arg, const struct dz_machine_range *r, struct dz_machine_runs *runs,
+                      struct dz_err *err)
+{
+    return ask(dz_os_dirty_differs, arg, r, runs, err);
+}
+
+static int on_written(void *arg, const struct dz_machine_range *r, struct dz_machine_runs *runs,
+                      struct dz_err *err)
+{
+    return ask(dz_os_dirty_written, arg, r, runs, err);
+}
+
+static int on_mark(void *arg, const struct dz_machine_range *r, struct dz_err *err)
+{
+    const struct dz_cell_machine *m = arg;
+    struct dz_os_dirty_range range = range_of(r);
+    return dz_os_dirty_mark(m->dirty, &range, err);
+}
+
+static void on_unmark(void *arg, const void *at)
+{
+    dz_os_dirty_unmark(((struct dz_cell_machine *)arg)->dirty, at);
+}
+
+/* --- programs -------------------------------------------------------------------------- */
+
+static int on_module_get(void *arg, const uint8_t *sha256, uint64_t ino, const void *bytes,
+                         size_t size, struct dz_wasm_module **ret_module, struct dz_err *err)
+{
+    return dz_modules_thaw(((struct dz_cell_machine *)arg)->modules, sha256, ino, bytes, size,
+                           ret_module, err);
+}
+
+static void on_module_put(void *arg, struct dz_wasm_module *module)
+{
+    dz_modules_put(((struct dz_cell_machine *)arg)->modules, module);
+}
+
+static uint64_t on_module_ino(void *arg, const struct dz_wasm_module *module)
+{
+    return dz_modules_ino(((struct dz_cell_machine *)arg)->modules, module);
+}
+
+/* --- finding --------------------------------------------------------------------------- */
+
+static int allowed(enum dz_machine_found found, const struct dz_started *s, struct dz_err *err)
+{
+    if (s->resume && found == DZ_MACHINE_NONE)
+        return dz_fail(err, DZ_ESTATE,
+                       "no machine sleeps in the file: `doze run --file` starts one");
+    if (s->resume && found == DZ_MACHINE_LOST)
+        return dz_fail(err, DZ_ESTATE,
+                       "memory_lost: the machine ran and was not put to sleep, so only its files "
+                       "are there: `doze run --file` starts with them");
+    if (!s->resume && found == DZ_MACHINE_ASLEEP && !s->drop_memory)
+        return dz_fail(err, DZ_ESTATE,
+                       "a machine sleeps in the file: `doze resume` goes on with it, --drop-memory "
+                       "keeps its files only");
+    return 0;
+}
+
+int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start,
+                       struct dz_err *err)
+{
+    struct dz_os_dirty *dirty = m->dirty;
+    /* Comparing costs all of memory at each mark: then the file is compared with. */
+    bool scan = dirty && dz_os_dirty_written_how(dirty) == DZ_OS_DIRTY_SCAN;
+    m->keep_ops = (struct dz_machine_ops){.module_get = on_module_get,
+                                          .module_put = on_module_put,
+                                          .module_ino = on_module_ino,
+                                          .differs = dirty ? on_differs : NULL,
+                                          .written = scan ? on_written : NULL,
+                                          .mark = scan ? on_mark : NULL,
+                                          .unmark = scan ? on_unmark : NULL,
+                                          .arg = m};
+    const struct dz_machine_opts opts = {.db = m->db, .ops = &m->keep_ops};
+    int rc = dz_machine_open(&opts, &m->keep, err);
+    if (rc < 0)
+        return rc;
+    m->lost = dz_machine_found(m->keep) == DZ_MACHINE_LOST;
+    return allowed(dz_machine_found(m->keep), start, err);
+}
+
+/* --- waking, sleeping --------------------------------------------------------------------- */
+
+struct saved_input { /* before the bytes of each stream */
+    uint32_t stream, eof;
+    uint64_t size;
+};
+
+static int take_inputs(struct dz_cell_input in[4], const uint8_t *at, size_t left,
+                       struct dz_err *err)
+{
+    while (left > 0) {
+        struct saved_input h;
+        if (left < sizeof h)
+            break;
+        memcpy(&h, at, sizeof h);
+        at += sizeof h;
+        left -= sizeof h;
+        if (h.stream > 3 || h.size > left || h.size > sizeof in[0].bytes)
+            break;
+        struct dz_cell_input *to = &in[h.stream];
+        memcpy(to->bytes, at, (size_t)h.size);
+        to->head = 0;
+        to->len = (size_t)h.size;
+        to->eof = h.eof != 0;
+        at += h.size;
+        left -= (size_t)h.size;
+    }
+    return left ? dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: its input") : 0;
+}
+
+int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_input in[4], struct dz_err *err)
+{
+    size_t size;
+    const uint8_t *bytes = dz_machine_host_bytes(m->keep, &size);
+    int rc = take_inputs(in, bytes, size, err);
+    if (rc == 0)
+        rc = dz_machine_wake(m->keep, m->kernel, m->vfs, err);
+    if (rc == 0)
+        rc = dz_vfs_reap(m->vfs, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < 4; i++)
+        m->streams[i] = dz_kernel_stream_find(m->kernel, i);
+    m->job = dz_kernel_job_find(m->kernel, DZ_MACHINE_FIRST);
+    return m->job ? 0 : dz_fail(err, DZ_ECORRUPT, "the machine in the file has no first process");
+}
+
+static void put_input(struct dz_buf *b, uint32_t stream, const struct dz_cell_input *in)
+{
+    struct saved_input h = {.stream = stream, .eof = in->eof, .size = in->len};
+    size_t first = sizeof in->bytes - in->head;
+    first = first < in->len ? first : in->len;
+    dz_buf_add(b, &h, sizeof h);
+    dz_buf_add(b, in->bytes + in->head, first);
+    dz_buf_add(b, in->bytes, in->len - first);
+}
+
+int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_input in[4],
+                        int64_t *ret_wake_at, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf host = DZ_BUF_INIT(DZ_MACHINE_HOST_MAX);
+    for (uint32_t i = 0; i < 4; i++)
+        if (in[i].len || in[i].eof)
+            put_input(&host, i, &in[i]);
+    if (host.err)
+        return dz_fail(err, host.err, "put the machine to sleep: out of memory");
+    const struct dz_machine_how how = {
+        .policy = m->policy, .host_bytes = host.p, .host_size = host.len};
+    int rc = dz_machine_sleep(m->keep, m->kernel, m->vfs, &how, err);
+    *ret_wake_at = dz_machine_wake_at(m->keep);
+    return rc;
+}
+
+int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err)
+{
+    dz_machine_close(m->keep);
+    m->keep = NULL;
+    dz_vfs_abandon(m->vfs); /* closing it would remove files that processes have open */
+    m->vfs = NULL;
+    int rc = dz_db_close(m->db, false, err);
+    m->db = NULL;
+    return rc;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_sleep.h - what a cell gives and takes when its machine sleeps and wakes.
+ */
+#ifndef DZ_CELL_CELL_SLEEP_H
+#define DZ_CELL_CELL_SLEEP_H
+
+#include "cell/cell_machine.h"
+#include "os/os_dirty.h"
+
+/* Input that the host has sent and the kernel has not taken. */
+struct dz_cell_input {
+    uint8_t bytes[DZ_CELL_WINDOW];
+    size_t head, len;
+    bool eof;
+};
+
+/* Look into the file for a machine; m->db is open. Fills m->keep and m->lost. Says no
+ * to what start wants with a file that is otherwise. */
+int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start,
+                       struct dz_err *err);
+/* Fill m->kernel, m->streams, m->job and the inputs (by enum dz_cell_stream). */
+int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_input in[4], struct dz_err *err);
+/* Write the machine and commit; *ret_wake_at as of DZ_FRAME_SUSPENDED. */
+int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_input in[4],
+                        int64_t *ret_wake_at, struct dz_err *err);
+/* After that: close the disk without touching what is in it. */
+int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze resume`: go on with the machine that sleeps in a file.
+ */
+#include "base/limits.h"
+#include "base/num.h"
+#include "cli/cli.h"
+#include "cli/local_cell.h"
+
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum {
+    SUSPEND_MAX_MS = 7 * 24 * 3600 * 1000,
+};
+
+int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *err)
+{
+    const char *after = dz_cli_value(cli, "suspend-after");
+    int64_t ms = 0;
+    if (after && dz_duration_parse(dz_str(after), 1, SUSPEND_MAX_MS, &ms, err) < 0)
+        return dz_cli_usage(cli, err, "--suspend-after wants a duration such as 5m, not %s", after);
+    c->suspend_ns = ms * 1000000;
+    c->keep = c->start.resume || after || dz_cli_flag(cli, "keep");
+    if (c->keep && !c->file)
+        return dz_cli_usage(cli, err, "--keep and --suspend-after want --file");
+    return 0;
+}
+
+static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
+{
+    struct dz_cell_start *s = &cell->start;
+    struct winsize w = {0};
+    s->resume = true;
+    cell->file = c->argv[0];
+    s->tty = dz_cli_flag(c, "tty");
+    s->open_stdin = dz_cli_flag(c, "interactive");
+    if (s->tty && s->open_stdin && !isatty(STDIN_FILENO))
+        return dz_cli_usage(c, err, "-t with -i needs a terminal as standard input");
+    (void)ioctl(STDIN_FILENO, TIOCGWINSZ, &w);
+    s->rows = w.ws_row ? w.ws_row : 24;
+    s->cols = w.ws_col ? w.ws_col : 80;
+    return dz_cli_cell_keep(c, cell, err);
+}
+
+static int resume(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
+    const char *base = dz_cli_value(c, "base");
+    int rc = read_options(c, &cell, err);
+    if (rc == 0 && !base)
+        base = getenv("DOZE_BASE");
+    if (rc == 0 && base && base[0])
+        rc = dz_cli_cell_base(&cell, base, err);
+    if (rc == 0)
+        rc = dz_cli_cell_disk(&cell, err);
+    if (rc == 0)
+        rc = dz_cli_cell_spawn(&cell, err);
+    if (rc < 0)
+        return rc;
+    rc = dz_cli_cell_run(&cell, c, err);
+    dz_cli_cell_tidy(&cell, true);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_resume = {
+    .name = "resume",
+    .group = DZ_CLI_GROUP_RUN,
+    .summary = "go on with the sandbox that sleeps in a file",
+    .args = "FILE",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){
+            {"base", 'b', "ROOT", "the read-only disk that it had below (default: DOZE_BASE)"},
+            {"interactive", 'i', NULL, "pass standard input on"},
+            {"tty", 't', NULL, "its terminal is ours"},
+            {"suspend-after", 0, "DURATION", "put it to sleep again after this long"},
+            DZ_CLI_OPTION_END,
+        },
+    .help = "The sandbox goes on where `doze run --keep` or `doze resume` stopped it, with\n"
+            "its processes, open files, pipes and timers; a timer whose time has come\n"
+            "meanwhile goes off at once. What it prints comes here. Without -i nothing is\n"
+            "typed, and what reads waits. SIGTERM puts it to sleep again (status 75);\n"
+            "otherwise the status is that of its first process, as of `doze run`.\n",
+    .run = resume,
+};

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ * A machine put to sleep in one cell and woken in another. */
+#include "tap.h"
+
+#include "../lib/cell_rig.h"
+
+static const char *const copy[] = {"g", "c", NULL};
+static const char *const loops[] = {"g", "l", NULL};
+static const char *const waits[] = {"g", "w", NULL};
+static const char *const says[] = {"g", "h", NULL};
+
+static void input(struct crig *r, const char *text)
+{
+    size_t n = strlen(text), done = 0;
+    while (done < n) {
+        int64_t took = dz_cell_input(r->cell, DZ_CELL_STDIN, text + done, n - done, &r->err);
+        CHECK(took >= 0);
+        done += (size_t)took;
+        if (took == 0)
+            (void)crig_wait(r, DZ_CELL_WINDOW_OPEN);
+    }
+}
+
+static void until(struct crig *r, size_t bytes)
+{
+    while (r->out_seen < bytes)
+        CHECK_INT(crig_wait(r, DZ_CELL_OUTPUT), DZ_CELL_OUTPUT);
+}
+
+static int sleep_now(struct crig *r, bool files_only)
+{
+    CHECK_INT(dz_cell_suspend(r->cell, files_only, &r->err), 0);
+    int rc = crig_wait(r, DZ_CELL_SUSPENDED);
+    dz_cell_free(r->cell);
+    r->cell = NULL;
+    return rc;
+}
+
+/* Another cell over the same file. */
+static int again(struct crig *r, bool resume)
+{
+    r->start.resume = resume;
+    r->start.fresh = false;
+    int rc = dz_cell_spawn(&r->start, &r->cell, &r->err);
+    return rc < 0 ? rc : dz_cell_go(r->cell, &r->err);
+}
+
+TEST(it_goes_on_where_it_stood)
+{
+    struct crig r;
+    CHECK_INT(crig_spawn(&r, copy, "posix"), 0);
+    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
+    input(&r, "one ");
+    until(&r, 4);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(sleep_now(&r, false), DZ_CELL_SUSPENDED);
+        CHECK(r.end.count == (uint64_t)INT64_MAX);
+        CHECK_INT(again(&r, true), 0);
+        CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+        input(&r, "more ");
+        until(&r, 4 + 5 * (size_t)(i + 1));
+    }
+    CHECK_INT(dz_cell_input_end(r.cell, DZ_CELL_STDIN, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    CHECK_INT(r.end.exit_code, 0);
+    CHECK_STR(r.out.p, "one more more more ");
+    dz_cell_free(r.cell);
+    CHECK_INT(again(&r, true), 0); /* it has ended: nothing sleeps there any more */
+    CHECK_INT(crig_wait(&r, DZ_CELL_FAILED), DZ_CELL_FAILED);
+    CHECK_INT(r.end.code, DZ_ESTATE);
+    crig_free(&r);
+}
+
+TEST(input_on_its_way_is_kept)
+{
+    struct crig r;
+    CHECK_INT(crig_spawn(&r, copy, "posix"), 0);
+    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    CHECK_INT(dz_cell_input(r.cell, DZ_CELL_STDIN, "typed", 5, &r.err), 5);
+    CHECK_INT(dz_cell_input_end(r.cell, DZ_CELL_STDIN, &r.err), 0);
+    int rc = sleep_now(&r, false);
+    if (rc == DZ_CELL_SUSPENDED) { /* else it was done already */
+        CHECK_INT(again(&r, true), 0);
+        rc = crig_wait(&r, DZ_CELL_ENDED);
+    }
+    CHECK_INT(rc, DZ_CELL_ENDED);
+    CHECK_STR(r.out.p, "typed");
+    crig_free(&r);
+}
+
+TEST(a_loop_and_a_sleeper_stop_anywhere)
+{
+    struct crig r;
+    CHECK_INT(crig_spawn(&r, loops, "posix"), 0);
+    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
+    CHECK_INT(sleep_now(&r, false), DZ_CELL_SUSPENDED);
+    CHECK(r.end.count < (uint64_t)INT64_MAX); /* it wants to go on at once */
+    CHECK_INT(again(&r, true), 0);
+    CHECK_INT(dz_cell_signal(r.cell, SIGTERM, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    CHECK_INT(r.end.signal, SIGTERM);
+    crig_free(&r);
+
+    CHECK_INT(crig_spawn(&r, waits, "posix"), 0);
+    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    usleep(20000);
+    CHECK_INT(sleep_now(&r, false), DZ_CELL_SUSPENDED);
+    CHECK(r.end.count < (uint64_t)INT64_MAX); /* in an hour */
+    CHECK_INT(again(&r, true), 0);
+    CHECK_INT(dz_cell_signal(r.cell, SIGKILL, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    crig_free(&r);
+}
+
+/* Wake, say something, be killed: its memory is lost, and that is told. */
+TEST(never_two_instants)
+{
+    struct crig r;
+    CHECK_INT(crig_spawn(&r, copy, "posix"), 0);
+    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    CHECK_INT(sleep_now(&r, false), DZ_CELL_SUSPENDED);
+    CHECK_INT(again(&r, true), 0);
+    dz_cell_free(r.cell); /* killed before it did anything: nothing is lost */
+    CHECK_INT(again(&r, true), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    input(&r, "x");
+    until(&r, 1);
+    dz_cell_free(r.cell); /* after its output */
+    CHECK_INT(again(&r, true), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_FAILED), DZ_CELL_FAILED);
+    CHECK(strstr(r.text, "memory_lost") != NULL);
+    dz_cell_free(r.cell);
+    r.start.argv = says;
+    CHECK_INT(again(&r, false), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_LOST), DZ_CELL_LOST);
+    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    CHECK_INT(r.end.exit_code, 3);
+    crig_free(&r);
+}
+
+TEST(what_sleeps_is_not_given_up_silently)
+{
+    struct crig r;
+    CHECK_INT(crig_spawn(&r, copy, "posix"), 0);
+    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    CHECK_INT(sleep_now(&r, false), DZ_CELL_SUSPENDED);
+    r.start.argv = says;
+    CHECK_INT(again(&r, false), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_FAILED), DZ_CELL_FAILED);
+    CHECK_INT(r.end.code, DZ_ESTATE);
+    dz_cell_free(r.cell);
+    r.start.drop_memory = true;
+    CHECK_INT(again(&r, false), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    CHECK_INT(r.end.exit_code, 3);
+    dz_cell_free(r.cell);
+    r.start.drop_memory = false;
+    r.start.argv = copy;
+    CHECK_INT(again(&r, false), 0); /* and files only, by the host's wish */
+    CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    CHECK_INT(sleep_now(&r, true), DZ_CELL_SUSPENDED);
+    CHECK_INT(again(&r, true), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_FAILED), DZ_CELL_FAILED);
+    crig_free(&r);
+}
