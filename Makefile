@@ -185,8 +185,13 @@ check-asan: ## the same under ASan and UBSan
 	@$(MAKE) --no-print-directory CONFIG=asan check
 integration: all ## the program itself, in numbered shell tests
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
-wasi: $(B)/wasi_suite ## the official tests of WASI preview 1
-	@scripts/run-tap wasi $(B)/wasi_suite
+WASI_TESTS := $(patsubst tests/wasi/p1/%.c,build/wasi-tests/%.wasm,$(wildcard tests/wasi/p1/*.c))
+wasi: $(B)/wasi_suite $(WASI_TESTS) ## the official tests of WASI preview 1, and ours
+	@DZ_WASI_TESTS=build/wasi-tests scripts/run-tap wasi $(B)/wasi_suite
+build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
+	@mkdir -p $(@D)/root
+	clang-19 --target=wasm32-wasi -std=gnu17 -O1 -Wall -Wextra -Werror $< -o $@
+	@echo '{"root": "root"}' >$(@:.wasm=.json)
 crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 	@scripts/run-tap crash $(B)/torture_vfs
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))

@@ -277,21 +277,29 @@ int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
 /* ---- changing the tree ------------------------------------------------------------------------
  */
 
-/* The last component, on the disk and not covered. */
+/* The last component, walked to with `flags` too: on the disk and not covered. */
 static int disk_target(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, int flags,
                        struct dz_k_walk *w)
 {
     if (!(k->caps & DZ_CAP_DISK))
         return -ENOSYS;
-    at.flags |= flags;
     if (!at.path)
         return -EFAULT;
+    at.flags |= flags;
     int e = dz_k_walk(k, p, at, w);
     if (e)
         return e;
     if (w->dir.fs != DZ_KERNEL_FS_DISK)
         return w->node.ino ? -EPERM : -EACCES;
     return 0;
+}
+
+/* A name that must be free. */
+static int free_name(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_k_walk *w)
+{
+    w->node.ino = 0;
+    int e = disk_target(k, p, at, DZ_AT_NAME, w);
+    return w->node.ino != 0 ? -EEXIST : e;
 }
 
 /* Is something of ours mounted there? Then it can be neither removed nor renamed. */
@@ -319,12 +327,8 @@ int64_t dz_sys_mkdirat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, 
 {
     struct dz_k_walk w;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, at, DZ_AT_NAME, &w);
-    if (e)
-        return e == -EPERM ? -EEXIST : e;
-    if (w.node.ino != 0)
-        return -EEXIST;
-    return dz_vfs_mkdir_at(k->vfs, &who, dz_k_vfs_path(&w), mode & 07777);
+    int e = free_name(k, p, at, &w);
+    return e ? e : dz_vfs_mkdir_at(k->vfs, &who, dz_k_vfs_path(&w), mode & 07777);
 }
 
 int64_t dz_sys_mknodat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint32_t mode,
@@ -332,11 +336,9 @@ int64_t dz_sys_mknodat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, 
 {
     struct dz_k_walk w;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, at, DZ_AT_NAME, &w);
+    int e = free_name(k, p, at, &w);
     if (e)
         return e;
-    if (w.node.ino != 0)
-        return -EEXIST;
     if (S_ISDIR(mode))
         return -EPERM;
     if ((mode & S_IFMT) == 0)
@@ -349,12 +351,8 @@ int64_t dz_sys_symlinkat(struct dz_kernel *k, struct dz_proc *p, const char *tar
 {
     struct dz_k_walk w;
     struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, at, DZ_AT_NAME, &w);
-    if (e)
-        return e;
-    if (w.node.ino != 0)
-        return -EEXIST;
-    return dz_vfs_symlink_at(k->vfs, &who, target, dz_k_vfs_path(&w));
+    int e = free_name(k, p, at, &w);
+    return e ? e : dz_vfs_symlink_at(k->vfs, &who, target, dz_k_vfs_path(&w));
 }
 
 int64_t dz_sys_linkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at from, struct dz_at to)
@@ -362,13 +360,11 @@ int64_t dz_sys_linkat(struct dz_kernel *k, struct dz_proc *p, struct dz_at from,
     struct dz_k_walk a, b;
     struct dz_vfs_who who = dz_k_who(p);
     int e = disk_target(k, p, from, 0, &a);
-    e = e ? e : disk_target(k, p, to, DZ_AT_NAME, &b);
+    if (!e && a.node.ino == 0)
+        e = -ENOENT;
+    e = e ? e : free_name(k, p, to, &b);
     if (e)
         return e;
-    if (a.node.ino == 0)
-        return -ENOENT;
-    if (b.node.ino != 0)
-        return -EEXIST;
     if (covered(&a))
         return -EPERM;
     return dz_vfs_link_at(k->vfs, &who, dz_k_vfs_path(&a), dz_k_vfs_path(&b), false);

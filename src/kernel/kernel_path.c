@@ -206,7 +206,7 @@ static int step(struct walker *w, struct dz_k_walk *r, bool *ret_done)
     memcpy(r->name, s, len);
     if (slash)
         r->name[len] = '/';
-    if (n.ino != 0 && slash && !S_ISDIR(mode))
+    if (n.ino != 0 && slash && !S_ISDIR(mode) && !(w->flags & DZ_AT_NAME))
         return -ENOTDIR;
     *ret_done = true;
     return 0;

@@ -133,15 +133,14 @@ enum {
 static int open_flags(uint32_t oflags, uint64_t rights, uint32_t fdflags)
 {
     const uint64_t reading = (uint64_t)1 << RIGHT_FD_READ | (uint64_t)1 << RIGHT_FD_READDIR;
-    const uint64_t writing = (uint64_t)1 << RIGHT_FD_WRITE | (uint64_t)1 << RIGHT_FD_ALLOCATE |
-                             (uint64_t)1 << RIGHT_FD_FILESTAT_SET_SIZE;
+    uint64_t writing = (uint64_t)1 << RIGHT_FD_WRITE;
+    if (!(oflags & OFLAG_DIRECTORY)) /* some ask for all that a file could do */
+        writing |= (uint64_t)1 << RIGHT_FD_ALLOCATE | (uint64_t)1 << RIGHT_FD_FILESTAT_SET_SIZE;
     int flags = rights & writing ? (rights & reading ? O_RDWR : O_WRONLY) : O_RDONLY;
     flags |= (oflags & OFLAG_CREAT ? O_CREAT : 0) | (oflags & OFLAG_DIRECTORY ? O_DIRECTORY : 0);
     flags |= (oflags & OFLAG_EXCL ? O_EXCL : 0) | (oflags & OFLAG_TRUNC ? O_TRUNC : 0);
     flags |= (fdflags & 1 ? O_APPEND : 0) | (fdflags & 4 ? O_NONBLOCK : 0);
     flags |= fdflags & 24 ? O_SYNC : fdflags & 2 ? O_DSYNC : 0;
-    if ((flags & O_DIRECTORY) && !(oflags & (OFLAG_CREAT | OFLAG_TRUNC)))
-        flags &= ~O_ACCMODE; /* a directory is opened for reading, whatever was asked */
     return flags;
 }
 

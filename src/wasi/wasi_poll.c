@@ -6,6 +6,7 @@
  * kernel remembers the deadline of a call that waits, so computing the timeout
  * anew each time the call is issued again changes nothing.
  */
+#include "wasi/wasi.h"
 #include "wasi/wasi_int.h"
 
 #include <time.h>
@@ -21,9 +22,10 @@ enum {
 struct subscriptions {
     const uint8_t *at;
     uint32_t count;
-    struct pollfd fds[DZ_KERNEL_POLL_MAX]; /* fd -1 for a clock */
+    struct pollfd fds[DZ_KERNEL_POLL_MAX]; /* fd -1 for a clock, or what may not be polled */
+    int64_t due_ns[DZ_KERNEL_POLL_MAX];    /* of clocks: from now on; else -1 */
     int64_t timeout_ns;                    /* of the nearest clock, -1: none */
-    uint32_t clock;                        /* its index */
+    bool refused;                          /* there are some that may not be polled */
 };
 
 static int clock_of(uint32_t id)
@@ -53,30 +55,51 @@ static int64_t due_in(const struct call *c, const uint8_t *sub)
     return (int64_t)timeout > now ? (int64_t)timeout - now : 0;
 }
 
+static bool is_absolute(const uint8_t *sub)
+{
+    return sub[40] & 1;
+}
+
+static int64_t read_clock(const struct call *c, struct subscriptions *s, uint32_t i)
+{
+    int64_t ns = due_in(c, s->at + (size_t)i * SUBSCRIPTION_SIZE);
+    if (ns < 0)
+        return ns;
+    s->due_ns[i] = ns;
+    if (s->timeout_ns < 0 || ns < s->timeout_ns)
+        s->timeout_ns = ns;
+    return 0;
+}
+
+static void read_file(const struct call *c, struct subscriptions *s, uint32_t i)
+{
+    const uint8_t *sub = s->at + (size_t)i * SUBSCRIPTION_SIZE;
+    int fd = (int)get_u32(sub + 16);
+    s->fds[i].events = sub[8] == EVENT_READ ? POLLIN : POLLOUT;
+    if (dz_wasi_need(c, fd, RIGHT_POLL_FD_READWRITE) == -WASI_ENOTCAPABLE)
+        s->refused = true;
+    else
+        s->fds[i].fd = fd < 0 ? INT32_MAX : fd; /* poll(2) passes over negative ones */
+}
+
 static int64_t read_subscriptions(const struct call *c, struct subscriptions *s)
 {
+    int64_t r = 0;
     s->timeout_ns = -1;
-    for (uint32_t i = 0; i < s->count; i++) {
-        const uint8_t *sub = s->at + (size_t)i * SUBSCRIPTION_SIZE;
+    for (uint32_t i = 0; r == 0 && i < s->count; i++) {
+        uint8_t tag = s->at[(size_t)i * SUBSCRIPTION_SIZE + 8];
         s->fds[i] = (struct pollfd){.fd = -1};
-        if (sub[8] == EVENT_CLOCK) {
-            int64_t ns = due_in(c, sub);
-            if (ns < 0)
-                return ns;
-            if (s->timeout_ns < 0 || ns < s->timeout_ns) {
-                s->timeout_ns = ns;
-                s->clock = i;
-            }
-        } else if (sub[8] <= EVENT_WRITE) {
-            s->fds[i].fd = (int)get_u32(sub + 16);
-            s->fds[i].events = sub[8] == EVENT_READ ? POLLIN : POLLOUT;
-            if (s->fds[i].fd < 0)
-                s->fds[i].fd = INT32_MAX; /* poll(2) passes over negative ones */
-        } else {
-            return -EINVAL;
-        }
+        s->due_ns[i] = -1;
+        if (tag == EVENT_CLOCK)
+            r = read_clock(c, s, i);
+        else if (tag <= EVENT_WRITE)
+            read_file(c, s, i);
+        else
+            r = -EINVAL;
     }
-    return 0;
+    if (s->refused)
+        s->timeout_ns = 0;
+    return r;
 }
 
 /* Bytes that can be read at once, for the event; 0 where that is not known. */
@@ -86,33 +109,46 @@ static uint64_t readable(const struct call *c, int fd)
     return dz_sys_ioctl(c->k, c->p, fd, 0x541B /* FIONREAD */, &n) == 0 && n > 0 ? (uint64_t)n : 0;
 }
 
-static void put_event(uint8_t *at, const uint8_t *sub, int64_t error, uint64_t bytes, bool hangup)
+static void put_event(uint8_t *at, const uint8_t *sub, uint16_t error, uint64_t bytes, bool hangup)
 {
     memset(at, 0, EVENT_SIZE);
     memcpy(at, sub, 8); /* userdata */
-    put_u16(at + 8, (uint16_t)error);
+    put_u16(at + 8, error);
     at[10] = sub[8];
     put_u64(at + 16, bytes);
     put_u16(at + 24, hangup);
 }
 
-static uint32_t write_events(const struct call *c, const struct subscriptions *s, int64_t ready,
-                             uint8_t *out)
+/* The clocks that ended the wait. A call that waited reads its clocks anew, and cannot
+ * tell how long: what is absolute says itself whether it is due, and if none is, it
+ * was the nearest of the relative ones. */
+static uint32_t clock_events(const struct subscriptions *s, uint8_t *out)
 {
     uint32_t n = 0;
-    if (ready == 0 && s->timeout_ns >= 0) {
-        put_event(out, s->at + (size_t)s->clock * SUBSCRIPTION_SIZE, 0, 0, false);
-        return 1;
+    for (int pass = 0; n == 0 && pass < 2; pass++) {
+        for (uint32_t i = 0; i < s->count; i++) {
+            const uint8_t *sub = s->at + (size_t)i * SUBSCRIPTION_SIZE;
+            bool absolute = s->due_ns[i] >= 0 && is_absolute(sub);
+            if (s->due_ns[i] < 0 || absolute != (pass == 0) ||
+                s->due_ns[i] > (absolute ? 0 : s->timeout_ns))
+                continue;
+            put_event(out + (size_t)n++ * EVENT_SIZE, sub, 0, 0, false);
+        }
     }
+    return n;
+}
+
+static uint32_t file_events(const struct call *c, const struct subscriptions *s, uint8_t *out)
+{
+    uint32_t n = 0;
     for (uint32_t i = 0; i < s->count; i++) {
         const struct pollfd *f = &s->fds[i];
-        if (f->fd < 0 || !f->revents)
+        int64_t error = f->fd < 0 ? WASI_ENOTCAPABLE : f->revents & POLLNVAL ? EBADF : 0;
+        if (s->due_ns[i] >= 0 || (f->fd >= 0 && !f->revents))
             continue;
-        int64_t error = f->revents & POLLNVAL ? 8 : 0;
         uint64_t bytes = !error && (f->events & POLLIN) ? readable(c, f->fd) : 0;
-        put_event(out + (size_t)n * EVENT_SIZE, s->at + (size_t)i * SUBSCRIPTION_SIZE, error, bytes,
-                  f->revents & POLLHUP);
-        n++;
+        put_event(out + (size_t)n++ * EVENT_SIZE, s->at + (size_t)i * SUBSCRIPTION_SIZE,
+                  dz_wasi_errno((int)error), bytes, f->revents & POLLHUP);
     }
     return n;
 }
@@ -132,6 +168,7 @@ WASI_P1(poll_oneoff)
         r = dz_sys_poll(c->k, c->p, s.fds, s.count, s.timeout_ns, NULL);
     if (r < 0)
         return r;
-    put_u32(ret_count, write_events(c, &s, r, out));
+    uint32_t n = file_events(c, &s, out);
+    put_u32(ret_count, n ? n : clock_events(&s, out));
     return 0;
 }
