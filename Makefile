@@ -176,7 +176,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native integration model crash wasi
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox integration model crash wasi
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
@@ -230,6 +230,14 @@ build/guest-native/%: guest/tests/%.c guest/tests/check.h
 guest: $(GUEST_TESTS:%=build/guest-tests/%.wasm) ## the POSIX layer, and its tests as modules
 guest-native: $(GUEST_TESTS:%=build/guest-native/%) ## the same tests against this machine's POSIX
 	@scripts/run-tap guest-native $^
+build/guest-sandbox/%: build/guest-tests/%.wasm build/base/base.doze $(B)/doze
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec %s run -b %s -c %s:/bin/%s -- %s\n' $(abspath $(B)/doze build/base/base.doze $<) $* $* >$@
+	@chmod +x $@
+guest-sandbox: $(GUEST_TESTS:%=build/guest-sandbox/%) ## the same tests inside a sandbox
+	@scripts/run-tap guest-sandbox $^
+busybox-suite: build/base/base.doze ## busybox's own tests in a sandbox, compared with a native build; NAMES=
+	@guest/busybox-suite $(B)/doze $< $(NAMES)
 base: build/base/base.doze ## the root that sandboxes start from, from Debian's sources
 build/base/base.doze: $(B)/doze build/guest-sys/lib/libposix.o $(wildcard guest/base/* guest/base/etc/* guest/programs/*)
 	guest/base/build $(B)/doze build/guest-sys $@
@@ -237,7 +245,7 @@ build/base/base.doze: $(B)/doze build/guest-sys/lib/libposix.o $(wildcard guest/
 # --- checks ------------------------------------------------------------------
 FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)
 SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers tests/spec/run tests/spec/unpack $(wildcard tests/integration/*.sh) \
-             guest/build guest/doze-cc guest/fetch-source guest/base/build \
+             guest/build guest/doze-cc guest/fetch-source guest/busybox-suite guest/base/build \
              $(filter-out %.config,$(wildcard guest/programs/*))
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	@$(MAKE) --no-print-directory -s all
@@ -281,7 +289,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all spec spec-asan freeze guest guest-native guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
+.PHONY: all spec spec-asan freeze guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
         bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -13,27 +13,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static int vfs_info(int d, const char *p, struct statvfs *s)
-{
-    uint64_t v[9] = {0};
-
-    if (posix_ret(doze_statfs(d, p, v)) < 0)
-        return -1;
-    *s = (struct statvfs){
-        .f_bsize = (unsigned long)v[1],
-        .f_frsize = (unsigned long)v[1],
-        .f_blocks = v[2],
-        .f_bfree = v[3],
-        .f_bavail = v[4],
-        .f_files = v[5],
-        .f_ffree = v[6],
-        .f_favail = v[6],
-        .f_namemax = (unsigned long)v[7],
-        .f_flag = (unsigned long)v[8],
-    };
-    return 0;
-}
-
 static int fs_info(int d, const char *p, struct statfs *s)
 {
     uint64_t v[9] = {0};
@@ -51,6 +30,28 @@ static int fs_info(int d, const char *p, struct statfs *s)
         .f_ffree = v[6],
         .f_namelen = (unsigned long)v[7],
         .f_flags = (unsigned long)v[8],
+    };
+    return 0;
+}
+
+/* The same figures under POSIX's names. */
+static int vfs_info(int d, const char *p, struct statvfs *s)
+{
+    struct statfs f;
+
+    if (fs_info(d, p, &f) < 0)
+        return -1;
+    *s = (struct statvfs){
+        .f_bsize = f.f_bsize,
+        .f_frsize = f.f_frsize,
+        .f_blocks = f.f_blocks,
+        .f_bfree = f.f_bfree,
+        .f_bavail = f.f_bavail,
+        .f_files = f.f_files,
+        .f_ffree = f.f_ffree,
+        .f_favail = f.f_ffree,
+        .f_namemax = f.f_namelen,
+        .f_flag = f.f_flags,
     };
     return 0;
 }

@@ -5,9 +5,11 @@
  */
 #include "cli/local_disk.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/num.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "cli/local_hash.h"
@@ -22,6 +24,23 @@
 enum {
     NAMES_MAX = 64 << 20, /* bytes of the names of one directory */
 };
+
+/* --- the clock ---------------------------------------------------------------- */
+
+int dz_disk_epoch(int64_t *ret_s, struct dz_err *err)
+{
+    const char *given = getenv("SOURCE_DATE_EPOCH");
+    if (!given || !given[0])
+        return 0;
+    if (dz_num_i64(dz_str(given), 0, INT64_MAX / DZ_NS_PER_S, ret_s, err) < 0)
+        return dz_wrap(err, DZ_EINVAL, "SOURCE_DATE_EPOCH wants seconds since 1970");
+    return 1;
+}
+
+static int64_t stopped_clock(void *arg)
+{
+    return ((const struct dz_disk *)arg)->epoch_ns;
+}
 
 /* --- in the host ------------------------------------------------------------- */
 
@@ -114,11 +133,18 @@ int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_di
         rc = open_image(d, image, err);
     if (rc < 0 || how == DZ_DISK_DATA)
         return rc;
+    int64_t epoch = 0;
+    rc = dz_disk_epoch(&epoch, err);
+    if (rc < 0)
+        return rc;
+    d->epoch_ns = epoch * DZ_NS_PER_S;
     const struct dz_vfs_opts opts = {
         .db = d->db,
         .image = d->image,
         .image_sha256 = image ? d->image_sha256 : NULL,
         .readonly = d->readonly,
+        .now_ns = rc ? stopped_clock : NULL,
+        .arg = d,
     };
     rc = dz_vfs_open(&opts, &d->vfs, err);
     if (rc == DZ_ENOENT && !image)

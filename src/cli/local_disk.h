@@ -36,6 +36,7 @@ struct dz_disk {
     struct dz_vfs *vfs; /* NULL: only the databases were asked for */
     bool readonly;
     char image_sha256[DZ_SHA256_HEX];
+    int64_t epoch_ns; /* what the disk's clock shows when it was stopped */
 };
 
 enum {
@@ -48,6 +49,9 @@ enum dz_disk_open {
     DZ_DISK_DATA,  /* as READ, but only the databases */
 };
 
+/* SOURCE_DATE_EPOCH, which stops the clock for builds that are to be repeatable:
+ * 1 and the seconds, 0 when it is not set. */
+DZ_NODISCARD int dz_disk_epoch(int64_t *ret_s, struct dz_err *err);
 /* Inside a jail: opens c's first operand, and the image that --image names. */
 DZ_NODISCARD int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_disk,
                               struct dz_err *err);

@@ -2,6 +2,7 @@
  *
  * `doze disk create`, `doze disk df`, `doze disk check`: a file as a whole.
  */
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "cli/cli_progress.h"
@@ -14,13 +15,31 @@
 
 /* --- create ------------------------------------------------------------------ */
 
+/* What is by chance in a new disk, its times and the seed of its hashes, follows
+ * from the epoch. */
+static int stop_clock(struct dz_db *db, int64_t epoch_s, struct dz_err *err)
+{
+    struct dz_stmt *st = dz_db_stmt(db, "UPDATE node SET atime=?1,mtime=?1,ctime=?1");
+    dz_bind_int(st, 1, epoch_s * DZ_NS_PER_S);
+    int rc = dz_stmt_run(st, err);
+    if (rc < 0)
+        return rc;
+    st = dz_db_stmt(db, "UPDATE meta SET v=?1 WHERE k='seed'");
+    dz_bind_int(st, 1, epoch_s);
+    return dz_stmt_run(st, err);
+}
+
 /* In the jail: what cannot be opened is no image. */
-static int bind_image(struct dz_cli *c, void *arg, struct dz_err *err)
+static int settle(struct dz_cli *c, void *arg, struct dz_err *err)
 {
     struct dz_disk d;
+    int64_t epoch = 0;
     (void)arg;
     int rc = dz_disk_open(c, DZ_DISK_DATA, &d, err);
-    if (rc == 0)
+    int stopped = rc < 0 ? 0 : dz_disk_epoch(&epoch, err);
+    if (stopped)
+        rc = stopped < 0 ? stopped : stop_clock(d.db, epoch, err);
+    if (rc == 0 && dz_cli_value(c, "image"))
         rc = dz_vfs_bind_image(d.db, d.image_sha256, err);
     return dz_disk_close(&d, rc, err);
 }
@@ -45,13 +64,15 @@ static int create(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     const char *file = c->argv[0], *image = dz_cli_value(c, "image");
     char sha256[DZ_SHA256_HEX] = "";
-    int rc = dz_db_template(&dz_vfs_schema, &t, err);
+    int64_t epoch = 0;
+    int stopped = dz_disk_epoch(&epoch, err);
+    int rc = stopped < 0 ? stopped : dz_db_template(&dz_vfs_schema, &t, err);
     if (rc == 0)
         rc = dz_db_create_path(file, t.p, t.len, true, err);
     if (rc < 0)
         return rc;
-    if (image)
-        rc = dz_disk_jail_with(c, true, &(struct dz_cli_jail){.body = bind_image}, err);
+    if (stopped || image)
+        rc = dz_disk_jail_with(c, true, &(struct dz_cli_jail){.body = settle}, err);
     if (rc < 0) {
         (void)unlink(file);
         return rc;

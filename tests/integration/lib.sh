@@ -74,6 +74,12 @@ lines() {
     return 1
 }
 
+# guest_wasm FILE: the program that tests/lib/guest_wasm.h describes.
+guest_wasm() {
+    grep -oE '0x[0-9a-f]{2}\>' "$LIB_ROOT/tests/lib/guest_wasm.h" | sed 's/0x/\\x/' | tr -d '\n' |
+        xargs -0 printf '%b' >"$1"
+}
+
 # skip WHY: inside a test, leave it.
 skip() {
     echo "$1"

@@ -157,4 +157,15 @@ test_that 'Ctrl-C in the middle of untar leaves nothing behind' '
     run 0 doze disk check -q i.doze
 '
 
+test_that 'with SOURCE_DATE_EPOCH the same commands make the same bytes' '
+    mkdir -p repeat/sub && echo text >repeat/sub/f && touch -d @5 repeat/sub/f repeat/sub &&
+    tar -C repeat -cf repeat.tar sub && export SOURCE_DATE_EPOCH=7 &&
+    for i in 1 2; do
+        doze disk create -q r$i.doze && doze disk untar -q r$i.doze repeat.tar && sleep 0.01
+    done && cmp r1.doze r2.doze &&
+    run 0 doze disk sql r1.doze "SELECT DISTINCT ctime FROM node" && has out 7000000000 && lacks out 70000000001 &&
+    export SOURCE_DATE_EPOCH=soon && run 1 doze disk create bad.doze && has err SOURCE_DATE_EPOCH &&
+    [ ! -e bad.doze ]
+'
+
 test_done
