@@ -42,8 +42,8 @@ static uint32_t big_endian32(const unsigned char *p)
 
 /* --- open -------------------------------------------------------------------- */
 
-static int check_header(struct dz_db *db, const struct dz_db_schema *schema, bool *ret_wal_mode,
-                        struct dz_err *err)
+int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema, bool *ret_wal_mode,
+                       struct dz_err *err)
 {
     unsigned char h[DB_HEADER_BYTES];
     const char *what = schema ? schema->what : "database";
@@ -83,14 +83,14 @@ static int set_options(struct dz_db *db, const struct dz_db_opts *opts)
     return SQLITE_OK;
 }
 
-static int set_pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
+int dz_db_pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
 {
     char sql[512], map[64] = "";
     if (opts->mmap_bytes)
         (void)snprintf(map, sizeof map, "PRAGMA mmap_size=%" PRId64 ";",
                        opts->mmap_bytes > 0 ? opts->mmap_bytes : 0);
     (void)snprintf(sql, sizeof sql,
-                   "PRAGMA locking_mode=EXCLUSIVE;"
+                   "%s"
                    "%s" /* the map: DZ_DB_MMAP_BYTES is configured in db_init.c */
                    "PRAGMA temp_store=MEMORY;"
                    "PRAGMA secure_delete=FAST;"
@@ -98,7 +98,7 @@ static int set_pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal
                    "%s" /* a stranger may have left WAL mode; without a journal file */
                    "PRAGMA synchronous=%s;"
                    "PRAGMA cache_size=-%d",
-                   map,
+                   db->prepared ? "" : "PRAGMA locking_mode=EXCLUSIVE;", map,
                    wal_mode || opts->immutable ? ""
                                                : "PRAGMA journal_mode=MEMORY;"
                                                  "PRAGMA journal_mode=WAL;",
@@ -116,7 +116,7 @@ static int on_commit(void *ctx, sqlite3 *h, const char *name, int pages)
     return SQLITE_OK;
 }
 
-static int connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
+int dz_db_connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
 {
     char name[DB_NAME_MAX];
     int flags = opts->immutable ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
@@ -125,7 +125,7 @@ static int connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mod
     if (rc == SQLITE_OK)
         rc = set_options(db, opts);
     if (rc == SQLITE_OK)
-        rc = set_pragmas(db, opts, wal_mode);
+        rc = dz_db_pragmas(db, opts, wal_mode);
     if (rc != SQLITE_OK)
         return rc;
     (void)sqlite3_wal_hook(db->h, on_commit, db); /* in place of SQLite's own checkpoints */
@@ -163,13 +163,28 @@ static int migrate(struct dz_db *db, const struct dz_db_schema *schema, int vers
     return dz_wrap(err, r, "bring %s from format %d to %d", db->label, version, schema->version);
 }
 
+/* We hold the lock: with an empty log, the header tells, without a statement. */
+static int read_version(struct dz_db *db, int64_t *ret_version, struct dz_err *err)
+{
+    unsigned char h[DB_HEADER_BYTES];
+    if (db->wal_pages == 0) {
+        int64_t n = db->disk->ops->read(db->disk, DZ_DB_FILE_MAIN, h, sizeof h, 0);
+        if (n != (int64_t)sizeof h)
+            return dz_fail_sys(err, n < 0 ? (int)-n : EIO, "read the header of %s", db->label);
+        *ret_version = (int32_t)big_endian32(h + HEADER_USER_VERSION);
+        return 0;
+    }
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, "PRAGMA user_version");
+    int r = dz_stmt_step(st, err);
+    *ret_version = r == 1 ? dz_col_int(st, 0) : 0;
+    return r < 0 ? r : 0;
+}
+
 static int check_version(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err)
 {
     const struct dz_db_schema *schema = opts->schema;
-    struct dz_stmt *st = dz_db_stmt(db, "PRAGMA user_version");
-    int r = dz_stmt_step(st, err);
-    int64_t version = r == 1 ? dz_col_int(st, 0) : 0;
-    dz_stmt_reset(st);
+    int64_t version = 0;
+    int r = read_version(db, &version, err);
     if (r < 0)
         return r;
     if (!schema || version == schema->version)
@@ -190,8 +205,13 @@ static int check_version(struct dz_db *db, const struct dz_db_opts *opts, struct
     return migrate(db, schema, (int)version, err);
 }
 
-/* Releases db and its disk; descriptors are closed if close_fds. */
-static void release(struct dz_db *db, bool close_fds)
+int dz_db_settle(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err)
+{
+    db->wal_pages = count_wal_pages(db);
+    return check_version(db, opts, err);
+}
+
+static void hang_up(struct dz_db *db)
 {
     dz_db_blobs_release(db);
     dz_db_stmts_release(db);
@@ -199,6 +219,20 @@ static void release(struct dz_db *db, bool close_fds)
         int rc = sqlite3_close(db->h);
         assert(rc == SQLITE_OK); /* or a statement that is not ours holds it */
     }
+    db->h = NULL;
+}
+
+void dz_db_disconnect(struct dz_db *db)
+{
+    if (db->h)
+        (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    hang_up(db);
+}
+
+/* Releases db and its disk; descriptors are closed if close_fds. */
+void dz_db_free(struct dz_db *db, bool close_fds)
+{
+    hang_up(db);
     dz_db_vfs_remove(db->disk);
     if (db->own_disk)
         dz_db_fd_disk_free(db->disk, close_fds);
@@ -222,20 +256,17 @@ static int open_disk(struct dz_db **ret_db, struct dz_db_disk *disk, bool own_di
     dz_db_vfs_add(disk);
 
     bool wal_mode = false;
-    int r = check_header(db, opts->schema, &wal_mode, err);
+    int r = dz_db_header_check(db, opts->schema, &wal_mode, err);
     if (r == 0) {
-        int rc = connect(db, opts, wal_mode);
+        int rc = dz_db_connect(db, opts, wal_mode);
         if (rc != SQLITE_OK)
             r = dz_db_fail(db, rc, err, "open");
     }
     if (r == 0)
-        db->wal_pages = count_wal_pages(db);
-    if (r == 0)
-        r = check_version(db, opts, err);
+        r = dz_db_settle(db, opts, err);
     if (r < 0) {
-        if (db->h)
-            (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-        release(db, false);
+        dz_db_disconnect(db);
+        dz_db_free(db, false);
         return r;
     }
     *ret_db = db;
@@ -336,11 +367,11 @@ int dz_db_close(struct dz_db *db, bool keep_log, struct dz_err *err)
     int r = 0;
     dz_db_blobs_release(db);
     dz_db_rollback(db);
-    if (!keep_log && !db->disk->immutable)
+    if (!keep_log && !db->disk->immutable && !db->prepared)
         r = dz_db_checkpoint(db, DZ_DB_CHECKPOINT_EMPTY, err);
-    if (keep_log || r < 0)
+    if (keep_log || r < 0 || db->prepared)
         (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    release(db, true);
+    dz_db_free(db, true);
     return r;
 }
 

@@ -124,6 +124,20 @@ void dz_db_files_close(struct dz_db_files *f);
 DZ_NODISCARD int dz_db_open_disk(struct dz_db **ret_db, struct dz_db_disk *disk,
                                  const struct dz_db_opts *opts, struct dz_err *err);
 
+/* A handle made ahead, by a process that will open a file of this kind and does not
+ * know yet which: connected, with the profile and the schema, as if it had an
+ * empty file (template: of dz_db_template). Statements may be compiled on it
+ * with dz_db_stmt, not run. It has no descriptor and no lock, so it can be
+ * made before a fork and be used once in each child. dz_db_close ends it too. */
+DZ_NODISCARD int dz_db_prepare(struct dz_db **ret_db, const struct dz_db_opts *opts,
+                               const void *template, size_t size_bytes, struct dz_err *err);
+
+/* As dz_db_open_fds, by a prepared handle, which becomes *ret_db or is closed in
+ * case of failure. What was made ahead counts only if the file's schema is the
+ * template's, to the byte, and its log is empty; else it is made now. */
+DZ_NODISCARD int dz_db_open_prepared(struct dz_db **ret_db, struct dz_db *prepared, int db_fd,
+                                     int wal_fd, struct dz_err *err);
+
 /* Roll back an open transaction, finish statements and blobs, checkpoint, empty
  * the log, release. The handle is gone whatever is returned; after an error
  * the log still holds the commits and the next open recovers them. NULL: 0.

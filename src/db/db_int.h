@@ -37,6 +37,8 @@ struct dz_db {
     struct dz_db_disk *disk;
     bool own_disk; /* made by dz_db_open_fds or _path */
     bool restricted;
+    bool prepared;          /* without a file so far */
+    struct dz_db_opts opts; /* of a prepared one; its label is not kept */
     bool out_of_ops;
     int savepoints;
     int wal_pages;
@@ -73,6 +75,23 @@ struct dz_db_disk *dz_db_fd_disk_new(int db_fd, int wal_fd, bool immutable, cons
                                      bool wal_new);
 void dz_db_fd_disk_free(struct dz_db_disk *disk, bool close_fds);
 int dz_db_fd_disk_fd(const struct dz_db_disk *disk, enum dz_db_file f);
+/* One that shows these bytes as its main file, to be read only, until it is given
+ * descriptors. */
+struct dz_db_disk *dz_db_fd_disk_stub(const void *bytes, size_t size);
+void dz_db_fd_disk_give(struct dz_db_disk *disk, int db_fd, int wal_fd);
+unsigned char *dz_db_fd_disk_bytes(struct dz_db_disk *disk); /* of a stub, also after */
+
+/* db.c, for db_prepare.c */
+DZ_NODISCARD int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema,
+                                    bool *ret_wal_mode, struct dz_err *err);
+int dz_db_connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode); /* SQLite's */
+int dz_db_pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode); /* SQLite's */
+/* After connecting: what the log holds, and is the version ours? Migrates. */
+DZ_NODISCARD int dz_db_settle(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err);
+void dz_db_disconnect(struct dz_db *db); /* leaves log and disk as they are */
+void dz_db_free(struct dz_db *db, bool close_fds);
+/* db_txn.c: compile what begins and ends transactions. */
+void dz_db_txn_prepare(struct dz_db *db);
 
 /* db_stmt.c */
 void dz_db_stmts_release(struct dz_db *db);

@@ -14,6 +14,8 @@
 #include <assert.h>
 
 /* The literals stand once each: the cache goes by their address. */
+static const char sql_begin[] = "BEGIN IMMEDIATE";
+static const char sql_commit[] = "COMMIT";
 static const char sql_rollback[] = "ROLLBACK";
 static const char sql_rollback_to[] = "ROLLBACK TO op";
 static const char sql_release[] = "RELEASE op";
@@ -24,6 +26,13 @@ static int have(struct dz_db *db, const char *sql, struct dz_err *err)
     return st == &db->bad ? dz_stmt_step(st, err) : 0;
 }
 
+void dz_db_txn_prepare(struct dz_db *db)
+{
+    (void)dz_db_stmt(db, sql_rollback);
+    (void)dz_db_stmt(db, sql_begin);
+    (void)dz_db_stmt(db, sql_commit);
+}
+
 int dz_db_begin(struct dz_db *db, struct dz_err *err)
 {
     assert(!dz_db_in_txn(db));
@@ -31,13 +40,13 @@ int dz_db_begin(struct dz_db *db, struct dz_err *err)
     int r = have(db, sql_rollback, err);
     if (r < 0)
         return r;
-    return dz_stmt_run(dz_db_stmt(db, "BEGIN IMMEDIATE"), err);
+    return dz_stmt_run(dz_db_stmt(db, sql_begin), err);
 }
 
 int dz_db_commit(struct dz_db *db, struct dz_err *err)
 {
     assert(dz_db_in_txn(db));
-    int r = dz_stmt_run(dz_db_stmt(db, "COMMIT"), err);
+    int r = dz_stmt_run(dz_db_stmt(db, sql_commit), err);
     if (r < 0 && r != DZ_EBUSY)
         dz_db_rollback(db);
     if (r == 0)
