@@ -100,6 +100,9 @@ struct dz_vfs_opts {
     uint64_t limit_bytes;         /* stored in this file, 0 = no limit */
     uint64_t limit_inodes;        /* in this file, 0 = no limit */
     size_t cache_bytes;           /* of inodes and names; 0 = a default (1 MiB) */
+    uint32_t step_chunks;         /* of content that one transaction removes; 0 = a default:
+                                   * removing or cutting more takes several, and a crash
+                                   * between them is made good by the next open */
     int64_t (*now_ns)(void *arg); /* NULL: CLOCK_REALTIME */
     /* Called in the transaction, just before a COMMIT that changes anything.
      * What it writes goes with that commit; its failure fails the commit. */
@@ -135,6 +138,9 @@ bool dz_vfs_dirty(const struct dz_vfs *v);  /* would commit write anything? */
 const char *dz_vfs_why(const struct dz_vfs *v);
 /* Forget what caches hold and can be read again. */
 void dz_vfs_trim(struct dz_vfs *v);
+
+/* On a handle of dz_db_prepare(): compile what the first operations on a disk need. */
+void dz_vfs_prepare(struct dz_db *db);
 
 struct dz_vfs_usage {
     uint64_t bytes, inodes;             /* in this file, without the image */

@@ -70,6 +70,8 @@ int dz_vfs_setattr(struct dz_vfs *v, uint64_t ino, unsigned mask, const struct d
         rc = dz_op_begin(v);
     if (!rc)
         rc = dz_op_end(v, set(v, ip, mask, attr));
+    if (!rc && v->cut)
+        (void)dz_cut_finish(v); /* noted: if it cannot be now, before the next change */
     ip->refs--;
     if (!rc && mask & DZ_VFS_SET_SIZE)
         dz_watch_inode(v, DZ_VFS_EV_WRITE, ip);
@@ -180,13 +182,31 @@ int dz_vfs_ref(struct dz_vfs *v, uint64_t ino)
     return 0;
 }
 
+/* Much content goes first, by transactions of their own: nobody can see it any more. */
 static int bury(struct dz_vfs *v, struct dz_inode *ip)
 {
-    int rc = dz_op_begin(v);
-    if (rc)
-        return rc;
-    rc = dz_inode_delete_rows(v, ip);
-    return dz_op_end(v, rc);
+    bool more = dz_chunks_many(v, ip, 0);
+    int rc = 0;
+    while (!rc && more) {
+        struct dz_err e = {0};
+        rc = dz_op_begin(v);
+        if (rc)
+            return rc;
+        rc = dz_op_end(v, dz_chunks_delete_some(v, dz_chunk_id(ip->ino, 0), &more));
+        if (!rc && more && dz_vfs_commit(v, &e) < 0)
+            rc = dz_vfs_errno(v, &e);
+    }
+    if (!rc)
+        rc = dz_op_begin(v);
+    return rc ? rc : dz_op_end(v, dz_inode_delete_rows(v, ip));
+}
+
+void dz_inode_bury(struct dz_vfs *v)
+{
+    struct dz_inode *ip = v->burial;
+    v->burial = NULL;
+    if (ip)
+        dz_vfs_unref(v, ip->ino);
 }
 
 void dz_vfs_unref(struct dz_vfs *v, uint64_t ino)

@@ -320,6 +320,9 @@ static int check_chunk(struct check *c, struct dz_stmt *st)
     struct dz_inode *ip = inode_of(c, ino, &rc);
     if (rc)
         return rc;
+    if (ip && id >= c->v->cut && ino == c->v->cut >> DZ_VFS_CHUNK_BITS &&
+        dz_cut_fits(ip, c->v->cut))
+        return 0; /* the next open removes it */
     if (dz_col_int(st, 0) < 0 || !ip || !ip->here || !S_ISREG(ip->mode)) /* I11 */
         damage(c, "chunk", ino, "chunk %llu of inode %llu, which is no file of this disk",
                llu(index), llu(ino));
@@ -353,6 +356,17 @@ static int check_xattr(struct check *c, struct dz_stmt *st)
              dz_col_int(st, 2) > DZ_VFS_XATTR_MAX)
         damage(c, "xattr", ino, "an attribute of inode %llu is too long", llu(ino));
     return 0;
+}
+
+static int check_cut(struct check *c)
+{
+    int rc = 0;
+    struct dz_inode *ip = c->v->cut ? inode_of(c, c->v->cut >> DZ_VFS_CHUNK_BITS, &rc) : NULL;
+    if (c->v->cut && !rc && (!ip || !dz_cut_fits(ip, c->v->cut))) /* I15 */
+        damage(c, "cut", c->v->cut >> DZ_VFS_CHUNK_BITS,
+               "a truncation is noted from chunk id %llu on, which lies in no file's past",
+               llu(c->v->cut));
+    return rc ? dz_fail(c->err, DZ_EIO, "check the note of a truncation: %s", dz_vfs_why(c->v)) : 0;
 }
 
 static int check_counters(struct check *c)
@@ -439,6 +453,8 @@ int dz_vfs_check(const struct dz_vfs_check_opts *opts, uint64_t *ret_count, stru
                     dz_vfs_why(c.v));
     if (!r)
         r = check_rows(&c);
+    if (!r)
+        r = check_cut(&c);
     if (!r)
         r = check_counters(&c);
     dz_vfs_abandon(c.v);

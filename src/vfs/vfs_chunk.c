@@ -308,14 +308,9 @@ int dz_chunk_zero(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index)
     return here < 0 ? 0 : dz_chunks_delete(v, ip, index, index);
 }
 
-int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first, uint64_t last)
+static int delete_rows(struct dz_vfs *v, uint64_t first, uint64_t last)
 {
-    if (!ip->here || first > last)
-        return 0;
-    struct dz_row row = {
-        .kind = DZ_ROW_DEL_CHUNKS,
-        .n = {(int64_t)dz_chunk_id(ip->ino, first), (int64_t)dz_chunk_id(ip->ino, last)},
-    };
+    struct dz_row row = {.kind = DZ_ROW_DEL_CHUNKS, .n = {(int64_t)first, (int64_t)last}};
     struct dz_err e = {0};
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(
@@ -336,4 +331,73 @@ int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first
     v->used_bytes -= bytes;
     dz_chunk_lens_forget(v);
     return 0;
+}
+
+int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first, uint64_t last)
+{
+    if (!ip->here || first > last)
+        return 0;
+    return delete_rows(v, dz_chunk_id(ip->ino, first), dz_chunk_id(ip->ino, last));
+}
+
+/* ---- much content ------------------------------------------------------------------------ */
+
+bool dz_chunks_many(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t first)
+{
+    if (!S_ISREG(ip->mode) || ip->data || !ip->here || first * DZ_VFS_CHUNK >= ip->size)
+        return false;
+    return (ip->size - first * DZ_VFS_CHUNK) / DZ_VFS_CHUNK > v->step_chunks;
+}
+
+int dz_chunks_delete_some(struct dz_vfs *v, uint64_t from, bool *ret_more)
+{
+    uint64_t last = from | ((1u << DZ_VFS_CHUNK_BITS) - 1), first = from;
+    struct dz_err e = {0};
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(v->db, "SELECT id FROM chunk WHERE id BETWEEN ?1 AND ?2 "
+                                           "ORDER BY id DESC LIMIT 1 OFFSET ?3");
+    dz_bind_int(st, 1, (int64_t)from);
+    dz_bind_int(st, 2, (int64_t)last);
+    dz_bind_int(st, 3, v->step_chunks - 1);
+    int r = dz_stmt_step(st, &e);
+    if (r < 0)
+        return dz_vfs_errno(v, &e);
+    if (r > 0)
+        first = (uint64_t)dz_col_int(st, 0);
+    dz_stmt_reset(st);
+    int rc = delete_rows(v, first, last);
+    if (!rc)
+        *ret_more = first > from;
+    return rc;
+}
+
+bool dz_cut_fits(const struct dz_inode *ip, uint64_t cut)
+{
+    uint64_t index = cut & ((1u << DZ_VFS_CHUNK_BITS) - 1);
+    return S_ISREG(ip->mode) && ip->here && index * DZ_VFS_CHUNK >= ip->size;
+}
+
+/* Each step is a transaction of its own. What cannot be removed now stays noted; no
+ * operation changes anything before it is gone, for the file might grow over it. */
+int dz_cut_finish(struct dz_vfs *v)
+{
+    bool more = true;
+    int rc = 0;
+    v->cutting = true;
+    while (!rc && v->cut) {
+        rc = dz_op_begin(v);
+        if (rc)
+            break;
+        rc = dz_chunks_delete_some(v, v->cut, &more);
+        if (!rc && !more)
+            rc = dz_row_put_meta(v, "cut", 0);
+        rc = dz_op_end(v, rc);
+        if (!rc && !more)
+            v->cut = 0;
+        struct dz_err e = {0};
+        if (!rc && more && dz_vfs_commit(v, &e) < 0)
+            rc = dz_vfs_errno(v, &e);
+    }
+    v->cutting = false;
+    return rc;
 }

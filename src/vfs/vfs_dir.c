@@ -294,9 +294,13 @@ int dz_inode_delete_rows(struct dz_vfs *v, const struct dz_inode *ip)
 void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip)
 {
     assert(ip->nlink == 0);
-    if (ip->refs == 0) {
+    if (ip->refs == 0 && !dz_chunks_many(v, ip, 0)) {
         dz_iforget(v, ip);
         return;
+    }
+    if (ip->refs == 0) {
+        ip->refs = 1;
+        v->burial = ip;
     }
     v->orphans++;
     dz_idirty(v, ip, DZ_DIRTY_ROW);
@@ -328,7 +332,7 @@ static int remove_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_
 {
     bool last = dz_is_dir(ip) || ip->nlink <= 1;
     int rc = dz_name_del(v, dir, n->name, n->len);
-    if (!rc && last && ip->refs == 0)
+    if (!rc && last && ip->refs == 0 && !dz_chunks_many(v, ip, 0))
         rc = dz_inode_delete_rows(v, ip);
     if (rc)
         return rc;
@@ -358,7 +362,9 @@ int dz_vfs_unlink(struct dz_vfs *v, uint64_t dir, const char *name, size_t len)
         rc = -EISDIR;
     if (!rc)
         rc = remove_name(v, &n, dp, ip);
-    return dz_op_end(v, rc);
+    rc = dz_op_end(v, rc);
+    dz_inode_bury(v);
+    return rc;
 }
 
 static int check_rmdir(struct dz_vfs *v, struct dz_inode *ip)

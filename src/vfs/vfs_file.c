@@ -243,11 +243,15 @@ static int truncate_chunks(struct dz_vfs *v, struct dz_inode *ip, uint64_t size)
         if (!empty)
             return -ENOMEM;
     }
-    int rc = dz_chunks_delete(v, ip, keep ? index + 1 : index, LAST_INDEX);
+    uint64_t first = keep ? index + 1 : index;
+    bool many = dz_chunks_many(v, ip, first);
+    int rc = many ? dz_row_put_meta(v, "cut", (int64_t)dz_chunk_id(ip->ino, first))
+                  : dz_chunks_delete(v, ip, first, LAST_INDEX);
     if (!rc && keep)
         rc = dz_chunk_cut(v, ip, index, keep);
     if (rc)
         return rc;
+    v->cut = many ? dz_chunk_id(ip->ino, first) : 0;
     if (ip->base_size > size)
         ip->base_size = size;
     if (empty)

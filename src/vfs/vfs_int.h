@@ -29,6 +29,7 @@ enum {
     DZ_VFS_REDO_MAX = 4 << 20,       /* bytes of changes in one transaction */
     DZ_VFS_DIRTY_MAX = 2048,         /* changed inodes that wait for a commit */
     DZ_VFS_LAZY_MAX = 512,           /* inodes of which only the access time changed */
+    DZ_VFS_STEP_CHUNKS = 1024,       /* default of opts.step_chunks: 32 MiB */
     DZ_VFS_LENS = 512,               /* remembered chunk lengths */
     DZ_VFS_CHUNK_BITS = 24,          /* chunk.id = ino << 24 | index */
     DZ_VFS_WINDOWS = 4,              /* directory listings under way */
@@ -115,6 +116,7 @@ enum {
     DZ_ABOVE_NODE,
     DZ_ABOVE_NAMES
 };
+void dz_node_prepare(struct dz_db *db);
 bool dz_above(const struct dz_vfs *v, int what, uint64_t ino); /* may this file have rows of it? */
 void dz_above_set(struct dz_vfs *v, int what, uint64_t ino);
 int dz_above_load(struct dz_vfs *v, bool any, struct dz_err *err); /* any: rows at all */
@@ -178,6 +180,7 @@ int dz_redo_each(const struct dz_redo *r, int (*fn)(void *arg, const struct dz_r
 
 /* ---- vfs_tx.c --------------------------------------------------------------------- */
 
+void dz_tx_prepare(struct dz_db *db);
 /* A change begins: brings back a lost transaction, commits a full one, shrinks the
  * caches, takes the mark. EROFS, or why the commit failed. */
 int dz_op_begin(struct dz_vfs *v);
@@ -212,6 +215,11 @@ int dz_chunk_exists(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index)
 int dz_chunk_next(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, uint64_t *ret_index);
 /* Remove rows [first, last] of this file, and account. */
 int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first, uint64_t last);
+/* The last of the rows from chunk id `from` on, of one inode: at most opts.step_chunks.
+ * *ret_more: there are others. */
+int dz_chunks_delete_some(struct dz_vfs *v, uint64_t from, bool *ret_more);
+/* Is chunk index of a file, counted from `first`, more than one transaction should remove? */
+bool dz_chunks_many(const struct dz_vfs *v, const struct dz_inode *ip, uint64_t first);
 
 /* Count what meta's counters should say. */
 int dz_vfs_count(struct dz_db *db, int64_t *ret_bytes, int64_t *ret_inodes, struct dz_err *err);
@@ -224,8 +232,15 @@ int dz_file_truncate(struct dz_vfs *v, struct dz_inode *ip, uint64_t size); /* i
 int dz_xattrs_delete(struct dz_vfs *v, const struct dz_inode *ip);          /* inside an op */
 /* All rows of an inode that nothing refers to any more go. Inside an op; accounts. */
 int dz_inode_delete_rows(struct dz_vfs *v, const struct dz_inode *ip);
-/* After its last name went (nlink is 0 already): forget it, or keep it for its references. */
+/* After its last name went (nlink is 0 already): forget it, or keep it for its references
+ * or for its content, of which there may be more than one operation removes. */
 void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip);
+/* After such an operation: remove what it kept for that. */
+void dz_inode_bury(struct dz_vfs *v);
+/* Remove what a truncation has left (v->cut). 0 when nothing is left, or -errno. */
+int dz_cut_finish(struct dz_vfs *v);
+/* Is that what the record of a cut may say? */
+bool dz_cut_fits(const struct dz_inode *ip, uint64_t cut);
 /* ctime, mtime and version of a directory whose names changed. */
 void dz_dir_changed(struct dz_vfs *v, struct dz_inode *dir, int64_t now);
 static inline bool dz_ino_fixed(uint64_t ino)
@@ -284,6 +299,10 @@ struct dz_vfs {
     size_t dirty_rows, lazy_count, orphans;
     size_t shrink_at; /* bytes in caches from which to try and evict */
     uint64_t version; /* source of directory versions */
+    uint32_t step_chunks;
+    uint64_t cut;            /* meta.cut: chunks of its inode from this id on are to go; 0: none */
+    bool cutting;            /* and are going just now */
+    struct dz_inode *burial; /* lost its last name in this operation, with much content */
 
     struct dz_redo redo;
     struct dz_redo_mark op_mark;

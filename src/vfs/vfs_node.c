@@ -27,6 +27,12 @@ static const char select_node[] =
     "SELECT mode,uid,gid,nlink,size,rdev,atime,mtime,ctime,base_size,data FROM node WHERE ino=?1";
 static const char select_dentry[] = "SELECT ino,type FROM dentry WHERE parent=?1 AND name=?2";
 
+void dz_node_prepare(struct dz_db *db)
+{
+    (void)dz_db_stmt(db, select_node);
+    (void)dz_db_stmt(db, select_dentry);
+}
+
 /* ---- what this file has of the image's inodes ------------------------------------ */
 
 bool dz_above(const struct dz_vfs *v, int what, uint64_t ino)

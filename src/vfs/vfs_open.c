@@ -30,7 +30,7 @@ enum {
 
 struct meta {
     char image[SHA_LEN + 1]; /* empty: stands on none */
-    int64_t chunk, seed, counters, used_bytes, used_inodes, orphans, xattrs;
+    int64_t chunk, seed, counters, used_bytes, used_inodes, orphans, xattrs, cut;
     int64_t max_ino; /* no key: the highest in node */
 };
 
@@ -47,6 +47,7 @@ static void meta_take(struct meta *m, struct dz_stmt *st)
         {"used_inodes", offsetof(struct meta, used_inodes)},
         {"orphans", offsetof(struct meta, orphans)},
         {"xattrs", offsetof(struct meta, xattrs)},
+        {"cut", offsetof(struct meta, cut)},
         {"max_ino", offsetof(struct meta, max_ino)},
     };
     const char *key = dz_col_text(st, 0);
@@ -64,13 +65,14 @@ static void meta_take(struct meta *m, struct dz_stmt *st)
     }
 }
 
+static const char select_meta[] = /* one to compile */
+    "SELECT k,v FROM meta UNION ALL SELECT 'max_ino',max(ino)FROM node";
+
 static int meta_read(struct dz_db *db, const char *what, struct meta *m, struct dz_err *err)
 {
     *m = (struct meta){0};
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(
-        db,
-        "SELECT k,v FROM meta UNION ALL SELECT 'max_ino',max(ino)FROM node"); /* one to compile */
+    struct dz_stmt *st = dz_db_stmt(db, select_meta);
     int r;
     while ((r = dz_stmt_step(st, err)) > 0)
         meta_take(m, st);
@@ -174,7 +176,10 @@ int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err)
     r = dz_db_begin(db, err);
     if (!r)
         r = dz_db_exec(
-            db, "DELETE FROM dentry;DELETE FROM node;DELETE FROM meta WHERE k='counters'", err);
+            db,
+            "DELETE FROM dentry;DELETE FROM node;INSERT OR REPLACE INTO meta VALUES('counters',1),"
+            "('used_bytes',0),('used_inodes',0)",
+            err);
     if (!r) {
         DZ_AUTO(dz_stmt_resetp)
         struct dz_stmt *st = dz_db_stmt(db, "INSERT INTO meta VALUES('image',?1)");
@@ -226,6 +231,7 @@ static struct dz_vfs *vfs_alloc(const struct dz_vfs_opts *o)
     v->limit_inodes = o->limit_inodes;
     v->cache_bytes = o->cache_bytes ? o->cache_bytes : DZ_VFS_CACHE_BYTES;
     v->shrink_at = v->cache_bytes;
+    v->step_chunks = o->step_chunks ? o->step_chunks : DZ_VFS_STEP_CHUNKS;
     v->now_ns = o->now_ns ? o->now_ns : clock_ns;
     v->before_commit = o->before_commit;
     v->arg = o->arg;
@@ -250,7 +256,24 @@ static int open_disk(struct dz_vfs *v, const struct meta *m, const struct meta *
     v->seed = (uint64_t)m->seed;
     v->counters_noted = m->counters == 1;
     v->orphans_noted = m->orphans != 0;
+    v->cut = (uint64_t)m->cut;
     return dz_above_load(v, m->max_ino > 0, err);
+}
+
+/* A truncation that did not come to its end. With a full disk it will have to wait;
+ * nothing of it can be seen meanwhile. */
+static int resume_cut(struct dz_vfs *v, struct dz_err *err)
+{
+    struct dz_inode *ip;
+    int rc = dz_iget(v, v->cut >> DZ_VFS_CHUNK_BITS, &ip);
+    if (rc == -ENOENT || rc == -EIO || (!rc && !dz_cut_fits(ip, v->cut)))
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the note of a truncation, %llu, fits no file: doze disk check tells more",
+                       (unsigned long long)v->cut);
+    if (rc)
+        return dz_fail(err, DZ_ENOMEM, "no memory to open the disk");
+    (void)dz_cut_finish(v);
+    return 0;
 }
 
 int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct dz_err *err)
@@ -274,6 +297,8 @@ int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct 
             r = dz_fail(err, v->why.code ? v->why.code : DZ_ECORRUPT,
                         "the disk has no root directory: %s", v->why.msg);
     }
+    if (!r && v->cut && !opts->readonly)
+        r = resume_cut(v, err);
     if (!r && v->orphans_noted && !opts->keep_orphans && !opts->readonly)
         r = dz_vfs_reap(v, err);
     if (r < 0) {
@@ -282,6 +307,13 @@ int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct 
     }
     *ret_vfs = v;
     return 0;
+}
+
+void dz_vfs_prepare(struct dz_db *db)
+{
+    (void)dz_db_stmt(db, select_meta);
+    dz_node_prepare(db);
+    dz_tx_prepare(db);
 }
 
 int dz_vfs_close(struct dz_vfs *v, struct dz_err *err)

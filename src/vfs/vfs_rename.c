@@ -171,7 +171,8 @@ static int move(struct dz_vfs *v, const struct move *m)
     int rc = dz_name_put(v, m->to_dir, m->to->name, m->to->len, m->what->ino, m->what->mode >> 12);
     if (!rc)
         rc = dz_name_del(v, m->from_dir, m->from->name, m->from->len);
-    if (!rc && there && (dz_is_dir(there) || there->nlink <= 1) && there->refs == 0)
+    if (!rc && there && (dz_is_dir(there) || there->nlink <= 1) && there->refs == 0 &&
+        !dz_chunks_many(v, there, 0))
         rc = dz_inode_delete_rows(v, there);
     if (rc)
         return rc;
@@ -212,5 +213,9 @@ int dz_vfs_rename(struct dz_vfs *v, const struct dz_vfs_name *from, const struct
         flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
         return -EINVAL;
     int rc = dz_op_begin(v);
-    return rc ? rc : dz_op_end(v, rename_in_op(v, &m, flags));
+    if (rc)
+        return rc;
+    rc = dz_op_end(v, rename_in_op(v, &m, flags));
+    dz_inode_bury(v);
+    return rc;
 }

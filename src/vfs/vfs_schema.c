@@ -12,9 +12,16 @@
 
 #include "db/db.h"
 
-/* A small file's content: `data`, filled up with zeros; NULL when it has chunks. */
-#define INLINE "substr(CAST(data||zeroblob(2048)AS BLOB),1,size)"
-#define NOW    "CAST(strftime('%s','now') AS INTEGER)*1000000000"
+/* The content of a file of `size` bytes, from `data` or else the chunks numbered n that a
+ * join of i gives as BYTES, each filled up with zeros. Few words: SQLite reads them
+ * at each open. */
+#define CONTENT(BYTES, JOIN)                                                                      \
+    "substr(CAST(coalesce(data,(WITH i(n)AS(SELECT 0 UNION ALL SELECT n+1 FROM i "                \
+    "WHERE(n+1)*32768<size)SELECT group_concat(substr(CAST(" BYTES "||zeroblob(32768)AS BLOB),1," \
+    "32768),'')FROM i " JOIN "))||zeroblob(2048)AS BLOB),1,size)content"
+#define VOLUMES "VALUES('workspace','',2,4),('memory','',3,4),('tmp','',4,4)"
+#define BELOW   "SELECT volume,path||'/'||CAST(name AS TEXT),d.ino,d.type FROM t JOIN "
+#define NOW     "CAST(strftime('%s','now') AS INTEGER)*1000000000"
 
 /* The text is kept by SQLite on the file's first page, which must hold it all. */
 static const char schema_1[] =
@@ -29,48 +36,33 @@ static const char schema_1[] =
     "CREATE TABLE exec(id INTEGER PRIMARY KEY,state INT,code INT,started INT,ended INT,spec BLOB);"
     "CREATE TABLE exec_output(id INTEGER PRIMARY KEY,exec INT,stream INT,at INT,data BLOB);"
     "CREATE TABLE machine(part TEXT,key,value BLOB,PRIMARY KEY(part,key))WITHOUT ROWID;"
-    /* Content: inline, or the chunks in order, each filled up with zeros. */
-    "CREATE VIEW vfs AS WITH RECURSIVE t(volume,path,ino,type) AS("
-    "SELECT CAST(name AS TEXT),'',ino,type FROM dentry WHERE parent=1 AND ino IN(2,3,4)"
-    " UNION ALL "
-    "SELECT volume,path||'/'||CAST(d.name AS TEXT),d.ino,d.type FROM t "
-    "JOIN dentry d ON d.parent=t.ino WHERE t.type=4 AND d.ino>0)"
-    "SELECT volume,substr(path,2)path,coalesce(" INLINE ",CASE WHEN size=0 THEN x'' "
-    "ELSE(WITH RECURSIVE i(n)AS(SELECT 0 UNION ALL SELECT n+1 FROM i WHERE(n+1)*32768<size)"
-    "SELECT CAST(group_concat(CAST(substr(CAST(coalesce(c.data,x'')||zeroblob(32768)AS BLOB),1,"
-    "min(32768,size-i.n*32768))AS TEXT),'')AS BLOB)FROM i LEFT JOIN chunk c ON "
-    "c.id=(t.ino<<24)+i.n)END)content,mtime FROM t JOIN node n USING(ino)WHERE type=8;"
-    "INSERT INTO meta VALUES('chunk',32768),('seed',abs(random()>>1));"
-    "INSERT INTO node SELECT ino,mode,0,0,nlink,0,1," NOW "," NOW "," NOW ",0,NULL FROM("
-    "SELECT 1 ino,16877 mode,5 nlink UNION SELECT 2,16895,2 UNION SELECT 3,16895,2 "
-    "UNION SELECT 4,17407,2);"
-    "INSERT INTO dentry VALUES(1,CAST('workspace' AS BLOB),2,4),(1,CAST('memory' AS BLOB),3,4),"
-    "(1,CAST('tmp' AS BLOB),4,4);";
+    "CREATE VIEW vfs AS WITH t(volume,path,ino,type)AS(" VOLUMES "UNION ALL " BELOW
+    "dentry d ON parent=t.ino WHERE d.ino>0)SELECT volume,substr(path,2)path," CONTENT(
+        "coalesce(c.data,'')",
+        "LEFT JOIN chunk c ON id=(t.ino<<24)+n") ",mtime FROM t JOIN node USING(ino)WHERE type=8;"
+                                                 "INSERT INTO meta VALUES('chunk',32768),('seed',abs(random()>>1)),('counters',1),"
+                                                 "('used_bytes',0),('used_inodes',4);"
+                                                 "INSERT INTO node SELECT ino,mode,0,0,nlink,0,1," NOW
+                                                 "," NOW "," NOW ",0,NULL FROM("
+                                                 "SELECT 1 ino,16877 mode,5 nlink UNION SELECT 2,16895,2 UNION SELECT 3,16895,2 "
+                                                 "UNION SELECT 4,17407,2);"
+                                                 "INSERT INTO dentry VALUES(1,CAST('workspace' AS BLOB),2,4),(1,CAST('memory' AS BLOB),3,4),"
+                                                 "(1,CAST('tmp' AS BLOB),4,4);";
 
 /* The same over an image, merged row by row; made for one handle, not kept in a file.
- * A: the row here, B: the one below, of each node. Of each chunk C, and of D what
- * base_size leaves. */
+ * Of an inode, a is the row here and b the one below; of a chunk, c and e. */
 static const char merged_view[] =
-    "CREATE TEMP VIEW vfs AS WITH RECURSIVE t(volume,path,ino,type) AS("
-    "VALUES('workspace','',2,4),('memory','',3,4),('tmp','',4,4)"
-    " UNION ALL "
-    "SELECT volume,path||'/'||CAST(d.name AS TEXT),d.ino,d.type FROM t "
-    "JOIN main.dentry d ON d.parent=t.ino WHERE t.type=4 AND d.ino>0"
-    " UNION ALL "
-    "SELECT volume,path||'/'||CAST(d.name AS TEXT),d.ino,d.type FROM t "
-    "JOIN image.dentry d ON d.parent=t.ino WHERE t.type=4 AND d.ino>0 AND NOT EXISTS("
+    "CREATE TEMP VIEW vfs AS WITH t(volume,path,ino,type)AS(" VOLUMES "UNION ALL " BELOW
+    "main.dentry d ON parent=t.ino WHERE d.ino>0 UNION ALL " BELOW
+    "image.dentry d ON parent=t.ino WHERE d.ino>0 AND NOT EXISTS("
     "SELECT 1 FROM main.dentry u WHERE u.parent=d.parent AND u.name=d.name)),"
-    "f(volume,path,ino,size,base,data,mtime) AS("
-    "SELECT volume,path,t.ino,iif(a.ino NOT NULL,a.size,b.size),"
-    "iif(a.ino NOT NULL,a.base_size,b.size),iif(a.ino NOT NULL,a.data,b.data),"
-    "iif(a.ino NOT NULL,a.mtime,b.mtime)FROM t LEFT JOIN main.node a ON a.ino=t.ino "
-    "LEFT JOIN image.node b ON b.ino=t.ino WHERE type=8)"
-    "SELECT volume,substr(path,2)path,coalesce(" INLINE ",CASE WHEN size=0 THEN x'' "
-    "ELSE(WITH RECURSIVE i(n)AS(SELECT 0 UNION ALL SELECT n+1 FROM i WHERE(n+1)*32768<size)"
-    "SELECT CAST(group_concat(CAST(substr(CAST(coalesce(c.data,substr(d.data,1,"
-    "max(0,base-i.n*32768)),x'')||zeroblob(32768)AS BLOB),1,min(32768,size-i.n*32768))AS TEXT),'')"
-    "AS BLOB)FROM i LEFT JOIN main.chunk c ON c.id=(f.ino<<24)+i.n "
-    "LEFT JOIN image.chunk d ON d.id=(f.ino<<24)+i.n)END)content,mtime FROM f";
+    "f(volume,path,ino,size,base,data,mtime)AS("
+    "SELECT volume,path,t.ino,iif(a.ino,a.size,b.size),iif(a.ino,a.base_size,b.size),"
+    "iif(a.ino,a.data,b.data),iif(a.ino,a.mtime,b.mtime)FROM t "
+    "LEFT JOIN main.node a ON a.ino=t.ino LEFT JOIN image.node b ON b.ino=t.ino WHERE type=8)"
+    "SELECT volume,substr(path,2)path," CONTENT(
+        "coalesce(c.data,substr(e.data,1,max(0,base-n*32768)),'')",
+        "LEFT JOIN main.chunk c ON c.id=(f.ino<<24)+n LEFT JOIN image.chunk e ON e.id=(f.ino<<24)+n") ",mtime FROM f";
 
 int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image, const char *image_sha256,
                     struct dz_err *err)

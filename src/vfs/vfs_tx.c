@@ -50,6 +50,13 @@ static const struct {
                          1, true, false},
 };
 
+void dz_tx_prepare(struct dz_db *db)
+{
+    static const enum dz_row_kind first[] = {DZ_ROW_PUT_NODE, DZ_ROW_PUT_DENTRY, DZ_ROW_PUT_META};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(first); i++)
+        (void)dz_db_stmt(db, statements[first[i]].sql);
+}
+
 int dz_vfs_errno(struct dz_vfs *v, const struct dz_err *e)
 {
     v->why = *e;
@@ -223,7 +230,9 @@ int dz_op_begin(struct dz_vfs *v)
         if (dz_vfs_commit(v, &e) < 0)
             return dz_vfs_errno(v, &e);
     }
-    int rc = dz_read_begin(v);
+    int rc = dz_unlikely(v->cut && !v->cutting) ? dz_cut_finish(v) : 0;
+    if (!rc)
+        rc = dz_read_begin(v);
     if (rc)
         return rc;
     v->op_mark = dz_redo_mark(&v->redo);

@@ -26,6 +26,7 @@ struct rig {
     struct dz_db_sim *sim, *image_sim; /* image_sim NULL: no image */
     int fd[2], image_fd;               /* instead of sim and image_sim, when on_files */
     bool on_files, strict;
+    bool ahead; /* on files, by handles that were made before */
     struct dz_db *db, *image;
     struct dz_vfs *v;
     int64_t clock_ns; /* goes on by 1 us at each question */
@@ -74,13 +75,28 @@ static inline struct dz_db_sim *rig_image_of(struct dz_db_sim *from)
     return sim;
 }
 
+static inline int rig_open_ahead(struct rig *r, const struct dz_db_opts *opts)
+{
+    struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    struct dz_db *prepared = NULL;
+    int rc = dz_db_template(&dz_vfs_schema, &t, &r->err);
+    if (!rc)
+        rc = dz_db_prepare(&prepared, opts, t.p, t.len, &r->err);
+    dz_buf_release(&t);
+    if (rc)
+        return rc;
+    dz_vfs_prepare(prepared);
+    return dz_db_open_prepared(&r->db, prepared, dup(r->fd[0]), dup(r->fd[1]), &r->err);
+}
+
 static inline int rig_open_dbs(struct rig *r)
 {
     const struct dz_db_opts disk = {.schema = &dz_vfs_schema, .strict = r->strict};
     const struct dz_db_opts below = {.schema = &dz_vfs_schema, .immutable = true};
     int rc;
     if (r->on_files) { /* copies: the handle closes what it was given */
-        rc = dz_db_open_fds(&r->db, dup(r->fd[0]), dup(r->fd[1]), &disk, &r->err);
+        rc = r->ahead ? rig_open_ahead(r, &disk)
+                      : dz_db_open_fds(&r->db, dup(r->fd[0]), dup(r->fd[1]), &disk, &r->err);
         if (!rc && r->image_fd >= 0 && !r->image)
             rc = dz_db_open_fds(&r->image, dup(r->image_fd), -1, &below, &r->err);
         return rc;

@@ -67,5 +67,6 @@ int on_commit(void *arg, struct dz_db *db, struct dz_err *err);
 void disarm(struct world *w);
 void reopened(struct world *w);
 void checkpoint(struct world *w);
+void commit_at_once(struct world *w);
 
 #endif

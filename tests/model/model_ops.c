@@ -414,6 +414,13 @@ static void commit(struct world *w)
     w->unexpected = false;
 }
 
+/* After an operation that committed by itself: a crash may leave it, or what was before. */
+void commit_at_once(struct world *w)
+{
+    say(w, "(it has committed)");
+    commit(w);
+}
+
 static void op_commit(struct world *w, const struct op *o)
 {
     (void)o;

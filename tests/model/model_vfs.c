@@ -56,6 +56,8 @@ static void run_ops(struct world *w, const struct op *o, int from, int to)
         w->step = i;
         w->unexpected = false;
         ops[o[i].kind].fn(w, &o[i]);
+        if (w->unexpected && !w->failed)
+            commit_at_once(w); /* removing much content commits in between */
         if (w->uncommitted > (2u << 20) || w->count - w->certain > HISTORY - 4) {
             disarm(w);
             checkpoint(w);
@@ -88,7 +90,9 @@ static bool episode(uint64_t seed, const struct op *o, int n, bool verbose)
     w.r = rig_make(seed);
     w.r.opts.before_commit = on_commit;
     w.r.opts.noatime = seed / 16 % 2;
+    w.r.opts.step_chunks = seed / 8 % 4; /* 0: as many as a file has */
     w.r.strict = seed / 32 % 2;
+    w.r.ahead = seed / 16 % 2;
     w.r.opts.cache_bytes = seed / 64 % 3 == 0 ? 20000 : 0;
     dz_db_seed((uint32_t)seed);
     start_life(&w);

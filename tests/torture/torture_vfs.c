@@ -118,7 +118,7 @@ struct step {
     size_t off, n;
 };
 
-static const struct step script[] = {
+static const struct step mixed[] = {
     {MKDIR, "/workspace/d", NULL, 0, 0},
     {PUT, "/workspace/d/small", NULL, 0, 900},
     {PUT, "/workspace/d/big", NULL, 0, 3 * DZ_VFS_CHUNK + 77},
@@ -147,10 +147,46 @@ static const struct step script[] = {
     {TREE, "/workspace/dir", NULL, 0, 0},
     {COMMIT, NULL, NULL, 0, 0},
 };
-enum {
-    STEPS = DZ_ARRAY_LEN(script),
-    COMMITS = 5
+/* Content is removed one chunk a transaction: each removal commits by itself, several
+ * times, so there is nothing uncommitted before it. */
+static const struct step removing[] = {
+    {MKDIR, "/workspace/d", NULL, 0, 0},
+    {PUT, "/workspace/d/one", NULL, 0, 4 * DZ_VFS_CHUNK + 9},
+    {PUT, "/workspace/d/two", NULL, 0, 4 * DZ_VFS_CHUNK},
+    {PUT, "/workspace/d/three", NULL, 0, 3 * DZ_VFS_CHUNK},
+    {WRITE, "/workspace/low", NULL, 0, 2 * DZ_VFS_CHUNK},
+    {COMMIT, NULL, NULL, 0, 0},
+    {TRUNC, "/workspace/d/one", NULL, 0, 5000},
+    {COMMIT, NULL, NULL, 0, 0},
+    {WRITE, "/workspace/d/one", NULL, 4 * DZ_VFS_CHUNK, 50},
+    {COMMIT, NULL, NULL, 0, 0},
+    {RENAME, "/workspace/d/one", "/workspace/d/two", 0, 0},
+    {COMMIT, NULL, NULL, 0, 0},
+    {UNLINK, "/workspace/d/three", NULL, 0, 0},
+    {COMMIT, NULL, NULL, 0, 0},
+    {TRUNC, "/workspace/low", NULL, 0, 0},
+    {COMMIT, NULL, NULL, 0, 0},
+    {UNLINK, "/workspace/d/two", NULL, 0, 0},
+    {COMMIT, NULL, NULL, 0, 0},
 };
+
+enum {
+    COMMITS_MAX = 8
+};
+static const struct step *script;
+static int script_steps, script_commits;
+static uint32_t step_chunks;
+
+static void use_script(const struct step *steps, size_t n, uint32_t chunks)
+{
+    script = steps;
+    script_steps = (int)n;
+    script_commits = 0;
+    step_chunks = chunks;
+    for (size_t i = 0; i < n; i++)
+        script_commits += steps[i].kind == COMMIT;
+}
+#define USE(steps, chunks) use_script(steps, DZ_ARRAY_LEN(steps), chunks)
 
 static int put(struct rig *r, const struct step *s)
 {
@@ -248,12 +284,13 @@ static void start(struct rig *r, uint64_t seed, bool strict)
     r->sim = rig_device(seed, RIG_SHA);
     r->image_sim = rig_image_of(base);
     r->strict = strict;
+    r->opts.step_chunks = step_chunks;
     dz_db_seed((uint32_t)seed);
 }
 
 /* What the tree is at each commit and at the end, and how many calls that takes. */
 static struct {
-    uint64_t at[COMMITS + 1];
+    uint64_t at[COMMITS_MAX + 1];
     long calls, changes, size;
 } ideal;
 
@@ -271,12 +308,12 @@ static void run_ideal(bool strict)
     long calls = dz_db_sim_calls(r.sim, DZ_DB_SIM_ANY), before = changes(&r);
     CHECK_INT(rig_open(&r), 0);
     ideal.at[n++] = digest(&r);
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < script_steps; i++) {
         CHECK_INT(run_step(&r, &script[i]), 0);
         if (script[i].kind == COMMIT)
             ideal.at[n++] = digest(&r);
     }
-    CHECK_INT(n, COMMITS + 1);
+    CHECK_INT(n, script_commits + 1);
     check_clean(&r, "ideal");
     CHECK_INT(rig_close(&r), 0);
     ideal.calls = dz_db_sim_calls(r.sim, DZ_DB_SIM_ANY) - calls;
@@ -305,7 +342,7 @@ static void run_stubborn(struct rig *r, const char *what, long at)
         tap_bad++;
         return;
     }
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < script_steps; i++) {
         int rc = -EIO;
         for (int tries = 0; tries < 4 && of_the_device(rc); tries++)
             rc = run_step(r, &script[i]);
@@ -319,7 +356,7 @@ static void run_stubborn(struct rig *r, const char *what, long at)
 static void check_end(struct rig *r, const char *what, long at)
 {
     for (int again = 0; again < 2 && r->v; again++) {
-        if (digest(r) != ideal.at[COMMITS]) {
+        if (digest(r) != ideal.at[script_commits]) {
             printf("# %s %ld: the tree is another (%s)\n", what, at, again ? "reopened" : "live");
             tap_bad++;
         }
@@ -348,12 +385,20 @@ static void fail_each_call(int sys, bool strict)
 
 TEST(each_io_error_is_told_and_loses_nothing)
 {
+    USE(mixed, 0);
     fail_each_call(EIO, false);
 }
 
 TEST(each_enospc_is_told_and_loses_nothing)
 {
+    USE(mixed, 0);
     fail_each_call(ENOSPC, true);
+}
+
+TEST(each_error_in_the_middle_of_a_removal_is_made_good)
+{
+    USE(removing, 1);
+    fail_each_call(EIO, false);
 }
 
 /* ---- each allocation fails once ---------------------------------------------------------------
@@ -363,6 +408,7 @@ TEST(each_failed_allocation_is_told_and_loses_nothing)
 {
     long live = dz_mem_live();
     dz_db_use_door();
+    USE(mixed, 0);
     run_ideal(false);
     long n = 0;
     for (bool failed = true; failed && n < 100000 && !tap_bad; n += 1 + n / 300) {
@@ -390,7 +436,7 @@ static int run_until_dark(struct rig *r)
     int commits = 0;
     if (rig_open(r))
         return 0;
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < script_steps; i++) {
         int rc = run_step(r, &script[i]);
         if (rc)
             return commits;
@@ -398,6 +444,30 @@ static int run_until_dark(struct rig *r)
     }
     (void)rig_close(r);
     return commits;
+}
+
+/* What a truncation took away does not come back when the file grows again. */
+static void grow_all(struct rig *r, long at)
+{
+    static const char *const paths[] = {"/workspace/low", "/workspace/d/one", "/workspace/d/two"};
+    static uint8_t buf[6 * DZ_VFS_CHUNK];
+    for (size_t i = 0; i < DZ_ARRAY_LEN(paths); i++) {
+        struct dz_vfs_attr a;
+        if (dz_vfs_stat_at(r->v, &rig_root, rig_path(paths[i]), true, &a))
+            continue;
+        uint64_t old = a.size;
+        a.size += sizeof buf;
+        CHECK_INT(dz_vfs_setattr(r->v, a.ino, DZ_VFS_SET_SIZE, &a), 0);
+        CHECK_INT(dz_vfs_read(r->v, a.ino, old, buf, sizeof buf), sizeof buf);
+        size_t n = 0;
+        while (n < sizeof buf && buf[n] == 0)
+            n++;
+        if (n < sizeof buf) {
+            printf("# cut at %ld: %s has old bytes at %llu + %zu\n", at, paths[i],
+                   (unsigned long long)old, n);
+            tap_bad++;
+        }
+    }
 }
 
 static void cut_at(long at, uint64_t seed, bool strict)
@@ -414,7 +484,7 @@ static void cut_at(long at, uint64_t seed, bool strict)
         tap_bad++;
     } else {
         uint64_t now = digest(&r);
-        int is = COMMITS;
+        int is = script_commits;
         while (is >= 0 && ideal.at[is] != now)
             is--;
         if (is < 0 || is > commits + 1 || (strict && is < commits)) {
@@ -423,28 +493,40 @@ static void cut_at(long at, uint64_t seed, bool strict)
             tap_bad++;
         }
         check_clean(&r, "after a power cut");
+        grow_all(&r, at);
+        CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+        check_clean(&r, "after growing");
     }
     rig_free(&r);
 }
 
-TEST(power_cut_after_each_change_leaves_a_commit)
+static void cut_at_each(uint64_t seed, bool strict)
 {
-    run_ideal(false);
+    run_ideal(strict);
     printf("# %ld changes\n", ideal.changes);
     for (long at = 0; at <= ideal.changes && !tap_bad; at++)
-        for (uint64_t seed = 10; seed < 13; seed++)
-            cut_at(at, seed, false);
+        for (uint64_t i = 0; i < 3; i++)
+            cut_at(at, seed + i, strict);
     release_base();
+}
+
+TEST(power_cut_after_each_change_leaves_a_commit)
+{
+    USE(mixed, 0);
+    cut_at_each(10, false);
 }
 
 TEST(power_cut_after_each_change_loses_no_strict_commit)
 {
-    run_ideal(true);
-    printf("# %ld changes\n", ideal.changes);
-    for (long at = 0; at <= ideal.changes && !tap_bad; at++)
-        for (uint64_t seed = 20; seed < 23; seed++)
-            cut_at(at, seed, true);
-    release_base();
+    USE(mixed, 0);
+    cut_at_each(20, true);
+}
+
+TEST(power_cut_in_the_middle_of_a_removal_is_made_good)
+{
+    USE(removing, 1);
+    cut_at_each(30, true);
+    cut_at_each(40, false);
 }
 
 /* ---- a full disk
@@ -462,7 +544,7 @@ static void full_at(int64_t bytes_on_device)
     }
     dz_db_sim_set_capacity(r.sim, bytes_on_device);
     int i = 0, rc = 0;
-    while (i < STEPS && (rc = run_step(&r, &script[i])) == 0)
+    while (i < script_steps && (rc = run_step(&r, &script[i])) == 0)
         i++;
     if (rc && rc != -ENOSPC) {
         printf("# full at %lld: step %d gives %d (%s)\n", (long long)bytes_on_device, i, rc,
@@ -474,7 +556,7 @@ static void full_at(int64_t bytes_on_device)
     dz_db_sim_set_capacity(r.sim, -1);
     CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
     CHECK(digest(&r) == seen);
-    for (; i < STEPS; i++)
+    for (; i < script_steps; i++)
         CHECK_INT(run_step(&r, &script[i]), 0);
     check_end(&r, "full", (long)bytes_on_device);
     rig_free(&r);
@@ -482,6 +564,7 @@ static void full_at(int64_t bytes_on_device)
 
 TEST(full_disk_at_each_size_loses_nothing)
 {
+    USE(mixed, 0);
     run_ideal(false);
     size_t size = 0;
     struct rig r;
