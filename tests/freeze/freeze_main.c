@@ -6,9 +6,12 @@
  * same memory.
  *
  * A first run steps from safepoint to safepoint and notes where each distinct
- * (function, offset) is met first. Those moments, and others spread evenly until
- * POINTS are reached, are the ones tried; fewer only if the whole program has
- * fewer. FREEZE_POINTS in the environment changes the number.
+ * place (function, offset) is met first, and each distinct stack (the places of
+ * its innermost DEPTH frames). Tried are: every place; then moments whose stacks
+ * are distinct, then moments spread evenly, until POINTS are reached; fewer only
+ * if the whole program has fewer. What was met and tried is printed, for a small
+ * program has few places: its functions, its loops, its host calls.
+ * FREEZE_POINTS in the environment changes the number.
  */
 #include "freeze_tap.h"
 
@@ -20,15 +23,28 @@
 
 enum {
     STEPS_MAX = 2000000,
-    PLACES_MAX = 1 << 16, /* a power of two */
+    SET_MAX = 1 << 16, /* a power of two */
+    DEPTH = 12,        /* frames that make a stack distinct */
 };
 
-/* Where a program can stop: the set of places met, and the moments to try. */
+/* Open addressing; no key is 0. */
+struct set {
+    uint64_t *keys;
+    uint32_t count;
+};
+enum moment {
+    MOMENT_ALIKE,
+    MOMENT_STACK, /* a stack that was not met before */
+    MOMENT_PLACE, /* a place that was not met before */
+    MOMENT_WANTED,
+};
+
+/* Where a program can stop, and the moments to try. */
 struct plan {
-    uint64_t *places; /* open addressing; function << 32 | offset, plus one */
-    uint32_t place_count, steps;
-    uint8_t *wanted; /* by step */
-    uint32_t wanted_count;
+    struct set places, stacks;
+    uint32_t steps;
+    uint8_t *moments; /* by step: enum moment */
+    uint32_t wanted, wanted_stacks;
 };
 
 static uint32_t points(void)
@@ -37,51 +53,83 @@ static uint32_t points(void)
     return text ? (uint32_t)strtoul(text, NULL, 10) : POINTS;
 }
 
-static bool is_new_place(struct plan *p, struct dz_wasm_pos pos)
+/* Is it new? A full set knows everything. */
+static bool set_add(struct set *s, uint64_t key)
 {
-    uint64_t key = ((uint64_t)pos.func << 32 | pos.offset) + 1;
     uint64_t at = key * UINT64_C(0x9e3779b97f4a7c15) >> 48;
-    while (p->places[at % PLACES_MAX] && p->places[at % PLACES_MAX] != key)
+    while (s->keys[at % SET_MAX] && s->keys[at % SET_MAX] != key)
         at++;
-    if (p->places[at % PLACES_MAX] == key || p->place_count == PLACES_MAX / 2)
+    if (s->keys[at % SET_MAX] == key || s->count == SET_MAX / 2)
         return false;
-    p->places[at % PLACES_MAX] = key;
-    p->place_count++;
+    s->keys[at % SET_MAX] = key;
+    s->count++;
     return true;
+}
+
+static enum moment moment_of(struct plan *p, const struct world *w)
+{
+    struct dz_wasm_pos pos[DEPTH] = {0};
+    size_t n = dz_wasm_trace(w->store, pos, DEPTH);
+    uint64_t stack = n;
+    for (size_t i = 0; i < n && i < DEPTH; i++) {
+        stack =
+            (stack ^ ((uint64_t)pos[i].func << 32 | pos[i].offset)) * UINT64_C(0x9e3779b97f4a7c15);
+        stack ^= stack >> 29;
+    }
+    bool new_stack = set_add(&p->stacks, stack | 1);
+    if (set_add(&p->places, ((uint64_t)pos[0].func << 32 | pos[0].offset) + 1))
+        return MOMENT_PLACE;
+    return new_stack ? MOMENT_STACK : MOMENT_ALIKE;
 }
 
 static void want(struct plan *p, uint32_t step)
 {
-    p->wanted_count += !p->wanted[step];
-    p->wanted[step] = 1;
+    p->wanted += p->moments[step] != MOMENT_WANTED;
+    p->wanted_stacks += p->moments[step] == MOMENT_PLACE || p->moments[step] == MOMENT_STACK;
+    p->moments[step] = MOMENT_WANTED;
+}
+
+/* Of the moments of this kind so many that POINTS are reached, from all of the run. */
+static void want_some(struct plan *p, enum moment kind, uint32_t of)
+{
+    uint32_t n = points(), met = 0;
+    uint32_t missing = p->wanted < n ? n - p->wanted : 0;
+    uint32_t every = missing && of > missing ? of / missing : 1;
+    for (uint32_t i = 0; i < p->steps && p->wanted < n; i++)
+        if (p->moments[i] == kind && met++ % every == 0)
+            want(p, i);
 }
 
 /* Step through the whole program once. Returns how it ended. */
 static struct outcome make_plan(struct plan *p, struct world *w)
 {
     enum dz_wasm_stop stop = DZ_WASM_TRAPPED;
-    *p = (struct plan){.places = calloc(PLACES_MAX, sizeof *p->places),
-                       .wanted = calloc(STEPS_MAX, 1)};
-    while (p->places && p->wanted && !stop_is_final(stop = world_step(w)) && p->steps < STEPS_MAX) {
-        struct dz_wasm_pos pos = {0};
-        (void)dz_wasm_trace(w->store, &pos, 1);
-        if (is_new_place(p, pos))
-            want(p, p->steps);
+    uint32_t kinds[MOMENT_WANTED] = {0};
+    *p = (struct plan){.places.keys = calloc(SET_MAX, sizeof(uint64_t)),
+                       .stacks.keys = calloc(SET_MAX, sizeof(uint64_t)),
+                       .moments = calloc(STEPS_MAX, 1)};
+    if (!p->places.keys || !p->stacks.keys || !p->moments)
+        abort();
+    while (!stop_is_final(stop = world_step(w)) && p->steps < STEPS_MAX) {
+        enum moment kind = moment_of(p, w);
+        p->moments[p->steps++] = (uint8_t)kind;
+        kinds[kind]++;
         if (stop == DZ_WASM_BLOCKED)
             w->host.park_open = 1;
-        p->steps++;
     }
-    for (uint32_t i = 0, n = points(); i < n && p->wanted_count < n && p->steps; i++)
-        want(p, (uint32_t)((uint64_t)i * p->steps / n));
-    for (uint32_t i = 0; i < p->steps && p->wanted_count < points(); i++)
-        want(p, i);
+    for (uint32_t i = 0; i < p->steps; i++)
+        if (p->moments[i] == MOMENT_PLACE)
+            want(p, i);
+    want_some(p, MOMENT_STACK, kinds[MOMENT_STACK]);
+    want_some(p, MOMENT_ALIKE, kinds[MOMENT_ALIKE]);
     return world_outcome(w, stop);
 }
 
 static void plan_free(struct plan *p)
 {
-    free(p->places);
-    free(p->wanted);
+    free(p->places.keys);
+    free(p->stacks.keys);
+    free(p->moments);
 }
 
 static void begin(struct world *w, const struct bytes *wasm, enum dz_wasm_dispatch d, uint32_t n)
@@ -99,7 +147,7 @@ static void try_plan(const struct plan *p, struct world *w, const struct bytes *
     for (uint32_t step = 0; step < p->steps && bad < 5; step++) {
         enum dz_wasm_stop stop = world_step(w);
         CHECK(!stop_is_final(stop));
-        if (p->wanted[step]) {
+        if (p->moments[step] == MOMENT_WANTED) {
             struct outcome o = fresh_finish(w, wasm->p, wasm->size);
             snprintf(what, sizeof what, "frozen at safepoint %u of %u", step, p->steps);
             bad += !outcome_same(&o, whole, what);
@@ -141,10 +189,11 @@ static void freeze_anywhere(const struct bytes *wasm, uint32_t n, uint32_t min_p
     struct outcome stepped = make_plan(&plan, &w);
     CHECK(outcome_same(&stepped, &whole, "stopped at every safepoint"));
     world_close(&w);
-    printf("# %u safepoints, %u distinct places, %u tried\n", plan.steps, plan.place_count,
-           plan.wanted_count);
-    CHECK(plan.wanted_count >= points() || plan.wanted_count == plan.steps);
-    CHECK(plan.place_count >= min_places);
+    printf("# %u safepoints at %u distinct places, all tried; %u moments tried, %u with distinct "
+           "stacks\n",
+           plan.steps, plan.places.count, plan.wanted, plan.wanted_stacks);
+    CHECK(plan.wanted >= points() || plan.wanted == plan.steps);
+    CHECK(plan.places.count >= min_places);
 
     begin(&w, wasm, DZ_WASM_DISPATCH_GOTO, n);
     try_plan(&plan, &w, wasm, &whole);

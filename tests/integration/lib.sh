@@ -26,6 +26,9 @@ mkdir "$LIB_SCRATCH/work" "$LIB_SCRATCH/home" "$LIB_SCRATCH/bin"
 ln -s "$DOZE" "$LIB_SCRATCH/bin/doze"
 cd "$LIB_SCRATCH/work" || exit 1
 
+# Programs of other people that some tests run, installed by `make bench-peers`.
+export DOZE_PEERS=${DOZE_PEERS:-$HOME/.cache/doze-peers}
+
 # The same surroundings for everybody.
 export HOME=$LIB_SCRATCH/home PATH=$LIB_SCRATCH/bin:$PATH LC_ALL=C.UTF-8 TERM=dumb
 unset DOZE_DATA DOZE_URL DOZE_TOKEN XDG_DATA_HOME NO_COLOR POSIXLY_CORRECT COLUMNS
