@@ -20,6 +20,7 @@
 enum {
     JSON_MAX = 1 << 18,     /* a thousand results */
     TRACE_MAX = 20,         /* frames shown of a trap */
+    FEW_IMPORTS = 3,        /* have room in one message */
     VALUE_TEXT = 40,        /* room for a value: v128 has 34 characters */
     WANTS_A_MACHINE = 1000, /* no exit status: the program imports */
 };
@@ -279,6 +280,20 @@ static int no_function(struct dz_cli *c, const char *name, struct dz_err *err)
                    dz_str_quote(dz_str(name), quoted));
 }
 
+/* What --invoke has nobody for. Names that have no room in the message come before it, one
+ * a line. */
+static int no_imports(struct dz_cli *c, const struct program *p, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf names = DZ_BUF_INIT(JSON_MAX);
+    int count = dz_wasm_missing(p->store, p->file.m, NULL, 0, &names);
+    if (count <= FEW_IMPORTS)
+        return dz_wrap(err, DZ_ENOENT, "a function called by --invoke gets no imports");
+    for (const char *at = names.p, *end; (end = strchr(at, '\n')); at = end + 1)
+        dz_cli_warn(c, "missing: %.*s", (int)(end - at), at);
+    return dz_fail(err, DZ_ENOENT,
+                   "a function called by --invoke gets no imports, and the module wants %d", count);
+}
+
 static int run_program(struct dz_cli *c, struct program *p, struct dz_err *err)
 {
     const struct dz_wasm_config config = {0};
@@ -300,7 +315,7 @@ static int run_program(struct dz_cli *c, struct program *p, struct dz_err *err)
     if (rc == 0)
         rc = dz_wasm_instantiate(p->store, p->file.m, NULL, 0, NULL, &p->inst, err);
     if (rc == DZ_ENOENT)
-        return dz_wrap(err, rc, "here a module gets no imports");
+        return no_imports(c, p, err);
     if (rc == 0)
         rc = dz_wasm_begin_start(p->inst, err);
     if (rc > 0)

@@ -122,10 +122,10 @@ static int find_program(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
 
 static int get_module(struct dz_kernel *k, const struct program *prog, struct dz_wasm_module **ret)
 {
-    struct dz_err err = {0};
+    k->why = (struct dz_err){0};
     if (!k->ops.module_get) /* a runner that needs none */
         return 0;
-    int rc = k->ops.module_get(k->ops.arg, prog->node.ino, &prog->attr, ret, &err);
+    int rc = k->ops.module_get(k->ops.arg, prog->node.ino, &prog->attr, ret, &k->why);
     if (rc == 1)
         return 1;
     if (rc == DZ_EINVAL || rc == DZ_EUNSUPPORTED || rc == DZ_ELIMIT)
@@ -408,11 +408,15 @@ static int spawn_load(struct dz_kernel *k, struct dz_proc *p, const struct dz_sp
                           spec->env);
 }
 
-static int spawn_fail(const struct dz_spawn *spec, int e, struct dz_err *err)
+static int spawn_fail(const struct dz_kernel *k, const struct dz_spawn *spec, int e,
+                      struct dz_err *err)
 {
     if (e == 1)
         return dz_fail(err, DZ_EBUSY, "cannot start %s yet: its module is being prepared",
                        spec->path);
+    if (e == -ENOEXEC && k->why.code)
+        return dz_fail(err, DZ_EINVAL, "cannot start %s: it is no program that doze can run: %s",
+                       spec->path, k->why.msg);
     if (e == -ENOEXEC)
         return dz_fail(err, DZ_EINVAL, "cannot start %s: it is no program that doze can run",
                        spec->path);
@@ -438,7 +442,7 @@ int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *
             dz_k_tty_disown(k, p);
         dz_k_proc_free(k, p);
         dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_JOB], job->index);
-        return spawn_fail(spec, e, err);
+        return spawn_fail(k, spec, e, err);
     }
     if (spec->preopens) /* these, and no more */
         k->exec.task->plain = false;

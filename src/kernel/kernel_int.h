@@ -104,6 +104,7 @@ struct dz_kernel {
     uint64_t memory_used; /* bytes: linear memories and blobs */
     uint64_t pipe_bytes;  /* of pipe buffers */
     uint64_t total_cpu_ns, forks;
+    struct dz_err why;  /* the last program that was none: the reason, in words */
     int64_t next_alarm; /* nobody's alarm_at is before */
     int64_t mono_offset;
     int64_t boot_real_ns;

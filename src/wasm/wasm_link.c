@@ -279,7 +279,7 @@ static int link_one(struct dz_wasm_inst *inst, const struct dz_wasm_import *im,
 
 /* "env.a, env.b" as long as there is room. */
 struct missing {
-    char s[180];
+    char s[150];
     size_t n;
     uint32_t count, shown;
 };

@@ -76,9 +76,13 @@ test_that 'without --invoke: the start function, then _start' '
     run 129 doze wasm run s.wasm && has err "in _start, byte"
 '
 
-test_that 'a module that imports: the missing names' '
+test_that 'a module that imports: the missing names, all of them' '
     module $void $(section 02 01 03 656e76 01 66 00 00) $(section 07 01 01 67 00 00) >import.wasm &&
-    run 1 doze wasm run import.wasm -i g && lines err 1 && has err "env.f"
+    run 1 doze wasm run import.wasm -i g && lines err 1 && has err "env.f" &&
+    module $void $(section 02 05 03 656e76 01 66 00 00 03 656e76 01 67 00 00 03 656e76 01 68 00 00 \
+        03 656e76 01 69 00 00 01 78 01 79 02 00 01) $(section 07 01 01 67 00 00) >imports.wasm &&
+    run 1 doze wasm run imports.wasm -i g && lines err 6 && has err "missing: env.f" &&
+    has err "missing: env.i" && has err "missing: x.y" && has err "the module wants 5"
 '
 
 test_done
