@@ -119,7 +119,8 @@ int dz_cell_input_end(struct dz_cell *c, uint32_t stream, struct dz_err *err);
 int dz_cell_resize(struct dz_cell *c, uint16_t rows, uint16_t cols, struct dz_err *err);
 int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err);
 /* Put the machine to sleep: the event SUSPENDED, AWAKE, or ENDED when its first
- * process was faster. files_only: nothing but the disk is kept. */
+ * process was faster. files_only: nothing but the disk is kept. Windows are shut until
+ * AWAKE: input that is sent meanwhile would be lost. */
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err);
 
 /* Kill what still runs, reap it, free. NULL is fine. */

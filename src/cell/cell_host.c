@@ -24,6 +24,7 @@ struct dz_cell {
     int fd;
     size_t window[4]; /* bytes of input that each stream takes */
     bool ended;
+    bool suspending; /* what is sent now would be lost */
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 
@@ -133,6 +134,7 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         return 1;
     case DZ_FRAME_AWAKE:
         e->type = DZ_CELL_AWAKE;
+        c->suspending = false;
         e->code = f->value > 0 && f->value < 1000 ? -(int)f->value : DZ_EIO;
         e->text = (const char *)c->payload;
         return 1;
@@ -162,7 +164,7 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
 
 size_t dz_cell_window(const struct dz_cell *c, uint32_t stream)
 {
-    return stream < DZ_ARRAY_LEN(c->window) ? c->window[stream] : 0;
+    return stream < DZ_ARRAY_LEN(c->window) && !c->suspending ? c->window[stream] : 0;
 }
 
 int64_t dz_cell_input(struct dz_cell *c, uint32_t stream, const void *data, size_t size,
@@ -217,6 +219,7 @@ int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err)
 
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err)
 {
+    c->suspending = true;
     return send_plain(c, DZ_FRAME_SUSPEND, 0, files_only, err);
 }
 

@@ -142,8 +142,8 @@ static int open_program(struct dz_modules *m, const uint8_t *bytes, size_t size,
     if (rc < 0)
         return rc;
     const struct prepared *p = find_prepared(m, sha256);
-    if (p)
-        return dz_wasm_module_open(p->map, p->size, &l->module, err);
+    if (p && dz_wasm_module_open(p->map, p->size, &l->module, NULL) == 0)
+        return 0; /* else another version of doze prepared it: do so anew */
     size_t flat_size = 0;
     rc = dz_wasm_prepare_alloc(bytes, size, DZ_WASM_F_ALL, &l->owned, &flat_size, err);
     return rc < 0 ? rc : dz_wasm_module_open(l->owned, flat_size, &l->module, err);
@@ -214,15 +214,17 @@ static struct loaded *find_loaded(const struct dz_modules *m, const uint8_t *sha
     return l;
 }
 
-/* Of what was prepared, or of bytes: nothing is read from the disk. */
+/* Of what was prepared, or of bytes: nothing is read from the disk. DZ_ENOENT. */
 static int adopt(struct dz_modules *m, const struct prepared *p, const void *bytes, size_t size,
                  struct loaded **ret, struct dz_err *err)
 {
     struct loaded *l = dz_zalloc(sizeof *l);
     if (!l)
         return dz_fail(err, DZ_ENOMEM, "load a module: out of memory");
-    int rc = p ? dz_wasm_module_open(p->map, p->size, &l->module, err)
-               : open_program(m, bytes, size, l, err);
+    int rc = p ? dz_wasm_module_open(p->map, p->size, &l->module, NULL) : DZ_ENOENT;
+    if (rc < 0)
+        rc = bytes ? open_program(m, bytes, size, l, err)
+                   : dz_fail(err, DZ_ENOENT, "a program is nowhere to be found");
     if (rc < 0) {
         dz_free(l->owned);
         dz_free(l);
@@ -251,10 +253,9 @@ int dz_modules_thaw(struct dz_modules *m, const uint8_t *sha256, uint64_t ino, c
     struct loaded *l = find_loaded(m, sha256);
     const struct prepared *p = find_prepared(m, sha256);
     bool file = ino != 0 && dz_vfs_getattr(m->vfs, ino, &attr) == 0 && attr.size == size;
-    int rc = l            ? 0
-             : p || bytes ? adopt(m, p, bytes, size, &l, err)
-             : file       ? from_file(m, sha256, ino, &attr, &l, err)
-                          : dz_fail(err, DZ_ENOENT, "a program is nowhere to be found");
+    int rc = l ? 0 : adopt(m, p, bytes, size, &l, err);
+    if (rc == DZ_ENOENT && file)
+        rc = from_file(m, sha256, ino, &attr, &l, err);
     if (rc < 0)
         return rc;
     if (file) { /* so that exec finds it by its file */

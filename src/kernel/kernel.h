@@ -283,7 +283,8 @@ void dz_kernel_misc_get(struct dz_kernel *k, struct dz_kernel_misc *ret_misc);
 /* Into an empty kernel: rows and blobs at the index they had, then thaw: every
  * index is checked (DZ_ECORRUPT), links are made, disk references taken, parked
  * processes made runnable. The tasks' instances are the caller's to fill before.
- * After a failure the kernel is good for dz_kernel_free() only. */
+ * After a failure of thaw the kernel is good for dz_kernel_free() only; after one
+ * before it, unput comes first. */
 int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const void *row,
                       struct dz_err *err);
 int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, size_t size,
@@ -293,6 +294,8 @@ int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, siz
  * such process, or it has one already. */
 int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, struct dz_wasm_module *module,
                        struct dz_task **ret_task, struct dz_err *err);
+/* Instead of a thaw: drop all that was put. */
+void dz_kernel_unput(struct dz_kernel *k);
 int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
                    struct dz_err *err);
 /* Before rows are taken: nobody shares memory by vfork after this. A child that does

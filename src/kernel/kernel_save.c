@@ -357,7 +357,7 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
 
 /* Rows that were not believed go without looking at what they say. References that
  * were taken on the disk go with the disk, which nobody will use after this. */
-static void forget(struct dz_kernel *k)
+void dz_kernel_unput(struct dz_kernel *k)
 {
     for (uint32_t i = 1; i <= DZ_KERNEL_PROCS_MAX; i++) {
         struct dz_task *t = k->task[i];
@@ -407,7 +407,7 @@ int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64
         rc = revive_all(k, err);
     }
     if (rc) {
-        forget(k);
+        dz_kernel_unput(k);
         return rc;
     }
     take_misc(k, misc, slept_ns);

@@ -171,7 +171,9 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
     drop_opened(m);
     if (rc == 0)
         rc = dz_machine_mem_lay(m, k, err);
-    if (rc == 0)
+    if (rc < 0)
+        dz_kernel_unput(k);
+    else
         rc = thaw(m, k, err);
     if (rc < 0)
         return rc;

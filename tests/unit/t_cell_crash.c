@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ * Sleep and wake while calls fail, the disk fills up, memory runs out and the power
+ * goes: the file is the machine before, the machine after, or says memory_lost. */
+#include "../lib/sleep_world.h"
+#include "tap.h"
+
+/* Asleep after the first byte: what every test begins with. */
+static void asleep(struct world *w, uint64_t seed)
+{
+    world_new(w, seed);
+    CHECK_INT(world_start(w), 0);
+    world_feed(w, '1');
+    CHECK_STR(w->said, "1");
+    CHECK_INT(world_sleep(w), 0);
+    world_crash(w);
+}
+
+TEST(a_machine_goes_on_in_another_process)
+{
+    struct world w;
+    asleep(&w, 1);
+    for (char c = '2'; c < '9'; c++) {
+        CHECK_INT(world_wake(&w), 0);
+        CHECK_INT(world_memory(&w), c - 1);
+        (void)world_feed(&w, c);
+        CHECK_INT(world_memory(&w), c);
+        CHECK_INT(world_sleep(&w), 0);
+        if (c % 2) { /* it may also go on after it was written */
+            (void)world_feed(&w, ++c);
+            CHECK_INT(world_sleep(&w), 0);
+        }
+        world_crash(&w);
+    }
+    CHECK_STR(w.said, "12345678");
+    CHECK_INT(world_wake(&w), 0);
+    CHECK_STR(world_log(&w), "12345678");
+    (void)dz_kernel_stream_eof(w.kernel, w.in);
+    world_run(&w);
+    struct dz_job job = {0};
+    CHECK_INT(dz_kernel_event(w.kernel, &job), 1);
+    CHECK_INT(job.status, 0);
+    CHECK_INT(dz_machine_drop(w.machine, w.vfs, &w.err), 0);
+    world_crash(&w);
+    CHECK_INT(world_open(&w, false), 0);
+    CHECK_INT(dz_machine_found(w.machine), DZ_MACHINE_NONE);
+    world_crash(&w);
+    world_free(&w);
+}
+
+TEST(a_program_whose_file_is_gone_is_in_the_machine)
+{
+    struct world w;
+    uint64_t dir;
+    asleep(&w, 2);
+    CHECK_INT(world_wake(&w), 0);
+    w.no_ino = true;
+    CHECK_INT(dz_vfs_resolve(w.vfs, "/bin", &dir), 0);
+    CHECK_INT(dz_vfs_unlink(w.vfs, dir, "g", 1), 0);
+    CHECK_INT(world_sleep(&w), 0);
+    world_crash(&w);
+    CHECK_INT(world_wake(&w), 0);
+    (void)world_feed(&w, '2');
+    CHECK_STR(w.said, "12");
+    world_crash(&w);
+    world_free(&w);
+}
+
+TEST(a_machine_that_ran_on_is_lost_and_says_so)
+{
+    struct world w;
+    asleep(&w, 3);
+    CHECK_INT(world_wake(&w), 0);
+    world_crash(&w); /* before it did anything: nothing is lost */
+    CHECK_INT(world_wake(&w), 0);
+    (void)world_feed(&w, '2');
+    CHECK_STR(w.said, "12");
+    world_crash(&w);
+    CHECK_INT(world_open(&w, false), 0);
+    CHECK_INT(dz_machine_found(w.machine), DZ_MACHINE_LOST);
+    CHECK_STR(world_log(&w), "12");
+    CHECK_INT(dz_machine_drop(w.machine, w.vfs, &w.err), 0);
+    world_crash(&w);
+    CHECK_INT(world_open(&w, false), 0);
+    CHECK_INT(dz_machine_found(w.machine), DZ_MACHINE_NONE);
+    world_crash(&w);
+    world_free(&w);
+}
+
+/* Output alone, without a change to any file, is something that happened. */
+TEST(nothing_is_said_before_it_is_written_that_it_ran)
+{
+    struct world w;
+    char c = 'x';
+    asleep(&w, 4);
+    CHECK_INT(world_wake(&w), 0);
+    (void)dz_kernel_stream_push(w.kernel, w.in, &c, 1);
+    world_run(&w);
+    CHECK_STR(w.said, "1x");
+    world_crash(&w);
+    CHECK_INT(world_open(&w, false), 0);
+    CHECK_INT(dz_machine_found(w.machine), DZ_MACHINE_LOST);
+    world_crash(&w);
+    world_free(&w);
+}
+
+/* What may be found after whatever happened between the wake and the second sleep. */
+static void check_instants(struct world *w, bool acknowledged)
+{
+    int rc = world_open(w, true);
+    CHECK_INT(rc, 0);
+    if (rc < 0) {
+        printf("# %s\n", w->err.msg);
+        world_crash(w);
+        return;
+    }
+    enum dz_machine_found found = dz_machine_found(w->machine);
+    bool one = strcmp(world_log(w), "1") == 0, two = strcmp(world_log(w), "12") == 0;
+    CHECK(one || two);
+    CHECK(found != DZ_MACHINE_NONE);
+    CHECK(!acknowledged || (found == DZ_MACHINE_ASLEEP && two));
+    CHECK_INT(world_damage(w), 0);
+    world_crash(w);
+    if (found != DZ_MACHINE_ASLEEP)
+        return;
+    w->said_len = 0;
+    CHECK_INT(world_wake(w), 0);
+    char memory = world_memory(w);
+    if (memory != '?')                      /* it may have been killed for want of memory */
+        CHECK_INT(memory, one ? '1' : '2'); /* of one instant with the files */
+    CHECK(world_feed(w, '3'));
+    CHECK(memory == '?' || (w->said_len > 0 &&
+                            w->said[w->said_len - 1] == '3')); /* perhaps the 2 was not said yet */
+    CHECK_INT(world_sleep(w), 0);
+    world_crash(w);
+}
+
+/* Wake, work, sleep, with something prepared to go wrong; did the sleep say 0? */
+static bool attempt(struct world *w)
+{
+    int rc = world_wake(w);
+    if (rc == 0) {
+        rc = world_feed(w, '2') ? 0 : DZ_EIO;
+        int slept = world_sleep(w);
+        rc = rc ? rc : slept;
+    }
+    world_crash(w);
+    return rc == 0;
+}
+
+TEST(the_power_goes_at_each_change)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        bool whole = false;
+        for (long cut = 0; !whole && cut < 400; cut++) {
+            struct world w;
+            asleep(&w, seed);
+            dz_db_sim_cut_at(w.sim, cut);
+            bool acknowledged = attempt(&w);
+            whole = !dz_db_sim_is_off(w.sim);
+            CHECK_INT(dz_db_sim_power_on(w.sim), 0);
+            check_instants(&w, acknowledged);
+            world_free(&w);
+        }
+        CHECK(whole);
+    }
+}
+
+TEST(each_call_fails_once)
+{
+    bool whole = false;
+    for (long at = 0; !whole && at < 400; at++) {
+        struct world w;
+        asleep(&w, 9);
+        dz_db_sim_fail_at(w.sim, DZ_DB_SIM_ANY, at, EIO, false);
+        bool acknowledged = attempt(&w);
+        whole = !dz_db_sim_failed(w.sim);
+        dz_db_sim_fail_at(w.sim, DZ_DB_SIM_ANY, -1, 0, false);
+        check_instants(&w, acknowledged);
+        world_free(&w);
+    }
+    CHECK(whole);
+}
+
+/* A sleep that fails leaves the machine running; with room again it sleeps. */
+TEST(a_full_disk_keeps_it_awake)
+{
+    struct world w;
+    asleep(&w, 5);
+    CHECK_INT(world_wake(&w), 0);
+    (void)world_feed(&w, '2');
+    dz_db_sim_set_capacity(w.sim, 0);
+    CHECK(world_sleep(&w) < 0);
+    dz_db_sim_set_capacity(w.sim, -1);
+    (void)world_feed(&w, '3');
+    CHECK_STR(w.said, "123");
+    CHECK_INT(world_sleep(&w), 0);
+    world_crash(&w);
+    CHECK_INT(world_wake(&w), 0);
+    CHECK_STR(world_log(&w), "123");
+    CHECK_INT(world_memory(&w), '3');
+    world_crash(&w);
+    world_free(&w);
+}
+
+static void starve(bool sticky)
+{
+    bool failed = true;
+    long n = 0;
+    for (; failed && n < 2000; n++) {
+        struct world w;
+        asleep(&w, 6);
+        dz_mem_fail_at(n, sticky);
+        bool acknowledged = attempt(&w);
+        dz_mem_fail_at(-1, false);
+        failed = dz_mem_failed();
+        check_instants(&w, acknowledged);
+        world_free(&w);
+    }
+    printf("# %ld failure points\n", n - 1);
+    CHECK(!failed && n > 100);
+}
+
+TEST(memory_runs_out_once)
+{
+    starve(false);
+}
+
+TEST(memory_runs_out_for_good)
+{
+    starve(true);
+}
