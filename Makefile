@@ -78,7 +78,9 @@ SRC_spec   := $(addprefix tests/spec/,spec_main.c spec_run.c spec_host.c spec_va
 NEEDS_spec := wasm
 SYS_spec   := -ljansson
 FREEZE     := freeze freeze_proc freeze_spec
-PROGRAMS   += $(FREEZE)
+SLEEP      := sleep_anywhere sleep_soak
+PROGRAMS   += $(FREEZE) $(SLEEP)
+$(foreach p,$(SLEEP),$(eval SRC_$(p) := tests/sleep/$(p).c tests/sleep/sleep_rig.c)$(eval NEEDS_$(p) := cell))
 freeze_src  = $(addprefix tests/freeze/,$(1) freeze_world.c freeze_fresh.c)
 SRC_freeze := $(call freeze_src,freeze_main.c)
 SRC_freeze_proc := $(call freeze_src,freeze_proc.c)
@@ -206,6 +208,8 @@ spec-asan: ## the same by the switch, under ASan and UBSan
 	@tests/spec/run build/asan-$(notdir $(CC))/spec build/spectest switch
 freeze: $(FREEZE:%=$(B)/%) guests ## stop programs anywhere, finish them elsewhere; copy, jump, inject
 	@DOZE_SPEC_DIR=$$(tests/spec/unpack build/spectest | head -n 1) scripts/run-tap freeze $(FREEZE:%=$(B)/%)
+sleep: $(SLEEP:%=$(B)/%) ; @scripts/run-tap sleep $^ ## real programs put to sleep anywhere; SEED= POINTS= DOZE_OTHER=
+soak-sleep: $(B)/sleep_soak ; @CYCLES=10000 scripts/run-tap soak $< ## 10,000 times asleep and awake
 cover: ## line coverage of each module by the unit tests
 	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
@@ -289,7 +293,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all spec spec-asan freeze guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
+.PHONY: all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
         bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
