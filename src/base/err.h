@@ -73,4 +73,17 @@ const char *dz_err_wire(int code); /* "invalid_argument" */
 int dz_err_http(int code);
 bool dz_err_retry(int code);
 
+#ifdef DZ_ANALYZE
+/* An analyser reads one file and cannot see that what these answer is negative. */
+static inline int dz_err_negative(int code)
+{
+    if (code >= 0)
+        __builtin_unreachable();
+    return code;
+}
+#define dz_fail(...)     dz_err_negative(dz_fail(__VA_ARGS__))
+#define dz_fail_sys(...) dz_err_negative(dz_fail_sys(__VA_ARGS__))
+#define dz_wrap(...)     dz_err_negative(dz_wrap(__VA_ARGS__))
+#endif
+
 #endif

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "kernel/kernel.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -139,6 +140,7 @@ static int send_fds(int fd, const struct dz_frame *head, const int *fds, size_t 
                          .msg_control = control,
                          .msg_controllen = CMSG_SPACE(sizeof(int) * count)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    assert(c); /* there is room for one */
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(sizeof(int) * count);
@@ -227,9 +229,12 @@ static const char *next_string(struct cursor *c)
 
 static const char **next_strings(struct cursor *c, uint32_t count)
 {
-    const char **list =
-        count <= DZ_START_STRINGS_MAX ? dz_zalloc((count + 1) * sizeof *list) : NULL;
-    for (uint32_t i = 0; list && i < count; i++)
+    if (count > DZ_START_STRINGS_MAX)
+        return NULL;
+    const char **list = dz_zalloc((count + 1) * sizeof *list);
+    if (!list)
+        return NULL;
+    for (uint32_t i = 0; i < count; i++)
         if (!(list[i] = next_string(c))) {
             dz_free(list);
             return NULL;

@@ -11,6 +11,7 @@
 #include "db/db.h"
 #include "vfs/vfs.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <string.h>
 
@@ -124,6 +125,7 @@ int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *
                             &m->modules, err);
     if (rc < 0)
         return rc;
+    assert(policy);
     const struct dz_kernel_opts opts = {
         .vfs = m->vfs,
         .ops = &m->ops,

@@ -152,17 +152,19 @@ static int open_program(struct dz_modules *m, const uint8_t *bytes, size_t size,
 static int load(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *attr,
                 struct loaded **ret, struct dz_err *err)
 {
-    uint8_t *bytes;
+    uint8_t *bytes = NULL;
     int rc = read_program(m->vfs, ino, attr->size, &bytes, err);
     if (rc < 0)
         return rc;
     struct loaded *l = dz_zalloc(sizeof *l);
-    rc = l ? open_program(m, bytes, (size_t)attr->size, l, err)
-           : dz_fail(err, DZ_ENOMEM, "load a module: out of memory");
+    if (!l) {
+        dz_free(bytes);
+        return dz_fail(err, DZ_ENOMEM, "load a module: out of memory");
+    }
+    rc = open_program(m, bytes, (size_t)attr->size, l, err);
     dz_free(bytes);
     if (rc < 0) {
-        if (l)
-            dz_free(l->owned);
+        dz_free(l->owned);
         dz_free(l);
         return rc;
     }

@@ -98,7 +98,9 @@ void dz_cli_progress_at(struct dz_cli_progress *p, uint64_t done)
 
 void dz_cli_progress_end(struct dz_cli_progress *p)
 {
-    if (p->cli && p->cli->progress && p->cli->err_live && !p->cli->quiet)
+    if (!p->cli)
+        return;
+    if (p->cli->progress && p->cli->err_live && !p->cli->quiet)
         p->cli->progress(p, DZ_CLI_PROGRESS_END, 0);
     if (!p->drawn)
         return;

@@ -196,7 +196,7 @@ int dz_disk_find(const struct dz_disk *d, const char *path, bool follow, const c
                  uint64_t *ret_ino, struct dz_vfs_attr *ret_attr, struct dz_err *err)
 {
     struct dz_vfs_walked at;
-    struct dz_vfs_attr attr;
+    struct dz_vfs_attr attr = {0};
     int r = walk(d, path, follow, &at);
     if (r == 0)
         r = at.ino ? dz_vfs_getattr(d->vfs, at.ino, &attr) : -ENOENT;

@@ -43,7 +43,7 @@ static int add_dir(const struct dz_disk *d, struct pending dir, struct todo *tod
     for (size_t at = 0; rc == 0 && at < names.len; at += strlen(names.p + at) + 1) {
         const char *name = names.p + at;
         uint64_t ino = 0, stored = 0;
-        struct dz_vfs_attr a;
+        struct dz_vfs_attr a = {0};
         int sys = dz_vfs_lookup(d->vfs, dir.ino, name, strlen(name), &ino);
         if (sys == 0)
             sys = dz_vfs_getattr(d->vfs, ino, &a);
@@ -66,7 +66,7 @@ int dz_disk_measure(const struct dz_disk *d, const char *path, bool follow,
 {
     DZ_AUTO(dz_vec_releasep) struct todo todo = DZ_VEC_INIT(DIRS_MAX);
     struct dz_disk_size t = {.inodes = 1};
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     uint64_t ino = 0, count = 0;
     int rc = dz_disk_find(d, path, follow, "measure", &ino, &a, err);
     if (rc < 0)

@@ -402,7 +402,7 @@ static int get_below(struct getting *g, struct dz_err *err)
             continue;
         }
         const char *name = r->names.p + r->at;
-        struct dz_vfs_attr a;
+        struct dz_vfs_attr a = {0};
         uint64_t ino = 0;
         r->at += strlen(name) + 1;
         int sys = dz_vfs_lookup(g->d.vfs, r->ino, name, strlen(name), &ino);
@@ -429,7 +429,7 @@ static uint64_t total_bytes(struct dz_cli *c, const struct dz_disk *d)
 static int get(struct dz_cli *c, struct dz_err *err)
 {
     struct getting g = {.c = c, .dirs = DZ_VEC_INIT(DZ_TREE_DEPTH_MAX)};
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     uint64_t ino = 0;
     int rc = dz_disk_open(c, DZ_DISK_READ, &g.d, err);
     if (rc == 0)
@@ -476,7 +476,7 @@ const struct dz_cli_command dz_cmd_disk_get = {
 static int cat_one(struct dz_cli *c, struct dz_disk *d, const char *path, char *piece,
                    struct dz_err *err)
 {
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     uint64_t ino = 0, off = 0;
     int rc = dz_disk_find(d, path, true, "read", &ino, &a, err);
     if (rc < 0)

@@ -207,7 +207,7 @@ static int list_dir(struct listing *l, const struct pending *dir, struct todo *b
     int rc = dz_disk_names(&l->d, dir->ino, &names, err);
     for (size_t at = 0; rc == 0 && at < names.len; at += strlen(names.p + at) + 1) {
         const char *name = names.p + at;
-        struct dz_vfs_attr a;
+        struct dz_vfs_attr a = {0};
         uint64_t ino = 0;
         dz_buf_reset(&path);
         dz_buf_adds(&path, dir->path);
@@ -231,7 +231,7 @@ static int list_dir(struct listing *l, const struct pending *dir, struct todo *b
 static int list_path(struct listing *l, const char *path, bool named, struct dz_err *err)
 {
     struct todo todo = DZ_VEC_INIT(PENDING_MAX);
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     uint64_t ino = 0, count = 0;
     char prefix[DZ_VFS_PATH_MAX + 2] = "";
     int rc = dz_disk_find(&l->d, path, false, "list", &ino, &a, err);

@@ -325,7 +325,7 @@ static int put_dir(struct putting *p, const struct entry *e, uint64_t dir, struc
                    struct dz_err *err)
 {
     const struct dz_vfs_new spec = {.mode = S_IFDIR | e->mode};
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     uint64_t ino = 0;
     if (p->depth >= DEPTH_MAX)
         return dz_disk_fail(&p->d, -ELOOP, "store", name.p, err);
@@ -392,7 +392,7 @@ static int put_one(struct putting *p, const char *from, const char *to, bool int
 {
     char text[DZ_VFS_NAME_MAX + 1];
     struct dz_vfs_walked at;
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     uint64_t dir = 0;
     struct dz_str name = dz_disk_basename(from);
     int rc = 0;
@@ -420,7 +420,7 @@ static uint64_t total_bytes; /* of the sources, 0: not known */
 static int put(struct dz_cli *c, struct dz_err *err)
 {
     static struct putting p;
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     uint64_t ino = 0;
     const char *to = c->argv[c->argc - 1];
     p.c = c;

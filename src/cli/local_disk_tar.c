@@ -81,7 +81,7 @@ static uint64_t guess_bytes(struct dz_cli *c, const struct dz_disk *d, const cha
 static int write_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
                          struct dz_tar_stats *stats, struct dz_err *err)
 {
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     struct dz_tar_out out = {.vfs = d->vfs,
                              .write = on_write,
                              .note = on_note,
@@ -178,7 +178,7 @@ static ssize_t on_read(void *arg, void *buf, size_t n)
 static int read_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
                         struct dz_tar_stats *stats, struct dz_err *err)
 {
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     const char *to = dz_cli_value(c, "to"), *limit = dz_cli_value(c, "limit");
     struct dz_tar_in in = {.vfs = d->vfs,
                            .read = on_read,

@@ -25,7 +25,7 @@ static int for_each(struct dz_cli *c, each_fn *fn, struct dz_err *err)
 static int make_one(struct dz_disk *d, const char *path, bool parents, struct dz_err *err)
 {
     struct dz_vfs_walked at;
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     const struct dz_vfs_new spec = {.mode = S_IFDIR | 0755};
     uint64_t ino = 0;
     int rc = dz_disk_place(d, path, "make the directory", &at, err);
@@ -99,7 +99,7 @@ static int move(struct dz_disk *d, const char *from, const char *to, bool into, 
 static int mv(struct dz_cli *c, struct dz_err *err)
 {
     struct dz_disk d;
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     uint64_t ino = 0;
     const char *to = c->argv[c->argc - 1];
     int rc = dz_disk_open(c, DZ_DISK_WRITE, &d, err);
@@ -129,7 +129,7 @@ const struct dz_cli_command dz_cmd_disk_mv = {
 static int rm_path(struct dz_cli *c, struct dz_disk *d, const char *path, struct dz_err *err)
 {
     struct dz_vfs_walked at;
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     int sys = 0;
     int rc = dz_disk_place(d, path, "remove", &at, err);
     bool force = dz_cli_flag(c, "force");

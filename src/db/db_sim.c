@@ -170,9 +170,8 @@ static int lose(struct dz_db_sim *sim, struct sim_file *f)
     for (const struct change *c = f->first; c && r == 0; c = c->next, i++) {
         if (how == SURVIVES_SUFFIX ? i >= keep : i < keep)
             r = apply_change(&f->synced, c);
-        else if (i == keep && how == SURVIVES_PREFIX && !c->truncation)
-            r = apply_sectors(sim, &f->synced, c, sector); /* the one under way, torn */
-        else if (how == SURVIVES_SECTORS && !c->truncation)
+        else if (!c->truncation && (how == SURVIVES_SECTORS || /* or the one under way, torn */
+                                    (i == keep && how == SURVIVES_PREFIX)))
             r = apply_sectors(sim, &f->synced, c, sector);
         else if (how == SURVIVES_SECTORS && next_random(sim) & 1)
             r = apply_change(&f->synced, c);

@@ -52,6 +52,7 @@ struct dz_stmt *dz_db_stmt(struct dz_db *db, const char *sql)
     assert(db->stmt_count < DZ_DB_STMT_MAX);
     if (prepare(&st, db, sql, NULL, &db->bad_err) < 0)
         return &db->bad;
+    assert(st);
     db->stmt_count++;
     st->next = *bucket;
     *bucket = st;

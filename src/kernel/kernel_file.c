@@ -49,10 +49,18 @@ static uint8_t *scratch(struct dz_kernel *k)
     return k->scratch;
 }
 
+/* The pieces of a transfer. */
+struct pieces {
+    const struct iovec *iov;
+    size_t count;
+};
+
 /* Copy between the pieces from byte `skip` on and flat[0..n). */
-static void pieces(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n, bool gather)
+static void copy(struct pieces all, size_t skip, uint8_t *flat, size_t n, bool gather)
 {
-    for (size_t at = 0; at < n; iov++) {
+    size_t at = 0;
+    for (const struct iovec *iov = all.iov; at < n; iov++) {
+        assert(iov < all.iov + all.count);
         if (skip >= iov->iov_len) {
             skip -= iov->iov_len;
             continue;
@@ -69,19 +77,22 @@ static void pieces(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n
 }
 
 /* The bytes from `skip` on as one piece: in place when they are, else gathered. */
-static const void *gather(struct dz_kernel *k, const struct iovec *iov, size_t skip, size_t *n)
+static const void *gather(struct dz_kernel *k, struct pieces all, size_t skip, size_t *n)
 {
-    while (skip >= iov->iov_len) {
-        skip -= iov->iov_len;
-        iov++;
+    const struct iovec *iov = all.iov;
+    size_t before = 0;
+    for (; skip - before >= iov->iov_len; iov++) {
+        before += iov->iov_len;
+        assert(iov + 1 < all.iov + all.count);
     }
-    if (iov->iov_len - skip >= *n)
-        return (const uint8_t *)iov->iov_base + skip;
+    size_t into = skip - before;
+    if (iov->iov_len - into >= *n)
+        return (const uint8_t *)iov->iov_base + into;
     uint8_t *flat = scratch(k);
     if (!flat)
         return NULL;
     *n = dz_k_min64(*n, DZ_KERNEL_PIPE_SIZE);
-    pieces(iov, skip, flat, *n, true);
+    copy(all, skip, flat, *n, true);
     return flat;
 }
 
@@ -141,7 +152,7 @@ int64_t dz_sys_readv(struct dz_kernel *k, struct dz_proc *p, int fd, const struc
     int64_t r = ops->read(k, p, f, flat, dz_k_min64((uint64_t)total, DZ_KERNEL_PIPE_SIZE));
     if (r < 0)
         return stopped(k, p, f, r, POLLIN);
-    pieces(iov, 0, flat, (size_t)r, false);
+    copy((struct pieces){iov, n}, 0, flat, (size_t)r, false);
     return dz_k_end(k, p, r);
 }
 
@@ -160,7 +171,7 @@ int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const stru
         return dz_k_end(k, p, -EINVAL);
     while (c->done < (uint64_t)total) {
         size_t left = (size_t)total - c->done;
-        const void *data = gather(k, iov, c->done, &left);
+        const void *data = gather(k, (struct pieces){iov, n}, c->done, &left);
         if (!data)
             return stopped(k, p, f, -ENOMEM, 0);
         int64_t r = ops->write(k, p, f, data, left);

@@ -169,7 +169,7 @@ size_t dz_k_ring_get(const uint8_t *ring, uint32_t cap, uint32_t *head, uint32_t
 
 int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue); /* -ENOMEM */
 void dz_k_unwait(struct dz_kernel *k, struct dz_proc *p);
-void dz_k_wake(struct dz_kernel *k, uint32_t *queue);
+void dz_k_wake(struct dz_kernel *k, const uint32_t *queue);
 
 /* The frame of every call that may park:
  *
@@ -331,7 +331,8 @@ struct dz_k_fs {
 extern const struct dz_k_fs dz_k_procfs, dz_k_devfs;
 static inline const struct dz_k_fs *dz_k_fs_of(uint32_t fs)
 {
-    return fs == DZ_KERNEL_FS_PROC ? &dz_k_procfs : fs == DZ_KERNEL_FS_DEV ? &dz_k_devfs : NULL;
+    assert(fs == DZ_KERNEL_FS_PROC || fs == DZ_KERNEL_FS_DEV);
+    return fs == DZ_KERNEL_FS_PROC ? &dz_k_procfs : &dz_k_devfs;
 }
 enum {
     DZ_K_SYNTH_ROOT = 1, /* the inode of the top of both */

@@ -142,7 +142,7 @@ static int follow(struct walker *w, const struct dz_node *link)
     struct dz_node to;
     if (++w->links > DZ_VFS_SYMLINK_MAX)
         return -ELOOP;
-    const struct dz_k_fs *fs = dz_k_fs_of(link->fs);
+    const struct dz_k_fs *fs = link->fs == DZ_KERNEL_FS_DISK ? NULL : dz_k_fs_of(link->fs);
     if (fs && fs->follow && fs->follow(w->k, w->p, link->ino, &to) == 0) {
         if (w->flags & DZ_AT_BENEATH)
             return -EPERM;

@@ -55,6 +55,7 @@ void *dz_k_row_new_at(struct dz_k_table *t, uint32_t index)
     if (!*chunk && !(*chunk = dz_zalloc((size_t)DZ_K_CHUNK * t->elem)))
         return NULL;
     struct row *r = row_at(t, index);
+    assert(r);
     memset(r, 0, t->elem);
     r->used = 1;
     r->index = index;

@@ -55,7 +55,7 @@ void dz_k_unwait(struct dz_kernel *k, struct dz_proc *p)
     p->waiters = 0;
 }
 
-void dz_k_wake(struct dz_kernel *k, uint32_t *queue)
+void dz_k_wake(struct dz_kernel *k, const uint32_t *queue)
 {
     while (*queue != 0) {
         const struct dz_k_waiter *w = dz_k_row(&k->waiters, *queue);

@@ -28,7 +28,7 @@ static int iget_named(struct dz_vfs *v, uint64_t ino, struct dz_inode **ret_ip)
 
 int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, uint64_t *ret_ino)
 {
-    struct dz_inode *dp, *ip;
+    struct dz_inode *dp = NULL, *ip = NULL;
     uint64_t ino = dir;
     uint32_t type;
     int rc = dz_read_begin(v);
@@ -37,6 +37,7 @@ int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, 
     if (!rc)
         rc = dz_name_check(name, len);
     if (rc == -EEXIST) { /* "." or ".." */
+        assert(dp);
         *ret_ino = len == 1 ? dir : dp->rdev;
         return 0;
     }
@@ -46,6 +47,7 @@ int dz_vfs_lookup(struct dz_vfs *v, uint64_t dir, const char *name, size_t len, 
         rc = iget_named(v, ino, &ip);
     if (rc)
         return rc;
+    assert(ip);
     ip->via = dir;
     *ret_ino = ino;
     return 0;
@@ -222,13 +224,15 @@ int dz_vfs_create(struct dz_vfs *v, uint64_t dir, const char *name, size_t len,
                   const struct dz_vfs_new *spec, uint64_t *ret_ino)
 {
     const struct dz_vfs_name n = {dir, name, len};
-    struct dz_inode *ip;
+    struct dz_inode *ip = NULL;
     int rc = dz_op_begin(v);
     if (rc)
         return rc;
     rc = dz_op_end(v, create(v, &n, spec, &ip));
-    if (!rc && ret_ino)
+    if (!rc && ret_ino) {
+        assert(ip);
         *ret_ino = ip->ino;
+    }
     return rc;
 }
 

@@ -11,6 +11,7 @@
  */
 #include "vfs/vfs_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -121,7 +122,7 @@ static bool ring_grow(struct watch *w)
     struct dz_vfs_event *p = cap <= DZ_VFS_EVENT_MAX ? dz_alloc(cap * sizeof *p) : NULL;
     if (!p)
         return false;
-    for (size_t i = 0; i < w->count; i++)
+    for (size_t i = 0; i < w->count && w->ring; i++)
         p[i] = w->ring[(w->head + i) & (w->cap - 1)];
     dz_free(w->ring);
     w->ring = p;
@@ -147,6 +148,7 @@ static void push(struct dz_vfs *v, struct watch *w, const struct dz_vfs_event *e
             *last = (struct dz_vfs_event){.type = DZ_VFS_EV_OVERFLOW};
         return;
     }
+    assert(w->ring);
     w->ring[(w->head + w->count++) & (w->cap - 1)] = *ev;
     if (w->count == 1 && v->watches->notify)
         v->watches->notify(v->watches->arg);
@@ -188,10 +190,15 @@ static int search(struct dz_vfs *v, struct dz_db *db, const struct dz_inode *ip,
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(db, "SELECT parent FROM dentry WHERE ino=?1 LIMIT 16");
     dz_bind_int(st, 1, (int64_t)ip->ino);
-    int r;
-    while (n < 16 && (r = dz_stmt_step(st, &e)) > 0)
-        dir[n++] = (uint64_t)dz_col_int(st, 0);
+    int r = 1;
+    while (n < 16 && r > 0) {
+        r = dz_stmt_step(st, &e);
+        if (r > 0)
+            dir[n++] = (uint64_t)dz_col_int(st, 0);
+    }
     dz_stmt_reset(st);
+    if (r < 0)
+        return dz_vfs_errno(v, &e);
     for (size_t i = 0; i < n; i++) {
         char name[DZ_VFS_NAME_MAX];
         size_t len;

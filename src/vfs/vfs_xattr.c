@@ -50,7 +50,7 @@ static int select_value(struct dz_vfs *v, bool image, uint64_t ino, const char *
     ret_value->row = true;
     ret_value->removed = dz_col_type(st, 0) == DZ_DB_NULL;
     const void *p = dz_col_blob(st, 0, &ret_value->len);
-    if (ret_value->len && size >= ret_value->len)
+    if (buf && ret_value->len && size >= ret_value->len)
         memcpy(buf, p, ret_value->len);
     return 0;
 }

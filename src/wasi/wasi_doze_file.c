@@ -220,7 +220,7 @@ WASI_DOZE(poll)
 
 WASI_DOZE(open)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = name_arg(c, 0, &at);
     return r < 0 ? r
                  : dz_sys_openat(c->k, c->p, at, open_flags(arg_u32(c, 2)), arg_u32(c, 3) & 07777);
@@ -228,8 +228,8 @@ WASI_DOZE(open)
 
 WASI_DOZE(stat)
 {
-    struct dz_at at;
-    struct dz_kstat st;
+    struct dz_at at = {0};
+    struct dz_kstat st = {0};
     uint8_t *out = guest(c, arg_u32(c, 3), 88);
     int64_t r = at_arg(c, 0, &at);
     if (r == 0 && !out)
@@ -250,7 +250,7 @@ WASI_DOZE(stat)
 
 WASI_DOZE(access)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = name_arg(c, 0, &at);
     if (r < 0)
         return r;
@@ -261,7 +261,7 @@ WASI_DOZE(access)
 
 WASI_DOZE(readlink)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     uint32_t size = arg_u32(c, 3);
     uint8_t *out = guest(c, arg_u32(c, 2), size);
     int64_t r = name_arg(c, 0, &at);
@@ -277,28 +277,28 @@ WASI_DOZE(readlink)
 
 WASI_DOZE(unlink)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = name_arg(c, 0, &at);
     return r < 0 ? r : dz_sys_unlinkat(c->k, c->p, at, arg_u32(c, 2) != 0);
 }
 
 WASI_DOZE(mkdir)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = name_arg(c, 0, &at);
     return r < 0 ? r : dz_sys_mkdirat(c->k, c->p, at, arg_u32(c, 2) & 07777);
 }
 
 WASI_DOZE(mknod)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = name_arg(c, 0, &at);
     return r < 0 ? r : dz_sys_mknodat(c->k, c->p, at, arg_u32(c, 2), arg_u32(c, 3));
 }
 
 WASI_DOZE(link)
 {
-    struct dz_at from, to;
+    struct dz_at from = {0}, to = {0};
     int64_t r = name_arg(c, 0, &from);
     if (r == 0)
         r = name_arg(c, 2, &to);
@@ -310,7 +310,7 @@ WASI_DOZE(link)
 
 WASI_DOZE(symlink)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     const char *target;
     int64_t r = dz_wasi_cstr(c, arg_u32(c, 0), PATH_MAX, &target);
     if (r == 0)
@@ -320,7 +320,7 @@ WASI_DOZE(symlink)
 
 WASI_DOZE(rename)
 {
-    struct dz_at from, to;
+    struct dz_at from = {0}, to = {0};
     int64_t r = name_arg(c, 0, &from);
     if (r == 0)
         r = name_arg(c, 2, &to);
@@ -331,7 +331,7 @@ WASI_DOZE(rename)
 
 WASI_DOZE(chmod)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = at_arg(c, 0, &at);
     if (r < 0)
         return r;
@@ -341,7 +341,7 @@ WASI_DOZE(chmod)
 
 WASI_DOZE(chown)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = at_arg(c, 0, &at);
     if (r < 0)
         return r;
@@ -351,7 +351,7 @@ WASI_DOZE(chown)
 
 WASI_DOZE(utimes)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t times[2];
     const uint8_t *in = guest(c, arg_u32(c, 2), sizeof times);
     int64_t r = at_arg(c, 0, &at);
@@ -366,7 +366,7 @@ WASI_DOZE(utimes)
 
 WASI_DOZE(chdir)
 {
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = at_arg(c, 0, &at);
     return r < 0 ? r : dz_sys_chdir(c->k, c->p, at);
 }
@@ -385,8 +385,8 @@ WASI_DOZE(umask)
 
 WASI_DOZE(statfs)
 {
-    struct dz_at at;
-    struct dz_kstatfs st;
+    struct dz_at at = {0};
+    struct dz_kstatfs st = {0};
     uint8_t *out = guest(c, arg_u32(c, 2), 72);
     int64_t r = at_arg(c, 0, &at);
     if (r == 0 && !out)

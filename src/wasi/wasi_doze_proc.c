@@ -339,13 +339,13 @@ WASI_DOZE(setitimer)
     if (!guest_opt(c, arg_u32(c, 1), 16, &set) || !guest_opt(c, arg_u32(c, 2), 16, &old))
         return -EFAULT;
     for (int i = 0; set && i < 2; i++) {
-        want[i] = timeout_ns((int64_t)get_u64(set + 8 * i));
+        want[i] = timeout_ns((int64_t)get_u64(set + 8 * (size_t)i));
         if (want[i] < 0)
             return -EINVAL;
     }
     int64_t r = dz_sys_setitimer(c->k, c->p, arg_i32(c, 0), set ? want : NULL, have);
     for (int i = 0; r >= 0 && old && i < 2; i++)
-        put_u64(old + 8 * i, (uint64_t)(have[i] + 999) / 1000);
+        put_u64(old + 8 * (size_t)i, (uint64_t)(have[i] + 999) / 1000);
     return r;
 }
 

@@ -74,7 +74,7 @@ int64_t dz_wasi_need(const struct call *c, int fd, enum wasi_right right)
 
 int64_t dz_wasi_need_type(const struct call *c, int fd, enum wasi_right right, uint32_t *ret_type)
 {
-    struct dz_kstat st;
+    struct dz_kstat st = {0};
     int64_t r = dz_wasi_need(c, fd, right);
     if (r == 0)
         r = stat_fd(c, fd, &st);
@@ -98,7 +98,7 @@ void dz_wasi_put_filestat(uint8_t *at, const struct dz_kstat *st)
 
 WASI_P1(fd_advise)
 {
-    uint32_t type;
+    uint32_t type = 0;
     int64_t r = dz_wasi_need_type(c, arg_i32(c, 0), RIGHT_FD_ADVISE, &type);
     if (r < 0)
         return r;
@@ -152,7 +152,7 @@ static uint16_t fdflags_of(int64_t flags)
 
 WASI_P1(fd_fdstat_get)
 {
-    struct dz_kstat st;
+    struct dz_kstat st = {0};
     int fd = arg_i32(c, 0);
     uint8_t *out = guest(c, arg_u32(c, 1), 24);
     if (!out)
@@ -187,7 +187,7 @@ WASI_P1(fd_fdstat_set_flags)
 
 WASI_P1(fd_fdstat_set_rights)
 {
-    struct dz_kstat st;
+    struct dz_kstat st = {0};
     int fd = arg_i32(c, 0);
     uint64_t base = c->slots[1], inherit = c->slots[2];
     int64_t r = stat_fd(c, fd, &st);
@@ -205,7 +205,7 @@ WASI_P1(fd_fdstat_set_rights)
 
 WASI_P1(fd_filestat_get)
 {
-    struct dz_kstat st;
+    struct dz_kstat st = {0};
     int fd = arg_i32(c, 0);
     uint8_t *out = guest(c, arg_u32(c, 1), 64);
     int64_t r = dz_wasi_need(c, fd, RIGHT_FD_FILESTAT_GET);

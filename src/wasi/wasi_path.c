@@ -60,7 +60,7 @@ static int follow(uint32_t lookup)
 WASI_P1(path_create_directory)
 {
     struct path path;
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = at_arg(c, 0, 1, RIGHT_PATH_CREATE_DIRECTORY, &path, &at);
     return r < 0 ? r : dz_sys_mkdirat(c->k, c->p, at, 0777);
 }
@@ -68,8 +68,8 @@ WASI_P1(path_create_directory)
 WASI_P1(path_filestat_get)
 {
     struct path path;
-    struct dz_at at;
-    struct dz_kstat st;
+    struct dz_at at = {0};
+    struct dz_kstat st = {0};
     uint8_t *out = guest(c, arg_u32(c, 4), 64);
     int64_t r = at_arg(c, 0, 2, RIGHT_PATH_FILESTAT_GET, &path, &at);
     if (r < 0)
@@ -98,8 +98,8 @@ int64_t dz_wasi_times(uint64_t atime, uint64_t mtime, uint32_t flags, int64_t re
 WASI_P1(path_filestat_set_times)
 {
     struct path path;
-    struct dz_at at;
-    int64_t times[2];
+    struct dz_at at = {0};
+    int64_t times[2] = {0};
     int64_t r = at_arg(c, 0, 2, RIGHT_PATH_FILESTAT_SET_TIMES, &path, &at);
     if (r == 0)
         r = dz_wasi_times(c->slots[4], c->slots[5], arg_u32(c, 6), times);
@@ -112,7 +112,7 @@ WASI_P1(path_filestat_set_times)
 WASI_P1(path_link)
 {
     struct path from_path, to_path;
-    struct dz_at from, to;
+    struct dz_at from = {0}, to = {0};
     int64_t r = at_arg(c, 0, 2, RIGHT_PATH_LINK_SOURCE, &from_path, &from);
     if (r == 0)
         r = at_arg(c, 4, 5, RIGHT_PATH_LINK_TARGET, &to_path, &to);
@@ -157,7 +157,7 @@ static int64_t may_open(const struct dz_fd *dir, uint32_t oflags, uint64_t base,
 WASI_P1(path_open)
 {
     struct path path;
-    struct dz_at at;
+    struct dz_at at = {0};
     uint32_t oflags = arg_u32(c, 4), fdflags = arg_u32(c, 7);
     uint64_t base = c->slots[5], inherit = c->slots[6];
     uint8_t *out = guest(c, arg_u32(c, 8), 4);
@@ -188,7 +188,7 @@ WASI_P1(path_open)
 WASI_P1(path_readlink)
 {
     struct path path;
-    struct dz_at at;
+    struct dz_at at = {0};
     uint32_t size = arg_u32(c, 4);
     uint8_t *buf = guest(c, arg_u32(c, 3), size), *out = guest(c, arg_u32(c, 5), 4);
     int64_t r = at_arg(c, 0, 1, RIGHT_PATH_READLINK, &path, &at);
@@ -210,7 +210,7 @@ WASI_P1(path_readlink)
 WASI_P1(path_remove_directory)
 {
     struct path path;
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = at_arg(c, 0, 1, RIGHT_PATH_REMOVE_DIRECTORY, &path, &at);
     return r < 0 ? r : dz_sys_unlinkat(c->k, c->p, at, true);
 }
@@ -218,7 +218,7 @@ WASI_P1(path_remove_directory)
 WASI_P1(path_unlink_file)
 {
     struct path path;
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = at_arg(c, 0, 1, RIGHT_PATH_UNLINK_FILE, &path, &at);
     return r < 0 ? r : dz_sys_unlinkat(c->k, c->p, at, false);
 }
@@ -226,7 +226,7 @@ WASI_P1(path_unlink_file)
 WASI_P1(path_rename)
 {
     struct path from_path, to_path;
-    struct dz_at from, to;
+    struct dz_at from = {0}, to = {0};
     int64_t r = at_arg(c, 0, 1, RIGHT_PATH_RENAME_SOURCE, &from_path, &from);
     if (r == 0)
         r = at_arg(c, 3, 4, RIGHT_PATH_RENAME_TARGET, &to_path, &to);
@@ -236,7 +236,7 @@ WASI_P1(path_rename)
 WASI_P1(path_symlink)
 {
     struct path target, path;
-    struct dz_at at;
+    struct dz_at at = {0};
     int64_t r = path_arg(c, 0, &target);
     if (r == 0)
         r = at_arg(c, 2, 3, RIGHT_PATH_SYMLINK, &path, &at);

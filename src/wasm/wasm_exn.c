@@ -18,6 +18,7 @@
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_state.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -180,6 +181,7 @@ bool dz_wasm_throw_ref(struct wasm_ctx *ctx)
 static bool catches(struct wasm_ctx *ctx, const struct wasm_range *r, uint32_t site)
 {
     const struct wasm_exn *e = exn_of(wasm_store_of(ctx), ctx->throwing);
+    assert(e);
     const struct dz_wasm_code *c = ctx->inst->code;
     for (uint32_t i = 0; i < r->catch_count; i++) {
         const struct wasm_catch *k = &c->catches[r->catch_first + i];

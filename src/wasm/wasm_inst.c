@@ -12,6 +12,7 @@
 #include "wasm/wasm_link.h"
 #include "wasm/wasm_rt.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -84,6 +85,7 @@ static int const_eval(const struct dz_wasm_inst *inst, uint32_t first, uint32_t 
             memcpy(stack[depth++], k->bits, sizeof k->bits);
             break;
         default:
+            assert(depth >= 2);
             depth--;
             const_arith(k->op, &stack[depth - 1][0], stack[depth][0]);
             break;

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "wasm/wasm_rt.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct load {
@@ -123,6 +124,7 @@ static int check_payload(struct load *l, uint32_t index, const struct wasm_exn *
     const struct dz_wasm_module *m = l->inst->module;
     const struct dz_wasm_type *y = &m->types[m->tags[e->tag].type];
     uint32_t slot = 0;
+    assert(y->n_params == 0 || e->payload);
     for (uint32_t i = 0; i < y->n_params; i++) {
         unsigned type = m->valtypes[y->params + i];
         if (dz_wasm_valtype_is_ref(type) && !reference_good(l, type, e->payload[slot]))

@@ -121,7 +121,7 @@ static bool get_over(struct dz_wasm_store *s)
         ctx->trap = DZ_WASM_TRAP_STACK;
         return false;
     }
-    memset(ctx->fp + wasm_field(ctx->pc, 0), 0, wasm_field(ctx->pc, 1) * 4 * sizeof *ctx->fp);
+    memset(ctx->fp + wasm_field(ctx->pc, 0), 0, 4 * sizeof *ctx->fp * wasm_field(ctx->pc, 1));
     ctx->pc += 2;
     return true;
 }
