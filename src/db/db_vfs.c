@@ -20,6 +20,15 @@
  * keeps a new header from meeting old frames. That sync would stand in the way of
  * the first commit after each wake.
  *
+ * A frame of the log is two writes of SQLite, its header and its page. They are
+ * gathered, also over several frames, and written together at the latest when a
+ * commit's last page has come, so that whatever fails is told before SQLite counts the
+ * frames as written. Only frames of the open transaction wait: it is rolled back when
+ * they cannot be written, so they are dropped then, and also when SQLite begins
+ * again at their place. Reading finds them where they wait. In a large transaction SQLite
+ * may write a page of the log a second time, and headers alone at its end, for their
+ * checksums; once it has begun with that, nothing is gathered until the log begins anew.
+ *
  * Invariants:
  *   1. file->size is -1 or the file's true size: only we change a file whose
  *      lock we hold, and taking a lock forgets what was known.
@@ -27,6 +36,8 @@
  *      it back before it truncates the page away.
  */
 #include "db/db_int.h"
+
+#include "base/mem.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -38,10 +49,23 @@
 enum {
     SECTOR_BYTES = 4096,
     WAL_HEADER_BYTES = 32,
+    FRAME_HEADER_BYTES = 24,
+    FRAME_BYTES = FRAME_HEADER_BYTES + DZ_DB_PAGE_BYTES,
+    TAIL_BYTES = 16 * FRAME_BYTES,
     MS_PER_DAY = 86400000,
 };
 /* Unix time 0 in ms since noon of November 24, 4714 BC. */
 static const sqlite3_int64 JULIAN_1970_MS = (sqlite3_int64)24405875 * (MS_PER_DAY / 10);
+
+/* The end of the log, not written yet: whole frames, and perhaps a header alone. */
+struct tail {
+    unsigned char *p; /* TAIL_BYTES of them, NULL before the first */
+    size_t n;
+    int64_t off;
+    bool direct; /* SQLite rewrites frames: gather none */
+    bool open;   /* a header came, its page did not */
+    bool commit; /* and says that it ends a transaction */
+};
 
 struct file {
     sqlite3_file base;
@@ -54,6 +78,7 @@ struct file {
     char *map;
     size_t map_size;
     sqlite3_int64 map_limit;
+    struct tail tail;
 };
 
 static struct {
@@ -85,9 +110,58 @@ static int64_t known_size(struct file *f)
     return f->size;
 }
 
+static int tail_flush(struct file *f)
+{
+    struct tail *t = &f->tail;
+    if (t->n == 0)
+        return 0;
+    int r = f->disk->ops->write(f->disk, f->which, t->p, t->n, t->off);
+    if (r < 0)
+        f->size = -1;
+    t->n = 0;
+    return r;
+}
+
+static bool tail_has(const struct tail *t, size_t n, int64_t off)
+{
+    return t->n && off >= t->off && off + (int64_t)n <= t->off + (int64_t)t->n;
+}
+
+/* A frame's header or page: 1 when it was taken, 0 when it is to be written as it is. */
+static int tail_take(struct file *f, const void *buf, size_t n, int64_t off)
+{
+    struct tail *t = &f->tail;
+    bool header = n == FRAME_HEADER_BYTES && off >= WAL_HEADER_BYTES && !t->direct;
+    if (header && t->n && off < t->off + (int64_t)t->n)
+        t->n = off > t->off ? (size_t)(off - t->off) : 0;
+    bool page = t->n && t->open && n == DZ_DB_PAGE_BYTES && off == t->off + (int64_t)t->n;
+    if (!t->p && header)
+        t->p = dz_alloc(TAIL_BYTES);
+    if (!t->p || !(header || page)) {
+        t->direct |= n == DZ_DB_PAGE_BYTES;
+        return 0;
+    }
+    if (header && t->n && (off != t->off + (int64_t)t->n || t->n > TAIL_BYTES - FRAME_BYTES)) {
+        int r = tail_flush(f);
+        if (r < 0)
+            return r;
+    }
+    if (t->n == 0)
+        t->off = off;
+    memcpy(t->p + t->n, buf, n);
+    t->n += n;
+    t->open = header;
+    if (header)
+        t->commit = memcmp((const char *)buf + 4, "\0\0\0\0", 4) != 0;
+    int r = page && t->commit ? tail_flush(f) : 0;
+    return r < 0 ? r : 1;
+}
+
 static int file_close(sqlite3_file *base)
 {
     struct file *f = (struct file *)base;
+    dz_free(f->tail.p); /* of no transaction */
+    f->tail = (struct tail){0};
     if (f->map)
         f->disk->ops->unmap(f->disk, f->map, f->map_size);
     f->map = NULL;
@@ -105,6 +179,10 @@ static int file_read(sqlite3_file *base, void *buf, int amount, sqlite3_int64 of
         memcpy(buf, f->map + off, n);
         return SQLITE_OK;
     }
+    if (tail_has(&f->tail, n, off)) {
+        memcpy(buf, f->tail.p + (off - f->tail.off), n);
+        return SQLITE_OK;
+    }
     int64_t got = f->disk->ops->read(f->disk, f->which, buf, n, off);
     if (got < 0)
         return io_error((int)got, SQLITE_IOERR_READ);
@@ -117,8 +195,19 @@ static int file_read(sqlite3_file *base, void *buf, int amount, sqlite3_int64 of
 static int file_write(sqlite3_file *base, const void *buf, int amount, sqlite3_int64 off)
 {
     struct file *f = (struct file *)base;
-    int r = f->disk->ops->write(f->disk, f->which, buf, (size_t)amount, off);
-    f->header_only = f->empty && off == 0 && amount == WAL_HEADER_BYTES;
+    size_t n = (size_t)amount;
+    bool log_header = f->which == DZ_DB_FILE_WAL && off == 0 && n == WAL_HEADER_BYTES;
+    if (log_header) {
+        f->tail.n = 0;
+        f->tail.direct = false;
+    }
+    int taken = f->which == DZ_DB_FILE_WAL ? tail_take(f, buf, n, off) : 0;
+    int r = taken < 0 ? taken : 0;
+    if (taken == 0)
+        r = tail_flush(f);
+    if (taken == 0 && r == 0)
+        r = f->disk->ops->write(f->disk, f->which, buf, n, off);
+    f->header_only = f->empty && log_header;
     f->empty = false;
     if (r < 0) {
         f->size = -1;
@@ -134,6 +223,8 @@ static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
     struct file *f = (struct file *)base;
     int r = f->disk->ops->truncate(f->disk, f->which, size);
     f->size = r < 0 ? -1 : size;
+    f->tail.n = 0;
+    f->tail.direct = false;
     f->empty = f->header_only = false;
     if (r < 0)
         return io_error(r, SQLITE_IOERR_TRUNCATE);
@@ -152,17 +243,19 @@ static int file_sync(sqlite3_file *base, int flags)
         f->header_only = false;
         return SQLITE_OK;
     }
-    int r = f->disk->ops->sync(f->disk, f->which);
+    int r = tail_flush(f);
+    if (r == 0)
+        r = f->disk->ops->sync(f->disk, f->which);
     return r < 0 ? io_error(r, SQLITE_IOERR_FSYNC) : SQLITE_OK;
 }
 
 static int file_size(sqlite3_file *base, sqlite3_int64 *ret_size)
 {
     struct file *f = (struct file *)base;
-    int64_t size = known_size(f);
+    int64_t size = known_size(f), end = f->tail.off + (int64_t)f->tail.n;
     if (size < 0)
         return io_error((int)size, SQLITE_IOERR_FSTAT);
-    *ret_size = size;
+    *ret_size = f->tail.n && size < end ? end : size;
     return SQLITE_OK;
 }
 

@@ -16,7 +16,7 @@
 #include <errno.h>
 
 enum {
-    TXNS = 5,
+    TXNS = 12,
     ROWS = 3,
     ROW_BYTES = 6000,
 };
@@ -364,6 +364,96 @@ TEST(sim_loses_by_seed_and_only_what_was_not_synced)
         torn = torn || (bs > 0 && bs % 4096 != 0 && bs < 8092);
     }
     CHECK(lost_all && lost_none && torn);
+}
+
+/* --- transactions larger than the page cache ----------------------------------- */
+
+enum {
+    LARGE_ROWS = 150,
+    LARGE_TXNS = 7,
+};
+
+/* Rows that are changed again and again within a transaction, so that SQLite writes
+ * pages to the log early, reads them there and writes them there again. */
+static int large_txn(struct dz_db *db, uint64_t *rng, int txn, int64_t len[static LARGE_ROWS + 1],
+                     struct dz_err *err)
+{
+    int r = dz_db_begin(db, err);
+    for (int i = 0; i < 2 * LARGE_ROWS && r == 0; i++) {
+        *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+        int64_t id = (int64_t)(*rng >> 33) % LARGE_ROWS + 1, n = 2000 + txn * 100 + i;
+        struct dz_stmt *st = dz_db_stmt(db, "INSERT OR REPLACE INTO t(id, txn, v) VALUES(?, ?, ?)");
+        dz_bind_int(st, 1, id);
+        dz_bind_int(st, 2, txn);
+        dz_bind_zeros(st, 3, (size_t)n);
+        r = dz_stmt_run(st, err);
+        len[id] = n;
+    }
+    if (r == 0 && txn % 3 == 2) {
+        dz_db_rollback(db);
+        return 1;
+    }
+    if (r == 0)
+        r = dz_db_commit(db, err);
+    dz_db_rollback(db);
+    return r;
+}
+
+static void check_large(struct dz_db *db, const int64_t len[static LARGE_ROWS + 1])
+{
+    struct dz_stmt *st = dz_db_stmt(db, "SELECT length(v) FROM t WHERE id=?");
+    for (int i = 1; i <= LARGE_ROWS; i++) {
+        dz_bind_int(st, 1, i);
+        CHECK_INT(dz_stmt_step(st, NULL), len[i] ? 1 : 0);
+        if (len[i])
+            CHECK_INT(dz_col_int(st, 0), len[i]);
+        dz_stmt_reset(st);
+    }
+    st = dz_db_stmt(db, "PRAGMA integrity_check");
+    CHECK_INT(dz_stmt_step(st, NULL), 1);
+    CHECK_STR(dz_col_text(st, 0), "ok");
+    dz_stmt_reset(st);
+}
+
+/* All transactions, the nth write failing (-1: none), then what a crash leaves. */
+static void run_large(uint64_t seed, long fail_at, int sys)
+{
+    struct dz_err err = {0};
+    struct dz_db *db = NULL;
+    struct dz_db_sim *sim = dz_db_sim_new(seed);
+    const struct dz_db_opts opts = {.schema = &schema, .cache_kb = 40};
+    int64_t len[LARGE_ROWS + 1] = {0}, trial[LARGE_ROWS + 1];
+    uint64_t rng = seed;
+    CHECK_INT(dz_db_sim_load(sim, DZ_DB_FILE_MAIN, template.p, template.len), 0);
+    CHECK_INT(dz_db_open_disk(&db, dz_db_sim_disk(sim), &opts, &err), 0);
+    dz_db_sim_fail_at(sim, 1u << DZ_DB_SIM_WRITE, fail_at, sys, false);
+    for (int txn = 1; txn <= LARGE_TXNS; txn++) {
+        memcpy(trial, len, sizeof len);
+        if (large_txn(db, &rng, txn, trial, &err) == 0)
+            memcpy(len, trial, sizeof len);
+        if (txn == 4)
+            (void)!dz_db_checkpoint(db, DZ_DB_CHECKPOINT_MOVE, NULL);
+        check_large(db, len);
+    }
+    dz_db_sim_fail_at(sim, 1u << DZ_DB_SIM_WRITE, -1, 0, false);
+    CHECK_INT(dz_db_close(db, true, NULL), 0);
+    CHECK_INT(dz_db_open_disk(&db, dz_db_sim_disk(sim), &opts, &err), 0);
+    check_large(db, len);
+    CHECK_INT(dz_db_close(db, false, NULL), 0);
+    dz_db_sim_free(sim);
+}
+
+TEST(db_log_of_large_transactions_is_whole)
+{
+    CHECK_INT(dz_db_template(&schema, &template, NULL), 0);
+    for (uint64_t seed = 1; seed <= 4 && !tap_bad; seed++)
+        run_large(seed, -1, 0);
+    for (long n = 0; n < 400 && !tap_bad; n += 1 + n / 10) {
+        run_large(5, n, n % 2 ? ENOSPC : EIO);
+        if (tap_bad)
+            printf("# write %ld failed\n", n);
+    }
+    dz_buf_release(&template);
 }
 
 /* --- memory ------------------------------------------------------------------ */
