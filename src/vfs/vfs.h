@@ -93,6 +93,7 @@ struct dz_vfs_opts {
     struct dz_db *image;          /* opened immutable, borrowed; NULL without */
     const char *image_sha256;     /* what the caller handed over as image, or NULL */
     bool readonly;                /* every change fails with EROFS */
+    bool as_is;                   /* with readonly: leave as it is what a crash left unfinished */
     bool noatime;                 /* reading leaves atime alone (else: relatime) */
     bool keep_orphans;            /* files unlinked while open stay until
                                    * dz_vfs_reap(), so that a thawed machine can

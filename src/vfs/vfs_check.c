@@ -358,7 +358,7 @@ static int check_xattr(struct check *c, struct dz_stmt *st)
     return 0;
 }
 
-static int check_cut(struct check *c)
+static int check_notes(struct check *c)
 {
     int rc = 0;
     struct dz_inode *ip = c->v->cut ? inode_of(c, c->v->cut >> DZ_VFS_CHUNK_BITS, &rc) : NULL;
@@ -366,6 +366,9 @@ static int check_cut(struct check *c)
         damage(c, "cut", c->v->cut >> DZ_VFS_CHUNK_BITS,
                "a truncation is noted from chunk id %llu on, which lies in no file's past",
                llu(c->v->cut));
+    if (c->v->untar && !dz_tar_note_fits(c->v, c->v->untar)) /* I16 */
+        damage(c, "untar", 0, "an import into %lld is noted, which is no directory for that",
+               (long long)c->v->untar);
     return rc ? dz_fail(c->err, DZ_EIO, "check the note of a truncation: %s", dz_vfs_why(c->v)) : 0;
 }
 
@@ -377,9 +380,15 @@ static int check_counters(struct check *c)
     int r = dz_vfs_count(c->o->db, &bytes, &inodes, c->err);
     if (r < 0)
         return trouble(c, "counters", r);
-    if (bytes != c->v->used_bytes || inodes != c->v->used_inodes) /* I14 */
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(c->o->db, "SELECT(SELECT v FROM meta WHERE k='used_bytes'),"
+                                              "(SELECT v FROM meta WHERE k='used_inodes')");
+    r = dz_stmt_step(st, c->err);
+    if (r < 0)
+        return trouble(c, "counters", r);
+    if (bytes != dz_col_int(st, 0) || inodes != dz_col_int(st, 1)) /* I14 */
         damage(c, "counters", 0, "noted are %lld bytes in %lld inodes, there are %lld in %lld",
-               (long long)c->v->used_bytes, (long long)c->v->used_inodes, (long long)bytes,
+               (long long)dz_col_int(st, 0), (long long)dz_col_int(st, 1), (long long)bytes,
                (long long)inodes);
     return 0;
 }
@@ -417,7 +426,8 @@ static int check_rows(struct check *c)
 
 static int check_open(struct check *c)
 {
-    struct dz_vfs_opts opts = {.db = c->o->db, .image = c->o->image, .readonly = true};
+    struct dz_vfs_opts opts = {
+        .db = c->o->db, .image = c->o->image, .readonly = true, .as_is = true};
     char sha[65] = "";
     if (c->o->image) { /* that it is the right one is the opener's affair, not this check's */
         DZ_AUTO(dz_stmt_resetp)
@@ -454,7 +464,7 @@ int dz_vfs_check(const struct dz_vfs_check_opts *opts, uint64_t *ret_count, stru
     if (!r)
         r = check_rows(&c);
     if (!r)
-        r = check_cut(&c);
+        r = check_notes(&c);
     if (!r)
         r = check_counters(&c);
     dz_vfs_abandon(c.v);

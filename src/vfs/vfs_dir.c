@@ -483,7 +483,7 @@ static int remove_batch(struct dz_vfs *v, struct removal *r)
     return 0;
 }
 
-static int empty_dir(struct dz_vfs *v, uint64_t top)
+int dz_dir_empty(struct dz_vfs *v, uint64_t top)
 {
     struct removal r = {0};
     int rc = push_level(&r, top);
@@ -525,7 +525,7 @@ int dz_vfs_remove_tree(struct dz_vfs *v, uint64_t dir, const char *name, size_t 
         return dz_vfs_unlink(v, dir, name, len);
     if (dz_ino_fixed(ino))
         return -EBUSY;
-    rc = empty_dir(v, ino);
+    rc = dz_dir_empty(v, ino);
     return rc ? rc : dz_vfs_rmdir(v, dir, name, len);
 }
 
@@ -535,5 +535,5 @@ int dz_vfs_clear(struct dz_vfs *v, uint64_t volume)
         return -EROFS;
     if (!dz_vfs_volume_name(volume))
         return -EINVAL;
-    return empty_dir(v, volume);
+    return dz_dir_empty(v, volume);
 }

@@ -249,6 +249,8 @@ static inline bool dz_ino_fixed(uint64_t ino)
 }
 /* Is there a visible name in dir? 1, 0 or -errno. */
 int dz_dir_occupied(struct dz_vfs *v, struct dz_inode *dir);
+/* Remove everything in it, as dz_vfs_remove_tree(). */
+int dz_dir_empty(struct dz_vfs *v, uint64_t dir);
 /* Walk the visible names of dir above `after` (len 0 = all) in byte order. */
 int dz_dir_scan(struct dz_vfs *v, struct dz_inode *dir, const char *after, size_t len,
                 int (*fn)(void *arg, const struct dz_vfs_entry *e), void *arg);
@@ -263,6 +265,10 @@ int dz_climb_up(struct dz_vfs *v, struct dz_climb *c);
 /* Is `dir` equal to or below `top`? 1, 0 or -errno. */
 int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top);
 int dz_dir_depth(struct dz_vfs *v, uint64_t dir, size_t *ret_depth);
+
+/* vfs_tar_merge.c: bring an import that was cut off (v->untar) to an end; is that note true? */
+DZ_NODISCARD int dz_tar_resume(struct dz_vfs *v, struct dz_err *err);
+bool dz_tar_note_fits(struct dz_vfs *v, int64_t value);
 
 struct dz_watches;
 void dz_watch_release(struct dz_vfs *v);
@@ -302,6 +308,7 @@ struct dz_vfs {
     uint32_t step_chunks;
     uint64_t cut;            /* meta.cut: chunks of its inode from this id on are to go; 0: none */
     bool cutting;            /* and are going just now */
+    int64_t untar;           /* meta.untar: the stage of an import under way */
     struct dz_inode *burial; /* lost its last name in this operation, with much content */
 
     struct dz_redo redo;

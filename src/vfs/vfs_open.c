@@ -30,7 +30,7 @@ enum {
 
 struct meta {
     char image[SHA_LEN + 1]; /* empty: stands on none */
-    int64_t chunk, seed, counters, used_bytes, used_inodes, orphans, xattrs, cut;
+    int64_t chunk, seed, counters, used_bytes, used_inodes, orphans, xattrs, cut, untar;
     int64_t max_ino; /* no key: the highest in node */
 };
 
@@ -47,6 +47,7 @@ static void meta_take(struct meta *m, struct dz_stmt *st)
         {"used_inodes", offsetof(struct meta, used_inodes)},
         {"orphans", offsetof(struct meta, orphans)},
         {"xattrs", offsetof(struct meta, xattrs)},
+        {"untar", offsetof(struct meta, untar)},
         {"cut", offsetof(struct meta, cut)},
         {"max_ino", offsetof(struct meta, max_ino)},
     };
@@ -104,10 +105,17 @@ static const char count_bytes[] =
     "+(SELECT coalesce(sum(length(name)+coalesce(length(value),0)),0)FROM xattr)";
 static const char count_inodes[] = "SELECT count(*)FROM node";
 
+/* What nobody can have stored is not believed. */
+static bool noted(const struct meta *m)
+{
+    return m->counters == 1 && m->used_bytes >= 0 && m->used_bytes < INT64_MAX / 2 &&
+           m->used_inodes >= 0 && (uint64_t)m->used_inodes <= DZ_VFS_INO_MAX;
+}
+
 static int count(struct dz_db *db, const struct meta *m, int64_t *ret_bytes, int64_t *ret_inodes,
                  struct dz_err *err)
 {
-    if (m->counters == 1 && m->used_bytes >= 0 && m->used_inodes >= 0) {
+    if (noted(m)) {
         *ret_bytes = m->used_bytes;
         *ret_inodes = m->used_inodes;
         return 0;
@@ -257,6 +265,7 @@ static int open_disk(struct dz_vfs *v, const struct meta *m, const struct meta *
     v->counters_noted = m->counters == 1;
     v->orphans_noted = m->orphans != 0;
     v->cut = (uint64_t)m->cut;
+    v->untar = m->untar;
     return dz_above_load(v, m->max_ino > 0, err);
 }
 
@@ -299,6 +308,8 @@ int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct 
     }
     if (!r && v->cut && !opts->readonly)
         r = resume_cut(v, err);
+    if (!r && v->untar && !opts->as_is)
+        r = dz_tar_resume(v, err);
     if (!r && v->orphans_noted && !opts->keep_orphans && !opts->readonly)
         r = dz_vfs_reap(v, err);
     if (r < 0) {

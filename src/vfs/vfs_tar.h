@@ -53,7 +53,8 @@ struct dz_tar_stats {
  * when a part of its name is a symbolic link, when a link leads out of the tree,
  * when it is a device, does not fit into the quota, or is of an unknown type.
  * A broken archive (a wrong checksum, an early end, sizes that lie) is always
- * an error. What came before stays uncommitted; the caller commits.
+ * an error. All is committed when it returns, also what came before; a crash in the middle is
+ * made good when the disk is opened next: then it is there wholly or not at all.
  * DZ_EINVAL: a bad member or a broken archive. DZ_EQUOTA, DZ_ENOSPC: too big. */
 DZ_NODISCARD int dz_vfs_tar_in(const struct dz_tar_in *in, struct dz_tar_stats *ret_stats,
                                struct dz_err *err);

@@ -24,12 +24,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define STAGE ".doze-untar"
-
 enum {
     BAD = 1,
     PIECE_BYTES = DZ_VFS_CHUNK,
-    BATCH_BYTES = 64 << 10, /* names of a directory looked at together */
     NOTE_MAX = 320,
 };
 
@@ -119,7 +116,7 @@ static int clean(struct import *imp, const struct dz_buf *raw, struct dz_buf *ou
             return bad(imp, DZ_EINVAL, "holds \"..\"");
         if (part.n > DZ_VFS_NAME_MAX)
             return bad(imp, DZ_EINVAL, "has a part of over %d bytes", DZ_VFS_NAME_MAX);
-        if (out->len == 0 && dz_str_eqz(part, STAGE))
+        if (out->len == 0 && dz_str_eqz(part, DZ_TAR_STAGE))
             return bad(imp, DZ_EINVAL, "has a reserved name");
         if (out->len)
             dz_buf_add(out, "/", 1);
@@ -466,47 +463,14 @@ static int restore_times(struct import *imp, struct dz_err *err)
     return 0;
 }
 
-/* The target takes what the archive says of the directory, if it says anything. */
-static int adopt(struct import *imp, const struct merge_frame *f)
+/* Both sides have the directory: say to the merge whether the archive means its mode. */
+static int mark(struct import *imp, uint64_t from)
 {
-    struct dz_vfs_attr attr, old;
-    const struct named_dir *d = named(imp, f->from);
-    if (!d)
-        return 0;
-    int r = dz_vfs_getattr(imp->v, f->from, &attr);
-    if (r == 0)
-        r = dz_vfs_getattr(imp->v, f->to, &old);
-    if (r < 0)
-        return r;
-    unsigned set = DZ_VFS_SET_MTIME;
-    attr.mtime_ns = d->mtime_ns;
-    if (f->to > DZ_VFS_TMP) /* the roots keep their modes */
-        set |= DZ_VFS_SET_MODE | DZ_VFS_SET_UID | DZ_VFS_SET_GID;
-    return dz_vfs_setattr(imp->v, f->to, set, &attr);
+    const struct dz_vfs_attr attr = {.uid = DZ_TAR_NOBODY};
+    return named(imp, from) ? 0 : dz_vfs_setattr(imp->v, from, DZ_VFS_SET_UID, &attr);
 }
 
-/* --- the merge --------------------------------------------------------------- */
-
-struct batch {
-    struct dz_buf names; /* length, bytes; length, bytes; ... */
-    uint64_t cookie;
-};
-
-static int take_name(void *arg, const struct dz_vfs_entry *e)
-{
-    struct batch *b = arg;
-    unsigned char len = (unsigned char)e->len;
-    bool dots =
-        (e->len == 1 && e->name[0] == '.') || (e->len == 2 && memcmp(e->name, "..", 2) == 0);
-    if (!dots) {
-        if (b->names.len + e->len + 1 > BATCH_BYTES)
-            return 1;
-        dz_buf_add(&b->names, &len, 1);
-        dz_buf_add(&b->names, e->name, e->len);
-    }
-    b->cookie = e->cookie;
-    return b->names.err;
-}
+/* --- before the merge ---------------------------------------------------------- */
 
 static int type_of(struct import *imp, uint64_t dir, const char *name, size_t len,
                    uint64_t *ret_ino, bool *ret_dir)
@@ -520,121 +484,107 @@ static int type_of(struct import *imp, uint64_t dir, const char *name, size_t le
     return r;
 }
 
-/* One name of the stage. With dry, only look whether it can go. */
-static int merge_name(struct import *imp, const struct merge_frame *f, const char *name, size_t len,
-                      bool dry)
+/* Can this name of the stage go to its place? */
+static int check_name(struct import *imp, const struct merge_frame *f, const char *name, size_t len)
 {
     uint64_t from = 0, to = 0;
     bool from_dir = false, to_dir = false;
-    const struct dz_vfs_name a = {f->from, name, len}, b = {f->to, name, len};
     int r = type_of(imp, f->from, name, len, &from, &from_dir);
     if (r < 0)
         return r;
     r = type_of(imp, f->to, name, len, &to, &to_dir);
-    if (r == -ENOENT)
-        return dry ? 0 : dz_vfs_rename(imp->v, &a, &b, 0);
     if (r < 0)
-        return r;
+        return r == -ENOENT ? 0 : r;
     if (from_dir != to_dir)
         return bad(imp, DZ_EEXIST,
                    from_dir ? "is a file on the disk and a directory in the archive"
                             : "is a directory on the disk and a file in the archive");
     if (!from_dir)
-        return dry ? 0 : dz_vfs_rename(imp->v, &a, &b, 0);
+        return 0;
     const struct merge_frame below = {.from = from, .to = to};
-    return dz_vec_push(&imp->frames, below) < 0 ? -ENOMEM : 0;
+    r = mark(imp, from);
+    return r < 0 ? r : dz_vec_push(&imp->frames, below) < 0 ? -ENOMEM : 0;
 }
 
-static int merge_batch(struct import *imp, size_t frame, const struct dz_buf *names, bool dry,
+static int leave_out(struct import *imp, uint64_t dir, const char *name, size_t len)
+{
+    char quoted[DZ_STR_QUOTED], text[NOTE_MAX];
+    (void)snprintf(text, sizeof text, "%s %s: left out", dz_str_quote(dz_str_n(name, len), quoted),
+                   imp->why);
+    imp->stats.skipped++;
+    if (imp->in->note)
+        imp->in->note(imp->in->arg, text);
+    return dz_vfs_remove_tree(imp->v, dir, name, len);
+}
+
+static int check_batch(struct import *imp, size_t frame, const struct dz_buf *names,
                        struct dz_err *err)
 {
     for (size_t at = 0; at < names->len;) {
         size_t len = (unsigned char)names->p[at];
         const char *name = names->p + at + 1;
         const struct merge_frame f = imp->frames.p[frame]; /* the vector may move */
-        int r = merge_name(imp, &f, name, len, dry);
+        int r = check_name(imp, &f, name, len);
         if (r == BAD && !imp->in->skip_bad)
             return refuse(imp, name, len, err);
-        if (r == BAD && !dry) {
-            char quoted[DZ_STR_QUOTED], text[NOTE_MAX];
-            (void)snprintf(text, sizeof text, "%s %s: left out",
-                           dz_str_quote(dz_str_n(name, len), quoted), imp->why);
-            imp->stats.skipped++;
-            if (imp->in->note)
-                imp->in->note(imp->in->arg, text);
-            r = dz_vfs_remove_tree(imp->v, f.from, name, len);
-        }
+        if (r == BAD)
+            r = leave_out(imp, f.from, name, len);
         if (r < 0)
-            return dz_fail_sys(err, -r, "move what was unpacked into place (%s)",
+            return dz_fail_sys(err, -r, "compare what was unpacked with what is there (%s)",
                                dz_vfs_why(imp->v));
         at += len + 1;
     }
     return 0;
 }
 
-/* Down into directories that both sides have. What stays of those in the stage is
- * empty, and goes with it. */
-static int merge(struct import *imp, bool dry, struct dz_err *err)
+/* Down into directories that both sides have. */
+static int check_all(struct import *imp, struct dz_err *err)
 {
     const struct merge_frame top = {.from = imp->stage, .to = imp->in->dir};
-    struct batch b = {.names = DZ_BUF_INIT(BATCH_BYTES)};
-    int r = 0;
+    struct dz_tar_names names;
+    int r = mark(imp, imp->stage);
+    dz_tar_names_init(&names);
     dz_vec_reset(&imp->frames);
-    if (dz_vec_push(&imp->frames, top) < 0)
-        return dz_fail(err, DZ_ENOMEM, "unpack an archive: out of memory");
+    if (r == 0 && dz_vec_push(&imp->frames, top) < 0)
+        r = -ENOMEM;
+    if (r < 0)
+        r = dz_fail_sys(err, -r, "unpack an archive (%s)", dz_vfs_why(imp->v));
     while (r == 0 && imp->frames.n) {
         size_t last = imp->frames.n - 1;
-        struct merge_frame *f = &imp->frames.p[last];
-        dz_buf_reset(&b.names);
-        b.cookie = f->cookie;
-        r = dz_vfs_readdir(imp->v, f->from, f->cookie, take_name, &b);
-        if (r < 0 || b.names.err) {
-            r = dz_fail_sys(err, r < 0 ? -r : ENOMEM, "unpack an archive: list a directory");
-            break;
-        }
-        f->cookie = b.cookie;
-        if (b.names.len) {
-            r = merge_batch(imp, last, &b.names, dry, err);
-            continue;
-        }
-        const struct merge_frame done = dz_vec_pop(&imp->frames);
-        if (dry)
-            continue;
-        r = adopt(imp, &done);
-        if (r < 0)
-            r = dz_fail_sys(err, -r, "unpack an archive: finish a directory");
+        const struct merge_frame *f = &imp->frames.p[last];
+        int sys = dz_tar_names_next(imp->v, f->from, f->cookie, &names);
+        if (sys < 0)
+            r = dz_fail_sys(err, -sys, "unpack an archive: list a directory (%s)",
+                            dz_vfs_why(imp->v));
+        imp->frames.p[last].cookie = names.cookie;
+        if (r == 0 && names.text.len)
+            r = check_batch(imp, last, &names.text, err);
+        else
+            (void)dz_vec_pop(&imp->frames);
     }
-    dz_buf_release(&b.names);
+    dz_buf_release(&names.text);
     return r;
 }
 
 /* --- all of it --------------------------------------------------------------- */
 
-static void remove_stage(struct import *imp)
-{
-    (void)dz_vfs_remove_tree(imp->v, imp->in->dir, STAGE, strlen(STAGE));
-}
-
 static int import(struct import *imp, struct dz_err *err)
 {
-    remove_stage(imp); /* of one that was cut off */
-    int r = make_dir(imp, imp->in->dir, DZ_STR(STAGE), 0700, &imp->stage);
-    if (r < 0)
-        return dz_fail_sys(err, -r, "unpack an archive: make a directory for it (%s)",
-                           dz_vfs_why(imp->v));
+    int r = dz_tar_stage_make(imp->v, imp->in->dir, &imp->stage);
+    if (r < 0) {
+        r = dz_fail_sys(err, -r, "unpack an archive: make a directory for it (%s)",
+                        dz_vfs_why(imp->v));
+        (void)dz_tar_stage_drop(imp->v, imp->in->dir);
+        return r;
+    }
     r = put_all(imp, err);
     if (r == 0)
         r = restore_times(imp, err);
     if (r == 0)
-        r = merge(imp, true, err);
+        r = check_all(imp, err);
     if (r == 0)
-        r = merge(imp, false, err);
-    const struct named_dir *top = named(imp, imp->stage);
-    remove_stage(imp);
-    if (r == 0 && top) { /* the stage's coming and going changed it */
-        const struct dz_vfs_attr attr = {.mtime_ns = top->mtime_ns};
-        (void)dz_vfs_setattr(imp->v, imp->in->dir, DZ_VFS_SET_MTIME, &attr);
-    }
+        return dz_tar_merge(imp->v, imp->stage, err);
+    (void)dz_tar_stage_drop(imp->v, imp->in->dir); /* or the next open does */
     return r;
 }
 

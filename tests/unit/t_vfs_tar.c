@@ -238,7 +238,13 @@ TEST(tar_merges_with_what_is_there)
     uint64_t dir = put_dir(&d, DZ_VFS_WORKSPACE, "dir");
     CHECK_INT(put_file(&d, dir, "kept", "old"), 0);
     CHECK_INT(put_file(&d, dir, "replaced", "old"), 0);
-    CHECK_INT(put_file(&d, put_dir(&d, dir, "sub"), "kept", "old"), 0);
+    uint64_t sub = put_dir(&d, dir, "sub");
+    CHECK_INT(put_file(&d, sub, "kept", "old"), 0);
+    struct dz_vfs_attr attr = {.mode = 0710, .uid = 5, .mtime_ns = 12345};
+    const unsigned all = DZ_VFS_SET_MODE | DZ_VFS_SET_UID | DZ_VFS_SET_MTIME;
+    CHECK_INT(dz_vfs_setattr(d.vfs, dir, all, &attr), 0);
+    CHECK_INT(dz_vfs_setattr(d.vfs, sub, all, &attr), 0);
+    tar_member(&b, '5', "dir/sub/", "", "");
     tar_member(&b, '0', "dir/replaced", "", "new");
     tar_member(&b, '0', "dir/sub/added", "", "new");
     tar_member(&b, '0', "dir2/sub/added", "", "new");
@@ -250,6 +256,16 @@ TEST(tar_merges_with_what_is_there)
     check_content(&d, "/workspace/dir/sub/kept", "old");
     check_content(&d, "/workspace/dir/sub/added", "new");
     check_content(&d, "/workspace/dir2/sub/added", "new");
+    CHECK_INT(dz_vfs_getattr(d.vfs, dir, &attr), 0); /* not named: keeps what it had */
+    CHECK_INT(attr.mode, S_IFDIR | 0710);
+    CHECK_INT(attr.uid, 5);
+    CHECK_INT(dz_vfs_getattr(d.vfs, sub, &attr), 0); /* named: takes what the archive says */
+    CHECK(attr.mode != (S_IFDIR | 0710));
+    CHECK_INT(attr.uid, 0);
+    CHECK(attr.mtime_ns != 12345 && attr.mtime_ns < (int64_t)2000000000 * 1000000000);
+    uint64_t made = ino_of(&d, "/workspace/dir2/sub");
+    CHECK_INT(dz_vfs_getattr(d.vfs, made, &attr), 0);
+    CHECK_INT(attr.uid, 0);
     CHECK_INT(ino_of(&d, "/workspace/.doze-untar"), 0);
     /* the same again, with a conflict at its end: nothing of it */
     dz_buf_reset(&b);
