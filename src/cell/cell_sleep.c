@@ -118,7 +118,8 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                                           .mark = scan ? on_mark : NULL,
                                           .unmark = scan ? on_unmark : NULL,
                                           .arg = m};
-    const struct dz_machine_opts opts = {.db = m->db, .ops = &m->keep_ops};
+    const struct dz_machine_opts opts = {
+        .db = m->db, .ops = &m->keep_ops, .to_drop = start->drop_memory};
     int rc = dz_machine_open(&opts, &m->keep, err);
     if (rc < 0)
         return rc;

@@ -14,6 +14,11 @@
 #define DZ_CLI_COMMANDS(X) \
     X(run)                 \
     X(resume)              \
+    X(inspect)             \
+    X(top)                 \
+    X(snapshot)            \
+    X(clone)               \
+    X(share)               \
     X(disk_create)         \
     X(disk_ls)             \
     X(disk_cat)            \

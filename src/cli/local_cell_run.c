@@ -251,6 +251,10 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
         rc = carry(&r, err);
     terminal_back(&r);
     dz_fd_close(&r.signals);
+    if (rc == DZ_EXIT_ASLEEP) { /* it moves its log into the file still */
+        dz_cell_free(c->cell);
+        c->cell = NULL;
+    }
     return rc;
 }
 

@@ -67,7 +67,7 @@ static int read_state(struct dz_machine *m, struct dz_err *err)
     return rc < 0 ? rc : dz_machine_state_cut(m, err);
 }
 
-static int look(struct dz_machine *m, struct dz_err *err)
+static int look(struct dz_machine *m, bool to_drop, struct dz_err *err)
 {
     int64_t there = 0, live = 0;
     int rc = meta_get(m->db, "machine", &there, err);
@@ -77,7 +77,7 @@ static int look(struct dz_machine *m, struct dz_err *err)
         return rc;
     m->live = live != 0;
     m->found = m->live ? DZ_MACHINE_LOST : DZ_MACHINE_ASLEEP;
-    return m->live ? 0 : read_state(m, err);
+    return m->live || to_drop ? 0 : read_state(m, err);
 }
 
 int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_m,
@@ -92,7 +92,7 @@ int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_
     m->modules.max = DZ_MACHINE_MODULES_MAX;
     m->next_space = 1;
     dz_mem_init(&m->mem);
-    int rc = look(m, err);
+    int rc = look(m, opts->to_drop, err);
     if (rc < 0) {
         dz_machine_close(m);
         return rc;

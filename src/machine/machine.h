@@ -105,6 +105,7 @@ enum dz_machine_found {
 struct dz_machine_opts {
     struct dz_db *db; /* borrowed until close */
     const struct dz_machine_ops *ops;
+    bool to_drop; /* what is found will only be dropped: however damaged it is */
 };
 
 /* Look into the file. A state that is damaged is an error here or at

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze snapshot`, `doze clone`, `doze share`: a new file out of one that nobody runs.
+ *
+ * The new file is written under a temporary name beside its own, synced and then
+ * renamed: it is there as a whole or not at all. A snapshot is a copy of bytes, with the
+ * log; what must look inside (recovering the log, rows, files) happens in a jail.
+ */
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "cli/cli_term.h"
+#include "cli/local_disk.h"
+#include "cli/local_jail.h"
+#include "machine/machine.h"
+#include "machine/machine_copy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    COPY_STEP = 1 << 20,
+    LOCK_AT = 0x40000000, /* SQLite's lock bytes */
+    LOCK_SIZE = 512,
+};
+
+/* The file being made: its temporary name, and a log without a name. */
+struct target {
+    char temp[DZ_PATH_MAX];
+    int db_fd, wal_fd;
+};
+static struct target target = {.db_fd = -1, .wal_fd = -1};
+
+/* --- the new file --------------------------------------------------------------------- */
+
+static int target_open(struct dz_cli *c, struct dz_err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    if (access(c->argv[1], F_OK) == 0)
+        return dz_fail(err, DZ_EEXIST, "%s: %s exists already", c->command->name, c->argv[1]);
+    if (snprintf(target.temp, sizeof target.temp, "%s.tmp", c->argv[1]) >= (int)sizeof target.temp)
+        return dz_fail(err, DZ_ELIMIT, "%s: the path is too long", c->command->name);
+    int rc = target.db_fd =
+        dz_fd_open(AT_FDCWD, target.temp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, err);
+    if (rc >= 0)
+        rc = target.wal_fd =
+            dz_fd_open(AT_FDCWD, tmp && tmp[0] ? tmp : "/tmp", O_TMPFILE | O_RDWR, 0600, err);
+    return rc < 0 ? rc : 0;
+}
+
+static int keep(struct dz_cli *c, struct dz_err *err)
+{
+    char dir[DZ_PATH_MAX];
+    (void)snprintf(dir, sizeof dir, "%s", c->argv[1]);
+    if (fsync(target.db_fd) < 0)
+        return dz_fail_sys(err, errno, "write %s", target.temp);
+    if (renameat2(AT_FDCWD, target.temp, AT_FDCWD, c->argv[1], RENAME_NOREPLACE) < 0)
+        return dz_fail_sys(err, errno, "make %s", c->argv[1]);
+    target.temp[0] = '\0';
+    return dz_fd_sync_dir(AT_FDCWD, dirname(dir), err);
+}
+
+static void target_close(void)
+{
+    if (target.temp[0])
+        (void)unlink(target.temp);
+    dz_fd_close(&target.db_fd);
+    dz_fd_close(&target.wal_fd);
+}
+
+static int empty_disk(struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    int rc = dz_db_template(&dz_vfs_schema, &t, err);
+    return rc < 0 ? rc : dz_db_create_fd(target.db_fd, t.p, t.len, false, err);
+}
+
+/* --- in the jail ---------------------------------------------------------------------------- */
+
+static int open_copy(struct dz_cli *c, struct dz_db **ret_db, struct dz_err *err)
+{
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = c->argv[1]};
+    return dz_db_open_fds(ret_db, target.db_fd, target.wal_fd, &opts, err);
+}
+
+static int print(struct dz_cli *c, const struct dz_copied *copied, const char *machine,
+                 struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    if (!c->json)
+        return 0;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "file", c->argv[1]);
+    if (copied) {
+        dz_json_put_u64(&j, "nodes", copied->nodes);
+        dz_json_put_u64(&j, "bytes", copied->bytes);
+    }
+    if (machine)
+        dz_json_put_strz(&j, "machine", machine);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+/* Closing moves the log into the file. */
+static int close_copy(struct dz_db *db, int rc, struct dz_err *err)
+{
+    int closed = dz_db_close(db, false, rc < 0 ? NULL : err);
+    return rc < 0 ? rc : closed;
+}
+
+static int run_snapshot(struct dz_cli *c, void *arg, struct dz_err *err)
+{
+    static const struct dz_machine_ops none;
+    struct dz_machine *m = NULL;
+    struct dz_db *db = NULL;
+    (void)arg;
+    int rc = open_copy(c, &db, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_machine_opts opts = {.db = db, .ops = &none};
+    rc = dz_machine_open(&opts, &m, err);
+    const char *found = rc < 0                                     ? NULL
+                        : dz_machine_found(m) == DZ_MACHINE_ASLEEP ? "asleep"
+                        : dz_machine_found(m) == DZ_MACHINE_LOST   ? "lost"
+                                                                   : "none";
+    dz_machine_close(m);
+    rc = close_copy(db, rc, err);
+    return rc < 0 ? rc : print(c, NULL, found, err);
+}
+
+static int run_clone(struct dz_cli *c, struct dz_err *err)
+{
+    struct dz_copied copied;
+    struct dz_db *db = NULL;
+    struct dz_disk d;
+    int rc = dz_disk_open(c, DZ_DISK_DATA, &d, err);
+    if (rc == 0)
+        rc = open_copy(c, &db, err);
+    if (rc == 0)
+        rc = dz_machine_clone(d.db, db, &copied, err);
+    rc = close_copy(db, rc, err);
+    if (rc == 0)
+        rc = print(c, &copied, NULL, err);
+    return dz_disk_close(&d, rc, err);
+}
+
+static int run_share(struct dz_cli *c, struct dz_err *err)
+{
+    struct dz_copied copied;
+    struct dz_db *db = NULL;
+    struct dz_vfs *to = NULL;
+    struct dz_disk d;
+    int rc = dz_disk_open(c, DZ_DISK_READ, &d, err);
+    if (rc == 0)
+        rc = open_copy(c, &db, err);
+    const struct dz_vfs_opts opts = {.db = db};
+    if (rc == 0)
+        rc = dz_vfs_open(&opts, &to, err);
+    if (rc == 0)
+        rc = dz_machine_share(d.vfs, to, &copied, err);
+    int closed = to ? dz_vfs_close(to, rc < 0 ? NULL : err) : 0;
+    rc = close_copy(db, rc < 0 ? rc : closed, err);
+    if (rc == 0)
+        rc = print(c, &copied, NULL, err);
+    return dz_disk_close(&d, rc, err);
+}
+
+/* --- in the host --------------------------------------------------------------------------------
+ */
+
+static int copy_fd(int from, int to, struct dz_err *err)
+{
+    DZ_AUTO(dz_freep) uint8_t *step = dz_alloc(COPY_STEP);
+    off_t at = 0;
+    ssize_t n = 1;
+    int rc = step ? 0 : dz_fail(err, DZ_ENOMEM, "copy: out of memory");
+    while (rc == 0 && n > 0) { /* a reflink where the file system has it */
+        n = copy_file_range(from, &at, to, NULL, (size_t)1 << 30, 0);
+        if (n < 0 && at == 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP))
+            break;
+        if (n < 0)
+            return dz_fail_sys(err, errno, "copy");
+    }
+    while (rc == 0 && n != 0) {
+        n = pread(from, step, COPY_STEP, at);
+        if (n < 0)
+            return dz_fail_sys(err, errno, "copy");
+        rc = dz_fd_write(to, step, (size_t)n, err);
+        at += n;
+    }
+    return rc;
+}
+
+/* Nobody else has it open: then its log does not move while it is copied. */
+static int lock(int fd, const char *path, struct dz_err *err)
+{
+    struct flock l = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_AT, .l_len = LOCK_SIZE};
+    if (fcntl(fd, F_OFD_SETLK, &l) == 0)
+        return 0;
+    if (errno == EAGAIN || errno == EACCES)
+        return dz_fail(err, DZ_EBUSY, "snapshot %s: it is in use: put it to sleep first", path);
+    return dz_fail_sys(err, errno, "lock %s", path);
+}
+
+static int snapshot_files(struct dz_cli *c, struct dz_err *err)
+{
+    struct dz_db_files files = DZ_DB_FILES_NONE;
+    struct dz_cli_jail j = {
+        .body = run_snapshot, .fds = {target.db_fd, target.wal_fd}, .fd_count = 2};
+    int rc = dz_db_files_open(&files, c->argv[0], DZ_DB_FILES_WRITE, err);
+    if (rc == 0)
+        rc = lock(files.db_fd, c->argv[0], err);
+    if (rc == 0)
+        rc = copy_fd(files.db_fd, target.db_fd, err);
+    if (rc == 0 && files.wal_fd >= 0)
+        rc = copy_fd(files.wal_fd, target.wal_fd, err);
+    dz_db_files_close(&files);
+    return rc < 0 ? rc : dz_cli_jail_run(c, &j, err);
+}
+
+static int snapshot(struct dz_cli *c, struct dz_err *err)
+{
+    int rc = target_open(c, err);
+    if (rc == 0)
+        rc = snapshot_files(c, err);
+    if (rc == 0)
+        rc = keep(c, err);
+    target_close();
+    return rc;
+}
+
+static int copy_jail(struct dz_cli *c, struct dz_err *err)
+{
+    int rc = target_open(c, err);
+    struct dz_cli_jail j = {.fds = {target.db_fd, target.wal_fd}, .fd_count = 2};
+    if (rc == 0)
+        rc = empty_disk(err);
+    if (rc == 0)
+        rc = dz_disk_jail_with(c, false, &j, err);
+    if (rc == 0)
+        rc = keep(c, err);
+    target_close();
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_snapshot = {
+    .name = "snapshot",
+    .group = DZ_CLI_GROUP_RUN,
+    .summary = "copy a sandbox, its sleeping machine included, to a new file",
+    .args = "FILE TARGET",
+    .min_args = 2,
+    .max_args = 2,
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "Both files can be resumed, and go their own ways. Nobody may run FILE\n"
+            "meanwhile. TARGET is there as a whole or not at all.\n",
+    .run = snapshot,
+};
+
+const struct dz_cli_command dz_cmd_clone = {
+    .name = "clone",
+    .group = DZ_CLI_GROUP_RUN,
+    .summary = "copy the files of a sandbox, without its machine, to a new one",
+    .args = "FILE TARGET",
+    .min_args = 2,
+    .max_args = 2,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "TARGET stands on the same base. It has no process, no memory, no /tmp, no\n"
+            "records of commands and none of the bytes that were deleted in FILE.\n",
+    .run = run_clone,
+    .jail = copy_jail,
+};
+
+const struct dz_cli_command dz_cmd_share = {
+    .name = "share",
+    .group = DZ_CLI_GROUP_RUN,
+    .summary = "write the public volume of a sandbox to a new file",
+    .args = "FILE TARGET",
+    .min_args = 2,
+    .max_args = 2,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "TARGET holds /workspace and nothing else: no memory volume, no /tmp, no\n"
+            "machine, no environment, and none of the bytes that were deleted in FILE. It\n"
+            "stands on no base; what /workspace has from the one below FILE (--image) is\n"
+            "copied.\n",
+    .run = run_share,
+    .jail = copy_jail,
+};

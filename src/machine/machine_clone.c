@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine_clone.c - the rows of a disk into another, without those of /tmp.
+ *
+ * What only /tmp leads to is found first: each inode that has names there, and how
+ * many. One that has no others is left out with its content; one that has keeps
+ * as many names less. What the source says is checked by whoever opens the copy.
+ */
+#include "machine/machine_copy.h"
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/vec.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
+
+#include <string.h>
+
+enum {
+    NAMES_MAX = 4000000, /* in /tmp */
+    COMMIT_BYTES = 16 << 20,
+};
+
+struct in_tmp {
+    uint64_t ino;
+    int64_t names;
+    bool dir;
+};
+struct clone {
+    struct dz_db *from, *to;
+    DZ_VEC(, struct in_tmp) found;
+    struct dz_map by_ino; /* index in found + 1 */
+    struct dz_map is_gone;
+    bool image;
+    uint64_t since_commit;
+    struct dz_copied *copied;
+};
+
+/* --- what is in /tmp ------------------------------------------------------------------- */
+
+static const char tmp_sql[] =
+    "WITH RECURSIVE t(ino,type)AS(SELECT 4,4 UNION SELECT d.ino,d.type FROM t JOIN dentry d ON "
+    "d.parent=t.ino WHERE t.type=4 AND d.ino>0)"
+    "SELECT d.ino,count(*),max(d.type=4)FROM t JOIN dentry d ON d.parent=t.ino WHERE t.type=4 AND "
+    "d.ino>0 GROUP BY d.ino";
+
+static int find_tmp(struct clone *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(c->from, tmp_sql);
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        struct in_tmp t = {(uint64_t)dz_col_int(st, 0), dz_col_int(st, 1), dz_col_int(st, 2) != 0};
+        if (dz_vec_push(&c->found, t) < 0)
+            return dz_fail(err, c->found.err, "clone: too many files in /tmp");
+    }
+    for (size_t i = 0; rc == 0 && i < c->found.n; i++)
+        if (dz_map_put64(&c->by_ino, c->found.p[i].ino, &c->found.p[i], NULL) < 0)
+            return dz_fail(err, DZ_ENOMEM, "clone: out of memory");
+    return rc;
+}
+
+static bool below_tmp(const struct clone *c, uint64_t parent)
+{
+    const struct in_tmp *t = dz_map_get64(&c->by_ino, parent);
+    return parent == DZ_VFS_TMP || (t && t->dir);
+}
+
+/* --- rows -------------------------------------------------------------------------------- */
+
+static void bind_column(struct dz_stmt *to, int i, struct dz_stmt *from)
+{
+    size_t size;
+    const void *p;
+    switch (dz_col_type(from, i)) {
+    case DZ_DB_INT:
+        dz_bind_int(to, i + 1, dz_col_int(from, i));
+        break;
+    case DZ_DB_TEXT:
+        dz_bind_text(to, i + 1, dz_col_text(from, i));
+        break;
+    case DZ_DB_BLOB:
+        p = dz_col_blob(from, i, &size);
+        dz_bind_blob(to, i + 1, p ? p : "", size);
+        break;
+    case DZ_DB_REAL:
+    case DZ_DB_NULL:
+        dz_bind_null(to, i + 1);
+        break;
+    }
+}
+
+static int insert(struct clone *c, struct dz_stmt *from, const char *sql, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *to = dz_db_stmt(c->to, sql);
+    for (int i = 0; i < dz_col_count(from); i++)
+        bind_column(to, i, from);
+    return dz_stmt_run(to, err);
+}
+
+/* Now and then, so that the log of the copy and its cache stay small. */
+static int breathe(struct clone *c, uint64_t bytes, struct dz_err *err)
+{
+    c->since_commit += bytes;
+    c->copied->bytes += bytes;
+    if (c->since_commit < COMMIT_BYTES)
+        return 0;
+    c->since_commit = 0;
+    int rc = dz_db_commit(c->to, err);
+    if (rc == 0)
+        rc = dz_db_checkpoint(c->to, DZ_DB_CHECKPOINT_MOVE, err);
+    return rc < 0 ? rc : dz_db_begin(c->to, err);
+}
+
+enum verdict {
+    COPY,
+    SKIP,
+    LESS, /* fewer names */
+};
+
+static int forget(struct clone *c, uint64_t ino, struct dz_err *err)
+{
+    static char here;
+    return dz_map_put64(&c->is_gone, ino, &here, NULL) < 0
+               ? dz_fail(err, DZ_ENOMEM, "clone: out of memory")
+               : 0;
+}
+
+static int judge_node(struct clone *c, struct dz_stmt *st, enum verdict *ret, struct dz_err *err)
+{
+    uint64_t ino = (uint64_t)dz_col_int(st, 0);
+    const struct in_tmp *t = dz_map_get64(&c->by_ino, ino);
+    int64_t nlink = dz_col_int(st, 4);
+    bool gone = nlink <= 0 || (t && (t->dir || t->names >= nlink)) ||
+                (ino == DZ_VFS_TMP && c->image); /* then it is the image's again */
+    *ret = gone ? SKIP : t || ino == DZ_VFS_TMP ? LESS : COPY;
+    return gone ? forget(c, ino, err) : 0;
+}
+
+static int copy_nodes(struct clone *c, struct dz_err *err)
+{
+    static const char into[] =
+        "INSERT INTO node(ino,mode,uid,gid,nlink,size,rdev,atime,mtime,ctime,base_size,data)"
+        "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)";
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(c->from, "SELECT ino,mode,uid,gid,nlink,size,rdev,atime,mtime,"
+                                             "ctime,base_size,data FROM node");
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        enum verdict v;
+        size_t size;
+        rc = judge_node(c, st, &v, err);
+        if (rc < 0)
+            return rc;
+        if (v == SKIP)
+            continue;
+        rc = insert(c, st, into, err);
+        if (rc == 0 && v == LESS) {
+            uint64_t ino = (uint64_t)dz_col_int(st, 0);
+            const struct in_tmp *t = dz_map_get64(&c->by_ino, ino);
+            DZ_AUTO(dz_stmt_resetp)
+            struct dz_stmt *less = dz_db_stmt(c->to, "UPDATE node SET nlink=?2 WHERE ino=?1");
+            dz_bind_int(less, 1, (int64_t)ino);
+            dz_bind_int(less, 2, t ? dz_col_int(st, 4) - t->names : 2);
+            rc = dz_stmt_run(less, err);
+        }
+        (void)dz_col_blob(st, 11, &size);
+        if (rc == 0)
+            rc = breathe(c, size, err);
+        if (rc < 0)
+            return rc;
+        c->copied->nodes++;
+    }
+    return rc;
+}
+
+static int copy_names(struct clone *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(c->from, "SELECT parent,name,ino,type FROM dentry");
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        uint64_t parent = (uint64_t)dz_col_int(st, 0);
+        if (below_tmp(c, parent) || dz_map_get64(&c->is_gone, parent))
+            continue;
+        rc = insert(c, st, "INSERT INTO dentry(parent,name,ino,type)VALUES(?1,?2,?3,?4)", err);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+static int copy_content(struct clone *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(c->from, "SELECT id,data FROM chunk");
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        size_t size;
+        if (dz_map_get64(&c->is_gone, (uint64_t)dz_col_int(st, 0) >> 24))
+            continue;
+        (void)dz_col_blob(st, 1, &size);
+        rc = insert(c, st, "INSERT INTO chunk(id,data)VALUES(?1,?2)", err);
+        if (rc == 0)
+            rc = breathe(c, size, err);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+static int copy_rest(struct clone *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *xattr = dz_db_stmt(c->from, "SELECT ino,name,value FROM xattr");
+    int rc;
+    while ((rc = dz_stmt_step(xattr, err)) > 0) {
+        if (dz_map_get64(&c->is_gone, (uint64_t)dz_col_int(xattr, 0)))
+            continue;
+        rc = insert(c, xattr, "INSERT INTO xattr(ino,name,value)VALUES(?1,?2,?3)", err);
+        if (rc < 0)
+            return rc;
+    }
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *kv = dz_db_stmt(c->from, "SELECT ns,k,v,mtime FROM kv");
+    while (rc == 0 && (rc = dz_stmt_step(kv, err)) > 0)
+        rc = insert(c, kv, "INSERT INTO kv(ns,k,v,mtime)VALUES(?1,?2,?3,?4)", err);
+    return rc;
+}
+
+static int copy_meta(struct clone *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(c->from, "SELECT k,v FROM meta WHERE k IN('chunk','image','xattrs')");
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        c->image |= strcmp(dz_col_text(st, 0), "image") == 0;
+        rc = insert(c, st, "INSERT INTO meta(k,v)VALUES(?1,?2)ON CONFLICT(k)DO UPDATE SET v=?2",
+                    err);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+static int copy_all(struct clone *c, struct dz_err *err)
+{
+    int rc = find_tmp(c, err);
+    if (rc == 0)
+        rc = dz_db_exec(c->to,
+                        "DELETE FROM node; DELETE FROM dentry; DELETE FROM meta WHERE k IN("
+                        "'counters','used_bytes','used_inodes')",
+                        err);
+    if (rc == 0)
+        rc = copy_meta(c, err);
+    if (rc == 0)
+        rc = copy_nodes(c, err);
+    if (rc == 0)
+        rc = copy_names(c, err);
+    if (rc == 0)
+        rc = copy_content(c, err);
+    return rc < 0 ? rc : copy_rest(c, err);
+}
+
+int dz_machine_clone(struct dz_db *from, struct dz_db *to, struct dz_copied *ret_copied,
+                     struct dz_err *err)
+{
+    struct dz_copied copied = {0};
+    struct clone c = {.from = from, .to = to, .found.max = NAMES_MAX, .copied = &copied};
+    dz_map_init(&c.by_ino, NAMES_MAX);
+    dz_map_init(&c.is_gone, NAMES_MAX);
+    int rc = dz_db_begin(to, err);
+    if (rc == 0)
+        rc = copy_all(&c, err);
+    if (rc == 0)
+        rc = dz_db_commit(to, err);
+    if (rc < 0)
+        dz_db_rollback(to);
+    dz_vec_release(&c.found);
+    dz_map_release(&c.by_ino);
+    dz_map_release(&c.is_gone);
+    if (rc == 0)
+        *ret_copied = copied;
+    return rc;
+}

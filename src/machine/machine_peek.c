@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine_peek.c - see machine_peek.h. Rows are read into tables by their index, as
+ * the kernel would have them, but nothing is made of them.
+ */
+#include "machine/machine_peek.h"
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "machine/machine_mem.h"
+#include "machine/machine_state.h"
+
+#include <string.h>
+
+struct blob {
+    struct dz_state_blob head;
+    struct dz_view stored;
+};
+struct peek {
+    struct dz_machine *m;
+    const struct dz_peek_ops *ops;
+    DZ_VEC(, struct blob) blobs;
+    DZ_VEC(, struct dz_file) files;
+    DZ_VEC(, struct dz_pipe) pipes;
+    DZ_VEC(, struct dz_pty) ptys;
+    struct dz_peek_total total;
+};
+
+#define BAD(err, ...) dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: " __VA_ARGS__)
+
+/* --- tables ------------------------------------------------------------------------- */
+
+static int read_blobs(struct peek *p, struct dz_err *err)
+{
+    struct dz_view v = p->m->section[DZ_STATE_BLOBS];
+    while (dz_view_left(&v)) {
+        struct blob b;
+        if (!dz_view_take(&v, &b.head, sizeof b.head) || !dz_view_cut(&v, b.head.stored, &b.stored))
+            return BAD(err, "a buffer is cut off");
+        if (dz_vec_push(&p->blobs, b) < 0)
+            return dz_fail(err, p->blobs.err, "look at the machine: out of memory");
+    }
+    return 0;
+}
+
+static const struct blob *find_blob(const struct peek *p, uint32_t index)
+{
+    for (size_t i = 0; index && i < p->blobs.n; i++)
+        if (p->blobs.p[i].head.index == index)
+            return &p->blobs.p[i];
+    return NULL;
+}
+
+/* The text of a blob, NULs between strings as spaces. */
+static void text_of(const struct peek *p, uint32_t index, char ret[static DZ_PEEK_TEXT])
+{
+    const struct blob *b = find_blob(p, index);
+    size_t n = b && b->head.kind == DZ_BLOB_RAW ? dz_view_left(&b->stored) : 0;
+    n = n < DZ_PEEK_TEXT - 1 ? n : DZ_PEEK_TEXT - 1;
+    if (n)
+        memcpy(ret, b->stored.at, n);
+    while (n > 0 && ret[n - 1] == '\0')
+        n--;
+    ret[n] = '\0';
+    for (size_t i = 0; i < n; i++)
+        ret[i] = ret[i] ? ret[i] : ' ';
+}
+
+#define READ_ROWS(peek, rows, table, err)                                                         \
+    ({                                                                                            \
+        struct dz_view view_ = (peek)->m->section[DZ_STATE_ROWS + (int)(table)];                  \
+        __typeof__(*(rows)->p) row_;                                                              \
+        uint64_t key_;                                                                            \
+        int rc_;                                                                                  \
+        while ((rc_ = dz_machine_state_item(&view_, &dz_machine_row_records[table], &key_, &row_, \
+                                            err)) > 0) {                                          \
+            row_.used = 1;                                                                        \
+            row_.index = (uint32_t)key_;                                                          \
+            if (dz_vec_push(rows, row_) < 0) {                                                    \
+                rc_ = dz_fail(err, (rows)->err, "look at the machine: out of memory");            \
+                break;                                                                            \
+            }                                                                                     \
+        }                                                                                         \
+        rc_;                                                                                      \
+    })
+
+#define FIND_ROW(rows, number)                               \
+    ({                                                       \
+        const __typeof__(*(rows)->p) *found_ = NULL;         \
+        for (size_t i_ = 0; !found_ && i_ < (rows)->n; i_++) \
+            if ((rows)->p[i_].index == (number))             \
+                found_ = &(rows)->p[i_];                     \
+        found_;                                              \
+    })
+
+/* --- memory ---------------------------------------------------------------------------- */
+
+/* Homes as a wake would find them, over memories that are not there. */
+static int count_piece(void *arg, uint32_t row, const struct dz_mem_piece *piece,
+                       struct dz_err *err)
+{
+    struct dz_machine *m = arg;
+    struct dz_space *s = dz_mem_space(&m->mem, piece->run.space);
+    m->mem.rows.p[row].pages += piece->run.count;
+    if (!s)
+        return 0;
+    if (piece->run.first >= s->homes || piece->run.count > s->homes - piece->run.first)
+        return BAD(err, "a page lies outside of its memory");
+    for (uint32_t i = 0; i < piece->run.count; i++)
+        if (!s->home[piece->run.first + i]) {
+            s->home[piece->run.first + i] = row + 1;
+            m->mem.rows.p[row].live++;
+        }
+    return 0;
+}
+
+static int read_memory(struct peek *p, struct dz_err *err)
+{
+    struct dz_machine *m = p->m;
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(m->db, "SELECT gen,seq,data FROM mem ORDER BY gen DESC,seq DESC");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < m->mem.spaces.n; i++) {
+        struct dz_space *s = &m->mem.spaces.p[i];
+        if (s->s.pages > DZ_PEEK_PAGES_MAX)
+            return BAD(err, "a memory has %llu pages", (unsigned long long)s->s.pages);
+        s->range.size = (size_t)s->s.pages * DZ_MACHINE_PAGE;
+        rc = dz_mem_grow_homes(s, err);
+    }
+    while (rc == 0 && (rc = dz_stmt_step(st, err)) > 0) {
+        struct dz_mem_row row = {.gen = dz_col_int(st, 0), .seq = dz_col_int(st, 1)};
+        size_t size;
+        const void *bytes = dz_col_blob(st, 2, &size);
+        p->total.memory_bytes += size;
+        p->total.memory_rows++;
+        if (dz_vec_push(&m->mem.rows, row) < 0)
+            return dz_fail(err, m->mem.rows.err, "look at the machine: too many rows of memory");
+        rc = dz_mem_unpack(bytes, size, (uint32_t)m->mem.rows.n - 1, count_piece, m, err);
+    }
+    for (size_t i = 0; i < m->mem.rows.n; i++) {
+        p->total.pages_live += m->mem.rows.p[i].live;
+        p->total.pages_garbage += m->mem.rows.p[i].pages - m->mem.rows.p[i].live;
+    }
+    return rc;
+}
+
+static void memory_of(const struct peek *p, uint32_t proc, struct dz_peek_proc *ret)
+{
+    for (size_t i = 0; i < p->m->mem.spaces.n; i++) {
+        const struct dz_space *s = &p->m->mem.spaces.p[i];
+        if (s->s.proc != proc)
+            continue;
+        ret->memory_bytes += s->s.pages * DZ_MACHINE_PAGE;
+        for (size_t page = 0; page < s->homes; page++)
+            ret->kept_bytes += s->home[page] ? DZ_MACHINE_PAGE : 0;
+    }
+}
+
+/* --- telling ------------------------------------------------------------------------------ */
+
+static const char *kind_of(const struct dz_file *f)
+{
+    static const char *const kinds[] = {"?",      "file",   "pipe", "terminal", "terminal",
+                                        "device", "stream", "proc", "directory"};
+    return f->kind < DZ_ARRAY_LEN(kinds) ? kinds[f->kind] : "?";
+}
+
+static int tell_fd(const struct peek *p, const struct dz_proc *proc, uint32_t fd,
+                   const struct dz_file *f, struct dz_err *err)
+{
+    struct dz_peek_fd t = {.pid = proc->pid, .fd = fd, .row = *f, .kind = kind_of(f)};
+    const struct dz_pipe *pipe = f->kind == DZ_FILE_PIPE ? FIND_ROW(&p->pipes, f->obj) : NULL;
+    const struct dz_pty *pty = f->kind == DZ_FILE_PTS ? FIND_ROW(&p->ptys, f->obj) : NULL;
+    text_of(p, f->path, t.name);
+    t.waiting = pipe ? pipe->len : pty ? pty->len : 0;
+    return p->ops->fd ? p->ops->fd(p->ops->arg, &t, err) : 0;
+}
+
+static int tell_fds(const struct peek *p, const struct dz_proc *proc, bool count,
+                    uint32_t *ret_count, struct dz_err *err)
+{
+    const struct blob *b = find_blob(p, proc->fds);
+    struct dz_view v = b && b->head.kind == DZ_BLOB_FDS ? b->stored : (struct dz_view){0};
+    struct dz_fd slot;
+    uint64_t key;
+    int rc;
+    while ((rc = dz_machine_state_item(&v, &dz_machine_fd_record, &key, &slot, err)) > 0) {
+        const struct dz_file *f = FIND_ROW(&p->files, slot.file);
+        if (!f || key > DZ_KERNEL_FDS_MAX)
+            return BAD(err, "a descriptor of process %d leads nowhere", proc->pid);
+        *ret_count += count;
+        int told = count ? 0 : tell_fd(p, proc, (uint32_t)key, f, err);
+        if (told < 0)
+            return told;
+    }
+    return rc;
+}
+
+static int tell_proc(struct peek *p, const struct dz_proc *row, struct dz_err *err)
+{
+    struct dz_peek_proc t = {.row = *row, .wakes_in_ns = INT64_MAX};
+    text_of(p, row->argv, t.command);
+    if (!t.command[0])
+        (void)snprintf(t.command, sizeof t.command, "%.*s", (int)sizeof row->comm, row->comm);
+    if (row->depth > DZ_KERNEL_HANDLERS_MAX)
+        return BAD(err, "process %d", row->pid);
+    const struct dz_call *call = &row->call[row->depth];
+    if (row->state == DZ_PROC_READY)
+        t.wakes_in_ns = -1;
+    else if (row->state == DZ_PROC_WAIT && call->parked && call->deadline != INT64_MAX &&
+             __builtin_sub_overflow(call->deadline, p->m->head.now_ns, &t.wakes_in_ns))
+        t.wakes_in_ns = INT64_MAX;
+    memory_of(p, row->index, &t);
+    int rc = tell_fds(p, row, true, &t.descriptors, err);
+    return rc < 0 ? rc : p->ops->proc(p->ops->arg, &t, err);
+}
+
+static int tell_all(struct peek *p, struct dz_err *err)
+{
+    DZ_VEC(, struct dz_proc) procs = DZ_VEC_INIT(DZ_KERNEL_PROCS_MAX);
+    uint32_t none = 0;
+    int rc = READ_ROWS(p, &procs, DZ_KERNEL_TABLE_PROC, err);
+    for (size_t i = 0; rc == 0 && i < procs.n; i++)
+        rc = tell_proc(p, &procs.p[i], err);
+    for (size_t i = 0; rc == 0 && p->ops->fd && i < procs.n; i++)
+        rc = tell_fds(p, &procs.p[i], false, &none, err);
+    p->total.procs = (uint32_t)procs.n;
+    dz_vec_release(&procs);
+    return rc;
+}
+
+int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
+                    struct dz_peek_total *ret_total, struct dz_err *err)
+{
+    struct peek p = {.m = m, .ops = ops};
+    if (m->found != DZ_MACHINE_ASLEEP)
+        return dz_fail(err, DZ_ESTATE, "the file holds no machine that sleeps");
+    p.blobs.max = DZ_KERNEL_BLOBS_MAX;
+    p.files.max = DZ_KERNEL_FILES_MAX;
+    p.pipes.max = DZ_KERNEL_PIPES_MAX;
+    p.ptys.max = DZ_KERNEL_PTYS_MAX;
+    int rc = read_blobs(&p, err);
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.files, DZ_KERNEL_TABLE_FILE, err);
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.pipes, DZ_KERNEL_TABLE_PIPE, err);
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.ptys, DZ_KERNEL_TABLE_PTY, err);
+    if (rc == 0)
+        rc = read_memory(&p, err);
+    if (rc == 0)
+        rc = tell_all(&p, err);
+    p.total.slept_real_ns = m->head.slept_real_ns;
+    p.total.wake_real_ns = m->head.wake_real_ns;
+    p.total.cpu_ns = (int64_t)m->head.total_cpu_ns;
+    p.total.policy = m->head.policy;
+    p.total.state_bytes = m->state.len;
+    p.total.files = (uint32_t)p.files.n;
+    p.total.pipes = (uint32_t)p.pipes.n;
+    p.total.ptys = (uint32_t)p.ptys.n;
+    p.total.modules = (uint32_t)m->modules.n;
+    dz_vec_release(&p.blobs);
+    dz_vec_release(&p.files);
+    dz_vec_release(&p.pipes);
+    dz_vec_release(&p.ptys);
+    if (rc == 0)
+        *ret_total = p.total;
+    return rc;
+}

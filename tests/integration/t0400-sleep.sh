@@ -1,0 +1,85 @@
+#!/bin/bash
+# doze run --keep, resume, inspect, top, snapshot, clone, share: machines in their files.
+. "$(dirname "$0")/lib.sh"
+
+guest_wasm g.wasm
+mkdir tree && cp g.wasm tree/prog && chmod 755 tree/prog
+
+# starts `doze run --keep` in the background with a pipe as its input: $pid, descriptor 9
+keep() {
+    rm -f in-pipe "$1" "$1-wal" && mkfifo in-pipe
+    doze run -i --keep --file "$1" --copy tree:/bin -- prog c <in-pipe >"$1.out" 2>"$1.err" &
+    pid=$!
+    exec 9>in-pipe
+}
+# waits until $1 has the text $2
+until_has() { until grep -qF -e "$2" "$1"; do sleep 0.02; done; }
+# SIGTERM, and the status that is wanted
+stop() { kill -TERM $pid; status=0; wait $pid || status=$?; exec 9>&-; [ $status -eq "$1" ]; }
+
+test_that 'SIGTERM puts it to sleep, resume goes on where it stood' '
+    keep a.doze && echo one >&9 && until_has a.doze.out one && stop 75 && has a.doze.err "doze resume a.doze" &&
+    [ ! -e a.doze-wal ] && echo two >in && run 0 doze resume -i a.doze <in && has out two && lacks out one &&
+    run 125 doze resume a.doze && has err "no machine sleeps"
+'
+
+test_that '--suspend-after, again and again' '
+    run 75 doze run --file b.doze --suspend-after 50ms --copy tree:/bin -- prog l &&
+    for i in 1 2 3; do run 75 doze resume --suspend-after 30ms b.doze || exit 1; done &&
+    run 2 doze run --keep --copy tree:/bin -- prog l && run 2 doze resume --suspend-after soon b.doze
+'
+
+test_that 'what sleeps is not given up silently' '
+    run 125 doze run --file b.doze -- prog h && has err "--drop-memory" &&
+    run 3 doze run --drop-memory --file b.doze -- prog h && run 125 doze resume b.doze
+'
+
+test_that 'inspect and top tell what sleeps, and change nothing' '
+    keep c.doze && echo one >&9 && until_has c.doze.out one && stop 75 && cp c.doze before &&
+    run 0 doze inspect c.doze && has out "prog c" && has out "asleep since" && has out stream &&
+    run 0 doze inspect --json c.doze && has out "\"machine\":\"asleep\"" && has out "\"command\":\"prog c\"" &&
+    run 0 doze top c.doze && has out "prog c" && cmp before c.doze &&
+    run 0 doze inspect b.doze && has out "no machine sleeps"
+'
+
+test_that 'a snapshot is another one at the same instant' '
+    run 0 doze snapshot --json c.doze d.doze && has out asleep && [ ! -e d.doze-wal ] && [ ! -e d.doze.tmp ] &&
+    echo from-d >in && run 0 doze resume -i d.doze <in && has out from-d &&
+    echo from-c >in && run 0 doze resume -i c.doze <in && has out from-c &&
+    run 1 doze snapshot c.doze d.doze && has err exists
+'
+
+test_that 'nobody runs it while it is copied' '
+    keep e.doze && echo one >&9 && until_has e.doze.out one && run 1 doze snapshot e.doze f.doze && has err "in use" &&
+    [ ! -e f.doze ] && [ ! -e f.doze.tmp ] && run 125 doze resume e.doze && stop 75
+'
+
+test_that 'a clone has the files only, a share the public ones' '
+    echo pub >w && echo mem >m && echo tmp >t &&
+    rm -f g.doze && run 3 doze run --file g.doze --copy tree:/bin --copy w:/workspace/w --copy m:/memory/m \
+        -- prog h && run 75 doze run --suspend-after 50ms --file g.doze --copy t:/tmp/t -- prog w &&
+    run 0 doze clone g.doze h.doze && run 0 doze disk check h.doze && run 0 doze disk ls -R h.doze / &&
+    has out /workspace/w && has out /memory/m && lacks out /tmp/t && run 0 doze inspect h.doze && has out "no machine" &&
+    run 3 doze run --file h.doze -- prog h &&
+    run 0 doze share g.doze s.doze && run 0 doze disk check s.doze && run 0 doze disk ls -R s.doze / &&
+    has out /workspace/w && lacks out /memory/m && lacks out prog && ! grep -q mem s.doze-raw 2>/dev/null &&
+    ! grep -qa "^mem$" s.doze && run 0 doze disk cat s.doze /workspace/w && has out pub
+'
+
+test_that 'a damaged machine says so, and stays as it is' '
+    run 75 doze run --file x.doze --suspend-after 50ms --copy tree:/bin -- prog l &&
+    sqlite3 x.doze "UPDATE machine SET value=substr(value,1,200)||x'"'"'ff'"'"'||substr(value,202)" && cp x.doze before &&
+    run 125 doze resume x.doze && has err damaged && cmp x.doze before &&
+    run 1 doze inspect x.doze && has err damaged &&
+    run 3 doze run --drop-memory --file x.doze -- prog h
+'
+
+test_that 'kill -9 after it woke: memory_lost, and the files' '
+    keep k.doze && echo one >&9 && until_has k.doze.out one && stop 75 &&
+    rm -f in-pipe && mkfifo in-pipe && { doze resume -i k.doze <in-pipe >k.out 2>k.err & pid=$!; } && exec 9>in-pipe &&
+    echo two >&9 && until_has k.out two && kill -KILL $pid && { wait $pid || true; } && exec 9>&- &&
+    run 125 doze resume k.doze && has err memory_lost &&
+    run 3 doze run --file k.doze -- prog h && has err memory_lost && run 0 doze inspect k.doze && has out "no machine"
+'
+
+test_done
