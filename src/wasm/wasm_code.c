@@ -27,6 +27,7 @@ static void code_free(struct dz_wasm_code *c)
         dz_free(c->funcs);
         dz_free(c->ranges);
         dz_free(c->catches);
+        dz_free(c->hosts);
         dz_wasm_trans_free(c->trans);
         dz_free(c);
         c = next;

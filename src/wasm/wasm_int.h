@@ -82,6 +82,15 @@ struct wasm_catch {
 };
 #define WASM_CATCH_ALL UINT32_MAX
 
+/* A return address and its place in the program, remembered: wasm_mark.c. */
+enum {
+    WASM_PLACES = 64,
+};
+struct wasm_place {
+    uint32_t func, word, offset;
+    uint32_t height, type;
+};
+
 /* Translated code of one module for one dispatch; shared by its instances. */
 struct dz_wasm_code {
     struct dz_wasm_module *module;
@@ -98,7 +107,9 @@ struct dz_wasm_code {
     uint32_t range_count, range_cap;
     struct wasm_catch *catches;
     uint32_t catch_count, catch_cap;
-    struct wasm_trans *trans;  /* the translator's scratch memory, kept */
+    struct wasm_trans *trans; /* the translator's scratch memory, kept */
+    struct wasm_place places[WASM_PLACES];
+    uint32_t *hosts;           /* for each import, the host function last bound to it: a hint */
     struct dz_wasm_code *next; /* of the same module */
 };
 
@@ -181,16 +192,6 @@ struct wasm_ctx {
     bool grace;        /* the next look at the flag, if a host call or unwinding does it, is off */
 };
 
-/* A return address and its place in the program, remembered. */
-enum {
-    WASM_PLACES = 16,
-};
-struct wasm_place {
-    const struct dz_wasm_code *code;
-    uint32_t func, word, offset;
-    uint32_t height, type;
-};
-
 /* Operands that lay below a call where a mark was set, wasm_mark.c. A stack, by fp. */
 struct wasm_mark {
     uint32_t func, offset; /* of the place behind the call */
@@ -233,7 +234,6 @@ struct dz_wasm_store {
     uint32_t injected;
     struct dz_wasm_inst *base_inst; /* of the first frame */
     uint32_t base_func;
-    struct wasm_place places[WASM_PLACES];
     struct wasm_marks marks;
     uint32_t *depths; /* with call_depth: by a frame's first slot, which frame it is from outside */
     size_t depths_bytes;

@@ -7,6 +7,7 @@
 #include "wasm/wasm_link.h"
 
 #include "base/buf.h"
+#include "base/mem.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -193,14 +194,37 @@ static int wrong_type(const struct dz_wasm_module *m, const struct dz_wasm_impor
 
 /* --- one import ---------------------------------------------------------------------------- */
 
+static bool is_host(const struct dz_wasm_module *m, const struct dz_wasm_import *im,
+                    const struct dz_wasm_host *h)
+{
+    return same_name(m, im->name, h->name) && same_name(m, im->module, h->module);
+}
+
 static const struct dz_wasm_host *find_host(const struct dz_wasm_module *m,
                                             const struct dz_wasm_import *im,
                                             const struct dz_wasm_host *host, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (same_name(m, im->name, host[i].name) && same_name(m, im->module, host[i].module))
+        if (is_host(m, im, &host[i]))
             return &host[i];
     return NULL;
+}
+
+/* The same; where it was found the last time is looked at first. */
+static const struct dz_wasm_host *find_again(struct dz_wasm_code *c,
+                                             const struct dz_wasm_import *im,
+                                             const struct dz_wasm_host *host, size_t count)
+{
+    const struct dz_wasm_module *m = c->module;
+    size_t at = (size_t)(im - m->imports);
+    if (!c->hosts)
+        c->hosts = dz_zalloc(m->n_imports * sizeof *c->hosts);
+    if (c->hosts && c->hosts[at] < count && is_host(m, im, &host[c->hosts[at]]))
+        return &host[c->hosts[at]];
+    const struct dz_wasm_host *h = find_host(m, im, host, count);
+    if (c->hosts && h)
+        c->hosts[at] = (uint32_t)(h - host);
+    return h;
 }
 
 static bool limits_fit(uint32_t size, uint32_t have_max, uint32_t min, bool has_max, uint32_t max)
@@ -248,7 +272,7 @@ static int link_one(struct dz_wasm_inst *inst, const struct dz_wasm_import *im,
 {
     const struct dz_wasm_module *m = inst->module;
     if (im->kind == DZ_WASM_KIND_FUNC) {
-        const struct dz_wasm_host *h = find_host(m, im, host, host_count);
+        const struct dz_wasm_host *h = find_again(inst->code, im, host, host_count);
         if (h) {
             inst->imports[im->index] = (struct wasm_binding){.fn = h->fn};
             if (sig_is(m, &m->types[m->funcs[im->index].type], h->sig))

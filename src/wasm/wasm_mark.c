@@ -33,23 +33,23 @@ enum {
 
 /* --- return points ------------------------------------------------------------------------ */
 
-/* Offset and point of return addresses, remembered: guests mark in loops. */
-static struct wasm_place *remembered(struct dz_wasm_store *s, uint32_t func, uint32_t key)
+/* Offset and point of return addresses, remembered: guests mark in loops. No return
+ * address is word 0 or offset 0. */
+static struct wasm_place *remembered(struct dz_wasm_code *c, uint32_t func, uint32_t key)
 {
-    return &s->places[(func * 31 + key) % WASM_PLACES];
+    return &c->places[((func ^ key << 11) * 0x9e3779b1u >> 16) % WASM_PLACES];
 }
 
 static bool place_of_word(struct dz_wasm_inst *inst, const struct wasm_range *r, uint32_t word,
                           struct wasm_place *ret)
 {
-    struct wasm_place *p = remembered(inst->store, r->func, word);
-    if (p->code != inst->code || p->func != r->func || p->word != word) {
+    struct wasm_place *p = remembered(inst->code, r->func, word);
+    if (p->func != r->func || p->word != word) {
         const struct wasm_trans *map = dz_wasm_code_map(inst->code, r->func);
         const struct wasm_point *point = map ? dz_wasm_point_at_word(map, word - r->start) : NULL;
         if (!point || point->kind != POINT_RETURN)
             return false;
-        *p = (struct wasm_place){inst->code,    r->func,       word,
-                                 point->offset, point->height, point->type};
+        *p = (struct wasm_place){r->func, word, point->offset, point->height, point->type};
     }
     *ret = *p;
     return true;
@@ -58,16 +58,15 @@ static bool place_of_word(struct dz_wasm_inst *inst, const struct wasm_range *r,
 static bool place_of_offset(struct dz_wasm_inst *inst, uint32_t func, uint32_t offset,
                             struct wasm_place *ret)
 {
-    struct wasm_place *p = remembered(inst->store, func, offset);
-    if (p->code != inst->code || p->func != func || p->offset != offset) {
+    struct wasm_place *p = remembered(inst->code, func, offset);
+    if (p->func != func || p->offset != offset) {
         const struct wasm_trans *map = dz_wasm_code_map(inst->code, func);
         const struct wasm_point *point = map ? dz_wasm_point_at(map, offset, true) : NULL;
         const wasm_word *entry = inst->code->funcs[func].entry;
         if (!point || !entry)
             return false;
-        *p = (struct wasm_place){
-            inst->code, func,          (uint32_t)(entry - inst->code->arena) + point->word,
-            offset,     point->height, point->type};
+        *p = (struct wasm_place){func, (uint32_t)(entry - inst->code->arena) + point->word, offset,
+                                 point->height, point->type};
     }
     *ret = *p;
     return true;

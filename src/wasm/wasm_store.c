@@ -126,7 +126,6 @@ void dz_wasm_store_reset(struct dz_wasm_store *s)
     dz_free(s->names);
     s->names = NULL;
     s->name_count = 0;
-    memset(s->places, 0, sizeof s->places);
     while (s->mems) {
         struct wasm_mem *m = s->mems;
         s->mems = m->next;
