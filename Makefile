@@ -94,9 +94,10 @@ SRC_wasi_suite := tests/wasi/wasi_suite.c
 NEEDS_wasi_suite := cell
 SYS_wasi_suite := -ljansson
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db disk wasm
+BENCHES    := spawn db disk wasm run
 NEEDS_bench_spawn :=
 NEEDS_bench_wasm := wasm
+NEEDS_bench_run :=
 NEEDS_bench_db := db
 NEEDS_bench_disk := vfs
 
@@ -271,7 +272,7 @@ bench-peers: ## install the programs that benches measure against
 	@bench/peers
 bench-wasm: $(patsubst bench/wasm/%.c,build/guests/bench/%,$(filter-out %_main.c,$(wildcard bench/wasm/*.c))) guests
 bench-%: ## one bench (release build), for instance bench-spawn
-	@$(MAKE) --no-print-directory -s CONFIG=release build/release-$(notdir $(CC))/bench_$*
+	@$(MAKE) --no-print-directory -s CONFIG=release $(addprefix build/release-$(notdir $(CC))/,bench_$* $(if $(filter run,$*),doze))
 	@build/release-$(notdir $(CC))/bench_$*
 bench: $(BENCHES:%=bench-%) ## every bench; tables, and build/bench/NAME.json
 
