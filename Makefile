@@ -97,7 +97,6 @@ SYS_wasi_suite := -ljansson
 BENCHES    := spawn db disk wasm run
 NEEDS_bench_spawn :=
 NEEDS_bench_wasm := wasm
-NEEDS_bench_run :=
 NEEDS_bench_db := db
 NEEDS_bench_disk := vfs
 
