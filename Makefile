@@ -36,7 +36,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop
+MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper
 NEEDS_base :=
 NEEDS_os   := base
 NEEDS_cli  := base os
@@ -58,6 +58,7 @@ NEEDS_loop := base
 SYS_loop   := -luv
 NEEDS_blob := base
 NEEDS_cold := base blob
+NEEDS_keeper := base loop lifecycle registry blob cold
 SYS_cold   := -lzstd
 NEEDS_machine := base db vfs kernel wasm
 NEEDS_cell := base os db wasm kernel wasi vfs machine

@@ -93,12 +93,13 @@ static const struct {
     bool durable;    /* its commit */
     unsigned cancel; /* bits of the steps during which it may be called off */
 } ops[DZ_OP_COUNT] = {
-    [DZ_OP_ACTIVATE] = {.steps = {S(FETCH), S(MAKE), S(START), S(COMMIT)},
+    [DZ_OP_ACTIVATE] = {.steps = {S(FETCH), S(MAKE), S(START), S(COMMIT), S(DROP)},
+                        .durable = true,
                         .cancel = 1u << S(FETCH)},
     [DZ_OP_SUSPEND] = {.steps = {S(STOP), S(COMMIT)}},
-    [DZ_OP_FREEZE] = {.steps = {S(SETTLE), S(COPY), S(COMMIT), S(DROP)},
+    [DZ_OP_FREEZE] = {.steps = {S(SETTLE), S(COPY), S(COMMIT), S(DROP), S(HASH)},
                       .durable = true,
-                      .cancel = 1u << S(COPY)},
+                      .cancel = 1u << S(COPY) | 1u << S(HASH)},
     [DZ_OP_PREFETCH] = {.steps = {S(FETCH)}, .cancel = 1u << S(FETCH)},
     [DZ_OP_ARCHIVE] = {.steps = {S(STOP), S(SETTLE), S(FETCH), S(COMPACT), S(PACK), S(VERIFY),
                                  S(COMMIT), S(DROP)},
@@ -110,9 +111,6 @@ static const struct {
     [DZ_OP_SHARE] = {.steps = {S(SETTLE), S(FETCH), S(CARRY)},
                      .cancel = 1u << S(FETCH) | 1u << S(CARRY)},
     [DZ_OP_DELETE] = {.steps = {S(KILL), S(COMMIT), S(DROP), S(ERASE)}, .durable = true},
-    [DZ_OP_TIDY] = {.steps = {S(HASH), S(COMMIT), S(DROP)},
-                    .durable = true,
-                    .cancel = 1u << S(HASH)},
 };
 
 #undef S
@@ -142,6 +140,8 @@ enum dz_recovery dz_op_recover(enum dz_op op, enum dz_step step)
 {
     assert(op < DZ_OP_COUNT && step < DZ_STEP_COUNT);
     bool committed = false;
+    if (op == DZ_OP_DELETE && step == DZ_STEP_COMMIT)
+        return DZ_RECOVER_FINISH; /* it may be several hops: what has begun to go, goes */
     for (const enum dz_step *s = ops[op].steps; *s != DZ_STEP_NONE; s++) {
         if (*s == step)
             return committed ? DZ_RECOVER_FINISH : DZ_RECOVER_UNDO;
@@ -173,10 +173,9 @@ static const struct dz_verdict verdicts[DZ_REQUEST_COUNT][DZ_STATE_COUNT] = {
     [DZ_REQUEST_ARCHIVE] = {NO(STATE), RUN(ARCHIVE), NO(STATE), RUN(ARCHIVE), NO(STATE), GONE},
     [DZ_REQUEST_REVIVE] = {NO(STATE), NO(STATE), NO(STATE), NO(STATE), RUN(ACTIVATE), GONE},
     [DZ_REQUEST_CLONE] = {RUN(CLONE), NO(STATE), RUN(CLONE), RUN(CLONE), NO(UNAVAIL), GONE},
-    [DZ_REQUEST_SHARE] = {RUN(SHARE), RUN(SHARE), RUN(SHARE), RUN(SHARE), NO(UNAVAIL), GONE},
+    [DZ_REQUEST_SHARE] = {RUN(SHARE), NO(STATE), RUN(SHARE), RUN(SHARE), NO(UNAVAIL), GONE},
     [DZ_REQUEST_DELETE] = {NO(STATE), NO(STATE), NO(STATE), NO(STATE), RUN(DELETE), GONE},
     [DZ_REQUEST_DESTROY] = {RUN(DELETE), RUN(DELETE), RUN(DELETE), RUN(DELETE), RUN(DELETE), GONE},
-    [DZ_REQUEST_TIDY] = {NOTHING, RUN(TIDY), RUN(TIDY), RUN(TIDY), NOTHING, NOTHING},
     [DZ_REQUEST_CRASHED] = {NOTHING, RUN(SUSPEND), NOTHING, NOTHING, NOTHING, NOTHING},
 };
 
@@ -187,8 +186,7 @@ static const enum dz_state wanted[DZ_REQUEST_COUNT] = {
     [DZ_REQUEST_PREFETCH] = DZ_STATE_NONE,     [DZ_REQUEST_ARCHIVE] = DZ_STATE_ARCHIVED,
     [DZ_REQUEST_REVIVE] = DZ_STATE_NONE,       [DZ_REQUEST_CLONE] = DZ_STATE_NONE,
     [DZ_REQUEST_SHARE] = DZ_STATE_NONE,        [DZ_REQUEST_DELETE] = DZ_STATE_DELETED,
-    [DZ_REQUEST_DESTROY] = DZ_STATE_DELETED,   [DZ_REQUEST_TIDY] = DZ_STATE_NONE,
-    [DZ_REQUEST_CRASHED] = DZ_STATE_NONE,
+    [DZ_REQUEST_DESTROY] = DZ_STATE_DELETED,   [DZ_REQUEST_CRASHED] = DZ_STATE_NONE,
 };
 
 static void refuse(enum dz_state state, enum dz_request request, int code, struct dz_err *err)
@@ -198,9 +196,12 @@ static void refuse(enum dz_state state, enum dz_request request, int code, struc
         (void)dz_fail(err, code, "%s: the sandbox was deleted", name);
     } else if (code == DZ_EUNAVAIL) {
         (void)dz_fail(err, code, "%s: the sandbox is archived; revive it first", name);
-    } else if (request == DZ_REQUEST_CLONE) {
-        (void)dz_fail(err, code, "clone: a base must not run, and this sandbox is %s; suspend it",
-                      dz_state_name(state));
+    } else if (request == DZ_REQUEST_CLONE || request == DZ_REQUEST_SHARE) {
+        (void)dz_fail(
+            err, code,
+            "%s: the file must not be in use, and this sandbox is %s; suspend it, or take "
+            "a snapshot and use that",
+            name, dz_state_name(state));
     } else if (request == DZ_REQUEST_REVIVE) {
         (void)dz_fail(err, code, "revive is for a sandbox that is archived, and this one is %s",
                       dz_state_name(state));

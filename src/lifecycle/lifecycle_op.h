@@ -25,8 +25,7 @@
     X(ARCHIVE, "archive", ARCHIVING)   \
     X(CLONE, "clone", CREATING)        \
     X(SHARE, "share", NONE)            \
-    X(DELETE, "delete", DELETING)      \
-    X(TIDY, "tidy", NONE)
+    X(DELETE, "delete", DELETING)
 
 enum dz_op {
 #define X(name, text, status) DZ_OP_##name,
@@ -95,19 +94,18 @@ enum dz_state dz_lifecycle_settled(enum dz_state s);
 /* --- requests ------------------------------------------------------------------------ */
 
 /* What may be asked of a sandbox: X(NAME, "name"). */
-#define DZ_REQUESTS(X)                                                               \
-    X(USE, "use")   /* any call that needs the machine: an implicit wake */          \
-    X(WAKE, "wake") /* an explicit one */                                            \
-    X(SUSPEND, "suspend")                                                            \
-    X(FREEZE, "freeze")                                                              \
-    X(PREFETCH, "prefetch")                                                          \
-    X(ARCHIVE, "archive")                                                            \
-    X(REVIVE, "revive")                                                              \
-    X(CLONE, "clone")                                                                \
-    X(SHARE, "share")                                                                \
-    X(DELETE, "delete")                                                              \
-    X(DESTROY, "destroy") /* delete by force: walks the map */                       \
-    X(TIDY, "tidy")       /* background: hash what has no hash, drop stale copies */ \
+#define DZ_REQUESTS(X)                                                      \
+    X(USE, "use")   /* any call that needs the machine: an implicit wake */ \
+    X(WAKE, "wake") /* an explicit one */                                   \
+    X(SUSPEND, "suspend")                                                   \
+    X(FREEZE, "freeze")                                                     \
+    X(PREFETCH, "prefetch")                                                 \
+    X(ARCHIVE, "archive")                                                   \
+    X(REVIVE, "revive")                                                     \
+    X(CLONE, "clone")                                                       \
+    X(SHARE, "share")                                                       \
+    X(DELETE, "delete")                                                     \
+    X(DESTROY, "destroy") /* delete by force: walks the map */              \
     X(CRASHED, "crashed") /* its cell died */
 
 enum dz_request {

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests: who may come in now, who waits, who is answered.
+ *
+ * A request is a waiter from its acceptance to its one answer. It stands in its
+ * slot's line, or in the list of the operation that it started or joined; it may
+ * leave either place at any time, by being called off or by its deadline.
+ */
+#include "keeper/keeper_int.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- slots ----------------------------------------------------------------------- */
+
+static struct slot *find_slot(struct dz_keeper *k, const char *id)
+{
+    return dz_map_get(&k->slots, dz_str(id));
+}
+
+struct slot *dz_keeper_slot(struct dz_keeper *k, const char *id)
+{
+    struct slot *s = find_slot(k, id);
+    size_t n = strlen(id) + 1;
+    if (s)
+        return s;
+    s = dz_zalloc(sizeof *s + n);
+    if (!s)
+        return NULL;
+    s->k = k;
+    memcpy(s->id, id, n);
+    dz_list_init(&s->waiting);
+    if (dz_map_put(&k->slots, dz_str(s->id), s, NULL) < 0) {
+        dz_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void dz_keeper_leave_slot(struct slot *s)
+{
+    if (s->op || s->warm || s->pins || !dz_list_empty(&s->waiting))
+        return;
+    (void)dz_map_remove(&s->k->slots, dz_str(s->id));
+    dz_free(s);
+}
+
+/* --- waiters --------------------------------------------------------------------- */
+
+static void free_waiter(struct waiter *w)
+{
+    (void)dz_map_remove64(&w->k->waiters, w->ticket);
+    dz_timer_free(w->deadline);
+    dz_free(w->clone_id);
+    dz_free(w->clone_tenant);
+    dz_free(w->clone_name);
+    dz_free(w->share_key);
+    dz_free(w);
+}
+
+static void unlink_waiter(struct waiter *w)
+{
+    if (!w->op && w->slot && !dz_list_empty(&w->link))
+        w->slot->waiting_count--;
+    dz_list_remove(&w->link);
+}
+
+void dz_keeper_answer(struct waiter *w, const struct dz_keeper_result *result)
+{
+    void (*done)(void *arg, const struct dz_keeper_result *result) = w->done;
+    void *arg = w->arg;
+    unlink_waiter(w);
+    free_waiter(w);
+    if (done)
+        done(arg, result);
+}
+
+static void answer_error(struct waiter *w, int code, const struct dz_err *err)
+{
+    const struct dz_keeper_result result = {.code = code, .err = *err};
+    dz_keeper_answer(w, &result);
+}
+
+/* It leaves without an answer from the operation. */
+static void give_up(struct waiter *w, int code)
+{
+    struct op *op = w->op;
+    struct slot *s = w->slot;
+    struct dz_err err;
+    (void)dz_fail(&err, code, "%s %s: %s", dz_request_name(w->what), s->id,
+                  code == DZ_ETIMEOUT ? "not done within its time" : "called off");
+    unlink_waiter(w);
+    s->pins++;
+    if (op && dz_list_empty(&op->waiters) && !op->background)
+        dz_keeper_call_off(op, code);
+    answer_error(w, code, &err);
+    s->pins--;
+    dz_keeper_leave_slot(s);
+}
+
+static void on_deadline(void *arg)
+{
+    give_up(arg, DZ_ETIMEOUT);
+}
+
+static int copy_text(const char *from, char **to)
+{
+    if (from)
+        *to = dz_str_dup(dz_str(from));
+    return from && !*to ? DZ_ENOMEM : 0;
+}
+
+static int fill_waiter(struct waiter *w, const struct dz_keeper_request *r, struct dz_err *err)
+{
+    const struct dz_instance *clone = r->clone;
+    int rc = copy_text(r->share_key, &w->share_key);
+    if (rc == 0 && clone)
+        rc = copy_text(clone->id, &w->clone_id);
+    if (rc == 0 && clone)
+        rc = copy_text(clone->tenant, &w->clone_tenant);
+    if (rc == 0 && clone)
+        rc = copy_text(clone->name, &w->clone_name);
+    if (rc == 0)
+        rc = dz_map_put64(&w->k->waiters, w->ticket, w, NULL);
+    if (rc < 0)
+        return dz_fail(err, rc, "%s %s: out of memory", dz_request_name(r->what), r->id);
+    if (!r->done)
+        return 0; /* nobody waits for it: no deadline of its own */
+    rc = dz_timer_new(w->k->opts.loop, on_deadline, w, &w->deadline, err);
+    if (rc == 0)
+        dz_timer_after(w->deadline, w->deadline_ms);
+    return rc;
+}
+
+static struct waiter *make_waiter(struct dz_keeper *k, const struct dz_keeper_request *r,
+                                  bool background, struct dz_err *err)
+{
+    struct waiter *w = dz_zalloc(sizeof *w);
+    if (!w) {
+        (void)dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_request_name(r->what), r->id);
+        return NULL;
+    }
+    *w = (struct waiter){
+        .k = k,
+        .ticket = ++k->next_ticket,
+        .what = r->what,
+        .background = background,
+        .keep_given = r->keep != NULL,
+        .keep_memory = r->keep && strcmp(r->keep, "memory") == 0,
+        .deadline_ms = r->deadline_ms > 0 ? r->deadline_ms : DZ_KEEPER_DEADLINE_MS,
+        .share_store = r->share_store,
+        .done = r->done,
+        .arg = r->arg,
+    };
+    dz_list_init(&w->link);
+    if (fill_waiter(w, r, err) < 0) {
+        free_waiter(w);
+        return NULL;
+    }
+    return w;
+}
+
+/* --- taking requests --------------------------------------------------------------- */
+
+static int queue(struct slot *s, struct waiter *w, struct dz_err *err)
+{
+    if (s->waiting_count >= DZ_KEEPER_WAITING_MAX)
+        return dz_fail(err, DZ_EBUSY, "%s %s: %d requests wait for this sandbox already",
+                       dz_request_name(w->what), s->id, DZ_KEEPER_WAITING_MAX);
+    w->slot = s;
+    dz_list_push_back(&s->waiting, &w->link);
+    s->waiting_count++;
+    return 0;
+}
+
+/* A request on a sandbox with nothing under way. Negative: refused, w is the
+ * caller's still. */
+static int start_request(struct slot *s, struct waiter *w, struct dz_err *err)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_keeper *k = s->k;
+    int rc = dz_registry_get(k->opts.registry, s->id, &row, err);
+    if (rc < 0)
+        return rc;
+    enum dz_state state = dz_keeper_state(&row);
+    if (state == DZ_STATE_NONE)
+        return dz_fail(err, DZ_ECORRUPT,
+                       "%s %s: its row has the state \"%.40s\"; doze registry "
+                       "check tells more",
+                       dz_request_name(w->what), s->id, row.state);
+    struct dz_verdict v = dz_lifecycle_request(state, w->what, err);
+    if (v.answer == DZ_ANSWER_REFUSE)
+        return v.code;
+    if (v.answer == DZ_ANSWER_NOTHING) {
+        const struct dz_keeper_result result = {.row = &row, .rung = DZ_RUNG_WARM};
+        dz_keeper_answer(w, &result);
+        return 0;
+    }
+    w->slot = s;
+    return dz_keeper_begin(s, v.op, w, &row, err);
+}
+
+/* As start_request, beside an operation. */
+static int meet(struct slot *s, struct waiter *w, struct dz_err *err)
+{
+    int code = 0;
+    if (s->op->committed && s->op->kind == DZ_OP_ACTIVATE &&
+        (w->what == DZ_REQUEST_USE || w->what == DZ_REQUEST_WAKE)) {
+        const struct dz_keeper_result result = {.row = &s->op->row, .rung = DZ_RUNG_WARM};
+        dz_keeper_answer(w, &result);
+        return 0;
+    }
+    if (s->op->committed && s->op->phase == OP_FORWARD && *s->op->step == DZ_STEP_HASH)
+        dz_keeper_call_off(s->op, DZ_ECANCELED); /* a hash must not hold anybody up */
+    if (s->op->committed && s->op->kind != DZ_OP_DELETE)
+        return queue(s, w, err);
+    switch (dz_lifecycle_meet(s->op->kind, w->what, &code)) {
+    case DZ_MEET_JOIN:
+        if (s->op->phase != OP_FORWARD)
+            return queue(s, w, err); /* that one is lost; try again after it */
+        w->slot = s;
+        w->op = s->op;
+        dz_list_push_back(&s->op->waiters, &w->link);
+        return 0;
+    case DZ_MEET_WAIT:
+        return queue(s, w, err);
+    case DZ_MEET_REFUSE:
+        break;
+    }
+    return code == DZ_ERESTORING ? dz_fail(err, code, "%s %s: a wake is already under way",
+                                           dz_request_name(w->what), s->id)
+                                 : dz_fail(err, code, "%s %s: the sandbox is being deleted",
+                                           dz_request_name(w->what), s->id);
+}
+
+static int take(struct dz_keeper *k, const struct dz_keeper_request *r, bool background,
+                uint64_t *ret_ticket, struct dz_err *err)
+{
+    if (strlen(r->id) > DZ_COLD_ID_MAX)
+        return dz_fail(err, DZ_ENOENT, "there is no sandbox with an id of over %d bytes",
+                       DZ_COLD_ID_MAX);
+    struct slot *s = dz_keeper_slot(k, r->id);
+    if (!s)
+        return dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_request_name(r->what), r->id);
+    struct waiter *w = make_waiter(k, r, background, err);
+    if (!w) {
+        dz_keeper_leave_slot(s);
+        return DZ_ENOMEM;
+    }
+    uint64_t ticket = w->ticket;
+    int rc = s->op                        ? meet(s, w, err)
+             : dz_list_empty(&s->waiting) ? start_request(s, w, err)
+                                          : queue(s, w, err);
+    if (rc < 0)
+        free_waiter(w);
+    s = find_slot(k, r->id); /* the answer may have ended it */
+    if (s)
+        dz_keeper_leave_slot(s);
+    if (rc == 0 && ret_ticket)
+        *ret_ticket = ticket;
+    return rc;
+}
+
+int dz_keeper_submit(struct dz_keeper *k, const struct dz_keeper_request *request,
+                     uint64_t *ret_ticket, struct dz_err *err)
+{
+    assert(request->what < DZ_REQUEST_COUNT && request->id);
+    if (request->what == DZ_REQUEST_CLONE && (!request->clone || !request->clone->id))
+        return dz_fail(err, DZ_EINVAL, "clone %s: the new sandbox has no id", request->id);
+    if (request->what == DZ_REQUEST_SHARE && (!request->share_store || !request->share_key))
+        return dz_fail(err, DZ_EINVAL, "share %s: it is not said where to", request->id);
+    return take(k, request, false, ret_ticket, err);
+}
+
+bool dz_keeper_background(struct dz_keeper *k, const char *id, enum dz_request what)
+{
+    const struct dz_keeper_request r = {.what = what, .id = id};
+    return take(k, &r, true, NULL, NULL) == 0;
+}
+
+void dz_keeper_next(struct slot *s)
+{
+    s->pins++;
+    while (!s->op && !dz_list_empty(&s->waiting)) {
+        struct waiter *w = DZ_LIST_FIRST(struct waiter, &s->waiting, link);
+        struct dz_err err = {0};
+        unlink_waiter(w);
+        int rc = start_request(s, w, &err);
+        if (rc < 0)
+            answer_error(w, rc, &err);
+    }
+    s->pins--;
+}
+
+void dz_keeper_cancel(struct dz_keeper *k, uint64_t ticket)
+{
+    struct waiter *w = dz_map_get64(&k->waiters, ticket);
+    if (w)
+        give_up(w, DZ_ECANCELED);
+}
+
+int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_err *err)
+{
+    struct slot *s = find_slot(k, id);
+    if (!s || !s->op)
+        return dz_fail(err, DZ_ESTATE, "abort %s: nothing is under way", id);
+    if (s->op->phase != OP_FORWARD || !dz_op_may_cancel(s->op->kind, *s->op->step))
+        return dz_fail(err, DZ_ESTATE, "abort %s: \"%s\" cannot be called off during \"%s\"", id,
+                       dz_op_name(s->op->kind), dz_step_name(*s->op->step));
+    dz_keeper_call_off(s->op, DZ_ECANCELED);
+    return 0;
+}
+
+/* --- rows from outside ------------------------------------------------------------- */
+
+int dz_keeper_register(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err)
+{
+    struct dz_instance full = *row;
+    struct dz_facts facts;
+    char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
+    if (!row->id || !row->id[0] || strlen(row->id) > DZ_COLD_ID_MAX)
+        return dz_fail(err, DZ_EINVAL, "register a sandbox: an id has 1 to %d bytes",
+                       DZ_COLD_ID_MAX);
+    if (!row->tenant || !row->tenant[0])
+        return dz_fail(err, DZ_EINVAL, "register %s: it has no tenant", row->id);
+    int n =
+        snprintf(path, sizeof path, "%s/%s", k->live_path, dz_cold_key(row->id, DZ_COLD_LIVE, key));
+    if (n < 0 || n >= DZ_PATH_MAX)
+        return dz_fail(err, DZ_ELIMIT, "register %s: the path of its file is too long", row->id);
+    int rc = dz_cold_has(&k->opts.cold, row->id, DZ_COLD_LIVE, NULL, err);
+    if (rc < 0)
+        return rc; /* a bad id for a file is found out here, too */
+    full.state = dz_state_name(DZ_STATE_CREATED);
+    full.status = full.op = full.step = NULL;
+    full.vfs_path = row->vfs_path && row->vfs_path[0] ? row->vfs_path : path;
+    full.kind = row->kind && row->kind[0] ? row->kind : "wasm";
+    full.keep = row->keep && row->keep[0] ? row->keep : "memory";
+    full.idle_mode = row->idle_mode && row->idle_mode[0] ? row->idle_mode : "activity";
+    full.suspend_ms = row->suspend_ms ? row->suspend_ms : DZ_LADDER_INHERIT;
+    full.freeze_ms = row->freeze_ms ? row->freeze_ms : DZ_LADDER_INHERIT;
+    full.host = k->host;
+    full.created = row->created ? row->created : dz_clock_real_ms();
+    full.epoch = 1;
+    rc = dz_keeper_facts(k, &full, NULL, &facts, err);
+    if (rc < 0)
+        return rc;
+    full.due = dz_keeper_due(&facts);
+    rc = dz_registry_create(k->opts.registry, &full, err);
+    if (rc == 0 && full.due)
+        dz_keeper_arm(k);
+    return rc;
+}
+
+void dz_keeper_cell_died(struct dz_keeper *k, const char *id)
+{
+    struct slot *s = find_slot(k, id);
+    if (!s || !s->warm)
+        return; /* an operation on it is told by its ticket */
+    s->warm = false;
+    (void)dz_keeper_background(k, id, DZ_REQUEST_CRASHED);
+}
+
+/* --- making and freeing ------------------------------------------------------------ */
+
+const char *dz_rung_name(enum dz_rung r)
+{
+    static const char *const names[] = {"warm", "local", "cold", "fresh"};
+    assert(r < DZ_ARRAY_LEN(names));
+    return names[r];
+}
+
+int dz_keeper_new(const struct dz_keeper_opts *opts, struct dz_keeper **ret_keeper,
+                  struct dz_err *err)
+{
+    struct dz_keeper *k = dz_zalloc(sizeof *k);
+    if (!k)
+        return dz_fail(err, DZ_ENOMEM, "make a keeper: out of memory");
+    k->opts = *opts;
+    k->tick_at = INT64_MAX;
+    dz_map_init(&k->slots, DZ_KEEPER_SANDBOXES_MAX);
+    dz_map_init(&k->ops, DZ_KEEPER_SANDBOXES_MAX);
+    dz_map_init(&k->waiters, DZ_KEEPER_SANDBOXES_MAX);
+    int rc = copy_text(opts->live_path, &k->live_path);
+    if (rc == 0)
+        rc = copy_text(opts->host ? opts->host : "", &k->host);
+    if (rc < 0)
+        (void)dz_fail(err, rc, "make a keeper: out of memory");
+    else
+        rc = dz_timer_new(opts->loop, dz_keeper_on_tick, k, &k->tick, err);
+    if (rc < 0) {
+        dz_keeper_free(k);
+        return rc;
+    }
+    *ret_keeper = k;
+    return 0;
+}
+
+void dz_keeper_free(struct dz_keeper *k)
+{
+    if (!k)
+        return;
+    DZ_MAP_FOREACH(it, &k->waiters) {
+        struct waiter *w = it->value;
+        dz_timer_free(w->deadline);
+        dz_free(w->clone_id);
+        dz_free(w->clone_tenant);
+        dz_free(w->clone_name);
+        dz_free(w->share_key);
+        dz_free(w);
+    }
+    dz_map_release(&k->waiters);
+    DZ_MAP_FOREACH(it, &k->slots) {
+        struct slot *s = it->value;
+        if (s->op) {
+            dz_list_init(&s->op->waiters);
+            dz_keeper_free_op(s->op);
+        }
+        dz_free(s);
+    }
+    dz_map_release(&k->slots);
+    dz_map_release(&k->ops);
+    dz_timer_free(k->tick);
+    dz_free(k->live_path);
+    dz_free(k->host);
+    dz_free(k);
+}
+
+size_t dz_keeper_busy(const struct dz_keeper *k)
+{
+    return k->ops.count;
+}

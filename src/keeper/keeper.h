@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * keeper.h - keeps sandboxes: carries out what the lifecycle says, on a registry,
+ * on files, and on cells.
+ *
+ * For each sandbox one operation runs at a time. It is a row of steps
+ * (lifecycle_op.h); before each, the step's name is written to the sandbox's row,
+ * so that dz_keeper_recover can finish or undo after a crash. Requests that meet
+ * an operation join it, wait for their turn or are refused, as lifecycle's tables
+ * say. Sandboxes that sleep cost nothing here: one timer waits for the earliest
+ * moment at which any row is due.
+ *
+ * What the keeper cannot do itself, it asks of dz_keeper_ops: starting and stopping
+ * cells, and all that must look inside a file.
+ *
+ * One thread, that of the loop. Registry, loop, stores and ops outlive the keeper.
+ */
+#ifndef DZ_KEEPER_KEEPER_H
+#define DZ_KEEPER_KEEPER_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "cold/cold.h"
+#include "lifecycle/lifecycle_op.h"
+#include "loop/loop.h"
+#include "registry/registry.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    DZ_KEEPER_WAITING_MAX = 256,       /* requests in line for one sandbox */
+    DZ_KEEPER_BACKGROUND_MAX = 4,      /* operations that the clock started, at once */
+    DZ_KEEPER_BATCH = 32,              /* due rows that are looked at in one turn */
+    DZ_KEEPER_SANDBOXES_MAX = 1 << 20, /* with something under way or a cell */
+};
+#define DZ_KEEPER_DEADLINE_MS ((int64_t)10 * 60 * 1000) /* of an operation, by default */
+
+struct dz_keeper;
+
+/* --- what others do ---------------------------------------------------------------- */
+
+/* What is carried from one file to another, inside a file-only cell. */
+enum dz_keeper_carry {
+    DZ_KEEPER_COMPACT, /* files only: no machine, no memory pages, tmp empty; no free pages */
+    DZ_KEEPER_CLONE,   /* the same for another tenant: workspace and memory volumes */
+    DZ_KEEPER_SHARE,   /* public volumes only, and no byte that was deleted */
+};
+
+struct dz_keeper_ops {
+    /* Start a cell on the sandbox's live file, or stop it, keeping its memory or not.
+     * Ends in one dz_keeper_cell_done with this ticket, perhaps at once. */
+    void (*start)(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row);
+    void (*stop)(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row,
+                 bool keep_memory);
+    /* No cell runs this sandbox any more when it returns, whatever it was doing; a
+     * ticket of it is not answered any more. None running is fine. */
+    void (*kill)(void *arg, const char *id);
+
+    /* These block; they are called on workers, and by recovery on the loop's thread. */
+    int (*make)(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
+                struct dz_err *err);                              /* an empty disk for it */
+    int (*settle)(void *arg, const char *id, struct dz_err *err); /* log into file, log gone */
+    int (*carry)(void *arg, enum dz_keeper_carry what, const char *tenant, struct dz_blob_in *from,
+                 struct dz_blob_out *to, struct dz_err *err);
+
+    /* A sandbox expired: its row says TERMINATED, and what follows is the owner's
+     * business. NULL: nothing. */
+    void (*expired)(void *arg, const char *id);
+};
+
+/* How a start or a stop ended. */
+struct dz_keeper_cell {
+    int code;          /* 0 or DZ_E* */
+    const char *error; /* the sentence, for code < 0 */
+    bool alive;        /* after a stop that failed: the cell still runs */
+    bool memory_lost;  /* started from files only, though memory was kept */
+    int64_t wake_at;   /* of a stop: the guest's earliest deadline, 0: none */
+};
+void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_keeper_cell *how);
+/* A cell ended by itself. */
+void dz_keeper_cell_died(struct dz_keeper *k, const char *id);
+
+/* --- the keeper ------------------------------------------------------------------ */
+
+struct dz_keeper_opts {
+    struct dz_loop *loop;
+    struct dz_registry *registry;
+    struct dz_cold cold;
+    const struct dz_keeper_ops *ops;
+    void *arg;               /* of ops */
+    const char *live_path;   /* of the live directory: what rows say of their files */
+    const char *host;        /* who we are, in rows; "" for one host */
+    struct dz_ladder ladder; /* the server's; DZ_LADDER_INHERIT: the default */
+};
+
+DZ_NODISCARD int dz_keeper_new(const struct dz_keeper_opts *opts, struct dz_keeper **ret_keeper,
+                               struct dz_err *err);
+/* Nothing may be under way (dz_keeper_busy), unless the loop has forgotten it. */
+void dz_keeper_free(struct dz_keeper *k);
+/* Operations under way. */
+size_t dz_keeper_busy(const struct dz_keeper *k);
+
+/* Before the first request: finish or undo what an earlier process began, put to
+ * sleep what it ran, remove what writers left, and start the clock. Blocks. The
+ * first error is returned; what it hindered is tried again next time. */
+DZ_NODISCARD int dz_keeper_recover(struct dz_keeper *k, struct dz_err *err);
+
+/* --- requests -------------------------------------------------------------------- */
+
+/* Enter a sandbox: state created; `id`, `tenant` and what is known of it from *row,
+ * defaults for the rest. Its file need not exist yet; if it lies in the live
+ * directory, the first wake takes it. */
+DZ_NODISCARD int dz_keeper_register(struct dz_keeper *k, const struct dz_instance *row,
+                                    struct dz_err *err);
+
+/* Where a woken sandbox's file came from. */
+enum dz_rung {
+    DZ_RUNG_WARM, /* it was awake */
+    DZ_RUNG_LOCAL,
+    DZ_RUNG_COLD,
+    DZ_RUNG_FRESH,
+};
+const char *dz_rung_name(enum dz_rung r);
+
+struct dz_keeper_result {
+    int code; /* 0 or DZ_E* */
+    struct dz_err err;
+    const struct dz_instance *row; /* as it is now; NULL: there is none */
+    enum dz_rung rung;             /* of USE, WAKE, REVIVE */
+    bool memory_lost;
+};
+
+struct dz_keeper_request {
+    enum dz_request what;
+    const char *id;
+    const char *keep;                /* SUSPEND: "memory", "files"; NULL: as its row says */
+    int64_t deadline_ms;             /* of this request; 0: DZ_KEEPER_DEADLINE_MS */
+    const struct dz_instance *clone; /* CLONE: id, tenant, name of the new sandbox */
+    struct dz_blobs *share_store;    /* SHARE: where the public file goes */
+    const char *share_key;
+    void (*done)(void *arg, const struct dz_keeper_result *result); /* exactly once */
+    void *arg;
+};
+/* Ask. Negative: refused, done is not called. 0: done is called with the outcome,
+ * perhaps before this returns. *ret_ticket (may be NULL) is for dz_keeper_cancel. */
+DZ_NODISCARD int dz_keeper_submit(struct dz_keeper *k, const struct dz_keeper_request *request,
+                                  uint64_t *ret_ticket, struct dz_err *err);
+/* The asker does not want it any more: done is called with DZ_ECANCELED now. An
+ * operation that nobody waits for is called off where that is still possible. */
+void dz_keeper_cancel(struct dz_keeper *k, uint64_t ticket);
+/* Call off what is under way with this sandbox; whoever waits for it gets
+ * DZ_ECANCELED. DZ_ESTATE: nothing is, or it cannot be called off any more. */
+DZ_NODISCARD int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_err *err);
+
+/* --- the clock ------------------------------------------------------------------- */
+
+/* Something was done with a sandbox; resets its idle clock if it counts. */
+void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what);
+/* Keep it awake until then (0: no longer). */
+DZ_NODISCARD int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until,
+                                struct dz_err *err);
+
+/* --- files without rows, rows without files ------------------------------------------- */
+
+struct dz_keeper_finding {
+    const char *id;
+    const char *what; /* "orphan", "missing", "stray", "unfinished", "state" */
+    const char *text; /* a sentence */
+    bool repairable;
+};
+/* Compare the registry with the files; with repair, remove files that no row has, and
+ * note at each row whose file is missing. Nothing may be under way. *ret_count:
+ * findings that are left. */
+DZ_NODISCARD int dz_keeper_check(struct dz_keeper *k, bool repair,
+                                 void (*fn)(void *arg, const struct dz_keeper_finding *f),
+                                 void *arg, uint64_t *ret_count, struct dz_err *err);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * keeper_int.h - shared inside src/keeper only.
+ *
+ *   keeper --- slots (by id) --- slot --- op: the operation under way, or NULL
+ *                                  |        `-- waiters that share its outcome
+ *                                  `------- waiting: requests whose turn comes later
+ *
+ * A slot exists while its sandbox has an operation, requests in line, or a cell.
+ */
+#ifndef DZ_KEEPER_KEEPER_INT_H
+#define DZ_KEEPER_KEEPER_INT_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "keeper/keeper.h"
+
+#include <stdatomic.h>
+
+struct slot {
+    struct dz_keeper *k;
+    struct op *op;
+    struct dz_list waiting;
+    size_t waiting_count;
+    unsigned pins;       /* callers up the stack that still look at it */
+    bool warm;           /* a cell runs it */
+    struct dz_facts now; /* last_active, connections, last_byte, last_closed of a warm one */
+    int64_t due;         /* as its row says, while warm */
+    char id[];
+};
+
+struct waiter {
+    struct dz_list link; /* in slot.waiting or op.waiters */
+    struct dz_keeper *k;
+    struct slot *slot;
+    struct op *op; /* that it shares, or NULL */
+    uint64_t ticket;
+    enum dz_request what;
+    bool background; /* the clock asks, not a client */
+    bool keep_memory, keep_given;
+    int64_t deadline_ms;
+    struct dz_timer *deadline;
+    char *clone_id, *clone_tenant, *clone_name;
+    struct dz_blobs *share_store;
+    char *share_key;
+    void (*done)(void *arg, const struct dz_keeper_result *result);
+    void *arg;
+};
+
+enum op_phase {
+    OP_FORWARD,
+    OP_UNDO,   /* taking back: files first, then the row */
+    OP_OVER,   /* only its waiters are answered still */
+    OP_PARKED, /* after its commit (or in the undo) a step failed; tried again later */
+};
+
+struct op {
+    struct dz_keeper *k;
+    struct slot *slot;
+    uint64_t ticket; /* of calls to the cell */
+    enum dz_op kind;
+    const enum dz_step *step;
+    enum op_phase phase;
+    bool undoing;           /* what PARKED goes back to */
+    struct dz_instance row; /* as it is now */
+    enum dz_state state;    /* of row */
+    struct dz_list waiters;
+
+    _Atomic bool cancel;    /* seen by workers */
+    int cancel_code;        /* DZ_ECANCELED or DZ_ETIMEOUT */
+    struct dz_timer *timer; /* its deadline; later the next try */
+    int64_t backoff_ms;
+    bool background;
+    bool committed;
+    bool calling, answered; /* a call to the cell is on the stack; it was answered there */
+
+    bool keep_memory;
+    bool cell_asked, cell_up, cell_dead;
+    bool have_live, made, memory_lost;
+    int64_t wake_at;
+    enum dz_rung rung;
+    struct dz_cold_copy copy;
+    unsigned drop; /* files of the DROP step or of the undo */
+    char *clone_id, *clone_tenant;
+    struct dz_blobs *share_store;
+    char *share_key;
+
+    int (*work)(struct op *op, struct dz_err *err); /* on the worker */
+    int work_rc;                                    /* of the work, or of the call to the cell */
+    struct dz_err work_err;
+    int rc; /* of the operation */
+    struct dz_err err;
+};
+
+struct dz_keeper {
+    struct dz_keeper_opts opts;
+    char *live_path, *host;
+    struct dz_map slots;   /* id -> slot */
+    struct dz_map ops;     /* ticket -> op */
+    struct dz_map waiters; /* ticket -> waiter */
+    uint64_t next_ticket;
+    size_t background; /* operations that the clock started */
+    struct dz_timer *tick;
+    int64_t tick_at; /* when it is set to come; INT64_MAX: it is not */
+    bool ticking, blocking;
+    bool clock_on; /* recovery is over */
+};
+
+/* keeper.c */
+struct slot *dz_keeper_slot(struct dz_keeper *k, const char *id); /* or NULL */
+void dz_keeper_leave_slot(struct slot *s);                        /* free it if it is idle */
+void dz_keeper_answer(struct waiter *w, const struct dz_keeper_result *result);
+void dz_keeper_next(struct slot *s); /* the operation is over: whose turn is it? */
+/* A request of the clock. True: it was taken. */
+bool dz_keeper_background(struct dz_keeper *k, const char *id, enum dz_request what);
+
+/* keeper_op.c */
+/* Start an operation for a waiter whose slot has none. Takes row over. On failure
+ * the waiter is the caller's still. */
+int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz_instance *row,
+                    struct dz_err *err);
+void dz_keeper_done(struct op *op,
+                    int rc); /* what the current step waited for ended: rc, op->err */
+void dz_keeper_call_off(struct op *op, int code); /* cancel, if the step lets it */
+void dz_keeper_free_op(struct op *op);
+/* Go on with what an earlier process began. */
+int dz_keeper_resume(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err);
+
+/* keeper_step.c: do the current step. 0: done; 1: it goes on elsewhere and ends in
+ * dz_keeper_done; negative: failed. */
+int dz_keeper_step(struct op *op, struct dz_err *err);
+/* Remove op->drop's files. The same results. */
+int dz_keeper_drop(struct op *op, struct dz_err *err);
+int dz_keeper_give_work(struct op *op, int (*work)(struct op *op, struct dz_err *err),
+                        struct dz_err *err);
+bool dz_keeper_step_applies(const struct op *op, enum dz_step step);
+
+/* keeper_row.c */
+int dz_keeper_change(struct op *op, uint64_t set, const struct dz_instance *to, bool durable,
+                     const char *event, const char *detail, struct dz_err *err);
+/* Read the row again. With mine: DZ_EBUSY unless it is still ours, as it was. */
+int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err);
+int dz_keeper_commit(struct op *op, struct dz_err *err); /* the COMMIT step */
+int dz_keeper_settle_row(struct op *op, bool failed,
+                         struct dz_err *err); /* no operation any more */
+int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, const struct slot *s,
+                    struct dz_facts *ret_facts, struct dz_err *err);
+int64_t dz_keeper_due(const struct dz_facts *facts);          /* as rows have it: 0 for never */
+enum dz_state dz_keeper_state(const struct dz_instance *row); /* NONE: not one we know */
+
+/* keeper_tick.c */
+void dz_keeper_arm(struct dz_keeper *k); /* set the timer to the earliest due row */
+void dz_keeper_on_tick(void *k);
+
+#endif

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The machine that walks through an operation's steps.
+ *
+ *            begin                        done, all steps
+ *              |                                |
+ *              v        a step fails            v
+ *           FORWARD ---- before the commit --> UNDO --> row settled, answered, freed
+ *              |                                |
+ *              | after the commit               | removing fails
+ *              v                                v
+ *           PARKED <----- tries again, later and later, until it works
+ *
+ * Invariants:
+ *   1. While an operation is under way its name stands in the row's column op, and
+ *      a step's name in the column step before that step does anything.
+ *   2. A sandbox has at most one operation, and its waiters are answered once.
+ *   3. What may be removed was made superfluous by a commit that is on the disk.
+ */
+#include "keeper/keeper_int.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum {
+    BACKOFF_FIRST_MS = 1000,
+    BACKOFF_MAX_MS = 60000,
+};
+
+static void advance(struct op *op);
+static void undo(struct op *op);
+
+/* --- beginning and ending ----------------------------------------------------------- */
+
+void dz_keeper_free_op(struct op *op)
+{
+    struct slot *s = op->slot;
+    (void)dz_map_remove64(&op->k->ops, op->ticket);
+    if (op->background)
+        op->k->background--;
+    if (s->op == op)
+        s->op = NULL;
+    dz_timer_free(op->timer);
+    dz_instance_release(&op->row);
+    dz_free(op->clone_id);
+    dz_free(op->clone_tenant);
+    dz_free(op->share_key);
+    dz_free(op);
+}
+
+static void answer_all(struct op *op, int code)
+{
+    const struct dz_keeper_result result = {
+        .code = code,
+        .err = code < 0 ? op->err : (struct dz_err){0},
+        .row = op->row.id ? &op->row : NULL,
+        .rung = op->rung,
+        .memory_lost = op->memory_lost,
+    };
+    while (!dz_list_empty(&op->waiters))
+        dz_keeper_answer(DZ_LIST_FIRST(struct waiter, &op->waiters, link), &result);
+}
+
+/* All is done, forward or back: answer and go. */
+static void finish(struct op *op)
+{
+    struct slot *s = op->slot;
+    struct dz_keeper *k = op->k;
+    op->phase = OP_OVER; /* who is answered may ask again at once, behind those in line */
+    answer_all(op, op->rc);
+    dz_keeper_free_op(op);
+    dz_keeper_next(s);
+    dz_keeper_leave_slot(s);
+    dz_keeper_arm(k);
+}
+
+static void on_timer(void *arg)
+{
+    struct op *op = arg;
+    if (op->phase == OP_PARKED) {
+        op->phase = op->undoing ? OP_UNDO : OP_FORWARD;
+        if (op->undoing)
+            undo(op);
+        else
+            dz_keeper_done(op, dz_keeper_step(op, &op->err));
+        return;
+    }
+    dz_keeper_call_off(op, DZ_ETIMEOUT);
+}
+
+static void park(struct op *op)
+{
+    op->undoing = op->phase == OP_UNDO;
+    op->phase = OP_PARKED;
+    op->backoff_ms = op->backoff_ms == 0                   ? BACKOFF_FIRST_MS
+                     : op->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS
+                                                           : op->backoff_ms * 2;
+    dz_timer_after(op->timer, op->backoff_ms);
+}
+
+/* --- undoing ----------------------------------------------------------------------- */
+
+static unsigned undo_files(const struct op *op)
+{
+    switch (op->kind) {
+    case DZ_OP_ACTIVATE: /* what is archived has no local file */
+        return op->state == DZ_STATE_ARCHIVED ? DZ_COLD_BIT(LIVE) : 0;
+    case DZ_OP_FREEZE: /* its beginning forgot what stale copies there were */
+        return DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
+    case DZ_OP_ARCHIVE:
+        return DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(ARCHIVE) |
+               (op->state == DZ_STATE_FROZEN ? 0 : DZ_COLD_BIT(FROZEN));
+    case DZ_OP_CLONE:
+        return op->clone_id ? DZ_COLD_BIT(LIVE) : 0;
+    case DZ_OP_NONE:
+    case DZ_OP_SUSPEND:
+    case DZ_OP_PREFETCH:
+    case DZ_OP_SHARE:
+    case DZ_OP_DELETE:
+    case DZ_OP_COUNT:
+        break;
+    }
+    return 0;
+}
+
+static int erase_clone(struct op *op, struct dz_err *err)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = dz_registry_get(op->k->opts.registry, op->clone_id, &row, err);
+    if (rc == DZ_ENOENT || rc == DZ_EGONE)
+        return 0;
+    return rc < 0
+               ? rc
+               : dz_registry_erase(op->k->opts.registry, op->clone_id, row.version, row.epoch, err);
+}
+
+/* The files are away: the row says that nothing is under way. */
+static void undone(struct op *op)
+{
+    struct dz_err err;
+    int rc = op->clone_id ? erase_clone(op, &err) : 0;
+    if (rc == 0)
+        rc = dz_keeper_settle_row(op, true, &err);
+    if (rc == DZ_EBUSY || rc == DZ_ENOENT || rc == DZ_EGONE)
+        rc = 0; /* it is another's now; nothing of it is ours to write */
+    if (rc < 0)
+        park(op);
+    else
+        finish(op);
+}
+
+static void undo(struct op *op)
+{
+    struct dz_err err;
+    op->phase = OP_UNDO;
+    op->drop = undo_files(op);
+    if (dz_keeper_reload(op, true, &err) == DZ_EBUSY) {
+        finish(op); /* another owner's: neither the row nor the files are ours */
+        return;
+    }
+    if (op->kind == DZ_OP_ACTIVATE && op->cell_asked)
+        op->k->opts.ops->kill(op->k->opts.arg, op->slot->id);
+    int rc = dz_keeper_drop(op, &err);
+    if (rc < 0)
+        park(op);
+    else if (rc == 0)
+        undone(op);
+}
+
+/* --- going on ---------------------------------------------------------------------- */
+
+static void fail(struct op *op, int rc)
+{
+    op->rc = rc;
+    if (dz_op_recover(op->kind, *op->step) == DZ_RECOVER_UNDO) {
+        undo(op);
+        return;
+    }
+    if (*op->step == DZ_STEP_HASH) { /* it can be done without */
+        op->rc = 0;
+        advance(op);
+        return;
+    }
+    /* Committed: it will be done, whoever still waits. */
+    answer_all(op, op->kind == DZ_OP_DELETE ? rc : 0);
+    op->rc = 0;
+    park(op);
+}
+
+static int journal(struct op *op, struct dz_err *err)
+{
+    const struct dz_instance to = {.step = dz_step_name(*op->step)};
+    if (*op->step == DZ_STEP_COMMIT || strcmp(op->row.step, to.step) == 0)
+        return 0;
+    return dz_keeper_change(op, DZ_COLUMN(step), &to, false, NULL, NULL, err);
+}
+
+/* What the steps after the commit are to remove. */
+static unsigned superfluous_files(const struct op *op)
+{
+    switch (op->kind) {
+    case DZ_OP_ACTIVATE:
+        return op->row.cold_uri[0] ? DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE) : 0;
+    case DZ_OP_FREEZE:
+        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(ARCHIVE);
+    case DZ_OP_ARCHIVE:
+        return DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG) | DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(FROZEN);
+    case DZ_OP_DELETE:
+        return (1u << DZ_COLD_FILES) - 1;
+    case DZ_OP_NONE:
+    case DZ_OP_SUSPEND:
+    case DZ_OP_PREFETCH:
+    case DZ_OP_CLONE:
+    case DZ_OP_SHARE:
+    case DZ_OP_COUNT:
+        break;
+    }
+    return 0;
+}
+
+/* The last step was done. */
+static void complete(struct op *op)
+{
+    struct dz_err err;
+    int rc = 0;
+    op->rc = 0;
+    if (*(op->step - 1) != DZ_STEP_ERASE && op->row.op[0])
+        rc = dz_keeper_settle_row(op, false, &err);
+    if (rc < 0 && rc != DZ_EBUSY) {
+        op->step--; /* and do that one again */
+        answer_all(op, 0);
+        park(op);
+        return;
+    }
+    finish(op);
+}
+
+static int hash_known(struct op *op, struct dz_err *err)
+{
+    char text[DZ_SHA256_HEX];
+    const struct dz_instance to = {.cold_sha256 = dz_sha256_hex(op->copy.sha256, text)};
+    return dz_keeper_change(op, DZ_COLUMN(cold_sha256), &to, false, NULL, NULL, err);
+}
+
+/* The current step is done: what follows from that, and to the next. */
+static void step_done(struct op *op)
+{
+    if (*op->step == DZ_STEP_STOP)
+        op->slot->warm = false;
+    if (*op->step == DZ_STEP_COMMIT)
+        op->committed = true;
+    if (*op->step == DZ_STEP_HASH && op->copy.hashed)
+        (void)hash_known(op, NULL); /* the next freeze or check takes it again */
+    if ((*op->step == DZ_STEP_COMMIT && op->kind == DZ_OP_ACTIVATE) ||
+        (*op->step == DZ_STEP_DROP && op->kind == DZ_OP_FREEZE))
+        answer_all(op, 0);
+    op->step++;
+}
+
+/* From op->step on, until something takes longer. */
+static void run(struct op *op)
+{
+    for (;;) {
+        while (*op->step != DZ_STEP_NONE && !dz_keeper_step_applies(op, *op->step))
+            op->step++;
+        if (*op->step == DZ_STEP_NONE) {
+            complete(op);
+            return;
+        }
+        if (*op->step == DZ_STEP_COMMIT)
+            op->drop = superfluous_files(op);
+        int rc = op->cancel && dz_op_recover(op->kind, *op->step) == DZ_RECOVER_UNDO
+                     ? dz_fail(&op->err, op->cancel_code, "%s %s: %s", dz_op_name(op->kind),
+                               op->slot->id,
+                               op->cancel_code == DZ_ETIMEOUT ? "not done within its time"
+                                                              : "called off")
+                     : journal(op, &op->err);
+        if (rc == 0)
+            rc = dz_keeper_step(op, &op->err);
+        if (rc == 1)
+            return;
+        if (rc < 0) {
+            fail(op, rc);
+            return;
+        }
+        step_done(op);
+    }
+}
+
+static void advance(struct op *op)
+{
+    step_done(op);
+    run(op);
+}
+
+void dz_keeper_done(struct op *op, int rc)
+{
+    if (rc == 1)
+        return; /* the step goes on */
+    if (rc < 0 && op->cancel && rc == DZ_ECANCELED && op->cancel_code != rc)
+        rc = dz_fail(&op->err, op->cancel_code, "%s %s: not done within its time",
+                     dz_op_name(op->kind), op->slot->id);
+    if (op->phase == OP_UNDO) {
+        if (rc < 0)
+            park(op);
+        else
+            undone(op);
+        return;
+    }
+    if (rc < 0)
+        fail(op, rc);
+    else
+        advance(op);
+}
+
+void dz_keeper_call_off(struct op *op, int code)
+{
+    if (op->phase != OP_FORWARD)
+        return;
+    if (dz_op_may_cancel(op->kind, *op->step)) {
+        op->cancel_code = code;
+        atomic_store(&op->cancel, true);
+        return;
+    }
+    if (code != DZ_ETIMEOUT || (*op->step != DZ_STEP_START && *op->step != DZ_STEP_STOP))
+        return;
+    /* A cell that does not answer is ended; its ticket is not answered any more. */
+    op->k->opts.ops->kill(op->k->opts.arg, op->slot->id);
+    op->cell_asked = false;
+    if (*op->step == DZ_STEP_STOP) {
+        op->cell_dead = true;
+        dz_keeper_done(op, 0);
+        return;
+    }
+    (void)dz_fail(&op->err, code, "%s %s: its cell did not start in time", dz_op_name(op->kind),
+                  op->slot->id);
+    dz_keeper_done(op, code);
+}
+
+/* --- making ------------------------------------------------------------------------ */
+
+static struct op *make_op(struct slot *s, enum dz_op kind, struct dz_instance *row,
+                          struct dz_err *err)
+{
+    struct dz_keeper *k = s->k;
+    struct op *op = dz_zalloc(sizeof *op);
+    if (!op) {
+        (void)dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_op_name(kind), s->id);
+        return NULL;
+    }
+    op->k = k;
+    op->slot = s;
+    op->ticket = ++k->next_ticket;
+    op->kind = kind;
+    op->step = dz_op_steps(kind);
+    op->state = dz_keeper_state(row);
+    dz_list_init(&op->waiters);
+    int rc = dz_timer_new(k->opts.loop, on_timer, op, &op->timer, err);
+    if (rc == 0 && dz_map_put64(&k->ops, op->ticket, op, NULL) < 0)
+        rc = dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_op_name(kind), s->id);
+    if (rc < 0) {
+        dz_timer_free(op->timer);
+        dz_free(op);
+        return NULL;
+    }
+    op->row = *row;
+    *row = (struct dz_instance){0};
+    s->op = op;
+    return op;
+}
+
+/* The new sandbox's row comes before its file: what a crash leaves is found by it.
+ * MAKE is no step of a clone; it marks the row of the new sandbox. */
+static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
+{
+    struct dz_instance row = {
+        .id = w->clone_id,
+        .tenant = w->clone_tenant && w->clone_tenant[0] ? w->clone_tenant : op->row.tenant,
+        .name = w->clone_name,
+        .kind = op->row.kind,
+        .image = op->row.image,
+        .config = op->row.config,
+        .keep = op->row.keep,
+        .idle_mode = op->row.idle_mode,
+        .suspend_ms = op->row.suspend_ms,
+        .freeze_ms = op->row.freeze_ms,
+    };
+    int rc = dz_keeper_register(op->k, &row, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_instance to = {.op = dz_op_name(DZ_OP_CLONE),
+                                   .step = dz_step_name(DZ_STEP_MAKE),
+                                   .status = dz_status_name(DZ_STATUS_CREATING)};
+    const struct dz_registry_change c = {.id = w->clone_id,
+                                         .version = 1,
+                                         .epoch = 1,
+                                         .set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status),
+                                         .to = &to};
+    rc = dz_registry_change(op->k->opts.registry, &c, err);
+    op->clone_id = DZ_TAKE_PTR(w->clone_id);
+    op->clone_tenant = DZ_TAKE_PTR(w->clone_tenant);
+    return rc;
+}
+
+/* The row says what begins, and that nothing else is due. */
+static int write_beginning(struct op *op, struct dz_err *err)
+{
+    enum dz_status status = dz_op_status(op->kind);
+    bool stale = op->row.cold_uri[0] && op->row.cold_generation < op->row.generation;
+    const struct dz_instance to = {
+        .op = dz_op_name(op->kind),
+        .step = dz_step_name(*op->step),
+        .status = dz_status_name(status == DZ_STATUS_RESTORING && op->state == DZ_STATE_CREATED
+                                     ? DZ_STATUS_STARTING
+                                     : status),
+    };
+    uint64_t set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(due);
+    if (status != DZ_STATUS_NONE)
+        set |= DZ_COLUMN(status);
+    if (stale && (op->kind == DZ_OP_FREEZE || op->kind == DZ_OP_ARCHIVE))
+        set |= DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) |
+               DZ_COLUMN(cold_generation);
+    return dz_keeper_change(op, set, &to, false, NULL, NULL, err);
+}
+
+int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz_instance *row,
+                    struct dz_err *err)
+{
+    struct op *op = make_op(s, kind, row, err);
+    if (!op)
+        return DZ_ENOMEM;
+    op->cell_dead = w->what == DZ_REQUEST_CRASHED;
+    op->keep_memory = w->keep_given ? w->keep_memory : strcmp(op->row.keep, "files") != 0;
+    op->share_store = w->share_store;
+    op->share_key = DZ_TAKE_PTR(w->share_key);
+    while (*op->step != DZ_STEP_NONE && !dz_keeper_step_applies(op, *op->step))
+        op->step++;
+    int rc = kind == DZ_OP_CLONE ? enter_clone(op, w, err) : 0;
+    if (rc == 0)
+        rc = write_beginning(op, err);
+    if (rc < 0) {
+        if (op->clone_id)
+            (void)erase_clone(op, NULL); /* else recovery finds it */
+        dz_keeper_free_op(op);
+        return rc;
+    }
+    op->background = w->background;
+    if (op->background)
+        op->k->background++;
+    w->op = op;
+    dz_list_push_back(&op->waiters, &w->link);
+    dz_timer_after(op->timer, DZ_KEEPER_DEADLINE_MS);
+    run(op);
+    return 0;
+}
+
+/* --- resuming ---------------------------------------------------------------------- */
+
+/* The operation and the step that a row names; the steps of `kind` from there on. */
+static int find_step(const struct dz_instance *row, enum dz_op *ret_kind,
+                     const enum dz_step **ret_step, struct dz_err *err)
+{
+    enum dz_step step;
+    int rc = dz_op_parse(dz_str(row->op), ret_kind, err);
+    if (rc == 0)
+        rc = dz_step_parse(dz_str(row->step), &step, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "the row of %s", row->id);
+    *ret_step = dz_op_steps(*ret_kind);
+    for (const enum dz_step *s = *ret_step; *s != DZ_STEP_NONE; s++)
+        if (*s == step)
+            *ret_step = s;
+    return 0;
+}
+
+int dz_keeper_resume(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err)
+{
+    enum dz_op kind;
+    const enum dz_step *step;
+    int rc = find_step(row, &kind, &step, err);
+    bool clone = strcmp(row->step, dz_step_name(DZ_STEP_MAKE)) == 0 && kind == DZ_OP_CLONE;
+    if (rc == 0 && dz_keeper_state(row) == DZ_STATE_NONE)
+        rc =
+            dz_fail(err, DZ_ECORRUPT, "the row of %s has the state \"%.40s\"", row->id, row->state);
+    struct slot *s = rc == 0 ? dz_keeper_slot(k, row->id) : NULL;
+    if (s && s->op)
+        return 0; /* it is tried again already */
+    struct op *op = s ? make_op(s, kind == DZ_OP_NONE ? DZ_OP_SUSPEND : kind, row, err) : NULL;
+    if (!op) {
+        if (s)
+            dz_keeper_leave_slot(s);
+        return rc < 0 ? rc : dz_fail(err, DZ_ENOMEM, "recover a sandbox: out of memory");
+    }
+    op->cell_dead = true; /* it died with whoever had started this */
+    op->rc = DZ_ECANCELED;
+    op->step = step;
+    op->committed = kind != DZ_OP_NONE && !clone && dz_op_recover(kind, *step) == DZ_RECOVER_FINISH;
+    if (clone) {
+        op->clone_id = dz_str_dup(dz_str(s->id));
+        if (!op->clone_id) {
+            dz_keeper_free_op(op);
+            dz_keeper_leave_slot(s);
+            return dz_fail(err, DZ_ENOMEM, "recover a sandbox: out of memory");
+        }
+    }
+    if (op->committed) {
+        op->rc = 0;
+        op->copy.hashed = op->row.cold_sha256[0] != '\0';
+        op->drop = superfluous_files(op);
+        if (kind == DZ_OP_ACTIVATE) /* its commit forgot the copy already */
+            op->drop = DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
+        run(op);
+    } else {
+        undo(op);
+    }
+    return 0;
+}

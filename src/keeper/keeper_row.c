@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What operations write into rows.
+ *
+ * All changes of a row that an operation makes go through dz_keeper_change, which
+ * asks the map for each new state. The row may be changed by others meanwhile (its
+ * name, its metadata): that only costs a second try. What no other may change
+ * while an operation runs is the epoch and the operation itself: then the sandbox
+ * is not ours any more.
+ */
+#include "keeper/keeper_int.h"
+
+#include "base/clock.h"
+#include "base/str.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum {
+    TRIES_MAX = 8, /* others change a row rarely, and never at once */
+};
+
+enum dz_state dz_keeper_state(const struct dz_instance *row)
+{
+    enum dz_state s;
+    return dz_state_parse(dz_str(row->state), &s, NULL) == 0 ? s : DZ_STATE_NONE;
+}
+
+/* --- what is due ------------------------------------------------------------------- */
+
+int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, const struct slot *s,
+                    struct dz_facts *ret_facts, struct dz_err *err)
+{
+    struct dz_facts f = {
+        .created = row->created,
+        .last_active = row->last_active,
+        .suspended_at = row->suspended_at,
+        .hold_until = row->hold_until,
+        .wake_at = row->wake_at,
+        .expires = row->expires,
+        .ttl_idle_ms = row->ttl_idle_ms,
+        .retry_at = row->retry_at,
+    };
+    struct dz_ladder own = {row->suspend_ms, row->freeze_ms};
+    int rc = dz_state_parse(dz_str(row->state), &f.state, err);
+    if (rc == 0 && row->idle_mode && row->idle_mode[0])
+        rc = dz_idle_mode_parse(dz_str(row->idle_mode), &f.mode, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "the row of %s", row->id);
+    if (f.mode == DZ_IDLE_CONNECTIONS && own.suspend_ms == DZ_LADDER_INHERIT)
+        own.suspend_ms = DZ_IDLE_CONNECTION_LAG_MS;
+    f.ladder = dz_ladder_choose(&own, NULL, &k->opts.ladder);
+    if (s && s->warm) {
+        f.last_active = s->now.last_active > f.last_active ? s->now.last_active : f.last_active;
+        f.connections = s->now.connections;
+        f.last_byte = s->now.last_byte;
+        f.last_closed = s->now.last_closed;
+    }
+    *ret_facts = f;
+    return 0;
+}
+
+int64_t dz_keeper_due(const struct dz_facts *facts)
+{
+    int64_t at;
+    if (dz_lifecycle_due(facts, &at) == DZ_DUE_NOTHING)
+        return 0;
+    return at > 0 ? at : 1;
+}
+
+/* The due time of a row that will be as *to says in the columns of set. */
+static int due_after(const struct op *op, uint64_t set, const struct dz_instance *to,
+                     const struct slot *s, int64_t *ret_due, struct dz_err *err)
+{
+    struct dz_instance next = op->row;
+    struct dz_facts facts;
+    if (set & DZ_COLUMN(state))
+        next.state = to->state;
+    if (set & DZ_COLUMN(last_active))
+        next.last_active = to->last_active;
+    if (set & DZ_COLUMN(suspended_at))
+        next.suspended_at = to->suspended_at;
+    if (set & DZ_COLUMN(wake_at))
+        next.wake_at = to->wake_at;
+    if (set & DZ_COLUMN(retry_at))
+        next.retry_at = to->retry_at;
+    int rc = dz_keeper_facts(op->k, &next, s, &facts, err);
+    if (rc == 0)
+        *ret_due = dz_keeper_due(&facts);
+    return rc;
+}
+
+/* --- changing ---------------------------------------------------------------------- */
+
+int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err)
+{
+    struct dz_instance row = {0};
+    int rc = dz_registry_get(op->k->opts.registry, op->slot->id, &row, err);
+    if (rc < 0)
+        return rc;
+    if (mine && (row.epoch != op->row.epoch || strcmp(row.op, op->row.op) != 0 ||
+                 strcmp(row.state, op->row.state) != 0)) {
+        dz_instance_release(&row);
+        return dz_fail(err, DZ_EBUSY, "%s %s: another owner has taken the sandbox over",
+                       dz_op_name(op->kind), op->slot->id);
+    }
+    dz_instance_release(&op->row);
+    op->row = row;
+    op->state = dz_keeper_state(&row);
+    return 0;
+}
+
+int dz_keeper_change(struct op *op, uint64_t set, const struct dz_instance *to, bool durable,
+                     const char *event, const char *detail, struct dz_err *err)
+{
+    struct dz_err why = {0};
+    int rc = DZ_EBUSY;
+    if (set & DZ_COLUMN(state) && strcmp(to->state, op->row.state) != 0) {
+        enum dz_state next = dz_keeper_state(to);
+        int hop = next == DZ_STATE_NONE ? DZ_EINVAL : dz_lifecycle_next(op->state, next, err);
+        if (hop < 0)
+            return hop;
+    }
+    for (int i = 0; i < TRIES_MAX && rc == DZ_EBUSY; i++) {
+        const struct dz_registry_change c = {
+            .id = op->slot->id,
+            .version = op->row.version,
+            .epoch = op->row.epoch,
+            .set = set,
+            .to = to,
+            .durable = durable,
+            .event = event,
+            .detail = detail,
+        };
+        rc = dz_registry_change(op->k->opts.registry, &c, &why);
+        if (rc == DZ_EBUSY) {
+            int again = dz_keeper_reload(op, true, err);
+            if (again < 0)
+                return again;
+        }
+    }
+    if (rc < 0) {
+        if (err)
+            *err = why;
+        return rc;
+    }
+    return dz_keeper_reload(op, false, err);
+}
+
+/* --- commits ----------------------------------------------------------------------- */
+
+static int commit_active(struct op *op, struct dz_err *err)
+{
+    struct slot *s = op->slot;
+    int64_t now = dz_clock_real_ms(), last = s->now.last_active;
+    struct dz_instance to = {
+        .state = dz_state_name(DZ_STATE_ACTIVE),
+        .status = dz_status_name(DZ_STATUS_RUNNING),
+        .host = op->k->host,
+        .epoch = op->row.epoch + 1,
+        .generation = op->row.generation + 1,
+        .last_active = now > last ? now : last,
+    };
+    const uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(host) | DZ_COLUMN(epoch) |
+                         DZ_COLUMN(generation) | DZ_COLUMN(last_active) | DZ_COLUMN(wake_at) |
+                         DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(error) | DZ_COLUMN(retry_at) |
+                         DZ_COLUMN(tries) | DZ_COLUMN(due) |
+                         (op->drop ? DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) |
+                                         DZ_COLUMN(cold_size) | DZ_COLUMN(cold_generation)
+                                   : 0);
+    if (op->drop) { /* the cold copy is stale from now on, and goes */
+        to.op = dz_op_name(op->kind);
+        to.step = dz_step_name(DZ_STEP_DROP);
+    }
+    s->now = (struct dz_facts){.last_active = to.last_active, .last_byte = now};
+    s->warm = true;
+    int rc = due_after(op, set, &to, s, &to.due, err);
+    if (rc == 0)
+        rc = dz_keeper_change(op, set, &to, op->drop != 0,
+                              op->memory_lost ? "memory_lost" : "activated", dz_rung_name(op->rung),
+                              err);
+    s->warm = rc == 0;
+    s->due = to.due;
+    return rc;
+}
+
+static int commit_suspended(struct op *op, struct dz_err *err)
+{
+    struct slot *s = op->slot;
+    int64_t now = dz_clock_real_ms(), last = op->row.last_active;
+    struct dz_instance to = {
+        .state = dz_state_name(DZ_STATE_SUSPENDED),
+        .suspended_at = now,
+        .wake_at = op->wake_at,
+        .last_active = s->now.last_active > last ? s->now.last_active : last,
+    };
+    const uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(suspended_at) |
+                         DZ_COLUMN(wake_at) | DZ_COLUMN(last_active) | DZ_COLUMN(op) |
+                         DZ_COLUMN(step) | DZ_COLUMN(error) | DZ_COLUMN(retry_at) |
+                         DZ_COLUMN(tries) | DZ_COLUMN(due);
+    s->warm = false;
+    int rc = due_after(op, set, &to, NULL, &to.due, err);
+    return rc < 0 ? rc
+                  : dz_keeper_change(op, set, &to, false, op->cell_dead ? "crashed" : "suspended",
+                                     op->keep_memory ? "memory" : "files", err);
+}
+
+static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file file,
+                       struct dz_err *err)
+{
+    char key[DZ_COLD_KEY], hash[DZ_SHA256_HEX];
+    struct slot *s = op->slot;
+    const struct dz_instance to = {
+        .state = dz_state_name(state),
+        .step = dz_step_name(DZ_STEP_DROP),
+        .cold_uri = dz_cold_key(s->id, file, key),
+        .cold_sha256 = op->copy.hashed ? dz_sha256_hex(op->copy.sha256, hash) : "",
+        .cold_size = (int64_t)op->copy.size,
+        .cold_generation = op->row.generation,
+    };
+    return dz_keeper_change(op,
+                            DZ_COLUMN(state) | DZ_COLUMN(step) | DZ_COLUMN(cold_uri) |
+                                DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) |
+                                DZ_COLUMN(cold_generation) | DZ_COLUMN(wake_at),
+                            &to, true, dz_state_name(state), NULL, err);
+}
+
+/* The new sandbox's row, which was written before its file, is a plain one now. */
+static int commit_clone(struct op *op, struct dz_err *err)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    const struct dz_instance to = {0};
+    int rc = dz_registry_get(op->k->opts.registry, op->clone_id, &row, err);
+    const struct dz_registry_change c = {
+        .id = op->clone_id,
+        .version = row.version,
+        .epoch = row.epoch,
+        .set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status),
+        .to = &to,
+        .event = "cloned",
+        .detail = op->slot->id,
+    };
+    return rc < 0 ? rc : dz_registry_change(op->k->opts.registry, &c, err);
+}
+
+/* By hops of the map: each is a change with an event, the last one durable. Cut
+ * short between two, it goes on from there (dz_op_recover). */
+static int commit_deleted(struct op *op, struct dz_err *err)
+{
+    enum dz_state path[DZ_STATE_COUNT];
+    int hops = dz_lifecycle_walk(op->state, DZ_STATE_DELETED, path, err), rc = 0;
+    if (hops < 0)
+        return hops;
+    op->slot->warm = false;
+    for (int i = 0; i < hops && rc == 0; i++) {
+        bool last = i + 1 == hops;
+        const struct dz_instance to = {.state = dz_state_name(path[i]),
+                                       .step = dz_step_name(last ? DZ_STEP_DROP : DZ_STEP_COMMIT)};
+        rc = dz_keeper_change(op, DZ_COLUMN(state) | DZ_COLUMN(step), &to, last,
+                              last ? "deleting" : dz_state_name(path[i]), NULL, err);
+    }
+    return rc;
+}
+
+int dz_keeper_commit(struct op *op, struct dz_err *err)
+{
+    switch (op->kind) {
+    case DZ_OP_ACTIVATE:
+        return commit_active(op, err);
+    case DZ_OP_SUSPEND:
+        return commit_suspended(op, err);
+    case DZ_OP_FREEZE:
+        return commit_cold(op, DZ_STATE_FROZEN, DZ_COLD_FROZEN, err);
+    case DZ_OP_ARCHIVE:
+        op->slot->warm = false;
+        return commit_cold(op, DZ_STATE_ARCHIVED, DZ_COLD_ARCHIVE, err);
+    case DZ_OP_DELETE:
+        return commit_deleted(op, err);
+    case DZ_OP_CLONE:
+        return commit_clone(op, err);
+    case DZ_OP_NONE:
+    case DZ_OP_PREFETCH:
+    case DZ_OP_SHARE:
+    case DZ_OP_COUNT:
+        break;
+    }
+    assert(!"an operation without a commit");
+    return 0;
+}
+
+/* --- the end ----------------------------------------------------------------------- */
+
+#define RETRY_FIRST_MS ((int64_t)60 * 1000)
+#define RETRY_MAX_MS   ((int64_t)3600 * 1000)
+
+static int64_t retry_after(int64_t tries)
+{
+    return tries < 6 ? RETRY_FIRST_MS << tries : RETRY_MAX_MS;
+}
+
+int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
+{
+    struct slot *s = op->slot;
+    bool warm = s->warm && !op->cell_dead, told = failed && op->rc != DZ_ECANCELED;
+    struct dz_instance to = {
+        .state = op->row.state,
+        .status = dz_status_name(told   ? DZ_STATUS_ERROR
+                                 : warm ? DZ_STATUS_RUNNING
+                                        : DZ_STATUS_NONE),
+        .error = told ? op->err.msg : "",
+        .suspended_at = op->row.suspended_at,
+        .last_active = op->row.last_active,
+    };
+    uint64_t set =
+        DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status) | DZ_COLUMN(error) | DZ_COLUMN(due);
+    const char *event = told ? "failed" : NULL;
+    if (op->state == DZ_STATE_ACTIVE && !warm) { /* it ran and does not any more */
+        to.state = dz_state_name(DZ_STATE_SUSPENDED);
+        to.suspended_at = dz_clock_real_ms();
+        if (s->now.last_active > to.last_active)
+            to.last_active = s->now.last_active;
+        set |= DZ_COLUMN(state) | DZ_COLUMN(suspended_at) | DZ_COLUMN(last_active);
+        event = op->cell_dead ? "crashed" : "suspended";
+        s->warm = false;
+    }
+    if (failed && op->background) {
+        to.tries = op->row.tries + 1;
+        to.retry_at = dz_clock_real_ms() + retry_after(op->row.tries);
+        set |= DZ_COLUMN(tries) | DZ_COLUMN(retry_at);
+    }
+    int rc = due_after(op, set, &to, s, &to.due, err);
+    if (rc == 0)
+        rc = dz_keeper_change(op, set, &to, false, event, told ? op->err.msg : NULL, err);
+    if (rc == 0)
+        s->due = to.due;
+    return rc;
+}

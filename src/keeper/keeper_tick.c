@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The clock: one timer on the earliest moment at which a row is due, and at
+ * start-up the rows that a crash left in the middle of something.
+ *
+ * A row of an awake sandbox may be due early, for activity is not written down:
+ * then the row gets its true time, and nothing else happens. So being busy costs a
+ * row one write in fifteen minutes, and being asleep none at all.
+ *
+ * However much is due at once (after a night switched off), at most
+ * DZ_KEEPER_BACKGROUND_MAX operations of the clock run at a time, earliest first.
+ */
+#include "keeper/keeper_int.h"
+
+#include "base/clock.h"
+#include "base/str.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+enum {
+    RETRY_MS = 1000, /* when the registry itself failed */
+};
+
+static void set_tick(struct dz_keeper *k, int64_t at)
+{
+    if (!k->clock_on || at == k->tick_at)
+        return;
+    k->tick_at = at;
+    if (at == INT64_MAX)
+        dz_timer_stop(k->tick);
+    else
+        dz_timer_at(k->tick, at);
+}
+
+void dz_keeper_arm(struct dz_keeper *k)
+{
+    int64_t at;
+    if (!k->clock_on || k->ticking)
+        return;
+    if (k->background >= DZ_KEEPER_BACKGROUND_MAX)
+        return; /* the end of one of them comes here again */
+    if (dz_registry_next_due(k->opts.registry, &at, NULL) < 0)
+        at = dz_clock_real_ms() + RETRY_MS;
+    set_tick(k, at);
+}
+
+/* --- rows ------------------------------------------------------------------------ */
+
+/* A change of a row that no operation makes. What fails is tried with the next. */
+static int write_row(struct dz_keeper *k, const struct dz_instance *row, uint64_t set,
+                     const struct dz_instance *to, const char *event)
+{
+    const struct dz_registry_change c = {
+        .id = row->id,
+        .version = row->version,
+        .epoch = row->epoch,
+        .set = set,
+        .to = to,
+        .event = event,
+    };
+    return dz_registry_change(k->opts.registry, &c, NULL);
+}
+
+/* Put a row's due time right, with the activity that was not written down. */
+static int write_due(struct dz_keeper *k, const struct dz_instance *row, struct slot *s,
+                     const struct dz_facts *facts)
+{
+    const struct dz_instance to = {.due = dz_keeper_due(facts), .last_active = facts->last_active};
+    int rc = write_row(k, row, DZ_COLUMN(due) | DZ_COLUMN(last_active), &to, NULL);
+    if (rc == 0 && s)
+        s->due = to.due;
+    return rc;
+}
+
+static bool expire(struct dz_keeper *k, const struct dz_instance *row, struct dz_facts *facts)
+{
+    struct dz_instance to = {.deployment = "TERMINATED"};
+    facts->expires = facts->ttl_idle_ms = 0;
+    to.due = dz_keeper_due(facts);
+    bool done = write_row(k, row,
+                          DZ_COLUMN(deployment) | DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms) |
+                              DZ_COLUMN(due),
+                          &to, "expired") == 0;
+    if (done && k->opts.ops->expired)
+        k->opts.ops->expired(k->opts.arg, row->id);
+    return done;
+}
+
+/* What cannot be begun now is not due for a while. */
+static bool postpone(struct dz_keeper *k, const struct dz_instance *row, struct dz_facts *facts)
+{
+    struct dz_instance to = {.retry_at = dz_clock_real_ms() + 60 * RETRY_MS};
+    facts->retry_at = to.retry_at;
+    to.due = dz_keeper_due(facts);
+    return write_row(k, row, DZ_COLUMN(retry_at) | DZ_COLUMN(due), &to, NULL) == 0;
+}
+
+/* Did that change anything? */
+static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
+{
+    static const enum dz_request asks[] = {
+        [DZ_DUE_WAKE] = DZ_REQUEST_USE,
+        [DZ_DUE_SUSPEND] = DZ_REQUEST_SUSPEND,
+        [DZ_DUE_FREEZE] = DZ_REQUEST_FREEZE,
+    };
+    struct slot *s = dz_map_get(&k->slots, dz_str(row->id));
+    struct dz_facts facts;
+    int64_t at;
+    if (s && s->op)
+        return false; /* its end puts the row right */
+    if (dz_keeper_facts(k, row, s, &facts, NULL) < 0) {
+        const struct dz_instance to = {0}; /* a row of no doze: leave it, and do not come again */
+        return write_row(k, row, DZ_COLUMN(due), &to, NULL) == 0;
+    }
+    enum dz_due due = dz_lifecycle_due(&facts, &at);
+    if (due == DZ_DUE_NOTHING || at > dz_clock_real_ms())
+        return write_due(k, row, s, &facts) == 0;
+    if (due == DZ_DUE_EXPIRE)
+        return expire(k, row, &facts);
+    return dz_keeper_background(k, row->id, asks[due]) || postpone(k, row, &facts);
+}
+
+void dz_keeper_on_tick(void *arg)
+{
+    struct dz_keeper *k = arg;
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_KEEPER_BATCH);
+    k->tick_at = INT64_MAX;
+    k->ticking = true;
+    int rc = dz_registry_due(k->opts.registry, dz_clock_real_ms(), DZ_KEEPER_BATCH, &rows, NULL);
+    bool moved = rows.n == 0;
+    for (size_t i = 0; i < rows.n && k->background < DZ_KEEPER_BACKGROUND_MAX; i++)
+        moved = look_at(k, &rows.p[i]) || moved;
+    k->ticking = false;
+    if (rc < 0 || !moved) /* whatever hinders it, do not spin */
+        set_tick(k, dz_clock_real_ms() + RETRY_MS);
+    else
+        dz_keeper_arm(k);
+}
+
+/* --- activity -------------------------------------------------------------------- */
+
+static void note_activity(struct dz_facts *f, enum dz_activity what, int64_t now)
+{
+    f->last_active = now;
+    if (what == DZ_ACTIVITY_CONNECTION_OPEN)
+        f->connections++;
+    if (what == DZ_ACTIVITY_CONNECTION_CLOSE && f->connections > 0 && --f->connections == 0)
+        f->last_closed = now;
+    if (what >= DZ_ACTIVITY_CONNECTION_OPEN && what <= DZ_ACTIVITY_CONNECTION_KEEPALIVE)
+        f->last_byte = now;
+}
+
+/* Only what brings the next moment closer (the last connection closed) must be
+ * written at once; the rest is found out when the timer comes. */
+void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
+{
+    struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_facts facts;
+    bool edge = what == DZ_ACTIVITY_CONNECTION_OPEN || what == DZ_ACTIVITY_CONNECTION_CLOSE;
+    if ((s && !s->warm) || what >= DZ_ACTIVITY_COUNT)
+        return;
+    if (s && !edge && what != DZ_ACTIVITY_GUEST_CPU &&
+        dz_lifecycle_counts(what, DZ_IDLE_ACTIVITY, false)) {
+        note_activity(&s->now, what, dz_clock_real_ms());
+        return;
+    }
+    if (dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
+        dz_keeper_facts(k, &row, s, &facts, NULL) < 0 ||
+        !dz_lifecycle_counts(what, facts.mode, true))
+        return;
+    if (s) {
+        note_activity(&s->now, what, dz_clock_real_ms());
+        if (dz_keeper_facts(k, &row, s, &facts, NULL) < 0 || s->op)
+            return;
+    } else { /* touched in its sleep: files were read, for instance */
+        facts.last_active = dz_clock_real_ms();
+    }
+    int64_t due = dz_keeper_due(&facts);
+    if (!s || (due && (due < s->due || !s->due))) {
+        (void)write_due(k, &row, s, &facts);
+        dz_keeper_arm(k);
+    }
+}
+
+int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until, struct dz_err *err)
+{
+    struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_facts facts;
+    int rc = dz_registry_get(k->opts.registry, id, &row, err);
+    if (rc == 0)
+        rc = dz_keeper_facts(k, &row, s, &facts, err);
+    if (rc < 0)
+        return rc;
+    facts.hold_until = until;
+    const struct dz_instance to = {.hold_until = until, .due = dz_keeper_due(&facts)};
+    bool running = s && s->op; /* then its end computes what is due */
+    const struct dz_registry_change c = {
+        .id = id,
+        .version = row.version,
+        .epoch = row.epoch,
+        .set = DZ_COLUMN(hold_until) | (running ? 0 : DZ_COLUMN(due)),
+        .to = &to,
+        .event = "held",
+    };
+    rc = dz_registry_change(k->opts.registry, &c, err);
+    if (rc == 0 && s && !running)
+        s->due = to.due;
+    dz_keeper_arm(k);
+    return rc;
+}
+
+/* --- recovery -------------------------------------------------------------------- */
+
+/* All rows of a filter, a page at a time: resuming one takes it out of the filter. */
+static int resume_all(struct dz_keeper *k, struct dz_registry_filter f, struct dz_err *err)
+{
+    char after[DZ_COLD_KEY] = "";
+    int first = 0;
+    for (;;) {
+        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+        f.after = after;
+        int rc = dz_registry_list(k->opts.registry, &f, &rows, err);
+        if (rc < 0 || rows.n == 0)
+            return rc < 0 ? rc : first;
+        for (size_t i = 0; i < rows.n; i++) {
+            struct dz_err why;
+            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
+            rc = dz_keeper_resume(k, &rows.p[i], &why);
+            if (rc < 0 && first == 0) {
+                first = rc;
+                if (err)
+                    *err = why;
+            }
+        }
+    }
+}
+
+int dz_keeper_recover(struct dz_keeper *k, struct dz_err *err)
+{
+    assert(!k->clock_on && k->ops.count == 0);
+    k->blocking = true;
+    int rc = dz_cold_sweep(&k->opts.cold, err);
+    if (rc == 0)
+        rc = resume_all(k, (struct dz_registry_filter){.unfinished = true}, err);
+    if (rc == 0)
+        rc = resume_all(k, (struct dz_registry_filter){.state = dz_state_name(DZ_STATE_ACTIVE)},
+                        err);
+    k->blocking = false;
+    k->clock_on = true;
+    dz_keeper_arm(k);
+    return rc;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * keeper_rig.h - a keeper on a simulated loop, a registry in memory, two real
+ * directories, and cells that are only notes of what was asked of them.
+ *
+ * A sandbox's file is a text. Starting a cell appends "+", stopping it "-" (or "~"
+ * when memory is kept); carrying copies it with a letter in front.
+ */
+#ifndef DZ_TESTS_KEEPER_RIG_H
+#define DZ_TESTS_KEEPER_RIG_H
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "keeper/keeper.h"
+#include "loop/loop_sim.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    RIG_CELLS = 16,
+    RIG_TEXT = 256,
+};
+
+struct rig_call {
+    struct rig *rig;
+    uint64_t ticket;
+    char id[64];
+    bool start, keep;
+};
+
+struct rig {
+    char dir[DZ_TEMP_DIR_TEXT];
+    char path[DZ_TEMP_DIR_TEXT + 128];
+    struct dz_clock_test clock;
+    struct dz_loop *loop;
+    struct dz_registry *registry;
+    struct dz_keeper *k;
+    struct dz_cold cold;
+    char running[RIG_CELLS][64];
+    int64_t cell_ms; /* how long starting and stopping takes */
+    int start_code;  /* what the next starts answer */
+    int stop_code;
+    bool stop_alive;
+    bool silent; /* cells do not answer at all */
+    int64_t wake_at;
+    int carry_code;
+    int starts, stops, kills, expired;
+    struct rig_call calls[64];
+    size_t call_count;
+};
+
+static inline char *rig_path(struct rig *r, const char *where, const char *name)
+{
+    (void)snprintf(r->path, sizeof r->path, "%s/%s/%s", r->dir, where, name);
+    return r->path;
+}
+
+static inline bool rig_exists(struct rig *r, const char *where, const char *name)
+{
+    struct stat st;
+    return stat(rig_path(r, where, name), &st) == 0;
+}
+
+static inline void rig_append(struct rig *r, const char *id, const char *text)
+{
+    char name[80];
+    (void)snprintf(name, sizeof name, "%s.doze", id);
+    DZ_AUTO(dz_fd_close) int fd = open(rig_path(r, "live", name), O_WRONLY | O_APPEND | O_CLOEXEC);
+    CHECK(fd >= 0);
+    if (fd >= 0)
+        CHECK_INT(write(fd, text, strlen(text)), strlen(text));
+}
+
+/* The text of a file; "" when there is none. */
+static inline const char *rig_text(struct rig *r, const char *where, const char *name)
+{
+    static char text[RIG_TEXT];
+    struct dz_buf b = DZ_BUF_INIT(RIG_TEXT - 1);
+    if (dz_fd_read_file(AT_FDCWD, rig_path(r, where, name), &b, NULL) < 0)
+        dz_buf_reset(&b);
+    (void)snprintf(text, sizeof text, "%.*s", (int)b.len, b.p);
+    dz_buf_release(&b);
+    return text;
+}
+
+static inline int rig_find(struct rig *r, const char *id)
+{
+    for (int i = 0; i < RIG_CELLS; i++)
+        if (strcmp(r->running[i], id) == 0)
+            return i;
+    return -1;
+}
+
+static inline void rig_answer(void *arg)
+{
+    struct rig_call *c = arg;
+    struct rig *r = c->rig;
+    struct dz_keeper_cell how = {.code = c->start ? r->start_code : r->stop_code,
+                                 .alive = r->stop_alive,
+                                 .error = "the cell says no",
+                                 .wake_at = r->wake_at};
+    if (how.code == 0 && c->start) {
+        CHECK_INT(rig_find(r, c->id), -1); /* never two for one file */
+        (void)snprintf(r->running[rig_find(r, "")], 64, "%s", c->id);
+        rig_append(r, c->id, "+");
+    } else if (!c->start && !(how.code < 0 && how.alive)) {
+        CHECK(rig_find(r, c->id) >= 0);
+        r->running[rig_find(r, c->id)][0] = '\0';
+        if (how.code == 0)
+            rig_append(r, c->id, c->keep ? "~" : "-");
+    }
+    dz_keeper_cell_done(r->k, c->ticket, &how);
+}
+
+static inline void rig_ask(struct rig *r, uint64_t ticket, const char *id, bool start, bool keep)
+{
+    struct rig_call *c = &r->calls[r->call_count++ % 64];
+    *c = (struct rig_call){.rig = r, .ticket = ticket, .start = start, .keep = keep};
+    (void)snprintf(c->id, sizeof c->id, "%s", id);
+    if (r->silent)
+        return;
+    if (r->cell_ms == 0)
+        rig_answer(c);
+    else
+        CHECK_INT(dz_loop_sim_call(r->loop, r->cell_ms, rig_answer, c, NULL), 0);
+}
+
+static inline void rig_start(void *arg, struct dz_keeper *k, uint64_t ticket,
+                             const struct dz_instance *row)
+{
+    struct rig *r = arg;
+    (void)k;
+    r->starts++;
+    rig_ask(r, ticket, row->id, true, false);
+}
+
+static inline void rig_stop(void *arg, struct dz_keeper *k, uint64_t ticket,
+                            const struct dz_instance *row, bool keep_memory)
+{
+    struct rig *r = arg;
+    (void)k;
+    r->stops++;
+    rig_ask(r, ticket, row->id, false, keep_memory);
+}
+
+static inline void rig_kill(void *arg, const char *id)
+{
+    struct rig *r = arg;
+    int i = rig_find(r, id);
+    r->kills++;
+    if (i >= 0)
+        r->running[i][0] = '\0';
+}
+
+static inline int rig_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
+                           struct dz_err *err)
+{
+    (void)arg, (void)row;
+    return dz_blob_out_write(out, "new", 3, err);
+}
+
+static inline int rig_settle(void *arg, const char *id, struct dz_err *err)
+{
+    struct rig *r = arg;
+    char name[80];
+    (void)err;
+    rig_append(r, id, "w");
+    (void)snprintf(name, sizeof name, "%s.doze-wal", id);
+    return unlink(rig_path(r, "live", name));
+}
+
+static inline int rig_carry(void *arg, enum dz_keeper_carry what, const char *tenant,
+                            struct dz_blob_in *from, struct dz_blob_out *to, struct dz_err *err)
+{
+    static const char letters[] = {
+        [DZ_KEEPER_COMPACT] = 'c', [DZ_KEEPER_CLONE] = 'k', [DZ_KEEPER_SHARE] = 's'};
+    struct rig *r = arg;
+    char text[RIG_TEXT];
+    (void)tenant;
+    if (r->carry_code < 0)
+        return dz_fail(err, r->carry_code, "the file-only cell says no");
+    int rc = dz_blob_in_read(from, text, (size_t)from->size, 0, err);
+    if (rc == 0)
+        rc = dz_blob_out_write(to, &letters[what], 1, err);
+    return rc < 0 ? rc : dz_blob_out_write(to, text, (size_t)from->size, err);
+}
+
+static inline void rig_expired(void *arg, const char *id)
+{
+    (void)id;
+    ((struct rig *)arg)->expired++;
+}
+
+static const struct dz_keeper_ops rig_ops = {
+    .start = rig_start,
+    .stop = rig_stop,
+    .kill = rig_kill,
+    .make = rig_make,
+    .settle = rig_settle,
+    .carry = rig_carry,
+    .expired = rig_expired,
+};
+
+static inline void rig_boot(struct rig *r)
+{
+    char live[DZ_TEMP_DIR_TEXT + 8];
+    (void)snprintf(live, sizeof live, "%s/live", r->dir);
+    const struct dz_keeper_opts opts = {.loop = r->loop,
+                                        .registry = r->registry,
+                                        .cold = r->cold,
+                                        .ops = &rig_ops,
+                                        .arg = r,
+                                        .live_path = live,
+                                        .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
+    CHECK_INT(dz_keeper_new(&opts, &r->k, NULL), 0);
+    CHECK_INT(dz_keeper_recover(r->k, NULL), 0);
+}
+
+/* As kill -9 of the daemon: all but the files and the registry is gone. */
+static inline void rig_crash(struct rig *r)
+{
+    dz_loop_sim_forget(r->loop);
+    dz_keeper_free(r->k);
+    memset(r->running, 0, sizeof r->running);
+    rig_boot(r);
+}
+
+static inline void rig_open(struct rig *r)
+{
+    char path[DZ_TEMP_DIR_TEXT + 8];
+    *r = (struct rig){.clock.real_ns = 1700000000 * DZ_NS_PER_S, .cell_ms = 2};
+    CHECK_INT(dz_fd_temp_dir("doze-keeper", r->dir, NULL), 0);
+    (void)snprintf(path, sizeof path, "%s/live", r->dir);
+    CHECK_INT(dz_blobs_open_dir(path, &r->cold.live, NULL), 0);
+    (void)snprintf(path, sizeof path, "%s/cold", r->dir);
+    CHECK_INT(dz_blobs_open_dir(path, &r->cold.store, NULL), 0);
+    CHECK_INT(dz_loop_sim_new(&r->clock, NULL, NULL, &r->loop, NULL), 0);
+    CHECK_INT(dz_registry_open(":memory:", true, &r->registry, NULL), 0);
+    rig_boot(r);
+}
+
+static inline void rig_close(struct rig *r)
+{
+    dz_loop_sim_forget(r->loop);
+    dz_keeper_free(r->k);
+    CHECK_INT(dz_registry_close(r->registry, NULL), 0);
+    dz_loop_free(r->loop);
+    dz_blobs_close(r->cold.live);
+    dz_blobs_close(r->cold.store);
+    CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r->dir, NULL), 0);
+}
+
+/* Let so much time pass. */
+static inline void rig_pass(struct rig *r, int64_t ms)
+{
+    int64_t until = dz_clock_real_ms() + ms;
+    for (int i = 0; dz_loop_sim_step(r->loop, until); i++)
+        CHECK(i < 100000);
+}
+
+static inline void rig_register(struct rig *r, const char *id)
+{
+    const struct dz_instance row = {.id = id, .tenant = "acme"};
+    CHECK_INT(dz_keeper_register(r->k, &row, NULL), 0);
+}
+
+/* --- answers --------------------------------------------------------------------- */
+
+struct rig_reply {
+    int count, code;
+    enum dz_rung rung;
+    char text[248];
+};
+
+static inline void rig_done(void *arg, const struct dz_keeper_result *result)
+{
+    struct rig_reply *reply = arg;
+    reply->count++;
+    reply->code = result->code;
+    reply->rung = result->rung;
+    (void)snprintf(reply->text, sizeof reply->text, "%s", result->err.msg);
+}
+
+static inline int rig_submit(struct rig *r, enum dz_request what, const char *id,
+                             struct rig_reply *reply)
+{
+    struct dz_err err = {0};
+    const struct dz_keeper_request request = {
+        .what = what, .id = id, .done = rig_done, .arg = reply};
+    *reply = (struct rig_reply){.code = 1};
+    int rc = dz_keeper_submit(r->k, &request, NULL, &err);
+    if (rc < 0)
+        (void)snprintf(reply->text, sizeof reply->text, "%s", err.msg);
+    return rc;
+}
+
+/* Ask, and let a minute pass: the outcome. */
+static inline int rig_do(struct rig *r, enum dz_request what, const char *id)
+{
+    struct rig_reply reply;
+    int rc = rig_submit(r, what, id, &reply);
+    if (rc < 0)
+        return rc;
+    rig_pass(r, 60000);
+    CHECK_INT(reply.count, 1);
+    return reply.code;
+}
+
+/* "state/status/op" of a row, "gone", or "none". */
+static inline const char *rig_row(struct rig *r, const char *id)
+{
+    static char text[RIG_TEXT];
+    struct dz_instance row = {0};
+    int rc = dz_registry_get(r->registry, id, &row, NULL);
+    if (rc < 0)
+        return rc == DZ_EGONE ? "gone" : "none";
+    (void)snprintf(text, sizeof text, "%s/%s/%s", row.state, row.status, row.op);
+    dz_instance_release(&row);
+    return text;
+}
+
+#endif

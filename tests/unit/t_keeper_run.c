@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Each operation, each request that meets one, each failure, each due moment.
+ */
+#include "tap.h"
+
+#include "../lib/keeper_rig.h"
+
+/* --- the way of a sandbox --------------------------------------------------------- */
+
+TEST(a_sandbox_goes_round_the_whole_map)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_STR(rig_row(&r, "a"), "created//");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    CHECK_STR(rig_text(&r, "live", "a.doze"), "new+~");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "frozen//");
+    CHECK(!rig_exists(&r, "live", "a.doze"));
+    CHECK_STR(rig_text(&r, "cold", "a.sqlite"), "new+~");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_USE, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_STR(rig_text(&r, "live", "a.doze"), "new+~+");
+    CHECK(!rig_exists(&r, "cold", "a.sqlite")); /* it was stale from then on */
+    CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "archived//");
+    CHECK(!rig_exists(&r, "live", "a.doze") && !rig_exists(&r, "live", "a.scratch"));
+    CHECK(rig_exists(&r, "cold", "a.archive"));
+    CHECK_INT(rig_do(&r, DZ_REQUEST_USE, "a"), DZ_EUNAVAIL);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_REVIVE, "a"), 0);
+    CHECK_STR(rig_text(&r, "live", "a.doze"), "cnew+~+~+");
+    CHECK(!rig_exists(&r, "cold", "a.archive"));
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), 0);
+    CHECK(!rig_exists(&r, "cold", "a.sqlite"));
+    CHECK_INT(rig_do(&r, DZ_REQUEST_DELETE, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "gone");
+    CHECK(!rig_exists(&r, "cold", "a.archive"));
+    CHECK_INT(dz_keeper_busy(r.k), 0);
+    rig_close(&r);
+}
+
+TEST(a_wake_says_from_where)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    rig_register(&r, "a");
+    static const enum dz_request before[] = {DZ_REQUEST_SUSPEND, DZ_REQUEST_FREEZE,
+                                             DZ_REQUEST_PREFETCH};
+    static const enum dz_rung rungs[] = {DZ_RUNG_LOCAL, DZ_RUNG_COLD, DZ_RUNG_LOCAL};
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(reply.rung, DZ_RUNG_FRESH);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(before); i++) {
+        CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+        CHECK_INT(reply.count, 1); /* awake already: at once */
+        CHECK_INT(reply.rung, DZ_RUNG_WARM);
+        for (size_t k = 0; k <= i; k++)
+            CHECK_INT(rig_do(&r, before[k], "a"), 0);
+        CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+        rig_pass(&r, 1000);
+        CHECK_INT(reply.code, 0);
+        CHECK_INT(reply.rung, rungs[i]);
+    }
+    CHECK_STR(dz_rung_name(reply.rung), "local");
+    rig_close(&r);
+}
+
+TEST(prefetch_brings_the_file_and_starts_nothing)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    int starts = r.starts;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_PREFETCH, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_PREFETCH, "a"), 0); /* again: it is there */
+    CHECK_STR(rig_row(&r, "a"), "frozen//");
+    CHECK(rig_exists(&r, "live", "a.doze") && rig_exists(&r, "cold", "a.sqlite"));
+    CHECK_INT(r.starts, starts);
+    rig_close(&r);
+}
+
+TEST(what_a_suspend_keeps_can_be_said)
+{
+    struct rig r;
+    struct rig_reply reply = {0};
+    rig_open(&r);
+    const struct dz_instance row = {.id = "a", .tenant = "acme", .keep = "files"};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_STR(rig_text(&r, "live", "a.doze"), "new+-");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    const struct dz_keeper_request request = {
+        .what = DZ_REQUEST_SUSPEND, .id = "a", .keep = "memory", .done = rig_done, .arg = &reply};
+    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0);
+    rig_pass(&r, 1000);
+    CHECK_STR(rig_text(&r, "live", "a.doze"), "new+-+~");
+    rig_close(&r);
+}
+
+TEST(a_forced_delete_walks_the_map_and_starts_nothing)
+{
+    static const int hops[] = {0, 1, 2, 3, 4}; /* requests before it */
+    static const enum dz_request way[] = {DZ_REQUEST_WAKE, DZ_REQUEST_SUSPEND, DZ_REQUEST_FREEZE,
+                                          DZ_REQUEST_ARCHIVE};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(hops); i++) {
+        struct rig r;
+        rig_open(&r);
+        rig_register(&r, "a");
+        for (int k = 0; k < hops[i]; k++)
+            CHECK_INT(rig_do(&r, way[k], "a"), 0);
+        int starts = r.starts;
+        if (i != 4)
+            CHECK_INT(rig_do(&r, DZ_REQUEST_DELETE, "a"), DZ_ESTATE);
+        CHECK_INT(rig_do(&r, DZ_REQUEST_DESTROY, "a"), 0);
+        CHECK_STR(rig_row(&r, "a"), "gone");
+        CHECK_INT(r.starts, starts);
+        CHECK_INT(r.kills, i == 1); /* only one that runs has something to kill */
+        CHECK(!rig_exists(&r, "live", "a.doze") && !rig_exists(&r, "cold", "a.sqlite") &&
+              !rig_exists(&r, "cold", "a.archive"));
+        CHECK_INT(rig_do(&r, DZ_REQUEST_USE, "a"), DZ_EGONE);
+        rig_close(&r);
+    }
+}
+
+TEST(clones_and_shares_leave_the_base_alone)
+{
+    struct rig r;
+    struct rig_reply reply = {0};
+    rig_open(&r);
+    rig_register(&r, "base");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "base"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "base"), 0);
+    const struct dz_instance to = {.id = "b", .tenant = "globex", .name = "copy"};
+    struct dz_keeper_request request = {
+        .what = DZ_REQUEST_CLONE, .id = "base", .clone = &to, .done = rig_done, .arg = &reply};
+    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(reply.code, 0);
+    CHECK_STR(rig_row(&r, "b"), "created//");
+    CHECK_STR(rig_text(&r, "live", "b.doze"), "knew+~");
+    CHECK_STR(rig_row(&r, "base"), "suspended//");
+    CHECK_STR(rig_text(&r, "live", "base.doze"), "new+~");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "b"), 0);
+    CHECK_STR(rig_text(&r, "live", "b.doze"), "knew+~+");
+    struct dz_err err;
+    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, &err), DZ_EEXIST);
+    request = (struct dz_keeper_request){.what = DZ_REQUEST_SHARE,
+                                         .id = "base",
+                                         .share_store = r.cold.store,
+                                         .share_key = "public",
+                                         .done = rig_done,
+                                         .arg = &reply};
+    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(reply.code, 0);
+    CHECK_STR(rig_text(&r, "cold", "public"), "snew+~");
+    CHECK_STR(rig_row(&r, "base"), "suspended//");
+    rig_close(&r);
+}
+
+/* --- meetings ----------------------------------------------------------------------- */
+
+TEST(implicit_wakes_join_and_explicit_ones_are_refused)
+{
+    struct rig r;
+    struct rig_reply first, joined, refused, queued;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &first), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &joined), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &refused), DZ_ERESTORING);
+    CHECK(strstr(refused.text, "under way"));
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &queued), 0);
+    CHECK_INT(first.count + joined.count + queued.count, 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(first.code, 0);
+    CHECK_INT(joined.code, 0);
+    CHECK_INT(refused.count, 0);
+    CHECK_INT(queued.code, 0);
+    CHECK_INT(r.starts, 1);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
+
+TEST(what_comes_during_a_suspend_waits_and_wakes_once)
+{
+    struct rig r;
+    struct rig_reply suspend, uses[5], wakes[2];
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &suspend), 0);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &uses[i]), 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &wakes[i]), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(suspend.code, 0);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(uses[i].code, 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(wakes[i].count == 1);
+    CHECK_INT(r.starts, 2);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
+
+TEST(the_line_has_an_end)
+{
+    struct rig r;
+    static struct rig_reply replies[DZ_KEEPER_WAITING_MAX + 1];
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    struct rig_reply suspend, over;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &suspend), 0);
+    for (int i = 0; i < DZ_KEEPER_WAITING_MAX; i++)
+        CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &replies[i]), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &over), DZ_EBUSY);
+    rig_pass(&r, 1000);
+    for (int i = 0; i < DZ_KEEPER_WAITING_MAX; i++)
+        CHECK_INT(replies[i].code, 0);
+    rig_close(&r);
+}
+
+TEST(operations_can_be_called_off_where_that_is_possible)
+{
+    struct rig r;
+    struct rig_reply reply;
+    struct dz_err err;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(dz_keeper_abort(r.k, "a", &err), DZ_ESTATE);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    CHECK_INT(dz_keeper_abort(r.k, "a", &err), DZ_ESTATE);
+    CHECK(strstr(err.msg, "stop"));
+    rig_pass(&r, 1000);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &reply), 0);
+    CHECK_INT(dz_keeper_abort(r.k, "a", &err), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(reply.code, DZ_ECANCELED);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    CHECK(!rig_exists(&r, "cold", "a.sqlite"));
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    rig_close(&r);
+}
+
+TEST(who_gives_up_is_answered_at_once)
+{
+    struct rig r;
+    struct rig_reply reply = {0}, other;
+    uint64_t ticket = 0;
+    rig_open(&r);
+    rig_register(&r, "a");
+    const struct dz_keeper_request request = {
+        .what = DZ_REQUEST_USE, .id = "a", .done = rig_done, .arg = &reply, .deadline_ms = 50};
+    r.cell_ms = 200;
+    CHECK_INT(dz_keeper_submit(r.k, &request, &ticket, NULL), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &other), 0);
+    dz_keeper_cancel(r.k, ticket);
+    CHECK_INT(reply.code, DZ_ECANCELED);
+    dz_keeper_cancel(r.k, ticket); /* nobody any more */
+    CHECK_INT(dz_keeper_submit(r.k, &request, &ticket, NULL), 0);
+    rig_pass(&r, 100);
+    CHECK_INT(reply.count, 2);
+    CHECK_INT(reply.code, DZ_ETIMEOUT);
+    rig_pass(&r, 1000); /* the other still waited, so it was done */
+    CHECK_INT(other.code, 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
+
+/* --- failures ----------------------------------------------------------------------- */
+
+TEST(a_wake_that_fails_puts_everything_back)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    r.start_code = DZ_EIO;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(reply.code, DZ_EIO);
+    CHECK_STR(reply.text, "the cell says no");
+    CHECK_STR(rig_row(&r, "a"), "frozen/error/");
+    CHECK_STR(rig_text(&r, "cold", "a.sqlite"), "new+~");
+    r.start_code = 0;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
+
+TEST(a_suspend_that_fails_leaves_it_running_unless_it_died)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    r.stop_code = DZ_ENOSPC;
+    r.stop_alive = true;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), DZ_ENOSPC);
+    CHECK_STR(rig_row(&r, "a"), "active/error/");
+    r.stop_alive = false;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
+
+TEST(a_cell_that_dies_leaves_a_sandbox_that_sleeps)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    rig_kill(&r, "a");
+    dz_keeper_cell_died(r.k, "a");
+    rig_pass(&r, 10);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    CHECK_INT(r.stops, 0);
+    dz_keeper_cell_died(r.k, "a"); /* said twice, or of a stranger */
+    dz_keeper_cell_died(r.k, "zz");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    rig_close(&r);
+}
+
+TEST(a_cell_that_never_answers_is_ended_in_time)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    rig_register(&r, "a");
+    r.silent = true;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, DZ_KEEPER_DEADLINE_MS + 1000);
+    CHECK_INT(reply.code, DZ_ETIMEOUT);
+    CHECK(r.kills >= 1);
+    CHECK_STR(rig_row(&r, "a"), "created/error/");
+    r.silent = false;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    r.silent = true;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, DZ_KEEPER_DEADLINE_MS + 1000);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    CHECK_INT(rig_find(&r, "a"), -1);
+    rig_close(&r);
+}
+
+TEST(missing_and_damaged_copies_are_errors_and_lose_nothing)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "cold", "a.sqlite"), "neW+~", 5, 0600, NULL), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(reply.code, DZ_ECORRUPT);
+    CHECK(strstr(reply.text, "SHA-256"));
+    CHECK_INT(unlink(rig_path(&r, "cold", "a.sqlite")), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), DZ_ENOENT);
+    CHECK_STR(rig_row(&r, "a"), "frozen/error/");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), DZ_ENOENT);
+    CHECK_STR(rig_row(&r, "a"), "frozen/error/"); /* never an empty one instead */
+    CHECK(!rig_exists(&r, "live", "a.doze"));
+    CHECK_INT(rig_do(&r, DZ_REQUEST_USE, "nobody"), DZ_ENOENT);
+    rig_close(&r);
+}
+
+TEST(an_archive_that_fails_leaves_what_was)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    r.carry_code = DZ_ENOSPC;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), DZ_ENOSPC);
+    CHECK_STR(rig_row(&r, "a"), "suspended/error/"); /* its cell was stopped for it */
+    CHECK_STR(rig_text(&r, "live", "a.doze"), "new+~");
+    CHECK(!rig_exists(&r, "live", "a.scratch") && !rig_exists(&r, "cold", "a.archive"));
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), DZ_ENOSPC);
+    CHECK_STR(rig_row(&r, "a"), "frozen/error/");
+    CHECK(rig_exists(&r, "cold", "a.sqlite"));
+    rig_close(&r);
+}
+
+TEST(a_log_that_a_crash_left_is_settled_before_the_file_moves)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "live", "a.doze-wal"), "w", 1, 0600, NULL), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    CHECK_STR(rig_text(&r, "cold", "a.sqlite"), "new+~w");
+    rig_close(&r);
+}
+
+/* --- crashes ------------------------------------------------------------------------ */
+
+/* Cut each operation after n events of the loop, for every n: after the restart
+ * the sandbox is in a state of the map with nothing under way and its file whole. */
+static bool cut(enum dz_request what, const enum dz_request *way, size_t way_count, int events)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    rig_register(&r, "a");
+    for (size_t i = 0; i < way_count; i++)
+        CHECK_INT(rig_do(&r, way[i], "a"), 0);
+    int64_t until = dz_clock_real_ms() + 1000;
+    CHECK_INT(rig_submit(&r, what, "a", &reply), 0);
+    bool over = false;
+    for (int i = 0; i < events && !over; i++)
+        over = !dz_loop_sim_step(r.loop, until);
+    rig_crash(&r);
+    const char *row = rig_row(&r, "a");
+    CHECK(strchr(row, '/') == NULL || strstr(row, "//") != NULL);
+    CHECK(strncmp(row, "active", 6) != 0);
+    if (strcmp(row, "gone") != 0 && strncmp(row, "created", 7) != 0) {
+        int rc = rig_do(&r, DZ_REQUEST_WAKE, "a");
+        CHECK_INT(rc, 0);
+        CHECK(strstr(rig_text(&r, "live", "a.doze"), "new+") != NULL);
+    }
+    rig_close(&r);
+    return over;
+}
+
+TEST(each_operation_may_be_cut_anywhere)
+{
+    static const enum dz_request way[] = {DZ_REQUEST_WAKE, DZ_REQUEST_SUSPEND, DZ_REQUEST_FREEZE,
+                                          DZ_REQUEST_ARCHIVE};
+    static const struct {
+        enum dz_request what;
+        size_t before;
+    } cases[] = {
+        {DZ_REQUEST_WAKE, 0},     {DZ_REQUEST_SUSPEND, 1}, {DZ_REQUEST_FREEZE, 2},
+        {DZ_REQUEST_PREFETCH, 3}, {DZ_REQUEST_WAKE, 3},    {DZ_REQUEST_ARCHIVE, 3},
+        {DZ_REQUEST_ARCHIVE, 1},  {DZ_REQUEST_REVIVE, 4},  {DZ_REQUEST_DELETE, 4},
+        {DZ_REQUEST_DESTROY, 1},  {DZ_REQUEST_DESTROY, 3},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(cases); i++)
+        for (int events = 0; !cut(cases[i].what, way, cases[i].before, events); events++)
+            CHECK(events < 50);
+}
+
+/* --- the clock ----------------------------------------------------------------------- */
+
+#define MIN ((int64_t)60 * 1000)
+
+TEST(idleness_takes_it_down_the_ladder_and_no_further)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0); /* a minute passes */
+    rig_pass(&r, 13 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_EXEC);
+    rig_pass(&r, 14 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_READ_STATUS);
+    rig_pass(&r, 2 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_pass(&r, 24 * 60 * MIN - 2 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_pass(&r, 3 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "frozen//");
+    rig_pass(&r, 1000 * 24 * 60 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "frozen//");
+    CHECK_INT(r.starts, 1);
+    rig_close(&r);
+}
+
+TEST(holds_wakes_and_expiry_come_when_they_are_due)
+{
+    struct rig r;
+    rig_open(&r);
+    const struct dz_instance row = {
+        .id = "a", .tenant = "acme", .suspend_ms = 10000, .expires = dz_clock_real_ms() + 60 * MIN};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    struct rig_reply reply;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(dz_keeper_hold(r.k, "a", dz_clock_real_ms() + 5 * MIN, NULL), 0);
+    r.wake_at = dz_clock_real_ms() + 10 * MIN;
+    rig_pass(&r, 4 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, 2 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    r.wake_at = 0;
+    rig_pass(&r, 4 * MIN + 2000); /* it asked to be woken after ten */
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_INT(r.starts, 2);
+    rig_pass(&r, 60 * MIN);
+    CHECK_INT(r.expired, 1);
+    CHECK_INT(dz_keeper_hold(r.k, "zz", 1, NULL), DZ_ENOENT);
+    rig_close(&r);
+}
+
+TEST(connections_keep_it_awake_and_their_end_counts_at_once)
+{
+    struct rig r;
+    rig_open(&r);
+    const struct dz_instance row = {.id = "a", .tenant = "acme", .idle_mode = "connections"};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    struct rig_reply reply;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
+    for (int i = 0; i < 10; i++) {
+        rig_pass(&r, 10 * MIN);
+        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_BYTE);
+    }
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_CLOSE);
+    rig_pass(&r, 14000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, 2000);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
+
+TEST(a_background_operation_that_fails_is_tried_again_later)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    r.stop_code = DZ_EIO;
+    r.stop_alive = true;
+    rig_pass(&r, 15 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/error/");
+    int stops = r.stops;
+    rig_pass(&r, 10 * MIN);
+    CHECK(r.stops > stops && r.stops < stops + 10);
+    r.stop_code = 0;
+    rig_pass(&r, 120 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
+
+TEST(after_a_long_night_all_is_done_in_order_and_not_at_once)
+{
+    struct rig r;
+    char id[16];
+    rig_open(&r);
+    for (int i = 0; i < 12; i++) {
+        struct rig_reply reply;
+        (void)snprintf(id, sizeof id, "s%02d", i);
+        rig_register(&r, id);
+        CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, id, &reply), 0);
+        rig_pass(&r, 100);
+    }
+    r.cell_ms = 1000;
+    dz_clock_set_real(&r.clock, r.clock.real_ns + 3600 * DZ_NS_PER_S); /* the clock is set */
+    rig_pass(&r, 500);
+    CHECK_INT(r.stops, DZ_KEEPER_BACKGROUND_MAX);
+    CHECK_STR(r.calls[r.call_count - 4].id, "s00"); /* the longest idle first */
+    CHECK_STR(r.calls[r.call_count - 1].id, "s03");
+    rig_pass(&r, 1000);
+    CHECK_INT(r.stops, 2 * DZ_KEEPER_BACKGROUND_MAX);
+    rig_pass(&r, 10000);
+    for (int i = 0; i < 12; i++) {
+        (void)snprintf(id, sizeof id, "s%02d", i);
+        CHECK_STR(rig_row(&r, id), "suspended//");
+    }
+    rig_close(&r);
+}
+
+/* --- check ------------------------------------------------------------------------- */
+
+static void count_finding(void *arg, const struct dz_keeper_finding *f)
+{
+    dz_buf_addf(arg, "%s:%s%s ", f->what, f->id, f->repairable ? "!" : "");
+}
+
+TEST(check_finds_strays_and_losses_and_repair_removes_strays)
+{
+    struct rig r;
+    struct dz_buf b = DZ_BUF_INIT(1000);
+    uint64_t left = 0;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(dz_keeper_check(r.k, false, count_finding, &b, &left, NULL), 0);
+    CHECK_INT(left, 0);
+    CHECK_STR(b.p, "");
+    CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "cold", "x.sqlite"), "x", 1, 0600, NULL), 0);
+    CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "cold", "readme"), "x", 1, 0600, NULL), 0);
+    CHECK_INT(unlink(rig_path(&r, "live", "a.doze")), 0);
+    CHECK_INT(dz_keeper_check(r.k, false, count_finding, &b, &left, NULL), 0);
+    CHECK_INT(left, 3);
+    CHECK(strstr(b.p, "orphan:x!") && strstr(b.p, "stray:") && strstr(b.p, "missing:a"));
+    CHECK(rig_exists(&r, "cold", "x.sqlite"));
+    CHECK_INT(dz_keeper_check(r.k, true, count_finding, &b, &left, NULL), 0);
+    CHECK_INT(left, 2);
+    CHECK(!rig_exists(&r, "cold", "x.sqlite") && rig_exists(&r, "cold", "readme"));
+    CHECK_STR(rig_row(&r, "a"), "suspended/error/");
+    dz_buf_release(&b);
+    rig_close(&r);
+}
+
+TEST(bad_sandboxes_are_not_registered)
+{
+    struct rig r;
+    struct dz_err err;
+    rig_open(&r);
+    static const struct dz_instance bad[] = {
+        {.id = "", .tenant = "t"},
+        {.id = "a/b", .tenant = "t"},
+        {.id = "../a", .tenant = "t"},
+        {.id = "a", .tenant = ""},
+        {.id = "a", .tenant = "t", .idle_mode = "sometimes"},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(bad); i++) {
+        CHECK_INT(dz_keeper_register(r.k, &bad[i], &err), DZ_EINVAL);
+        CHECK(err.msg[0]);
+    }
+    rig_close(&r);
+}
