@@ -49,7 +49,6 @@ SYS_wasm   := -lm
 NEEDS_db   := base
 SYS_db     := -lsqlite3
 NEEDS_vfs  := base db
-SYS_vfs    :=
 NEEDS_kernel := base wasm vfs
 NEEDS_wasi := base vfs wasm kernel
 NEEDS_lifecycle := base
@@ -64,36 +63,24 @@ NEEDS_machine := base db vfs kernel wasm
 NEEDS_cell := base os db wasm kernel wasi vfs machine
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
-PROGRAMS   := doze
-SRC_doze   := src/cli/main.c
-NEEDS_doze := cli
-PROGRAMS   += model_vfs torture_vfs views_vfs
-SRC_views_vfs   := tests/model/views_vfs.c
-NEEDS_views_vfs := vfs
-SRC_torture_vfs := tests/torture/torture_vfs.c
-NEEDS_torture_vfs := vfs
-SRC_model_vfs   := $(addprefix tests/model/,model_vfs.c model_ops.c model_world.c ramfs.c)
-NEEDS_model_vfs := vfs
-PROGRAMS   += spec
-SRC_spec   := $(addprefix tests/spec/,spec_main.c spec_run.c spec_host.c spec_value.c)
-NEEDS_spec := wasm
+program    = $(eval PROGRAMS += $(1))$(eval SRC_$(1) := $(2))$(eval NEEDS_$(1) := $(3))
+$(call program,doze,src/cli/main.c,cli)
+$(call program,views_vfs,tests/model/views_vfs.c,vfs)
+$(call program,torture_vfs,tests/torture/torture_vfs.c,vfs)
+$(call program,model_vfs,$(addprefix tests/model/,model_vfs.c model_ops.c model_world.c ramfs.c),vfs)
+$(call program,spec,$(addprefix tests/spec/,spec_main.c spec_run.c spec_host.c spec_value.c),wasm)
 SYS_spec   := -ljansson
-FREEZE     := freeze freeze_proc freeze_spec
 SLEEP      := sleep_anywhere sleep_soak
-PROGRAMS   += $(FREEZE) $(SLEEP)
-$(foreach p,$(SLEEP),$(eval SRC_$(p) := tests/sleep/$(p).c tests/sleep/sleep_rig.c)$(eval NEEDS_$(p) := cell))
+$(foreach p,$(SLEEP),$(call program,$(p),tests/sleep/$(p).c tests/sleep/sleep_rig.c,cell))
+FREEZE     := freeze freeze_proc freeze_spec
 freeze_src  = $(addprefix tests/freeze/,$(1) freeze_world.c freeze_fresh.c)
-SRC_freeze := $(call freeze_src,freeze_main.c)
-SRC_freeze_proc := $(call freeze_src,freeze_proc.c)
-SRC_freeze_spec := $(call freeze_src,freeze_spec.c)
-NEEDS_freeze := wasm
-NEEDS_freeze_proc := wasm
-NEEDS_freeze_spec := wasm
+$(call program,freeze,$(call freeze_src,freeze_main.c),wasm)
+$(call program,freeze_proc,$(call freeze_src,freeze_proc.c),wasm)
+$(call program,freeze_spec,$(call freeze_src,freeze_spec.c),wasm)
 SYS_freeze_spec := -ljansson
-PROGRAMS   += wasi_suite
-SRC_wasi_suite := tests/wasi/wasi_suite.c
-NEEDS_wasi_suite := cell
+$(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
 SYS_wasi_suite := -ljansson
+$(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn db disk wasm run
 NEEDS_bench_spawn :=
@@ -179,7 +166,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox integration model crash wasi
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox integration model crash wasi sim
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
@@ -200,6 +187,8 @@ crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
 model: $(B)/model_vfs $(B)/views_vfs ## random operations on the disk against a model; SEED= STEPS=
 	@scripts/run-tap model $(B)/model_vfs $(B)/views_vfs
+sim: $(B)/sim ## the lifecycle by seeds, with crashes and faults; SEEDS= SEED= STEPS=
+	@scripts/run-tap sim $(B)/sim
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
 spec: $(B)/spec ## WebAssembly's own tests, by both loops of the engine
@@ -294,7 +283,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
+.PHONY: all sim spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
         bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:

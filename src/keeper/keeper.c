@@ -178,6 +178,14 @@ static int queue(struct slot *s, struct waiter *w, struct dz_err *err)
     return 0;
 }
 
+static int not_now(struct waiter *w, struct dz_err *err)
+{
+    int rc = dz_fail(err, DZ_EBUSY, "%s %s: what was under way cannot be ended now; ask again",
+                     dz_request_name(w->what), w->slot->id);
+    unlink_waiter(w);
+    return rc;
+}
+
 /* A request on a sandbox with nothing under way. Negative: refused, w is the
  * caller's still. */
 static int start_request(struct slot *s, struct waiter *w, struct dz_err *err)
@@ -187,6 +195,16 @@ static int start_request(struct slot *s, struct waiter *w, struct dz_err *err)
     int rc = dz_registry_get(k->opts.registry, s->id, &row, err);
     if (rc < 0)
         return rc;
+    if (row.op[0]) { /* an earlier process began something, and recovery could not end it */
+        rc = queue(s, w, err);
+        return rc < 0 ? rc : dz_keeper_resume(k, &row, NULL) < 0 ? not_now(w, err) : 0;
+    }
+    if (strcmp(row.state, dz_state_name(DZ_STATE_ACTIVE)) == 0 && !s->warm &&
+        w->what != DZ_REQUEST_CRASHED) { /* its cell died, and that could not be written down */
+        rc = dz_keeper_lay_down(k, &row, err);
+        if (rc < 0)
+            return rc;
+    }
     enum dz_state state = dz_keeper_state(&row);
     if (state == DZ_STATE_NONE)
         return dz_fail(err, DZ_ECORRUPT,
@@ -209,7 +227,7 @@ static int start_request(struct slot *s, struct waiter *w, struct dz_err *err)
 static int meet(struct slot *s, struct waiter *w, struct dz_err *err)
 {
     int code = 0;
-    if (s->op->committed && s->op->kind == DZ_OP_ACTIVATE &&
+    if (s->op->committed && s->op->kind == DZ_OP_ACTIVATE && s->warm &&
         (w->what == DZ_REQUEST_USE || w->what == DZ_REQUEST_WAKE)) {
         const struct dz_keeper_result result = {.row = &s->op->row, .rung = DZ_RUNG_WARM};
         dz_keeper_answer(w, &result);

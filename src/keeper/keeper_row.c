@@ -335,3 +335,35 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
         s->due = to.due;
     return rc;
 }
+
+int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err)
+{
+    struct dz_instance next = *row, fresh = {0};
+    struct dz_facts facts;
+    next.state = dz_state_name(DZ_STATE_SUSPENDED);
+    next.status = next.error = "";
+    next.suspended_at = dz_clock_real_ms();
+    int rc = dz_keeper_facts(k, &next, NULL, &facts, err);
+    if (rc < 0)
+        return rc;
+    next.due = dz_keeper_due(&facts);
+    const struct dz_registry_change c = {
+        .id = row->id,
+        .version = row->version,
+        .epoch = row->epoch,
+        .set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(error) | DZ_COLUMN(suspended_at) |
+               DZ_COLUMN(due),
+        .to = &next,
+        .event = "crashed",
+    };
+    rc = dz_lifecycle_next(dz_keeper_state(row), DZ_STATE_SUSPENDED, err);
+    if (rc >= 0)
+        rc = dz_registry_change(k->opts.registry, &c, err);
+    if (rc == 0)
+        rc = dz_registry_get(k->opts.registry, row->id, &fresh, err);
+    if (rc < 0)
+        return rc;
+    dz_instance_release(row);
+    *row = fresh;
+    return 0;
+}

@@ -240,14 +240,22 @@ static int resume_all(struct dz_keeper *k, struct dz_registry_filter f, struct d
 
 int dz_keeper_recover(struct dz_keeper *k, struct dz_err *err)
 {
+    struct dz_registry_filter filters[] = {
+        {.unfinished = true},
+        {.state = dz_state_name(DZ_STATE_ACTIVE)},
+    };
     assert(!k->clock_on && k->ops.count == 0);
     k->blocking = true;
     int rc = dz_cold_sweep(&k->opts.cold, err);
-    if (rc == 0)
-        rc = resume_all(k, (struct dz_registry_filter){.unfinished = true}, err);
-    if (rc == 0)
-        rc = resume_all(k, (struct dz_registry_filter){.state = dz_state_name(DZ_STATE_ACTIVE)},
-                        err);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(filters); i++) {
+        struct dz_err why = {0};
+        int next = resume_all(k, filters[i], &why);
+        if (rc == 0 && next < 0) {
+            rc = next;
+            if (err)
+                *err = why;
+        }
+    }
     k->blocking = false;
     k->clock_on = true;
     dz_keeper_arm(k);

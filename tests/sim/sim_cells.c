@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cells that are notes: who runs, what was written, and how starting, stopping and
+ * carrying end.
+ */
+#include "../lib/dice.h"
+#include "sim_world.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SLOW_MS = 4000, /* the longest that a cell takes, but for one that never answers */
+    CALLS_MAX = 64,
+};
+
+struct call {
+    struct sim_world *w;
+    uint64_t ticket;
+    char id[16];
+    bool start;
+};
+static struct call calls[CALLS_MAX];
+static size_t call_count;
+
+struct sim_sandbox *sim_box(struct sim_world *w, const char *id)
+{
+    for (int i = 0; i < SIM_SANDBOXES; i++)
+        if (strcmp(w->boxes[i].id, id) == 0)
+            return &w->boxes[i];
+    return NULL;
+}
+
+/* --- content --------------------------------------------------------------------- */
+
+static size_t print_version(char *out, const char *id, uint64_t version)
+{
+    return (size_t)snprintf(out, 64, "%s:%" PRIu64 ";", id, version);
+}
+
+bool sim_read_version(const char *bytes, size_t size, const char *id, uint64_t *ret_version)
+{
+    char want[64];
+    size_t n = strlen(id);
+    if (size < n + 3 || size >= sizeof want || memcmp(bytes, id, n) != 0 || bytes[n] != ':')
+        return false;
+    *ret_version = strtoull(bytes + n + 1, NULL, 10);
+    return print_version(want, id, *ret_version) == size && memcmp(want, bytes, size) == 0;
+}
+
+static struct sim_object *file_of(struct sim_world *w, const char *id)
+{
+    char key[DZ_COLD_KEY];
+    return sim_store_find(&w->live, dz_cold_key(id, DZ_COLD_LIVE, key));
+}
+
+/* A write that is acknowledged: in the file, and perhaps not on the disk. */
+void sim_write(struct sim_world *w, struct sim_sandbox *b)
+{
+    struct sim_object *o = file_of(w, b->id);
+    assert(b->running);
+    if (!o) {
+        sim_bad(w, "%s runs and has no file", b->id);
+        return;
+    }
+    b->acked++;
+    o->size = print_version(o->bytes, b->id, b->acked);
+}
+
+static void sync_file(struct sim_world *w, struct sim_sandbox *b)
+{
+    struct sim_object *o = file_of(w, b->id);
+    if (!o)
+        return;
+    memcpy(o->synced, o->bytes, sizeof o->synced);
+    b->synced = b->acked;
+}
+
+/* --- starting and stopping --------------------------------------------------------- */
+
+static void start(struct sim_world *w, const char *id, struct dz_keeper_cell *how)
+{
+    struct sim_sandbox *b = sim_box(w, id);
+    struct sim_object *o = file_of(w, id);
+    uint64_t version = 0;
+    if (!b || !o) {
+        sim_bad(w, "%s is to be started and has no file", id);
+        return;
+    }
+    if (b->running)
+        sim_bad(w, "%s is started twice", id);
+    if (!w->calm && dice_below(&w->dice, 10) == 0) {
+        *how = (struct dz_keeper_cell){.code = DZ_EIO, .error = "simulated: no start"};
+        return;
+    }
+    if (!sim_read_version(o->bytes, o->size, id, &version) || version != b->acked)
+        sim_bad(w, "%s starts with \"%.*s\", and had version %" PRIu64, id, (int)o->size, o->bytes,
+                b->acked);
+    b->running = true;
+}
+
+static void stop(struct sim_world *w, const char *id, struct dz_keeper_cell *how)
+{
+    struct sim_sandbox *b = sim_box(w, id);
+    uint32_t luck = w->calm ? 19 : dice_below(&w->dice, 20);
+    if (!b || !b->running) { /* it died meanwhile */
+        *how = (struct dz_keeper_cell){.code = DZ_EIO, .error = "simulated: it is dead"};
+        return;
+    }
+    if (luck < 2) {
+        *how = (struct dz_keeper_cell){
+            .code = DZ_ENOSPC, .error = "simulated: full", .alive = luck == 0};
+        b->running = luck == 0;
+        return;
+    }
+    sync_file(w, b);
+    b->running = false;
+    how->wake_at = luck == 2 ? dz_clock_real_ms() + dice_below(&w->dice, 30000) : 0;
+}
+
+static void answer(void *arg)
+{
+    struct call *c = arg;
+    struct dz_keeper_cell how = {0};
+    if (c->w->dead || c->ticket == 0)
+        return;
+    if (c->start)
+        start(c->w, c->id, &how);
+    else
+        stop(c->w, c->id, &how);
+    dz_keeper_cell_done(c->w->k, c->ticket, &how);
+    c->ticket = 0;
+}
+
+static void ask(struct sim_world *w, uint64_t ticket, const char *id, bool is_start)
+{
+    struct call *c = &calls[call_count++ % CALLS_MAX];
+    *c = (struct call){w, ticket, "", is_start};
+    (void)snprintf(c->id, sizeof c->id, "%s", id);
+    if (!w->calm && dice_below(&w->dice, 50) == 0)
+        return; /* never */
+    if (dice_below(&w->dice, 4) == 0)
+        answer(c);
+    else
+        (void)!dz_loop_sim_call(w->loop, dice_below(&w->dice, SLOW_MS), answer, c, NULL);
+}
+
+static void cell_start(void *arg, struct dz_keeper *k, uint64_t ticket,
+                       const struct dz_instance *row)
+{
+    (void)k;
+    ask(arg, ticket, row->id, true);
+}
+
+static void cell_stop(void *arg, struct dz_keeper *k, uint64_t ticket,
+                      const struct dz_instance *row, bool keep_memory)
+{
+    (void)k, (void)keep_memory;
+    ask(arg, ticket, row->id, false);
+}
+
+static void cell_kill(void *arg, const char *id)
+{
+    struct sim_world *w = arg;
+    struct sim_sandbox *b = sim_box(w, id);
+    for (int i = 0; i < CALLS_MAX; i++)
+        if (strcmp(calls[i].id, id) == 0)
+            calls[i].ticket = 0;
+    if (b)
+        b->running = false;
+}
+
+void sim_cells_gone(struct sim_world *w)
+{
+    memset(calls, 0, sizeof calls);
+    for (int i = 0; i < SIM_SANDBOXES; i++)
+        w->boxes[i].running = false;
+}
+
+/* --- files ----------------------------------------------------------------------- */
+
+static int cell_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
+                     struct dz_err *err)
+{
+    struct sim_world *w = arg;
+    struct sim_sandbox *b = sim_box(w, row->id);
+    char text[64];
+    if (b && b->acked > 0)
+        sim_bad(w, "%s had version %" PRIu64 " and is made anew", row->id, b->acked);
+    return dz_blob_out_write(out, text, print_version(text, row->id, 0), err);
+}
+
+static int cell_settle(void *arg, const char *id, struct dz_err *err)
+{
+    (void)arg;
+    return dz_fail(err, DZ_EIO, "simulated: %s has no log", id);
+}
+
+/* A clone has the version of its base under its own name. */
+static int cell_carry(void *arg, enum dz_keeper_carry what, const char *tenant,
+                      struct dz_blob_in *from, struct dz_blob_out *to, struct dz_err *err)
+{
+    struct sim_world *w = arg;
+    char text[SIM_BYTES];
+    if (!w->calm && dice_below(&w->dice, 10) == 0)
+        return dz_fail(err, DZ_EIO, "simulated: no carrying");
+    int rc = dz_blob_in_read(from, text, (size_t)from->size, 0, err);
+    if (rc < 0 || what != DZ_KEEPER_CLONE)
+        return rc < 0 ? rc : dz_blob_out_write(to, text, (size_t)from->size, err);
+    /* the simulation gives each tenant's clone its id as the tenant's name */
+    return dz_blob_out_write(to, text, print_version(text, tenant, 0), err);
+}
+
+static void cell_expired(void *arg, const char *id)
+{
+    (void)arg, (void)id;
+}
+
+const struct dz_keeper_ops sim_cell_ops = {
+    .start = cell_start,
+    .stop = cell_stop,
+    .kill = cell_kill,
+    .make = cell_make,
+    .settle = cell_settle,
+    .carry = cell_carry,
+    .expired = cell_expired,
+};

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Objects in memory behind the verbs of a store.
+ */
+#include "sim_store.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sim_in {
+    struct dz_blob_in head;
+    struct sim_store *s;
+    char bytes[SIM_BYTES]; /* as they were when it was opened */
+};
+
+struct sim_out {
+    struct dz_blob_out head;
+    struct sim_store *s;
+    char key[DZ_BLOB_KEY_MAX + 1];
+    char bytes[SIM_BYTES];
+    size_t size;
+};
+
+static struct sim_store *self(struct dz_blobs *s)
+{
+    return (struct sim_store *)s;
+}
+
+static int fault(struct sim_store *s, const char *call, struct dz_err *err)
+{
+    int rc = s->fault(s->arg, call);
+    return rc < 0 ? dz_fail(err, rc, "simulated: %s: %s", call, dz_err_text(rc)) : 0;
+}
+
+struct sim_object *sim_store_find(struct sim_store *s, const char *key)
+{
+    for (int i = 0; i < SIM_OBJECTS; i++)
+        if (strcmp(s->objects[i].key, key) == 0)
+            return &s->objects[i];
+    return NULL;
+}
+
+static size_t count(const struct sim_store *s)
+{
+    size_t n = 0;
+    for (int i = 0; i < SIM_OBJECTS; i++)
+        n += s->objects[i].key[0] != '\0';
+    return n;
+}
+
+/* --- reading --------------------------------------------------------------------- */
+
+static int in_read(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err)
+{
+    struct sim_in *i = (struct sim_in *)in;
+    int rc = fault(i->s, "read", err);
+    if (rc == 0)
+        memcpy(buf, i->bytes + at, n);
+    return rc;
+}
+
+static void in_close(struct dz_blob_in *in)
+{
+    free(in);
+}
+
+static const struct dz_blob_in_ops in_ops = {in_read, in_close};
+
+static int sim_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **ret_in,
+                       struct dz_err *err)
+{
+    int rc = fault(self(s), "open", err);
+    const struct sim_object *o = sim_store_find(self(s), key);
+    if (rc < 0)
+        return rc;
+    if (!o)
+        return dz_fail(err, DZ_ENOENT, "simulated: no %s", key);
+    struct sim_in *in = calloc(1, sizeof *in);
+    assert(in);
+    *in = (struct sim_in){{&in_ops, o->size, -1}, self(s), ""};
+    memcpy(in->bytes, o->bytes, o->size);
+    *ret_in = &in->head;
+    return 0;
+}
+
+/* --- writing --------------------------------------------------------------------- */
+
+static int out_write(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *err)
+{
+    struct sim_out *o = (struct sim_out *)out;
+    int rc = fault(o->s, "write", err);
+    if (rc < 0)
+        return rc;
+    assert(o->size + n <= SIM_BYTES);
+    memcpy(o->bytes + o->size, data, n);
+    o->size += n;
+    return 0;
+}
+
+static int out_commit(struct dz_blob_out *out, struct dz_err *err)
+{
+    struct sim_out *o = (struct sim_out *)out;
+    int rc = fault(o->s, "commit", err);
+    struct sim_object *at = sim_store_find(o->s, o->key);
+    if (rc < 0)
+        return rc;
+    if (!at && count(o->s) >= o->s->capacity)
+        return dz_fail(err, DZ_ENOSPC, "simulated: the store is full");
+    o->s->guard(o->s->arg, o->key);
+    at = at ? at : sim_store_find(o->s, "");
+    assert(at);
+    *at = (struct sim_object){.size = o->size};
+    memcpy(at->key, o->key, sizeof at->key);
+    memcpy(at->bytes, o->bytes, o->size);
+    memcpy(at->synced, o->bytes, o->size);
+    return fault(o->s, "committed", err); /* done, but the caller does not get to know */
+}
+
+static void out_close(struct dz_blob_out *out)
+{
+    struct sim_out *o = (struct sim_out *)out;
+    o->s->writers--;
+    free(o);
+}
+
+static const struct dz_blob_out_ops out_ops = {out_write, out_commit, out_close};
+
+static int sim_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
+                        struct dz_err *err)
+{
+    int rc = fault(self(s), "create", err);
+    if (rc < 0)
+        return rc;
+    struct sim_out *out = calloc(1, sizeof *out);
+    assert(out);
+    *out = (struct sim_out){.head = {&out_ops, -1}, .s = self(s)};
+    (void)snprintf(out->key, sizeof out->key, "%s", key);
+    self(s)->writers++;
+    *ret_out = &out->head;
+    return 0;
+}
+
+/* --- the rest -------------------------------------------------------------------- */
+
+static int sim_stat(struct dz_blobs *s, const char *key, uint64_t *ret_size, struct dz_err *err)
+{
+    int rc = fault(self(s), "stat", err);
+    const struct sim_object *o = sim_store_find(self(s), key);
+    if (rc < 0)
+        return rc;
+    if (!o)
+        return dz_fail(err, DZ_ENOENT, "simulated: no %s", key);
+    *ret_size = o->size;
+    return 0;
+}
+
+static int sim_remove(struct dz_blobs *s, const char *key, struct dz_err *err)
+{
+    int rc = fault(self(s), "remove", err);
+    struct sim_object *o = sim_store_find(self(s), key);
+    if (rc < 0)
+        return rc;
+    if (o) {
+        self(s)->guard(self(s)->arg, key);
+        o->key[0] = '\0';
+    }
+    return fault(self(s), "removed", err);
+}
+
+static int sim_list(struct dz_blobs *s, int (*fn)(void *arg, const char *key, uint64_t size),
+                    void *arg, struct dz_err *err)
+{
+    int rc = fault(self(s), "list", err);
+    for (int i = 0; rc == 0 && i < SIM_OBJECTS; i++) {
+        const struct sim_object o = self(s)->objects[i]; /* fn may remove it */
+        if (o.key[0] && fn(arg, o.key, o.size))
+            break;
+    }
+    return rc;
+}
+
+static int sim_sweep(struct dz_blobs *s, struct dz_err *err)
+{
+    self(s)->writers = 0;
+    return fault(self(s), "sweep", err);
+}
+
+static const struct dz_blobs_ops ops = {
+    .stat = sim_stat,
+    .in_open = sim_in_open,
+    .out_open = sim_out_open,
+    .remove = sim_remove,
+    .list = sim_list,
+    .sweep = sim_sweep,
+};
+
+void sim_store_init(struct sim_store *s)
+{
+    *s = (struct sim_store){.head = {&ops}, .capacity = SIM_OBJECTS};
+}

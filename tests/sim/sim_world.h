@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sim_world.h - one simulated machine: a keeper on a simulated loop, a registry on
+ * a disk that loses power, two stores in memory, cells that are only notes; and a
+ * model of what must be true.
+ *
+ * The content of a sandbox's file is its version: a cell that runs it raises that
+ * in place. The model knows the last version that was acknowledged, and the last
+ * that was certainly on the disk.
+ *
+ * A crash is a kill (what was committed stays) or a power cut (what was not synced
+ * may go). It comes between two events, or before the nth call to a store or to
+ * the registry: from there every call fails until the restart.
+ */
+#ifndef DZ_TESTS_SIM_WORLD_H
+#define DZ_TESTS_SIM_WORLD_H
+
+#include "db/db_sim.h"
+#include "keeper/keeper.h"
+#include "loop/loop_sim.h"
+#include "sim_store.h"
+
+enum {
+    SIM_SANDBOXES = 6,
+    SIM_TENANT_NAMES = 4,
+};
+
+struct sim_sandbox {
+    char id[16];
+    bool exists;  /* was registered, and not acknowledged as deleted */
+    bool doomed;  /* a delete was asked for: it may go at any time */
+    bool unknown; /* a crash came between: the registry knows whether it exists */
+    bool running;
+    uint64_t acked, synced; /* versions */
+    int lives;              /* ids are not used twice */
+};
+
+struct sim_world {
+    uint64_t seed, dice;
+    struct dz_clock_test clock;
+    struct dz_loop *loop;
+    struct dz_db_sim *disk;
+    struct dz_registry *inner;   /* on the disk */
+    struct dz_registry registry; /* ours, in front of it */
+    struct dz_keeper *k;
+    struct sim_store live, cold;
+    struct sim_sandbox boxes[SIM_SANDBOXES];
+
+    uint32_t fault_percent; /* of the calls to stores */
+    long calls_left;        /* until the crash; < 0: none is near */
+    bool dead;
+    bool calm;                     /* nothing fails by itself any more */
+    bool cut;                      /* the power was cut at least once */
+    long asked, answered, dropped; /* requests */
+    long crashes, operations, done[DZ_REQUEST_COUNT];
+    char bad[512]; /* the first thing that was not true; "" */
+};
+
+/* bad is set once; the simulation ends at the next look. */
+void sim_bad(struct sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+void sim_open(struct sim_world *w, uint64_t seed, const void *template, size_t size);
+void sim_close(struct sim_world *w);
+/* One random thing happens, and some time passes. */
+void sim_act(struct sim_world *w);
+/* No more faults; all comes to rest; then everything is looked at. */
+void sim_rest(struct sim_world *w);
+
+/* sim_cells.c */
+extern const struct dz_keeper_ops sim_cell_ops;
+struct sim_sandbox *sim_box(struct sim_world *w, const char *id);
+void sim_cells_gone(struct sim_world *w); /* with their daemon */
+void sim_write(struct sim_world *w, struct sim_sandbox *b);
+bool sim_read_version(const char *bytes, size_t size, const char *id, uint64_t *ret_version);
+
+/* sim_registry.c: verbs that watch every hop, and fail after the crash. */
+extern const struct dz_registry_ops sim_registry_ops;
+int sim_fault(void *world, const char *call); /* of the stores */
+
+#endif
