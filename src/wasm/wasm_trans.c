@@ -17,7 +17,7 @@
 
 /* --- reading --------------------------------------------------------------------------- */
 
-uint32_t dz_trans_u32(struct wasm_trans *t)
+uint32_t dz_trans_u32_slow(struct wasm_trans *t)
 {
     uint32_t v = 0;
     for (unsigned shift = 0; t->p < t->end; shift += 7) {
@@ -43,17 +43,13 @@ int64_t dz_trans_s64(struct wasm_trans *t)
     }
     return (int64_t)v;
 }
-uint32_t dz_trans_here(const struct wasm_trans *t)
-{
-    return (uint32_t)(t->p - t->module->wasm);
-}
 
 static unsigned read_op(struct wasm_trans *t)
 {
     unsigned op = *t->p++;
-    if (op == 0xfc)
+    if (dz_unlikely(op == 0xfc))
         return 0x100 + dz_trans_u32(t);
-    if (op == 0xfd)
+    if (dz_unlikely(op == 0xfd))
         return 0x200 + dz_trans_u32(t);
     return op;
 }
@@ -157,42 +153,63 @@ static void constant(struct wasm_trans *t, unsigned op)
     dz_trans_push(t, e);
 }
 
+static void rare_instruction(struct wasm_trans *t, unsigned op)
+{
+    if (!dz_trans_control(t, op) && !dz_trans_memory(t, op) && !dz_trans_vector(t, op) &&
+        !dz_trans_table(t, op)) {
+        t->failed = true; /* cannot be: the validator knows the same table */
+        t->trap = DZ_WASM_TRAP_UNREACHABLE;
+    }
+}
+
 static void instruction(struct wasm_trans *t, unsigned op)
 {
     switch (op) {
+    case DZ_WASM_OP_local_get:
+        dz_trans_push(t, t->locals[dz_trans_u32(t)]);
+        break;
+    case DZ_WASM_OP_local_set:
+    case DZ_WASM_OP_local_tee:
+        dz_trans_set_local(t, dz_trans_u32(t), op == DZ_WASM_OP_local_tee);
+        break;
     case DZ_WASM_OP_i32_const:
     case DZ_WASM_OP_i64_const:
     case DZ_WASM_OP_f32_const:
     case DZ_WASM_OP_f64_const:
         constant(t, op);
-        return;
-    case DZ_WASM_OP_local_get:
-    case DZ_WASM_OP_local_set:
-    case DZ_WASM_OP_local_tee:
-        dz_trans_local(t, op, dz_trans_u32(t));
-        return;
+        break;
+    case DZ_WASM_OP_i32_load ... DZ_WASM_OP_i64_store32:
+        (void)dz_trans_memory(t, op);
+        break;
+    case DZ_WASM_OP_i32_eqz ... DZ_WASM_OP_i64_extend32_s:
+    case DZ_WASM_OP_i32_trunc_sat_f32_s ... DZ_WASM_OP_i64_trunc_sat_f64_u:
+    case DZ_WASM_OP_ref_is_null:
+        dz_trans_numeric(t, op);
+        break;
+    case DZ_WASM_OP_else:
+        dz_trans_else(t);
+        break;
+    case DZ_WASM_OP_end:
+        dz_trans_end(t);
+        break;
     case DZ_WASM_OP_global_get:
     case DZ_WASM_OP_global_set:
         dz_trans_global(t, op, dz_trans_u32(t));
-        return;
+        break;
     case DZ_WASM_OP_drop:
         (void)dz_trans_pop(t);
-        return;
+        break;
     case DZ_WASM_OP_select_t:
         (void)dz_trans_u32(t);
         (void)dz_trans_u32(t);
         dz_trans_select(t);
-        return;
+        break;
     case DZ_WASM_OP_select:
         dz_trans_select(t);
-        return;
-    default:
         break;
-    }
-    if (!dz_trans_numeric(t, op) && !dz_trans_control(t, op) && !dz_trans_memory(t, op) &&
-        !dz_trans_vector(t, op) && !dz_trans_table(t, op)) {
-        t->failed = true; /* cannot be: the validator knows the same table */
-        t->trap = DZ_WASM_TRAP_UNREACHABLE;
+    default:
+        rare_instruction(t, op);
+        break;
     }
 }
 
@@ -242,17 +259,13 @@ static void body(struct wasm_trans *t)
         if (op >= DZ_WASM_OP_LIMIT)
             break; /* cannot be */
         t->fuel_count++;
-        if (t->dead)
+        if (dz_unlikely(t->dead))
             dead_instruction(t, op);
-        else if (op == DZ_WASM_OP_end)
-            dz_trans_end(t);
-        else if (op == DZ_WASM_OP_else)
-            dz_trans_else(t);
-        else if (dz_unlikely(t->wide))
+        else if (dz_unlikely(t->wide) && op != DZ_WASM_OP_end && op != DZ_WASM_OP_else)
             wide_instruction(t, op);
         else
             instruction(t, op);
-        if (t->top > slots_max(t) || t->max_slot > slots_max(t)) {
+        if (dz_unlikely(t->max_slot > slots_max(t))) {
             t->failed = true;
             t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
         }
@@ -272,13 +285,11 @@ static bool add_locals(struct wasm_trans *t, uint32_t n, uint8_t type, uint32_t 
         t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
         return false;
     }
-    uint32_t cap = t->local_cap;
-    if (!trans_grow(t, &t->local_type, &cap, t->local_count + n, sizeof *t->local_type) ||
-        !trans_grow(t, &t->local_slot, &t->local_cap, t->local_count + n, sizeof *t->local_slot))
+    if (!trans_grow(t, &t->locals, &t->local_cap, t->local_count + n, sizeof *t->locals))
         return false;
     for (uint32_t i = 0; i < n; i++) {
-        t->local_type[t->local_count] = type;
-        t->local_slot[t->local_count++] = *slot;
+        t->locals[t->local_count++] =
+            (struct entry){.kind = ENTRY_LOCAL, .type = type, .local = *slot};
         *slot += dz_wasm_valtype_slots(type);
     }
     return *slot <= slots_max(t);
@@ -320,6 +331,7 @@ static void start(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
     t->dead_depth = 0;
     t->fuel_cell = WASM_NOWHERE;
     t->fuel_count = 0;
+    t->acc[ACC_NONE].slot = WASM_NOWHERE;
     dz_trans_forget(t);
 }
 
@@ -378,8 +390,7 @@ void dz_wasm_trans_free(struct wasm_trans *t)
 {
     if (!t)
         return;
-    dz_free(t->local_type);
-    dz_free(t->local_slot);
+    dz_free(t->locals);
     dz_free(t->stack);
     dz_free(t->blocks);
     dz_free(t->words);

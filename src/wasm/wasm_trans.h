@@ -29,13 +29,17 @@ enum entry_kind {
     ENTRY_LOCAL,
     ENTRY_CONST,
 };
+/* 16 bytes, so that it travels in two registers. */
 struct entry {
     uint8_t kind;
     uint8_t type;
-    uint32_t slot;  /* its own */
-    uint32_t local; /* LOCAL: the slot of the local */
-    uint64_t bits;  /* CONST: never of a v128 */
+    uint32_t slot; /* its own */
+    union {
+        uint64_t bits;  /* CONST: never of a v128 */
+        uint64_t local; /* LOCAL: the slot of the local */
+    };
 };
+_Static_assert(sizeof(struct entry) == 16, "an entry is two registers");
 
 enum acc_no {
     ACC_INT,
@@ -45,9 +49,9 @@ enum acc_no {
     ACC_NONE = ACC_COUNT,
 };
 struct acc_state {
-    uint32_t slot;  /* that it mirrors, or WASM_NOWHERE */
-    uint32_t pos;   /* word of the cell that made it */
-    uint32_t delta; /* what makes that handler write no slot; 0: it must write */
+    uint32_t slot;      /* that it mirrors, or WASM_NOWHERE */
+    uint32_t pos : 28;  /* word of the cell that made it */
+    uint32_t delta : 4; /* what makes that handler write no slot; 0: it must write */
 };
 
 /* A comparison whose cell is the last one: may become part of a branch. */
@@ -57,7 +61,6 @@ struct compare {
     uint8_t index;  /* in its family */
     uint8_t kind;   /* SS SC RS RC */
     uint64_t word;  /* word 1 */
-    struct acc_state before[ACC_COUNT];
 };
 
 enum {
@@ -120,8 +123,7 @@ struct wasm_trans {
     const struct dz_wasm_type *type;
     uint32_t rec, temp_base, max_slot;
     uint32_t window, window_from; /* wide: what fp is moved by, and the first operand in it */
-    uint8_t *local_type;
-    uint32_t *local_slot;
+    struct entry *locals;         /* what local.get pushes */
     uint32_t local_count, local_cap;
 
     /* the symbolic stack */
@@ -141,8 +143,9 @@ struct wasm_trans {
     uint32_t barrier;  /* word of the last label: cells before it stay as they are */
     uint32_t def_cell; /* cell whose FC may be redirected, or WASM_NOWHERE */
     uint32_t def_slot;
-    struct acc_state acc[ACC_COUNT];
-    struct acc_state acc_before[ACC_COUNT]; /* what it was before the last result */
+    struct acc_state acc[ACC_COUNT + 1]; /* the last is no accumulator's: no special case */
+    struct acc_state undo;               /* what acc[undo_acc] was before the last result */
+    enum acc_no undo_acc;
     struct compare cmp;
     struct patch *patches;
     uint32_t patch_count, patch_cap;
@@ -154,36 +157,7 @@ struct wasm_trans {
     uint32_t fuel_count;
 };
 
-/* --- wasm_trans_emit.c: the stack and cells ------------------------------------------ */
-
-uint64_t dz_trans_fields(uint32_t c, uint32_t a, uint32_t b, uint32_t d);
-uint64_t dz_trans_imm(uint32_t c, uint32_t a, uint32_t imm);
-uint32_t dz_trans_emit(struct wasm_trans *t, unsigned handler, uint64_t word); /* its word */
-uint32_t dz_trans_emit3(struct wasm_trans *t, unsigned handler, uint64_t word, uint64_t third);
-void dz_trans_word(struct wasm_trans *t, uint64_t word);
-
-void dz_trans_push(struct wasm_trans *t, struct entry e); /* e.slot is set here */
-void dz_trans_push_temp(struct wasm_trans *t, unsigned type);
-struct entry dz_trans_pop(struct wasm_trans *t);
-
-/* The slot where the operand can be read; emits a move for a constant. */
-uint32_t dz_trans_slot(struct wasm_trans *t, const struct entry *e);
-bool dz_trans_in_acc(const struct wasm_trans *t, const struct entry *e, enum acc_no n);
-/* Use up the operand from the accumulator: its producer need not write. */
-void dz_trans_take_acc(struct wasm_trans *t, const struct entry *e, enum acc_no n);
-/* The operand is read from its slot but stays on the stack. */
-void dz_trans_pin(struct wasm_trans *t, uint32_t slot);
-/* A cell wrote this slot, other than through the accumulator that mirrors it. */
-void dz_trans_wrote(struct wasm_trans *t, uint32_t slot);
-/* The cell at pos wrote its result to slot (FC) and to the accumulator, which
- * handler + delta would do alone; then push it. */
-void dz_trans_result(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n,
-                     uint32_t delta);
-void dz_trans_forget(struct wasm_trans *t); /* accumulators and what may be redirected */
-
-void dz_trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e);
-void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index);
-void dz_trans_settle(struct wasm_trans *t, uint32_t from); /* entries from.. into their slots */
+/* --- cells ------------------------------------------------------------------------------- */
 
 /* Room for `want` elements in the array at *pp; false: no memory, t->failed. */
 bool dz_trans_grow_slow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t want, size_t size);
@@ -191,6 +165,150 @@ static inline bool trans_grow(struct wasm_trans *t, void *pp, uint32_t *cap, uin
                               size_t size)
 {
     return dz_likely(want <= *cap) || dz_trans_grow_slow(t, pp, cap, want, size);
+}
+
+static inline uint64_t dz_trans_fields(uint32_t c, uint32_t a, uint32_t b, uint32_t d)
+{
+    return (uint64_t)(c & 0xffff) | (uint64_t)(a & 0xffff) << 16 | (uint64_t)(b & 0xffff) << 32 |
+           (uint64_t)(d & 0xffff) << 48;
+}
+static inline uint64_t dz_trans_imm(uint32_t c, uint32_t a, uint32_t imm)
+{
+    return (uint64_t)(c & 0xffff) | (uint64_t)(a & 0xffff) << 16 | (uint64_t)imm << 32;
+}
+
+bool dz_trans_room(struct wasm_trans *t); /* for one more cell */
+/* A cell of two words; returns the first's index. */
+static inline uint32_t dz_trans_emit(struct wasm_trans *t, unsigned handler, uint64_t word)
+{
+    uint32_t at = t->count;
+    if (dz_unlikely(at + 4 > t->cap || t->cell_count >= t->cell_cap) && !dz_trans_room(t))
+        return 0;
+    t->cells[t->cell_count++] = (struct cell_pos){at, t->offset};
+    t->words[at] = handler;
+    t->words[at + 1] = word;
+    t->count = at + 2;
+    return at;
+}
+uint32_t dz_trans_emit3(struct wasm_trans *t, unsigned handler, uint64_t word, uint64_t third);
+void dz_trans_word(struct wasm_trans *t, uint64_t word);
+
+/* --- the stack --------------------------------------------------------------------------- */
+
+static inline void dz_trans_push(struct wasm_trans *t, struct entry e) /* e.slot is set here */
+{
+    if (!trans_grow(t, &t->stack, &t->stack_cap, t->depth + 1, sizeof *t->stack))
+        return;
+    e.slot = t->top;
+    t->stack[t->depth++] = e;
+    t->top += dz_wasm_valtype_slots(e.type);
+    if (t->top > t->max_slot)
+        t->max_slot = t->top;
+}
+static inline void dz_trans_push_temp(struct wasm_trans *t, unsigned type)
+{
+    dz_trans_push(t, (struct entry){.kind = ENTRY_TEMP, .type = (uint8_t)type});
+}
+static inline struct entry dz_trans_pop(struct wasm_trans *t)
+{
+    if (dz_unlikely(t->depth == 0)) /* only after a failure: the body is valid */
+        return (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_I32};
+    struct entry e = t->stack[--t->depth];
+    t->top = e.slot;
+    return e;
+}
+
+/* --- accumulators ---------------------------------------------------------------------------- */
+
+/* The slot where the operand lies now; for a constant one that nothing mirrors. */
+static inline uint32_t trans_place(const struct entry *e)
+{
+    return e->kind == ENTRY_TEMP    ? e->slot
+           : e->kind == ENTRY_LOCAL ? (uint32_t)e->local
+                                    : WASM_NOWHERE - 1;
+}
+static inline bool dz_trans_in_acc(const struct wasm_trans *t, const struct entry *e, enum acc_no n)
+{
+    return t->acc[n].slot == trans_place(e);
+}
+/* Use up the operand from the accumulator: its producer need not write. */
+static inline void dz_trans_take_acc(struct wasm_trans *t, const struct entry *e, enum acc_no n)
+{
+    struct acc_state *a = &t->acc[n];
+    if (e->kind == ENTRY_TEMP && a->delta && !t->failed) {
+        t->words[a->pos] += a->delta;
+        a->slot = WASM_NOWHERE;
+    }
+}
+/* The operand is read from its slot but stays on the stack. */
+static inline void dz_trans_pin(struct wasm_trans *t, uint32_t slot)
+{
+    for (int n = 0; n < ACC_COUNT; n++)
+        if (t->acc[n].slot == slot)
+            t->acc[n].delta = 0;
+}
+/* A cell wrote this slot, other than through the accumulator that mirrors it. */
+static inline void dz_trans_wrote(struct wasm_trans *t, uint32_t slot)
+{
+    for (int n = 0; n < ACC_COUNT; n++)
+        if (t->acc[n].slot == slot)
+            t->acc[n].slot = WASM_NOWHERE;
+}
+/* The cell at pos wrote its result to slot (FC) and to the accumulator, which
+ * handler + delta would do alone; then push it. */
+static inline void dz_trans_result(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n,
+                                   uint32_t delta)
+{
+    uint32_t slot = t->top;
+    t->undo = t->acc[n];
+    t->undo_acc = n;
+    dz_trans_wrote(t, slot);
+    if (n == ACC_NONE) {
+        if (type == DZ_WASM_V128)
+            dz_trans_wrote(t, slot + 1);
+    } else {
+        t->acc[n] = (struct acc_state){slot, pos & 0xfffffff, delta & 15};
+    }
+    t->def_cell = t->cell_count - 1;
+    t->def_slot = slot;
+    dz_trans_push_temp(t, type);
+}
+/* Take the last cell back, which made a result and is at word `at`. */
+static inline void trans_take_back(struct wasm_trans *t, uint32_t at)
+{
+    t->count = at;
+    t->cell_count--;
+    t->acc[t->undo_acc] = t->undo;
+    t->def_cell = WASM_NOWHERE;
+    t->cmp.cell = WASM_NOWHERE;
+}
+/* A label, or something that leaves nothing in the accumulators. */
+static inline void dz_trans_forget(struct wasm_trans *t)
+{
+    for (int n = 0; n < ACC_COUNT; n++)
+        t->acc[n].slot = WASM_NOWHERE;
+    t->def_cell = WASM_NOWHERE;
+    t->cmp.cell = WASM_NOWHERE;
+    t->barrier = t->count;
+}
+
+/* --- wasm_trans_emit.c: operands in slots ------------------------------------------------------
+ */
+
+void dz_trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e);
+uint32_t dz_trans_slot_slow(struct wasm_trans *t, const struct entry *e);
+/* The slot where the operand can be read; emits a move for a constant. */
+static inline uint32_t dz_trans_slot(struct wasm_trans *t, const struct entry *e)
+{
+    return dz_likely(e->kind != ENTRY_CONST) ? trans_place(e) : dz_trans_slot_slow(t, e);
+}
+void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index);
+/* Entries from.. into their slots. */
+static inline void dz_trans_settle(struct wasm_trans *t, uint32_t from)
+{
+    for (uint32_t i = from; i < t->depth; i++)
+        if (t->stack[i].kind != ENTRY_TEMP)
+            dz_trans_settle_entry(t, i);
 }
 
 /* --- wasm_trans_fuse.c: two cells into one --------------------------------------------------- */
@@ -223,9 +341,9 @@ bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *
 
 /* --- wasm_trans_num.c: numbers, memory, vectors ------------------------------------------ */
 
-bool dz_trans_numeric(struct wasm_trans *t, unsigned op); /* false: not one of these */
-bool dz_trans_vector(struct wasm_trans *t, unsigned op);
-void dz_trans_local(struct wasm_trans *t, unsigned op, uint32_t index);
+void dz_trans_numeric(struct wasm_trans *t, unsigned op);
+bool dz_trans_vector(struct wasm_trans *t, unsigned op); /* false: not one of these */
+void dz_trans_set_local(struct wasm_trans *t, uint32_t index, bool keep);
 void dz_trans_global(struct wasm_trans *t, unsigned op, uint32_t index);
 void dz_trans_select(struct wasm_trans *t);
 bool dz_trans_memory(struct wasm_trans *t, unsigned op);
@@ -258,8 +376,15 @@ void dz_trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, u
 
 /* --- wasm_trans.c ---------------------------------------------------------------------- */
 
-uint32_t dz_trans_u32(struct wasm_trans *t);
+uint32_t dz_trans_u32_slow(struct wasm_trans *t);
+static inline uint32_t dz_trans_u32(struct wasm_trans *t)
+{
+    return dz_likely(t->p < t->end && *t->p < 128) ? *t->p++ : dz_trans_u32_slow(t);
+}
 int64_t dz_trans_s64(struct wasm_trans *t);
-uint32_t dz_trans_here(const struct wasm_trans *t); /* offset of p in the binary */
+static inline uint32_t dz_trans_here(const struct wasm_trans *t) /* offset of p in the binary */
+{
+    return (uint32_t)(t->p - t->module->wasm);
+}
 
 #endif

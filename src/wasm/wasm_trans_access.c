@@ -8,8 +8,7 @@
  * place. Likewise float arithmetic takes in the load of one operand. Nothing can
  * stop between the two halves, so no safepoint is lost.
  *
- * Which accumulators mirrored what before the last result is kept in acc_before:
- * taking a cell back brings that back, too.
+ * Taking a cell back brings back what its accumulator mirrored before.
  */
 #include "wasm/wasm_trans.h"
 
@@ -21,15 +20,6 @@ static uint32_t producer(const struct wasm_trans *t, const struct entry *e)
         return WASM_NOWHERE;
     uint32_t at = t->cells[t->def_cell].word;
     return at >= t->barrier && at + 2 == t->count ? at : WASM_NOWHERE;
-}
-
-static void take_back(struct wasm_trans *t, uint32_t at)
-{
-    t->count = at;
-    t->cell_count--;
-    t->def_cell = WASM_NOWHERE;
-    t->cmp.cell = WASM_NOWHERE;
-    memcpy(t->acc, t->acc_before, sizeof t->acc);
 }
 
 bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
@@ -51,7 +41,7 @@ bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t
                                       (word & UINT64_C(0xffffffff0000)) | (uint64_t)offset << 48};
     else
         return false;
-    take_back(t, at);
+    trans_take_back(t, at);
     return true;
 }
 
@@ -68,7 +58,7 @@ static bool loaded(struct wasm_trans *t, const struct entry *e, unsigned load, u
         return false;
     *ret_kind = t->words[at] == load ? 0 : 2;
     *ret_word = (word & 0xffff0000) | offset << 48;
-    take_back(t, at);
+    trans_take_back(t, at);
     return true;
 }
 

@@ -175,27 +175,21 @@ static void emit_jump(struct wasm_trans *t, struct block *b)
     branch_to(t, b, dz_trans_emit(t, b->op == DZ_WASM_OP_loop ? H_JUMP_BACK : H_JUMP, 0));
 }
 
-/* Take the comparison's cell back; its operands are as they were before it. */
-static struct compare take_compare(struct wasm_trans *t, const struct entry *e)
+/* Take the comparison's cell back; its operands are as they were before it. t->cmp
+ * still describes it. */
+static bool take_compare(struct wasm_trans *t, const struct entry *e)
 {
-    struct compare c = t->cmp;
-    if (e->kind != ENTRY_TEMP || c.cell == WASM_NOWHERE || c.cell != t->cell_count - 1 ||
-        t->def_cell != c.cell || t->def_slot != e->slot || t->failed)
-        c.cell = WASM_NOWHERE;
+    const struct compare *c = &t->cmp;
+    if (e->kind != ENTRY_TEMP || c->cell == WASM_NOWHERE || c->cell != t->cell_count - 1 ||
+        t->def_cell != c->cell || t->def_slot != e->slot || t->failed)
+        return false;
     /* constants that do not fit the branch's 16 bits */
-    if (c.cell != WASM_NOWHERE && c.family == 0 && (c.kind == 1 || c.kind == 3) &&
-        (int32_t)(c.word >> 32) != (int16_t)(c.word >> 32))
-        c.cell = WASM_NOWHERE;
-    if (c.cell != WASM_NOWHERE && c.family == 1 && (c.kind & 1))
-        c.cell = WASM_NOWHERE;
-    t->cmp.cell = WASM_NOWHERE;
-    if (c.cell == WASM_NOWHERE)
-        return c;
-    t->count = t->cells[c.cell].word;
-    t->cell_count--;
-    t->def_cell = WASM_NOWHERE;
-    memcpy(t->acc, c.before, sizeof t->acc);
-    return c;
+    if (c->family == 0 && (c->kind & 1) && (int32_t)(c->word >> 32) != (int16_t)(c->word >> 32))
+        return false;
+    if (c->family == 1 && (c->kind & 1))
+        return false;
+    trans_take_back(t, t->cells[c->cell].word);
+    return true;
 }
 
 static uint32_t emit_compare_branch(struct wasm_trans *t, const struct compare *c, bool sense,
@@ -229,9 +223,9 @@ static uint32_t emit_compare_branch(struct wasm_trans *t, const struct compare *
 /* Pop the condition; a cell that branches when it is `sense`. Returns it. */
 static uint32_t emit_branch_if(struct wasm_trans *t, const struct entry *e, bool sense, bool back)
 {
-    struct compare c = take_compare(t, e);
-    if (c.cell != WASM_NOWHERE)
-        return emit_compare_branch(t, &c, sense, back);
+    if (take_compare(t, e))
+        return emit_compare_branch(t, &t->cmp, sense, back);
+    t->cmp.cell = WASM_NOWHERE;
     unsigned h = (sense ? H_BR_NZ32_S : H_BR_Z32_S) + (back ? 2u : 0u);
     if (dz_unlikely(t->wide)) {
         dz_trans_wide_get(t, e);
@@ -259,9 +253,9 @@ static void br_if(struct wasm_trans *t, struct block *b)
             dz_trans_settle_entry(t, i);
     }
     if (b->op != 0 && operands_in_place(t, b)) {
-        for (uint32_t i = t->depth - label_count(t, b); i < t->depth; i++)
-            dz_trans_pin(t, t->stack[i].slot);
         branch_to(t, b, emit_branch_if(t, &e, true, b->op == DZ_WASM_OP_loop));
+        for (uint32_t i = t->depth - label_count(t, b); i < t->depth; i++)
+            dz_trans_pin(t, t->stack[i].slot); /* only now: taking a comparison back undoes it */
         t->def_cell = WASM_NOWHERE;
         return;
     }

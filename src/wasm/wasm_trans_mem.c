@@ -48,9 +48,9 @@ static bool redirect(struct wasm_trans *t, const struct entry *e, uint32_t slot)
     return true;
 }
 
-static void set_local(struct wasm_trans *t, uint32_t index, bool keep)
+void dz_trans_set_local(struct wasm_trans *t, uint32_t index, bool keep)
 {
-    uint32_t slot = t->local_slot[index];
+    uint32_t slot = (uint32_t)t->locals[index].local;
     struct entry e = dz_trans_pop(t);
     bool moved = flush_local(t, slot);
     bool is_it = e.kind == ENTRY_LOCAL && e.local == slot;
@@ -62,16 +62,6 @@ static void set_local(struct wasm_trans *t, uint32_t index, bool keep)
     }
     if (keep)
         dz_trans_push(t, e);
-}
-
-void dz_trans_local(struct wasm_trans *t, unsigned op, uint32_t index)
-{
-    if (op == DZ_WASM_OP_local_get)
-        dz_trans_push(t, (struct entry){.kind = ENTRY_LOCAL,
-                                        .type = t->local_type[index],
-                                        .local = t->local_slot[index]});
-    else
-        set_local(t, index, op == DZ_WASM_OP_local_tee);
 }
 
 void dz_trans_global(struct wasm_trans *t, unsigned op, uint32_t index)
@@ -341,9 +331,7 @@ static void table_grow(struct wasm_trans *t, uint32_t index)
     struct entry n = dz_trans_pop(t);
     struct entry v = dz_trans_pop(t);
     uint32_t sn = dz_trans_slot(t, &n);
-    struct entry here = {
-        .kind = v.kind, .type = v.type, .slot = v.slot, .local = v.local, .bits = v.bits};
-    dz_trans_move(t, v.slot, &here); /* the value in the slot that gets the result */
+    dz_trans_move(t, v.slot, &v); /* the value in the slot that gets the result */
     uint32_t pos = dz_trans_emit(t, H_TABLE_GROW, dz_trans_imm(v.slot, sn, index));
     dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
 }

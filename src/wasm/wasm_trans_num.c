@@ -240,7 +240,6 @@ static void int_compare(struct wasm_trans *t, struct numeric n)
     uint64_t word;
     unsigned kind = pick4(t, &a, &b, &word);
     struct compare c = {.family = 0, .index = (uint8_t)(index + wide), .kind = (uint8_t)kind};
-    memcpy(c.before, t->acc, sizeof c.before);
     c.word = word;
     uint32_t pos = dz_trans_emit(t, H_I32_EQ_SS + (index + wide) * 8 + kind, word | to);
     dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 4);
@@ -279,7 +278,6 @@ static void int_unary(struct wasm_trans *t, struct numeric n, unsigned op, unsig
         dz_trans_take_acc(t, &a, ACC_INT);
     else
         word = dz_trans_fields(0, dz_trans_slot(t, &a), 0, 0);
-    memcpy(c.before, t->acc, sizeof c.before);
     c.kind = kind ? RS : SS;
     c.word = word;
     uint32_t pos = dz_trans_emit(t, n.handler + kind, word | a.slot);
@@ -346,7 +344,6 @@ static void float_binary(struct wasm_trans *t, struct numeric n, unsigned op, un
     const uint64_t *constant;
     unsigned kind = pick_float(t, &a, &b, n.shape == SHAPE_F7, &word, &constant);
     struct compare c = {.family = 1, .index = (uint8_t)(index + wide), .kind = (uint8_t)kind};
-    memcpy(c.before, t->acc, sizeof c.before);
     c.word = word;
     unsigned handler = n.shape == SHAPE_FCMP ? H_F32_EQ_SS + (index + wide) * 8 : n.handler;
     uint32_t pos = dz_trans_emit(t, handler + kind, word | to);
@@ -374,10 +371,8 @@ static void convert(struct wasm_trans *t, unsigned handler, unsigned result)
     dz_trans_result(t, pos, result, acc_of(result), 2);
 }
 
-bool dz_trans_numeric(struct wasm_trans *t, unsigned op)
+void dz_trans_numeric(struct wasm_trans *t, unsigned op)
 {
-    if (op >= DZ_ARRAY_LEN(numerics) || numerics[op].shape == SHAPE_NONE)
-        return false;
     struct numeric n = numerics[op];
     unsigned result = op == DZ_WASM_OP_ref_is_null ? DZ_WASM_I32 : dz_wasm_op_table[op].type[3];
     switch ((enum shape)n.shape) {
@@ -409,5 +404,4 @@ bool dz_trans_numeric(struct wasm_trans *t, unsigned op)
     case SHAPE_NONE:
         break;
     }
-    return true;
 }

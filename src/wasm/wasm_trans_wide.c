@@ -84,7 +84,7 @@ void dz_trans_wide_close(struct wasm_trans *t)
 
 void dz_trans_wide_move(struct wasm_trans *t, uint32_t to, const struct entry *e)
 {
-    uint32_t from = e->kind == ENTRY_TEMP ? e->slot : e->local;
+    uint32_t from = trans_place(e);
     if (e->kind == ENTRY_CONST)
         (void)dz_trans_emit3(t, H_MOVE_FAR_C, dz_trans_imm(0, 0, to), e->bits);
     else if (from != to)
