@@ -29,6 +29,12 @@
 #define FD   (((const uint16_t *)(const void *)(pc + 1))[3])
 #define IMM  (((const int32_t *)(const void *)(pc + 1))[1])
 #define UIMM (((const uint32_t *)(const void *)(pc + 1))[1])
+#define G(n) (((const uint16_t *)(const void *)(pc + 2))[n])
+
+static inline uint32_t sign16(uint16_t v)
+{
+    return (uint32_t)(int32_t)(int16_t)v;
+}
 
 #define SLOT(T, i)        (*(T *)(void *)(fp + (i)))
 #define PUT(i, v)         (acc = (v), fp[i] = acc)

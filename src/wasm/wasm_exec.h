@@ -15,7 +15,8 @@
  * A cell:   word 0  address or number of the handler
  *           word 1  16-bit fields FC (bits 0-15), FA (16-31), FB (32-47),
  *                   FD (48-63); IMM/UIMM = the upper half, where FB, FD lie
- *           word 2, 3 when the handler has them: pc[2], pc[3]
+ *           word 2, 3 when the handler has them: pc[2], pc[3]; G(0) to G(3)
+ *           are the 16-bit fields of word 2, sign16() extends one
  * By custom FC is the slot of the result (the translator redirects it), FA,
  * FB, FD those of the operands from left to right. A memory access has its
  * offset in UIMM and its address in slot FA; a store its value in slot FC.

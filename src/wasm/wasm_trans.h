@@ -273,6 +273,30 @@ static inline void dz_trans_result(struct wasm_trans *t, uint32_t pos, unsigned 
     t->def_slot = slot;
     dz_trans_push_temp(t, type);
 }
+/* The word of the last cell if it has two words and no label behind it. */
+static inline uint32_t trans_last(const struct wasm_trans *t)
+{
+    uint32_t at = t->count - 2;
+    if (t->cell_count == 0 || t->cells[t->cell_count - 1].word != at || at < t->barrier)
+        return WASM_NOWHERE;
+    return at;
+}
+/* The same if it made e and nothing else knows of it: then it may be taken back. */
+static inline uint32_t trans_producer(const struct wasm_trans *t, const struct entry *e)
+{
+    if (e->kind != ENTRY_TEMP || t->def_cell != t->cell_count - 1 || t->def_slot != e->slot ||
+        t->failed)
+        return WASM_NOWHERE;
+    return trans_last(t);
+}
+static inline unsigned trans_field(const struct wasm_trans *t, uint32_t at, unsigned n)
+{
+    return (unsigned)(t->words[at + 1] >> (16 * n)) & 0xffff;
+}
+static inline int32_t trans_imm_of(const struct wasm_trans *t, uint32_t at)
+{
+    return (int32_t)(t->words[at + 1] >> 32);
+}
 /* Take the last cell back, which made a result and is at word `at`. */
 static inline void trans_take_back(struct wasm_trans *t, uint32_t at)
 {
@@ -316,6 +340,12 @@ static inline void dz_trans_settle(struct wasm_trans *t, uint32_t from)
 /* Both operands popped, the result belongs to slot `to`; handler is that of kind SS. */
 bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entry *a,
                           const struct entry *b, uint32_t to);
+bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, const struct entry *a,
+                           const struct entry *b);
+/* The last cell has just been made to write a local: with the one before, one? */
+void dz_trans_fuse_pair(struct wasm_trans *t);
+/* The last cells are moves and a jump follows: its word with them in it, or WASM_NOWHERE. */
+uint32_t dz_trans_fuse_jump(struct wasm_trans *t, bool back);
 /* A branch backwards on comparison `index` of the accumulator with a slot or a
  * 16-bit constant: its word, or WASM_NOWHERE. */
 uint32_t dz_trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other);
@@ -326,6 +356,8 @@ enum fused_kind {
     FUSED_ADD_CONST = 0, /* in the order of LOAD_FUSED and STORE_FUSED */
     FUSED_ADD_SLOT = 2,
     FUSED_CONST = 4,
+    FUSED_SCALED = 6, /* loads only */
+    FUSED_STEP = 8,
 };
 struct fused_address {
     unsigned kind;
@@ -335,6 +367,13 @@ struct fused_address {
  * is one, has been taken back. */
 bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
                            struct fused_address *ret);
+/* The same for a load of 1 << log2 bytes, which can do more. */
+bool dz_trans_fuse_load(struct wasm_trans *t, const struct entry *e, uint32_t offset, unsigned log2,
+                        struct fused_address *ret);
+/* Both operands popped: is it the sum of the accumulator and memory, stored where
+ * it came from? Then it has been emitted. */
+bool dz_trans_fuse_add_to(struct wasm_trans *t, const struct entry *address,
+                          const struct entry *value, uint32_t offset);
 /* Emit a binary operation of which one operand is the load before it. */
 bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
                          const struct entry *b);

@@ -12,16 +12,6 @@
  */
 #include "wasm/wasm_trans.h"
 
-/* The word of the last cell when it made e and nothing else knows of it. */
-static uint32_t producer(const struct wasm_trans *t, const struct entry *e)
-{
-    if (e->kind != ENTRY_TEMP || t->failed || t->def_cell == WASM_NOWHERE ||
-        t->def_cell != t->cell_count - 1 || t->def_slot != e->slot)
-        return WASM_NOWHERE;
-    uint32_t at = t->cells[t->def_cell].word;
-    return at >= t->barrier && at + 2 == t->count ? at : WASM_NOWHERE;
-}
-
 bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
                            struct fused_address *ret)
 {
@@ -30,7 +20,7 @@ bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t
         *ret = (struct fused_address){FUSED_CONST, at << 32};
         return at <= UINT32_MAX;
     }
-    uint32_t at = producer(t, e);
+    uint32_t at = trans_producer(t, e);
     if (at == WASM_NOWHERE)
         return false;
     uint64_t word = t->words[at + 1];
@@ -45,11 +35,64 @@ bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t
     return true;
 }
 
+/* base + (index << log2), or a local that the last cell has stepped on. */
+bool dz_trans_fuse_load(struct wasm_trans *t, const struct entry *e, uint32_t offset, unsigned log2,
+                        struct fused_address *ret)
+{
+    if (dz_trans_fuse_address(t, e, offset, ret))
+        return true;
+    uint32_t at = trans_producer(t, e);
+    if (at != WASM_NOWHERE && t->words[at] == H_I32_SHL_ADD_S && offset <= UINT16_MAX &&
+        trans_field(t, at, 3) == log2) {
+        /* the index stands first there, the base first here */
+        *ret = (struct fused_address){
+            FUSED_SCALED, dz_trans_fields(0, trans_field(t, at, 2), trans_field(t, at, 1), offset)};
+        trans_take_back(t, at);
+        return true;
+    }
+    at = trans_last(t);
+    if (e->kind != ENTRY_LOCAL || at == WASM_NOWHERE || t->words[at] != H_I32_ADD_SC ||
+        trans_field(t, at, 0) != e->local || offset != 0 || t->failed)
+        return false;
+    int32_t step = trans_imm_of(t, at);
+    if (step != (int16_t)step)
+        return false;
+    *ret = (struct fused_address){
+        FUSED_STEP, dz_trans_fields(0, trans_field(t, at, 1), (uint32_t)step, (uint32_t)e->local)};
+    t->count = at; /* it still leaves the local in its slot and in the accumulator */
+    t->cell_count--;
+    t->def_cell = WASM_NOWHERE;
+    t->cmp.cell = WASM_NOWHERE;
+    return true;
+}
+
+bool dz_trans_fuse_add_to(struct wasm_trans *t, const struct entry *address,
+                          const struct entry *value, uint32_t offset)
+{
+    bool wide = value->type == DZ_WASM_F64;
+    uint32_t at = trans_producer(t, value);
+    if (at == WASM_NOWHERE || address->kind == ENTRY_CONST || trans_field(t, at, 3) != offset)
+        return false;
+    unsigned add = wide ? H_F64_ADD_MEM_F_S : H_F32_ADD_MEM_F_S;
+    unsigned slot = trans_field(t, at, 1);
+    unsigned kind;
+    if (t->words[at] == add && trans_place(address) == slot)
+        kind = 0;
+    else if (t->words[at] == add + 2 && dz_trans_in_acc(t, address, ACC_INT))
+        kind = 1; /* floats have not touched it since */
+    else
+        return false;
+    trans_take_back(t, at);
+    (void)dz_trans_emit(t, (wide ? H_F64_ADD_TO_S : H_F32_ADD_TO_S) + kind,
+                        dz_trans_fields(0, slot, 0, offset));
+    return true;
+}
+
 /* The load behind e as address kind (0: slot, 2: accumulator) and word. */
 static bool loaded(struct wasm_trans *t, const struct entry *e, unsigned load, unsigned *ret_kind,
                    uint64_t *ret_word)
 {
-    uint32_t at = producer(t, e);
+    uint32_t at = trans_producer(t, e);
     if (at == WASM_NOWHERE || (t->words[at] != load && t->words[at] != load + 1))
         return false;
     uint64_t word = t->words[at + 1];

@@ -69,7 +69,8 @@ static void branch_to(struct wasm_trans *t, struct block *b, uint32_t at)
     struct patch p = {.what = PATCH_IMM, .at = at, .base = at};
     if (t->failed)
         return;
-    if (t->words[at] >= H_COUNT_EQ_S && t->words[at] <= H_COUNT_GE_U_C)
+    if ((t->words[at] >= H_COUNT_EQ_S && t->words[at] <= H_COUNT_GE_U_C) ||
+        t->words[at] == H_MOVE2_JUMP || t->words[at] == H_MOVE2_JUMP_BACK)
         p = (struct patch){.what = PATCH_TABLE, .at = at + 2, .base = at};
     if (b->op == DZ_WASM_OP_loop)
         patch_at(t, &p, b->start);
@@ -171,8 +172,12 @@ static void emit_jump(struct wasm_trans *t, struct block *b)
         emit_return(t);
         return;
     }
+    bool back = b->op == DZ_WASM_OP_loop;
     move_operands(t, b, label_count(t, b));
-    branch_to(t, b, dz_trans_emit(t, b->op == DZ_WASM_OP_loop ? H_JUMP_BACK : H_JUMP, 0));
+    uint32_t at = dz_trans_fuse_jump(t, back);
+    if (at == WASM_NOWHERE)
+        at = dz_trans_emit(t, back ? H_JUMP_BACK : H_JUMP, 0);
+    branch_to(t, b, at);
 }
 
 /* Take the comparison's cell back; its operands are as they were before it. t->cmp

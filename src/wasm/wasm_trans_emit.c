@@ -71,18 +71,37 @@ static void move_const(struct wasm_trans *t, uint32_t to, uint64_t bits)
 
 static void move_slot(struct wasm_trans *t, uint32_t to, uint32_t from)
 {
-    uint32_t last = t->cell_count ? t->cells[t->cell_count - 1].word : WASM_NOWHERE;
-    if (last != WASM_NOWHERE && last + 2 == t->count && t->words[last] == H_MOVE &&
-        t->def_cell == t->cell_count - 1) {
-        t->words[last] = H_MOVE2;
-        t->words[last + 1] =
-            (t->words[last + 1] & 0xffffffff) | (uint64_t)from << 32 | (uint64_t)to << 48;
-        t->def_cell = WASM_NOWHERE;
+    uint32_t last = t->cells[t->cell_count - 1].word;
+    wasm_word *w = &t->words[last];
+    t->def_cell = WASM_NOWHERE;
+    if (last < t->barrier || t->failed) {
+        (void)dz_trans_emit(t, H_MOVE, dz_trans_fields(to, from, 0, 0));
         return;
     }
-    (void)dz_trans_emit(t, H_MOVE, dz_trans_fields(to, from, 0, 0));
-    t->def_cell = t->cell_count - 1; /* no label since: may become a MOVE2 */
-    t->def_slot = WASM_NOWHERE;
+    switch (w[0]) {
+    case H_MOVE:
+        w[0] = H_MOVE2;
+        w[1] = (w[1] & 0xffffffff) | dz_trans_fields(0, 0, from, to);
+        break;
+    case H_MOVE2:
+        w[0] = H_MOVE3;
+        dz_trans_word(t, dz_trans_fields(to, from, 0, 0));
+        break;
+    case H_MOVE3:
+        w[0] = H_MOVE4;
+        w[2] |= dz_trans_fields(0, 0, to, from);
+        break;
+    case H_I32_ADD_SC: /* of what it has just made */
+        if ((w[1] & 0xffff) == from && (int64_t)w[1] >> 32 == (int16_t)(w[1] >> 32)) {
+            w[0] = H_ADD_TWICE;
+            w[1] = (w[1] & 0xffffffffffff) | (uint64_t)to << 48;
+            break;
+        }
+        /* fall through */
+    default:
+        (void)dz_trans_emit(t, H_MOVE, dz_trans_fields(to, from, 0, 0));
+        break;
+    }
 }
 
 void dz_trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e)

@@ -10,16 +10,9 @@
  */
 #include "wasm/wasm_trans.h"
 
-/* The last cell if it has two words, this handler, and no label behind it. */
-static bool is_last(const struct wasm_trans *t, uint32_t word, unsigned handler)
+static bool fits16(int32_t v)
 {
-    return !t->failed && t->cell_count != 0 && t->cells[t->cell_count - 1].word == word &&
-           word >= t->barrier && t->count == word + 2 && t->words[word] == handler;
-}
-
-static unsigned field(const struct wasm_trans *t, uint32_t word, unsigned n)
-{
-    return (unsigned)(t->words[word + 1] >> (16 * n)) & 0xffff;
+    return v == (int16_t)v;
 }
 
 /* The operand's value was made by the last cell, for it alone. */
@@ -27,23 +20,65 @@ static bool made_last(const struct wasm_trans *t, const struct entry *e, enum ac
                       unsigned handler)
 {
     return e->kind == ENTRY_TEMP && dz_trans_in_acc(t, e, n) && t->acc[n].delta != 0 &&
-           is_last(t, t->acc[n].pos, handler);
+           t->acc[n].pos == trans_last(t) && t->words[t->acc[n].pos] == handler && !t->failed;
 }
 
-/* (x << constant) + slot. */
-static bool shift_add(struct wasm_trans *t, const struct entry *a, const struct entry *b,
-                      uint32_t to)
+/* --- shifts ------------------------------------------------------------------------ */
+
+enum {
+    SHIFTS = 5,      /* SHL SHR_S SHR_U ROTL ROTR, */
+    SHIFT_KINDS = 14 /* handlers each */
+};
+
+/* (x shifted by a constant) + ^ | another operand. */
+static bool shift_op(struct wasm_trans *t, unsigned handler, const struct entry *shifted,
+                     const struct entry *other)
 {
-    if (b->kind == ENTRY_CONST || !made_last(t, a, ACC_INT, H_I32_SHL_SC))
+    bool wide = handler >= H_I64_ADD_SS;
+    unsigned outer = handler == (wide ? H_I64_ADD_SS : H_I32_ADD_SS)   ? 0
+                     : handler == (wide ? H_I64_XOR_SS : H_I32_XOR_SS) ? 1
+                                                                       : 2;
+    uint32_t at = trans_producer(t, shifted);
+    if (at == WASM_NOWHERE || other->kind == ENTRY_CONST)
         return false;
-    uint32_t pos = t->acc[ACC_INT].pos;
-    unsigned shift = field(t, pos, 2) & 31;
-    unsigned from = field(t, pos, 1);
-    t->words[pos] = H_SHIFT_ADD;
-    t->words[pos + 1] = dz_trans_fields(to, from, dz_trans_slot(t, b), shift);
-    dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 1);
+    unsigned from = (unsigned)t->words[at] - (wide ? H_I64_SHL_SC : H_I32_SHL_SC);
+    unsigned inner = from / SHIFT_KINDS;
+    if (from % SHIFT_KINDS != 0 || inner >= SHIFTS)
+        return false;
+    unsigned bits = wide ? 63 : 31;
+    unsigned shift = (unsigned)trans_imm_of(t, at) & bits;
+    unsigned slot = trans_field(t, at, 1);
+    if (inner == SHIFTS - 1) { /* to the right as to the left */
+        shift = (bits + 1 - shift) & bits;
+        inner--;
+    }
+    trans_take_back(t, at);
+    bool in = dz_trans_in_acc(t, other, ACC_INT);
+    if (in)
+        dz_trans_take_acc(t, other, ACC_INT);
+    unsigned h = (wide ? H_I64_SHL_ADD_S : H_I32_SHL_ADD_S) + (inner * 3 + outer) * 4;
+    at = dz_trans_emit(t, h + (in ? 2u : 0u),
+                       dz_trans_fields(t->top, slot, in ? 0 : dz_trans_slot(t, other), shift));
+    dz_trans_result(t, at, wide ? DZ_WASM_I64 : DZ_WASM_I32, ACC_INT, 1);
     return true;
 }
+
+/* (x >> constant) & constant. */
+static bool bits_of(struct wasm_trans *t, const struct entry *a, const struct entry *b)
+{
+    uint32_t at = trans_producer(t, a);
+    if (at == WASM_NOWHERE || t->words[at] != H_I32_SHR_U_SC || b->kind != ENTRY_CONST ||
+        b->bits > UINT16_MAX)
+        return false;
+    unsigned shift = (unsigned)trans_imm_of(t, at) & 31;
+    unsigned slot = trans_field(t, at, 1);
+    trans_take_back(t, at);
+    at = dz_trans_emit(t, H_I32_BITS, dz_trans_fields(t->top, slot, (uint32_t)b->bits, shift));
+    dz_trans_result(t, at, DZ_WASM_I32, ACC_INT, 1);
+    return true;
+}
+
+/* --- loads ------------------------------------------------------------------------- */
 
 struct load_op {
     unsigned op, load, fused; /* handlers: SS of the operation, S of the load */
@@ -77,7 +112,8 @@ static bool load_op(struct wasm_trans *t, unsigned handler, const struct entry *
         if (offset > 0xffff)
             return false;
         t->words[pos] = k->fused;
-        t->words[pos + 1] = dz_trans_fields(to, field(t, pos, 1), dz_trans_slot(t, other), offset);
+        t->words[pos + 1] =
+            dz_trans_fields(to, trans_field(t, pos, 1), dz_trans_slot(t, other), offset);
         dz_trans_result(t, pos, k->type, k->acc, 1);
         return true;
     }
@@ -87,25 +123,127 @@ static bool load_op(struct wasm_trans *t, unsigned handler, const struct entry *
 bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entry *a,
                           const struct entry *b, uint32_t to)
 {
-    if (handler == H_I32_ADD_SS && shift_add(t, a, b, to))
-        return true;
+    switch (handler) {
+    case H_I32_ADD_SS:
+    case H_I32_XOR_SS:
+    case H_I32_OR_SS:
+    case H_I64_ADD_SS:
+    case H_I64_XOR_SS:
+    case H_I64_OR_SS:
+        if (shift_op(t, handler, b, a) || shift_op(t, handler, a, b))
+            return true;
+        break;
+    case H_I32_AND_SS:
+        if (bits_of(t, a, b))
+            return true;
+        break;
+    case H_I64_AND_SS:
+        break;
+    default:
+        return false;
+    }
     return load_op(t, handler, a, b, to);
+}
+
+/* --- products ------------------------------------------------------------------------ */
+
+/* + - * of a product and another operand; the product's two factors are rounded first. */
+bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, const struct entry *a,
+                           const struct entry *b)
+{
+    enum {
+        ADD = 0, /* rows of PRODUCTS, six handlers each */
+        MUL = 6,
+        SUB = 12,
+        RSUB = 18,
+        ROW = 6,
+    };
+    bool wide = op >= DZ_WASM_OP_f64_abs;
+    unsigned row = op == DZ_WASM_OP_f32_add || op == DZ_WASM_OP_f64_add   ? ADD
+                   : op == DZ_WASM_OP_f32_mul || op == DZ_WASM_OP_f64_mul ? MUL
+                   : op == DZ_WASM_OP_f32_sub || op == DZ_WASM_OP_f64_sub ? SUB
+                                                                          : RSUB + ROW;
+    unsigned mul = wide ? H_F64_MUL_SS : H_F32_MUL_SS;
+    const struct entry *other = a;
+    uint32_t at = trans_producer(t, b);
+    if (at == WASM_NOWHERE) {
+        at = trans_producer(t, a);
+        other = b;
+        row = row == SUB ? RSUB : row;
+    }
+    if (row > RSUB || at == WASM_NOWHERE || other->kind == ENTRY_CONST ||
+        (t->words[at] != mul && t->words[at] != mul + 2))
+        return false;
+    unsigned kind = t->words[at] == mul ? 0 : 1;
+    uint64_t factors = t->words[at + 1] & UINT64_C(0x0000ffffffff0000);
+    enum acc_no n = wide ? ACC_F64 : ACC_F32;
+    trans_take_back(t, at);
+    uint32_t slot = 0;
+    if (kind == 0 && dz_trans_in_acc(t, other, n)) {
+        dz_trans_take_acc(t, other, n);
+        kind = 2;
+    } else {
+        slot = dz_trans_slot(t, other);
+    }
+    unsigned base = wide ? H_F64_MUL_ADD_SS : H_F32_MUL_ADD_SS;
+    at = dz_trans_emit(t, base + row + kind, factors | t->top | (uint64_t)(slot & 0xffff) << 48);
+    dz_trans_result(t, at, wide ? DZ_WASM_F64 : DZ_WASM_F32, n, 3);
+    return true;
+}
+
+/* --- additions and moves, and what follows them ---------------------------------------- */
+
+void dz_trans_fuse_pair(struct wasm_trans *t)
+{
+    uint32_t last = trans_last(t);
+    if (last == WASM_NOWHERE || t->words[last] != H_I32_ADD_SC || t->cell_count < 2)
+        return;
+    uint32_t first = t->cells[t->cell_count - 2].word;
+    if (first + 2 != last || first < t->barrier || t->words[first] != H_I32_ADD_SC ||
+        !fits16(trans_imm_of(t, first)) || !fits16(trans_imm_of(t, last)))
+        return;
+    uint64_t third =
+        dz_trans_fields(trans_field(t, first, 1), (uint32_t)trans_imm_of(t, first), 0, 0);
+    t->words[first] = H_ADD_PAIR;
+    t->words[first + 1] =
+        dz_trans_fields(trans_field(t, last, 0), trans_field(t, last, 1),
+                        (uint32_t)trans_imm_of(t, last), trans_field(t, first, 0));
+    t->words[first + 2] = third;
+    t->count = first + 3;
+    t->cell_count--;
+}
+
+uint32_t dz_trans_fuse_jump(struct wasm_trans *t, bool back)
+{
+    uint32_t last = trans_last(t);
+    if (last == WASM_NOWHERE || t->failed)
+        return WASM_NOWHERE;
+    if (t->words[last] == H_MOVE) {
+        t->words[last] = back ? H_MOVE_JUMP_BACK : H_MOVE_JUMP;
+    } else if (t->words[last] == H_MOVE2) {
+        t->words[last] = back ? H_MOVE2_JUMP_BACK : H_MOVE2_JUMP;
+        dz_trans_word(t, 0);
+    } else {
+        return WASM_NOWHERE;
+    }
+    return last;
 }
 
 /* x = y + constant, and a branch backwards that compares x: the comparison's
  * cell is gone already, its first operand is in the accumulator. */
 uint32_t dz_trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other)
 {
-    uint32_t last = t->cell_count ? t->cells[t->cell_count - 1].word : 0;
-    bool add = is_last(t, last, H_I32_ADD_SC);
-    if (!add && !is_last(t, last, H_I32_SUB_SC))
+    uint32_t last = trans_last(t);
+    if (last == WASM_NOWHERE || t->failed ||
+        (t->words[last] != H_I32_ADD_SC && t->words[last] != H_I32_SUB_SC))
         return WASM_NOWHERE;
-    int32_t by = (int32_t)(t->words[last + 1] >> 32);
+    int32_t by = trans_imm_of(t, last);
     if (by < -0x7fff || by > 0x7fff)
         return WASM_NOWHERE;
-    unsigned step = (unsigned)(add ? by : -by) & 0xffff;
+    unsigned step = (unsigned)(t->words[last] == H_I32_ADD_SC ? by : -by) & 0xffff;
     t->words[last] = H_COUNT_EQ_S + index * 2 + (constant ? 1 : 0);
-    t->words[last + 1] = dz_trans_fields(field(t, last, 0), field(t, last, 1), other, step);
+    t->words[last + 1] =
+        dz_trans_fields(trans_field(t, last, 0), trans_field(t, last, 1), other, step);
     dz_trans_word(t, 0);
     return last;
 }

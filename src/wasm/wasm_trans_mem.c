@@ -57,6 +57,8 @@ void dz_trans_set_local(struct wasm_trans *t, uint32_t index, bool keep)
     if (!moved && redirect(t, &e, slot)) {
         e.kind = ENTRY_LOCAL;
         e.local = slot;
+        if (!keep)
+            dz_trans_fuse_pair(t);
     } else if (!is_it) {
         dz_trans_move(t, slot, &e);
     }
@@ -154,8 +156,10 @@ static void load(struct wasm_trans *t, unsigned handler, unsigned type)
     uint32_t memory = memarg(t, &offset);
     struct entry a = dz_trans_pop(t);
     struct fused_address f;
-    if (!memory && dz_trans_fuse_address(t, &a, offset, &f)) {
-        unsigned h = H_LOAD8_S32_A + (handler - H_LOAD8_S32_S) / 4 * 6 + f.kind;
+    unsigned which = (handler - H_LOAD8_S32_S) / 4;
+    static const uint8_t log2[] = {0, 1, 0, 1, 2, 0, 1, 2, 3, 2, 3};
+    if (!memory && dz_trans_fuse_load(t, &a, offset, log2[which], &f)) {
+        unsigned h = H_LOAD8_S32_A + which * 10 + f.kind;
         uint32_t at = dz_trans_emit(t, h, f.word | a.slot);
         dz_trans_result(t, at, type, acc_of(type), 1);
         return;
@@ -216,6 +220,8 @@ static void store(struct wasm_trans *t, unsigned handler, unsigned type)
     struct entry v = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
     enum acc_no n = acc_of(type);
+    if (n != ACC_INT && !memory && dz_trans_fuse_add_to(t, &a, &v, offset))
+        return;
     bool v_in = n != ACC_INT && dz_trans_in_acc(t, &v, n);
     bool v_int = !v_in && dz_trans_in_acc(t, &v, ACC_INT);
     bool a_in = !v_int && dz_trans_in_acc(t, &a, ACC_INT);

@@ -328,7 +328,7 @@ static void float_binary(struct wasm_trans *t, struct numeric n, unsigned op, un
 {
     struct entry b = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
-    if (dz_trans_fuse_float(t, op, &a, &b))
+    if (dz_trans_fuse_float(t, op, &a, &b) || dz_trans_fuse_product(t, op, &a, &b))
         return;
     uint32_t to = a.slot;
     unsigned index = 0;
