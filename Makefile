@@ -249,9 +249,8 @@ lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	scripts/lint size scripts/check-size || ok=1; \
 	scripts/lint headers scripts/check-headers || ok=1; \
 	scripts/lint symbols scripts/check-symbols $(LIBS) || ok=1; \
-	scripts/lint docs scripts/check-docs $(B)/doze || ok=1; \
 	scripts/lint dispatch scripts/check-dispatch $(B)/src/wasm/wasm_exec_goto.o || ok=1; \
-	scripts/lint abi scripts/check-abi || ok=1; \
+	scripts/lint docs scripts/check-docs $(B)/doze || ok=1; scripts/lint abi scripts/check-abi || ok=1; \
 	scripts/lint shell shellcheck -S warning $(SCRIPTS) || ok=1; \
 	exit $$ok
 analyze: setup ## gcc -fanalyzer and clang-tidy
