@@ -169,11 +169,13 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox integration model crash wasi sim
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
+test-all: ## the same, and the long suites
+	@scripts/test test busybox-suite
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
 	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
 check-asan: ## the same under ASan and UBSan
 	@$(MAKE) --no-print-directory CONFIG=asan check
-integration: all ## the program itself, in numbered shell tests
+integration: all build/base/base.doze ## the program itself, in numbered shell tests
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
 WASI_TESTS := $(patsubst tests/wasi/p1/%.c,build/wasi-tests/%.wasm,$(wildcard tests/wasi/p1/*.c))
 wasi: $(B)/wasi_suite $(WASI_TESTS) ## the official tests of WASI preview 1, and ours
@@ -283,7 +285,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all sim spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test check check-asan torture cover fuzz lint analyze bench \
+.PHONY: all sim spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench \
         bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:

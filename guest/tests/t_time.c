@@ -132,3 +132,33 @@ TEST(timers_tell_what_is_left)
     CHECK_ERR(setitimer(9, &now, NULL), EINVAL);
     CHECK_INT(alarm(20) > 45, 1);
 }
+
+static time_t when(const char *text, const char *format)
+{
+    struct tm tm = {.tm_mday = 1};
+    const char *end = strptime(text, format, &tm);
+    long offset = tm.tm_gmtoff; /* timegm() clears it */
+    return end && !*end ? timegm(&tm) - offset : -1;
+}
+
+TEST(times_are_read_in_many_forms)
+{
+    CHECK_INT(when("2001-02-03T04:05:06Z", "%Y-%m-%dT%H:%M:%S%z"), 981173106);
+    CHECK_INT(when("2001-02-03 04:05:06 +01:30", "%F %T %z"), 981173106 - 5400);
+    CHECK_INT(when("2001-02-03 04:05:06-0800", "%F %T%z"), 981173106 + 28800);
+    CHECK_INT(when("Sat Feb  3 04:05:06 2001", "%c"), 981173106);
+    CHECK_INT(when("saturday, 3 february 01 04:05 am", "%A, %d %B %y %I:%M %p"), 981173100);
+    CHECK_INT(when("02/03/01 12:05:06 PM", "%D %r"), 981201906);
+    CHECK_INT(when("02/03/69 12 AM", "%m/%d/%y %I %p"), -28684800);
+    CHECK_INT(when("1970 34", "%Y %j"), 33 * 86400);
+    CHECK_INT(when("100%", "%C%%"), -1);
+    CHECK_INT(when("20% 01", "%C%% %y"), 978307200);
+    CHECK_INT(when("32", "%d"), -1);
+    CHECK_INT(when("2001-13-01", "%F"), -1);
+    CHECK_INT(when("x", "%q"), -1);
+    struct tm tm = {0};
+    CHECK(strptime("20010203", "%Y%m%d", &tm) != NULL);
+    CHECK(tm.tm_wday == 6 && tm.tm_yday == 33);
+    CHECK(strptime("  7 rest", "%H", &tm) != NULL && tm.tm_hour == 7);
+    CHECK_STR(strptime("12:30xyz", "%R", &tm), "xyz");
+}

@@ -40,7 +40,7 @@ static const struct dz_policy policies[] = {
         .caps = DZ_CAP_DISK | DZ_CAP_PROCESS | DZ_CAP_TTY,
         .limits = {.procs = 256,
                    .files = 8192,
-                   .fds = 256,
+                   .fds = 1024,
                    .ptys = 16,
                    .pipe_bytes = 16 * MB,
                    .memory_bytes = 256 * MB,

@@ -151,14 +151,20 @@ static bool pgrp_has_stopped(const struct dz_kernel *k, int32_t pgid, const stru
     return false;
 }
 
-/* The groups that p's death makes orphans, if they have stopped members. */
+/* Does this parent keep the group of its child from being orphaned? */
+static bool keeps(const struct dz_proc *parent, const struct dz_proc *child)
+{
+    return parent && parent->pgid != child->pgid && parent->sid == child->sid;
+}
+
+/* The groups that p's death makes orphans, if they have stopped members: its own,
+ * and those of its children. A group that was one already stays in peace. */
 static void hangup_orphans(struct dz_kernel *k, struct dz_proc *p)
 {
     DZ_K_FOREACH(dz_proc, q, k, DZ_KERNEL_TABLE_PROC)
     {
-        bool child = q->ppid == p->pid && q->pgid != p->pgid && q->sid == p->sid;
-        if ((child || q == p) && dz_k_pgrp_orphaned(k, q->pgid, p) &&
-            pgrp_has_stopped(k, q->pgid, p)) {
+        bool kept = q == p ? keeps(dz_k_find(k, p->ppid), p) : q->ppid == p->pid && keeps(p, q);
+        if (kept && dz_k_pgrp_orphaned(k, q->pgid, p) && pgrp_has_stopped(k, q->pgid, p)) {
             dz_k_send_pgrp(k, q->pgid, SIGHUP);
             dz_k_send_pgrp(k, q->pgid, SIGCONT);
         }

@@ -77,6 +77,12 @@ lines() {
     return 1
 }
 
+# with_base: `doze run` starts from the base that `make base` built.
+with_base() {
+    export DOZE_BASE=$LIB_ROOT/build/base/base.doze
+    [ -f "$DOZE_BASE" ] || { echo "Bail out! $DOZE_BASE is not there: run make base first"; exit 1; }
+}
+
 # guest_wasm FILE: the program that tests/lib/guest_wasm.h describes.
 guest_wasm() {
     grep -oE '0x[0-9a-f]{2}\>' "$LIB_ROOT/tests/lib/guest_wasm.h" | sed 's/0x/\\x/' | tr -d '\n' |

@@ -58,6 +58,37 @@ TEST(proc_orphans_go_to_process_1_and_are_reaped)
     CHECK_INT(krig_stop(&r), 0);
 }
 
+static int stops_itself(struct fib *f)
+{
+    OK(f, SYS(f, dz_sys_kill(FK(f), (int)dz_sys_getpid(FK(f)), SIGSTOP)) == 0);
+    (void)SYS(f, dz_sys_getpid(FK(f)));
+    return 0;
+}
+static int leads_a_group(struct fib *f)
+{
+    OK(f, dz_sys_setpgid(FK(f), 0, 0) == 0);
+    int64_t pid = fib_fork(f, stops_itself);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)pid, WUNTRACED, NULL, NULL)) == pid);
+    return 0;
+}
+static int leaves_stopped(struct fib *f)
+{
+    int64_t stopped = fib_fork(f, stops_itself);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)stopped, WUNTRACED, NULL, NULL)) == stopped);
+    OK(f, fib_wait(f, fib_fork(f, exits_5), NULL) > 0); /* this group was orphaned before */
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)stopped, WNOHANG | WCONTINUED, NULL, NULL)) == 0);
+    OK(f, dz_sys_kill(FK(f), (int)stopped, SIGKILL) == 0 && fib_wait(f, stopped, NULL) == stopped);
+    OK(f, fib_wait(f, fib_fork(f, leads_a_group), NULL) > 0); /* that one becomes it */
+    fib_sleep(f, 20);
+    return f->k->tab[DZ_KERNEL_TABLE_PROC].used == 2 ? 0 : 1; /* its stopped member is hung up */
+}
+TEST(proc_only_new_orphans_are_hung_up)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(leaves_stopped, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
 static int ignores_children(struct fib *f)
 {
     const struct dz_sigact ignore = {.handler = 1};
