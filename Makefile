@@ -150,7 +150,7 @@ GUEST_CC := clang-19 --target=wasm32 -std=gnu17 -O2 -Wall -Wextra -Werror \
   -mno-reference-types -mno-multivalue
 GUEST_LD := wasm-ld-19 --no-entry -z stack-size=65536
 GUESTS   := $(patsubst tests/guests/%.c,build/guests/%.wasm,$(wildcard tests/guests/*.c)) \
-  $(patsubst bench/wasm/%.c,build/guests/bench/%.wasm,$(filter-out %_main.c,$(wildcard bench/wasm/*.c)))
+  $(foreach d,bench libc,$(patsubst bench/wasm/%.c,build/guests/$(d)/%.wasm,$(filter-out %_main.c,$(wildcard bench/wasm/*.c))))
 guests: $(GUESTS) ## the test and bench programs that are compiled to WebAssembly
 GUEST_FLAGS_bulk := -mbulk-memory
 build/guests/%.wasm: tests/guests/%.c $(wildcard tests/guests/*.h)
@@ -161,6 +161,9 @@ build/guests/bench/%.wasm: bench/wasm/%.c bench/wasm/guest.h
 	@mkdir -p $(@D)
 	$(GUEST_CC) -c $< -o $(@:.wasm=.o)
 	$(GUEST_LD) $(@:.wasm=.o) -o $@
+build/guests/libc/%.wasm: bench/wasm/%.c bench/wasm/guest.h tests/freeze/guest_libc.c
+	@mkdir -p $(@D)
+	clang-19 --target=wasm32-wasi -std=gnu17 -D_GNU_SOURCE -O1 -nostartfiles -Wl,--no-entry -DPROGRAM='"../../$<"' tests/freeze/guest_libc.c -o $@
 build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	@mkdir -p $(@D)
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@

@@ -20,7 +20,7 @@
 #include <string.h>
 
 enum {
-    PLAY_FUEL = 20000,
+    PLAY_FUEL = 5000,
     PLAY_EXPORTS = 6,
     PLAY_SLOTS = 32, /* of arguments and results at most */
     PLAY_STOPS = 40, /* safepoints of one call at which it is stopped */
@@ -106,12 +106,13 @@ static int play_read(void *ctx, void *data, size_t size, struct dz_err *err)
  * other way (wide or not) if `other`. */
 static void play_swap(struct play *p, bool other)
 {
-    struct play_state state = {.p = malloc(PLAY_STATE)};
+    static uint8_t bytes[PLAY_STATE];
+    struct play_state state = {.p = bytes};
     struct dz_wasm_sink sink = {.write = play_write, .ctx = &state};
     struct dz_wasm_source source = {.read = play_read, .ctx = &state};
     struct dz_err err = {0};
     uint64_t fuel = dz_wasm_fuel(p->store);
-    if (state.p && dz_wasm_save(p->inst, true, &sink, &err) == 0) {
+    if (dz_wasm_save(p->inst, true, &sink, &err) == 0) {
         dz_wasm_store_free(p->store);
         p->wide ^= other;
         bool opened = play_open(p, !other                                 ? p->dispatch
@@ -124,7 +125,6 @@ static void play_swap(struct play *p, bool other)
         }
         dz_wasm_fuel_set(p->store, fuel);
     }
-    free(state.p);
 }
 
 static enum dz_wasm_stop play_run(struct play *p, bool other)

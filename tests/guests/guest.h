@@ -32,7 +32,6 @@ IMPORT("jump") _Noreturn void jump(const uint64_t token[2], int32_t value);
 struct place {
     uint64_t token[2];
     void *stack;
-    int32_t value;
 };
 
 __asm__(".globaltype __stack_pointer, i32");
@@ -48,24 +47,14 @@ static inline void stack_set(void *p)
     __asm__ volatile("local.get %0\n\tglobal.set __stack_pointer" : : "r"(p));
 }
 
-/* The value must come through memory and behind a branch: the compiler may
- * leave operands of the same basic block on WebAssembly's stack across the
- * call, and the second return would find them used up. */
-#define MARK(place) \
-    ((place)->stack = stack_get(), mark((place)->token) == 0 ? 0 : place_value(place))
+/* Operands that the compiler left on WebAssembly's stack across the call are there
+ * again at each return. */
+#define MARK(place) ((place)->stack = stack_get(), mark((place)->token))
 
-static inline int32_t place_value(const struct place *p)
+static inline _Noreturn void jump_to(const struct place *p, int32_t value)
 {
-    int32_t value = p->value;
-    __asm__ volatile("" : "+r"(value)); /* keeps the branch a branch */
-    return value;
-}
-
-static inline _Noreturn void jump_to(struct place *p, int32_t value)
-{
-    p->value = value;
     stack_set(p->stack);
-    jump(p->token, 1);
+    jump(p->token, value);
 }
 
 static inline uint32_t next_random(uint32_t *state)
