@@ -73,10 +73,7 @@ SYS_spec   := -ljansson
 SLEEP      := sleep_anywhere sleep_soak
 $(foreach p,$(SLEEP),$(call program,$(p),tests/sleep/$(p).c tests/sleep/sleep_rig.c,cell))
 FREEZE     := freeze freeze_proc freeze_spec
-freeze_src  = $(addprefix tests/freeze/,$(1) freeze_world.c freeze_fresh.c)
-$(call program,freeze,$(call freeze_src,freeze_main.c),wasm)
-$(call program,freeze_proc,$(call freeze_src,freeze_proc.c),wasm)
-$(call program,freeze_spec,$(call freeze_src,freeze_spec.c),wasm)
+$(foreach p,$(FREEZE),$(call program,$(p),$(addprefix tests/freeze/,$(p).c freeze_world.c freeze_fresh.c),wasm))
 SYS_freeze_spec := -ljansson
 $(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
 SYS_wasi_suite := -ljansson

@@ -11,6 +11,7 @@
 #include "wasm/wasm_code.h"
 
 #include "base/mem.h"
+#include "wasm/wasm_points.h"
 
 enum {
     ARENA_STEP = 1 << 20, /* bytes committed at a time */
@@ -29,6 +30,7 @@ static void code_free(struct dz_wasm_code *c)
         dz_free(c->catches);
         dz_free(c->hosts);
         dz_wasm_trans_free(c->trans);
+        dz_wasm_points_release(&c->points);
         dz_free(c);
         c = next;
     }
@@ -230,21 +232,4 @@ uint32_t dz_wasm_code_offset(struct dz_wasm_code *c, uint32_t word)
             high = mid;
     }
     return map->cells[low].offset;
-}
-
-const struct wasm_point *dz_wasm_point_at_word(const struct wasm_trans *map, uint32_t word)
-{
-    for (uint32_t i = 0; i < map->point_count; i++)
-        if (map->points[i].word == word)
-            return &map->points[i];
-    return NULL;
-}
-
-const struct wasm_point *dz_wasm_point_at(const struct wasm_trans *map, uint32_t offset,
-                                          bool caller)
-{
-    for (uint32_t i = 0; i < map->point_count; i++)
-        if (map->points[i].offset == offset && (map->points[i].kind == POINT_RETURN) == caller)
-            return &map->points[i];
-    return NULL;
 }

@@ -27,11 +27,6 @@ const struct wasm_trans *dz_wasm_code_map(struct dz_wasm_code *c, uint32_t func)
 /* Offset in the binary of the instruction that made the cell at this word. */
 uint32_t dz_wasm_code_offset(struct dz_wasm_code *c, uint32_t word);
 
-/* The safepoint at a word of a function (from its start), or at an offset. */
-const struct wasm_point *dz_wasm_point_at_word(const struct wasm_trans *map, uint32_t word);
-const struct wasm_point *dz_wasm_point_at(const struct wasm_trans *map, uint32_t offset,
-                                          bool caller);
-
 /* --- wasm_trans.c ------------------------------------------------------------------- */
 
 struct wasm_trans *dz_wasm_trans_new(void);

@@ -82,13 +82,10 @@ struct wasm_catch {
 };
 #define WASM_CATCH_ALL UINT32_MAX
 
-/* A return address and its place in the program, remembered: wasm_mark.c. */
-enum {
-    WASM_PLACES = 64,
-};
-struct wasm_place {
-    uint32_t func, word, offset;
-    uint32_t height, type;
+/* Tables of safepoints by function: open addressing, cap a power of two. */
+struct wasm_points {
+    struct wasm_points_row *rows;
+    uint32_t count, cap;
 };
 
 /* Translated code of one module for one dispatch; shared by its instances. */
@@ -107,8 +104,8 @@ struct dz_wasm_code {
     uint32_t range_count, range_cap;
     struct wasm_catch *catches;
     uint32_t catch_count, catch_cap;
-    struct wasm_trans *trans; /* the translator's scratch memory, kept */
-    struct wasm_place places[WASM_PLACES];
+    struct wasm_trans *trans;  /* the translator's scratch memory, kept */
+    struct wasm_points points; /* safepoints of functions that were asked for */
     uint32_t *hosts;           /* for each import, the host function last bound to it: a hint */
     struct dz_wasm_code *next; /* of the same module */
 };

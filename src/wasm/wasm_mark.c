@@ -33,43 +33,20 @@ enum {
 
 /* --- return points ------------------------------------------------------------------------ */
 
-/* Offset and point of return addresses, remembered: guests mark in loops. No return
- * address is word 0 or offset 0. */
-static struct wasm_place *remembered(struct dz_wasm_code *c, uint32_t func, uint32_t key)
+/* The one at a word of the arena; NULL: none. */
+static const struct wasm_point *point_of_word(struct dz_wasm_inst *inst, const struct wasm_range *r,
+                                              uint32_t word)
 {
-    return &c->places[((func ^ key << 11) * 0x9e3779b1u >> 16) % WASM_PLACES];
+    const struct wasm_points_row *row = dz_wasm_points_of(inst->code, r->func);
+    const struct wasm_point *p = row ? dz_wasm_points_word(row, word - r->start) : NULL;
+    return p && p->kind == POINT_RETURN ? p : NULL;
 }
 
-static bool place_of_word(struct dz_wasm_inst *inst, const struct wasm_range *r, uint32_t word,
-                          struct wasm_place *ret)
+static const struct wasm_point *point_of_offset(struct dz_wasm_inst *inst, uint32_t func,
+                                                uint32_t offset)
 {
-    struct wasm_place *p = remembered(inst->code, r->func, word);
-    if (p->func != r->func || p->word != word) {
-        const struct wasm_trans *map = dz_wasm_code_map(inst->code, r->func);
-        const struct wasm_point *point = map ? dz_wasm_point_at_word(map, word - r->start) : NULL;
-        if (!point || point->kind != POINT_RETURN)
-            return false;
-        *p = (struct wasm_place){r->func, word, point->offset, point->height, point->type};
-    }
-    *ret = *p;
-    return true;
-}
-
-static bool place_of_offset(struct dz_wasm_inst *inst, uint32_t func, uint32_t offset,
-                            struct wasm_place *ret)
-{
-    struct wasm_place *p = remembered(inst->code, func, offset);
-    if (p->func != func || p->offset != offset) {
-        const struct wasm_trans *map = dz_wasm_code_map(inst->code, func);
-        const struct wasm_point *point = map ? dz_wasm_point_at(map, offset, true) : NULL;
-        const wasm_word *entry = inst->code->funcs[func].entry;
-        if (!point || !entry)
-            return false;
-        *p = (struct wasm_place){func, (uint32_t)(entry - inst->code->arena) + point->word, offset,
-                                 point->height, point->type};
-    }
-    *ret = *p;
-    return true;
+    const struct wasm_points_row *row = dz_wasm_points_of(inst->code, func);
+    return row ? dz_wasm_points_offset(row, offset, true) : NULL;
 }
 
 /* Where a frame's operands begin. */
@@ -210,12 +187,12 @@ int dz_wasm_marks_save(const struct wasm_marks *k, const struct dz_wasm_sink *to
 static bool row_good(struct dz_wasm_inst *inst, const struct wasm_state_mark *row, uint32_t last_fp)
 {
     const struct dz_wasm_module *m = inst->module;
-    struct wasm_place p;
+    const struct wasm_point *p;
     return row->func >= m->header->n_imported[DZ_WASM_KIND_FUNC] && row->func < m->n_funcs &&
            row->generation <= UINT8_MAX && row->fp >= last_fp && row->count > 0 &&
            dz_wasm_code_translate(inst->code, row->func) == DZ_WASM_TRAP_NONE &&
-           place_of_offset(inst, row->func, row->offset, &p) &&
-           row->count == operands_below(m, row->func, p.height);
+           (p = point_of_offset(inst, row->func, row->offset)) != NULL &&
+           row->count == operands_below(m, row->func, p->height);
 }
 
 int dz_wasm_marks_load(struct dz_wasm_inst *inst, uint32_t count, const struct dz_wasm_source *from,
@@ -264,14 +241,16 @@ int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err
     uint64_t record = ctx->fp[wasm_field(ctx->pc, 0)];
     uint32_t word = (uint32_t)(record >> 32);
     const struct wasm_range *r = dz_wasm_code_range(inst->code, word ? word - 1 : 0);
-    struct wasm_place p;
-    if (!r || !place_of_word(inst, r, word, &p))
+    const struct wasm_point *p = r && r->func >= inst->module->header->n_imported[DZ_WASM_KIND_FUNC]
+                                     ? point_of_word(inst, r, word)
+                                     : NULL;
+    if (!p)
         return dz_fail(err, DZ_EINVAL, "the host call to be marked has no caller");
     uint64_t *fp = ctx->fp - (uint32_t)record;
     struct wasm_mark like = {.func = r->func,
-                             .offset = p.offset,
+                             .offset = p->offset,
                              .fp = (uint32_t)(fp - s->slots),
-                             .count = operands_below(inst->module, r->func, p.height),
+                             .count = operands_below(inst->module, r->func, p->height),
                              .slots = fp + operands_at(inst->module, r->func)};
     uint64_t name = 0;
     if (like.count) {
@@ -303,20 +282,20 @@ static void step_out(const struct dz_wasm_inst *inst, uint64_t **fp, uint32_t *w
 
 /* Operands below the call at p, as they were at the mark that the token names. */
 static int put_operands(struct dz_wasm_inst *inst, const uint64_t token[2],
-                        const struct wasm_place *p, uint64_t *fp, struct dz_err *err)
+                        const struct wasm_point *p, uint64_t *fp, struct dz_err *err)
 {
     struct wasm_marks *k = &inst->store->marks;
-    uint32_t count = operands_below(inst->module, p->func, p->height);
+    uint32_t func = (uint32_t)token[0], count = operands_below(inst->module, func, p->height);
     uint32_t index = (uint32_t)(token[1] >> 16) & 0xffff;
     if (count == 0)
         return 0;
     const struct wasm_mark *e = index && index <= k->count ? &k->p[index - 1] : NULL;
-    if (!e || e->fp != (uint32_t)(fp - inst->store->slots) || e->func != p->func ||
+    if (!e || e->fp != (uint32_t)(fp - inst->store->slots) || e->func != func ||
         e->offset != p->offset || e->count != count || e->generation != (uint8_t)(token[1] >> 8))
         return dz_fail(err, DZ_EINVAL,
                        "jump to a mark that was given up: a call keeps the operands of %d marks",
                        SAME_FRAME_MAX);
-    memcpy(fp + operands_at(inst->module, p->func), e->slots, count * sizeof *fp);
+    memcpy(fp + operands_at(inst->module, func), e->slots, count * sizeof *fp);
     return 0;
 }
 
@@ -329,12 +308,12 @@ int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t va
         return dz_fail(err, DZ_ESTATE, "nothing runs that could jump");
     uint32_t func = (uint32_t)token[0];
     const uint64_t *want = s->slots + (token[0] >> 32);
-    struct wasm_place p;
+    const struct wasm_point *p;
     if ((token[1] & 0xff) != TOKEN_PATTERN || token[0] >> 32 > s->cfg.stack_slots ||
         func < inst->module->header->n_imported[DZ_WASM_KIND_FUNC] ||
         func >= inst->module->n_funcs ||
-        !place_of_offset(inst, func, (uint32_t)(token[1] >> 32), &p) || p.type == WASM_NOWHERE ||
-        inst->module->types[p.type].result_slots != 1)
+        !(p = point_of_offset(inst, func, (uint32_t)(token[1] >> 32))) || p->type == WASM_NOWHERE ||
+        inst->module->types[p->type].result_slots != 1)
         return dz_fail(err, DZ_EINVAL, "jump to something that never was a mark");
     uint64_t *fp = ctx->fp;
     uint32_t word = (uint32_t)(ctx->pc - ctx->arena) - (ctx->throwing || ctx->after ? 1 : 0);
@@ -346,15 +325,15 @@ int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t va
     }
     if (!r || r->func != func)
         return dz_fail(err, DZ_EINVAL, "jump to a frame that is gone");
-    int rc = put_operands(inst, token, &p, fp, err);
+    int rc = put_operands(inst, token, p, fp, err);
     if (rc < 0)
         return rc;
     pop_behind(&s->marks, (uint32_t)(fp - s->slots));
     s->injected -= injected;
     ctx->throwing = 0;
     ctx->fp = fp;
-    ctx->pc = ctx->arena + p.word;
-    fp[p.height] = ctx->acc = value;
+    ctx->pc = ctx->arena + r->start + p->word;
+    fp[p->height] = ctx->acc = value;
     ctx->after = true;
     s->held = false;
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_points.c - the cache of safepoint tables, see wasm_points.h.
+ * wasm_points.c - the tables of safepoints that are kept, see wasm_points.h.
  */
 #include "wasm/wasm_points.h"
 
@@ -20,8 +20,11 @@ static struct wasm_points_row *row_at(struct wasm_points_row *rows, uint32_t cap
     return &rows[i];
 }
 
+/* Room for one more. When there are enough, all go: who needs them asks again. */
 static bool grow(struct wasm_points *p)
 {
+    if (p->count == WASM_POINTS_ROWS)
+        dz_wasm_points_release(p);
     if (p->count * 2 < p->cap)
         return true;
     uint32_t cap = p->cap ? p->cap * 2 : ROWS_FIRST;
@@ -37,14 +40,16 @@ static bool grow(struct wasm_points *p)
     return true;
 }
 
-const struct wasm_points_row *dz_wasm_points_of(struct wasm_points *p, uint32_t func)
+const struct wasm_points_row *dz_wasm_points_of(struct dz_wasm_code *c, uint32_t func)
 {
+    struct wasm_points *p = &c->points;
+    struct wasm_points_row *r = p->cap ? row_at(p->rows, p->cap, func) : NULL;
+    if (r && r->points)
+        return r;
     if (!grow(p))
         return NULL;
-    struct wasm_points_row *r = row_at(p->rows, p->cap, func);
-    if (r->points)
-        return r;
-    const struct wasm_trans *map = dz_wasm_code_map(p->code, func);
+    r = row_at(p->rows, p->cap, func);
+    const struct wasm_trans *map = dz_wasm_code_map(c, func);
     struct wasm_point *points = map ? dz_alloc((map->point_count + 1) * sizeof *points) : NULL;
     if (!points)
         return NULL;

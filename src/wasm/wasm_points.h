@@ -2,28 +2,28 @@
  *
  * wasm_points.h - safepoints of functions, looked up again and again.
  *
- * A function's table is made by translating it once more; this keeps the
- * tables of all functions that a stack has, for as long as it is being looked
- * at.
+ * A function's table is made by translating it once more. Those that were asked
+ * for are kept with the code, WASM_POINTS_ROWS of them: traces, marks and states
+ * that are taken of the same machine again ask for the same ones.
  */
 #ifndef DZ_WASM_POINTS_H
 #define DZ_WASM_POINTS_H
 
 #include "wasm/wasm_code.h"
 
+enum {
+    WASM_POINTS_ROWS = 512,
+};
+
 struct wasm_points_row {
     uint32_t func;
     uint32_t count;
     struct wasm_point *points; /* in order of words and of offsets */
 };
-struct wasm_points {
-    struct dz_wasm_code *code;
-    struct wasm_points_row *rows; /* open addressing, cap a power of two */
-    uint32_t count, cap;
-};
 
-/* The table of a function that is not imported; NULL: no memory. */
-const struct wasm_points_row *dz_wasm_points_of(struct wasm_points *p, uint32_t func);
+/* The table of a function that is not imported, good until the next call; NULL: no
+ * memory. */
+const struct wasm_points_row *dz_wasm_points_of(struct dz_wasm_code *c, uint32_t func);
 void dz_wasm_points_release(struct wasm_points *p);
 
 /* By word from the function's start; by offset in the binary (after: behind a

@@ -27,7 +27,6 @@ struct load {
     const struct dz_wasm_source *from;
     struct dz_err *err;
     struct wasm_state_header h;
-    struct wasm_points points;
     struct wasm_state_frame *frames; /* outermost first */
 };
 
@@ -192,7 +191,7 @@ struct place {
     uint32_t room;   /* slots it may come to use */
     uint32_t rec;
     uint32_t results;               /* AFTER: slots of the call's results behind height */
-    const struct wasm_point *point; /* NULL: an import */
+    const struct wasm_point *point; /* NULL: an import; good until the next place is found */
 };
 
 static bool is_after(uint32_t how)
@@ -218,7 +217,7 @@ static int find_place(struct load *l, uint32_t index, struct place *p)
             return BAD(l, "frame %u stands inside an imported function", index);
         return 0;
     }
-    const struct wasm_points_row *row = dz_wasm_points_of(&l->points, f->func);
+    const struct wasm_points_row *row = dz_wasm_points_of(c, f->func);
     if (!row)
         return dz_fail(l->err, DZ_ENOMEM, "no memory for the safepoints of function %u", f->func);
     p->point = dz_wasm_points_offset(row, f->offset, is_after(f->how));
@@ -405,7 +404,7 @@ static int get_memories(struct load *l)
 int dz_wasm_load(struct dz_wasm_inst *inst, const struct dz_wasm_source *from, struct dz_err *err)
 {
     struct dz_wasm_store *s = inst->store;
-    struct load l = {.inst = inst, .from = from, .err = err, .points = {.code = inst->code}};
+    struct load l = {.inst = inst, .from = from, .err = err};
     int rc = dz_wasm_state_check(inst, "load", err);
     if (rc == 0 && s->running)
         rc = dz_fail(err, DZ_ESTATE, "cannot load a state over a program that runs");
@@ -431,7 +430,6 @@ int dz_wasm_load(struct dz_wasm_inst *inst, const struct dz_wasm_source *from, s
         rc = dz_wasm_depth_count(s, err);
     if (rc == 0)
         rc = get_memories(&l);
-    dz_wasm_points_release(&l.points);
     dz_free(l.frames);
     if (rc < 0) {
         dz_wasm_abandon(s);

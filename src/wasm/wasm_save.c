@@ -47,7 +47,6 @@ struct save {
     struct dz_wasm_inst *inst;
     const struct dz_wasm_sink *to;
     struct dz_err *err;
-    struct wasm_points points;
     struct wasm_state_frame *frames; /* innermost first */
     uint32_t count, cap;
     uint32_t slots; /* alive, from the first */
@@ -85,7 +84,7 @@ static int place(struct save *s, uint32_t word, bool after, struct wasm_state_fr
     *ret_height = inst->code->funcs[r->func].rec + 1;
     if (r->func < inst->module->header->n_imported[DZ_WASM_KIND_FUNC])
         return 0;
-    const struct wasm_points_row *row = dz_wasm_points_of(&s->points, r->func);
+    const struct wasm_points_row *row = dz_wasm_points_of(inst->code, r->func);
     if (!row)
         return dz_fail(s->err, DZ_ENOMEM, "no memory for the safepoints of function %u", r->func);
     word -= r->start;
@@ -267,7 +266,7 @@ int dz_wasm_save(struct dz_wasm_inst *inst, bool with_memory, const struct dz_wa
                  struct dz_err *err)
 {
     const struct dz_wasm_module *m = inst->module;
-    struct save s = {.inst = inst, .to = to, .err = err, .points = {.code = inst->code}};
+    struct save s = {.inst = inst, .to = to, .err = err};
     int rc = dz_wasm_state_check(inst, "save", err);
     if (rc == 0 && inst->store->running)
         rc = walk(&s);
@@ -289,7 +288,6 @@ int dz_wasm_save(struct dz_wasm_inst *inst, bool with_memory, const struct dz_wa
         rc = dz_wasm_marks_save(&inst->store->marks, to, err);
     if (rc == 0)
         rc = put_memories(&s, with_memory);
-    dz_wasm_points_release(&s.points);
     dz_free(s.frames);
     return rc;
 }

@@ -5,7 +5,7 @@
  *
  * freeze_world.c   a world: open, run, save, load, copy, compare
  * freeze_fresh.c   finishing a saved world in a fresh process of the other dispatch
- * freeze_main.c    tests: freeze anywhere
+ * freeze.c         tests: freeze anywhere
  * freeze_proc.c    tests: copy, mark and return, inject
  * freeze_spec.c    tests: the longest functions of the specification's suite
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * freeze_main.c - freeze anywhere: a program is stopped at many safepoints; at
+ * freeze.c - freeze anywhere: a program is stopped at many safepoints; at
  * each its state is saved and finished by a fresh process in the other
  * dispatch, and must end as if nothing had happened: same result, same output,
  * same memory.
