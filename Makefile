@@ -77,6 +77,7 @@ $(foreach p,$(FREEZE),$(call program,$(p),$(addprefix tests/freeze/,$(p).c freez
 SYS_freeze_spec := -ljansson
 $(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
 SYS_wasi_suite := -ljansson
+$(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn db disk wasm run
@@ -166,11 +167,11 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox integration model crash wasi sim
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox integration model crash wasi sim kill
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test busybox-suite
+	@scripts/test test busybox-suite sim-all
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
 	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
 check-asan: ## the same under ASan and UBSan
@@ -191,6 +192,10 @@ model: $(B)/model_vfs $(B)/views_vfs ## random operations on the disk against a 
 	@scripts/run-tap model $(B)/model_vfs $(B)/views_vfs
 sim: $(B)/sim ## the lifecycle by seeds, with crashes and faults; SEEDS= SEED= STEPS=
 	@scripts/run-tap sim $(B)/sim
+sim-all: export SEEDS := 10000
+sim-all: sim
+kill: $(B)/kill ## SIGKILL before each system call of each operation of the lifecycle
+	@scripts/run-tap kill $(B)/kill
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
 spec: $(B)/spec ## WebAssembly's own tests, by both loops of the engine
@@ -285,7 +290,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all sim spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench \
+.PHONY: all kill sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench \
         bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:

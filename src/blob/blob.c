@@ -44,7 +44,7 @@ int dz_blobs_sweep(struct dz_blobs *s, struct dz_err *err)
     return s->ops->sweep(s, err);
 }
 
-void dz_blobs_close(struct dz_blobs *s)
+void dz_blobs_free(struct dz_blobs *s)
 {
     if (s)
         s->ops->close(s);

@@ -62,7 +62,7 @@ DZ_NODISCARD int dz_blobs_list(struct dz_blobs *s,
                                struct dz_err *err);
 /* Remove what writers left that never came to commit. Only while nobody writes. */
 DZ_NODISCARD int dz_blobs_sweep(struct dz_blobs *s, struct dz_err *err);
-void dz_blobs_close(struct dz_blobs *s); /* NULL is fine */
+void dz_blobs_free(struct dz_blobs *s); /* NULL is fine */
 
 /* --- reading --------------------------------------------------------------------- */
 

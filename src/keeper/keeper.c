@@ -338,6 +338,13 @@ int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_err *err)
 
 int dz_keeper_register(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err)
 {
+    struct dz_instance plain = *row;
+    plain.status = plain.op = plain.step = NULL;
+    return dz_keeper_enter(k, &plain, err);
+}
+
+int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err)
+{
     struct dz_instance full = *row;
     struct dz_facts facts;
     char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
@@ -354,7 +361,6 @@ int dz_keeper_register(struct dz_keeper *k, const struct dz_instance *row, struc
     if (rc < 0)
         return rc; /* a bad id for a file is found out here, too */
     full.state = dz_state_name(DZ_STATE_CREATED);
-    full.status = full.op = full.step = NULL;
     full.vfs_path = row->vfs_path && row->vfs_path[0] ? row->vfs_path : path;
     full.kind = row->kind && row->kind[0] ? row->kind : "wasm";
     full.keep = row->keep && row->keep[0] ? row->keep : "memory";

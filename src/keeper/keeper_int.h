@@ -111,6 +111,8 @@ struct slot *dz_keeper_slot(struct dz_keeper *k, const char *id); /* or NULL */
 void dz_keeper_leave_slot(struct slot *s);                        /* free it if it is idle */
 void dz_keeper_answer(struct waiter *w, const struct dz_keeper_result *result);
 void dz_keeper_next(struct slot *s); /* the operation is over: whose turn is it? */
+/* dz_keeper_register, of a row that may have an operation under way. */
+int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err);
 /* A request of the clock. True: it was taken. */
 bool dz_keeper_background(struct dz_keeper *k, const char *id, enum dz_request what);
 

@@ -107,8 +107,13 @@ static void park(struct op *op)
 static unsigned undo_files(const struct op *op)
 {
     switch (op->kind) {
-    case DZ_OP_ACTIVATE: /* what is archived has no local file */
-        return op->state == DZ_STATE_ARCHIVED ? DZ_COLD_BIT(LIVE) : 0;
+    case DZ_OP_ACTIVATE:
+        /* What is archived has no local file; what is frozen may, but not one that a
+         * cell has had: the cold copy still holds its memory as it was. */
+        return op->state == DZ_STATE_ARCHIVED ||
+                       (op->state == DZ_STATE_FROZEN && *op->step != DZ_STEP_FETCH)
+                   ? DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG)
+                   : 0;
     case DZ_OP_FREEZE: /* its beginning forgot what stale copies there were */
         return DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
     case DZ_OP_ARCHIVE:
@@ -377,10 +382,13 @@ static struct op *make_op(struct slot *s, enum dz_op kind, struct dz_instance *r
  * MAKE is no step of a clone; it marks the row of the new sandbox. */
 static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
 {
-    struct dz_instance row = {
+    const struct dz_instance row = {
         .id = w->clone_id,
         .tenant = w->clone_tenant && w->clone_tenant[0] ? w->clone_tenant : op->row.tenant,
         .name = w->clone_name,
+        .op = dz_op_name(DZ_OP_CLONE),
+        .step = dz_step_name(DZ_STEP_MAKE),
+        .status = dz_status_name(DZ_STATUS_CREATING),
         .kind = op->row.kind,
         .image = op->row.image,
         .config = op->row.config,
@@ -389,21 +397,20 @@ static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
         .suspend_ms = op->row.suspend_ms,
         .freeze_ms = op->row.freeze_ms,
     };
-    int rc = dz_keeper_register(op->k, &row, err);
+    int rc = dz_keeper_enter(op->k, &row, err);
     if (rc < 0)
         return rc;
-    const struct dz_instance to = {.op = dz_op_name(DZ_OP_CLONE),
-                                   .step = dz_step_name(DZ_STEP_MAKE),
-                                   .status = dz_status_name(DZ_STATUS_CREATING)};
-    const struct dz_registry_change c = {.id = w->clone_id,
-                                         .version = 1,
-                                         .epoch = 1,
-                                         .set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status),
-                                         .to = &to};
-    rc = dz_registry_change(op->k->opts.registry, &c, err);
     op->clone_id = DZ_TAKE_PTR(w->clone_id);
     op->clone_tenant = DZ_TAKE_PTR(w->clone_tenant);
-    return rc;
+    return 0;
+}
+
+/* Does it make files that the row as it is does not account for? Then the beginning
+ * is durable, with all rows before it: a power cut leaves no file without a trace. */
+static bool begins_durably(const struct op *op)
+{
+    return op->kind == DZ_OP_FREEZE || op->kind == DZ_OP_ARCHIVE || op->kind == DZ_OP_CLONE ||
+           (op->kind == DZ_OP_ACTIVATE && op->state == DZ_STATE_ARCHIVED);
 }
 
 /* The row says what begins, and that nothing else is due. */
@@ -424,7 +431,7 @@ static int write_beginning(struct op *op, struct dz_err *err)
     if (stale && (op->kind == DZ_OP_FREEZE || op->kind == DZ_OP_ARCHIVE))
         set |= DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) |
                DZ_COLUMN(cold_generation);
-    return dz_keeper_change(op, set, &to, false, NULL, NULL, err);
+    return dz_keeper_change(op, set, &to, begins_durably(op), NULL, NULL, err);
 }
 
 int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz_instance *row,

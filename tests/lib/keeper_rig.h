@@ -248,8 +248,8 @@ static inline void rig_close(struct rig *r)
     dz_keeper_free(r->k);
     CHECK_INT(dz_registry_close(r->registry, NULL), 0);
     dz_loop_free(r->loop);
-    dz_blobs_close(r->cold.live);
-    dz_blobs_close(r->cold.store);
+    dz_blobs_free(r->cold.live);
+    dz_blobs_free(r->cold.store);
     CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r->dir, NULL), 0);
 }
 

@@ -41,7 +41,7 @@ static size_t print_version(char *out, const char *id, uint64_t version)
     return (size_t)snprintf(out, 64, "%s:%" PRIu64 ";", id, version);
 }
 
-bool sim_read_version(const char *bytes, size_t size, const char *id, uint64_t *ret_version)
+static bool read_version(const char *bytes, size_t size, const char *id, uint64_t *ret_version)
 {
     char want[64];
     size_t n = strlen(id);
@@ -49,6 +49,15 @@ bool sim_read_version(const char *bytes, size_t size, const char *id, uint64_t *
         return false;
     *ret_version = strtoull(bytes + n + 1, NULL, 10);
     return print_version(want, id, *ret_version) == size && memcmp(want, bytes, size) == 0;
+}
+
+bool sim_believe(struct sim_sandbox *b, const char *bytes, size_t size)
+{
+    uint64_t version;
+    if (!read_version(bytes, size, b->id, &version) || version < b->least || version > b->acked)
+        return false;
+    b->acked = b->least = version;
+    return true;
 }
 
 static struct sim_object *file_of(struct sim_world *w, const char *id)
@@ -66,7 +75,7 @@ void sim_write(struct sim_world *w, struct sim_sandbox *b)
         sim_bad(w, "%s runs and has no file", b->id);
         return;
     }
-    b->acked++;
+    b->least = ++b->acked;
     o->size = print_version(o->bytes, b->id, b->acked);
 }
 
@@ -85,7 +94,6 @@ static void start(struct sim_world *w, const char *id, struct dz_keeper_cell *ho
 {
     struct sim_sandbox *b = sim_box(w, id);
     struct sim_object *o = file_of(w, id);
-    uint64_t version = 0;
     if (!b || !o) {
         sim_bad(w, "%s is to be started and has no file", id);
         return;
@@ -96,7 +104,7 @@ static void start(struct sim_world *w, const char *id, struct dz_keeper_cell *ho
         *how = (struct dz_keeper_cell){.code = DZ_EIO, .error = "simulated: no start"};
         return;
     }
-    if (!sim_read_version(o->bytes, o->size, id, &version) || version != b->acked)
+    if (!sim_believe(b, o->bytes, o->size))
         sim_bad(w, "%s starts with \"%.*s\", and had version %" PRIu64, id, (int)o->size, o->bytes,
                 b->acked);
     b->running = true;

@@ -31,8 +31,10 @@ struct sim_sandbox {
     bool doomed;  /* a delete was asked for: it may go at any time */
     bool unknown; /* a crash came between: the registry knows whether it exists */
     bool running;
-    uint64_t acked, synced; /* versions */
-    int lives;              /* ids are not used twice */
+    /* Versions: the last acknowledged, the last certainly on the disk, and the least
+     * that may be found: after a power cut something between, until it is read. */
+    uint64_t acked, synced, least;
+    int lives; /* ids are not used twice */
 };
 
 struct sim_world {
@@ -71,7 +73,8 @@ extern const struct dz_keeper_ops sim_cell_ops;
 struct sim_sandbox *sim_box(struct sim_world *w, const char *id);
 void sim_cells_gone(struct sim_world *w); /* with their daemon */
 void sim_write(struct sim_world *w, struct sim_sandbox *b);
-bool sim_read_version(const char *bytes, size_t size, const char *id, uint64_t *ret_version);
+/* Does this content hold a version that b may have? From then on it has that one. */
+bool sim_believe(struct sim_sandbox *b, const char *bytes, size_t size);
 
 /* sim_registry.c: verbs that watch every hop, and fail after the crash. */
 extern const struct dz_registry_ops sim_registry_ops;

@@ -26,7 +26,7 @@ static struct dz_blobs *open_empty(void)
 
 static void close_all(struct dz_blobs *s)
 {
-    dz_blobs_close(s);
+    dz_blobs_free(s);
     CHECK_INT(dz_fd_remove_tree(AT_FDCWD, dir, NULL), 0);
 }
 
@@ -236,7 +236,7 @@ TORTURE(every_allocation_of_a_copy_may_fail)
             rc = dz_blob_copy(in, out, &(struct dz_blob_copy){0}, &copied, &err);
         CHECK(rc == 0 || rc == DZ_ENOMEM);
     }
-    dz_blobs_close(s);
+    dz_blobs_free(s);
     dz_mem_fail_at(-1, false);
     if (path[0])
         CHECK_INT(dz_fd_remove_tree(AT_FDCWD, path, NULL), 0);

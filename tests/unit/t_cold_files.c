@@ -32,8 +32,8 @@ static struct dz_cold open_all(void)
 
 static void close_all(struct dz_cold *c)
 {
-    dz_blobs_close(c->live);
-    dz_blobs_close(c->store);
+    dz_blobs_free(c->live);
+    dz_blobs_free(c->store);
     CHECK_INT(dz_fd_remove_tree(AT_FDCWD, dir, NULL), 0);
 }
 
@@ -236,8 +236,8 @@ TORTURE(every_allocation_may_fail)
             rc = dz_cold_freeze(&c, ID, NULL, &copy, &err);
         CHECK(rc == 0 || rc == DZ_ENOMEM);
     }
-    dz_blobs_close(c.live);
-    dz_blobs_close(c.store);
+    dz_blobs_free(c.live);
+    dz_blobs_free(c.store);
     dz_mem_fail_at(-1, false);
     if (dir[0])
         CHECK_INT(dz_fd_remove_tree(AT_FDCWD, dir, NULL), 0);

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The rig: cells in this process, and what is asked of file-only cells.
+ */
+#include "kill_rig.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- cells ----------------------------------------------------------------------- */
+
+static struct rig_cell *find_cell(struct rig *r, const char *id)
+{
+    for (int i = 0; i < RIG_CELLS; i++)
+        if (strcmp(r->cells[i].id, id) == 0)
+            return &r->cells[i];
+    return NULL;
+}
+
+static void live_path(const struct rig *r, const char *id, char out[static DZ_PATH_MAX])
+{
+    (void)snprintf(out, DZ_PATH_MAX, "%s/live/%s.doze", r->dir, id);
+}
+
+static int open_disk(const char *path, struct dz_db **ret_db, struct dz_vfs **ret_vfs,
+                     struct dz_err *err)
+{
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = path};
+    int rc = dz_db_open_path(ret_db, path, &opts, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_vfs_opts vopts = {.db = *ret_db};
+    rc = dz_vfs_open(&vopts, ret_vfs, err);
+    if (rc < 0) {
+        (void)dz_db_close(*ret_db, true, NULL);
+        *ret_db = NULL;
+    }
+    return rc;
+}
+
+static void start(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row)
+{
+    struct rig *r = arg;
+    struct rig_cell *c = find_cell(r, "");
+    struct dz_keeper_cell how = {0};
+    struct dz_err err = {0};
+    char path[DZ_PATH_MAX];
+    live_path(r, row->id, path);
+    how.code = open_disk(path, &c->db, &c->vfs, &err);
+    if (how.code == 0 && strcmp(row->keep, "files") == 0 &&
+        (dz_vfs_clear(c->vfs, DZ_VFS_TMP) < 0 || dz_vfs_commit(c->vfs, &err) < 0))
+        how.code = DZ_EIO;
+    how.error = err.msg;
+    if (how.code == 0)
+        (void)snprintf(c->id, sizeof c->id, "%s", row->id);
+    dz_keeper_cell_done(k, ticket, &how);
+}
+
+static void stop(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row,
+                 bool keep_memory)
+{
+    struct rig_cell *c = find_cell(arg, row->id);
+    struct dz_keeper_cell how = {0};
+    struct dz_err err = {0};
+    (void)keep_memory;
+    how.code = dz_vfs_close(c->vfs, &err);
+    int closed = dz_db_close(c->db, false, &err);
+    how.code = how.code < 0 ? how.code : closed;
+    how.error = err.msg;
+    *c = (struct rig_cell){0};
+    dz_keeper_cell_done(k, ticket, &how);
+}
+
+static void end_cell(struct rig_cell *c)
+{
+    dz_vfs_abandon(c->vfs);
+    (void)dz_db_close(c->db, true, NULL);
+    *c = (struct rig_cell){0};
+}
+
+static void stop_hard(void *arg, const char *id)
+{
+    struct rig_cell *c = find_cell(arg, id);
+    if (c)
+        end_cell(c);
+}
+
+/* --- files ----------------------------------------------------------------------- */
+
+static int make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
+                struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    (void)arg, (void)row;
+    int rc = dz_db_template(&dz_vfs_schema, &t, err);
+    return rc < 0 ? rc : dz_db_create_fd(out->fd, t.p, t.len, false, err);
+}
+
+static int settle(void *arg, const char *id, struct dz_err *err)
+{
+    const struct rig *r = arg;
+    char path[DZ_PATH_MAX];
+    struct dz_db *db;
+    live_path(r, id, path);
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = path};
+    int rc = dz_db_open_path(&db, path, &opts, err);
+    return rc < 0 ? rc : dz_db_close(db, false, err);
+}
+
+static int strip(struct dz_db *db, enum dz_keeper_carry what, struct dz_err *err)
+{
+    struct dz_vfs *v = NULL;
+    const struct dz_vfs_opts opts = {.db = db};
+    int rc = dz_vfs_open(&opts, &v, err);
+    if (rc < 0)
+        return rc;
+    int sys = dz_vfs_clear(v, DZ_VFS_TMP);
+    if (sys == 0 && what == DZ_KEEPER_SHARE)
+        sys = dz_vfs_clear(v, DZ_VFS_MEMORY);
+    rc = dz_vfs_close(v, err);
+    if (sys < 0)
+        return dz_fail_sys(err, -sys, "clear a volume");
+    return rc;
+}
+
+static int carry(void *arg, enum dz_keeper_carry what, const char *tenant, struct dz_blob_in *from,
+                 struct dz_blob_out *to, struct dz_err *err)
+{
+    const struct dz_blob_copy how = {0};
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "carry", .mmap_bytes = -1};
+    struct dz_blob_copied copied;
+    struct dz_db *db = NULL;
+    (void)arg, (void)tenant;
+    int rc = dz_blob_copy(from, to, &how, &copied, err);
+    if (rc < 0)
+        return rc;
+    int fd = dup(to->fd), wal = memfd_create("wal", MFD_CLOEXEC);
+    rc = dz_db_open_fds(&db, fd, wal, &opts, err);
+    if (rc < 0) {
+        dz_fd_close(&fd);
+        dz_fd_close(&wal);
+        return rc;
+    }
+    rc = strip(db, what, err);
+    int closed = dz_db_close(db, false, rc < 0 ? NULL : err);
+    return rc < 0 ? rc : closed;
+}
+
+static const struct dz_keeper_ops ops = {.start = start,
+                                         .stop = stop,
+                                         .kill = stop_hard,
+                                         .make = make,
+                                         .settle = settle,
+                                         .carry = carry};
+
+/* --- the rig --------------------------------------------------------------------- */
+
+int rig_open(struct rig *r, const char *dir)
+{
+    char path[DZ_PATH_MAX];
+    *r = (struct rig){.clock.real_ns = 1700000000 * DZ_NS_PER_S};
+    (void)snprintf(r->dir, sizeof r->dir, "%s", dir);
+    (void)snprintf(path, sizeof path, "%s/live", dir);
+    int rc = dz_blobs_open_dir(path, &r->cold.live, &r->err);
+    (void)snprintf(path, sizeof path, "%s/cold", dir);
+    if (rc == 0)
+        rc = dz_blobs_open_dir(path, &r->cold.store, &r->err);
+    (void)snprintf(path, sizeof path, "%s/registry.db", dir);
+    if (rc == 0)
+        rc = dz_registry_open(path, true, &r->registry, &r->err);
+    if (rc == 0)
+        rc = dz_loop_sim_new(&r->clock, NULL, NULL, &r->loop, &r->err);
+    (void)snprintf(path, sizeof path, "%s/live", dir);
+    const struct dz_keeper_opts opts = {
+        .loop = r->loop,
+        .registry = r->registry,
+        .cold = r->cold,
+        .ops = &ops,
+        .arg = r,
+        .live_path = path,
+        .ladder = {DZ_LADDER_NEVER, DZ_LADDER_NEVER},
+    };
+    if (rc == 0)
+        rc = dz_keeper_new(&opts, &r->k, &r->err);
+    return rc < 0 ? rc : dz_keeper_recover(r->k, &r->err);
+}
+
+void rig_close(struct rig *r)
+{
+    for (int i = 0; i < RIG_CELLS; i++)
+        if (r->cells[i].id[0])
+            end_cell(&r->cells[i]);
+    if (r->loop)
+        dz_loop_sim_forget(r->loop);
+    dz_keeper_free(r->k);
+    (void)dz_registry_close(r->registry, NULL);
+    dz_loop_free(r->loop);
+    dz_blobs_free(r->cold.live);
+    dz_blobs_free(r->cold.store);
+}
+
+static void on_done(void *arg, const struct dz_keeper_result *result)
+{
+    *(struct dz_keeper_result *)arg = *result;
+}
+
+static int ask(struct rig *r, struct dz_keeper_request *request)
+{
+    struct dz_keeper_result result = {.code = 1};
+    request->done = on_done;
+    request->arg = &result;
+    int rc = dz_keeper_submit(r->k, request, NULL, &r->err);
+    int64_t until = dz_clock_real_ms() + 10000;
+    while (rc == 0 && dz_loop_sim_step(r->loop, until))
+        continue;
+    if (rc == 0 && result.code < 0)
+        r->err = result.err;
+    return rc < 0 ? rc : result.code;
+}
+
+int rig_do(struct rig *r, enum dz_request what, const char *id)
+{
+    struct dz_keeper_request request = {.what = what, .id = id};
+    return ask(r, &request);
+}
+
+int rig_clone(struct rig *r, const char *base, const char *id, const char *tenant)
+{
+    const struct dz_instance to = {.id = id, .tenant = tenant};
+    struct dz_keeper_request request = {.what = DZ_REQUEST_CLONE, .id = base, .clone = &to};
+    return ask(r, &request);
+}
+
+int rig_share(struct rig *r, const char *id, const char *key)
+{
+    struct dz_keeper_request request = {
+        .what = DZ_REQUEST_SHARE, .id = id, .share_store = r->cold.store, .share_key = key};
+    return ask(r, &request);
+}
+
+int rig_register(struct rig *r, const char *id, const char *keep)
+{
+    const struct dz_instance row = {.id = id, .tenant = "acme", .keep = keep};
+    return dz_keeper_register(r->k, &row, &r->err);
+}
+
+/* --- content --------------------------------------------------------------------- */
+
+int rig_put(struct rig *r, const char *id, const char *path, const char *text)
+{
+    struct rig_cell *c = find_cell(r, id);
+    const struct dz_vfs_walk walk = {.root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT};
+    const struct dz_vfs_new spec = {.mode = S_IFREG | 0644};
+    struct dz_vfs_walked at;
+    int sys = dz_vfs_walk(c->vfs, &walk, path, &at);
+    if (sys == 0 && at.ino == 0)
+        sys = dz_vfs_create(c->vfs, at.dir, at.name, at.len, &spec, &at.ino);
+    if (sys == 0 && dz_vfs_write(c->vfs, at.ino, 0, text, strlen(text)) < 0)
+        sys = -1;
+    return sys < 0 ? DZ_EIO : dz_vfs_commit(c->vfs, &r->err);
+}
+
+static const char *read_text(struct dz_vfs *v, const char *path, char out[static 64])
+{
+    uint64_t ino;
+    ssize_t n = -1;
+    if (v && dz_vfs_resolve(v, path, &ino) == 0)
+        n = dz_vfs_read(v, ino, 0, out, 63);
+    out[n > 0 ? n : 0] = '\0';
+    return out;
+}
+
+const char *rig_get(struct rig *r, const char *id, const char *path, char out[static 64])
+{
+    const struct rig_cell *c = find_cell(r, id);
+    return read_text(c ? c->vfs : NULL, path, out);
+}
+
+const char *rig_peek(const char *file, const char *path, char out[static 64])
+{
+    struct dz_db *db = NULL;
+    struct dz_vfs *v = NULL;
+    out[0] = '\0';
+    if (open_disk(file, &db, &v, NULL) < 0)
+        return out;
+    (void)read_text(v, path, out);
+    dz_vfs_abandon(v);
+    (void)dz_db_close(db, false, NULL);
+    return out;
+}
