@@ -66,8 +66,9 @@ NEEDS_cell := base os db wasm kernel wasi vfs machine
 program    = $(eval PROGRAMS += $(1))$(eval SRC_$(1) := $(2))$(eval NEEDS_$(1) := $(3))
 $(call program,doze,src/cli/main.c,cli)
 $(call program,views_vfs,tests/model/views_vfs.c,vfs)
+$(call program,host_vfs,tests/model/host_vfs.c,vfs)
 $(call program,torture_vfs,tests/torture/torture_vfs.c,vfs)
-$(call program,model_vfs,$(addprefix tests/model/,model_vfs.c model_ops.c model_world.c ramfs.c),vfs)
+$(call program,model_vfs,$(addprefix tests/model/,model_vfs.c model_ops.c model_more.c model_world.c ramfs.c),vfs)
 $(call program,spec,$(addprefix tests/spec/,spec_main.c spec_run.c spec_host.c spec_value.c),wasm)
 SYS_spec   := -ljansson
 SLEEP      := sleep_anywhere sleep_soak
@@ -188,8 +189,8 @@ build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
 crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 	@scripts/run-tap crash $(B)/torture_vfs
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
-model: $(B)/model_vfs $(B)/views_vfs ## random operations on the disk against a model; SEED= STEPS=
-	@scripts/run-tap model $(B)/model_vfs $(B)/views_vfs
+model: $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs ## random operations on the disk against a model; SEED= STEPS=
+	@scripts/run-tap model $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs
 sim: $(B)/sim ## the lifecycle by seeds, with crashes and faults; SEEDS= SEED= STEPS=
 	@scripts/run-tap sim $(B)/sim
 sim-all: export SEEDS := 10000

@@ -281,7 +281,9 @@ struct dz_vfs_walk {
     uint64_t start;                 /* where a relative path begins */
     const struct dz_vfs_cred *cred; /* search permission; NULL = all */
     bool nofollow;                  /* a symlink at the end stays one, unless a slash follows */
-    bool keep_last;                 /* and even then: for calls that change the name itself */
+    bool keep_last;                 /* and even then: for calls that change the name itself,
+                                     * which see to `slash` themselves */
+    bool create;                    /* a slash behind the last name is EISDIR, as for O_CREAT */
 };
 struct dz_vfs_walked {
     uint64_t dir; /* that holds the last component */

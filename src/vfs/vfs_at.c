@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,8 +17,10 @@
 enum how {
     FOLLOW,
     NOFOLLOW,
-    NAME
-}; /* NAME: the call changes the last component itself */
+    NAME,   /* the call changes the last component itself */
+    CREATE, /* as FOLLOW, and may make a file there */
+    CREATE_NOFOLLOW,
+};
 
 static int walk(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at, enum how how,
                 struct dz_vfs_walked *ret)
@@ -26,8 +29,9 @@ static int walk(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_pa
         .root = who->root,
         .start = at.dir,
         .cred = &who->cred,
-        .nofollow = how != FOLLOW,
+        .nofollow = how == NOFOLLOW || how == NAME || how == CREATE_NOFOLLOW,
         .keep_last = how == NAME,
+        .create = how == CREATE || how == CREATE_NOFOLLOW,
     };
     return dz_vfs_walk(v, &req, at.path, ret);
 }
@@ -75,8 +79,6 @@ static int walk_free(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_v
                      bool dir, struct dz_vfs_walked *ret)
 {
     int rc = walk(v, who, at, NAME, ret);
-    if (rc == -ENOTDIR && dir)
-        return rc;
     if (!rc && (ret->ino || ret->dot))
         return -EEXIST;
     return !rc && ret->slash && !dir ? -ENOENT : rc;
@@ -146,8 +148,6 @@ static int open_new(struct dz_vfs *v, const struct dz_vfs_who *who, const struct
     struct dz_vfs_new spec = {.mode = S_IFREG | (mode & 07777 & ~who->umask)};
     if (!(flags & O_CREAT))
         return -ENOENT;
-    if (end->slash)
-        return -EISDIR;
     return make(v, who, end, &spec, ret_ino);
 }
 
@@ -223,7 +223,8 @@ int dz_vfs_open_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs
     if (flags & O_CREAT && flags & O_DIRECTORY)
         return -EINVAL;
     bool keep = flags & O_NOFOLLOW || (flags & O_CREAT && flags & O_EXCL);
-    int rc = walk(v, who, at, keep ? NOFOLLOW : FOLLOW, &end);
+    enum how how = flags & O_CREAT ? keep ? CREATE_NOFOLLOW : CREATE : keep ? NOFOLLOW : FOLLOW;
+    int rc = walk(v, who, at, how, &end);
     if (rc)
         return rc;
     if (end.ino == 0)
@@ -240,6 +241,14 @@ int dz_vfs_open_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs
 /* ---- names that go ----------------------------------------------------------------------------
  */
 
+/* A slash behind a name asks for a directory. */
+static int only_dir(struct dz_vfs *v, uint64_t ino)
+{
+    struct dz_vfs_attr a;
+    int rc = dz_vfs_getattr(v, ino, &a);
+    return rc ? rc : S_ISDIR(a.mode) ? 0 : -ENOTDIR;
+}
+
 int dz_vfs_unlink_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_vfs_path at)
 {
     struct dz_vfs_walked end;
@@ -250,7 +259,9 @@ int dz_vfs_unlink_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_v
         return -EISDIR;
     if (end.ino == 0)
         return -ENOENT;
-    rc = dz_vfs_may_remove(v, end.dir, end.ino, &who->cred);
+    rc = end.slash ? only_dir(v, end.ino) : 0;
+    if (!rc)
+        rc = dz_vfs_may_remove(v, end.dir, end.ino, &who->cred);
     return rc ? rc : dz_vfs_unlink(v, end.dir, end.name, end.len);
 }
 
@@ -279,10 +290,31 @@ static int may_rename(struct dz_vfs *v, const struct dz_vfs_who *who,
                      : dz_vfs_access(v, to->dir, &who->cred, W_OK | X_OK);
     if (!rc)
         rc = dz_vfs_getattr(v, from->ino, &a);
-    if (!rc && to->ino == 0 && to->slash && !S_ISDIR(a.mode))
-        return -ENOTDIR;
     if (!rc && S_ISDIR(a.mode) && from->dir != to->dir)
         rc = dz_vfs_access(v, from->ino, &who->cred, W_OK);
+    return rc;
+}
+
+/* What Linux looks at before permission, in its order. */
+static int check_names(struct dz_vfs *v, const struct dz_vfs_walked *from,
+                       const struct dz_vfs_walked *to, unsigned flags)
+{
+    bool exchange = flags & RENAME_EXCHANGE;
+    if (flags > RENAME_EXCHANGE || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
+        return -EINVAL;
+    if (from->dot)
+        return -EBUSY;
+    if (to->dot)
+        return flags & RENAME_NOREPLACE ? -EEXIST : -EBUSY;
+    if (from->ino == 0)
+        return -ENOENT;
+    if (flags & RENAME_NOREPLACE && to->ino)
+        return -EEXIST;
+    if (exchange && to->ino == 0)
+        return -ENOENT;
+    int rc = exchange && to->slash ? only_dir(v, to->ino) : 0;
+    if (!rc && (from->slash || (to->slash && !exchange)))
+        rc = only_dir(v, from->ino);
     return rc;
 }
 
@@ -295,11 +327,9 @@ int dz_vfs_rename_at(struct dz_vfs *v, const struct dz_vfs_who *who, struct dz_v
         rc = walk(v, who, to, NAME, &b);
     if (rc)
         return rc;
-    if (a.dot || b.dot)
-        return -EBUSY;
-    if (a.ino == 0)
-        return -ENOENT;
-    rc = may_rename(v, who, &a, &b);
+    rc = check_names(v, &a, &b, flags);
+    if (!rc)
+        rc = may_rename(v, who, &a, &b);
     if (rc)
         return rc;
     const struct dz_vfs_name old = {a.dir, a.name, a.len}, new = {b.dir, b.name, b.len};

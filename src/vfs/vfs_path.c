@@ -93,8 +93,6 @@ static int step(struct walker *w, struct dz_vfs_walked *ret)
     struct dz_inode *ip;
     uint64_t ino;
     struct component c = next(w);
-    if (c.len > DZ_VFS_NAME_MAX)
-        return -ENAMETOOLONG;
     int rc = dz_iget_dir(w->v, w->cur, &ip);
     if (!rc && c.len)
         rc = dz_vfs_access(w->v, w->cur, w->req->cred, X_OK);
@@ -104,6 +102,10 @@ static int step(struct walker *w, struct dz_vfs_walked *ret)
         rc = c.len == 2 ? up(w) : 0;
         return rc ? rc : c.last ? finish(w, &c, w->cur, true, ret) : 1;
     }
+    if (c.last && c.slash && w->req->create)
+        return -EISDIR;
+    if (c.len > DZ_VFS_NAME_MAX)
+        return -ENAMETOOLONG;
     rc = dz_vfs_lookup(w->v, w->cur, c.name, c.len, &ino);
     if (rc == -ENOENT && c.last)
         return finish(w, &c, 0, false, ret);
@@ -116,7 +118,7 @@ static int step(struct walker *w, struct dz_vfs_walked *ret)
         rc = follow(w, ino);
         return rc ? rc : 1;
     }
-    if ((!c.last || c.slash) && !dz_is_dir(ip))
+    if ((!c.last || (c.slash && !w->req->keep_last)) && !dz_is_dir(ip))
         return -ENOTDIR;
     if (c.last)
         return finish(w, &c, ino, false, ret);

@@ -70,9 +70,11 @@ static int check_replace(struct dz_vfs *v, const struct move *m)
 {
     if (!dz_is_dir(m->there))
         return dz_is_dir(m->what) ? -ENOTDIR : 0;
-    if (!dz_is_dir(m->what))
+    int rc = dz_dir_below(v, m->from_dir->ino, m->there->ino); /* before the types, as Linux */
+    if (!rc && !dz_is_dir(m->what))
         return -EISDIR;
-    int rc = dz_dir_occupied(v, m->there);
+    if (!rc)
+        rc = dz_dir_occupied(v, m->there);
     return rc > 0 ? -ENOTEMPTY : rc;
 }
 

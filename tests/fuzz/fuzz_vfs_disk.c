@@ -44,6 +44,13 @@ static const char *const edits[] = {
     "INSERT OR REPLACE INTO meta VALUES('orphans',?2&1)",
     "INSERT OR REPLACE INTO meta VALUES('xattrs',?2&1)",
     "INSERT OR REPLACE INTO meta VALUES('image',?2)",
+    "INSERT OR REPLACE INTO meta VALUES('used_inodes',?2)",
+    "INSERT OR REPLACE INTO meta VALUES('cut',(?1<<24)+(?2&31))",
+    "INSERT OR REPLACE INTO meta VALUES('cut',?2)",
+    "INSERT OR REPLACE INTO meta VALUES('untar',?1)",
+    "INSERT OR REPLACE INTO meta VALUES('untar',-?1)",
+    "INSERT OR REPLACE INTO meta VALUES('untar',?2)",
+    "UPDATE OR REPLACE dentry SET name=?3 WHERE ino=?1",
 };
 static const int64_t hurting[] = {
     0,
@@ -68,7 +75,8 @@ static const int64_t hurting[] = {
     (int64_t)1 << 32,
     40960,
 };
-static const char *const names[] = {"a", "..", "a/b", "", "d", "file", "\xff", "user.x"};
+static const char *const names[] = {"a",    "..",   "a/b",    "",           "d",
+                                    "file", "\xff", "user.x", ".doze-untar"};
 
 static struct dz_db_sim *good;
 
@@ -168,6 +176,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         make_good();
     size_t edited = 0;
     r = (struct rig){.sim = rig_image_of(good), .image_fd = -1, .clock_ns = 1};
+    r.opts.step_chunks = size % 3; /* 0: more than there are */
     const struct dz_db_opts o = {.schema = &dz_vfs_schema};
     if (dz_db_open_disk(&r.db, dz_db_sim_disk(r.sim), &o, NULL) < 0)
         abort();

@@ -14,6 +14,10 @@ enum {
     OPENS = 6,
     CROWD = 120, /* nodes; beyond, fewer are made */
     FILE_MAX = 7 * DZ_VFS_CHUNK,
+    EVENTS = 16,
+    LOCK_FILES = 4, /* two inodes, each by fcntl(2) and by flock(2) */
+    LOCK_OWNERS = 3,
+    LOCK_BYTES = 64, /* more than any end but "to the last" */
 };
 
 /* A time that could not be asked for. */
@@ -21,6 +25,12 @@ enum {
 
 struct op {
     uint32_t kind, a, b, c, d;
+};
+
+struct expected {
+    enum dz_vfs_event_type type;
+    uint64_t dir, ino;
+    char name[24];
 };
 
 struct world {
@@ -33,6 +43,12 @@ struct world {
     size_t uncommitted;
     int armed; /* operations for which errors of the device are allowed */
     bool on_files, verbose, failed, unexpected;
+    bool limited;         /* there is a quota that may be met */
+    int watch, watch_top; /* -1 without */
+    bool watching;        /* the operation under way says what is to be told */
+    struct expected expect[EVENTS];
+    int expected;
+    char lock[LOCK_FILES][LOCK_OWNERS][LOCK_BYTES]; /* 's', 'x' or 0 */
     int step;
 };
 
@@ -53,10 +69,23 @@ void compare(struct world *w);
 void check(struct world *w);
 void take_times(struct world *w, int node);
 
+/* ---- model_more.c ---- */
+void watch_reset(struct world *w);
+void watch_begin(struct world *w);
+void watch_ignore(struct world *w);
+void watch_end(struct world *w);
+void expect(struct world *w, enum dz_vfs_event_type type, int dir, const char *name, int node);
+void expect_file(struct world *w, enum dz_vfs_event_type type, int node);
+void check_limits(struct world *w);
+
 /* ---- model_ops.c ---- */
+typedef void op_fn(struct world *w, const struct op *o);
+op_fn op_watch, op_lock, op_limits, op_seek, op_getcwd, op_access, op_nameless, op_listing;
+
 struct op_kind {
     void (*fn)(struct world *w, const struct op *o);
     unsigned weight;
+    bool tells; /* it says by expect() what a watch is to tell */
 };
 extern const struct op_kind ops[];
 extern const size_t ops_count;

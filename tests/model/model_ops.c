@@ -56,11 +56,20 @@ void disarm(struct world *w)
         dz_db_sim_fail_at(w->r.sim, DZ_DB_SIM_ANY, -1, 0, false);
 }
 
+/* What the disk does not keep: limits, locks and watches are for whoever opens it. */
+static void fresh_disk(struct world *w)
+{
+    w->limited = false;
+    memset(w->lock, 0, sizeof w->lock);
+    watch_reset(w);
+}
+
 void reopened(struct world *w)
 {
     for (int i = 0; i < OPENS; i++)
         w->open[i] = 0;
     w->r.opts.keep_orphans = false;
+    fresh_disk(w);
 }
 
 /* Which state did the device keep? It becomes the model's. */
@@ -126,6 +135,7 @@ static void op_create(struct world *w, const struct op *o)
     w->m->node[node].ino = ino;
     w->m->node[node].uid = spec.uid;
     w->m->node[node].gid = spec.gid;
+    expect(w, DZ_VFS_EV_CREATE, dir, name, node);
     take_times(w, node);
     take_times(w, dir);
 }
@@ -134,14 +144,15 @@ static void op_link(struct world *w, const struct op *o)
 {
     int node = pick(w, o->a, is_any), dir = pick(w, o->b, is_live_dir);
     const char *name = pick_name(w, dir, o->c);
-    if (w->m->node[node].nlink == 0)
-        return;
+    if (w->m->node[node].nlink == 0 && (w->armed || S_ISDIR(w->m->node[node].mode)))
+        return; /* a file that is open gets a name again; where the device fails it may be gone */
     say(w, "link %d as %d/%s", node, dir, name);
     int want = ram_can_link(w->m, node, dir, name);
     int got = dz_vfs_link(w->r.v, w->m->node[node].ino, w->m->node[dir].ino, name, strlen(name));
     if (!agree(w, "link", got, want))
         return;
     (void)ram_link(w->m, node, dir, name);
+    expect(w, DZ_VFS_EV_CREATE, dir, name, node);
     take_times(w, node);
     take_times(w, dir);
 }
@@ -160,6 +171,7 @@ static void op_unlink(struct world *w, const struct op *o)
                     : dz_vfs_unlink(w->r.v, ino, name, strlen(name));
     if (!agree(w, rmdir ? "rmdir" : "unlink", got, want))
         return;
+    expect(w, DZ_VFS_EV_REMOVE, dir, name, node);
     (void)(rmdir ? ram_rmdir(w->m, dir, name) : ram_unlink(w->m, dir, name));
     take_times(w, node);
     take_times(w, dir);
@@ -179,6 +191,20 @@ static void op_rename(struct world *w, const struct op *o)
     int want = ram_can_rename(w->m, from, old, to, new, flags);
     if (!agree(w, "rename", dz_vfs_rename(w->r.v, &a, &b, flags), want))
         return;
+    if (what == there)
+        return; /* two names of one inode: nothing happens */
+    if (there > 0 && !(flags & RENAME_EXCHANGE))
+        expect(w, DZ_VFS_EV_REMOVE, to, new, there);
+    if (what > 0 && S_ISDIR(w->m->node[what].mode))
+        watch_ignore(w); /* the tree under the watch is another then */
+    expect(w, DZ_VFS_EV_MOVED_FROM, from, old, what);
+    expect(w, DZ_VFS_EV_MOVED_TO, to, new, what);
+    if (flags & RENAME_EXCHANGE) {
+        if (S_ISDIR(w->m->node[there].mode))
+            watch_ignore(w);
+        expect(w, DZ_VFS_EV_MOVED_FROM, to, new, there);
+        expect(w, DZ_VFS_EV_MOVED_TO, from, old, there);
+    }
     (void)ram_rename(w->m, from, old, to, new, flags);
     take_times(w, what);
     if (there > 0)
@@ -207,8 +233,10 @@ static void op_write(struct world *w, const struct op *o)
     say(w, "%s %d at %zu, %zu bytes", append ? "append" : "write", node, off, n);
     ssize_t got = append ? dz_vfs_append(w->r.v, f->ino, src, n, &at)
                          : dz_vfs_write(w->r.v, f->ino, off, src, n);
-    if (w->armed && got > 0 && got < (ssize_t)n)
+    if ((w->armed || w->limited) && got > 0 && got < (ssize_t)n)
         n = (size_t)got; /* a short write counts */
+    if (got > 0)
+        expect_file(w, DZ_VFS_EV_WRITE, node);
     if (append && got > 0 && at != off)
         fail(w, "append at %llu instead of %zu", (unsigned long long)at, off);
     if (agree(w, "write", got, (long)n)) {
@@ -258,7 +286,7 @@ static void op_punch(struct world *w, const struct op *o)
 {
     int node = pick(w, o->a, is_file);
     size_t off = pick_offset(o->b), n = pick_length(o->c);
-    if (!node || w->armed) /* done by halves when it fails */
+    if (!node || w->armed || w->limited) /* done by halves when it fails */
         return;
     struct ram_node *f = &w->m->node[node];
     size_t size = ram_size(f);
@@ -396,9 +424,10 @@ static void op_clear(struct world *w, const struct op *o)
 {
     if (w->armed || o->a % 8)
         return;
-    say(w, "clear tmp");
-    if (agree(w, "clear", dz_vfs_clear(w->r.v, DZ_VFS_TMP), 0))
-        ram_clear(w->m, DZ_VFS_TMP);
+    int volume = DZ_VFS_WORKSPACE + (int)(o->b % 3);
+    say(w, "clear volume %d", volume);
+    if (agree(w, "clear", dz_vfs_clear(w->r.v, (uint64_t)volume), 0))
+        ram_clear(w->m, volume);
     for (int i = RAM_ROOT; i < RAM_NODES; i++)
         take_times(w, i);
 }
@@ -423,9 +452,11 @@ void commit_at_once(struct world *w)
 
 static void op_commit(struct world *w, const struct op *o)
 {
-    (void)o;
+    struct dz_err err = {0};
     say(w, "commit");
     commit(w);
+    if (o->a % 8 == 0 && !w->armed && dz_vfs_sync(w->r.v, &err))
+        fail(w, "sync: %s", err.msg);
 }
 
 void checkpoint(struct world *w)
@@ -478,6 +509,7 @@ static void op_freeze(struct world *w, const struct op *o)
         fail(w, "quiesce: %s", w->r.err.msg);
     remember(w, true, w->r.strict);
     rig_crash(&w->r);
+    fresh_disk(w);
     w->r.opts.keep_orphans = true;
     open_again(w, "freeze");
     for (int i = 0; i < OPENS && !w->failed; i++)
@@ -555,10 +587,16 @@ static void op_check(struct world *w, const struct op *o)
 }
 
 const struct op_kind ops[] = {
-    {op_create, 22},    {op_link, 5},     {op_unlink, 12}, {op_rename, 12}, {op_write, 24},
-    {op_read, 12},      {op_truncate, 6}, {op_punch, 4},   {op_setattr, 5}, {op_xattr, 6},
-    {op_open, 6},       {op_path, 8},     {op_tree, 2},    {op_clear, 1},   {op_commit, 6},
-    {op_checkpoint, 1}, {op_trim, 1},     {op_reopen, 1},  {op_freeze, 1},  {op_crash, 2},
-    {op_power, 2},      {op_arm, 2},      {op_compare, 1}, {op_check, 1},
+    {op_create, 22, true},     {op_link, 5, true},     {op_unlink, 12, true},
+    {op_rename, 12, true},     {op_write, 24, true},   {op_read, 12, false},
+    {op_truncate, 6, false},   {op_punch, 4, false},   {op_setattr, 5, false},
+    {op_xattr, 6, false},      {op_open, 6, false},    {op_path, 8, false},
+    {op_tree, 2, false},       {op_clear, 1, false},   {op_commit, 6, false},
+    {op_checkpoint, 1, false}, {op_trim, 1, false},    {op_reopen, 1, false},
+    {op_freeze, 1, false},     {op_crash, 2, false},   {op_power, 2, false},
+    {op_arm, 2, false},        {op_compare, 1, false}, {op_check, 1, false},
+    {op_watch, 2, true},       {op_lock, 8, false},    {op_limits, 2, false},
+    {op_seek, 5, false},       {op_getcwd, 3, false},  {op_access, 3, false},
+    {op_nameless, 2, false},   {op_listing, 1, false},
 };
 const size_t ops_count = DZ_ARRAY_LEN(ops);

@@ -55,7 +55,10 @@ static void run_ops(struct world *w, const struct op *o, int from, int to)
     for (int i = from; i < to && !w->failed; i++) {
         w->step = i;
         w->unexpected = false;
+        watch_begin(w);
+        w->watching &= ops[o[i].kind].tells;
         ops[o[i].kind].fn(w, &o[i]);
+        watch_end(w);
         if (w->unexpected && !w->failed)
             commit_at_once(w); /* removing much content commits in between */
         if (w->uncommitted > (2u << 20) || w->count - w->certain > HISTORY - 4) {

@@ -208,6 +208,15 @@ int ram_create(struct ram *m, int dir, const char *name, uint32_t mode, const ch
     return node;
 }
 
+int ram_nameless(struct ram *m, uint32_t mode)
+{
+    int node = node_new(m, mode);
+    m->node[node].nlink = 0;
+    m->node[node].refs = 1;
+    m->node[node].data = bytes_new(NULL, 0);
+    return node;
+}
+
 int ram_can_link(const struct ram *m, int node, int dir, const char *name)
 {
     if (is_dir(m, node))
@@ -320,7 +329,7 @@ int ram_can_rename(const struct ram *m, int from, const char *old, int to, const
         return is_dir(m, there) && below(m, from, there) ? -EINVAL : 0;
     if (!is_dir(m, there))
         return is_dir(m, what) ? -ENOTDIR : 0;
-    if (!is_dir(m, what))
+    if (!is_dir(m, what) && !below(m, from, there))
         return -EISDIR;
     return m->node[there].count ? -ENOTEMPTY : 0;
 }

@@ -60,7 +60,8 @@ void ram_free(struct ram *m);
 
 int ram_find(const struct ram *m, int dir, const char *name); /* the node, or -ENOENT */
 int ram_create(struct ram *m, int dir, const char *name, uint32_t mode,
-               const char *target); /* node */
+               const char *target);             /* node */
+int ram_nameless(struct ram *m, uint32_t mode); /* a file with one reference: its node */
 int ram_link(struct ram *m, int node, int dir, const char *name);
 int ram_unlink(struct ram *m, int dir, const char *name);
 int ram_rmdir(struct ram *m, int dir, const char *name);

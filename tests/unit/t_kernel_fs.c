@@ -145,6 +145,7 @@ static int walks(struct fib *f)
     OK(f, dz_sys_unlinkat(FK(f), path("s/"), false) == -ENOTDIR); /* s leads to d */
     OK(f, dz_sys_unlinkat(FK(f), path("s/"), true) == -ENOTDIR);
     OK(f, dz_sys_renameat(FK(f), path("s/"), path("t"), 0) == -ENOTDIR);
+    OK(f, dz_sys_mkdirat(FK(f), path("s/"), 0755) == -EEXIST);
     OK(f, dz_sys_fstatat(FK(f), path("s/new"), &a) == 0);
     OK(f, dz_sys_readlinkat(FK(f), path("p"), buf, sizeof buf) == 7);
     OK(f, dz_sys_readlinkat(FK(f), path("d"), buf, sizeof buf) == -EINVAL);
