@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "wasm/wasm.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
@@ -108,6 +109,7 @@ int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err)
 
 static void add_run(struct dz_machine_runs *runs, size_t at)
 {
+    assert(runs->n == 0 || runs->p);
     struct dz_machine_run *last = runs->n ? &runs->p[runs->n - 1] : NULL;
     if (last && last->at + last->size == at)
         last->size += PAGE;
@@ -279,7 +281,7 @@ static void leave_homes(const struct dz_machine *m, struct dz_mem_change *c)
 
 /* When most entries are garbage: the pages that still live in the worst rows are
  * written again, and the rows go. */
-static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, uint8_t *bad)
+static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, const uint8_t *bad)
 {
     for (size_t i = 0; i < c->spaces; i++) {
         const struct dz_space *s = &m->mem.spaces.p[i];

@@ -25,9 +25,9 @@ struct out {
     size_t section; /* where the one under way began */
 };
 
-static void begin(struct out *o, enum dz_state_tag tag)
+static void begin(struct out *o, unsigned tag)
 {
-    struct dz_state_section s = {.tag = (uint32_t)tag};
+    struct dz_state_section s = {.tag = tag};
     o->section = o->b->len;
     dz_buf_add(o->b, &s, sizeof s);
 }
@@ -151,7 +151,7 @@ static int put_blobs(struct out *o, struct dz_err *err)
 
 static void put_rows(struct out *o, enum dz_kernel_table table)
 {
-    begin(o, (enum dz_state_tag)(DZ_STATE_ROWS + (int)table));
+    begin(o, DZ_STATE_ROWS + (unsigned)table);
     uint32_t first = table == DZ_KERNEL_TABLE_PROC ? 2 : 1; /* process 1 is the kernel's own */
     for (uint32_t i = first; i <= dz_kernel_rows(o->k, table); i++) {
         const void *row = dz_kernel_row(o->k, table, i);

@@ -296,6 +296,7 @@ void dz_iclean(struct dz_vfs *v, struct dz_inode *ip)
 
 static void dirty_row(struct dz_vfs *v, struct dz_inode *ip)
 {
+    assert(ip);
     if (ip->dirty & DZ_DIRTY_ROW)
         return;
     dz_iclean(v, ip);

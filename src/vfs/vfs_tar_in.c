@@ -164,7 +164,7 @@ static int walk(struct import *imp, struct dz_str path, bool make, struct dz_vfs
     uint64_t dir = imp->stage;
     while (dz_str_split(&rest, '/', &part) && rest.p) {
         uint64_t ino = 0;
-        struct dz_vfs_attr attr;
+        struct dz_vfs_attr attr = {0};
         int r = dz_vfs_lookup(imp->v, dir, part.p, part.n, &ino);
         if (r == -ENOENT && make)
             r = make_dir(imp, dir, part, 0755, &ino);
@@ -268,7 +268,7 @@ static int put_content(struct import *imp, uint64_t ino, struct dz_err *err)
 static int make_room(struct import *imp, const struct dz_vfs_name *at, struct dz_err *err)
 {
     uint64_t ino = 0;
-    struct dz_vfs_attr attr;
+    struct dz_vfs_attr attr = {0};
     int r = dz_vfs_lookup(imp->v, at->dir, at->name, at->len, &ino);
     if (r == -ENOENT)
         return 0;
@@ -310,8 +310,8 @@ static int put_dir(struct import *imp, const struct dz_vfs_name *at, struct dz_e
 
 static int put_link(struct import *imp, const struct dz_vfs_name *at, struct dz_err *err)
 {
-    struct dz_vfs_name to;
-    struct dz_vfs_attr attr;
+    struct dz_vfs_name to = {0};
+    struct dz_vfs_attr attr = {0};
     uint64_t ino = 0;
     int r = clean(imp, &imp->r.m.link, &imp->target);
     if (r == 0 && imp->target.len == 0)
@@ -329,7 +329,8 @@ static int put_link(struct import *imp, const struct dz_vfs_name *at, struct dz_
         return bad(imp, DZ_EINVAL, "is a hard link to what the archive does not hold");
     if (r == 0 && S_ISDIR(attr.mode))
         return bad(imp, DZ_EINVAL, "is a hard link to a directory");
-    if (r == 0 && to.dir == at->dir && to.len == at->len && memcmp(to.name, at->name, to.len) == 0)
+    if (r == 0 && to.dir == at->dir &&
+        dz_str_eq(dz_str_n(to.name, to.len), dz_str_n(at->name, at->len)))
         return bad(imp, DZ_EINVAL, "is a hard link to itself");
     if (r < 0)
         return disk_error(imp, r, err);
@@ -390,7 +391,7 @@ static int put_node(struct import *imp, const struct dz_vfs_name *at, struct dz_
 static int put_member(struct import *imp, struct dz_err *err)
 {
     const struct dz_tar_member *m = &imp->r.m;
-    struct dz_vfs_name at;
+    struct dz_vfs_name at = {0};
     if (m->bad[0])
         return bad(imp, DZ_EINVAL, "%s", m->bad);
     int r = clean(imp, &m->path, &imp->path);
@@ -475,7 +476,7 @@ static int mark(struct import *imp, uint64_t from)
 static int type_of(struct import *imp, uint64_t dir, const char *name, size_t len,
                    uint64_t *ret_ino, bool *ret_dir)
 {
-    struct dz_vfs_attr attr;
+    struct dz_vfs_attr attr = {0};
     int r = dz_vfs_lookup(imp->v, dir, name, len, ret_ino);
     if (r == 0)
         r = dz_vfs_getattr(imp->v, *ret_ino, &attr);

@@ -381,7 +381,7 @@ WASI_P1(fd_readdir)
 {
     struct listing l = {.size = arg_u32(c, 2)};
     uint8_t *out = guest(c, arg_u32(c, 4), 4);
-    uint32_t type;
+    uint32_t type = 0;
     int64_t r = dz_wasi_need_type(c, arg_i32(c, 0), RIGHT_FD_READDIR, &type);
     if (r < 0)
         return r;
@@ -419,7 +419,7 @@ static int64_t seek(struct call *c, int64_t off, uint32_t whence, uint32_t resul
                     enum wasi_right right)
 {
     static const int map[] = {SEEK_SET, SEEK_CUR, SEEK_END};
-    uint32_t type;
+    uint32_t type = 0;
     int fd = arg_i32(c, 0);
     uint8_t *out = guest(c, result, 8);
     int64_t r = dz_wasi_need_type(c, fd, right, &type);

@@ -41,7 +41,7 @@ static int64_t path_arg(const struct call *c, int i, struct path *buf)
 static int64_t at_arg(const struct call *c, int dir, int i, enum wasi_right right, struct path *buf,
                       struct dz_at *ret)
 {
-    uint32_t type;
+    uint32_t type = 0;
     int64_t r = dz_wasi_need_type(c, arg_i32(c, dir), right, &type);
     if (r == 0 && type != S_IFDIR)
         r = -ENOTDIR;
