@@ -60,6 +60,7 @@ NEEDS_cold := base blob
 NEEDS_keeper := base loop lifecycle registry blob cold
 SYS_cold   := -lzstd
 NEEDS_machine := base db vfs kernel wasm
+SYS_machine := -llz4
 NEEDS_cell := base os db wasm kernel wasi vfs machine
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
@@ -81,9 +82,9 @@ SYS_wasi_suite := -ljansson
 $(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db disk wasm run
-NEEDS_bench_spawn :=
+BENCHES    := spawn db disk wasm run sleep
 NEEDS_bench_wasm := wasm
+NEEDS_bench_sleep := cell
 NEEDS_bench_db := db
 NEEDS_bench_disk := vfs
 
@@ -268,6 +269,7 @@ analyze: setup ## gcc -fanalyzer and clang-tidy
 bench-peers: ## install the programs that benches measure against
 	@bench/peers
 bench-wasm: $(patsubst bench/wasm/%.c,build/guests/bench/%,$(filter-out %_main.c,$(wildcard bench/wasm/*.c))) guests
+bench-sleep: guests
 bench-%: ## one bench (release build), for instance bench-spawn
 	@$(MAKE) --no-print-directory -s CONFIG=release $(addprefix build/release-$(notdir $(CC))/,bench_$* $(if $(filter run,$*),doze))
 	@build/release-$(notdir $(CC))/bench_$*

@@ -74,3 +74,12 @@ void dz_vm_release(void *p, size_t bytes)
     assert(rc == 0); /* fails only for what dz_vm_reserve never gave */
     (void)rc;
 }
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+void dz_vm_populate(void *p, size_t bytes)
+{
+    (void)madvise(p, bytes, MADV_POPULATE_WRITE);
+}

@@ -32,6 +32,10 @@ DZ_NODISCARD int dz_vm_decommit(void *p, size_t bytes, struct dz_err *err);
 /* Put a private copy-on-write view of a file over part of a reservation. */
 DZ_NODISCARD int dz_vm_map_file(void *p, size_t bytes, int fd, uint64_t at, struct dz_err *err);
 
+/* Have memory behind [p, p + bytes), which is committed, at once: cheaper than a
+ * fault for each page. A hint: failing is not told. */
+void dz_vm_populate(void *p, size_t bytes);
+
 /* Return the addresses. p NULL is fine; bytes is what was reserved. */
 void dz_vm_release(void *p, size_t bytes);
 

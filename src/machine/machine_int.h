@@ -112,6 +112,7 @@ struct dz_space {
     bool marked, seen;
 };
 struct dz_mem_row {
+    int64_t rowid; /* of SQLite */
     int64_t gen, seq;
     uint32_t pages, live; /* entries in it, and those that no newer row replaces */
     bool gone;

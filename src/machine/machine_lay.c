@@ -9,11 +9,16 @@
 #include "machine/machine_mem.h"
 
 #include "base/mem.h"
+#include "base/vm.h"
 #include "wasm/wasm.h"
 
 #include <string.h>
 
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
+
+enum {
+    POPULATE_MIN = 4, /* pages */
+};
 
 /* Where active segments could not be part of the image, an instance begins with
  * more than its base. */
@@ -79,6 +84,8 @@ static int lay(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_
             "the memory of the machine in the file is damaged: page %u of memory %llu is "
             "outside of it",
             p->run.first, (unsigned long long)s->s.id);
+    if (p->bytes && p->run.count >= POPULATE_MIN) /* one call instead of many faults */
+        dz_vm_populate(s->range.at + p->run.first * PAGE, p->run.count * PAGE);
     for (uint32_t i = 0; i < p->run.count; i++) {
         size_t page = (size_t)p->run.first + i;
         if (s->home[page])
@@ -92,22 +99,34 @@ static int lay(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_
     return 0;
 }
 
-int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, uint64_t *ret_bytes,
+                    struct dz_err *err)
 {
+    struct dz_mem_reader r;
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
-        dz_db_stmt(m->db, "SELECT gen,seq,data FROM mem ORDER BY gen DESC,seq DESC");
-    int rc = bind_spaces(m, k, err);
-    m->stats.pages = m->stats.bytes = 0;
+        dz_db_stmt(m->db, "SELECT rowid,gen,seq FROM mem ORDER BY gen DESC,seq DESC");
+    int rc = dz_mem_reader_open(&r, m->db, err);
+    *ret_bytes = 0;
     while (rc == 0 && (rc = dz_stmt_step(st, err)) > 0) {
-        struct dz_mem_row row = {.gen = dz_col_int(st, 0), .seq = dz_col_int(st, 1)};
-        size_t size;
-        const void *bytes = dz_col_blob(st, 2, &size);
+        struct dz_mem_row row = {
+            .rowid = dz_col_int(st, 0), .gen = dz_col_int(st, 1), .seq = dz_col_int(st, 2)};
+        size_t size = 0;
         m->mem.gen = row.gen > m->mem.gen ? row.gen : m->mem.gen;
-        m->stats.bytes += size;
-        if (dz_vec_push(&m->mem.rows, row) < 0)
-            return dz_fail(err, m->mem.rows.err, "wake the machine: too many rows of memory");
-        rc = dz_mem_unpack(bytes, size, (uint32_t)m->mem.rows.n - 1, lay, m, err);
+        rc = dz_mem_read_row(&r, row.rowid, &size, err);
+        *ret_bytes += size;
+        if (rc == 0 && dz_vec_push(&m->mem.rows, row) < 0)
+            rc = dz_fail(err, m->mem.rows.err, "wake the machine: too many rows of memory");
+        if (rc == 0)
+            rc = dz_mem_unpack(r.bytes, size, r.plain, (uint32_t)m->mem.rows.n - 1, fn, m, err);
     }
+    dz_mem_reader_close(&r);
     return rc;
+}
+
+int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    m->stats.pages = 0;
+    int rc = bind_spaces(m, k, err);
+    return rc < 0 ? rc : dz_mem_read_all(m, lay, &m->stats.bytes, err);
 }

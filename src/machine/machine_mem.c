@@ -159,10 +159,12 @@ static int find_by_rows(const struct dz_machine *m, struct dz_space *s,
     struct compare c = {m, s, dz_zalloc(s->homes + 1)};
     if (!c.same)
         return dz_fail(err, DZ_ENOMEM, "no memory to compare %zu pages", s->homes);
-    int rc = 0;
+    struct dz_mem_reader r;
+    int rc = dz_mem_reader_open(&r, m->db, err);
     for (uint32_t i = 0; rc == 0 && i < m->mem.rows.n; i++)
         if (!m->mem.rows.p[i].gone && m->mem.rows.p[i].live)
-            rc = dz_mem_row_each(m, i, compare_row, &c, err);
+            rc = dz_mem_row_each(&r, m, i, compare_row, &c, err);
+    dz_mem_reader_close(&r);
     for (size_t page = 0; rc == 0 && page < s->homes; page++)
         if (s->home[page] ? !c.same[page] : !dz_mem_is_base(&s->range, page * PAGE))
             add_run(runs, page * PAGE);
@@ -365,21 +367,24 @@ static int flush_row(struct row_out *o, struct dz_err *err)
     uint32_t pages = o->packer.pages;
     if (pages == 0)
         return 0;
-    int rc = dz_mem_pack_end(&o->packer, &bytes, &size, err);
-    if (rc < 0)
-        return rc;
-    struct dz_mem_row row = {.gen = o->c->gen, .seq = o->seq, .pages = pages, .live = pages};
-    if (dz_vec_push(&o->c->rows, row) < 0)
-        return dz_fail(err, o->c->rows.err,
-                       "put the machine to sleep: %d rows of memory are the most",
-                       DZ_MACHINE_ROWS_MAX);
+    dz_mem_pack_end(&o->packer, &bytes, &size);
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(o->m->db, "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)");
     dz_bind_int(st, 1, o->c->gen);
     dz_bind_int(st, 2, o->seq++);
     dz_bind_blob(st, 3, bytes, size);
     o->m->stats.bytes += size;
-    return dz_stmt_run(st, err);
+    int rc = dz_stmt_run(st, err);
+    struct dz_mem_row row = {.rowid = dz_db_last_rowid(o->m->db),
+                             .gen = o->c->gen,
+                             .seq = o->seq - 1,
+                             .pages = pages,
+                             .live = pages};
+    if (rc == 0 && dz_vec_push(&o->c->rows, row) < 0)
+        rc =
+            dz_fail(err, o->c->rows.err, "put the machine to sleep: %d rows of memory are the most",
+                    DZ_MACHINE_ROWS_MAX);
+    return rc;
 }
 
 /* Was this page named by a row before? Then its going back must be, too. */

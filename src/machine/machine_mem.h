@@ -21,6 +21,7 @@ struct dz_mem_head {
 };
 enum dz_mem_codec {
     DZ_MEM_RAW = 0,
+    DZ_MEM_LZ4 = 1, /* one block of LZ4 */
 };
 enum dz_mem_kind {
     DZ_MEM_BYTES = 0,
@@ -36,7 +37,8 @@ _Static_assert(sizeof(struct dz_mem_head) == 32 && sizeof(struct dz_mem_run) == 
 
 /* Making one. */
 struct dz_mem_packer {
-    uint8_t *row; /* head, bytes, runs */
+    uint8_t *row;    /* head, bytes, runs */
+    uint8_t *packed; /* the same, packed */
     struct dz_mem_run runs[DZ_MEM_ROW_PAGES];
     uint32_t run_count, pages, filled; /* pages: named; filled: with bytes */
 };
@@ -44,8 +46,7 @@ int dz_mem_pack_init(struct dz_mem_packer *p, struct dz_err *err);
 void dz_mem_pack_release(struct dz_mem_packer *p);
 void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, const uint8_t *bytes);
 /* The row's bytes, until the next page; the packer is empty again. */
-int dz_mem_pack_end(struct dz_mem_packer *p, const void **ret_bytes, size_t *ret_size,
-                    struct dz_err *err);
+void dz_mem_pack_end(struct dz_mem_packer *p, const void **ret_bytes, size_t *ret_size);
 
 /* Taking one apart. bytes: of the run; NULL: as the base. */
 struct dz_mem_piece {
@@ -54,10 +55,23 @@ struct dz_mem_piece {
 };
 typedef int dz_mem_piece_fn(void *arg, uint32_t row, const struct dz_mem_piece *p,
                             struct dz_err *err);
-int dz_mem_unpack(const void *bytes, size_t size, uint32_t row, dz_mem_piece_fn *fn, void *arg,
-                  struct dz_err *err);
+/* plain: room for the pages, DZ_MEM_ROW_PAGES of them. */
+int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, dz_mem_piece_fn *fn,
+                  void *arg, struct dz_err *err);
+/* Rows, one after the other, by SQLite's number, into one buffer. */
+struct dz_mem_reader {
+    struct dz_db *db;
+    struct dz_blob *blob;
+    uint8_t *bytes, *plain;
+};
+int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);
+void dz_mem_reader_close(struct dz_mem_reader *r);
+int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, struct dz_err *err);
 /* Each piece of row number `row` of m->mem. */
-int dz_mem_row_each(const struct dz_machine *m, uint32_t row, dz_mem_piece_fn *fn, void *arg,
+int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_t row,
+                    dz_mem_piece_fn *fn, void *arg, struct dz_err *err);
+/* All rows, newest first: added to m->mem.rows and taken apart. ret_bytes: of all. */
+int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, uint64_t *ret_bytes,
                     struct dz_err *err);
 
 /* A memory of an instance, and its base. */

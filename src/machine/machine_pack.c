@@ -10,36 +10,47 @@
 #include "base/mem.h"
 
 #include <assert.h>
+#include <lz4.h>
 #include <string.h>
 
 #define PAGE      ((size_t)DZ_MACHINE_PAGE)
 #define BYTES_MAX (DZ_MEM_ROW_PAGES * PAGE)
 
+enum {
+    SUM_LANES = 8,
+    ROW_MAX = sizeof(struct dz_mem_head) +
+              DZ_MEM_ROW_PAGES * (DZ_MACHINE_PAGE + sizeof(struct dz_mem_run)),
+};
+
 /* --- the checksum ----------------------------------------------------------------------- */
+
+#define FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
-    h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
-    return h ^ (h >> 29);
+    h = (h ^ v) * FACTOR;
+    return h ^ h >> 32;
 }
 
-/* Four lanes, each a chain of multiplications, so that the processor has
- * something to do meanwhile. */
+/* Eight lanes, each a chain of multiplications, so that the processor has something
+ * to do meanwhile. */
 uint64_t dz_machine_sum(uint64_t seed, const void *data, size_t size)
 {
     const uint8_t *p = data;
-    uint64_t lane[4] = {seed, seed + 1, seed + 2, seed + 3}, word[4];
+    uint64_t lane[SUM_LANES], word[SUM_LANES], h = size;
     size_t left = size;
+    for (unsigned i = 0; i < SUM_LANES; i++)
+        lane[i] = seed + i;
     for (; left >= sizeof word; left -= sizeof word, p += sizeof word) {
         memcpy(word, p, sizeof word);
-        for (int i = 0; i < 4; i++)
-            lane[i] = mix(lane[i], word[i]);
+        for (unsigned i = 0; i < SUM_LANES; i++)
+            lane[i] = (lane[i] ^ word[i]) * FACTOR;
     }
     memset(word, 0, sizeof word);
     memcpy(word, p, left);
-    for (int i = 0; i < 4; i++)
-        lane[i] = mix(lane[i], word[i]);
-    return mix(mix(mix(lane[0], lane[1]), lane[2]), lane[3] ^ size);
+    for (unsigned i = 0; i < SUM_LANES; i++)
+        h = mix(h, mix(lane[i], word[i]));
+    return h;
 }
 
 /* --- packing ------------------------------------------------------------------------------ */
@@ -47,14 +58,17 @@ uint64_t dz_machine_sum(uint64_t seed, const void *data, size_t size)
 int dz_mem_pack_init(struct dz_mem_packer *p, struct dz_err *err)
 {
     p->run_count = p->pages = p->filled = 0;
-    p->row = dz_alloc(sizeof(struct dz_mem_head) + BYTES_MAX + sizeof p->runs);
-    return p->row ? 0 : dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+    p->row = dz_alloc(ROW_MAX);
+    p->packed = dz_alloc(ROW_MAX);
+    return p->row && p->packed ? 0
+                               : dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
 }
 
 void dz_mem_pack_release(struct dz_mem_packer *p)
 {
     dz_free(p->row);
-    p->row = NULL;
+    dz_free(p->packed);
+    p->row = p->packed = NULL;
 }
 
 void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, const uint8_t *bytes)
@@ -72,8 +86,22 @@ void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, cons
     p->pages++;
 }
 
-int dz_mem_pack_end(struct dz_mem_packer *p, const void **ret_bytes, size_t *ret_size,
-                    struct dz_err *err)
+/* Packed bytes are kept where they are a quarter less. Three quarters of what real
+ * programs keep goes, and what is not written need not be synced, moved or copied. */
+static bool pack(struct dz_mem_packer *p, struct dz_mem_head *h)
+{
+    int most = (int)(h->stored - h->stored / 4);
+    int n = h->stored ? LZ4_compress_fast((const char *)p->row + sizeof *h,
+                                          (char *)p->packed + sizeof *h, (int)h->stored, most, 4)
+                      : 0;
+    if (n <= 0)
+        return false;
+    h->codec = DZ_MEM_LZ4;
+    h->stored = (uint64_t)n;
+    return true;
+}
+
+void dz_mem_pack_end(struct dz_mem_packer *p, const void **ret_bytes, size_t *ret_size)
 {
     struct dz_mem_head h = {.magic = {'m', 'e', 'm', '1'},
                             .codec = DZ_MEM_RAW,
@@ -81,14 +109,13 @@ int dz_mem_pack_end(struct dz_mem_packer *p, const void **ret_bytes, size_t *ret
                             .pages = p->filled,
                             .stored = p->filled * PAGE};
     size_t runs = p->run_count * sizeof *p->runs;
-    (void)err;
-    memcpy(p->row + sizeof h + h.stored, p->runs, runs);
-    h.sum = dz_machine_sum(1, p->row + sizeof h, h.stored + runs);
-    memcpy(p->row, &h, sizeof h);
-    *ret_bytes = p->row;
+    uint8_t *row = pack(p, &h) ? p->packed : p->row;
+    memcpy(row + sizeof h + h.stored, p->runs, runs);
+    h.sum = dz_machine_sum(1, row + sizeof h, h.stored + runs);
+    memcpy(row, &h, sizeof h);
+    *ret_bytes = row;
     *ret_size = sizeof h + h.stored + runs;
     p->run_count = p->pages = p->filled = 0;
-    return 0;
 }
 
 /* --- unpacking ------------------------------------------------------------------------------ */
@@ -101,12 +128,13 @@ static int check_head(const struct dz_mem_head *h, size_t size, const uint8_t *b
 {
     if (memcmp(h->magic, "mem1", 4) != 0)
         return BAD(err, "a row does not begin as one");
-    if (h->codec != DZ_MEM_RAW)
+    if (h->codec > DZ_MEM_LZ4)
         return dz_fail(err, DZ_EUNSUPPORTED,
                        "the memory in the file is packed in way %u, which this doze does not know: "
                        "a newer one wrote it",
                        h->codec);
-    if (h->runs > DZ_MEM_ROW_PAGES || h->pages > DZ_MEM_ROW_PAGES || h->stored != h->pages * PAGE ||
+    if (h->runs > DZ_MEM_ROW_PAGES || h->pages > DZ_MEM_ROW_PAGES || h->stored > h->pages * PAGE ||
+        (h->codec == DZ_MEM_RAW && h->stored != h->pages * PAGE) ||
         size != sizeof *h + h->stored + h->runs * sizeof(struct dz_mem_run))
         return BAD(err, "a row of %zu bytes cannot hold what it says", size);
     if (dz_machine_sum(1, bytes + sizeof *h, size - sizeof *h) != h->sum)
@@ -114,8 +142,19 @@ static int check_head(const struct dz_mem_head *h, size_t size, const uint8_t *b
     return 0;
 }
 
-int dz_mem_unpack(const void *bytes, size_t size, uint32_t row, dz_mem_piece_fn *fn, void *arg,
+static int unpack(const struct dz_mem_head *h, const uint8_t **pages, uint8_t *plain,
                   struct dz_err *err)
+{
+    if (h->codec == DZ_MEM_RAW)
+        return 0;
+    int want = (int)(h->pages * PAGE);
+    int n = LZ4_decompress_safe((const char *)*pages, (char *)plain, (int)h->stored, want);
+    *pages = plain;
+    return n == want ? 0 : BAD(err, "a row cannot be unpacked");
+}
+
+int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, dz_mem_piece_fn *fn,
+                  void *arg, struct dz_err *err)
 {
     const uint8_t *p = bytes;
     struct dz_mem_head h;
@@ -124,6 +163,9 @@ int dz_mem_unpack(const void *bytes, size_t size, uint32_t row, dz_mem_piece_fn 
         return BAD(err, "a row is cut off");
     memcpy(&h, p, sizeof h);
     int rc = check_head(&h, size, p, err);
+    const uint8_t *pages = p + sizeof h;
+    if (rc == 0)
+        rc = unpack(&h, &pages, plain, err);
     for (uint32_t i = 0; rc == 0 && i < h.runs; i++) {
         struct dz_mem_piece piece = {0};
         memcpy(&piece.run, p + sizeof h + h.stored + i * sizeof piece.run, sizeof piece.run);
@@ -132,7 +174,7 @@ int dz_mem_unpack(const void *bytes, size_t size, uint32_t row, dz_mem_piece_fn 
             (piece.run.kind == DZ_MEM_BYTES && piece.run.count > h.pages - used))
             return BAD(err, "a run of pages makes no sense");
         if (piece.run.kind == DZ_MEM_BYTES) {
-            piece.bytes = p + sizeof h + used * PAGE;
+            piece.bytes = pages + used * PAGE;
             used += piece.run.count;
         }
         rc = fn(arg, row, &piece, err);
@@ -140,18 +182,41 @@ int dz_mem_unpack(const void *bytes, size_t size, uint32_t row, dz_mem_piece_fn 
     return rc;
 }
 
-int dz_mem_row_each(const struct dz_machine *m, uint32_t row, dz_mem_piece_fn *fn, void *arg,
-                    struct dz_err *err)
+int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err)
 {
-    const struct dz_mem_row *r = &m->mem.rows.p[row];
-    DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(m->db, "SELECT data FROM mem WHERE gen=?1 AND seq=?2");
-    dz_bind_int(st, 1, r->gen);
-    dz_bind_int(st, 2, r->seq);
-    int rc = dz_stmt_step(st, err);
-    if (rc <= 0)
-        return rc < 0 ? rc : BAD(err, "a row is gone");
+    *r = (struct dz_mem_reader){.db = db, .bytes = dz_alloc(ROW_MAX), .plain = dz_alloc(BYTES_MAX)};
+    return r->bytes && r->plain
+               ? 0
+               : dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
+}
+
+void dz_mem_reader_close(struct dz_mem_reader *r)
+{
+    dz_blob_close(r->blob);
+    dz_free(r->bytes);
+    dz_free(r->plain);
+}
+
+int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, struct dz_err *err)
+{
+    int rc = r->blob ? dz_blob_move(r->blob, rowid, err)
+                     : dz_blob_open(&r->blob, r->db, "mem", "data", rowid, false, err);
+    if (rc < 0) {
+        dz_blob_close(r->blob);
+        r->blob = NULL;
+        return rc == DZ_ENOENT ? BAD(err, "a row is gone") : rc;
+    }
+    size_t size = dz_blob_size(r->blob);
+    if (size > ROW_MAX)
+        return BAD(err, "a row has %zu bytes", size);
+    *ret_size = size;
+    return dz_blob_read(r->blob, r->bytes, size, 0, err);
+}
+
+int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_t row,
+                    dz_mem_piece_fn *fn, void *arg, struct dz_err *err)
+{
     size_t size;
-    const void *bytes = dz_col_blob(st, 0, &size);
-    return dz_mem_unpack(bytes, size, row, fn, arg, err);
+    int rc = dz_mem_read_row(r, m->mem.rows.p[row].rowid, &size, err);
+    return rc < 0 ? rc : dz_mem_unpack(r->bytes, size, r->plain, row, fn, arg, err);
 }

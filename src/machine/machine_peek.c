@@ -117,9 +117,6 @@ static int count_piece(void *arg, uint32_t row, const struct dz_mem_piece *piece
 static int read_memory(struct peek *p, struct dz_err *err)
 {
     struct dz_machine *m = p->m;
-    DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st =
-        dz_db_stmt(m->db, "SELECT gen,seq,data FROM mem ORDER BY gen DESC,seq DESC");
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < m->mem.spaces.n; i++) {
         struct dz_space *s = &m->mem.spaces.p[i];
@@ -128,16 +125,9 @@ static int read_memory(struct peek *p, struct dz_err *err)
         s->range.size = (size_t)s->s.pages * DZ_MACHINE_PAGE;
         rc = dz_mem_grow_homes(s, err);
     }
-    while (rc == 0 && (rc = dz_stmt_step(st, err)) > 0) {
-        struct dz_mem_row row = {.gen = dz_col_int(st, 0), .seq = dz_col_int(st, 1)};
-        size_t size;
-        const void *bytes = dz_col_blob(st, 2, &size);
-        p->total.memory_bytes += size;
-        p->total.memory_rows++;
-        if (dz_vec_push(&m->mem.rows, row) < 0)
-            return dz_fail(err, m->mem.rows.err, "look at the machine: too many rows of memory");
-        rc = dz_mem_unpack(bytes, size, (uint32_t)m->mem.rows.n - 1, count_piece, m, err);
-    }
+    if (rc == 0)
+        rc = dz_mem_read_all(m, count_piece, &p->total.memory_bytes, err);
+    p->total.memory_rows = m->mem.rows.n;
     for (size_t i = 0; i < m->mem.rows.n; i++) {
         p->total.pages_live += m->mem.rows.p[i].live;
         p->total.pages_garbage += m->mem.rows.p[i].pages - m->mem.rows.p[i].live;
