@@ -41,7 +41,7 @@ NEEDS_base :=
 NEEDS_os   := base
 NEEDS_cli  := base os
 # what files cli/local_* may use besides
-NEEDS_cli_local := db vfs wasm kernel cell machine
+NEEDS_cli_local := db vfs wasm kernel cell machine lifecycle loop registry blob cold keeper
 SYS_base   := -lcrypto
 SYS_os     := -lseccomp
 NEEDS_wasm := base

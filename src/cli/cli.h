@@ -44,10 +44,11 @@ enum dz_cli_exit {
 };
 
 /* X(name, heading in `doze help`), in the order of the list. */
-#define DZ_CLI_GROUPS(X)                \
-    X(RUN, "Sandboxes: no daemon")      \
-    X(DISK, "Disks: a file, no daemon") \
-    X(WASM, "WebAssembly modules")      \
+#define DZ_CLI_GROUPS(X)                   \
+    X(RUN, "Sandboxes: no daemon")         \
+    X(DISK, "Disks: a file, no daemon")    \
+    X(REGISTRY, "The registry: no daemon") \
+    X(WASM, "WebAssembly modules")         \
     X(HOST, "This machine and doze itself")
 
 enum dz_cli_group {

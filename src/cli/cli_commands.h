@@ -36,6 +36,12 @@
     X(wasm_info)           \
     X(wasm_run)            \
     X(wasm_prepare)        \
+    X(registry_ls)         \
+    X(registry_get)        \
+    X(registry_register)   \
+    X(registry_set_state)  \
+    X(registry_check)      \
+    X(registry_repair)     \
     X(doctor)              \
     X(completion)          \
     X(help)

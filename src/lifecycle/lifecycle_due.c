@@ -94,7 +94,7 @@ static int64_t since_activity(const struct dz_facts *f)
 int64_t dz_lifecycle_idle_since(const struct dz_facts *f)
 {
     if (f->state == DZ_STATE_SUSPENDED)
-        return max(f->suspended_at, f->last_active);
+        return max(f->suspended_at, since_activity(f));
     if (f->state != DZ_STATE_ACTIVE || f->mode == DZ_IDLE_NEVER)
         return INT64_MAX;
     if (f->mode == DZ_IDLE_ACTIVITY)

@@ -165,7 +165,7 @@ static int64_t naive_due(const struct dz_facts *f, int64_t from, int64_t to)
                      f->ladder.suspend_ms != DZ_LADDER_NEVER)
                 return now;
         } else if (f->state == DZ_STATE_SUSPENDED) {
-            idle = now - (f->suspended_at > f->last_active ? f->suspended_at : f->last_active);
+            idle = now - (f->suspended_at > last ? f->suspended_at : last);
         }
         if (idle >= 0 && dz_lifecycle_auto_next(f->state, idle, &f->ladder) != DZ_STATE_NONE)
             return now;

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze registry register`, `doze registry set-state`: rows made and changed by hand.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/local_registry.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- register -------------------------------------------------------------------- */
+
+/* A file as the one of a sandbox that is about to be entered: copied, so that the
+ * original stays whose it is. */
+static int copy_file(const struct dz_cold *cold, const char *path, const char *id,
+                     struct dz_err *err)
+{
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    char key[DZ_COLD_KEY], piece[DZ_IO_PIECE];
+    ssize_t n = 0;
+    if (fd < 0)
+        return fd;
+    int rc = dz_blob_out_open(cold->live, dz_cold_key(id, DZ_COLD_LIVE, key), &out, err);
+    while (rc == 0 && (n = read(fd, piece, sizeof piece)) > 0)
+        rc = dz_blob_out_write(out, piece, (size_t)n, err);
+    if (rc == 0 && n < 0)
+        rc = dz_fail_sys(err, errno, "read %s", path);
+    return rc < 0 ? rc : dz_blob_out_commit(out, err);
+}
+
+static int register_run(struct dz_cli *c, struct dz_err *err)
+{
+    const char *id = c->argv[0], *file = c->argc > 2 ? c->argv[2] : NULL;
+    const struct dz_instance row = {
+        .id = id,
+        .tenant = c->argv[1],
+        .name = dz_cli_value(c, "name"),
+        .keep = dz_cli_value(c, "keep"),
+        .vfs_path = file && strcmp(file, ":memory:") == 0 ? file : NULL,
+    };
+    struct dz_cli_registry r;
+    if (row.keep && strcmp(row.keep, "memory") != 0 && strcmp(row.keep, "files") != 0)
+        return dz_cli_usage(c, err, "--keep is memory or files");
+    if (strlen(id) > DZ_COLD_ID_MAX)
+        return dz_cli_usage(c, err, "an id has at most %d bytes", DZ_COLD_ID_MAX);
+    int rc = dz_cli_registry_open(c, true, true, &r, err);
+    if (rc == 0 && file && !row.vfs_path) {
+        struct dz_instance known = {0};
+        rc = dz_registry_get(r.registry, id, &known, NULL);
+        dz_instance_release(&known);
+        rc = rc == DZ_ENOENT ? copy_file(&r.cold, file, id, err)
+                             : dz_fail(err, DZ_EEXIST, "register %s: that id is taken", id);
+    }
+    if (rc == 0)
+        rc = dz_keeper_register(r.k, &row, err);
+    if (rc == 0 && !c->quiet)
+        fprintf(c->out, "%s\n", id);
+    return dz_cli_registry_close(&r, rc, err);
+}
+
+const struct dz_cli_command dz_cmd_registry_register = {
+    .name = "registry register",
+    .group = DZ_CLI_GROUP_REGISTRY,
+    .summary = "enter a sandbox, in the state created",
+    .args = "ID TENANT [FILE]",
+    .min_args = 2,
+    .max_args = 3,
+    .options =
+        (const struct dz_cli_option[]){{"name", 0, "NAME", "call it so; unique in its tenant"},
+                                       {"keep", 0, "WHAT", "keep memory or files in its sleep"},
+                                       DZ_CLI_OPTIONS_REGISTRY,
+                                       DZ_CLI_OPTION_QUIET,
+                                       DZ_CLI_OPTION_END},
+    .help = "FILE, a disk, is copied into the live directory as the sandbox's own. Without\n"
+            "it, or with \":memory:\", the first wake makes an empty disk.\n",
+    .run = register_run,
+};
+
+/* --- set-state ------------------------------------------------------------------- */
+
+static int set_state(struct dz_registry *registry, const struct dz_instance *row,
+                     enum dz_state state, struct dz_err *err)
+{
+    enum dz_state from;
+    int64_t now = dz_clock_real_ms();
+    const struct dz_instance to = {
+        .state = dz_state_name(state),
+        .suspended_at = state == DZ_STATE_SUSPENDED ? now : row->suspended_at,
+        .due = now, /* the daemon looks at it first of all, and finds out what is due */
+    };
+    const struct dz_registry_change change = {
+        .id = row->id,
+        .version = row->version,
+        .epoch = row->epoch,
+        .set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(error) | DZ_COLUMN(due) |
+               DZ_COLUMN(suspended_at),
+        .to = &to,
+        .durable = true,
+        .event = "set_state",
+        .detail = to.state,
+    };
+    if (row->op[0])
+        return dz_fail(err, DZ_ESTATE,
+                       "\"%s\" of %s was cut short; doze registry repair ends it first", row->op,
+                       row->id);
+    int rc = dz_state_parse(dz_str(row->state), &from, err);
+    if (rc == 0)
+        rc = dz_lifecycle_next(from, state, err);
+    return rc < 0 ? rc : dz_registry_change(registry, &change, err);
+}
+
+static int set_state_run(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_cli_registry r;
+    enum dz_state state;
+    if (dz_state_parse(dz_str(c->argv[1]), &state, err) < 0)
+        return dz_cli_usage(c, err, "%s is no state", c->argv[1]);
+    int rc = dz_cli_registry_open(c, false, false, &r, err);
+    if (rc == 0)
+        rc = dz_registry_find(r.registry, NULL, c->argv[0], &row, err);
+    if (rc == 0)
+        rc = set_state(r.registry, &row, state, err);
+    if (rc == 0 && !c->quiet)
+        fprintf(c->out, "%s %s\n", row.id, dz_state_name(state));
+    return dz_cli_registry_close(&r, rc, err);
+}
+
+const struct dz_cli_command dz_cmd_registry_set_state = {
+    .name = "registry set-state",
+    .group = DZ_CLI_GROUP_REGISTRY,
+    .summary = "move a row one hop over the map",
+    .args = "SANDBOX STATE",
+    .min_args = 2,
+    .max_args = 2,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_REGISTRY, DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "Only a hop that the map allows: created to active; active to suspended or\n"
+            "archived; suspended to active or frozen; frozen to active or archived;\n"
+            "archived to active or deleted. Moves no file and starts nothing: it is for\n"
+            "putting a row right by hand. What says active sleeps once the daemon starts.\n",
+    .run = set_state_run,
+};
