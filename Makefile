@@ -96,6 +96,7 @@ group = -Wl,--start-group $(1) -Wl,--end-group
 
 LIBS     := $(MODULES:%=$(B)/lib%.a)
 UNITS    := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/t_*.c))
+SECURITY := $(patsubst %.c,$(B)/%,$(wildcard tests/security/t_*.c))
 FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 CORPORA  := $(FUZZERS:%=$(B)/tests/fuzz/corpus_%)
 PROGBINS := $(PROGRAMS:%=$(B)/%)
@@ -133,7 +134,7 @@ $(1): $(2) $(call libs,$(3))
 	$(CC) $(LDFLAGS) $(2) $$(call group,$(call libs,$(3))) $(call sys,$(3)) $(4) -o $$@
 endef
 module_of = $(word 2,$(subst _, ,$(notdir $(1))))
-$(foreach t,$(UNITS),$(eval $(call linked_rule,$(t),$(t).o,$(call module_of,$(t)))))
+$(foreach t,$(UNITS) $(SECURITY),$(eval $(call linked_rule,$(t),$(t).o,$(call module_of,$(t)))))
 $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/tests/fuzz/corpus_$(f),\
   $(B)/tests/fuzz/fuzz_$(f).o $(B)/tests/fuzz/corpus_main.o,$(call module_of,x_$(f)))))
 $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/fuzz_$(f),\
@@ -169,7 +170,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox integration model crash wasi sim kill
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox integration model crash wasi security sim kill
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
@@ -187,6 +188,8 @@ build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
 	@mkdir -p $(@D)/root
 	clang-19 --target=wasm32-wasi -std=gnu17 -O1 -Wall -Wextra -Werror $< -o $@
 	@echo '{"root": "root"}' >$(@:.wasm=.json)
+security: $(SECURITY) build/security/hostile.wasm ## guests, hosts and cells that attack one another
+	@scripts/run-tap security $(SECURITY)
 crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 	@scripts/run-tap crash $(B)/torture_vfs
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
@@ -225,6 +228,9 @@ GUEST_CFLAGS := -std=gnu17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror
 build/guest-sys/lib/libposix.o: $(GUEST_PARTS)
 	guest/build build/guest-sys
 build/guest-tests/%.wasm: guest/tests/%.c guest/tests/check.h build/guest-sys/lib/libposix.o
+	@mkdir -p $(@D)
+	build/guest-sys/doze-cc $(GUEST_CFLAGS) $< -o $@
+build/security/%.wasm: tests/security/%.c build/guest-sys/lib/libposix.o
 	@mkdir -p $(@D)
 	build/guest-sys/doze-cc $(GUEST_CFLAGS) $< -o $@
 build/guest-native/%: guest/tests/%.c guest/tests/check.h
@@ -293,7 +299,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all kill sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench \
+.PHONY: all kill security sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench \
         bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -21,8 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a terminal or an init sends to the whole group is the host's business. */
-static const int host_signals[] = {SIGINT, SIGTSTP, SIGQUIT, SIGHUP, SIGTERM, SIGWINCH};
+/* What a terminal or an init sends to the whole group is the host's business; and a
+ * file that has outgrown its limit is an error of write(2), as a full disk is. */
+static const int ignored[] = {SIGINT, SIGTSTP, SIGQUIT, SIGHUP, SIGTERM, SIGWINCH, SIGXFSZ};
 
 static int by_number(const void *a, const void *b)
 {
@@ -87,8 +88,8 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
     int e = keep_only(fds, count);
     if (e < 0)
         return dz_fail_sys(err, -e, "close the descriptors that a cell must not have");
-    for (size_t i = 0; i < DZ_ARRAY_LEN(host_signals); i++)
-        (void)signal(host_signals[i], SIG_IGN);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(ignored); i++)
+        (void)signal(ignored[i], SIG_IGN);
     (void)setenv("TZ", "UTC0", 1); /* SQLite asks what zone it is: no file is read for this one */
     tzset();
     int rc = fence->dirty ? dz_os_dirty_open(DZ_OS_DIRTY_SCAN, fence->dirty, err) : 0;
@@ -102,8 +103,6 @@ int dz_cell_died(int status, const char *what, struct dz_err *err)
         return dz_fail(err, DZ_EIO,
                        "%s: the cell was killed by signal %d: it tried what its jail forbids", what,
                        sig);
-    if (sig == SIGXFSZ)
-        return dz_fail(err, DZ_ELIMIT, "%s: a file outgrew what a cell may write", what);
     if (sig)
         return dz_fail(err, DZ_EIO, "%s: the cell was killed by signal %d (%s)", what, sig,
                        strsignal(sig));
