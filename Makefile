@@ -71,22 +71,17 @@ $(call program,host_vfs,tests/model/host_vfs.c,vfs)
 $(call program,torture_vfs,tests/torture/torture_vfs.c,vfs)
 $(call program,model_vfs,$(addprefix tests/model/,model_vfs.c model_ops.c model_more.c model_world.c ramfs.c),vfs)
 $(call program,spec,$(addprefix tests/spec/,spec_main.c spec_run.c spec_host.c spec_value.c),wasm)
-SYS_spec   := -ljansson
 SLEEP      := sleep_anywhere sleep_soak
 $(foreach p,$(SLEEP),$(call program,$(p),tests/sleep/$(p).c tests/sleep/sleep_rig.c,cell))
 FREEZE     := freeze freeze_proc freeze_spec
 $(foreach p,$(FREEZE),$(call program,$(p),$(addprefix tests/freeze/,$(p).c freeze_world.c freeze_fresh.c),wasm))
-SYS_freeze_spec := -ljansson
 $(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
-SYS_wasi_suite := -ljansson
 $(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
+$(foreach p,spec freeze_spec wasi_suite,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn db disk wasm run sleep
-NEEDS_bench_wasm := wasm
-NEEDS_bench_sleep := cell
-NEEDS_bench_db := db
-NEEDS_bench_disk := vfs
+$(foreach n,wasm.wasm sleep.cell db.db disk.vfs,$(eval NEEDS_bench_$(basename $(n)) := $(patsubst .%,%,$(suffix $(n)))))
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))
@@ -299,8 +294,7 @@ help: ## this list
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all kill security sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench \
-        bench-peers help clean
+.PHONY: all kill security sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
