@@ -36,32 +36,27 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper
-NEEDS_base :=
+MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image
 NEEDS_os   := base
 NEEDS_cli  := base os
 # what files cli/local_* may use besides
-NEEDS_cli_local := db vfs wasm kernel cell machine lifecycle loop registry blob cold keeper
-SYS_base   := -lcrypto
-SYS_os     := -lseccomp
+NEEDS_cli_local := db vfs wasm kernel cell machine lifecycle loop registry blob cold keeper image
 NEEDS_wasm := base
-SYS_wasm   := -lm
 NEEDS_db   := base
-SYS_db     := -lsqlite3
 NEEDS_vfs  := base db
 NEEDS_kernel := base wasm vfs
 NEEDS_wasi := base vfs wasm kernel
 NEEDS_lifecycle := base
 NEEDS_registry := base db
 NEEDS_loop := base
-SYS_loop   := -luv
 NEEDS_blob := base
 NEEDS_cold := base blob
 NEEDS_keeper := base loop lifecycle registry blob cold
-SYS_cold   := -lzstd
 NEEDS_machine := base db vfs kernel wasm
-SYS_machine := -llz4
 NEEDS_cell := base os db wasm kernel wasi vfs machine
+NEEDS_image := base os db vfs wasm kernel cell
+SYS_image  := -linih -lz
+$(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4,$(eval SYS_$(basename $(l)) := $(patsubst .%,%,$(suffix $(l)))))
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 program    = $(eval PROGRAMS += $(1))$(eval SRC_$(1) := $(2))$(eval NEEDS_$(1) := $(3))
@@ -245,6 +240,9 @@ busybox-suite: build/base/base.doze ## busybox's own tests in a sandbox, compare
 base: build/base/base.doze ## the root that sandboxes start from, from Debian's sources
 build/base/base.doze: $(B)/doze build/guest-sys/lib/libposix.o $(wildcard guest/base/* guest/base/etc/* guest/programs/*)
 	guest/base/build $(B)/doze build/guest-sys $@
+images: base ## the images base, python and js, in DOZE_DATA (the user's data directory)
+	@images/build $(B)/doze
+.PHONY: images
 
 # --- checks ------------------------------------------------------------------
 FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)

@@ -56,6 +56,7 @@ struct dz_cell_start {
     const char *cwd, *user;      /* NULL: "/", root. user: a name of /etc/passwd or "UID[:GID]" */
     const char *const *preopens; /* "PATH=NAME", ends with NULL; NULL: none */
     const struct dz_policy *policy;
+    uint64_t memory_bytes; /* instead of the policy's; 0: the policy's */
     bool tty, open_stdin;
     uint16_t rows, cols;
     bool fresh;     /* the disk is a new one: bind it to the image */

@@ -103,6 +103,7 @@ struct start_head {
                        64 resume, 128 drop memory */
     uint16_t rows, cols;
     uint32_t argc, envc, preopens, modules;
+    uint64_t memory;
 };
 enum {
     START_TTY = 1,
@@ -164,7 +165,8 @@ int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
     struct start_head head = {.flags = start_flags(s),
                               .rows = s->rows,
                               .cols = s->cols,
-                              .modules = (uint32_t)s->module_count};
+                              .modules = (uint32_t)s->module_count,
+                              .memory = s->memory_bytes};
     int fds[DZ_START_FDS_MAX] = {s->disk_fd, s->wal_fd};
     size_t n = 2;
     if (s->image_fd >= 0)
@@ -269,6 +271,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->bare = head.flags & START_BARE;
     s->resume = head.flags & START_RESUME;
     s->drop_memory = head.flags & START_DROP;
+    s->memory_bytes = head.memory;
     s->rows = head.rows;
     s->cols = head.cols;
     return 0;

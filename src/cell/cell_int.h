@@ -103,6 +103,7 @@ struct dz_started {
     const char **argv, **env, **preopens; /* end with NULL; one allocation each */
     bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory;
     uint16_t rows, cols;
+    uint64_t memory_bytes; /* 0: the policy's */
 };
 int dz_start_send(int fd, const struct dz_cell_start *start, struct dz_err *err);
 int dz_start_receive(int fd, struct dz_started *ret_started, struct dz_err *err);
@@ -135,12 +136,18 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty);
 struct dz_modules;
 struct dz_vfs_attr;
 struct dz_wasm_module;
-int dz_modules_new(const int *fds, size_t count, struct dz_vfs *vfs,
+struct dz_modules_of {
+    struct dz_vfs *vfs;
+    struct dz_db *image; /* below it, or NULL */
+};
+int dz_modules_new(const int *fds, size_t count, const struct dz_modules_of *of,
                    struct dz_modules **ret_modules, struct dz_err *err);
 void dz_modules_free(struct dz_modules *m);
 /* The kernel's module_get and module_put; arg is a struct dz_modules *. */
 int dz_modules_get(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *attr,
                    struct dz_wasm_module **ret_module, struct dz_err *err);
+/* The kernel's map_image. */
+bool dz_modules_map(const struct dz_modules *m, void *at, const uint8_t *image, size_t size);
 void dz_modules_ref(struct dz_modules *m, struct dz_wasm_module *module);
 void dz_modules_put(struct dz_modules *m, struct dz_wasm_module *module);
 /* For a machine that wakes: the module of this hash, from those that were prepared,

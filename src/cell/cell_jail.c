@@ -83,6 +83,14 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
     return dz_os_jail_enter(&jail, &report, err);
 }
 
+/* The first qsort of more than a kilobyte asks the system how much memory there is,
+ * by a call that the jail does not allow, and never again. */
+static void prepare_sort(void)
+{
+    static int many[1024];
+    qsort(many, DZ_ARRAY_LEN(many), sizeof *many, by_number);
+}
+
 int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err)
 {
     int e = keep_only(fds, count);
@@ -92,6 +100,7 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
         (void)signal(ignored[i], SIG_IGN);
     (void)setenv("TZ", "UTC0", 1); /* SQLite asks what zone it is: no file is read for this one */
     tzset();
+    prepare_sort();
     int rc = fence->dirty ? dz_os_dirty_open(DZ_OS_DIRTY_SCAN, fence->dirty, err) : 0;
     return rc < 0 ? rc : enter(fence, err);
 }

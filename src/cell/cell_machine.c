@@ -77,6 +77,11 @@ static void on_module_put(void *arg, struct dz_wasm_module *module)
     dz_modules_put(((struct dz_cell_machine *)arg)->modules, module);
 }
 
+static bool on_map_image(void *arg, void *at, const uint8_t *image, size_t size)
+{
+    return dz_modules_map(((struct dz_cell_machine *)arg)->modules, at, image, size);
+}
+
 /* A machine that wakes has the policy that it had. */
 static int find_policy(struct dz_cell_machine *m, const struct dz_started *s,
                        const struct dz_policy **ret_policy, struct dz_err *err)
@@ -112,6 +117,7 @@ int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *
         .module_get = on_module_get,
         .module_ref = on_module_ref,
         .module_put = on_module_put,
+        .map_image = on_map_image,
         .arg = m,
     };
     int rc = open_disk(m, s, err);
@@ -121,15 +127,18 @@ int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *
     if (rc == 0 && !s->resume)
         rc = forget_machine(m, s, err);
     if (rc == 0)
-        rc = dz_modules_new(s->fds + s->module_first, s->fd_count - s->module_first, m->vfs,
-                            &m->modules, err);
+        rc = dz_modules_new(s->fds + s->module_first, s->fd_count - s->module_first,
+                            &(struct dz_modules_of){m->vfs, m->image}, &m->modules, err);
     if (rc < 0)
         return rc;
     assert(policy);
+    struct dz_kernel_limits limits = policy->limits;
+    if (s->memory_bytes)
+        limits.memory_bytes = s->memory_bytes;
     const struct dz_kernel_opts opts = {
         .vfs = m->vfs,
         .ops = &m->ops,
-        .limits = &policy->limits,
+        .limits = &limits,
         .caps = policy->caps,
         .runner = &dz_kernel_runner_wasm,
         .host = m->hosts,

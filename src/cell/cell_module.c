@@ -2,19 +2,25 @@
  *
  * cell_module.c - programs of a machine as modules of the engine.
  *
- * A program is a file of the disk. Its bytes are read and hashed once; when the
- * host handed over a module that was prepared from the same bytes, that one is
- * mapped, else it is validated and prepared here, inside the jail. What was
+ * A program is a file of the disk. An image says by itself which of its files hash
+ * to what (docs/format/image.md); another file's bytes are read and hashed once.
+ * When the host handed over a module that was prepared from these bytes, that one
+ * is mapped, else it is validated and prepared here, inside the jail. What was
  * loaded stays until its file changes: exec of the same program finds it.
+ *
+ * The memory image of a module that was handed over is mapped, too, so that a
+ * process pays for the pages that it changes.
  */
 #include "cell/cell_int.h"
 
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "db/db.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm_module.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -25,7 +31,8 @@ enum {
 };
 
 struct prepared {
-    void *map;
+    int fd; /* borrowed */
+    uint8_t *map;
     size_t size;
     uint8_t sha256[DZ_SHA256_BYTES];
 };
@@ -41,6 +48,7 @@ struct loaded {
 
 struct dz_modules {
     struct dz_vfs *vfs;
+    struct dz_db *image; /* with a table of its programs; else NULL */
     struct prepared prepared[DZ_CELL_MODULES_MAX];
     size_t prepared_count;
     struct loaded *loaded;
@@ -52,20 +60,29 @@ static int map_prepared(struct prepared *p, int fd, struct dz_err *err)
     if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
         return dz_fail(err, DZ_ECORRUPT, "a prepared module is too short to be one");
     p->size = (size_t)st.st_size;
+    p->fd = fd;
     p->map = mmap(NULL, p->size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p->map == MAP_FAILED)
         return dz_fail(err, DZ_ENOMEM, "map a prepared module of %zu bytes", p->size);
-    memcpy(p->sha256, ((const struct dz_wasm_header *)p->map)->sha256, sizeof p->sha256);
+    memcpy(p->sha256, p->map + offsetof(struct dz_wasm_header, sha256), sizeof p->sha256);
     return 0;
 }
 
-int dz_modules_new(const int *fds, size_t count, struct dz_vfs *vfs,
+static bool has_programs(struct dz_db *image)
+{
+    static const char sql[] = "SELECT 1 FROM sqlite_master WHERE type='table' AND name='program'";
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = image ? dz_db_stmt(image, sql) : NULL;
+    return st && dz_stmt_step(st, NULL) > 0;
+}
+
+int dz_modules_new(const int *fds, size_t count, const struct dz_modules_of *of,
                    struct dz_modules **ret_modules, struct dz_err *err)
 {
     struct dz_modules *m = dz_zalloc(sizeof *m);
     if (!m)
         return dz_fail(err, DZ_ENOMEM, "load modules: out of memory");
-    m->vfs = vfs;
+    m->vfs = of->vfs;
+    m->image = has_programs(of->image) ? of->image : NULL;
     for (size_t i = 0; i < count; i++) {
         int rc = map_prepared(&m->prepared[i], fds[i], err);
         if (rc < 0) {
@@ -149,20 +166,44 @@ static int open_program(struct dz_modules *m, const uint8_t *bytes, size_t size,
     return rc < 0 ? rc : dz_wasm_module_open(l->owned, flat_size, &l->module, err);
 }
 
+/* The image's own word for its file, if a module was handed over for it and is
+ * whole: DZ_ENOENT when the bytes must be read. */
+static int open_of_image(const struct dz_modules *m, uint64_t ino, struct loaded *l)
+{
+    static const char sql[] = "SELECT sha256 FROM program WHERE ino=?1";
+    size_t size = 0;
+    if (!m->image || !dz_vfs_pristine(m->vfs, ino))
+        return DZ_ENOENT;
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(m->image, sql);
+    dz_bind_int(st, 1, (int64_t)ino);
+    if (dz_stmt_step(st, NULL) <= 0)
+        return DZ_ENOENT;
+    const uint8_t *sha256 = dz_col_blob(st, 0, &size);
+    const struct prepared *p = size == DZ_SHA256_BYTES ? find_prepared(m, sha256) : NULL;
+    return p && dz_wasm_module_open(p->map, p->size, &l->module, NULL) == 0 ? 0 : DZ_ENOENT;
+}
+
+static int open_bytes(struct dz_modules *m, uint64_t ino, uint64_t file_size, struct loaded *l,
+                      struct dz_err *err)
+{
+    uint8_t *bytes;
+    int rc = read_program(m->vfs, ino, file_size, &bytes, err);
+    if (rc < 0)
+        return rc;
+    rc = open_program(m, bytes, (size_t)file_size, l, err);
+    dz_free(bytes);
+    return rc;
+}
+
 static int load(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *attr,
                 struct loaded **ret, struct dz_err *err)
 {
-    uint8_t *bytes = NULL;
-    int rc = read_program(m->vfs, ino, attr->size, &bytes, err);
-    if (rc < 0)
-        return rc;
     struct loaded *l = dz_zalloc(sizeof *l);
-    if (!l) {
-        dz_free(bytes);
+    if (!l)
         return dz_fail(err, DZ_ENOMEM, "load a module: out of memory");
-    }
-    rc = open_program(m, bytes, (size_t)attr->size, l, err);
-    dz_free(bytes);
+    int rc = open_of_image(m, ino, l);
+    if (rc == DZ_ENOENT)
+        rc = open_bytes(m, ino, attr->size, l, err);
     if (rc < 0) {
         dz_free(l->owned);
         dz_free(l);
@@ -278,6 +319,18 @@ uint64_t dz_modules_ino(struct dz_modules *m, const struct dz_wasm_module *modul
             attr.nlink > 0 && attr.size == l->size && attr.mtime_ns == l->mtime)
             return l->ino;
     return 0;
+}
+
+bool dz_modules_map(const struct dz_modules *m, void *at, const uint8_t *image, size_t size)
+{
+    for (size_t i = 0; i < m->prepared_count; i++) {
+        const struct prepared *p = &m->prepared[i];
+        if (image < p->map || image >= p->map + p->size)
+            continue;
+        const int flags = MAP_PRIVATE | MAP_FIXED;
+        return mmap(at, size, PROT_READ | PROT_WRITE, flags, p->fd, image - p->map) != MAP_FAILED;
+    }
+    return false;
 }
 
 void dz_modules_ref(struct dz_modules *m, struct dz_wasm_module *module)

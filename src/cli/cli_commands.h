@@ -19,6 +19,14 @@
     X(snapshot)            \
     X(clone)               \
     X(share)               \
+    X(image_build)         \
+    X(image_ls)            \
+    X(image_inspect)       \
+    X(image_rm)            \
+    X(image_gc)            \
+    X(image_verify)        \
+    X(image_import)        \
+    X(image_export)        \
     X(disk_create)         \
     X(disk_ls)             \
     X(disk_cat)            \

@@ -5,6 +5,7 @@
  * reading the user's own files is all that happens outside of the jail.
  */
 #include "cli/local_cell.h"
+#include "cli/local_image.h"
 
 #include "base/buf.h"
 #include "base/fd.h"
@@ -70,6 +71,25 @@ int dz_cli_cell_base(struct dz_cli_cell *c, const char *base, struct dz_err *err
     int rc = dz_cli_hash_fd(fd, base, c->image_sha256, err);
     c->start.image_sha256 = c->image_sha256;
     return rc < 0 ? rc : open_modules(c, base, err);
+}
+
+int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,
+                      struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    size_t missing = 0;
+    int rc = dz_cli_image_store(&s, err);
+    if (rc == 0)
+        rc = dz_image_find(s, name, c->image_sha256, err);
+    if (rc == 0)
+        rc = dz_image_load(s, c->image_sha256, ret_image, err);
+    if (rc == 0)
+        rc = c->start.image_fd = dz_image_open(s, c->image_sha256, err);
+    if (rc >= 0)
+        rc = dz_image_modules(s, ret_image, c->module_fds, &c->start.module_count, &missing, err);
+    c->start.image_sha256 = c->image_sha256;
+    c->start.module_fds = c->module_fds;
+    return rc < 0 ? rc : 0;
 }
 
 /* --- the disk ----------------------------------------------------------------------------- */

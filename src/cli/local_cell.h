@@ -8,6 +8,7 @@
 
 #include "cell/cell.h"
 #include "cli/cli.h"
+#include "image/image.h"
 
 struct dz_cli_cell {
     struct dz_cell_start start; /* disk_fd, wal_fd, image_fd: -1 or open, owned */
@@ -25,6 +26,10 @@ struct dz_cli_cell {
 
 /* The read-only disk below, and the modules prepared beside it (BASE.modules/). */
 int dz_cli_cell_base(struct dz_cli_cell *c, const char *base, struct dz_err *err);
+/* The image of this name below, with its prepared modules; how it is run goes to
+ * *ret_image, to be released. */
+int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,
+                      struct dz_err *err);
 /* The disk: c->file, made when it is missing, or one without a name. */
 int dz_cli_cell_disk(struct dz_cli_cell *c, struct dz_err *err);
 /* Fork the cell. Files may be copied in from now on. */

@@ -19,6 +19,8 @@ enum {
     ENV_MAX = 1024,
     TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000,
 };
+#define MEMORY_MIN (UINT64_C(1) << 20)
+#define MEMORY_MAX (UINT64_C(64) << 30)
 
 struct env {
     const char *list[ENV_MAX + 1];
@@ -54,8 +56,11 @@ static int env_add(struct env *e, const char *key, const char *value, struct dz_
     return env_set(e, line, (size_t)n, err);
 }
 
-static int make_env(struct dz_cli *c, struct env *e, bool tty, struct dz_err *err)
+/* Ours, then the image's, then what was given. */
+static int make_env(struct dz_cli *c, struct env *e, const struct dz_image *image,
+                    struct dz_err *err)
 {
+    bool tty = dz_cli_flag(c, "tty");
     const char *term = getenv("TERM");
     int rc =
         env_add(e, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", err);
@@ -63,6 +68,8 @@ static int make_env(struct dz_cli *c, struct env *e, bool tty, struct dz_err *er
         rc = env_add(e, "HOSTNAME", "doze", err);
     if (rc == 0 && tty)
         rc = env_add(e, "TERM", term ? term : "xterm", err);
+    for (size_t i = 0; rc == 0 && image->env[i]; i++)
+        rc = env_set(e, image->env[i], strlen(image->env[i]), err);
     const char *given;
     for (int i = 0; rc == 0 && (given = dz_cli_value_at(c, "env", i)); i++) {
         const char *value = strchr(given, '=') ? NULL : getenv(given);
@@ -90,12 +97,36 @@ static int copy_all(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *e
     return rc;
 }
 
-static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
+/* The memory: what is given, else the image's; more than its policy's only so. */
+static int read_memory(struct dz_cli *c, struct dz_cell_start *s, const struct dz_image *image,
+                       struct dz_err *err)
+{
+    const char *given = dz_cli_value(c, "memory");
+    s->memory_bytes = image->memory_bytes;
+    if (given && dz_size_parse(dz_str(given), MEMORY_MIN, MEMORY_MAX, &s->memory_bytes, err) < 0)
+        return dz_cli_usage(c, err, "--memory wants a size such as 512MB, not %s", given);
+    return 0;
+}
+
+/* What to run: what is given, else the image's entry. */
+static int read_command(struct dz_cli *c, struct dz_cell_start *s, const struct dz_image *image,
+                        struct dz_err *err)
+{
+    s->argv = (const char *const *)c->argv;
+    if (c->argc > 0)
+        return 0;
+    s->argv = image->entry;
+    return image->entry[0] ? 0 : dz_cli_usage(c, err, "COMMAND is missing, and no image has one");
+}
+
+static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct dz_image *image,
+                        struct dz_err *err)
 {
     struct dz_cell_start *s = &cell->start;
     const char *policy = dz_cli_value(c, "policy"), *timeout = dz_cli_value(c, "timeout");
     int64_t ms = 0;
     struct winsize w = {0};
+    policy = policy ? policy : image->policy;
     s->policy = dz_policy_find(policy ? policy : "posix");
     if (!s->policy)
         return dz_cli_usage(c, err, "no policy %s: minimal, network, posix or compute", policy);
@@ -109,29 +140,32 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_er
     (void)ioctl(STDIN_FILENO, TIOCGWINSZ, &w);
     s->rows = w.ws_row ? w.ws_row : 24;
     s->cols = w.ws_col ? w.ws_col : 80;
-    if (dz_cli_value(c, "workdir"))
-        s->cwd = dz_cli_value(c, "workdir");
-    if (dz_cli_value(c, "user"))
-        s->user = dz_cli_value(c, "user");
+    const char *cwd = dz_cli_value(c, "workdir"), *user = dz_cli_value(c, "user");
+    s->cwd = cwd ? cwd : image->workdir ? image->workdir : s->cwd;
+    s->user = user ? user : image->user ? image->user : s->user;
     cell->file = dz_cli_value(c, "file");
     s->drop_memory = dz_cli_flag(c, "drop-memory");
     int rc = dz_cli_cell_keep(c, cell, err);
-    if (rc < 0)
-        return rc;
-    s->argv = (const char *const *)c->argv;
-    return 0;
+    if (rc == 0)
+        rc = read_memory(c, s, image, err);
+    return rc < 0 ? rc : read_command(c, s, image, err);
 }
 
 static int run(struct dz_cli *c, struct dz_err *err)
 {
     static struct env env;
     DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
-    const char *base = dz_cli_value(c, "base");
-    int rc = read_options(c, &cell, err);
+    DZ_AUTO(dz_image_release) struct dz_image image = {0};
+    const char *base = dz_cli_value(c, "base"), *name = dz_cli_value(c, "image");
+    if (base && name)
+        return dz_cli_usage(c, err, "--base or --image, not both");
+    int rc = name ? dz_cli_cell_image(&cell, name, &image, err) : 0;
+    if (rc == 0)
+        rc = read_options(c, &cell, &image, err);
     cell.start.env = env.list;
     if (rc == 0)
-        rc = make_env(c, &env, cell.start.tty, err);
-    if (rc == 0 && !base)
+        rc = make_env(c, &env, &image, err);
+    if (rc == 0 && !base && !name)
         base = getenv("DOZE_BASE");
     if (rc == 0 && base && base[0])
         rc = dz_cli_cell_base(&cell, base, err);
@@ -151,12 +185,13 @@ const struct dz_cli_command dz_cmd_run = {
     .name = "run",
     .group = DZ_CLI_GROUP_RUN,
     .summary = "run a command in a sandbox, without a daemon",
-    .args = "[--] COMMAND [ARG...]",
-    .min_args = 1,
+    .args = "[--] [COMMAND [ARG...]]",
+    .min_args = 0,
     .max_args = -1,
     .flags = DZ_CLI_REST,
     .options =
         (const struct dz_cli_option[]){
+            {"image", 'I', "IMAGE", "put this image below, and run it as it says"},
             {"base", 'b', "ROOT", "put this read-only disk below (default: DOZE_BASE)"},
             {"file", 'f', "FILE", "keep the disk in this file, made when missing"},
             {"copy", 'c', "HOST:GUEST", "copy a host file or directory in first (repeatable)"},
@@ -166,6 +201,7 @@ const struct dz_cli_command dz_cmd_run = {
             {"interactive", 'i', NULL, "pass standard input on"},
             {"tty", 't', NULL, "give it a terminal"},
             {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},
+            {"memory", 'm', "SIZE", "limit its memory, instead of the image or the policy"},
             {"timeout", 0, "DURATION", "stop it after this long, for instance 30s"},
             {"keep", 'k', NULL, "on SIGTERM, put it to sleep in --file"},
             {"suspend-after", 0, "DURATION", "put it to sleep after this long; implies --keep"},

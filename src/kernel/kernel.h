@@ -147,6 +147,9 @@ struct dz_kernel_ops {
                       struct dz_wasm_module **ret_module, struct dz_err *err);
     void (*module_ref)(void *arg, struct dz_wasm_module *module); /* one more user */
     void (*module_put)(void *arg, struct dz_wasm_module *module);
+    /* Map the memory image of a module over the pages at `at`, copy-on-write; false: it
+     * must be copied. NULL: always. */
+    bool (*map_image)(void *arg, void *at, const uint8_t *image, size_t size);
     void *arg;
 };
 

@@ -47,6 +47,18 @@ static int mem_commit(void *ctx, void *base, size_t old, size_t size, struct dz_
     return 0;
 }
 
+static int mem_map_image(void *ctx, void *at, uint32_t index, const uint8_t *image, size_t size,
+                         struct dz_err *err)
+{
+    const struct dz_task *t = ctx;
+    const struct dz_kernel_ops *ops = &t->kernel->ops;
+    (void)index;
+    (void)err;
+    if (!ops->map_image || !ops->map_image(ops->arg, at, image, size))
+        memcpy(at, image, size);
+    return 0;
+}
+
 static void mem_release(void *ctx, void *base, size_t size)
 {
     (void)ctx; /* uncounted as a whole, by unload */
@@ -56,6 +68,7 @@ static void mem_release(void *ctx, void *base, size_t size)
 static const struct dz_wasm_mem_ops counted = {
     .reserve = mem_reserve,
     .commit = mem_commit,
+    .map_image = mem_map_image,
     .release = mem_release,
 };
 

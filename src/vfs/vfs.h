@@ -143,6 +143,10 @@ void dz_vfs_trim(struct dz_vfs *v);
 /* On a handle of dz_db_prepare(): compile what the first operations on a disk need. */
 void dz_vfs_prepare(struct dz_db *db);
 
+/* Is the inode the image's, and nothing of it changed in this file? False also
+ * when that is not known. */
+bool dz_vfs_pristine(const struct dz_vfs *v, uint64_t ino);
+
 struct dz_vfs_usage {
     uint64_t bytes, inodes;             /* in this file, without the image */
     uint64_t limit_bytes, limit_inodes; /* 0 = none */

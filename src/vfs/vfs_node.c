@@ -73,6 +73,11 @@ int dz_above_load(struct dz_vfs *v, bool any, struct dz_err *err)
     return r < 0 ? r : load_bits(v, DZ_ABOVE_NAMES, any ? names : NULL, err);
 }
 
+bool dz_vfs_pristine(const struct dz_vfs *v, uint64_t ino)
+{
+    return v->image && !dz_above(v, DZ_ABOVE_NODE, ino);
+}
+
 /* ---- inodes ----------------------------------------------------------------------- */
 
 static uint64_t ino_hash(uint64_t ino)

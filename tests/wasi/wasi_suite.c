@@ -146,7 +146,8 @@ static bool make_kernel(struct test *t, struct dz_err *err)
         .host = hosts,
         .host_count = dz_wasi_hosts(policy->caps, hosts),
     };
-    return dz_modules_new(NULL, 0, t->disk.v, &t->modules, err) == 0 &&
+    return dz_modules_new(NULL, 0, &(struct dz_modules_of){.vfs = t->disk.v}, &t->modules, err) ==
+               0 &&
            dz_kernel_new(&opts, &t->k, err) == 0;
 }
 

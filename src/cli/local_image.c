@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze image ls`, `inspect`, `rm`, `gc`, `verify`: what is in the store.
+ */
+#include "cli/local_image.h"
+
+#include "base/json.h"
+#include "base/limits.h"
+#include "cli/cli_env.h"
+#include "cli/cli_signal.h"
+#include "cli/cli_table.h"
+
+#include <string.h>
+
+enum {
+    JSON_MAX = 64 << 20,
+};
+
+int dz_cli_image_store(struct dz_image_store **ret_store, struct dz_err *err)
+{
+    char data[DZ_PATH_MAX];
+    int rc = dz_cli_data_dir(NULL, data, err);
+    return rc < 0 ? rc : dz_image_store_open(data, ret_store, err);
+}
+
+void dz_cli_image_storep(struct dz_image_store **s)
+{
+    dz_image_store_close(*s);
+}
+
+/* --- ls ----------------------------------------------------------------------------------- */
+
+struct listing {
+    struct dz_cli *c;
+    struct dz_image_store *s;
+    struct dz_cli_table table;
+    struct dz_json json;
+};
+
+static void ls_json(struct listing *l, const char *sha256, const char *tags,
+                    const struct dz_image *image)
+{
+    char ref[DZ_IMAGE_REF];
+    struct dz_str rest = dz_str(tags), tag;
+    dz_json_object(&l->json);
+    dz_json_put_strz(&l->json, "id", dz_image_ref(sha256, ref));
+    dz_json_put_strz(&l->json, "sha256", sha256);
+    dz_json_key(&l->json, "names");
+    dz_json_array(&l->json);
+    while (*tags && dz_str_split(&rest, ' ', &tag))
+        dz_json_str(&l->json, tag);
+    dz_json_end(&l->json);
+    if (image) {
+        dz_json_put_u64(&l->json, "size_bytes", image->bytes);
+        dz_json_put_u64(&l->json, "programs", image->program_count);
+        dz_json_put_u64(&l->json, "packages", image->package_count);
+    } else {
+        dz_json_put_null(&l->json, "size_bytes");
+    }
+    dz_json_end(&l->json);
+}
+
+static int ls_one(void *arg, const char *sha256, const char *tags, struct dz_err *err)
+{
+    struct listing *l = arg;
+    char ref[DZ_IMAGE_REF], size[DZ_CLI_SIZE_TEXT];
+    struct dz_image image;
+    bool known = dz_image_load(l->s, sha256, &image, err) == 0;
+    if (l->c->json) {
+        ls_json(l, sha256, tags, known ? &image : NULL);
+    } else if (l->c->quiet) {
+        fprintf(l->c->out, "%s\n", dz_image_ref(sha256, ref));
+    } else {
+        dz_cli_table_cell(&l->table, DZ_CLI_BOLD, *tags ? dz_str(tags) : DZ_STR("-"));
+        dz_cli_table_cell(&l->table, DZ_CLI_PLAIN, dz_str(dz_image_ref(sha256, ref)));
+        dz_cli_table_cell(&l->table, DZ_CLI_PLAIN,
+                          known ? dz_str(dz_cli_size(image.bytes, size)) : DZ_STR("damaged"));
+        dz_cli_table_cellf(&l->table, DZ_CLI_PLAIN, "%zu", known ? image.program_count : 0);
+    }
+    if (known)
+        dz_image_release(&image);
+    return 0;
+}
+
+static int ls(struct dz_cli *c, struct dz_err *err)
+{
+    static const struct dz_cli_column columns[] = {
+        {"NAME", false}, {"IMAGE", false}, {"SIZE", true}, {"PROGRAMS", true}};
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
+    struct listing l = {.c = c};
+    int rc = dz_cli_image_store(&s, err);
+    if (rc < 0)
+        return rc;
+    l.s = s;
+    dz_cli_table_init(&l.table, columns, DZ_ARRAY_LEN(columns));
+    dz_json_init(&l.json, &text, c->out_tty);
+    dz_json_object(&l.json);
+    dz_json_key(&l.json, "images");
+    dz_json_array(&l.json);
+    rc = dz_image_each(s, ls_one, &l, err);
+    dz_json_end(&l.json);
+    dz_json_end(&l.json);
+    if (rc == 0 && c->json)
+        rc = dz_cli_print_json(c, &text, dz_json_finish(&l.json), err);
+    else if (rc == 0 && !c->quiet)
+        rc = dz_cli_table_print(&l.table, c, err);
+    dz_cli_table_release(&l.table);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_image_ls = {
+    .name = "image ls",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "list images",
+    .args = "",
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "Each image in the data directory (DOZE_DATA), with its names. With -q only the\n"
+            "ids.\n",
+    .run = ls,
+};
+
+/* --- inspect --------------------------------------------------------------------------- */
+
+static void put_list(struct dz_json *j, const char *key, const char *const *list)
+{
+    dz_json_key(j, key);
+    dz_json_array(j);
+    for (; *list; list++)
+        dz_json_str(j, dz_str(*list));
+    dz_json_end(j);
+}
+
+static void put_programs(struct dz_json *j, const struct dz_image *i)
+{
+    dz_json_key(j, "programs");
+    dz_json_array(j);
+    for (size_t k = 0; k < i->program_count; k++) {
+        dz_json_object(j);
+        dz_json_put_strz(j, "path", i->programs[k].path);
+        dz_json_put_u64(j, "size_bytes", i->programs[k].bytes);
+        dz_json_put_strz(j, "sha256", i->programs[k].sha256);
+        dz_json_end(j);
+    }
+    dz_json_end(j);
+}
+
+static void put_packages(struct dz_json *j, const struct dz_image *i)
+{
+    dz_json_key(j, "packages");
+    dz_json_array(j);
+    for (size_t k = 0; k < i->package_count; k++) {
+        const struct dz_image_package *p = &i->packages[k];
+        dz_json_object(j);
+        dz_json_put_strz(j, "kind", p->kind);
+        dz_json_put_strz(j, "name", p->name);
+        dz_json_put_strz(j, "version", p->version);
+        dz_json_put_strz(j, "sha256", strcmp(p->sha256, "-") == 0 ? NULL : p->sha256);
+        dz_json_put_strz(j, "license", strcmp(p->license, "-") == 0 ? NULL : p->license);
+        dz_json_end(j);
+    }
+    dz_json_end(j);
+}
+
+static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
+    char ref[DZ_IMAGE_REF];
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "id", dz_image_ref(i->sha256, ref));
+    dz_json_put_strz(&j, "sha256", i->sha256);
+    dz_json_put_u64(&j, "size_bytes", i->bytes);
+    dz_json_put_strz(&j, "policy", i->policy);
+    dz_json_put_u64(&j, "memory_bytes", i->memory_bytes);
+    dz_json_put_strz(&j, "user", i->user);
+    dz_json_put_strz(&j, "workdir", i->workdir);
+    put_list(&j, "entry", i->entry);
+    put_list(&j, "env", i->env);
+    put_programs(&j, i);
+    put_packages(&j, i);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+static void line(struct dz_cli *c, const char *key, const char *value)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    if (!value)
+        return;
+    dz_cli_escape(&text, dz_str(value));
+    fprintf(c->out, "%-10s %s\n", key, text.p);
+}
+
+static void inspect_text(struct dz_cli *c, const struct dz_image *i)
+{
+    char size[DZ_CLI_SIZE_TEXT], memory[DZ_CLI_SIZE_TEXT];
+    line(c, "sha256", i->sha256);
+    line(c, "size", dz_cli_size(i->bytes, size));
+    line(c, "policy", i->policy);
+    line(c, "memory", i->memory_bytes ? dz_cli_size(i->memory_bytes, memory) : NULL);
+    line(c, "user", i->user);
+    line(c, "workdir", i->workdir);
+    for (size_t k = 0; i->entry[k]; k++)
+        line(c, k ? "" : "entry", i->entry[k]);
+    for (size_t k = 0; i->env[k]; k++)
+        line(c, k ? "" : "env", i->env[k]);
+    for (size_t k = 0; k < i->program_count; k++)
+        line(c, k ? "" : "programs", i->programs[k].path);
+}
+
+static int inspect_packages(struct dz_cli *c, const struct dz_image *i, struct dz_err *err)
+{
+    static const struct dz_cli_column columns[] = {
+        {"PACKAGE", false}, {"VERSION", false}, {"FROM", false}, {"LICENSE", false}};
+    struct dz_cli_table t;
+    dz_cli_table_init(&t, columns, DZ_ARRAY_LEN(columns));
+    for (size_t k = 0; k < i->package_count; k++) {
+        const struct dz_image_package *p = &i->packages[k];
+        dz_cli_table_cell(&t, DZ_CLI_BOLD, dz_str(p->name));
+        dz_cli_table_cell(&t, DZ_CLI_PLAIN, dz_str(p->version));
+        dz_cli_table_cell(&t, DZ_CLI_PLAIN, dz_str(p->kind));
+        dz_cli_table_cell(&t, DZ_CLI_PLAIN, dz_str(p->license));
+    }
+    int rc = dz_cli_table_print(&t, c, err);
+    dz_cli_table_release(&t);
+    return rc;
+}
+
+static int inspect(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    char sha256[DZ_SHA256_HEX];
+    struct dz_image image;
+    int rc = dz_cli_image_store(&s, err);
+    if (rc == 0)
+        rc = dz_image_find(s, c->argv[0], sha256, err);
+    if (rc == 0)
+        rc = dz_image_load(s, sha256, &image, err);
+    if (rc < 0)
+        return rc;
+    if (c->json)
+        rc = inspect_json(c, &image, err);
+    else if (dz_cli_flag(c, "licenses"))
+        rc = inspect_packages(c, &image, err);
+    else
+        inspect_text(c, &image);
+    dz_image_release(&image);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_image_inspect = {
+    .name = "image inspect",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "show what is in an image and how it is run",
+    .args = "IMAGE",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){{"licenses", 0, NULL,
+                                               "list what was put in from outside, with licences"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_END},
+    .help = "IMAGE is a name, NAME:TAG, an id (img_...), or six or more digits of its\n"
+            "SHA-256. The texts of licences are in the image, below /usr/share/doc.\n",
+    .run = inspect,
+};
+
+/* --- rm ----------------------------------------------------------------------------------- */
+
+static int rm(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    int rc = dz_cli_image_store(&s, err);
+    for (int i = 0; rc == 0 && i < c->argc; i++)
+        rc = dz_image_remove(s, c->argv[i], err);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_image_rm = {
+    .name = "image rm",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "take names away, and images that have none left",
+    .args = "IMAGE...",
+    .min_args = 1,
+    .max_args = -1,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "An id takes all names of its image. An image that a sandbox runs stays; one\n"
+            "that a disk file stands on does not: the file then needs it again.\n",
+    .run = rm,
+};
+
+/* --- gc ----------------------------------------------------------------------------------- */
+
+static int gc(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_image_gc gone = {0};
+    char size[DZ_CLI_SIZE_TEXT];
+    struct dz_json j;
+    int rc = dz_cli_image_store(&s, err);
+    if (rc == 0)
+        rc = dz_image_gc(s, NULL, NULL, dz_cli_flag(c, "cache"), &gone, err);
+    if (rc < 0)
+        return rc;
+    if (!c->json) {
+        if (!c->quiet)
+            fprintf(c->out, "removed %llu files, %s\n", (unsigned long long)gone.files,
+                    dz_cli_size(gone.bytes, size));
+        return 0;
+    }
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_u64(&j, "removed_files", gone.files);
+    dz_json_put_u64(&j, "removed_bytes", gone.bytes);
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+const struct dz_cli_command dz_cmd_image_gc = {
+    .name = "image gc",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "remove images without a name, and what belongs to no image",
+    .args = "",
+    .options = (const struct dz_cli_option[]){{"cache", 0, NULL,
+                                               "also what was fetched and compiled for building"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "Images that a sandbox runs stay.\n",
+    .run = gc,
+};
+
+/* --- verify -------------------------------------------------------------------------------- */
+
+struct verify {
+    struct dz_cli *c;
+    struct dz_image_store *s;
+    struct dz_json json;
+    uint64_t count;
+};
+
+static void verify_tell(void *arg, const char *sentence)
+{
+    struct verify *v = arg;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    if (v->c->json) {
+        dz_json_str(&v->json, dz_str(sentence));
+        return;
+    }
+    dz_cli_escape(&text, dz_str(sentence));
+    fprintf(v->c->out, "%s\n", text.p);
+}
+
+static bool verify_stop(void *arg)
+{
+    (void)arg;
+    return dz_cli_interrupted();
+}
+
+static int verify_one(void *arg, const char *sha256, const char *tags, struct dz_err *err)
+{
+    struct verify *v = arg;
+    const struct dz_image_verify how = {
+        .repair = dz_cli_flag(v->c, "repair"), .tell = verify_tell, .stop = verify_stop, .arg = v};
+    uint64_t count = 0;
+    (void)tags;
+    int rc = dz_image_verify(v->s, sha256, &how, &count, err);
+    v->count += count;
+    return rc;
+}
+
+static int verify_named(struct verify *v, struct dz_err *err)
+{
+    char sha256[DZ_SHA256_HEX];
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < v->c->argc; i++) {
+        rc = dz_image_find(v->s, v->c->argv[i], sha256, err);
+        if (rc == 0)
+            rc = verify_one(v, sha256, "", err);
+    }
+    return rc;
+}
+
+static int verify(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
+    struct verify v = {.c = c};
+    int rc = dz_cli_image_store(&s, err);
+    if (rc < 0)
+        return rc;
+    v.s = s;
+    dz_cli_catch_interrupts();
+    dz_json_init(&v.json, &text, c->out_tty);
+    dz_json_object(&v.json);
+    dz_json_key(&v.json, "damage");
+    dz_json_array(&v.json);
+    rc = c->argc > 0 ? verify_named(&v, err) : dz_image_each(s, verify_one, &v, err);
+    dz_json_end(&v.json);
+    dz_json_put_bool(&v.json, "ok", v.count == 0);
+    dz_json_end(&v.json);
+    if (rc == 0 && c->json)
+        rc = dz_cli_print_json(c, &text, dz_json_finish(&v.json), err);
+    else if (rc == 0 && !c->quiet && v.count == 0)
+        fprintf(c->out, "no damage left\n");
+    return rc < 0 ? rc : v.count ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_image_verify = {
+    .name = "image verify",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "look for damage in images and what was made from them",
+    .args = "[IMAGE...]",
+    .min_args = 0,
+    .max_args = -1,
+    .options = (const struct dz_cli_option[]){{"repair", 0, NULL,
+                                               "make anew what can be made from the image"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "Reads each image whole (without IMAGE: all of them) and checks its hash, its\n"
+            "disk, its manifest and its prepared modules. Exits with 1 if damage is left.\n",
+    .run = verify,
+};

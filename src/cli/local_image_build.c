@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze image build`, `import`, `export`.
+ */
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "cli/cli_progress.h"
+#include "cli/cli_signal.h"
+#include "cli/local_image.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    COPY_STEP = 1 << 18,
+};
+
+struct building {
+    struct dz_cli *c;
+    struct dz_cli_progress progress;
+    bool shown;
+    char what[256];
+};
+
+static void end_step(struct building *b)
+{
+    if (b->shown)
+        dz_cli_progress_end(&b->progress);
+    b->shown = false;
+}
+
+static void on_status(void *arg, enum dz_image_status status)
+{
+    struct building *b = arg;
+    end_step(b);
+    if (status != DZ_IMAGE_FAILED)
+        dz_cli_note(b->c, "%s", dz_image_status_text(status));
+}
+
+static void on_step(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    struct building *b = arg;
+    end_step(b);
+    (void)snprintf(b->what, sizeof b->what, "%s", what);
+    dz_cli_progress_start(&b->progress, b->c, b->what, total, DZ_CLI_COUNT);
+    dz_cli_progress_at(&b->progress, done);
+    b->shown = true;
+}
+
+static bool on_stop(void *arg)
+{
+    (void)arg;
+    return dz_cli_interrupted();
+}
+
+/* Where doze-cc and its parts are: beside the program, in a build or installed. */
+static const char *guest_dir(struct dz_cli *c, char out[static PATH_MAX])
+{
+    static const char *const places[] = {"../guest-sys", "../share/doze/guest"};
+    const char *given = dz_cli_value(c, "guest");
+    char exe[PATH_MAX], cc[PATH_MAX + 16];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (!given)
+        given = getenv("DOZE_GUEST");
+    if (given && given[0])
+        return realpath(given, out);
+    if (n <= 0)
+        return NULL;
+    exe[n] = '\0';
+    *strrchr(exe, '/') = '\0';
+    for (size_t i = 0; i < DZ_ARRAY_LEN(places); i++) {
+        char place[PATH_MAX + 32];
+        (void)snprintf(place, sizeof place, "%s/%s", exe, places[i]);
+        if (!realpath(place, out))
+            continue;
+        (void)snprintf(cc, sizeof cc, "%s/doze-cc", out);
+        if (access(cc, X_OK) == 0)
+            return out;
+    }
+    return NULL;
+}
+
+static int print_result(struct dz_cli *c, struct dz_image_store *s, const char *sha256,
+                        struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_image image;
+    struct dz_json j;
+    char ref[DZ_IMAGE_REF];
+    if (!c->json) {
+        fprintf(c->out, "%s\n", dz_image_ref(sha256, ref));
+        return 0;
+    }
+    int rc = dz_image_load(s, sha256, &image, err);
+    if (rc < 0)
+        return rc;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "id", dz_image_ref(sha256, ref));
+    dz_json_put_strz(&j, "sha256", sha256);
+    dz_json_put_strz(&j, "status", dz_image_status_text(DZ_IMAGE_DEPLOYED));
+    dz_json_put_u64(&j, "size_bytes", image.bytes);
+    dz_json_end(&j);
+    dz_image_release(&image);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+/* --- build --------------------------------------------------------------------------------- */
+
+/* Where to read more, after the error. */
+static void tell_log(struct dz_cli *c, const struct dz_image_store *s, const char *name)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(DZ_LINE_MAX);
+    if (name && dz_image_log(s, name, &path, NULL) == 0 && access(path.p, R_OK) == 0)
+        dz_cli_note(c, "the log is %s", path.p);
+}
+
+static int build(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    char sha256[DZ_SHA256_HEX], guest[PATH_MAX];
+    struct building b = {.c = c};
+    const struct dz_image_build how = {.recipe = c->argc ? c->argv[0] : NULL,
+                                       .from_dir = dz_cli_value(c, "from-dir"),
+                                       .from = dz_cli_value(c, "from"),
+                                       .name = dz_cli_value(c, "tag"),
+                                       .guest = guest_dir(c, guest),
+                                       .fresh = dz_cli_flag(c, "fresh"),
+                                       .status = on_status,
+                                       .step = on_step,
+                                       .stop = on_stop,
+                                       .arg = &b};
+    if (!how.recipe == !how.from_dir)
+        return dz_cli_usage(c, err, "give either a RECIPE or --from-dir");
+    if (how.from_dir && !how.name)
+        return dz_cli_usage(c, err, "--from-dir needs a name: -t NAME[:TAG]");
+    int rc = dz_cli_image_store(&s, err);
+    if (rc < 0)
+        return rc;
+    dz_cli_catch_interrupts();
+    rc = dz_image_build(s, &how, sha256, err);
+    end_step(&b);
+    if (rc < 0 && rc != DZ_ECANCELED)
+        tell_log(c, s, how.name);
+    return rc < 0 ? rc : print_result(c, s, sha256, err);
+}
+
+const struct dz_cli_command dz_cmd_image_build = {
+    .name = "image build",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "build an image from a recipe or a directory",
+    .args = "[RECIPE]",
+    .min_args = 0,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){
+            {"tag", 't', "NAME[:TAG]", "name the image so, not as the recipe says"},
+            {"from", 0, "IMAGE", "start from this image, or from a disk file"},
+            {"from-dir", 0, "DIR", "make DIR the root of the image; no recipe"},
+            {"guest", 0, "DIR", "compile with the doze-cc in DIR (default: DOZE_GUEST)"},
+            {"fresh", 0, NULL, "fetch and compile again what the cache has"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END,
+        },
+    .help = "docs/guide/images.md describes recipes. Packages are fetched by pip, npm,\n"
+            "cargo and apt as they are set up here, in the exact version and, where the\n"
+            "recipe says so, with the exact hash. What was fetched and compiled is kept, so\n"
+            "that a build that was stopped goes on where it was. Prints the image's id.\n",
+    .run = build,
+};
+
+/* --- import --------------------------------------------------------------------------------- */
+
+static int import(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    char sha256[DZ_SHA256_HEX];
+    struct building b = {.c = c};
+    const struct dz_image_build how = {
+        .status = on_status, .step = on_step, .stop = on_stop, .arg = &b};
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, c->argv[0], O_RDONLY, 0, err);
+    int rc = fd < 0 ? fd : dz_cli_image_store(&s, err);
+    if (rc < 0)
+        return rc;
+    dz_cli_catch_interrupts();
+    rc = dz_image_import(s, fd, dz_cli_value(c, "tag"), &how, sha256, err);
+    end_step(&b);
+    return rc < 0 ? dz_wrap(err, rc, "import %s", c->argv[0]) : print_result(c, s, sha256, err);
+}
+
+const struct dz_cli_command dz_cmd_image_import = {
+    .name = "image import",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "take an image from a file",
+    .args = "FILE",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){{"tag", 't', "NAME[:TAG]", "name the image"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "FILE is what `doze image export` wrote. It is checked whole, in a jail, and\n"
+            "its programs are prepared; nothing of it is believed.\n",
+    .run = import,
+};
+
+/* --- export ---------------------------------------------------------------------------------- */
+
+static int copy_out(int from, int to, struct dz_err *err)
+{
+    static uint8_t step[COPY_STEP];
+    ssize_t n;
+    int rc = 0;
+    for (off_t at = 0; rc == 0 && (n = pread(from, step, sizeof step, at)) != 0; at += n)
+        rc = n < 0 ? dz_fail_sys(err, errno, "read the image")
+                   : dz_fd_write(to, step, (size_t)n, err);
+    return rc;
+}
+
+static int export(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    char sha256[DZ_SHA256_HEX];
+    const char *to = c->argv[1];
+    bool pipe = strcmp(to, "-") == 0;
+    int rc = dz_cli_image_store(&s, err);
+    if (rc == 0)
+        rc = dz_image_find(s, c->argv[0], sha256, err);
+    DZ_AUTO(dz_fd_close) int from = rc < 0 ? -1 : dz_image_open(s, sha256, err);
+    if (rc < 0 || from < 0)
+        return rc < 0 ? rc : from;
+    DZ_AUTO(dz_fd_close)
+    int fd = pipe ? dup(STDOUT_FILENO)
+                  : dz_fd_open(AT_FDCWD, to, O_WRONLY | O_CREAT | O_EXCL, 0644, err);
+    if (fd < 0)
+        return pipe ? dz_fail_sys(err, errno, "write to standard output") : fd;
+    rc = copy_out(from, fd, err);
+    if (rc == 0 && !pipe && fsync(fd) < 0)
+        rc = dz_fail_sys(err, errno, "write %s", to);
+    if (rc < 0 && !pipe)
+        (void)unlink(to);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_image_export = {
+    .name = "image export",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "write an image to a file",
+    .args = "IMAGE FILE",
+    .min_args = 2,
+    .max_args = 2,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "FILE must not exist; - is standard output. It is a disk file: `doze disk ls`\n"
+            "and sqlite3 read it, `doze image import` takes it on another machine.\n",
+    .run = export,
+};

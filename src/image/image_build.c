@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * image_build.c - from a recipe to an image with a name: fetch, put together,
+ * deploy. The cache remembers what each recipe with its inputs came to, so that a
+ * build that finds everything unchanged only names the image again.
+ */
+#include "image/image_int.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    COPY_STEP = 1 << 20,
+    FORMAT = 1, /* raised when the same inputs come to other bytes */
+};
+
+const char *dz_image_status_text(enum dz_image_status status)
+{
+    static const char *const text[] = {
+#define X(name, string) [DZ_IMAGE_##name] = string,
+        DZ_IMAGE_STATUS_MAP(X)
+#undef X
+    };
+    return text[status];
+}
+
+void dz_build_log(const struct dz_build *b, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(line, sizeof line - 1, fmt, ap);
+    va_end(ap);
+    n = n < (int)sizeof line - 1 ? n : (int)sizeof line - 2;
+    line[n++] = '\n';
+    if (dz_fd_write(b->log, line, (size_t)n, NULL) < 0)
+        return; /* a log that cannot be written stops nothing */
+}
+
+bool dz_build_stopped(const struct dz_build *b)
+{
+    return b->how->stop && b->how->stop(b->how->arg);
+}
+
+static void tell(const struct dz_build *b, enum dz_image_status status)
+{
+    dz_build_log(b, "status %s", dz_image_status_text(status));
+    if (b->how->status)
+        b->how->status(b->how->arg, status);
+}
+
+/* --- log and scratch ----------------------------------------------------------------- */
+
+static void log_path(char out[static DZ_IMAGE_PATH], const char *full)
+{
+    (void)snprintf(out, DZ_IMAGE_PATH, "logs/%s.log", full);
+}
+
+int dz_image_log(const struct dz_image_store *s, const char *name, struct dz_buf *path,
+                 struct dz_err *err)
+{
+    char full[DZ_IMAGE_NAME_MAX + 1], below[DZ_IMAGE_PATH];
+    int rc = dz_image_full_name(name, full, err);
+    if (rc < 0)
+        return rc;
+    log_path(below, full);
+    dz_buf_addf(path, "%s/%s", s->path, below);
+    return path->err;
+}
+
+static int open_build(struct dz_build *b, struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    log_path(path, b->name);
+    int rc = b->log =
+        dz_fd_open(b->store->dir, path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600, err);
+    if (rc < 0)
+        return rc;
+    if (snprintf(b->scratch, sizeof b->scratch, "%s/work/build", b->store->path) >=
+        (int)sizeof b->scratch)
+        return dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
+    rc = dz_fd_remove_tree(AT_FDCWD, b->scratch, err); /* who builds has the lock */
+    return rc < 0 ? rc : dz_fd_mkdirs(AT_FDCWD, b->scratch, 0700, err);
+}
+
+/* --- what it begins with ---------------------------------------------------------------- */
+
+static int copy_fd(int from, int to, struct dz_err *err)
+{
+    uint8_t *step = dz_alloc(COPY_STEP);
+    ssize_t n = 1;
+    int rc = step ? 0 : dz_fail(err, DZ_ENOMEM, "copy an image: out of memory");
+    for (off_t at = 0; rc == 0 && n > 0; at += n) {
+        n = pread(from, step, COPY_STEP, at);
+        if (n < 0)
+            rc = dz_fail_sys(err, errno, "read the image that it starts from");
+        else if (n > 0)
+            rc = dz_fd_write(to, step, (size_t)n, err);
+    }
+    dz_free(step);
+    return rc;
+}
+
+/* The image or file named by `from`; *ret_fd stays -1 without one. */
+static int open_base(struct dz_build *b, int *ret_fd, char ret_sha256[static DZ_SHA256_HEX],
+                     struct dz_err *err)
+{
+    const char *from = b->how->from ? b->how->from : b->recipe->from;
+    char path[DZ_IMAGE_PATH];
+    (void)snprintf(ret_sha256, DZ_SHA256_HEX, "%s", "-");
+    if (!from)
+        return 0;
+    bool file = strchr(from, '/') || dz_str_ends(dz_str(from), DZ_STR(".doze"));
+    bool relative = file && from[0] != '/' && !b->how->from;
+    if (!file) {
+        int rc = dz_image_find(b->store, from, ret_sha256, err);
+        if (rc == 0)
+            rc = *ret_fd = dz_image_open(b->store, ret_sha256, err);
+        return rc < 0 ? rc : 0;
+    }
+    (void)snprintf(path, sizeof path, "%s%s%s", relative ? b->recipe->dir : "", relative ? "/" : "",
+                   from);
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
+    int rc = fd < 0 ? fd : dz_image_hash_fd(fd, ret_sha256, err);
+    if (rc == 0)
+        *ret_fd = DZ_TAKE_FD(fd);
+    return rc;
+}
+
+/* A recipe says what it changes of the image that it starts from. */
+static int inherit(struct dz_build *b, const char *base_sha256, struct dz_image *ret_base,
+                   struct dz_err *err)
+{
+    struct dz_image *c = &b->recipe->config;
+    if (dz_image_load(b->store, base_sha256, ret_base, err) < 0)
+        return 0; /* a file that is in no store */
+    c->policy = c->policy ? c->policy : ret_base->policy;
+    c->user = c->user ? c->user : ret_base->user;
+    c->workdir = c->workdir ? c->workdir : ret_base->workdir;
+    c->memory_bytes = c->memory_bytes ? c->memory_bytes : ret_base->memory_bytes;
+    if (!c->entry[0])
+        memcpy(c->entry, ret_base->entry, sizeof c->entry);
+    size_t own = 0, n = 0;
+    const char *merged[DZ_IMAGE_WORDS_MAX + 1] = {0};
+    for (size_t i = 0; ret_base->env[i]; i++) {
+        size_t key = strcspn(ret_base->env[i], "=") + 1;
+        for (own = 0; c->env[own] && strncmp(c->env[own], ret_base->env[i], key) != 0;)
+            own++;
+        if (!c->env[own])
+            merged[n++] = ret_base->env[i];
+    }
+    for (own = 0; c->env[own]; own++) {
+        if (n == DZ_IMAGE_WORDS_MAX)
+            return dz_fail(err, DZ_ELIMIT, "more than %d variables", DZ_IMAGE_WORDS_MAX);
+        merged[n++] = c->env[own];
+    }
+    memcpy(c->env, merged, sizeof merged);
+    return 0;
+}
+
+/* --- packages --------------------------------------------------------------------------------- */
+
+static const char *kind_text(enum dz_step_kind kind)
+{
+    return kind == DZ_STEP_DEBIAN  ? "debian"
+           : kind == DZ_STEP_PYPI  ? "pypi"
+           : kind == DZ_STEP_NPM   ? "npm"
+           : kind == DZ_STEP_CRATE ? "crate"
+                                   : NULL;
+}
+
+/* Those of the base, then those of the recipe. */
+static int list_packages(struct dz_build *b, const struct dz_image *base, struct dz_err *err)
+{
+    struct dz_recipe *r = b->recipe;
+    size_t n = base->package_count;
+    struct dz_image_package *all = dz_arena_array(&r->arena, n + r->step_count, sizeof *all);
+    if (!all)
+        return dz_fail(err, DZ_ENOMEM, "list the packages of an image: out of memory");
+    if (n)
+        memcpy(all, base->packages, n * sizeof *all);
+    for (size_t i = 0; i < r->step_count; i++) {
+        const struct dz_step *s = &r->steps[i];
+        if (kind_text(s->kind))
+            all[n++] = (struct dz_image_package){kind_text(s->kind), s->label, s->version,
+                                                 s->sha256 ? s->sha256 : "-",
+                                                 s->license ? s->license : "-"};
+    }
+    r->config.packages = all;
+    r->config.package_count = n;
+    return 0;
+}
+
+/* --- the key of the result -----------------------------------------------------------------------
+ */
+
+static void hash_str(struct dz_sha256 *h, const char *s)
+{
+    dz_sha256_update(h, s ? s : "", (s ? strlen(s) : 0) + 1);
+}
+
+static int result_key(struct dz_build *b, const char *base_sha256, char ret[static DZ_SHA256_HEX],
+                      struct dz_err *err)
+{
+    uint8_t digest[DZ_SHA256_BYTES];
+    const uint32_t format = FORMAT;
+    DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
+    DZ_AUTO(dz_buf_release) struct dz_buf config = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    int rc = dz_sha256_init(&h, err);
+    dz_image_print_config(&b->recipe->config, &config);
+    dz_sha256_update(&h, &format, sizeof format);
+    hash_str(&h, base_sha256);
+    dz_sha256_update(&h, config.p, config.len);
+    for (size_t i = 0; rc == 0 && i < b->recipe->step_count; i++) {
+        const struct dz_step *s = &b->recipe->steps[i];
+        const uint32_t numbers[] = {(uint32_t)s->kind, s->mode, s->uid, s->gid, s->has_mode};
+        dz_sha256_update(&h, numbers, sizeof numbers);
+        hash_str(&h, s->path);
+        hash_str(&h, s->text);
+        hash_str(&h, s->got);
+        for (size_t k = 0; k < s->copy_count; k++) {
+            hash_str(&h, s->copies[k].from);
+            hash_str(&h, s->copies[k].to);
+        }
+    }
+    if (rc == 0)
+        rc = dz_sha256_final(&h, digest, err);
+    if (rc == 0)
+        (void)dz_sha256_hex(digest, ret);
+    return rc;
+}
+
+/* The image that these inputs came to before, if it is still there: 1. */
+static int known_result(const struct dz_build *b, const char *key,
+                        char ret_sha256[static DZ_SHA256_HEX])
+{
+    char path[DZ_IMAGE_PATH];
+    uint8_t digest[DZ_SHA256_BYTES];
+    struct dz_image image;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_SHA256_HEX);
+    (void)snprintf(path, sizeof path, "cache/result-%s", key);
+    if (b->how->fresh || dz_fd_read_file(b->store->dir, path, &text, NULL) < 0 ||
+        dz_sha256_parse(dz_str_n(text.p, text.len), digest, NULL) < 0)
+        return 0;
+    (void)dz_sha256_hex(digest, ret_sha256);
+    dz_image_file_path(path, ret_sha256);
+    if (!dz_image_exists(b->store, path) || dz_image_load(b->store, ret_sha256, &image, NULL) < 0)
+        return 0;
+    dz_image_release(&image);
+    return 1;
+}
+
+static void remember_result(const struct dz_build *b, const char *key, const char *sha256)
+{
+    char path[DZ_IMAGE_PATH];
+    (void)snprintf(path, sizeof path, "cache/result-%s", key);
+    if (dz_fd_replace(b->store->dir, path, sha256, strlen(sha256), 0600, NULL) < 0)
+        dz_build_log(b, "the result is not remembered");
+}
+
+/* --- the build
+ * ------------------------------------------------------------------------------------ */
+
+static int fetch_all(struct dz_build *b, struct dz_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < b->recipe->step_count; i++) {
+        struct dz_step *s = &b->recipe->steps[i];
+        if (b->how->step)
+            b->how->step(b->how->arg, s->label, i, b->recipe->step_count);
+        if (dz_build_stopped(b))
+            return dz_fail(err, DZ_ECANCELED, "stopped");
+        rc = dz_build_fetch(b, s, err);
+        if (rc < 0 && rc != DZ_ECANCELED && s->line > 0)
+            rc = dz_wrap(err, rc, "line %d, %s", s->line, s->label);
+    }
+    return rc;
+}
+
+static int new_disk(int fd, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf empty = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    int rc = dz_db_template(&dz_vfs_schema, &empty, err);
+    return rc < 0 ? rc : dz_db_create_fd(fd, empty.p, empty.len, false, err);
+}
+
+static int make_image(struct dz_build *b, int base, char ret_sha256[static DZ_SHA256_HEX],
+                      struct dz_err *err)
+{
+    char work[DZ_IMAGE_PATH];
+    DZ_AUTO(dz_fd_close) int fd = dz_image_work_file(b->store, work, err);
+    if (fd < 0)
+        return fd;
+    int rc = base >= 0 ? copy_fd(base, fd, err) : new_disk(fd, err);
+    if (rc == 0)
+        rc = dz_build_assemble(b, fd, base < 0, err);
+    if (rc == 0)
+        rc = dz_image_deploy(b->store, fd, work, b->how, ret_sha256, err);
+    (void)unlinkat(b->store->dir, work, 0); /* there no more when it was published */
+    return rc;
+}
+
+static int build(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
+{
+    char base_sha256[DZ_SHA256_HEX], key[DZ_SHA256_HEX];
+    struct dz_image base = {0};
+    tell(b, DZ_IMAGE_UPLOADING);
+    DZ_AUTO(dz_fd_close) int base_fd = -1;
+    int rc = open_base(b, &base_fd, base_sha256, err);
+    if (rc == 0 && base_fd >= 0)
+        rc = inherit(b, base_sha256, &base, err);
+    if (rc == 0) {
+        tell(b, DZ_IMAGE_BUILDING);
+        rc = fetch_all(b, err);
+    }
+    if (rc == 0)
+        rc = list_packages(b, &base, err);
+    if (rc == 0)
+        rc = result_key(b, base_sha256, key, err);
+    if (rc == 0 && known_result(b, key, ret_sha256) == 0) {
+        rc = make_image(b, base_fd, ret_sha256, err);
+        if (rc == 0)
+            remember_result(b, key, ret_sha256);
+    }
+    dz_image_release(&base);
+    return rc;
+}
+
+static int read_recipe(const struct dz_image_build *how, struct dz_recipe *ret, struct dz_err *err)
+{
+    return how->recipe ? dz_recipe_read(how->recipe, ret, err)
+                       : dz_recipe_of_dir(how->from_dir, ret, err);
+}
+
+int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
+                   char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
+{
+    static struct dz_recipe recipe;
+    struct dz_err own = {0};
+    char full[DZ_IMAGE_NAME_MAX + 1];
+    struct dz_build b = {.store = s, .how = how, .recipe = &recipe, .name = full, .log = -1};
+    DZ_AUTO(dz_fd_close) int lock = -1;
+    err = err ? err : &own;
+    int rc = read_recipe(how, &recipe, err);
+    if (rc < 0)
+        return rc;
+    const char *name = how->name ? how->name : recipe.name;
+    rc = name ? dz_image_full_name(name, full, err)
+              : dz_fail(err, DZ_EINVAL, "the image has no name: say it in [image] or with -t");
+    if (rc == 0)
+        rc = dz_image_lock(s, &lock, err);
+    if (rc == 0)
+        rc = open_build(&b, err);
+    if (rc == 0)
+        rc = build(&b, ret_sha256, err);
+    if (rc == 0)
+        rc = dz_image_tag(s, full, ret_sha256, err);
+    if (b.log >= 0) {
+        if (rc < 0)
+            dz_build_log(&b, "error %s", err->msg);
+        tell(&b, rc < 0 ? DZ_IMAGE_FAILED : DZ_IMAGE_DEPLOYED);
+        rc = dz_fd_remove_tree(AT_FDCWD, b.scratch, rc < 0 ? NULL : err) < 0 && rc == 0 ? err->code
+                                                                                        : rc;
+    }
+    dz_fd_close(&b.log);
+    dz_recipe_release(&recipe);
+    return rc;
+}
+
+/* --- from a file
+ * ------------------------------------------------------------------------------------ */
+
+int dz_image_import(struct dz_image_store *s, int from, const char *name,
+                    const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
+                    struct dz_err *err)
+{
+    char work[DZ_IMAGE_PATH], full[DZ_IMAGE_NAME_MAX + 1];
+    DZ_AUTO(dz_fd_close) int lock = -1;
+    int rc = name ? dz_image_full_name(name, full, err) : 0;
+    if (rc == 0)
+        rc = dz_image_lock(s, &lock, err);
+    if (rc < 0)
+        return rc;
+    DZ_AUTO(dz_fd_close) int fd = dz_image_work_file(s, work, err);
+    rc = fd < 0 ? fd : copy_fd(from, fd, err);
+    if (rc == 0)
+        rc = dz_image_deploy(s, fd, work, how, ret_sha256, err);
+    if (fd >= 0)
+        (void)unlinkat(s->dir, work, 0);
+    if (rc == 0 && name)
+        rc = dz_image_tag(s, full, ret_sha256, err);
+    return rc;
+}

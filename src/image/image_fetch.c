@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * image_fetch.c - what a recipe names and is not on this machine: fetched by the
+ * package managers of whoever owns it, compiled by doze-cc, kept in the cache.
+ *
+ * A package manager checks its own hashes; where the recipe has one, it is compared
+ * here once more. What is in the cache has the name of what it was made from, is
+ * written elsewhere and renamed: it is whole or not there.
+ */
+#include "image/image_int.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "os/os_proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    LOOK_MS = 250, /* between two looks at whether to stop */
+    WORDS_MAX = 256,
+    LAST_LINE = 160,
+};
+
+/* --- running a tool ---------------------------------------------------------------------- */
+
+/* The last line of what it wrote from `from` on, for the error. */
+static void last_line(int fd, off_t from, char ret[static LAST_LINE])
+{
+    char text[4096];
+    off_t end = lseek(fd, 0, SEEK_END);
+    off_t at = end - (off_t)sizeof text > from ? end - (off_t)sizeof text : from;
+    ssize_t n = pread(fd, text, sizeof text, at);
+    struct dz_str s = dz_str_trim(dz_str_n(text, n > 0 ? (size_t)n : 0));
+    size_t cut = dz_str_rfind_char(s, '\n');
+    if (cut != DZ_STR_NONE)
+        s = dz_str_sub(s, cut + 1, SIZE_MAX);
+    (void)snprintf(ret, LAST_LINE, "%.*s", DZ_STR_ARG(s));
+}
+
+static int wait_for(struct dz_build *b, struct dz_os_proc *p, struct dz_os_status *ret_status,
+                    struct dz_err *err)
+{
+    int rc;
+    while ((rc = dz_os_proc_wait(p, LOOK_MS, ret_status, err)) == DZ_ETIMEOUT)
+        if (dz_build_stopped(b)) {
+            dz_os_proc_close(p);
+            return dz_fail(err, DZ_ECANCELED, "stopped");
+        }
+    return rc;
+}
+
+int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err)
+{
+    char line[LAST_LINE];
+    struct dz_os_proc p = DZ_OS_PROC_NONE;
+    struct dz_os_status status;
+    const struct dz_os_fd fds[] = {{1, b->log}, {2, b->log}};
+    const struct dz_os_spawn_opts o = {
+        .argv = argv, .cwd = cwd, .fds = fds, .fd_count = 2, .tree = true};
+    off_t from = lseek(b->log, 0, SEEK_END);
+    int rc = dz_os_spawn(&o, &p, err);
+    if (rc == DZ_ENOENT)
+        return dz_fail(err, rc, "%s is not installed: it is needed to fetch this", argv[0]);
+    if (rc == 0)
+        rc = wait_for(b, &p, &status, err);
+    if (rc < 0)
+        return rc;
+    if (dz_build_stopped(b))
+        return dz_fail(err, DZ_ECANCELED, "stopped");
+    if (status.exit_code == 0)
+        return 0;
+    last_line(b->log, from, line);
+    return dz_fail(err, DZ_EIO, "%s failed: %s", argv[0], line[0] ? line : "it did not say why");
+}
+
+/* --- the cache --------------------------------------------------------------------------- */
+
+static void cache_path(char out[static DZ_IMAGE_PATH], const char *kind, const char *name,
+                       const char *key)
+{
+    char safe[200];
+    (void)snprintf(safe, sizeof safe, "%s-%s-%s", kind, name, key);
+    for (char *p = safe; *p; p++)
+        if (*p == '/' || *p == '@')
+            *p = '_';
+    (void)snprintf(out, DZ_IMAGE_PATH, "cache/%s", safe);
+}
+
+static int open_cached(struct dz_build *b, const char *path, struct dz_step *s, struct dz_err *err)
+{
+    int fd = openat(b->store->dir, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : dz_fail_sys(err, errno, "open %s/%s", b->store->path, path);
+    s->fd = fd;
+    int rc = dz_image_hash_fd(fd, s->got, err);
+    return rc < 0 ? rc : 1;
+}
+
+/* A file that a tool left behind becomes the cache's; its hash must be the recipe's. */
+static int into_cache(struct dz_build *b, const char *file, const char *path, struct dz_step *s,
+                      struct dz_err *err)
+{
+    char got[DZ_SHA256_HEX];
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, file, O_RDONLY, 0, err);
+    int rc = fd < 0 ? fd : dz_image_hash_fd(fd, got, err);
+    if (rc < 0)
+        return rc;
+    if (s->sha256 && strcasecmp(s->sha256, got) != 0)
+        return dz_fail(err, DZ_EINVAL, "%s %s has the SHA-256 %s, the recipe wants %.12s...",
+                       s->label, s->version ? s->version : "", got, s->sha256);
+    if (fsync(fd) < 0 || renameat(AT_FDCWD, file, b->store->dir, path) < 0)
+        return dz_fail_sys(err, errno, "keep %s in the cache", s->label);
+    memcpy(s->got, got, sizeof got);
+    s->fd = DZ_TAKE_FD(fd);
+    return 0;
+}
+
+/* A directory below the build's own, new and empty. */
+static int new_dir(struct dz_build *b, char out[static DZ_IMAGE_PATH], struct dz_err *err)
+{
+    static unsigned count;
+    if (snprintf(out, DZ_IMAGE_PATH, "%s/%u", b->scratch, ++count) >= DZ_IMAGE_PATH)
+        return dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
+    return mkdir(out, 0700) < 0 ? dz_fail_sys(err, errno, "make %s", out) : 0;
+}
+
+/* The one file in a directory whose name ends like this. */
+static int only_file(const char *dir, const char *end, char out[static DZ_IMAGE_PATH],
+                     struct dz_err *err)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    int found = 0;
+    while (d && (e = readdir(d)))
+        if (e->d_name[0] != '.' && dz_str_ends(dz_str(e->d_name), dz_str(end)) && ++found == 1)
+            (void)snprintf(out, DZ_IMAGE_PATH, "%s/%s", dir, e->d_name);
+    if (d)
+        (void)closedir(d);
+    return found == 1 ? 0 : dz_fail(err, DZ_EIO, "%d files were fetched, one was expected", found);
+}
+
+/* --- package managers ------------------------------------------------------------------------ */
+
+static int fetch_pypi(struct dz_build *b, struct dz_step *s, const char *dir,
+                      char out[static DZ_IMAGE_PATH], struct dz_err *err)
+{
+    char list[DZ_IMAGE_PATH], line[512];
+    (void)snprintf(list, sizeof list, "%.4000s/requirements.txt", dir);
+    (void)snprintf(line, sizeof line, "%s==%s --hash=sha256:%s\n", s->label, s->version, s->sha256);
+    int rc = dz_fd_replace(AT_FDCWD, list, line, strlen(line), 0600, err);
+    const char *const argv[] = {"python3",
+                                "-m",
+                                "pip",
+                                "download",
+                                "--no-deps",
+                                "--only-binary",
+                                ":all:",
+                                "--disable-pip-version-check",
+                                "--progress-bar",
+                                "off",
+                                "-d",
+                                dir,
+                                "-r",
+                                list,
+                                NULL};
+    if (rc == 0)
+        rc = dz_build_run(b, argv, dir, err);
+    return rc < 0 ? rc : only_file(dir, ".whl", out, err);
+}
+
+static int fetch_npm(struct dz_build *b, struct dz_step *s, const char *dir,
+                     char out[static DZ_IMAGE_PATH], struct dz_err *err)
+{
+    char what[512];
+    (void)snprintf(what, sizeof what, "%s@%s", s->label, s->version);
+    const char *const argv[] = {"npm", "pack", what, "--pack-destination", dir, NULL};
+    int rc = dz_build_run(b, argv, dir, err);
+    return rc < 0 ? rc : only_file(dir, ".tgz", out, err);
+}
+
+/* Where cargo keeps what it fetched: registry/cache/SOURCE/NAME-VERSION.crate. */
+static int find_crate(const struct dz_step *s, char out[static DZ_IMAGE_PATH], struct dz_err *err)
+{
+    char cache[DZ_IMAGE_PATH];
+    const char *home = getenv("CARGO_HOME"), *user = getenv("HOME");
+    (void)snprintf(cache, sizeof cache, "%s%s/registry/cache",
+                   home   ? home
+                   : user ? user
+                          : "",
+                   home ? "" : "/.cargo");
+    DIR *d = opendir(cache);
+    const struct dirent *e;
+    bool found = false;
+    while (d && !found && (e = readdir(d))) {
+        if (e->d_name[0] == '.')
+            continue;
+        (void)snprintf(out, DZ_IMAGE_PATH, "%.3800s/%s/%s-%s.crate", cache, e->d_name, s->label,
+                       s->version);
+        found = access(out, R_OK) == 0;
+    }
+    if (d)
+        (void)closedir(d);
+    return found ? 0 : dz_fail(err, DZ_ENOENT, "cargo did not keep %s %s", s->label, s->version);
+}
+
+static int copy_file(const char *from, const char *to, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf all = DZ_BUF_INIT(512u << 20);
+    int rc = dz_fd_read_file(AT_FDCWD, from, &all, err);
+    return rc < 0 ? rc : dz_fd_replace(AT_FDCWD, to, all.p, all.len, 0644, err);
+}
+
+static int fetch_crate(struct dz_build *b, struct dz_step *s, const char *dir,
+                       char out[static DZ_IMAGE_PATH], struct dz_err *err)
+{
+    char manifest[DZ_IMAGE_PATH], source[DZ_IMAGE_PATH], kept[DZ_IMAGE_PATH], text[512];
+    const char *const argv[] = {"cargo", "fetch", NULL};
+    (void)snprintf(manifest, sizeof manifest, "%.4000s/Cargo.toml", dir);
+    (void)snprintf(source, sizeof source, "%.4000s/lib.rs", dir);
+    (void)snprintf(text, sizeof text,
+                   "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2018\"\n"
+                   "[lib]\npath = \"lib.rs\"\n[dependencies]\n\"%s\" = \"=%s\"\n",
+                   s->label, s->version);
+    int rc = find_crate(s, kept, NULL);
+    if (rc < 0) {
+        rc = dz_fd_replace(AT_FDCWD, manifest, text, strlen(text), 0600, err);
+        if (rc == 0)
+            rc = dz_fd_replace(AT_FDCWD, source, "", 0, 0600, err);
+        if (rc == 0)
+            rc = dz_build_run(b, argv, dir, err);
+        if (rc == 0)
+            rc = find_crate(s, kept, err);
+    }
+    (void)snprintf(out, DZ_IMAGE_PATH, "%.4000s/fetched.crate", dir);
+    return rc < 0 ? rc : copy_file(kept, out, err);
+}
+
+/* --- compiling ---------------------------------------------------------------------------------
+ */
+
+static int need_guest(const struct dz_build *b, struct dz_err *err)
+{
+    return b->how->guest ? 0
+                         : dz_fail(err, DZ_EUNSUPPORTED,
+                                   "doze-cc is needed to compile this: name its directory with "
+                                   "--guest or DOZE_GUEST");
+}
+
+static void hash_str(struct dz_sha256 *h, const char *s)
+{
+    dz_sha256_update(h, s ? s : "", (s ? strlen(s) : 0) + 1);
+}
+
+/* Directory and name of a file, hashed with its bytes. */
+static int hash_path(struct dz_sha256 *h, const char *dir, const char *name, struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH], hex[DZ_SHA256_HEX];
+    (void)snprintf(path, sizeof path, "%s%s%s", dir, *dir ? "/" : "", name);
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
+    int rc = fd < 0 ? fd : dz_image_hash_fd(fd, hex, err);
+    if (rc == 0)
+        hash_str(h, hex);
+    return rc;
+}
+
+/* What compiling depends on: compiler driver, start-up code, library, and the step's own. */
+static int compile_key(struct dz_build *b, const struct dz_step *s, char ret[static DZ_SHA256_HEX],
+                       struct dz_err *err)
+{
+    static const char *const parts[] = {"doze-cc", "lib/crt1.o", "lib/libposix.o"};
+    uint8_t digest[DZ_SHA256_BYTES];
+    char source[DZ_IMAGE_PATH];
+    DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
+    int rc = dz_sha256_init(&h, err);
+    for (size_t i = 0; rc == 0 && i < DZ_ARRAY_LEN(parts); i++)
+        rc = hash_path(&h, b->how->guest, parts[i], err);
+    hash_str(&h, s->label);
+    hash_str(&h, s->version);
+    hash_str(&h, s->sha256);
+    hash_str(&h, s->flags);
+    if (rc == 0 && s->build)
+        rc = hash_path(&h, "", s->build, err);
+    struct dz_str rest = dz_str(s->kind == DZ_STEP_C ? s->source : NULL), word;
+    while (rc == 0 && dz_str_split(&rest, ' ', &word)) {
+        (void)snprintf(source, sizeof source, "%.*s", DZ_STR_ARG(word));
+        rc = hash_path(&h, "", source, err);
+    }
+    if (rc == 0)
+        rc = dz_sha256_final(&h, digest, err);
+    if (rc == 0)
+        (void)dz_sha256_hex(digest, ret);
+    return rc;
+}
+
+static void add_words(const char *argv[], size_t *n, char *text)
+{
+    for (char *word; (word = strsep(&text, " "));)
+        if (*word && *n < WORDS_MAX - 1)
+            argv[(*n)++] = word;
+    argv[*n] = NULL;
+}
+
+static int compile_c(struct dz_build *b, const struct dz_step *s, const char *out,
+                     struct dz_err *err)
+{
+    char cc[DZ_IMAGE_PATH], source[DZ_IMAGE_PATH], flags[DZ_IMAGE_PATH];
+    const char *argv[WORDS_MAX] = {cc, "-Oz", "-o", out, "-Wl,--strip-all"};
+    size_t n = 5;
+    (void)snprintf(cc, sizeof cc, "%.4000s/doze-cc", b->how->guest);
+    (void)snprintf(source, sizeof source, "%s", s->source);
+    (void)snprintf(flags, sizeof flags, "%s", s->flags ? s->flags : "");
+    add_words(argv, &n, flags);
+    add_words(argv, &n, source);
+    return dz_build_run(b, argv, NULL, err);
+}
+
+/* The source's one directory. */
+static int source_dir(const char *dir, char out[static DZ_IMAGE_PATH], struct dz_err *err)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    struct stat st;
+    int found = 0;
+    while (d && (e = readdir(d))) {
+        char path[DZ_IMAGE_PATH];
+        (void)snprintf(path, sizeof path, "%.4000s/%s", dir, e->d_name);
+        if (e->d_name[0] != '.' && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && ++found == 1)
+            memcpy(out, path, sizeof path);
+    }
+    if (d)
+        (void)closedir(d);
+    return found == 1 ? 0 : dz_fail(err, DZ_EIO, "the source has %d directories", found);
+}
+
+static int run_script(struct dz_build *b, const struct dz_step *s, const char *dir, const char *out,
+                      struct dz_err *err)
+{
+    char source[DZ_IMAGE_PATH];
+    int rc = source_dir(dir, source, err);
+    const char *const argv[] = {s->build, source, b->how->guest, out, NULL};
+    if (rc == 0)
+        rc = dz_build_run(b, argv, NULL, err);
+    if (rc == 0 && access(out, R_OK) < 0)
+        rc = dz_fail(err, DZ_EIO, "%s made nothing", s->build);
+    return rc;
+}
+
+static int compile_debian(struct dz_build *b, const struct dz_step *s, const char *dir,
+                          const char *out, struct dz_err *err)
+{
+    char fetch[DZ_IMAGE_PATH], source[DZ_IMAGE_PATH];
+    (void)snprintf(fetch, sizeof fetch, "%.4000s/fetch-source", b->how->guest);
+    (void)snprintf(source, sizeof source, "%.4000s/source", dir);
+    const char *const argv[] = {fetch, s->label, s->version, source, NULL};
+    int rc = dz_build_run(b, argv, NULL, err);
+    return rc < 0 ? rc : run_script(b, s, source, out, err);
+}
+
+/* A crate's or a package's archive, unpacked by tar for the script. */
+static int compile_fetched(struct dz_build *b, struct dz_step *s, const char *dir, const char *out,
+                           struct dz_err *err)
+{
+    char file[DZ_IMAGE_PATH], source[DZ_IMAGE_PATH];
+    int rc = s->kind == DZ_STEP_CRATE ? fetch_crate(b, s, dir, file, err)
+             : s->kind == DZ_STEP_NPM ? fetch_npm(b, s, dir, file, err)
+                                      : fetch_pypi(b, s, dir, file, err);
+    char got[DZ_SHA256_HEX];
+    DZ_AUTO(dz_fd_close) int fd = rc < 0 ? -1 : dz_fd_open(AT_FDCWD, file, O_RDONLY, 0, err);
+    if (rc == 0)
+        rc = fd < 0 ? fd : dz_image_hash_fd(fd, got, err);
+    if (rc == 0 && s->sha256 && strcasecmp(s->sha256, got) != 0)
+        rc = dz_fail(err, DZ_EINVAL, "%s %s has the SHA-256 %s, the recipe wants %.12s...",
+                     s->label, s->version, got, s->sha256);
+    (void)snprintf(source, sizeof source, "%.4000s/source", dir);
+    if (rc == 0 && mkdir(source, 0700) < 0)
+        rc = dz_fail_sys(err, errno, "make %s", source);
+    const char *const argv[] = {"tar", "-xzf", file, "-C", source, NULL};
+    if (rc == 0)
+        rc = dz_build_run(b, argv, NULL, err);
+    return rc < 0 ? rc : run_script(b, s, source, out, err);
+}
+
+static int compile(struct dz_build *b, struct dz_step *s, struct dz_err *err)
+{
+    char key[DZ_SHA256_HEX], path[DZ_IMAGE_PATH], dir[DZ_IMAGE_PATH], out[DZ_IMAGE_PATH];
+    int rc = need_guest(b, err);
+    if (rc == 0)
+        rc = compile_key(b, s, key, err);
+    if (rc < 0)
+        return rc;
+    const char *slash = strrchr(s->label, '/');
+    cache_path(path, "program", slash ? slash + 1 : s->label, key);
+    rc = b->how->fresh ? 0 : open_cached(b, path, s, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    dz_build_log(b, "compile %s", s->label);
+    rc = new_dir(b, dir, err);
+    (void)snprintf(out, sizeof out, "%.4000s/program.wasm", dir);
+    if (rc == 0)
+        rc = s->kind == DZ_STEP_C        ? compile_c(b, s, out, err)
+             : s->kind == DZ_STEP_DEBIAN ? compile_debian(b, s, dir, out, err)
+                                         : compile_fetched(b, s, dir, out, err);
+    if (rc == 0) {
+        const char *wanted = s->sha256; /* of the source, not of the program */
+        s->sha256 = NULL;
+        rc = into_cache(b, out, path, s, err);
+        s->sha256 = wanted;
+    }
+    return rc;
+}
+
+/* --- one step
+ * -------------------------------------------------------------------------------------- */
+
+static int fetch_archive(struct dz_build *b, struct dz_step *s, struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH], dir[DZ_IMAGE_PATH], file[DZ_IMAGE_PATH], key[160];
+    const char *kind = s->kind == DZ_STEP_PYPI ? "pypi" : s->kind == DZ_STEP_NPM ? "npm" : "crate";
+    (void)snprintf(key, sizeof key, "%s-%s", s->version, s->sha256 ? s->sha256 : "any");
+    cache_path(path, kind, s->label, key);
+    int rc = b->how->fresh ? 0 : open_cached(b, path, s, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    dz_build_log(b, "fetch %s %s", s->label, s->version);
+    rc = new_dir(b, dir, err);
+    if (rc == 0)
+        rc = s->kind == DZ_STEP_PYPI  ? fetch_pypi(b, s, dir, file, err)
+             : s->kind == DZ_STEP_NPM ? fetch_npm(b, s, dir, file, err)
+                                      : fetch_crate(b, s, dir, file, err);
+    return rc < 0 ? rc : into_cache(b, file, path, s, err);
+}
+
+static int open_tar(struct dz_step *s, struct dz_err *err)
+{
+    int rc = s->fd = dz_fd_open(AT_FDCWD, s->source, O_RDONLY, 0, err);
+    if (rc >= 0)
+        rc = dz_image_hash_fd(s->fd, s->got, err);
+    if (rc == 0 && s->sha256 && strcasecmp(s->sha256, s->got) != 0)
+        rc = dz_fail(err, DZ_EINVAL, "%s has the SHA-256 %s, the recipe wants %.12s...", s->source,
+                     s->got, s->sha256);
+    return rc;
+}
+
+int dz_build_fetch(struct dz_build *b, struct dz_step *s, struct dz_err *err)
+{
+    int rc = 0;
+    switch (s->kind) {
+    case DZ_STEP_DIR:
+    case DZ_STEP_LINK:
+    case DZ_STEP_REMOVE:
+        return 0;
+    case DZ_STEP_FILE:
+        return s->text ? 0 : dz_feed_hash(b->recipe, s, err);
+    case DZ_STEP_TREE:
+        return dz_feed_hash(b->recipe, s, err);
+    case DZ_STEP_TAR:
+        return open_tar(s, err);
+    case DZ_STEP_C:
+    case DZ_STEP_DEBIAN:
+        rc = compile(b, s, err);
+        break;
+    case DZ_STEP_PYPI:
+    case DZ_STEP_NPM:
+    case DZ_STEP_CRATE:
+        rc = s->build ? compile(b, s, err) : fetch_archive(b, s, err);
+        break;
+    }
+    return rc;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * image_int.h - what the files of this module share.
+ */
+#ifndef DZ_IMAGE_IMAGE_INT_H
+#define DZ_IMAGE_IMAGE_INT_H
+
+#include "image/image.h"
+
+#include "cell/cell_call.h"
+
+#include <sys/types.h>
+
+enum {
+    DZ_IMAGE_PATH = 4096 + 256,
+    DZ_IMAGE_STEPS_MAX = 256,
+    DZ_IMAGE_COPIES_MAX = 1024, /* pieces taken out of archives, of a whole recipe */
+    DZ_IMAGE_CALL_MS = 15 * 60 * 1000,
+};
+
+/* --- the manifest ------------------------------------------------------------------ */
+
+/* The lines that stand in the image itself: all but its hash, size and programs. */
+void dz_image_print_config(const struct dz_image *i, struct dz_buf *out);
+void dz_image_print(const struct dz_image *i, struct dz_buf *out);
+/* May the text stand in a line? No control characters, some bytes, not too many. */
+bool dz_image_text_ok(struct dz_str s);
+
+/* --- the store's files --------------------------------------------------------------- */
+
+struct dz_image_store {
+    int dir; /* DATA/images */
+    char *path;
+};
+
+/* "files/SHA.doze" and so on, below the store's directory. */
+void dz_image_file_path(char out[static DZ_IMAGE_PATH], const char *sha256);
+void dz_image_manifest_path(char out[static DZ_IMAGE_PATH], const char *sha256);
+void dz_image_module_path(char out[static DZ_IMAGE_PATH], const char *sha256);
+/* A new file in work/, to be filled and renamed; its name in out. */
+int dz_image_work_file(const struct dz_image_store *s, char out[static DZ_IMAGE_PATH],
+                       struct dz_err *err);
+/* Make it durable and give it its place: read-only from then on. Nothing there is replaced. */
+int dz_image_publish(const struct dz_image_store *s, int fd, const char *work, const char *path,
+                     struct dz_err *err);
+bool dz_image_exists(const struct dz_image_store *s, const char *path);
+int dz_image_hash_fd(int fd, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
+/* One who builds, removes or repairs: waits for nobody, DZ_EBUSY. *ret_fd is to be closed. */
+int dz_image_lock(const struct dz_image_store *s, int *ret_fd, struct dz_err *err);
+/* NAME or NAME:TAG in full, checked. */
+int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
+                       struct dz_err *err);
+
+/* --- looking into an image, in a cell --------------------------------------------------- */
+
+/* What the image in fd says and holds: checked, programs listed (found anew when
+ * `search`, and compared with what it says). The reply is a manifest. */
+int dz_image_scan(int fd, const char *sha256, struct dz_image *ret_image, struct dz_err *err);
+/* Prepare one program of the image in fd and put it into the store. 1: it is no module that
+ * doze can run, *err says why; 0. */
+int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_image_program *p,
+                     struct dz_err *err);
+/* Is the prepared module of this program there and whole? */
+int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
+                          struct dz_err *err);
+/* A whole image into the store, fd its file in work/: scan, prepare, publish. The result is
+ * its hash. */
+int dz_image_deploy(const struct dz_image_store *s, int fd, const char *work,
+                    const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
+                    struct dz_err *err);
+
+/* --- recipes ------------------------------------------------------------------------------- */
+
+enum dz_step_kind {
+    DZ_STEP_DIR = 1, /* an empty directory */
+    DZ_STEP_FILE,    /* one file: of the recipe's directory, or text */
+    DZ_STEP_LINK,    /* a symbolic link */
+    DZ_STEP_TREE,    /* a directory of this machine */
+    DZ_STEP_TAR,
+    DZ_STEP_C, /* C sources of the recipe's directory, by doze-cc */
+    DZ_STEP_DEBIAN,
+    DZ_STEP_PYPI,
+    DZ_STEP_NPM,
+    DZ_STEP_CRATE,
+    DZ_STEP_REMOVE,
+};
+
+/* Out of an archive. from: a member; a directory's members when it ends in "/"; "/": all;
+ * "INNER.zip!FROM" goes into an archive in the archive. to: the name, or with "/" at its
+ * end the directory. */
+struct dz_copy {
+    const char *from, *to;
+};
+
+struct dz_step {
+    enum dz_step_kind kind;
+    int line; /* in the recipe, of its head */
+    const char *label;
+    const char *path;    /* in the image */
+    const char *source;  /* on this machine, in full */
+    const char *text;    /* FILE: its content; LINK: its target */
+    const char *version; /* exact */
+    const char *sha256;  /* of what is fetched; NULL: not given */
+    const char *license;
+    const char *build; /* a script: BUILD SOURCE-DIR SYSROOT OUT */
+    const char *flags; /* C: for doze-cc */
+    uint32_t mode, uid, gid;
+    bool has_mode;
+    struct dz_copy *copies;
+    size_t copy_count;
+    /* found while fetching */
+    int fd; /* what is fetched, or compiled; -1 */
+    char got[DZ_SHA256_HEX];
+};
+
+struct dz_recipe {
+    struct dz_arena arena;
+    const char *dir; /* of the recipe's file */
+    const char *name, *from;
+    struct dz_image config;
+    struct dz_step steps[DZ_IMAGE_STEPS_MAX];
+    size_t step_count;
+};
+/* Read and check one; a wrong line is told as "FILE:LINE: what". */
+int dz_recipe_read(const char *file, struct dz_recipe *ret_recipe, struct dz_err *err);
+int dz_recipe_of_dir(const char *dir, struct dz_recipe *ret_recipe, struct dz_err *err);
+void dz_recipe_release(struct dz_recipe *r);
+
+/* --- building --------------------------------------------------------------------------------- */
+
+struct dz_build {
+    struct dz_image_store *store;
+    const struct dz_image_build *how;
+    struct dz_recipe *recipe;
+    const char *name;            /* NAME:TAG */
+    int log;                     /* descriptor */
+    char scratch[DZ_IMAGE_PATH]; /* a directory in full that goes afterwards */
+};
+/* Whatever comes from outside or is compiled: from the cache, or now. step->fd and
+ * step->got are set. */
+int dz_build_fetch(struct dz_build *b, struct dz_step *step, struct dz_err *err);
+/* Run a program with its output in the log; *ret_last (may be NULL): its last line. A status
+ * that is not 0 is DZ_EIO with that line. */
+int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err);
+DZ_PRINTF(2, 3) void dz_build_log(const struct dz_build *b, const char *fmt, ...);
+bool dz_build_stopped(const struct dz_build *b);
+/* Put the disk together in a cell: fd is a disk. */
+int dz_build_assemble(struct dz_build *b, int fd, bool fresh, struct dz_err *err);
+
+/* What the cell asks the host for: the next of a step's own files. */
+enum dz_feed_tag {
+    DZ_FEED_END = 0,
+    DZ_FEED_DIR = 1,  /* value: mode; data: path */
+    DZ_FEED_LINK = 2, /* data: path, NUL, target */
+    DZ_FEED_FILE = 3, /* value: mode; data: path */
+    DZ_FEED_DATA = 4, /* more bytes of it */
+};
+struct dz_feed;
+int dz_feed_new(struct dz_recipe *r, struct dz_feed **ret_feed, struct dz_err *err);
+void dz_feed_free(struct dz_feed *f);
+/* The `answer` of a call: question->value is the index of the step. */
+int dz_feed_answer(void *host, const struct dz_call_msg *question, struct dz_call_msg *ret_answer,
+                   struct dz_err *err);
+/* Hash of all that a step takes from this machine, into step->got. */
+int dz_feed_hash(struct dz_recipe *r, struct dz_step *step, struct dz_err *err);
+
+/* --- archives, in a cell ------------------------------------------------------------------------
+ */
+
+struct dz_archive_member {
+    struct dz_str path; /* as it stands in the archive, checked: relative, no ".." */
+    uint32_t mode;      /* S_IFREG, S_IFDIR or S_IFLNK, and permission bits */
+    uint64_t size;
+};
+struct dz_zip;
+/* An archive by random access. read_at: as pread, whole or an error. */
+struct dz_zip_source {
+    int (*read_at)(void *arg, void *to, size_t n, uint64_t at, struct dz_err *err);
+    void *arg;
+    uint64_t size;
+};
+int dz_zip_open(const struct dz_zip_source *from, struct dz_zip **ret_zip, struct dz_err *err);
+void dz_zip_close(struct dz_zip *z);
+/* 1 and the next member in the order of the directory, 0 at the end. */
+int dz_zip_next(struct dz_zip *z, struct dz_archive_member *ret_member, struct dz_err *err);
+/* The content of that member, whole: sink gets it in pieces. Its checksum is compared. */
+typedef int dz_zip_sink_fn(void *arg, const void *data, size_t n, struct dz_err *err);
+int dz_zip_read(struct dz_zip *z, dz_zip_sink_fn *sink, void *arg, struct dz_err *err);
+
+/* Bytes of a gzip stream, or of a plain one: whatever it begins with. */
+struct dz_gunzip;
+int dz_gunzip_open(int fd, struct dz_gunzip **ret_g, struct dz_err *err);
+ssize_t dz_gunzip_read(void *g, void *buf, size_t n); /* negative errno: EIO, EINVAL */
+void dz_gunzip_close(struct dz_gunzip *g);
+
+#endif

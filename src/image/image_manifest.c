@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * image_manifest.c - a manifest as text: docs/format/image.md.
+ *
+ * One line for each fact, a word and what it says. The lines of the configuration
+ * also stand in the image; they may come from a stranger, so each is checked, and
+ * nothing here grows beyond its ceiling.
+ */
+#include "image/image_int.h"
+
+#include "base/num.h"
+#include "base/vec.h"
+
+#include <string.h>
+
+enum {
+    TEXT_MAX = 4096, /* bytes of what a line says */
+    ARENA_MAX = 2 * DZ_IMAGE_MANIFEST_MAX,
+};
+
+DZ_VEC(programs, struct dz_image_program);
+DZ_VEC(packages, struct dz_image_package);
+
+struct parse {
+    struct dz_image *i;
+    struct programs programs;
+    struct packages packages;
+    size_t entry_count, env_count;
+    int line;
+};
+
+bool dz_image_text_ok(struct dz_str s)
+{
+    if (s.n == 0 || s.n >= TEXT_MAX)
+        return false;
+    for (size_t k = 0; k < s.n; k++)
+        if ((unsigned char)s.p[k] < 0x20 || s.p[k] == 0x7f)
+            return false;
+    return true;
+}
+
+static int wrong(const struct parse *p, const char *what, struct dz_err *err)
+{
+    return dz_fail(err, DZ_EINVAL, "line %d of the manifest: %s", p->line, what);
+}
+
+static const char *keep(struct parse *p, struct dz_str s)
+{
+    return dz_arena_str(&p->i->arena, s).p;
+}
+
+static int take_hash(struct parse *p, struct dz_str s, char ret[static DZ_SHA256_HEX],
+                     struct dz_err *err)
+{
+    uint8_t digest[DZ_SHA256_BYTES];
+    if (dz_sha256_parse(s, digest, NULL) < 0)
+        return wrong(p, "this is no SHA-256", err);
+    (void)dz_sha256_hex(digest, ret);
+    return 0;
+}
+
+static int take_number(struct parse *p, struct dz_str s, uint64_t max, uint64_t *ret,
+                       struct dz_err *err)
+{
+    return dz_num_u64(s, 0, max, ret, NULL) < 0 ? wrong(p, "this is no number", err) : 0;
+}
+
+/* --- lines -------------------------------------------------------------------------- */
+
+/* SHA256 BYTES INO PATH */
+static int take_program(struct parse *p, struct dz_str rest, struct dz_err *err)
+{
+    struct dz_image_program g = {0};
+    struct dz_str sha, bytes, ino;
+    if (!dz_str_split(&rest, ' ', &sha) || !dz_str_split(&rest, ' ', &bytes) ||
+        !dz_str_split(&rest, ' ', &ino) || rest.n == 0 || rest.p[0] != '/')
+        return wrong(p, "a program has a hash, a size, an inode and a path", err);
+    int rc = take_hash(p, sha, g.sha256, err);
+    if (rc == 0)
+        rc = take_number(p, bytes, UINT32_MAX, &g.bytes, err);
+    if (rc == 0)
+        rc = take_number(p, ino, UINT64_C(1) << 39, &g.ino, err);
+    g.path = keep(p, rest);
+    if (rc == 0)
+        dz_vec_push(&p->programs, g);
+    return rc;
+}
+
+/* KIND NAME VERSION SHA256 LICENSE */
+static int take_package(struct parse *p, struct dz_str rest, struct dz_err *err)
+{
+    struct dz_str part[4];
+    for (size_t k = 0; k < DZ_ARRAY_LEN(part); k++)
+        if (!dz_str_split(&rest, ' ', &part[k]) || part[k].n == 0)
+            return wrong(p, "a package has a kind, a name, a version, a hash and a licence", err);
+    struct dz_image_package g = {keep(p, part[0]), keep(p, part[1]), keep(p, part[2]),
+                                 keep(p, part[3]), keep(p, rest.n ? rest : DZ_STR("-"))};
+    dz_vec_push(&p->packages, g);
+    return 0;
+}
+
+static int take_word(struct parse *p, const char *list[], size_t *count, struct dz_str s,
+                     struct dz_err *err)
+{
+    if (*count == DZ_IMAGE_WORDS_MAX)
+        return wrong(p, "too many words", err);
+    list[(*count)++] = keep(p, s);
+    return 0;
+}
+
+static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, struct dz_err *err)
+{
+    struct dz_image *i = p->i;
+    int rc = 0;
+    if (dz_str_eqz(key, "program"))
+        return take_program(p, rest, err);
+    if (dz_str_eqz(key, "package"))
+        return take_package(p, rest, err);
+    if (dz_str_eqz(key, "sha256"))
+        return take_hash(p, rest, i->sha256, err);
+    if (dz_str_eqz(key, "bytes"))
+        return take_number(p, rest, DZ_IMAGE_FILE_MAX, &i->bytes, err);
+    if (dz_str_eqz(key, "memory"))
+        return take_number(p, rest, UINT64_C(4) << 30, &i->memory_bytes, err);
+    if (dz_str_eqz(key, "entry"))
+        return take_word(p, i->entry, &p->entry_count, rest, err);
+    if (dz_str_eqz(key, "policy"))
+        i->policy = keep(p, rest);
+    else if (dz_str_eqz(key, "user"))
+        i->user = keep(p, rest);
+    else if (dz_str_eqz(key, "workdir") && rest.p[0] == '/')
+        i->workdir = keep(p, rest);
+    else if (dz_str_eqz(key, "env") && dz_str_find_char(rest, '=') != DZ_STR_NONE)
+        rc = take_word(p, i->env, &p->env_count, rest, err);
+    else
+        rc = wrong(p, "nothing that this version knows", err);
+    return rc;
+}
+
+static int take_lines(struct parse *p, struct dz_str text, struct dz_err *err)
+{
+    struct dz_str line, key;
+    int rc = 0;
+    for (p->line = 1; rc == 0 && dz_str_split(&text, '\n', &line); p->line++) {
+        if (p->line == 1 && !dz_str_eqz(line, "doze-image 1"))
+            return wrong(p, "this is no manifest of an image, or a newer one", err);
+        if (p->line == 1 || (line.n == 0 && text.n == 0))
+            continue;
+        if (!dz_image_text_ok(line) || !dz_str_split(&line, ' ', &key) || line.n == 0)
+            return wrong(p, "a word and what it says are expected", err);
+        rc = take_line(p, key, line, err);
+    }
+    if (rc == 0 && p->line == 1)
+        rc = wrong(p, "it is empty", err);
+    return rc;
+}
+
+/* --- the whole ------------------------------------------------------------------------ */
+
+static int finish(struct parse *p, struct dz_err *err)
+{
+    struct dz_image *i = p->i;
+    int rc = p->programs.err ? p->programs.err : p->packages.err;
+    i->programs = dz_arena_array(&i->arena, p->programs.n, sizeof *p->programs.p);
+    i->packages = dz_arena_array(&i->arena, p->packages.n, sizeof *p->packages.p);
+    if (i->arena.err)
+        rc = i->arena.err;
+    if (rc < 0)
+        return dz_fail(err, rc, "the manifest of an image is too large");
+    i->program_count = p->programs.n;
+    i->package_count = p->packages.n;
+    if (p->programs.n)
+        memcpy(i->programs, p->programs.p, p->programs.n * sizeof *p->programs.p);
+    if (p->packages.n)
+        memcpy(i->packages, p->packages.p, p->packages.n * sizeof *p->packages.p);
+    return 0;
+}
+
+int dz_image_parse(struct dz_str text, struct dz_image *ret_image, struct dz_err *err)
+{
+    struct dz_image i = {.arena = DZ_ARENA_INIT(ARENA_MAX)};
+    struct parse p = {.i = &i,
+                      .programs = DZ_VEC_INIT(DZ_IMAGE_PROGRAMS_MAX),
+                      .packages = DZ_VEC_INIT(DZ_IMAGE_PACKAGES_MAX)};
+    int rc = text.n > DZ_IMAGE_MANIFEST_MAX
+                 ? dz_fail(err, DZ_ELIMIT, "a manifest of %zu bytes: %d are the most", text.n,
+                           DZ_IMAGE_MANIFEST_MAX)
+                 : take_lines(&p, text, err);
+    if (rc == 0)
+        rc = finish(&p, err);
+    dz_vec_release(&p.programs);
+    dz_vec_release(&p.packages);
+    if (rc < 0)
+        dz_arena_release(&i.arena);
+    else
+        *ret_image = i;
+    return rc;
+}
+
+void dz_image_release(struct dz_image *i)
+{
+    dz_arena_release(&i->arena);
+}
+
+char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF])
+{
+    (void)snprintf(out, DZ_IMAGE_REF, "img_%.12s", sha256);
+    return out;
+}
+
+void dz_image_print_config(const struct dz_image *i, struct dz_buf *out)
+{
+    dz_buf_adds(out, "doze-image 1\n");
+    if (i->policy)
+        dz_buf_addf(out, "policy %s\n", i->policy);
+    if (i->memory_bytes)
+        dz_buf_addf(out, "memory %llu\n", (unsigned long long)i->memory_bytes);
+    if (i->user)
+        dz_buf_addf(out, "user %s\n", i->user);
+    if (i->workdir)
+        dz_buf_addf(out, "workdir %s\n", i->workdir);
+    for (size_t k = 0; i->entry[k]; k++)
+        dz_buf_addf(out, "entry %s\n", i->entry[k]);
+    for (size_t k = 0; i->env[k]; k++)
+        dz_buf_addf(out, "env %s\n", i->env[k]);
+    for (size_t k = 0; k < i->package_count; k++) {
+        const struct dz_image_package *p = &i->packages[k];
+        dz_buf_addf(out, "package %s %s %s %s %s\n", p->kind, p->name, p->version, p->sha256,
+                    p->license);
+    }
+}
+
+void dz_image_print(const struct dz_image *i, struct dz_buf *out)
+{
+    dz_image_print_config(i, out);
+    dz_buf_addf(out, "sha256 %s\nbytes %llu\n", i->sha256, (unsigned long long)i->bytes);
+    for (size_t k = 0; k < i->program_count; k++) {
+        const struct dz_image_program *p = &i->programs[k];
+        dz_buf_addf(out, "program %s %llu %llu %s\n", p->sha256, (unsigned long long)p->bytes,
+                    (unsigned long long)p->ino, p->path);
+    }
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * image_programs.h - the programs of a disk, and what an image says of itself: for
+ * functions that run in a cell.
+ */
+#ifndef DZ_IMAGE_IMAGE_PROGRAMS_H
+#define DZ_IMAGE_IMAGE_PROGRAMS_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/hash.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct dz_db;
+struct dz_vfs;
+
+struct dz_program_found {
+    uint64_t ino, bytes;
+    uint8_t sha256[DZ_SHA256_BYTES];
+    const char *path; /* one of its names, in full */
+};
+typedef int dz_program_fn(void *arg, const struct dz_program_found *p, struct dz_err *err);
+/* Each regular file that begins as a WebAssembly module does, once, in the order of
+ * a walk by names. fn: 0, or an error that ends it. */
+int dz_programs_each(struct dz_vfs *vfs, dz_program_fn *fn, void *arg, struct dz_err *err);
+
+/* The two tables that make a disk an image: docs/format/image.md. */
+int dz_image_tables_write(struct dz_db *db, struct dz_vfs *vfs, const struct dz_buf *config,
+                          struct dz_err *err);
+/* The configuration's text. DZ_EINVAL: this disk is no image. */
+int dz_image_tables_config(struct dz_db *db, struct dz_buf *ret_text, struct dz_err *err);
+/* Does the table say so? */
+int dz_image_tables_has(struct dz_db *db, const struct dz_program_found *p);
+int64_t dz_image_tables_count(struct dz_db *db);
+
+#endif

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * image_recipe.c - reading a recipe: docs/guide/images.md has the format.
+ *
+ * libinih cuts lines into keys and values. Heads of sections are taken from the
+ * lines themselves, as they go by: the library neither tells of a section without
+ * keys nor keeps a long head whole. So it is also known which line is wrong.
+ */
+#include "image/image_int.h"
+
+#include "base/fd.h"
+#include "base/num.h"
+#include "kernel/kernel.h"
+
+#include <ini.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    RECIPE_MAX = 1 << 20,
+    INI_NAME = 49, /* bytes of a key that libinih keeps */
+    ARENA_MAX = 16 << 20,
+};
+
+struct reading {
+    struct dz_recipe *r;
+    const char *file;
+    struct dz_str rest; /* of the text */
+    int line;
+    struct dz_step *step; /* of this section; NULL: [image] or [env] */
+    bool env, image, any;
+    size_t entry_count, env_count, copy_count;
+    struct dz_copy copies[DZ_IMAGE_COPIES_MAX];
+    int failed;
+    struct dz_err *err;
+};
+
+DZ_PRINTF(3, 4) static int wrong(struct reading *g, int line, const char *fmt, ...)
+{
+    char what[200];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    if (!g->failed)
+        g->failed = dz_fail(g->err, DZ_EINVAL, "%s:%d: %s", g->file, line, what);
+    return g->failed;
+}
+
+static const char *keep(struct reading *g, const char *text)
+{
+    return dz_arena_str(&g->r->arena, dz_str(text)).p;
+}
+
+/* --- sections ------------------------------------------------------------------------ */
+
+#define BIT(kind) (1u << (kind))
+#define ARCHIVES  (BIT(DZ_STEP_TAR) | BIT(DZ_STEP_PYPI) | BIT(DZ_STEP_NPM) | BIT(DZ_STEP_CRATE))
+#define FETCHED   (BIT(DZ_STEP_DEBIAN) | BIT(DZ_STEP_PYPI) | BIT(DZ_STEP_NPM) | BIT(DZ_STEP_CRATE))
+#define PLACED                                                                      \
+    (BIT(DZ_STEP_DIR) | BIT(DZ_STEP_FILE) | BIT(DZ_STEP_LINK) | BIT(DZ_STEP_TREE) | \
+     BIT(DZ_STEP_TAR) | BIT(DZ_STEP_C) | BIT(DZ_STEP_REMOVE))
+
+static const struct {
+    const char *name;
+    enum dz_step_kind kind;
+} kinds[] = {
+    {"dir", DZ_STEP_DIR},       {"file", DZ_STEP_FILE},     {"link", DZ_STEP_LINK},
+    {"tree", DZ_STEP_TREE},     {"tar", DZ_STEP_TAR},       {"c", DZ_STEP_C},
+    {"debian", DZ_STEP_DEBIAN}, {"pypi", DZ_STEP_PYPI},     {"npm", DZ_STEP_NPM},
+    {"crate", DZ_STEP_CRATE},   {"remove", DZ_STEP_REMOVE},
+};
+
+static bool is(const struct dz_step *s, unsigned bits)
+{
+    return (BIT(s->kind) & bits) != 0;
+}
+
+/* What a section must have, once the next begins. */
+static int finish_step(struct reading *g)
+{
+    const struct dz_step *s = g->step;
+    bool one = s && s->text && s->source;
+    if (!s || g->failed)
+        return g->failed;
+    if (is(s, FETCHED) && !s->version)
+        return wrong(g, s->line, "version is missing: the exact one");
+    if (is(s, BIT(DZ_STEP_PYPI) | BIT(DZ_STEP_CRATE)) && !s->sha256)
+        return wrong(g, s->line, "sha256 is missing: of what is fetched");
+    if (is(s, BIT(DZ_STEP_DEBIAN)) && !s->build)
+        return wrong(g, s->line, "build is missing: the script that compiles it");
+    if (s->build && !s->path)
+        return wrong(g, s->line, "path is missing: where the program goes");
+    if (s->kind == DZ_STEP_LINK && !s->text)
+        return wrong(g, s->line, "target is missing");
+    if (s->kind == DZ_STEP_FILE && ((!s->text && !s->source) || one))
+        return wrong(g, s->line, "either source or text is needed");
+    if (is(s, BIT(DZ_STEP_TREE) | BIT(DZ_STEP_TAR) | BIT(DZ_STEP_C)) && !s->source)
+        return wrong(g, s->line, "source is missing");
+    if (is(s, BIT(DZ_STEP_PYPI) | BIT(DZ_STEP_NPM)) && !s->copy_count)
+        return wrong(g, s->line, "copy is missing: what is taken out of it");
+    return 0;
+}
+
+static int begin_step(struct reading *g, enum dz_step_kind kind, struct dz_str label)
+{
+    struct dz_recipe *r = g->r;
+    if (r->step_count == DZ_IMAGE_STEPS_MAX)
+        return wrong(g, g->line, "more than %d sections", DZ_IMAGE_STEPS_MAX);
+    struct dz_step *s = g->step = &r->steps[r->step_count++];
+    *s = (struct dz_step){.kind = kind,
+                          .line = g->line,
+                          .label = dz_arena_str(&r->arena, label).p,
+                          .fd = -1,
+                          .mode = kind == DZ_STEP_DIR || kind == DZ_STEP_C || is(s, FETCHED) ? 0755
+                                                                                             : 0644,
+                          .copies = g->copies + g->copy_count};
+    if (!dz_image_text_ok(label))
+        return wrong(g, g->line, "the section has no name: [%s NAME]", kinds[kind - 1].name);
+    if (is(s, PLACED) && label.p[0] != '/')
+        return wrong(g, g->line, "a path in the image begins with /");
+    if (is(s, PLACED))
+        s->path = s->label;
+    if (is(s, BIT(DZ_STEP_DEBIAN)))
+        s->mode = 0755;
+    return 0;
+}
+
+/* "[kind label]" */
+static int begin_section(struct reading *g, struct dz_str line)
+{
+    int rc = finish_step(g);
+    struct dz_str head = dz_str_sub(line, 1, dz_str_find_char(line, ']') - 1), word;
+    if (rc < 0 || dz_str_find_char(line, ']') == DZ_STR_NONE)
+        return rc < 0 ? rc : wrong(g, g->line, "the section's head has no ]");
+    g->step = NULL;
+    g->env = g->image = false;
+    g->any = true;
+    (void)dz_str_split(&head, ' ', &word);
+    head = dz_str_trim(head);
+    if (dz_str_eqz(word, "image") || dz_str_eqz(word, "env")) {
+        g->env = word.p[0] == 'e';
+        g->image = !g->env;
+        return 0;
+    }
+    for (size_t i = 0; i < DZ_ARRAY_LEN(kinds); i++)
+        if (dz_str_eqz(word, kinds[i].name))
+            return begin_step(g, kinds[i].kind, head);
+    return wrong(g, g->line,
+                 "no such section: image, env, dir, file, link, tree, tar, c, debian, pypi, npm, "
+                 "crate and remove are");
+}
+
+/* --- keys ------------------------------------------------------------------------------ */
+
+static int set_once(struct reading *g, const char **to, const char *name, const char *value)
+{
+    if (*to)
+        return wrong(g, g->line, "%s is said twice", name);
+    *to = keep(g, value);
+    return 0;
+}
+
+static int set_words(struct reading *g, const char *list[], size_t *count, const char *value)
+{
+    struct dz_str rest = dz_str(value), word;
+    while (dz_str_split(&rest, ' ', &word)) {
+        if (word.n == 0)
+            continue;
+        if (*count == DZ_IMAGE_WORDS_MAX)
+            return wrong(g, g->line, "more than %d words", DZ_IMAGE_WORDS_MAX);
+        list[(*count)++] = dz_arena_str(&g->r->arena, word).p;
+    }
+    return 0;
+}
+
+static int set_image(struct reading *g, const char *name, const char *value)
+{
+    struct dz_image *c = &g->r->config;
+    if (strcmp(name, "name") == 0)
+        return set_once(g, &g->r->name, name, value);
+    if (strcmp(name, "from") == 0)
+        return set_once(g, &g->r->from, name, value);
+    if (strcmp(name, "user") == 0)
+        return set_once(g, &c->user, name, value);
+    if (strcmp(name, "entry") == 0)
+        return set_words(g, c->entry, &g->entry_count, value);
+    if (strcmp(name, "workdir") == 0)
+        return value[0] == '/' ? set_once(g, &c->workdir, name, value)
+                               : wrong(g, g->line, "workdir begins with /");
+    if (strcmp(name, "policy") == 0)
+        return dz_policy_find(value)
+                   ? set_once(g, &c->policy, name, value)
+                   : wrong(g, g->line, "no policy %s: minimal, network, posix or compute", value);
+    if (strcmp(name, "memory") == 0)
+        return dz_size_parse(dz_str(value), 1 << 20, UINT64_C(4) << 30, &c->memory_bytes, NULL) < 0
+                   ? wrong(g, g->line, "memory is a size from 1MiB to 4GiB, such as 512MB")
+                   : 0;
+    if (strcmp(name, "services") == 0)
+        return wrong(g, g->line, "services are not supported yet");
+    return wrong(g, g->line,
+                 "no such key in [image]: name, from, entry, user, workdir, policy "
+                 "and memory are");
+}
+
+static int set_env(struct reading *g, const char *name, const char *value)
+{
+    struct dz_image *c = &g->r->config;
+    DZ_AUTO(dz_buf_release) struct dz_buf line = DZ_BUF_INIT(1 << 16);
+    if (g->env_count == DZ_IMAGE_WORDS_MAX)
+        return wrong(g, g->line, "more than %d variables", DZ_IMAGE_WORDS_MAX);
+    dz_buf_addf(&line, "%s=%s", name, value);
+    c->env[g->env_count++] = keep(g, line.p);
+    return 0;
+}
+
+/* "FROM TO" */
+static int set_copy(struct reading *g, const char *value)
+{
+    struct dz_str to = dz_str(value), from;
+    if (g->copy_count == DZ_IMAGE_COPIES_MAX)
+        return wrong(g, g->line, "more than %d pieces out of archives", DZ_IMAGE_COPIES_MAX);
+    (void)dz_str_split(&to, ' ', &from);
+    to = dz_str_trim(to);
+    if (from.n == 0 || to.n == 0 || to.p[0] != '/')
+        return wrong(g, g->line, "copy wants a member of the archive and a path from / on");
+    g->copies[g->copy_count++] =
+        (struct dz_copy){dz_arena_str(&g->r->arena, from).p, dz_arena_str(&g->r->arena, to).p};
+    g->step->copy_count++;
+    return 0;
+}
+
+static int set_mode(struct reading *g, const char *value)
+{
+    uint32_t mode = 0;
+    size_t n = strspn(value, "01234567");
+    for (size_t i = 0; i < n && i < 5; i++)
+        mode = mode << 3 | (uint32_t)(value[i] - '0');
+    if (n == 0 || n > 5 || value[n] || mode > 07777)
+        return wrong(g, g->line, "mode is octal, such as 0755");
+    g->step->mode = mode;
+    g->step->has_mode = true;
+    return 0;
+}
+
+static int set_owner(struct reading *g, const char *value)
+{
+    struct dz_str gid = dz_str(value), uid;
+    uint64_t u = 0, v = 0;
+    (void)dz_str_split(&gid, ':', &uid);
+    if (dz_num_u64(uid, 0, UINT32_MAX - 1, &u, NULL) < 0 ||
+        dz_num_u64(gid.p ? gid : uid, 0, UINT32_MAX - 1, &v, NULL) < 0)
+        return wrong(g, g->line, "owner is UID or UID:GID, numbers");
+    g->step->uid = (uint32_t)u;
+    g->step->gid = (uint32_t)v;
+    return 0;
+}
+
+static int set_sha256(struct reading *g, const char *value)
+{
+    uint8_t digest[DZ_SHA256_BYTES];
+    if (dz_sha256_parse(dz_str(value), digest, NULL) < 0)
+        return wrong(g, g->line, "sha256 is 64 hexadecimal digits");
+    return set_once(g, &g->step->sha256, "sha256", value);
+}
+
+/* A path of this machine, from the recipe's directory; of several, the words. */
+static int set_source(struct reading *g, const char **to, const char *name, const char *value)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(1 << 16);
+    struct dz_str rest = dz_str(value), word;
+    while (dz_str_split(&rest, ' ', &word)) {
+        if (word.n == 0)
+            continue;
+        dz_buf_adds(&path, path.len ? " " : "");
+        if (word.p[0] != '/')
+            dz_buf_addf(&path, "%s/", g->r->dir);
+        dz_buf_add(&path, word.p, word.n);
+    }
+    return set_once(g, to, name, path.p);
+}
+
+static int set_text(struct reading *g, const char *value)
+{
+    struct dz_step *s = g->step;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(RECIPE_MAX);
+    dz_buf_addf(&text, "%s%s\n", s->text ? s->text : "", value);
+    s->text = keep(g, text.p);
+    return 0;
+}
+
+static int set_path(struct reading *g, const char *value)
+{
+    if (value[0] != '/')
+        return wrong(g, g->line, "a path in the image begins with /");
+    return set_once(g, &g->step->path, "path", value);
+}
+
+static int set_step(struct reading *g, const char *name, const char *value)
+{
+    struct dz_step *s = g->step;
+    if (strcmp(name, "mode") == 0)
+        return set_mode(g, value);
+    if (strcmp(name, "owner") == 0)
+        return set_owner(g, value);
+    if (strcmp(name, "source") == 0)
+        return set_source(g, &s->source, name, value);
+    if (strcmp(name, "text") == 0 && s->kind == DZ_STEP_FILE)
+        return set_text(g, value);
+    if (strcmp(name, "target") == 0 && s->kind == DZ_STEP_LINK)
+        return set_once(g, &s->text, name, value);
+    if (strcmp(name, "flags") == 0 && is(s, BIT(DZ_STEP_C)))
+        return set_once(g, &s->flags, name, value);
+    if (strcmp(name, "copy") == 0 && is(s, ARCHIVES))
+        return set_copy(g, value);
+    if (strcmp(name, "sha256") == 0 && is(s, ARCHIVES))
+        return set_sha256(g, value);
+    if (strcmp(name, "license") == 0)
+        return set_once(g, &s->license, name, value);
+    if (strcmp(name, "version") == 0 && is(s, FETCHED))
+        return set_once(g, &s->version, name, value);
+    if (strcmp(name, "build") == 0 && is(s, FETCHED))
+        return set_source(g, &s->build, name, value);
+    if (strcmp(name, "path") == 0 && is(s, FETCHED))
+        return set_path(g, value);
+    return wrong(g, g->line, "[%s] has no key %s", kinds[s->kind - 1].name, name);
+}
+
+static int on_key(void *user, const char *section, const char *name, const char *value)
+{
+    struct reading *g = user;
+    (void)section;
+    if (g->failed)
+        return 0;
+    if (strlen(name) >= INI_NAME)
+        (void)wrong(g, g->line, "a key of %zu bytes is too long", strlen(name));
+    else if (!dz_image_text_ok(dz_str(value)))
+        (void)wrong(g, g->line, "%s has no value, or one with control characters", name);
+    else if (g->step)
+        (void)set_step(g, name, value);
+    else if (g->image || g->env)
+        (void)(g->env ? set_env(g, name, value) : set_image(g, name, value));
+    else
+        (void)wrong(g, g->line, "%s stands before the first section", name);
+    return g->failed == 0;
+}
+
+/* --- lines --------------------------------------------------------------------------------- */
+
+/* The next line, as fgets would give it. */
+static char *next_line(char *to, int size, void *stream)
+{
+    struct reading *g = stream;
+    struct dz_str line;
+    if (g->failed || !g->rest.p || (g->rest.n == 0 && g->line > 0) ||
+        !dz_str_split(&g->rest, '\n', &line))
+        return NULL;
+    g->line++;
+    if (line.n + 2 > (size_t)size) {
+        (void)wrong(g, g->line, "a line of %zu bytes: %d are the most", line.n, size - 2);
+        return NULL;
+    }
+    struct dz_str trimmed = dz_str_trim(line);
+    if (trimmed.n > 0 && trimmed.p[0] == '[' && begin_section(g, trimmed) < 0)
+        return NULL;
+    (void)snprintf(to, (size_t)size, "%.*s\n", (int)line.n, line.p);
+    return to;
+}
+
+static int parse(struct reading *g, struct dz_str text, struct dz_err *err)
+{
+    g->rest = text;
+    g->err = err;
+    int line = ini_parse_stream(next_line, g, on_key, g);
+    if (!g->failed && line != 0)
+        (void)wrong(g, line > 0 ? line : g->line,
+                    "this is neither a [section], nor KEY = VALUE, "
+                    "nor a comment");
+    if (!g->failed)
+        (void)finish_step(g);
+    if (!g->failed && !g->any)
+        (void)wrong(g, 1, "the recipe has no section");
+    if (!g->failed && g->r->arena.err)
+        g->failed = dz_fail(err, g->r->arena.err, "%s: the recipe is too large", g->file);
+    return g->failed;
+}
+
+static const char *directory_of(struct dz_recipe *r, const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    if (!slash)
+        return ".";
+    return slash == file ? "/" : dz_arena_str(&r->arena, dz_str_n(file, (size_t)(slash - file))).p;
+}
+
+static int own_copies(struct dz_recipe *r, const struct reading *g, struct dz_err *err)
+{
+    struct dz_copy *all = dz_arena_array(&r->arena, g->copy_count, sizeof *all);
+    if (!all)
+        return dz_fail(err, DZ_ENOMEM, "read a recipe: out of memory");
+    if (g->copy_count)
+        memcpy(all, g->copies, g->copy_count * sizeof *all);
+    for (size_t i = 0; i < r->step_count; i++)
+        r->steps[i].copies = all + (r->steps[i].copies - g->copies);
+    return 0;
+}
+
+int dz_recipe_read(const char *file, struct dz_recipe *ret_recipe, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(RECIPE_MAX);
+    int rc = dz_fd_read_file(AT_FDCWD, file, &text, err);
+    if (rc < 0)
+        return rc;
+    *ret_recipe = (struct dz_recipe){.arena = DZ_ARENA_INIT(ARENA_MAX)};
+    ret_recipe->dir = directory_of(ret_recipe, file);
+    struct reading *g = dz_arena_alloc(&ret_recipe->arena, sizeof *g);
+    if (!g)
+        return dz_fail(err, DZ_ENOMEM, "read a recipe: out of memory");
+    g->r = ret_recipe;
+    g->file = file;
+    rc = parse(g, dz_str_n(text.p, text.len), err);
+    if (rc == 0)
+        rc = own_copies(ret_recipe, g, err);
+    if (rc < 0)
+        dz_recipe_release(ret_recipe);
+    return rc;
+}
+
+int dz_recipe_of_dir(const char *dir, struct dz_recipe *ret_recipe, struct dz_err *err)
+{
+    struct stat st;
+    *ret_recipe = (struct dz_recipe){.arena = DZ_ARENA_INIT(ARENA_MAX), .dir = "."};
+    if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
+        return dz_fail(err, DZ_EINVAL, "%s is no directory", dir);
+    ret_recipe->steps[0] =
+        (struct dz_step){.kind = DZ_STEP_TREE,
+                         .label = "/",
+                         .path = "/",
+                         .fd = -1,
+                         .source = dz_arena_str(&ret_recipe->arena, dz_str(dir)).p};
+    ret_recipe->step_count = 1;
+    return ret_recipe->arena.err ? dz_fail(err, DZ_ENOMEM, "read a recipe: out of memory") : 0;
+}
+
+void dz_recipe_release(struct dz_recipe *r)
+{
+    for (size_t i = 0; i < r->step_count; i++)
+        dz_fd_close(&r->steps[i].fd);
+    dz_arena_release(&r->arena);
+    *r = (struct dz_recipe){0};
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * image_scan.c - what an image says of itself and whether that is so, its modules
+ * prepared, and an image put into the store. Each look inside runs in a cell.
+ */
+#include "image/image_int.h"
+#include "image/image_programs.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
+#include "wasm/wasm_module.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- opening, inside ------------------------------------------------------------------ */
+
+struct opened {
+    struct dz_db *db;
+    struct dz_vfs *vfs;
+};
+
+static int open_image(int fd, struct opened *o, struct dz_err *err)
+{
+    const struct dz_db_opts opts = {
+        .schema = &dz_vfs_schema, .label = "the image", .immutable = true};
+    int rc = dz_db_open_fds(&o->db, fd, -1, &opts, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_vfs_opts disk = {.db = o->db, .readonly = true, .noatime = true};
+    return dz_vfs_open(&disk, &o->vfs, err);
+}
+
+/* --- scan ------------------------------------------------------------------------------ */
+
+struct scan {
+    int fd;
+    const char *sha256;
+    uint64_t bytes;
+    struct dz_db *db;
+    struct dz_buf text;
+    int64_t programs;
+};
+
+static int scan_program(void *arg, const struct dz_program_found *p, struct dz_err *err)
+{
+    struct scan *s = arg;
+    char hex[DZ_SHA256_HEX];
+    if (!dz_image_tables_has(s->db, p))
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the image does not tell of its program %s, or tells "
+                       "wrong",
+                       p->path);
+    s->programs++;
+    dz_buf_addf(&s->text, "program %s %llu %llu %s\n", dz_sha256_hex(p->sha256, hex),
+                (unsigned long long)p->bytes, (unsigned long long)p->ino, p->path);
+    return s->text.err ? dz_fail(err, s->text.err, "the image has too many programs") : 0;
+}
+
+static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
+{
+    struct scan *s = arg;
+    struct opened o = {0};
+    uint64_t damages = 0;
+    int rc = open_image(s->fd, &o, err);
+    if (rc == 0)
+        rc = dz_vfs_check(&(struct dz_vfs_check_opts){.db = o.db}, &damages, err);
+    if (rc == 0 && damages > 0)
+        rc = dz_fail(err, DZ_ECORRUPT, "the disk has %llu damages: `doze disk check` tells them",
+                     (unsigned long long)damages);
+    s->db = o.db;
+    if (rc == 0)
+        rc = dz_image_tables_config(o.db, &s->text, err);
+    if (rc == 0)
+        dz_buf_addf(&s->text, "sha256 %s\nbytes %llu\n", s->sha256, (unsigned long long)s->bytes);
+    if (rc == 0)
+        rc = dz_programs_each(o.vfs, scan_program, s, err);
+    if (rc == 0 && dz_image_tables_count(o.db) != s->programs)
+        rc = dz_fail(err, DZ_ECORRUPT, "the image tells of programs that it does not have");
+    return rc < 0 ? rc : dz_call_reply(call, s->text.p, s->text.len, err);
+}
+
+int dz_image_scan(int fd, const char *sha256, struct dz_image *ret_image, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    struct scan s = {.fd = fd, .sha256 = sha256, .text = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX)};
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return dz_fail_sys(err, errno, "look at an image");
+    s.bytes = (uint64_t)st.st_size;
+    const struct dz_call_opts opts = {.what = "look into an image",
+                                      .run = scan_inside,
+                                      .arg = &s,
+                                      .fds = &fd,
+                                      .fd_count = 1,
+                                      .timeout_ms = DZ_IMAGE_CALL_MS};
+    int rc = dz_cell_call(&opts, &reply, err);
+    if (rc == 0)
+        rc = dz_image_parse(dz_str_n(reply.p, reply.len), ret_image, err);
+    if (rc == 0 && strcmp(ret_image->sha256, sha256) != 0) {
+        dz_image_release(ret_image);
+        rc = dz_fail(err, DZ_ECORRUPT, "the image contradicts itself");
+    }
+    return rc;
+}
+
+/* --- modules ------------------------------------------------------------------------------ */
+
+struct preparing {
+    int image_fd, out_fd;
+    const struct dz_image_program *program;
+};
+
+static int out_write(void *ctx, const void *data, size_t size, struct dz_err *err)
+{
+    return dz_fd_write(*(int *)ctx, data, size, err);
+}
+
+static int out_zeros(void *ctx, uint64_t size, struct dz_err *err)
+{
+    return lseek(*(int *)ctx, (off_t)size, SEEK_CUR) < 0
+               ? dz_fail_sys(err, errno, "leave a hole in a prepared module")
+               : 0;
+}
+
+static int read_module(struct dz_vfs *vfs, const struct dz_image_program *p, uint8_t *to,
+                       struct dz_err *err)
+{
+    uint8_t digest[DZ_SHA256_BYTES];
+    char hex[DZ_SHA256_HEX];
+    for (uint64_t at = 0; at < p->bytes;) {
+        ssize_t n = dz_vfs_read(vfs, p->ino, at, to + at, (size_t)(p->bytes - at));
+        if (n <= 0)
+            return dz_fail(err, DZ_EIO, "read the program: %s", dz_vfs_why(vfs));
+        at += (uint64_t)n;
+    }
+    int rc = dz_sha256(to, (size_t)p->bytes, digest, err);
+    if (rc == 0 && strcmp(dz_sha256_hex(digest, hex), p->sha256) != 0)
+        rc = dz_fail(err, DZ_ECORRUPT, "its bytes have another hash than the manifest says");
+    return rc;
+}
+
+static int prepare_inside(struct dz_call *call, void *arg, struct dz_err *err)
+{
+    struct preparing *w = arg;
+    struct opened o = {0};
+    const struct dz_wasm_sink sink = {out_write, out_zeros, &w->out_fd};
+    int rc = open_image(w->image_fd, &o, err);
+    uint8_t *bytes = rc < 0 ? NULL : dz_alloc((size_t)w->program->bytes);
+    (void)call;
+    if (rc == 0 && !bytes)
+        rc = dz_fail(err, DZ_ENOMEM, "no memory for a module of %llu bytes",
+                     (unsigned long long)w->program->bytes);
+    if (rc == 0)
+        rc = read_module(o.vfs, w->program, bytes, err);
+    if (rc == 0)
+        rc = dz_wasm_prepare(bytes, (size_t)w->program->bytes, DZ_WASM_F_ALL, NULL, &sink, err);
+    /* a hole at the end is no byte yet */
+    if (rc == 0 && ftruncate(w->out_fd, lseek(w->out_fd, 0, SEEK_CUR)) < 0)
+        rc = dz_fail_sys(err, errno, "write a prepared module");
+    return rc;
+}
+
+int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_image_program *p,
+                     struct dz_err *err)
+{
+    char work[DZ_IMAGE_PATH], path[DZ_IMAGE_PATH];
+    DZ_AUTO(dz_fd_close) int out = dz_image_work_file(s, work, err);
+    if (out < 0)
+        return out;
+    struct preparing w = {fd, out, p};
+    const int fds[] = {fd, out};
+    const struct dz_call_opts opts = {.what = "prepare a module",
+                                      .run = prepare_inside,
+                                      .arg = &w,
+                                      .fds = fds,
+                                      .fd_count = 2,
+                                      .timeout_ms = DZ_IMAGE_CALL_MS};
+    int rc = dz_cell_call(&opts, NULL, err);
+    dz_image_module_path(path, p->sha256);
+    if (rc >= 0)
+        rc = dz_image_publish(s, out, work, path, err);
+    if (rc < 0)
+        (void)unlinkat(s->dir, work, 0);
+    return rc;
+}
+
+/* --- is a prepared module whole? -------------------------------------------------------- */
+
+static int check_inside(struct dz_call *call, void *arg, struct dz_err *err)
+{
+    struct preparing *w = arg;
+    struct stat st;
+    struct dz_wasm_module *m = NULL;
+    uint8_t digest[DZ_SHA256_BYTES];
+    char hex[DZ_SHA256_HEX];
+    (void)call;
+    if (fstat(w->out_fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
+        return dz_fail(err, DZ_ECORRUPT, "it is too short");
+    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, w->out_fd, 0);
+    if (map == MAP_FAILED)
+        return dz_fail_sys(err, errno, "map it");
+    int rc = dz_wasm_module_open(map, (size_t)st.st_size, &m, err);
+    if (rc == 0)
+        rc = dz_sha256(m->wasm, m->wasm_size, digest, err);
+    if (rc == 0 && (strcmp(dz_sha256_hex(digest, hex), w->program->sha256) != 0 ||
+                    memcmp(digest, m->header->sha256, sizeof digest) != 0))
+        rc = dz_fail(err, DZ_ECORRUPT, "it is of another binary");
+    for (uint32_t f = 0; rc == 0 && f < m->n_funcs; f++) {
+        const uint8_t *body;
+        if (f >= m->header->n_imported[DZ_WASM_KIND_FUNC])
+            rc = dz_wasm_module_body(m, f, &body, err);
+    }
+    return rc;
+}
+
+int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
+                          struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    dz_image_module_path(path, p->sha256);
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(s->dir, path, O_RDONLY, 0, err);
+    if (fd < 0)
+        return fd;
+    struct preparing w = {-1, fd, p};
+    const struct dz_call_opts opts = {.what = "check a prepared module",
+                                      .run = check_inside,
+                                      .arg = &w,
+                                      .fds = &fd,
+                                      .fd_count = 1,
+                                      .timeout_ms = DZ_IMAGE_CALL_MS};
+    return dz_cell_call(&opts, NULL, err);
+}
+
+/* --- into the store ------------------------------------------------------------------------ */
+
+static bool stopped(const struct dz_image_build *how)
+{
+    return how->stop && how->stop(how->arg);
+}
+
+/* Files that only look like modules stay files. */
+static int prepare_all(const struct dz_image_store *s, int fd, const struct dz_image *image,
+                       const struct dz_image_build *how, struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    int rc = 0;
+    for (size_t k = 0; rc >= 0 && k < image->program_count; k++) {
+        const struct dz_image_program *p = &image->programs[k];
+        dz_image_module_path(path, p->sha256);
+        if (how->step)
+            how->step(how->arg, p->path, k, image->program_count);
+        if (stopped(how))
+            return dz_fail(err, DZ_ECANCELED, "stopped");
+        if (!dz_image_exists(s, path))
+            rc = dz_image_prepare(s, fd, p, err);
+        if (rc == DZ_EINVAL || rc == DZ_EUNSUPPORTED || rc == DZ_ELIMIT)
+            rc = 0;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int write_manifest(const struct dz_image_store *s, const struct dz_image *image,
+                          struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    dz_image_print(image, &text);
+    if (text.err)
+        return dz_fail(err, text.err, "the manifest of an image is too large");
+    dz_image_manifest_path(path, image->sha256);
+    return dz_fd_replace(s->dir, path, text.p, text.len, 0444, err);
+}
+
+int dz_image_deploy(const struct dz_image_store *s, int fd, const char *work,
+                    const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
+                    struct dz_err *err)
+{
+    char sha256[DZ_SHA256_HEX], path[DZ_IMAGE_PATH];
+    struct dz_image image;
+    if (how->status)
+        how->status(how->arg, DZ_IMAGE_DEPLOYING);
+    int rc = dz_image_hash_fd(fd, sha256, err);
+    if (rc == 0)
+        rc = dz_image_scan(fd, sha256, &image, err);
+    if (rc < 0)
+        return rc;
+    rc = prepare_all(s, fd, &image, how, err);
+    dz_image_file_path(path, sha256);
+    if (rc == 0)
+        rc = write_manifest(s, &image, err);
+    if (rc == 0 && !dz_image_exists(s, path))
+        rc = dz_image_publish(s, fd, work, path, err);
+    if (rc == 0)
+        memcpy(ret_sha256, sha256, DZ_SHA256_HEX);
+    dz_image_release(&image);
+    return rc;
+}
