@@ -246,7 +246,7 @@ images: base ## the images base, python and js, in DOZE_DATA (the user's data di
 
 # --- checks ------------------------------------------------------------------
 FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)
-SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers tests/spec/run tests/spec/unpack $(wildcard tests/integration/*.sh) \
+SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers tests/spec/run tests/spec/unpack tests/data/golden/make-golden $(wildcard tests/integration/*.sh) \
              guest/build guest/doze-cc guest/fetch-source guest/busybox-suite guest/base/build \
              $(filter-out %.config,$(wildcard guest/programs/*))
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
