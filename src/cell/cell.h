@@ -78,6 +78,7 @@ enum dz_cell_event_type {
     DZ_CELL_SUSPENDED,   /* it sleeps in its file, durably. count: when it wants to wake, ns since
                             1970, INT64_MAX: never */
     DZ_CELL_AWAKE,       /* it could not be put to sleep and goes on: code and text */
+    DZ_CELL_COPIED,      /* the snapshot is there, count bytes; or code and text say why not */
     DZ_CELL_LOST,        /* memory_lost: the file was left by a crash, this starts from its files */
 };
 struct dz_cell_event {
@@ -123,6 +124,9 @@ int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err);
  * process was faster. files_only: nothing but the disk is kept. Windows are shut until
  * AWAKE: input that is sent meanwhile would be lost. */
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err);
+/* Copy the machine as it is now, asleep, into two empty files, while it runs on: the
+ * event COPIED. The copy is not synced. Another cell may resume it at once: a fork. */
+int dz_cell_snapshot(struct dz_cell *c, int db_fd, int wal_fd, struct dz_err *err);
 
 /* Kill what still runs, reap it, free. NULL is fine. */
 void dz_cell_free(struct dz_cell *c);

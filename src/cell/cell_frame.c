@@ -60,20 +60,44 @@ int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool bl
     }
 }
 
+/* The descriptors of a message. */
+static void take_fds(struct msghdr *msg, struct dz_frame_fds *ret)
+{
+    struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+    ret->count = 0;
+    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+        return;
+    ret->count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(ret->fds, CMSG_DATA(c), ret->count * sizeof(int));
+}
+
 int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
                      struct dz_err *err)
 {
+    return dz_frame_receive_fds(fd, ret_frame, ret_payload, block, NULL, err);
+}
+
+int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
+                         struct dz_frame_fds *ret_fds, struct dz_err *err)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DZ_FRAME_FDS_MAX)];
     struct dz_frame head;
     struct iovec iov[2] = {{&head, sizeof head}, {ret_payload, DZ_CELL_FRAME_MAX}};
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+    if (ret_fds) {
+        msg.msg_control = control;
+        msg.msg_controllen = sizeof control;
+    }
     for (;;) {
-        ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT);
+        ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (n == 0)
             return gone(err);
         if (n > 0) {
             if ((size_t)n < sizeof head || (size_t)n != sizeof head + head.size)
                 return dz_fail(err, DZ_EIO, "a frame of the cell's socket is malformed");
             *ret_frame = head;
+            if (ret_fds)
+                take_fds(&msg, ret_fds);
             return 1;
         }
         if (errno == EINTR || errno == ECONNRESET) /* gone with our words unread: its last ones */
@@ -130,8 +154,8 @@ static uint32_t add_strings(struct dz_buf *b, const char *const *list)
     return n;
 }
 
-static int send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
-                    struct dz_err *err)
+int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
+                      struct dz_err *err)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DZ_START_FDS_MAX)] = {0};
     struct dz_frame copy = *head;
@@ -187,7 +211,7 @@ int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
                        DZ_START_SIZE_MAX);
     memcpy(body.p, &head, sizeof head);
     struct dz_frame f = {.type = DZ_FRAME_START, .value = body.len};
-    int rc = send_fds(fd, &f, fds, n, err);
+    int rc = dz_frame_send_fds(fd, &f, fds, n, err);
     for (size_t at = 0; rc >= 0 && at < body.len; at += f.size) {
         f.size = (uint32_t)(body.len - at < DZ_CELL_FRAME_MAX ? body.len - at : DZ_CELL_FRAME_MAX);
         rc = dz_frame_send(fd, &f, body.p + at, true, err);

@@ -138,6 +138,12 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->code = f->value > 0 && f->value < 1000 ? -(int)f->value : DZ_EIO;
         e->text = (const char *)c->payload;
         return 1;
+    case DZ_FRAME_COPIED:
+        e->type = DZ_CELL_COPIED;
+        e->count = f->stream ? 0 : f->value;
+        e->code = f->stream ? -(int)(f->value % 1000) : 0;
+        e->text = (const char *)c->payload;
+        return 1;
     case DZ_FRAME_LOST:
         e->type = DZ_CELL_LOST;
         return 1;
@@ -221,6 +227,13 @@ int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err)
 {
     c->suspending = true;
     return send_plain(c, DZ_FRAME_SUSPEND, 0, files_only, err);
+}
+
+int dz_cell_snapshot(struct dz_cell *c, int db_fd, int wal_fd, struct dz_err *err)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_SNAPSHOT};
+    const int fds[] = {db_fd, wal_fd};
+    return dz_frame_send_fds(c->fd, &f, fds, DZ_ARRAY_LEN(fds), err);
 }
 
 int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err)

@@ -31,7 +31,8 @@ enum dz_frame_type {
     DZ_FRAME_FILE = 8,   /* value: mode; payload: path with its NUL */
     DZ_FRAME_DATA = 9,   /* payload: more bytes of that file */
     DZ_FRAME_GO = 10,
-    DZ_FRAME_SUSPEND = 11, /* value: 1 = keep the files only */
+    DZ_FRAME_SUSPEND = 11,  /* value: 1 = keep the files only */
+    DZ_FRAME_SNAPSHOT = 12, /* with two descriptors, a file and its log, both empty */
     /* cell to host */
     DZ_FRAME_OUTPUT = 16,    /* stream; payload */
     DZ_FRAME_WINDOW = 17,    /* stream; value: bytes that it can take besides */
@@ -39,7 +40,8 @@ enum dz_frame_type {
     DZ_FRAME_FAILED = 19,    /* value: -DZ_E*; payload: the sentence */
     DZ_FRAME_SUSPENDED = 20, /* last, durable. value: ns since 1970 when it wants to wake */
     DZ_FRAME_AWAKE = 21,     /* it goes on as it was. value: -DZ_E*; payload: why not asleep */
-    DZ_FRAME_LOST = 22,      /* the file held a machine that had not been put to sleep */
+    DZ_FRAME_COPIED = 23, /* value: bytes of the snapshot; or stream 1, value -DZ_E*, payload why */
+    DZ_FRAME_LOST = 22,   /* the file held a machine that had not been put to sleep */
     /* a call, host to cell */
     DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
     DZ_FRAME_CANCEL = 33, /* there is no answer: come to an end */
@@ -65,6 +67,19 @@ int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool bl
  * (without block), DZ_EIO when the other end is gone or sent nonsense. */
 int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
                      struct dz_err *err);
+
+/* The same with the descriptors that came along; and sending some with a head alone. */
+enum {
+    DZ_FRAME_FDS_MAX = 2,
+};
+struct dz_frame_fds {
+    int fds[DZ_FRAME_FDS_MAX];
+    size_t count;
+};
+int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
+                         struct dz_frame_fds *ret_fds, struct dz_err *err);
+int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
+                      struct dz_err *err);
 
 /* What a cell may use up; the rest of its jail is the same for all. */
 enum {

@@ -12,6 +12,7 @@
 #include "cell/cell_int.h"
 #include "cell/cell_sleep.h"
 
+#include "base/fd.h"
 #include "base/mem.h"
 #include "db/db.h"
 #include "kernel/kernel.h"
@@ -35,6 +36,7 @@ struct serve {
     bool block; /* the end: wait until the host has taken everything */
     bool refused[4];
     bool suspend, files_only; /* the host wants it to sleep */
+    struct dz_frame_fds copy; /* or a snapshot in these */
     struct dz_started start;
     struct dz_cell_machine machine;
     struct dz_put put;
@@ -156,7 +158,7 @@ static void open_windows(struct serve *s)
 
 /* --- the host's frames --------------------------------------------------------------------- */
 
-static void obey(struct serve *s, const struct dz_frame *f)
+static void obey(struct serve *s, const struct dz_frame *f, const struct dz_frame_fds *fds)
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_winsize size = {.rows = (uint16_t)(f->value >> 16), .cols = (uint16_t)f->value};
@@ -175,6 +177,10 @@ static void obey(struct serve *s, const struct dz_frame *f)
         s->suspend = true;
         s->files_only = f->value == 1;
         break;
+    case DZ_FRAME_SNAPSHOT:
+        if (fds->count == 2 && s->copy.count == 0)
+            s->copy = *fds;
+        break;
     case DZ_FRAME_SIGNAL:
         (void)dz_kernel_signal(k, s->machine.job, (int)f->value, false);
         break;
@@ -189,8 +195,9 @@ static void receive_all(struct serve *s)
     struct dz_frame f;
     struct dz_err err = {0};
     int rc;
-    while ((rc = dz_frame_receive(s->fd, &f, s->payload, false, &err)) > 0)
-        obey(s, &f);
+    struct dz_frame_fds fds;
+    while ((rc = dz_frame_receive_fds(s->fd, &f, s->payload, false, &fds, &err)) > 0)
+        obey(s, &f, &fds);
     if (rc < 0) {
         dz_cell_machine_close(&s->machine, &err);
         _exit(1);
@@ -275,7 +282,7 @@ static enum dz_kernel_state run_for(struct serve *s, int64_t ns)
     return state;
 }
 
-static int sleep_now(struct serve *s, int64_t *ret_wake_at, struct dz_err *err)
+static int sleep_now(struct serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err)
 {
     struct dz_kernel *k = s->machine.kernel;
     for (int i = 0; i < SETTLE_TURNS && !dz_kernel_settled(k); i++)
@@ -283,7 +290,7 @@ static int sleep_now(struct serve *s, int64_t *ret_wake_at, struct dz_err *err)
     int rc = dz_kernel_settle(k, err);
     if (rc == 0)
         rc = dz_kernel_flush(k, err);
-    return rc < 0 ? rc : dz_cell_sleep_write(&s->machine, s->in, ret_wake_at, err);
+    return rc < 0 ? rc : dz_cell_sleep_write(&s->machine, s->in, goes_on, ret_wake_at, err);
 }
 
 /* Durable first, then said, then tidied up. */
@@ -293,8 +300,8 @@ static void suspend(struct serve *s)
     int64_t wake_at = INT64_MAX;
     struct dz_frame f = {.type = DZ_FRAME_SUSPENDED};
     s->suspend = false;
-    int rc =
-        s->files_only ? dz_cell_machine_close(&s->machine, &err) : sleep_now(s, &wake_at, &err);
+    int rc = s->files_only ? dz_cell_machine_close(&s->machine, &err)
+                           : sleep_now(s, false, &wake_at, &err);
     if (rc < 0 && s->files_only)
         fail(s, rc, &err);
     if (rc < 0) {
@@ -310,6 +317,27 @@ static void suspend(struct serve *s)
     _exit(0);
 }
 
+/* As asleep at this instant, copied; then on. */
+static void snapshot(struct serve *s)
+{
+    struct dz_err err = {0};
+    int64_t wake_at;
+    uint64_t bytes = 0;
+    int rc = sleep_now(s, true, &wake_at, &err);
+    if (rc == 0)
+        rc = dz_cell_sleep_copy(&s->machine, s->copy.fds[0], s->copy.fds[1], &bytes, &err);
+    struct dz_frame f = {.type = DZ_FRAME_COPIED, .value = bytes};
+    if (rc < 0)
+        f = (struct dz_frame){.type = DZ_FRAME_COPIED,
+                              .stream = 1,
+                              .value = (uint64_t)-rc,
+                              .size = (uint32_t)strlen(err.msg)};
+    for (size_t i = 0; i < s->copy.count; i++)
+        dz_fd_close(&s->copy.fds[i]);
+    s->copy.count = 0;
+    (void)dz_frame_send(s->fd, &f, err.msg, true, NULL);
+}
+
 DZ_NORETURN static void run(struct serve *s)
 {
     struct dz_kernel *k = s->machine.kernel;
@@ -317,6 +345,8 @@ DZ_NORETURN static void run(struct serve *s)
         receive_all(s);
         if (s->suspend)
             suspend(s);
+        if (s->copy.count)
+            snapshot(s);
         enum dz_kernel_state state = run_for(s, RUN_NS);
         push_input(s, DZ_CELL_STDIN);
         push_input(s, DZ_CELL_TTY);

@@ -22,8 +22,11 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
 /* Fill m->kernel, m->streams, m->job and the inputs (by enum dz_cell_stream). */
 int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_input in[4], struct dz_err *err);
 /* Write the machine and commit; *ret_wake_at as of DZ_FRAME_SUSPENDED. */
-int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_input in[4],
+int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_input in[4], bool goes_on,
                         int64_t *ret_wake_at, struct dz_err *err);
+/* The file as it is, between two transactions, and its log, to two other files. */
+int dz_cell_sleep_copy(struct dz_cell_machine *m, int db_fd, int wal_fd, uint64_t *ret_bytes,
+                       struct dz_err *err);
 /* After that: close the disk without touching what is in it. */
 int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err);
 

@@ -102,6 +102,8 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
     case DZ_CELL_AWAKE:
         dz_cli_warn(r->cli, "cannot be put to sleep, and goes on: %s", e->text);
         return 0;
+    case DZ_CELL_COPIED:
+        return 0;
     case DZ_CELL_LOST:
         dz_cli_warn(r->cli, "memory_lost: %s was left by a crash and starts from its files",
                     r->file);

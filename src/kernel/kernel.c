@@ -130,7 +130,8 @@ int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kern
     k->load_at = 5 * DZ_NS_PER_S;
     k->mono_offset = -k->ops.mono_ns(k->ops.arg);
     k->boot_real_ns = k->ops.real_ns(k->ops.arg);
-    int e = make_tables(k);
+    int e = k->ops.random(k->ops.arg, &k->generation, sizeof k->generation) ? -EIO : 0;
+    e = e ? e : make_tables(k);
     e = e ? e : make_init(k);
     e = e ? e : mount_at(k, "proc", &k->mount[DZ_K_PROC_MOUNT]);
     e = e ? e : mount_at(k, "dev", &k->mount[DZ_K_DEV_MOUNT]);

@@ -108,6 +108,7 @@ struct dz_kernel {
     int64_t next_alarm; /* nobody's alarm_at is before */
     int64_t mono_offset;
     int64_t boot_real_ns;
+    uint64_t generation;
     int64_t flush_at;
     uint32_t load[3];
     int64_t load_at;
@@ -348,6 +349,7 @@ struct dz_buf;
 typedef void (*dz_k_text_fn)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
 void dz_k_text_meminfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
 void dz_k_text_uptime(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+void dz_k_text_generation(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
 void dz_k_text_loadavg(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
 void dz_k_text_machine_stat(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
 void dz_k_text_mounts(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);

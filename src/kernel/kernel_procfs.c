@@ -38,6 +38,7 @@ static const struct row machine_rows[] = {
     {"cpuinfo", S_IFREG | 0444, dz_k_text_cpuinfo},
     {"version", S_IFREG | 0444, dz_k_text_version},
     {"filesystems", S_IFREG | 0444, dz_k_text_filesystems},
+    {"generation", S_IFREG | 0444, dz_k_text_generation},
 };
 static const struct row proc_rows[] = {
     {"fd", S_IFDIR | 0500, NULL},

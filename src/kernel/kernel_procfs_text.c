@@ -47,6 +47,14 @@ void dz_k_text_uptime(struct dz_kernel *k, const struct dz_proc *of, struct dz_b
                 ticks(idle) / 100, ticks(idle) % 100);
 }
 
+/* Ours: a number that every start and every wake draws anew, so that a guest can tell
+ * that it is a copy, or has slept, and forget what must be used only once. */
+void dz_k_text_generation(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)of;
+    dz_buf_addf(out, "%016llx\n", (unsigned long long)k->generation);
+}
+
 void dz_k_text_loadavg(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
     unsigned running = 0;

@@ -286,7 +286,9 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
         return rc;
     m->woken = true; /* the rows are those of what runs, should it go on */
     m->live = m->live_written = false;
-    return dz_vfs_sync(vfs, err);
+    if (how->goes_on)
+        dz_machine_mem_mark(m);
+    return how->goes_on ? 0 : dz_vfs_sync(vfs, err);
 }
 
 static int write_nothing(void *arg, struct dz_db *db, struct dz_err *err)

@@ -132,6 +132,7 @@ struct dz_machine_how {
     const char *policy;
     const void *host_bytes; /* the embedder's, at most DZ_MACHINE_HOST_MAX */
     size_t host_size;
+    bool goes_on; /* a snapshot: copied next, so it need not be durable, and the machine runs on */
 };
 /* Write the machine and commit the disk, durably. No process is inside of its
  * vfork (dz_kernel_settle()). After a failure nothing has changed and the

@@ -132,6 +132,7 @@ static int take(struct srig *r, const struct dz_cell_event *e)
         (void)snprintf(r->text, sizeof r->text, "%s",
                        e->type == DZ_CELL_LOST ? "memory_lost" : e->text);
         return -1;
+    case DZ_CELL_COPIED:
     case DZ_CELL_WINDOW_OPEN:
         return 0;
     }

@@ -167,3 +167,40 @@ TEST(what_sleeps_is_not_given_up_silently)
     CHECK_INT(crig_wait(&r, DZ_CELL_FAILED), DZ_CELL_FAILED);
     crig_free(&r);
 }
+
+/* A fork: two machines from one instant, each with a life of its own. */
+TEST(a_snapshot_of_a_running_machine_is_another_one)
+{
+    struct crig r, b;
+    CHECK_INT(crig_spawn(&r, copy, "posix"), 0);
+    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
+    input(&r, "both ");
+    until(&r, 5);
+    b = (struct crig){.out = DZ_BUF_INIT(1 << 16),
+                      .err_out = DZ_BUF_INIT(1 << 16),
+                      .start = {.disk_fd = crig_file(), .wal_fd = crig_file(), .image_fd = -1}};
+    for (int i = 0; i < 2; i++) { /* the second has less to write */
+        CHECK_INT(ftruncate(b.start.disk_fd, 0) + ftruncate(b.start.wal_fd, 0), 0);
+        CHECK_INT(dz_cell_snapshot(r.cell, b.start.disk_fd, b.start.wal_fd, &r.err), 0);
+        CHECK_INT(crig_wait(&r, DZ_CELL_COPIED), DZ_CELL_COPIED);
+        CHECK_INT(r.end.code, 0);
+        CHECK(r.end.count > 40960);
+    }
+    CHECK_INT(again(&b, true), 0);
+    CHECK_INT(crig_wait(&b, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    input(&b, "branch");
+    until(&b, 6);
+    input(&r, "source");
+    until(&r, 11);
+    CHECK_INT(dz_cell_input_end(r.cell, DZ_CELL_STDIN, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    CHECK_INT(sleep_now(&b, false), DZ_CELL_SUSPENDED);
+    CHECK_INT(again(&b, true), 0);
+    CHECK_INT(crig_wait(&b, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    CHECK_INT(dz_cell_input_end(b.cell, DZ_CELL_STDIN, &b.err), 0);
+    CHECK_INT(crig_wait(&b, DZ_CELL_ENDED), DZ_CELL_ENDED);
+    CHECK_STR(r.out.p, "both source");
+    CHECK_STR(b.out.p, "branch");
+    crig_free(&r);
+    crig_free(&b);
+}

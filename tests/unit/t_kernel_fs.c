@@ -268,6 +268,7 @@ static int pseudo_files(struct fib *f)
     OK(f, fields == 52);
     OK(f, slurp(f, "/proc/2/cmdline", buf, sizeof buf) == 5 && strcmp(buf, "main") == 0);
     OK(f, slurp(f, "/proc/2/environ", buf, sizeof buf) == 8 && memcmp(buf, "A=1\0B=2", 8) == 0);
+    OK(f, slurp(f, "/proc/generation", buf, sizeof buf) == 17 && buf[16] == '\n');
     OK(f, slurp(f, "/proc/1/comm", buf, sizeof buf) == 5 && strcmp(buf, "init\n") == 0);
     OK(f, slurp(f, "/proc/self/status", buf, sizeof buf) > 0 && strstr(buf, "State:\tR") != NULL);
     OK(f, slurp(f, "/proc/meminfo", buf, sizeof buf) > 0 && strstr(buf, "MemTotal:") == buf);
