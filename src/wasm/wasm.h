@@ -293,11 +293,12 @@ int dz_wasm_copy(struct dz_wasm_inst *inst, const struct dz_wasm_copy *how,
                  struct dz_wasm_inst **ret_inst, struct dz_err *err);
 
 /* setjmp: inside a host call, name the frame that called. Two words to be kept
- * by the guest. */
+ * by the guest. DZ_ELIMIT: no room for the operands below that call. */
 int dz_wasm_mark(struct dz_wasm_inst *inst, uint64_t ret_token[2], struct dz_err *err);
 /* longjmp: inside a host call, or at a safepoint: come back from that call
  * again, with `value` as its result. DZ_EINVAL when the frame has gone or the
- * token never was one. A host function then answers DZ_WASM_HOST_JUMP. */
+ * token never was one, or names operands that have been given up (wasm_mark.c). A host
+ * function then answers DZ_WASM_HOST_JUMP. */
 int dz_wasm_jump(struct dz_wasm_inst *inst, const uint64_t token[2], uint64_t value,
                  struct dz_err *err);
 
@@ -311,7 +312,8 @@ uint32_t dz_wasm_injected(const struct dz_wasm_inst *inst);
 
 /* vfork: keep what runs aside, let another program run on in the same instance
  * and memory, and put the first back, parked as it was, whatever became of the
- * second. restore takes the frames. DZ_EUNSUPPORTED while exceptions are alive. */
+ * second. restore takes the frames, the last kept first. DZ_EUNSUPPORTED while an
+ * exception is on its way. */
 struct dz_wasm_frames;
 int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_frames,
                         struct dz_err *err);

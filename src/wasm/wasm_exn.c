@@ -61,6 +61,12 @@ static bool mark(struct dz_wasm_store *s, const uint64_t *slots, size_t count)
     return found;
 }
 
+static void mark_marks(struct dz_wasm_store *s, const struct wasm_marks *k)
+{
+    for (uint32_t i = 0; i < k->count; i++)
+        (void)mark(s, k->p[i].slots, k->p[i].count);
+}
+
 static void mark_roots(struct dz_wasm_store *s)
 {
     const struct wasm_ctx *ctx = &s->ctx;
@@ -69,8 +75,15 @@ static void mark_roots(struct dz_wasm_store *s)
     (void)mark(s, &ctx->throwing, 1);
     for (uint32_t i = 0; i < s->inst_count; i++)
         (void)mark(s, s->insts[i]->globals, s->insts[i]->module->header->global_slots);
-    for (uint32_t i = 0; i < s->marks.count; i++)
-        (void)mark(s, s->marks.p[i].slots, s->marks.p[i].count);
+    mark_marks(s, &s->marks);
+    for (const struct dz_wasm_frames *f = s->aside; f;) {
+        const struct wasm_marks *marks;
+        const uint64_t *words;
+        size_t count;
+        f = dz_wasm_frames_look(f, &words, &count, &marks);
+        (void)mark(s, words, count);
+        mark_marks(s, marks);
+    }
     for (const struct wasm_table *t = s->tables; t; t = t->next)
         if (t->type == DZ_WASM_EXNREF)
             (void)mark(s, t->elem, t->size);

@@ -3,15 +3,16 @@
  * wasm_frames.c - the frames of a program, kept aside while another runs in its
  * instance: vfork.
  *
- * Kept are slots in use, registers, globals (C's stack pointer is one) and the count
- * of injected calls; memory and tables are not: they are shared. While exceptions are
- * alive there is nothing to keep them for frames that are aside, so then it refuses.
+ * Kept are slots in use, registers, globals (C's stack pointer is one), marks and the
+ * count of injected calls; memory, tables and exceptions are not: they are shared. What
+ * lies aside refers to exceptions too, so the store knows it, innermost first.
  */
 #include "base/mem.h"
 #include "wasm/wasm_link.h"
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_state.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct dz_wasm_frames {
@@ -22,19 +23,21 @@ struct dz_wasm_frames {
     bool after, held;
     enum dz_wasm_stop stop;
     struct wasm_marks marks;
-    uint64_t slots[]; /* of the stack, then the globals */
+    struct dz_wasm_frames *outer; /* that were put aside before */
+    size_t words;                 /* in slots */
+    uint64_t slots[];             /* of the stack, then the globals */
 };
 
 int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_frames,
                         struct dz_err *err)
 {
-    const struct dz_wasm_store *s = inst->store;
+    struct dz_wasm_store *s = inst->store;
     int rc = dz_wasm_state_check(inst, "keep frames", err);
     if (rc < 0)
         return rc;
-    if (!s->running || s->exn_count > 0 || s->ctx.throwing)
+    if (!s->running || s->ctx.throwing)
         return dz_fail(err, DZ_EUNSUPPORTED, "cannot keep frames: %s",
-                       s->running ? "exceptions are alive" : "nothing runs");
+                       s->running ? "an exception is on its way" : "nothing runs");
     const uint64_t *top =
         s->ctx.fp + dz_wasm_frame_room(&s->ctx, s->ctx.after ? s->ctx.pc - 1 : s->ctx.pc);
     size_t count = (size_t)(top - s->slots), globals = inst->module->header->global_slots;
@@ -56,13 +59,28 @@ int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_f
     f->stop = s->stop;
     memcpy(f->slots, s->slots, count * sizeof f->slots[0]);
     memcpy(f->slots + count, inst->globals, globals * sizeof f->slots[0]);
+    f->words = count + globals;
+    f->outer = s->aside;
+    s->aside = f;
     *ret_frames = f;
     return 0;
+}
+
+const struct dz_wasm_frames *dz_wasm_frames_look(const struct dz_wasm_frames *f,
+                                                 const uint64_t **ret_words, size_t *ret_count,
+                                                 const struct wasm_marks **ret_marks)
+{
+    *ret_words = f->slots;
+    *ret_count = f->words;
+    *ret_marks = &f->marks;
+    return f->outer;
 }
 
 void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *f)
 {
     struct dz_wasm_store *s = inst->store;
+    assert(s->aside == f);
+    s->aside = f->outer;
     dz_wasm_abandon(s);
     memcpy(s->slots, f->slots, f->count * sizeof f->slots[0]);
     memcpy(inst->globals, f->slots + f->count,

@@ -232,6 +232,7 @@ struct dz_wasm_store {
     struct dz_wasm_inst *base_inst; /* of the first frame */
     uint32_t base_func;
     struct wasm_marks marks;
+    struct dz_wasm_frames *aside; /* kept while others run: the last first */
     uint32_t *depths; /* with call_depth: by a frame's first slot, which frame it is from outside */
     size_t depths_bytes;
 };

@@ -83,6 +83,12 @@ int dz_wasm_marks_load(struct dz_wasm_inst *inst, uint32_t count, const struct d
 int dz_wasm_marks_copy(struct wasm_marks *to, const struct wasm_marks *from);
 void dz_wasm_marks_release(struct wasm_marks *k);
 
+/* What lies aside of a store: its slots and globals, its marks; returns what was put
+ * aside before it. */
+const struct dz_wasm_frames *dz_wasm_frames_look(const struct dz_wasm_frames *f,
+                                                 const uint64_t **ret_words, size_t *ret_count,
+                                                 const struct wasm_marks **ret_marks);
+
 /* Part of memory `index` at `addr` that every fresh instance has there: size
  * bytes or, if NULL, zeros. `size` must not cross a page. */
 const uint8_t *dz_wasm_state_image(const struct dz_wasm_inst *inst, uint32_t index, uint64_t addr);

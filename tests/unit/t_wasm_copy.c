@@ -258,6 +258,40 @@ TEST(marks_stay_with_frames_that_are_aside)
     rig_close(&r);
 }
 
+/* Exceptions that only frames aside refer to live on while another program throws. */
+TEST(exceptions_stay_with_frames_that_are_aside)
+{
+    const struct dz_wasm_config cfg = {
+        .dispatch = DZ_WASM_DISPATCH_SWITCH, .stack_slots = 4096, .exns_max = 6};
+    struct dz_wasm_frames *frames[2];
+    struct dz_wasm_pos pos[2];
+    struct rig r;
+    rich_park = 3;
+    CHECK_INT(rich_open(&r, &cfg, &err), 0);
+    CHECK_INT(rig_begin(&r, SPIN), 0);
+    int spins = 0;
+    do { /* to spin() below jump(): what was caught lies in a local */
+        CHECK_INT(rig_step(&r), DZ_WASM_INTERRUPTED);
+        spins += dz_wasm_trace(r.store, pos, 2) == 2 && pos[0].func == 3;
+    } while (spins < 1 || pos[0].func != 3);
+    for (int depth = 0; depth < 2; depth++) {
+        CHECK_INT(dz_wasm_frames_save(r.inst, &frames[depth], &err), 0);
+        dz_wasm_abandon(r.store);
+        for (int round = 0; round < 20; round++) {
+            CHECK_INT(rig_begin(&r, SPIN), 0);
+            CHECK_INT(rich_finish(&r), DZ_WASM_DONE);
+            CHECK_INT(dz_wasm_results(r.store)[0], RICH_RESULT);
+        }
+        CHECK_INT(rig_begin(&r, SPIN), 0);
+        CHECK(rig_waits(rig_step(&r)));
+    }
+    for (int depth = 2; depth-- > 0;)
+        dz_wasm_frames_restore(r.inst, frames[depth]);
+    CHECK_INT(rich_finish(&r), DZ_WASM_DONE);
+    CHECK_INT(dz_wasm_results(r.store)[0], RICH_RESULT);
+    rig_close(&r);
+}
+
 /* A call keeps the operands of its last 256 marks. */
 TEST(marks_of_one_frame_are_bounded)
 {

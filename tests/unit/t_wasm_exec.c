@@ -105,6 +105,26 @@ TEST(a_trap_says_what_and_where)
         }
 }
 
+/* f(n) = n ? f(n - 1) : 1 / 0 */
+TEST(a_trap_is_traced_to_the_first_frame)
+{
+    for (int way = 0; way < RIG_WAYS; way++) {
+        struct dz_wasm_config cfg = rig_way(way);
+        struct dz_wasm_pos pos[10];
+        struct mod m;
+        struct rig r;
+        ONE_BODY(&m, "\x00\x20\x00\x45\x04\x7f\x41\x01\x41\x00\x6d\x05\x20\x00\x41\x01\x6b"
+                     "\x10\x00\x0b");
+        CHECK_INT(rig_make(&r, &m, &cfg, NULL, 0, &err), 0);
+        CHECK_INT(rig_begin(&r, 6), 0);
+        CHECK_INT(run_to_end(&r), DZ_WASM_TRAPPED);
+        CHECK_INT(dz_wasm_trace(r.store, pos, 10), 7);
+        CHECK_INT(pos[0].offset, r.module->funcs[0].body + 10);
+        CHECK_INT(pos[6].offset, r.module->funcs[0].body + 19);
+        rig_close(&r);
+    }
+}
+
 /* --- limits ---------------------------------------------------------------------------- */
 
 /* deep(n) = n ? deep(n - 1) : 5 */
@@ -230,7 +250,7 @@ TEST(exceptions_that_live_have_a_limit)
 /* --- frames of any size ------------------------------------------------------------------ */
 
 enum {
-    FAR = 70000, /* locals, and operands: more than 16 bits can name */
+    FAR = 66000, /* locals, and operands: more than 16 bits can name */
 };
 
 struct bytes {
@@ -294,7 +314,7 @@ static void far_run(struct bytes *body, uint64_t arg, uint64_t want)
     CHECK_INT(dz_wasm_results(r.store)[0], want);
     CHECK_INT(rig_begin(&r, arg), 0);
     while (rig_waits(rig_step(&r))) {
-        if (stops++ % 3)
+        if (stops++ % 5)
             continue;
         CHECK_INT(rig_save(&r, &tape, &err), 0);
         dz_wasm_store_free(r.store);

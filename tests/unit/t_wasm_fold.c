@@ -114,7 +114,7 @@ static void constant(struct gen *g, enum type t)
     else if (t == F64)
         bytes(g, &d, sizeof d);
     else
-        number(g, t == I64 && pick(g, 4) == 0 ? v * 0x123456789 : v);
+        number(g, t == I64 && pick(g, 4) == 0 ? (int64_t)((uint64_t)v * 0x123456789) : v);
     made(g, t);
 }
 
