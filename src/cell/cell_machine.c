@@ -98,9 +98,7 @@ static int find_policy(struct dz_cell_machine *m, const struct dz_started *s,
 /* A machine begins without the memory of one before: that goes, and so does /tmp. */
 static int forget_machine(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
 {
-    if (s->fresh)
-        return 0;
-    int e = dz_vfs_clear(m->vfs, DZ_VFS_TMP);
+    int e = s->fresh ? 0 : dz_vfs_clear(m->vfs, DZ_VFS_TMP);
     if (e)
         return dz_fail_sys(err, -e, "clear /tmp of the disk");
     return dz_machine_drop(m->keep, m->vfs, err);

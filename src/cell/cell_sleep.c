@@ -126,11 +126,13 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                                           .unmark = scan ? on_unmark : NULL,
                                           .arg = m};
     const struct dz_machine_opts opts = {
-        .db = m->db, .ops = &m->keep_ops, .to_drop = start->drop_memory};
+        .db = m->db, .image = m->image, .ops = &m->keep_ops, .to_drop = start->drop_memory};
     int rc = dz_machine_open(&opts, &m->keep, err);
     if (rc < 0)
         return rc;
     m->lost = dz_machine_found(m->keep) == DZ_MACHINE_LOST;
+    if (dz_machine_of_image(m->keep) && !start->resume)
+        return 0; /* something else is started over the same image */
     return allowed(dz_machine_found(m->keep), start, err);
 }
 

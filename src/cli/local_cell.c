@@ -131,7 +131,7 @@ int dz_cli_cell_disk(struct dz_cli_cell *c, struct dz_err *err)
     if (rc < 0)
         return rc;
     c->start.disk_fd = open(c->file, O_RDWR | O_CLOEXEC);
-    c->made = c->start.disk_fd < 0 && errno == ENOENT && !c->start.resume;
+    c->made = c->start.disk_fd < 0 && errno == ENOENT && (!c->start.resume || c->create);
     if (c->made)
         c->start.disk_fd = dz_fd_open(AT_FDCWD, c->file, O_RDWR | O_CREAT | O_EXCL, 0600, err);
     if (c->start.disk_fd < 0)

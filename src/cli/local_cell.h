@@ -16,6 +16,7 @@ struct dz_cli_cell {
     int module_fds[DZ_CELL_MODULES_MAX];
     const char *file;   /* --file, or NULL: ephemeral */
     bool made;          /* the file was made now */
+    bool create;        /* do so also to resume: what sleeps is the base's */
     int64_t timeout_ns; /* wall clock; 0: none */
     bool keep;          /* SIGTERM puts it to sleep */
     int64_t suspend_ns; /* so does this much time; 0: none */

@@ -136,6 +136,19 @@ static int run_snapshot(struct dz_cli *c, void *arg, struct dz_err *err)
     return rc < 0 ? rc : print(c, NULL, found, err);
 }
 
+/* The image that the disk stands on must be the one that was given, if any. */
+static int needs_image(const struct dz_disk *d, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(d->db, "SELECT v FROM meta WHERE k='image'");
+    int rc = dz_stmt_step(st, err);
+    if (rc < 0 || (rc == 0 && !d->image))
+        return rc;
+    if (rc > 0 && d->image && strcmp(dz_col_text(st, 0), d->image_sha256) == 0)
+        return 0;
+    return dz_fail(err, DZ_EINVAL, "--flat wants the image that the disk stands on, by --image");
+}
+
 static int run_clone(struct dz_cli *c, struct dz_err *err)
 {
     struct dz_copied copied;
@@ -170,6 +183,24 @@ static int run_share(struct dz_cli *c, struct dz_err *err)
     rc = close_copy(db, rc < 0 ? rc : closed, err);
     if (rc == 0)
         rc = print(c, &copied, NULL, err);
+    return dz_disk_close(&d, rc, err);
+}
+
+static int run_flat(struct dz_cli *c, void *arg, struct dz_err *err)
+{
+    struct dz_db *db = NULL;
+    struct dz_disk d;
+    (void)arg;
+    int rc = dz_disk_open(c, DZ_DISK_DATA, &d, err);
+    if (rc == 0)
+        rc = needs_image(&d, err);
+    if (rc == 0)
+        rc = open_copy(c, &db, err);
+    if (rc == 0)
+        rc = dz_machine_seal(d.db, d.image, db, err);
+    rc = close_copy(db, rc, err);
+    if (rc == 0)
+        rc = print(c, NULL, NULL, err);
     return dz_disk_close(&d, rc, err);
 }
 
@@ -227,7 +258,7 @@ static int snapshot_files(struct dz_cli *c, struct dz_err *err)
     return rc < 0 ? rc : dz_cli_jail_run(c, &j, err);
 }
 
-static int snapshot(struct dz_cli *c, struct dz_err *err)
+static int snapshot_bytes(struct dz_cli *c, struct dz_err *err)
 {
     int rc = target_open(c, err);
     if (rc == 0)
@@ -238,10 +269,10 @@ static int snapshot(struct dz_cli *c, struct dz_err *err)
     return rc;
 }
 
-static int copy_jail(struct dz_cli *c, struct dz_err *err)
+static int copy_by(struct dz_cli *c, dz_cli_body_fn *body, struct dz_err *err)
 {
     int rc = target_open(c, err);
-    struct dz_cli_jail j = {.fds = {target.db_fd, target.wal_fd}, .fd_count = 2};
+    struct dz_cli_jail j = {.body = body, .fds = {target.db_fd, target.wal_fd}, .fd_count = 2};
     if (rc == 0)
         rc = empty_disk(err);
     if (rc == 0)
@@ -252,6 +283,18 @@ static int copy_jail(struct dz_cli *c, struct dz_err *err)
     return rc;
 }
 
+static int copy_jail(struct dz_cli *c, struct dz_err *err)
+{
+    return copy_by(c, NULL, err);
+}
+
+static int snapshot(struct dz_cli *c, struct dz_err *err)
+{
+    if (dz_cli_flag(c, "flat"))
+        return copy_by(c, run_flat, err);
+    return snapshot_bytes(c, err);
+}
+
 const struct dz_cli_command dz_cmd_snapshot = {
     .name = "snapshot",
     .group = DZ_CLI_GROUP_RUN,
@@ -260,9 +303,19 @@ const struct dz_cli_command dz_cmd_snapshot = {
     .min_args = 2,
     .max_args = 2,
     .options =
-        (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+        (const struct dz_cli_option[]){
+            {"flat", 0, NULL, "a file that stands on no base and may be one itself"},
+            DZ_CLI_OPTION_IMAGE,
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END,
+        },
     .help = "Both files can be resumed, and go their own ways. Nobody may run FILE\n"
-            "meanwhile. TARGET is there as a whole or not at all.\n",
+            "meanwhile. TARGET is there as a whole or not at all.\n"
+            "\n"
+            "With --flat, TARGET holds what FILE and the base below it (--image) hold\n"
+            "together. As a base with a sleeping machine, it starts any number of sandboxes\n"
+            "at that instant: `doze resume --base TARGET --new FILE`.\n",
     .run = snapshot,
 };
 

@@ -33,6 +33,7 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_er
     struct dz_cell_start *s = &cell->start;
     struct winsize w = {0};
     s->resume = true;
+    cell->create = dz_cli_flag(c, "new");
     cell->file = c->argv[0];
     s->tty = dz_cli_flag(c, "tty");
     s->open_stdin = dz_cli_flag(c, "interactive");
@@ -60,7 +61,7 @@ static int resume(struct dz_cli *c, struct dz_err *err)
     if (rc < 0)
         return rc;
     rc = dz_cli_cell_run(&cell, c, err);
-    dz_cli_cell_tidy(&cell, true);
+    dz_cli_cell_tidy(&cell, rc >= 0 && (rc < DZ_EXIT_RUN_FAILED || rc >= DZ_EXIT_SIGNAL));
     return rc;
 }
 
@@ -77,12 +78,16 @@ const struct dz_cli_command dz_cmd_resume = {
             {"interactive", 'i', NULL, "pass standard input on"},
             {"tty", 't', NULL, "its terminal is ours"},
             {"suspend-after", 0, "DURATION", "put it to sleep again after this long"},
+            {"new", 0, NULL, "make FILE: what sleeps in the base goes on there"},
             DZ_CLI_OPTION_END,
         },
     .help = "The sandbox goes on where `doze run --keep` or `doze resume` stopped it, with\n"
             "its processes, open files, pipes and timers; a timer whose time has come\n"
             "meanwhile goes off at once. What it prints comes here. Without -i nothing is\n"
             "typed, and what reads waits. SIGTERM puts it to sleep again (status 75);\n"
-            "otherwise the status is that of its first process, as of `doze run`.\n",
+            "otherwise the status is that of its first process, as of `doze run`.\n"
+            "\n"
+            "A base may hold a sleeping machine itself (`doze snapshot --flat` makes one):\n"
+            "with --new, each FILE goes on from there.\n",
     .run = resume,
 };

@@ -29,6 +29,7 @@ int64_t dz_machine_real_ns(const struct dz_machine *m)
 
 /* --- meta ------------------------------------------------------------------------- */
 
+/* 1, 0 when there is no such key (then *ret_v is 0), or an error. */
 static int meta_get(struct dz_db *db, const char *key, int64_t *ret_v, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
@@ -36,7 +37,7 @@ static int meta_get(struct dz_db *db, const char *key, int64_t *ret_v, struct dz
     dz_bind_text(st, 1, key);
     int rc = dz_stmt_step(st, err);
     *ret_v = rc > 0 ? dz_col_int(st, 0) : 0;
-    return rc < 0 ? rc : 0;
+    return rc;
 }
 
 static int meta_put(struct dz_db *db, const char *key, int64_t v, struct dz_err *err)
@@ -55,7 +56,7 @@ static int read_state(struct dz_machine *m, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
-        dz_db_stmt(m->db, "SELECT value FROM machine WHERE part='state' ORDER BY key");
+        dz_db_stmt(m->from, "SELECT value FROM machine WHERE part='state' ORDER BY key");
     int rc;
     while ((rc = dz_stmt_step(st, err)) > 0) {
         size_t size;
@@ -67,15 +68,31 @@ static int read_state(struct dz_machine *m, struct dz_err *err)
     return rc < 0 ? rc : dz_machine_state_cut(m, err);
 }
 
+/* A file that has not had a machine of its own yet has its image's. */
+static int look_below(struct dz_machine *m, struct dz_err *err)
+{
+    int64_t there = 0, live = 0;
+    int rc = m->image ? meta_get(m->image, "machine", &there, err) : 0;
+    if (rc > 0 && there)
+        rc = meta_get(m->image, "machine_live", &live, err);
+    m->below = rc >= 0 && there && !live;
+    m->from = m->below ? m->image : m->db;
+    return rc < 0 ? rc : 0;
+}
+
 static int look(struct dz_machine *m, bool to_drop, struct dz_err *err)
 {
     int64_t there = 0, live = 0;
-    int rc = meta_get(m->db, "machine", &there, err);
-    if (rc == 0)
-        rc = meta_get(m->db, "machine_live", &live, err);
-    if (rc < 0 || !there)
+    m->from = m->db;
+    int own = meta_get(m->db, "machine", &there, err);
+    int rc = own < 0 ? own : meta_get(m->db, "machine_live", &live, err);
+    if (rc >= 0 && own == 0)
+        rc = look_below(m, err);
+    if (rc < 0)
         return rc;
     m->live = live != 0;
+    if (!there && !m->below && !m->live)
+        return 0;
     m->found = m->live ? DZ_MACHINE_LOST : DZ_MACHINE_ASLEEP;
     return m->live || to_drop ? 0 : read_state(m, err);
 }
@@ -87,6 +104,7 @@ int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_
     if (!m)
         return dz_fail(err, DZ_ENOMEM, "look for a machine in the file: out of memory");
     m->db = opts->db;
+    m->image = opts->image;
     m->ops = opts->ops;
     m->state = (struct dz_buf)DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
     m->modules.max = DZ_MACHINE_MODULES_MAX;
@@ -115,6 +133,11 @@ void dz_machine_close(struct dz_machine *m)
 enum dz_machine_found dz_machine_found(const struct dz_machine *m)
 {
     return m->found;
+}
+
+bool dz_machine_of_image(const struct dz_machine *m)
+{
+    return m->below;
 }
 
 const char *dz_machine_policy(const struct dz_machine *m)
@@ -177,7 +200,10 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
         rc = thaw(m, k, err);
     if (rc < 0)
         return rc;
-    dz_machine_mem_mark(m);
+    if (m->below)
+        dz_machine_mem_forget(m); /* the rows are not of this file */
+    else
+        dz_machine_mem_mark(m);
     m->woken = true;
     m->stats.state_bytes = m->state.len;
     m->stats.modules = m->modules.n;
@@ -195,12 +221,12 @@ int dz_machine_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
         return 0;
     /* Read it first: the commit that carried it may have failed. */
     int rc = meta_get(db, "machine_live", &live, err);
-    if (rc == 0 && live && m->live_written)
+    if (rc >= 0 && live && m->live_written)
         m->live = true;
-    else if (rc == 0)
+    else if (rc >= 0)
         rc = meta_put(db, "machine_live", 1, err);
-    m->live_written = rc == 0;
-    return rc;
+    m->live_written = rc >= 0;
+    return rc < 0 ? rc : 0;
 }
 
 static int nothing(void *arg, struct dz_db *db, struct dz_err *err)
@@ -291,15 +317,20 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
     return how->goes_on ? 0 : dz_vfs_sync(vfs, err);
 }
 
+/* 0 stays where the image has one, so that it is not taken for this file's again. */
 static int write_nothing(void *arg, struct dz_db *db, struct dz_err *err)
 {
-    (void)arg;
+    const struct dz_machine *m = arg;
+    int64_t there = 0;
     int rc = dz_db_exec(db, dz_vfs_schema_mem, err);
-    return rc < 0 ? rc
-                  : dz_db_exec(db,
-                               "DELETE FROM machine; DELETE FROM mem;"
-                               "DELETE FROM meta WHERE k IN('machine','machine_live')",
-                               err);
+    if (rc == 0)
+        rc = dz_db_exec(db,
+                        "DELETE FROM machine; DELETE FROM mem;"
+                        "DELETE FROM meta WHERE k IN('machine','machine_live')",
+                        err);
+    if (rc == 0 && m->image)
+        rc = meta_get(m->image, "machine", &there, err);
+    return rc < 0 || !there ? rc : meta_put(db, "machine", 0, err);
 }
 
 int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err)
@@ -312,6 +343,7 @@ int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err
     dz_machine_mem_release(m);
     dz_mem_init(&m->mem);
     m->found = DZ_MACHINE_NONE;
+    m->below = false;
     m->woken = m->live = m->live_written = false;
     return 0;
 }

@@ -103,7 +103,8 @@ enum dz_machine_found {
 };
 
 struct dz_machine_opts {
-    struct dz_db *db; /* borrowed until close */
+    struct dz_db *db;    /* borrowed until close */
+    struct dz_db *image; /* what it stands on, borrowed too; NULL: nothing */
     const struct dz_machine_ops *ops;
     bool to_drop; /* what is found will only be dropped: however damaged it is */
 };
@@ -114,6 +115,8 @@ DZ_NODISCARD int dz_machine_open(const struct dz_machine_opts *opts, struct dz_m
                                  struct dz_err *err);
 void dz_machine_close(struct dz_machine *m); /* NULL is fine; changes nothing */
 enum dz_machine_found dz_machine_found(const struct dz_machine *m);
+/* Is what sleeps the image's? Each sandbox made of it goes on from there, or does not. */
+bool dz_machine_of_image(const struct dz_machine *m);
 /* Of a machine asleep: the policy it ran under, and what its embedder kept. */
 const char *dz_machine_policy(const struct dz_machine *m);
 const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_size);

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "db/db.h"
+#include "machine/machine_rows.h"
 #include "vfs/vfs.h"
 
 #include <string.h>
@@ -66,36 +67,6 @@ static bool below_tmp(const struct clone *c, uint64_t parent)
 }
 
 /* --- rows -------------------------------------------------------------------------------- */
-
-static void bind_column(struct dz_stmt *to, int i, struct dz_stmt *from)
-{
-    size_t size;
-    const void *p;
-    switch (dz_col_type(from, i)) {
-    case DZ_DB_INT:
-        dz_bind_int(to, i + 1, dz_col_int(from, i));
-        break;
-    case DZ_DB_TEXT:
-        dz_bind_text(to, i + 1, dz_col_text(from, i));
-        break;
-    case DZ_DB_BLOB:
-        p = dz_col_blob(from, i, &size);
-        dz_bind_blob(to, i + 1, p ? p : "", size);
-        break;
-    case DZ_DB_REAL:
-    case DZ_DB_NULL:
-        dz_bind_null(to, i + 1);
-        break;
-    }
-}
-
-static int insert(struct clone *c, struct dz_stmt *from, const char *sql, struct dz_err *err)
-{
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *to = dz_db_stmt(c->to, sql);
-    for (int i = 0; i < dz_col_count(from); i++)
-        bind_column(to, i, from);
-    return dz_stmt_run(to, err);
-}
 
 /* Now and then, so that the log of the copy and its cache stay small. */
 static int breathe(struct clone *c, uint64_t bytes, struct dz_err *err)
@@ -153,7 +124,7 @@ static int copy_nodes(struct clone *c, struct dz_err *err)
             return rc;
         if (v == SKIP)
             continue;
-        rc = insert(c, st, into, err);
+        rc = dz_machine_row_copy(c->to, st, into, err);
         if (rc == 0 && v == LESS) {
             uint64_t ino = (uint64_t)dz_col_int(st, 0);
             const struct in_tmp *t = dz_map_get64(&c->by_ino, ino);
@@ -182,7 +153,8 @@ static int copy_names(struct clone *c, struct dz_err *err)
         uint64_t parent = (uint64_t)dz_col_int(st, 0);
         if (below_tmp(c, parent) || dz_map_get64(&c->is_gone, parent))
             continue;
-        rc = insert(c, st, "INSERT INTO dentry(parent,name,ino,type)VALUES(?1,?2,?3,?4)", err);
+        rc = dz_machine_row_copy(
+            c->to, st, "INSERT INTO dentry(parent,name,ino,type)VALUES(?1,?2,?3,?4)", err);
         if (rc < 0)
             return rc;
     }
@@ -199,7 +171,7 @@ static int copy_content(struct clone *c, struct dz_err *err)
         if (dz_map_get64(&c->is_gone, (uint64_t)dz_col_int(st, 0) >> 24))
             continue;
         (void)dz_col_blob(st, 1, &size);
-        rc = insert(c, st, "INSERT INTO chunk(id,data)VALUES(?1,?2)", err);
+        rc = dz_machine_row_copy(c->to, st, "INSERT INTO chunk(id,data)VALUES(?1,?2)", err);
         if (rc == 0)
             rc = breathe(c, size, err);
         if (rc < 0)
@@ -216,14 +188,15 @@ static int copy_rest(struct clone *c, struct dz_err *err)
     while ((rc = dz_stmt_step(xattr, err)) > 0) {
         if (dz_map_get64(&c->is_gone, (uint64_t)dz_col_int(xattr, 0)))
             continue;
-        rc = insert(c, xattr, "INSERT INTO xattr(ino,name,value)VALUES(?1,?2,?3)", err);
+        rc = dz_machine_row_copy(c->to, xattr, "INSERT INTO xattr(ino,name,value)VALUES(?1,?2,?3)",
+                                 err);
         if (rc < 0)
             return rc;
     }
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *kv = dz_db_stmt(c->from, "SELECT ns,k,v,mtime FROM kv");
     while (rc == 0 && (rc = dz_stmt_step(kv, err)) > 0)
-        rc = insert(c, kv, "INSERT INTO kv(ns,k,v,mtime)VALUES(?1,?2,?3,?4)", err);
+        rc = dz_machine_row_copy(c->to, kv, "INSERT INTO kv(ns,k,v,mtime)VALUES(?1,?2,?3,?4)", err);
     return rc;
 }
 
@@ -235,8 +208,8 @@ static int copy_meta(struct clone *c, struct dz_err *err)
     int rc;
     while ((rc = dz_stmt_step(st, err)) > 0) {
         c->image |= strcmp(dz_col_text(st, 0), "image") == 0;
-        rc = insert(c, st, "INSERT INTO meta(k,v)VALUES(?1,?2)ON CONFLICT(k)DO UPDATE SET v=?2",
-                    err);
+        rc = dz_machine_row_copy(
+            c->to, st, "INSERT INTO meta(k,v)VALUES(?1,?2)ON CONFLICT(k)DO UPDATE SET v=?2", err);
         if (rc < 0)
             return rc;
     }

@@ -30,4 +30,9 @@ DZ_NODISCARD int dz_machine_clone(struct dz_db *from, struct dz_db *to,
 DZ_NODISCARD int dz_machine_share(struct dz_vfs *from, struct dz_vfs *to,
                                   struct dz_copied *ret_copied, struct dz_err *err);
 
+/* Both as one file that stands on no image, with the machine that sleeps in `from`: it
+ * may be an image itself. image NULL: `from` stands on none. */
+DZ_NODISCARD int dz_machine_seal(struct dz_db *from, struct dz_db *image, struct dz_db *to,
+                                 struct dz_err *err);
+
 #endif

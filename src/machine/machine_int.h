@@ -127,10 +127,12 @@ void dz_mem_init(struct dz_mem *mem);
 struct dz_space *dz_mem_space(struct dz_mem *mem, uint64_t id);
 
 struct dz_machine {
-    struct dz_db *db;
+    struct dz_db *db, *image;
+    struct dz_db *from; /* which of the two holds what sleeps */
     struct dz_vfs *vfs; /* while waking or being put to sleep */
     const struct dz_machine_ops *ops;
     enum dz_machine_found found;
+    bool below;        /* what sleeps is the image's */
     bool woken;        /* the rows in the file are of the machine that runs */
     bool live;         /* machine_live is set, and committed */
     bool live_written; /* in a transaction that may still fail */
@@ -158,6 +160,8 @@ void dz_machine_mem_done(struct dz_machine *m, struct dz_mem_change *c, bool com
 int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err);
 /* From now on the embedder notes what is written. */
 void dz_machine_mem_mark(struct dz_machine *m);
+/* What is laid is no row's of this file: all that differs from the modules is new. */
+void dz_machine_mem_forget(struct dz_machine *m);
 void dz_machine_mem_release(struct dz_machine *m);
 
 #endif

@@ -105,8 +105,8 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, uint64_t *ret_byt
     struct dz_mem_reader r;
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
-        dz_db_stmt(m->db, "SELECT rowid,gen,seq FROM mem ORDER BY gen DESC,seq DESC");
-    int rc = dz_mem_reader_open(&r, m->db, err);
+        dz_db_stmt(m->from, "SELECT rowid,gen,seq FROM mem ORDER BY gen DESC,seq DESC");
+    int rc = dz_mem_reader_open(&r, m->from, err);
     *ret_bytes = 0;
     while (rc == 0 && (rc = dz_stmt_step(st, err)) > 0) {
         struct dz_mem_row row = {

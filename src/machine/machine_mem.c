@@ -516,6 +516,15 @@ void dz_machine_mem_mark(struct dz_machine *m)
     count_stats(m);
 }
 
+void dz_machine_mem_forget(struct dz_machine *m)
+{
+    for (size_t i = 0; i < m->mem.spaces.n; i++)
+        for (size_t page = 0; page < m->mem.spaces.p[i].homes; page++)
+            m->mem.spaces.p[i].home[page] = 0;
+    dz_vec_reset(&m->mem.rows);
+    count_stats(m);
+}
+
 void dz_machine_mem_done(struct dz_machine *m, struct dz_mem_change *c, bool committed)
 {
     if (!c)

@@ -66,6 +66,16 @@ test_that 'a clone has the files only, a share the public ones' '
     ! grep -qa "^mem$" s.doze && run 0 doze disk cat s.doze /workspace/w && has out pub
 '
 
+test_that 'an image may hold a sleeping machine' '
+    keep i.doze && echo one >&9 && until_has i.doze.out one && stop 75 &&
+    run 0 doze snapshot --flat i.doze img.doze && run 0 doze disk check img.doze && cp img.doze before &&
+    echo a >in && run 0 doze resume -i --base img.doze --new n1.doze <in && has out a &&
+    echo b >in && run 0 doze resume -i --base img.doze --new n2.doze <in && has out b &&
+    run 125 doze resume --base img.doze n1.doze && has err "no machine sleeps" &&
+    run 125 doze resume --new --base img.doze n1.doze && run 3 doze run --base img.doze -- prog h &&
+    run 0 doze disk check --image img.doze n1.doze && cmp before img.doze
+'
+
 test_that 'a damaged machine says so, and stays as it is' '
     run 75 doze run --file x.doze --suspend-after 50ms --copy tree:/bin -- prog l &&
     sqlite3 x.doze "UPDATE machine SET value=substr(value,1,200)||x'"'"'ff'"'"'||substr(value,202)" && cp x.doze before &&
