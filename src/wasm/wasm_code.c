@@ -11,6 +11,7 @@
 #include "wasm/wasm_code.h"
 
 #include "base/mem.h"
+#include "base/vm.h"
 #include "wasm/wasm_points.h"
 
 enum {
@@ -46,6 +47,8 @@ static bool arena_room(struct dz_wasm_code *c, uint32_t words)
     if (want > c->reserved_bytes ||
         dz_wasm_mem_anon.commit(NULL, c->arena, c->committed_bytes, want, NULL) < 0)
         return false;
+    if (c->committed_bytes != 0) /* a large program: more is to come */
+        dz_vm_populate((char *)c->arena + c->committed_bytes, want - c->committed_bytes);
     c->committed_bytes = want;
     return true;
 }
@@ -144,6 +147,16 @@ static enum dz_wasm_trap_kind make_import(struct dz_wasm_code *c, uint32_t func,
     return DZ_WASM_TRAP_NONE;
 }
 
+/* Addresses for numbers. */
+static void name_handlers(wasm_word *words, const struct cell_pos *cells, uint32_t count,
+                          const wasm_word *handlers)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        wasm_word *w = &words[cells[i].word];
+        *w = handlers[*w];
+    }
+}
+
 /* Put what the translator made into the arena. */
 static enum dz_wasm_trap_kind commit(struct dz_wasm_code *c, uint32_t func)
 {
@@ -155,10 +168,8 @@ static enum dz_wasm_trap_kind commit(struct dz_wasm_code *c, uint32_t func)
         return DZ_WASM_TRAP_CODE_LIMIT;
     uint32_t at = c->used;
     memcpy(c->arena + at, t->words, t->count * sizeof *t->words);
-    for (uint32_t i = 0; i < t->cell_count; i++) {
-        wasm_word *w = &c->arena[at + t->cells[i].word];
-        *w = handler_word(c, (unsigned)*w);
-    }
+    if (!c->by_index)
+        name_handlers(c->arena + at, t->cells, t->cell_count, c->handlers);
     c->ranges[c->range_count++] =
         (struct wasm_range){at, at + t->count, func, c->catch_count, t->catch_count};
     for (uint32_t i = 0; i < t->catch_count; i++) {

@@ -44,14 +44,11 @@ int64_t dz_trans_s64(struct wasm_trans *t)
     return (int64_t)v;
 }
 
-static unsigned read_op(struct wasm_trans *t)
+/* The number behind a prefix, 0xfc or 0xfd. */
+static unsigned prefixed(struct wasm_trans *t, unsigned prefix)
 {
-    unsigned op = *t->p++;
-    if (dz_unlikely(op == 0xfc))
-        return 0x100 + dz_trans_u32(t);
-    if (dz_unlikely(op == 0xfd))
-        return 0x200 + dz_trans_u32(t);
-    return op;
+    unsigned op = (prefix - 0xfb) * 0x100 + dz_trans_u32(t);
+    return op < DZ_WASM_OP_LIMIT ? op : DZ_WASM_OP_nop; /* cannot be */
 }
 
 static void skip_labels(struct wasm_trans *t)
@@ -142,7 +139,10 @@ static void constant(struct wasm_trans *t, unsigned op)
 {
     struct entry e = {.kind = ENTRY_CONST, .type = dz_wasm_op_table[op].type[3]};
     if (op == DZ_WASM_OP_i32_const) {
-        e.bits = (uint32_t)dz_trans_s64(t);
+        if (t->p < t->end && *t->p < 128) /* 7 bits, signed */
+            e.bits = (uint32_t)((int32_t)((uint32_t)*t->p++ << 25) >> 25);
+        else
+            e.bits = (uint32_t)dz_trans_s64(t);
     } else if (op == DZ_WASM_OP_i64_const) {
         e.bits = (uint64_t)dz_trans_s64(t);
     } else {
@@ -156,13 +156,11 @@ static void constant(struct wasm_trans *t, unsigned op)
 static void rare_instruction(struct wasm_trans *t, unsigned op)
 {
     if (!dz_trans_control(t, op) && !dz_trans_memory(t, op) && !dz_trans_vector(t, op) &&
-        !dz_trans_table(t, op)) {
-        t->failed = true; /* cannot be: the validator knows the same table */
-        t->trap = DZ_WASM_TRAP_UNREACHABLE;
-    }
+        !dz_trans_table(t, op))
+        trans_fail(t, DZ_WASM_TRAP_UNREACHABLE); /* cannot be: the validator knows the same table */
 }
 
-static void instruction(struct wasm_trans *t, unsigned op)
+static inline __attribute__((always_inline)) void instruction(struct wasm_trans *t, unsigned op)
 {
     switch (op) {
     case DZ_WASM_OP_local_get:
@@ -178,8 +176,11 @@ static void instruction(struct wasm_trans *t, unsigned op)
     case DZ_WASM_OP_f64_const:
         constant(t, op);
         break;
-    case DZ_WASM_OP_i32_load ... DZ_WASM_OP_i64_store32:
-        (void)dz_trans_memory(t, op);
+    case DZ_WASM_OP_i32_load ... DZ_WASM_OP_i64_load32_u:
+        dz_trans_load(t, op);
+        break;
+    case DZ_WASM_OP_i32_store ... DZ_WASM_OP_i64_store32:
+        dz_trans_store(t, op);
         break;
     case DZ_WASM_OP_i32_eqz ... DZ_WASM_OP_i64_extend32_s:
     case DZ_WASM_OP_i32_trunc_sat_f32_s ... DZ_WASM_OP_i64_trunc_sat_f64_u:
@@ -207,17 +208,14 @@ static void instruction(struct wasm_trans *t, unsigned op)
     case DZ_WASM_OP_select:
         dz_trans_select(t);
         break;
+    case DZ_WASM_OP_block ... DZ_WASM_OP_if:
+    case DZ_WASM_OP_br ... DZ_WASM_OP_call_indirect:
+        (void)dz_trans_control(t, op);
+        break;
     default:
         rare_instruction(t, op);
         break;
     }
-}
-
-static void wide_instruction(struct wasm_trans *t, unsigned op)
-{
-    dz_trans_wide_open(t, op);
-    instruction(t, op);
-    dz_trans_wide_close(t);
 }
 
 static uint32_t slots_max(const struct wasm_trans *t)
@@ -251,29 +249,42 @@ static void dead_instruction(struct wasm_trans *t, unsigned op)
     skip_immediates(t, op);
 }
 
+/* A failure ends it by taking back the end; the last `end` is at the end. Made
+ * twice, for wide is known beforehand. */
+static inline __attribute__((always_inline)) void instructions(struct wasm_trans *t, bool wide)
+{
+    const uint8_t *base = t->module->wasm;
+    while (t->p < t->end) {
+        t->offset = (uint32_t)(t->p - base);
+        unsigned op = *t->p++;
+        t->fuel_count++;
+        if (dz_unlikely(op >= 0xfc))
+            op = prefixed(t, op);
+        if (dz_unlikely(t->dead)) {
+            dead_instruction(t, op);
+            continue;
+        }
+        bool window = wide && op != DZ_WASM_OP_end && op != DZ_WASM_OP_else;
+        if (window)
+            dz_trans_wide_open(t, op);
+        instruction(t, op);
+        if (window)
+            dz_trans_wide_close(t);
+    }
+}
+
 static void body(struct wasm_trans *t)
 {
-    while (t->block_count != 0 && !t->failed && t->p < t->end) {
-        t->offset = dz_trans_here(t);
-        unsigned op = read_op(t);
-        if (op >= DZ_WASM_OP_LIMIT)
-            break; /* cannot be */
-        t->fuel_count++;
-        if (dz_unlikely(t->dead))
-            dead_instruction(t, op);
-        else if (dz_unlikely(t->wide) && op != DZ_WASM_OP_end && op != DZ_WASM_OP_else)
-            wide_instruction(t, op);
-        else
-            instruction(t, op);
-        if (dz_unlikely(t->max_slot > slots_max(t))) {
-            t->failed = true;
-            t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
-        }
-    }
-    if (t->block_count != 0 && !t->failed) {
-        t->failed = true; /* cannot be */
-        t->trap = DZ_WASM_TRAP_UNREACHABLE;
-    }
+    if (dz_unlikely(t->wide))
+        instructions(t, true);
+    else
+        instructions(t, false);
+    if (t->failed)
+        return;
+    if (t->block_count != 0)
+        trans_fail(t, DZ_WASM_TRAP_UNREACHABLE); /* cannot be */
+    else if (t->max_slot > slots_max(t))
+        trans_fail(t, DZ_WASM_TRAP_FRAME_LIMIT);
 }
 
 /* --- functions ------------------------------------------------------------------------------ */
@@ -281,8 +292,7 @@ static void body(struct wasm_trans *t)
 static bool add_locals(struct wasm_trans *t, uint32_t n, uint8_t type, uint32_t *slot)
 {
     if (n > slots_max(t) - *slot) {
-        t->failed = true;
-        t->trap = DZ_WASM_TRAP_FRAME_LIMIT;
+        trans_fail(t, DZ_WASM_TRAP_FRAME_LIMIT);
         return false;
     }
     if (!trans_grow(t, &t->locals, &t->local_cap, t->local_count + n, sizeof *t->locals))

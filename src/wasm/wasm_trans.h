@@ -157,6 +157,14 @@ struct wasm_trans {
     uint32_t fuel_count;
 };
 
+/* No more of this function. */
+static inline void trans_fail(struct wasm_trans *t, enum dz_wasm_trap_kind trap)
+{
+    t->failed = true;
+    t->trap = trap;
+    t->end = t->p;
+}
+
 /* --- cells ------------------------------------------------------------------------------- */
 
 /* Room for `want` elements in the array at *pp; false: no memory, t->failed. */
@@ -385,7 +393,9 @@ bool dz_trans_vector(struct wasm_trans *t, unsigned op); /* false: not one of th
 void dz_trans_set_local(struct wasm_trans *t, uint32_t index, bool keep);
 void dz_trans_global(struct wasm_trans *t, unsigned op, uint32_t index);
 void dz_trans_select(struct wasm_trans *t);
-bool dz_trans_memory(struct wasm_trans *t, unsigned op);
+void dz_trans_load(struct wasm_trans *t, unsigned op);
+void dz_trans_store(struct wasm_trans *t, unsigned op);
+bool dz_trans_memory(struct wasm_trans *t, unsigned op); /* all others */
 bool dz_trans_table(struct wasm_trans *t, unsigned op);
 
 /* --- wasm_trans_wide.c: frames that 16 bits cannot name ------------------------------------- */

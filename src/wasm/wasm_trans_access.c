@@ -39,7 +39,7 @@ bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t
 bool dz_trans_fuse_load(struct wasm_trans *t, const struct entry *e, uint32_t offset, unsigned log2,
                         struct fused_address *ret)
 {
-    if (dz_trans_fuse_address(t, e, offset, ret))
+    if (e->kind != ENTRY_LOCAL && dz_trans_fuse_address(t, e, offset, ret))
         return true;
     uint32_t at = trans_producer(t, e);
     if (at != WASM_NOWHERE && t->words[at] == H_I32_SHL_ADD_S && offset <= UINT16_MAX &&

@@ -465,8 +465,9 @@ void dz_trans_end(struct wasm_trans *t)
         dz_trans_push_temp(t, result_type(t, b, i));
     if (b->op == 0 && landed) /* a catch clause names the function's label */
         emit_return(t);
-    t->block_count--;
     t->dead = !reached;
+    if (--t->block_count == 0)
+        t->end = t->p;
 }
 
 /* --- calls ---------------------------------------------------------------------------------- */

@@ -22,8 +22,7 @@ bool dz_trans_grow_slow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t 
     memcpy(&p, pp, sizeof p);
     void *q = dz_realloc(p, n * size);
     if (!q) {
-        t->failed = true;
-        t->trap = DZ_WASM_TRAP_NOMEM;
+        trans_fail(t, DZ_WASM_TRAP_NOMEM);
         return false;
     }
     memcpy(pp, &q, sizeof q);
@@ -34,8 +33,7 @@ bool dz_trans_grow_slow(struct wasm_trans *t, void *pp, uint32_t *cap, uint32_t 
 bool dz_trans_room(struct wasm_trans *t)
 {
     if (t->count + 4 > WORDS_MAX) {
-        t->failed = true;
-        t->trap = DZ_WASM_TRAP_CODE_LIMIT;
+        trans_fail(t, DZ_WASM_TRAP_CODE_LIMIT);
         return false;
     }
     if (!trans_grow(t, &t->words, &t->cap, t->count + 4, sizeof *t->words) ||

@@ -120,28 +120,31 @@ void dz_trans_select(struct wasm_trans *t)
 
 struct access {
     uint16_t handler;
-    uint8_t store;
+    uint8_t type; /* of the value */
+    uint8_t log2; /* bytes */
 };
+#define ACCESS(op, handler, type, log2) \
+    [DZ_WASM_OP_##op - DZ_WASM_OP_i32_load] = {H_##handler, DZ_WASM_##type, log2}
 static const struct access accesses[] = {
-    [DZ_WASM_OP_i32_load] = {H_LOAD32_U_S, 0},       [DZ_WASM_OP_i64_load] = {H_LOAD64_S, 0},
-    [DZ_WASM_OP_f32_load] = {H_LOADF32_S, 0},        [DZ_WASM_OP_f64_load] = {H_LOADF64_S, 0},
-    [DZ_WASM_OP_i32_load8_s] = {H_LOAD8_S32_S, 0},   [DZ_WASM_OP_i32_load8_u] = {H_LOAD8_U_S, 0},
-    [DZ_WASM_OP_i32_load16_s] = {H_LOAD16_S32_S, 0}, [DZ_WASM_OP_i32_load16_u] = {H_LOAD16_U_S, 0},
-    [DZ_WASM_OP_i64_load8_s] = {H_LOAD8_S64_S, 0},   [DZ_WASM_OP_i64_load8_u] = {H_LOAD8_U_S, 0},
-    [DZ_WASM_OP_i64_load16_s] = {H_LOAD16_S64_S, 0}, [DZ_WASM_OP_i64_load16_u] = {H_LOAD16_U_S, 0},
-    [DZ_WASM_OP_i64_load32_s] = {H_LOAD32_S64_S, 0}, [DZ_WASM_OP_i64_load32_u] = {H_LOAD32_U_S, 0},
-    [DZ_WASM_OP_i32_store] = {H_STORE32_SS, 1},      [DZ_WASM_OP_i64_store] = {H_STORE64_SS, 1},
-    [DZ_WASM_OP_f32_store] = {H_STORE32_SS, 1},      [DZ_WASM_OP_f64_store] = {H_STORE64_SS, 1},
-    [DZ_WASM_OP_i32_store8] = {H_STORE8_SS, 1},      [DZ_WASM_OP_i32_store16] = {H_STORE16_SS, 1},
-    [DZ_WASM_OP_i64_store8] = {H_STORE8_SS, 1},      [DZ_WASM_OP_i64_store16] = {H_STORE16_SS, 1},
-    [DZ_WASM_OP_i64_store32] = {H_STORE32_SS, 1},
+    ACCESS(i32_load, LOAD32_U_S, I32, 2),       ACCESS(i64_load, LOAD64_S, I64, 3),
+    ACCESS(f32_load, LOADF32_S, F32, 2),        ACCESS(f64_load, LOADF64_S, F64, 3),
+    ACCESS(i32_load8_s, LOAD8_S32_S, I32, 0),   ACCESS(i32_load8_u, LOAD8_U_S, I32, 0),
+    ACCESS(i32_load16_s, LOAD16_S32_S, I32, 1), ACCESS(i32_load16_u, LOAD16_U_S, I32, 1),
+    ACCESS(i64_load8_s, LOAD8_S64_S, I64, 0),   ACCESS(i64_load8_u, LOAD8_U_S, I64, 0),
+    ACCESS(i64_load16_s, LOAD16_S64_S, I64, 1), ACCESS(i64_load16_u, LOAD16_U_S, I64, 1),
+    ACCESS(i64_load32_s, LOAD32_S64_S, I64, 2), ACCESS(i64_load32_u, LOAD32_U_S, I64, 2),
+    ACCESS(i32_store, STORE32_SS, I32, 2),      ACCESS(i64_store, STORE64_SS, I64, 3),
+    ACCESS(f32_store, STORE32_SS, F32, 2),      ACCESS(f64_store, STORE64_SS, F64, 3),
+    ACCESS(i32_store8, STORE8_SS, I32, 0),      ACCESS(i32_store16, STORE16_SS, I32, 1),
+    ACCESS(i64_store8, STORE8_SS, I64, 0),      ACCESS(i64_store16, STORE16_SS, I64, 1),
+    ACCESS(i64_store32, STORE32_SS, I64, 2),
 };
 
 /* Read flags, memory and offset. Returns the memory's index. */
-static uint32_t memarg(struct wasm_trans *t, uint32_t *ret_offset)
+static inline uint32_t memarg(struct wasm_trans *t, uint32_t *ret_offset)
 {
     uint32_t flags = dz_trans_u32(t);
-    uint32_t index = flags & 64 ? dz_trans_u32(t) : 0;
+    uint32_t index = dz_unlikely(flags & 64) ? dz_trans_u32(t) : 0;
     *ret_offset = dz_trans_u32(t);
     return index;
 }
@@ -150,16 +153,24 @@ static void use_memory(struct wasm_trans *t, uint32_t index)
     (void)dz_trans_emit(t, H_MEM_USE, dz_trans_imm(0, 0, index));
 }
 
-static void load(struct wasm_trans *t, unsigned handler, unsigned type)
+/* Is it worth asking dz_trans_fuse_load()? Not for a local, unless it has just
+ * been added to. */
+static inline bool may_fuse(const struct wasm_trans *t, const struct entry *e)
 {
+    return e->kind != ENTRY_LOCAL || t->words[t->cells[t->cell_count - 1].word] == H_I32_ADD_SC;
+}
+
+void dz_trans_load(struct wasm_trans *t, unsigned op)
+{
+    unsigned handler = accesses[op - DZ_WASM_OP_i32_load].handler;
+    unsigned type = accesses[op - DZ_WASM_OP_i32_load].type;
     uint32_t offset;
     uint32_t memory = memarg(t, &offset);
     struct entry a = dz_trans_pop(t);
     struct fused_address f;
-    unsigned which = (handler - H_LOAD8_S32_S) / 4;
-    static const uint8_t log2[] = {0, 1, 0, 1, 2, 0, 1, 2, 3, 2, 3};
-    if (!memory && dz_trans_fuse_load(t, &a, offset, log2[which], &f)) {
-        unsigned h = H_LOAD8_S32_A + which * 10 + f.kind;
+    if (!memory && may_fuse(t, &a) &&
+        dz_trans_fuse_load(t, &a, offset, accesses[op - DZ_WASM_OP_i32_load].log2, &f)) {
+        unsigned h = H_LOAD8_S32_A + (handler - H_LOAD8_S32_S) / 4 * 10 + f.kind;
         uint32_t at = dz_trans_emit(t, h, f.word | a.slot);
         dz_trans_result(t, at, type, acc_of(type), 1);
         return;
@@ -204,8 +215,10 @@ static bool store_fused(struct wasm_trans *t, unsigned handler, unsigned type, u
 }
 
 /* Kinds SS RS SR SC RC follow each other. */
-static void store(struct wasm_trans *t, unsigned handler, unsigned type)
+void dz_trans_store(struct wasm_trans *t, unsigned op)
 {
+    unsigned handler = accesses[op - DZ_WASM_OP_i32_load].handler;
+    unsigned type = accesses[op - DZ_WASM_OP_i32_load].type;
     enum {
         SS,
         RS,
@@ -275,7 +288,7 @@ static void memory_grow(struct wasm_trans *t)
     dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
 }
 
-static bool memory_other(struct wasm_trans *t, unsigned op)
+bool dz_trans_memory(struct wasm_trans *t, unsigned op)
 {
     uint32_t x;
     switch (op) {
@@ -303,17 +316,6 @@ static bool memory_other(struct wasm_trans *t, unsigned op)
     default:
         return false;
     }
-}
-
-bool dz_trans_memory(struct wasm_trans *t, unsigned op)
-{
-    if (op >= DZ_ARRAY_LEN(accesses) || accesses[op].handler == 0)
-        return memory_other(t, op);
-    if (accesses[op].store)
-        store(t, accesses[op].handler, dz_wasm_op_table[op].type[1]);
-    else
-        load(t, accesses[op].handler, dz_wasm_op_table[op].type[3]);
-    return true;
 }
 
 /* --- tables ----------------------------------------------------------------------------- */
