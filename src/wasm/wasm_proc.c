@@ -7,6 +7,7 @@
  * say how to go on: see wasm_state.h. The RESUME cell reads them.
  */
 #include "base/mem.h"
+#include "base/vm.h"
 #include "wasm/wasm_link.h"
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_state.h"
@@ -77,6 +78,15 @@ bool dz_wasm_injected_done(struct wasm_ctx *ctx)
 /* --- copy
  * ----------------------------------------------------------------------------------------- */
 
+/* Bytes that differ: their pages are taken in one call, which costs less than a
+ * fault for each. */
+static void copy_bytes(const struct wasm_mem *from, struct wasm_mem *to, uint64_t at, uint64_t size)
+{
+    if (size > WASM_STATE_PAGE && ((uintptr_t)(to->base + at) | size) % dz_vm_page() == 0)
+        dz_vm_populate(to->base + at, size);
+    memcpy(to->base + at, from->base + at, size);
+}
+
 /* The pages of one memory that are not as in a fresh instance. */
 static int copy_memory(const struct dz_wasm_inst *from, struct dz_wasm_inst *to, uint32_t index,
                        const struct dz_wasm_copy *how, struct dz_err *err)
@@ -95,9 +105,16 @@ static int copy_memory(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
     b->size = a->size;
     b->pages = a->pages;
     if (!how->changed) {
-        for (uint64_t at = 0; at < a->size; at += WASM_STATE_PAGE)
+        uint64_t start = 0; /* of a run of pages that differ */
+        for (uint64_t at = 0; at < a->size; at += WASM_STATE_PAGE) {
             if (dz_wasm_state_differs(from, index, at))
-                memcpy(b->base + at, a->base + at, WASM_STATE_PAGE);
+                continue;
+            if (at > start)
+                copy_bytes(a, b, start, at - start);
+            start = at + WASM_STATE_PAGE;
+        }
+        if (a->size > start)
+            copy_bytes(a, b, start, a->size - start);
         return 0;
     }
     for (uint64_t at = 0;;) {
@@ -107,7 +124,7 @@ static int copy_memory(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
             return rc;
         if (at > a->size || size > a->size - at)
             return dz_fail(err, DZ_EINVAL, "changed bytes outside of memory %u", index);
-        memcpy(b->base + at, a->base + at, size);
+        copy_bytes(a, b, at, size);
         at += size;
     }
 }

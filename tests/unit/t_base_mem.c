@@ -118,6 +118,21 @@ TEST(vm_reserves_commits_and_gives_back)
     dz_vm_release(NULL, 0);
 }
 
+TEST(vm_populates_and_leaves_what_is_there)
+{
+    struct dz_err e = {0};
+    size_t page = dz_vm_page();
+    unsigned char *p = dz_vm_reserve(4 * page, &e);
+    CHECK(p != NULL);
+    CHECK_INT(dz_vm_commit(p, 3 * page, &e), 0);
+    p[page] = 7;
+    dz_vm_populate(p, 3 * page);
+    CHECK_INT(p[page], 7);
+    CHECK_INT(p[0] + p[2 * page], 0);
+    dz_vm_populate(p + 3 * page, page); /* not committed: nothing happens */
+    dz_vm_release(p, 4 * page);
+}
+
 TEST(vm_maps_a_file_privately)
 {
     const size_t page = dz_vm_page();
