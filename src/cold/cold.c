@@ -15,6 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    READ_MAX = 16 << 20, /* bytes of a clone that are read for its hash all the same */
+};
+
 static const struct {
     const char *suffix;
     bool live; /* in the live directory */
@@ -95,7 +99,7 @@ int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cance
 {
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
-    const struct dz_blob_copy how = {.cancel = cancel};
+    struct dz_blob_copy how = {.cancel = cancel};
     struct dz_blob_copied copied;
     uint64_t log = 0;
     int rc = dz_cold_has(c, id, DZ_COLD_LOG, &log, err);
@@ -105,6 +109,7 @@ int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cance
         rc = open_in(c, id, DZ_COLD_LIVE, &in, err);
     if (rc == 0)
         rc = open_out(c, id, DZ_COLD_FROZEN, &out, err);
+    how.hash = rc == 0 && in->size <= READ_MAX;
     if (rc == 0)
         rc = dz_blob_copy(in, out, &how, &copied, err);
     if (rc == 0)
@@ -143,7 +148,7 @@ static int compare(const struct dz_cold_copy *copy, const uint8_t *digest, struc
 static int fill(struct dz_blob_in *in, struct dz_blob_out *out, const struct dz_cold_copy *copy,
                 dz_cold_cancel cancel, struct dz_err *err)
 {
-    const struct dz_blob_copy how = {.cancel = cancel};
+    const struct dz_blob_copy how = {.cancel = cancel, .hash = in->size <= READ_MAX};
     struct dz_blob_copied copied = {0};
     int rc;
     if (copy->size && in->size != copy->size)

@@ -67,12 +67,13 @@ DZ_NODISCARD int dz_cold_has(const struct dz_cold *c, const char *id, enum dz_co
                              uint64_t *ret_size, struct dz_err *err);
 
 /* Live file to the store. DZ_ESTATE while a log with commits lies beside it. A
- * copy that shares blocks is not hashed (dz_cold_hash later). */
+ * copy of over 16 MiB that shares blocks is not hashed (dz_cold_hash later). */
 DZ_NODISCARD int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cancel,
                                 struct dz_cold_copy *ret_copy, struct dz_err *err);
 
 /* Back: the live file is there afterwards, whole, durable, and the copy stays.
- * Verified against copy's hash if it has one (a clone of blocks is not read).
+ * Verified against copy's hash if it has one (a clone of blocks is
+ * read up to 16 MiB only).
  * DZ_ENOENT: the store does not have it; DZ_ECORRUPT: it is not what was stored. */
 DZ_NODISCARD int dz_cold_thaw(const struct dz_cold *c, const char *id,
                               const struct dz_cold_copy *copy, dz_cold_cancel cancel,
