@@ -111,7 +111,7 @@ static int open_db(const char *path, enum dz_disk_open how, struct dz_db **ret_d
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema,
                                     .label = path,
                                     .immutable = files.disk.wal_fd < 0,
-                                    .views = how == DZ_DISK_DATA};
+                                    .views = how == DZ_DISK_SQL};
     return dz_db_open_fds(ret_db, files.disk.db_fd, files.disk.wal_fd, &opts, err);
 }
 
@@ -131,7 +131,7 @@ int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_di
     int rc = open_db(c->argv[0], how, &d->db, err);
     if (rc == 0 && image)
         rc = open_image(d, image, err);
-    if (rc < 0 || how == DZ_DISK_DATA)
+    if (rc < 0 || how == DZ_DISK_DATA || how == DZ_DISK_SQL)
         return rc;
     int64_t epoch = 0;
     rc = dz_disk_epoch(&epoch, err);

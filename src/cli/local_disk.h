@@ -47,6 +47,7 @@ enum dz_disk_open {
     DZ_DISK_READ,  /* changes nothing; also a file that only may be read */
     DZ_DISK_WRITE, /* dz_disk_close commits */
     DZ_DISK_DATA,  /* as READ, but only the databases */
+    DZ_DISK_SQL,   /* as DATA, and views count: a hostile file may have endless ones */
 };
 
 /* SOURCE_DATE_EPOCH, which stops the clock for builds that are to be repeatable:

@@ -142,7 +142,7 @@ static int sql(struct dz_cli *c, struct dz_err *err)
     struct dz_stmt *st = NULL;
     const char *rest = NULL;
     bool write = dz_cli_flag(c, "write");
-    int rc = dz_disk_open(c, DZ_DISK_DATA, &d, err);
+    int rc = dz_disk_open(c, DZ_DISK_SQL, &d, err);
     if (rc == 0 && d.image)
         rc = dz_vfs_sql_over(d.db, d.image, d.image_sha256, err);
     if (rc == 0 && !write)

@@ -143,6 +143,17 @@ test_that 'a damaged disk whose directories loop ends every walk' '
     run 1 doze disk get loop.doze /workspace looped && has err "directories deep"
 '
 
+test_that 'a view without end in the place of a table ends in an error' '
+    for t in xattr meta; do
+        doze disk create view.doze && cp view.doze hostile.doze && rm view.doze &&
+        doze disk sql --write hostile.doze "DROP TABLE $t" &&
+        doze disk sql --write hostile.doze "CREATE VIEW $t(ino, name, value, k, v) AS WITH RECURSIVE
+            n(a) AS (VALUES(1) UNION ALL SELECT a + 1 FROM n) SELECT a, a, a, a, a FROM n" &&
+        run 1 timeout 60 doze disk check hostile.doze || exit 1
+    done &&
+    run 1 timeout 60 doze disk ls hostile.doze && has err hostile.doze
+'
+
 test_that 'a disk in use, a foreign file and no file are told apart' '
     sqlite3 plain.db "CREATE TABLE t(a)" && printf junk >junk &&
     run 1 doze disk ls plain.db && has err "not a sandbox file of doze: an SQLite database" &&
