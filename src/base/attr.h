@@ -22,6 +22,14 @@
 #define DZ_ALLOC(free_fn) __attribute__((__malloc__, warn_unused_result))
 #endif
 
+/* A large buffer on a hot path that is written before it is read: not filled with zeros
+ * where the release build does that to all automatic variables. */
+#if __has_attribute(uninitialized)
+#define DZ_UNINIT __attribute__((uninitialized))
+#else
+#define DZ_UNINIT
+#endif
+
 /* Run f(&variable) when the variable leaves scope; see STYLE.md "Ownership". */
 #define DZ_AUTO(f) __attribute__((cleanup(f)))
 

@@ -111,13 +111,15 @@ static int open_db(const char *path, enum dz_disk_open how, struct dz_db **ret_d
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema,
                                     .label = path,
                                     .immutable = files.disk.wal_fd < 0,
+                                    .wary = true,
                                     .views = how == DZ_DISK_SQL};
     return dz_db_open_fds(ret_db, files.disk.db_fd, files.disk.wal_fd, &opts, err);
 }
 
 static int open_image(struct dz_disk *d, const char *path, struct dz_err *err)
 {
-    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = path, .immutable = true};
+    const struct dz_db_opts opts = {
+        .schema = &dz_vfs_schema, .label = path, .immutable = true, .wary = true};
     memcpy(d->image_sha256, files.image_sha256, sizeof d->image_sha256);
     return dz_db_open_fds(&d->image, files.image.db_fd, -1, &opts, err);
 }

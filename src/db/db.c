@@ -94,11 +94,12 @@ int dz_db_pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode
                    "%s" /* the map: DZ_DB_MMAP_BYTES is configured in db_init.c */
                    "PRAGMA temp_store=MEMORY;"
                    "PRAGMA secure_delete=FAST;"
-                   "PRAGMA cell_size_check=ON;"
+                   "%s"
                    "%s" /* a stranger may have left WAL mode; without a journal file */
                    "PRAGMA synchronous=%s;"
                    "PRAGMA cache_size=-%d",
                    db->prepared ? "" : "PRAGMA locking_mode=EXCLUSIVE;", map,
+                   opts->wary ? "PRAGMA cell_size_check=ON;" : "",
                    wal_mode || opts->immutable ? ""
                                                : "PRAGMA journal_mode=MEMORY;"
                                                  "PRAGMA journal_mode=WAL;",

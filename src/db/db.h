@@ -82,6 +82,8 @@ struct dz_db_opts {
     const char *label;                 /* what to call the file in messages; may be NULL */
     bool immutable;                    /* read-only, shared, never locked, no log: an image file */
     bool strict;                       /* each commit is on disk before it returns (FULL) */
+    bool wary;                         /* the file may be hostile: look through each page when it
+                                        * is read, not only at what is used of it */
     bool views;                        /* allow views (a stranger's file may hide things in them) */
     int cache_kb;                      /* 0: DZ_DB_CACHE_KB */
     int64_t mmap_bytes;                /* 0: DZ_DB_MMAP_BYTES; negative: do not map. At most that */

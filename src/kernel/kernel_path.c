@@ -233,7 +233,7 @@ static int walk(struct walker *w, struct dz_at at, struct dz_k_walk *r)
 
 int dz_k_walk(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_k_walk *ret)
 {
-    struct walker w;
+    DZ_UNINIT struct walker w;
     if (!at.path) {
         const struct dz_file *f = at.dirfd == AT_FDCWD ? NULL : dz_k_fd_file(k, p, at.dirfd);
         if (at.dirfd != AT_FDCWD && !f)

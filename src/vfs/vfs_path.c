@@ -41,7 +41,7 @@ static struct component next(struct walker *w)
 
 static int follow(struct walker *w, uint64_t link)
 {
-    char target[DZ_VFS_PATH_MAX];
+    DZ_UNINIT char target[DZ_VFS_PATH_MAX];
     if (++w->links > DZ_VFS_SYMLINK_MAX)
         return -ELOOP;
     int len = dz_vfs_readlink(w->v, link, target, sizeof target);
@@ -129,7 +129,7 @@ static int step(struct walker *w, struct dz_vfs_walked *ret)
 int dz_vfs_walk(struct dz_vfs *v, const struct dz_vfs_walk *req, const char *path,
                 struct dz_vfs_walked *ret_walked)
 {
-    struct walker w;
+    DZ_UNINIT struct walker w;
     size_t len = strnlen(path, DZ_VFS_PATH_MAX);
     if (len == 0)
         return -ENOENT;

@@ -181,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         free(files[f].p);
     }
-    const struct dz_db_opts opts = {.schema = &schema, .label = "fuzzed"};
+    const struct dz_db_opts opts = {.schema = &schema, .label = "fuzzed", .wary = size % 2};
     int r = dz_db_open_disk(&db, dz_db_sim_disk(sim), &opts, &err);
     assert(r == 0 || (r < 0 && err.code == r && err.msg[0]));
     if (r == 0) {

@@ -107,7 +107,7 @@ TEST(db_keeps_what_was_committed)
 TEST(db_profile_is_what_the_header_says)
 {
     struct dz_db *db = NULL;
-    const struct dz_db_opts opts = {.schema = &schema_v1, .strict = true};
+    const struct dz_db_opts opts = {.schema = &schema_v1, .strict = true, .wary = true};
     const char *a = make_dir();
     create(a, &schema_v1);
     CHECK_INT(dz_db_open_path(&db, a, &opts, NULL), 0);

@@ -149,7 +149,7 @@ TEST(prepared_handle_has_the_profile)
         {"PRAGMA synchronous", 1},
         {"PRAGMA secure_delete", 2},
         {"PRAGMA temp_store", 2},
-        {"PRAGMA cell_size_check", 1},
+        {"PRAGMA cell_size_check", 0},
         {"PRAGMA cache_size", -DZ_DB_CACHE_KB},
         {"PRAGMA mmap_size", DZ_DB_MMAP_BYTES},
     };
