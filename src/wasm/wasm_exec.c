@@ -109,7 +109,7 @@ static inline uint32_t sign16(uint16_t v)
 static wasm_word handler_table[H_COUNT];
 #endif
 
-enum wasm_exit NAME(struct wasm_ctx *ctx)
+enum wasm_exit NAME(struct wasm_ctx *ctx) /* NOLINT(readability-function-size): all handlers */
 {
 #ifdef WASM_EXEC_GOTO
     if (!ctx) {

@@ -148,13 +148,15 @@ struct wasm_exn *dz_wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const ui
         s->ctx.trap = s->exn_count < s->cfg.exns_max ? DZ_WASM_TRAP_NOMEM : DZ_WASM_TRAP_EXN_LIMIT;
         return NULL;
     }
-    uint64_t *copy = slots ? dz_alloc(slots * sizeof *copy) : NULL;
-    if (slots && !copy) {
-        s->ctx.trap = DZ_WASM_TRAP_NOMEM;
-        return NULL;
-    }
-    if (slots)
+    uint64_t *copy = NULL;
+    if (slots) {
+        copy = dz_alloc(slots * sizeof *copy);
+        if (!copy) {
+            s->ctx.trap = DZ_WASM_TRAP_NOMEM;
+            return NULL;
+        }
         memcpy(copy, payload, slots * sizeof *copy);
+    }
     *e = (struct wasm_exn){.tag = tag, .payload = copy, .slots = slots, .live = 1};
     *ret_ref = WASM_EXN_REF + (uint64_t)(e - s->exns);
     return e;

@@ -91,6 +91,7 @@ static int const_eval(const struct dz_wasm_inst *inst, uint32_t first, uint32_t 
             break;
         }
     }
+    assert(depth == 1);
     memcpy(ret, stack[0], sizeof stack[0]);
     dz_free(big);
     return 0;
@@ -142,7 +143,7 @@ static int make_table(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err)
     t->type = (uint8_t)d->type;
     if (d->n_init == 0)
         return 0;
-    uint64_t first[2];
+    uint64_t first[2] = {0};
     int rc = const_eval(inst, d->init, d->n_init, first, err);
     for (uint32_t k = 0; rc == 0 && k < d->min; k++)
         t->elem[k] = first[0];
@@ -189,7 +190,7 @@ static int fill_tables(struct dz_wasm_inst *inst, struct dz_err *err)
             inst->elem_dropped[i] = 1;
         if (e->mode != DZ_WASM_ACTIVE)
             continue;
-        uint64_t at[2];
+        uint64_t at[2] = {0};
         int rc = const_eval(inst, e->offset, e->n_offset, at, err);
         if (rc < 0)
             return rc;
@@ -227,7 +228,7 @@ static int fill_memories(struct dz_wasm_inst *inst, struct dz_err *err)
         inst->data_dropped[i] = m->datas[i].mode == DZ_WASM_ACTIVE;
     for (uint32_t i = 0; i < m->n_datas_left; i++) {
         const struct dz_wasm_data *d = &m->datas[m->datas_left[i]];
-        uint64_t at[2];
+        uint64_t at[2] = {0};
         rc = const_eval(inst, d->offset, d->n_offset, at, err);
         if (rc < 0)
             return rc;
