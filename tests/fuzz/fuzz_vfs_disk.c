@@ -176,7 +176,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         make_good();
     size_t edited = 0;
     r = (struct rig){.sim = rig_image_of(good), .image_fd = -1, .clock_ns = 1};
-    r.opts.step_chunks = size % 3; /* 0: more than there are */
+    r.opts.step_chunks = (uint32_t)(size % 3); /* 0: more than there are */
     const struct dz_db_opts o = {.schema = &dz_vfs_schema};
     if (dz_db_open_disk(&r.db, dz_db_sim_disk(r.sim), &o, NULL) < 0)
         abort();

@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,7 +97,7 @@ enum {
     } while (0)
 
 #ifndef TAP_ALARM_S
-#define TAP_ALARM_S 10
+#define TAP_ALARM_S 10 /* of CPU; of the clock it may take a minute more */
 #endif
 #ifndef TAP_TORTURE_MAX
 #define TAP_TORTURE_MAX 100000
@@ -141,7 +142,10 @@ static int tap_run_in_child(const struct tap_case *c)
     *tap_finished = false;
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(c->torture ? 60 : TAP_ALARM_S);
+        rlim_t cpu_s = c->torture ? 60 : TAP_ALARM_S;
+        const struct rlimit limit = {cpu_s, cpu_s};
+        (void)setrlimit(RLIMIT_CPU, &limit);
+        alarm((unsigned)cpu_s + 60); /* other work may hold the machine */
         tap_run(c);
         *tap_finished = true;
         (void)fflush(stdout);
