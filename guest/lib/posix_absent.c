@@ -50,7 +50,7 @@ struct servent *getservbyname(const char *name, const char *protocol)
 
 const char *hstrerror(int error)
 {
-    return error == HOST_NOT_FOUND ? "Host not found" : "Resolver error";
+    return error == HOST_NOT_FOUND ? "Unknown host" : "Resolver internal error";
 }
 
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
@@ -69,7 +69,7 @@ int getnameinfo(const struct sockaddr *sa, socklen_t size, char *host, socklen_t
 
 const char *gai_strerror(int error)
 {
-    return error == EAI_NONAME ? "Name or service not known" : "Resolver error";
+    return error == EAI_NONAME ? "Name or service not known" : "Resolver internal error";
 }
 
 unsigned if_nametoindex(const char *name)

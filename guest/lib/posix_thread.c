@@ -2,9 +2,9 @@
  *
  * posix_thread.c - the part of pthreads that makes sense for one thread.
  *
- * Locks never wait: their holder can only be the caller, so all mutexes count as
- * recursive. Destructors of keys never run, as none do in a process's last thread
- * that calls exit. Conditions are left out: waiting for one could never end.
+ * Locks never wait: their holder can only be the caller, so plain mutexes count, like
+ * recursive ones, where they would wait for ever. Destructors of keys never run, as none do in a
+ * process's last thread that calls exit. Conditions are left out: waiting for one could never end.
  */
 #include "posix_int.h"
 
@@ -79,37 +79,45 @@ int pthread_setspecific(pthread_key_t key, const void *value)
     return 0;
 }
 
+/* In a mutex: how often it is held, and its type. */
+enum {
+    HELD,
+    TYPE
+};
+
 int pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *at)
 {
-    (void)at;
-    m->__u.__i[0] = 0;
+    m->__u.__i[HELD] = 0;
+    m->__u.__i[TYPE] = at ? (int)at->__attr : PTHREAD_MUTEX_NORMAL;
     return 0;
 }
 
 int pthread_mutex_destroy(pthread_mutex_t *m)
 {
-    return m->__u.__i[0] ? EBUSY : 0;
+    return m->__u.__i[HELD] ? EBUSY : 0;
 }
 
 int pthread_mutex_lock(pthread_mutex_t *m)
 {
-    m->__u.__i[0]++;
+    if (m->__u.__i[HELD] && m->__u.__i[TYPE] == PTHREAD_MUTEX_ERRORCHECK)
+        return EDEADLK;
+    m->__u.__i[HELD]++;
     return 0;
 }
 
 int pthread_mutex_trylock(pthread_mutex_t *m)
 {
-    if (m->__u.__i[0])
+    if (m->__u.__i[HELD] && m->__u.__i[TYPE] != PTHREAD_MUTEX_RECURSIVE)
         return EBUSY;
-    m->__u.__i[0] = 1;
+    m->__u.__i[HELD]++;
     return 0;
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *m)
 {
-    if (!m->__u.__i[0])
+    if (!m->__u.__i[HELD])
         return EPERM;
-    m->__u.__i[0]--;
+    m->__u.__i[HELD]--;
     return 0;
 }
 
@@ -130,6 +138,12 @@ int pthread_mutexattr_settype(pthread_mutexattr_t *at, int type)
     if (type < PTHREAD_MUTEX_NORMAL || type > PTHREAD_MUTEX_ERRORCHECK)
         return EINVAL;
     at->__attr = (unsigned)type;
+    return 0;
+}
+
+int pthread_mutexattr_gettype(const pthread_mutexattr_t *at, int *ret)
+{
+    *ret = (int)at->__attr;
     return 0;
 }
 

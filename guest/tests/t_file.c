@@ -237,3 +237,26 @@ TEST(devices)
     fd = open("/dev/urandom", O_RDONLY);
     CHECK_INT(read(fd, buf, 4), 4);
 }
+
+TEST(a_descriptor_is_opened_again_by_its_name)
+{
+    char path[32], buf[8];
+    write_file("f", "abc");
+    int fd = open("f", O_RDWR);
+    CHECK_INT(read(fd, buf, 2), 2);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    CHECK_INT(unlink("f"), 0);
+    int again = open(path, O_RDONLY);
+    CHECK_INT(read(again, buf, sizeof buf), 3); /* from its own start */
+    CHECK(memcmp(buf, "abc", 3) == 0);
+    CHECK_ERR(write(again, "x", 1), EBADF);
+    CHECK_ERR(open(path, O_RDONLY | O_DIRECTORY), ENOTDIR);
+    CHECK_INT(truncate(path, 1), 0);
+    CHECK_INT(lseek(fd, 0, SEEK_END), 1);
+    close(open(path, O_WRONLY | O_TRUNC));
+    CHECK_INT(lseek(fd, 0, SEEK_END), 0);
+    int dir = open("/tmp", O_RDONLY | O_DIRECTORY);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", dir);
+    CHECK(open(path, O_RDONLY | O_DIRECTORY) > dir);
+    CHECK_ERR(open(path, O_WRONLY), EISDIR);
+}

@@ -288,3 +288,80 @@ TEST(pid_is_not_reused_at_once)
         CHECK_INT(wait_for(pid), 0);
     }
 }
+
+TEST(exec_by_every_call)
+{
+    static const char script[] = "#!/bin/sh\necho \"$0 $1 $V\" >out\n";
+    char *argv[] = {"name", "arg", NULL}, *env[] = {"V=val", "PATH=/bin:/usr/bin", NULL};
+    char path[4096];
+    write_file("prog", script);
+    CHECK_INT(chmod("prog", 0755), 0);
+    CHECK(getcwd(path, sizeof path - 6) != NULL);
+    strcat(path, "/prog");
+    for (int i = 0; i < 3; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            if (i == 0)
+                execle(path, "name", "arg", (char *)NULL, env);
+            if (i == 1)
+                execvpe(path, argv, env);
+            if (i == 2)
+                fexecve(open(path, O_RDONLY), argv, env);
+            _exit(99);
+        }
+        CHECK_INT(wait_for(pid), 0);
+        const char *out = read_file("out");
+        CHECK(out && strstr(out, " arg val\n") != NULL);
+        unlink("out");
+    }
+}
+
+TEST(other_names_for_known_things)
+{
+    struct rusage u;
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(setpgrp() == 0 && getpgrp() == getpid() && getpgid(0) == getpid() ? 5 : 1);
+    CHECK_INT(wait3(&status, 0, &u), pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 5);
+    pid = _Fork();
+    if (pid == 0)
+        _exit(6);
+    CHECK_INT(wait_for(pid), 6);
+    CHECK_INT(gettid(), getpid());
+    pid = fork();
+    if (pid == 0) {
+        int fd = open("pid", O_WRONLY | O_CREAT, 0600);
+        if (daemon(1, 0) < 0)
+            _exit(1);
+        dprintf(fd, "%d", getsid(0) == getppid() || getppid() == 1 || getsid(0) > 1);
+        _exit(0);
+    }
+    CHECK_INT(wait_for(pid), 0);
+    for (int i = 0; i < 500 && (!read_file("pid") || !*read_file("pid")); i++)
+        nap_ms(4);
+    CHECK_STR(read_file("pid"), "1");
+}
+
+TEST(ids_one_by_one)
+{
+    if (geteuid() != 0)
+        return;
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK_INT(setegid(7), 0);
+        CHECK_INT(getegid(), 7);
+        CHECK_INT(setegid(0), 0);
+        CHECK_INT(setregid(8, 8), 0);
+        CHECK(getgid() == 8 && getegid() == 8);
+        CHECK_INT(setresgid(9, 9, 9), 0);
+        CHECK_INT(getgid(), 9);
+        CHECK_INT(setresuid(5, 5, 5), 0);
+        CHECK(getuid() == 5 && geteuid() == 5);
+        CHECK_ERR(setresuid(0, 0, 0), EPERM);
+        fflush(stdout);
+        _exit(check_bad);
+    }
+    CHECK_INT(wait_for(pid), 0);
+}

@@ -2,6 +2,8 @@
  * Signals: actions, masks, restart, stop and continue, timers, jumps. */
 #include "check.h"
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt, that is */
+
 #include <setjmp.h>
 #include <sys/time.h>
 
@@ -317,4 +319,63 @@ TEST(siginfo_handler)
     CHECK(got_code <= 0); /* sent by a process */
     CHECK_INT(sigaction(SIGUSR1, NULL, &back), 0);
     CHECK(back.sa_sigaction == info && (back.sa_flags & SA_SIGINFO));
+}
+
+TEST(sets_of_signals)
+{
+    sigset_t a, b, c;
+    sigemptyset(&a);
+    CHECK_INT(sigisemptyset(&a), 1);
+    sigaddset(&a, SIGINT);
+    sigaddset(&a, SIGTERM);
+    sigfillset(&b);
+    CHECK_INT(sigdelset(&b, SIGTERM), 0);
+    CHECK_INT(sigandset(&c, &a, &b), 0);
+    CHECK(sigismember(&c, SIGINT) == 1 && sigismember(&c, SIGTERM) == 0);
+    CHECK_INT(sigorset(&c, &a, &b), 0);
+    CHECK_INT(sigismember(&c, SIGTERM), 1);
+    CHECK_INT(sigisemptyset(&c), 0);
+    CHECK_ERR(sigdelset(&a, 0), EINVAL);
+    CHECK_ERR(sigismember(&a, 1000), EINVAL);
+    CHECK(SIGRTMIN > 31 && SIGRTMAX == 64);
+}
+
+static void noted(int sig)
+{
+    (void)sig;
+}
+
+TEST(siginterrupt_decides_about_restarting)
+{
+    int fd[2];
+    char c;
+    CHECK_INT(pipe(fd), 0);
+    signal(SIGALRM, noted);
+    CHECK_INT(siginterrupt(SIGALRM, 1), 0);
+    ualarm(20000, 0);
+    CHECK_ERR(read(fd[0], &c, 1), EINTR);
+    CHECK_INT(siginterrupt(SIGALRM, 0), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        nap_ms(80);
+        (void)!write(fd[1], "x", 1);
+        _exit(0);
+    }
+    ualarm(20000, 0);
+    CHECK_INT(read(fd[0], &c, 1), 1);
+    CHECK_INT(wait_for(pid), 0);
+}
+
+TEST(groups_are_signalled_and_waits_tell_who)
+{
+    sigset_t set;
+    siginfo_t info;
+    CHECK_INT(setpgid(0, 0), 0);
+    CHECK_ERR(killpg(-5, SIGTERM), EINVAL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    CHECK_INT(sigprocmask(SIG_BLOCK, &set, NULL), 0);
+    CHECK_INT(killpg(getpgrp(), SIGUSR1), 0);
+    CHECK_INT(sigwaitinfo(&set, &info), SIGUSR1);
+    CHECK_INT(info.si_signo, SIGUSR1);
 }

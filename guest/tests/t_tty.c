@@ -330,3 +330,39 @@ TEST(hangup_when_the_outside_closes)
     CHECK_INT(c, 'y');
     CHECK_INT(wait_for(pid), 0);
 }
+
+TEST(a_pty_step_by_step)
+{
+    struct termios t;
+    char name[64], tiny[4];
+    int fd = posix_openpt(O_RDWR | O_NOCTTY);
+    CHECK(fd >= 0);
+    CHECK_INT(grantpt(fd), 0);
+    CHECK_INT(unlockpt(fd), 0);
+    CHECK_INT(ptsname_r(fd, name, sizeof name), 0);
+    CHECK_INT(ptsname_r(fd, tiny, sizeof tiny), ERANGE);
+    s = open(name, O_RDWR | O_NOCTTY);
+    CHECK(s >= 0 && tcgetattr(s, &t) == 0);
+    CHECK_INT(cfsetspeed(&t, B19200), 0);
+    CHECK(cfgetispeed(&t) == B19200 && cfgetospeed(&t) == B19200);
+    CHECK_INT(cfsetispeed(&t, B9600), 0);
+    CHECK_INT(tcsendbreak(s, 0), 0);
+    CHECK_ERR(tcflow(s, 77), EINVAL);
+    CHECK_INT(tcflow(s, TCOOFF), 0);
+    CHECK_INT(tcflow(s, TCOON), 0);
+    CHECK_STR(ctermid(NULL), "/dev/tty");
+}
+
+TEST(a_password_is_not_shown)
+{
+    pid_t pid = in_session();
+    if (pid == 0) {
+        char *word = getpass("word: ");
+        _exit(word && strcmp(word, "secret") == 0 ? 0 : 1);
+    }
+    CHECK_STR(seen(6), "word: ");
+    nap_ms(50);
+    type("secret\r");
+    CHECK_STR(seen(2), "\r\n");
+    CHECK_INT(wait_for(pid), 0);
+}

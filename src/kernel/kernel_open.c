@@ -88,30 +88,40 @@ static int64_t open_special(struct dz_kernel *k, struct dz_proc *p, const struct
     return S_ISCHR(a.mode) ? dz_k_rdev_open(k, p, a.rdev, flags) : -ENXIO;
 }
 
+/* Open a file or directory of the disk that no path leads to, but a link of /proc; as
+ * open(2) would. */
+static int64_t open_inode(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, int flags)
+{
+    struct dz_vfs_who who = dz_k_who(p);
+    struct dz_vfs_attr a;
+    int e = dz_vfs_getattr(k->vfs, ino, &a);
+    if (!e && S_ISDIR(a.mode)) {
+        struct dz_vfs_path at = {.dir = ino, .path = "."};
+        e = dz_vfs_open_at(k->vfs, &who, at, flags & OPEN_FLAGS, 0, &ino);
+        return e ? e : disk_opened(k, p, ino, flags, NULL);
+    }
+    if (!e && (flags & O_CREAT) && (flags & O_EXCL))
+        e = -EEXIST;
+    if (!e && (flags & O_DIRECTORY))
+        e = -ENOTDIR;
+    bool emptied = (flags & O_TRUNC) && (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH);
+    if (!e && !(flags & O_PATH))
+        e = dz_vfs_access(k->vfs, ino, &who.cred, access_mask(flags));
+    e = e ? e : dz_vfs_ref(k->vfs, ino);
+    if (!e && emptied) {
+        a.size = 0;
+        (void)dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
+    }
+    return e ? e : disk_opened(k, p, ino, flags, NULL);
+}
+
 /* Open anew what a description is of: /dev/fd/N and /proc/PID/fd/N. */
 int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags)
 {
-    struct dz_vfs_who who = dz_k_who(p);
-    uint64_t ino;
     struct dz_pipe *q;
     switch ((enum dz_file_kind)f->kind) {
-    case DZ_FILE_DISK: {
-        struct dz_vfs_path at = {.dir = f->node.ino, .path = "."};
-        struct dz_vfs_attr a;
-        int e = dz_vfs_getattr(k->vfs, f->node.ino, &a);
-        if (!e && !S_ISDIR(a.mode)) { /* no path leads there: as open would */
-            e = dz_vfs_access(k->vfs, a.ino, &who.cred, access_mask(flags));
-            e = e ? e : dz_vfs_ref(k->vfs, a.ino);
-            ino = a.ino;
-            if (!e && (flags & O_TRUNC) && (flags & O_ACCMODE) != O_RDONLY) {
-                a.size = 0;
-                (void)dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
-            }
-        } else if (!e) {
-            e = dz_vfs_open_at(k->vfs, &who, at, flags & OPEN_FLAGS, 0, &ino);
-        }
-        return e ? e : disk_opened(k, p, ino, flags, NULL);
-    }
+    case DZ_FILE_DISK:
+        return open_inode(k, p, f->node.ino, flags);
     case DZ_FILE_PIPE: {
         struct dz_file *g = dz_k_file_new(k, DZ_FILE_PIPE, (uint32_t)flags);
         if (!g)
@@ -165,6 +175,8 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
     } else if (w.dir.fs != DZ_KERNEL_FS_DISK) {
         return flags & O_CREAT ? -EACCES : -ENOENT;
     }
+    if (w.dot)
+        return open_inode(k, p, w.node.ino, flags);
     int fd = dz_k_fd_free(k, p, 0); /* nothing is created that cannot be opened */
     if (fd < 0)
         return fd;
@@ -456,7 +468,15 @@ int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
         return -ENOENT;
     if (size > DZ_VFS_FILE_MAX)
         return -EFBIG;
-    return dz_vfs_truncate_at(k->vfs, &who, dz_k_vfs_path(&w), size);
+    if (!w.dot)
+        return dz_vfs_truncate_at(k->vfs, &who, dz_k_vfs_path(&w), size);
+    struct dz_vfs_attr a;
+    e = dz_vfs_getattr(k->vfs, w.node.ino, &a);
+    if (!e && S_ISDIR(a.mode))
+        e = -EISDIR;
+    e = e ? e : dz_vfs_access(k->vfs, w.node.ino, &who.cred, W_OK);
+    a.size = size;
+    return e ? e : dz_vfs_setattr(k->vfs, w.node.ino, DZ_VFS_SET_SIZE, &a);
 }
 
 /* ---- where a process is
