@@ -167,6 +167,8 @@ static int understand(struct calling *c, const struct dz_frame *f, int *ret_resu
 static int reap(struct calling *c, bool kill_it)
 {
     int status = 0;
+    if (c->pid == 0)
+        return 0;
     if (kill_it)
         (void)kill(c->pid, SIGKILL);
     while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
@@ -194,6 +196,32 @@ static int converse(struct calling *c, struct dz_err *err)
     }
 }
 
+/* What take or answer said goes before what came of it. */
+static int outcome(const struct calling *c, int rc, struct dz_err *err)
+{
+    if (!c->failed || (rc < 0 && rc != DZ_ECANCELED))
+        return rc;
+    if (err)
+        *err = c->why;
+    return c->failed;
+}
+
+int dz_call_listen(int fd, const struct dz_call_opts *o, struct dz_buf *reply, struct dz_err *err)
+{
+    int stop = 0;
+    struct calling *c = dz_zalloc(sizeof *c);
+    if (!c)
+        return dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", o->what);
+    c->o = o;
+    c->reply = reply;
+    c->fd = fd;
+    c->stop = &stop;
+    int rc = converse(c, err);
+    rc = outcome(c, rc, err);
+    dz_free(c);
+    return rc;
+}
+
 static int run(struct calling *c, struct dz_err *err)
 {
     int pair[2];
@@ -209,12 +237,7 @@ static int run(struct calling *c, struct dz_err *err)
     dz_fd_close(&c->fd);
     if (c->pid > 0)
         (void)reap(c, rc < 0);
-    if (c->failed && (rc >= 0 || rc == DZ_ECANCELED)) {
-        if (err)
-            *err = c->why;
-        return c->failed;
-    }
-    return rc;
+    return outcome(c, rc, err);
 }
 
 int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_err *err)

@@ -17,5 +17,9 @@ _Static_assert((int)DZ_CALL_DATA_MAX == (int)DZ_CELL_FRAME_MAX, "a message is a 
 
 /* In the child: enter the jail, run, say how it ended. */
 DZ_NORETURN void dz_call_serve(int fd, const struct dz_call_opts *opts, const volatile int *stop);
+/* In the host: take and answer what comes from fd until that says how it ended: the
+ * result of the call. There is nobody to be reaped. */
+DZ_NODISCARD int dz_call_listen(int fd, const struct dz_call_opts *opts, struct dz_buf *reply,
+                                struct dz_err *err);
 
 #endif

@@ -49,13 +49,21 @@ DZ_NORETURN static void child(int fd)
     dz_cell_serve(fd, dirty);
 }
 
+struct dz_cell *dz_cell_adopt(int fd)
+{
+    struct dz_cell *c = dz_zalloc(sizeof *c);
+    if (c)
+        c->fd = fd;
+    return c;
+}
+
 int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, struct dz_err *err)
 {
     int pair[2];
     if (start->module_count > DZ_CELL_MODULES_MAX)
         return dz_fail(err, DZ_ELIMIT, "start a cell: %zu prepared modules, %d are the most",
                        start->module_count, DZ_CELL_MODULES_MAX);
-    struct dz_cell *c = dz_zalloc(sizeof *c);
+    struct dz_cell *c = dz_cell_adopt(-1);
     if (!c)
         return dz_fail(err, DZ_ENOMEM, "start a cell: out of memory");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {

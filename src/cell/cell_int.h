@@ -100,6 +100,10 @@ DZ_COLD int dz_cell_died(int status, const char *what, struct dz_err *err);
 /* Has the other end of this socket gone? */
 bool dz_frame_gone(int fd);
 
+/* The host's side of a socket whose other end is somebody's business already; NULL
+ * when memory is short. dz_cell_free() closes fd. */
+struct dz_cell *dz_cell_adopt(int fd);
+
 /* The first frame, with its descriptors. */
 enum {
     DZ_START_FDS_MAX = 3 + DZ_CELL_MODULES_MAX,
