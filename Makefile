@@ -160,7 +160,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox integration model crash wasi security sim kill
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images integration model crash wasi security sim kill
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
@@ -242,7 +242,9 @@ build/base/base.doze: $(B)/doze build/guest-sys/lib/libposix.o $(wildcard guest/
 	guest/base/build $(B)/doze build/guest-sys $@
 images: base ## the images base, python and js, in DOZE_DATA (the user's data directory)
 	@images/build $(B)/doze
-.PHONY: images
+test-images: base ## the same in build/data, for the tests
+	@DOZE_DATA=build/data images/build $(B)/doze
+.PHONY: images test-images
 
 # --- checks ------------------------------------------------------------------
 FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)

@@ -189,7 +189,11 @@ static int list_packages(struct dz_build *b, const struct dz_image *base, struct
         memcpy(all, base->packages, n * sizeof *all);
     for (size_t i = 0; i < r->step_count; i++) {
         const struct dz_step *s = &r->steps[i];
-        if (kind_text(s->kind))
+        bool again = false; /* one section may take its program, another its licences */
+        for (size_t k = 0; k < n; k++)
+            again = again || (strcmp(all[k].name, s->label) == 0 && s->version &&
+                              strcmp(all[k].version, s->version) == 0);
+        if (kind_text(s->kind) && !again)
             all[n++] = (struct dz_image_package){kind_text(s->kind), s->label, s->version,
                                                  s->sha256 ? s->sha256 : "-",
                                                  s->license ? s->license : "-"};

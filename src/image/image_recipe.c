@@ -114,8 +114,6 @@ static int begin_step(struct reading *g, enum dz_step_kind kind, struct dz_str l
                           .line = g->line,
                           .label = dz_arena_str(&r->arena, label).p,
                           .fd = -1,
-                          .mode = kind == DZ_STEP_DIR || kind == DZ_STEP_C || is(s, FETCHED) ? 0755
-                                                                                             : 0644,
                           .copies = g->copies + g->copy_count};
     if (!dz_image_text_ok(label))
         return wrong(g, g->line, "the section has no name: [%s NAME]", kinds[kind - 1].name);
@@ -123,8 +121,7 @@ static int begin_step(struct reading *g, enum dz_step_kind kind, struct dz_str l
         return wrong(g, g->line, "a path in the image begins with /");
     if (is(s, PLACED))
         s->path = s->label;
-    if (is(s, BIT(DZ_STEP_DEBIAN)))
-        s->mode = 0755;
+    s->mode = is(s, FETCHED | BIT(DZ_STEP_DIR) | BIT(DZ_STEP_C)) ? 0755 : 0644;
     return 0;
 }
 

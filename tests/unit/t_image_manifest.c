@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+#include "tap.h"
+
+#include "image/image_int.h"
+
+#define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static const char whole[] = "doze-image 1\npolicy posix\nmemory 1048576\nuser root\nworkdir /w\n"
+                            "entry /bin/sh\nentry -l\nenv A=b c\n"
+                            "package pypi numpy 1.0 - BSD-3-Clause AND MIT\n"
+                            "sha256 " HASH "\nbytes 4096\nprogram " HASH " 8 12 /bin/a b\n";
+
+TEST(a_manifest_is_read_and_written_the_same)
+{
+    struct dz_image i;
+    struct dz_err err = {0};
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    CHECK_INT(dz_image_parse(dz_str(whole), &i, &err), 0);
+    CHECK_STR(i.policy, "posix");
+    CHECK_INT(i.memory_bytes, 1048576);
+    CHECK_STR(i.entry[1], "-l");
+    CHECK(i.entry[2] == NULL);
+    CHECK_STR(i.env[0], "A=b c");
+    CHECK_INT(i.program_count, 1);
+    CHECK_STR(i.programs[0].path, "/bin/a b");
+    CHECK_INT(i.programs[0].ino, 12);
+    CHECK_STR(i.packages[0].license, "BSD-3-Clause AND MIT");
+    dz_image_print(&i, &text);
+    CHECK_STR(text.p, whole);
+    dz_image_release(&i);
+}
+
+static int refused(const char *text, const char *why)
+{
+    struct dz_image i;
+    struct dz_err err = {0};
+    int rc = dz_image_parse(dz_str(text), &i, &err);
+    CHECK(rc == DZ_EINVAL);
+    CHECK(strstr(err.msg, why) != NULL);
+    return rc;
+}
+
+TEST(what_is_wrong_is_refused_by_its_line)
+{
+    refused("", "line 1");
+    refused("doze-image 2\n", "newer");
+    refused("doze-image 1\ncolour red\n", "line 2");
+    refused("doze-image 1\npolicy\n", "line 2");
+    refused("doze-image 1\nuser a\033b\n", "line 2");
+    refused("doze-image 1\nworkdir w\n", "line 2");
+    refused("doze-image 1\nenv A\n", "line 2");
+    refused("doze-image 1\nmemory x\n", "no number");
+    refused("doze-image 1\nsha256 12\n", "no SHA-256");
+    refused("doze-image 1\nprogram " HASH " 8 12 bin\n", "a program has");
+    refused("doze-image 1\npackage a b\n", "a package has");
+}
+
+TEST(names)
+{
+    char full[DZ_IMAGE_NAME_MAX + 1];
+    CHECK_INT(dz_image_full_name("a", full, NULL), 0);
+    CHECK_STR(full, "a:latest");
+    CHECK_INT(dz_image_full_name("a-b.c:1_2", full, NULL), 0);
+    CHECK_STR(full, "a-b.c:1_2");
+    static const char *const bad[] = {"",    ":",    "a:", ":a",    "A",
+                                      "a/b", "../a", ".a", "a:b:c", "a b"};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(bad); i++)
+        CHECK_INT(dz_image_full_name(bad[i], full, NULL), DZ_EINVAL);
+}
+
+TORTURE(a_manifest_under_want)
+{
+    struct dz_image i;
+    if (dz_image_parse(dz_str(whole), &i, NULL) == 0)
+        dz_image_release(&i);
+}
