@@ -239,7 +239,10 @@ int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err
 {
     if (!m->woken || m->live || m->live_written)
         return dz_vfs_commit(vfs, err);
-    return dz_vfs_quiesce(vfs, nothing, NULL, err);
+    int rc = dz_vfs_quiesce(vfs, nothing, NULL, err);
+    if (rc < 0)
+        m->live_written = false; /* not committed, and perhaps nothing is left that would be */
+    return rc;
 }
 
 /* --- sleeping ------------------------------------------------------------------------------- */
