@@ -7,6 +7,10 @@
  * program says, a sleep from the request to "it is durable". Each wake is one in a
  * process of its own. tests/guests/dirty.c is the program whose memory is of a known
  * size; the shell is the base's.
+ *
+ * A second table has the same in CPU time, which a busy machine changes less: of this
+ * process and the cell, from the fork to its end. A cell that is killed after its first
+ * byte stands for the wake; what one that is put to sleep needs besides is the sleep.
  */
 #include "bench.h"
 
@@ -213,6 +217,30 @@ static bool start_shell(struct box *x)
     return true;
 }
 
+/* --- the same file again and again ---------------------------------------------------------- */
+
+/* A file with its log empty, as it was when it fell asleep. */
+struct saved {
+    uint8_t *bytes;
+    size_t size;
+};
+
+static struct saved save(const struct box *x)
+{
+    struct saved s = {.size = (size_t)size_of(x->disk)};
+    s.bytes = malloc(s.size);
+    if (!s.bytes || pread(x->disk, s.bytes, s.size, 0) != (ssize_t)s.size)
+        die(x->what, NULL);
+    return s;
+}
+
+static void put_back(const struct box *x, const struct saved *s)
+{
+    if (ftruncate(x->disk, 0) < 0 || ftruncate(x->wal, 0) < 0 ||
+        pwrite(x->disk, s->bytes, s->size, 0) != (ssize_t)s->size)
+        die(x->what, NULL);
+}
+
 /* --- what is measured --------------------------------------------------------------------- */
 
 static int wake_shell(struct bench *b, void *arg, long count)
@@ -291,6 +319,74 @@ static void row(struct bench *b, const char *name, double value, const char *uni
                                      .at_least = at_least});
 }
 
+struct leg {
+    struct box *box;
+    struct saved saved;
+    char letter; /* of a command; 0: a line for the shell */
+    uint32_t pages;
+    bool sleeps; /* else it is killed */
+};
+
+static int run_leg(struct bench *b, void *arg, long count)
+{
+    const struct leg *l = arg;
+    for (long i = 0; i < count; i++) {
+        bench_stop(b);
+        put_back(l->box, &l->saved);
+        bench_start(b);
+        spawn(l->box, true);
+        go(l->box);
+        if (l->letter)
+            command(l->box, l->letter, l->pages);
+        else
+            say(l->box, "y\n", 2);
+        if (l->sleeps)
+            ask_to_sleep(l->box);
+        gone(l->box);
+    }
+    return 0;
+}
+
+/* In CPU time. */
+static void measure_cpu(struct box *shell, struct box *ten, struct box *hundred, int rounds)
+{
+    static struct bench b;
+    static struct leg legs[8];
+    int ids[8] = {0};
+    const struct leg all[] = {
+        {.box = shell},
+        {.box = shell, .sleeps = true},
+        {.box = ten, .letter = 'c', .pages = 16},
+        {.box = ten, .letter = 'd', .pages = 256},
+        {.box = ten, .letter = 'd', .pages = 256, .sleeps = true},
+        {.box = hundred, .letter = 'd', .pages = 25600},
+        {.box = hundred, .letter = 'd', .pages = 25600, .sleeps = true},
+    };
+    bench_init(&b, "sleep_cpu", rounds);
+    b.clock = BENCH_CPU;
+    int spawn_true = bench_case(&b, "posix_spawn of true", bench_spawn_true, NULL, 1);
+    for (size_t i = shell ? 0 : 2; i < DZ_ARRAY_LEN(all); i++) {
+        legs[i] = all[i];
+        legs[i].saved = save(all[i].box);
+        ids[i] = bench_case(&b, "leg", run_leg, &legs[i], 1);
+    }
+    bench_run(&b);
+    const double ms[] = {shell ? bench_us(&b, ids[0]) / 1000 : 0,
+                         shell ? (bench_us(&b, ids[1]) - bench_us(&b, ids[0])) / 1000 : 0,
+                         bench_us(&b, ids[2]) / 1000,
+                         (bench_us(&b, ids[4]) - bench_us(&b, ids[3])) / 1000,
+                         (bench_us(&b, ids[6]) - bench_us(&b, ids[5])) / 1000};
+    if (shell) {
+        row(&b, "wake a shell to its first byte", ms[0], "ms", spawn_true, 1, false);
+        row(&b, "put a shell to sleep, and close", ms[1], "ms", spawn_true, 0, false);
+    }
+    row(&b, "wake 10 MB to the first byte", ms[2], "ms", spawn_true, 5, false);
+    row(&b, "sleep with 1 MB dirty, and close", ms[3], "ms", spawn_true, 3, false);
+    row(&b, "sleep with 100 MB dirty, and close", 104.8576 / ms[4] * 1000, "MB/s", spawn_true, 400,
+        true);
+    (void)bench_finish(&b);
+}
+
 int main(int argc, char **argv)
 {
     static struct bench b;
@@ -329,5 +425,7 @@ int main(int argc, char **argv)
     if (has_base)
         row(&b, "file of a sleeping shell", (double)size_of(shell.disk) / 1024, "KiB", spawn_true,
             0, false);
-    return bench_finish(&b);
+    int rc = bench_finish(&b);
+    measure_cpu(has_base ? &shell : NULL, &ten, &hundred.box, rounds > 0 ? rounds : 25);
+    return rc;
 }
