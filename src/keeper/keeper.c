@@ -259,6 +259,7 @@ static int meet(struct slot *s, struct waiter *w, struct dz_err *err)
 static int take(struct dz_keeper *k, const struct dz_keeper_request *r, bool background,
                 uint64_t *ret_ticket, struct dz_err *err)
 {
+    assert(r->id);
     if (strlen(r->id) > DZ_COLD_ID_MAX)
         return dz_fail(err, DZ_ENOENT, "there is no sandbox with an id of over %d bytes",
                        DZ_COLD_ID_MAX);

@@ -471,7 +471,7 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
 static int find_step(const struct dz_instance *row, enum dz_op *ret_kind,
                      const enum dz_step **ret_step, struct dz_err *err)
 {
-    enum dz_step step;
+    enum dz_step step = DZ_STEP_NONE;
     int rc = dz_op_parse(dz_str(row->op), ret_kind, err);
     if (rc == 0)
         rc = dz_step_parse(dz_str(row->step), &step, err);

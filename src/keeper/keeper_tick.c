@@ -19,7 +19,8 @@
 #include <stdio.h>
 
 enum {
-    RETRY_MS = 1000, /* when the registry itself failed */
+    RETRY_MS = 1000,      /* when the registry itself failed */
+    POSTPONED_MS = 60000, /* when an operation could not even be begun */
 };
 
 static void set_tick(struct dz_keeper *k, int64_t at)
@@ -90,7 +91,7 @@ static bool expire(struct dz_keeper *k, const struct dz_instance *row, struct dz
 /* What cannot be begun now is not due for a while. */
 static bool postpone(struct dz_keeper *k, const struct dz_instance *row, struct dz_facts *facts)
 {
-    struct dz_instance to = {.retry_at = dz_clock_real_ms() + 60 * RETRY_MS};
+    struct dz_instance to = {.retry_at = dz_clock_real_ms() + POSTPONED_MS};
     facts->retry_at = to.retry_at;
     to.due = dz_keeper_due(facts);
     return write_row(k, row, DZ_COLUMN(retry_at) | DZ_COLUMN(due), &to, NULL) == 0;

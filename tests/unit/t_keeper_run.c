@@ -194,6 +194,22 @@ TEST(implicit_wakes_join_and_explicit_ones_are_refused)
     rig_close(&r);
 }
 
+TEST(who_joins_a_wake_shares_its_failure)
+{
+    struct rig r;
+    struct rig_reply first, joined;
+    rig_open(&r);
+    rig_register(&r, "a");
+    r.start_code = DZ_EIO;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &first), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &joined), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(first.code, DZ_EIO);
+    CHECK_INT(joined.code, DZ_EIO);
+    CHECK_INT(r.starts, 1);
+    rig_close(&r);
+}
+
 TEST(what_comes_during_a_suspend_waits_and_wakes_once)
 {
     struct rig r;
@@ -417,6 +433,11 @@ TEST(a_log_that_a_crash_left_is_settled_before_the_file_moves)
     rig_close(&r);
 }
 
+static void count_finding(void *arg, const struct dz_keeper_finding *f)
+{
+    dz_buf_addf(arg, "%s:%s%s ", f->what, f->id, f->repairable ? "!" : "");
+}
+
 /* --- crashes ------------------------------------------------------------------------ */
 
 /* Cut each operation after n events of the loop, for every n: after the restart
@@ -435,6 +456,11 @@ static bool cut(enum dz_request what, const enum dz_request *way, size_t way_cou
     for (int i = 0; i < events && !over; i++)
         over = !dz_loop_sim_step(r.loop, until);
     rig_crash(&r);
+    struct dz_buf found = DZ_BUF_INIT(1000);
+    uint64_t left = 0;
+    CHECK_INT(dz_keeper_check(r.k, false, count_finding, &found, &left, NULL), 0);
+    CHECK_STR(found.p, "");
+    dz_buf_release(&found);
     const char *row = rig_row(&r, "a");
     CHECK(strchr(row, '/') == NULL || strstr(row, "//") != NULL);
     CHECK(strncmp(row, "active", 6) != 0);
@@ -621,12 +647,7 @@ TEST(after_a_long_night_all_is_done_in_order_and_not_at_once)
     rig_close(&r);
 }
 
-/* --- check ------------------------------------------------------------------------- */
-
-static void count_finding(void *arg, const struct dz_keeper_finding *f)
-{
-    dz_buf_addf(arg, "%s:%s%s ", f->what, f->id, f->repairable ? "!" : "");
-}
+/* --- check ---------------------------------------------------------------------- */
 
 TEST(check_finds_strays_and_losses_and_repair_removes_strays)
 {
@@ -672,4 +693,63 @@ TEST(bad_sandboxes_are_not_registered)
         CHECK(err.msg[0]);
     }
     rig_close(&r);
+}
+
+/* --- memory ------------------------------------------------------------------------ */
+
+/* As rig_open, without a word when memory is short. */
+static bool open_quietly(struct rig *r)
+{
+    char live[DZ_TEMP_DIR_TEXT + 8], cold[DZ_TEMP_DIR_TEXT + 8];
+    *r = (struct rig){.clock.real_ns = 1700000000 * DZ_NS_PER_S, .cell_ms = 0};
+    if (dz_fd_temp_dir("doze-keeper", r->dir, NULL) < 0)
+        return false;
+    (void)snprintf(live, sizeof live, "%s/live", r->dir);
+    (void)snprintf(cold, sizeof cold, "%s/cold", r->dir);
+    if (dz_blobs_open_dir(live, &r->cold.live, NULL) < 0 ||
+        dz_blobs_open_dir(cold, &r->cold.store, NULL) < 0 ||
+        dz_loop_sim_new(&r->clock, NULL, NULL, &r->loop, NULL) < 0 ||
+        dz_registry_open(":memory:", true, &r->registry, NULL) < 0)
+        return false;
+    const struct dz_keeper_opts opts = {.loop = r->loop,
+                                        .registry = r->registry,
+                                        .cold = r->cold,
+                                        .ops = &rig_ops,
+                                        .arg = r,
+                                        .live_path = live,
+                                        .ladder = {DZ_LADDER_NEVER, DZ_LADDER_NEVER}};
+    return dz_keeper_new(&opts, &r->k, NULL) == 0 && dz_keeper_recover(r->k, NULL) == 0;
+}
+
+/* Whatever fails, who was not refused is answered once. */
+static bool ask_quietly(struct rig *r, enum dz_request what)
+{
+    struct rig_reply reply;
+    if (rig_submit(r, what, "a", &reply) < 0) {
+        CHECK_INT(reply.count, 0);
+        return false;
+    }
+    rig_pass(r, 2 * DZ_KEEPER_DEADLINE_MS);
+    CHECK_INT(reply.count, 1);
+    return reply.code == 0;
+}
+
+TORTURE(every_allocation_of_a_life_may_fail)
+{
+    static struct rig r;
+    const struct dz_instance row = {.id = "a", .tenant = "acme"};
+    if (open_quietly(&r) && dz_keeper_register(r.k, &row, NULL) == 0 &&
+        ask_quietly(&r, DZ_REQUEST_USE) && ask_quietly(&r, DZ_REQUEST_SUSPEND) &&
+        ask_quietly(&r, DZ_REQUEST_FREEZE) && ask_quietly(&r, DZ_REQUEST_ARCHIVE))
+        (void)ask_quietly(&r, DZ_REQUEST_DELETE);
+    dz_mem_fail_at(-1, false);
+    if (r.loop)
+        dz_loop_sim_forget(r.loop);
+    dz_keeper_free(r.k);
+    (void)dz_registry_close(r.registry, NULL);
+    dz_loop_free(r.loop);
+    dz_blobs_free(r.cold.live);
+    dz_blobs_free(r.cold.store);
+    if (r.dir[0])
+        CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r.dir, NULL), 0);
 }
