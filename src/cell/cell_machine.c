@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -242,6 +243,18 @@ static size_t parse_preopens(const char *const *list, char text[][2][PATH_MAX],
     return n;
 }
 
+static int check_cwd(const struct dz_cell_machine *m, const char *cwd, struct dz_err *err)
+{
+    struct dz_vfs_attr attr;
+    uint64_t ino;
+    int e = dz_vfs_resolve(m->vfs, cwd, &ino);
+    if (e == 0)
+        e = dz_vfs_getattr(m->vfs, ino, &attr);
+    if (e == 0 && !S_ISDIR(attr.mode))
+        return dz_fail(err, DZ_ESTATE, "start in %s: it is no directory of the machine", cwd);
+    return e < 0 ? dz_fail_sys(err, -e, "start in %s, in the machine", cwd) : 0;
+}
+
 int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
 {
     static char preopen_text[DZ_CELL_PREOPENS_MAX][2][PATH_MAX];
@@ -252,7 +265,10 @@ int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *s,
     struct dz_user user;
     int rc = dz_user_find(m->vfs, s->user, &user, err);
     if (rc == 0)
-        rc = open_streams(m, s, fds, err);
+        rc = check_cwd(m, s->cwd, err);
+    if (rc < 0) /* DZ_ENOENT is for a program */
+        return rc == DZ_ENOMEM ? rc : DZ_ESTATE;
+    rc = open_streams(m, s, fds, err);
     if (rc < 0)
         return rc;
     uint32_t argc = pack(&argv, s->argv), envc = pack(&env, s->env);

@@ -115,7 +115,7 @@ struct dz_cli {
     bool err_live;              /* is err a terminal that can redraw a line? */
     bool out_tty;               /* is out a terminal? (JSON is indented then) */
     size_t width;               /* columns of the terminal, 80 if there is none */
-    int usage_status;           /* DZ_EXIT_USAGE after dz_cli_usage, else 0 */
+    int usage_status;           /* of an error: DZ_EXIT_USAGE after dz_cli_usage; 0: FAILURE */
     struct dz_cli_given *given; /* options in the order given */
     int given_count;
     /* Draws in place of cli_progress, in a process that has no terminal; else NULL. */

@@ -151,7 +151,7 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct
     return rc < 0 ? rc : read_command(c, s, image, err);
 }
 
-static int run(struct dz_cli *c, struct dz_err *err)
+static int run_machine(struct dz_cli *c, struct dz_err *err)
 {
     static struct env env;
     DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
@@ -178,6 +178,14 @@ static int run(struct dz_cli *c, struct dz_err *err)
     rc = copy_all(c, &cell, err);
     rc = rc < 0 ? dz_cli_cell_why(&cell, c, rc, err) : dz_cli_cell_run(&cell, c, err);
     dz_cli_cell_tidy(&cell, rc >= 0 && (rc < DZ_EXIT_RUN_FAILED || rc >= DZ_EXIT_SIGNAL));
+    return rc;
+}
+
+static int run(struct dz_cli *c, struct dz_err *err)
+{
+    int rc = run_machine(c, err);
+    if (rc < 0 && !c->usage_status) /* not 1: that would be the program's */
+        c->usage_status = DZ_EXIT_RUN_FAILED;
     return rc;
 }
 
