@@ -175,6 +175,16 @@ int setrlimit(int r, const struct rlimit *l)
     return posix_ret(doze_rlimit(r, v, 0));
 }
 
+/* What CPU_COUNT calls. */
+int __sched_cpucount(size_t n, const cpu_set_t *s)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        count += __builtin_popcount(((const unsigned char *)s)[i]);
+    return count;
+}
+
 int sched_getaffinity(pid_t p, size_t n, cpu_set_t *s)
 {
     (void)p;

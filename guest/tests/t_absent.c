@@ -16,8 +16,10 @@ TEST(addresses_as_text)
 }
 
 #ifdef __doze__
+#include <net/if.h>
 #include <pthread.h>
 #include <sys/reboot.h>
+#include <sys/time.h>
 
 static void *nothing(void *arg)
 {
@@ -33,6 +35,21 @@ TEST(no_sockets)
     CHECK(gethostbyname("localhost") == NULL);
     CHECK(getaddrinfo("localhost", NULL, NULL, &found) != 0);
     CHECK(getservbyname("http", "tcp") == NULL);
+    struct sockaddr a = {0};
+    socklen_t size = sizeof a;
+    char text[16];
+    int one = 1;
+    CHECK_ERR(bind(0, &a, size), ENOSYS);
+    CHECK_ERR(connect(0, &a, size), ENOSYS);
+    CHECK_ERR(listen(0, 1), ENOSYS);
+    CHECK_ERR(getsockname(0, &a, &size), ENOSYS);
+    CHECK_ERR(getpeername(0, &a, &size), ENOSYS);
+    CHECK_ERR(setsockopt(0, 1, 2, &one, sizeof one), ENOSYS);
+    CHECK_ERR(sendto(0, "x", 1, 0, &a, size), ENOSYS);
+    CHECK_ERR(recvfrom(0, text, 1, 0, &a, &size), ENOSYS);
+    CHECK(getnameinfo(&a, size, text, sizeof text, NULL, 0, 0) != 0);
+    CHECK_INT(if_nametoindex("lo"), 0);
+    freeaddrinfo(NULL);
 }
 
 TEST(no_threads_no_clock_no_power)
@@ -42,5 +59,7 @@ TEST(no_threads_no_clock_no_power)
     CHECK_INT(pthread_create(&t, NULL, nothing, NULL), EAGAIN);
     CHECK_ERR(clock_settime(CLOCK_REALTIME, &now), EPERM);
     CHECK(reboot(0) == -1);
+    struct timeval tv = {1, 0};
+    CHECK(settimeofday(&tv, NULL) == -1 && sethostname("x", 1) == -1);
 }
 #endif

@@ -2,6 +2,9 @@
  * Limits and figures: rlimits, sysconf, what the machine says of itself. */
 #include "check.h"
 
+#include <sched.h>
+#include <sys/prctl.h>
+
 #include <limits.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -134,4 +137,21 @@ TEST(threads_of_one_process)
     CHECK(pthread_getspecific(key) == &x);
     CHECK_INT(pthread_key_delete(key), 0);
     CHECK(pthread_equal(pthread_self(), pthread_self()));
+}
+
+TEST(what_a_program_asks_of_itself)
+{
+    cpu_set_t cpus;
+    CHECK_INT(prctl(PR_SET_NAME, "other"), 0);
+    CHECK_ERR(prctl(9999), EINVAL);
+    CPU_ZERO(&cpus);
+    CHECK_INT(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+    CHECK(CPU_COUNT(&cpus) >= 1);
+    CHECK_INT(setenv("OWN", "value", 1), 0);
+    CHECK_STR(secure_getenv("OWN"), "value");
+    CHECK(secure_getenv("NONE") == NULL);
+    flockfile(stdout);
+    CHECK_INT(ftrylockfile(stdout), 0);
+    funlockfile(stdout);
+    funlockfile(stdout);
 }

@@ -31,31 +31,36 @@ shell() {
     terminal sh && on_screen '^/ #$' && enter 'PS1="ok> "' && on_screen '^ok>$'
 }
 
+# job N COMMAND: started, and known to run: only then a key is a signal
+job() {
+    enter "echo go-$1; $2" && on_screen "^go-$1$"
+}
+
 test_that '^C ends what runs in the foreground, not the shell' '
-    shell && enter "sleep 1000" && on_screen "^ok> sleep 1000$" && keys C-c && on_screen "^\^C" &&
-    enter "echo rc=\$?" && on_screen "^rc=130$" &&
-    enter "while :; do :; done" && sleep 0.2 && keys C-c &&
-    enter "echo loop=\$?" && on_screen "^loop=130$" &&
-    enter "yes | cat >/dev/null" && sleep 0.2 && keys C-c && enter "echo pipe=\$?" && on_screen "^pipe=130$" &&
+    shell && job 1 "sleep 1000" && keys C-c && enter "echo rc=\$?" && on_screen "^rc=130$" &&
+    job 2 "while :; do :; done" && keys C-c && enter "echo loop=\$?" && on_screen "^loop=130$" &&
+    job 3 "yes | cat >/dev/null" && keys C-c && enter "echo pipe=\$?" && on_screen "^pipe=130$" &&
     enter "exit 7" && on_screen "^ended with 7$"
 '
 
 test_that '^Z, jobs, bg, fg: a job and a pipeline' '
-    shell && enter "sleep 1000" && sleep 0.1 && keys C-z && on_screen "\[1\]\+ +Stopped +sleep 1000" &&
-    enter "yes | tr y n >/dev/null" && sleep 0.2 && keys C-z && on_screen "\[2\]\+ +Stopped +yes" &&
-    enter clear && enter jobs && on_screen "^\[1\]- +Stopped +sleep" && on_screen "\[2\]\+ +Stopped +yes" &&
-    enter clear && enter "bg %1; jobs" && on_screen "^\[1\].* +Running +sleep 1000" &&
-    enter "fg %2" && sleep 0.2 && keys C-c && enter "echo pipe=\$?" && on_screen "^pipe=130$" &&
-    enter "fg" && on_screen "^sleep 1000" && keys C-c && enter clear && enter "jobs; echo none=\$(jobs | wc -l)" &&
+    shell && enter "sh -c \"echo go-1; exec sleep 1000\"" && on_screen "^go-1$" && keys C-z &&
+    on_screen "\[1\]\+ +Stopped +sh -c" &&
+    enter "(echo go-2 >&2; yes) | tr y n >/dev/null" && on_screen "^go-2$" && keys C-z &&
+    on_screen "\[2\]\+ +Stopped" &&
+    enter clear && enter jobs && on_screen "^\[1\]- +Stopped +sh -c" && on_screen "^\[2\]\+ +Stopped" &&
+    enter clear && enter "bg %1; jobs" && on_screen "^\[1\].* +Running +sh -c" &&
+    enter "fg %2" && on_screen "^\\(echo go-2 1>&2; yes\\)" && sleep 0.2 && keys C-c && enter "echo pipe=\$?" && on_screen "^pipe=130$" &&
+    enter "fg" && on_screen "^sh -c" && sleep 0.2 && keys C-c && enter clear && enter "jobs; echo none=\$(jobs | wc -l)" &&
     on_screen "^none=0$" &&
     enter "sleep 0.2 & wait; echo waited" && on_screen "^waited$" && keys C-d && on_screen "^ended with 0$"
 '
 
 test_that 'a job in the background may not read; the terminal comes back as it was' '
-    shell && enter "cat &" && sleep 0.2 && enter "" && on_screen "Stopped \(tty input\)|Stopped.*cat" &&
+    shell && enter "cat & sleep 0.3" && enter "" && on_screen "Stopped \(tty input\)|Stopped.*cat" &&
     enter "kill -9 %1; wait" && enter "stty -a | grep -c icanon" && on_screen "^1$" &&
     enter "(sleep 0.1; echo from behind) & sleep 0.3" && on_screen "^from behind$" &&
-    enter "read -s x; echo got-\$x" && sleep 0.1 && enter "secret" && on_screen "^got-secret$" &&
+    enter "printf \"pass: \"; read -s x; echo got-\$x" && on_screen "^pass:" && sleep 0.2 && enter "secret" && on_screen "got-secret$" &&
     ! mux capture-pane -t box -p | grep -q "^secret" && keys C-d && on_screen "^ended with 0$"
 '
 
