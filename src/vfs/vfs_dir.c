@@ -450,8 +450,8 @@ static int push_level(struct removal *r, uint64_t ino)
     return 0;
 }
 
-/* Into a directory that says of itself that it lies here; with that, a damaged
- * disk cannot lead in circles. */
+/* Into a directory that says of itself that it lies here; with that, and a way up from the
+ * first one to the root, a damaged disk cannot lead in circles. */
 static int descend(struct dz_vfs *v, struct removal *r, const struct victim *n)
 {
     uint64_t ino, here = r->level[r->depth - 1].ino;
@@ -486,7 +486,10 @@ static int remove_batch(struct dz_vfs *v, struct removal *r)
 int dz_dir_empty(struct dz_vfs *v, uint64_t top)
 {
     struct removal r = {0};
-    int rc = push_level(&r, top);
+    int rc = dz_dir_below(v, top, DZ_VFS_ROOT);
+    if (rc <= 0)
+        return rc ? rc : -EIO;
+    rc = push_level(&r, top);
     while (!rc && r.depth > 0) {
         struct level *l = &r.level[r.depth - 1];
         struct dz_inode *dir;

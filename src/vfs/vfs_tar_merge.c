@@ -153,6 +153,10 @@ static int merge_name(struct merge *m, const struct frame *f, const char *name, 
     if (!S_ISDIR(from.mode))
         return move(m, f, name, len);
     const struct frame below = {.from = from.ino, .to = to.ino};
+    struct dz_inode *ip;
+    rc = dz_iget(m->v, from.ino, &ip);
+    if (rc || ip->rdev != f->from) /* as dz_dir_empty: no circles */
+        return rc ? rc : -EIO;
     return dz_vec_push(&m->frames, below) < 0 ? -ENOMEM : 0;
 }
 
@@ -257,7 +261,7 @@ bool dz_tar_note_fits(struct dz_vfs *v, int64_t value)
 {
     uint64_t ino = value < 0 ? -(uint64_t)value : (uint64_t)value, named = 0;
     struct dz_inode *ip;
-    if (dz_iget_dir(v, ino, &ip) || dz_ino_fixed(ino))
+    if (dz_iget_dir(v, ino, &ip) || dz_ino_fixed(ino) || dz_dir_below(v, ino, DZ_VFS_ROOT) <= 0)
         return false;
     return dz_vfs_lookup(v, ip->rdev, DZ_TAR_STAGE, strlen(DZ_TAR_STAGE), &named) == 0 &&
            named == ino;

@@ -338,6 +338,57 @@ TEST(a_listing_goes_on_after_changes)
     rig_free(&r);
 }
 
+/* Two directories that lie in each other: nothing that walks down may go on for ever. */
+static void make_circle(void)
+{
+    static const char sql[] =
+        "UPDATE node SET rdev=(SELECT ino FROM dentry WHERE name=CAST('b' AS BLOB))"
+        "WHERE ino=(SELECT ino FROM dentry WHERE name=CAST('a' AS BLOB));"
+        "INSERT INTO dentry SELECT ino,CAST('back' AS BLOB),"
+        "(SELECT ino FROM dentry WHERE name=CAST('a' AS BLOB)),4 FROM dentry "
+        "WHERE name=CAST('b' AS BLOB)";
+    rig_start(&r);
+    CHECK_INT(rig_mkdir(&r, "/workspace/a"), 0);
+    CHECK_INT(rig_mkdir(&r, "/workspace/a/b"), 0);
+    CHECK_INT(rig_put(&r, "/workspace/a/b/f", "x", 1), 0);
+    CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+    CHECK_INT(dz_db_exec(r.db, sql, &r.err), 0);
+    CHECK_STR(r.err.msg, "");
+    rig_crash(&r);
+}
+
+TEST(directories_that_lie_in_each_other_are_not_removed_for_ever)
+{
+    make_circle();
+    CHECK_INT(rig_open(&r), 0);
+    CHECK_INT(dz_vfs_remove_tree(r.v, DZ_VFS_WORKSPACE, "a", 1), -EIO);
+    CHECK_INT(dz_vfs_clear(r.v, DZ_VFS_WORKSPACE), -EIO);
+    rig_free(&r);
+}
+
+TEST(notes_of_a_hostile_disk_are_not_followed)
+{
+    static const char *const notes[] = {
+        "INSERT OR REPLACE INTO meta SELECT 'untar',ino FROM dentry WHERE parent=5",
+        "UPDATE dentry SET name=CAST('.doze-untar' AS BLOB)WHERE parent=5",
+        "INSERT OR REPLACE INTO meta VALUES('untar',2)",
+        "INSERT OR REPLACE INTO meta VALUES('untar',-9223372036854775808)",
+        "INSERT OR REPLACE INTO meta VALUES('untar','text')",
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(notes); i++) {
+        make_circle();
+        const struct dz_db_opts o = {.schema = &dz_vfs_schema};
+        CHECK_INT(dz_db_open_disk(&r.db, dz_db_sim_disk(r.sim), &o, &r.err), 0);
+        CHECK_INT(dz_db_exec(r.db, notes[0], &r.err), 0);
+        CHECK_INT(dz_db_exec(r.db, notes[i], &r.err), 0);
+        CHECK_INT(dz_db_close(r.db, false, &r.err), 0);
+        r.db = NULL;
+        CHECK_INT(rig_open(&r), 0);
+        CHECK(rig_ino(&r, "/workspace/a") != 0);
+        rig_free(&r);
+    }
+}
+
 /* ---- for people: the view
  * ------------------------------------------------------------------------------- */
 
