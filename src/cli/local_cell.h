@@ -31,6 +31,10 @@ int dz_cli_cell_base(struct dz_cli_cell *c, const char *base, struct dz_err *err
  * *ret_image, to be released. */
 int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,
                       struct dz_err *err);
+/* The image that an existing file says it stands on, if the store has it: 1. Else 0,
+ * and *ret_image is untouched. */
+int dz_cli_cell_below(struct dz_cli_cell *c, const char *file, struct dz_image *ret_image,
+                      struct dz_err *err);
 /* The disk: c->file, made when it is missing, or one without a name. */
 int dz_cli_cell_disk(struct dz_cli_cell *c, struct dz_err *err);
 /* Fork the cell. Files may be copied in from now on. */

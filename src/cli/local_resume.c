@@ -48,9 +48,18 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_er
 static int resume(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
-    const char *base = dz_cli_value(c, "base");
+    DZ_AUTO(dz_image_release) struct dz_image image = {0};
+    const char *base = dz_cli_value(c, "base"), *name = dz_cli_value(c, "image");
+    if (base && name)
+        return dz_cli_usage(c, err, "--base or --image, not both");
     int rc = read_options(c, &cell, err);
-    if (rc == 0 && !base)
+    if (rc == 0 && name)
+        rc = dz_cli_cell_image(&cell, name, &image, err);
+    else if (rc == 0 && !base)
+        rc = dz_cli_cell_below(&cell, cell.file, &image, err);
+    bool below = name || rc > 0;
+    rc = rc > 0 ? 0 : rc;
+    if (rc == 0 && !base && !below)
         base = getenv("DOZE_BASE");
     if (rc == 0 && base && base[0])
         rc = dz_cli_cell_base(&cell, base, err);
@@ -74,7 +83,8 @@ const struct dz_cli_command dz_cmd_resume = {
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
-            {"base", 'b', "ROOT", "the read-only disk that it had below (default: DOZE_BASE)"},
+            {"image", 'I', "IMAGE", "the image below (default: the one that FILE names)"},
+            {"base", 'b', "ROOT", "or the read-only disk that it had below (default: DOZE_BASE)"},
             {"interactive", 'i', NULL, "pass standard input on"},
             {"tty", 't', NULL, "its terminal is ours"},
             {"suspend-after", 0, "DURATION", "put it to sleep again after this long"},

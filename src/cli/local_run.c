@@ -159,13 +159,16 @@ static int run_machine(struct dz_cli *c, struct dz_err *err)
     const char *base = dz_cli_value(c, "base"), *name = dz_cli_value(c, "image");
     if (base && name)
         return dz_cli_usage(c, err, "--base or --image, not both");
-    int rc = name ? dz_cli_cell_image(&cell, name, &image, err) : 0;
-    if (rc == 0)
+    int rc = name    ? dz_cli_cell_image(&cell, name, &image, err)
+             : !base ? dz_cli_cell_below(&cell, dz_cli_value(c, "file"), &image, err)
+                     : 0;
+    bool below = name || rc > 0;
+    if (rc >= 0)
         rc = read_options(c, &cell, &image, err);
     cell.start.env = env.list;
     if (rc == 0)
         rc = make_env(c, &env, &image, err);
-    if (rc == 0 && !base && !name)
+    if (rc == 0 && !base && !below)
         base = getenv("DOZE_BASE");
     if (rc == 0 && base && base[0])
         rc = dz_cli_cell_base(&cell, base, err);
