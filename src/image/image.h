@@ -88,8 +88,8 @@ DZ_NODISCARD int dz_image_store_open(const char *data, struct dz_image_store **r
                                      struct dz_err *err);
 void dz_image_store_close(struct dz_image_store *s); /* NULL is fine */
 
-/* Which image NAME[:TAG] is (TAG: latest), or img_DIGITS, or six or more of the
- * digits of its hash. DZ_ENOENT; DZ_EINVAL: no name, or digits of several. */
+/* Which image NAME[:TAG] is (no TAG: latest, else the only one that there is), or img_DIGITS, or
+ * six or more of the digits of its hash. DZ_ENOENT; DZ_EINVAL: no name, or digits of several. */
 DZ_NODISCARD int dz_image_find(struct dz_image_store *s, const char *name,
                                char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
 /* DZ_ENOENT; DZ_ECORRUPT says what to do about it. */

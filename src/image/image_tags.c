@@ -114,6 +114,30 @@ static bool all_digits(const char *s)
     return s[n] == '\0' && n >= SHORT_DIGITS && n < DZ_SHA256_HEX;
 }
 
+/* NAME:latest is not there: the one tag that NAME has, if it has one. */
+static int find_only_tag(struct dz_image_store *s, const char *name,
+                         char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
+{
+    struct names tags = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
+    const char *only = NULL;
+    int count = 0;
+    int rc = list(s, "tags", &tags, err);
+    for (size_t i = 0; rc == 0 && i < tags.n; i++) {
+        size_t n = strlen(name);
+        if (strncmp(tags.p[i], name, n) != 0 || tags.p[i][n] != ':')
+            continue;
+        only = tags.p[i];
+        count++;
+    }
+    if (rc == 0 && count > 1)
+        rc = dz_fail(err, DZ_EINVAL, "there are %d images %s, none of them %s:latest: say which",
+                     count, name, name);
+    else if (rc == 0)
+        rc = only ? read_tag(s, only, ret_sha256, err) : DZ_ENOENT;
+    names_release(&tags);
+    return rc;
+}
+
 int dz_image_find(struct dz_image_store *s, const char *name, char ret_sha256[static DZ_SHA256_HEX],
                   struct dz_err *err)
 {
@@ -125,6 +149,8 @@ int dz_image_find(struct dz_image_store *s, const char *name, char ret_sha256[st
     rc = dz_image_full_name(name, full, err);
     if (rc == 0)
         rc = read_tag(s, full, ret_sha256, err);
+    if (rc == DZ_ENOENT && !strchr(name, ':'))
+        rc = find_only_tag(s, name, ret_sha256, err);
     if (rc == DZ_ENOENT)
         return dz_fail(err, rc, "there is no image %s: `doze image ls` lists those that are", full);
     return rc;
