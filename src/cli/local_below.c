@@ -18,12 +18,17 @@ enum {
     LOOK_MS = 60000, /* a long log is recovered first */
 };
 
+struct request {
+    const char *file;
+    struct dz_db_files files;
+};
+
 static int look(struct dz_call *call, void *arg, struct dz_err *err)
 {
-    const struct dz_db_files *files = arg;
-    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .wary = true};
+    const struct request *r = arg;
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = r->file, .wary = true};
     struct dz_db *db = NULL;
-    int rc = dz_db_open_fds(&db, files->db_fd, files->wal_fd, &opts, err);
+    int rc = dz_db_open_fds(&db, r->files.db_fd, r->files.wal_fd, &opts, err);
     if (rc < 0)
         return rc;
     struct dz_stmt *st = dz_db_stmt(db, "SELECT v FROM meta WHERE k='image'");
@@ -46,21 +51,21 @@ static bool is_hash(const struct dz_buf *b)
 static int below(const char *file, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_SHA256_HEX);
-    struct dz_db_files files = DZ_DB_FILES_NONE;
-    int rc = dz_db_files_open(&files, file, DZ_DB_FILES_READ, err);
+    struct request r = {.file = file, .files = DZ_DB_FILES_NONE};
+    int rc = dz_db_files_open(&r.files, file, DZ_DB_FILES_READ, err);
     if (rc < 0)
         return rc;
-    const int fds[] = {files.db_fd, files.wal_fd};
+    const int fds[] = {r.files.db_fd, r.files.wal_fd};
     const struct dz_call_opts opts = {
         .what = "find the image of the file",
         .run = look,
-        .arg = &files,
+        .arg = &r,
         .fds = fds,
         .fd_count = 2,
         .timeout_ms = LOOK_MS,
     };
     rc = dz_cell_call(&opts, &reply, err);
-    dz_db_files_close(&files);
+    dz_db_files_close(&r.files);
     if (rc < 0)
         return rc;
     ret_sha256[0] = '\0';

@@ -45,7 +45,7 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_er
     return dz_cli_cell_keep(c, cell, err);
 }
 
-static int resume(struct dz_cli *c, struct dz_err *err)
+static int resume_machine(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
     DZ_AUTO(dz_image_release) struct dz_image image = {0};
@@ -71,6 +71,14 @@ static int resume(struct dz_cli *c, struct dz_err *err)
         return rc;
     rc = dz_cli_cell_run(&cell, c, err);
     dz_cli_cell_tidy(&cell, rc >= 0 && (rc < DZ_EXIT_RUN_FAILED || rc >= DZ_EXIT_SIGNAL));
+    return rc;
+}
+
+static int resume(struct dz_cli *c, struct dz_err *err)
+{
+    int rc = resume_machine(c, err);
+    if (rc < 0 && !c->usage_status) /* not 1: that would be the program's */
+        c->usage_status = DZ_EXIT_RUN_FAILED;
     return rc;
 }
 
