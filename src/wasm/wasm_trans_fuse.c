@@ -4,9 +4,9 @@
  * have a handler of its own (wasm_exec_fused.inc).
  *
  * Only the very last cell may be rewritten, and only when no label lies behind
- * it: trans_last() says so. All operands of the new cell are read before its
- * result is written, and nothing stands between the two halves, so their order
- * does not matter.
+ * it: trans_last() says so. The new cell reads its operands before it writes its
+ * result, or does its parts in the order of the cells it stands for; nothing can
+ * stop between them.
  */
 #include "wasm/wasm_trans.h"
 
@@ -100,6 +100,9 @@ static const struct load_op load_ops[] = {
 static bool load_op(struct wasm_trans *t, unsigned handler, const struct entry *a,
                     const struct entry *b, uint32_t to)
 {
+    uint32_t last = trans_last(t);
+    if (last == WASM_NOWHERE || (t->words[last] != H_LOAD32_U_S && t->words[last] != H_LOAD64_S))
+        return false;
     for (size_t i = 0; i < DZ_ARRAY_LEN(load_ops); i++) {
         const struct load_op *k = &load_ops[i];
         const struct entry *loaded = k->swapped ? b : a;
