@@ -231,7 +231,7 @@ static bool stream_ok(struct dz_kernel *k, const struct dz_stream *s)
 static int check_rows(struct dz_kernel *k, struct dz_err *err)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    if (!(p->flags & DZ_PROC_INIT) &&
+    if (p->index != 1 && /* that one is ours, whatever flags another claims */
         (!proc_ok(k, p) || !k->task[p->index] != (p->state == DZ_PROC_ZOMBIE)))
         return dz_fail(err, DZ_ECORRUPT, "saved process %d is damaged", p->pid);
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)

@@ -9,7 +9,8 @@
 
 enum {
     ROW_MAX = 8192,
-    LAPS = 200, /* of the loop, for what does not end by itself */
+    LAPS = 50,  /* of the loop, for what does not end by itself */
+    LIVES = 64, /* runs over one disk */
 };
 
 static int sleeper(struct fib *f)
@@ -110,19 +111,29 @@ static void run(struct krig *b)
     }
 }
 
+/* The machine whose rows they are, asleep. */
+static void begin(struct krig *a)
+{
+    const struct dz_winsize win = {24, 80, 0, 0};
+    uint32_t stream;
+    krig_start(a);
+    krig_prog(a, "main", parent);
+    (void)dz_kernel_pty_new(a->k, &win, 5, &stream, NULL);
+    const struct dz_spawn_fd tty = {3, stream};
+    (void)krig_spawn(a, "main", 0, &tty, 1);
+    (void)dz_kernel_run(a->k, INT64_MAX, NULL);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct krig a, b;
+    static int lives;
     struct dz_kernel_misc misc;
-    const struct dz_winsize win = {24, 80, 0, 0};
-    uint32_t stream;
-    krig_start(&a);
-    krig_prog(&a, "main", parent);
-    (void)dz_kernel_pty_new(a.k, &win, 5, &stream, NULL);
-    const struct dz_spawn_fd tty = {3, stream};
-    (void)krig_spawn(&a, "main", 0, &tty, 1);
-    (void)dz_kernel_run(a.k, INT64_MAX, NULL);
+    if (lives-- == 0) {
+        begin(&a);
+        lives = LIVES;
+    }
     memcpy(&b, &a, sizeof b);
     b.prog[0].users = 0;
     if (krig_kernel(&b, NULL, 0) != 0)
@@ -136,6 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             run(&b);
     }
     dz_kernel_free(b.k);
-    (void)krig_stop(&a);
+    if (lives == 0)
+        (void)krig_stop(&a);
     return 0;
 }
