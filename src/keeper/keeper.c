@@ -429,15 +429,8 @@ void dz_keeper_free(struct dz_keeper *k)
 {
     if (!k)
         return;
-    DZ_MAP_FOREACH(it, &k->waiters) {
-        struct waiter *w = it->value;
-        dz_timer_free(w->deadline);
-        dz_free(w->clone_id);
-        dz_free(w->clone_tenant);
-        dz_free(w->clone_name);
-        dz_free(w->share_key);
-        dz_free(w);
-    }
+    for (const struct dz_map_entry *it; (it = dz_map_next(&k->waiters, NULL));)
+        free_waiter(it->value);
     dz_map_release(&k->waiters);
     DZ_MAP_FOREACH(it, &k->slots) {
         struct slot *s = it->value;

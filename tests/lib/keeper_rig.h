@@ -309,6 +309,19 @@ static inline int rig_do(struct rig *r, enum dz_request what, const char *id)
     return reply.code;
 }
 
+/* Down the way of the map to a state, by a wake first. */
+static inline void rig_bring(struct rig *r, const char *id, enum dz_state to)
+{
+    static const enum dz_request way[] = {
+        [DZ_STATE_ACTIVE] = DZ_REQUEST_WAKE,
+        [DZ_STATE_SUSPENDED] = DZ_REQUEST_SUSPEND,
+        [DZ_STATE_FROZEN] = DZ_REQUEST_FREEZE,
+        [DZ_STATE_ARCHIVED] = DZ_REQUEST_ARCHIVE,
+    };
+    for (int s = DZ_STATE_ACTIVE; s <= (int)to; s++)
+        CHECK_INT(rig_do(r, way[s], id), 0);
+}
+
 /* "state/status/op" of a row, "gone", or "none". */
 static inline const char *rig_row(struct rig *r, const char *id)
 {

@@ -78,9 +78,7 @@ TEST(prefetch_brings_the_file_and_starts_nothing)
     struct rig r;
     rig_open(&r);
     rig_register(&r, "a");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    rig_bring(&r, "a", DZ_STATE_FROZEN);
     int starts = r.starts;
     CHECK_INT(rig_do(&r, DZ_REQUEST_PREFETCH, "a"), 0);
     CHECK_INT(rig_do(&r, DZ_REQUEST_PREFETCH, "a"), 0); /* again: it is there */
@@ -97,8 +95,7 @@ TEST(what_a_suspend_keeps_can_be_said)
     rig_open(&r);
     const struct dz_instance row = {.id = "a", .tenant = "acme", .keep = "files"};
     CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    rig_bring(&r, "a", DZ_STATE_SUSPENDED);
     CHECK_STR(rig_text(&r, "live", "a.doze"), "new+-");
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     const struct dz_keeper_request request = {
@@ -111,22 +108,18 @@ TEST(what_a_suspend_keeps_can_be_said)
 
 TEST(a_forced_delete_walks_the_map_and_starts_nothing)
 {
-    static const int hops[] = {0, 1, 2, 3, 4}; /* requests before it */
-    static const enum dz_request way[] = {DZ_REQUEST_WAKE, DZ_REQUEST_SUSPEND, DZ_REQUEST_FREEZE,
-                                          DZ_REQUEST_ARCHIVE};
-    for (size_t i = 0; i < DZ_ARRAY_LEN(hops); i++) {
+    for (int from = DZ_STATE_CREATED; from < DZ_STATE_DELETED; from++) {
         struct rig r;
         rig_open(&r);
         rig_register(&r, "a");
-        for (int k = 0; k < hops[i]; k++)
-            CHECK_INT(rig_do(&r, way[k], "a"), 0);
+        rig_bring(&r, "a", (enum dz_state)from);
         int starts = r.starts;
-        if (i != 4)
+        if (from != DZ_STATE_ARCHIVED)
             CHECK_INT(rig_do(&r, DZ_REQUEST_DELETE, "a"), DZ_ESTATE);
         CHECK_INT(rig_do(&r, DZ_REQUEST_DESTROY, "a"), 0);
         CHECK_STR(rig_row(&r, "a"), "gone");
         CHECK_INT(r.starts, starts);
-        CHECK_INT(r.kills, i == 1); /* only one that runs has something to kill */
+        CHECK_INT(r.kills, from == DZ_STATE_ACTIVE); /* only one that runs has something to kill */
         CHECK(!rig_exists(&r, "live", "a.doze") && !rig_exists(&r, "cold", "a.sqlite") &&
               !rig_exists(&r, "cold", "a.archive"));
         CHECK_INT(rig_do(&r, DZ_REQUEST_USE, "a"), DZ_EGONE);
@@ -307,9 +300,7 @@ TEST(a_wake_that_fails_puts_everything_back)
     struct rig_reply reply;
     rig_open(&r);
     rig_register(&r, "a");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    rig_bring(&r, "a", DZ_STATE_FROZEN);
     r.start_code = DZ_EIO;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 1000);
@@ -384,9 +375,7 @@ TEST(missing_and_damaged_copies_are_errors_and_lose_nothing)
     struct rig_reply reply;
     rig_open(&r);
     rig_register(&r, "a");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    rig_bring(&r, "a", DZ_STATE_FROZEN);
     CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "cold", "a.sqlite"), "neW+~", 5, 0600, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 1000);
@@ -425,8 +414,7 @@ TEST(a_log_that_a_crash_left_is_settled_before_the_file_moves)
     struct rig r;
     rig_open(&r);
     rig_register(&r, "a");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    rig_bring(&r, "a", DZ_STATE_SUSPENDED);
     CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "live", "a.doze-wal"), "w", 1, 0600, NULL), 0);
     CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
     CHECK_STR(rig_text(&r, "cold", "a.sqlite"), "new+~w");
@@ -442,14 +430,13 @@ static void count_finding(void *arg, const struct dz_keeper_finding *f)
 
 /* Cut each operation after n events of the loop, for every n: after the restart
  * the sandbox is in a state of the map with nothing under way and its file whole. */
-static bool cut(enum dz_request what, const enum dz_request *way, size_t way_count, int events)
+static bool cut(enum dz_request what, enum dz_state from, int events)
 {
     struct rig r;
     struct rig_reply reply;
     rig_open(&r);
     rig_register(&r, "a");
-    for (size_t i = 0; i < way_count; i++)
-        CHECK_INT(rig_do(&r, way[i], "a"), 0);
+    rig_bring(&r, "a", from);
     int64_t until = dz_clock_real_ms() + 1000;
     CHECK_INT(rig_submit(&r, what, "a", &reply), 0);
     bool over = false;
@@ -475,19 +462,19 @@ static bool cut(enum dz_request what, const enum dz_request *way, size_t way_cou
 
 TEST(each_operation_may_be_cut_anywhere)
 {
-    static const enum dz_request way[] = {DZ_REQUEST_WAKE, DZ_REQUEST_SUSPEND, DZ_REQUEST_FREEZE,
-                                          DZ_REQUEST_ARCHIVE};
     static const struct {
         enum dz_request what;
-        size_t before;
+        enum dz_state from;
     } cases[] = {
-        {DZ_REQUEST_WAKE, 0},     {DZ_REQUEST_SUSPEND, 1}, {DZ_REQUEST_FREEZE, 2},
-        {DZ_REQUEST_PREFETCH, 3}, {DZ_REQUEST_WAKE, 3},    {DZ_REQUEST_ARCHIVE, 3},
-        {DZ_REQUEST_ARCHIVE, 1},  {DZ_REQUEST_REVIVE, 4},  {DZ_REQUEST_DELETE, 4},
-        {DZ_REQUEST_DESTROY, 1},  {DZ_REQUEST_DESTROY, 3},
+        {DZ_REQUEST_WAKE, DZ_STATE_CREATED},     {DZ_REQUEST_SUSPEND, DZ_STATE_ACTIVE},
+        {DZ_REQUEST_FREEZE, DZ_STATE_SUSPENDED}, {DZ_REQUEST_PREFETCH, DZ_STATE_FROZEN},
+        {DZ_REQUEST_WAKE, DZ_STATE_FROZEN},      {DZ_REQUEST_ARCHIVE, DZ_STATE_FROZEN},
+        {DZ_REQUEST_ARCHIVE, DZ_STATE_ACTIVE},   {DZ_REQUEST_REVIVE, DZ_STATE_ARCHIVED},
+        {DZ_REQUEST_DELETE, DZ_STATE_ARCHIVED},  {DZ_REQUEST_DESTROY, DZ_STATE_ACTIVE},
+        {DZ_REQUEST_DESTROY, DZ_STATE_FROZEN},
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(cases); i++)
-        for (int events = 0; !cut(cases[i].what, way, cases[i].before, events); events++)
+        for (int events = 0; !cut(cases[i].what, cases[i].from, events); events++)
             CHECK(events < 50);
 }
 
@@ -501,9 +488,7 @@ TEST(a_hash_that_is_missing_is_taken_afterwards)
     char want[DZ_SHA256_HEX];
     rig_open(&r);
     rig_register(&r, "a");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    rig_bring(&r, "a", DZ_STATE_FROZEN);
     CHECK_INT(dz_registry_get(r.registry, "a", &row, NULL), 0);
     (void)snprintf(want, sizeof want, "%s", row.cold_sha256);
     CHECK_INT(strlen(want), 64);
@@ -656,8 +641,7 @@ TEST(check_finds_strays_and_losses_and_repair_removes_strays)
     uint64_t left = 0;
     rig_open(&r);
     rig_register(&r, "a");
-    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
-    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    rig_bring(&r, "a", DZ_STATE_SUSPENDED);
     CHECK_INT(dz_keeper_check(r.k, false, count_finding, &b, &left, NULL), 0);
     CHECK_INT(left, 0);
     CHECK_STR(b.p, "");
