@@ -214,7 +214,8 @@ static int start_request(struct slot *s, struct waiter *w, struct dz_err *err)
     struct dz_verdict v = dz_lifecycle_request(state, w->what, err);
     if (v.answer == DZ_ANSWER_REFUSE)
         return v.code;
-    if (v.answer == DZ_ANSWER_NOTHING) {
+    bool over = w->what == DZ_REQUEST_CRASHED && s->warm; /* another runs since that one died */
+    if (v.answer == DZ_ANSWER_NOTHING || over) {
         const struct dz_keeper_result result = {.row = &row, .rung = DZ_RUNG_WARM};
         dz_keeper_answer(w, &result);
         return 0;

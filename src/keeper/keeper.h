@@ -34,7 +34,8 @@ enum {
     DZ_KEEPER_BATCH = 32,              /* due rows that are looked at in one turn */
     DZ_KEEPER_SANDBOXES_MAX = 1 << 20, /* with something under way or a cell */
 };
-#define DZ_KEEPER_DEADLINE_MS ((int64_t)10 * 60 * 1000) /* of an operation, by default */
+/* Of a request, by default; of an operation, unless who started it gives it longer. */
+#define DZ_KEEPER_DEADLINE_MS ((int64_t)10 * 60 * 1000)
 
 struct dz_keeper;
 

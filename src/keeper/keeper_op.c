@@ -460,7 +460,8 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
         op->k->background++;
     w->op = op;
     dz_list_push_back(&op->waiters, &w->link);
-    dz_timer_after(op->timer, DZ_KEEPER_DEADLINE_MS);
+    dz_timer_after(op->timer,
+                   w->deadline_ms > DZ_KEEPER_DEADLINE_MS ? w->deadline_ms : DZ_KEEPER_DEADLINE_MS);
     run(op);
     return 0;
 }

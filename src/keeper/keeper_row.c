@@ -284,7 +284,7 @@ int dz_keeper_commit(struct op *op, struct dz_err *err)
     case DZ_OP_COUNT:
         break;
     }
-    assert(!"an operation without a commit");
+    assert(false); /* an operation without a commit */
     return 0;
 }
 

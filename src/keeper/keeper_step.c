@@ -310,6 +310,6 @@ int dz_keeper_step(struct op *op, struct dz_err *err)
     case DZ_STEP_COUNT:
         break;
     }
-    assert(!"a step that is none");
+    assert(false); /* no step */
     return 0;
 }

@@ -347,6 +347,24 @@ TEST(a_cell_that_dies_leaves_a_sandbox_that_sleeps)
     rig_close(&r);
 }
 
+/* The news of a death waits in line while the sandbox is woken again. */
+TEST(old_news_of_a_death_does_not_end_the_next_cell)
+{
+    struct rig r;
+    struct rig_reply suspend, use;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &suspend), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &use), 0);
+    dz_keeper_cell_died(r.k, "a"); /* while it is being stopped */
+    rig_pass(&r, 1000);
+    CHECK_INT(use.code, 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK(rig_find(&r, "a") >= 0);
+    rig_close(&r);
+}
+
 TEST(a_cell_that_never_answers_is_ended_in_time)
 {
     struct rig r;
