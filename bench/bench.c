@@ -282,3 +282,47 @@ bool bench_peer(const char *file, char *ret_path, size_t size)
     printf("peer %s is not installed: its rows are left out (make bench-peers)\n", file);
     return false;
 }
+
+/* Which mappings are a guest's memory is told by what follows them: the rest of its
+ * 4 GiB, reserved and without access. Pieces of one memory lie side by side. */
+struct bench_memory bench_memory(int pid)
+{
+    char path[64], line[512], access[8] = "";
+    unsigned long end = 0;
+    double kb = 0, held = 0;
+    struct bench_memory m = {0};
+    (void)snprintf(path, sizeof path, "/proc/%d/smaps", pid);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3) {
+            bool reserved = strcmp(access, "---p") == 0 && from == end && to - from > 1ul << 30 &&
+                            to - from <= 4ul << 30; /* more: room for translated code */
+            bool more = strcmp(access, "rw-p") == 0 && from == end;
+            if (!more) {
+                *(reserved ? &m.inside : &m.rest) += held;
+                held = 0;
+            }
+            end = to;
+        } else if (sscanf(line, "Anonymous: %lf", &kb) == 1) {
+            held += kb;
+        }
+    }
+    m.rest += held;
+    if (f)
+        (void)fclose(f);
+    return m;
+}
+
+int bench_child(int pid)
+{
+    char path[64];
+    int child = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
+    FILE *f = fopen(path, "re");
+    if (!f || fscanf(f, "%d", &child) != 1)
+        child = 0;
+    if (f)
+        (void)fclose(f);
+    return child;
+}

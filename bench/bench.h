@@ -102,6 +102,13 @@ int bench_spawn_true(struct bench *b, void *arg, long count);
  * is `count` runs. Use with BENCH_CPU to compare whole programs. */
 int bench_command(struct bench *b, void *argv, long count);
 
+/* KB of a cell that nobody shares: of the guests' own memories, of all else. */
+struct bench_memory {
+    double inside, rest;
+};
+struct bench_memory bench_memory(int pid);
+int bench_child(int pid); /* the first child of a process; 0: none */
+
 /* Where peers are installed: DOZE_PEERS, else $HOME/.cache/doze-peers. False
  * (after a line that names it) when `file` is not there. */
 bool bench_peer(const char *file, char *ret_path, size_t size);

@@ -67,56 +67,11 @@ static const char *loop(const char *body, int times)
 
 /* --- memory ------------------------------------------------------------------------ */
 
-struct memory {
-    double inside, rest; /* KB: of the guests' own memories, of all else that is private */
-};
-
-/* Which mappings are a guest's memory is told by what follows them: the rest of its
- * 4 GiB, reserved and without access. */
-static struct memory read_smaps(int pid)
-{
-    char path[64], line[512], access[8] = "", before[8] = "";
-    unsigned long end = 0;
-    double kb = 0, held = 0;
-    struct memory m = {0};
-    (void)snprintf(path, sizeof path, "/proc/%d/smaps", pid);
-    FILE *f = fopen(path, "re");
-    while (f && fgets(line, sizeof line, f)) {
-        unsigned long from, to;
-        if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3) {
-            bool rest = strcmp(access, "---p") == 0 && from == end && to - from > 1ul << 30;
-            *(rest && strcmp(before, "rw-p") == 0 ? &m.inside : &m.rest) += held;
-            held = 0;
-            end = to;
-            memcpy(before, access, sizeof before);
-        } else if (sscanf(line, "Anonymous: %lf", &kb) == 1) {
-            held = kb;
-        }
-    }
-    m.rest += held;
-    if (f)
-        (void)fclose(f);
-    return m;
-}
-
-static int child_of(int pid)
-{
-    char path[64];
-    int child = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
-    FILE *f = fopen(path, "re");
-    if (!f || fscanf(f, "%d", &child) != 1)
-        child = 0;
-    if (f)
-        (void)fclose(f);
-    return child;
-}
-
 /* Of a machine in which so many processes wait. */
-static struct memory of_sleepers(int count)
+static struct bench_memory of_sleepers(int count)
 {
     char text[WORD];
-    struct memory m = {0};
+    struct bench_memory m = {0};
     int out[2], pid = 0;
     posix_spawn_file_actions_t fa;
     (void)snprintf(text, sizeof text, "%s; echo ready; sleep 1000", loop("sleep 1000 & :", count));
@@ -128,7 +83,7 @@ static struct memory of_sleepers(int count)
     if (posix_spawn(&pid, doze, &fa, NULL, s.argv, environ) == 0) {
         (void)close(out[1]);
         if (read(out[0], text, sizeof text) > 0)
-            m = read_smaps(child_of(pid));
+            m = bench_memory(bench_child(pid));
         (void)kill(pid, SIGKILL);
         (void)waitpid(pid, NULL, 0);
     }
@@ -139,7 +94,7 @@ static struct memory of_sleepers(int count)
 
 static void memory_rows(struct bench *b)
 {
-    struct memory few = of_sleepers(10), many = of_sleepers(10 + SLEEPERS);
+    struct bench_memory few = of_sleepers(10), many = of_sleepers(10 + SLEEPERS);
     if (many.inside <= 0)
         return;
     bench_row(b, &(struct bench_row){.row = "a process that waits: its own changed pages",
