@@ -58,6 +58,7 @@ static int resume_machine(struct dz_cli *c, struct dz_err *err)
     else if (rc == 0 && !base)
         rc = dz_cli_cell_below(&cell, cell.file, &image, err);
     bool below = name || rc > 0;
+    cell.start.memory_bytes = image.memory_bytes; /* as when it began */
     rc = rc > 0 ? 0 : rc;
     if (rc == 0 && !base && !below)
         base = getenv("DOZE_BASE");
