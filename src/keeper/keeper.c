@@ -273,9 +273,9 @@ static int take(struct dz_keeper *k, const struct dz_keeper_request *r, bool bac
         return DZ_ENOMEM;
     }
     uint64_t ticket = w->ticket;
-    int rc = s->op                        ? meet(s, w, err)
-             : dz_list_empty(&s->waiting) ? start_request(s, w, err)
-                                          : queue(s, w, err);
+    int rc = s->op                                        ? meet(s, w, err)
+             : dz_list_empty(&s->waiting) && !s->reserved ? start_request(s, w, err)
+                                                          : queue(s, w, err);
     if (rc < 0)
         free_waiter(w);
     s = find_slot(k, r->id); /* the answer may have ended it */
@@ -306,7 +306,7 @@ bool dz_keeper_background(struct dz_keeper *k, const char *id, enum dz_request w
 void dz_keeper_next(struct slot *s)
 {
     s->pins++;
-    while (!s->op && !dz_list_empty(&s->waiting)) {
+    while (!s->op && !s->reserved && !dz_list_empty(&s->waiting)) {
         struct waiter *w = DZ_LIST_FIRST(struct waiter, &s->waiting, link);
         struct dz_err err = {0};
         unlink_waiter(w);

@@ -23,6 +23,7 @@ struct slot {
     struct dz_list waiting;
     size_t waiting_count;
     unsigned pins;       /* callers up the stack that still look at it */
+    bool reserved;       /* it is being cloned into: all requests wait */
     bool warm;           /* a cell runs it */
     struct dz_facts now; /* last_active, connections, last_byte, last_closed of a warm one */
     int64_t due;         /* as its row says, while warm */
@@ -82,6 +83,7 @@ struct op {
     struct dz_cold_copy copy;
     unsigned drop; /* files of the DROP step or of the undo */
     char *clone_id, *clone_tenant;
+    struct slot *target; /* of a clone, reserved and pinned */
     struct dz_blobs *share_store;
     char *share_key;
 

@@ -65,14 +65,26 @@ static void answer_all(struct op *op, int code)
         dz_keeper_answer(DZ_LIST_FIRST(struct waiter, &op->waiters, link), &result);
 }
 
+/* What a clone made may be used, or is gone again. */
+static void release_target(struct slot *target)
+{
+    if (!target)
+        return;
+    target->reserved = false;
+    dz_keeper_next(target);
+    target->pins--;
+    dz_keeper_leave_slot(target);
+}
+
 /* All is done, forward or back: answer and go. */
 static void finish(struct op *op)
 {
-    struct slot *s = op->slot;
+    struct slot *s = op->slot, *target = op->target;
     struct dz_keeper *k = op->k;
     op->phase = OP_OVER; /* who is answered may ask again at once, behind those in line */
     answer_all(op, op->rc);
     dz_keeper_free_op(op);
+    release_target(target);
     dz_keeper_next(s);
     dz_keeper_leave_slot(s);
     dz_keeper_arm(k);
@@ -397,9 +409,20 @@ static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
         .suspend_ms = op->row.suspend_ms,
         .freeze_ms = op->row.freeze_ms,
     };
+    struct slot *target = dz_keeper_slot(op->k, w->clone_id);
+    if (!target)
+        return dz_fail(err, DZ_ENOMEM, "clone %s: out of memory", op->slot->id);
+    if (target->op || target->reserved || target == op->slot)
+        return dz_fail(err, DZ_EEXIST, "clone %s: there is a sandbox %s", op->slot->id,
+                       w->clone_id);
     int rc = dz_keeper_enter(op->k, &row, err);
-    if (rc < 0)
+    if (rc < 0) {
+        dz_keeper_leave_slot(target);
         return rc;
+    }
+    target->reserved = true;
+    target->pins++;
+    op->target = target;
     op->clone_id = DZ_TAKE_PTR(w->clone_id);
     op->clone_tenant = DZ_TAKE_PTR(w->clone_tenant);
     return 0;
@@ -450,9 +473,11 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
     if (rc == 0)
         rc = write_beginning(op, err);
     if (rc < 0) {
+        struct slot *target = op->target;
         if (op->clone_id)
             (void)erase_clone(op, NULL); /* else recovery finds it */
         dz_keeper_free_op(op);
+        release_target(target);
         return rc;
     }
     op->background = w->background;

@@ -108,7 +108,7 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
     struct slot *s = dz_map_get(&k->slots, dz_str(row->id));
     struct dz_facts facts;
     int64_t at;
-    if (s && s->op)
+    if (s && (s->op || s->reserved))
         return false; /* its end puts the row right */
     if (dz_keeper_facts(k, row, s, &facts, NULL) < 0) {
         const struct dz_instance to = {0}; /* a row of no doze: leave it, and do not come again */

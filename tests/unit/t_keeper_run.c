@@ -163,6 +163,30 @@ TEST(clones_and_shares_leave_the_base_alone)
     rig_close(&r);
 }
 
+TEST(a_clone_under_way_makes_all_others_wait)
+{
+    struct rig r;
+    struct rig_reply clone = {0}, use, twice = {0};
+    rig_open(&r);
+    rig_register(&r, "base");
+    rig_bring(&r, "base", DZ_STATE_SUSPENDED);
+    const struct dz_instance to = {.id = "b", .tenant = "globex"};
+    struct dz_keeper_request request = {
+        .what = DZ_REQUEST_CLONE, .id = "base", .clone = &to, .done = rig_done, .arg = &clone};
+    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "b", &use), 0);
+    request.arg = &twice;
+    CHECK_INT(dz_keeper_submit(r.k, &request, NULL, NULL), 0); /* in line at the base */
+    CHECK_INT(clone.count + use.count, 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(clone.code, 0);
+    CHECK_INT(use.code, 0);
+    CHECK_INT(twice.code, DZ_EEXIST);
+    CHECK_STR(rig_row(&r, "b"), "active/running/");
+    CHECK_STR(rig_text(&r, "live", "b.doze"), "knew+~+");
+    rig_close(&r);
+}
+
 /* --- meetings ----------------------------------------------------------------------- */
 
 TEST(implicit_wakes_join_and_explicit_ones_are_refused)
