@@ -299,16 +299,6 @@ int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd, const struct dz
 
 /* --- by path ----------------------------------------------------------------- */
 
-static int refuse_log(const char *wal, struct dz_err *err)
-{
-    struct stat st;
-    if (stat(wal, &st) == 0 && st.st_size > 0)
-        return dz_fail(err, DZ_ESTATE,
-                       "%s holds changes that are not in the file yet: open it for writing once",
-                       wal);
-    return 0;
-}
-
 static int open_wal(const char *wal, bool *ret_new, struct dz_err *err)
 {
     *ret_new = false;
@@ -338,7 +328,7 @@ int dz_db_open_path(struct dz_db **ret_db, const char *path, const struct dz_db_
     if (db_fd < 0)
         return dz_fail_sys(err, errno, "open %s", path);
     if (o.immutable) {
-        r = refuse_log(wal, err);
+        r = dz_db_refuse_log(wal, err);
     } else {
         wal_fd = open_wal(wal, &wal_new, err);
         r = wal_fd < 0 ? wal_fd : 0;

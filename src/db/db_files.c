@@ -13,8 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Only read: what is in a log would be missed. */
-static int refuse_log(const char *wal, struct dz_err *err)
+int dz_db_refuse_log(const char *wal, struct dz_err *err)
 {
     struct stat st;
     if (stat(wal, &st) == 0 && st.st_size > 0)
@@ -61,7 +60,7 @@ int dz_db_files_open(struct dz_db_files *ret_files, const char *path, enum dz_db
     }
     if (f.db_fd < 0)
         return dz_fail_sys(err, errno, "open %s", path);
-    int rc = only_read ? refuse_log(f.wal, err) : open_wal(&f, how, err);
+    int rc = only_read ? dz_db_refuse_log(f.wal, err) : open_wal(&f, how, err);
     if (rc < 0) {
         dz_db_files_close(&f);
         return rc;

@@ -69,6 +69,10 @@ void dz_db_vfs_add(struct dz_db_disk *disk); /* gives it an id: SQLite may open 
 void dz_db_vfs_remove(struct dz_db_disk *disk);
 void dz_db_vfs_name(const struct dz_db_disk *disk, char name[static DB_NAME_MAX]);
 
+/* DZ_ESTATE when there is something in the log at this path: who only reads would
+ * miss it. */
+int dz_db_refuse_log(const char *wal, struct dz_err *err);
+
 /* db_fd.c. wal_path (copied) is the log's, to be removed when it is done with;
  * NULL: only emptied. wal_new: its directory entry is not on disk yet. */
 struct dz_db_disk *dz_db_fd_disk_new(int db_fd, int wal_fd, bool immutable, const char *wal_path,
