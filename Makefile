@@ -207,8 +207,7 @@ cover: ## line coverage of each module by the unit tests
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
 fuzz: ## run each fuzzer for FUZZ_S seconds (default 10)
 	@$(MAKE) --no-print-directory CONFIG=fuzz CC=$(CLANG) $(FUZZERS:%=build/fuzz-$(CLANG)/fuzz_%)
-	@for f in $(FUZZERS); do mkdir -p build/corpus/$$f; \
-	  case $$f in wasm_run | wasm_validate) more="-max_len=8192 $$(ls -d build/spectest 2>/dev/null)" ;; *) more= ;; esac; \
+	@for f in $(FUZZERS); do mkdir -p build/corpus/$$f; case $$f in wasm_run | wasm_validate) more="-max_len=8192 $$(ls -d build/spectest 2>/dev/null)" ;; *) more= ;; esac; \
 	  build/fuzz-$(CLANG)/fuzz_$$f -max_total_time=$(or $(FUZZ_S),10) -timeout=20 -rss_limit_mb=4096 \
 	    -print_final_stats=0 -verbosity=0 build/corpus/$$f tests/fuzz/corpus/$$f $$more || exit 1; echo "fuzz: $$f ok"; done
 

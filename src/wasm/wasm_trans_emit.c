@@ -95,7 +95,7 @@ static void move_slot(struct wasm_trans *t, uint32_t to, uint32_t from)
             w[1] = (w[1] & 0xffffffffffff) | (uint64_t)to << 48;
             break;
         }
-        /* fall through */
+        __attribute__((fallthrough));
     default:
         (void)dz_trans_emit(t, H_MOVE, dz_trans_fields(to, from, 0, 0));
         break;
