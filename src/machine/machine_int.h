@@ -42,8 +42,7 @@ struct dz_machine_space {
     uint64_t id;
     uint32_t proc, memory; /* index of the process, and of the memory in it */
     uint32_t base, pad;    /* DZ_MACHINE_BASE_* */
-    uint64_t base_at, base_pages;
-    uint64_t pages; /* of DZ_MACHINE_PAGE */
+    uint64_t pages;        /* of DZ_MACHINE_PAGE */
 };
 
 struct dz_machine_lock {

@@ -240,9 +240,8 @@ const struct dz_record dz_machine_module_record =
 
 #define T struct dz_machine_space
 static const struct dz_field space_fields[] = {
-    DZ_FIELD(T, 1, id),    DZ_FIELD(T, 2, proc),    DZ_FIELD(T, 3, memory),
-    DZ_FIELD(T, 4, base),  DZ_FIELD(T, 5, base_at), DZ_FIELD(T, 6, base_pages),
-    DZ_FIELD(T, 7, pages),
+    DZ_FIELD(T, 1, id),   DZ_FIELD(T, 2, proc),  DZ_FIELD(T, 3, memory),
+    DZ_FIELD(T, 4, base), DZ_FIELD(T, 7, pages), /* 5 and 6 were never written */
 };
 #undef T
 const struct dz_record dz_machine_space_record =

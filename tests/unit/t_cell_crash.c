@@ -15,6 +15,64 @@ static void asleep(struct world *w, uint64_t seed)
     world_crash(w);
 }
 
+/* Generations are folded: what no page lives in goes, and most of the rest is alive. */
+TEST(memory_in_the_file_does_not_grow)
+{
+    struct world w;
+    asleep(&w, 8);
+    for (int i = 0; i < 40; i++) {
+        struct dz_machine_stats stats;
+        CHECK_INT(world_wake(&w), 0);
+        CHECK(world_feed(&w, (char)('a' + i % 26)));
+        CHECK_INT(world_sleep(&w), 0);
+        dz_machine_stats_get(w.machine, &stats);
+        CHECK(stats.garbage <= stats.live && stats.live > 0 && stats.live <= 8);
+        CHECK(stats.rows <= 4 && stats.pages <= 8);
+        world_crash(&w);
+    }
+    world_free(&w);
+}
+
+static uint8_t *page_of(struct world *w, uint32_t page)
+{
+    struct dz_wasm_inst *inst = dz_kernel_task(w->kernel, 2)->inst;
+    return dz_wasm_mem(inst, 0, (uint64_t)page * DZ_MACHINE_PAGE, DZ_MACHINE_PAGE);
+}
+
+/* Some pages at each round and one of the others: what a row holds dies but for that. */
+TEST(rows_that_are_mostly_garbage_are_emptied)
+{
+    enum {
+        FIRST = 8,
+        PAGES = 8,
+        ROUNDS = 60,
+    };
+    struct world w;
+    int32_t want[PAGES] = {0};
+    size_t most = 0;
+    asleep(&w, 9);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct dz_machine_stats stats;
+        CHECK_INT(world_wake(&w), 0);
+        for (uint32_t p = 0; p < PAGES; p++) {
+            CHECK(memcmp(page_of(&w, FIRST + p), &want[p], sizeof want[p]) == 0);
+            if (i == 0 || p < PAGES / 2 ||
+                p == PAGES / 2 +
+                         (uint32_t)i % (PAGES / 2)) { /* sometimes as it was at first: zeros */
+                want[p] = i % 5 == 4 ? 0 : i * 8 + (int32_t)p + 1;
+                memcpy(page_of(&w, FIRST + p), &want[p], sizeof want[p]);
+            }
+        }
+        CHECK_INT(world_sleep(&w), 0);
+        dz_machine_stats_get(w.machine, &stats);
+        CHECK(stats.garbage <= stats.live);
+        most = stats.garbage > most ? stats.garbage : most;
+        world_crash(&w);
+    }
+    CHECK(most > 1); /* there was some to be folded */
+    world_free(&w);
+}
+
 TEST(a_machine_goes_on_in_another_process)
 {
     struct world w;
