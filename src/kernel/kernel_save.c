@@ -330,6 +330,17 @@ static void revive(struct dz_kernel *k, struct dz_proc *p)
     dz_k_alarm(k, p);
 }
 
+/* Do its parents lead to process 1? One may not be its own grandparent. */
+static bool descends(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    for (int i = 0; p && i < DZ_KERNEL_PROCS_MAX; i++) {
+        if (p->flags & DZ_PROC_INIT)
+            return true;
+        p = dz_k_find(k, p->ppid);
+    }
+    return false;
+}
+
 static int revive_all(struct dz_kernel *k, struct dz_err *err)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
@@ -344,7 +355,7 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
         revive(k, p);
     }
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    if (!(p->flags & DZ_PROC_INIT) && !dz_k_find(k, p->ppid))
+    if (!descends(k, p))
         return dz_fail(err, DZ_ECORRUPT, "saved process %d has no parent", p->pid);
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     {

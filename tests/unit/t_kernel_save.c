@@ -135,6 +135,11 @@ TEST(save_damaged_rows_are_refused)
     CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
     p->flags &= ~(uint32_t)DZ_PROC_INIT;
     dz_kernel_free(b.k);
+    CHECK_INT(krig_kernel(&b, NULL, 0), 0);
+    p->ppid = p->pid; /* its own parent */
+    CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
+    p->ppid = 1;
+    dz_kernel_free(b.k);
     CHECK_INT(taken, 1); /* 77 is a pid like any other */
     CHECK(refused > 0);
     CHECK_INT(krig_stop(&a), 0);
