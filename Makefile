@@ -249,7 +249,7 @@ test-images: base ## the same in build/data, for the tests
 # --- checks ------------------------------------------------------------------
 FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)
 SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers tests/spec/run tests/spec/unpack tests/data/golden/make-golden $(wildcard tests/integration/*.sh) \
-             guest/build guest/doze-cc guest/fetch-source guest/busybox-suite guest/base/build \
+             guest/build guest/doze-cc guest/fetch-source guest/busybox-suite guest/base/build images/build images/js/build-qjs \
              $(filter-out %.config,$(wildcard guest/programs/*))
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	@$(MAKE) --no-print-directory -s all

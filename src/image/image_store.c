@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +31,8 @@ int dz_image_store_open(const char *data, struct dz_image_store **ret_store, str
     struct dz_image_store *s = dz_zalloc(sizeof *s);
     if (!s)
         return dz_fail(err, DZ_ENOMEM, "open the store of images: out of memory");
-    s->path = dz_str_dup(dz_str(path));
+    char full[PATH_MAX]; /* tools run elsewhere are given paths below it */
+    s->path = realpath(path, full) ? dz_str_dup(dz_str(full)) : NULL;
     rc = s->dir = dz_fd_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, err);
     for (size_t i = 0; rc >= 0 && i < DZ_ARRAY_LEN(parts); i++)
         rc = dz_fd_mkdirs(s->dir, parts[i], 0700, err);
