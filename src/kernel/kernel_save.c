@@ -224,6 +224,9 @@ static bool stream_ok(struct dz_kernel *k, const struct dz_stream *s)
     bool tty = (s->kind & DZ_STREAM_PTY) != 0;
     ok = ok && (tty || !(s->kind & DZ_STREAM_IN) || blob_is(k, s->in, DZ_KERNEL_STREAM_SIZE));
     ok = ok && (tty || !(s->kind & DZ_STREAM_OUT) || blob_is(k, s->out, DZ_KERNEL_STREAM_SIZE));
+    /* and a ring that is not there is empty */
+    ok = ok && (s->in_len == 0 || blob_is(k, s->in, DZ_KERNEL_STREAM_SIZE));
+    ok = ok && (s->out_len == 0 || blob_is(k, s->out, DZ_KERNEL_STREAM_SIZE));
     return ok && ring_ok(s->in_head, s->in_len, DZ_KERNEL_STREAM_SIZE) &&
            ring_ok(s->out_head, s->out_len, DZ_KERNEL_STREAM_SIZE);
 }
