@@ -231,6 +231,42 @@ static bool stream_ok(struct dz_kernel *k, const struct dz_stream *s)
            ring_ok(s->out_head, s->out_len, DZ_KERNEL_STREAM_SIZE);
 }
 
+/* Has nobody before had this blob? 0 is none. */
+static bool claim(uint8_t *seen, uint32_t blob)
+{
+    uint8_t bit = (uint8_t)(1u << blob % 8);
+    bool first = blob == 0 || (blob <= DZ_KERNEL_BLOBS_MAX && !(seen[blob / 8] & bit));
+    if (blob && first)
+        seen[blob / 8] |= bit;
+    return first;
+}
+
+/* A blob of two owners would be freed under one of them, or be two things at once. */
+static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
+{
+    bool ok = true;
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    ok = ok && claim(seen, p->argv) && claim(seen, p->envv) && claim(seen, p->exe_path) &&
+         claim(seen, p->fds);
+    DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
+    ok = ok && claim(seen, q->blob);
+    DZ_K_FOREACH(dz_pty, t, k, DZ_KERNEL_TABLE_PTY)
+    ok = ok && claim(seen, t->in) && claim(seen, t->marks) && claim(seen, t->out);
+    DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
+    ok = ok && claim(seen, s->in) && claim(seen, s->out);
+    return ok;
+}
+
+static int check_blobs(struct dz_kernel *k, struct dz_err *err)
+{
+    uint8_t *seen = dz_zalloc(DZ_KERNEL_BLOBS_MAX / 8 + 1);
+    int rc = seen ? 0 : dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
+    if (seen && !blobs_ok(k, seen))
+        rc = dz_fail(err, DZ_ECORRUPT, "two parts of the saved machine share their bytes");
+    dz_free(seen);
+    return rc;
+}
+
 static int check_rows(struct dz_kernel *k, struct dz_err *err)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
@@ -416,6 +452,8 @@ int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64
                    struct dz_err *err)
 {
     int rc = check_rows(k, err);
+    if (!rc)
+        rc = check_blobs(k, err);
     if (!rc) {
         reset_counts(k);
         rc = revive_all(k, err);
