@@ -248,6 +248,8 @@ static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     ok = ok && claim(seen, p->argv) && claim(seen, p->envv) && claim(seen, p->exe_path) &&
          claim(seen, p->fds);
+    DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
+    ok = ok && claim(seen, f->path);
     DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
     ok = ok && claim(seen, q->blob);
     DZ_K_FOREACH(dz_pty, t, k, DZ_KERNEL_TABLE_PTY)
