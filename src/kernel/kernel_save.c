@@ -246,8 +246,13 @@ static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
 {
     bool ok = true;
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    ok = ok && claim(seen, p->argv) && claim(seen, p->envv) && claim(seen, p->exe_path) &&
-         claim(seen, p->fds);
+    {
+        const struct dz_fd *fds = dz_k_blob(k, p->fds, NULL);
+        ok = ok && claim(seen, p->argv) && claim(seen, p->envv) && claim(seen, p->exe_path) &&
+             claim(seen, p->fds);
+        for (uint32_t i = 0; fds && i < p->fd_count; i++)
+            ok = ok && (fds[i].file == 0 || claim(seen, fds[i].preopen));
+    }
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     ok = ok && claim(seen, f->path);
     DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
