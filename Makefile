@@ -240,11 +240,9 @@ busybox-suite: build/base/base.doze ## busybox's own tests in a sandbox, compare
 base: build/base/base.doze ## the root that sandboxes start from, from Debian's sources
 build/base/base.doze: $(B)/doze build/guest-sys/lib/libposix.o $(wildcard guest/base/* guest/base/etc/* guest/programs/*)
 	guest/base/build $(B)/doze build/guest-sys $@
-images: base ## the images base, python and js, in DOZE_DATA (the user's data directory)
+test-images: export DOZE_DATA = build/data
+images test-images: base ## the images base, python and js, in DOZE_DATA (test-images: in build/data)
 	@images/build $(B)/doze
-test-images: base ## the same in build/data, for the tests
-	@DOZE_DATA=build/data images/build $(B)/doze
-.PHONY: images test-images
 
 # --- checks ------------------------------------------------------------------
 FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)
@@ -279,8 +277,9 @@ bench: $(BENCHES:%=bench-%) ## every bench; tables, and build/bench/NAME.json
 # --- the rest ----------------------------------------------------------------
 DEMO_BUILD := build/release-gcc
 demo: setup ## set up, build and show the main job
-	@$(MAKE) --no-print-directory -s CC=gcc CONFIG=release all
-	@scripts/demo $(DEMO_BUILD)/doze
+	@$(MAKE) --no-print-directory -s CC=gcc CONFIG=release $(DEMO_BUILD)/doze base
+	@DOZE_DATA=build/data images/build $(DEMO_BUILD)/doze base python
+	@DOZE_DATA=$(abspath build/data) scripts/demo $(DEMO_BUILD)/doze
 setup: ## install what scripts/packages lists and is missing
 	@scripts/setup
 install: ## doze, its completion and its guides, under DESTDIR and PREFIX
@@ -290,11 +289,11 @@ install: ## doze, its completion and its guides, under DESTDIR and PREFIX
 	build/release-$(notdir $(CC))/doze completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/doze
 	install -m 644 README.md LICENSE $(wildcard docs/guide/*.md) $(DESTDIR)$(PREFIX)/share/doc/doze
 help: ## this list
-	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
+	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 clean: ## remove every build directory
 	rm -rf build
 
-.PHONY: all kill security sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers help clean
+.PHONY: all kill security sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -49,7 +49,8 @@ __attribute__((format(printf, 2, 3))) static void verdict(bool good, const char 
 
 static void path_of(char out[static DZ_PATH_MAX], const char *dir, const char *name)
 {
-    (void)snprintf(out, DZ_PATH_MAX, "%s/%s", dir, name);
+    int n = snprintf(out, DZ_PATH_MAX, "%s/%s", dir, name);
+    assert(n > 0 && n < DZ_PATH_MAX);
 }
 
 static bool has_temp(const char *dir)
