@@ -151,11 +151,11 @@ int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err)
     dz_kernel_free(m->kernel);
     m->kernel = NULL;
     int rc = dz_machine_drop(m->keep, m->vfs, err);
-    dz_machine_close(m->keep);
-    m->keep = NULL;
-    int closed = dz_vfs_close(m->vfs, rc < 0 ? NULL : err);
+    int closed = dz_vfs_close(m->vfs, rc < 0 ? NULL : err); /* its last commit asks m->keep */
     rc = rc < 0 ? rc : closed;
     m->vfs = NULL;
+    dz_machine_close(m->keep);
+    m->keep = NULL;
     int rc2 = dz_db_close(m->db, false, rc < 0 ? NULL : err);
     m->db = NULL;
     return rc < 0 ? rc : rc2;

@@ -237,10 +237,10 @@ int dz_cell_sleep_copy(struct dz_cell_machine *m, int db_fd, int wal_fd, uint64_
 
 int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err)
 {
-    dz_machine_close(m->keep);
-    m->keep = NULL;
     dz_vfs_abandon(m->vfs); /* closing it would remove files that processes have open */
     m->vfs = NULL;
+    dz_machine_close(m->keep);
+    m->keep = NULL;
     int rc = dz_db_close(m->db, false, err);
     m->db = NULL;
     return rc;
