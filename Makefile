@@ -250,7 +250,7 @@ SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts
              guest/build guest/doze-cc guest/fetch-source guest/busybox-suite guest/base/build images/build images/js/build-qjs \
              $(filter-out %.config,$(wildcard guest/programs/*))
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
-	@$(MAKE) --no-print-directory -s all
+	@$(MAKE) --no-print-directory -s -j$$(nproc) $(LIBS) $(B)/doze
 	@ok=0; \
 	scripts/lint format clang-format-19 --dry-run -Werror $(FORMATTED) || ok=1; \
 	scripts/lint layers scripts/check-layers || ok=1; \

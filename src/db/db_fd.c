@@ -39,8 +39,8 @@ struct fd_disk {
     int fd[DZ_DB_FILES];
     bool wal_new;
     char *wal_path; /* NULL: no path is known */
-    size_t stub_size;
-    unsigned char *stub; /* what a disk without descriptors shows */
+    size_t standin_size;
+    unsigned char *standin; /* what a disk without descriptors shows */
 };
 
 static int64_t fd_read(struct dz_db_disk *base, enum dz_db_file f, void *buf, size_t n, int64_t off)
@@ -205,22 +205,22 @@ static const struct dz_db_disk_ops fd_ops = {
     .wal_gone = fd_wal_gone,
 };
 
-/* --- a stub: bytes instead of descriptors ------------------------------------ */
+/* --- a stand-in: bytes instead of descriptors ------------------------------------ */
 
-static int64_t stub_read(struct dz_db_disk *base, enum dz_db_file f, void *buf, size_t n,
-                         int64_t off)
+static int64_t standin_read(struct dz_db_disk *base, enum dz_db_file f, void *buf, size_t n,
+                            int64_t off)
 {
     const struct fd_disk *d = (const struct fd_disk *)base;
-    if (f != DZ_DB_FILE_MAIN || off < 0 || (size_t)off >= d->stub_size)
+    if (f != DZ_DB_FILE_MAIN || off < 0 || (size_t)off >= d->standin_size)
         return 0;
-    if (n > d->stub_size - (size_t)off)
-        n = d->stub_size - (size_t)off;
-    memcpy(buf, d->stub + off, n);
+    if (n > d->standin_size - (size_t)off)
+        n = d->standin_size - (size_t)off;
+    memcpy(buf, d->standin + off, n);
     return (int64_t)n;
 }
 
-static int stub_write(struct dz_db_disk *base, enum dz_db_file f, const void *buf, size_t n,
-                      int64_t off)
+static int standin_write(struct dz_db_disk *base, enum dz_db_file f, const void *buf, size_t n,
+                         int64_t off)
 {
     (void)base;
     (void)f;
@@ -230,7 +230,7 @@ static int stub_write(struct dz_db_disk *base, enum dz_db_file f, const void *bu
     return -EROFS;
 }
 
-static int stub_truncate(struct dz_db_disk *base, enum dz_db_file f, int64_t size)
+static int standin_truncate(struct dz_db_disk *base, enum dz_db_file f, int64_t size)
 {
     (void)base;
     (void)f;
@@ -238,20 +238,20 @@ static int stub_truncate(struct dz_db_disk *base, enum dz_db_file f, int64_t siz
     return -EROFS;
 }
 
-static int stub_sync(struct dz_db_disk *base, enum dz_db_file f)
+static int standin_sync(struct dz_db_disk *base, enum dz_db_file f)
 {
     (void)base;
     (void)f;
     return 0;
 }
 
-static int64_t stub_size(struct dz_db_disk *base, enum dz_db_file f)
+static int64_t standin_size(struct dz_db_disk *base, enum dz_db_file f)
 {
     const struct fd_disk *d = (const struct fd_disk *)base;
-    return f == DZ_DB_FILE_MAIN ? (int64_t)d->stub_size : 0;
+    return f == DZ_DB_FILE_MAIN ? (int64_t)d->standin_size : 0;
 }
 
-static int stub_lock(struct dz_db_disk *base, enum dz_db_lock from, enum dz_db_lock to)
+static int standin_lock(struct dz_db_disk *base, enum dz_db_lock from, enum dz_db_lock to)
 {
     (void)base;
     (void)from;
@@ -259,36 +259,36 @@ static int stub_lock(struct dz_db_disk *base, enum dz_db_lock from, enum dz_db_l
     return 0;
 }
 
-static const struct dz_db_disk_ops stub_ops = {
-    .read = stub_read,
-    .write = stub_write,
-    .truncate = stub_truncate,
-    .sync = stub_sync,
-    .size = stub_size,
-    .lock = stub_lock,
+static const struct dz_db_disk_ops standin_ops = {
+    .read = standin_read,
+    .write = standin_write,
+    .truncate = standin_truncate,
+    .sync = standin_sync,
+    .size = standin_size,
+    .lock = standin_lock,
 };
 
-struct dz_db_disk *dz_db_fd_disk_stub(const void *bytes, size_t size)
+struct dz_db_disk *dz_db_fd_disk_standin(const void *bytes, size_t size)
 {
     struct dz_db_disk *base = dz_db_fd_disk_new(-1, -1, false, NULL, false);
     struct fd_disk *d = (struct fd_disk *)base;
     if (!d)
         return NULL;
-    d->stub = dz_alloc(size);
-    if (!d->stub) {
+    d->standin = dz_alloc(size);
+    if (!d->standin) {
         dz_free(d);
         return NULL;
     }
-    memcpy(d->stub, bytes, size);
-    d->stub_size = size;
-    base->ops = &stub_ops;
+    memcpy(d->standin, bytes, size);
+    d->standin_size = size;
+    base->ops = &standin_ops;
     return base;
 }
 
 void dz_db_fd_disk_give(struct dz_db_disk *base, int db_fd, int wal_fd)
 {
     struct fd_disk *d = (struct fd_disk *)base;
-    assert(base->ops == &stub_ops);
+    assert(base->ops == &standin_ops);
     d->fd[DZ_DB_FILE_MAIN] = db_fd;
     d->fd[DZ_DB_FILE_WAL] = wal_fd;
     base->ops = &fd_ops;
@@ -296,7 +296,7 @@ void dz_db_fd_disk_give(struct dz_db_disk *base, int db_fd, int wal_fd)
 
 unsigned char *dz_db_fd_disk_bytes(struct dz_db_disk *base)
 {
-    return ((struct fd_disk *)base)->stub;
+    return ((struct fd_disk *)base)->standin;
 }
 
 struct dz_db_disk *dz_db_fd_disk_new(int db_fd, int wal_fd, bool immutable, const char *wal_path,
@@ -327,7 +327,7 @@ void dz_db_fd_disk_free(struct dz_db_disk *base, bool close_fds)
         if (d->fd[f] >= 0)
             (void)close(d->fd[f]);
     dz_free(d->wal_path);
-    dz_free(d->stub);
+    dz_free(d->standin);
     dz_free(d);
 }
 

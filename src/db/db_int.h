@@ -81,9 +81,9 @@ void dz_db_fd_disk_free(struct dz_db_disk *disk, bool close_fds);
 int dz_db_fd_disk_fd(const struct dz_db_disk *disk, enum dz_db_file f);
 /* One that shows these bytes as its main file, to be read only, until it is given
  * descriptors. */
-struct dz_db_disk *dz_db_fd_disk_stub(const void *bytes, size_t size);
+struct dz_db_disk *dz_db_fd_disk_standin(const void *bytes, size_t size);
 void dz_db_fd_disk_give(struct dz_db_disk *disk, int db_fd, int wal_fd);
-unsigned char *dz_db_fd_disk_bytes(struct dz_db_disk *disk); /* of a stub, also after */
+unsigned char *dz_db_fd_disk_bytes(struct dz_db_disk *disk); /* of a stand-in, also after */
 
 /* db.c, for db_prepare.c */
 DZ_NODISCARD int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema,

@@ -6,15 +6,15 @@
  * the rest its making of a connection and our first statements. None of that
  * depends on the file, when all files begin as copies of one template. So a
  * process that waits for work connects to the template itself, lying in memory
- * behind the same disk (db_fd.c's stub), and when the file comes, its descriptors
+ * behind the same disk (db_fd.c's stand-in), and when the file comes, its descriptors
  * take the place of those bytes.
  *
  * For SQLite nothing unusual happens: it holds no lock between two statements, and
  * at the next one finds a file that another process has changed meanwhile. It is not
  * asked to notice by itself, though:
- *   1. The stub says that it has a rollback journal, so that SQLite opens no log
+ *   1. The stand-in says that it has a rollback journal, so that SQLite opens no log
  *      for it; it opens the file's when it reads there that there is one.
- *   2. No page of the stub survives: the cache is emptied.
+ *   2. No page of the stand-in survives: the cache is emptied.
  *   3. SQLite goes by a counter in the header to tell whether the schema that it
  *      knows is still right. That is not enough for files of strangers: when the
  *      counter is the template's, the whole first page, where the schema
@@ -41,12 +41,12 @@ enum {
 
 static const char sql_first_read[] = "PRAGMA schema_version";
 
-static int connect_stub(struct dz_db *db, struct dz_err *err)
+static int connect_standin(struct dz_db *db, struct dz_err *err)
 {
-    unsigned char *stub = dz_db_fd_disk_bytes(db->disk);
-    stub[HEADER_WRITE_VERSION] = stub[HEADER_READ_VERSION] = VERSION_JOURNAL;
-    memset(stub + HEADER_CHANGES, 0xff, 4); /* no file has that many: a changed one */
-    memset(stub + HEADER_END, 0xff, 4);
+    unsigned char *standin = dz_db_fd_disk_bytes(db->disk);
+    standin[HEADER_WRITE_VERSION] = standin[HEADER_READ_VERSION] = VERSION_JOURNAL;
+    memset(standin + HEADER_CHANGES, 0xff, 4); /* no file has that many: a changed one */
+    memset(standin + HEADER_END, 0xff, 4);
     int rc = dz_db_connect(db, &db->opts, true);
     if (rc != SQLITE_OK)
         return dz_db_fail(db, rc, err, "prepare");
@@ -63,7 +63,7 @@ int dz_db_prepare(struct dz_db **ret_db, const struct dz_db_opts *opts, const vo
     if (r < 0)
         return r;
     struct dz_db *db = dz_zalloc(sizeof *db);
-    struct dz_db_disk *disk = db ? dz_db_fd_disk_stub(template, size_bytes) : NULL;
+    struct dz_db_disk *disk = db ? dz_db_fd_disk_standin(template, size_bytes) : NULL;
     if (!disk) {
         dz_free(db);
         return dz_fail(err, DZ_ENOMEM, "prepare a database: out of memory");
@@ -75,7 +75,7 @@ int dz_db_prepare(struct dz_db **ret_db, const struct dz_db_opts *opts, const vo
     db->opts.label = NULL;
     (void)snprintf(db->label, sizeof db->label, "%s", opts->label ? opts->label : "the database");
     dz_db_vfs_add(disk);
-    r = connect_stub(db, err);
+    r = connect_standin(db, err);
     if (r < 0) {
         dz_db_free(db, false);
         return r;
@@ -89,17 +89,17 @@ int dz_db_prepare(struct dz_db **ret_db, const struct dz_db_opts *opts, const vo
 static bool fits(struct dz_db *db)
 {
     unsigned char page[DZ_DB_PAGE_BYTES];
-    const unsigned char *stub = dz_db_fd_disk_bytes(db->disk);
+    const unsigned char *standin = dz_db_fd_disk_bytes(db->disk);
     if (db->disk->ops->size(db->disk, DZ_DB_FILE_WAL) != 0 ||
         db->disk->ops->read(db->disk, DZ_DB_FILE_MAIN, page, sizeof page, 0) != sizeof page)
         return false;
-    if (memcmp(page + HEADER_FORMAT, stub + HEADER_FORMAT, HEADER_END - HEADER_FORMAT) != 0 ||
-        memcmp(page, stub, HEADER_WRITE_VERSION) != 0)
+    if (memcmp(page + HEADER_FORMAT, standin + HEADER_FORMAT, HEADER_END - HEADER_FORMAT) != 0 ||
+        memcmp(page, standin, HEADER_WRITE_VERSION) != 0)
         return false;
-    if (memcmp(page + HEADER_COOKIE, stub + HEADER_COOKIE, 4) != 0)
+    if (memcmp(page + HEADER_COOKIE, standin + HEADER_COOKIE, 4) != 0)
         return true;
-    return memcmp(page + DB_HEADER_BYTES, stub + DB_HEADER_BYTES, sizeof page - DB_HEADER_BYTES) ==
-           0;
+    return memcmp(page + DB_HEADER_BYTES, standin + DB_HEADER_BYTES,
+                  sizeof page - DB_HEADER_BYTES) == 0;
 }
 
 /* From the template to the file, and its lock taken. */

@@ -84,7 +84,7 @@ static int open_build(struct dz_build *b, struct dz_err *err)
         dz_fd_open(b->store->dir, path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600, err);
     if (rc < 0)
         return rc;
-    if (snprintf(b->scratch, sizeof b->scratch, "%s/work/build", b->store->path) >=
+    if (snprintf(b->scratch, sizeof b->scratch, "%s/scratch/build", b->store->path) >=
         (int)sizeof b->scratch)
         return dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
     rc = dz_fd_remove_tree(AT_FDCWD, b->scratch, err); /* who builds has the lock */

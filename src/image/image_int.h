@@ -63,7 +63,7 @@ int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_ima
 /* Is the prepared module of this program there and whole? */
 int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
                           struct dz_err *err);
-/* A whole image into the store, fd its file in work/: scan, prepare, publish. The result is
+/* A whole image into the store, fd its file in scratch/: scan, prepare, publish. The result is
  * its hash. */
 int dz_image_deploy(const struct dz_image_store *s, int fd, const char *work,
                     const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],

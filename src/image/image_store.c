@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const parts[] = {"files", "modules", "tags", "cache", "logs", "work"};
+static const char *const parts[] = {"files", "modules", "tags", "cache", "logs", "scratch"};
 
 int dz_image_store_open(const char *data, struct dz_image_store **ret_store, struct dz_err *err)
 {
@@ -96,7 +96,7 @@ int dz_image_work_file(const struct dz_image_store *s, char out[static DZ_IMAGE_
     int rc = dz_id_new("work", id, err);
     if (rc < 0)
         return rc;
-    (void)snprintf(out, DZ_IMAGE_PATH, "work/%s", id);
+    (void)snprintf(out, DZ_IMAGE_PATH, "scratch/%s", id);
     return dz_fd_open(s->dir, out, O_RDWR | O_CREAT | O_EXCL, 0600, err);
 }
 

@@ -440,7 +440,7 @@ int dz_image_gc(struct dz_image_store *s, bool (*keep)(void *arg, const char *sh
     if (rc == 0)
         rc = sweep_modules(s, &gc, err);
     if (rc == 0)
-        rc = sweep_all(s, "work", &gc, err); /* who builds holds the lock: nobody's */
+        rc = sweep_all(s, "scratch", &gc, err); /* who builds holds the lock: nobody's */
     if (rc == 0 && cache)
         rc = sweep_all(s, "cache", &gc, err);
     if (rc == 0)

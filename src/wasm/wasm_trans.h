@@ -83,8 +83,8 @@ struct block {
     uint32_t start;   /* loop: word of its head; try_table: of its body */
     uint32_t patches; /* branches to its end */
     uint32_t else_at; /* if: branch to the else part, or WASM_NOWHERE */
-    uint32_t stub;    /* scratch of br_table: word of the stub for this label */
-    uint32_t stub_table;
+    uint32_t detour;  /* scratch of br_table: word of the detour for this label */
+    uint32_t detour_table;
     uint32_t catch_first, catch_count; /* try_table: in wasm_trans.catches */
 };
 

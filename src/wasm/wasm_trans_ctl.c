@@ -278,8 +278,8 @@ static void br_if(struct wasm_trans *t, struct block *b)
     memcpy(t->acc, acc, sizeof acc); /* as it was at the branch: moves leave it alone */
 }
 
-/* One entry of a br_table: straight to the label, or to a stub that does what
- * a branch to it needs. Stubs come behind the table and are shared. */
+/* One entry of a br_table: straight to the label, or to a detour that does what
+ * a branch to it needs. Detours come behind the table and are shared. */
 static void table_entry(struct wasm_trans *t, uint32_t base, uint32_t at, uint32_t half,
                         struct block *b)
 {
@@ -290,14 +290,14 @@ static void table_entry(struct wasm_trans *t, uint32_t base, uint32_t at, uint32
         add_patch(t, &b->patches, p);
         return;
     }
-    if (b->stub_table != base + 1) {
-        b->stub_table = base + 1;
-        b->stub = t->count;
+    if (b->detour_table != base + 1) {
+        b->detour_table = base + 1;
+        b->detour = t->count;
         dz_trans_forget(t);
         emit_jump(t, b);
     }
     if (!t->failed)
-        patch_at(t, &p, b->stub);
+        patch_at(t, &p, b->detour);
 }
 
 static void br_table(struct wasm_trans *t)

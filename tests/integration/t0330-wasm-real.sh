@@ -22,13 +22,13 @@ try:
     raise Wrong("thrown")
 except Wrong as e:
     print("caught", e)
-with open("/work/out.txt", "w") as f:
-    f.write(open("/work/in.txt").read() * 2)
-print(open("/work/out.txt").read().count("hello"), *sorted(os.listdir("/work")))
+with open("/data/out.txt", "w") as f:
+    f.write(open("/data/in.txt").read() * 2)
+print(open("/data/out.txt").read().count("hello"), *sorted(os.listdir("/data")))
 print(json.dumps({"sum": sum(i * i for i in range(10000))}))
 print(hashlib.sha256(b"doze").hexdigest()[:16], re.sub("[aeiou]", "", "vowels"))
 END
-    run 0 doze wasm run --dir work:/work "$python" -- /work/script.py && empty err &&
+    run 0 doze wasm run --dir work:/data "$python" -- /data/script.py && empty err &&
     has out "caught thrown" && has out "2 in.txt out.txt script.py" &&
     has out "333283335000" && has out "$(printf doze | sha256sum | cut -c1-16) vwls"
 '

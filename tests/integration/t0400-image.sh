@@ -129,7 +129,7 @@ test_that 'stopped in the middle: nothing is left' '
     recipe "[image]" "name = big" "[tree /big]" "source = big" &&
     status=0 && { doze image build -q r.ini & } && pid=$! && sleep 0.1 && kill -INT $pid &&
     { wait $pid || status=$?; } && files >after &&
-    { [ $status = 0 ] || cmp after before; } && [ -z "$(ls data/images/work)" ]
+    { [ $status = 0 ] || cmp after before; } && [ -z "$(ls data/images/scratch)" ]
 '
 test_that 'export and import: the same image' '
     run 0 doze image export seven seven.doze && run 1 doze image export seven seven.doze &&
