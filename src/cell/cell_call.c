@@ -179,7 +179,7 @@ static int reap(struct calling *c, bool kill_it)
 
 static int converse(struct calling *c, struct dz_err *err)
 {
-    struct dz_frame f;
+    struct dz_frame f = {0};
     int result = 0;
     for (;;) {
         int rc = wait_readable(c, err);

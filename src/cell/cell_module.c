@@ -186,7 +186,7 @@ static int open_of_image(const struct dz_modules *m, uint64_t ino, struct loaded
 static int open_bytes(struct dz_modules *m, uint64_t ino, uint64_t file_size, struct loaded *l,
                       struct dz_err *err)
 {
-    uint8_t *bytes;
+    uint8_t *bytes = NULL;
     int rc = read_program(m->vfs, ino, file_size, &bytes, err);
     if (rc < 0)
         return rc;

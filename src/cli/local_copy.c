@@ -151,7 +151,7 @@ static int needs_image(const struct dz_disk *d, struct dz_err *err)
 
 static int run_clone(struct dz_cli *c, struct dz_err *err)
 {
-    struct dz_copied copied;
+    struct dz_copied copied = {0};
     struct dz_db *db = NULL;
     struct dz_disk d;
     int rc = dz_disk_open(c, DZ_DISK_DATA, &d, err);
@@ -167,7 +167,7 @@ static int run_clone(struct dz_cli *c, struct dz_err *err)
 
 static int run_share(struct dz_cli *c, struct dz_err *err)
 {
-    struct dz_copied copied;
+    struct dz_copied copied = {0};
     struct dz_db *db = NULL;
     struct dz_vfs *to = NULL;
     struct dz_disk d;

@@ -64,7 +64,7 @@ static int ls_one(void *arg, const char *sha256, const char *tags, struct dz_err
 {
     struct listing *l = arg;
     char ref[DZ_IMAGE_REF], size[DZ_CLI_SIZE_TEXT];
-    struct dz_image image;
+    struct dz_image image = {0};
     bool known = dz_image_load(l->s, sha256, &image, err) == 0;
     if (l->c->json) {
         ls_json(l, sha256, tags, known ? &image : NULL);
@@ -233,7 +233,7 @@ static int inspect(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     char sha256[DZ_SHA256_HEX];
-    struct dz_image image;
+    struct dz_image image = {0};
     int rc = dz_cli_image_store(&s, err);
     if (rc == 0)
         rc = dz_image_find(s, c->argv[0], sha256, err);
