@@ -284,10 +284,10 @@ void dz_cell_free(struct dz_cell *c)
 {
     if (!c)
         return;
-    dz_fd_close(&c->fd); /* a cell whose socket closes commits and ends */
+    if (c->pid > 0 && !c->ended) /* before it sees the socket close, which would end it, too */
+        (void)kill(c->pid, SIGKILL);
+    dz_fd_close(&c->fd);
     if (c->pid > 0) {
-        if (!c->ended)
-            (void)kill(c->pid, SIGKILL);
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }

@@ -146,11 +146,11 @@ int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *
     return dz_kernel_new(&opts, &m->kernel, err);
 }
 
-int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err)
+static int close_all(struct dz_cell_machine *m, bool drop, struct dz_err *err)
 {
     dz_kernel_free(m->kernel);
     m->kernel = NULL;
-    int rc = dz_machine_drop(m->keep, m->vfs, err);
+    int rc = drop ? dz_machine_drop(m->keep, m->vfs, err) : 0;
     int closed = dz_vfs_close(m->vfs, rc < 0 ? NULL : err); /* its last commit asks m->keep */
     rc = rc < 0 ? rc : closed;
     m->vfs = NULL;
@@ -159,6 +159,16 @@ int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err)
     int rc2 = dz_db_close(m->db, false, rc < 0 ? NULL : err);
     m->db = NULL;
     return rc < 0 ? rc : rc2;
+}
+
+int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err)
+{
+    return close_all(m, true, err);
+}
+
+int dz_cell_machine_leave(struct dz_cell_machine *m, struct dz_err *err)
+{
+    return dz_machine_untouched(m->keep) ? dz_cell_sleep_close(m, err) : close_all(m, false, err);
 }
 
 /* --- the first process -------------------------------------------------------------------- */

@@ -41,6 +41,10 @@ int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *st
                           struct dz_err *err);
 /* Its end: nothing of it stays in the file but the files; commit and close. */
 int dz_cell_machine_close(struct dz_cell_machine *m, struct dz_err *err);
+/* The host has gone without a word: nobody has asked for the machine to be given up. One that
+ * was woken and has done nothing sleeps as before; of one that has, the files are kept,
+ * and the file says that its memory is lost. */
+int dz_cell_machine_leave(struct dz_cell_machine *m, struct dz_err *err);
 
 /* What the kernel asks of the loop (struct dz_kernel_ops). */
 void dz_cell_slice(void *arg, int64_t ns);

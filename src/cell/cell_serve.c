@@ -189,7 +189,7 @@ static void obey(struct serve *s, const struct dz_frame *f, const struct dz_fram
     }
 }
 
-/* All frames that are there; the host's end ends the cell, its disk committed. */
+/* All frames that are there; the host's end ends the cell. */
 static void receive_all(struct serve *s)
 {
     struct dz_frame f;
@@ -199,7 +199,7 @@ static void receive_all(struct serve *s)
     while ((rc = dz_frame_receive_fds(s->fd, &f, s->payload, false, &fds, &err)) > 0)
         obey(s, &f, &fds);
     if (rc < 0) {
-        dz_cell_machine_close(&s->machine, &err);
+        (void)dz_cell_machine_leave(&s->machine, &err);
         _exit(1);
     }
     push_input(s, DZ_CELL_STDIN);

@@ -140,6 +140,11 @@ bool dz_machine_of_image(const struct dz_machine *m)
     return m->below;
 }
 
+bool dz_machine_untouched(const struct dz_machine *m)
+{
+    return m->woken && !m->live && !m->live_written;
+}
+
 const char *dz_machine_policy(const struct dz_machine *m)
 {
     return m->head.policy;

@@ -117,6 +117,8 @@ void dz_machine_close(struct dz_machine *m); /* NULL is fine; changes nothing */
 enum dz_machine_found dz_machine_found(const struct dz_machine *m);
 /* Is what sleeps the image's? Each sandbox made of it goes on from there, or does not. */
 bool dz_machine_of_image(const struct dz_machine *m);
+/* Has it been woken, and nothing it did since been committed? Then its file is as it was. */
+bool dz_machine_untouched(const struct dz_machine *m);
 /* Of a machine asleep: the policy it ran under, and what its embedder kept. */
 const char *dz_machine_policy(const struct dz_machine *m);
 const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_size);

@@ -4,6 +4,9 @@
 
 #include "../lib/cell_rig.h"
 
+#include <sys/socket.h>
+#include <sys/wait.h>
+
 static const char *const copy[] = {"g", "c", NULL};
 static const char *const loops[] = {"g", "l", NULL};
 static const char *const waits[] = {"g", "w", NULL};
@@ -138,6 +141,39 @@ TEST(never_two_instants)
     CHECK_INT(crig_wait(&r, DZ_CELL_LOST), DZ_CELL_LOST);
     CHECK_INT(crig_wait(&r, DZ_CELL_ENDED), DZ_CELL_ENDED);
     CHECK_INT(r.end.exit_code, 3);
+    crig_free(&r);
+}
+
+/* The host goes without a word; the cell is over, not yet reaped. */
+static void leave(struct crig *r)
+{
+    siginfo_t info;
+    CHECK_INT(shutdown(dz_cell_fd(r->cell), SHUT_RDWR), 0);
+    CHECK_INT(waitid(P_ALL, 0, &info, WEXITED | WNOWAIT), 0);
+    CHECK_INT(info.si_code, CLD_EXITED);
+    dz_cell_free(r->cell);
+    r->cell = NULL;
+}
+
+/* Nobody asked for the machine to be given up: it sleeps on, or is told to be lost. */
+TEST(a_host_that_goes_gives_nothing_up)
+{
+    struct crig r;
+    CHECK_INT(crig_spawn(&r, copy, "posix"), 0);
+    CHECK_INT(dz_cell_go(r.cell, &r.err), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    CHECK_INT(sleep_now(&r, false), DZ_CELL_SUSPENDED);
+    CHECK_INT(again(&r, true), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    leave(&r);
+    CHECK_INT(again(&r, true), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_WINDOW_OPEN), DZ_CELL_WINDOW_OPEN);
+    input(&r, "x");
+    until(&r, 1);
+    leave(&r);
+    CHECK_INT(again(&r, true), 0);
+    CHECK_INT(crig_wait(&r, DZ_CELL_FAILED), DZ_CELL_FAILED);
+    CHECK(strstr(r.text, "memory_lost") != NULL);
     crig_free(&r);
 }
 
