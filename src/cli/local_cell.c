@@ -92,6 +92,21 @@ int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *
     return rc < 0 ? rc : 0;
 }
 
+int dz_cli_cell_root(struct dz_cli_cell *c, struct dz_cli *cli, const char *file,
+                     struct dz_image *ret_image, struct dz_err *err)
+{
+    const char *base = dz_cli_value(cli, "base"), *name = dz_cli_value(cli, "image");
+    if (base && name)
+        return dz_cli_usage(cli, err, "--base or --image, not both");
+    if (name)
+        return dz_cli_cell_image(c, name, ret_image, err);
+    int rc = base ? 0 : dz_cli_cell_below(c, file, ret_image, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    base = base ? base : getenv("DOZE_BASE");
+    return base && base[0] ? dz_cli_cell_base(c, base, err) : 0;
+}
+
 /* --- the disk ----------------------------------------------------------------------------- */
 
 static int make_disk(int fd, struct dz_err *err)
@@ -122,7 +137,7 @@ static int log_name(const char *file, char ret[static PATH_MAX], struct dz_err *
     return n < PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path of the file is too long");
 }
 
-int dz_cli_cell_disk(struct dz_cli_cell *c, struct dz_err *err)
+static int open_disk(struct dz_cli_cell *c, struct dz_err *err)
 {
     char wal[PATH_MAX];
     if (!c->file)
@@ -143,9 +158,10 @@ int dz_cli_cell_disk(struct dz_cli_cell *c, struct dz_err *err)
     return c->made ? make_disk(c->start.disk_fd, err) : 0;
 }
 
-int dz_cli_cell_spawn(struct dz_cli_cell *c, struct dz_err *err)
+int dz_cli_cell_open(struct dz_cli_cell *c, struct dz_err *err)
 {
-    return dz_cell_spawn(&c->start, &c->cell, err);
+    int rc = open_disk(c, err);
+    return rc < 0 ? rc : dz_cell_spawn(&c->start, &c->cell, err);
 }
 
 /* --- files brought in ------------------------------------------------------------------------ */
@@ -219,14 +235,23 @@ int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest,
 
 /* --- afterwards ------------------------------------------------------------------------ */
 
-void dz_cli_cell_tidy(const struct dz_cli_cell *cell, bool started)
+int dz_cli_cell_tidy(const struct dz_cli_cell *cell, int status)
 {
     char wal[PATH_MAX];
+    bool started = status >= 0 && (status < DZ_EXIT_RUN_FAILED || status >= DZ_EXIT_SIGNAL);
     if (!cell->file)
-        return;
+        return status;
     (void)snprintf(wal, sizeof wal, "%s-wal", cell->file);
     if (cell->made && !started)
         (void)unlink(cell->file);
     if ((cell->made && !started) || lseek(cell->start.wal_fd, 0, SEEK_END) == 0)
         (void)unlink(wal);
+    return status;
+}
+
+int dz_cli_cell_status(struct dz_cli *cli, int rc)
+{
+    if (rc < 0 && !cli->usage_status)
+        cli->usage_status = DZ_EXIT_RUN_FAILED;
+    return rc;
 }

@@ -35,10 +35,13 @@ int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *
  * and *ret_image is untouched. */
 int dz_cli_cell_below(struct dz_cli_cell *c, const char *file, struct dz_image *ret_image,
                       struct dz_err *err);
-/* The disk: c->file, made when it is missing, or one without a name. */
-int dz_cli_cell_disk(struct dz_cli_cell *c, struct dz_err *err);
-/* Fork the cell. Files may be copied in from now on. */
-int dz_cli_cell_spawn(struct dz_cli_cell *c, struct dz_err *err);
+/* One of these: the options --image and --base of the command, else the image that `file`
+ * (NULL: none) stands on, else DOZE_BASE, else nothing. *ret_image is to be released. */
+int dz_cli_cell_root(struct dz_cli_cell *c, struct dz_cli *cli, const char *file,
+                     struct dz_image *ret_image, struct dz_err *err);
+/* The disk (c->file, made when it is missing, or one without a name), and the cell over it.
+ * Files may be copied in from now on. */
+int dz_cli_cell_open(struct dz_cli_cell *c, struct dz_err *err);
 /* A host file or directory tree, to the path `guest`. */
 int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest,
                      struct dz_err *err);
@@ -47,8 +50,11 @@ int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest,
 int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err);
 /* After an error before dz_cli_cell_run(): what the cell said, if it said why. */
 int dz_cli_cell_why(struct dz_cli_cell *c, struct dz_cli *cli, int rc, struct dz_err *err);
-/* What must be kept of --file: nothing of a file that could not be started. */
-void dz_cli_cell_tidy(const struct dz_cli_cell *cell, bool started);
+/* What must be kept of --file: nothing of a file that could not be started. `status` is
+ * that of dz_cli_cell_run(), and returned. */
+int dz_cli_cell_tidy(const struct dz_cli_cell *cell, int status);
+/* A command whose status is its program's: what fails before is no 1, but 125. */
+int dz_cli_cell_status(struct dz_cli *cli, int rc);
 /* The options --keep and --suspend-after of a command that has c->file. */
 int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *err);
 void dz_cli_cell_release(struct dz_cli_cell *c);

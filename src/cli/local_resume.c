@@ -7,7 +7,6 @@
 #include "cli/cli.h"
 #include "cli/local_cell.h"
 
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -49,38 +48,18 @@ static int resume_machine(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
     DZ_AUTO(dz_image_release) struct dz_image image = {0};
-    const char *base = dz_cli_value(c, "base"), *name = dz_cli_value(c, "image");
-    if (base && name)
-        return dz_cli_usage(c, err, "--base or --image, not both");
     int rc = read_options(c, &cell, err);
-    if (rc == 0 && name)
-        rc = dz_cli_cell_image(&cell, name, &image, err);
-    else if (rc == 0 && !base)
-        rc = dz_cli_cell_below(&cell, cell.file, &image, err);
-    bool below = name || rc > 0;
+    if (rc == 0)
+        rc = dz_cli_cell_root(&cell, c, cell.file, &image, err);
     cell.start.memory_bytes = image.memory_bytes; /* as when it began */
-    rc = rc > 0 ? 0 : rc;
-    if (rc == 0 && !base && !below)
-        base = getenv("DOZE_BASE");
-    if (rc == 0 && base && base[0])
-        rc = dz_cli_cell_base(&cell, base, err);
     if (rc == 0)
-        rc = dz_cli_cell_disk(&cell, err);
-    if (rc == 0)
-        rc = dz_cli_cell_spawn(&cell, err);
-    if (rc < 0)
-        return rc;
-    rc = dz_cli_cell_run(&cell, c, err);
-    dz_cli_cell_tidy(&cell, rc >= 0 && (rc < DZ_EXIT_RUN_FAILED || rc >= DZ_EXIT_SIGNAL));
-    return rc;
+        rc = dz_cli_cell_open(&cell, err);
+    return rc < 0 ? rc : dz_cli_cell_tidy(&cell, dz_cli_cell_run(&cell, c, err));
 }
 
 static int resume(struct dz_cli *c, struct dz_err *err)
 {
-    int rc = resume_machine(c, err);
-    if (rc < 0 && !c->usage_status) /* not 1: that would be the program's */
-        c->usage_status = DZ_EXIT_RUN_FAILED;
-    return rc;
+    return dz_cli_cell_status(c, resume_machine(c, err));
 }
 
 const struct dz_cli_command dz_cmd_resume = {

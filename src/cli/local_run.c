@@ -156,40 +156,24 @@ static int run_machine(struct dz_cli *c, struct dz_err *err)
     static struct env env;
     DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
     DZ_AUTO(dz_image_release) struct dz_image image = {0};
-    const char *base = dz_cli_value(c, "base"), *name = dz_cli_value(c, "image");
-    if (base && name)
-        return dz_cli_usage(c, err, "--base or --image, not both");
-    int rc = name    ? dz_cli_cell_image(&cell, name, &image, err)
-             : !base ? dz_cli_cell_below(&cell, dz_cli_value(c, "file"), &image, err)
-                     : 0;
-    bool below = name || rc > 0;
-    if (rc >= 0)
+    int rc = dz_cli_cell_root(&cell, c, dz_cli_value(c, "file"), &image, err);
+    if (rc == 0)
         rc = read_options(c, &cell, &image, err);
     cell.start.env = env.list;
     if (rc == 0)
         rc = make_env(c, &env, &image, err);
-    if (rc == 0 && !base && !below)
-        base = getenv("DOZE_BASE");
-    if (rc == 0 && base && base[0])
-        rc = dz_cli_cell_base(&cell, base, err);
     if (rc == 0)
-        rc = dz_cli_cell_disk(&cell, err);
-    if (rc == 0)
-        rc = dz_cli_cell_spawn(&cell, err);
+        rc = dz_cli_cell_open(&cell, err);
     if (rc < 0)
         return rc;
     rc = copy_all(c, &cell, err);
     rc = rc < 0 ? dz_cli_cell_why(&cell, c, rc, err) : dz_cli_cell_run(&cell, c, err);
-    dz_cli_cell_tidy(&cell, rc >= 0 && (rc < DZ_EXIT_RUN_FAILED || rc >= DZ_EXIT_SIGNAL));
-    return rc;
+    return dz_cli_cell_tidy(&cell, rc);
 }
 
 static int run(struct dz_cli *c, struct dz_err *err)
 {
-    int rc = run_machine(c, err);
-    if (rc < 0 && !c->usage_status) /* not 1: that would be the program's */
-        c->usage_status = DZ_EXIT_RUN_FAILED;
-    return rc;
+    return dz_cli_cell_status(c, run_machine(c, err));
 }
 
 const struct dz_cli_command dz_cmd_run = {

@@ -90,9 +90,7 @@ int dz_cli_wasm_in_cell(struct dz_cli *c, int fd, struct dz_err *err)
     cell.start.program = "/program.wasm";
     cell.start.bare = cell.start.open_stdin = true;
     if (rc == 0)
-        rc = dz_cli_cell_disk(&cell, err);
-    if (rc == 0)
-        rc = dz_cli_cell_spawn(&cell, err);
+        rc = dz_cli_cell_open(&cell, err);
     if (rc < 0)
         return rc;
     rc = put_all(&cell, &dirs, fd, err);
