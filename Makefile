@@ -213,7 +213,7 @@ fuzz: ## run each fuzzer for FUZZ_S seconds (default 10)
 
 # --- programs that run inside a sandbox ----------------------------------------
 GUEST_TESTS  := $(patsubst guest/tests/%.c,%,$(wildcard guest/tests/t_*.c))
-GUEST_PARTS  := $(wildcard guest/lib/* guest/include/*.h guest/include/*/*.h) guest/build guest/doze-cc
+GUEST_PARTS  := $(wildcard guest/lib/* guest/include/*.h guest/include/*/*.h) guest/build guest/doze-cc guest/fetch-source
 GUEST_CFLAGS := -std=gnu17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror
 build/guest-sys/lib/libposix.o: $(GUEST_PARTS)
 	guest/build build/guest-sys

@@ -39,6 +39,7 @@ struct assembly {
     struct dz_vfs *vfs;
     const struct dz_step *step;
     uint64_t ino, at; /* the file being filled */
+    uint64_t room;    /* bytes that the archive of this step may still hold */
     struct dz_err *err;
 };
 
@@ -140,10 +141,23 @@ static int fill_file(struct assembly *a, const void *data, size_t n)
     return 0;
 }
 
+/* Of an archive's content. */
+static int take_room(struct assembly *a, size_t n)
+{
+    if (n > a->room)
+        return dz_fail(a->err, DZ_ELIMIT,
+                       "the archive holds more than %d times its own size and more than %d MiB: "
+                       "refused",
+                       DZ_ARCHIVE_RATIO, DZ_ARCHIVE_FREE >> 20);
+    a->room -= n;
+    return 0;
+}
+
 static int sink_to_file(void *arg, const void *data, size_t n, struct dz_err *err)
 {
     (void)err;
-    return fill_file(arg, data, n);
+    int rc = take_room(arg, n);
+    return rc < 0 ? rc : fill_file(arg, data, n);
 }
 
 /* --- files of the host ---------------------------------------------------------------- */
@@ -211,11 +225,20 @@ static int buf_read_at(void *arg, void *to, size_t n, uint64_t at, struct dz_err
     return 0;
 }
 
+struct inner {
+    struct assembly *a;
+    struct dz_buf bytes;
+};
+
 static int sink_to_buf(void *arg, const void *data, size_t n, struct dz_err *err)
 {
-    struct dz_buf *b = arg;
-    dz_buf_add(b, data, n);
-    return b->err ? dz_fail(err, b->err, "an archive in the archive is too large") : 0;
+    struct inner *i = arg;
+    int rc = take_room(i->a, n);
+    if (rc == 0)
+        dz_buf_add(&i->bytes, data, n);
+    return rc < 0         ? rc
+           : i->bytes.err ? dz_fail(err, i->bytes.err, "a part of the archive is too large")
+                          : 0;
 }
 
 /* Where a member goes: 1 and its path, 0: nowhere, or an error. */
@@ -240,11 +263,14 @@ static int place(struct assembly *a, struct dz_str member, const char *from, con
 
 static int put_zip_link(struct assembly *a, struct dz_zip *z, const char *path)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(TARGET_MAX);
-    int rc = dz_zip_read(z, sink_to_buf, &target, a->err);
-    if (rc == 0 && (target.len == 0 || memchr(target.p, 0, target.len)))
+    struct inner i = {a, DZ_BUF_INIT(TARGET_MAX)};
+    int rc = dz_zip_read(z, sink_to_buf, &i, a->err);
+    if (rc == 0 && (i.bytes.len == 0 || memchr(i.bytes.p, 0, i.bytes.len)))
         rc = dz_fail(a->err, DZ_EINVAL, "a symbolic link of the archive leads nowhere");
-    return rc < 0 ? rc : put_link(a, path, target.p);
+    if (rc == 0)
+        rc = put_link(a, path, i.bytes.p);
+    dz_buf_release(&i.bytes);
+    return rc;
 }
 
 static int put_zip_member(struct assembly *a, struct dz_zip *z, const struct dz_archive_member *m,
@@ -267,10 +293,13 @@ static int take_zip(struct assembly *a, const struct dz_zip_source *source, cons
 /* The member `from` names up to its "!" is an archive: read it whole, go into it. */
 static int take_inner(struct assembly *a, struct dz_zip *z, const char *rest, const char *to)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf inner = DZ_BUF_INIT(INNER_MAX);
-    int rc = dz_zip_read(z, sink_to_buf, &inner, a->err);
-    const struct dz_zip_source source = {buf_read_at, &inner, inner.len};
-    return rc < 0 ? rc : take_zip(a, &source, rest, to);
+    struct inner i = {a, DZ_BUF_INIT(INNER_MAX)};
+    int rc = dz_zip_read(z, sink_to_buf, &i, a->err);
+    const struct dz_zip_source source = {buf_read_at, &i.bytes, i.bytes.len};
+    if (rc == 0)
+        rc = take_zip(a, &source, rest, to);
+    dz_buf_release(&i.bytes);
+    return rc;
 }
 
 /* Bounded: each level is a "!" of the recipe's line. */
@@ -314,7 +343,8 @@ static int untar(struct assembly *a, int fd, uint64_t dir)
                                      .read = dz_gunzip_read,
                                      .arg = g,
                                      .uid = a->step->uid,
-                                     .gid = a->step->gid};
+                                     .gid = a->step->gid,
+                                     .max_bytes = a->room};
         rc = dz_vfs_tar_in(&in, &stats, a->err);
     }
     dz_gunzip_close(g);
@@ -409,6 +439,18 @@ static int merge_tar(struct assembly *a, int fd)
     return rc < 0 ? rc : e ? put_failed(a, a->step->path, e) : untar(a, fd, ino);
 }
 
+/* A zip likewise. */
+static int take_all(struct assembly *a, const struct dz_zip_source *source)
+{
+    char to[DZ_IMAGE_PATH];
+    size_t n = strlen(a->step->path);
+    if (snprintf(to, sizeof to, "%s%s", a->step->path,
+                 n && a->step->path[n - 1] == '/' ? "" : "/") >= DZ_VFS_PATH_MAX)
+        return put_failed(a, a->step->path, -ENAMETOOLONG);
+    int rc = put_dir(a, a->step->path, 0755);
+    return rc < 0 ? rc : take_zip(a, source, "/", to);
+}
+
 /* --- steps ------------------------------------------------------------------------------------ */
 
 static int do_archive(struct assembly *a)
@@ -421,9 +463,13 @@ static int do_archive(struct assembly *a)
     const struct dz_zip_source source = {fd_read_at, &fd, (uint64_t)st.st_size};
     if (dz_fd_pread(fd, magic, sizeof magic, 0, NULL) < 0)
         return dz_fail(a->err, DZ_EINVAL, "the archive is too short to be one");
+    a->room = dz_archive_room((uint64_t)st.st_size);
+    bool zip = memcmp(magic, "PK", 2) == 0;
+    if (zip && a->step->copy_count == 0)
+        return take_all(a, &source);
     if (a->step->copy_count == 0)
         return merge_tar(a, fd);
-    if (memcmp(magic, "PK", 2) != 0)
+    if (!zip)
         return take_tar(a, fd);
     for (size_t i = 0; rc == 0 && i < a->step->copy_count; i++)
         rc = take_zip(a, &source, a->step->copies[i].from, a->step->copies[i].to);

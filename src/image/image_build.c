@@ -177,29 +177,46 @@ static const char *kind_text(enum dz_step_kind kind)
                                    : NULL;
 }
 
-/* Those of the base, then those of the recipe. */
+struct packages {
+    struct dz_image_package *p;
+    size_t n;
+};
+
+/* One section may take a package's program, another its licences. */
+static void add_package(struct packages *all, const struct dz_image_package *p)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (strcmp(all->p[i].kind, p->kind) == 0 && strcmp(all->p[i].name, p->name) == 0 &&
+            strcmp(all->p[i].version, p->version) == 0)
+            return;
+    all->p[all->n++] = *p;
+}
+
+/* Those of the base, then those of the recipe: what it fetches, and what it says is in it. */
 static int list_packages(struct dz_build *b, const struct dz_image *base, struct dz_err *err)
 {
     struct dz_recipe *r = b->recipe;
-    size_t n = base->package_count;
-    struct dz_image_package *all = dz_arena_array(&r->arena, n + r->step_count, sizeof *all);
-    if (!all)
+    struct dz_image *c = &r->config;
+    size_t most = base->package_count + c->package_count + r->step_count;
+    struct packages all = {dz_arena_array(&r->arena, most, sizeof *all.p), 0};
+    if (!all.p)
         return dz_fail(err, DZ_ENOMEM, "list the packages of an image: out of memory");
-    if (n)
-        memcpy(all, base->packages, n * sizeof *all);
+    for (size_t i = 0; i < base->package_count; i++)
+        add_package(&all, &base->packages[i]);
     for (size_t i = 0; i < r->step_count; i++) {
         const struct dz_step *s = &r->steps[i];
-        bool again = false; /* one section may take its program, another its licences */
-        for (size_t k = 0; k < n; k++)
-            again = again || (strcmp(all[k].name, s->label) == 0 && s->version &&
-                              strcmp(all[k].version, s->version) == 0);
-        if (kind_text(s->kind) && !again)
-            all[n++] = (struct dz_image_package){kind_text(s->kind), s->label, s->version,
-                                                 s->sha256 ? s->sha256 : "-",
-                                                 s->license ? s->license : "-"};
+        const struct dz_image_package p = {kind_text(s->kind), s->label, s->version,
+                                           s->sha256 ? s->sha256 : "-",
+                                           s->license ? s->license : "-"};
+        if (p.kind)
+            add_package(&all, &p);
     }
-    r->config.packages = all;
-    r->config.package_count = n;
+    for (size_t i = 0; i < c->package_count; i++)
+        add_package(&all, &c->packages[i]);
+    if (all.n > DZ_IMAGE_PACKAGES_MAX)
+        return dz_fail(err, DZ_ELIMIT, "more than %d packages", DZ_IMAGE_PACKAGES_MAX);
+    c->packages = all.p;
+    c->package_count = all.n;
     return 0;
 }
 
@@ -289,7 +306,7 @@ static int fetch_all(struct dz_build *b, struct dz_err *err)
     return rc;
 }
 
-static int new_disk(int fd, struct dz_err *err)
+int dz_image_new_disk(int fd, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf empty = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     int rc = dz_db_template(&dz_vfs_schema, &empty, err);
@@ -303,7 +320,7 @@ static int make_image(struct dz_build *b, int base, char ret_sha256[static DZ_SH
     DZ_AUTO(dz_fd_close) int fd = dz_image_work_file(b->store, work, err);
     if (fd < 0)
         return fd;
-    int rc = base >= 0 ? copy_fd(base, fd, err) : new_disk(fd, err);
+    int rc = base >= 0 ? copy_fd(base, fd, err) : dz_image_new_disk(fd, err);
     if (rc == 0)
         rc = dz_build_assemble(b, fd, base < 0, err);
     if (rc == 0)

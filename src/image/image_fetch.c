@@ -319,22 +319,27 @@ static int compile_c(struct dz_build *b, const struct dz_step *s, const char *ou
     return dz_build_run(b, argv, NULL, err);
 }
 
-/* The source's one directory. */
+/* The one directory that an archive held, or all of what it held, when that is more. */
 static int source_dir(const char *dir, char out[static DZ_IMAGE_PATH], struct dz_err *err)
 {
     DIR *d = opendir(dir);
     const struct dirent *e;
-    struct stat st;
+    struct stat st = {0};
     int found = 0;
-    while (d && (e = readdir(d))) {
-        char path[DZ_IMAGE_PATH];
-        (void)snprintf(path, sizeof path, "%.4000s/%s", dir, e->d_name);
-        if (e->d_name[0] != '.' && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && ++found == 1)
-            memcpy(out, path, sizeof path);
+    if (!d)
+        return dz_fail_sys(err, errno, "look into %s", dir);
+    while ((e = readdir(d))) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        (void)snprintf(out, DZ_IMAGE_PATH, "%.4000s/%s", dir, e->d_name);
+        found++;
     }
-    if (d)
-        (void)closedir(d);
-    return found == 1 ? 0 : dz_fail(err, DZ_EIO, "the source has %d directories", found);
+    (void)closedir(d);
+    if (found == 0)
+        return dz_fail(err, DZ_EINVAL, "there is nothing in the source");
+    if (found > 1 || lstat(out, &st) < 0 || !S_ISDIR(st.st_mode))
+        (void)snprintf(out, DZ_IMAGE_PATH, "%s", dir);
+    return 0;
 }
 
 static int run_script(struct dz_build *b, const struct dz_step *s, const char *dir, const char *out,
@@ -361,7 +366,7 @@ static int compile_debian(struct dz_build *b, const struct dz_step *s, const cha
     return rc < 0 ? rc : run_script(b, s, source, out, err);
 }
 
-/* A crate's or a package's archive, unpacked by tar for the script. */
+/* A crate's or a package's archive, unpacked for the script. */
 static int compile_fetched(struct dz_build *b, struct dz_step *s, const char *dir, const char *out,
                            struct dz_err *err)
 {
@@ -379,9 +384,8 @@ static int compile_fetched(struct dz_build *b, struct dz_step *s, const char *di
     (void)snprintf(source, sizeof source, "%.4000s/source", dir);
     if (rc == 0 && mkdir(source, 0700) < 0)
         rc = dz_fail_sys(err, errno, "make %s", source);
-    const char *const argv[] = {"tar", "-xzf", file, "-C", source, NULL};
     if (rc == 0)
-        rc = dz_build_run(b, argv, NULL, err);
+        rc = dz_build_unpack(b, fd, source, err);
     return rc < 0 ? rc : run_script(b, s, source, out, err);
 }
 

@@ -14,6 +14,8 @@
 enum {
     STEP = 1 << 16,
     GZIP = 16, /* of inflateInit2: a gzip header and its checksum */
+    USTAR_AT = 257,
+    HEAD = USTAR_AT + 5,
 };
 
 struct dz_gunzip {
@@ -24,14 +26,43 @@ struct dz_gunzip {
     uint8_t in[STEP];
 };
 
+/* What else archives are compressed by, for a clear answer. */
+static const struct {
+    const char *magic, *name, *undo;
+    size_t size;
+} foreign[] = {{"\3757zXZ", "xz", "xz -d", 6},
+               {"\x28\xb5\x2f\xfd", "zstd", "zstd -d", 4},
+               {"BZh", "bzip2", "bzip2 -d", 3},
+               {"\x5d\0\0", "lzma", "lzma -d", 4},
+               {"LZIP", "lzip", "lzip -d", 4}};
+
+static int refuse_foreign(const uint8_t magic[static HEAD], struct dz_err *err)
+{
+    if (memcmp(magic + USTAR_AT, "ustar", 5) == 0)
+        return 0; /* a tar, whatever its first member is called */
+    for (size_t i = 0; i < DZ_ARRAY_LEN(foreign); i++)
+        if (memcmp(magic, foreign[i].magic, foreign[i].size) == 0)
+            return dz_fail(err, DZ_EUNSUPPORTED,
+                           "the archive is compressed by %s: only gzip can be read; unpack it "
+                           "with `%s` first",
+                           foreign[i].name, foreign[i].undo);
+    return 0;
+}
+
 int dz_gunzip_open(int fd, struct dz_gunzip **ret_g, struct dz_err *err)
 {
-    uint8_t magic[2] = {0};
+    uint8_t magic[HEAD] = {0};
     struct dz_gunzip *g = dz_zalloc(sizeof *g);
     if (!g)
         return dz_fail(err, DZ_ENOMEM, "read an archive: out of memory");
     g->fd = fd;
-    g->plain = pread(fd, magic, 2, 0) != 2 || magic[0] != 0x1f || magic[1] != 0x8b;
+    ssize_t n = pread(fd, magic, sizeof magic, 0);
+    int rc = n < 0 ? 0 : refuse_foreign(magic, err);
+    if (rc < 0) {
+        dz_free(g);
+        return rc;
+    }
+    g->plain = n < 2 || magic[0] != 0x1f || magic[1] != 0x8b;
     if (!g->plain && inflateInit2(&g->s, MAX_WBITS + GZIP) != Z_OK) {
         dz_free(g);
         return dz_fail(err, DZ_ENOMEM, "read an archive: out of memory");

@@ -16,6 +16,8 @@ enum {
     DZ_IMAGE_STEPS_MAX = 256,
     DZ_IMAGE_COPIES_MAX = 1024, /* pieces taken out of archives, of a whole recipe */
     DZ_IMAGE_CALL_MS = 15 * 60 * 1000,
+    DZ_ARCHIVE_FREE = 256 << 20, /* bytes that any archive may hold, */
+    DZ_ARCHIVE_RATIO = 100,      /* and for each of its own this many */
 };
 
 /* --- the manifest ------------------------------------------------------------------ */
@@ -56,6 +58,10 @@ int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
 /* What the image in fd says and holds: checked, programs listed (found anew when
  * `search`, and compared with what it says). The reply is a manifest. */
 int dz_image_scan(int fd, const char *sha256, struct dz_image *ret_image, struct dz_err *err);
+/* In a cell: the disk in fd, to be read. What is opened goes with the cell. */
+struct dz_db;
+struct dz_vfs;
+int dz_image_open_disk(int fd, struct dz_db **ret_db, struct dz_vfs **ret_vfs, struct dz_err *err);
 /* Prepare one program of the image in fd and put it into the store. 1: it is no module that
  * doze can run, *err says why; 0. */
 int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_image_program *p,
@@ -117,12 +123,15 @@ struct dz_recipe {
     struct dz_arena arena;
     const char *dir; /* of the recipe's file */
     const char *name, *from;
-    struct dz_image config;
+    struct dz_image config; /* packages: those that it says it contains */
     struct dz_step steps[DZ_IMAGE_STEPS_MAX];
     size_t step_count;
 };
 /* Read and check one; a wrong line is told as "FILE:LINE: what". */
 int dz_recipe_read(const char *file, struct dz_recipe *ret_recipe, struct dz_err *err);
+/* The same of a text; file: what it is called, and whose directory sources are taken from. */
+int dz_recipe_parse(const char *file, struct dz_str text, struct dz_recipe *ret_recipe,
+                    struct dz_err *err);
 int dz_recipe_of_dir(const char *dir, struct dz_recipe *ret_recipe, struct dz_err *err);
 void dz_recipe_release(struct dz_recipe *r);
 
@@ -144,6 +153,8 @@ int dz_build_fetch(struct dz_build *b, struct dz_step *step, struct dz_err *err)
 int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err);
 DZ_PRINTF(2, 3) void dz_build_log(const struct dz_build *b, const char *fmt, ...);
 bool dz_build_stopped(const struct dz_build *b);
+/* An empty disk. */
+int dz_image_new_disk(int fd, struct dz_err *err);
 /* Put the disk together in a cell: fd is a disk. */
 int dz_build_assemble(struct dz_build *b, int fd, bool fresh, struct dz_err *err);
 
@@ -163,6 +174,12 @@ int dz_feed_answer(void *host, const struct dz_call_msg *question, struct dz_cal
                    struct dz_err *err);
 /* Hash of all that a step takes from this machine, into step->got. */
 int dz_feed_hash(struct dz_recipe *r, struct dz_step *step, struct dz_err *err);
+
+/* What an archive of this size may hold: more is taken for a bomb. */
+uint64_t dz_archive_room(uint64_t size);
+/* All that is in an archive (tar, tar.gz, zip) below an empty directory of this machine. Cells
+ * read it. */
+int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_err *err);
 
 /* --- archives, in a cell ------------------------------------------------------------------------
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_programs.c - walking a disk for its programs, and the tables `image` and
+ * image_programs.c - the programs of a disk, and the tables `image` and
  * `program`. Runs in a cell.
  */
 #include "image/image_programs.h"
@@ -12,37 +12,25 @@
 #include "image/image_int.h"
 #include "vfs/vfs.h"
 
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 enum {
     READ_STEP = 1 << 18,
-    ENTRIES_MAX = 4 << 20, /* of the whole disk */
 };
 
-struct name {
-    char *text;
-    uint64_t ino;
-    uint32_t type;
-};
-DZ_VEC(entries, struct name);
-
-struct walk {
+struct search {
     struct dz_vfs *vfs;
     dz_program_fn *fn;
     void *arg;
     struct dz_err *err;
-    struct entries stack; /* full paths still to be looked at: the last is next */
-    uint64_t seen;
     uint8_t *buf;
     DZ_VEC(, uint64_t) linked; /* programs with several names that were told */
 };
 
 /* --- one file ----------------------------------------------------------------------- */
 
-static int hash_file(struct walk *w, uint64_t ino, uint64_t size, uint8_t *ret)
+static int hash_file(struct search *w, uint64_t ino, uint64_t size, uint8_t *ret)
 {
     DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
     int rc = dz_sha256_init(&h, w->err);
@@ -56,7 +44,7 @@ static int hash_file(struct walk *w, uint64_t ino, uint64_t size, uint8_t *ret)
     return rc == 0 ? dz_sha256_final(&h, ret, w->err) : rc;
 }
 
-static bool told_before(struct walk *w, const struct dz_vfs_attr *a)
+static bool told_before(struct search *w, const struct dz_vfs_attr *a)
 {
     if (a->nlink < 2)
         return false;
@@ -67,95 +55,41 @@ static bool told_before(struct walk *w, const struct dz_vfs_attr *a)
     return false;
 }
 
-static int look_at(struct walk *w, const struct name *at)
+static int look_at(void *arg, const struct dz_image_entry *at, struct dz_err *err)
 {
     static const uint8_t magic[4] = {0, 'a', 's', 'm'};
-    struct dz_program_found p = {.ino = at->ino, .path = at->text};
+    struct search *w = arg;
+    struct dz_program_found p = {.ino = at->ino, .path = at->path};
     struct dz_vfs_attr a;
     uint8_t head[4];
+    if (!S_ISREG(at->type))
+        return 0;
     int e = dz_vfs_getattr(w->vfs, at->ino, &a);
     if (e)
-        return dz_fail_sys(w->err, -e, "look at %s in the image", at->text);
+        return dz_fail_sys(err, -e, "look at %s in the image", at->path);
     if (!S_ISREG(a.mode) || a.size < 8 || a.size > UINT32_MAX ||
         dz_vfs_read(w->vfs, at->ino, 0, head, 4) != 4 || memcmp(head, magic, 4) != 0 ||
         told_before(w, &a))
         return 0;
-    if (!dz_image_text_ok(dz_str(at->text)))
-        return dz_fail(w->err, DZ_EINVAL,
+    if (!dz_image_text_ok(dz_str(at->path)))
+        return dz_fail(err, DZ_EINVAL,
                        "a program of the image has control characters in its "
                        "name");
     p.bytes = a.size;
     int rc = hash_file(w, at->ino, a.size, p.sha256);
-    return rc < 0 ? rc : w->fn(w->arg, &p, w->err);
-}
-
-/* --- the tree ------------------------------------------------------------------------- */
-
-struct listing {
-    struct entries *to;
-    const char *dir;
-};
-
-static int add(void *arg, const struct dz_vfs_entry *e)
-{
-    struct listing *l = arg;
-    if (e->len <= 2 && memcmp(e->name, "..", e->len) == 0)
-        return 0;
-    if (!S_ISDIR(e->type) && !S_ISREG(e->type))
-        return 0;
-    DZ_AUTO(dz_buf_release) struct dz_buf path = DZ_BUF_INIT(1 << 20);
-    dz_buf_addf(&path, "%s/", strcmp(l->dir, "/") == 0 ? "" : l->dir);
-    dz_buf_add(&path, e->name, e->len);
-    size_t len;
-    char *text = path.err ? NULL : dz_buf_detach(&path, &len);
-    if (!text)
-        l->to->err = DZ_ENOMEM;
-    else if (dz_vec_push(l->to, ((struct name){text, e->ino, e->type})) < 0)
-        dz_free(text);
-    return l->to->err;
-}
-
-static int backwards(const void *a, const void *b)
-{
-    return -strcmp(((const struct name *)a)->text, ((const struct name *)b)->text);
-}
-
-static int open_dir(struct walk *w, const struct name *at)
-{
-    size_t before = w->stack.n;
-    struct listing l = {&w->stack, at->text};
-    int e = dz_vfs_readdir(w->vfs, at->ino, 0, add, &l);
-    w->seen += w->stack.n - before;
-    if (e || w->stack.err || w->seen > ENTRIES_MAX)
-        return dz_fail(w->err, e ? DZ_EIO : DZ_ELIMIT, "list %s in the image", at->text);
-    if (w->stack.n > before)
-        qsort(w->stack.p + before, w->stack.n - before, sizeof *w->stack.p, backwards);
-    return 0;
+    return rc < 0 ? rc : w->fn(w->arg, &p, err);
 }
 
 int dz_programs_each(struct dz_vfs *vfs, dz_program_fn *fn, void *arg, struct dz_err *err)
 {
-    struct walk w = {.vfs = vfs,
-                     .fn = fn,
-                     .arg = arg,
-                     .err = err,
-                     .stack = DZ_VEC_INIT(ENTRIES_MAX),
-                     .buf = dz_alloc(READ_STEP),
-                     .linked = DZ_VEC_INIT(DZ_IMAGE_PROGRAMS_MAX)};
-    char *root = dz_str_dup(DZ_STR("/"));
-    int rc = 0;
-    if (!root || !w.buf || dz_vec_push(&w.stack, ((struct name){root, DZ_VFS_ROOT, S_IFDIR})) < 0) {
-        dz_free(root);
-        rc = dz_fail(err, DZ_ENOMEM, "look for the programs of an image: out of memory");
-    }
-    while (rc == 0 && w.stack.n > 0) {
-        struct name at = dz_vec_pop(&w.stack);
-        rc = S_ISDIR(at.type) ? open_dir(&w, &at) : look_at(&w, &at);
-        dz_free(at.text);
-    }
-    for (size_t i = 0; i < w.stack.n; i++)
-        dz_free(w.stack.p[i].text);
-    dz_vec_release(&w.stack);
+    struct search w = {.vfs = vfs,
+                       .fn = fn,
+                       .arg = arg,
+                       .err = err,
+                       .buf = dz_alloc(READ_STEP),
+                       .linked = DZ_VEC_INIT(DZ_IMAGE_PROGRAMS_MAX)};
+    int rc = w.buf ? dz_image_walk(vfs, look_at, &w, err)
+                   : dz_fail(err, DZ_ENOMEM, "look for the programs of an image: out of memory");
     dz_vec_release(&w.linked);
     dz_free(w.buf);
     return rc;

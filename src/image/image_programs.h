@@ -16,6 +16,16 @@
 struct dz_db;
 struct dz_vfs;
 
+struct dz_image_entry {
+    uint64_t ino;
+    uint32_t type;    /* S_IFDIR, S_IFREG, ... */
+    const char *path; /* in full */
+};
+typedef int dz_image_walk_fn(void *arg, const struct dz_image_entry *e, struct dz_err *err);
+/* All that the disk holds, "/" first, a directory before what is in it, names in byte
+ * order; a file with several names comes with each. fn: 0, or an error that ends it. */
+int dz_image_walk(struct dz_vfs *vfs, dz_image_walk_fn *fn, void *arg, struct dz_err *err);
+
 struct dz_program_found {
     uint64_t ino, bytes;
     uint8_t sha256[DZ_SHA256_BYTES];

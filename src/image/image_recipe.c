@@ -21,6 +21,8 @@
 enum {
     RECIPE_MAX = 1 << 20,
     INI_NAME = 49, /* bytes of a key that libinih keeps */
+    NAME_MAX_BYTES = 128,
+    CONTAINS_MAX = 512, /* packages that it says it contains */
     ARENA_MAX = 16 << 20,
 };
 
@@ -33,6 +35,8 @@ struct reading {
     bool env, image, any;
     size_t entry_count, env_count, copy_count;
     struct dz_copy copies[DZ_IMAGE_COPIES_MAX];
+    struct dz_image_package packages[CONTAINS_MAX];
+    size_t package_count;
     int failed;
     struct dz_err *err;
 };
@@ -99,9 +103,24 @@ static int finish_step(struct reading *g)
         return wrong(g, s->line, "either source or text is needed");
     if (is(s, BIT(DZ_STEP_TREE) | BIT(DZ_STEP_TAR) | BIT(DZ_STEP_C)) && !s->source)
         return wrong(g, s->line, "source is missing");
-    if (is(s, BIT(DZ_STEP_PYPI) | BIT(DZ_STEP_NPM)) && !s->copy_count)
-        return wrong(g, s->line, "copy is missing: what is taken out of it");
+    bool archive = is(s, FETCHED & ARCHIVES);
+    if (archive && !s->copy_count && !s->build)
+        return wrong(g, s->line, "copy is missing, or build: what is taken out of it, or compiled");
+    if (archive && s->copy_count && s->build)
+        return wrong(g, s->line, "copy and build are two sections: one takes out, one compiles");
     return 0;
+}
+
+/* Of a package, or its version: it becomes a word of a package manager's command line. */
+static bool name_ok(struct dz_str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!plain && !strchr(i == 0 ? "@" : "@/._+-:~!", c))
+            return false;
+    }
+    return s.n > 0 && s.n <= NAME_MAX_BYTES;
 }
 
 static int begin_step(struct reading *g, enum dz_step_kind kind, struct dz_str label)
@@ -119,6 +138,8 @@ static int begin_step(struct reading *g, enum dz_step_kind kind, struct dz_str l
         return wrong(g, g->line, "the section has no name: [%s NAME]", kinds[kind - 1].name);
     if (is(s, PLACED) && label.p[0] != '/')
         return wrong(g, g->line, "a path in the image begins with /");
+    if (is(s, FETCHED) && !name_ok(label))
+        return wrong(g, g->line, "this is no name of a package");
     if (is(s, PLACED))
         s->path = s->label;
     s->mode = is(s, FETCHED | BIT(DZ_STEP_DIR) | BIT(DZ_STEP_C)) ? 0755 : 0644;
@@ -173,6 +194,25 @@ static int set_words(struct reading *g, const char *list[], size_t *count, const
     return 0;
 }
 
+/* "WHERE-FROM NAME VERSION LICENSE" */
+static int set_contains(struct reading *g, const char *value)
+{
+    struct dz_str rest = dz_str(value), part[3];
+    if (g->package_count == CONTAINS_MAX)
+        return wrong(g, g->line, "more than %d packages", CONTAINS_MAX);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(part); i++)
+        if (!dz_str_split(&rest, ' ', &part[i]) || !name_ok(part[i]))
+            return wrong(g, g->line, "contains wants where from, a name, a version and a licence");
+    rest = dz_str_trim(rest);
+    if (rest.n == 0)
+        return wrong(g, g->line, "contains wants a licence");
+    struct dz_arena *a = &g->r->arena;
+    g->packages[g->package_count++] =
+        (struct dz_image_package){dz_arena_str(a, part[0]).p, dz_arena_str(a, part[1]).p,
+                                  dz_arena_str(a, part[2]).p, "-", dz_arena_str(a, rest).p};
+    return 0;
+}
+
 static int set_image(struct reading *g, const char *name, const char *value)
 {
     struct dz_image *c = &g->r->config;
@@ -195,11 +235,13 @@ static int set_image(struct reading *g, const char *name, const char *value)
         return dz_size_parse(dz_str(value), 1 << 20, UINT64_C(4) << 30, &c->memory_bytes, NULL) < 0
                    ? wrong(g, g->line, "memory is a size from 1MiB to 4GiB, such as 512MB")
                    : 0;
+    if (strcmp(name, "contains") == 0)
+        return set_contains(g, value);
     if (strcmp(name, "services") == 0)
         return wrong(g, g->line, "services are not supported yet");
     return wrong(g, g->line,
-                 "no such key in [image]: name, from, entry, user, workdir, policy "
-                 "and memory are");
+                 "no such key in [image]: name, from, entry, user, workdir, policy, "
+                 "memory and contains are");
 }
 
 static int set_env(struct reading *g, const char *name, const char *value)
@@ -317,7 +359,8 @@ static int set_step(struct reading *g, const char *name, const char *value)
     if (strcmp(name, "license") == 0)
         return set_once(g, &s->license, name, value);
     if (strcmp(name, "version") == 0 && is(s, FETCHED))
-        return set_once(g, &s->version, name, value);
+        return name_ok(dz_str(value)) ? set_once(g, &s->version, name, value)
+                                      : wrong(g, g->line, "this is no version of a package");
     if (strcmp(name, "build") == 0 && is(s, FETCHED))
         return set_source(g, &s->build, name, value);
     if (strcmp(name, "path") == 0 && is(s, FETCHED))
@@ -392,37 +435,46 @@ static const char *directory_of(struct dz_recipe *r, const char *file)
     return slash == file ? "/" : dz_arena_str(&r->arena, dz_str_n(file, (size_t)(slash - file))).p;
 }
 
-static int own_copies(struct dz_recipe *r, const struct reading *g, struct dz_err *err)
+static int own_lists(struct dz_recipe *r, const struct reading *g, struct dz_err *err)
 {
     struct dz_copy *all = dz_arena_array(&r->arena, g->copy_count, sizeof *all);
-    if (!all)
+    r->config.packages = dz_arena_array(&r->arena, g->package_count, sizeof *g->packages);
+    r->config.package_count = g->package_count;
+    if (!all || !r->config.packages)
         return dz_fail(err, DZ_ENOMEM, "read a recipe: out of memory");
     if (g->copy_count)
         memcpy(all, g->copies, g->copy_count * sizeof *all);
+    if (g->package_count)
+        memcpy(r->config.packages, g->packages, g->package_count * sizeof *g->packages);
     for (size_t i = 0; i < r->step_count; i++)
         r->steps[i].copies = all + (r->steps[i].copies - g->copies);
     return 0;
+}
+
+int dz_recipe_parse(const char *file, struct dz_str text, struct dz_recipe *ret_recipe,
+                    struct dz_err *err)
+{
+    *ret_recipe = (struct dz_recipe){.arena = DZ_ARENA_INIT(ARENA_MAX)};
+    ret_recipe->dir = directory_of(ret_recipe, file);
+    struct reading *g = dz_arena_alloc(&ret_recipe->arena, sizeof *g);
+    int rc = g ? 0 : dz_fail(err, DZ_ENOMEM, "read a recipe: out of memory");
+    if (rc == 0) {
+        g->r = ret_recipe;
+        g->file = file;
+        rc = parse(g, text, err);
+    }
+    if (rc == 0)
+        rc = own_lists(ret_recipe, g, err);
+    if (rc < 0)
+        dz_recipe_release(ret_recipe);
+    return rc;
 }
 
 int dz_recipe_read(const char *file, struct dz_recipe *ret_recipe, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(RECIPE_MAX);
     int rc = dz_fd_read_file(AT_FDCWD, file, &text, err);
-    if (rc < 0)
-        return rc;
-    *ret_recipe = (struct dz_recipe){.arena = DZ_ARENA_INIT(ARENA_MAX)};
-    ret_recipe->dir = directory_of(ret_recipe, file);
-    struct reading *g = dz_arena_alloc(&ret_recipe->arena, sizeof *g);
-    if (!g)
-        return dz_fail(err, DZ_ENOMEM, "read a recipe: out of memory");
-    g->r = ret_recipe;
-    g->file = file;
-    rc = parse(g, dz_str_n(text.p, text.len), err);
-    if (rc == 0)
-        rc = own_copies(ret_recipe, g, err);
-    if (rc < 0)
-        dz_recipe_release(ret_recipe);
-    return rc;
+    return rc < 0 ? rc : dz_recipe_parse(file, dz_str_n(text.p, text.len), ret_recipe, err);
 }
 
 int dz_recipe_of_dir(const char *dir, struct dz_recipe *ret_recipe, struct dz_err *err)

@@ -25,15 +25,15 @@ struct opened {
     struct dz_vfs *vfs;
 };
 
-static int open_image(int fd, struct opened *o, struct dz_err *err)
+int dz_image_open_disk(int fd, struct dz_db **ret_db, struct dz_vfs **ret_vfs, struct dz_err *err)
 {
     const struct dz_db_opts opts = {
         .schema = &dz_vfs_schema, .label = "the image", .immutable = true};
-    int rc = dz_db_open_fds(&o->db, fd, -1, &opts, err);
+    int rc = dz_db_open_fds(ret_db, fd, -1, &opts, err);
     if (rc < 0)
         return rc;
-    const struct dz_vfs_opts disk = {.db = o->db, .readonly = true, .noatime = true};
-    return dz_vfs_open(&disk, &o->vfs, err);
+    const struct dz_vfs_opts disk = {.db = *ret_db, .readonly = true, .noatime = true};
+    return dz_vfs_open(&disk, ret_vfs, err);
 }
 
 /* --- scan ------------------------------------------------------------------------------ */
@@ -67,7 +67,7 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
     struct scan *s = arg;
     struct opened o = {0};
     uint64_t damages = 0;
-    int rc = open_image(s->fd, &o, err);
+    int rc = dz_image_open_disk(s->fd, &o.db, &o.vfs, err);
     if (rc == 0)
         rc = dz_vfs_check(&(struct dz_vfs_check_opts){.db = o.db}, &damages, err);
     if (rc == 0 && damages > 0)
@@ -150,7 +150,7 @@ static int prepare_inside(struct dz_call *call, void *arg, struct dz_err *err)
     struct preparing *w = arg;
     struct opened o = {0};
     const struct dz_wasm_sink sink = {out_write, out_zeros, &w->out_fd};
-    int rc = open_image(w->image_fd, &o, err);
+    int rc = dz_image_open_disk(w->image_fd, &o.db, &o.vfs, err);
     uint8_t *bytes = rc < 0 ? NULL : dz_alloc((size_t)w->program->bytes);
     (void)call;
     if (rc == 0 && !bytes)

@@ -145,6 +145,11 @@ int dz_zip_next(struct dz_zip *z, struct dz_archive_member *ret_member, struct d
     z->packed = u32(e + 20);
     z->size = u32(e + 24);
     z->offset = u32(e + 42);
+    if (z->packed == UINT32_MAX || z->size == UINT32_MAX || z->offset == UINT32_MAX)
+        return dz_fail(err, DZ_EUNSUPPORTED,
+                       "the member %s of the zip archive is of the 64-bit form, which cannot be "
+                       "read",
+                       safe);
     if (u16(e + 8) & 1)
         return dz_fail(err, DZ_EUNSUPPORTED, "the member %s of the zip archive is encrypted", safe);
     memcpy(z->path, safe, sizeof safe);

