@@ -41,6 +41,38 @@ TEST(seeking_and_mixing)
     CHECK_STR(read_file("f"), "0123Z56789");
 }
 
+/* getc_unlocked looks into the stream's buffer by itself: it must agree with the calls. */
+TEST(bytes_without_a_call)
+{
+    FILE *f = fopen("f", "w+");
+    for (int i = 0; i < 10000; i++)
+        CHECK_INT(putc(i % 251, f), i % 251);
+    rewind(f);
+    unsigned char some[7];
+    for (int i = 0; i < 10000; i++) {
+        CHECK_INT(getc_unlocked(f), i % 251);
+        if (i % 1000 == 0) {
+            CHECK_INT(ungetc('u', f), 'u');
+            CHECK_INT(fgetc_unlocked(f), 'u');
+            CHECK_INT(ftell(f), i + 1);
+        }
+        if (i % 1000 == 500) {
+            CHECK_INT(fread(some, 1, sizeof some, f), sizeof some);
+            CHECK_INT(some[6], (i + 7) % 251);
+            i += 7;
+        }
+    }
+    CHECK_INT(getc_unlocked(f), EOF);
+    CHECK(feof(f) && !ferror(f));
+    CHECK_INT(fseek(f, 9999, SEEK_SET), 0);
+    CHECK_INT(getc_unlocked(f), 9999 % 251);
+    fclose(f);
+    f = fopen("f", "w");
+    CHECK_INT(getc_unlocked(f), EOF);
+    CHECK(ferror(f));
+    fclose(f);
+}
+
 TEST(lines_of_any_length)
 {
     char *line = NULL;
