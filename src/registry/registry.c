@@ -4,6 +4,7 @@
  */
 #include "registry/registry.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "registry/registry_int.h"
@@ -17,7 +18,8 @@
 int dz_registry_create(struct dz_registry *r, const struct dz_instance *row, struct dz_err *err)
 {
     assert(row->id && row->id[0] && row->tenant && row->state);
-    return r->ops->create(r, row, err);
+    int rc = dz_registry_check_texts(&dz_instance_table, row, UINT64_MAX, err);
+    return rc < 0 ? rc : r->ops->create(r, row, err);
 }
 
 int dz_registry_get(struct dz_registry *r, const char *id, struct dz_instance *ret_row,
@@ -36,7 +38,8 @@ int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c
                        struct dz_err *err)
 {
     assert(c->set && !(c->set & (DZ_COLUMN(id) | DZ_COLUMN(version) | DZ_COLUMN(updated))));
-    return r->ops->change(r, c, err);
+    int rc = dz_registry_check_texts(&dz_instance_table, c->to, c->set, err);
+    return rc < 0 ? rc : r->ops->change(r, c, err);
 }
 
 int dz_registry_erase(struct dz_registry *r, const char *id, int64_t version, int64_t epoch,
@@ -62,11 +65,29 @@ int dz_registry_next_due(struct dz_registry *r, int64_t *ret_at, struct dz_err *
     return r->ops->next_due(r, ret_at, err);
 }
 
-int dz_registry_events(struct dz_registry *r, int64_t after, size_t limit,
-                       int (*fn)(void *arg, const struct dz_registry_event *e), void *arg,
-                       struct dz_err *err)
+int dz_registry_count(struct dz_registry *r, const struct dz_registry_filter *f, int64_t *ret_count,
+                      struct dz_err *err)
 {
-    return r->ops->events(r, after, limit, fn, arg, err);
+    return r->ops->count(r, f, ret_count, err);
+}
+
+int dz_registry_note(struct dz_registry *r, const struct dz_registry_event *e, int64_t *ret_seq,
+                     struct dz_err *err)
+{
+    assert(e->what && e->what[0]);
+    return r->ops->note(r, e, ret_seq, err);
+}
+
+int dz_registry_events(struct dz_registry *r, const struct dz_registry_event_filter *f,
+                       dz_registry_event_fn *fn, void *arg, struct dz_err *err)
+{
+    return r->ops->events(r, f, fn, arg, err);
+}
+
+int dz_registry_event_span(struct dz_registry *r, int64_t *ret_first, int64_t *ret_last,
+                           struct dz_err *err)
+{
+    return r->ops->event_span(r, ret_first, ret_last, err);
 }
 
 int dz_registry_check(struct dz_registry *r, struct dz_err *err)
@@ -84,15 +105,88 @@ int dz_registry_close(struct dz_registry *r, struct dz_err *err)
     return r ? r->ops->close(r, err) : 0;
 }
 
-/* --- rows ------------------------------------------------------------------------ */
+/* --- records --------------------------------------------------------------------- */
 
-const struct dz_registry_column dz_registry_columns[DZ_INSTANCE_COLUMN_COUNT] = {
-#define T(name) {#name, offsetof(struct dz_instance, name), true},
-#define I(name) {#name, offsetof(struct dz_instance, name), false},
-    DZ_INSTANCE_COLUMNS(T, I)
-#undef T
-#undef I
-};
+int dz_registry_record_add(struct dz_registry *r, const struct dz_registry_table *t,
+                           const void *row, bool durable, struct dz_err *err)
+{
+    const char *id = dz_row_text(t, row, 0), *tenant = dz_row_text(t, row, 1);
+    assert(id[0] && tenant[0]);
+    assert(t != &dz_tenant_table || strcmp(id, tenant) == 0);
+    int rc = dz_registry_check_texts(t, row, UINT64_MAX, err);
+    return rc < 0 ? rc : r->ops->record_add(r, t, row, durable, err);
+}
+
+int dz_registry_record_get(struct dz_registry *r, const struct dz_registry_table *t,
+                           const char *tenant, const char *id, void *ret_row, struct dz_err *err)
+{
+    const struct dz_registry_key key = {.tenant = tenant, .id = id};
+    assert(tenant || !t->of_tenant);
+    return r->ops->record_get(r, t, &key, ret_row, err);
+}
+
+int dz_registry_record_find(struct dz_registry *r, const struct dz_registry_table *t,
+                            const char *tenant, const char *alias, void *ret_row,
+                            struct dz_err *err)
+{
+    const struct dz_registry_key key = {.tenant = tenant, .alias = alias};
+    assert(t->alias);
+    return r->ops->record_get(r, t, &key, ret_row, err);
+}
+
+int dz_registry_record_change(struct dz_registry *r, const struct dz_registry_table *t, void *row,
+                              uint64_t set, bool durable, struct dz_err *err)
+{
+    const uint64_t head = (1 << 5) - 1; /* DZ_RECORD_HEAD */
+    assert(set && !(set & head) && set >> t->count == 0);
+    int rc = dz_registry_check_texts(t, row, set, err);
+    if (rc == 0)
+        rc = r->ops->record_change(r, t, row, set, durable, err);
+    if (rc == 0)
+        ++*(int64_t *)((char *)row + t->columns[2].offset);
+    return rc;
+}
+
+int dz_registry_record_remove(struct dz_registry *r, const struct dz_registry_table *t,
+                              const char *tenant, const char *id, int64_t version,
+                              struct dz_err *err)
+{
+    const struct dz_registry_key key = {.tenant = tenant, .id = id};
+    assert(tenant || !t->of_tenant);
+    return r->ops->record_remove(r, t, &key, version, err);
+}
+
+static void check_filter(const struct dz_registry_table *t,
+                         const struct dz_registry_record_filter *f)
+{
+    assert(f->tenant || !t->of_tenant);
+    assert(!f->sandbox_id || dz_registry_column_of(t, "sandbox_id") > 0);
+    assert(!f->status || dz_registry_column_of(t, "status") > 0);
+    assert(!f->expired_at || dz_registry_column_of(t, "expires") > 0);
+}
+
+int dz_registry_record_list(struct dz_registry *r, const struct dz_registry_table *t,
+                            const struct dz_registry_record_filter *f, dz_registry_take_fn *take,
+                            void *arg, struct dz_err *err)
+{
+    check_filter(t, f);
+    return r->ops->record_list(r, t, f, take, arg, err);
+}
+
+int dz_registry_record_count(struct dz_registry *r, const struct dz_registry_table *t,
+                             const struct dz_registry_record_filter *f, int64_t *ret_count,
+                             struct dz_err *err)
+{
+    check_filter(t, f);
+    return r->ops->record_count(r, t, f, ret_count, err);
+}
+
+int dz_registry_sweep(struct dz_registry *r, size_t limit, size_t *ret_count, struct dz_err *err)
+{
+    return r->ops->sweep(r, dz_clock_real_ms(), limit, ret_count, err);
+}
+
+/* --- rows ------------------------------------------------------------------------ */
 
 void dz_instance_release(struct dz_instance *row)
 {

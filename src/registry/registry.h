@@ -33,7 +33,7 @@
 
 enum {
     DZ_REGISTRY_LIST_MAX = 1000,      /* rows in one answer */
-    DZ_REGISTRY_TEXT_MAX = 1 << 20,   /* bytes of one text column */
+    DZ_REGISTRY_TEXT_MAX = 1 << 20,   /* bytes of one text column, else DZ_ELIMIT */
     DZ_REGISTRY_EVENTS_MAX = 1000000, /* events kept; older ones go */
 };
 #define DZ_REGISTRY_TOMBSTONE_MS ((int64_t)24 * 3600 * 1000) /* so long it is "gone" */
@@ -122,11 +122,28 @@ struct dz_registry_filter {
     const char *after;                 /* ids greater than this; NULL: from the first */
     size_t limit;                      /* 0: DZ_REGISTRY_LIST_MAX */
     bool unfinished;                   /* only rows with an operation under way */
+    const char *image;                 /* NULL: any */
 };
 
 struct dz_registry_event {
     int64_t seq, at;
     const char *sandbox_id, *tenant, *what, *detail;
+};
+
+struct dz_registry_event_filter {
+    const char *tenant, *sandbox_id; /* NULL: any */
+    int64_t after;                   /* numbers greater than this */
+    size_t limit;                    /* 0: DZ_REGISTRY_LIST_MAX */
+};
+typedef int dz_registry_event_fn(void *arg, const struct dz_registry_event *e);
+
+/* The other tables and their verbs: registry_record.h. */
+struct dz_registry_table;
+struct dz_registry_record_filter;
+typedef int dz_registry_take_fn(void *arg, const void *row);
+struct dz_registry_key {
+    const char *tenant;     /* NULL: anybody's */
+    const char *id, *alias; /* one of them */
 };
 
 struct dz_registry_ops {
@@ -143,9 +160,30 @@ struct dz_registry_ops {
     int (*due)(struct dz_registry *r, int64_t now, size_t limit, struct dz_instances *rows,
                struct dz_err *err);
     int (*next_due)(struct dz_registry *r, int64_t *ret_at, struct dz_err *err);
-    int (*events)(struct dz_registry *r, int64_t after, size_t limit,
-                  int (*fn)(void *arg, const struct dz_registry_event *e), void *arg,
-                  struct dz_err *err);
+    int (*count)(struct dz_registry *r, const struct dz_registry_filter *f, int64_t *ret_count,
+                 struct dz_err *err);
+    int (*note)(struct dz_registry *r, const struct dz_registry_event *e, int64_t *ret_seq,
+                struct dz_err *err);
+    int (*events)(struct dz_registry *r, const struct dz_registry_event_filter *f,
+                  dz_registry_event_fn *fn, void *arg, struct dz_err *err);
+    int (*event_span)(struct dz_registry *r, int64_t *ret_first, int64_t *ret_last,
+                      struct dz_err *err);
+    int (*record_add)(struct dz_registry *r, const struct dz_registry_table *t, const void *row,
+                      bool durable, struct dz_err *err);
+    int (*record_get)(struct dz_registry *r, const struct dz_registry_table *t,
+                      const struct dz_registry_key *key, void *ret_row, struct dz_err *err);
+    int (*record_change)(struct dz_registry *r, const struct dz_registry_table *t, void *row,
+                         uint64_t set, bool durable, struct dz_err *err);
+    int (*record_remove)(struct dz_registry *r, const struct dz_registry_table *t,
+                         const struct dz_registry_key *key, int64_t version, struct dz_err *err);
+    int (*record_list)(struct dz_registry *r, const struct dz_registry_table *t,
+                       const struct dz_registry_record_filter *f, dz_registry_take_fn *take,
+                       void *arg, struct dz_err *err);
+    int (*record_count)(struct dz_registry *r, const struct dz_registry_table *t,
+                        const struct dz_registry_record_filter *f, int64_t *ret_count,
+                        struct dz_err *err);
+    int (*sweep)(struct dz_registry *r, int64_t now, size_t limit, size_t *ret_count,
+                 struct dz_err *err);
     int (*check)(struct dz_registry *r, struct dz_err *err);
     int (*maintain)(struct dz_registry *r, bool idle, struct dz_err *err);
     int (*close)(struct dz_registry *r, struct dz_err *err);
@@ -172,7 +210,7 @@ DZ_NODISCARD int dz_registry_find(struct dz_registry *r, const char *tenant, con
  * + 1 and `updated` of now. */
 DZ_NODISCARD int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c,
                                     struct dz_err *err);
-/* The row and all that hangs on it (tokens, references) goes, a tombstone stays. Durable. */
+/* The row and its tokens go, its references are closed, a tombstone stays. Durable. */
 DZ_NODISCARD int dz_registry_erase(struct dz_registry *r, const char *id, int64_t version,
                                    int64_t epoch, struct dz_err *err);
 /* Rows by id; appended to *rows (DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX)). */
@@ -183,10 +221,22 @@ DZ_NODISCARD int dz_registry_due(struct dz_registry *r, int64_t now, size_t limi
                                  struct dz_instances *rows, struct dz_err *err);
 /* The earliest time that is due; INT64_MAX: none. */
 DZ_NODISCARD int dz_registry_next_due(struct dz_registry *r, int64_t *ret_at, struct dz_err *err);
-/* Events after a number, oldest first, until fn returns non-zero. */
-DZ_NODISCARD int dz_registry_events(struct dz_registry *r, int64_t after, size_t limit,
-                                    int (*fn)(void *arg, const struct dz_registry_event *e),
-                                    void *arg, struct dz_err *err);
+/* How many rows the filter lets through; its after and limit do not count. Reads as
+ * many: for a start-up, not for each request. */
+DZ_NODISCARD int dz_registry_count(struct dz_registry *r, const struct dz_registry_filter *f,
+                                   int64_t *ret_count, struct dz_err *err);
+/* An event that comes with no change of a row: `what`, and any of sandbox_id, tenant
+ * (NULL: the sandbox's) and detail; `at` and its number are given here. */
+DZ_NODISCARD int dz_registry_note(struct dz_registry *r, const struct dz_registry_event *e,
+                                  int64_t *ret_seq, struct dz_err *err);
+/* Events in order, until fn returns non-zero. Text holds for that call only, and fn
+ * must not call the registry. */
+DZ_NODISCARD int dz_registry_events(struct dz_registry *r, const struct dz_registry_event_filter *f,
+                                    dz_registry_event_fn *fn, void *arg, struct dz_err *err);
+/* The numbers of the oldest event that is kept and of the newest ever; 0 when there
+ * is none. Who wants events after a number below *ret_first - 1 has missed some. */
+DZ_NODISCARD int dz_registry_event_span(struct dz_registry *r, int64_t *ret_first,
+                                        int64_t *ret_last, struct dz_err *err);
 /* Is what is stored whole? DZ_ECORRUPT with the first finding. */
 DZ_NODISCARD int dz_registry_check(struct dz_registry *r, struct dz_err *err);
 /* Between replies: move the log into the file when that is worth it. */

@@ -6,18 +6,66 @@
 #define DZ_REGISTRY_REGISTRY_INT_H
 
 #include "registry/registry.h"
+#include "registry/registry_record.h"
 
 struct dz_db_schema;
 
-/* The columns of a row as a table, in their order. */
+/* The columns of a row as a table, in their order. The first two of every table are
+ * id and tenant. */
 struct dz_registry_column {
     const char *name;
-    size_t offset; /* in struct dz_instance */
+    size_t offset; /* in the row's struct */
     bool text;
 };
-extern const struct dz_registry_column dz_registry_columns[DZ_INSTANCE_COLUMN_COUNT];
 
+/* What may not stand when a row is removed: SQL with ?1 = its id, and its name. */
+struct dz_registry_guard {
+    const char *sql, *what;
+};
+
+struct dz_registry_table {
+    const char *name; /* in SQL */
+    const char *what; /* in sentences */
+    const struct dz_registry_column *columns;
+    size_t count;
+    size_t text_offset; /* of the struct's `text`, its last member */
+    const char *alias;  /* a column; NULL: rows have none */
+    bool lapses;        /* a row that has expired is not there */
+    bool of_tenant;     /* an id is unique within its tenant only */
+    const struct dz_registry_guard *guards;
+    const char *const *hangers; /* SQL that removes what goes with it; NULL at the end; or NULL */
+};
+
+/* Room for a record of any table. */
+union dz_registry_row {
+    struct dz_tenant_row tenant;
+    struct dz_token_row token;
+    struct dz_snapshot_row snapshot;
+    struct dz_fork_row fork;
+    struct dz_ref_row ref;
+    struct dz_workbook_row workbook;
+    struct dz_idempotency_row idempotency;
+};
+
+extern const struct dz_registry_table dz_instance_table;
+extern const struct dz_registry_table
+    *const dz_registry_tables[]; /* the records'; NULL at the end */
 extern const struct dz_db_schema dz_registry_schema;
+
+/* DZ_ELIMIT when a text of the columns in `set` is too long. */
+DZ_NODISCARD int dz_registry_check_texts(const struct dz_registry_table *t, const void *row,
+                                         uint64_t set, struct dz_err *err);
+int dz_registry_column_of(const struct dz_registry_table *t, const char *name); /* -1: none */
+
+static inline const char *dz_row_text(const struct dz_registry_table *t, const void *row, int c)
+{
+    const char *s = *(const char *const *)((const char *)row + t->columns[c].offset);
+    return s ? s : "";
+}
+static inline int64_t dz_row_integer(const struct dz_registry_table *t, const void *row, int c)
+{
+    return *(const int64_t *)((const char *)row + t->columns[c].offset);
+}
 
 DZ_NODISCARD int dz_registry_open_sqlite(const char *name, bool create,
                                          struct dz_registry **ret_registry, struct dz_err *err);

@@ -3,11 +3,16 @@
  * The registry's tables (docs/format/registry.md). A step is never changed once
  * it was released: what is new is another step.
  *
- * Only `instances` is written by this module's verbs; the other tables hold what
- * the operations above need, and go with a sandbox when it is erased.
+ * The columns are those of registry.h and registry_record.h, in their order. Step 2
+ * makes the records' tables anew: no verb had ever written to those of step 1.
  */
 #include "db/db.h"
 #include "registry/registry_int.h"
+
+#define HEAD                                                              \
+    "id TEXT NOT NULL, tenant TEXT NOT NULL, version INTEGER NOT NULL,\n" \
+    "  created INTEGER NOT NULL, updated INTEGER NOT NULL,\n"
+#define ID "PRIMARY KEY(id)"
 
 static const char *const steps[] = {
     "CREATE TABLE instances(\n"
@@ -48,11 +53,48 @@ static const char *const steps[] = {
     "CREATE TABLE idempotency(tenant TEXT NOT NULL, key TEXT NOT NULL, request_sha256 BLOB,\n"
     "  status INTEGER, response BLOB, created INTEGER, PRIMARY KEY(tenant, key));\n"
     "CREATE INDEX idempotency_created ON idempotency(created);\n",
+
+    "DROP TABLE workbooks; DROP TABLE tenant; DROP TABLE token; DROP TABLE snapshot;\n"
+    "DROP TABLE fork; DROP TABLE ref; DROP TABLE idempotency;\n"
+    "CREATE INDEX event_tenant ON event(tenant, seq);\n"
+    "CREATE TABLE tenant(" HEAD "  status TEXT, quotas TEXT, metadata TEXT, " ID ");\n"
+    "CREATE TABLE token(" HEAD "  sha256 TEXT NOT NULL UNIQUE, sandbox_id TEXT, scope TEXT,\n"
+    "  label TEXT, expires INTEGER, last_used INTEGER, " ID ");\n"
+    "CREATE TABLE snapshot(" HEAD "  status TEXT, sandbox_id TEXT, name TEXT, kind TEXT,\n"
+    "  image TEXT, config TEXT, metadata TEXT, uri TEXT, sha256 TEXT, size INTEGER,\n"
+    "  generation INTEGER, expires INTEGER, error TEXT, " ID ");\n"
+    "CREATE TABLE fork(" HEAD "  status TEXT, sandbox_id TEXT, label TEXT, snapshot_id TEXT,\n"
+    "  config TEXT, attached INTEGER, expires INTEGER, " ID ");\n"
+    "CREATE TABLE ref(" HEAD "  status TEXT, sandbox_id TEXT NOT NULL, owner TEXT,\n"
+    "  attachments TEXT, attached INTEGER, closed INTEGER, " ID ");\n"
+    "CREATE TABLE workbooks(" HEAD "  name TEXT, source TEXT, sandbox_id TEXT, metadata TEXT,\n"
+    "  " ID ");\n"
+    "CREATE TABLE idempotency(" HEAD "  request_sha256 TEXT, sandbox_id TEXT,\n"
+    "  http_status INTEGER, response TEXT, expires INTEGER, PRIMARY KEY(tenant, id));\n"
+    "CREATE INDEX token_tenant ON token(tenant, id);\n"
+    "CREATE INDEX token_sandbox ON token(sandbox_id, id) WHERE sandbox_id IS NOT NULL;\n"
+    "CREATE INDEX token_expires ON token(expires) WHERE expires > 0;\n"
+    "CREATE INDEX snapshot_tenant ON snapshot(tenant, id);\n"
+    "CREATE INDEX snapshot_sandbox ON snapshot(sandbox_id, id) WHERE sandbox_id IS NOT NULL;\n"
+    "CREATE INDEX snapshot_name ON snapshot(name, tenant) WHERE name IS NOT NULL;\n"
+    "CREATE INDEX snapshot_expires ON snapshot(expires) WHERE expires > 0;\n"
+    "CREATE INDEX fork_tenant ON fork(tenant, id);\n"
+    "CREATE INDEX fork_sandbox ON fork(sandbox_id, id) WHERE sandbox_id IS NOT NULL;\n"
+    "CREATE INDEX fork_label ON fork(label, tenant) WHERE label IS NOT NULL;\n"
+    "CREATE INDEX fork_snapshot ON fork(snapshot_id) WHERE snapshot_id IS NOT NULL;\n"
+    "CREATE INDEX fork_expires ON fork(expires) WHERE expires > 0;\n"
+    "CREATE INDEX ref_tenant ON ref(tenant, id);\n"
+    "CREATE INDEX ref_sandbox ON ref(sandbox_id, id);\n"
+    "CREATE INDEX ref_closed ON ref(closed) WHERE closed > 0;\n"
+    "CREATE INDEX workbooks_tenant ON workbooks(tenant, id);\n"
+    "CREATE INDEX workbooks_sandbox ON workbooks(sandbox_id, id) WHERE sandbox_id IS NOT NULL;\n"
+    "CREATE UNIQUE INDEX workbooks_name ON workbooks(tenant, name) WHERE name IS NOT NULL;\n"
+    "CREATE INDEX idempotency_expires ON idempotency(expires) WHERE expires > 0;\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 1,
+    .version = 2,
 };

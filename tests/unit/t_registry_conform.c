@@ -173,10 +173,13 @@ TEST(an_event_goes_with_its_change_or_not_at_all)
         CHECK_INT(add(r, "sbx_1", "acme", ""), 0);
         CHECK_INT(dz_registry_change(r, &c, NULL), 0);
         CHECK_INT(dz_registry_change(r, &c, NULL), DZ_EBUSY);
-        CHECK_INT(dz_registry_events(r, 0, 10, count_event, &b, NULL), 0);
+        CHECK_INT(
+            dz_registry_events(r, &(struct dz_registry_event_filter){0}, count_event, &b, NULL), 0);
         CHECK_STR(b.p, "sbx_1:acme:registered:created sbx_1:acme:woken:cold ");
         dz_buf_reset(&b);
-        CHECK_INT(dz_registry_events(r, 1, 10, count_event, &b, NULL), 0);
+        CHECK_INT(dz_registry_events(r, &(struct dz_registry_event_filter){.after = 1}, count_event,
+                                     &b, NULL),
+                  0);
         CHECK_STR(b.p, "sbx_1:acme:woken:cold ");
         dz_buf_release(&b);
     }

@@ -6,7 +6,7 @@
 #include "base/fd.h"
 #include "db/db.h"
 #include "db/db_sim.h"
-#include "registry/registry.h"
+#include "registry/registry_int.h"
 #include "tap.h"
 
 #include <signal.h>
@@ -80,9 +80,10 @@ TEST(a_second_process_is_told)
 
 TEST(what_is_no_registry_is_refused)
 {
-    static const char *const steps[] = {"CREATE TABLE x(a)", "CREATE TABLE y(a)"};
+    static const char *const steps[] = {"CREATE TABLE x(a)", "CREATE TABLE y(a)",
+                                        "CREATE TABLE z(a)"};
     const struct dz_db_schema other = {"bee hive", 0x42454553, steps, 1};
-    const struct dz_db_schema newer = {"registry", 0x444f5a52, steps, 2};
+    const struct dz_db_schema newer = {"registry", 0x444f5a52, steps, 3};
     const struct dz_db_schema *const kinds[] = {&other, &newer};
     make_dir();
     for (size_t i = 0; i < DZ_ARRAY_LEN(kinds); i++) {
@@ -100,6 +101,37 @@ TEST(what_is_no_registry_is_refused)
     struct dz_registry *r = NULL;
     CHECK_INT(dz_registry_open(path, true, &r, NULL), DZ_ECORRUPT);
     CHECK_INT(dz_registry_open("postgres://host/db", true, &r, NULL), DZ_EUNSUPPORTED);
+    remove_dir();
+}
+
+TEST(an_older_registry_is_brought_up)
+{
+    struct dz_db_schema old = dz_registry_schema;
+    struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    struct dz_registry *r = NULL;
+    struct dz_instance row = {0};
+    struct dz_db *db = NULL;
+    const struct dz_token_row token = {.id = "tok_1", .tenant = "t", .sha256 = "aa"};
+    make_dir();
+    old.version = 1;
+    const struct dz_db_opts opts = {.schema = &old, .label = "registry"};
+    CHECK_INT(dz_db_template(&old, &t, NULL), 0);
+    CHECK_INT(dz_db_create_path(path, t.p, t.len, false, NULL), 0);
+    CHECK_INT(dz_db_open_path(&db, path, &opts, NULL), 0);
+    CHECK_INT(dz_db_exec(db,
+                         "INSERT INTO instances(id, tenant, state, updated, version, epoch) "
+                         "VALUES('a', 't', 'frozen', 1, 7, 3)",
+                         NULL),
+              0);
+    CHECK_INT(dz_db_close(db, false, NULL), 0);
+    CHECK_INT(dz_registry_open(path, false, &r, NULL), 0);
+    CHECK_INT(dz_registry_get(r, "a", &row, NULL), 0);
+    CHECK_STR(row.state, "frozen");
+    CHECK_INT(row.version, 7);
+    CHECK_INT(dz_registry_token_add(r, &token, false, NULL), 0);
+    dz_instance_release(&row);
+    CHECK_INT(dz_registry_close(r, NULL), 0);
+    dz_buf_release(&t);
     remove_dir();
 }
 

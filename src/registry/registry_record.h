@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * registry_record.h - the registry's other rows: tenants, tokens, snapshots, forks,
+ * references, workbooks and idempotency keys.
+ *
+ * All tables have one shape, so all have the same verbs, and one conformance test
+ * goes over every table and back end. A row begins with id, tenant, version,
+ * created, updated (milliseconds since 1970); for a table `token`, say, there are
+ *
+ *     struct dz_token_row, struct dz_token_rows (a DZ_VEC of them), their release
+ *     dz_registry_token_add(r, &row, durable, err)
+ *     dz_registry_token_get(r, tenant, id, &row, err)
+ *     dz_registry_token_find(r, tenant, alias, &row, err)
+ *     dz_registry_token_change(r, &row, DZ_ROW_COLUMN(token, label), durable, err)
+ *     dz_registry_token_remove(r, tenant, id, version, err)
+ *     dz_registry_token_list(r, &filter, &rows, err)
+ *     dz_registry_token_count(r, &filter, &n, err)
+ *
+ * add     version 1; `created` of now when it is 0. DZ_EEXIST: the id is taken, or
+ *         an alias that must be unique. DZ_ELIMIT: a text is over
+ *         DZ_REGISTRY_TEXT_MAX.
+ * get     DZ_ENOENT: none of that tenant. tenant NULL: anybody's.
+ * find    by the alias (token: sha256; snapshot, workbook: name; fork: label);
+ *         the newest when several have it.
+ * change  compare-and-swap: the columns named go from `row` into the stored row if
+ *         that still has row->version, which is then counted up here too.
+ *         DZ_EBUSY: it has another one now; read it again. DZ_ENOENT: it is gone.
+ * remove  durable. version 0: whichever it has. DZ_ESTATE: something stands on it
+ *         (a fork on its snapshot; anything but tokens and keys on a tenant).
+ * list    by id, which sorts by time; pages by filter.after.
+ *
+ * With tenant given, no verb tells whether another tenant has such a row. What has
+ * expired of tokens and idempotency keys is not there for any verb, whether
+ * dz_registry_sweep has been by or not. When a sandbox is erased its tokens go and its
+ * references are closed; snapshots and forks stay until they are removed.
+ */
+#ifndef DZ_REGISTRY_REGISTRY_RECORD_H
+#define DZ_REGISTRY_REGISTRY_RECORD_H
+
+#include "registry/registry.h"
+
+/* --- rows ------------------------------------------------------------------------ */
+
+#define DZ_RECORD_HEAD(T, I) T(id) T(tenant) I(version) I(created) I(updated)
+
+#define DZ_TENANT_COLUMNS(T, I)                             \
+    DZ_RECORD_HEAD(T, I) /* `tenant` is the id once more */ \
+    T(status)                                               \
+    T(quotas) /* JSON */                                    \
+    T(metadata)
+
+#define DZ_TOKEN_COLUMNS(T, I)                                    \
+    DZ_RECORD_HEAD(T, I)                                          \
+    T(sha256)     /* of the secret, hexadecimal; unique; alias */ \
+    T(sandbox_id) /* "": for all of the tenant's */               \
+    T(scope)                                                      \
+    T(label)                                                      \
+    I(expires)                                                    \
+    I(last_used)
+
+#define DZ_SNAPSHOT_COLUMNS(T, I)                              \
+    DZ_RECORD_HEAD(T, I)                                       \
+    T(status)                                                  \
+    T(sandbox_id) /* the source, which it may outlive */       \
+    T(name)       /* alias */                                  \
+    T(kind)       /* what made it: the engine's word */        \
+    T(image)                                                   \
+    T(config)   /* JSON: as of the source */                   \
+    T(metadata) /* JSON */                                     \
+    T(uri)                                                     \
+    T(sha256)                                                  \
+    I(size)                                                    \
+    I(generation) /* of the source's file when it was taken */ \
+    I(expires)                                                 \
+    T(error)
+
+#define DZ_FORK_COLUMNS(T, I)                    \
+    DZ_RECORD_HEAD(T, I)                         \
+    T(status)                                    \
+    T(sandbox_id) /* the source */               \
+    T(label)      /* alias */                    \
+    T(snapshot_id)                               \
+    T(config)                                    \
+    I(attached) /* branches made of it so far */ \
+    I(expires)
+
+#define DZ_REF_COLUMNS(T, I)                              \
+    DZ_RECORD_HEAD(T, I)                                  \
+    T(status)                                             \
+    T(sandbox_id)                                         \
+    T(owner)                                              \
+    T(attachments) /* JSON: who is attached, by number */ \
+    I(attached)    /* the last number given */            \
+    I(closed)      /* when the owner's cleanup ran; 0: alive */
+
+#define DZ_WORKBOOK_COLUMNS(T, I)                 \
+    DZ_RECORD_HEAD(T, I)                          \
+    T(name)       /* unique of a tenant; alias */ \
+    T(source)     /* Org text */                  \
+    T(sandbox_id) /* "": not docked */            \
+    T(metadata)
+
+/* id is the client's key, unique of a tenant only. */
+#define DZ_IDEMPOTENCY_COLUMNS(T, I)                                  \
+    DZ_RECORD_HEAD(T, I)                                              \
+    T(request_sha256) /* a key may not be used for another request */ \
+    T(sandbox_id)     /* what the request is about to make */         \
+    I(http_status)    /* 0: it is still being worked on */            \
+    T(response)                                                       \
+    I(expires)
+
+/* --- tables ---------------------------------------------------------------------- */
+
+/* Every column is eight bytes, so its number is its place. */
+#define DZ_ROW_COLUMN(table, name) \
+    (UINT64_C(1) << (offsetof(struct dz_##table##_row, name) / sizeof(int64_t)))
+
+struct dz_registry_record_filter {
+    const char *tenant, *sandbox_id, *status; /* NULL: any; only what the table has */
+    const char *after;                        /* ids greater than this; NULL: from the first */
+    int64_t expired_at;                       /* only what expires, by then; 0: all */
+    size_t limit;                             /* 0: DZ_REGISTRY_LIST_MAX */
+};
+
+/* The verbs without types. take(arg, row) takes the row over unless it fails. */
+DZ_NODISCARD int dz_registry_record_add(struct dz_registry *r, const struct dz_registry_table *t,
+                                        const void *row, bool durable, struct dz_err *err);
+DZ_NODISCARD int dz_registry_record_get(struct dz_registry *r, const struct dz_registry_table *t,
+                                        const char *tenant, const char *id, void *ret_row,
+                                        struct dz_err *err);
+DZ_NODISCARD int dz_registry_record_find(struct dz_registry *r, const struct dz_registry_table *t,
+                                         const char *tenant, const char *alias, void *ret_row,
+                                         struct dz_err *err);
+DZ_NODISCARD int dz_registry_record_change(struct dz_registry *r, const struct dz_registry_table *t,
+                                           void *row, uint64_t set, bool durable,
+                                           struct dz_err *err);
+DZ_NODISCARD int dz_registry_record_remove(struct dz_registry *r, const struct dz_registry_table *t,
+                                           const char *tenant, const char *id, int64_t version,
+                                           struct dz_err *err);
+DZ_NODISCARD int dz_registry_record_list(struct dz_registry *r, const struct dz_registry_table *t,
+                                         const struct dz_registry_record_filter *f,
+                                         dz_registry_take_fn *take, void *arg, struct dz_err *err);
+DZ_NODISCARD int dz_registry_record_count(struct dz_registry *r, const struct dz_registry_table *t,
+                                          const struct dz_registry_record_filter *f,
+                                          int64_t *ret_count, struct dz_err *err);
+void dz_registry_record_release(const struct dz_registry_table *t, void *row);
+
+#define DZ_RECORD_TEXT_(name)    const char *name;
+#define DZ_RECORD_INTEGER_(name) int64_t name;
+#define DZ_RECORD_TABLE_(table, COLUMNS)                                                          \
+    struct dz_##table##_row {                                                                     \
+        COLUMNS(DZ_RECORD_TEXT_, DZ_RECORD_INTEGER_)                                              \
+        char *text; /* what a row that was read owns; NULL in one that a caller made */           \
+    };                                                                                            \
+    DZ_VEC(dz_##table##_rows, struct dz_##table##_row); /* DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX) */   \
+    extern const struct dz_registry_table dz_##table##_table;                                     \
+    static inline void dz_##table##_row_release(struct dz_##table##_row *row)                     \
+    {                                                                                             \
+        dz_registry_record_release(&dz_##table##_table, row);                                     \
+    }                                                                                             \
+    static inline void dz_##table##_rows_release(struct dz_##table##_rows *rows)                  \
+    {                                                                                             \
+        for (size_t i = 0; i < rows->n; i++)                                                      \
+            dz_##table##_row_release(&rows->p[i]);                                                \
+        dz_vec_release(rows);                                                                     \
+    }                                                                                             \
+    DZ_NODISCARD static inline int dz_registry_##table##_add(struct dz_registry *r,               \
+                                                             const struct dz_##table##_row *row,  \
+                                                             bool durable, struct dz_err *err)    \
+    {                                                                                             \
+        return dz_registry_record_add(r, &dz_##table##_table, row, durable, err);                 \
+    }                                                                                             \
+    DZ_NODISCARD static inline int dz_registry_##table##_get(                                     \
+        struct dz_registry *r, const char *tenant, const char *id,                                \
+        struct dz_##table##_row *ret_row, struct dz_err *err)                                     \
+    {                                                                                             \
+        return dz_registry_record_get(r, &dz_##table##_table, tenant, id, ret_row, err);          \
+    }                                                                                             \
+    DZ_NODISCARD static inline int dz_registry_##table##_find(                                    \
+        struct dz_registry *r, const char *tenant, const char *alias,                             \
+        struct dz_##table##_row *ret_row, struct dz_err *err)                                     \
+    {                                                                                             \
+        return dz_registry_record_find(r, &dz_##table##_table, tenant, alias, ret_row, err);      \
+    }                                                                                             \
+    DZ_NODISCARD static inline int dz_registry_##table##_change(                                  \
+        struct dz_registry *r, struct dz_##table##_row *row, uint64_t set, bool durable,          \
+        struct dz_err *err)                                                                       \
+    {                                                                                             \
+        return dz_registry_record_change(r, &dz_##table##_table, row, set, durable, err);         \
+    }                                                                                             \
+    DZ_NODISCARD static inline int dz_registry_##table##_remove(                                  \
+        struct dz_registry *r, const char *tenant, const char *id, int64_t version,               \
+        struct dz_err *err)                                                                       \
+    {                                                                                             \
+        return dz_registry_record_remove(r, &dz_##table##_table, tenant, id, version, err);       \
+    }                                                                                             \
+    static inline int dz_##table##_take_(void *rows, const void *row)                             \
+    {                                                                                             \
+        return dz_vec_push((struct dz_##table##_rows *)rows,                                      \
+                           *(const struct dz_##table##_row *)row);                                \
+    }                                                                                             \
+    DZ_NODISCARD static inline int dz_registry_##table##_list(                                    \
+        struct dz_registry *r, const struct dz_registry_record_filter *f,                         \
+        struct dz_##table##_rows *rows, struct dz_err *err)                                       \
+    {                                                                                             \
+        return dz_registry_record_list(r, &dz_##table##_table, f, dz_##table##_take_, rows, err); \
+    }                                                                                             \
+    DZ_NODISCARD static inline int dz_registry_##table##_count(                                   \
+        struct dz_registry *r, const struct dz_registry_record_filter *f, int64_t *ret_count,     \
+        struct dz_err *err)                                                                       \
+    {                                                                                             \
+        return dz_registry_record_count(r, &dz_##table##_table, f, ret_count, err);               \
+    }
+
+DZ_RECORD_TABLE_(tenant, DZ_TENANT_COLUMNS)
+DZ_RECORD_TABLE_(token, DZ_TOKEN_COLUMNS)
+DZ_RECORD_TABLE_(snapshot, DZ_SNAPSHOT_COLUMNS)
+DZ_RECORD_TABLE_(fork, DZ_FORK_COLUMNS)
+DZ_RECORD_TABLE_(ref, DZ_REF_COLUMNS)
+DZ_RECORD_TABLE_(workbook, DZ_WORKBOOK_COLUMNS)
+DZ_RECORD_TABLE_(idempotency, DZ_IDEMPOTENCY_COLUMNS)
+
+/* Remove at most `limit` rows that are of no use any more, of each kind: expired
+ * tokens and idempotency keys, references closed a day ago. *ret_count: how many
+ * went. Expired snapshots and forks stay: files hang on those. */
+DZ_NODISCARD int dz_registry_sweep(struct dz_registry *r, size_t limit, size_t *ret_count,
+                                   struct dz_err *err);
+
+#endif

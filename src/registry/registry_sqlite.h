@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * registry_sqlite.h - shared by the files of the SQLite back end.
+ *
+ * Its SQL is made from the tables' descriptions. A text is made once for a table and
+ * a key (what it does, and with which columns or conditions), so that the
+ * statement behind it is prepared once too.
+ */
+#ifndef DZ_REGISTRY_REGISTRY_SQLITE_H
+#define DZ_REGISTRY_REGISTRY_SQLITE_H
+
+#include "base/buf.h"
+#include "db/db.h"
+#include "registry/registry_int.h"
+
+enum {
+    DZ_REGISTRY_TEXTS_MAX = 200,   /* SQL texts that are kept, with their statements; */
+    DZ_REGISTRY_TEXTS_OF_ONE = 64, /* of one table */
+    DZ_REGISTRY_TABLES = 8,
+};
+
+struct dz_sql_text {
+    uint64_t key;
+    char *sql;
+};
+
+struct dz_sql_texts {
+    const struct dz_registry_table *table;
+    DZ_VEC(, struct dz_sql_text) kept;
+};
+
+struct dz_sqlite_registry {
+    struct dz_registry head;
+    struct dz_db *db;
+    struct dz_sql_texts texts[DZ_REGISTRY_TABLES];
+    size_t text_count;
+};
+
+static inline struct dz_sqlite_registry *dz_sqlite_self(struct dz_registry *r)
+{
+    return (struct dz_sqlite_registry *)r;
+}
+
+/* What a text does, in the upper bits of its key; the lower are columns of a table
+ * (of an UPDATE) or conditions. */
+#define DZ_SQL_VERB(n) ((uint64_t)(n) << 56)
+
+/* A statement in use. */
+struct dz_sql_use {
+    struct dz_stmt *st;
+    char *once; /* its text, when it is not kept */
+};
+
+/* The statement for a key of a table: kept, or made now by make(). */
+typedef void dz_sql_make_fn(const struct dz_registry_table *t, uint64_t key, struct dz_buf *out);
+DZ_NODISCARD int dz_sql_use(struct dz_sqlite_registry *s, const struct dz_registry_table *t,
+                            uint64_t key, dz_sql_make_fn *make, struct dz_sql_use *ret_use,
+                            struct dz_err *err);
+void dz_sql_done(struct dz_sql_use *use); /* for DZ_AUTO too; zeroed is fine */
+void dz_sql_texts_release(struct dz_sqlite_registry *s);
+
+/* "SELECT a,b,c FROM t ", "INSERT INTO t VALUES(?1,?2,...)". */
+void dz_sql_add_select(const struct dz_registry_table *t, struct dz_buf *out);
+void dz_sql_make_insert(const struct dz_registry_table *t, uint64_t key, struct dz_buf *out);
+/* ", a = ?5, b = ?6" of a set of columns, and their values. */
+void dz_sql_add_set(const struct dz_registry_table *t, uint64_t set, int at, struct dz_buf *out);
+void dz_sql_bind_set(struct dz_stmt *st, const struct dz_registry_table *t, const void *row,
+                     uint64_t set, int at);
+
+/* The row that st stands on. All its text is one block. */
+DZ_NODISCARD int dz_sql_read_row(struct dz_stmt *st, const struct dz_registry_table *t,
+                                 void *ret_row, struct dz_err *err);
+
+DZ_NODISCARD int dz_sqlite_begin(struct dz_sqlite_registry *s, bool durable, struct dz_err *err);
+/* Commit, or take back when rc says so. */
+DZ_NODISCARD int dz_sqlite_end(struct dz_sqlite_registry *s, int rc, bool durable,
+                               struct dz_err *err);
+
+/* The record verbs (registry_record.h), and the events. */
+int dz_sqlite_record_add(struct dz_registry *r, const struct dz_registry_table *t, const void *row,
+                         bool durable, struct dz_err *err);
+int dz_sqlite_record_get(struct dz_registry *r, const struct dz_registry_table *t,
+                         const struct dz_registry_key *key, void *ret_row, struct dz_err *err);
+int dz_sqlite_record_change(struct dz_registry *r, const struct dz_registry_table *t, void *row,
+                            uint64_t set, bool durable, struct dz_err *err);
+int dz_sqlite_record_remove(struct dz_registry *r, const struct dz_registry_table *t,
+                            const struct dz_registry_key *key, int64_t version, struct dz_err *err);
+int dz_sqlite_record_list(struct dz_registry *r, const struct dz_registry_table *t,
+                          const struct dz_registry_record_filter *f, dz_registry_take_fn *take,
+                          void *arg, struct dz_err *err);
+int dz_sqlite_record_count(struct dz_registry *r, const struct dz_registry_table *t,
+                           const struct dz_registry_record_filter *f, int64_t *ret_count,
+                           struct dz_err *err);
+int dz_sqlite_sweep(struct dz_registry *r, int64_t now, size_t limit, size_t *ret_count,
+                    struct dz_err *err);
+
+/* An event of the transaction under way; tenant NULL: the sandbox's. */
+DZ_NODISCARD int dz_sqlite_add_event(struct dz_sqlite_registry *s,
+                                     const struct dz_registry_event *e, struct dz_err *err);
+int dz_sqlite_note(struct dz_registry *r, const struct dz_registry_event *e, int64_t *ret_seq,
+                   struct dz_err *err);
+int dz_sqlite_events(struct dz_registry *r, const struct dz_registry_event_filter *f,
+                     dz_registry_event_fn *fn, void *arg, struct dz_err *err);
+int dz_sqlite_event_span(struct dz_registry *r, int64_t *ret_first, int64_t *ret_last,
+                         struct dz_err *err);
+
+#endif
