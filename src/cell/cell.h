@@ -9,6 +9,9 @@
  * how it ended (docs/format/cell-protocol.md). A cell cannot open a path, a
  * socket or a process; if it dies, its machine's last commit is in the file.
  *
+ * Two ways to use one. With a first process, as `docker run`: it ends with that. With
+ * `many`: the machine is there, and commands come and go (cell_exec.h).
+ *
  *     struct dz_cell_start s = {.disk_fd = fd, .argv = …};
  *     struct dz_cell *c;
  *     dz_cell_spawn(&s, &c, err);
@@ -67,6 +70,14 @@ struct dz_cell_start {
      * preopens and policy are its own (argv NULL). */
     bool resume;
     bool drop_memory; /* a machine that sleeps in the file is given up: files only */
+
+    /* No first process: commands come by dz_cell_exec(). Of the fields above argv,
+     * program, cwd, user, preopens, tty, open_stdin and resume are not used, and env is
+     * what every command has besides its own. The cell begins file-only; dz_cell_go()
+     * wakes the machine that sleeps in the file, or begins an empty one. It does not die
+     * with its host: on a closed socket it puts itself to sleep. */
+    bool many;
+    int64_t lock_wait_ms; /* for a cell that has the file still; then FAILED with DZ_EBUSY */
 };
 
 enum dz_cell_event_type {
@@ -80,11 +91,39 @@ enum dz_cell_event_type {
     DZ_CELL_AWAKE,       /* it could not be put to sleep and goes on: code and text */
     DZ_CELL_COPIED,      /* the snapshot is there, count bytes; or code and text say why not */
     DZ_CELL_LOST,        /* memory_lost: the file was left by a crash, this starts from its files */
+
+    /* of a cell with many commands */
+    DZ_CELL_READY,       /* the file is open, nothing runs. count: enum dz_cell_found; wake_at */
+    DZ_CELL_LIVE,        /* a command that slept in the machine: exec, text: its id, count: bytes it
+                            has printed ever; detached. The image's own has the id "main" */
+    DZ_CELL_UP,          /* the machine runs */
+    DZ_CELL_STARTED,     /* exec, pid */
+    DZ_CELL_EXEC_FAILED, /* exec could not be started: code and text. The last of it */
+    DZ_CELL_EXITED,   /* exec ended: exit_code or signal, cpu_ns, count: bytes it printed ever, text
+                         why it was stopped. After all of its output. The last of it */
+    DZ_CELL_ACTIVITY, /* something happened: cpu_ns, bytes_in, bytes_out, wake_at, memory_bytes,
+                         procs */
+    DZ_CELL_GONE,     /* after SUSPENDED: the process has ended, the file's lock is free */
 };
+
+/* What a file holds besides its files. */
+enum dz_cell_found {
+    DZ_CELL_FOUND_NOTHING = 0,
+    DZ_CELL_FOUND_ASLEEP = 1,
+    DZ_CELL_FOUND_LOST = 2, /* it ran and was not put to sleep */
+};
+
 struct dz_cell_event {
     enum dz_cell_event_type type;
+    uint32_t exec; /* the command, of a cell with many; 0: none */
     uint32_t stream;
     uint64_t count;
+    uint64_t offset; /* of OUTPUT of a command: of its first byte, stdout and stderr together */
+    int32_t pid;
+    int64_t cpu_ns;
+    int64_t wake_at; /* ns since 1970 of the next deadline; 0: now; INT64_MAX: never */
+    uint64_t bytes_in, bytes_out, memory_bytes; /* sums since the cell began; of now */
+    uint32_t procs;
     const uint8_t *data; /* valid until the next receive */
     size_t size;
     int exit_code; /* 0 to 255; -1: signal */
@@ -97,6 +136,11 @@ struct dz_cell_event {
 DZ_NODISCARD int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell,
                                struct dz_err *err);
 int dz_cell_fd(const struct dz_cell *c); /* readable: receive something */
+/* Of a cell with many commands nothing waits: what its socket does not take is kept.
+ * POLLIN, and POLLOUT while something is; then flush. */
+short dz_cell_poll_events(const struct dz_cell *c);
+int dz_cell_flush(struct dz_cell *c, struct dz_err *err);
+int32_t dz_cell_pid(const struct dz_cell *c); /* 0: not known, or gone */
 
 /* Files of the machine before its first process, in this order: a directory, a
  * symbolic link, or a file and then its bytes. Directories above are made;
@@ -106,7 +150,7 @@ int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct d
 int dz_cell_put_link(struct dz_cell *c, const char *path, const char *target, struct dz_err *err);
 int dz_cell_put_file(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err);
 int dz_cell_put_data(struct dz_cell *c, const void *data, size_t size, struct dz_err *err);
-/* All is there: start the first process. */
+/* All is there: start the first process, or bring up the machine. */
 int dz_cell_go(struct dz_cell *c, struct dz_err *err);
 
 /* Next event: 1, 0 when there is none now, or an error: DZ_EIO when the cell died
@@ -128,7 +172,8 @@ int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err);
  * event COPIED. The copy is not synced. Another cell may resume it at once: a fork. */
 int dz_cell_snapshot(struct dz_cell *c, int db_fd, int wal_fd, struct dz_err *err);
 
-/* Kill what still runs, reap it, free. NULL is fine. */
+/* Kill what still runs (but a cell with many commands after SUSPENDED), reap it, free. NULL
+ * is fine. */
 void dz_cell_free(struct dz_cell *c);
 
 #endif

@@ -124,9 +124,9 @@ bool dz_frame_gone(int fd)
  * program, cwd, user, policy, then argv, env, preopens. An absent one is empty. */
 struct start_head {
     uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare,
-                       64 resume, 128 drop memory */
+                       64 resume, 128 drop memory, 256 many */
     uint16_t rows, cols;
-    uint32_t argc, envc, preopens, modules;
+    uint32_t argc, envc, preopens, modules, lock_wait_ms, pad;
     uint64_t memory;
 };
 enum {
@@ -138,6 +138,7 @@ enum {
     START_BARE = 32,
     START_RESUME = 64,
     START_DROP = 128,
+    START_MANY = 256,
     START_FIXED_STRINGS = 5,
 };
 
@@ -170,9 +171,11 @@ int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(sizeof(int) * count);
     memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
-    if (sendmsg(fd, &msg, MSG_NOSIGNAL) < 0)
-        return dz_fail_sys(err, errno, "hand descriptors to the cell");
-    return 0;
+    if (sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+        return 1;
+    if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)
+        return 0;
+    return dz_fail_sys(err, errno, "hand descriptors to the cell");
 }
 
 static uint32_t start_flags(const struct dz_cell_start *s)
@@ -180,7 +183,15 @@ static uint32_t start_flags(const struct dz_cell_start *s)
     return (s->tty ? START_TTY : 0u) | (s->open_stdin ? START_STDIN : 0u) |
            (s->image_fd >= 0 ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
            (s->ephemeral ? START_EPHEMERAL : 0u) | (s->bare ? START_BARE : 0u) |
-           (s->resume ? START_RESUME : 0u) | (s->drop_memory ? START_DROP : 0u);
+           (s->resume ? START_RESUME : 0u) | (s->drop_memory ? START_DROP : 0u) |
+           (s->many ? START_MANY : 0u);
+}
+
+static uint32_t lock_wait(const struct dz_cell_start *s)
+{
+    return s->lock_wait_ms <= 0          ? 0
+           : s->lock_wait_ms > INT32_MAX ? INT32_MAX
+                                         : (uint32_t)s->lock_wait_ms;
 }
 
 int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
@@ -190,6 +201,7 @@ int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
                               .rows = s->rows,
                               .cols = s->cols,
                               .modules = (uint32_t)s->module_count,
+                              .lock_wait_ms = lock_wait(s),
                               .memory = s->memory_bytes};
     int fds[DZ_START_FDS_MAX] = {s->disk_fd, s->wal_fd};
     size_t n = 2;
@@ -212,6 +224,8 @@ int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
     memcpy(body.p, &head, sizeof head);
     struct dz_frame f = {.type = DZ_FRAME_START, .value = body.len};
     int rc = dz_frame_send_fds(fd, &f, fds, n, err);
+    if (rc == 0) /* it is the first */
+        rc = dz_fail(err, DZ_EBUSY, "hand descriptors to the cell: its socket is full");
     for (size_t at = 0; rc >= 0 && at < body.len; at += f.size) {
         f.size = (uint32_t)(body.len - at < DZ_CELL_FRAME_MAX ? body.len - at : DZ_CELL_FRAME_MAX);
         rc = dz_frame_send(fd, &f, body.p + at, true, err);
@@ -239,11 +253,7 @@ static int receive_fds(int fd, struct dz_frame *ret_head, struct dz_started *s, 
     return 0;
 }
 
-struct cursor {
-    const char *at, *end;
-};
-
-static const char *next_string(struct cursor *c)
+const char *dz_cursor_string(struct dz_cursor *c)
 {
     const char *s = c->at;
     const char *nul = c->at < c->end ? memchr(s, 0, (size_t)(c->end - s)) : NULL;
@@ -253,7 +263,7 @@ static const char *next_string(struct cursor *c)
     return s;
 }
 
-static const char **next_strings(struct cursor *c, uint32_t count)
+const char **dz_cursor_strings(struct dz_cursor *c, uint32_t count)
 {
     if (count > DZ_START_STRINGS_MAX)
         return NULL;
@@ -261,7 +271,7 @@ static const char **next_strings(struct cursor *c, uint32_t count)
     if (!list)
         return NULL;
     for (uint32_t i = 0; i < count; i++)
-        if (!(list[i] = next_string(c))) {
+        if (!(list[i] = dz_cursor_string(c))) {
             dz_free(list);
             return NULL;
         }
@@ -274,15 +284,15 @@ static int decode(struct dz_started *s, struct dz_err *err)
     if (s->bytes.len < sizeof head)
         return gone(err);
     memcpy(&head, s->bytes.p, sizeof head);
-    struct cursor c = {s->bytes.p + sizeof head, s->bytes.p + s->bytes.len};
+    struct dz_cursor c = {s->bytes.p + sizeof head, s->bytes.p + s->bytes.len};
     const char **fixed[START_FIXED_STRINGS] = {&s->image_sha256, &s->program, &s->cwd, &s->user,
                                                &s->policy};
     for (size_t i = 0; i < START_FIXED_STRINGS; i++)
-        if (!(*fixed[i] = next_string(&c)))
+        if (!(*fixed[i] = dz_cursor_string(&c)))
             return gone(err);
-    s->argv = next_strings(&c, head.argc);
-    s->env = next_strings(&c, head.envc);
-    s->preopens = next_strings(&c, head.preopens);
+    s->argv = dz_cursor_strings(&c, head.argc);
+    s->env = dz_cursor_strings(&c, head.envc);
+    s->preopens = dz_cursor_strings(&c, head.preopens);
     bool image = (head.flags & START_IMAGE) != 0;
     if (!s->argv || !s->env || !s->preopens || s->fd_count != 2u + image + head.modules)
         return dz_fail(err, DZ_EIO, "the start of a cell is malformed or too large");
@@ -295,6 +305,8 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->bare = head.flags & START_BARE;
     s->resume = head.flags & START_RESUME;
     s->drop_memory = head.flags & START_DROP;
+    s->many = head.flags & START_MANY;
+    s->lock_wait_ms = head.lock_wait_ms;
     s->memory_bytes = head.memory;
     s->rows = head.rows;
     s->cols = head.cols;

@@ -6,8 +6,8 @@
  * the jail and only then receives the descriptors of its machine: what it never
  * had, it cannot leak.
  */
+#include "cell/cell_host.h"
 #include "cell/cell_call.h"
-#include "cell/cell_int.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -19,15 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct dz_cell {
-    pid_t pid;
-    int fd;
-    size_t window[4]; /* bytes of input that each stream takes */
-    bool ended;
-    bool suspending; /* what is sent now would be lost */
-    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
-};
-
 static void tell_failure(int fd, int code, const struct dz_err *err)
 {
     struct dz_frame f = {
@@ -35,10 +26,11 @@ static void tell_failure(int fd, int code, const struct dz_err *err)
     (void)dz_frame_send(fd, &f, err->msg, true, NULL);
 }
 
-DZ_NORETURN static void child(int fd)
+DZ_NORETURN static void child(int fd, bool outlives)
 {
     struct dz_os_dirty *dirty = NULL;
-    const struct dz_cell_fence fence = {.file_bytes = DZ_CELL_FILE_SIZE, .dirty = &dirty};
+    const struct dz_cell_fence fence = {
+        .file_bytes = DZ_CELL_FILE_SIZE, .dirty = &dirty, .outlives = outlives};
     struct dz_err err = {0};
     int fds[1] = {fd};
     int rc = dz_cell_enter(&fence, fds, 1, &err);
@@ -52,8 +44,11 @@ DZ_NORETURN static void child(int fd)
 struct dz_cell *dz_cell_adopt(int fd)
 {
     struct dz_cell *c = dz_zalloc(sizeof *c);
-    if (c)
-        c->fd = fd;
+    if (!c)
+        return NULL;
+    c->fd = fd;
+    c->execs.max = DZ_CELL_EXECS_MAX * 2;
+    dz_list_init(&c->queue);
     return c;
 }
 
@@ -72,9 +67,10 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
     }
     c->pid = fork();
     if (c->pid == 0)
-        child(pair[1]);
+        child(pair[1], start->many);
     (void)close(pair[1]);
     c->fd = pair[0];
+    c->many = start->many;
     int rc = c->pid < 0 ? dz_fail_sys(err, errno, "start a cell: fork") : 0;
     if (rc == 0)
         rc = dz_start_send(c->fd, start, err);
@@ -91,16 +87,28 @@ int dz_cell_fd(const struct dz_cell *c)
     return c->fd;
 }
 
+int32_t dz_cell_pid(const struct dz_cell *c)
+{
+    return c->pid > 0 ? c->pid : 0;
+}
+
+static int reap(struct dz_cell *c)
+{
+    int status = 0;
+    if (c->pid > 0)
+        while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    c->pid = 0;
+    return status;
+}
+
 static int died(struct dz_cell *c, struct dz_err *err)
 {
     int status = 0;
     bool gone = dz_frame_gone(c->fd);
-    if (c->pid > 0) {
+    if (c->pid > 0)
         (void)kill(c->pid, SIGKILL); /* changes nothing about one that is dying already */
-        while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
-            ;
-        c->pid = 0;
-    }
+    status = reap(c);
     if (!gone)
         return dz_fail(err, DZ_EIO,
                        "the cell sent a frame that makes no sense: killed; its disk "
@@ -115,6 +123,9 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     *e = (struct dz_cell_event){
         .stream = f->stream, .data = c->payload, .size = f->size, .text = ""};
     c->payload[f->size] = 0;
+    int rc = c->many ? dz_cell_many_event(c, f, e, err) : 0;
+    if (rc != 0)
+        return rc;
     switch (f->type) {
     case DZ_FRAME_OUTPUT:
         e->type = DZ_CELL_OUTPUT;
@@ -164,16 +175,31 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     default:
         break;
     }
-    return dz_fail(err, DZ_EIO, "the cell sent a frame that makes no sense (type %u)", f->type);
+    return dz_cell_nonsense(f, err);
+}
+
+/* Its end, told once. */
+static int gone(struct dz_cell *c, struct dz_cell_event *e)
+{
+    (void)reap(c);
+    *e = (struct dz_cell_event){.type = DZ_CELL_GONE, .text = ""};
+    int first = !c->gone;
+    c->gone = true;
+    return first;
 }
 
 int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct dz_err *err)
 {
     struct dz_frame f;
+    if (c->gone)
+        return 0;
     int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+    if (rc == DZ_EIO && c->many && c->ended && dz_frame_gone(c->fd))
+        return gone(c, ret_event);
     if (rc == DZ_EIO)
         return died(c, err);
-    return rc <= 0 ? rc : understand(c, &f, ret_event, err);
+    rc = rc <= 0 ? rc : understand(c, &f, ret_event, err);
+    return rc == DZ_EIO ? died(c, err) : rc;
 }
 
 size_t dz_cell_window(const struct dz_cell *c, uint32_t stream)
@@ -202,8 +228,7 @@ static int send_plain(struct dz_cell *c, enum dz_frame_type type, uint32_t strea
                       struct dz_err *err)
 {
     struct dz_frame f = {.type = type, .stream = stream, .value = value};
-    int rc = dz_frame_send(c->fd, &f, NULL, true, err);
-    return rc < 0 ? rc : 0;
+    return dz_cell_send(c, &f, NULL, err);
 }
 
 static int send_text(struct dz_cell *c, enum dz_frame_type type, uint64_t value, const void *data,
@@ -212,8 +237,7 @@ static int send_text(struct dz_cell *c, enum dz_frame_type type, uint64_t value,
     struct dz_frame f = {.type = type, .value = value, .size = (uint32_t)size};
     if (size > DZ_CELL_FRAME_MAX)
         return dz_fail(err, DZ_ELIMIT, "a path of %zu bytes is too long for a machine", size);
-    int rc = dz_frame_send(c->fd, &f, data, true, err);
-    return rc < 0 ? rc : 0;
+    return dz_cell_send(c, &f, data, err);
 }
 
 int dz_cell_input_end(struct dz_cell *c, uint32_t stream, struct dz_err *err)
@@ -233,15 +257,16 @@ int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err)
 
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err)
 {
-    c->suspending = true;
-    return send_plain(c, DZ_FRAME_SUSPEND, 0, files_only, err);
+    int rc = send_plain(c, DZ_FRAME_SUSPEND, 0, files_only, err);
+    c->suspending |= rc == 0;
+    return rc;
 }
 
 int dz_cell_snapshot(struct dz_cell *c, int db_fd, int wal_fd, struct dz_err *err)
 {
     const struct dz_frame f = {.type = DZ_FRAME_SNAPSHOT};
     const int fds[] = {db_fd, wal_fd};
-    return dz_frame_send_fds(c->fd, &f, fds, DZ_ARRAY_LEN(fds), err);
+    return dz_cell_send_fds(c, &f, fds, DZ_ARRAY_LEN(fds), err);
 }
 
 int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err)
@@ -287,9 +312,7 @@ void dz_cell_free(struct dz_cell *c)
     if (c->pid > 0 && !c->ended) /* before it sees the socket close, which would end it, too */
         (void)kill(c->pid, SIGKILL);
     dz_fd_close(&c->fd);
-    if (c->pid > 0) {
-        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
+    (void)reap(c);
+    dz_cell_many_release(c);
     dz_free(c);
 }

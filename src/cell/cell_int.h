@@ -33,6 +33,10 @@ enum dz_frame_type {
     DZ_FRAME_GO = 10,
     DZ_FRAME_SUSPEND = 11,  /* value: 1 = keep the files only */
     DZ_FRAME_SNAPSHOT = 12, /* with two descriptors, a file and its log, both empty */
+    DZ_FRAME_EXEC = 13,     /* value: bytes of the whole; payload: the next of them */
+    DZ_FRAME_ATTACH = 14,   /* value: offset */
+    DZ_FRAME_DETACH = 15,
+    DZ_FRAME_TOOK = 48, /* value: bytes of output that were used */
     /* cell to host */
     DZ_FRAME_OUTPUT = 16,    /* stream; payload */
     DZ_FRAME_WINDOW = 17,    /* stream; value: bytes that it can take besides */
@@ -42,6 +46,13 @@ enum dz_frame_type {
     DZ_FRAME_AWAKE = 21,     /* it goes on as it was. value: -DZ_E*; payload: why not asleep */
     DZ_FRAME_COPIED = 23, /* value: bytes of the snapshot; or stream 1, value -DZ_E*, payload why */
     DZ_FRAME_LOST = 22,   /* the file held a machine that had not been put to sleep */
+    DZ_FRAME_READY = 24,  /* value: enum dz_cell_found; payload: i64 wake_at */
+    DZ_FRAME_LIVE = 25,   /* value: bytes printed ever; payload: id */
+    DZ_FRAME_UP = 26,
+    DZ_FRAME_STARTED = 27,     /* value: pid */
+    DZ_FRAME_EXEC_FAILED = 28, /* value: -DZ_E*; payload: the sentence */
+    DZ_FRAME_EXITED = 29,   /* value: as of ENDED; payload: struct dz_frame_exited, the sentence */
+    DZ_FRAME_ACTIVITY = 30, /* payload: struct dz_frame_activity */
     /* a call, host to cell */
     DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
     DZ_FRAME_CANCEL = 33, /* there is no answer: come to an end */
@@ -59,6 +70,46 @@ struct dz_frame {
     uint32_t size, reserved;
 };
 _Static_assert(sizeof(struct dz_frame) == 24, "the head of a frame");
+
+/* With many commands, `stream` is exec << 2 | enum dz_cell_stream. The host numbers the
+ * commands that it starts from 1, the cell those that woke from DZ_EXEC_WOKEN. */
+enum {
+    DZ_EXEC_WOKEN = 1 << 29,
+    DZ_EXEC_MAX = 1 << 30,
+    DZ_ENDED_SIGNAL = 1000, /* of the value of ENDED and EXITED */
+};
+struct dz_frame_exited {
+    int64_t cpu_ns;
+    uint64_t total; /* bytes printed ever */
+};
+struct dz_frame_activity {
+    int64_t cpu_ns, wake_at;
+    uint64_t bytes_in, bytes_out, memory_bytes;
+    uint32_t procs, pad;
+};
+/* The whole of an EXEC; then strings with their NUL: id, program, cwd, user, argv, env; then
+ * the host's own bytes. */
+struct dz_exec_head {
+    uint32_t flags; /* 1 tty, 2 stdin, 4 attach */
+    uint16_t rows, cols;
+    uint32_t argc, envc;
+    int64_t cpu_ns;
+    uint64_t output_bytes, keep_bytes;
+    uint32_t spec_size, pad;
+};
+enum {
+    DZ_EXEC_TTY = 1,
+    DZ_EXEC_STDIN = 2,
+    DZ_EXEC_ATTACH = 4,
+};
+
+/* Strings with their NUL, one after the other. */
+struct dz_cursor {
+    const char *at, *end;
+};
+const char *dz_cursor_string(struct dz_cursor *c); /* NULL: there is none */
+/* count of them, and NULL; one allocation, to be freed. NULL: not so many. */
+const char **dz_cursor_strings(struct dz_cursor *c, uint32_t count);
 
 /* Send one frame: 1, 0 when the socket is full (never with block), or DZ_EIO. */
 int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool block,
@@ -78,6 +129,7 @@ struct dz_frame_fds {
 };
 int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
                          struct dz_frame_fds *ret_fds, struct dz_err *err);
+/* 1, 0 when the socket is full, or DZ_E*. */
 int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
                       struct dz_err *err);
 
@@ -91,6 +143,7 @@ struct dz_cell_fence {
     uint64_t file_bytes;        /* that a file may have */
     uint64_t memory_bytes;      /* of private memory; 0: no limit of its own */
     struct dz_os_dirty **dirty; /* a tracker of dirty pages, opened on the way in; NULL: none */
+    bool outlives;              /* it does not die with its host */
 };
 /* In a child just forked: all descriptors but 0, 1, 2 and these (sorted here) are
  * closed, and the jail is entered. After an error the child must end. */
@@ -120,8 +173,9 @@ struct dz_started {
     size_t module_first;
     const char *image_sha256, *program, *cwd, *user, *policy;
     const char **argv, **env, **preopens; /* end with NULL; one allocation each */
-    bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory;
+    bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory, many;
     uint16_t rows, cols;
+    uint32_t lock_wait_ms;
     uint64_t memory_bytes; /* 0: the policy's */
 };
 int dz_start_send(int fd, const struct dz_cell_start *start, struct dz_err *err);

@@ -75,7 +75,7 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
         .call_count = dz_os_jail_compute_count,
         .limits = limits,
         .limit_count = DZ_ARRAY_LEN(limits) - (LIMIT_MEMORY && fence->memory_bytes ? 0 : 1),
-        .parent_signal = SIGKILL,
+        .parent_signal = fence->outlives ? 0 : SIGKILL,
         .landlock = true,
         .namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
     };

@@ -5,6 +5,7 @@
  * The program is looked for in the PATH of the machine, as a shell would: a name
  * with a slash is a path. Its environment is what the host gave, and HOME unless that is all.
  */
+#include "cell/cell_execs.h"
 #include "cell/cell_sleep.h"
 
 #include "base/mem.h"
@@ -19,6 +20,13 @@
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /* --- the disk ---------------------------------------------------------------------- */
+
+static int on_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
+{
+    struct dz_cell_machine *m = arg;
+    int rc = dz_machine_before_commit(m->keep, db, err);
+    return rc == 0 && m->execs ? dz_execs_write(m->execs, db, err) : rc;
+}
 
 static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
 {
@@ -43,10 +51,14 @@ static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_
     const struct dz_vfs_opts opts = {.db = m->db,
                                      .image = m->image,
                                      .image_sha256 = sha256,
-                                     .keep_orphans = s->resume,
-                                     .before_commit = dz_machine_before_commit,
-                                     .arg = m->keep};
-    return rc < 0 ? rc : dz_vfs_open(&opts, &m->vfs, err);
+                                     .keep_orphans = s->resume || s->many,
+                                     .before_commit = on_before_commit,
+                                     .arg = m};
+    if (rc < 0)
+        return rc;
+    m->wakes =
+        s->resume || (s->many && !s->drop_memory && dz_machine_found(m->keep) == DZ_MACHINE_ASLEEP);
+    return dz_vfs_open(&opts, &m->vfs, err);
 }
 
 /* --- the kernel ----------------------------------------------------------------------- */
@@ -56,10 +68,21 @@ static size_t on_output(void *arg, uint32_t stream, uint64_t tag, const void *da
     return dz_cell_output(((struct dz_cell_machine *)arg)->serve, stream, tag, data, n);
 }
 
+int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err)
+{
+    int rc = 0;
+    if (m->execs && dz_execs_collect(m->execs) && !dz_db_in_txn(m->db))
+        rc = dz_db_begin(m->db, err); /* so that there is something to commit */
+    if (rc == 0)
+        rc = dz_machine_gate(m->keep, m->vfs, err);
+    if (rc == 0 && m->execs)
+        dz_execs_written(m->execs);
+    return rc;
+}
+
 static int on_commit(void *arg, struct dz_err *err)
 {
-    struct dz_cell_machine *m = arg;
-    return dz_machine_gate(m->keep, m->vfs, err);
+    return dz_cell_machine_commit(arg, err);
 }
 
 static int on_module_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
@@ -87,7 +110,7 @@ static bool on_map_image(void *arg, void *at, const uint8_t *image, size_t size)
 static int find_policy(struct dz_cell_machine *m, const struct dz_started *s,
                        const struct dz_policy **ret_policy, struct dz_err *err)
 {
-    const char *name = s->resume ? dz_machine_policy(m->keep) : s->policy;
+    const char *name = m->wakes ? dz_machine_policy(m->keep) : s->policy;
     const struct dz_policy *policy = dz_policy_find(name);
     if (!policy)
         return dz_fail(err, DZ_EINVAL, "there is no policy %s", name);
@@ -102,7 +125,8 @@ static int forget_machine(struct dz_cell_machine *m, const struct dz_started *s,
     int e = s->fresh ? 0 : dz_vfs_clear(m->vfs, DZ_VFS_TMP);
     if (e)
         return dz_fail_sys(err, -e, "clear /tmp of the disk");
-    return dz_machine_drop(m->keep, m->vfs, err);
+    int rc = s->many ? dz_vfs_reap(m->vfs, err) : 0;
+    return rc < 0 ? rc : dz_machine_drop(m->keep, m->vfs, err);
 }
 
 int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *loop,
@@ -120,14 +144,18 @@ int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *
         .arg = m,
     };
     int rc = open_disk(m, s, err);
-    const struct dz_policy *policy = NULL;
-    if (rc == 0)
-        rc = find_policy(m, s, &policy, err);
-    if (rc == 0 && !s->resume)
-        rc = forget_machine(m, s, err);
     if (rc == 0)
         rc = dz_modules_new(s->fds + s->module_first, s->fd_count - s->module_first,
                             &(struct dz_modules_of){m->vfs, m->image}, &m->modules, err);
+    return rc;
+}
+
+int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
+{
+    const struct dz_policy *policy = NULL;
+    int rc = find_policy(m, s, &policy, err);
+    if (rc == 0 && !m->wakes)
+        rc = forget_machine(m, s, err);
     if (rc < 0)
         return rc;
     assert(policy);
@@ -173,22 +201,23 @@ int dz_cell_machine_leave(struct dz_cell_machine *m, struct dz_err *err)
 
 /* --- the first process -------------------------------------------------------------------- */
 
-static int open_streams(struct dz_cell_machine *m, const struct dz_started *s,
+static int open_streams(struct dz_cell_machine *m, struct dz_cell_program *p,
                         struct dz_spawn_fd fds[3], struct dz_err *err)
 {
-    const struct dz_winsize size = {.rows = s->rows, .cols = s->cols};
+    const struct dz_winsize size = {.rows = p->rows, .cols = p->cols};
+    uint64_t tag = (uint64_t)p->number << 2;
     int rc = 0;
-    if (s->tty) {
-        rc = dz_kernel_pty_new(m->kernel, &size, DZ_CELL_TTY, &m->streams[DZ_CELL_TTY], err);
+    if (p->tty) {
+        rc = dz_kernel_pty_new(m->kernel, &size, tag | DZ_CELL_TTY, &p->streams[DZ_CELL_TTY], err);
         for (int i = 0; i < 3; i++)
-            fds[i] = (struct dz_spawn_fd){i, m->streams[DZ_CELL_TTY]};
+            fds[i] = (struct dz_spawn_fd){i, p->streams[DZ_CELL_TTY]};
         return rc;
     }
     for (uint32_t i = 0; rc == 0 && i < 3; i++) {
-        if (i > 0 || s->open_stdin)
-            rc = dz_kernel_stream_new(m->kernel, i ? DZ_STREAM_OUT : DZ_STREAM_IN, i,
-                                      &m->streams[i], err);
-        fds[i] = (struct dz_spawn_fd){(int)i, m->streams[i]};
+        if (i > 0 || p->open_stdin)
+            rc = dz_kernel_stream_new(m->kernel, i ? DZ_STREAM_OUT : DZ_STREAM_IN, tag | i,
+                                      &p->streams[i], err);
+        fds[i] = (struct dz_spawn_fd){(int)i, p->streams[i]};
     }
     return rc;
 }
@@ -217,20 +246,21 @@ static const char *env_get(const char *const *env, const char *key)
 
 /* Try a program in each directory of PATH; the last failure that says more than
  * "not found" is told. */
-static int spawn_in_path(struct dz_cell_machine *m, struct dz_spawn *spec, const char *name,
-                         const char *path, struct dz_err *err)
+static int spawn_in_path(struct dz_cell_machine *m, struct dz_spawn *spec,
+                         struct dz_cell_program *p, const char *path, struct dz_err *err)
 {
+    const char *name = p->program;
     char full[PATH_MAX];
     int rc = DZ_ENOENT;
     if (strchr(name, '/')) {
         spec->path = name;
-        return dz_kernel_spawn(m->kernel, spec, &m->job, err);
+        return dz_kernel_spawn(m->kernel, spec, &p->job, err);
     }
     while (*path && rc == DZ_ENOENT) {
         size_t n = strcspn(path, ":");
         (void)snprintf(full, sizeof full, "%.*s/%s", (int)n, n ? path : ".", name);
         spec->path = full;
-        rc = dz_kernel_spawn(m->kernel, spec, &m->job, err);
+        rc = dz_kernel_spawn(m->kernel, spec, &p->job, err);
         path += n + (path[n] == ':');
     }
     spec->path = NULL;
@@ -265,45 +295,105 @@ static int check_cwd(const struct dz_cell_machine *m, const char *cwd, struct dz
     return e < 0 ? dz_fail_sys(err, -e, "start in %s, in the machine", cwd) : 0;
 }
 
-int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
+/* The environment of a program: its own, then what it does not say of the rest. */
+static uint32_t pack_env(struct dz_buf *b, const struct dz_cell_program *p,
+                         const struct dz_user *user)
+{
+    static const char *const none[] = {NULL};
+    const char *const *more = p->more_env ? p->more_env : none;
+    uint32_t n = pack(b, p->env);
+    for (; *more; more++) {
+        char key[256];
+        size_t len = strcspn(*more, "=");
+        (void)snprintf(key, sizeof key, "%.*s", (int)len, *more);
+        if (len < sizeof key && env_get(p->env, key))
+            continue;
+        dz_buf_add(b, *more, strlen(*more) + 1);
+        n++;
+    }
+    if (p->bare || env_get(p->env, "HOME") || (p->more_env && env_get(p->more_env, "HOME")))
+        return n;
+    dz_buf_addf(b, "HOME=%s", user->home);
+    dz_buf_add(b, "", 1);
+    return n + 1;
+}
+
+/* PATH is where it is looked for. */
+static const char *path_of(const struct dz_cell_program *p)
+{
+    const char *path = env_get(p->env, "PATH");
+    if (!path && p->more_env)
+        path = env_get(p->more_env, "PATH");
+    return path ? path : default_path;
+}
+
+static int spawn(struct dz_cell_machine *m, struct dz_cell_program *p, const struct dz_user *user,
+                 struct dz_err *err)
 {
     static char preopen_text[DZ_CELL_PREOPENS_MAX][2][PATH_MAX];
     DZ_AUTO(dz_buf_release) struct dz_buf argv = DZ_BUF_INIT(DZ_START_SIZE_MAX);
     DZ_AUTO(dz_buf_release) struct dz_buf env = DZ_BUF_INIT(DZ_START_SIZE_MAX);
     struct dz_spawn_preopen preopens[DZ_CELL_PREOPENS_MAX];
     struct dz_spawn_fd fds[3];
-    struct dz_user user;
-    int rc = dz_user_find(m->vfs, s->user, &user, err);
-    if (rc == 0)
-        rc = check_cwd(m, s->cwd, err);
-    if (rc < 0) /* DZ_ENOENT is for a program */
-        return rc == DZ_ENOMEM ? rc : DZ_ESTATE;
-    rc = open_streams(m, s, fds, err);
+    int rc = open_streams(m, p, fds, err);
     if (rc < 0)
         return rc;
-    uint32_t argc = pack(&argv, s->argv), envc = pack(&env, s->env);
-    if (!s->bare && !env_get(s->env, "HOME")) {
-        dz_buf_addf(&env, "HOME=%s", user.home);
-        dz_buf_add(&env, "", 1);
-        envc++;
-    }
+    uint32_t argc = pack(&argv, p->argv), envc = pack_env(&env, p, user);
     if (argv.err || env.err)
         return dz_fail(err, DZ_ELIMIT, "too many arguments, or too large an environment");
+    bool given = p->preopens && p->preopens[0];
     struct dz_spawn spec = {
         .argv = strings_of(&argv, argc),
         .env = strings_of(&env, envc),
-        .cwd = s->cwd,
-        .uid = user.uid,
-        .gid = user.gid,
-        .groups = user.groups,
-        .group_count = user.group_count,
+        .cwd = p->cwd,
+        .uid = user->uid,
+        .gid = user->gid,
+        .groups = user->groups,
+        .group_count = user->group_count,
         .fds = fds,
         .fd_count = 3,
-        .preopens = s->bare || s->preopens[0] ? preopens : NULL,
-        .preopen_count = parse_preopens(s->preopens, preopen_text, preopens),
+        .preopens = p->bare || given ? preopens : NULL,
+        .preopen_count = given ? parse_preopens(p->preopens, preopen_text, preopens) : 0,
         .session = true,
-        .tag = DZ_MACHINE_FIRST,
+        .cpu_ns = p->cpu_ns < 0 ? UINT64_MAX : (uint64_t)p->cpu_ns,
+        .output_bytes = p->output_bytes,
+        .tag = p->number + 1,
     };
-    const char *path = env_get(s->env, "PATH");
-    return spawn_in_path(m, &spec, s->program, path ? path : default_path, err);
+    return spawn_in_path(m, &spec, p, path_of(p), err);
+}
+
+int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, struct dz_err *err)
+{
+    struct dz_user user;
+    int rc = dz_user_find(m->vfs, p->user, &user, err);
+    if (rc == 0)
+        rc = check_cwd(m, p->cwd, err);
+    if (rc < 0) /* DZ_ENOENT is for a program */
+        return rc == DZ_ENOMEM ? rc : DZ_ESTATE;
+    rc = spawn(m, p, &user, err);
+    for (size_t i = 0; rc < 0 && i < DZ_ARRAY_LEN(p->streams); i++) {
+        if (p->streams[i])
+            (void)dz_kernel_stream_close(m->kernel, p->streams[i]);
+        p->streams[i] = 0;
+    }
+    return rc;
+}
+
+int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *s, struct dz_err *err)
+{
+    struct dz_cell_program p = {.program = s->program,
+                                .cwd = s->cwd,
+                                .user = s->user,
+                                .argv = s->argv,
+                                .env = s->env,
+                                .preopens = s->preopens,
+                                .bare = s->bare,
+                                .tty = s->tty,
+                                .open_stdin = s->open_stdin,
+                                .rows = s->rows,
+                                .cols = s->cols};
+    int rc = dz_cell_machine_spawn(m, &p, err);
+    memcpy(m->streams, p.streams, sizeof m->streams);
+    m->job = p.job;
+    return rc;
 }

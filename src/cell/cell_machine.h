@@ -11,7 +11,20 @@
 #include "wasi/wasi.h"
 
 enum {
-    DZ_MACHINE_FIRST = 1, /* tag of the job of the first process */
+    DZ_MACHINE_FIRST = 1, /* tag of the job of the first process: command number + 1 */
+};
+
+/* Something to be started. Streams have the tag number << 2 | enum dz_cell_stream. */
+struct dz_cell_program {
+    uint32_t number;
+    const char *program, *cwd, *user;
+    const char *const *argv, *const *env, *const *more_env; /* more_env: unless env has it */
+    const char *const *preopens;
+    bool bare, tty, open_stdin;
+    uint16_t rows, cols;
+    int64_t cpu_ns; /* 0: the policy's; -1: any */
+    uint64_t output_bytes;
+    uint32_t job, streams[4]; /* made: by enum dz_cell_stream; 0: there is none */
 };
 
 struct dz_os_dirty;
@@ -30,12 +43,21 @@ struct dz_cell_machine {
     struct dz_machine *keep; /* what the file holds of it */
     struct dz_machine_ops keep_ops;
     struct dz_os_dirty *dirty;
-    bool lost; /* the file was left by a crash */
+    struct dz_execs *execs; /* NULL: it has a first process, and no other commands */
+    bool lost;              /* the file was left by a crash */
+    bool wakes;             /* what sleeps in the file goes on */
 };
 
-/* The disk and an empty kernel. *m is zeroed but for dirty; it stays where it is. */
+/* The disk. *m is zeroed but for dirty; it stays where it is. */
 int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *start, void *serve,
                          struct dz_err *err);
+/* A kernel: empty, or (m->wakes) for the machine that sleeps in the file. */
+int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *start,
+                       struct dz_err *err);
+/* Start something. DZ_ENOENT: no such program; DZ_ESTATE: no such user or directory. */
+int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, struct dz_err *err);
+/* The output gate, with the records of commands. */
+int dz_cell_machine_commit(struct dz_cell_machine *m, struct dz_err *err);
 /* Its first process. DZ_ENOENT: no such program, user or directory. */
 int dz_cell_machine_start(struct dz_cell_machine *m, const struct dz_started *start,
                           struct dz_err *err);

@@ -9,8 +9,7 @@
  * kernel keeps it and writers wait. Input waits in a ring a stream until the
  * kernel takes it; what it took, the host may send anew (the window).
  */
-#include "cell/cell_int.h"
-#include "cell/cell_sleep.h"
+#include "cell/cell_serve.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -28,25 +27,11 @@
 enum {
     RUN_NS = 10 * 1000 * 1000, /* between two looks at the socket */
     SETTLE_TURNS = 20,         /* of RUN_NS, for processes to come out of vfork */
-    SIGNAL_BASE = 1000,        /* of the value of ENDED */
 };
 
-struct serve {
-    int fd;
-    bool block; /* the end: wait until the host has taken everything */
-    bool refused[4];
-    bool suspend, files_only; /* the host wants it to sleep */
-    struct dz_frame_fds copy; /* or a snapshot in these */
-    struct dz_started start;
-    struct dz_cell_machine machine;
-    struct dz_put put;
-    struct dz_cell_input in[4]; /* STDIN and TTY are used */
-    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
-};
+static struct dz_serve serve; /* one process, one machine */
 
-static struct serve serve; /* one process, one machine */
-
-DZ_NORETURN static void fail(const struct serve *s, int code, const struct dz_err *err)
+DZ_NORETURN void dz_serve_fail(const struct dz_serve *s, int code, const struct dz_err *err)
 {
     struct dz_frame f = {
         .type = DZ_FRAME_FAILED, .value = (uint64_t)-code, .size = (uint32_t)strlen(err->msg)};
@@ -74,9 +59,11 @@ void dz_cell_slice(void *arg, int64_t ns)
 
 size_t dz_cell_output(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n)
 {
-    struct serve *s = arg;
+    struct dz_serve *s = arg;
     size_t done = 0;
     (void)stream;
+    if (s->machine.execs)
+        return dz_execs_output(s->machine.execs, tag, n);
     while (done < n) {
         size_t step = n - done < DZ_CELL_FRAME_MAX ? n - done : DZ_CELL_FRAME_MAX;
         struct dz_frame f = {
@@ -92,12 +79,12 @@ size_t dz_cell_output(void *arg, uint32_t stream, uint64_t tag, const void *data
     return done;
 }
 
-static bool any_refused(const struct serve *s)
+static bool any_refused(const struct dz_serve *s)
 {
     return s->refused[DZ_CELL_STDOUT] || s->refused[DZ_CELL_STDERR] || s->refused[DZ_CELL_TTY];
 }
 
-static void output_ready(struct serve *s)
+static void output_ready(struct dz_serve *s)
 {
     for (int i = 0; i < 4; i++) {
         if (s->refused[i])
@@ -108,7 +95,7 @@ static void output_ready(struct serve *s)
 
 /* --- input --------------------------------------------------------------------------------- */
 
-static void take_input(struct serve *s, const struct dz_frame *f)
+static void take_input(struct dz_serve *s, const struct dz_frame *f)
 {
     struct dz_cell_input *in = f->stream < 4 ? &s->in[f->stream] : NULL;
     if (!in || f->size > sizeof in->bytes - in->len)
@@ -119,7 +106,7 @@ static void take_input(struct serve *s, const struct dz_frame *f)
 }
 
 /* Give the kernel what it can take, and the host as much window again. */
-static void push_input(struct serve *s, uint32_t stream)
+static void push_input(struct dz_serve *s, uint32_t stream)
 {
     struct dz_cell_input *in = &s->in[stream];
     uint64_t pushed = 0;
@@ -146,7 +133,7 @@ static void push_input(struct serve *s, uint32_t stream)
     }
 }
 
-static void open_windows(struct serve *s)
+static void open_windows(struct dz_serve *s)
 {
     for (uint32_t i = 0; i < 4; i += DZ_CELL_TTY) {
         struct dz_frame f = {
@@ -158,7 +145,7 @@ static void open_windows(struct serve *s)
 
 /* --- the host's frames --------------------------------------------------------------------- */
 
-static void obey(struct serve *s, const struct dz_frame *f, const struct dz_frame_fds *fds)
+static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_frame_fds *fds)
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_winsize size = {.rows = (uint16_t)(f->value >> 16), .cols = (uint16_t)f->value};
@@ -190,7 +177,7 @@ static void obey(struct serve *s, const struct dz_frame *f, const struct dz_fram
 }
 
 /* All frames that are there; the host's end ends the cell. */
-static void receive_all(struct serve *s)
+static void receive_all(struct dz_serve *s)
 {
     struct dz_frame f;
     struct dz_err err = {0};
@@ -206,7 +193,7 @@ static void receive_all(struct serve *s)
     push_input(s, DZ_CELL_TTY);
 }
 
-static void wait_for_anything(struct serve *s)
+static void wait_for_anything(struct dz_serve *s)
 {
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
     int64_t next = dz_kernel_next_deadline(s->machine.kernel);
@@ -223,29 +210,34 @@ static void wait_for_anything(struct serve *s)
 /* --- from the start to the end -----------------------------------------------------------------
  */
 
+int dz_serve_put(struct dz_serve *s, const struct dz_frame *f, struct dz_err *err)
+{
+    if (f->type < DZ_FRAME_DIR || f->type > DZ_FRAME_DATA)
+        return dz_fail(err, DZ_EINVAL, "a frame of type %u before the start", f->type);
+    s->put.vfs = s->machine.vfs;
+    s->payload[f->size] = '\0';
+    return dz_put_frame(&s->put, f, (const char *)s->payload, err);
+}
+
 /* Files until GO. */
-static void receive_files(struct serve *s)
+static void receive_files(struct dz_serve *s)
 {
     struct dz_frame f;
     struct dz_err err = {0};
-    s->put.vfs = s->machine.vfs;
     for (;;) {
         int rc = dz_frame_receive(s->fd, &f, s->payload, true, &err);
         if (rc < 0)
             _exit(1);
-        s->payload[f.size] = '\0';
         if (f.type == DZ_FRAME_GO)
             break;
-        rc = f.type >= DZ_FRAME_DIR && f.type <= DZ_FRAME_DATA
-                 ? dz_put_frame(&s->put, &f, (const char *)s->payload, &err)
-                 : dz_fail(&err, DZ_EINVAL, "a frame of type %u before the start", f.type);
+        rc = dz_serve_put(s, &f, &err);
         if (rc < 0)
-            fail(s, rc, &err);
+            dz_serve_fail(s, rc, &err);
     }
     dz_put_release(&s->put);
 }
 
-DZ_NORETURN static void end(struct serve *s, const struct dz_job *job)
+DZ_NORETURN void dz_serve_end(struct dz_serve *s, const struct dz_job *job)
 {
     char text[160] = "";
     struct dz_err err = {0};
@@ -255,12 +247,12 @@ DZ_NORETURN static void end(struct serve *s, const struct dz_job *job)
     if (rc == 0 && !s->start.ephemeral)
         rc = dz_cell_machine_close(&s->machine, &err);
     if (rc < 0)
-        fail(s, rc, &err);
+        dz_serve_fail(s, rc, &err);
     if (job->end != DZ_JOB_EXITED)
         (void)dz_job_end_text(job, text, sizeof text);
     struct dz_frame f = {.type = DZ_FRAME_ENDED, .size = (uint32_t)strlen(text)};
     f.value = WIFEXITED(job->status) ? (uint64_t)WEXITSTATUS(job->status)
-                                     : SIGNAL_BASE + (uint64_t)WTERMSIG(job->status);
+                                     : DZ_ENDED_SIGNAL + (uint64_t)WTERMSIG(job->status);
     (void)dz_frame_send(s->fd, &f, text, true, NULL);
     _exit(0);
 }
@@ -268,42 +260,58 @@ DZ_NORETURN static void end(struct serve *s, const struct dz_job *job)
 /* --- sleep ----------------------------------------------------------------------------------- */
 
 /* The first process may end meanwhile: then that is what happened. */
-static enum dz_kernel_state run_for(struct serve *s, int64_t ns)
+enum dz_kernel_state dz_serve_run(struct dz_serve *s, int64_t ns)
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_err err = {0};
     struct dz_job job;
     enum dz_kernel_state state = dz_kernel_run(k, dz_kernel_now(k) + ns, &err);
     if (state == DZ_KERNEL_FAILED)
-        fail(s, err.code, &err);
-    while (dz_kernel_event(k, &job))
-        if (job.tag == DZ_MACHINE_FIRST)
-            end(s, &job);
+        dz_serve_fail(s, err.code, &err);
+    while (dz_kernel_event(k, &job)) {
+        int rc = s->machine.execs ? dz_execs_job_ended(s->machine.execs, &job, &err) : 0;
+        if (rc < 0)
+            dz_serve_fail(s, rc, &err);
+        if (!s->machine.execs && job.tag == DZ_MACHINE_FIRST)
+            dz_serve_end(s, &job);
+    }
     return state;
 }
 
-static int sleep_now(struct serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err)
+static void inputs_of(struct dz_serve *s, struct dz_cell_inputs *ret)
+{
+    if (s->machine.execs)
+        dz_execs_inputs(s->machine.execs, ret);
+    for (uint32_t i = 0; !s->machine.execs && i < 4; i++) {
+        ret->of[i].tag = i;
+        ret->of[ret->count++].in = &s->in[i];
+    }
+}
+
+int dz_serve_sleep(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err)
 {
     struct dz_kernel *k = s->machine.kernel;
+    struct dz_cell_inputs in = {0};
     for (int i = 0; i < SETTLE_TURNS && !dz_kernel_settled(k); i++)
-        (void)run_for(s, RUN_NS);
+        (void)dz_serve_run(s, RUN_NS);
     int rc = dz_kernel_settle(k, err);
     if (rc == 0)
         rc = dz_kernel_flush(k, err);
-    return rc < 0 ? rc : dz_cell_sleep_write(&s->machine, s->in, goes_on, ret_wake_at, err);
+    inputs_of(s, &in);
+    return rc < 0 ? rc : dz_cell_sleep_write(&s->machine, &in, goes_on, ret_wake_at, err);
 }
 
 /* Durable first, then said, then tidied up. */
-static void suspend(struct serve *s)
+static void suspend(struct dz_serve *s)
 {
     struct dz_err err = {0};
     int64_t wake_at = INT64_MAX;
     struct dz_frame f = {.type = DZ_FRAME_SUSPENDED};
     s->suspend = false;
     int rc = s->files_only ? dz_cell_machine_close(&s->machine, &err)
-                           : sleep_now(s, false, &wake_at, &err);
+                           : dz_serve_sleep(s, false, &wake_at, &err);
     if (rc < 0 && s->files_only)
-        fail(s, rc, &err);
+        dz_serve_fail(s, rc, &err);
     if (rc < 0) {
         f = (struct dz_frame){
             .type = DZ_FRAME_AWAKE, .value = (uint64_t)-rc, .size = (uint32_t)strlen(err.msg)};
@@ -317,28 +325,33 @@ static void suspend(struct serve *s)
     _exit(0);
 }
 
-/* As asleep at this instant, copied; then on. */
-static void snapshot(struct serve *s)
+void dz_serve_copy(struct dz_serve *s, int rc, struct dz_err *err)
 {
-    struct dz_err err = {0};
-    int64_t wake_at;
     uint64_t bytes = 0;
-    int rc = sleep_now(s, true, &wake_at, &err);
     if (rc == 0)
-        rc = dz_cell_sleep_copy(&s->machine, s->copy.fds[0], s->copy.fds[1], &bytes, &err);
+        rc = dz_cell_sleep_copy(&s->machine, s->copy.fds[0], s->copy.fds[1], &bytes, err);
     struct dz_frame f = {.type = DZ_FRAME_COPIED, .value = bytes};
     if (rc < 0)
         f = (struct dz_frame){.type = DZ_FRAME_COPIED,
                               .stream = 1,
                               .value = (uint64_t)-rc,
-                              .size = (uint32_t)strlen(err.msg)};
+                              .size = (uint32_t)strlen(err->msg)};
     for (size_t i = 0; i < s->copy.count; i++)
         dz_fd_close(&s->copy.fds[i]);
     s->copy.count = 0;
-    (void)dz_frame_send(s->fd, &f, err.msg, true, NULL);
+    (void)dz_frame_send(s->fd, &f, err->msg, true, NULL);
 }
 
-DZ_NORETURN static void run(struct serve *s)
+/* As asleep at this instant, copied; then on. */
+static void snapshot(struct dz_serve *s)
+{
+    struct dz_err err = {0};
+    int64_t wake_at;
+    int rc = dz_serve_sleep(s, true, &wake_at, &err);
+    dz_serve_copy(s, rc, &err);
+}
+
+DZ_NORETURN static void run(struct dz_serve *s)
 {
     struct dz_kernel *k = s->machine.kernel;
     for (;;) {
@@ -347,7 +360,7 @@ DZ_NORETURN static void run(struct serve *s)
             suspend(s);
         if (s->copy.count)
             snapshot(s);
-        enum dz_kernel_state state = run_for(s, RUN_NS);
+        enum dz_kernel_state state = dz_serve_run(s, RUN_NS);
         push_input(s, DZ_CELL_STDIN);
         push_input(s, DZ_CELL_TTY);
         if (state == DZ_KERNEL_IDLE && !dz_kernel_runnable(k))
@@ -358,18 +371,20 @@ DZ_NORETURN static void run(struct serve *s)
 }
 
 /* Its first process, or those that it slept with. */
-static int begin(struct serve *s, struct dz_err *err)
+static int begin(struct dz_serve *s, struct dz_err *err)
 {
     struct dz_frame lost = {.type = DZ_FRAME_LOST};
     if (s->machine.lost)
         (void)dz_frame_send(s->fd, &lost, NULL, true, NULL);
-    return s->start.resume ? dz_cell_sleep_wake(&s->machine, s->in, err)
+    struct dz_cell_inputs in = {0};
+    inputs_of(s, &in);
+    return s->start.resume ? dz_cell_sleep_wake(&s->machine, &in, err)
                            : dz_cell_machine_start(&s->machine, &s->start, err);
 }
 
 DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty)
 {
-    struct serve *s = &serve;
+    struct dz_serve *s = &serve;
     struct dz_err err = {0};
     struct sigaction alarm = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     s->fd = fd;
@@ -377,16 +392,20 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty)
     dz_db_reseed(); /* our parent's random numbers are not ours */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);
+    if (rc == 0 && s->start.many)
+        dz_many_serve(s);
     if (rc == 0)
         rc = dz_cell_machine_open(&s->machine, &s->start, s, &err);
+    if (rc == 0)
+        rc = dz_cell_machine_up(&s->machine, &s->start, &err);
     if (rc == DZ_ENOENT || rc == DZ_EINVAL || rc == DZ_EDENIED)
         rc = DZ_ESTATE; /* those are what a program that cannot be started gets */
     if (rc < 0)
-        fail(s, rc, &err);
+        dz_serve_fail(s, rc, &err);
     receive_files(s);
     rc = begin(s, &err);
     if (rc < 0)
-        fail(s, rc, &err);
+        dz_serve_fail(s, rc, &err);
     open_windows(s);
     run(s);
 }

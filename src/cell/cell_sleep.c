@@ -133,7 +133,7 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
     m->lost = dz_machine_found(m->keep) == DZ_MACHINE_LOST;
     if (dz_machine_of_image(m->keep) && !start->resume)
         return 0; /* something else is started over the same image */
-    return allowed(dz_machine_found(m->keep), start, err);
+    return start->many ? 0 : allowed(dz_machine_found(m->keep), start, err);
 }
 
 /* --- waking, sleeping --------------------------------------------------------------------- */
@@ -143,7 +143,15 @@ struct saved_input { /* before the bytes of each stream */
     uint64_t size;
 };
 
-static int take_inputs(struct dz_cell_input in[4], const uint8_t *at, size_t left,
+static struct dz_cell_input *find_input(const struct dz_cell_inputs *in, uint32_t tag)
+{
+    for (size_t i = 0; i < in->count; i++)
+        if (in->of[i].tag == tag)
+            return in->of[i].in;
+    return NULL;
+}
+
+static int take_inputs(const struct dz_cell_inputs *in, const uint8_t *at, size_t left,
                        struct dz_err *err)
 {
     while (left > 0) {
@@ -153,20 +161,23 @@ static int take_inputs(struct dz_cell_input in[4], const uint8_t *at, size_t lef
         memcpy(&h, at, sizeof h);
         at += sizeof h;
         left -= sizeof h;
-        if (h.stream > 3 || h.size > left || h.size > sizeof in[0].bytes)
+        if (h.size > left || h.size > DZ_CELL_WINDOW)
             break;
-        struct dz_cell_input *to = &in[h.stream];
-        memcpy(to->bytes, at, (size_t)h.size);
-        to->head = 0;
-        to->len = (size_t)h.size;
-        to->eof = h.eof != 0;
+        struct dz_cell_input *to = find_input(in, h.stream);
+        if (to) {
+            memcpy(to->bytes, at, (size_t)h.size);
+            to->head = 0;
+            to->len = (size_t)h.size;
+            to->eof = h.eof != 0;
+        }
         at += h.size;
         left -= (size_t)h.size;
     }
     return left ? dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: its input") : 0;
 }
 
-int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_input in[4], struct dz_err *err)
+int dz_cell_sleep_wake(struct dz_cell_machine *m, const struct dz_cell_inputs *in,
+                       struct dz_err *err)
 {
     size_t size;
     const uint8_t *bytes = dz_machine_host_bytes(m->keep, &size);
@@ -180,7 +191,9 @@ int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_input in[4], st
     for (uint32_t i = 0; i < 4; i++)
         m->streams[i] = dz_kernel_stream_find(m->kernel, i);
     m->job = dz_kernel_job_find(m->kernel, DZ_MACHINE_FIRST);
-    return m->job ? 0 : dz_fail(err, DZ_ECORRUPT, "the machine in the file has no first process");
+    return m->job || m->execs
+               ? 0
+               : dz_fail(err, DZ_ECORRUPT, "the machine in the file has no first process");
 }
 
 static void put_input(struct dz_buf *b, uint32_t stream, const struct dz_cell_input *in)
@@ -193,13 +206,13 @@ static void put_input(struct dz_buf *b, uint32_t stream, const struct dz_cell_in
     dz_buf_add(b, in->bytes, in->len - first);
 }
 
-int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_input in[4], bool goes_on,
+int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *in, bool goes_on,
                         int64_t *ret_wake_at, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf host = DZ_BUF_INIT(DZ_MACHINE_HOST_MAX);
-    for (uint32_t i = 0; i < 4; i++)
-        if (in[i].len || in[i].eof)
-            put_input(&host, i, &in[i]);
+    for (size_t i = 0; i < in->count; i++)
+        if (in->of[i].in->len || in->of[i].in->eof)
+            put_input(&host, in->of[i].tag, in->of[i].in);
     if (host.err)
         return dz_fail(err, host.err, "put the machine to sleep: out of memory");
     const struct dz_machine_how how = {
@@ -244,4 +257,10 @@ int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err)
     int rc = dz_db_close(m->db, false, err);
     m->db = NULL;
     return rc;
+}
+
+int dz_cell_sleep_leave(struct dz_cell_machine *m, struct dz_err *err)
+{
+    int rc = dz_vfs_quiesce(m->vfs, NULL, NULL, err);
+    return rc < 0 ? rc : dz_cell_sleep_close(m, err);
 }

@@ -9,21 +9,36 @@
 #include "os/os_dirty.h"
 
 /* Input that the host has sent and the kernel has not taken. */
+enum {
+    DZ_CELL_INPUTS_MAX = 132, /* of DZ_CELL_EXECS_MAX commands, and the first process */
+};
 struct dz_cell_input {
     uint8_t bytes[DZ_CELL_WINDOW];
     size_t head, len;
     bool eof;
 };
 
+/* The same with the tag of its stream. */
+struct dz_cell_inputs {
+    struct {
+        uint32_t tag;
+        struct dz_cell_input *in;
+    } of[DZ_CELL_INPUTS_MAX];
+    size_t count;
+};
+
 /* Look into the file for a machine; m->db is open. Fills m->keep and m->lost. Says no
  * to what start wants with a file that is otherwise. */
 int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start,
                        struct dz_err *err);
-/* Fill m->kernel, m->streams, m->job and the inputs (by enum dz_cell_stream). */
-int dz_cell_sleep_wake(struct dz_cell_machine *m, struct dz_cell_input in[4], struct dz_err *err);
+/* Fill m->kernel, m->streams, m->job and the inputs; what was for another one is lost. */
+int dz_cell_sleep_wake(struct dz_cell_machine *m, const struct dz_cell_inputs *in,
+                       struct dz_err *err);
 /* Write the machine and commit; *ret_wake_at as of DZ_FRAME_SUSPENDED. */
-int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_input in[4], bool goes_on,
+int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *in, bool goes_on,
                         int64_t *ret_wake_at, struct dz_err *err);
+/* Files only, and the machine that may sleep in the file as it is: commit and close. */
+int dz_cell_sleep_leave(struct dz_cell_machine *m, struct dz_err *err);
 /* The file as it is, between two transactions, and its log, to two other files. */
 int dz_cell_sleep_copy(struct dz_cell_machine *m, int db_fd, int wal_fd, uint64_t *ret_bytes,
                        struct dz_err *err);

@@ -103,6 +103,14 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
         dz_cli_warn(r->cli, "cannot be put to sleep, and goes on: %s", e->text);
         return 0;
     case DZ_CELL_COPIED:
+    case DZ_CELL_READY: /* these are of cells with many commands */
+    case DZ_CELL_LIVE:
+    case DZ_CELL_UP:
+    case DZ_CELL_STARTED:
+    case DZ_CELL_EXEC_FAILED:
+    case DZ_CELL_EXITED:
+    case DZ_CELL_ACTIVITY:
+    case DZ_CELL_GONE:
         return 0;
     case DZ_CELL_LOST:
         dz_cli_warn(r->cli, "memory_lost: %s was left by a crash and starts from its files",

@@ -188,6 +188,9 @@ int dz_kernel_stream_ready(struct dz_kernel *k, uint32_t stream); /* output may 
 /* The outside is gone: reads give end of file, writes EPIPE, a terminal hangs up.
  * The handle is invalid from then on. */
 int dz_kernel_stream_close(struct dz_kernel *k, uint32_t stream);
+/* The same, but writers notice nothing: what they still write goes nowhere. What waits
+ * to be given away is dropped. A terminal's hangs up. */
+int dz_kernel_stream_sink(struct dz_kernel *k, uint32_t stream);
 int dz_kernel_pty_resize(struct dz_kernel *k, uint32_t stream, const struct dz_winsize *size);
 
 /* Strings one after the other, each with its NUL. */
@@ -216,8 +219,9 @@ struct dz_spawn {
     size_t fd_count;
     const struct dz_spawn_preopen *preopens; /* WASI: descriptors 3, 4, ...; NULL: the root */
     size_t preopen_count;
-    bool session;    /* a session of its own; its terminal is the pty among the fds */
-    bool background; /* no CPU limit */
+    bool session;                  /* a session of its own; its terminal is the pty among the fds */
+    bool background;               /* no CPU limit */
+    uint64_t cpu_ns, output_bytes; /* of this job; 0: the machine's; UINT64_MAX: no limit */
     uint64_t tag;
 };
 /* Start a process, a child of pid 1 and the leader of a job. DZ_ENOENT: no such

@@ -423,6 +423,11 @@ static int spawn_fail(const struct dz_kernel *k, const struct dz_spawn *spec, in
     return dz_fail_sys(err, -e, "cannot start %s", spec->path);
 }
 
+static uint64_t limit_of(uint64_t own, uint64_t machine)
+{
+    return own == UINT64_MAX ? 0 : own ? own : machine;
+}
+
 int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *ret_job,
                     struct dz_err *err)
 {
@@ -454,8 +459,8 @@ int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *
     job->leader = p->pid;
     job->procs = 1;
     job->tag = spec->tag;
-    job->cpu_limit_ns = spec->background ? 0 : k->limits.cpu_ns;
-    job->out_limit = k->limits.output_bytes;
+    job->cpu_limit_ns = spec->background ? 0 : limit_of(spec->cpu_ns, k->limits.cpu_ns);
+    job->out_limit = limit_of(spec->output_bytes, k->limits.output_bytes);
     dz_k_enqueue(k, p, DZ_K_Q_NEW);
     *ret_job = job->gen << 16 | job->index;
     return 0;

@@ -183,10 +183,10 @@ struct dz_stream {
     uint32_t gen;  /* the handle is gen << 16 | index */
     uint32_t kind; /* DZ_STREAM_* */
     uint32_t pty;
-    uint32_t files;               /* open descriptions */
-    uint32_t in_eof;              /* the embedder said there is no more */
-    uint32_t closed;              /* the embedder is gone: writes give EPIPE */
-    uint32_t blocked;             /* output was refused: wait for dz_kernel_stream_ready() */
+    uint32_t files;   /* open descriptions */
+    uint32_t in_eof;  /* the embedder said there is no more */
+    uint32_t closed;  /* 1: the embedder is gone: writes give EPIPE; 2: they go nowhere */
+    uint32_t blocked; /* output was refused: wait for dz_kernel_stream_ready() */
     uint32_t in, in_head, in_len; /* blob and ring */
     uint32_t out, out_head, out_len;
     uint64_t tag;                 /* the embedder's */

@@ -14,6 +14,10 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
+enum {
+    STREAM_SINK = 2, /* of dz_stream.closed: writers go on */
+};
+
 static struct dz_stream *by_handle(struct dz_kernel *k, uint32_t handle)
 {
     struct dz_stream *s = dz_k_stream(k, handle & 0xffff);
@@ -154,6 +158,22 @@ int dz_kernel_stream_close(struct dz_kernel *k, uint32_t stream)
     return 0;
 }
 
+int dz_kernel_stream_sink(struct dz_kernel *k, uint32_t stream)
+{
+    struct dz_stream *s = by_handle(k, stream);
+    if (!s)
+        return DZ_ENOENT;
+    if (s->kind & DZ_STREAM_PTY)
+        return dz_kernel_stream_close(k, stream);
+    s->closed = STREAM_SINK;
+    s->in_eof = 1;
+    s->out_len = 0;
+    dz_k_wake(k, &s->wait_r);
+    dz_k_wake(k, &s->wait_w);
+    release(k, s);
+    return 0;
+}
+
 int dz_kernel_pty_resize(struct dz_kernel *k, uint32_t stream, const struct dz_winsize *size)
 {
     const struct dz_stream *s = by_handle(k, stream);
@@ -274,6 +294,8 @@ static int64_t stream_write(struct dz_kernel *k, struct dz_proc *p, struct dz_fi
                             const void *buf, size_t n)
 {
     struct dz_stream *s = dz_k_stream(k, f->obj);
+    if (s->closed == STREAM_SINK && (s->kind & DZ_STREAM_OUT))
+        return (int64_t)n;
     if (s->closed || !(s->kind & DZ_STREAM_OUT))
         return -EPIPE;
     size_t put = dz_k_ring_put(dz_k_blob(k, s->out, NULL), DZ_KERNEL_STREAM_SIZE, s->out_head,
@@ -294,7 +316,7 @@ static short stream_ready(struct dz_kernel *k, const struct dz_file *f)
         r |= POLLOUT | POLLWRNORM;
     if (s->in_eof && (s->kind & DZ_STREAM_IN))
         r |= POLLHUP;
-    if (s->closed)
+    if (s->closed && s->closed != STREAM_SINK)
         r |= POLLERR;
     return r;
 }

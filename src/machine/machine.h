@@ -49,7 +49,7 @@ enum {
     DZ_MACHINE_SPACES_MAX = 4096,     /* linear memories of all processes */
     DZ_MACHINE_ROWS_MAX = 1 << 20,    /* rows of mem */
     DZ_MACHINE_RUNS_MAX = 1 << 20,    /* runs of dirty pages in one memory */
-    DZ_MACHINE_HOST_MAX = 1 << 20,    /* bytes that the embedder keeps with it */
+    DZ_MACHINE_HOST_MAX = 16 << 20,   /* bytes that the embedder keeps with it */
     DZ_MACHINE_POLICY_MAX = 32,
     DZ_MACHINE_MODULE_MAX = 512 << 20, /* bytes of a program that only the file has */
 };

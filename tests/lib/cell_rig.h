@@ -16,6 +16,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 struct crig {
     struct dz_cell *cell;

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_exec.h - commands in the machine of a cell that was started with `many`.
+ *
+ *     dz_cell_go(c, err);
+ *     dz_cell_exec(c, &(struct dz_cell_exec){.id = "exe_1", .argv = …, .attach = true}, &exec,
+ * err); … events STARTED, OUTPUT (dz_cell_exec_took()), EXITED, all with e.exec == exec …
+ *
+ * All may be sent at once, without waiting for an event between them. Nothing here
+ * blocks: what the socket does not take is kept (dz_cell_poll_events()), and DZ_EBUSY
+ * says that too much is.
+ *
+ * What a command prints is one sequence of bytes, standard output and error in the
+ * order in which they came; an offset counts both. The last of it is kept in the
+ * file, in the transaction of the disk that is committed before any of it is sent;
+ * so is how the command ended. So a command outlives its cell: it sleeps with the
+ * machine, and is announced (LIVE) under a new handle when that wakes.
+ *
+ * A command that is not attached waits for nobody. One that is attached waits when
+ * DZ_CELL_WINDOW bytes are under way: dz_cell_exec_took() says what was used.
+ */
+#ifndef DZ_CELL_CELL_EXEC_H
+#define DZ_CELL_CELL_EXEC_H
+
+#include "cell/cell.h"
+
+enum {
+    DZ_CELL_ID_MAX = 63,         /* bytes of a command's id */
+    DZ_CELL_SPEC_MAX = 16384,    /* bytes that the host keeps with a record */
+    DZ_CELL_KEEP = 256 << 10,    /* bytes of output that are kept, unless it is said otherwise */
+    DZ_CELL_KEEP_MAX = 16 << 20, /* and at most; at least twice DZ_CELL_WINDOW */
+    DZ_CELL_EXECS_MAX = 128,     /* commands at a time in one machine */
+    DZ_CELL_EXECS_KEPT = 256,    /* records in a file: the oldest that have ended go */
+    DZ_CELL_QUEUE_MAX = 8 << 20, /* bytes that wait for a cell's socket */
+};
+
+struct dz_cell_exec {
+    const char *id;                       /* never twice in one file */
+    const char *const *argv, *const *env; /* as in dz_cell_start; env may be NULL */
+    const char *program, *cwd, *user;     /* NULL: argv[0], "/", root */
+    bool tty, open_stdin;
+    uint16_t rows, cols;
+    bool attach;           /* send what it prints, from the beginning */
+    int64_t cpu_ns;        /* that it may use; 0: as the policy says, -1: any */
+    uint64_t output_bytes; /* that it may print; 0: as the policy says, UINT64_MAX: any */
+    uint64_t keep_bytes;   /* of its output in the file; 0: DZ_CELL_KEEP */
+    const void *spec;      /* the host's own, kept with the record */
+    size_t spec_size;
+};
+
+/* *ret_exec, never 0, is what events and the functions below call it until EXITED or
+ * EXEC_FAILED: DZ_ENOENT there is no such program; DZ_EDENIED, DZ_EINVAL it cannot be
+ * run; DZ_EEXIST the id is taken; DZ_ELIMIT; DZ_ESTATE no such user or directory, or
+ * the machine is not up. A handle that is over is DZ_ENOENT in all of them. */
+DZ_NODISCARD int dz_cell_exec(struct dz_cell *c, const struct dz_cell_exec *exec,
+                              uint32_t *ret_exec, struct dz_err *err);
+/* How much was taken, never more than the window. */
+int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, size_t size,
+                           struct dz_err *err);
+size_t dz_cell_exec_window(const struct dz_cell *c, uint32_t exec);
+int dz_cell_exec_input_end(struct dz_cell *c, uint32_t exec, struct dz_err *err);
+int dz_cell_exec_signal(struct dz_cell *c, uint32_t exec, int signo, bool all, struct dz_err *err);
+int dz_cell_exec_resize(struct dz_cell *c, uint32_t exec, uint16_t rows, uint16_t cols,
+                        struct dz_err *err);
+/* Send output from this offset on, or from the first that is kept. */
+int dz_cell_exec_attach(struct dz_cell *c, uint32_t exec, uint64_t offset, struct dz_err *err);
+int dz_cell_exec_detach(struct dz_cell *c, uint32_t exec, struct dz_err *err);
+int dz_cell_exec_took(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err);
+
+#endif

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_execs.c - the commands of a machine: started, fed, listened to, ended.
+ *
+ * A command is over when its first process is: what its descendants print after
+ * that goes nowhere, but they live on. Its end is committed, then what it printed
+ * is sent as far as the host takes it, then EXITED.
+ */
+#include "cell/cell_execs.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "db/db.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
+
+struct dz_execs *dz_execs_new(int fd, struct dz_cell_machine *m, const char *const *env)
+{
+    struct dz_execs *x = dz_zalloc(sizeof *x);
+    if (!x)
+        return NULL;
+    x->fd = fd;
+    x->machine = m;
+    x->env = env;
+    x->next_number = 1;
+    x->next_woken = DZ_EXEC_WOKEN;
+    x->incoming = (struct dz_buf)DZ_BUF_INIT(DZ_START_SIZE_MAX);
+    return x;
+}
+
+struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id)
+{
+    struct dz_exec *e = dz_zalloc(sizeof *e);
+    if (!e)
+        return NULL;
+    e->handle = handle;
+    e->tail = (struct dz_buf)DZ_BUF_INIT(4 * DZ_KERNEL_STREAM_SIZE);
+    e->spec = (struct dz_buf)DZ_BUF_INIT(1 << 16);
+    e->keep = DZ_CELL_KEEP;
+    (void)snprintf(e->id, sizeof e->id, "%s", id);
+    e->next = x->all;
+    x->all = e;
+    x->count++;
+    return e;
+}
+
+void dz_execs_remove(struct dz_execs *x, struct dz_exec *e)
+{
+    for (struct dz_exec **at = &x->all; *at; at = &(*at)->next)
+        if (*at == e) {
+            *at = e->next;
+            x->count--;
+            break;
+        }
+    dz_buf_release(&e->tail);
+    dz_buf_release(&e->spec);
+    dz_free(e->in);
+    dz_free(e);
+}
+
+void dz_execs_free(struct dz_execs *x)
+{
+    while (x && x->all)
+        dz_execs_remove(x, x->all);
+    if (x)
+        dz_buf_release(&x->incoming);
+    dz_free(x);
+}
+
+static struct dz_exec *by_handle(const struct dz_execs *x, uint32_t handle)
+{
+    struct dz_exec *e = x->all;
+    while (e && e->handle != handle)
+        e = e->next;
+    return e;
+}
+
+static struct dz_exec *by_number(const struct dz_execs *x, uint64_t number)
+{
+    struct dz_exec *e = x->all;
+    while (e && e->number != number)
+        e = e->next;
+    return e;
+}
+
+static void tell(const struct dz_execs *x, const struct dz_exec *e, enum dz_frame_type type,
+                 uint64_t value, const struct dz_str text)
+{
+    struct dz_frame f = {
+        .type = type, .stream = e->handle << 2, .value = value, .size = (uint32_t)text.n};
+    (void)dz_frame_send(x->fd, &f, text.p, true, NULL);
+}
+
+/* --- starting -------------------------------------------------------------------------- */
+
+struct wanted {
+    struct dz_exec_head head;
+    const char *id, *program, *cwd, *user;
+    const char **argv, **env;
+    const void *own;
+};
+
+static int decode(const struct dz_buf *bytes, struct wanted *w, struct dz_err *err)
+{
+    struct dz_cursor c = {bytes->p + sizeof w->head, bytes->p + bytes->len};
+    if (bytes->len < sizeof w->head)
+        return dz_fail(err, DZ_EINVAL, "a command that is malformed");
+    memcpy(&w->head, bytes->p, sizeof w->head);
+    w->id = dz_cursor_string(&c);
+    w->program = w->id ? dz_cursor_string(&c) : NULL;
+    w->cwd = w->program ? dz_cursor_string(&c) : NULL;
+    w->user = w->cwd ? dz_cursor_string(&c) : NULL;
+    w->argv = w->user ? dz_cursor_strings(&c, w->head.argc) : NULL;
+    w->env = w->argv ? dz_cursor_strings(&c, w->head.envc) : NULL;
+    w->own = c.at;
+    if (!w->env || strlen(w->id) > DZ_CELL_ID_MAX || w->head.spec_size > DZ_CELL_SPEC_MAX ||
+        w->head.spec_size != (size_t)(c.end - c.at) || !w->argv[0])
+        return dz_fail(err, DZ_EINVAL, "a command that is malformed or too large");
+    return 0;
+}
+
+static void wanted_release(struct wanted *w)
+{
+    dz_free(w->argv);
+    dz_free(w->env);
+}
+
+/* The bytes of the record. */
+static void describe(struct dz_exec *e, const struct wanted *w)
+{
+    struct dz_exec_spec s = {.version = DZ_EXEC_SPEC_VERSION,
+                             .flags = w->head.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN),
+                             .own_size = w->head.spec_size,
+                             .keep_bytes = e->keep};
+    for (; w->argv[s.argc]; s.argc++) {
+        size_t n = strlen(w->argv[s.argc]) + 1;
+        if (s.argv_size + n > DZ_EXEC_ARGV_KEPT)
+            break;
+        s.argv_size += (uint32_t)n;
+    }
+    dz_buf_add(&e->spec, &s, sizeof s);
+    dz_buf_add(&e->spec, e->id, strlen(e->id) + 1);
+    for (uint32_t i = 0; i < s.argc; i++)
+        dz_buf_add(&e->spec, w->argv[i], strlen(w->argv[i]) + 1);
+    dz_buf_add(&e->spec, w->own, w->head.spec_size);
+}
+
+static int may_start(struct dz_execs *x, const char *id, struct dz_err *err)
+{
+    if (!x->machine->kernel)
+        return dz_fail(err, DZ_ESTATE, "run a command: the machine is not up");
+    if (x->count >= DZ_CELL_EXECS_MAX)
+        return dz_fail(err, DZ_ELIMIT, "run a command: %zu run, which is the most", x->count - 1);
+    if (dz_execs_known(x, id))
+        return dz_fail(err, DZ_EEXIST, "run a command: %s has run in this sandbox", id);
+    return 0;
+}
+
+static int launch(struct dz_execs *x, struct dz_exec *e, const struct wanted *w, struct dz_err *err)
+{
+    struct dz_cell_program p = {.number = x->next_number,
+                                .program = w->program,
+                                .cwd = w->cwd,
+                                .user = w->user,
+                                .argv = w->argv,
+                                .env = w->env,
+                                .more_env = x->env,
+                                .tty = w->head.flags & DZ_EXEC_TTY,
+                                .open_stdin = w->head.flags & DZ_EXEC_STDIN,
+                                .rows = w->head.rows,
+                                .cols = w->head.cols,
+                                .cpu_ns = w->head.cpu_ns,
+                                .output_bytes = w->head.output_bytes};
+    uint64_t keep = w->head.keep_bytes ? w->head.keep_bytes : DZ_CELL_KEEP;
+    e->keep = keep > DZ_CELL_KEEP_MAX ? DZ_CELL_KEEP_MAX : keep;
+    e->keep = e->keep < 2 * DZ_CELL_WINDOW ? 2 * DZ_CELL_WINDOW : e->keep;
+    describe(e, w);
+    if (p.tty || p.open_stdin)
+        e->in = dz_alloc(sizeof *e->in);
+    if (e->spec.err || ((p.tty || p.open_stdin) && !e->in))
+        return dz_fail(err, DZ_ENOMEM, "run a command: out of memory");
+    if (e->in)
+        e->in->head = e->in->len = e->in->eof = 0;
+    int rc = may_start(x, w->id, err);
+    if (rc == 0)
+        rc = dz_cell_machine_spawn(x->machine, &p, err);
+    if (rc < 0)
+        return rc;
+    e->number = x->next_number++;
+    e->job = p.job;
+    memcpy(e->streams, p.streams, sizeof e->streams);
+    e->attached = w->head.flags & DZ_EXEC_ATTACH;
+    e->state = DZ_EXEC_RUNNING;
+    e->started_ns = dz_clock_real_ns();
+    e->changed = true;
+    return 0;
+}
+
+static int32_t leader_of(const struct dz_execs *x, uint32_t job)
+{
+    const struct dz_job *j = dz_kernel_row(x->machine->kernel, DZ_KERNEL_TABLE_JOB, job & 0xffff);
+    return j ? j->leader : 0;
+}
+
+static void open_window(const struct dz_execs *x, const struct dz_exec *e)
+{
+    struct dz_frame f = {.type = DZ_FRAME_WINDOW,
+                         .stream = e->handle << 2 | (e->streams[DZ_CELL_TTY] ? DZ_CELL_TTY : 0),
+                         .value = e->in ? DZ_CELL_WINDOW - e->in->len : 0};
+    if (e->in)
+        (void)dz_frame_send(x->fd, &f, NULL, true, NULL);
+}
+
+/* Whoever asked for one that nobody listens to may go away: it is in the file first. */
+static int start(struct dz_execs *x, struct dz_exec *e, const struct wanted *w, struct dz_err *err)
+{
+    int rc = launch(x, e, w, err);
+    if (rc < 0)
+        return rc;
+    int32_t pid = leader_of(x, e->job);
+    memcpy(e->spec.p + offsetof(struct dz_exec_spec, pid), &pid, sizeof pid);
+    if (!e->attached)
+        rc = dz_cell_machine_commit(x->machine, err);
+    if (rc < 0)
+        return rc;
+    tell(x, e, DZ_FRAME_STARTED, (uint64_t)(uint32_t)pid, (struct dz_str){0});
+    open_window(x, e);
+    return 0;
+}
+
+static void exec_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t *payload)
+{
+    struct wanted w = {0};
+    struct dz_err err = {0};
+    uint32_t handle = f->stream >> 2;
+    if (x->incoming.len + f->size > f->value || f->value > DZ_START_SIZE_MAX)
+        return; /* a host that is out of its mind */
+    dz_buf_add(&x->incoming, payload, f->size);
+    if (x->incoming.len < f->value)
+        return;
+    int rc = x->incoming.err ? dz_fail(&err, DZ_ENOMEM, "run a command: out of memory")
+                             : decode(&x->incoming, &w, &err);
+    struct dz_exec *e = rc == 0 ? dz_execs_add(x, handle, w.id) : NULL;
+    if (rc == 0 && !e)
+        rc = dz_fail(&err, DZ_ENOMEM, "run a command: out of memory");
+    if (rc == 0)
+        rc = start(x, e, &w, &err);
+    if (rc < 0) {
+        const struct dz_exec of = {.handle = handle};
+        tell(x, &of, DZ_FRAME_EXEC_FAILED, (uint64_t)-rc, dz_str(err.msg));
+    }
+    if (rc < 0 && e)
+        dz_execs_remove(x, e);
+    wanted_release(&w);
+    dz_buf_reset(&x->incoming);
+}
+
+/* --- what the host says ------------------------------------------------------------------ */
+
+static void take_input(struct dz_execs *x, struct dz_exec *e, const uint8_t *p, size_t n)
+{
+    struct dz_cell_input *in = e->in;
+    if (!in || n > sizeof in->bytes - in->len)
+        return; /* a host that does not keep to its window loses bytes */
+    size_t at = (in->head + in->len) % sizeof in->bytes;
+    size_t first = sizeof in->bytes - at < n ? sizeof in->bytes - at : n;
+    memcpy(in->bytes + at, p, first);
+    memcpy(in->bytes, p + first, n - first);
+    in->len += n;
+    x->bytes_in += n;
+}
+
+static void attach(struct dz_exec *e, uint64_t offset)
+{
+    e->attached = true;
+    e->cursor = offset < e->total ? offset : e->total;
+    e->cursor = e->cursor < e->first ? e->first : e->cursor;
+    e->acked = e->cursor;
+    e->read_row = (uint64_t)e->number << 32;
+}
+
+void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t *payload)
+{
+    struct dz_kernel *k = x->machine->kernel;
+    if (f->type == DZ_FRAME_EXEC) {
+        exec_frame(x, f, payload);
+        return;
+    }
+    struct dz_exec *e = by_handle(x, f->stream >> 2);
+    struct dz_winsize size = {.rows = (uint16_t)(f->value >> 16), .cols = (uint16_t)f->value};
+    if (!e)
+        return; /* it has ended meanwhile */
+    switch (f->type) {
+    case DZ_FRAME_INPUT:
+        take_input(x, e, payload, f->size);
+        break;
+    case DZ_FRAME_EOF:
+        if (e->in)
+            e->in->eof = true;
+        break;
+    case DZ_FRAME_RESIZE:
+        (void)dz_kernel_pty_resize(k, e->streams[DZ_CELL_TTY], &size);
+        break;
+    case DZ_FRAME_SIGNAL:
+        (void)dz_kernel_signal(k, e->job, (int)f->value, f->stream & 1);
+        break;
+    case DZ_FRAME_ATTACH:
+        attach(e, f->value);
+        break;
+    case DZ_FRAME_DETACH:
+        e->attached = false;
+        break;
+    case DZ_FRAME_TOOK:
+        if (f->value <= e->cursor - e->acked)
+            e->acked += f->value;
+        break;
+    default:
+        break;
+    }
+}
+
+/* --- carrying ------------------------------------------------------------------------------ */
+
+size_t dz_execs_output(struct dz_execs *x, uint64_t tag, size_t n)
+{
+    struct dz_exec *e = by_number(x, tag >> 2);
+    uint32_t s = tag & 3;
+    if (!e || e->over)
+        return n;
+    size_t take = e->granted[s] < n ? e->granted[s] : n;
+    e->granted[s] -= (uint32_t)take;
+    e->shut[s] = take < n;
+    return take;
+}
+
+static void push_input(const struct dz_execs *x, struct dz_exec *e)
+{
+    struct dz_cell_input *in = e->in;
+    uint32_t stream = e->streams[DZ_CELL_TTY] ? DZ_CELL_TTY : DZ_CELL_STDIN;
+    uint64_t pushed = 0;
+    if (!in || e->over)
+        return;
+    while (in->len > 0) {
+        size_t piece = sizeof in->bytes - in->head;
+        piece = piece < in->len ? piece : in->len;
+        int64_t n = dz_kernel_stream_push(x->machine->kernel, e->streams[stream],
+                                          in->bytes + in->head, piece);
+        if (n < 0)
+            n = (int64_t)piece; /* closed: as a pipe whose reader is gone */
+        in->head = (in->head + (size_t)n) % sizeof in->bytes;
+        in->len -= (size_t)n;
+        pushed += (uint64_t)n;
+        if ((size_t)n < piece)
+            break;
+    }
+    if (pushed > 0) {
+        struct dz_frame f = {
+            .type = DZ_FRAME_WINDOW, .stream = e->handle << 2 | stream, .value = pushed};
+        (void)dz_frame_send(x->fd, &f, NULL, true, NULL);
+    }
+    if (in->eof && in->len == 0) {
+        (void)dz_kernel_stream_eof(x->machine->kernel, e->streams[stream]);
+        in->eof = false;
+    }
+}
+
+/* Frames, as long as the window and the socket take them. */
+static void pump(struct dz_execs *x, struct dz_exec *e)
+{
+    while (e->attached && e->cursor < e->total && e->cursor - e->acked < DZ_CELL_WINDOW) {
+        const void *data;
+        struct dz_frame f = {.type = DZ_FRAME_OUTPUT};
+        uint32_t stream;
+        size_t n = dz_execs_read(x, e, &data, &stream);
+        size_t room = DZ_CELL_WINDOW - (size_t)(e->cursor - e->acked);
+        f.size = (uint32_t)(n < room ? n : room);
+        f.stream = e->handle << 2 | stream;
+        f.value = e->cursor;
+        if (n == 0)
+            return;
+        int rc = dz_frame_send(x->fd, &f, data, false, NULL);
+        x->blocked |= rc == 0;
+        if (rc <= 0)
+            return;
+        e->cursor += f.size;
+        x->bytes_out += f.size;
+    }
+}
+
+static bool reopen(const struct dz_execs *x, struct dz_exec *e)
+{
+    bool any = false;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(out_streams); i++) {
+        uint32_t s = out_streams[i];
+        if (!e->shut[s] || dz_execs_room(e) == 0)
+            continue;
+        e->shut[s] = false;
+        any = true;
+        (void)dz_kernel_stream_ready(x->machine->kernel, e->streams[s]);
+    }
+    return any;
+}
+
+static void say_exited(struct dz_execs *x, struct dz_exec *e)
+{
+    struct {
+        struct dz_frame_exited head;
+        char why[sizeof e->why];
+    } body = {.head = {.cpu_ns = e->cpu_ns, .total = e->total}};
+    size_t n = strlen(e->why);
+    memcpy(body.why, e->why, n);
+    tell(x, e, DZ_FRAME_EXITED, (uint64_t)e->code,
+         dz_str_n((const char *)&body, sizeof body.head + n));
+    dz_execs_remove(x, e);
+}
+
+bool dz_execs_turn(struct dz_execs *x)
+{
+    bool again = false;
+    x->blocked = false;
+    for (struct dz_exec *e = x->all, *next; e; e = next) {
+        next = e->next;
+        push_input(x, e);
+        pump(x, e);
+        if (e->handle == 0 && !e->changed)
+            dz_execs_remove(x, e);
+        else if (e->over && e->handle && (!e->attached || e->cursor == e->total))
+            say_exited(x, e);
+        else if (!e->over)
+            again |= reopen(x, e);
+    }
+    return again;
+}
+
+/* --- ending ---------------------------------------------------------------------------------- */
+
+int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_err *err)
+{
+    struct dz_exec *e = by_number(x, job->tag - 1);
+    if (!e)
+        return 0;
+    dz_execs_drain(x, e);
+    e->state = DZ_EXEC_ENDED;
+    e->code =
+        WIFEXITED(job->status) ? WEXITSTATUS(job->status) : DZ_ENDED_SIGNAL + WTERMSIG(job->status);
+    e->cpu_ns = (int64_t)job->cpu_ns;
+    e->ended_ns = dz_clock_real_ns();
+    e->changed = true;
+    if (job->end != DZ_JOB_EXITED)
+        (void)dz_job_end_text(job, e->why, sizeof e->why);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(e->streams); i++)
+        if (e->streams[i])
+            (void)dz_kernel_stream_sink(x->machine->kernel, e->streams[i]);
+    int rc = dz_cell_machine_commit(x->machine, err);
+    e->over = true;
+    return rc;
+}
+
+/* --- sleep ------------------------------------------------------------------------------------ */
+
+void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret)
+{
+    for (struct dz_exec *e = x->all; e; e = e->next) {
+        if (!e->in || e->over || ret->count == DZ_CELL_INPUTS_MAX)
+            continue;
+        ret->of[ret->count].tag =
+            e->number << 2 | (e->streams[DZ_CELL_TTY] ? DZ_CELL_TTY : DZ_CELL_STDIN);
+        ret->of[ret->count++].in = e->in;
+    }
+}
+
+/* The image's own first process, of which the file has no record. */
+static int adopt_first(struct dz_execs *x, struct dz_err *err)
+{
+    uint32_t job = dz_kernel_job_find(x->machine->kernel, DZ_MACHINE_FIRST);
+    if (!job || by_number(x, 0))
+        return 0;
+    struct dz_exec *e = dz_execs_add(x, x->next_woken++, "main");
+    static const char *const argv[] = {"main", NULL};
+    struct wanted w = {.argv = (const char **)dz_alloc(sizeof argv)};
+    if (e)
+        e->in = dz_alloc(sizeof *e->in);
+    if (!e || !e->in || !w.argv) {
+        dz_free(w.argv);
+        return dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory");
+    }
+    memcpy(w.argv, argv, sizeof argv);
+    e->in->head = e->in->len = e->in->eof = 0;
+    e->state = DZ_EXEC_RUNNING;
+    e->started_ns = dz_clock_real_ns();
+    e->changed = true;
+    describe(e, &w);
+    dz_free(w.argv);
+    return e->spec.err ? dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory") : 0;
+}
+
+int dz_execs_woken(struct dz_execs *x, struct dz_err *err)
+{
+    struct dz_kernel *k = x->machine->kernel;
+    int rc = adopt_first(x, err);
+    for (struct dz_exec *e = x->all, *next; rc == 0 && e; e = next) {
+        next = e->next;
+        e->job = dz_kernel_job_find(k, e->number + 1);
+        for (uint32_t i = 0; i < 4; i++)
+            e->streams[i] = dz_kernel_stream_find(k, (uint64_t)e->number << 2 | i);
+        if (!e->job) { /* a record says that it runs, and it does not */
+            e->state = DZ_EXEC_LOST;
+            e->changed = e->over = true;
+            e->handle = 0;
+            continue;
+        }
+        tell(x, e, DZ_FRAME_LIVE, e->total, dz_str(e->id));
+        open_window(x, e);
+    }
+    return rc;
+}

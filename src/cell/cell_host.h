@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_host.h - a cell as its host has it. Shared by the files cell_host*.c and
+ * cell_pool.c.
+ */
+#ifndef DZ_CELL_CELL_HOST_H
+#define DZ_CELL_CELL_HOST_H
+
+#include "base/list.h"
+#include "base/vec.h"
+#include "cell/cell_exec.h"
+#include "cell/cell_int.h"
+
+#include <sys/types.h>
+
+/* A frame that the socket did not take. */
+struct dz_queued {
+    struct dz_list link;
+    struct dz_frame frame;
+    int fds[DZ_START_FDS_MAX]; /* copies */
+    size_t fd_count;
+    uint8_t payload[];
+};
+
+struct dz_open_exec {
+    uint32_t exec, stream; /* stream: that its input goes to */
+    size_t window;
+};
+
+struct dz_cell {
+    pid_t pid;
+    int fd;
+    bool many;
+    size_t window[4]; /* bytes of input that each stream takes */
+    bool ended;
+    bool suspending; /* what is sent now would be lost */
+    bool gone;       /* many: its end has been told */
+    int status;
+    uint32_t next_exec;
+    DZ_VEC(, struct dz_open_exec) execs;
+    struct dz_list queue; /* of struct dz_queued */
+    size_t queued_bytes;
+    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+};
+
+/* Nothing waits; what the socket does not take is kept. Without many: waits. */
+int dz_cell_send(struct dz_cell *c, const struct dz_frame *f, const void *payload,
+                 struct dz_err *err);
+int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds, size_t count,
+                     struct dz_err *err);
+/* A frame of a cell with many commands as an event; 0: it is none of these. */
+int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                       struct dz_err *err);
+/* A frame that makes no sense. */
+DZ_COLD int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err);
+void dz_cell_many_release(struct dz_cell *c);
+
+#endif

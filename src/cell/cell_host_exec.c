@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_host_exec.c - the host's side of many commands: what is sent without waiting,
+ * and what comes back.
+ *
+ * A cell is not believed: a frame about a command that is not open, or a window that
+ * was never given, is nonsense, and the end of that cell.
+ */
+#include "cell/cell_host.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+
+/* --- the queue --------------------------------------------------------------------------- */
+
+static void drop(struct dz_cell *c, struct dz_queued *q)
+{
+    dz_list_remove(&q->link);
+    c->queued_bytes -= sizeof *q + q->frame.size;
+    for (size_t i = 0; i < q->fd_count; i++)
+        dz_fd_close(&q->fds[i]);
+    dz_free(q);
+}
+
+static struct dz_queued *add(struct dz_cell *c, const struct dz_frame *f, const void *payload,
+                             struct dz_err *err)
+{
+    size_t size = sizeof(struct dz_queued) + f->size;
+    if (c->queued_bytes + size > DZ_CELL_QUEUE_MAX) {
+        (void)dz_fail(err, DZ_EBUSY, "the sandbox does not take what is sent to it: %zu bytes wait",
+                      c->queued_bytes);
+        return NULL;
+    }
+    struct dz_queued *q = dz_alloc(size);
+    if (!q) {
+        (void)dz_fail(err, DZ_ENOMEM, "send to the sandbox: out of memory");
+        return NULL;
+    }
+    q->frame = *f;
+    q->fd_count = 0;
+    if (f->size)
+        memcpy(q->payload, payload, f->size);
+    dz_list_init(&q->link);
+    dz_list_push_back(&c->queue, &q->link);
+    c->queued_bytes += size;
+    return q;
+}
+
+int dz_cell_send(struct dz_cell *c, const struct dz_frame *f, const void *payload,
+                 struct dz_err *err)
+{
+    int rc =
+        c->many && !dz_list_empty(&c->queue) ? 0 : dz_frame_send(c->fd, f, payload, !c->many, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    return add(c, f, payload, err) ? 0 : err ? err->code : DZ_EBUSY;
+}
+
+static int copy_fds(struct dz_queued *q, const int *fds, size_t count, struct dz_err *err)
+{
+    for (; q->fd_count < count; q->fd_count++) {
+        int fd = fcntl(fds[q->fd_count], F_DUPFD_CLOEXEC, 3);
+        if (fd < 0)
+            return dz_fail_sys(err, errno, "hand descriptors to the cell");
+        q->fds[q->fd_count] = fd;
+    }
+    return 0;
+}
+
+int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds, size_t count,
+                     struct dz_err *err)
+{
+    if (!c->many || dz_list_empty(&c->queue)) {
+        int rc = dz_frame_send_fds(c->fd, f, fds, count, err);
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+    }
+    struct dz_queued *q = add(c, f, NULL, err);
+    int rc = q ? copy_fds(q, fds, count, err) : err ? err->code : DZ_EBUSY;
+    if (rc < 0 && q)
+        drop(c, q);
+    return rc;
+}
+
+int dz_cell_flush(struct dz_cell *c, struct dz_err *err)
+{
+    while (!dz_list_empty(&c->queue)) {
+        struct dz_queued *q = DZ_LIST_FIRST(struct dz_queued, &c->queue, link);
+        int rc = q->fd_count ? dz_frame_send_fds(c->fd, &q->frame, q->fds, q->fd_count, err)
+                             : dz_frame_send(c->fd, &q->frame, q->payload, false, err);
+        if (rc <= 0)
+            return rc; /* 0: later */
+        drop(c, q);
+    }
+    return 0;
+}
+
+short dz_cell_poll_events(const struct dz_cell *c)
+{
+    return dz_list_empty(&c->queue) ? POLLIN : POLLIN | POLLOUT;
+}
+
+void dz_cell_many_release(struct dz_cell *c)
+{
+    while (!dz_list_empty(&c->queue))
+        drop(c, DZ_LIST_FIRST(struct dz_queued, &c->queue, link));
+    dz_vec_release(&c->execs);
+}
+
+/* --- commands ------------------------------------------------------------------------------ */
+
+static struct dz_open_exec *find(const struct dz_cell *c, uint32_t exec)
+{
+    for (size_t i = 0; i < c->execs.n; i++)
+        if (c->execs.p[i].exec == exec)
+            return &c->execs.p[i];
+    return NULL;
+}
+
+static int open_one(struct dz_cell *c, uint32_t exec, uint32_t stream, struct dz_err *err)
+{
+    if (dz_vec_push(&c->execs, ((struct dz_open_exec){.exec = exec, .stream = stream})) < 0)
+        return dz_fail(err, c->execs.err, "run a command: %zu are open", c->execs.n);
+    return 0;
+}
+
+static void close_one(struct dz_cell *c, uint32_t exec)
+{
+    const struct dz_open_exec *e = find(c, exec);
+    if (e)
+        dz_vec_remove(&c->execs, (size_t)(e - c->execs.p));
+}
+
+static void put(struct dz_buf *b, const char *s)
+{
+    dz_buf_add(b, s, strlen(s) + 1);
+}
+
+static uint32_t put_list(struct dz_buf *b, const char *const *list)
+{
+    uint32_t n = 0;
+    for (; list && list[n]; n++)
+        put(b, list[n]);
+    return n;
+}
+
+static void encode(struct dz_buf *b, const struct dz_cell_exec *e)
+{
+    struct dz_exec_head head = {.flags = (e->tty ? DZ_EXEC_TTY : 0u) |
+                                         (e->open_stdin ? DZ_EXEC_STDIN : 0u) |
+                                         (e->attach ? DZ_EXEC_ATTACH : 0u),
+                                .rows = e->rows,
+                                .cols = e->cols,
+                                .cpu_ns = e->cpu_ns,
+                                .output_bytes = e->output_bytes,
+                                .keep_bytes = e->keep_bytes,
+                                .spec_size = (uint32_t)e->spec_size};
+    dz_buf_add(b, &head, sizeof head);
+    put(b, e->id);
+    put(b, e->program ? e->program : e->argv[0]);
+    put(b, e->cwd ? e->cwd : "/");
+    put(b, e->user ? e->user : "0");
+    head.argc = put_list(b, e->argv);
+    head.envc = put_list(b, e->env);
+    dz_buf_add(b, e->spec, e->spec_size);
+    if (!b->err)
+        memcpy(b->p, &head, sizeof head);
+}
+
+static int may_send(const struct dz_cell *c, struct dz_err *err)
+{
+    if (c->suspending || c->ended)
+        return dz_fail(err, DZ_ESTATE, "the sandbox is being put to sleep");
+    return 0;
+}
+
+int dz_cell_exec(struct dz_cell *c, const struct dz_cell_exec *e, uint32_t *ret_exec,
+                 struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf body = DZ_BUF_INIT(DZ_START_SIZE_MAX);
+    int rc = may_send(c, err);
+    if (rc == 0 && (!e->argv || !e->argv[0] || strlen(e->id) > DZ_CELL_ID_MAX ||
+                    e->spec_size > DZ_CELL_SPEC_MAX))
+        rc = dz_fail(err, DZ_EINVAL, "run a command: it has no program, or a too long id or spec");
+    if (rc == 0)
+        encode(&body, e);
+    if (body.err)
+        rc = dz_fail(err, body.err, "run a command: arguments and environment exceed %d bytes",
+                     DZ_START_SIZE_MAX);
+    uint32_t exec = c->next_exec + 1;
+    if (rc == 0)
+        rc = open_one(c, exec, e->tty ? DZ_CELL_TTY : DZ_CELL_STDIN, err);
+    if (rc < 0)
+        return rc;
+    struct dz_frame f = {.type = DZ_FRAME_EXEC, .stream = exec << 2, .value = body.len};
+    for (size_t at = 0; rc == 0 && at < body.len; at += f.size) {
+        size_t left = body.len - at;
+        f.size = (uint32_t)(left < DZ_CELL_FRAME_MAX ? left : DZ_CELL_FRAME_MAX);
+        rc = dz_cell_send(c, &f, body.p + at, err);
+    }
+    if (rc < 0) {
+        close_one(c, exec);
+        return rc;
+    }
+    *ret_exec = c->next_exec = exec;
+    return 0;
+}
+
+static int send_about(struct dz_cell *c, uint32_t exec, enum dz_frame_type type, uint32_t low,
+                      uint64_t value, struct dz_err *err)
+{
+    struct dz_frame f = {.type = type, .stream = exec << 2 | low, .value = value};
+    int rc = may_send(c, err);
+    if (rc == 0 && !find(c, exec))
+        rc = dz_fail(err, DZ_ENOENT, "the command has ended");
+    return rc < 0 ? rc : dz_cell_send(c, &f, NULL, err);
+}
+
+size_t dz_cell_exec_window(const struct dz_cell *c, uint32_t exec)
+{
+    const struct dz_open_exec *e = find(c, exec);
+    return e && !c->suspending && dz_list_empty(&c->queue) ? e->window : 0;
+}
+
+int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, size_t size,
+                           struct dz_err *err)
+{
+    struct dz_open_exec *e = find(c, exec);
+    if (!e)
+        return dz_fail(err, DZ_ENOENT, "the command has ended");
+    size_t n = dz_cell_exec_window(c, exec);
+    n = n < size ? n : size;
+    n = n < DZ_CELL_FRAME_MAX ? n : DZ_CELL_FRAME_MAX;
+    if (n == 0)
+        return 0;
+    struct dz_frame f = {
+        .type = DZ_FRAME_INPUT, .stream = exec << 2 | e->stream, .size = (uint32_t)n};
+    int rc = dz_cell_send(c, &f, data, err);
+    if (rc < 0)
+        return rc;
+    e->window -= n;
+    return (int64_t)n;
+}
+
+int dz_cell_exec_input_end(struct dz_cell *c, uint32_t exec, struct dz_err *err)
+{
+    return send_about(c, exec, DZ_FRAME_EOF, 0, 0, err);
+}
+
+int dz_cell_exec_signal(struct dz_cell *c, uint32_t exec, int signo, bool all, struct dz_err *err)
+{
+    return send_about(c, exec, DZ_FRAME_SIGNAL, all, (uint64_t)signo, err);
+}
+
+int dz_cell_exec_resize(struct dz_cell *c, uint32_t exec, uint16_t rows, uint16_t cols,
+                        struct dz_err *err)
+{
+    return send_about(c, exec, DZ_FRAME_RESIZE, 0, (uint64_t)rows << 16 | cols, err);
+}
+
+int dz_cell_exec_attach(struct dz_cell *c, uint32_t exec, uint64_t offset, struct dz_err *err)
+{
+    return send_about(c, exec, DZ_FRAME_ATTACH, 0, offset, err);
+}
+
+int dz_cell_exec_detach(struct dz_cell *c, uint32_t exec, struct dz_err *err)
+{
+    return send_about(c, exec, DZ_FRAME_DETACH, 0, 0, err);
+}
+
+int dz_cell_exec_took(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err)
+{
+    return find(c, exec) ? send_about(c, exec, DZ_FRAME_TOOK, 0, bytes, err) : 0;
+}
+
+/* --- what comes back ---------------------------------------------------------------------------
+ */
+
+int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err)
+{
+    return dz_fail(err, DZ_EIO, "the cell sent a frame that makes no sense (type %u)", f->type);
+}
+
+static int on_window(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                     struct dz_err *err)
+{
+    struct dz_open_exec *x = find(c, e->exec);
+    if (f->value > DZ_CELL_WINDOW || x->window + f->value > DZ_CELL_WINDOW)
+        return dz_cell_nonsense(f, err);
+    x->window += (size_t)f->value;
+    x->stream = e->stream;
+    e->type = DZ_CELL_WINDOW_OPEN;
+    return 1;
+}
+
+static int on_exited(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                     struct dz_err *err)
+{
+    struct dz_frame_exited head;
+    if (f->size < sizeof head)
+        return dz_cell_nonsense(f, err);
+    memcpy(&head, c->payload, sizeof head);
+    e->type = DZ_CELL_EXITED;
+    e->cpu_ns = head.cpu_ns;
+    e->count = head.total;
+    e->text = (const char *)c->payload + sizeof head;
+    e->exit_code = f->value < DZ_ENDED_SIGNAL ? (int)(f->value & 0xff) : -1;
+    e->signal = f->value < DZ_ENDED_SIGNAL ? 0 : (int)((f->value - DZ_ENDED_SIGNAL) & 0x7f);
+    close_one(c, e->exec);
+    return 1;
+}
+
+static int on_live(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                   struct dz_err *err)
+{
+    if (e->exec < DZ_EXEC_WOKEN || find(c, e->exec) || f->size == 0 || f->size > DZ_CELL_ID_MAX)
+        return dz_cell_nonsense(f, err);
+    int rc = open_one(c, e->exec, DZ_CELL_STDIN, err);
+    e->type = DZ_CELL_LIVE;
+    e->text = (const char *)c->payload;
+    return rc < 0 ? rc : 1;
+}
+
+static int about_exec(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                      struct dz_err *err)
+{
+    if (!find(c, e->exec))
+        return dz_cell_nonsense(f, err);
+    switch (f->type) {
+    case DZ_FRAME_OUTPUT:
+        e->type = DZ_CELL_OUTPUT;
+        e->offset = f->value;
+        return 1;
+    case DZ_FRAME_WINDOW:
+        return on_window(c, f, e, err);
+    case DZ_FRAME_STARTED:
+        e->type = DZ_CELL_STARTED;
+        e->pid = (int32_t)(f->value & INT32_MAX);
+        return 1;
+    case DZ_FRAME_EXEC_FAILED:
+        e->type = DZ_CELL_EXEC_FAILED;
+        e->code = f->value > 0 && f->value < DZ_CELL_CODE_MAX ? -(int)f->value : DZ_EIO;
+        e->text = (const char *)c->payload;
+        close_one(c, e->exec);
+        return 1;
+    case DZ_FRAME_EXITED:
+        return on_exited(c, f, e, err);
+    default:
+        return 0;
+    }
+}
+
+static int on_activity(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                       struct dz_err *err)
+{
+    struct dz_frame_activity a;
+    if (f->size != sizeof a)
+        return dz_cell_nonsense(f, err);
+    memcpy(&a, c->payload, sizeof a);
+    e->type = DZ_CELL_ACTIVITY;
+    e->cpu_ns = a.cpu_ns;
+    e->wake_at = a.wake_at;
+    e->bytes_in = a.bytes_in;
+    e->bytes_out = a.bytes_out;
+    e->memory_bytes = a.memory_bytes;
+    e->procs = a.procs;
+    return 1;
+}
+
+static int on_ready(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                    struct dz_err *err)
+{
+    if (f->size != sizeof e->wake_at || f->value > DZ_CELL_FOUND_LOST)
+        return dz_cell_nonsense(f, err);
+    memcpy(&e->wake_at, c->payload, sizeof e->wake_at);
+    e->type = DZ_CELL_READY;
+    return 1;
+}
+
+int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                       struct dz_err *err)
+{
+    e->exec = f->stream >> 2;
+    e->stream = f->stream & 3;
+    e->count = f->value;
+    switch (f->type) {
+    case DZ_FRAME_READY:
+        return on_ready(c, f, e, err);
+    case DZ_FRAME_UP:
+        e->type = DZ_CELL_UP;
+        return 1;
+    case DZ_FRAME_LIVE:
+        return on_live(c, f, e, err);
+    case DZ_FRAME_ACTIVITY:
+        return on_activity(c, f, e, err);
+    case DZ_FRAME_OUTPUT:
+    case DZ_FRAME_WINDOW:
+    case DZ_FRAME_STARTED:
+    case DZ_FRAME_EXEC_FAILED:
+    case DZ_FRAME_EXITED:
+        return about_exec(c, f, e, err);
+    default:
+        return 0;
+    }
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_many.c - the life of a cell whose machine runs many commands: file-only at
+ * first, then up, at last asleep.
+ *
+ * One loop, as cell_serve.c has: frames, processes for RUN_NS, what goes out, wait. A
+ * host whose socket closes has died: the machine is put to sleep as if it had asked.
+ */
+#include "cell/cell_serve.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
+
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    RUN_NS = 2 * 1000 * 1000,       /* between two looks at the socket */
+    TELL_NS = 250 * 1000 * 1000,    /* between two words about activity */
+    LOCK_STEP_NS = 2 * 1000 * 1000, /* between two tries for the lock of the file */
+};
+
+static void say(const struct dz_serve *s, enum dz_frame_type type, uint64_t value, const void *p,
+                size_t n)
+{
+    struct dz_frame f = {.type = type, .value = value, .size = (uint32_t)n};
+    (void)dz_frame_send(s->fd, &f, p, true, NULL);
+}
+
+/* --- the file -------------------------------------------------------------------------- */
+
+/* A cell that has outlived its host may still be writing: wait for its lock, but not for
+ * longer than our own host is there. */
+static int open_locked(struct dz_serve *s, struct dz_err *err)
+{
+    int64_t until = dz_clock_boot_ns() + (int64_t)s->start.lock_wait_ms * DZ_NS_PER_MS;
+    for (;;) {
+        int rc = dz_cell_machine_open(&s->machine, &s->start, s, err);
+        if (rc != DZ_EBUSY || dz_clock_boot_ns() >= until)
+            return rc;
+        const struct timespec step = {0, LOCK_STEP_NS};
+        (void)ppoll(NULL, 0, &step, NULL);
+        if (dz_frame_gone(s->fd))
+            _exit(1);
+    }
+}
+
+static int64_t sleeper_wakes_at(const struct dz_serve *s)
+{
+    const struct dz_machine *m = s->machine.keep;
+    return dz_machine_found(m) == DZ_MACHINE_ASLEEP ? dz_machine_wake_at(m) : INT64_MAX;
+}
+
+static void begin(struct dz_serve *s)
+{
+    struct dz_err err = {0};
+    int rc = open_locked(s, &err);
+    if (rc == 0 && !(s->machine.execs = dz_execs_new(s->fd, &s->machine, s->start.env)))
+        rc = dz_fail(&err, DZ_ENOMEM, "open the sandbox's file: out of memory");
+    if (rc < 0)
+        dz_serve_fail(s, rc, &err);
+    if (s->machine.lost)
+        say(s, DZ_FRAME_LOST, 0, NULL, 0);
+    int64_t wake_at = sleeper_wakes_at(s);
+    say(s, DZ_FRAME_READY, (uint64_t)dz_machine_found(s->machine.keep), &wake_at, sizeof wake_at);
+}
+
+/* --- up ----------------------------------------------------------------------------------- */
+
+static int wake(struct dz_serve *s, struct dz_err *err)
+{
+    struct dz_execs *x = s->machine.execs;
+    struct dz_cell_inputs in = {0};
+    int rc = dz_execs_load(x, err);
+    dz_execs_inputs(x, &in);
+    if (rc == 0)
+        rc = dz_cell_sleep_wake(&s->machine, &in, err);
+    return rc < 0 ? rc : dz_execs_woken(x, err);
+}
+
+static void go(struct dz_serve *s)
+{
+    struct dz_err err = {0};
+    if (s->up)
+        return;
+    dz_put_release(&s->put);
+    int rc = dz_cell_machine_up(&s->machine, &s->start, &err);
+    if (rc == 0)
+        rc = s->machine.wakes ? wake(s, &err) : dz_execs_lose(s->machine.execs, &err);
+    if (rc < 0)
+        dz_serve_fail(s, rc, &err);
+    s->up = true;
+    say(s, DZ_FRAME_UP, 0, NULL, 0);
+}
+
+/* --- down ------------------------------------------------------------------------------------ */
+
+static int give_up_memory(struct dz_serve *s, struct dz_err *err)
+{
+    int rc = dz_cell_machine_commit(&s->machine, err);
+    struct dz_execs *x = s->machine.execs;
+    s->machine.execs = NULL;
+    if (rc == 0)
+        rc = dz_execs_lose(x, err);
+    return rc < 0 ? rc : dz_cell_machine_close(&s->machine, err);
+}
+
+/* Durable first, then said, then tidied up. */
+static void suspend(struct dz_serve *s)
+{
+    struct dz_err err = {0};
+    int64_t wake_at = s->up ? INT64_MAX : sleeper_wakes_at(s);
+    bool memory = s->up && !s->files_only;
+    s->suspend = false;
+    int rc = memory  ? dz_serve_sleep(s, false, &wake_at, &err)
+             : s->up ? give_up_memory(s, &err)
+                     : dz_cell_sleep_leave(&s->machine, &err);
+    if (rc < 0 && memory) {
+        say(s, DZ_FRAME_AWAKE, (uint64_t)-rc, err.msg, strlen(err.msg));
+        return;
+    }
+    if (rc < 0)
+        dz_serve_fail(s, rc, &err);
+    say(s, DZ_FRAME_SUSPENDED, (uint64_t)wake_at, NULL, 0);
+    if (memory)
+        (void)dz_cell_sleep_close(&s->machine, NULL); /* the log holds all there is */
+    _exit(0);
+}
+
+/* The host is gone. What cannot be put to sleep is kept as files. */
+DZ_NORETURN static void orphaned(struct dz_serve *s)
+{
+    if (s->start.ephemeral)
+        _exit(1);
+    s->files_only = false;
+    suspend(s);
+    s->files_only = true;
+    suspend(s);
+    _exit(1);
+}
+
+static void snapshot(struct dz_serve *s)
+{
+    struct dz_err err = {0};
+    int64_t wake_at;
+    int rc = s->up ? dz_serve_sleep(s, true, &wake_at, &err)
+                   : dz_vfs_quiesce(s->machine.vfs, NULL, NULL, &err);
+    dz_serve_copy(s, rc, &err);
+}
+
+/* --- frames ------------------------------------------------------------------------------------
+ */
+
+static void take_copy(struct dz_serve *s, const struct dz_frame_fds *fds)
+{
+    struct dz_frame_fds got = *fds;
+    if (got.count == 2 && s->copy.count == 0) {
+        s->copy = got;
+        return;
+    }
+    for (size_t i = 0; i < got.count; i++)
+        dz_fd_close(&got.fds[i]);
+}
+
+static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_frame_fds *fds)
+{
+    struct dz_err err = {0};
+    switch (f->type) {
+    case DZ_FRAME_GO:
+        go(s);
+        break;
+    case DZ_FRAME_DIR:
+    case DZ_FRAME_LINK:
+    case DZ_FRAME_FILE:
+    case DZ_FRAME_DATA:
+        if (!s->up && dz_serve_put(s, f, &err) < 0)
+            dz_serve_fail(s, err.code, &err);
+        break;
+    case DZ_FRAME_SUSPEND:
+        s->suspend = true;
+        s->files_only = f->value == 1;
+        break;
+    case DZ_FRAME_SNAPSHOT:
+        take_copy(s, fds);
+        break;
+    default:
+        dz_execs_frame(s->machine.execs, f, s->payload);
+        break;
+    }
+}
+
+static void receive_all(struct dz_serve *s)
+{
+    struct dz_frame f;
+    struct dz_frame_fds fds;
+    int rc = 1;
+    while (rc > 0 && !s->suspend && s->copy.count == 0) {
+        rc = dz_frame_receive_fds(s->fd, &f, s->payload, false, &fds, NULL);
+        if (rc > 0)
+            obey(s, &f, &fds);
+    }
+    if (rc < 0)
+        orphaned(s);
+}
+
+/* --- activity ------------------------------------------------------------------------------------
+ */
+
+static struct dz_frame_activity activity(const struct dz_serve *s)
+{
+    struct dz_kernel *k = s->machine.kernel;
+    struct dz_kernel_misc misc;
+    int64_t next = dz_kernel_next_deadline(k);
+    dz_kernel_misc_get(k, &misc);
+    struct dz_frame_activity a = {.cpu_ns = (int64_t)misc.total_cpu_ns,
+                                  .bytes_in = s->machine.execs->bytes_in,
+                                  .bytes_out = s->machine.execs->bytes_out};
+    a.wake_at = next == INT64_MAX ? INT64_MAX : dz_clock_real_ns() + next - dz_kernel_now(k);
+    if (dz_kernel_runnable(k))
+        a.wake_at = 0;
+    for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
+        const struct dz_proc *p = dz_kernel_row(k, DZ_KERNEL_TABLE_PROC, i);
+        if (!p || (p->flags & DZ_PROC_INIT))
+            continue;
+        a.procs++;
+        a.memory_bytes += p->mem_bytes;
+    }
+    return a;
+}
+
+/* Say so when something happened, now and then. Nanoseconds until it may be said; -1: there
+ * is nothing to say. */
+static int64_t tell_activity(struct dz_serve *s)
+{
+    struct dz_kernel_misc misc;
+    const struct dz_execs *x = s->machine.execs;
+    dz_kernel_misc_get(s->machine.kernel, &misc);
+    if (s->told_at != 0 && (int64_t)misc.total_cpu_ns == s->told.cpu_ns &&
+        x->bytes_in == s->told.bytes_in && x->bytes_out == s->told.bytes_out)
+        return -1;
+    int64_t now = dz_clock_boot_ns();
+    if (s->told_at != 0 && now - s->told_at < TELL_NS)
+        return TELL_NS - (now - s->told_at);
+    s->told = activity(s);
+    s->told_at = now;
+    say(s, DZ_FRAME_ACTIVITY, 0, &s->told, sizeof s->told);
+    return -1;
+}
+
+/* --- the loop
+ * -------------------------------------------------------------------------------------- */
+
+static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    struct dz_kernel *k = s->machine.kernel;
+    int64_t next = s->up ? dz_kernel_next_deadline(k) : INT64_MAX;
+    int64_t left = next == INT64_MAX ? -1 : next - dz_kernel_now(k);
+    if (next != INT64_MAX && left < 0)
+        left = 0;
+    if (most_ns >= 0 && (left < 0 || most_ns < left))
+        left = most_ns;
+    const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
+    if (s->machine.execs->blocked)
+        p.events |= POLLOUT;
+    (void)ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
+}
+
+DZ_NORETURN void dz_many_serve(struct dz_serve *s)
+{
+    begin(s);
+    for (;;) {
+        int64_t tell_in = -1;
+        bool busy = false;
+        receive_all(s);
+        if (s->suspend)
+            suspend(s);
+        if (s->copy.count)
+            snapshot(s);
+        if (s->up) {
+            (void)dz_execs_turn(s->machine.execs);
+            busy = dz_serve_run(s, RUN_NS) != DZ_KERNEL_IDLE;
+            busy |= dz_execs_turn(s->machine.execs);
+            busy |= dz_kernel_runnable(s->machine.kernel);
+            tell_in = tell_activity(s);
+        }
+        if (!busy)
+            wait_for_anything(s, tell_in);
+    }
+}

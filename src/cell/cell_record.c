@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_record.c - commands and their output as rows of the file.
+ *
+ * A command is a row of `exec`; what it prints, a ring of rows of `exec_output`, whose
+ * ids are number << 32 | n. They are written in the transaction that the output gate
+ * commits (docs/format/disk.md). All writes may be repeated: a commit that
+ * failed is made again with the same rows.
+ */
+#include "cell/cell_execs.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "db/db.h"
+
+#include <string.h>
+
+static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
+
+static int64_t row_id(const struct dz_exec *e, uint32_t n)
+{
+    return (int64_t)((uint64_t)e->number << 32 | n);
+}
+
+/* --- loading ---------------------------------------------------------------------------- */
+
+/* What the rows of its output say of it. */
+static int load_output(struct dz_execs *x, struct dz_exec *e, struct dz_err *err)
+{
+    static const char last[] = "SELECT id,at+length(data)FROM exec_output WHERE id BETWEEN ?1 AND "
+                               "?2 ORDER BY id DESC LIMIT 1";
+    static const char first[] =
+        "SELECT at FROM exec_output WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1";
+    struct dz_db *db = x->machine->db;
+    {
+        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, last);
+        dz_bind_int(st, 1, row_id(e, 0));
+        dz_bind_int(st, 2, row_id(e, UINT32_MAX));
+        int rc = dz_stmt_step(st, err);
+        if (rc <= 0)
+            return rc;
+        e->next_row = (uint32_t)dz_col_int(st, 0) + 1;
+        e->total = (uint64_t)dz_col_int(st, 1);
+    }
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, first);
+    dz_bind_int(st, 1, row_id(e, 0));
+    dz_bind_int(st, 2, row_id(e, UINT32_MAX));
+    int rc = dz_stmt_step(st, err);
+    if (rc > 0)
+        e->first = (uint64_t)dz_col_int(st, 0);
+    return rc < 0 ? rc : 0;
+}
+
+static int load_row(struct dz_execs *x, struct dz_stmt *st, struct dz_err *err)
+{
+    size_t size;
+    const char *bytes = dz_col_blob(st, 2, &size);
+    struct dz_exec_spec s;
+    const char *id = size > sizeof s ? bytes + sizeof s : NULL;
+    int64_t number = dz_col_int(st, 0);
+    if (!id || !memchr(id, 0, size - sizeof s) || strlen(id) > DZ_CELL_ID_MAX || number < 0 ||
+        number >= DZ_EXEC_MAX)
+        return 0; /* it is only a record */
+    memcpy(&s, bytes, sizeof s);
+    struct dz_exec *e = x->count < DZ_CELL_EXECS_MAX ? dz_execs_add(x, x->next_woken++, id) : NULL;
+    if (!e)
+        return dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory, or too many commands");
+    e->number = (uint32_t)number;
+    e->started_ns = dz_col_int(st, 1);
+    e->state = DZ_EXEC_RUNNING;
+    e->keep = s.keep_bytes > DZ_CELL_KEEP_MAX ? DZ_CELL_KEEP_MAX : s.keep_bytes;
+    dz_buf_add(&e->spec, bytes, size);
+    if ((s.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN)) || number == 0)
+        e->in = dz_alloc(sizeof *e->in);
+    if (e->in)
+        e->in->head = e->in->len = e->in->eof = 0;
+    return e->spec.err ? dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory") : 0;
+}
+
+static int load_next_number(struct dz_execs *x, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(x->machine->db, "SELECT max(id)FROM exec");
+    int rc = dz_stmt_step(st, err);
+    int64_t last = rc > 0 ? dz_col_int(st, 0) : 0;
+    if (last < 0 || last >= DZ_EXEC_MAX - 1)
+        return dz_fail(err, DZ_ECORRUPT, "the records of commands in the file are damaged");
+    x->next_number = (uint32_t)last + 1;
+    return rc < 0 ? rc : 0;
+}
+
+int dz_execs_load(struct dz_execs *x, struct dz_err *err)
+{
+    int rc = load_next_number(x, err);
+    {
+        DZ_AUTO(dz_stmt_resetp)
+        struct dz_stmt *st =
+            dz_db_stmt(x->machine->db, "SELECT id,started,spec FROM exec WHERE state=1");
+        while (rc == 0 && (rc = dz_stmt_step(st, err)) > 0)
+            rc = load_row(x, st, err);
+    }
+    for (struct dz_exec *e = x->all; rc == 0 && e; e = e->next)
+        rc = load_output(x, e, err);
+    return rc;
+}
+
+int dz_execs_lose(struct dz_execs *x, struct dz_err *err)
+{
+    struct dz_db *db = x->machine->db;
+    int rc = load_next_number(x, err);
+    if (rc < 0 || x->next_number == 1)
+        return rc;
+    if (!dz_db_in_txn(db))
+        rc = dz_db_begin(db, err);
+    if (rc < 0)
+        return rc;
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(db, "UPDATE exec SET state=3,ended=?1 WHERE state=1");
+    dz_bind_int(st, 1, dz_clock_real_ns());
+    return dz_stmt_run(st, err); /* goes with the next commit */
+}
+
+bool dz_execs_known(struct dz_execs *x, const char *id)
+{
+    static const char sql[] = "SELECT 1 FROM exec WHERE substr(spec,49,length(?1)+1)="
+                              "CAST(?1||char(0)AS BLOB)";
+    for (const struct dz_exec *e = x->all; e; e = e->next)
+        if (e->state != 0 && strcmp(e->id, id) == 0)
+            return true;
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(x->machine->db, sql);
+    dz_bind_text(st, 1, id);
+    return dz_stmt_step(st, NULL) > 0;
+}
+
+/* --- collecting -------------------------------------------------------------------------- */
+
+size_t dz_execs_room(const struct dz_exec *e)
+{
+    uint64_t waits = e->total - e->cursor;
+    if (!e->attached)
+        return SIZE_MAX;
+    return waits < DZ_CELL_WINDOW ? DZ_CELL_WINDOW - (size_t)waits : 0;
+}
+
+struct ring {
+    const uint8_t *bytes;
+    size_t size, head, len;
+    bool blocked;
+};
+
+static struct ring ring_of(const struct dz_execs *x, uint32_t handle)
+{
+    struct dz_kernel *k = x->machine->kernel;
+    const struct dz_stream *s = dz_kernel_row(k, DZ_KERNEL_TABLE_STREAM, handle & 0xffff);
+    const struct dz_pty *t = s && s->pty ? dz_kernel_row(k, DZ_KERNEL_TABLE_PTY, s->pty) : NULL;
+    struct ring r = {0};
+    if (!s || s->closed)
+        return r;
+    r.bytes = dz_kernel_blob(k, t ? t->out : s->out, &r.size);
+    r.head = t ? t->out_head : s->out_head;
+    r.len = r.bytes ? (t ? t->out_len : s->out_len) : 0;
+    r.blocked = s->blocked;
+    return r;
+}
+
+static void take(struct dz_exec *e, uint32_t stream, const struct ring *r, size_t from, size_t n)
+{
+    size_t at = (r->head + from) % r->size;
+    size_t first = r->size - at < n ? r->size - at : n;
+    dz_buf_add(&e->tail, r->bytes + at, first);
+    dz_buf_add(&e->tail, r->bytes, n - first);
+    if (e->tail.err)
+        return;
+    e->pieces[e->piece_count++] = (struct dz_exec_piece){stream, (uint32_t)n};
+    e->total += n;
+    e->unwritten = true;
+}
+
+static bool full(const struct dz_exec *e)
+{
+    return e->unwritten && e->piece_count == DZ_ARRAY_LEN(e->pieces);
+}
+
+static void begin_tail(struct dz_exec *e)
+{
+    if (e->unwritten)
+        return; /* the last commit failed: they come again, with what is new */
+    dz_buf_reset(&e->tail);
+    e->tail_at = e->total;
+    e->tail_row = e->next_row;
+    e->piece_count = 0;
+}
+
+static void collect(struct dz_execs *x, struct dz_exec *e)
+{
+    bool begun = false;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(out_streams); i++) {
+        uint32_t s = out_streams[i];
+        if (!e->streams[s] || full(e))
+            continue;
+        struct ring r = ring_of(x, e->streams[s]);
+        size_t room = dz_execs_room(e);
+        size_t n = r.len - (r.len < e->granted[s] ? r.len : e->granted[s]);
+        n = n < room ? n : room;
+        if (r.blocked || n == 0)
+            continue;
+        if (!begun)
+            begin_tail(e);
+        begun = true;
+        take(e, s, &r, e->granted[s], n);
+        if (!e->tail.err)
+            e->granted[s] += (uint32_t)n;
+    }
+}
+
+void dz_execs_drain(struct dz_execs *x, struct dz_exec *e)
+{
+    bool begun = false;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(out_streams); i++) {
+        uint32_t s = out_streams[i];
+        struct ring r = e->streams[s] ? ring_of(x, e->streams[s]) : (struct ring){0};
+        size_t from = r.len < e->granted[s] ? r.len : e->granted[s];
+        if (r.len == from || full(e))
+            continue;
+        if (!begun)
+            begin_tail(e);
+        begun = true;
+        take(e, s, &r, from, r.len - from);
+    }
+}
+
+bool dz_execs_collect(struct dz_execs *x)
+{
+    bool any = false;
+    for (struct dz_exec *e = x->all; e; e = e->next) {
+        if (!e->over && e->state == DZ_EXEC_RUNNING)
+            collect(x, e);
+        any |= e->changed || e->unwritten;
+    }
+    return any;
+}
+
+/* --- writing -----------------------------------------------------------------------------------
+ */
+
+static int put_exec(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
+{
+    static const char sql[] = "INSERT OR REPLACE INTO exec(id,state,code,started,ended,spec)"
+                              "VALUES(?1,?2,?3,?4,?5,?6)";
+    struct dz_exec_spec s;
+    if (e->spec.len >= sizeof s && e->state != DZ_EXEC_RUNNING) {
+        memcpy(&s, e->spec.p, sizeof s);
+        s.cpu_ns = e->cpu_ns;
+        s.total = e->total;
+        memcpy(e->spec.p, &s, sizeof s);
+    }
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
+    dz_bind_int(st, 1, e->number);
+    dz_bind_int(st, 2, e->state);
+    dz_bind_int(st, 3, e->code);
+    dz_bind_int(st, 4, e->started_ns);
+    dz_bind_int(st, 5, e->ended_ns);
+    dz_bind_blob(st, 6, e->spec.p, e->spec.len);
+    return dz_stmt_run(st, err);
+}
+
+static int put_output(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
+{
+    static const char sql[] =
+        "INSERT OR REPLACE INTO exec_output(id,exec,stream,at,data)VALUES(?1,?2,?3,?4,?5)";
+    uint64_t at = e->tail_at;
+    size_t from = 0;
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < e->piece_count; i++) {
+        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
+        dz_bind_int(st, 1, row_id(e, e->tail_row + i));
+        dz_bind_int(st, 2, e->number);
+        dz_bind_int(st, 3, e->pieces[i].stream);
+        dz_bind_int(st, 4, (int64_t)at);
+        dz_bind_blob(st, 5, e->tail.p + from, e->pieces[i].size);
+        rc = dz_stmt_run(st, err);
+        at += e->pieces[i].size;
+        from += e->pieces[i].size;
+    }
+    e->next_row = e->tail_row + e->piece_count;
+    return rc;
+}
+
+/* The oldest rows go, a quarter more than must, so that it is done seldom. What waits to
+ * be sent is younger: e->keep is twice the window. */
+static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
+{
+    static const char sql[] = "DELETE FROM exec_output WHERE id BETWEEN ?1 AND ?2 AND at<=?3";
+    if (e->total - e->first <= e->keep + e->keep / 4)
+        return 0;
+    uint64_t from = e->total - e->keep;
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
+    dz_bind_int(st, 1, row_id(e, 0));
+    dz_bind_int(st, 2, row_id(e, e->tail_row));
+    dz_bind_int(st, 3, (int64_t)(from > DZ_CELL_WINDOW ? from - DZ_CELL_WINDOW : 0));
+    int rc = dz_stmt_run(st, err);
+    if (rc == 0)
+        e->first = from;
+    return rc;
+}
+
+/* Records of long ago. */
+static int forget(const struct dz_exec *e, struct dz_db *db, struct dz_err *err)
+{
+    static const char rows[] = "DELETE FROM exec_output WHERE id<?1<<32 AND exec IN"
+                               "(SELECT id FROM exec WHERE id<?1 AND state<>1)";
+    static const char execs[] = "DELETE FROM exec WHERE id<?1 AND state<>1";
+    static const char *const both[] = {rows, execs};
+    int rc = 0;
+    if (e->number <= DZ_CELL_EXECS_KEPT || e->state != DZ_EXEC_RUNNING)
+        return 0;
+    for (size_t i = 0; rc == 0 && i < DZ_ARRAY_LEN(both); i++) {
+        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, both[i]);
+        dz_bind_int(st, 1, (int64_t)e->number - DZ_CELL_EXECS_KEPT);
+        rc = dz_stmt_run(st, err);
+    }
+    return rc;
+}
+
+int dz_execs_write(struct dz_execs *x, struct dz_db *db, struct dz_err *err)
+{
+    int rc = 0;
+    for (struct dz_exec *e = x->all; rc == 0 && e; e = e->next) {
+        if (e->changed)
+            rc = put_exec(e, db, err);
+        if (rc == 0 && e->changed)
+            rc = forget(e, db, err);
+        if (rc == 0 && e->unwritten)
+            rc = put_output(e, db, err);
+        if (rc == 0 && e->unwritten)
+            rc = trim(e, db, err);
+    }
+    return rc;
+}
+
+void dz_execs_written(struct dz_execs *x)
+{
+    for (struct dz_exec *e = x->all; e; e = e->next)
+        e->changed = e->unwritten = false;
+}
+
+/* --- reading again -------------------------------------------------------------------------------
+ */
+
+static size_t from_tail(const struct dz_exec *e, const void **ret_data, uint32_t *ret_stream)
+{
+    uint64_t at = e->tail_at;
+    size_t from = 0;
+    for (uint32_t i = 0; i < e->piece_count; i++) {
+        uint64_t end = at + e->pieces[i].size;
+        if (e->cursor < end) {
+            size_t skip = (size_t)(e->cursor - at), n = e->pieces[i].size - skip;
+            *ret_data = e->tail.p + from + skip;
+            *ret_stream = e->pieces[i].stream;
+            return n < DZ_CELL_FRAME_MAX ? n : DZ_CELL_FRAME_MAX;
+        }
+        at = end;
+        from += e->pieces[i].size;
+    }
+    return 0;
+}
+
+static size_t from_file(struct dz_execs *x, struct dz_exec *e, const void **ret_data,
+                        uint32_t *ret_stream)
+{
+    static uint8_t bytes[DZ_CELL_FRAME_MAX];
+    static const char sql[] =
+        "SELECT id,stream,at,data FROM exec_output WHERE id BETWEEN ?1 AND ?2 "
+        "AND at+length(data)>?3 ORDER BY id LIMIT 1";
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(x->machine->db, sql);
+    size_t size;
+    dz_bind_int(st, 1, (int64_t)e->read_row);
+    dz_bind_int(st, 2, row_id(e, UINT32_MAX));
+    dz_bind_int(st, 3, (int64_t)e->cursor);
+    if (dz_stmt_step(st, NULL) <= 0) {
+        e->acked = e->cursor = e->total; /* nothing of it is kept */
+        return 0;
+    }
+    uint64_t at = (uint64_t)dz_col_int(st, 2);
+    const uint8_t *data = dz_col_blob(st, 3, &size);
+    e->read_row = (uint64_t)dz_col_int(st, 0);
+    if (at > e->cursor && at < e->total)
+        e->acked = e->cursor = at; /* what was in between is not kept */
+    size_t skip = (size_t)(e->cursor - at);
+    if (at > e->cursor || skip >= size)
+        return 0;
+    size_t n = size - skip < sizeof bytes ? size - skip : sizeof bytes;
+    memcpy(bytes, data + skip, n);
+    *ret_data = bytes;
+    *ret_stream = (uint32_t)dz_col_int(st, 1) & 3;
+    return n;
+}
+
+size_t dz_execs_read(struct dz_execs *x, struct dz_exec *e, const void **ret_data,
+                     uint32_t *ret_stream)
+{
+    if (e->unwritten && e->cursor >= e->tail_at)
+        return 0; /* not before it is committed */
+    return e->piece_count > 0 && e->cursor >= e->tail_at ? from_tail(e, ret_data, ret_stream)
+                                                         : from_file(x, e, ret_data, ret_stream);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_serve.h - the state of a cell's process, and what its two lives share: with a
+ * first process (cell_serve.c), or with many commands (cell_many.c).
+ */
+#ifndef DZ_CELL_CELL_SERVE_H
+#define DZ_CELL_CELL_SERVE_H
+
+#include "cell/cell_execs.h"
+
+struct dz_serve {
+    int fd;
+    bool block; /* the end: wait until the host has taken everything */
+    bool refused[4];
+    bool suspend, files_only; /* the host wants it to sleep */
+    struct dz_frame_fds copy; /* or a snapshot in these */
+    struct dz_started start;
+    struct dz_cell_machine machine;
+    struct dz_put put;
+    struct dz_cell_input in[4]; /* STDIN and TTY are used */
+    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+
+    /* with many commands */
+    bool up;
+    int64_t told_at; /* boot time of the last ACTIVITY */
+    struct dz_frame_activity told;
+};
+
+/* The last word: FAILED. */
+DZ_NORETURN void dz_serve_fail(const struct dz_serve *s, int code, const struct dz_err *err);
+/* Let processes come out of vfork, give output away, write the machine. */
+int dz_serve_sleep(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err);
+/* Run processes; ends of jobs are seen to. */
+enum dz_kernel_state dz_serve_run(struct dz_serve *s, int64_t ns);
+/* Answer to SNAPSHOT: rc of what was done, and copy the file. */
+void dz_serve_copy(struct dz_serve *s, int rc, struct dz_err *err);
+/* The first process has ended: so has the cell. */
+DZ_NORETURN void dz_serve_end(struct dz_serve *s, const struct dz_job *job);
+/* A file put into the disk. */
+int dz_serve_put(struct dz_serve *s, const struct dz_frame *f, struct dz_err *err);
+
+/* The life with many commands, once the start is here. */
+DZ_NORETURN void dz_many_serve(struct dz_serve *s);
+
+#endif

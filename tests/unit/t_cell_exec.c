@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ * A machine that runs many commands: their streams, ends, records, and sleep. */
+#include "tap.h"
+
+#include "../lib/cell_rig.h"
+#include "../lib/many_rig.h"
+
+static const char *const says[] = {"g", "h", NULL};
+static const char *const copy[] = {"g", "c", NULL};
+static const char *const waits[] = {"g", "w", NULL};
+static const char *const loops[] = {"g", "l", NULL};
+static const char *const floods[] = {"g", "f", NULL};
+
+TEST(commands_come_and_go_in_one_machine)
+{
+    struct mrig r;
+    mrig_start(&r);
+    for (int i = 0; i < 3; i++) {
+        struct mexec *e = mrig_exec(&r, says, 0);
+        mrig_until(&r, e, DZ_CELL_EXITED);
+        CHECK_INT(e->end.exit_code, 3);
+        CHECK_STR(e->out.p, "hi\n");
+        CHECK_STR(e->err_out.p, "err\n");
+        CHECK_INT(e->end.count, 7);
+        CHECK(e->pid > 1);
+    }
+    mrig_free(&r);
+}
+
+TEST(two_at_a_time_have_streams_of_their_own)
+{
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *a = mrig_exec(&r, copy, MEXEC_STDIN), *b = mrig_exec(&r, copy, MEXEC_STDIN);
+    mrig_input(&r, a, "for a");
+    mrig_input(&r, b, "for b");
+    CHECK_INT(dz_cell_exec_input_end(r.cell, b->exec, &r.err), 0);
+    mrig_until(&r, b, DZ_CELL_EXITED);
+    CHECK_STR(b->out.p, "for b");
+    CHECK(!a->over);
+    CHECK_INT(dz_cell_exec_signal(r.cell, a->exec, SIGTERM, false, &r.err), 0);
+    mrig_until(&r, a, DZ_CELL_EXITED);
+    CHECK_INT(a->end.signal, SIGTERM);
+    CHECK_STR(a->out.p, "for a");
+    CHECK_INT(dz_cell_exec_signal(r.cell, a->exec, SIGTERM, false, &r.err), DZ_ENOENT);
+    mrig_free(&r);
+}
+
+TEST(what_cannot_be_started_is_told)
+{
+    static const char *const missing[] = {"nothing", NULL};
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *e = mrig_exec(&r, missing, 0);
+    mrig_until(&r, e, DZ_CELL_EXEC_FAILED);
+    CHECK_INT(e->end.code, DZ_ENOENT);
+    CHECK(strstr(e->text, "nothing") != NULL);
+    struct mexec *again = mrig_exec(&r, says, 0); /* and the machine goes on */
+    mrig_until(&r, again, DZ_CELL_EXITED);
+    r.next_id--;
+    e = mrig_exec(&r, says, 0);
+    mrig_until(&r, e, DZ_CELL_EXEC_FAILED);
+    CHECK_INT(e->end.code, DZ_EEXIST);
+    mrig_free(&r);
+}
+
+/* One that nobody reads waits, alone; one that is detached does not. */
+TEST(a_slow_reader_stops_its_own_command_only)
+{
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *f = mrig_exec(&r, floods, MEXEC_SLOW);
+    while (f->seen < DZ_CELL_WINDOW)
+        mrig_step(&r);
+    struct mexec *e = mrig_exec(&r, says, 0);
+    mrig_until(&r, e, DZ_CELL_EXITED);
+    CHECK_INT(f->seen, DZ_CELL_WINDOW);
+    CHECK_INT(dz_cell_exec_took(r.cell, f->exec, 5000, &r.err), 0);
+    while (f->seen < DZ_CELL_WINDOW + 5000)
+        mrig_step(&r);
+    CHECK_INT(dz_cell_exec_detach(r.cell, f->exec, &r.err), 0);
+    int64_t before = r.activity.cpu_ns;
+    while (r.activity.cpu_ns < before + 20000000) /* it runs, unheard */
+        mrig_step(&r);
+    CHECK_INT(dz_cell_exec_attach(r.cell, f->exec, 0, &r.err), 0);
+    f->resync = true; /* most of it is gone: the offset says so */
+    size_t seen = f->seen;
+    while (f->seen == seen)
+        mrig_step(&r);
+    CHECK(f->offset > DZ_CELL_WINDOW);
+    CHECK_INT(dz_cell_exec_signal(r.cell, f->exec, SIGKILL, true, &r.err), 0);
+    f->slow = false;
+    CHECK_INT(dz_cell_exec_took(r.cell, f->exec, f->seen - seen, &r.err), 0);
+    mrig_until(&r, f, DZ_CELL_EXITED);
+    CHECK_INT(f->end.signal, SIGKILL);
+    mrig_free(&r);
+}
+
+TEST(commands_sleep_with_the_machine_and_keep_their_ids)
+{
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *c = mrig_exec(&r, copy, MEXEC_STDIN), *w = mrig_exec(&r, waits, 0);
+    char id[64];
+    (void)snprintf(id, sizeof id, "%s", c->id);
+    mrig_input(&r, c, "before ");
+    while (c->seen < 7)
+        mrig_step(&r);
+    for (int i = 0; i < 3; i++) {
+        mrig_sleep(&r, false);
+        CHECK(r.end.wake_at == 0 || r.end.count < (uint64_t)INT64_MAX);
+        mrig_again(&r);
+        CHECK_INT(r.found, DZ_CELL_FOUND_ASLEEP);
+        CHECK_INT(r.live, 2);
+        c = mrig_by_id(&r, id);
+        CHECK(c != NULL && c->exec >= 1u << 29);
+        CHECK_INT(dz_cell_exec_attach(r.cell, c->exec, c->offset, &r.err), 0);
+        mrig_input(&r, c, "more ");
+        while (c->seen < 7 + 5 * (size_t)(i + 1))
+            mrig_step(&r);
+    }
+    CHECK_STR(c->out.p, "before more more more ");
+    w = mrig_by_id(&r, w->id);
+    CHECK_INT(dz_cell_exec_input_end(r.cell, c->exec, &r.err), 0);
+    CHECK_INT(dz_cell_exec_signal(r.cell, w->exec, SIGTERM, false, &r.err), 0);
+    mrig_until(&r, w, DZ_CELL_EXITED);
+    mrig_until(&r, c, DZ_CELL_EXITED);
+    CHECK_INT(c->end.exit_code, 0);
+    CHECK_INT(c->end.count, 22);
+    mrig_free(&r);
+}
+
+/* What was printed before the sleep comes again after it, from the file. */
+TEST(output_is_replayed_from_an_offset_after_sleep)
+{
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *c = mrig_exec(&r, copy, MEXEC_STDIN);
+    mrig_input(&r, c, "0123456789");
+    while (c->seen < 10)
+        mrig_step(&r);
+    mrig_sleep(&r, false);
+    mrig_again(&r);
+    c = mrig_by_id(&r, c->id);
+    dz_buf_reset(&c->out);
+    c->resync = true;
+    CHECK_INT(dz_cell_exec_attach(r.cell, c->exec, 4, &r.err), 0);
+    mrig_input(&r, c, "ab");
+    while (c->offset < 12)
+        mrig_step(&r);
+    CHECK_STR(c->out.p, "456789ab");
+    mrig_free(&r);
+}
+
+TEST(files_only_loses_the_commands_and_says_so_in_their_records)
+{
+    struct mrig r;
+    mrig_start(&r);
+    (void)mrig_exec(&r, waits, 0);
+    struct mexec *done = mrig_exec(&r, says, 0);
+    mrig_until(&r, done, DZ_CELL_EXITED);
+    mrig_sleep(&r, true);
+    CHECK(r.end.count == (uint64_t)INT64_MAX);
+    mrig_again(&r);
+    CHECK_INT(r.found, DZ_CELL_FOUND_NOTHING);
+    CHECK_INT(r.live, 0);
+    mrig_sleep(&r, false);
+    CHECK_STR(
+        mrig_sql(&r, "SELECT group_concat(state||':'||code) FROM (SELECT * FROM exec ORDER BY id)"),
+        "3:0,2:3");
+    CHECK_STR(mrig_sql(&r, "SELECT group_concat(stream||data,'') FROM exec_output"), "1hi\n2err\n");
+    mrig_free(&r);
+}
+
+/* Killed after it said something: its memory is lost, its words and files are not. */
+TEST(a_killed_cell_keeps_what_it_said)
+{
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *c = mrig_exec(&r, copy, MEXEC_STDIN);
+    mrig_input(&r, c, "heard");
+    while (c->seen < 5)
+        mrig_step(&r);
+    mrig_sleep(&r, false);
+    mrig_again(&r);
+    c = mrig_by_id(&r, c->id);
+    CHECK_INT(dz_cell_exec_attach(r.cell, c->exec, 5, &r.err), 0);
+    mrig_input(&r, c, "!");
+    while (c->seen < 6)
+        mrig_step(&r);
+    CHECK_INT(kill(dz_cell_pid(r.cell), SIGKILL), 0);
+    mrig_died(&r);
+    mrig_again(&r);
+    CHECK(r.lost);
+    CHECK_INT(r.live, 0);
+    mrig_sleep(&r, false);
+    CHECK_STR(mrig_sql(&r, "SELECT group_concat(data,'') FROM exec_output"), "heard!");
+    CHECK_STR(mrig_sql(&r, "SELECT state FROM exec"), "3");
+    mrig_free(&r);
+}
+
+/* A host that is gone: the machine sleeps by itself, and the next one waits for it. */
+TEST(a_closed_socket_puts_the_machine_to_sleep)
+{
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *c = mrig_exec(&r, copy, MEXEC_STDIN), *l = mrig_exec(&r, loops, 0);
+    mrig_until(&r, l, DZ_CELL_STARTED);
+    mrig_input(&r, c, "kept");
+    while (c->seen < 4)
+        mrig_step(&r);
+    mrig_hang_up(&r);
+    mrig_again(&r); /* waits for the lock */
+    CHECK_INT(r.found, DZ_CELL_FOUND_ASLEEP);
+    CHECK_INT(r.live, 2);
+    c = mrig_by_id(&r, c->id);
+    CHECK_INT(dz_cell_exec_attach(r.cell, c->exec, 0, &r.err), 0);
+    dz_buf_reset(&c->out);
+    c->resync = true;
+    c->offset = 0;
+    while (c->offset < 4)
+        mrig_step(&r);
+    CHECK_STR(c->out.p, "kept");
+    mrig_free(&r);
+}
+
+/* File-only: nothing of the machine is touched, and a snapshot is one that can be woken. */
+TEST(file_only_leaves_the_sleeping_machine_alone)
+{
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *c = mrig_exec(&r, copy, MEXEC_STDIN);
+    mrig_until(&r, c, DZ_CELL_STARTED);
+    mrig_sleep(&r, false);
+    r.file_only = true;
+    mrig_again(&r);
+    CHECK_INT(r.found, DZ_CELL_FOUND_ASLEEP);
+    CHECK_INT(dz_cell_put_file(r.cell, "/new", 0644, &r.err), 0);
+    CHECK_INT(dz_cell_put_data(r.cell, "x", 1, &r.err), 0);
+    struct mexec *e = mrig_exec(&r, says, 0);
+    mrig_until(&r, e, DZ_CELL_EXEC_FAILED);
+    CHECK_INT(e->end.code, DZ_ESTATE);
+    mrig_sleep(&r, false);
+    CHECK_STR(mrig_sql(&r, "SELECT count(*) FROM dentry WHERE name=CAST('new' AS BLOB)"), "1");
+    r.file_only = false;
+    mrig_again(&r);
+    CHECK_INT(r.found, DZ_CELL_FOUND_ASLEEP);
+    CHECK_INT(r.live, 1);
+    mrig_free(&r);
+}
+
+TEST(limits_of_one_command_are_its_own)
+{
+    struct mrig r;
+    mrig_start(&r);
+    r.next.output_bytes = 100000;
+    struct mexec *f = mrig_exec(&r, floods, 0);
+    mrig_until(&r, f, DZ_CELL_EXITED);
+    CHECK(strstr(f->text, "its limit is 100000") != NULL);
+    r.next = (struct dz_cell_exec){.cpu_ns = 20000000};
+    struct mexec *l = mrig_exec(&r, loops, 0);
+    mrig_until(&r, l, DZ_CELL_EXITED);
+    CHECK(strstr(l->text, "CPU") != NULL);
+    CHECK(l->end.cpu_ns >= 20000000);
+    mrig_free(&r);
+}
