@@ -1,8 +1,6 @@
 # One Makefile, no configure step. `make help` lists the targets.
 #   make CC=clang-19 CONFIG=asan check      one build directory per CONFIG and CC
-ifeq ($(origin CC),default)
-CC      := gcc
-endif
+CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
 CONFIG  ?= debug
 B       := build/$(CONFIG)-$(notdir $(CC))
 CLANG   ?= clang-14
@@ -15,11 +13,7 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wvla -
         -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wwrite-strings \
         -Wpointer-arith -Wcast-qual -Wformat=2 -Wdouble-promotion -Wnull-dereference \
         -Wswitch-enum -Wimplicit-fallthrough -Werror
-ifneq (,$(findstring clang,$(CC)))
-WARN += -Wno-gnu -Wcomma -Wunreachable-code
-else
-WARN += -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Walloc-zero -Wno-pedantic
-endif
+WARN += $(if $(findstring clang,$(CC)),-Wno-gnu -Wcomma -Wunreachable-code,-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Walloc-zero -Wno-pedantic)
 HARDEN := -fstack-protector-strong -fno-common -fno-strict-aliasing -fPIE
 
 OPT_debug   := -Og -g3
@@ -81,7 +75,7 @@ $(foreach n,wasm.wasm sleep.cell db.db disk.vfs lifecycle.keeper,$(eval NEEDS_be
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))
 sys   = $(sort $(foreach m,$(call deps,$(1)),$(SYS_$(m))))
-obj   = $(patsubst %.c,$(B)/%.o,$(filter-out src/$(1)/main.c,$(wildcard src/$(1)/*.c)))
+obj   = $(patsubst %.c,$(B)/%.o,$(filter-out src/$(1)/main.c %/template_main.c,$(wildcard src/$(1)/*.c)))
 group = -Wl,--start-group $(1) -Wl,--end-group
 
 LIBS     := $(MODULES:%=$(B)/lib%.a)
@@ -117,6 +111,12 @@ $(B)/lib$(1).a: $(call obj,$(1))
 	@rm -f $$@; ar rcs $$@ $$^
 endef
 $(foreach m,$(MODULES),$(eval $(call module_rule,$(m))))
+# an empty disk's bytes, printed as C by a program that only the build runs
+$(B)/libvfs.a: $(B)/gen/vfs_template_bytes.o
+$(B)/make_template: $(B)/src/vfs/template_main.o $(B)/src/vfs/vfs_schema.o $(B)/libdb.a $(B)/libbase.a
+	$(CC) $(LDFLAGS) $^ $(call sys,vfs) -o $@
+$(B)/gen/vfs_template_bytes.o: $(B)/make_template
+	@mkdir -p $(@D) && $< >$(@:.o=.c) && $(CC) $(CPPFLAGS) $(CFLAGS) -c $(@:.o=.c) -o $@
 
 # t_MODULE_PART and fuzz_MODULE_PART link MODULE and what it needs.
 define linked_rule

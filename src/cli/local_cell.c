@@ -112,7 +112,7 @@ int dz_cli_cell_root(struct dz_cli_cell *c, struct dz_cli *cli, const char *file
 static int make_disk(int fd, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf empty = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
-    int rc = dz_db_template(&dz_vfs_schema, &empty, err);
+    int rc = dz_vfs_template(&empty, err);
     return rc < 0 ? rc : dz_db_create_fd(fd, empty.p, empty.len, false, err);
 }
 

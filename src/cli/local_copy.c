@@ -77,7 +77,7 @@ static void target_close(void)
 static int empty_disk(struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
-    int rc = dz_db_template(&dz_vfs_schema, &t, err);
+    int rc = dz_vfs_template(&t, err);
     return rc < 0 ? rc : dz_db_create_fd(target.db_fd, t.p, t.len, false, err);
 }
 

@@ -66,7 +66,7 @@ static int create(struct dz_cli *c, struct dz_err *err)
     char sha256[DZ_SHA256_HEX] = "";
     int64_t epoch = 0;
     int stopped = dz_disk_epoch(&epoch, err);
-    int rc = stopped < 0 ? stopped : dz_db_template(&dz_vfs_schema, &t, err);
+    int rc = stopped < 0 ? stopped : dz_vfs_template(&t, err);
     if (rc == 0)
         rc = dz_db_create_path(file, t.p, t.len, true, err);
     if (rc < 0)

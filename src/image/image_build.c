@@ -309,7 +309,7 @@ static int fetch_all(struct dz_build *b, struct dz_err *err)
 int dz_image_new_disk(int fd, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf empty = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
-    int rc = dz_db_template(&dz_vfs_schema, &empty, err);
+    int rc = dz_vfs_template(&empty, err);
     return rc < 0 ? rc : dz_db_create_fd(fd, empty.p, empty.len, false, err);
 }
 

@@ -36,6 +36,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct dz_buf;
 struct dz_db;
 struct dz_db_schema;
 struct dz_vfs;
@@ -71,6 +72,10 @@ enum {
 /* For dz_db_template() and dz_db_open_*(): tables, view and fixed inodes of an
  * empty disk. */
 extern const struct dz_db_schema dz_vfs_schema;
+
+/* The same bytes in microseconds: made when doze was built, with a seed of its own
+ * and the time of now. Appended to *out, for dz_db_create_*(). */
+DZ_NODISCARD int dz_vfs_template(struct dz_buf *out, struct dz_err *err);
 
 /* The one table that an empty disk does not have yet, IF NOT EXISTS: whoever keeps
  * a machine's memory in the file runs this first. (It would be the eleventh page.) */

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * template_main.c - runs when doze is built: prints an empty disk as C, for
+ * vfs_template.c. The disk is what dz_db_template() makes of the schema, whose two
+ * expressions that differ from disk to disk are replaced by marks.
+ */
+#include "base/buf.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
+#include "vfs/vfs_template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SQL_MAX = 16384,
+};
+
+/* A copy of text, with number instead of each `what`. */
+static char *replace(const char *text, const char *what, long long number)
+{
+    static char copies[2][SQL_MAX];
+    static int used;
+    char *out = copies[used++];
+    size_t n = 0;
+    for (const char *hit; (hit = strstr(text, what)) != NULL; text = hit + strlen(what))
+        n += (size_t)snprintf(out + n, SQL_MAX - n, "%.*s%lld", (int)(hit - text), text, number);
+    (void)snprintf(out + n, SQL_MAX - n, "%s", text);
+    return out;
+}
+
+/* Offsets of a mark, each followed by a comma; how many there are. */
+static int print_marks(const struct dz_buf *t, long long mark)
+{
+    int n = 0;
+    for (size_t at = 0; at + 8 <= t->len; at++) {
+        long long v = 0;
+        for (size_t i = 0; i < 8; i++)
+            v = v << 8 | (unsigned char)t->p[at + i];
+        if (v == mark && ++n > 0)
+            printf("%zu,", at);
+    }
+    return n;
+}
+
+int main(void)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    struct dz_err err = {0};
+    const char *const steps[] = {
+        replace(replace(dz_vfs_schema.steps[0], "abs(random()>>1)", DZ_VFS_MARK_SEED),
+                "CAST(strftime('%s','now') AS INTEGER)*1000000000", DZ_VFS_MARK_TIME)};
+    struct dz_db_schema schema = dz_vfs_schema;
+    schema.steps = steps;
+    if (schema.version != 1 || dz_db_template(&schema, &t, &err) < 0) {
+        (void)fprintf(stderr, "template: %s\n", err.msg);
+        return 1;
+    }
+    printf("#include \"vfs/vfs_template.h\"\n\nconst unsigned char dz_vfs_template_bytes[] = {");
+    for (size_t i = 0; i < t.len; i++)
+        printf("%s%u,", i % 32 ? "" : "\n", (unsigned char)t.p[i]);
+    printf("\n};\nconst size_t dz_vfs_template_size = sizeof dz_vfs_template_bytes;\n"
+           "const uint32_t dz_vfs_template_times[DZ_VFS_TEMPLATE_TIMES] = {");
+    int times = print_marks(&t, DZ_VFS_MARK_TIME);
+    printf("};\nconst uint32_t dz_vfs_template_seed[1] = {");
+    int seeds = print_marks(&t, DZ_VFS_MARK_SEED);
+    printf("};\n");
+    if (times == DZ_VFS_TEMPLATE_TIMES && seeds == 1)
+        return 0;
+    (void)fprintf(stderr, "template: %d times and %d seeds: has the schema changed?\n", times,
+                  seeds);
+    return 1;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_template.h - the bytes of an empty disk, made when doze is built.
+ *
+ * template_main.c writes them (Makefile), with a mark in each place where every disk
+ * has a value of its own. The marks are eight bytes wide, as are the values.
+ */
+#ifndef DZ_VFS_VFS_TEMPLATE_H
+#define DZ_VFS_VFS_TEMPLATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DZ_VFS_MARK_SEED 0x5eed0f1a3b7c92d4LL /* meta: seed */
+#define DZ_VFS_MARK_TIME 0x717e3a5bc4d20916LL /* atime, mtime, ctime of the four fixed inodes */
+
+enum {
+    DZ_VFS_TEMPLATE_TIMES = 12,
+};
+
+extern const unsigned char dz_vfs_template_bytes[];
+extern const size_t dz_vfs_template_size;
+/* Offsets of the marks. */
+extern const uint32_t dz_vfs_template_seed[1];
+extern const uint32_t dz_vfs_template_times[DZ_VFS_TEMPLATE_TIMES];
+
+#endif
