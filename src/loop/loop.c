@@ -66,7 +66,7 @@ int dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *arg, int events),
 
 int dz_poll_set(struct dz_poll *p, int events, struct dz_err *err)
 {
-    assert(!(events & ~(DZ_POLL_READ | DZ_POLL_WRITE)));
+    assert(!(events & ~(DZ_POLL_READ | DZ_POLL_WRITE | DZ_POLL_HANGUP)));
     return p->ops->poll_set(p, events, err);
 }
 

@@ -62,9 +62,10 @@ DZ_NODISCARD int dz_loop_work(struct dz_loop *loop, void (*work)(void *arg),
 enum {
     DZ_POLL_READ = 1,
     DZ_POLL_WRITE = 2,
+    DZ_POLL_HANGUP = 4, /* the other end of a socket is shut, also behind unread bytes */
 };
 /* While events are set, fn is called with those that are ready (an error counts as
- * both). The descriptor stays the caller's and must outlive the poll. */
+ * all). The descriptor stays the caller's and must outlive the poll. */
 DZ_NODISCARD int dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *arg, int events),
                              void *arg, struct dz_poll **ret_poll, struct dz_err *err);
 DZ_NODISCARD int dz_poll_set(struct dz_poll *p, int events, struct dz_err *err); /* 0: none */

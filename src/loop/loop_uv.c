@@ -195,17 +195,19 @@ static int uv_work(struct dz_loop *loop, void (*work)(void *), void (*done)(void
 static void on_poll(uv_poll_t *uv, int status, int events)
 {
     struct uv_poll *p = uv->data;
-    int ready = status < 0 ? DZ_POLL_READ | DZ_POLL_WRITE
+    int ready = status < 0 ? DZ_POLL_READ | DZ_POLL_WRITE | DZ_POLL_HANGUP
                            : (events & UV_READABLE ? DZ_POLL_READ : 0) |
-                                 (events & UV_WRITABLE ? DZ_POLL_WRITE : 0);
+                                 (events & UV_WRITABLE ? DZ_POLL_WRITE : 0) |
+                                 (events & UV_DISCONNECT ? DZ_POLL_HANGUP : 0);
     p->fn(p->arg, ready);
 }
 
 static int uv_dz_poll_set(struct dz_poll *poll, int events, struct dz_err *err)
 {
     struct uv_poll *p = (struct uv_poll *)poll;
-    int want =
-        (events & DZ_POLL_READ ? UV_READABLE : 0) | (events & DZ_POLL_WRITE ? UV_WRITABLE : 0);
+    int want = (events & DZ_POLL_READ ? UV_READABLE : 0) |
+               (events & DZ_POLL_WRITE ? UV_WRITABLE : 0) |
+               (events & DZ_POLL_HANGUP ? UV_DISCONNECT : 0);
     int rc = want ? uv_poll_start(&p->uv, want, on_poll) : uv_poll_stop(&p->uv);
     return rc < 0 ? fail_uv(err, rc, "watch a descriptor") : 0;
 }

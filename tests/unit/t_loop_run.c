@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 static struct dz_clock_test clock_now;
 
@@ -160,7 +161,7 @@ static void on_ready(void *arg, int events)
     struct pipe_end *p = arg;
     char c;
     p->seen |= events;
-    if (events & DZ_POLL_READ && read(p->fd, &c, 1) == 0)
+    if (events & DZ_POLL_HANGUP || (events & DZ_POLL_READ && read(p->fd, &c, 1) == 0))
         dz_loop_stop(p->loop);
 }
 
@@ -204,6 +205,24 @@ TEST(descriptors_and_signals_call_back)
     dz_poll_free(in);
     dz_signal_free(s);
     dz_timer_free(t);
+    dz_loop_free(l);
+    (void)close(fds[0]);
+}
+
+TEST(a_hang_up_is_seen_behind_unread_bytes)
+{
+    struct dz_loop *l = open_loop(0);
+    struct dz_poll *p = NULL;
+    int fds[2];
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    struct pipe_end end = {l, -1, 0};
+    CHECK_INT(dz_poll_new(l, fds[0], on_ready, &end, &p, NULL), 0);
+    CHECK_INT(dz_poll_set(p, DZ_POLL_HANGUP, NULL), 0);
+    CHECK_INT(write(fds[1], "unread", 6), 6);
+    (void)close(fds[1]);
+    CHECK_INT(dz_loop_run(l, NULL), 0);
+    CHECK_INT(end.seen, DZ_POLL_HANGUP);
+    dz_poll_free(p);
     dz_loop_free(l);
     (void)close(fds[0]);
 }
