@@ -56,6 +56,15 @@ enum dz_fd_lock {
 };
 DZ_NODISCARD int dz_fd_lock(int fd, enum dz_fd_lock kind, struct dz_err *err);
 
+/* --- unix sockets (fd_unix.c): of the stream kind, not blocking, by paths of any length --- */
+
+/* Make a listener at path with this mode. One that nobody listens on any more, or any
+ * socket left behind, is replaced; DZ_EBUSY when somebody does, DZ_EEXIST when something
+ * else is there. */
+DZ_NODISCARD int dz_fd_unix_listen(const char *path, mode_t mode, struct dz_err *err);
+/* Connected, or DZ_ENOENT: nobody is there; DZ_EDENIED, DZ_EIO. Does not wait. */
+DZ_NODISCARD int dz_fd_unix_connect(const char *path, struct dz_err *err);
+
 /* --- directories (fd_tree.c) --- */
 
 /* Make path and what is missing above it; a directory that is there is fine. */

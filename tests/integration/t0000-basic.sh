@@ -132,4 +132,10 @@ test_that 'another language or none changes nothing' '
     env -i "$DOZE" help >second && cmp first second
 '
 
+test_that 'no library is loaded at each start that only a daemon needs' '
+    readelf -d "$DOZE" >libraries &&
+    grep -q "libc\.so" libraries &&
+    ! grep -E "microhttpd|gnutls|curl|libssl" libraries
+'
+
 test_done

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Unix sockets. The address of one has room for 108 bytes of path; a longer one is reached
+ * through a descriptor of its directory, by /proc/self/fd.
+ */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    BACKLOG = 4096,
+};
+
+/* The address of path; *ret_dir must stay open while it is used (-1: not needed). */
+static int address(const char *path, struct sockaddr_un *ret_addr, int *ret_dir, struct dz_err *err)
+{
+    char dir[DZ_PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    *ret_addr = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) < sizeof ret_addr->sun_path) {
+        (void)snprintf(ret_addr->sun_path, sizeof ret_addr->sun_path, "%s", path);
+        return 0;
+    }
+    if (!slash || slash == path || (size_t)(slash - path) >= sizeof dir)
+        return dz_fail(err, DZ_ELIMIT, "the path of a socket is too long: %s", path);
+    (void)snprintf(dir, sizeof dir, "%.*s", (int)(slash - path), path);
+    *ret_dir = dz_fd_open(AT_FDCWD, dir, O_PATH | O_DIRECTORY, 0, err);
+    if (*ret_dir < 0)
+        return *ret_dir;
+    int n = snprintf(ret_addr->sun_path, sizeof ret_addr->sun_path, "/proc/self/fd/%d/%s", *ret_dir,
+                     slash + 1);
+    return n < (int)sizeof ret_addr->sun_path
+               ? 0
+               : dz_fail(err, DZ_ELIMIT, "the name of a socket is too long: %s", slash + 1);
+}
+
+static int new_socket(struct dz_err *err)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return fd < 0 ? dz_fail_sys(err, errno, "make a unix socket") : fd;
+}
+
+static int bind_to(int fd, const struct sockaddr_un *addr)
+{
+    return bind(fd, (const struct sockaddr *)addr, sizeof *addr);
+}
+
+/* Does somebody listen there? A full backlog is somebody too. */
+static bool in_use(const struct sockaddr_un *addr)
+{
+    DZ_AUTO(dz_fd_close) int fd = new_socket(NULL);
+    return fd >= 0 &&
+           (connect(fd, (const struct sockaddr *)addr, sizeof *addr) == 0 || errno == EAGAIN);
+}
+
+int dz_fd_unix_listen(const char *path, mode_t mode, struct dz_err *err)
+{
+    struct sockaddr_un addr;
+    struct stat st;
+    DZ_AUTO(dz_fd_close) int dir = -1;
+    int rc = address(path, &addr, &dir, err);
+    if (rc < 0)
+        return rc;
+    DZ_AUTO(dz_fd_close) int fd = new_socket(err);
+    if (fd < 0)
+        return fd;
+    if (fchmod(fd, mode) < 0) /* what bind() makes has this mode from the first moment on */
+        return dz_fail_sys(err, errno, "listen at %s", path);
+    rc = bind_to(fd, &addr);
+    if (rc < 0 && errno == EADDRINUSE) {
+        if (lstat(addr.sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
+            return dz_fail(err, DZ_EEXIST, "listen at %s: it is there and no socket", path);
+        if (in_use(&addr))
+            return dz_fail(err, DZ_EBUSY, "listen at %s: somebody already does", path);
+        (void)unlink(addr.sun_path);
+        rc = bind_to(fd, &addr);
+    }
+    if (rc < 0 || listen(fd, BACKLOG) < 0)
+        return dz_fail_sys(err, errno, "listen at %s", path);
+    return DZ_TAKE_FD(fd);
+}
+
+int dz_fd_unix_connect(const char *path, struct dz_err *err)
+{
+    struct sockaddr_un addr;
+    DZ_AUTO(dz_fd_close) int dir = -1;
+    int rc = address(path, &addr, &dir, err);
+    if (rc < 0)
+        return rc;
+    DZ_AUTO(dz_fd_close) int fd = new_socket(err);
+    if (fd < 0)
+        return fd;
+    if (connect(fd, (const struct sockaddr *)&addr, sizeof addr) == 0)
+        return DZ_TAKE_FD(fd);
+    if (errno == ENOENT || errno == ECONNREFUSED)
+        return dz_fail(err, DZ_ENOENT, "nobody listens at %s", path);
+    return dz_fail_sys(err, errno, "connect to %s", path);
+}
