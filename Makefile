@@ -30,7 +30,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image
+MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image http
 NEEDS_os   := base
 NEEDS_cli  := base os
 # what files cli/local_* may use besides
@@ -43,14 +43,15 @@ NEEDS_wasi := base vfs wasm kernel
 NEEDS_lifecycle := base
 NEEDS_registry := base db
 NEEDS_loop := base
+NEEDS_http := base loop
 NEEDS_blob := base
 NEEDS_cold := base blob
 NEEDS_keeper := base loop lifecycle registry blob cold
 NEEDS_machine := base db vfs kernel wasm
 NEEDS_cell := base os db wasm kernel wasi vfs machine
 NEEDS_image := base os db vfs wasm kernel cell
-SYS_image  := -linih -lz
-$(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4,$(eval SYS_$(basename $(l)) := $(patsubst .%,%,$(suffix $(l)))))
+$(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4 image.-linih+-lz \
+  http.-lwslay+-lcrypto client.-lwslay+-ljansson,$(eval SYS_$(basename $(l)) := $(subst +, ,$(patsubst .%,%,$(suffix $(l))))))
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 program    = $(eval PROGRAMS += $(1))$(eval SRC_$(1) := $(2))$(eval NEEDS_$(1) := $(3))
@@ -172,25 +173,21 @@ check-asan: ## the same under ASan and UBSan
 integration: all build/base/base.doze ## the program itself, in numbered shell tests
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
 WASI_TESTS := $(patsubst tests/wasi/p1/%.c,build/wasi-tests/%.wasm,$(wildcard tests/wasi/p1/*.c))
-wasi: $(B)/wasi_suite $(WASI_TESTS) ## the official tests of WASI preview 1, and ours
-	@DZ_WASI_TESTS=build/wasi-tests scripts/run-tap wasi $(B)/wasi_suite
+wasi: $(B)/wasi_suite $(WASI_TESTS) ; @DZ_WASI_TESTS=build/wasi-tests scripts/run-tap wasi $(B)/wasi_suite ## the official tests of WASI preview 1, and ours
 build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
 	@mkdir -p $(@D)/root
 	clang-19 --target=wasm32-wasi -std=gnu17 -O1 -Wall -Wextra -Werror $< -o $@
 	@echo '{"root": "root"}' >$(@:.wasm=.json)
 security: $(SECURITY) build/security/hostile.wasm ## guests, hosts and cells that attack one another
 	@scripts/run-tap security $(SECURITY)
-crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
-	@scripts/run-tap crash $(B)/torture_vfs
+crash: $(B)/torture_vfs ; @scripts/run-tap crash $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
 model: $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs ## random operations on the disk against a model; SEED= STEPS=
 	@scripts/run-tap model $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs
-sim: $(B)/sim ## the lifecycle by seeds, with crashes and faults; SEEDS= SEED= STEPS=
-	@scripts/run-tap sim $(B)/sim
+sim: $(B)/sim ; @scripts/run-tap sim $(B)/sim ## the lifecycle by seeds, with crashes and faults; SEEDS= SEED= STEPS=
 sim-all: export SEEDS := 10000
 sim-all: sim
-kill: $(B)/kill ## SIGKILL before each system call of each operation of the lifecycle
-	@scripts/run-tap kill $(B)/kill
+kill: $(B)/kill ; @scripts/run-tap kill $(B)/kill ## SIGKILL before each system call of each operation of the lifecycle
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
 spec: $(B)/spec ## WebAssembly's own tests, by both loops of the engine
@@ -265,8 +262,7 @@ analyze: setup ## gcc -fanalyzer and clang-tidy
 	@scripts/analyze $(sort $(wildcard src/*/*.c))
 
 # --- figures -----------------------------------------------------------------
-bench-peers: ## install the programs that benches measure against
-	@bench/peers
+bench-peers: ; @bench/peers ## install the programs that benches measure against
 bench-wasm: $(patsubst bench/wasm/%.c,build/guests/bench/%,$(filter-out %_main.c,$(wildcard bench/wasm/*.c))) guests
 bench-sleep: guests
 bench-%: ## one bench (release build), for instance bench-spawn
@@ -280,8 +276,7 @@ demo: setup ## set up, build and show the main job
 	@$(MAKE) --no-print-directory -s CC=gcc CONFIG=release $(DEMO_BUILD)/doze base
 	@DOZE_DATA=build/data images/build $(DEMO_BUILD)/doze base python
 	@DOZE_DATA=$(abspath build/data) scripts/demo $(DEMO_BUILD)/doze
-setup: ## install what scripts/packages lists and is missing
-	@scripts/setup
+setup: ; @scripts/setup ## install what scripts/packages lists and is missing
 install: ## doze, its completion and its guides, under DESTDIR and PREFIX
 	@$(MAKE) --no-print-directory -s CONFIG=release build/release-$(notdir $(CC))/doze
 	install -D -m 755 build/release-$(notdir $(CC))/doze $(DESTDIR)$(PREFIX)/bin/doze
@@ -290,8 +285,7 @@ install: ## doze, its completion and its guides, under DESTDIR and PREFIX
 	install -m 644 README.md LICENSE $(wildcard docs/guide/*.md) $(DESTDIR)$(PREFIX)/share/doc/doze
 help: ## this list
 	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
-clean: ## remove every build directory
-	rm -rf build
+clean: ; rm -rf build ## remove every build directory
 
 .PHONY: all kill security sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
 .SECONDARY:

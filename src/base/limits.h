@@ -21,6 +21,28 @@ enum {
     DZ_LOG_LINE_MAX = 4096,  /* bytes of a log line with its newline = PIPE_BUF: written at once */
     DZ_LOG_VALUE_MAX = 1024, /* bytes of one value in it */
     DZ_LINE_MAX = 1 << 16,   /* a line of text made by us */
+
+    /* HTTP. What a client may send before it is known who it is. */
+    DZ_HTTP_HEAD_MAX = 32 << 10,        /* bytes of request line and headers; also what a
+                                           connection reads ahead of a body */
+    DZ_HTTP_TARGET_MAX = 16 << 10,      /* bytes of path and query */
+    DZ_HTTP_HEADERS_MAX = 100,          /* headers of a request */
+    DZ_HTTP_QUERY_MAX = 32,             /* parameters in a query */
+    DZ_HTTP_PARAMS_MAX = 4,             /* variable segments of a path */
+    DZ_HTTP_BODY_MAX = 1 << 20,         /* bytes of a body that is not streamed, by default */
+    DZ_HTTP_DISCARD_MAX = 1 << 20,      /* bytes read of a body nobody wants, before closing */
+    DZ_HTTP_ARENA_MAX = 1 << 20,        /* bytes that a request's handler may keep with it */
+    DZ_HTTP_CONNECTIONS_MAX = 16 << 10, /* at once, by default */
+    DZ_HTTP_IDLE_S = 75,                /* a connection on which nothing moves */
+    DZ_HTTP_STALL_S = 600,              /* a stream that its client does not read */
+    DZ_HTTP_SSE_COMMENT_MS = 15000,     /* an event stream is silent at most so long */
+    DZ_HTTP_SSE_MARK = 64 << 10,        /* bytes queued for a client from which on it has to */
+    DZ_HTTP_SSE_QUEUE_MAX = 1 << 20,    /* catch up, and at which it is cut off */
+    DZ_HTTP_WS_MESSAGE_MAX = 1 << 20,   /* bytes of a message from a client */
+    DZ_HTTP_WS_MARK = 64 << 10,         /* as for event streams */
+    DZ_HTTP_WS_QUEUE_MAX = 4 << 20,
+    DZ_HTTP_WS_PING_MS = 20000, /* between pings */
+    DZ_HTTP_WS_CLOSE_MS = 2000, /* for a client's closing frame */
 };
 
 #endif

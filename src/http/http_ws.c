@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * WebSockets: libmicrohttpd hands the socket over after its 101, libwslay makes and reads
+ * the frames, the connection's own poll says when.
+ *
+ * A socket ends in one place, end(), which runs from the loop only (a poll or the timer) and
+ * never inside a call of the user: what a call finds broken it notes, and sets the timer to
+ * now. The timer is otherwise the next ping's or, once a closing frame is out, the end of
+ * the wait for the other one.
+ */
+#include "base/mem.h"
+#include "http/http_int.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <wslay/wslay.h>
+
+enum {
+    KEY_TEXT = 24,    /* 16 bytes in base 64 */
+    ACCEPT_TEXT = 29, /* 20 bytes, with the terminator */
+    PINGS_MISSED = 2,
+    ROOM_TURNS = 4,
+    GONE = 1006, /* no closing frame came */
+};
+
+struct dz_ws {
+    struct dz_http *http;
+    struct dz_http_conn *conn; /* NULL before the upgrade */
+    struct MHD_UpgradeResponseHandle *urh;
+    struct dz_list link;
+    wslay_event_context_ptr ctx;
+    const struct dz_ws_ops *ops;
+    void *arg;
+    struct dz_timer *timer;
+    struct dz_buf early; /* what libmicrohttpd had read behind the request */
+    size_t early_used;
+    unsigned pings, stalled_ms;
+    int code;   /* why the server ends it, 0: it does not */
+    bool in_io; /* inside poll or timer: they look at the state afterwards */
+    bool paused, behind, closing, broken;
+};
+
+/* --- the handshake ----------------------------------------------------------------------- */
+
+/* Is word among the comma-separated ones of a header? */
+static bool has_word(const char *header, const char *word)
+{
+    struct dz_str rest = dz_str(header), part;
+    while (dz_str_split(&rest, ',', &part)) {
+        part = dz_str_trim(part);
+        if (part.n == strlen(word) && strncasecmp(part.p, word, part.n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_key(const char *s)
+{
+    return s && strlen(s) == KEY_TEXT && s[KEY_TEXT - 1] == '=' && s[KEY_TEXT - 2] == '=';
+}
+
+bool dz_http_wants_ws(const struct dz_http_req *r)
+{
+    const char *version = dz_http_header(r, "Sec-WebSocket-Version");
+    return strcmp(r->method, "GET") == 0 && has_word(dz_http_header(r, "Connection"), "upgrade") &&
+           has_word(dz_http_header(r, "Upgrade"), "websocket") && version &&
+           strcmp(version, "13") == 0 && is_key(dz_http_header(r, "Sec-WebSocket-Key"));
+}
+
+/* RFC 6455, 4.2.2: the hash of the key and a constant. */
+static bool accept_text(const char *key, char out[static ACCEPT_TEXT])
+{
+    char text[KEY_TEXT + 40];
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    (void)snprintf(text, sizeof text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key);
+    if (EVP_Digest(text, strlen(text), digest, &n, EVP_sha1(), NULL) != 1)
+        return false;
+    (void)EVP_EncodeBlock((unsigned char *)out, digest, (int)n);
+    return true;
+}
+
+/* --- frames ------------------------------------------------------------------------------- */
+
+static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *p, size_t n, int flags, void *arg)
+{
+    struct dz_ws *w = arg;
+    size_t early = w->early.len - w->early_used;
+    (void)flags;
+    if (w->paused || w->broken) {
+        wslay_event_set_error(ctx, WSLAY_ERR_WOULDBLOCK);
+        return -1;
+    }
+    if (early > 0) {
+        n = n < early ? n : early;
+        memcpy(p, w->early.p + w->early_used, n);
+        w->early_used += n;
+        return (ssize_t)n;
+    }
+    ssize_t got = recv(w->conn->fd, p, n, MSG_DONTWAIT);
+    if (got > 0)
+        return got;
+    bool later = got < 0 && (errno == EAGAIN || errno == EINTR);
+    w->broken = !later;
+    wslay_event_set_error(ctx, later ? WSLAY_ERR_WOULDBLOCK : WSLAY_ERR_CALLBACK_FAILURE);
+    return -1;
+}
+
+static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *p, size_t n, int flags,
+                       void *arg)
+{
+    struct dz_ws *w = arg;
+    (void)flags;
+    ssize_t sent = send(w->conn->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+        w->stalled_ms = 0;
+        return sent;
+    }
+    bool later = errno == EAGAIN || errno == EINTR;
+    w->broken = !later;
+    wslay_event_set_error(ctx, later ? WSLAY_ERR_WOULDBLOCK : WSLAY_ERR_CALLBACK_FAILURE);
+    return -1;
+}
+
+static void on_frame(wslay_event_context_ptr ctx,
+                     const struct wslay_event_on_frame_recv_start_arg *frame, void *arg)
+{
+    (void)ctx;
+    (void)frame;
+    ((struct dz_ws *)arg)->pings = 0; /* whatever it says: somebody is there */
+}
+
+static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *m,
+                       void *arg)
+{
+    struct dz_ws *w = arg;
+    (void)ctx;
+    if (!wslay_is_ctrl_frame(m->opcode) && !w->closing)
+        w->ops->message(w->arg, m->opcode == WSLAY_TEXT_FRAME,
+                        dz_str_n((const char *)m->msg, m->msg_length));
+}
+
+/* --- the end -------------------------------------------------------------------------------- */
+
+static void release(struct dz_ws *w)
+{
+    dz_list_remove(&w->link);
+    dz_timer_free(w->timer);
+    wslay_event_context_free(w->ctx);
+    dz_buf_release(&w->early);
+    dz_free(w);
+}
+
+static int closing_code(const struct dz_ws *w)
+{
+    if (wslay_event_get_close_received(w->ctx)) {
+        int code = wslay_event_get_status_code_received(w->ctx);
+        return code ? code : 1005;
+    }
+    return w->code ? w->code : GONE;
+}
+
+static void end(struct dz_ws *w)
+{
+    const struct dz_ws_ops *ops = w->ops;
+    void *arg = w->arg;
+    int code = closing_code(w);
+    if (w->conn) {
+        w->conn->ws = NULL;
+        dz_http_conn_watch(w->conn, 0);
+        (void)MHD_upgrade_action(w->urh, MHD_UPGRADE_ACTION_CLOSE);
+        dz_http_kick(w->http);
+    }
+    release(w);
+    ops->closed(arg, code);
+}
+
+static bool is_over(const struct dz_ws *w)
+{
+    bool sent = wslay_event_get_close_sent(w->ctx);
+    return w->broken || (sent && (wslay_event_get_close_received(w->ctx) ||
+                                  !wslay_event_get_read_enabled(w->ctx)));
+}
+
+static void watch(struct dz_ws *w)
+{
+    int events = w->paused ? DZ_POLL_HANGUP : wslay_event_want_read(w->ctx) ? DZ_POLL_READ : 0;
+    bool write = wslay_event_want_write(w->ctx) || w->behind;
+    dz_http_conn_watch(w->conn, events | (write ? DZ_POLL_WRITE : 0));
+}
+
+static void flush(struct dz_ws *w)
+{
+    if (wslay_event_want_write(w->ctx) && wslay_event_send(w->ctx) != 0)
+        w->broken = true;
+}
+
+/* The client has caught up. It may do so at once with what comes now, again and again;
+ * after some turns others have theirs (watch). */
+static void give_room(struct dz_ws *w)
+{
+    for (int i = 0; i < ROOM_TURNS && w->behind && !w->broken && !w->closing; i++) {
+        if (wslay_event_get_queued_msg_length(w->ctx) > 0)
+            return;
+        w->behind = false;
+        w->ops->room(w->arg);
+        flush(w);
+    }
+}
+
+static void io(struct dz_ws *w)
+{
+    w->in_io = true;
+    if (!w->paused && wslay_event_want_read(w->ctx) && wslay_event_recv(w->ctx) != 0)
+        w->broken = true;
+    flush(w);
+    give_room(w);
+    w->in_io = false;
+    if (is_over(w))
+        end(w);
+    else
+        watch(w);
+}
+
+void dz_http_ws_poll(struct dz_ws *w, int events)
+{
+    if (w->paused && (events & DZ_POLL_HANGUP))
+        w->broken = true;
+    io(w);
+}
+
+/* Time for a ping, or the other side has had its time. */
+static void on_timer(void *arg)
+{
+    struct dz_ws *w = arg;
+    unsigned ms = w->closing ? DZ_HTTP_WS_CLOSE_MS : w->http->opts.ws_ping_ms;
+    if (!w->conn) { /* its request ends it, if no upgrade comes */
+        dz_timer_after(w->timer, ms);
+        return;
+    }
+    if (w->broken) {
+        end(w);
+        return;
+    }
+    if (wslay_event_want_write(w->ctx)) {
+        w->stalled_ms += ms;
+        w->broken = w->stalled_ms > DZ_HTTP_STALL_S * 1000u;
+    } else if (w->closing) {
+        w->broken = true; /* it has had its time */
+    } else if (!w->paused) {
+        const struct wslay_event_msg ping = {.opcode = WSLAY_PING};
+        w->broken = ++w->pings > PINGS_MISSED;
+        if (!w->broken)
+            (void)wslay_event_queue_msg(w->ctx, &ping);
+    }
+    dz_timer_after(w->timer, ms);
+    io(w);
+}
+
+static void soon(struct dz_ws *w)
+{
+    if (!w->in_io)
+        dz_timer_after(w->timer, 0);
+}
+
+/* --- the beginning ---------------------------------------------------------------------------- */
+
+static void on_upgrade(void *arg, struct MHD_Connection *c, void *context, const char *early,
+                       size_t early_size, MHD_socket fd, struct MHD_UpgradeResponseHandle *urh)
+{
+    struct dz_ws *w = arg;
+    struct dz_http_req *r = context;
+    (void)c;
+    assert(fd == r->conn->fd);
+    (void)fd;
+    r->ws = NULL;
+    w->conn = r->conn;
+    w->conn->ws = w;
+    w->urh = urh;
+    dz_buf_add(&w->early, early, early_size);
+    w->broken = w->broken || w->early.err;
+    if (w->broken)
+        soon(w);
+    else if (early_size > 0 || wslay_event_want_write(w->ctx))
+        dz_http_conn_watch(w->conn, DZ_POLL_READ | DZ_POLL_WRITE); /* writable: at once */
+    else
+        watch(w);
+}
+
+void dz_http_ws_drop(struct dz_ws *w)
+{
+    end(w);
+}
+
+void dz_http_ws_end_all(struct dz_http *h)
+{
+    while (!dz_list_empty(&h->sockets)) {
+        struct dz_ws *w = DZ_LIST_FIRST(struct dz_ws, &h->sockets, link);
+        if (w->conn) {
+            if (wslay_event_queue_close(w->ctx, WSLAY_CODE_GOING_AWAY, NULL, 0) == 0)
+                (void)wslay_event_send(w->ctx);
+            w->code = WSLAY_CODE_GOING_AWAY;
+            end(w);
+        } else { /* its request ends it */
+            dz_list_remove(&w->link);
+        }
+    }
+}
+
+static struct dz_ws *new_socket(struct dz_http *h)
+{
+    static const struct wslay_event_callbacks callbacks = {
+        .recv_callback = on_recv,
+        .send_callback = on_send,
+        .on_frame_recv_start_callback = on_frame,
+        .on_msg_recv_callback = on_message,
+    };
+    struct dz_ws *w = dz_zalloc(sizeof *w);
+    if (!w)
+        return NULL;
+    *w = (struct dz_ws){.http = h, .early = DZ_BUF_INIT(DZ_HTTP_HEAD_MAX)};
+    dz_list_init(&w->link);
+    if (dz_mem_inject() || wslay_event_context_server_init(&w->ctx, &callbacks, w) != 0) {
+        dz_free(w);
+        return NULL;
+    }
+    wslay_event_config_set_max_recv_msg_length(w->ctx, DZ_HTTP_WS_MESSAGE_MAX);
+    if (dz_timer_new(h->opts.loop, on_timer, w, &w->timer, NULL) < 0) {
+        release(w);
+        return NULL;
+    }
+    return w;
+}
+
+struct dz_ws *dz_http_ws(struct dz_http_req *r, const struct dz_ws_ops *ops, void *arg)
+{
+    char text[ACCEPT_TEXT];
+    struct MHD_Response *response = NULL;
+    assert(dz_http_wants_ws(r));
+    struct dz_ws *w = new_socket(r->http);
+    if (w && accept_text(dz_http_header(r, "Sec-WebSocket-Key"), text))
+        response = MHD_create_response_for_upgrade(on_upgrade, w);
+    if (!response) {
+        if (w)
+            release(w);
+        dz_http_answer(r, 503, NULL);
+        return NULL;
+    }
+    w->ops = ops;
+    w->arg = arg;
+    r->ws = w;
+    dz_list_push_back(&r->http->sockets, &w->link);
+    dz_timer_after(w->timer, r->http->opts.ws_ping_ms);
+    (void)MHD_add_response_header(response, "Upgrade", "websocket");
+    (void)MHD_add_response_header(response, "Sec-WebSocket-Accept", text);
+    dz_http_answer(r, 101, response);
+    return w;
+}
+
+/* --- what the user does ------------------------------------------------------------------------
+ */
+
+static int broken(struct dz_ws *w, int rc)
+{
+    w->broken = true;
+    soon(w);
+    return rc;
+}
+
+int dz_ws_send(struct dz_ws *w, bool text, struct dz_str data)
+{
+    const struct wslay_event_msg m = {.opcode = text ? WSLAY_TEXT_FRAME : WSLAY_BINARY_FRAME,
+                                      .msg = (const uint8_t *)data.p,
+                                      .msg_length = data.n};
+    if (w->broken || w->closing)
+        return DZ_ESTATE;
+    if (wslay_event_get_queued_msg_length(w->ctx) + data.n > DZ_HTTP_WS_QUEUE_MAX)
+        return broken(w, DZ_ELIMIT);
+    int rc = wslay_event_queue_msg(w->ctx, &m);
+    if (rc == WSLAY_ERR_NO_MORE_MSG)
+        return DZ_ESTATE; /* the client has closed */
+    if (rc != 0)
+        return broken(w, DZ_ENOMEM);
+    if (w->conn && !w->in_io) {
+        flush(w);
+        if (is_over(w))
+            soon(w);
+        else
+            watch(w);
+    }
+    w->behind = w->behind || wslay_event_get_queued_msg_length(w->ctx) >= DZ_HTTP_WS_MARK;
+    return w->behind;
+}
+
+void dz_ws_pause(struct dz_ws *w, bool paused)
+{
+    w->paused = paused;
+    if (w->conn && !w->in_io) {
+        watch(w);
+        if (!paused && w->early_used < w->early.len)
+            dz_http_conn_watch(w->conn, DZ_POLL_READ | DZ_POLL_WRITE);
+    }
+}
+
+void dz_ws_close(struct dz_ws *w, int code, const char *reason)
+{
+    size_t n = reason ? strlen(reason) : 0;
+    if (w->closing || w->broken)
+        return;
+    w->closing = true;
+    w->paused = false;
+    w->code = code;
+    if (wslay_event_queue_close(w->ctx, (uint16_t)code, (const uint8_t *)reason,
+                                n < 123 ? n : 123) != 0 &&
+        !wslay_event_get_close_received(w->ctx))
+        w->broken = true;
+    dz_timer_after(w->timer, w->broken ? 0 : DZ_HTTP_WS_CLOSE_MS);
+    if (w->conn && !w->broken && !w->in_io)
+        dz_http_conn_watch(w->conn, DZ_POLL_READ | DZ_POLL_WRITE);
+}
