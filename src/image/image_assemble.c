@@ -273,14 +273,40 @@ static int put_zip_link(struct assembly *a, struct dz_zip *z, const char *path)
     return rc;
 }
 
-static int put_zip_member(struct assembly *a, struct dz_zip *z, const struct dz_archive_member *m,
-                          const char *path)
+/* No part of the path behind its first `own` bytes, which are the recipe's, is a link: an
+ * archive may not bring one and then write through it. */
+static int refuse_through_link(struct assembly *a, const char *path, size_t own)
 {
+    char part[DZ_VFS_PATH_MAX];
+    struct dz_vfs_walked at;
+    struct dz_vfs_attr attr;
+    const struct dz_vfs_walk req = {
+        .root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .keep_last = true, .nofollow = true};
+    for (const char *p = path + own; (p = strchr(p, '/')); p++) {
+        (void)snprintf(part, sizeof part, "%.*s", (int)(p - path), path);
+        if (p == path + own || dz_vfs_walk(a->vfs, &req, part, &at) != 0 || !at.ino)
+            continue;
+        int e = dz_vfs_getattr(a->vfs, at.ino, &attr);
+        if (e)
+            return put_failed(a, part, e);
+        if (S_ISLNK(attr.mode))
+            return dz_fail(a->err, DZ_EINVAL,
+                           "a member of the zip archive goes through the symbolic link %s", part);
+    }
+    return 0;
+}
+
+static int put_zip_member(struct assembly *a, struct dz_zip *z, const struct dz_archive_member *m,
+                          const char *path, size_t own)
+{
+    int rc = refuse_through_link(a, path, own);
+    if (rc < 0)
+        return rc;
     if (S_ISDIR(m->mode))
         return put_dir(a, path, m->mode & 0777);
     if (S_ISLNK(m->mode))
         return put_zip_link(a, z, path);
-    int rc = open_file(a, path, a->step->has_mode ? a->step->mode : m->mode & 0777);
+    rc = open_file(a, path, a->step->has_mode ? a->step->mode : m->mode & 0777);
     if (rc == 0)
         rc = dz_zip_read(z, sink_to_file, a, a->err);
     close_file(a);
@@ -310,6 +336,7 @@ static int take_zip(struct assembly *a, const struct dz_zip_source *source, cons
     struct dz_archive_member m;
     struct dz_zip *z = NULL;
     size_t cut = strcspn(from, "!"), taken = 0;
+    size_t own = strlen(to) - (to[strlen(to) - 1] == '/' ? 1 : 0);
     int rc = dz_zip_open(source, &z, a->err), more = 1;
     while (rc == 0 && (more = dz_zip_next(z, &m, a->err)) > 0) {
         bool inner = from[cut] && dz_str_eq(m.path, dz_str_n(from, cut));
@@ -319,7 +346,7 @@ static int take_zip(struct assembly *a, const struct dz_zip_source *source, cons
         else if (here < 0)
             rc = here;
         else if (here > 0)
-            rc = inner ? take_inner(a, z, from + cut + 1, to) : put_zip_member(a, z, &m, path);
+            rc = inner ? take_inner(a, z, from + cut + 1, to) : put_zip_member(a, z, &m, path, own);
         taken += here > 0;
     }
     dz_zip_close(z);

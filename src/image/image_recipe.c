@@ -250,6 +250,8 @@ static int set_env(struct reading *g, const char *name, const char *value)
     DZ_AUTO(dz_buf_release) struct dz_buf line = DZ_BUF_INIT(1 << 16);
     if (g->env_count == DZ_IMAGE_WORDS_MAX)
         return wrong(g, g->line, "more than %d variables", DZ_IMAGE_WORDS_MAX);
+    if (!dz_image_text_ok(dz_str(name)))
+        return wrong(g, g->line, "a variable needs a name");
     dz_buf_addf(&line, "%s=%s", name, value);
     c->env[g->env_count++] = keep(g, line.p);
     return 0;
@@ -402,9 +404,16 @@ static char *next_line(char *to, int size, void *stream)
         (void)wrong(g, g->line, "a line of %zu bytes: %d are the most", line.n, size - 2);
         return NULL;
     }
-    struct dz_str trimmed = dz_str_trim(line);
-    if (trimmed.n > 0 && trimmed.p[0] == '[' && begin_section(g, trimmed) < 0)
+    if (line.n > 0 && memchr(line.p, 0, line.n)) {
+        (void)wrong(g, g->line, "a NUL byte");
         return NULL;
+    }
+    struct dz_str trimmed = dz_str_trim(line);
+    if (trimmed.n > 0 && trimmed.p[0] == '[') {
+        if (begin_section(g, trimmed) < 0)
+            return NULL;
+        line = trimmed; /* indented it would go on the value above */
+    }
     (void)snprintf(to, (size_t)size, "%.*s\n", (int)line.n, line.p);
     return to;
 }
