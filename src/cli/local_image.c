@@ -272,10 +272,13 @@ const struct dz_cli_command dz_cmd_image_inspect = {
 static int rm(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    struct dz_registry *r = NULL;
     int rc = dz_cli_image_store(&s, err);
+    if (rc == 0)
+        rc = dz_cli_image_guard(s, &r, err);
     for (int i = 0; rc == 0 && i < c->argc; i++)
         rc = dz_image_remove(s, c->argv[i], err);
-    return rc;
+    return dz_cli_image_guard_end(r, rc, err);
 }
 
 const struct dz_cli_command dz_cmd_image_rm = {
@@ -286,8 +289,9 @@ const struct dz_cli_command dz_cmd_image_rm = {
     .min_args = 1,
     .max_args = -1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "An id takes all names of its image. An image that a sandbox runs stays; one\n"
-            "that a disk file stands on does not: the file then needs it again.\n",
+    .help = "An id takes all names of its image. An image that a sandbox runs stays, and one\n"
+            "that a sandbox of the registry stands on; with a daemon on the registry, ask that\n"
+            "one. A disk file of `doze run --file` holds nothing: it then needs the image again.\n",
     .run = rm,
 };
 
@@ -300,9 +304,13 @@ static int gc(struct dz_cli *c, struct dz_err *err)
     struct dz_image_gc gone = {0};
     char size[DZ_CLI_SIZE_TEXT];
     struct dz_json j;
+    struct dz_registry *r = NULL;
     int rc = dz_cli_image_store(&s, err);
     if (rc == 0)
-        rc = dz_image_gc(s, NULL, NULL, dz_cli_flag(c, "cache"), &gone, err);
+        rc = dz_cli_image_guard(s, &r, err);
+    if (rc == 0)
+        rc = dz_image_gc(s, dz_cli_flag(c, "cache"), &gone, err);
+    rc = dz_cli_image_guard_end(r, rc, err);
     if (rc < 0)
         return rc;
     if (!c->json) {
@@ -329,7 +337,7 @@ const struct dz_cli_command dz_cmd_image_gc = {
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = "Images that a sandbox runs stay.\n",
+    .help = "Images stay that a sandbox runs, or one of the registry stands on.\n",
     .run = gc,
 };
 

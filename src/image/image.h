@@ -87,6 +87,10 @@ struct dz_image_store;
 DZ_NODISCARD int dz_image_store_open(const char *data, struct dz_image_store **ret_store,
                                      struct dz_err *err);
 void dz_image_store_close(struct dz_image_store *s); /* NULL is fine */
+/* Asked before an image goes, besides who runs it: 0, or DZ_EBUSY and who needs it, or what
+ * kept it from knowing. NULL: nobody is asked. */
+typedef int dz_image_guard_fn(void *arg, const char *sha256, struct dz_err *err);
+void dz_image_store_guard(struct dz_image_store *s, dz_image_guard_fn *guard, void *arg);
 
 /* Which image NAME[:TAG] is (no TAG: latest, else the only one that there is), or img_DIGITS, or
  * six or more of the digits of its hash. DZ_ENOENT; DZ_EINVAL: no name, or digits of several. */
@@ -114,18 +118,17 @@ DZ_NODISCARD int dz_image_each(struct dz_image_store *s, dz_image_each_fn *fn, v
 DZ_NODISCARD int dz_image_tag(struct dz_image_store *s, const char *name, const char *sha256,
                               struct dz_err *err);
 /* Take the name away; without a name left the image goes, with the modules that no
- * other image has. A name by digits removes all names. DZ_EBUSY: it is being run;
- * then nothing has changed. */
+ * other image has. A name by digits removes all names. DZ_EBUSY: it is being run, or the
+ * guard says who needs it; then nothing has changed. */
 DZ_NODISCARD int dz_image_remove(struct dz_image_store *s, const char *name, struct dz_err *err);
 
 struct dz_image_gc {
     uint64_t files, bytes; /* removed */
 };
-/* Remove images without a name that nobody runs and `keep` (may be NULL) does not
- * know, modules of no image, what broken builds left, and with `cache` what was
- * fetched and compiled. */
-DZ_NODISCARD int dz_image_gc(struct dz_image_store *s, bool (*keep)(void *arg, const char *sha256),
-                             void *arg, bool cache, struct dz_image_gc *ret_gc, struct dz_err *err);
+/* Remove images without a name that nobody runs and the guard lets go, modules of no
+ * image, what broken builds left, and with `cache` what was fetched and compiled. */
+DZ_NODISCARD int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc,
+                             struct dz_err *err);
 
 /* Read an image and all that was made from it, and tell each damage; with repair,
  * make anew what can be made from the image itself. *ret_count: damages that stay. */

@@ -33,6 +33,8 @@ bool dz_image_text_ok(struct dz_str s);
 struct dz_image_store {
     int dir; /* DATA/images */
     char *path;
+    dz_image_guard_fn *guard; /* NULL: none */
+    void *guard_arg;
 };
 
 /* "files/SHA.doze" and so on, below the store's directory. */

@@ -67,6 +67,12 @@ int dz_image_lock(const struct dz_image_store *s, int *ret_fd, struct dz_err *er
     return rc;
 }
 
+void dz_image_store_guard(struct dz_image_store *s, dz_image_guard_fn *guard, void *arg)
+{
+    s->guard = guard;
+    s->guard_arg = arg;
+}
+
 /* --- files ------------------------------------------------------------------------- */
 
 void dz_image_file_path(char out[static DZ_IMAGE_PATH], const char *sha256)

@@ -286,11 +286,14 @@ static void unlink_counted(const struct dz_image_store *s, const char *path, str
     gc->bytes += (uint64_t)st.st_size;
 }
 
-/* The image's own files; DZ_EBUSY when somebody runs it. */
+/* The image's own files; DZ_EBUSY when somebody runs or needs it. */
 static int remove_image(const struct dz_image_store *s, const char *sha256, struct dz_image_gc *gc,
                         struct dz_err *err)
 {
     char path[DZ_IMAGE_PATH];
+    int rc = s->guard ? s->guard(s->guard_arg, sha256, err) : 0;
+    if (rc < 0)
+        return rc;
     dz_image_file_path(path, sha256);
     /* An exclusive lock wants a descriptor to write by, and the owner may always have it. */
     DZ_AUTO(dz_fd_close) int held = dz_fd_open(s->dir, path, O_RDONLY, 0, err);
@@ -299,8 +302,8 @@ static int remove_image(const struct dz_image_store *s, const char *sha256, stru
     if (fchmod(held, 0600) < 0)
         return dz_fail_sys(err, errno, "change %s/%s", s->path, path);
     DZ_AUTO(dz_fd_close) int fd = openat(s->dir, path, O_RDWR | O_CLOEXEC);
-    int rc = fd < 0 ? dz_fail_sys(err, errno, "open %s/%s", s->path, path)
-                    : dz_fd_lock(fd, DZ_FD_LOCK_EXCLUSIVE, err);
+    rc = fd < 0 ? dz_fail_sys(err, errno, "open %s/%s", s->path, path)
+                : dz_fd_lock(fd, DZ_FD_LOCK_EXCLUSIVE, err);
     if (fchmod(held, 0444) < 0 && rc == 0)
         rc = dz_fail_sys(err, errno, "change %s/%s", s->path, path);
     if (rc == DZ_EBUSY)
@@ -396,15 +399,13 @@ int dz_image_remove(struct dz_image_store *s, const char *name, struct dz_err *e
 
 struct sweep {
     struct dz_image_store *s;
-    bool (*keep)(void *arg, const char *sha256);
-    void *arg;
     struct dz_image_gc *gc;
 };
 
 static int sweep_image(void *arg, const char *sha256, const char *tags, struct dz_err *err)
 {
     struct sweep *w = arg;
-    if (*tags || (w->keep && w->keep(w->arg, sha256)))
+    if (*tags)
         return 0;
     int rc = remove_image(w->s, sha256, w->gc, err);
     return rc == DZ_EBUSY ? 0 : rc;
@@ -428,11 +429,11 @@ static int sweep_all(struct dz_image_store *s, const char *part, struct dz_image
     return rc;
 }
 
-int dz_image_gc(struct dz_image_store *s, bool (*keep)(void *arg, const char *sha256), void *arg,
-                bool cache, struct dz_image_gc *ret_gc, struct dz_err *err)
+int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc,
+                struct dz_err *err)
 {
     struct dz_image_gc gc = {0};
-    struct sweep w = {s, keep, arg, &gc};
+    struct sweep w = {s, &gc};
     DZ_AUTO(dz_fd_close) int lock = -1;
     int rc = dz_image_lock(s, &lock, err);
     if (rc == 0)

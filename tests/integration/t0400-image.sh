@@ -160,6 +160,15 @@ test_that 'rm and gc: what has no name goes, what runs stays' '
     run 0 doze image gc --cache &&
     [ -z "$(files)" ]
 '
+test_that 'an image that the registry needs stays' '
+    export DOZE_DATA=$PWD/needed && run 0 doze image build -q --from-dir root -t one && sha=$(basename data/../needed/images/files/*.doze .doze) &&
+    run 0 doze registry register sbx_1 acme && run 0 doze registry register sbx_2 acme &&
+    sqlite3 needed/registry.db "update instances set image=\"$sha\"" &&
+    run 1 doze image rm one && has err "the sandbox sbx_1 and 1 more" && run 7 doze run -I one seven &&
+    rm needed/images/tags/* && run 0 doze image gc && run 7 doze run -I "$sha" seven &&
+    sqlite3 needed/registry.db "update instances set image=\"\"" && run 0 doze image gc && run 125 doze run -I "$sha" seven &&
+    [ -z "$(ls needed/images/files needed/images/modules | grep -v :)" ]
+'
 test_that 'a name without a tag is its only one; of several it must be said which' '
     export DOZE_DATA=$PWD/names && run 0 doze image build -q --from-dir root -t odd:1 && run 7 doze run -I odd -- seven &&
     run 0 doze image build -q --from-dir root -t odd:2 && run 125 doze run -I odd -- seven &&

@@ -188,6 +188,7 @@ test_that 'a full disk: said, the store as it was, and usable afterwards' '
         df full | tail -n 1" >log || { cat log; exit 1; }
     has log "No space left" && has log "no damage"
 '
+pid=
 # Waits until the log of a build has the text; the build is $pid.
 until_log() { until grep -qF -e "$1" data/images/logs/new:latest.log 2>/dev/null; do kill -0 "$pid" && sleep 0.01; done; }
 test_that 'Ctrl-C while the image is put together' '
