@@ -30,7 +30,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image http
+MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image http metrics
 NEEDS_os   := base
 NEEDS_cli  := base os
 # what files cli/local_* may use besides
@@ -44,6 +44,7 @@ NEEDS_lifecycle := base
 NEEDS_registry := base db
 NEEDS_loop := base
 NEEDS_http := base loop
+NEEDS_metrics := base
 NEEDS_blob := base
 NEEDS_cold := base blob
 NEEDS_keeper := base loop lifecycle registry blob cold
