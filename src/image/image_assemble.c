@@ -165,7 +165,7 @@ static int sink_to_file(void *arg, const void *data, size_t n, struct dz_err *er
 /* Text of a message, with a NUL; its second string behind the first NUL. */
 static int take_text(struct assembly *a, const struct dz_call_msg *m, char to[2 * DZ_IMAGE_PATH])
 {
-    if (m->size == 0 || m->size >= 2 * DZ_IMAGE_PATH)
+    if (m->size == 0 || m->size >= (size_t)2 * DZ_IMAGE_PATH)
         return dz_fail(a->err, DZ_EIO, "the host sent a path of %zu bytes", m->size);
     memcpy(to, m->data, m->size);
     to[m->size] = '\0';

@@ -58,7 +58,7 @@ int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, s
 {
     char line[LAST_LINE];
     struct dz_os_proc p = DZ_OS_PROC_NONE;
-    struct dz_os_status status;
+    struct dz_os_status status = {0};
     const struct dz_os_fd fds[] = {{1, b->log}, {2, b->log}};
     const struct dz_os_spawn_opts o = {
         .argv = argv, .cwd = cwd, .fds = fds, .fd_count = 2, .tree = true};

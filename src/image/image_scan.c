@@ -282,7 +282,7 @@ int dz_image_deploy(const struct dz_image_store *s, int fd, const char *work,
                     struct dz_err *err)
 {
     char sha256[DZ_SHA256_HEX], path[DZ_IMAGE_PATH];
-    struct dz_image image;
+    struct dz_image image = {0};
     if (how->status)
         how->status(how->arg, DZ_IMAGE_DEPLOYING);
     int rc = dz_image_hash_fd(fd, sha256, err);

@@ -347,7 +347,7 @@ static int note_modules(void *arg, const char *sha256, const char *tags, struct 
 static int sweep_modules(struct dz_image_store *s, struct dz_image_gc *gc, struct dz_err *err)
 {
     struct names modules = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
-    struct used used = {.modules = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX * 8), .s = s};
+    struct used used = {.modules = DZ_VEC_INIT((size_t)DZ_IMAGE_TAGS_MAX * 8), .s = s};
     int rc = dz_image_each(s, note_modules, &used, err);
     if (rc == 0)
         rc = list(s, "modules", &modules, err);
