@@ -27,6 +27,7 @@
 enum {
     DZ_BLOB_KEY_MAX = 200,
     DZ_BLOB_PIECE = 1 << 20, /* bytes moved at a time where they pass through memory */
+    DZ_BLOB_HASH_PIECE = 8 << 20,
 };
 
 /* --- a store --------------------------------------------------------------------- */
@@ -107,6 +108,25 @@ DZ_NODISCARD int dz_blob_out_commit(struct dz_blob_out *out, struct dz_err *err)
 void dz_blob_out_close(struct dz_blob_out *out);
 void dz_blob_out_closep(struct dz_blob_out **out);
 
+/* --- hashing --------------------------------------------------------------------- */
+
+/* The hash of an object of at most DZ_BLOB_HASH_PIECE bytes is its SHA-256. Of a
+ * longer one it is the SHA-256 of the SHA-256s of its pieces of that length, one
+ * after the other: several cores can take it, and so can a service that gets the
+ * object in parts. This takes it in order. */
+struct dz_blob_digest {
+    struct dz_sha256 piece, all;
+    uint64_t pieces; /* that ended */
+    size_t in_piece; /* bytes */
+    int rc;
+};
+DZ_NODISCARD int dz_blob_digest_init(struct dz_blob_digest *d, struct dz_err *err);
+void dz_blob_digest_update(struct dz_blob_digest *d, const void *data, size_t n);
+DZ_NODISCARD int dz_blob_digest_final(struct dz_blob_digest *d,
+                                      uint8_t ret_digest[static DZ_SHA256_BYTES],
+                                      struct dz_err *err);
+void dz_blob_digest_release(struct dz_blob_digest *d); /* for DZ_AUTO too; zeroed is fine */
+
 /* --- copying --------------------------------------------------------------------- */
 
 struct dz_blob_copy {
@@ -120,11 +140,11 @@ struct dz_blob_copied {
     uint8_t sha256[DZ_SHA256_BYTES];
 };
 /* All of in to out, which is not committed. By reflink, else inside the kernel
- * with the hash taken on another core, else through memory. */
+ * with the hash taken on other cores, else through memory. */
 DZ_NODISCARD int dz_blob_copy(struct dz_blob_in *in, struct dz_blob_out *out,
                               const struct dz_blob_copy *how, struct dz_blob_copied *ret_copied,
                               struct dz_err *err);
-/* Only the hash of what is in `in`. */
+/* Only the hash of what is in `in`, by every core that is free. */
 DZ_NODISCARD int dz_blob_hash(struct dz_blob_in *in, const _Atomic bool *cancel,
                               uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err);
 

@@ -7,25 +7,26 @@
  *                    unless it is asked for;
  *   copy_file_range  inside the kernel, in steps, with the write-back of each step
  *                    kicked off at once, so that the fsync at the end finds little
- *                    left to wait for. Meanwhile another thread reads the source
- *                    (from the page cache by then) and hashes it;
+ *                    left to wait for. Meanwhile other threads read the source (from
+ *                    the page cache, as a rule) and hash it, and this one helps them
+ *                    when it has done its part;
  *   memory           a piece at a time, hashed in passing. Also for stores that
  *                    have no descriptors.
  */
 #include "base/mem.h"
 #include "blob/blob.h"
+#include "blob/blob_hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 enum {
-    STEP = 16 << 20, /* bytes between two kicks */
+    STEP = 4 << 20, /* bytes between two kicks */
 };
 
 static bool canceled(const _Atomic bool *cancel)
@@ -44,9 +45,9 @@ static int fail_canceled(struct dz_err *err)
 static int pass_through(struct dz_blob_in *in, struct dz_blob_out *out, const _Atomic bool *cancel,
                         uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err)
 {
-    DZ_AUTO(dz_sha256_release) struct dz_sha256 h = {0};
+    DZ_AUTO(dz_blob_digest_release) struct dz_blob_digest h = {0};
     DZ_AUTO(dz_freep) char *piece = dz_alloc(DZ_BLOB_PIECE);
-    int rc = piece ? dz_sha256_init(&h, err) : dz_fail(err, DZ_ENOMEM, "copy: out of memory");
+    int rc = piece ? dz_blob_digest_init(&h, err) : dz_fail(err, DZ_ENOMEM, "copy: out of memory");
     for (uint64_t at = 0; rc == 0 && at < in->size;) {
         size_t n = in->size - at < DZ_BLOB_PIECE ? (size_t)(in->size - at) : DZ_BLOB_PIECE;
         if (canceled(cancel))
@@ -55,16 +56,20 @@ static int pass_through(struct dz_blob_in *in, struct dz_blob_out *out, const _A
         if (rc == 0 && out)
             rc = dz_blob_out_write(out, piece, n, err);
         if (rc == 0)
-            dz_sha256_update(&h, piece, n);
+            dz_blob_digest_update(&h, piece, n);
         at += n;
     }
-    return rc < 0 ? rc : dz_sha256_final(&h, ret_digest, err);
+    return rc < 0 ? rc : dz_blob_digest_final(&h, ret_digest, err);
 }
 
 int dz_blob_hash(struct dz_blob_in *in, const _Atomic bool *cancel,
                  uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err)
 {
-    return pass_through(in, NULL, cancel, ret_digest, err);
+    DZ_AUTO(dz_blob_hashing_endp) struct dz_blob_hashing *h = NULL;
+    if (in->fd < 0)
+        return pass_through(in, NULL, cancel, ret_digest, err);
+    int rc = dz_blob_hashing_start(in, cancel, &h, err);
+    return rc < 0 ? rc : dz_blob_hashing_finish(h, ret_digest, err);
 }
 
 /* --- inside the kernel ----------------------------------------------------------- */
@@ -96,47 +101,19 @@ static int copy_range(int from, int to, uint64_t size, const _Atomic bool *cance
     return 0;
 }
 
-struct hashing {
-    struct dz_blob_in *in;
-    _Atomic bool stop; /* the copy failed: the hash is not wanted any more */
-    uint8_t digest[DZ_SHA256_BYTES];
-    struct dz_err err;
-    int rc;
-};
-
-static void *hash_main(void *arg)
-{
-    struct hashing *h = arg;
-    h->rc = dz_blob_hash(h->in, &h->stop, h->digest, &h->err);
-    return NULL;
-}
-
-/* copy_range with the hash on another core; without one when no thread can be had. */
+/* copy_range with the hash on other cores. */
 static int copy_hashed(struct dz_blob_in *in, struct dz_blob_out *out,
                        const struct dz_blob_copy *how, struct dz_blob_copied *done,
                        struct dz_err *err)
 {
-    struct hashing h = {.in = in};
-    pthread_t thread;
-    bool threaded = pthread_create(&thread, NULL, hash_main, &h) == 0;
-    int rc = copy_range(in->fd, out->fd, in->size, how->cancel, err);
-    if (threaded) {
-        if (rc != 0)
-            atomic_store(&h.stop, true);
-        (void)pthread_join(thread, NULL);
-    } else if (rc == 0) {
-        h.rc = dz_blob_hash(in, how->cancel, h.digest, &h.err);
-    }
-    if (rc != 0)
-        return rc;
-    if (h.rc < 0) {
-        if (err)
-            *err = h.err;
-        return h.rc;
-    }
-    done->hashed = true;
-    memcpy(done->sha256, h.digest, sizeof done->sha256);
-    return 0;
+    DZ_AUTO(dz_blob_hashing_endp) struct dz_blob_hashing *h = NULL;
+    int rc = dz_blob_hashing_start(in, how->cancel, &h, err);
+    if (rc == 0)
+        rc = copy_range(in->fd, out->fd, in->size, how->cancel, err);
+    if (rc == 0)
+        rc = dz_blob_hashing_finish(h, done->sha256, err);
+    done->hashed = rc == 0;
+    return rc;
 }
 
 static int copy_files(struct dz_blob_in *in, struct dz_blob_out *out,

@@ -79,7 +79,7 @@ struct run {
     size_t packed_cap;
     ZSTD_CCtx *compress;
     ZSTD_DCtx *expand;
-    struct dz_sha256 hash;
+    struct dz_blob_digest hash;
     struct entries table;
 };
 
@@ -89,7 +89,7 @@ static void release_run(struct run *r)
     dz_free(r->packed);
     (void)ZSTD_freeCCtx(r->compress);
     (void)ZSTD_freeDCtx(r->expand);
-    dz_sha256_release(&r->hash);
+    dz_blob_digest_release(&r->hash);
     dz_vec_release(&r->table);
 }
 
@@ -108,7 +108,7 @@ static int make_run(struct run *r, bool compress, struct dz_err *err)
         (ZSTD_isError(ZSTD_CCtx_setParameter(r->compress, ZSTD_c_compressionLevel, LEVEL)) ||
          ZSTD_isError(ZSTD_CCtx_setParameter(r->compress, ZSTD_c_checksumFlag, 1))))
         return dz_fail(err, DZ_EUNSUPPORTED, "an archive: this libzstd lacks checksums");
-    return dz_sha256_init(&r->hash, err);
+    return dz_blob_digest_init(&r->hash, err);
 }
 
 /* --- writing --------------------------------------------------------------------- */
@@ -120,7 +120,7 @@ static int write_frame(struct run *r, struct dz_blob_out *out, size_t n, struct 
         return dz_fail(err, DZ_ENOMEM, "compress: %s", ZSTD_getErrorName(packed));
     if (dz_vec_push(&r->table, ((struct entry){(uint32_t)packed, (uint32_t)n})) < 0)
         return dz_fail(err, r->table.err, "an archive holds at most %d frames", FRAMES_MAX);
-    dz_sha256_update(&r->hash, r->content, n);
+    dz_blob_digest_update(&r->hash, r->content, n);
     return dz_blob_out_write(out, r->packed, packed, err);
 }
 
@@ -162,7 +162,7 @@ int dz_cold_compress(struct dz_blob_in *in, struct dz_blob_out *out, dz_cold_can
         at += n;
     }
     if (rc == 0)
-        rc = dz_sha256_final(&r.hash, digest, err);
+        rc = dz_blob_digest_final(&r.hash, digest, err);
     if (rc == 0)
         rc = write_table(&r, out, in->size, digest, err);
     if (rc == 0)
@@ -254,13 +254,13 @@ int dz_cold_expand(struct dz_blob_in *in, struct dz_blob_out *out, dz_cold_cance
         size_t n = ZSTD_decompressDCtx(r.expand, r.content, FRAME, r.packed, e.packed);
         if (ZSTD_isError(n) || n != e.content)
             return damaged(err, ZSTD_isError(n) ? ZSTD_getErrorName(n) : "a frame is too short");
-        dz_sha256_update(&r.hash, r.content, n);
+        dz_blob_digest_update(&r.hash, r.content, n);
         if (out)
             rc = dz_blob_out_write(out, r.content, n, err);
         at += e.packed;
     }
     if (rc == 0)
-        rc = dz_sha256_final(&r.hash, digest, err);
+        rc = dz_blob_digest_final(&r.hash, digest, err);
     if (rc < 0)
         return rc;
     if (memcmp(digest, f.digest, sizeof digest) != 0)
