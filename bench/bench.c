@@ -44,6 +44,8 @@ void bench_init(struct bench *b, const char *name, int rounds)
     b->rounds = asked ? atoi(asked) : rounds;
     if (b->rounds < 1 || b->rounds > BENCH_ROUNDS_MAX)
         b->rounds = rounds;
+    (void)mkdir("build", 0777); /* for the table, and for files that a bench works on */
+    (void)mkdir("build/bench", 0777);
 }
 
 int bench_case(struct bench *b, const char *name, bench_fn *fn, void *arg, long count)
@@ -198,8 +200,6 @@ static int write_json(const struct bench *b)
 {
     static const char *const words[] = {"null", "false", "true"};
     char path[256];
-    (void)mkdir("build", 0777);
-    (void)mkdir("build/bench", 0777);
     (void)snprintf(path, sizeof path, "build/bench/%s.json", b->name);
     FILE *f = fopen(path, "we");
     if (!f) {
