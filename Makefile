@@ -50,7 +50,7 @@ NEEDS_cold := base blob
 NEEDS_keeper := base loop lifecycle registry blob cold
 NEEDS_machine := base db vfs kernel wasm
 NEEDS_cell := base os db wasm kernel wasi vfs machine
-NEEDS_image := base os db vfs wasm kernel cell
+NEEDS_image := base os db vfs wasm kernel cell machine
 $(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4 image.-linih+-lz \
   http.-lwslay+-lcrypto client.-lwslay+-ljansson,$(eval SYS_$(basename $(l)) := $(subst +, ,$(patsubst .%,%,$(suffix $(l))))))
 

@@ -219,7 +219,10 @@ void dz_modules_free(struct dz_modules *m);
 /* The kernel's module_get and module_put; arg is a struct dz_modules *. */
 int dz_modules_get(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *attr,
                    struct dz_wasm_module **ret_module, struct dz_err *err);
-/* The kernel's map_image. */
+/* The memory of what sleeps in the image of this hash; NULL: it was not handed over. */
+const uint8_t *dz_modules_base(const struct dz_modules *m, const uint8_t *image_sha256,
+                               size_t *ret_size);
+/* The kernel's map_image, and the machine's base_map. */
 bool dz_modules_map(const struct dz_modules *m, void *at, const uint8_t *image, size_t size);
 void dz_modules_ref(struct dz_modules *m, struct dz_wasm_module *module);
 void dz_modules_put(struct dz_modules *m, struct dz_wasm_module *module);

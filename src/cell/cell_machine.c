@@ -33,7 +33,7 @@ static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_
     const struct dz_db_opts disk = {.schema = &dz_vfs_schema, .label = "the disk"};
     const struct dz_db_opts image = {
         .schema = &dz_vfs_schema, .label = "the base", .immutable = true};
-    const char *sha256 = s->image_fd >= 0 ? s->image_sha256 : NULL;
+    const char *sha256 = m->image_sha256 = s->image_fd >= 0 ? s->image_sha256 : NULL;
     int rc = dz_db_open_fds(&m->db, s->fds[0], s->fds[1], &disk, err);
     if (rc < 0)
         return rc;

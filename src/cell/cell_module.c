@@ -9,7 +9,8 @@
  * loaded stays until its file changes: exec of the same program finds it.
  *
  * The memory image of a module that was handed over is mapped, too, so that a
- * process pays for the pages that it changes.
+ * process pays for the pages that it changes. So is the memory of a machine that sleeps in
+ * the image, which comes among the modules and says by its first bytes what it is.
  */
 #include "cell/cell_int.h"
 
@@ -17,6 +18,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "db/db.h"
+#include "machine/machine_base.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm_module.h"
 
@@ -52,6 +54,7 @@ struct dz_modules {
     struct prepared prepared[DZ_CELL_MODULES_MAX];
     size_t prepared_count;
     struct loaded *loaded;
+    const struct prepared *base; /* memory of what sleeps in the image; NULL: none */
 };
 
 static int map_prepared(struct prepared *p, int fd, struct dz_err *err)
@@ -90,6 +93,8 @@ int dz_modules_new(const int *fds, size_t count, const struct dz_modules_of *of,
             return rc;
         }
         m->prepared_count++;
+        if (dz_machine_base_begins(m->prepared[i].map, m->prepared[i].size))
+            m->base = &m->prepared[i];
     }
     *ret_modules = m;
     return 0;
@@ -331,6 +336,15 @@ bool dz_modules_map(const struct dz_modules *m, void *at, const uint8_t *image, 
         return mmap(at, size, PROT_READ | PROT_WRITE, flags, p->fd, image - p->map) != MAP_FAILED;
     }
     return false;
+}
+
+const uint8_t *dz_modules_base(const struct dz_modules *m, const uint8_t *image_sha256,
+                               size_t *ret_size)
+{
+    if (!m->base || !dz_machine_base_is_of(m->base->map, m->base->size, image_sha256))
+        return NULL;
+    *ret_size = m->base->size;
+    return m->base->map;
 }
 
 void dz_modules_ref(struct dz_modules *m, struct dz_wasm_module *module)

@@ -7,6 +7,7 @@
 #include "cell/cell_sleep.h"
 
 #include "base/fd.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "db/db.h"
 #include "machine/machine.h"
@@ -93,6 +94,20 @@ static uint64_t on_module_ino(void *arg, const struct dz_wasm_module *module)
     return dz_modules_ino(((struct dz_cell_machine *)arg)->modules, module);
 }
 
+static const uint8_t *on_base_get(void *arg, size_t *ret_size)
+{
+    const struct dz_cell_machine *m = arg;
+    uint8_t sha256[DZ_SHA256_BYTES];
+    if (!m->image_sha256 || dz_sha256_parse(dz_str(m->image_sha256), sha256, NULL) < 0)
+        return NULL;
+    return dz_modules_base(m->modules, sha256, ret_size);
+}
+
+static bool on_base_map(void *arg, void *at, const uint8_t *part, size_t size)
+{
+    return dz_modules_map(((struct dz_cell_machine *)arg)->modules, at, part, size);
+}
+
 /* --- finding --------------------------------------------------------------------------- */
 
 static int allowed(enum dz_machine_found found, const struct dz_started *s, struct dz_err *err)
@@ -124,6 +139,8 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                                           .written = scan ? on_written : NULL,
                                           .mark = scan ? on_mark : NULL,
                                           .unmark = scan ? on_unmark : NULL,
+                                          .base_get = on_base_get,
+                                          .base_map = on_base_map,
                                           .arg = m};
     const struct dz_machine_opts opts = {
         .db = m->db, .image = m->image, .ops = &m->keep_ops, .to_drop = start->drop_memory};

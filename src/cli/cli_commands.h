@@ -20,6 +20,7 @@
     X(clone)               \
     X(share)               \
     X(image_build)         \
+    X(image_snapshot)      \
     X(image_ls)            \
     X(image_inspect)       \
     X(image_rm)            \

@@ -52,6 +52,7 @@ static void ls_json(struct listing *l, const char *sha256, const char *tags,
     dz_json_end(&l->json);
     if (image) {
         dz_json_put_u64(&l->json, "size_bytes", image->bytes);
+        dz_json_put_u64(&l->json, "machine_bytes", image->machine_bytes);
         dz_json_put_u64(&l->json, "programs", image->program_count);
         dz_json_put_u64(&l->json, "packages", image->package_count);
     } else {
@@ -175,6 +176,7 @@ static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_er
     dz_json_put_u64(&j, "size_bytes", i->bytes);
     dz_json_put_strz(&j, "policy", i->policy);
     dz_json_put_u64(&j, "memory_bytes", i->memory_bytes);
+    dz_json_put_u64(&j, "machine_bytes", i->machine_bytes);
     dz_json_put_strz(&j, "user", i->user);
     dz_json_put_strz(&j, "workdir", i->workdir);
     put_list(&j, "entry", i->entry);
@@ -196,9 +198,14 @@ static void line(struct dz_cli *c, const char *key, const char *value)
 
 static void inspect_text(struct dz_cli *c, const struct dz_image *i)
 {
-    char size[DZ_CLI_SIZE_TEXT], memory[DZ_CLI_SIZE_TEXT];
+    char size[DZ_CLI_SIZE_TEXT], memory[DZ_CLI_SIZE_TEXT], asleep[64];
     line(c, "sha256", i->sha256);
     line(c, "size", dz_cli_size(i->bytes, size));
+    if (i->machine_bytes) {
+        (void)snprintf(asleep, sizeof asleep, "asleep, %s of memory",
+                       dz_cli_size(i->machine_bytes, memory));
+        line(c, "machine", asleep);
+    }
     line(c, "policy", i->policy);
     line(c, "memory", i->memory_bytes ? dz_cli_size(i->memory_bytes, memory) : NULL);
     line(c, "user", i->user);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze image build`, `import`, `export`.
+ * `doze image build`, `snapshot`, `import`, `export`.
  */
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "cli/cli_progress.h"
 #include "cli/cli_signal.h"
+#include "cli/local_cell.h"
 #include "cli/local_image.h"
+#include "db/db.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -105,6 +107,7 @@ static int print_result(struct dz_cli *c, struct dz_image_store *s, const char *
     dz_json_put_strz(&j, "sha256", sha256);
     dz_json_put_strz(&j, "status", dz_image_status_text(DZ_IMAGE_DEPLOYED));
     dz_json_put_u64(&j, "size_bytes", image.bytes);
+    dz_json_put_u64(&j, "machine_bytes", image.machine_bytes);
     dz_json_end(&j);
     dz_image_release(&image);
     return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
@@ -173,6 +176,76 @@ const struct dz_cli_command dz_cmd_image_build = {
             "recipe says so, with the exact hash. What was fetched and compiled is kept, so\n"
             "that a build that was stopped goes on where it was. Prints the image's id.\n",
     .run = build,
+};
+
+/* --- snapshot ------------------------------------------------------------------------------- */
+
+static int snapshot_of(struct dz_cli *c, struct dz_image_store *s, const struct dz_cli_cell *cell,
+                       const struct dz_image *image, struct dz_err *err)
+{
+    char sha256[DZ_SHA256_HEX];
+    struct building b = {.c = c};
+    struct dz_db_files files = DZ_DB_FILES_NONE;
+    const struct dz_image_build how = {.name = dz_cli_value(c, "tag"),
+                                       .status = on_status,
+                                       .step = on_step,
+                                       .stop = on_stop,
+                                       .arg = &b};
+    int rc = dz_db_files_open(&files, c->argv[0], DZ_DB_FILES_WRITE, err);
+    const struct dz_image_snapshot from = {.label = c->argv[0],
+                                           .db_fd = files.db_fd,
+                                           .wal_fd = files.wal_fd,
+                                           .image_fd = cell->start.image_fd,
+                                           .image_sha256 = cell->start.image_sha256,
+                                           .image = image};
+    dz_cli_catch_interrupts();
+    if (rc == 0)
+        rc = dz_image_snapshot(s, &from, &how, sha256, err);
+    end_step(&b);
+    dz_db_files_close(&files);
+    return rc < 0 ? rc : print_result(c, s, sha256, err);
+}
+
+static int snapshot(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
+    DZ_AUTO(dz_image_release) struct dz_image image = {0};
+    if (!dz_cli_value(c, "tag"))
+        return dz_cli_usage(c, err, "the image needs a name: -t NAME[:TAG]");
+    int rc = dz_cli_image_store(&s, err);
+    if (rc == 0)
+        rc = dz_cli_cell_root(&cell, c, c->argv[0], &image, err);
+    if (rc == 0)
+        rc = snapshot_of(c, s, &cell, &image, err);
+    return rc < 0 ? dz_wrap(err, rc, "make an image of %s", c->argv[0]) : rc;
+}
+
+const struct dz_cli_command dz_cmd_image_snapshot = {
+    .name = "image snapshot",
+    .group = DZ_CLI_GROUP_IMAGE,
+    .summary = "make an image of a sandbox and the machine that sleeps in it",
+    .args = "FILE",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){
+            {"tag", 't', "NAME[:TAG]", "name the image"},
+            {"image", 'I', "IMAGE", "the image below (default: the one that FILE names)"},
+            {"base", 'b', "ROOT", "or the read-only disk that it stands on (default: DOZE_BASE)"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END,
+        },
+    .help = "Every sandbox that is started from the image goes on where FILE sleeps: start\n"
+            "Python, import what takes long, put it to sleep, and make an image of it. Its\n"
+            "memory is prepared once and shared by all of them, each pays for what it\n"
+            "changes. `doze run --image NAME` without a COMMAND goes on; with one, it\n"
+            "starts that over the image's files. FILE stays as it is; nobody may run it\n"
+            "meanwhile. If nothing sleeps in it, the image holds its files.\n"
+            "\n"
+            "How the image is run otherwise is what the image below says. Prints its id.\n",
+    .run = snapshot,
 };
 
 /* --- import --------------------------------------------------------------------------------- */

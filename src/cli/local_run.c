@@ -108,13 +108,31 @@ static int read_memory(struct dz_cli *c, struct dz_cell_start *s, const struct d
     return 0;
 }
 
-/* What to run: what is given, else the image's entry. */
-static int read_command(struct dz_cli *c, struct dz_cell_start *s, const struct dz_image *image,
+/* What sleeps in the image goes on as it was: nothing of it can be chosen anew. */
+static int go_on(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
+{
+    static const char *const chosen[] = {"env", "workdir", "user", "policy", "copy"};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(chosen); i++)
+        if (dz_cli_value(c, chosen[i]))
+            return dz_cli_usage(c, err,
+                                "--%s wants a COMMAND: without one, the machine that sleeps in "
+                                "the image goes on as it was",
+                                chosen[i]);
+    cell->start.resume = cell->create = true;
+    return 0;
+}
+
+/* What to run: what is given, else what sleeps in the image, else its entry. A file that was
+ * there before is not the image's to go on with. */
+static int read_command(struct dz_cli *c, struct dz_cli_cell *cell, const struct dz_image *image,
                         struct dz_err *err)
 {
+    struct dz_cell_start *s = &cell->start;
     s->argv = (const char *const *)c->argv;
     if (c->argc > 0)
         return 0;
+    if (image->machine_bytes && (!cell->file || access(cell->file, F_OK) < 0))
+        return go_on(c, cell, err);
     s->argv = image->entry;
     return image->entry[0] ? 0 : dz_cli_usage(c, err, "COMMAND is missing, and no image has one");
 }
@@ -148,7 +166,7 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct
     int rc = dz_cli_cell_keep(c, cell, err);
     if (rc == 0)
         rc = read_memory(c, s, image, err);
-    return rc < 0 ? rc : read_command(c, s, image, err);
+    return rc < 0 ? rc : read_command(c, cell, image, err);
 }
 
 static int run_machine(struct dz_cli *c, struct dz_err *err)
@@ -203,7 +221,8 @@ const struct dz_cli_command dz_cmd_run = {
             {"drop-memory", 0, NULL, "give up a machine that sleeps in --file"},
             DZ_CLI_OPTION_END,
         },
-    .help = "COMMAND is looked for in the sandbox. Its disk is one file: what the command\n"
+    .help = "Without COMMAND, what sleeps in the image goes on, else its entry is run.\n"
+            "COMMAND is looked for in the sandbox. Its disk is one file: what the command\n"
             "writes goes there, over the base, which is never changed. Without --file it\n"
             "is gone afterwards. Modules prepared for the base may lie in ROOT.modules/.\n"
             "\n"

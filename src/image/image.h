@@ -11,6 +11,7 @@
  *     DATA/images/files/SHA256.doze      an image
  *     DATA/images/files/SHA256.manifest  what is in it; made anew from the image
  *     DATA/images/modules/SHA256         a prepared module; made anew from an image
+ *     DATA/images/memory/SHA256          the memory of what sleeps in it, flat; the same
  *     DATA/images/tags/NAME:TAG          64 digits: which image has the name
  *     DATA/images/cache/, logs/, work/   building
  *
@@ -65,6 +66,8 @@ struct dz_image {
     const char *user;      /* NULL: none said */
     const char *workdir;   /* NULL: none said */
     uint64_t memory_bytes; /* 0: none said */
+    /* Of the linear memories of the machine that sleeps in it; 0: none does. */
+    uint64_t machine_bytes;
     const char *entry[DZ_IMAGE_WORDS_MAX + 1];
     const char *env[DZ_IMAGE_WORDS_MAX + 1]; /* "K=V" */
     struct dz_image_program *programs;
@@ -102,8 +105,9 @@ DZ_NODISCARD int dz_image_load(struct dz_image_store *s, const char *sha256,
 /* A descriptor of the image, locked against removing while it, or a copy of it in
  * another process, is open. */
 DZ_NODISCARD int dz_image_open(struct dz_image_store *s, const char *sha256, struct dz_err *err);
-/* Descriptors of the prepared modules that are there, for a cell. What is missing
- * the cell prepares itself, slowly; *ret_missing counts it. */
+/* Descriptors of what was prepared, for a cell: the flat memory of what sleeps in the image,
+ * first, and the modules. What is missing the cell makes itself, slowly; *ret_missing
+ * counts it. */
 DZ_NODISCARD int dz_image_modules(struct dz_image_store *s, const struct dz_image *image,
                                   int ret_fds[static DZ_IMAGE_MODULES_MAX], size_t *ret_count,
                                   size_t *ret_missing, struct dz_err *err);
@@ -185,5 +189,20 @@ DZ_NODISCARD int dz_image_log(const struct dz_image_store *s, const char *name, 
 DZ_NODISCARD int dz_image_import(struct dz_image_store *s, int fd, const char *name,
                                  const struct dz_image_build *how,
                                  char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
+
+/* --- from a sandbox -------------------------------------------------------------------- */
+
+struct dz_image_snapshot {
+    const char *label;            /* for messages */
+    int db_fd, wal_fd;            /* its file and log; nobody runs it */
+    int image_fd;                 /* what it stands on, -1: nothing */
+    const char *image_sha256;     /* of that */
+    const struct dz_image *image; /* how it is run */
+};
+/* The sandbox, what it stands on and the machine that sleeps in it as an image named
+ * how->name (its status, step, stop and arg are used, too). DZ_ESTATE: memory_lost. */
+DZ_NODISCARD int dz_image_snapshot(struct dz_image_store *s, const struct dz_image_snapshot *from,
+                                   const struct dz_image_build *how,
+                                   char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
 
 #endif

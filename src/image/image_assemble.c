@@ -577,10 +577,17 @@ static int64_t epoch(void *arg)
     return 0;
 }
 
+/* What sleeps in the disk that the image is built from does not: its files change. */
+static const char no_machine[] = "DELETE FROM machine;"
+                                 "DROP TABLE IF EXISTS mem;"
+                                 "DELETE FROM meta WHERE k IN('machine','machine_live')";
+
 static int open_disk(struct assembly *a)
 {
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "the new image"};
     int rc = dz_db_open_fds(&a->db, a->fd, a->wal_fd, &opts, a->err);
+    if (rc == 0 && !a->fresh)
+        rc = dz_db_exec(a->db, no_machine, a->err);
     if (rc == 0 && a->fresh)
         rc = dz_db_exec(a->db, "UPDATE meta SET v=1 WHERE k='seed'", a->err);
     const struct dz_vfs_opts disk = {.db = a->db, .noatime = true, .now_ns = epoch};

@@ -41,6 +41,7 @@ struct dz_image_store {
 void dz_image_file_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 void dz_image_manifest_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 void dz_image_module_path(char out[static DZ_IMAGE_PATH], const char *sha256);
+void dz_image_base_path(char out[static DZ_IMAGE_PATH], const char *sha256);
 /* A new file in work/, to be filled and renamed; its name in out. */
 int dz_image_work_file(const struct dz_image_store *s, char out[static DZ_IMAGE_PATH],
                        struct dz_err *err);
@@ -71,9 +72,15 @@ int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_ima
 /* Is the prepared module of this program there and whole? */
 int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
                           struct dz_err *err);
+/* The flat memory of what sleeps in the image in fd, whose modules are there, into the store. And
+ * is the one there as it would be made now? 1, or 0, and then with `repair` it is made. */
+int dz_image_base_prepare(struct dz_image_store *s, int fd, const struct dz_image *image,
+                          struct dz_err *err);
+int dz_image_base_check(struct dz_image_store *s, int fd, const struct dz_image *image, bool repair,
+                        struct dz_err *err);
 /* A whole image into the store, fd its file in scratch/: scan, prepare, publish. The result is
  * its hash. */
-int dz_image_deploy(const struct dz_image_store *s, int fd, const char *work,
+int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
                     const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
                     struct dz_err *err);
 

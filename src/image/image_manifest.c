@@ -120,6 +120,8 @@ static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, str
         return take_hash(p, rest, i->sha256, err);
     if (dz_str_eqz(key, "bytes"))
         return take_number(p, rest, DZ_IMAGE_FILE_MAX, &i->bytes, err);
+    if (dz_str_eqz(key, "machine"))
+        return take_number(p, rest, INT64_MAX, &i->machine_bytes, err);
     if (dz_str_eqz(key, "memory"))
         return take_number(p, rest, UINT64_C(4) << 30, &i->memory_bytes, err);
     if (dz_str_eqz(key, "entry"))
@@ -142,7 +144,7 @@ static int take_lines(struct parse *p, struct dz_str text, struct dz_err *err)
     struct dz_str line, key;
     int rc = 0;
     for (p->line = 1; rc == 0 && dz_str_split(&text, '\n', &line); p->line++) {
-        if (p->line == 1 && !dz_str_eqz(line, "doze-image 1"))
+        if (p->line == 1 && !dz_str_eqz(line, "doze-image 1") && !dz_str_eqz(line, "doze-image 2"))
             return wrong(p, "this is no manifest of an image, or a newer one", err);
         if (p->line == 1 || (line.n == 0 && text.n == 0))
             continue;
@@ -208,9 +210,8 @@ char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF])
     return out;
 }
 
-void dz_image_print_config(const struct dz_image *i, struct dz_buf *out)
+static void print_facts(const struct dz_image *i, struct dz_buf *out)
 {
-    dz_buf_adds(out, "doze-image 1\n");
     if (i->policy)
         dz_buf_addf(out, "policy %s\n", i->policy);
     if (i->memory_bytes)
@@ -230,9 +231,19 @@ void dz_image_print_config(const struct dz_image *i, struct dz_buf *out)
     }
 }
 
+void dz_image_print_config(const struct dz_image *i, struct dz_buf *out)
+{
+    dz_buf_adds(out, "doze-image 1\n");
+    print_facts(i, out);
+}
+
+/* Of version 2 only when there is something in it that a reader of 1 does not know. */
 void dz_image_print(const struct dz_image *i, struct dz_buf *out)
 {
-    dz_image_print_config(i, out);
+    dz_buf_addf(out, "doze-image %d\n", i->machine_bytes ? 2 : 1);
+    print_facts(i, out);
+    if (i->machine_bytes)
+        dz_buf_addf(out, "machine %llu\n", (unsigned long long)i->machine_bytes);
     dz_buf_addf(out, "sha256 %s\nbytes %llu\n", i->sha256, (unsigned long long)i->bytes);
     for (size_t k = 0; k < i->program_count; k++) {
         const struct dz_image_program *p = &i->programs[k];

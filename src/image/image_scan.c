@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "db/db.h"
+#include "machine/machine.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm_module.h"
 
@@ -62,6 +63,22 @@ static int scan_program(void *arg, const struct dz_program_found *p, struct dz_e
     return s->text.err ? dz_fail(err, s->text.err, "the image has too many programs") : 0;
 }
 
+/* Of what sleeps in the image: bytes of memory, 0 when nothing does. */
+static int scan_machine(struct scan *s, struct dz_err *err)
+{
+    static const struct dz_machine_ops none;
+    const struct dz_machine_opts opts = {.db = s->db, .ops = &none};
+    struct dz_machine *m = NULL;
+    int rc = dz_machine_open(&opts, &m, err);
+    if (rc < 0)
+        return rc;
+    bool asleep = dz_machine_found(m) == DZ_MACHINE_ASLEEP;
+    dz_buf_addf(&s->text, "machine %llu\n",
+                asleep ? (unsigned long long)dz_machine_memory_bytes(m) : 0ull);
+    dz_machine_close(m);
+    return 0;
+}
+
 static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
     struct scan *s = arg;
@@ -78,6 +95,8 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
         rc = dz_image_tables_config(o.db, &s->text, err);
     if (rc == 0)
         dz_buf_addf(&s->text, "sha256 %s\nbytes %llu\n", s->sha256, (unsigned long long)s->bytes);
+    if (rc == 0)
+        rc = scan_machine(s, err);
     if (rc == 0)
         rc = dz_programs_each(o.vfs, scan_program, s, err);
     if (rc == 0 && dz_image_tables_count(o.db) != s->programs)
@@ -277,7 +296,7 @@ static int write_manifest(const struct dz_image_store *s, const struct dz_image 
     return dz_fd_replace(s->dir, path, text.p, text.len, 0444, err);
 }
 
-int dz_image_deploy(const struct dz_image_store *s, int fd, const char *work,
+int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
                     const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
                     struct dz_err *err)
 {
@@ -291,6 +310,9 @@ int dz_image_deploy(const struct dz_image_store *s, int fd, const char *work,
     if (rc < 0)
         return rc;
     rc = prepare_all(s, fd, &image, how, err);
+    dz_image_base_path(path, sha256);
+    if (rc == 0 && image.machine_bytes && !dz_image_exists(s, path))
+        rc = dz_image_base_prepare(s, fd, &image, err);
     dz_image_file_path(path, sha256);
     if (rc == 0)
         rc = write_manifest(s, &image, err);

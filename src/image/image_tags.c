@@ -207,6 +207,11 @@ int dz_image_modules(struct dz_image_store *s, const struct dz_image *image,
 {
     char path[DZ_IMAGE_PATH];
     size_t n = 0, missing = 0;
+    dz_image_base_path(path, image->sha256);
+    int base = image->machine_bytes ? openat(s->dir, path, O_RDONLY | O_CLOEXEC) : -1;
+    if (base >= 0)
+        ret_fds[n++] = base;
+    missing += image->machine_bytes && base < 0;
     for (size_t k = 0; k < image->program_count; k++) {
         if (had_before(image, k))
             continue;
@@ -313,6 +318,8 @@ static int remove_image(const struct dz_image_store *s, const char *sha256, stru
     unlink_counted(s, path, gc);
     dz_image_manifest_path(path, sha256);
     unlink_counted(s, path, gc);
+    dz_image_base_path(path, sha256);
+    unlink_counted(s, path, gc);
     return 0;
 }
 
@@ -362,6 +369,23 @@ static int sweep_modules(struct dz_image_store *s, struct dz_image_gc *gc, struc
     }
     names_release(&modules);
     names_release(&used.modules);
+    return rc;
+}
+
+/* Memory of images that are not there: left by one who was stopped. */
+static int sweep_memory(const struct dz_image_store *s, struct dz_image_gc *gc, struct dz_err *err)
+{
+    struct names files = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
+    int rc = list(s, "memory", &files, err);
+    for (size_t i = 0; rc == 0 && i < files.n; i++) {
+        char path[DZ_IMAGE_PATH];
+        dz_image_file_path(path, files.p[i]);
+        if (dz_image_exists(s, path))
+            continue;
+        dz_image_base_path(path, files.p[i]);
+        unlink_counted(s, path, gc);
+    }
+    names_release(&files);
     return rc;
 }
 
@@ -440,6 +464,8 @@ int dz_image_gc(struct dz_image_store *s, bool cache, struct dz_image_gc *ret_gc
         rc = dz_image_each(s, sweep_image, &w, err);
     if (rc == 0)
         rc = sweep_modules(s, &gc, err);
+    if (rc == 0)
+        rc = sweep_memory(s, &gc, err);
     if (rc == 0)
         rc = sweep_all(s, "scratch", &gc, err); /* who builds holds the lock: nobody's */
     if (rc == 0 && cache)

@@ -98,6 +98,18 @@ static int check_module(struct verifying *v, const struct dz_image_program *p, s
     return 0;
 }
 
+static int check_base(struct verifying *v, const struct dz_image *image, struct dz_err *err)
+{
+    int same =
+        image->machine_bytes ? dz_image_base_check(v->s, v->fd, image, v->how->repair, err) : 1;
+    if (same != 0)
+        return same < 0 ? same : 0;
+    tell(v, "the prepared memory of the image %.12s is damaged or missing%s", v->sha256,
+         v->how->repair ? ": made anew" : "");
+    v->count += !v->how->repair;
+    return 0;
+}
+
 int dz_image_verify(struct dz_image_store *s, const char *sha256, const struct dz_image_verify *how,
                     uint64_t *ret_count, struct dz_err *err)
 {
@@ -118,6 +130,8 @@ int dz_image_verify(struct dz_image_store *s, const char *sha256, const struct d
         else
             rc = check_module(&v, &image.programs[i], err);
     }
+    if (rc == 0)
+        rc = check_base(&v, &image, err);
     dz_image_release(&image);
     if (rc >= 0)
         *ret_count = v.count;

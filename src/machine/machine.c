@@ -124,6 +124,7 @@ void dz_machine_close(struct dz_machine *m)
     if (!m)
         return;
     dz_machine_mem_release(m);
+    dz_machine_base_release(m);
     dz_buf_release(&m->state);
     dz_vec_release(&m->modules);
     dz_vec_release(&m->opened);
@@ -161,19 +162,20 @@ int64_t dz_machine_wake_at(const struct dz_machine *m)
     return m->head.wake_real_ns;
 }
 
+uint64_t dz_machine_memory_bytes(const struct dz_machine *m)
+{
+    uint64_t pages = 0;
+    for (size_t i = 0; i < m->mem.spaces.n; i++)
+        pages += m->mem.spaces.p[i].s.pages;
+    return pages * DZ_MACHINE_PAGE;
+}
+
 void dz_machine_stats_get(const struct dz_machine *m, struct dz_machine_stats *ret_stats)
 {
     *ret_stats = m->stats;
 }
 
 /* --- waking ----------------------------------------------------------------------------- */
-
-static void drop_opened(struct dz_machine *m)
-{
-    for (size_t i = 0; i < m->opened.n; i++)
-        m->ops->module_put(m->ops->arg, m->opened.p[i]);
-    dz_vec_release(&m->opened);
-}
 
 static int thaw(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
 {
@@ -196,7 +198,7 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
         return dz_fail(err, DZ_ESTATE, "the file holds no machine that sleeps");
     m->vfs = vfs;
     int rc = dz_machine_state_read(m, k, vfs, err);
-    drop_opened(m);
+    dz_machine_modules_close(m);
     if (rc == 0)
         rc = dz_machine_mem_lay(m, k, err);
     if (rc < 0)
@@ -205,10 +207,7 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
         rc = thaw(m, k, err);
     if (rc < 0)
         return rc;
-    if (m->below)
-        dz_machine_mem_forget(m); /* the rows are not of this file */
-    else
-        dz_machine_mem_mark(m);
+    dz_machine_mem_mark(m);
     m->woken = true;
     m->stats.state_bytes = m->state.len;
     m->stats.modules = m->modules.n;
@@ -258,16 +257,16 @@ struct write {
     struct dz_mem_change *change;
 };
 
-static int write_state(struct dz_machine *m, struct dz_err *err)
+int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz_err *err)
 {
-    int rc = dz_db_exec(m->db, "DELETE FROM machine WHERE part='state'", err);
-    for (size_t at = 0; rc == 0 && at < m->state.len; at += DZ_STATE_PIECE) {
-        size_t left = m->state.len - at;
+    int rc = dz_db_exec(db, "DELETE FROM machine WHERE part='state'", err);
+    for (size_t at = 0; rc == 0 && at < state->len; at += DZ_STATE_PIECE) {
+        size_t left = state->len - at;
         DZ_AUTO(dz_stmt_resetp)
         struct dz_stmt *st =
-            dz_db_stmt(m->db, "INSERT INTO machine(part,key,value)VALUES('state',?1,?2)");
+            dz_db_stmt(db, "INSERT INTO machine(part,key,value)VALUES('state',?1,?2)");
         dz_bind_int(st, 1, (int64_t)(at / DZ_STATE_PIECE));
-        dz_bind_blob(st, 2, m->state.p + at, left < DZ_STATE_PIECE ? left : DZ_STATE_PIECE);
+        dz_bind_blob(st, 2, state->p + at, left < DZ_STATE_PIECE ? left : DZ_STATE_PIECE);
         rc = dz_stmt_run(st, err);
     }
     return rc;
@@ -281,7 +280,7 @@ static int write_all(void *arg, struct dz_db *db, struct dz_err *err)
     if (rc == 0 && !w->m->woken)
         rc = dz_db_exec(db, "DELETE FROM machine; DELETE FROM mem", err);
     if (rc == 0)
-        rc = write_state(w->m, err);
+        rc = dz_machine_state_put(db, &w->m->state, err);
     if (rc == 0)
         rc = dz_machine_modules_write(w->m, w->k, err);
     if (rc == 0)

@@ -90,6 +90,12 @@ struct dz_machine_ops {
     int (*mark)(void *arg, const struct dz_machine_range *r, struct dz_err *err);
     void (*unmark)(void *arg, const void *at);
 
+    /* The memory of what sleeps in the image, as machine_base.h made it of this image; NULL:
+     * not at hand, and it is made from the image's rows. And a part of it mapped, private
+     * and copy-on-write, over [at, at + size); false: it is copied. Both may be NULL. */
+    const uint8_t *(*base_get)(void *arg, size_t *ret_size);
+    bool (*base_map)(void *arg, void *at, const uint8_t *part, size_t size);
+
     int64_t (*real_ns)(void *arg); /* NULL: the host's clock */
     void *arg;
 };
@@ -124,6 +130,8 @@ const char *dz_machine_policy(const struct dz_machine *m);
 const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_size);
 /* When its earliest deadline is due, ns since 1970; INT64_MAX: never. */
 int64_t dz_machine_wake_at(const struct dz_machine *m);
+/* Bytes of all its linear memories. */
+uint64_t dz_machine_memory_bytes(const struct dz_machine *m);
 
 /* --- waking, sleeping ------------------------------------------------------------------ */
 

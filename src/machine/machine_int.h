@@ -37,12 +37,14 @@ struct dz_machine_module {
 
 enum {
     DZ_MACHINE_BASE_MODULE = 0, /* the module's memory image */
+    DZ_MACHINE_BASE_IMAGE = 1,  /* memory base_space of the machine that sleeps in the image */
 };
 struct dz_machine_space {
     uint64_t id;
     uint32_t proc, memory; /* index of the process, and of the memory in it */
     uint32_t base, pad;    /* DZ_MACHINE_BASE_* */
     uint64_t pages;        /* of DZ_MACHINE_PAGE */
+    uint64_t base_space;   /* number of a memory in the image; 0: none */
 };
 
 struct dz_machine_lock {
@@ -106,6 +108,8 @@ struct dz_space {
     struct dz_machine_space s;
     uint64_t serial; /* of the task it belongs to */
     struct dz_machine_range range;
+    const uint8_t *base; /* of DZ_MACHINE_BASE_IMAGE: in m->base */
+    size_t base_size;
     uint32_t *home; /* by page: number of a row + 1; 0: as the base */
     size_t homes;
     bool marked, seen;
@@ -125,6 +129,13 @@ struct dz_mem {
 void dz_mem_init(struct dz_mem *mem);
 struct dz_space *dz_mem_space(struct dz_mem *mem, uint64_t id);
 
+/* The memory of what sleeps in the image: machine_base.h. */
+struct dz_base {
+    const uint8_t *at; /* NULL: not wanted yet */
+    size_t size;
+    void *made; /* by us, from rows; else the embedder's */
+};
+
 struct dz_machine {
     struct dz_db *db, *image;
     struct dz_db *from; /* which of the two holds what sleeps */
@@ -142,6 +153,7 @@ struct dz_machine {
     DZ_VEC(, struct dz_machine_module) modules;
     DZ_VEC(, struct dz_wasm_module *) opened; /* while waking, by number - 1 */
     struct dz_mem mem;
+    struct dz_base base;
     uint64_t next_space;
     struct dz_machine_stats stats;
 };
@@ -159,8 +171,15 @@ void dz_machine_mem_done(struct dz_machine *m, struct dz_mem_change *c, bool com
 int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err);
 /* From now on the embedder notes what is written. */
 void dz_machine_mem_mark(struct dz_machine *m);
-/* What is laid is no row's of this file: all that differs from the modules is new. */
-void dz_machine_mem_forget(struct dz_machine *m);
 void dz_machine_mem_release(struct dz_machine *m);
+
+/* m->base, from the embedder or made; and memory number id in it. */
+int dz_machine_base_get(struct dz_machine *m, struct dz_err *err);
+int dz_machine_base_find(const struct dz_machine *m, uint64_t id, const uint8_t **ret_at,
+                         size_t *ret_size, struct dz_err *err);
+void dz_machine_base_release(struct dz_machine *m);
+/* m->opened, by the numbers of m->modules; until _close. */
+int dz_machine_modules_open(struct dz_machine *m, struct dz_err *err);
+void dz_machine_modules_close(struct dz_machine *m);
 
 #endif

@@ -4,7 +4,8 @@
  *
  * From the newest row to the oldest: the first that names a page is its home, and
  * what older ones say of it is garbage. A memory that a process which has ended
- * once had is garbage, too.
+ * once had is garbage, too. What no row names is as its base, which is there already: the
+ * module's image, or the memory of the image's machine.
  */
 #include "machine/machine_mem.h"
 
@@ -29,7 +30,29 @@ static void wipe(const struct dz_machine_range *r)
             dz_mem_to_base(r, at);
 }
 
-static int bind_space(struct dz_space *s, struct dz_kernel *k, struct dz_err *err)
+/* The memory goes on from one of the image's machine: that is put under it. */
+static int put_base(struct dz_machine *m, struct dz_space *s, struct dz_err *err)
+{
+    const struct dz_machine_range *r = &s->range;
+    const uint8_t *base = NULL;
+    size_t size = 0;
+    int rc = dz_machine_base_find(m, s->s.base_space, &base, &size, err);
+    if (rc < 0)
+        return rc;
+    if (size > r->size || size < r->image_at + r->image_size)
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the machine in the file is damaged: memory %llu is not of the size of the "
+                       "one in the image",
+                       (unsigned long long)s->s.id);
+    if (size > 0 && (!m->ops->base_map || !m->ops->base_map(m->ops->arg, r->at, base, size)))
+        memcpy(r->at, base, size);
+    s->base = base;
+    s->base_size = size;
+    return 0;
+}
+
+static int bind_space(struct dz_machine *m, struct dz_space *s, struct dz_kernel *k,
+                      struct dz_err *err)
 {
     const struct dz_task *t = dz_kernel_task(k, s->s.proc);
     if (!t || s->s.memory >= dz_wasm_mem_count(t->inst))
@@ -37,12 +60,16 @@ static int bind_space(struct dz_space *s, struct dz_kernel *k, struct dz_err *er
                        "the machine in the file is damaged: memory %llu belongs to no process",
                        (unsigned long long)s->s.id);
     s->serial = t->serial;
-    s->range = dz_mem_range(t->inst, s->s.memory);
+    dz_mem_set_range(s, t->inst);
     if (s->s.pages != s->range.size / PAGE)
         return dz_fail(err, DZ_ECORRUPT,
                        "the machine in the file is damaged: memory %llu has %zu pages, not %llu",
                        (unsigned long long)s->s.id, s->range.size / PAGE,
                        (unsigned long long)s->s.pages);
+    int rc = s->s.base == DZ_MACHINE_BASE_IMAGE ? put_base(m, s, err) : 0;
+    if (rc < 0)
+        return rc;
+    dz_mem_set_range(s, t->inst);
     if (dz_wasm_inst_module(t->inst)->n_datas_left)
         wipe(&s->range);
     return dz_mem_grow_homes(s, err);
@@ -57,7 +84,7 @@ static int bind_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
         if (dz_kernel_task(k, i))
             memories += dz_wasm_mem_count(dz_kernel_task(k, i)->inst);
     for (size_t i = 0; rc == 0 && i < m->mem.spaces.n; i++) {
-        rc = bind_space(&m->mem.spaces.p[i], k, err);
+        rc = bind_space(m, &m->mem.spaces.p[i], k, err);
         for (size_t o = 0; rc == 0 && o < i; o++)
             if (m->mem.spaces.p[o].range.at == m->mem.spaces.p[i].range.at)
                 rc = dz_fail(err, DZ_ECORRUPT,
@@ -70,7 +97,7 @@ static int bind_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
     return rc;
 }
 
-static int lay(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
+int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err)
 {
     struct dz_machine *m = arg;
     struct dz_mem_row *r = &m->mem.rows.p[row];
@@ -99,7 +126,7 @@ static int lay(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_
     return 0;
 }
 
-int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, uint64_t *ret_bytes,
+int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64_t *ret_bytes,
                     struct dz_err *err)
 {
     struct dz_mem_reader r;
@@ -118,7 +145,7 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, uint64_t *ret_byt
         if (rc == 0 && dz_vec_push(&m->mem.rows, row) < 0)
             rc = dz_fail(err, m->mem.rows.err, "wake the machine: too many rows of memory");
         if (rc == 0)
-            rc = dz_mem_unpack(r.bytes, size, r.plain, (uint32_t)m->mem.rows.n - 1, fn, m, err);
+            rc = dz_mem_unpack(r.bytes, size, r.plain, (uint32_t)m->mem.rows.n - 1, fn, arg, err);
     }
     dz_mem_reader_close(&r);
     return rc;
@@ -126,7 +153,20 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, uint64_t *ret_byt
 
 int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
 {
+    bool based = false;
     m->stats.pages = 0;
-    int rc = bind_spaces(m, k, err);
-    return rc < 0 ? rc : dz_mem_read_all(m, lay, &m->stats.bytes, err);
+    for (size_t i = 0; i < m->mem.spaces.n; i++) {
+        struct dz_machine_space *s = &m->mem.spaces.p[i].s;
+        if (m->below) {
+            s->base = DZ_MACHINE_BASE_IMAGE;
+            s->base_space = s->id;
+        }
+        based = based || s->base == DZ_MACHINE_BASE_IMAGE;
+    }
+    int rc = based ? dz_machine_base_get(m, err) : 0;
+    if (rc == 0)
+        rc = bind_spaces(m, k, err);
+    if (rc < 0 || m->below) /* the image's rows are in its base */
+        return rc;
+    return dz_mem_read_all(m, dz_mem_lay_piece, m, &m->stats.bytes, err);
 }

@@ -78,17 +78,21 @@ void dz_mem_to_base(const struct dz_machine_range *r, size_t at)
         memset(r->at + at, 0, PAGE);
 }
 
-struct dz_machine_range dz_mem_range(struct dz_wasm_inst *inst, uint32_t memory)
+void dz_mem_set_range(struct dz_space *s, struct dz_wasm_inst *inst)
 {
     const struct dz_wasm_header *h = dz_wasm_inst_module(inst)->header;
+    uint32_t memory = s->s.memory;
     uint64_t size = dz_wasm_mem_size(inst, memory);
     struct dz_machine_range r = {.at = dz_wasm_mem(inst, memory, 0, size), .size = (size_t)size};
-    if (memory == 0 && h->image_size) {
+    if (s->base) {
+        r.image = s->base;
+        r.image_size = s->base_size;
+    } else if (memory == 0 && h->image_size) {
         r.image = dz_wasm_inst_module(inst)->image;
         r.image_at = (size_t)h->image_at;
         r.image_size = (size_t)h->image_size;
     }
-    return r;
+    s->range = r;
 }
 
 int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err)
@@ -215,7 +219,7 @@ static int take_space(struct dz_machine *m, const struct dz_task *t, uint32_t me
         s = &m->mem.spaces.p[m->mem.spaces.n - 1];
     }
     s->seen = true;
-    s->range = dz_mem_range(t->inst, memory);
+    dz_mem_set_range(s, t->inst);
     s->s.proc = t->proc->index;
     s->s.pages = s->range.size / PAGE;
     return dz_mem_grow_homes(s, err);
@@ -513,15 +517,6 @@ void dz_machine_mem_mark(struct dz_machine *m)
         struct dz_space *s = &m->mem.spaces.p[i];
         s->marked = m->ops->mark && m->ops->mark(m->ops->arg, &s->range, NULL) == 0;
     }
-    count_stats(m);
-}
-
-void dz_machine_mem_forget(struct dz_machine *m)
-{
-    for (size_t i = 0; i < m->mem.spaces.n; i++)
-        for (size_t page = 0; page < m->mem.spaces.p[i].homes; page++)
-            m->mem.spaces.p[i].home[page] = 0;
-    dz_vec_reset(&m->mem.rows);
     count_stats(m);
 }
 

@@ -71,12 +71,15 @@ int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, st
 int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_t row,
                     dz_mem_piece_fn *fn, void *arg, struct dz_err *err);
 /* All rows, newest first: added to m->mem.rows and taken apart. ret_bytes: of all. */
-int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, uint64_t *ret_bytes,
+int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64_t *ret_bytes,
                     struct dz_err *err);
 
-/* A memory of an instance, and its base. */
+/* Lay a piece over its space, unless a newer row has (arg: struct dz_machine *). */
+int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err);
+
+/* s->range: a memory of an instance, and its base. */
 struct dz_wasm_inst;
-struct dz_machine_range dz_mem_range(struct dz_wasm_inst *inst, uint32_t memory);
+void dz_mem_set_range(struct dz_space *s, struct dz_wasm_inst *inst);
 bool dz_mem_is_base(const struct dz_machine_range *r, size_t at);
 void dz_mem_to_base(const struct dz_machine_range *r, size_t at);
 int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err);

@@ -34,7 +34,8 @@ static int read_pieces(struct dz_machine *m, const struct dz_machine_module *row
     uint64_t done = 0;
     part_name(row->sha256, part);
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(m->db, "SELECT value FROM machine WHERE part=?1 ORDER BY key");
+    struct dz_stmt *st =
+        dz_db_stmt(m->from, "SELECT value FROM machine WHERE part=?1 ORDER BY key");
     dz_bind_text(st, 1, part);
     int rc;
     while ((rc = dz_stmt_step(st, err)) > 0) {

@@ -126,7 +126,7 @@ static int read_memory(struct peek *p, struct dz_err *err)
         rc = dz_mem_grow_homes(s, err);
     }
     if (rc == 0)
-        rc = dz_mem_read_all(m, count_piece, &p->total.memory_bytes, err);
+        rc = dz_mem_read_all(m, count_piece, m, &p->total.memory_bytes, err);
     p->total.memory_rows = m->mem.rows.n;
     for (size_t i = 0; i < m->mem.rows.n; i++) {
         p->total.pages_live += m->mem.rows.p[i].live;

@@ -77,7 +77,8 @@ static int read_spaces(struct dz_machine *m, struct dz_err *err)
     int rc;
     while ((rc = dz_machine_state_item(&v, &dz_machine_space_record, &key, &space.s, err)) > 0) {
         if (space.s.id == 0 || space.s.id >= m->head.next_space ||
-            dz_mem_space(&m->mem, space.s.id) || space.s.base != DZ_MACHINE_BASE_MODULE ||
+            dz_mem_space(&m->mem, space.s.id) || space.s.base > DZ_MACHINE_BASE_IMAGE ||
+            (space.s.base == DZ_MACHINE_BASE_IMAGE) != (space.s.base_space != 0) ||
             space.s.proc > DZ_KERNEL_PROCS_MAX)
             return BAD(err, "its memory %llu makes no sense", (unsigned long long)space.s.id);
         if (dz_vec_push(&m->mem.spaces, space) < 0)
@@ -249,7 +250,7 @@ static int source_read(void *ctx, void *data, size_t size, struct dz_err *err)
     return dz_view_take(v, data, size) ? 0 : BAD(err, "the state of a process is cut off");
 }
 
-static int open_modules(struct dz_machine *m, struct dz_err *err)
+int dz_machine_modules_open(struct dz_machine *m, struct dz_err *err)
 {
     int rc = 0;
     m->opened.max = DZ_MACHINE_MODULES_MAX;
@@ -262,6 +263,13 @@ static int open_modules(struct dz_machine *m, struct dz_err *err)
         }
     }
     return rc;
+}
+
+void dz_machine_modules_close(struct dz_machine *m)
+{
+    for (size_t i = 0; i < m->opened.n; i++)
+        m->ops->module_put(m->ops->arg, m->opened.p[i]);
+    dz_vec_release(&m->opened);
 }
 
 static int read_engine(struct dz_machine *m, struct dz_kernel *k, const struct dz_state_engine *h,
@@ -283,7 +291,7 @@ static int read_engines(struct dz_machine *m, struct dz_kernel *k, struct dz_err
 {
     struct dz_view v = m->section[DZ_STATE_ENGINES], state;
     struct dz_state_engine h;
-    int rc = open_modules(m, err);
+    int rc = dz_machine_modules_open(m, err);
     while (rc == 0 && dz_view_left(&v)) {
         if (!dz_view_take(&v, &h, sizeof h) || !dz_view_cut(&v, h.size, &state))
             return BAD(err, "the state of a process is cut off");

@@ -19,4 +19,10 @@ DZ_NODISCARD int dz_machine_row_copy(struct dz_db *to, struct dz_stmt *from, con
 DZ_NODISCARD int dz_machine_rows_copy(struct dz_db *from, const char *query, struct dz_db *to,
                                       const char *sql, struct dz_err *err);
 
+/* The machine that sleeps in `from`, when its memory goes on from one in the image, so that it
+ * stands on no image: state, modules, memory into the empty tables of `to`. 1; 0: there
+ * is no such machine, and nothing was written. */
+DZ_NODISCARD int dz_machine_merge(struct dz_db *from, struct dz_db *image, struct dz_db *to,
+                                  struct dz_err *err);
+
 #endif

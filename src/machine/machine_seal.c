@@ -115,7 +115,6 @@ static const struct {
     {"SELECT id,data FROM chunk", "INSERT INTO chunk(id,data)VALUES(?1,?2)"},
     {"SELECT ino,name,value FROM xattr", "INSERT INTO xattr(ino,name,value)VALUES(?1,?2,?3)"},
     {"SELECT ns,k,v,mtime FROM kv", "INSERT INTO kv(ns,k,v,mtime)VALUES(?1,?2,?3,?4)"},
-    {"SELECT part,key,value FROM machine", "INSERT INTO machine(part,key,value)VALUES(?1,?2,?3)"},
     {"SELECT k,v FROM meta WHERE k IN('chunk','seed','xattrs','orphans','machine','machine_live')",
      "INSERT INTO meta(k,v)VALUES(?1,?2)ON CONFLICT(k)DO UPDATE SET v=?2"},
 };
@@ -136,9 +135,18 @@ static const char tidy[] =
     "UPDATE node SET base_size=0;"
     "DROP TABLE temp.own";
 
-/* A file in which nothing ever slept has no such table. */
-static int copy_memory(struct dz_db *from, struct dz_db *to, struct dz_err *err)
+/* Rows as they are, unless they stand on the image's. A file in which nothing ever slept
+ * has no table of memory. */
+static int copy_machine(struct dz_db *from, struct dz_db *image, struct dz_db *to,
+                        struct dz_err *err)
 {
+    int merged = dz_machine_merge(from, image, to, err);
+    if (merged != 0)
+        return merged < 0 ? merged : 0;
+    int done = dz_machine_rows_copy(from, "SELECT part,key,value FROM machine", to,
+                                    "INSERT INTO machine(part,key,value)VALUES(?1,?2,?3)", err);
+    if (done < 0)
+        return done;
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(from, "SELECT 1 FROM sqlite_schema WHERE name='mem'");
     int rc = dz_stmt_step(st, err);
@@ -159,7 +167,7 @@ static int seal(struct dz_db *from, struct dz_db *image, struct dz_db *to, struc
     for (size_t i = 0; rc == 0 && i < DZ_ARRAY_LEN(above); i++)
         rc = dz_machine_rows_copy(from, above[i].query, to, above[i].into, err);
     if (rc == 0)
-        rc = copy_memory(from, to, err);
+        rc = copy_machine(from, image, to, err);
     if (rc == 0)
         rc = dz_db_exec(to, "INSERT INTO temp.own SELECT ino FROM node", err);
     if (rc == 0 && image)

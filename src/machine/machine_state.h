@@ -31,6 +31,11 @@ _Static_assert(sizeof(struct dz_state_blob) == 32 && sizeof(struct dz_state_engi
 /* Into m->state; fills m->modules and m->head. */
 int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                            const struct dz_machine_how *how, struct dz_err *err);
+/* The rows of a state, in the transaction. */
+int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz_err *err);
+/* A number, and a record with its size: what dz_machine_state_item() reads. */
+void dz_machine_item_put(struct dz_buf *to, uint64_t key, const struct dz_record *r,
+                         const void *from);
 /* m->state cut into its sections; head, modules and spaces read. */
 int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err);
 /* One item of a section of records: 1, 0 at its end, DZ_ECORRUPT. */

@@ -240,8 +240,9 @@ const struct dz_record dz_machine_module_record =
 
 #define T struct dz_machine_space
 static const struct dz_field space_fields[] = {
-    DZ_FIELD(T, 1, id),   DZ_FIELD(T, 2, proc),  DZ_FIELD(T, 3, memory),
-    DZ_FIELD(T, 4, base), DZ_FIELD(T, 7, pages), /* 5 and 6 were never written */
+    DZ_FIELD(T, 1, id),         DZ_FIELD(T, 2, proc),  DZ_FIELD(T, 3, memory),
+    DZ_FIELD(T, 4, base),       DZ_FIELD(T, 7, pages), /* 5 and 6 were never written */
+    DZ_FIELD(T, 8, base_space),
 };
 #undef T
 const struct dz_record dz_machine_space_record =

@@ -39,16 +39,16 @@ static void end(const struct out *o)
         memcpy(o->b->p + o->section + offsetof(struct dz_state_section, size), &size, sizeof size);
 }
 
-/* A number, and a record with its size. */
-static void put_item(struct out *o, uint64_t key, const struct dz_record *r, const void *from)
+void dz_machine_item_put(struct dz_buf *to, uint64_t key, const struct dz_record *r,
+                         const void *from)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf one = DZ_BUF_INIT(DZ_STATE_PIECE);
     dz_record_put(&one, r, from);
-    dz_record_put_number(o->b, key);
-    dz_record_put_number(o->b, one.len);
-    dz_buf_add(o->b, one.p, one.len);
+    dz_record_put_number(to, key);
+    dz_record_put_number(to, one.len);
+    dz_buf_add(to, one.p, one.len);
     if (one.err)
-        o->b->err = one.err;
+        to->err = one.err;
 }
 
 /* --- blobs ------------------------------------------------------------------------------ */
@@ -101,7 +101,7 @@ static void put_fds(struct out *o, const struct dz_fd *fds, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (fds[i].file)
-            put_item(o, i, &dz_machine_fd_record, &fds[i]);
+            dz_machine_item_put(o->b, i, &dz_machine_fd_record, &fds[i]);
 }
 
 static void put_blob(struct out *o, uint32_t index, const struct kind *kind)
@@ -156,7 +156,7 @@ static void put_rows(struct out *o, enum dz_kernel_table table)
     for (uint32_t i = first; i <= dz_kernel_rows(o->k, table); i++) {
         const void *row = dz_kernel_row(o->k, table, i);
         if (row)
-            put_item(o, i, &dz_machine_row_records[table], row);
+            dz_machine_item_put(o->b, i, &dz_machine_row_records[table], row);
     }
     end(o);
 }
@@ -167,7 +167,7 @@ static void put_locks(struct out *o, const struct dz_vfs *vfs)
     begin(o, DZ_STATE_LOCKS);
     for (size_t i = 0; dz_vfs_lock_at(vfs, i, &l); i++) {
         struct dz_machine_lock lock = {l.ino, l.owner, l.start, l.end, l.exclusive, l.flock, {0}};
-        put_item(o, i, &dz_machine_lock_record, &lock);
+        dz_machine_item_put(o->b, i, &dz_machine_lock_record, &lock);
     }
     end(o);
 }
@@ -249,7 +249,7 @@ static void put_modules(struct out *o)
 {
     begin(o, DZ_STATE_MODULES);
     for (size_t i = 0; i < o->m->modules.n; i++)
-        put_item(o, i, &dz_machine_module_record, &o->m->modules.p[i]);
+        dz_machine_item_put(o->b, i, &dz_machine_module_record, &o->m->modules.p[i]);
     end(o);
 }
 
@@ -258,7 +258,7 @@ static void put_spaces(struct out *o)
     begin(o, DZ_STATE_SPACES);
     for (size_t i = 0; i < o->m->mem.spaces.n; i++)
         if (o->m->mem.spaces.p[i].seen)
-            put_item(o, i, &dz_machine_space_record, &o->m->mem.spaces.p[i].s);
+            dz_machine_item_put(o->b, i, &dz_machine_space_record, &o->m->mem.spaces.p[i].s);
     end(o);
 }
 

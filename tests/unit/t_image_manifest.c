@@ -30,6 +30,19 @@ TEST(a_manifest_is_read_and_written_the_same)
     dz_image_release(&i);
 }
 
+/* What only version 2 knows makes it one. */
+TEST(a_machine_that_sleeps_is_told_of)
+{
+    static const char text[] = "doze-image 2\nmachine 8192\nsha256 " HASH "\nbytes 4096\n";
+    struct dz_image i;
+    DZ_AUTO(dz_buf_release) struct dz_buf is = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    CHECK_INT(dz_image_parse(dz_str(text), &i, NULL), 0);
+    CHECK_INT(i.machine_bytes, 8192);
+    dz_image_print(&i, &is);
+    CHECK_STR(is.p, text);
+    dz_image_release(&i);
+}
+
 static int refused(const char *text, const char *why)
 {
     struct dz_image i;
@@ -43,7 +56,8 @@ static int refused(const char *text, const char *why)
 TEST(what_is_wrong_is_refused_by_its_line)
 {
     refused("", "line 1");
-    refused("doze-image 2\n", "newer");
+    refused("doze-image 3\n", "newer");
+    refused("doze-image 2\nmachine x\n", "no number");
     refused("doze-image 1\ncolour red\n", "line 2");
     refused("doze-image 1\npolicy\n", "line 2");
     refused("doze-image 1\nuser a\033b\n", "line 2");

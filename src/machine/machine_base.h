@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine_base.h - the memory of what sleeps in an image, flat: made once for each image,
+ * and mapped under the memories of every machine that goes on from there
+ * (docs/format/machine-base.md).
+ *
+ * It says nothing that the image does not: without it the same is made from the image's rows,
+ * at each wake.
+ */
+#ifndef DZ_MACHINE_MACHINE_BASE_H
+#define DZ_MACHINE_MACHINE_BASE_H
+
+#include "base/attr.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct dz_machine;
+struct dz_vfs;
+
+#define DZ_MACHINE_BASE_MAX (UINT64_C(16) << 30) /* bytes of one */
+
+/* Do the bytes begin as one, of any image? Of this one, by this version? */
+bool dz_machine_base_begins(const void *bytes, size_t size);
+bool dz_machine_base_is_of(const void *bytes, size_t size, const uint8_t *image_sha256);
+
+/* That of the machine which m, opened on the image's file, found asleep, into the empty file
+ * fd. vfs is the image's disk. */
+DZ_NODISCARD int dz_machine_base_write(struct dz_machine *m, struct dz_vfs *vfs,
+                                       const uint8_t *image_sha256, int fd, struct dz_err *err);
+
+#endif
