@@ -103,7 +103,10 @@ enum dz_cell_event_type {
                          why it was stopped. After all of its output. The last of it */
     DZ_CELL_ACTIVITY, /* something happened: cpu_ns, bytes_in, bytes_out, wake_at, memory_bytes,
                          procs */
-    DZ_CELL_GONE,     /* after SUSPENDED: the process has ended, the file's lock is free */
+    DZ_CELL_OP_DATA,  /* op (cell_op.h): data */
+    DZ_CELL_OP_WINDOW_OPEN, /* op can take `count` more bytes */
+    DZ_CELL_OP_DONE,        /* the last of op: count; or code and text */
+    DZ_CELL_GONE,           /* after SUSPENDED: the process has ended, the file's lock is free */
 };
 
 /* What a file holds besides its files. */
@@ -116,6 +119,7 @@ enum dz_cell_found {
 struct dz_cell_event {
     enum dz_cell_event_type type;
     uint32_t exec; /* the command, of a cell with many; 0: none */
+    uint32_t op;   /* the operation; 0: none */
     uint32_t stream;
     uint64_t count;
     uint64_t offset; /* of OUTPUT of a command: of its first byte, stdout and stderr together */

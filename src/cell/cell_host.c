@@ -8,6 +8,7 @@
  */
 #include "cell/cell_host.h"
 #include "cell/cell_call.h"
+#include "cell/cell_op.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -48,6 +49,7 @@ struct dz_cell *dz_cell_adopt(int fd)
         return NULL;
     c->fd = fd;
     c->execs.max = DZ_CELL_EXECS_MAX * 2;
+    c->ops.max = DZ_CELL_OPS_MAX;
     dz_list_init(&c->queue);
     return c;
 }

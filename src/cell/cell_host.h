@@ -27,6 +27,11 @@ struct dz_open_exec {
     size_t window;
 };
 
+struct dz_open_op {
+    uint32_t op;
+    size_t window;
+};
+
 struct dz_cell {
     pid_t pid;
     int fd;
@@ -36,8 +41,9 @@ struct dz_cell {
     bool suspending; /* what is sent now would be lost */
     bool gone;       /* many: its end has been told */
     int status;
-    uint32_t next_exec;
+    uint32_t next_exec, next_op;
     DZ_VEC(, struct dz_open_exec) execs;
+    DZ_VEC(, struct dz_open_op) ops;
     struct dz_list queue; /* of struct dz_queued */
     size_t queued_bytes;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
@@ -51,6 +57,9 @@ int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds
 /* A frame of a cell with many commands as an event; 0: it is none of these. */
 int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                        struct dz_err *err);
+/* The same for frames about operations. */
+int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                     struct dz_err *err);
 /* A frame that makes no sense. */
 DZ_COLD int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err);
 void dz_cell_many_release(struct dz_cell *c);

@@ -110,6 +110,7 @@ void dz_cell_many_release(struct dz_cell *c)
     while (!dz_list_empty(&c->queue))
         drop(c, DZ_LIST_FIRST(struct dz_queued, &c->queue, link));
     dz_vec_release(&c->execs);
+    dz_vec_release(&c->ops);
 }
 
 /* --- commands ------------------------------------------------------------------------------ */
@@ -404,6 +405,10 @@ int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
     case DZ_FRAME_EXEC_FAILED:
     case DZ_FRAME_EXITED:
         return about_exec(c, f, e, err);
+    case DZ_FRAME_OP_DATA:
+    case DZ_FRAME_OP_WINDOW:
+    case DZ_FRAME_OP_DONE:
+        return dz_cell_op_event(c, f, e, err);
     default:
         return 0;
     }

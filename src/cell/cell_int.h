@@ -37,6 +37,12 @@ enum dz_frame_type {
     DZ_FRAME_ATTACH = 14,   /* value: offset */
     DZ_FRAME_DETACH = 15,
     DZ_FRAME_TOOK = 48, /* value: bytes of output that were used */
+    /* stream: the operation */
+    DZ_FRAME_OP = 49,       /* value: enum dz_cell_op_type; payload: struct dz_op_args, strings */
+    DZ_FRAME_OP_INPUT = 50, /* payload */
+    DZ_FRAME_OP_END = 51,
+    DZ_FRAME_OP_CANCEL = 52,
+    DZ_FRAME_OP_TOOK = 53, /* value: bytes of data that were used */
     /* cell to host */
     DZ_FRAME_OUTPUT = 16,    /* stream; payload */
     DZ_FRAME_WINDOW = 17,    /* stream; value: bytes that it can take besides */
@@ -51,8 +57,11 @@ enum dz_frame_type {
     DZ_FRAME_UP = 26,
     DZ_FRAME_STARTED = 27,     /* value: pid */
     DZ_FRAME_EXEC_FAILED = 28, /* value: -DZ_E*; payload: the sentence */
-    DZ_FRAME_EXITED = 29,   /* value: as of ENDED; payload: struct dz_frame_exited, the sentence */
-    DZ_FRAME_ACTIVITY = 30, /* payload: struct dz_frame_activity */
+    DZ_FRAME_EXITED = 29,    /* value: as of ENDED; payload: struct dz_frame_exited, the sentence */
+    DZ_FRAME_ACTIVITY = 30,  /* payload: struct dz_frame_activity */
+    DZ_FRAME_OP_DATA = 56,   /* payload */
+    DZ_FRAME_OP_WINDOW = 57, /* value: bytes that it can take besides */
+    DZ_FRAME_OP_DONE = 58,   /* value: a result, or DZ_E* and payload: the sentence */
     /* a call, host to cell */
     DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
     DZ_FRAME_CANCEL = 33, /* there is no answer: come to an end */
@@ -101,6 +110,61 @@ enum {
     DZ_EXEC_TTY = 1,
     DZ_EXEC_STDIN = 2,
     DZ_EXEC_ATTACH = 4,
+};
+
+/* Of an OP: this; path, to and text with their NULs. */
+struct dz_op_args {
+    uint64_t offset, length, limit;
+    uint32_t mode, depth, flags, pad;
+};
+/* A record of an operation's data: this, a struct of below, bytes. */
+struct dz_op_record {
+    uint16_t kind, fixed; /* enum dz_op_record_kind; bytes of the struct */
+    uint32_t size;        /* of the bytes */
+};
+enum dz_op_record_kind {
+    DZ_RECORD_STAT = 1,
+    DZ_RECORD_CHANGE = 2,
+    DZ_RECORD_VALUE = 3,
+    DZ_RECORD_EXEC = 4,
+    DZ_RECORD_PIECE = 5,
+    DZ_RECORD_STATS = 6,
+    DZ_RECORD_PROCESS = 7,
+};
+struct dz_record_stat { /* path, target */
+    uint64_t ino, size;
+    int64_t mtime_ns, ctime_ns;
+    uint32_t mode, uid, gid, nlink;
+};
+struct dz_record_change { /* path */
+    uint32_t what, cookie, mode, pad;
+};
+struct dz_record_value { /* bytes */
+    uint32_t kind, more;
+    int64_t integer;
+    double real;
+};
+struct dz_record_exec { /* id, argv, own bytes */
+    uint64_t number, output_bytes, first_offset;
+    int64_t started_ns, ended_ns, cpu_ns;
+    uint32_t state, code, flags, argc, argv_size, own_size;
+    int32_t pid;
+    uint32_t pad;
+};
+struct dz_record_piece { /* bytes */
+    uint64_t offset;
+    uint32_t stream, pad;
+};
+struct dz_record_stats {
+    uint64_t cpu_ns, memory_bytes, memory_limit;
+    uint64_t disk_bytes, disk_limit, inodes, inode_limit, image_bytes;
+    uint32_t procs, execs, load[3], up;
+};
+struct dz_record_process { /* id of the command, command */
+    int32_t pid, ppid, pgid, sid;
+    uint32_t uid, state;
+    int64_t started_ns;
+    uint64_t cpu_ns, memory_bytes;
 };
 
 /* Strings with their NUL, one after the other. */
@@ -192,6 +256,8 @@ struct dz_put {
 int dz_put_frame(struct dz_put *p, const struct dz_frame *f, const char *payload,
                  struct dz_err *err);
 void dz_put_release(struct dz_put *p);
+/* Make every directory above the last component: 0 or a negative errno. */
+int dz_put_above(struct dz_vfs *v, const char *path);
 
 /* A user of the machine: a name of its /etc/passwd, or "UID[:GID]". */
 struct dz_user {

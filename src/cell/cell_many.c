@@ -58,7 +58,11 @@ static void begin(struct dz_serve *s)
 {
     struct dz_err err = {0};
     int rc = open_locked(s, &err);
-    if (rc == 0 && !(s->machine.execs = dz_execs_new(s->fd, &s->machine, s->start.env)))
+    if (rc == 0)
+        s->machine.execs = dz_execs_new(s->fd, &s->machine, s->start.env);
+    if (rc == 0)
+        s->ops = dz_ops_new(s);
+    if (rc == 0 && (!s->machine.execs || !s->ops))
         rc = dz_fail(&err, DZ_ENOMEM, "open the sandbox's file: out of memory");
     if (rc < 0)
         dz_serve_fail(s, rc, &err);
@@ -93,6 +97,7 @@ static void go(struct dz_serve *s)
     if (rc < 0)
         dz_serve_fail(s, rc, &err);
     s->up = true;
+    dz_ops_let_go(s->ops);
     say(s, DZ_FRAME_UP, 0, NULL, 0);
 }
 
@@ -115,6 +120,7 @@ static void suspend(struct dz_serve *s)
     int64_t wake_at = s->up ? INT64_MAX : sleeper_wakes_at(s);
     bool memory = s->up && !s->files_only;
     s->suspend = false;
+    dz_ops_cancel(s->ops);
     int rc = memory  ? dz_serve_sleep(s, false, &wake_at, &err)
              : s->up ? give_up_memory(s, &err)
                      : dz_cell_sleep_leave(&s->machine, &err);
@@ -185,6 +191,13 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
         break;
     case DZ_FRAME_SNAPSHOT:
         take_copy(s, fds);
+        break;
+    case DZ_FRAME_OP:
+    case DZ_FRAME_OP_INPUT:
+    case DZ_FRAME_OP_END:
+    case DZ_FRAME_OP_CANCEL:
+    case DZ_FRAME_OP_TOOK:
+        dz_ops_frame(s->ops, f, s->payload);
         break;
     default:
         dz_execs_frame(s->machine.execs, f, s->payload);
@@ -264,7 +277,7 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
     if (most_ns >= 0 && (left < 0 || most_ns < left))
         left = most_ns;
     const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
-    if (s->machine.execs->blocked)
+    if (s->machine.execs->blocked || s->ops->blocked)
         p.events |= POLLOUT;
     (void)ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
 }
@@ -274,15 +287,15 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
     begin(s);
     for (;;) {
         int64_t tell_in = -1;
-        bool busy = false;
         receive_all(s);
         if (s->suspend)
             suspend(s);
         if (s->copy.count)
             snapshot(s);
+        bool busy = dz_ops_turn(s->ops);
         if (s->up) {
             (void)dz_execs_turn(s->machine.execs);
-            busy = dz_serve_run(s, RUN_NS) != DZ_KERNEL_IDLE;
+            busy |= dz_serve_run(s, RUN_NS) != DZ_KERNEL_IDLE;
             busy |= dz_execs_turn(s->machine.execs);
             busy |= dz_kernel_runnable(s->machine.kernel);
             tell_in = tell_activity(s);

@@ -35,8 +35,7 @@ static int put_failed(const char *path, int e, struct dz_err *err)
     return dz_fail_sys(err, -e, "put %s into the machine", path);
 }
 
-/* Every directory above the last component. */
-static int make_above(struct dz_vfs *v, const char *path)
+int dz_put_above(struct dz_vfs *v, const char *path)
 {
     char dir[DZ_VFS_PATH_MAX];
     size_t n = strlen(path);
@@ -108,7 +107,7 @@ int dz_put_frame(struct dz_put *p, const struct dz_frame *f, const char *payload
     dz_put_release(p);
     if (payload[0] != '/')
         return dz_fail(err, DZ_EINVAL, "put %s into the machine: it must begin with /", payload);
-    int e = make_above(p->vfs, payload);
+    int e = dz_put_above(p->vfs, payload);
     if (!e && f->type == DZ_FRAME_DIR)
         e = put_dir(p->vfs, payload, mode);
     else if (!e && f->type == DZ_FRAME_FILE)

@@ -7,6 +7,7 @@
 #define DZ_CELL_CELL_SERVE_H
 
 #include "cell/cell_execs.h"
+#include "cell/cell_ops.h"
 
 struct dz_serve {
     int fd;
@@ -22,6 +23,7 @@ struct dz_serve {
 
     /* with many commands */
     bool up;
+    struct dz_ops *ops;
     int64_t told_at; /* boot time of the last ACTIVITY */
     struct dz_frame_activity told;
 };

@@ -110,6 +110,9 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
     case DZ_CELL_EXEC_FAILED:
     case DZ_CELL_EXITED:
     case DZ_CELL_ACTIVITY:
+    case DZ_CELL_OP_DATA:
+    case DZ_CELL_OP_WINDOW_OPEN:
+    case DZ_CELL_OP_DONE:
     case DZ_CELL_GONE:
         return 0;
     case DZ_CELL_LOST:

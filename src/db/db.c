@@ -72,6 +72,7 @@ static int set_options(struct dz_db *db, const struct dz_db_opts *opts)
         {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0}, {SQLITE_DBCONFIG_ENABLE_VIEW, opts->views},
         {SQLITE_DBCONFIG_DQS_DML, 0},        {SQLITE_DBCONFIG_DQS_DDL, 0},
     };
+    db->views = opts->views;
     for (size_t i = 0; i < DZ_ARRAY_LEN(config); i++) {
         int rc = sqlite3_db_config(db->h, config[i].op, config[i].value, NULL);
         if (rc != SQLITE_OK)

@@ -289,9 +289,12 @@ DZ_NODISCARD int dz_db_attach(struct dz_db *db, const struct dz_db *below, const
                               struct dz_err *err);
 
 /* From now on this handle compiles only statements that read (no ATTACH, no
- * PRAGMA but a few that tell about tables, no writes), and a statement stops
+ * PRAGMA but a few that tell about tables, no writes; views are allowed), and a statement stops
  * with DZ_ELIMIT after max_ops virtual machine instructions (0: no limit; the
- * count starts again at each call of this function). Cannot be undone. */
+ * count starts again at each call of this function). */
 void dz_db_restrict(struct dz_db *db, int64_t max_ops);
+/* For a handle that has work of its own to go on with: what was compiled meanwhile must be
+ * gone, for it is not restricted any more. */
+void dz_db_unrestrict(struct dz_db *db);
 
 #endif

@@ -36,7 +36,7 @@ struct dz_db {
     sqlite3 *h;
     struct dz_db_disk *disk;
     bool own_disk; /* made by dz_db_open_fds or _path */
-    bool restricted;
+    bool restricted, views;
     bool prepared;          /* without a file so far */
     struct dz_db_opts opts; /* of a prepared one; its label is not kept */
     bool out_of_ops;

@@ -74,10 +74,19 @@ static int count_ops(void *ctx)
 void dz_db_restrict(struct dz_db *db, int64_t max_ops)
 {
     db->restricted = true;
+    (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_ENABLE_VIEW, 1, NULL);
     db->out_of_ops = false;
     db->ops_left = max_ops;
     (void)sqlite3_set_authorizer(db->h, authorize, db);
     sqlite3_progress_handler(db->h, OPS_PER_CALL, max_ops > 0 ? count_ops : NULL, db);
+}
+
+void dz_db_unrestrict(struct dz_db *db)
+{
+    db->restricted = db->out_of_ops = false;
+    (void)sqlite3_db_config(db->h, SQLITE_DBCONFIG_ENABLE_VIEW, db->views, NULL);
+    (void)sqlite3_set_authorizer(db->h, NULL, NULL);
+    sqlite3_progress_handler(db->h, 0, NULL, NULL);
 }
 
 int dz_db_attach(struct dz_db *db, const struct dz_db *below, const char *name, struct dz_err *err)

@@ -258,3 +258,37 @@ int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
         *ret_total = p.total;
     return rc;
 }
+
+static void give(const struct dz_node *n, void (*fn)(void *arg, uint64_t ino), void *arg)
+{
+    if (n->fs == DZ_KERNEL_FS_DISK && n->ino != 0)
+        fn(arg, n->ino);
+}
+
+int dz_machine_peek_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t ino), void *arg,
+                           struct dz_err *err)
+{
+    struct peek p = {.m = m, .files = DZ_VEC_INIT(DZ_KERNEL_FILES_MAX)};
+    DZ_VEC(, struct dz_proc) procs = DZ_VEC_INIT(DZ_KERNEL_PROCS_MAX);
+    p.pipes.max = DZ_KERNEL_PIPES_MAX;
+    int rc = READ_ROWS(&p, &procs, DZ_KERNEL_TABLE_PROC, err);
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.files, DZ_KERNEL_TABLE_FILE, err);
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.pipes, DZ_KERNEL_TABLE_PIPE, err);
+    for (size_t i = 0; rc == 0 && i < procs.n; i++) {
+        give(&procs.p[i].cwd, fn, arg);
+        give(&procs.p[i].root, fn, arg);
+        if (procs.p[i].exe)
+            fn(arg, procs.p[i].exe);
+    }
+    for (size_t i = 0; rc == 0 && i < p.files.n; i++)
+        give(&p.files.p[i].node, fn, arg);
+    for (size_t i = 0; rc == 0 && i < p.pipes.n; i++)
+        if (p.pipes.p[i].fifo)
+            fn(arg, p.pipes.p[i].ino);
+    dz_vec_release(&procs);
+    dz_vec_release(&p.files);
+    dz_vec_release(&p.pipes);
+    return rc;
+}

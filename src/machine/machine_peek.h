@@ -50,4 +50,9 @@ struct dz_peek_ops {
 DZ_NODISCARD int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
                                  struct dz_peek_total *ret_total, struct dz_err *err);
 
+/* The inodes of the disk that it has open, stands in or runs: fn for each, perhaps
+ * several times. Nothing is read but what dz_machine_open() has read. */
+DZ_NODISCARD int dz_machine_peek_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t ino),
+                                        void *arg, struct dz_err *err);
+
 #endif

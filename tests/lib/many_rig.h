@@ -9,6 +9,7 @@
 #include "cell_rig.h"
 
 #include "cell/cell_exec.h"
+#include "cell/cell_op.h"
 
 enum {
     MEXEC_STDIN = 1,
@@ -16,6 +17,7 @@ enum {
     MEXEC_SLOW = 4,
     MEXEC_DETACHED = 8,
     MRIG_EXECS = 32,
+    MRIG_OPS = 64,
 };
 
 struct mexec {
@@ -29,12 +31,22 @@ struct mexec {
     struct dz_cell_event end;
 };
 
+struct mop {
+    uint32_t op;
+    struct dz_buf data;
+    bool over, slow;
+    struct dz_cell_event end;
+    char text[256];
+};
+
 struct mrig {
     struct dz_cell *cell, *hung;
     struct dz_cell_start start;
     struct dz_cell_exec next; /* of the next command: limits */
     struct mexec execs[MRIG_EXECS];
     size_t count;
+    struct mop ops[MRIG_OPS];
+    size_t op_count;
     int next_id, live;
     bool lost, up, ready, file_only, gone;
     enum dz_cell_found found;
@@ -75,10 +87,32 @@ static inline void mrig_output(struct mrig *r, struct mexec *e, const struct dz_
         CHECK_INT(dz_cell_exec_took(r->cell, e->exec, ev->size, &r->err), 0);
 }
 
+static inline void mrig_op_event(struct mrig *r, const struct dz_cell_event *ev)
+{
+    struct mop *o = NULL;
+    for (size_t i = 0; i < r->op_count; i++)
+        if (r->ops[i].op == ev->op)
+            o = &r->ops[i];
+    CHECK(o != NULL);
+    if (o && ev->type == DZ_CELL_OP_DATA) {
+        dz_buf_add(&o->data, ev->data, ev->size);
+        if (!o->slow)
+            CHECK_INT(dz_cell_op_took(r->cell, o->op, ev->size, &r->err), 0);
+    } else if (o && ev->type == DZ_CELL_OP_DONE) {
+        o->over = true;
+        o->end = *ev;
+        (void)snprintf(o->text, sizeof o->text, "%s", ev->text);
+    }
+}
+
 static inline void mrig_take(struct mrig *r, const struct dz_cell_event *ev)
 {
     struct mexec *e = ev->exec ? mrig_by_handle(r, ev->exec) : NULL;
     r->last = ev->type;
+    if (ev->op) {
+        mrig_op_event(r, ev);
+        return;
+    }
     if (ev->type == DZ_CELL_READY) {
         r->ready = true;
         r->found = (enum dz_cell_found)ev->count;
@@ -190,6 +224,48 @@ static inline int mrig_spawn(struct mrig *r)
     return rc;
 }
 
+static inline struct mop *mrig_op(struct mrig *r, const struct dz_cell_op *op)
+{
+    struct mop *o = &r->ops[r->op_count++];
+    *o = (struct mop){.data = DZ_BUF_INIT(64 << 20)};
+    CHECK_INT(dz_cell_op_start(r->cell, op, &o->op, &r->err), 0);
+    return o;
+}
+
+static inline int mrig_done(struct mrig *r, struct mop *o)
+{
+    while (!o->over)
+        if (!mrig_step(r)) {
+            printf("# %s\n", r->err.msg);
+            CHECK(false);
+            exit(1);
+        }
+    return o->end.code;
+}
+
+static inline void mrig_send(struct mrig *r, struct mop *o, const void *data, size_t n)
+{
+    const char *p = data;
+    while (n > 0 && !o->over) {
+        int64_t took = dz_cell_op_send(r->cell, o->op, p, n, &r->err);
+        CHECK(took >= 0);
+        p += took;
+        n -= (size_t)took;
+        if (took <= 0 && !mrig_step(r))
+            exit(1);
+    }
+}
+
+static inline int mrig_write(struct mrig *r, const char *path, const char *text, uint32_t flags)
+{
+    struct mop *o =
+        mrig_op(r, &(struct dz_cell_op){.type = DZ_CELL_OP_WRITE, .path = path, .flags = flags});
+    mrig_send(r, o, text, strlen(text));
+    if (!o->over)
+        CHECK_INT(dz_cell_op_end(r->cell, o->op, &r->err), 0);
+    return mrig_done(r, o);
+}
+
 /* Another cell over the same file, up unless it is file-only. */
 static inline void mrig_again(struct mrig *r)
 {
@@ -197,6 +273,8 @@ static inline void mrig_again(struct mrig *r)
     r->live = 0;
     for (size_t i = 0; i < r->count; i++)
         r->execs[i].exec = 0; /* handles are of one cell */
+    for (size_t i = 0; i < r->op_count; i++)
+        r->ops[i].op = 0;
     CHECK_INT(mrig_spawn(r), 0);
     r->start.fresh = false;
     if (!r->file_only)
@@ -275,8 +353,8 @@ static inline const char *mrig_sql(struct mrig *r, const char *sql)
     struct dz_stmt *st = NULL;
     int fd = dup(r->start.disk_fd), wal = dup(r->start.wal_fd);
     r->sql[0] = '\0';
-    if (dz_db_open_fds(&db, fd, wal, &(struct dz_db_opts){.schema = &dz_vfs_schema}, &r->err) ==
-            0 &&
+    if (dz_db_open_fds(&db, fd, wal, &(struct dz_db_opts){.schema = &dz_vfs_schema, .views = true},
+                       &r->err) == 0 &&
         dz_stmt_new(&st, db, sql, NULL, &r->err) == 0 && dz_stmt_step(st, &r->err) > 0)
         (void)snprintf(r->sql, sizeof r->sql, "%s", dz_col_text(st, 0));
     else
@@ -293,6 +371,8 @@ static inline void mrig_free(struct mrig *r)
     dz_cell_free(r->hung);
     dz_fd_close(&r->start.disk_fd);
     dz_fd_close(&r->start.wal_fd);
+    for (size_t i = 0; i < r->op_count; i++)
+        dz_buf_release(&r->ops[i].data);
     for (size_t i = 0; i < r->count; i++) {
         dz_buf_release(&r->execs[i].out);
         dz_buf_release(&r->execs[i].err_out);

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_op_tree.c - operations on directories and what is below them: lists, archives,
+ * changes.
+ */
+#include "cell/cell_ops.h"
+
+#include "base/mem.h"
+#include "cell/cell_serve.h"
+#include "vfs/vfs_at.h"
+#include "vfs/vfs_tar.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* --- lists ------------------------------------------------------------------------------ */
+
+struct entry {
+    uint64_t ino;
+    uint32_t type;
+    char *name;
+};
+
+struct level {
+    DZ_VEC(, struct entry) entries;
+    size_t at, path_len;
+};
+
+enum {
+    LEVELS_MAX = DZ_VFS_DEPTH_MAX,
+};
+
+static int add_entry(void *arg, const struct dz_vfs_entry *e)
+{
+    struct level *l = arg;
+    bool dots = e->name[0] == '.' && (e->len == 1 || (e->len == 2 && e->name[1] == '.'));
+    char *name = dots ? NULL : dz_alloc(e->len + 1);
+    if (dots)
+        return 0;
+    if (!name || dz_vec_push(&l->entries, ((struct entry){e->ino, e->type, name})) < 0) {
+        dz_free(name);
+        return -ENOMEM;
+    }
+    memcpy(name, e->name, e->len);
+    name[e->len] = '\0';
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+static void release_level(struct level *l)
+{
+    for (size_t i = 0; i < l->entries.n; i++)
+        dz_free(l->entries.p[i].name);
+    dz_vec_release(&l->entries);
+}
+
+static int open_level(struct dz_op *op, struct level *l, uint64_t dir)
+{
+    *l = (struct level){.entries = {.max = DZ_CELL_OP_LIST_MAX}};
+    int e = dz_vfs_readdir(dz_op_vfs(op), dir, 0, add_entry, l);
+    if (e == 0 && l->entries.err)
+        e = -ENOMEM;
+    if (l->entries.n > 1)
+        qsort(l->entries.p, l->entries.n, sizeof *l->entries.p, by_name);
+    return e;
+}
+
+struct listing {
+    struct dz_op *op;
+    struct level *levels;
+    size_t depth, depth_max;
+    uint64_t left;
+    char path[DZ_VFS_PATH_MAX];
+};
+
+/* One entry; a directory is gone into when there is depth left. */
+static int list_entry(struct listing *x, struct level *l, struct dz_err *err)
+{
+    const struct entry *e = &l->entries.p[l->at++];
+    struct dz_vfs_attr a;
+    size_t n = strlen(e->name), len = l->path_len + (l->path_len > 0) + n;
+    if (len >= sizeof x->path || dz_vfs_getattr(dz_op_vfs(x->op), e->ino, &a) != 0)
+        return 0; /* gone meanwhile */
+    if (x->left == 0) {
+        x->op->count = 1;
+        x->depth = 0; /* that is enough */
+        return 0;
+    }
+    x->left--;
+    if (l->path_len > 0)
+        x->path[l->path_len] = '/';
+    memcpy(x->path + len - n, e->name, n + 1);
+    int rc = dz_op_put_stat(x->op, &a, x->path, err);
+    if (rc < 0 || !S_ISDIR(a.mode) || x->depth == x->depth_max)
+        return rc;
+    struct level *below = &x->levels[x->depth];
+    int failed = open_level(x->op, below, a.ino);
+    below->path_len = len;
+    x->depth++;
+    return failed < 0 && failed != -ENOENT && failed != -ENOTDIR
+               ? dz_op_failed(x->op, "list", failed, err)
+               : 0;
+}
+
+static int list(struct listing *x, struct dz_err *err)
+{
+    int rc = 0;
+    while (rc == 0 && x->depth > 0) {
+        struct level *l = &x->levels[x->depth - 1];
+        if (l->at < l->entries.n)
+            rc = list_entry(x, l, err);
+        else
+            release_level(&x->levels[--x->depth]);
+    }
+    for (size_t i = 0; i < x->depth_max; i++)
+        release_level(&x->levels[i]);
+    return rc;
+}
+
+int dz_op_list(struct dz_op *op, struct dz_err *err)
+{
+    struct dz_vfs_attr a;
+    uint32_t depth = op->args.depth ? op->args.depth : 1;
+    uint64_t limit = op->args.limit ? op->args.limit : DZ_CELL_OP_LIST_MAX;
+    uint64_t ino;
+    int e = dz_vfs_resolve(dz_op_vfs(op), op->path, &ino);
+    if (e == 0)
+        e = dz_vfs_getattr(dz_op_vfs(op), ino, &a);
+    if (e == 0 && !S_ISDIR(a.mode))
+        e = -ENOTDIR;
+    if (e < 0)
+        return dz_op_failed(op, "list", e, err);
+    struct listing *x = dz_zalloc(sizeof *x);
+    depth = depth < LEVELS_MAX ? depth : LEVELS_MAX;
+    if (x)
+        x->levels = dz_zalloc(depth * sizeof *x->levels);
+    if (!x || !x->levels) {
+        dz_free(x);
+        return dz_fail(err, DZ_ENOMEM, "list %s: out of memory", op->path);
+    }
+    x->op = op;
+    x->depth_max = depth;
+    x->left = limit < DZ_CELL_OP_LIST_MAX ? limit : DZ_CELL_OP_LIST_MAX;
+    x->depth = 1;
+    e = open_level(op, &x->levels[0], ino);
+    int rc = e < 0 ? dz_op_failed(op, "list", e, err) : 0;
+    if (rc < 0)
+        x->depth = 0;
+    int listed = list(x, rc < 0 ? NULL : err);
+    dz_free(x->levels);
+    dz_free(x);
+    return rc < 0 ? rc : listed;
+}
+
+/* --- archives ------------------------------------------------------------------------------ */
+
+static int tar_write(void *arg, const void *buf, size_t n)
+{
+    return dz_op_emit(arg, buf, n, NULL) < 0 ? -ECANCELED : 0;
+}
+
+int dz_op_tar_out(struct dz_op *op, struct dz_err *err)
+{
+    struct dz_tar_out out = {.vfs = dz_op_vfs(op), .name = "", .write = tar_write, .arg = op};
+    struct dz_vfs_attr a;
+    struct dz_tar_stats stats;
+    const char *slash = strrchr(op->path, '/');
+    int e = dz_vfs_resolve(out.vfs, op->path, &out.ino);
+    if (e == 0)
+        e = dz_vfs_getattr(out.vfs, out.ino, &a);
+    if (e == 0)
+        e = dz_vfs_ref(out.vfs, out.ino);
+    if (e < 0)
+        return dz_op_failed(op, "pack", e, err);
+    if (!S_ISDIR(a.mode) && slash)
+        out.name = slash + 1;
+    int rc = dz_vfs_tar_out(&out, &stats, err);
+    dz_vfs_unref(out.vfs, out.ino);
+    op->count = rc < 0 ? 0 : stats.members;
+    return rc;
+}
+
+static ssize_t tar_read(void *arg, void *buf, size_t n)
+{
+    int64_t got = dz_op_take(arg, buf, n, NULL);
+    return got < 0 ? -ECANCELED : (ssize_t)got;
+}
+
+int dz_op_tar_in(struct dz_op *op, struct dz_err *err)
+{
+    struct dz_tar_in in = {.vfs = dz_op_vfs(op), .read = tar_read, .arg = op, .owners = true};
+    struct dz_vfs_attr a;
+    struct dz_tar_stats stats;
+    int rc = dz_op_hold(op, err);
+    int e = rc == 0 && (op->args.flags & DZ_CELL_OP_PARENTS) ? dz_put_above(in.vfs, op->path) : 0;
+    if (rc == 0 && e == 0)
+        e = dz_vfs_resolve(in.vfs, op->path, &in.dir);
+    if (rc == 0 && e == 0)
+        e = dz_vfs_getattr(in.vfs, in.dir, &a);
+    if (rc == 0 && e == 0)
+        e = S_ISDIR(a.mode) ? dz_vfs_ref(in.vfs, in.dir) : -ENOTDIR;
+    if (rc < 0 || e < 0)
+        return rc < 0 ? rc : dz_op_failed(op, "unpack into", e, err);
+    rc = dz_vfs_tar_in(&in, &stats, err);
+    dz_vfs_unref(in.vfs, in.dir);
+    op->count = rc < 0 ? 0 : stats.members;
+    return rc;
+}
+
+/* --- changes ---------------------------------------------------------------------------------- */
+
+static int put_change(struct dz_op *op, const struct dz_vfs_event *ev, struct dz_err *err)
+{
+    char path[DZ_VFS_PATH_MAX + DZ_VFS_NAME_MAX + 2] = "";
+    const struct dz_record_change c = {.what = ev->type, .cookie = ev->cookie, .mode = ev->mode};
+    int n = 0;
+    if (ev->type != DZ_VFS_EV_OVERFLOW)
+        n = dz_vfs_getcwd(dz_op_vfs(op), DZ_VFS_ROOT, ev->dir ? ev->dir : ev->ino, path,
+                          DZ_VFS_PATH_MAX);
+    if (n < 0)
+        n = 0; /* its directory is gone, too: the name is all there is to say */
+    if (ev->len > 0)
+        (void)snprintf(path + n, sizeof path - (size_t)n, "%s%.*s", n == 1 ? "" : "/", (int)ev->len,
+                       ev->name);
+    const struct dz_op_part parts[3] = {{path, strlen(path) + 1}};
+    return dz_op_record(op, DZ_RECORD_CHANGE, &c, sizeof c, parts, err);
+}
+
+int dz_op_watch(struct dz_op *op, struct dz_err *err)
+{
+    struct dz_vfs *v = dz_op_vfs(op);
+    struct dz_vfs_event ev;
+    uint64_t ino;
+    int e = dz_vfs_resolve(v, op->path, &ino);
+    int watch = e < 0 ? e : dz_vfs_watch(v, ino, DZ_VFS_EV_ALL, op->args.flags & DZ_CELL_OP_DEEP);
+    int rc = watch < 0 ? dz_op_failed(op, "watch", watch, err) : 0;
+    while (rc == 0) {
+        bool any = false;
+        while (rc == 0 && dz_vfs_watch_next(v, watch, &ev)) {
+            any = true;
+            rc = put_change(op, &ev, err);
+        }
+        if (rc == 0 && any)
+            rc = dz_cell_machine_commit(&op->ops->serve->machine, err); /* it has happened */
+        if (rc == 0 && any)
+            rc = dz_op_emit_records(op, err);
+        if (rc == 0)
+            rc = dz_op_yield(op, true, err);
+    }
+    if (watch >= 0)
+        dz_vfs_unwatch(v, watch);
+    return rc;
+}

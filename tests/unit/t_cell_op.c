@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT
+ * Operations on the files of a machine, while it runs and while it sleeps. */
+#include "tap.h"
+
+#include "../lib/cell_rig.h"
+#include "../lib/many_rig.h"
+
+#include <sys/stat.h>
+
+static const char *const copy[] = {"g", "c", NULL};
+static const char *const says[] = {"g", "h", NULL};
+static const char *const floods[] = {"g", "f", NULL};
+
+static struct mop *plain(struct mrig *r, enum dz_cell_op_type type, const char *path)
+{
+    return mrig_op(r, &(struct dz_cell_op){.type = type, .path = path});
+}
+
+static struct dz_cell_view view(const struct mop *o)
+{
+    return (struct dz_cell_view){(const uint8_t *)o->data.p, o->data.len};
+}
+
+/* All of a READ but its stat. */
+static const char *content(struct mrig *r, const char *path, struct dz_cell_stat *ret)
+{
+    struct mop *o = plain(r, DZ_CELL_OP_READ, path);
+    if (mrig_done(r, o) != 0)
+        return o->text;
+    struct dz_cell_view v = view(o);
+    const uint8_t *first = v.at;
+    uint32_t fixed_and_size[2];
+    memcpy(fixed_and_size, first, sizeof fixed_and_size);
+    v.left = 8 + (fixed_and_size[0] >> 16) + fixed_and_size[1]; /* the first record alone */
+    CHECK_INT(dz_cell_stat_next(&v, ret, &r->err), 1);
+    return (const char *)v.at;
+}
+
+static void both(struct mrig *r, int asleep)
+{
+    mrig_start(r);
+    if (!asleep)
+        return;
+    struct mexec *c = mrig_exec(r, copy, MEXEC_STDIN);
+    mrig_until(r, c, DZ_CELL_STARTED);
+    mrig_sleep(r, false);
+    r->file_only = true;
+    mrig_again(r);
+    CHECK_INT(r->found, DZ_CELL_FOUND_ASLEEP);
+}
+
+TEST(files_are_written_read_and_named)
+{
+    for (int asleep = 0; asleep < 2; asleep++) {
+        struct mrig r;
+        struct dz_cell_stat s;
+        both(&r, asleep);
+        CHECK_INT(mrig_write(&r, "/workspace/d/a", "hello", 0), DZ_ENOENT);
+        CHECK_INT(mrig_write(&r, "/workspace/d/a", "hello", DZ_CELL_OP_PARENTS), 0);
+        CHECK_INT(r.ops[r.op_count - 1].end.count, 1);
+        CHECK_STR(content(&r, "/workspace/d/a", &s), "hello");
+        CHECK_INT(s.size, 5);
+        CHECK_INT(s.mode, S_IFREG | 0644);
+        CHECK_INT(mrig_write(&r, "/workspace/d/a", "again", DZ_CELL_OP_NEW), DZ_EEXIST);
+        CHECK_INT(mrig_write(&r, "/workspace/d/a", "other", 0), 0);
+        CHECK_INT(r.ops[r.op_count - 1].end.count, 0);
+        CHECK_STR(content(&r, "/workspace/d/a", &s), "other");
+        CHECK_INT(mrig_write(&r, "/workspace/d", "x", 0), DZ_EINVAL);
+        CHECK_INT(mrig_done(&r, mrig_op(&r, &(struct dz_cell_op){.type = DZ_CELL_OP_MOVE,
+                                                                 .path = "/workspace/d/a",
+                                                                 .to = "/workspace/b"})),
+                  0);
+        CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_STAT, "/workspace/d/a")), DZ_ENOENT);
+        CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_READ, "/workspace")), DZ_EINVAL);
+        CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_MKDIR, "/workspace/d")), DZ_EEXIST);
+        CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_MKDIR, "/workspace/e")), 0);
+        CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_REMOVE, "/workspace/d")), 0);
+        CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_REMOVE, "/workspace/d")), DZ_ENOENT);
+        CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_STAT, "workspace")), DZ_EINVAL);
+        mrig_sleep(&r, false);
+        r.file_only = false;
+        mrig_again(&r); /* all of it is there, and so is what slept */
+        CHECK_INT(r.live, asleep);
+        CHECK_STR(content(&r, "/workspace/b", &s), "other");
+        mrig_free(&r);
+    }
+}
+
+TEST(an_upload_that_breaks_off_leaves_nothing)
+{
+    struct mrig r;
+    struct dz_cell_stat s;
+    mrig_start(&r);
+    CHECK_INT(mrig_write(&r, "/workspace/a", "old", 0), 0);
+    struct mop *o = plain(&r, DZ_CELL_OP_WRITE, "/workspace/a");
+    mrig_send(&r, o, "new, but no", 11);
+    CHECK_STR(content(&r, "/workspace/a", &s), "old");
+    CHECK_INT(dz_cell_op_cancel(r.cell, o->op, &r.err), 0);
+    CHECK_INT(mrig_done(&r, o), DZ_ECANCELED);
+    CHECK_STR(content(&r, "/workspace/a", &s), "old");
+    o = plain(&r, DZ_CELL_OP_WRITE, "/workspace/a");
+    mrig_send(&r, o, "neither", 7);
+    mrig_sleep(&r, false);
+    CHECK_INT(o->end.code, DZ_ECANCELED);
+    CHECK_STR(mrig_sql(&r, "SELECT group_concat(path||content) FROM vfs WHERE volume='workspace'"),
+              "aold");
+    mrig_free(&r);
+}
+
+TEST(a_large_file_goes_both_ways_by_windows)
+{
+    struct mrig r;
+    static char big[3000000];
+    for (size_t i = 0; i < sizeof big; i++)
+        big[i] = (char)(i * 7919 >> 5);
+    mrig_start(&r);
+    struct mexec *f = mrig_exec(&r, floods, MEXEC_DETACHED); /* and the machine is busy */
+    mrig_until(&r, f, DZ_CELL_STARTED);
+    struct mop *o = plain(&r, DZ_CELL_OP_WRITE, "/workspace/big");
+    mrig_send(&r, o, big, sizeof big);
+    CHECK_INT(dz_cell_op_end(r.cell, o->op, &r.err), 0);
+    CHECK_INT(mrig_done(&r, o), 0);
+    o = plain(&r, DZ_CELL_OP_READ, "/workspace/big");
+    CHECK_INT(mrig_done(&r, o), 0);
+    CHECK(o->data.len > sizeof big &&
+          memcmp(o->data.p + o->data.len - sizeof big, big, sizeof big) == 0);
+    o = mrig_op(
+        &r, &(struct dz_cell_op){
+                .type = DZ_CELL_OP_READ, .path = "/workspace/big", .offset = 100000, .length = 50});
+    CHECK_INT(mrig_done(&r, o), 0);
+    CHECK(memcmp(o->data.p + o->data.len - 50, big + 100000, 50) == 0);
+    struct mop *slow = plain(&r, DZ_CELL_OP_READ, "/workspace/big");
+    slow->slow = true;
+    while (slow->data.len < DZ_CELL_OP_WINDOW)
+        (void)mrig_step(&r);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_STAT, "/")), 0);
+    CHECK(!slow->over && slow->data.len < DZ_CELL_OP_WINDOW + DZ_CELL_FRAME_MAX);
+    CHECK_INT(dz_cell_op_cancel(r.cell, slow->op, &r.err), 0);
+    CHECK_INT(mrig_done(&r, slow), DZ_ECANCELED);
+    mrig_free(&r);
+}
+
+TEST(lists_are_sorted_and_go_down)
+{
+    static const char *const want[] = {"a", "b", "b/c", "b/c/d", "e"};
+    struct mrig r;
+    struct dz_cell_stat s;
+    mrig_start(&r);
+    CHECK_INT(mrig_write(&r, "/workspace/b/c/d", "1", DZ_CELL_OP_PARENTS), 0);
+    CHECK_INT(mrig_write(&r, "/workspace/e", "22", 0), 0);
+    CHECK_INT(mrig_write(&r, "/workspace/a", "333", 0), 0);
+    for (uint32_t depth = 1; depth <= 3; depth++) {
+        struct mop *o = mrig_op(
+            &r,
+            &(struct dz_cell_op){.type = DZ_CELL_OP_LIST, .path = "/workspace", .depth = depth});
+        CHECK_INT(mrig_done(&r, o), 0);
+        struct dz_cell_view v = view(o);
+        for (size_t i = 0; i < 5; i++) {
+            size_t slashes = 0;
+            for (const char *p = want[i]; *p; p++)
+                slashes += *p == '/';
+            if (slashes >= depth)
+                continue;
+            CHECK_INT(dz_cell_stat_next(&v, &s, &r.err), 1);
+            CHECK_STR(s.path, want[i]);
+        }
+        CHECK_INT(dz_cell_stat_next(&v, &s, &r.err), 0);
+    }
+    struct mop *o =
+        mrig_op(&r, &(struct dz_cell_op){
+                        .type = DZ_CELL_OP_LIST, .path = "/workspace", .depth = 9, .limit = 2});
+    CHECK_INT(mrig_done(&r, o), 0);
+    CHECK_INT(o->end.count, 1);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_LIST, "/workspace/a")), DZ_EINVAL);
+    mrig_free(&r);
+}
+
+TEST(archives_go_out_and_in)
+{
+    struct mrig r;
+    struct dz_cell_stat s;
+    mrig_start(&r);
+    CHECK_INT(mrig_write(&r, "/workspace/t/x/y", "inside", DZ_CELL_OP_PARENTS), 0);
+    struct mop *out = plain(&r, DZ_CELL_OP_TAR_OUT, "/workspace/t");
+    CHECK_INT(mrig_done(&r, out), 0);
+    CHECK(out->data.len >= 10240);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_MKDIR, "/workspace/u")), 0);
+    struct mop *in = plain(&r, DZ_CELL_OP_TAR_IN, "/workspace/u");
+    mrig_send(&r, in, out->data.p, 1000);
+    struct mexec *e = mrig_exec(&r, says, 0); /* the machine runs on in between */
+    mrig_until(&r, e, DZ_CELL_EXITED);
+    mrig_send(&r, in, out->data.p + 1000, out->data.len - 1000);
+    CHECK_INT(dz_cell_op_end(r.cell, in->op, &r.err), 0);
+    CHECK_INT(mrig_done(&r, in), 0);
+    CHECK_STR(content(&r, "/workspace/u/x/y", &s), "inside");
+    in = plain(&r, DZ_CELL_OP_TAR_IN, "/workspace/u");
+    mrig_send(&r, in, out->data.p, 700); /* cut off */
+    CHECK_INT(dz_cell_op_end(r.cell, in->op, &r.err), 0);
+    CHECK_INT(mrig_done(&r, in), DZ_EINVAL);
+    mrig_free(&r);
+}
+
+TEST(changes_are_told_as_they_come)
+{
+    struct mrig r;
+    struct dz_cell_change c;
+    mrig_start(&r);
+    struct mop *w =
+        mrig_op(&r, &(struct dz_cell_op){
+                        .type = DZ_CELL_OP_WATCH, .path = "/workspace", .flags = DZ_CELL_OP_DEEP});
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_MKDIR, "/workspace/d")), 0);
+    CHECK_INT(mrig_write(&r, "/workspace/d/f", "x", 0), 0);
+    bool dir = false, file = false;
+    for (int i = 0; i < 50 && !(dir && file); i++) {
+        struct dz_cell_view v = view(w);
+        while (dz_cell_change_next(&v, &c, &r.err) > 0) {
+            dir |= strcmp(c.what, "create") == 0 && strcmp(c.path, "/workspace/d") == 0;
+            file |= strcmp(c.what, "moved_to") == 0 && strcmp(c.path, "/workspace/d/f") == 0;
+        }
+        if (!(dir && file))
+            (void)mrig_step(&r);
+    }
+    CHECK(dir && file);
+    CHECK_INT(dz_cell_op_cancel(r.cell, w->op, &r.err), 0);
+    CHECK_INT(mrig_done(&r, w), DZ_ECANCELED);
+    mrig_free(&r);
+}
+
+static struct mop *sql(struct mrig *r, const char *text)
+{
+    return mrig_op(r, &(struct dz_cell_op){.type = DZ_CELL_OP_SQL, .text = text});
+}
+
+TEST(sql_reads_and_no_more)
+{
+    struct mrig r;
+    struct dz_cell_value x;
+    mrig_start(&r);
+    CHECK_INT(mrig_write(&r, "/workspace/q", "content", 0), 0);
+    struct mop *o = sql(&r, "SELECT path, content, 7, 1.5, NULL FROM vfs WHERE path='q';");
+    CHECK_INT(mrig_done(&r, o), 0);
+    CHECK_INT(o->end.count, 1);
+    struct dz_cell_view v = view(o);
+    static const enum dz_cell_value_kind kinds[] = {
+        DZ_CELL_COLUMN, DZ_CELL_COLUMN, DZ_CELL_COLUMN, DZ_CELL_COLUMN, DZ_CELL_COLUMN, DZ_CELL_ROW,
+        DZ_CELL_TEXT,   DZ_CELL_BLOB,   DZ_CELL_INT,    DZ_CELL_REAL,   DZ_CELL_NULL};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(kinds); i++) {
+        CHECK_INT(dz_cell_value_next(&v, &x, &r.err), 1);
+        CHECK_INT(x.kind, kinds[i]);
+        if (x.kind == DZ_CELL_BLOB)
+            CHECK(x.size == 7 && memcmp(x.data, "content", 7) == 0);
+        if (x.kind == DZ_CELL_INT)
+            CHECK_INT(x.integer, 7);
+    }
+    CHECK_INT(dz_cell_value_next(&v, &x, &r.err), 0);
+    CHECK(mrig_done(&r, sql(&r, "DELETE FROM node")) < 0);
+    CHECK(mrig_done(&r, sql(&r, "ATTACH '/etc/passwd' AS x")) < 0);
+    CHECK(mrig_done(&r, sql(&r, "PRAGMA journal_mode=DELETE")) < 0);
+    CHECK_INT(mrig_done(&r, sql(&r, "SELECT 1; SELECT 2")), DZ_EINVAL);
+    CHECK_INT(mrig_done(&r, sql(&r, "WITH i(n)AS(SELECT 1 UNION ALL SELECT n+1 FROM i)SELECT "
+                                    "count(*) FROM i")),
+              DZ_ELIMIT);
+    CHECK_INT(mrig_done(&r, sql(&r, "SELECT zeroblob(30000000)")), DZ_ELIMIT);
+    o = sql(&r, "SELECT zeroblob(100000)");
+    CHECK_INT(mrig_done(&r, o), 0);
+    v = view(o);
+    size_t bytes = 0;
+    while (dz_cell_value_next(&v, &x, &r.err) > 0)
+        bytes += x.kind == DZ_CELL_BLOB ? x.size : 0;
+    CHECK_INT(bytes, 100000);
+    CHECK_INT(mrig_write(&r, "/workspace/after", "writes still work", 0), 0);
+    mrig_free(&r);
+}
+
+TEST(records_of_commands_can_be_read_awake_and_asleep)
+{
+    struct mrig r;
+    struct dz_cell_exec_row e;
+    struct dz_cell_piece p;
+    mrig_start(&r);
+    r.next.spec = "{\"mine\":1}";
+    r.next.spec_size = 10;
+    struct mexec *a = mrig_exec(&r, says, 0), *b = mrig_exec(&r, copy, MEXEC_STDIN);
+    mrig_until(&r, a, DZ_CELL_EXITED);
+    mrig_until(&r, b, DZ_CELL_STARTED);
+    for (int asleep = 0; asleep < 2; asleep++) {
+        struct mop *o = mrig_op(&r, &(struct dz_cell_op){.type = DZ_CELL_OP_EXECS});
+        CHECK_INT(mrig_done(&r, o), 0);
+        struct dz_cell_view v = view(o);
+        CHECK_INT(dz_cell_exec_row_next(&v, &e, &r.err), 1);
+        CHECK_STR(e.id, b->id);
+        CHECK_STR(e.state, "running");
+        CHECK_INT(dz_cell_exec_row_next(&v, &e, &r.err), 1);
+        CHECK_STR(e.id, a->id);
+        CHECK_STR(e.state, "ended");
+        CHECK_INT(e.exit_code, 3);
+        CHECK_INT(e.output_bytes, 7);
+        CHECK_INT(e.argc, 2);
+        CHECK_STR(e.argv, "g");
+        CHECK(e.spec_size == 10 && memcmp(e.spec, "{\"mine\":1}", 10) == 0);
+        CHECK_INT(dz_cell_exec_row_next(&v, &e, &r.err), 0);
+        o = mrig_op(&r,
+                    &(struct dz_cell_op){.type = DZ_CELL_OP_OUTPUT, .text = a->id, .offset = 1});
+        CHECK_INT(mrig_done(&r, o), 0);
+        v = view(o);
+        CHECK_INT(dz_cell_piece_next(&v, &p, &r.err), 1);
+        CHECK(p.offset == 1 && p.stream == DZ_CELL_STDOUT && p.size == 2 &&
+              memcmp(p.data, "i\n", 2) == 0);
+        CHECK_INT(dz_cell_piece_next(&v, &p, &r.err), 1);
+        CHECK(p.offset == 3 && p.stream == DZ_CELL_STDERR && p.size == 4);
+        CHECK_INT(mrig_done(&r, mrig_op(&r, &(struct dz_cell_op){.type = DZ_CELL_OP_EXEC,
+                                                                 .text = "exe_none"})),
+                  DZ_ENOENT);
+        o = mrig_op(&r, &(struct dz_cell_op){.type = DZ_CELL_OP_STATS});
+        CHECK_INT(mrig_done(&r, o), 0);
+        struct dz_cell_machine_stats s;
+        struct dz_cell_process q;
+        v = view(o);
+        CHECK_INT(dz_cell_stats_next(&v, &s, &r.err), 1);
+        CHECK_INT(s.up, !asleep);
+        CHECK_INT(s.procs, !asleep);
+        CHECK(s.inodes > 4);
+        if (!asleep) {
+            CHECK_INT(dz_cell_process_next(&v, &q, &r.err), 1);
+            CHECK_STR(q.command, "g c");
+            CHECK_STR(q.exec_id, b->id);
+        }
+        if (!asleep) {
+            mrig_sleep(&r, false);
+            r.file_only = true;
+            mrig_again(&r);
+        }
+    }
+    mrig_free(&r);
+}
+
+/* A program that sleeps keeps its file although its name is taken away meanwhile. */
+TEST(what_a_sleeper_has_open_stays)
+{
+    struct mrig r;
+    both(&r, 1);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_REMOVE, "/bin/g")), 0);
+    mrig_sleep(&r, false);
+    r.file_only = false;
+    mrig_again(&r);
+    CHECK_INT(r.live, 1);
+    mrig_input(&r, &r.execs[0], "alive");
+    CHECK_INT(dz_cell_exec_attach(r.cell, r.execs[0].exec, 0, &r.err), 0);
+    while (r.execs[0].seen < 5)
+        (void)mrig_step(&r);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_STAT, "/bin/g")), DZ_ENOENT);
+    mrig_free(&r);
+}
