@@ -17,6 +17,7 @@
     X(inspect)             \
     X(top)                 \
     X(snapshot)            \
+    X(fork)                \
     X(clone)               \
     X(share)               \
     X(image_build)         \

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cli/cli_term.h"
+#include "cli/local_control.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,6 +36,7 @@ struct carrier {
     int signals, status;
     int64_t deadline, suspend_at; /* 0: none */
     const char *file;
+    struct dz_control control; /* somebody may ask for a copy */
     struct termios saved;
     bool raw;
 };
@@ -103,6 +105,8 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
         dz_cli_warn(r->cli, "cannot be put to sleep, and goes on: %s", e->text);
         return 0;
     case DZ_CELL_COPIED:
+        dz_control_answer(&r->control, e->count, e->code, e->text);
+        return 0;
     case DZ_CELL_READY: /* these are of cells with many commands */
     case DZ_CELL_LIVE:
     case DZ_CELL_UP:
@@ -175,6 +179,18 @@ static int take_signal(struct carrier *r, struct dz_err *err)
     return dz_cell_signal(r->cell, (int)info.ssi_signo, err);
 }
 
+/* Somebody wants a copy of the machine. */
+static int take_request(struct carrier *r, struct dz_err *err)
+{
+    int fds[2];
+    if (!dz_control_accept(&r->control, fds))
+        return 0;
+    int rc = dz_cell_snapshot(r->cell, fds[0], fds[1], err);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    return rc;
+}
+
 /* --- the loop ----------------------------------------------------------------------------------
  */
 
@@ -226,16 +242,21 @@ static int carry(struct carrier *r, struct dz_err *err)
     int rc = 0;
     while (rc >= 0 && !r->over) {
         bool listen = r->input && dz_cell_window(r->cell, r->in) > 0;
-        struct pollfd p[3] = {{.fd = dz_cell_fd(r->cell), .events = POLLIN},
-                              {.fd = r->signals, .events = POLLIN},
-                              {.fd = listen ? STDIN_FILENO : -1, .events = POLLIN}};
+        int asked = r->control.client < 0 ? r->control.listener : -1;
+        struct pollfd p[] = {{.fd = dz_cell_fd(r->cell), .events = POLLIN},
+                             {.fd = r->signals, .events = POLLIN},
+                             {.fd = listen ? STDIN_FILENO : -1, .events = POLLIN},
+                             {.fd = asked, .events = POLLIN}};
         int64_t left = due(r, &rc, err);
-        if (rc >= 0 && poll(p, 3, left > INT32_MAX ? INT32_MAX : (int)left) < 0 && errno != EINTR)
+        if (rc >= 0 && poll(p, DZ_ARRAY_LEN(p), left > INT32_MAX ? INT32_MAX : (int)left) < 0 &&
+            errno != EINTR)
             rc = dz_fail_sys(err, errno, "wait for the cell");
         if (rc >= 0 && p[1].revents)
             rc = take_signal(r, err);
         if (rc >= 0 && p[2].revents)
             rc = take_input(r, err);
+        if (rc >= 0 && p[3].revents)
+            rc = take_request(r, err);
         if (rc >= 0 && p[0].revents)
             rc = take_events(r, err);
         else if (rc < 0) /* the cell is gone: it may have said why */
@@ -246,8 +267,12 @@ static int carry(struct carrier *r, struct dz_err *err)
 
 int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *err)
 {
-    struct carrier r = {
-        .cell = c->cell, .cli = cli, .tty = c->start.tty, .keep = c->keep, .file = c->file};
+    struct carrier r = {.cell = c->cell,
+                        .cli = cli,
+                        .tty = c->start.tty,
+                        .keep = c->keep,
+                        .file = c->file,
+                        .control = DZ_CONTROL_INIT};
     r.input = c->start.open_stdin;
     r.in = c->start.tty ? DZ_CELL_TTY : DZ_CELL_STDIN;
     r.deadline = c->timeout_ns ? dz_clock_boot_ns() + c->timeout_ns : 0;
@@ -257,6 +282,8 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
         rc = dz_cell_go(c->cell, err);
     if (rc < 0)
         return dz_cli_cell_why(c, cli, rc, err);
+    if (c->keep)
+        dz_control_listen(&r.control, c->start.disk_fd);
     (void)fflush(cli->out);
     terminal_raw(&r);
     rc = send_size(&r, err);
@@ -264,6 +291,7 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
         rc = carry(&r, err);
     terminal_back(&r);
     dz_fd_close(&r.signals);
+    dz_control_release(&r.control);
     if (rc == DZ_EXIT_ASLEEP) { /* it moves its log into the file still */
         dz_cell_free(c->cell);
         c->cell = NULL;

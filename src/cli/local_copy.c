@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze snapshot`, `doze clone`, `doze share`: a new file out of one that nobody runs.
+ * `doze snapshot`, `doze clone`, `doze share`, `doze fork`: a new file out of one. A
+ * snapshot may be of a machine that runs: who runs it makes the copy (local_control.h).
  *
  * The new file is written under a temporary name beside its own, synced and then
  * renamed: it is there as a whole or not at all. A snapshot is a copy of bytes, with the
@@ -11,6 +12,8 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cli/cli_term.h"
+#include "cli/local_cell.h"
+#include "cli/local_control.h"
 #include "cli/local_disk.h"
 #include "cli/local_jail.h"
 #include "machine/machine.h"
@@ -34,6 +37,7 @@ enum {
 struct target {
     char temp[DZ_PATH_MAX];
     int db_fd, wal_fd;
+    bool goes_on; /* it is resumed next: a machine must sleep in it */
 };
 static struct target target = {.db_fd = -1, .wal_fd = -1};
 
@@ -131,6 +135,8 @@ static int run_snapshot(struct dz_cli *c, void *arg, struct dz_err *err)
                         : dz_machine_found(m) == DZ_MACHINE_ASLEEP ? "asleep"
                         : dz_machine_found(m) == DZ_MACHINE_LOST   ? "lost"
                                                                    : "none";
+    if (rc == 0 && target.goes_on && dz_machine_found(m) != DZ_MACHINE_ASLEEP)
+        rc = dz_fail(err, DZ_ESTATE, "fork %s: no machine runs or sleeps in it", c->argv[0]);
     dz_machine_close(m);
     rc = close_copy(db, rc, err);
     return rc < 0 ? rc : print(c, NULL, found, err);
@@ -238,8 +244,22 @@ static int lock(int fd, const char *path, struct dz_err *err)
     if (fcntl(fd, F_OFD_SETLK, &l) == 0)
         return 0;
     if (errno == EAGAIN || errno == EACCES)
-        return dz_fail(err, DZ_EBUSY, "snapshot %s: it is in use: put it to sleep first", path);
+        return dz_fail(err, DZ_EBUSY,
+                       "copy %s: it is in use by a program that cannot be asked for a copy (`doze "
+                       "run --keep` can): end that first",
+                       path);
     return dz_fail_sys(err, errno, "lock %s", path);
+}
+
+/* Of a file that nobody runs. */
+static int copy_files(struct dz_cli *c, const struct dz_db_files *files, struct dz_err *err)
+{
+    int rc = lock(files->db_fd, c->argv[0], err);
+    if (rc == 0)
+        rc = copy_fd(files->db_fd, target.db_fd, err);
+    if (rc == 0 && files->wal_fd >= 0)
+        rc = copy_fd(files->wal_fd, target.wal_fd, err);
+    return rc;
 }
 
 static int snapshot_files(struct dz_cli *c, struct dz_err *err)
@@ -249,11 +269,9 @@ static int snapshot_files(struct dz_cli *c, struct dz_err *err)
         .body = run_snapshot, .fds = {target.db_fd, target.wal_fd}, .fd_count = 2};
     int rc = dz_db_files_open(&files, c->argv[0], DZ_DB_FILES_WRITE, err);
     if (rc == 0)
-        rc = lock(files.db_fd, c->argv[0], err);
-    if (rc == 0)
-        rc = copy_fd(files.db_fd, target.db_fd, err);
-    if (rc == 0 && files.wal_fd >= 0)
-        rc = copy_fd(files.wal_fd, target.wal_fd, err);
+        rc = dz_control_snapshot(files.db_fd, target.db_fd, target.wal_fd, err);
+    if (rc == DZ_ENOENT && files.db_fd >= 0)
+        rc = copy_files(c, &files, err);
     dz_db_files_close(&files);
     return rc < 0 ? rc : dz_cli_jail_run(c, &j, err);
 }
@@ -310,12 +328,14 @@ const struct dz_cli_command dz_cmd_snapshot = {
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "Both files can be resumed, and go their own ways. Nobody may run FILE\n"
-            "meanwhile. TARGET is there as a whole or not at all.\n"
-            "\n"
-            "With --flat, TARGET holds what FILE and the base below it (--image) hold\n"
-            "together. As a base with a sleeping machine, it starts any number of sandboxes\n"
-            "at that instant: `doze resume --base TARGET --new FILE`.\n",
+    .help =
+        "Both files can be resumed, and go their own ways. FILE may be run meanwhile by\n"
+        "`doze run --keep` or `doze resume`: the machine is stopped for the moment that\n"
+        "the copy takes. TARGET is there as a whole or not at all.\n"
+        "\n"
+        "With --flat, nobody may run FILE; TARGET holds what FILE and the base below it (--image) hold\n"
+        "together. As a base with a sleeping machine, it starts any number of sandboxes\n"
+        "at that instant: `doze resume --base TARGET --new FILE`.\n",
     .run = snapshot,
 };
 
@@ -349,4 +369,29 @@ const struct dz_cli_command dz_cmd_share = {
             "copied.\n",
     .run = run_share,
     .jail = copy_jail,
+};
+
+/* --- fork -------------------------------------------------------------------------------- */
+
+static int fork_and_run(struct dz_cli *c, struct dz_err *err)
+{
+    target.goes_on = true;
+    return dz_cli_cell_status(c, dz_cli_resume(c, c->argv[1], snapshot_bytes, err));
+}
+
+const struct dz_cli_command dz_cmd_fork = {
+    .name = "fork",
+    .group = DZ_CLI_GROUP_RUN,
+    .summary = "make another sandbox of a running one, and run that here",
+    .args = "FILE TARGET",
+    .min_args = 2,
+    .max_args = 2,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_RESUME, DZ_CLI_OPTION_END},
+    .help = "From one instant on there are two: the one in FILE goes on where it runs (by\n"
+            "`doze run --keep` or `doze resume`, in another terminal), its copy in TARGET\n"
+            "goes on here, as by `doze resume TARGET`. They share nothing but their past;\n"
+            "random numbers and /proc/generation differ. If FILE is asleep, it stays so.\n"
+            "\n"
+            "The status is that of the copy's first process; 75 when it was put to sleep.\n",
+    .run = fork_and_run,
 };

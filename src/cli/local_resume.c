@@ -32,8 +32,6 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_er
     struct dz_cell_start *s = &cell->start;
     struct winsize w = {0};
     s->resume = true;
-    cell->create = dz_cli_flag(c, "new");
-    cell->file = c->argv[0];
     s->tty = dz_cli_flag(c, "tty");
     s->open_stdin = dz_cli_flag(c, "interactive");
     if (s->tty && s->open_stdin && !isatty(STDIN_FILENO))
@@ -44,11 +42,16 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_er
     return dz_cli_cell_keep(c, cell, err);
 }
 
-static int resume_machine(struct dz_cli *c, struct dz_err *err)
+int dz_cli_resume(struct dz_cli *c, const char *file,
+                  int (*make)(struct dz_cli *cli, struct dz_err *err), struct dz_err *err)
 {
     DZ_AUTO(dz_cli_cell_release) struct dz_cli_cell cell = DZ_CLI_CELL_INIT;
     DZ_AUTO(dz_image_release) struct dz_image image = {0};
+    cell.file = file;
+    cell.create = !make && dz_cli_flag(c, "new");
     int rc = read_options(c, &cell, err);
+    if (rc == 0 && make)
+        rc = make(c, err);
     if (rc == 0)
         rc = dz_cli_cell_root(&cell, c, cell.file, &image, err);
     cell.start.memory_bytes = image.memory_bytes; /* as when it began */
@@ -59,7 +62,7 @@ static int resume_machine(struct dz_cli *c, struct dz_err *err)
 
 static int resume(struct dz_cli *c, struct dz_err *err)
 {
-    return dz_cli_cell_status(c, resume_machine(c, err));
+    return dz_cli_cell_status(c, dz_cli_resume(c, c->argv[0], NULL, err));
 }
 
 const struct dz_cli_command dz_cmd_resume = {
@@ -71,11 +74,7 @@ const struct dz_cli_command dz_cmd_resume = {
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
-            {"image", 'I', "IMAGE", "the image below (default: the one that FILE names)"},
-            {"base", 'b', "ROOT", "or the read-only disk that it had below (default: DOZE_BASE)"},
-            {"interactive", 'i', NULL, "pass standard input on"},
-            {"tty", 't', NULL, "its terminal is ours"},
-            {"suspend-after", 0, "DURATION", "put it to sleep again after this long"},
+            DZ_CLI_OPTIONS_RESUME,
             {"new", 0, NULL, "make FILE: what sleeps in the base goes on there"},
             DZ_CLI_OPTION_END,
         },

@@ -1,5 +1,5 @@
 #!/bin/bash
-# doze run --keep, resume, inspect, top, snapshot, clone, share: machines in their files.
+# doze run --keep, resume, inspect, top, snapshot, fork, clone, share: machines in their files.
 . "$(dirname "$0")/lib.sh"
 
 guest_wasm g.wasm
@@ -49,9 +49,23 @@ test_that 'a snapshot is another one at the same instant' '
     run 1 doze snapshot c.doze d.doze && has err exists
 '
 
-test_that 'nobody runs it while it is copied' '
-    keep e.doze && echo one >&9 && until_has e.doze.out one && run 1 doze snapshot e.doze f.doze && has err "in use" &&
-    [ ! -e f.doze ] && [ ! -e f.doze.tmp ] && run 125 doze resume e.doze && stop 75
+test_that 'a machine that runs is copied by who runs it' '
+    keep e.doze && echo one >&9 && until_has e.doze.out one && run 0 doze snapshot --json e.doze f.doze && has out asleep &&
+    echo two >&9 && until_has e.doze.out two && run 125 doze resume e.doze && stop 75 &&
+    echo three >in && run 0 doze resume -i f.doze <in && has out three && lacks out two
+'
+test_that 'a fork is two machines from one instant' '
+    keep e.doze && echo one >&9 && until_has e.doze.out one && rm -f f.doze && echo two >in &&
+    run 0 doze fork -i e.doze f.doze <in && has out two && lacks out one && echo three >&9 && until_has e.doze.out three &&
+    run 2 doze fork --suspend-after soon e.doze g.doze && [ ! -e g.doze ] && run 125 doze fork e.doze f.doze && has err exists &&
+    run 75 doze fork --suspend-after 50ms e.doze g.doze && stop 75 && run 0 doze inspect g.doze && has out "prog c" &&
+    rm -f g.doze && run 0 doze fork -i e.doze g.doze <in && has out two && run 0 doze inspect e.doze && has out "prog c" &&
+    run 125 doze fork g.doze h.doze && has err "no machine runs or sleeps" && [ ! -e h.doze ]
+'
+test_that 'nobody runs it otherwise while it is copied' '
+    rm -f in-pipe && mkfifo in-pipe && { doze run -i --file e2.doze --copy tree:/bin -- prog c <in-pipe >e2.out & pid=$!; } &&
+    exec 9>in-pipe && echo one >&9 && until_has e2.out one && run 1 doze snapshot e2.doze h.doze && has err "in use" &&
+    run 125 doze fork e2.doze h.doze && has err "in use" && [ ! -e h.doze ] && [ ! -e h.doze.tmp ] && exec 9>&- && wait $pid
 '
 
 test_that 'a clone has the files only, a share the public ones' '
