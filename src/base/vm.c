@@ -83,3 +83,8 @@ void dz_vm_populate(void *p, size_t bytes)
 {
     (void)madvise(p, bytes, MADV_POPULATE_WRITE);
 }
+
+void dz_vm_huge(void *p, size_t bytes)
+{
+    (void)madvise(p, bytes, MADV_HUGEPAGE);
+}

@@ -36,6 +36,12 @@ DZ_NODISCARD int dz_vm_map_file(void *p, size_t bytes, int fd, uint64_t at, stru
  * fault for each page. A hint: failing is not told. */
 void dz_vm_populate(void *p, size_t bytes);
 
+/* Let [p, p + bytes) have huge pages where it spans them, which start at multiples of
+ * DZ_VM_HUGE. For what is written from end to end and never tracked page by page. A
+ * hint. */
+#define DZ_VM_HUGE ((size_t)2 << 20)
+void dz_vm_huge(void *p, size_t bytes);
+
 /* Return the addresses. p NULL is fine; bytes is what was reserved. */
 void dz_vm_release(void *p, size_t bytes);
 

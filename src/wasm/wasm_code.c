@@ -15,8 +15,9 @@
 #include "wasm/wasm_points.h"
 
 enum {
-    ARENA_STEP = 1 << 20, /* bytes committed at a time */
-    ARENA_PER_BYTE = 32,  /* bytes of cells that a byte of code makes at most */
+    ARENA_STEP = 1 << 20,   /* bytes committed at a time */
+    ARENA_LARGE = 16 << 20, /* from here on huge pages: a few percent too much at most */
+    ARENA_PER_BYTE = 32,    /* bytes of cells that a byte of code makes at most */
 };
 static const size_t arena_default = (size_t)8 << 30;
 
@@ -37,6 +38,14 @@ static void code_free(struct dz_wasm_code *c)
     }
 }
 
+/* The arena's size up to the end of the huge page that the byte before `want` is in. */
+static size_t huge_end(const struct dz_wasm_code *c, size_t want)
+{
+    size_t rest = ((uintptr_t)c->arena + want) % DZ_VM_HUGE;
+    size_t end = want + (rest ? DZ_VM_HUGE - rest : 0);
+    return end < c->reserved_bytes ? end : c->reserved_bytes;
+}
+
 /* Room for `words` more. */
 static bool arena_room(struct dz_wasm_code *c, uint32_t words)
 {
@@ -44,11 +53,18 @@ static bool arena_room(struct dz_wasm_code *c, uint32_t words)
     if (want <= c->committed_bytes)
         return true;
     want = (want + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP;
-    if (want > c->reserved_bytes ||
-        dz_wasm_mem_anon.commit(NULL, c->arena, c->committed_bytes, want, NULL) < 0)
+    if (want > c->reserved_bytes)
         return false;
+    bool large = want > ARENA_LARGE;
+    if (large)
+        want = huge_end(c, want);
+    if (dz_wasm_mem_anon.commit(NULL, c->arena, c->committed_bytes, want, NULL) < 0)
+        return false;
+    char *at = (char *)c->arena + c->committed_bytes;
+    if (large)
+        dz_vm_huge(at, want - c->committed_bytes);
     if (c->committed_bytes != 0) /* a large program: more is to come */
-        dz_vm_populate((char *)c->arena + c->committed_bytes, want - c->committed_bytes);
+        dz_vm_populate(at, want - c->committed_bytes);
     c->committed_bytes = want;
     return true;
 }

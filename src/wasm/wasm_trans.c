@@ -135,22 +135,59 @@ static void skip_immediates(struct wasm_trans *t, unsigned op)
 
 /* --- instructions ------------------------------------------------------------------------- */
 
-static void constant(struct wasm_trans *t, unsigned op)
+static void local_get(struct wasm_trans *t, unsigned op)
 {
-    struct entry e = {.kind = ENTRY_CONST, .type = dz_wasm_op_table[op].type[3]};
-    if (op == DZ_WASM_OP_i32_const) {
-        if (t->p < t->end && *t->p < 128) /* 7 bits, signed */
-            e.bits = (uint32_t)((int32_t)((uint32_t)*t->p++ << 25) >> 25);
-        else
-            e.bits = (uint32_t)dz_trans_s64(t);
-    } else if (op == DZ_WASM_OP_i64_const) {
-        e.bits = (uint64_t)dz_trans_s64(t);
-    } else {
-        size_t n = op == DZ_WASM_OP_f32_const ? 4 : 8;
-        memcpy(&e.bits, t->p, n);
-        t->p += n;
-    }
-    dz_trans_push(t, e);
+    (void)op;
+    dz_trans_push(t, t->locals[dz_trans_u32(t)]);
+}
+static void local_set(struct wasm_trans *t, unsigned op)
+{
+    dz_trans_set_local(t, dz_trans_u32(t), op == DZ_WASM_OP_local_tee);
+}
+
+static void constant_i32(struct wasm_trans *t, unsigned op)
+{
+    (void)op;
+    uint32_t v;
+    if (dz_likely(t->p < t->end && *t->p < 128)) /* 7 bits, signed */
+        v = (uint32_t)((int32_t)((uint32_t)*t->p++ << 25) >> 25);
+    else
+        v = (uint32_t)dz_trans_s64(t);
+    dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_I32, .bits = v});
+}
+static void constant_i64(struct wasm_trans *t, unsigned op)
+{
+    (void)op;
+    uint64_t v = (uint64_t)dz_trans_s64(t);
+    dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_I64, .bits = v});
+}
+static void constant_f32(struct wasm_trans *t, unsigned op)
+{
+    (void)op;
+    uint32_t v;
+    memcpy(&v, t->p, sizeof v);
+    t->p += sizeof v;
+    dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_F32, .bits = v});
+}
+static void constant_f64(struct wasm_trans *t, unsigned op)
+{
+    (void)op;
+    uint64_t v;
+    memcpy(&v, t->p, sizeof v);
+    t->p += sizeof v;
+    dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_F64, .bits = v});
+}
+
+static void drop(struct wasm_trans *t, unsigned op)
+{
+    (void)op;
+    (void)dz_trans_pop(t);
+}
+static void select_typed(struct wasm_trans *t, unsigned op)
+{
+    (void)dz_trans_u32(t); /* one type follows */
+    (void)dz_trans_u32(t);
+    dz_trans_select(t, op);
 }
 
 static void rare_instruction(struct wasm_trans *t, unsigned op)
@@ -160,62 +197,64 @@ static void rare_instruction(struct wasm_trans *t, unsigned op)
         trans_fail(t, DZ_WASM_TRAP_UNREACHABLE); /* cannot be: the validator knows the same table */
 }
 
+/* What is not here is rare_instruction(). One jump for an instruction: a mistaken
+ * one costs as much as the work that follows. */
+#define OP(name)       [DZ_WASM_OP_##name]
+#define OPS(name, end) [DZ_WASM_OP_##name... DZ_WASM_OP_##end]
+static void (*const by_op[DZ_WASM_OP_LIMIT])(struct wasm_trans *t, unsigned op) = {
+    OPS(block, loop) = dz_trans_block,
+    OP(if) = dz_trans_if,
+    OP(else) = dz_trans_else,
+    OP(end) = dz_trans_end,
+    OP(br) = dz_trans_br,
+    OP(br_if) = dz_trans_br_if,
+    OP(return) = dz_trans_return,
+    OP(call) = dz_trans_call,
+    OP(call_indirect) = dz_trans_call_indirect,
+    OP(drop) = drop,
+    OP(select) = dz_trans_select,
+    OP(select_t) = select_typed,
+    OP(local_get) = local_get,
+    OPS(local_set, local_tee) = local_set,
+    OP(global_get) = dz_trans_global_get,
+    OP(global_set) = dz_trans_global_set,
+    OPS(i32_load, i64_load32_u) = dz_trans_load,
+    OPS(i32_store, i64_store32) = dz_trans_store,
+    OP(i32_const) = constant_i32,
+    OP(i64_const) = constant_i64,
+    OP(f32_const) = constant_f32,
+    OP(f64_const) = constant_f64,
+    OP(i32_eqz) = dz_trans_int_unary,
+    OPS(i32_eq, i32_ge_u) = dz_trans_int_compare,
+    OP(i64_eqz) = dz_trans_int_unary,
+    OPS(i64_eq, i64_ge_u) = dz_trans_int_compare,
+    OPS(f32_eq, f64_ge) = dz_trans_float_binary,
+    OPS(i32_clz, i32_popcnt) = dz_trans_int_unary,
+    OPS(i32_add, i32_rotr) = dz_trans_int_binary,
+    OPS(i64_clz, i64_popcnt) = dz_trans_int_unary,
+    OPS(i64_add, i64_rotr) = dz_trans_int_binary,
+    OPS(f32_abs, f32_sqrt) = dz_trans_convert,
+    OPS(f32_add, f32_copysign) = dz_trans_float_binary,
+    OPS(f64_abs, f64_sqrt) = dz_trans_convert,
+    OPS(f64_add, f64_copysign) = dz_trans_float_binary,
+    OP(i32_wrap_i64) = dz_trans_int_unary,
+    OPS(i32_trunc_f32_s, i32_trunc_f64_u) = dz_trans_convert,
+    OPS(i64_extend_i32_s, i64_extend_i32_u) = dz_trans_int_unary,
+    OPS(i64_trunc_f32_s, f64_promote_f32) = dz_trans_convert,
+    OPS(i32_reinterpret_f32, f64_reinterpret_i64) = dz_trans_reinterpret,
+    OPS(i32_extend8_s, i64_extend32_s) = dz_trans_int_unary,
+    OP(ref_is_null) = dz_trans_int_unary,
+    OPS(i32_trunc_sat_f32_s, i64_trunc_sat_f64_u) = dz_trans_convert,
+};
+#undef OP
+#undef OPS
+
 static inline __attribute__((always_inline)) void instruction(struct wasm_trans *t, unsigned op)
 {
-    switch (op) {
-    case DZ_WASM_OP_local_get:
-        dz_trans_push(t, t->locals[dz_trans_u32(t)]);
-        break;
-    case DZ_WASM_OP_local_set:
-    case DZ_WASM_OP_local_tee:
-        dz_trans_set_local(t, dz_trans_u32(t), op == DZ_WASM_OP_local_tee);
-        break;
-    case DZ_WASM_OP_i32_const:
-    case DZ_WASM_OP_i64_const:
-    case DZ_WASM_OP_f32_const:
-    case DZ_WASM_OP_f64_const:
-        constant(t, op);
-        break;
-    case DZ_WASM_OP_i32_load ... DZ_WASM_OP_i64_load32_u:
-        dz_trans_load(t, op);
-        break;
-    case DZ_WASM_OP_i32_store ... DZ_WASM_OP_i64_store32:
-        dz_trans_store(t, op);
-        break;
-    case DZ_WASM_OP_i32_eqz ... DZ_WASM_OP_i64_extend32_s:
-    case DZ_WASM_OP_i32_trunc_sat_f32_s ... DZ_WASM_OP_i64_trunc_sat_f64_u:
-    case DZ_WASM_OP_ref_is_null:
-        dz_trans_numeric(t, op);
-        break;
-    case DZ_WASM_OP_else:
-        dz_trans_else(t);
-        break;
-    case DZ_WASM_OP_end:
-        dz_trans_end(t);
-        break;
-    case DZ_WASM_OP_global_get:
-    case DZ_WASM_OP_global_set:
-        dz_trans_global(t, op, dz_trans_u32(t));
-        break;
-    case DZ_WASM_OP_drop:
-        (void)dz_trans_pop(t);
-        break;
-    case DZ_WASM_OP_select_t:
-        (void)dz_trans_u32(t);
-        (void)dz_trans_u32(t);
-        dz_trans_select(t);
-        break;
-    case DZ_WASM_OP_select:
-        dz_trans_select(t);
-        break;
-    case DZ_WASM_OP_block ... DZ_WASM_OP_if:
-    case DZ_WASM_OP_br ... DZ_WASM_OP_call_indirect:
-        (void)dz_trans_control(t, op);
-        break;
-    default:
+    if (dz_likely(by_op[op] != NULL))
+        by_op[op](t, op);
+    else
         rare_instruction(t, op);
-        break;
-    }
 }
 
 static uint32_t slots_max(const struct wasm_trans *t)
@@ -235,11 +274,11 @@ static void dead_instruction(struct wasm_trans *t, unsigned op)
         break;
     case DZ_WASM_OP_else:
         if (t->dead_depth == 0)
-            dz_trans_else(t);
+            dz_trans_else(t, op);
         return;
     case DZ_WASM_OP_end:
         if (t->dead_depth == 0)
-            dz_trans_end(t);
+            dz_trans_end(t, op);
         else
             t->dead_depth--;
         return;
@@ -358,7 +397,8 @@ static bool translate(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t fun
         return false;
     t->top = t->max_slot = t->temp_base;
     t->offset = dz_trans_here(t);
-    if (!trans_grow(t, &t->blocks, &t->block_cap, 1, sizeof *t->blocks))
+    if (!trans_grow(t, &t->blocks, &t->block_cap, 1, sizeof *t->blocks) ||
+        !trans_grow(t, &t->stack, &t->stack_cap, 1, sizeof *t->stack))
         return false;
     t->blocks[t->block_count++] = (struct block){
         .type = f->type, .slot = t->temp_base, .patches = WASM_NOWHERE, .else_at = WASM_NOWHERE};

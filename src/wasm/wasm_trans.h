@@ -185,12 +185,14 @@ static inline uint64_t dz_trans_imm(uint32_t c, uint32_t a, uint32_t imm)
     return (uint64_t)(c & 0xffff) | (uint64_t)(a & 0xffff) << 16 | (uint64_t)imm << 32;
 }
 
-bool dz_trans_room(struct wasm_trans *t); /* for one more cell */
+/* For one more cell. There are always half as many places in cells as in words, so
+ * that one look is enough. */
+bool dz_trans_room(struct wasm_trans *t);
 /* A cell of two words; returns the first's index. */
 static inline uint32_t dz_trans_emit(struct wasm_trans *t, unsigned handler, uint64_t word)
 {
     uint32_t at = t->count;
-    if (dz_unlikely(at + 4 > t->cap || t->cell_count >= t->cell_cap) && !dz_trans_room(t))
+    if (dz_unlikely(at + 4 > t->cap) && !dz_trans_room(t))
         return 0;
     t->cells[t->cell_count++] = (struct cell_pos){at, t->offset};
     t->words[at] = handler;
@@ -229,21 +231,21 @@ static inline struct entry dz_trans_pop(struct wasm_trans *t)
 /* --- accumulators ---------------------------------------------------------------------------- */
 
 /* The slot where the operand lies now; for a constant one that nothing mirrors. */
-static inline uint32_t trans_place(const struct entry *e)
+static inline uint32_t trans_place(struct entry e)
 {
-    return e->kind == ENTRY_TEMP    ? e->slot
-           : e->kind == ENTRY_LOCAL ? (uint32_t)e->local
-                                    : WASM_NOWHERE - 1;
+    return e.kind == ENTRY_TEMP    ? e.slot
+           : e.kind == ENTRY_LOCAL ? (uint32_t)e.local
+                                   : WASM_NOWHERE - 1;
 }
-static inline bool dz_trans_in_acc(const struct wasm_trans *t, const struct entry *e, enum acc_no n)
+static inline bool dz_trans_in_acc(const struct wasm_trans *t, struct entry e, enum acc_no n)
 {
     return t->acc[n].slot == trans_place(e);
 }
 /* Use up the operand from the accumulator: its producer need not write. */
-static inline void dz_trans_take_acc(struct wasm_trans *t, const struct entry *e, enum acc_no n)
+static inline void dz_trans_take_acc(struct wasm_trans *t, struct entry e, enum acc_no n)
 {
     struct acc_state *a = &t->acc[n];
-    if (e->kind == ENTRY_TEMP && a->delta && !t->failed) {
+    if (e.kind == ENTRY_TEMP && a->delta && !t->failed) {
         t->words[a->pos] += a->delta;
         a->slot = WASM_NOWHERE;
     }
@@ -262,10 +264,9 @@ static inline void dz_trans_wrote(struct wasm_trans *t, uint32_t slot)
         if (t->acc[n].slot == slot)
             t->acc[n].slot = WASM_NOWHERE;
 }
-/* The cell at pos wrote its result to slot (FC) and to the accumulator, which
- * handler + delta would do alone; then push it. */
-static inline void dz_trans_result(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n,
-                                   uint32_t delta)
+/* Of dz_trans_result() and dz_trans_result_new(): all but the push. */
+static inline void trans_made(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n,
+                              uint32_t delta)
 {
     uint32_t slot = t->top;
     t->undo = t->acc[n];
@@ -279,6 +280,25 @@ static inline void dz_trans_result(struct wasm_trans *t, uint32_t pos, unsigned 
     }
     t->def_cell = t->cell_count - 1;
     t->def_slot = slot;
+}
+/* The cell at pos wrote its result to slot (FC) and to the accumulator, which
+ * handler + delta would do alone; then push it. An operand at least has been
+ * popped before, so there is room for it. */
+static inline void dz_trans_result(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n,
+                                   uint32_t delta)
+{
+    trans_made(t, pos, type, n, delta);
+    t->stack[t->depth++] =
+        (struct entry){.kind = ENTRY_TEMP, .type = (uint8_t)type, .slot = t->top};
+    t->top += dz_wasm_valtype_slots(type);
+    if (type == DZ_WASM_V128 && t->top > t->max_slot)
+        t->max_slot = t->top;
+}
+/* The same of a cell without operands. */
+static inline void dz_trans_result_new(struct wasm_trans *t, uint32_t pos, unsigned type,
+                                       enum acc_no n, uint32_t delta)
+{
+    trans_made(t, pos, type, n, delta);
     dz_trans_push_temp(t, type);
 }
 /* The word of the last cell if it has two words and no label behind it. */
@@ -290,9 +310,9 @@ static inline uint32_t trans_last(const struct wasm_trans *t)
     return at;
 }
 /* The same if it made e and nothing else knows of it: then it may be taken back. */
-static inline uint32_t trans_producer(const struct wasm_trans *t, const struct entry *e)
+static inline uint32_t trans_producer(const struct wasm_trans *t, struct entry e)
 {
-    if (e->kind != ENTRY_TEMP || t->def_cell != t->cell_count - 1 || t->def_slot != e->slot ||
+    if (e.kind != ENTRY_TEMP || t->def_cell != t->cell_count - 1 || t->def_slot != e.slot ||
         t->failed)
         return WASM_NOWHERE;
     return trans_last(t);
@@ -327,12 +347,12 @@ static inline void dz_trans_forget(struct wasm_trans *t)
 /* --- wasm_trans_emit.c: operands in slots ------------------------------------------------------
  */
 
-void dz_trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e);
-uint32_t dz_trans_slot_slow(struct wasm_trans *t, const struct entry *e);
+void dz_trans_move(struct wasm_trans *t, uint32_t to, struct entry e);
+uint32_t dz_trans_slot_slow(struct wasm_trans *t, struct entry e);
 /* The slot where the operand can be read; emits a move for a constant. */
-static inline uint32_t dz_trans_slot(struct wasm_trans *t, const struct entry *e)
+static inline uint32_t dz_trans_slot(struct wasm_trans *t, struct entry e)
 {
-    return dz_likely(e->kind != ENTRY_CONST) ? trans_place(e) : dz_trans_slot_slow(t, e);
+    return dz_likely(e.kind != ENTRY_CONST) ? trans_place(e) : dz_trans_slot_slow(t, e);
 }
 void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index);
 /* Entries from.. into their slots. */
@@ -346,10 +366,9 @@ static inline void dz_trans_settle(struct wasm_trans *t, uint32_t from)
 /* --- wasm_trans_fuse.c: two cells into one --------------------------------------------------- */
 
 /* Both operands popped, the result belongs to slot `to`; handler is that of kind SS. */
-bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entry *a,
-                          const struct entry *b, uint32_t to);
-bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, const struct entry *a,
-                           const struct entry *b);
+bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, struct entry a, struct entry b,
+                          uint32_t to);
+bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, struct entry a, struct entry b);
 /* The last cell has just been made to write a local: with the one before, one? */
 void dz_trans_fuse_pair(struct wasm_trans *t);
 /* The last cells are moves and a jump follows: its word with them in it, or WASM_NOWHERE. */
@@ -366,36 +385,45 @@ enum fused_kind {
     FUSED_CONST = 4,
     FUSED_SCALED = 6, /* loads only */
     FUSED_STEP = 8,
+    FUSED_NOT,
 };
 struct fused_address {
     unsigned kind;
     uint64_t word; /* word 1 but for FC */
 };
 /* Can the access itself make this address? If so the cell that made it, if there
- * is one, has been taken back. */
-bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
-                           struct fused_address *ret);
+ * is one, has been taken back; otherwise the kind is FUSED_NOT. */
+struct fused_address dz_trans_fuse_address(struct wasm_trans *t, struct entry e, uint32_t offset);
 /* The same for a load of 1 << log2 bytes, which can do more. */
-bool dz_trans_fuse_load(struct wasm_trans *t, const struct entry *e, uint32_t offset, unsigned log2,
-                        struct fused_address *ret);
+struct fused_address dz_trans_fuse_load(struct wasm_trans *t, struct entry e, uint32_t offset,
+                                        unsigned log2);
 /* Both operands popped: is it the sum of the accumulator and memory, stored where
  * it came from? Then it has been emitted. */
-bool dz_trans_fuse_add_to(struct wasm_trans *t, const struct entry *address,
-                          const struct entry *value, uint32_t offset);
+bool dz_trans_fuse_add_to(struct wasm_trans *t, struct entry address, struct entry value,
+                          uint32_t offset);
 /* Emit a binary operation of which one operand is the load before it. */
-bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
-                         const struct entry *b);
+bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, struct entry a, struct entry b);
 
-/* --- wasm_trans_num.c: numbers, memory, vectors ------------------------------------------ */
+/* --- wasm_trans_num.c: numbers. The instructions behind a table row (wasm_trans.c), all
+ * of the same form; immediates follow at t->p ------------------------------------------- */
 
-void dz_trans_numeric(struct wasm_trans *t, unsigned op);
-bool dz_trans_vector(struct wasm_trans *t, unsigned op); /* false: not one of these */
+void dz_trans_int_binary(struct wasm_trans *t, unsigned op);
+void dz_trans_int_compare(struct wasm_trans *t, unsigned op);
+void dz_trans_int_unary(struct wasm_trans *t, unsigned op);
+void dz_trans_float_binary(struct wasm_trans *t, unsigned op); /* comparisons too */
+void dz_trans_convert(struct wasm_trans *t, unsigned op);      /* float to float, and between */
+void dz_trans_reinterpret(struct wasm_trans *t, unsigned op);
+
+/* --- wasm_trans_mem.c: variables, memory, tables, vectors -------------------------------- */
+
 void dz_trans_set_local(struct wasm_trans *t, uint32_t index, bool keep);
-void dz_trans_global(struct wasm_trans *t, unsigned op, uint32_t index);
-void dz_trans_select(struct wasm_trans *t);
+void dz_trans_global_get(struct wasm_trans *t, unsigned op);
+void dz_trans_global_set(struct wasm_trans *t, unsigned op);
+void dz_trans_select(struct wasm_trans *t, unsigned op);
 void dz_trans_load(struct wasm_trans *t, unsigned op);
 void dz_trans_store(struct wasm_trans *t, unsigned op);
-bool dz_trans_memory(struct wasm_trans *t, unsigned op); /* all others */
+bool dz_trans_memory(struct wasm_trans *t, unsigned op); /* all others; false: not one of these */
+bool dz_trans_vector(struct wasm_trans *t, unsigned op);
 bool dz_trans_table(struct wasm_trans *t, unsigned op);
 
 /* --- wasm_trans_wide.c: frames that 16 bits cannot name ------------------------------------- */
@@ -403,8 +431,8 @@ bool dz_trans_table(struct wasm_trans *t, unsigned op);
 /* Around each instruction, when t->wide. */
 void dz_trans_wide_open(struct wasm_trans *t, unsigned op);
 void dz_trans_wide_close(struct wasm_trans *t);
-void dz_trans_wide_move(struct wasm_trans *t, uint32_t to, const struct entry *e);
-void dz_trans_wide_get(struct wasm_trans *t, const struct entry *e); /* into the accumulator */
+void dz_trans_wide_move(struct wasm_trans *t, uint32_t to, struct entry e);
+void dz_trans_wide_get(struct wasm_trans *t, struct entry e); /* into the accumulator */
 void dz_trans_wide_return(struct wasm_trans *t);
 void dz_trans_wide_entry(struct wasm_trans *t); /* locals to zero */
 struct wide_call {
@@ -418,9 +446,16 @@ void dz_trans_wide_call(struct wasm_trans *t, const struct wide_call *c);
 
 /* --- wasm_trans_ctl.c: blocks, branches, calls --------------------------------------------- */
 
-bool dz_trans_control(struct wasm_trans *t, unsigned op);
-void dz_trans_end(struct wasm_trans *t);
-void dz_trans_else(struct wasm_trans *t);
+void dz_trans_block(struct wasm_trans *t, unsigned op); /* and loop */
+void dz_trans_if(struct wasm_trans *t, unsigned op);
+void dz_trans_else(struct wasm_trans *t, unsigned op);
+void dz_trans_end(struct wasm_trans *t, unsigned op);
+void dz_trans_br(struct wasm_trans *t, unsigned op);
+void dz_trans_br_if(struct wasm_trans *t, unsigned op);
+void dz_trans_return(struct wasm_trans *t, unsigned op);
+void dz_trans_call(struct wasm_trans *t, unsigned op);
+void dz_trans_call_indirect(struct wasm_trans *t, unsigned op);
+bool dz_trans_control(struct wasm_trans *t, unsigned op); /* all others; false: not one of these */
 void dz_trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, uint32_t height);
 
 /* --- wasm_trans.c ---------------------------------------------------------------------- */

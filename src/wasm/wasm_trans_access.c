@@ -12,66 +12,74 @@
  */
 #include "wasm/wasm_trans.h"
 
-bool dz_trans_fuse_address(struct wasm_trans *t, const struct entry *e, uint32_t offset,
-                           struct fused_address *ret)
+static const struct fused_address fused_not = {FUSED_NOT, 0};
+
+struct fused_address dz_trans_fuse_address(struct wasm_trans *t, struct entry e, uint32_t offset)
 {
-    if (e->kind == ENTRY_CONST) {
-        uint64_t at = (e->bits & UINT32_MAX) + offset;
-        *ret = (struct fused_address){FUSED_CONST, at << 32};
-        return at <= UINT32_MAX;
+    if (e.kind == ENTRY_CONST) {
+        uint64_t at = (e.bits & UINT32_MAX) + offset;
+        return at <= UINT32_MAX ? (struct fused_address){FUSED_CONST, at << 32} : fused_not;
     }
     uint32_t at = trans_producer(t, e);
     if (at == WASM_NOWHERE)
-        return false;
+        return fused_not;
     uint64_t word = t->words[at + 1];
+    struct fused_address f;
     if (t->words[at] == H_I32_ADD_SC && offset == 0)
-        *ret = (struct fused_address){FUSED_ADD_CONST, word & ~UINT64_C(0xffff)};
+        f = (struct fused_address){FUSED_ADD_CONST, word & ~UINT64_C(0xffff)};
     else if (t->words[at] == H_I32_ADD_SS && offset <= UINT16_MAX)
-        *ret = (struct fused_address){FUSED_ADD_SLOT,
-                                      (word & UINT64_C(0xffffffff0000)) | (uint64_t)offset << 48};
+        f = (struct fused_address){FUSED_ADD_SLOT,
+                                   (word & UINT64_C(0xffffffff0000)) | (uint64_t)offset << 48};
     else
-        return false;
+        return fused_not;
     trans_take_back(t, at);
-    return true;
+    return f;
 }
 
-/* base + (index << log2), or a local that the last cell has stepped on. */
-bool dz_trans_fuse_load(struct wasm_trans *t, const struct entry *e, uint32_t offset, unsigned log2,
-                        struct fused_address *ret)
+/* A local that the last cell has stepped on. */
+static struct fused_address fuse_step(struct wasm_trans *t, struct entry e, uint32_t offset)
 {
-    if (e->kind != ENTRY_LOCAL && dz_trans_fuse_address(t, e, offset, ret))
-        return true;
-    uint32_t at = trans_producer(t, e);
-    if (at != WASM_NOWHERE && t->words[at] == H_I32_SHL_ADD_S && offset <= UINT16_MAX &&
-        trans_field(t, at, 3) == log2) {
-        /* the index stands first there, the base first here */
-        *ret = (struct fused_address){
-            FUSED_SCALED, dz_trans_fields(0, trans_field(t, at, 2), trans_field(t, at, 1), offset)};
-        trans_take_back(t, at);
-        return true;
-    }
-    at = trans_last(t);
-    if (e->kind != ENTRY_LOCAL || at == WASM_NOWHERE || t->words[at] != H_I32_ADD_SC ||
-        trans_field(t, at, 0) != e->local || offset != 0 || t->failed)
-        return false;
+    uint32_t at = trans_last(t);
+    if (at == WASM_NOWHERE || t->words[at] != H_I32_ADD_SC || trans_field(t, at, 0) != e.local ||
+        offset != 0 || t->failed)
+        return fused_not;
     int32_t step = trans_imm_of(t, at);
     if (step != (int16_t)step)
-        return false;
-    *ret = (struct fused_address){
-        FUSED_STEP, dz_trans_fields(0, trans_field(t, at, 1), (uint32_t)step, (uint32_t)e->local)};
+        return fused_not;
     t->count = at; /* it still leaves the local in its slot and in the accumulator */
     t->cell_count--;
     t->def_cell = WASM_NOWHERE;
     t->cmp.cell = WASM_NOWHERE;
-    return true;
+    return (struct fused_address){
+        FUSED_STEP, dz_trans_fields(0, trans_field(t, at, 1), (uint32_t)step, (uint32_t)e.local)};
 }
 
-bool dz_trans_fuse_add_to(struct wasm_trans *t, const struct entry *address,
-                          const struct entry *value, uint32_t offset)
+/* base + (index << log2) too. */
+struct fused_address dz_trans_fuse_load(struct wasm_trans *t, struct entry e, uint32_t offset,
+                                        unsigned log2)
 {
-    bool wide = value->type == DZ_WASM_F64;
+    if (e.kind == ENTRY_LOCAL)
+        return fuse_step(t, e, offset);
+    struct fused_address f = dz_trans_fuse_address(t, e, offset);
+    if (f.kind != FUSED_NOT)
+        return f;
+    uint32_t at = trans_producer(t, e);
+    if (at == WASM_NOWHERE || t->words[at] != H_I32_SHL_ADD_S || offset > UINT16_MAX ||
+        trans_field(t, at, 3) != log2)
+        return fused_not;
+    /* the index stands first there, the base first here */
+    f = (struct fused_address){
+        FUSED_SCALED, dz_trans_fields(0, trans_field(t, at, 2), trans_field(t, at, 1), offset)};
+    trans_take_back(t, at);
+    return f;
+}
+
+bool dz_trans_fuse_add_to(struct wasm_trans *t, struct entry address, struct entry value,
+                          uint32_t offset)
+{
+    bool wide = value.type == DZ_WASM_F64;
     uint32_t at = trans_producer(t, value);
-    if (at == WASM_NOWHERE || address->kind == ENTRY_CONST || trans_field(t, at, 3) != offset)
+    if (at == WASM_NOWHERE || address.kind == ENTRY_CONST || trans_field(t, at, 3) != offset)
         return false;
     unsigned add = wide ? H_F64_ADD_MEM_F_S : H_F32_ADD_MEM_F_S;
     unsigned slot = trans_field(t, at, 1);
@@ -89,7 +97,7 @@ bool dz_trans_fuse_add_to(struct wasm_trans *t, const struct entry *address,
 }
 
 /* The load behind e as address kind (0: slot, 2: accumulator) and word. */
-static bool loaded(struct wasm_trans *t, const struct entry *e, unsigned load, unsigned *ret_kind,
+static bool loaded(struct wasm_trans *t, struct entry e, unsigned load, unsigned *ret_kind,
                    uint64_t *ret_word)
 {
     uint32_t at = trans_producer(t, e);
@@ -129,16 +137,15 @@ static struct float_rows rows_of(unsigned op)
     }
 }
 
-bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *a,
-                         const struct entry *b)
+bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, struct entry a, struct entry b)
 {
     struct float_rows rows = rows_of(op);
-    if (!rows.straight || a->kind == ENTRY_CONST || b->kind == ENTRY_CONST)
+    if (!rows.straight || a.kind == ENTRY_CONST || b.kind == ENTRY_CONST)
         return false;
     unsigned load = rows.wide ? H_LOADF64_S : H_LOADF32_S;
     unsigned kind = 0, row = rows.straight;
     uint64_t word = 0;
-    const struct entry *x = a;
+    struct entry x = a;
     if (!loaded(t, b, load, &kind, &word)) {
         if (!loaded(t, a, load, &kind, &word))
             return false;
@@ -154,7 +161,7 @@ bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, const struct entry *
         word |= (uint64_t)(dz_trans_slot(t, x) & 0xffff) << 32;
     }
     unsigned base = rows.wide ? H_F64_ADD_MEM_S_S : H_F32_ADD_MEM_S_S;
-    uint32_t at = dz_trans_emit(t, base + (row - 1) * 8 + from + kind, word | a->slot);
+    uint32_t at = dz_trans_emit(t, base + (row - 1) * 8 + from + kind, word | a.slot);
     dz_trans_result(t, at, rows.wide ? DZ_WASM_F64 : DZ_WASM_F32, n, 1);
     return true;
 }

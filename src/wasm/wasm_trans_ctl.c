@@ -131,13 +131,13 @@ static void emit_return(struct wasm_trans *t)
     } else if (n > 1 || t->stack[t->depth - 1].type == DZ_WASM_V128) {
         struct entry *first = &t->stack[t->depth - n];
         for (uint32_t i = t->depth - n; i < t->depth; i++)
-            dz_trans_move(t, t->stack[i].slot, &t->stack[i]);
+            dz_trans_move(t, t->stack[i].slot, t->stack[i]);
         (void)dz_trans_emit(t, H_RETURN_MANY,
                             dz_trans_imm(rec, first->slot, t->type->result_slots));
     } else {
-        const struct entry *e = &t->stack[t->depth - 1];
-        if (e->kind == ENTRY_CONST && e->bits >> 32 == 0) {
-            (void)dz_trans_emit(t, H_RETURN_C, dz_trans_imm(rec, 0, (uint32_t)e->bits));
+        struct entry e = t->stack[t->depth - 1];
+        if (e.kind == ENTRY_CONST && e.bits >> 32 == 0) {
+            (void)dz_trans_emit(t, H_RETURN_C, dz_trans_imm(rec, 0, (uint32_t)e.bits));
         } else if (dz_trans_in_acc(t, e, ACC_INT)) {
             dz_trans_take_acc(t, e, ACC_INT);
             (void)dz_trans_emit(t, H_RETURN_R, dz_trans_fields(rec, 0, 0, 0));
@@ -152,7 +152,7 @@ static void move_operands(struct wasm_trans *t, const struct block *b, uint32_t 
 {
     uint32_t to = b->slot;
     for (uint32_t i = t->depth - n; i < t->depth; i++) {
-        dz_trans_move(t, to, &t->stack[i]);
+        dz_trans_move(t, to, t->stack[i]);
         to += dz_wasm_valtype_slots(t->stack[i].type);
     }
 }
@@ -182,11 +182,11 @@ static void emit_jump(struct wasm_trans *t, struct block *b)
 
 /* Take the comparison's cell back; its operands are as they were before it. t->cmp
  * still describes it. */
-static bool take_compare(struct wasm_trans *t, const struct entry *e)
+static bool take_compare(struct wasm_trans *t, struct entry e)
 {
     const struct compare *c = &t->cmp;
-    if (e->kind != ENTRY_TEMP || c->cell == WASM_NOWHERE || c->cell != t->cell_count - 1 ||
-        t->def_cell != c->cell || t->def_slot != e->slot || t->failed)
+    if (e.kind != ENTRY_TEMP || c->cell == WASM_NOWHERE || c->cell != t->cell_count - 1 ||
+        t->def_cell != c->cell || t->def_slot != e.slot || t->failed)
         return false;
     /* constants that do not fit the branch's 16 bits */
     if (c->family == 0 && (c->kind & 1) && (int32_t)(c->word >> 32) != (int16_t)(c->word >> 32))
@@ -226,7 +226,7 @@ static uint32_t emit_compare_branch(struct wasm_trans *t, const struct compare *
 }
 
 /* Pop the condition; a cell that branches when it is `sense`. Returns it. */
-static uint32_t emit_branch_if(struct wasm_trans *t, const struct entry *e, bool sense, bool back)
+static uint32_t emit_branch_if(struct wasm_trans *t, struct entry e, bool sense, bool back)
 {
     if (take_compare(t, e))
         return emit_compare_branch(t, &t->cmp, sense, back);
@@ -237,7 +237,7 @@ static uint32_t emit_branch_if(struct wasm_trans *t, const struct entry *e, bool
         return dz_trans_emit(t, h + 1, 0);
     }
     if (dz_trans_in_acc(t, e, ACC_INT)) {
-        uint32_t at = back && e->kind == ENTRY_LOCAL
+        uint32_t at = back && e.kind == ENTRY_LOCAL
                           ? dz_trans_fuse_count(t, sense ? 1 : 0, true, 0) /* != 0, == 0 */
                           : WASM_NOWHERE;
         if (at != WASM_NOWHERE)
@@ -248,8 +248,10 @@ static uint32_t emit_branch_if(struct wasm_trans *t, const struct entry *e, bool
     return dz_trans_emit(t, h, dz_trans_fields(0, dz_trans_slot(t, e), 0, 0));
 }
 
-static void br_if(struct wasm_trans *t, struct block *b)
+void dz_trans_br_if(struct wasm_trans *t, unsigned op)
 {
+    struct block *b = label(t, dz_trans_u32(t));
+    (void)op;
     struct entry e = dz_trans_pop(t);
     if (b->op != 0 && label_count(t, b) && !operands_in_place(t, b) &&
         t->stack[t->depth - label_count(t, b)].slot == b->slot) {
@@ -258,13 +260,13 @@ static void br_if(struct wasm_trans *t, struct block *b)
             dz_trans_settle_entry(t, i);
     }
     if (b->op != 0 && operands_in_place(t, b)) {
-        branch_to(t, b, emit_branch_if(t, &e, true, b->op == DZ_WASM_OP_loop));
+        branch_to(t, b, emit_branch_if(t, e, true, b->op == DZ_WASM_OP_loop));
         for (uint32_t i = t->depth - label_count(t, b); i < t->depth; i++)
             dz_trans_pin(t, t->stack[i].slot); /* only now: taking a comparison back undoes it */
         t->def_cell = WASM_NOWHERE;
         return;
     }
-    uint32_t over = emit_branch_if(t, &e, false, false);
+    uint32_t over = emit_branch_if(t, e, false, false);
     t->def_cell = WASM_NOWHERE;
     struct acc_state acc[ACC_COUNT];
     for (unsigned n = 0; n < ACC_COUNT; n++)
@@ -308,13 +310,13 @@ static void br_table(struct wasm_trans *t)
     for (uint32_t i = t->blocks[t->block_count - 1].height; i < t->depth; i++)
         dz_trans_pin(t, t->stack[i].slot);
     if (dz_unlikely(t->wide)) {
-        dz_trans_wide_get(t, &e);
+        dz_trans_wide_get(t, e);
         base = dz_trans_emit(t, H_BR_TABLE_R, dz_trans_imm(0, 0, n));
-    } else if (dz_trans_in_acc(t, &e, ACC_INT)) {
-        dz_trans_take_acc(t, &e, ACC_INT);
+    } else if (dz_trans_in_acc(t, e, ACC_INT)) {
+        dz_trans_take_acc(t, e, ACC_INT);
         base = dz_trans_emit(t, H_BR_TABLE_R, dz_trans_imm(0, 0, n));
     } else {
-        uint32_t s = dz_trans_slot(t, &e);
+        uint32_t s = dz_trans_slot(t, e);
         base = dz_trans_emit(t, H_BR_TABLE_S, dz_trans_imm(0, s, n));
     }
     uint32_t table = t->count;
@@ -353,7 +355,7 @@ static void enter_block(struct wasm_trans *t, struct block *b)
     t->block_count++;
 }
 
-static void start_block(struct wasm_trans *t, unsigned op)
+void dz_trans_block(struct wasm_trans *t, unsigned op)
 {
     struct block *b = open_block(t, op);
     if (!b)
@@ -368,14 +370,14 @@ static void start_block(struct wasm_trans *t, unsigned op)
     meter(t);
 }
 
-static void start_if(struct wasm_trans *t)
+void dz_trans_if(struct wasm_trans *t, unsigned op)
 {
-    struct block *b = open_block(t, DZ_WASM_OP_if);
+    struct block *b = open_block(t, op);
     if (!b)
         return;
     struct entry e = dz_trans_pop(t);
     dz_trans_settle(t, t->blocks[t->block_count - 1].height);
-    b->else_at = emit_branch_if(t, &e, false, false);
+    b->else_at = emit_branch_if(t, e, false, false);
     dz_trans_forget(t);
     enter_block(t, b);
 }
@@ -417,8 +419,9 @@ static void close_stack(struct wasm_trans *t, const struct block *b)
     t->top = b->slot;
 }
 
-void dz_trans_else(struct wasm_trans *t)
+void dz_trans_else(struct wasm_trans *t, unsigned op)
 {
+    (void)op;
     struct block *b = &t->blocks[t->block_count - 1];
     if (!t->dead)
         emit_jump(t, b);
@@ -443,8 +446,9 @@ static void close_try(struct wasm_trans *t, const struct block *b)
     }
 }
 
-void dz_trans_end(struct wasm_trans *t)
+void dz_trans_end(struct wasm_trans *t, unsigned op)
 {
+    (void)op;
     struct block *b = &t->blocks[t->block_count - 1];
     if (!t->dead && b->op != 0)
         move_operands(t, b, result_count(t, b));
@@ -514,8 +518,9 @@ static uint32_t wide_call(struct wasm_trans *t, const struct dz_wasm_type *y, ui
     return base;
 }
 
-static void call(struct wasm_trans *t)
+void dz_trans_call(struct wasm_trans *t, unsigned op)
 {
+    (void)op;
     uint32_t func = dz_trans_u32(t);
     const struct dz_wasm_type *y = &t->module->types[t->module->funcs[func].type];
     uint32_t base;
@@ -529,8 +534,9 @@ static void call(struct wasm_trans *t)
     push_results(t, y);
 }
 
-static void call_indirect(struct wasm_trans *t)
+void dz_trans_call_indirect(struct wasm_trans *t, unsigned op)
 {
+    (void)op;
     const struct dz_wasm_type *y = &t->module->types[dz_trans_u32(t)];
     uint64_t third = y->canon | (uint64_t)dz_trans_u32(t) << 32;
     struct entry i = dz_trans_pop(t);
@@ -540,12 +546,12 @@ static void call_indirect(struct wasm_trans *t)
         push_results(t, y);
         return;
     }
-    bool in = dz_trans_in_acc(t, &i, ACC_INT);
+    bool in = dz_trans_in_acc(t, i, ACC_INT);
     uint32_t s = 0;
     if (in)
-        dz_trans_take_acc(t, &i, ACC_INT);
+        dz_trans_take_acc(t, i, ACC_INT);
     else
-        s = dz_trans_slot(t, &i);
+        s = dz_trans_slot(t, i);
     uint32_t base = stage(t, y);
     (void)dz_trans_emit3(t, in ? H_CALL_INDIRECT_R : H_CALL_INDIRECT_S,
                          dz_trans_fields(base, type_rec(y), s, 0), third);
@@ -564,7 +570,7 @@ static void return_call(struct wasm_trans *t, bool indirect)
         third = y->canon | (uint64_t)dz_trans_u32(t) << 32;
         struct entry i = dz_trans_pop(t);
         /* the index must not lie where the arguments go */
-        dz_trans_move(t, i.slot, &i);
+        dz_trans_move(t, i.slot, i);
         s = i.slot;
     } else {
         func = dz_trans_u32(t);
@@ -594,10 +600,23 @@ static void emit_throw(struct wasm_trans *t)
 static void emit_throw_ref(struct wasm_trans *t)
 {
     struct entry e = dz_trans_pop(t);
-    uint32_t s = dz_trans_slot(t, &e);
+    uint32_t s = dz_trans_slot(t, e);
     dz_trans_settle(t, t->blocks[t->block_count - 1].height);
     (void)dz_trans_emit3(t, H_THROW_REF, 0, s);
     call_point(t, t->top, WASM_NOWHERE, WASM_NOWHERE);
+    t->dead = true;
+}
+
+void dz_trans_br(struct wasm_trans *t, unsigned op)
+{
+    (void)op;
+    emit_jump(t, label(t, dz_trans_u32(t)));
+    t->dead = true;
+}
+void dz_trans_return(struct wasm_trans *t, unsigned op)
+{
+    (void)op;
+    emit_return(t);
     t->dead = true;
 }
 
@@ -610,35 +629,11 @@ bool dz_trans_control(struct wasm_trans *t, unsigned op)
         return true;
     case DZ_WASM_OP_nop:
         return true;
-    case DZ_WASM_OP_block:
-    case DZ_WASM_OP_loop:
-        start_block(t, op);
-        return true;
-    case DZ_WASM_OP_if:
-        start_if(t);
-        return true;
     case DZ_WASM_OP_try_table:
         start_try(t);
         return true;
-    case DZ_WASM_OP_br:
-        emit_jump(t, label(t, dz_trans_u32(t)));
-        t->dead = true;
-        return true;
-    case DZ_WASM_OP_br_if:
-        br_if(t, label(t, dz_trans_u32(t)));
-        return true;
     case DZ_WASM_OP_br_table:
         br_table(t);
-        return true;
-    case DZ_WASM_OP_return:
-        emit_return(t);
-        t->dead = true;
-        return true;
-    case DZ_WASM_OP_call:
-        call(t);
-        return true;
-    case DZ_WASM_OP_call_indirect:
-        call_indirect(t);
         return true;
     case DZ_WASM_OP_return_call:
     case DZ_WASM_OP_return_call_indirect:

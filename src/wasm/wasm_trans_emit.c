@@ -37,8 +37,10 @@ bool dz_trans_room(struct wasm_trans *t)
         return false;
     }
     if (!trans_grow(t, &t->words, &t->cap, t->count + 4, sizeof *t->words) ||
-        !trans_grow(t, &t->cells, &t->cell_cap, t->cell_count + 1, sizeof *t->cells))
+        !trans_grow(t, &t->cells, &t->cell_cap, t->cap / 2, sizeof *t->cells)) {
+        t->cap = t->count; /* the cells that there are: see the header */
         return false;
+    }
     if (t->cap > WORDS_MAX)
         t->cap = WORDS_MAX;
     return true;
@@ -102,19 +104,19 @@ static void move_slot(struct wasm_trans *t, uint32_t to, uint32_t from)
     }
 }
 
-void dz_trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e)
+void dz_trans_move(struct wasm_trans *t, uint32_t to, struct entry e)
 {
     uint32_t from = trans_place(e);
     if (dz_unlikely(t->wide)) {
         dz_trans_wide_move(t, to, e);
         return;
     }
-    if (e->kind == ENTRY_CONST) {
-        move_const(t, to, e->bits);
+    if (e.kind == ENTRY_CONST) {
+        move_const(t, to, e.bits);
         t->def_cell = WASM_NOWHERE;
     } else if (from != to) {
         dz_trans_pin(t, from);
-        if (e->type == DZ_WASM_V128) {
+        if (e.type == DZ_WASM_V128) {
             (void)dz_trans_emit(t, H_MOVE_V, dz_trans_fields(to, from, 0, 0));
             t->def_cell = WASM_NOWHERE;
         } else {
@@ -124,15 +126,15 @@ void dz_trans_move(struct wasm_trans *t, uint32_t to, const struct entry *e)
         return;
     }
     dz_trans_wrote(t, to);
-    if (e->type == DZ_WASM_V128)
+    if (e.type == DZ_WASM_V128)
         dz_trans_wrote(t, to + 1);
     t->cmp.cell = WASM_NOWHERE;
 }
 
-uint32_t dz_trans_slot_slow(struct wasm_trans *t, const struct entry *e)
+uint32_t dz_trans_slot_slow(struct wasm_trans *t, struct entry e)
 {
-    dz_trans_move(t, e->slot, e);
-    return e->slot;
+    dz_trans_move(t, e.slot, e);
+    return e.slot;
 }
 
 void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index)
@@ -140,6 +142,6 @@ void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index)
     struct entry *e = &t->stack[index];
     if (e->kind == ENTRY_TEMP)
         return;
-    dz_trans_move(t, e->slot, e);
+    dz_trans_move(t, e->slot, *e);
     e->kind = ENTRY_TEMP;
 }

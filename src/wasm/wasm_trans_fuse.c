@@ -16,10 +16,9 @@ static bool fits16(int32_t v)
 }
 
 /* The operand's value was made by the last cell, for it alone. */
-static bool made_last(const struct wasm_trans *t, const struct entry *e, enum acc_no n,
-                      unsigned handler)
+static bool made_last(const struct wasm_trans *t, struct entry e, enum acc_no n, unsigned handler)
 {
-    return e->kind == ENTRY_TEMP && dz_trans_in_acc(t, e, n) && t->acc[n].delta != 0 &&
+    return e.kind == ENTRY_TEMP && dz_trans_in_acc(t, e, n) && t->acc[n].delta != 0 &&
            t->acc[n].pos == trans_last(t) && t->words[t->acc[n].pos] == handler && !t->failed;
 }
 
@@ -31,15 +30,15 @@ enum {
 };
 
 /* (x shifted by a constant) + ^ | another operand. */
-static bool shift_op(struct wasm_trans *t, unsigned handler, const struct entry *shifted,
-                     const struct entry *other)
+static bool shift_op(struct wasm_trans *t, unsigned handler, struct entry shifted,
+                     struct entry other)
 {
     bool wide = handler >= H_I64_ADD_SS;
     unsigned outer = handler == (wide ? H_I64_ADD_SS : H_I32_ADD_SS)   ? 0
                      : handler == (wide ? H_I64_XOR_SS : H_I32_XOR_SS) ? 1
                                                                        : 2;
     uint32_t at = trans_producer(t, shifted);
-    if (at == WASM_NOWHERE || other->kind == ENTRY_CONST)
+    if (at == WASM_NOWHERE || other.kind == ENTRY_CONST)
         return false;
     unsigned from = (unsigned)t->words[at] - (wide ? H_I64_SHL_SC : H_I32_SHL_SC);
     unsigned inner = from / SHIFT_KINDS;
@@ -64,16 +63,16 @@ static bool shift_op(struct wasm_trans *t, unsigned handler, const struct entry 
 }
 
 /* (x >> constant) & constant. */
-static bool bits_of(struct wasm_trans *t, const struct entry *a, const struct entry *b)
+static bool bits_of(struct wasm_trans *t, struct entry a, struct entry b)
 {
     uint32_t at = trans_producer(t, a);
-    if (at == WASM_NOWHERE || t->words[at] != H_I32_SHR_U_SC || b->kind != ENTRY_CONST ||
-        b->bits > UINT16_MAX)
+    if (at == WASM_NOWHERE || t->words[at] != H_I32_SHR_U_SC || b.kind != ENTRY_CONST ||
+        b.bits > UINT16_MAX)
         return false;
     unsigned shift = (unsigned)trans_imm_of(t, at) & 31;
     unsigned slot = trans_field(t, at, 1);
     trans_take_back(t, at);
-    at = dz_trans_emit(t, H_I32_BITS, dz_trans_fields(t->top, slot, (uint32_t)b->bits, shift));
+    at = dz_trans_emit(t, H_I32_BITS, dz_trans_fields(t->top, slot, (uint32_t)b.bits, shift));
     dz_trans_result(t, at, DZ_WASM_I32, ACC_INT, 1);
     return true;
 }
@@ -97,18 +96,17 @@ static const struct load_op load_ops[] = {
     {H_I64_XOR_SS, H_LOAD64_S, H_I64_XOR_MS, ACC_INT, DZ_WASM_I64, false},
 };
 
-static bool load_op(struct wasm_trans *t, unsigned handler, const struct entry *a,
-                    const struct entry *b, uint32_t to)
+static bool load_op(struct wasm_trans *t, unsigned handler, struct entry a, struct entry b,
+                    uint32_t to)
 {
     uint32_t last = trans_last(t);
     if (last == WASM_NOWHERE || (t->words[last] != H_LOAD32_U_S && t->words[last] != H_LOAD64_S))
         return false;
     for (size_t i = 0; i < DZ_ARRAY_LEN(load_ops); i++) {
         const struct load_op *k = &load_ops[i];
-        const struct entry *loaded = k->swapped ? b : a;
-        const struct entry *other = k->swapped ? a : b;
-        if (k->op != handler || other->kind == ENTRY_CONST ||
-            !made_last(t, loaded, k->acc, k->load))
+        struct entry loaded = k->swapped ? b : a;
+        struct entry other = k->swapped ? a : b;
+        if (k->op != handler || other.kind == ENTRY_CONST || !made_last(t, loaded, k->acc, k->load))
             continue;
         uint32_t pos = t->acc[k->acc].pos;
         uint32_t offset = (uint32_t)(t->words[pos + 1] >> 32);
@@ -123,8 +121,8 @@ static bool load_op(struct wasm_trans *t, unsigned handler, const struct entry *
     return false;
 }
 
-bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct entry *a,
-                          const struct entry *b, uint32_t to)
+bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, struct entry a, struct entry b,
+                          uint32_t to)
 {
     switch (handler) {
     case H_I32_ADD_SS:
@@ -151,8 +149,7 @@ bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, const struct e
 /* --- products ------------------------------------------------------------------------ */
 
 /* + - * of a product and another operand; the product's two factors are rounded first. */
-bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, const struct entry *a,
-                           const struct entry *b)
+bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, struct entry a, struct entry b)
 {
     enum {
         ADD = 0, /* rows of PRODUCTS, six handlers each */
@@ -167,14 +164,14 @@ bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, const struct entry
                    : op == DZ_WASM_OP_f32_sub || op == DZ_WASM_OP_f64_sub ? SUB
                                                                           : RSUB + ROW;
     unsigned mul = wide ? H_F64_MUL_SS : H_F32_MUL_SS;
-    const struct entry *other = a;
+    struct entry other = a;
     uint32_t at = trans_producer(t, b);
     if (at == WASM_NOWHERE) {
         at = trans_producer(t, a);
         other = b;
         row = row == SUB ? RSUB : row;
     }
-    if (row > RSUB || at == WASM_NOWHERE || other->kind == ENTRY_CONST ||
+    if (row > RSUB || at == WASM_NOWHERE || other.kind == ENTRY_CONST ||
         (t->words[at] != mul && t->words[at] != mul + 2))
         return false;
     unsigned kind = t->words[at] == mul ? 0 : 1;

@@ -27,19 +27,19 @@ static bool flush_local(struct wasm_trans *t, uint32_t slot)
 }
 
 /* The cell that made the operand writes the local instead. */
-static bool redirect(struct wasm_trans *t, const struct entry *e, uint32_t slot)
+static bool redirect(struct wasm_trans *t, struct entry e, uint32_t slot)
 {
-    if (e->kind != ENTRY_TEMP || t->def_cell == WASM_NOWHERE || t->def_cell != t->cell_count - 1 ||
-        t->def_slot != e->slot || t->failed)
+    if (e.kind != ENTRY_TEMP || t->def_cell == WASM_NOWHERE || t->def_cell != t->cell_count - 1 ||
+        t->def_slot != e.slot || t->failed)
         return false;
     uint64_t *word = &t->words[t->cells[t->def_cell].word + 1];
     *word = (*word & ~UINT64_C(0xffff)) | slot;
     enum acc_no n = ACC_COUNT;
     for (unsigned i = 0; i < ACC_COUNT; i++)
-        if (t->acc[i].slot == e->slot && t->acc[i].pos == t->cells[t->def_cell].word)
+        if (t->acc[i].slot == e.slot && t->acc[i].pos == t->cells[t->def_cell].word)
             n = i;
     dz_trans_wrote(t, slot);
-    if (e->type == DZ_WASM_V128)
+    if (e.type == DZ_WASM_V128)
         dz_trans_wrote(t, slot + 1);
     if (n != ACC_COUNT)
         t->acc[n] = (struct acc_state){slot, 0, 0};
@@ -54,63 +54,80 @@ void dz_trans_set_local(struct wasm_trans *t, uint32_t index, bool keep)
     struct entry e = dz_trans_pop(t);
     bool moved = flush_local(t, slot);
     bool is_it = e.kind == ENTRY_LOCAL && e.local == slot;
-    if (!moved && redirect(t, &e, slot)) {
+    if (!moved && redirect(t, e, slot)) {
         e.kind = ENTRY_LOCAL;
         e.local = slot;
         if (!keep)
             dz_trans_fuse_pair(t);
     } else if (!is_it) {
-        dz_trans_move(t, slot, &e);
+        dz_trans_move(t, slot, e);
     }
     if (keep)
         dz_trans_push(t, e);
 }
 
-void dz_trans_global(struct wasm_trans *t, unsigned op, uint32_t index)
+/* How a global is reached: an imported mutable one by its index, any other by its slot. */
+struct global_at {
+    uint8_t type;
+    bool at, wide;
+    uint32_t imm;
+};
+static struct global_at global_at(struct wasm_trans *t)
 {
+    uint32_t index = dz_trans_u32(t);
     const struct dz_wasm_global *g = &t->module->globals[index];
     bool at = g->mutable && index < t->module->header->n_imported[DZ_WASM_KIND_GLOBAL];
-    bool wide = g->type == DZ_WASM_V128;
-    uint32_t imm = at ? index : g->slot;
-    if (op == DZ_WASM_OP_global_get) {
-        unsigned h = wide ? (at ? H_GLOBAL_GET_AT_V : H_GLOBAL_GET_V)
-                          : (at ? H_GLOBAL_GET_AT : H_GLOBAL_GET);
-        uint32_t pos = dz_trans_emit(t, h, dz_trans_imm(t->top, 0, imm));
-        dz_trans_result(t, pos, g->type, wide ? ACC_NONE : ACC_INT, wide || at ? 0 : 1);
-        return;
-    }
-    struct entry e = dz_trans_pop(t);
-    if (!at && !wide && dz_trans_in_acc(t, &e, ACC_INT)) {
-        dz_trans_take_acc(t, &e, ACC_INT);
-        (void)dz_trans_emit(t, H_GLOBAL_SET_R, dz_trans_imm(0, 0, imm));
-        return;
-    }
-    unsigned h =
-        wide ? (at ? H_GLOBAL_SET_AT_V : H_GLOBAL_SET_V) : (at ? H_GLOBAL_SET_AT : H_GLOBAL_SET_S);
-    uint32_t s = dz_trans_slot(t, &e);
-    (void)dz_trans_emit(t, h, dz_trans_imm(0, s, imm));
+    return (struct global_at){
+        .type = g->type, .at = at, .wide = g->type == DZ_WASM_V128, .imm = at ? index : g->slot};
 }
 
-void dz_trans_select(struct wasm_trans *t)
+void dz_trans_global_get(struct wasm_trans *t, unsigned op)
 {
+    struct global_at g = global_at(t);
+    unsigned h = g.wide ? (g.at ? H_GLOBAL_GET_AT_V : H_GLOBAL_GET_V)
+                        : (g.at ? H_GLOBAL_GET_AT : H_GLOBAL_GET);
+    (void)op;
+    uint32_t pos = dz_trans_emit(t, h, dz_trans_imm(t->top, 0, g.imm));
+    dz_trans_result_new(t, pos, g.type, g.wide ? ACC_NONE : ACC_INT, g.wide || g.at ? 0 : 1);
+}
+
+void dz_trans_global_set(struct wasm_trans *t, unsigned op)
+{
+    struct global_at g = global_at(t);
+    struct entry e = dz_trans_pop(t);
+    (void)op;
+    if (!g.at && !g.wide && dz_trans_in_acc(t, e, ACC_INT)) {
+        dz_trans_take_acc(t, e, ACC_INT);
+        (void)dz_trans_emit(t, H_GLOBAL_SET_R, dz_trans_imm(0, 0, g.imm));
+        return;
+    }
+    unsigned h = g.wide ? (g.at ? H_GLOBAL_SET_AT_V : H_GLOBAL_SET_V)
+                        : (g.at ? H_GLOBAL_SET_AT : H_GLOBAL_SET_S);
+    uint32_t s = dz_trans_slot(t, e);
+    (void)dz_trans_emit(t, h, dz_trans_imm(0, s, g.imm));
+}
+
+void dz_trans_select(struct wasm_trans *t, unsigned op)
+{
+    (void)op;
     struct entry c = dz_trans_pop(t);
     struct entry b = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
     if (a.type == DZ_WASM_V128) {
-        uint64_t word = dz_trans_fields(a.slot, dz_trans_slot(t, &a), dz_trans_slot(t, &b),
-                                        dz_trans_slot(t, &c));
+        uint64_t word =
+            dz_trans_fields(a.slot, dz_trans_slot(t, a), dz_trans_slot(t, b), dz_trans_slot(t, c));
         uint32_t pos = dz_trans_emit(t, H_SELECT_V, word);
         dz_trans_result(t, pos, a.type, ACC_NONE, 0);
         return;
     }
-    bool in = dz_trans_in_acc(t, &c, ACC_INT);
+    bool in = dz_trans_in_acc(t, c, ACC_INT);
     uint32_t s = 0;
     if (in)
-        dz_trans_take_acc(t, &c, ACC_INT);
+        dz_trans_take_acc(t, c, ACC_INT);
     else
-        s = dz_trans_slot(t, &c);
-    uint32_t sb = dz_trans_slot(t, &b);
-    uint32_t sa = dz_trans_slot(t, &a);
+        s = dz_trans_slot(t, c);
+    uint32_t sb = dz_trans_slot(t, b);
+    uint32_t sa = dz_trans_slot(t, a);
     uint32_t pos =
         dz_trans_emit(t, in ? H_SELECT_R : H_SELECT_S, dz_trans_fields(a.slot, sa, sb, s));
     dz_trans_result(t, pos, a.type, ACC_INT, 2);
@@ -140,13 +157,23 @@ static const struct access accesses[] = {
     ACCESS(i64_store32, STORE32_SS, I64, 2),
 };
 
-/* Read flags, memory and offset. Returns the memory's index. */
-static inline uint32_t memarg(struct wasm_trans *t, uint32_t *ret_offset)
+/* Flags, memory and offset. */
+struct memarg {
+    uint32_t memory, offset;
+};
+static inline struct memarg memarg(struct wasm_trans *t)
 {
-    uint32_t flags = dz_trans_u32(t);
-    uint32_t index = dz_unlikely(flags & 64) ? dz_trans_u32(t) : 0;
-    *ret_offset = dz_trans_u32(t);
-    return index;
+    struct memarg m = {0, 0};
+    const uint8_t *p = t->p;
+    if (dz_likely(t->end - p >= 2 && p[0] < 64 && p[1] < 128)) {
+        m.offset = p[1];
+        t->p = p + 2;
+        return m;
+    }
+    if (dz_trans_u32(t) & 64)
+        m.memory = dz_trans_u32(t);
+    m.offset = dz_trans_u32(t);
+    return m;
 }
 static void use_memory(struct wasm_trans *t, uint32_t index)
 {
@@ -155,61 +182,59 @@ static void use_memory(struct wasm_trans *t, uint32_t index)
 
 /* Is it worth asking dz_trans_fuse_load()? Not for a local, unless it has just
  * been added to. */
-static inline bool may_fuse(const struct wasm_trans *t, const struct entry *e)
+static inline bool may_fuse(const struct wasm_trans *t, struct entry e)
 {
-    return e->kind != ENTRY_LOCAL || t->words[t->cells[t->cell_count - 1].word] == H_I32_ADD_SC;
+    return e.kind != ENTRY_LOCAL || t->words[t->cells[t->cell_count - 1].word] == H_I32_ADD_SC;
 }
 
 void dz_trans_load(struct wasm_trans *t, unsigned op)
 {
-    unsigned handler = accesses[op - DZ_WASM_OP_i32_load].handler;
-    unsigned type = accesses[op - DZ_WASM_OP_i32_load].type;
-    uint32_t offset;
-    uint32_t memory = memarg(t, &offset);
+    struct access k = accesses[op - DZ_WASM_OP_i32_load];
+    struct memarg m = memarg(t);
     struct entry a = dz_trans_pop(t);
-    struct fused_address f;
-    if (!memory && may_fuse(t, &a) &&
-        dz_trans_fuse_load(t, &a, offset, accesses[op - DZ_WASM_OP_i32_load].log2, &f)) {
-        unsigned h = H_LOAD8_S32_A + (handler - H_LOAD8_S32_S) / 4 * 10 + f.kind;
-        uint32_t at = dz_trans_emit(t, h, f.word | a.slot);
-        dz_trans_result(t, at, type, acc_of(type), 1);
-        return;
+    if (!m.memory && may_fuse(t, a)) {
+        struct fused_address f = dz_trans_fuse_load(t, a, m.offset, k.log2);
+        if (f.kind != FUSED_NOT) {
+            unsigned h = H_LOAD8_S32_A + (k.handler - H_LOAD8_S32_S) / 4u * 10 + f.kind;
+            uint32_t at = dz_trans_emit(t, h, f.word | a.slot);
+            dz_trans_result(t, at, k.type, acc_of(k.type), 1);
+            return;
+        }
     }
-    bool in = dz_trans_in_acc(t, &a, ACC_INT);
+    bool in = dz_trans_in_acc(t, a, ACC_INT);
     uint32_t s = 0;
     if (in)
-        dz_trans_take_acc(t, &a, ACC_INT);
+        dz_trans_take_acc(t, a, ACC_INT);
     else
-        s = dz_trans_slot(t, &a);
-    if (memory)
-        use_memory(t, memory);
-    uint32_t pos = dz_trans_emit(t, handler + (in ? 1 : 0), dz_trans_imm(a.slot, s, offset));
-    dz_trans_result(t, pos, type, acc_of(type), 2);
-    if (memory)
+        s = dz_trans_slot(t, a);
+    if (dz_unlikely(m.memory))
+        use_memory(t, m.memory);
+    uint32_t pos = dz_trans_emit(t, k.handler + (in ? 1u : 0u), dz_trans_imm(a.slot, s, m.offset));
+    dz_trans_result(t, pos, k.type, acc_of(k.type), 2);
+    if (dz_unlikely(m.memory))
         use_memory(t, 0);
 }
 
 /* A store whose address is a constant, or an addition right before the value. */
-static bool store_fused(struct wasm_trans *t, unsigned handler, unsigned type, uint32_t offset)
+static bool store_fused(struct wasm_trans *t, struct access k, uint32_t offset)
 {
-    const struct entry *v = &t->stack[t->depth - 1], *a = &t->stack[t->depth - 2];
-    if (v->kind == ENTRY_CONST || (a->kind != ENTRY_CONST && v->kind != ENTRY_LOCAL))
+    struct entry v = t->stack[t->depth - 1], a = t->stack[t->depth - 2];
+    if (v.kind == ENTRY_CONST || (a.kind != ENTRY_CONST && v.kind != ENTRY_LOCAL))
         return false;
-    enum acc_no n = acc_of(type);
-    struct entry value = *v, address = *a;
-    struct fused_address f;
-    if (!dz_trans_fuse_address(t, &address, offset, &f))
+    struct fused_address f = dz_trans_fuse_address(t, a, offset);
+    if (f.kind == FUSED_NOT)
         return false;
+    enum acc_no n = acc_of(k.type);
     (void)dz_trans_pop(t);
     (void)dz_trans_pop(t);
-    unsigned size = (handler - H_STORE8_SS) / 5;
+    unsigned size = (k.handler - H_STORE8_SS) / 5u;
     unsigned base = n == ACC_F32   ? H_STOREF32_AS
                     : n == ACC_F64 ? H_STOREF64_AS
                                    : H_STORE8_AS + size * 6;
-    bool in = dz_trans_in_acc(t, &value, n);
+    bool in = dz_trans_in_acc(t, v, n);
     if (in)
-        dz_trans_take_acc(t, &value, n);
-    uint32_t slot = in ? 0 : dz_trans_slot(t, &value);
+        dz_trans_take_acc(t, v, n);
+    uint32_t slot = in ? 0 : dz_trans_slot(t, v);
     (void)dz_trans_emit(t, base + f.kind + (in ? 1u : 0u), f.word | slot);
     return true;
 }
@@ -217,8 +242,7 @@ static bool store_fused(struct wasm_trans *t, unsigned handler, unsigned type, u
 /* Kinds SS RS SR SC RC follow each other. */
 void dz_trans_store(struct wasm_trans *t, unsigned op)
 {
-    unsigned handler = accesses[op - DZ_WASM_OP_i32_load].handler;
-    unsigned type = accesses[op - DZ_WASM_OP_i32_load].type;
+    struct access k = accesses[op - DZ_WASM_OP_i32_load];
     enum {
         SS,
         RS,
@@ -226,38 +250,38 @@ void dz_trans_store(struct wasm_trans *t, unsigned op)
         SC,
         RC
     };
-    uint32_t offset;
-    uint32_t memory = memarg(t, &offset);
-    if (!memory && t->depth >= 2 && store_fused(t, handler, type, offset))
+    unsigned handler = k.handler;
+    struct memarg m = memarg(t);
+    if (!m.memory && t->depth >= 2 && store_fused(t, k, m.offset))
         return;
     struct entry v = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
-    enum acc_no n = acc_of(type);
-    if (n != ACC_INT && !memory && dz_trans_fuse_add_to(t, &a, &v, offset))
+    enum acc_no n = acc_of(k.type);
+    if (n != ACC_INT && !m.memory && dz_trans_fuse_add_to(t, a, v, m.offset))
         return;
-    bool v_in = n != ACC_INT && dz_trans_in_acc(t, &v, n);
-    bool v_int = !v_in && dz_trans_in_acc(t, &v, ACC_INT);
-    bool a_in = !v_int && dz_trans_in_acc(t, &a, ACC_INT);
+    bool v_in = n != ACC_INT && dz_trans_in_acc(t, v, n);
+    bool v_int = !v_in && dz_trans_in_acc(t, v, ACC_INT);
+    bool a_in = !v_int && dz_trans_in_acc(t, a, ACC_INT);
     if (v_in)
-        dz_trans_take_acc(t, &v, n);
+        dz_trans_take_acc(t, v, n);
     if (v_int)
-        dz_trans_take_acc(t, &v, ACC_INT);
+        dz_trans_take_acc(t, v, ACC_INT);
     if (a_in)
-        dz_trans_take_acc(t, &a, ACC_INT);
-    uint32_t sa = a_in ? 0 : dz_trans_slot(t, &a);
-    uint32_t sv = v_in || v_int || v.kind == ENTRY_CONST ? 0 : dz_trans_slot(t, &v);
-    if (memory)
-        use_memory(t, memory);
+        dz_trans_take_acc(t, a, ACC_INT);
+    uint32_t sa = a_in ? 0 : dz_trans_slot(t, a);
+    uint32_t sv = v_in || v_int || v.kind == ENTRY_CONST ? 0 : dz_trans_slot(t, v);
+    if (dz_unlikely(m.memory))
+        use_memory(t, m.memory);
     if (v_in)
         (void)dz_trans_emit(t, (n == ACC_F32 ? H_STOREF32_SF : H_STOREF64_SF) + (a_in ? 1u : 0u),
-                            dz_trans_imm(0, sa, offset));
+                            dz_trans_imm(0, sa, m.offset));
     else if (v_int)
-        (void)dz_trans_emit(t, handler + SR, dz_trans_imm(0, sa, offset));
+        (void)dz_trans_emit(t, handler + SR, dz_trans_imm(0, sa, m.offset));
     else if (v.kind == ENTRY_CONST)
-        (void)dz_trans_emit3(t, handler + (a_in ? RC : SC), dz_trans_imm(0, sa, offset), v.bits);
+        (void)dz_trans_emit3(t, handler + (a_in ? RC : SC), dz_trans_imm(0, sa, m.offset), v.bits);
     else
-        (void)dz_trans_emit(t, handler + (a_in ? RS : SS), dz_trans_imm(sv, sa, offset));
-    if (memory)
+        (void)dz_trans_emit(t, handler + (a_in ? RS : SS), dz_trans_imm(sv, sa, m.offset));
+    if (dz_unlikely(m.memory))
         use_memory(t, 0);
 }
 
@@ -283,7 +307,7 @@ static void memory_grow(struct wasm_trans *t)
 {
     uint32_t index = dz_trans_u32(t);
     struct entry a = dz_trans_pop(t);
-    uint32_t s = dz_trans_slot(t, &a);
+    uint32_t s = dz_trans_slot(t, a);
     uint32_t pos = dz_trans_emit(t, H_MEM_GROW, dz_trans_imm(a.slot, s, index));
     dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
 }
@@ -294,7 +318,7 @@ bool dz_trans_memory(struct wasm_trans *t, unsigned op)
     switch (op) {
     case DZ_WASM_OP_memory_size:
         x = dz_trans_emit(t, H_MEM_SIZE, dz_trans_imm(t->top, 0, dz_trans_u32(t)));
-        dz_trans_result(t, x, DZ_WASM_I32, ACC_INT, 0);
+        dz_trans_result_new(t, x, DZ_WASM_I32, ACC_INT, 0);
         return true;
     case DZ_WASM_OP_memory_grow:
         memory_grow(t);
@@ -323,7 +347,7 @@ bool dz_trans_memory(struct wasm_trans *t, unsigned op)
 static void table_get(struct wasm_trans *t, uint32_t index)
 {
     struct entry i = dz_trans_pop(t);
-    uint32_t s = dz_trans_slot(t, &i);
+    uint32_t s = dz_trans_slot(t, i);
     uint32_t pos = dz_trans_emit(t, H_TABLE_GET, dz_trans_imm(i.slot, s, index));
     dz_trans_result(t, pos, t->module->tables[index].type, ACC_INT, 0);
 }
@@ -331,15 +355,15 @@ static void table_set(struct wasm_trans *t, uint32_t index)
 {
     struct entry v = dz_trans_pop(t);
     struct entry i = dz_trans_pop(t);
-    uint32_t sv = dz_trans_slot(t, &v);
-    (void)dz_trans_emit(t, H_TABLE_SET, dz_trans_imm(sv, dz_trans_slot(t, &i), index));
+    uint32_t sv = dz_trans_slot(t, v);
+    (void)dz_trans_emit(t, H_TABLE_SET, dz_trans_imm(sv, dz_trans_slot(t, i), index));
 }
 static void table_grow(struct wasm_trans *t, uint32_t index)
 {
     struct entry n = dz_trans_pop(t);
     struct entry v = dz_trans_pop(t);
-    uint32_t sn = dz_trans_slot(t, &n);
-    dz_trans_move(t, v.slot, &v); /* the value in the slot that gets the result */
+    uint32_t sn = dz_trans_slot(t, n);
+    dz_trans_move(t, v.slot, v); /* the value in the slot that gets the result */
     uint32_t pos = dz_trans_emit(t, H_TABLE_GROW, dz_trans_imm(v.slot, sn, index));
     dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
 }
@@ -356,7 +380,7 @@ bool dz_trans_table(struct wasm_trans *t, unsigned op)
         return true;
     case DZ_WASM_OP_table_size:
         x = dz_trans_emit(t, H_TABLE_SIZE, dz_trans_imm(t->top, 0, dz_trans_u32(t)));
-        dz_trans_result(t, x, DZ_WASM_I32, ACC_INT, 0);
+        dz_trans_result_new(t, x, DZ_WASM_I32, ACC_INT, 0);
         return true;
     case DZ_WASM_OP_table_grow:
         table_grow(t, dz_trans_u32(t));
@@ -377,7 +401,7 @@ bool dz_trans_table(struct wasm_trans *t, unsigned op)
         return true;
     case DZ_WASM_OP_ref_func:
         x = dz_trans_emit(t, H_REF_FUNC, dz_trans_imm(t->top, 0, dz_trans_u32(t)));
-        dz_trans_result(t, x, DZ_WASM_FUNCREF, ACC_INT, 0);
+        dz_trans_result_new(t, x, DZ_WASM_FUNCREF, ACC_INT, 0);
         return true;
     case DZ_WASM_OP_ref_null:
         x = *t->p++;
@@ -407,35 +431,34 @@ static void vector_wide(struct wasm_trans *t, unsigned handler, unsigned op)
     } else {
         struct entry b = dz_trans_pop(t);
         struct entry a = dz_trans_pop(t);
-        word = dz_trans_fields(a.slot, dz_trans_slot(t, &a), dz_trans_slot(t, &b), 0);
+        word = dz_trans_fields(a.slot, dz_trans_slot(t, a), dz_trans_slot(t, b), 0);
     }
     uint32_t pos = dz_trans_emit3(t, handler, word, half[0]);
     dz_trans_word(t, half[1]);
-    dz_trans_result(t, pos, DZ_WASM_V128, ACC_NONE, 0);
+    dz_trans_result_new(t, pos, DZ_WASM_V128, ACC_NONE, 0);
 }
 
 static void vector_access(struct wasm_trans *t, unsigned handler,
                           const struct dz_wasm_op_info *info)
 {
-    uint32_t offset;
-    uint32_t memory = memarg(t, &offset);
+    struct memarg m = memarg(t);
     bool lanes = info->imm == DZ_WASM_IMM_MEMARG_LANE;
     uint32_t lane = lanes ? *t->p++ : 0;
     struct entry v = {.slot = 0};
     if (info->pops == 2)
         v = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
-    uint32_t sv = info->pops == 2 ? dz_trans_slot(t, &v) : 0;
-    uint32_t sa = dz_trans_slot(t, &a);
-    if (memory)
-        use_memory(t, memory);
+    uint32_t sv = info->pops == 2 ? dz_trans_slot(t, v) : 0;
+    uint32_t sa = dz_trans_slot(t, a);
+    if (m.memory)
+        use_memory(t, m.memory);
     uint32_t c = info->type[3] ? a.slot : sv;
-    uint32_t pos = dz_trans_emit(t, handler, dz_trans_imm(c, sa, offset));
+    uint32_t pos = dz_trans_emit(t, handler, dz_trans_imm(c, sa, m.offset));
     if (lanes)
         dz_trans_word(t, lane | (uint64_t)sv << 16);
     if (info->type[3])
         dz_trans_result(t, pos, info->type[3], ACC_NONE, 0);
-    if (memory)
+    if (m.memory)
         use_memory(t, 0);
 }
 
@@ -459,7 +482,7 @@ bool dz_trans_vector(struct wasm_trans *t, unsigned op)
     for (unsigned i = info->pops; i-- > 0;)
         e[i] = dz_trans_pop(t);
     for (unsigned i = 0; i < info->pops; i++)
-        slot[i] = dz_trans_slot(t, &e[i]);
+        slot[i] = dz_trans_slot(t, e[i]);
     if (info->pops)
         to = e[0].slot;
     if (info->imm == DZ_WASM_IMM_LANE)

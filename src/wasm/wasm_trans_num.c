@@ -146,20 +146,18 @@ enum {
 };
 
 /* Does the constant fit the 32 bits of a cell? */
-static bool fits(const struct entry *e)
+static bool fits(struct entry e)
 {
-    return e->kind == ENTRY_CONST &&
-           (e->type == DZ_WASM_I32 || (int64_t)e->bits == (int32_t)e->bits);
+    return e.kind == ENTRY_CONST && (e.type == DZ_WASM_I32 || (int64_t)e.bits == (int32_t)e.bits);
 }
 
 /* Choose among the first four kinds; word 1 comes out but for FC. */
-static unsigned pick4(struct wasm_trans *t, const struct entry *a, const struct entry *b,
-                      uint64_t *word)
+static unsigned pick4(struct wasm_trans *t, struct entry a, struct entry b, uint64_t *word)
 {
     if (dz_trans_in_acc(t, a, ACC_INT)) {
         dz_trans_take_acc(t, a, ACC_INT);
         if (fits(b)) {
-            *word = dz_trans_imm(0, 0, (uint32_t)b->bits);
+            *word = dz_trans_imm(0, 0, (uint32_t)b.bits);
             return RC;
         }
         *word = dz_trans_fields(0, 0, dz_trans_slot(t, b), 0);
@@ -167,37 +165,36 @@ static unsigned pick4(struct wasm_trans *t, const struct entry *a, const struct 
     }
     uint32_t s = dz_trans_slot(t, a);
     if (fits(b)) {
-        *word = dz_trans_imm(0, s, (uint32_t)b->bits);
+        *word = dz_trans_imm(0, s, (uint32_t)b.bits);
         return SC;
     }
     *word = dz_trans_fields(0, s, dz_trans_slot(t, b), 0);
     return SS;
 }
-static unsigned pick7(struct wasm_trans *t, const struct entry *a, const struct entry *b,
-                      uint64_t *word)
+static unsigned pick7(struct wasm_trans *t, struct entry a, struct entry b, uint64_t *word)
 {
     if (dz_trans_in_acc(t, b, ACC_INT) && !dz_trans_in_acc(t, a, ACC_INT)) {
         dz_trans_take_acc(t, b, ACC_INT);
         if (fits(a)) {
-            *word = dz_trans_imm(0, 0, (uint32_t)a->bits);
+            *word = dz_trans_imm(0, 0, (uint32_t)a.bits);
             return CR;
         }
         *word = dz_trans_fields(0, dz_trans_slot(t, a), 0, 0);
         return SR;
     }
     if (fits(a) && !fits(b) && !dz_trans_in_acc(t, b, ACC_INT)) {
-        *word = dz_trans_imm(0, dz_trans_slot(t, b), (uint32_t)a->bits);
+        *word = dz_trans_imm(0, dz_trans_slot(t, b), (uint32_t)a.bits);
         return CS;
     }
     return pick4(t, a, b, word);
 }
 
 /* Would the operands better be the other way round? */
-static bool better_swapped(const struct wasm_trans *t, const struct entry *a, const struct entry *b,
+static bool better_swapped(const struct wasm_trans *t, struct entry a, struct entry b,
                            enum acc_no n)
 {
-    if (a->kind == ENTRY_CONST)
-        return b->kind != ENTRY_CONST;
+    if (a.kind == ENTRY_CONST)
+        return b.kind != ENTRY_CONST;
     return dz_trans_in_acc(t, b, n) && !dz_trans_in_acc(t, a, n);
 }
 static void swap(struct entry *a, struct entry *b)
@@ -207,18 +204,20 @@ static void swap(struct entry *a, struct entry *b)
     *b = c;
 }
 
-static void int_binary(struct wasm_trans *t, struct numeric n, unsigned result)
+void dz_trans_int_binary(struct wasm_trans *t, unsigned op)
 {
+    struct numeric n = numerics[op];
+    unsigned result = op >= DZ_WASM_OP_i64_add ? DZ_WASM_I64 : DZ_WASM_I32;
     struct entry b = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
     uint32_t to = a.slot;
     uint64_t word;
     unsigned kind;
-    if (n.shape == SHAPE_INT4C && better_swapped(t, &a, &b, ACC_INT))
+    if (n.shape == SHAPE_INT4C && better_swapped(t, a, b, ACC_INT))
         swap(&a, &b);
-    if (dz_trans_fuse_binary(t, n.handler, &a, &b, to))
+    if (dz_trans_fuse_binary(t, n.handler, a, b, to))
         return;
-    kind = n.shape == SHAPE_INT7 ? pick7(t, &a, &b, &word) : pick4(t, &a, &b, &word);
+    kind = n.shape == SHAPE_INT7 ? pick7(t, a, b, &word) : pick4(t, a, b, &word);
     uint32_t pos = dz_trans_emit(t, n.handler + kind, word | to);
     dz_trans_result(t, pos, result, ACC_INT, n.shape == SHAPE_INT7 ? 7 : 4);
 }
@@ -226,19 +225,20 @@ static void int_binary(struct wasm_trans *t, struct numeric n, unsigned result)
 static const uint8_t mirrored[] = {0, 1, 4, 5, 2, 3, 8, 9, 6, 7}; /* EQ NE LT GT LE GE, s and u */
 static const uint8_t mirrored_float[] = {0, 1, 3, 2, 5, 4};       /* EQ NE LT GT LE GE */
 
-static void int_compare(struct wasm_trans *t, struct numeric n)
+void dz_trans_int_compare(struct wasm_trans *t, unsigned op)
 {
+    struct numeric n = numerics[op];
     struct entry b = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
     uint32_t to = a.slot;
     unsigned wide = n.handler >= H_I64_EQ_SS ? 10 : 0;
     unsigned index = (n.handler - H_I32_EQ_SS) / 8u - wide;
-    if (better_swapped(t, &a, &b, ACC_INT)) {
+    if (better_swapped(t, a, b, ACC_INT)) {
         swap(&a, &b);
         index = mirrored[index];
     }
     uint64_t word;
-    unsigned kind = pick4(t, &a, &b, &word);
+    unsigned kind = pick4(t, a, b, &word);
     struct compare c = {.family = 0, .index = (uint8_t)(index + wide), .kind = (uint8_t)kind};
     c.word = word;
     uint32_t pos = dz_trans_emit(t, H_I32_EQ_SS + (index + wide) * 8 + kind, word | to);
@@ -256,9 +256,9 @@ static bool invert_compare(struct wasm_trans *t, unsigned op)
     if (op != DZ_WASM_OP_i32_eqz || t->depth == 0 || c->cell == WASM_NOWHERE ||
         c->cell != t->cell_count - 1 || c->family != 0)
         return false;
-    const struct entry *e = &t->stack[t->depth - 1];
+    struct entry e = t->stack[t->depth - 1];
     uint32_t at = t->cells[c->cell].word;
-    if (e->kind != ENTRY_TEMP || t->def_cell != c->cell || t->def_slot != e->slot)
+    if (e.kind != ENTRY_TEMP || t->def_cell != c->cell || t->def_slot != e.slot)
         return false;
     unsigned wide = c->index >= 10 ? 10 : 0;
     c->index = (uint8_t)(opposite[c->index - wide] + wide);
@@ -266,18 +266,20 @@ static bool invert_compare(struct wasm_trans *t, unsigned op)
     return true;
 }
 
-static void int_unary(struct wasm_trans *t, struct numeric n, unsigned op, unsigned result)
+void dz_trans_int_unary(struct wasm_trans *t, unsigned op)
 {
+    struct numeric n = numerics[op];
+    unsigned result = op == DZ_WASM_OP_ref_is_null ? DZ_WASM_I32 : dz_wasm_op_table[op].type[3];
     if (invert_compare(t, op))
         return;
     struct entry a = dz_trans_pop(t);
     struct compare c = {.family = op == DZ_WASM_OP_i32_eqz ? 2 : 3};
-    unsigned kind = dz_trans_in_acc(t, &a, ACC_INT);
+    unsigned kind = dz_trans_in_acc(t, a, ACC_INT);
     uint64_t word = 0;
     if (kind)
-        dz_trans_take_acc(t, &a, ACC_INT);
+        dz_trans_take_acc(t, a, ACC_INT);
     else
-        word = dz_trans_fields(0, dz_trans_slot(t, &a), 0, 0);
+        word = dz_trans_fields(0, dz_trans_slot(t, a), 0, 0);
     c.kind = kind ? RS : SS;
     c.word = word;
     uint32_t pos = dz_trans_emit(t, n.handler + kind, word | a.slot);
@@ -296,39 +298,41 @@ static unsigned pick_float(struct wasm_trans *t, struct entry *a, struct entry *
 {
     enum acc_no n = acc_of(a->type);
     *constant = NULL;
-    bool a_in = dz_trans_in_acc(t, a, n);
-    bool b_in = dz_trans_in_acc(t, b, n) && !a_in;
+    bool a_in = dz_trans_in_acc(t, *a, n);
+    bool b_in = dz_trans_in_acc(t, *b, n) && !a_in;
     if (seven && a->kind == ENTRY_CONST && b->kind != ENTRY_CONST) {
         *constant = &a->bits;
-        *word = b_in ? 0 : dz_trans_fields(0, dz_trans_slot(t, b), 0, 0);
+        *word = b_in ? 0 : dz_trans_fields(0, dz_trans_slot(t, *b), 0, 0);
         if (b_in)
-            dz_trans_take_acc(t, b, n);
+            dz_trans_take_acc(t, *b, n);
         return b_in ? CR : CS;
     }
     if (seven && b_in) {
-        dz_trans_take_acc(t, b, n);
-        *word = dz_trans_fields(0, dz_trans_slot(t, a), 0, 0);
+        dz_trans_take_acc(t, *b, n);
+        *word = dz_trans_fields(0, dz_trans_slot(t, *a), 0, 0);
         return SR;
     }
     uint32_t s = 0;
     if (a_in)
-        dz_trans_take_acc(t, a, n);
+        dz_trans_take_acc(t, *a, n);
     else
-        s = dz_trans_slot(t, a);
+        s = dz_trans_slot(t, *a);
     if (b->kind == ENTRY_CONST) {
         *constant = &b->bits;
         *word = dz_trans_fields(0, s, 0, 0);
         return a_in ? RC : SC;
     }
-    *word = dz_trans_fields(0, s, dz_trans_slot(t, b), 0);
+    *word = dz_trans_fields(0, s, dz_trans_slot(t, *b), 0);
     return a_in ? RS : SS;
 }
 
-static void float_binary(struct wasm_trans *t, struct numeric n, unsigned op, unsigned result)
+void dz_trans_float_binary(struct wasm_trans *t, unsigned op)
 {
+    struct numeric n = numerics[op];
+    unsigned result = dz_wasm_op_table[op].type[3];
     struct entry b = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
-    if (dz_trans_fuse_float(t, op, &a, &b) || dz_trans_fuse_product(t, op, &a, &b))
+    if (dz_trans_fuse_float(t, op, a, b) || dz_trans_fuse_product(t, op, a, b))
         return;
     uint32_t to = a.slot;
     unsigned index = 0;
@@ -336,7 +340,7 @@ static void float_binary(struct wasm_trans *t, struct numeric n, unsigned op, un
     if (n.shape == SHAPE_FCMP)
         index = (n.handler - H_F32_EQ_SS) / 8u - wide;
     if ((n.shape == SHAPE_F4C || n.shape == SHAPE_FCMP) &&
-        better_swapped(t, &a, &b, acc_of(a.type))) {
+        better_swapped(t, a, b, acc_of(a.type))) {
         swap(&a, &b);
         index = mirrored_float[index];
     }
@@ -357,51 +361,23 @@ static void float_binary(struct wasm_trans *t, struct numeric n, unsigned op, un
 }
 
 /* One operand: read from the accumulator of its type if it is there. */
-static void convert(struct wasm_trans *t, unsigned handler, unsigned result)
+void dz_trans_convert(struct wasm_trans *t, unsigned op)
 {
+    unsigned handler = numerics[op].handler;
+    unsigned result = dz_wasm_op_table[op].type[3];
     struct entry a = dz_trans_pop(t);
     enum acc_no n = acc_of(a.type);
-    unsigned kind = dz_trans_in_acc(t, &a, n);
+    unsigned kind = dz_trans_in_acc(t, a, n);
     uint64_t word = 0;
     if (kind)
-        dz_trans_take_acc(t, &a, n);
+        dz_trans_take_acc(t, a, n);
     else
-        word = dz_trans_fields(0, dz_trans_slot(t, &a), 0, 0);
+        word = dz_trans_fields(0, dz_trans_slot(t, a), 0, 0);
     uint32_t pos = dz_trans_emit(t, handler + kind, word | a.slot);
     dz_trans_result(t, pos, result, acc_of(result), 2);
 }
 
-void dz_trans_numeric(struct wasm_trans *t, unsigned op)
+void dz_trans_reinterpret(struct wasm_trans *t, unsigned op)
 {
-    struct numeric n = numerics[op];
-    unsigned result = op == DZ_WASM_OP_ref_is_null ? DZ_WASM_I32 : dz_wasm_op_table[op].type[3];
-    switch ((enum shape)n.shape) {
-    case SHAPE_INT4C:
-    case SHAPE_INT4:
-    case SHAPE_INT7:
-        int_binary(t, n, result);
-        break;
-    case SHAPE_CMP:
-        int_compare(t, n);
-        break;
-    case SHAPE_INT1:
-        int_unary(t, n, op, result);
-        break;
-    case SHAPE_F4C:
-    case SHAPE_F4:
-    case SHAPE_F7:
-    case SHAPE_FCMP:
-        float_binary(t, n, op, result);
-        break;
-    case SHAPE_F1:
-    case SHAPE_I2F:
-    case SHAPE_F2I:
-        convert(t, n.handler, result);
-        break;
-    case SHAPE_KEEP:
-        t->stack[t->depth - 1].type = (uint8_t)result;
-        break;
-    case SHAPE_NONE:
-        break;
-    }
+    t->stack[t->depth - 1].type = dz_wasm_op_table[op].type[3];
 }

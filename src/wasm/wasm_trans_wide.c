@@ -82,19 +82,19 @@ void dz_trans_wide_close(struct wasm_trans *t)
     dz_trans_forget(t);
 }
 
-void dz_trans_wide_move(struct wasm_trans *t, uint32_t to, const struct entry *e)
+void dz_trans_wide_move(struct wasm_trans *t, uint32_t to, struct entry e)
 {
     uint32_t from = trans_place(e);
-    if (e->kind == ENTRY_CONST)
-        (void)dz_trans_emit3(t, H_MOVE_FAR_C, dz_trans_imm(0, 0, to), e->bits);
+    if (e.kind == ENTRY_CONST)
+        (void)dz_trans_emit3(t, H_MOVE_FAR_C, dz_trans_imm(0, 0, to), e.bits);
     else if (from != to)
-        (void)dz_trans_emit3(t, e->type == DZ_WASM_V128 ? H_MOVE_FAR_V : H_MOVE_FAR,
+        (void)dz_trans_emit3(t, e.type == DZ_WASM_V128 ? H_MOVE_FAR_V : H_MOVE_FAR,
                              dz_trans_imm(0, 0, to), from);
 }
 
-void dz_trans_wide_get(struct wasm_trans *t, const struct entry *e)
+void dz_trans_wide_get(struct wasm_trans *t, struct entry e)
 {
-    (void)dz_trans_emit(t, H_GET_FAR, dz_trans_imm(0, 0, e->slot));
+    (void)dz_trans_emit(t, H_GET_FAR, dz_trans_imm(0, 0, e.slot));
 }
 
 /* Results to where the caller wants them; they never lie over the record. */
@@ -102,7 +102,7 @@ void dz_trans_wide_return(struct wasm_trans *t)
 {
     uint32_t to = 0;
     for (uint32_t i = t->depth - t->type->n_results; i < t->depth; i++) {
-        dz_trans_wide_move(t, to, &t->stack[i]);
+        dz_trans_wide_move(t, to, t->stack[i]);
         to += dz_wasm_valtype_slots(t->stack[i].type);
     }
     (void)dz_trans_emit(t, H_RETURN, dz_trans_fields(t->rec, 0, 0, 0));
