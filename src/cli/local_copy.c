@@ -328,14 +328,13 @@ const struct dz_cli_command dz_cmd_snapshot = {
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help =
-        "Both files can be resumed, and go their own ways. FILE may be run meanwhile by\n"
-        "`doze run --keep` or `doze resume`: the machine is stopped for the moment that\n"
-        "the copy takes. TARGET is there as a whole or not at all.\n"
-        "\n"
-        "With --flat, nobody may run FILE; TARGET holds what FILE and the base below it (--image) hold\n"
-        "together. As a base with a sleeping machine, it starts any number of sandboxes\n"
-        "at that instant: `doze resume --base TARGET --new FILE`.\n",
+    .help = "Both files can be resumed, and go their own ways. FILE may be run meanwhile by\n"
+            "`doze run --keep` or `doze resume`: the machine is stopped for the moment that\n"
+            "the copy takes. TARGET is there as a whole or not at all.\n"
+            "\n"
+            "With --flat, nobody may run FILE; TARGET holds what FILE and the base below it\n"
+            "(--image) hold together. As a base with a sleeping machine, it starts any\n"
+            "number of sandboxes at that instant: `doze resume --base TARGET --new FILE`.\n",
     .run = snapshot,
 };
 

@@ -296,9 +296,10 @@ const struct dz_cli_command dz_cmd_image_rm = {
     .min_args = 1,
     .max_args = -1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "An id takes all names of its image. An image that a sandbox runs stays, and one\n"
-            "that a sandbox of the registry stands on; with a daemon on the registry, ask that\n"
-            "one. A disk file of `doze run --file` holds nothing: it then needs the image again.\n",
+    .help = "An id takes all names of its image. An image that a sandbox runs stays, and\n"
+            "one that a sandbox of the registry stands on; with a daemon on the registry,\n"
+            "ask that one. A disk file of `doze run --file` holds nothing: it then needs\n"
+            "the image again.\n",
     .run = rm,
 };
 
