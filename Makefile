@@ -30,9 +30,9 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image http metrics
+MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image http metrics client
 NEEDS_os   := base
-NEEDS_cli  := base os
+NEEDS_cli  := base os client
 # what files cli/local_* may use besides
 NEEDS_cli_local := db vfs wasm kernel cell machine lifecycle loop registry blob cold keeper image
 NEEDS_wasm := base
@@ -45,6 +45,7 @@ NEEDS_registry := base db
 NEEDS_loop := base
 NEEDS_http := base loop
 NEEDS_metrics := base
+NEEDS_client := base
 NEEDS_blob := base
 NEEDS_cold := base blob
 NEEDS_keeper := base loop lifecycle registry blob cold

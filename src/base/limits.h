@@ -43,6 +43,12 @@ enum {
     DZ_HTTP_WS_QUEUE_MAX = 4 << 20,
     DZ_HTTP_WS_PING_MS = 20000, /* between pings */
     DZ_HTTP_WS_CLOSE_MS = 2000, /* for a client's closing frame */
+
+    /* A client, of what a daemon answers. */
+    DZ_CLIENT_HEAD_MAX = 64 << 10,  /* bytes of an answer's head */
+    DZ_CLIENT_BODY_MAX = 64 << 20,  /* bytes of an answer that is kept whole */
+    DZ_CLIENT_EVENT_MAX = 4 << 20,  /* bytes of an event */
+    DZ_CLIENT_WAIT_MS = 600 * 1000, /* without a byte of an answer */
 };
 
 #endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The connection: where the daemon is, bytes there and back, with a limit on waiting.
+ */
+#include "client/client.h"
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "client/client_int.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+enum {
+    DEFAULT_PORT = 7390,
+    CONNECT_MS = 10000,
+};
+
+/* --- where ----------------------------------------------------------------------------- */
+
+static int parse_host(struct dz_client *c, struct dz_str s, struct dz_err *err)
+{
+    uint64_t port = DEFAULT_PORT;
+    size_t slash = dz_str_find_char(s, '/'), colon;
+    if (slash != DZ_STR_NONE && slash + 1 < s.n)
+        return dz_fail(err, DZ_EINVAL, "%s: a daemon's URL has no path", c->url);
+    s = dz_str_sub(s, 0, slash);
+    size_t bracket = dz_str_rfind_char(s, ']');
+    colon = dz_str_rfind_char(s, ':');
+    if (colon != DZ_STR_NONE && (bracket == DZ_STR_NONE || colon > bracket)) {
+        int rc = dz_num_u64(dz_str_sub(s, colon + 1, s.n), 1, 65535, &port, NULL);
+        if (rc < 0)
+            return dz_fail(err, DZ_EINVAL, "%s: the port must be a number up to 65535", c->url);
+        s = dz_str_sub(s, 0, colon);
+    }
+    if (s.n > 2 && s.p[0] == '[' && s.p[s.n - 1] == ']')
+        s = dz_str_sub(s, 1, s.n - 2);
+    if (s.n == 0)
+        return dz_fail(err, DZ_EINVAL, "%s: the host is missing", c->url);
+    (void)snprintf(c->port, sizeof c->port, "%u", (unsigned)port);
+    c->host = dz_str_dup(s);
+    return c->host ? 0 : dz_fail(err, DZ_ENOMEM, "open %s: out of memory", c->url);
+}
+
+static int parse(struct dz_client *c, struct dz_err *err)
+{
+    struct dz_str rest = dz_str(c->url);
+    if (dz_str_eat(&rest, DZ_STR("unix:"))) {
+        if (dz_str_starts(rest, DZ_STR("//"))) /* unix:///path too */
+            rest = dz_str_sub(rest, 2, rest.n);
+        if (rest.n == 0)
+            return dz_fail(err, DZ_EINVAL, "%s: the path of the socket is missing", c->url);
+        c->path = dz_str_dup(rest);
+        return c->path ? 0 : dz_fail(err, DZ_ENOMEM, "open %s: out of memory", c->url);
+    }
+    if (dz_str_eat(&rest, DZ_STR("http://")))
+        return parse_host(c, rest, err);
+    if (dz_str_starts(rest, DZ_STR("https://")))
+        return dz_fail(err, DZ_EUNSUPPORTED, "%s: https is not available yet", c->url);
+    return dz_fail(err, DZ_EINVAL, "%s: a daemon's URL is unix:PATH or http://HOST:PORT", c->url);
+}
+
+/* --- connecting -------------------------------------------------------------------------- */
+
+static int wait_for(const struct dz_client *c, short events, int64_t ms, struct dz_err *err)
+{
+    struct pollfd p = {.fd = c->fd, .events = events};
+    int rc;
+    do
+        rc = poll(&p, 1, ms < 0 ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms);
+    while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        return dz_fail_sys(err, errno, "wait for %s", c->url);
+    return rc > 0 ? 0
+                  : dz_fail(err, DZ_ETIMEOUT, "%s did not answer within %lld seconds", c->url,
+                            (long long)(ms / 1000));
+}
+
+static int connect_one(struct dz_client *c, const struct addrinfo *a, struct dz_err *err)
+{
+    int sys = 0;
+    socklen_t len = sizeof sys;
+    c->fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (c->fd < 0)
+        return dz_fail_sys(err, errno, "connect to %s", c->url);
+    if (connect(c->fd, a->ai_addr, a->ai_addrlen) == 0)
+        return 0;
+    sys = errno;
+    if (sys == EINPROGRESS) {
+        int rc = wait_for(c, POLLOUT, CONNECT_MS, err);
+        if (rc < 0)
+            return rc;
+        (void)getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &sys, &len);
+    }
+    if (sys == ECONNREFUSED)
+        return dz_fail(err, DZ_ENOENT, "nobody listens at %s", c->url);
+    return sys ? dz_fail_sys(err, sys, "connect to %s", c->url) : 0;
+}
+
+static int connect_tcp(struct dz_client *c, struct dz_err *err)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    struct addrinfo *list = NULL;
+    int rc = getaddrinfo(c->host, c->port, &hints, &list);
+    if (rc != 0)
+        return dz_fail(err, DZ_ENOENT, "%s: %s", c->url, gai_strerror(rc));
+    rc = dz_fail(err, DZ_ENOENT, "%s has no address", c->url);
+    for (const struct addrinfo *a = list; a && rc < 0; a = a->ai_next) {
+        dz_fd_close(&c->fd);
+        rc = connect_one(c, a, err);
+    }
+    freeaddrinfo(list);
+    return rc;
+}
+
+int dz_client_connect(struct dz_client *c, struct dz_err *err)
+{
+    if (c->fd >= 0)
+        return 0;
+    c->in_at = c->in_end = 0;
+    c->over = c->keep = true;
+    int rc = 0;
+    if (!c->path) {
+        rc = connect_tcp(c, err);
+        if (rc < 0)
+            dz_fd_close(&c->fd);
+        return rc;
+    }
+    rc = dz_fd_unix_connect(c->path, err);
+    if (rc < 0)
+        return rc;
+    c->fd = rc;
+    return 0;
+}
+
+void dz_client_drop(struct dz_client *c)
+{
+    dz_fd_close(&c->fd);
+    c->in_at = c->in_end = 0;
+    c->over = true;
+}
+
+int dz_client_open(const char *url, const char *token, struct dz_client **ret_client,
+                   struct dz_err *err)
+{
+    struct dz_client *c = dz_zalloc(sizeof *c);
+    if (!c)
+        return dz_fail(err, DZ_ENOMEM, "open %s: out of memory", url);
+    c->fd = -1;
+    c->over = true;
+    c->head = (struct dz_buf)DZ_BUF_INIT(DZ_CLIENT_HEAD_MAX);
+    c->url = dz_str_dup(dz_str(url));
+    c->token = token ? dz_str_dup(dz_str(token)) : NULL;
+    int rc = !c->url || (token && !c->token)
+                 ? dz_fail(err, DZ_ENOMEM, "open %s: out of memory", url)
+                 : parse(c, err);
+    if (rc == 0)
+        rc = dz_client_connect(c, err);
+    if (rc < 0) {
+        dz_client_close(c);
+        return rc;
+    }
+    *ret_client = c;
+    return 0;
+}
+
+void dz_client_close(struct dz_client *c)
+{
+    if (!c)
+        return;
+    dz_client_drop(c);
+    dz_buf_release(&c->head);
+    dz_free(c->url);
+    dz_free(c->path);
+    dz_free(c->host);
+    dz_free(c->token);
+    dz_free(c);
+}
+
+void dz_client_closep(struct dz_client **c)
+{
+    dz_client_close(*c);
+    *c = NULL;
+}
+
+/* --- bytes --------------------------------------------------------------------------------- */
+
+int dz_client_write(struct dz_client *c, const char *p, size_t n, struct dz_err *err)
+{
+    while (n > 0) {
+        ssize_t put = send(c->fd, p, n, MSG_NOSIGNAL);
+        if (put >= 0) {
+            p += put;
+            n -= (size_t)put;
+            continue;
+        }
+        if (errno == EINTR)
+            continue;
+        if (errno == EPIPE || errno == ECONNRESET)
+            return dz_fail(err, DZ_EGONE, "%s closed the connection", c->url);
+        if (errno != EAGAIN)
+            return dz_fail_sys(err, errno, "send to %s", c->url);
+        int rc = wait_for(c, POLLOUT, c->timeout_ms, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+ssize_t dz_client_fill(struct dz_client *c, struct dz_err *err)
+{
+    assert(c->in_at == c->in_end);
+    for (;;) {
+        ssize_t n = recv(c->fd, c->in, sizeof c->in, 0);
+        if (n >= 0) {
+            c->in_at = 0;
+            c->in_end = (size_t)n;
+            return n;
+        }
+        if (errno == ECONNRESET)
+            return 0;
+        if (errno != EAGAIN && errno != EINTR)
+            return dz_fail_sys(err, errno, "read from %s", c->url);
+        int rc = wait_for(c, POLLIN, c->timeout_ms, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+bool dz_client_readable(const struct dz_client *c)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    return c->in_at < c->in_end || poll(&p, 1, 0) > 0;
+}
+
+/* --- targets --------------------------------------------------------------------------------- */
+
+/* RFC 3986: all but the unreserved characters. */
+static void encode(struct dz_buf *out, const char *s)
+{
+    for (; *s; s++) {
+        char c = *s;
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     c == '-' || c == '.' || c == '_' || c == '~';
+        if (plain)
+            dz_buf_add(out, &c, 1);
+        else
+            dz_buf_addf(out, "%%%02X", (unsigned char)c);
+    }
+}
+
+void dz_client_target(struct dz_buf *out, const char *pattern, ...)
+{
+    va_list args;
+    const char *hole;
+    va_start(args, pattern);
+    while ((hole = strstr(pattern, "{}"))) {
+        dz_buf_add(out, pattern, (size_t)(hole - pattern));
+        encode(out, va_arg(args, const char *));
+        pattern = hole + 2;
+    }
+    dz_buf_adds(out, pattern);
+    va_end(args);
+}
+
+void dz_client_target_add(struct dz_buf *out, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    dz_buf_addf(out, "%c%s=", strchr(out->p, '?') ? '&' : '?', name);
+    encode(out, value);
+}

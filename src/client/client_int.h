@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * client_int.h - inside the client: the connection, and the answer that is being read.
+ */
+#ifndef DZ_CLIENT_INT_H
+#define DZ_CLIENT_INT_H
+
+#include "base/limits.h"
+#include "client/client.h"
+
+enum {
+    DZ_CLIENT_IN = 64 << 10, /* bytes read at a time */
+};
+
+enum dz_client_framing {
+    DZ_CLIENT_NO_BODY,
+    DZ_CLIENT_SIZED,
+    DZ_CLIENT_CHUNKED,
+    DZ_CLIENT_TO_THE_END, /* of the connection */
+};
+
+struct dz_client {
+    char *url;  /* as given, for messages */
+    char *path; /* of a unix socket */
+    char *host; /* of TCP */
+    char port[8];
+    char *token;
+    int fd; /* -1: not connected */
+    int64_t timeout_ms;
+
+    /* what was read and not used */
+    char in[DZ_CLIENT_IN];
+    size_t in_at, in_end;
+
+    /* the answer */
+    struct dz_buf head; /* its lines, each terminated by NUL; an empty one at the end */
+    int status;
+    enum dz_client_framing framing;
+    int64_t size;   /* as said, -1: not */
+    uint64_t left;  /* of the body, or of this chunk */
+    bool in_chunks; /* a chunk has been read: its end is still there */
+    bool over;      /* the body is read */
+    bool keep;      /* the connection serves another request */
+    struct dz_client_problem problem;
+};
+
+/* Connect if there is no connection. */
+DZ_NODISCARD int dz_client_connect(struct dz_client *c, struct dz_err *err);
+void dz_client_drop(struct dz_client *c);
+DZ_NODISCARD int dz_client_write(struct dz_client *c, const char *p, size_t n, struct dz_err *err);
+/* More bytes into c->in, which is empty: how many, 0 at the connection's end. */
+DZ_NODISCARD ssize_t dz_client_fill(struct dz_client *c, struct dz_err *err);
+/* Is there something to read already? */
+bool dz_client_readable(const struct dz_client *c);
+/* The head of an answer into c->status and the rest; DZ_EGONE: the connection ended before
+ * its first byte. */
+DZ_NODISCARD int dz_client_read_head(struct dz_client *c, bool no_body, struct dz_err *err);
+/* Request line and headers of a request. */
+void dz_client_put_head(const struct dz_client *c, struct dz_buf *out,
+                        const struct dz_client_req *req);
+
+#endif
