@@ -30,6 +30,24 @@ TEST(descriptors_run_out)
     CHECK_INT(sysconf(_SC_OPEN_MAX), 20);
 }
 
+TEST(memory_runs_out)
+{
+    struct rlimit l;
+    CHECK_INT(getrlimit(RLIMIT_AS, &l), 0);
+    l.rlim_cur = 64 << 20;
+    CHECK_INT(setrlimit(RLIMIT_AS, &l), 0);
+    void *volatile small = malloc(8 << 20), *volatile large = malloc(80 << 20);
+    CHECK(small && !large);
+    CHECK_INT(errno, ENOMEM);
+    free(large);
+    free(small);
+    l.rlim_cur = l.rlim_max;
+    CHECK_INT(setrlimit(RLIMIT_AS, &l), 0);
+    large = malloc(80 << 20);
+    CHECK(large);
+    free(large);
+}
+
 TEST(soft_below_hard)
 {
     struct rlimit l;

@@ -4,6 +4,7 @@
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt, that is */
 
+#include <poll.h>
 #include <setjmp.h>
 #include <sys/time.h>
 
@@ -37,6 +38,36 @@ TEST(handler_interrupts_a_busy_loop)
     while (!hits)
         n++;
     CHECK(n > 0);
+}
+
+static int end_to_close;
+static void closes(int s)
+{
+    (void)s;
+    hits++;
+    close(end_to_close);
+}
+
+/* The wait of a call whose descriptor a handler closes is over, and the next call is not
+ * taken for it. */
+TEST(handler_closes_what_is_waited_for)
+{
+    for (int restart = 0; restart < 2; restart++) {
+        struct sigaction a = {.sa_handler = closes, .sa_flags = restart ? SA_RESTART : 0};
+        struct itimerval t = {.it_value = {0, 20000}};
+        int p[2], q[2];
+        char c;
+        CHECK_INT(sigaction(SIGALRM, &a, NULL), 0);
+        CHECK(pipe(p) == 0 && pipe(q) == 0);
+        end_to_close = p[0];
+        CHECK_INT(setitimer(ITIMER_REAL, &t, NULL), 0);
+        CHECK_ERR(read(p[0], &c, 1), restart ? EBADF : EINTR);
+        struct pollfd none = {q[0], POLLIN, 0};
+        CHECK_INT(poll(&none, 1, 1), 0);
+        CHECK_INT(write(q[1], "x", 1), 1);
+        CHECK_INT(read(q[0], &c, 1), 1);
+    }
+    CHECK_INT(hits, 2);
 }
 
 TEST(interval_timer_ticks)

@@ -323,6 +323,10 @@ enum {
 /* After a call that is done: a signal waits to be delivered, or the slice is over:
  * answer DZ_WASM_HOST_STOP, not DONE. */
 bool dz_kernel_must_stop(struct dz_kernel *k, struct dz_proc *p);
+/* The answer of a call that is done. One that waited and was then refused before the
+ * kernel saw it again (a handler closed its descriptor, say) ends here; EINTR if a handler
+ * had ended its wait. */
+int64_t dz_kernel_call_end(struct dz_kernel *k, struct dz_proc *p, int64_t r);
 
 /* Where a path starts and how it is walked. path NULL: the descriptor itself. */
 struct dz_at {

@@ -276,6 +276,8 @@ int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, in
     case F_GETFL:
         return f->flags;
     case F_SETFL:
+        if (f->flags & O_PATH)
+            return -EBADF;
         f->flags = (f->flags & ~(uint32_t)SETTABLE) | ((uint32_t)arg & SETTABLE);
         return 0;
     case F_GETPIPE_SZ:
@@ -291,7 +293,7 @@ int64_t dz_sys_flock(struct dz_kernel *k, struct dz_proc *p, int fd, int op)
 {
     const struct dz_call *c = dz_k_call(k, p);
     struct dz_file *f = dz_k_fd_file(k, p, fd);
-    if (!f)
+    if (!f || (f->flags & O_PATH))
         return dz_k_end(k, p, -EBADF);
     if (f->kind != DZ_FILE_DISK)
         return dz_k_end(k, p, -EINVAL);
@@ -319,23 +321,23 @@ int64_t dz_sys_flock(struct dz_kernel *k, struct dz_proc *p, int fd, int op)
 static int lock_range(struct dz_kernel *k, const struct dz_file *f, const struct dz_flock *l,
                       struct dz_vfs_lock *ret)
 {
-    int64_t start = l->start;
+    int64_t base = 0, start, last;
     struct dz_vfs_attr a;
     if (l->whence == SEEK_CUR)
-        start += (int64_t)f->pos;
+        base = (int64_t)f->pos;
     else if (l->whence == SEEK_END && dz_vfs_getattr(k->vfs, f->node.ino, &a) == 0)
-        start += (int64_t)a.size;
+        base = (int64_t)a.size;
     else if (l->whence != SEEK_SET)
         return -EINVAL;
-    int64_t len = l->len;
-    if (len < 0) {
-        start += len;
-        len = -len;
-    }
-    if (start < 0)
+    if (__builtin_add_overflow(base, l->start, &start))
+        return -EOVERFLOW;
+    last = start - 1; /* of a range before start; the least start is above the least int64 */
+    if (start < 0 || (l->len > 0 && __builtin_add_overflow(last, l->len, &last)))
+        return start < 0 ? -EINVAL : -EOVERFLOW;
+    if (l->len < 0 && (__builtin_add_overflow(start, l->len, &start) || start < 0))
         return -EINVAL;
     ret->start = (uint64_t)start;
-    ret->end = len == 0 ? UINT64_MAX : (uint64_t)start + (uint64_t)len - 1;
+    ret->end = l->len == 0 ? UINT64_MAX : (uint64_t)last;
     return 0;
 }
 
@@ -368,7 +370,7 @@ int64_t dz_sys_fcntl_lock(struct dz_kernel *k, struct dz_proc *p, int fd, int cm
     const struct dz_call *c = dz_k_call(k, p);
     struct dz_file *f = dz_k_fd_file(k, p, fd);
     bool ofd = cmd == F_OFD_GETLK || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW;
-    if (!f)
+    if (!f || (f->flags & O_PATH))
         return dz_k_end(k, p, -EBADF);
     if (f->kind != DZ_FILE_DISK || lock->type < F_RDLCK || lock->type > F_UNLCK)
         return dz_k_end(k, p, -EINVAL);

@@ -129,13 +129,21 @@ static int64_t stopped(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f
     return dz_k_end(k, p, done > 0 ? done : r);
 }
 
+/* A transfer whose descriptor is none: a handler may have closed it meanwhile. */
+static int64_t no_file(struct dz_kernel *k, struct dz_proc *p)
+{
+    const struct dz_call *c = &p->call[p->depth];
+    int64_t done = (int64_t)c->done;
+    return dz_k_end(k, p, done > 0 ? done : c->intr ? -EINTR : -EBADF);
+}
+
 int64_t dz_sys_readv(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
                      size_t n)
 {
     (void)dz_k_call(k, p);
     struct dz_file *f = file_for(k, p, fd, O_WRONLY);
     if (!f)
-        return dz_k_end(k, p, -EBADF);
+        return no_file(k, p);
     const struct dz_k_file_ops *ops = dz_k_ops(f);
     int64_t total = total_of(iov, n);
     if (total < 0)
@@ -162,7 +170,7 @@ int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const stru
     struct dz_call *c = dz_k_call(k, p);
     struct dz_file *f = file_for(k, p, fd, O_RDONLY);
     if (!f)
-        return dz_k_end(k, p, -EBADF);
+        return no_file(k, p);
     const struct dz_k_file_ops *ops = dz_k_ops(f);
     int64_t total = total_of(iov, n);
     if (total < 0)
@@ -270,43 +278,55 @@ int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off
 
 /* ---- other calls on a descriptor ------------------------------------------------------ */
 
-static struct dz_file *disk_file(struct dz_kernel *k, struct dz_proc *p, int fd, int *ret_e)
+/* What a call that changes a file's size answers for what is no such file. */
+struct misfits {
+    int reading; /* open for reading only */
+    int pipe, other;
+};
+
+static struct dz_file *disk_file(struct dz_kernel *k, struct dz_proc *p, int fd,
+                                 const struct misfits *is, int *ret_e)
 {
-    struct dz_file *f = file_for(k, p, fd, O_RDONLY);
-    if (!dz_k_fd(k, p, fd))
+    struct dz_file *f = dz_k_fd_file(k, p, fd);
+    if (!f || (f->flags & O_PATH))
         *ret_e = -EBADF;
-    else if (!f)
-        *ret_e = -EINVAL;
+    else if ((f->flags & O_ACCMODE) == O_RDONLY)
+        *ret_e = is->reading;
     else if (f->kind != DZ_FILE_DISK)
-        *ret_e = f->kind == DZ_FILE_PIPE ? -ESPIPE : -EINVAL;
+        *ret_e = f->kind == DZ_FILE_PIPE ? is->pipe : is->other;
     else
         return f;
     return NULL;
 }
 
+int dz_k_may_grow(struct dz_kernel *k, struct dz_proc *p, uint64_t size)
+{
+    if (size <= p->rlimit[RLIMIT_FSIZE][0])
+        return size > DZ_VFS_FILE_MAX ? -EFBIG : 0;
+    dz_k_send(k, p, SIGXFSZ, SI_KERNEL & 0xff);
+    return -EFBIG;
+}
+
 static int set_size(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, uint64_t size)
 {
     struct dz_vfs_attr a = {.size = size};
-    if (size > p->rlimit[RLIMIT_FSIZE][0]) {
-        dz_k_send(k, p, SIGXFSZ, SI_KERNEL & 0xff);
-        return -EFBIG;
-    }
-    if (size > DZ_VFS_FILE_MAX)
-        return -EFBIG;
-    return dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
+    int e = dz_k_may_grow(k, p, size);
+    return e ? e : dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
 }
 
 int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t size)
 {
+    static const struct misfits is = {-EINVAL, -EINVAL, -EINVAL};
     int e = 0;
-    const struct dz_file *f = disk_file(k, p, fd, &e);
+    const struct dz_file *f = disk_file(k, p, fd, &is, &e);
     return f ? set_size(k, p, f->node.ino, size) : e;
 }
 
 int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t off, uint64_t n)
 {
+    static const struct misfits is = {-EBADF, -ESPIPE, -ENODEV};
     int e = 0;
-    const struct dz_file *f = disk_file(k, p, fd, &e);
+    const struct dz_file *f = disk_file(k, p, fd, &is, &e);
     struct dz_vfs_attr a;
     if (!f)
         return e;
@@ -419,6 +439,8 @@ static int64_t disk_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file
                                     : dz_vfs_write(k->vfs, f->node.ino, off, buf, n);
     if (r > 0)
         f->pos = off + (uint64_t)r;
+    if (r > 0 && (f->flags & O_DSYNC) && dz_vfs_sync(k->vfs, NULL) != 0)
+        return -EIO;
     return r;
 }
 

@@ -17,6 +17,8 @@
  */
 #include "kernel/kernel_int.h"
 
+#include <sys/resource.h>
+
 static int64_t fork_call(struct dz_kernel *k, struct dz_proc *p, uint32_t want)
 {
     struct dz_call *c = dz_k_call(k, p);
@@ -123,10 +125,21 @@ static int lend_task(struct dz_kernel *k, struct dz_proc *c, struct dz_proc *p)
     return 0;
 }
 
+/* RLIMIT_NPROC: processes of the user, of whatever state. It does not bind root. */
+static bool too_many(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    uint64_t n = 0;
+    if (p->uid == 0 || p->rlimit[RLIMIT_NPROC][0] == UINT64_MAX)
+        return false;
+    DZ_K_FOREACH(dz_proc, q, k, DZ_KERNEL_TABLE_PROC)
+    n += q->uid == p->uid && !(q->flags & DZ_PROC_INIT);
+    return n >= p->rlimit[RLIMIT_NPROC][0];
+}
+
 static int make_child(struct dz_kernel *k, struct dz_proc *p, bool vfork,
                       struct dz_proc **ret_child)
 {
-    struct dz_proc *c = dz_k_proc_new(k);
+    struct dz_proc *c = too_many(k, p) ? NULL : dz_k_proc_new(k);
     if (!c)
         return -EAGAIN;
     inherit(c, p);

@@ -136,6 +136,8 @@ int64_t dz_sys_setresgid(struct dz_kernel *k, struct dz_proc *p, const uint32_t 
 int64_t dz_sys_setuid(struct dz_kernel *k, struct dz_proc *p, uint32_t uid)
 {
     bool root = p->euid == 0;
+    if (uid == UINT32_MAX)
+        return -EINVAL;
     return dz_sys_setresuid(k, p,
                             (uint32_t[3]){root ? uid : UINT32_MAX, uid, root ? uid : UINT32_MAX});
 }
@@ -143,6 +145,8 @@ int64_t dz_sys_setuid(struct dz_kernel *k, struct dz_proc *p, uint32_t uid)
 int64_t dz_sys_setgid(struct dz_kernel *k, struct dz_proc *p, uint32_t gid)
 {
     bool root = p->euid == 0;
+    if (gid == UINT32_MAX)
+        return -EINVAL;
     return dz_sys_setresgid(k, p,
                             (uint32_t[3]){root ? gid : UINT32_MAX, gid, root ? gid : UINT32_MAX});
 }

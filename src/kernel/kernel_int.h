@@ -263,6 +263,7 @@ int dz_k_fd_copy(struct dz_kernel *k, const struct dz_proc *from, struct dz_proc
 struct dz_file *dz_k_file_new(struct dz_kernel *k, enum dz_file_kind kind, uint32_t flags);
 void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f); /* one reference less, or none */
 int64_t dz_k_install(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags);
+int dz_k_may_grow(struct dz_kernel *k, struct dz_proc *p, uint64_t size); /* -EFBIG, SIGXFSZ */
 void dz_k_stat_anon(struct dz_kstat *st, uint32_t mode, uint64_t ino);
 void dz_k_stat_attr(struct dz_kernel *k, const struct dz_vfs_attr *a, struct dz_kstat *st);
 
@@ -270,6 +271,7 @@ void dz_k_stat_attr(struct dz_kernel *k, const struct dz_vfs_attr *a, struct dz_
 struct dz_pipe *dz_k_pipe_new(struct dz_kernel *k);
 int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
                        int flags);
+int64_t dz_k_fifo_wait(struct dz_kernel *k, struct dz_proc *p, int flags); /* the same, again */
 /* ptys */
 struct dz_pty *dz_k_pty_new(struct dz_kernel *k, uint32_t uid, uint32_t gid);
 void dz_k_pty_free(struct dz_kernel *k, struct dz_pty *t); /* when nothing refers to it any more */
@@ -289,7 +291,7 @@ size_t dz_k_ldisc_write(struct dz_kernel *k, struct dz_pty *t, const uint8_t *da
 uint32_t dz_k_ldisc_readable(const struct dz_pty *t); /* bytes a read would give; FIONREAD */
 bool dz_k_ldisc_ready(const struct dz_pty *t);
 void dz_k_ldisc_set(struct dz_kernel *k, struct dz_pty *t, const struct dz_termios *to);
-void dz_k_ldisc_flush(struct dz_pty *t);
+void dz_k_ldisc_flush(struct dz_kernel *k, struct dz_pty *t);
 /* streams */
 int dz_k_stream_open(struct dz_kernel *k, uint32_t handle, struct dz_file **ret_file);
 void dz_k_stream_job_output(struct dz_kernel *k, struct dz_proc *p, size_t n);
@@ -368,6 +370,13 @@ void dz_k_text_limits(struct dz_kernel *k, const struct dz_proc *of, struct dz_b
 const struct dz_file *dz_k_proc_file(struct dz_kernel *k, const struct dz_node *n);
 int64_t dz_k_file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f, char *buf,
                        size_t size);
+
+/* Times in ns; what is too far away is INT64_MAX. */
+static inline int64_t dz_k_add_ns(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
 
 static inline uint64_t dz_k_min64(uint64_t a, uint64_t b)
 {

@@ -193,10 +193,11 @@ size_t dz_k_ldisc_room(const struct dz_pty *t)
     return DZ_KERNEL_TTY_IN - 1 - dz_k_min64(t->len, DZ_KERNEL_TTY_IN - 1);
 }
 
-void dz_k_ldisc_flush(struct dz_pty *t)
+void dz_k_ldisc_flush(struct dz_kernel *k, struct dz_pty *t)
 {
     t->head = t->len = t->edit = t->lines = 0;
     t->lnext = 0;
+    dz_k_wake(k, &t->wait_master); /* a typist that waits for room */
 }
 
 /* ---- editing --------------------------------------------------------------------------- */
@@ -331,7 +332,7 @@ static bool control_key(struct dz_kernel *k, struct dz_pty *t, uint8_t c)
     if (signo == 0)
         return false;
     if (!local(t, NOFLSH)) {
-        dz_k_ldisc_flush(t);
+        dz_k_ldisc_flush(k, t);
         t->out_len = 0;
         dz_k_wake(k, &t->wait_out);
     }

@@ -129,6 +129,7 @@ int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, i
         q = dz_k_pipe(k, f->obj);
         g->obj = f->obj;
         g->node = f->node;
+        g->pos = f->pos;
         q->readers += (flags & O_ACCMODE) != O_WRONLY;
         q->writers += (flags & O_ACCMODE) != O_RDONLY;
         if (q->fifo)
@@ -164,6 +165,9 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
         return -ENOSYS;
     if (!at.path)
         return -EFAULT;
+    dz_k_sig_sync(k, p);
+    if (p->call[p->depth].parked) /* only a FIFO's open waits; its name may be gone by now */
+        return dz_k_fifo_wait(k, p, flags);
     at.flags |= nofollow ? DZ_AT_NOFOLLOW : 0;
     int e = dz_k_walk(k, p, at, &w);
     if (e)
@@ -403,6 +407,9 @@ static int node_of(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, stru
 {
     if (!(k->caps & DZ_CAP_DISK))
         return -ENOSYS;
+    const struct dz_file *f = at.path ? NULL : dz_k_fd_file(k, p, at.dirfd);
+    if (f && (f->flags & O_PATH)) /* it says where, and is not open */
+        return -EBADF;
     int e = dz_k_resolve(k, p, at, ret);
     if (e)
         return e;
@@ -466,8 +473,9 @@ int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
         return e;
     if (w.node.ino == 0)
         return -ENOENT;
-    if (size > DZ_VFS_FILE_MAX)
-        return -EFBIG;
+    e = dz_k_may_grow(k, p, size);
+    if (e)
+        return e;
     if (!w.dot)
         return dz_vfs_truncate_at(k->vfs, &who, dz_k_vfs_path(&w), size);
     struct dz_vfs_attr a;

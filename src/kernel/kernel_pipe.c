@@ -116,7 +116,7 @@ static short pipe_ready(struct dz_kernel *k, const struct dz_file *f)
     short r = 0;
     if (access != O_WRONLY && q->len > 0)
         r |= POLLIN | POLLRDNORM;
-    if (access != O_WRONLY && q->writers == 0)
+    if (access != O_WRONLY && q->writers == 0 && (!q->fifo || f->pos != q->writer_opens))
         r |= POLLHUP;
     if (access != O_RDONLY && (cap_of(k, q) == 0 || cap_of(k, q) - q->len >= DZ_KERNEL_PIPE_BUF))
         r |= POLLOUT | POLLWRNORM;
@@ -191,6 +191,9 @@ static struct dz_file *end_of(struct dz_kernel *k, struct dz_pipe *q, int flags)
     if (!f)
         return NULL;
     f->obj = q->index;
+    /* A FIFO hangs up when its writers have gone, not before the first has come: the
+     * offset, which pipes have no use for, holds their count at an opening without one. */
+    f->pos = q->writers == 0 ? q->writer_opens : UINT64_MAX;
     q->readers += access != O_WRONLY;
     q->writers += access != O_RDONLY;
     q->reader_opens += access != O_WRONLY;
@@ -274,17 +277,21 @@ int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_n
 {
     struct dz_call *c = dz_k_call(k, p);
     bool reads = (flags & O_ACCMODE) == O_RDONLY;
-    if (!(c->flags & DZ_CALL_BEGUN)) {
-        int64_t fd = fifo_begin(k, p, node, flags);
-        if (fd < 0 || (flags & O_NONBLOCK) || (flags & O_ACCMODE) == O_RDWR)
-            return dz_k_end(k, p, fd);
-        const struct dz_pipe *q = dz_k_pipe(k, dz_k_fd_file(k, p, (int)fd)->obj);
-        c->flags = DZ_CALL_BEGUN;
-        c->done = (uint64_t)fd;
-        c->result = reads ? q->writer_opens : q->reader_opens;
-        if ((reads ? q->writers : q->readers) > 0)
-            c->result = -1; /* the peer is there */
-    }
+    int64_t fd = fifo_begin(k, p, node, flags);
+    if (fd < 0 || (flags & O_NONBLOCK) || (flags & O_ACCMODE) == O_RDWR)
+        return dz_k_end(k, p, fd);
+    const struct dz_pipe *q = dz_k_pipe(k, dz_k_fd_file(k, p, (int)fd)->obj);
+    c->done = (uint64_t)fd;
+    c->result = reads ? q->writer_opens : q->reader_opens;
+    if ((reads ? q->writers : q->readers) > 0)
+        c->result = -1; /* the peer is there */
+    return dz_k_fifo_wait(k, p, flags);
+}
+
+int64_t dz_k_fifo_wait(struct dz_kernel *k, struct dz_proc *p, int flags)
+{
+    const struct dz_call *c = &p->call[p->depth];
+    bool reads = (flags & O_ACCMODE) == O_RDONLY;
     int fd = (int)c->done;
     const struct dz_file *f = dz_k_fd_file(k, p, fd);
     struct dz_pipe *q = f && f->kind == DZ_FILE_PIPE ? dz_k_pipe(k, f->obj) : NULL;

@@ -351,6 +351,8 @@ int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int opti
     const struct dz_call *call = dz_k_call(k, p);
     if (options & ~(WNOHANG | WUNTRACED | WCONTINUED | WNOWAIT | WEXITED))
         return dz_k_end(k, p, -EINVAL);
+    if (pid == INT32_MIN) /* there is no such group's number */
+        return dz_k_end(k, p, -ESRCH);
     bool any = false;
     DZ_K_FOREACH(dz_proc, c, k, DZ_KERNEL_TABLE_PROC)
     {

@@ -191,7 +191,8 @@ static int64_t pts_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file *
         return ok;
     if (t->termios.lflag & ICANON)
         return dz_k_ldisc_read(k, t, buf, n);
-    if (!raw_may_return(k, p, t, n))
+    bool now = (f->flags & O_NONBLOCK) && t->len > 0; /* what there is, however little */
+    if (!now && !raw_may_return(k, p, t, n))
         return -EAGAIN;
     int64_t r = dz_k_ldisc_read(k, t, buf, n);
     return r == -EAGAIN ? 0 : r; /* VMIN is 0 */
@@ -263,7 +264,7 @@ static int64_t set_termios(struct dz_kernel *k, struct dz_proc *p, struct dz_pty
     if (ok != 1)
         return ok;
     if (req == TCSETSF)
-        dz_k_ldisc_flush(t);
+        dz_k_ldisc_flush(k, t);
     dz_k_ldisc_set(k, t, to);
     return 0;
 }
@@ -313,7 +314,7 @@ static int64_t flush_queues(struct dz_kernel *k, struct dz_pty *t, uintptr_t whi
     if (which > TCIOFLUSH)
         return -EINVAL;
     if (which != TCOFLUSH)
-        dz_k_ldisc_flush(t);
+        dz_k_ldisc_flush(k, t);
     if (which != TCIFLUSH) {
         t->out_len = 0;
         dz_k_wake(k, &t->wait_out);

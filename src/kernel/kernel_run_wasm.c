@@ -17,6 +17,7 @@
 #include "wasm/wasm.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 /* ---- memory, counted --------------------------------------------------------------- */
 
@@ -36,6 +37,8 @@ static void count(struct dz_task *t)
 static int mem_commit(void *ctx, void *base, size_t old, size_t size, struct dz_err *err)
 {
     struct dz_task *t = ctx;
+    if (t->charged + (size - old) > t->proc->rlimit[RLIMIT_AS][0])
+        return dz_fail(err, DZ_ELIMIT, "the process has as much memory as its limit allows");
     if (!dz_k_charge(t->kernel, size - old))
         return dz_fail(err, DZ_ELIMIT, "the machine's memory is used up");
     int rc = dz_wasm_mem_anon.commit(NULL, base, old, size, err);

@@ -95,7 +95,7 @@ static void cpu_timer(struct dz_kernel *k, struct dz_proc *p, int which, int sig
     int64_t cpu = (int64_t)(p->utime_ns + (which == ITIMER_PROF ? p->stime_ns : 0));
     if (t->value == 0 || t->value > cpu)
         return;
-    t->value = t->interval ? cpu + t->interval : 0;
+    t->value = t->interval ? dz_k_add_ns(cpu, t->interval) : 0;
     dz_k_send(k, p, signo, SI_KERNEL & 0xff);
 }
 

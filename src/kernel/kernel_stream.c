@@ -284,6 +284,8 @@ static int64_t stream_read(struct dz_kernel *k, struct dz_proc *p, struct dz_fil
 {
     struct dz_stream *s = dz_k_stream(k, f->obj);
     (void)p;
+    if (n == 0)
+        return 0;
     if (s->in_len == 0)
         return s->in_eof || !(s->kind & DZ_STREAM_IN) ? 0 : -EAGAIN;
     return (int64_t)dz_k_ring_get(dz_k_blob(k, s->in, NULL), DZ_KERNEL_STREAM_SIZE, &s->in_head,
@@ -324,8 +326,9 @@ static short stream_ready(struct dz_kernel *k, const struct dz_file *f)
 static int stream_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events)
 {
     struct dz_stream *s = dz_k_stream(k, f->obj);
-    int e = events & POLLIN ? dz_k_wait(k, p, &s->wait_r) : 0;
-    return !e && (events & POLLOUT) ? dz_k_wait(k, p, &s->wait_w) : e;
+    (void)events; /* the end of the outside is told to whoever waits */
+    int e = dz_k_wait(k, p, &s->wait_r);
+    return e ? e : dz_k_wait(k, p, &s->wait_w);
 }
 
 static void stream_close(struct dz_kernel *k, struct dz_file *f)

@@ -27,10 +27,11 @@ static void real_timer(struct dz_kernel *k, struct dz_proc *p, int64_t now)
     struct dz_itimer *t = &p->itimer[ITIMER_REAL];
     if (t->value == 0 || t->value > now)
         return;
-    if (t->interval > 0) /* missed expiries count once */
-        t->value += ((now - t->value) / t->interval + 1) * t->interval;
-    else
-        t->value = 0;
+    int64_t by = 0; /* missed expiries count once */
+    if (t->interval > 0 &&
+        __builtin_mul_overflow((now - t->value) / t->interval + 1, t->interval, &by))
+        by = INT64_MAX;
+    t->value = by ? dz_k_add_ns(t->value, by) : 0;
     dz_k_send(k, p, SIGALRM, SI_KERNEL & 0xff);
 }
 
@@ -99,14 +100,14 @@ int64_t dz_sys_clock_getres(struct dz_kernel *k, struct dz_proc *p, int clock, i
 /* A time of some clock as kernel time. */
 static int64_t to_kernel_time(struct dz_kernel *k, int clock, bool absolute, int64_t ns)
 {
-    int64_t now = dz_kernel_now(k), at;
+    int64_t now = dz_kernel_now(k);
     if (!absolute)
         ns = ns < 0 ? 0 : ns;
     else if (clock == CLOCK_REALTIME)
         ns -= k->ops.real_ns(k->ops.arg);
     else
         return ns;
-    return __builtin_add_overflow(now, ns, &at) ? INT64_MAX : at;
+    return dz_k_add_ns(now, ns);
 }
 
 int64_t dz_sys_clock_nanosleep(struct dz_kernel *k, struct dz_proc *p, int clock, bool absolute,
@@ -153,10 +154,7 @@ int64_t dz_sys_setitimer(struct dz_kernel *k, struct dz_proc *p, int which, cons
     }
     if (set) {
         t->interval = set[0];
-        if (set[1] == 0)
-            t->value = 0;
-        else if (__builtin_add_overflow(now, set[1], &t->value))
-            t->value = INT64_MAX;
+        t->value = set[1] ? dz_k_add_ns(now, set[1]) : 0;
         dz_k_alarm(k, p);
     }
     return 0;

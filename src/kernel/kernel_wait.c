@@ -107,6 +107,15 @@ int64_t dz_k_end(struct dz_kernel *k, struct dz_proc *p, int64_t r)
     return r;
 }
 
+int64_t dz_kernel_call_end(struct dz_kernel *k, struct dz_proc *p, int64_t r)
+{
+    dz_k_sig_sync(k, p);
+    const struct dz_call *c = &p->call[p->depth];
+    if (!c->parked)
+        return r;
+    return dz_k_end(k, p, c->intr && r < 0 ? -EINTR : r);
+}
+
 int64_t dz_k_wait_end(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue)
 {
     int e = dz_k_wait(k, p, queue);

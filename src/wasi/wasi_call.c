@@ -110,6 +110,7 @@ enum dz_wasm_host_result dz_wasi_answer(struct call *c, int64_t r, bool preview1
     default:
         break;
     }
+    r = dz_kernel_call_end(c->k, c->p, r);
     if (preview1)
         c->slots[0] = r < 0 ? dz_wasi_errno((int)-r) : 0;
     else

@@ -26,7 +26,7 @@ enum {
 static int dirfd_arg(const struct call *c, int i)
 {
     int fd = arg_i32(c, i);
-    return fd == ABI_AT_FDCWD ? AT_FDCWD : fd;
+    return fd == ABI_AT_FDCWD ? AT_FDCWD : fd < 0 ? -1 : fd;
 }
 
 /* dirfd and path in arguments i and i + 1; a null path is the descriptor. */

@@ -129,6 +129,8 @@ WASI_DOZE(getid)
 WASI_DOZE(setid)
 {
     uint32_t id = arg_u32(c, 1), effective[3] = {UINT32_MAX, id, UINT32_MAX};
+    if (id == UINT32_MAX) /* in a set of ids it would mean: as it is */
+        return -EINVAL;
     switch (arg_u32(c, 0)) {
     case ID_UID:
         return dz_sys_setuid(c->k, c->p, id);
@@ -345,7 +347,7 @@ WASI_DOZE(setitimer)
     }
     int64_t r = dz_sys_setitimer(c->k, c->p, arg_i32(c, 0), set ? want : NULL, have);
     for (int i = 0; r >= 0 && old && i < 2; i++)
-        put_u64(old + 8 * (size_t)i, (uint64_t)(have[i] + 999) / 1000);
+        put_u64(old + 8 * (size_t)i, ((uint64_t)have[i] + 999) / 1000);
     return r;
 }
 

@@ -61,6 +61,8 @@ uint8_t dz_wasi_filetype(uint32_t mode)
 
 static int64_t stat_fd(const struct call *c, int fd, struct dz_kstat *ret)
 {
+    if (!dz_sys_fd(c->k, c->p, fd)) /* AT_FDCWD of the kernel is a guest's number, too */
+        return -EBADF;
     return dz_sys_fstatat(c->k, c->p, dz_at_fd(fd), ret);
 }
 

@@ -20,12 +20,14 @@ enum {
     PATIENCE_MS = 150, /* for one that waits, as a read may */
     IOV = 0x200,
     TEXT = 0x100,
+    TIMES = 0x300,
+    LOCK = 0x400,
 };
 
 static const uint32_t words[] = {
     0,          1,          2,          3,          4,       7,       16,         TEXT,
     IOV,        0x1000,     0xfff8,     0xffff,     0x10000, 0x10001, 0x7fffffff, 0x80000000,
-    0xfffffff0, 0xfffffff8, 0xffff0000, 0xffffffff, 0x300,   0x400,   0x20000000,
+    0xfffffff0, 0xfffffff8, 0xffff0000, 0xffffffff, TIMES,   LOCK,    0x20000000, 0xffffff9c,
 };
 static const uint64_t longs[] = {0,       1,          UINT64_MAX, 1ull << 63, INT64_MAX,
                                  1 << 20, 1ull << 32, 1ull << 40, 5,          UINT64_MAX - 1};
@@ -76,26 +78,35 @@ static void add_calls(struct mod *code, const char *sig, uint64_t *d)
     }
 }
 
-/* Memory: a path at TEXT; at IOV vectors, subscriptions and the like that point out. */
+static void add_segment(struct mod *data, int64_t at, const void *p, size_t n)
+{
+    mod_byte(data, 0);
+    mod_byte(data, 0x41);
+    add_sleb(data, at);
+    mod_byte(data, 0x0b);
+    mod_u32(data, (uint32_t)n);
+    mod_add(data, p, n);
+}
+
+/* Memory: a path at TEXT; at IOV vectors, subscriptions and the like that point out; at
+ * TIMES the longest in microseconds; at LOCK a range that begins and ends nowhere. */
 static void add_data(struct mod *m)
 {
     static const uint32_t iov[] = {0xfffffff0, 0xffffffff, 0xfff0,     0x20, 0x10000,
                                    1,          0x80000000, 0x80000000, 0,    0xffffffff};
     struct mod data = {0};
+    static const int64_t times[] = {INT64_MAX / 1000, INT64_MAX / 1000, INT64_MIN, INT64_MAX};
+    static const struct {
+        int64_t start, len;
+        int32_t pid;
+        int16_t type, whence;
+    } lock = {INT64_MAX, INT64_MIN, 0, 1, 1};
     static const char text[] = "/tmp/../x/y";
-    mod_u32(&data, 2);
-    mod_byte(&data, 0);
-    mod_byte(&data, 0x41);
-    add_sleb(&data, TEXT);
-    mod_byte(&data, 0x0b);
-    mod_u32(&data, sizeof text);
-    mod_add(&data, text, sizeof text);
-    mod_byte(&data, 0);
-    mod_byte(&data, 0x41);
-    add_sleb(&data, IOV);
-    mod_byte(&data, 0x0b);
-    mod_u32(&data, sizeof iov);
-    mod_add(&data, iov, sizeof iov);
+    mod_u32(&data, 4);
+    add_segment(&data, TEXT, text, sizeof text);
+    add_segment(&data, IOV, iov, sizeof iov);
+    add_segment(&data, TIMES, times, sizeof times);
+    add_segment(&data, LOCK, &lock, sizeof lock);
     mod_section(m, 11, data.p, data.n);
 }
 

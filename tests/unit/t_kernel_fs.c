@@ -102,6 +102,103 @@ TEST(fd_locks_wait_for_each_other)
     CHECK_INT(krig_stop(&r), 0);
 }
 
+static int lock_at(struct fib *f, int fd, int whence, int64_t start, int64_t len)
+{
+    struct dz_flock l = {.type = F_WRLCK, .whence = (int16_t)whence, .start = start, .len = len};
+    return (int)SYS(f, dz_sys_fcntl_lock(FK(f), fd, F_SETLK, &l));
+}
+static int locks_at_the_ends(struct fib *f)
+{
+    int fd = (int)fib_open(f, "/tmp/l", O_CREAT | O_RDWR);
+    OK(f, dz_sys_lseek(FK(f), fd, 100, SEEK_SET) == 100);
+    OK(f, lock_at(f, fd, SEEK_CUR, INT64_MAX, 0) == -EOVERFLOW);
+    OK(f, lock_at(f, fd, SEEK_CUR, INT64_MAX - 100, 0) == 0);
+    OK(f, lock_at(f, fd, SEEK_SET, 10, INT64_MIN) == -EINVAL);
+    OK(f, lock_at(f, fd, SEEK_SET, 10, -11) == -EINVAL);
+    OK(f, lock_at(f, fd, SEEK_SET, 10, -10) == 0);
+    OK(f, lock_at(f, fd, SEEK_SET, 10, INT64_MAX) == -EOVERFLOW);
+    OK(f, lock_at(f, fd, SEEK_SET, 10, INT64_MAX - 9) == 0);
+    OK(f, lock_at(f, fd, SEEK_SET, -1, 1) == -EINVAL);
+    OK(f, lock_at(f, fd, 7, 0, 1) == -EINVAL);
+    return 0;
+}
+TEST(fd_locks_reach_no_further_than_a_file)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(locks_at_the_ends, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int has_places_only(struct fib *f)
+{
+    const int64_t times[2] = {0, 0};
+    int fd = (int)fib_open(f, "/tmp/o", O_CREAT | O_RDWR);
+    OK(f, dz_sys_close(FK(f), fd) == 0);
+    fd = (int)fib_open(f, "/tmp/o", O_PATH);
+    struct dz_kstat st;
+    OK(f, dz_sys_fstatat(FK(f), dz_at_fd(fd), &st) == 0 && S_ISREG(st.mode));
+    OK(f, dz_sys_fcntl(FK(f), fd, F_GETFL, 0) == O_PATH);
+    OK(f, dz_sys_fcntl(FK(f), fd, F_SETFL, O_APPEND) == -EBADF);
+    OK(f, SYS(f, dz_sys_flock(FK(f), fd, LOCK_SH)) == -EBADF);
+    OK(f, lock_at(f, fd, SEEK_SET, 0, 1) == -EBADF);
+    OK(f, dz_sys_ftruncate(FK(f), fd, 1) == -EBADF);
+    OK(f, dz_sys_fallocate(FK(f), fd, 0, 1) == -EBADF);
+    OK(f, dz_sys_fchmodat(FK(f), dz_at_fd(fd), 0600) == -EBADF);
+    OK(f, dz_sys_fchownat(FK(f), dz_at_fd(fd), 1, 1) == -EBADF);
+    OK(f, dz_sys_utimensat(FK(f), dz_at_fd(fd), times) == -EBADF);
+    int dir = (int)fib_open(f, "/tmp", O_PATH | O_DIRECTORY);
+    OK(f, dz_sys_chdir(FK(f), dz_at_fd(dir)) == 0 && fib_open(f, "o", O_RDONLY) >= 0);
+    return 0;
+}
+TEST(fd_of_a_place_reads_and_changes_nothing)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(has_places_only, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int sizes(struct fib *f)
+{
+    int fds[2];
+    const uint64_t most[2] = {100, 100};
+    int fd = (int)fib_open(f, "/tmp/z", O_CREAT | O_RDWR);
+    OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
+    OK(f, dz_sys_ftruncate(FK(f), fds[1], 0) == -EINVAL);
+    OK(f, dz_sys_fallocate(FK(f), fds[1], 0, 1) == -ESPIPE);
+    int ro = (int)fib_open(f, "/tmp/z", O_RDONLY);
+    OK(f, dz_sys_ftruncate(FK(f), ro, 0) == -EINVAL);
+    OK(f, dz_sys_fallocate(FK(f), ro, 0, 1) == -EBADF);
+    const struct dz_sigact ignore = {.handler = 1};
+    OK(f, dz_sys_sigaction(FK(f), SIGXFSZ, &ignore, NULL) == 0);
+    OK(f, dz_sys_prlimit(FK(f), RLIMIT_FSIZE, most, NULL) == 0);
+    OK(f, dz_sys_ftruncate(FK(f), fd, 101) == -EFBIG && dz_sys_ftruncate(FK(f), fd, 100) == 0);
+    OK(f, dz_sys_truncate(FK(f), path("/tmp/z"), 101) == -EFBIG);
+    OK(f, dz_sys_truncate(FK(f), path("/tmp/z"), 50) == 0);
+    return 0;
+}
+TEST(file_sizes_have_their_errors_and_their_limit)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(sizes, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int writes_in_step(struct fib *f)
+{
+    int fd = (int)fib_open(f, "/tmp/s", O_CREAT | O_WRONLY | O_DSYNC);
+    OK(f, SYS(f, dz_sys_write(FK(f), fd, "x", 1)) == 1 && !dz_vfs_dirty(f->k->vfs));
+    OK(f, SYS(f, dz_sys_pwrite(FK(f), fd, "y", 1, 9)) == 1 && !dz_vfs_dirty(f->k->vfs));
+    fd = (int)fib_open(f, "/tmp/s", O_WRONLY);
+    OK(f, SYS(f, dz_sys_write(FK(f), fd, "x", 1)) == 1 && dz_vfs_dirty(f->k->vfs));
+    return 0;
+}
+TEST(file_opened_for_it_is_on_the_disk_when_written)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(writes_in_step, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
 /* ---- paths ---------------------------------------------------------------------------------- */
 
 static int walks(struct fib *f)
@@ -440,5 +537,32 @@ TEST(stream_says_nothing_that_is_not_committed)
     CHECK_INT(krig_run(&r, 1, &job), 1);
     CHECK(r.commits > 0 && r.out_len == 4);
     CHECK(!dz_vfs_dirty(r.disk.v));
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int reads_nothing(struct fib *f)
+{
+    char c;
+    OK(f, SYS(f, dz_sys_read(FK(f), 0, &c, 0)) == 0); /* does not wait for input */
+    struct pollfd p = {1, POLLIN, 0};
+    OK(f, SYS(f, dz_sys_poll(FK(f), &p, 1, -1, NULL)) == 1); /* whatever is asked for */
+    OK(f, p.revents == POLLERR);
+    return 0;
+}
+TEST(stream_tells_its_end_to_who_does_not_ask)
+{
+    struct krig r;
+    struct dz_job job = {0};
+    uint32_t in, out;
+    krig_start(&r);
+    krig_prog(&r, "main", reads_nothing);
+    CHECK_INT(dz_kernel_stream_new(r.k, DZ_STREAM_IN, 1, &in, NULL), 0);
+    CHECK_INT(dz_kernel_stream_new(r.k, DZ_STREAM_OUT, 2, &out, NULL), 0);
+    const struct dz_spawn_fd fds[] = {{0, in}, {1, out}};
+    CHECK(krig_spawn(&r, "main", 0, fds, 2) != 0);
+    CHECK_INT(dz_kernel_run(r.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    CHECK_INT(dz_kernel_stream_close(r.k, out), 0);
+    CHECK_INT(krig_run(&r, 1, &job), 1);
+    CHECK_INT(job.status, 0);
     CHECK_INT(krig_stop(&r), 0);
 }

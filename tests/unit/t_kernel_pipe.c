@@ -181,3 +181,59 @@ TEST(pipes_share_the_machines_limit)
     CHECK_INT(krig_main_as(hoards, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* ---- at the edges --------------------------------------------------------------------------- */
+
+static int fifo_writer_that_cleans_up(struct fib *f)
+{
+    const struct dz_at at = {.dirfd = AT_FDCWD, .path = "/tmp/q"};
+    fib_sleep(f, 10);
+    int64_t fd = fib_open(f, "/tmp/q", O_WRONLY);
+    OK(f, fd >= 0);
+    OK(f, dz_sys_unlinkat(FK(f), at, false) == 0); /* before the reader has run again */
+    OK(f, SYS(f, dz_sys_write(FK(f), (int)fd, "hello", 5)) == 5);
+    return 0;
+}
+static int reads_a_fifo_without_a_name(struct fib *f)
+{
+    char buf[16];
+    const struct dz_at at = {.dirfd = AT_FDCWD, .path = "/tmp/q"};
+    OK(f, SYS(f, dz_sys_mknodat(FK(f), at, S_IFIFO | 0644, 0)) == 0);
+    OK(f, fib_fork(f, fifo_writer_that_cleans_up) > 0);
+    int64_t fd = fib_open(f, "/tmp/q", O_RDONLY);
+    OK(f, fd >= 0);
+    OK(f, SYS(f, dz_sys_read(FK(f), (int)fd, buf, sizeof buf)) == 5);
+    return 0;
+}
+TEST(fifo_may_lose_its_name_while_an_opener_waits)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(reads_a_fifo_without_a_name, 0, &r), 0);
+    CHECK_INT(r.k->tab[DZ_KERNEL_TABLE_PIPE].used, 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int fifo_server(struct fib *f)
+{
+    char c;
+    const struct dz_at at = {.dirfd = AT_FDCWD, .path = "/tmp/q"};
+    OK(f, SYS(f, dz_sys_mknodat(FK(f), at, S_IFIFO | 0644, 0)) == 0);
+    int64_t fd = fib_open(f, "/tmp/q", O_RDONLY | O_NONBLOCK);
+    OK(f, fd >= 0);
+    struct pollfd p = {(int)fd, POLLIN, 0};
+    OK(f, SYS(f, dz_sys_poll(FK(f), &p, 1, 10000000, NULL)) == 0); /* nobody has come yet */
+    OK(f, fib_fork(f, fifo_writer) > 0);
+    int64_t t0 = f->r->now;
+    OK(f, SYS(f, dz_sys_poll(FK(f), &p, 1, -1, NULL)) == 1);
+    OK(f, (p.revents & POLLIN) && f->r->now - t0 == 50000000);
+    while (SYS(f, dz_sys_read(FK(f), (int)fd, &c, 1)) > 0)
+        ;
+    OK(f, SYS(f, dz_sys_poll(FK(f), &p, 1, -1, NULL)) == 1 && p.revents == POLLHUP);
+    return 0;
+}
+TEST(fifo_without_a_writer_yet_has_not_hung_up)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(fifo_server, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}

@@ -289,6 +289,8 @@ static int groups(struct fib *f)
     OK(f, SYS(f, dz_sys_waitpid(FK(f), -a, 0, &status, NULL)) > 0 && WTERMSIG(status) == SIGTERM);
     OK(f, SYS(f, dz_sys_waitpid(FK(f), -a, 0, &status, NULL)) == -ECHILD);
     OK(f, dz_sys_kill(FK(f), -a, SIGTERM) == -ESRCH);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), INT32_MIN, 0, &status, NULL)) == -ESRCH);
+    OK(f, dz_sys_kill(FK(f), INT32_MIN, 0) == -EINVAL);
     return 0;
 }
 TEST(proc_groups_and_sessions_follow_their_rules)
@@ -302,6 +304,8 @@ static int users(struct fib *f)
 {
     uint32_t id[3];
     OK(f, dz_sys_setuid(FK(f), 0) == -EPERM);
+    OK(f, dz_sys_setuid(FK(f), UINT32_MAX) == -EINVAL);
+    OK(f, dz_sys_setgid(FK(f), UINT32_MAX) == -EINVAL);
     OK(f, dz_sys_setresuid(FK(f), (uint32_t[3]){1000, UINT32_MAX, 1000}) == 0);
     dz_sys_getresuid(FK(f), id);
     OK(f, id[0] == 1000 && id[1] == 1000 && id[2] == 1000);
@@ -338,6 +342,24 @@ static int bombs(struct fib *f)
         n++;
     OK(f, pid == -EAGAIN && n == f->k->limits.procs - 1);
     return 0;
+}
+static int bombs_as_a_user(struct fib *f)
+{
+    const uint64_t most[2] = {3, 3};
+    int64_t n = 0, pid;
+    OK(f, dz_sys_prlimit(FK(f), RLIMIT_NPROC, most, NULL) == 0);
+    while (n < 10 && (pid = fib_fork(f, sleeps)) > 0)
+        n++;
+    OK(f, f->p->uid == 0 ? n == 10 : pid == -EAGAIN && n == 2);
+    return 0;
+}
+TEST(proc_users_meet_their_own_limit_and_root_does_not)
+{
+    for (uint32_t uid = 0; uid <= 1000; uid += 1000) {
+        struct krig r;
+        CHECK_INT(krig_main_as(bombs_as_a_user, uid, &r), 0);
+        CHECK_INT(krig_stop(&r), 0);
+    }
 }
 TEST(proc_fork_bomb_meets_the_limit)
 {

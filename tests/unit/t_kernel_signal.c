@@ -252,6 +252,27 @@ static int timers(struct fib *f)
     OK(f, f->note[7] == 3);
     return 0;
 }
+static int timers_for_ever(struct fib *f)
+{
+    int64_t t[2];
+    const int64_t set[2] = {INT64_MAX, 1}, most[2] = {1, INT64_MAX};
+    OK(f, act(f, SIGALRM, 2, 0, 0) == 0 && act(f, SIGVTALRM, 2, 0, 0) == 0);
+    OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, set, NULL) == 0);
+    OK(f, dz_sys_setitimer(FK(f), ITIMER_VIRTUAL, set, NULL) == 0);
+    fib_sleep(f, 10);
+    fib_burn(f, 1000000);
+    OK(f, f->note[7] == 2); /* each once, and again when the time is up */
+    OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, most, t) == 0 && t[0] == INT64_MAX && t[1] > 0);
+    OK(f, SYS(f, dz_sys_clock_nanosleep(FK(f), CLOCK_MONOTONIC, true, 1, NULL)) == 0);
+    return f->note[7] == 2 ? 0 : 1;
+}
+TEST(timer_of_centuries_does_not_wrap)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(timers_for_ever, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
 TEST(timer_expires_by_time_or_by_cpu)
 {
     struct krig r;

@@ -273,6 +273,11 @@ static int raw_reader(struct fib *f)
     OK(f, SYS(f, dz_sys_ioctl(FK(f), 0, TCSETS, &t)) == 0);
     (void)dz_kernel_stream_push(f->k, *(uint32_t *)f->r->arg, "ab", 2);
     OK(f, !dz_k_ldisc_ready(dz_k_pty(f->k, 1)));
+    OK(f, dz_sys_fcntl(FK(f), 0, F_SETFL, O_NONBLOCK) == 0);
+    OK(f, SYS(f, dz_sys_read(FK(f), 0, buf, sizeof buf)) == 2); /* without waiting for a third */
+    OK(f, SYS(f, dz_sys_read(FK(f), 0, buf, sizeof buf)) == -EAGAIN);
+    OK(f, dz_sys_fcntl(FK(f), 0, F_SETFL, 0) == 0);
+    (void)dz_kernel_stream_push(f->k, *(uint32_t *)f->r->arg, "ab", 2);
     t.cc[VTIME] = 2; /* between bytes */
     OK(f, SYS(f, dz_sys_ioctl(FK(f), 0, TCSETS, &t)) == 0);
     t0 = f->r->now;
@@ -447,5 +452,41 @@ TEST(pty_of_a_guest_has_two_ends)
 {
     struct krig r;
     CHECK_INT(krig_main_as(on_master, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int flushes(struct fib *f)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "/dev/pts/%d", (int)f->note[1]);
+    int fd = (int)fib_open(f, path, O_RDWR | O_NOCTTY);
+    fib_sleep(f, 10);
+    OK(f, SYS(f, dz_sys_ioctl(FK(f), fd, TCFLSH, (void *)(uintptr_t)TCIFLUSH)) == 0);
+    fib_sleep(f, 1000); /* its end would wake the typist, too */
+    return 0;
+}
+static int types_much(struct fib *f)
+{
+    int n = 0, zero = 0;
+    static char data[DZ_KERNEL_TTY_IN + 100];
+    int fd = (int)fib_open(f, "/dev/ptmx", O_RDWR | O_NOCTTY);
+    struct dz_termios raw;
+    OK(f, SYS(f, dz_sys_ioctl(FK(f), fd, TCGETS, &raw)) == 0);
+    raw.lflag = 0;
+    OK(f, SYS(f, dz_sys_ioctl(FK(f), fd, TCSETS, &raw)) == 0);
+    OK(f, SYS(f, dz_sys_ioctl(FK(f), fd, TIOCGPTN, &n)) == 0);
+    OK(f, SYS(f, dz_sys_ioctl(FK(f), fd, TIOCSPTLCK, &zero)) == 0);
+    f->note[1] = n;
+    OK(f, fib_fork(f, flushes) > 0);
+    memset(data, 'x', sizeof data);
+    int64_t t0 = f->r->now;
+    OK(f, SYS(f, dz_sys_write(FK(f), fd, data, sizeof data)) == sizeof data);
+    OK(f, f->r->now - t0 == 10000000);
+    return 0;
+}
+TEST(pty_typist_goes_on_when_input_is_flushed)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(types_much, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }

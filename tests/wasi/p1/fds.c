@@ -64,7 +64,13 @@ static void closing(void)
     IS(p1_fd_fdstat_get(dir, &st), OK);
     IS(st.type, TYPE_DIR);
     IS(p1_fd_close(99), E_BADF);
-    IS(p1_fd_close(-1), E_BADF);
+    for (int fd = -300; fd < 0; fd++) { /* some system's AT_FDCWD among them */
+        IS(p1_fd_close(fd), E_BADF);
+        IS(p1_fd_fdstat_get(fd, &st), E_BADF);
+        IS(p1_fd_fdstat_set_rights(fd, 0, 0), E_BADF);
+        IS(p1_fd_filestat_get(fd, &a), E_BADF);
+        IS(open_with(fd, ".", 0, 0, &dir), E_BADF);
+    }
 }
 
 static void streams(void)
