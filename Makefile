@@ -50,7 +50,7 @@ NEEDS_blob := base
 NEEDS_cold := base blob
 NEEDS_keeper := base loop lifecycle registry blob cold
 NEEDS_machine := base db vfs kernel wasm
-NEEDS_cell := base os db wasm kernel wasi vfs machine
+NEEDS_cell := base os db wasm kernel wasi vfs machine blob cold
 NEEDS_image := base os db vfs wasm kernel cell machine
 $(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4 image.-linih+-lz \
   http.-lwslay+-lcrypto client.-lwslay+-ljansson,$(eval SYS_$(basename $(l)) := $(subst +, ,$(patsubst .%,%,$(suffix $(l))))))
@@ -68,7 +68,7 @@ $(foreach p,$(SLEEP),$(call program,$(p),tests/sleep/$(p).c tests/sleep/sleep_ri
 FREEZE     := freeze freeze_proc freeze_spec
 $(foreach p,$(FREEZE),$(call program,$(p),$(addprefix tests/freeze/,$(p).c freeze_world.c freeze_fresh.c),wasm))
 $(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
-$(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs)
+$(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs cell)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
 $(foreach p,spec freeze_spec wasi_suite,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.

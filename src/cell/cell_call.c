@@ -25,6 +25,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define STOP_TICK_NS (DZ_NS_PER_S / 4)
+
 struct calling {
     const struct dz_call_opts *o;
     struct dz_buf *reply;
@@ -59,8 +61,8 @@ static void fail(struct calling *c, int rc)
     ask_to_stop(c);
 }
 
-/* Until the socket is readable. Signals are let in only here, so that none comes
- * between asking `stop` and waiting. */
+/* Until the socket is readable: 1; or it is time to ask `stop` again: 0. Signals are let in only
+ * here, so that none comes between asking `stop` and waiting. */
 static int wait_readable(struct calling *c, struct dz_err *err)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -70,14 +72,18 @@ static int wait_readable(struct calling *c, struct dz_err *err)
     if (c->o->stop && c->o->stop(c->o->host))
         ask_to_stop(c);
     int64_t left = c->deadline_ns ? c->deadline_ns - dz_clock_boot_ns() : 0;
-    const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
-    int n = c->deadline_ns && left <= 0 ? 0 : ppoll(&p, 1, c->deadline_ns ? &ts : NULL, &before);
+    bool tick = c->o->stop && !*c->stop && (!c->deadline_ns || left > STOP_TICK_NS);
+    int64_t wait = tick ? STOP_TICK_NS : left;
+    const struct timespec ts = {wait / DZ_NS_PER_S, wait % DZ_NS_PER_S};
+    int n = c->deadline_ns && left <= 0
+                ? 0
+                : ppoll(&p, 1, c->deadline_ns || tick ? &ts : NULL, &before);
     int sys = errno;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (n < 0 && sys != EINTR)
         return dz_fail_sys(err, sys, "%s: wait for its cell", c->o->what);
-    if (n != 0)
-        return 0;
+    if (n != 0 || tick)
+        return n > 0 ? 1 : 0;
     if (c->late)
         return dz_fail(err, DZ_ECANCELED, "%s: interrupted", c->o->what);
     return dz_fail(err, DZ_ETIMEOUT, "%s: not done within %lld ms: stopped", c->o->what,
@@ -183,7 +189,7 @@ static int converse(struct calling *c, struct dz_err *err)
     int result = 0;
     for (;;) {
         int rc = wait_readable(c, err);
-        if (rc == 0)
+        if (rc > 0)
             rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
         if (rc == DZ_EIO && dz_frame_gone(c->fd)) /* its status is decided before that */
             return dz_cell_died(reap(c, true), c->o->what, err);

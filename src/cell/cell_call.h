@@ -78,7 +78,8 @@ struct dz_call_opts {
     /* What run asks; *ret_answer's data lives until the next question. */
     int (*answer)(void *host, const struct dz_call_msg *question, struct dz_call_msg *ret_answer,
                   struct dz_err *err);
-    /* Asked at each message and after each signal: true stops the call. NULL: never. */
+    /* Asked at each message, after each signal and four times a second: true stops the
+     * call. NULL: never. */
     bool (*stop)(void *host);
     void *host;
 };

@@ -2,22 +2,75 @@
  *
  * local_registry.c - open a registry and the directories of its files.
  *
- * A keeper without cells: it can recover and check, which starts nothing.
+ * A keeper without cells of its own: it can recover and check, which starts nothing.
  */
 #include "cli/local_registry.h"
 
+#include "base/buf.h"
 #include "base/fd.h"
+#include "cell/cell_disk.h"
 #include "cli/cli_env.h"
+#include "cli/local_image.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
+/* Recovery may have to finish what an operation began: that is done by the real
+ * functions, in file-only cells. There is no cell to start or to stop. */
 static void kill_none(void *arg, const char *id)
 {
     (void)arg, (void)id;
 }
 
-static const struct dz_keeper_ops no_cells = {.kill = kill_none};
+static int make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
+                struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    (void)arg, (void)row;
+    int rc = dz_vfs_template(&t, err);
+    return rc < 0 ? rc : dz_blob_out_write(out, t.p, t.len, err);
+}
+
+static int settle(void *arg, const char *id, struct dz_err *err)
+{
+    const struct dz_cli_registry *r = arg;
+    char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
+    int n = snprintf(path, sizeof path, "%s/%s", r->live, dz_cold_key(id, DZ_COLD_LIVE, key));
+    if (n < 0 || n >= DZ_PATH_MAX)
+        return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
+    return dz_cell_disk_settle(path, err);
+}
+
+static int carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
+{
+    static const enum dz_cell_carry kinds[] = {
+        [DZ_KEEPER_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_KEEPER_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_KEEPER_SHARE] = DZ_CELL_CARRY_SHARE,
+    };
+    DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
+    DZ_AUTO(dz_fd_close) int image = -1;
+    char sha256[DZ_SHA256_HEX];
+    bool below = c->what == DZ_KEEPER_SHARE && c->row->image[0];
+    int rc = below ? dz_cli_image_store(&s, err) : 0;
+    if (rc == 0 && below)
+        rc = dz_image_find(s, c->row->image, sha256, err);
+    if (rc == 0 && below)
+        rc = image = dz_image_open(s, sha256, err);
+    (void)arg;
+    const struct dz_cell_disk d = {.from = c->from,
+                                   .to = c->to,
+                                   .image_fd = image,
+                                   .image_sha256 = below ? sha256 : NULL,
+                                   .label = c->row->id,
+                                   .cancel = c->cancel};
+    return rc < 0 ? rc : dz_cell_disk_carry(&d, kinds[c->what], err);
+}
+
+static const struct dz_keeper_ops no_cells = {
+    .kill = kill_none, .make = make, .settle = settle, .carry = carry};
 
 static int open_dir(const char *data, const char *name, char path[static DZ_PATH_MAX],
                     struct dz_blobs **ret_store, struct dz_err *err)
@@ -30,10 +83,11 @@ static int open_dir(const char *data, const char *name, char path[static DZ_PATH
 
 static int open_files(const char *data, struct dz_cli_registry *r, struct dz_err *err)
 {
-    char live[DZ_PATH_MAX], cold[DZ_PATH_MAX];
+    char cold[DZ_PATH_MAX];
     int rc = open_dir(data, "cold", cold, &r->cold.store, err);
     if (rc == 0)
-        rc = open_dir(data, "live", live, &r->cold.live, err);
+        rc = open_dir(data, "live", r->live, &r->cold.live, err);
+    r->cold.expand = dz_cell_expand;
     if (rc == 0)
         rc = dz_loop_new(&r->loop, err);
     if (rc < 0)
@@ -43,7 +97,8 @@ static int open_files(const char *data, struct dz_cli_registry *r, struct dz_err
         .registry = r->registry,
         .cold = r->cold,
         .ops = &no_cells,
-        .live_path = live,
+        .live_path = r->live,
+        .arg = r,
         .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT},
     };
     return dz_keeper_new(&opts, &r->k, err);

@@ -17,7 +17,8 @@ struct dz_cli_registry {
     struct dz_registry *registry;
     struct dz_loop *loop;
     struct dz_cold cold;
-    struct dz_keeper *k; /* with files only, and without its start */
+    char live[DZ_PATH_MAX]; /* the live directory */
+    struct dz_keeper *k;    /* with files only, and without its start */
 };
 
 /* The registry that options and environment name; with files, also the live and the

@@ -145,8 +145,8 @@ static int compare(const struct dz_cold_copy *copy, const uint8_t *digest, struc
                    dz_sha256_hex(digest, got), dz_sha256_hex(copy->sha256, want));
 }
 
-static int fill(struct dz_blob_in *in, struct dz_blob_out *out, const struct dz_cold_copy *copy,
-                dz_cold_cancel cancel, struct dz_err *err)
+static int fill(const struct dz_cold *c, struct dz_blob_in *in, struct dz_blob_out *out,
+                const struct dz_cold_copy *copy, dz_cold_cancel cancel, struct dz_err *err)
 {
     const struct dz_blob_copy how = {.cancel = cancel, .hash = in->size <= READ_MAX};
     struct dz_blob_copied copied = {0};
@@ -155,7 +155,7 @@ static int fill(struct dz_blob_in *in, struct dz_blob_out *out, const struct dz_
         return dz_fail(err, DZ_ECORRUPT, "the cold copy has %llu bytes, and %llu were stored",
                        (unsigned long long)in->size, (unsigned long long)copy->size);
     if (copy->file == DZ_COLD_ARCHIVE) {
-        rc = dz_cold_expand(in, out, cancel, copied.sha256, err);
+        rc = (c->expand ? c->expand : dz_cold_expand)(in, out, cancel, copied.sha256, err);
         copied.hashed = rc == 0;
     } else {
         rc = dz_blob_copy(in, out, &how, &copied, err);
@@ -173,7 +173,7 @@ int dz_cold_thaw(const struct dz_cold *c, const char *id, const struct dz_cold_c
     if (rc == 0)
         rc = open_out(c, id, DZ_COLD_LIVE, &out, err);
     if (rc == 0)
-        rc = fill(in, out, copy, cancel, err);
+        rc = fill(c, in, out, copy, cancel, err);
     if (rc == 0)
         rc = dz_blob_out_commit(out, err);
     return rc < 0 ? dz_wrap(err, rc, "bring %s back", id) : 0;
@@ -208,7 +208,7 @@ int dz_cold_verify(const struct dz_cold *c, const char *id, const struct dz_cold
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
     int rc = open_in(c, id, copy->file, &in, err);
     if (rc == 0)
-        rc = fill(in, NULL, copy, cancel, err);
+        rc = fill(c, in, NULL, copy, cancel, err);
     return rc < 0 ? dz_wrap(err, rc, "verify the archive of %s", id) : 0;
 }
 

@@ -25,9 +25,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Set from another thread, the step ends soon with DZ_ECANCELED. May be NULL. */
+typedef const _Atomic bool *dz_cold_cancel;
+
 struct dz_cold { /* both are borrowed */
     struct dz_blobs *live;
     struct dz_blobs *store;
+    /* How an archive is unpacked: whoever can write to the store could send bytes that
+     * break a decompressor, so a daemon does it in a jail. NULL: dz_cold_expand. */
+    int (*expand)(struct dz_blob_in *in, struct dz_blob_out *out, dz_cold_cancel cancel,
+                  uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err);
 };
 
 enum dz_cold_file {
@@ -58,9 +65,6 @@ struct dz_cold_copy {
     bool hashed;
     uint8_t sha256[DZ_SHA256_BYTES]; /* of the sandbox's file, uncompressed */
 };
-
-/* Set from another thread, the step ends soon with DZ_ECANCELED. May be NULL. */
-typedef const _Atomic bool *dz_cold_cancel;
 
 /* Is it there? Size to *ret_size (may be NULL). 1, 0 or an error. */
 DZ_NODISCARD int dz_cold_has(const struct dz_cold *c, const char *id, enum dz_cold_file file,

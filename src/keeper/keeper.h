@@ -48,6 +48,15 @@ enum dz_keeper_carry {
     DZ_KEEPER_SHARE,   /* public volumes only, and no byte that was deleted */
 };
 
+struct dz_keeper_carrying {
+    enum dz_keeper_carry what;
+    const struct dz_instance *row; /* of the source */
+    const char *tenant;            /* whose the new file will be */
+    struct dz_blob_in *from;       /* the source's file; its log is empty, nobody runs it */
+    struct dz_blob_out *to;        /* committed by the keeper */
+    const _Atomic bool *cancel;    /* set: DZ_ECANCELED, soon */
+};
+
 struct dz_keeper_ops {
     /* Start a cell on the sandbox's live file, or stop it, keeping its memory or not.
      * Ends in one dz_keeper_cell_done with this ticket, perhaps at once. */
@@ -62,8 +71,7 @@ struct dz_keeper_ops {
     int (*make)(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
                 struct dz_err *err);                              /* an empty disk for it */
     int (*settle)(void *arg, const char *id, struct dz_err *err); /* log into file, log gone */
-    int (*carry)(void *arg, enum dz_keeper_carry what, const char *tenant, struct dz_blob_in *from,
-                 struct dz_blob_out *to, struct dz_err *err);
+    int (*carry)(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err);
 
     /* A sandbox expired: its row says TERMINATED, and what follows is the owner's
      * business. NULL: nothing. */

@@ -112,9 +112,16 @@ static int carry(struct op *op, enum dz_keeper_carry what, struct dz_blobs *stor
     int rc = dz_blob_in_open(o->cold.live, dz_cold_key(op->slot->id, DZ_COLD_LIVE, live), &in, err);
     if (rc == 0)
         rc = dz_blob_out_open(store, key, &out, err);
+    const struct dz_keeper_carrying c = {
+        .what = what,
+        .row = &op->row,
+        .tenant = op->clone_tenant ? op->clone_tenant : op->row.tenant,
+        .from = in,
+        .to = out,
+        .cancel = &op->cancel,
+    };
     if (rc == 0)
-        rc = o->ops->carry(o->arg, what, op->clone_tenant ? op->clone_tenant : op->row.tenant, in,
-                           out, err);
+        rc = o->ops->carry(o->arg, &c, err);
     if (rc == 0 && atomic_load(&op->cancel))
         rc = dz_fail(err, DZ_ECANCELED, "called off");
     return rc < 0 ? rc : dz_blob_out_commit(out, err);

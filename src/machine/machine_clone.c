@@ -32,7 +32,7 @@ struct clone {
     DZ_VEC(, struct in_tmp) found;
     struct dz_map by_ino; /* index in found + 1 */
     struct dz_map is_gone;
-    bool image;
+    bool image, same; /* same: it is the same sandbox */
     uint64_t since_commit;
     struct dz_copied *copied;
 };
@@ -200,11 +200,17 @@ static int copy_rest(struct clone *c, struct dz_err *err)
     return rc;
 }
 
+/* `cut` and `untar` say what a crash left half done: whoever opens the copy ends it, as in
+ * the source. */
 static int copy_meta(struct clone *c, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
-        dz_db_stmt(c->from, "SELECT k,v FROM meta WHERE k IN('chunk','image','xattrs')");
+        c->same
+            ? dz_db_stmt(c->from, "SELECT k,v FROM meta WHERE k NOT IN('machine','machine_live',"
+                                  "'counters','used_bytes','used_inodes','orphans')")
+            : dz_db_stmt(c->from, "SELECT k,v FROM meta WHERE k IN('chunk','image','xattrs',"
+                                  "'cut','untar')");
     int rc;
     while ((rc = dz_stmt_step(st, err)) > 0) {
         c->image |= strcmp(dz_col_text(st, 0), "image") == 0;
@@ -235,11 +241,12 @@ static int copy_all(struct clone *c, struct dz_err *err)
     return rc < 0 ? rc : copy_rest(c, err);
 }
 
-int dz_machine_clone(struct dz_db *from, struct dz_db *to, struct dz_copied *ret_copied,
+static int copy_disk(struct dz_db *from, struct dz_db *to, bool same, struct dz_copied *ret_copied,
                      struct dz_err *err)
 {
     struct dz_copied copied = {0};
-    struct clone c = {.from = from, .to = to, .found.max = NAMES_MAX, .copied = &copied};
+    struct clone c = {
+        .from = from, .to = to, .same = same, .found.max = NAMES_MAX, .copied = &copied};
     dz_map_init(&c.by_ino, NAMES_MAX);
     dz_map_init(&c.is_gone, NAMES_MAX);
     int rc = dz_db_begin(to, err);
@@ -255,4 +262,16 @@ int dz_machine_clone(struct dz_db *from, struct dz_db *to, struct dz_copied *ret
     if (rc == 0)
         *ret_copied = copied;
     return rc;
+}
+
+int dz_machine_clone(struct dz_db *from, struct dz_db *to, struct dz_copied *ret_copied,
+                     struct dz_err *err)
+{
+    return copy_disk(from, to, false, ret_copied, err);
+}
+
+int dz_machine_compact(struct dz_db *from, struct dz_db *to, struct dz_copied *ret_copied,
+                       struct dz_err *err)
+{
+    return copy_disk(from, to, true, ret_copied, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_copy.h - new files out of one: a clone, a share. Both write into a fresh
+ * machine_copy.h - new files out of one: a clone, a compaction, a share. All write into a fresh
  * disk, row by row, so no deleted byte of the source can be in it; that the file
  * appears whole or not at all is the caller's (a temporary name, a rename).
  */
@@ -24,6 +24,11 @@ struct dz_copied {
  * commands, and with a seed of its own. `to` is a fresh disk. */
 DZ_NODISCARD int dz_machine_clone(struct dz_db *from, struct dz_db *to,
                                   struct dz_copied *ret_copied, struct dz_err *err);
+
+/* The same files as those of the same sandbox: with all that `meta` says besides. For an
+ * archive: `to` has no free page, no machine and no records of commands. */
+DZ_NODISCARD int dz_machine_compact(struct dz_db *from, struct dz_db *to,
+                                    struct dz_copied *ret_copied, struct dz_err *err);
 
 /* The public volume alone (dz_vfs_volume_public), with what lies below in the image,
  * into a disk that stands on none. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rig: cells in this process, and what is asked of file-only cells.
+ * The rig: cells in this process, and real file-only cells for what looks into files.
  */
 #include "kill_rig.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "cell/cell_disk.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -105,52 +106,22 @@ static int make(void *arg, const struct dz_instance *row, struct dz_blob_out *ou
 
 static int settle(void *arg, const char *id, struct dz_err *err)
 {
-    const struct rig *r = arg;
     char path[DZ_PATH_MAX];
-    struct dz_db *db;
-    live_path(r, id, path);
-    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = path};
-    int rc = dz_db_open_path(&db, path, &opts, err);
-    return rc < 0 ? rc : dz_db_close(db, false, err);
+    live_path(arg, id, path);
+    return dz_cell_disk_settle(path, err);
 }
 
-static int strip(struct dz_db *db, enum dz_keeper_carry what, struct dz_err *err)
+static int carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
 {
-    struct dz_vfs *v = NULL;
-    const struct dz_vfs_opts opts = {.db = db};
-    int rc = dz_vfs_open(&opts, &v, err);
-    if (rc < 0)
-        return rc;
-    int sys = dz_vfs_clear(v, DZ_VFS_TMP);
-    if (sys == 0 && what == DZ_KEEPER_SHARE)
-        sys = dz_vfs_clear(v, DZ_VFS_MEMORY);
-    rc = dz_vfs_close(v, err);
-    if (sys < 0)
-        return dz_fail_sys(err, -sys, "clear a volume");
-    return rc;
-}
-
-static int carry(void *arg, enum dz_keeper_carry what, const char *tenant, struct dz_blob_in *from,
-                 struct dz_blob_out *to, struct dz_err *err)
-{
-    const struct dz_blob_copy how = {0};
-    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "carry", .mmap_bytes = -1};
-    struct dz_blob_copied copied;
-    struct dz_db *db = NULL;
-    (void)arg, (void)tenant;
-    int rc = dz_blob_copy(from, to, &how, &copied, err);
-    if (rc < 0)
-        return rc;
-    int fd = dup(to->fd), wal = memfd_create("wal", MFD_CLOEXEC);
-    rc = dz_db_open_fds(&db, fd, wal, &opts, err);
-    if (rc < 0) {
-        dz_fd_close(&fd);
-        dz_fd_close(&wal);
-        return rc;
-    }
-    rc = strip(db, what, err);
-    int closed = dz_db_close(db, false, rc < 0 ? NULL : err);
-    return rc < 0 ? rc : closed;
+    static const enum dz_cell_carry kinds[] = {
+        [DZ_KEEPER_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_KEEPER_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_KEEPER_SHARE] = DZ_CELL_CARRY_SHARE,
+    };
+    const struct dz_cell_disk d = {
+        .from = c->from, .to = c->to, .image_fd = -1, .label = c->row->id, .cancel = c->cancel};
+    (void)arg;
+    return dz_cell_disk_carry(&d, kinds[c->what], err);
 }
 
 static const struct dz_keeper_ops ops = {.start = start,
@@ -172,6 +143,7 @@ int rig_open(struct rig *r, const char *dir)
     (void)snprintf(path, sizeof path, "%s/cold", dir);
     if (rc == 0)
         rc = dz_blobs_open_dir(path, &r->cold.store, &r->err);
+    r->cold.expand = dz_cell_expand;
     (void)snprintf(path, sizeof path, "%s/registry.db", dir);
     if (rc == 0)
         rc = dz_registry_open(path, true, &r->registry, &r->err);

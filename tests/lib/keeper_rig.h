@@ -172,20 +172,18 @@ static inline int rig_settle(void *arg, const char *id, struct dz_err *err)
     return unlink(rig_path(r, "live", name));
 }
 
-static inline int rig_carry(void *arg, enum dz_keeper_carry what, const char *tenant,
-                            struct dz_blob_in *from, struct dz_blob_out *to, struct dz_err *err)
+static inline int rig_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
 {
     static const char letters[] = {
         [DZ_KEEPER_COMPACT] = 'c', [DZ_KEEPER_CLONE] = 'k', [DZ_KEEPER_SHARE] = 's'};
     struct rig *r = arg;
     char text[RIG_TEXT];
-    (void)tenant;
     if (r->carry_code < 0)
         return dz_fail(err, r->carry_code, "the file-only cell says no");
-    int rc = dz_blob_in_read(from, text, (size_t)from->size, 0, err);
+    int rc = dz_blob_in_read(c->from, text, (size_t)c->from->size, 0, err);
     if (rc == 0)
-        rc = dz_blob_out_write(to, &letters[what], 1, err);
-    return rc < 0 ? rc : dz_blob_out_write(to, text, (size_t)from->size, err);
+        rc = dz_blob_out_write(c->to, &letters[c->what], 1, err);
+    return rc < 0 ? rc : dz_blob_out_write(c->to, text, (size_t)c->from->size, err);
 }
 
 static inline void rig_expired(void *arg, const char *id)

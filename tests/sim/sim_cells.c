@@ -208,18 +208,17 @@ static int cell_settle(void *arg, const char *id, struct dz_err *err)
 }
 
 /* A clone has the version of its base under its own name. */
-static int cell_carry(void *arg, enum dz_keeper_carry what, const char *tenant,
-                      struct dz_blob_in *from, struct dz_blob_out *to, struct dz_err *err)
+static int cell_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
 {
     struct sim_world *w = arg;
     char text[SIM_BYTES];
     if (!w->calm && dice_below(&w->dice, 10) == 0)
         return dz_fail(err, DZ_EIO, "simulated: no carrying");
-    int rc = dz_blob_in_read(from, text, (size_t)from->size, 0, err);
-    if (rc < 0 || what != DZ_KEEPER_CLONE)
-        return rc < 0 ? rc : dz_blob_out_write(to, text, (size_t)from->size, err);
+    int rc = dz_blob_in_read(c->from, text, (size_t)c->from->size, 0, err);
+    if (rc < 0 || c->what != DZ_KEEPER_CLONE)
+        return rc < 0 ? rc : dz_blob_out_write(c->to, text, (size_t)c->from->size, err);
     /* the simulation gives each tenant's clone its id as the tenant's name */
-    return dz_blob_out_write(to, text, print_version(text, tenant, 0), err);
+    return dz_blob_out_write(c->to, text, print_version(text, c->tenant, 0), err);
 }
 
 static void cell_expired(void *arg, const char *id)
