@@ -92,6 +92,7 @@ struct dz_task {
     bool borrowed;     /* store and inst are the parent's: a vfork child */
     void *frames;      /* of the parent, while a vfork child runs in its instance */
     uint64_t charged;  /* bytes of memory counted for this task */
+    uint32_t trap;     /* after DZ_RUN_TRAPPED: enum dz_wasm_trap_kind */
     uint64_t serial;   /* no other task of this kernel has it, or had it */
     void *own;         /* the runner's */
 };

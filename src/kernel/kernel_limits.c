@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
+#include "wasm/wasm.h"
+
 #define MB  (UINT64_C(1) << 20)
 #define SEC UINT64_C(1000000000)
 
@@ -76,7 +78,8 @@ const struct dz_policy *dz_policy_find(const char *name)
 
 const char *dz_job_end_text(const struct dz_job *job, char *buf, size_t size)
 {
-    switch ((enum dz_job_end)job->end) {
+    uint32_t kind = job->end - DZ_JOB_TRAPPED;
+    switch ((enum dz_job_end)(job->end < DZ_JOB_TRAPPED ? job->end : DZ_JOB_TRAPPED)) {
     case DZ_JOB_RUNNING:
         (void)snprintf(buf, size, "running");
         break;
@@ -96,6 +99,12 @@ const char *dz_job_end_text(const struct dz_job *job, char *buf, size_t size)
         break;
     case DZ_JOB_FAILED:
         (void)snprintf(buf, size, "stopped: the host could not go on with it");
+        break;
+    case DZ_JOB_TRAPPED:
+        (void)snprintf(buf, size, "trap: %s",
+                       kind > DZ_WASM_TRAP_NONE && kind < DZ_WASM_TRAP_COUNT
+                           ? dz_wasm_trap_text((enum dz_wasm_trap_kind)kind)
+                           : "an exception that nothing catches");
         break;
     }
     return buf;

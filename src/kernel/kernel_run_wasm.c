@@ -218,6 +218,7 @@ static enum dz_run_stop run(void *arg, struct dz_task *t, int *ret_signal)
                 keep_status(t);
                 return DZ_RUN_DONE;
             }
+            t->trap = DZ_WASM_TRAP_UNREACHABLE;
             *ret_signal = SIGILL;
             return DZ_RUN_TRAPPED;
         case DZ_WASM_EXITED:
@@ -228,9 +229,11 @@ static enum dz_run_stop run(void *arg, struct dz_task *t, int *ret_signal)
         case DZ_WASM_OUT_OF_FUEL:
             return DZ_RUN_READY;
         case DZ_WASM_TRAPPED:
-            *ret_signal = signal_of(dz_wasm_trap_get(t->store).kind);
+            t->trap = dz_wasm_trap_get(t->store).kind;
+            *ret_signal = signal_of(t->trap);
             return DZ_RUN_TRAPPED;
         case DZ_WASM_UNCAUGHT:
+            t->trap = DZ_WASM_TRAP_NONE;
             *ret_signal = SIGABRT;
             return DZ_RUN_TRAPPED;
         }

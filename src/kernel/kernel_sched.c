@@ -145,6 +145,14 @@ static void sample_load(struct dz_kernel *k, int64_t now)
 
 /* ---- one turn --------------------------------------------------------------------------- */
 
+/* Says of a job whose first process trapped what it did. */
+static void note_trap(struct dz_kernel *k, const struct dz_proc *p)
+{
+    struct dz_job *job = dz_k_job(k, p->job);
+    if (job && p->flags & DZ_PROC_LEADER && job->end == DZ_JOB_RUNNING)
+        job->end = DZ_JOB_TRAPPED + k->task[p->index]->trap;
+}
+
 static void after_stop(struct dz_kernel *k, struct dz_proc *p, enum dz_run_stop stop, int signo)
 {
     if (p->flags & DZ_PROC_EXITING) {
@@ -157,6 +165,7 @@ static void after_stop(struct dz_kernel *k, struct dz_proc *p, enum dz_run_stop 
         dz_k_die(k, p, 0, p->exit_code);
         return;
     case DZ_RUN_TRAPPED:
+        note_trap(k, p);
         dz_k_die(k, p, signo, 0);
         return;
     case DZ_RUN_READY:

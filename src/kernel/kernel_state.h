@@ -201,7 +201,9 @@ enum dz_job_end {
     DZ_JOB_EXITED = 1,    /* status is what wait(2) gives */
     DZ_JOB_LIMIT_CPU = 2, /* stopped: the others carry a reason too */
     DZ_JOB_LIMIT_OUTPUT = 3,
-    DZ_JOB_FAILED = 4, /* the kernel could not go on with it: the host's fault */
+    DZ_JOB_FAILED = 4,    /* the kernel could not go on with it: the host's fault */
+    DZ_JOB_TRAPPED = 256, /* and above, by enum dz_wasm_trap_kind: what it did wrong; NONE: an
+                             exception that nothing caught. status names the signal */
 };
 struct dz_job {
     uint32_t used, index;

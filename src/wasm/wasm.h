@@ -83,9 +83,9 @@ struct dz_wasm_config {
     void *mem_ctx;
     uint32_t memory_pages_max; /* for each memory; 0: DZ_WASM_PAGES_MAX */
     uint32_t table_max;        /* for each table; 0: DZ_WASM_TABLE_MAX */
-    uint32_t stack_slots;      /* 0: 1 Mi slots */
-    uint32_t call_depth;       /* frames of wasm functions at once; 0: as many as there are
-                                  slots, for every frame takes at least one. Counting costs
+    uint32_t stack_slots;      /* 0: 1 Mi slots. What bounds recursion: every frame takes one */
+    uint32_t call_depth;       /* frames of wasm functions at once, for who wants the same
+                                  bound whatever the frames' sizes; 0: none. Counting costs
                                   a little at each call */
     uint32_t exns_max;         /* live exception objects; 0: 4096 */
     size_t code_max;           /* bytes of translated code per module; 0: 8 GiB */

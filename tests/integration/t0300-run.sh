@@ -32,12 +32,20 @@ test_that 'what cannot be started: 127, 126, 125' '
 '
 
 test_that 'a trap, a signal and a timeout: 128 and the signal' '
-    run 132 doze run --copy tree:/bin -- prog t &&
+    run 132 doze run --copy tree:/bin -- prog t && [ "$(cat err)" = "doze: trap: unreachable" ] &&
     run 137 doze run --timeout 300ms --copy tree:/bin -- prog w && has err "longer than its --timeout" &&
     run 137 doze run --timeout 300ms --copy tree:/bin -- prog l &&
     { doze run --copy tree:/bin -- prog w & pid=$!
       until grep -q "^SigBlk:.*[1-9a-f]" /proc/$pid/status 2>/dev/null; do :; done
       kill -TERM $pid; status=0; wait $pid || status=$?; [ $status -eq 143 ]; }
+'
+
+test_that 'a function that calls itself for ever: it is said' '
+    printf "\\0asm\\1\\0\\0\\0\\1\\4\\1\\140\\0\\0\\3\\2\\1\\0\\7\\12\\1\\6_start\\0\\0\\12\\6\\1\\4\\0\\20\\0\\13" \
+        >tree/deep && chmod 755 tree/deep &&
+    run 139 doze run --copy tree:/bin -- deep && [ ! -s out ] &&
+    [ "$(cat err)" = "doze: trap: call stack exhausted" ] &&
+    run 138 doze wasm run tree/deep && has err "call stack exhausted" && has err "called from"
 '
 
 test_that 'a reader that goes away ends it' '
