@@ -336,6 +336,39 @@ int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_err *err)
     return 0;
 }
 
+/* --- others who have the file --------------------------------------------------------- */
+
+int dz_keeper_reserve(struct dz_keeper *k, const char *id, struct dz_err *err)
+{
+    struct slot *s = dz_keeper_slot(k, id);
+    if (!s)
+        return dz_fail(err, DZ_ENOMEM, "reserve %s: out of memory", id);
+    if (s->op || s->reserved || s->warm || !dz_list_empty(&s->waiting)) {
+        dz_keeper_leave_slot(s);
+        return dz_fail(err, DZ_EBUSY, "reserve %s: something is under way", id);
+    }
+    s->reserved = true;
+    s->pins++;
+    return 0;
+}
+
+void dz_keeper_unreserve(struct dz_keeper *k, const char *id)
+{
+    struct slot *s = find_slot(k, id);
+    assert(s && s->reserved);
+    s->reserved = false;
+    dz_keeper_next(s);
+    s->pins--;
+    dz_keeper_leave_slot(s);
+    dz_keeper_arm(k);
+}
+
+bool dz_keeper_awaited(const struct dz_keeper *k, const char *id)
+{
+    const struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    return s && !dz_list_empty(&s->waiting);
+}
+
 /* --- rows from outside ------------------------------------------------------------- */
 
 int dz_keeper_register(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err)

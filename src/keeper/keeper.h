@@ -162,10 +162,19 @@ void dz_keeper_cancel(struct dz_keeper *k, uint64_t ticket);
  * DZ_ECANCELED. DZ_ESTATE: nothing is, or it cannot be called off any more. */
 DZ_NODISCARD int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_err *err);
 
+/* Hold all requests for a sandbox back, while somebody else has its file: they wait in
+ * line until dz_keeper_unreserve. DZ_EBUSY: something is under way, or in line. */
+DZ_NODISCARD int dz_keeper_reserve(struct dz_keeper *k, const char *id, struct dz_err *err);
+void dz_keeper_unreserve(struct dz_keeper *k, const char *id);
+/* Does a request wait in line for this sandbox? */
+bool dz_keeper_awaited(const struct dz_keeper *k, const char *id);
+
 /* --- the clock ------------------------------------------------------------------- */
 
 /* Something was done with a sandbox; resets its idle clock if it counts. */
 void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what);
+/* How its row counts idleness has changed: when is it due now? */
+void dz_keeper_look_again(struct dz_keeper *k, const char *id);
 /* Keep it awake until then (0: no longer). */
 DZ_NODISCARD int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until,
                                 struct dz_err *err);

@@ -185,6 +185,18 @@ void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
     }
 }
 
+void dz_keeper_look_again(struct dz_keeper *k, const char *id)
+{
+    struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_facts facts;
+    if ((s && s->op) || dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
+        dz_keeper_facts(k, &row, s, &facts, NULL) < 0)
+        return; /* the end of what is under way computes what is due */
+    (void)write_due(k, &row, s, &facts);
+    dz_keeper_arm(k);
+}
+
 int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until, struct dz_err *err)
 {
     struct slot *s = dz_map_get(&k->slots, dz_str(id));

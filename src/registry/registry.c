@@ -15,11 +15,24 @@
 
 /* --- verbs ----------------------------------------------------------------------- */
 
+void dz_registry_tell(struct dz_registry *r, void (*fn)(void *arg), void *arg)
+{
+    r->told = fn;
+    r->told_arg = arg;
+}
+
+static int told(const struct dz_registry *r, int rc)
+{
+    if (rc == 0 && r->told)
+        r->told(r->told_arg);
+    return rc;
+}
+
 int dz_registry_create(struct dz_registry *r, const struct dz_instance *row, struct dz_err *err)
 {
     assert(row->id && row->id[0] && row->tenant && row->state);
     int rc = dz_registry_check_texts(&dz_instance_table, row, UINT64_MAX, err);
-    return rc < 0 ? rc : r->ops->create(r, row, err);
+    return told(r, rc < 0 ? rc : r->ops->create(r, row, err));
 }
 
 int dz_registry_get(struct dz_registry *r, const char *id, struct dz_instance *ret_row,
@@ -39,13 +52,15 @@ int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c
 {
     assert(c->set && !(c->set & (DZ_COLUMN(id) | DZ_COLUMN(version) | DZ_COLUMN(updated))));
     int rc = dz_registry_check_texts(&dz_instance_table, c->to, c->set, err);
-    return rc < 0 ? rc : r->ops->change(r, c, err);
+    if (rc == 0)
+        rc = r->ops->change(r, c, err);
+    return c->event ? told(r, rc) : rc;
 }
 
 int dz_registry_erase(struct dz_registry *r, const char *id, int64_t version, int64_t epoch,
                       struct dz_err *err)
 {
-    return r->ops->erase(r, id, version, epoch, err);
+    return told(r, r->ops->erase(r, id, version, epoch, err));
 }
 
 int dz_registry_list(struct dz_registry *r, const struct dz_registry_filter *f,
@@ -75,7 +90,7 @@ int dz_registry_note(struct dz_registry *r, const struct dz_registry_event *e, i
                      struct dz_err *err)
 {
     assert(e->what && e->what[0]);
-    return r->ops->note(r, e, ret_seq, err);
+    return told(r, r->ops->note(r, e, ret_seq, err));
 }
 
 int dz_registry_events(struct dz_registry *r, const struct dz_registry_event_filter *f,
