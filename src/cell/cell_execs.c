@@ -191,6 +191,7 @@ static int launch(struct dz_execs *x, struct dz_exec *e, const struct wanted *w,
     if (rc < 0)
         return rc;
     e->number = x->next_number++;
+    e->read_row = (uint64_t)e->number << 32;
     e->job = p.job;
     memcpy(e->streams, p.streams, sizeof e->streams);
     e->attached = w->head.flags & DZ_EXEC_ATTACH;
