@@ -52,6 +52,7 @@
     X(registry_set_state)  \
     X(registry_check)      \
     X(registry_repair)     \
+    X(daemon)              \
     X(doctor)              \
     X(completion)          \
     X(help)

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api.c - the table of routes, who asks, and how answers are begun and ended.
+ */
+#include "api/api_int.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/num.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define S "/v1/sandboxes/{id}"
+
+static const struct dz_http_route routes[] = {
+    {"POST", "/v1/sandboxes", dz_api_create, 0, 0, NULL},
+    {"GET", "/v1/sandboxes", dz_api_list, 0, 0, NULL},
+    {"GET", S, dz_api_get, 0, 0, NULL},
+    {"PATCH", S, dz_api_patch, 0, 0, NULL},
+    {"DELETE", S, dz_api_delete, 0, 0, NULL},
+    {"POST", S "/wake", dz_api_wake, 0, 0, NULL},
+    {"POST", S "/suspend", dz_api_suspend, 0, 0, NULL},
+    {"POST", S "/pause", dz_api_suspend, 0, 0, NULL},
+    {"POST", S "/hibernate", dz_api_suspend, 0, 0, NULL},
+    {"POST", S "/freeze", dz_api_freeze, 0, 0, NULL},
+    {"POST", S "/archive", dz_api_archive, 0, 0, NULL},
+    {"POST", S "/revive", dz_api_revive, 0, 0, NULL},
+    {"POST", S "/prefetch", dz_api_prefetch, 0, 0, NULL},
+    {"POST", S "/hold", dz_api_hold, 0, 0, NULL},
+    {"DELETE", S "/hold", dz_api_unhold, 0, 0, NULL},
+    {"POST", S "/exec", dz_api_exec, 0, 4 << 20, NULL},
+    {"GET", S "/exec", dz_api_exec_socket, 0, 0, "listing commands"},
+    {"GET", S "/exec/{exec}", dz_api_later, 0, 0, "records of commands"},
+    {"GET", S "/exec/{exec}/output", dz_api_exec_output, 0, 0, NULL},
+    {"POST", S "/exec/{exec}/stdin", dz_api_exec_stdin, 0, DZ_ENGINE_INPUT_MAX, NULL},
+    {"POST", S "/exec/{exec}/close-stdin", dz_api_exec_close, 0, 0, NULL},
+    {"POST", S "/exec/{exec}/signal", dz_api_exec_signal, 0, 0, NULL},
+    {"POST", S "/exec/{exec}/resize", dz_api_exec_resize, 0, 0, NULL},
+    {"POST", S "/exec/{exec}/wait", dz_api_exec_wait, 0, 0, NULL},
+    {"GET", S "/events", dz_api_sandbox_events, 0, 0, NULL},
+    {"GET", "/v1/events", dz_api_events, 0, 0, NULL},
+    {"GET", "/v1/images", dz_api_images, 0, 0, NULL},
+    {"GET", "/v1/images/{image}", dz_api_image, 0, 0, NULL},
+    {"DELETE", "/v1/images/{image}", dz_api_image_delete, 0, 0, NULL},
+    {"GET", S "/files", dz_api_later, 0, 0, "files over the API"},
+    {"PUT", S "/files", dz_api_later, 0, 0, "files over the API"},
+    {"DELETE", S "/files", dz_api_later, 0, 0, "files over the API"},
+    {"GET", S "/files/list", dz_api_later, 0, 0, "files over the API"},
+    {"POST", S "/files/mkdir", dz_api_later, 0, 0, "files over the API"},
+    {"POST", S "/files/move", dz_api_later, 0, 0, "files over the API"},
+    {"GET", S "/files/tar", dz_api_later, 0, 0, "files over the API"},
+    {"PUT", S "/files/tar", dz_api_later, 0, 0, "files over the API"},
+    {"GET", S "/files/watch", dz_api_later, 0, 0, "files over the API"},
+    {"POST", S "/sql", dz_api_later, 0, 0, "SQL"},
+    {"GET", "/instances", dz_api_instances, 0, 0, NULL},
+    {"GET", "/healthz", dz_api_healthz, 0, 0, NULL},
+    {"GET", "/readyz", dz_api_readyz, 0, 0, NULL},
+    {"GET", "/metrics", dz_api_metrics, 0, 0, NULL},
+    /* Known, and refused by name. */
+    {"POST", S "/timeout", dz_api_later, 0, 0, "timeout"},
+    {"POST", S "/snapshot", dz_api_later, 0, 0, "snapshot"},
+    {"POST", S "/fork", dz_api_later, 0, 0, "fork"},
+    {"POST", S "/clone", dz_api_later, 0, 0, "clone"},
+    {"POST", S "/refs", dz_api_later, 0, 0, "refs"},
+    {"GET", S "/share", dz_api_later, 0, 0, "share"},
+    {"GET", S "/usage", dz_api_later, 0, 0, "usage"},
+    {"GET", S "/services", dz_api_later, 0, 0, "services"},
+    {"GET", S "/previews", dz_api_later, 0, 0, "previews"},
+    {"POST", "/v1/images", dz_api_later, 0, 0, "building images over the API"},
+    {"GET", "/v1/snapshots", dz_api_later, 0, 0, "snapshots"},
+    {"GET", "/v1/forks", dz_api_later, 0, 0, "forks"},
+    {"GET", "/v1/volumes", dz_api_later, 0, 0, "volumes"},
+    {"GET", "/v1/workbooks", dz_api_later, 0, 0, "workbooks"},
+    {"GET", "/v1/schedules", dz_api_later, 0, 0, "schedules"},
+    {"GET", "/v1/tenants/self", dz_api_later, 0, 0, "tenants"},
+    {"GET", "/openapi.json", dz_api_later, 0, 0, "the OpenAPI document"},
+};
+
+void dz_api_later(struct dz_http_req *r, void *api)
+{
+    char text[128];
+    const char *what = dz_http_route_of(r)->data;
+    (void)api;
+    (void)snprintf(text, sizeof text, "%s: not available yet", what);
+    const struct dz_http_problem p = {
+        .code = DZ_EUNSUPPORTED, .message = text, .reason = "unsupported"};
+    dz_http_refuse(r, &p);
+}
+
+/* --- who asks --------------------------------------------------------------------------- */
+
+const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a)
+{
+    (void)r; /* only the owner can reach the socket */
+    return &a->owner;
+}
+
+/* --- waiting ----------------------------------------------------------------------------- */
+
+struct dz_api_call *dz_api_wait(struct dz_api *a, struct dz_http_req *r, unsigned flags)
+{
+    struct dz_api_call *c = dz_alloc(sizeof *c);
+    const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
+    if (c)
+        *c = (struct dz_api_call){a, dz_http_id(r), flags};
+    else
+        dz_http_refuse(r, &busy);
+    return c;
+}
+
+struct dz_http_req *dz_api_over(struct dz_api_call *c)
+{
+    struct dz_http_req *r = dz_http_find(c->api->http, c->id);
+    dz_free(c);
+    return r;
+}
+
+/* --- answers ------------------------------------------------------------------------------ */
+
+void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
+                         const char *sandbox_id)
+{
+    const struct dz_http_problem p = {
+        .code = why->err.code,
+        .message = why->err.msg,
+        .reason = why->reason                        ? why->reason
+                  : why->err.code == DZ_EUNSUPPORTED ? "unsupported"
+                                                     : NULL,
+        .field = why->field[0] ? why->field : NULL,
+        .sandbox_id = sandbox_id,
+    };
+    dz_http_refuse(r, &p);
+}
+
+void dz_api_refuse(struct dz_http_req *r, const struct dz_engine_why *why)
+{
+    dz_api_refuse_about(r, why, NULL);
+}
+
+void dz_api_begin(struct dz_api_out *o)
+{
+    o->text = (struct dz_buf)DZ_BUF_INIT(DZ_API_ANSWER_MAX);
+    dz_json_init(&o->json, &o->text, false);
+    dz_json_object(&o->json);
+}
+
+void dz_api_send(struct dz_http_req *r, int status, struct dz_api_out *o)
+{
+    dz_json_end(&o->json);
+    int rc = dz_json_finish(&o->json);
+    const struct dz_http_problem large = {.code = rc, .message = "the answer is too large"};
+    if (rc < 0)
+        dz_http_refuse(r, &large);
+    else
+        dz_http_send(r, status, DZ_HTTP_JSON, &o->text);
+    dz_buf_release(&o->text);
+}
+
+void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms)
+{
+    char text[DZ_RFC3339_TEXT];
+    dz_json_put_strz(j, key, unix_ms > 0 ? dz_rfc3339_print(unix_ms, text) : NULL);
+}
+
+/* --- questions ------------------------------------------------------------------------------ */
+
+bool dz_api_body(struct dz_http_req *r, const struct dz_api_field *fields, void *ret)
+{
+    struct dz_engine_why why = {0};
+    int rc = dz_api_read(dz_http_arena(r), dz_http_body(r), fields, ret, &why);
+    if (rc < 0)
+        dz_api_refuse(r, &why);
+    return rc == 0;
+}
+
+static int unknown_parameter(const char *name, struct dz_engine_why *why)
+{
+    char quoted[DZ_STR_QUOTED];
+    (void)snprintf(why->field, sizeof why->field, "%s", name);
+    return dz_fail(&why->err, DZ_EINVAL, "%s: there is no such parameter",
+                   dz_str_quote(dz_str(name), quoted));
+}
+
+int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why)
+{
+    const char *other = dz_http_query_unknown(r, names);
+    return other ? unknown_parameter(other, why) : 0;
+}
+
+int dz_api_page(struct dz_http_req *r, const char *const *more, struct dz_api_page *ret_page,
+                struct dz_engine_why *why)
+{
+    const char *names[16] = {"limit", "cursor"}, *limit = dz_http_query(r, "limit");
+    uint64_t n = DZ_API_LIMIT;
+    size_t count = 2;
+    for (; more && *more && count + 1 < DZ_ARRAY_LEN(names); more++)
+        names[count++] = *more;
+    int rc = dz_api_only(r, names, why);
+    if (rc == 0 && limit)
+        rc = dz_num_u64(dz_str(limit), 1, DZ_API_LIMIT_MAX, &n, &why->err);
+    if (rc < 0) {
+        if (limit && !why->field[0])
+            (void)snprintf(why->field, sizeof why->field, "limit");
+        return rc;
+    }
+    *ret_page = (struct dz_api_page){(size_t)n, dz_http_query(r, "cursor")};
+    return 0;
+}
+
+/* --- the server ------------------------------------------------------------------------------ */
+
+static void on_done(const struct dz_http_req *r, int status, int64_t duration_ns, void *user)
+{
+    struct dz_str path = dz_http_path(r);
+    const struct dz_http_route *route = dz_http_route_of(r);
+    dz_log(DZ_LOG_DEBUG, "request", dz_log_strz("request_id", dz_http_request_id(r)),
+           dz_log_strz("method", dz_http_method(r)), dz_log_str("path", path),
+           dz_log_int("status", status), dz_log_int("us", duration_ns / 1000));
+    dz_api_count(user, route, status, duration_ns);
+}
+
+int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct dz_err *err)
+{
+    struct dz_api *a = dz_zalloc(sizeof *a);
+    if (!a)
+        return dz_fail(err, DZ_ENOMEM, "start the API: out of memory");
+    a->engine = opts->engine;
+    a->loop = opts->loop;
+    a->owner = (struct dz_engine_caller){opts->tenant, true};
+    const struct dz_http_opts http = {
+        .loop = opts->loop,
+        .routes = routes,
+        .route_count = DZ_ARRAY_LEN(routes),
+        .user = a,
+        .done = on_done,
+    };
+    int rc = dz_http_new(&http, &a->http, err);
+    if (rc < 0) {
+        dz_api_free(a);
+        return rc;
+    }
+    *ret_api = a;
+    return 0;
+}
+
+struct dz_http *dz_api_http(struct dz_api *a)
+{
+    return a->http;
+}
+
+void dz_api_free(struct dz_api *a)
+{
+    if (!a)
+        return;
+    dz_http_free(a->http);
+    dz_free(a);
+}

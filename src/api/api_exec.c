@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_exec.c - commands: started and waited for, started in the background, told
+ * something. Streams are in api_stream.c.
+ */
+#include "api/api_exec.h"
+
+#include "base/clock.h"
+#include "base/num.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    OUTPUT_DEFAULT = 1 << 20, /* bytes of each stream in one answer */
+    OUTPUT_MAX = 16 << 20,
+};
+#define TIMEOUT_MAX_MS ((int64_t)7 * 24 * 3600 * 1000)
+
+/* --- words ---------------------------------------------------------------------------------- */
+
+const char *dz_api_signal_name(int number)
+{
+    return number > 0 ? sigabbrev_np(number) : NULL;
+}
+
+int dz_api_signal(const char *name)
+{
+    uint64_t n;
+    if (dz_num_u64(dz_str(name), 1, 64, &n, NULL) == 0)
+        return (int)n;
+    if (strncmp(name, "SIG", 3) == 0)
+        name += 3;
+    for (int i = 1; i < 65; i++) {
+        const char *known = sigabbrev_np(i);
+        if (known && strcmp(known, name) == 0)
+            return i;
+    }
+    return 0;
+}
+
+void dz_api_base64(struct dz_buf *out, struct dz_str data)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *p = (const uint8_t *)data.p;
+    for (size_t i = 0; i < data.n; i += 3) {
+        size_t left = data.n - i;
+        uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
+                     (left > 2 ? p[i + 2] : 0);
+        const char four[4] = {digits[v >> 18], digits[v >> 12 & 63],
+                              left > 1 ? digits[v >> 6 & 63] : '=',
+                              left > 2 ? digits[v & 63] : '='};
+        dz_buf_add(out, four, 4);
+    }
+}
+
+void dz_api_put_bytes(struct dz_json *j, struct dz_str data)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
+    dz_json_object(j);
+    if (dz_str_is_utf8(data)) {
+        dz_json_put_str(j, "text", data);
+    } else {
+        dz_api_base64(&b, data);
+        dz_json_put_str(j, "base64", dz_str_n(b.p, b.len));
+    }
+    dz_json_end(j);
+}
+
+void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why, const char *request_id)
+{
+    int code = why->err.code;
+    dz_json_key(j, "error");
+    dz_json_object(j);
+    dz_json_put_strz(j, "code", dz_err_wire(code));
+    dz_json_put_strz(j, "reason",
+                     why->reason               ? why->reason
+                     : code == DZ_EUNSUPPORTED ? "unsupported"
+                                               : NULL);
+    dz_json_put_strz(j, "message", why->err.msg);
+    dz_json_put_bool(j, "retry", dz_err_retry(code));
+    dz_json_put_strz(j, "field", why->field[0] ? why->field : NULL);
+    dz_json_put_null(j, "sandbox_id");
+    dz_json_put_strz(j, "request_id", request_id);
+    dz_json_end(j);
+}
+
+void dz_api_exec_put_exit(struct dz_json *j, const char *exec_id, const struct dz_engine_exit *how,
+                          bool truncated)
+{
+    dz_json_put_strz(j, "exec_id", exec_id);
+    if (how->exit_code >= 0)
+        dz_json_put_i64(j, "exit_code", how->exit_code);
+    else
+        dz_json_put_null(j, "exit_code");
+    dz_json_put_strz(j, "signal", dz_api_signal_name(how->signal));
+    dz_json_put_bool(j, "truncated", truncated);
+    dz_json_put_bool(j, "timed_out", how->timed_out);
+    dz_json_put_strz(j, "reason", how->text && how->text[0] ? how->text : NULL);
+    dz_json_put_i64(j, "duration_ms", how->duration_ms);
+}
+
+/* --- the body -------------------------------------------------------------------------------- */
+
+static const struct dz_api_field tty_fields[] = {
+    {"cols", DZ_API_INT, offsetof(struct dz_api_exec, cols), NULL, 0},
+    {"rows", DZ_API_INT, offsetof(struct dz_api_exec, rows), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+static const struct dz_api_field exec_fields[] = {
+    {"cmd", DZ_API_WORDS, offsetof(struct dz_api_exec, cmd), NULL, 0},
+    {"shell", DZ_API_STR, offsetof(struct dz_api_exec, shell), NULL, 0},
+    {"cwd", DZ_API_STR, offsetof(struct dz_api_exec, cwd), NULL, 0},
+    {"user", DZ_API_STR, offsetof(struct dz_api_exec, user), NULL, 0},
+    {"env", DZ_API_OBJECT, offsetof(struct dz_api_exec, env), NULL, 0},
+    {"stdin", DZ_API_INPUT, offsetof(struct dz_api_exec, input), NULL, 0},
+    {"tty", DZ_API_SUB, 0, tty_fields, offsetof(struct dz_api_exec, tty)},
+    {"timeout", DZ_API_DURATION, offsetof(struct dz_api_exec, timeout_ms), NULL, 0},
+    {"background", DZ_API_BOOL, offsetof(struct dz_api_exec, background), NULL, 0},
+    {"max_output", DZ_API_SIZE, offsetof(struct dz_api_exec, max_output), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+static int wrong(struct dz_engine_why *why, const char *field, const char *text)
+{
+    (void)snprintf(why->field, sizeof why->field, "%s", field);
+    return dz_fail(&why->err, DZ_EINVAL, "%s: %s", field, text);
+}
+
+int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_exec *b,
+                     struct dz_engine_exec *ret_exec, struct dz_engine_why *why)
+{
+    *b = (struct dz_api_exec){.cols = 80, .rows = 24, .max_output = OUTPUT_DEFAULT};
+    int rc = dz_api_read(arena, text, exec_fields, b, why);
+    if (rc < 0)
+        return rc;
+    if (b->cols < 1 || b->cols > 4096 || b->rows < 1 || b->rows > 4096)
+        return wrong(why, "tty", "cols and rows are 1 to 4096");
+    if (b->timeout_ms > TIMEOUT_MAX_MS)
+        return wrong(why, "timeout", "at most 7d");
+    if (b->max_output > OUTPUT_MAX)
+        return wrong(why, "max_output", "at most 16MiB; a stream gives all of it");
+    *ret_exec = (struct dz_engine_exec){
+        .argv = b->cmd,
+        .shell = b->shell,
+        .cwd = b->cwd,
+        .user = b->user,
+        .env_json = b->env,
+        .input = b->input.text,
+        .keep_input = b->input.keep,
+        .tty = b->tty,
+        .rows = (uint16_t)b->rows,
+        .cols = (uint16_t)b->cols,
+        .background = b->background,
+        .timeout_ms = b->timeout_ms,
+    };
+    return dz_engine_exec_check(ret_exec, why);
+}
+
+/* --- one answer at the end -------------------------------------------------------------------- */
+
+struct run {
+    struct dz_api *api;
+    uint64_t id; /* of the request */
+    struct dz_engine_watch *watch;
+    struct dz_timer *timer;
+    struct dz_buf out[2];
+    bool truncated, background, gone;
+    int64_t pid;
+    char exec_id[DZ_ENGINE_VALUE_MAX + 1];
+};
+
+static void run_free(struct run *run)
+{
+    dz_timer_free(run->timer);
+    dz_buf_release(&run->out[0]);
+    dz_buf_release(&run->out[1]);
+    dz_free(run);
+}
+
+static struct dz_http_req *run_request(const struct run *run)
+{
+    struct dz_http_req *r = dz_http_find(run->api->http, run->id);
+    if (r)
+        dz_http_on_gone(r, NULL, NULL);
+    return r;
+}
+
+static void send_started(const struct run *run)
+{
+    struct dz_http_req *r = run_request(run);
+    struct dz_api_out o;
+    if (!r)
+        return;
+    dz_api_begin(&o);
+    dz_json_put_strz(&o.json, "exec_id", run->exec_id);
+    dz_json_put_i64(&o.json, "pid", run->pid);
+    dz_api_send(r, 201, &o);
+}
+
+static void on_started(void *arg, const char *exec_id, int64_t pid)
+{
+    struct run *run = arg;
+    run->pid = pid;
+    (void)snprintf(run->exec_id, sizeof run->exec_id, "%s", exec_id);
+    if (!run->background)
+        return;
+    send_started(run);
+    dz_engine_watch_end(run->watch);
+    run_free(run);
+}
+
+static void on_output(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n)
+{
+    struct run *run = arg;
+    struct dz_buf *b = &run->out[stream == 2];
+    size_t room = b->max - b->len, part = n < room ? n : room;
+    (void)offset;
+    dz_buf_add(b, data, part);
+    run->truncated = run->truncated || part < n || b->err;
+    dz_engine_watch_took(run->watch, n);
+}
+
+static void put_output(struct dz_json *j, const char *key, const struct dz_buf *b)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
+    struct dz_str s = dz_str_n(b->p, b->len);
+    char name[24];
+    dz_json_put_str(j, key, s); /* what is no UTF-8 becomes U+FFFD */
+    if (dz_str_is_utf8(s))
+        return;
+    (void)snprintf(name, sizeof name, "%s_base64", key);
+    dz_api_base64(&text, s);
+    dz_json_put_str(j, name, dz_str_n(text.p, text.len));
+}
+
+static void on_ended(void *arg, const struct dz_engine_exit *how)
+{
+    struct run *run = arg;
+    struct dz_http_req *r = run_request(run);
+    struct dz_api_out o;
+    if (r) {
+        dz_api_begin(&o);
+        dz_json_put_i64(&o.json, "pid", run->pid);
+        dz_api_exec_put_exit(&o.json, run->exec_id, how, run->truncated);
+        put_output(&o.json, "stdout", &run->out[0]);
+        put_output(&o.json, "stderr", &run->out[1]);
+        dz_api_send(r, 200, &o);
+    }
+    run_free(run);
+}
+
+static void on_failed(void *arg, const struct dz_engine_why *why)
+{
+    struct run *run = arg;
+    struct dz_http_req *r = run_request(run);
+    if (r)
+        dz_api_refuse(r, why);
+    run_free(run);
+}
+
+static const struct dz_engine_watch_ops run_ops = {on_started, on_output, on_ended, on_failed};
+static const struct dz_engine_watch_ops quiet_ops = {on_started, NULL, on_ended, on_failed};
+
+/* The client has left: the command goes on without it. */
+static void on_gone(void *arg)
+{
+    struct run *run = arg;
+    dz_engine_watch_end(run->watch);
+    run_free(run);
+}
+
+static void on_timeout(void *arg)
+{
+    struct run *run = arg;
+    struct dz_http_req *r = run_request(run);
+    const struct dz_http_problem late = {.code = DZ_ETIMEOUT, .message = "the command still runs"};
+    if (r)
+        dz_http_refuse(r, &late);
+    dz_engine_watch_end(run->watch);
+    run_free(run);
+}
+
+static struct run *make_run(struct dz_api *a, struct dz_http_req *r, uint64_t max_output)
+{
+    struct run *run = dz_zalloc(sizeof *run);
+    const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
+    if (!run) {
+        dz_http_refuse(r, &busy);
+        return NULL;
+    }
+    run->api = a;
+    run->id = dz_http_id(r);
+    run->out[0] = run->out[1] = (struct dz_buf)DZ_BUF_INIT((size_t)max_output);
+    dz_http_on_gone(r, on_gone, run);
+    return run;
+}
+
+static void run_refuse(struct run *run, struct dz_http_req *r, const struct dz_engine_why *why)
+{
+    dz_http_on_gone(r, NULL, NULL);
+    run_free(run);
+    dz_api_refuse(r, why);
+}
+
+void dz_api_exec(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    DZ_AUTO(dz_arena_release) struct dz_arena arena = DZ_ARENA_INIT(DZ_API_EXEC_MAX);
+    struct dz_engine_exec exec;
+    struct dz_api_exec b;
+    if (dz_api_exec_read(&arena, dz_http_body(r), &b, &exec, &why) < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    if (!exec.background && dz_http_accepts(r, "text/event-stream")) {
+        dz_api_exec_events(a, r, &exec, NULL, 0);
+        return;
+    }
+    struct run *run = make_run(a, r, b.max_output);
+    if (!run)
+        return;
+    run->background = exec.background;
+    if (dz_engine_exec(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &exec,
+                       exec.background ? &quiet_ops : &run_ops, run, &run->watch, &why) < 0)
+        run_refuse(run, r, &why);
+}
+
+/* GET of the commands, which is also where a socket for a new one is asked for. */
+void dz_api_exec_socket(struct dz_http_req *r, void *api)
+{
+    if (dz_http_wants_ws(r))
+        dz_api_exec_talk(api, r, NULL, 0);
+    else
+        dz_api_later(r, api);
+}
+
+struct wait {
+    int64_t timeout_ms;
+    uint64_t max_output;
+};
+static const struct dz_api_field wait_fields[] = {
+    {"timeout", DZ_API_DURATION, offsetof(struct wait, timeout_ms), NULL, 0},
+    {"max_output", DZ_API_SIZE, offsetof(struct wait, max_output), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+void dz_api_exec_wait(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct wait b = {.timeout_ms = -1, .max_output = OUTPUT_DEFAULT};
+    if (!dz_api_body(r, wait_fields, &b))
+        return;
+    if (b.max_output > OUTPUT_MAX) {
+        (void)wrong(&why, "max_output", "at most 16MiB; a stream gives all of it");
+        dz_api_refuse(r, &why);
+        return;
+    }
+    struct run *run = make_run(a, r, b.max_output);
+    if (!run)
+        return;
+    int rc = 0;
+    if (b.timeout_ms >= 0)
+        rc = dz_timer_new(a->loop, on_timeout, run, &run->timer, &why.err);
+    if (rc == 0 && run->timer)
+        dz_timer_after(run->timer, b.timeout_ms);
+    if (rc == 0)
+        rc = dz_engine_exec_watch(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"),
+                                  dz_http_param(r, "exec"), 0, &run_ops, run, &run->watch, &why);
+    if (rc < 0)
+        run_refuse(run, r, &why);
+}
+
+void dz_api_exec_output(struct dz_http_req *r, void *api)
+{
+    static const char *const names[] = {"offset", NULL};
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    const char *text = dz_http_query(r, "offset");
+    const char *last = dz_http_last_event_id(r);
+    uint64_t offset = 0;
+    int rc = dz_api_only(r, names, &why);
+    if (rc == 0 && (text || last))
+        rc = dz_num_u64(dz_str(last ? last : text), 0, INT64_MAX, &offset, &why.err);
+    if (rc < 0) {
+        if (!why.field[0])
+            (void)snprintf(why.field, sizeof why.field, "offset");
+        dz_api_refuse(r, &why);
+    } else if (dz_http_wants_ws(r)) {
+        dz_api_exec_talk(a, r, dz_http_param(r, "exec"), offset);
+    } else {
+        dz_api_exec_events(a, r, NULL, dz_http_param(r, "exec"), offset);
+    }
+}
+
+/* --- telling one something
+ * ------------------------------------------------------------------------ */
+
+static void tell(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_tell *what)
+{
+    struct dz_engine_why why = {0};
+    struct dz_api_call *c = dz_api_wait(a, r, 204);
+    if (!c)
+        return;
+    if (dz_engine_exec_tell(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"),
+                            dz_http_param(r, "exec"), what, dz_api_done_sandbox, c, &why) < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+    }
+}
+
+void dz_api_exec_stdin(struct dz_http_req *r, void *api)
+{
+    tell(api, r, &(struct dz_engine_tell){.what = DZ_ENGINE_INPUT, .data = dz_http_body(r)});
+}
+
+void dz_api_exec_close(struct dz_http_req *r, void *api)
+{
+    tell(api, r, &(struct dz_engine_tell){.what = DZ_ENGINE_INPUT_END});
+}
+
+struct told {
+    const char *signal;
+    int64_t cols, rows;
+};
+static const struct dz_api_field signal_fields[] = {
+    {"signal", DZ_API_STR, offsetof(struct told, signal), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+static const struct dz_api_field resize_fields[] = {
+    {"cols", DZ_API_INT, offsetof(struct told, cols), NULL, 0},
+    {"rows", DZ_API_INT, offsetof(struct told, rows), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+void dz_api_exec_signal(struct dz_http_req *r, void *api)
+{
+    struct dz_engine_why why = {0};
+    struct told b = {0};
+    if (!dz_api_body(r, signal_fields, &b))
+        return;
+    int number = b.signal ? dz_api_signal(b.signal) : 0;
+    if (number > 0) {
+        tell(api, r, &(struct dz_engine_tell){.what = DZ_ENGINE_SIGNAL, .number = number});
+        return;
+    }
+    (void)wrong(&why, "signal", "a name such as TERM, or a number from 1 to 64");
+    dz_api_refuse(r, &why);
+}
+
+void dz_api_exec_resize(struct dz_http_req *r, void *api)
+{
+    struct dz_engine_why why = {0};
+    struct told b = {0};
+    if (!dz_api_body(r, resize_fields, &b))
+        return;
+    if (b.cols >= 1 && b.cols <= 4096 && b.rows >= 1 && b.rows <= 4096) {
+        tell(api, r,
+             &(struct dz_engine_tell){
+                 .what = DZ_ENGINE_RESIZE, .rows = (uint16_t)b.rows, .cols = (uint16_t)b.cols});
+        return;
+    }
+    (void)wrong(&why, "cols", "cols and rows are 1 to 4096");
+    dz_api_refuse(r, &why);
+}

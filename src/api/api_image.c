@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_image.c - images: list, one, delete.
+ */
+#include "api/api_int.h"
+
+#include <string.h>
+
+static void put_names(struct dz_json *j, const char *tags)
+{
+    struct dz_str rest = dz_str(tags), tag;
+    dz_json_key(j, "names");
+    dz_json_array(j);
+    while (*tags && dz_str_split(&rest, ' ', &tag))
+        dz_json_str(j, tag);
+    dz_json_end(j);
+}
+
+static void put_list(struct dz_json *j, const char *key, const char *const *list)
+{
+    dz_json_key(j, key);
+    dz_json_array(j);
+    for (; *list; list++)
+        dz_json_str(j, dz_str(*list));
+    dz_json_end(j);
+}
+
+static void put_brief(struct dz_json *j, const char *sha256, const char *tags,
+                      const struct dz_image *image)
+{
+    char ref[DZ_IMAGE_REF];
+    dz_json_put_strz(j, "id", dz_image_ref(sha256, ref));
+    dz_json_put_strz(j, "sha256", sha256);
+    put_names(j, tags);
+    if (!image) {
+        dz_json_put_null(j, "size_bytes");
+        return;
+    }
+    dz_json_put_u64(j, "size_bytes", image->bytes);
+    dz_json_put_u64(j, "programs", image->program_count);
+    dz_json_put_u64(j, "packages", image->package_count);
+}
+
+static int list_one(void *arg, const char *sha256, const char *tags, const struct dz_image *image)
+{
+    struct dz_json *j = arg;
+    dz_json_object(j);
+    put_brief(j, sha256, tags, image);
+    dz_json_end(j);
+    return 0;
+}
+
+void dz_api_images(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_page page;
+    struct dz_api_out o;
+    if (dz_api_page(r, NULL, &page, &why) < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    char last[DZ_SHA256_HEX] = "";
+    bool more = false;
+    dz_api_begin(&o);
+    dz_json_key(&o.json, "images");
+    dz_json_array(&o.json);
+    int rc =
+        dz_engine_images(a->engine, page.cursor, page.limit, list_one, &o.json, last, &more, &why);
+    if (rc < 0) {
+        dz_buf_release(&o.text);
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_json_end(&o.json);
+    dz_json_put_strz(&o.json, "next_cursor", more ? last : NULL);
+    dz_api_send(r, 200, &o);
+}
+
+static void put_programs(struct dz_json *j, const struct dz_image *i)
+{
+    dz_json_key(j, "program_list");
+    dz_json_array(j);
+    for (size_t k = 0; k < i->program_count; k++) {
+        dz_json_object(j);
+        dz_json_put_strz(j, "path", i->programs[k].path);
+        dz_json_put_u64(j, "size_bytes", i->programs[k].bytes);
+        dz_json_put_strz(j, "sha256", i->programs[k].sha256);
+        dz_json_end(j);
+    }
+    dz_json_end(j);
+}
+
+static void put_packages(struct dz_json *j, const struct dz_image *i)
+{
+    dz_json_key(j, "package_list");
+    dz_json_array(j);
+    for (size_t k = 0; k < i->package_count; k++) {
+        const struct dz_image_package *p = &i->packages[k];
+        dz_json_object(j);
+        dz_json_put_strz(j, "kind", p->kind);
+        dz_json_put_strz(j, "name", p->name);
+        dz_json_put_strz(j, "version", p->version);
+        dz_json_put_strz(j, "license", strcmp(p->license, "-") == 0 ? NULL : p->license);
+        dz_json_end(j);
+    }
+    dz_json_end(j);
+}
+
+void dz_api_image(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_image_release) struct dz_image image = {0};
+    DZ_AUTO(dz_buf_release) struct dz_buf tags = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_out o;
+    if (dz_engine_image(a->engine, dz_http_param(r, "image"), &image, &tags, &why) < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_begin(&o);
+    put_brief(&o.json, image.sha256, tags.p, &image);
+    dz_json_put_strz(&o.json, "policy", image.policy);
+    dz_json_put_u64(&o.json, "memory_bytes", image.memory_bytes);
+    dz_json_put_strz(&o.json, "user", image.user);
+    dz_json_put_strz(&o.json, "workdir", image.workdir);
+    put_list(&o.json, "entry", image.entry);
+    put_list(&o.json, "env", image.env);
+    put_programs(&o.json, &image);
+    put_packages(&o.json, &image);
+    dz_api_send(r, 200, &o);
+}
+
+void dz_api_image_delete(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    if (dz_engine_image_delete(a->engine, dz_http_param(r, "image"), &why) < 0)
+        dz_api_refuse(r, &why);
+    else
+        dz_http_send(r, 204, NULL, NULL);
+}

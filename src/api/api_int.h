@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_int.h - shared inside src/api only.
+ */
+#ifndef DZ_API_API_INT_H
+#define DZ_API_API_INT_H
+
+#include "api/api.h"
+#include "api/api_json.h"
+#include "base/buf.h"
+#include "base/id.h"
+#include "base/json.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "http/http.h"
+
+enum {
+    DZ_API_ANSWER_MAX = 64 << 20, /* bytes of one JSON answer */
+    DZ_API_LIMIT = 100,           /* of a list, when nobody says */
+    DZ_API_LIMIT_MAX = 1000,
+};
+
+struct dz_api {
+    struct dz_engine *engine;
+    struct dz_http *http;
+    struct dz_loop *loop;
+    struct dz_engine_caller owner; /* of the socket */
+    uint64_t requests[6];          /* by the first digit of their status */
+    uint64_t request_us;           /* all they took */
+};
+
+/* A request that waits for the engine. */
+struct dz_api_call {
+    struct dz_api *api;
+    uint64_t id;    /* of the request */
+    unsigned flags; /* the handler's own */
+};
+
+/* --- api.c ------------------------------------------------------------------------------- */
+
+/* Who asks. */
+const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a);
+/* Refuse with what the engine, or a reader, said. */
+void dz_api_refuse(struct dz_http_req *r, const struct dz_engine_why *why);
+void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
+                         const char *sandbox_id);
+/* NULL: out of memory, and answered. */
+struct dz_api_call *dz_api_wait(struct dz_api *a, struct dz_http_req *r, unsigned flags);
+/* The call is over: the request, or NULL when its client has left. Frees the call. */
+struct dz_http_req *dz_api_over(struct dz_api_call *c);
+
+/* An answer: begin, write, send. */
+struct dz_api_out {
+    struct dz_buf text;
+    struct dz_json json;
+};
+void dz_api_begin(struct dz_api_out *o);
+void dz_api_send(struct dz_http_req *r, int status, struct dz_api_out *o); /* ends the object */
+
+/* limit= and cursor= of a list, and no parameter but those and `more` (ends with NULL). */
+struct dz_api_page {
+    size_t limit;
+    const char *cursor;
+};
+int dz_api_page(struct dz_http_req *r, const char *const *more, struct dz_api_page *ret_page,
+                struct dz_engine_why *why);
+/* The body by a table; false: refused, and answered. */
+bool dz_api_body(struct dz_http_req *r, const struct dz_api_field *fields, void *ret);
+/* DZ_EINVAL names a parameter of the query that is not in the list. */
+int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
+
+void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms); /* 0: null */
+void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
+
+void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
+                         const struct dz_instance *row);
+/* dz_engine_done_fn's of a struct dz_api_call: the answer is the sandbox (flags: the status; 204:
+ * nothing), or how it was woken. */
+void dz_api_done_sandbox(void *call, const struct dz_engine_result *result);
+void dz_api_done_wake(void *call, const struct dz_engine_result *result);
+void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
+                  int status);
+/* api_metrics.c */
+void dz_api_count(struct dz_api *a, const struct dz_http_route *route, int status,
+                  int64_t duration_ns);
+
+/* --- handlers, for the table in api.c --------------------------------------------------------- */
+
+#define HANDLER(name) void dz_api_##name(struct dz_http_req *r, void *api)
+HANDLER(create);
+HANDLER(list);
+HANDLER(get);
+HANDLER(patch);
+HANDLER(delete);
+HANDLER(wake);
+HANDLER(suspend);
+HANDLER(freeze);
+HANDLER(archive);
+HANDLER(revive);
+HANDLER(prefetch);
+HANDLER(hold);
+HANDLER(unhold);
+HANDLER(exec);
+HANDLER(exec_socket);
+HANDLER(exec_output);
+HANDLER(exec_stdin);
+HANDLER(exec_close);
+HANDLER(exec_signal);
+HANDLER(exec_resize);
+HANDLER(exec_wait);
+HANDLER(sandbox_events);
+HANDLER(events);
+HANDLER(images);
+HANDLER(image);
+HANDLER(image_delete);
+HANDLER(instances);
+HANDLER(healthz);
+HANDLER(readyz);
+HANDLER(metrics);
+HANDLER(later);
+#undef HANDLER
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_json.c - reads bodies with jansson, by tables.
+ */
+#include "api/api_json.h"
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/str.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    PATH_TEXT = 64, /* of a field's name in its parents */
+    FIELDS_MAX = 64,
+};
+#define DURATION_MAX_MS ((int64_t)366 * 24 * 3600 * 1000)
+
+struct reading {
+    struct dz_arena *arena;
+    struct dz_engine_why *why;
+    char path[PATH_TEXT]; /* "idle." while inside of it */
+    void *to;
+};
+
+DZ_COLD DZ_PRINTF(4, 5) static int refuse(struct reading *r, int code, const char *name,
+                                          const char *fmt, ...)
+{
+    va_list args;
+    char text[160], field[PATH_TEXT];
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    (void)snprintf(field, sizeof field, "%.31s%.31s", r->path, name);
+    (void)snprintf(r->why->field, sizeof r->why->field, "%.63s", field);
+    r->why->reason = code == DZ_EUNSUPPORTED ? "unsupported" : NULL;
+    return dz_fail(&r->why->err, code, "%s: %s", field, text);
+}
+
+static int read_fields(struct reading *r, const json_t *o, const struct dz_api_field *fields);
+
+/* --- values ------------------------------------------------------------------------------- */
+
+static int read_text(struct reading *r, const char *name, const json_t *v, const char **to)
+{
+    struct dz_str s = dz_arena_str(
+        r->arena, dz_str_n(json_string_value(v), json_is_string(v) ? json_string_length(v) : 0));
+    if (!json_is_string(v))
+        return refuse(r, DZ_EINVAL, name, "it must be a string");
+    if (!s.p)
+        return refuse(r, DZ_ENOMEM, name, "out of memory");
+    if (memchr(s.p, 0, s.n))
+        return refuse(r, DZ_EINVAL, name, "it has a NUL in it");
+    *to = s.p;
+    return 0;
+}
+
+/* A number, or a text that parse takes. */
+static int read_size(struct reading *r, const char *name, const json_t *v, uint64_t *to)
+{
+    struct dz_err err;
+    if (json_is_integer(v) && json_integer_value(v) >= 0)
+        *to = (uint64_t)json_integer_value(v);
+    else if (!json_is_string(v) ||
+             dz_size_parse(dz_str(json_string_value(v)), 0, UINT64_MAX / 2, to, &err) < 0)
+        return refuse(r, DZ_EINVAL, name, "it must be bytes, or a size such as \"64MB\"");
+    return 0;
+}
+
+static int read_duration(struct reading *r, const char *name, const json_t *v, int64_t *to)
+{
+    struct dz_err err;
+    if (json_is_integer(v) && json_integer_value(v) >= 0 &&
+        json_integer_value(v) <= DURATION_MAX_MS / 1000)
+        *to = json_integer_value(v) * 1000;
+    else if (!json_is_string(v) ||
+             dz_duration_parse(dz_str(json_string_value(v)), 0, DURATION_MAX_MS, to, &err) < 0)
+        return refuse(r, DZ_EINVAL, name, "it must be seconds, or a duration such as \"15m\"");
+    return 0;
+}
+
+static int to_buffer(const char *p, size_t n, void *b)
+{
+    dz_buf_add(b, p, n);
+    return 0;
+}
+
+static int read_object(struct reading *r, const char *name, const json_t *v, const char **to)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(1 << 20);
+    if (!json_is_object(v))
+        return refuse(r, DZ_EINVAL, name, "it must be an object");
+    (void)json_dump_callback(v, to_buffer, &b, JSON_COMPACT);
+    struct dz_str s = b.err ? (struct dz_str){0} : dz_arena_str(r->arena, dz_str_n(b.p, b.len));
+    if (!s.p)
+        return refuse(r, b.err == DZ_ELIMIT ? DZ_ELIMIT : DZ_ENOMEM, name, "it is too large");
+    *to = s.p;
+    return 0;
+}
+
+static int read_words(struct reading *r, const char *name, const json_t *v, const char *const **to)
+{
+    size_t n = json_array_size(v);
+    if (!json_is_array(v))
+        return refuse(r, DZ_EINVAL, name, "it must be an array of strings");
+    const char **list = dz_arena_array(r->arena, n + 1, sizeof *list);
+    int rc = list ? 0 : refuse(r, DZ_ENOMEM, name, "out of memory");
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = read_text(r, name, json_array_get(v, i), &list[i]);
+    if (rc == 0)
+        *to = list;
+    return rc;
+}
+
+static int read_input(struct reading *r, const char *name, const json_t *v, struct dz_api_input *to)
+{
+    if (json_is_boolean(v)) {
+        to->keep = json_is_true(v);
+        return 0;
+    }
+    if (!json_is_string(v))
+        return refuse(r, DZ_EINVAL, name, "it must be a text, or true to keep it open");
+    to->text = dz_arena_str(r->arena, dz_str_n(json_string_value(v), json_string_length(v)));
+    return to->text.p ? 0 : refuse(r, DZ_ENOMEM, name, "out of memory");
+}
+
+static int read_sub(struct reading *r, const struct dz_api_field *f, const json_t *v)
+{
+    char path[PATH_TEXT];
+    if (!json_is_object(v))
+        return refuse(r, DZ_EINVAL, f->name, "it must be an object");
+    memcpy(path, r->path, sizeof path);
+    (void)snprintf(r->path, sizeof r->path, "%.30s%.30s.", path, f->name);
+    int rc = read_fields(r, v, f->sub);
+    memcpy(r->path, path, sizeof path);
+    if (rc == 0 && f->seen)
+        *(int *)((char *)r->to + f->seen) = 1;
+    return rc;
+}
+
+static int read_field(struct reading *r, const struct dz_api_field *f, const json_t *v)
+{
+    void *to = (char *)r->to + f->at;
+    switch (f->kind) {
+    case DZ_API_STR:
+        return read_text(r, f->name, v, to);
+    case DZ_API_BOOL:
+        if (!json_is_boolean(v))
+            return refuse(r, DZ_EINVAL, f->name, "it must be true or false");
+        *(int *)to = json_is_true(v);
+        return 0;
+    case DZ_API_INT:
+        if (!json_is_integer(v) || json_integer_value(v) < 0)
+            return refuse(r, DZ_EINVAL, f->name, "it must be a number, 0 or more");
+        *(int64_t *)to = json_integer_value(v);
+        return 0;
+    case DZ_API_SIZE:
+        return read_size(r, f->name, v, to);
+    case DZ_API_DURATION:
+        return read_duration(r, f->name, v, to);
+    case DZ_API_OBJECT:
+        return read_object(r, f->name, v, to);
+    case DZ_API_WORDS:
+        return read_words(r, f->name, v, to);
+    case DZ_API_INPUT:
+        return read_input(r, f->name, v, to);
+    case DZ_API_SUB:
+        return read_sub(r, f, v);
+    case DZ_API_TRUE:
+        if (!json_is_boolean(v))
+            return refuse(r, DZ_EINVAL, f->name, "it must be true or false");
+        return json_is_true(v) ? 0
+                               : refuse(r, DZ_EUNSUPPORTED, f->name, "false is not available yet");
+    case DZ_API_LATER:
+        break;
+    }
+    return refuse(r, DZ_EUNSUPPORTED, f->name, "it is not available yet");
+}
+
+/* --- objects ------------------------------------------------------------------------------- */
+
+static const struct dz_api_field *find_field(const struct dz_api_field *fields, const char *name)
+{
+    for (; fields->name; fields++)
+        if (strcmp(fields->name, name) == 0)
+            return fields;
+    return NULL;
+}
+
+static int unknown(struct reading *r, const struct dz_api_field *fields, const char *name)
+{
+    const char *names[FIELDS_MAX];
+    char quoted[DZ_STR_QUOTED];
+    size_t n = 0;
+    for (; fields->name && n < FIELDS_MAX; fields++)
+        names[n++] = fields->name;
+    size_t near = dz_str_nearest(dz_str(name), names, n);
+    (void)dz_str_quote(dz_str(name), quoted);
+    if (near == DZ_STR_NONE)
+        return refuse(r, DZ_EINVAL, name, "there is no such field");
+    return refuse(r, DZ_EINVAL, name, "there is no such field; %s%s is one", r->path, names[near]);
+}
+
+static int read_fields(struct reading *r, const json_t *o, const struct dz_api_field *fields)
+{
+    const char *name;
+    json_t *v;
+    void *at;
+    /* json_object_foreach wants a json_t that it may write to, and does not */
+    union {
+        const json_t *c;
+        json_t *m;
+    } u = {o};
+    for (at = json_object_iter(u.m); at; at = json_object_iter_next(u.m, at)) {
+        name = json_object_iter_key(at);
+        v = json_object_iter_value(at);
+        const struct dz_api_field *f = find_field(fields, name);
+        int rc = !f ? unknown(r, fields, name) : json_is_null(v) ? 0 : read_field(r, f, v);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int dz_api_read(struct dz_arena *arena, struct dz_str text, const struct dz_api_field *fields,
+                void *ret, struct dz_engine_why *why)
+{
+    struct reading r = {.arena = arena, .why = why, .to = ret};
+    json_error_t bad;
+    why->field[0] = '\0';
+    why->reason = NULL;
+    if (dz_str_trim(text).n == 0)
+        return 0;
+    json_t *o = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &bad);
+    if (!o)
+        return dz_fail(&why->err, DZ_EINVAL, "the body is no JSON: %s at line %d", bad.text,
+                       bad.line);
+    int rc = json_is_object(o) ? read_fields(&r, o, fields)
+                               : dz_fail(&why->err, DZ_EINVAL, "the body must be a JSON object");
+    json_decref(o);
+    return rc;
+}

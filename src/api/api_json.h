@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_json.h - what a body says, by a table of its fields.
+ *
+ *     static const struct dz_api_field fields[] = {
+ *         {"name", DZ_API_STR, offsetof(struct body, name)},
+ *         {"idle", DZ_API_SUB, .sub = idle_fields},
+ *         {"volumes", DZ_API_LATER},
+ *         {NULL},
+ *     };
+ *
+ * A field that is not in the table is refused by name. null is as if the field were
+ * not there.
+ */
+#ifndef DZ_API_API_JSON_H
+#define DZ_API_API_JSON_H
+
+#include "base/arena.h"
+#include "engine/engine.h"
+
+enum dz_api_kind {
+    DZ_API_STR,      /* const char * */
+    DZ_API_BOOL,     /* int: 0 or 1; what it was before says "not given" */
+    DZ_API_INT,      /* int64_t, at least 0 */
+    DZ_API_SIZE,     /* uint64_t: bytes, or "64MB" */
+    DZ_API_DURATION, /* int64_t: milliseconds; seconds as a number, or "90s" */
+    DZ_API_OBJECT,   /* const char *: its JSON */
+    DZ_API_WORDS,    /* const char *const *: strings, ends with NULL */
+    DZ_API_INPUT,    /* struct dz_api_input: a string, or true */
+    DZ_API_SUB,      /* an object with fields of its own, in the same struct */
+    DZ_API_TRUE,     /* must be true: false is not available yet */
+    DZ_API_LATER,    /* not available yet */
+};
+struct dz_api_field {
+    const char *name; /* NULL ends the table */
+    enum dz_api_kind kind;
+    size_t at; /* in the struct */
+    const struct dz_api_field *sub;
+    size_t seen; /* of SUB: an int that becomes 1; 0: none */
+};
+struct dz_api_input {
+    struct dz_str text;
+    int keep; /* true was given */
+};
+
+enum {
+    DZ_API_DEPTH_MAX = 32, /* of a body */
+};
+
+/* An empty text is an object without fields. Strings live in the arena. */
+DZ_NODISCARD int dz_api_read(struct dz_arena *arena, struct dz_str text,
+                             const struct dz_api_field *fields, void *ret,
+                             struct dz_engine_why *why);
+
+#endif

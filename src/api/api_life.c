@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_life.c - hops of the lifecycle: wake, suspend, freeze, archive, revive,
+ * prefetch, hold.
+ */
+#include "api/api_int.h"
+
+#include "base/clock.h"
+
+#include <stddef.h>
+#include <string.h>
+
+void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
+                  int status)
+{
+    struct dz_engine_why why = {0};
+    struct dz_api_call *c = dz_api_wait(a, r, (unsigned)status);
+    if (!c)
+        return;
+    int rc = dz_engine_order(
+        a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), order,
+        order->what == DZ_REQUEST_WAKE ? dz_api_done_wake : dz_api_done_sandbox, c, &why);
+    if (rc < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+    }
+}
+
+/* --- wake -------------------------------------------------------------------------------- */
+
+void dz_api_done_wake(void *arg, const struct dz_engine_result *result)
+{
+    struct dz_http_req *r = dz_api_over(arg);
+    struct dz_api_out o;
+    if (!r)
+        return;
+    if (result->code < 0) {
+        dz_api_refuse(r, result->why);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_put_strz(&o.json, "result", result->rung == DZ_RUNG_WARM ? "warm" : "cold");
+    if (result->rung == DZ_RUNG_WARM) {
+        dz_json_put_strz(&o.json, "detail", "already_active");
+    } else {
+        dz_json_put_strz(&o.json, "rung", dz_rung_name(result->rung));
+        dz_json_put_strz(&o.json, "vfs_path", result->row ? result->row->vfs_path : NULL);
+        dz_json_put_double(&o.json, "ms", (double)result->us / 1000);
+        dz_json_put_bool(&o.json, "memory_lost", result->memory_lost);
+    }
+    dz_api_send(r, 200, &o);
+}
+
+static const struct dz_api_field wake_fields[] = {
+    {"policy", DZ_API_STR, offsetof(struct dz_engine_order, policy), NULL, 0},
+    {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+static const struct dz_api_field suspend_fields[] = {
+    {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+static const struct dz_api_field no_fields[] = {{NULL, DZ_API_LATER, 0, NULL, 0}};
+
+static void order(struct dz_http_req *r, void *api, enum dz_request what,
+                  const struct dz_api_field *fields)
+{
+    struct dz_engine_order o = {.what = what};
+    if (dz_api_body(r, fields, &o))
+        dz_api_order(api, r, &o, 200);
+}
+
+void dz_api_wake(struct dz_http_req *r, void *api)
+{
+    order(r, api, DZ_REQUEST_WAKE, wake_fields);
+}
+
+void dz_api_suspend(struct dz_http_req *r, void *api)
+{
+    order(r, api, DZ_REQUEST_SUSPEND, suspend_fields);
+}
+
+void dz_api_freeze(struct dz_http_req *r, void *api)
+{
+    order(r, api, DZ_REQUEST_FREEZE, no_fields);
+}
+
+void dz_api_archive(struct dz_http_req *r, void *api)
+{
+    order(r, api, DZ_REQUEST_ARCHIVE, no_fields);
+}
+
+void dz_api_revive(struct dz_http_req *r, void *api)
+{
+    order(r, api, DZ_REQUEST_REVIVE, no_fields);
+}
+
+void dz_api_prefetch(struct dz_http_req *r, void *api)
+{
+    order(r, api, DZ_REQUEST_PREFETCH, no_fields);
+}
+
+/* --- hold ---------------------------------------------------------------------------------- */
+
+static void hold_until(struct dz_api *a, struct dz_http_req *r, int64_t until_ms)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_why why = {0};
+    int rc = dz_engine_hold(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), until_ms, &row,
+                            &why);
+    if (rc < 0)
+        dz_api_refuse(r, &why);
+    else
+        dz_api_send_sandbox(a, r, 200, &row);
+}
+
+struct hold {
+    int64_t length_ms;
+};
+static const struct dz_api_field hold_fields[] = {
+    {"for", DZ_API_DURATION, offsetof(struct hold, length_ms), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+void dz_api_hold(struct dz_http_req *r, void *api)
+{
+    struct hold b = {.length_ms = -1};
+    const struct dz_http_problem wrong = {
+        .code = DZ_EINVAL, .message = "for: a duration of at most 30d", .field = "for"};
+    if (!dz_api_body(r, hold_fields, &b))
+        return;
+    if (b.length_ms <= 0 || b.length_ms > DZ_ENGINE_HOLD_MAX_MS)
+        dz_http_refuse(r, &wrong);
+    else
+        hold_until(api, r, dz_clock_real_ms() + b.length_ms);
+}
+
+void dz_api_unhold(struct dz_http_req *r, void *api)
+{
+    hold_until(api, r, 0);
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_sandbox.c - sandboxes: create, list, get, patch, delete; and how one is written.
+ */
+#include "api/api_int.h"
+
+#include "base/clock.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* --- how one is written ------------------------------------------------------------------- */
+
+static void put_raw(struct dz_json *j, const char *key, const char *json)
+{
+    dz_json_key(j, key);
+    dz_json_raw(j, json && json[0] ? dz_str(json) : DZ_STR("{}"));
+}
+
+static void put_text(struct dz_json *j, const char *key, const char *text)
+{
+    dz_json_put_strz(j, key, text && text[0] ? text : NULL);
+}
+
+static void put_idle(struct dz_json *j, const struct dz_instance *row)
+{
+    dz_json_key(j, "idle");
+    dz_json_object(j);
+    if (row->suspend_ms >= 0 && row->suspend_ms != DZ_LADDER_NEVER)
+        dz_json_put_i64(j, "timeout_ms", row->suspend_ms);
+    else
+        dz_json_put_null(j, "timeout_ms");
+    dz_json_put_strz(j, "mode", row->idle_mode[0] ? row->idle_mode : "activity");
+    dz_json_end(j);
+}
+
+static void put_capabilities(struct dz_json *j)
+{
+    static const struct {
+        const char *name;
+        bool has;
+    } all[] = {{"suspend", true},    {"resume", true},       {"hibernate", true},
+               {"fork_disk", false}, {"fork_memory", false}, {"network", false},
+               {"pty", true},        {"preview", false},     {"desktop", false}};
+    dz_json_key(j, "capabilities");
+    dz_json_object(j);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
+        dz_json_put_bool(j, all[i].name, all[i].has);
+    dz_json_end(j);
+}
+
+static void put_config(struct dz_json *j, const struct dz_instance *row)
+{
+    DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
+    char ref[DZ_IMAGE_REF];
+    bool known = dz_engine_config_of(row, &c, NULL) == 0;
+    put_text(j, "image", known && c.image ? c.image : row->image);
+    put_text(j, "image_id", row->image[0] ? dz_image_ref(row->image, ref) : "");
+    put_text(j, "size", c.size);
+    if (c.memory_bytes)
+        dz_json_put_u64(j, "memory_bytes", c.memory_bytes);
+    else
+        dz_json_put_null(j, "memory_bytes"); /* the image's, or the policy's */
+    put_text(j, "policy", c.policy);
+    put_text(j, "durability", c.durability);
+    dz_json_put_bool(j, "auto_resume", !known || c.auto_resume);
+    put_raw(j, "env", c.env);
+    put_raw(j, "labels", c.labels);
+    put_raw(j, "metadata", c.metadata);
+}
+
+static void put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row)
+{
+    dz_json_put_strz(j, "id", row->id);
+    put_text(j, "name", row->name);
+    dz_json_put_strz(j, "tenant", row->tenant);
+    dz_json_put_strz(j, "state", row->state);
+    put_text(j, "status", row->status);
+    put_text(j, "deployment", row->deployment);
+    put_text(j, "kind", row->kind);
+    dz_json_put_strz(j, "region", "local");
+    put_config(j, row);
+    put_text(j, "keep", row->keep);
+    dz_json_put_bool(j, "persistent", true);
+    put_idle(j, row);
+    put_capabilities(j);
+    dz_api_put_time(j, "created_at", row->created);
+    dz_api_put_time(j, "updated_at", row->updated * 1000);
+    dz_api_put_time(j, "last_active_at", row->last_active);
+    dz_api_put_time(j, "wake_at", row->wake_at);
+    dz_api_put_time(j, "hold_until", row->hold_until);
+    dz_api_put_time(j, "expires_at", row->expires);
+    dz_json_put_u64(j, "file_bytes", dz_engine_file_bytes(a->engine, row));
+    dz_json_put_i64(j, "generation", row->generation);
+    put_text(j, "error", row->error);
+}
+
+void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row)
+{
+    dz_json_object(j);
+    put_sandbox(a, j, row);
+    dz_json_end(j);
+}
+
+void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
+                         const struct dz_instance *row)
+{
+    struct dz_api_out o;
+    dz_api_begin(&o);
+    put_sandbox(a, &o.json, row);
+    dz_api_send(r, status, &o);
+}
+
+/* The answer is the sandbox. flags: the status. */
+void dz_api_done_sandbox(void *arg, const struct dz_engine_result *result)
+{
+    struct dz_api_call *c = arg;
+    struct dz_api *a = c->api;
+    int status = (int)c->flags;
+    struct dz_http_req *r = dz_api_over(c);
+    if (!r)
+        return;
+    if (result->code < 0)
+        dz_api_refuse_about(r, result->why, result->row ? result->row->id : NULL);
+    else if (!result->row || status == 204)
+        dz_http_send(r, 204, NULL, NULL);
+    else
+        dz_api_send_sandbox(a, r, status, result->row);
+}
+
+/* --- create ---------------------------------------------------------------------------------- */
+
+struct idle {
+    int64_t timeout;
+    const char *mode;
+};
+
+struct create {
+    struct dz_engine_spec spec;
+    uint64_t memory;
+    int64_t idle_ms;
+    int auto_resume, start;
+};
+
+static const struct dz_api_field create_idle[] = {
+    {"timeout", DZ_API_DURATION, offsetof(struct create, idle_ms), NULL, 0},
+    {"mode", DZ_API_STR, offsetof(struct create, spec.idle_mode), NULL, 0},
+    {"count_cpu", DZ_API_LATER, 0, NULL, 0},
+    {"connection_silence", DZ_API_LATER, 0, NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+static const struct dz_api_field create_fields[] = {
+    {"name", DZ_API_STR, offsetof(struct create, spec.name), NULL, 0},
+    {"image", DZ_API_STR, offsetof(struct create, spec.image), NULL, 0},
+    {"snapshot", DZ_API_STR, offsetof(struct create, spec.snapshot), NULL, 0},
+    {"kind", DZ_API_STR, offsetof(struct create, spec.kind), NULL, 0},
+    {"memory", DZ_API_SIZE, offsetof(struct create, memory), NULL, 0},
+    {"size", DZ_API_STR, offsetof(struct create, spec.size), NULL, 0},
+    {"env", DZ_API_OBJECT, offsetof(struct create, spec.env_json), NULL, 0},
+    {"labels", DZ_API_OBJECT, offsetof(struct create, spec.labels_json), NULL, 0},
+    {"metadata", DZ_API_OBJECT, offsetof(struct create, spec.metadata_json), NULL, 0},
+    {"region", DZ_API_STR, offsetof(struct create, spec.region), NULL, 0},
+    {"policy", DZ_API_STR, offsetof(struct create, spec.policy), NULL, 0},
+    {"keep", DZ_API_STR, offsetof(struct create, spec.keep), NULL, 0},
+    {"durability", DZ_API_STR, offsetof(struct create, spec.durability), NULL, 0},
+    {"idle", DZ_API_SUB, 0, create_idle, 0},
+    {"auto_resume", DZ_API_BOOL, offsetof(struct create, auto_resume), NULL, 0},
+    {"start", DZ_API_BOOL, offsetof(struct create, start), NULL, 0},
+    {"persistent", DZ_API_TRUE, 0, NULL, 0},
+    {"ports", DZ_API_LATER, 0, NULL, 0},
+    {"timeout", DZ_API_LATER, 0, NULL, 0},
+    {"expiry", DZ_API_LATER, 0, NULL, 0},
+    {"network", DZ_API_LATER, 0, NULL, 0},
+    {"volumes", DZ_API_LATER, 0, NULL, 0},
+    {"services", DZ_API_LATER, 0, NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+void dz_api_create(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct create c = {.idle_ms = -1, .auto_resume = 1, .start = 1};
+    struct dz_engine_why why = {0};
+    if (!dz_api_body(r, create_fields, &c))
+        return;
+    c.spec.memory_bytes = c.memory;
+    c.spec.idle_ms = c.idle_ms < 0 ? DZ_LADDER_INHERIT : c.idle_ms;
+    c.spec.no_resume = !c.auto_resume;
+    c.spec.no_start = !c.start;
+    struct dz_api_call *call = dz_api_wait(a, r, 201);
+    if (!call)
+        return;
+    int rc =
+        dz_engine_create(a->engine, dz_api_caller(r, a), &c.spec, dz_api_done_sandbox, call, &why);
+    if (rc < 0) {
+        dz_free(call);
+        dz_api_refuse(r, &why);
+    }
+}
+
+/* --- list, get ---------------------------------------------------------------------------------
+ */
+
+void dz_api_list(struct dz_http_req *r, void *api)
+{
+    static const char *const names[] = {"state", "kind", "label", "image", NULL};
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_API_LIMIT_MAX);
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_page page;
+    struct dz_api_out o;
+    bool more = false;
+    int rc = dz_api_page(r, names, &page, &why);
+    if (rc == 0) {
+        const struct dz_engine_filter f = {
+            .state = dz_http_query(r, "state"),
+            .kind = dz_http_query(r, "kind"),
+            .label = dz_http_query(r, "label"),
+            .image = dz_http_query(r, "image"),
+            .after = page.cursor,
+            .limit = page.limit,
+        };
+        rc = dz_engine_list(a->engine, dz_api_caller(r, a), &f, &rows, &more, &why);
+    }
+    if (rc < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_key(&o.json, "sandboxes");
+    dz_json_array(&o.json);
+    for (size_t i = 0; i < rows.n; i++)
+        dz_api_put_sandbox(a, &o.json, &rows.p[i]);
+    dz_json_end(&o.json);
+    dz_json_put_strz(&o.json, "next_cursor", more ? rows.p[rows.n - 1].id : NULL);
+    dz_api_send(r, 200, &o);
+}
+
+void dz_api_get(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    int rc = dz_engine_get(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &row, &why);
+    if (rc < 0)
+        dz_api_refuse(r, &why);
+    else
+        dz_api_send_sandbox(a, r, 200, &row);
+}
+
+/* S0's plain list: five columns, and all rows. */
+void dz_api_instances(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_API_LIMIT_MAX);
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_json j;
+    bool more = true;
+    const char *after = NULL;
+    char last[DZ_ENGINE_VALUE_MAX + 1];
+    dz_json_init(&j, &text, false);
+    dz_json_array(&j);
+    while (more) {
+        const struct dz_engine_filter f = {.after = after, .limit = DZ_API_LIMIT_MAX};
+        if (dz_engine_list(a->engine, dz_api_caller(r, a), &f, &rows, &more, &why) < 0) {
+            dz_api_refuse(r, &why);
+            return;
+        }
+        for (size_t i = 0; i < rows.n; i++) {
+            dz_json_object(&j);
+            dz_json_put_strz(&j, "id", rows.p[i].id);
+            dz_json_put_strz(&j, "tenant", rows.p[i].tenant);
+            dz_json_put_strz(&j, "state", rows.p[i].state);
+            dz_json_put_strz(&j, "vfs_path", rows.p[i].vfs_path);
+            dz_json_put_i64(&j, "updated", rows.p[i].updated);
+            dz_json_end(&j);
+            (void)snprintf(last, sizeof last, "%s", rows.p[i].id);
+        }
+        after = last;
+        dz_instances_release(&rows);
+    }
+    dz_json_end(&j);
+    if (dz_json_finish(&j) < 0)
+        dz_http_fail(r, &(struct dz_err){.code = DZ_ELIMIT, .msg = "the list is too large"});
+    else
+        dz_http_send(r, 200, DZ_HTTP_JSON, &text);
+}
+
+/* --- patch, delete -------------------------------------------------------------------------------
+ */
+
+struct patch {
+    struct dz_engine_patch p;
+    int64_t idle_ms;
+    int auto_resume;
+};
+static const struct dz_api_field patch_idle[] = {
+    {"timeout", DZ_API_DURATION, offsetof(struct patch, idle_ms), NULL, 0},
+    {"mode", DZ_API_STR, offsetof(struct patch, p.idle_mode), NULL, 0},
+    {"count_cpu", DZ_API_LATER, 0, NULL, 0},
+    {"connection_silence", DZ_API_LATER, 0, NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+static const struct dz_api_field patch_fields[] = {
+    {"name", DZ_API_STR, offsetof(struct patch, p.name), NULL, 0},
+    {"labels", DZ_API_OBJECT, offsetof(struct patch, p.labels_json), NULL, 0},
+    {"metadata", DZ_API_OBJECT, offsetof(struct patch, p.metadata_json), NULL, 0},
+    {"idle", DZ_API_SUB, 0, patch_idle, 0},
+    {"auto_resume", DZ_API_BOOL, offsetof(struct patch, auto_resume), NULL, 0},
+    {"timeout", DZ_API_LATER, 0, NULL, 0},
+    {"expiry", DZ_API_LATER, 0, NULL, 0},
+    {"network", DZ_API_LATER, 0, NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+void dz_api_patch(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct patch b = {.idle_ms = -1, .auto_resume = -1};
+    if (!dz_api_body(r, patch_fields, &b))
+        return;
+    b.p.set_idle = b.idle_ms >= 0;
+    b.p.idle_ms = b.idle_ms;
+    b.p.set_resume = b.auto_resume >= 0;
+    b.p.no_resume = b.auto_resume == 0;
+    int rc =
+        dz_engine_change(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &b.p, &row, &why);
+    if (rc < 0)
+        dz_api_refuse(r, &why);
+    else
+        dz_api_send_sandbox(a, r, 200, &row);
+}
+
+void dz_api_delete(struct dz_http_req *r, void *api)
+{
+    static const char *const names[] = {"force", NULL};
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    const char *force = dz_http_query(r, "force");
+    bool forced = force && strcmp(force, "true") == 0;
+    int rc = dz_api_only(r, names, &why);
+    if (rc == 0 && force && !forced && strcmp(force, "false") != 0) {
+        rc = dz_fail(&why.err, DZ_EINVAL, "force: true or false");
+        (void)snprintf(why.field, sizeof why.field, "force");
+    }
+    if (rc < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_order(a, r,
+                 &(struct dz_engine_order){.what = forced ? DZ_REQUEST_DESTROY : DZ_REQUEST_DELETE},
+                 204);
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_stream.c - a command as a stream: server-sent events, or a WebSocket.
+ *
+ * What a client has not taken yet is not acknowledged to the engine, so that a slow
+ * client holds up its command and nothing else. What a client types is given to the
+ * engine message by message; when too much waits there, the socket is not read.
+ */
+#include "api/api_exec.h"
+
+#include "base/num.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CLOSE_NORMAL = 1000,
+    CLOSE_PROTOCOL = 1008,
+    CLOSE_INTERNAL = 1011,
+};
+
+struct session {
+    struct dz_api *api;
+    const struct dz_engine_caller *who;
+    struct dz_sse *sse; /* one of them */
+    struct dz_ws *ws;
+    struct dz_engine_watch *watch;
+    bool over, full;    /* ended; the client has not caught up */
+    bool waits;         /* for the first message, which says what to run */
+    bool closed, tells; /* the client left; a message is on its way to the command */
+    size_t untaken;
+    char sandbox[DZ_ENGINE_VALUE_MAX + 1];
+    char exec_id[DZ_ENGINE_VALUE_MAX + 1];
+    char request_id[DZ_ID_TEXT];
+};
+
+static struct session *make_session(struct dz_api *a, struct dz_http_req *r)
+{
+    struct session *s = dz_zalloc(sizeof *s);
+    const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
+    if (!s) {
+        dz_http_refuse(r, &busy);
+        return NULL;
+    }
+    s->api = a;
+    s->who = dz_api_caller(r, a);
+    (void)snprintf(s->sandbox, sizeof s->sandbox, "%s", dz_http_param(r, "id"));
+    (void)snprintf(s->request_id, sizeof s->request_id, "%s", dz_http_request_id(r));
+    return s;
+}
+
+/* --- to the client ------------------------------------------------------------------------ */
+
+static void send_json(struct session *s, const char *event, const char *id,
+                      const struct dz_buf *text)
+{
+    struct dz_str data = dz_str_n(text->p, text->len);
+    int rc = s->sse ? dz_sse_send(s->sse, event, id, data) : dz_ws_send(s->ws, true, data);
+    s->full = s->full || rc == 1;
+}
+
+static void finish(struct session *s, int code)
+{
+    s->over = true;
+    if (s->sse)
+        dz_sse_end(s->sse);
+    else if (s->ws)
+        dz_ws_close(s->ws, code, NULL);
+}
+
+static void begin_message(struct session *s, struct dz_json *j, struct dz_buf *text,
+                          const char *type)
+{
+    dz_json_init(j, text, false);
+    dz_json_object(j);
+    if (s->ws)
+        dz_json_put_strz(j, "type", type);
+}
+
+static void on_started(void *arg, const char *exec_id, int64_t pid)
+{
+    struct session *s = arg;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    (void)snprintf(s->exec_id, sizeof s->exec_id, "%s", exec_id);
+    begin_message(s, &j, &text, "start");
+    dz_json_put_strz(&j, "exec_id", exec_id);
+    dz_json_put_i64(&j, "pid", pid);
+    dz_json_end(&j);
+    send_json(s, "start", NULL, &text);
+}
+
+static void on_output(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n)
+{
+    struct session *s = arg;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
+    struct dz_json j;
+    char id[24];
+    if (s->sse) {
+        dz_json_init(&j, &text, false);
+        dz_api_put_bytes(&j, dz_str_n(data, n));
+        (void)snprintf(id, sizeof id, "%llu", (unsigned long long)(offset + n));
+        send_json(s, stream == 2 ? "stderr" : "stdout", id, &text);
+    } else {
+        const char number = (char)stream;
+        dz_buf_add(&text, &number, 1);
+        dz_buf_add(&text, data, n);
+        s->full = dz_ws_send(s->ws, false, dz_str_n(text.p, text.len)) == 1 || s->full;
+    }
+    if (s->full)
+        s->untaken += n;
+    else
+        dz_engine_watch_took(s->watch, n);
+}
+
+static void on_ended(void *arg, const struct dz_engine_exit *how)
+{
+    struct session *s = arg;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    s->watch = NULL;
+    begin_message(s, &j, &text, "exit");
+    dz_api_exec_put_exit(&j, s->exec_id, how, false);
+    dz_json_end(&j);
+    send_json(s, "exit", NULL, &text);
+    finish(s, CLOSE_NORMAL);
+}
+
+static void on_failed(void *arg, const struct dz_engine_why *why)
+{
+    struct session *s = arg;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    s->watch = NULL;
+    begin_message(s, &j, &text, "error");
+    dz_api_put_error(&j, why, s->request_id);
+    dz_json_end(&j);
+    send_json(s, "error", NULL, &text);
+    finish(s, s->exec_id[0] ? CLOSE_INTERNAL : CLOSE_PROTOCOL);
+}
+
+static const struct dz_engine_watch_ops ops = {on_started, on_output, on_ended, on_failed};
+
+static void on_room(void *arg)
+{
+    struct session *s = arg;
+    size_t n = s->untaken;
+    s->full = false;
+    s->untaken = 0;
+    if (s->watch && n > 0)
+        dz_engine_watch_took(s->watch, n);
+}
+
+static void session_gone(struct session *s)
+{
+    dz_engine_watch_end(s->watch);
+    s->watch = NULL;
+    s->closed = true;
+    if (!s->tells)
+        dz_free(s);
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+static void sse_closed(void *arg)
+{
+    session_gone(arg);
+}
+
+static const struct dz_sse_ops sse_ops = {on_room, sse_closed};
+
+/* Refused before anything is streamed: as any other request. */
+static bool may_start(struct dz_api *a, struct dz_http_req *r)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_why why = {0};
+    int rc = dz_engine_get(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &row, &why);
+    if (rc < 0)
+        dz_api_refuse(r, &why);
+    return rc == 0;
+}
+
+void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_exec *exec,
+                        const char *exec_id, uint64_t offset)
+{
+    struct dz_engine_why why = {0};
+    char id[DZ_ENGINE_VALUE_MAX + 1] = "";
+    struct session *s = may_start(a, r) ? make_session(a, r) : NULL;
+    if (!s)
+        return;
+    if (exec_id)
+        (void)snprintf(id, sizeof id, "%s", exec_id);
+    s->sse = dz_http_sse(r, &sse_ops, s);
+    if (!s->sse) {
+        dz_free(s);
+        return;
+    }
+    int rc = exec ? dz_engine_exec(a->engine, s->who, s->sandbox, exec, &ops, s, &s->watch, &why)
+                  : dz_engine_exec_watch(a->engine, s->who, s->sandbox, id, offset, &ops, s,
+                                         &s->watch, &why);
+    if (rc < 0)
+        on_failed(s, &why);
+}
+
+/* --- a socket ----------------------------------------------------------------------------------
+ */
+
+static void ws_fail(struct session *s, struct dz_engine_why *why, const char *text)
+{
+    if (text)
+        (void)dz_fail(&why->err, DZ_EINVAL, "%s", text);
+    on_failed(s, why);
+}
+
+static void on_told(void *arg, const struct dz_engine_result *result)
+{
+    struct session *s = arg;
+    s->tells = false;
+    if (s->closed) {
+        dz_free(s);
+        return;
+    }
+    (void)result; /* a command that has ended, or does not read: its end says so */
+    if (!s->over)
+        dz_ws_pause(s->ws, false);
+}
+
+static void tell(struct session *s, const struct dz_engine_tell *what)
+{
+    struct dz_engine_why why;
+    dz_ws_pause(s->ws, true); /* one at a time, in order */
+    s->tells = true;
+    if (dz_engine_exec_tell(s->api->engine, s->who, s->sandbox, s->exec_id, what, on_told, s,
+                            &why) < 0) {
+        s->tells = false;
+        dz_ws_pause(s->ws, false);
+    }
+}
+
+struct command {
+    const char *type, *signal;
+    int64_t cols, rows;
+};
+static const struct dz_api_field command_fields[] = {
+    {"type", DZ_API_STR, offsetof(struct command, type), NULL, 0},
+    {"signal", DZ_API_STR, offsetof(struct command, signal), NULL, 0},
+    {"cols", DZ_API_INT, offsetof(struct command, cols), NULL, 0},
+    {"rows", DZ_API_INT, offsetof(struct command, rows), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+static void on_command(struct session *s, struct dz_str text)
+{
+    DZ_AUTO(dz_arena_release) struct dz_arena arena = DZ_ARENA_INIT(DZ_LINE_MAX);
+    struct dz_engine_why why = {0};
+    struct command c = {.type = ""};
+    int number = 0;
+    if (dz_api_read(&arena, text, command_fields, &c, &why) < 0)
+        ws_fail(s, &why, NULL);
+    else if (strcmp(c.type, "close_stdin") == 0)
+        tell(s, &(struct dz_engine_tell){.what = DZ_ENGINE_INPUT_END});
+    else if (strcmp(c.type, "signal") == 0 && c.signal && (number = dz_api_signal(c.signal)) > 0)
+        tell(s, &(struct dz_engine_tell){.what = DZ_ENGINE_SIGNAL, .number = number});
+    else if (strcmp(c.type, "resize") == 0 && c.cols > 0 && c.cols <= 4096 && c.rows > 0 &&
+             c.rows <= 4096)
+        tell(s, &(struct dz_engine_tell){
+                    .what = DZ_ENGINE_RESIZE, .rows = (uint16_t)c.rows, .cols = (uint16_t)c.cols});
+    else
+        ws_fail(s, &why,
+                "a message is resize with cols and rows, signal with a signal, or "
+                "close_stdin");
+}
+
+static void on_first(struct session *s, bool text, struct dz_str data)
+{
+    DZ_AUTO(dz_arena_release) struct dz_arena arena = DZ_ARENA_INIT(DZ_API_EXEC_MAX);
+    struct dz_engine_why why = {0};
+    struct dz_engine_exec exec;
+    struct dz_api_exec b;
+    s->waits = false;
+    if (!text) {
+        ws_fail(s, &why, "the first message is text: the request for a command");
+        return;
+    }
+    if (dz_api_exec_read(&arena, data, &b, &exec, &why) < 0) {
+        ws_fail(s, &why, NULL);
+        return;
+    }
+    exec.background = false;
+    if (!b.input.text.p)
+        exec.keep_input = true; /* a socket is there to be typed on */
+    if (dz_engine_exec(s->api->engine, s->who, s->sandbox, &exec, &ops, s, &s->watch, &why) < 0)
+        ws_fail(s, &why, NULL);
+}
+
+static void on_message(void *arg, bool text, struct dz_str data)
+{
+    struct session *s = arg;
+    struct dz_engine_why why = {0};
+    if (s->over)
+        return;
+    if (s->waits)
+        on_first(s, text, data);
+    else if (!s->exec_id[0])
+        ws_fail(s, &why, "the command has not started yet: wait for \"start\"");
+    else if (text)
+        on_command(s, data);
+    else
+        tell(s, &(struct dz_engine_tell){.what = DZ_ENGINE_INPUT, .data = data});
+}
+
+static void ws_closed(void *arg, int code)
+{
+    (void)code;
+    session_gone(arg);
+}
+
+static const struct dz_ws_ops ws_ops = {on_message, on_room, ws_closed};
+
+void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_id, uint64_t offset)
+{
+    struct dz_engine_why why = {0};
+    struct session *s = may_start(a, r) ? make_session(a, r) : NULL;
+    char id[DZ_ENGINE_VALUE_MAX + 1] = "";
+    if (!s)
+        return;
+    if (exec_id)
+        (void)snprintf(id, sizeof id, "%s", exec_id);
+    s->waits = !exec_id;
+    s->ws = dz_http_ws(r, &ws_ops, s);
+    if (!s->ws) {
+        dz_free(s);
+        return;
+    }
+    if (exec_id && dz_engine_exec_watch(a->engine, s->who, s->sandbox, id, offset, &ops, s,
+                                        &s->watch, &why) < 0)
+        ws_fail(s, &why, NULL);
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine.c - opening and closing everything, and waking those who listen to events.
+ */
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "cell/cell_disk.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- events -------------------------------------------------------------------------- */
+
+static void on_told(void *arg)
+{
+    struct dz_engine *e = arg;
+    e->told_set = false;
+    DZ_LIST_FOREACH(struct dz_engine_ear, ear, &e->ears, link)
+        ear->fn(ear->arg);
+}
+
+/* The registry has changed. Many changes of one turn of the loop are told once. */
+static void on_change(void *arg)
+{
+    struct dz_engine *e = arg;
+    if (e->told_set || dz_list_empty(&e->ears))
+        return;
+    e->told_set = true;
+    dz_timer_after(e->told, 0);
+}
+
+int dz_engine_listen(struct dz_engine *e, void (*fn)(void *arg), void *arg,
+                     struct dz_engine_ear **ret_ear, struct dz_engine_why *why)
+{
+    struct dz_engine_ear *ear = NULL;
+    if (dz_list_count(&e->ears) < DZ_ENGINE_EVENT_WATCHES)
+        ear = dz_zalloc(sizeof *ear);
+    if (!ear)
+        return dz_why(why, DZ_EBUSY, NULL, "listen to events: %d others listen already",
+                      DZ_ENGINE_EVENT_WATCHES);
+    ear->fn = fn;
+    ear->arg = arg;
+    dz_list_init(&ear->link);
+    dz_list_push_back(&e->ears, &ear->link);
+    *ret_ear = ear;
+    return 0;
+}
+
+void dz_engine_unlisten(struct dz_engine_ear *ear)
+{
+    if (!ear)
+        return;
+    dz_list_remove(&ear->link);
+    dz_free(ear);
+}
+
+struct events {
+    dz_engine_event_fn *fn;
+    void *arg;
+    size_t left;
+    bool stopped;
+};
+
+static int see_event(void *arg, const struct dz_registry_event *event)
+{
+    struct events *s = arg;
+    s->stopped = s->fn(s->arg, event) != 0 || --s->left == 0;
+    return s->stopped;
+}
+
+int dz_engine_events(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
+                     int64_t after, size_t limit, dz_engine_event_fn *fn, void *arg,
+                     struct dz_engine_why *why)
+{
+    struct dz_err err;
+    struct events s = {fn, arg, limit, false};
+    const struct dz_registry_event_filter f = {.tenant = who->is_operator ? NULL : who->tenant,
+                                               .sandbox_id = id,
+                                               .after = after,
+                                               .limit = limit};
+    int rc = dz_registry_events(e->registry, &f, see_event, &s, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : s.stopped;
+}
+
+/* --- opening --------------------------------------------------------------------------- */
+
+static int path_in(const char *data, const char *name, char **ret_path, struct dz_err *err)
+{
+    struct dz_buf b = DZ_BUF_INIT(DZ_PATH_MAX);
+    size_t n;
+    dz_buf_addf(&b, "%s%s%s", data, name[0] ? "/" : "", name);
+    *ret_path = dz_buf_detach(&b, &n);
+    dz_buf_release(&b);
+    return *ret_path ? 0 : dz_fail(err, DZ_ENOMEM, "the path of the data directory is too long");
+}
+
+static int open_stores(struct dz_engine *e, struct dz_err *err)
+{
+    DZ_AUTO(dz_freep) char *cold = NULL;
+    int rc = path_in(e->data_path, "live", &e->live_path, err);
+    if (rc == 0)
+        rc = path_in(e->data_path, "cold", &cold, err);
+    if (rc == 0)
+        rc = dz_blobs_open_dir(e->live_path, &e->cold.live, err);
+    if (rc == 0)
+        rc = dz_blobs_open_dir(cold, &e->cold.store, err);
+    e->cold.expand = dz_cell_expand;
+    if (rc == 0)
+        rc = dz_image_store_open(e->data_path, &e->images, err);
+    return rc < 0 ? rc : dz_vfs_template(&e->template, err);
+}
+
+static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, struct dz_err *err)
+{
+    int rc = path_in(opts->data_path, "", &e->data_path, err);
+    if (rc == 0)
+        rc = dz_fd_mkdirs(AT_FDCWD, e->data_path, 0700, err);
+    if (rc == 0)
+        rc = dz_registry_open(opts->registry, true, &e->registry, err);
+    if (rc == DZ_EBUSY)
+        return dz_fail(err, rc, "%s is in use: another daemon runs on it", opts->registry);
+    if (rc == 0)
+        rc = open_stores(e, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, on_told, e, &e->told, err);
+    if (rc < 0)
+        return rc;
+    dz_registry_tell(e->registry, on_change, e);
+    const struct dz_keeper_opts keeper = {
+        .loop = e->loop,
+        .registry = e->registry,
+        .cold = e->cold,
+        .ops = &dz_engine_keeper_ops,
+        .arg = e,
+        .live_path = e->live_path,
+        .ladder = opts->ladder,
+    };
+    return dz_keeper_new(&keeper, &e->keeper, err);
+}
+
+int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engine,
+                  struct dz_err *err)
+{
+    struct dz_engine *e = dz_zalloc(sizeof *e);
+    if (!e)
+        return dz_fail(err, DZ_ENOMEM, "start the engine: out of memory");
+    e->loop = opts->loop;
+    e->template = (struct dz_buf)DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    dz_map_init(&e->boxes, DZ_KEEPER_SANDBOXES_MAX);
+    dz_map_init(&e->image_cache, DZ_ENGINE_IMAGES_MAX + 1);
+    dz_list_init(&e->leaving);
+    dz_list_init(&e->ears);
+    int rc = open_all(e, opts, err);
+    if (rc < 0) {
+        dz_engine_free(e);
+        return rc;
+    }
+    *ret_engine = e;
+    return 0;
+}
+
+int dz_engine_recover(struct dz_engine *e, struct dz_err *err)
+{
+    int rc = dz_keeper_recover(e->keeper, err);
+    e->recovered = true;
+    return rc;
+}
+
+bool dz_engine_ready(const struct dz_engine *e)
+{
+    return e->recovered && !e->draining;
+}
+
+void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_counts)
+{
+    *ret_counts = e->counts;
+    ret_counts->warm = ret_counts->busy = 0;
+    DZ_MAP_FOREACH(it, &e->boxes) {
+        const struct box *b = it->value;
+        ret_counts->warm += b->phase == BOX_UP;
+    }
+    ret_counts->busy = dz_keeper_busy(e->keeper);
+}
+
+/* --- closing --------------------------------------------------------------------------- */
+
+static size_t awake(const struct dz_engine *e)
+{
+    size_t n = dz_list_count(&e->leaving);
+    DZ_MAP_FOREACH(it, &e->boxes)
+        n += ((const struct box *)it->value)->cell != NULL;
+    return n;
+}
+
+void dz_engine_drain_look(struct dz_engine *e)
+{
+    if (e->drained && awake(e) == 0 && dz_keeper_busy(e->keeper) == 0)
+        dz_timer_after(e->drain_timer, 0); /* not from inside of what ended */
+}
+
+static void on_drain_timer(void *arg)
+{
+    struct dz_engine *e = arg;
+    void (*drained)(void *arg, size_t left) = e->drained;
+    e->drained = NULL;
+    if (drained)
+        drained(e->drained_arg, awake(e));
+}
+
+void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void *arg, size_t left),
+                     void *arg)
+{
+    DZ_VEC(, struct box *) all = DZ_VEC_INIT(DZ_KEEPER_SANDBOXES_MAX);
+    e->draining = true;
+    e->drained = done;
+    e->drained_arg = arg;
+    if (dz_timer_new(e->loop, on_drain_timer, e, &e->drain_timer, NULL) < 0) {
+        e->drained = NULL;
+        done(arg, awake(e));
+        return;
+    }
+    dz_timer_after(e->drain_timer, deadline_ms);
+    DZ_MAP_FOREACH(it, &e->boxes)
+        (void)dz_vec_push(&all, it->value);
+    for (size_t i = 0; i < all.n; i++)
+        all.p[i]->pins++;
+    for (size_t i = 0; i < all.n; i++) {
+        struct box *b = all.p[i];
+        const struct dz_keeper_request r = {.what = DZ_REQUEST_SUSPEND, .id = b->id};
+        if (b->reserved)
+            dz_box_files_over(b);
+        else if ((b->phase == BOX_UP || b->phase == BOX_STARTING) &&
+                 dz_keeper_submit(e->keeper, &r, NULL, NULL) < 0)
+            dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", b->id));
+    }
+    for (size_t i = 0; i < all.n; i++) {
+        all.p[i]->pins--;
+        dz_box_leave(all.p[i]);
+    }
+    dz_vec_release(&all);
+    dz_engine_drain_look(e);
+}
+
+void dz_engine_free(struct dz_engine *e)
+{
+    if (!e)
+        return;
+    DZ_MAP_FOREACH(it, &e->boxes)
+        dz_box_destroy(it->value);
+    dz_map_release(&e->boxes);
+    dz_leaving_free_all(e);
+    dz_keeper_free(e->keeper);
+    dz_engine_images_forget(e, NULL);
+    dz_map_release(&e->image_cache);
+    dz_image_store_close(e->images);
+    dz_blobs_free(e->cold.live);
+    dz_blobs_free(e->cold.store);
+    (void)dz_registry_close(e->registry, NULL);
+    dz_timer_free(e->told);
+    dz_timer_free(e->drain_timer);
+    dz_buf_release(&e->template);
+    dz_free(e->data_path);
+    dz_free(e->live_path);
+    dz_free(e);
+}

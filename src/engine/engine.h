@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine.h - every operation that a client may ask for, one function each.
+ *
+ * The engine knows who asks, what he may ask, and what it needs: the lifecycle
+ * through a keeper, machines through cells, images through the store, all that is
+ * remembered through the registry. It knows no HTTP. What takes time ends in a
+ * callback on the loop's thread, exactly once, perhaps before the call returns;
+ * what does not answers at once. Nothing here opens a sandbox's file as a database
+ * or reads what is in one: that is done in cells.
+ *
+ * A failure says what (err), why in one word (reason, may be NULL) and which field
+ * of the request is to blame (field, may be "").
+ *
+ * One thread, that of the loop.
+ */
+#ifndef DZ_ENGINE_ENGINE_H
+#define DZ_ENGINE_ENGINE_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "image/image.h"
+#include "keeper/keeper.h"
+#include "lifecycle/lifecycle_op.h"
+#include "loop/loop.h"
+#include "registry/registry.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    DZ_ENGINE_NAME_MAX = 63,        /* bytes of a sandbox's name */
+    DZ_ENGINE_LABELS_MAX = 64,      /* labels of one */
+    DZ_ENGINE_KEY_MAX = 63,         /* bytes of a label's key */
+    DZ_ENGINE_VALUE_MAX = 255,      /* and of its value */
+    DZ_ENGINE_METADATA_MAX = 65536, /* bytes of metadata as JSON */
+    DZ_ENGINE_ENV_MAX = 256,        /* variables, of a sandbox and of a command */
+    DZ_ENGINE_ENV_BYTES = 65536,    /* bytes of them all */
+    DZ_ENGINE_ARGS_MAX = 4096,      /* words of a command */
+    DZ_ENGINE_ARGS_BYTES = 131072,  /* bytes of them all */
+    DZ_ENGINE_INPUT_MAX = 1 << 20,  /* bytes of input that wait for one command */
+    DZ_ENGINE_WATCHES_MAX = 64,     /* listeners to one command */
+    DZ_ENGINE_EVENT_WATCHES = 1024, /* listeners to events */
+    DZ_ENGINE_IMAGES_MAX = 256,     /* images that are open at once */
+};
+#define DZ_ENGINE_MEMORY_MIN  (UINT64_C(1) << 20)
+#define DZ_ENGINE_MEMORY_MAX  (UINT64_C(64) << 30)
+#define DZ_ENGINE_IDLE_MIN_MS ((int64_t)100)
+#define DZ_ENGINE_IDLE_MAX_MS ((int64_t)365 * 24 * 3600 * 1000)
+#define DZ_ENGINE_HOLD_MAX_MS ((int64_t)30 * 24 * 3600 * 1000)
+
+struct dz_engine;
+
+/* Why something was refused or failed. */
+struct dz_engine_why {
+    struct dz_err err;
+    const char *reason; /* "asleep", "unsupported", "owner_gone", "archived"; NULL: none */
+    char field[64];     /* of the request; "": none */
+};
+
+/* Who asks. The operator (the owner of the socket) sees all tenants; what he makes is
+ * `tenant`'s. Anybody else's sandboxes do not exist for a tenant. */
+struct dz_engine_caller {
+    const char *tenant;
+    bool is_operator;
+};
+
+/* --- the engine ----------------------------------------------------------------- */
+
+struct dz_engine_opts {
+    struct dz_loop *loop;
+    const char *data_path; /* of the data directory; made when missing */
+    const char *registry;  /* as of dz_registry_open */
+    struct dz_ladder ladder;
+};
+/* Open everything. DZ_EBUSY: another process has the data directory. */
+DZ_NODISCARD int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engine,
+                               struct dz_err *err);
+/* Finish or undo what an earlier process began; then requests may come. Blocks. */
+DZ_NODISCARD int dz_engine_recover(struct dz_engine *e, struct dz_err *err);
+/* Put every sandbox to sleep; done(left) when none is awake or deadline_ms is over:
+ * how many still were. New work is refused from now on with DZ_EBUSY. */
+void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void *arg, size_t left),
+                     void *arg);
+bool dz_engine_ready(const struct dz_engine *e); /* recovered, and not draining */
+void dz_engine_free(struct dz_engine *e);        /* NULL is fine */
+
+struct dz_engine_counts {
+    uint64_t warm, busy; /* cells; operations under way */
+    uint64_t creates, wakes, wakes_cold, execs, suspends, crashes;
+};
+void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_counts);
+
+/* --- sandboxes -------------------------------------------------------------------- */
+
+/* How an operation on a sandbox ended. */
+struct dz_engine_result {
+    int code;                        /* 0 or DZ_E* */
+    const struct dz_engine_why *why; /* of code < 0 */
+    const struct dz_instance *row;   /* as it is now; NULL: there is none */
+    enum dz_rung rung;               /* of a wake */
+    bool memory_lost;
+    int64_t us; /* it took so long */
+};
+typedef void dz_engine_done_fn(void *arg, const struct dz_engine_result *result);
+
+/* What a client says of a new sandbox. NULL, 0: not said. */
+struct dz_engine_spec {
+    const char *name, *image, *snapshot, *kind, *size, *region, *policy, *keep, *durability;
+    const char *idle_mode;
+    uint64_t memory_bytes;
+    int64_t idle_ms;         /* DZ_LADDER_INHERIT: not said; DZ_LADDER_NEVER */
+    const char *env_json;    /* an object of strings */
+    const char *labels_json; /* an object of strings */
+    const char *metadata_json;
+    bool no_resume; /* only an explicit wake wakes it */
+    bool no_start;  /* it stays as it is created */
+};
+/* Everything is checked before anything is made. */
+DZ_NODISCARD int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
+                                  const struct dz_engine_spec *spec, dz_engine_done_fn *done,
+                                  void *arg, struct dz_engine_why *why);
+
+/* One, by id, name, or the beginning of an id. The row is to be released. */
+DZ_NODISCARD int dz_engine_get(struct dz_engine *e, const struct dz_engine_caller *who,
+                               const char *word, struct dz_instance *ret_row,
+                               struct dz_engine_why *why);
+struct dz_engine_filter {
+    const char *state, *kind, *image, *label; /* label "k=v" or "k"; NULL: any */
+    const char *after;                        /* ids greater than this */
+    size_t limit;                             /* 1 to DZ_REGISTRY_LIST_MAX */
+};
+/* Rows by id, appended. *ret_more: there are more after the last one. */
+DZ_NODISCARD int dz_engine_list(struct dz_engine *e, const struct dz_engine_caller *who,
+                                const struct dz_engine_filter *f, struct dz_instances *rows,
+                                bool *ret_more, struct dz_engine_why *why);
+
+/* What is to change; NULL, false: stays. */
+struct dz_engine_patch {
+    const char *name, *labels_json, *metadata_json, *idle_mode;
+    bool set_idle, set_resume;
+    int64_t idle_ms;
+    bool no_resume;
+};
+DZ_NODISCARD int dz_engine_change(struct dz_engine *e, const struct dz_engine_caller *who,
+                                  const char *word, const struct dz_engine_patch *p,
+                                  struct dz_instance *ret_row, struct dz_engine_why *why);
+
+/* One hop of the lifecycle: WAKE SUSPEND FREEZE PREFETCH ARCHIVE REVIVE DELETE DESTROY. */
+struct dz_engine_order {
+    enum dz_request what;
+    const char *keep;   /* SUSPEND: "memory", "files"; WAKE: "files" gives the memory up */
+    const char *policy; /* WAKE: another one, from now on */
+};
+DZ_NODISCARD int dz_engine_order(struct dz_engine *e, const struct dz_engine_caller *who,
+                                 const char *word, const struct dz_engine_order *order,
+                                 dz_engine_done_fn *done, void *arg, struct dz_engine_why *why);
+/* Awake at least until then; 0: no longer. */
+DZ_NODISCARD int dz_engine_hold(struct dz_engine *e, const struct dz_engine_caller *who,
+                                const char *word, int64_t until_ms, struct dz_instance *ret_row,
+                                struct dz_engine_why *why);
+
+/* Its files as a new sandbox of this tenant (NULL: the same). result->row is the new one. */
+DZ_NODISCARD int dz_engine_clone(struct dz_engine *e, const struct dz_engine_caller *who,
+                                 const char *word, const char *tenant, const char *name,
+                                 dz_engine_done_fn *done, void *arg, struct dz_engine_why *why);
+/* Its public volume as a file; fd is the callback's, who closes it. */
+typedef void dz_engine_file_fn(void *arg, const struct dz_engine_result *result, int fd);
+DZ_NODISCARD int dz_engine_share(struct dz_engine *e, const struct dz_engine_caller *who,
+                                 const char *word, dz_engine_file_fn *done, void *arg,
+                                 struct dz_engine_why *why);
+
+/* --- what a sandbox was created with --------------------------------------------------- */
+
+struct dz_engine_config {
+    char *text; /* owns the strings */
+    const char *image, *size, *policy, *durability;
+    uint64_t memory_bytes; /* 0: the image's or the policy's */
+    const char *env;       /* JSON objects */
+    const char *labels, *metadata;
+    bool auto_resume;
+};
+DZ_NODISCARD int dz_engine_config_of(const struct dz_instance *row,
+                                     struct dz_engine_config *ret_config, struct dz_err *err);
+void dz_engine_config_release(struct dz_engine_config *c); /* for DZ_AUTO too */
+/* Bytes of its file, wherever it lies; 0: it has none. */
+uint64_t dz_engine_file_bytes(const struct dz_engine *e, const struct dz_instance *row);
+
+/* --- images ------------------------------------------------------------------------- */
+
+/* Each after a hash, in their order; image NULL: damaged. */
+typedef int dz_engine_image_fn(void *arg, const char *sha256, const char *tags,
+                               const struct dz_image *image);
+DZ_NODISCARD int dz_engine_images(struct dz_engine *e, const char *after, size_t limit,
+                                  dz_engine_image_fn *fn, void *arg,
+                                  char ret_last[static DZ_SHA256_HEX], bool *ret_more,
+                                  struct dz_engine_why *why);
+/* One, to be released, and its names, appended. */
+DZ_NODISCARD int dz_engine_image(struct dz_engine *e, const char *name, struct dz_image *ret_image,
+                                 struct dz_buf *tags, struct dz_engine_why *why);
+/* DZ_EEXIST: a sandbox stands on it. */
+DZ_NODISCARD int dz_engine_image_delete(struct dz_engine *e, const char *name,
+                                        struct dz_engine_why *why);
+
+/* --- events ------------------------------------------------------------------------- */
+
+/* Those after a number, oldest first, of one sandbox or all. 0: all that there are; 1: fn said
+ * stop, or it was `limit`. */
+typedef int dz_engine_event_fn(void *arg, const struct dz_registry_event *event);
+DZ_NODISCARD int dz_engine_events(struct dz_engine *e, const struct dz_engine_caller *who,
+                                  const char *id, int64_t after, size_t limit,
+                                  dz_engine_event_fn *fn, void *arg, struct dz_engine_why *why);
+/* Be called, at some time soon after each new event. */
+struct dz_engine_ear;
+DZ_NODISCARD int dz_engine_listen(struct dz_engine *e, void (*fn)(void *arg), void *arg,
+                                  struct dz_engine_ear **ret_ear, struct dz_engine_why *why);
+void dz_engine_unlisten(struct dz_engine_ear *ear); /* NULL is fine */
+
+/* --- commands ------------------------------------------------------------------------ */
+
+struct dz_engine_exec {
+    const char *const *argv; /* ends with NULL; or NULL: */
+    const char *shell;       /* for /bin/sh -c */
+    const char *cwd, *user;  /* NULL: the image's */
+    const char *env_json;    /* an object of strings, over the sandbox's; NULL */
+    struct dz_str input;     /* its standard input from the start */
+    bool keep_input;         /* more may come; else it ends after `input` */
+    bool tty;
+    uint16_t rows, cols;
+    bool background;    /* nobody listens: only started() or failed() is told */
+    int64_t timeout_ms; /* then it is killed; 0: never */
+};
+
+/* How a command ended. */
+struct dz_engine_exit {
+    int exit_code; /* -1: signal */
+    int signal;
+    bool timed_out;
+    const char *text; /* why it was stopped, "" */
+    int64_t duration_ms;
+    uint64_t bytes; /* of output, ever */
+};
+
+/* Who listens to a command. dz_engine_watch_end may be called from started, ended and failed,
+ * not from output. */
+struct dz_engine_watch;
+struct dz_engine_watch_ops {
+    void (*started)(void *arg, const char *exec_id, int64_t pid); /* once, first */
+    /* stream 1, 2 (a terminal has only 1). offset: of the first byte, of all output. Each byte
+     * is to be acknowledged by dz_engine_watch_took. NULL: output is not wanted. */
+    void (*output)(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n);
+    void (*ended)(void *arg, const struct dz_engine_exit *how); /* the last */
+    void (*failed)(void *arg, const struct dz_engine_why *why); /* or this is */
+};
+
+/* Is it a sound request? What dz_engine_exec asks first. */
+DZ_NODISCARD int dz_engine_exec_check(const struct dz_engine_exec *exec, struct dz_engine_why *why);
+/* Start one, waking the sandbox if it must. */
+DZ_NODISCARD int dz_engine_exec(struct dz_engine *e, const struct dz_engine_caller *who,
+                                const char *word, const struct dz_engine_exec *exec,
+                                const struct dz_engine_watch_ops *ops, void *arg,
+                                struct dz_engine_watch **ret_watch, struct dz_engine_why *why);
+/* Listen to one that there is, from this byte of its output on (what the file still has). A
+ * watch stays while the sandbox sleeps. */
+DZ_NODISCARD int dz_engine_exec_watch(struct dz_engine *e, const struct dz_engine_caller *who,
+                                      const char *word, const char *exec_id, uint64_t offset,
+                                      const struct dz_engine_watch_ops *ops, void *arg,
+                                      struct dz_engine_watch **ret_watch,
+                                      struct dz_engine_why *why);
+void dz_engine_watch_took(struct dz_engine_watch *w, size_t n);
+/* Listen no more; nothing is told any more. The command goes on. NULL is fine. */
+void dz_engine_watch_end(struct dz_engine_watch *w);
+/* The command of a watch: the same as dz_engine_exec_tell, without looking it up. */
+const char *dz_engine_watch_exec(const struct dz_engine_watch *w);
+
+enum dz_engine_told {
+    DZ_ENGINE_INPUT,     /* data: DZ_EBUSY when too much waits already */
+    DZ_ENGINE_INPUT_END, /* no more input */
+    DZ_ENGINE_SIGNAL,    /* number, to the whole job */
+    DZ_ENGINE_RESIZE,
+};
+struct dz_engine_tell {
+    enum dz_engine_told what;
+    struct dz_str data;
+    int number;
+    uint16_t rows, cols;
+};
+/* Tell a running command something, waking its sandbox. done: it has it. */
+DZ_NODISCARD int dz_engine_exec_tell(struct dz_engine *e, const struct dz_engine_caller *who,
+                                     const char *word, const char *exec_id,
+                                     const struct dz_engine_tell *tell, dz_engine_done_fn *done,
+                                     void *arg, struct dz_engine_why *why);
+
+#endif

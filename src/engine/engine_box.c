@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_box.c - sandboxes that have a cell: starting it, listening to it, letting
+ * it go.
+ *
+ * A cell's events are taken in turns of TURN, so that one that talks much does not
+ * hold the others up. After SUSPENDED the cell is durable and on its way out: it
+ * leaves its box at once, so that the sandbox may be started again (the new cell waits
+ * for the file's lock), and is kept in `leaving` until it has gone.
+ */
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "kernel/kernel.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TURN = 64,               /* events of one cell before others have theirs */
+    LOCK_WAIT_MS = 10000,    /* for a cell that is on its way out of the same file */
+    LINGER_MS = 1000,        /* a file-only cell that nobody uses any more */
+    CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
+};
+
+/* --- boxes ------------------------------------------------------------------------------ */
+
+struct box *dz_box_find(struct dz_engine *e, const char *id)
+{
+    return dz_map_get(&e->boxes, dz_str(id));
+}
+
+static void on_linger(void *arg)
+{
+    struct box *b = arg;
+    if (b->phase == BOX_FILES && dz_list_empty(&b->ops))
+        dz_box_stop(b, true);
+}
+
+struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
+{
+    struct box *b = dz_box_find(e, id);
+    size_t n = strlen(id) + 1;
+    if (b)
+        return b;
+    b = dz_zalloc(sizeof *b + n);
+    if (!b)
+        return NULL;
+    b->e = e;
+    memcpy(b->id, id, n);
+    (void)snprintf(b->tenant, sizeof b->tenant, "%s", tenant);
+    dz_list_init(&b->execs);
+    dz_list_init(&b->ops);
+    if (dz_timer_new(e->loop, on_linger, b, &b->linger, NULL) < 0 ||
+        dz_map_put(&e->boxes, dz_str(b->id), b, NULL) < 0) {
+        dz_timer_free(b->linger);
+        dz_free(b);
+        return NULL;
+    }
+    return b;
+}
+
+static void drop_cell(struct box *b)
+{
+    dz_poll_free(b->poll);
+    dz_cell_free(b->cell);
+    dz_engine_image_put(b->e, b->image);
+    b->poll = NULL;
+    b->cell = NULL;
+    b->image = NULL;
+}
+
+void dz_box_destroy(struct box *b)
+{
+    drop_cell(b);
+    dz_timer_free(b->linger);
+    dz_free(b);
+}
+
+void dz_box_leave(struct box *b)
+{
+    struct dz_engine *e = b->e;
+    if (b->pins || b->cell || b->reserved || !dz_list_empty(&b->execs) || !dz_list_empty(&b->ops))
+        return;
+    (void)dz_map_remove(&e->boxes, dz_str(b->id));
+    dz_box_destroy(b);
+    dz_engine_drain_look(e);
+}
+
+/* The keeper may go on with the sandbox. */
+static void unreserve(struct box *b)
+{
+    if (!b->reserved)
+        return;
+    b->reserved = false;
+    b->pins++;
+    dz_keeper_unreserve(b->e->keeper, b->id);
+    b->pins--;
+}
+
+/* --- cells on their way out ------------------------------------------------------------------ */
+
+static void leaving_free(struct leaving *l)
+{
+    struct dz_engine *e = l->e;
+    dz_list_remove(&l->link);
+    dz_poll_free(l->poll);
+    dz_cell_free(l->cell);
+    dz_engine_image_put(e, l->image);
+    dz_free(l);
+}
+
+void dz_leaving_free_all(struct dz_engine *e)
+{
+    while (!dz_list_empty(&e->leaving))
+        leaving_free(DZ_LIST_FIRST(struct leaving, &e->leaving, link));
+}
+
+static void on_leaving(void *arg, int events)
+{
+    struct leaving *l = arg;
+    struct dz_engine *e = l->e;
+    struct dz_cell_event event;
+    struct dz_err err;
+    int rc = 1;
+    (void)events;
+    while (rc == 1) {
+        rc = dz_cell_receive(l->cell, &event, &err);
+        if (rc == 1 && event.type == DZ_CELL_GONE)
+            rc = DZ_ECANCELED;
+    }
+    if (rc == 0)
+        return;
+    leaving_free(l);
+    dz_engine_drain_look(e);
+}
+
+/* The box lets its cell go. Short of memory, wait here. */
+static void let_go(struct box *b)
+{
+    struct leaving *l = dz_zalloc(sizeof *l);
+    struct dz_engine *e = b->e;
+    if (!l) {
+        drop_cell(b);
+        return;
+    }
+    *l = (struct leaving){.e = e, .cell = b->cell, .image = b->image};
+    dz_list_init(&l->link);
+    dz_poll_free(b->poll);
+    b->poll = NULL;
+    if (dz_poll_new(e->loop, dz_cell_fd(l->cell), on_leaving, l, &l->poll, NULL) < 0 ||
+        dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0) {
+        dz_poll_free(l->poll);
+        dz_free(l);
+        drop_cell(b);
+        return;
+    }
+    dz_list_push_back(&e->leaving, &l->link);
+    b->cell = NULL;
+    b->image = NULL;
+}
+
+/* --- the end of a cell ------------------------------------------------------------------------ */
+
+static void tell_keeper(struct box *b, const struct dz_keeper_cell *how)
+{
+    uint64_t ticket = b->ticket;
+    b->ticket = 0;
+    if (ticket)
+        dz_keeper_cell_done(b->e->keeper, ticket, how);
+}
+
+/* The cell died or could not open its file. */
+static void cell_failed(struct box *b, int code, const char *text)
+{
+    const struct dz_keeper_cell how = {.code = code, .error = text};
+    enum box_phase was = b->phase;
+    b->pins++;
+    drop_cell(b);
+    b->phase = BOX_NONE;
+    b->e->counts.crashes += was == BOX_UP || was == BOX_STOPPING;
+    dz_log(DZ_LOG_WARN, "cell_failed", dz_log_strz("sandbox_id", b->id),
+           dz_log_strz("error", text));
+    dz_exec_down(b, was == BOX_OPENING || was == BOX_FILES ? 0 : DZ_EUNAVAIL, "crashed", text);
+    bool told = b->ticket != 0;
+    tell_keeper(b, &how);
+    if (!told && was == BOX_UP)
+        dz_keeper_cell_died(b->e->keeper, b->id);
+    unreserve(b);
+    b->pins--;
+    dz_box_leave(b);
+}
+
+/* It sleeps, durably. */
+static void cell_sleeps(struct box *b, uint64_t wake_at_ns)
+{
+    const struct dz_keeper_cell how = {
+        .wake_at = wake_at_ns >= INT64_MAX || b->reserved ? 0 : (int64_t)(wake_at_ns / 1000000)};
+    bool files = b->reserved;
+    b->pins++;
+    let_go(b);
+    b->phase = BOX_NONE;
+    b->e->counts.suspends += !files;
+    if (!files)
+        dz_exec_down(b, b->keep_memory ? 0 : DZ_EUNAVAIL, "asleep",
+                     "the sandbox was put to sleep without its memory");
+    bool told = b->ticket != 0;
+    tell_keeper(b, &how);
+    if (!told && !files)
+        dz_keeper_cell_died(b->e->keeper, b->id); /* it went to sleep by itself */
+    unreserve(b);
+    b->pins--;
+    dz_box_leave(b);
+}
+
+/* It could not be put to sleep and goes on. */
+static void cell_goes_on(struct box *b, int code, const char *text)
+{
+    const struct dz_keeper_cell how = {.code = code, .error = text, .alive = true};
+    b->phase = b->reserved ? BOX_FILES : BOX_UP;
+    tell_keeper(b, &how);
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+static void on_activity(struct box *b, const struct dz_cell_event *event)
+{
+    int64_t now = dz_clock_mono_ns(), cpu = event->cpu_ns, since = now - b->cpu_at;
+    bool busy = b->cpu_at && since > 0 && (cpu - b->cpu_ns) * 1000 / since > CPU_BUSY_PER_MILLE;
+    b->cpu_ns = cpu;
+    b->cpu_at = now;
+    if (busy)
+        dz_keeper_touch(b->e->keeper, b->id, DZ_ACTIVITY_GUEST_CPU);
+}
+
+static void on_up(struct box *b)
+{
+    const struct dz_keeper_cell how = {.memory_lost = b->lost};
+    b->phase = BOX_UP;
+    b->cpu_at = 0;
+    if (b->lost)
+        dz_exec_down(b, DZ_EUNAVAIL, "memory_lost",
+                     "the sandbox's memory was lost; it started from its files");
+    dz_exec_up(b);
+    tell_keeper(b, &how);
+}
+
+static void on_ready(struct box *b)
+{
+    if (b->phase != BOX_OPENING)
+        return;
+    b->phase = BOX_FILES;
+    dz_box_files_over(b);
+}
+
+/* False: the box has no such cell any more. */
+static bool take_event(struct box *b, const struct dz_cell_event *event)
+{
+    const struct dz_cell *c = b->cell;
+    switch (event->type) {
+    case DZ_CELL_READY:
+        on_ready(b);
+        break;
+    case DZ_CELL_LOST:
+        b->lost = true;
+        break;
+    case DZ_CELL_UP:
+        on_up(b);
+        break;
+    case DZ_CELL_LIVE:
+    case DZ_CELL_STARTED:
+    case DZ_CELL_OUTPUT:
+    case DZ_CELL_WINDOW_OPEN:
+    case DZ_CELL_EXITED:
+    case DZ_CELL_EXEC_FAILED:
+        dz_exec_event(b, event);
+        break;
+    case DZ_CELL_OP_DATA:
+    case DZ_CELL_OP_WINDOW_OPEN:
+    case DZ_CELL_OP_DONE:
+    case DZ_CELL_COPIED:
+    case DZ_CELL_ENDED:
+        break;
+    case DZ_CELL_ACTIVITY:
+        on_activity(b, event);
+        break;
+    case DZ_CELL_SUSPENDED:
+        cell_sleeps(b, event->count);
+        return false;
+    case DZ_CELL_AWAKE:
+        cell_goes_on(b, event->code, event->text);
+        break;
+    case DZ_CELL_FAILED:
+        cell_failed(b, event->code, event->text);
+        return false;
+    case DZ_CELL_GONE:
+        cell_failed(b, DZ_EIO, "the cell went away");
+        return false;
+    }
+    return b->cell == c;
+}
+
+static void on_cell(void *arg, int events)
+{
+    struct box *b = arg;
+    struct dz_err err = {0};
+    bool here = true;
+    b->pins++;
+    if (events & DZ_POLL_WRITE && dz_cell_flush(b->cell, &err) < 0)
+        here = true; /* receive says why */
+    for (int i = 0; i < TURN && here; i++) {
+        struct dz_cell_event event;
+        int rc = dz_cell_receive(b->cell, &event, &err);
+        if (rc == 0)
+            break;
+        if (rc < 0)
+            cell_failed(b, rc, err.msg);
+        here = rc > 0 && take_event(b, &event);
+    }
+    if (here)
+        dz_box_watch(b);
+    b->pins--;
+    dz_box_leave(b);
+}
+
+void dz_box_watch(struct box *b)
+{
+    if (!b->poll)
+        return;
+    short want = dz_cell_poll_events(b->cell);
+    int events = (want & POLLIN ? DZ_POLL_READ : 0) | (want & POLLOUT ? DZ_POLL_WRITE : 0);
+    if (dz_poll_set(b->poll, events, NULL) < 0)
+        dz_log(DZ_LOG_WARN, "poll_failed", dz_log_strz("sandbox_id", b->id));
+}
+
+/* --- starting ----------------------------------------------------------------------------------
+ */
+
+struct opened {
+    int disk_fd, wal_fd;
+    struct dz_engine_config config;
+    char **env;
+};
+
+static void opened_release(struct opened *o)
+{
+    dz_fd_close(&o->disk_fd);
+    dz_fd_close(&o->wal_fd);
+    dz_engine_config_release(&o->config);
+    dz_free(o->env);
+}
+
+static int open_files(const struct box *b, struct opened *o, struct dz_err *err)
+{
+    char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
+    int n = snprintf(path, sizeof path, "%s/%s-wal", b->e->live_path,
+                     dz_cold_key(b->id, DZ_COLD_LIVE, key));
+    if (n < 0 || n >= DZ_PATH_MAX)
+        return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", b->id);
+    o->wal_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, err);
+    path[n - 4] = '\0';
+    if (o->wal_fd >= 0)
+        o->disk_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_NOFOLLOW, 0, err);
+    return o->wal_fd < 0 ? o->wal_fd : o->disk_fd < 0 ? o->disk_fd : 0;
+}
+
+static int make_cell(struct box *b, const struct dz_instance *row, const struct opened *o,
+                     struct dz_err *err)
+{
+    const struct dz_image *info = b->image ? &b->image->info : NULL;
+    const char *policy = o->config.policy       ? o->config.policy
+                         : info && info->policy ? info->policy
+                                                : "posix";
+    const struct dz_cell_start start = {
+        .disk_fd = o->disk_fd,
+        .wal_fd = o->wal_fd,
+        .image_fd = b->image ? b->image->fd : -1,
+        .image_sha256 = info ? info->sha256 : NULL,
+        .module_fds = b->image ? b->image->module_fds : NULL,
+        .module_count = b->image ? b->image->module_count : 0,
+        .env = (const char *const *)o->env,
+        .policy = dz_policy_find(policy),
+        .memory_bytes = o->config.memory_bytes ? o->config.memory_bytes
+                        : info                 ? info->memory_bytes
+                                               : 0,
+        .fresh = row->generation == 0 && b->image && row->image[0],
+        .many = true,
+        .drop_memory = b->drop_memory,
+        .lock_wait_ms = LOCK_WAIT_MS,
+    };
+    return dz_cell_spawn(&start, &b->cell, err);
+}
+
+int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct dz_err *err)
+{
+    DZ_AUTO(opened_release) struct opened o = {.disk_fd = -1, .wal_fd = -1};
+    assert(!b->cell);
+    int rc = dz_engine_config_of(row, &o.config, err);
+    if (rc == 0 && row->image[0])
+        rc = dz_engine_image_get(b->e, row->image, &b->image, err);
+    if (rc == 0)
+        rc = dz_engine_env_of(o.config.env, b->image ? &b->image->info : NULL, &o.env, err);
+    if (rc == 0)
+        rc = open_files(b, &o, err);
+    if (rc == 0)
+        rc = make_cell(b, row, &o, err);
+    if (rc == 0 && go)
+        rc = dz_cell_go(b->cell, err);
+    if (rc == 0)
+        rc = dz_poll_new(b->e->loop, dz_cell_fd(b->cell), on_cell, b, &b->poll, err);
+    if (rc < 0) {
+        drop_cell(b);
+        return rc;
+    }
+    b->phase = go ? BOX_STARTING : BOX_OPENING;
+    b->drop_memory = b->lost = false;
+    dz_box_watch(b);
+    return 0;
+}
+
+void dz_box_promote(struct box *b)
+{
+    struct dz_err err = {0};
+    dz_timer_stop(b->linger);
+    b->phase = BOX_STARTING;
+    b->lost = false;
+    if (dz_cell_go(b->cell, &err) < 0)
+        cell_failed(b, err.code, err.msg);
+    else
+        dz_box_watch(b);
+}
+
+void dz_box_stop(struct box *b, bool keep_memory)
+{
+    struct dz_err err = {0};
+    dz_timer_stop(b->linger);
+    b->phase = BOX_STOPPING;
+    b->keep_memory = keep_memory;
+    if (dz_cell_suspend(b->cell, !keep_memory, &err) < 0)
+        cell_failed(b, err.code, err.msg);
+    else
+        dz_box_watch(b);
+}
+
+void dz_box_kill(struct box *b)
+{
+    b->pins++;
+    b->ticket = 0;
+    drop_cell(b);
+    b->phase = BOX_NONE;
+    dz_exec_down(b, DZ_EGONE, NULL, "the sandbox was stopped");
+    b->pins--;
+    dz_box_leave(b);
+}
+
+void dz_box_files_over(struct box *b)
+{
+    if (b->phase != BOX_FILES || !b->reserved || !dz_list_empty(&b->ops))
+        return;
+    if (b->hurry || b->e->draining)
+        dz_box_stop(b, true);
+    else
+        dz_timer_after(b->linger, LINGER_MS);
+}

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_config.c - what a client says of a sandbox: checked, written into the
+ * registry's columns config and metadata, and read again.
+ *
+ *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume"}
+ *     metadata  {"labels":{},"metadata":{}}
+ */
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/engine_int.h"
+#include "kernel/kernel.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CONFIG_MAX = 1 << 18, /* bytes of either column */
+    KEY_MAX = 256,        /* bytes of a variable's name in an image */
+};
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+static const struct {
+    const char *name;
+    uint64_t memory_bytes;
+} sizes[] = {
+    {"shared-cpu-1x", UINT64_C(256) << 20}, {"shared-cpu-2x", UINT64_C(512) << 20},
+    {"shared-cpu-4x", UINT64_C(1) << 30},   {"shared-cpu-8x", UINT64_C(2) << 30},
+    {"performance-1x", UINT64_C(2) << 30},  {"performance-2x", UINT64_C(4) << 30},
+};
+
+int dz_why(struct dz_engine_why *why, int code, const char *field, const char *fmt, ...)
+{
+    va_list args;
+    char msg[sizeof why->err.msg];
+    va_start(args, fmt);
+    (void)vsnprintf(msg, sizeof msg, fmt, args);
+    va_end(args);
+    why->reason = NULL;
+    (void)snprintf(why->field, sizeof why->field, "%s", field ? field : "");
+    return dz_fail(&why->err, code, "%s", msg);
+}
+
+int dz_why_err(struct dz_engine_why *why, int code, const struct dz_err *err)
+{
+    why->reason = NULL;
+    why->field[0] = '\0';
+    if (&why->err != err)
+        why->err = *err;
+    why->err.code = code;
+    return code;
+}
+
+/* --- checking --------------------------------------------------------------------------- */
+
+static bool is_word(struct dz_str s, const char *more)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!plain && !(c && strchr(more, c)))
+            return false;
+    }
+    return s.n > 0;
+}
+
+int dz_engine_check_name(const char *name, struct dz_engine_why *why)
+{
+    struct dz_str s = dz_str(name);
+    char quoted[DZ_STR_QUOTED];
+    if (s.n > DZ_ENGINE_NAME_MAX || !is_word(s, "-_.") || !is_word(dz_str_sub(s, 0, 1), ""))
+        return dz_why(why, DZ_EINVAL, "name",
+                      "name %s: it has 1 to %d letters, digits, '-', '_' or '.', and begins with "
+                      "a letter or digit",
+                      dz_str_quote(s, quoted), DZ_ENGINE_NAME_MAX);
+    if (dz_str_starts(s, DZ_STR("sbx_")) || dz_str_ends(s, DZ_STR(".doze")))
+        return dz_why(why, DZ_EINVAL, "name",
+                      "name %s: what begins with sbx_ is an id, and what ends in .doze a file",
+                      dz_str_quote(s, quoted));
+    return 0;
+}
+
+static json_t *read_object(const char *field, const char *json, size_t max,
+                           struct dz_engine_why *why)
+{
+    json_error_t bad;
+    size_t n = strlen(json);
+    if (n > max) {
+        (void)dz_why(why, DZ_ELIMIT, field, "%s: more than %zu bytes", field, max);
+        return NULL;
+    }
+    json_t *o = json_loadb(json, n, JSON_REJECT_DUPLICATES, &bad);
+    if (!json_is_object(o)) {
+        (void)dz_why(why, DZ_EINVAL, field, "%s: it must be an object", field);
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+/* An object of strings in which every pair passes `check`. */
+static int check_object(const char *field, const char *json, size_t max_count,
+                        int (*check)(const char *field, struct dz_str k, struct dz_str v,
+                                     struct dz_engine_why *why),
+                        struct dz_engine_why *why)
+{
+    const char *key;
+    json_t *value, *o = read_object(field, json, DZ_ENGINE_ENV_BYTES, why);
+    int rc = o ? 0 : why->err.code;
+    if (o && json_object_size(o) > max_count)
+        rc = dz_why(why, DZ_ELIMIT, field, "%s: more than %zu of them", field, max_count);
+    if (rc == 0)
+        json_object_foreach(o, key, value)
+        {
+            if (!json_is_string(value))
+                rc = dz_why(why, DZ_EINVAL, field, "%s.%.40s: it must be a string", field, key);
+            else
+                rc = check(field, dz_str(key),
+                           dz_str_n(json_string_value(value), json_string_length(value)), why);
+            if (rc < 0)
+                break;
+        }
+    json_decref(o);
+    return rc;
+}
+
+static int check_label(const char *field, struct dz_str k, struct dz_str v,
+                       struct dz_engine_why *why)
+{
+    char quoted[DZ_STR_QUOTED];
+    if (k.n > DZ_ENGINE_KEY_MAX || !is_word(k, "-_./"))
+        return dz_why(why, DZ_EINVAL, field,
+                      "%s: the key %s: it has 1 to %d letters, digits, '-', '_', '.' or '/'", field,
+                      dz_str_quote(k, quoted), DZ_ENGINE_KEY_MAX);
+    if (v.n > DZ_ENGINE_VALUE_MAX)
+        return dz_why(why, DZ_ELIMIT, field, "%s.%.*s: more than %d bytes", field, DZ_STR_ARG(k),
+                      DZ_ENGINE_VALUE_MAX);
+    return 0;
+}
+
+static int check_variable(const char *field, struct dz_str k, struct dz_str v,
+                          struct dz_engine_why *why)
+{
+    char quoted[DZ_STR_QUOTED];
+    if (k.n == 0 || dz_str_find_char(k, '=') != DZ_STR_NONE || memchr(v.p, 0, v.n))
+        return dz_why(why, DZ_EINVAL, field, "%s: %s is no variable", field,
+                      dz_str_quote(k, quoted));
+    return 0;
+}
+
+int dz_engine_check_pairs(const char *field, const char *json, struct dz_engine_why *why)
+{
+    return check_object(field, json, DZ_ENGINE_LABELS_MAX, check_label, why);
+}
+
+int dz_engine_check_env(const char *field, const char *json, struct dz_engine_why *why)
+{
+    return check_object(field, json, DZ_ENGINE_ENV_MAX, check_variable, why);
+}
+
+int dz_engine_check_metadata(const char *json, struct dz_engine_why *why)
+{
+    json_t *o = read_object("metadata", json, DZ_ENGINE_METADATA_MAX, why);
+    json_decref(o);
+    return o ? 0 : why->err.code;
+}
+
+/* One of some words; NULL is fine. */
+static int check_word(const char *field, const char *given, const char *const *words,
+                      const char *list, struct dz_engine_why *why)
+{
+    char quoted[DZ_STR_QUOTED];
+    if (!given)
+        return 0;
+    for (; *words; words++)
+        if (strcmp(*words, given) == 0)
+            return 0;
+    return dz_why(why, DZ_EINVAL, field, "%s: %s, not %s", field, list,
+                  dz_str_quote(dz_str(given), quoted));
+}
+
+static int check_words(const struct dz_engine_spec *s, struct dz_engine_why *why)
+{
+    static const char *const keeps[] = {"memory", "files", NULL};
+    static const char *const modes[] = {"activity", "connections", "never", NULL};
+    static const char *const regions[] = {"local", NULL};
+    char quoted[DZ_STR_QUOTED];
+    int rc = check_word("keep", s->keep, keeps, "memory or files", why);
+    if (rc == 0)
+        rc = check_word("idle.mode", s->idle_mode, modes, "activity, connections or never", why);
+    if (rc == 0)
+        rc = check_word("region", s->region, regions, "this host is the region local", why);
+    if (rc == 0 && s->kind && strcmp(s->kind, "linux") == 0)
+        rc = dz_why(why, DZ_EUNSUPPORTED, "kind", "kind linux is not available yet; wasm is");
+    else if (rc == 0 && s->kind && strcmp(s->kind, "wasm") != 0)
+        rc = dz_why(why, DZ_EINVAL, "kind", "kind: wasm or linux, not %s",
+                    dz_str_quote(dz_str(s->kind), quoted));
+    if (rc == 0 && s->durability && strcmp(s->durability, "strict") == 0)
+        rc = dz_why(why, DZ_EUNSUPPORTED, "durability",
+                    "durability strict is not available yet; normal is");
+    else if (rc == 0 && s->durability && strcmp(s->durability, "normal") != 0)
+        rc = dz_why(why, DZ_EINVAL, "durability", "durability: normal or strict, not %s",
+                    dz_str_quote(dz_str(s->durability), quoted));
+    if (rc == 0 && s->policy && !dz_policy_find(s->policy))
+        rc = dz_why(why, DZ_EINVAL, "policy", "no policy %s: minimal, network, posix or compute",
+                    dz_str_quote(dz_str(s->policy), quoted));
+    return rc;
+}
+
+static int check_memory(const struct dz_engine_spec *s, uint64_t *ret_memory,
+                        struct dz_engine_why *why)
+{
+    char quoted[DZ_STR_QUOTED];
+    uint64_t memory = s->memory_bytes;
+    size_t i = 0;
+    if (memory && (memory < DZ_ENGINE_MEMORY_MIN || memory > DZ_ENGINE_MEMORY_MAX))
+        return dz_why(why, DZ_EINVAL, "memory", "memory: 1MiB to 64GiB");
+    while (s->size && i < DZ_ARRAY_LEN(sizes) && strcmp(sizes[i].name, s->size) != 0)
+        i++;
+    if (i == DZ_ARRAY_LEN(sizes))
+        return dz_why(why, DZ_EINVAL, "size",
+                      "no size %s: shared-cpu-1x to -8x, performance-1x, -2x",
+                      dz_str_quote(dz_str(s->size), quoted));
+    *ret_memory = memory ? memory : s->size ? sizes[i].memory_bytes : 0;
+    return 0;
+}
+
+int dz_engine_check_spec(const struct dz_engine_spec *s, uint64_t *ret_memory,
+                         struct dz_engine_why *why)
+{
+    int rc = s->name ? dz_engine_check_name(s->name, why) : 0;
+    if (rc == 0 && s->image && s->snapshot)
+        rc = dz_why(why, DZ_EINVAL, "snapshot", "an image or a snapshot, not both");
+    if (rc == 0)
+        rc = check_words(s, why);
+    if (rc == 0)
+        rc = check_memory(s, ret_memory, why);
+    if (rc == 0 && s->idle_ms != DZ_LADDER_INHERIT && s->idle_ms != DZ_LADDER_NEVER &&
+        (s->idle_ms < DZ_ENGINE_IDLE_MIN_MS || s->idle_ms > DZ_ENGINE_IDLE_MAX_MS))
+        rc = dz_why(why, DZ_EINVAL, "idle.timeout", "idle.timeout: 100ms to 365d");
+    if (rc == 0 && s->env_json)
+        rc = dz_engine_check_env("env", s->env_json, why);
+    if (rc == 0 && s->labels_json)
+        rc = dz_engine_check_pairs("labels", s->labels_json, why);
+    if (rc == 0 && s->metadata_json)
+        rc = dz_engine_check_metadata(s->metadata_json, why);
+    return rc;
+}
+
+/* --- writing ---------------------------------------------------------------------------- */
+
+static void put_object(struct dz_json *j, const char *key, const char *json)
+{
+    dz_json_key(j, key);
+    dz_json_raw(j, json && json[0] ? dz_str(json) : DZ_STR("{}"));
+}
+
+static char *finish(struct dz_json *j, struct dz_buf *b)
+{
+    size_t n;
+    char *text = dz_json_finish(j) < 0 ? NULL : dz_buf_detach(b, &n);
+    dz_buf_release(b);
+    return text;
+}
+
+char *dz_engine_config_text(const struct dz_engine_spec *s, const char *image,
+                            uint64_t memory_bytes)
+{
+    struct dz_buf b = DZ_BUF_INIT(CONFIG_MAX);
+    struct dz_json j;
+    dz_json_init(&j, &b, false);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "image", image);
+    dz_json_put_u64(&j, "memory_bytes", memory_bytes);
+    dz_json_put_strz(&j, "size", s->size);
+    dz_json_put_strz(&j, "policy", s->policy);
+    dz_json_put_strz(&j, "durability", s->durability ? s->durability : "normal");
+    dz_json_put_bool(&j, "auto_resume", !s->no_resume);
+    put_object(&j, "env", s->env_json);
+    dz_json_end(&j);
+    return finish(&j, &b);
+}
+
+char *dz_engine_metadata_text(const char *labels_json, const char *metadata_json)
+{
+    struct dz_buf b = DZ_BUF_INIT(CONFIG_MAX);
+    struct dz_json j;
+    dz_json_init(&j, &b, false);
+    dz_json_object(&j);
+    put_object(&j, "labels", labels_json);
+    put_object(&j, "metadata", metadata_json);
+    dz_json_end(&j);
+    return finish(&j, &b);
+}
+
+/* --- reading ---------------------------------------------------------------------------- */
+
+/* What is read is one block: each string is appended to b, and found again by where. */
+struct reader {
+    struct dz_buf b;
+    size_t at[8];
+};
+
+static void keep(struct reader *r, int i, const char *text)
+{
+    r->at[i] = text ? r->b.len + 1 : 0;
+    if (text)
+        dz_buf_add(&r->b, text, strlen(text) + 1);
+}
+
+static int to_buffer(const char *p, size_t n, void *b)
+{
+    dz_buf_add(b, p, n);
+    return 0;
+}
+
+static void keep_object(struct reader *r, int i, const json_t *o)
+{
+    r->at[i] = r->b.len + 1;
+    if (!o || json_dump_callback(o, to_buffer, &r->b, JSON_COMPACT) < 0)
+        dz_buf_adds(&r->b, "{}");
+    dz_buf_add(&r->b, "", 1);
+}
+
+static const char *kept(const struct reader *r, int i, const char *text)
+{
+    return r->at[i] ? text + r->at[i] - 1 : NULL;
+}
+
+static json_t *column(const char *text)
+{
+    json_error_t bad;
+    json_t *o = text && text[0] ? json_loads(text, 0, &bad) : json_object();
+    if (json_is_object(o))
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+int dz_engine_config_of(const struct dz_instance *row, struct dz_engine_config *ret_config,
+                        struct dz_err *err)
+{
+    struct reader r = {.b = DZ_BUF_INIT(2 * CONFIG_MAX)};
+    json_t *c = column(row->config), *m = column(row->metadata);
+    if (!c || !m) {
+        json_decref(c);
+        json_decref(m);
+        return dz_fail(err, DZ_ECORRUPT, "the row of %s: its config is no JSON object", row->id);
+    }
+    keep(&r, 0, json_string_value(json_object_get(c, "image")));
+    keep(&r, 1, json_string_value(json_object_get(c, "size")));
+    keep(&r, 2, json_string_value(json_object_get(c, "policy")));
+    keep(&r, 3, json_string_value(json_object_get(c, "durability")));
+    keep_object(&r, 4, json_object_get(c, "env"));
+    keep_object(&r, 5, json_object_get(m, "labels"));
+    keep_object(&r, 6, json_object_get(m, "metadata"));
+    const json_t *resume = json_object_get(c, "auto_resume");
+    json_int_t memory = json_integer_value(json_object_get(c, "memory_bytes"));
+    size_t n;
+    char *text = dz_buf_detach(&r.b, &n);
+    dz_buf_release(&r.b);
+    if (text)
+        *ret_config = (struct dz_engine_config){
+            .text = text,
+            .image = kept(&r, 0, text),
+            .size = kept(&r, 1, text),
+            .policy = kept(&r, 2, text),
+            .durability = kept(&r, 3, text),
+            .env = kept(&r, 4, text),
+            .labels = kept(&r, 5, text),
+            .metadata = kept(&r, 6, text),
+            .memory_bytes = memory > 0 ? (uint64_t)memory : 0,
+            .auto_resume = !json_is_false(resume),
+        };
+    json_decref(c);
+    json_decref(m);
+    return text ? 0 : dz_fail(err, DZ_ENOMEM, "read the config of %s: out of memory", row->id);
+}
+
+void dz_engine_config_release(struct dz_engine_config *c)
+{
+    dz_free(c->text);
+    *c = (struct dz_engine_config){0};
+}
+
+/* "K=V" of each pair, in one block. Takes the reference. */
+static int flatten(json_t *o, char ***ret_list, struct dz_err *err)
+{
+    json_t *value;
+    const char *key;
+    size_t bytes = 0, n = 0;
+    json_object_foreach(o, key, value) bytes += strlen(key) + json_string_length(value) + 2;
+    char **list = dz_zalloc((json_object_size(o) + 1) * sizeof *list + bytes);
+    if (!list) {
+        json_decref(o);
+        return dz_fail(err, DZ_ENOMEM, "read the environment: out of memory");
+    }
+    char *at = (char *)(list + json_object_size(o) + 1), *end = at + bytes;
+    json_object_foreach(o, key, value)
+    {
+        int len = snprintf(at, (size_t)(end - at), "%s=%s", key,
+                           json_is_string(value) ? json_string_value(value) : "");
+        list[n++] = at;
+        at += len + 1;
+    }
+    json_decref(o);
+    *ret_list = list;
+    return 0;
+}
+
+int dz_engine_env_list(const char *json, char ***ret_list, struct dz_err *err)
+{
+    json_t *o = column(json);
+    if (!o)
+        return dz_fail(err, DZ_ECORRUPT, "read the environment: it is no JSON object");
+    return flatten(o, ret_list, err);
+}
+
+int dz_engine_env_of(const char *json, const struct dz_image *image, char ***ret_list,
+                     struct dz_err *err)
+{
+    json_t *own = column(json), *o = json_object();
+    int bad = !own || !o || json_object_set_new(o, "PATH", json_string(DEFAULT_PATH)) < 0 ||
+              json_object_set_new(o, "HOSTNAME", json_string("doze")) < 0;
+    for (size_t i = 0; image && image->env[i] && !bad; i++) {
+        const char *line = image->env[i], *eq = strchr(line, '=');
+        char key[KEY_MAX];
+        if (!eq || (size_t)(eq - line) >= sizeof key)
+            continue;
+        memcpy(key, line, (size_t)(eq - line));
+        key[eq - line] = '\0';
+        bad = json_object_set_new(o, key, json_string(eq + 1)) < 0;
+    }
+    bad = bad || json_object_update(o, own) < 0;
+    json_decref(own);
+    if (!bad)
+        return flatten(o, ret_list, err);
+    json_decref(o);
+    return dz_fail(err, DZ_ENOMEM, "make the environment: out of memory");
+}
+
+bool dz_engine_has_label(const struct dz_instance *row, const char *label)
+{
+    json_t *m = column(row->metadata);
+    const char *eq = strchr(label, '=');
+    char key[DZ_ENGINE_KEY_MAX + 1];
+    (void)snprintf(key, sizeof key, "%.*s", eq ? (int)(eq - label) : DZ_ENGINE_KEY_MAX, label);
+    const char *v = json_string_value(json_object_get(json_object_get(m, "labels"), key));
+    bool has = v && (!eq || strcmp(eq + 1, v) == 0);
+    json_decref(m);
+    return has;
+}

@@ -1,0 +1,710 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_exec.c - commands, and who listens to them.
+ *
+ * An exec is here as long as its command lives in an awake machine, or somebody
+ * listens to it while the machine sleeps. Its cell sends output once; watches that are
+ * at different offsets skip what they have had, and when one comes that is behind, the
+ * cell is asked to send again from there. The cell's window opens as far as the
+ * slowest watch has taken: a guest does not run ahead of who listens to it.
+ *
+ *   exec ── watch ── watch       handle 0: the machine sleeps; the next EXEC_LIVE of
+ *     `── input, not yet given   the same id gives the exec its new handle
+ */
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+
+#include <signal.h>
+#include <string.h>
+
+/* --- execs ------------------------------------------------------------------------------ */
+
+static struct exec *exec_find(struct box *b, const char *id)
+{
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
+        if (strcmp(x->id, id) == 0)
+            return x;
+    return NULL;
+}
+
+static struct exec *exec_of(struct box *b, uint32_t handle)
+{
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
+        if (x->handle && x->handle == handle)
+            return x;
+    return NULL;
+}
+
+static struct exec *exec_make(struct box *b, const char *id)
+{
+    struct exec *x = dz_zalloc(sizeof *x);
+    if (!x)
+        return NULL;
+    x->box = b;
+    (void)snprintf(x->id, sizeof x->id, "%s", id);
+    x->input = (struct dz_buf)DZ_BUF_INIT(DZ_ENGINE_INPUT_MAX);
+    x->began_ms = dz_clock_mono_ms();
+    dz_list_init(&x->watches);
+    dz_list_init(&x->link);
+    dz_list_push_back(&b->execs, &x->link);
+    return x;
+}
+
+/* Nobody listens any more. */
+static void exec_free(struct exec *x)
+{
+    dz_list_remove(&x->link);
+    dz_timer_free(x->timeout);
+    dz_buf_release(&x->input);
+    dz_free(x);
+}
+
+/* --- watches ---------------------------------------------------------------------------- */
+
+static void watch_free(struct dz_engine_watch *w)
+{
+    dz_job_forget(w->job);
+    dz_list_remove(&w->link);
+    dz_free(w->launch);
+    dz_free(w);
+}
+
+static void watch_fail(struct dz_engine_watch *w, const struct dz_engine_why *why)
+{
+    const struct dz_engine_watch_ops *ops = w->ops;
+    void *arg = w->arg;
+    watch_free(w);
+    ops->failed(arg, why);
+}
+
+static void watch_end(struct dz_engine_watch *w, const struct dz_engine_exit *how)
+{
+    const struct dz_engine_watch_ops *ops = w->ops;
+    void *arg = w->arg;
+    watch_free(w);
+    ops->ended(arg, how);
+}
+
+static void watch_started(struct dz_engine_watch *w, const char *id, int64_t pid)
+{
+    if (w->told)
+        return;
+    w->told = true;
+    if (w->ops->started)
+        w->ops->started(w->arg, id, pid);
+}
+
+static void fail_all(struct exec *x, int code, const char *reason, const char *text)
+{
+    struct dz_engine_why why = {0};
+    (void)dz_why(&why, code, NULL, "%s", text);
+    why.reason = reason;
+    while (!dz_list_empty(&x->watches))
+        watch_fail(DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link), &why);
+}
+
+/* --- output ------------------------------------------------------------------------------ */
+
+static uint64_t least_taken(const struct exec *x)
+{
+    uint64_t least = UINT64_MAX;
+    DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link)
+        least = w->ops->output && w->took < least ? w->took : least;
+    return least;
+}
+
+/* Let the cell send as much as all have taken. */
+static void open_window(struct exec *x)
+{
+    uint64_t least = least_taken(x);
+    if (!x->handle || !x->attached || least == UINT64_MAX)
+        return;
+    least = least < x->next ? least : x->next; /* who begins later has taken all until then */
+    if (least <= x->took)
+        return;
+    (void)dz_cell_exec_took(x->box->cell, x->handle, (size_t)(least - x->took), NULL);
+    x->took = least;
+    dz_box_watch(x->box);
+}
+
+/* Somebody listens from a byte that the cell has sent already, or did not send. */
+static void attach(struct exec *x)
+{
+    uint64_t least = least_taken(x);
+    if (!x->handle || x->starting)
+        return;
+    if (least == UINT64_MAX) {
+        if (x->attached)
+            (void)dz_cell_exec_detach(x->box->cell, x->handle, NULL);
+        x->attached = false;
+    } else if (!x->attached || least < x->took) {
+        x->again = x->attached;
+        x->attached = dz_cell_exec_attach(x->box->cell, x->handle, least, NULL) == 0;
+        x->took = least;
+        x->next = x->again ? x->next : least;
+    }
+    dz_box_watch(x->box);
+}
+
+/* After it was asked to send again, what the cell had sent before that still comes: it
+ * goes on where the last piece ended, and is not for those who are behind. */
+static void on_output(struct exec *x, const struct dz_cell_event *e)
+{
+    unsigned stream = e->stream == DZ_CELL_STDERR ? 2 : 1;
+    uint64_t end = e->offset + e->size;
+    bool stale = x->again && e->offset == x->next;
+    x->again = stale;
+    x->next = end;
+    x->box->pins++;
+    DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link) {
+        uint64_t skip = w->at > e->offset ? w->at - e->offset : 0;
+        if (!w->ops->output || end <= w->at || (stale && w->at < e->offset))
+            continue;
+        if (w->at < e->offset) /* what came between is not kept any more */
+            w->took += e->offset - w->at;
+        w->at = end;
+        w->ops->output(w->arg, stream, e->offset + skip, e->data + skip, e->size - (size_t)skip);
+    }
+    open_window(x);
+    x->box->pins--;
+}
+
+void dz_engine_watch_took(struct dz_engine_watch *w, size_t n)
+{
+    w->took += n;
+    if (w->exec)
+        open_window(w->exec);
+}
+
+/* --- input -------------------------------------------------------------------------------- */
+
+static void push_input(struct exec *x)
+{
+    size_t at = 0;
+    while (x->handle && !x->starting && at < x->input.len) {
+        int64_t n =
+            dz_cell_exec_input(x->box->cell, x->handle, x->input.p + at, x->input.len - at, NULL);
+        if (n <= 0)
+            break;
+        at += (size_t)n;
+    }
+    if (at > 0) {
+        memmove(x->input.p, x->input.p + at, x->input.len - at);
+        x->input.len -= at;
+        x->input.p[x->input.len] = '\0';
+    }
+    if (x->handle && !x->starting && x->input_end && x->input.len == 0) {
+        (void)dz_cell_exec_input_end(x->box->cell, x->handle, NULL);
+        x->input_end = false;
+    }
+    if (x->handle)
+        dz_box_watch(x->box);
+}
+
+/* --- events -------------------------------------------------------------------------------- */
+
+static void on_timeout(void *arg)
+{
+    struct exec *x = arg;
+    if (!x->handle) { /* asleep: it is over when it wakes */
+        x->timed_out = true;
+        return;
+    }
+    x->timed_out = true;
+    (void)dz_cell_exec_signal(x->box->cell, x->handle, SIGKILL, true, NULL);
+    dz_box_watch(x->box);
+}
+
+static void on_ended(struct exec *x, const struct dz_cell_event *e)
+{
+    const struct dz_engine_exit how = {
+        .exit_code = e->exit_code,
+        .signal = e->signal,
+        .timed_out = x->timed_out,
+        .text = e->text,
+        .duration_ms = dz_clock_mono_ms() - x->began_ms,
+        .bytes = e->count,
+    };
+    x->handle = 0;
+    x->box->pins++;
+    while (!dz_list_empty(&x->watches))
+        watch_end(DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link), &how);
+    x->box->pins--;
+    exec_free(x);
+}
+
+static void on_live(struct box *b, const struct dz_cell_event *e)
+{
+    struct exec *x = exec_find(b, e->text);
+    if (!x)
+        x = exec_make(b, e->text);
+    if (!x)
+        return; /* short of memory: it runs, and nobody can listen */
+    x->handle = e->exec;
+    x->attached = x->starting = false;
+}
+
+static void on_started(struct exec *x, const struct dz_cell_event *e)
+{
+    x->starting = false;
+    x->pid = e->pid;
+    DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link)
+        watch_started(w, x->id, e->pid);
+    push_input(x);
+    attach(x);
+}
+
+void dz_exec_event(struct box *b, const struct dz_cell_event *e)
+{
+    struct exec *x = exec_of(b, e->exec);
+    if (e->type == DZ_CELL_LIVE) {
+        on_live(b, e);
+        return;
+    }
+    if (!x)
+        return;
+    if (e->type == DZ_CELL_STARTED) {
+        on_started(x, e);
+    } else if (e->type == DZ_CELL_OUTPUT) {
+        on_output(x, e);
+    } else if (e->type == DZ_CELL_WINDOW_OPEN) {
+        push_input(x);
+    } else if (e->type == DZ_CELL_EXITED) {
+        on_ended(x, e);
+    } else if (e->type == DZ_CELL_EXEC_FAILED) {
+        x->handle = 0;
+        b->pins++;
+        fail_all(x, e->code, NULL, e->text);
+        b->pins--;
+        exec_free(x);
+    }
+}
+
+void dz_exec_up(struct box *b)
+{
+    b->pins++;
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link) {
+        if (!x->handle) { /* it did not come back */
+            fail_all(x, DZ_EUNAVAIL, "memory_lost",
+                     "the command did not survive its sandbox's sleep");
+            exec_free(x);
+            continue;
+        }
+        attach(x);
+        push_input(x);
+        if (x->timed_out)
+            on_timeout(x);
+    }
+    b->pins--;
+}
+
+void dz_exec_down(struct box *b, int code, const char *reason, const char *text)
+{
+    b->pins++;
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link) {
+        x->handle = 0;
+        x->attached = false;
+        if (code < 0)
+            fail_all(x, code, reason, text);
+        if (dz_list_empty(&x->watches) && x->input.len == 0 && !x->timeout)
+            exec_free(x);
+    }
+    b->pins--;
+}
+
+/* --- starting one --------------------------------------------------------------------------- */
+
+/* What dz_engine_exec was given, until the machine is there. */
+struct launch {
+    const char *shell_argv[4];
+    const char **argv;
+    const char *cwd, *user;
+    char *env_json;
+    struct dz_str input;
+    bool keep_input, tty, background;
+    uint16_t rows, cols;
+    int64_t timeout_ms;
+    char id[DZ_CELL_ID_MAX + 1];
+    char text[];
+};
+
+struct packer {
+    char *at;
+    size_t bytes;
+};
+
+static const char *pack(struct packer *p, const void *s, size_t n)
+{
+    char *here = p->at;
+    p->bytes += n + 1;
+    if (!here)
+        return NULL;
+    memcpy(here, s, n);
+    here[n] = '\0';
+    p->at += n + 1;
+    return here;
+}
+
+static const char *packz(struct packer *p, const char *s)
+{
+    return s ? pack(p, s, strlen(s)) : NULL;
+}
+
+/* Twice: to measure (l NULL), then to copy. */
+static void pack_launch(const struct dz_engine_exec *x, struct launch *l, struct packer *p)
+{
+    size_t n = 0;
+    for (; x->argv && x->argv[n]; n++) {
+        const char *word = packz(p, x->argv[n]);
+        if (l)
+            l->argv[n] = word;
+    }
+    const char *shell = packz(p, x->shell), *cwd = packz(p, x->cwd), *user = packz(p, x->user);
+    const char *env = packz(p, x->env_json),
+               *input = pack(p, x->input.p ? x->input.p : "", x->input.n);
+    if (!l)
+        return;
+    l->cwd = cwd;
+    l->user = user;
+    l->env_json = (char *)(uintptr_t)env;
+    l->input = dz_str_n(input, x->input.n);
+    if (!shell)
+        return;
+    l->shell_argv[0] = "/bin/sh";
+    l->shell_argv[1] = "-c";
+    l->shell_argv[2] = shell;
+    l->argv = l->shell_argv;
+}
+
+static struct launch *make_launch(const struct dz_engine_exec *x)
+{
+    struct packer measure = {0}, copy;
+    size_t words = 0;
+    while (x->argv && x->argv[words])
+        words++;
+    pack_launch(x, NULL, &measure);
+    struct launch *l = dz_zalloc(sizeof *l + (words + 1) * sizeof(char *) + measure.bytes);
+    if (!l)
+        return NULL;
+    l->argv = (const char **)(void *)l->text;
+    copy = (struct packer){.at = l->text + (words + 1) * sizeof(char *)};
+    pack_launch(x, l, &copy);
+    l->keep_input = x->keep_input;
+    l->tty = x->tty;
+    l->rows = x->rows;
+    l->cols = x->cols;
+    l->background = x->background;
+    l->timeout_ms = x->timeout_ms;
+    return l;
+}
+
+int dz_engine_exec_check(const struct dz_engine_exec *x, struct dz_engine_why *why)
+{
+    size_t words = 0, bytes = 0;
+    for (; x->argv && x->argv[words]; words++)
+        bytes += strlen(x->argv[words]) + 1;
+    if (!x->argv == !x->shell)
+        return dz_why(why, DZ_EINVAL, "cmd", "cmd or shell: one of them");
+    if (x->argv && (words == 0 || !x->argv[0][0]))
+        return dz_why(why, DZ_EINVAL, "cmd", "cmd: it is empty");
+    if (words > DZ_ENGINE_ARGS_MAX || bytes > DZ_ENGINE_ARGS_BYTES ||
+        (x->shell && strlen(x->shell) >= DZ_ENGINE_ARGS_BYTES))
+        return dz_why(why, DZ_ELIMIT, x->shell ? "shell" : "cmd", "more than %d words or %d bytes",
+                      DZ_ENGINE_ARGS_MAX, DZ_ENGINE_ARGS_BYTES);
+    if (x->cwd && x->cwd[0] != '/')
+        return dz_why(why, DZ_EINVAL, "cwd", "cwd: a path from / on");
+    if (x->input.n > DZ_ENGINE_INPUT_MAX)
+        return dz_why(why, DZ_ELIMIT, "stdin",
+                      "stdin: more than %d bytes; send the rest afterwards", DZ_ENGINE_INPUT_MAX);
+    return x->env_json ? dz_engine_check_env("env", x->env_json, why) : 0;
+}
+
+static int start_command(struct exec *x, const struct launch *l, bool listen, struct dz_err *err)
+{
+    struct box *b = x->box;
+    const struct dz_image *info = b->image ? &b->image->info : NULL;
+    char **env = NULL;
+    int rc = dz_engine_env_list(l->env_json, &env, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_cell_exec spec = {
+        .id = x->id,
+        .argv = l->argv,
+        .env = (const char *const *)env,
+        .cwd = l->cwd                  ? l->cwd
+               : info && info->workdir ? info->workdir
+                                       : NULL,
+        .user = l->user              ? l->user
+                : info && info->user ? info->user
+                                     : NULL,
+        .tty = l->tty,
+        .open_stdin = l->keep_input || l->input.n > 0,
+        .rows = l->rows,
+        .cols = l->cols,
+        .attach = listen,
+        .cpu_ns = l->background ? -1 : 0,
+    };
+    rc = dz_cell_exec(b->cell, &spec, &x->handle, err);
+    dz_free(env);
+    return rc;
+}
+
+static void arm_timeout(struct exec *x, int64_t ms)
+{
+    if (ms > 0 && dz_timer_new(x->box->e->loop, on_timeout, x, &x->timeout, NULL) == 0)
+        dz_timer_after(x->timeout, ms);
+}
+
+/* The machine runs: start what waited for it. */
+static void on_launch(void *arg, struct box *b, const struct dz_engine_result *result)
+{
+    struct dz_engine_watch *w = arg;
+    struct dz_engine_why why = {0};
+    struct launch *l = w->launch;
+    w->job = NULL;
+    if (result->code < 0) {
+        watch_fail(w, result->why);
+        return;
+    }
+    struct exec *x = exec_make(b, l->id);
+    int rc = x ? start_command(x, l, w->ops->output != NULL, &why.err)
+               : dz_fail(&why.err, DZ_ENOMEM, "exec: out of memory");
+    if (rc < 0) {
+        why.err.code = rc;
+        if (x)
+            exec_free(x);
+        watch_fail(w, &why);
+        return;
+    }
+    b->e->counts.execs++;
+    x->tty = l->tty;
+    x->starting = true;
+    x->attached = w->ops->output != NULL;
+    x->input_end = !l->keep_input && l->input.n > 0;
+    dz_buf_add(&x->input, l->input.p, l->input.n);
+    arm_timeout(x, l->timeout_ms);
+    w->exec = x;
+    dz_list_push_back(&x->watches, &w->link);
+    dz_free(w->launch);
+    w->launch = NULL;
+    dz_box_watch(b);
+}
+
+static struct dz_engine_watch *make_watch(const struct dz_engine_watch_ops *ops, void *arg)
+{
+    struct dz_engine_watch *w = dz_zalloc(sizeof *w);
+    if (!w)
+        return NULL;
+    w->ops = ops;
+    w->arg = arg;
+    dz_list_init(&w->link);
+    return w;
+}
+
+int dz_engine_exec(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                   const struct dz_engine_exec *exec, const struct dz_engine_watch_ops *ops,
+                   void *arg, struct dz_engine_watch **ret_watch, struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = dz_engine_exec_check(exec, why);
+    if (rc == 0)
+        rc = dz_engine_row(e, who, word, &row, why);
+    if (rc < 0)
+        return rc;
+    struct dz_engine_watch *w = make_watch(ops, arg);
+    if (w)
+        w->launch = make_launch(exec);
+    if (!w || !w->launch) {
+        dz_free(w);
+        return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
+    }
+    rc = dz_id_new("exe", w->launch->id, &why->err);
+    if (rc == 0) {
+        *ret_watch = w;
+        dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
+        rc = dz_job_start(e, &row, JOB_USE, NULL, on_launch, w, &w->job, why);
+    }
+    if (rc < 0) {
+        *ret_watch = NULL;
+        watch_free(w);
+    }
+    return rc;
+}
+
+/* --- listening to one that there is ------------------------------------------------------------
+ */
+
+static void on_listen(void *arg, struct box *b, const struct dz_engine_result *result)
+{
+    struct dz_engine_watch *w = arg;
+    w->job = NULL;
+    if (result->code < 0) {
+        watch_fail(w, result->why);
+        return;
+    }
+    struct exec *x = exec_find(b, w->launch->id);
+    if (!x || !x->handle) {
+        struct dz_engine_why why = {0};
+        (void)dz_why(&why, DZ_ENOENT, NULL, "no command %s runs in the sandbox", w->launch->id);
+        watch_fail(w, &why);
+        return;
+    }
+    if (dz_list_count(&x->watches) >= DZ_ENGINE_WATCHES_MAX) {
+        struct dz_engine_why why = {0};
+        (void)dz_why(&why, DZ_EBUSY, NULL, "%d others listen to the command already",
+                     DZ_ENGINE_WATCHES_MAX);
+        watch_fail(w, &why);
+        return;
+    }
+    w->exec = x;
+    dz_list_push_back(&x->watches, &w->link);
+    dz_free(w->launch);
+    w->launch = NULL;
+    if (!x->starting)
+        watch_started(w, x->id, x->pid);
+    attach(x);
+}
+
+int dz_engine_exec_watch(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                         const char *exec_id, uint64_t offset,
+                         const struct dz_engine_watch_ops *ops, void *arg,
+                         struct dz_engine_watch **ret_watch, struct dz_engine_why *why)
+{
+    static const struct dz_engine_exec none;
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = strlen(exec_id) > DZ_CELL_ID_MAX
+                 ? dz_why(why, DZ_ENOENT, NULL, "there is no command %.40s", exec_id)
+                 : 0;
+    if (rc == 0)
+        rc = dz_engine_row(e, who, word, &row, why);
+    if (rc < 0)
+        return rc;
+    struct dz_engine_watch *w = make_watch(ops, arg);
+    if (w)
+        w->launch = make_launch(&none);
+    if (!w || !w->launch) {
+        dz_free(w);
+        return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
+    }
+    (void)snprintf(w->launch->id, sizeof w->launch->id, "%s", exec_id);
+    w->at = w->took = offset;
+    *ret_watch = w;
+    dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
+    rc = dz_job_start(e, &row, JOB_USE, NULL, on_listen, w, &w->job, why);
+    if (rc < 0) {
+        *ret_watch = NULL;
+        watch_free(w);
+    }
+    return rc;
+}
+
+void dz_engine_watch_end(struct dz_engine_watch *w)
+{
+    if (!w)
+        return;
+    struct exec *x = w->exec;
+    watch_free(w);
+    if (!x)
+        return;
+    struct box *b = x->box;
+    if (x->handle) {
+        attach(x);
+        open_window(x);
+    } else if (dz_list_empty(&x->watches) && x->input.len == 0 && !x->timeout) {
+        exec_free(x);
+    }
+    dz_box_leave(b);
+}
+
+const char *dz_engine_watch_exec(const struct dz_engine_watch *w)
+{
+    return w->exec ? w->exec->id : w->launch ? w->launch->id : "";
+}
+
+/* --- telling one something
+ * ------------------------------------------------------------------------ */
+
+struct telling {
+    dz_engine_done_fn *done;
+    void *arg;
+    struct dz_engine_tell tell;
+    char id[DZ_CELL_ID_MAX + 1];
+    char data[];
+};
+
+static int tell(struct exec *x, const struct dz_engine_tell *t, struct dz_engine_why *why)
+{
+    struct dz_err err = {0};
+    int rc = 0;
+    switch (t->what) {
+    case DZ_ENGINE_INPUT:
+        if (x->input_end)
+            return dz_why(why, DZ_ESTATE, NULL, "the command's input has ended already");
+        dz_buf_add(&x->input, t->data.p, t->data.n);
+        if (x->input.err) {
+            x->input.err = 0;
+            return dz_why(why, DZ_EBUSY, NULL,
+                          "the command does not read: %zu bytes wait for it already", x->input.len);
+        }
+        break;
+    case DZ_ENGINE_INPUT_END:
+        x->input_end = true;
+        break;
+    case DZ_ENGINE_SIGNAL:
+        rc = dz_cell_exec_signal(x->box->cell, x->handle, t->number, true, &err);
+        break;
+    case DZ_ENGINE_RESIZE:
+        rc = dz_cell_exec_resize(x->box->cell, x->handle, t->rows, t->cols, &err);
+        break;
+    }
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    push_input(x);
+    return 0;
+}
+
+static void on_tell(void *arg, struct box *b, const struct dz_engine_result *result)
+{
+    struct telling *t = arg;
+    struct dz_engine_why why = {0};
+    struct dz_engine_result r = *result;
+    if (r.code == 0) {
+        struct exec *x = exec_find(b, t->id);
+        r.code = x && x->handle
+                     ? tell(x, &t->tell, &why)
+                     : dz_why(&why, DZ_ENOENT, NULL, "no command %s runs in the sandbox", t->id);
+        r.why = &why;
+    }
+    dz_engine_done_fn *done = t->done;
+    void *done_arg = t->arg;
+    dz_free(t);
+    done(done_arg, &r);
+}
+
+int dz_engine_exec_tell(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                        const char *exec_id, const struct dz_engine_tell *what,
+                        dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = dz_engine_row(e, who, word, &row, why);
+    if (rc < 0)
+        return rc;
+    if (strlen(exec_id) > DZ_CELL_ID_MAX)
+        return dz_why(why, DZ_ENOENT, NULL, "there is no command %.40s", exec_id);
+    struct telling *t = dz_zalloc(sizeof *t + what->data.n);
+    if (!t)
+        return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
+    t->done = done;
+    t->arg = arg;
+    t->tell = *what;
+    t->tell.data.p = t->data;
+    if (what->data.n)
+        memcpy(t->data, what->data.p, what->data.n);
+    (void)snprintf(t->id, sizeof t->id, "%s", exec_id);
+    dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
+    rc = dz_job_start(e, &row, JOB_USE, NULL, on_tell, t, NULL, why);
+    if (rc < 0)
+        dz_free(t);
+    return rc;
+}

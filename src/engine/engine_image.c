@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_image.c - images as cells are started from them: opened once, with the
+ * prepared modules, and kept while a cell runs on them and for a while after that.
+ *
+ * What is open is locked against being removed; who removes an image makes the table
+ * forget it first (dz_engine_images_forget), and then only a cell still holds it.
+ */
+#include "engine/engine_int.h"
+
+#include "base/fd.h"
+
+#include <string.h>
+
+static void image_free(struct engine_image *i)
+{
+    dz_fd_close(&i->fd);
+    for (size_t m = 0; m < i->module_count; m++)
+        dz_fd_close(&i->module_fds[m]);
+    dz_image_release(&i->info);
+    dz_free(i);
+}
+
+static void unref(struct engine_image *i)
+{
+    if (--i->refs == 0)
+        image_free(i);
+}
+
+void dz_engine_image_put(struct dz_engine *e, struct engine_image *i)
+{
+    (void)e;
+    if (i)
+        unref(i);
+}
+
+void dz_engine_images_forget(struct dz_engine *e, const char *sha256)
+{
+    struct engine_image *i = sha256 ? dz_map_remove(&e->image_cache, dz_str(sha256)) : NULL;
+    if (i)
+        unref(i);
+    if (sha256)
+        return;
+    DZ_MAP_FOREACH(it, &e->image_cache)
+        unref(it->value);
+    dz_map_clear(&e->image_cache);
+}
+
+static int load(struct dz_engine *e, const char *sha256, struct engine_image *i, struct dz_err *err)
+{
+    size_t missing = 0;
+    int rc = dz_image_load(e->images, sha256, &i->info, err);
+    if (rc == 0)
+        rc = i->fd = dz_image_open(e->images, sha256, err);
+    if (rc >= 0)
+        rc = dz_image_modules(e->images, &i->info, i->module_fds, &i->module_count, &missing, err);
+    return rc < 0 ? rc : 0;
+}
+
+/* Room for one more: one that no cell runs on goes. */
+static void make_room(struct dz_engine *e)
+{
+    const struct engine_image *idle = NULL;
+    if (e->image_cache.count < DZ_ENGINE_IMAGES_MAX)
+        return;
+    DZ_MAP_FOREACH(it, &e->image_cache) {
+        const struct engine_image *i = it->value;
+        idle = i->refs == 1 ? i : idle;
+    }
+    if (idle)
+        dz_engine_images_forget(e, idle->info.sha256);
+}
+
+int dz_engine_image_get(struct dz_engine *e, const char *sha256, struct engine_image **ret_image,
+                        struct dz_err *err)
+{
+    struct engine_image *i = dz_map_get(&e->image_cache, dz_str(sha256));
+    if (!i) {
+        make_room(e);
+        i = dz_zalloc(sizeof *i);
+        if (!i)
+            return dz_fail(err, DZ_ENOMEM, "open an image: out of memory");
+        i->fd = -1;
+        i->refs = 1;
+        int rc = load(e, sha256, i, err);
+        if (rc == 0 && dz_map_put(&e->image_cache, dz_str(i->info.sha256), i, NULL) < 0)
+            rc =
+                dz_fail(err, DZ_EBUSY, "open an image: %d others are in use", DZ_ENGINE_IMAGES_MAX);
+        if (rc < 0) {
+            image_free(i);
+            return rc;
+        }
+    }
+    i->refs++;
+    *ret_image = i;
+    return 0;
+}
+
+int dz_engine_image_find(struct dz_engine *e, const char *name,
+                         char ret_sha256[static DZ_SHA256_HEX], struct dz_engine_why *why)
+{
+    char quoted[DZ_STR_QUOTED];
+    struct dz_err err;
+    int rc = dz_image_find(e->images, name, ret_sha256, &err);
+    if (rc == DZ_ENOENT)
+        return dz_why(why, DZ_EINVAL, "image", "there is no image %s",
+                      dz_str_quote(dz_str(name), quoted));
+    if (rc < 0)
+        return dz_why(why, rc, "image", "%s", err.msg);
+    return 0;
+}
+
+/* --- for clients ------------------------------------------------------------------------------ */
+
+struct listing {
+    struct dz_engine *e;
+    const char *after;
+    size_t left;
+    dz_engine_image_fn *fn;
+    void *arg;
+    char *last;
+    bool more;
+};
+
+static int list_one(void *arg, const char *sha256, const char *tags, struct dz_err *err)
+{
+    struct listing *l = arg;
+    struct dz_image image;
+    (void)err;
+    if (l->more || (l->after && strcmp(sha256, l->after) <= 0))
+        return 0;
+    if (l->left == 0) {
+        l->more = true;
+        return 0;
+    }
+    l->left--;
+    memcpy(l->last, sha256, DZ_SHA256_HEX);
+    bool known = dz_image_load(l->e->images, sha256, &image, NULL) == 0;
+    int rc = l->fn(l->arg, sha256, tags, known ? &image : NULL);
+    if (known)
+        dz_image_release(&image);
+    return rc;
+}
+
+int dz_engine_images(struct dz_engine *e, const char *after, size_t limit, dz_engine_image_fn *fn,
+                     void *arg, char ret_last[static DZ_SHA256_HEX], bool *ret_more,
+                     struct dz_engine_why *why)
+{
+    struct listing l = {e, after, limit, fn, arg, ret_last, false};
+    struct dz_err err;
+    int rc = dz_image_each(e->images, list_one, &l, &err);
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    *ret_more = l.more;
+    return 0;
+}
+
+struct names {
+    const char *sha256;
+    struct dz_buf *tags;
+};
+
+static int find_names(void *arg, const char *sha256, const char *tags, struct dz_err *err)
+{
+    const struct names *n = arg;
+    (void)err;
+    if (strcmp(sha256, n->sha256) == 0)
+        dz_buf_adds(n->tags, tags);
+    return 0;
+}
+
+int dz_engine_image(struct dz_engine *e, const char *name, struct dz_image *ret_image,
+                    struct dz_buf *tags, struct dz_engine_why *why)
+{
+    char sha256[DZ_SHA256_HEX];
+    struct dz_err err;
+    int rc = dz_image_find(e->images, name, sha256, &err);
+    struct names n = {sha256, tags};
+    if (rc == 0)
+        rc = dz_image_each(e->images, find_names, &n, &err);
+    if (rc == 0)
+        rc = dz_image_load(e->images, sha256, ret_image, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+/* Does any sandbox stand on it? Its file would be of no use without. */
+static int in_use(struct dz_engine *e, const char *sha256, struct dz_err *err)
+{
+    char after[DZ_ENGINE_VALUE_MAX + 1] = "";
+    for (;;) {
+        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+        const struct dz_registry_filter f = {.after = after};
+        int rc = dz_registry_list(e->registry, &f, &rows, err);
+        if (rc < 0 || rows.n == 0)
+            return rc;
+        for (size_t i = 0; i < rows.n; i++) {
+            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
+            if (strcmp(rows.p[i].image, sha256) == 0)
+                return dz_fail(err, DZ_EEXIST, "the sandbox %s stands on it", rows.p[i].id);
+        }
+    }
+}
+
+int dz_engine_image_delete(struct dz_engine *e, const char *name, struct dz_engine_why *why)
+{
+    char sha256[DZ_SHA256_HEX];
+    struct dz_err err;
+    int rc = dz_image_find(e->images, name, sha256, &err);
+    if (rc == 0)
+        rc = in_use(e, sha256, &err);
+    if (rc == 0) {
+        dz_engine_images_forget(e, sha256);
+        rc = dz_image_remove(e->images, name, &err);
+    }
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}

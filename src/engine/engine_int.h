@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_int.h - shared inside src/engine only.
+ */
+#ifndef DZ_ENGINE_ENGINE_INT_H
+#define DZ_ENGINE_ENGINE_INT_H
+
+#include "base/buf.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cell/cell_exec.h"
+#include "cold/cold.h"
+#include "engine/engine.h"
+
+/* A sandbox that has a cell, or somebody who waits for one.
+ *
+ *   NONE --start--> STARTING --up--> UP --suspend--> STOPPING --> NONE
+ *     `--files-----> OPENING --> FILES --suspend--> STOPPING
+ *
+ * In OPENING and FILES the cell has the file and no machine; the keeper holds back
+ * all requests for the sandbox then (dz_keeper_reserve). */
+enum box_phase {
+    BOX_NONE,
+    BOX_STARTING,
+    BOX_UP,
+    BOX_OPENING,
+    BOX_FILES,
+    BOX_STOPPING,
+};
+struct box {
+    struct dz_engine *e;
+    enum box_phase phase;
+    bool reserved;    /* at the keeper, for FILES */
+    bool hurry;       /* somebody waits until FILES is over */
+    bool drop_memory; /* of the next start */
+    bool keep_memory; /* of the stop under way */
+    bool lost;        /* the start under way found its memory lost */
+    uint64_t ticket;  /* the keeper's, of the start or stop under way; 0: none */
+    struct dz_cell *cell;
+    struct dz_poll *poll;
+    struct engine_image *image; /* of the cell */
+    struct dz_timer *linger;    /* the end of FILES that nobody uses */
+    struct dz_list execs, ops;
+    int64_t cpu_ns, cpu_at; /* at the last ACTIVITY */
+    unsigned pins;          /* callers up the stack that still look at it */
+    char tenant[DZ_ENGINE_VALUE_MAX + 1];
+    char id[];
+};
+
+/* A cell that sleeps durably and is still on its way out. */
+struct leaving {
+    struct dz_list link;
+    struct dz_engine *e;
+    struct dz_cell *cell;
+    struct dz_poll *poll;
+    struct engine_image *image;
+};
+
+/* An image as cells are started from it. */
+struct engine_image {
+    struct dz_image info;
+    int fd, module_fds[DZ_IMAGE_MODULES_MAX];
+    size_t module_count;
+    unsigned refs; /* cells, and one for the table */
+};
+
+struct exec {
+    struct dz_list link; /* in box.execs */
+    struct box *box;
+    char id[DZ_CELL_ID_MAX + 1];
+    uint32_t handle; /* in the present cell; 0: none */
+    bool tty, starting, timed_out, input_end;
+    bool attached, again; /* the cell sends output; it was asked to send some again */
+    uint64_t next;        /* offset behind the last piece that came */
+    uint64_t took;        /* up to which the cell knows that output was taken */
+    struct dz_list watches;
+    struct dz_buf input; /* not yet given to the cell */
+    struct dz_timer *timeout;
+    int64_t began_ms, pid;
+};
+
+struct dz_engine_watch {
+    struct dz_list link;    /* in exec.watches, or alone */
+    struct exec *exec;      /* NULL while it waits for its sandbox */
+    struct engine_job *job; /* that brings the sandbox up, or NULL */
+    const struct dz_engine_watch_ops *ops;
+    void *arg;
+    uint64_t at, took;     /* offsets: told next, acknowledged */
+    bool told;             /* started was told */
+    struct launch *launch; /* what is to be started, until it is */
+};
+
+struct dz_engine_ear {
+    struct dz_list link;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct dz_engine {
+    struct dz_loop *loop;
+    struct dz_registry *registry;
+    struct dz_cold cold;
+    struct dz_keeper *keeper;
+    struct dz_image_store *images;
+    struct dz_buf template; /* the bytes of an empty disk */
+    char *data_path, *live_path;
+    struct dz_map boxes;       /* id -> box */
+    struct dz_map image_cache; /* sha256 -> engine_image */
+    struct dz_list leaving, ears;
+    struct dz_timer *told; /* events are to be told */
+    bool told_set, recovered, draining;
+    struct dz_timer *drain_timer;
+    void (*drained)(void *arg, size_t left);
+    void *drained_arg;
+    struct dz_engine_counts counts;
+};
+
+/* dz_fail() of an answer: fills err, and names the field of the request. */
+DZ_COLD DZ_PRINTF(4, 5) int dz_why(struct dz_engine_why *why, int code, const char *field,
+                                   const char *fmt, ...);
+DZ_COLD int dz_why_err(struct dz_engine_why *why, int code, const struct dz_err *err);
+
+/* --- engine_config.c: what a client says of a sandbox, checked ------------------------- */
+
+/* Each is 0 or DZ_EINVAL, DZ_ELIMIT with the field. Texts are as they are kept. */
+int dz_engine_check_name(const char *name, struct dz_engine_why *why);
+int dz_engine_check_pairs(const char *field, const char *json, struct dz_engine_why *why);
+int dz_engine_check_metadata(const char *json, struct dz_engine_why *why);
+int dz_engine_check_env(const char *field, const char *json, struct dz_engine_why *why);
+int dz_engine_check_spec(const struct dz_engine_spec *spec, uint64_t *ret_memory,
+                         struct dz_engine_why *why);
+/* The texts of the columns config and metadata; to be freed. NULL: out of memory. */
+char *dz_engine_config_text(const struct dz_engine_spec *spec, const char *image,
+                            uint64_t memory_bytes);
+char *dz_engine_metadata_text(const char *labels_json, const char *metadata_json);
+/* "K=V" of an object of strings, ends with NULL, one block to be freed. */
+DZ_NODISCARD int dz_engine_env_list(const char *json, char ***ret_list, struct dz_err *err);
+/* The same of a sandbox: ours, the image's (may be NULL), its own; the last one counts. */
+DZ_NODISCARD int dz_engine_env_of(const char *json, const struct dz_image *image, char ***ret_list,
+                                  struct dz_err *err);
+/* Has the row this label? "k=v", or "k" with any value. */
+bool dz_engine_has_label(const struct dz_instance *row, const char *label);
+
+/* --- engine_box.c: sandboxes in memory, and their cells ---------------------------------- */
+
+struct box *dz_box_find(struct dz_engine *e, const char *id);
+/* Found or made; NULL: out of memory. */
+struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant);
+void dz_box_leave(struct box *b); /* free it if nothing needs it */
+/* Start a cell on its file; without go it is file-only. */
+int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct dz_err *err);
+void dz_box_stop(struct box *b, bool keep_memory); /* the cell suspends itself */
+void dz_box_kill(struct box *b);                   /* its cell is gone when this returns */
+void dz_box_watch(struct box *b);                  /* after anything was sent to its cell */
+void dz_box_promote(struct box *b);                /* file-only: wake its machine */
+void dz_box_files_over(struct box *b);             /* its last operation is over */
+void dz_box_destroy(struct box *b);                /* whatever it has */
+void dz_leaving_free_all(struct dz_engine *e);
+void dz_engine_drain_look(struct dz_engine *e); /* engine.c: something is over */
+
+/* --- engine_image.c -------------------------------------------------------------------------- */
+
+int dz_engine_image_get(struct dz_engine *e, const char *sha256, struct engine_image **ret_image,
+                        struct dz_err *err);
+void dz_engine_image_put(struct dz_engine *e, struct engine_image *image); /* NULL is fine */
+void dz_engine_images_forget(struct dz_engine *e, const char *sha256);     /* NULL: all */
+int dz_engine_image_find(struct dz_engine *e, const char *name,
+                         char ret_sha256[static DZ_SHA256_HEX], struct dz_engine_why *why);
+
+/* --- engine_keep.c: what the keeper asks for -----------------------------------------------------
+ */
+
+extern const struct dz_keeper_ops dz_engine_keeper_ops;
+
+/* --- engine_life.c: a sandbox is brought to where a request can be served
+ * -------------------------- */
+
+enum job_kind {
+    JOB_ORDER, /* the keeper's answer is the answer */
+    JOB_USE,   /* the machine runs */
+    JOB_FILES, /* a cell has the file */
+};
+typedef void engine_job_fn(void *arg, struct box *b, const struct dz_engine_result *result);
+/* Bring it there; fn is called once, with the box (JOB_ORDER: NULL) or the failure. *ret_job
+ * may be NULL; it is for dz_job_forget: fn is not called any more. */
+int dz_job_start(struct dz_engine *e, const struct dz_instance *row, enum job_kind kind,
+                 const struct dz_keeper_request *request, engine_job_fn *fn, void *arg,
+                 struct engine_job **ret_job, struct dz_engine_why *why);
+void dz_job_forget(struct engine_job *job);
+/* The row that a word means, if this caller may see it. */
+int dz_engine_row(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                  struct dz_instance *ret_row, struct dz_engine_why *why);
+
+/* --- engine_exec.c
+ * -------------------------------------------------------------------------------- */
+
+/* An event of a command of the box's cell. */
+void dz_exec_event(struct box *b, const struct dz_cell_event *event);
+void dz_exec_up(struct box *b); /* all that lives in the machine has been told */
+/* The cell is gone, or sleeps: watches stay (code 0) or are told this failure. */
+void dz_exec_down(struct box *b, int code, const char *reason, const char *text);
+
+#endif

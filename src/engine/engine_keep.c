@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_keep.c - what the keeper asks of the engine: cells, empty disks, and what
+ * must look inside a file.
+ *
+ * start, stop and kill run on the loop's thread; make, settle and carry on workers,
+ * where they touch nothing of the engine but what never changes.
+ */
+#include "engine/engine_int.h"
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "cell/cell_disk.h"
+
+#include <stdio.h>
+
+static void fail_start(struct dz_keeper *k, uint64_t ticket, int code, const struct dz_err *err)
+{
+    const struct dz_keeper_cell how = {.code = code, .error = err->msg};
+    dz_keeper_cell_done(k, ticket, &how);
+}
+
+static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
+                       const struct dz_instance *row)
+{
+    struct dz_engine *e = arg;
+    struct box *b = dz_box_get(e, row->id, row->tenant);
+    struct dz_err err = {0};
+    int rc = b ? 0 : dz_fail(&err, DZ_ENOMEM, "start %s: out of memory", row->id);
+    if (rc == 0 && e->draining)
+        rc = dz_fail(&err, DZ_EBUSY, "start %s: the daemon is stopping", row->id);
+    if (rc == 0 &&
+        (b->phase == BOX_FILES ||
+         b->phase == BOX_OPENING)) { /* the cell that has its files becomes the machine's */
+        b->ticket = ticket;
+        dz_box_promote(b);
+        return;
+    }
+    if (rc == 0)
+        rc = dz_box_start(b, row, true, &err);
+    if (rc == 0) {
+        b->ticket = ticket;
+        return;
+    }
+    fail_start(k, ticket, rc, &err);
+    if (b)
+        dz_box_leave(b);
+}
+
+static void keep_stop(void *arg, struct dz_keeper *k, uint64_t ticket,
+                      const struct dz_instance *row, bool keep_memory)
+{
+    struct box *b = dz_box_find(arg, row->id);
+    struct dz_err err = {0};
+    if (!b || b->phase != BOX_UP) {
+        (void)dz_fail(&err, DZ_EIO, "stop %s: it has no cell", row->id);
+        fail_start(k, ticket, DZ_EIO, &err);
+        return;
+    }
+    b->ticket = ticket;
+    dz_box_stop(b, keep_memory);
+}
+
+static void keep_kill(void *arg, const char *id)
+{
+    struct box *b = dz_box_find(arg, id);
+    if (b && b->cell)
+        dz_box_kill(b);
+}
+
+static int keep_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
+                     struct dz_err *err)
+{
+    const struct dz_engine *e = arg;
+    (void)row;
+    return dz_blob_out_write(out, e->template.p, e->template.len, err);
+}
+
+/* --- what must look inside a file ------------------------------------------------------------- */
+
+static int keep_settle(void *arg, const char *id, struct dz_err *err)
+{
+    const struct dz_engine *e = arg;
+    char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
+    int n = snprintf(path, sizeof path, "%s/%s", e->live_path, dz_cold_key(id, DZ_COLD_LIVE, key));
+    if (n < 0 || n >= DZ_PATH_MAX)
+        return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
+    return dz_cell_disk_settle(path, err);
+}
+
+static int keep_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
+{
+    static const enum dz_cell_carry kinds[] = {
+        [DZ_KEEPER_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_KEEPER_CLONE] = DZ_CELL_CARRY_CLONE,
+        [DZ_KEEPER_SHARE] = DZ_CELL_CARRY_SHARE,
+    };
+    const struct dz_engine *e = arg;
+    DZ_AUTO(dz_fd_close) int image = -1;
+    bool below = c->what == DZ_KEEPER_SHARE && c->row->image[0];
+    int rc = below ? image = dz_image_open(e->images, c->row->image, err) : 0;
+    const struct dz_cell_disk d = {
+        .from = c->from,
+        .to = c->to,
+        .image_fd = image,
+        .image_sha256 = below ? c->row->image : NULL,
+        .label = c->row->id,
+        .cancel = c->cancel,
+    };
+    return rc < 0 ? rc : dz_cell_disk_carry(&d, kinds[c->what], err);
+}
+
+const struct dz_keeper_ops dz_engine_keeper_ops = {
+    .start = keep_start,
+    .stop = keep_stop,
+    .kill = keep_kill,
+    .make = keep_make,
+    .settle = keep_settle,
+    .carry = keep_carry,
+};

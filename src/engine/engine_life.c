@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_life.c - the way of a request to the sandbox that it needs: hops of the
+ * lifecycle, wakes, and cells that only have the file.
+ *
+ * A job ends in one call of its function. One that wants a file-only cell reserves the
+ * sandbox at the keeper; if something is under way there, it asks again soon.
+ */
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+
+enum {
+    AGAIN_MS = 5,           /* between two tries to reserve a sandbox */
+    RESERVE_MAX_MS = 60000, /* then it is busy */
+    USE_TRIES = 3,          /* it may be put to sleep again before its turn comes */
+};
+
+struct engine_job {
+    struct dz_engine *e;
+    enum job_kind kind;
+    engine_job_fn *fn; /* NULL: forgotten */
+    void *arg;
+    struct dz_timer *again;
+    bool calling, prefetched;
+    int tries;
+    int64_t began_us;
+    char id[];
+};
+
+static int64_t now_us(void)
+{
+    return dz_clock_mono_ns() / 1000;
+}
+
+static void job_end(struct engine_job *j, struct box *b, const struct dz_engine_result *result)
+{
+    struct dz_engine_result r = *result;
+    engine_job_fn *fn = j->fn;
+    void *arg = j->arg;
+    r.us = now_us() - j->began_us;
+    dz_timer_free(j->again);
+    dz_free(j);
+    if (b)
+        b->pins++;
+    if (fn)
+        fn(arg, b, &r);
+    if (b) {
+        b->pins--;
+        dz_box_leave(b);
+    }
+}
+
+static void job_fail(struct engine_job *j, const struct dz_engine_why *why)
+{
+    const struct dz_engine_result r = {.code = why->err.code, .why = why};
+    job_end(j, NULL, &r);
+}
+
+void dz_job_forget(struct engine_job *j)
+{
+    if (j)
+        j->fn = NULL;
+}
+
+/* --- refusals ------------------------------------------------------------------------------ */
+
+static int refuse_asleep(const struct dz_instance *row, struct dz_engine_why *why)
+{
+    int rc = dz_why(why, DZ_EUNAVAIL, NULL, "%s is asleep and has auto_resume off: wake it first",
+                    row->id);
+    why->reason = "asleep";
+    return rc;
+}
+
+/* Code and reason of what the keeper said. */
+static void explain(struct dz_engine_why *why, int code, const struct dz_err *err,
+                    const struct dz_instance *row)
+{
+    (void)dz_why_err(why, code, err);
+    if (code == DZ_EUNAVAIL && row && strcmp(row->state, "archived") == 0)
+        why->reason = "archived";
+    else if (code == DZ_EUNSUPPORTED)
+        why->reason = "unsupported";
+}
+
+static int may_wake(const struct dz_instance *row, struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_engine_config_release) struct dz_engine_config config = {0};
+    struct dz_err err;
+    if (strcmp(row->deployment, "TERMINATED") == 0)
+        return dz_why(why, DZ_EGONE, NULL, "%s has expired", row->id);
+    if (strcmp(row->state, "active") == 0)
+        return 0;
+    if (strcmp(row->state, "archived") == 0) {
+        (void)dz_why(why, DZ_EUNAVAIL, NULL, "%s is archived: revive it first", row->id);
+        why->reason = "archived";
+        return DZ_EUNAVAIL;
+    }
+    int rc = dz_engine_config_of(row, &config, &err);
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    return config.auto_resume ? 0 : refuse_asleep(row, why);
+}
+
+/* --- asking the keeper ---------------------------------------------------------------------- */
+
+/* Somebody else wants the sandbox: its file-only cell makes way, or becomes the machine's. */
+static void make_way(struct dz_engine *e, const char *id, enum dz_request what)
+{
+    struct box *b = dz_box_find(e, id);
+    if (!b || !b->reserved)
+        return;
+    b->hurry = true;
+    b->pins++;
+    if ((what == DZ_REQUEST_USE || what == DZ_REQUEST_WAKE) && b->phase != BOX_STOPPING &&
+        !dz_keeper_awaited(e->keeper, id)) {
+        b->reserved = false;
+        dz_keeper_unreserve(e->keeper, id);
+    } else {
+        dz_box_files_over(b);
+    }
+    b->pins--;
+    dz_box_leave(b);
+}
+
+static int submit(struct engine_job *j, const struct dz_keeper_request *request,
+                  void (*done)(void *arg, const struct dz_keeper_result *result),
+                  struct dz_err *err)
+{
+    struct dz_keeper_request r = *request;
+    r.id = j->id;
+    r.done = done;
+    r.arg = j;
+    make_way(j->e, j->id, r.what);
+    return dz_keeper_submit(j->e->keeper, &r, NULL, err);
+}
+
+static void count(struct dz_engine *e, enum dz_request what, const struct dz_keeper_result *r)
+{
+    bool wake = what == DZ_REQUEST_USE || what == DZ_REQUEST_WAKE;
+    if (r->code < 0 || !wake || r->rung == DZ_RUNG_WARM)
+        return;
+    e->counts.wakes++;
+    e->counts.wakes_cold += r->rung == DZ_RUNG_COLD;
+}
+
+static void on_order(void *arg, const struct dz_keeper_result *k)
+{
+    struct engine_job *j = arg;
+    struct dz_engine_why why = {0};
+    struct dz_engine_result r = {
+        .code = k->code, .row = k->row, .rung = k->rung, .memory_lost = k->memory_lost};
+    if (k->code < 0) {
+        explain(&why, k->code, &k->err, k->row);
+        r.why = &why;
+    } else {
+        count(j->e, DZ_REQUEST_WAKE, k);
+    }
+    job_end(j, NULL, &r);
+}
+
+/* --- a machine that runs ---------------------------------------------------------------------- */
+
+static void use(struct engine_job *j);
+
+static void on_use(void *arg, const struct dz_keeper_result *k)
+{
+    struct engine_job *j = arg;
+    struct dz_engine_why why = {0};
+    struct box *b = dz_box_find(j->e, j->id);
+    count(j->e, DZ_REQUEST_USE, k);
+    if (k->code < 0) {
+        if (b && !b->reserved && (b->phase == BOX_FILES || b->phase == BOX_OPENING))
+            dz_box_stop(b, true); /* it was to become the machine's */
+        explain(&why, k->code, &k->err, k->row);
+        job_fail(j, &why);
+        return;
+    }
+    if (!b || b->phase != BOX_UP) {
+        use(j);
+        return;
+    }
+    const struct dz_engine_result r = {
+        .row = k->row, .rung = k->rung, .memory_lost = k->memory_lost};
+    job_end(j, b, &r);
+}
+
+static void use(struct engine_job *j)
+{
+    const struct dz_keeper_request request = {.what = DZ_REQUEST_USE};
+    struct dz_engine_why why = {0};
+    struct dz_err err;
+    int rc = ++j->tries > USE_TRIES
+                 ? dz_fail(&err, DZ_EBUSY, "%s is put to sleep again and again", j->id)
+                 : submit(j, &request, on_use, &err);
+    if (rc < 0) {
+        DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+        bool known = dz_registry_get(j->e->registry, j->id, &row, NULL) == 0;
+        explain(&why, rc, &err, known ? &row : NULL);
+        job_fail(j, &why);
+    }
+}
+
+/* --- a cell that has the file --------------------------------------------------------------------
+ */
+
+static void reach_file(void *arg);
+
+static void on_prefetched(void *arg, const struct dz_keeper_result *k)
+{
+    struct engine_job *j = arg;
+    struct dz_engine_why why = {0};
+    j->prefetched = true;
+    if (k->code == 0) {
+        reach_file(j);
+        return;
+    }
+    explain(&why, k->code, &k->err, k->row);
+    job_fail(j, &why);
+}
+
+/* Asleep, and its file is here. 0: *ret_box has it; DZ_EBUSY: ask again. */
+static int open_file(struct engine_job *j, const struct dz_instance *row, struct box **ret_box,
+                     struct dz_err *err)
+{
+    struct dz_engine *e = j->e;
+    struct box *b = dz_box_find(e, j->id);
+    if (b && b->reserved && (b->phase == BOX_FILES || b->phase == BOX_OPENING)) {
+        dz_timer_stop(b->linger);
+        *ret_box = b;
+        return 0;
+    }
+    int rc = b && b->cell ? DZ_EBUSY : dz_keeper_reserve(e->keeper, j->id, err);
+    if (rc < 0)
+        return rc;
+    b = dz_box_get(e, j->id, row->tenant);
+    if (b) {
+        b->reserved = true;
+        b->hurry = false;
+        rc = dz_box_start(b, row, false, err);
+    } else {
+        rc = dz_fail(err, DZ_ENOMEM, "open the file of %s: out of memory", j->id);
+    }
+    if (rc < 0) {
+        if (b)
+            b->reserved = false;
+        dz_keeper_unreserve(e->keeper, j->id);
+        if (b)
+            dz_box_leave(b);
+        return rc == DZ_EBUSY ? DZ_EIO : rc;
+    }
+    *ret_box = b;
+    return 0;
+}
+
+static int reach(struct engine_job *j, const struct dz_instance *row, struct dz_engine_why *why)
+{
+    const struct dz_keeper_request fetch = {.what = DZ_REQUEST_PREFETCH};
+    struct dz_err err = {0};
+    struct box *b = NULL;
+    int rc = may_wake(row, why);
+    if (rc < 0)
+        return rc;
+    if (strcmp(row->state, "active") == 0 || strcmp(row->state, "created") == 0) {
+        use(j);
+        return 0;
+    }
+    if (strcmp(row->state, "frozen") == 0 && !j->prefetched) {
+        rc = submit(j, &fetch, on_prefetched, &err);
+        return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+    }
+    rc = open_file(j, row, &b, &err);
+    if (rc == DZ_EBUSY && now_us() - j->began_us < RESERVE_MAX_MS * INT64_C(1000)) {
+        dz_timer_after(j->again, AGAIN_MS);
+        return 0;
+    }
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    const struct dz_engine_result r = {.row = row};
+    job_end(j, b, &r);
+    return 0;
+}
+
+static void reach_file(void *arg)
+{
+    struct engine_job *j = arg;
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_why why = {0};
+    struct dz_err err;
+    int rc = dz_registry_get(j->e->registry, j->id, &row, &err);
+    rc = rc < 0 ? dz_why_err(&why, rc, &err) : reach(j, &row, &why);
+    if (rc < 0)
+        job_fail(j, &why);
+}
+
+/* --- jobs ----------------------------------------------------------------------------------------
+ */
+
+static struct engine_job *make_job(struct dz_engine *e, const char *id, enum job_kind kind,
+                                   engine_job_fn *fn, void *arg)
+{
+    size_t n = strlen(id) + 1;
+    struct engine_job *j = dz_zalloc(sizeof *j + n);
+    if (!j)
+        return NULL;
+    j->e = e;
+    j->kind = kind;
+    j->fn = fn;
+    j->arg = arg;
+    j->began_us = now_us();
+    memcpy(j->id, id, n);
+    if (kind == JOB_FILES && dz_timer_new(e->loop, reach_file, j, &j->again, NULL) < 0) {
+        dz_free(j);
+        return NULL;
+    }
+    return j;
+}
+
+/* It runs already: nothing to bring up. */
+static bool use_warm(struct dz_engine *e, const struct dz_instance *row, engine_job_fn *fn,
+                     void *arg)
+{
+    const struct dz_engine_result r = {.row = row, .rung = DZ_RUNG_WARM};
+    struct box *b = dz_box_find(e, row->id);
+    if (!b || b->phase != BOX_UP)
+        return false;
+    b->pins++;
+    fn(arg, b, &r);
+    b->pins--;
+    dz_box_leave(b);
+    return true;
+}
+
+int dz_job_start(struct dz_engine *e, const struct dz_instance *row, enum job_kind kind,
+                 const struct dz_keeper_request *request, engine_job_fn *fn, void *arg,
+                 struct engine_job **ret_job, struct dz_engine_why *why)
+{
+    struct dz_err err;
+    int rc;
+    if (e->draining)
+        return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
+    if (kind != JOB_ORDER && use_warm(e, row, fn, arg))
+        return 0;
+    if (kind == JOB_USE && (rc = may_wake(row, why)) < 0)
+        return rc;
+    struct engine_job *j = make_job(e, row->id, kind, fn, arg);
+    if (!j)
+        return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row->id);
+    if (ret_job)
+        *ret_job = j;
+    switch (kind) {
+    case JOB_USE:
+        use(j);
+        return 0;
+    case JOB_FILES:
+        reach_file(j);
+        return 0;
+    case JOB_ORDER:
+        break;
+    }
+    rc = submit(j, request, on_order, &err);
+    if (rc < 0) {
+        explain(why, rc, &err, row);
+        dz_free(j);
+    }
+    return rc;
+}
+
+int dz_engine_row(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                  struct dz_instance *ret_row, struct dz_engine_why *why)
+{
+    char quoted[DZ_STR_QUOTED];
+    const char *tenant = who->is_operator ? NULL : who->tenant;
+    struct dz_err err;
+    int rc = dz_registry_get(e->registry, word, ret_row, &err);
+    if (rc == 0 && tenant && strcmp(ret_row->tenant, tenant) != 0) {
+        dz_instance_release(ret_row);
+        rc = DZ_ENOENT;
+    }
+    if (rc == DZ_ENOENT)
+        rc = dz_registry_find(e->registry, tenant, word, ret_row, &err);
+    if (rc == DZ_ENOENT)
+        return dz_why(why, rc, NULL, "there is no sandbox %s", dz_str_quote(dz_str(word), quoted));
+    if (rc == DZ_EINVAL)
+        return dz_why(why, DZ_EEXIST, NULL, "%s: more than one sandbox is meant by that",
+                      dz_str_quote(dz_str(word), quoted));
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_sandbox.c - sandboxes as rows: made, found, listed, changed, ordered about.
+ */
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    CHANGE_TRIES = 8, /* a row is changed by others rarely, and never for long */
+    LIST_PAGE = 256,  /* rows read at a time */
+};
+
+/* --- an answer that comes later ----------------------------------------------------------- */
+
+struct order {
+    struct dz_engine *e;
+    dz_engine_done_fn *done;
+    void *arg;
+    bool create;
+};
+
+static void on_ordered(void *arg, struct box *b, const struct dz_engine_result *result)
+{
+    struct order o = *(struct order *)arg;
+    (void)b;
+    dz_free(arg);
+    o.e->counts.creates += o.create && result->code == 0;
+    o.done(o.arg, result);
+}
+
+static struct order *make_order(struct dz_engine *e, dz_engine_done_fn *done, void *arg,
+                                struct dz_engine_why *why)
+{
+    struct order *o = dz_zalloc(sizeof *o);
+    if (!o) {
+        (void)dz_why(why, DZ_ENOMEM, NULL, "out of memory");
+        return NULL;
+    }
+    *o = (struct order){e, done, arg, false};
+    return o;
+}
+
+/* --- making -------------------------------------------------------------------------------- */
+
+struct making {
+    char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX];
+    char *config, *metadata;
+    uint64_t memory_bytes;
+    struct dz_instance row;
+};
+
+static void making_release(struct making *m)
+{
+    dz_free(m->config);
+    dz_free(m->metadata);
+}
+
+/* All that can be wrong is found here. */
+static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
+                   const struct dz_engine_spec *s, struct making *m, struct dz_engine_why *why)
+{
+    int rc = dz_engine_check_spec(s, &m->memory_bytes, why);
+    if (rc == 0 && s->snapshot)
+        rc = dz_why(why, DZ_EUNSUPPORTED, "snapshot",
+                    "creating from a snapshot is not available yet");
+    if (rc == 0 && !s->image)
+        rc = dz_why(why, DZ_EINVAL, "image", "image: which one? GET /v1/images lists them");
+    if (rc == 0)
+        rc = dz_engine_image_find(e, s->image, m->sha256, why);
+    if (rc == 0)
+        rc = dz_id_new("sbx", m->id, &why->err);
+    if (rc < 0)
+        return rc;
+    m->config = dz_engine_config_text(s, s->image, m->memory_bytes);
+    m->metadata = dz_engine_metadata_text(s->labels_json, s->metadata_json);
+    if (!m->config || !m->metadata)
+        return dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
+    m->row = (struct dz_instance){
+        .id = m->id,
+        .tenant = who->tenant,
+        .name = s->name,
+        .kind = "wasm",
+        .image = m->sha256,
+        .config = m->config,
+        .metadata = m->metadata,
+        .keep = s->keep,
+        .idle_mode = s->idle_mode,
+        .suspend_ms = s->idle_ms,
+        .deployment = "DEPLOYED",
+    };
+    return 0;
+}
+
+static void created_at_rest(struct dz_engine *e, const char *id, dz_engine_done_fn *done, void *arg,
+                            int64_t began)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_why why = {0};
+    struct dz_engine_result r = {.row = &row, .why = &why, .us = dz_clock_mono_ns() / 1000 - began};
+    r.code = dz_registry_get(e->registry, id, &row, &why.err);
+    if (r.code < 0)
+        r.row = NULL;
+    e->counts.creates += r.code == 0;
+    done(arg, &r);
+}
+
+/* It could not be started: nothing of it remains. */
+struct fresh {
+    struct order *order;
+    char id[DZ_ID_TEXT];
+};
+
+static void undo(struct dz_engine *e, const char *id)
+{
+    const struct dz_keeper_request r = {.what = DZ_REQUEST_DESTROY, .id = id};
+    struct dz_err err;
+    if (dz_keeper_submit(e->keeper, &r, NULL, &err) < 0)
+        dz_log(DZ_LOG_WARN, "create_undo_failed", dz_log_strz("sandbox_id", id), dz_log_err(&err));
+}
+
+static void on_started(void *arg, struct box *b, const struct dz_engine_result *result)
+{
+    struct fresh *f = arg;
+    struct order *o = f->order;
+    if (result->code < 0) {
+        dz_log(DZ_LOG_WARN, "create_failed", dz_log_strz("sandbox_id", f->id),
+               dz_log_err(&result->why->err));
+        undo(o->e, f->id);
+    }
+    dz_free(f);
+    on_ordered(o, b, result);
+}
+
+static int start_new(struct dz_engine *e, const struct making *m, dz_engine_done_fn *done,
+                     void *arg, struct dz_engine_why *why)
+{
+    const struct dz_keeper_request wake = {.what = DZ_REQUEST_USE};
+    struct fresh *f = dz_zalloc(sizeof *f);
+    struct order *o = f ? make_order(e, done, arg, why) : NULL;
+    int rc = o ? 0 : dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
+    if (rc == 0) {
+        o->create = true;
+        f->order = o;
+        memcpy(f->id, m->id, sizeof f->id);
+        rc = dz_job_start(e, &m->row, JOB_ORDER, &wake, on_started, f, NULL, why);
+    }
+    if (rc < 0) {
+        undo(e, m->id);
+        dz_free(o);
+        dz_free(f);
+    }
+    return rc;
+}
+
+int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
+                     const struct dz_engine_spec *spec, dz_engine_done_fn *done, void *arg,
+                     struct dz_engine_why *why)
+{
+    DZ_AUTO(making_release) struct making m = {0};
+    struct dz_err err;
+    int64_t began = dz_clock_mono_ns() / 1000;
+    if (e->draining)
+        return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
+    int rc = prepare(e, who, spec, &m, why);
+    if (rc < 0)
+        return rc;
+    rc = dz_keeper_register(e->keeper, &m.row, &err);
+    if (rc == DZ_EEXIST)
+        return dz_why(why, rc, "name", "there is a sandbox named %s already", spec->name);
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    if (!spec->no_start)
+        return start_new(e, &m, done, arg, why);
+    created_at_rest(e, m.id, done, arg, began);
+    return 0;
+}
+
+/* --- finding ------------------------------------------------------------------------------- */
+
+int dz_engine_get(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                  struct dz_instance *ret_row, struct dz_engine_why *why)
+{
+    return dz_engine_row(e, who, word, ret_row, why);
+}
+
+static bool matches(const struct dz_instance *row, const struct dz_engine_filter *f,
+                    const char *sha256)
+{
+    if (sha256 && strcmp(row->image, sha256) != 0)
+        return false;
+    return !f->label || dz_engine_has_label(row, f->label);
+}
+
+int dz_engine_list(struct dz_engine *e, const struct dz_engine_caller *who,
+                   const struct dz_engine_filter *f, struct dz_instances *rows, bool *ret_more,
+                   struct dz_engine_why *why)
+{
+    char after[DZ_COLD_KEY], sha256[DZ_SHA256_HEX];
+    struct dz_err err;
+    enum dz_state state;
+    int rc = f->state ? dz_state_parse(dz_str(f->state), &state, &err) : 0;
+    if (rc < 0)
+        return dz_why(why, rc, "state", "%s", err.msg);
+    rc = f->image ? dz_engine_image_find(e, f->image, sha256, why) : 0;
+    if (rc < 0)
+        return rc;
+    (void)snprintf(after, sizeof after, "%s", f->after ? f->after : "");
+    for (bool last = false; !last;) {
+        DZ_AUTO(dz_instances_release) struct dz_instances page = DZ_VEC_INIT(LIST_PAGE);
+        const struct dz_registry_filter filter = {.tenant = who->is_operator ? NULL : who->tenant,
+                                                  .state = f->state,
+                                                  .kind = f->kind,
+                                                  .after = after,
+                                                  .limit = LIST_PAGE};
+        rc = dz_registry_list(e->registry, &filter, &page, &err);
+        if (rc < 0)
+            return dz_why_err(why, rc, &err);
+        last = page.n < LIST_PAGE;
+        for (size_t i = 0; i < page.n; i++) {
+            (void)snprintf(after, sizeof after, "%s", page.p[i].id);
+            if (!matches(&page.p[i], f, f->image ? sha256 : NULL))
+                continue;
+            if (rows->n == f->limit) {
+                *ret_more = true;
+                return 0;
+            }
+            if (dz_vec_push(rows, page.p[i]) < 0)
+                return dz_why(why, rows->err, NULL, "list sandboxes: out of memory");
+            page.p[i] = (struct dz_instance){0};
+        }
+    }
+    *ret_more = false;
+    return 0;
+}
+
+uint64_t dz_engine_file_bytes(const struct dz_engine *e, const struct dz_instance *row)
+{
+    char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
+    struct stat st;
+    int n =
+        snprintf(path, sizeof path, "%s/%s", e->live_path, dz_cold_key(row->id, DZ_COLD_LIVE, key));
+    if (n > 0 && n < DZ_PATH_MAX && stat(path, &st) == 0)
+        return (uint64_t)st.st_size;
+    return row->cold_size > 0 ? (uint64_t)row->cold_size : 0;
+}
+
+/* --- changing -------------------------------------------------------------------------------- */
+
+static int check_patch(const struct dz_engine_patch *p, struct dz_engine_why *why)
+{
+    struct dz_engine_spec as_spec = {.idle_ms = p->set_idle ? p->idle_ms : DZ_LADDER_INHERIT,
+                                     .idle_mode = p->idle_mode,
+                                     .name = p->name && p->name[0] ? p->name : NULL,
+                                     .labels_json = p->labels_json,
+                                     .metadata_json = p->metadata_json};
+    uint64_t memory;
+    return dz_engine_check_spec(&as_spec, &memory, why);
+}
+
+/* The columns of one try; texts in `to` that are not p's or row's are owned by m. */
+static int change_of(const struct dz_instance *row, const struct dz_engine_patch *p,
+                     struct making *m, struct dz_instance *to, uint64_t *set, struct dz_err *err)
+{
+    DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
+    int rc = dz_engine_config_of(row, &c, err);
+    *to =
+        (struct dz_instance){.name = p->name, .idle_mode = p->idle_mode, .suspend_ms = p->idle_ms};
+    *set = (p->name ? DZ_COLUMN(name) : 0) | (p->idle_mode ? DZ_COLUMN(idle_mode) : 0) |
+           (p->set_idle ? DZ_COLUMN(suspend_ms) : 0);
+    if (rc == 0 && (p->labels_json || p->metadata_json)) {
+        m->metadata = dz_engine_metadata_text(p->labels_json ? p->labels_json : c.labels,
+                                              p->metadata_json ? p->metadata_json : c.metadata);
+        to->metadata = m->metadata;
+        *set |= DZ_COLUMN(metadata);
+        rc = m->metadata ? 0 : dz_fail(err, DZ_ENOMEM, "change %s: out of memory", row->id);
+    }
+    if (rc == 0 && p->set_resume) {
+        const struct dz_engine_spec s = {.size = c.size,
+                                         .policy = c.policy,
+                                         .durability = c.durability,
+                                         .env_json = c.env,
+                                         .no_resume = p->no_resume};
+        m->config = dz_engine_config_text(&s, c.image, c.memory_bytes);
+        to->config = m->config;
+        *set |= DZ_COLUMN(config);
+        rc = m->config ? 0 : dz_fail(err, DZ_ENOMEM, "change %s: out of memory", row->id);
+    }
+    return rc;
+}
+
+static int change_once(struct dz_engine *e, const struct dz_instance *row,
+                       const struct dz_engine_patch *p, struct dz_err *err)
+{
+    DZ_AUTO(making_release) struct making m = {0};
+    struct dz_instance to;
+    uint64_t set;
+    int rc = change_of(row, p, &m, &to, &set, err);
+    if (rc < 0 || set == 0)
+        return rc;
+    const struct dz_registry_change c = {.id = row->id,
+                                         .version = row->version,
+                                         .epoch = row->epoch,
+                                         .set = set,
+                                         .to = &to,
+                                         .event = "changed"};
+    return dz_registry_change(e->registry, &c, err);
+}
+
+int dz_engine_change(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                     const struct dz_engine_patch *p, struct dz_instance *ret_row,
+                     struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_err err = {0};
+    int rc = check_patch(p, why);
+    if (rc == 0)
+        rc = dz_engine_row(e, who, word, &row, why);
+    if (rc < 0)
+        return rc;
+    char id[DZ_COLD_KEY];
+    (void)snprintf(id, sizeof id, "%s", row.id);
+    rc = DZ_EBUSY;
+    for (int i = 0; i < CHANGE_TRIES && rc == DZ_EBUSY; i++) {
+        rc = change_once(e, &row, p, &err);
+        if (rc == DZ_EBUSY || rc == 0) {
+            dz_instance_release(&row);
+            int again = dz_registry_get(e->registry, id, &row, &err);
+            rc = again < 0 ? again : rc;
+        }
+    }
+    if (rc == DZ_EEXIST)
+        return dz_why(why, rc, "name", "there is a sandbox named %s already", p->name);
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    if (p->set_idle || p->idle_mode)
+        dz_keeper_look_again(e->keeper, id);
+    *ret_row = row;
+    row = (struct dz_instance){0};
+    return 0;
+}
+
+/* --- orders ------------------------------------------------------------------------------------
+ */
+
+static int wake_with(struct dz_engine *e, const struct dz_instance *row,
+                     const struct dz_engine_order *order, struct dz_engine_why *why)
+{
+    bool files = order->keep && strcmp(order->keep, "files") == 0;
+    if (order->keep && !files && strcmp(order->keep, "memory") != 0)
+        return dz_why(why, DZ_EINVAL, "keep", "keep: memory or files");
+    if (order->policy)
+        return dz_why(why, DZ_EUNSUPPORTED, "policy",
+                      "waking under another policy is not available yet");
+    if (!files || strcmp(row->state, "active") == 0)
+        return 0;
+    struct box *b = dz_box_get(e, row->id, row->tenant);
+    if (!b)
+        return dz_why(why, DZ_ENOMEM, NULL, "wake %s: out of memory", row->id);
+    b->drop_memory = true;
+    return 0;
+}
+
+int dz_engine_order(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                    const struct dz_engine_order *order, dz_engine_done_fn *done, void *arg,
+                    struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    const struct dz_keeper_request request = {
+        .what = order->what, .keep = order->what == DZ_REQUEST_SUSPEND ? order->keep : NULL};
+    int rc = dz_engine_row(e, who, word, &row, why);
+    if (rc == 0 && order->what == DZ_REQUEST_WAKE)
+        rc = wake_with(e, &row, order, why);
+    if (rc == 0 && request.keep && strcmp(request.keep, "memory") != 0 &&
+        strcmp(request.keep, "files") != 0)
+        rc = dz_why(why, DZ_EINVAL, "keep", "keep: memory or files");
+    struct order *o = rc < 0 ? NULL : make_order(e, done, arg, why);
+    if (!o)
+        return why->err.code;
+    rc = dz_job_start(e, &row, JOB_ORDER, &request, on_ordered, o, NULL, why);
+    if (rc < 0)
+        dz_free(o);
+    else if (order->what == DZ_REQUEST_WAKE)
+        dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_WAKE);
+    struct box *b = dz_box_find(e, row.id);
+    if (b && rc < 0) {
+        b->drop_memory = false;
+        dz_box_leave(b);
+    }
+    return rc;
+}
+
+int dz_engine_hold(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                   int64_t until_ms, struct dz_instance *ret_row, struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_err err;
+    int rc = dz_engine_row(e, who, word, &row, why);
+    if (rc < 0)
+        return rc;
+    rc = dz_keeper_hold(e->keeper, row.id, until_ms, &err);
+    if (rc == 0)
+        rc = dz_registry_get(e->registry, row.id, ret_row, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
