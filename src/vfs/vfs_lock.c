@@ -51,8 +51,20 @@ static int reserve(struct dz_locks *t, size_t more)
     return 0;
 }
 
-/* Take [start, end] away from the owner's locks; room for one more was reserved,
- * since cutting from the middle of one makes two. */
+/* Is the range the middle of one of the owner's locks? There is one such at the most. */
+static bool splits(const struct dz_locks *t, const struct dz_vfs_lock *range)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const struct dz_vfs_lock *l = &t->lock[i];
+        if (same_family(l, range) && l->owner == range->owner && l->start < range->start &&
+            l->end > range->end)
+            return true;
+    }
+    return false;
+}
+
+/* Take [start, end] away from the owner's locks. Where it splits one there must be room
+ * for one more. */
 static void carve(struct dz_locks *t, const struct dz_vfs_lock *range)
 {
     for (size_t i = t->count; i-- > 0;) {
@@ -112,7 +124,7 @@ int dz_vfs_unlock(struct dz_vfs *v, const struct dz_vfs_lock *range)
 {
     if (range->start > range->end)
         return -EINVAL;
-    int rc = reserve(&v->locks, 1);
+    int rc = splits(&v->locks, range) ? reserve(&v->locks, 1) : 0;
     if (rc)
         return rc;
     carve(&v->locks, range);

@@ -190,12 +190,21 @@ TEST(locks_split_merge_and_stand_in_the_way)
     CHECK_INT(got.owner, 4);
     a = range(1, 5, 4, true);
     CHECK_INT(dz_vfs_lock(r.v, &a), -EINVAL);
-    int rc = 0;
-    for (uint64_t i = 0; rc == 0 && i < 2 * DZ_VFS_LOCK_MAX; i++) {
+    a = range(6, 0, 99, true);
+    int rc = dz_vfs_lock(r.v, &a);
+    for (uint64_t i = 100; rc == 0 && i < 2 * DZ_VFS_LOCK_MAX; i++) {
         a = range(5, i * 2, i * 2, true);
         rc = dz_vfs_lock(r.v, &a);
     }
     CHECK_INT(rc, -ENOLCK);
+    a = range(6, 40, 50, true); /* the last row goes to the other half of this one */
+    CHECK_INT(dz_vfs_unlock(r.v, &a), 0);
+    a = range(6, 60, 61, true);
+    CHECK_INT(dz_vfs_unlock(r.v, &a), -ENOLCK);
+    a = range(5, 0, UINT64_MAX, true); /* this needs none, and gives */
+    CHECK_INT(dz_vfs_unlock(r.v, &a), 0);
+    a = range(5, 200, 299, true);
+    CHECK_INT(dz_vfs_lock(r.v, &a), 0);
     rig_free(&r);
 }
 
