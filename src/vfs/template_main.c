@@ -35,11 +35,13 @@ static int print_marks(const struct dz_buf *t, long long mark)
 {
     int n = 0;
     for (size_t at = 0; at + 8 <= t->len; at++) {
-        long long v = 0;
+        uint64_t v = 0;
         for (size_t i = 0; i < 8; i++)
             v = v << 8 | (unsigned char)t->p[at + i];
-        if (v == mark && ++n > 0)
+        if (v == (uint64_t)mark) {
+            n++;
             printf("%zu,", at);
+        }
     }
     return n;
 }
