@@ -32,7 +32,9 @@ TEST(no_sockets)
     struct addrinfo *found = NULL;
     CHECK_ERR(socket(AF_INET, SOCK_STREAM, 0), ENOSYS);
     CHECK_ERR(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), ENOSYS);
+    h_errno = 0;
     CHECK(gethostbyname("localhost") == NULL);
+    CHECK_INT(h_errno, HOST_NOT_FOUND);
     CHECK(getaddrinfo("localhost", NULL, NULL, &found) != 0);
     CHECK(getservbyname("http", "tcp") == NULL);
     struct sockaddr a = {0};

@@ -129,3 +129,29 @@ TEST(temporary_names)
     creat("made", 0600);
     CHECK_INT(of("made").st_mode & 0777, 0600);
 }
+
+TEST(modes_of_links)
+{
+    write_file("f", "x");
+    CHECK_INT(symlink("f", "l"), 0);
+    CHECK_INT(lchmod("f", 0640), 0);
+    CHECK_INT(of("f").st_mode & 0777, 0640);
+    CHECK_ERR(lchmod("l", 0600), EOPNOTSUPP);
+    CHECK_INT(of("f").st_mode & 0777, 0640);
+}
+
+#ifdef __doze__ /* elsewhere the linker warns of whoever calls them */
+TEST(names_that_are_only_made_up)
+{
+    char a[] = "n-XXXXXX", bad[] = "n-XXX", b[L_tmpnam];
+    CHECK(mktemp(a) == a && strncmp(a, "n-", 2) == 0 && strcmp(a + 2, "XXXXXX") != 0);
+    CHECK(access(a, F_OK) < 0);
+    CHECK(mktemp(bad) == bad && bad[0] == 0);
+    CHECK(tmpnam(b) == b && strncmp(b, "/tmp/", 5) == 0);
+    char *c = tmpnam(NULL);
+    CHECK(c && strcmp(b, c) != 0);
+    char *d = tempnam(".", "longprefix");
+    CHECK(d && strncmp(d, "./longp", 7) == 0 && access(d, F_OK) < 0);
+    free(d);
+}
+#endif

@@ -62,6 +62,20 @@ static void lists(void)
 {
     by_list("%s", "list");
 }
+static void more_by_list(const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    errno = EINVAL;
+    vwarn(format, ap);
+    va_end(ap);
+    va_start(ap, format);
+    verrx(10, format, ap);
+}
+static void lists_more(void)
+{
+    more_by_list("%d items", 3);
+}
 TEST(errors_and_warnings)
 {
     char want[256];
@@ -73,6 +87,10 @@ TEST(errors_and_warnings)
     CHECK_STR(said(ends, 7), want);
     CHECK_STR(said(ends_plain, 8), ": only words\n");
     CHECK(strstr(said(lists, 9), strerror(EINVAL)) != NULL);
+    snprintf(want, sizeof want, ": 3 items: %s\n", strerror(EINVAL));
+    text = said(lists_more, 10);
+    CHECK(strncmp(text, want, strlen(want)) == 0);
+    CHECK(strstr(text + strlen(want), ": 3 items\n") != NULL);
 }
 
 static void signals(void)
@@ -80,16 +98,35 @@ static void signals(void)
     psignal(SIGTERM, "x");
     psignal(SIGKILL, "x");
 }
+static void tells(void)
+{
+    siginfo_t si = {.si_signo = SIGTERM};
+    psiginfo(&si, "x");
+}
 TEST(names_of_signals)
 {
     char want[256];
     snprintf(want, sizeof want, ": %s\nx: %s\n", strsignal(SIGTERM), strsignal(SIGKILL));
     CHECK_STR(said(signals, 0), want);
+    snprintf(want, sizeof want, ": %s", strsignal(SIGTERM));
+    CHECK(strncmp(said(tells, 0), want, strlen(want)) == 0);
     CHECK_STR(strsignal(SIGINT), "Interrupt");
     CHECK_STR(strsignal(SIGSEGV), "Segmentation fault");
     CHECK(strstr(strsignal(200), "nknown") != NULL);
 }
 
+static void log_by_list(const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    vsyslog(LOG_ERR, format, ap);
+    va_end(ap);
+}
+static void logs_by_list(void)
+{
+    openlog("test", LOG_PERROR, LOG_USER);
+    log_by_list("number %d", 4);
+}
 static void logs(void)
 {
     openlog("test", LOG_PERROR, LOG_USER);
@@ -101,4 +138,5 @@ static void logs(void)
 TEST(logging_to_standard_error)
 {
     CHECK_STR(said(logs, 0), ": number 3\n");
+    CHECK_STR(said(logs_by_list, 0), ": number 4\n");
 }

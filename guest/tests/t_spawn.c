@@ -38,6 +38,19 @@ TEST(file_actions_in_order)
     CHECK_INT(posix_spawn_file_actions_destroy(&fa), 0);
 }
 
+TEST(an_open_directory_to_start_in)
+{
+    posix_spawn_file_actions_t fa;
+    CHECK_INT(mkdir("d", 0755), 0);
+    write_file("d/in", "content");
+    int dir = open("d", O_RDONLY | O_DIRECTORY);
+    CHECK_INT(posix_spawn_file_actions_init(&fa), 0);
+    CHECK_INT(posix_spawn_file_actions_addfchdir_np(&fa, dir), 0);
+    CHECK_INT(spawned("[ -f in ]", &fa, NULL), 0);
+    CHECK_INT(access("d/in", F_OK), 0); /* only the child went there */
+    CHECK_INT(posix_spawn_file_actions_destroy(&fa), 0);
+}
+
 TEST(dup2_onto_itself_clears_cloexec)
 {
     posix_spawn_file_actions_t fa;
@@ -71,6 +84,9 @@ TEST(attributes)
     sigemptyset(&set);
     sigaddset(&set, SIGUSR1);
     CHECK_INT(posix_spawnattr_setsigdefault(&at, &set), 0);
+    sigset_t got;
+    CHECK_INT(posix_spawnattr_getsigdefault(&at, &got), 0);
+    CHECK(sigismember(&got, SIGUSR1) == 1 && sigismember(&got, SIGUSR2) == 0);
     CHECK_INT(posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGDEF), 0);
     CHECK_INT(spawned("kill -USR1 $$; exit 5", NULL, &at), 1000 + SIGUSR1);
     CHECK_INT(posix_spawnattr_destroy(&at), 0);
@@ -88,7 +104,10 @@ TEST(the_mask_is_given_and_kept)
     CHECK(sigismember(&now, SIGTERM) && !sigismember(&now, SIGINT));
     sigemptyset(&set);
     CHECK_INT(posix_spawnattr_init(&at), 0);
+    CHECK_INT(posix_spawnattr_setsigmask(&at, &now), 0);
     CHECK_INT(posix_spawnattr_setsigmask(&at, &set), 0);
+    CHECK_INT(posix_spawnattr_getsigmask(&at, &now), 0);
+    CHECK_INT(sigismember(&now, SIGTERM), 0);
     CHECK_INT(posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK), 0);
     CHECK_INT(spawned("kill -TERM $$; exit 6", NULL, &at), 1000 + SIGTERM);
 }

@@ -203,6 +203,13 @@ TEST(window_size_and_its_signal)
     CHECK_INT(wait_for(pid), 0);
     CHECK_INT(ioctl(s, TIOCGWINSZ, &v), 0);
     CHECK_INT(v.ws_col, 100);
+#ifdef __doze__ /* POSIX of 2024 */
+    w.ws_row = 33;
+    CHECK_INT(tcsetwinsize(s, &w), 0);
+    CHECK_INT(tcgetwinsize(m, &v), 0);
+    CHECK_INT(v.ws_row, 33);
+    CHECK_ERR(tcgetwinsize(-1, &v), EBADF);
+#endif
 }
 
 /* A child with a terminal of its own; -1 once, then in the child 0. */

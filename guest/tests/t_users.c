@@ -74,6 +74,33 @@ TEST(group_lists)
     CHECK_INT(getgroups(64, list), n);
 }
 
+TEST(groups_of_a_user)
+{
+    if (getuid() != 0)
+        return;
+    gid_t list[64], back[64];
+    int n = 64;
+    CHECK(getgrouplist("root", 7, list, &n) >= 1);
+    CHECK_INT(initgroups("root", 7), 0);
+    CHECK_INT(getgroups(64, back), n);
+    CHECK_INT(memcmp(list, back, (size_t)n * sizeof *list), 0);
+    CHECK_INT(setgid(1000), 0);
+    CHECK_INT(setuid(1000), 0);
+    CHECK_ERR(initgroups("root", 7), EPERM);
+}
+
+#ifdef __doze__
+TEST(who_logged_in)
+{
+    char name[8];
+    CHECK_STR(getlogin(), "root"); /* elsewhere that wants a terminal */
+    CHECK_INT(getlogin_r(name, sizeof name), 0);
+    CHECK_STR(name, "root");
+    CHECK_INT(getlogin_r(name, 4), ERANGE);
+    CHECK_INT(issetugid(), 0);
+}
+#endif
+
 TEST(giving_up_privileges)
 {
     if (getuid() != 0)
