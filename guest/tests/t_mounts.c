@@ -30,12 +30,12 @@ TEST(the_table_of_mounts)
 {
     struct mntent *m, one;
     char buf[256];
-    int roots = 0;
+    int found = 0;
     FILE *t = setmntent("/proc/mounts", "r");
     CHECK(t != NULL);
     while ((m = getmntent(t)))
-        roots += strcmp(m->mnt_dir, "/") == 0;
-    CHECK(roots >= 1);
+        found += strcmp(m->mnt_dir, "/proc") == 0;
+    CHECK(found >= 1); /* "/" is not in it for whom chroot confines */
     CHECK_INT(endmntent(t), 1);
     write_file("tab", "# comment\n\n/dev/x /mnt ext4 ro,size=5,nosuid 1 2\nnone  /y\ttmpfs rw\n");
     t = setmntent("tab", "r");
