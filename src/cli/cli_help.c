@@ -10,9 +10,18 @@
 
 #include <string.h>
 
+/* As wide as the longest name: no summary begins out of line. */
+static int name_width(void)
+{
+    size_t most = 0;
+    for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++)
+        most = strlen((*c)->name) > most ? strlen((*c)->name) : most;
+    return (int)most;
+}
+
 static void print_row(FILE *out, const struct dz_cli_command *cmd, bool color)
 {
-    fprintf(out, "  %s%-16s%s %s\n", dz_cli_sgr(color, DZ_CLI_BOLD), cmd->name,
+    fprintf(out, "  %s%-*s%s  %s\n", dz_cli_sgr(color, DZ_CLI_BOLD), name_width(), cmd->name,
             dz_cli_sgr_end(color, DZ_CLI_BOLD), cmd->summary);
 }
 

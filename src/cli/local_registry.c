@@ -117,6 +117,11 @@ int dz_cli_registry_open(struct dz_cli *c, bool create, bool files, struct dz_cl
         rc = dz_fd_mkdirs(AT_FDCWD, data, 0700, err);
     if (rc == 0)
         rc = dz_registry_open(name, create, &r->registry, err);
+    if (rc == DZ_ENOENT)
+        return dz_fail(err, rc,
+                       "there is no registry %s yet: doze registry register enters a first "
+                       "sandbox; --data names another directory",
+                       name);
     if (rc == DZ_EBUSY)
         return dz_fail(err, rc, "%s is in use: a daemon runs on it; ask that one, or stop it",
                        name);

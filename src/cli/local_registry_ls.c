@@ -82,8 +82,9 @@ static int ls(struct dz_cli *c, struct dz_err *err)
     struct dz_cli_registry r;
     enum dz_state state;
     const char *wanted = dz_cli_value(c, "state");
-    if (wanted && dz_state_parse(dz_str(wanted), &state, err) < 0)
-        return dz_cli_usage(c, err, "--state: %s is no state", wanted);
+    struct dz_err why;
+    if (wanted && dz_state_parse(dz_str(wanted), &state, &why) < 0)
+        return dz_cli_usage(c, err, "--state: %s", why.msg);
     dz_cli_table_init(&l.table, columns, c->quiet ? 1 : DZ_ARRAY_LEN(columns));
     dz_json_init(&l.json, &l.text, c->out_tty);
     dz_json_array(&l.json);

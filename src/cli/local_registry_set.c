@@ -118,8 +118,9 @@ static int set_state_run(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_cli_registry r;
     enum dz_state state;
-    if (dz_state_parse(dz_str(c->argv[1]), &state, err) < 0)
-        return dz_cli_usage(c, err, "%s is no state", c->argv[1]);
+    struct dz_err why;
+    if (dz_state_parse(dz_str(c->argv[1]), &state, &why) < 0)
+        return dz_cli_usage(c, err, "%s", why.msg);
     int rc = dz_cli_registry_open(c, false, false, &r, err);
     if (rc == 0)
         rc = dz_registry_find(r.registry, NULL, c->argv[0], &row, err);

@@ -6,7 +6,7 @@ export DOZE_DATA=$PWD/data
 unset DOZE_REGISTRY WB_REGISTRY
 
 test_that 'without a registry it says which is missing' '
-    run 1 doze registry ls && has err "$DOZE_DATA/registry.db: No such file"
+    run 1 doze registry ls && has err "no registry $DOZE_DATA/registry.db yet"
 '
 
 test_that 'register enters rows, ls and get show them' '
@@ -36,7 +36,8 @@ test_that 'ids and names are taken once, bad ones are refused' '
 test_that 'set-state moves by the map and no other way' '
     run 1 doze registry set-state sbx_841 frozen &&
     has err "a sandbox that is created cannot become frozen: it can become active" &&
-    run 2 doze registry set-state sbx_841 melted &&
+    run 2 doze registry set-state sbx_841 melted && has err "it is created, active" &&
+    run 2 doze registry ls --state melted && has err "it is created, active" &&
     run 0 doze registry set-state sbx_841 active && [ "$(cat out)" = "sbx_841 active" ] &&
     run 0 doze registry set-state sbx_841 suspended &&
     run 0 doze registry get sbx_841 && has out "state            suspended"

@@ -14,6 +14,22 @@ TEST(main_without_words_lists_the_commands_and_fails)
     CHECK(strstr(r.err, "usage: doze COMMAND"));
 }
 
+/* Where the summary of a command begins in its line of the list. */
+static long column_of(const char *list, const char *name, const char *summary)
+{
+    const char *row = strstr(list, name), *text = row ? strstr(row, summary) : NULL;
+    return text ? text - row : -1;
+}
+
+TEST(main_lists_in_columns)
+{
+    AUTO_RESULT r = CLI_RUN("help");
+    long at = column_of(r.out, "\n  help ", "list the commands");
+    CHECK(at > 0);
+    CHECK_INT(column_of(r.out, "\n  registry set-state ", "move a row"), at);
+    CHECK_INT(column_of(r.out, "\n  registry register ", "enter a sandbox"), at);
+}
+
 TEST(main_prints_the_version)
 {
     AUTO_RESULT r = CLI_RUN("--version");
