@@ -175,6 +175,10 @@ DZ_NODISCARD int dz_db_savepoint(struct dz_db *db, struct dz_err *err);
 DZ_NODISCARD int dz_db_release(struct dz_db *db, struct dz_err *err);
 void dz_db_undo(struct dz_db *db); /* also when the transaction is gone: then nothing */
 
+/* Wait until all that is committed so far is on the disk. Also from another thread while
+ * the handle's goes on using it, but not while that one closes it. */
+DZ_NODISCARD int dz_db_sync(struct dz_db *db, struct dz_err *err);
+
 /* --- checkpoint -------------------------------------------------------------- */
 
 /* May the log be overwritten from its start? (Has the replica read all of it?) */

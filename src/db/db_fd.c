@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,8 +38,8 @@ enum {
 struct fd_disk {
     struct dz_db_disk base;
     int fd[DZ_DB_FILES];
-    bool wal_new;
-    char *wal_path; /* NULL: no path is known */
+    atomic_bool wal_new; /* dz_db_sync() comes from any thread */
+    char *wal_path;      /* NULL: no path is known */
     size_t standin_size;
     unsigned char *standin; /* what a disk without descriptors shows */
 };

@@ -144,3 +144,11 @@ int dz_db_maintain(struct dz_db *db, bool idle, struct dz_err *err)
     int r = dz_db_checkpoint(db, DZ_DB_CHECKPOINT_MOVE, err);
     return r < 0 ? r : 1;
 }
+
+/* A commit's frames are written when it returns, so syncing the log is all. What a
+ * checkpoint takes out of the log meanwhile, it syncs itself. */
+int dz_db_sync(struct dz_db *db, struct dz_err *err)
+{
+    int r = db->disk->ops->sync(db->disk, DZ_DB_FILE_WAL);
+    return r < 0 ? dz_fail_sys(err, -r, "sync the log of %s", db->label) : 0;
+}

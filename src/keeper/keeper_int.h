@@ -73,6 +73,8 @@ struct op {
     int64_t backoff_ms;
     bool background;
     bool committed;
+    bool unsynced;          /* its row is to be on the disk before the next step */
+    bool flushing;          /* a worker sees to that */
     bool calling, answered; /* a call to the cell is on the stack; it was answered there */
 
     bool keep_memory;

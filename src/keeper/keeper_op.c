@@ -15,7 +15,8 @@
  *   1. While an operation is under way its name stands in the row's column op, and
  *      a step's name in the column step before that step does anything.
  *   2. A sandbox has at most one operation, and its waiters are answered once.
- *   3. What may be removed was made superfluous by a commit that is on the disk.
+ *   3. What may be removed was made superfluous by a commit that is on the disk: a row
+ *      that was changed durably is flushed, by a worker, before the next step.
  */
 #include "keeper/keeper_int.h"
 
@@ -32,6 +33,7 @@ enum {
 };
 
 static void advance(struct op *op);
+static void run(struct op *op);
 static void undo(struct op *op);
 
 /* --- beginning and ending ----------------------------------------------------------- */
@@ -97,6 +99,8 @@ static void on_timer(void *arg)
         op->phase = op->undoing ? OP_UNDO : OP_FORWARD;
         if (op->undoing)
             undo(op);
+        else if (op->unsynced)
+            run(op);
         else
             dz_keeper_done(op, dz_keeper_step(op, &op->err));
         return;
@@ -278,6 +282,37 @@ static void step_done(struct op *op)
     op->step++;
 }
 
+static int work_flush(struct op *op, struct dz_err *err)
+{
+    return dz_registry_flush(op->k->opts.registry, err);
+}
+
+/* What durable changes were made is on the disk: 0; or will be: 1, ends in flushed(). */
+static int flush(struct op *op)
+{
+    if (!op->unsynced)
+        return 0;
+    op->unsynced = false;
+    op->flushing = true;
+    int rc = dz_keeper_give_work(op, work_flush, &op->err);
+    if (rc == 1)
+        return 1;
+    op->flushing = false;
+    op->unsynced = rc < 0;
+    return rc;
+}
+
+static void flushed(struct op *op, int rc)
+{
+    op->flushing = false;
+    if (rc < 0) {
+        op->unsynced = true;
+        fail(op, rc);
+    } else {
+        run(op);
+    }
+}
+
 /* From op->step on, until something takes longer. */
 static void run(struct op *op)
 {
@@ -296,6 +331,8 @@ static void run(struct op *op)
                                op->cancel_code == DZ_ETIMEOUT ? "not done within its time"
                                                               : "called off")
                      : journal(op, &op->err);
+        if (rc == 0)
+            rc = flush(op);
         if (rc == 0)
             rc = dz_keeper_step(op, &op->err);
         if (rc == 1)
@@ -318,6 +355,10 @@ void dz_keeper_done(struct op *op, int rc)
 {
     if (rc == 1)
         return; /* the step goes on */
+    if (op->flushing) {
+        flushed(op, rc);
+        return;
+    }
     if (rc < 0 && op->cancel && rc == DZ_ECANCELED && op->cancel_code != rc)
         rc = dz_fail(&op->err, op->cancel_code, "%s %s: not done within its time",
                      dz_op_name(op->kind), op->slot->id);
@@ -338,7 +379,7 @@ void dz_keeper_call_off(struct op *op, int code)
 {
     if (op->phase != OP_FORWARD)
         return;
-    if (dz_op_may_cancel(op->kind, *op->step)) {
+    if (op->flushing || dz_op_may_cancel(op->kind, *op->step)) {
         op->cancel_code = code;
         atomic_store(&op->cancel, true);
         return;

@@ -7,6 +7,9 @@
  * name, its metadata): that only costs a second try. What no other may change
  * while an operation runs is the epoch and the operation itself: then the sandbox
  * is not ours any more.
+ *
+ * A durable change is in the log at once and waits for the disk on a worker, before the
+ * operation's next step: that one may remove what only this change makes superfluous.
  */
 #include "keeper/keeper_int.h"
 
@@ -128,7 +131,7 @@ int dz_keeper_change(struct op *op, uint64_t set, const struct dz_instance *to, 
             .epoch = op->row.epoch,
             .set = set,
             .to = to,
-            .durable = durable,
+            .durable = durable && op->k->blocking,
             .event = event,
             .detail = detail,
         };
@@ -144,6 +147,7 @@ int dz_keeper_change(struct op *op, uint64_t set, const struct dz_instance *to, 
             *err = why;
         return rc;
     }
+    op->unsynced |= durable && !op->k->blocking; /* nobody else is to wait for the disk */
     return dz_keeper_reload(op, false, err);
 }
 

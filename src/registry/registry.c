@@ -105,6 +105,11 @@ int dz_registry_event_span(struct dz_registry *r, int64_t *ret_first, int64_t *r
     return r->ops->event_span(r, ret_first, ret_last, err);
 }
 
+int dz_registry_flush(struct dz_registry *r, struct dz_err *err)
+{
+    return r->ops->flush(r, err);
+}
+
 int dz_registry_check(struct dz_registry *r, struct dz_err *err)
 {
     return r->ops->check(r, err);

@@ -17,7 +17,7 @@
  * in seconds. Text is "" where there is none. States, operations and the like
  * are text here: their meaning is another module's (lifecycle).
  *
- * One thread at a time.
+ * One thread at a time, but for dz_registry_flush.
  */
 #ifndef DZ_REGISTRY_REGISTRY_H
 #define DZ_REGISTRY_REGISTRY_H
@@ -184,6 +184,7 @@ struct dz_registry_ops {
                         struct dz_err *err);
     int (*sweep)(struct dz_registry *r, int64_t now, size_t limit, size_t *ret_count,
                  struct dz_err *err);
+    int (*flush)(struct dz_registry *r, struct dz_err *err);
     int (*check)(struct dz_registry *r, struct dz_err *err);
     int (*maintain)(struct dz_registry *r, bool idle, struct dz_err *err);
     int (*close)(struct dz_registry *r, struct dz_err *err);
@@ -215,7 +216,8 @@ DZ_NODISCARD int dz_registry_find(struct dz_registry *r, const char *tenant, con
  * + 1 and `updated` of now. */
 DZ_NODISCARD int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c,
                                     struct dz_err *err);
-/* The row and its tokens go, its references are closed, a tombstone stays. Durable. */
+/* The row and its tokens go, its references are closed, a tombstone stays. A power cut may
+ * bring the row back as it was last durable. */
 DZ_NODISCARD int dz_registry_erase(struct dz_registry *r, const char *id, int64_t version,
                                    int64_t epoch, struct dz_err *err);
 /* Rows by id; appended to *rows (DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX)). */
@@ -242,6 +244,10 @@ DZ_NODISCARD int dz_registry_events(struct dz_registry *r, const struct dz_regis
  * is none. Who wants events after a number below *ret_first - 1 has missed some. */
 DZ_NODISCARD int dz_registry_event_span(struct dz_registry *r, int64_t *ret_first,
                                         int64_t *ret_last, struct dz_err *err);
+/* What was acknowledged before the call is on the disk after it, as if it had been
+ * `durable`. The one verb that may be called on another thread, while this one goes
+ * on: a durable change waits for the disk, this lets a worker wait. */
+DZ_NODISCARD int dz_registry_flush(struct dz_registry *r, struct dz_err *err);
 /* Is what is stored whole? DZ_ECORRUPT with the first finding. */
 DZ_NODISCARD int dz_registry_check(struct dz_registry *r, struct dz_err *err);
 /* Between replies: move the log into the file when that is worth it. */

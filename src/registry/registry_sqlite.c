@@ -358,8 +358,8 @@ static int sqlite_erase(struct dz_registry *r, const char *id, int64_t version, 
                         struct dz_err *err)
 {
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
-    int rc = dz_sqlite_begin(s, true, err);
-    return rc < 0 ? rc : dz_sqlite_end(s, erase_row(s, id, version, epoch, err), true, err);
+    int rc = dz_sqlite_begin(s, false, err);
+    return rc < 0 ? rc : dz_sqlite_end(s, erase_row(s, id, version, epoch, err), false, err);
 }
 
 /* The statement of a filter, bound; the verb is SEARCH or COUNT. */
@@ -427,6 +427,11 @@ static int sqlite_next_due(struct dz_registry *r, int64_t *ret_at, struct dz_err
     return rc < 0 ? rc : 0;
 }
 
+static int sqlite_flush(struct dz_registry *r, struct dz_err *err)
+{
+    return dz_db_sync(dz_sqlite_self(r)->db, err);
+}
+
 static int sqlite_check(struct dz_registry *r, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
@@ -473,6 +478,7 @@ static const struct dz_registry_ops sqlite_ops = {
     .record_list = dz_sqlite_record_list,
     .record_count = dz_sqlite_record_count,
     .sweep = dz_sqlite_sweep,
+    .flush = sqlite_flush,
     .check = sqlite_check,
     .maintain = sqlite_maintain,
     .close = sqlite_close,

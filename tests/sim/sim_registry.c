@@ -109,6 +109,12 @@ static int sim_next_due(struct dz_registry *r, int64_t *ret_at, struct dz_err *e
     return dz_registry_next_due(world(r)->inner, ret_at, err);
 }
 
+static int sim_flush(struct dz_registry *r, struct dz_err *err)
+{
+    DEAD(r, err);
+    return dz_registry_flush(world(r)->inner, err);
+}
+
 static int sim_check(struct dz_registry *r, struct dz_err *err)
 {
     DEAD(r, err);
@@ -124,5 +130,6 @@ const struct dz_registry_ops sim_registry_ops = {
     .list = sim_list,
     .due = sim_due,
     .next_due = sim_next_due,
+    .flush = sim_flush,
     .check = sim_check,
 };

@@ -9,6 +9,7 @@
 #include "registry/registry_int.h"
 #include "tap.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -214,8 +215,9 @@ TEST(acknowledged_changes_survive_kill_9)
 }
 
 /* Power fails after each change to the disk in turn: every third commit is
- * durable, and what was acknowledged up to the last of those must be there. */
-TEST(durable_changes_survive_power_cuts)
+ * durable, or flushed after it, and what was acknowledged up to the last of those must be
+ * there. */
+static void cut_power(bool by_flush)
 {
     struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     bool cut = true;
@@ -231,10 +233,10 @@ TEST(durable_changes_survive_power_cuts)
             if (add(r, "a") == 0)
                 acked = 1;
             for (int i = 0; acked && i < 9; i++) {
-                if (set_state(r, "a", acked, "active", i % 3 == 2) < 0)
+                if (set_state(r, "a", acked, "active", i % 3 == 2 && !by_flush) < 0)
                     break;
                 acked++;
-                if (i % 3 == 2)
+                if (i % 3 == 2 && (!by_flush || dz_registry_flush(r, NULL) == 0))
                     durable = acked;
             }
             (void)dz_registry_close(r, NULL);
@@ -252,4 +254,40 @@ TEST(durable_changes_survive_power_cuts)
         CHECK(at < 500);
     }
     dz_buf_release(&t);
+}
+
+TEST(durable_changes_survive_power_cuts)
+{
+    cut_power(false);
+}
+
+TEST(what_was_flushed_survives_power_cuts)
+{
+    cut_power(true);
+}
+
+static void *flush_often(void *arg)
+{
+    int failed = 0;
+    for (int i = 0; i < 50; i++)
+        failed += dz_registry_flush(arg, NULL) < 0;
+    return failed ? arg : NULL;
+}
+
+TEST(another_thread_may_flush_meanwhile)
+{
+    struct dz_registry *r = NULL;
+    pthread_t thread;
+    void *failed;
+    make_dir();
+    CHECK_INT(dz_registry_open(path, true, &r, NULL), 0);
+    CHECK_INT(add(r, "a"), 0);
+    CHECK_INT(pthread_create(&thread, NULL, flush_often, r), 0);
+    for (int i = 1; i <= 2000; i++)
+        CHECK_INT(set_state(r, "a", i, "active", false), 0);
+    CHECK_INT(pthread_join(thread, &failed), 0);
+    CHECK(failed == NULL);
+    CHECK_INT(dz_registry_check(r, NULL), 0);
+    CHECK_INT(dz_registry_close(r, NULL), 0);
+    remove_dir();
 }
