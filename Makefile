@@ -170,7 +170,7 @@ TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test busybox-suite sim-all
+	@scripts/test test busybox-suite sim-all security-asan
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
 	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
 check-asan: ## the same under ASan and UBSan
@@ -185,6 +185,7 @@ build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
 	@echo '{"root": "root"}' >$(@:.wasm=.json)
 security: $(SECURITY) build/security/hostile.wasm ## guests, hosts and cells that attack one another
 	@scripts/run-tap security $(SECURITY)
+security-asan: ; @$(MAKE) --no-print-directory CONFIG=asan security ## the same under ASan and UBSan
 crash: $(B)/torture_vfs ; @scripts/run-tap crash $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
 model: $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs ## random operations on the disk against a model; SEED= STEPS=
@@ -292,7 +293,7 @@ help: ## this list
 	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 clean: ; rm -rf build ## remove every build directory
 
-.PHONY: all kill security sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
+.PHONY: all kill security security-asan sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
