@@ -144,7 +144,7 @@ int dz_cell_fd(const struct dz_cell *c); /* readable: receive something */
  * POLLIN, and POLLOUT while something is; then flush. */
 short dz_cell_poll_events(const struct dz_cell *c);
 int dz_cell_flush(struct dz_cell *c, struct dz_err *err);
-int32_t dz_cell_pid(const struct dz_cell *c); /* 0: not known, or gone */
+int32_t dz_cell_pid(struct dz_cell *c); /* 0: not known yet, or gone */
 
 /* Files of the machine before its first process, in this order: a directory, a
  * symbolic link, or a file and then its bytes. Directories above are made;

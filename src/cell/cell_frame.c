@@ -124,7 +124,7 @@ bool dz_frame_gone(int fd)
  * program, cwd, user, policy, then argv, env, preopens. An absent one is empty. */
 struct start_head {
     uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare,
-                       64 resume, 128 drop memory, 256 many */
+                       64 resume, 128 drop memory, 256 many, 512 nested */
     uint16_t rows, cols;
     uint32_t argc, envc, preopens, modules, lock_wait_ms, pad;
     uint64_t memory;
@@ -139,6 +139,7 @@ enum {
     START_RESUME = 64,
     START_DROP = 128,
     START_MANY = 256,
+    START_NESTED = 512,
     START_FIXED_STRINGS = 5,
 };
 
@@ -178,10 +179,10 @@ int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_
     return dz_fail_sys(err, errno, "hand descriptors to the cell");
 }
 
-static uint32_t start_flags(const struct dz_cell_start *s)
+static uint32_t start_flags(const struct dz_cell_start *s, bool image)
 {
     return (s->tty ? START_TTY : 0u) | (s->open_stdin ? START_STDIN : 0u) |
-           (s->image_fd >= 0 ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
+           (image ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
            (s->ephemeral ? START_EPHEMERAL : 0u) | (s->bare ? START_BARE : 0u) |
            (s->resume ? START_RESUME : 0u) | (s->drop_memory ? START_DROP : 0u) |
            (s->many ? START_MANY : 0u);
@@ -194,20 +195,21 @@ static uint32_t lock_wait(const struct dz_cell_start *s)
                                          : (uint32_t)s->lock_wait_ms;
 }
 
-int dz_start_send(int fd, const struct dz_cell_start *s, struct dz_err *err)
+int dz_start_send(int fd, const struct dz_cell_start *s, bool nested, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf body = DZ_BUF_INIT(DZ_START_SIZE_MAX);
-    struct start_head head = {.flags = start_flags(s),
+    bool image = s->image_fd >= 0 && !nested;
+    struct start_head head = {.flags = start_flags(s, image) | (nested ? START_NESTED : 0u),
                               .rows = s->rows,
                               .cols = s->cols,
-                              .modules = (uint32_t)s->module_count,
+                              .modules = nested ? 0 : (uint32_t)s->module_count,
                               .lock_wait_ms = lock_wait(s),
                               .memory = s->memory_bytes};
     int fds[DZ_START_FDS_MAX] = {s->disk_fd, s->wal_fd};
     size_t n = 2;
-    if (s->image_fd >= 0)
+    if (image)
         fds[n++] = s->image_fd;
-    for (size_t i = 0; i < s->module_count; i++)
+    for (size_t i = 0; i < head.modules; i++)
         fds[n++] = s->module_fds[i];
     dz_buf_add(&body, &head, sizeof head);
     add_string(&body, s->image_sha256);
@@ -306,6 +308,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->resume = head.flags & START_RESUME;
     s->drop_memory = head.flags & START_DROP;
     s->many = head.flags & START_MANY;
+    s->nested = head.flags & START_NESTED;
     s->lock_wait_ms = head.lock_wait_ms;
     s->memory_bytes = head.memory;
     s->rows = head.rows;

@@ -39,7 +39,7 @@ DZ_NORETURN static void child(int fd, bool outlives)
         tell_failure(fd, rc, &err);
         _exit(1);
     }
-    dz_cell_serve(fd, dirty);
+    dz_cell_serve(fd, dirty, NULL);
 }
 
 struct dz_cell *dz_cell_adopt(int fd)
@@ -75,7 +75,7 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
     c->many = start->many;
     int rc = c->pid < 0 ? dz_fail_sys(err, errno, "start a cell: fork") : 0;
     if (rc == 0)
-        rc = dz_start_send(c->fd, start, err);
+        rc = dz_start_send(c->fd, start, false, err);
     if (rc < 0) {
         dz_cell_free(c);
         return rc;
@@ -89,9 +89,17 @@ int dz_cell_fd(const struct dz_cell *c)
     return c->fd;
 }
 
-int32_t dz_cell_pid(const struct dz_cell *c)
+int32_t dz_cell_pid(struct dz_cell *c)
 {
+    if (c->fork)
+        dz_pool_ask_pid(c, false);
     return c->pid > 0 ? c->pid : 0;
+}
+
+bool dz_cell_is_child(pid_t pid)
+{
+    siginfo_t info;
+    return pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
 static int reap(struct dz_cell *c)
@@ -108,6 +116,8 @@ static int died(struct dz_cell *c, struct dz_err *err)
 {
     int status = 0;
     bool gone = dz_frame_gone(c->fd);
+    if (c->fork)
+        dz_pool_ask_pid(c, true);
     if (c->pid > 0)
         (void)kill(c->pid, SIGKILL); /* changes nothing about one that is dying already */
     status = reap(c);
@@ -196,6 +206,10 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     if (c->gone)
         return 0;
     int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+    while (rc > 0 && c->many && f.type == DZ_FRAME_USED) {
+        dz_pool_used(c, c->payload, f.size);
+        rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+    }
     if (rc == DZ_EIO && c->many && c->ended && dz_frame_gone(c->fd))
         return gone(c, ret_event);
     if (rc == DZ_EIO)
@@ -315,6 +329,8 @@ void dz_cell_free(struct dz_cell *c)
         (void)kill(c->pid, SIGKILL);
     dz_fd_close(&c->fd);
     (void)reap(c);
+    if (c->fork)
+        dz_pool_forget(c->fork);
     dz_cell_many_release(c);
     dz_free(c);
 }

@@ -44,6 +44,9 @@ struct dz_cell {
     uint32_t next_exec, next_op;
     DZ_VEC(, struct dz_open_exec) execs;
     DZ_VEC(, struct dz_open_op) ops;
+    struct dz_pool_fork *fork; /* its pid is not known yet; NULL: it is */
+    struct dz_cell_pool *pool; /* it may tell what its image uses; NULL: not */
+    char image_sha256[65];
     struct dz_list queue; /* of struct dz_queued */
     size_t queued_bytes;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
@@ -63,5 +66,12 @@ int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
 /* A frame that makes no sense. */
 DZ_COLD int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err);
 void dz_cell_many_release(struct dz_cell *c);
+/* Is this a child of ours, dead or alive? */
+bool dz_cell_is_child(pid_t pid);
+/* cell_pool.c: it is freed before its pid is known; its image uses these functions. */
+void dz_pool_forget(struct dz_pool_fork *f);
+/* Has its zygote said its pid? wait: for a moment. */
+void dz_pool_ask_pid(struct dz_cell *c, bool wait);
+void dz_pool_used(struct dz_cell *c, const void *payload, size_t size);
 
 #endif

@@ -376,9 +376,13 @@ static int on_activity(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
 static int on_ready(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                     struct dz_err *err)
 {
-    if (f->size != sizeof e->wake_at || f->value > DZ_CELL_FOUND_LOST)
+    struct dz_frame_ready r;
+    if (f->size != sizeof r || f->value > DZ_CELL_FOUND_LOST)
         return dz_cell_nonsense(f, err);
-    memcpy(&e->wake_at, c->payload, sizeof e->wake_at);
+    memcpy(&r, c->payload, sizeof r);
+    e->wake_at = r.wake_at;
+    if (c->pid == 0 && !c->fork && dz_cell_is_child(r.pid)) /* its zygote died before it told us */
+        c->pid = r.pid;
     e->type = DZ_CELL_READY;
     return 1;
 }

@@ -52,16 +52,26 @@ enum dz_frame_type {
     DZ_FRAME_AWAKE = 21,     /* it goes on as it was. value: -DZ_E*; payload: why not asleep */
     DZ_FRAME_COPIED = 23, /* value: bytes of the snapshot; or stream 1, value -DZ_E*, payload why */
     DZ_FRAME_LOST = 22,   /* the file held a machine that had not been put to sleep */
-    DZ_FRAME_READY = 24,  /* value: enum dz_cell_found; payload: i64 wake_at */
+    DZ_FRAME_READY = 24,  /* value: enum dz_cell_found; payload: struct dz_frame_ready */
     DZ_FRAME_LIVE = 25,   /* value: bytes printed ever; payload: id */
     DZ_FRAME_UP = 26,
     DZ_FRAME_STARTED = 27,     /* value: pid */
     DZ_FRAME_EXEC_FAILED = 28, /* value: -DZ_E*; payload: the sentence */
     DZ_FRAME_EXITED = 29,    /* value: as of ENDED; payload: struct dz_frame_exited, the sentence */
     DZ_FRAME_ACTIVITY = 30,  /* payload: struct dz_frame_activity */
+    DZ_FRAME_USED = 31,      /* payload: as of NEST_WARM */
     DZ_FRAME_OP_DATA = 56,   /* payload */
     DZ_FRAME_OP_WINDOW = 57, /* value: bytes that it can take besides */
     DZ_FRAME_OP_DONE = 58,   /* value: a result, or DZ_E* and payload: the sentence */
+    /* pool to nest (cell_nest.h) */
+    DZ_FRAME_NEST_FORK = 64,  /* with the socket of a new cell */
+    DZ_FRAME_NEST_IMAGE = 65, /* with the control socket of a new nest, an image, modules; payload:
+                                 the image's hash */
+    DZ_FRAME_NEST_WARM = 66,  /* payload: struct dz_nest_warm, functions */
+    /* and nest to pool */
+    DZ_FRAME_NEST_FORKED = 72, /* value: pid; or stream: errno */
+    DZ_FRAME_NEST_READY = 73,
+    DZ_FRAME_NEST_FAILED = 74, /* last. payload: the sentence */
     /* a call, host to cell */
     DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
     DZ_FRAME_CANCEL = 33, /* there is no answer: come to an end */
@@ -86,6 +96,10 @@ enum {
     DZ_EXEC_WOKEN = 1 << 29,
     DZ_EXEC_MAX = 1 << 30,
     DZ_ENDED_SIGNAL = 1000, /* of the value of ENDED and EXITED */
+};
+struct dz_frame_ready {
+    int64_t wake_at;
+    int32_t pid, pad;
 };
 struct dz_frame_exited {
     int64_t cpu_ns;
@@ -185,7 +199,7 @@ int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, b
 
 /* The same with the descriptors that came along; and sending some with a head alone. */
 enum {
-    DZ_FRAME_FDS_MAX = 2,
+    DZ_FRAME_FDS_MAX = 3 + DZ_CELL_MODULES_MAX,
 };
 struct dz_frame_fds {
     int fds[DZ_FRAME_FDS_MAX];
@@ -209,6 +223,16 @@ struct dz_cell_fence {
     struct dz_os_dirty **dirty; /* a tracker of dirty pages, opened on the way in; NULL: none */
     bool outlives;              /* it does not die with its host */
 };
+/* Close all descriptors but 0, 1, 2 and these (sorted here), ignore what a terminal sends.
+ * 0 or a negative errno. */
+int dz_cell_let_go(int *fds, size_t count);
+struct dz_os_filter;
+/* A nest of cells: the jail but for what it must do to fork them, and for what each of them
+ * does after that. fds as below. */
+int dz_cell_enter_nest(int *fds, size_t count, struct dz_err *err);
+/* In a child of a nest: the rest of the jail. */
+int dz_cell_enter_nested(const struct dz_os_filter *filter, struct dz_os_dirty **ret_dirty,
+                         int *fds, size_t count, struct dz_err *err);
 /* In a child just forked: all descriptors but 0, 1, 2 and these (sorted here) are
  * closed, and the jail is entered. After an error the child must end. */
 int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err);
@@ -238,11 +262,13 @@ struct dz_started {
     const char *image_sha256, *program, *cwd, *user, *policy;
     const char **argv, **env, **preopens; /* end with NULL; one allocation each */
     bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory, many;
+    bool nested; /* the image and its modules are the nest's */
     uint16_t rows, cols;
     uint32_t lock_wait_ms;
     uint64_t memory_bytes; /* 0: the policy's */
 };
-int dz_start_send(int fd, const struct dz_cell_start *start, struct dz_err *err);
+/* nested: to a cell that has the image and its modules. */
+int dz_start_send(int fd, const struct dz_cell_start *start, bool nested, struct dz_err *err);
 int dz_start_receive(int fd, struct dz_started *ret_started, struct dz_err *err);
 void dz_started_release(struct dz_started *s);
 
@@ -269,7 +295,8 @@ int dz_user_find(struct dz_vfs *vfs, const char *text, struct dz_user *ret_user,
 
 /* The cell itself, after the jail: serves the socket until its first process has
  * ended. Never returns to the host's code. */
-DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty);
+struct dz_nest;
+DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest *nest);
 
 /* Prepared modules by the hash of the module, and those that this cell prepared. */
 struct dz_modules;
@@ -282,6 +309,17 @@ struct dz_modules_of {
 int dz_modules_new(const int *fds, size_t count, const struct dz_modules_of *of,
                    struct dz_modules **ret_modules, struct dz_err *err);
 void dz_modules_free(struct dz_modules *m);
+/* Those that a nest opened ahead, for the disk of one of its cells. */
+void dz_modules_use(struct dz_modules *m, struct dz_vfs *vfs);
+/* Ahead: open them all (of->vfs NULL). */
+int dz_modules_open_all(struct dz_modules *m, struct dz_err *err);
+/* A module opened ahead of which a quarter more functions have been translated than when
+ * this was asked last: its hash, and *count of them, which was the room. */
+bool dz_modules_used(struct dz_modules *m, uint8_t ret_sha256[static 32], uint32_t *ret_funcs,
+                     size_t *count);
+/* Translate functions of the module of this hash; those that it does not have are left out. */
+void dz_modules_warm(struct dz_modules *m, const uint8_t *sha256, const uint32_t *funcs,
+                     size_t count);
 /* The kernel's module_get and module_put; arg is a struct dz_modules *. */
 int dz_modules_get(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *attr,
                    struct dz_wasm_module **ret_module, struct dz_err *err);

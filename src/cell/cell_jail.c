@@ -4,11 +4,13 @@
  * byte: drop every descriptor that it was not meant to have, become deaf to what
  * a terminal sends, and enter the jail.
  */
+#include "cell/cell_call.h"
 #include "cell/cell_int.h"
 
 #include "os/os_dirty.h"
 #include "os/os_jail.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -30,15 +32,18 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* All descriptors but the standard three and those of fds, which is sorted here,
- * go. What the cell reads or prints by accident goes nowhere, but standard error,
+/* What the cell reads or prints by accident goes nowhere, but standard error,
  * where an assertion says why it failed. */
+static int silence(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ? -errno : 0;
+}
+
+/* All descriptors but the standard three and those of fds, which is sorted here, go. */
 static int keep_only(int *fds, size_t count)
 {
     unsigned from = 3;
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
-        return -errno;
     qsort(fds, count, sizeof *fds, by_number);
     for (size_t i = 0; i < count; i++) {
         if (fds[i] < (int)from)
@@ -62,6 +67,10 @@ static int keep_only(int *fds, size_t count)
 #define LIMIT_MEMORY 1
 #endif
 
+enum {
+    NAMESPACES = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
+};
+
 static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
 {
     const struct dz_os_rlimit limits[] = {
@@ -77,7 +86,7 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
         .limit_count = DZ_ARRAY_LEN(limits) - (LIMIT_MEMORY && fence->memory_bytes ? 0 : 1),
         .parent_signal = fence->outlives ? 0 : SIGKILL,
         .landlock = true,
-        .namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
+        .namespaces = NAMESPACES,
     };
     struct dz_os_jail_report report;
     return dz_os_jail_enter(&jail, &report, err);
@@ -91,18 +100,71 @@ static void prepare_sort(void)
     qsort(many, DZ_ARRAY_LEN(many), sizeof *many, by_number);
 }
 
-int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err)
+int dz_cell_let_go(int *fds, size_t count)
 {
-    int e = keep_only(fds, count);
+    int e = silence();
+    if (e == 0)
+        e = keep_only(fds, count);
+    for (size_t i = 0; e == 0 && i < DZ_ARRAY_LEN(ignored); i++)
+        (void)signal(ignored[i], SIG_IGN);
+    return e;
+}
+
+static int prepare(int *fds, size_t count, struct dz_err *err)
+{
+    int e = dz_cell_let_go(fds, count);
     if (e < 0)
         return dz_fail_sys(err, -e, "close the descriptors that a cell must not have");
-    for (size_t i = 0; i < DZ_ARRAY_LEN(ignored); i++)
-        (void)signal(ignored[i], SIG_IGN);
     (void)setenv("TZ", "UTC0", 1); /* SQLite asks what zone it is: no file is read for this one */
     tzset();
     prepare_sort();
-    int rc = fence->dirty ? dz_os_dirty_open(DZ_OS_DIRTY_SCAN, fence->dirty, err) : 0;
+    return 0;
+}
+
+int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err)
+{
+    int rc = prepare(fds, count, err);
+    if (rc == 0 && fence->dirty)
+        rc = dz_os_dirty_open(DZ_OS_DIRTY_SCAN, fence->dirty, err);
     return rc < 0 ? rc : enter(fence, err);
+}
+
+/* --- a nest ---------------------------------------------------------------------------- */
+
+/* The limits are those of its cells, which inherit them, and so are the namespaces. */
+int dz_cell_enter_nest(int *fds, size_t count, struct dz_err *err)
+{
+    static struct dz_os_syscall calls[128];
+    const struct dz_os_rlimit limits[] = {
+        {RLIMIT_FSIZE, DZ_CELL_FILE_SIZE}, {RLIMIT_CORE, 0}, {RLIMIT_NOFILE, DZ_CELL_NOFILE}};
+    size_t n = dz_os_jail_compute_count;
+    assert(n + dz_os_jail_nest_count <= DZ_ARRAY_LEN(calls));
+    memcpy(calls, dz_os_jail_compute, n * sizeof calls[0]);
+    memcpy(calls + n, dz_os_jail_nest, dz_os_jail_nest_count * sizeof calls[0]);
+    const struct dz_os_jail jail = {
+        .calls = calls,
+        .call_count = n + dz_os_jail_nest_count,
+        .limits = limits,
+        .limit_count = DZ_ARRAY_LEN(limits),
+        .dumpable = true,
+        .landlock = true,
+        .landlock_proc = true,
+        .namespaces = NAMESPACES,
+    };
+    struct dz_os_jail_report report;
+    int rc = prepare(fds, count, err);
+    return rc < 0 ? rc : dz_os_jail_enter(&jail, &report, err);
+}
+
+int dz_cell_enter_nested(const struct dz_os_filter *filter, struct dz_os_dirty **ret_dirty,
+                         int *fds, size_t count, struct dz_err *err)
+{
+    const struct dz_os_jail jail = {.filter = filter, .landlock = true};
+    struct dz_os_jail_report report;
+    int e = keep_only(fds, count);
+    int rc = e < 0 ? dz_fail_sys(err, -e, "close the descriptors that a cell must not have")
+                   : dz_os_dirty_open(DZ_OS_DIRTY_SCAN, ret_dirty, err);
+    return rc < 0 ? rc : dz_os_jail_enter(&jail, &report, err);
 }
 
 int dz_cell_died(int status, const char *what, struct dz_err *err)

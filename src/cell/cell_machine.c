@@ -6,6 +6,7 @@
  * with a slash is a path. Its environment is what the host gave, and HOME unless that is all.
  */
 #include "cell/cell_execs.h"
+#include "cell/cell_nest.h"
 #include "cell/cell_sleep.h"
 
 #include "base/mem.h"
@@ -28,29 +29,50 @@ static int on_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
     return rc == 0 && m->execs ? dz_execs_write(m->execs, db, err) : rc;
 }
 
-static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
+/* The sandbox's file and its log. */
+static int open_file(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
 {
     const struct dz_db_opts disk = {.schema = &dz_vfs_schema, .label = "the disk"};
+    struct dz_db *prepared = m->nest ? m->nest->disk : NULL;
+    if (m->nest)
+        m->nest->disk = NULL; /* it is used up, whatever comes of it */
+    int rc = prepared ? dz_db_open_prepared(&m->db, prepared, s->fds[0], s->fds[1], err)
+                      : dz_db_open_fds(&m->db, s->fds[0], s->fds[1], &disk, err);
+    if (rc == 0)
+        s->fds[0] = s->fds[1] = -1; /* the handle's now */
+    return rc;
+}
+
+static int open_image(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
+{
     const struct dz_db_opts image = {
         .schema = &dz_vfs_schema, .label = "the base", .immutable = true};
-    const char *sha256 = m->image_sha256 = s->image_fd >= 0 ? s->image_sha256 : NULL;
-    int rc = dz_db_open_fds(&m->db, s->fds[0], s->fds[1], &disk, err);
-    if (rc < 0)
-        return rc;
-    s->fds[0] = s->fds[1] = -1; /* the handle's now */
-    if (s->image_fd >= 0) {
-        rc = dz_db_open_fds(&m->image, s->fds[2], -1, &image, err);
-        if (rc < 0)
-            return rc;
-        s->fds[2] = -1;
+    m->image_sha256 = s->image_fd >= 0 || s->nested ? s->image_sha256 : NULL;
+    if (s->nested) {
+        if (!m->nest || !m->nest->image || strcmp(m->nest->image_sha256, s->image_sha256) != 0)
+            return dz_fail(err, DZ_ESTATE, "the cell has not the image that it was started for");
+        m->image = m->nest->image;
+        m->modules = m->nest->modules;
+        return 0;
     }
-    if (s->fresh && sha256)
-        rc = dz_vfs_bind_image(m->db, sha256, err);
+    int rc = s->image_fd >= 0 ? dz_db_open_fds(&m->image, s->fds[2], -1, &image, err) : 0;
+    if (rc == 0 && s->image_fd >= 0)
+        s->fds[2] = -1;
+    return rc;
+}
+
+static int open_disk(struct dz_cell_machine *m, struct dz_started *s, struct dz_err *err)
+{
+    int rc = open_file(m, s, err);
+    if (rc == 0)
+        rc = open_image(m, s, err);
+    if (rc == 0 && s->fresh && m->image_sha256)
+        rc = dz_vfs_bind_image(m->db, m->image_sha256, err);
     if (rc == 0)
         rc = dz_cell_sleep_open(m, s, err);
     const struct dz_vfs_opts opts = {.db = m->db,
                                      .image = m->image,
-                                     .image_sha256 = sha256,
+                                     .image_sha256 = m->image_sha256,
                                      .keep_orphans = s->resume || s->many,
                                      .before_commit = on_before_commit,
                                      .arg = m};
@@ -144,7 +166,9 @@ int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *
         .arg = m,
     };
     int rc = open_disk(m, s, err);
-    if (rc == 0)
+    if (rc == 0 && m->modules)
+        dz_modules_use(m->modules, m->vfs);
+    else if (rc == 0)
         rc = dz_modules_new(s->fds + s->module_first, s->fd_count - s->module_first,
                             &(struct dz_modules_of){m->vfs, m->image}, &m->modules, err);
     return rc;

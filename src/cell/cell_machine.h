@@ -43,6 +43,7 @@ struct dz_cell_machine {
     struct dz_machine *keep; /* what the file holds of it */
     struct dz_machine_ops keep_ops;
     struct dz_os_dirty *dirty;
+    struct dz_nest *nest;     /* what was made ready before the fork; NULL: nothing */
     const char *image_sha256; /* NULL: none */
     struct dz_execs *execs;   /* NULL: it has a first process, and no other commands */
     bool lost;                /* the file was left by a crash */

@@ -6,6 +6,7 @@
  * One loop, as cell_serve.c has: frames, processes for RUN_NS, what goes out, wait. A
  * host whose socket closes has died: the machine is put to sleep as if it had asked.
  */
+#include "cell/cell_nest.h"
 #include "cell/cell_serve.h"
 
 #include "base/clock.h"
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 enum {
+    USED_MAX = 8,                   /* times that a cell says what it uses */
     RUN_NS = 2 * 1000 * 1000,       /* between two looks at the socket */
     TELL_NS = 250 * 1000 * 1000,    /* between two words about activity */
     LOCK_STEP_NS = 2 * 1000 * 1000, /* between two tries for the lock of the file */
@@ -68,8 +70,8 @@ static void begin(struct dz_serve *s)
         dz_serve_fail(s, rc, &err);
     if (s->machine.lost)
         say(s, DZ_FRAME_LOST, 0, NULL, 0);
-    int64_t wake_at = sleeper_wakes_at(s);
-    say(s, DZ_FRAME_READY, (uint64_t)dz_machine_found(s->machine.keep), &wake_at, sizeof wake_at);
+    const struct dz_frame_ready r = {.wake_at = sleeper_wakes_at(s), .pid = getpid()};
+    say(s, DZ_FRAME_READY, (uint64_t)dz_machine_found(s->machine.keep), &r, sizeof r);
 }
 
 /* --- up ----------------------------------------------------------------------------------- */
@@ -244,6 +246,24 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
     return a;
 }
 
+/* Which functions of the image's modules are used: the zygote of the image may translate
+ * them for the next ones. */
+static void tell_used(struct dz_serve *s)
+{
+    static struct {
+        struct dz_nest_warm head;
+        uint32_t funcs[DZ_NEST_WARM_MAX];
+    } body;
+    static int told;
+    size_t n = DZ_NEST_WARM_MAX;
+    if (!s->start.nested || told >= USED_MAX)
+        return;
+    if (!dz_modules_used(s->machine.modules, body.head.sha256, body.funcs, &n))
+        return;
+    told++;
+    say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.funcs[0]);
+}
+
 /* Say so when something happened, now and then. Nanoseconds until it may be said; -1: there
  * is nothing to say. */
 static int64_t tell_activity(struct dz_serve *s)
@@ -260,6 +280,8 @@ static int64_t tell_activity(struct dz_serve *s)
     s->told = activity(s);
     s->told_at = now;
     say(s, DZ_FRAME_ACTIVITY, 0, &s->told, sizeof s->told);
+    if (s->told.wake_at != 0)
+        tell_used(s);
     return -1;
 }
 

@@ -20,6 +20,7 @@
 #include "db/db.h"
 #include "machine/machine_base.h"
 #include "vfs/vfs.h"
+#include "wasm/wasm.h"
 #include "wasm/wasm_module.h"
 
 #include <stddef.h>
@@ -37,6 +38,8 @@ struct prepared {
     uint8_t *map;
     size_t size;
     uint8_t sha256[DZ_SHA256_BYTES];
+    struct dz_wasm_module *module; /* opened ahead, for all; else NULL */
+    size_t told;                   /* functions of it that were translated when it was told */
 };
 
 struct loaded {
@@ -45,6 +48,7 @@ struct loaded {
     int64_t mtime;
     uint32_t users;
     void *owned; /* flat bytes made here; NULL: a mapping of the host's */
+    bool shared; /* module is the prepared one's */
     struct dz_wasm_module *module;
 };
 
@@ -100,9 +104,64 @@ int dz_modules_new(const int *fds, size_t count, const struct dz_modules_of *of,
     return 0;
 }
 
+/* A view of a prepared module. */
+static int open_prepared(const struct prepared *p, struct loaded *l)
+{
+    l->shared = p->module != NULL;
+    l->module = p->module;
+    return l->shared ? 0 : dz_wasm_module_open(p->map, p->size, &l->module, NULL);
+}
+
+void dz_modules_use(struct dz_modules *m, struct dz_vfs *vfs)
+{
+    m->vfs = vfs;
+}
+
+int dz_modules_open_all(struct dz_modules *m, struct dz_err *err)
+{
+    for (size_t i = 0; i < m->prepared_count; i++) {
+        struct prepared *p = &m->prepared[i];
+        if (p == m->base)
+            continue;
+        int rc = dz_wasm_module_open(p->map, p->size, &p->module, err);
+        if (rc == DZ_ENOMEM)
+            return rc; /* else another version of doze prepared it: each cell does so anew */
+    }
+    return 0;
+}
+
+void dz_modules_warm(struct dz_modules *m, const uint8_t *sha256, const uint32_t *funcs,
+                     size_t count)
+{
+    for (size_t i = 0; i < m->prepared_count; i++) {
+        struct prepared *p = &m->prepared[i];
+        if (p->module && memcmp(p->sha256, sha256, DZ_SHA256_BYTES) == 0)
+            dz_wasm_warm(p->module, funcs, count);
+        if (p->module)
+            p->told = dz_wasm_warmed(p->module, NULL, 0);
+    }
+}
+
+bool dz_modules_used(struct dz_modules *m, uint8_t ret_sha256[static DZ_SHA256_BYTES],
+                     uint32_t *ret_funcs, size_t *count)
+{
+    for (size_t i = 0; i < m->prepared_count; i++) {
+        struct prepared *p = &m->prepared[i];
+        size_t max = *count, n = p->module ? dz_wasm_warmed(p->module, ret_funcs, max) : 0;
+        if (n <= p->told + p->told / 4)
+            continue;
+        p->told = n;
+        *count = n < max ? n : max;
+        memcpy(ret_sha256, p->sha256, sizeof p->sha256);
+        return true;
+    }
+    return false;
+}
+
 static void drop(struct loaded *l)
 {
-    dz_wasm_module_close(l->module);
+    if (!l->shared)
+        dz_wasm_module_close(l->module);
     dz_free(l->owned);
     dz_free(l);
 }
@@ -164,7 +223,7 @@ static int open_program(struct dz_modules *m, const uint8_t *bytes, size_t size,
     if (rc < 0)
         return rc;
     const struct prepared *p = find_prepared(m, sha256);
-    if (p && dz_wasm_module_open(p->map, p->size, &l->module, NULL) == 0)
+    if (p && open_prepared(p, l) == 0)
         return 0; /* else another version of doze prepared it: do so anew */
     size_t flat_size = 0;
     rc = dz_wasm_prepare_alloc(bytes, size, DZ_WASM_F_ALL, &l->owned, &flat_size, err);
@@ -185,7 +244,7 @@ static int open_of_image(const struct dz_modules *m, uint64_t ino, struct loaded
         return DZ_ENOENT;
     const uint8_t *sha256 = dz_col_blob(st, 0, &size);
     const struct prepared *p = size == DZ_SHA256_BYTES ? find_prepared(m, sha256) : NULL;
-    return p && dz_wasm_module_open(p->map, p->size, &l->module, NULL) == 0 ? 0 : DZ_ENOENT;
+    return p && open_prepared(p, l) == 0 ? 0 : DZ_ENOENT;
 }
 
 static int open_bytes(struct dz_modules *m, uint64_t ino, uint64_t file_size, struct loaded *l,
@@ -269,7 +328,7 @@ static int adopt(struct dz_modules *m, const struct prepared *p, const void *byt
     struct loaded *l = dz_zalloc(sizeof *l);
     if (!l)
         return dz_fail(err, DZ_ENOMEM, "load a module: out of memory");
-    int rc = p ? dz_wasm_module_open(p->map, p->size, &l->module, NULL) : DZ_ENOENT;
+    int rc = p ? open_prepared(p, l) : DZ_ENOENT;
     if (rc < 0)
         rc = bytes ? open_program(m, bytes, size, l, err)
                    : dz_fail(err, DZ_ENOENT, "a program is nowhere to be found");

@@ -382,13 +382,14 @@ static int begin(struct dz_serve *s, struct dz_err *err)
                            : dz_cell_machine_start(&s->machine, &s->start, err);
 }
 
-DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty)
+DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest *nest)
 {
     struct dz_serve *s = &serve;
     struct dz_err err = {0};
     struct sigaction alarm = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     s->fd = fd;
     s->machine.dirty = dirty;
+    s->machine.nest = nest;
     dz_db_reseed(); /* our parent's random numbers are not ours */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);

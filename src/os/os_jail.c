@@ -10,7 +10,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/landlock.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -21,6 +23,9 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
 
 /* Requests of ioctl that the dirty-page trackers use (os_dirty.c). */
 #define IOC_TYPE_MASK 0xff00u
@@ -77,6 +82,22 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
 };
 const size_t dz_os_jail_compute_count = DZ_ARRAY_LEN(dz_os_jail_compute);
 
+const struct dz_os_syscall dz_os_jail_nest[] = {
+    /* clone(2) for a child of our parent; clone3(2) hides its flags and is not here */
+    {.number = __NR_clone, .arg = 0, .mask = ~0ull, .value = CLONE_PARENT | SIGCHLD},
+    {.number = __NR_openat, .arg = 2, .mask = O_ACCMODE | O_CREAT, .value = O_RDONLY},
+    {.number = __NR_userfaultfd},
+    {.number = __NR_memfd_create},
+    {.number = __NR_close_range},
+    {.number = __NR_prctl},
+    {.number = __NR_seccomp},
+    {.number = __NR_landlock_create_ruleset},
+    {.number = __NR_landlock_restrict_self},
+    {.number = __NR_prlimit64},
+    {.number = __NR_getppid},
+};
+const size_t dz_os_jail_nest_count = DZ_ARRAY_LEN(dz_os_jail_nest);
+
 static int enter_limits(const struct dz_os_jail *jail, struct dz_err *err)
 {
     for (size_t i = 0; i < jail->limit_count; i++) {
@@ -110,10 +131,22 @@ static int enter_namespaces(int wanted)
     return got;
 }
 
-/* A ruleset that handles every access to files and allows none. */
-static bool enter_landlock(void)
+static void allow_proc(int ruleset)
 {
-    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    struct landlock_path_beneath_attr proc = {.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE};
+    proc.parent_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (proc.parent_fd < 0)
+        return;
+    (void)syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &proc, 0);
+    (void)close(proc.parent_fd);
+}
+
+/* A ruleset that handles every access to files and allows none, or reading of /proc. */
+static bool enter_landlock(bool proc)
+{
+    static long abi; /* the same for all that are forked from here */
+    if (abi == 0)
+        abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi < 1)
         return false;
     struct landlock_ruleset_attr attr = {
@@ -123,15 +156,17 @@ static bool enter_landlock(void)
     long fd = syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0);
     if (fd < 0)
         return false;
+    if (proc)
+        allow_proc((int)fd);
     bool ok = syscall(SYS_landlock_restrict_self, (int)fd, 0) == 0;
     (void)close((int)fd);
     return ok;
 }
 
-static int add_rows(scmp_filter_ctx filter, const struct dz_os_jail *jail)
+static int add_rows(scmp_filter_ctx filter, const struct dz_os_syscall *calls, size_t count)
 {
-    for (size_t i = 0; i < jail->call_count; i++) {
-        const struct dz_os_syscall *c = &jail->calls[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct dz_os_syscall *c = &calls[i];
         int rc = c->mask ? seccomp_rule_add(
                                filter, SCMP_ACT_ALLOW, c->number, 1,
                                SCMP_CMP((unsigned)c->arg, SCMP_CMP_MASKED_EQ, c->mask, c->value))
@@ -142,19 +177,67 @@ static int add_rows(scmp_filter_ctx filter, const struct dz_os_jail *jail)
     return 0;
 }
 
-static int enter_filter(const struct dz_os_jail *jail, struct dz_err *err)
+struct dz_os_filter {
+    struct sock_fprog program;
+    size_t size;
+    struct sock_filter steps[];
+};
+
+/* libseccomp writes a program to a descriptor only. */
+static int export(scmp_filter_ctx ctx, struct dz_os_filter **ret, struct dz_err *err)
 {
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
-    if (!filter)
+    DZ_AUTO(dz_fd_close) int fd = memfd_create("doze-filter", MFD_CLOEXEC);
+    int rc = fd < 0 ? -errno : seccomp_export_bpf(ctx, fd);
+    off_t size = rc < 0 ? 0 : lseek(fd, 0, SEEK_CUR);
+    struct dz_os_filter *f = size > 0 ? dz_alloc(sizeof *f + (size_t)size) : NULL;
+    if (rc < 0 || !f || pread(fd, f->steps, (size_t)size, 0) != size) {
+        dz_free(f);
+        return dz_fail_sys(err, rc < 0 ? -rc : ENOMEM, "make a seccomp filter");
+    }
+    f->size = (size_t)size;
+    f->program.len = (unsigned short)(f->size / sizeof f->steps[0]);
+    f->program.filter = f->steps;
+    *ret = f;
+    return 0;
+}
+
+int dz_os_filter_new(const struct dz_os_syscall *calls, size_t count,
+                     struct dz_os_filter **ret_filter, struct dz_err *err)
+{
+    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
+    if (!ctx)
         return dz_fail(err, DZ_ENOMEM, "make a seccomp filter: out of memory");
-    int rc = add_rows(filter, jail);
-    if (rc == 0)
-        rc = seccomp_load(filter);
-    seccomp_release(filter);
-    if (rc == -EINVAL || rc == -ENOSYS)
+    int rc = add_rows(ctx, calls, count);
+    rc = rc < 0 ? dz_fail_sys(err, -rc, "make a seccomp filter") : export(ctx, ret_filter, err);
+    seccomp_release(ctx);
+    return rc;
+}
+
+void dz_os_filter_free(struct dz_os_filter *f)
+{
+    dz_free(f);
+}
+
+static int load(const struct dz_os_filter *f, struct dz_err *err)
+{
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &f->program) == 0)
+        return 0;
+    if (errno == EINVAL || errno == ENOSYS)
         return dz_fail(err, DZ_EUNSUPPORTED,
                        "this kernel has no seccomp filters: guests cannot be jailed here");
-    return rc < 0 ? dz_fail_sys(err, -rc, "load the seccomp filter") : 0;
+    return dz_fail_sys(err, errno, "load the seccomp filter");
+}
+
+static int enter_filter(const struct dz_os_jail *jail, struct dz_err *err)
+{
+    if (jail->filter)
+        return load(jail->filter, err);
+    struct dz_os_filter *f = NULL;
+    int rc = dz_os_filter_new(jail->calls, jail->call_count, &f, err);
+    if (rc == 0)
+        rc = load(f, err);
+    dz_os_filter_free(f);
+    return rc;
 }
 
 int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *ret_report,
@@ -169,12 +252,12 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
         if (getppid() != parent) /* it died in between */
             (void)raise(jail->parent_signal);
     }
-    if (prctl(PR_SET_DUMPABLE, 0) < 0)
+    if (!jail->dumpable && prctl(PR_SET_DUMPABLE, 0) < 0)
         return dz_fail_sys(err, errno, "forbid core dumps");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return dz_fail_sys(err, errno, "give up new privileges");
     if (jail->landlock)
-        report.landlock = enter_landlock();
+        report.landlock = enter_landlock(jail->landlock_proc);
     int rc = enter_limits(jail, err);
     if (rc == 0)
         rc = enter_filter(jail, err);

@@ -41,14 +41,24 @@ struct dz_os_rlimit {
     uint64_t most;
 };
 
+/* The filter of a list of calls, made ahead: a process that forks many into the same
+ * jail makes it once. */
+struct dz_os_filter;
+DZ_NODISCARD int dz_os_filter_new(const struct dz_os_syscall *calls, size_t count,
+                                  struct dz_os_filter **ret_filter, struct dz_err *err);
+void dz_os_filter_free(struct dz_os_filter *f); /* NULL is fine */
+
 struct dz_os_jail {
     const struct dz_os_syscall *calls;
     size_t call_count;
+    const struct dz_os_filter *filter; /* of calls, made ahead; NULL: it is made now */
     const struct dz_os_rlimit *limits;
     size_t limit_count;
     int parent_signal; /* sent when the parent dies; 0: none */
+    bool dumpable;     /* stays so: /proc/self of a process that is not belongs to root */
     bool landlock;
-    int namespaces; /* CLONE_NEW* flags to unshare */
+    bool landlock_proc; /* but files below /proc can be opened for reading */
+    int namespaces;     /* CLONE_NEW* flags to unshare */
 };
 
 /* Which of the fences that depend on the host hold. */
@@ -68,5 +78,10 @@ DZ_NODISCARD int dz_os_jail_enter(const struct dz_os_jail *jail,
  * bytes, ending. No open, socket, exec, fork, ptrace or kill. */
 extern const struct dz_os_syscall dz_os_jail_compute[];
 extern const size_t dz_os_jail_compute_count;
+
+/* What a process needs besides that forks others into such a jail: children that are its
+ * parent's, descriptors of files in /proc, and the calls that set up a jail. */
+extern const struct dz_os_syscall dz_os_jail_nest[];
+extern const size_t dz_os_jail_nest_count;
 
 #endif

@@ -322,4 +322,10 @@ void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *fr
 #ifdef __cplusplus
 }
 #endif
+/* Translate functions ahead, for stores of the default configuration: a process that is
+ * forked has them then. Numbers of functions that are not there, or do not fit, are skipped. */
+void dz_wasm_warm(struct dz_wasm_module *module, const uint32_t *funcs, size_t count);
+/* The functions that have been translated: how many, the first max of them in funcs. */
+size_t dz_wasm_warmed(const struct dz_wasm_module *module, uint32_t *funcs, size_t max);
+
 #endif

@@ -216,6 +216,24 @@ enum dz_wasm_trap_kind dz_wasm_code_translate(struct dz_wasm_code *c, uint32_t f
     return commit(c, func);
 }
 
+void dz_wasm_warm(struct dz_wasm_module *module, const uint32_t *funcs, size_t count)
+{
+    const struct dz_wasm_config cfg = {0};
+    struct dz_wasm_code *c = dz_wasm_code_get(module, &cfg, NULL);
+    for (size_t i = 0; c && i < count; i++)
+        if (funcs[i] < module->n_funcs)
+            (void)dz_wasm_code_translate(c, funcs[i]);
+}
+
+size_t dz_wasm_warmed(const struct dz_wasm_module *module, uint32_t *funcs, size_t max)
+{
+    const struct dz_wasm_code *c = module->code;
+    size_t count = c ? c->range_count : 0;
+    for (size_t i = 0; i < count && i < max; i++)
+        funcs[i] = c->ranges[i].func;
+    return count;
+}
+
 /* --- back from cells to the program -------------------------------------------------------- */
 
 const struct wasm_range *dz_wasm_code_range(const struct dz_wasm_code *c, uint32_t word)

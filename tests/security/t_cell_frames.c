@@ -240,7 +240,7 @@ TEST(a_start_that_lies_is_refused)
                                            .argv = argv,
                                            .env = env,
                                            .policy = dz_policy_find("posix")};
-        CHECK_INT(dz_start_send(pair[0], &good, &err), 0);
+        CHECK_INT(dz_start_send(pair[0], &good, false, &err), 0);
         /* take it apart and put it together wrongly */
         struct dz_frame f;
         struct msghdr first = {.msg_iov = &(struct iovec){&f, sizeof f}, .msg_iovlen = 1};

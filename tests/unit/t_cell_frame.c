@@ -109,7 +109,7 @@ TORTURE(a_start_arrives_whole)
     open_pair();
     int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     struct dz_cell_start s = a_start(fd);
-    if (dz_start_send(pair[0], &s, &err) == 0) {
+    if (dz_start_send(pair[0], &s, false, &err) == 0) {
         if (dz_start_receive(pair[1], &got, &err) == 0) {
             CHECK_STR(got.program, "prog");
             CHECK_STR(got.argv[1], "a b");

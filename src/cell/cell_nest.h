@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_nest.h - a zygote: a jailed process that has ready what its cells need, and
+ * forks them. One is blank; one for each image in use is forked from it, and has
+ * that image open, its modules mapped, functions translated.
+ *
+ * Cells are children of the nest's parent (CLONE_PARENT): that one reaps them, and a nest
+ * that dies takes nothing with it.
+ */
+#ifndef DZ_CELL_CELL_NEST_H
+#define DZ_CELL_CELL_NEST_H
+
+#include "cell/cell_int.h"
+
+struct dz_db;
+
+struct dz_nest {
+    int control;                 /* frames DZ_FRAME_NEST_* */
+    struct dz_os_filter *filter; /* of a cell */
+    struct dz_db *disk;          /* prepared for a sandbox's file; each cell uses its copy */
+    struct dz_db *image;         /* NULL: blank */
+    char image_sha256[65];
+    struct dz_modules *modules;
+    int fds[1 + DZ_CELL_MODULES_MAX]; /* of image and modules */
+    size_t fd_count;
+};
+
+/* Functions of a module that starts of the image have used: u32 each behind it. */
+struct dz_nest_warm {
+    uint8_t sha256[32];
+};
+enum {
+    DZ_NEST_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
+};
+
+/* In a child just forked: fork nests, each for a control socket that comes with a
+ * DZ_FRAME_NEST_FORK. */
+DZ_NORETURN void dz_nest_seed(int control);
+/* In a child just forked: jail, make ready, serve. */
+DZ_NORETURN void dz_nest_serve(int control);
+
+#endif

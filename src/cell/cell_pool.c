@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_pool.c - the host's side of zygotes: who forks, what waits, who has died.
+ *
+ *   pool --- seed: forks the blank zygote, anew when that dies
+ *        |-- blank zygote ---- cells that wait
+ *        `-- zygote of an image (up to opts.images) ---- cells that wait
+ *
+ * A cell is a socket pair whose other end was sent to a zygote with the request to
+ * fork: it can be written to at once, before the child exists. Pids come back in
+ * the order of the requests.
+ *
+ * Invariants: 1. a zygote's forks are answered in order, so `forks` is a queue; 2. a pid is
+ * believed only if it is a child of ours; 3. nothing here waits.
+ */
+#include "cell/cell_pool.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "cell/cell_host.h"
+#include "cell/cell_nest.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    FORKS_MAX = 1024, /* asked for and not answered, of one zygote */
+    WARM_MAX = 64,    /* words about functions that a zygote gets */
+    LAST_WORDS_TURNS = 20,
+    LAST_WORDS_MS = 50,
+    REAP_MAX = 1 << 16, /* children whose cells were freed before their pid came */
+};
+
+#define FAILURE_NS (2 * DZ_NS_PER_S)
+
+struct dz_pool_fork {
+    struct dz_list link;
+    struct zygote *by;
+    struct dz_cell *cell; /* NULL: it was freed meanwhile */
+    struct zygote *nest;  /* or this is a zygote's; else NULL */
+};
+
+struct zygote {
+    struct dz_list link; /* in pool.zygotes, the last used first */
+    struct dz_cell_pool *pool;
+    int fd;
+    pid_t pid;
+    bool ready;
+    char sha256[65]; /* "": blank */
+    struct dz_list forks;
+    size_t fork_count;
+    struct dz_cell *waiting[DZ_POOL_AHEAD_MAX];
+    size_t waiting_count;
+    int warmed;
+};
+
+struct failure {
+    char sha256[65];
+    int64_t until_ns;
+};
+
+struct dz_cell_pool {
+    struct dz_cell_pool_opts opts;
+    int epoll;
+    struct zygote *seed, *blank;
+    struct dz_list zygotes; /* of images */
+    size_t image_count;
+    DZ_VEC(, pid_t) reap;
+    struct failure failures[8];
+    unsigned next_failure;
+    struct dz_cell_pool_stats stats;
+    uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+};
+
+/* --- zygotes ------------------------------------------------------------------------------ */
+
+static struct zygote *new_zygote(struct dz_cell_pool *p, int fd, const char *sha256)
+{
+    struct zygote *z = dz_zalloc(sizeof *z);
+    if (!z)
+        return NULL;
+    struct epoll_event ev = {.events = EPOLLIN};
+    z->pool = p;
+    z->fd = fd;
+    (void)snprintf(z->sha256, sizeof z->sha256, "%s", sha256);
+    dz_list_init(&z->link);
+    dz_list_init(&z->forks);
+    (void)epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev);
+    return z;
+}
+
+/* A child that nobody has a cell for. */
+static void reap_later(struct dz_cell_pool *p, pid_t pid)
+{
+    if (pid > 0 && waitpid(pid, NULL, WNOHANG) == 0)
+        (void)dz_vec_push(&p->reap, pid);
+}
+
+static void forget_forks(struct zygote *z)
+{
+    DZ_LIST_FOREACH(struct dz_pool_fork, f, &z->forks, link) {
+        dz_list_remove(&f->link);
+        if (f->cell)
+            f->cell->fork = NULL; /* it can be reaped by nobody: its socket says its end */
+        if (f->nest)
+            f->nest->pid = 0;
+        dz_free(f);
+    }
+}
+
+static bool hear(struct zygote *z);
+
+/* Its answers that are on the way still: they are pids. Bounded, for it may hang. */
+static void last_words(struct zygote *z)
+{
+    (void)shutdown(z->fd, SHUT_WR);
+    for (int i = 0; i < LAST_WORDS_TURNS && !dz_list_empty(&z->forks) && hear(z); i++) {
+        struct pollfd p = {.fd = z->fd, .events = POLLIN};
+        (void)poll(&p, 1, LAST_WORDS_MS);
+    }
+}
+
+/* It is gone, or has to go. Its cells go on. */
+static void end_zygote(struct zygote *z)
+{
+    struct dz_cell_pool *p = z->pool;
+    for (size_t i = 0; i < z->waiting_count; i++)
+        dz_cell_free(z->waiting[i]);
+    last_words(z);
+    forget_forks(z);
+    if (p->blank && p->blank != z)
+        DZ_LIST_FOREACH(struct dz_pool_fork, f, &p->blank->forks, link)
+            f->nest = f->nest == z ? NULL : f->nest;
+    dz_fd_close(&z->fd);
+    if (z->pid > 0)
+        reap_later(p, z->pid);
+    if (!dz_list_empty(&z->link)) {
+        dz_list_remove(&z->link);
+        p->image_count--;
+    }
+    dz_free(z);
+}
+
+static int pair(int ret[2], struct dz_err *err)
+{
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret) < 0)
+        return dz_fail_sys(err, errno, "make the socket of a cell");
+    return 0;
+}
+
+/* The process that the others come from. */
+static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
+{
+    int ends[2];
+    int rc = pair(ends, err);
+    if (rc < 0)
+        return rc;
+    pid_t pid = fork();
+    if (pid == 0)
+        dz_nest_seed(ends[1]);
+    (void)close(ends[1]);
+    p->seed = pid > 0 ? new_zygote(p, ends[0], "") : NULL;
+    if (!p->seed) {
+        (void)close(ends[0]);
+        reap_later(p, pid);
+        return dz_fail(err, DZ_ENOMEM, "fork the first zygote: out of memory or processes");
+    }
+    p->seed->pid = pid;
+    return 0;
+}
+
+/* An image that killed its zygote gets no other for a while. */
+static void note_failure(struct dz_cell_pool *p, const char *sha256)
+{
+    struct failure *f = &p->failures[p->next_failure++ % DZ_ARRAY_LEN(p->failures)];
+    (void)snprintf(f->sha256, sizeof f->sha256, "%s", sha256);
+    f->until_ns = dz_clock_boot_ns() + FAILURE_NS;
+}
+
+static bool failed_lately(const struct dz_cell_pool *p, const char *sha256)
+{
+    for (size_t i = 0; i < DZ_ARRAY_LEN(p->failures); i++)
+        if (strcmp(p->failures[i].sha256, sha256) == 0 &&
+            dz_clock_boot_ns() < p->failures[i].until_ns)
+            return true;
+    return false;
+}
+
+static struct zygote *find(const struct dz_cell_pool *p, const char *sha256)
+{
+    DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
+        if (strcmp(z->sha256, sha256) == 0)
+            return z;
+    return NULL;
+}
+
+/* --- asking for children -------------------------------------------------------------------- */
+
+static struct dz_pool_fork *expect(struct zygote *z)
+{
+    struct dz_pool_fork *f = z->fork_count < FORKS_MAX ? dz_zalloc(sizeof *f) : NULL;
+    if (!f)
+        return NULL;
+    dz_list_init(&f->link);
+    f->by = z;
+    dz_list_push_back(&z->forks, &f->link);
+    z->fork_count++;
+    return f;
+}
+
+static void unexpect(struct zygote *z, struct dz_pool_fork *f)
+{
+    if (!f)
+        return;
+    dz_list_remove(&f->link);
+    z->fork_count--;
+    dz_free(f);
+}
+
+/* A cell whose child is on its way; NULL: not now. */
+static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_NEST_FORK};
+    int ends[2];
+    if (pair(ends, err) < 0)
+        return NULL;
+    struct dz_cell *c = dz_cell_adopt(ends[0]);
+    struct dz_pool_fork *fork = c ? expect(z) : NULL;
+    int rc = fork ? dz_frame_send_fds(z->fd, &f, &ends[1], 1, err)
+                  : dz_fail(err, DZ_ENOMEM, "ask for a cell: out of memory, or too many asked for");
+    (void)close(ends[1]);
+    if (rc > 0) {
+        fork->cell = c;
+        c->fork = fork;
+        c->many = true;
+        return c;
+    }
+    if (rc == 0)
+        (void)dz_fail(err, DZ_EBUSY, "the zygote does not take more requests");
+    unexpect(z, fork);
+    if (!c)
+        (void)close(ends[0]);
+    dz_cell_free(c);
+    return NULL;
+}
+
+static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_NEST_FORK};
+    int ends[2];
+    int rc = p->seed ? 0 : fork_seed(p, err);
+    if (rc == 0)
+        rc = pair(ends, err);
+    if (rc < 0)
+        return rc;
+    struct zygote *z = new_zygote(p, ends[0], "");
+    struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
+    rc = fork ? dz_frame_send_fds(p->seed->fd, &f, &ends[1], 1, err)
+              : dz_fail(err, DZ_ENOMEM, "fork a zygote: out of memory");
+    (void)close(ends[1]);
+    if (rc > 0) {
+        fork->nest = z;
+        p->blank = z;
+        return 0;
+    }
+    unexpect(p->seed, fork);
+    if (z)
+        end_zygote(z);
+    else
+        (void)close(ends[0]);
+    return rc < 0 ? rc : dz_fail(err, DZ_EBUSY, "fork a zygote: the first one does not answer");
+}
+
+static void evict(struct dz_cell_pool *p)
+{
+    while (p->image_count >= p->opts.images)
+        end_zygote(DZ_LIST_LAST(struct zygote, &p->zygotes, link));
+}
+
+/* Best effort: without it its sandboxes have blank cells. */
+static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s)
+{
+    struct dz_frame f = {.type = DZ_FRAME_NEST_IMAGE};
+    int ends[2], fds[DZ_FRAME_FDS_MAX];
+    size_t n = 0;
+    if (s->module_count > DZ_CELL_MODULES_MAX || pair(ends, NULL) < 0)
+        return;
+    fds[n++] = ends[1];
+    fds[n++] = s->image_fd;
+    for (size_t i = 0; i < s->module_count; i++)
+        fds[n++] = s->module_fds[i];
+    evict(p);
+    struct zygote *z = new_zygote(p, ends[0], s->image_sha256);
+    struct dz_pool_fork *fork = z ? expect(p->blank) : NULL;
+    /* the hash comes behind: a frame with descriptors has no payload */
+    int rc = fork ? dz_frame_send_fds(p->blank->fd, &f, fds, n, NULL) : -1;
+    (void)close(ends[1]);
+    f = (struct dz_frame){.type = DZ_FRAME_NEST_IMAGE, .size = 65};
+    if (rc > 0)
+        rc = dz_frame_send(ends[0], &f, z->sha256, false, NULL);
+    if (rc <= 0) {
+        unexpect(p->blank, fork);
+        if (z)
+            end_zygote(z);
+        else
+            (void)close(ends[0]);
+        return;
+    }
+    fork->nest = z;
+    dz_list_push_front(&p->zygotes, &z->link);
+    p->image_count++;
+}
+
+/* --- news ----------------------------------------------------------------------------------------
+ */
+
+static bool on_forked(struct zygote *z, const struct dz_frame *f)
+{
+    struct dz_pool_fork *fork = DZ_LIST_FIRST(struct dz_pool_fork, &z->forks, link);
+    pid_t pid = f->value > 1 && f->value < INT32_MAX ? (pid_t)f->value : 0;
+    if (!fork || (pid > 0 && !dz_cell_is_child(pid)))
+        return false;
+    if (fork->cell) {
+        fork->cell->pid = pid;
+        fork->cell->fork = NULL;
+    } else if (fork->nest) {
+        fork->nest->pid = pid;
+        if (fork->nest == z->pool->blank)
+            z->pool->stats.blank_pid = pid;
+    } else if (pid > 0) {
+        (void)kill(pid, SIGKILL);
+        reap_later(z->pool, pid);
+    }
+    unexpect(z, fork);
+    return true;
+}
+
+/* false: it is dead, or talks nonsense. */
+static bool hear(struct zygote *z)
+{
+    struct dz_cell_pool *p = z->pool;
+    struct dz_frame f;
+    int rc;
+    while ((rc = dz_frame_receive(z->fd, &f, p->payload, false, NULL)) > 0) {
+        p->payload[f.size] = '\0';
+        if (f.type == DZ_FRAME_NEST_FAILED)
+            (void)snprintf(p->stats.why, sizeof p->stats.why, "%.255s", (const char *)p->payload);
+        if (f.type == DZ_FRAME_NEST_READY)
+            z->ready = true;
+        else if (f.type != DZ_FRAME_NEST_FORKED || !on_forked(z, &f))
+            return false;
+    }
+    return rc == 0;
+}
+
+void dz_pool_forget(struct dz_pool_fork *f)
+{
+    f->cell = NULL;
+}
+
+void dz_pool_ask_pid(struct dz_cell *c, bool wait)
+{
+    for (int i = 0; i < (wait ? LAST_WORDS_TURNS : 1) && c->fork; i++) {
+        struct pollfd p = {.fd = c->fork->by->fd, .events = POLLIN};
+        (void)poll(&p, 1, wait ? LAST_WORDS_MS : 0);
+        if (!hear(c->fork->by))
+            return;
+    }
+}
+
+void dz_pool_used(struct dz_cell *c, const void *payload, size_t size)
+{
+    struct zygote *z = c->pool ? find(c->pool, c->image_sha256) : NULL;
+    const struct dz_frame f = {.type = DZ_FRAME_NEST_WARM, .size = (uint32_t)size};
+    if (!z || !z->ready || z->warmed >= WARM_MAX)
+        return;
+    z->warmed++;
+    (void)dz_frame_send(z->fd, &f, payload, false, NULL);
+}
+
+static void fork_ahead(struct zygote *z)
+{
+    /* Some of those that were asked for have died meanwhile. */
+    for (size_t i = 0; i < z->waiting_count;) {
+        if (!dz_frame_gone(z->waiting[i]->fd)) {
+            i++;
+            continue;
+        }
+        dz_cell_free(z->waiting[i]);
+        z->waiting[i] = z->waiting[--z->waiting_count];
+    }
+    while (z->ready && z->waiting_count < z->pool->opts.ahead) {
+        struct dz_cell *c = ask_for_cell(z, NULL);
+        if (!c)
+            return;
+        z->waiting[z->waiting_count++] = c;
+    }
+}
+
+static void reap_some(struct dz_cell_pool *p)
+{
+    for (size_t i = 0; i < p->reap.n;) {
+        if (waitpid(p->reap.p[i], NULL, WNOHANG) == 0)
+            i++;
+        else
+            dz_vec_remove(&p->reap, i);
+    }
+}
+
+static void bury(struct zygote *z)
+{
+    z->pool->stats.died++;
+    if (z->pid > 0)
+        (void)kill(z->pid, SIGKILL);
+    end_zygote(z);
+}
+
+static void bury_dead(struct dz_cell_pool *p, struct zygote **at)
+{
+    struct zygote *z = *at;
+    (void)p;
+    if (!z || hear(z))
+        return;
+    *at = NULL;
+    bury(z);
+}
+
+int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
+{
+    int rc = 0;
+    DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link) {
+        if (hear(z)) {
+            fork_ahead(z);
+            continue;
+        }
+        note_failure(p, z->sha256); /* its image's next sandbox makes another, by and by */
+        bury(z);
+    }
+    bury_dead(p, &p->seed);
+    bury_dead(p, &p->blank);
+    if (!p->blank)
+        rc = ask_for_blank(p, err);
+    if (p->blank)
+        fork_ahead(p->blank);
+    reap_some(p);
+    return rc;
+}
+
+/* --- starting
+ * -------------------------------------------------------------------------------------- */
+
+/* One that waits and lives, else one that is on its way. */
+static struct dz_cell *take(struct zygote *z, struct dz_err *err)
+{
+    struct dz_cell_pool *p = z->pool;
+    while (z->waiting_count > 0) {
+        struct dz_cell *c = z->waiting[0];
+        z->waiting_count--;
+        memmove(z->waiting, z->waiting + 1, z->waiting_count * sizeof z->waiting[0]);
+        if (!dz_frame_gone(c->fd)) {
+            p->stats.warm++;
+            return c;
+        }
+        dz_cell_free(c);
+    }
+    p->stats.cold++;
+    return ask_for_cell(z, err);
+}
+
+static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool nested, struct dz_err *err)
+{
+    int rc = dz_start_send(c->fd, s, nested, err);
+    if (rc < 0)
+        dz_cell_free(c);
+    return rc;
+}
+
+int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
+                       struct dz_cell **ret_cell, struct dz_err *err)
+{
+    assert(s->many);
+    bool image = s->image_fd >= 0 && s->image_sha256;
+    struct zygote *z = image ? find(p, s->image_sha256) : NULL;
+    if (s->module_count > DZ_CELL_MODULES_MAX)
+        return dz_fail(err, DZ_ELIMIT, "start a cell: %zu prepared modules, %d are the most",
+                       s->module_count, DZ_CELL_MODULES_MAX);
+    if (!p->blank) {
+        int rc = dz_cell_pool_run(p, err);
+        if (rc < 0)
+            return rc;
+    }
+    if (image && !z && !failed_lately(p, s->image_sha256))
+        ask_for_zygote(p, s);
+    if (z) { /* used now */
+        dz_list_remove(&z->link);
+        dz_list_push_front(&p->zygotes, &z->link);
+    }
+    bool nested = z && z->ready;
+    p->stats.blank += image && !nested;
+    struct dz_cell *c = take(nested ? z : p->blank, err);
+    if (!c)
+        return err && err->code ? err->code : DZ_EBUSY;
+    int rc = begin(c, s, nested, err);
+    if (rc < 0)
+        return rc;
+    c->pool = nested ? p : NULL;
+    (void)snprintf(c->image_sha256, sizeof c->image_sha256, "%s", nested ? s->image_sha256 : "");
+    *ret_cell = c;
+    return 0;
+}
+
+/* --- the pool
+ * ---------------------------------------------------------------------------------------- */
+
+static void raise_descriptors(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
+int dz_cell_pool_new(const struct dz_cell_pool_opts *opts, struct dz_cell_pool **ret_pool,
+                     struct dz_err *err)
+{
+    struct dz_cell_pool *p = dz_zalloc(sizeof *p);
+    if (!p)
+        return dz_fail(err, DZ_ENOMEM, "make a pool of cells: out of memory");
+    p->opts = *opts;
+    p->opts.ahead = opts->ahead ? opts->ahead : DZ_POOL_AHEAD;
+    p->opts.images = opts->images ? opts->images : DZ_POOL_IMAGES;
+    if (p->opts.ahead > DZ_POOL_AHEAD_MAX)
+        p->opts.ahead = DZ_POOL_AHEAD_MAX;
+    if (p->opts.images > DZ_POOL_IMAGES_MAX)
+        p->opts.images = DZ_POOL_IMAGES_MAX;
+    p->reap.max = REAP_MAX;
+    dz_list_init(&p->zygotes);
+    raise_descriptors();
+    p->epoll = epoll_create1(EPOLL_CLOEXEC);
+    int rc = p->epoll < 0 ? dz_fail_sys(err, errno, "make a pool of cells") : ask_for_blank(p, err);
+    if (rc < 0) {
+        dz_cell_pool_free(p);
+        return rc;
+    }
+    *ret_pool = p;
+    return 0;
+}
+
+void dz_cell_pool_free(struct dz_cell_pool *p)
+{
+    if (!p)
+        return;
+    DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
+        end_zygote(z);
+    if (p->blank)
+        end_zygote(p->blank);
+    p->blank = NULL;
+    if (p->seed)
+        end_zygote(p->seed);
+    for (size_t i = 0; i < p->reap.n; i++) /* their sockets are closed: they end */
+        while (waitpid(p->reap.p[i], NULL, 0) < 0 && errno == EINTR)
+            ;
+    dz_vec_release(&p->reap);
+    dz_fd_close(&p->epoll);
+    dz_free(p);
+}
+
+int dz_cell_pool_fd(const struct dz_cell_pool *p)
+{
+    return p->epoll;
+}
+
+void dz_cell_pool_stats_get(const struct dz_cell_pool *p, struct dz_cell_pool_stats *ret)
+{
+    *ret = p->stats;
+    ret->zygotes = p->image_count + (p->blank != NULL);
+    ret->waiting = p->blank ? p->blank->waiting_count : 0;
+    DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
+        ret->waiting += z->waiting_count;
+}
+
+/* --- kinds
+ * ------------------------------------------------------------------------------------------- */
+
+static const struct dz_cell_kind kinds[] = {
+    {.name = "wasm", .suspends_memory = true, .start = dz_cell_pool_start},
+};
+
+const struct dz_cell_kind *dz_cell_kind_find(const char *name)
+{
+    for (size_t i = 0; i < DZ_ARRAY_LEN(kinds); i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    return NULL;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_pool.h - cells forked ahead of need, by zygotes.
+ *
+ *     dz_cell_pool_new(&opts, &pool, err);           first of all in a process
+ *     dz_cell_pool_start(pool, &start, &cell, err);  never waits
+ *     … poll(dz_cell_pool_fd(pool)): dz_cell_pool_run(pool, err) …
+ *
+ * A zygote is forked when the pool is made, and one for each image in use from that one: a
+ * process that is jailed, and has ready what its cells need (cell_nest.h). Cells wait, in
+ * their jails, for a start. The first sandbox of an image gets a blank cell while the
+ * image's zygote makes itself ready. The image that was not used for longest loses
+ * its zygote to another.
+ *
+ * Zygotes and cells are children of the process that made the pool; dz_cell_receive()
+ * and dz_cell_free() reap cells, dz_cell_pool_run() zygotes. A zygote that dies is
+ * replaced; its cells go on. One thread, that of the loop.
+ */
+#ifndef DZ_CELL_CELL_POOL_H
+#define DZ_CELL_CELL_POOL_H
+
+#include "cell/cell.h"
+
+struct dz_cell_pool;
+
+enum {
+    DZ_POOL_AHEAD = 8,  /* cells that wait, of each kind */
+    DZ_POOL_IMAGES = 8, /* images with a zygote */
+    DZ_POOL_AHEAD_MAX = 256,
+    DZ_POOL_IMAGES_MAX = 64,
+};
+
+struct dz_cell_pool_opts {
+    size_t ahead;  /* 0: DZ_POOL_AHEAD */
+    size_t images; /* 0: DZ_POOL_IMAGES */
+};
+
+/* Forks the first zygote: before the process has threads, secrets, or sockets that others
+ * shall not inherit. Raises RLIMIT_NOFILE as far as it may. */
+DZ_NODISCARD int dz_cell_pool_new(const struct dz_cell_pool_opts *opts,
+                                  struct dz_cell_pool **ret_pool, struct dz_err *err);
+/* Zygotes and cells that wait end; those that were started go on. NULL is fine. */
+void dz_cell_pool_free(struct dz_cell_pool *p);
+
+/* As dz_cell_spawn() with `many`, which start must say. The descriptors stay the caller's and may
+ * be closed at once. DZ_EBUSY: the zygote does not answer. */
+DZ_NODISCARD int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *start,
+                                    struct dz_cell **ret_cell, struct dz_err *err);
+
+/* Readable: there is something for dz_cell_pool_run() to do; call it besides when there is
+ * time after a start: it forks cells ahead. */
+int dz_cell_pool_fd(const struct dz_cell_pool *p);
+int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err);
+
+struct dz_cell_pool_stats {
+    uint64_t warm, cold;     /* cells started: that waited; forked when they were wanted */
+    uint64_t blank;          /* of an image, by a blank cell */
+    uint64_t died;           /* zygotes */
+    size_t zygotes, waiting; /* now: zygotes; cells */
+    char why[256];           /* what the last zygote said that could not make itself ready; "" */
+    int32_t blank_pid;       /* of the first zygote */
+};
+void dz_cell_pool_stats_get(const struct dz_cell_pool *p, struct dz_cell_pool_stats *ret);
+
+/* --- kinds of cells ------------------------------------------------------------------- */
+
+/* What is behind the events and functions of cell.h, cell_exec.h and cell_op.h. */
+struct dz_cell_kind {
+    const char *name;
+    bool suspends_memory; /* what runs can be put to sleep */
+    int (*start)(struct dz_cell_pool *pool, const struct dz_cell_start *start,
+                 struct dz_cell **ret_cell, struct dz_err *err);
+};
+/* "wasm"; NULL: there is none of this name. */
+const struct dz_cell_kind *dz_cell_kind_find(const char *name);
+
+#endif

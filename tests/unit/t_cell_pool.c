@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT
+ * Cells forked ahead by zygotes: started, killed, replaced, and nothing left over. */
+#include "tap.h"
+
+#include "../lib/cell_rig.h"
+#include "../lib/many_rig.h"
+
+#include "cell/cell_pool.h"
+
+#include <dirent.h>
+#include <errno.h>
+
+static const char *const says[] = {"g", "h", NULL};
+static const char *const copy[] = {"g", "c", NULL};
+static const char sha[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+static int from_pool(struct mrig *r, const struct dz_cell_start *start)
+{
+    return dz_cell_pool_start(r->arg, start, &r->cell, &r->err);
+}
+
+static struct dz_cell_pool_stats stats(const struct dz_cell_pool *p)
+{
+    struct dz_cell_pool_stats s;
+    dz_cell_pool_stats_get(p, &s);
+    return s;
+}
+
+/* Run the pool until so many zygotes live and cells wait. */
+static void settle(struct dz_cell_pool *p, size_t zygotes, size_t waiting)
+{
+    struct dz_err err;
+    for (int i = 0; i < 500; i++) {
+        struct pollfd fd = {.fd = dz_cell_pool_fd(p), .events = POLLIN};
+        CHECK_INT(dz_cell_pool_run(p, &err), 0);
+        struct dz_cell_pool_stats s = stats(p);
+        if (s.zygotes == zygotes && s.waiting == waiting && s.blank_pid > 0)
+            return;
+        (void)poll(&fd, 1, 20);
+    }
+    printf("# %s\n", stats(p).why);
+    CHECK_INT(stats(p).zygotes, zygotes);
+    CHECK_INT(stats(p).waiting, waiting);
+}
+
+static struct dz_cell_pool *pool(size_t ahead)
+{
+    struct dz_cell_pool *p = NULL;
+    struct dz_err err;
+    CHECK_INT(dz_cell_pool_new(&(struct dz_cell_pool_opts){.ahead = ahead}, &p, &err), 0);
+    return p;
+}
+
+static size_t descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    size_t n = 0;
+    while (d && readdir(d))
+        n++;
+    (void)closedir(d);
+    return n;
+}
+
+static void free_pool(struct dz_cell_pool *p)
+{
+    dz_cell_pool_free(p);
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD); /* nobody is left */
+}
+
+static void kill_cell(struct mrig *r)
+{
+    pid_t pid = 0;
+    for (int i = 0; i < 500 && (pid = dz_cell_pid(r->cell)) == 0; i++)
+        usleep(2000);
+    CHECK(pid > 1);
+    if (pid > 1)
+        CHECK_INT(kill(pid, SIGKILL), 0);
+}
+
+TEST(a_cell_of_the_pool_is_like_any_other)
+{
+    struct mrig r = {.spawn = from_pool};
+    struct dz_cell_pool *p = pool(2);
+    r.arg = p;
+    settle(p, 1, 2);
+    mrig_start_by(&r);
+    CHECK_INT(stats(p).warm, 1);
+    struct mexec *e = mrig_exec(&r, says, 0), *c = mrig_exec(&r, copy, MEXEC_STDIN);
+    mrig_until(&r, e, DZ_CELL_EXITED);
+    CHECK_INT(e->end.exit_code, 3);
+    mrig_input(&r, c, "kept");
+    while (c->seen < 4)
+        (void)mrig_step(&r);
+    mrig_sleep(&r, false);
+    settle(p, 1, 2);
+    mrig_again(&r);
+    CHECK_INT(r.live, 1);
+    CHECK_INT(stats(p).cold, 0);
+    mrig_free(&r);
+    free_pool(p);
+}
+
+/* Those beyond what waits are forked when they are wanted; descriptors do not leak. */
+TEST(two_hundred_cells_at_once_leave_nothing)
+{
+    enum {
+        CELLS = 200
+    };
+    static struct mrig r[CELLS];
+    (void)alarm(100);
+    size_t before = descriptors();
+    struct dz_cell_pool *p = pool(8);
+    settle(p, 1, 8);
+    for (int i = 0; i < CELLS; i++) {
+        r[i] = (struct mrig){.spawn = from_pool, .arg = p};
+        mrig_start_by(&r[i]);
+    }
+    for (int i = 0; i < CELLS; i++) {
+        struct mexec *e = mrig_exec(&r[i], says, 0);
+        mrig_until(&r[i], e, DZ_CELL_EXITED);
+        CHECK_STR(e->out.p, "hi\n");
+    }
+    struct dz_cell_pool_stats s = stats(p);
+    CHECK(s.warm >= 8);
+    CHECK_INT(s.warm + s.cold, CELLS);
+    for (int i = 0; i < CELLS; i++) {
+        if (i % 2)
+            mrig_sleep(&r[i], false);
+        mrig_free(&r[i]); /* every second one is killed */
+    }
+    CHECK_INT(dz_cell_pool_run(p, &r[0].err), 0);
+    free_pool(p);
+    CHECK_INT(descriptors(), before);
+}
+
+TEST(a_killed_cell_is_told_and_a_killed_zygote_replaced)
+{
+    struct mrig r = {.spawn = from_pool}, other = {.spawn = from_pool};
+    struct dz_cell_pool *p = pool(2);
+    r.arg = other.arg = p;
+    settle(p, 1, 2);
+    mrig_start_by(&r);
+    mrig_start_by(&other);
+    kill_cell(&r);
+    while (mrig_step(&r))
+        ;
+    CHECK(strstr(r.err.msg, "signal 9") != NULL);
+    settle(p, 1, 2);
+    int32_t old = stats(p).blank_pid;
+    CHECK(old > 1 && kill(old, SIGKILL) == 0);
+    for (int i = 0; i < 200 && stats(p).died == 0; i++) {
+        CHECK_INT(dz_cell_pool_run(p, &r.err), 0);
+        usleep(5000);
+    }
+    CHECK_INT(stats(p).died, 1);
+    settle(p, 1, 2);
+    CHECK(stats(p).blank_pid != old);
+    struct mexec *e = mrig_exec(&other, says, 0); /* it goes on */
+    mrig_until(&other, e, DZ_CELL_EXITED);
+    dz_cell_free(r.cell);
+    r.cell = NULL;
+    mrig_again(&r); /* and there is a new one */
+    e = mrig_exec(&r, says, 0);
+    mrig_until(&r, e, DZ_CELL_EXITED);
+    mrig_free(&r);
+    mrig_free(&other);
+    free_pool(p);
+}
+
+/* A cell that waits and is killed is not handed out. */
+TEST(a_waiting_cell_that_died_is_passed_over)
+{
+    struct mrig r = {.spawn = from_pool};
+    struct dz_cell_pool *p = pool(3);
+    char path[300];
+    r.arg = p;
+    settle(p, 1, 3);
+    int killed = 0, pid;
+    usleep(200000); /* they were asked for */
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && killed == 0 && (e = readdir(d));) { /* one of our children */
+        (void)snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+        FILE *f = fopen(path, "r");
+        int parent = 0;
+        if (f && fscanf(f, "%d %*s %*c %d", &pid, &parent) == 2 && parent == getpid() &&
+            pid > stats(p).blank_pid) {
+            killed = pid;
+            CHECK_INT(kill(pid, SIGKILL), 0);
+        }
+        if (f)
+            (void)fclose(f);
+    }
+    (void)closedir(d);
+    CHECK(killed > 0);
+    usleep(20000);
+    for (int i = 0; i < 3; i++) {
+        mrig_start_by(&r);
+        mrig_free(&r);
+        r = (struct mrig){.spawn = from_pool, .arg = p};
+    }
+    free_pool(p);
+}
+
+/* A disk with the guest, as an image. */
+static void make_image(struct mrig *r)
+{
+    mrig_start(r);
+    CHECK_INT(mrig_write(r, "/workspace/below", "from the image", 0), 0);
+    mrig_sleep(r, true);
+}
+
+static void of_image(struct mrig *r, struct dz_cell_pool *p, const struct mrig *image)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    *r = (struct mrig){.spawn = from_pool, .arg = p, .next_id = 1};
+    r->start = (struct dz_cell_start){.disk_fd = crig_file(),
+                                      .wal_fd = crig_file(),
+                                      .image_fd = image->start.disk_fd,
+                                      .image_sha256 = sha,
+                                      .env = crig_env,
+                                      .policy = dz_policy_find("posix"),
+                                      .many = true,
+                                      .fresh = true};
+    CHECK_INT(dz_db_template(&dz_vfs_schema, &t, &r->err), 0);
+    CHECK_INT(dz_db_create_fd(r->start.disk_fd, t.p, t.len, false, &r->err), 0);
+    mrig_again(r);
+}
+
+static int64_t a_number(struct mrig *r, const char *sql)
+{
+    struct mop *o = mrig_op(r, &(struct dz_cell_op){.type = DZ_CELL_OP_SQL, .text = sql});
+    struct dz_cell_value x = {0};
+    CHECK_INT(mrig_done(r, o), 0);
+    struct dz_cell_view v = {(const uint8_t *)o->data.p, o->data.len};
+    while (dz_cell_value_next(&v, &x, &r->err) > 0 && x.kind != DZ_CELL_INT)
+        ;
+    return x.integer;
+}
+
+TEST(an_image_gets_a_zygote_of_its_own)
+{
+    struct mrig image, r[4];
+    struct dz_cell_pool *p = pool(2);
+    make_image(&image);
+    settle(p, 1, 2);
+    of_image(&r[0], p, &image); /* by a blank cell */
+    CHECK_INT(stats(p).blank, 1);
+    settle(p, 2, 4);
+    for (int i = 1; i < 4; i++)
+        of_image(&r[i], p, &image);
+    CHECK_INT(stats(p).blank, 1);
+    for (int i = 0; i < 4; i++) {
+        struct mexec *e = mrig_exec(&r[i], says, 0);
+        mrig_until(&r[i], e, DZ_CELL_EXITED);
+        CHECK_STR(e->out.p, "hi\n");
+        CHECK_INT(a_number(&r[i], "SELECT length(content) FROM vfs WHERE path='below'"), 14);
+    }
+    CHECK(a_number(&r[1], "SELECT random()") != a_number(&r[2], "SELECT random()"));
+    struct mexec *c = mrig_exec(&r[3], copy, MEXEC_STDIN);
+    mrig_input(&r[3], c, "one");
+    while (c->seen < 3)
+        (void)mrig_step(&r[3]);
+    mrig_sleep(&r[3], false);
+    settle(p, 2, 4);
+    mrig_again(&r[3]);
+    CHECK_INT(r[3].live, 1);
+    c = mrig_by_id(&r[3], c->id);
+    CHECK_INT(dz_cell_exec_attach(r[3].cell, c->exec, 3, &r[3].err), 0);
+    mrig_input(&r[3], c, " two");
+    while (c->seen < 7)
+        (void)mrig_step(&r[3]);
+    CHECK_STR(c->out.p, "one two");
+    for (int i = 0; i < 4; i++)
+        mrig_free(&r[i]);
+    mrig_free(&image);
+    free_pool(p);
+}
+
+TEST(the_image_that_was_not_used_for_longest_goes)
+{
+    static const char digits[] = "abc";
+    struct mrig image, r;
+    struct dz_cell_pool *p = NULL;
+    struct dz_err err;
+    CHECK_INT(dz_cell_pool_new(&(struct dz_cell_pool_opts){.ahead = 1, .images = 2}, &p, &err), 0);
+    make_image(&image);
+    settle(p, 1, 1);
+    for (int i = 0; i < 3; i++) {
+        char other[65];
+        memcpy(other, sha, sizeof other);
+        other[0] = digits[i];
+        DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+        r = (struct mrig){.spawn = from_pool, .arg = p, .next_id = 1};
+        r.start = (struct dz_cell_start){.disk_fd = crig_file(),
+                                         .wal_fd = crig_file(),
+                                         .image_fd = image.start.disk_fd,
+                                         .image_sha256 = other,
+                                         .env = crig_env,
+                                         .policy = dz_policy_find("posix"),
+                                         .many = true,
+                                         .fresh = true};
+        CHECK_INT(dz_db_template(&dz_vfs_schema, &t, &r.err), 0);
+        CHECK_INT(dz_db_create_fd(r.start.disk_fd, t.p, t.len, false, &r.err), 0);
+        mrig_again(&r);
+        mrig_free(&r);
+        size_t zygotes = i < 2 ? (size_t)i + 2 : 3;
+        settle(p, zygotes, zygotes);
+    }
+    mrig_free(&image);
+    free_pool(p);
+}
