@@ -54,6 +54,7 @@ static int meta_put(struct dz_db *db, const char *key, int64_t v, struct dz_err 
 
 static int read_state(struct dz_machine *m, struct dz_err *err)
 {
+    DZ_AUTO(dz_buf_release) struct dz_buf rows = DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
         dz_db_stmt(m->from, "SELECT value FROM machine WHERE part='state' ORDER BY key");
@@ -61,10 +62,12 @@ static int read_state(struct dz_machine *m, struct dz_err *err)
     while ((rc = dz_stmt_step(st, err)) > 0) {
         size_t size;
         const void *bytes = dz_col_blob(st, 0, &size);
-        dz_buf_add(&m->state, bytes, size);
+        dz_buf_add(&rows, bytes, size);
     }
-    if (rc == 0 && m->state.err)
-        return dz_fail(err, m->state.err, "the machine in the file has too large a state");
+    if (rc == 0 && rows.err)
+        return dz_fail(err, rows.err, "the machine in the file has too large a state");
+    if (rc == 0)
+        rc = dz_machine_state_unpack(&rows, &m->state, err);
     return rc < 0 ? rc : dz_machine_state_cut(m, err);
 }
 
@@ -259,7 +262,12 @@ struct write {
 
 int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz_err *err)
 {
-    int rc = dz_db_exec(db, "DELETE FROM machine WHERE part='state'", err);
+    DZ_AUTO(dz_buf_release) struct dz_buf packed = DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
+    int rc = dz_machine_state_pack(state, &packed, err);
+    if (rc > 0)
+        state = &packed;
+    if (rc >= 0)
+        rc = dz_db_exec(db, "DELETE FROM machine WHERE part='state'", err);
     for (size_t at = 0; rc == 0 && at < state->len; at += DZ_STATE_PIECE) {
         size_t left = state->len - at;
         DZ_AUTO(dz_stmt_resetp)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_pack.c - pages packed into a row of mem, and out of one.
+ * machine_pack.c - pages packed into a row of mem, and out of one; a state packed.
  *
  * What is read is not believed: the checksum tells damage, and every count and
  * length is checked against the row's size before it is used.
  */
 #include "machine/machine_mem.h"
+#include "machine/machine_state.h"
 
 #include "base/mem.h"
 
@@ -18,6 +19,7 @@
 
 enum {
     SUM_LANES = 8,
+    STATE_PACK_MIN = 16 << 10, /* bytes: a page of the file less is not worth the copy */
     ROW_MAX = sizeof(struct dz_mem_head) +
               DZ_MEM_ROW_PAGES * (DZ_MACHINE_PAGE + sizeof(struct dz_mem_run)),
 };
@@ -180,6 +182,52 @@ int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, 
         rc = fn(arg, row, &piece, err);
     }
     return rc;
+}
+
+/* --- the state ------------------------------------------------------------------------------- */
+
+int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct dz_err *err)
+{
+    const struct dz_state_packed h = {.magic = DZ_STATE_LZ4, .size = state->len};
+    size_t most = state->len - state->len / 4; /* as for pages */
+    if (state->len < STATE_PACK_MIN)
+        return 0;
+    DZ_AUTO(dz_freep) char *to = dz_alloc(most);
+    if (!to)
+        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+    int n = LZ4_compress_fast(state->p, to, (int)state->len, (int)most, 1);
+    if (n <= 0)
+        return 0;
+    dz_buf_add(ret, &h, sizeof h);
+    dz_buf_add(ret, to, (size_t)n);
+    return ret->err ? dz_fail(err, ret->err, "put the machine to sleep: out of memory") : 1;
+}
+
+int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struct dz_err *err)
+{
+    struct dz_state_packed h;
+    if (rows->len < sizeof h || memcmp(rows->p, DZ_STATE_LZ4, sizeof h.magic) != 0) {
+        struct dz_buf none = *ret_state;
+        *ret_state = *rows;
+        *rows = none;
+        return 0;
+    }
+    memcpy(&h, rows->p, sizeof h);
+    if (h.size > DZ_MACHINE_STATE_MAX || h.size / 255 > rows->len)
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the machine in the file is damaged: a state of %llu bytes in %zu",
+                       (unsigned long long)h.size, rows->len);
+    DZ_AUTO(dz_freep) char *to = dz_alloc((size_t)h.size + 1);
+    if (!to)
+        return dz_fail(err, DZ_ENOMEM, "read the state of the machine: out of memory");
+    int n = LZ4_decompress_safe(rows->p + sizeof h, to, (int)(rows->len - sizeof h), (int)h.size);
+    if (n < 0 || (uint64_t)n != h.size)
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the machine in the file is damaged: its state cannot be unpacked");
+    dz_buf_add(ret_state, to, (size_t)n);
+    return ret_state->err
+               ? dz_fail(err, ret_state->err, "read the state of the machine: out of memory")
+               : 0;
 }
 
 int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err)

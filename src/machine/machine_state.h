@@ -9,6 +9,12 @@
 #include "machine/machine_int.h"
 
 #define DZ_STATE_MAGIC "dozemac1"
+#define DZ_STATE_LZ4   "dozemaz1" /* struct dz_state_packed, and the state as one block of LZ4 */
+
+struct dz_state_packed {
+    char magic[8];
+    uint64_t size; /* of the state */
+};
 
 enum dz_blob_kind {
     DZ_BLOB_RAW = 0,  /* `stored` bytes, all of them */
@@ -36,6 +42,9 @@ int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz
 /* A number, and a record with its size: what dz_machine_state_item() reads. */
 void dz_machine_item_put(struct dz_buf *to, uint64_t key, const struct dz_record *r,
                          const void *from);
+/* As it is written: 1 and packed, 0: as it is. And the state of `rows`, which is used up. */
+int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct dz_err *err);
+int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struct dz_err *err);
 /* m->state cut into its sections; head, modules and spaces read. */
 int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err);
 /* One item of a section of records: 1, 0 at its end, DZ_ECORRUPT. */

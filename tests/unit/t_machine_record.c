@@ -132,3 +132,51 @@ TEST(numbers_of_any_size)
         CHECK(dz_record_get_number(&at, end, &v) && at == end && v == values[i]);
     }
 }
+
+/* --- a packed state -------------------------------------------------------------------- */
+
+static void some_state(struct dz_buf *b)
+{
+    for (uint32_t i = 0; i < 40000; i++) {
+        uint32_t v = i / 16;
+        dz_buf_add(b, &v, sizeof v);
+    }
+}
+
+TEST(a_large_state_is_packed_and_comes_back)
+{
+    DZ_AUTO(dz_buf_release)
+    struct dz_buf state = DZ_BUF_INIT(1 << 20), packed = DZ_BUF_INIT(1 << 20);
+    DZ_AUTO(dz_buf_release) struct dz_buf plain = DZ_BUF_INIT(1 << 20), small = DZ_BUF_INIT(64);
+    some_state(&state);
+    CHECK_INT(dz_machine_state_pack(&state, &packed, NULL), 1);
+    CHECK(packed.len < state.len);
+    CHECK_INT(dz_machine_state_unpack(&packed, &plain, NULL), 0);
+    CHECK_INT(plain.len, state.len);
+    CHECK(memcmp(plain.p, state.p, state.len) == 0);
+    dz_buf_adds(&small, "small");
+    CHECK_INT(dz_machine_state_pack(&small, &packed, NULL), 0);
+    CHECK_INT(dz_machine_state_unpack(&small, &plain, NULL), 0); /* as it is */
+    CHECK_STR(plain.p, "small");
+}
+
+TEST(a_packed_state_that_lies_is_refused)
+{
+    DZ_AUTO(dz_buf_release)
+    struct dz_buf state = DZ_BUF_INIT(1 << 20), packed = DZ_BUF_INIT(1 << 20);
+    DZ_AUTO(dz_buf_release) struct dz_buf plain = DZ_BUF_INIT(1 << 20);
+    struct dz_state_packed h;
+    some_state(&state);
+    CHECK_INT(dz_machine_state_pack(&state, &packed, NULL), 1);
+    memcpy(&h, packed.p, sizeof h);
+    static const uint64_t lies[] = {0, 1, 159999, 160001, UINT64_C(1) << 28, UINT64_MAX};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(lies); i++) {
+        h.size = lies[i];
+        memcpy(packed.p, &h, sizeof h);
+        CHECK_INT(dz_machine_state_unpack(&packed, &plain, NULL), DZ_ECORRUPT);
+    }
+    h.size = 160000;
+    memcpy(packed.p, &h, sizeof h);
+    packed.len -= 9;
+    CHECK_INT(dz_machine_state_unpack(&packed, &plain, NULL), DZ_ECORRUPT);
+}
