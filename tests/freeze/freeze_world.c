@@ -7,6 +7,7 @@
  */
 #include "freeze.h"
 
+#include "../lib/wasm_marks.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -123,30 +124,6 @@ static enum dz_wasm_host_result host_fork(void *user, struct dz_wasm_inst *inst,
     slots[0] = (uint32_t)w->host.fork_result;
     w->host.fork_known = w->host.forking = 0;
     return DZ_WASM_HOST_DONE;
-}
-
-static enum dz_wasm_host_result host_mark(void *user, struct dz_wasm_inst *inst, uint64_t *slots)
-{
-    uint64_t token[2];
-    uint8_t *at = dz_wasm_mem(inst, 0, (uint32_t)slots[0], sizeof token);
-    (void)user;
-    if (!at || dz_wasm_mark(inst, token, NULL) < 0)
-        return DZ_WASM_HOST_TRAP;
-    memcpy(at, token, sizeof token);
-    slots[0] = 0;
-    return DZ_WASM_HOST_DONE;
-}
-
-static enum dz_wasm_host_result host_jump(void *user, struct dz_wasm_inst *inst, uint64_t *slots)
-{
-    uint64_t token[2];
-    const uint8_t *at = dz_wasm_mem(inst, 0, (uint32_t)slots[0], sizeof token);
-    (void)user;
-    if (!at)
-        return DZ_WASM_HOST_TRAP;
-    memcpy(token, at, sizeof token);
-    return dz_wasm_jump(inst, token, (uint32_t)slots[1], NULL) < 0 ? DZ_WASM_HOST_TRAP
-                                                                   : DZ_WASM_HOST_JUMP;
 }
 
 static enum dz_wasm_host_result host_nothing(void *user, struct dz_wasm_inst *inst, uint64_t *slots)

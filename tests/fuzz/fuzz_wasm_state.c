@@ -4,6 +4,7 @@
  * hash is made that of the module, so that what is behind it is reached. A
  * state that loads must save again, that one must load too, into code with wide
  * frames, and both must run to the same end. */
+#include "../lib/wasm_marks.h"
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -50,32 +51,10 @@ static enum dz_wasm_host_result park(void *user, struct dz_wasm_inst *inst, uint
     slots[0] = 3;
     return DZ_WASM_HOST_DONE;
 }
-static enum dz_wasm_host_result mark(void *user, struct dz_wasm_inst *inst, uint64_t *slots)
-{
-    uint64_t token[2];
-    uint8_t *at = dz_wasm_mem(inst, 0, (uint32_t)slots[0], sizeof token);
-    (void)user;
-    if (!at || dz_wasm_mark(inst, token, NULL) < 0)
-        return DZ_WASM_HOST_TRAP;
-    memcpy(at, token, sizeof token);
-    slots[0] = 0;
-    return DZ_WASM_HOST_DONE;
-}
-static enum dz_wasm_host_result jump(void *user, struct dz_wasm_inst *inst, uint64_t *slots)
-{
-    uint64_t token[2];
-    const uint8_t *at = dz_wasm_mem(inst, 0, (uint32_t)slots[0], sizeof token);
-    (void)user;
-    if (!at)
-        return DZ_WASM_HOST_TRAP;
-    memcpy(token, at, sizeof token);
-    return dz_wasm_jump(inst, token, (uint32_t)slots[1], NULL) < 0 ? DZ_WASM_HOST_TRAP
-                                                                   : DZ_WASM_HOST_JUMP;
-}
 static const struct dz_wasm_host host[] = {
     {"env", "park", ">i", park},
-    {"env", "mark", "i>i", mark},
-    {"env", "jump", "ii>", jump},
+    {"env", "mark", "i>i", host_mark},
+    {"env", "jump", "ii>", host_jump},
 };
 
 /* A store with an instance in this state; NULL when it is refused. */

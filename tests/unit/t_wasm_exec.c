@@ -355,7 +355,7 @@ TEST(locals_that_16_bits_cannot_name)
     put_far_locals(&b);
     PUT(&b, "\x20\x00\xad"); /* the last i64 = n */
     put_local(&b, SET, FAR);
-    PUT(&b, "\x41\x00\x41\x00\x41\x80\x80\xa0\x01\xfc\x0b\x00\x41\x05"); /* fill; i32 = 5 */
+    PUT(&b, "\x41\x00\x41\x00\x41\x80\x80\x28\xfc\x0b\x00\x41\x05"); /* fill; i32 = 5 */
     put_local(&b, SET, FAR + 1);
     PUT(&b, "\x03\x40"); /* five times: + 1 */
     put_local(&b, GET, FAR);

@@ -6,6 +6,7 @@
 #ifndef DZ_TEST_WASM_RIG_H
 #define DZ_TEST_WASM_RIG_H
 
+#include "../lib/wasm_marks.h"
 #include "base/mem.h"
 #include "tap.h"
 #include "wasm/wasm.h"
@@ -130,34 +131,10 @@ static inline enum dz_wasm_host_result rich_host_park(void *user, struct dz_wasm
     slots[0] = rich_park;
     return DZ_WASM_HOST_DONE;
 }
-static inline enum dz_wasm_host_result rich_host_mark(void *user, struct dz_wasm_inst *inst,
-                                                      uint64_t *slots)
-{
-    uint64_t token[2];
-    uint8_t *at = dz_wasm_mem(inst, 0, (uint32_t)slots[0], sizeof token);
-    (void)user;
-    if (!at || dz_wasm_mark(inst, token, NULL) < 0)
-        return DZ_WASM_HOST_TRAP;
-    memcpy(at, token, sizeof token);
-    slots[0] = 0;
-    return DZ_WASM_HOST_DONE;
-}
-static inline enum dz_wasm_host_result rich_host_jump(void *user, struct dz_wasm_inst *inst,
-                                                      uint64_t *slots)
-{
-    uint64_t token[2];
-    const uint8_t *at = dz_wasm_mem(inst, 0, (uint32_t)slots[0], sizeof token);
-    (void)user;
-    if (!at)
-        return DZ_WASM_HOST_TRAP;
-    memcpy(token, at, sizeof token);
-    return dz_wasm_jump(inst, token, (uint32_t)slots[1], NULL) < 0 ? DZ_WASM_HOST_TRAP
-                                                                   : DZ_WASM_HOST_JUMP;
-}
 static const struct dz_wasm_host rich_host[] = {
     {"env", "park", ">i", rich_host_park},
-    {"env", "mark", "i>i", rich_host_mark},
-    {"env", "jump", "ii>", rich_host_jump},
+    {"env", "mark", "i>i", host_mark},
+    {"env", "jump", "ii>", host_jump},
 };
 
 enum {
@@ -205,7 +182,7 @@ static inline void rich(struct mod *m)
     MOD_BODY(&code, "\x00\x20\x00\x10\x03\x20\x00\xad\x08\x00");
     MOD_BODY(&code,
              "\x02\x01\x69\x02\x7f"                                 /* exnref; i32 i32 */
-             "\x41\x00\x41\x00\x41\x80\x80\xa0\x01\xfc\x0b\x00"     /* fill 2.5 MiB */
+             "\x41\x00\x41\x00\x41\x80\x80\x28\xfc\x0b\x00"         /* fill 640 KiB */
              "\xfc\x09\x00"                                         /* drop the segment */
              "\x10\x00\x21\x02"                                     /* sum = park() */
              "\x02\x04\x1f\x40\x01\x01\x00\x00"                     /* catch_ref in */
