@@ -424,6 +424,7 @@ static void rows_of_large(struct bench *b, const struct large *l)
 struct small {
     const char *name, *memory;
     size_t memory_size;
+    bool table;
     const char *body;
     size_t body_size;
     void *flat;
@@ -445,6 +446,10 @@ static struct small smalls[] = {
     {.name = "memory.copy of 1 GiB",
      MEMORY("\x01\x00\x80\x80\x01"),
      FOR_EVER("\x41\x01\x41\x00\x41\xff\xff\xff\xff\x03\xfc\x0a\x00\x00")},
+    {.name = "table.fill of 10 million",
+     MEMORY("\x00"),
+     .table = true,
+     FOR_EVER("\x41\x00\xd0\x70\x41\x80\xad\xe2\x04\xfc\x11\x00")},
 };
 
 static void open_small(struct small *p)
@@ -454,6 +459,8 @@ static void open_small(struct small *p)
     size_t size = 0;
     MOD_SECTION(&m, 1, "\x01\x60\x00\x00");
     MOD_SECTION(&m, 3, "\x01\x00");
+    if (p->table)
+        MOD_SECTION(&m, 4, "\x01\x70\x00\x80\xad\xe2\x04"); /* funcref, 10,000,000 */
     mod_section(&m, 5, p->memory, p->memory_size);
     MOD_SECTION(&m, 7, "\x01\x03run\x00\x00");
     mod_code(&m, p->body, p->body_size);

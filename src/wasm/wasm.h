@@ -49,7 +49,7 @@ enum {
     DZ_WASM_EXNS_MAX = 1 << 20,
     DZ_WASM_PARAM_SLOTS_MAX = 2048,
     DZ_WASM_FRAME_SLOTS_MAX = 1 << 24, /* locals and operands of one function */
-    DZ_WASM_BULK_CHUNK = 1 << 20,      /* bytes that a bulk operation moves between two polls */
+    DZ_WASM_BULK_CHUNK = 1 << 18,      /* bytes that a bulk operation moves between two polls */
 };
 
 /* Which of the two builds of the interpreter's loop runs a store. Both read

@@ -188,20 +188,72 @@ bool dz_wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, ui
     return inst < s->inst_count && (uint32_t)(ref - 1) < s->insts[inst]->module->n_funcs;
 }
 
-uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value)
+/* A table of more than a part's elements lies in a reservation for as many as it may
+ * ever have: so growing never copies more than a part. */
+static bool table_reserve(struct wasm_table *t)
+{
+    size_t size = (size_t)t->size_max * sizeof *t->elem;
+    void *p;
+    t->reserved = (size + DZ_WASM_PAGE - 1) / DZ_WASM_PAGE * DZ_WASM_PAGE;
+    if (dz_wasm_mem_anon.reserve(NULL, t->reserved, &p, NULL) < 0 ||
+        dz_wasm_mem_anon.commit(NULL, p, 0, t->reserved, NULL) < 0) {
+        t->reserved = 0;
+        return false;
+    }
+    if (t->size)
+        memcpy(p, t->elem, t->size * sizeof *t->elem);
+    dz_free(t->elem);
+    t->elem = p;
+    t->cap = t->size_max;
+    return true;
+}
+
+static bool table_room(struct wasm_table *t, uint32_t want)
+{
+    const uint32_t part = DZ_WASM_BULK_CHUNK / sizeof *t->elem;
+    if (want <= t->cap && t->elem)
+        return true;
+    if (want > part)
+        return table_reserve(t);
+    uint32_t cap = t->cap > part / 2 ? part : t->cap * 2;
+    if (cap < want)
+        cap = want;
+    if (cap == 0)
+        cap = 1;
+    uint64_t *p = dz_realloc(t->elem, cap * sizeof *p);
+    if (!p)
+        return false;
+    memset(p + t->cap, 0, (cap - t->cap) * sizeof *p);
+    t->elem = p;
+    t->cap = cap;
+    return true;
+}
+
+uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count)
 {
     uint32_t old = t->size;
-    if (count > t->size_max - old)
+    if (count > t->size_max - old || !table_room(t, old + count))
         return UINT32_MAX;
-    if (old + count > t->cap) {
-        uint64_t *p = dz_realloc(t->elem, (size_t)(old + count) * sizeof *p);
-        if (!p)
-            return UINT32_MAX;
-        t->elem = p;
-        t->cap = old + count;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        t->elem[old + i] = value;
     t->size += count;
     return old;
+}
+
+void dz_wasm_table_grow_filled(struct wasm_table *t, uint64_t *to)
+{
+    uint64_t value = to[0];
+    uint32_t count = (uint32_t)to[1];
+    uint32_t old = dz_wasm_table_grow(t, count);
+    bool fill = old != UINT32_MAX && value != 0;
+    to[0] = old;
+    to[1] = fill ? old : 0;
+    to[2] = value;
+    to[3] = fill ? count : 0;
+}
+
+void dz_wasm_table_release(struct wasm_table *t)
+{
+    if (t->reserved)
+        dz_wasm_mem_anon.release(NULL, t->elem, t->reserved);
+    else
+        dz_free(t->elem);
 }

@@ -134,13 +134,11 @@ static int make_table(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err)
     t->next = inst->store->tables;
     inst->store->tables = t;
     inst->tables[i] = t;
-    t->elem = dz_zalloc((d->min ? d->min : 1) * sizeof *t->elem);
-    if (!t->elem)
-        return dz_fail(err, DZ_ENOMEM, "no memory for the %u elements of table %u", d->min, i);
-    t->size = t->cap = d->min;
     t->declared_max = d->has_max ? d->max : UINT32_MAX;
     t->size_max = t->declared_max < limit ? t->declared_max : limit;
     t->type = (uint8_t)d->type;
+    if (dz_wasm_table_grow(t, d->min) == UINT32_MAX)
+        return dz_fail(err, DZ_ENOMEM, "no memory for the %u elements of table %u", d->min, i);
     if (d->n_init == 0)
         return 0;
     uint64_t first[2] = {0};

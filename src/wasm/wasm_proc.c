@@ -134,7 +134,7 @@ static int copy_tables(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
     for (uint32_t i = 0; i < from->module->n_tables; i++) {
         const struct wasm_table *a = from->tables[i];
         struct wasm_table *b = to->tables[i];
-        if (a->size > b->size && dz_wasm_table_grow(b, a->size - b->size, 0) == UINT32_MAX)
+        if (a->size > b->size && dz_wasm_table_grow(b, a->size - b->size) == UINT32_MAX)
             return dz_fail(err, DZ_ENOMEM, "no memory for table %u", i);
         b->size = a->size;
         if (a->size)

@@ -108,7 +108,7 @@ static int get_table(struct load *l, uint32_t index)
         return rc;
     if (size < l->inst->module->tables[index].min || size > t->size_max)
         return BAD(l, "table %u cannot have %llu elements", index, (unsigned long long)size);
-    if (size > t->size && dz_wasm_table_grow(t, (uint32_t)size - t->size, 0) == UINT32_MAX)
+    if (size > t->size && dz_wasm_table_grow(t, (uint32_t)size - t->size) == UINT32_MAX)
         return dz_fail(l->err, DZ_ENOMEM, "no memory for table %u", index);
     t->size = (uint32_t)size;
     rc = get(l, t->elem, size * sizeof *t->elem);

@@ -75,6 +75,12 @@ uint64_t dz_wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item);
 uint32_t dz_wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages);
 /* May this go into the table? Slots that were loaded may hold anything. */
 bool dz_wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint64_t ref);
-uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count, uint64_t value);
+/* By null references. The old size, or UINT32_MAX. Takes about as long as a part of a
+ * long operation, whatever count is. */
+uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count);
+/* to = { value, count } becomes { result, first, value, count }: the result of table.grow
+ * and the operands of the table.fill that is left to do. */
+void dz_wasm_table_grow_filled(struct wasm_table *t, uint64_t *to);
+void dz_wasm_table_release(struct wasm_table *t); /* its elements */
 
 #endif

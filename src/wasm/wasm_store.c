@@ -136,7 +136,7 @@ void dz_wasm_store_reset(struct dz_wasm_store *s)
     while (s->tables) {
         struct wasm_table *t = s->tables;
         s->tables = t->next;
-        dz_free(t->elem);
+        dz_wasm_table_release(t);
         dz_free(t);
     }
 }

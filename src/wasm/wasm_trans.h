@@ -98,6 +98,8 @@ enum point_kind {
     POINT_LOOP,   /* head of a loop */
     POINT_RETURN, /* behind a call or throw: word 1 of the callee's record */
     POINT_BULK,   /* at a long operation, operands in their slots */
+    POINT_GROWN,  /* in table.grow, whose fill is left: its offset is the second byte's, for
+                     the first may be a loop's head too */
 };
 struct wasm_point {
     uint8_t kind;

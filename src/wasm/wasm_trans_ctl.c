@@ -94,7 +94,9 @@ void dz_trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, u
     t->points[t->point_count++] = (struct wasm_point){
         .kind = (uint8_t)kind,
         .word = word,
-        .offset = kind == POINT_BULK ? t->offset : dz_trans_here(t),
+        .offset = kind == POINT_BULK    ? t->offset
+                  : kind == POINT_GROWN ? t->offset + 1
+                                        : dz_trans_here(t),
         .height = height,
         .callee = WASM_NOWHERE,
         .type = WASM_NOWHERE,

@@ -358,14 +358,22 @@ static void table_set(struct wasm_trans *t, uint32_t index)
     uint32_t sv = dz_trans_slot(t, v);
     (void)dz_trans_emit(t, H_TABLE_SET, dz_trans_imm(sv, dz_trans_slot(t, i), index));
 }
+/* Value and count become the result and the operands of a fill, which a BULK cell does
+ * and which can be stopped. */
 static void table_grow(struct wasm_trans *t, uint32_t index)
 {
-    struct entry n = dz_trans_pop(t);
-    struct entry v = dz_trans_pop(t);
-    uint32_t sn = dz_trans_slot(t, n);
-    dz_trans_move(t, v.slot, v); /* the value in the slot that gets the result */
-    uint32_t pos = dz_trans_emit(t, H_TABLE_GROW, dz_trans_imm(v.slot, sn, index));
-    dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
+    uint32_t base = t->stack[t->depth - 2].slot;
+    uint32_t height = base + 4;
+    if (height > t->max_slot)
+        t->max_slot = height;
+    dz_trans_settle(t, t->blocks[t->block_count - 1].height);
+    (void)dz_trans_emit3(t, H_TABLE_GROW, dz_trans_imm(0, 0, base), index);
+    uint32_t at = dz_trans_emit3(t, H_BULK, dz_trans_imm(0, WASM_TABLE_FILL, base + 1), index);
+    dz_trans_point(t, POINT_GROWN, at, height);
+    (void)dz_trans_pop(t);
+    (void)dz_trans_pop(t);
+    dz_trans_forget(t);
+    dz_trans_push_temp(t, DZ_WASM_I32);
 }
 
 bool dz_trans_table(struct wasm_trans *t, unsigned op)

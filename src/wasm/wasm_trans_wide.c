@@ -42,6 +42,7 @@ static bool has_window(unsigned op)
     case DZ_WASM_OP_table_copy:
     case DZ_WASM_OP_table_fill:
     case DZ_WASM_OP_table_init:
+    case DZ_WASM_OP_table_grow:
         return false;
     default:
         return op >= DZ_WASM_OP_select; /* below it: control, and drop */

@@ -110,6 +110,56 @@ TEST(a_state_without_memory_leaves_it_to_the_caller)
     rig_close(&a);
 }
 
+/* (table 2 funcref) run(n): a loop whose head is at table.grow itself, by n of run's
+ * references; answers the old size, + 1 when the last element is run. */
+static void growing(struct mod *m)
+{
+    struct mod_bodies code = {0};
+    *m = (struct mod)MOD_INIT;
+    MOD_SECTION(m, 1, "\x02\x60\x01\x7f\x01\x7f\x60\x02\x70\x7f\x01\x7f");
+    MOD_SECTION(m, 3, "\x01\x00");
+    MOD_SECTION(m, 4, "\x01\x70\x00\x02");
+    MOD_SECTION(m, 7, "\x01\x03run\x00\x00");
+    MOD_SECTION(m, 9, "\x01\x03\x00\x01\x00"); /* run may be referred to */
+    MOD_BODY(&code, "\x00\xd2\x00\x20\x00\x03\x01\xfc\x0f\x00\x0b"
+                    "\xfc\x10\x00\x41\x01\x6b\x25\x00\xd1\x45\x6a");
+    mod_bodies(m, &code);
+}
+
+/* A part is 2^15 elements: at each stop into a fresh store in another way. */
+TEST(growing_a_table_is_stopped_in_the_middle)
+{
+    enum {
+        COUNT = 100000
+    };
+    for (int way = 0; way < RIG_WAYS; way++) {
+        struct dz_wasm_config cfg = rig_way(way);
+        struct rig first, r;
+        struct mod m;
+        uint32_t moves = 0, inside = 0;
+        enum dz_wasm_stop stop;
+        growing(&m);
+        CHECK_INT(rig_make(&first, &m, &cfg, NULL, 0, &err), 0);
+        CHECK_INT(rich_again(&r, &first, &cfg), 0);
+        CHECK_INT(rig_begin(&r, COUNT), 0);
+        while (rig_waits(stop = rig_step(&r))) {
+            struct rig next;
+            CHECK_INT(rig_save(&r, &tape, &err), 0);
+            inside += tape.n > COUNT * sizeof(uint64_t); /* it has them already */
+            cfg = rig_way((int)(++moves % RIG_WAYS));
+            CHECK_INT(rich_again(&next, &first, &cfg), 0);
+            CHECK_INT(rig_load(&next, &tape, &err), 0);
+            rig_close(&r);
+            r = next;
+        }
+        CHECK_INT(stop, DZ_WASM_DONE);
+        CHECK_INT(dz_wasm_results(r.store)[0], 2 + 1);
+        CHECK_INT(inside, 3);
+        rig_close(&r);
+        rig_close(&first);
+    }
+}
+
 /* --- what is not ----------------------------------------------------------------------- */
 
 enum { /* in the header: docs/format/wasm-state.md */
