@@ -368,7 +368,7 @@ const char *dz_http_param(const struct dz_http_req *r, const char *name)
     for (const char *p = r->match.route->pattern; (p = strchr(p, '{')); p++, i++)
         if (strncmp(p + 1, name, n) == 0 && p[1 + n] == '}')
             return r->match.params[i];
-    assert(!"a parameter that the pattern does not have");
+    assert(false && "a parameter that the pattern does not have");
     return NULL;
 }
 

@@ -40,8 +40,8 @@ enum one {
 static const char *const one_ends[] = {
     [BY_ID] = "WHERE id = ?1",
     [BY_NAME] = "WHERE name = ?1 AND (?2 IS NULL OR tenant = ?2) LIMIT 2",
-    [BY_PREFIX] = "WHERE id >= ?1 AND id < ?1 || char(1114111) AND (?2 IS NULL OR tenant = ?2) "
-                  "LIMIT 2",
+    [BY_PREFIX] = ("WHERE id >= ?1 AND id < ?1 || char(1114111) AND (?2 IS NULL OR tenant = ?2) "
+                   "LIMIT 2"),
     [DUE] = "WHERE due > 0 AND due <= ?1 ORDER BY due LIMIT ?2",
 };
 
@@ -334,8 +334,8 @@ static int erase_row(struct dz_sqlite_registry *s, const char *id, int64_t versi
     static const char *const hangers[] = {
         "INSERT OR REPLACE INTO tombstone SELECT id, tenant, name, ?2 FROM instances WHERE id = ?1",
         "DELETE FROM token WHERE sandbox_id = ?1 AND ?2",
-        "UPDATE ref SET closed = ?2, updated = ?2, version = version + 1 "
-        "WHERE sandbox_id = ?1 AND closed = 0",
+        ("UPDATE ref SET closed = ?2, updated = ?2, version = version + 1 "
+         "WHERE sandbox_id = ?1 AND closed = 0"),
         "DELETE FROM tombstone WHERE id <> ?1 AND deleted <= ?2 - 86400000",
     };
     int64_t now = dz_clock_real_ms();
@@ -491,7 +491,7 @@ int dz_registry_wrap_sqlite(struct dz_db *db, struct dz_registry **ret_registry,
         (void)dz_db_close(db, true, NULL);
         return dz_fail(err, DZ_ENOMEM, "open the registry: out of memory");
     }
-    *s = (struct dz_sqlite_registry){.head = {&sqlite_ops}, .db = db};
+    *s = (struct dz_sqlite_registry){.head = {.ops = &sqlite_ops}, .db = db};
     *ret_registry = &s->head;
     return 0;
 }

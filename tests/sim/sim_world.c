@@ -64,7 +64,7 @@ static void boot(struct sim_world *w)
     const struct dz_keeper_opts opts = {
         .loop = w->loop,
         .registry = &w->registry,
-        .cold = {&w->live.head, &w->cold.head},
+        .cold = {.live = &w->live.head, .store = &w->cold.head},
         .ops = &sim_cell_ops,
         .arg = w,
         .live_path = "/live",
