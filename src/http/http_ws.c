@@ -24,6 +24,7 @@ enum {
     ACCEPT_TEXT = 29, /* 20 bytes, with the terminator */
     PINGS_MISSED = 2,
     ROOM_TURNS = 4,
+    REASON_MAX = 123,
     GONE = 1006, /* no closing frame came */
 };
 
@@ -41,7 +42,9 @@ struct dz_ws {
     unsigned pings, stalled_ms;
     int code;   /* why the server ends it, 0: it does not */
     bool in_io; /* inside poll or timer: they look at the state afterwards */
-    bool paused, behind, closing, broken;
+    bool paused, behind, broken;
+    bool closing, close_queued; /* libwslay would send the frame before what is queued */
+    char reason[REASON_MAX + 1];
 };
 
 /* --- the handshake ----------------------------------------------------------------------- */
@@ -189,7 +192,7 @@ static bool is_over(const struct dz_ws *w)
 static void watch(struct dz_ws *w)
 {
     int events = w->paused ? DZ_POLL_HANGUP : wslay_event_want_read(w->ctx) ? DZ_POLL_READ : 0;
-    bool write = wslay_event_want_write(w->ctx) || w->behind;
+    bool write = wslay_event_want_write(w->ctx) || w->behind || w->closing != w->close_queued;
     dz_http_conn_watch(w->conn, events | (write ? DZ_POLL_WRITE : 0));
 }
 
@@ -197,6 +200,14 @@ static void flush(struct dz_ws *w)
 {
     if (wslay_event_want_write(w->ctx) && wslay_event_send(w->ctx) != 0)
         w->broken = true;
+    if (!w->closing || w->close_queued || w->broken || wslay_event_want_write(w->ctx))
+        return;
+    w->close_queued = true;
+    if (wslay_event_queue_close(w->ctx, (uint16_t)w->code, (const uint8_t *)w->reason,
+                                strlen(w->reason)) == 0)
+        w->broken = wslay_event_send(w->ctx) != 0;
+    else
+        w->broken = !wslay_event_get_close_received(w->ctx);
 }
 
 /* The client has caught up. It may do so at once with what comes now, again and again;
@@ -285,7 +296,7 @@ static void on_upgrade(void *arg, struct MHD_Connection *c, void *context, const
     w->broken = w->broken || w->early.err;
     if (w->broken)
         soon(w);
-    else if (early_size > 0 || wslay_event_want_write(w->ctx))
+    else if (early_size > 0 || w->closing || wslay_event_want_write(w->ctx))
         dz_http_conn_watch(w->conn, DZ_POLL_READ | DZ_POLL_WRITE); /* writable: at once */
     else
         watch(w);
@@ -408,17 +419,13 @@ void dz_ws_pause(struct dz_ws *w, bool paused)
 
 void dz_ws_close(struct dz_ws *w, int code, const char *reason)
 {
-    size_t n = reason ? strlen(reason) : 0;
     if (w->closing || w->broken)
         return;
     w->closing = true;
     w->paused = false;
     w->code = code;
-    if (wslay_event_queue_close(w->ctx, (uint16_t)code, (const uint8_t *)reason,
-                                n < 123 ? n : 123) != 0 &&
-        !wslay_event_get_close_received(w->ctx))
-        w->broken = true;
-    dz_timer_after(w->timer, w->broken ? 0 : DZ_HTTP_WS_CLOSE_MS);
-    if (w->conn && !w->broken && !w->in_io)
+    (void)snprintf(w->reason, sizeof w->reason, "%s", reason ? reason : "");
+    dz_timer_after(w->timer, DZ_HTTP_WS_CLOSE_MS);
+    if (w->conn && !w->in_io)
         dz_http_conn_watch(w->conn, DZ_POLL_READ | DZ_POLL_WRITE);
 }

@@ -11,9 +11,11 @@ static void message(void *arg, bool text, struct dz_str data)
 {
     (void)arg;
     ws.messages++;
-    if (dz_str_eqz(data, "bye"))
+    if (dz_str_eqz(data, "bye")) {
+        CHECK_INT(dz_ws_send(ws.w, true, DZ_STR("last words")), 0);
         dz_ws_close(ws.w, 1008, "policy");
-    else
+        CHECK_INT(dz_ws_send(ws.w, true, DZ_STR("too late")), DZ_ESTATE);
+    } else
         CHECK(dz_ws_send(ws.w, text, data) >= 0);
 }
 
@@ -255,6 +257,8 @@ RIG(the_server_closes_with_its_code, routes)
     int fd = upgrade(g, "/echo");
     CHECK_INT(heard(fd, &b), 0x81);
     frame(fd, 0x81, "bye", 3);
+    CHECK_INT(heard(fd, &b), 0x81);
+    CHECK_STR(b.p, "last words"); /* what was sent before the close comes before it */
     CHECK_INT(heard(fd, &b), 0x88);
     CHECK_INT(close_code(&b), 1008);
     CHECK_STR(b.p + 2, "policy");
