@@ -116,6 +116,11 @@ void *dz_realloc(void *p, size_t n)
     return q;
 }
 
+void dz_mem_one_heap(void)
+{
+    (void)mallopt(M_ARENA_MAX, 1);
+}
+
 long dz_mem_live(void)
 {
     return atomic_load_explicit(&mem.live, RELAXED);
