@@ -329,15 +329,6 @@ void dz_api_exec(struct dz_http_req *r, void *api)
         run_refuse(run, r, &why);
 }
 
-/* GET of the commands, which is also where a socket for a new one is asked for. */
-void dz_api_exec_socket(struct dz_http_req *r, void *api)
-{
-    if (dz_http_wants_ws(r))
-        dz_api_exec_talk(api, r, NULL, 0);
-    else
-        dz_api_later(r, api);
-}
-
 struct wait {
     int64_t timeout_ms;
     uint64_t max_output;

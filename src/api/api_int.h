@@ -82,6 +82,8 @@ void dz_api_done_sandbox(void *call, const struct dz_engine_result *result);
 void dz_api_done_wake(void *call, const struct dz_engine_result *result);
 void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
                   int status);
+/* The parameter path, absolute, and no parameter but names; NULL: why says what is wrong. */
+const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
 /* api_metrics.c */
 void dz_api_count(struct dz_api *a, const struct dz_http_route *route, int status,
                   int64_t duration_ns);
@@ -103,7 +105,8 @@ HANDLER(prefetch);
 HANDLER(hold);
 HANDLER(unhold);
 HANDLER(exec);
-HANDLER(exec_socket);
+HANDLER(execs);
+HANDLER(exec_get);
 HANDLER(exec_output);
 HANDLER(exec_stdin);
 HANDLER(exec_close);
@@ -120,6 +123,18 @@ HANDLER(healthz);
 HANDLER(readyz);
 HANDLER(metrics);
 HANDLER(later);
+HANDLER(file_get);
+HANDLER(file_put);
+HANDLER(file_delete);
+HANDLER(file_list);
+HANDLER(file_mkdir);
+HANDLER(file_move);
+HANDLER(file_watch);
+HANDLER(tar_get);
+HANDLER(tar_put);
+HANDLER(sql);
+HANDLER(clone);
+HANDLER(share);
 #undef HANDLER
 
 #endif

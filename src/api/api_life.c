@@ -6,9 +6,11 @@
 #include "api/api_int.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
                   int status)
@@ -138,4 +140,59 @@ void dz_api_hold(struct dz_http_req *r, void *api)
 void dz_api_unhold(struct dz_http_req *r, void *api)
 {
     hold_until(api, r, 0);
+}
+
+/* --- clone, share --------------------------------------------------------------------------- */
+
+struct clone {
+    const char *tenant, *name;
+};
+static const struct dz_api_field clone_fields[] = {
+    {"tenant", DZ_API_STR, offsetof(struct clone, tenant), NULL, 0},
+    {"name", DZ_API_STR, offsetof(struct clone, name), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+void dz_api_clone(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct clone b = {0};
+    if (!dz_api_body(r, clone_fields, &b))
+        return;
+    struct dz_api_call *c = dz_api_wait(a, r, 201);
+    if (!c)
+        return;
+    if (dz_engine_clone(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), b.tenant, b.name,
+                        dz_api_done_sandbox, c, &why) < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+    }
+}
+
+static void on_shared(void *arg, const struct dz_engine_result *result, int fd)
+{
+    struct dz_http_req *r = dz_api_over(arg);
+    struct stat st;
+    if (r && result->code < 0)
+        dz_api_refuse(r, result->why);
+    else if (r && fstat(fd, &st) == 0)
+        dz_http_send_fd(r, 200, "application/vnd.sqlite3", DZ_TAKE_FD(fd), 0, (uint64_t)st.st_size);
+    else if (r)
+        dz_http_fail(r, &(struct dz_err){.code = DZ_EIO, .msg = "the public file is not there"});
+    dz_fd_close(&fd);
+}
+
+void dz_api_share(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_call *c = dz_api_wait(a, r, 200);
+    if (!c)
+        return;
+    if (dz_engine_share(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), on_shared, c,
+                        &why) < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+    }
 }

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "engine/engine.h"
 #include "http/http.h"
 #include "loop/loop.h"
@@ -148,6 +149,7 @@ int dz_daemon_run(const struct dz_daemon_opts *opts, struct dz_err *err)
 {
     struct daemon d = {.opts = opts, .lock_fd = -1};
     (void)signal(SIGPIPE, SIG_IGN);
+    dz_mem_one_heap(); /* workers call cells */
     int rc = start(&d, err);
     if (rc == 0) {
         dz_log(DZ_LOG_INFO, "daemon_ready", dz_log_strz("socket", d.socket_path),

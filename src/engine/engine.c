@@ -102,9 +102,16 @@ static int path_in(const char *data, const char *name, char **ret_path, struct d
 static int open_stores(struct dz_engine *e, struct dz_err *err)
 {
     DZ_AUTO(dz_freep) char *cold = NULL;
+    DZ_AUTO(dz_freep) char *share = NULL;
     int rc = path_in(e->data_path, "live", &e->live_path, err);
     if (rc == 0)
         rc = path_in(e->data_path, "cold", &cold, err);
+    if (rc == 0)
+        rc = path_in(e->data_path, "share", &share, err);
+    if (rc == 0)
+        rc = dz_blobs_open_dir(share, &e->share, err);
+    if (rc == 0)
+        rc = dz_blobs_sweep(e->share, err);
     if (rc == 0)
         rc = dz_blobs_open_dir(e->live_path, &e->cold.live, err);
     if (rc == 0)
@@ -260,6 +267,7 @@ void dz_engine_free(struct dz_engine *e)
     dz_image_store_close(e->images);
     dz_blobs_free(e->cold.live);
     dz_blobs_free(e->cold.store);
+    dz_blobs_free(e->share);
     (void)dz_registry_close(e->registry, NULL);
     dz_timer_free(e->told);
     dz_timer_free(e->drain_timer);

@@ -292,4 +292,25 @@ DZ_NODISCARD int dz_engine_exec_tell(struct dz_engine *e, const struct dz_engine
                                      const struct dz_engine_tell *tell, dz_engine_done_fn *done,
                                      void *arg, struct dz_engine_why *why);
 
+/* --- what is asked of a sandbox's file, awake or asleep ---------------------------------- */
+
+struct dz_cell_op; /* cell/cell_op.h */
+struct dz_engine_op;
+struct dz_engine_op_ops {
+    void (*data)(void *arg, const void *data, size_t n); /* acknowledge by dz_engine_op_took */
+    void (*room)(void *arg);                             /* dz_engine_op_send takes something */
+    void (*done)(void *arg, const struct dz_engine_why *why, uint64_t count); /* NULL: well */
+};
+/* Activity of this kind; a guest is not started when the sandbox sleeps. `writes`: it may
+ * change something (a frozen sandbox is woken for that, for reading its file is fetched). */
+DZ_NODISCARD int dz_engine_op(struct dz_engine *e, const struct dz_engine_caller *who,
+                              const char *word, const struct dz_cell_op *op, bool writes,
+                              enum dz_activity activity, const struct dz_engine_op_ops *ops,
+                              void *arg, struct dz_engine_op **ret_op, struct dz_engine_why *why);
+/* Bytes of a WRITE or TAR_IN: how many were taken; 0: wait for room. */
+int64_t dz_engine_op_send(struct dz_engine_op *op, const void *data, size_t n);
+void dz_engine_op_end(struct dz_engine_op *op); /* all is sent */
+void dz_engine_op_took(struct dz_engine_op *op, size_t n);
+void dz_engine_op_cancel(struct dz_engine_op *op); /* nothing is told any more. NULL is fine */
+
 #endif

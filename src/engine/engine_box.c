@@ -186,6 +186,7 @@ static void cell_failed(struct box *b, int code, const char *text)
     b->e->counts.crashes += was == BOX_UP || was == BOX_STOPPING;
     dz_log(DZ_LOG_WARN, "cell_failed", dz_log_strz("sandbox_id", b->id),
            dz_log_strz("error", text));
+    dz_op_down(b, code, text);
     dz_exec_down(b, was == BOX_OPENING || was == BOX_FILES ? 0 : DZ_EUNAVAIL, "crashed", text);
     bool told = b->ticket != 0;
     tell_keeper(b, &how);
@@ -206,6 +207,7 @@ static void cell_sleeps(struct box *b, uint64_t wake_at_ns)
     let_go(b);
     b->phase = BOX_NONE;
     b->e->counts.suspends += !files;
+    dz_op_down(b, DZ_ECANCELED, "the sandbox was put to sleep");
     if (!files)
         dz_exec_down(b, b->keep_memory ? 0 : DZ_EUNAVAIL, "asleep",
                      "the sandbox was put to sleep without its memory");
@@ -283,6 +285,8 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
     case DZ_CELL_OP_DATA:
     case DZ_CELL_OP_WINDOW_OPEN:
     case DZ_CELL_OP_DONE:
+        dz_op_event(b, event);
+        break;
     case DZ_CELL_COPIED:
     case DZ_CELL_ENDED:
         break;
@@ -453,6 +457,7 @@ void dz_box_kill(struct box *b)
     b->ticket = 0;
     drop_cell(b);
     b->phase = BOX_NONE;
+    dz_op_down(b, DZ_ECANCELED, "the sandbox was stopped");
     dz_exec_down(b, DZ_EGONE, NULL, "the sandbox was stopped");
     b->pins--;
     dz_box_leave(b);

@@ -65,6 +65,7 @@ static void exec_free(struct exec *x)
 static void watch_free(struct dz_engine_watch *w)
 {
     dz_job_forget(w->job);
+    dz_engine_op_cancel(w->op);
     dz_list_remove(&w->link);
     dz_free(w->launch);
     dz_free(w);
@@ -175,6 +176,8 @@ void dz_engine_watch_took(struct dz_engine_watch *w, size_t n)
     w->took += n;
     if (w->exec)
         open_window(w->exec);
+    else if (w->op)
+        dz_engine_op_took(w->op, n);
 }
 
 /* --- input -------------------------------------------------------------------------------- */
@@ -275,7 +278,11 @@ void dz_exec_event(struct box *b, const struct dz_cell_event *e)
     } else if (e->type == DZ_CELL_EXEC_FAILED) {
         x->handle = 0;
         b->pins++;
-        fail_all(x, e->code, NULL, e->text);
+        fail_all(x, e->code,
+                 e->code == DZ_ENOENT                            ? "no_program"
+                 : e->code == DZ_EDENIED || e->code == DZ_EINVAL ? "not_program"
+                                                                 : NULL,
+                 e->text);
         b->pins--;
         exec_free(x);
     }
@@ -545,9 +552,7 @@ static void on_listen(void *arg, struct box *b, const struct dz_engine_result *r
     }
     struct exec *x = exec_find(b, w->launch->id);
     if (!x || !x->handle) {
-        struct dz_engine_why why = {0};
-        (void)dz_why(&why, DZ_ENOENT, NULL, "no command %s runs in the sandbox", w->launch->id);
-        watch_fail(w, &why);
+        dz_exec_replay(b, w);
         return;
     }
     if (dz_list_count(&x->watches) >= DZ_ENGINE_WATCHES_MAX) {

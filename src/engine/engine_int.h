@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cell/cell_exec.h"
+#include "cell/cell_op.h"
 #include "cold/cold.h"
 #include "engine/engine.h"
 
@@ -92,6 +93,23 @@ struct dz_engine_watch {
     uint64_t at, took;     /* offsets: told next, acknowledged */
     bool told;             /* started was told */
     struct launch *launch; /* what is to be started, until it is */
+    /* Listening to one that has ended: */
+    struct box *box;
+    struct dz_engine_op *op; /* under way, or NULL */
+    bool recorded, lost;
+    struct dz_engine_exit exit;
+};
+
+struct dz_engine_op {
+    struct dz_list link; /* in box.ops */
+    struct box *box;
+    struct engine_job *job; /* that brings the sandbox's file into a cell, or NULL */
+    struct dz_cell_op op;   /* its texts are owned */
+    char *texts[3];
+    uint32_t handle; /* 0: not yet given to the cell */
+    bool ended;
+    const struct dz_engine_op_ops *ops;
+    void *arg;
 };
 
 struct dz_engine_ear {
@@ -104,6 +122,7 @@ struct dz_engine {
     struct dz_loop *loop;
     struct dz_registry *registry;
     struct dz_cold cold;
+    struct dz_blobs *share; /* public files, each until it is open */
     struct dz_keeper *keeper;
     struct dz_image_store *images;
     struct dz_buf template; /* the bytes of an empty disk */
@@ -203,5 +222,17 @@ void dz_exec_event(struct box *b, const struct dz_cell_event *event);
 void dz_exec_up(struct box *b); /* all that lives in the machine has been told */
 /* The cell is gone, or sleeps: watches stay (code 0) or are told this failure. */
 void dz_exec_down(struct box *b, int code, const char *reason, const char *text);
+
+/* engine_replay.c: tell a watch about a command that has ended. */
+void dz_exec_replay(struct box *b, struct dz_engine_watch *w);
+
+/* --- engine_op.c
+ * ------------------------------------------------------------------------------------ */
+
+void dz_op_event(struct box *b, const struct dz_cell_event *event);
+void dz_op_down(struct box *b, int code, const char *text); /* the cell is gone */
+/* In a cell that is there; a failure is told by done, perhaps before this returns. */
+void dz_op_in_box(struct box *b, const struct dz_cell_op *op, const struct dz_engine_op_ops *ops,
+                  void *arg, struct dz_engine_op **ret_op);
 
 #endif

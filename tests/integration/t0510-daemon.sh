@@ -2,60 +2,7 @@
 # The daemon by its socket: sandboxes made, run, put to sleep, woken, ended; streams;
 # what stays after kill -9 of a cell and of the daemon. Needs `make base`.
 . "$(dirname "$0")/lib.sh"
-with_base
-export DOZE_DATA=$PWD/data
-SOCK=$PWD/data/doze.sock
-mkdir empty
-
-# start [OPTION...]: a daemon, ready
-start() {
-    doze daemon --log-level debug "$@" >>daemon.log 2>&1 &
-    echo $! >daemon.pid
-    for _ in $(seq 200); do
-        curl -s --unix-socket "$SOCK" http://d/readyz >/dev/null && return 0
-        read -rt 0.05 <> <(:) || :
-    done
-    cat daemon.log
-    return 1
-}
-stop() { # and wait for its end
-    kill -TERM "$(cat daemon.pid)" || return 1
-    gone "$(cat daemon.pid)"
-}
-gone() { # PID: it ends within ten seconds
-    for _ in $(seq 200); do
-        [ -e "/proc/$1" ] || return 0
-        grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null && return 0
-        read -rt 0.05 <> <(:) || :
-    done
-    echo "process $1 is still there"
-    return 1
-}
-trap '[ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
-
-# api STATUS METHOD PATH [DATA]: the answer in out
-api() {
-    local want=$1 got data=()
-    [ $# -lt 4 ] || data=(--data-binary "$4")
-    got=$(curl -sS --max-time 30 --unix-socket "$SOCK" -o out -w '%{http_code}' -X "$2" "${data[@]}" "http://d$3") || return 1
-    [ "$got" = "$want" ] && return 0
-    echo "$2 $3: $got, not $want"
-    cat out
-    return 1
-}
-s() { echo "/v1/sandboxes${1:-}"; }
-cell_of() { pgrep -P "$(cat daemon.pid)" | head -1; }
-until_state() { # NAME STATE
-    for _ in $(seq 200); do
-        api 200 GET "$(s "/$1")" && grep -q "\"state\":\"$2\"" out && return 0
-        read -rt 0.05 <> <(:) || :
-    done
-    echo "never $2:"
-    cat out
-    return 1
-}
-
-doze image build -q --from "$DOZE_BASE" --from-dir empty -t base >/dev/null || { echo "Bail out! no image"; exit 1; }
+. "$LIB_ROOT/tests/integration/daemon.sh"
 
 test_that 'it starts, says that it is ready, and nobody else reaches its socket' '
     start && api 200 GET /healthz && has out "\"status\":\"ok\"" &&

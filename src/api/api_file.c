@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_file.c - directories and names: list, make, move, remove, watch; and SQL over the
+ * file. What has bytes is in api_transfer.c.
+ */
+#include "api/api_exec.h"
+
+#include "base/clock.h"
+#include "base/num.h"
+#include "cell/cell_op.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    ENTRIES = 1000,       /* of a list, when nobody says */
+    ENTRIES_MAX = 100000, /* and at most */
+    DEPTH_MAX = 64,
+    ROWS = 1000,
+    ROWS_MAX = 100000,
+};
+
+const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why)
+{
+    const char *path = dz_http_query(r, "path");
+    if (dz_api_only(r, names, why) < 0)
+        return NULL;
+    if (path && path[0] == '/')
+        return path;
+    (void)snprintf(why->field, sizeof why->field, "path");
+    (void)dz_fail(&why->err, DZ_EINVAL, "path: a path from / on");
+    return NULL;
+}
+
+/* --- an operation that ends in one answer ------------------------------------------------------
+ */
+
+struct asking {
+    struct dz_api *api;
+    uint64_t id;
+    struct dz_engine_op *op;
+    void (*data)(struct asking *s, struct dz_cell_view *v);
+    void (*finish)(struct asking *s, struct dz_http_req *r, uint64_t count);
+    struct dz_api_out out;
+    size_t count, columns;
+    bool rows, row, more; /* SQL: after the columns; in a row; a value goes on */
+    int kind;
+    struct dz_buf value;
+};
+
+static void asking_free(struct asking *s)
+{
+    dz_buf_release(&s->out.text);
+    dz_buf_release(&s->value);
+    dz_free(s);
+}
+
+static void on_data(void *arg, const void *data, size_t n)
+{
+    struct asking *s = arg;
+    struct dz_cell_view v = {data, n};
+    if (s->data)
+        s->data(s, &v);
+    dz_engine_op_took(s->op, n);
+}
+
+static void on_done(void *arg, const struct dz_engine_why *why, uint64_t count)
+{
+    struct asking *s = arg;
+    struct dz_http_req *r = dz_http_find(s->api->http, s->id);
+    if (r)
+        dz_http_on_gone(r, NULL, NULL);
+    if (r && why)
+        dz_api_refuse(r, why);
+    else if (r && s->finish)
+        s->finish(s, r, count);
+    else if (r)
+        dz_http_send(r, 204, NULL, NULL);
+    asking_free(s);
+}
+
+static const struct dz_engine_op_ops ask_ops = {.data = on_data, .done = on_done};
+
+static void ask_gone(void *arg)
+{
+    struct asking *s = arg;
+    dz_engine_op_cancel(s->op);
+    asking_free(s);
+}
+
+static struct asking *make_asking(struct dz_api *a, struct dz_http_req *r)
+{
+    struct asking *s = dz_zalloc(sizeof *s);
+    const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
+    if (!s) {
+        dz_http_refuse(r, &busy);
+        return NULL;
+    }
+    s->api = a;
+    s->id = dz_http_id(r);
+    s->value = (struct dz_buf)DZ_BUF_INIT(DZ_CELL_SQL_BYTES_MAX + 1);
+    dz_api_begin(&s->out);
+    return s;
+}
+
+static void ask(struct asking *s, struct dz_http_req *r, const struct dz_cell_op *op, bool writes,
+                enum dz_activity activity)
+{
+    struct dz_engine_why why = {0};
+    struct dz_api *a = s->api;
+    dz_http_on_gone(r, ask_gone, s);
+    if (dz_engine_op(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), op, writes, activity,
+                     &ask_ops, s, &s->op, &why) < 0) {
+        dz_http_on_gone(r, NULL, NULL);
+        asking_free(s);
+        dz_api_refuse(r, &why);
+    }
+}
+
+/* --- list
+ * ----------------------------------------------------------------------------------------- */
+
+static const char *type_name(uint32_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR:
+        return "directory";
+    case S_IFREG:
+        return "file";
+    case S_IFLNK:
+        return "symlink";
+    case S_IFIFO:
+        return "fifo";
+    case S_IFCHR:
+        return "device";
+    default:
+        return "other";
+    }
+}
+
+static void put_stats(struct asking *s, struct dz_cell_view *v)
+{
+    struct dz_cell_stat st;
+    char mode[8];
+    while (dz_cell_stat_next(v, &st, NULL) == 1) {
+        const char *slash = strrchr(st.path, '/');
+        struct dz_json *j = &s->out.json;
+        dz_json_object(j);
+        dz_json_put_strz(j, "name", slash ? slash + 1 : st.path);
+        dz_json_put_strz(j, "path", st.path);
+        dz_json_put_strz(j, "type", type_name(st.mode));
+        dz_json_put_u64(j, "size", st.size);
+        (void)snprintf(mode, sizeof mode, "%04o", st.mode & 07777);
+        dz_json_put_strz(j, "mode", mode);
+        dz_json_put_u64(j, "uid", st.uid);
+        dz_json_put_u64(j, "gid", st.gid);
+        dz_api_put_time(j, "mtime", st.mtime_ns / DZ_NS_PER_MS);
+        dz_json_put_strz(j, "target", st.target[0] ? st.target : NULL);
+        dz_json_end(j);
+    }
+}
+
+static void finish_list(struct asking *s, struct dz_http_req *r, uint64_t count)
+{
+    dz_json_end(&s->out.json);
+    dz_json_put_bool(&s->out.json, "truncated", count == 1);
+    dz_api_send(r, 200, &s->out);
+}
+
+/* A number of the query; false: refused. */
+static bool number(struct dz_http_req *r, const char *name, uint64_t max, uint64_t *value)
+{
+    struct dz_engine_why why = {0};
+    const char *text = dz_http_query(r, name);
+    if (!text || dz_num_u64(dz_str(text), 1, max, value, &why.err) == 0)
+        return true;
+    (void)snprintf(why.field, sizeof why.field, "%s", name);
+    dz_api_refuse(r, &why);
+    return false;
+}
+
+void dz_api_file_list(struct dz_http_req *r, void *api)
+{
+    static const char *const names[] = {"path", "depth", "limit", NULL};
+    struct dz_engine_why why = {0};
+    uint64_t depth = 1;
+    struct dz_cell_op op = {.type = DZ_CELL_OP_LIST, .limit = ENTRIES};
+    op.path = dz_api_path(r, names, &why);
+    if (!op.path) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    if (!number(r, "depth", DEPTH_MAX, &depth) || !number(r, "limit", ENTRIES_MAX, &op.limit))
+        return;
+    op.depth = (uint32_t)depth;
+    struct asking *s = make_asking(api, r);
+    if (!s)
+        return;
+    s->data = put_stats;
+    s->finish = finish_list;
+    dz_json_key(&s->out.json, "entries");
+    dz_json_array(&s->out.json);
+    ask(s, r, &op, false, DZ_ACTIVITY_LIST_DIRECTORY);
+}
+
+/* --- make, move, remove
+ * ------------------------------------------------------------------------------ */
+
+struct names {
+    const char *path, *from, *to;
+    int parents, replace;
+};
+static const struct dz_api_field mkdir_fields[] = {
+    {"path", DZ_API_STR, offsetof(struct names, path), NULL, 0},
+    {"parents", DZ_API_BOOL, offsetof(struct names, parents), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+static const struct dz_api_field move_fields[] = {
+    {"from", DZ_API_STR, offsetof(struct names, from), NULL, 0},
+    {"to", DZ_API_STR, offsetof(struct names, to), NULL, 0},
+    {"replace", DZ_API_BOOL, offsetof(struct names, replace), NULL, 0},
+    {"parents", DZ_API_BOOL, offsetof(struct names, parents), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+static bool absolute(struct dz_http_req *r, const char *field, const char *path)
+{
+    char text[48];
+    (void)snprintf(text, sizeof text, "%s: a path from / on", field);
+    const struct dz_http_problem p = {.code = DZ_EINVAL, .message = text, .field = field};
+    if (path && path[0] == '/')
+        return true;
+    dz_http_refuse(r, &p);
+    return false;
+}
+
+void dz_api_file_mkdir(struct dz_http_req *r, void *api)
+{
+    struct names b = {0};
+    if (!dz_api_body(r, mkdir_fields, &b) || !absolute(r, "path", b.path))
+        return;
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_MKDIR, .path = b.path, .flags = b.parents ? DZ_CELL_OP_PARENTS : 0};
+    struct asking *s = make_asking(api, r);
+    if (s)
+        ask(s, r, &op, true, DZ_ACTIVITY_UPLOAD);
+}
+
+void dz_api_file_move(struct dz_http_req *r, void *api)
+{
+    struct names b = {.replace = 1};
+    if (!dz_api_body(r, move_fields, &b) || !absolute(r, "from", b.from) ||
+        !absolute(r, "to", b.to))
+        return;
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_MOVE,
+                                  .path = b.from,
+                                  .to = b.to,
+                                  .flags = (b.replace ? 0 : DZ_CELL_OP_NEW) |
+                                           (b.parents ? DZ_CELL_OP_PARENTS : 0)};
+    struct asking *s = make_asking(api, r);
+    if (s)
+        ask(s, r, &op, true, DZ_ACTIVITY_UPLOAD);
+}
+
+/* "true" or "false" of the query; negative: refused. */
+static int boolean(struct dz_http_req *r, const char *name)
+{
+    char text[48];
+    const char *given = dz_http_query(r, name);
+    if (!given || strcmp(given, "false") == 0)
+        return 0;
+    if (strcmp(given, "true") == 0)
+        return 1;
+    (void)snprintf(text, sizeof text, "%s: true or false", name);
+    const struct dz_http_problem p = {.code = DZ_EINVAL, .message = text, .field = name};
+    dz_http_refuse(r, &p);
+    return -1;
+}
+
+void dz_api_file_delete(struct dz_http_req *r, void *api)
+{
+    static const char *const names[] = {"path", "recursive", NULL};
+    struct dz_engine_why why = {0};
+    const char *path = dz_api_path(r, names, &why);
+    if (!path) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    int deep = boolean(r, "recursive");
+    if (deep < 0)
+        return;
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_REMOVE, .path = path, .flags = deep ? DZ_CELL_OP_DEEP : 0};
+    struct asking *s = make_asking(api, r);
+    if (s)
+        ask(s, r, &op, true, DZ_ACTIVITY_UPLOAD);
+}
+
+/* --- watch
+ * --------------------------------------------------------------------------------------------- */
+
+struct watching {
+    struct dz_api *api;
+    struct dz_sse *sse;
+    struct dz_engine_op *op;
+    size_t untaken;
+    bool full;
+};
+
+static void put_changes(void *arg, const void *data, size_t n)
+{
+    struct watching *w = arg;
+    struct dz_cell_view v = {data, n};
+    struct dz_cell_change c;
+    while (dz_cell_change_next(&v, &c, NULL) == 1) {
+        DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+        struct dz_json j;
+        dz_json_init(&j, &text, false);
+        dz_json_object(&j);
+        dz_json_put_strz(&j, "path", c.path[0] ? c.path : NULL);
+        dz_json_put_strz(&j, "type", type_name(c.mode));
+        if (c.cookie)
+            dz_json_put_u64(&j, "cookie", c.cookie);
+        dz_json_end(&j);
+        w->full = dz_sse_send(w->sse, c.what, NULL, dz_str_n(text.p, text.len)) != 0 || w->full;
+    }
+    if (w->full)
+        w->untaken += n;
+    else
+        dz_engine_op_took(w->op, n);
+}
+
+static void watch_room(void *arg)
+{
+    struct watching *w = arg;
+    w->full = false;
+    if (w->op)
+        dz_engine_op_took(w->op, w->untaken);
+    w->untaken = 0;
+}
+
+static void watch_over(void *arg, const struct dz_engine_why *why, uint64_t count)
+{
+    struct watching *w = arg;
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    (void)count;
+    w->op = NULL;
+    if (why) {
+        dz_json_init(&j, &text, false);
+        dz_json_object(&j);
+        dz_api_put_error(&j, why, NULL);
+        dz_json_end(&j);
+        (void)dz_sse_send(w->sse, "error", NULL, dz_str_n(text.p, text.len));
+    }
+    dz_sse_end(w->sse);
+}
+
+static void watch_closed(void *arg)
+{
+    struct watching *w = arg;
+    dz_engine_op_cancel(w->op);
+    dz_free(w);
+}
+
+static const struct dz_engine_op_ops watch_ops = {.data = put_changes, .done = watch_over};
+static const struct dz_sse_ops watch_sse = {watch_room, watch_closed};
+
+void dz_api_file_watch(struct dz_http_req *r, void *api)
+{
+    static const char *const names[] = {"path", "recursive", NULL};
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    DZ_AUTO(dz_freep) char *path = NULL;
+    const char *given = dz_api_path(r, names, &why);
+    int deep = given ? boolean(r, "recursive") : 0;
+    if (deep < 0)
+        return;
+    struct watching *w = given ? dz_zalloc(sizeof *w) : NULL;
+    path = given ? dz_str_dup(dz_str(given)) : NULL;
+    int rc = !given        ? why.err.code
+             : !w || !path ? dz_fail(&why.err, DZ_ENOMEM, "out of memory")
+                           : dz_engine_get(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"),
+                                           &row, &why);
+    if (rc < 0) {
+        dz_free(w);
+        dz_api_refuse(r, &why);
+        return;
+    }
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_WATCH, .path = path, .flags = deep ? DZ_CELL_OP_DEEP : 0};
+    w->api = a;
+    w->sse = dz_http_sse(r, &watch_sse, w);
+    if (!w->sse)
+        dz_free(w);
+    else if (dz_engine_op(a->engine, &a->owner, row.id, &op, false, DZ_ACTIVITY_EVENT_STREAM,
+                          &watch_ops, w, &w->op, &why) < 0)
+        watch_over(w, &why, 0);
+}
+
+/* --- SQL
+ * -------------------------------------------------------------------------------------------------
+ */
+
+static void end_value(struct asking *s)
+{
+    struct dz_str bytes = dz_str_n(s->value.p, s->value.len);
+    struct dz_json *j = &s->out.json;
+    if (s->kind == DZ_CELL_BLOB) {
+        DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
+        dz_api_base64(&text, bytes);
+        dz_json_object(j);
+        dz_json_put_str(j, "base64", dz_str_n(text.p, text.len));
+        dz_json_end(j);
+    } else {
+        dz_json_str(j, bytes);
+    }
+    dz_buf_reset(&s->value);
+}
+
+static void begin_rows(struct asking *s)
+{
+    if (s->rows)
+        return;
+    s->rows = true;
+    dz_json_end(&s->out.json); /* the columns */
+    dz_json_key(&s->out.json, "rows");
+    dz_json_array(&s->out.json);
+}
+
+static void end_row(struct asking *s)
+{
+    if (s->row)
+        dz_json_end(&s->out.json);
+    s->row = false;
+}
+
+static void put_value(struct asking *s, const struct dz_cell_value *value)
+{
+    struct dz_json *j = &s->out.json;
+    if (value->kind == DZ_CELL_ROW) {
+        begin_rows(s);
+        end_row(s);
+        dz_json_array(j);
+        s->row = true;
+        s->count++;
+        return;
+    }
+    if (value->kind != DZ_CELL_COLUMN && !s->row)
+        return; /* a cell that talks nonsense */
+    switch (value->kind) {
+    case DZ_CELL_INT:
+        dz_json_i64(j, value->integer);
+        break;
+    case DZ_CELL_REAL:
+        dz_json_double(j, value->real);
+        break;
+    case DZ_CELL_NULL:
+        dz_json_null(j);
+        break;
+    case DZ_CELL_COLUMN:
+    case DZ_CELL_TEXT:
+    case DZ_CELL_BLOB:
+        if (value->kind == DZ_CELL_COLUMN && s->rows)
+            return;
+        s->kind = (int)value->kind;
+        dz_buf_add(&s->value, value->data, value->size);
+        if (!value->more)
+            end_value(s);
+        break;
+    case DZ_CELL_ROW:
+        break;
+    }
+}
+
+static void put_values(struct asking *s, struct dz_cell_view *v)
+{
+    struct dz_cell_value value;
+    while (dz_cell_value_next(v, &value, NULL) == 1)
+        put_value(s, &value);
+}
+
+static void finish_sql(struct asking *s, struct dz_http_req *r, uint64_t count)
+{
+    bool cut = count >= s->columns; /* as many rows as were allowed: there may be more */
+    begin_rows(s);
+    end_row(s);
+    dz_json_end(&s->out.json);
+    dz_json_put_bool(&s->out.json, "truncated", cut);
+    dz_api_send(r, 200, &s->out);
+}
+
+struct query {
+    const char *query;
+    int64_t limit;
+};
+static const struct dz_api_field sql_fields[] = {
+    {"query", DZ_API_STR, offsetof(struct query, query), NULL, 0},
+    {"limit", DZ_API_INT, offsetof(struct query, limit), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+void dz_api_sql(struct dz_http_req *r, void *api)
+{
+    struct query b = {.limit = ROWS};
+    struct dz_http_problem p = {.code = DZ_EINVAL};
+    if (!dz_api_body(r, sql_fields, &b))
+        return;
+    if (!b.query || !b.query[0]) {
+        p.message = "query: one statement that reads";
+        p.field = "query";
+    } else if (b.limit < 1 || b.limit > ROWS_MAX) {
+        p.message = "limit: 1 to 100000";
+        p.field = "limit";
+    }
+    if (p.message) {
+        dz_http_refuse(r, &p);
+        return;
+    }
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_SQL, .text = b.query, .limit = (uint64_t)b.limit};
+    struct asking *s = make_asking(api, r);
+    if (!s)
+        return;
+    s->data = put_values;
+    s->finish = finish_sql;
+    s->columns = (size_t)b.limit;
+    dz_json_key(&s->out.json, "columns");
+    dz_json_array(&s->out.json);
+    ask(s, r, &op, false, DZ_ACTIVITY_DOWNLOAD);
+}

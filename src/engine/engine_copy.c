@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_copy.c - files of one sandbox in another place: a clone, a public file.
+ */
+#include "engine/engine_int.h"
+
+#include "base/fd.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+/* --- clone --------------------------------------------------------------------------------- */
+
+struct cloning {
+    struct dz_engine *e;
+    dz_engine_done_fn *done;
+    void *arg;
+    char id[DZ_ID_TEXT];
+};
+
+static void on_cloned(void *arg, struct box *b, const struct dz_engine_result *result)
+{
+    struct cloning c = *(struct cloning *)arg;
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_result r = *result;
+    struct dz_engine_why why = {0};
+    struct dz_err err;
+    (void)b;
+    dz_free(arg);
+    r.row = NULL;
+    if (r.code == 0) {
+        r.code = dz_registry_get(c.e->registry, c.id, &row, &err);
+        if (r.code < 0)
+            (void)dz_why_err(&why, r.code, &err);
+        else
+            r.row = &row;
+        r.why = r.code < 0 ? &why : NULL;
+    }
+    c.done(c.arg, &r);
+}
+
+int dz_engine_clone(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                    const char *tenant, const char *name, dz_engine_done_fn *done, void *arg,
+                    struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = name ? dz_engine_check_name(name, why) : 0;
+    if (rc == 0 && tenant && !who->is_operator && strcmp(tenant, who->tenant) != 0)
+        rc = dz_why(why, DZ_EDENIED, "tenant", "clone: only for your own tenant");
+    if (rc == 0 && tenant && dz_engine_check_name(tenant, why) < 0)
+        rc = dz_why(why, DZ_EINVAL, "tenant", "tenant: 1 to 63 letters, digits, '-', '_' or '.'");
+    if (rc == 0)
+        rc = dz_engine_row(e, who, word, &row, why);
+    struct cloning *c = rc == 0 ? dz_zalloc(sizeof *c) : NULL;
+    if (rc == 0 && !c)
+        rc = dz_why(why, DZ_ENOMEM, NULL, "clone: out of memory");
+    if (rc == 0) {
+        *c = (struct cloning){.e = e, .done = done, .arg = arg};
+        rc = dz_id_new("sbx", c->id, &why->err);
+    }
+    if (rc == 0) {
+        const struct dz_instance to = {.id = c->id, .tenant = tenant, .name = name};
+        const struct dz_keeper_request request = {.what = DZ_REQUEST_CLONE, .clone = &to};
+        rc = dz_job_start(e, &row, JOB_ORDER, &request, on_cloned, c, NULL, why);
+    }
+    if (rc == DZ_EEXIST && name)
+        (void)dz_why(why, rc, "name", "there is a sandbox named %s already", name);
+    if (rc < 0)
+        dz_free(c);
+    return rc;
+}
+
+/* --- share ---------------------------------------------------------------------------------- */
+
+struct sharing {
+    struct dz_engine *e;
+    dz_engine_file_fn *done;
+    void *arg;
+    char key[DZ_ID_TEXT];
+};
+
+/* The file has no name any more once it is open: it goes with who reads it. */
+static int take_file(const struct sharing *s, struct dz_err *err)
+{
+    char path[DZ_PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/share/%s", s->e->data_path, s->key);
+    if (n < 0 || n >= DZ_PATH_MAX)
+        return dz_fail(err, DZ_ELIMIT, "the path of the public file is too long");
+    int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW, 0, err);
+    (void)unlink(path);
+    return fd;
+}
+
+static void on_shared(void *arg, struct box *b, const struct dz_engine_result *result)
+{
+    struct sharing s = *(struct sharing *)arg;
+    struct dz_engine_result r = *result;
+    struct dz_engine_why why = {0};
+    struct dz_err err;
+    int fd = -1;
+    (void)b;
+    dz_free(arg);
+    if (r.code == 0) {
+        fd = take_file(&s, &err);
+        r.code = fd < 0 ? dz_why_err(&why, fd, &err) : 0;
+        r.why = &why;
+    }
+    s.done(s.arg, &r, fd);
+}
+
+int dz_engine_share(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                    dz_engine_file_fn *done, void *arg, struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = dz_engine_row(e, who, word, &row, why);
+    struct sharing *s = rc == 0 ? dz_zalloc(sizeof *s) : NULL;
+    if (rc == 0 && !s)
+        rc = dz_why(why, DZ_ENOMEM, NULL, "share: out of memory");
+    if (rc == 0) {
+        *s = (struct sharing){.e = e, .done = done, .arg = arg};
+        rc = dz_id_new("share", s->key, &why->err);
+    }
+    if (rc == 0) {
+        const struct dz_keeper_request request = {
+            .what = DZ_REQUEST_SHARE, .share_store = e->share, .share_key = s->key};
+        rc = dz_job_start(e, &row, JOB_ORDER, &request, on_shared, s, NULL, why);
+    }
+    if (rc < 0)
+        dz_free(s);
+    return rc;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_op.c - operations on a sandbox's file, by the cell that has it: the machine's
+ * when it is awake, else one that only has the file.
+ */
+#include "engine/engine_int.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+static void op_free(struct dz_engine_op *op)
+{
+    struct box *b = op->box;
+    dz_list_remove(&op->link);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(op->texts); i++)
+        dz_free(op->texts[i]);
+    dz_free(op);
+    if (b) {
+        dz_box_files_over(b);
+        dz_box_leave(b);
+    }
+}
+
+static void op_done(struct dz_engine_op *op, const struct dz_engine_why *why, uint64_t count)
+{
+    const struct dz_engine_op_ops *ops = op->ops;
+    void *arg = op->arg;
+    if (op->box)
+        op->box->pins++;
+    struct box *b = op->box;
+    op_free(op);
+    if (ops)
+        ops->done(arg, why, count);
+    if (b) {
+        b->pins--;
+        dz_box_leave(b);
+    }
+}
+
+static void op_fail(struct dz_engine_op *op, int code, const char *text)
+{
+    struct dz_engine_why why = {0};
+    (void)dz_why(&why, code, NULL, "%s", text);
+    op_done(op, &why, 0);
+}
+
+static struct dz_engine_op *op_of(struct box *b, uint32_t handle)
+{
+    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->ops, link)
+        if (op->handle == handle)
+            return op;
+    return NULL;
+}
+
+void dz_op_event(struct box *b, const struct dz_cell_event *event)
+{
+    struct dz_engine_op *op = op_of(b, event->op);
+    if (!op)
+        return;
+    if (event->type == DZ_CELL_OP_DATA) {
+        if (op->ops && op->ops->data)
+            op->ops->data(op->arg, event->data, event->size);
+        else
+            (void)dz_cell_op_took(b->cell, op->handle, event->size, NULL);
+    } else if (event->type == DZ_CELL_OP_WINDOW_OPEN) {
+        if (op->ops && op->ops->room)
+            op->ops->room(op->arg);
+    } else if (event->type == DZ_CELL_OP_DONE) {
+        op->handle = 0;
+        if (event->code < 0)
+            op_fail(op, event->code, event->text);
+        else
+            op_done(op, NULL, event->count);
+    }
+}
+
+void dz_op_down(struct box *b, int code, const char *text)
+{
+    b->pins++;
+    while (!dz_list_empty(&b->ops))
+        op_fail(DZ_LIST_FIRST(struct dz_engine_op, &b->ops, link), code, text);
+    b->pins--;
+}
+
+/* --- starting -------------------------------------------------------------------------------- */
+
+static void begin(struct dz_engine_op *op, struct box *b)
+{
+    struct dz_err err;
+    op->box = b;
+    dz_list_push_back(&b->ops, &op->link);
+    int rc = dz_cell_op_start(b->cell, &op->op, &op->handle, &err);
+    if (rc < 0) {
+        op_fail(op, rc, err.msg);
+        return;
+    }
+    if (op->ended && dz_cell_op_end(b->cell, op->handle, &err) < 0)
+        dz_log(DZ_LOG_WARN, "op_failed", dz_log_err(&err)); /* the cell's end tells the rest */
+    dz_box_watch(b);
+    if (!op->ended && op->ops->room)
+        op->ops->room(op->arg);
+}
+
+static void on_reached(void *arg, struct box *b, const struct dz_engine_result *result)
+{
+    struct dz_engine_op *op = arg;
+    op->job = NULL;
+    if (result->code < 0)
+        op_done(op, result->why, 0);
+    else
+        begin(op, b);
+}
+
+static int own(struct dz_engine_op *op, int i, const char **text)
+{
+    if (!*text)
+        return 0;
+    op->texts[i] = dz_str_dup(dz_str(*text));
+    *text = op->texts[i];
+    return op->texts[i] ? 0 : DZ_ENOMEM;
+}
+
+static struct dz_engine_op *make_op(const struct dz_cell_op *from,
+                                    const struct dz_engine_op_ops *ops, void *arg)
+{
+    struct dz_engine_op *op = dz_zalloc(sizeof *op);
+    if (!op)
+        return NULL;
+    op->op = *from;
+    op->ops = ops;
+    op->arg = arg;
+    dz_list_init(&op->link);
+    if (own(op, 0, &op->op.path) < 0 || own(op, 1, &op->op.to) < 0 ||
+        own(op, 2, &op->op.text) < 0) {
+        op_free(op);
+        return NULL;
+    }
+    return op;
+}
+
+int dz_engine_op(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                 const struct dz_cell_op *op, bool writes, enum dz_activity activity,
+                 const struct dz_engine_op_ops *ops, void *arg, struct dz_engine_op **ret_op,
+                 struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = dz_engine_row(e, who, word, &row, why);
+    if (rc < 0)
+        return rc;
+    struct dz_engine_op *o = make_op(op, ops, arg);
+    if (!o)
+        return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row.id);
+    dz_keeper_touch(e->keeper, row.id, activity);
+    *ret_op = o;
+    /* A frozen file must not be changed beside its cold copy: that is a wake's. */
+    bool use = writes && strcmp(row.state, "frozen") == 0;
+    rc = dz_job_start(e, &row, use ? JOB_USE : JOB_FILES, NULL, on_reached, o, &o->job, why);
+    if (rc < 0) {
+        *ret_op = NULL;
+        op_free(o);
+    }
+    return rc;
+}
+
+void dz_op_in_box(struct box *b, const struct dz_cell_op *op, const struct dz_engine_op_ops *ops,
+                  void *arg, struct dz_engine_op **ret_op)
+{
+    struct dz_engine_why why = {0};
+    struct dz_engine_op *o = make_op(op, ops, arg);
+    *ret_op = o;
+    if (o) {
+        begin(o, b);
+        return;
+    }
+    (void)dz_why(&why, DZ_ENOMEM, NULL, "out of memory");
+    ops->done(arg, &why, 0);
+}
+
+int64_t dz_engine_op_send(struct dz_engine_op *op, const void *data, size_t n)
+{
+    struct dz_err err;
+    if (!op->handle)
+        return 0;
+    int64_t took = dz_cell_op_send(op->box->cell, op->handle, data, n, &err);
+    dz_box_watch(op->box);
+    return took < 0 ? 0 : took; /* what is wrong with the cell its next event says */
+}
+
+void dz_engine_op_end(struct dz_engine_op *op)
+{
+    if (op->handle && !op->ended)
+        (void)dz_cell_op_end(op->box->cell, op->handle, NULL);
+    op->ended = true;
+    if (op->box)
+        dz_box_watch(op->box);
+}
+
+void dz_engine_op_took(struct dz_engine_op *op, size_t n)
+{
+    if (!op->handle)
+        return;
+    (void)dz_cell_op_took(op->box->cell, op->handle, n, NULL);
+    dz_box_watch(op->box);
+}
+
+void dz_engine_op_cancel(struct dz_engine_op *op)
+{
+    if (!op)
+        return;
+    op->ops = NULL;
+    if (op->job) {
+        dz_job_forget(op->job);
+        op_free(op);
+        return;
+    }
+    if (!op->handle)
+        return;
+    (void)dz_cell_op_cancel(op->box->cell, op->handle, NULL);
+    dz_box_watch(op->box);
+}
