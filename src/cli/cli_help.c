@@ -57,7 +57,7 @@ void dz_cli_help_prefix(FILE *out, bool color, const char *word)
             print_row(out, *c, color);
 }
 
-void dz_cli_help_usage(FILE *out, const struct dz_cli_command *cmd)
+static void print_usage(FILE *out, const struct dz_cli_command *cmd)
 {
     fprintf(out, "usage: doze %s%s%s%s\n", cmd->name, cmd->options ? " [OPTION...]" : "",
             cmd->args[0] ? " " : "", cmd->args);
@@ -75,7 +75,7 @@ static void print_option(FILE *out, const struct dz_cli_option *o)
 void dz_cli_help_command(FILE *out, bool color, const struct dz_cli_command *cmd)
 {
     static const struct dz_cli_option help = {"help", 'h', NULL, "print this"};
-    dz_cli_help_usage(out, cmd);
+    print_usage(out, cmd);
     fprintf(out, "\ndoze %s%s%s: %s.\n", dz_cli_sgr(color, DZ_CLI_BOLD), cmd->name,
             dz_cli_sgr_end(color, DZ_CLI_BOLD), cmd->summary);
     if (cmd->help && cmd->help[0])

@@ -16,7 +16,4 @@ void dz_cli_help_prefix(FILE *out, bool color, const char *word);
 /* One command: usage, summary, text, options. */
 void dz_cli_help_command(FILE *out, bool color, const struct dz_cli_command *cmd);
 
-/* "usage: doze NAME [OPTION...] ARGS" and a newline. */
-void dz_cli_help_usage(FILE *out, const struct dz_cli_command *cmd);
-
 #endif

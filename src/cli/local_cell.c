@@ -62,7 +62,7 @@ static int open_modules(struct dz_cli_cell *c, const char *base, struct dz_err *
     return rc < 0 ? rc : 0;
 }
 
-int dz_cli_cell_base(struct dz_cli_cell *c, const char *base, struct dz_err *err)
+static int set_base(struct dz_cli_cell *c, const char *base, struct dz_err *err)
 {
     int fd = dz_fd_open(AT_FDCWD, base, O_RDONLY, 0, err);
     if (fd < 0)
@@ -104,7 +104,7 @@ int dz_cli_cell_root(struct dz_cli_cell *c, struct dz_cli *cli, const char *file
     if (rc != 0)
         return rc < 0 ? rc : 0;
     base = base ? base : getenv("DOZE_BASE");
-    return base && base[0] ? dz_cli_cell_base(c, base, err) : 0;
+    return base && base[0] ? set_base(c, base, err) : 0;
 }
 
 /* --- the disk ----------------------------------------------------------------------------- */

@@ -25,8 +25,6 @@ struct dz_cli_cell {
 #define DZ_CLI_CELL_INIT \
     {.start = {.disk_fd = -1, .wal_fd = -1, .image_fd = -1, .cwd = "/", .user = "0"}}
 
-/* The read-only disk below, and the modules prepared beside it (BASE.modules/). */
-int dz_cli_cell_base(struct dz_cli_cell *c, const char *base, struct dz_err *err);
 /* The image of this name below, with its prepared modules; how it is run goes to
  * *ret_image, to be released. */
 int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,

@@ -84,7 +84,7 @@ static int set_options(struct dz_db *db, const struct dz_db_opts *opts)
     return SQLITE_OK;
 }
 
-int dz_db_pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
+static int pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode)
 {
     char sql[512], map[64] = "";
     if (opts->mmap_bytes)
@@ -127,7 +127,7 @@ int dz_db_connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode
     if (rc == SQLITE_OK)
         rc = set_options(db, opts);
     if (rc == SQLITE_OK)
-        rc = dz_db_pragmas(db, opts, wal_mode);
+        rc = pragmas(db, opts, wal_mode);
     if (rc != SQLITE_OK)
         return rc;
     (void)sqlite3_wal_hook(db->h, on_commit, db); /* in place of SQLite's own checkpoints */

@@ -89,7 +89,6 @@ unsigned char *dz_db_fd_disk_bytes(struct dz_db_disk *disk); /* of a stand-in, a
 DZ_NODISCARD int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema,
                                     bool *ret_wal_mode, struct dz_err *err);
 int dz_db_connect(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode); /* SQLite's */
-int dz_db_pragmas(struct dz_db *db, const struct dz_db_opts *opts, bool wal_mode); /* SQLite's */
 /* After connecting: what the log holds, and is the version ours? Migrates. */
 DZ_NODISCARD int dz_db_settle(struct dz_db *db, const struct dz_db_opts *opts, struct dz_err *err);
 void dz_db_disconnect(struct dz_db *db); /* leaves log and disk as they are */

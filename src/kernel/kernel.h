@@ -75,7 +75,6 @@ struct dz_policy {
 };
 /* "minimal", "network", "posix", "compute"; NULL when there is none of this name. */
 const struct dz_policy *dz_policy_find(const char *name);
-const struct dz_policy *dz_policy_at(size_t i); /* NULL past the last */
 
 /* ---- the runner --------------------------------------------------------------- */
 
@@ -141,9 +140,8 @@ struct dz_kernel_ops {
     /* Bytes for the outside, after a commit: how many were taken. Fewer than n:
      * no more of this stream until dz_kernel_stream_ready(). */
     size_t (*output)(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n);
-    /* The module in file `ino`: 0 and a module that lives until module_put(), 1: not
-     * yet, dz_kernel_module_ready() will be called; DZ_EINVAL: no WebAssembly;
-     * another DZ_E*: could not be had. */
+    /* The module in file `ino`: 0 and a module that lives until module_put(); DZ_EINVAL:
+     * no WebAssembly; another DZ_E*: could not be had. */
     int (*module_get)(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
                       struct dz_wasm_module **ret_module, struct dz_err *err);
     void (*module_ref)(void *arg, struct dz_wasm_module *module); /* one more user */
@@ -226,8 +224,7 @@ struct dz_spawn {
     uint64_t tag;
 };
 /* Start a process, a child of pid 1 and the leader of a job. DZ_ENOENT: no such
- * program; DZ_EINVAL: none; DZ_EBUSY: its module is not there yet, try again after
- * module_ready; DZ_ELIMIT, DZ_ENOMEM, DZ_EDENIED. */
+ * program; DZ_EINVAL: none; DZ_ELIMIT, DZ_ENOMEM, DZ_EDENIED. */
 int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *ret_job,
                     struct dz_err *err);
 
@@ -258,7 +255,6 @@ bool dz_kernel_runnable(struct dz_kernel *k);
 void dz_kernel_interrupt(struct dz_kernel *k);
 /* Make dz_kernel_run() return DZ_KERNEL_STOPPED at the next safepoint. Likewise. */
 void dz_kernel_stop(struct dz_kernel *k);
-void dz_kernel_module_ready(struct dz_kernel *k);
 int dz_kernel_flush(struct dz_kernel *k, struct dz_err *err); /* commit, give output away */
 
 /* ---- for machine/: state as rows ---------------------------------------------------- */
@@ -368,8 +364,7 @@ int64_t dz_sys_vfork(struct dz_kernel *k, struct dz_proc *p);
 /* Does not return to the program when it works: DZ_KBLOCK. E2BIG, ENOEXEC, EACCES, ... */
 int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_strings argv, struct dz_strings env);
-int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code);   /* DZ_KEXIT */
-int64_t dz_sys_abort(struct dz_kernel *k, struct dz_proc *p, int signo); /* die of it: DZ_KEXIT */
+int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code); /* DZ_KEXIT */
 /* options: WNOHANG, WUNTRACED, WCONTINUED; WNOWAIT leaves the child. */
 int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int options,
                        int *ret_status, struct dz_kusage *ret_usage);
@@ -484,7 +479,6 @@ int64_t dz_sys_poll(struct dz_kernel *k, struct dz_proc *p, struct pollfd *fds, 
 /* The slot of a descriptor, for its rights and preopen; NULL: EBADF. Valid until
  * the next call that makes or closes a descriptor. */
 struct dz_fd *dz_sys_fd(struct dz_kernel *k, struct dz_proc *p, int fd);
-const struct dz_file *dz_sys_file(struct dz_kernel *k, struct dz_proc *p, int fd);
 const char *dz_sys_preopen(struct dz_kernel *k, struct dz_proc *p, int fd); /* NULL: is none */
 
 /* paths */
@@ -512,7 +506,6 @@ int64_t dz_sys_fchownat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
 /* ns since 1970, DZ_VFS_TIME_NOW, DZ_VFS_TIME_OMIT: [0] atime, [1] mtime */
 int64_t dz_sys_utimensat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                          const int64_t times[2]);
-int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size);
 int64_t dz_sys_statfs(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_kstatfs *ret_statfs);
 int64_t dz_sys_chdir(struct dz_kernel *k, struct dz_proc *p, struct dz_at at);

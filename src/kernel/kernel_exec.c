@@ -5,7 +5,7 @@
  *
  * Everything that can fail happens first, beside the old program: the file is
  * found, its module had from the embedder, the instance made, the strings
- * copied (dz_k_exec_load). Only then, at the safepoint after the call, the old
+ * copied (exec_load). Only then, at the safepoint after the call, the old
  * program goes (dz_k_exec_now), so a failed exec leaves it untouched. Both
  * programs therefore count against the memory limit for a moment.
  */
@@ -126,8 +126,6 @@ static int get_module(struct dz_kernel *k, const struct program *prog, struct dz
     if (!k->ops.module_get) /* a runner that needs none */
         return 0;
     int rc = k->ops.module_get(k->ops.arg, prog->node.ino, &prog->attr, ret, &k->why);
-    if (rc == 1)
-        return 1;
     if (rc == DZ_EINVAL || rc == DZ_EUNSUPPORTED || rc == DZ_ELIMIT)
         return -ENOEXEC;
     return rc == 0 ? 0 : rc == DZ_ENOMEM ? -ENOMEM : -EIO;
@@ -153,7 +151,7 @@ static int load_task(struct dz_kernel *k, struct dz_proc *p, const struct progra
     return 0;
 }
 
-void dz_k_exec_drop(struct dz_kernel *k, struct dz_proc *p)
+static void exec_drop(struct dz_kernel *k, struct dz_proc *p)
 {
     struct dz_k_exec *x = &k->exec;
     (void)p;
@@ -242,8 +240,8 @@ static void give_root(struct dz_kernel *k, struct dz_proc *p)
     p->term_sig = SIGKILL;
 }
 
-int dz_k_exec_load(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_strings argv,
-                   struct dz_strings env)
+static int exec_load(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
+                     struct dz_strings argv, struct dz_strings env)
 {
     struct dz_k_exec *x = &k->exec;
     assert(x->task == NULL);
@@ -264,7 +262,7 @@ int dz_k_exec_load(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, stru
     e = x->argv && x->envv ? load_found(k, p, prog, &at) : -ENOMEM;
     dz_free(prog);
     if (e)
-        dz_k_exec_drop(k, p);
+        exec_drop(k, p);
     return e;
 }
 
@@ -300,22 +298,15 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
 int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_strings argv, struct dz_strings env)
 {
-    const struct dz_call *c = dz_k_call(k, p);
+    (void)dz_k_call(k, p);
     if (!(k->caps & DZ_CAP_PROCESS))
         return dz_k_end(k, p, -ENOSYS);
-    int e = dz_k_exec_load(k, p, at, argv, env);
-    if (e < 0)
+    int e = exec_load(k, p, at, argv, env);
+    if (e)
         return dz_k_end(k, p, e);
-    if (e == 1)
-        return c->intr ? dz_k_end(k, p, -EINTR) : dz_k_wait_end(k, p, &k->wait_module);
     p->flags |= DZ_PROC_EXEC_READY;
     p->call[p->depth].parked = 1;
     return DZ_KBLOCK;
-}
-
-void dz_kernel_module_ready(struct dz_kernel *k)
-{
-    dz_k_wake(k, &k->wait_module);
 }
 
 /* ---- started by the embedder ------------------------------------------------------------ */
@@ -404,16 +395,13 @@ static int spawn_load(struct dz_kernel *k, struct dz_proc *p, const struct dz_sp
         e = spawn_preopen(k, p, &spec->preopens[i]);
     if (e)
         return e;
-    return dz_k_exec_load(k, p, (struct dz_at){.dirfd = AT_FDCWD, .path = spec->path}, spec->argv,
-                          spec->env);
+    return exec_load(k, p, (struct dz_at){.dirfd = AT_FDCWD, .path = spec->path}, spec->argv,
+                     spec->env);
 }
 
 static int spawn_fail(const struct dz_kernel *k, const struct dz_spawn *spec, int e,
                       struct dz_err *err)
 {
-    if (e == 1)
-        return dz_fail(err, DZ_EBUSY, "cannot start %s yet: its module is being prepared",
-                       spec->path);
     if (e == -ENOEXEC && k->why.code)
         return dz_fail(err, DZ_EINVAL, "cannot start %s: it is no program that doze can run: %s",
                        spec->path, k->why.msg);

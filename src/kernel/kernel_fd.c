@@ -182,11 +182,6 @@ struct dz_fd *dz_sys_fd(struct dz_kernel *k, struct dz_proc *p, int fd)
     return dz_k_fd(k, p, fd);
 }
 
-const struct dz_file *dz_sys_file(struct dz_kernel *k, struct dz_proc *p, int fd)
-{
-    return dz_k_fd_file(k, p, fd);
-}
-
 const char *dz_sys_preopen(struct dz_kernel *k, struct dz_proc *p, int fd)
 {
     const struct dz_fd *slot = dz_k_fd(k, p, fd);

@@ -299,19 +299,16 @@ static struct dz_file *disk_file(struct dz_kernel *k, struct dz_proc *p, int fd,
     return NULL;
 }
 
-int dz_k_may_grow(struct dz_kernel *k, struct dz_proc *p, uint64_t size)
-{
-    if (size <= p->rlimit[RLIMIT_FSIZE][0])
-        return size > DZ_VFS_FILE_MAX ? -EFBIG : 0;
-    dz_k_send(k, p, SIGXFSZ, SI_KERNEL & 0xff);
-    return -EFBIG;
-}
-
 static int set_size(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, uint64_t size)
 {
     struct dz_vfs_attr a = {.size = size};
-    int e = dz_k_may_grow(k, p, size);
-    return e ? e : dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
+    if (size > p->rlimit[RLIMIT_FSIZE][0]) {
+        dz_k_send(k, p, SIGXFSZ, SI_KERNEL & 0xff);
+        return -EFBIG;
+    }
+    if (size > DZ_VFS_FILE_MAX)
+        return -EFBIG;
+    return dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
 }
 
 int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t size)

@@ -112,10 +112,10 @@ struct dz_kernel {
     int64_t flush_at;
     uint32_t load[3];
     int64_t load_at;
-    bool output_waits;               /* some stream has bytes to give away */
-    bool events;                     /* a job's leader has ended and was not taken */
-    uint32_t wait_module, wait_lock; /* queues */
-    uint64_t mount[DZ_K_MOUNTS];     /* inodes covered by /proc and /dev */
+    bool output_waits;           /* some stream has bytes to give away */
+    bool events;                 /* a job's leader has ended and was not taken */
+    uint32_t wait_lock;          /* queue */
+    uint64_t mount[DZ_K_MOUNTS]; /* inodes covered by /proc and /dev */
     struct dz_err *run_err;
     uint8_t *scratch; /* DZ_KERNEL_PIPE_SIZE bytes, made when first needed */
 };
@@ -194,7 +194,6 @@ void dz_k_ready(struct dz_kernel *k, struct dz_proc *p);   /* may run again: its
 void dz_k_unqueue(struct dz_kernel *k, struct dz_proc *p); /* out of the run queue */
 void dz_k_enqueue(struct dz_kernel *k, struct dz_proc *p, uint32_t queue);
 void dz_k_expire(struct dz_kernel *k, int64_t now); /* kernel_timer.c */
-void dz_k_account(struct dz_kernel *k, struct dz_proc *p, uint64_t ns);
 
 /* ---- processes: kernel_proc.c ---------------------------------------------------------- */
 
@@ -214,10 +213,6 @@ int dz_k_fork_now(struct dz_kernel *k, struct dz_proc *p); /* at the safepoint *
 void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_vfork_done(struct dz_kernel *k, struct dz_proc *child); /* lets the parent's go */
 int dz_k_vfork_part(struct dz_kernel *k, struct dz_proc *child);  /* a memory of its own for it */
-void dz_k_exec_drop(struct dz_kernel *k, struct dz_proc *p);      /* a loaded program, not taken */
-/* Load `path` for p; 0, 1 when the module is not there yet, or -errno. */
-int dz_k_exec_load(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_strings argv,
-                   struct dz_strings env);
 
 /* ---- signals: kernel_signal.c ------------------------------------------------------------ */
 
@@ -263,12 +258,10 @@ int dz_k_fd_copy(struct dz_kernel *k, const struct dz_proc *from, struct dz_proc
 struct dz_file *dz_k_file_new(struct dz_kernel *k, enum dz_file_kind kind, uint32_t flags);
 void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f); /* one reference less, or none */
 int64_t dz_k_install(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags);
-int dz_k_may_grow(struct dz_kernel *k, struct dz_proc *p, uint64_t size); /* -EFBIG, SIGXFSZ */
 void dz_k_stat_anon(struct dz_kstat *st, uint32_t mode, uint64_t ino);
 void dz_k_stat_attr(struct dz_kernel *k, const struct dz_vfs_attr *a, struct dz_kstat *st);
 
 /* pipes */
-struct dz_pipe *dz_k_pipe_new(struct dz_kernel *k);
 int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
                        int flags);
 int64_t dz_k_fifo_wait(struct dz_kernel *k, struct dz_proc *p, int flags); /* the same, again */
@@ -368,8 +361,6 @@ void dz_k_text_maps(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf
 void dz_k_text_limits(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
 /* What an entry of /proc/PID/fd is open on; NULL for any other node. */
 const struct dz_file *dz_k_proc_file(struct dz_kernel *k, const struct dz_node *n);
-int64_t dz_k_file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f, char *buf,
-                       size_t size);
 
 /* Times in ns; what is too far away is INT64_MAX. */
 static inline int64_t dz_k_add_ns(int64_t a, int64_t b)

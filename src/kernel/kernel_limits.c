@@ -63,11 +63,6 @@ static const struct dz_policy policies[] = {
     },
 };
 
-const struct dz_policy *dz_policy_at(size_t i)
-{
-    return i < DZ_ARRAY_LEN(policies) ? &policies[i] : NULL;
-}
-
 const struct dz_policy *dz_policy_find(const char *name)
 {
     for (size_t i = 0; i < DZ_ARRAY_LEN(policies); i++)

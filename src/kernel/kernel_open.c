@@ -464,29 +464,6 @@ int64_t dz_sys_utimensat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at
     return e ? e : dz_vfs_utimes(k->vfs, &who, n.ino, times[0], times[1]);
 }
 
-int64_t dz_sys_truncate(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, uint64_t size)
-{
-    struct dz_k_walk w;
-    struct dz_vfs_who who = dz_k_who(p);
-    int e = disk_target(k, p, at, 0, &w);
-    if (e)
-        return e;
-    if (w.node.ino == 0)
-        return -ENOENT;
-    e = dz_k_may_grow(k, p, size);
-    if (e)
-        return e;
-    if (!w.dot)
-        return dz_vfs_truncate_at(k->vfs, &who, dz_k_vfs_path(&w), size);
-    struct dz_vfs_attr a;
-    e = dz_vfs_getattr(k->vfs, w.node.ino, &a);
-    if (!e && S_ISDIR(a.mode))
-        e = -EISDIR;
-    e = e ? e : dz_vfs_access(k->vfs, w.node.ino, &who.cred, W_OK);
-    a.size = size;
-    return e ? e : dz_vfs_setattr(k->vfs, w.node.ino, DZ_VFS_SET_SIZE, &a);
-}
-
 /* ---- where a process is
  * ---------------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ static uint32_t cap_of(const struct dz_kernel *k, const struct dz_pipe *q)
     return dz_k_blob(k, q->blob, &size) ? (uint32_t)size : 0;
 }
 
-struct dz_pipe *dz_k_pipe_new(struct dz_kernel *k)
+static struct dz_pipe *pipe_new(struct dz_kernel *k)
 {
     struct dz_pipe *q = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_PIPE]);
     if (q) {
@@ -205,7 +205,7 @@ int64_t dz_sys_pipe2(struct dz_kernel *k, struct dz_proc *p, int flags, int ret_
 {
     if (flags & ~(O_CLOEXEC | O_NONBLOCK))
         return -EINVAL;
-    struct dz_pipe *q = dz_k_pipe_new(k);
+    struct dz_pipe *q = pipe_new(k);
     if (!q)
         return -ENFILE;
     struct dz_file *r = end_of(k, q, (flags & O_NONBLOCK) | O_RDONLY);
@@ -239,7 +239,7 @@ static struct dz_pipe *fifo_of(struct dz_kernel *k, uint64_t ino)
     DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
     if (q->fifo && q->ino == ino)
         return q;
-    struct dz_pipe *q = dz_k_pipe_new(k);
+    struct dz_pipe *q = pipe_new(k);
     if (q) {
         q->fifo = 1;
         q->ino = ino;

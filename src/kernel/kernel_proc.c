@@ -385,11 +385,3 @@ int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code)
     p->term_sig = 0;
     return DZ_KEXIT;
 }
-
-int64_t dz_sys_abort(struct dz_kernel *k, struct dz_proc *p, int signo)
-{
-    (void)k;
-    p->flags |= DZ_PROC_EXITING;
-    p->term_sig = (uint32_t)signo;
-    return DZ_KEXIT;
-}

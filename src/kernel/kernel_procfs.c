@@ -188,8 +188,8 @@ static int proc_stat(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, struc
 
 /* ---- links --------------------------------------------------------------------------- */
 
-int64_t dz_k_file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f, char *buf,
-                       size_t size)
+static int64_t file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f, char *buf,
+                         size_t size)
 {
     static const char *const devices[] = {"",          "/dev/null",   "/dev/zero",
                                           "/dev/full", "/dev/random", "/dev/urandom"};
@@ -234,7 +234,7 @@ static int64_t proc_readlink(struct dz_kernel *k, struct dz_proc *p, uint64_t in
     else if (of && !may_look(p, of))
         return -EACCES;
     else if (f)
-        n = dz_k_file_path(k, p, f, text, sizeof text);
+        n = file_path(k, p, f, text, sizeof text);
     else if (of && (ino & 0xffff) == ROW_CWD)
         n = dz_k_node_path(k, p, &of->cwd, text, sizeof text);
     else if (of && (ino & 0xffff) == ROW_ROOT)

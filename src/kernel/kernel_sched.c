@@ -112,7 +112,7 @@ static void cpu_limits(struct dz_kernel *k, struct dz_proc *p, uint64_t before_n
         dz_k_job_kill(k, job, DZ_JOB_LIMIT_CPU);
 }
 
-void dz_k_account(struct dz_kernel *k, struct dz_proc *p, uint64_t ns)
+static void account(struct dz_kernel *k, struct dz_proc *p, uint64_t ns)
 {
     uint64_t before = p->utime_ns;
     struct dz_job *job = dz_k_job(k, p->job);
@@ -200,7 +200,7 @@ static void turn(struct dz_kernel *k, struct dz_proc *p)
     int64_t used = k->ops.cpu_ns(k->ops.arg) - begin;
     used = used < 0 ? 0 : used;
     k->q_new_ns = k->picked == DZ_K_Q_NEW ? k->q_new_ns + used : 0;
-    dz_k_account(k, p, (uint64_t)used);
+    account(k, p, (uint64_t)used);
     after_stop(k, p, stop, signo);
     k->current = NULL;
     if (dz_k_proc(k, p->index) == p && p->state == DZ_PROC_READY && !(p->flags & DZ_PROC_STOPPED))

@@ -118,7 +118,6 @@ enum {
 };
 void dz_node_prepare(struct dz_db *db);
 bool dz_above(const struct dz_vfs *v, int what, uint64_t ino); /* may this file have rows of it? */
-void dz_above_set(struct dz_vfs *v, int what, uint64_t ino);
 int dz_above_load(struct dz_vfs *v, bool any, struct dz_err *err); /* any: rows at all */
 
 /* 0 and the entry, or -ENOENT; dir is a live directory. */
@@ -188,7 +187,6 @@ int dz_op_begin(struct dz_vfs *v);
 int dz_op_end(struct dz_vfs *v, int rc);
 int dz_read_begin(struct dz_vfs *v);
 int dz_row_write(struct dz_vfs *v, const struct dz_row *row);
-int dz_row_put_node(struct dz_vfs *v, const struct dz_inode *ip);
 int dz_row_put_meta(struct dz_vfs *v, const char *key, int64_t value);
 int dz_vfs_errno(struct dz_vfs *v, const struct dz_err *e); /* remembers the sentence */
 void dz_blobs_close(struct dz_vfs *v);

@@ -42,7 +42,7 @@ bool dz_above(const struct dz_vfs *v, int what, uint64_t ino)
     return v->above[what][ino / 8] >> (ino % 8) & 1;
 }
 
-void dz_above_set(struct dz_vfs *v, int what, uint64_t ino)
+static void above_set(struct dz_vfs *v, int what, uint64_t ino)
 {
     if (ino <= v->image_max && v->above[what])
         v->above[what][ino / 8] |= (uint8_t)(1u << (ino % 8));
@@ -59,7 +59,7 @@ static int load_bits(struct dz_vfs *v, int what, const char *sql, struct dz_err 
     dz_bind_int(st, 1, (int64_t)v->image_max);
     int r;
     while ((r = dz_stmt_step(st, err)) > 0)
-        dz_above_set(v, what, (uint64_t)dz_col_int(st, 0));
+        above_set(v, what, (uint64_t)dz_col_int(st, 0));
     return r;
 }
 
@@ -311,7 +311,7 @@ static void dirty_row(struct dz_vfs *v, struct dz_inode *ip)
     if (ip->here)
         return;
     ip->here = true;
-    dz_above_set(v, DZ_ABOVE_NODE, ip->ino);
+    above_set(v, DZ_ABOVE_NODE, ip->ino);
     v->used_inodes++;
     v->used_bytes += ip->data_len;
 }
@@ -465,7 +465,7 @@ int dz_name_put(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t
         .name = name,
         .name_len = len,
     };
-    dz_above_set(v, DZ_ABOVE_NAMES, dir->ino);
+    above_set(v, DZ_ABOVE_NAMES, dir->ino);
     return dz_row_write(v, &row);
 }
 

@@ -119,7 +119,6 @@ DZ_NODISCARD int dz_tar_pieces_check(struct dz_tar_reader *r, uint64_t realsize,
                                      struct dz_err *err);
 
 /* vfs_tar_read.c, for the others */
-DZ_NODISCARD int dz_tar_take(struct dz_tar_reader *r, void *buf, size_t n, struct dz_err *err);
 DZ_NODISCARD int dz_tar_broken(const struct dz_tar_reader *r, struct dz_err *err, const char *what);
 
 #endif

@@ -65,7 +65,7 @@ static ssize_t fill(struct dz_tar_reader *r, void *buf, size_t n, struct dz_err 
     return (ssize_t)have;
 }
 
-int dz_tar_take(struct dz_tar_reader *r, void *buf, size_t n, struct dz_err *err)
+static int take_bytes(struct dz_tar_reader *r, void *buf, size_t n, struct dz_err *err)
 {
     ssize_t got = fill(r, buf, n, err);
     if (got < 0)
@@ -78,7 +78,7 @@ static int skip(struct dz_tar_reader *r, uint64_t n, struct dz_err *err)
     char buf[4096];
     while (n) {
         size_t piece = n < sizeof buf ? (size_t)n : sizeof buf;
-        int rc = dz_tar_take(r, buf, piece, err);
+        int rc = take_bytes(r, buf, piece, err);
         if (rc < 0)
             return rc;
         n -= piece;
@@ -204,7 +204,7 @@ static int read_text(struct dz_tar_reader *r, const struct dz_tar_header *h, str
     dz_buf_reset(out);
     for (uint64_t left = size; left && !out->err;) {
         size_t n = left < sizeof r->block ? (size_t)left : sizeof r->block;
-        int rc = dz_tar_take(r, r->block, n, err);
+        int rc = take_bytes(r, r->block, n, err);
         if (rc < 0)
             return rc;
         dz_buf_add(out, r->block, n);
@@ -266,7 +266,7 @@ static int read_gnu_sparse(struct dz_tar_reader *r, const struct dz_tar_header *
     int rc = gnu_pieces(r, h->gnu.sparse[0], 4, err);
     bool more = h->gnu.extended != 0;
     while (rc == 0 && more) {
-        rc = dz_tar_take(r, r->block, sizeof r->block, err);
+        rc = take_bytes(r, r->block, sizeof r->block, err);
         if (rc == 0)
             rc = gnu_pieces(r, r->block, 21, err);
         more = r->block[504] != 0;
@@ -284,7 +284,7 @@ static int read_map_number(struct dz_tar_reader *r, size_t *at, uint64_t *ret_va
         if (*at == sizeof r->block) {
             if (r->left < sizeof r->block)
                 return dz_tar_broken(r, err, "a sparse file's map is cut off");
-            int rc = dz_tar_take(r, r->block, sizeof r->block, err);
+            int rc = take_bytes(r, r->block, sizeof r->block, err);
             if (rc < 0)
                 return rc;
             r->left -= sizeof r->block;
@@ -550,7 +550,7 @@ ssize_t dz_tar_data(struct dz_tar_reader *r, void *buf, size_t n, uint64_t *ret_
     } else {
         *ret_off = m->size - r->left;
     }
-    int rc = dz_tar_take(r, buf, n, err);
+    int rc = take_bytes(r, buf, n, err);
     if (rc < 0)
         return rc;
     r->left -= n;

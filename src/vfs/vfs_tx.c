@@ -194,7 +194,7 @@ int dz_row_write(struct dz_vfs *v, const struct dz_row *row)
     return 0;
 }
 
-int dz_row_put_node(struct dz_vfs *v, const struct dz_inode *ip)
+static int put_node(struct dz_vfs *v, const struct dz_inode *ip)
 {
     struct dz_row row = {
         .kind = DZ_ROW_PUT_NODE,
@@ -293,7 +293,7 @@ static int flush_list(struct dz_vfs *v, struct dz_inode **list)
     int rc = 0;
     while (*list && !rc) {
         struct dz_inode *ip = *list;
-        rc = dz_row_put_node(v, ip);
+        rc = put_node(v, ip);
         if (!rc)
             dz_iclean(v, ip);
     }

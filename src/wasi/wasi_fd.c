@@ -23,7 +23,7 @@
      BIT(PATH_FILESTAT_SET_TIMES) | BIT(PATH_SYMLINK) | BIT(PATH_REMOVE_DIRECTORY) |         \
      BIT(PATH_UNLINK_FILE) | BIT(FD_READDIR))
 
-uint64_t dz_wasi_rights_of_type(uint32_t mode)
+static uint64_t rights_of_type(uint32_t mode)
 {
     switch (mode & S_IFMT) {
     case S_IFDIR:
@@ -39,7 +39,7 @@ uint64_t dz_wasi_rights_of_type(uint32_t mode)
     }
 }
 
-uint8_t dz_wasi_filetype(uint32_t mode)
+static uint8_t filetype(uint32_t mode)
 {
     switch (mode & S_IFMT) {
     case S_IFBLK:
@@ -90,7 +90,7 @@ void dz_wasi_put_filestat(uint8_t *at, const struct dz_kstat *st)
     memset(at, 0, 64);
     put_u64(at, st->dev);
     put_u64(at + 8, st->ino);
-    at[16] = dz_wasi_filetype(st->mode);
+    at[16] = filetype(st->mode);
     put_u64(at + 24, st->nlink);
     put_u64(at + 32, st->size);
     put_u64(at + 40, (uint64_t)st->atime);
@@ -164,9 +164,9 @@ WASI_P1(fd_fdstat_get)
         return r;
     const struct dz_fd *slot = dz_sys_fd(c->k, c->p, fd);
     int64_t flags = dz_sys_fcntl(c->k, c->p, fd, F_GETFL, 0);
-    uint64_t most = dz_wasi_rights_of_type(st.mode);
+    uint64_t most = rights_of_type(st.mode);
     memset(out, 0, 24);
-    out[0] = dz_wasi_filetype(st.mode);
+    out[0] = filetype(st.mode);
     put_u16(out + 2, fdflags_of(flags));
     put_u64(out + 8, slot->rights & most);
     put_u64(out + 16, S_ISDIR(st.mode) ? slot->inherit & RIGHTS_ALL : 0);
@@ -196,7 +196,7 @@ WASI_P1(fd_fdstat_set_rights)
     if (r < 0)
         return r;
     struct dz_fd *slot = dz_sys_fd(c->k, c->p, fd);
-    uint64_t have = slot->rights & dz_wasi_rights_of_type(st.mode);
+    uint64_t have = slot->rights & rights_of_type(st.mode);
     uint64_t give = S_ISDIR(st.mode) ? slot->inherit & RIGHTS_ALL : 0;
     if ((base & ~have) || (inherit & ~give))
         return -WASI_ENOTCAPABLE;
@@ -373,7 +373,7 @@ static int add_entry(void *arg, const struct dz_kdirent *e)
     put_u64(head, e->cookie);
     put_u64(head + 8, e->ino);
     put_u32(head + 16, (uint32_t)e->len);
-    head[20] = dz_wasi_filetype(e->type);
+    head[20] = filetype(e->type);
     if (append(l, head, sizeof head) < sizeof head)
         return 1;
     return append(l, e->name, e->len) < e->len || l->used == l->size;

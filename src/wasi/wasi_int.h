@@ -177,12 +177,6 @@ enum wasi_right {
 int64_t dz_wasi_need(const struct call *c, int fd, enum wasi_right right);
 int64_t dz_wasi_need_type(const struct call *c, int fd, enum wasi_right right, uint32_t *ret_type);
 
-/* The rights that a descriptor of this kind of file can have. */
-uint64_t dz_wasi_rights_of_type(uint32_t mode);
-
-/* Preview 1's number for the type in a mode. */
-uint8_t dz_wasi_filetype(uint32_t mode);
-
 /* The 64 bytes of a filestat. */
 void dz_wasi_put_filestat(uint8_t *at, const struct dz_kstat *st);
 
