@@ -39,7 +39,7 @@ job() {
 test_that '^C ends what runs in the foreground, not the shell' '
     shell && job 1 "sleep 1000" && keys C-c && enter "echo rc=\$?" && on_screen "^rc=130$" &&
     job 2 "while :; do :; done" && keys C-c && enter "echo loop=\$?" && on_screen "^loop=130$" &&
-    job 3 "yes | cat >/dev/null" && keys C-c && enter "echo pipe=\$?" && on_screen "^pipe=130$" &&
+    job 3 "yes | (echo both; cat >/dev/null)" && on_screen "^both$" && keys C-c && enter "echo pipe=\$?" && on_screen "^pipe=130$" &&
     enter "exit 7" && on_screen "^ended with 7$"
 '
 
