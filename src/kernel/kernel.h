@@ -334,10 +334,13 @@ struct dz_at {
 enum {
     DZ_AT_NOFOLLOW = 1, /* a symbolic link at the end is itself */
     DZ_AT_BENEATH = 2,  /* never leave dirfd's directory: absolute paths, .. and links that
-                           would are EPERM (WASI) */
+                           would are EPERM (WASI); a link to an absolute path leaves it unless
+                           it is the root */
     DZ_AT_EACCESS = 4,  /* faccessat: with the effective ids */
     DZ_AT_NAME = 8,     /* the name itself is meant: not even a slash behind it follows a link */
 };
+/* Is the descriptor the root directory of the process? */
+bool dz_kernel_is_root(struct dz_kernel *k, struct dz_proc *p, int fd);
 static inline struct dz_at dz_at_fd(int fd)
 {
     return (struct dz_at){.dirfd = fd};

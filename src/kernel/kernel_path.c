@@ -131,7 +131,7 @@ static int put_before(struct walker *w, const struct dz_node *link)
     memcpy(w->rest, w->link, (size_t)n);
     if (*w->rest != '/')
         return 0;
-    if (w->flags & DZ_AT_BENEATH)
+    if ((w->flags & DZ_AT_BENEATH) && !same(&w->base, &w->p->root))
         return -EPERM;
     w->at = w->p->root;
     return 0;
@@ -150,6 +150,12 @@ static int follow(struct walker *w, const struct dz_node *link)
         return 0;
     }
     return put_before(w, link);
+}
+
+bool dz_kernel_is_root(struct dz_kernel *k, struct dz_proc *p, int fd)
+{
+    const struct dz_file *f = dz_k_fd_file(k, p, fd);
+    return f && same(&f->node, &p->root);
 }
 
 /* A descriptor's directory, or its own node when there is no path. */

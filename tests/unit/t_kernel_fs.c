@@ -291,9 +291,16 @@ static int confined(struct fib *f)
         const struct dz_at at = {fd, tries[i].path, DZ_AT_BENEATH};
         OK(f, dz_sys_fstatat(FK(f), at, &st) == tries[i].want);
     }
+    /* In the root a link to an absolute path stays inside, until that is the root no more. */
+    const struct dz_at top = {(int)fib_open(f, "/", O_RDONLY | O_DIRECTORY), "tmp/jail/abs",
+                              DZ_AT_BENEATH};
+    OK(f, dz_kernel_is_root(FK(f), top.dirfd) && !dz_kernel_is_root(FK(f), fd));
+    OK(f, dz_sys_fstatat(FK(f), top, &st) == 0);
     OK(f, dz_sys_chroot(FK(f), path("/tmp/jail")) == 0);
     OK(f, dz_sys_chdir(FK(f), path("/")) == 0);
     OK(f, dz_sys_fstatat(FK(f), path("/../../in"), &st) == 0);
+    OK(f, !dz_kernel_is_root(FK(f), top.dirfd));
+    OK(f, dz_sys_fstatat(FK(f), top, &st) == -EPERM);
     OK(f, dz_sys_fstatat(FK(f), path("abs"), &st) == -ENOENT); /* /bin is not in here */
     OK(f, dz_sys_fstatat(FK(f), path("/proc"), &st) == -ENOENT);
     OK(f, dz_sys_fstatat(FK(f), path("rel"), &st) == -ENOENT);
