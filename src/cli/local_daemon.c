@@ -12,6 +12,9 @@
 
 #include <unistd.h>
 
+enum {
+    AHEAD_MAX = 256,
+};
 #define AFTER_MAX_MS ((int64_t)365 * 24 * 3600 * 1000)
 
 static int after(struct dz_cli *c, const char *option, int64_t *ret_ms, struct dz_err *err)
@@ -36,6 +39,8 @@ static int read_log(struct dz_cli *c, struct dz_err *err)
 static int run(struct dz_cli *c, struct dz_err *err)
 {
     char data[DZ_PATH_MAX], registry[DZ_PATH_MAX];
+    const char *ahead = dz_cli_value(c, "ahead");
+    uint64_t cells = 0;
     struct dz_daemon_opts opts = {
         .data_path = data, .registry = registry, .socket_path = dz_cli_value(c, "socket")};
     int rc = read_log(c, err);
@@ -43,6 +48,10 @@ static int run(struct dz_cli *c, struct dz_err *err)
         rc = after(c, "suspend-after", &opts.ladder.suspend_ms, err);
     if (rc == 0)
         rc = after(c, "freeze-after", &opts.ladder.freeze_ms, err);
+    if (rc == 0 && ahead && dz_num_u64(dz_str(ahead), 1, AHEAD_MAX, &cells, err) < 0)
+        return dz_cli_usage(c, err, "--ahead wants a number from 1 to %d, not %s", AHEAD_MAX,
+                            ahead);
+    opts.ahead = (size_t)cells;
     if (rc == 0)
         rc = dz_cli_data_dir(dz_cli_value(c, "data"), data, err);
     if (rc == 0)
@@ -62,6 +71,7 @@ const struct dz_cli_command dz_cmd_daemon = {
             {"registry", 0, "FILE", "use this registry, in whatever place"},
             {"suspend-after", 0, "DURATION", "put to sleep what is idle so long (default 15m)"},
             {"freeze-after", 0, "DURATION", "freeze what sleeps so long (default 24h)"},
+            {"ahead", 0, "N", "keep so many cells ready, of each image in use"},
             {"log-level", 0, "LEVEL", "log error, warn, info (default), debug"},
             {"log-json", 0, NULL, "log a JSON object a line"},
             DZ_CLI_OPTION_END,

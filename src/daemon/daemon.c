@@ -2,8 +2,9 @@
  *
  * daemon.c - start, serve, drain.
  *
- * The order of the start matters: the data directory is locked before anything in it is
- * read; what an earlier daemon left is put right before anybody may ask; and the
+ * The order of the start matters: the pool of cells is forked before there is a thread,
+ * a lock or a socket that it could inherit; the data directory is locked before anything
+ * in it is read; what an earlier daemon left is put right before anybody may ask; and the
  * socket is there only once it answers.
  */
 #include "daemon/daemon.h"
@@ -13,6 +14,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cell/cell_pool.h"
 #include "engine/engine.h"
 #include "http/http.h"
 #include "loop/loop.h"
@@ -21,7 +23,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -32,6 +33,7 @@ struct daemon {
     const struct dz_daemon_opts *opts;
     char socket_path[DZ_PATH_MAX];
     int lock_fd;
+    struct dz_cell_pool *pool;
     struct dz_loop *loop;
     struct dz_engine *engine;
     struct dz_api *api;
@@ -63,6 +65,7 @@ static void release(struct daemon *d)
 {
     dz_api_free(d->api);
     dz_engine_free(d->engine);
+    dz_cell_pool_free(d->pool);
     dz_signal_free(d->term);
     dz_signal_free(d->interrupt);
     dz_loop_free(d->loop);
@@ -91,17 +94,6 @@ static int lock(struct daemon *d, struct dz_err *err)
     return dz_fd_pwrite(d->lock_fd, pid, (size_t)n, 0, err);
 }
 
-/* A sandbox that is awake takes half a dozen descriptors. */
-static void raise_files(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur == files.rlim_max)
-        return;
-    files.rlim_cur = files.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &files) < 0)
-        dz_log(DZ_LOG_WARN, "open_files_limited", dz_log_int("errno", errno));
-}
-
 static int find_socket(struct daemon *d, struct dz_err *err)
 {
     const char *given = d->opts->socket_path;
@@ -115,6 +107,7 @@ static int start_engine(struct daemon *d, struct dz_err *err)
     struct dz_err why = {0};
     const struct dz_engine_opts engine = {
         .loop = d->loop,
+        .pool = d->pool,
         .data_path = d->opts->data_path,
         .registry = d->opts->registry,
         .ladder = d->opts->ladder,
@@ -130,8 +123,10 @@ static int start_engine(struct daemon *d, struct dz_err *err)
 
 static int start(struct daemon *d, struct dz_err *err)
 {
+    const struct dz_cell_pool_opts pool = {.ahead = d->opts->ahead};
     int rc = find_socket(d, err);
-    raise_files();
+    if (rc == 0)
+        rc = dz_cell_pool_new(&pool, &d->pool, err);
     if (rc == 0)
         rc = lock(d, err);
     if (rc == 0)

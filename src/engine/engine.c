@@ -87,6 +87,36 @@ int dz_engine_events(struct dz_engine *e, const struct dz_engine_caller *who, co
     return rc < 0 ? dz_why_err(why, rc, &err) : s.stopped;
 }
 
+/* --- the pool ------------------------------------------------------------------------- */
+
+static void run_pool(void *arg)
+{
+    struct dz_engine *e = arg;
+    struct dz_err err;
+    if (dz_cell_pool_run(e->pool, &err) < 0)
+        dz_log(DZ_LOG_WARN, "pool_failed", dz_log_err(&err));
+}
+
+static void on_pool(void *arg, int events)
+{
+    (void)events;
+    run_pool(arg);
+}
+
+/* Who waits for the cell that was taken has his turn first. */
+void dz_engine_pool_used(struct dz_engine *e)
+{
+    dz_timer_after(e->pool_soon, 1);
+}
+
+static int watch_pool(struct dz_engine *e, struct dz_err *err)
+{
+    int rc = dz_poll_new(e->loop, dz_cell_pool_fd(e->pool), on_pool, e, &e->pool_poll, err);
+    if (rc == 0)
+        rc = dz_poll_set(e->pool_poll, DZ_POLL_READ, err);
+    return rc < 0 ? rc : dz_timer_new(e->loop, run_pool, e, &e->pool_soon, err);
+}
+
 /* --- opening --------------------------------------------------------------------------- */
 
 static int path_in(const char *data, const char *name, char **ret_path, struct dz_err *err)
@@ -135,6 +165,8 @@ static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, stru
         rc = open_stores(e, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_told, e, &e->told, err);
+    if (rc == 0)
+        rc = watch_pool(e, err);
     if (rc < 0)
         return rc;
     dz_registry_tell(e->registry, on_change, e);
@@ -157,6 +189,7 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     if (!e)
         return dz_fail(err, DZ_ENOMEM, "start the engine: out of memory");
     e->loop = opts->loop;
+    e->pool = opts->pool;
     e->template = (struct dz_buf)DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     dz_map_init(&e->boxes, DZ_KEEPER_SANDBOXES_MAX);
     dz_map_init(&e->image_cache, DZ_ENGINE_IMAGES_MAX + 1);
@@ -269,6 +302,8 @@ void dz_engine_free(struct dz_engine *e)
     dz_blobs_free(e->cold.store);
     dz_blobs_free(e->share);
     (void)dz_registry_close(e->registry, NULL);
+    dz_poll_free(e->pool_poll);
+    dz_timer_free(e->pool_soon);
     dz_timer_free(e->told);
     dz_timer_free(e->drain_timer);
     dz_buf_release(&e->template);

@@ -51,6 +51,7 @@ enum {
 #define DZ_ENGINE_HOLD_MAX_MS ((int64_t)30 * 24 * 3600 * 1000)
 
 struct dz_engine;
+struct dz_cell_pool;
 
 /* Why something was refused or failed. */
 struct dz_engine_why {
@@ -70,8 +71,9 @@ struct dz_engine_caller {
 
 struct dz_engine_opts {
     struct dz_loop *loop;
-    const char *data_path; /* of the data directory; made when missing */
-    const char *registry;  /* as of dz_registry_open */
+    struct dz_cell_pool *pool; /* borrowed; made before the process had a thread */
+    const char *data_path;     /* of the data directory; made when missing */
+    const char *registry;      /* as of dz_registry_open */
     struct dz_ladder ladder;
 };
 /* Open everything. DZ_EBUSY: another process has the data directory. */

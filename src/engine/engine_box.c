@@ -245,6 +245,8 @@ static void on_up(struct box *b)
     const struct dz_keeper_cell how = {.memory_lost = b->lost};
     b->phase = BOX_UP;
     b->cpu_at = 0;
+    dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", b->id),
+           dz_log_int("pid", dz_cell_pid(b->cell)));
     if (b->lost)
         dz_exec_down(b, DZ_EUNAVAIL, "memory_lost",
                      "the sandbox's memory was lost; it started from its files");
@@ -397,7 +399,9 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
         .drop_memory = b->drop_memory,
         .lock_wait_ms = LOCK_WAIT_MS,
     };
-    return dz_cell_spawn(&start, &b->cell, err);
+    int rc = dz_cell_pool_start(b->e->pool, &start, &b->cell, err);
+    dz_engine_pool_used(b->e);
+    return rc;
 }
 
 int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct dz_err *err)

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "cell/cell_exec.h"
 #include "cell/cell_op.h"
+#include "cell/cell_pool.h"
 #include "cold/cold.h"
 #include "engine/engine.h"
 
@@ -120,6 +121,9 @@ struct dz_engine_ear {
 
 struct dz_engine {
     struct dz_loop *loop;
+    struct dz_cell_pool *pool;
+    struct dz_poll *pool_poll;
+    struct dz_timer *pool_soon; /* after a start: fork another ahead */
     struct dz_registry *registry;
     struct dz_cold cold;
     struct dz_blobs *share; /* public files, each until it is open */
@@ -180,6 +184,7 @@ void dz_box_files_over(struct box *b);             /* its last operation is over
 void dz_box_destroy(struct box *b);                /* whatever it has */
 void dz_leaving_free_all(struct dz_engine *e);
 void dz_engine_drain_look(struct dz_engine *e); /* engine.c: something is over */
+void dz_engine_pool_used(struct dz_engine *e);  /* engine.c: a cell was taken from the pool */
 
 /* --- engine_image.c -------------------------------------------------------------------------- */
 

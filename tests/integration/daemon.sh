@@ -42,7 +42,8 @@ api() {
     return 1
 }
 s() { echo "/v1/sandboxes${1:-}"; }
-cell_of() { pgrep -P "$(cat daemon.pid)" | head -1; }
+# of the sandbox that woke last
+cell_of() { sed -n "s/.*event=cell_up .*pid=//p" daemon.log | tail -1; }
 until_state() { # NAME STATE
     for _ in $(seq 200); do
         api 200 GET "$(s "/$1")" && grep -q "\"state\":\"$2\"" out && return 0
