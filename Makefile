@@ -166,15 +166,13 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images integration model crash wasi security sim kill
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images integration model crash wasi security sim kill sleep
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test busybox-suite sim-all security-asan
-check: $(UNITS) $(CORPORA) ## unit tests and corpora
-	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
-check-asan: ## the same under ASan and UBSan
-	@$(MAKE) --no-print-directory CONFIG=asan check
+	@scripts/test test busybox-suite sim-all security-asan sleep-all
+check: $(UNITS) $(CORPORA) ; @scripts/run-tap unit $(UNITS) -- corpora $(CORPORA) ## unit tests and corpora
+check-asan: ; @$(MAKE) --no-print-directory CONFIG=asan check ## the same under ASan and UBSan
 integration: all build/base/base.doze ## the program itself, in numbered shell tests
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
 WASI_TESTS := $(patsubst tests/wasi/p1/%.c,build/wasi-tests/%.wasm,$(wildcard tests/wasi/p1/*.c))
@@ -183,8 +181,7 @@ build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
 	@mkdir -p $(@D)/root
 	clang-19 --target=wasm32-wasi -std=gnu17 -O1 -Wall -Wextra -Werror $< -o $@
 	@echo '{"root": "root"}' >$(@:.wasm=.json)
-security: $(SECURITY) build/security/hostile.wasm ## guests, hosts and cells that attack one another
-	@scripts/run-tap security $(SECURITY)
+security: $(SECURITY) build/security/hostile.wasm ; @scripts/run-tap security $(SECURITY) ## guests, hosts and cells that attack one another
 security-asan: ; @$(MAKE) --no-print-directory CONFIG=asan security ## the same under ASan and UBSan
 crash: $(B)/torture_vfs ; @scripts/run-tap crash $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
@@ -194,17 +191,20 @@ sim: $(B)/sim ; @scripts/run-tap sim $(B)/sim ## the lifecycle by seeds, with cr
 sim-all: export SEEDS := 10000
 sim-all: sim
 kill: $(B)/kill ; @scripts/run-tap kill $(B)/kill ## SIGKILL before each system call of each operation of the lifecycle
-torture: $(UNITS) ## only the tests in which every allocation fails once
-	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
+torture: $(UNITS) ; @TAP_ONLY=torture scripts/run-tap torture $(TORTURED) ## only the tests in which every allocation fails once
 spec: $(B)/spec ## WebAssembly's own tests, by both loops of the engine
 	@tests/spec/run $(B)/spec build/spectest
 spec-asan: ## the same by the switch, under ASan and UBSan
 	@$(MAKE) --no-print-directory CONFIG=asan build/asan-$(notdir $(CC))/spec >/dev/null
 	@tests/spec/run build/asan-$(notdir $(CC))/spec build/spectest switch
-freeze: $(FREEZE:%=$(B)/%) guests ## stop programs anywhere, finish them elsewhere; copy, jump, inject
-	@DOZE_SPEC_DIR=$$(tests/spec/unpack build/spectest | head -n 1) scripts/run-tap freeze $(FREEZE:%=$(B)/%)
-sleep: $(SLEEP:%=$(B)/%) ; @scripts/run-tap sleep $^ ## real programs put to sleep anywhere; SEED= POINTS= DOZE_OTHER=
-soak-sleep: $(B)/sleep_soak ; @CYCLES=10000 scripts/run-tap soak $< ## 10,000 times asleep and awake
+freeze: $(FREEZE:%=$(B)/%) guests ; @DOZE_SPEC_DIR=$$(tests/spec/unpack build/spectest | head -n 1) scripts/run-tap freeze $(FREEZE:%=$(B)/%) ## stop programs anywhere, finish them elsewhere; copy, jump, inject
+sleep: export DOZE_OTHER ?= $(abspath build/asan-$(notdir $(CC))/doze)
+sleep: $(SLEEP:%=$(B)/%) build/base/base.doze ## real programs asleep anywhere, some legs by the switch under ASan; SEED= POINTS= CYCLES=
+	@$(MAKE) --no-print-directory CONFIG=asan build/asan-$(notdir $(CC))/doze >/dev/null
+	@POINTS=$(or $(POINTS),8) CYCLES=$(or $(CYCLES),100) scripts/run-tap sleep $(SLEEP:%=$(B)/%)
+sleep-all: ; @$(MAKE) --no-print-directory sleep POINTS=50 CYCLES=1000 ## the same at 50 points each, and 1,000 times
+soak: soak-sleep ## everything that takes an hour
+soak-sleep: $(B)/sleep_soak build/base/base.doze ; @CYCLES=10000 scripts/run-tap soak $< ## 10,000 times asleep and awake
 cover: ## line coverage of each module by the unit tests
 	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
@@ -293,7 +293,7 @@ help: ## this list
 	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 clean: ; rm -rf build ## remove every build directory
 
-.PHONY: all kill security security-asan sim sim-all spec spec-asan freeze sleep soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
+.PHONY: all kill security security-asan sim sim-all spec spec-asan freeze sleep sleep-all soak soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -55,7 +55,7 @@ static int open_image(const struct dz_frame_fds *fds, const char *sha256, struct
 {
     const struct dz_db_opts opts = {
         .schema = &dz_vfs_schema, .label = "the image", .immutable = true};
-    (void)snprintf(nest.image_sha256, sizeof nest.image_sha256, "%s", sha256);
+    (void)snprintf(nest.image_sha256, sizeof nest.image_sha256, "%.64s", sha256);
     nest.fd_count = fds->count - 1;
     memcpy(nest.fds, fds->fds + 1, nest.fd_count * sizeof nest.fds[0]);
     int rc = dz_db_open_fds(&nest.image, nest.fds[0], -1, &opts, err);

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "db/db.h"
 #include "kernel/kernel.h"
+#include "machine/machine_state.h"
 #include "vfs/vfs.h"
 
 #include <dirent.h>
@@ -23,6 +24,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum {
+    TIMES = 512, /* bytes at the beginning of a state with the time in them */
+};
 
 extern char **environ;
 
@@ -262,36 +267,47 @@ int srig_leg_other(struct srig *r, int64_t delay_us)
 
 /* --- looking into the file ------------------------------------------------------------------- */
 
-uint64_t srig_fingerprint(const struct srig *r, uint64_t *ret_rows, uint64_t *ret_bytes)
+static uint64_t state_print(struct dz_db *db)
 {
     static const uint64_t key[2] = {1, 2};
+    struct dz_err err = {0};
+    DZ_AUTO(dz_buf_release) struct dz_buf rows = DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
+    DZ_AUTO(dz_buf_release) struct dz_buf state = DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(db, "SELECT value FROM machine WHERE part='state' ORDER BY key");
+    while (dz_stmt_step(st, NULL) > 0) {
+        size_t n;
+        const void *p = dz_col_blob(st, 0, &n);
+        dz_buf_add(&rows, p, n);
+    }
+    if (dz_machine_state_unpack(&rows, &state, &err) < 0)
+        die("look into the state", &err);
+    return state.len > TIMES ? dz_siphash(key, state.p + TIMES, state.len - TIMES) : 0;
+}
+
+uint64_t srig_fingerprint(const struct srig *r, uint64_t *ret_rows, uint64_t *ret_bytes)
+{
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema};
     struct dz_err err = {0};
     struct dz_db *db;
-    uint64_t print = 0;
-    int64_t rows = 0, bytes = 0;
+    uint64_t rows = 0, bytes = 0;
     if (dz_db_open_path(&db, r->path, &opts, &err) < 0)
         die("look into the file", &err);
+    uint64_t print = state_print(db);
     {
         DZ_AUTO(dz_stmt_resetp)
-        struct dz_stmt *st = dz_db_stmt(db, "SELECT substr(value,512) FROM machine");
-        while (dz_stmt_step(st, NULL) > 0) {
-            size_t n;
-            const void *p = dz_col_blob(st, 0, &n);
-            print ^= n ? dz_siphash(key, p, n) : 0;
-        }
-        DZ_AUTO(dz_stmt_resetp)
-        struct dz_stmt *mem =
+        struct dz_stmt *st =
             dz_db_stmt(db, "SELECT count(*),coalesce(sum(length(data)),0) FROM mem");
-        if (dz_stmt_step(mem, NULL) > 0) {
-            rows = dz_col_int(mem, 0);
-            bytes = dz_col_int(mem, 1);
+        if (dz_stmt_step(st, NULL) > 0) {
+            rows = (uint64_t)dz_col_int(st, 0);
+            bytes = (uint64_t)dz_col_int(st, 1);
         }
     }
     (void)dz_db_close(db, true, NULL);
     if (ret_rows)
-        *ret_rows = (uint64_t)rows;
+        *ret_rows = rows;
     if (ret_bytes)
-        *ret_bytes = (uint64_t)bytes;
+        *ret_bytes = bytes;
     return print;
 }
