@@ -75,13 +75,17 @@ static enum wasm_bulk_result fill_table(uint64_t *to, struct wasm_table *t)
     return to[2] ? WASM_BULK_MORE : WASM_BULK_DONE;
 }
 
-uint64_t dz_wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item)
+void dz_wasm_elem_items(const struct dz_wasm_inst *inst, uint64_t *to, const uint32_t *items,
+                        uint64_t count)
 {
-    if (item == DZ_WASM_ITEM_NULL)
-        return 0;
-    if (item & DZ_WASM_ITEM_GLOBAL)
-        return *inst->global_at[item & ~DZ_WASM_ITEM_GLOBAL];
-    return ((uint64_t)inst->no << 32 | item) + 1;
+    uint64_t funcs = ((uint64_t)inst->no << 32) + 1;
+    for (uint64_t i = 0; i < count; i++)
+        if (dz_likely(!(items[i] & DZ_WASM_ITEM_GLOBAL)))
+            to[i] = funcs + items[i];
+        else
+            to[i] = items[i] == DZ_WASM_ITEM_NULL
+                        ? 0
+                        : *inst->global_at[items[i] & ~DZ_WASM_ITEM_GLOBAL];
 }
 
 static enum wasm_bulk_result init_table(struct wasm_ctx *ctx, uint64_t *to, struct wasm_table *t,
@@ -94,8 +98,8 @@ static enum wasm_bulk_result init_table(struct wasm_ctx *ctx, uint64_t *to, stru
     const uint32_t *items = ctx->inst->module->elem_items + e->items;
     uint64_t part = DZ_WASM_BULK_CHUNK / sizeof *t->elem;
     uint64_t n = to[2] < part ? to[2] : part;
-    for (uint64_t i = 0; i < n; i++)
-        t->elem[to[0] + i] = dz_wasm_elem_item(ctx->inst, items[to[1] + i]);
+    if (n)
+        dz_wasm_elem_items(ctx->inst, t->elem + to[0], items + to[1], n);
     to[0] += n;
     to[1] += n;
     to[2] -= n;

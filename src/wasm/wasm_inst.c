@@ -196,8 +196,7 @@ static int fill_tables(struct dz_wasm_inst *inst, struct dz_err *err)
         if ((uint32_t)at[0] > t->size || e->n_items > t->size - (uint32_t)at[0])
             return dz_fail(err, DZ_ESTATE,
                            "out of bounds table access: element segment %u does not fit", i);
-        for (uint32_t k = 0; k < e->n_items; k++)
-            t->elem[(uint32_t)at[0] + k] = dz_wasm_elem_item(inst, m->elem_items[e->items + k]);
+        dz_wasm_elem_items(inst, t->elem + (uint32_t)at[0], m->elem_items + e->items, e->n_items);
     }
     return 0;
 }
@@ -222,8 +221,10 @@ static int fill_memories(struct dz_wasm_inst *inst, struct dz_err *err)
     int rc = lay_image(inst, err);
     if (rc < 0)
         return rc;
+    const struct dz_wasm_data *datas = m->datas;
+    uint8_t *dropped = inst->data_dropped;
     for (uint32_t i = 0; i < m->n_datas; i++)
-        inst->data_dropped[i] = m->datas[i].mode == DZ_WASM_ACTIVE;
+        dropped[i] = datas[i].mode == DZ_WASM_ACTIVE;
     for (uint32_t i = 0; i < m->n_datas_left; i++) {
         const struct dz_wasm_data *d = &m->datas[m->datas_left[i]];
         uint64_t at[2] = {0};

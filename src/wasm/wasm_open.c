@@ -75,17 +75,22 @@ static bool imports_ok(view *m)
 
 static bool funcs_ok(view *m)
 {
-    for (uint32_t i = 0; i < m->n_funcs; i++) {
-        const struct dz_wasm_func *f = &m->funcs[i];
+    const struct dz_wasm_func *funcs = m->funcs;
+    uint32_t n_imported = m->header->n_imported[DZ_WASM_KIND_FUNC];
+    for (uint32_t i = 0; i < n_imported && i < m->n_funcs; i++)
+        if (funcs[i].type >= m->n_types)
+            return false;
+    bool good = true; /* hundred thousand: one branch for each */
+    for (uint32_t i = n_imported; i < m->n_funcs; i++) {
+        const struct dz_wasm_func *f = &funcs[i];
         if (f->type >= m->n_types)
             return false;
-        if (i < m->header->n_imported[DZ_WASM_KIND_FUNC])
-            continue;
-        if (!range_ok(f->body, f->body_size, m->wasm_size) || f->code < f->body ||
-            f->code - f->body >= f->body_size || f->local_slots < m->types[f->type].param_slots)
-            return false;
+        good &= (uint64_t)f->body + f->body_size <= m->wasm_size;
+        good &= f->code >= f->body;
+        good &= f->code - f->body < f->body_size;
+        good &= f->local_slots >= m->types[f->type].param_slots;
     }
-    return true;
+    return good;
 }
 
 static bool exports_ok(view *m)
@@ -223,12 +228,16 @@ static bool elems_ok(view *m)
 
 static bool datas_ok(view *m)
 {
+    const struct dz_wasm_data *datas = m->datas;
+    bool good = true; /* there may be ten thousand: no branch for each */
     for (uint32_t i = 0; i < m->n_datas; i++) {
-        const struct dz_wasm_data *d = &m->datas[i];
-        if (d->mode > DZ_WASM_PASSIVE || !range_ok(d->bytes, d->n_bytes, m->wasm_size) ||
-            (d->mode == DZ_WASM_ACTIVE && d->memory >= m->n_memories))
-            return false;
+        const struct dz_wasm_data *d = &datas[i];
+        good &= d->mode <= DZ_WASM_PASSIVE;
+        good &= (uint64_t)d->bytes + d->n_bytes <= m->wasm_size;
+        good &= d->mode != DZ_WASM_ACTIVE || d->memory < m->n_memories;
     }
+    if (!good)
+        return false;
     for (uint32_t i = 0; i < m->n_datas_left; i++) {
         if (m->datas_left[i] >= m->n_datas)
             return false;

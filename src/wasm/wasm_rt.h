@@ -68,8 +68,9 @@ enum wasm_bulk_result {
 enum wasm_bulk_result dz_wasm_bulk(struct wasm_ctx *ctx, unsigned op, uint64_t indices,
                                    uint64_t *to);
 
-/* The reference that an item of an element segment stands for. */
-uint64_t dz_wasm_elem_item(const struct dz_wasm_inst *inst, uint32_t item);
+/* The references that items of an element segment stand for. */
+void dz_wasm_elem_items(const struct dz_wasm_inst *inst, uint64_t *to, const uint32_t *items,
+                        uint64_t count);
 
 /* The old size, or UINT32_MAX when it cannot grow. */
 uint32_t dz_wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages);
