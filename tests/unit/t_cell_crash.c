@@ -15,6 +15,21 @@ static void asleep(struct world *w, uint64_t seed)
     world_crash(w);
 }
 
+/* What does the next one find who opens the file? */
+static void check_found(struct world *w, enum dz_machine_found want)
+{
+    CHECK_INT(world_open(w, false), 0);
+    CHECK_INT(dz_machine_found(w->machine), want);
+    world_crash(w);
+}
+
+/* Awake, the program is given an x; it is not run yet. */
+static void wake_with_input(struct world *w)
+{
+    CHECK_INT(world_wake(w), 0);
+    (void)dz_kernel_stream_push(w->kernel, w->in, "x", 1);
+}
+
 /* Generations are folded: what no page lives in goes, and most of the rest is alive. */
 TEST(memory_in_the_file_does_not_grow)
 {
@@ -99,9 +114,7 @@ TEST(a_machine_goes_on_in_another_process)
     CHECK_INT(job.status, 0);
     CHECK_INT(dz_machine_drop(w.machine, w.vfs, &w.err), 0);
     world_crash(&w);
-    CHECK_INT(world_open(&w, false), 0);
-    CHECK_INT(dz_machine_found(w.machine), DZ_MACHINE_NONE);
-    world_crash(&w);
+    check_found(&w, DZ_MACHINE_NONE);
     world_free(&w);
 }
 
@@ -138,9 +151,7 @@ TEST(a_machine_that_ran_on_is_lost_and_says_so)
     CHECK_STR(world_log(&w), "12");
     CHECK_INT(dz_machine_drop(w.machine, w.vfs, &w.err), 0);
     world_crash(&w);
-    CHECK_INT(world_open(&w, false), 0);
-    CHECK_INT(dz_machine_found(w.machine), DZ_MACHINE_NONE);
-    world_crash(&w);
+    check_found(&w, DZ_MACHINE_NONE);
     world_free(&w);
 }
 
@@ -148,16 +159,12 @@ TEST(a_machine_that_ran_on_is_lost_and_says_so)
 TEST(nothing_is_said_before_it_is_written_that_it_ran)
 {
     struct world w;
-    char c = 'x';
     asleep(&w, 4);
-    CHECK_INT(world_wake(&w), 0);
-    (void)dz_kernel_stream_push(w.kernel, w.in, &c, 1);
+    wake_with_input(&w);
     world_run(&w);
     CHECK_STR(w.said, "1x");
     world_crash(&w);
-    CHECK_INT(world_open(&w, false), 0);
-    CHECK_INT(dz_machine_found(w.machine), DZ_MACHINE_LOST);
-    world_crash(&w);
+    check_found(&w, DZ_MACHINE_LOST);
     world_free(&w);
 }
 
@@ -165,20 +172,16 @@ TEST(nothing_is_said_before_it_is_written_that_it_ran)
 TEST(a_mark_that_failed_is_made_again)
 {
     struct world w;
-    char c = 'x';
     asleep(&w, 7);
-    CHECK_INT(world_wake(&w), 0);
+    wake_with_input(&w);
     dz_db_sim_fail_at(w.sim, 1u << DZ_DB_SIM_WRITE, 0, EIO, true);
-    (void)dz_kernel_stream_push(w.kernel, w.in, &c, 1);
     CHECK_INT(dz_kernel_run(w.kernel, INT64_MAX, &w.err), DZ_KERNEL_FAILED);
     CHECK_STR(w.said, "1");
     dz_db_sim_fail_at(w.sim, 0, -1, 0, false);
     world_run(&w);
     CHECK_STR(w.said, "1x");
     world_crash(&w);
-    CHECK_INT(world_open(&w, false), 0);
-    CHECK_INT(dz_machine_found(w.machine), DZ_MACHINE_LOST);
-    world_crash(&w);
+    check_found(&w, DZ_MACHINE_LOST);
     world_free(&w);
 }
 

@@ -45,6 +45,16 @@ static void use(const struct rig *r)
 
 /* --- what is good --------------------------------------------------------------------- */
 
+/* What the tape holds goes on in a fresh store, which takes r's place. */
+static void move_on(struct rig *r, const struct rig *first, const struct dz_wasm_config *cfg)
+{
+    struct rig next;
+    CHECK_INT(rich_again(&next, first, cfg), 0);
+    CHECK_INT(rig_load(&next, &tape, &err), 0);
+    rig_close(r);
+    *r = next;
+}
+
 /* At every safepoint: into a fresh store in another way, saved there again, on. */
 static void move_everywhere(int first_way, bool handler)
 {
@@ -58,7 +68,6 @@ static void move_everywhere(int first_way, bool handler)
     CHECK_INT(rig_begin(&r, SPIN), 0);
     rich_park = 0;
     while (rig_waits(stop = rig_step(&r))) {
-        struct rig next;
         uint64_t arg = SPIN;
         if (stop == DZ_WASM_BLOCKED)
             rich_park = 3;
@@ -66,14 +75,11 @@ static void move_everywhere(int first_way, bool handler)
             CHECK_INT(dz_wasm_inject(r.inst, 6, &arg, 1, &err), 0);
         CHECK_INT(rig_save(&r, &tape, &err), 0);
         cfg = rig_way((int)(++moves % RIG_WAYS));
-        CHECK_INT(rich_again(&next, &first, &cfg), 0);
-        CHECK_INT(rig_load(&next, &tape, &err), 0);
+        move_on(&r, &first, &cfg);
         CHECK_INT(tape.at, tape.n);
-        CHECK_INT(rig_save(&next, &second, &err), 0);
+        CHECK_INT(rig_save(&r, &second, &err), 0);
         CHECK_INT(second.n, tape.n);
         CHECK(memcmp(second.p, tape.p, tape.n) == 0);
-        rig_close(&r);
-        r = next;
     }
     CHECK_INT(stop, DZ_WASM_DONE);
     CHECK_INT(dz_wasm_results(r.store)[0], RICH_RESULT);
@@ -143,14 +149,10 @@ TEST(growing_a_table_is_stopped_in_the_middle)
         CHECK_INT(rich_again(&r, &first, &cfg), 0);
         CHECK_INT(rig_begin(&r, COUNT), 0);
         while (rig_waits(stop = rig_step(&r))) {
-            struct rig next;
             CHECK_INT(rig_save(&r, &tape, &err), 0);
             inside += tape.n > COUNT * sizeof(uint64_t); /* it has them already */
             cfg = rig_way((int)(++moves % RIG_WAYS));
-            CHECK_INT(rich_again(&next, &first, &cfg), 0);
-            CHECK_INT(rig_load(&next, &tape, &err), 0);
-            rig_close(&r);
-            r = next;
+            move_on(&r, &first, &cfg);
         }
         CHECK_INT(stop, DZ_WASM_DONE);
         CHECK_INT(dz_wasm_results(r.store)[0], 2 + 1);
@@ -235,6 +237,23 @@ static void refused(const struct rig *first, const char *words)
     CHECK(strstr(err.msg, words) != NULL);
 }
 
+/* A word of the tape that makes it be refused in these words. */
+struct row {
+    size_t at;
+    uint32_t value;
+    const char *words;
+};
+static void refuse_each(const struct rig *first, const struct row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t was = peek32(rows[i].at);
+        poke32(rows[i].at, rows[i].value);
+        refused(first, rows[i].words);
+        poke32(rows[i].at, was);
+    }
+    CHECK(try_tape(first)); /* as it was, it is good */
+}
+
 TEST(any_byte_changed_does_no_harm)
 {
     static const uint8_t masks[] = {0x01, 0x80, 0xff};
@@ -271,11 +290,7 @@ TEST(a_state_that_ends_early_is_refused)
 
 TEST(headers_that_contradict_themselves_are_refused)
 {
-    static const struct {
-        size_t at;
-        uint32_t value;
-        const char *words;
-    } rows[] = {
+    static const struct row rows[] = {
         {0, 0, "not the state of a WebAssembly process"},
         {AT_VERSION, 3, "state of version 3, 2 is the newest known"},
         {AT_VERSION, 0, "state of version 0"},
@@ -295,13 +310,7 @@ TEST(headers_that_contradict_themselves_are_refused)
     };
     struct rig first, r;
     stop_after(&first, &r, 6);
-    for (size_t i = 0; i < DZ_ARRAY_LEN(rows); i++) {
-        uint32_t was = peek32(rows[i].at);
-        poke32(rows[i].at, rows[i].value);
-        refused(&first, rows[i].words);
-        poke32(rows[i].at, was);
-    }
-    CHECK(try_tape(&first));
+    refuse_each(&first, rows, DZ_ARRAY_LEN(rows));
     rig_close(&r);
     rig_close(&first);
 }
@@ -329,11 +338,7 @@ enum {
 
 TEST(references_to_nothing_are_refused)
 {
-    static const struct {
-        size_t at;
-        uint32_t value;
-        const char *words;
-    } rows[] = {
+    static const struct row rows[] = {
         {HEADER + 4 * 8, 8, "global 3 refers to nothing"},
         {HEADER + 4 * 8 + 4, 1, "global 3 refers to nothing"},
         {SEGMENTS, 0x02020202, "segment 0 is neither dropped nor not"},
@@ -344,12 +349,7 @@ TEST(references_to_nothing_are_refused)
     };
     struct rig first, r;
     stop_after(&first, &r, 6);
-    for (size_t i = 0; i < DZ_ARRAY_LEN(rows); i++) {
-        uint32_t was = peek32(rows[i].at);
-        poke32(rows[i].at, rows[i].value);
-        refused(&first, rows[i].words);
-        poke32(rows[i].at, was);
-    }
+    refuse_each(&first, rows, DZ_ARRAY_LEN(rows));
     rig_close(&r);
     rig_close(&first);
 }
@@ -362,11 +362,7 @@ TEST(exceptions_frames_and_marks_are_checked)
     uint32_t exns = peek32(92), frames = peek32(AT_FRAMES), slots = peek32(AT_SLOTS);
     CHECK(exns >= 1 && frames == 2 && peek32(AT_MARKS) == 1);
     size_t frame = EXNS + exns * (16 + 2 * 8), mark = frame + frames * 16 + slots * 8ul;
-    const struct {
-        size_t at;
-        uint32_t value;
-        const char *words;
-    } rows[] = {
+    const struct row rows[] = {
         {EXNS, 2, "exception 0 is of no tag"},
         {EXNS + 4, 1, "exception 0 is of no tag"},
         {EXNS + 8, 3, "exception 0 is of no tag"},
@@ -385,13 +381,7 @@ TEST(exceptions_frames_and_marks_are_checked)
         {mark + 12, UINT32_MAX, "mark 0 names no call"},
         {mark + 16, 256, "mark 0 names no call"},
     };
-    for (size_t i = 0; i < DZ_ARRAY_LEN(rows); i++) {
-        uint32_t was = peek32(rows[i].at);
-        poke32(rows[i].at, rows[i].value);
-        refused(&first, rows[i].words);
-        poke32(rows[i].at, was);
-    }
-    CHECK(try_tape(&first));
+    refuse_each(&first, rows, DZ_ARRAY_LEN(rows));
     rig_close(&r);
     rig_close(&first);
 }
