@@ -4,8 +4,8 @@
  *
  * Configured once, before its first use: no mutexes inside a connection, no
  * memory statistics (a lock around each allocation), no pages reserved ahead,
- * our VFS as the default one. Time zone data is loaded now, while files can
- * still be opened: SQL's localtime() would load it later.
+ * small blocks of db_heap.c, our VFS as the default one. Time zone data is loaded now, while files
+ * can still be opened: SQL's localtime() would load it later.
  */
 #include "db/db_int.h"
 
@@ -17,7 +17,7 @@
 static struct {
     pthread_mutex_t mutex;
     bool ready;
-    const sqlite3_mem_methods *heap; /* NULL: SQLite's own */
+    const sqlite3_mem_methods *heap; /* NULL: db_heap.c's */
 } init = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static int configure(void)
@@ -29,8 +29,8 @@ static int configure(void)
         rc = sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
     if (rc == SQLITE_OK)
         rc = sqlite3_config(SQLITE_CONFIG_MMAP_SIZE, DZ_DB_MMAP_BYTES, DZ_DB_MMAP_BYTES);
-    if (rc == SQLITE_OK && init.heap)
-        rc = sqlite3_config(SQLITE_CONFIG_MALLOC, init.heap);
+    if (rc == SQLITE_OK)
+        rc = init.heap ? sqlite3_config(SQLITE_CONFIG_MALLOC, init.heap) : dz_db_heap_use();
     if (rc == SQLITE_OK)
         rc = sqlite3_initialize();
     if (rc == SQLITE_OK)

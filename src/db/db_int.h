@@ -60,7 +60,10 @@ int dz_db_code(int rc, int sys);
 
 /* db_init.c: SQLite configured and our VFS registered, once per process. */
 DZ_NODISCARD int dz_db_init(struct dz_err *err);
-void dz_db_set_heap(const sqlite3_mem_methods *heap); /* before; NULL: SQLite's own */
+void dz_db_set_heap(const sqlite3_mem_methods *heap); /* before; NULL: db_heap.c's */
+
+/* db_heap.c: let SQLite take its small blocks there. Before its start. SQLITE_OK */
+int dz_db_heap_use(void);
 
 /* db_vfs.c */
 int dz_db_vfs_register(void); /* SQLITE_OK or an SQLite error */

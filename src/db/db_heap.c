@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * db_heap.c - where SQLite's small blocks come from.
+ *
+ * Reading a schema and compiling a statement is thousands of small blocks taken and given
+ * back, and with the C library's heap that is a third of the time of opening a
+ * database. Here a block of up to 1 KiB is a multiple of 16 bytes with a word before it that
+ * says which, carved from runs of 64 KiB and kept on the list of its size for the
+ * next one who asks: taking and giving are a few instructions. Larger blocks, pages
+ * among them, are SQLite's own allocator's as before.
+ *
+ *   thread:  free[c] -> block -> block ...        up to KEEP bytes of each size
+ *   all:     spare[c] -> batch -> batch ...       lists that a thread had too many of
+ *
+ * A handle may be opened on one thread and closed on another: what one has too much
+ * of, all can take. Nobody waits for that list: whoever does not get its lock goes on
+ * without, so a process forked while another thread held it is none the worse. Small
+ * memory is not given back to the system; what is kept is the most that was ever in
+ * use at once, and at most KEEP bytes of each size by each thread that ended.
+ */
+#include "db/db_int.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum {
+    GRAIN = 16,
+    SIZES = 64, /* classes: GRAIN to SMALL bytes */
+    SMALL = GRAIN * SIZES,
+    RUN = 65536 - 64,
+    KEEP = 65536,
+};
+
+struct block {
+    struct block *next;
+    struct block *batch; /* of the first of a batch: the next one */
+};
+_Static_assert(sizeof(struct block) <= GRAIN, "a free block holds its links");
+
+struct list {
+    struct block *first;
+    uint32_t count;
+};
+
+static _Thread_local struct {
+    struct list free[SIZES + 1]; /* by size / GRAIN */
+    char *at, *end;              /* rest of a run */
+} mine;
+
+static struct {
+    pthread_mutex_t lock;
+    struct list spare[SIZES + 1]; /* of batches; each has batch_count() blocks */
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static sqlite3_mem_methods own; /* SQLite's own, for all else */
+
+/* The word before a block: its size / GRAIN, 0 for a large one. */
+static uint64_t *head_of(void *p)
+{
+    return (uint64_t *)p - 1;
+}
+
+static uint32_t batch_count(size_t c)
+{
+    return (uint32_t)(KEEP / (c * GRAIN) / 2);
+}
+
+/* Half of what a thread keeps of a size goes to all. */
+static void give_batch(size_t c)
+{
+    struct list *l = &mine.free[c];
+    struct block *first = l->first, *last = first;
+    uint32_t n = batch_count(c);
+    if (pthread_mutex_trylock(&all.lock) != 0)
+        return; /* with the next one that is freed */
+    for (uint32_t i = 1; i < n; i++)
+        last = last->next;
+    l->first = last->next;
+    l->count -= n;
+    last->next = NULL;
+    first->batch = all.spare[c].first;
+    all.spare[c].first = first;
+    all.spare[c].count++;
+    (void)pthread_mutex_unlock(&all.lock);
+}
+
+static bool take_batch(size_t c)
+{
+    if (pthread_mutex_trylock(&all.lock) != 0)
+        return false;
+    struct block *first = all.spare[c].first;
+    if (first) {
+        all.spare[c].first = first->batch;
+        all.spare[c].count--;
+        mine.free[c] = (struct list){first, batch_count(c)};
+    }
+    (void)pthread_mutex_unlock(&all.lock);
+    return first != NULL;
+}
+
+static void *carve(size_t c)
+{
+    size_t need = c * GRAIN + sizeof(uint64_t);
+    if ((size_t)(mine.end - mine.at) < need) {
+        char *run = own.xMalloc(RUN);
+        if (!run)
+            return NULL;
+        mine.at = run; /* the old run's rest is less than one block */
+        mine.end = run + RUN;
+    }
+    uint64_t *head = (uint64_t *)(void *)mine.at;
+    mine.at += need;
+    *head = c;
+    return head + 1;
+}
+
+static void *take_large(int n)
+{
+    uint64_t *head = own.xMalloc(n + (int)sizeof *head);
+    if (!head)
+        return NULL;
+    *head = 0;
+    return head + 1;
+}
+
+static void *heap_malloc(int n)
+{
+    if (n > SMALL)
+        return take_large(n);
+    size_t c = n > 0 ? ((size_t)n + GRAIN - 1) / GRAIN : 1;
+    struct list *l = &mine.free[c];
+    if (!l->first && !take_batch(c))
+        return carve(c);
+    struct block *b = l->first;
+    l->first = b->next;
+    l->count--;
+    return b;
+}
+
+static void heap_free(void *p)
+{
+    size_t c = (size_t)*head_of(p);
+    struct block *b = p;
+    if (c == 0) {
+        own.xFree(head_of(p));
+        return;
+    }
+    b->next = mine.free[c].first;
+    mine.free[c].first = b;
+    if (++mine.free[c].count > 2 * batch_count(c))
+        give_batch(c);
+}
+
+static int heap_size(void *p)
+{
+    if (!p)
+        return 0;
+    size_t c = (size_t)*head_of(p);
+    return c ? (int)(c * GRAIN) : own.xSize(head_of(p)) - (int)sizeof(uint64_t);
+}
+
+static void *heap_realloc(void *p, int n)
+{
+    int had = heap_size(p);
+    bool large = *head_of(p) == 0;
+    if (large && n > SMALL) {
+        uint64_t *head = own.xRealloc(head_of(p), n + (int)sizeof *head);
+        return head ? head + 1 : NULL;
+    }
+    if (!large && n <= had)
+        return p;
+    void *to = heap_malloc(n);
+    if (to) {
+        memcpy(to, p, (size_t)(n < had ? n : had));
+        heap_free(p);
+    }
+    return to;
+}
+
+static int heap_roundup(int n)
+{
+    return n > SMALL ? own.xRoundup(n + (int)sizeof(uint64_t)) - (int)sizeof(uint64_t)
+                     : (n + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+static int heap_init(void *arg)
+{
+    (void)arg;
+    return own.xInit(own.pAppData);
+}
+
+/* Blocks and lists stay: SQLite may be started again. */
+static void heap_shutdown(void *arg)
+{
+    (void)arg;
+    own.xShutdown(own.pAppData);
+}
+
+/* A sanitizer wants to see each block. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PLAIN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PLAIN 1
+#endif
+#endif
+#ifndef PLAIN
+#define PLAIN 0
+#endif
+
+int dz_db_heap_use(void)
+{
+    static const sqlite3_mem_methods methods = {heap_malloc,  heap_free, heap_realloc,  heap_size,
+                                                heap_roundup, heap_init, heap_shutdown, NULL};
+    if (PLAIN)
+        return SQLITE_OK;
+    if (!own.xMalloc) {
+        int rc = sqlite3_config(SQLITE_CONFIG_GETMALLOC, &own);
+        if (rc != SQLITE_OK)
+            return rc;
+    }
+    return sqlite3_config(SQLITE_CONFIG_MALLOC, &methods);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SQLite's small blocks: whole, of the size asked for, and not piling up when one
+ * thread takes them and another gives them back.
+ */
+#include "../lib/dice.h"
+#include "db/db_int.h"
+#include "tap.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <string.h>
+
+enum {
+    BLOCKS = 500,
+};
+
+struct held {
+    unsigned char *p;
+    int n;
+    unsigned char mark;
+};
+
+static bool whole(const struct held *h)
+{
+    for (int i = 0; i < h->n; i++)
+        if (h->p[i] != h->mark)
+            return false;
+    return true;
+}
+
+static void set(struct held *h, int n)
+{
+    unsigned char *p = h->p ? sqlite3_realloc(h->p, n) : sqlite3_malloc(n);
+    CHECK(p != NULL && ((uintptr_t)p & 7) == 0 && sqlite3_msize(p) >= (sqlite3_uint64)n);
+    h->p = p;
+    h->n = h->n < n ? h->n : n; /* what must have been kept */
+    CHECK(whole(h));
+    memset(p, h->mark, (size_t)n);
+    h->n = n;
+}
+
+static int size_of(uint64_t *dice)
+{
+    static const int around[] = {1, 16, 17, 1000, 1024, 1025, 1040, 4096, 70000};
+    return dice_below(dice, 4) ? 1 + (int)dice_below(dice, 1200)
+                               : around[dice_below(dice, DZ_ARRAY_LEN(around))];
+}
+
+static void *use_heap(void *arg)
+{
+    struct held held[BLOCKS] = {0};
+    uint64_t dice = (uint64_t)(uintptr_t)arg;
+    for (int step = 0; step < 40000; step++) {
+        struct held *h = &held[dice_below(&dice, BLOCKS)];
+        if (h->p && dice_below(&dice, 2)) {
+            CHECK(whole(h));
+            sqlite3_free(h->p);
+            *h = (struct held){0};
+            continue;
+        }
+        if (!h->p)
+            h->mark = (unsigned char)(1 + dice_below(&dice, 255));
+        set(h, size_of(&dice));
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        sqlite3_free(held[i].p);
+    return NULL;
+}
+
+TEST(blocks_are_whole_whatever_their_size)
+{
+    pthread_t threads[3];
+    CHECK_INT(dz_db_init(NULL), 0);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(threads); i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, use_heap, (void *)(uintptr_t)(i + 1)), 0);
+    (void)use_heap((void *)(uintptr_t)99);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(threads); i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+}
+
+/* One takes, another gives back. */
+enum {
+    ROUND = 20000,
+    ROUNDS = 60,
+};
+static void *passed[ROUND];
+static pthread_barrier_t barrier;
+
+static void *give_back(void *arg)
+{
+    for (int r = 0; r < ROUNDS; r++) {
+        (void)pthread_barrier_wait(&barrier);
+        for (int i = 0; i < ROUND; i++)
+            sqlite3_free(passed[i]);
+        (void)pthread_barrier_wait(&barrier);
+    }
+    return arg;
+}
+
+TEST(what_one_thread_frees_another_takes)
+{
+    pthread_t thread;
+    size_t early = 0;
+    CHECK_INT(dz_db_init(NULL), 0);
+    CHECK_INT(pthread_barrier_init(&barrier, NULL, 2), 0);
+    CHECK_INT(pthread_create(&thread, NULL, give_back, NULL), 0);
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int i = 0; i < ROUND; i++)
+            passed[i] = sqlite3_malloc(100);
+        (void)pthread_barrier_wait(&barrier);
+        (void)pthread_barrier_wait(&barrier);
+        if (r == 5)
+            early = mallinfo2().uordblks;
+    }
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    /* 60 rounds of 2 MB would be 120; a round and what each may keep is 3 */
+    CHECK(mallinfo2().uordblks < early + (4 << 20));
+}
