@@ -75,8 +75,8 @@ $(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
 $(foreach p,spec freeze_spec wasi_suite,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db disk wasm run sleep lifecycle images
-$(foreach n,wasm.wasm sleep.image db.db disk.vfs lifecycle.keeper,$(eval NEEDS_bench_$(basename $(n)) := $(patsubst .%,%,$(suffix $(n)))))
+BENCHES    := spawn db disk wasm run sleep cell lifecycle images
+$(foreach n,wasm.wasm sleep.image cell.cell db.db disk.vfs lifecycle.keeper,$(eval NEEDS_bench_$(basename $(n)) := $(patsubst .%,%,$(suffix $(n)))))
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))
