@@ -21,6 +21,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -247,6 +248,19 @@ int dz_cli_cell_tidy(const struct dz_cli_cell *cell, int status)
     if ((cell->made && !started) || lseek(cell->start.wal_fd, 0, SEEK_END) == 0)
         (void)unlink(wal);
     return status;
+}
+
+int dz_cli_cell_tty(struct dz_cli *cli, struct dz_cell_start *start, struct dz_err *err)
+{
+    struct winsize w = {0};
+    start->tty = dz_cli_flag(cli, "tty");
+    start->open_stdin = dz_cli_flag(cli, "interactive");
+    if (start->tty && start->open_stdin && !isatty(STDIN_FILENO))
+        return dz_cli_usage(cli, err, "-t with -i needs a terminal as standard input");
+    (void)ioctl(STDIN_FILENO, TIOCGWINSZ, &w);
+    start->rows = w.ws_row ? w.ws_row : 24;
+    start->cols = w.ws_col ? w.ws_col : 80;
+    return 0;
 }
 
 int dz_cli_cell_status(struct dz_cli *cli, int rc)

@@ -53,6 +53,8 @@ int dz_cli_cell_why(struct dz_cli_cell *c, struct dz_cli *cli, int rc, struct dz
 int dz_cli_cell_tidy(const struct dz_cli_cell *cell, int status);
 /* A command whose status is its program's: what fails before is no 1, but 125. */
 int dz_cli_cell_status(struct dz_cli *cli, int rc);
+/* The options -t and -i, and the size of our terminal. */
+int dz_cli_cell_tty(struct dz_cli *cli, struct dz_cell_start *start, struct dz_err *err);
 /* The options --keep and --suspend-after of a command that has c->file. */
 int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *err);
 /* Go on with what sleeps in file, which `make` (NULL: it is there) makes when the options of

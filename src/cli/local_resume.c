@@ -7,7 +7,6 @@
 #include "cli/cli.h"
 #include "cli/local_cell.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum {
@@ -30,16 +29,9 @@ int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *e
 static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *err)
 {
     struct dz_cell_start *s = &cell->start;
-    struct winsize w = {0};
     s->resume = true;
-    s->tty = dz_cli_flag(c, "tty");
-    s->open_stdin = dz_cli_flag(c, "interactive");
-    if (s->tty && s->open_stdin && !isatty(STDIN_FILENO))
-        return dz_cli_usage(c, err, "-t with -i needs a terminal as standard input");
-    (void)ioctl(STDIN_FILENO, TIOCGWINSZ, &w);
-    s->rows = w.ws_row ? w.ws_row : 24;
-    s->cols = w.ws_col ? w.ws_col : 80;
-    return dz_cli_cell_keep(c, cell, err);
+    int rc = dz_cli_cell_tty(c, s, err);
+    return rc < 0 ? rc : dz_cli_cell_keep(c, cell, err);
 }
 
 int dz_cli_resume(struct dz_cli *c, const char *file,

@@ -12,7 +12,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum {
@@ -143,7 +142,6 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct
     struct dz_cell_start *s = &cell->start;
     const char *policy = dz_cli_value(c, "policy"), *timeout = dz_cli_value(c, "timeout");
     int64_t ms = 0;
-    struct winsize w = {0};
     policy = policy ? policy : image->policy;
     s->policy = dz_policy_find(policy ? policy : "posix");
     if (!s->policy)
@@ -151,19 +149,14 @@ static int read_options(struct dz_cli *c, struct dz_cli_cell *cell, const struct
     if (timeout && dz_duration_parse(dz_str(timeout), 1, TIMEOUT_MAX_MS, &ms, err) < 0)
         return dz_cli_usage(c, err, "--timeout wants a duration such as 30s, not %s", timeout);
     cell->timeout_ns = ms * 1000000;
-    s->tty = dz_cli_flag(c, "tty");
-    s->open_stdin = dz_cli_flag(c, "interactive");
-    if (s->tty && s->open_stdin && !isatty(STDIN_FILENO))
-        return dz_cli_usage(c, err, "-t with -i needs a terminal as standard input");
-    (void)ioctl(STDIN_FILENO, TIOCGWINSZ, &w);
-    s->rows = w.ws_row ? w.ws_row : 24;
-    s->cols = w.ws_col ? w.ws_col : 80;
     const char *cwd = dz_cli_value(c, "workdir"), *user = dz_cli_value(c, "user");
     s->cwd = cwd ? cwd : image->workdir ? image->workdir : s->cwd;
     s->user = user ? user : image->user ? image->user : s->user;
     cell->file = dz_cli_value(c, "file");
     s->drop_memory = dz_cli_flag(c, "drop-memory");
-    int rc = dz_cli_cell_keep(c, cell, err);
+    int rc = dz_cli_cell_tty(c, s, err);
+    if (rc == 0)
+        rc = dz_cli_cell_keep(c, cell, err);
     if (rc == 0)
         rc = read_memory(c, s, image, err);
     return rc < 0 ? rc : read_command(c, cell, image, err);

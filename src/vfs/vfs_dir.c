@@ -310,6 +310,17 @@ void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip)
     dz_idirty(v, ip, DZ_DIRTY_ROW);
 }
 
+void dz_inode_lose_name(struct dz_vfs *v, struct dz_inode *ip, int64_t now)
+{
+    bool last = dz_is_dir(ip) || ip->nlink <= 1;
+    ip->ctime_ns = now;
+    ip->nlink = last ? 0 : ip->nlink - 1;
+    if (last)
+        dz_inode_unlinked(v, ip);
+    else
+        dz_idirty(v, ip, DZ_DIRTY_ROW);
+}
+
 /* ---- unlink, rmdir ----------------------------------------------------------------------------
  */
 
@@ -345,12 +356,7 @@ static int remove_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_
     dir->nlink -= dz_is_dir(ip);
     dz_dir_changed(v, dir, now);
     dz_name_set(v, dir->ino, n->name, n->len, 0, 0);
-    ip->ctime_ns = now;
-    ip->nlink = last ? 0 : ip->nlink - 1;
-    if (last)
-        dz_inode_unlinked(v, ip);
-    else
-        dz_idirty(v, ip, DZ_DIRTY_ROW);
+    dz_inode_lose_name(v, ip, now);
     return 0;
 }
 

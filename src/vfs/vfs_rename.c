@@ -155,16 +155,10 @@ static int exchange(struct dz_vfs *v, const struct move *m)
 static void replaced(struct dz_vfs *v, const struct move *m, int64_t now)
 {
     struct dz_inode *ip = m->there;
-    bool last = dz_is_dir(ip) || ip->nlink <= 1;
     if (dz_unlikely(v->watches))
         tell(v, DZ_VFS_EV_REMOVE, m->to, ip, 0);
     m->to_dir->nlink -= dz_is_dir(ip);
-    ip->ctime_ns = now;
-    ip->nlink = last ? 0 : ip->nlink - 1;
-    if (last)
-        dz_inode_unlinked(v, ip);
-    else
-        dz_idirty(v, ip, DZ_DIRTY_ROW);
+    dz_inode_lose_name(v, ip, now);
 }
 
 static int move(struct dz_vfs *v, const struct move *m)
