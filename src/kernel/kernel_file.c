@@ -186,8 +186,10 @@ int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const stru
         if (r <= 0)
             return stopped(k, p, f, r ? r : -EIO, POLLOUT);
         c->done += (uint64_t)r;
+        if (f->kind == DZ_FILE_DISK && (size_t)r < left)
+            break; /* a limit, a full disk: the next write is told, not this one */
     }
-    return dz_k_end(k, p, total);
+    return dz_k_end(k, p, (int64_t)c->done);
 }
 
 int64_t dz_sys_read(struct dz_kernel *k, struct dz_proc *p, int fd, void *buf, size_t n)
