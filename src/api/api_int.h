@@ -72,6 +72,8 @@ bool dz_api_body(struct dz_http_req *r, const struct dz_api_field *fields, void 
 int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
 
 void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms); /* 0: null */
+/* Its members, into an open object; or all of it. */
+void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 
 void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
@@ -123,6 +125,18 @@ HANDLER(healthz);
 HANDLER(readyz);
 HANDLER(metrics);
 HANDLER(later);
+HANDLER(snapshot);
+HANDLER(snapshots);
+HANDLER(snapshot_resume);
+HANDLER(snapshot_delete);
+HANDLER(fork);
+HANDLER(forks);
+HANDLER(fork_attach);
+HANDLER(fork_delete);
+HANDLER(refs);
+HANDLER(ref_attach);
+HANDLER(ref_detach);
+HANDLER(ref_delete);
 HANDLER(file_get);
 HANDLER(file_put);
 HANDLER(file_delete);

@@ -77,9 +77,41 @@ void dz_api_wake(struct dz_http_req *r, void *api)
     order(r, api, DZ_REQUEST_WAKE, wake_fields);
 }
 
+/* The sandbox, and what resumes it. */
+static void on_suspended(void *arg, const struct dz_engine_result *result)
+{
+    struct dz_api_call *c = arg;
+    struct dz_api *a = c->api;
+    struct dz_http_req *r = dz_api_over(c);
+    struct dz_engine_why why = {0};
+    struct dz_api_out o;
+    char id[DZ_ID_TEXT];
+    if (!r)
+        return;
+    int rc = result->code;
+    if (rc == 0)
+        rc = dz_engine_pause(a->engine, result->row, id, &why);
+    if (rc < 0) {
+        dz_api_refuse(r, result->code < 0 ? result->why : &why);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_put_strz(&o.json, "snapshot_id", id);
+    dz_api_put_members(a, &o.json, result->row);
+    dz_api_send(r, 200, &o);
+}
+
 void dz_api_suspend(struct dz_http_req *r, void *api)
 {
-    order(r, api, DZ_REQUEST_SUSPEND, suspend_fields);
+    struct dz_api *a = api;
+    struct dz_engine_order o = {.what = DZ_REQUEST_SUSPEND};
+    struct dz_engine_why why = {0};
+    struct dz_api_call *c = dz_api_body(r, suspend_fields, &o) ? dz_api_wait(a, r, 200) : NULL;
+    if (c && dz_engine_order(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &o,
+                             on_suspended, c, &why) < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+    }
 }
 
 void dz_api_freeze(struct dz_http_req *r, void *api)

@@ -39,9 +39,9 @@ static void put_capabilities(struct dz_json *j)
     static const struct {
         const char *name;
         bool has;
-    } all[] = {{"suspend", true},    {"resume", true},       {"hibernate", true},
-               {"fork_disk", false}, {"fork_memory", false}, {"network", false},
-               {"pty", true},        {"preview", false},     {"desktop", false}};
+    } all[] = {{"suspend", true},   {"resume", true},      {"hibernate", true},
+               {"fork_disk", true}, {"fork_memory", true}, {"network", false},
+               {"pty", true},       {"preview", false},    {"desktop", false}};
     dz_json_key(j, "capabilities");
     dz_json_object(j);
     for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
@@ -69,7 +69,7 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
     put_raw(j, "metadata", c.metadata);
 }
 
-static void put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row)
+void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_instance *row)
 {
     dz_json_put_strz(j, "id", row->id);
     put_text(j, "name", row->name);
@@ -98,7 +98,7 @@ static void put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_ins
 void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row)
 {
     dz_json_object(j);
-    put_sandbox(a, j, row);
+    dz_api_put_members(a, j, row);
     dz_json_end(j);
 }
 
@@ -107,7 +107,7 @@ void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
 {
     struct dz_api_out o;
     dz_api_begin(&o);
-    put_sandbox(a, &o.json, row);
+    dz_api_put_members(a, &o.json, row);
     dz_api_send(r, status, &o);
 }
 

@@ -87,6 +87,17 @@ int dz_engine_events(struct dz_engine *e, const struct dz_engine_caller *who, co
     return rc < 0 ? dz_why_err(why, rc, &err) : s.stopped;
 }
 
+void dz_engine_note(struct dz_engine *e, const struct dz_instance *row, const char *what,
+                    const char *detail)
+{
+    const struct dz_registry_event event = {
+        .sandbox_id = row->id, .tenant = row->tenant, .what = what, .detail = detail};
+    struct dz_err err;
+    int64_t seq;
+    if (dz_registry_note(e->registry, &event, &seq, &err) < 0)
+        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", what), dz_log_err(&err));
+}
+
 /* --- the pool ------------------------------------------------------------------------- */
 
 static void run_pool(void *arg)
@@ -133,6 +144,7 @@ static int open_stores(struct dz_engine *e, struct dz_err *err)
 {
     DZ_AUTO(dz_freep) char *cold = NULL;
     DZ_AUTO(dz_freep) char *share = NULL;
+    DZ_AUTO(dz_freep) char *snapshots = NULL;
     int rc = path_in(e->data_path, "live", &e->live_path, err);
     if (rc == 0)
         rc = path_in(e->data_path, "cold", &cold, err);
@@ -142,6 +154,12 @@ static int open_stores(struct dz_engine *e, struct dz_err *err)
         rc = dz_blobs_open_dir(share, &e->share, err);
     if (rc == 0)
         rc = dz_blobs_sweep(e->share, err);
+    if (rc == 0)
+        rc = path_in(e->data_path, "snapshots", &snapshots, err);
+    if (rc == 0)
+        rc = dz_blobs_open_dir(snapshots, &e->snapshots, err);
+    if (rc == 0)
+        rc = dz_blobs_sweep(e->snapshots, err);
     if (rc == 0)
         rc = dz_blobs_open_dir(e->live_path, &e->cold.live, err);
     if (rc == 0)
@@ -301,6 +319,7 @@ void dz_engine_free(struct dz_engine *e)
     dz_blobs_free(e->cold.live);
     dz_blobs_free(e->cold.store);
     dz_blobs_free(e->share);
+    dz_blobs_free(e->snapshots);
     (void)dz_registry_close(e->registry, NULL);
     dz_poll_free(e->pool_poll);
     dz_timer_free(e->pool_soon);

@@ -19,11 +19,13 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/id.h"
 #include "image/image.h"
 #include "keeper/keeper.h"
 #include "lifecycle/lifecycle_op.h"
 #include "loop/loop.h"
 #include "registry/registry.h"
+#include "registry/registry_record.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -172,6 +174,67 @@ typedef void dz_engine_file_fn(void *arg, const struct dz_engine_result *result,
 DZ_NODISCARD int dz_engine_share(struct dz_engine *e, const struct dz_engine_caller *who,
                                  const char *word, dz_engine_file_fn *done, void *arg,
                                  struct dz_engine_why *why);
+
+/* --- snapshots, forks, references ---------------------------------------------------- */
+
+/* Rows are the callback's for its time; why is not NULL: it failed. */
+typedef void dz_engine_snap_fn(void *arg, const struct dz_snapshot_row *row,
+                               const struct dz_engine_why *why);
+/* The sandbox as it is now, asleep, in a file of its own; it goes on. A sandbox is made of it
+ * by dz_engine_create, as often as one likes. */
+DZ_NODISCARD int dz_engine_snapshot(struct dz_engine *e, const struct dz_engine_caller *who,
+                                    const char *word, const char *name, dz_engine_snap_fn *done,
+                                    void *arg, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_snapshot_get(struct dz_engine *e, const struct dz_engine_caller *who,
+                                        const char *word, struct dz_snapshot_row *ret_row,
+                                        struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_snapshots(struct dz_engine *e, const struct dz_engine_caller *who,
+                                     const char *after, size_t limit, struct dz_snapshot_rows *rows,
+                                     struct dz_engine_why *why);
+/* DZ_EEXIST: a fork stands on it. */
+DZ_NODISCARD int dz_engine_snapshot_delete(struct dz_engine *e, const struct dz_engine_caller *who,
+                                           const char *word, struct dz_engine_why *why);
+
+/* What stands for a sandbox that was put to sleep: resuming it wakes the same one. */
+DZ_NODISCARD int dz_engine_pause(struct dz_engine *e, const struct dz_instance *row,
+                                 char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why);
+/* Wake the sandbox of a pause, or make one of a snapshot. */
+DZ_NODISCARD int dz_engine_resume(struct dz_engine *e, const struct dz_engine_caller *who,
+                                  const char *word, const char *name, dz_engine_done_fn *done,
+                                  void *arg, struct dz_engine_why *why);
+
+/* A snapshot with a label, for branches. */
+typedef void dz_engine_fork_fn(void *arg, const struct dz_fork_row *row,
+                               const struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_fork(struct dz_engine *e, const struct dz_engine_caller *who,
+                                const char *word, const char *label, dz_engine_fork_fn *done,
+                                void *arg, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_fork_get(struct dz_engine *e, const struct dz_engine_caller *who,
+                                    const char *id, struct dz_fork_row *ret_row,
+                                    struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who,
+                                 const char *after, size_t limit, struct dz_fork_rows *rows,
+                                 struct dz_engine_why *why);
+/* Another branch: a sandbox that goes on from there. */
+DZ_NODISCARD int dz_engine_fork_attach(struct dz_engine *e, const struct dz_engine_caller *who,
+                                       const char *id, const char *name, dz_engine_done_fn *done,
+                                       void *arg, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_fork_delete(struct dz_engine *e, const struct dz_engine_caller *who,
+                                       const char *id, struct dz_engine_why *why);
+
+DZ_NODISCARD int dz_engine_ref_add(struct dz_engine *e, const struct dz_engine_caller *who,
+                                   const char *word, char ret_id[static DZ_ID_TEXT],
+                                   struct dz_engine_why *why);
+/* The sandbox, shared; the number is for detach. DZ_EUNAVAIL, owner_gone: it has been destroyed. */
+DZ_NODISCARD int dz_engine_ref_attach(struct dz_engine *e, const struct dz_engine_caller *who,
+                                      const char *id, int64_t *ret_number,
+                                      struct dz_instance *ret_row, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_ref_detach(struct dz_engine *e, const struct dz_engine_caller *who,
+                                      const char *id, int64_t number, struct dz_engine_why *why);
+/* The owner's cleanup: the sandbox is destroyed. */
+DZ_NODISCARD int dz_engine_ref_delete(struct dz_engine *e, const struct dz_engine_caller *who,
+                                      const char *id, dz_engine_done_fn *done, void *arg,
+                                      struct dz_engine_why *why);
 
 /* --- what a sandbox was created with --------------------------------------------------- */
 

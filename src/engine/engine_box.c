@@ -38,7 +38,7 @@ struct box *dz_box_find(struct dz_engine *e, const char *id)
 static void on_linger(void *arg)
 {
     struct box *b = arg;
-    if (b->phase == BOX_FILES && dz_list_empty(&b->ops))
+    if (b->phase == BOX_FILES && dz_list_empty(&b->ops) && dz_list_empty(&b->copies))
         dz_box_stop(b, true);
 }
 
@@ -56,6 +56,7 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
     (void)snprintf(b->tenant, sizeof b->tenant, "%s", tenant);
     dz_list_init(&b->execs);
     dz_list_init(&b->ops);
+    dz_list_init(&b->copies);
     if (dz_timer_new(e->loop, on_linger, b, &b->linger, NULL) < 0 ||
         dz_map_put(&e->boxes, dz_str(b->id), b, NULL) < 0) {
         dz_timer_free(b->linger);
@@ -85,7 +86,8 @@ void dz_box_destroy(struct box *b)
 void dz_box_leave(struct box *b)
 {
     struct dz_engine *e = b->e;
-    if (b->pins || b->cell || b->reserved || !dz_list_empty(&b->execs) || !dz_list_empty(&b->ops))
+    if (b->pins || b->cell || b->reserved || !dz_list_empty(&b->execs) || !dz_list_empty(&b->ops) ||
+        !dz_list_empty(&b->copies))
         return;
     (void)dz_map_remove(&e->boxes, dz_str(b->id));
     dz_box_destroy(b);
@@ -187,6 +189,7 @@ static void cell_failed(struct box *b, int code, const char *text)
     dz_log(DZ_LOG_WARN, "cell_failed", dz_log_strz("sandbox_id", b->id),
            dz_log_strz("error", text));
     dz_op_down(b, code, text);
+    dz_copy_down(b, code, text);
     dz_exec_down(b, was == BOX_OPENING || was == BOX_FILES ? 0 : DZ_EUNAVAIL, "crashed", text);
     bool told = b->ticket != 0;
     tell_keeper(b, &how);
@@ -208,6 +211,7 @@ static void cell_sleeps(struct box *b, uint64_t wake_at_ns)
     b->phase = BOX_NONE;
     b->e->counts.suspends += !files;
     dz_op_down(b, DZ_ECANCELED, "the sandbox was put to sleep");
+    dz_copy_down(b, DZ_ECANCELED, "the sandbox was put to sleep");
     if (!files)
         dz_exec_down(b, b->keep_memory ? 0 : DZ_EUNAVAIL, "asleep",
                      "the sandbox was put to sleep without its memory");
@@ -290,6 +294,8 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
         dz_op_event(b, event);
         break;
     case DZ_CELL_COPIED:
+        dz_copy_event(b, event);
+        break;
     case DZ_CELL_ENDED:
         break;
     case DZ_CELL_ACTIVITY:
@@ -462,6 +468,7 @@ void dz_box_kill(struct box *b)
     drop_cell(b);
     b->phase = BOX_NONE;
     dz_op_down(b, DZ_ECANCELED, "the sandbox was stopped");
+    dz_copy_down(b, DZ_ECANCELED, "the sandbox was stopped");
     dz_exec_down(b, DZ_EGONE, NULL, "the sandbox was stopped");
     b->pins--;
     dz_box_leave(b);
@@ -469,7 +476,8 @@ void dz_box_kill(struct box *b)
 
 void dz_box_files_over(struct box *b)
 {
-    if (b->phase != BOX_FILES || !b->reserved || !dz_list_empty(&b->ops))
+    if (b->phase != BOX_FILES || !b->reserved || !dz_list_empty(&b->ops) ||
+        !dz_list_empty(&b->copies))
         return;
     if (b->hurry || b->e->draining)
         dz_box_stop(b, true);

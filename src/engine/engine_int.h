@@ -46,7 +46,7 @@ struct box {
     struct dz_poll *poll;
     struct engine_image *image; /* of the cell */
     struct dz_timer *linger;    /* the end of FILES that nobody uses */
-    struct dz_list execs, ops;
+    struct dz_list execs, ops, copies;
     int64_t cpu_ns, cpu_at; /* at the last ACTIVITY */
     unsigned pins;          /* callers up the stack that still look at it */
     char tenant[DZ_ENGINE_VALUE_MAX + 1];
@@ -126,6 +126,7 @@ struct dz_engine {
     struct dz_timer *pool_soon; /* after a start: fork another ahead */
     struct dz_registry *registry;
     struct dz_cold cold;
+    struct dz_blobs *snapshots;
     struct dz_blobs *share; /* public files, each until it is open */
     struct dz_keeper *keeper;
     struct dz_image_store *images;
@@ -218,6 +219,29 @@ void dz_job_forget(struct engine_job *job);
 /* The row that a word means, if this caller may see it. */
 int dz_engine_row(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
                   struct dz_instance *ret_row, struct dz_engine_why *why);
+
+/* A row that is new, with its file or the keeper's to make: start it, or do not. */
+int dz_engine_started(struct dz_engine *e, const struct dz_instance *row, bool no_start,
+                      dz_engine_done_fn *done, void *arg, struct dz_engine_why *why);
+void dz_engine_note(struct dz_engine *e, const struct dz_instance *row, const char *what,
+                    const char *detail); /* an event */
+
+/* --- engine_snap.c, engine_branch.c ---------------------------------------------------------- */
+
+/* kind: a literal that says what made it. */
+int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row, const char *kind,
+                          const char *name, dz_engine_snap_fn *done, void *arg,
+                          struct dz_engine_why *why);
+void dz_copy_next(struct box *b); /* the cell can make the next one */
+void dz_copy_event(struct box *b, const struct dz_cell_event *event);
+void dz_copy_down(struct box *b, int code, const char *text); /* the cell is gone */
+int dz_snap_path(const struct dz_engine *e, const char *id, bool temp, bool log,
+                 char ret[static DZ_PATH_MAX], struct dz_err *err);
+void dz_engine_pause_over(struct dz_engine *e, const char *sandbox); /* it is deleted */
+/* A new sandbox of spec->snapshot. */
+int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
+                     const struct dz_engine_spec *spec, dz_engine_done_fn *done, void *arg,
+                     struct dz_engine_why *why);
 
 /* --- engine_exec.c
  * -------------------------------------------------------------------------------- */

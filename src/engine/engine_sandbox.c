@@ -4,7 +4,6 @@
  */
 #include "engine/engine_int.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -24,6 +23,7 @@ struct order {
     dz_engine_done_fn *done;
     void *arg;
     bool create;
+    char deleted[DZ_COLD_KEY]; /* "": it is no deletion */
 };
 
 static void on_ordered(void *arg, struct box *b, const struct dz_engine_result *result)
@@ -32,6 +32,8 @@ static void on_ordered(void *arg, struct box *b, const struct dz_engine_result *
     (void)b;
     dz_free(arg);
     o.e->counts.creates += o.create && result->code == 0;
+    if (o.deleted[0] && result->code == 0)
+        dz_engine_pause_over(o.e, o.deleted);
     o.done(o.arg, result);
 }
 
@@ -43,7 +45,7 @@ static struct order *make_order(struct dz_engine *e, dz_engine_done_fn *done, vo
         (void)dz_why(why, DZ_ENOMEM, NULL, "out of memory");
         return NULL;
     }
-    *o = (struct order){e, done, arg, false};
+    *o = (struct order){.e = e, .done = done, .arg = arg};
     return o;
 }
 
@@ -67,9 +69,6 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
                    const struct dz_engine_spec *s, struct making *m, struct dz_engine_why *why)
 {
     int rc = dz_engine_check_spec(s, &m->memory_bytes, why);
-    if (rc == 0 && s->snapshot)
-        rc = dz_why(why, DZ_EUNSUPPORTED, "snapshot",
-                    "creating from a snapshot is not available yet");
     if (rc == 0 && !s->image)
         rc = dz_why(why, DZ_EINVAL, "image", "image: which one? GET /v1/images lists them");
     if (rc == 0)
@@ -98,12 +97,11 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
     return 0;
 }
 
-static void created_at_rest(struct dz_engine *e, const char *id, dz_engine_done_fn *done, void *arg,
-                            int64_t began)
+static void created_at_rest(struct dz_engine *e, const char *id, dz_engine_done_fn *done, void *arg)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_engine_why why = {0};
-    struct dz_engine_result r = {.row = &row, .why = &why, .us = dz_clock_mono_ns() / 1000 - began};
+    struct dz_engine_result r = {.row = &row, .why = &why};
     r.code = dz_registry_get(e->registry, id, &row, &why.err);
     if (r.code < 0)
         r.row = NULL;
@@ -138,7 +136,7 @@ static void on_started(void *arg, struct box *b, const struct dz_engine_result *
     on_ordered(o, b, result);
 }
 
-static int start_new(struct dz_engine *e, const struct making *m, dz_engine_done_fn *done,
+static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_engine_done_fn *done,
                      void *arg, struct dz_engine_why *why)
 {
     const struct dz_keeper_request wake = {.what = DZ_REQUEST_USE};
@@ -148,15 +146,24 @@ static int start_new(struct dz_engine *e, const struct making *m, dz_engine_done
     if (rc == 0) {
         o->create = true;
         f->order = o;
-        memcpy(f->id, m->id, sizeof f->id);
-        rc = dz_job_start(e, &m->row, JOB_ORDER, &wake, on_started, f, NULL, why);
+        (void)snprintf(f->id, sizeof f->id, "%s", row->id);
+        rc = dz_job_start(e, row, JOB_ORDER, &wake, on_started, f, NULL, why);
     }
     if (rc < 0) {
-        undo(e, m->id);
+        undo(e, row->id);
         dz_free(o);
         dz_free(f);
     }
     return rc;
+}
+
+int dz_engine_started(struct dz_engine *e, const struct dz_instance *row, bool no_start,
+                      dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+{
+    if (!no_start)
+        return start_new(e, row, done, arg, why);
+    created_at_rest(e, row->id, done, arg);
+    return 0;
 }
 
 int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
@@ -165,9 +172,10 @@ int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
 {
     DZ_AUTO(making_release) struct making m = {0};
     struct dz_err err;
-    int64_t began = dz_clock_mono_ns() / 1000;
     if (e->draining)
         return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
+    if (spec->snapshot && !spec->image)
+        return dz_engine_branch(e, who, spec, done, arg, why);
     int rc = prepare(e, who, spec, &m, why);
     if (rc < 0)
         return rc;
@@ -176,10 +184,7 @@ int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
         return dz_why(why, rc, "name", "there is a sandbox named %s already", spec->name);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    if (!spec->no_start)
-        return start_new(e, &m, done, arg, why);
-    created_at_rest(e, m.id, done, arg, began);
-    return 0;
+    return dz_engine_started(e, &m.row, spec->no_start, done, arg, why);
 }
 
 /* --- finding ------------------------------------------------------------------------------- */
@@ -383,6 +388,8 @@ int dz_engine_order(struct dz_engine *e, const struct dz_engine_caller *who, con
     struct order *o = rc < 0 ? NULL : make_order(e, done, arg, why);
     if (!o)
         return why->err.code;
+    if (order->what == DZ_REQUEST_DELETE || order->what == DZ_REQUEST_DESTROY)
+        (void)snprintf(o->deleted, sizeof o->deleted, "%s", row.id);
     rc = dz_job_start(e, &row, JOB_ORDER, &request, on_ordered, o, NULL, why);
     if (rc < 0)
         dz_free(o);

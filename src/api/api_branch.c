@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_branch.c - snapshots, forks, references.
+ */
+#include "api/api_int.h"
+
+#include "base/num.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FORK_MAX = 100, /* branches of one request */
+};
+
+struct body {
+    const char *name, *label;
+    int64_t count;
+};
+static const struct dz_api_field name_fields[] = {
+    {"name", DZ_API_STR, offsetof(struct body, name), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+static const struct dz_api_field fork_fields[] = {
+    {"label", DZ_API_STR, offsetof(struct body, label), NULL, 0},
+    {"count", DZ_API_INT, offsetof(struct body, count), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+/* --- snapshots ------------------------------------------------------------------------------ */
+
+static void put_snapshot(struct dz_json *j, const struct dz_snapshot_row *row)
+{
+    dz_json_put_strz(j, "id", row->id);
+    dz_json_put_strz(j, "name", row->name && row->name[0] ? row->name : NULL);
+    dz_json_put_strz(j, "kind", row->kind);
+    dz_json_put_strz(j, "sandbox_id", row->sandbox_id);
+    dz_json_put_strz(j, "tenant", row->tenant);
+    dz_json_put_i64(j, "bytes", row->size);
+    dz_api_put_time(j, "created_at", row->created);
+}
+
+static void on_snapshot(void *arg, const struct dz_snapshot_row *row,
+                        const struct dz_engine_why *why)
+{
+    struct dz_http_req *r = dz_api_over(arg);
+    struct dz_api_out o;
+    if (!r)
+        return;
+    if (why) {
+        dz_api_refuse(r, why);
+        return;
+    }
+    dz_api_begin(&o);
+    put_snapshot(&o.json, row);
+    dz_api_send(r, 201, &o);
+}
+
+void dz_api_snapshot(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct body b = {0};
+    struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 0) : NULL;
+    if (c && dz_engine_snapshot(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), b.name,
+                                on_snapshot, c, &why) < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+    }
+}
+
+void dz_api_snapshots(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_snapshot_rows_release)
+    struct dz_snapshot_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_page page;
+    struct dz_api_out o;
+    int rc = dz_api_page(r, NULL, &page, &why);
+    if (rc == 0)
+        rc = dz_engine_snapshots(a->engine, dz_api_caller(r, a), page.cursor, page.limit, &rows,
+                                 &why);
+    if (rc < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_key(&o.json, "snapshots");
+    dz_json_array(&o.json);
+    for (size_t i = 0; i < rows.n; i++) {
+        dz_json_object(&o.json);
+        put_snapshot(&o.json, &rows.p[i]);
+        dz_json_end(&o.json);
+    }
+    dz_json_end(&o.json);
+    dz_json_put_strz(&o.json, "next_cursor", rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
+    dz_api_send(r, 200, &o);
+}
+
+void dz_api_snapshot_resume(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct body b = {0};
+    struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 201) : NULL;
+    if (c && dz_engine_resume(a->engine, dz_api_caller(r, a), dz_http_param(r, "snapshot"), b.name,
+                              dz_api_done_sandbox, c, &why) < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+    }
+}
+
+void dz_api_snapshot_delete(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    if (dz_engine_snapshot_delete(a->engine, dz_api_caller(r, a), dz_http_param(r, "snapshot"),
+                                  &why) < 0)
+        dz_api_refuse(r, &why);
+    else
+        dz_http_send(r, 204, NULL, NULL);
+}
+
+/* --- forks ------------------------------------------------------------------------------------ */
+
+static void put_fork(struct dz_json *j, const struct dz_fork_row *row)
+{
+    dz_json_put_strz(j, "id", row->id);
+    dz_json_put_strz(j, "label", row->label && row->label[0] ? row->label : NULL);
+    dz_json_put_strz(j, "sandbox_id", row->sandbox_id);
+    dz_json_put_strz(j, "snapshot_id", row->snapshot_id);
+    dz_json_put_strz(j, "tenant", row->tenant);
+    dz_json_put_i64(j, "attached", row->attached);
+    dz_api_put_time(j, "created_at", row->created);
+}
+
+/* A fork, and as many branches as were asked for, one after the other. */
+struct forking {
+    struct dz_api *api;
+    uint64_t id; /* of the request */
+    struct dz_api_out out;
+    int64_t left;
+    char fork[DZ_ID_TEXT];
+};
+
+static void forking_end(struct forking *f, const struct dz_engine_why *why)
+{
+    struct dz_http_req *r = dz_http_find(f->api->http, f->id);
+    if (r && why) {
+        dz_api_refuse(r, why);
+    } else if (r) {
+        dz_json_end(&f->out.json);
+        dz_api_send(r, 201, &f->out);
+    }
+    dz_buf_release(&f->out.text);
+    dz_free(f);
+}
+
+static void attach_next(struct forking *f);
+
+static void on_branch(void *arg, const struct dz_engine_result *result)
+{
+    struct forking *f = arg;
+    if (result->code < 0) {
+        forking_end(f, result->why);
+        return;
+    }
+    dz_api_put_sandbox(f->api, &f->out.json, result->row);
+    attach_next(f);
+}
+
+static void attach_next(struct forking *f)
+{
+    struct dz_engine_why why = {0};
+    if (f->left-- <= 0)
+        forking_end(f, NULL);
+    else if (dz_engine_fork_attach(f->api->engine, &f->api->owner, f->fork, NULL, on_branch, f,
+                                   &why) < 0)
+        forking_end(f, &why);
+}
+
+static void on_fork(void *arg, const struct dz_fork_row *row, const struct dz_engine_why *why)
+{
+    struct forking *f = arg;
+    if (why) {
+        forking_end(f, why);
+        return;
+    }
+    (void)snprintf(f->fork, sizeof f->fork, "%s", row->id);
+    put_fork(&f->out.json, row);
+    dz_json_key(&f->out.json, "sandboxes");
+    dz_json_array(&f->out.json);
+    attach_next(f);
+}
+
+void dz_api_fork(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct body b = {0};
+    const struct dz_http_problem many = {
+        .code = DZ_EINVAL, .message = "count: at most 100", .field = "count"};
+    if (!dz_api_body(r, fork_fields, &b))
+        return;
+    struct forking *f = b.count <= FORK_MAX ? dz_zalloc(sizeof *f) : NULL;
+    if (!f) {
+        dz_http_refuse(r, &many);
+        return;
+    }
+    f->api = a;
+    f->id = dz_http_id(r);
+    f->left = b.count;
+    dz_api_begin(&f->out);
+    if (dz_engine_fork(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), b.label, on_fork, f,
+                       &why) < 0)
+        forking_end(f, &why);
+}
+
+void dz_api_forks(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_fork_rows_release) struct dz_fork_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_page page;
+    struct dz_api_out o;
+    int rc = dz_api_page(r, NULL, &page, &why);
+    if (rc == 0)
+        rc = dz_engine_forks(a->engine, dz_api_caller(r, a), page.cursor, page.limit, &rows, &why);
+    if (rc < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_key(&o.json, "forks");
+    dz_json_array(&o.json);
+    for (size_t i = 0; i < rows.n; i++) {
+        dz_json_object(&o.json);
+        put_fork(&o.json, &rows.p[i]);
+        dz_json_end(&o.json);
+    }
+    dz_json_end(&o.json);
+    dz_json_put_strz(&o.json, "next_cursor", rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
+    dz_api_send(r, 200, &o);
+}
+
+void dz_api_fork_attach(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct body b = {0};
+    struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 201) : NULL;
+    if (c && dz_engine_fork_attach(a->engine, dz_api_caller(r, a), dz_http_param(r, "fork"), b.name,
+                                   dz_api_done_sandbox, c, &why) < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+    }
+}
+
+void dz_api_fork_delete(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    if (dz_engine_fork_delete(a->engine, dz_api_caller(r, a), dz_http_param(r, "fork"), &why) < 0)
+        dz_api_refuse(r, &why);
+    else
+        dz_http_send(r, 204, NULL, NULL);
+}
+
+/* --- references ---------------------------------------------------------------------------------
+ */
+
+void dz_api_refs(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_out o;
+    struct body b = {0};
+    char id[DZ_ID_TEXT];
+    if (!dz_api_body(r, name_fields + 1, &b))
+        return;
+    if (dz_engine_ref_add(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), id, &why) < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_put_strz(&o.json, "id", id);
+    dz_api_send(r, 201, &o);
+}
+
+void dz_api_ref_attach(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_out o;
+    struct body b = {0};
+    int64_t number = 0;
+    if (!dz_api_body(r, name_fields + 1, &b))
+        return;
+    if (dz_engine_ref_attach(a->engine, dz_api_caller(r, a), dz_http_param(r, "ref"), &number, &row,
+                             &why) < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_put_i64(&o.json, "attachment", number);
+    dz_api_put_members(a, &o.json, &row);
+    dz_api_send(r, 200, &o);
+}
+
+void dz_api_ref_detach(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    int64_t n = 0;
+    int rc = dz_num_i64(dz_str(dz_http_param(r, "n")), 1, INT64_MAX, &n, &why.err);
+    if (rc == 0)
+        rc = dz_engine_ref_detach(a->engine, dz_api_caller(r, a), dz_http_param(r, "ref"), n, &why);
+    if (rc < 0)
+        dz_api_refuse(r, &why);
+    else
+        dz_http_send(r, 204, NULL, NULL);
+}
+
+void dz_api_ref_delete(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_call *c = dz_api_wait(a, r, 204);
+    if (c && dz_engine_ref_delete(a->engine, dz_api_caller(r, a), dz_http_param(r, "ref"),
+                                  dz_api_done_sandbox, c, &why) < 0) {
+        dz_free(c);
+        dz_api_refuse(r, &why);
+    }
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_branch.c - sandboxes made of snapshots; forks, which are snapshots with a label
+ * that any number of branches are attached to; references, which share one sandbox.
+ *
+ * A branch's file is a copy of the snapshot's, made before its row is: what a crash
+ * leaves between the two is a file without a row, which `doze registry check` finds.
+ */
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- a sandbox out of a snapshot -------------------------------------------------------------- */
+
+struct branch {
+    struct dz_engine *e;
+    struct dz_snapshot_row snap;
+    dz_engine_done_fn *done;
+    void *arg;
+    bool no_start;
+    char *tenant, *name, *config, *metadata, *keep, *idle_mode;
+    int64_t idle_ms;
+    char id[DZ_ID_TEXT];
+    int rc; /* of the worker */
+    struct dz_err err;
+};
+
+static void branch_free(struct branch *b)
+{
+    dz_snapshot_row_release(&b->snap);
+    dz_free(b->tenant);
+    dz_free(b->name);
+    dz_free(b->config);
+    dz_free(b->metadata);
+    dz_free(b->keep);
+    dz_free(b->idle_mode);
+    dz_free(b);
+}
+
+static int copy_one(const struct branch *b, bool log, struct dz_err *err)
+{
+    DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    const struct dz_blob_copy how = {0};
+    struct dz_blob_copied copied;
+    char from[DZ_COLD_KEY], to[DZ_COLD_KEY];
+    (void)snprintf(from, sizeof from, "%s.doze%s", b->snap.id, log ? "-wal" : "");
+    int rc = dz_blob_in_open(b->e->snapshots, from, &in, err);
+    if (rc == DZ_ENOENT && log)
+        return 0;
+    if (rc == 0)
+        rc = dz_blob_out_open(b->e->cold.live,
+                              dz_cold_key(b->id, log ? DZ_COLD_LOG : DZ_COLD_LIVE, to), &out, err);
+    if (rc == 0)
+        rc = dz_blob_copy(in, out, &how, &copied, err);
+    return rc < 0 ? rc : dz_blob_out_commit(out, err);
+}
+
+static void work_copy(void *arg)
+{
+    struct branch *b = arg;
+    b->rc = copy_one(b, true, &b->err);
+    if (b->rc == 0)
+        b->rc = copy_one(b, false, &b->err);
+    if (b->rc < 0 &&
+        dz_cold_drop(&b->e->cold, b->id, DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG), NULL) < 0)
+        dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
+}
+
+static void branch_fail(struct branch *b, int code, const struct dz_err *err)
+{
+    struct dz_engine_why why = {0};
+    const struct dz_engine_result r = {.code = code, .why = &why};
+    (void)dz_why_err(&why, code, err);
+    if (code == DZ_EEXIST)
+        (void)snprintf(why.field, sizeof why.field, "name");
+    b->done(b->arg, &r);
+    branch_free(b);
+}
+
+static void on_copied(void *arg)
+{
+    struct branch *b = arg;
+    struct dz_engine_why why = {0};
+    const struct dz_instance row = {
+        .id = b->id,
+        .tenant = b->tenant,
+        .name = b->name,
+        .kind = "wasm",
+        .image = b->snap.image,
+        .config = b->config,
+        .metadata = b->metadata,
+        .keep = b->keep,
+        .idle_mode = b->idle_mode,
+        .suspend_ms = b->idle_ms,
+        .deployment = "DEPLOYED",
+    };
+    if (b->rc < 0) {
+        branch_fail(b, b->rc, &b->err);
+        return;
+    }
+    int rc = dz_keeper_register(b->e->keeper, &row, &b->err);
+    if (rc < 0) {
+        if (dz_cold_drop(&b->e->cold, b->id, DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG), NULL) < 0)
+            dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
+        branch_fail(b, rc, &b->err);
+        return;
+    }
+    rc = dz_engine_started(b->e, &row, b->no_start, b->done, b->arg, &why);
+    if (rc < 0) {
+        const struct dz_engine_result r = {.code = rc, .why = &why};
+        b->done(b->arg, &r);
+    }
+    branch_free(b);
+}
+
+static int own(char **to, const char *text)
+{
+    *to = dz_str_dup(dz_str(text ? text : ""));
+    return *to ? 0 : DZ_ENOMEM;
+}
+
+/* What the client said, and else what the snapshot's sandbox had. */
+static int inherit(struct branch *b, const struct dz_engine_caller *who,
+                   const struct dz_engine_spec *s, uint64_t memory, struct dz_err *err)
+{
+    DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
+    const struct dz_instance as_row = {
+        .id = b->snap.id, .config = b->snap.config, .metadata = b->snap.metadata};
+    int rc = dz_engine_config_of(&as_row, &c, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_engine_spec merged = {
+        .size = s->size ? s->size : c.size,
+        .policy = s->policy ? s->policy : c.policy,
+        .durability = s->durability ? s->durability : c.durability,
+        .env_json = s->env_json ? s->env_json : c.env,
+        .no_resume = s->no_resume || !c.auto_resume,
+    };
+    b->config = dz_engine_config_text(&merged, c.image, memory ? memory : c.memory_bytes);
+    b->metadata = dz_engine_metadata_text(s->labels_json ? s->labels_json : c.labels,
+                                          s->metadata_json ? s->metadata_json : c.metadata);
+    b->idle_ms = s->idle_ms;
+    b->no_start = s->no_start;
+    if (!b->config || !b->metadata || own(&b->tenant, who->tenant) < 0 ||
+        own(&b->name, s->name) < 0 || own(&b->keep, s->keep) < 0 ||
+        own(&b->idle_mode, s->idle_mode) < 0)
+        return dz_fail(err, DZ_ENOMEM, "create: out of memory");
+    return 0;
+}
+
+int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
+                     const struct dz_engine_spec *spec, dz_engine_done_fn *done, void *arg,
+                     struct dz_engine_why *why)
+{
+    uint64_t memory = 0;
+    struct branch *b = dz_zalloc(sizeof *b);
+    if (!b)
+        return dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
+    b->e = e;
+    b->done = done;
+    b->arg = arg;
+    int rc = dz_engine_check_spec(spec, &memory, why);
+    if (rc == 0)
+        rc = dz_engine_snapshot_get(e, who, spec->snapshot, &b->snap, why);
+    if (rc == DZ_ENOENT)
+        (void)snprintf(why->field, sizeof why->field, "snapshot");
+    if (rc == 0 && strcmp(b->snap.kind, "pause") == 0)
+        rc = dz_why(why, DZ_EINVAL, "snapshot", "%s is of a pause: resume it", b->snap.id);
+    if (rc == 0) {
+        struct dz_err err;
+        rc = inherit(b, who, spec, memory, &err);
+        if (rc == 0)
+            rc = dz_id_new("sbx", b->id, &err);
+        if (rc == 0)
+            rc = dz_loop_work(e->loop, work_copy, on_copied, b, &err);
+        if (rc < 0)
+            (void)dz_why_err(why, rc, &err);
+    }
+    if (rc < 0)
+        branch_free(b);
+    return rc;
+}
+
+/* --- pauses -------------------------------------------------------------------- */
+
+/* The one of this sandbox: 1 and its row, or 0. */
+static int find_pause(struct dz_engine *e, const char *sandbox, struct dz_snapshot_row *ret_row,
+                      struct dz_err *err)
+{
+    DZ_AUTO(dz_snapshot_rows_release)
+    struct dz_snapshot_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    const struct dz_registry_record_filter f = {.sandbox_id = sandbox};
+    int rc = dz_registry_snapshot_list(e->registry, &f, &rows, err);
+    for (size_t i = 0; i < rows.n && rc == 0; i++) {
+        if (strcmp(rows.p[i].kind, "pause") != 0)
+            continue;
+        *ret_row = rows.p[i];
+        rows.p[i] = (struct dz_snapshot_row){0};
+        rc = 1;
+    }
+    return rc;
+}
+
+int dz_engine_pause(struct dz_engine *e, const struct dz_instance *row,
+                    char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row old = {0};
+    struct dz_err err;
+    int rc = find_pause(e, row->id, &old, &err);
+    if (rc == 1) {
+        (void)snprintf(ret_id, DZ_ID_TEXT, "%s", old.id);
+        return 0;
+    }
+    if (rc == 0)
+        rc = dz_id_new("snap", ret_id, &err);
+    if (rc == 0) {
+        const struct dz_snapshot_row pause = {.id = ret_id,
+                                              .tenant = row->tenant,
+                                              .status = "ready",
+                                              .sandbox_id = row->id,
+                                              .kind = "pause",
+                                              .image = row->image,
+                                              .created = dz_clock_real_ms()};
+        rc = dz_registry_snapshot_add(e->registry, &pause, false, &err);
+    }
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+void dz_engine_pause_over(struct dz_engine *e, const char *sandbox)
+{
+    DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row old = {0};
+    struct dz_err err;
+    int rc = find_pause(e, sandbox, &old, &err);
+    if (rc == 1)
+        rc = dz_registry_snapshot_remove(e->registry, NULL, old.id, 0, &err);
+    if (rc < 0)
+        dz_log(DZ_LOG_WARN, "pause_left", dz_log_strz("sandbox_id", sandbox), dz_log_err(&err));
+}
+
+int dz_engine_resume(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                     const char *name, dz_engine_done_fn *done, void *arg,
+                     struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row row = {0};
+    const struct dz_engine_order wake = {.what = DZ_REQUEST_WAKE};
+    const struct dz_engine_spec spec = {
+        .name = name, .snapshot = word, .idle_ms = DZ_LADDER_INHERIT};
+    int rc = dz_engine_snapshot_get(e, who, word, &row, why);
+    if (rc < 0)
+        return rc;
+    if (strcmp(row.kind, "pause") != 0)
+        return dz_engine_create(e, who, &spec, done, arg, why);
+    if (name)
+        return dz_why(why, DZ_EINVAL, "name", "%s is of a pause: its sandbox has its name", row.id);
+    return dz_engine_order(e, who, row.sandbox_id, &wake, done, arg, why);
+}
+
+/* --- forks
+ * ---------------------------------------------------------------------------------------- */
+
+struct forking {
+    struct dz_engine *e;
+    dz_engine_fork_fn *done;
+    void *arg;
+    char *label;
+    char id[DZ_ID_TEXT];
+};
+
+static void on_forked(void *arg, const struct dz_snapshot_row *snap,
+                      const struct dz_engine_why *failed)
+{
+    struct forking *f = arg;
+    struct dz_engine_why why = {0};
+    if (failed) {
+        f->done(f->arg, NULL, failed);
+    } else {
+        const struct dz_fork_row row = {
+            .id = f->id,
+            .tenant = snap->tenant,
+            .status = "ready",
+            .sandbox_id = snap->sandbox_id,
+            .label = f->label,
+            .snapshot_id = snap->id,
+            .created = dz_clock_real_ms(),
+        };
+        int rc = dz_registry_fork_add(f->e->registry, &row, true, &why.err);
+        f->done(f->arg, rc < 0 ? NULL : &row, rc < 0 ? &why : NULL);
+    }
+    dz_free(f->label);
+    dz_free(f);
+}
+
+int dz_engine_fork(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+                   const char *label, dz_engine_fork_fn *done, void *arg, struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = dz_engine_row(e, who, word, &row, why);
+    if (rc == 0 && label && strlen(label) > DZ_ENGINE_VALUE_MAX)
+        rc = dz_why(why, DZ_ELIMIT, "label", "label: at most %d bytes", DZ_ENGINE_VALUE_MAX);
+    if (rc < 0)
+        return rc;
+    struct forking *f = dz_zalloc(sizeof *f);
+    if (!f)
+        return dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
+    *f = (struct forking){.e = e, .done = done, .arg = arg};
+    rc = dz_id_new("frk", f->id, &why->err);
+    if (rc == 0 && own(&f->label, label) < 0)
+        rc = dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
+    if (rc == 0)
+        rc = dz_engine_snapshot_of(e, &row, "fork", NULL, on_forked, f, why);
+    if (rc < 0) {
+        dz_free(f->label);
+        dz_free(f);
+    }
+    return rc;
+}
+
+int dz_engine_fork_get(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
+                       struct dz_fork_row *ret_row, struct dz_engine_why *why)
+{
+    char quoted[DZ_STR_QUOTED];
+    struct dz_err err;
+    int rc =
+        dz_registry_fork_get(e->registry, who->is_operator ? NULL : who->tenant, id, ret_row, &err);
+    if (rc == DZ_ENOENT)
+        return dz_why(why, rc, NULL, "there is no fork %s", dz_str_quote(dz_str(id), quoted));
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who, const char *after,
+                    size_t limit, struct dz_fork_rows *rows, struct dz_engine_why *why)
+{
+    struct dz_err err;
+    const struct dz_registry_record_filter f = {
+        .tenant = who->is_operator ? NULL : who->tenant, .after = after, .limit = limit};
+    int rc = dz_registry_fork_list(e->registry, &f, rows, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+int dz_engine_fork_attach(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
+                          const char *name, dz_engine_done_fn *done, void *arg,
+                          struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
+    struct dz_err err;
+    int rc = dz_engine_fork_get(e, who, id, &row, why);
+    if (rc < 0)
+        return rc;
+    const struct dz_engine_spec spec = {
+        .name = name, .snapshot = row.snapshot_id, .idle_ms = DZ_LADDER_INHERIT};
+    rc = dz_engine_branch(e, who, &spec, done, arg, why);
+    row.attached++;
+    if (rc == 0 &&
+        dz_registry_fork_change(e->registry, &row, DZ_ROW_COLUMN(fork, attached), false, &err) < 0)
+        dz_log(DZ_LOG_WARN, "fork_not_counted", dz_log_err(&err)); /* a figure, no more */
+    return rc;
+}
+
+/* Other handles and the branches themselves stay. */
+int dz_engine_fork_delete(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
+                          struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
+    struct dz_err err;
+    int rc = dz_engine_fork_get(e, who, id, &row, why);
+    if (rc < 0)
+        return rc;
+    rc = dz_registry_fork_remove(e->registry, NULL, row.id, 0, &err);
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    return dz_engine_snapshot_delete(e, who, row.snapshot_id, why);
+}
