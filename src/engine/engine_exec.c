@@ -18,6 +18,10 @@
 #include <signal.h>
 #include <string.h>
 
+enum {
+    INPUT_MARK = 64 << 10, /* bytes of input that may wait before its sender does */
+};
+
 /* --- execs ------------------------------------------------------------------------------ */
 
 static struct exec *exec_find(struct box *b, const char *id)
@@ -43,17 +47,48 @@ static struct exec *exec_make(struct box *b, const char *id)
         return NULL;
     x->box = b;
     (void)snprintf(x->id, sizeof x->id, "%s", id);
-    x->input = (struct dz_buf)DZ_BUF_INIT(DZ_ENGINE_INPUT_MAX);
+    x->input = (struct dz_buf)DZ_BUF_INIT(DZ_ENGINE_INPUT_MAX + INPUT_MARK);
     x->began_ms = dz_clock_mono_ms();
     dz_list_init(&x->watches);
+    dz_list_init(&x->tellings);
     dz_list_init(&x->link);
     dz_list_push_back(&b->execs, &x->link);
     return x;
 }
 
+/* Somebody who gives a command input, signals, a size. */
+struct telling {
+    struct dz_list link; /* in exec.tellings, or alone */
+    dz_engine_done_fn *done;
+    void *arg;
+    struct dz_engine_tell tell;
+    char id[DZ_CELL_ID_MAX + 1];
+    char data[];
+};
+
+static void told(struct telling *t, const struct dz_engine_result *result)
+{
+    dz_engine_done_fn *done = t->done;
+    void *arg = t->arg;
+    dz_list_remove(&t->link);
+    dz_free(t);
+    done(arg, result);
+}
+
+/* Input that waits is the sender's wait too, or a fast one would overrun a slow command. */
+static void answer_tellings(struct exec *x, const struct dz_engine_result *result)
+{
+    DZ_LIST_FOREACH(struct telling, t, &x->tellings, link)
+        told(t, result);
+}
+
 /* Nobody listens any more. */
 static void exec_free(struct exec *x)
 {
+    struct dz_engine_why why = {0};
+    struct dz_engine_result gone = {.why = &why};
+    gone.code = dz_why(&why, DZ_ENOENT, NULL, "the command has ended");
+    answer_tellings(x, &gone);
     dz_list_remove(&x->link);
     dz_timer_free(x->timeout);
     dz_buf_release(&x->input);
@@ -197,6 +232,8 @@ static void push_input(struct exec *x)
         x->input.len -= at;
         x->input.p[x->input.len] = '\0';
     }
+    if (x->input.len <= INPUT_MARK)
+        answer_tellings(x, &(struct dz_engine_result){.code = 0});
     if (x->handle && !x->starting && x->input_end && x->input.len == 0) {
         (void)dz_cell_exec_input_end(x->box->cell, x->handle, NULL);
         x->input_end = false;
@@ -630,14 +667,6 @@ const char *dz_engine_watch_exec(const struct dz_engine_watch *w)
 /* --- telling one something
  * ------------------------------------------------------------------------ */
 
-struct telling {
-    dz_engine_done_fn *done;
-    void *arg;
-    struct dz_engine_tell tell;
-    char id[DZ_CELL_ID_MAX + 1];
-    char data[];
-};
-
 static int tell(struct exec *x, const struct dz_engine_tell *t, struct dz_engine_why *why)
 {
     struct dz_err err = {0};
@@ -680,11 +709,12 @@ static void on_tell(void *arg, struct box *b, const struct dz_engine_result *res
                      ? tell(x, &t->tell, &why)
                      : dz_why(&why, DZ_ENOENT, NULL, "no command %s runs in the sandbox", t->id);
         r.why = &why;
+        if (r.code == 0 && t->tell.what == DZ_ENGINE_INPUT && x->input.len > INPUT_MARK) {
+            dz_list_push_back(&x->tellings, &t->link);
+            return;
+        }
     }
-    dz_engine_done_fn *done = t->done;
-    void *done_arg = t->arg;
-    dz_free(t);
-    done(done_arg, &r);
+    told(t, &r);
 }
 
 int dz_engine_exec_tell(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
@@ -700,6 +730,7 @@ int dz_engine_exec_tell(struct dz_engine *e, const struct dz_engine_caller *who,
     struct telling *t = dz_zalloc(sizeof *t + what->data.n);
     if (!t)
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
+    dz_list_init(&t->link);
     t->done = done;
     t->arg = arg;
     t->tell = *what;

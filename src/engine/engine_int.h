@@ -80,7 +80,8 @@ struct exec {
     uint64_t next;        /* offset behind the last piece that came */
     uint64_t took;        /* up to which the cell knows that output was taken */
     struct dz_list watches;
-    struct dz_buf input; /* not yet given to the cell */
+    struct dz_buf input;     /* not yet given to the cell */
+    struct dz_list tellings; /* who is answered once little of it is left */
     struct dz_timer *timeout;
     int64_t began_ms, pid;
 };
