@@ -61,9 +61,7 @@ $(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzs
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
 program    = $(eval PROGRAMS += $(1))$(eval SRC_$(1) := $(2))$(eval NEEDS_$(1) := $(3))
 $(call program,doze,src/cli/main.c,cli)
-$(call program,views_vfs,tests/model/views_vfs.c,vfs)
-$(call program,host_vfs,tests/model/host_vfs.c,vfs)
-$(call program,torture_vfs,tests/torture/torture_vfs.c,vfs)
+$(foreach p,model/views_vfs model/host_vfs torture/torture_vfs,$(call program,$(notdir $(p)),tests/$(p).c,vfs))
 $(call program,model_vfs,$(addprefix tests/model/,model_vfs.c model_ops.c model_more.c model_world.c ramfs.c),vfs)
 $(call program,spec,$(addprefix tests/spec/,spec_main.c spec_run.c spec_host.c spec_value.c),wasm)
 SLEEP      := sleep_anywhere sleep_soak
@@ -73,7 +71,8 @@ $(foreach p,$(FREEZE),$(call program,$(p),$(addprefix tests/freeze/,$(p).c freez
 $(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
 $(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs cell)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
-$(foreach p,spec freeze_spec wasi_suite,$(eval SYS_$(p) := -ljansson))
+$(call program,canned,tests/web/canned.c,http)
+$(foreach p,spec freeze_spec wasi_suite canned,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn db disk wasm run sleep cell lifecycle images
 $(foreach n,wasm.wasm sleep.image cell.cell db.db disk.vfs lifecycle.keeper,$(eval NEEDS_bench_$(basename $(n)) := $(patsubst .%,%,$(suffix $(n)))))

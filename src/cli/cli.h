@@ -45,6 +45,7 @@ enum dz_cli_exit {
 
 /* X(name, heading in `doze help`), in the order of the list. */
 #define DZ_CLI_GROUPS(X)                   \
+    X(SANDBOX, "Sandboxes")                \
     X(RUN, "Sandboxes: no daemon")         \
     X(IMAGE, "Images")                     \
     X(DISK, "Disks: a file, no daemon")    \

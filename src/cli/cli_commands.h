@@ -12,6 +12,35 @@
 #include "cli/cli.h"
 
 #define DZ_CLI_COMMANDS(X) \
+    X(create)              \
+    X(exec)                \
+    X(shell)               \
+    X(ls)                  \
+    X(get)                 \
+    X(rm)                  \
+    X(wake)                \
+    X(suspend)             \
+    X(freeze)              \
+    X(archive)             \
+    X(revive)              \
+    X(prefetch)            \
+    X(hold)                \
+    X(attach)              \
+    X(cp)                  \
+    X(cat)                 \
+    X(files)               \
+    X(files_rm)            \
+    X(files_mkdir)         \
+    X(files_mv)            \
+    X(sql)                 \
+    X(ps)                  \
+    X(logs)                \
+    X(kill)                \
+    X(events)              \
+    X(sandbox_create)      \
+    X(sandbox_exec)        \
+    X(sandbox_wake)        \
+    X(sandbox_destroy)     \
     X(run)                 \
     X(resume)              \
     X(inspect)             \

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "cli/cli_remote.h"
 #include "cli/cli_term.h"
 #include "cli/local_cell.h"
 #include "cli/local_control.h"
@@ -306,31 +307,60 @@ static int copy_jail(struct dz_cli *c, struct dz_err *err)
     return copy_by(c, NULL, err);
 }
 
-static int snapshot(struct dz_cli *c, struct dz_err *err)
+/* FILE and TARGET, or a SANDBOX of a daemon? */
+static int either(struct dz_cli *c, int (*file)(struct dz_cli *c, struct dz_err *err),
+                  int (*remote)(struct dz_cli *c, struct dz_err *err), struct dz_err *err)
+{
+    if (!dz_cli_is_file(c->argv[0]))
+        return remote(c, err);
+    return c->argc == 2 ? file(c, err) : dz_cli_usage(c, err, "TARGET is missing");
+}
+
+static int snapshot_file(struct dz_cli *c, struct dz_err *err)
 {
     if (dz_cli_flag(c, "flat"))
         return copy_by(c, run_flat, err);
     return snapshot_bytes(c, err);
 }
 
+static int snapshot(struct dz_cli *c, struct dz_err *err)
+{
+    return either(c, snapshot_file, dz_cli_remote_snapshot, err);
+}
+
+static int clone(struct dz_cli *c, struct dz_err *err)
+{
+    return either(c, copy_jail, dz_cli_remote_clone, err);
+}
+
+static int share(struct dz_cli *c, struct dz_err *err)
+{
+    return either(c, copy_jail, dz_cli_remote_share, err);
+}
+
 const struct dz_cli_command dz_cmd_snapshot = {
     .name = "snapshot",
-    .group = DZ_CLI_GROUP_RUN,
-    .summary = "copy a sandbox, its sleeping machine included, to a new file",
-    .args = "FILE TARGET",
-    .min_args = 2,
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "keep a sandbox as it is now, machine included",
+    .args = "SANDBOX | FILE TARGET",
+    .min_args = 1,
     .max_args = 2,
     .options =
         (const struct dz_cli_option[]){
-            {"flat", 0, NULL, "a file that stands on no base and may be one itself"},
+            {"name", 'n', "NAME", "of a SANDBOX: name the snapshot"},
+            {"flat", 0, NULL, "of a FILE: one that stands on no base and may be one itself"},
             DZ_CLI_OPTION_IMAGE,
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "Both files can be resumed, and go their own ways. FILE may be run meanwhile by\n"
-            "`doze run --keep` or `doze resume`: the machine is stopped for the moment that\n"
-            "the copy takes. TARGET is there as a whole or not at all.\n"
+    .help = "Of a SANDBOX: prints the id of the snapshot, of which `doze create --snapshot`\n"
+            "makes any number of sandboxes. It goes on meanwhile.\n"
+            "\n"
+            "Of a FILE (it has a / in it, or ends in .doze): without a daemon, to a new\n"
+            "file. Both files can be resumed, and go their own ways. FILE may be run\n"
+            "meanwhile by `doze run --keep` or `doze resume`: the machine is stopped for\n"
+            "the moment that the copy takes. TARGET is there as a whole or not at all.\n"
             "\n"
             "With --flat, nobody may run FILE; TARGET holds what FILE and the base below it\n"
             "(--image) hold together. As a base with a sleeping machine, it starts any\n"
@@ -340,57 +370,90 @@ const struct dz_cli_command dz_cmd_snapshot = {
 
 const struct dz_cli_command dz_cmd_clone = {
     .name = "clone",
-    .group = DZ_CLI_GROUP_RUN,
+    .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "copy the files of a sandbox, without its machine, to a new one",
-    .args = "FILE TARGET",
-    .min_args = 2,
+    .args = "SANDBOX | FILE TARGET",
+    .min_args = 1,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "TARGET stands on the same base. It has no process, no memory, no /tmp, no\n"
-            "records of commands and none of the bytes that were deleted in FILE.\n",
+    .options =
+        (const struct dz_cli_option[]){
+            {"name", 'n', "NAME", "of a SANDBOX: name the new one"},
+            {"tenant", 0, "NAME", "of a SANDBOX: make it this tenant's"},
+            DZ_CLI_OPTION_IMAGE,
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END,
+        },
+    .help = "Of a SANDBOX: prints the id of the new one. Of a FILE (it has a / in it, or\n"
+            "ends in .doze): without a daemon, to a new file. It stands on the same base.\n"
+            "It has no process, no memory, no /tmp, no records of commands and none of the\n"
+            "bytes that were deleted.\n",
     .run = run_clone,
-    .jail = copy_jail,
+    .jail = clone,
 };
 
 const struct dz_cli_command dz_cmd_share = {
     .name = "share",
-    .group = DZ_CLI_GROUP_RUN,
-    .summary = "write the public volume of a sandbox to a new file",
-    .args = "FILE TARGET",
-    .min_args = 2,
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "share what is public of a sandbox",
+    .args = "SANDBOX [TARGET] | FILE TARGET",
+    .min_args = 1,
     .max_args = 2,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "TARGET holds /workspace and nothing else: no memory volume, no /tmp, no\n"
+    .help = "Of a SANDBOX without TARGET: prints a reference (ref_...), of which `doze\n"
+            "attach` makes a sandbox that sees the files and does not own them. Of a\n"
+            "SANDBOX with TARGET, and of a FILE (it has a / in it, or ends in .doze): a new\n"
+            "file.\n"
+            "\n"
+            "TARGET holds /workspace and nothing else: no memory volume, no /tmp, no\n"
             "machine, no environment, and none of the bytes that were deleted in FILE. It\n"
             "stands on no base; what /workspace has from the one below FILE (--image) is\n"
             "copied.\n",
     .run = run_share,
-    .jail = copy_jail,
+    .jail = share,
 };
 
 /* --- fork -------------------------------------------------------------------------------- */
 
-static int fork_and_run(struct dz_cli *c, struct dz_err *err)
+static int fork_file(struct dz_cli *c, struct dz_err *err)
 {
     target.goes_on = true;
     return dz_cli_cell_status(c, dz_cli_resume(c, c->argv[1], snapshot_bytes, err));
 }
 
+static int fork_either(struct dz_cli *c, struct dz_err *err)
+{
+    return either(c, fork_file, dz_cli_remote_fork, err);
+}
+
 const struct dz_cli_command dz_cmd_fork = {
     .name = "fork",
-    .group = DZ_CLI_GROUP_RUN,
-    .summary = "make another sandbox of a running one, and run that here",
-    .args = "FILE TARGET",
-    .min_args = 2,
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "make other sandboxes of a running one",
+    .args = "SANDBOX | FILE TARGET",
+    .min_args = 1,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_RESUME, DZ_CLI_OPTION_END},
-    .help = "From one instant on there are two: the one in FILE goes on where it runs (by\n"
-            "`doze run --keep` or `doze resume`, in another terminal), its copy in TARGET\n"
-            "goes on here, as by `doze resume TARGET`. They share nothing but their past;\n"
-            "random numbers and /proc/generation differ. If FILE is asleep, it stays so.\n"
+    .options =
+        (const struct dz_cli_option[]){
+            {"count", 0, "N", "of a SANDBOX: make so many, and print their ids"},
+            {"label", 0, "TEXT", "of a SANDBOX: label the fork"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTIONS_RESUME,
+            DZ_CLI_OPTION_END,
+        },
+    .help = "Of a SANDBOX: it goes on; with --count, so many others go on from the same\n"
+            "instant. Without, it prints the id of the fork (frk_...), of which `doze\n"
+            "attach` makes one, again and again.\n"
+            "\n"
+            "Of a FILE (it has a / in it, or ends in .doze), without a daemon, the other\n"
+            "one runs here. From one instant on there are two: the one in FILE goes on\n"
+            "where it runs (by `doze run --keep` or `doze resume`, in another terminal),\n"
+            "its copy in TARGET goes on here, as by `doze resume TARGET`. They share\n"
+            "nothing but their past; random numbers and /proc/generation differ. If FILE is\n"
+            "asleep, it stays so.\n"
             "\n"
             "The status is that of the copy's first process; 75 when it was put to sleep.\n",
-    .run = fork_and_run,
+    .run = fork_either,
 };

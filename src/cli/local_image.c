@@ -7,9 +7,11 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "cli/cli_env.h"
+#include "cli/cli_remote.h"
 #include "cli/cli_signal.h"
 #include "cli/cli_table.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -90,6 +92,9 @@ static int ls(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
     struct listing l = {.c = c};
+    const char *url = getenv("DOZE_URL");
+    if (url && url[0]) /* its images, not this machine's */
+        return dz_cli_remote_images(c, err);
     int rc = dz_cli_image_store(&s, err);
     if (rc < 0)
         return rc;

@@ -44,7 +44,7 @@ run() {
     "$@" >out 2>err || got=$?
     [ "$got" -eq "$want" ] && return 0
     echo "exit $got, not $want: $*"
-    sed 's/^/  out: /' out
+    head -n 40 out | cut -c1-300 | sed "s/^/  out: /"
     sed 's/^/  err: /' err
     return 1
 }

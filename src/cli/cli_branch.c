@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze snapshot`, `fork`, `clone`, `share` of a sandbox that a daemon keeps, and
+ * `doze snapshots`. Of a file, they are local_copy.c's.
+ */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/num.h"
+#include "cli/cli_progress.h"
+#include "cli/cli_remote.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void put_text(json_t *o, const char *key, const char *value)
+{
+    if (value)
+        (void)json_object_set_new(o, key, json_string(value));
+}
+
+static int no_target(struct dz_cli *c, struct dz_err *err)
+{
+    return c->argc < 2 ? 0
+                       : dz_cli_usage(c, err,
+                                      "%s is a sandbox of the daemon, and has no TARGET; a file "
+                                      "has a / in its name or ends in .doze",
+                                      c->argv[0]);
+}
+
+int dz_cli_remote_snapshot(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *body = json_object(), *answer = NULL;
+    put_text(body, "name", dz_cli_value(c, "name"));
+    int rc = no_target(c, err);
+    if (rc < 0) {
+        json_decref(body);
+        return rc;
+    }
+    rc = dz_cli_ask(c, "POST", body, &answer, err, "/v1/sandboxes/{}/snapshot", c->argv[0]);
+    return rc < 0 ? rc : dz_cli_show_one(c, answer, "id", err);
+}
+
+int dz_cli_remote_fork(struct dz_cli *c, struct dz_err *err)
+{
+    const char *given = dz_cli_value(c, "count");
+    json_t *body = json_object(), *answer = NULL, *sandbox;
+    uint64_t count = 0;
+    size_t i;
+    int rc = no_target(c, err);
+    if (rc == 0 && given && dz_num_u64(dz_str(given), 1, 1000, &count, NULL) < 0)
+        rc = dz_cli_usage(c, err, "--count wants 1 to 1000, not %s", given);
+    put_text(body, "label", dz_cli_value(c, "label"));
+    if (count)
+        (void)json_object_set_new(body, "count", json_integer((json_int_t)count));
+    if (rc < 0) {
+        json_decref(body);
+        return rc;
+    }
+    rc = dz_cli_ask(c, "POST", body, &answer, err, "/v1/sandboxes/{}/fork", c->argv[0]);
+    if (rc < 0 || c->json || !count)
+        return rc < 0 ? rc : dz_cli_show_one(c, answer, "id", err);
+    json_array_foreach(json_object_get(answer, "sandboxes"), i, sandbox)
+        dz_cli_put(c, dz_cli_text(sandbox, "id"));
+    json_decref(answer);
+    return DZ_EXIT_OK;
+}
+
+int dz_cli_remote_clone(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *body = json_object(), *answer = NULL;
+    int rc = no_target(c, err);
+    if (rc < 0) {
+        json_decref(body);
+        return rc;
+    }
+    put_text(body, "tenant", dz_cli_value(c, "tenant"));
+    put_text(body, "name", dz_cli_value(c, "name"));
+    rc = dz_cli_ask(c, "POST", body, &answer, err, "/v1/sandboxes/{}/clone", c->argv[0]);
+    return rc < 0 ? rc : dz_cli_show_one(c, answer, "id", err);
+}
+
+/* --- share ----------------------------------------------------------------------------------- */
+
+static int receive(struct dz_cli *c, struct dz_client *client, int fd, struct dz_err *err)
+{
+    struct dz_cli_progress p;
+    int64_t size = dz_client_size(client);
+    char piece[DZ_IO_PIECE];
+    uint64_t done = 0;
+    ssize_t n;
+    int rc = 0;
+    dz_cli_progress_start(&p, c, c->argv[1], size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
+    while (rc == 0 && (n = dz_client_read(client, piece, sizeof piece, err)) != 0) {
+        rc = n < 0 ? (int)n : dz_fd_write(fd, piece, (size_t)n, err);
+        done += n > 0 ? (uint64_t)n : 0;
+        dz_cli_progress_at(&p, done);
+    }
+    dz_cli_progress_end(&p);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = dz_fail_sys(err, errno, "write %s", c->argv[1]);
+    return rc;
+}
+
+/* With TARGET a copy of what is public; without it, a reference that others attach. */
+int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    char temp[DZ_PATH_MAX];
+    json_t *answer = NULL;
+    int rc;
+    if (c->argc < 2) {
+        rc =
+            dz_cli_ask(c, "POST", json_object(), &answer, err, "/v1/sandboxes/{}/refs", c->argv[0]);
+        return rc < 0 ? rc : dz_cli_show_one(c, answer, "id", err);
+    }
+    if (snprintf(temp, sizeof temp, "%s.tmp", c->argv[1]) >= (int)sizeof temp)
+        return dz_fail(err, DZ_ELIMIT, "share: the path is too long");
+    if (access(c->argv[1], F_OK) == 0)
+        return dz_fail(err, DZ_EEXIST, "share: %s exists already", c->argv[1]);
+    dz_client_target(&target, "/v1/sandboxes/{}/share", c->argv[0]);
+    const struct dz_client_req req = {
+        .method = "GET", .target = target.p, .accept = "*/*", .timeout_ms = -1};
+    rc = dz_cli_remote(c, &client, err);
+    if (rc == 0)
+        rc = dz_client_begin(client, &req, err);
+    if (rc < 0)
+        return rc;
+    DZ_AUTO(dz_fd_close)
+    int fd = dz_fd_open(AT_FDCWD, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, err);
+    if (fd < 0)
+        return fd;
+    rc = receive(c, client, fd, err);
+    if (rc == 0 && renameat2(AT_FDCWD, temp, AT_FDCWD, c->argv[1], RENAME_NOREPLACE) < 0)
+        rc = dz_fail_sys(err, errno, "make %s", c->argv[1]);
+    if (rc < 0)
+        (void)unlink(temp);
+    return rc;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze exec`, `doze shell`, `doze attach`: commands in a sandbox that a daemon keeps.
+ */
+#include "base/limits.h"
+#include "base/num.h"
+#include "cli/cli_remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define TIMEOUT_MAX_MS ((int64_t)7 * 24 * 3600 * 1000)
+
+/* --- what to run -------------------------------------------------------------------------- */
+
+static void put_text(json_t *o, const char *key, const char *value)
+{
+    if (value)
+        (void)json_object_set_new(o, key, json_string(value));
+}
+
+static int put_env(struct dz_cli *c, json_t *o, struct dz_err *err)
+{
+    json_t *env = json_object();
+    const char *given;
+    (void)json_object_set_new(o, "env", env);
+    for (int i = 0; (given = dz_cli_value_at(c, "env", i)); i++) {
+        const char *equals = strchr(given, '='), *value = equals ? equals + 1 : getenv(given);
+        char name[DZ_PATH_MAX];
+        size_t n = equals ? (size_t)(equals - given) : strlen(given);
+        if (n == 0 || n >= sizeof name)
+            return dz_cli_usage(c, err, "--env wants NAME=VALUE or NAME, not %s", given);
+        (void)snprintf(name, sizeof name, "%.*s", (int)n, given);
+        put_text(env, name, value);
+    }
+    return 0;
+}
+
+static void put_tty(json_t *o)
+{
+    struct winsize w = {0};
+    const char *term = getenv("TERM");
+    (void)ioctl(STDIN_FILENO, TIOCGWINSZ, &w);
+    (void)json_object_set_new(
+        o, "tty",
+        json_pack("{s:i,s:i}", "cols", w.ws_col ? w.ws_col : 80, "rows", w.ws_row ? w.ws_row : 24));
+    json_t *env = json_object_get(o, "env");
+    if (!json_object_get(env, "TERM"))
+        put_text(env, "TERM", term ? term : "xterm");
+}
+
+/* The request's body from the options that exec and shell share. */
+static int make_request(struct dz_cli *c, char *const *words, bool input, bool tty,
+                        json_t **ret_request, struct dz_err *err)
+{
+    const char *timeout = dz_cli_value(c, "timeout");
+    int64_t ms = 0;
+    if (timeout && dz_duration_parse(dz_str(timeout), 1, TIMEOUT_MAX_MS, &ms, NULL) < 0)
+        return dz_cli_usage(c, err, "--timeout wants a duration such as 30s, not %s", timeout);
+    json_t *o = json_object(), *cmd = json_array();
+    if (!o || !cmd)
+        return dz_fail(err, DZ_ENOMEM, "write a request: out of memory");
+    for (; *words; words++)
+        if (json_array_append_new(cmd, json_string(*words)) < 0) {
+            json_decref(o);
+            json_decref(cmd);
+            return dz_cli_usage(c, err, "a word of COMMAND is not UTF-8: %s", *words);
+        }
+    (void)json_object_set_new(o, "cmd", cmd);
+    put_text(o, "cwd", dz_cli_value(c, "workdir"));
+    put_text(o, "user", dz_cli_value(c, "user"));
+    put_text(o, "timeout", timeout);
+    int rc = put_env(c, o, err);
+    if (rc < 0) {
+        json_decref(o);
+        return rc;
+    }
+    if (input)
+        (void)json_object_set_new(o, "stdin", json_true());
+    if (tty)
+        put_tty(o);
+    *ret_request = o;
+    return 0;
+}
+
+static int in_background(struct dz_cli *c, json_t *request, struct dz_err *err)
+{
+    json_t *answer = NULL;
+    (void)json_object_set_new(request, "background", json_true());
+    int rc = dz_cli_ask(c, "POST", json_incref(request), &answer, err, "/v1/sandboxes/{}/exec",
+                        c->argv[0]);
+    return rc < 0 ? rc : dz_cli_show_one(c, answer, "exec_id", err);
+}
+
+static int in_foreground(struct dz_cli *c, json_t *request, bool input, bool tty,
+                         struct dz_err *err)
+{
+    struct dz_cli_session s = {
+        .sandbox = c->argv[0], .request = request, .input = input, .tty = tty};
+    int rc = dz_cli_session(c, &s, err);
+    if (rc < 0) /* not 1: that would be the command's */
+        c->usage_status = s.failed ? s.failed : DZ_EXIT_RUN_FAILED;
+    return rc;
+}
+
+/* --- exec ------------------------------------------------------------------------------------ */
+
+static int exec(struct dz_cli *c, struct dz_err *err)
+{
+    int at = c->argc > 1 && strcmp(c->argv[1], "--") == 0 ? 2 : 1;
+    bool tty = dz_cli_flag(c, "tty"), input = dz_cli_flag(c, "interactive"),
+         detach = dz_cli_flag(c, "detach");
+    json_t *request = NULL;
+    if (at >= c->argc)
+        return dz_cli_usage(c, err, "COMMAND is missing");
+    if (tty && input && !isatty(STDIN_FILENO))
+        return dz_cli_usage(c, err, "-t with -i needs a terminal as standard input");
+    int rc = make_request(c, c->argv + at, input && !detach, tty, &request, err);
+    if (rc == 0)
+        rc = detach ? in_background(c, request, err) : in_foreground(c, request, input, tty, err);
+    json_decref(request);
+    return rc;
+}
+
+#define OPTIONS_EXEC                                                       \
+    {"env", 'e', "K[=V]", "set a variable, or pass it on (repeatable)"},   \
+        {"workdir", 'w', "DIR", "start in this directory of the sandbox"}, \
+        {"user", 'u', "USER", "run as this user: a name, or UID[:GID]"},   \
+        {"timeout", 0, "DURATION", "stop it after this long, for instance 30s"}
+
+static const struct dz_cli_option exec_options[] = {
+    {"interactive", 'i', NULL, "pass standard input on"},
+    {"tty", 't', NULL, "give it a terminal"},
+    {"detach", 'd', NULL, "start it, print its id, and leave it running"},
+    OPTIONS_EXEC,
+    DZ_CLI_OPTION_JSON,
+    DZ_CLI_OPTION_QUIET,
+    DZ_CLI_OPTION_END,
+};
+
+#define HELP_EXEC                                                                    \
+    "SANDBOX is an id, the unique beginning of one, or a name. One that sleeps is\n" \
+    "woken. COMMAND is looked for in the sandbox.\n"                                 \
+    "\n"                                                                             \
+    "The exit status is the command's; 128 and the signal's number when a signal\n"  \
+    "ended it; 125 when doze failed, 127 when COMMAND was not found. Signals that\n" \
+    "doze gets are passed on. If the connection is lost, doze attaches again and\n"  \
+    "goes on with the output where it stopped. With -d, `doze attach` shows it\n"    \
+    "later.\n"
+
+const struct dz_cli_command dz_cmd_exec = {
+    .name = "exec",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "run a command in a sandbox",
+    .args = "SANDBOX [--] COMMAND [ARG...]",
+    .min_args = 2,
+    .max_args = -1,
+    .flags = DZ_CLI_REST,
+    .options = exec_options,
+    .help = HELP_EXEC,
+    .run = exec,
+};
+
+const struct dz_cli_command dz_cmd_sandbox_exec = {
+    .name = "sandbox exec",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "the same as `doze exec`",
+    .args = "SANDBOX [--] COMMAND [ARG...]",
+    .min_args = 2,
+    .max_args = -1,
+    .flags = DZ_CLI_REST,
+    .options = exec_options,
+    .help = HELP_EXEC,
+    .run = exec,
+};
+
+/* --- shell -------------------------------------------------------------------------------------
+ */
+
+static int shell(struct dz_cli *c, struct dz_err *err)
+{
+    static char name[] = "sh", login[] = "-l";
+    char *words[] = {name, login, NULL};
+    bool tty = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    json_t *request = NULL;
+    int rc = make_request(c, words, true, tty, &request, err);
+    if (rc == 0)
+        rc = in_foreground(c, request, true, tty, err);
+    json_decref(request);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_shell = {
+    .name = "shell",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "open a shell in a sandbox",
+    .args = "SANDBOX",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){OPTIONS_EXEC, DZ_CLI_OPTION_END},
+    .help = "Like `doze exec -it SANDBOX -- sh -l`; without a terminal, what comes on\n"
+            "standard input is run. Closing the window ends the shell; a sandbox that falls\n"
+            "asleep meanwhile does not: the next key wakes it.\n",
+    .run = shell,
+};
+
+/* --- attach
+ * --------------------------------------------------------------------------------------- */
+
+/* Which sandbox has this command? */
+static int find_exec(struct dz_cli *c, const char *id, char ret_sandbox[static 64],
+                     struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf list = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    json_t *items = NULL, *item;
+    size_t i;
+    dz_buf_adds(&list, "/v1/sandboxes");
+    int rc = dz_cli_remote(c, &client, err);
+    if (rc == 0)
+        rc = dz_cli_ask_list(c, client, &list, "sandboxes", &items, err);
+    if (rc < 0)
+        return rc;
+    ret_sandbox[0] = '\0';
+    json_array_foreach(items, i, item)
+    {
+        DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+        dz_client_target(&target, "/v1/sandboxes/{}/exec/{}", dz_cli_text(item, "id"), id);
+        if (dz_client_json(client, "GET", target.p, NULL, NULL, NULL) < 0)
+            continue;
+        (void)snprintf(ret_sandbox, 64, "%s", dz_cli_text(item, "id"));
+        break;
+    }
+    json_decref(items);
+    return ret_sandbox[0] ? 0 : dz_fail(err, DZ_ENOENT, "no sandbox has a command %s", id);
+}
+
+static int attach_exec(struct dz_cli *c, const char *sandbox, const char *id, struct dz_err *err)
+{
+    char found[64];
+    struct dz_cli_session s = {.sandbox = sandbox, .input = !dz_cli_flag(c, "no-stdin")};
+    s.tty = s.input && isatty(STDIN_FILENO) && dz_cli_flag(c, "tty");
+    (void)snprintf(s.exec_id, sizeof s.exec_id, "%s", id);
+    int rc = sandbox ? 0 : find_exec(c, id, found, err);
+    if (!sandbox)
+        s.sandbox = found;
+    return rc < 0 ? rc : dz_cli_session(c, &s, err);
+}
+
+/* From a fork or a reference: a sandbox. */
+static int attach_branch(struct dz_cli *c, const char *kind, const char *id, struct dz_err *err)
+{
+    json_t *answer = NULL, *body = json_object();
+    put_text(body, "name", dz_cli_value(c, "name"));
+    int rc = strcmp(kind, "forks") == 0
+                 ? dz_cli_ask(c, "POST", body, &answer, err, "/v1/forks/{}/attach", id)
+                 : dz_cli_ask(c, "POST", body, &answer, err, "/v1/refs/{}/attach", id);
+    return rc < 0 ? rc : dz_cli_show_one(c, answer, "id", err);
+}
+
+static int attach(struct dz_cli *c, struct dz_err *err)
+{
+    const char *id = c->argv[c->argc - 1], *sandbox = c->argc > 1 ? c->argv[0] : NULL;
+    struct dz_str what = dz_str(id);
+    if (dz_str_starts(what, DZ_STR("exe_")))
+        return attach_exec(c, sandbox, id, err);
+    if (sandbox)
+        return dz_cli_usage(c, err, "%s is no command's id (exe_...)", id);
+    if (dz_str_starts(what, DZ_STR("frk_")))
+        return attach_branch(c, "forks", id, err);
+    if (dz_str_starts(what, DZ_STR("ref_")))
+        return attach_branch(c, "refs", id, err);
+    return dz_cli_usage(c, err, "%s is none of exe_..., frk_... and ref_...", id);
+}
+
+const struct dz_cli_command dz_cmd_attach = {
+    .name = "attach",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "go on with a command, a fork or a reference",
+    .args = "[SANDBOX] ID",
+    .min_args = 1,
+    .max_args = 2,
+    .options = (const struct dz_cli_option[]){{"tty", 't', NULL, "the command has a terminal"},
+                                              {"no-stdin", 0, NULL, "only show its output"},
+                                              {"name", 0, "NAME", "name the new sandbox"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "exe_...: show a command's output from as far back as it is kept, pass standard\n"
+            "input on, and end with its exit status. Without SANDBOX, the one that has it\n"
+            "is looked for. frk_..., ref_...: make a sandbox of it and print its id.\n",
+    .run = attach,
+};

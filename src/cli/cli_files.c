@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze cp`, `cat`, `files`, `sql`: the files of a sandbox that a daemon keeps, also while
+ * it sleeps.
+ *
+ * A file is one request, streamed. Directories go as tar streams; the tar on this side is
+ * the system's.
+ */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/num.h"
+#include "cli/cli_progress.h"
+#include "cli/cli_remote.h"
+#include "cli/cli_term.h"
+#include "os/os_proc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    NAME_MAX_BYTES = 256, /* of a sandbox's name or id */
+};
+
+/* --- SANDBOX:PATH ------------------------------------------------------------------------------
+ */
+
+struct place {
+    char sandbox[NAME_MAX_BYTES]; /* "": a file here */
+    const char *path;
+};
+
+/* A colon before any slash has a sandbox's name before it, as with scp. */
+static int parse_place(struct dz_cli *c, const char *word, struct place *ret, struct dz_err *err)
+{
+    const char *colon = strchr(word, ':'), *slash = strchr(word, '/');
+    ret->sandbox[0] = '\0';
+    ret->path = word;
+    if (!colon || (slash && slash < colon))
+        return 0;
+    if (colon == word || colon - word >= NAME_MAX_BYTES)
+        return dz_cli_usage(c, err, "%s: a sandbox and a path are written SANDBOX:PATH", word);
+    (void)snprintf(ret->sandbox, sizeof ret->sandbox, "%.*s", (int)(colon - word), word);
+    ret->path = colon[1] ? colon + 1 : "/";
+    return 0;
+}
+
+static int remote_place(struct dz_cli *c, const char *word, struct place *ret, struct dz_err *err)
+{
+    int rc = parse_place(c, word, ret, err);
+    if (rc == 0 && !ret->sandbox[0])
+        rc = dz_cli_usage(c, err, "%s: a sandbox and a path are written SANDBOX:PATH", word);
+    return rc;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* --- bytes
+ * ---------------------------------------------------------------------------------------- */
+
+struct sending {
+    int fd;
+    uint64_t done;
+    struct dz_cli_progress progress;
+};
+
+static ssize_t read_file(void *arg, char *p, size_t n, struct dz_err *err)
+{
+    struct sending *s = arg;
+    ssize_t got;
+    do
+        got = read(s->fd, p, n);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return dz_fail_sys(err, errno, "read");
+    s->done += (uint64_t)got;
+    dz_cli_progress_at(&s->progress, s->done);
+    return got;
+}
+
+/* PUT of what fd gives; size -1: not known ahead. */
+static int put(struct dz_cli *c, struct dz_client *client, const char *target, const char *type,
+               int fd, int64_t size, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf out = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct sending s = {.fd = fd};
+    const struct dz_client_req req = {.method = "PUT",
+                                      .target = target,
+                                      .type = type,
+                                      .read = read_file,
+                                      .read_arg = &s,
+                                      .read_size = size,
+                                      .timeout_ms = -1};
+    dz_cli_progress_start(&s.progress, c, "copy", size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
+    int rc = dz_client_call(client, &req, &out, err);
+    dz_cli_progress_end(&s.progress);
+    return rc < 0 ? rc : 0;
+}
+
+/* GET, to fd. */
+static int get(struct dz_cli *c, struct dz_client *client, const char *target, int fd,
+               struct dz_err *err)
+{
+    const struct dz_client_req req = {
+        .method = "GET", .target = target, .accept = "*/*", .timeout_ms = -1};
+    struct dz_cli_progress p;
+    char piece[DZ_IO_PIECE];
+    uint64_t done = 0;
+    ssize_t n;
+    int rc = dz_client_begin(client, &req, err);
+    if (rc < 0)
+        return rc;
+    int64_t size = dz_client_size(client);
+    dz_cli_progress_start(&p, c, "copy", size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
+    for (rc = 0; rc == 0 && (n = dz_client_read(client, piece, sizeof piece, err)) != 0;) {
+        rc = n < 0 ? (int)n : dz_fd_write(fd, piece, (size_t)n, err);
+        done += n > 0 ? (uint64_t)n : 0;
+        dz_cli_progress_at(&p, done);
+    }
+    dz_cli_progress_end(&p);
+    return rc;
+}
+
+/* --- cp: files
+ * --------------------------------------------------------------------------------------- */
+
+/* Where a copy of `from` goes: into a path that ends in '/', else to the path itself. */
+static int target_path(const char *from, const char *to, char ret_path[static DZ_PATH_MAX],
+                       struct dz_err *err)
+{
+    bool into = to[0] && to[strlen(to) - 1] == '/';
+    int n = snprintf(ret_path, DZ_PATH_MAX, "%s%s", to, into ? base_name(from) : "");
+    return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path %s is too long", to);
+}
+
+static int copy_in(struct dz_cli *c, struct dz_client *client, const char *from,
+                   const struct place *to, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    char path[DZ_PATH_MAX], mode[8];
+    struct stat st = {0};
+    bool input = strcmp(from, "-") == 0;
+    DZ_AUTO(dz_fd_close)
+    int fd = input ? dup(STDIN_FILENO) : dz_fd_open(AT_FDCWD, from, O_RDONLY, 0, err);
+    if (fd < 0)
+        return input ? dz_fail_sys(err, errno, "read standard input") : fd;
+    if (fstat(fd, &st) < 0)
+        return dz_fail_sys(err, errno, "stat %s", from);
+    if (S_ISDIR(st.st_mode))
+        return dz_cli_usage(c, err, "%s is a directory: give -r", from);
+    int rc = target_path(input ? "stdin" : from, to->path, path, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(mode, sizeof mode, "%04o", st.st_mode & 07777);
+    dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", to->sandbox, path);
+    if (S_ISREG(st.st_mode))
+        dz_client_target_add(&target, "mode", mode);
+    return put(c, client, target.p, "application/octet-stream", fd,
+               S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1, err);
+}
+
+static mode_t mode_of(struct dz_client *client)
+{
+    const char *text = dz_client_header(client, "X-Mode");
+    mode_t mode = 0;
+    for (; text && *text >= '0' && *text <= '7'; text++)
+        mode = mode << 3 | (mode_t)(*text - '0');
+    return mode ? mode & 0777 : 0644;
+}
+
+/* Beside the target first, so that a broken copy does not take its place. */
+static int copy_out(struct dz_cli *c, struct dz_client *client, const struct place *from,
+                    const char *to, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    char path[DZ_PATH_MAX], temp[DZ_PATH_MAX + 16], into[DZ_PATH_MAX];
+    struct stat st;
+    dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", from->sandbox, from->path);
+    if (strcmp(to, "-") == 0)
+        return get(c, client, target.p, STDOUT_FILENO, err);
+    bool dir = stat(to, &st) == 0 && S_ISDIR(st.st_mode);
+    (void)snprintf(into, sizeof into, "%s%s", to, dir ? "/" : "");
+    int rc = target_path(from->path, into, path, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(temp, sizeof temp, "%s.doze-%d", path, (int)getpid());
+    DZ_AUTO(dz_fd_close)
+    int fd = dz_fd_open(AT_FDCWD, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, err);
+    if (fd < 0)
+        return fd;
+    rc = get(c, client, target.p, fd, err);
+    if (rc == 0 && (fchmod(fd, mode_of(client)) < 0 || rename(temp, path) < 0))
+        rc = dz_fail_sys(err, errno, "write %s", path);
+    if (rc < 0)
+        (void)unlink(temp);
+    return rc;
+}
+
+/* --- cp: directories
+ * -------------------------------------------------------------------------------------- */
+
+/* Our tar, its standard input or output at the other end of *ret_fd. */
+static int spawn_tar(const char *const *argv, int child, struct dz_os_proc *ret_proc, int *ret_fd,
+                     struct dz_err *err)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return dz_fail_sys(err, errno, "make a pipe");
+    const struct dz_os_fd map = {child, fds[child]};
+    const struct dz_os_spawn_opts o = {.argv = argv, .fds = &map, .fd_count = 1};
+    int rc = dz_os_spawn(&o, ret_proc, err);
+    (void)close(fds[child]);
+    if (rc < 0)
+        (void)close(fds[!child]);
+    else
+        *ret_fd = fds[!child];
+    return rc;
+}
+
+static int wait_tar(struct dz_os_proc *proc, int rc, struct dz_err *err)
+{
+    struct dz_os_status status = {0};
+    if (rc < 0) {
+        dz_os_proc_close(proc);
+        return rc;
+    }
+    rc = dz_os_proc_wait(proc, -1, &status, err);
+    return rc == 0 && status.exit_code != 0 ? dz_fail(err, DZ_EIO, "tar failed: see above") : rc;
+}
+
+/* One that is there is fine. */
+static int make_directory(struct dz_client *client, const char *sandbox, const char *path,
+                          struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    dz_client_target(&target, "/v1/sandboxes/{}/files/mkdir", sandbox);
+    int rc = dz_client_json(client, "POST", target.p,
+                            json_pack("{s:s,s:b}", "path", path, "parents", 1), NULL, err);
+    return rc < 0 && rc != DZ_EEXIST ? rc : 0;
+}
+
+static int tree_in(struct dz_cli *c, struct dz_client *client, const char *from,
+                   const struct place *to, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    const char *const argv[] = {"tar", "-c", "-f", "-", "-C", from, ".", NULL};
+    struct dz_os_proc proc = DZ_OS_PROC_NONE;
+    char path[DZ_PATH_MAX];
+    int fd = -1, rc = target_path(from, to->path, path, err);
+    if (rc == 0)
+        rc = make_directory(client, to->sandbox, path, err);
+    if (rc == 0)
+        rc = spawn_tar(argv, STDOUT_FILENO, &proc, &fd, err);
+    if (rc < 0)
+        return rc;
+    dz_client_target(&target, "/v1/sandboxes/{}/files/tar?path={}", to->sandbox, path);
+    rc = put(c, client, target.p, "application/x-tar", fd, -1, err);
+    (void)close(fd);
+    return wait_tar(&proc, rc, err);
+}
+
+static int tree_out(struct dz_cli *c, struct dz_client *client, const struct place *from,
+                    const char *to, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    char path[DZ_PATH_MAX];
+    struct dz_os_proc proc = DZ_OS_PROC_NONE;
+    int fd = -1, rc = target_path(from->path, to, path, err);
+    if (rc == 0)
+        rc = dz_fd_mkdirs(AT_FDCWD, path, 0777, err);
+    const char *const argv[] = {"tar", "-x", "-f", "-", "--no-same-owner", "-C", path, NULL};
+    if (rc == 0)
+        rc = spawn_tar(argv, STDIN_FILENO, &proc, &fd, err);
+    if (rc < 0)
+        return rc;
+    dz_client_target(&target, "/v1/sandboxes/{}/files/tar?path={}", from->sandbox, from->path);
+    rc = get(c, client, target.p, fd, err);
+    (void)close(fd);
+    return wait_tar(&proc, rc, err);
+}
+
+static int cp(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    const char *last = c->argv[c->argc - 1];
+    bool tree = dz_cli_flag(c, "recursive");
+    struct place to;
+    int rc = parse_place(c, last, &to, err);
+    if (rc == 0 && c->argc > 2 && to.sandbox[0] && last[strlen(last) - 1] != '/')
+        return dz_cli_usage(c, err, "%s: several files go into a directory: end it with /", last);
+    if (rc == 0)
+        rc = dz_cli_remote(c, &client, err);
+    for (int i = 0; rc == 0 && i < c->argc - 1; i++) {
+        struct place from;
+        rc = parse_place(c, c->argv[i], &from, err);
+        if (rc == 0 && !from.sandbox[0] == !to.sandbox[0])
+            return dz_cli_usage(c, err, "one of %s and %s must be in a sandbox, the other here",
+                                c->argv[i], last);
+        if (rc == 0 && to.sandbox[0])
+            rc = (tree ? tree_in : copy_in)(c, client, from.path, &to, err);
+        else if (rc == 0)
+            rc = (tree ? tree_out : copy_out)(c, client, &from, last, err);
+    }
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_cp = {
+    .name = "cp",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "copy files into a sandbox or out of it",
+    .args = "SOURCE... TARGET",
+    .min_args = 2,
+    .max_args = -1,
+    .options = (const struct dz_cli_option[]){{"recursive", 'r', NULL, "copy directories"},
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "A place in a sandbox is written SANDBOX:PATH; - is standard input or output. A\n"
+            "file goes into a TARGET that ends in /, or is a directory here; a directory's\n"
+            "contents go to TARGET itself, or below it by the directory's name when it ends\n"
+            "in /. Modes are kept, owners are not. The sandbox is not woken.\n"
+            "\n"
+            "    doze cp ./a.py web:/workspace/\n"
+            "    doze cp -r web:/workspace/results ./\n",
+    .run = cp,
+};
+
+/* --- cat
+ * -------------------------------------------------------------------------------------------------
+ */
+
+static int cat(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    int rc = dz_cli_remote(c, &client, err);
+    (void)fflush(c->out);
+    for (int i = 0; rc == 0 && i < c->argc; i++) {
+        struct place from;
+        rc = remote_place(c, c->argv[i], &from, err);
+        if (rc == 0)
+            rc = copy_out(c, client, &from, "-", err);
+    }
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_cat = {
+    .name = "cat",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "print files of a sandbox",
+    .args = "SANDBOX:PATH...",
+    .min_args = 1,
+    .max_args = -1,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "As they are, one after the other. The sandbox is not woken.\n",
+    .run = cat,
+};
+
+/* --- files
+ * -----------------------------------------------------------------------------------------------
+ */
+
+static const struct dz_cli_shown entry_columns[] = {
+    {"NAME", "name", DZ_CLI_SHOW_TEXT},     {"TYPE", "type", DZ_CLI_SHOW_TEXT},
+    {"MODE", "mode", DZ_CLI_SHOW_TEXT},     {"SIZE", "size", DZ_CLI_SHOW_SIZE},
+    {"CHANGED", "mtime", DZ_CLI_SHOW_TIME}, {"TARGET", "target", DZ_CLI_SHOW_TEXT},
+};
+
+static int files(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    char word[NAME_MAX_BYTES + DZ_PATH_MAX];
+    struct place at;
+    json_t *items = NULL;
+    (void)snprintf(word, sizeof word, "%s%s", c->argv[0], strchr(c->argv[0], ':') ? "" : ":/");
+    int rc = remote_place(c, word, &at, err);
+    if (rc == 0)
+        rc = dz_cli_remote(c, &client, err);
+    if (rc < 0)
+        return rc;
+    dz_client_target(&target, "/v1/sandboxes/{}/files/list?path={}", at.sandbox, at.path);
+    dz_client_target_add(&target, "depth", dz_cli_value(c, "depth"));
+    rc = dz_cli_ask_list(c, client, &target, "entries", &items, err);
+    if (rc == 0)
+        rc = dz_cli_show(c, items, entry_columns, DZ_ARRAY_LEN(entry_columns), err);
+    json_decref(items);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_files = {
+    .name = "files",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "list files of a sandbox",
+    .args = "SANDBOX[:PATH]",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){{"depth", 0, "N", "so many levels (default 1)"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "Without PATH, of its root. The sandbox is not woken. -q prints names only.\n",
+    .run = files,
+};
+
+static int files_rm(struct dz_cli *c, struct dz_err *err)
+{
+    int rc = 0;
+    for (int i = 0; rc >= 0 && i < c->argc; i++) {
+        DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+        struct place at;
+        rc = remote_place(c, c->argv[i], &at, err);
+        if (rc < 0)
+            return rc;
+        dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", at.sandbox, at.path);
+        dz_client_target_add(&target, "recursive", dz_cli_flag(c, "recursive") ? "true" : NULL);
+        rc = dz_cli_ask_target(c, "DELETE", &target, NULL, NULL, err);
+    }
+    return rc < 0 ? rc : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_files_rm = {
+    .name = "files rm",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "remove files of a sandbox",
+    .args = "SANDBOX:PATH...",
+    .min_args = 1,
+    .max_args = -1,
+    .options = (const struct dz_cli_option[]){{"recursive", 'r', NULL, "and what is below"},
+                                              DZ_CLI_OPTION_END},
+    .help = "The sandbox is not woken.\n",
+    .run = files_rm,
+};
+
+static int files_mkdir(struct dz_cli *c, struct dz_err *err)
+{
+    struct place at;
+    int rc = remote_place(c, c->argv[0], &at, err);
+    if (rc < 0)
+        return rc;
+    rc = dz_cli_ask(c, "POST", json_pack("{s:s,s:b}", "path", at.path, "parents", 1), NULL, err,
+                    "/v1/sandboxes/{}/files/mkdir", at.sandbox);
+    return rc < 0 ? rc : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_files_mkdir = {
+    .name = "files mkdir",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "make a directory in a sandbox",
+    .args = "SANDBOX:PATH",
+    .min_args = 1,
+    .max_args = 1,
+    .help = "And those above it that are missing. The sandbox is not woken.\n",
+    .run = files_mkdir,
+};
+
+static int files_mv(struct dz_cli *c, struct dz_err *err)
+{
+    struct place at;
+    int rc = remote_place(c, c->argv[0], &at, err);
+    if (rc < 0)
+        return rc;
+    rc = dz_cli_ask(c, "POST",
+                    json_pack("{s:s,s:s,s:b}", "from", at.path, "to", c->argv[1], "replace", 1),
+                    NULL, err, "/v1/sandboxes/{}/files/move", at.sandbox);
+    return rc < 0 ? rc : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_files_mv = {
+    .name = "files mv",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "move a file within a sandbox",
+    .args = "SANDBOX:PATH NEWPATH",
+    .min_args = 2,
+    .max_args = 2,
+    .help = "A file that is at NEWPATH is replaced. The sandbox is not woken.\n",
+    .run = files_mv,
+};
+
+/* --- sql
+ * ---------------------------------------------------------------------------------------------------
+ */
+
+static int print_rows(struct dz_cli *c, const json_t *answer)
+{
+    size_t i, k;
+    json_t *row, *v, *name;
+    json_array_foreach(json_object_get(answer, "columns"), k, name) fprintf(
+        c->out, "%s%s", k ? "\t" : "", json_string_value(name) ? json_string_value(name) : "");
+    if (json_array_size(json_object_get(answer, "columns")) > 0)
+        fputc('\n', c->out);
+    json_array_foreach(json_object_get(answer, "rows"), i, row)
+    {
+        DZ_AUTO(dz_buf_release) struct dz_buf line = DZ_BUF_INIT(DZ_CLIENT_BODY_MAX);
+        json_array_foreach(row, k, v)
+        {
+            char *text = json_is_string(v) ? NULL : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+            dz_buf_adds(&line, k ? "\t" : "");
+            dz_cli_escape(&line, dz_str(json_is_string(v) ? json_string_value(v)
+                                        : json_is_null(v) ? ""
+                                                          : text));
+            free(text); /* jansson's */
+        }
+        fprintf(c->out, "%s\n", line.p);
+    }
+    if (json_is_true(json_object_get(answer, "truncated")))
+        dz_cli_warn(c, "there are more rows: the answer is at its limit");
+    return DZ_EXIT_OK;
+}
+
+static int sql(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *answer = NULL;
+    int rc = dz_cli_ask(c, "POST", json_pack("{s:s}", "query", c->argv[1]), &answer, err,
+                        "/v1/sandboxes/{}/sql", c->argv[0]);
+    if (rc < 0)
+        return rc;
+    if (c->json)
+        return dz_cli_show_one(c, answer, NULL, err);
+    rc = print_rows(c, answer);
+    json_decref(answer);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_sql = {
+    .name = "sql",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "ask a sandbox's files by SQL",
+    .args = "SANDBOX QUERY",
+    .min_args = 2,
+    .max_args = 2,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
+    .help = "One SELECT over the view vfs (volume, path, content, mtime) and the file's own\n"
+            "tables. Nothing can be changed, and the sandbox is not woken. Columns are\n"
+            "divided by tabs.\n"
+            "\n"
+            "    doze sql web \"select path, mtime from vfs where path like '%.py'\"\n",
+    .run = sql,
+};

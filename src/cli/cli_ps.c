@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze ps`, `logs`, `kill`: the commands of a sandbox; `doze events`: what happens to
+ * sandboxes.
+ */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "cli/cli_remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- ps -----------------------------------------------------------------------------------------
+ */
+
+static const struct dz_cli_shown exec_columns[] = {
+    {"ID", "exec_id", DZ_CLI_SHOW_TEXT},          {"PID", "pid", DZ_CLI_SHOW_TEXT},
+    {"STATE", "state", DZ_CLI_SHOW_TEXT},         {"EXIT", "exit_code", DZ_CLI_SHOW_TEXT},
+    {"SIGNAL", "signal", DZ_CLI_SHOW_TEXT},       {"STARTED", "started_at", DZ_CLI_SHOW_TIME},
+    {"OUTPUT", "output_bytes", DZ_CLI_SHOW_SIZE}, {"COMMAND", "cmd", DZ_CLI_SHOW_WORDS},
+};
+
+static int list_execs(struct dz_cli *c, struct dz_client *client, json_t **ret_items,
+                      struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    dz_client_target(&target, "/v1/sandboxes/{}/exec", c->argv[0]);
+    return dz_cli_ask_list(c, client, &target, "execs", ret_items, err);
+}
+
+static int ps(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    json_t *items = NULL, *shown = NULL, *item;
+    bool all = dz_cli_flag(c, "all");
+    size_t i;
+    int rc = dz_cli_remote(c, &client, err);
+    if (rc == 0)
+        rc = list_execs(c, client, &items, err);
+    if (rc < 0)
+        return rc;
+    shown = json_array();
+    json_array_foreach(items, i, item) if (all || strcmp(dz_cli_text(item, "state"), "running") ==
+                                                      0)(void) json_array_append(shown, item);
+    rc = dz_cli_show(c, shown, exec_columns, DZ_ARRAY_LEN(exec_columns), err);
+    json_decref(shown);
+    json_decref(items);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_ps = {
+    .name = "ps",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "list the commands of a sandbox",
+    .args = "SANDBOX",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){{"all", 'a', NULL, "also those that have ended"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "What `doze exec` and the API started and still runs, newest first; while the\n"
+            "sandbox sleeps, what will go on. Looking wakes nobody. -q prints ids only.\n",
+    .run = ps,
+};
+
+/* --- logs
+ * ----------------------------------------------------------------------------------------- */
+
+struct logs {
+    struct dz_cli *c;
+    uint64_t until; /* the offset to stop at, UINT64_MAX: never */
+    uint64_t at;
+};
+
+/* RFC 4648; the daemon's own, so nothing is said of what is not. */
+static void decode(struct dz_buf *out, const char *s)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint32_t bits = 0;
+    int have = 0;
+    for (; *s && *s != '='; s++) {
+        const char *at = strchr(digits, *s);
+        if (!at)
+            continue;
+        bits = bits << 6 | (uint32_t)(at - digits);
+        have += 6;
+        if (have >= 8) {
+            const char byte = (char)(bits >> (have - 8) & 0xff);
+            have -= 8;
+            dz_buf_add(out, &byte, 1);
+        }
+    }
+}
+
+static int take_output(void *arg, const struct dz_client_event *e, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_CLIENT_EVENT_MAX);
+    struct logs *l = arg;
+    json_t *m = json_loadb(e->data.p, e->data.n, JSON_ALLOW_NUL, NULL);
+    const json_t *text = json_object_get(m, "text");
+    bool error = strcmp(e->event, "stderr") == 0;
+    int rc = 0;
+    if (json_is_string(text))
+        dz_buf_add(&b, json_string_value(text), json_string_length(text));
+    else
+        decode(&b, dz_cli_text(m, "base64"));
+    if (error || strcmp(e->event, "stdout") == 0) {
+        rc = dz_fd_write(error ? STDERR_FILENO : STDOUT_FILENO, b.p, b.len, err);
+        l->at += b.len;
+    }
+    json_decref(m);
+    return rc < 0 ? rc : strcmp(e->event, "exit") == 0 || l->at >= l->until;
+}
+
+/* The command that was asked for, or the newest one. */
+static int find_exec(struct dz_cli *c, struct dz_client *client, json_t **ret_exec,
+                     struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    json_t *items = NULL;
+    if (c->argc > 1) {
+        dz_client_target(&target, "/v1/sandboxes/{}/exec/{}", c->argv[0], c->argv[1]);
+        int rc = dz_client_json(client, "GET", target.p, NULL, ret_exec, err);
+        return rc < 0 ? rc : 0;
+    }
+    int rc = list_execs(c, client, &items, err);
+    if (rc < 0)
+        return rc;
+    *ret_exec = json_incref(json_array_get(items, 0));
+    json_decref(items);
+    return *ret_exec ? 0 : dz_fail(err, DZ_ENOENT, "%s has run no command yet", c->argv[0]);
+}
+
+static int logs(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    const char *from = dz_cli_value(c, "offset");
+    struct logs l = {.c = c, .until = UINT64_MAX};
+    json_t *exec = NULL;
+    int rc = dz_cli_remote(c, &client, err);
+    if (rc == 0)
+        rc = find_exec(c, client, &exec, err);
+    if (rc < 0)
+        return rc;
+    const json_t *bytes = json_object_get(exec, "output_bytes");
+    const json_t *first = json_object_get(exec, "first_offset");
+    l.at = json_is_integer(first) ? (uint64_t)json_integer_value(first) : 0;
+    if (!dz_cli_flag(c, "follow") && strcmp(dz_cli_text(exec, "state"), "running") == 0)
+        l.until = json_is_integer(bytes) ? (uint64_t)json_integer_value(bytes) : 0;
+    dz_client_target(&target, "/v1/sandboxes/{}/exec/{}/output", c->argv[0],
+                     dz_cli_text(exec, "exec_id"));
+    dz_client_target_add(&target, "offset", from ? from : "0");
+    const struct dz_client_req req = {.method = "GET", .target = target.p, .timeout_ms = -1};
+    (void)fflush(c->out);
+    if (l.at < l.until)
+        rc = dz_client_events(client, &req, take_output, &l, err);
+    json_decref(exec);
+    return rc < 0 ? rc : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_logs = {
+    .name = "logs",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "print what a command has printed",
+    .args = "SANDBOX [EXEC]",
+    .min_args = 1,
+    .max_args = 2,
+    .options =
+        (const struct dz_cli_option[]){{"follow", 'f', NULL, "go on until it ends"},
+                                       {"offset", 0, "BYTES", "begin there, not at the beginning"},
+                                       DZ_CLI_OPTION_END},
+    .help = "EXEC is the id that `doze exec -d` printed; without it, the newest command. Of\n"
+            "a long output the last megabyte is kept. Standard output goes to standard\n"
+            "output, standard error to standard error.\n",
+    .run = logs,
+};
+
+/* --- kill
+ * ------------------------------------------------------------------------------------------- */
+
+static int kill_exec(struct dz_cli *c, struct dz_err *err)
+{
+    const char *given = dz_cli_value(c, "signal");
+    struct dz_str name = dz_str(given ? given : "TERM");
+    (void)dz_str_eat(&name, DZ_STR("SIG"));
+    int rc = dz_cli_ask(c, "POST", json_pack("{s:s}", "signal", name.p), NULL, err,
+                        "/v1/sandboxes/{}/exec/{}/signal", c->argv[0], c->argv[1]);
+    return rc < 0 ? rc : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_kill = {
+    .name = "kill",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "send a signal to a command of a sandbox",
+    .args = "SANDBOX EXEC",
+    .min_args = 2,
+    .max_args = 2,
+    .options = (const struct dz_cli_option[]){{"signal", 's', "NAME", "this one (default TERM)"},
+                                              DZ_CLI_OPTION_END},
+    .help = "EXEC is an id of `doze ps`. A sandbox that sleeps is woken for it.\n",
+    .run = kill_exec,
+};
+
+/* --- events
+ * ------------------------------------------------------------------------------------------- */
+
+static const struct dz_cli_shown event_columns[] = {
+    {"ID", "id", DZ_CLI_SHOW_TEXT},
+    {"AT", "at", DZ_CLI_SHOW_TEXT},
+    {"SANDBOX", "sandbox_id", DZ_CLI_SHOW_TEXT},
+    {"EVENT", "type", DZ_CLI_SHOW_TEXT},
+};
+
+static int take_event(void *arg, const struct dz_client_event *e, struct dz_err *err)
+{
+    struct dz_cli *c = arg;
+    DZ_AUTO(dz_buf_release) struct dz_buf line = DZ_BUF_INIT(DZ_CLIENT_EVENT_MAX);
+    (void)err;
+    if (c->json) { /* an object a line */
+        fprintf(c->out, "%.*s\n", (int)e->data.n, e->data.p);
+        return fflush(c->out) == 0 ? 0 : 1;
+    }
+    json_t *m = json_loadb(e->data.p, e->data.n, 0, NULL);
+    json_t *detail = json_object_get(m, "detail");
+    char *text = json_object_size(detail) ? json_dumps(detail, JSON_COMPACT) : NULL;
+    dz_buf_addf(&line, "%s %s %s %s", dz_cli_text(m, "at"), dz_cli_text(m, "sandbox_id"), e->event,
+                text ? text : "");
+    dz_cli_put(c, line.p);
+    free(text); /* jansson's */
+    json_decref(m);
+    return fflush(c->out) == 0 ? 0 : 1; /* nobody reads any more */
+}
+
+static int events(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    json_t *items = NULL;
+    if (c->argc > 0)
+        dz_client_target(&target, "/v1/sandboxes/{}/events", c->argv[0]);
+    else
+        dz_buf_adds(&target, "/v1/events");
+    dz_client_target_add(&target, "after", dz_cli_value(c, "after"));
+    const struct dz_client_req req = {.method = "GET", .target = target.p, .timeout_ms = -1};
+    int rc = dz_cli_remote(c, &client, err);
+    if (rc == 0 && dz_cli_flag(c, "follow"))
+        rc = dz_client_events(client, &req, take_event, c, err);
+    else if (rc == 0)
+        rc = dz_cli_ask_list(c, client, &target, "events", &items, err);
+    if (rc == 0 && items)
+        rc = dz_cli_show(c, items, event_columns, DZ_ARRAY_LEN(event_columns), err);
+    json_decref(items);
+    return rc < 0 ? rc : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_events = {
+    .name = "events",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "show what happened to sandboxes",
+    .args = "[SANDBOX]",
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){{"follow", 'f', NULL, "and what happens from now on"},
+                                              {"after", 0, "ID", "only what came after this event"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_END},
+    .help = "Made, woken, put to sleep, lost memory and why. With -f and --json, an object\n"
+            "a line.\n",
+    .run = events,
+};

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Asking a daemon, and showing what it says.
+ */
+#include "cli/cli_remote.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/num.h"
+#include "cli/cli_env.h"
+#include "cli/cli_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PAGES_MAX = 100000,
+};
+
+bool dz_cli_is_file(const char *word)
+{
+    return strchr(word, '/') || dz_str_ends(dz_str(word), DZ_STR(".doze"));
+}
+
+/* --- asking ------------------------------------------------------------------------------- */
+
+int dz_cli_remote(struct dz_cli *c, struct dz_client **ret_client, struct dz_err *err)
+{
+    const char *url = getenv("DOZE_URL"), *token = getenv("DOZE_TOKEN");
+    char data[DZ_PATH_MAX], own[DZ_PATH_MAX + 32];
+    bool named = url && url[0];
+    token = token && token[0] ? token : NULL;
+    if (named) {
+        int rc = dz_client_open(url, token, ret_client, err);
+        return rc < 0 ? dz_wrap(err, rc, "ask the daemon that DOZE_URL names") : 0;
+    }
+    int rc = dz_cli_data_dir(NULL, data, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(own, sizeof own, "unix:%s/doze.sock", data);
+    rc = dz_client_open(own, token, ret_client, err);
+    return rc == DZ_ENOENT ? dz_cli_start_daemon(c, data, own, ret_client, err) : rc;
+}
+
+int dz_cli_ask_target(struct dz_cli *c, const char *method, const struct dz_buf *target,
+                      json_t *body, json_t **ret_answer, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    int rc = target->err ? dz_fail(err, target->err, "the names are too long") : 0;
+    if (rc == 0)
+        rc = dz_cli_remote(c, &client, err);
+    if (rc < 0) {
+        json_decref(body);
+        return rc;
+    }
+    return dz_client_json(client, method, target->p, body, ret_answer, err);
+}
+
+int dz_cli_ask_list(struct dz_cli *c, struct dz_client *client, const struct dz_buf *target,
+                    const char *key, json_t **ret_items, struct dz_err *err)
+{
+    json_t *items = json_array();
+    char cursor[512] = "";
+    int rc = items ? 0 : dz_fail(err, DZ_ENOMEM, "list: out of memory");
+    (void)c;
+    for (int page = 0; rc >= 0 && page < PAGES_MAX; page++) {
+        DZ_AUTO(dz_buf_release) struct dz_buf at = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+        json_t *answer = NULL;
+        dz_buf_adds(&at, target->p);
+        dz_client_target_add(&at, "cursor", cursor[0] ? cursor : NULL);
+        rc = dz_client_json(client, "GET", at.p, NULL, &answer, err);
+        if (rc >= 0)
+            (void)json_array_extend(items, json_object_get(answer, key));
+        (void)snprintf(cursor, sizeof cursor, "%s", dz_cli_text(answer, "next_cursor"));
+        json_decref(answer);
+        if (!cursor[0])
+            break;
+    }
+    if (rc < 0) {
+        json_decref(items);
+        return rc;
+    }
+    *ret_items = items;
+    return 0;
+}
+
+/* --- showing ------------------------------------------------------------------------------- */
+
+const char *dz_cli_text(const json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    return s ? s : "";
+}
+
+void dz_cli_put(struct dz_cli *c, const char *text)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_LINE_MAX);
+    dz_cli_escape(&b, dz_str(text));
+    fprintf(c->out, "%s\n", b.p);
+}
+
+int dz_cli_show_json(struct dz_cli *c, const json_t *j, struct dz_err *err)
+{
+    char *text = json_dumps(j, (c->out_tty ? (size_t)JSON_INDENT(2) : JSON_COMPACT) |
+                                   JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    if (!text)
+        return dz_fail(err, DZ_ENOMEM, "write the result as JSON: out of memory");
+    fprintf(c->out, "%s\n", text);
+    free(text); /* jansson's */
+    return DZ_EXIT_OK;
+}
+
+int dz_cli_show_one(struct dz_cli *c, json_t *answer, const char *key, struct dz_err *err)
+{
+    int rc = DZ_EXIT_OK;
+    if (c->json)
+        rc = dz_cli_show_json(c, answer, err);
+    else if (key && dz_cli_text(answer, key)[0])
+        dz_cli_put(c, dz_cli_text(answer, key));
+    json_decref(answer);
+    return rc;
+}
+
+/* "3m ago", "in 2h", from a time of the API; "" for none. */
+static void put_time(struct dz_buf *out, const char *text)
+{
+    char spent[DZ_DURATION_TEXT];
+    int64_t ms;
+    if (!text[0] || dz_rfc3339_parse(dz_str(text), &ms, NULL) < 0)
+        return;
+    int64_t ago = dz_clock_real_ms() - ms, s = (ago < 0 ? -ago : ago) / 1000;
+    s -= s >= 86400 ? s % 3600 : s >= 3600 ? s % 60 : 0; /* two units are enough */
+    (void)dz_duration_print(s * 1000, spent);
+    dz_buf_addf(out, ago < 0 ? "in %s" : "%s ago", spent);
+}
+
+static void put_words(struct dz_buf *out, const json_t *words)
+{
+    size_t i;
+    json_t *word;
+    json_array_foreach(words, i, word) dz_buf_addf(
+        out, "%s%s", i ? " " : "", json_string_value(word) ? json_string_value(word) : "");
+}
+
+static void put_cell(struct dz_buf *out, const json_t *item, const struct dz_cli_shown *shown)
+{
+    char size[DZ_CLI_SIZE_TEXT];
+    const json_t *v = json_object_get(item, shown->key);
+    if (json_is_array(v))
+        put_words(out, v);
+    else if (shown->show == DZ_CLI_SHOW_TIME)
+        put_time(out, json_is_string(v) ? json_string_value(v) : "");
+    else if (shown->show == DZ_CLI_SHOW_SIZE && json_is_integer(v))
+        dz_buf_adds(out, dz_cli_size((uint64_t)json_integer_value(v), size));
+    else if (json_is_integer(v))
+        dz_buf_addf(out, "%lld", (long long)json_integer_value(v));
+    else if (json_is_string(v))
+        dz_buf_adds(out, json_string_value(v));
+    else if (json_is_boolean(v))
+        dz_buf_adds(out, json_is_true(v) ? "yes" : "no");
+}
+
+int dz_cli_show(struct dz_cli *c, const json_t *items, const struct dz_cli_shown *shown,
+                size_t count, struct dz_err *err)
+{
+    struct dz_cli_column columns[DZ_CLI_TABLE_COLUMNS_MAX];
+    struct dz_cli_table t;
+    size_t i;
+    json_t *item;
+    if (c->json)
+        return dz_cli_show_json(c, items, err);
+    if (c->quiet)
+        count = 1;
+    for (i = 0; i < count; i++)
+        columns[i] = (struct dz_cli_column){shown[i].heading, shown[i].show == DZ_CLI_SHOW_SIZE};
+    dz_cli_table_init(&t, columns, count);
+    json_array_foreach(items, i, item)
+    {
+        for (size_t k = 0; k < count; k++) {
+            DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_LINE_MAX);
+            put_cell(&b, item, &shown[k]);
+            dz_cli_table_cell(&t, shown[k].show == DZ_CLI_SHOW_TIME ? DZ_CLI_DIM : DZ_CLI_PLAIN,
+                              dz_str_n(b.p, b.len));
+        }
+    }
+    int rc = dz_cli_table_print(&t, c, err);
+    dz_cli_table_release(&t);
+    return rc;
+}

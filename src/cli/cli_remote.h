@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cli_remote.h - what the commands that ask a daemon share.
+ *
+ * The daemon is the one that DOZE_URL names, else the one of the data directory (DOZE_DATA),
+ * which is started when nobody answers there (cli_start.c).
+ */
+#ifndef DZ_CLI_REMOTE_H
+#define DZ_CLI_REMOTE_H
+
+#include "cli/cli.h"
+#include "client/client.h"
+
+enum {
+    DZ_CLI_TARGET_MAX = 32 << 10, /* bytes of a request's target */
+};
+
+/* Is it a file, and not the name of a sandbox? It has a '/' in it, or ends in ".doze". */
+bool dz_cli_is_file(const char *word);
+
+/* Connected; *ret_client is to be closed. */
+DZ_NODISCARD int dz_cli_remote(struct dz_cli *c, struct dz_client **ret_client, struct dz_err *err);
+
+/* Start a daemon on this data directory, unless one is there when it is our turn, and wait
+ * until it answers: a client. Says so once. DZ_ENOENT with a sentence when it must not be
+ * started here. */
+DZ_NODISCARD int dz_cli_start_daemon(struct dz_cli *c, const char *data, const char *url,
+                                     struct dz_client **ret_client, struct dz_err *err);
+
+/* One request to a new connection: method, body (taken, may be NULL), and the pattern of a
+ * target with its arguments (dz_client_target). *ret_answer is the caller's. */
+#define dz_cli_ask(c, method, body, ret_answer, err, ...)                               \
+    ({                                                                                  \
+        DZ_AUTO(dz_buf_release) struct dz_buf target_ = DZ_BUF_INIT(DZ_CLI_TARGET_MAX); \
+        dz_client_target(&target_, __VA_ARGS__);                                        \
+        dz_cli_ask_target((c), (method), &target_, (body), (ret_answer), (err));        \
+    })
+DZ_NODISCARD int dz_cli_ask_target(struct dz_cli *c, const char *method,
+                                   const struct dz_buf *target, json_t *body, json_t **ret_answer,
+                                   struct dz_err *err);
+
+/* All pages of a list, one after the other: the items of `key` in each, as one array. */
+DZ_NODISCARD int dz_cli_ask_list(struct dz_cli *c, struct dz_client *client,
+                                 const struct dz_buf *target, const char *key, json_t **ret_items,
+                                 struct dz_err *err);
+
+/* --- showing ---------------------------------------------------------------------------- */
+
+enum dz_cli_show {
+    DZ_CLI_SHOW_TEXT,
+    DZ_CLI_SHOW_SIZE,  /* bytes */
+    DZ_CLI_SHOW_TIME,  /* how long ago a time was, or until it is */
+    DZ_CLI_SHOW_WORDS, /* an array of strings */
+};
+struct dz_cli_shown {
+    const char *heading;
+    const char *key;
+    enum dz_cli_show show;
+};
+/* A table with a row for each item; with -q only the first column, with --json the items. */
+DZ_NODISCARD int dz_cli_show(struct dz_cli *c, const json_t *items,
+                             const struct dz_cli_shown *shown, size_t count, struct dz_err *err);
+/* A JSON value, indented on a terminal. */
+DZ_NODISCARD int dz_cli_show_json(struct dz_cli *c, const json_t *j, struct dz_err *err);
+/* What an operation on one thing made: --json all of it, else (and with -q) what `key`
+ * holds. answer is taken. */
+DZ_NODISCARD int dz_cli_show_one(struct dz_cli *c, json_t *answer, const char *key,
+                                 struct dz_err *err);
+/* "id" of an object, or the name if it has one; "" for none. */
+const char *dz_cli_text(const json_t *object, const char *key);
+
+/* What a command prints by itself is for data: names are escaped. */
+void dz_cli_put(struct dz_cli *c, const char *text);
+
+/* --- running (cli_session.c) --------------------------------------------------------------- */
+
+struct dz_cli_session {
+    const char *sandbox;
+    json_t *request; /* of a command to be started; NULL: attach to exec_id */
+    char exec_id[64];
+    uint64_t offset; /* of the output: where to go on */
+    bool input, tty; /* pass standard input on; the terminal is a terminal's */
+    int failed;      /* set: the status for a command that could not be started */
+};
+/* Until the command ends: its exit status as `doze run` has it. */
+DZ_NODISCARD int dz_cli_session(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err);
+
+/* --- commands that are a file's or a daemon's ------------------------------------------------- */
+
+DZ_NODISCARD int dz_cli_remote_snapshot(struct dz_cli *c, struct dz_err *err);
+DZ_NODISCARD int dz_cli_remote_fork(struct dz_cli *c, struct dz_err *err);
+DZ_NODISCARD int dz_cli_remote_clone(struct dz_cli *c, struct dz_err *err);
+DZ_NODISCARD int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err);
+DZ_NODISCARD int dz_cli_remote_images(struct dz_cli *c, struct dz_err *err);
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze create`, `ls`, `get`, `rm`: the sandboxes of a daemon.
+ */
+#include "base/limits.h"
+#include "base/num.h"
+#include "cli/cli_remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_HELP "SANDBOX is an id, the unique beginning of one, or a name.\n"
+
+/* --- create -------------------------------------------------------------------------------- */
+
+static int put_pairs(struct dz_cli *c, json_t *o, const char *option, const char *key,
+                     struct dz_err *err)
+{
+    const char *given;
+    json_t *pairs = NULL;
+    for (int i = 0; (given = dz_cli_value_at(c, option, i)); i++) {
+        char name[256];
+        const char *equals = strchr(given, '=');
+        size_t n = equals ? (size_t)(equals - given) : 0;
+        if (n == 0 || n >= sizeof name) {
+            json_decref(pairs);
+            return dz_cli_usage(c, err, "--%s wants NAME=VALUE, not %s", option, given);
+        }
+        (void)snprintf(name, sizeof name, "%.*s", (int)n, given);
+        pairs = pairs ? pairs : json_object();
+        (void)json_object_set_new(pairs, name, json_string(equals + 1));
+    }
+    if (pairs)
+        (void)json_object_set_new(o, key, pairs);
+    return 0;
+}
+
+/* Options that are fields of the request, as they stand. */
+static const char *const fields[] = {"name", "image",  "snapshot", "memory",    "size",
+                                     "kind", "policy", "keep",     "durability"};
+
+static int put_idle(struct dz_cli *c, json_t *o, struct dz_err *err)
+{
+    const char *given = dz_cli_value(c, "idle");
+    int64_t ms;
+    if (!given)
+        return 0;
+    if (strcmp(given, "never") == 0) {
+        (void)json_object_set_new(o, "idle", json_pack("{s:s}", "mode", "never"));
+        return 0;
+    }
+    if (dz_duration_parse(dz_str(given), 1, INT64_MAX, &ms, NULL) < 0)
+        return dz_cli_usage(c, err, "--idle wants a duration such as 15m, or never, not %s", given);
+    (void)json_object_set_new(o, "idle", json_pack("{s:s}", "timeout", given));
+    return 0;
+}
+
+static int create(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *o = json_object(), *answer = NULL;
+    if (c->argc > 0 && !dz_cli_value(c, "image") && !dz_cli_value(c, "snapshot"))
+        (void)json_object_set_new(o, "image", json_string(c->argv[0]));
+    else if (c->argc > 0)
+        return json_decref(o),
+               dz_cli_usage(c, err, "IMAGE or --image or --snapshot, not more than one");
+    for (size_t i = 0; i < DZ_ARRAY_LEN(fields); i++)
+        if (dz_cli_value(c, fields[i]))
+            (void)json_object_set_new(o, fields[i], json_string(dz_cli_value(c, fields[i])));
+    int rc = put_pairs(c, o, "env", "env", err);
+    if (rc == 0)
+        rc = put_pairs(c, o, "label", "labels", err);
+    if (rc == 0)
+        rc = put_idle(c, o, err);
+    if (dz_cli_flag(c, "no-start"))
+        (void)json_object_set_new(o, "start", json_false());
+    if (dz_cli_flag(c, "no-resume"))
+        (void)json_object_set_new(o, "auto_resume", json_false());
+    if (rc < 0) {
+        json_decref(o);
+        return rc;
+    }
+    rc = dz_cli_ask(c, "POST", o, &answer, err, "/v1/sandboxes");
+    return rc < 0 ? rc : dz_cli_show_one(c, answer, "id", err);
+}
+
+static const struct dz_cli_option create_options[] = {
+    {"name", 'n', "NAME", "name it"},
+    {"image", 'I', "IMAGE", "make it of this image"},
+    {"snapshot", 0, "ID", "make it of this snapshot"},
+    {"memory", 'm', "SIZE", "limit its memory, for instance 512MB"},
+    {"size", 0, "SIZE", "limit it by a size's name, for instance shared-cpu-1x"},
+    {"kind", 0, "KIND", "what runs it: wasm"},
+    {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},
+    {"keep", 0, "WHAT", "keep memory (default) or only files when it sleeps"},
+    {"durability", 0, "HOW", "normal (default) or strict"},
+    {"idle", 0, "DURATION", "put it to sleep after so long without use, or never"},
+    {"env", 'e', "K=V", "set a variable for its commands (repeatable)"},
+    {"label", 'l', "K=V", "label it (repeatable)"},
+    {"no-start", 0, NULL, "only make it"},
+    {"no-resume", 0, NULL, "let only `doze wake` wake it"},
+    DZ_CLI_OPTION_JSON,
+    DZ_CLI_OPTION_QUIET,
+    DZ_CLI_OPTION_END,
+};
+
+#define HELP_CREATE                                                                   \
+    "Prints the id of the new sandbox. `doze image ls` shows which images there\n"    \
+    "are. A sandbox falls asleep by itself when nobody uses it, and wakes with the\n" \
+    "next request; it stays until `doze rm`.\n"
+
+const struct dz_cli_command dz_cmd_create = {
+    .name = "create",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "make a sandbox",
+    .args = "[IMAGE]",
+    .max_args = 1,
+    .options = create_options,
+    .help = HELP_CREATE,
+    .run = create,
+};
+
+const struct dz_cli_command dz_cmd_sandbox_create = {
+    .name = "sandbox create",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "the same as `doze create`",
+    .args = "[IMAGE]",
+    .max_args = 1,
+    .options = create_options,
+    .help = HELP_CREATE,
+    .run = create,
+};
+
+/* --- ls -------------------------------------------------------------------------------------- */
+
+static const struct dz_cli_shown columns[] = {
+    {"ID", "id", DZ_CLI_SHOW_TEXT},
+    {"NAME", "name", DZ_CLI_SHOW_TEXT},
+    {"STATE", "state", DZ_CLI_SHOW_TEXT},
+    {"STATUS", "status", DZ_CLI_SHOW_TEXT},
+    {"IMAGE", "image", DZ_CLI_SHOW_TEXT},
+    {"FILE", "file_bytes", DZ_CLI_SHOW_SIZE},
+    {"USED", "last_active_at", DZ_CLI_SHOW_TIME},
+    {"CREATED", "created_at", DZ_CLI_SHOW_TIME},
+};
+
+static int ls(struct dz_cli *c, struct dz_err *err)
+{
+    static const char *const filters[] = {"state", "kind", "image", "label"};
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    json_t *items = NULL;
+    dz_buf_adds(&target, "/v1/sandboxes");
+    for (size_t i = 0; i < DZ_ARRAY_LEN(filters); i++)
+        dz_client_target_add(&target, filters[i], dz_cli_value(c, filters[i]));
+    int rc = dz_cli_remote(c, &client, err);
+    if (rc == 0)
+        rc = dz_cli_ask_list(c, client, &target, "sandboxes", &items, err);
+    if (rc == 0)
+        rc = dz_cli_show(c, items, columns, DZ_ARRAY_LEN(columns), err);
+    json_decref(items);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_ls = {
+    .name = "ls",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "list sandboxes",
+    .args = "",
+    .options = (const struct dz_cli_option[]){{"state", 0, "STATE", "only those in this state"},
+                                              {"kind", 0, "KIND", "only those of this kind"},
+                                              {"image", 0, "IMAGE", "only those of this image"},
+                                              {"label", 'l', "K[=V]", "only those with this label"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "States: active (it has a process), suspended (it is a file), frozen (the file\n"
+            "is in cold storage), archived. FILE is what its file takes; USED when somebody\n"
+            "last did something with it. -q prints ids only.\n",
+    .run = ls,
+};
+
+/* --- get ---------------------------------------------------------------------------------------
+ */
+
+/* "key: value" for what an object says; what is inside of another is named with a dot. */
+static void print_fields(struct dz_cli *c, const char *above, json_t *o)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(o, key, v)
+    {
+        char name[128];
+        (void)snprintf(name, sizeof name, "%s%s%s", above, above[0] ? "." : "", key);
+        if (json_is_object(v)) {
+            print_fields(c, name, v);
+            continue;
+        }
+        if (json_is_null(v))
+            continue;
+        char *text = json_is_string(v) ? NULL : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+        fprintf(c->out, "%-24s ", name);
+        dz_cli_put(c, text ? text : dz_cli_text(o, key));
+        free(text); /* jansson's */
+    }
+}
+
+static int get(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *answer = NULL;
+    int rc = dz_cli_ask(c, "GET", NULL, &answer, err, "/v1/sandboxes/{}", c->argv[0]);
+    if (rc < 0)
+        return rc;
+    if (c->json || c->quiet)
+        return dz_cli_show_one(c, answer, "id", err);
+    print_fields(c, "", answer);
+    json_decref(answer);
+    return DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_get = {
+    .name = "get",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "show all of one sandbox",
+    .args = "SANDBOX",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help =
+        NAME_HELP "What is not set is left out; --json prints it all. Looking wakes nobody. -q\n"
+                  "prints the id.\n",
+    .run = get,
+};
+
+/* --- rm ------------------------------------------------------------------------------------------
+ */
+
+static int rm(struct dz_cli *c, struct dz_err *err)
+{
+    int status = DZ_EXIT_OK;
+    for (int i = 0; i < c->argc; i++) {
+        DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+        dz_client_target(&target, "/v1/sandboxes/{}", c->argv[i]);
+        dz_client_target_add(&target, "force", dz_cli_flag(c, "force") ? "true" : NULL);
+        int rc = dz_cli_ask_target(c, "DELETE", &target, NULL, NULL, err);
+        if (rc < 0 && c->argc == 1)
+            return rc;
+        if (rc < 0) { /* the others still go */
+            dz_cli_warn(c, "%s: %s", c->argv[i], err->msg);
+            status = DZ_EXIT_FAILURE;
+        } else if (!c->quiet) {
+            dz_cli_put(c, c->argv[i]);
+        }
+    }
+    return status;
+}
+
+static const struct dz_cli_option rm_options[] = {
+    {"force", 'f', NULL, "in whatever state it is"}, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END};
+
+#define HELP_RM                                                                        \
+    NAME_HELP "Without -f only one that is archived goes. Its files, memory and the\n" \
+              "records of its commands go with it; snapshots and forks stay.\n"
+
+const struct dz_cli_command dz_cmd_rm = {
+    .name = "rm",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "remove sandboxes for good",
+    .args = "SANDBOX...",
+    .min_args = 1,
+    .max_args = -1,
+    .options = rm_options,
+    .help = HELP_RM,
+    .run = rm,
+};
+
+const struct dz_cli_command dz_cmd_sandbox_destroy = {
+    .name = "sandbox destroy",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "the same as `doze rm`",
+    .args = "SANDBOX...",
+    .min_args = 1,
+    .max_args = -1,
+    .options = rm_options,
+    .help = HELP_RM,
+    .run = rm,
+};
+
+/* --- image ls, of a daemon elsewhere
+ * -------------------------------------------------------------- */
+
+int dz_cli_remote_images(struct dz_cli *c, struct dz_err *err)
+{
+    static const struct dz_cli_shown shown[] = {{"NAME", "name", DZ_CLI_SHOW_TEXT},
+                                                {"IMAGE", "id", DZ_CLI_SHOW_TEXT},
+                                                {"SIZE", "size_bytes", DZ_CLI_SHOW_SIZE}};
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    json_t *items = NULL;
+    dz_buf_adds(&target, "/v1/images");
+    int rc = dz_cli_remote(c, &client, err);
+    if (rc == 0)
+        rc = dz_cli_ask_list(c, client, &target, "images", &items, err);
+    if (rc < 0)
+        return rc;
+    if (c->json) { /* as of the images here */
+        json_t *whole = json_pack("{s:o}", "images", items);
+        rc = dz_cli_show_json(c, whole, err);
+        json_decref(whole);
+        return rc;
+    }
+    rc = c->quiet ? dz_cli_show(c, items, shown + 1, 2, err)
+                  : dz_cli_show(c, items, shown, DZ_ARRAY_LEN(shown), err);
+    json_decref(items);
+    return rc;
+}

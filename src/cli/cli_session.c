@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A command in a sandbox, with our standard streams: over a WebSocket whose binary frames
+ * are input and output, and whose text frames say the rest.
+ *
+ * One poll over the socket, our input and a signalfd. Signals that a user sends go to the
+ * command; with a terminal ^C is a byte, and a change of its size goes along. Our terminal
+ * is raw meanwhile, and put back whatever happens.
+ *
+ * When the connection ends before the command, it is made again and attached to where the
+ * output stopped: the command lives in the sandbox, not in the connection, also when the
+ * daemon is another one by then.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "cli/cli_remote.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+enum {
+    INPUT_STEP = 16384,
+    QUEUE_MARK = 256 << 10, /* bytes of input on their way, before more is read */
+    AGAIN_MS = 10000,       /* a lost connection is tried again for so long */
+    AGAIN_STEP_MS = 200,
+};
+
+struct session {
+    struct dz_cli *cli;
+    struct dz_cli_session *s;
+    struct dz_client *client;
+    struct dz_client_ws *ws;
+    int signals, status;
+    bool input, over, raw;
+    struct termios saved;
+};
+
+/* --- the terminal -------------------------------------------------------------------------- */
+
+static void terminal_raw(struct session *x)
+{
+    struct termios t;
+    if (!x->s->tty || x->raw || tcgetattr(STDIN_FILENO, &x->saved) < 0)
+        return;
+    t = x->saved;
+    cfmakeraw(&t);
+    x->raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0;
+}
+
+static void terminal_back(struct session *x)
+{
+    if (x->raw)
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &x->saved);
+    x->raw = false;
+}
+
+/* --- to the command ------------------------------------------------------------------------ */
+
+/* A text frame; j is taken. */
+static int tell(struct session *x, json_t *j, struct dz_err *err)
+{
+    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    json_decref(j);
+    if (!text)
+        return dz_fail(err, DZ_ENOMEM, "talk to the daemon: out of memory");
+    int rc = dz_client_ws_send(x->ws, true, dz_str(text), err);
+    free(text); /* jansson's */
+    return rc;
+}
+
+static int send_size(struct session *x, struct dz_err *err)
+{
+    struct winsize w;
+    if (!x->s->tty || ioctl(STDIN_FILENO, TIOCGWINSZ, &w) < 0 || !w.ws_row || !w.ws_col)
+        return 0;
+    return tell(x, json_pack("{s:s,s:i,s:i}", "type", "resize", "cols", w.ws_col, "rows", w.ws_row),
+                err);
+}
+
+static int take_input(struct session *x, struct dz_err *err)
+{
+    char step[INPUT_STEP];
+    ssize_t n = read(STDIN_FILENO, step, sizeof step);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    if (n > 0)
+        return dz_client_ws_send(x->ws, false, dz_str_n(step, (size_t)n), err);
+    x->input = false;
+    return tell(x, json_pack("{s:s}", "type", "close_stdin"), err);
+}
+
+static int take_signal(struct session *x, struct dz_err *err)
+{
+    struct signalfd_siginfo info;
+    if (read(x->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return 0;
+    if (info.ssi_signo == SIGWINCH)
+        return send_size(x, err);
+    return tell(
+        x, json_pack("{s:s,s:s}", "type", "signal", "signal", sigabbrev_np((int)info.ssi_signo)),
+        err);
+}
+
+/* --- from the command ------------------------------------------------------------------------ */
+
+static int signal_number(const char *name)
+{
+    for (int i = 1; i < NSIG; i++)
+        if (sigabbrev_np(i) && strcmp(sigabbrev_np(i), name) == 0)
+            return i;
+    return SIGKILL;
+}
+
+static int take_exit(struct session *x, const json_t *m)
+{
+    const json_t *code = json_object_get(m, "exit_code");
+    const char *why = dz_cli_text(m, "reason");
+    x->over = true;
+    x->status = json_is_integer(code) ? (int)json_integer_value(code)
+                                      : DZ_EXIT_SIGNAL + signal_number(dz_cli_text(m, "signal"));
+    terminal_back(x);
+    if (why[0])
+        dz_cli_warn(x->cli, "%s", why);
+    return 0;
+}
+
+static int take_error(struct session *x, const json_t *m, struct dz_err *err)
+{
+    int rc = dz_client_problem_of(x->client, m, 0, err);
+    const char *reason = dz_client_problem(x->client)->reason;
+    x->s->failed = strcmp(reason, "no_program") == 0    ? DZ_EXIT_NOT_FOUND
+                   : strcmp(reason, "not_program") == 0 ? DZ_EXIT_NOT_EXECUTABLE
+                                                        : DZ_EXIT_RUN_FAILED;
+    return rc;
+}
+
+/* The size may have changed since the request. */
+static int take_start(struct session *x, const json_t *m, struct dz_err *err)
+{
+    (void)snprintf(x->s->exec_id, sizeof x->s->exec_id, "%s", dz_cli_text(m, "exec_id"));
+    return send_size(x, err);
+}
+
+static int take_text(struct session *x, struct dz_str data, struct dz_err *err)
+{
+    json_t *m = json_loadb(data.p, data.n, 0, NULL);
+    const char *type = dz_cli_text(m, "type");
+    int rc = 0;
+    if (strcmp(type, "start") == 0)
+        rc = take_start(x, m, err);
+    else if (strcmp(type, "exit") == 0)
+        rc = take_exit(x, m);
+    else if (strcmp(type, "error") == 0)
+        rc = take_error(x, m, err);
+    json_decref(m);
+    return rc;
+}
+
+static int take_message(void *arg, bool text, struct dz_str data, struct dz_err *err)
+{
+    struct session *x = arg;
+    if (text)
+        return take_text(x, data, err);
+    if (data.n == 0)
+        return 0;
+    x->s->offset += data.n - 1;
+    return dz_fd_write(data.p[0] == 2 ? STDERR_FILENO : STDOUT_FILENO, data.p + 1, data.n - 1, err);
+}
+
+/* --- connecting ---------------------------------------------------------------------------------
+ */
+
+static int open_socket(struct session *x, struct dz_err *err)
+{
+    static const struct dz_client_ws_ops ops = {.message = take_message};
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    bool attach = x->s->exec_id[0];
+    char offset[24];
+    (void)snprintf(offset, sizeof offset, "%llu", (unsigned long long)x->s->offset);
+    if (attach)
+        dz_client_target(&target, "/v1/sandboxes/{}/exec/{}/output?offset={}", x->s->sandbox,
+                         x->s->exec_id, offset);
+    else
+        dz_client_target(&target, "/v1/sandboxes/{}/exec", x->s->sandbox);
+    int rc = dz_cli_remote(x->cli, &x->client, err);
+    if (rc == 0)
+        rc = dz_client_ws_open(x->client, target.p, &ops, x, &x->ws, err);
+    if (rc == 0 && !attach)
+        rc = tell(x, json_incref(x->s->request), err);
+    if (rc == 0 && attach)
+        rc = send_size(x, err);
+    return rc;
+}
+
+static void close_socket(struct session *x)
+{
+    dz_client_ws_close(x->ws);
+    dz_client_close(x->client);
+    x->ws = NULL;
+    x->client = NULL;
+}
+
+/* The connection was lost: another one, for a while. Nothing is known of a command that
+ * had not said that it started, and nothing of input that was on its way. */
+static int again(struct session *x, struct dz_err *err)
+{
+    int64_t until = dz_clock_mono_ms() + AGAIN_MS;
+    struct pollfd p = {.fd = x->signals, .events = POLLIN};
+    bool known = x->s->exec_id[0], unsent = x->ws && dz_client_ws_queued(x->ws) > 0;
+    close_socket(x);
+    if (!known || unsent)
+        return DZ_EGONE; /* err has what was said */
+    for (;;) {
+        int rc = open_socket(x, err);
+        bool answered = x->client && dz_client_problem(x->client)->status == 404;
+        if (answered || (rc != DZ_ENOENT && rc != DZ_EGONE && rc != DZ_EBUSY))
+            return rc;
+        close_socket(x);
+        if (dz_clock_mono_ms() > until)
+            return rc;
+        if (poll(&p, 1, AGAIN_STEP_MS) > 0) /* somebody has had enough */
+            return dz_fail(err, DZ_ECANCELED, "interrupted while the daemon did not answer");
+    }
+}
+
+/* --- the loop
+ * --------------------------------------------------------------------------------------- */
+
+static int open_signals(struct dz_err *err)
+{
+    static const int passed[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(passed); i++)
+        (void)sigaddset(&set, passed[i]);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return dz_fail_sys(err, errno, "block signals");
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? dz_fail_sys(err, errno, "open a descriptor for signals") : fd;
+}
+
+static int turn(struct session *x, struct dz_err *err)
+{
+    bool listen = x->input && x->s->exec_id[0] && dz_client_ws_queued(x->ws) < QUEUE_MARK;
+    struct pollfd p[] = {
+        {.fd = dz_client_ws_fd(x->ws), .events = dz_client_ws_events(x->ws)},
+        {.fd = x->signals, .events = POLLIN},
+        {.fd = listen ? STDIN_FILENO : -1, .events = POLLIN},
+    };
+    int rc = 0;
+    if (poll(p, DZ_ARRAY_LEN(p), -1) < 0 && errno != EINTR)
+        return dz_fail_sys(err, errno, "wait for the command");
+    if (p[1].revents)
+        rc = take_signal(x, err);
+    if (rc == 0 && p[2].revents)
+        rc = take_input(x, err);
+    if (rc == 0)
+        rc = dz_client_ws_io(x->ws, err);
+    return rc;
+}
+
+static int carry(struct session *x, struct dz_err *err)
+{
+    int rc = open_socket(x, err);
+    if (rc == 0)
+        terminal_raw(x);
+    while (rc == 0 && !x->over) {
+        rc = turn(x, err);
+        if (rc == DZ_EGONE && !x->over)
+            rc = again(x, err);
+    }
+    return x->over ? x->status : rc;
+}
+
+int dz_cli_session(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err)
+{
+    struct session x = {.cli = c, .s = s, .input = s->input, .signals = open_signals(err)};
+    if (x.signals < 0)
+        return x.signals;
+    (void)fflush(c->out);
+    int rc = carry(&x, err);
+    terminal_back(&x);
+    close_socket(&x);
+    dz_fd_close(&x.signals);
+    return rc;
+}
