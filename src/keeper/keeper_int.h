@@ -75,6 +75,7 @@ struct op {
     bool committed;
     bool unsynced;          /* its row is to be on the disk before the next step */
     bool flushing;          /* a worker sees to that */
+    bool written;           /* the COMMIT step is done but for that */
     bool calling, answered; /* a call to the cell is on the stack; it was answered there */
 
     bool keep_memory;

@@ -305,18 +305,35 @@ static int flush(struct op *op)
 static void flushed(struct op *op, int rc)
 {
     op->flushing = false;
-    if (rc < 0) {
-        op->unsynced = true;
-        fail(op, rc);
-    } else {
+    op->unsynced = rc < 0;
+    if (rc == 0)
         run(op);
-    }
+    else if (op->written)
+        park(op); /* the row says so already: nothing can be taken back */
+    else
+        fail(op, rc);
+}
+
+/* A durable COMMIT counts, and is answered, when it is on the disk: what is done with a
+ * sandbox then must not be undone by a power cut that takes the commit back. */
+static bool committed(struct op *op)
+{
+    int rc = flush(op);
+    if (rc < 0)
+        park(op);
+    if (rc != 0)
+        return false;
+    op->written = false;
+    step_done(op);
+    return true;
 }
 
 /* From op->step on, until something takes longer. */
 static void run(struct op *op)
 {
     for (;;) {
+        if (op->written && !committed(op))
+            return;
         while (*op->step != DZ_STEP_NONE && !dz_keeper_step_applies(op, *op->step))
             op->step++;
         if (*op->step == DZ_STEP_NONE) {
@@ -341,7 +358,9 @@ static void run(struct op *op)
             fail(op, rc);
             return;
         }
-        step_done(op);
+        op->written = *op->step == DZ_STEP_COMMIT && op->unsynced;
+        if (!op->written)
+            step_done(op);
     }
 }
 

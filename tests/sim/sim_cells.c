@@ -108,6 +108,7 @@ static void start(struct sim_world *w, const char *id, struct dz_keeper_cell *ho
         sim_bad(w, "%s starts with \"%.*s\", and had version %" PRIu64, id, (int)o->size, o->bytes,
                 b->acked);
     b->running = true;
+    b->answered = false;
 }
 
 static void stop(struct sim_world *w, const char *id, struct dz_keeper_cell *how)

@@ -232,9 +232,12 @@ static void on_answer(void *arg, const struct dz_keeper_result *result)
     if (clone)
         clone->unknown = result->code < 0;
     if (result->code == 0 && b && !w->dead &&
-        (q->what == DZ_REQUEST_USE || q->what == DZ_REQUEST_WAKE || q->what == DZ_REQUEST_REVIVE))
+        (q->what == DZ_REQUEST_USE || q->what == DZ_REQUEST_WAKE || q->what == DZ_REQUEST_REVIVE)) {
         if (!b->running)
             sim_bad(w, "%s %s was answered and no cell runs", dz_request_name(q->what), q->id);
+        else
+            b->answered = true;
+    }
 }
 
 static struct sim_sandbox *any_box(struct sim_world *w)
@@ -311,7 +314,7 @@ static void ask_something(struct sim_world *w, struct sim_sandbox *b)
 
 static void use_something(struct sim_world *w, struct sim_sandbox *b)
 {
-    if (!b->running)
+    if (!b->running || !b->answered)
         return;
     sim_write(w, b);
     dz_keeper_touch(w->k, b->id, (enum dz_activity)dice_below(&w->dice, DZ_ACTIVITY_COUNT));

@@ -31,6 +31,7 @@ struct sim_sandbox {
     bool doomed;  /* a delete was asked for: it may go at any time */
     bool unknown; /* a crash came between: the registry knows whether it exists */
     bool running;
+    bool answered; /* since it runs somebody was told so: what it writes from now on counts */
     /* Versions: the last acknowledged, the last certainly on the disk, and the least
      * that may be found: after a power cut something between, until it is read. */
     uint64_t acked, synced, least;
