@@ -196,8 +196,9 @@ static int load_found(struct dz_kernel *k, struct dz_proc *p, struct program *pr
     x->argc = prog->argc;
     if (e)
         return e;
-    int64_t n = dz_k_node_path(k, p, &prog->node, path, sizeof path);
-    if (n < 0) { /* a file has no path of its own: as it was called */
+    bool whole = prog->path[0] == '/'; /* as it was called: no need to look for its name */
+    int64_t n = whole ? -1 : dz_k_node_path(k, p, &prog->node, path, sizeof path);
+    if (n < 0) {
         memcpy(path, prog->path, strlen(prog->path) + 1);
         n = (int64_t)strlen(path);
     }

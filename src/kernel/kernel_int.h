@@ -305,7 +305,8 @@ int dz_k_resolve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct
 struct dz_vfs_path dz_k_vfs_path(const struct dz_k_walk *w);
 int dz_k_node_stat(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n,
                    struct dz_kstat *st);
-/* The absolute path of a directory, or what /proc shows. Length without NUL, or -errno. */
+/* The absolute path of a node, if it has one: of a file, a name that it still has. Length
+ * without NUL, or -errno. */
 int64_t dz_k_node_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, char *buf,
                        size_t size);
 

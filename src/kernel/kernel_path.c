@@ -290,14 +290,8 @@ int dz_k_node_stat(struct dz_kernel *k, struct dz_proc *p, const struct dz_node 
 int64_t dz_k_node_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, char *buf,
                        size_t size)
 {
-    struct dz_vfs_attr a;
     if (n->fs != DZ_KERNEL_FS_DISK)
         return dz_k_fs_of(n->fs)->path(k, n->ino, buf, size);
-    int e = dz_vfs_getattr(k->vfs, n->ino, &a);
-    if (e)
-        return e;
-    if (!S_ISDIR(a.mode))
-        return -EINVAL;
-    return dz_vfs_getcwd(k->vfs, p->root.fs == DZ_KERNEL_FS_DISK ? p->root.ino : DZ_VFS_ROOT,
-                         n->ino, buf, size);
+    return dz_vfs_find_path(k->vfs, p->root.fs == DZ_KERNEL_FS_DISK ? p->root.ino : DZ_VFS_ROOT,
+                            n->ino, buf, size);
 }

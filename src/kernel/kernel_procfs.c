@@ -215,7 +215,7 @@ static int64_t file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz
         int64_t r = dz_k_node_path(k, p, &f->node, buf, size);
         if (r >= 0)
             return r;
-        n = snprintf(buf, size, "%s", path ? path : "(deleted)");
+        n = snprintf(buf, size, "%s (deleted)", path ? path : "");
         break;
     }
     }

@@ -249,6 +249,10 @@ int dz_vfs_readdir(struct dz_vfs *v, uint64_t dir, uint64_t cookie,
 /* The absolute path of a directory as seen from the directory root (a chroot's
  * getcwd). ENOENT: removed. ERANGE: size. Returns the length without NUL. */
 int dz_vfs_getcwd(struct dz_vfs *v, uint64_t root, uint64_t dir, char *buf, size_t size);
+/* The same of any inode: of what is no directory, the name under which it was last found
+ * or made, if it still has that. Looks through a directory: not for every call. ENOENT:
+ * no name is known. */
+int dz_vfs_find_path(struct dz_vfs *v, uint64_t root, uint64_t ino, char *buf, size_t size);
 
 /* ---- open references ------------------------------------------------------------ */
 

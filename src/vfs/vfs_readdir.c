@@ -445,3 +445,32 @@ int dz_vfs_getcwd(struct dz_vfs *v, uint64_t root, uint64_t dir, char *buf, size
     memmove(buf, buf + at, size - at);
     return (int)(size - at - 1);
 }
+
+int dz_vfs_find_path(struct dz_vfs *v, uint64_t root, uint64_t ino, char *buf, size_t size)
+{
+    char name[DZ_VFS_NAME_MAX];
+    size_t len = 0;
+    struct dz_inode *ip;
+    int rc = dz_read_begin(v);
+    if (!rc)
+        rc = dz_iget(v, ino, &ip);
+    if (rc)
+        return rc;
+    if (dz_is_dir(ip))
+        return dz_vfs_getcwd(v, root, ino, buf, size);
+    uint64_t dir = ip->via;
+    if (dir == 0 || ip->nlink == 0)
+        return -ENOENT;
+    rc = dz_dir_name_of(v, dir, ino, name, &len);
+    int n = rc ? rc : dz_vfs_getcwd(v, root, dir, buf, size);
+    if (n < 0)
+        return n;
+    if (n == 1) /* "/" */
+        n = 0;
+    if ((size_t)n + 1 + len >= size)
+        return -ERANGE;
+    buf[n++] = '/';
+    memcpy(buf + n, name, len);
+    buf[(size_t)n + len] = '\0';
+    return n + (int)len;
+}
