@@ -15,7 +15,7 @@
 #include "wasm/wasm_points.h"
 
 enum {
-    ARENA_STEP = 1 << 20,   /* bytes committed at a time */
+    ARENA_STEP = 1 << 18,   /* bytes committed at a time */
     ARENA_LARGE = 16 << 20, /* from here on huge pages: a few percent too much at most */
     ARENA_PER_BYTE = 32,    /* bytes of cells that a byte of code makes at most */
 };
@@ -213,7 +213,9 @@ enum dz_wasm_trap_kind dz_wasm_code_translate(struct dz_wasm_code *c, uint32_t f
     c->trans->mapping = false;
     if (!dz_wasm_trans_function(c->trans, c, func))
         return c->trans->trap;
-    return commit(c, func);
+    enum dz_wasm_trap_kind trap = commit(c, func);
+    dz_wasm_trans_trim(c->trans);
+    return trap;
 }
 
 void dz_wasm_warm(struct dz_wasm_module *module, const uint32_t *funcs, size_t count)

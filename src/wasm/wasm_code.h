@@ -31,6 +31,8 @@ uint32_t dz_wasm_code_offset(struct dz_wasm_code *c, uint32_t word);
 
 struct wasm_trans *dz_wasm_trans_new(void);
 void dz_wasm_trans_free(struct wasm_trans *t);
+/* Give back what an unusually large function needed; its cells are gone then. */
+void dz_wasm_trans_trim(struct wasm_trans *t);
 /* Fills t->words (handler numbers in words 0), t->cells, t->catches, and with
  * t->mapping t->points. false: t->trap says why. */
 bool dz_wasm_trans_function(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func);

@@ -436,6 +436,21 @@ struct wasm_trans *dz_wasm_trans_new(void)
 {
     return dz_zalloc(sizeof(struct wasm_trans));
 }
+enum {
+    TRIM_WORDS = 8192, /* of a function: most have a few hundred */
+};
+
+void dz_wasm_trans_trim(struct wasm_trans *t)
+{
+    if (t->cap <= TRIM_WORDS)
+        return;
+    dz_free(t->words);
+    dz_free(t->cells);
+    t->words = NULL;
+    t->cells = NULL;
+    t->count = t->cap = t->cell_count = t->cell_cap = 0;
+}
+
 void dz_wasm_trans_free(struct wasm_trans *t)
 {
     if (!t)
