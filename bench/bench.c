@@ -284,11 +284,12 @@ bool bench_peer(const char *file, char *ret_path, size_t size)
 }
 
 /* Which mappings are a guest's memory is told by what follows them: the rest of its
- * 4 GiB, reserved and without access. Pieces of one memory lie side by side. */
+ * 4 GiB, reserved and without access. Pieces of one memory lie side by side. Room for
+ * translated code is of another size. */
 struct bench_memory bench_memory(int pid)
 {
     char path[64], line[512], access[8] = "";
-    unsigned long end = 0;
+    unsigned long start = 0, end = 0;
     double kb = 0, held = 0;
     struct bench_memory m = {0};
     (void)snprintf(path, sizeof path, "/proc/%d/smaps", pid);
@@ -296,12 +297,12 @@ struct bench_memory bench_memory(int pid)
     while (f && fgets(line, sizeof line, f)) {
         unsigned long from, to;
         if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3) {
-            bool reserved = strcmp(access, "---p") == 0 && from == end && to - from > 1ul << 30 &&
-                            to - from <= 4ul << 30; /* more: room for translated code */
+            bool reserved = strcmp(access, "---p") == 0 && from == end && to - start == 4ul << 30;
             bool more = strcmp(access, "rw-p") == 0 && from == end;
             if (!more) {
                 *(reserved ? &m.inside : &m.rest) += held;
                 held = 0;
+                start = from;
             }
             end = to;
         } else if (sscanf(line, "Anonymous: %lf", &kb) == 1) {

