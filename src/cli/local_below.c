@@ -47,8 +47,7 @@ static bool is_hash(const struct dz_buf *b)
     return b->len == DZ_SHA256_HEX - 1 && strspn(b->p, "0123456789abcdef") == b->len;
 }
 
-/* The hash that the file names, "" for none. */
-static int below(const char *file, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
+int dz_cli_file_image(const char *file, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_SHA256_HEX);
     struct request r = {.file = file, .files = DZ_DB_FILES_NONE};
@@ -83,7 +82,7 @@ int dz_cli_cell_below(struct dz_cli_cell *c, const char *file, struct dz_image *
     char sha256[DZ_SHA256_HEX], found[DZ_SHA256_HEX];
     if (!file || access(file, F_OK) < 0)
         return 0;
-    int rc = below(file, sha256, err);
+    int rc = dz_cli_file_image(file, sha256, err);
     if (rc < 0 || !sha256[0])
         return rc;
     rc = dz_cli_image_store(&s, err);

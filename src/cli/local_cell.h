@@ -6,6 +6,7 @@
 #ifndef DZ_CLI_LOCAL_CELL_H
 #define DZ_CLI_LOCAL_CELL_H
 
+#include "base/hash.h"
 #include "cell/cell.h"
 #include "cli/cli.h"
 #include "image/image.h"
@@ -29,6 +30,9 @@ struct dz_cli_cell {
  * *ret_image, to be released. */
 int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,
                       struct dz_err *err);
+/* The hash of the image that a disk file says it stands on, "" for none. */
+int dz_cli_file_image(const char *file, char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
+
 /* The image that an existing file says it stands on, if the store has it: 1. Else 0,
  * and *ret_image is untouched. */
 int dz_cli_cell_below(struct dz_cli_cell *c, const char *file, struct dz_image *ret_image,

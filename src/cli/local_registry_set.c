@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "cli/local_cell.h"
 #include "cli/local_registry.h"
 
 #include <errno.h>
@@ -35,7 +36,8 @@ static int copy_file(const struct dz_cold *cold, const char *path, const char *i
 static int register_run(struct dz_cli *c, struct dz_err *err)
 {
     const char *id = c->argv[0], *file = c->argc > 2 ? c->argv[2] : NULL;
-    const struct dz_instance row = {
+    char image[DZ_SHA256_HEX] = "";
+    struct dz_instance row = {
         .id = id,
         .tenant = c->argv[1],
         .name = dz_cli_value(c, "name"),
@@ -47,6 +49,13 @@ static int register_run(struct dz_cli *c, struct dz_err *err)
         return dz_cli_usage(c, err, "--keep is memory or files");
     if (strlen(id) > DZ_COLD_ID_MAX)
         return dz_cli_usage(c, err, "an id has at most %d bytes", DZ_COLD_ID_MAX);
+    if (file && !row.vfs_path) {
+        int looked = dz_cli_file_image(file, image, err);
+        if (looked < 0)
+            return looked;
+        row.image = image;
+        row.generation = 1; /* no new disk: it has been somebody's */
+    }
     int rc = dz_cli_registry_open(c, true, true, &r, err);
     if (rc == 0 && file && !row.vfs_path) {
         struct dz_instance known = {0};
@@ -75,8 +84,10 @@ const struct dz_cli_command dz_cmd_registry_register = {
                                        DZ_CLI_OPTIONS_REGISTRY,
                                        DZ_CLI_OPTION_QUIET,
                                        DZ_CLI_OPTION_END},
-    .help = "FILE, a disk, is copied into the live directory as the sandbox's own. Without\n"
-            "it, or with \":memory:\", the first wake makes an empty disk.\n",
+    .help = "FILE, a disk, is copied into the live directory as the sandbox's own, with the\n"
+            "machine that may sleep in it; so a sandbox moves from one data directory to\n"
+            "another. The image that it stands on must be in the new one when it wakes.\n"
+            "Without FILE, or with \":memory:\", the first wake makes an empty disk.\n",
     .run = register_run,
 };
 
