@@ -154,7 +154,6 @@ int dz_wasm_missing(struct dz_wasm_store *s, const struct dz_wasm_module *module
 
 struct dz_wasm_store *dz_wasm_inst_store(const struct dz_wasm_inst *inst);
 struct dz_wasm_module *dz_wasm_inst_module(const struct dz_wasm_inst *inst);
-void *dz_wasm_inst_user(const struct dz_wasm_inst *inst);
 void dz_wasm_inst_set_user(struct dz_wasm_inst *inst, void *user);
 
 /* Index of an export, or DZ_ENOENT. */

@@ -92,7 +92,7 @@ struct wasm_points {
 struct dz_wasm_code {
     struct dz_wasm_module *module;
     wasm_word *arena; /* reserved once, committed as it grows */
-    size_t reserved_bytes, committed_bytes, limit_bytes;
+    size_t reserved_bytes, committed_bytes;
     uint32_t used; /* words */
     bool fuel;
     bool depth;                /* functions count their frame: config call_depth */

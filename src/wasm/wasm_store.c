@@ -217,10 +217,6 @@ struct dz_wasm_module *dz_wasm_inst_module(const struct dz_wasm_inst *inst)
 {
     return inst->module;
 }
-void *dz_wasm_inst_user(const struct dz_wasm_inst *inst)
-{
-    return inst->user;
-}
 void dz_wasm_inst_set_user(struct dz_wasm_inst *inst, void *user)
 {
     inst->user = user;

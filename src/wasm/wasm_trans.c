@@ -3,7 +3,7 @@
  * wasm_trans.c - from the body of one function to cells in its module's arena.
  *
  * One pass; see wasm_trans.h. The same pass with `mapping` set and nothing
- * committed gives the table of safepoints (wasm_map.c), so running code needs
+ * committed gives the table of safepoints (wasm_points.c), so running code needs
  * no memory for it.
  *
  * Bodies come validated; reading does not check again, apart from the limits

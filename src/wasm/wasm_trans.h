@@ -54,6 +54,18 @@ struct acc_state {
     uint32_t delta : 4; /* what makes that handler write no slot; 0: it must write */
 };
 
+/* Where results of the type are left. */
+static inline enum acc_no acc_of(unsigned type)
+{
+    return type == DZ_WASM_F32    ? ACC_F32
+           : type == DZ_WASM_F64  ? ACC_F64
+           : type == DZ_WASM_V128 ? ACC_NONE
+                                  : ACC_INT;
+}
+
+/* The opposite of an integer comparison: EQ NE LT GT LE GE, from LT on s and u. */
+static const uint8_t trans_opposite[] = {1, 0, 8, 9, 6, 7, 4, 5, 2, 3};
+
 /* A comparison whose cell is the last one: may become part of a branch. */
 struct compare {
     uint32_t cell;  /* number of its cell, or WASM_NOWHERE */

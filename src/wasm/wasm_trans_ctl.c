@@ -202,12 +202,11 @@ static bool take_compare(struct wasm_trans *t, struct entry e)
 static uint32_t emit_compare_branch(struct wasm_trans *t, const struct compare *c, bool sense,
                                     bool back)
 {
-    static const uint8_t opposite[] = {1, 0, 8, 9, 6, 7, 4, 5, 2, 3};
     unsigned a = (unsigned)(c->word >> 16) & 0xffff;
     unsigned b = (unsigned)(c->word >> 32) & 0xffff; /* slot or constant */
     if (c->family == 0) {
         unsigned wide = c->index >= 10 ? 10 : 0;
-        unsigned index = sense ? c->index : opposite[c->index - wide] + wide;
+        unsigned index = sense ? c->index : trans_opposite[c->index - wide] + wide;
         if (back && !wide && c->kind >= 2) {
             uint32_t at = dz_trans_fuse_count(t, index, c->kind == 3, b);
             if (at != WASM_NOWHERE)

@@ -15,13 +15,6 @@ static bool fits16(int32_t v)
     return v == (int16_t)v;
 }
 
-/* The operand's value was made by the last cell, for it alone. */
-static bool made_last(const struct wasm_trans *t, struct entry e, enum acc_no n, unsigned handler)
-{
-    return e.kind == ENTRY_TEMP && dz_trans_in_acc(t, e, n) && t->acc[n].delta != 0 &&
-           t->acc[n].pos == trans_last(t) && t->words[t->acc[n].pos] == handler && !t->failed;
-}
-
 /* --- shifts ------------------------------------------------------------------------ */
 
 enum {
@@ -81,41 +74,40 @@ static bool bits_of(struct wasm_trans *t, struct entry a, struct entry b)
 
 struct load_op {
     unsigned op, load, fused; /* handlers: SS of the operation, S of the load */
-    enum acc_no acc;
     uint8_t type;
-    bool swapped; /* the loaded operand is the second */
 };
 static const struct load_op load_ops[] = {
-    {H_I32_ADD_SS, H_LOAD32_U_S, H_I32_ADD_MS, ACC_INT, DZ_WASM_I32, false},
-    {H_I32_AND_SS, H_LOAD32_U_S, H_I32_AND_MS, ACC_INT, DZ_WASM_I32, false},
-    {H_I32_OR_SS, H_LOAD32_U_S, H_I32_OR_MS, ACC_INT, DZ_WASM_I32, false},
-    {H_I32_XOR_SS, H_LOAD32_U_S, H_I32_XOR_MS, ACC_INT, DZ_WASM_I32, false},
-    {H_I64_ADD_SS, H_LOAD64_S, H_I64_ADD_MS, ACC_INT, DZ_WASM_I64, false},
-    {H_I64_AND_SS, H_LOAD64_S, H_I64_AND_MS, ACC_INT, DZ_WASM_I64, false},
-    {H_I64_OR_SS, H_LOAD64_S, H_I64_OR_MS, ACC_INT, DZ_WASM_I64, false},
-    {H_I64_XOR_SS, H_LOAD64_S, H_I64_XOR_MS, ACC_INT, DZ_WASM_I64, false},
+    {H_I32_ADD_SS, H_LOAD32_U_S, H_I32_ADD_MS, DZ_WASM_I32},
+    {H_I32_AND_SS, H_LOAD32_U_S, H_I32_AND_MS, DZ_WASM_I32},
+    {H_I32_OR_SS, H_LOAD32_U_S, H_I32_OR_MS, DZ_WASM_I32},
+    {H_I32_XOR_SS, H_LOAD32_U_S, H_I32_XOR_MS, DZ_WASM_I32},
+    {H_I64_ADD_SS, H_LOAD64_S, H_I64_ADD_MS, DZ_WASM_I64},
+    {H_I64_AND_SS, H_LOAD64_S, H_I64_AND_MS, DZ_WASM_I64},
+    {H_I64_OR_SS, H_LOAD64_S, H_I64_OR_MS, DZ_WASM_I64},
+    {H_I64_XOR_SS, H_LOAD64_S, H_I64_XOR_MS, DZ_WASM_I64},
 };
 
+/* The first operand's value was made by the last cell, a load, for it alone: all of
+ * these are commutative, and the one in the accumulator stands first. */
 static bool load_op(struct wasm_trans *t, unsigned handler, struct entry a, struct entry b,
                     uint32_t to)
 {
     uint32_t last = trans_last(t);
-    if (last == WASM_NOWHERE || (t->words[last] != H_LOAD32_U_S && t->words[last] != H_LOAD64_S))
+    if (last == WASM_NOWHERE || t->failed || b.kind == ENTRY_CONST || a.kind != ENTRY_TEMP ||
+        !dz_trans_in_acc(t, a, ACC_INT) || t->acc[ACC_INT].delta == 0 ||
+        t->acc[ACC_INT].pos != last)
         return false;
     for (size_t i = 0; i < DZ_ARRAY_LEN(load_ops); i++) {
         const struct load_op *k = &load_ops[i];
-        struct entry loaded = k->swapped ? b : a;
-        struct entry other = k->swapped ? a : b;
-        if (k->op != handler || other.kind == ENTRY_CONST || !made_last(t, loaded, k->acc, k->load))
+        if (k->op != handler || k->load != t->words[last])
             continue;
-        uint32_t pos = t->acc[k->acc].pos;
-        uint32_t offset = (uint32_t)(t->words[pos + 1] >> 32);
+        uint32_t offset = (uint32_t)(t->words[last + 1] >> 32);
         if (offset > 0xffff)
             return false;
-        t->words[pos] = k->fused;
-        t->words[pos + 1] =
-            dz_trans_fields(to, trans_field(t, pos, 1), dz_trans_slot(t, other), offset);
-        dz_trans_result(t, pos, k->type, k->acc, 1);
+        t->words[last] = k->fused;
+        t->words[last + 1] =
+            dz_trans_fields(to, trans_field(t, last, 1), dz_trans_slot(t, b), offset);
+        dz_trans_result(t, last, k->type, ACC_INT, 1);
         return true;
     }
     return false;

@@ -5,14 +5,6 @@
 #include "wasm/wasm_rt.h"
 #include "wasm/wasm_trans.h"
 
-static enum acc_no acc_of(unsigned type)
-{
-    return type == DZ_WASM_F32    ? ACC_F32
-           : type == DZ_WASM_F64  ? ACC_F64
-           : type == DZ_WASM_V128 ? ACC_NONE
-                                  : ACC_INT;
-}
-
 /* --- variables ---------------------------------------------------------------------- */
 
 /* Operands that still stand for the local get their value before it changes. */

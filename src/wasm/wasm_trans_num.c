@@ -119,20 +119,6 @@ static const struct numeric numerics[0x108] = {
     [DZ_WASM_OP_ref_is_null] = {H_I64_EQZ_S, SHAPE_INT1},
 };
 
-static enum acc_no acc_of(unsigned type)
-{
-    switch (type) {
-    case DZ_WASM_F32:
-        return ACC_F32;
-    case DZ_WASM_F64:
-        return ACC_F64;
-    case DZ_WASM_V128:
-        return ACC_NONE;
-    default:
-        return ACC_INT;
-    }
-}
-
 /* --- operand kinds -------------------------------------------------------------------- */
 
 enum {
@@ -248,8 +234,6 @@ void dz_trans_int_compare(struct wasm_trans *t, unsigned op)
 }
 
 /* i32.eqz of an integer comparison is the opposite comparison. */
-static const uint8_t opposite[] = {1, 0, 8, 9, 6, 7, 4, 5, 2, 3};
-
 static bool invert_compare(struct wasm_trans *t, unsigned op)
 {
     struct compare *c = &t->cmp;
@@ -261,7 +245,7 @@ static bool invert_compare(struct wasm_trans *t, unsigned op)
     if (e.kind != ENTRY_TEMP || t->def_cell != c->cell || t->def_slot != e.slot)
         return false;
     unsigned wide = c->index >= 10 ? 10 : 0;
-    c->index = (uint8_t)(opposite[c->index - wide] + wide);
+    c->index = (uint8_t)(trans_opposite[c->index - wide] + wide);
     t->words[at] = H_I32_EQ_SS + c->index * 8u + c->kind;
     return true;
 }

@@ -115,7 +115,7 @@ void dz_wasm_valid_enter(struct wasm_valid *v, unsigned op, struct wasm_types pa
                          struct wasm_types results);
 void dz_wasm_valid_control(struct wasm_valid *v, unsigned op);
 
-/* The immediates of an instruction whose signature is fixed, wasm_valid_imm.c. */
+/* The immediates of an instruction whose signature is fixed, wasm_valid_op.c. */
 void dz_wasm_valid_imm(struct wasm_valid *v, const struct dz_wasm_op_info *info);
 
 /* Variables, tables, references, calls: the rest of what is special. */
