@@ -256,6 +256,14 @@ static void on_timeout(void *arg)
     dz_box_watch(x->box);
 }
 
+/* What a watch has not had, and how the command ended, is in the file. */
+static void read_rest(struct dz_engine_watch *w, struct exec *x)
+{
+    dz_list_remove(&w->link);
+    w->exec = NULL;
+    dz_exec_replay(x->box, w);
+}
+
 static void on_ended(struct exec *x, const struct dz_cell_event *e)
 {
     const struct dz_engine_exit how = {
@@ -268,8 +276,13 @@ static void on_ended(struct exec *x, const struct dz_cell_event *e)
     };
     x->handle = 0;
     x->box->pins++;
-    while (!dz_list_empty(&x->watches))
-        watch_end(DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link), &how);
+    while (!dz_list_empty(&x->watches)) {
+        struct dz_engine_watch *w = DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link);
+        if (w->ops->output && w->at < e->count)
+            read_rest(w, x); /* it ended right after a wake, before it was asked for output */
+        else
+            watch_end(w, &how);
+    }
     x->box->pins--;
     exec_free(x);
 }
@@ -330,8 +343,8 @@ void dz_exec_up(struct box *b)
     b->pins++;
     DZ_LIST_FOREACH(struct exec, x, &b->execs, link) {
         if (!x->handle) { /* it did not come back */
-            fail_all(x, DZ_EUNAVAIL, "memory_lost",
-                     "the command did not survive its sandbox's sleep");
+            while (!dz_list_empty(&x->watches))
+                read_rest(DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link), x);
             exec_free(x);
             continue;
         }
@@ -565,6 +578,7 @@ int dz_engine_exec(struct dz_engine *e, const struct dz_engine_caller *who, cons
     }
     rc = dz_id_new("exe", w->launch->id, &why->err);
     if (rc == 0) {
+        (void)snprintf(w->id, sizeof w->id, "%s", w->launch->id);
         *ret_watch = w;
         dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
         rc = dz_job_start(e, &row, JOB_USE, NULL, on_launch, w, &w->job, why);
@@ -587,7 +601,7 @@ static void on_listen(void *arg, struct box *b, const struct dz_engine_result *r
         watch_fail(w, result->why);
         return;
     }
-    struct exec *x = exec_find(b, w->launch->id);
+    struct exec *x = exec_find(b, w->id);
     if (!x || !x->handle) {
         dz_exec_replay(b, w);
         return;
@@ -601,8 +615,6 @@ static void on_listen(void *arg, struct box *b, const struct dz_engine_result *r
     }
     w->exec = x;
     dz_list_push_back(&x->watches, &w->link);
-    dz_free(w->launch);
-    w->launch = NULL;
     if (!x->starting)
         watch_started(w, x->id, x->pid);
     attach(x);
@@ -613,7 +625,6 @@ int dz_engine_exec_watch(struct dz_engine *e, const struct dz_engine_caller *who
                          const struct dz_engine_watch_ops *ops, void *arg,
                          struct dz_engine_watch **ret_watch, struct dz_engine_why *why)
 {
-    static const struct dz_engine_exec none;
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = strlen(exec_id) > DZ_CELL_ID_MAX
                  ? dz_why(why, DZ_ENOENT, NULL, "there is no command %.40s", exec_id)
@@ -623,13 +634,9 @@ int dz_engine_exec_watch(struct dz_engine *e, const struct dz_engine_caller *who
     if (rc < 0)
         return rc;
     struct dz_engine_watch *w = make_watch(ops, arg);
-    if (w)
-        w->launch = make_launch(&none);
-    if (!w || !w->launch) {
-        dz_free(w);
+    if (!w)
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
-    }
-    (void)snprintf(w->launch->id, sizeof w->launch->id, "%s", exec_id);
+    (void)snprintf(w->id, sizeof w->id, "%s", exec_id);
     w->at = w->took = offset;
     *ret_watch = w;
     dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
@@ -661,7 +668,7 @@ void dz_engine_watch_end(struct dz_engine_watch *w)
 
 const char *dz_engine_watch_exec(const struct dz_engine_watch *w)
 {
-    return w->exec ? w->exec->id : w->launch ? w->launch->id : "";
+    return w->id;
 }
 
 /* --- telling one something

@@ -92,8 +92,9 @@ struct dz_engine_watch {
     struct engine_job *job; /* that brings the sandbox up, or NULL */
     const struct dz_engine_watch_ops *ops;
     void *arg;
-    uint64_t at, took;     /* offsets: told next, acknowledged */
-    bool told;             /* started was told */
+    uint64_t at, took; /* offsets: told next, acknowledged */
+    bool told;         /* started was told */
+    char id[DZ_CELL_ID_MAX + 1];
     struct launch *launch; /* what is to be started, until it is */
     /* Listening to one that has ended: */
     struct box *box;
@@ -109,7 +110,9 @@ struct dz_engine_op {
     struct dz_cell_op op;   /* its texts are owned */
     char *texts[3];
     uint32_t handle; /* 0: not yet given to the cell */
+    unsigned tries;
     bool ended;
+    bool moved; /* bytes went one way or the other: it cannot begin again */
     const struct dz_engine_op_ops *ops;
     void *arg;
 };

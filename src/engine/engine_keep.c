@@ -13,6 +13,12 @@
 #include "cell/cell_disk.h"
 
 #include <stdio.h>
+#include <time.h>
+
+enum {
+    SETTLE_TRIES = 500,
+    SETTLE_STEP_NS = 20 * 1000 * 1000,
+};
 
 static void fail_start(struct dz_keeper *k, uint64_t ticket, int code, const struct dz_err *err)
 {
@@ -85,7 +91,14 @@ static int keep_settle(void *arg, const char *id, struct dz_err *err)
     int n = snprintf(path, sizeof path, "%s/%s", e->live_path, dz_cold_key(id, DZ_COLD_LIVE, key));
     if (n < 0 || n >= DZ_PATH_MAX)
         return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
-    return dz_cell_disk_settle(path, err);
+    int rc = dz_cell_disk_settle(path, err);
+    for (int i = 0; rc == DZ_EBUSY && i < SETTLE_TRIES; i++) {
+        /* The cell that put it to sleep is on its way out, and has its lock until then. */
+        const struct timespec step = {0, SETTLE_STEP_NS};
+        (void)nanosleep(&step, NULL);
+        rc = dz_cell_disk_settle(path, err);
+    }
+    return rc;
 }
 
 static int keep_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)

@@ -260,11 +260,12 @@ static int reach(struct engine_job *j, const struct dz_instance *row, struct dz_
 {
     const struct dz_keeper_request fetch = {.what = DZ_REQUEST_PREFETCH};
     struct dz_err err = {0};
-    struct box *b = NULL;
+    struct box *b = dz_box_find(j->e, j->id);
     int rc = may_wake(row, why);
     if (rc < 0)
         return rc;
-    if (strcmp(row->state, "active") == 0 || strcmp(row->state, "created") == 0) {
+    bool stopping = b && b->phase == BOX_STOPPING; /* then it sleeps soon */
+    if (!stopping && (strcmp(row->state, "active") == 0 || strcmp(row->state, "created") == 0)) {
         use(j);
         return 0;
     }
@@ -272,7 +273,7 @@ static int reach(struct engine_job *j, const struct dz_instance *row, struct dz_
         rc = submit(j, &fetch, on_prefetched, &err);
         return rc < 0 ? dz_why_err(why, rc, &err) : 0;
     }
-    rc = open_file(j, row, &b, &err);
+    rc = stopping ? DZ_EBUSY : open_file(j, row, &b, &err);
     if (rc == DZ_EBUSY && now_us() - j->began_us < RESERVE_MAX_MS * INT64_C(1000)) {
         dz_timer_after(j->again, AGAIN_MS);
         return 0;

@@ -9,6 +9,10 @@
 
 #include <string.h>
 
+enum {
+    TRIES = 3,
+};
+
 static void op_free(struct dz_engine_op *op)
 {
     struct box *b = op->box;
@@ -45,6 +49,27 @@ static void op_fail(struct dz_engine_op *op, int code, const char *text)
     op_done(op, &why, 0);
 }
 
+static void on_reached(void *arg, struct box *b, const struct dz_engine_result *result);
+
+/* The sandbox is put to sleep, and nothing has been said or taken yet: ask the next cell. */
+static bool again(struct dz_engine_op *op, int code)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_why why;
+    struct box *b = op->box;
+    if (code != DZ_ECANCELED || !op->ops || op->moved || ++op->tries > TRIES ||
+        dz_registry_get(b->e->registry, b->id, &row, NULL) < 0)
+        return false;
+    op->handle = 0;
+    op->box = NULL;
+    dz_list_remove(&op->link);
+    if (dz_job_start(b->e, &row, JOB_FILES, NULL, on_reached, op, &op->job, &why) == 0)
+        return true;
+    op->box = b;
+    dz_list_push_back(&b->ops, &op->link);
+    return false;
+}
+
 static struct dz_engine_op *op_of(struct box *b, uint32_t handle)
 {
     DZ_LIST_FOREACH(struct dz_engine_op, op, &b->ops, link)
@@ -59,6 +84,7 @@ void dz_op_event(struct box *b, const struct dz_cell_event *event)
     if (!op)
         return;
     if (event->type == DZ_CELL_OP_DATA) {
+        op->moved = true;
         if (op->ops && op->ops->data)
             op->ops->data(op->arg, event->data, event->size);
         else
@@ -68,6 +94,8 @@ void dz_op_event(struct box *b, const struct dz_cell_event *event)
             op->ops->room(op->arg);
     } else if (event->type == DZ_CELL_OP_DONE) {
         op->handle = 0;
+        if (event->code < 0 && again(op, event->code))
+            return;
         if (event->code < 0)
             op_fail(op, event->code, event->text);
         else
@@ -78,8 +106,11 @@ void dz_op_event(struct box *b, const struct dz_cell_event *event)
 void dz_op_down(struct box *b, int code, const char *text)
 {
     b->pins++;
-    while (!dz_list_empty(&b->ops))
-        op_fail(DZ_LIST_FIRST(struct dz_engine_op, &b->ops, link), code, text);
+    while (!dz_list_empty(&b->ops)) {
+        struct dz_engine_op *op = DZ_LIST_FIRST(struct dz_engine_op, &b->ops, link);
+        if (!again(op, code))
+            op_fail(op, code, text);
+    }
     b->pins--;
 }
 
@@ -183,6 +214,7 @@ int64_t dz_engine_op_send(struct dz_engine_op *op, const void *data, size_t n)
     if (!op->handle)
         return 0;
     int64_t took = dz_cell_op_send(op->box->cell, op->handle, data, n, &err);
+    op->moved = op->moved || took > 0;
     dz_box_watch(op->box);
     return took < 0 ? 0 : took; /* what is wrong with the cell its next event says */
 }

@@ -94,8 +94,9 @@ static void on_recorded(void *arg, const struct dz_engine_why *why, uint64_t cou
                      "memory",
                      dz_engine_watch_exec(w));
     if (!why && missing.err.code == 0) {
-        if (w->ops->started)
+        if (w->ops->started && !w->told)
             w->ops->started(w->arg, dz_engine_watch_exec(w), 0);
+        w->told = true;
         dz_op_in_box(b, &op, &output_ops, w, &w->op);
         return;
     }
