@@ -267,6 +267,15 @@ static int hash_known(struct op *op, struct dz_err *err)
     return dz_keeper_change(op, DZ_COLUMN(cold_sha256), &to, false, NULL, NULL, err);
 }
 
+/* A cell may have ended while its row was still on the way to the disk. */
+static int started(struct op *op)
+{
+    if (op->kind != DZ_OP_ACTIVATE || op->slot->warm)
+        return 0;
+    return dz_fail(&op->err, DZ_EIO, "%s %s: its cell ended as soon as it had started",
+                   dz_op_name(op->kind), op->slot->id);
+}
+
 /* The current step is done: what follows from that, and to the next. */
 static void step_done(struct op *op)
 {
@@ -278,7 +287,7 @@ static void step_done(struct op *op)
         (void)hash_known(op, NULL); /* the next freeze or check takes it again */
     if ((*op->step == DZ_STEP_COMMIT && op->kind == DZ_OP_ACTIVATE) ||
         (*op->step == DZ_STEP_DROP && op->kind == DZ_OP_FREEZE))
-        answer_all(op, 0);
+        answer_all(op, started(op));
     op->step++;
 }
 

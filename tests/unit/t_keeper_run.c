@@ -372,6 +372,30 @@ TEST(a_cell_that_dies_leaves_a_sandbox_that_sleeps)
 }
 
 /* The news of a death waits in line while the sandbox is woken again. */
+/* A wake from cold storage is answered when its row is on the disk, and not before. */
+TEST(a_cell_that_dies_before_its_row_is_on_the_disk_did_not_start)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    rig_register(&r, "a");
+    rig_bring(&r, "a", DZ_STATE_FROZEN);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    for (int i = 0; i < 1000 && strncmp(rig_row(&r, "a"), "active", 6) != 0; i++)
+        CHECK(dz_loop_sim_step(r.loop, dz_clock_real_ms() + 60000));
+    CHECK_INT(strncmp(rig_row(&r, "a"), "active", 6), 0);
+    CHECK_INT(reply.count, 0);
+    rig_kill(&r, "a");
+    dz_keeper_cell_died(r.k, "a");
+    rig_pass(&r, 60000);
+    CHECK_INT(reply.count, 1);
+    CHECK_INT(reply.code, DZ_EIO);
+    CHECK(strstr(reply.text, "ended as soon") != NULL);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    rig_close(&r);
+}
+
 TEST(old_news_of_a_death_does_not_end_the_next_cell)
 {
     struct rig r;
