@@ -9,6 +9,7 @@
  */
 #include "posix_int.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -51,7 +52,7 @@ static int fill(char *p, size_t size, int fd, off_t offset)
 void *mmap(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
 {
     struct mapping *m;
-    int e;
+    int e, open_for;
 
     (void)hint;
     if (size == 0 || offset < 0 || offset % 4096 != 0 || !(flags & MAP_TYPE))
@@ -59,6 +60,11 @@ void *mmap(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
     if ((flags & MAP_FIXED) || (prot & ~(PROT_READ | PROT_WRITE)) || !(prot & PROT_READ) ||
         ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE)))
         return map_fail(ENOTSUP);
+    if (!(flags & MAP_ANON)) {
+        open_for = fcntl(fd, F_GETFL);
+        if (open_for < 0 || (open_for & O_ACCMODE) == O_WRONLY)
+            return map_fail(open_for < 0 ? errno : EACCES);
+    }
     if (size > SIZE_MAX - PAGE)
         return map_fail(ENOMEM);
     m = malloc(sizeof *m);
