@@ -30,6 +30,9 @@ static int decode(struct dz_str s, bool plus, struct dz_arena *arena, const char
         return dz_fail(err, arena->err, "keep a part of the request: %s", dz_err_text(arena->err));
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
+        if (c == '\0')
+            return dz_fail(err, DZ_EINVAL, "%s: a NUL has no place in a target",
+                           dz_str_quote(s, quoted));
         if (c == '%') {
             int high = i + 2 < s.n ? hex(s.p[i + 1]) : -1, low = high < 0 ? -1 : hex(s.p[i + 2]);
             if (low < 0 || high * 16 + low == 0)

@@ -73,6 +73,9 @@ TEST(what_does_not_fit_is_told_apart)
     CHECK_INT(match("GET", "/v1/things/a%2"), DZ_EINVAL);
     CHECK_INT(match("GET", "/v1/things/a%zz"), DZ_EINVAL);
     CHECK_INT(match("GET", "/v1/things/a%00b"), DZ_EINVAL);
+    CHECK_INT(dz_http_match(routes, DZ_ARRAY_LEN(routes), DZ_STR("GET"), DZ_STR("/v1/things/a\0b"),
+                            &arena, &m, &err),
+              DZ_EINVAL);
     dz_arena_release(&arena);
 }
 
