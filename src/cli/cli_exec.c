@@ -145,10 +145,10 @@ static const struct dz_cli_option exec_options[] = {
     "woken. COMMAND is looked for in the sandbox.\n"                                 \
     "\n"                                                                             \
     "The exit status is the command's; 128 and the signal's number when a signal\n"  \
-    "ended it; 125 when doze failed, 127 when COMMAND was not found. Signals that\n" \
-    "doze gets are passed on. If the connection is lost, doze attaches again and\n"  \
-    "goes on with the output where it stopped. With -d, `doze attach` shows it\n"    \
-    "later.\n"
+    "ended it; 125 when doze failed, 126 when COMMAND is no program, 127 when it\n"  \
+    "was not found. Signals that doze gets are passed on. If the connection is\n"    \
+    "lost, doze attaches again and goes on with the output where it stopped. With\n" \
+    "-d, `doze attach` shows it later.\n"
 
 const struct dz_cli_command dz_cmd_exec = {
     .name = "exec",
@@ -284,12 +284,15 @@ const struct dz_cli_command dz_cmd_attach = {
     .max_args = 2,
     .options = (const struct dz_cli_option[]){{"tty", 't', NULL, "the command has a terminal"},
                                               {"no-stdin", 0, NULL, "only show its output"},
-                                              {"name", 0, "NAME", "name the new sandbox"},
+                                              {"name", 'n', "NAME", "name the new sandbox"},
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
     .help = "exe_...: show a command's output from as far back as it is kept, pass standard\n"
             "input on, and end with its exit status. Without SANDBOX, the one that has it\n"
-            "is looked for. frk_..., ref_...: make a sandbox of it and print its id.\n",
+            "is looked for.\n"
+            "\n"
+            "frk_...: make a sandbox that goes on from the fork, and print its id.\n"
+            "ref_...: get at the sandbox that was shared, and print its id.\n",
     .run = attach,
 };

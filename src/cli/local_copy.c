@@ -384,10 +384,10 @@ const struct dz_cli_command dz_cmd_clone = {
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "Of a SANDBOX: prints the id of the new one. Of a FILE (it has a / in it, or\n"
-            "ends in .doze): without a daemon, to a new file. It stands on the same base.\n"
-            "It has no process, no memory, no /tmp, no records of commands and none of the\n"
-            "bytes that were deleted.\n",
+    .help = "Of a SANDBOX that sleeps: prints the id of the new one. Of a FILE (it has a /\n"
+            "in it, or ends in .doze): without a daemon, to a new file. It stands on the\n"
+            "same base. It has no process, no memory, no /tmp, no records of commands and\n"
+            "none of the bytes that were deleted.\n",
     .run = run_clone,
     .jail = clone,
 };
@@ -401,10 +401,9 @@ const struct dz_cli_command dz_cmd_share = {
     .max_args = 2,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Of a SANDBOX without TARGET: prints a reference (ref_...), of which `doze\n"
-            "attach` makes a sandbox that sees the files and does not own them. Of a\n"
-            "SANDBOX with TARGET, and of a FILE (it has a / in it, or ends in .doze): a new\n"
-            "file.\n"
+    .help = "Of a SANDBOX without TARGET: prints a reference (ref_...), by which `doze\n"
+            "attach` gets at it without owning it. Of a SANDBOX that sleeps, with TARGET,\n"
+            "and of a FILE (it has a / in it, or ends in .doze): a new file.\n"
             "\n"
             "TARGET holds /workspace and nothing else: no memory volume, no /tmp, no\n"
             "machine, no environment, and none of the bytes that were deleted in FILE. It\n"

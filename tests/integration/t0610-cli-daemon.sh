@@ -62,8 +62,19 @@ test_that 'a terminal: keys, size, Ctrl-C, a shell that leaves' '
     run 0 doze suspend web && tmux -L $T send-keys "echo again" Enter && seen "^again" && tmux -L $T send-keys "exit 5" Enter &&
     for _ in $(seq 100); do [ -s left ] && break; sleep 0.05; done ; has left "status 5"
 '
+test_that 'snapshot, fork, share, clone: the files of that instant' '
+    run 0 doze exec web -- sh -c "echo v1 >/workspace/v" && run 0 doze snapshot web -n s && snap=$(cat out) &&
+    run 0 doze fork web && frk=$(cat out) && run 0 doze fork web --count 2 && lines out 2 && forks=$(cat out) &&
+    run 0 doze exec web -- sh -c "echo v2 >/workspace/v" && run 0 doze create --snapshot "$snap" -n old && run 0 doze exec old -- cat /workspace/v && has out v1 &&
+    for f in $forks; do run 0 doze exec "$f" -- cat /workspace/v && has out v1 && run 0 doze rm -qf "$f" || exit 1; done &&
+    run 0 doze attach "$frk" -n late && run 0 doze exec late -- cat /workspace/v && has out v1 &&
+    run 0 doze share web && ref=$(cat out) && run 0 doze attach "$ref" --json && has out "\"name\":\"web\"" &&
+    run 1 doze clone web && has err "suspend it" && run 0 doze suspend web && run 0 doze clone web -n copy && run 0 doze exec copy -- cat /workspace/v && has out v2 &&
+    run 0 doze suspend web || true ; run 0 doze share web public.doze && run 0 doze disk cat public.doze /workspace/v && has out v2 &&
+    run 0 doze rm -qf old late copy
+'
 test_that 'freeze, archive and back; what must not be says why; rm' '
-    run 0 doze suspend web && run 0 doze freeze web && has out frozen && run 1 doze suspend web && has err frozen && run 0 doze prefetch web &&
+    run 0 doze wake web && run 0 doze suspend web && run 0 doze freeze web && has out frozen && run 1 doze suspend web && has err frozen && run 0 doze prefetch web &&
     run 0 doze archive web && run 125 doze exec web -- true && has err "revive it first" && run 0 doze revive web && has out active &&
     run 0 doze exec web -- cat /workspace/tree/sub/a && has out a && run 0 doze hold web --for 1h && run 0 doze hold web --release &&
     run 0 doze events web && has out frozen && run 1 doze rm web && run 0 doze rm -f web && run 0 doze ls -q && empty out
