@@ -52,6 +52,9 @@ test_that 'without what was prepared it is slower, not different' '
     run 0 doze image verify --repair warm && cmp "$m" kept &&
     chmod 644 "$m" && printf dozebaseXXXX | dd of="$m" conv=notrunc status=none &&
     run 0 doze run -i -I warm <in && has out "1 one 348893" &&
+    run 0 doze image verify --repair warm && cmp "$m" kept && chmod 644 "$m" &&
+    printf "\377\377" | dd of="$m" bs=1 seek=77 conv=notrunc status=none &&
+    run 125 doze run -i -I warm <in && has err "lies outside of it" &&
     run 0 doze image verify --repair warm && cmp "$m" kept
 '
 test_that 'an image of a sandbox that stands on one' '
