@@ -33,7 +33,11 @@ jailed() {
 # Each row: the name of a command, and how to call it. Every command must be here, but
 # those below: they have tests of their own, or open no file but the registry's, which
 # is doze's own.
-export others='^(run|resume|image [a-z]+|registry [a-z-]+|doctor|completion|help)$'
+# From the second line on: they speak to a daemon, see t0550-daemon-jail.sh.
+others='run|resume|fork|image [a-z]+|registry [a-z-]+|doctor|completion|help'
+others="$others|daemon|create|exec|shell|ls|get|rm|wake|suspend|freeze|archive|revive|prefetch|hold|attach"
+others="$others|cp|cat|files( [a-z]+)?|sql|ps|logs|kill|events|sandbox [a-z]+"
+export others="^($others)\$"
 rows='disk check|d.doze
 disk df|d.doze
 disk du|d.doze
