@@ -220,11 +220,10 @@ int dz_api_page(struct dz_http_req *r, const char *const *more, struct dz_api_pa
 static void on_done(const struct dz_http_req *r, int status, int64_t duration_ns, void *user)
 {
     struct dz_str path = dz_http_path(r);
-    const struct dz_http_route *route = dz_http_route_of(r);
     dz_log(DZ_LOG_DEBUG, "request", dz_log_strz("request_id", dz_http_request_id(r)),
            dz_log_strz("method", dz_http_method(r)), dz_log_str("path", path),
            dz_log_int("status", status), dz_log_int("us", duration_ns / 1000));
-    dz_api_count(user, route, status, duration_ns);
+    dz_api_count(user, r, status, duration_ns);
 }
 
 int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct dz_err *err)
@@ -242,7 +241,9 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         .user = a,
         .done = on_done,
     };
-    int rc = dz_http_new(&http, &a->http, err);
+    int rc = dz_api_metrics_open(a, err);
+    if (rc == 0)
+        rc = dz_http_new(&http, &a->http, err);
     if (rc < 0) {
         dz_api_free(a);
         return rc;
@@ -261,5 +262,6 @@ void dz_api_free(struct dz_api *a)
     if (!a)
         return;
     dz_http_free(a->http);
+    dz_api_metrics_close(a);
     dz_free(a);
 }

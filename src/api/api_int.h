@@ -27,8 +27,8 @@ struct dz_api {
     struct dz_http *http;
     struct dz_loop *loop;
     struct dz_engine_caller owner; /* of the socket */
-    uint64_t requests[6];          /* by the first digit of their status */
-    uint64_t request_us;           /* all they took */
+    struct dz_metrics *metrics;
+    struct dz_engine_counts counted; /* of what the metrics know */
 };
 
 /* A request that waits for the engine. */
@@ -87,8 +87,9 @@ void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engin
 /* The parameter path, absolute, and no parameter but names; NULL: why says what is wrong. */
 const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
 /* api_metrics.c */
-void dz_api_count(struct dz_api *a, const struct dz_http_route *route, int status,
-                  int64_t duration_ns);
+DZ_NODISCARD int dz_api_metrics_open(struct dz_api *a, struct dz_err *err);
+void dz_api_metrics_close(struct dz_api *a);
+void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int64_t duration_ns);
 
 /* --- handlers, for the table in api.c --------------------------------------------------------- */
 

@@ -1,53 +1,76 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_metrics.c - the daemon's figures in Prometheus' text format.
+ * api_metrics.c - the daemon's figures for Prometheus.
  */
 #include "api/api_int.h"
 
-#include <inttypes.h>
+#include "metrics/metrics.h"
+
+#include <stdio.h>
 
 enum {
-    METRICS_MAX = 1 << 16,
+    METRICS_MAX = 4 << 20,
 };
 
-void dz_api_count(struct dz_api *a, const struct dz_http_route *route, int status,
-                  int64_t duration_ns)
+#define METRICS(X)                                                                                \
+    X(WARM, GAUGE, "doze_sandboxes_warm", "sandboxes that are awake", "")                         \
+    X(OPERATIONS, GAUGE, "doze_operations", "operations of the lifecycle under way", "")          \
+    X(CONNECTIONS, GAUGE, "doze_http_connections", "connections that are open", "")               \
+    X(CREATES, COUNTER, "doze_creates_total", "sandboxes created", "")                            \
+    X(WAKES, COUNTER, "doze_wakes_total", "sandboxes woken", "")                                  \
+    X(WAKES_COLD, COUNTER, "doze_wakes_cold_total", "of them, from cold storage", "")             \
+    X(SUSPENDS, COUNTER, "doze_suspends_total", "sandboxes put to sleep", "")                     \
+    X(CRASHES, COUNTER, "doze_crashes_total", "cells that died", "")                              \
+    X(EXECS, COUNTER, "doze_execs_total", "commands started", "")                                 \
+    X(REQUEST, HISTOGRAM, "doze_http_request_seconds", "from a request to the end of its answer", \
+      "method,route,status")
+
+enum {
+    DZ_METRICS_ENUM(METRICS)
+};
+static const struct dz_metric_row rows[] = {DZ_METRICS_ROWS(METRICS)};
+
+int dz_api_metrics_open(struct dz_api *a, struct dz_err *err)
 {
-    size_t at = (size_t)status / 100;
-    (void)route;
-    a->requests[at < DZ_ARRAY_LEN(a->requests) ? at : 0]++;
-    a->request_us += (uint64_t)(duration_ns / 1000);
+    return dz_metrics_new(rows, DZ_ARRAY_LEN(rows), &a->metrics, err);
 }
 
-static void put(struct dz_buf *b, const char *name, const char *type, const char *help,
-                uint64_t value)
+void dz_api_metrics_close(struct dz_api *a)
 {
-    dz_buf_addf(b, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n", name, help, name, type, name,
-                value);
+    dz_metrics_free(a->metrics);
+}
+
+void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int64_t duration_ns)
+{
+    const struct dz_http_route *route = dz_http_route_of(r);
+    char text[16];
+    (void)snprintf(text, sizeof text, "%d", status);
+    dz_metric_observe(a->metrics, REQUEST, (double)duration_ns / 1e9, dz_http_method(r),
+                      route ? route->pattern : "none", text);
+}
+
+/* What the engine has counted since the last time. */
+static void add(struct dz_api *a, size_t metric, uint64_t now, uint64_t *before)
+{
+    dz_metric_add(a->metrics, metric, (double)(now - *before));
+    *before = now;
 }
 
 void dz_api_metrics(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(METRICS_MAX);
     struct dz_api *a = api;
-    struct dz_engine_counts c;
+    struct dz_engine_counts c, *seen = &a->counted;
     dz_engine_counts(a->engine, &c);
-    put(&b, "doze_sandboxes_warm", "gauge", "Sandboxes that are awake.", c.warm);
-    put(&b, "doze_operations", "gauge", "Operations of the lifecycle under way.", c.busy);
-    put(&b, "doze_creates_total", "counter", "Sandboxes created.", c.creates);
-    put(&b, "doze_wakes_total", "counter", "Sandboxes woken.", c.wakes);
-    put(&b, "doze_wakes_cold_total", "counter", "Of them, from cold storage.", c.wakes_cold);
-    put(&b, "doze_suspends_total", "counter", "Sandboxes put to sleep.", c.suspends);
-    put(&b, "doze_crashes_total", "counter", "Cells that died.", c.crashes);
-    put(&b, "doze_execs_total", "counter", "Commands started.", c.execs);
-    put(&b, "doze_http_connections", "gauge", "Connections that are open.",
-        dz_http_connections(a->http));
-    put(&b, "doze_http_request_microseconds_total", "counter", "Time that requests took.",
-        a->request_us);
-    dz_buf_adds(&b, "# HELP doze_http_requests_total Requests, by the class of their status.\n"
-                    "# TYPE doze_http_requests_total counter\n");
-    for (size_t i = 1; i < DZ_ARRAY_LEN(a->requests); i++)
-        dz_buf_addf(&b, "doze_http_requests_total{class=\"%zuxx\"} %" PRIu64 "\n", i,
-                    a->requests[i]);
+    dz_metric_set(a->metrics, WARM, (double)c.warm);
+    dz_metric_set(a->metrics, OPERATIONS, (double)c.busy);
+    dz_metric_set(a->metrics, CONNECTIONS, (double)dz_http_connections(a->http));
+    add(a, CREATES, c.creates, &seen->creates);
+    add(a, WAKES, c.wakes, &seen->wakes);
+    add(a, WAKES_COLD, c.wakes_cold, &seen->wakes_cold);
+    add(a, SUSPENDS, c.suspends, &seen->suspends);
+    add(a, CRASHES, c.crashes, &seen->crashes);
+    add(a, EXECS, c.execs, &seen->execs);
+    dz_metrics_print(a->metrics, &b);
     dz_http_send(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
 }
