@@ -144,6 +144,7 @@ int dz_http_listen_unix(struct dz_http *h, const char *path, struct dz_err *err)
 
 void dz_http_quiesce(struct dz_http *h)
 {
+    h->quiesced = true;
     for (; h->listener_count > 0; h->listener_count--) {
         struct dz_http_listener *l = &h->listeners[h->listener_count - 1];
         dz_poll_free(l->poll);

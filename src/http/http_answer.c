@@ -42,6 +42,8 @@ void dz_http_answer(struct dz_http_req *r, int status, struct MHD_Response *resp
     (void)dz_map_remove64(&r->http->waiting, r->id);
     if (response)
         (void)MHD_add_response_header(response, "Request-Id", r->request_id);
+    if (response && r->http->quiesced && status != 101)
+        (void)MHD_add_response_header(response, "Connection", "close");
     for (const struct dz_http_set *set = r->headers; response && set; set = set->next)
         (void)MHD_add_response_header(response, set->name, set->value);
     if (!response) {

@@ -59,9 +59,10 @@ struct dz_http {
     struct dz_list requests;
     struct dz_map waiting, streaming; /* by id: dz_http_req */
     uint64_t last_id;
-    bool running; /* inside MHD_run */
-    bool again;   /* it must be run again at once */
-    bool full;    /* listeners are not polled */
+    bool running;  /* inside MHD_run */
+    bool again;    /* it must be run again at once */
+    bool full;     /* listeners are not polled */
+    bool quiesced; /* connections end with their next answer */
     bool ending;
 };
 

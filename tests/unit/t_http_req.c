@@ -85,7 +85,14 @@ static void refuse(struct dz_http_req *r, void *user)
                                                 .sandbox_id = "sbx_1"});
 }
 
+static void quiesce(struct dz_http_req *r, void *user)
+{
+    dz_http_quiesce(rig_now.http);
+    hello(r, user);
+}
+
 static const struct dz_http_route routes[] = {
+    {.method = "GET", .pattern = "/quiesce", .handle = quiesce},
     {.method = "GET", .pattern = "/hello", .handle = hello},
     {.method = "GET", .pattern = "/things/{id}/parts/{part}", .handle = show},
     {.method = "POST", .pattern = "/echo", .handle = echo, .body_max = 4 << 20},
@@ -177,6 +184,25 @@ RIG(the_end_of_the_server_is_the_end_of_requests, routes)
     say(fd, "GET /never" HEAD "\r\n");
     (void)usleep(50000); /* the socket is still open when the server is freed; gone comes */
     CHECK_INT(dz_http_requests(g->http), 1);
+}
+
+RIG(who_is_quiesced_answers_what_is_open_and_nobody_else, routes)
+{
+    struct dz_err err;
+    struct dz_buf b = DZ_BUF_INIT(10000);
+    int open = dial(g);
+    say(open, "GET /hello" HEAD "\r\n");
+    hear(open, &b, "hello");
+    dz_buf_release(&b);
+    b = ask(g, "GET /quiesce" HEAD "\r\n"); /* ends although the client keeps it open */
+    CHECK(has(&b, "Connection: close\r\n"));
+    CHECK_INT(dz_fd_unix_connect(g->path, &err), DZ_ENOENT);
+    dz_buf_reset(&b);
+    say(open, "GET /hello" HEAD "\r\n");
+    hear(open, &b, NULL);
+    CHECK(has(&b, "200 OK"));
+    (void)close(open);
+    dz_buf_release(&b);
 }
 
 RIG(errors_have_one_form, routes)
