@@ -122,6 +122,32 @@ TEST(a_log_with_commits_stops_a_freeze)
     close_all(&c);
 }
 
+TEST(a_directory_that_cannot_be_written_is_named_and_loses_nothing)
+{
+    static const char *const locked[] = {"cold", "live"};
+    struct dz_cold c = open_all();
+    DZ_AUTO(dz_freep) char *data = make_file("live/sbx_1.doze", 5000);
+    struct dz_cold_copy copy;
+    CHECK_INT(dz_cold_freeze(&c, ID, NULL, &copy, NULL), 0);
+    CHECK_INT(chmod(dir, 0755) | chmod(at("live/sbx_1.doze"), 0644), 0);
+    CHECK_INT(chmod(at("cold/sbx_1.sqlite"), 0644), 0);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(locked); i++) {
+        struct dz_err err = {0};
+        CHECK_INT(chmod(at(locked[i]), 0555) | chmod(at(locked[1 - i]), 0777), 0);
+        if (getuid() == 0 && seteuid(65534) < 0)
+            SKIP("needs another user");
+        int rc = i == 0 ? dz_cold_freeze(&c, ID, NULL, &copy, &err)
+                        : dz_cold_thaw(&c, ID, &copy, NULL, &err);
+        if (getuid() == 0)
+            CHECK_INT(seteuid(0), 0);
+        CHECK_INT(rc, DZ_EDENIED);
+        CHECK(strstr(err.msg, at(locked[i])) != NULL);
+        CHECK(same("live/sbx_1.doze", data, 5000) && same("cold/sbx_1.sqlite", data, 5000));
+    }
+    CHECK_INT(chmod(at("live"), 0755), 0);
+    close_all(&c);
+}
+
 TEST(a_copy_that_is_missing_cut_or_damaged_is_told_and_changes_nothing)
 {
     struct dz_cold c = open_all();
