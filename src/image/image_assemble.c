@@ -441,6 +441,18 @@ static int copy_from_staging(struct assembly *a, const struct dz_copy *c)
     return dir ? move_children(a, from, to) : move_out(a, from, to);
 }
 
+/* The recipe's mode for each file that came, as of a zip. */
+static int give_mode(void *arg, const struct dz_image_entry *e, struct dz_err *err)
+{
+    struct assembly *a = arg;
+    (void)err;
+    if (!S_ISREG(e->type) || strncmp(e->path + 1, staging, sizeof staging - 1) != 0 ||
+        e->path[sizeof staging] != '/')
+        return 0;
+    int bad = dz_vfs_chmod_at(a->vfs, &root, at_root(e->path), a->step->mode);
+    return bad ? put_failed(a, e->path, bad) : 0;
+}
+
 static int take_tar(struct assembly *a, int fd)
 {
     char dir[64];
@@ -451,6 +463,8 @@ static int take_tar(struct assembly *a, int fd)
         rc = put_failed(a, dir, -EIO);
     if (rc == 0)
         rc = untar(a, fd, ino);
+    if (rc == 0 && a->step->has_mode)
+        rc = dz_image_walk(a->vfs, give_mode, a, a->err);
     for (size_t i = 0; rc == 0 && i < a->step->copy_count; i++)
         rc = copy_from_staging(a, &a->step->copies[i]);
     int e = rc == 0 ? dz_vfs_remove_tree(a->vfs, DZ_VFS_ROOT, staging, strlen(staging)) : 0;

@@ -104,6 +104,8 @@ static int finish_step(struct reading *g)
     if (is(s, BIT(DZ_STEP_TREE) | BIT(DZ_STEP_TAR) | BIT(DZ_STEP_C)) && !s->source)
         return wrong(g, s->line, "source is missing");
     bool archive = is(s, FETCHED & ARCHIVES);
+    if (s->kind == DZ_STEP_TAR && s->has_mode && !s->copy_count)
+        return wrong(g, s->line, "mode goes with copy: an archive taken whole keeps its modes");
     if (archive && !s->copy_count && !s->build)
         return wrong(g, s->line, "copy is missing, or build: what is taken out of it, or compiled");
     if (archive && s->copy_count && s->build)

@@ -44,13 +44,13 @@ test_that 'a recipe: what it says, and how it is run' '
         "workdir = /data" "[env]" "A = b c" "[dir /data]" "owner = 5:6" "mode = 0700" \
         "[file /etc/motd]" "text = one" "text = two" "mode = 0600" "[link /etc/l]" "target = motd" \
         "[tree /opt]" "source = tree" "[tar /from]" "source = p.tgz" \
-        "[tar /x]" "source = p.tgz" "copy = in/p /only" "[remove /etc/passwd]" &&
+        "[tar /x]" "source = p.tgz" "copy = in/p /only" "mode = 0751" "[remove /etc/passwd]" &&
     run 0 doze image build r.ini && has err BUILDING && has err DEPLOYED &&
     run 7 doze run -I all:1 &&
     run 0 doze image export all:1 all.doze && run 0 doze disk ls -l all.doze / && has out data &&
     run 0 doze disk cat all.doze /etc/l && [ "$(cat out)" = "one
 two" ] && run 0 doze disk cat all.doze /opt/l/t && run 0 doze disk cat all.doze /from/in/p &&
-    run 0 doze disk cat all.doze /only && run 1 doze disk cat all.doze /etc/passwd &&
+    run 0 doze disk cat all.doze /only && run 0 doze disk ls -l all.doze /only && has out "-rwxr-x--x" && run 1 doze disk cat all.doze /etc/passwd &&
     run 1 doze disk ls all.doze /.doze-archive && run 0 doze disk check all.doze &&
     run 0 doze image inspect --json all:1 && has out "\"env\":[\"A=b c\"]" &&
     has out "\"memory_bytes\":32000000"

@@ -80,7 +80,8 @@ test_that 'a package of npm: into the image, and compiled by a script' '
         "printf \"#include <stdio.h>\\nint main(void) { puts(\\\"%s\\\"); }\\n\" \"\$n\" >\"\$3.c\"" \
         "exec \"\$2/doze-cc\" -o \"\$3\" \"\$3.c\"" &&
     recipe nodec js "[npm ansi-regex]" "version = 6.0.1" "$hash" "build = node-name" "path = /bin/n" &&
-    run 0 doze image build -q nodec.ini && run 0 doze run -I nodec -- n && says ansi-regex
+    mkdir no && printf "#!/bin/sh\nexit 9\n" | tee no/tar no/gzip >no/unzip && chmod +x no/* && # nobody unpacks outside of a cell
+    run 0 env "PATH=$PWD/no:$PATH" doze image build -q nodec.ini && run 0 doze run -I nodec -- n && says ansi-regex
 '
 test_that 'a crate: compiled by a script, its licence beside it; the cache serves the next' '
     from base && mkdir -p probe-crate && (
@@ -100,5 +101,36 @@ test_that 'a crate: compiled by a script, its licence beside it; the cache serve
     cp out first && cached >before && run 0 doze image build bz.ini && lacks err DEPLOYING &&
     env PATH=$PATH:/nowhere CARGO_NET_OFFLINE=true doze image build -q -t bz2 bz.ini && cached | cmp - before &&
     run 0 doze image inspect --licenses bz && has out "bzip2-1.0.6"
+'
+# DOZE_TEST_LARGE=1: compilers of other people as images; 75 MB are fetched and prepared.
+large() { [ -n "${DOZE_TEST_LARGE:-}" ] || skip "large: DOZE_TEST_LARGE=1 runs it"; }
+test_that 'esbuild as an image bundles and minifies, qjs runs what comes out' '
+    large && from js && asks "esbuild 0.27.2" npm pack --silent @esbuild/wasi-preview1@0.27.2 &&
+    recipe esbuild js "[npm @esbuild/wasi-preview1]" "version = 0.27.2" "license = MIT" "mode = 0755" \
+        "sha256 = 1233c0473ab65f3c28943b8456a675d22bc060f0459345d27a82af0226f5dd55" \
+        "copy = package/esbuild.wasm /usr/bin/esbuild" &&
+    run 0 doze image build -q esbuild.ini && run 0 doze run -I esbuild -w /workspace -- sh -c "
+        printf \"export const f = (a: string): number => a.length\\n\" >b.ts
+        printf \"import { f } from \\\"./b\\\"; const unused = 1; console.log(f(\\\"doze\\\"))\\n\" >a.ts
+        PWD=/workspace esbuild /workspace/a.ts --bundle --minify --outfile=/workspace/o.js && qjs o.js && wc -l <o.js && ! grep -q unused o.js" &&
+    says "4
+1"
+'
+test_that 'clang and lld as an image compile a C file, which then runs beside them' '
+    large && from base && asks "clang 22" npm pack --silent @yowasp/clang@22.0.0-git20542-10 &&
+    recipe clang base "[npm @yowasp/clang]" "version = 22.0.0-git20542-10" "mode = 0755" \
+        "sha256 = 6230ea1afa9691fa065935cf68c01642ff9b31c183fe8ac64cdfda025df06009" \
+        "license = Apache-2.0 WITH LLVM-exception" "copy = package/gen/llvm.core.wasm /usr/bin/llvm" \
+        "copy = package/gen/llvm-resources.tar /usr/share/llvm.tar" &&
+    run 0 doze image build -q clang.ini && cat >build.sh <<"S" &&
+cd /workspace && mkdir usr && tar -xf /usr/share/llvm.tar -C usr
+printf "%s\n" "#include <stdio.h>" "int main(int c, char **v) { printf(\"%s %d\\n\", v[c - 1], 6 * 7); return 5; }" >h.c
+llvm clang -cc1 -triple wasm32-unknown-wasip1 -emit-obj -O2 -resource-dir /workspace/usr \
+    -internal-isystem /workspace/usr/include -internal-isystem /workspace/usr/include/wasm32-wasip1 \
+    -o /workspace/h.o -x c /workspace/h.c &&
+llvm wasm-ld -L/workspace/usr/lib/wasm32-wasip1 /workspace/usr/lib/wasm32-wasip1/crt1-command.o /workspace/h.o -lc \
+    /workspace/usr/lib/wasm32-unknown-wasip1/libclang_rt.builtins.a -o /workspace/h && chmod +x h && ./h answer
+S
+    run 5 doze run -I clang --memory 2GiB -c build.sh:/tmp/build.sh -- sh /tmp/build.sh && says "answer 42"
 '
 test_done

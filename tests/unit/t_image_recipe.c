@@ -99,6 +99,7 @@ TEST(what_is_wrong_is_told_with_its_line)
     refused(1, "either source or text", "[file /f]\nsource = a\ntext = b\n");
     refused(2, "octal", "[dir /d]\nmode = 8\n");
     refused(2, "UID", "[dir /d]\nowner = root\n");
+    refused(1, "mode goes with copy", "[tar /t]\nsource = a\nmode = 0755\n");
     refused(2, "copy wants", "[tar /t]\ncopy = a b\n");
     refused(2, "64 hexadecimal", "[tar /t]\nsha256 = 12\n");
     refused(2, "has no key text", "[dir /t]\ntext = 12\n");
