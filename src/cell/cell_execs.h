@@ -106,6 +106,8 @@ struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id
 void dz_execs_remove(struct dz_execs *x, struct dz_exec *e);
 
 /* cell_record.c */
+/* On a handle of dz_db_prepare(): compile what the first command needs. */
+void dz_execs_prepare(struct dz_db *db);
 /* Before the machine wakes: the records of those that run (others would be lost). */
 int dz_execs_load(struct dz_execs *x, struct dz_err *err);
 /* The machine begins anew, or its memory is given up: those that ran are lost. */

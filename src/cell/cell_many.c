@@ -319,7 +319,7 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
             (void)dz_execs_turn(s->machine.execs);
             busy |= dz_serve_run(s, RUN_NS) != DZ_KERNEL_IDLE;
             busy |= dz_execs_turn(s->machine.execs);
-            busy |= dz_kernel_runnable(s->machine.kernel);
+            busy |= dz_kernel_runnable(s->machine.kernel) || s->ops->changed;
             tell_in = tell_activity(s);
         }
         if (!busy)

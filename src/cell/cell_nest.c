@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "cell/cell_execs.h"
 #include "db/db.h"
 #include "os/os_jail.h"
 #include "vfs/vfs.h"
@@ -43,12 +44,14 @@ static int prepare_disk(struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "the disk"};
-    int rc = dz_db_template(&dz_vfs_schema, &t, err);
+    int rc = dz_vfs_template(&t, err);
     if (rc == 0)
         rc = dz_db_prepare(&nest.disk, &opts, t.p, t.len, err);
-    if (rc == 0)
-        dz_vfs_prepare(nest.disk);
-    return rc;
+    if (rc < 0)
+        return rc;
+    dz_vfs_prepare(nest.disk);
+    dz_execs_prepare(nest.disk);
+    return 0;
 }
 
 static int open_image(const struct dz_frame_fds *fds, const char *sha256, struct dz_err *err)

@@ -232,6 +232,11 @@ static int put_change(struct dz_op *op, const struct dz_vfs_event *ev, struct dz
     return dz_op_record(op, DZ_RECORD_CHANGE, &c, sizeof c, parts, err);
 }
 
+static void on_change(void *arg)
+{
+    ((struct dz_ops *)arg)->changed = true;
+}
+
 int dz_op_watch(struct dz_op *op, struct dz_err *err)
 {
     struct dz_vfs *v = dz_op_vfs(op);
@@ -240,6 +245,7 @@ int dz_op_watch(struct dz_op *op, struct dz_err *err)
     int e = dz_vfs_resolve(v, op->path, &ino);
     int watch = e < 0 ? e : dz_vfs_watch(v, ino, DZ_VFS_EV_ALL, op->args.flags & DZ_CELL_OP_DEEP);
     int rc = watch < 0 ? dz_op_failed(op, "watch", watch, err) : 0;
+    dz_vfs_watch_notify(v, on_change, op->ops);
     while (rc == 0) {
         bool any = false;
         while (rc == 0 && dz_vfs_watch_next(v, watch, &ev)) {

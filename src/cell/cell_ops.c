@@ -302,15 +302,17 @@ bool dz_ops_turn(struct dz_ops *o)
         DZ_LIST_FOREACH(struct dz_op, op, &o->all, link)
             op->waits = false;
     o->blocked = false;
+    bool changed = o->changed;
+    o->changed = false;
     DZ_LIST_FOREACH(struct dz_op, op, &o->all, link) {
-        if (op->type == DZ_CELL_OP_WATCH)
-            op->waits = false; /* it looks whether there is something */
+        if (changed && op->type == DZ_CELL_OP_WATCH)
+            op->waits = false;
         if (!op->waits)
             resume(op);
     }
     DZ_LIST_FOREACH(struct dz_op, op, &o->all, link)
         again |= !op->waits;
-    return again;
+    return again || o->changed; /* by those that ran just now */
 }
 
 void dz_ops_cancel(struct dz_ops *o)

@@ -40,6 +40,7 @@ struct dz_ops {
     struct dz_list all;
     size_t count;
     bool blocked;  /* the socket was full */
+    bool changed;  /* there is something for one that watches */
     bool holds;    /* references of the machine that sleeps in the file were taken */
     bool sql_over; /* the image can be seen by SQL */
     DZ_VEC(, uint64_t) held;

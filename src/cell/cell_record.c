@@ -17,6 +17,22 @@
 
 static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
 
+/* What every machine begins with, and every command: compiled ahead by a zygote. */
+static const char sql_last_number[] = "SELECT max(id)FROM exec";
+static const char sql_put_exec[] = "INSERT OR REPLACE INTO exec(id,state,code,started,ended,spec)"
+                                   "VALUES(?1,?2,?3,?4,?5,?6)";
+static const char sql_put_output[] =
+    "INSERT OR REPLACE INTO exec_output(id,exec,stream,at,data)VALUES(?1,?2,?3,?4,?5)";
+static const char sql_known[] = "SELECT 1 FROM exec WHERE substr(spec,49,length(?1)+1)="
+                                "CAST(?1||char(0)AS BLOB)";
+
+void dz_execs_prepare(struct dz_db *db)
+{
+    static const char *const all[] = {sql_last_number, sql_put_exec, sql_put_output, sql_known};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
+        (void)dz_db_stmt(db, all[i]);
+}
+
 static int64_t row_id(const struct dz_exec *e, uint32_t n)
 {
     return (int64_t)((uint64_t)e->number << 32 | n);
@@ -80,7 +96,7 @@ static int load_row(struct dz_execs *x, struct dz_stmt *st, struct dz_err *err)
 static int load_next_number(struct dz_execs *x, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(x->machine->db, "SELECT max(id)FROM exec");
+    struct dz_stmt *st = dz_db_stmt(x->machine->db, sql_last_number);
     int rc = dz_stmt_step(st, err);
     int64_t last = rc > 0 ? dz_col_int(st, 0) : 0;
     if (last < 0 || last >= DZ_EXEC_MAX - 1)
@@ -122,12 +138,10 @@ int dz_execs_lose(struct dz_execs *x, struct dz_err *err)
 
 bool dz_execs_known(struct dz_execs *x, const char *id)
 {
-    static const char sql[] = "SELECT 1 FROM exec WHERE substr(spec,49,length(?1)+1)="
-                              "CAST(?1||char(0)AS BLOB)";
     for (const struct dz_exec *e = x->all; e; e = e->next)
         if (e->state != 0 && strcmp(e->id, id) == 0)
             return true;
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(x->machine->db, sql);
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(x->machine->db, sql_known);
     dz_bind_text(st, 1, id);
     return dz_stmt_step(st, NULL) > 0;
 }
@@ -245,8 +259,6 @@ bool dz_execs_collect(struct dz_execs *x)
 
 static int put_exec(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
-    static const char sql[] = "INSERT OR REPLACE INTO exec(id,state,code,started,ended,spec)"
-                              "VALUES(?1,?2,?3,?4,?5,?6)";
     struct dz_exec_spec s;
     if (e->spec.len >= sizeof s && e->state != DZ_EXEC_RUNNING) {
         memcpy(&s, e->spec.p, sizeof s);
@@ -254,7 +266,7 @@ static int put_exec(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
         s.total = e->total;
         memcpy(e->spec.p, &s, sizeof s);
     }
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_put_exec);
     dz_bind_int(st, 1, e->number);
     dz_bind_int(st, 2, e->state);
     dz_bind_int(st, 3, e->code);
@@ -266,13 +278,11 @@ static int put_exec(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 
 static int put_output(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
-    static const char sql[] =
-        "INSERT OR REPLACE INTO exec_output(id,exec,stream,at,data)VALUES(?1,?2,?3,?4,?5)";
     uint64_t at = e->tail_at;
     size_t from = 0;
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < e->piece_count; i++) {
-        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
+        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_put_output);
         dz_bind_int(st, 1, row_id(e, e->tail_row + i));
         dz_bind_int(st, 2, e->number);
         dz_bind_int(st, 3, e->pieces[i].stream);
