@@ -28,10 +28,10 @@
     X(attach)              \
     X(cp)                  \
     X(cat)                 \
-    X(files)               \
     X(files_rm)            \
     X(files_mkdir)         \
     X(files_mv)            \
+    X(files)               \
     X(sql)                 \
     X(ps)                  \
     X(logs)                \
