@@ -74,7 +74,7 @@ $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim
 $(call program,canned,tests/web/canned.c,http)
 $(foreach p,spec freeze_spec wasi_suite canned,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db disk wasm run sleep cell lifecycle images
+BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon
 $(foreach n,wasm.wasm sleep.image cell.cell db.db disk.vfs lifecycle.keeper,$(eval NEEDS_bench_$(basename $(n)) := $(patsubst .%,%,$(suffix $(n)))))
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
@@ -271,7 +271,7 @@ bench-peers: ; @bench/peers ## install the programs that benches measure against
 bench-wasm: $(patsubst bench/wasm/%.c,build/guests/bench/%,$(filter-out %_main.c,$(wildcard bench/wasm/*.c))) guests
 bench-sleep: guests
 bench-%: ## one bench (release build), for instance bench-spawn
-	@$(MAKE) --no-print-directory -s CONFIG=release $(addprefix build/release-$(notdir $(CC))/,bench_$* $(if $(filter run,$*),doze))
+	@$(MAKE) --no-print-directory -s CONFIG=release $(addprefix build/release-$(notdir $(CC))/,bench_$* $(if $(filter run daemon,$*),doze))
 	@build/release-$(notdir $(CC))/bench_$*
 bench: $(BENCHES:%=bench-%) ## every bench; tables, and build/bench/NAME.json
 

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bench_daemon.c - what a client of the daemon waits for, over HTTP on its socket.
+ *
+ * A daemon of its own in build/bench, with the images of DOZE_DATA (default build/data:
+ * `make test-images`). A wake is measured on a sandbox whose cell is gone (the daemon has
+ * no more children than before), another one each time: a key is sent to a shell that
+ * waits, and the time ends with the first byte of its answer, a number that it counted
+ * before it slept, on an event stream that was open all the while. Beside each row, as the
+ * yardstick, posix_spawn of /bin/true.
+ */
+#include "bench.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum {
+    TEXT = 4096,
+    ANSWER = 1 << 16,
+    SHELLS = 64,
+    PYTHONS = 12,
+    AT_ONCE = 500,
+    CONNECTIONS = 64,
+    LOAD_S = 5,
+};
+
+struct conn {
+    int fd;
+    size_t len;
+    char in[ANSWER];
+};
+
+static char root[64], doze[TEXT], socket_path[108];
+static int daemon_pid;
+
+static _Noreturn void die(const char *what, const char *why)
+{
+    (void)fprintf(stderr, "bench-daemon: %s: %s\n", what, why);
+    if (daemon_pid > 0)
+        (void)kill(daemon_pid, SIGTERM);
+    exit(1);
+}
+
+static double now_us(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile(double *us, int n, double q)
+{
+    qsort(us, (size_t)n, sizeof *us, by_value);
+    int at = (int)(q * n);
+    return n > 0 ? us[at < n ? at : n - 1] : 0;
+}
+
+static void pause_ms(int ms)
+{
+    (void)poll(NULL, 0, ms);
+}
+
+/* --- HTTP, as little as it takes ------------------------------------------------------ */
+
+static void conn_open(struct conn *c)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    (void)snprintf(a.sun_path, sizeof a.sun_path, "%s", socket_path);
+    c->len = 0;
+    c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&a, sizeof a) < 0)
+        die("connect", strerror(errno));
+}
+
+static void conn_close(struct conn *c)
+{
+    (void)close(c->fd);
+}
+
+static void ask(struct conn *c, const char *method, const char *path, const char *body,
+                const char *more)
+{
+    char text[TEXT];
+    int n =
+        snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: d\r\n%sContent-Length: %zu\r\n\r\n%s",
+                 method, path, more, strlen(body), body);
+    if (write(c->fd, text, (size_t)n) != n)
+        die(path, "the daemon does not listen");
+}
+
+static void take(struct conn *c)
+{
+    ssize_t n = read(c->fd, c->in + c->len, sizeof c->in - 1 - c->len);
+    if (n <= 0)
+        die("read an answer", n == 0 ? "the daemon closed the connection" : strerror(errno));
+    c->len += (size_t)n;
+    c->in[c->len] = '\0';
+}
+
+/* Is a whole answer here? Its status, or 0. */
+static int answered(struct conn *c)
+{
+    c->in[c->len] = '\0';
+    char *end = strstr(c->in, "\r\n\r\n");
+    const char *length = end ? strcasestr(c->in, "content-length:") : NULL;
+    size_t body = length && length < end ? strtoul(length + 15, NULL, 10) : 0;
+    return end && c->len >= (size_t)(end + 4 - c->in) + body ? atoi(c->in + 9) : 0;
+}
+
+/* One request, answered as it must be; the text of the answer stays in c->in. */
+static void call(struct conn *c, int want, const char *method, const char *body, const char *format,
+                 ...) __attribute__((format(printf, 5, 6)));
+static void call(struct conn *c, int want, const char *method, const char *body, const char *format,
+                 ...)
+{
+    char path[256];
+    va_list ap;
+    va_start(ap, format);
+    (void)vsnprintf(path, sizeof path, format, ap);
+    va_end(ap);
+    c->len = 0;
+    ask(c, method, path, body, "");
+    while (!answered(c))
+        take(c);
+    if (answered(c) != want)
+        die(path, c->in);
+}
+
+static void word(const char *text, const char *key, char out[static 64])
+{
+    const char *p = strstr(text, key);
+    size_t n = p ? strcspn(p + strlen(key), "\"") : 0;
+    (void)snprintf(out, 64, "%.*s", (int)n, p ? p + strlen(key) : "");
+}
+
+/* --- the daemon --------------------------------------------------------------------- */
+
+static int children(void)
+{
+    char path[64], text[ANSWER] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", daemon_pid, daemon_pid);
+    FILE *f = fopen(path, "re");
+    int n = 0;
+    if (f && fgets(text, sizeof text, f))
+        for (const char *p = text; *p; p++)
+            n += *p == ' ';
+    if (f)
+        (void)fclose(f);
+    return n;
+}
+
+static void spawn(const char *const *argv, bool wait)
+{
+    int pid = 0, status = 0;
+    if (posix_spawn(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ) != 0)
+        die(argv[0], strerror(errno));
+    if (!wait)
+        daemon_pid = pid;
+    else if (waitpid(pid, &status, 0) != pid || status != 0)
+        die(argv[1], "failed");
+}
+
+static bool start_daemon(void)
+{
+    static char images[TEXT], data[TEXT], images_here[TEXT];
+    const char *store = getenv("DOZE_DATA");
+    ssize_t n = readlink("/proc/self/exe", doze, sizeof doze - 16);
+    char *slash = n > 0 ? strrchr(doze, '/') : NULL;
+    if (!slash)
+        return false;
+    (void)memcpy(slash, "/doze", 6);
+    (void)snprintf(images, sizeof images, "%.4000s/images", store ? store : "build/data");
+    if (access(images, R_OK) < 0) {
+        printf("bench: %s is not there: make test-images\n", images);
+        return false;
+    }
+    (void)snprintf(root, sizeof root, "build/bench/daemon.XXXXXX");
+    if (!mkdtemp(root))
+        die(root, strerror(errno));
+    (void)snprintf(data, sizeof data, "--data=%s", root);
+    (void)snprintf(images_here, sizeof images_here, "%s/images", root);
+    (void)snprintf(socket_path, sizeof socket_path, "%s/doze.sock", root);
+    spawn((const char *const[]){"/bin/cp", "-a", images, images_here, NULL}, true);
+    spawn((const char *const[]){doze, "daemon", data, "--log-level=error", NULL}, false);
+    for (int i = 0; access(socket_path, F_OK) < 0; i++, pause_ms(10))
+        if (i == 1000)
+            die("start a daemon", "no socket after ten seconds");
+    return true;
+}
+
+static void end_daemon(void)
+{
+    (void)kill(daemon_pid, SIGTERM);
+    (void)waitpid(daemon_pid, NULL, 0);
+    spawn((const char *const[]){"/bin/rm", "-rf", root, NULL}, true);
+}
+
+/* --- sandboxes with a program that waits for a key ------------------------------------- */
+
+struct box {
+    char name[32], exec[64];
+    int counted;
+    struct conn stream;
+};
+
+static void start_waiter(struct conn *c, struct box *b, const char *image, const char *body)
+{
+    char text[TEXT];
+    (void)snprintf(text, sizeof text, "{\"image\":\"%s\",\"name\":\"%s\"}", image, b->name);
+    call(c, 201, "POST", text, "/v1/sandboxes");
+    call(c, 201, "POST", body, "/v1/sandboxes/%s/exec", b->name);
+    word(c->in, "\"exec_id\":\"", b->exec);
+    (void)snprintf(text, sizeof text, "/v1/sandboxes/%s/exec/%s/output", b->name, b->exec);
+    conn_open(&b->stream);
+    ask(&b->stream, "GET", text, "", "Accept: text/event-stream\r\n");
+    while (!strstr(b->stream.in, "awake 0"))
+        take(&b->stream);
+}
+
+static void put_down(struct conn *c, struct box *b)
+{
+    b->stream.len = 0;
+    b->stream.in[0] = '\0';
+    call(c, 200, "POST", "", "/v1/sandboxes/%s/suspend", b->name);
+}
+
+/* From the key to the first byte of the answer, which must be the number. */
+static double wake(struct conn *c, struct box *b)
+{
+    char path[256], want[32];
+    (void)snprintf(path, sizeof path, "/v1/sandboxes/%s/exec/%s/stdin", b->name, b->exec);
+    (void)snprintf(want, sizeof want, "awake %d", ++b->counted);
+    c->len = 0;
+    double from = now_us();
+    ask(c, "POST", path, "\n", "");
+    while (!strstr(b->stream.in, "awake "))
+        take(&b->stream);
+    double us = now_us() - from;
+    while (!answered(c))
+        take(c);
+    while (!strstr(b->stream.in, want))
+        take(&b->stream);
+    return us;
+}
+
+/* Every sandbox of a kind is put down, and then, when no cell of theirs is left, woken.
+ * beyond: without the pauses in which the daemon forks cells ahead. */
+static int wake_all(struct conn *c, struct box *boxes, int n, bool beyond, double *us)
+{
+    int last = 0;
+    for (int i = 0; i < n; i++)
+        put_down(c, &boxes[i]);
+    pause_ms(300);
+    for (int i = 0; i < 100 && last != children(); i++, pause_ms(50))
+        last = children();
+    for (int i = 0; i < n; i++) {
+        us[i] = wake(c, &boxes[i]);
+        if (!beyond)
+            pause_ms(30);
+    }
+    return n;
+}
+
+static void row(struct bench *b, const char *name, double us, double spawn_us, double budget_ms)
+{
+    bench_row(
+        b, &(struct bench_row){.row = name, .value = us / 1000, .unit = "ms", .budget = budget_ms});
+    bench_row(b, &(struct bench_row){.row = "  the same, in posix_spawn of /bin/true",
+                                     .value = us / spawn_us,
+                                     .unit = "times"});
+}
+
+static void wake_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    static struct box shells[SHELLS], pythons[PYTHONS];
+    static double us[SHELLS];
+    for (int i = 0; i < SHELLS; i++) {
+        (void)snprintf(shells[i].name, sizeof shells[i].name, "shell%d", i);
+        start_waiter(c, &shells[i], "base",
+                     "{\"shell\":\"n=0; echo awake 0; while read x; do n=$((n+1)); echo awake $n; "
+                     "done\",\"stdin\":true,\"background\":true}");
+    }
+    int n = wake_all(c, shells, SHELLS, false, us);
+    row(b, "wake of a shell, first byte of its answer: p50", quantile(us, n, 0.5), spawn_us, 1);
+    row(b, "  p99", quantile(us, n, 0.99), spawn_us, 4);
+    n = wake_all(c, shells, SHELLS, true, us);
+    row(b, "64 wakes in a row, beyond the pool: p50", quantile(us, n, 0.5), spawn_us, 0);
+    row(b, "  p99", quantile(us, n, 0.99), spawn_us, 0);
+    for (int i = 0; i < PYTHONS; i++) {
+        (void)snprintf(pythons[i].name, sizeof pythons[i].name, "python%d", i);
+        start_waiter(c, &pythons[i], "python",
+                     "{\"cmd\":[\"python3\",\"-u\",\"-c\",\"import os,sys\\nb=os.urandom(10<<20)\\n"
+                     "print('awake 0')\\nfor n,l in enumerate(sys.stdin): print('awake',n+1)\"],"
+                     "\"stdin\":true,\"background\":true}");
+    }
+    n = wake_all(c, pythons, PYTHONS, false, us);
+    row(b, "wake of CPython with 10 MB above its base: p50", quantile(us, n, 0.5), spawn_us, 5);
+    for (int i = 0; i < SHELLS; i++)
+        conn_close(&shells[i].stream);
+    for (int i = 0; i < PYTHONS; i++)
+        conn_close(&pythons[i].stream);
+}
+
+static void warm_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    static double us[200];
+    int n = 0;
+    for (int i = 0; i < 50; i++, n++) {
+        char body[128];
+        (void)snprintf(body, sizeof body, "{\"image\":\"base\",\"name\":\"new%d\"}", i);
+        double from = now_us();
+        call(c, 201, "POST", body, "/v1/sandboxes");
+        call(c, 200, "POST", "{\"cmd\":[\"echo\",\"hello\"]}", "/v1/sandboxes/new%d/exec", i);
+        us[n] = now_us() - from;
+        if (!strstr(c->in, "hello"))
+            die("create and echo", c->in);
+        pause_ms(30);
+    }
+    row(b, "create, first output of echo: p50", quantile(us, n, 0.5), spawn_us, 3);
+    for (n = 0; n < 200; n++) {
+        double from = now_us();
+        call(c, 200, "POST", "{\"cmd\":[\"true\"]}", "/v1/sandboxes/new0/exec");
+        us[n] = now_us() - from;
+    }
+    row(b, "exec of true in a warm sandbox: p50", quantile(us, n, 0.5), spawn_us, 0.5);
+    for (n = 0; n < 30; n++) {
+        double from = now_us();
+        call(c, 201, "POST", "{\"count\":1}", "/v1/sandboxes/new1/fork");
+        us[n] = now_us() - from;
+        pause_ms(30);
+    }
+    row(b, "fork, to a running child: p50", quantile(us, n, 0.5), spawn_us, 2);
+}
+
+/* --- many at once --------------------------------------------------------------------- */
+
+/* Answers of all connections until each has one; us: of each, from `from`. */
+static void gather(struct conn *c, int n, double from, double *us)
+{
+    static struct pollfd p[AT_ONCE];
+    for (int left = n; left > 0;) {
+        for (int i = 0; i < n; i++)
+            p[i] = (struct pollfd){.fd = us[i] > 0 ? -1 : c[i].fd, .events = POLLIN};
+        if (poll(p, (nfds_t)n, 60000) <= 0)
+            die("wait for answers", "none for a minute");
+        for (int i = 0; i < n; i++) {
+            if (!p[i].revents)
+                continue;
+            take(&c[i]);
+            if (!answered(&c[i]))
+                continue;
+            if (answered(&c[i]) != 200)
+                die("a wake among many", c[i].in);
+            us[i] = now_us() - from;
+            left--;
+        }
+    }
+}
+
+static void at_once_rows(struct bench *b, struct conn *c)
+{
+    static double us[AT_ONCE];
+    struct conn *many = calloc(AT_ONCE, sizeof *many);
+    char text[256];
+    if (!many)
+        die("500 connections", "out of memory");
+    for (int i = 0; i < AT_ONCE; i++) {
+        (void)snprintf(text, sizeof text, "{\"image\":\"base\",\"name\":\"many%d\"}", i);
+        call(c, 201, "POST", text, "/v1/sandboxes");
+        call(c, 200, "POST", "", "/v1/sandboxes/many%d/suspend", i);
+        conn_open(&many[i]);
+    }
+    pause_ms(1000);
+    memset(us, 0, sizeof us);
+    double from = now_us();
+    for (int i = 0; i < AT_ONCE; i++) {
+        (void)snprintf(text, sizeof text, "/v1/sandboxes/many%d/exec", i);
+        ask(&many[i], "POST", text, "{\"cmd\":[\"true\"]}", "");
+    }
+    gather(many, AT_ONCE, from, us);
+    bench_row(b, &(struct bench_row){.row = "500 asleep, a command for each at once: p99",
+                                     .value = quantile(us, AT_ONCE, 0.99) / 1000,
+                                     .unit = "ms",
+                                     .budget = 1000});
+    for (int i = 0; i < AT_ONCE; i++)
+        conn_close(&many[i]);
+    free(many);
+}
+
+static void load_row(struct bench *b)
+{
+    static struct conn c[CONNECTIONS];
+    struct pollfd p[CONNECTIONS];
+    long done = 0;
+    for (int i = 0; i < CONNECTIONS; i++) {
+        conn_open(&c[i]);
+        ask(&c[i], "GET", "/v1/sandboxes/new0", "", "");
+        p[i] = (struct pollfd){.fd = c[i].fd, .events = POLLIN};
+    }
+    double from = now_us(), until = from + LOAD_S * 1e6;
+    while (now_us() < until && poll(p, CONNECTIONS, 10000) > 0)
+        for (int i = 0; i < CONNECTIONS; i++) {
+            if (!p[i].revents)
+                continue;
+            take(&c[i]);
+            if (!answered(&c[i]))
+                continue;
+            if (answered(&c[i]) != 200)
+                die("a request of many", c[i].in);
+            done++;
+            c[i].len = 0;
+            ask(&c[i], "GET", "/v1/sandboxes/new0", "", "");
+        }
+    bench_row(b, &(struct bench_row){.row = "requests over 64 connections",
+                                     .value = (double)done / ((now_us() - from) / 1e6),
+                                     .unit = "a second",
+                                     .budget = 2000,
+                                     .at_least = true});
+    for (int i = 0; i < CONNECTIONS; i++)
+        conn_close(&c[i]);
+}
+
+int main(void)
+{
+    static struct bench b;
+    static struct conn c;
+    bench_init(&b, "daemon", 15);
+    if (!start_daemon())
+        return 0;
+    int yard = bench_case(&b, "posix_spawn /bin/true", bench_spawn_true, NULL, 20);
+    bench_run(&b);
+    double spawn_us = bench_us(&b, yard);
+    bench_row(&b, &(struct bench_row){
+                      .row = "posix_spawn of /bin/true", .value = spawn_us / 1000, .unit = "ms"});
+    conn_open(&c);
+    warm_rows(&b, &c, spawn_us);
+    wake_rows(&b, &c, spawn_us);
+    load_row(&b);
+    at_once_rows(&b, &c);
+    conn_close(&c);
+    end_daemon();
+    return bench_finish(&b);
+}
