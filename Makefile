@@ -165,11 +165,11 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images integration model crash wasi security sim kill sleep
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images integration model crash wasi security security-asan sim kill sleep
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test busybox-suite sim-all security-asan sleep-all
+	@scripts/test test busybox-suite sim-all sleep-all
 check: $(UNITS) $(CORPORA) ; @scripts/run-tap unit $(UNITS) -- corpora $(CORPORA) ## unit tests and corpora
 check-asan: ; @$(MAKE) --no-print-directory CONFIG=asan check ## the same under ASan and UBSan
 integration: all build/base/base.doze ## the program itself, in numbered shell tests
