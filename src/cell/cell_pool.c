@@ -137,9 +137,12 @@ static void end_zygote(struct zygote *z)
         dz_cell_free(z->waiting[i]);
     last_words(z);
     forget_forks(z);
-    if (p->blank && p->blank != z)
-        DZ_LIST_FOREACH(struct dz_pool_fork, f, &p->blank->forks, link)
-            f->nest = f->nest == z ? NULL : f->nest;
+    /* Who forked it may still be about to say its pid. */
+    struct zygote *const makers[] = {p->seed, p->blank};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(makers); i++)
+        if (makers[i] && makers[i] != z)
+            DZ_LIST_FOREACH(struct dz_pool_fork, f, &makers[i]->forks, link)
+                f->nest = f->nest == z ? NULL : f->nest;
     dz_fd_close(&z->fd);
     if (z->pid > 0)
         reap_later(p, z->pid);
