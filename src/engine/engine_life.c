@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -130,8 +131,10 @@ static int submit(struct engine_job *j, const struct dz_keeper_request *request,
                   void (*done)(void *arg, const struct dz_keeper_result *result),
                   struct dz_err *err)
 {
+    char id[DZ_COLD_KEY]; /* the job may be over, and gone, when the keeper still needs it */
     struct dz_keeper_request r = *request;
-    r.id = j->id;
+    (void)snprintf(id, sizeof id, "%s", j->id);
+    r.id = id;
     r.done = done;
     r.arg = j;
     make_way(j->e, j->id, r.what);
