@@ -296,14 +296,18 @@ static int put_output(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
     return rc;
 }
 
-/* The oldest rows go, a quarter more than must, so that it is done seldom. What waits to
- * be sent is younger: e->keep is twice the window. */
+/* The oldest rows go, a quarter more than must, so that it is done seldom; but none that
+ * is to be sent still: whoever is attached stops the writers, so that is bounded. */
 static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
     static const char sql[] = "DELETE FROM exec_output WHERE id BETWEEN ?1 AND ?2 AND at<=?3";
     if (e->total - e->first <= e->keep + e->keep / 4)
         return 0;
     uint64_t from = e->total - e->keep;
+    if (e->attached && from > e->cursor)
+        from = e->cursor; /* somebody came for all of it, and it is ending */
+    if (from <= e->first)
+        return 0;
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
     dz_bind_int(st, 1, row_id(e, 0));
     dz_bind_int(st, 2, row_id(e, e->tail_row));
