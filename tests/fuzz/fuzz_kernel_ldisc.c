@@ -95,7 +95,7 @@ static void step(struct krig *r, struct dz_pty *t, uint32_t stream, struct input
         break;
     case 4:
         if (op & 8)
-            dz_k_ldisc_flush(t);
+            dz_k_ldisc_flush(r->k, t);
         r->take = op & 16 ? SIZE_MAX : op;
         break;
     default:
