@@ -44,7 +44,7 @@ static int prepare_disk(struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "the disk"};
-    int rc = dz_vfs_template(&t, err);
+    int rc = dz_vfs_template_sleeper(&t, err);
     if (rc == 0)
         rc = dz_db_prepare(&nest.disk, &opts, t.p, t.len, err);
     if (rc < 0)

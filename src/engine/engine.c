@@ -167,7 +167,7 @@ static int open_stores(struct dz_engine *e, struct dz_err *err)
     e->cold.expand = dz_cell_expand;
     if (rc == 0)
         rc = dz_image_store_open(e->data_path, &e->images, err);
-    return rc < 0 ? rc : dz_vfs_template(&e->template, err);
+    return rc;
 }
 
 static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, struct dz_err *err)
@@ -208,7 +208,6 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
         return dz_fail(err, DZ_ENOMEM, "start the engine: out of memory");
     e->loop = opts->loop;
     e->pool = opts->pool;
-    e->template = (struct dz_buf)DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     dz_map_init(&e->boxes, DZ_KEEPER_SANDBOXES_MAX);
     dz_map_init(&e->image_cache, DZ_ENGINE_IMAGES_MAX + 1);
     dz_list_init(&e->leaving);
@@ -325,7 +324,6 @@ void dz_engine_free(struct dz_engine *e)
     dz_timer_free(e->pool_soon);
     dz_timer_free(e->told);
     dz_timer_free(e->drain_timer);
-    dz_buf_release(&e->template);
     dz_free(e->data_path);
     dz_free(e->live_path);
     dz_free(e);

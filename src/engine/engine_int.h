@@ -134,7 +134,6 @@ struct dz_engine {
     struct dz_blobs *share; /* public files, each until it is open */
     struct dz_keeper *keeper;
     struct dz_image_store *images;
-    struct dz_buf template; /* the bytes of an empty disk */
     char *data_path, *live_path;
     struct dz_map boxes;       /* id -> box */
     struct dz_map image_cache; /* sha256 -> engine_image */

@@ -11,7 +11,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "cell/cell_disk.h"
-
+#include "db/db.h"
+#include "vfs/vfs.h"
 #include <stdio.h>
 #include <time.h>
 
@@ -77,9 +78,10 @@ static void keep_kill(void *arg, const char *id)
 static int keep_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
                      struct dz_err *err)
 {
-    const struct dz_engine *e = arg;
-    (void)row;
-    return dz_blob_out_write(out, e->template.p, e->template.len, err);
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    (void)arg, (void)row;
+    int rc = dz_vfs_template_sleeper(&t, err);
+    return rc < 0 ? rc : dz_blob_out_write(out, t.p, t.len, err);
 }
 
 /* --- what must look inside a file ------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 
 enum {
     SQL_MAX = 16384,
+    USER_VERSION = 63, /* offset of the lowest byte in the header */
 };
 
 /* A copy of text, with number instead of each `what`. */
@@ -38,39 +39,51 @@ static int print_marks(const struct dz_buf *t, long long mark)
         uint64_t v = 0;
         for (size_t i = 0; i < 8; i++)
             v = v << 8 | (unsigned char)t->p[at + i];
-        if (v == (uint64_t)mark) {
-            n++;
+        if (v == (uint64_t)mark && ++n > 0)
             printf("%zu,", at);
-        }
     }
     return n;
 }
 
-int main(void)
+static int print(const char *name, const struct dz_db_schema *schema)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     struct dz_err err = {0};
-    const char *const steps[] = {
-        replace(replace(dz_vfs_schema.steps[0], "abs(random()>>1)", DZ_VFS_MARK_SEED),
-                "CAST(strftime('%s','now') AS INTEGER)*1000000000", DZ_VFS_MARK_TIME)};
-    struct dz_db_schema schema = dz_vfs_schema;
-    schema.steps = steps;
-    if (schema.version != 1 || dz_db_template(&schema, &t, &err) < 0) {
+    if (dz_db_template(schema, &t, &err) < 0) {
         (void)fprintf(stderr, "template: %s\n", err.msg);
         return 1;
     }
-    printf("#include \"vfs/vfs_template.h\"\n\nconst unsigned char dz_vfs_template_bytes[] = {");
+    t.p[USER_VERSION] = (char)dz_vfs_schema.version; /* the step that was added is none */
+    printf("static const unsigned char %s_bytes[] = {", name);
     for (size_t i = 0; i < t.len; i++)
         printf("%s%u,", i % 32 ? "" : "\n", (unsigned char)t.p[i]);
-    printf("\n};\nconst size_t dz_vfs_template_size = sizeof dz_vfs_template_bytes;\n"
-           "const uint32_t dz_vfs_template_times[DZ_VFS_TEMPLATE_TIMES] = {");
-    int times = print_marks(&t, DZ_VFS_MARK_TIME);
-    printf("};\nconst uint32_t dz_vfs_template_seed[1] = {");
+    printf("\n};\nconst struct dz_vfs_template dz_vfs_template_%s = {%s_bytes, sizeof %s_bytes, ",
+           name, name, name);
     int seeds = print_marks(&t, DZ_VFS_MARK_SEED);
-    printf("};\n");
+    printf(" {");
+    int times = print_marks(&t, DZ_VFS_MARK_TIME);
+    printf("}};\n");
     if (times == DZ_VFS_TEMPLATE_TIMES && seeds == 1)
         return 0;
     (void)fprintf(stderr, "template: %d times and %d seeds: has the schema changed?\n", times,
                   seeds);
     return 1;
+}
+
+int main(void)
+{
+    const char *const steps[] = {
+        replace(replace(dz_vfs_schema.steps[0], "abs(random()>>1)", DZ_VFS_MARK_SEED),
+                "CAST(strftime('%s','now') AS INTEGER)*1000000000", DZ_VFS_MARK_TIME),
+        dz_vfs_schema_mem};
+    struct dz_db_schema schema = dz_vfs_schema;
+    if (schema.version != 1) {
+        (void)fprintf(stderr, "template: the schema has more steps now\n");
+        return 1;
+    }
+    schema.steps = steps;
+    printf("#include \"vfs/vfs_template.h\"\n\n");
+    int rc = print("disk", &schema);
+    schema.version = 2;
+    return print("machine", &schema) | rc;
 }

@@ -76,9 +76,13 @@ extern const struct dz_db_schema dz_vfs_schema;
 /* The same bytes in microseconds: made when doze was built, with a seed of its own
  * and the time of now. Appended to *out, for dz_db_create_*(). */
 DZ_NODISCARD int dz_vfs_template(struct dz_buf *out, struct dz_err *err);
+/* For a sandbox that will keep its memory: with the table of dz_vfs_schema_mem, two pages
+ * more. Its schema stays as it is when it sleeps, so a handle that was prepared for such
+ * bytes (dz_db_prepare) fits afterwards too. */
+DZ_NODISCARD int dz_vfs_template_sleeper(struct dz_buf *out, struct dz_err *err);
 
 /* The one table that an empty disk does not have yet, IF NOT EXISTS: whoever keeps
- * a machine's memory in the file runs this first. (It would be the eleventh page.) */
+ * a machine's memory in the file runs this first. (It would take two pages more.) */
 extern const char dz_vfs_schema_mem[];
 
 /* Let SQL on a disk that stands on this image see all of its files: the view vfs of

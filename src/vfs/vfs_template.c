@@ -17,20 +17,30 @@ static void put(unsigned char *p, int64_t value)
         p[i] = (unsigned char)((uint64_t)value >> (56 - 8 * i));
 }
 
-int dz_vfs_template(struct dz_buf *out, struct dz_err *err)
+static int copy(const struct dz_vfs_template *t, struct dz_buf *out, struct dz_err *err)
 {
     int64_t seed;
     int rc = dz_random(&seed, sizeof seed, err);
     if (rc < 0)
         return rc;
     size_t at = out->len;
-    dz_buf_add(out, dz_vfs_template_bytes, dz_vfs_template_size);
+    dz_buf_add(out, t->bytes, t->size);
     if (out->err)
         return dz_fail(err, out->err, "make an empty disk: %s", dz_err_text(out->err));
     unsigned char *p = (unsigned char *)out->p + at;
-    put(p + dz_vfs_template_seed[0], seed & INT64_MAX);
+    put(p + t->seed, seed & INT64_MAX);
     int64_t now = dz_clock_real_ns() / DZ_NS_PER_S * DZ_NS_PER_S; /* as an image's, whole seconds */
     for (int i = 0; i < DZ_VFS_TEMPLATE_TIMES; i++)
-        put(p + dz_vfs_template_times[i], now);
+        put(p + t->times[i], now);
     return 0;
+}
+
+int dz_vfs_template(struct dz_buf *out, struct dz_err *err)
+{
+    return copy(&dz_vfs_template_disk, out, err);
+}
+
+int dz_vfs_template_sleeper(struct dz_buf *out, struct dz_err *err)
+{
+    return copy(&dz_vfs_template_machine, out, err);
 }

@@ -18,10 +18,13 @@ enum {
     DZ_VFS_TEMPLATE_TIMES = 12,
 };
 
-extern const unsigned char dz_vfs_template_bytes[];
-extern const size_t dz_vfs_template_size;
-/* Offsets of the marks. */
-extern const uint32_t dz_vfs_template_seed[1];
-extern const uint32_t dz_vfs_template_times[DZ_VFS_TEMPLATE_TIMES];
+/* An empty disk, and one that has the table for a machine's memory besides. */
+struct dz_vfs_template {
+    const unsigned char *bytes;
+    size_t size;
+    uint32_t seed; /* offsets of the marks */
+    uint32_t times[DZ_VFS_TEMPLATE_TIMES];
+};
+extern const struct dz_vfs_template dz_vfs_template_disk, dz_vfs_template_machine;
 
 #endif
