@@ -103,7 +103,8 @@ int dz_engine_image_find(struct dz_engine *e, const char *name,
     struct dz_err err;
     int rc = dz_image_find(e->images, name, ret_sha256, &err);
     if (rc == DZ_ENOENT)
-        return dz_why(why, DZ_EINVAL, "image", "there is no image %s",
+        return dz_why(why, DZ_EINVAL, "image",
+                      "there is no image %s: GET /v1/images (doze image ls) lists those that are",
                       dz_str_quote(dz_str(name), quoted));
     if (rc < 0)
         return dz_why(why, rc, "image", "%s", err.msg);

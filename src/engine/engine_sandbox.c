@@ -70,7 +70,8 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
 {
     int rc = dz_engine_check_spec(s, &m->memory_bytes, why);
     if (rc == 0 && !s->image)
-        rc = dz_why(why, DZ_EINVAL, "image", "image: which one? GET /v1/images lists them");
+        rc = dz_why(why, DZ_EINVAL, "image",
+                    "image: which one? GET /v1/images (doze image ls) lists them");
     if (rc == 0)
         rc = dz_engine_image_find(e, s->image, m->sha256, why);
     if (rc == 0)
