@@ -48,7 +48,7 @@ static void put_event(struct dz_json *j, const struct dz_registry_event *e)
 static int send_event(void *arg, const struct dz_registry_event *e)
 {
     struct stream *s = arg;
-    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_REGISTRY_TEXT_MAX * 2);
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT((size_t)DZ_REGISTRY_TEXT_MAX * 2);
     struct dz_json j;
     char id[24];
     dz_json_init(&j, &text, false);

@@ -93,8 +93,7 @@ static void on_done(void *arg, const struct dz_engine_why *why, uint64_t count)
     } else if (r) {
         if (!s->one) {
             dz_json_end(&s->out.json);
-            (void)snprintf(cursor, sizeof cursor, "%llu",
-                           (unsigned long long)(s->offset + s->limit));
+            (void)snprintf(cursor, sizeof cursor, "%llu", (unsigned long long)s->offset + s->limit);
             dz_json_put_strz(&s->out.json, "next_cursor", s->count > s->limit ? cursor : NULL);
         }
         dz_api_send(r, 200, &s->out);

@@ -385,7 +385,7 @@ void dz_api_file_watch(struct dz_http_req *r, void *api)
              : !w || !path ? dz_fail(&why.err, DZ_ENOMEM, "out of memory")
                            : dz_engine_get(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"),
                                            &row, &why);
-    if (rc < 0) {
+    if (rc < 0 || !w) {
         dz_free(w);
         dz_api_refuse(r, &why);
         return;

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "base/str.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,6 +54,7 @@ static int read_text(struct reading *r, const char *name, const json_t *v, const
         return refuse(r, DZ_ENOMEM, name, "out of memory");
     if (memchr(s.p, 0, s.n))
         return refuse(r, DZ_EINVAL, name, "it has a NUL in it");
+    assert(to);
     *to = s.p;
     return 0;
 }

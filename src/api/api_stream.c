@@ -100,7 +100,7 @@ static void on_output(void *arg, unsigned stream, uint64_t offset, const void *d
     if (s->sse) {
         dz_json_init(&j, &text, false);
         dz_api_put_bytes(&j, dz_str_n(data, n));
-        (void)snprintf(id, sizeof id, "%llu", (unsigned long long)(offset + n));
+        (void)snprintf(id, sizeof id, "%llu", (unsigned long long)offset + n);
         send_json(s, stream == 2 ? "stderr" : "stdout", id, &text);
     } else {
         const char number = (char)stream;

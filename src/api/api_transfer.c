@@ -225,7 +225,7 @@ static void download(struct dz_api *a, struct dz_http_req *r, bool tar)
     d->api = a;
     d->id = dz_http_id(r);
     d->tar = tar;
-    d->pending = (struct dz_buf)DZ_BUF_INIT(2 * DZ_CELL_OP_WINDOW);
+    d->pending = (struct dz_buf)DZ_BUF_INIT((size_t)2 * DZ_CELL_OP_WINDOW);
     if (!tar)
         read_range(r, d);
     const struct dz_cell_op op = {.type = tar ? DZ_CELL_OP_TAR_OUT : DZ_CELL_OP_READ,
@@ -339,7 +339,8 @@ static void upload(struct dz_api *a, struct dz_http_req *r, bool tar)
         op.flags |= DZ_CELL_OP_NEW;
     if (rc == 0 && !(u = dz_zalloc(sizeof *u)))
         rc = dz_fail(&why.err, DZ_ENOMEM, "out of memory");
-    if (rc < 0) {
+    if (rc < 0 || !u) {
+        dz_free(u);
         dz_api_refuse(r, &why);
         return;
     }

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "db/db.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -38,7 +39,7 @@ struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id
     if (!e)
         return NULL;
     e->handle = handle;
-    e->tail = (struct dz_buf)DZ_BUF_INIT(4 * DZ_KERNEL_STREAM_SIZE);
+    e->tail = (struct dz_buf)DZ_BUF_INIT((size_t)4 * DZ_KERNEL_STREAM_SIZE);
     e->spec = (struct dz_buf)DZ_BUF_INIT(1 << 16);
     e->keep = DZ_CELL_KEEP;
     (void)snprintf(e->id, sizeof e->id, "%s", id);
@@ -175,9 +176,10 @@ static int launch(struct dz_execs *x, struct dz_exec *e, const struct wanted *w,
                                 .cols = w->head.cols,
                                 .cpu_ns = w->head.cpu_ns,
                                 .output_bytes = w->head.output_bytes};
+    const uint64_t least = (uint64_t)2 * DZ_CELL_WINDOW;
     uint64_t keep = w->head.keep_bytes ? w->head.keep_bytes : DZ_CELL_KEEP;
     e->keep = keep > DZ_CELL_KEEP_MAX ? DZ_CELL_KEEP_MAX : keep;
-    e->keep = e->keep < 2 * DZ_CELL_WINDOW ? 2 * DZ_CELL_WINDOW : e->keep;
+    e->keep = e->keep < least ? least : e->keep;
     describe(e, w);
     if (p.tty || p.open_stdin)
         e->in = dz_alloc(sizeof *e->in);
@@ -219,6 +221,7 @@ static void open_window(const struct dz_execs *x, const struct dz_exec *e)
 /* Whoever asked for one that nobody listens to may go away: it is in the file first. */
 static int start(struct dz_execs *x, struct dz_exec *e, const struct wanted *w, struct dz_err *err)
 {
+    assert(e);
     int rc = launch(x, e, w, err);
     if (rc < 0)
         return rc;

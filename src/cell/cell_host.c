@@ -48,7 +48,7 @@ struct dz_cell *dz_cell_adopt(int fd)
     if (!c)
         return NULL;
     c->fd = fd;
-    c->execs.max = DZ_CELL_EXECS_MAX * 2;
+    c->execs.max = (size_t)DZ_CELL_EXECS_MAX * 2;
     c->ops.max = DZ_CELL_OPS_MAX;
     dz_list_init(&c->queue);
     return c;

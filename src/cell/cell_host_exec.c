@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -43,6 +44,7 @@ static struct dz_queued *add(struct dz_cell *c, const struct dz_frame *f, const 
     }
     q->frame = *f;
     q->fd_count = 0;
+    assert(payload || f->size == 0);
     if (f->size)
         memcpy(q->payload, payload, f->size);
     dz_list_init(&q->link);
@@ -291,7 +293,7 @@ static int on_window(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
                      struct dz_err *err)
 {
     struct dz_open_exec *x = find(c, e->exec);
-    if (f->value > DZ_CELL_WINDOW || x->window + f->value > DZ_CELL_WINDOW)
+    if (!x || f->value > DZ_CELL_WINDOW || x->window + f->value > DZ_CELL_WINDOW)
         return dz_cell_nonsense(f, err);
     x->window += (size_t)f->value;
     x->stream = e->stream;

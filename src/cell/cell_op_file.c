@@ -132,8 +132,8 @@ static int fill_file(struct dz_op *op, uint64_t ino, struct dz_err *err)
 /* The place anew, for it may have changed since. */
 static int give_name(struct dz_op *op, uint64_t ino, struct dz_err *err)
 {
-    struct dz_vfs_walked w;
-    struct dz_vfs_attr a;
+    struct dz_vfs_walked w = {0};
+    struct dz_vfs_attr a = {0};
     char part[64];
     struct dz_vfs *v = dz_op_vfs(op);
     int rc = find_place(op, &w, &a, err);

@@ -168,7 +168,7 @@ static int tar_write(void *arg, const void *buf, size_t n)
 int dz_op_tar_out(struct dz_op *op, struct dz_err *err)
 {
     struct dz_tar_out out = {.vfs = dz_op_vfs(op), .name = "", .write = tar_write, .arg = op};
-    struct dz_vfs_attr a;
+    struct dz_vfs_attr a = {0};
     struct dz_tar_stats stats;
     const char *slash = strrchr(op->path, '/');
     int e = dz_vfs_resolve(out.vfs, op->path, &out.ino);
