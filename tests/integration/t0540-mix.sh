@@ -50,7 +50,7 @@ kill_cells() {
     while [ "$SECONDS" -lt "$until" ]; do
         read -rt 0.2 <> <(:) || :
         pid=$(sed -n 's/.*event=cell_up .*pid=//p' daemon.log | tail -$count | shuf -n 1)
-        [ -n "$pid" ] && [ "$(ps -o ppid= -p "$pid" | tr -d ' ')" = "$(cat daemon.pid)" ] && kill -9 "$pid" 2>/dev/null
+        [ -n "$pid" ] && [ "$(ps -o ppid= -p "$pid" | tr -d ' ')" = "$(cat daemon.pid)" ] && kill -9 "$pid" 2>/dev/null || : # gone by itself
     done
     return 0
 }
