@@ -83,7 +83,7 @@ test_that 'packages and versions that there are not' '
     recipe "[pypi nothing]" "version = 1" "sha256 = $(printf %064d 0)" "copy = / /t/" && refused "line 3, nothing: python3 failed" &&
     recipe "[npm nothing]" "version = 1.0.0" "copy = / /t/" && refused "line 3, nothing: npm failed" &&
     recipe "[crate nothing]" "version = 1.0.0" "sha256 = $(printf %064d 0)" "copy = / /t/" && refused "line 3, nothing: cargo failed" &&
-    pypi && sed -i "s/1.0.0/2.0.0/" r.ini && refused "line 3, thing: python3 failed"
+    pypi && sed -i "s/= 1\\.0\\.0/= 2.0.0/" r.ini && refused "line 3, thing: python3 failed"
 '
 test_that 'another hash than the recipe wants' '
     for of in pypi npm_ crate; do
