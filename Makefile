@@ -209,9 +209,7 @@ cover: ## line coverage of each module by the unit tests
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
 fuzz: ## run each fuzzer for FUZZ_S seconds (default 10)
 	@$(MAKE) --no-print-directory CONFIG=fuzz CC=$(CLANG) $(FUZZERS:%=build/fuzz-$(CLANG)/fuzz_%)
-	@for f in $(FUZZERS); do mkdir -p build/corpus/$$f; case $$f in wasm_run | wasm_validate) more="-max_len=8192 $$(ls -d build/spectest 2>/dev/null)" ;; *) more= ;; esac; \
-	  build/fuzz-$(CLANG)/fuzz_$$f -max_total_time=$(or $(FUZZ_S),10) -timeout=20 -rss_limit_mb=4096 \
-	    -print_final_stats=0 -verbosity=0 build/corpus/$$f tests/fuzz/corpus/$$f $$more || exit 1; echo "fuzz: $$f ok"; done
+	@scripts/fuzz build/fuzz-$(CLANG) $(FUZZERS)
 
 # --- programs that run inside a sandbox ----------------------------------------
 GUEST_TESTS  := $(patsubst guest/tests/%.c,%,$(wildcard guest/tests/t_*.c))
@@ -247,22 +245,9 @@ images test-images: base ## the images base, python and js, in DOZE_DATA (test-i
 	@images/build $(B)/doze
 
 # --- checks ------------------------------------------------------------------
-FORMATTED := $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] guest/*/*.[ch] guest/include/*/*.h)
-SCRIPTS   := $(filter-out scripts/packages scripts/size-allow,$(wildcard scripts/*)) .ci/run bench/peers tests/spec/run tests/spec/unpack tests/data/golden/make-golden $(wildcard tests/integration/*.sh) \
-             guest/build guest/doze-cc guest/fetch-source guest/busybox-suite guest/base/build images/build images/js/build-qjs \
-             $(filter-out %.config,$(wildcard guest/programs/*))
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	@$(MAKE) --no-print-directory -s -j$$(nproc) $(LIBS) $(B)/doze
-	@ok=0; \
-	scripts/lint format clang-format-19 --dry-run -Werror $(FORMATTED) || ok=1; \
-	scripts/lint layers scripts/check-layers || ok=1; \
-	scripts/lint size scripts/check-size || ok=1; \
-	scripts/lint headers scripts/check-headers || ok=1; \
-	scripts/lint symbols scripts/check-symbols $(LIBS) || ok=1; \
-	scripts/lint dispatch scripts/check-dispatch $(B)/src/wasm/wasm_exec_goto.o || ok=1; \
-	scripts/lint docs scripts/check-docs $(B)/doze || ok=1; scripts/lint abi scripts/check-abi || ok=1; \
-	scripts/lint shell shellcheck -S warning $(SCRIPTS) || ok=1; \
-	exit $$ok
+	@scripts/lint $(B)
 analyze: setup ## gcc -fanalyzer and clang-tidy
 	@scripts/analyze $(sort $(wildcard src/*/*.c))
 
