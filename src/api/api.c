@@ -42,7 +42,7 @@ static const struct dz_http_route routes[] = {
     {"GET", "/v1/events", dz_api_events, 0, 0, NULL},
     {"GET", "/v1/images", dz_api_images, 0, 0, NULL},
     {"GET", "/v1/images/{image}", dz_api_image, 0, 0, NULL},
-    {"DELETE", "/v1/images/{image}", dz_api_image_delete, 0, 0, NULL},
+    {"DELETE", "/v1/images/{image}", dz_api_image_delete, DZ_API_OPERATOR, 0, NULL},
     {"GET", S "/files", dz_api_file_get, 0, 0, NULL},
     {"PUT", S "/files", dz_api_file_put, DZ_HTTP_STREAMED, 0, NULL},
     {"DELETE", S "/files", dz_api_file_delete, 0, 0, NULL},
@@ -53,10 +53,13 @@ static const struct dz_http_route routes[] = {
     {"PUT", S "/files/tar", dz_api_tar_put, DZ_HTTP_STREAMED, 0, NULL},
     {"GET", S "/files/watch", dz_api_file_watch, 0, 0, NULL},
     {"POST", S "/sql", dz_api_sql, 0, 0, NULL},
-    {"GET", "/instances", dz_api_instances, 0, 0, NULL},
-    {"GET", "/healthz", dz_api_healthz, 0, 0, NULL},
-    {"GET", "/readyz", dz_api_readyz, 0, 0, NULL},
-    {"GET", "/metrics", dz_api_metrics, 0, 0, NULL},
+    {"POST", "/v1/tokens", dz_api_token_create, DZ_API_OPERATOR, 0, NULL},
+    {"GET", "/v1/tokens", dz_api_tokens, DZ_API_OPERATOR, 0, NULL},
+    {"DELETE", "/v1/tokens/{token}", dz_api_token_revoke, DZ_API_OPERATOR, 0, NULL},
+    {"GET", "/instances", dz_api_instances, DZ_API_OPERATOR, 0, NULL},
+    {"GET", "/healthz", dz_api_healthz, DZ_API_OPEN, 0, NULL},
+    {"GET", "/readyz", dz_api_readyz, DZ_API_OPEN, 0, NULL},
+    {"GET", "/metrics", dz_api_metrics, DZ_API_OPERATOR, 0, NULL},
     /* Known, and refused by name. */
     {"POST", S "/timeout", dz_api_later, 0, 0, "timeout"},
     {"POST", S "/snapshot", dz_api_snapshot, 0, 0, NULL},
@@ -67,7 +70,7 @@ static const struct dz_http_route routes[] = {
     {"GET", S "/usage", dz_api_later, 0, 0, "usage"},
     {"GET", S "/services", dz_api_later, 0, 0, "services"},
     {"GET", S "/previews", dz_api_later, 0, 0, "previews"},
-    {"POST", "/v1/images", dz_api_later, 0, 0, "building images over the API"},
+    {"POST", "/v1/images", dz_api_later, DZ_API_OPERATOR, 0, "building images over the API"},
     {"GET", "/v1/snapshots", dz_api_snapshots, 0, 0, NULL},
     {"POST", "/v1/snapshots/{snapshot}/resume", dz_api_snapshot_resume, 0, 0, NULL},
     {"DELETE", "/v1/snapshots/{snapshot}", dz_api_snapshot_delete, 0, 0, NULL},
@@ -81,7 +84,7 @@ static const struct dz_http_route routes[] = {
     {"GET", "/v1/workbooks", dz_api_later, 0, 0, "workbooks"},
     {"GET", "/v1/schedules", dz_api_later, 0, 0, "schedules"},
     {"GET", "/v1/tenants/self", dz_api_later, 0, 0, "tenants"},
-    {"GET", "/openapi.json", dz_api_later, 0, 0, "the OpenAPI document"},
+    {"GET", "/openapi.json", dz_api_later, DZ_API_OPEN, 0, "the OpenAPI document"},
 };
 
 void dz_api_later(struct dz_http_req *r, void *api)
@@ -93,14 +96,6 @@ void dz_api_later(struct dz_http_req *r, void *api)
     const struct dz_http_problem p = {
         .code = DZ_EUNSUPPORTED, .message = text, .reason = "unsupported"};
     dz_http_refuse(r, &p);
-}
-
-/* --- who asks --------------------------------------------------------------------------- */
-
-const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a)
-{
-    (void)r; /* only the owner can reach the socket */
-    return &a->owner;
 }
 
 /* --- waiting ----------------------------------------------------------------------------- */
@@ -224,6 +219,7 @@ static void on_done(const struct dz_http_req *r, int status, int64_t duration_ns
            dz_log_strz("method", dz_http_method(r)), dz_log_str("path", path),
            dz_log_int("status", status), dz_log_int("us", duration_ns / 1000));
     dz_api_count(user, r, status, duration_ns);
+    dz_api_admitted_over(r);
 }
 
 int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct dz_err *err)
@@ -233,12 +229,14 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         return dz_fail(err, DZ_ENOMEM, "start the API: out of memory");
     a->engine = opts->engine;
     a->loop = opts->loop;
+    dz_api_auth_open(a);
     a->owner = (struct dz_engine_caller){opts->tenant, true};
     const struct dz_http_opts http = {
         .loop = opts->loop,
         .routes = routes,
         .route_count = DZ_ARRAY_LEN(routes),
         .user = a,
+        .admit = dz_api_admit,
         .done = on_done,
     };
     int rc = dz_api_metrics_open(a, err);
@@ -262,6 +260,7 @@ void dz_api_free(struct dz_api *a)
     if (!a)
         return;
     dz_http_free(a->http);
+    dz_api_auth_close(a);
     dz_api_metrics_close(a);
     dz_free(a);
 }

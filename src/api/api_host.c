@@ -12,7 +12,8 @@ void dz_api_healthz(struct dz_http_req *r, void *api)
     (void)api;
     dz_api_begin(&o);
     dz_json_put_strz(&o.json, "status", "ok");
-    dz_json_put_strz(&o.json, "version", DZ_VERSION);
+    if (dz_http_peer_uid(r) >= 0) /* strangers need not know which holes to try */
+        dz_json_put_strz(&o.json, "version", DZ_VERSION);
     dz_api_send(r, 200, &o);
 }
 

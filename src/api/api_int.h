@@ -11,6 +11,7 @@
 #include "base/id.h"
 #include "base/json.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/engine.h"
@@ -20,6 +21,10 @@ enum {
     DZ_API_ANSWER_MAX = 64 << 20, /* bytes of one JSON answer */
     DZ_API_LIMIT = 100,           /* of a list, when nobody says */
     DZ_API_LIMIT_MAX = 1000,
+
+    /* Of a route, beside DZ_HTTP_STREAMED. */
+    DZ_API_OPEN = 1 << 8,     /* for anybody, without a token */
+    DZ_API_OPERATOR = 1 << 9, /* for the operator only */
 };
 
 struct dz_api {
@@ -27,6 +32,7 @@ struct dz_api {
     struct dz_http *http;
     struct dz_loop *loop;
     struct dz_engine_caller owner; /* of the socket */
+    struct dz_map sessions;        /* api_auth.c: hash of a token -> who has it */
     struct dz_metrics *metrics;
     struct dz_engine_counts counted; /* of what the metrics know */
 };
@@ -38,10 +44,18 @@ struct dz_api_call {
     unsigned flags; /* the handler's own */
 };
 
+/* --- api_auth.c -------------------------------------------------------------------------- */
+
+/* Who asks: valid as long as the request, and what is called when its stream ends. */
+const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a);
+int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err); /* dz_http_opts.admit */
+void dz_api_admitted_over(const struct dz_http_req *r);                 /* the request is over */
+void dz_api_auth_revoked(struct dz_api *a, const char *id);
+void dz_api_auth_open(struct dz_api *a);
+void dz_api_auth_close(struct dz_api *a);
+
 /* --- api.c ------------------------------------------------------------------------------- */
 
-/* Who asks. */
-const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a);
 /* Refuse with what the engine, or a reader, said. */
 void dz_api_refuse(struct dz_http_req *r, const struct dz_engine_why *why);
 void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
@@ -122,6 +136,9 @@ HANDLER(images);
 HANDLER(image);
 HANDLER(image_delete);
 HANDLER(instances);
+HANDLER(token_create);
+HANDLER(tokens);
+HANDLER(token_revoke);
 HANDLER(healthz);
 HANDLER(readyz);
 HANDLER(metrics);

@@ -81,6 +81,9 @@
     X(registry_set_state)  \
     X(registry_check)      \
     X(registry_repair)     \
+    X(token_create)        \
+    X(token_ls)            \
+    X(token_revoke)        \
     X(daemon)              \
     X(doctor)              \
     X(completion)          \

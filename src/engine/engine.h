@@ -19,6 +19,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/id.h"
 #include "image/image.h"
 #include "keeper/keeper.h"
@@ -235,6 +236,37 @@ DZ_NODISCARD int dz_engine_ref_detach(struct dz_engine *e, const struct dz_engin
 DZ_NODISCARD int dz_engine_ref_delete(struct dz_engine *e, const struct dz_engine_caller *who,
                                       const char *id, dz_engine_done_fn *done, void *arg,
                                       struct dz_engine_why *why);
+
+/* --- tokens -------------------------------------------------------------------------- */
+
+enum {
+    DZ_ENGINE_SECRET = 70, /* room for a secret with its terminator */
+};
+struct dz_engine_token_spec {
+    const char *name, *tenant;
+    const char *scope;     /* "tenant", or "operator": who has it is the operator, from afar */
+    int64_t expires_in_ms; /* 0: never */
+};
+/* All three are the operator's, DZ_EDENIED for others. The secret is told here and never again;
+ * the row is to be released. */
+DZ_NODISCARD int dz_engine_token_add(struct dz_engine *e, const struct dz_engine_caller *who,
+                                     const struct dz_engine_token_spec *spec,
+                                     char ret_secret[static DZ_ENGINE_SECRET],
+                                     struct dz_token_row *ret_row, struct dz_engine_why *why);
+/* Rows by id, appended; tenant NULL: of all. */
+DZ_NODISCARD int dz_engine_tokens(struct dz_engine *e, const struct dz_engine_caller *who,
+                                  const char *tenant, const char *after, size_t limit,
+                                  struct dz_token_rows *rows, struct dz_engine_why *why);
+/* By id, or by a name that only one has; *ret_id: which it was. */
+DZ_NODISCARD int dz_engine_token_remove(struct dz_engine *e, const struct dz_engine_caller *who,
+                                        const char *word, char ret_id[static DZ_ID_TEXT],
+                                        struct dz_engine_why *why);
+/* The hash of a secret, by which it is found; false: it is none. */
+bool dz_engine_secret_hash(struct dz_str secret, char ret_sha256[static DZ_SHA256_HEX]);
+/* DZ_ENOENT: none, expired or revoked. The row is to be released. */
+DZ_NODISCARD int dz_engine_token_find(struct dz_engine *e, const char *sha256,
+                                      struct dz_token_row *ret_row, struct dz_err *err);
+void dz_engine_token_used(struct dz_engine *e, const char *id); /* now; kept to the minute */
 
 /* --- what a sandbox was created with --------------------------------------------------- */
 

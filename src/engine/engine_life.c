@@ -379,13 +379,7 @@ int dz_engine_row(struct dz_engine *e, const struct dz_engine_caller *who, const
     char quoted[DZ_STR_QUOTED];
     const char *tenant = who->is_operator ? NULL : who->tenant;
     struct dz_err err;
-    int rc = dz_registry_get(e->registry, word, ret_row, &err);
-    if (rc == 0 && tenant && strcmp(ret_row->tenant, tenant) != 0) {
-        dz_instance_release(ret_row);
-        rc = DZ_ENOENT;
-    }
-    if (rc == DZ_ENOENT)
-        rc = dz_registry_find(e->registry, tenant, word, ret_row, &err);
+    int rc = dz_registry_find(e->registry, tenant, word, ret_row, &err);
     if (rc == DZ_ENOENT)
         return dz_why(why, rc, NULL, "there is no sandbox %s", dz_str_quote(dz_str(word), quoted));
     if (rc == DZ_EINVAL)

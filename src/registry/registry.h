@@ -209,7 +209,8 @@ DZ_NODISCARD int dz_registry_create(struct dz_registry *r, const struct dz_insta
 DZ_NODISCARD int dz_registry_get(struct dz_registry *r, const char *id, struct dz_instance *ret_row,
                                  struct dz_err *err);
 /* By id, by name, or by the beginning of an id when only one has it. tenant NULL:
- * anybody's. DZ_ENOENT; DZ_EINVAL: several begin so. */
+ * anybody's. DZ_ENOENT; DZ_EINVAL: several begin so; DZ_EGONE for a day after it was erased.
+ * With tenant given, nothing tells whether another tenant has, or had, such a row. */
 DZ_NODISCARD int dz_registry_find(struct dz_registry *r, const char *tenant, const char *word,
                                   struct dz_instance *ret_row, struct dz_err *err);
 /* DZ_EBUSY: version or epoch is another now. DZ_ENOENT. The row then has version

@@ -35,13 +35,21 @@ enum one {
     BY_ID,
     BY_NAME,
     BY_PREFIX,
+    OF_ID,
+    OF_NAME,
+    OF_PREFIX,
     DUE,
 };
 static const char *const one_ends[] = {
     [BY_ID] = "WHERE id = ?1",
-    [BY_NAME] = "WHERE name = ?1 AND (?2 IS NULL OR tenant = ?2) LIMIT 2",
-    [BY_PREFIX] = ("WHERE id >= ?1 AND id < ?1 || char(1114111) AND (?2 IS NULL OR tenant = ?2) "
-                   "LIMIT 2"),
+    [BY_NAME] = "WHERE name = ?1 LIMIT 2",
+    [BY_PREFIX] = "WHERE id >= ?1 AND id < ?1 || char(1114111) LIMIT 2",
+    /* Of one tenant, by indexes that begin with it: others' rows are not even looked at, so
+     * they cannot be told from none by the time that it takes. */
+    [OF_ID] = "INDEXED BY instances_tenant WHERE id = ?1 AND tenant = ?2 LIMIT 2",
+    [OF_NAME] = "INDEXED BY instances_name WHERE name = ?1 AND tenant = ?2 LIMIT 2",
+    [OF_PREFIX] = ("INDEXED BY instances_tenant WHERE id >= ?1 AND id < ?1 || char(1114111) "
+                   "AND tenant = ?2 LIMIT 2"),
     [DUE] = "WHERE due > 0 AND due <= ?1 ORDER BY due LIMIT ?2",
 };
 
@@ -152,14 +160,16 @@ static int add_event(struct dz_sqlite_registry *s, const char *id, const char *w
 
 /* --- verbs ----------------------------------------------------------------------- */
 
-/* Is it a tombstone younger than a day? 1, 0 or an error. */
-static int is_gone(struct dz_sqlite_registry *s, const char *id, struct dz_err *err)
+/* Is it a tombstone younger than a day, of this tenant (NULL: any)? 1, 0 or an error. */
+static int is_gone(struct dz_sqlite_registry *s, const char *id, const char *tenant,
+                   struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st =
-        dz_db_stmt(s->db, "SELECT 1 FROM tombstone WHERE id = ?1 AND deleted > ?2");
+    struct dz_stmt *st = dz_db_stmt(s->db, "SELECT 1 FROM tombstone WHERE id = ?1 AND deleted > ?2 "
+                                           "AND (?3 IS NULL OR tenant = ?3)");
     dz_bind_text(st, 1, id);
     dz_bind_int(st, 2, dz_clock_real_ms() - DZ_REGISTRY_TOMBSTONE_MS);
+    dz_bind_text(st, 3, tenant);
     return dz_stmt_step(st, err);
 }
 
@@ -184,7 +194,7 @@ static int insert_row(struct dz_sqlite_registry *s, const struct dz_instance *ro
 static int sqlite_create(struct dz_registry *r, const struct dz_instance *row, struct dz_err *err)
 {
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
-    int rc = is_gone(s, row->id, err);
+    int rc = is_gone(s, row->id, NULL, err);
     if (rc == 1)
         return dz_fail(err, DZ_EEXIST, "register %s: a sandbox of that id was deleted today",
                        row->id);
@@ -198,10 +208,11 @@ static int sqlite_create(struct dz_registry *r, const struct dz_instance *row, s
     return dz_sqlite_end(s, rc, false, err);
 }
 
-static int missing(struct dz_sqlite_registry *s, const char *id, struct dz_err *err)
+static int missing(struct dz_sqlite_registry *s, const char *id, const char *tenant,
+                   struct dz_err *err)
 {
     char quoted[DZ_STR_QUOTED];
-    int rc = is_gone(s, id, err);
+    int rc = is_gone(s, id, tenant, err);
     if (rc < 0)
         return rc;
     (void)dz_str_quote(dz_str(id), quoted);
@@ -221,7 +232,7 @@ static int sqlite_get(struct dz_registry *r, const char *id, struct dz_instance 
     rc = dz_stmt_step(use.st, err);
     if (rc == 1)
         return dz_sql_read_row(use.st, &dz_instance_table, ret_row, err);
-    return rc < 0 ? rc : missing(s, id, err);
+    return rc < 0 ? rc : missing(s, id, NULL, err);
 }
 
 /* One row of a search; DZ_ENOENT without a sentence, DZ_EINVAL for several. */
@@ -235,7 +246,8 @@ static int search(struct dz_sqlite_registry *s, enum one which, const char *tena
     if (rc < 0)
         return rc;
     dz_bind_text(use.st, 1, word);
-    dz_bind_text(use.st, 2, tenant);
+    if (tenant)
+        dz_bind_text(use.st, 2, tenant);
     rc = read_rows(use.st, &rows, err);
     if (rc < 0)
         return rc;
@@ -251,25 +263,12 @@ static int search(struct dz_sqlite_registry *s, enum one which, const char *tena
 static int sqlite_find(struct dz_registry *r, const char *tenant, const char *word,
                        struct dz_instance *ret_row, struct dz_err *err)
 {
+    static const enum one any[] = {BY_ID, BY_NAME, BY_PREFIX}, own[] = {OF_ID, OF_NAME, OF_PREFIX};
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
-    struct dz_instance row = {0};
-    struct dz_err early = {0}; /* that no id is the word is no failure yet */
-    int rc = word[0] ? sqlite_get(r, word, &row, &early) : DZ_ENOENT;
-    if (rc < 0 && rc != DZ_ENOENT && err)
-        *err = early;
-    if (rc == 0 && tenant && strcmp(row.tenant, tenant) != 0) {
-        dz_instance_release(&row);
-        rc = DZ_ENOENT; /* not even that it exists is told */
-    }
-    if (rc == DZ_ENOENT && word[0])
-        rc = search(s, BY_NAME, tenant, word, &row, err);
-    if (rc == DZ_ENOENT && word[0])
-        rc = search(s, BY_PREFIX, tenant, word, &row, err);
-    if (rc == 0)
-        *ret_row = row;
-    else if (rc == DZ_ENOENT)
-        rc = missing(s, word, err);
-    return rc;
+    int rc = DZ_ENOENT;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(any) && rc == DZ_ENOENT && word[0]; i++)
+        rc = search(s, tenant ? own[i] : any[i], tenant, word, ret_row, err);
+    return rc == DZ_ENOENT ? missing(s, word, tenant, err) : rc;
 }
 
 static int stale(struct dz_sqlite_registry *s, const char *id, struct dz_err *err)

@@ -196,6 +196,9 @@ TEST(what_was_erased_is_gone_for_a_day)
         CHECK_INT(dz_registry_erase(r, "sbx_1", 2, 1, NULL), DZ_EBUSY);
         CHECK_INT(dz_registry_erase(r, "sbx_1", 1, 1, NULL), 0);
         CHECK_INT(dz_registry_get(r, "sbx_1", &row, NULL), DZ_EGONE);
+        CHECK_INT(dz_registry_find(r, NULL, "sbx_1", &row, NULL), DZ_EGONE);
+        CHECK_INT(dz_registry_find(r, "acme", "sbx_1", &row, NULL), DZ_EGONE);
+        CHECK_INT(dz_registry_find(r, "beta", "sbx_1", &row, NULL), DZ_ENOENT);
         CHECK_INT(dz_registry_erase(r, "sbx_1", 1, 1, NULL), DZ_EGONE);
         CHECK_INT(dz_registry_get(r, "sbx_2", &row, NULL), DZ_ENOENT);
         CHECK_INT(add(r, "sbx_1", "acme", ""), DZ_EEXIST);

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze token create`, `ls`, `revoke`: secrets by which others ask the daemon over the net.
+ */
+#include "base/limits.h"
+#include "cli/cli_remote.h"
+
+#include <string.h>
+
+static int create(struct dz_cli *c, struct dz_err *err)
+{
+    const char *tenant = dz_cli_value(c, "tenant"), *expires = dz_cli_value(c, "expires");
+    json_t *body = json_pack("{s:s}", "name", c->argv[0]), *answer = NULL;
+    if (tenant)
+        (void)json_object_set_new(body, "tenant", json_string(tenant));
+    if (expires)
+        (void)json_object_set_new(body, "expires_in", json_string(expires));
+    if (dz_cli_flag(c, "operator"))
+        (void)json_object_set_new(body, "scope", json_string("operator"));
+    int rc = dz_cli_ask(c, "POST", body, &answer, err, "/v1/tokens");
+    return rc < 0 ? rc : dz_cli_show_one(c, answer, "token", err);
+}
+
+const struct dz_cli_command dz_cmd_token_create = {
+    .name = "token create",
+    .group = DZ_CLI_GROUP_HOST,
+    .summary = "make a token for a tenant, and print it",
+    .args = "NAME",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){
+            {"tenant", 0, "TENANT", "whose sandboxes it stands for (default: default)"},
+            {"expires", 0, "DURATION", "it is of no use after this (default: never)"},
+            {"operator", 0, NULL, "who has it sees all tenants and may do what the owner may"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END,
+        },
+    .help = "The token is printed once, and cannot be shown again: the daemon keeps a hash\n"
+            "of it. Give it to a client as DOZE_TOKEN, or in the header Authorization:\n"
+            "Bearer.\n",
+    .run = create,
+};
+
+static int ls(struct dz_cli *c, struct dz_err *err)
+{
+    static const struct dz_cli_shown shown[] = {
+        {"ID", "id", DZ_CLI_SHOW_TEXT},
+        {"NAME", "name", DZ_CLI_SHOW_TEXT},
+        {"TENANT", "tenant", DZ_CLI_SHOW_TEXT},
+        {"SCOPE", "scope", DZ_CLI_SHOW_TEXT},
+        {"CREATED", "created_at", DZ_CLI_SHOW_TIME},
+        {"USED", "last_used_at", DZ_CLI_SHOW_TIME},
+        {"EXPIRES", "expires_at", DZ_CLI_SHOW_TIME},
+    };
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    json_t *items = NULL;
+    dz_buf_adds(&target, "/v1/tokens");
+    dz_client_target_add(&target, "tenant", dz_cli_value(c, "tenant"));
+    int rc = dz_cli_remote(c, &client, err);
+    if (rc == 0)
+        rc = dz_cli_ask_list(c, client, &target, "tokens", &items, err);
+    if (rc < 0)
+        return rc;
+    rc = dz_cli_show(c, items, shown, DZ_ARRAY_LEN(shown), err);
+    json_decref(items);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_token_ls = {
+    .name = "token ls",
+    .group = DZ_CLI_GROUP_HOST,
+    .summary = "list tokens",
+    .args = "",
+    .options = (const struct dz_cli_option[]){{"tenant", 0, "TENANT", "only of this one"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "What has expired is gone. When one was last used is kept to the minute.\n",
+    .run = ls,
+};
+
+static int revoke(struct dz_cli *c, struct dz_err *err)
+{
+    int rc = dz_cli_ask(c, "DELETE", NULL, NULL, err, "/v1/tokens/{}", c->argv[0]);
+    return rc < 0 ? rc : DZ_EXIT_OK;
+}
+
+const struct dz_cli_command dz_cmd_token_revoke = {
+    .name = "token revoke",
+    .group = DZ_CLI_GROUP_HOST,
+    .summary = "make a token useless, at once",
+    .args = "TOKEN",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_END},
+    .help = "TOKEN is its id or its name, not the secret. What it opened is cut off.\n",
+    .run = revoke,
+};
