@@ -353,6 +353,29 @@ static void warm_rows(struct bench *b, struct conn *c, double spawn_us)
     row(b, "fork, to a running child: p50", quantile(us, n, 0.5), spawn_us, 2);
 }
 
+/* What it costs that each commit is on the disk: a command that writes a file. */
+static void durable_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    static const char *const how[] = {"normal", "strict"};
+    double us[50];
+    for (size_t i = 0; i < 2; i++) {
+        char body[160], name[96];
+        (void)snprintf(body, sizeof body,
+                       "{\"image\":\"base\",\"name\":\"%s\",\"durability\":\"%s\"}", how[i],
+                       how[i]);
+        call(c, 201, "POST", body, "/v1/sandboxes");
+        int n = 0;
+        for (; n < 50; n++) {
+            double from = now_us();
+            call(c, 200, "POST", "{\"shell\":\"echo x >>/workspace/f\"}", "/v1/sandboxes/%s/exec",
+                 how[i]);
+            us[n] = now_us() - from;
+        }
+        (void)snprintf(name, sizeof name, "exec that writes a file, durability %s: p50", how[i]);
+        row(b, name, quantile(us, n, 0.5), spawn_us, 0);
+    }
+}
+
 /* --- many at once --------------------------------------------------------------------- */
 
 /* Answers of all connections until each has one; us: of each, from `from`. */
@@ -455,6 +478,7 @@ int main(void)
                       .row = "posix_spawn of /bin/true", .value = spawn_us / 1000, .unit = "ms"});
     conn_open(&c);
     warm_rows(&b, &c, spawn_us);
+    durable_rows(&b, &c, spawn_us);
     wake_rows(&b, &c, spawn_us);
     load_row(&b);
     at_once_rows(&b, &c);

@@ -70,6 +70,7 @@ struct dz_cell_start {
      * preopens and policy are its own (argv NULL). */
     bool resume;
     bool drop_memory; /* a machine that sleeps in the file is given up: files only */
+    bool strict;      /* each commit is on the disk before anything is told that rests on it */
 
     /* No first process: commands come by dz_cell_exec(). Of the fields above argv,
      * program, cwd, user, preopens, tty, open_stdin and resume are not used, and env is

@@ -124,7 +124,7 @@ bool dz_frame_gone(int fd)
  * program, cwd, user, policy, then argv, env, preopens. An absent one is empty. */
 struct start_head {
     uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare,
-                       64 resume, 128 drop memory, 256 many, 512 nested */
+                       64 resume, 128 drop memory, 256 many, 512 nested, 1024 strict */
     uint16_t rows, cols;
     uint32_t argc, envc, preopens, modules, lock_wait_ms, pad;
     uint64_t memory;
@@ -140,6 +140,7 @@ enum {
     START_DROP = 128,
     START_MANY = 256,
     START_NESTED = 512,
+    START_STRICT = 1024,
     START_FIXED_STRINGS = 5,
 };
 
@@ -185,7 +186,7 @@ static uint32_t start_flags(const struct dz_cell_start *s, bool image)
            (image ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
            (s->ephemeral ? START_EPHEMERAL : 0u) | (s->bare ? START_BARE : 0u) |
            (s->resume ? START_RESUME : 0u) | (s->drop_memory ? START_DROP : 0u) |
-           (s->many ? START_MANY : 0u);
+           (s->many ? START_MANY : 0u) | (s->strict ? START_STRICT : 0u);
 }
 
 static uint32_t lock_wait(const struct dz_cell_start *s)
@@ -309,6 +310,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->drop_memory = head.flags & START_DROP;
     s->many = head.flags & START_MANY;
     s->nested = head.flags & START_NESTED;
+    s->strict = head.flags & START_STRICT;
     s->lock_wait_ms = head.lock_wait_ms;
     s->memory_bytes = head.memory;
     s->rows = head.rows;

@@ -261,7 +261,7 @@ struct dz_started {
     size_t module_first;
     const char *image_sha256, *program, *cwd, *user, *policy;
     const char **argv, **env, **preopens; /* end with NULL; one allocation each */
-    bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory, many;
+    bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory, many, strict;
     bool nested; /* the image and its modules are the nest's */
     uint16_t rows, cols;
     uint32_t lock_wait_ms;

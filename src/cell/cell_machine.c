@@ -40,6 +40,8 @@ static int open_file(struct dz_cell_machine *m, struct dz_started *s, struct dz_
                       : dz_db_open_fds(&m->db, s->fds[0], s->fds[1], &disk, err);
     if (rc == 0)
         s->fds[0] = s->fds[1] = -1; /* the handle's now */
+    if (rc == 0 && s->strict)
+        rc = dz_db_exec(m->db, "PRAGMA synchronous=FULL", err); /* a handle made ahead is not */
     return rc;
 }
 

@@ -92,7 +92,7 @@ static const struct dz_cli_option create_options[] = {
     {"kind", 0, "KIND", "what runs it: wasm"},
     {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},
     {"keep", 0, "WHAT", "keep memory (default) or only files when it sleeps"},
-    {"durability", 0, "HOW", "normal (default) or strict"},
+    {"durability", 0, "HOW", "normal (default), or strict: a power cut loses nothing"},
     {"idle", 0, "DURATION", "put it to sleep after so long without use, or never"},
     {"env", 'e', "K=V", "set a variable for its commands (repeatable)"},
     {"label", 'l', "K=V", "label it (repeatable)"},

@@ -63,6 +63,8 @@ static void on_stop(void *arg)
 
 static void release(struct daemon *d)
 {
+    if (d->loop)
+        dz_loop_settle(d->loop); /* its ends lead to the engine, and to requests */
     dz_api_free(d->api);
     dz_engine_free(d->engine);
     dz_cell_pool_free(d->pool);

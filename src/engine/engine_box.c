@@ -20,6 +20,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     TURN = 64,               /* events of one cell before others have theirs */
@@ -367,6 +368,23 @@ static void opened_release(struct opened *o)
     dz_free(o->env);
 }
 
+static bool is_strict(const struct opened *o)
+{
+    return o->config.durability && strcmp(o->config.durability, "strict") == 0;
+}
+
+/* A log that is new must have its name on the disk before a commit in it counts. The wait for
+ * that is short, and comes once in the life of a log. */
+static int open_log(const struct box *b, const char *path, struct opened *o, struct dz_err *err)
+{
+    bool known = access(path, F_OK) == 0;
+    o->wal_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, err);
+    if (o->wal_fd < 0 || known || !is_strict(o))
+        return o->wal_fd < 0 ? o->wal_fd : 0;
+    DZ_AUTO(dz_fd_close) int dir = dz_fd_open(AT_FDCWD, b->e->live_path, O_RDONLY, 0, err);
+    return dir < 0 ? dir : dz_fd_sync_dir(dir, b->e->live_path, err);
+}
+
 static int open_files(const struct box *b, struct opened *o, struct dz_err *err)
 {
     char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
@@ -374,11 +392,11 @@ static int open_files(const struct box *b, struct opened *o, struct dz_err *err)
                      dz_cold_key(b->id, DZ_COLD_LIVE, key));
     if (n < 0 || n >= DZ_PATH_MAX)
         return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", b->id);
-    o->wal_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, err);
+    int rc = open_log(b, path, o, err);
     path[n - 4] = '\0';
-    if (o->wal_fd >= 0)
-        o->disk_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_NOFOLLOW, 0, err);
-    return o->wal_fd < 0 ? o->wal_fd : o->disk_fd < 0 ? o->disk_fd : 0;
+    if (rc == 0)
+        rc = o->disk_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_NOFOLLOW, 0, err);
+    return rc < 0 ? rc : 0;
 }
 
 static int make_cell(struct box *b, const struct dz_instance *row, const struct opened *o,
@@ -403,6 +421,7 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
         .fresh = row->generation == 0 && b->image && row->image[0],
         .many = true,
         .drop_memory = b->drop_memory,
+        .strict = is_strict(o),
         .lock_wait_ms = LOCK_WAIT_MS,
     };
     int rc = dz_cell_pool_start(b->e->pool, &start, &b->cell, err);

@@ -188,6 +188,7 @@ static int check_words(const struct dz_engine_spec *s, struct dz_engine_why *why
     static const char *const keeps[] = {"memory", "files", NULL};
     static const char *const modes[] = {"activity", "connections", "never", NULL};
     static const char *const regions[] = {"local", NULL};
+    static const char *const durabilities[] = {"normal", "strict", NULL};
     char quoted[DZ_STR_QUOTED];
     int rc = check_word("keep", s->keep, keeps, "memory or files", why);
     if (rc == 0)
@@ -199,12 +200,8 @@ static int check_words(const struct dz_engine_spec *s, struct dz_engine_why *why
     else if (rc == 0 && s->kind && strcmp(s->kind, "wasm") != 0)
         rc = dz_why(why, DZ_EINVAL, "kind", "kind: wasm or linux, not %s",
                     dz_str_quote(dz_str(s->kind), quoted));
-    if (rc == 0 && s->durability && strcmp(s->durability, "strict") == 0)
-        rc = dz_why(why, DZ_EUNSUPPORTED, "durability",
-                    "durability strict is not available yet; normal is");
-    else if (rc == 0 && s->durability && strcmp(s->durability, "normal") != 0)
-        rc = dz_why(why, DZ_EINVAL, "durability", "durability: normal or strict, not %s",
-                    dz_str_quote(dz_str(s->durability), quoted));
+    if (rc == 0)
+        rc = check_word("durability", s->durability, durabilities, "normal or strict", why);
     if (rc == 0 && s->policy && !dz_policy_find(s->policy))
         rc = dz_why(why, DZ_EINVAL, "policy", "no policy %s: minimal, network, posix or compute",
                     dz_str_quote(dz_str(s->policy), quoted));

@@ -158,9 +158,68 @@ static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_engi
     return rc;
 }
 
+/* A strict one is not told of before its row is on the disk: a worker waits for that. */
+struct flushing {
+    struct dz_engine *e;
+    bool no_start;
+    dz_engine_done_fn *done;
+    void *arg;
+    int rc;
+    struct dz_err err;
+    char id[DZ_ID_TEXT];
+};
+
+static void work_flush(void *arg)
+{
+    struct flushing *f = arg;
+    f->rc = dz_registry_flush(f->e->registry, &f->err);
+}
+
+static void on_flushed(void *arg)
+{
+    struct flushing *f = arg;
+    const struct dz_instance row = {.id = f->id};
+    struct dz_engine_why why = {0};
+    int rc = f->rc;
+    if (rc < 0) {
+        (void)dz_why_err(&why, rc, &f->err);
+        undo(f->e, f->id);
+    } else if (f->no_start) {
+        created_at_rest(f->e, f->id, f->done, f->arg);
+    } else {
+        rc = start_new(f->e, &row, f->done, f->arg, &why);
+    }
+    const struct dz_engine_result r = {.code = rc, .why = &why};
+    if (rc < 0)
+        f->done(f->arg, &r);
+    dz_free(f);
+}
+
+static int start_durably(struct dz_engine *e, const struct flushing *how, struct dz_engine_why *why)
+{
+    struct flushing *f = dz_zalloc(sizeof *f);
+    int rc = f ? 0 : dz_fail(&why->err, DZ_ENOMEM, "create: out of memory");
+    if (rc == 0) {
+        *f = *how;
+        rc = dz_loop_work(e->loop, work_flush, on_flushed, f, &why->err);
+    }
+    if (rc < 0) {
+        undo(e, how->id);
+        dz_free(f);
+    }
+    return rc;
+}
+
 int dz_engine_started(struct dz_engine *e, const struct dz_instance *row, bool no_start,
                       dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
 {
+    DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
+    if (dz_engine_config_of(row, &c, &why->err) == 0 && c.durability &&
+        strcmp(c.durability, "strict") == 0) {
+        struct flushing how = {.e = e, .no_start = no_start, .done = done, .arg = arg};
+        (void)snprintf(how.id, sizeof how.id, "%s", row->id);
+        return start_durably(e, &how, why);
+    }
     if (!no_start)
         return start_new(e, row, done, arg, why);
     created_at_rest(e, row->id, done, arg);

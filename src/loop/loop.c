@@ -24,6 +24,11 @@ void dz_loop_stop(struct dz_loop *loop)
     loop->ops->stop(loop);
 }
 
+void dz_loop_settle(struct dz_loop *loop)
+{
+    loop->ops->settle(loop);
+}
+
 int dz_timer_new(struct dz_loop *loop, void (*fn)(void *arg), void *arg,
                  struct dz_timer **ret_timer, struct dz_err *err)
 {

@@ -37,6 +37,8 @@ void dz_loop_free(struct dz_loop *loop);
  * call anything. */
 DZ_NODISCARD int dz_loop_run(struct dz_loop *loop, struct dz_err *err);
 void dz_loop_stop(struct dz_loop *loop);
+/* Runs on until no work is under way: before what its ends lead to is freed. */
+void dz_loop_settle(struct dz_loop *loop);
 
 /* --- timers ---------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@ struct dz_loop_ops {
     void (*free)(struct dz_loop *l);
     int (*run)(struct dz_loop *l, struct dz_err *err);
     void (*stop)(struct dz_loop *l);
+    void (*settle)(struct dz_loop *l);
     int (*timer_new)(struct dz_loop *l, void (*fn)(void *), void *arg, struct dz_timer **ret,
                      struct dz_err *err);
     void (*timer_after)(struct dz_timer *t, int64_t ms);

@@ -176,6 +176,20 @@ void dz_loop_sim_forget(struct dz_loop *loop)
     }
 }
 
+static bool any_work(const struct sim_loop *l)
+{
+    DZ_LIST_FOREACH(struct sim_event, e, &l->events, link)
+        if (e->fn == on_work)
+            return true;
+    return false;
+}
+
+static void sim_settle(struct dz_loop *loop)
+{
+    while (any_work((struct sim_loop *)loop))
+        (void)dz_loop_sim_step(loop, INT64_MAX);
+}
+
 /* --- the rest -------------------------------------------------------------------- */
 
 static void sim_free(struct dz_loop *loop)
@@ -206,6 +220,7 @@ static const struct dz_loop_ops sim_ops = {
     .free = sim_free,
     .run = sim_run,
     .stop = sim_stop,
+    .settle = sim_settle,
     .timer_new = sim_timer_new,
     .timer_after = sim_timer_after,
     .timer_at = sim_timer_at,

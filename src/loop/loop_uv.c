@@ -31,6 +31,7 @@ struct uv_dz_loop {
     uv_loop_t uv;
     int clock_fd; /* tells of settings of the clock; -1: this kernel cannot */
     uv_poll_t clock;
+    size_t works;        /* under way */
     struct dz_list wall; /* timers that wait for the wall's clock */
 };
 
@@ -60,6 +61,7 @@ struct uv_signal {
 
 struct uv_job {
     uv_work_t uv;
+    struct uv_dz_loop *loop;
     void (*work)(void *arg);
     void (*done)(void *arg);
     void *arg;
@@ -170,6 +172,7 @@ static void on_work_done(uv_work_t *w, int status)
     void *arg = j->arg;
     assert(status == 0); /* nothing here calls uv_cancel */
     (void)status;
+    j->loop->works--;
     dz_free(j);
     done(arg);
 }
@@ -181,12 +184,13 @@ static int uv_work(struct dz_loop *loop, void (*work)(void *), void (*done)(void
     struct uv_job *j = dz_zalloc(sizeof *j);
     if (!j)
         return dz_fail(err, DZ_ENOMEM, "give work to a worker: out of memory");
-    *j = (struct uv_job){.uv.data = j, .work = work, .done = done, .arg = arg};
+    *j = (struct uv_job){.uv.data = j, .loop = l, .work = work, .done = done, .arg = arg};
     int rc = uv_queue_work(&l->uv, &j->uv, on_work, on_work_done);
     if (rc < 0) {
         dz_free(j);
         return fail_uv(err, rc, "give work to a worker");
     }
+    l->works++;
     return 0;
 }
 
@@ -262,6 +266,13 @@ static void uv_dz_loop_stop(struct dz_loop *loop)
     uv_stop(&((struct uv_dz_loop *)loop)->uv);
 }
 
+static void uv_dz_loop_settle(struct dz_loop *loop)
+{
+    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    while (l->works > 0)
+        (void)uv_run(&l->uv, UV_RUN_ONCE);
+}
+
 static int uv_dz_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg,
                            struct dz_timer **ret, struct dz_err *err);
 static int uv_dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *, int), void *arg,
@@ -273,6 +284,7 @@ static const struct dz_loop_ops uv_ops = {
     .free = uv_dz_loop_free,
     .run = uv_dz_loop_run,
     .stop = uv_dz_loop_stop,
+    .settle = uv_dz_loop_settle,
     .timer_new = uv_dz_timer_new,
     .timer_after = uv_timer_after,
     .timer_at = uv_timer_at,

@@ -140,6 +140,35 @@ TEST(work_is_done_elsewhere_and_reported_here)
     }
 }
 
+struct chain {
+    struct dz_loop *loop;
+    int left;
+};
+
+static void do_link(void *arg)
+{
+    (void)arg;
+}
+
+static void end_link(void *arg)
+{
+    struct chain *c = arg;
+    if (--c->left > 0)
+        CHECK_INT(dz_loop_work(c->loop, do_link, end_link, c, NULL), 0);
+}
+
+TEST(settling_waits_for_work_and_for_what_its_end_gives_out)
+{
+    EACH_LOOP(l)
+    {
+        struct chain c = {l, 3};
+        dz_loop_settle(l); /* nothing is under way */
+        CHECK_INT(dz_loop_work(l, do_link, end_link, &c, NULL), 0);
+        dz_loop_settle(l);
+        CHECK_INT(c.left, 0);
+    }
+}
+
 TEST(freeing_the_loop_waits_for_work)
 {
     struct dz_loop *l = open_loop(0);
