@@ -30,11 +30,12 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image http metrics client engine api daemon
+MODULES    := base config wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image http metrics client engine api daemon
 NEEDS_os   := base
+NEEDS_config := base
 NEEDS_cli  := base os client
 # what files cli/local_* may use besides
-NEEDS_cli_local := db vfs wasm kernel cell machine lifecycle loop registry blob cold keeper image daemon
+NEEDS_cli_local := config db vfs wasm kernel cell machine lifecycle loop registry blob cold keeper image daemon
 NEEDS_wasm := base
 NEEDS_db   := base
 NEEDS_vfs  := base db
@@ -54,8 +55,8 @@ NEEDS_cell := base os db wasm kernel wasi vfs machine blob cold
 NEEDS_image := base os db vfs wasm kernel cell machine
 NEEDS_engine := base db kernel vfs loop lifecycle registry blob cold keeper cell image
 NEEDS_api := base loop lifecycle registry keeper cell image http metrics engine
-NEEDS_daemon := base loop lifecycle cell http engine api
-$(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4 image.-linih+-lz engine.-ljansson api.-ljansson \
+NEEDS_daemon := base config loop lifecycle cell http engine api
+$(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4 image.-linih+-lz config.-linih engine.-ljansson api.-ljansson \
   http.-lwslay+-lcrypto client.-lwslay+-ljansson,$(eval SYS_$(basename $(l)) := $(subst +, ,$(patsubst .%,%,$(suffix $(l))))))
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.

@@ -85,6 +85,9 @@
     X(token_ls)            \
     X(token_revoke)        \
     X(daemon)              \
+    X(config_check)        \
+    X(config_defaults)     \
+    X(config)              \
     X(doctor)              \
     X(completion)          \
     X(help)

@@ -10,6 +10,11 @@
 
 #include <string.h>
 
+enum {
+    OPTION_WIDTH = 24, /* columns of an option before its help, which else begins a line */
+    OPTION_MAX = 80,
+};
+
 /* As wide as the longest name: no summary begins out of line. */
 static int name_width(void)
 {
@@ -65,11 +70,13 @@ static void print_usage(FILE *out, const struct dz_cli_command *cmd)
 
 static void print_option(FILE *out, const struct dz_cli_option *o)
 {
-    char left[64];
+    char left[OPTION_MAX];
     (void)snprintf(left, sizeof left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ',
                    o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name, o->arg ? "=" : "",
                    o->arg ? o->arg : "");
-    fprintf(out, "  %-24s %s\n", left, o->help);
+    bool long_one = strlen(left) > OPTION_WIDTH;
+    fprintf(out, "  %-*s%s %s\n", OPTION_WIDTH, left,
+            long_one ? "\n                          " : "", o->help);
 }
 
 void dz_cli_help_command(FILE *out, bool color, const struct dz_cli_command *cmd)

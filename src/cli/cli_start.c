@@ -81,8 +81,9 @@ static int take_turn(const struct start *s, int *ret_lock, struct dz_err *err)
 
 static int spawn(struct start *s, struct dz_err *err)
 {
-    char path[DZ_PATH_MAX + 32], self[DZ_PATH_MAX];
+    char path[DZ_PATH_MAX + 32], socket[DZ_PATH_MAX + 32], self[DZ_PATH_MAX];
     (void)snprintf(path, sizeof path, "%s/daemon.log", s->data);
+    (void)snprintf(socket, sizeof socket, "%s/doze.sock", s->data);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0)
         return dz_fail_sys(err, errno, "find this program");
@@ -97,7 +98,7 @@ static int spawn(struct start *s, struct dz_err *err)
         return log < 0 ? log : null;
     const struct dz_os_fd fds[] = {{0, null}, {1, log}, {2, log}};
     const struct dz_os_spawn_opts o = {
-        .argv = (const char *const[]){self, "daemon", "--data", s->data, NULL},
+        .argv = (const char *const[]){self, "daemon", "--data", s->data, "--socket", socket, NULL},
         .cwd = "/",
         .fds = fds,
         .fd_count = DZ_ARRAY_LEN(fds),

@@ -25,19 +25,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    DRAIN_MS = 30000, /* for all sandboxes to sleep; what is left does so by itself */
-};
-
 struct daemon {
-    const struct dz_daemon_opts *opts;
-    char socket_path[DZ_PATH_MAX];
+    struct dz_config *config;
     int lock_fd;
     struct dz_cell_pool *pool;
     struct dz_loop *loop;
     struct dz_engine *engine;
     struct dz_api *api;
-    struct dz_signal *term, *interrupt;
+    struct dz_signal *term, *interrupt, *hangup;
     bool stopping;
 };
 
@@ -58,7 +53,7 @@ static void on_stop(void *arg)
     d->stopping = true;
     dz_log(DZ_LOG_INFO, "daemon_stopping");
     dz_http_quiesce(dz_api_http(d->api));
-    dz_engine_drain(d->engine, DRAIN_MS, on_drained, d);
+    dz_engine_drain(d->engine, d->config->daemon_drain_timeout, on_drained, d);
 }
 
 static void release(struct daemon *d)
@@ -70,8 +65,53 @@ static void release(struct daemon *d)
     dz_cell_pool_free(d->pool);
     dz_signal_free(d->term);
     dz_signal_free(d->interrupt);
+    dz_signal_free(d->hangup);
     dz_loop_free(d->loop);
     dz_fd_close(&d->lock_fd);
+}
+
+/* --- settings ------------------------------------------------------------------------- */
+
+static void set_up_log(const struct dz_config *c)
+{
+    enum dz_log_level level = DZ_LOG_INFO;
+    if (dz_log_level_parse(dz_str(c->log_level), &level, NULL) < 0)
+        level = DZ_LOG_INFO; /* never: the table's words are its */
+    dz_log_setup(STDERR_FILENO, level, strcmp(c->log_format, "json") == 0);
+}
+
+static struct dz_ladder ladder_of(const struct dz_config *c)
+{
+    _Static_assert(DZ_CONFIG_NEVER == DZ_LADDER_NEVER, "never is the same in both");
+    return (struct dz_ladder){c->ladder_suspend_after, c->ladder_freeze_after};
+}
+
+static void on_changed(void *arg, const struct dz_config_row *row, bool applied)
+{
+    const struct daemon *d = arg;
+    char name[DZ_CONFIG_NAME_MAX];
+    enum dz_config_key key = (enum dz_config_key)(row - dz_config_rows);
+    (void)dz_config_name(row, name);
+    if (applied)
+        dz_log(DZ_LOG_INFO, "setting_changed", dz_log_strz("setting", name),
+               dz_log_strz("value", dz_config_text(d->config, key)));
+    else
+        dz_log(DZ_LOG_WARN, "setting_needs_restart", dz_log_strz("setting", name));
+}
+
+/* What reads its setting when it needs it has nothing to be told. */
+static void on_hangup(void *arg)
+{
+    struct daemon *d = arg;
+    struct dz_err why = {0};
+    if (dz_config_reload(d->config, on_changed, d, &why) < 0) {
+        dz_log(DZ_LOG_ERROR, "config_not_reloaded", dz_log_err(&why));
+        return;
+    }
+    const struct dz_ladder ladder = ladder_of(d->config);
+    set_up_log(d->config);
+    dz_engine_set_ladder(d->engine, &ladder);
+    dz_log(DZ_LOG_INFO, "config_reloaded", dz_log_strz("file", d->config->file));
 }
 
 /* --- the start ------------------------------------------------------------------------ */
@@ -79,15 +119,16 @@ static void release(struct daemon *d)
 static int lock(struct daemon *d, struct dz_err *err)
 {
     char path[DZ_PATH_MAX], pid[32];
-    int rc = dz_fd_mkdirs(AT_FDCWD, d->opts->data_path, 0700, err);
-    if (rc == 0 && snprintf(path, sizeof path, "%s/daemon.lock", d->opts->data_path) >= DZ_PATH_MAX)
+    int rc = dz_fd_mkdirs(AT_FDCWD, d->config->doze_data, 0700, err);
+    if (rc == 0 &&
+        snprintf(path, sizeof path, "%s/daemon.lock", d->config->doze_data) >= DZ_PATH_MAX)
         rc = dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
     if (rc == 0)
         rc = d->lock_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, err);
     if (rc >= 0)
         rc = dz_fd_lock(d->lock_fd, DZ_FD_LOCK_EXCLUSIVE, err);
     if (rc == DZ_EBUSY)
-        return dz_fail(err, rc, "%s is in use: another daemon runs on it", d->opts->data_path);
+        return dz_fail(err, rc, "%s is in use: another daemon runs on it", d->config->doze_data);
     if (rc < 0)
         return rc;
     int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* for people */
@@ -96,23 +137,15 @@ static int lock(struct daemon *d, struct dz_err *err)
     return dz_fd_pwrite(d->lock_fd, pid, (size_t)n, 0, err);
 }
 
-static int find_socket(struct daemon *d, struct dz_err *err)
-{
-    const char *given = d->opts->socket_path;
-    int n = snprintf(d->socket_path, sizeof d->socket_path, "%s%s",
-                     given ? given : d->opts->data_path, given ? "" : "/doze.sock");
-    return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path of the socket is too long");
-}
-
 static int start_engine(struct daemon *d, struct dz_err *err)
 {
     struct dz_err why = {0};
     const struct dz_engine_opts engine = {
         .loop = d->loop,
         .pool = d->pool,
-        .data_path = d->opts->data_path,
-        .registry = d->opts->registry,
-        .ladder = d->opts->ladder,
+        .data_path = d->config->doze_data,
+        .registry = d->config->doze_registry,
+        .ladder = ladder_of(d->config),
     };
     int rc = dz_engine_new(&engine, &d->engine, err);
     if (rc < 0)
@@ -125,10 +158,8 @@ static int start_engine(struct daemon *d, struct dz_err *err)
 
 static int start(struct daemon *d, struct dz_err *err)
 {
-    const struct dz_cell_pool_opts pool = {.ahead = d->opts->ahead};
-    int rc = find_socket(d, err);
-    if (rc == 0)
-        rc = dz_cell_pool_new(&pool, &d->pool, err);
+    const struct dz_cell_pool_opts pool = {.ahead = (size_t)d->config->cells_ahead};
+    int rc = dz_cell_pool_new(&pool, &d->pool, err);
     if (rc == 0)
         rc = lock(d, err);
     if (rc == 0)
@@ -138,18 +169,21 @@ static int start(struct daemon *d, struct dz_err *err)
     if (rc == 0)
         rc = dz_signal_new(d->loop, SIGINT, on_stop, d, &d->interrupt, err);
     if (rc == 0)
+        rc = dz_signal_new(d->loop, SIGHUP, on_hangup, d, &d->hangup, err);
+    if (rc == 0)
         rc = start_engine(d, err);
-    return rc < 0 ? rc : dz_http_listen_unix(dz_api_http(d->api), d->socket_path, err);
+    return rc < 0 ? rc : dz_http_listen_unix(dz_api_http(d->api), d->config->doze_socket, err);
 }
 
-int dz_daemon_run(const struct dz_daemon_opts *opts, struct dz_err *err)
+int dz_daemon_run(struct dz_config *config, struct dz_err *err)
 {
-    struct daemon d = {.opts = opts, .lock_fd = -1};
+    struct daemon d = {.config = config, .lock_fd = -1};
+    set_up_log(config);
     (void)signal(SIGPIPE, SIG_IGN);
     dz_mem_one_heap(); /* workers call cells */
     int rc = start(&d, err);
     if (rc == 0) {
-        dz_log(DZ_LOG_INFO, "daemon_ready", dz_log_strz("socket", d.socket_path),
+        dz_log(DZ_LOG_INFO, "daemon_ready", dz_log_strz("socket", config->doze_socket),
                dz_log_int("pid", getpid()));
         rc = dz_loop_run(d.loop, err);
     }

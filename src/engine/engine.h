@@ -88,6 +88,8 @@ DZ_NODISCARD int dz_engine_recover(struct dz_engine *e, struct dz_err *err);
  * how many still were. New work is refused from now on with DZ_EBUSY. */
 void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void *arg, size_t left),
                      void *arg);
+/* Another one from now on: of each sandbox when its row is next looked at. */
+void dz_engine_set_ladder(struct dz_engine *e, const struct dz_ladder *ladder);
 bool dz_engine_ready(const struct dz_engine *e); /* recovered, and not draining */
 void dz_engine_free(struct dz_engine *e);        /* NULL is fine */
 

@@ -482,6 +482,11 @@ void dz_keeper_free(struct dz_keeper *k)
     dz_free(k);
 }
 
+void dz_keeper_set_ladder(struct dz_keeper *k, const struct dz_ladder *ladder)
+{
+    k->opts.ladder = *ladder;
+}
+
 size_t dz_keeper_busy(const struct dz_keeper *k)
 {
     return k->ops.count;

@@ -107,6 +107,8 @@ DZ_NODISCARD int dz_keeper_new(const struct dz_keeper_opts *opts, struct dz_keep
                                struct dz_err *err);
 /* Nothing may be under way (dz_keeper_busy), unless the loop has forgotten it. */
 void dz_keeper_free(struct dz_keeper *k);
+/* The server's ladder from now on; a row's due time follows when it is next written. */
+void dz_keeper_set_ladder(struct dz_keeper *k, const struct dz_ladder *ladder);
 /* Operations under way. */
 size_t dz_keeper_busy(const struct dz_keeper *k);
 

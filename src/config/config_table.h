@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * config_table.h - every setting of the daemon, one row each.
+ *
+ *     X(section, key, TYPE, default, min, max, flags, option, argument, sentence)
+ *
+ * The row is all there is to say of a setting. From it come the field section_key of
+ * struct dz_config, the key in the file, the variable DOZE_SECTION_KEY, the option of
+ * `doze daemon`, `doze config`, and the reference in docs/guide/configuration.md (written
+ * by scripts/check-docs --write).
+ *
+ * TYPE       field        what is read
+ *   TEXT     const char * a line of text
+ *   PATH     const char * a path; absolute in a file or a variable
+ *   WORD     const char * one of the words that `argument` names, "a|b"
+ *   NUMBER   uint64_t     a whole number, min to max
+ *   SIZE     uint64_t     bytes, min to max: 64MB, 4GiB
+ *   DURATION int64_t      milliseconds, min to max: 15m, 1500ms, digits are seconds
+ *   BOOL     bool         yes or no
+ *
+ * An empty default of TEXT and PATH means that it is not said. min and max are for the
+ * three kinds of numbers. flags:
+ *
+ *   RELOAD   it counts from the next SIGHUP on; others from the next start
+ *   NEVER    a duration that may also be `never`: DZ_CONFIG_NEVER
+ *   ZERO     0 is allowed below min, and means what the sentence says
+ *   SECRET   its value is not shown
+ *
+ * Rows of a section stand together. Sentences begin with a verb or a noun in lower case,
+ * have no full stop, and fit a line of help.
+ */
+#ifndef DZ_CONFIG_CONFIG_TABLE_H
+#define DZ_CONFIG_CONFIG_TABLE_H
+
+#define DZ_CONFIG_YEAR_MS (INT64_C(365) * 24 * 3600 * 1000)
+
+/* clang-format off */
+#define DZ_CONFIG_SETTINGS(X) \
+    X(doze, data, PATH, "", 0, 0, 0, "data", "DIR", \
+      "directory in which everything is kept") \
+    X(doze, socket, PATH, "", 0, 0, 0, "socket", "PATH", \
+      "unix socket to listen on (default: doze.sock in the data directory)") \
+    X(doze, registry, TEXT, "", 0, 0, 0, "registry", "FILE", \
+      "registry to use (default: registry.db in the data directory)") \
+    X(ladder, suspend_after, DURATION, "15m", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \
+      "suspend-after", "DURATION", "put to sleep what is idle so long") \
+    X(ladder, freeze_after, DURATION, "24h", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \
+      "freeze-after", "DURATION", "move to cold storage what sleeps so long") \
+    X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \
+      "processes kept ready for sandboxes, of each image in use") \
+    X(daemon, drain_timeout, DURATION, "30s", 1000, 3600 * 1000, RELOAD, "drain-timeout", \
+      "DURATION", "time for all sandboxes to fall asleep when the daemon ends") \
+    X(log, level, WORD, "info", 0, 0, RELOAD, "log-level", "error|warn|info|debug", \
+      "least serious lines that are logged") \
+    X(log, format, WORD, "text", 0, 0, RELOAD, "log-format", "text|json", \
+      "key=value text, or a JSON object a line")
+/* clang-format on */
+
+#endif
