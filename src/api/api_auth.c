@@ -159,6 +159,12 @@ const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const 
     return s ? &s->who : &a->owner;
 }
 
+struct dz_engine_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
+                                      const char *param)
+{
+    return (struct dz_engine_target){dz_api_caller(r, a), dz_http_param(r, param)};
+}
+
 void dz_api_admitted_over(const struct dz_http_req *r)
 {
     struct session *s = dz_http_context(r);

@@ -63,8 +63,8 @@ void dz_api_snapshot(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 0) : NULL;
-    if (c && dz_engine_snapshot(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), b.name,
-                                on_snapshot, c, &why) < 0) {
+    if (c && dz_engine_snapshot(a->engine, dz_api_target(r, a, "id"), b.name, on_snapshot, c,
+                                &why) < 0) {
         dz_free(c);
         dz_api_refuse(r, &why);
     }
@@ -105,7 +105,7 @@ void dz_api_snapshot_resume(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 201) : NULL;
-    if (c && dz_engine_resume(a->engine, dz_api_caller(r, a), dz_http_param(r, "snapshot"), b.name,
+    if (c && dz_engine_resume(a->engine, dz_api_target(r, a, "snapshot"), b.name,
                               dz_api_done_sandbox, c, &why) < 0) {
         dz_free(c);
         dz_api_refuse(r, &why);
@@ -116,8 +116,7 @@ void dz_api_snapshot_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    if (dz_engine_snapshot_delete(a->engine, dz_api_caller(r, a), dz_http_param(r, "snapshot"),
-                                  &why) < 0)
+    if (dz_engine_snapshot_delete(a->engine, dz_api_target(r, a, "snapshot"), &why) < 0)
         dz_api_refuse(r, &why);
     else
         dz_http_send(r, 204, NULL, NULL);
@@ -142,6 +141,8 @@ struct forking {
     uint64_t id; /* of the request */
     struct dz_api_out out;
     int64_t left;
+    struct dz_engine_caller who; /* the request may be gone before the last branch */
+    char tenant[DZ_ENGINE_VALUE_MAX + 1];
     char fork[DZ_ID_TEXT];
 };
 
@@ -173,11 +174,11 @@ static void on_branch(void *arg, const struct dz_engine_result *result)
 
 static void attach_next(struct forking *f)
 {
+    const struct dz_engine_target fork = {&f->who, f->fork};
     struct dz_engine_why why = {0};
     if (f->left-- <= 0)
         forking_end(f, NULL);
-    else if (dz_engine_fork_attach(f->api->engine, &f->api->owner, f->fork, NULL, on_branch, f,
-                                   &why) < 0)
+    else if (dz_engine_fork_attach(f->api->engine, fork, NULL, on_branch, f, &why) < 0)
         forking_end(f, &why);
 }
 
@@ -212,9 +213,11 @@ void dz_api_fork(struct dz_http_req *r, void *api)
     f->api = a;
     f->id = dz_http_id(r);
     f->left = b.count;
+    f->who = *dz_api_caller(r, a);
+    (void)snprintf(f->tenant, sizeof f->tenant, "%s", f->who.tenant);
+    f->who.tenant = f->tenant;
     dz_api_begin(&f->out);
-    if (dz_engine_fork(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), b.label, on_fork, f,
-                       &why) < 0)
+    if (dz_engine_fork(a->engine, dz_api_target(r, a, "id"), b.label, on_fork, f, &why) < 0)
         forking_end(f, &why);
 }
 
@@ -251,7 +254,7 @@ void dz_api_fork_attach(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 201) : NULL;
-    if (c && dz_engine_fork_attach(a->engine, dz_api_caller(r, a), dz_http_param(r, "fork"), b.name,
+    if (c && dz_engine_fork_attach(a->engine, dz_api_target(r, a, "fork"), b.name,
                                    dz_api_done_sandbox, c, &why) < 0) {
         dz_free(c);
         dz_api_refuse(r, &why);
@@ -262,7 +265,7 @@ void dz_api_fork_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    if (dz_engine_fork_delete(a->engine, dz_api_caller(r, a), dz_http_param(r, "fork"), &why) < 0)
+    if (dz_engine_fork_delete(a->engine, dz_api_target(r, a, "fork"), &why) < 0)
         dz_api_refuse(r, &why);
     else
         dz_http_send(r, 204, NULL, NULL);
@@ -280,7 +283,7 @@ void dz_api_refs(struct dz_http_req *r, void *api)
     char id[DZ_ID_TEXT];
     if (!dz_api_body(r, name_fields + 1, &b))
         return;
-    if (dz_engine_ref_add(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), id, &why) < 0) {
+    if (dz_engine_ref_add(a->engine, dz_api_target(r, a, "id"), id, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }
@@ -299,8 +302,7 @@ void dz_api_ref_attach(struct dz_http_req *r, void *api)
     int64_t number = 0;
     if (!dz_api_body(r, name_fields + 1, &b))
         return;
-    if (dz_engine_ref_attach(a->engine, dz_api_caller(r, a), dz_http_param(r, "ref"), &number, &row,
-                             &why) < 0) {
+    if (dz_engine_ref_attach(a->engine, dz_api_target(r, a, "ref"), &number, &row, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }
@@ -317,7 +319,7 @@ void dz_api_ref_detach(struct dz_http_req *r, void *api)
     int64_t n = 0;
     int rc = dz_num_i64(dz_str(dz_http_param(r, "n")), 1, INT64_MAX, &n, &why.err);
     if (rc == 0)
-        rc = dz_engine_ref_detach(a->engine, dz_api_caller(r, a), dz_http_param(r, "ref"), n, &why);
+        rc = dz_engine_ref_detach(a->engine, dz_api_target(r, a, "ref"), n, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else
@@ -329,8 +331,8 @@ void dz_api_ref_delete(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct dz_api_call *c = dz_api_wait(a, r, 204);
-    if (c && dz_engine_ref_delete(a->engine, dz_api_caller(r, a), dz_http_param(r, "ref"),
-                                  dz_api_done_sandbox, c, &why) < 0) {
+    if (c && dz_engine_ref_delete(a->engine, dz_api_target(r, a, "ref"), dz_api_done_sandbox, c,
+                                  &why) < 0) {
         dz_free(c);
         dz_api_refuse(r, &why);
     }

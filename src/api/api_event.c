@@ -66,9 +66,11 @@ static void go_on(void *arg)
     struct stream *s = arg;
     struct dz_engine_why why;
     int rc = 1;
-    while (rc == 1 && !s->full)
-        rc = dz_engine_events(s->api->engine, s->who, s->id[0] ? s->id : NULL, s->after, BATCH,
-                              send_event, s, &why);
+    while (rc == 1 && !s->full) {
+        const struct dz_engine_event_filter f = {
+            .sandbox_id = s->id[0] ? s->id : NULL, .after = s->after, .limit = BATCH};
+        rc = dz_engine_events(s->api->engine, s->who, &f, send_event, s, &why);
+    }
 }
 
 static void on_room(void *arg)
@@ -131,14 +133,14 @@ static int list_event(void *arg, const struct dz_registry_event *e)
 static void list_events(struct dz_api *a, struct dz_http_req *r, const char *id, int64_t after,
                         size_t limit)
 {
+    const struct dz_engine_event_filter f = {.sandbox_id = id, .after = after, .limit = limit};
     struct listing l = {.last = after};
     struct dz_engine_why why = {0};
     char cursor[24];
     dz_api_begin(&l.out);
     dz_json_key(&l.out.json, "events");
     dz_json_array(&l.out.json);
-    int rc =
-        dz_engine_events(a->engine, dz_api_caller(r, a), id, after, limit, list_event, &l, &why);
+    int rc = dz_engine_events(a->engine, dz_api_caller(r, a), &f, list_event, &l, &why);
     if (rc < 0) {
         dz_buf_release(&l.out.text);
         dz_api_refuse(r, &why);
@@ -194,7 +196,7 @@ void dz_api_sandbox_events(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    int rc = dz_engine_get(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &row, &why);
+    int rc = dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else

@@ -324,8 +324,8 @@ void dz_api_exec(struct dz_http_req *r, void *api)
     if (!run)
         return;
     run->background = exec.background;
-    if (dz_engine_exec(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &exec,
-                       exec.background ? &quiet_ops : &run_ops, run, &run->watch, &why) < 0)
+    const struct dz_engine_listener me = {exec.background ? &quiet_ops : &run_ops, run, 0};
+    if (dz_engine_exec(a->engine, dz_api_target(r, a, "id"), &exec, me, &run->watch, &why) < 0)
         run_refuse(run, r, &why);
 }
 
@@ -360,8 +360,8 @@ void dz_api_exec_wait(struct dz_http_req *r, void *api)
     if (rc == 0 && run->timer)
         dz_timer_after(run->timer, b.timeout_ms);
     if (rc == 0)
-        rc = dz_engine_exec_watch(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"),
-                                  dz_http_param(r, "exec"), 0, &run_ops, run, &run->watch, &why);
+        rc = dz_engine_exec_watch(a->engine, dz_api_target(r, a, "id"), dz_http_param(r, "exec"),
+                                  (struct dz_engine_listener){&run_ops, run, 0}, &run->watch, &why);
     if (rc < 0)
         run_refuse(run, r, &why);
 }
@@ -391,14 +391,15 @@ void dz_api_exec_output(struct dz_http_req *r, void *api)
 /* --- telling one something
  * ------------------------------------------------------------------------ */
 
-static void tell(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_tell *what)
+static void tell(struct dz_api *a, struct dz_http_req *r, struct dz_engine_tell what)
 {
     struct dz_engine_why why = {0};
     struct dz_api_call *c = dz_api_wait(a, r, 204);
     if (!c)
         return;
-    if (dz_engine_exec_tell(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"),
-                            dz_http_param(r, "exec"), what, dz_api_done_sandbox, c, &why) < 0) {
+    what.exec_id = dz_http_param(r, "exec");
+    if (dz_engine_exec_tell(a->engine, dz_api_target(r, a, "id"), &what, dz_api_done_sandbox, c,
+                            &why) < 0) {
         dz_free(c);
         dz_api_refuse(r, &why);
     }
@@ -406,12 +407,12 @@ static void tell(struct dz_api *a, struct dz_http_req *r, const struct dz_engine
 
 void dz_api_exec_stdin(struct dz_http_req *r, void *api)
 {
-    tell(api, r, &(struct dz_engine_tell){.what = DZ_ENGINE_INPUT, .data = dz_http_body(r)});
+    tell(api, r, (struct dz_engine_tell){.what = DZ_ENGINE_INPUT, .data = dz_http_body(r)});
 }
 
 void dz_api_exec_close(struct dz_http_req *r, void *api)
 {
-    tell(api, r, &(struct dz_engine_tell){.what = DZ_ENGINE_INPUT_END});
+    tell(api, r, (struct dz_engine_tell){.what = DZ_ENGINE_INPUT_END});
 }
 
 struct told {
@@ -436,7 +437,7 @@ void dz_api_exec_signal(struct dz_http_req *r, void *api)
         return;
     int number = b.signal ? dz_api_signal(b.signal) : 0;
     if (number > 0) {
-        tell(api, r, &(struct dz_engine_tell){.what = DZ_ENGINE_SIGNAL, .number = number});
+        tell(api, r, (struct dz_engine_tell){.what = DZ_ENGINE_SIGNAL, .number = number});
         return;
     }
     (void)wrong(&why, "signal", "a name such as TERM, or a number from 1 to 64");
@@ -451,7 +452,7 @@ void dz_api_exec_resize(struct dz_http_req *r, void *api)
         return;
     if (b.cols >= 1 && b.cols <= 4096 && b.rows >= 1 && b.rows <= 4096) {
         tell(api, r,
-             &(struct dz_engine_tell){
+             (struct dz_engine_tell){
                  .what = DZ_ENGINE_RESIZE, .rows = (uint16_t)b.rows, .cols = (uint16_t)b.cols});
         return;
     }

@@ -131,8 +131,8 @@ static void start(struct dz_api *a, struct dz_http_req *r, const struct dz_cell_
         dz_json_array(&s->out.json);
     }
     dz_http_on_gone(r, on_gone, s);
-    if (dz_engine_op(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), op, false,
-                     DZ_ACTIVITY_READ_STATUS, &ops, s, &s->op, &why) < 0) {
+    const struct dz_engine_op_request request = {op, false, DZ_ACTIVITY_READ_STATUS, &ops, s};
+    if (dz_engine_op(a->engine, dz_api_target(r, a, "id"), &request, &s->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         reading_free(s);
         dz_api_refuse(r, &why);

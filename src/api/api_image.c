@@ -60,20 +60,18 @@ void dz_api_images(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
-    char last[DZ_SHA256_HEX] = "";
-    bool more = false;
+    struct dz_engine_images_page images = {.after = page.cursor, .limit = page.limit};
     dz_api_begin(&o);
     dz_json_key(&o.json, "images");
     dz_json_array(&o.json);
-    int rc =
-        dz_engine_images(a->engine, page.cursor, page.limit, list_one, &o.json, last, &more, &why);
+    int rc = dz_engine_images(a->engine, &images, list_one, &o.json, &why);
     if (rc < 0) {
         dz_buf_release(&o.text);
         dz_api_refuse(r, &why);
         return;
     }
     dz_json_end(&o.json);
-    dz_json_put_strz(&o.json, "next_cursor", more ? last : NULL);
+    dz_json_put_strz(&o.json, "next_cursor", images.more ? images.last : NULL);
     dz_api_send(r, 200, &o);
 }
 

@@ -48,6 +48,9 @@ struct dz_api_call {
 
 /* Who asks: valid as long as the request, and what is called when its stream ends. */
 const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a);
+/* And about what: the parameter of the path that names it. */
+struct dz_engine_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
+                                      const char *param);
 int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err); /* dz_http_opts.admit */
 void dz_api_admitted_over(const struct dz_http_req *r);                 /* the request is over */
 void dz_api_auth_revoked(struct dz_api *a, const char *id);

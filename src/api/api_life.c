@@ -20,7 +20,7 @@ void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engin
     if (!c)
         return;
     int rc = dz_engine_order(
-        a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), order,
+        a->engine, dz_api_target(r, a, "id"), order,
         order->what == DZ_REQUEST_WAKE ? dz_api_done_wake : dz_api_done_sandbox, c, &why);
     if (rc < 0) {
         dz_free(c);
@@ -107,8 +107,7 @@ void dz_api_suspend(struct dz_http_req *r, void *api)
     struct dz_engine_order o = {.what = DZ_REQUEST_SUSPEND};
     struct dz_engine_why why = {0};
     struct dz_api_call *c = dz_api_body(r, suspend_fields, &o) ? dz_api_wait(a, r, 200) : NULL;
-    if (c && dz_engine_order(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &o,
-                             on_suspended, c, &why) < 0) {
+    if (c && dz_engine_order(a->engine, dz_api_target(r, a, "id"), &o, on_suspended, c, &why) < 0) {
         dz_free(c);
         dz_api_refuse(r, &why);
     }
@@ -140,8 +139,7 @@ static void hold_until(struct dz_api *a, struct dz_http_req *r, int64_t until_ms
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_engine_why why = {0};
-    int rc = dz_engine_hold(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), until_ms, &row,
-                            &why);
+    int rc = dz_engine_hold(a->engine, dz_api_target(r, a, "id"), until_ms, &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else
@@ -176,12 +174,9 @@ void dz_api_unhold(struct dz_http_req *r, void *api)
 
 /* --- clone, share --------------------------------------------------------------------------- */
 
-struct clone {
-    const char *tenant, *name;
-};
 static const struct dz_api_field clone_fields[] = {
-    {"tenant", DZ_API_STR, offsetof(struct clone, tenant), NULL, 0},
-    {"name", DZ_API_STR, offsetof(struct clone, name), NULL, 0},
+    {"tenant", DZ_API_STR, offsetof(struct dz_engine_clone, tenant), NULL, 0},
+    {"name", DZ_API_STR, offsetof(struct dz_engine_clone, name), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 
@@ -189,14 +184,14 @@ void dz_api_clone(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    struct clone b = {0};
+    struct dz_engine_clone b = {0};
     if (!dz_api_body(r, clone_fields, &b))
         return;
     struct dz_api_call *c = dz_api_wait(a, r, 201);
     if (!c)
         return;
-    if (dz_engine_clone(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), b.tenant, b.name,
-                        dz_api_done_sandbox, c, &why) < 0) {
+    if (dz_engine_clone(a->engine, dz_api_target(r, a, "id"), &b, dz_api_done_sandbox, c, &why) <
+        0) {
         dz_free(c);
         dz_api_refuse(r, &why);
     }
@@ -222,8 +217,7 @@ void dz_api_share(struct dz_http_req *r, void *api)
     struct dz_api_call *c = dz_api_wait(a, r, 200);
     if (!c)
         return;
-    if (dz_engine_share(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), on_shared, c,
-                        &why) < 0) {
+    if (dz_engine_share(a->engine, dz_api_target(r, a, "id"), on_shared, c, &why) < 0) {
         dz_free(c);
         dz_api_refuse(r, &why);
     }

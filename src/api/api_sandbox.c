@@ -241,7 +241,7 @@ void dz_api_get(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    int rc = dz_engine_get(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &row, &why);
+    int rc = dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else
@@ -326,8 +326,7 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     b.p.idle_ms = b.idle_ms;
     b.p.set_resume = b.auto_resume >= 0;
     b.p.no_resume = b.auto_resume == 0;
-    int rc =
-        dz_engine_change(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &b.p, &row, &why);
+    int rc = dz_engine_change(a->engine, dz_api_target(r, a, "id"), &b.p, &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     else

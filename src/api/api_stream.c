@@ -22,8 +22,8 @@ enum {
 
 struct session {
     struct dz_api *api;
-    const struct dz_engine_caller *who;
-    struct dz_sse *sse; /* one of them */
+    struct dz_engine_target target; /* sandbox */
+    struct dz_sse *sse;             /* one of them */
     struct dz_ws *ws;
     struct dz_engine_watch *watch;
     bool over, full;    /* ended; the client has not caught up */
@@ -44,7 +44,7 @@ static struct session *make_session(struct dz_api *a, struct dz_http_req *r)
         return NULL;
     }
     s->api = a;
-    s->who = dz_api_caller(r, a);
+    s->target = (struct dz_engine_target){dz_api_caller(r, a), s->sandbox};
     (void)snprintf(s->sandbox, sizeof s->sandbox, "%s", dz_http_param(r, "id"));
     (void)snprintf(s->request_id, sizeof s->request_id, "%s", dz_http_request_id(r));
     return s;
@@ -175,7 +175,7 @@ static bool may_start(struct dz_api *a, struct dz_http_req *r)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_engine_why why = {0};
-    int rc = dz_engine_get(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &row, &why);
+    int rc = dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     return rc == 0;
@@ -196,9 +196,9 @@ void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz
         dz_free(s);
         return;
     }
-    int rc = exec ? dz_engine_exec(a->engine, s->who, s->sandbox, exec, &ops, s, &s->watch, &why)
-                  : dz_engine_exec_watch(a->engine, s->who, s->sandbox, id, offset, &ops, s,
-                                         &s->watch, &why);
+    const struct dz_engine_listener me = {&ops, s, offset};
+    int rc = exec ? dz_engine_exec(a->engine, s->target, exec, me, &s->watch, &why)
+                  : dz_engine_exec_watch(a->engine, s->target, id, me, &s->watch, &why);
     if (rc < 0)
         on_failed(s, &why);
 }
@@ -226,13 +226,13 @@ static void on_told(void *arg, const struct dz_engine_result *result)
         dz_ws_pause(s->ws, false);
 }
 
-static void tell(struct session *s, const struct dz_engine_tell *what)
+static void tell(struct session *s, struct dz_engine_tell what)
 {
     struct dz_engine_why why;
     dz_ws_pause(s->ws, true); /* one at a time, in order */
     s->tells = true;
-    if (dz_engine_exec_tell(s->api->engine, s->who, s->sandbox, s->exec_id, what, on_told, s,
-                            &why) < 0) {
+    what.exec_id = s->exec_id;
+    if (dz_engine_exec_tell(s->api->engine, s->target, &what, on_told, s, &why) < 0) {
         s->tells = false;
         dz_ws_pause(s->ws, false);
     }
@@ -259,12 +259,12 @@ static void on_command(struct session *s, struct dz_str text)
     if (dz_api_read(&arena, text, command_fields, &c, &why) < 0)
         ws_fail(s, &why, NULL);
     else if (strcmp(c.type, "close_stdin") == 0)
-        tell(s, &(struct dz_engine_tell){.what = DZ_ENGINE_INPUT_END});
+        tell(s, (struct dz_engine_tell){.what = DZ_ENGINE_INPUT_END});
     else if (strcmp(c.type, "signal") == 0 && c.signal && (number = dz_api_signal(c.signal)) > 0)
-        tell(s, &(struct dz_engine_tell){.what = DZ_ENGINE_SIGNAL, .number = number});
+        tell(s, (struct dz_engine_tell){.what = DZ_ENGINE_SIGNAL, .number = number});
     else if (strcmp(c.type, "resize") == 0 && c.cols > 0 && c.cols <= 4096 && c.rows > 0 &&
              c.rows <= 4096)
-        tell(s, &(struct dz_engine_tell){
+        tell(s, (struct dz_engine_tell){
                     .what = DZ_ENGINE_RESIZE, .rows = (uint16_t)c.rows, .cols = (uint16_t)c.cols});
     else
         ws_fail(s, &why,
@@ -290,7 +290,8 @@ static void on_first(struct session *s, bool text, struct dz_str data)
     exec.background = false;
     if (!b.input.text.p)
         exec.keep_input = true; /* a socket is there to be typed on */
-    if (dz_engine_exec(s->api->engine, s->who, s->sandbox, &exec, &ops, s, &s->watch, &why) < 0)
+    if (dz_engine_exec(s->api->engine, s->target, &exec, (struct dz_engine_listener){&ops, s, 0},
+                       &s->watch, &why) < 0)
         ws_fail(s, &why, NULL);
 }
 
@@ -307,7 +308,7 @@ static void on_message(void *arg, bool text, struct dz_str data)
     else if (text)
         on_command(s, data);
     else
-        tell(s, &(struct dz_engine_tell){.what = DZ_ENGINE_INPUT, .data = data});
+        tell(s, (struct dz_engine_tell){.what = DZ_ENGINE_INPUT, .data = data});
 }
 
 static void ws_closed(void *arg, int code)
@@ -333,7 +334,7 @@ void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_
         dz_free(s);
         return;
     }
-    if (exec_id && dz_engine_exec_watch(a->engine, s->who, s->sandbox, id, offset, &ops, s,
-                                        &s->watch, &why) < 0)
+    const struct dz_engine_listener me = {&ops, s, offset};
+    if (exec_id && dz_engine_exec_watch(a->engine, s->target, id, me, &s->watch, &why) < 0)
         ws_fail(s, &why, NULL);
 }

@@ -233,8 +233,8 @@ static void download(struct dz_api *a, struct dz_http_req *r, bool tar)
                                   .offset = d->from,
                                   .length = d->length};
     dz_http_on_gone(r, down_gone, d);
-    if (dz_engine_op(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &op, false,
-                     DZ_ACTIVITY_DOWNLOAD, &down_ops, d, &d->op, &why) < 0) {
+    const struct dz_engine_op_request request = {&op, false, DZ_ACTIVITY_DOWNLOAD, &down_ops, d};
+    if (dz_engine_op(a->engine, dz_api_target(r, a, "id"), &request, &d->op, &why) < 0) {
         dz_http_on_gone(r, NULL, NULL);
         download_free(d);
         dz_api_refuse(r, &why);
@@ -347,8 +347,8 @@ static void upload(struct dz_api *a, struct dz_http_req *r, bool tar)
     uint64_t id = dz_http_id(r);
     *u = (struct upload){.api = a, .id = id, .tar = tar};
     dz_http_on_gone(r, up_gone, u);
-    rc = dz_engine_op(a->engine, dz_api_caller(r, a), dz_http_param(r, "id"), &op, true,
-                      DZ_ACTIVITY_UPLOAD, &up_ops, u, &u->op, &why);
+    const struct dz_engine_op_request request = {&op, true, DZ_ACTIVITY_UPLOAD, &up_ops, u};
+    rc = dz_engine_op(a->engine, dz_api_target(r, a, "id"), &request, &u->op, &why);
     if (rc < 0) {
         dz_http_on_gone(r, NULL, NULL);
         dz_free(u);

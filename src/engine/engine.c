@@ -73,17 +73,17 @@ static int see_event(void *arg, const struct dz_registry_event *event)
     return s->stopped;
 }
 
-int dz_engine_events(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
-                     int64_t after, size_t limit, dz_engine_event_fn *fn, void *arg,
+int dz_engine_events(struct dz_engine *e, const struct dz_engine_caller *who,
+                     const struct dz_engine_event_filter *f, dz_engine_event_fn *fn, void *arg,
                      struct dz_engine_why *why)
 {
     struct dz_err err;
-    struct events s = {fn, arg, limit, false};
-    const struct dz_registry_event_filter f = {.tenant = who->is_operator ? NULL : who->tenant,
-                                               .sandbox_id = id,
-                                               .after = after,
-                                               .limit = limit};
-    int rc = dz_registry_events(e->registry, &f, see_event, &s, &err);
+    struct events s = {fn, arg, f->limit, false};
+    const struct dz_registry_event_filter filter = {.tenant = dz_engine_sees(who),
+                                                    .sandbox_id = f->sandbox_id,
+                                                    .after = f->after,
+                                                    .limit = f->limit};
+    int rc = dz_registry_events(e->registry, &filter, see_event, &s, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : s.stopped;
 }
 

@@ -70,6 +70,12 @@ struct dz_engine_caller {
     bool is_operator;
 };
 
+/* What is asked about, as its name or the beginning of its id, and by whom. */
+struct dz_engine_target {
+    const struct dz_engine_caller *who;
+    const char *word;
+};
+
 /* --- the engine ----------------------------------------------------------------- */
 
 struct dz_engine_opts {
@@ -129,10 +135,9 @@ DZ_NODISCARD int dz_engine_create(struct dz_engine *e, const struct dz_engine_ca
                                   const struct dz_engine_spec *spec, dz_engine_done_fn *done,
                                   void *arg, struct dz_engine_why *why);
 
-/* One, by id, name, or the beginning of an id. The row is to be released. */
-DZ_NODISCARD int dz_engine_get(struct dz_engine *e, const struct dz_engine_caller *who,
-                               const char *word, struct dz_instance *ret_row,
-                               struct dz_engine_why *why);
+/* The row is to be released. */
+DZ_NODISCARD int dz_engine_get(struct dz_engine *e, struct dz_engine_target target,
+                               struct dz_instance *ret_row, struct dz_engine_why *why);
 struct dz_engine_filter {
     const char *state, *kind, *image, *label; /* label "k=v" or "k"; NULL: any */
     const char *after;                        /* ids greater than this */
@@ -150,9 +155,9 @@ struct dz_engine_patch {
     int64_t idle_ms;
     bool no_resume;
 };
-DZ_NODISCARD int dz_engine_change(struct dz_engine *e, const struct dz_engine_caller *who,
-                                  const char *word, const struct dz_engine_patch *p,
-                                  struct dz_instance *ret_row, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
+                                  const struct dz_engine_patch *p, struct dz_instance *ret_row,
+                                  struct dz_engine_why *why);
 
 /* One hop of the lifecycle: WAKE SUSPEND FREEZE PREFETCH ARCHIVE REVIVE DELETE DESTROY. */
 struct dz_engine_order {
@@ -160,23 +165,26 @@ struct dz_engine_order {
     const char *keep;   /* SUSPEND: "memory", "files"; WAKE: "files" gives the memory up */
     const char *policy; /* WAKE: another one, from now on */
 };
-DZ_NODISCARD int dz_engine_order(struct dz_engine *e, const struct dz_engine_caller *who,
-                                 const char *word, const struct dz_engine_order *order,
-                                 dz_engine_done_fn *done, void *arg, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
+                                 const struct dz_engine_order *order, dz_engine_done_fn *done,
+                                 void *arg, struct dz_engine_why *why);
 /* Awake at least until then; 0: no longer. */
-DZ_NODISCARD int dz_engine_hold(struct dz_engine *e, const struct dz_engine_caller *who,
-                                const char *word, int64_t until_ms, struct dz_instance *ret_row,
+DZ_NODISCARD int dz_engine_hold(struct dz_engine *e, struct dz_engine_target target,
+                                int64_t until_ms, struct dz_instance *ret_row,
                                 struct dz_engine_why *why);
 
-/* Its files as a new sandbox of this tenant (NULL: the same). result->row is the new one. */
-DZ_NODISCARD int dz_engine_clone(struct dz_engine *e, const struct dz_engine_caller *who,
-                                 const char *word, const char *tenant, const char *name,
-                                 dz_engine_done_fn *done, void *arg, struct dz_engine_why *why);
+/* Its files as a new sandbox; result->row is the new one. */
+struct dz_engine_clone {
+    const char *tenant; /* whose it is; NULL: the tenant's whose the sandbox is */
+    const char *name;   /* NULL: none */
+};
+DZ_NODISCARD int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
+                                 const struct dz_engine_clone *clone, dz_engine_done_fn *done,
+                                 void *arg, struct dz_engine_why *why);
 /* Its public volume as a file; fd is the callback's, who closes it. */
 typedef void dz_engine_file_fn(void *arg, const struct dz_engine_result *result, int fd);
-DZ_NODISCARD int dz_engine_share(struct dz_engine *e, const struct dz_engine_caller *who,
-                                 const char *word, dz_engine_file_fn *done, void *arg,
-                                 struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_share(struct dz_engine *e, struct dz_engine_target target,
+                                 dz_engine_file_fn *done, void *arg, struct dz_engine_why *why);
 
 /* --- snapshots, forks, references ---------------------------------------------------- */
 
@@ -185,58 +193,55 @@ typedef void dz_engine_snap_fn(void *arg, const struct dz_snapshot_row *row,
                                const struct dz_engine_why *why);
 /* The sandbox as it is now, asleep, in a file of its own; it goes on. A sandbox is made of it
  * by dz_engine_create, as often as one likes. */
-DZ_NODISCARD int dz_engine_snapshot(struct dz_engine *e, const struct dz_engine_caller *who,
-                                    const char *word, const char *name, dz_engine_snap_fn *done,
-                                    void *arg, struct dz_engine_why *why);
-DZ_NODISCARD int dz_engine_snapshot_get(struct dz_engine *e, const struct dz_engine_caller *who,
-                                        const char *word, struct dz_snapshot_row *ret_row,
-                                        struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target,
+                                    const char *name, dz_engine_snap_fn *done, void *arg,
+                                    struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_snapshot_get(struct dz_engine *e, struct dz_engine_target target,
+                                        struct dz_snapshot_row *ret_row, struct dz_engine_why *why);
 DZ_NODISCARD int dz_engine_snapshots(struct dz_engine *e, const struct dz_engine_caller *who,
                                      const char *after, size_t limit, struct dz_snapshot_rows *rows,
                                      struct dz_engine_why *why);
 /* DZ_EEXIST: a fork stands on it. */
-DZ_NODISCARD int dz_engine_snapshot_delete(struct dz_engine *e, const struct dz_engine_caller *who,
-                                           const char *word, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_snapshot_delete(struct dz_engine *e, struct dz_engine_target target,
+                                           struct dz_engine_why *why);
 
 /* What stands for a sandbox that was put to sleep: resuming it wakes the same one. */
 DZ_NODISCARD int dz_engine_pause(struct dz_engine *e, const struct dz_instance *row,
                                  char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why);
 /* Wake the sandbox of a pause, or make one of a snapshot. */
-DZ_NODISCARD int dz_engine_resume(struct dz_engine *e, const struct dz_engine_caller *who,
-                                  const char *word, const char *name, dz_engine_done_fn *done,
-                                  void *arg, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_resume(struct dz_engine *e, struct dz_engine_target target,
+                                  const char *name, dz_engine_done_fn *done, void *arg,
+                                  struct dz_engine_why *why);
 
 /* A snapshot with a label, for branches. */
 typedef void dz_engine_fork_fn(void *arg, const struct dz_fork_row *row,
                                const struct dz_engine_why *why);
-DZ_NODISCARD int dz_engine_fork(struct dz_engine *e, const struct dz_engine_caller *who,
-                                const char *word, const char *label, dz_engine_fork_fn *done,
-                                void *arg, struct dz_engine_why *why);
-DZ_NODISCARD int dz_engine_fork_get(struct dz_engine *e, const struct dz_engine_caller *who,
-                                    const char *id, struct dz_fork_row *ret_row,
-                                    struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
+                                const char *label, dz_engine_fork_fn *done, void *arg,
+                                struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_fork_get(struct dz_engine *e, struct dz_engine_target target,
+                                    struct dz_fork_row *ret_row, struct dz_engine_why *why);
 DZ_NODISCARD int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who,
                                  const char *after, size_t limit, struct dz_fork_rows *rows,
                                  struct dz_engine_why *why);
 /* Another branch: a sandbox that goes on from there. */
-DZ_NODISCARD int dz_engine_fork_attach(struct dz_engine *e, const struct dz_engine_caller *who,
-                                       const char *id, const char *name, dz_engine_done_fn *done,
-                                       void *arg, struct dz_engine_why *why);
-DZ_NODISCARD int dz_engine_fork_delete(struct dz_engine *e, const struct dz_engine_caller *who,
-                                       const char *id, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_fork_attach(struct dz_engine *e, struct dz_engine_target target,
+                                       const char *name, dz_engine_done_fn *done, void *arg,
+                                       struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_target target,
+                                       struct dz_engine_why *why);
 
-DZ_NODISCARD int dz_engine_ref_add(struct dz_engine *e, const struct dz_engine_caller *who,
-                                   const char *word, char ret_id[static DZ_ID_TEXT],
-                                   struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_ref_add(struct dz_engine *e, struct dz_engine_target target,
+                                   char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why);
 /* The sandbox, shared; the number is for detach. DZ_EUNAVAIL, owner_gone: it has been destroyed. */
-DZ_NODISCARD int dz_engine_ref_attach(struct dz_engine *e, const struct dz_engine_caller *who,
-                                      const char *id, int64_t *ret_number,
-                                      struct dz_instance *ret_row, struct dz_engine_why *why);
-DZ_NODISCARD int dz_engine_ref_detach(struct dz_engine *e, const struct dz_engine_caller *who,
-                                      const char *id, int64_t number, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_ref_attach(struct dz_engine *e, struct dz_engine_target target,
+                                      int64_t *ret_number, struct dz_instance *ret_row,
+                                      struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_ref_detach(struct dz_engine *e, struct dz_engine_target target,
+                                      int64_t number, struct dz_engine_why *why);
 /* The owner's cleanup: the sandbox is destroyed. */
-DZ_NODISCARD int dz_engine_ref_delete(struct dz_engine *e, const struct dz_engine_caller *who,
-                                      const char *id, dz_engine_done_fn *done, void *arg,
+DZ_NODISCARD int dz_engine_ref_delete(struct dz_engine *e, struct dz_engine_target target,
+                                      dz_engine_done_fn *done, void *arg,
                                       struct dz_engine_why *why);
 
 /* --- tokens -------------------------------------------------------------------------- */
@@ -291,10 +296,14 @@ uint64_t dz_engine_file_bytes(const struct dz_engine *e, const struct dz_instanc
 /* Each after a hash, in their order; image NULL: damaged. */
 typedef int dz_engine_image_fn(void *arg, const char *sha256, const char *tags,
                                const struct dz_image *image);
-DZ_NODISCARD int dz_engine_images(struct dz_engine *e, const char *after, size_t limit,
-                                  dz_engine_image_fn *fn, void *arg,
-                                  char ret_last[static DZ_SHA256_HEX], bool *ret_more,
-                                  struct dz_engine_why *why);
+struct dz_engine_images_page {
+    const char *after; /* NULL: from the first on */
+    size_t limit;
+    char last[DZ_SHA256_HEX]; /* set: the last that was shown */
+    bool more;                /* set: there are more behind it */
+};
+DZ_NODISCARD int dz_engine_images(struct dz_engine *e, struct dz_engine_images_page *page,
+                                  dz_engine_image_fn *fn, void *arg, struct dz_engine_why *why);
 /* One, to be released, and its names, appended. */
 DZ_NODISCARD int dz_engine_image(struct dz_engine *e, const char *name, struct dz_image *ret_image,
                                  struct dz_buf *tags, struct dz_engine_why *why);
@@ -304,12 +313,16 @@ DZ_NODISCARD int dz_engine_image_delete(struct dz_engine *e, const char *name,
 
 /* --- events ------------------------------------------------------------------------- */
 
-/* Those after a number, oldest first, of one sandbox or all. 0: all that there are; 1: fn said
- * stop, or it was `limit`. */
+struct dz_engine_event_filter {
+    const char *sandbox_id; /* NULL: all */
+    int64_t after;          /* numbers greater than this */
+    size_t limit;
+};
+/* Oldest first. 0: all that there are; 1: fn said stop, or it was `limit`. */
 typedef int dz_engine_event_fn(void *arg, const struct dz_registry_event *event);
 DZ_NODISCARD int dz_engine_events(struct dz_engine *e, const struct dz_engine_caller *who,
-                                  const char *id, int64_t after, size_t limit,
-                                  dz_engine_event_fn *fn, void *arg, struct dz_engine_why *why);
+                                  const struct dz_engine_event_filter *f, dz_engine_event_fn *fn,
+                                  void *arg, struct dz_engine_why *why);
 /* Be called, at some time soon after each new event. */
 struct dz_engine_ear;
 DZ_NODISCARD int dz_engine_listen(struct dz_engine *e, void (*fn)(void *arg), void *arg,
@@ -352,19 +365,23 @@ struct dz_engine_watch_ops {
     void (*ended)(void *arg, const struct dz_engine_exit *how); /* the last */
     void (*failed)(void *arg, const struct dz_engine_why *why); /* or this is */
 };
+struct dz_engine_listener {
+    const struct dz_engine_watch_ops *ops;
+    void *arg;
+    uint64_t offset; /* the first byte of output that is wanted */
+};
 
 /* Is it a sound request? What dz_engine_exec asks first. */
 DZ_NODISCARD int dz_engine_exec_check(const struct dz_engine_exec *exec, struct dz_engine_why *why);
 /* Start one, waking the sandbox if it must. */
-DZ_NODISCARD int dz_engine_exec(struct dz_engine *e, const struct dz_engine_caller *who,
-                                const char *word, const struct dz_engine_exec *exec,
-                                const struct dz_engine_watch_ops *ops, void *arg,
+DZ_NODISCARD int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
+                                const struct dz_engine_exec *exec,
+                                struct dz_engine_listener listener,
                                 struct dz_engine_watch **ret_watch, struct dz_engine_why *why);
-/* Listen to one that there is, from this byte of its output on (what the file still has). A
- * watch stays while the sandbox sleeps. */
-DZ_NODISCARD int dz_engine_exec_watch(struct dz_engine *e, const struct dz_engine_caller *who,
-                                      const char *word, const char *exec_id, uint64_t offset,
-                                      const struct dz_engine_watch_ops *ops, void *arg,
+/* Listen to one that there is: output that the file still has. A watch stays while the
+ * sandbox sleeps. */
+DZ_NODISCARD int dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target,
+                                      const char *exec_id, struct dz_engine_listener listener,
                                       struct dz_engine_watch **ret_watch,
                                       struct dz_engine_why *why);
 void dz_engine_watch_took(struct dz_engine_watch *w, size_t n);
@@ -380,14 +397,14 @@ enum dz_engine_told {
     DZ_ENGINE_RESIZE,
 };
 struct dz_engine_tell {
+    const char *exec_id;
     enum dz_engine_told what;
     struct dz_str data;
     int number;
     uint16_t rows, cols;
 };
 /* Tell a running command something, waking its sandbox. done: it has it. */
-DZ_NODISCARD int dz_engine_exec_tell(struct dz_engine *e, const struct dz_engine_caller *who,
-                                     const char *word, const char *exec_id,
+DZ_NODISCARD int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
                                      const struct dz_engine_tell *tell, dz_engine_done_fn *done,
                                      void *arg, struct dz_engine_why *why);
 
@@ -400,12 +417,17 @@ struct dz_engine_op_ops {
     void (*room)(void *arg);                             /* dz_engine_op_send takes something */
     void (*done)(void *arg, const struct dz_engine_why *why, uint64_t count); /* NULL: well */
 };
-/* Activity of this kind; a guest is not started when the sandbox sleeps. `writes`: it may
- * change something (a frozen sandbox is woken for that, for reading its file is fetched). */
-DZ_NODISCARD int dz_engine_op(struct dz_engine *e, const struct dz_engine_caller *who,
-                              const char *word, const struct dz_cell_op *op, bool writes,
-                              enum dz_activity activity, const struct dz_engine_op_ops *ops,
-                              void *arg, struct dz_engine_op **ret_op, struct dz_engine_why *why);
+/* A guest is not started when the sandbox sleeps. */
+struct dz_engine_op_request {
+    const struct dz_cell_op *op;
+    bool writes; /* it may change something: a frozen sandbox is woken, not only its file fetched */
+    enum dz_activity activity;
+    const struct dz_engine_op_ops *ops;
+    void *arg;
+};
+DZ_NODISCARD int dz_engine_op(struct dz_engine *e, struct dz_engine_target target,
+                              const struct dz_engine_op_request *request,
+                              struct dz_engine_op **ret_op, struct dz_engine_why *why);
 /* Bytes of a WRITE or TAR_IN: how many were taken; 0: wait for room. */
 int64_t dz_engine_op_send(struct dz_engine_op *op, const void *data, size_t n);
 void dz_engine_op_end(struct dz_engine_op *op); /* all is sent */

@@ -166,7 +166,8 @@ int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
     b->arg = arg;
     int rc = dz_engine_check_spec(spec, &memory, why);
     if (rc == 0)
-        rc = dz_engine_snapshot_get(e, who, spec->snapshot, &b->snap, why);
+        rc = dz_engine_snapshot_get(e, (struct dz_engine_target){who, spec->snapshot}, &b->snap,
+                                    why);
     if (rc == DZ_ENOENT)
         (void)snprintf(why->field, sizeof why->field, "snapshot");
     if (rc == 0 && strcmp(b->snap.kind, "pause") == 0)
@@ -242,22 +243,22 @@ void dz_engine_pause_over(struct dz_engine *e, const char *sandbox)
         dz_log(DZ_LOG_WARN, "pause_left", dz_log_strz("sandbox_id", sandbox), dz_log_err(&err));
 }
 
-int dz_engine_resume(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                     const char *name, dz_engine_done_fn *done, void *arg,
-                     struct dz_engine_why *why)
+int dz_engine_resume(struct dz_engine *e, struct dz_engine_target target, const char *name,
+                     dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row row = {0};
     const struct dz_engine_order wake = {.what = DZ_REQUEST_WAKE};
     const struct dz_engine_spec spec = {
-        .name = name, .snapshot = word, .idle_ms = DZ_LADDER_INHERIT};
-    int rc = dz_engine_snapshot_get(e, who, word, &row, why);
+        .name = name, .snapshot = target.word, .idle_ms = DZ_LADDER_INHERIT};
+    int rc = dz_engine_snapshot_get(e, target, &row, why);
     if (rc < 0)
         return rc;
     if (strcmp(row.kind, "pause") != 0)
-        return dz_engine_create(e, who, &spec, done, arg, why);
+        return dz_engine_create(e, target.who, &spec, done, arg, why);
     if (name)
         return dz_why(why, DZ_EINVAL, "name", "%s is of a pause: its sandbox has its name", row.id);
-    return dz_engine_order(e, who, row.sandbox_id, &wake, done, arg, why);
+    target.word = row.sandbox_id;
+    return dz_engine_order(e, target, &wake, done, arg, why);
 }
 
 /* --- forks
@@ -295,11 +296,11 @@ static void on_forked(void *arg, const struct dz_snapshot_row *snap,
     dz_free(f);
 }
 
-int dz_engine_fork(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                   const char *label, dz_engine_fork_fn *done, void *arg, struct dz_engine_why *why)
+int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target, const char *label,
+                   dz_engine_fork_fn *done, void *arg, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    int rc = dz_engine_row(e, who, word, &row, why);
+    int rc = dz_engine_row(e, target, &row, why);
     if (rc == 0 && label && strlen(label) > DZ_ENGINE_VALUE_MAX)
         rc = dz_why(why, DZ_ELIMIT, "label", "label: at most %d bytes", DZ_ENGINE_VALUE_MAX);
     if (rc < 0)
@@ -312,7 +313,7 @@ int dz_engine_fork(struct dz_engine *e, const struct dz_engine_caller *who, cons
     if (rc == 0 && own(&f->label, label) < 0)
         rc = dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
     if (rc == 0)
-        rc = dz_engine_snapshot_of(e, &row, "fork", NULL, on_forked, f, why);
+        rc = dz_engine_snapshot_of(e, &row, (struct snap_label){"fork", NULL}, on_forked, f, why);
     if (rc < 0) {
         dz_free(f->label);
         dz_free(f);
@@ -320,15 +321,16 @@ int dz_engine_fork(struct dz_engine *e, const struct dz_engine_caller *who, cons
     return rc;
 }
 
-int dz_engine_fork_get(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
+int dz_engine_fork_get(struct dz_engine *e, struct dz_engine_target target,
                        struct dz_fork_row *ret_row, struct dz_engine_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     struct dz_err err;
     int rc =
-        dz_registry_fork_get(e->registry, who->is_operator ? NULL : who->tenant, id, ret_row, &err);
+        dz_registry_fork_get(e->registry, dz_engine_sees(target.who), target.word, ret_row, &err);
     if (rc == DZ_ENOENT)
-        return dz_why(why, rc, NULL, "there is no fork %s", dz_str_quote(dz_str(id), quoted));
+        return dz_why(why, rc, NULL, "there is no fork %s",
+                      dz_str_quote(dz_str(target.word), quoted));
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
@@ -337,23 +339,22 @@ int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who, con
 {
     struct dz_err err;
     const struct dz_registry_record_filter f = {
-        .tenant = who->is_operator ? NULL : who->tenant, .after = after, .limit = limit};
+        .tenant = dz_engine_sees(who), .after = after, .limit = limit};
     int rc = dz_registry_fork_list(e->registry, &f, rows, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-int dz_engine_fork_attach(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
-                          const char *name, dz_engine_done_fn *done, void *arg,
-                          struct dz_engine_why *why)
+int dz_engine_fork_attach(struct dz_engine *e, struct dz_engine_target target, const char *name,
+                          dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
     struct dz_err err;
-    int rc = dz_engine_fork_get(e, who, id, &row, why);
+    int rc = dz_engine_fork_get(e, target, &row, why);
     if (rc < 0)
         return rc;
     const struct dz_engine_spec spec = {
         .name = name, .snapshot = row.snapshot_id, .idle_ms = DZ_LADDER_INHERIT};
-    rc = dz_engine_branch(e, who, &spec, done, arg, why);
+    rc = dz_engine_branch(e, target.who, &spec, done, arg, why);
     row.attached++;
     if (rc == 0 &&
         dz_registry_fork_change(e->registry, &row, DZ_ROW_COLUMN(fork, attached), false, &err) < 0)
@@ -362,16 +363,17 @@ int dz_engine_fork_attach(struct dz_engine *e, const struct dz_engine_caller *wh
 }
 
 /* Other handles and the branches themselves stay. */
-int dz_engine_fork_delete(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
+int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_target target,
                           struct dz_engine_why *why)
 {
     DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
     struct dz_err err;
-    int rc = dz_engine_fork_get(e, who, id, &row, why);
+    int rc = dz_engine_fork_get(e, target, &row, why);
     if (rc < 0)
         return rc;
     rc = dz_registry_fork_remove(e->registry, NULL, row.id, 0, &err);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    return dz_engine_snapshot_delete(e, who, row.snapshot_id, why);
+    target.word = row.snapshot_id;
+    return dz_engine_snapshot_delete(e, target, why);
 }

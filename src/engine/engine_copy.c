@@ -39,18 +39,19 @@ static void on_cloned(void *arg, struct box *b, const struct dz_engine_result *r
     c.done(c.arg, &r);
 }
 
-int dz_engine_clone(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                    const char *tenant, const char *name, dz_engine_done_fn *done, void *arg,
+int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
+                    const struct dz_engine_clone *clone, dz_engine_done_fn *done, void *arg,
                     struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    int rc = name ? dz_engine_check_name(name, why) : 0;
-    if (rc == 0 && tenant && !who->is_operator && strcmp(tenant, who->tenant) != 0)
+    const char *tenant = clone->tenant, *sees = dz_engine_sees(target.who);
+    int rc = clone->name ? dz_engine_check_name(clone->name, why) : 0;
+    if (rc == 0 && tenant && sees && strcmp(tenant, sees) != 0)
         rc = dz_why(why, DZ_EDENIED, "tenant", "clone: only for your own tenant");
     if (rc == 0 && tenant && dz_engine_check_name(tenant, why) < 0)
         rc = dz_why(why, DZ_EINVAL, "tenant", "tenant: 1 to 63 letters, digits, '-', '_' or '.'");
     if (rc == 0)
-        rc = dz_engine_row(e, who, word, &row, why);
+        rc = dz_engine_row(e, target, &row, why);
     struct cloning *c = rc == 0 ? dz_zalloc(sizeof *c) : NULL;
     if (rc == 0 && !c)
         rc = dz_why(why, DZ_ENOMEM, NULL, "clone: out of memory");
@@ -59,12 +60,13 @@ int dz_engine_clone(struct dz_engine *e, const struct dz_engine_caller *who, con
         rc = dz_id_new("sbx", c->id, &why->err);
     }
     if (rc == 0) {
-        const struct dz_instance to = {.id = c->id, .tenant = tenant, .name = name};
+        const struct dz_instance to = {.id = c->id, .tenant = tenant, .name = clone->name};
         const struct dz_keeper_request request = {.what = DZ_REQUEST_CLONE, .clone = &to};
-        rc = dz_job_start(e, &row, JOB_ORDER, &request, on_cloned, c, NULL, why);
+        rc =
+            dz_job_start(e, &row, &(struct job_spec){JOB_ORDER, on_cloned, c, &request}, NULL, why);
     }
-    if (rc == DZ_EEXIST && name)
-        (void)dz_why(why, rc, "name", "there is a sandbox named %s already", name);
+    if (rc == DZ_EEXIST && clone->name)
+        (void)dz_why(why, rc, "name", "there is a sandbox named %s already", clone->name);
     if (rc < 0)
         dz_free(c);
     return rc;
@@ -108,11 +110,11 @@ static void on_shared(void *arg, struct box *b, const struct dz_engine_result *r
     s.done(s.arg, &r, fd);
 }
 
-int dz_engine_share(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                    dz_engine_file_fn *done, void *arg, struct dz_engine_why *why)
+int dz_engine_share(struct dz_engine *e, struct dz_engine_target target, dz_engine_file_fn *done,
+                    void *arg, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    int rc = dz_engine_row(e, who, word, &row, why);
+    int rc = dz_engine_row(e, target, &row, why);
     struct sharing *s = rc == 0 ? dz_zalloc(sizeof *s) : NULL;
     if (rc == 0 && !s)
         rc = dz_why(why, DZ_ENOMEM, NULL, "share: out of memory");
@@ -123,7 +125,8 @@ int dz_engine_share(struct dz_engine *e, const struct dz_engine_caller *who, con
     if (rc == 0) {
         const struct dz_keeper_request request = {
             .what = DZ_REQUEST_SHARE, .share_store = e->share, .share_key = s->key};
-        rc = dz_job_start(e, &row, JOB_ORDER, &request, on_shared, s, NULL, why);
+        rc =
+            dz_job_start(e, &row, &(struct job_spec){JOB_ORDER, on_shared, s, &request}, NULL, why);
     }
     if (rc < 0)
         dz_free(s);

@@ -548,28 +548,29 @@ static void on_launch(void *arg, struct box *b, const struct dz_engine_result *r
     dz_box_watch(b);
 }
 
-static struct dz_engine_watch *make_watch(const struct dz_engine_watch_ops *ops, void *arg)
+static struct dz_engine_watch *make_watch(struct dz_engine_listener listener)
 {
     struct dz_engine_watch *w = dz_zalloc(sizeof *w);
     if (!w)
         return NULL;
-    w->ops = ops;
-    w->arg = arg;
+    w->ops = listener.ops;
+    w->arg = listener.arg;
+    w->at = w->took = listener.offset;
     dz_list_init(&w->link);
     return w;
 }
 
-int dz_engine_exec(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                   const struct dz_engine_exec *exec, const struct dz_engine_watch_ops *ops,
-                   void *arg, struct dz_engine_watch **ret_watch, struct dz_engine_why *why)
+int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
+                   const struct dz_engine_exec *exec, struct dz_engine_listener listener,
+                   struct dz_engine_watch **ret_watch, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = dz_engine_exec_check(exec, why);
     if (rc == 0)
-        rc = dz_engine_row(e, who, word, &row, why);
+        rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
-    struct dz_engine_watch *w = make_watch(ops, arg);
+    struct dz_engine_watch *w = make_watch(listener);
     if (w)
         w->launch = make_launch(exec);
     if (!w || !w->launch) {
@@ -581,7 +582,7 @@ int dz_engine_exec(struct dz_engine *e, const struct dz_engine_caller *who, cons
         (void)snprintf(w->id, sizeof w->id, "%s", w->launch->id);
         *ret_watch = w;
         dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
-        rc = dz_job_start(e, &row, JOB_USE, NULL, on_launch, w, &w->job, why);
+        rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_launch, w, NULL}, &w->job, why);
     }
     if (rc < 0) {
         *ret_watch = NULL;
@@ -620,27 +621,25 @@ static void on_listen(void *arg, struct box *b, const struct dz_engine_result *r
     attach(x);
 }
 
-int dz_engine_exec_watch(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                         const char *exec_id, uint64_t offset,
-                         const struct dz_engine_watch_ops *ops, void *arg,
-                         struct dz_engine_watch **ret_watch, struct dz_engine_why *why)
+int dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target, const char *exec_id,
+                         struct dz_engine_listener listener, struct dz_engine_watch **ret_watch,
+                         struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = strlen(exec_id) > DZ_CELL_ID_MAX
                  ? dz_why(why, DZ_ENOENT, NULL, "there is no command %.40s", exec_id)
                  : 0;
     if (rc == 0)
-        rc = dz_engine_row(e, who, word, &row, why);
+        rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
-    struct dz_engine_watch *w = make_watch(ops, arg);
+    struct dz_engine_watch *w = make_watch(listener);
     if (!w)
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
     (void)snprintf(w->id, sizeof w->id, "%s", exec_id);
-    w->at = w->took = offset;
     *ret_watch = w;
     dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
-    rc = dz_job_start(e, &row, JOB_USE, NULL, on_listen, w, &w->job, why);
+    rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_listen, w, NULL}, &w->job, why);
     if (rc < 0) {
         *ret_watch = NULL;
         watch_free(w);
@@ -724,16 +723,16 @@ static void on_tell(void *arg, struct box *b, const struct dz_engine_result *res
     told(t, &r);
 }
 
-int dz_engine_exec_tell(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                        const char *exec_id, const struct dz_engine_tell *what,
-                        dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
+                        const struct dz_engine_tell *what, dz_engine_done_fn *done, void *arg,
+                        struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    int rc = dz_engine_row(e, who, word, &row, why);
+    int rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
-    if (strlen(exec_id) > DZ_CELL_ID_MAX)
-        return dz_why(why, DZ_ENOENT, NULL, "there is no command %.40s", exec_id);
+    if (strlen(what->exec_id) > DZ_CELL_ID_MAX)
+        return dz_why(why, DZ_ENOENT, NULL, "there is no command %.40s", what->exec_id);
     struct telling *t = dz_zalloc(sizeof *t + what->data.n);
     if (!t)
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
@@ -741,12 +740,13 @@ int dz_engine_exec_tell(struct dz_engine *e, const struct dz_engine_caller *who,
     t->done = done;
     t->arg = arg;
     t->tell = *what;
+    t->tell.exec_id = t->id;
     t->tell.data.p = t->data;
     if (what->data.n)
         memcpy(t->data, what->data.p, what->data.n);
-    (void)snprintf(t->id, sizeof t->id, "%s", exec_id);
+    (void)snprintf(t->id, sizeof t->id, "%s", what->exec_id);
     dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
-    rc = dz_job_start(e, &row, JOB_USE, NULL, on_tell, t, NULL, why);
+    rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_tell, t, NULL}, NULL, why);
     if (rc < 0)
         dz_free(t);
     return rc;

@@ -115,11 +115,10 @@ int dz_engine_image_find(struct dz_engine *e, const char *name,
 
 struct listing {
     struct dz_engine *e;
-    const char *after;
+    struct dz_engine_images_page *page;
     size_t left;
     dz_engine_image_fn *fn;
     void *arg;
-    char *last;
     bool more;
 };
 
@@ -128,14 +127,14 @@ static int list_one(void *arg, const char *sha256, const char *tags, struct dz_e
     struct listing *l = arg;
     struct dz_image image;
     (void)err;
-    if (l->more || (l->after && strcmp(sha256, l->after) <= 0))
+    if (l->more || (l->page->after && strcmp(sha256, l->page->after) <= 0))
         return 0;
     if (l->left == 0) {
         l->more = true;
         return 0;
     }
     l->left--;
-    memcpy(l->last, sha256, DZ_SHA256_HEX);
+    memcpy(l->page->last, sha256, DZ_SHA256_HEX);
     bool known = dz_image_load(l->e->images, sha256, &image, NULL) == 0;
     int rc = l->fn(l->arg, sha256, tags, known ? &image : NULL);
     if (known)
@@ -143,16 +142,15 @@ static int list_one(void *arg, const char *sha256, const char *tags, struct dz_e
     return rc;
 }
 
-int dz_engine_images(struct dz_engine *e, const char *after, size_t limit, dz_engine_image_fn *fn,
-                     void *arg, char ret_last[static DZ_SHA256_HEX], bool *ret_more,
-                     struct dz_engine_why *why)
+int dz_engine_images(struct dz_engine *e, struct dz_engine_images_page *page,
+                     dz_engine_image_fn *fn, void *arg, struct dz_engine_why *why)
 {
-    struct listing l = {e, after, limit, fn, arg, ret_last, false};
+    struct listing l = {e, page, page->limit, fn, arg, false};
     struct dz_err err;
     int rc = dz_image_each(e->images, list_one, &l, &err);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    *ret_more = l.more;
+    page->more = l.more;
     return 0;
 }
 

@@ -169,6 +169,11 @@ DZ_NODISCARD int dz_engine_env_list(const char *json, char ***ret_list, struct d
 /* The same of a sandbox: ours, the image's (may be NULL), its own; the last one counts. */
 DZ_NODISCARD int dz_engine_env_of(const char *json, const struct dz_image *image, char ***ret_list,
                                   struct dz_err *err);
+/* The only tenant whose things he sees; NULL: he sees all. */
+static inline const char *dz_engine_sees(const struct dz_engine_caller *who)
+{
+    return who->is_operator ? NULL : who->tenant;
+}
 /* Has the row this label? "k=v", or "k" with any value. */
 bool dz_engine_has_label(const struct dz_instance *row, const char *label);
 
@@ -213,15 +218,19 @@ enum job_kind {
     JOB_FILES, /* a cell has the file */
 };
 typedef void engine_job_fn(void *arg, struct box *b, const struct dz_engine_result *result);
-/* Bring it there; fn is called once, with the box (JOB_ORDER: NULL) or the failure. *ret_job
- * may be NULL; it is for dz_job_forget: fn is not called any more. */
-int dz_job_start(struct dz_engine *e, const struct dz_instance *row, enum job_kind kind,
-                 const struct dz_keeper_request *request, engine_job_fn *fn, void *arg,
+struct job_spec {
+    enum job_kind kind;
+    engine_job_fn *fn; /* called once, with the box (JOB_ORDER: NULL) or the failure */
+    void *arg;
+    const struct dz_keeper_request *request; /* JOB_ORDER only */
+};
+/* Bring it there. ret_job may be NULL; it is for dz_job_forget: fn is not called any more. */
+int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why);
 void dz_job_forget(struct engine_job *job);
 /* The row that a word means, if this caller may see it. */
-int dz_engine_row(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                  struct dz_instance *ret_row, struct dz_engine_why *why);
+int dz_engine_row(struct dz_engine *e, struct dz_engine_target target, struct dz_instance *ret_row,
+                  struct dz_engine_why *why);
 
 /* A row that is new, with its file or the keeper's to make: start it, or do not. */
 int dz_engine_started(struct dz_engine *e, const struct dz_instance *row, bool no_start,
@@ -231,9 +240,12 @@ void dz_engine_note(struct dz_engine *e, const struct dz_instance *row, const ch
 
 /* --- engine_snap.c, engine_branch.c ---------------------------------------------------------- */
 
-/* kind: a literal that says what made it. */
-int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row, const char *kind,
-                          const char *name, dz_engine_snap_fn *done, void *arg,
+struct snap_label {
+    const char *kind; /* what made it: a literal */
+    const char *name; /* NULL: none */
+};
+int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
+                          struct snap_label label, dz_engine_snap_fn *done, void *arg,
                           struct dz_engine_why *why);
 void dz_copy_next(struct box *b); /* the cell can make the next one */
 void dz_copy_event(struct box *b, const struct dz_cell_event *event);

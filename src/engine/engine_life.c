@@ -303,20 +303,19 @@ static void reach_file(void *arg)
 /* --- jobs ----------------------------------------------------------------------------------------
  */
 
-static struct engine_job *make_job(struct dz_engine *e, const char *id, enum job_kind kind,
-                                   engine_job_fn *fn, void *arg)
+static struct engine_job *make_job(struct dz_engine *e, const char *id, const struct job_spec *spec)
 {
     size_t n = strlen(id) + 1;
     struct engine_job *j = dz_zalloc(sizeof *j + n);
     if (!j)
         return NULL;
     j->e = e;
-    j->kind = kind;
-    j->fn = fn;
-    j->arg = arg;
+    j->kind = spec->kind;
+    j->fn = spec->fn;
+    j->arg = spec->arg;
     j->began_us = now_us();
     memcpy(j->id, id, n);
-    if (kind == JOB_FILES && dz_timer_new(e->loop, reach_file, j, &j->again, NULL) < 0) {
+    if (spec->kind == JOB_FILES && dz_timer_new(e->loop, reach_file, j, &j->again, NULL) < 0) {
         dz_free(j);
         return NULL;
     }
@@ -324,38 +323,37 @@ static struct engine_job *make_job(struct dz_engine *e, const char *id, enum job
 }
 
 /* It runs already: nothing to bring up. */
-static bool use_warm(struct dz_engine *e, const struct dz_instance *row, engine_job_fn *fn,
-                     void *arg)
+static bool use_warm(struct dz_engine *e, const struct dz_instance *row,
+                     const struct job_spec *spec)
 {
     const struct dz_engine_result r = {.row = row, .rung = DZ_RUNG_WARM};
     struct box *b = dz_box_find(e, row->id);
     if (!b || b->phase != BOX_UP)
         return false;
     b->pins++;
-    fn(arg, b, &r);
+    spec->fn(spec->arg, b, &r);
     b->pins--;
     dz_box_leave(b);
     return true;
 }
 
-int dz_job_start(struct dz_engine *e, const struct dz_instance *row, enum job_kind kind,
-                 const struct dz_keeper_request *request, engine_job_fn *fn, void *arg,
+int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why)
 {
     struct dz_err err;
     int rc;
     if (e->draining)
         return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
-    if (kind != JOB_ORDER && use_warm(e, row, fn, arg))
+    if (spec->kind != JOB_ORDER && use_warm(e, row, spec))
         return 0;
-    if (kind == JOB_USE && (rc = may_wake(row, why)) < 0)
+    if (spec->kind == JOB_USE && (rc = may_wake(row, why)) < 0)
         return rc;
-    struct engine_job *j = make_job(e, row->id, kind, fn, arg);
+    struct engine_job *j = make_job(e, row->id, spec);
     if (!j)
         return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row->id);
     if (ret_job)
         *ret_job = j;
-    switch (kind) {
+    switch (spec->kind) {
     case JOB_USE:
         use(j);
         return 0;
@@ -365,7 +363,7 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, enum job_ki
     case JOB_ORDER:
         break;
     }
-    rc = submit(j, request, on_order, &err);
+    rc = submit(j, spec->request, on_order, &err);
     if (rc < 0) {
         explain(why, rc, &err, row);
         dz_free(j);
@@ -373,11 +371,11 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, enum job_ki
     return rc;
 }
 
-int dz_engine_row(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                  struct dz_instance *ret_row, struct dz_engine_why *why)
+int dz_engine_row(struct dz_engine *e, struct dz_engine_target target, struct dz_instance *ret_row,
+                  struct dz_engine_why *why)
 {
     char quoted[DZ_STR_QUOTED];
-    const char *tenant = who->is_operator ? NULL : who->tenant;
+    const char *word = target.word, *tenant = dz_engine_sees(target.who);
     struct dz_err err;
     int rc = dz_registry_find(e->registry, tenant, word, ret_row, &err);
     if (rc == DZ_ENOENT)

@@ -63,7 +63,8 @@ static bool again(struct dz_engine_op *op, int code)
     op->handle = 0;
     op->box = NULL;
     dz_list_remove(&op->link);
-    if (dz_job_start(b->e, &row, JOB_FILES, NULL, on_reached, op, &op->job, &why) == 0)
+    if (dz_job_start(b->e, &row, &(struct job_spec){JOB_FILES, on_reached, op, NULL}, &op->job,
+                     &why) == 0)
         return true;
     op->box = b;
     dz_list_push_back(&b->ops, &op->link);
@@ -170,23 +171,23 @@ static struct dz_engine_op *make_op(const struct dz_cell_op *from,
     return op;
 }
 
-int dz_engine_op(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                 const struct dz_cell_op *op, bool writes, enum dz_activity activity,
-                 const struct dz_engine_op_ops *ops, void *arg, struct dz_engine_op **ret_op,
+int dz_engine_op(struct dz_engine *e, struct dz_engine_target target,
+                 const struct dz_engine_op_request *request, struct dz_engine_op **ret_op,
                  struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    int rc = dz_engine_row(e, who, word, &row, why);
+    int rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
-    struct dz_engine_op *o = make_op(op, ops, arg);
+    struct dz_engine_op *o = make_op(request->op, request->ops, request->arg);
     if (!o)
         return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row.id);
-    dz_keeper_touch(e->keeper, row.id, activity);
+    dz_keeper_touch(e->keeper, row.id, request->activity);
     *ret_op = o;
     /* A frozen file must not be changed beside its cold copy: that is a wake's. */
-    bool use = writes && strcmp(row.state, "frozen") == 0;
-    rc = dz_job_start(e, &row, use ? JOB_USE : JOB_FILES, NULL, on_reached, o, &o->job, why);
+    bool use = request->writes && strcmp(row.state, "frozen") == 0;
+    const struct job_spec job = {use ? JOB_USE : JOB_FILES, on_reached, o, NULL};
+    rc = dz_job_start(e, &row, &job, &o->job, why);
     if (rc < 0) {
         *ret_op = NULL;
         op_free(o);

@@ -20,12 +20,12 @@ enum {
     TRIES = 8,
 };
 
-int dz_engine_ref_add(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+int dz_engine_ref_add(struct dz_engine *e, struct dz_engine_target target,
                       char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_err err;
-    int rc = dz_engine_row(e, who, word, &row, why);
+    int rc = dz_engine_row(e, target, &row, why);
     if (rc == 0)
         rc = dz_id_new("ref", ret_id, &why->err);
     if (rc < 0)
@@ -34,21 +34,22 @@ int dz_engine_ref_add(struct dz_engine *e, const struct dz_engine_caller *who, c
                                    .tenant = row.tenant,
                                    .status = "alive",
                                    .sandbox_id = row.id,
-                                   .owner = who->tenant,
+                                   .owner = target.who->tenant,
                                    .created = dz_clock_real_ms()};
     rc = dz_registry_ref_add(e->registry, &ref, true, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-static int get_ref(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
-                   struct dz_ref_row *ret_row, struct dz_engine_why *why)
+static int get_ref(struct dz_engine *e, struct dz_engine_target target, struct dz_ref_row *ret_row,
+                   struct dz_engine_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     struct dz_err err;
     int rc =
-        dz_registry_ref_get(e->registry, who->is_operator ? NULL : who->tenant, id, ret_row, &err);
+        dz_registry_ref_get(e->registry, dz_engine_sees(target.who), target.word, ret_row, &err);
     if (rc == DZ_ENOENT)
-        return dz_why(why, rc, NULL, "there is no reference %s", dz_str_quote(dz_str(id), quoted));
+        return dz_why(why, rc, NULL, "there is no reference %s",
+                      dz_str_quote(dz_str(target.word), quoted));
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
@@ -106,14 +107,14 @@ static int change(struct dz_engine *e, struct dz_ref_row *ref, bool come, int64_
 }
 
 /* Others may change the row meanwhile: then it is read and changed again. */
-static int change_ref(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
-                      bool come, int64_t *number, char ret_sandbox[static DZ_COLD_KEY],
+static int change_ref(struct dz_engine *e, struct dz_engine_target target, bool come,
+                      int64_t *number, char ret_sandbox[static DZ_COLD_KEY],
                       struct dz_engine_why *why)
 {
     int rc = DZ_EBUSY;
     for (int i = 0; i < TRIES && rc == DZ_EBUSY; i++) {
         DZ_AUTO(dz_ref_row_release) struct dz_ref_row ref = {0};
-        rc = get_ref(e, who, id, &ref, why);
+        rc = get_ref(e, target, &ref, why);
         if (rc == 0 && ref.closed)
             rc = owner_gone(&ref, why);
         if (rc == 0)
@@ -126,14 +127,13 @@ static int change_ref(struct dz_engine *e, const struct dz_engine_caller *who, c
     return rc;
 }
 
-int dz_engine_ref_attach(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
-                         int64_t *ret_number, struct dz_instance *ret_row,
-                         struct dz_engine_why *why)
+int dz_engine_ref_attach(struct dz_engine *e, struct dz_engine_target target, int64_t *ret_number,
+                         struct dz_instance *ret_row, struct dz_engine_why *why)
 {
     char sandbox[DZ_COLD_KEY];
     struct dz_err err;
     int64_t number = 0;
-    int rc = change_ref(e, who, id, true, &number, sandbox, why);
+    int rc = change_ref(e, target, true, &number, sandbox, why);
     if (rc < 0)
         return rc;
     rc = dz_registry_get(e->registry, sandbox, ret_row, &err);
@@ -143,22 +143,24 @@ int dz_engine_ref_attach(struct dz_engine *e, const struct dz_engine_caller *who
     return 0;
 }
 
-int dz_engine_ref_detach(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
-                         int64_t number, struct dz_engine_why *why)
+int dz_engine_ref_detach(struct dz_engine *e, struct dz_engine_target target, int64_t number,
+                         struct dz_engine_why *why)
 {
     char sandbox[DZ_COLD_KEY];
-    return change_ref(e, who, id, false, &number, sandbox, why);
+    return change_ref(e, target, false, &number, sandbox, why);
 }
 
-int dz_engine_ref_delete(struct dz_engine *e, const struct dz_engine_caller *who, const char *id,
+int dz_engine_ref_delete(struct dz_engine *e, struct dz_engine_target target,
                          dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_ref_row_release) struct dz_ref_row ref = {0};
     const struct dz_engine_order destroy = {.what = DZ_REQUEST_DESTROY};
-    int rc = get_ref(e, who, id, &ref, why);
+    int rc = get_ref(e, target, &ref, why);
     if (rc == 0 && ref.closed)
         rc = owner_gone(&ref, why);
-    if (rc == 0 && !who->is_operator && strcmp(ref.owner, who->tenant) != 0)
-        rc = dz_why(why, DZ_EDENIED, NULL, "%s: only its owner ends it; detach instead", id);
-    return rc < 0 ? rc : dz_engine_order(e, who, ref.sandbox_id, &destroy, done, arg, why);
+    const char *sees = dz_engine_sees(target.who);
+    if (rc == 0 && sees && strcmp(ref.owner, sees) != 0)
+        rc = dz_why(why, DZ_EDENIED, NULL, "%s: only its owner ends it; detach instead", ref.id);
+    target.word = ref.sandbox_id;
+    return rc < 0 ? rc : dz_engine_order(e, target, &destroy, done, arg, why);
 }

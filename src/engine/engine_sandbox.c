@@ -148,7 +148,7 @@ static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_engi
         o->create = true;
         f->order = o;
         (void)snprintf(f->id, sizeof f->id, "%s", row->id);
-        rc = dz_job_start(e, row, JOB_ORDER, &wake, on_started, f, NULL, why);
+        rc = dz_job_start(e, row, &(struct job_spec){JOB_ORDER, on_started, f, &wake}, NULL, why);
     }
     if (rc < 0) {
         undo(e, row->id);
@@ -249,10 +249,10 @@ int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
 
 /* --- finding ------------------------------------------------------------------------------- */
 
-int dz_engine_get(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                  struct dz_instance *ret_row, struct dz_engine_why *why)
+int dz_engine_get(struct dz_engine *e, struct dz_engine_target target, struct dz_instance *ret_row,
+                  struct dz_engine_why *why)
 {
-    return dz_engine_row(e, who, word, ret_row, why);
+    return dz_engine_row(e, target, ret_row, why);
 }
 
 static bool matches(const struct dz_instance *row, const struct dz_engine_filter *f,
@@ -279,7 +279,7 @@ int dz_engine_list(struct dz_engine *e, const struct dz_engine_caller *who,
     (void)snprintf(after, sizeof after, "%s", f->after ? f->after : "");
     for (bool last = false; !last;) {
         DZ_AUTO(dz_instances_release) struct dz_instances page = DZ_VEC_INIT(LIST_PAGE);
-        const struct dz_registry_filter filter = {.tenant = who->is_operator ? NULL : who->tenant,
+        const struct dz_registry_filter filter = {.tenant = dz_engine_sees(who),
                                                   .state = f->state,
                                                   .kind = f->kind,
                                                   .after = after,
@@ -378,7 +378,7 @@ static int change_once(struct dz_engine *e, const struct dz_instance *row,
     return dz_registry_change(e->registry, &c, err);
 }
 
-int dz_engine_change(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
                      const struct dz_engine_patch *p, struct dz_instance *ret_row,
                      struct dz_engine_why *why)
 {
@@ -386,7 +386,7 @@ int dz_engine_change(struct dz_engine *e, const struct dz_engine_caller *who, co
     struct dz_err err = {0};
     int rc = check_patch(p, why);
     if (rc == 0)
-        rc = dz_engine_row(e, who, word, &row, why);
+        rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
     char id[DZ_COLD_KEY];
@@ -432,14 +432,14 @@ static int wake_with(struct dz_engine *e, const struct dz_instance *row,
     return 0;
 }
 
-int dz_engine_order(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
+int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
                     const struct dz_engine_order *order, dz_engine_done_fn *done, void *arg,
                     struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     const struct dz_keeper_request request = {
         .what = order->what, .keep = order->what == DZ_REQUEST_SUSPEND ? order->keep : NULL};
-    int rc = dz_engine_row(e, who, word, &row, why);
+    int rc = dz_engine_row(e, target, &row, why);
     if (rc == 0 && order->what == DZ_REQUEST_WAKE)
         rc = wake_with(e, &row, order, why);
     if (rc == 0 && request.keep && strcmp(request.keep, "memory") != 0 &&
@@ -450,7 +450,7 @@ int dz_engine_order(struct dz_engine *e, const struct dz_engine_caller *who, con
         return why->err.code;
     if (order->what == DZ_REQUEST_DELETE || order->what == DZ_REQUEST_DESTROY)
         (void)snprintf(o->deleted, sizeof o->deleted, "%s", row.id);
-    rc = dz_job_start(e, &row, JOB_ORDER, &request, on_ordered, o, NULL, why);
+    rc = dz_job_start(e, &row, &(struct job_spec){JOB_ORDER, on_ordered, o, &request}, NULL, why);
     if (rc < 0)
         dz_free(o);
     else if (order->what == DZ_REQUEST_WAKE)
@@ -463,12 +463,12 @@ int dz_engine_order(struct dz_engine *e, const struct dz_engine_caller *who, con
     return rc;
 }
 
-int dz_engine_hold(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                   int64_t until_ms, struct dz_instance *ret_row, struct dz_engine_why *why)
+int dz_engine_hold(struct dz_engine *e, struct dz_engine_target target, int64_t until_ms,
+                   struct dz_instance *ret_row, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_err err;
-    int rc = dz_engine_row(e, who, word, &row, why);
+    int rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
     rc = dz_keeper_hold(e->keeper, row.id, until_ms, &err);

@@ -245,52 +245,52 @@ static void on_reached(void *arg, struct box *b, const struct dz_engine_result *
     dz_copy_next(b);
 }
 
-int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row, const char *kind,
-                          const char *name, dz_engine_snap_fn *done, void *arg,
+int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
+                          struct snap_label label, dz_engine_snap_fn *done, void *arg,
                           struct dz_engine_why *why)
 {
     struct copy *c = dz_zalloc(sizeof *c);
     int rc = c ? 0 : dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc < 0)
         return rc;
-    *c = (struct copy){.e = e, .done = done, .arg = arg, .fds = {-1, -1}, .kind = kind};
+    *c = (struct copy){.e = e, .done = done, .arg = arg, .fds = {-1, -1}, .kind = label.kind};
     dz_list_init(&c->link);
     rc = dz_id_new("snap", c->id, &why->err);
-    if (rc == 0 && name && !(c->name = dz_str_dup(dz_str(name))))
+    if (rc == 0 && label.name && !(c->name = dz_str_dup(dz_str(label.name))))
         rc = dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc == 0)
-        rc = dz_job_start(e, row, JOB_FILES, NULL, on_reached, c, NULL, why);
+        rc = dz_job_start(e, row, &(struct job_spec){JOB_FILES, on_reached, c, NULL}, NULL, why);
     if (rc < 0)
         copy_free(c);
     return rc;
 }
 
-int dz_engine_snapshot(struct dz_engine *e, const struct dz_engine_caller *who, const char *word,
-                       const char *name, dz_engine_snap_fn *done, void *arg,
-                       struct dz_engine_why *why)
+int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target, const char *name,
+                       dz_engine_snap_fn *done, void *arg, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = name ? dz_engine_check_name(name, why) : 0;
     if (rc == 0)
-        rc = dz_engine_row(e, who, word, &row, why);
-    return rc < 0 ? rc : dz_engine_snapshot_of(e, &row, "snapshot", name, done, arg, why);
+        rc = dz_engine_row(e, target, &row, why);
+    return rc < 0 ? rc
+                  : dz_engine_snapshot_of(e, &row, (struct snap_label){"snapshot", name}, done, arg,
+                                          why);
 }
 
 /* --- rows ----------------------------------------------------------------------------------------
  */
 
-int dz_engine_snapshot_get(struct dz_engine *e, const struct dz_engine_caller *who,
-                           const char *word, struct dz_snapshot_row *ret_row,
-                           struct dz_engine_why *why)
+int dz_engine_snapshot_get(struct dz_engine *e, struct dz_engine_target target,
+                           struct dz_snapshot_row *ret_row, struct dz_engine_why *why)
 {
     char quoted[DZ_STR_QUOTED];
-    const char *tenant = who->is_operator ? NULL : who->tenant;
+    const char *word = target.word, *tenant = dz_engine_sees(target.who);
     struct dz_err err;
     int rc = dz_registry_snapshot_get(e->registry, tenant, word, ret_row, &err);
     if (rc == DZ_ENOENT && tenant)
         rc = dz_registry_snapshot_find(e->registry, tenant, word, ret_row, &err);
     else if (rc == DZ_ENOENT)
-        rc = dz_registry_snapshot_find(e->registry, who->tenant, word, ret_row, &err);
+        rc = dz_registry_snapshot_find(e->registry, target.who->tenant, word, ret_row, &err);
     if (rc == DZ_ENOENT)
         return dz_why(why, rc, NULL, "there is no snapshot %s", dz_str_quote(dz_str(word), quoted));
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
@@ -301,17 +301,17 @@ int dz_engine_snapshots(struct dz_engine *e, const struct dz_engine_caller *who,
 {
     struct dz_err err;
     const struct dz_registry_record_filter f = {
-        .tenant = who->is_operator ? NULL : who->tenant, .after = after, .limit = limit};
+        .tenant = dz_engine_sees(who), .after = after, .limit = limit};
     int rc = dz_registry_snapshot_list(e->registry, &f, rows, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-int dz_engine_snapshot_delete(struct dz_engine *e, const struct dz_engine_caller *who,
-                              const char *word, struct dz_engine_why *why)
+int dz_engine_snapshot_delete(struct dz_engine *e, struct dz_engine_target target,
+                              struct dz_engine_why *why)
 {
     DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row row = {0};
     struct dz_err err;
-    int rc = dz_engine_snapshot_get(e, who, word, &row, why);
+    int rc = dz_engine_snapshot_get(e, target, &row, why);
     if (rc < 0)
         return rc;
     rc = dz_registry_snapshot_remove(e->registry, NULL, row.id, 0, &err);

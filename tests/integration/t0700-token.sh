@@ -38,6 +38,10 @@ test_that 'who has it is its tenant, also by the CLI' '
     export DOZE_URL=unix:$SOCK && DOZE_TOKEN=$a run 0 doze ls && has out web && lines out 2 &&
     run 0 doze token ls && has out "just now" || has out "s ago"
 '
+test_that 'the branches of its fork are its own' '
+    a=$(cat acme) && as "$a" 201 POST "$(s /web/fork)" "{\"count\":2}" && [ "$(grep -o "\"tenant\":\"acme\"" out | wc -l)" -eq 3 ] &&
+    as "$a" 200 GET "$(s)" && [ "$(grep -o "\"id\":\"sbx_" out | wc -l)" -eq 3 ]
+'
 test_that 'what is the operator'"'"'s is not the tenant'"'"'s' '
     a=$(cat acme) &&
     for r in "GET /metrics" "GET /instances" "GET /v1/tokens" "POST /v1/tokens" "DELETE /v1/tokens/ci" \
