@@ -33,7 +33,7 @@ TEST(spec_names_the_field)
     BAD(region, "mars", "region");
     BAD(policy, "root", "policy");
     BAD(keep, "some", "keep");
-    BAD(durability, "strict", "durability");
+    BAD(durability, "lax", "durability");
     BAD(idle_mode, "often", "idle.mode");
     BAD(memory_bytes, 1, "memory");
     BAD(memory_bytes, DZ_ENGINE_MEMORY_MAX + 1, "memory");
