@@ -69,6 +69,7 @@ SLEEP      := sleep_anywhere sleep_soak
 $(foreach p,$(SLEEP),$(call program,$(p),tests/sleep/$(p).c tests/sleep/sleep_rig.c,cell))
 FREEZE     := freeze freeze_proc freeze_spec
 $(foreach p,$(FREEZE),$(call program,$(p),$(addprefix tests/freeze/,$(p).c freeze_world.c freeze_fresh.c),wasm))
+$(call program,soak_daemon,$(addprefix tests/soak/,soak_main.c soak_host.c soak_client.c),client os)
 $(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
 $(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs cell)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
@@ -170,7 +171,7 @@ TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test busybox-suite sim-all sleep-all
+	@scripts/test test busybox-suite sim-all sleep-all soak-short
 check: $(UNITS) $(CORPORA) ; @scripts/run-tap unit $(UNITS) -- corpora $(CORPORA) ## unit tests and corpora
 check-asan: ; @$(MAKE) --no-print-directory CONFIG=asan check ## the same under ASan and UBSan
 integration: all build/base/base.doze ## the program itself, in numbered shell tests
@@ -203,8 +204,11 @@ sleep: $(SLEEP:%=$(B)/%) build/base/base.doze ## real programs asleep anywhere, 
 	@$(MAKE) --no-print-directory CONFIG=asan build/asan-$(notdir $(CC))/doze >/dev/null
 	@POINTS=$(or $(POINTS),8) CYCLES=$(or $(CYCLES),100) scripts/run-tap sleep $(SLEEP:%=$(B)/%)
 sleep-all: ; @$(MAKE) --no-print-directory sleep POINTS=50 CYCLES=1000 ## the same at 50 points each, and 1,000 times
-soak: soak-sleep ## everything that takes an hour
+soak: soak-sleep soak-daemon ## everything that takes an hour
 soak-sleep: $(B)/sleep_soak build/base/base.doze ; @CYCLES=10000 scripts/run-tap soak $< ## 10,000 times asleep and awake
+soak-daemon: $(B)/soak_daemon $(B)/doze build/base/base.doze ## a daemon under mixed load, killed again and again; SOAK_SECONDS= SEED=
+	@DOZE=$(abspath $(B)/doze) DOZE_BASE=$(abspath build/base/base.doze) SOAK_SECONDS=$(or $(SOAK_SECONDS),1800) scripts/run-tap soak $<
+soak-short: ; @$(MAKE) --no-print-directory soak-daemon SOAK_SECONDS=120
 cover: ## line coverage of each module by the unit tests
 	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
@@ -278,7 +282,7 @@ help: ## this list
 	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 clean: ; rm -rf build ## remove every build directory
 
-.PHONY: all kill security security-asan sim sim-all spec spec-asan freeze sleep sleep-all soak soak-sleep guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
+.PHONY: all kill security security-asan sim sim-all spec spec-asan freeze sleep sleep-all soak soak-sleep soak-daemon soak-short guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

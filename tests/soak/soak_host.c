@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The host: the daemon as a process, what is done to it, and what it holds.
+ */
+#include "soak.h"
+
+#include "../lib/dice.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/num.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    READY_MS = 20000,
+    STOP_MS = 20000,
+    RUN_MS = 120000,
+    FULL_MS = 2000,
+    CHILDREN_MAX = 512,
+};
+
+static void nap(unsigned ms)
+{
+    const struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&t, NULL);
+}
+
+/* A file system of its own for the data, so that it can be full; only root may. */
+static bool mount_small(const char *dir)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", dir, "tmpfs", 0, "size=512m") == 0;
+}
+
+int soak_host_open(struct soak_host *h, struct dz_err *err)
+{
+    struct dz_buf out = DZ_BUF_INIT(65536);
+    char empty[DZ_TEMP_DIR_TEXT + 8];
+    const char *base = getenv("DOZE_BASE");
+    int rc = dz_fd_temp_dir("doze-soak", h->dir, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(h->data, sizeof h->data, "%s/data", h->dir);
+    (void)snprintf(empty, sizeof empty, "%s/empty", h->dir);
+    (void)snprintf(h->url, sizeof h->url, "unix:%s/doze.sock", h->data);
+    if ((rc = dz_fd_mkdirs(AT_FDCWD, h->data, 0700, err)) < 0 ||
+        (rc = dz_fd_mkdirs(AT_FDCWD, empty, 0700, err)) < 0)
+        return rc;
+    h->small = mount_small(h->data);
+    h->daemon = (struct dz_os_proc)DZ_OS_PROC_NONE;
+    const char *const build[] = {
+        "image",      "build", "-q", "--from", base ? base : "build/base/base.doze",
+        "--from-dir", empty,   "-t", "base",   NULL};
+    rc = soak_doze(h, build, &out, err);
+    dz_buf_release(&out);
+    return rc;
+}
+
+void soak_host_close(struct soak_host *h)
+{
+    struct dz_err err = {0};
+    dz_os_proc_close(&h->daemon);
+    if (h->small)
+        (void)umount2(h->data, MNT_DETACH);
+    if (h->dir[0] && dz_fd_remove_tree(AT_FDCWD, h->dir, &err) < 0)
+        printf("# %s\n", err.msg);
+}
+
+int soak_doze(const struct soak_host *h, const char *const *words, struct dz_buf *out,
+              struct dz_err *err)
+{
+    const char *argv[24] = {h->doze};
+    struct dz_os_run_result r;
+    for (size_t i = 0; words[i]; i++)
+        argv[i + 1] = words[i];
+    (void)setenv("DOZE_DATA", h->data, 1);
+    const struct dz_os_run_opts o = {
+        .argv = argv, .out_max = 1 << 20, .err_max = 4096, .timeout_ms = RUN_MS};
+    int rc = dz_os_run(&o, &r, err);
+    if (rc < 0)
+        return rc;
+    dz_buf_reset(out);
+    dz_buf_add(out, r.out.p, r.out.len);
+    if (r.timed_out || r.status.exit_code != 0)
+        rc = dz_fail(err, DZ_EIO, "doze %s %s: exit %d: %.150s%.50s", words[0],
+                     words[1] ? words[1] : "", r.status.exit_code, r.err.p, r.out.p);
+    dz_os_run_result_release(&r);
+    return rc;
+}
+
+/* --- the daemon ----------------------------------------------------------------------- */
+
+static int wait_ready(const struct soak_host *h, struct dz_err *err)
+{
+    struct dz_err last = {0};
+    for (int64_t end = dz_clock_mono_ms() + READY_MS; dz_clock_mono_ms() < end; nap(20)) {
+        struct dz_client *c = NULL;
+        int rc = dz_client_open(h->url, NULL, &c, &last);
+        if (rc == 0)
+            rc = dz_client_json(c, "GET", "/readyz", NULL, NULL, &last);
+        dz_client_close(c);
+        if (rc >= 0)
+            return 0;
+    }
+    return dz_fail(err, DZ_ETIMEOUT, "the daemon is not ready after %d seconds: %.150s",
+                   READY_MS / 1000, last.msg);
+}
+
+int soak_start(struct soak_host *h, struct dz_err *err)
+{
+    char path[DZ_TEMP_DIR_TEXT + 32];
+    (void)setenv("DOZE_DATA", h->data, 1);
+    (void)snprintf(path, sizeof path, "%s/daemon.log", h->dir);
+    int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log < 0)
+        return dz_fail_sys(err, errno, "open %s", path);
+    const char *const argv[] = {h->doze, "daemon", NULL};
+    const struct dz_os_fd fds[] = {{1, log}, {2, log}};
+    const struct dz_os_spawn_opts o = {.argv = argv, .fds = fds, .fd_count = 2};
+    int rc = dz_os_spawn(&o, &h->daemon, err);
+    (void)close(log);
+    return rc < 0 ? rc : wait_ready(h, err);
+}
+
+int soak_crash(struct soak_host *h, struct dz_err *err)
+{
+    struct dz_os_status status;
+    dz_os_proc_kill(&h->daemon);
+    int rc = dz_os_proc_wait(&h->daemon, STOP_MS, &status, err);
+    h->kills++;
+    return rc < 0 ? rc : soak_start(h, err);
+}
+
+int soak_stop(struct soak_host *h, struct dz_err *err)
+{
+    struct dz_os_status status;
+    int rc = dz_os_proc_signal(&h->daemon, SIGTERM, err);
+    if (rc == 0)
+        rc = dz_os_proc_wait(&h->daemon, STOP_MS, &status, err);
+    if (rc == 0 && status.exit_code != 0)
+        rc = dz_fail(err, DZ_EIO, "the daemon ended with exit %d, signal %d", status.exit_code,
+                     status.signal);
+    return rc;
+}
+
+static size_t children(pid_t pid, pid_t *list, size_t max)
+{
+    char path[64];
+    struct dz_buf text = DZ_BUF_INIT(65536);
+    size_t n = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    if (dz_fd_read_file(AT_FDCWD, path, &text, NULL) == 0)
+        for (char *p = text.p, *end; n < max; p = end) {
+            long v = strtol(p, &end, 10);
+            if (end == p)
+                break;
+            list[n++] = (pid_t)v;
+        }
+    dz_buf_release(&text);
+    return n;
+}
+
+bool soak_kill_cell(struct soak_host *h)
+{
+    pid_t list[CHILDREN_MAX];
+    size_t n = children(h->daemon.pid, list, CHILDREN_MAX);
+    if (n == 0 || kill(list[dice_below(&h->seed, (uint32_t)n)], SIGKILL) < 0)
+        return false;
+    h->cells++;
+    return true;
+}
+
+void soak_fill(struct soak_host *h)
+{
+    static const char zeros[1 << 20];
+    char path[DZ_TEMP_DIR_TEXT + 32];
+    (void)snprintf(path, sizeof path, "%s/filler", h->data);
+    if (!h->small)
+        return;
+    atomic_store(&h->world->full, true);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    for (size_t step = sizeof zeros; fd >= 0 && step >= 512;)
+        if (write(fd, zeros, step) <= 0)
+            step /= 2;
+    nap(FULL_MS);
+    dz_fd_close(&fd);
+    (void)unlink(path);
+    nap(FULL_MS); /* what was refused is still on its way */
+    atomic_store(&h->world->full, false);
+    h->fills++;
+}
+
+/* --- looking ------------------------------------------------------------------------------ */
+
+static int count_entries(const char *path, unsigned *ret_count, struct dz_err *err)
+{
+    DIR *d = opendir(path);
+    unsigned n = 0;
+    if (!d)
+        return dz_fail_sys(err, errno, "open %s", path);
+    while (readdir(d))
+        n++;
+    (void)closedir(d);
+    *ret_count = n - 3; /* ., .., and the one that reads */
+    return 0;
+}
+
+int soak_look(const struct soak_host *h, struct soak_sample *ret_sample, struct dz_err *err)
+{
+    char path[64];
+    pid_t list[CHILDREN_MAX];
+    struct dz_buf text = DZ_BUF_INIT(65536);
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)h->daemon.pid);
+    int rc = count_entries(path, &ret_sample->descriptors, err);
+    ret_sample->processes = (unsigned)children(h->daemon.pid, list, CHILDREN_MAX);
+    (void)snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)h->daemon.pid);
+    if (rc == 0)
+        rc = dz_fd_read_file(AT_FDCWD, path, &text, err);
+    ret_sample->private_bytes = 0;
+    if (rc == 0)
+        for (const char *p = text.p; (p = strstr(p, "Private_"));) {
+            p += strcspn(p, " ");
+            ret_sample->private_bytes += strtoull(p, NULL, 10) << 10;
+        }
+    dz_buf_release(&text);
+    return rc;
+}
