@@ -42,6 +42,7 @@ static void put_row(struct dz_json *j, const struct dz_cell_exec_row *row)
     else
         dz_json_put_null(j, "exit_code");
     dz_json_put_strz(j, "signal", dz_api_signal_name(row->signal));
+    dz_json_put_bool(j, "timed_out", row->timed_out);
     dz_api_put_time(j, "started_at", row->started_ns / DZ_NS_PER_MS);
     dz_api_put_time(j, "ended_at", over ? row->ended_ns / DZ_NS_PER_MS : 0);
     dz_json_put_i64(j, "cpu_ms", row->cpu_ns / DZ_NS_PER_MS);

@@ -133,6 +133,7 @@ struct dz_cell_event {
     size_t size;
     int exit_code; /* 0 to 255; -1: signal */
     int signal;
+    bool timed_out;   /* EXITED: it was killed when its time was over */
     int code;         /* DZ_E* of FAILED */
     const char *text; /* "" when there is nothing to say; valid until the next receive */
 };

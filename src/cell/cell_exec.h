@@ -44,6 +44,7 @@ struct dz_cell_exec {
     int64_t cpu_ns;        /* that it may use; 0: as the policy says, -1: any */
     uint64_t output_bytes; /* that it may print; 0: as the policy says, UINT64_MAX: any */
     uint64_t keep_bytes;   /* of its output in the file; 0: DZ_CELL_KEEP */
+    int64_t timeout_ns;    /* then it is killed, by the wall's clock, asleep or not; 0: never */
     const void *spec;      /* the host's own, kept with the record */
     size_t spec_size;
 };

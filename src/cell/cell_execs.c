@@ -17,6 +17,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#define TIMEOUT_MAX_NS (INT64_C(100) * 365 * 24 * 3600 * DZ_NS_PER_S)
+
 static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
 
 struct dz_execs *dz_execs_new(int fd, struct dz_cell_machine *m, const char *const *env)
@@ -29,6 +31,7 @@ struct dz_execs *dz_execs_new(int fd, struct dz_cell_machine *m, const char *con
     x->env = env;
     x->next_number = 1;
     x->next_woken = DZ_EXEC_WOKEN;
+    x->kill_at = INT64_MAX;
     x->incoming = (struct dz_buf)DZ_BUF_INIT(DZ_START_SIZE_MAX);
     return x;
 }
@@ -42,6 +45,7 @@ struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id
     e->tail = (struct dz_buf)DZ_BUF_INIT((size_t)4 * DZ_KERNEL_STREAM_SIZE);
     e->spec = (struct dz_buf)DZ_BUF_INIT(1 << 16);
     e->keep = DZ_CELL_KEEP;
+    e->kill_at = INT64_MAX;
     (void)snprintf(e->id, sizeof e->id, "%s", id);
     e->next = x->all;
     x->all = e;
@@ -111,6 +115,8 @@ static int decode(const struct dz_buf *bytes, struct wanted *w, struct dz_err *e
     if (bytes->len < sizeof w->head)
         return dz_fail(err, DZ_EINVAL, "a command that is malformed");
     memcpy(&w->head, bytes->p, sizeof w->head);
+    if (w->head.timeout_ns > TIMEOUT_MAX_NS)
+        w->head.timeout_ns = 0; /* in a hundred years */
     w->id = dz_cursor_string(&c);
     w->program = w->id ? dz_cursor_string(&c) : NULL;
     w->cwd = w->program ? dz_cursor_string(&c) : NULL;
@@ -136,7 +142,9 @@ static void describe(struct dz_exec *e, const struct wanted *w)
     struct dz_exec_spec s = {.version = DZ_EXEC_SPEC_VERSION,
                              .flags = w->head.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN),
                              .own_size = w->head.spec_size,
-                             .keep_bytes = e->keep};
+                             .keep_bytes = e->keep,
+                             .cpu_ns =
+                                 w->head.timeout_ns > 0 ? e->started_ns + w->head.timeout_ns : 0};
     for (; w->argv[s.argc]; s.argc++) {
         size_t n = strlen(w->argv[s.argc]) + 1;
         if (s.argv_size + n > DZ_EXEC_ARGV_KEPT)
@@ -180,6 +188,7 @@ static int launch(struct dz_execs *x, struct dz_exec *e, const struct wanted *w,
     uint64_t keep = w->head.keep_bytes ? w->head.keep_bytes : DZ_CELL_KEEP;
     e->keep = keep > DZ_CELL_KEEP_MAX ? DZ_CELL_KEEP_MAX : keep;
     e->keep = e->keep < least ? least : e->keep;
+    e->started_ns = dz_clock_real_ns();
     describe(e, w);
     if (p.tty || p.open_stdin)
         e->in = dz_alloc(sizeof *e->in);
@@ -198,8 +207,9 @@ static int launch(struct dz_execs *x, struct dz_exec *e, const struct wanted *w,
     memcpy(e->streams, p.streams, sizeof e->streams);
     e->attached = w->head.flags & DZ_EXEC_ATTACH;
     e->state = DZ_EXEC_RUNNING;
-    e->started_ns = dz_clock_real_ns();
     e->changed = true;
+    if (w->head.timeout_ns > 0)
+        dz_execs_limit(x, e, e->started_ns + w->head.timeout_ns);
     return 0;
 }
 
@@ -414,7 +424,9 @@ static void say_exited(struct dz_execs *x, struct dz_exec *e)
     struct {
         struct dz_frame_exited head;
         char why[sizeof e->why];
-    } body = {.head = {.cpu_ns = e->cpu_ns, .total = e->total}};
+    } body = {.head = {.cpu_ns = e->cpu_ns,
+                       .total = e->total,
+                       .flags = e->timed_out ? DZ_EXEC_TIMED_OUT : 0}};
     size_t n = strlen(e->why);
     memcpy(body.why, e->why, n);
     tell(x, e, DZ_FRAME_EXITED, (uint64_t)e->code,
@@ -422,10 +434,45 @@ static void say_exited(struct dz_execs *x, struct dz_exec *e)
     dz_execs_remove(x, e);
 }
 
+/* --- time ------------------------------------------------------------------------------------ */
+
+void dz_execs_limit(struct dz_execs *x, struct dz_exec *e, int64_t real_ns)
+{
+    int64_t left = real_ns - dz_clock_real_ns();
+    if (real_ns <= 0 || left > TIMEOUT_MAX_NS)
+        return;
+    e->kill_at = dz_clock_boot_ns() + (left > 0 ? left : 0);
+    x->kill_at = e->kill_at < x->kill_at ? e->kill_at : x->kill_at;
+}
+
+int64_t dz_execs_kill_at(const struct dz_execs *x)
+{
+    return x->kill_at;
+}
+
+/* The whole job of each whose time is over. */
+static void kill_late(struct dz_execs *x)
+{
+    int64_t now = x->kill_at == INT64_MAX ? 0 : dz_clock_boot_ns();
+    if (x->kill_at > now)
+        return;
+    x->kill_at = INT64_MAX;
+    for (struct dz_exec *e = x->all; e; e = e->next) {
+        if (e->kill_at <= now && e->job && !e->over) {
+            e->timed_out = true;
+            (void)dz_kernel_signal(x->machine->kernel, e->job, SIGKILL, true);
+        }
+        if (e->kill_at <= now || e->over)
+            e->kill_at = INT64_MAX;
+        x->kill_at = e->kill_at < x->kill_at ? e->kill_at : x->kill_at;
+    }
+}
+
 bool dz_execs_turn(struct dz_execs *x)
 {
     bool again = false;
     x->blocked = false;
+    kill_late(x);
     for (struct dz_exec *e = x->all, *next; e; e = next) {
         next = e->next;
         push_input(x, e);

@@ -29,11 +29,12 @@ enum dz_exec_state {
 
 /* exec.spec: this, id with its NUL, argv with their NULs, the host's own. */
 struct dz_exec_spec {
-    uint32_t version, flags; /* DZ_EXEC_TTY, DZ_EXEC_STDIN */
+    uint32_t version, flags; /* DZ_EXEC_TTY, DZ_EXEC_STDIN, DZ_EXEC_TIMED_OUT */
     uint32_t argc, argv_size, own_size;
     int32_t pid;
     uint64_t keep_bytes;
-    int64_t cpu_ns; /* when it has ended */
+    int64_t
+        cpu_ns; /* when it has ended; before, when it is to be killed, ns since 1970, 0: never */
     uint64_t total; /* bytes it printed, when it has ended */
 };
 _Static_assert(sizeof(struct dz_exec_spec) == 48, "as docs/format/disk.md has it");
@@ -56,6 +57,8 @@ struct dz_exec {
     bool changed;        /* its row is to be written */
     int state, code;
     int64_t started_ns, ended_ns, cpu_ns;
+    int64_t kill_at; /* boot clock, ns; INT64_MAX: never */
+    bool timed_out;
     char why[160];            /* it was stopped */
     struct dz_buf spec;       /* as in the row */
     struct dz_cell_input *in; /* NULL: it has none */
@@ -83,7 +86,8 @@ struct dz_execs {
     uint32_t next_number, next_woken;
     struct dz_buf incoming; /* an EXEC that is not whole yet */
     uint64_t bytes_in, bytes_out;
-    bool blocked; /* the socket was full */
+    bool blocked;    /* the socket was full */
+    int64_t kill_at; /* the earliest of all */
 };
 
 struct dz_execs *dz_execs_new(int fd, struct dz_cell_machine *m, const char *const *env);
@@ -98,10 +102,14 @@ size_t dz_execs_output(struct dz_execs *x, uint64_t tag, size_t n);
 int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_err *err);
 /* Carry what can be carried both ways. True: the kernel has something to do now. */
 bool dz_execs_turn(struct dz_execs *x);
+/* When the next command is to be killed: boot clock, ns; INT64_MAX: none is. */
+int64_t dz_execs_kill_at(const struct dz_execs *x);
 /* The inputs that a machine sleeps with. */
 void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret);
 /* After the wake: find them in the kernel, tell the host. */
 int dz_execs_woken(struct dz_execs *x, struct dz_err *err);
+/* To be killed at this time (ns since 1970; 0: never). */
+void dz_execs_limit(struct dz_execs *x, struct dz_exec *e, int64_t real_ns);
 struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id);
 void dz_execs_remove(struct dz_execs *x, struct dz_exec *e);
 

@@ -162,6 +162,7 @@ static void encode(struct dz_buf *b, const struct dz_cell_exec *e)
                                 .cpu_ns = e->cpu_ns,
                                 .output_bytes = e->output_bytes,
                                 .keep_bytes = e->keep_bytes,
+                                .timeout_ns = e->timeout_ns,
                                 .spec_size = (uint32_t)e->spec_size};
     dz_buf_add(b, &head, sizeof head);
     put(b, e->id);
@@ -311,6 +312,7 @@ static int on_exited(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
     e->type = DZ_CELL_EXITED;
     e->cpu_ns = head.cpu_ns;
     e->count = head.total;
+    e->timed_out = head.flags & DZ_EXEC_TIMED_OUT;
     e->text = (const char *)c->payload + sizeof head;
     e->exit_code = f->value < DZ_ENDED_SIGNAL ? (int)(f->value & 0xff) : -1;
     e->signal = f->value < DZ_ENDED_SIGNAL ? 0 : (int)((f->value - DZ_ENDED_SIGNAL) & 0x7f);

@@ -103,7 +103,8 @@ struct dz_frame_ready {
 };
 struct dz_frame_exited {
     int64_t cpu_ns;
-    uint64_t total; /* bytes printed ever */
+    uint64_t total;      /* bytes printed ever */
+    uint32_t flags, pad; /* DZ_EXEC_TIMED_OUT */
 };
 struct dz_frame_activity {
     int64_t cpu_ns, wake_at;
@@ -118,12 +119,14 @@ struct dz_exec_head {
     uint32_t argc, envc;
     int64_t cpu_ns;
     uint64_t output_bytes, keep_bytes;
+    int64_t timeout_ns; /* 0: never */
     uint32_t spec_size, pad;
 };
 enum {
     DZ_EXEC_TTY = 1,
     DZ_EXEC_STDIN = 2,
     DZ_EXEC_ATTACH = 4,
+    DZ_EXEC_TIMED_OUT = 8, /* of a record, and of EXITED */
 };
 
 /* Of an OP: this; path, to and text with their NULs. */

@@ -50,6 +50,15 @@ static int open_locked(struct dz_serve *s, struct dz_err *err)
     }
 }
 
+/* When a command that sleeps is to be killed, the machine must wake. Ns since 1970. */
+static int64_t sooner(const struct dz_serve *s, int64_t wake_at)
+{
+    int64_t at = dz_execs_kill_at(s->machine.execs);
+    if (at != INT64_MAX)
+        at += dz_clock_real_ns() - dz_clock_boot_ns();
+    return at < wake_at ? at : wake_at;
+}
+
 static int64_t sleeper_wakes_at(const struct dz_serve *s)
 {
     const struct dz_machine *m = s->machine.keep;
@@ -132,6 +141,7 @@ static void suspend(struct dz_serve *s)
     }
     if (rc < 0)
         dz_serve_fail(s, rc, &err);
+    wake_at = memory ? sooner(s, wake_at) : wake_at;
     say(s, DZ_FRAME_SUSPENDED, (uint64_t)wake_at, NULL, 0);
     if (memory)
         (void)dz_cell_sleep_close(&s->machine, NULL); /* the log holds all there is */
@@ -234,8 +244,7 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
                                   .bytes_in = s->machine.execs->bytes_in,
                                   .bytes_out = s->machine.execs->bytes_out};
     a.wake_at = next == INT64_MAX ? INT64_MAX : dz_clock_real_ns() + next - dz_kernel_now(k);
-    if (dz_kernel_runnable(k))
-        a.wake_at = 0;
+    a.wake_at = dz_kernel_runnable(k) ? 0 : sooner(s, a.wake_at);
     for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_proc *p = dz_kernel_row(k, DZ_KERNEL_TABLE_PROC, i);
         if (!p || (p->flags & DZ_PROC_INIT))
@@ -298,6 +307,10 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
         left = 0;
     if (most_ns >= 0 && (left < 0 || most_ns < left))
         left = most_ns;
+    int64_t kill_at = dz_execs_kill_at(s->machine.execs);
+    int64_t until = kill_at == INT64_MAX ? -1 : kill_at - dz_clock_boot_ns();
+    if (kill_at != INT64_MAX && (left < 0 || until < left))
+        left = until > 0 ? until : 0;
     const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
     if (s->machine.execs->blocked || s->ops->blocked)
         p.events |= POLLOUT;

@@ -128,7 +128,7 @@ struct dz_cell_exec_row {
     int exit_code;     /* of one that ended; -1: signal */
     int signal;
     int32_t pid;
-    bool tty, open_stdin;
+    bool tty, open_stdin, timed_out;
     int64_t started_ns, ended_ns, cpu_ns;
     uint64_t output_bytes, first_offset; /* printed ever; the first that is kept */
     const char *argv;                    /* argc strings with their NULs */

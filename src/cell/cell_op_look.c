@@ -173,7 +173,7 @@ static int put_exec_row(struct dz_op *op, struct dz_stmt *st, struct dz_err *err
     r.argv_size = s.argv_size;
     r.own_size = s.own_size;
     r.pid = s.pid;
-    r.cpu_ns = s.cpu_ns;
+    r.cpu_ns = r.state == DZ_EXEC_ENDED ? s.cpu_ns : 0;
     int rc = output_of(op->ops->serve->machine.db, (int64_t)r.number, &r, err);
     if (r.state != DZ_EXEC_RUNNING && s.total > r.output_bytes)
         r.output_bytes = s.total;

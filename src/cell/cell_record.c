@@ -85,6 +85,7 @@ static int load_row(struct dz_execs *x, struct dz_stmt *st, struct dz_err *err)
     e->started_ns = dz_col_int(st, 1);
     e->state = DZ_EXEC_RUNNING;
     e->keep = s.keep_bytes > DZ_CELL_KEEP_MAX ? DZ_CELL_KEEP_MAX : s.keep_bytes;
+    dz_execs_limit(x, e, s.cpu_ns);
     dz_buf_add(&e->spec, bytes, size);
     if ((s.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN)) || number == 0)
         e->in = dz_alloc(sizeof *e->in);
@@ -264,6 +265,7 @@ static int put_exec(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
         memcpy(&s, e->spec.p, sizeof s);
         s.cpu_ns = e->cpu_ns;
         s.total = e->total;
+        s.flags |= e->timed_out ? DZ_EXEC_TIMED_OUT : 0;
         memcpy(e->spec.p, &s, sizeof s);
     }
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_put_exec);

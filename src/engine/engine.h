@@ -341,7 +341,7 @@ struct dz_engine_exec {
     bool tty;
     uint16_t rows, cols;
     bool background;    /* nobody listens: only started() or failed() is told */
-    int64_t timeout_ms; /* then it is killed; 0: never */
+    int64_t timeout_ms; /* then it is killed, also if the sandbox sleeps; 0: never */
 };
 
 /* How a command ended. */

@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 
-#include <signal.h>
 #include <string.h>
 
 enum {
@@ -90,7 +89,6 @@ static void exec_free(struct exec *x)
     gone.code = dz_why(&why, DZ_ENOENT, NULL, "the command has ended");
     answer_tellings(x, &gone);
     dz_list_remove(&x->link);
-    dz_timer_free(x->timeout);
     dz_buf_release(&x->input);
     dz_free(x);
 }
@@ -244,18 +242,6 @@ static void push_input(struct exec *x)
 
 /* --- events -------------------------------------------------------------------------------- */
 
-static void on_timeout(void *arg)
-{
-    struct exec *x = arg;
-    if (!x->handle) { /* asleep: it is over when it wakes */
-        x->timed_out = true;
-        return;
-    }
-    x->timed_out = true;
-    (void)dz_cell_exec_signal(x->box->cell, x->handle, SIGKILL, true, NULL);
-    dz_box_watch(x->box);
-}
-
 /* What a watch has not had, and how the command ended, is in the file. */
 static void read_rest(struct dz_engine_watch *w, struct exec *x)
 {
@@ -269,7 +255,7 @@ static void on_ended(struct exec *x, const struct dz_cell_event *e)
     const struct dz_engine_exit how = {
         .exit_code = e->exit_code,
         .signal = e->signal,
-        .timed_out = x->timed_out,
+        .timed_out = e->timed_out,
         .text = e->text,
         .duration_ms = dz_clock_mono_ms() - x->began_ms,
         .bytes = e->count,
@@ -350,8 +336,6 @@ void dz_exec_up(struct box *b)
         }
         attach(x);
         push_input(x);
-        if (x->timed_out)
-            on_timeout(x);
     }
     b->pins--;
 }
@@ -364,7 +348,7 @@ void dz_exec_down(struct box *b, int code, const char *reason, const char *text)
         x->attached = false;
         if (code < 0)
             fail_all(x, code, reason, text);
-        if (dz_list_empty(&x->watches) && x->input.len == 0 && !x->timeout)
+        if (dz_list_empty(&x->watches) && x->input.len == 0)
             exec_free(x);
     }
     b->pins--;
@@ -501,16 +485,11 @@ static int start_command(struct exec *x, const struct launch *l, bool listen, st
         .cols = l->cols,
         .attach = listen,
         .cpu_ns = l->background ? -1 : 0,
+        .timeout_ns = l->timeout_ms < INT64_MAX / DZ_NS_PER_MS ? l->timeout_ms * DZ_NS_PER_MS : 0,
     };
     rc = dz_cell_exec(b->cell, &spec, &x->handle, err);
     dz_free(env);
     return rc;
-}
-
-static void arm_timeout(struct exec *x, int64_t ms)
-{
-    if (ms > 0 && dz_timer_new(x->box->e->loop, on_timeout, x, &x->timeout, NULL) == 0)
-        dz_timer_after(x->timeout, ms);
 }
 
 /* The machine runs: start what waited for it. */
@@ -540,7 +519,6 @@ static void on_launch(void *arg, struct box *b, const struct dz_engine_result *r
     x->attached = w->ops->output != NULL;
     x->input_end = !l->keep_input && l->input.n > 0;
     dz_buf_add(&x->input, l->input.p, l->input.n);
-    arm_timeout(x, l->timeout_ms);
     w->exec = x;
     dz_list_push_back(&x->watches, &w->link);
     dz_free(w->launch);
@@ -659,7 +637,7 @@ void dz_engine_watch_end(struct dz_engine_watch *w)
     if (x->handle) {
         attach(x);
         open_window(x);
-    } else if (dz_list_empty(&x->watches) && x->input.len == 0 && !x->timeout) {
+    } else if (dz_list_empty(&x->watches) && x->input.len == 0) {
         exec_free(x);
     }
     dz_box_leave(b);

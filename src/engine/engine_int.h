@@ -75,14 +75,13 @@ struct exec {
     struct box *box;
     char id[DZ_CELL_ID_MAX + 1];
     uint32_t handle; /* in the present cell; 0: none */
-    bool tty, starting, timed_out, input_end;
+    bool tty, starting, input_end;
     bool attached, again; /* the cell sends output; it was asked to send some again */
     uint64_t next;        /* offset behind the last piece that came */
     uint64_t took;        /* up to which the cell knows that output was taken */
     struct dz_list watches;
     struct dz_buf input;     /* not yet given to the cell */
     struct dz_list tellings; /* who is answered once little of it is left */
-    struct dz_timer *timeout;
     int64_t began_ms, pid;
 };
 
@@ -228,6 +227,8 @@ struct job_spec {
 int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why);
 void dz_job_forget(struct engine_job *job);
+/* Somebody else wants the sandbox: its file-only cell makes way, or becomes the machine's. */
+void dz_engine_make_way(struct dz_engine *e, const char *id, enum dz_request what);
 /* The row that a word means, if this caller may see it. */
 int dz_engine_row(struct dz_engine *e, struct dz_engine_target target, struct dz_instance *ret_row,
                   struct dz_engine_why *why);

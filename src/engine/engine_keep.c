@@ -75,6 +75,11 @@ static void keep_kill(void *arg, const char *id)
         dz_box_kill(b);
 }
 
+static void keep_awaited(void *arg, const char *id)
+{
+    dz_engine_make_way(arg, id, DZ_REQUEST_USE);
+}
+
 static int keep_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
                      struct dz_err *err)
 {
@@ -132,4 +137,5 @@ const struct dz_keeper_ops dz_engine_keeper_ops = {
     .make = keep_make,
     .settle = keep_settle,
     .carry = keep_carry,
+    .awaited = keep_awaited,
 };

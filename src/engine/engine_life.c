@@ -108,8 +108,7 @@ static int may_wake(const struct dz_instance *row, struct dz_engine_why *why)
 
 /* --- asking the keeper ---------------------------------------------------------------------- */
 
-/* Somebody else wants the sandbox: its file-only cell makes way, or becomes the machine's. */
-static void make_way(struct dz_engine *e, const char *id, enum dz_request what)
+void dz_engine_make_way(struct dz_engine *e, const char *id, enum dz_request what)
 {
     struct box *b = dz_box_find(e, id);
     if (!b || !b->reserved)
@@ -137,7 +136,7 @@ static int submit(struct engine_job *j, const struct dz_keeper_request *request,
     r.id = id;
     r.done = done;
     r.arg = j;
-    make_way(j->e, j->id, r.what);
+    dz_engine_make_way(j->e, j->id, r.what);
     return dz_keeper_submit(j->e->keeper, &r, NULL, err);
 }
 

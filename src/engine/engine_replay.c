@@ -68,6 +68,7 @@ static void on_record(void *arg, const void *data, size_t n)
         w->exit = (struct dz_engine_exit){
             .exit_code = row.exit_code,
             .signal = row.signal,
+            .timed_out = row.timed_out,
             .text = "",
             .duration_ms = (row.ended_ns - row.started_ns) / DZ_NS_PER_MS,
             .bytes = row.output_bytes,

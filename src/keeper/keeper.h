@@ -73,6 +73,10 @@ struct dz_keeper_ops {
     int (*settle)(void *arg, const char *id, struct dz_err *err); /* log into file, log gone */
     int (*carry)(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err);
 
+    /* A guest is to be woken, and somebody has reserved its sandbox: may he give it up.
+     * NULL: nobody is asked. */
+    void (*awaited)(void *arg, const char *id);
+
     /* A sandbox expired: its row says TERMINATED, and what follows is the owner's
      * business. NULL: nothing. */
     void (*expired)(void *arg, const char *id);

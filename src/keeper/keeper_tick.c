@@ -97,6 +97,15 @@ static bool postpone(struct dz_keeper *k, const struct dz_instance *row, struct 
     return write_row(k, row, DZ_COLUMN(retry_at) | DZ_COLUMN(due), &to, NULL) == 0;
 }
 
+/* Its guest is to be woken, but somebody has its file, perhaps for long. */
+static bool ask_for(struct dz_keeper *k, const char *id)
+{
+    if (k->opts.ops->awaited)
+        k->opts.ops->awaited(k->opts.arg, id);
+    const struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    return !s || !s->reserved;
+}
+
 /* Did that change anything? */
 static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
 {
@@ -108,13 +117,15 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
     struct slot *s = dz_map_get(&k->slots, dz_str(row->id));
     struct dz_facts facts;
     int64_t at;
-    if (s && (s->op || s->reserved))
+    if (s && s->op)
         return false; /* its end puts the row right */
     if (dz_keeper_facts(k, row, s, &facts, NULL) < 0) {
         const struct dz_instance to = {0}; /* a row of no doze: leave it, and do not come again */
         return write_row(k, row, DZ_COLUMN(due), &to, NULL) == 0;
     }
     enum dz_due due = dz_lifecycle_due(&facts, &at);
+    if (s && s->reserved)
+        return due == DZ_DUE_WAKE && at <= dz_clock_real_ms() && ask_for(k, row->id);
     if (due == DZ_DUE_NOTHING || at > dz_clock_real_ms())
         return write_due(k, row, s, &facts) == 0;
     if (due == DZ_DUE_EXPIRE)

@@ -47,7 +47,8 @@ struct rig {
     bool silent; /* cells do not answer at all */
     int64_t wake_at;
     int carry_code;
-    int starts, stops, kills, expired;
+    int starts, stops, kills, expired, awaited;
+    bool stays; /* who reserved it keeps it */
     struct rig_call calls[64];
     size_t call_count;
 };
@@ -192,6 +193,14 @@ static inline void rig_expired(void *arg, const char *id)
     ((struct rig *)arg)->expired++;
 }
 
+static inline void rig_awaited(void *arg, const char *id)
+{
+    struct rig *r = arg;
+    r->awaited++;
+    if (!r->stays)
+        dz_keeper_unreserve(r->k, id);
+}
+
 static const struct dz_keeper_ops rig_ops = {
     .start = rig_start,
     .stop = rig_stop,
@@ -200,6 +209,7 @@ static const struct dz_keeper_ops rig_ops = {
     .settle = rig_settle,
     .carry = rig_carry,
     .expired = rig_expired,
+    .awaited = rig_awaited,
 };
 
 static inline void rig_boot(struct rig *r)

@@ -2,6 +2,8 @@
  * A machine that runs many commands: their streams, ends, records, and sleep. */
 #include "tap.h"
 
+#include "base/clock.h"
+
 #include "../lib/cell_rig.h"
 #include "../lib/many_rig.h"
 
@@ -264,5 +266,47 @@ TEST(limits_of_one_command_are_its_own)
     mrig_until(&r, l, DZ_CELL_EXITED);
     CHECK(strstr(l->text, "CPU") != NULL);
     CHECK(l->end.cpu_ns >= 20000000);
+    mrig_free(&r);
+}
+
+TEST(a_command_is_killed_when_its_time_is_over)
+{
+    struct mrig r;
+    mrig_start(&r);
+    r.next.timeout_ns = 50 * 1000 * 1000;
+    struct mexec *e = mrig_exec(&r, waits, 0);
+    r.next.timeout_ns = INT64_MAX;
+    struct mexec *c = mrig_exec(&r, copy, MEXEC_STDIN);
+    mrig_until(&r, e, DZ_CELL_EXITED);
+    CHECK_INT(e->end.signal, SIGKILL);
+    CHECK(e->end.timed_out);
+    CHECK_INT(dz_cell_exec_input_end(r.cell, c->exec, &r.err), 0);
+    mrig_until(&r, c, DZ_CELL_EXITED);
+    CHECK(!c->end.timed_out);
+    mrig_free(&r);
+}
+
+TEST(its_time_goes_on_while_it_sleeps)
+{
+    struct mrig r;
+    mrig_start(&r);
+    r.next.timeout_ns = 1500 * 1000 * 1000;
+    struct mexec *e = mrig_exec(&r, waits, 0);
+    char id[64];
+    (void)snprintf(id, sizeof id, "%s", e->id);
+    while (r.activity.wake_at == 0) /* until it waits */
+        mrig_step(&r);
+    mrig_sleep(&r, false);
+    int64_t left = (int64_t)r.end.count - dz_clock_real_ns();
+    CHECK(left > 0 && left <= r.next.timeout_ns); /* it is to be woken for that */
+    r.next.timeout_ns = 0;
+    mrig_again(&r);
+    e = mrig_by_id(&r, id);
+    CHECK(e != NULL);
+    mrig_until(&r, e, DZ_CELL_EXITED);
+    CHECK(e->end.timed_out && dz_clock_real_ns() >= (int64_t)r.end.count);
+    e = mrig_exec(&r, says, 0);
+    mrig_until(&r, e, DZ_CELL_EXITED);
+    CHECK(!e->end.timed_out);
     mrig_free(&r);
 }

@@ -803,3 +803,28 @@ TORTURE(every_allocation_of_a_life_may_fail)
     if (r.dir[0])
         CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r.dir, NULL), 0);
 }
+
+TEST(who_reads_a_sleeping_file_makes_way_when_its_guest_is_to_be_woken)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    struct rig_reply reply;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    r.wake_at = dz_clock_real_ms() + 10 * MIN;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    r.wake_at = 0;
+    r.stays = true;
+    CHECK_INT(dz_keeper_reserve(r.k, "a", NULL), 0);
+    rig_pass(&r, 9 * MIN);
+    CHECK_INT(r.awaited, 0);
+    rig_pass(&r, 2 * MIN); /* asked, now and then, until he does */
+    CHECK(r.awaited > 1 && r.awaited <= 70);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    r.stays = false;
+    rig_pass(&r, 2000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
