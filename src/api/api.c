@@ -29,6 +29,8 @@ static const struct dz_http_route routes[] = {
     {"POST", S "/prefetch", dz_api_prefetch, 0, 0, NULL},
     {"POST", S "/hold", dz_api_hold, 0, 0, NULL},
     {"DELETE", S "/hold", dz_api_unhold, 0, 0, NULL},
+    {"POST", S "/timeout", dz_api_set_timeout, 0, 0, NULL},
+    {"DELETE", S "/timeout", dz_api_no_timeout, 0, 0, NULL},
     {"POST", S "/exec", dz_api_exec, 0, 4 << 20, NULL},
     {"GET", S "/exec", dz_api_execs, 0, 0, NULL},
     {"GET", S "/exec/{exec}", dz_api_exec_get, 0, 0, NULL},
@@ -61,7 +63,6 @@ static const struct dz_http_route routes[] = {
     {"GET", "/readyz", dz_api_readyz, DZ_API_OPEN, 0, NULL},
     {"GET", "/metrics", dz_api_metrics, DZ_API_OPERATOR, 0, NULL},
     /* Known, and refused by name. */
-    {"POST", S "/timeout", dz_api_later, 0, 0, "timeout"},
     {"POST", S "/snapshot", dz_api_snapshot, 0, 0, NULL},
     {"POST", S "/fork", dz_api_fork, 0, 0, NULL},
     {"POST", S "/clone", dz_api_clone, 0, 0, NULL},

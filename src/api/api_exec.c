@@ -119,6 +119,7 @@ static const struct dz_api_field exec_fields[] = {
     {"tty", DZ_API_SUB, 0, tty_fields, offsetof(struct dz_api_exec, tty)},
     {"timeout", DZ_API_DURATION, offsetof(struct dz_api_exec, timeout_ms), NULL, 0},
     {"background", DZ_API_BOOL, offsetof(struct dz_api_exec, background), NULL, 0},
+    {"main", DZ_API_BOOL, offsetof(struct dz_api_exec, main), NULL, 0},
     {"max_output", DZ_API_SIZE, offsetof(struct dz_api_exec, max_output), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
@@ -154,6 +155,7 @@ int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_e
         .rows = (uint16_t)b->rows,
         .cols = (uint16_t)b->cols,
         .background = b->background,
+        .main = b->main,
         .timeout_ms = b->timeout_ms,
     };
     return dz_engine_exec_check(ret_exec, why);

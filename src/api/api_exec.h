@@ -13,7 +13,7 @@ struct dz_api_exec {
     const char *shell, *cwd, *user, *env;
     struct dz_api_input input;
     int64_t cols, rows, timeout_ms;
-    int tty, background;
+    int tty, background, main;
     uint64_t max_output;
 };
 enum {

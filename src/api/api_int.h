@@ -101,6 +101,8 @@ void dz_api_done_sandbox(void *call, const struct dz_engine_result *result);
 void dz_api_done_wake(void *call, const struct dz_engine_result *result);
 void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
                   int status);
+/* Is what was said of a timeout (after_ms < 0: nothing) a length? Else it is answered. */
+bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms);
 /* The parameter path, absolute, and no parameter but names; NULL: why says what is wrong. */
 const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
 /* api_metrics.c */
@@ -124,6 +126,8 @@ HANDLER(revive);
 HANDLER(prefetch);
 HANDLER(hold);
 HANDLER(unhold);
+HANDLER(set_timeout);
+HANDLER(no_timeout);
 HANDLER(exec);
 HANDLER(execs);
 HANDLER(exec_get);

@@ -170,11 +170,6 @@ static int read_field(struct reading *r, const struct dz_api_field *f, const jso
         return read_input(r, f->name, v, to);
     case DZ_API_SUB:
         return read_sub(r, f, v);
-    case DZ_API_TRUE:
-        if (!json_is_boolean(v))
-            return refuse(r, DZ_EINVAL, f->name, "it must be true or false");
-        return json_is_true(v) ? 0
-                               : refuse(r, DZ_EUNSUPPORTED, f->name, "false is not available yet");
     case DZ_API_LATER:
         break;
     }

@@ -28,7 +28,6 @@ enum dz_api_kind {
     DZ_API_WORDS,    /* const char *const *: strings, ends with NULL */
     DZ_API_INPUT,    /* struct dz_api_input: a string, or true */
     DZ_API_SUB,      /* an object with fields of its own, in the same struct */
-    DZ_API_TRUE,     /* must be true: false is not available yet */
     DZ_API_LATER,    /* not available yet */
 };
 struct dz_api_field {

@@ -172,6 +172,53 @@ void dz_api_unhold(struct dz_http_req *r, void *api)
     hold_until(api, r, 0);
 }
 
+/* --- timeout -------------------------------------------------------------------------------- */
+
+struct timeout {
+    int64_t after_ms;
+    const char *action;
+};
+static const struct dz_api_field timeout_fields[] = {
+    {"after", DZ_API_DURATION, offsetof(struct timeout, after_ms), NULL, 0},
+    {"action", DZ_API_STR, offsetof(struct timeout, action), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+static void set_timeout(struct dz_api *a, struct dz_http_req *r, const struct timeout *t)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_why why = {0};
+    const struct dz_engine_patch p = {
+        .set_timeout = true, .timeout_ms = t->after_ms, .timeout_action = t->action};
+    int rc = dz_engine_change(a->engine, dz_api_target(r, a, "id"), &p, &row, &why);
+    if (rc == 0) {
+        dz_api_send_sandbox(a, r, 200, &row);
+        return;
+    }
+    if (strncmp(why.field, "timeout.", 8) == 0) /* here it has no such object around it */
+        memmove(why.field, why.field + 8, strlen(why.field + 8) + 1);
+    dz_api_refuse(r, &why);
+}
+
+void dz_api_set_timeout(struct dz_http_req *r, void *api)
+{
+    struct timeout t = {.after_ms = -1};
+    const struct dz_http_problem wrong = {
+        .code = DZ_EINVAL, .message = "after: a duration, 100ms to 365d", .field = "after"};
+    if (!dz_api_body(r, timeout_fields, &t))
+        return;
+    if (t.after_ms <= 0)
+        dz_http_refuse(r, &wrong);
+    else
+        set_timeout(api, r, &t);
+}
+
+void dz_api_no_timeout(struct dz_http_req *r, void *api)
+{
+    const struct timeout none = {.after_ms = DZ_ENGINE_NO_TIMEOUT};
+    set_timeout(api, r, &none);
+}
+
 /* --- clone, share --------------------------------------------------------------------------- */
 
 static const struct dz_api_field clone_fields[] = {

@@ -34,6 +34,22 @@ static void put_idle(struct dz_json *j, const struct dz_instance *row)
     dz_json_end(j);
 }
 
+static void put_timeout(struct dz_json *j, const struct dz_instance *row)
+{
+    dz_json_key(j, "timeout");
+    if (row->timeout_ms == 0) {
+        dz_json_null(j);
+        return;
+    }
+    dz_json_object(j);
+    dz_json_put_i64(j, "after_ms", row->timeout_ms);
+    dz_json_put_strz(j, "action", row->timeout_action[0] ? row->timeout_action : "destroy");
+    dz_api_put_time(j, "at", row->timeout_at);
+    if (row->timeout_at == 0)
+        dz_json_put_i64(j, "left_ms", row->timeout_left ? row->timeout_left : row->timeout_ms);
+    dz_json_end(j);
+}
+
 static void put_capabilities(struct dz_json *j)
 {
     static const struct {
@@ -81,8 +97,9 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     dz_json_put_strz(j, "region", "local");
     put_config(j, row);
     put_text(j, "keep", row->keep);
-    dz_json_put_bool(j, "persistent", true);
+    dz_json_put_bool(j, "persistent", row->ephemeral == 0);
     put_idle(j, row);
+    put_timeout(j, row);
     put_capabilities(j);
     dz_api_put_time(j, "created_at", row->created);
     dz_api_put_time(j, "updated_at", row->updated * 1000);
@@ -138,8 +155,8 @@ struct idle {
 struct create {
     struct dz_engine_spec spec;
     uint64_t memory;
-    int64_t idle_ms;
-    int auto_resume, start;
+    int64_t idle_ms, timeout_ms;
+    int auto_resume, start, persistent, timeout;
 };
 
 static const struct dz_api_field create_idle[] = {
@@ -147,6 +164,11 @@ static const struct dz_api_field create_idle[] = {
     {"mode", DZ_API_STR, offsetof(struct create, spec.idle_mode), NULL, 0},
     {"count_cpu", DZ_API_LATER, 0, NULL, 0},
     {"connection_silence", DZ_API_LATER, 0, NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+static const struct dz_api_field create_timeout[] = {
+    {"after", DZ_API_DURATION, offsetof(struct create, timeout_ms), NULL, 0},
+    {"action", DZ_API_STR, offsetof(struct create, spec.timeout_action), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 static const struct dz_api_field create_fields[] = {
@@ -166,9 +188,9 @@ static const struct dz_api_field create_fields[] = {
     {"idle", DZ_API_SUB, 0, create_idle, 0},
     {"auto_resume", DZ_API_BOOL, offsetof(struct create, auto_resume), NULL, 0},
     {"start", DZ_API_BOOL, offsetof(struct create, start), NULL, 0},
-    {"persistent", DZ_API_TRUE, 0, NULL, 0},
+    {"persistent", DZ_API_BOOL, offsetof(struct create, persistent), NULL, 0},
+    {"timeout", DZ_API_SUB, 0, create_timeout, offsetof(struct create, timeout)},
     {"ports", DZ_API_LATER, 0, NULL, 0},
-    {"timeout", DZ_API_LATER, 0, NULL, 0},
     {"expiry", DZ_API_LATER, 0, NULL, 0},
     {"network", DZ_API_LATER, 0, NULL, 0},
     {"volumes", DZ_API_LATER, 0, NULL, 0},
@@ -176,13 +198,27 @@ static const struct dz_api_field create_fields[] = {
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 
+bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms)
+{
+    const struct dz_http_problem wrong = {.code = DZ_EINVAL,
+                                          .message = "timeout.after: a duration, 100ms to 365d",
+                                          .field = "timeout.after"};
+    bool sound = !given || after_ms > 0;
+    if (!sound)
+        dz_http_refuse(r, &wrong);
+    return sound;
+}
+
 void dz_api_create(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct create c = {.idle_ms = -1, .auto_resume = 1, .start = 1};
+    struct create c = {
+        .idle_ms = -1, .timeout_ms = -1, .auto_resume = 1, .start = 1, .persistent = 1};
     struct dz_engine_why why = {0};
-    if (!dz_api_body(r, create_fields, &c))
+    if (!dz_api_body(r, create_fields, &c) || !dz_api_timeout(r, c.timeout, c.timeout_ms))
         return;
+    c.spec.timeout_ms = c.timeout ? c.timeout_ms : DZ_ENGINE_NO_TIMEOUT;
+    c.spec.ephemeral = !c.persistent;
     c.spec.memory_bytes = c.memory;
     c.spec.idle_ms = c.idle_ms < 0 ? DZ_LADDER_INHERIT : c.idle_ms;
     c.spec.no_resume = !c.auto_resume;
@@ -292,8 +328,13 @@ void dz_api_instances(struct dz_http_req *r, void *api)
 
 struct patch {
     struct dz_engine_patch p;
-    int64_t idle_ms;
-    int auto_resume;
+    int64_t idle_ms, timeout_ms;
+    int auto_resume, timeout;
+};
+static const struct dz_api_field patch_timeout[] = {
+    {"after", DZ_API_DURATION, offsetof(struct patch, timeout_ms), NULL, 0},
+    {"action", DZ_API_STR, offsetof(struct patch, p.timeout_action), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 static const struct dz_api_field patch_idle[] = {
     {"timeout", DZ_API_DURATION, offsetof(struct patch, idle_ms), NULL, 0},
@@ -308,7 +349,7 @@ static const struct dz_api_field patch_fields[] = {
     {"metadata", DZ_API_OBJECT, offsetof(struct patch, p.metadata_json), NULL, 0},
     {"idle", DZ_API_SUB, 0, patch_idle, 0},
     {"auto_resume", DZ_API_BOOL, offsetof(struct patch, auto_resume), NULL, 0},
-    {"timeout", DZ_API_LATER, 0, NULL, 0},
+    {"timeout", DZ_API_SUB, 0, patch_timeout, offsetof(struct patch, timeout)},
     {"expiry", DZ_API_LATER, 0, NULL, 0},
     {"network", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
@@ -319,9 +360,11 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    struct patch b = {.idle_ms = -1, .auto_resume = -1};
-    if (!dz_api_body(r, patch_fields, &b))
+    struct patch b = {.idle_ms = -1, .timeout_ms = -1, .auto_resume = -1};
+    if (!dz_api_body(r, patch_fields, &b) || !dz_api_timeout(r, b.timeout, b.timeout_ms))
         return;
+    b.p.set_timeout = b.timeout;
+    b.p.timeout_ms = b.timeout ? b.timeout_ms : DZ_ENGINE_NO_TIMEOUT;
     b.p.set_idle = b.idle_ms >= 0;
     b.p.idle_ms = b.idle_ms;
     b.p.set_resume = b.auto_resume >= 0;

@@ -25,6 +25,7 @@
     X(revive)              \
     X(prefetch)            \
     X(hold)                \
+    X(timeout)             \
     X(attach)              \
     X(cp)                  \
     X(cat)                 \

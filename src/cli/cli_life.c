@@ -180,3 +180,45 @@ const struct dz_cli_command dz_cmd_hold = {
     .help = NAME_HELP "However idle it is. `doze suspend` still puts it to sleep.\n",
     .run = hold,
 };
+
+/* --- timeout -------------------------------------------------------------------------------- */
+
+static int timeout(struct dz_cli *c, struct dz_err *err)
+{
+    const char *after = c->argc > 1 ? c->argv[1] : NULL, *action = dz_cli_value(c, "action");
+    json_t *answer = NULL;
+    int64_t ms;
+    if (dz_cli_flag(c, "release")) {
+        if (after || action)
+            return dz_cli_usage(c, err, "DURATION or --release, not both");
+        int rc =
+            dz_cli_ask(c, "DELETE", NULL, &answer, err, "/v1/sandboxes/{}/timeout", c->argv[0]);
+        return rc < 0 ? rc : show_state(c, answer, err);
+    }
+    if (!after || dz_duration_parse(dz_str(after), 1, INT64_MAX, &ms, NULL) < 0)
+        return dz_cli_usage(c, err, "after which time? A duration such as 15m%s%s",
+                            after ? ", not " : "", after ? after : "");
+    json_t *body = json_pack("{s:s}", "after", after);
+    if (action)
+        (void)json_object_set_new(body, "action", json_string(action));
+    return hop(c, "timeout", body, err);
+}
+
+const struct dz_cli_command dz_cmd_timeout = {
+    .name = "timeout",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "let a sandbox be awake for so long only",
+    .args = "SANDBOX [DURATION]",
+    .min_args = 1,
+    .max_args = 2,
+    .options = (const struct dz_cli_option[]){{"action", 0, "ACTION",
+                                               "then destroy it (default), or pause"},
+                                              {"release", 0, NULL, "no longer"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help =
+        NAME_HELP "From now on, however busy it is; the time stands still while it sleeps. One\n"
+                  "that was paused begins anew when it is woken.\n",
+    .run = timeout,
+};

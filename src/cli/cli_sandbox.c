@@ -55,14 +55,42 @@ static int put_idle(struct dz_cli *c, json_t *o, struct dz_err *err)
     return 0;
 }
 
-static int create(struct dz_cli *c, struct dz_err *err)
+static int put_timeout(struct dz_cli *c, json_t *o, struct dz_err *err)
 {
-    json_t *o = json_object(), *answer = NULL;
+    const char *after = dz_cli_value(c, "timeout"), *action = dz_cli_value(c, "timeout-action");
+    int64_t ms;
+    if (!after && !action)
+        return 0;
+    if (!after || dz_duration_parse(dz_str(after), 1, INT64_MAX, &ms, NULL) < 0)
+        return dz_cli_usage(c, err, "--timeout wants a duration such as 15m%s%s",
+                            after ? ", not " : "", after ? after : "");
+    json_t *t = json_pack("{s:s}", "after", after);
+    if (action)
+        (void)json_object_set_new(t, "action", json_string(action));
+    (void)json_object_set_new(o, "timeout", t);
+    return 0;
+}
+
+/* Its command, in the background; the sandbox ends with it unless it is persistent. */
+static int start_command(struct dz_cli *c, const char *id, int first, bool persistent,
+                         struct dz_err *err)
+{
+    json_t *answer = NULL, *cmd = json_array();
+    for (int i = first; i < c->argc; i++)
+        (void)json_array_append_new(cmd, json_string(c->argv[i]));
+    json_t *o = json_pack("{s:o, s:b}", "cmd", cmd, "background", 1);
+    if (!persistent)
+        (void)json_object_set_new(o, "main", json_true());
+    int rc = dz_cli_ask(c, "POST", o, &answer, err, "/v1/sandboxes/{}/exec", id);
+    json_decref(answer);
+    return rc;
+}
+
+static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct dz_err *err)
+{
+    json_t *o = json_object();
     if (c->argc > 0 && !dz_cli_value(c, "image") && !dz_cli_value(c, "snapshot"))
         (void)json_object_set_new(o, "image", json_string(c->argv[0]));
-    else if (c->argc > 0)
-        return json_decref(o),
-               dz_cli_usage(c, err, "IMAGE or --image or --snapshot, not more than one");
     for (size_t i = 0; i < DZ_ARRAY_LEN(fields); i++)
         if (dz_cli_value(c, fields[i]))
             (void)json_object_set_new(o, fields[i], json_string(dz_cli_value(c, fields[i])));
@@ -71,6 +99,10 @@ static int create(struct dz_cli *c, struct dz_err *err)
         rc = put_pairs(c, o, "label", "labels", err);
     if (rc == 0)
         rc = put_idle(c, o, err);
+    if (rc == 0)
+        rc = put_timeout(c, o, err);
+    if (!persistent)
+        (void)json_object_set_new(o, "persistent", json_false());
     if (dz_cli_flag(c, "no-start"))
         (void)json_object_set_new(o, "start", json_false());
     if (dz_cli_flag(c, "no-resume"))
@@ -79,25 +111,59 @@ static int create(struct dz_cli *c, struct dz_err *err)
         json_decref(o);
         return rc;
     }
-    rc = dz_cli_ask(c, "POST", o, &answer, err, "/v1/sandboxes");
+    return dz_cli_ask(c, "POST", o, ret_answer, err, "/v1/sandboxes");
+}
+
+static int create(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *answer = NULL;
+    if (c->argc > 0 && (dz_cli_value(c, "image") || dz_cli_value(c, "snapshot")))
+        return dz_cli_usage(c, err, "IMAGE or --image or --snapshot, not more than one");
+    int rc = make(c, !dz_cli_flag(c, "ephemeral"), &answer, err);
     return rc < 0 ? rc : dz_cli_show_one(c, answer, "id", err);
 }
 
+static int sandbox_create(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *answer = NULL;
+    bool persistent = dz_cli_flag(c, "persistent");
+    int first = dz_cli_value(c, "image") || dz_cli_value(c, "snapshot") ? 0 : 1;
+    int rc = make(c, persistent, &answer, err);
+    if (first < c->argc && strcmp(c->argv[first], "--") == 0)
+        first++;
+    if (rc >= 0 && first < c->argc)
+        rc = start_command(c, dz_cli_text(answer, "id"), first, persistent, err);
+    if (rc < 0) {
+        json_decref(answer);
+        return rc;
+    }
+    return dz_cli_show_one(c, answer, "id", err);
+}
+
+#define CREATE_OPTIONS                                                                         \
+    {"name", 'n', "NAME", "name it"}, {"image", 'I', "IMAGE", "make it of this image"},        \
+        {"snapshot", 0, "ID", "make it of this snapshot"},                                     \
+        {"memory", 'm', "SIZE", "limit its memory, for instance 512MB"},                       \
+        {"size", 0, "SIZE", "limit it by a size's name, for instance shared-cpu-1x"},          \
+        {"kind", 0, "KIND", "what runs it: wasm"},                                             \
+        {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},         \
+        {"keep", 0, "WHAT", "keep memory (default) or only files when it sleeps"},             \
+        {"durability", 0, "HOW", "normal (default), or strict: a power cut loses nothing"},    \
+        {"idle", 0, "DURATION", "put it to sleep after so long without use, or never"},        \
+        {"timeout", 't', "DURATION", "let it be awake for so long, then:"},                    \
+        {"timeout-action", 0, "ACTION", "destroy it (default), or pause"},                     \
+        {"env", 'e', "K=V", "set a variable for its commands (repeatable)"},                   \
+        {"label", 'l', "K=V", "label it (repeatable)"}, {"no-start", 0, NULL, "only make it"}, \
+        {"no-resume", 0, NULL, "let only `doze wake` wake it"},
+
 static const struct dz_cli_option create_options[] = {
-    {"name", 'n', "NAME", "name it"},
-    {"image", 'I', "IMAGE", "make it of this image"},
-    {"snapshot", 0, "ID", "make it of this snapshot"},
-    {"memory", 'm', "SIZE", "limit its memory, for instance 512MB"},
-    {"size", 0, "SIZE", "limit it by a size's name, for instance shared-cpu-1x"},
-    {"kind", 0, "KIND", "what runs it: wasm"},
-    {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},
-    {"keep", 0, "WHAT", "keep memory (default) or only files when it sleeps"},
-    {"durability", 0, "HOW", "normal (default), or strict: a power cut loses nothing"},
-    {"idle", 0, "DURATION", "put it to sleep after so long without use, or never"},
-    {"env", 'e', "K=V", "set a variable for its commands (repeatable)"},
-    {"label", 'l', "K=V", "label it (repeatable)"},
-    {"no-start", 0, NULL, "only make it"},
-    {"no-resume", 0, NULL, "let only `doze wake` wake it"},
+    CREATE_OPTIONS{"ephemeral", 0, NULL, "never let it sleep: it goes when it ends"},
+    DZ_CLI_OPTION_JSON,
+    DZ_CLI_OPTION_QUIET,
+    DZ_CLI_OPTION_END,
+};
+static const struct dz_cli_option sandbox_create_options[] = {
+    CREATE_OPTIONS{"persistent", 'p', NULL, "let it sleep and stay"},
     DZ_CLI_OPTION_JSON,
     DZ_CLI_OPTION_QUIET,
     DZ_CLI_OPTION_END,
@@ -122,12 +188,16 @@ const struct dz_cli_command dz_cmd_create = {
 const struct dz_cli_command dz_cmd_sandbox_create = {
     .name = "sandbox create",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "the same as `doze create`",
-    .args = "[IMAGE]",
-    .max_args = 1,
-    .options = create_options,
-    .help = HELP_CREATE,
-    .run = create,
+    .summary = "make a sandbox for one command",
+    .args = "[IMAGE] [--] [COMMAND [ARG...]]",
+    .max_args = -1,
+    .flags = DZ_CLI_REST,
+    .options = sandbox_create_options,
+    .help = "Prints the id of the new sandbox, in which COMMAND runs in the background.\n"
+            "Without --persistent it never sleeps, and is destroyed when COMMAND ends,\n"
+            "when its --timeout is over, or with the daemon. With --image or --snapshot\n"
+            "all words are COMMAND.\n",
+    .run = sandbox_create,
 };
 
 /* --- ls -------------------------------------------------------------------------------------- */

@@ -14,6 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    DRAIN_LOOK_MS = 5, /* while the keeper has something to end that no cell tells of */
+};
+
 /* --- events -------------------------------------------------------------------------- */
 
 static void on_told(void *arg)
@@ -261,8 +265,17 @@ static size_t awake(const struct dz_engine *e)
 
 void dz_engine_drain_look(struct dz_engine *e)
 {
-    if (e->drained && awake(e) == 0 && dz_keeper_busy(e->keeper) == 0)
+    if (!e->drained || awake(e) > 0)
+        return;
+    if (dz_keeper_busy(e->keeper) == 0)
         dz_timer_after(e->drain_timer, 0); /* not from inside of what ended */
+    else
+        dz_timer_after(e->drain_soon, DRAIN_LOOK_MS);
+}
+
+static void on_drain_soon(void *arg)
+{
+    dz_engine_drain_look(arg);
 }
 
 static void on_drain_timer(void *arg)
@@ -281,7 +294,8 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
     e->draining = true;
     e->drained = done;
     e->drained_arg = arg;
-    if (dz_timer_new(e->loop, on_drain_timer, e, &e->drain_timer, NULL) < 0) {
+    if (dz_timer_new(e->loop, on_drain_timer, e, &e->drain_timer, NULL) < 0 ||
+        dz_timer_new(e->loop, on_drain_soon, e, &e->drain_soon, NULL) < 0) {
         e->drained = NULL;
         done(arg, awake(e));
         return;
@@ -293,7 +307,8 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
         all.p[i]->pins++;
     for (size_t i = 0; i < all.n; i++) {
         struct box *b = all.p[i];
-        const struct dz_keeper_request r = {.what = DZ_REQUEST_SUSPEND, .id = b->id};
+        const struct dz_keeper_request r = {
+            .what = b->ephemeral ? DZ_REQUEST_DESTROY : DZ_REQUEST_SUSPEND, .id = b->id};
         if (b->reserved)
             dz_box_files_over(b);
         else if ((b->phase == BOX_UP || b->phase == BOX_STARTING) &&
@@ -329,6 +344,7 @@ void dz_engine_free(struct dz_engine *e)
     dz_timer_free(e->pool_soon);
     dz_timer_free(e->told);
     dz_timer_free(e->drain_timer);
+    dz_timer_free(e->drain_soon);
     dz_free(e->data_path);
     dz_free(e->live_path);
     dz_free(e);

@@ -47,11 +47,14 @@ enum {
     DZ_ENGINE_EVENT_WATCHES = 1024, /* listeners to events */
     DZ_ENGINE_IMAGES_MAX = 256,     /* images that are open at once */
 };
-#define DZ_ENGINE_MEMORY_MIN  (UINT64_C(1) << 20)
-#define DZ_ENGINE_MEMORY_MAX  (UINT64_C(64) << 30)
-#define DZ_ENGINE_IDLE_MIN_MS ((int64_t)100)
-#define DZ_ENGINE_IDLE_MAX_MS ((int64_t)365 * 24 * 3600 * 1000)
-#define DZ_ENGINE_HOLD_MAX_MS ((int64_t)30 * 24 * 3600 * 1000)
+#define DZ_ENGINE_MEMORY_MIN     (UINT64_C(1) << 20)
+#define DZ_ENGINE_MEMORY_MAX     (UINT64_C(64) << 30)
+#define DZ_ENGINE_IDLE_MIN_MS    ((int64_t)100)
+#define DZ_ENGINE_IDLE_MAX_MS    ((int64_t)365 * 24 * 3600 * 1000)
+#define DZ_ENGINE_TIMEOUT_MIN_MS ((int64_t)100)
+#define DZ_ENGINE_TIMEOUT_MAX_MS ((int64_t)365 * 24 * 3600 * 1000)
+#define DZ_ENGINE_NO_TIMEOUT     ((int64_t)0)
+#define DZ_ENGINE_HOLD_MAX_MS    ((int64_t)30 * 24 * 3600 * 1000)
 
 struct dz_engine;
 struct dz_cell_pool;
@@ -127,8 +130,11 @@ struct dz_engine_spec {
     const char *env_json;    /* an object of strings */
     const char *labels_json; /* an object of strings */
     const char *metadata_json;
-    bool no_resume; /* only an explicit wake wakes it */
-    bool no_start;  /* it stays as it is created */
+    int64_t timeout_ms;         /* DZ_ENGINE_NO_TIMEOUT: none */
+    const char *timeout_action; /* "destroy" or "pause"; NULL: destroy */
+    bool ephemeral;             /* it never sleeps, and goes with its cell */
+    bool no_resume;             /* only an explicit wake wakes it */
+    bool no_start;              /* it stays as it is created */
 };
 /* Everything is checked before anything is made. */
 DZ_NODISCARD int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
@@ -151,8 +157,10 @@ DZ_NODISCARD int dz_engine_list(struct dz_engine *e, const struct dz_engine_call
 /* What is to change; NULL, false: stays. */
 struct dz_engine_patch {
     const char *name, *labels_json, *metadata_json, *idle_mode;
-    bool set_idle, set_resume;
+    bool set_idle, set_resume, set_timeout;
     int64_t idle_ms;
+    int64_t timeout_ms; /* from now on; as of dz_engine_spec */
+    const char *timeout_action;
     bool no_resume;
 };
 DZ_NODISCARD int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
@@ -341,6 +349,7 @@ struct dz_engine_exec {
     bool tty;
     uint16_t rows, cols;
     bool background;    /* nobody listens: only started() or failed() is told */
+    bool main;          /* its end is that of the sandbox, which is not persistent */
     int64_t timeout_ms; /* then it is killed, also if the sandbox sleeps; 0: never */
 };
 

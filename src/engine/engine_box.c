@@ -452,6 +452,7 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     }
     b->phase = go ? BOX_STARTING : BOX_OPENING;
     b->drop_memory = b->lost = false;
+    b->ephemeral = row->ephemeral != 0;
     dz_box_watch(b);
     return 0;
 }

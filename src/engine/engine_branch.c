@@ -23,7 +23,9 @@ struct branch {
     void *arg;
     bool no_start;
     char *tenant, *name, *config, *metadata, *keep, *idle_mode;
-    int64_t idle_ms;
+    char *timeout_action;
+    int64_t idle_ms, timeout_ms;
+    bool ephemeral;
     char id[DZ_ID_TEXT];
     int rc; /* of the worker */
     struct dz_err err;
@@ -38,6 +40,7 @@ static void branch_free(struct branch *b)
     dz_free(b->metadata);
     dz_free(b->keep);
     dz_free(b->idle_mode);
+    dz_free(b->timeout_action);
     dz_free(b);
 }
 
@@ -98,6 +101,9 @@ static void on_copied(void *arg)
         .idle_mode = b->idle_mode,
         .suspend_ms = b->idle_ms,
         .deployment = "DEPLOYED",
+        .timeout_ms = b->timeout_ms,
+        .timeout_action = b->timeout_action,
+        .ephemeral = b->ephemeral,
     };
     if (b->rc < 0) {
         branch_fail(b, b->rc, &b->err);
@@ -145,10 +151,13 @@ static int inherit(struct branch *b, const struct dz_engine_caller *who,
     b->metadata = dz_engine_metadata_text(s->labels_json ? s->labels_json : c.labels,
                                           s->metadata_json ? s->metadata_json : c.metadata);
     b->idle_ms = s->idle_ms;
+    b->timeout_ms = s->timeout_ms;
+    b->ephemeral = s->ephemeral;
     b->no_start = s->no_start;
     if (!b->config || !b->metadata || own(&b->tenant, who->tenant) < 0 ||
         own(&b->name, s->name) < 0 || own(&b->keep, s->keep) < 0 ||
-        own(&b->idle_mode, s->idle_mode) < 0)
+        own(&b->idle_mode, s->idle_mode) < 0 ||
+        own(&b->timeout_action, s->timeout_ms ? s->timeout_action : NULL) < 0)
         return dz_fail(err, DZ_ENOMEM, "create: out of memory");
     return 0;
 }

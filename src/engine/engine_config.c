@@ -226,6 +226,27 @@ static int check_memory(const struct dz_engine_spec *s, uint64_t *ret_memory,
     return 0;
 }
 
+static int check_times(const struct dz_engine_spec *s, struct dz_engine_why *why)
+{
+    static const char *const actions[] = {"destroy", "pause", NULL};
+    bool pauses = s->timeout_action && strcmp(s->timeout_action, "pause") == 0;
+    if (s->idle_ms != DZ_LADDER_INHERIT && s->idle_ms != DZ_LADDER_NEVER &&
+        (s->idle_ms < DZ_ENGINE_IDLE_MIN_MS || s->idle_ms > DZ_ENGINE_IDLE_MAX_MS))
+        return dz_why(why, DZ_EINVAL, "idle.timeout", "idle.timeout: 100ms to 365d");
+    if (s->timeout_ms != DZ_ENGINE_NO_TIMEOUT &&
+        (s->timeout_ms < DZ_ENGINE_TIMEOUT_MIN_MS || s->timeout_ms > DZ_ENGINE_TIMEOUT_MAX_MS))
+        return dz_why(why, DZ_EINVAL, "timeout.after", "timeout.after: 100ms to 365d");
+    if (s->timeout_action && s->timeout_ms == DZ_ENGINE_NO_TIMEOUT)
+        return dz_why(why, DZ_EINVAL, "timeout.after",
+                      "timeout.after: after which time is it to %.16s?", s->timeout_action);
+    if (s->ephemeral && pauses)
+        return dz_why(why, DZ_EINVAL, "timeout.action",
+                      "timeout.action: what is not persistent never sleeps, so it cannot pause");
+    if (s->ephemeral && s->keep && strcmp(s->keep, "files") == 0)
+        return dz_why(why, DZ_EINVAL, "keep", "keep: what is not persistent keeps nothing");
+    return check_word("timeout.action", s->timeout_action, actions, "destroy or pause", why);
+}
+
 int dz_engine_check_spec(const struct dz_engine_spec *s, uint64_t *ret_memory,
                          struct dz_engine_why *why)
 {
@@ -236,9 +257,8 @@ int dz_engine_check_spec(const struct dz_engine_spec *s, uint64_t *ret_memory,
         rc = check_words(s, why);
     if (rc == 0)
         rc = check_memory(s, ret_memory, why);
-    if (rc == 0 && s->idle_ms != DZ_LADDER_INHERIT && s->idle_ms != DZ_LADDER_NEVER &&
-        (s->idle_ms < DZ_ENGINE_IDLE_MIN_MS || s->idle_ms > DZ_ENGINE_IDLE_MAX_MS))
-        rc = dz_why(why, DZ_EINVAL, "idle.timeout", "idle.timeout: 100ms to 365d");
+    if (rc == 0)
+        rc = check_times(s, why);
     if (rc == 0 && s->env_json)
         rc = dz_engine_check_env("env", s->env_json, why);
     if (rc == 0 && s->labels_json)

@@ -14,6 +14,7 @@
 #include "engine/engine_int.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <string.h>
 
@@ -250,6 +251,15 @@ static void read_rest(struct dz_engine_watch *w, struct exec *x)
     dz_exec_replay(x->box, w);
 }
 
+/* Its command is over: so is a sandbox that is not persistent. */
+static void end_sandbox(struct box *b)
+{
+    const struct dz_keeper_request r = {.what = DZ_REQUEST_DESTROY, .id = b->id};
+    struct dz_err err;
+    if (dz_keeper_submit(b->e->keeper, &r, NULL, &err) < 0)
+        dz_log(DZ_LOG_WARN, "destroy_refused", dz_log_strz("sandbox_id", b->id), dz_log_err(&err));
+}
+
 static void on_ended(struct exec *x, const struct dz_cell_event *e)
 {
     const struct dz_engine_exit how = {
@@ -269,8 +279,12 @@ static void on_ended(struct exec *x, const struct dz_cell_event *e)
         else
             watch_end(w, &how);
     }
-    x->box->pins--;
+    struct box *b = x->box;
+    bool last = x->main;
     exec_free(x);
+    if (last)
+        end_sandbox(b);
+    b->pins--;
 }
 
 static void on_live(struct box *b, const struct dz_cell_event *e)
@@ -363,7 +377,7 @@ struct launch {
     const char *cwd, *user;
     char *env_json;
     struct dz_str input;
-    bool keep_input, tty, background;
+    bool keep_input, tty, background, main;
     uint16_t rows, cols;
     int64_t timeout_ms;
     char id[DZ_CELL_ID_MAX + 1];
@@ -436,6 +450,7 @@ static struct launch *make_launch(const struct dz_engine_exec *x)
     l->rows = x->rows;
     l->cols = x->cols;
     l->background = x->background;
+    l->main = x->main;
     l->timeout_ms = x->timeout_ms;
     return l;
 }
@@ -515,6 +530,7 @@ static void on_launch(void *arg, struct box *b, const struct dz_engine_result *r
     }
     b->e->counts.execs++;
     x->tty = l->tty;
+    x->main = l->main;
     x->starting = true;
     x->attached = w->ops->output != NULL;
     x->input_end = !l->keep_input && l->input.n > 0;
@@ -546,6 +562,9 @@ int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
     int rc = dz_engine_exec_check(exec, why);
     if (rc == 0)
         rc = dz_engine_row(e, target, &row, why);
+    if (rc == 0 && exec->main && !row.ephemeral)
+        rc = dz_why(why, DZ_EINVAL, "main",
+                    "main: %s is persistent and does not end with a command", row.id);
     if (rc < 0)
         return rc;
     struct dz_engine_watch *w = make_watch(listener);

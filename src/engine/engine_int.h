@@ -41,6 +41,7 @@ struct box {
     bool drop_memory; /* of the next start */
     bool keep_memory; /* of the stop under way */
     bool lost;        /* the start under way found its memory lost */
+    bool ephemeral;   /* it is not put to sleep, but destroyed */
     uint64_t ticket;  /* the keeper's, of the start or stop under way; 0: none */
     struct dz_cell *cell;
     struct dz_poll *poll;
@@ -76,6 +77,7 @@ struct exec {
     char id[DZ_CELL_ID_MAX + 1];
     uint32_t handle; /* in the present cell; 0: none */
     bool tty, starting, input_end;
+    bool main;            /* its end is that of the sandbox */
     bool attached, again; /* the cell sends output; it was asked to send some again */
     uint64_t next;        /* offset behind the last piece that came */
     uint64_t took;        /* up to which the cell knows that output was taken */
@@ -139,7 +141,7 @@ struct dz_engine {
     struct dz_list leaving, ears;
     struct dz_timer *told; /* events are to be told */
     bool told_set, recovered, draining;
-    struct dz_timer *drain_timer;
+    struct dz_timer *drain_timer, *drain_soon;
     void (*drained)(void *arg, size_t left);
     void *drained_arg;
     struct dz_engine_counts counts;

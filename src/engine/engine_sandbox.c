@@ -94,6 +94,9 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
         .idle_mode = s->idle_mode,
         .suspend_ms = s->idle_ms,
         .deployment = "DEPLOYED",
+        .timeout_ms = s->timeout_ms,
+        .timeout_action = s->timeout_ms ? s->timeout_action : NULL,
+        .ephemeral = s->ephemeral,
     };
     return 0;
 }
@@ -324,7 +327,9 @@ static int check_patch(const struct dz_engine_patch *p, struct dz_engine_why *wh
                                      .idle_mode = p->idle_mode,
                                      .name = p->name && p->name[0] ? p->name : NULL,
                                      .labels_json = p->labels_json,
-                                     .metadata_json = p->metadata_json};
+                                     .metadata_json = p->metadata_json,
+                                     .timeout_ms = p->timeout_ms,
+                                     .timeout_action = p->timeout_action};
     uint64_t memory;
     return dz_engine_check_spec(&as_spec, &memory, why);
 }
@@ -378,6 +383,22 @@ static int change_once(struct dz_engine *e, const struct dz_instance *row,
     return dz_registry_change(e->registry, &c, err);
 }
 
+static int set_timeout(struct dz_engine *e, const char *id, const struct dz_engine_patch *p,
+                       struct dz_instance *ret_row, struct dz_engine_why *why)
+{
+    enum dz_timeout_action action = DZ_TIMEOUT_DESTROY;
+    struct dz_err err;
+    int rc =
+        p->timeout_action ? dz_timeout_action_parse(dz_str(p->timeout_action), &action, &err) : 0;
+    if (rc == 0)
+        rc = dz_keeper_timeout(e->keeper, id, p->timeout_ms, action, &err);
+    if (rc == 0)
+        dz_keeper_touch(e->keeper, id, DZ_ACTIVITY_REQUEST);
+    if (rc == 0)
+        rc = dz_registry_get(e->registry, id, ret_row, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
 int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
                      const struct dz_engine_patch *p, struct dz_instance *ret_row,
                      struct dz_engine_why *why)
@@ -387,6 +408,9 @@ int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
     int rc = check_patch(p, why);
     if (rc == 0)
         rc = dz_engine_row(e, target, &row, why);
+    if (rc == 0 && row.ephemeral && p->timeout_action && strcmp(p->timeout_action, "pause") == 0)
+        rc = dz_why(why, DZ_EINVAL, "timeout.action",
+                    "timeout.action: %s is not persistent: it never sleeps", row.id);
     if (rc < 0)
         return rc;
     char id[DZ_COLD_KEY];
@@ -406,6 +430,8 @@ int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
         return dz_why_err(why, rc, &err);
     if (p->set_idle || p->idle_mode)
         dz_keeper_look_again(e->keeper, id);
+    if (p->set_timeout)
+        return set_timeout(e, id, p, ret_row, why);
     *ret_row = row;
     row = (struct dz_instance){0};
     return 0;
@@ -432,6 +458,22 @@ static int wake_with(struct dz_engine *e, const struct dz_instance *row,
     return 0;
 }
 
+/* It never sleeps, and what has ended does not come back. */
+static int order_ephemeral(const struct dz_instance *row, enum dz_request what,
+                           struct dz_engine_why *why)
+{
+    bool awake = strcmp(row->state, "active") == 0 || strcmp(row->state, "created") == 0;
+    if (what == DZ_REQUEST_DELETE || what == DZ_REQUEST_DESTROY)
+        return 0;
+    if (!awake)
+        return dz_why(why, DZ_EGONE, NULL, "%s was not persistent, and has ended", row->id);
+    if (what == DZ_REQUEST_WAKE || what == DZ_REQUEST_PREFETCH)
+        return 0;
+    return dz_why(why, DZ_ESTATE, NULL,
+                  "%s: %s is not persistent: it never sleeps; delete it, or take a snapshot",
+                  dz_request_name(what), row->id);
+}
+
 int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
                     const struct dz_engine_order *order, dz_engine_done_fn *done, void *arg,
                     struct dz_engine_why *why)
@@ -440,6 +482,8 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
     const struct dz_keeper_request request = {
         .what = order->what, .keep = order->what == DZ_REQUEST_SUSPEND ? order->keep : NULL};
     int rc = dz_engine_row(e, target, &row, why);
+    if (rc == 0 && row.ephemeral)
+        rc = order_ephemeral(&row, order->what, why);
     if (rc == 0 && order->what == DZ_REQUEST_WAKE)
         rc = wake_with(e, &row, order, why);
     if (rc == 0 && request.keep && strcmp(request.keep, "memory") != 0 &&

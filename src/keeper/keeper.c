@@ -59,6 +59,7 @@ static void free_waiter(struct waiter *w)
     dz_free(w->clone_id);
     dz_free(w->clone_tenant);
     dz_free(w->clone_name);
+    dz_free(w->clone_owner);
     dz_free(w->share_key);
     dz_free(w);
 }
@@ -125,6 +126,8 @@ static int fill_waiter(struct waiter *w, const struct dz_keeper_request *r, stru
         rc = copy_text(clone->tenant, &w->clone_tenant);
     if (rc == 0 && clone)
         rc = copy_text(clone->name, &w->clone_name);
+    if (rc == 0 && clone)
+        rc = copy_text(clone->owner, &w->clone_owner);
     if (rc == 0)
         rc = dz_map_put64(&w->k->waiters, w->ticket, w, NULL);
     if (rc < 0)

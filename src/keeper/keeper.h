@@ -151,7 +151,7 @@ struct dz_keeper_request {
     const char *id;
     const char *keep;                /* SUSPEND: "memory", "files"; NULL: as its row says */
     int64_t deadline_ms;             /* of this request; 0: DZ_KEEPER_DEADLINE_MS */
-    const struct dz_instance *clone; /* CLONE: id, tenant, name of the new sandbox */
+    const struct dz_instance *clone; /* CLONE: id, tenant, name, owner of the new sandbox */
     struct dz_blobs *share_store;    /* SHARE: where the public file goes */
     const char *share_key;
     void (*done)(void *arg, const struct dz_keeper_result *result); /* exactly once */
@@ -184,6 +184,10 @@ void dz_keeper_look_again(struct dz_keeper *k, const char *id);
 /* Keep it awake until then (0: no longer). */
 DZ_NODISCARD int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until,
                                 struct dz_err *err);
+
+/* So long it may be awake from now on, or (asleep) from its next wake (0: for ever). */
+DZ_NODISCARD int dz_keeper_timeout(struct dz_keeper *k, const char *id, int64_t length_ms,
+                                   enum dz_timeout_action action, struct dz_err *err);
 
 /* --- files without rows, rows without files ------------------------------------------- */
 

@@ -41,7 +41,7 @@ struct waiter {
     bool keep_memory, keep_given;
     int64_t deadline_ms;
     struct dz_timer *deadline;
-    char *clone_id, *clone_tenant, *clone_name;
+    char *clone_id, *clone_tenant, *clone_name, *clone_owner;
     struct dz_blobs *share_store;
     char *share_key;
     void (*done)(void *arg, const struct dz_keeper_result *result);
@@ -72,6 +72,8 @@ struct op {
     struct dz_timer *timer; /* its deadline; later the next try */
     int64_t backoff_ms;
     bool background;
+    bool anew;  /* an explicit wake: the timeout begins anew */
+    bool stale; /* the row was changed from outside: read it before the commit */
     bool committed;
     bool unsynced;          /* its row is to be on the disk before the next step */
     bool flushing;          /* a worker sees to that */

@@ -85,7 +85,10 @@ static void finish(struct op *op)
     struct dz_keeper *k = op->k;
     op->phase = OP_OVER; /* who is answered may ask again at once, behind those in line */
     answer_all(op, op->rc);
+    bool stale = op->stale; /* its last change of the row did not know of another one */
     dz_keeper_free_op(op);
+    if (stale)
+        dz_keeper_look_again(k, s->id);
     release_target(target);
     dz_keeper_next(s);
     dz_keeper_leave_slot(s);
@@ -477,6 +480,10 @@ static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
         .idle_mode = op->row.idle_mode,
         .suspend_ms = op->row.suspend_ms,
         .freeze_ms = op->row.freeze_ms,
+        .timeout_ms = op->row.timeout_ms,
+        .timeout_action = op->row.timeout_action,
+        .owner = w->clone_owner,
+        .memory = op->row.memory,
     };
     struct slot *target = dz_keeper_slot(op->k, w->clone_id);
     if (!target)
@@ -534,6 +541,7 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
         return DZ_ENOMEM;
     op->cell_dead = w->what == DZ_REQUEST_CRASHED;
     op->keep_memory = w->keep_given ? w->keep_memory : strcmp(op->row.keep, "files") != 0;
+    op->anew = w->what == DZ_REQUEST_WAKE || w->what == DZ_REQUEST_REVIVE;
     op->share_store = w->share_store;
     op->share_key = DZ_TAKE_PTR(w->share_key);
     while (*op->step != DZ_STEP_NONE && !dz_keeper_step_applies(op, *op->step))

@@ -43,11 +43,15 @@ int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, co
         .expires = row->expires,
         .ttl_idle_ms = row->ttl_idle_ms,
         .retry_at = row->retry_at,
+        .timeout_at = row->timeout_at,
+        .ephemeral = row->ephemeral != 0,
     };
     struct dz_ladder own = {row->suspend_ms, row->freeze_ms};
     int rc = dz_state_parse(dz_str(row->state), &f.state, err);
     if (rc == 0 && row->idle_mode && row->idle_mode[0])
         rc = dz_idle_mode_parse(dz_str(row->idle_mode), &f.mode, err);
+    if (rc == 0 && row->timeout_action && row->timeout_action[0])
+        rc = dz_timeout_action_parse(dz_str(row->timeout_action), &f.timeout_action, err);
     if (rc < 0)
         return dz_wrap(err, rc, "the row of %s", row->id);
     if (f.mode == DZ_IDLE_CONNECTIONS && own.suspend_ms == DZ_LADDER_INHERIT)
@@ -87,10 +91,32 @@ static int due_after(const struct op *op, uint64_t set, const struct dz_instance
         next.wake_at = to->wake_at;
     if (set & DZ_COLUMN(retry_at))
         next.retry_at = to->retry_at;
+    if (set & DZ_COLUMN(timeout_at))
+        next.timeout_at = to->timeout_at;
     int rc = dz_keeper_facts(op->k, &next, s, &facts, err);
     if (rc == 0)
         *ret_due = dz_keeper_due(&facts);
     return rc;
+}
+
+/* It stops being active: the rest of its timeout stands still. */
+static void stop_timeout(const struct dz_instance *row, int64_t when, struct dz_instance *to,
+                         uint64_t *set)
+{
+    enum dz_timeout_action action = DZ_TIMEOUT_DESTROY;
+    if (row->timeout_at == 0)
+        return;
+    (void)!dz_timeout_action_parse(dz_str(row->timeout_action), &action, NULL);
+    to->timeout_at = 0;
+    to->timeout_left = dz_timeout_rest(row->timeout_at, action, when);
+    *set |= DZ_COLUMN(timeout_at) | DZ_COLUMN(timeout_left);
+}
+
+/* When a sandbox whose daemon died stopped being active nobody knows: at its last sign of life. */
+static int64_t last_sign(const struct dz_instance *row)
+{
+    int64_t updated = row->updated * 1000;
+    return updated > row->last_active ? updated : row->last_active;
 }
 
 /* --- changing ---------------------------------------------------------------------- */
@@ -164,8 +190,10 @@ static int commit_active(struct op *op, struct dz_err *err)
         .epoch = op->row.epoch + 1,
         .generation = op->row.generation + 1,
         .last_active = now > last ? now : last,
+        .timeout_at = dz_timeout_begin(op->row.timeout_ms, op->row.timeout_left, op->anew, now),
     };
-    const uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(host) | DZ_COLUMN(epoch) |
+    const uint64_t set = DZ_COLUMN(timeout_at) | DZ_COLUMN(timeout_left) | DZ_COLUMN(state) |
+                         DZ_COLUMN(status) | DZ_COLUMN(host) | DZ_COLUMN(epoch) |
                          DZ_COLUMN(generation) | DZ_COLUMN(last_active) | DZ_COLUMN(wake_at) |
                          DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(error) | DZ_COLUMN(retry_at) |
                          DZ_COLUMN(tries) | DZ_COLUMN(due) |
@@ -198,11 +226,11 @@ static int commit_suspended(struct op *op, struct dz_err *err)
         .wake_at = op->wake_at,
         .last_active = s->now.last_active > last ? s->now.last_active : last,
     };
-    const uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(suspended_at) |
-                         DZ_COLUMN(wake_at) | DZ_COLUMN(last_active) | DZ_COLUMN(op) |
-                         DZ_COLUMN(step) | DZ_COLUMN(error) | DZ_COLUMN(retry_at) |
-                         DZ_COLUMN(tries) | DZ_COLUMN(due);
+    uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(suspended_at) |
+                   DZ_COLUMN(wake_at) | DZ_COLUMN(last_active) | DZ_COLUMN(op) | DZ_COLUMN(step) |
+                   DZ_COLUMN(error) | DZ_COLUMN(retry_at) | DZ_COLUMN(tries) | DZ_COLUMN(due);
     s->warm = false;
+    stop_timeout(&op->row, now, &to, &set);
     int rc = due_after(op, set, &to, NULL, &to.due, err);
     return rc < 0 ? rc
                   : dz_keeper_change(op, set, &to, false, op->cell_dead ? "crashed" : "suspended",
@@ -225,7 +253,8 @@ static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file fil
     return dz_keeper_change(op,
                             DZ_COLUMN(state) | DZ_COLUMN(step) | DZ_COLUMN(cold_uri) |
                                 DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) |
-                                DZ_COLUMN(cold_generation) | DZ_COLUMN(wake_at),
+                                DZ_COLUMN(cold_generation) | DZ_COLUMN(wake_at) |
+                                DZ_COLUMN(timeout_at) | DZ_COLUMN(timeout_left),
                             &to, true, dz_state_name(state), NULL, err);
 }
 
@@ -268,6 +297,10 @@ static int commit_deleted(struct op *op, struct dz_err *err)
 
 int dz_keeper_commit(struct op *op, struct dz_err *err)
 {
+    int rc = op->stale ? dz_keeper_reload(op, true, err) : 0;
+    if (rc < 0)
+        return rc;
+    op->stale = false;
     switch (op->kind) {
     case DZ_OP_ACTIVATE:
         return commit_active(op, err);
@@ -305,6 +338,9 @@ static int64_t retry_after(int64_t tries)
 int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
 {
     struct slot *s = op->slot;
+    if (op->stale && dz_keeper_reload(op, true, err) < 0)
+        return DZ_EBUSY;
+    op->stale = false;
     bool warm = s->warm && !op->cell_dead, told = failed && op->rc != DZ_ECANCELED;
     struct dz_instance to = {
         .state = op->row.state,
@@ -324,6 +360,7 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
         if (s->now.last_active > to.last_active)
             to.last_active = s->now.last_active;
         set |= DZ_COLUMN(state) | DZ_COLUMN(suspended_at) | DZ_COLUMN(last_active);
+        stop_timeout(&op->row, op->k->clock_on ? to.suspended_at : last_sign(&op->row), &to, &set);
         event = op->cell_dead ? "crashed" : "suspended";
         s->warm = false;
     }
@@ -347,6 +384,9 @@ int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_e
     next.state = dz_state_name(DZ_STATE_SUSPENDED);
     next.status = next.error = "";
     next.suspended_at = dz_clock_real_ms();
+    uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(error) |
+                   DZ_COLUMN(suspended_at) | DZ_COLUMN(due);
+    stop_timeout(row, last_sign(row), &next, &set);
     int rc = dz_keeper_facts(k, &next, NULL, &facts, err);
     if (rc < 0)
         return rc;
@@ -355,8 +395,7 @@ int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_e
         .id = row->id,
         .version = row->version,
         .epoch = row->epoch,
-        .set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(error) | DZ_COLUMN(suspended_at) |
-               DZ_COLUMN(due),
+        .set = set,
         .to = &next,
         .event = "crashed",
     };

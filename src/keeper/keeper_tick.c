@@ -88,6 +88,15 @@ static bool expire(struct dz_keeper *k, const struct dz_instance *row, struct dz
     return done;
 }
 
+static void note(struct dz_keeper *k, const struct dz_instance *row, const char *what,
+                 const char *detail)
+{
+    const struct dz_registry_event event = {
+        .sandbox_id = row->id, .tenant = row->tenant, .what = what, .detail = detail};
+    int64_t seq;
+    (void)!dz_registry_note(k->opts.registry, &event, &seq, NULL); /* it happens nevertheless */
+}
+
 /* What cannot be begun now is not due for a while. */
 static bool postpone(struct dz_keeper *k, const struct dz_instance *row, struct dz_facts *facts)
 {
@@ -110,6 +119,7 @@ static bool ask_for(struct dz_keeper *k, const char *id)
 static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
 {
     static const enum dz_request asks[] = {
+        [DZ_DUE_DESTROY] = DZ_REQUEST_DESTROY,
         [DZ_DUE_WAKE] = DZ_REQUEST_USE,
         [DZ_DUE_SUSPEND] = DZ_REQUEST_SUSPEND,
         [DZ_DUE_FREEZE] = DZ_REQUEST_FREEZE,
@@ -130,6 +140,8 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
         return write_due(k, row, s, &facts) == 0;
     if (due == DZ_DUE_EXPIRE)
         return expire(k, row, &facts);
+    if (facts.timeout_at && facts.timeout_at <= dz_clock_real_ms())
+        note(k, row, "timeout", due == DZ_DUE_DESTROY ? "destroy" : "pause");
     return dz_keeper_background(k, row->id, asks[due]) || postpone(k, row, &facts);
 }
 
@@ -201,6 +213,8 @@ void dz_keeper_look_again(struct dz_keeper *k, const char *id)
     struct slot *s = dz_map_get(&k->slots, dz_str(id));
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_facts facts;
+    if (s && s->op)
+        s->op->stale = true;
     if ((s && s->op) || dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
         dz_keeper_facts(k, &row, s, &facts, NULL) < 0)
         return; /* the end of what is under way computes what is due */
@@ -230,7 +244,47 @@ int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until, struct dz
         .event = "held",
     };
     rc = dz_registry_change(k->opts.registry, &c, err);
-    if (rc == 0 && s && !running)
+    if (rc == 0 && running)
+        s->op->stale = true;
+    else if (rc == 0 && s)
+        s->due = to.due;
+    dz_keeper_arm(k);
+    return rc;
+}
+
+int dz_keeper_timeout(struct dz_keeper *k, const char *id, int64_t length_ms,
+                      enum dz_timeout_action action, struct dz_err *err)
+{
+    struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_facts facts;
+    int rc = dz_registry_get(k->opts.registry, id, &row, err);
+    if (rc == 0)
+        rc = dz_keeper_facts(k, &row, s, &facts, err);
+    if (rc < 0)
+        return rc;
+    bool active = facts.state == DZ_STATE_ACTIVE;
+    facts.timeout_at = active ? dz_timeout_begin(length_ms, 0, true, dz_clock_real_ms()) : 0;
+    facts.timeout_action = action;
+    const struct dz_instance to = {.timeout_ms = length_ms,
+                                   .timeout_action =
+                                       length_ms ? dz_timeout_action_name(action) : "",
+                                   .timeout_at = facts.timeout_at,
+                                   .due = dz_keeper_due(&facts)};
+    bool running = s && s->op; /* then its end computes what is due */
+    const struct dz_registry_change c = {
+        .id = id,
+        .version = row.version,
+        .epoch = row.epoch,
+        .set = DZ_COLUMN(timeout_ms) | DZ_COLUMN(timeout_action) | DZ_COLUMN(timeout_at) |
+               DZ_COLUMN(timeout_left) | (running ? 0 : DZ_COLUMN(due)),
+        .to = &to,
+        .event = "timeout_set",
+    };
+    rc = dz_registry_change(k->opts.registry, &c, err);
+    if (rc == 0 && running)
+        s->op->stale = true;
+    else if (rc == 0 && s)
         s->due = to.due;
     dz_keeper_arm(k);
     return rc;

@@ -151,6 +151,24 @@ const char *dz_activity_name(enum dz_activity a);
 /* GUEST_CPU (above 1 % of a core) counts in activity mode, when count_cpu is on. */
 bool dz_lifecycle_counts(enum dz_activity a, enum dz_idle_mode mode, bool count_cpu);
 
+/* --- how long it may be awake ------------------------------------------------------------ */
+
+/* What becomes of a sandbox whose timeout is over. The timeout runs while the sandbox is
+ * active, and its rest stands still while it is not; a hold does not stop it. */
+enum dz_timeout_action {
+    DZ_TIMEOUT_DESTROY,
+    DZ_TIMEOUT_PAUSE, /* it is suspended; its next wake begins the timeout anew */
+};
+const char *dz_timeout_action_name(enum dz_timeout_action a); /* "destroy", "pause" */
+DZ_NODISCARD int dz_timeout_action_parse(struct dz_str s, enum dz_timeout_action *ret_action,
+                                         struct dz_err *err);
+/* When a sandbox that becomes active now has to end: with what is left, or (0, or wound up anew)
+ * all of length_ms. 0: never (no length). */
+int64_t dz_timeout_begin(int64_t length_ms, int64_t left_ms, bool anew, int64_t now);
+/* What is left of it at this time, in which the sandbox stops being active: at least 1 ms of one
+ * that destroys; 0, which is all of it, of one that pauses and is over. */
+int64_t dz_timeout_rest(int64_t at, enum dz_timeout_action action, int64_t now);
+
 /* --- when something is due ------------------------------------------------------------- */
 
 /* What is known of a sandbox. A time of 0 is "never was" or "not set". */
@@ -168,11 +186,15 @@ struct dz_facts {
     int64_t expires;      /* at the latest, in any state */
     int64_t ttl_idle_ms;  /* and after so long without activity, but never while active */
     int64_t retry_at;     /* the last try failed: not before */
+    int64_t timeout_at;   /* awake until then at the longest; what then: */
+    enum dz_timeout_action timeout_action;
+    bool ephemeral; /* it never sleeps: once it is not awake any more, it goes */
 };
 
 enum dz_due {
     DZ_DUE_NOTHING,
     DZ_DUE_EXPIRE, /* the order is that of precedence at equal times */
+    DZ_DUE_DESTROY,
     DZ_DUE_WAKE,
     DZ_DUE_SUSPEND,
     DZ_DUE_FREEZE,

@@ -73,6 +73,44 @@ bool dz_lifecycle_counts(enum dz_activity a, enum dz_idle_mode mode, bool count_
     return activities[a].counts == COUNTS_ALWAYS;
 }
 
+/* --- timeouts --------------------------------------------------------------------- */
+
+static const char *const actions[] = {"destroy", "pause"};
+
+const char *dz_timeout_action_name(enum dz_timeout_action a)
+{
+    assert((size_t)a < DZ_ARRAY_LEN(actions));
+    return actions[a];
+}
+
+int dz_timeout_action_parse(struct dz_str s, enum dz_timeout_action *ret_action, struct dz_err *err)
+{
+    char quoted[DZ_STR_QUOTED];
+    for (size_t i = 0; i < DZ_ARRAY_LEN(actions); i++)
+        if (dz_str_eqz(s, actions[i])) {
+            *ret_action = (enum dz_timeout_action)i;
+            return 0;
+        }
+    return dz_fail(err, DZ_EINVAL, "%s is no action of a timeout: it is destroy or pause",
+                   dz_str_quote(s, quoted));
+}
+
+int64_t dz_timeout_begin(int64_t length_ms, int64_t left_ms, bool anew, int64_t now)
+{
+    if (length_ms <= 0)
+        return 0;
+    return now + (left_ms > 0 && left_ms < length_ms && !anew ? left_ms : length_ms);
+}
+
+int64_t dz_timeout_rest(int64_t at, enum dz_timeout_action action, int64_t now)
+{
+    if (at == 0)
+        return 0;
+    if (at > now)
+        return at - now;
+    return action == DZ_TIMEOUT_DESTROY ? 1 : 0;
+}
+
 /* --- due -------------------------------------------------------------------------- */
 
 static int64_t later(int64_t at, int64_t by_ms)
@@ -118,6 +156,27 @@ static int64_t suspend_at(const struct dz_facts *f)
     return max(at, f->hold_until);
 }
 
+static int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When its timeout ends it in this way. */
+static int64_t timeout_at(const struct dz_facts *f, enum dz_timeout_action action)
+{
+    enum dz_timeout_action does = f->ephemeral ? DZ_TIMEOUT_DESTROY : f->timeout_action;
+    return f->timeout_at && does == action ? f->timeout_at : INT64_MAX;
+}
+
+/* What never sleeps was awake once, and is not: at once. */
+static int64_t destroy_at(const struct dz_facts *f)
+{
+    if (f->state == DZ_STATE_ACTIVE)
+        return max(timeout_at(f, DZ_TIMEOUT_DESTROY), f->retry_at);
+    return f->ephemeral && f->state != DZ_STATE_CREATED ? max(f->suspended_at, f->retry_at)
+                                                        : INT64_MAX;
+}
+
 int64_t dz_lifecycle_expiry(const struct dz_facts *f)
 {
     int64_t at = f->expires ? f->expires : INT64_MAX;
@@ -136,21 +195,20 @@ static bool asleep(enum dz_state s)
 enum dz_due dz_lifecycle_due(const struct dz_facts *f, int64_t *ret_at)
 {
     int64_t at[] = {
-        [DZ_DUE_EXPIRE] = INT64_MAX,
-        [DZ_DUE_WAKE] = INT64_MAX,
-        [DZ_DUE_SUSPEND] = INT64_MAX,
-        [DZ_DUE_FREEZE] = INT64_MAX,
+        [DZ_DUE_EXPIRE] = INT64_MAX,  [DZ_DUE_DESTROY] = INT64_MAX, [DZ_DUE_WAKE] = INT64_MAX,
+        [DZ_DUE_SUSPEND] = INT64_MAX, [DZ_DUE_FREEZE] = INT64_MAX,
     };
     enum dz_due due = DZ_DUE_NOTHING;
     *ret_at = INT64_MAX;
     if (f->state == DZ_STATE_DELETED)
         return due;
     at[DZ_DUE_EXPIRE] = dz_lifecycle_expiry(f);
-    if (asleep(f->state) && f->wake_at)
+    at[DZ_DUE_DESTROY] = destroy_at(f);
+    if (asleep(f->state) && f->wake_at && !f->ephemeral)
         at[DZ_DUE_WAKE] = max(f->wake_at, f->retry_at);
-    if (f->state == DZ_STATE_ACTIVE)
-        at[DZ_DUE_SUSPEND] = max(suspend_at(f), f->retry_at);
-    if (f->state == DZ_STATE_SUSPENDED)
+    if (f->state == DZ_STATE_ACTIVE && !f->ephemeral)
+        at[DZ_DUE_SUSPEND] = max(min(suspend_at(f), timeout_at(f, DZ_TIMEOUT_PAUSE)), f->retry_at);
+    if (f->state == DZ_STATE_SUSPENDED && !f->ephemeral)
         at[DZ_DUE_FREEZE] =
             max(later(dz_lifecycle_idle_since(f), f->ladder.freeze_ms), f->retry_at);
     for (int i = DZ_DUE_EXPIRE; i <= DZ_DUE_FREEZE; i++)
@@ -163,7 +221,8 @@ enum dz_due dz_lifecycle_due(const struct dz_facts *f, int64_t *ret_at)
 
 const char *dz_due_name(enum dz_due d)
 {
-    static const char *const names[] = {"nothing", "expire", "wake", "suspend", "freeze"};
+    static const char *const names[] = {"nothing", "expire",  "destroy",
+                                        "wake",    "suspend", "freeze"};
     assert(d < DZ_ARRAY_LEN(names));
     return names[d];
 }

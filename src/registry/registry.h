@@ -42,44 +42,51 @@ enum {
 
 /* The columns, in order: T(name) text, I(name) integer. The first five are those
  * of the plain list that everybody may read. */
-#define DZ_INSTANCE_COLUMNS(T, I)                                                \
-    T(id)                                                                        \
-    T(tenant)                                                                    \
-    T(state)                                                                     \
-    T(vfs_path)                                                                  \
-    I(updated)                                                                   \
-    I(version)                                                                   \
-    I(epoch)                                                                     \
-    T(host)                                                                      \
-    T(status)                                                                    \
-    T(kind)                                                                      \
-    T(image)                                                                     \
-    T(config)   /* JSON: all that rebuilds the machine */                        \
-    T(metadata) /* JSON */                                                       \
-    I(created)                                                                   \
-    I(last_active)                                                               \
-    I(wake_at)                                                                   \
-    I(expires)                                                                   \
-    T(cold_uri)                                                                  \
-    T(cold_sha256) /* of the file's bytes, uncompressed; "": not known yet */    \
-    I(cold_size)   /* bytes in cold storage */                                   \
-    T(error)                                                                     \
-    T(name)                                                                      \
-    T(deployment)                                                                \
-    T(op)              /* operation under way, "": none */                       \
-    T(step)            /* of it */                                               \
-    T(keep)            /* "memory" or "files": what a suspend keeps */           \
-    I(generation)      /* of the file: grows each time it may begin to change */ \
-    I(cold_generation) /* of the cold copy */                                    \
-    T(idle_mode)                                                                 \
-    I(suspend_ms)                                                                \
-    I(freeze_ms)                                                                 \
-    I(suspended_at)                                                              \
-    I(hold_until)                                                                \
-    I(ttl_idle_ms)                                                               \
-    I(retry_at) /* the last try by the clock failed: not before */               \
-    I(tries)                                                                     \
-    I(due) /* the next time to look at this row; indexed */
+#define DZ_INSTANCE_COLUMNS(T, I)                                                 \
+    T(id)                                                                         \
+    T(tenant)                                                                     \
+    T(state)                                                                      \
+    T(vfs_path)                                                                   \
+    I(updated)                                                                    \
+    I(version)                                                                    \
+    I(epoch)                                                                      \
+    T(host)                                                                       \
+    T(status)                                                                     \
+    T(kind)                                                                       \
+    T(image)                                                                      \
+    T(config)   /* JSON: all that rebuilds the machine */                         \
+    T(metadata) /* JSON */                                                        \
+    I(created)                                                                    \
+    I(last_active)                                                                \
+    I(wake_at)                                                                    \
+    I(expires)                                                                    \
+    T(cold_uri)                                                                   \
+    T(cold_sha256) /* of the file's bytes, uncompressed; "": not known yet */     \
+    I(cold_size)   /* bytes in cold storage */                                    \
+    T(error)                                                                      \
+    T(name)                                                                       \
+    T(deployment)                                                                 \
+    T(op)              /* operation under way, "": none */                        \
+    T(step)            /* of it */                                                \
+    T(keep)            /* "memory" or "files": what a suspend keeps */            \
+    I(generation)      /* of the file: grows each time it may begin to change */  \
+    I(cold_generation) /* of the cold copy */                                     \
+    T(idle_mode)                                                                  \
+    I(suspend_ms)                                                                 \
+    I(freeze_ms)                                                                  \
+    I(suspended_at)                                                               \
+    I(hold_until)                                                                 \
+    I(ttl_idle_ms)                                                                \
+    I(retry_at) /* the last try by the clock failed: not before */                \
+    I(tries)                                                                      \
+    I(due)            /* the next time to look at this row; indexed */            \
+    I(timeout_ms)     /* awake for so long: then timeout_action; 0: for ever */   \
+    T(timeout_action) /* "destroy" or "pause" */                                  \
+    I(timeout_at)     /* when, while it is active */                              \
+    I(timeout_left)   /* what is left of it while it is not; 0: all */            \
+    I(ephemeral)      /* not 0: it never sleeps; once it is not awake, it goes */ \
+    T(owner)          /* the token that made it; "": the tenant itself */         \
+    I(memory)         /* bytes that its machine may have */
 
 struct dz_instance {
 #define T(name) const char *name;

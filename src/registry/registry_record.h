@@ -56,7 +56,8 @@
     T(scope)                                                      \
     T(label)                                                      \
     I(expires)                                                    \
-    I(last_used)
+    I(last_used)                                                  \
+    T(quotas) /* JSON; of what was made with it */
 
 #define DZ_SNAPSHOT_COLUMNS(T, I)                              \
     DZ_RECORD_HEAD(T, I)                                       \

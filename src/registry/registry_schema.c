@@ -90,11 +90,20 @@ static const char *const steps[] = {
     "CREATE INDEX workbooks_sandbox ON workbooks(sandbox_id, id) WHERE sandbox_id IS NOT NULL;\n"
     "CREATE UNIQUE INDEX workbooks_name ON workbooks(tenant, name) WHERE name IS NOT NULL;\n"
     "CREATE INDEX idempotency_expires ON idempotency(expires) WHERE expires > 0;\n",
+
+    "ALTER TABLE instances ADD COLUMN timeout_ms INTEGER;\n"
+    "ALTER TABLE instances ADD COLUMN timeout_action TEXT;\n"
+    "ALTER TABLE instances ADD COLUMN timeout_at INTEGER;\n"
+    "ALTER TABLE instances ADD COLUMN timeout_left INTEGER;\n"
+    "ALTER TABLE instances ADD COLUMN ephemeral INTEGER;\n"
+    "ALTER TABLE instances ADD COLUMN owner TEXT;\n"
+    "ALTER TABLE instances ADD COLUMN memory INTEGER;\n"
+    "ALTER TABLE token ADD COLUMN quotas TEXT;\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 2,
+    .version = 3,
 };

@@ -18,7 +18,7 @@
 #include <string.h>
 
 static struct dz_buf template = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
-static long all_operations, all_crashes, all_done[DZ_REQUEST_COUNT];
+static long all_operations, all_crashes, all_timeouts, all_done[DZ_REQUEST_COUNT];
 
 static long number(const char *name, long otherwise)
 {
@@ -39,6 +39,7 @@ static bool run(uint64_t seed, long steps, char why[static 512], bool tell)
     (void)snprintf(why, 512, "%s", w.bad);
     all_operations += w.operations;
     all_crashes += w.crashes;
+    all_timeouts += w.timeouts;
     for (int i = 0; i < DZ_REQUEST_COUNT; i++)
         all_done[i] += w.done[i];
     if (tell)
@@ -75,7 +76,8 @@ int main(void)
         }
         printf("%sok %ld - seed %ld\n", good ? "" : "not ", ++n, seed);
     }
-    printf("# %ld crashes, %ld operations:", all_crashes, all_operations);
+    printf("# %ld crashes, %ld timeouts, %ld operations:", all_crashes, all_timeouts,
+           all_operations);
     for (int i = 0; i < DZ_REQUEST_COUNT; i++)
         if (all_done[i])
             printf(" %s %ld", dz_request_name((enum dz_request)i), all_done[i]);

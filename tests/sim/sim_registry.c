@@ -75,18 +75,38 @@ static void check_hop(struct sim_world *w, const struct dz_registry_change *c)
     dz_instance_release(&row);
 }
 
+/* How long rows say that it was awake; and what is not persistent goes once it is not. */
+static void follow(struct sim_world *w, const struct dz_registry_change *c)
+{
+    struct sim_sandbox *b = sim_box(w, c->id);
+    if (!b || !(c->set & DZ_COLUMN(state)))
+        return;
+    bool active = strcmp(c->to->state, "active") == 0;
+    if (!active && b->active_at)
+        b->awake_ms += dz_clock_real_ms() - b->active_at;
+    b->active_at = active ? dz_clock_real_ms() : 0;
+    b->doomed = b->doomed || (b->ephemeral && !active);
+}
+
 static int sim_change(struct dz_registry *r, const struct dz_registry_change *c, struct dz_err *err)
 {
     DEAD(r, err);
     check_hop(world(r), c);
-    return dz_registry_change(world(r)->inner, c, err);
+    int rc = dz_registry_change(world(r)->inner, c, err);
+    if (rc == 0)
+        follow(world(r), c);
+    return rc;
 }
 
 static int sim_erase(struct dz_registry *r, const char *id, int64_t version, int64_t epoch,
                      struct dz_err *err)
 {
     DEAD(r, err);
-    return dz_registry_erase(world(r)->inner, id, version, epoch, err);
+    int rc = dz_registry_erase(world(r)->inner, id, version, epoch, err);
+    struct sim_sandbox *b = sim_box(world(r), id);
+    if (rc == 0 && b)
+        b->erased = true;
+    return rc;
 }
 
 static int sim_list(struct dz_registry *r, const struct dz_registry_filter *f,
@@ -107,6 +127,32 @@ static int sim_next_due(struct dz_registry *r, int64_t *ret_at, struct dz_err *e
 {
     DEAD(r, err);
     return dz_registry_next_due(world(r)->inner, ret_at, err);
+}
+
+/* A timeout has come: not too early. */
+static void time_out(struct sim_world *w, const struct dz_registry_event *e)
+{
+    struct sim_sandbox *b = sim_box(w, e->sandbox_id);
+    struct dz_instance row = {0};
+    if (!b || dz_registry_get(w->inner, e->sandbox_id, &row, NULL) < 0)
+        return;
+    int64_t awake = b->awake_ms + (b->active_at ? dz_clock_real_ms() - b->active_at : 0);
+    if (awake < row.timeout_ms)
+        sim_bad(w, "the timeout of %s came after %lld ms awake, not %lld", b->id, (long long)awake,
+                (long long)row.timeout_ms);
+    w->timeouts++;
+    if (strcmp(e->detail, "destroy") == 0)
+        b->doomed = true;
+    dz_instance_release(&row);
+}
+
+static int sim_note(struct dz_registry *r, const struct dz_registry_event *e, int64_t *ret_seq,
+                    struct dz_err *err)
+{
+    DEAD(r, err);
+    if (strcmp(e->what, "timeout") == 0)
+        time_out(world(r), e);
+    return dz_registry_note(world(r)->inner, e, ret_seq, err);
 }
 
 static int sim_flush(struct dz_registry *r, struct dz_err *err)
@@ -130,6 +176,7 @@ const struct dz_registry_ops sim_registry_ops = {
     .list = sim_list,
     .due = sim_due,
     .next_due = sim_next_due,
+    .note = sim_note,
     .flush = sim_flush,
     .check = sim_check,
 };

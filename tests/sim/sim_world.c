@@ -110,7 +110,8 @@ static void lose_power(struct sim_world *w)
     }
     for (int i = 0; i < SIM_SANDBOXES; i++) {
         struct sim_sandbox *b = &w->boxes[i];
-        b->unknown = true; /* its row may be a second younger than its file */
+        b->awake_ms = INT32_MAX; /* what was set last may be lost: no word on its time */
+        b->unknown = true;       /* its row may be a second younger than its file */
         if (lost)
             b->least = b->synced;
         else
@@ -288,7 +289,14 @@ static void ask(struct sim_world *w, enum dz_request what, struct sim_sandbox *b
 static void register_box(struct sim_world *w, struct sim_sandbox *b)
 {
     const struct dz_instance row = {
-        .id = b->id, .tenant = "t", .keep = dice_below(&w->dice, 2) ? "files" : "memory"};
+        .id = b->id,
+        .tenant = "t",
+        .keep = dice_below(&w->dice, 2) ? "files" : "memory",
+        .ephemeral = dice_below(&w->dice, 6) == 0,
+        .timeout_ms = dice_below(&w->dice, 3) ? 0 : dice_below(&w->dice, 60000),
+        .timeout_action = dice_below(&w->dice, 2) ? "pause" : "destroy",
+    };
+    b->ephemeral = row.ephemeral != 0;
     int rc = dz_keeper_register(w->k, &row, NULL);
     if (rc == 0)
         b->exists = true;
@@ -323,7 +331,7 @@ static void use_something(struct sim_world *w, struct sim_sandbox *b)
 static void disturb(struct sim_world *w, struct sim_sandbox *b)
 {
     const struct question *q = &questions[dice_below(&w->dice, IN_LINE_MAX)];
-    switch (dice_below(&w->dice, 6)) {
+    switch (dice_below(&w->dice, 7)) {
     case 0:
         if (b->running) {
             b->running = false;
@@ -341,6 +349,14 @@ static void disturb(struct sim_world *w, struct sim_sandbox *b)
         (void)!dz_keeper_hold(w->k, b->id, dz_clock_real_ms() + dice_below(&w->dice, 90000), NULL);
         break;
     case 4:
+        if (dz_keeper_timeout(w->k, b->id, dice_below(&w->dice, 60000),
+                              dice_below(&w->dice, 2) ? DZ_TIMEOUT_PAUSE : DZ_TIMEOUT_DESTROY,
+                              NULL) == 0) {
+            b->awake_ms = 0;
+            b->active_at = b->active_at ? dz_clock_real_ms() : 0;
+        }
+        break;
+    case 5:
         dz_clock_set_real(&w->clock, w->clock.real_ns + dice_below(&w->dice, 60000) * DZ_NS_PER_MS);
         break;
     default:
@@ -354,6 +370,8 @@ void sim_act(struct sim_world *w)
 {
     struct sim_sandbox *b = any_box(w);
     uint32_t luck = dice_below(&w->dice, 100);
+    if (b->erased && b->doomed && !b->unknown)
+        forget_box(b);
     if (!b->exists && !b->unknown && luck < 60)
         register_box(w, b);
     else if (luck < 64)
@@ -458,6 +476,11 @@ static void check_box(struct sim_world *w, struct sim_sandbox *b)
     if (b->running != (strcmp(row.state, "active") == 0))
         sim_bad(w, "at rest: %s is %s, and %s", b->id, row.state,
                 b->running ? "a cell runs it" : "no cell runs it");
+    if (row.ephemeral && strcmp(row.state, "active") != 0 && strcmp(row.state, "created") != 0)
+        sim_bad(w, "at rest: %s is not persistent, and %s", b->id, row.state);
+    int64_t over = row.retry_at > row.timeout_at ? row.retry_at : row.timeout_at;
+    if (row.timeout_at && strcmp(row.state, "active") == 0 && over + 60000 < dz_clock_real_ms())
+        sim_bad(w, "at rest: the timeout of %s is over, and it is active", b->id);
     check_content(w, b, &row);
 }
 

@@ -36,6 +36,9 @@ struct sim_sandbox {
      * that may be found: after a power cut something between, until it is read. */
     uint64_t acked, synced, least;
     int lives; /* ids are not used twice */
+    bool ephemeral, erased;
+    /* Awake for so long (in rows) since its timeout was set or had come, and since when now. */
+    int64_t awake_ms, active_at;
 };
 
 struct sim_world {
@@ -55,7 +58,7 @@ struct sim_world {
     bool calm;                     /* nothing fails by itself any more */
     bool cut;                      /* the power was cut at least once */
     long asked, answered, dropped; /* requests */
-    long crashes, operations, done[DZ_REQUEST_COUNT];
+    long crashes, operations, timeouts, done[DZ_REQUEST_COUNT];
     char bad[512]; /* the first thing that was not true; "" */
 };
 

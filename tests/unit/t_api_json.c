@@ -30,7 +30,6 @@ static const struct dz_api_field fields[] = {
     {"words", DZ_API_WORDS, offsetof(struct body, words), NULL, 0},
     {"input", DZ_API_INPUT, offsetof(struct body, input), NULL, 0},
     {"sub", DZ_API_SUB, 0, sub_fields, offsetof(struct body, seen)},
-    {"always", DZ_API_TRUE, 0, NULL, 0},
     {"later", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
@@ -50,8 +49,7 @@ TEST(json_reads_each_kind)
     struct body b;
     CHECK_INT(read_body("{\"text\":\"a\\u00e9\",\"flag\":true,\"number\":7,\"size\":\"2KiB\","
                         "\"duration\":\"1500ms\",\"object\":{\"a\":[1,null]},"
-                        "\"words\":[\"x\",\"\"],\"input\":\"in\",\"sub\":{\"inner\":\"i\"},"
-                        "\"always\":true}",
+                        "\"words\":[\"x\",\"\"],\"input\":\"in\",\"sub\":{\"inner\":\"i\"}}",
                         &b, &why),
               0);
     CHECK_STR(b.text, "a\xc3\xa9");
@@ -106,7 +104,6 @@ TEST(json_refuses_by_name)
         {"{\"input\":7}", "input", DZ_EINVAL},
         {"{\"sub\":{\"outer\":1}}", "sub.outer", DZ_EINVAL},
         {"{\"sub\":{\"inner\":1}}", "sub.inner", DZ_EINVAL},
-        {"{\"always\":false}", "always", DZ_EUNSUPPORTED},
         {"{\"later\":{}}", "later", DZ_EUNSUPPORTED},
         {"[]", "", DZ_EINVAL},
         {"{\"text\":", "", DZ_EINVAL},

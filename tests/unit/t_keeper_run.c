@@ -628,6 +628,130 @@ TEST(holds_wakes_and_expiry_come_when_they_are_due)
     rig_close(&r);
 }
 
+static int64_t rig_left(struct rig *r, const char *id, int64_t *ret_at)
+{
+    struct dz_instance row = {0};
+    CHECK_INT(dz_registry_get(r->registry, id, &row, NULL), 0);
+    int64_t left = row.timeout_left;
+    *ret_at = row.timeout_at;
+    dz_instance_release(&row);
+    return left;
+}
+
+TEST(a_timeout_runs_while_awake_and_destroys)
+{
+    struct rig r;
+    struct rig_reply reply;
+    int64_t at = 0;
+    rig_open(&r);
+    const struct dz_instance row = {
+        .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .timeout_ms = 10 * MIN};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    rig_pass(&r, 60 * MIN); /* not awake yet */
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &reply), 0);
+    rig_pass(&r, 4 * MIN);
+    CHECK_INT(rig_left(&r, "a", &at), 0);
+    CHECK(at > dz_clock_real_ms() + 5 * MIN && at <= dz_clock_real_ms() + 6 * MIN + 1000);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 60 * MIN);
+    int64_t left = rig_left(&r, "a", &at);
+    CHECK_INT(at, 0);
+    CHECK(left > 6 * MIN - 1000 && left < 6 * MIN + 100);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &reply), 0); /* the rest goes on */
+    rig_pass(&r, 5 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, 2 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "gone");
+    rig_close(&r);
+}
+
+TEST(a_timeout_that_pauses_begins_anew_with_each_wake_and_can_be_set)
+{
+    struct rig r;
+    int64_t at;
+    rig_open(&r);
+    const struct dz_instance row = {.id = "a",
+                                    .tenant = "acme",
+                                    .suspend_ms = DZ_LADDER_NEVER,
+                                    .timeout_ms = 10 * MIN,
+                                    .timeout_action = "pause"};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(rig_do(&r, DZ_REQUEST_USE, "a"), 0);
+        rig_pass(&r, 8 * MIN);
+        CHECK_STR(rig_row(&r, "a"), "active/running/");
+        rig_pass(&r, 2 * MIN);
+        CHECK_STR(rig_row(&r, "a"), "suspended//");
+    }
+    CHECK_INT(dz_keeper_timeout(r.k, "a", 2 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(dz_keeper_timeout(r.k, "a", 20 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
+    rig_pass(&r, 19 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_INT(dz_keeper_timeout(r.k, "a", 0, DZ_TIMEOUT_PAUSE, NULL), 0);
+    rig_pass(&r, 60 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_INT(dz_keeper_timeout(r.k, "zz", 1, DZ_TIMEOUT_PAUSE, NULL), DZ_ENOENT);
+    /* set while it is being put to sleep and while it is woken: neither loses it */
+    struct rig_reply reply;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    CHECK_INT(dz_keeper_timeout(r.k, "a", 3 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(rig_left(&r, "a", &at), 3 * MIN - 2);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &reply), 0);
+    CHECK_INT(dz_keeper_timeout(r.k, "a", 7 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
+    rig_pass(&r, 6 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, 2 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "gone");
+    rig_close(&r);
+}
+
+TEST(a_timeout_survives_the_death_of_the_daemon)
+{
+    struct rig r;
+    int64_t at;
+    rig_open(&r);
+    const struct dz_instance row = {
+        .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .timeout_ms = 10 * MIN};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    rig_pass(&r, 4 * MIN);
+    dz_keeper_look_again(r.k, "a"); /* its last sign of life */
+    dz_clock_set_real(&r.clock, r.clock.real_ns + 60 * MIN * DZ_NS_PER_MS);
+    rig_crash(&r);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    int64_t left = rig_left(&r, "a", &at);
+    CHECK(left > 5 * MIN - 1000 && left < 5 * MIN + 1100);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_USE, "a"), 0);
+    rig_pass(&r, 7 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "gone");
+    rig_close(&r);
+}
+
+TEST(what_is_not_persistent_never_sleeps_and_goes_with_its_cell)
+{
+    struct rig r;
+    rig_open(&r);
+    const struct dz_instance row = {
+        .id = "a", .tenant = "acme", .suspend_ms = 1000, .ephemeral = 1};
+    const struct dz_instance other = {.id = "b", .tenant = "acme", .ephemeral = 1};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(dz_keeper_register(r.k, &other, NULL), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "b"), 0);
+    rig_pass(&r, 24 * 60 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    r.running[rig_find(&r, "a")][0] = '\0';
+    dz_keeper_cell_died(r.k, "a");
+    rig_pass(&r, 1000);
+    CHECK_STR(rig_row(&r, "a"), "gone");
+    rig_crash(&r);
+    rig_pass(&r, 1000);
+    CHECK_STR(rig_row(&r, "b"), "gone");
+    rig_close(&r);
+}
+
 TEST(connections_keep_it_awake_and_their_end_counts_at_once)
 {
     struct rig r;

@@ -154,6 +154,12 @@ static int64_t naive_due(const struct dz_facts *f, int64_t from, int64_t to)
         bool sleeps = f->state == DZ_STATE_SUSPENDED || f->state == DZ_STATE_FROZEN;
         if (now < f->retry_at)
             continue;
+        if (f->state == DZ_STATE_ACTIVE && f->timeout_at && now >= f->timeout_at)
+            return now;
+        if (f->ephemeral && f->state > DZ_STATE_ACTIVE && now >= f->suspended_at)
+            return now;
+        if (f->ephemeral)
+            continue;
         if (sleeps && f->wake_at && now >= f->wake_at)
             return now;
         if (f->state == DZ_STATE_ACTIVE && now >= f->hold_until) {
@@ -199,6 +205,9 @@ TEST(due_agrees_with_an_oracle_that_looks_every_millisecond)
             .expires = maybe(&seed, 300),
             .ttl_idle_ms = maybe(&seed, 150),
             .retry_at = maybe(&seed, 150),
+            .timeout_at = maybe(&seed, 150),
+            .timeout_action = (enum dz_timeout_action)(dice_roll(&seed) % 2),
+            .ephemeral = dice_roll(&seed) % 4 == 0,
         };
         if (dice_roll(&seed) % 8 == 0)
             f.ladder.suspend_ms = DZ_LADDER_NEVER;
@@ -241,6 +250,44 @@ TEST(due_survives_times_near_the_end_of_the_range)
     f.state = DZ_STATE_FROZEN;
     f.ttl_idle_ms = INT64_MAX;
     CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_NOTHING);
+}
+
+TEST(timeouts_stand_still_and_end_as_they_say)
+{
+    struct dz_facts f = {.state = DZ_STATE_ACTIVE,
+                         .ladder = {10, 100},
+                         .created = 1,
+                         .hold_until = 900,
+                         .timeout_at = 300};
+    int64_t at = 0;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_DESTROY); /* a hold does not stop it */
+    CHECK_INT(at, 300);
+    f.timeout_action = DZ_TIMEOUT_PAUSE;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_SUSPEND);
+    CHECK_INT(at, 300);
+    f.state = DZ_STATE_SUSPENDED;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_FREEZE);
+    f.ephemeral = true;
+    f.suspended_at = 50;
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_DESTROY);
+    CHECK_INT(at, 50);
+    f.state = DZ_STATE_CREATED; /* not begun: not over */
+    CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_NOTHING);
+    CHECK_INT(dz_timeout_begin(0, 5, false, 100), 0);
+    CHECK_INT(dz_timeout_begin(50, 0, false, 100), 150);
+    CHECK_INT(dz_timeout_begin(50, 20, false, 100), 120);
+    CHECK_INT(dz_timeout_begin(50, 20, true, 100), 150);
+    CHECK_INT(dz_timeout_begin(50, 70, false, 100), 150);
+    CHECK_INT(dz_timeout_rest(0, DZ_TIMEOUT_DESTROY, 100), 0);
+    CHECK_INT(dz_timeout_rest(130, DZ_TIMEOUT_DESTROY, 100), 30);
+    CHECK_INT(dz_timeout_rest(90, DZ_TIMEOUT_DESTROY, 100), 1);
+    CHECK_INT(dz_timeout_rest(90, DZ_TIMEOUT_PAUSE, 100), 0);
+    enum dz_timeout_action a;
+    struct dz_err err;
+    CHECK_INT(dz_timeout_action_parse(DZ_STR("pause"), &a, NULL), 0);
+    CHECK_INT(a, DZ_TIMEOUT_PAUSE);
+    CHECK_INT(dz_timeout_action_parse(DZ_STR("stop"), &a, &err), DZ_EINVAL);
+    CHECK(strstr(err.msg, "destroy or pause"));
 }
 
 /* --- activity ------------------------------------------------------------------------ */
