@@ -102,6 +102,7 @@ $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Itests/unit $(CFLAGS) -c $< -o $@
 $(B)/src/base/mem.o: CPPFLAGS += -DDZ_MEM_IMPL
+$(B)/src/api/api_openapi.o: src/api/api_schemas.json
 # wasm_num.h: each float operation rounds by itself; sqrt needs no errno
 $(B)/src/wasm/%.o $(B)/tests/unit/t_wasm_%.o: CFLAGS += -ffp-contract=off -fno-math-errno
 # wasm_exec.c: the product's loop is optimised in every CONFIG, without gcc's vectoriser, which undoes
@@ -167,7 +168,7 @@ build/guests/bench/%: bench/wasm/%.c bench/wasm/native_main.c bench/wasm/guest.h
 	clang-19 -std=gnu17 -O2 -fno-math-errno -DBENCH_NATIVE -Wall -Wextra -Werror $(filter %.c,$^) -o $@
 
 # --- tests -------------------------------------------------------------------
-TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images integration model crash wasi security security-asan sim kill sleep
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images integration openapi model crash wasi security security-asan sim kill sleep
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
@@ -176,6 +177,7 @@ check: $(UNITS) $(CORPORA) ; @scripts/run-tap unit $(UNITS) -- corpora $(CORPORA
 check-asan: ; @$(MAKE) --no-print-directory CONFIG=asan check ## the same under ASan and UBSan
 integration: all build/base/base.doze ## the program itself, in numbered shell tests
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
+openapi: $(B)/doze build/base/base.doze ; @DOZE=$(abspath $(B)/doze) scripts/run-tap openapi tests/openapi/run ## the daemon against its own OpenAPI document
 WASI_TESTS := $(patsubst tests/wasi/p1/%.c,build/wasi-tests/%.wasm,$(wildcard tests/wasi/p1/*.c))
 wasi: $(B)/wasi_suite $(WASI_TESTS) ; @DZ_WASI_TESTS=build/wasi-tests scripts/run-tap wasi $(B)/wasi_suite ## the official tests of WASI preview 1, and ours
 build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
@@ -282,7 +284,7 @@ help: ## this list
 	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 clean: ; rm -rf build ## remove every build directory
 
-.PHONY: all kill security security-asan sim sim-all spec spec-asan freeze sleep sleep-all soak soak-sleep soak-daemon soak-short guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
+.PHONY: all openapi kill security security-asan sim sim-all spec spec-asan freeze sleep sleep-all soak soak-sleep soak-daemon soak-short guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

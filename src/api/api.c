@@ -85,8 +85,14 @@ static const struct dz_http_route routes[] = {
     {"GET", "/v1/workbooks", dz_api_later, 0, 0, "workbooks"},
     {"GET", "/v1/schedules", dz_api_later, 0, 0, "schedules"},
     {"GET", "/v1/tenants/self", dz_api_later, 0, 0, "tenants"},
-    {"GET", "/openapi.json", dz_api_later, DZ_API_OPEN, 0, "the OpenAPI document"},
+    {"GET", "/openapi.json", dz_api_openapi, DZ_API_OPEN, 0, NULL},
 };
+
+const struct dz_http_route *dz_api_routes(size_t *ret_count)
+{
+    *ret_count = DZ_ARRAY_LEN(routes);
+    return routes;
+}
 
 void dz_api_later(struct dz_http_req *r, void *api)
 {

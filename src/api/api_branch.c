@@ -22,11 +22,13 @@ static const struct dz_api_field name_fields[] = {
     {"name", DZ_API_STR, offsetof(struct body, name), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_name = name_fields;
 static const struct dz_api_field fork_fields[] = {
     {"label", DZ_API_STR, offsetof(struct body, label), NULL, 0},
     {"count", DZ_API_INT, offsetof(struct body, count), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_fork = fork_fields;
 
 /* --- snapshots ------------------------------------------------------------------------------ */
 

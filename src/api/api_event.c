@@ -155,18 +155,23 @@ static void list_events(struct dz_api *a, struct dz_http_req *r, const char *id,
 /* --- both --------------------------------------------------------------------------------------
  */
 
+static int read_id(const char *text, const char *name, int64_t *ret_after,
+                   struct dz_engine_why *why)
+{
+    int rc = text ? dz_num_i64(dz_str(text), 0, INT64_MAX, ret_after, &why->err) : 0;
+    if (rc < 0)
+        (void)snprintf(why->field, sizeof why->field, "%s", name);
+    return rc;
+}
+
+/* The later in this order counts more; all that are given must be right. */
 static int read_after(const struct dz_http_req *r, const char *cursor, int64_t *ret_after,
                       struct dz_engine_why *why)
 {
-    const char *last = dz_http_last_event_id(r);
-    const char *text = last ? last : cursor ? cursor : dz_http_query(r, "after");
-    int rc = text ? dz_num_i64(dz_str(text), 0, INT64_MAX, ret_after, &why->err) : 0;
-    if (rc < 0)
-        (void)snprintf(why->field, sizeof why->field, "%s",
-                       last     ? "Last-Event-ID"
-                       : cursor ? "cursor"
-                                : "after");
-    return rc;
+    int rc = read_id(dz_http_query(r, "after"), "after", ret_after, why);
+    if (rc == 0)
+        rc = read_id(cursor, "cursor", ret_after, why);
+    return rc < 0 ? rc : read_id(dz_http_last_event_id(r), "Last-Event-ID", ret_after, why);
 }
 
 static void events(struct dz_api *a, struct dz_http_req *r, const char *id)

@@ -123,6 +123,7 @@ static const struct dz_api_field exec_fields[] = {
     {"max_output", DZ_API_SIZE, offsetof(struct dz_api_exec, max_output), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_exec = exec_fields;
 
 static int wrong(struct dz_engine_why *why, const char *field, const char *text)
 {
@@ -340,6 +341,7 @@ static const struct dz_api_field wait_fields[] = {
     {"max_output", DZ_API_SIZE, offsetof(struct wait, max_output), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_wait = wait_fields;
 
 void dz_api_exec_wait(struct dz_http_req *r, void *api)
 {
@@ -425,11 +427,13 @@ static const struct dz_api_field signal_fields[] = {
     {"signal", DZ_API_STR, offsetof(struct told, signal), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_signal = signal_fields;
 static const struct dz_api_field resize_fields[] = {
     {"cols", DZ_API_INT, offsetof(struct told, cols), NULL, 0},
     {"rows", DZ_API_INT, offsetof(struct told, rows), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_resize = resize_fields;
 
 void dz_api_exec_signal(struct dz_http_req *r, void *api)
 {

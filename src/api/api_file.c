@@ -217,6 +217,7 @@ static const struct dz_api_field mkdir_fields[] = {
     {"parents", DZ_API_BOOL, offsetof(struct names, parents), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_mkdir = mkdir_fields;
 static const struct dz_api_field move_fields[] = {
     {"from", DZ_API_STR, offsetof(struct names, from), NULL, 0},
     {"to", DZ_API_STR, offsetof(struct names, to), NULL, 0},
@@ -224,6 +225,7 @@ static const struct dz_api_field move_fields[] = {
     {"parents", DZ_API_BOOL, offsetof(struct names, parents), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_move = move_fields;
 
 static bool absolute(struct dz_http_req *r, const char *field, const char *path)
 {
@@ -503,6 +505,7 @@ static const struct dz_api_field sql_fields[] = {
     {"limit", DZ_API_INT, offsetof(struct query, limit), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_sql = sql_fields;
 
 void dz_api_sql(struct dz_http_req *r, void *api)
 {

@@ -110,6 +110,36 @@ DZ_NODISCARD int dz_api_metrics_open(struct dz_api *a, struct dz_err *err);
 void dz_api_metrics_close(struct dz_api *a);
 void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int64_t duration_ns);
 
+/* --- the document (api_openapi.c) --------------------------------------------------------- */
+
+const struct dz_http_route *dz_api_routes(size_t *ret_count);
+DZ_NODISCARD int dz_api_openapi_text(struct dz_buf *out);
+/* For its test: the method of the row at index, NULL behind the last; and the tables of bodies
+ * with the names of their schemas. */
+const char *dz_api_openapi_row(size_t index, const char **ret_path, const char **ret_body);
+#define DZ_API_BODIES(X)      \
+    X(create, "CreateBody")   \
+    X(patch, "PatchBody")     \
+    X(wake, "WakeBody")       \
+    X(suspend, "SuspendBody") \
+    X(none, "NoBody")         \
+    X(hold, "HoldBody")       \
+    X(clone, "CloneBody")     \
+    X(name, "NameBody")       \
+    X(fork, "ForkBody")       \
+    X(exec, "ExecBody")       \
+    X(wait, "WaitBody")       \
+    X(signal, "SignalBody")   \
+    X(resize, "ResizeBody")   \
+    X(mkdir, "MkdirBody")     \
+    X(move, "MoveBody")       \
+    X(sql, "SqlBody")         \
+    X(token, "TokenBody")     \
+    X(timeout, "TimeoutBody")
+#define X(name, schema) extern const struct dz_api_field *const dz_api_body_##name;
+DZ_API_BODIES(X)
+#undef X
+
 /* --- handlers, for the table in api.c --------------------------------------------------------- */
 
 #define HANDLER(name) void dz_api_##name(struct dz_http_req *r, void *api)
@@ -149,6 +179,7 @@ HANDLER(token_revoke);
 HANDLER(healthz);
 HANDLER(readyz);
 HANDLER(metrics);
+HANDLER(openapi);
 HANDLER(later);
 HANDLER(snapshot);
 HANDLER(snapshots);

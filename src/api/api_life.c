@@ -58,11 +58,14 @@ static const struct dz_api_field wake_fields[] = {
     {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_wake = wake_fields;
 static const struct dz_api_field suspend_fields[] = {
     {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_suspend = suspend_fields;
 static const struct dz_api_field no_fields[] = {{NULL, DZ_API_LATER, 0, NULL, 0}};
+const struct dz_api_field *const dz_api_body_none = no_fields;
 
 static void order(struct dz_http_req *r, void *api, enum dz_request what,
                   const struct dz_api_field *fields)
@@ -153,6 +156,7 @@ static const struct dz_api_field hold_fields[] = {
     {"for", DZ_API_DURATION, offsetof(struct hold, length_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_hold = hold_fields;
 
 void dz_api_hold(struct dz_http_req *r, void *api)
 {
@@ -183,6 +187,7 @@ static const struct dz_api_field timeout_fields[] = {
     {"action", DZ_API_STR, offsetof(struct timeout, action), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_timeout = timeout_fields;
 
 static void set_timeout(struct dz_api *a, struct dz_http_req *r, const struct timeout *t)
 {
@@ -226,6 +231,7 @@ static const struct dz_api_field clone_fields[] = {
     {"name", DZ_API_STR, offsetof(struct dz_engine_clone, name), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_clone = clone_fields;
 
 void dz_api_clone(struct dz_http_req *r, void *api)
 {

@@ -197,6 +197,7 @@ static const struct dz_api_field create_fields[] = {
     {"services", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_create = create_fields;
 
 bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms)
 {
@@ -354,6 +355,7 @@ static const struct dz_api_field patch_fields[] = {
     {"network", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_patch = patch_fields;
 
 void dz_api_patch(struct dz_http_req *r, void *api)
 {

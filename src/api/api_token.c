@@ -14,6 +14,7 @@ static const struct dz_api_field fields[] = {
     {"expires_in", DZ_API_DURATION, offsetof(struct dz_engine_token_spec, expires_in_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_token = fields;
 
 static void put_token(struct dz_json *j, const struct dz_token_row *row)
 {
