@@ -17,9 +17,38 @@
 
 /* --- reading --------------------------------------------------------------------------- */
 
+enum {
+    LEB_WORD = 8,
+};
+/* The seven bits of each byte of a number that ends within eight bytes, and in *ret_bits how
+ * many there are; 0 bits: it is longer, or the body ends before. Without a branch for each
+ * byte, of which one would be mistaken in every second number. */
+static inline uint64_t leb_word(struct wasm_trans *t, unsigned *ret_bits)
+{
+    uint64_t w;
+    *ret_bits = 0;
+    if (dz_unlikely(t->end - t->p < LEB_WORD))
+        return 0;
+    memcpy(&w, t->p, sizeof w);
+    uint64_t last = ~w & UINT64_C(0x8080808080808080);
+    if (dz_unlikely(last == 0))
+        return 0;
+    unsigned bytes = (unsigned)__builtin_ctzll(last) / 8 + 1;
+    w &= (last ^ (last - 1)) & UINT64_C(0x7f7f7f7f7f7f7f7f);
+    w = (w & UINT64_C(0x007f007f007f007f)) | (w & UINT64_C(0x7f007f007f007f00)) >> 1;
+    w = (w & UINT64_C(0x00003fff00003fff)) | (w & UINT64_C(0x3fff00003fff0000)) >> 2;
+    w = (w & UINT64_C(0x000000000fffffff)) | (w & UINT64_C(0x0fffffff00000000)) >> 4;
+    *ret_bits = bytes * 7;
+    t->p += bytes;
+    return w;
+}
+
 uint32_t dz_trans_u32_slow(struct wasm_trans *t)
 {
-    uint32_t v = 0;
+    unsigned bits;
+    uint32_t v = (uint32_t)leb_word(t, &bits);
+    if (dz_likely(bits != 0))
+        return v;
     for (unsigned shift = 0; t->p < t->end; shift += 7) {
         uint8_t b = *t->p++;
         v |= (uint32_t)(b & 127) << (shift & 31);
@@ -30,7 +59,10 @@ uint32_t dz_trans_u32_slow(struct wasm_trans *t)
 }
 int64_t dz_trans_s64(struct wasm_trans *t)
 {
-    uint64_t v = 0;
+    unsigned bits;
+    uint64_t v = leb_word(t, &bits);
+    if (dz_likely(bits != 0))
+        return (int64_t)(v << (64 - bits)) >> (64 - bits);
     for (unsigned shift = 0; t->p < t->end;) {
         uint8_t b = *t->p++;
         v |= (uint64_t)(b & 127) << (shift & 63);
@@ -45,7 +77,7 @@ int64_t dz_trans_s64(struct wasm_trans *t)
 }
 
 /* The number behind a prefix, 0xfc or 0xfd. */
-static unsigned prefixed(struct wasm_trans *t, unsigned prefix)
+static unsigned prefixed_op(struct wasm_trans *t, unsigned prefix)
 {
     unsigned op = (prefix - 0xfb) * 0x100 + dz_trans_u32(t);
     return op < DZ_WASM_OP_LIMIT ? op : DZ_WASM_OP_nop; /* cannot be */
@@ -145,21 +177,21 @@ static void local_set(struct wasm_trans *t, unsigned op)
     dz_trans_set_local(t, dz_trans_u32(t), op == DZ_WASM_OP_local_tee);
 }
 
+static uint32_t short_i32(uint8_t byte) /* 7 bits, signed */
+{
+    return (uint32_t)((int32_t)((uint32_t)byte << 25) >> 25);
+}
 static void constant_i32(struct wasm_trans *t, unsigned op)
 {
     (void)op;
-    uint32_t v;
-    if (dz_likely(t->p < t->end && *t->p < 128)) /* 7 bits, signed */
-        v = (uint32_t)((int32_t)((uint32_t)*t->p++ << 25) >> 25);
-    else
-        v = (uint32_t)dz_trans_s64(t);
-    dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_I32, .bits = v});
+    uint32_t v = (uint32_t)dz_trans_s64(t);
+    dz_trans_push(t, entry_of(ENTRY_CONST, DZ_WASM_I32, v));
 }
 static void constant_i64(struct wasm_trans *t, unsigned op)
 {
     (void)op;
     uint64_t v = (uint64_t)dz_trans_s64(t);
-    dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_I64, .bits = v});
+    dz_trans_push(t, entry_of(ENTRY_CONST, DZ_WASM_I64, v));
 }
 static void constant_f32(struct wasm_trans *t, unsigned op)
 {
@@ -167,7 +199,7 @@ static void constant_f32(struct wasm_trans *t, unsigned op)
     uint32_t v;
     memcpy(&v, t->p, sizeof v);
     t->p += sizeof v;
-    dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_F32, .bits = v});
+    dz_trans_push(t, entry_of(ENTRY_CONST, DZ_WASM_F32, v));
 }
 static void constant_f64(struct wasm_trans *t, unsigned op)
 {
@@ -175,7 +207,7 @@ static void constant_f64(struct wasm_trans *t, unsigned op)
     uint64_t v;
     memcpy(&v, t->p, sizeof v);
     t->p += sizeof v;
-    dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_F64, .bits = v});
+    dz_trans_push(t, entry_of(ENTRY_CONST, DZ_WASM_F64, v));
 }
 
 static void drop(struct wasm_trans *t, unsigned op)
@@ -197,29 +229,46 @@ static void rare_instruction(struct wasm_trans *t, unsigned op)
         trans_fail(t, DZ_WASM_TRAP_UNREACHABLE); /* cannot be: the validator knows the same table */
 }
 
-/* What is not here is rare_instruction(). One jump for an instruction: a mistaken
- * one costs as much as the work that follows. */
-#define OP(name)       [DZ_WASM_OP_##name]
-#define OPS(name, end) [DZ_WASM_OP_##name... DZ_WASM_OP_##end]
-static void (*const by_op[DZ_WASM_OP_LIMIT])(struct wasm_trans *t, unsigned op) = {
+static void prefixed(struct wasm_trans *t, unsigned op)
+{
+    op = prefixed_op(t, op);
+    if (op >= DZ_WASM_OP_i32_trunc_sat_f32_s && op <= DZ_WASM_OP_i64_trunc_sat_f64_u)
+        dz_trans_convert(t, op);
+    else
+        rare_instruction(t, op);
+}
+
+/* By the first byte, each of the 256. One jump for an instruction: a mistaken one costs
+ * as much as the work that follows. */
+#define OP(name)          [DZ_WASM_OP_##name]
+#define OPS(name, end)    [DZ_WASM_OP_##name... DZ_WASM_OP_##end]
+#define RARE(first, last) [(first)...(last)] = rare_instruction /* or no instruction */
+static void (*const by_byte[256])(struct wasm_trans *t, unsigned op) = {
+    RARE(0x00, 0x01), /* unreachable, nop */
     OPS(block, loop) = dz_trans_block,
     OP(if) = dz_trans_if,
     OP(else) = dz_trans_else,
+    RARE(0x06, 0x0a), /* throw, throw_ref */
     OP(end) = dz_trans_end,
     OP(br) = dz_trans_br,
     OP(br_if) = dz_trans_br_if,
+    RARE(0x0e, 0x0e), /* br_table */
     OP(return) = dz_trans_return,
     OP(call) = dz_trans_call,
     OP(call_indirect) = dz_trans_call_indirect,
+    RARE(0x12, 0x19), /* tail calls */
     OP(drop) = drop,
     OP(select) = dz_trans_select,
     OP(select_t) = select_typed,
+    RARE(0x1d, 0x1f), /* try_table */
     OP(local_get) = local_get,
     OPS(local_set, local_tee) = local_set,
     OP(global_get) = dz_trans_global_get,
     OP(global_set) = dz_trans_global_set,
+    RARE(0x25, 0x27), /* table.get, table.set */
     OPS(i32_load, i64_load32_u) = dz_trans_load,
     OPS(i32_store, i64_store32) = dz_trans_store,
+    RARE(0x3f, 0x40), /* memory.size, memory.grow */
     OP(i32_const) = constant_i32,
     OP(i64_const) = constant_i64,
     OP(f32_const) = constant_f32,
@@ -243,19 +292,15 @@ static void (*const by_op[DZ_WASM_OP_LIMIT])(struct wasm_trans *t, unsigned op) 
     OPS(i64_trunc_f32_s, f64_promote_f32) = dz_trans_convert,
     OPS(i32_reinterpret_f32, f64_reinterpret_i64) = dz_trans_reinterpret,
     OPS(i32_extend8_s, i64_extend32_s) = dz_trans_int_unary,
+    RARE(0xc5, 0xd0), /* ref.null */
     OP(ref_is_null) = dz_trans_int_unary,
-    OPS(i32_trunc_sat_f32_s, i64_trunc_sat_f64_u) = dz_trans_convert,
+    RARE(0xd2, 0xfb), /* ref.func */
+    [0xfc ... 0xfd] = prefixed,
+    RARE(0xfe, 0xff),
 };
 #undef OP
+#undef RARE
 #undef OPS
-
-static inline __attribute__((always_inline)) void instruction(struct wasm_trans *t, unsigned op)
-{
-    if (dz_likely(by_op[op] != NULL))
-        by_op[op](t, op);
-    else
-        rare_instruction(t, op);
-}
 
 static uint32_t slots_max(const struct wasm_trans *t)
 {
@@ -288,36 +333,82 @@ static void dead_instruction(struct wasm_trans *t, unsigned op)
     skip_immediates(t, op);
 }
 
-/* A failure ends it by taking back the end; the last `end` is at the end. Made
- * twice, for wide is known beforehand. */
-static inline __attribute__((always_inline)) void instructions(struct wasm_trans *t, bool wide)
+/* From a branch that is always taken to the code that can be reached again. */
+static void dead_code(struct wasm_trans *t)
 {
-    const uint8_t *base = t->module->wasm;
-    while (t->p < t->end) {
-        t->offset = (uint32_t)(t->p - base);
-        unsigned op = *t->p++;
+    while (t->dead && t->p < t->end) {
         t->fuel_count++;
-        if (dz_unlikely(op >= 0xfc))
-            op = prefixed(t, op);
-        if (dz_unlikely(t->dead)) {
-            dead_instruction(t, op);
-            continue;
-        }
-        bool window = wide && op != DZ_WASM_OP_end && op != DZ_WASM_OP_else;
-        if (window)
-            dz_trans_wide_open(t, op);
-        instruction(t, op);
-        if (window)
-            dz_trans_wide_close(t);
+        t->at = t->p;
+        unsigned op = *t->p++;
+        dead_instruction(t, op >= 0xfc ? prefixed_op(t, op) : op);
+    }
+}
+
+/* One of a function that is wide or metered. */
+static void counted(struct wasm_trans *t, unsigned op)
+{
+    const uint8_t *p = t->p;
+    bool window = t->wide && op != DZ_WASM_OP_end && op != DZ_WASM_OP_else;
+    t->fuel_count++;
+    if (window)
+        dz_trans_wide_open(t, op < 0xfc ? op : prefixed_op(t, op));
+    t->p = p;
+    by_byte[op](t, op);
+    if (window)
+        dz_trans_wide_close(t);
+}
+
+/* A run of local.get and i32.const with operands of one byte, four of ten instructions:
+ * what they do costs less than a jump that is not foreseen. */
+static inline const uint8_t *short_pushes(struct wasm_trans *t, const uint8_t *p)
+{
+    struct entry *at = t->stack + t->depth;
+    const struct entry *full = t->stack + t->stack_cap;
+    const uint8_t *last = t->end - 1;
+    uint32_t top = t->top;
+    for (; p < last && p[1] < 128 && at < full; p += 2) {
+        struct entry e;
+        if (*p == DZ_WASM_OP_local_get)
+            e = t->locals[p[1]];
+        else if (*p == DZ_WASM_OP_i32_const)
+            e = entry_of(ENTRY_CONST, DZ_WASM_I32, short_i32(p[1]));
+        else
+            break;
+        *at++ = entry_at(e, top);
+        top += dz_wasm_valtype_slots(entry_type(e));
+    }
+    t->depth = (uint32_t)(at - t->stack);
+    t->top = top;
+    if (top > t->max_slot)
+        t->max_slot = top;
+    return p;
+}
+
+/* A failure ends it by taking back the end; the last `end` is at the end. Made
+ * twice, for most functions are neither wide nor metered. */
+static inline __attribute__((always_inline)) void instructions(struct wasm_trans *t, bool plain)
+{
+    for (const uint8_t *p; (p = t->p) < t->end;) {
+        if (plain && (*p == DZ_WASM_OP_local_get || *p == DZ_WASM_OP_i32_const))
+            p = short_pushes(t, p);
+        t->at = p;
+        unsigned op = *p;
+        t->p = p + 1;
+        if (plain)
+            by_byte[op](t, op);
+        else
+            counted(t, op);
+        if (dz_unlikely(t->dead))
+            dead_code(t);
     }
 }
 
 static void body(struct wasm_trans *t)
 {
-    if (dz_unlikely(t->wide))
-        instructions(t, true);
-    else
+    if (dz_unlikely(t->wide || t->code->fuel))
         instructions(t, false);
+    else
+        instructions(t, true);
     if (t->failed)
         return;
     if (t->block_count != 0)
@@ -337,8 +428,7 @@ static bool add_locals(struct wasm_trans *t, uint32_t n, uint8_t type, uint32_t 
     if (!trans_grow(t, &t->locals, &t->local_cap, t->local_count + n, sizeof *t->locals))
         return false;
     for (uint32_t i = 0; i < n; i++) {
-        t->locals[t->local_count++] =
-            (struct entry){.kind = ENTRY_LOCAL, .type = type, .local = *slot};
+        t->locals[t->local_count++] = entry_of(ENTRY_LOCAL, type, *slot);
         *slot += dz_wasm_valtype_slots(type);
     }
     return *slot <= slots_max(t);
@@ -371,6 +461,7 @@ static void start(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
 {
     t->code = c;
     t->module = c->module;
+    t->base = c->module->wasm;
     t->func = func;
     t->failed = false;
     t->type = &c->module->types[c->module->funcs[func].type];
@@ -380,7 +471,7 @@ static void start(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
     t->dead_depth = 0;
     t->fuel_cell = WASM_NOWHERE;
     t->fuel_count = 0;
-    t->acc[ACC_NONE].slot = WASM_NOWHERE;
+    t->acc.slot[ACC_NONE] = WASM_NOWHERE;
     dz_trans_forget(t);
 }
 
@@ -396,7 +487,7 @@ static bool translate(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t fun
     if (!read_locals(t))
         return false;
     t->top = t->max_slot = t->temp_base;
-    t->offset = dz_trans_here(t);
+    t->at = t->p;
     if (!trans_grow(t, &t->blocks, &t->block_cap, 1, sizeof *t->blocks) ||
         !trans_grow(t, &t->stack, &t->stack_cap, 1, sizeof *t->stack))
         return false;

@@ -29,17 +29,32 @@ enum entry_kind {
     ENTRY_LOCAL,
     ENTRY_CONST,
 };
-/* 16 bytes, so that it travels in two registers. */
+/* Two words, so that it travels in two registers and is written as it is read: where
+ * fields are stored one by one and read together, the processor waits. */
 struct entry {
-    uint8_t kind;
-    uint8_t type;
-    uint32_t slot; /* its own */
-    union {
-        uint64_t bits;  /* CONST: never of a v128 */
-        uint64_t local; /* LOCAL: the slot of the local */
-    };
+    uint64_t head; /* kind | type << 8 | its own slot << 32 */
+    uint64_t bits; /* CONST: the value, never of a v128; LOCAL: the slot of the local */
 };
-_Static_assert(sizeof(struct entry) == 16, "an entry is two registers");
+static inline struct entry entry_of(enum entry_kind kind, unsigned type, uint64_t bits)
+{
+    return (struct entry){(uint64_t)kind | (uint64_t)type << 8, bits};
+}
+static inline struct entry entry_at(struct entry e, uint32_t slot)
+{
+    return (struct entry){(uint32_t)e.head | (uint64_t)slot << 32, e.bits};
+}
+static inline enum entry_kind entry_kind(struct entry e)
+{
+    return (enum entry_kind)(e.head & 0xff);
+}
+static inline unsigned entry_type(struct entry e)
+{
+    return (unsigned)(e.head >> 8) & 0xff;
+}
+static inline uint32_t entry_slot(struct entry e)
+{
+    return (uint32_t)(e.head >> 32);
+}
 
 enum acc_no {
     ACC_INT,
@@ -48,10 +63,15 @@ enum acc_no {
     ACC_COUNT,
     ACC_NONE = ACC_COUNT,
 };
-struct acc_state {
-    uint32_t slot;      /* that it mirrors, or WASM_NOWHERE */
+/* What an accumulator mirrors. Two arrays and not one of pairs: a pair would be copied by
+ * one load of 8 bytes right after two stores of 4, for which the processor waits. */
+struct acc_by {
     uint32_t pos : 28;  /* word of the cell that made it */
     uint32_t delta : 4; /* what makes that handler write no slot; 0: it must write */
+};
+struct acc_state {
+    uint32_t slot[ACC_COUNT + 1]; /* WASM_NOWHERE: none. The last is no accumulator's */
+    struct acc_by by[ACC_COUNT + 1];
 };
 
 /* Where results of the type are left. */
@@ -127,7 +147,8 @@ struct wasm_trans {
     const struct dz_wasm_module *module;
     uint32_t func;
     const uint8_t *p, *end; /* reading */
-    uint32_t offset;        /* of the instruction at work, in the binary */
+    const uint8_t *at;      /* the instruction at work */
+    const uint8_t *base;    /* of the binary */
     bool mapping;
     bool wide;   /* more slots than fields can name: wasm_trans_wide.c */
     bool failed; /* memory, or a limit; kind in trap */
@@ -157,9 +178,10 @@ struct wasm_trans {
     uint32_t barrier;  /* word of the last label: cells before it stay as they are */
     uint32_t def_cell; /* cell whose FC may be redirected, or WASM_NOWHERE */
     uint32_t def_slot;
-    struct acc_state acc[ACC_COUNT + 1]; /* the last is no accumulator's: no special case */
-    struct acc_state undo;               /* what acc[undo_acc] was before the last result */
-    enum acc_no undo_acc;
+    struct acc_state acc;
+    enum acc_no undo_acc; /* of the last result, and what it was before */
+    uint32_t undo_slot;
+    struct acc_by undo_by;
     struct compare cmp;
     struct patch *patches;
     uint32_t patch_count, patch_cap;
@@ -208,9 +230,12 @@ static inline uint32_t dz_trans_emit(struct wasm_trans *t, unsigned handler, uin
     uint32_t at = t->count;
     if (dz_unlikely(at + 4 > t->cap) && !dz_trans_room(t))
         return 0;
-    t->cells[t->cell_count++] = (struct cell_pos){at, t->offset};
-    t->words[at] = handler;
-    t->words[at + 1] = word;
+    struct cell_pos *cell = &t->cells[t->cell_count++];
+    wasm_word *words = &t->words[at];
+    cell->word = at;
+    cell->offset = (uint32_t)(t->at - t->base);
+    words[0] = handler;
+    words[1] = word;
     t->count = at + 2;
     return at;
 }
@@ -219,26 +244,26 @@ void dz_trans_word(struct wasm_trans *t, uint64_t word);
 
 /* --- the stack --------------------------------------------------------------------------- */
 
-static inline void dz_trans_push(struct wasm_trans *t, struct entry e) /* e.slot is set here */
+static inline void dz_trans_push(struct wasm_trans *t, struct entry e) /* it gets its slot here */
 {
     if (!trans_grow(t, &t->stack, &t->stack_cap, t->depth + 1, sizeof *t->stack))
         return;
-    e.slot = t->top;
+    e = entry_at(e, t->top);
     t->stack[t->depth++] = e;
-    t->top += dz_wasm_valtype_slots(e.type);
+    t->top += dz_wasm_valtype_slots(entry_type(e));
     if (t->top > t->max_slot)
         t->max_slot = t->top;
 }
 static inline void dz_trans_push_temp(struct wasm_trans *t, unsigned type)
 {
-    dz_trans_push(t, (struct entry){.kind = ENTRY_TEMP, .type = (uint8_t)type});
+    dz_trans_push(t, entry_of(ENTRY_TEMP, type, 0));
 }
 static inline struct entry dz_trans_pop(struct wasm_trans *t)
 {
     if (dz_unlikely(t->depth == 0)) /* only after a failure: the body is valid */
-        return (struct entry){.kind = ENTRY_CONST, .type = DZ_WASM_I32};
+        return entry_of(ENTRY_CONST, DZ_WASM_I32, 0);
     struct entry e = t->stack[--t->depth];
-    t->top = e.slot;
+    t->top = entry_slot(e);
     return e;
 }
 
@@ -247,50 +272,52 @@ static inline struct entry dz_trans_pop(struct wasm_trans *t)
 /* The slot where the operand lies now; for a constant one that nothing mirrors. */
 static inline uint32_t trans_place(struct entry e)
 {
-    return e.kind == ENTRY_TEMP    ? e.slot
-           : e.kind == ENTRY_LOCAL ? (uint32_t)e.local
-                                   : WASM_NOWHERE - 1;
+    return entry_kind(e) == ENTRY_TEMP    ? entry_slot(e)
+           : entry_kind(e) == ENTRY_LOCAL ? (uint32_t)e.bits
+                                          : WASM_NOWHERE - 1;
 }
 static inline bool dz_trans_in_acc(const struct wasm_trans *t, struct entry e, enum acc_no n)
 {
-    return t->acc[n].slot == trans_place(e);
+    return t->acc.slot[n] == trans_place(e);
 }
 /* Use up the operand from the accumulator: its producer need not write. */
 static inline void dz_trans_take_acc(struct wasm_trans *t, struct entry e, enum acc_no n)
 {
-    struct acc_state *a = &t->acc[n];
-    if (e.kind == ENTRY_TEMP && a->delta && !t->failed) {
-        t->words[a->pos] += a->delta;
-        a->slot = WASM_NOWHERE;
+    struct acc_by by = t->acc.by[n];
+    if (entry_kind(e) == ENTRY_TEMP && by.delta && !t->failed) {
+        t->words[by.pos] += by.delta;
+        t->acc.slot[n] = WASM_NOWHERE;
     }
 }
 /* The operand is read from its slot but stays on the stack. */
 static inline void dz_trans_pin(struct wasm_trans *t, uint32_t slot)
 {
     for (int n = 0; n < ACC_COUNT; n++)
-        if (t->acc[n].slot == slot)
-            t->acc[n].delta = 0;
+        if (t->acc.slot[n] == slot)
+            t->acc.by[n].delta = 0;
 }
 /* A cell wrote this slot, other than through the accumulator that mirrors it. */
 static inline void dz_trans_wrote(struct wasm_trans *t, uint32_t slot)
 {
     for (int n = 0; n < ACC_COUNT; n++)
-        if (t->acc[n].slot == slot)
-            t->acc[n].slot = WASM_NOWHERE;
+        if (t->acc.slot[n] == slot)
+            t->acc.slot[n] = WASM_NOWHERE;
 }
 /* Of dz_trans_result() and dz_trans_result_new(): all but the push. */
 static inline void trans_made(struct wasm_trans *t, uint32_t pos, unsigned type, enum acc_no n,
                               uint32_t delta)
 {
     uint32_t slot = t->top;
-    t->undo = t->acc[n];
     t->undo_acc = n;
+    t->undo_slot = t->acc.slot[n];
+    t->undo_by = t->acc.by[n];
     dz_trans_wrote(t, slot);
     if (n == ACC_NONE) {
         if (type == DZ_WASM_V128)
             dz_trans_wrote(t, slot + 1);
     } else {
-        t->acc[n] = (struct acc_state){slot, pos & 0xfffffff, delta & 15};
+        t->acc.slot[n] = slot;
+        t->acc.by[n] = (struct acc_by){pos & 0xfffffff, delta & 15};
     }
     t->def_cell = t->cell_count - 1;
     t->def_slot = slot;
@@ -302,8 +329,7 @@ static inline void dz_trans_result(struct wasm_trans *t, uint32_t pos, unsigned 
                                    uint32_t delta)
 {
     trans_made(t, pos, type, n, delta);
-    t->stack[t->depth++] =
-        (struct entry){.kind = ENTRY_TEMP, .type = (uint8_t)type, .slot = t->top};
+    t->stack[t->depth++] = entry_at(entry_of(ENTRY_TEMP, type, 0), t->top);
     t->top += dz_wasm_valtype_slots(type);
     if (type == DZ_WASM_V128 && t->top > t->max_slot)
         t->max_slot = t->top;
@@ -323,11 +349,16 @@ static inline uint32_t trans_last(const struct wasm_trans *t)
         return WASM_NOWHERE;
     return at;
 }
+/* The handler of the last cell, whatever lies behind it; there is one always. */
+static inline unsigned trans_last_handler(const struct wasm_trans *t)
+{
+    return (unsigned)t->words[t->cells[t->cell_count - 1].word];
+}
 /* The same if it made e and nothing else knows of it: then it may be taken back. */
 static inline uint32_t trans_producer(const struct wasm_trans *t, struct entry e)
 {
-    if (e.kind != ENTRY_TEMP || t->def_cell != t->cell_count - 1 || t->def_slot != e.slot ||
-        t->failed)
+    if (entry_kind(e) != ENTRY_TEMP || t->def_cell != t->cell_count - 1 ||
+        t->def_slot != entry_slot(e) || t->failed)
         return WASM_NOWHERE;
     return trans_last(t);
 }
@@ -344,7 +375,8 @@ static inline void trans_take_back(struct wasm_trans *t, uint32_t at)
 {
     t->count = at;
     t->cell_count--;
-    t->acc[t->undo_acc] = t->undo;
+    t->acc.slot[t->undo_acc] = t->undo_slot;
+    t->acc.by[t->undo_acc] = t->undo_by;
     t->def_cell = WASM_NOWHERE;
     t->cmp.cell = WASM_NOWHERE;
 }
@@ -352,7 +384,7 @@ static inline void trans_take_back(struct wasm_trans *t, uint32_t at)
 static inline void dz_trans_forget(struct wasm_trans *t)
 {
     for (int n = 0; n < ACC_COUNT; n++)
-        t->acc[n].slot = WASM_NOWHERE;
+        t->acc.slot[n] = WASM_NOWHERE;
     t->def_cell = WASM_NOWHERE;
     t->cmp.cell = WASM_NOWHERE;
     t->barrier = t->count;
@@ -366,22 +398,35 @@ uint32_t dz_trans_slot_slow(struct wasm_trans *t, struct entry e);
 /* The slot where the operand can be read; emits a move for a constant. */
 static inline uint32_t dz_trans_slot(struct wasm_trans *t, struct entry e)
 {
-    return dz_likely(e.kind != ENTRY_CONST) ? trans_place(e) : dz_trans_slot_slow(t, e);
+    return dz_likely(entry_kind(e) != ENTRY_CONST) ? trans_place(e) : dz_trans_slot_slow(t, e);
 }
 void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index);
 /* Entries from.. into their slots. */
 static inline void dz_trans_settle(struct wasm_trans *t, uint32_t from)
 {
     for (uint32_t i = from; i < t->depth; i++)
-        if (t->stack[i].kind != ENTRY_TEMP)
+        if (entry_kind(t->stack[i]) != ENTRY_TEMP)
             dz_trans_settle_entry(t, i);
 }
 
+enum {
+    TRANS_SHIFTS = 70, /* handlers of SHL SHR_S SHR_U ROTL ROTR of a width */
+};
 /* --- wasm_trans_fuse.c: two cells into one --------------------------------------------------- */
 
 /* Both operands popped, the result belongs to slot `to`; handler is that of kind SS. */
-bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, struct entry a, struct entry b,
-                          uint32_t to);
+bool dz_trans_fuse_binary_slow(struct wasm_trans *t, unsigned handler, struct entry a,
+                               struct entry b, uint32_t to);
+static inline bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, struct entry a,
+                                        struct entry b, uint32_t to)
+{
+    /* most are not: only a shift or a load right before is taken in */
+    unsigned last = trans_last_handler(t);
+    if (last - H_I32_SHL_SS >= TRANS_SHIFTS && last - H_I64_SHL_SS >= TRANS_SHIFTS &&
+        last != H_LOAD32_U_S && last != H_LOAD64_S)
+        return false;
+    return dz_trans_fuse_binary_slow(t, handler, a, b, to);
+}
 bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, struct entry a, struct entry b);
 /* The last cell has just been made to write a local: with the one before, one? */
 void dz_trans_fuse_pair(struct wasm_trans *t);
@@ -482,7 +527,7 @@ static inline uint32_t dz_trans_u32(struct wasm_trans *t)
 int64_t dz_trans_s64(struct wasm_trans *t);
 static inline uint32_t dz_trans_here(const struct wasm_trans *t) /* offset of p in the binary */
 {
-    return (uint32_t)(t->p - t->module->wasm);
+    return (uint32_t)(t->p - t->base);
 }
 
 #endif

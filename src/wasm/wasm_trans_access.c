@@ -16,7 +16,7 @@ static const struct fused_address fused_not = {FUSED_NOT, 0};
 
 struct fused_address dz_trans_fuse_address(struct wasm_trans *t, struct entry e, uint32_t offset)
 {
-    if (e.kind == ENTRY_CONST) {
+    if (entry_kind(e) == ENTRY_CONST) {
         uint64_t at = (e.bits & UINT32_MAX) + offset;
         return at <= UINT32_MAX ? (struct fused_address){FUSED_CONST, at << 32} : fused_not;
     }
@@ -40,7 +40,7 @@ struct fused_address dz_trans_fuse_address(struct wasm_trans *t, struct entry e,
 static struct fused_address fuse_step(struct wasm_trans *t, struct entry e, uint32_t offset)
 {
     uint32_t at = trans_last(t);
-    if (at == WASM_NOWHERE || t->words[at] != H_I32_ADD_SC || trans_field(t, at, 0) != e.local ||
+    if (at == WASM_NOWHERE || t->words[at] != H_I32_ADD_SC || trans_field(t, at, 0) != e.bits ||
         offset != 0 || t->failed)
         return fused_not;
     int32_t step = trans_imm_of(t, at);
@@ -51,14 +51,14 @@ static struct fused_address fuse_step(struct wasm_trans *t, struct entry e, uint
     t->def_cell = WASM_NOWHERE;
     t->cmp.cell = WASM_NOWHERE;
     return (struct fused_address){
-        FUSED_STEP, dz_trans_fields(0, trans_field(t, at, 1), (uint32_t)step, (uint32_t)e.local)};
+        FUSED_STEP, dz_trans_fields(0, trans_field(t, at, 1), (uint32_t)step, (uint32_t)e.bits)};
 }
 
 /* base + (index << log2) too. */
 struct fused_address dz_trans_fuse_load(struct wasm_trans *t, struct entry e, uint32_t offset,
                                         unsigned log2)
 {
-    if (e.kind == ENTRY_LOCAL)
+    if (entry_kind(e) == ENTRY_LOCAL)
         return fuse_step(t, e, offset);
     struct fused_address f = dz_trans_fuse_address(t, e, offset);
     if (f.kind != FUSED_NOT)
@@ -77,9 +77,9 @@ struct fused_address dz_trans_fuse_load(struct wasm_trans *t, struct entry e, ui
 bool dz_trans_fuse_add_to(struct wasm_trans *t, struct entry address, struct entry value,
                           uint32_t offset)
 {
-    bool wide = value.type == DZ_WASM_F64;
+    bool wide = entry_type(value) == DZ_WASM_F64;
     uint32_t at = trans_producer(t, value);
-    if (at == WASM_NOWHERE || address.kind == ENTRY_CONST || trans_field(t, at, 3) != offset)
+    if (at == WASM_NOWHERE || entry_kind(address) == ENTRY_CONST || trans_field(t, at, 3) != offset)
         return false;
     unsigned add = wide ? H_F64_ADD_MEM_F_S : H_F32_ADD_MEM_F_S;
     unsigned slot = trans_field(t, at, 1);
@@ -140,7 +140,7 @@ static struct float_rows rows_of(unsigned op)
 bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, struct entry a, struct entry b)
 {
     struct float_rows rows = rows_of(op);
-    if (!rows.straight || a.kind == ENTRY_CONST || b.kind == ENTRY_CONST)
+    if (!rows.straight || entry_kind(a) == ENTRY_CONST || entry_kind(b) == ENTRY_CONST)
         return false;
     unsigned load = rows.wide ? H_LOADF64_S : H_LOADF32_S;
     unsigned kind = 0, row = rows.straight;
@@ -161,7 +161,7 @@ bool dz_trans_fuse_float(struct wasm_trans *t, unsigned op, struct entry a, stru
         word |= (uint64_t)(dz_trans_slot(t, x) & 0xffff) << 32;
     }
     unsigned base = rows.wide ? H_F64_ADD_MEM_S_S : H_F32_ADD_MEM_S_S;
-    uint32_t at = dz_trans_emit(t, base + (row - 1) * 8 + from + kind, word | a.slot);
+    uint32_t at = dz_trans_emit(t, base + (row - 1) * 8 + from + kind, word | entry_slot(a));
     dz_trans_result(t, at, rows.wide ? DZ_WASM_F64 : DZ_WASM_F32, n, 1);
     return true;
 }

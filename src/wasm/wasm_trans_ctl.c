@@ -91,11 +91,12 @@ void dz_trans_point(struct wasm_trans *t, enum point_kind kind, uint32_t word, u
     if (!t->mapping ||
         !trans_grow(t, &t->points, &t->point_cap, t->point_count + 1, sizeof *t->points))
         return;
+    uint32_t at = (uint32_t)(t->at - t->base);
     t->points[t->point_count++] = (struct wasm_point){
         .kind = (uint8_t)kind,
         .word = word,
-        .offset = kind == POINT_BULK    ? t->offset
-                  : kind == POINT_GROWN ? t->offset + 1
+        .offset = kind == POINT_BULK    ? at
+                  : kind == POINT_GROWN ? at + 1
                                         : dz_trans_here(t),
         .height = height,
         .callee = WASM_NOWHERE,
@@ -130,15 +131,15 @@ static void emit_return(struct wasm_trans *t)
         dz_trans_wide_return(t);
     } else if (n == 0) {
         (void)dz_trans_emit(t, H_RETURN, dz_trans_fields(rec, 0, 0, 0));
-    } else if (n > 1 || t->stack[t->depth - 1].type == DZ_WASM_V128) {
+    } else if (n > 1 || entry_type(t->stack[t->depth - 1]) == DZ_WASM_V128) {
         struct entry *first = &t->stack[t->depth - n];
         for (uint32_t i = t->depth - n; i < t->depth; i++)
-            dz_trans_move(t, t->stack[i].slot, t->stack[i]);
+            dz_trans_move(t, entry_slot(t->stack[i]), t->stack[i]);
         (void)dz_trans_emit(t, H_RETURN_MANY,
-                            dz_trans_imm(rec, first->slot, t->type->result_slots));
+                            dz_trans_imm(rec, entry_slot(*first), t->type->result_slots));
     } else {
         struct entry e = t->stack[t->depth - 1];
-        if (e.kind == ENTRY_CONST && e.bits >> 32 == 0) {
+        if (entry_kind(e) == ENTRY_CONST && e.bits >> 32 == 0) {
             (void)dz_trans_emit(t, H_RETURN_C, dz_trans_imm(rec, 0, (uint32_t)e.bits));
         } else if (dz_trans_in_acc(t, e, ACC_INT)) {
             dz_trans_take_acc(t, e, ACC_INT);
@@ -155,7 +156,7 @@ static void move_operands(struct wasm_trans *t, const struct block *b, uint32_t 
     uint32_t to = b->slot;
     for (uint32_t i = t->depth - n; i < t->depth; i++) {
         dz_trans_move(t, to, t->stack[i]);
-        to += dz_wasm_valtype_slots(t->stack[i].type);
+        to += dz_wasm_valtype_slots(entry_type(t->stack[i]));
     }
 }
 /* Are they there already? */
@@ -163,9 +164,9 @@ static bool operands_in_place(const struct wasm_trans *t, const struct block *b)
 {
     uint32_t n = label_count(t, b);
     for (uint32_t i = t->depth - n; i < t->depth; i++)
-        if (t->stack[i].kind != ENTRY_TEMP)
+        if (entry_kind(t->stack[i]) != ENTRY_TEMP)
             return false;
-    return n == 0 || t->stack[t->depth - n].slot == b->slot;
+    return n == 0 || entry_slot(t->stack[t->depth - n]) == b->slot;
 }
 
 static void emit_jump(struct wasm_trans *t, struct block *b)
@@ -187,8 +188,8 @@ static void emit_jump(struct wasm_trans *t, struct block *b)
 static bool take_compare(struct wasm_trans *t, struct entry e)
 {
     const struct compare *c = &t->cmp;
-    if (e.kind != ENTRY_TEMP || c->cell == WASM_NOWHERE || c->cell != t->cell_count - 1 ||
-        t->def_cell != c->cell || t->def_slot != e.slot || t->failed)
+    if (entry_kind(e) != ENTRY_TEMP || c->cell == WASM_NOWHERE || c->cell != t->cell_count - 1 ||
+        t->def_cell != c->cell || t->def_slot != entry_slot(e) || t->failed)
         return false;
     /* constants that do not fit the branch's 16 bits */
     if (c->family == 0 && (c->kind & 1) && (int32_t)(c->word >> 32) != (int16_t)(c->word >> 32))
@@ -238,7 +239,7 @@ static uint32_t emit_branch_if(struct wasm_trans *t, struct entry e, bool sense,
         return dz_trans_emit(t, h + 1, 0);
     }
     if (dz_trans_in_acc(t, e, ACC_INT)) {
-        uint32_t at = back && e.kind == ENTRY_LOCAL
+        uint32_t at = back && entry_kind(e) == ENTRY_LOCAL
                           ? dz_trans_fuse_count(t, sense ? 1 : 0, true, 0) /* != 0, == 0 */
                           : WASM_NOWHERE;
         if (at != WASM_NOWHERE)
@@ -255,7 +256,7 @@ void dz_trans_br_if(struct wasm_trans *t, unsigned op)
     (void)op;
     struct entry e = dz_trans_pop(t);
     if (b->op != 0 && label_count(t, b) && !operands_in_place(t, b) &&
-        t->stack[t->depth - label_count(t, b)].slot == b->slot) {
+        entry_slot(t->stack[t->depth - label_count(t, b)]) == b->slot) {
         /* only constants and locals are in the way; the condition may lose its comparison */
         for (uint32_t i = t->depth - label_count(t, b); i < t->depth; i++)
             dz_trans_settle_entry(t, i);
@@ -263,22 +264,22 @@ void dz_trans_br_if(struct wasm_trans *t, unsigned op)
     if (b->op != 0 && operands_in_place(t, b)) {
         branch_to(t, b, emit_branch_if(t, e, true, b->op == DZ_WASM_OP_loop));
         for (uint32_t i = t->depth - label_count(t, b); i < t->depth; i++)
-            dz_trans_pin(t, t->stack[i].slot); /* only now: taking a comparison back undoes it */
+            dz_trans_pin(
+                t, entry_slot(t->stack[i])); /* only now: taking a comparison back undoes it */
         t->def_cell = WASM_NOWHERE;
         return;
     }
     uint32_t over = emit_branch_if(t, e, false, false);
     t->def_cell = WASM_NOWHERE;
-    struct acc_state acc[ACC_COUNT];
     for (unsigned n = 0; n < ACC_COUNT; n++)
-        t->acc[n].delta = 0; /* the operands live on behind the branch */
-    memcpy(acc, t->acc, sizeof acc);
+        t->acc.by[n].delta = 0; /* the operands live on behind the branch */
+    struct acc_state acc = t->acc;
     emit_jump(t, b);
     struct patch p = {.what = PATCH_IMM, .at = over, .base = over};
     if (!t->failed)
         patch_at(t, &p, t->count);
     dz_trans_forget(t);
-    memcpy(t->acc, acc, sizeof acc); /* as it was at the branch: moves leave it alone */
+    t->acc = acc; /* as it was at the branch: moves leave it alone */
 }
 
 /* One entry of a br_table: straight to the label, or to a detour that does what
@@ -309,7 +310,7 @@ static void br_table(struct wasm_trans *t)
     uint32_t n = dz_trans_u32(t);
     uint32_t base;
     for (uint32_t i = t->blocks[t->block_count - 1].height; i < t->depth; i++)
-        dz_trans_pin(t, t->stack[i].slot);
+        dz_trans_pin(t, entry_slot(t->stack[i]));
     if (dz_unlikely(t->wide)) {
         dz_trans_wide_get(t, e);
         base = dz_trans_emit(t, H_BR_TABLE_R, dz_trans_imm(0, 0, n));
@@ -352,7 +353,7 @@ static struct block *open_block(struct wasm_trans *t, unsigned op)
 static void enter_block(struct wasm_trans *t, struct block *b)
 {
     b->height = t->depth - param_count(t, b);
-    b->slot = b->height < t->depth ? t->stack[b->height].slot : t->top;
+    b->slot = b->height < t->depth ? entry_slot(t->stack[b->height]) : t->top;
     t->block_count++;
 }
 
@@ -498,8 +499,10 @@ static void push_results(struct wasm_trans *t, const struct dz_wasm_type *y)
     for (uint32_t i = 0; i < y->n_results; i++)
         dz_trans_push_temp(t, t->module->valtypes[y->params + y->n_params + i]);
     dz_trans_forget(t);
-    if (y->n_results == 1 && y->result_slots == 1)
-        t->acc[ACC_INT] = (struct acc_state){slot, 0, 0}; /* a return leaves it there */
+    if (y->n_results == 1 && y->result_slots == 1) { /* a return leaves it there */
+        t->acc.slot[ACC_INT] = slot;
+        t->acc.by[ACC_INT] = (struct acc_by){0};
+    }
 }
 
 /* A call of any kind in a wide function; the index, if any, has been popped. */
@@ -542,7 +545,7 @@ void dz_trans_call_indirect(struct wasm_trans *t, unsigned op)
     uint64_t third = y->canon | (uint64_t)dz_trans_u32(t) << 32;
     struct entry i = dz_trans_pop(t);
     if (dz_unlikely(t->wide)) {
-        uint32_t at = wide_call(t, y, WASM_WIDE_INDIRECT, third, i.slot);
+        uint32_t at = wide_call(t, y, WASM_WIDE_INDIRECT, third, entry_slot(i));
         call_point(t, at, WASM_NOWHERE, y->canon);
         push_results(t, y);
         return;
@@ -571,8 +574,8 @@ static void return_call(struct wasm_trans *t, bool indirect)
         third = y->canon | (uint64_t)dz_trans_u32(t) << 32;
         struct entry i = dz_trans_pop(t);
         /* the index must not lie where the arguments go */
-        dz_trans_move(t, i.slot, i);
-        s = i.slot;
+        dz_trans_move(t, entry_slot(i), i);
+        s = entry_slot(i);
     } else {
         func = dz_trans_u32(t);
         y = &t->module->types[t->module->funcs[func].type];

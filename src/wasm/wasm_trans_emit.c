@@ -111,12 +111,12 @@ void dz_trans_move(struct wasm_trans *t, uint32_t to, struct entry e)
         dz_trans_wide_move(t, to, e);
         return;
     }
-    if (e.kind == ENTRY_CONST) {
+    if (entry_kind(e) == ENTRY_CONST) {
         move_const(t, to, e.bits);
         t->def_cell = WASM_NOWHERE;
     } else if (from != to) {
         dz_trans_pin(t, from);
-        if (e.type == DZ_WASM_V128) {
+        if (entry_type(e) == DZ_WASM_V128) {
             (void)dz_trans_emit(t, H_MOVE_V, dz_trans_fields(to, from, 0, 0));
             t->def_cell = WASM_NOWHERE;
         } else {
@@ -126,22 +126,22 @@ void dz_trans_move(struct wasm_trans *t, uint32_t to, struct entry e)
         return;
     }
     dz_trans_wrote(t, to);
-    if (e.type == DZ_WASM_V128)
+    if (entry_type(e) == DZ_WASM_V128)
         dz_trans_wrote(t, to + 1);
     t->cmp.cell = WASM_NOWHERE;
 }
 
 uint32_t dz_trans_slot_slow(struct wasm_trans *t, struct entry e)
 {
-    dz_trans_move(t, e.slot, e);
-    return e.slot;
+    dz_trans_move(t, entry_slot(e), e);
+    return entry_slot(e);
 }
 
 void dz_trans_settle_entry(struct wasm_trans *t, uint32_t index)
 {
     struct entry *e = &t->stack[index];
-    if (e->kind == ENTRY_TEMP)
+    if (entry_kind(*e) == ENTRY_TEMP)
         return;
-    dz_trans_move(t, e->slot, *e);
-    e->kind = ENTRY_TEMP;
+    dz_trans_move(t, entry_slot(*e), *e);
+    *e = entry_at(entry_of(ENTRY_TEMP, entry_type(*e), 0), entry_slot(*e));
 }

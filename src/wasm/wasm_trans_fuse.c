@@ -21,6 +21,7 @@ enum {
     SHIFTS = 5,      /* SHL SHR_S SHR_U ROTL ROTR, */
     SHIFT_KINDS = 14 /* handlers each */
 };
+_Static_assert(SHIFTS *SHIFT_KINDS == TRANS_SHIFTS, "as trans_may_fuse() has it");
 
 /* (x shifted by a constant) + ^ | another operand. */
 static bool shift_op(struct wasm_trans *t, unsigned handler, struct entry shifted,
@@ -31,7 +32,7 @@ static bool shift_op(struct wasm_trans *t, unsigned handler, struct entry shifte
                      : handler == (wide ? H_I64_XOR_SS : H_I32_XOR_SS) ? 1
                                                                        : 2;
     uint32_t at = trans_producer(t, shifted);
-    if (at == WASM_NOWHERE || other.kind == ENTRY_CONST)
+    if (at == WASM_NOWHERE || entry_kind(other) == ENTRY_CONST)
         return false;
     unsigned from = (unsigned)t->words[at] - (wide ? H_I64_SHL_SC : H_I32_SHL_SC);
     unsigned inner = from / SHIFT_KINDS;
@@ -59,7 +60,7 @@ static bool shift_op(struct wasm_trans *t, unsigned handler, struct entry shifte
 static bool bits_of(struct wasm_trans *t, struct entry a, struct entry b)
 {
     uint32_t at = trans_producer(t, a);
-    if (at == WASM_NOWHERE || t->words[at] != H_I32_SHR_U_SC || b.kind != ENTRY_CONST ||
+    if (at == WASM_NOWHERE || t->words[at] != H_I32_SHR_U_SC || entry_kind(b) != ENTRY_CONST ||
         b.bits > UINT16_MAX)
         return false;
     unsigned shift = (unsigned)trans_imm_of(t, at) & 31;
@@ -93,9 +94,9 @@ static bool load_op(struct wasm_trans *t, unsigned handler, struct entry a, stru
                     uint32_t to)
 {
     uint32_t last = trans_last(t);
-    if (last == WASM_NOWHERE || t->failed || b.kind == ENTRY_CONST || a.kind != ENTRY_TEMP ||
-        !dz_trans_in_acc(t, a, ACC_INT) || t->acc[ACC_INT].delta == 0 ||
-        t->acc[ACC_INT].pos != last)
+    if (last == WASM_NOWHERE || t->failed || entry_kind(b) == ENTRY_CONST ||
+        entry_kind(a) != ENTRY_TEMP || !dz_trans_in_acc(t, a, ACC_INT) ||
+        t->acc.by[ACC_INT].delta == 0 || t->acc.by[ACC_INT].pos != last)
         return false;
     for (size_t i = 0; i < DZ_ARRAY_LEN(load_ops); i++) {
         const struct load_op *k = &load_ops[i];
@@ -113,8 +114,8 @@ static bool load_op(struct wasm_trans *t, unsigned handler, struct entry a, stru
     return false;
 }
 
-bool dz_trans_fuse_binary(struct wasm_trans *t, unsigned handler, struct entry a, struct entry b,
-                          uint32_t to)
+bool dz_trans_fuse_binary_slow(struct wasm_trans *t, unsigned handler, struct entry a,
+                               struct entry b, uint32_t to)
 {
     switch (handler) {
     case H_I32_ADD_SS:
@@ -163,7 +164,7 @@ bool dz_trans_fuse_product(struct wasm_trans *t, unsigned op, struct entry a, st
         other = b;
         row = row == SUB ? RSUB : row;
     }
-    if (row > RSUB || at == WASM_NOWHERE || other.kind == ENTRY_CONST ||
+    if (row > RSUB || at == WASM_NOWHERE || entry_kind(other) == ENTRY_CONST ||
         (t->words[at] != mul && t->words[at] != mul + 2))
         return false;
     unsigned kind = t->words[at] == mul ? 0 : 1;

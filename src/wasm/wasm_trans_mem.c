@@ -13,7 +13,7 @@ static bool flush_local(struct wasm_trans *t, uint32_t slot)
     uint32_t before = t->cell_count;
     uint32_t from = t->blocks[t->block_count - 1].height;
     for (uint32_t i = from; i < t->depth; i++)
-        if (t->stack[i].kind == ENTRY_LOCAL && t->stack[i].local == slot)
+        if (entry_kind(t->stack[i]) == ENTRY_LOCAL && t->stack[i].bits == slot)
             dz_trans_settle_entry(t, i);
     return t->cell_count != before;
 }
@@ -21,20 +21,22 @@ static bool flush_local(struct wasm_trans *t, uint32_t slot)
 /* The cell that made the operand writes the local instead. */
 static bool redirect(struct wasm_trans *t, struct entry e, uint32_t slot)
 {
-    if (e.kind != ENTRY_TEMP || t->def_cell == WASM_NOWHERE || t->def_cell != t->cell_count - 1 ||
-        t->def_slot != e.slot || t->failed)
+    if (entry_kind(e) != ENTRY_TEMP || t->def_cell == WASM_NOWHERE ||
+        t->def_cell != t->cell_count - 1 || t->def_slot != entry_slot(e) || t->failed)
         return false;
     uint64_t *word = &t->words[t->cells[t->def_cell].word + 1];
     *word = (*word & ~UINT64_C(0xffff)) | slot;
     enum acc_no n = ACC_COUNT;
     for (unsigned i = 0; i < ACC_COUNT; i++)
-        if (t->acc[i].slot == e.slot && t->acc[i].pos == t->cells[t->def_cell].word)
+        if (t->acc.slot[i] == entry_slot(e) && t->acc.by[i].pos == t->cells[t->def_cell].word)
             n = i;
     dz_trans_wrote(t, slot);
-    if (e.type == DZ_WASM_V128)
+    if (entry_type(e) == DZ_WASM_V128)
         dz_trans_wrote(t, slot + 1);
-    if (n != ACC_COUNT)
-        t->acc[n] = (struct acc_state){slot, 0, 0};
+    if (n != ACC_COUNT) {
+        t->acc.slot[n] = slot;
+        t->acc.by[n] = (struct acc_by){0};
+    }
     t->def_cell = WASM_NOWHERE;
     t->cmp.cell = WASM_NOWHERE;
     return true;
@@ -42,13 +44,12 @@ static bool redirect(struct wasm_trans *t, struct entry e, uint32_t slot)
 
 void dz_trans_set_local(struct wasm_trans *t, uint32_t index, bool keep)
 {
-    uint32_t slot = (uint32_t)t->locals[index].local;
+    uint32_t slot = (uint32_t)t->locals[index].bits;
     struct entry e = dz_trans_pop(t);
     bool moved = flush_local(t, slot);
-    bool is_it = e.kind == ENTRY_LOCAL && e.local == slot;
+    bool is_it = entry_kind(e) == ENTRY_LOCAL && e.bits == slot;
     if (!moved && redirect(t, e, slot)) {
-        e.kind = ENTRY_LOCAL;
-        e.local = slot;
+        e = entry_at(entry_of(ENTRY_LOCAL, entry_type(e), slot), entry_slot(e));
         if (!keep)
             dz_trans_fuse_pair(t);
     } else if (!is_it) {
@@ -105,11 +106,11 @@ void dz_trans_select(struct wasm_trans *t, unsigned op)
     struct entry c = dz_trans_pop(t);
     struct entry b = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
-    if (a.type == DZ_WASM_V128) {
-        uint64_t word =
-            dz_trans_fields(a.slot, dz_trans_slot(t, a), dz_trans_slot(t, b), dz_trans_slot(t, c));
+    if (entry_type(a) == DZ_WASM_V128) {
+        uint64_t word = dz_trans_fields(entry_slot(a), dz_trans_slot(t, a), dz_trans_slot(t, b),
+                                        dz_trans_slot(t, c));
         uint32_t pos = dz_trans_emit(t, H_SELECT_V, word);
-        dz_trans_result(t, pos, a.type, ACC_NONE, 0);
+        dz_trans_result(t, pos, entry_type(a), ACC_NONE, 0);
         return;
     }
     bool in = dz_trans_in_acc(t, c, ACC_INT);
@@ -121,8 +122,8 @@ void dz_trans_select(struct wasm_trans *t, unsigned op)
     uint32_t sb = dz_trans_slot(t, b);
     uint32_t sa = dz_trans_slot(t, a);
     uint32_t pos =
-        dz_trans_emit(t, in ? H_SELECT_R : H_SELECT_S, dz_trans_fields(a.slot, sa, sb, s));
-    dz_trans_result(t, pos, a.type, ACC_INT, 2);
+        dz_trans_emit(t, in ? H_SELECT_R : H_SELECT_S, dz_trans_fields(entry_slot(a), sa, sb, s));
+    dz_trans_result(t, pos, entry_type(a), ACC_INT, 2);
 }
 
 /* --- memory ----------------------------------------------------------------------------- */
@@ -176,7 +177,8 @@ static void use_memory(struct wasm_trans *t, uint32_t index)
  * been added to. */
 static inline bool may_fuse(const struct wasm_trans *t, struct entry e)
 {
-    return e.kind != ENTRY_LOCAL || t->words[t->cells[t->cell_count - 1].word] == H_I32_ADD_SC;
+    return entry_kind(e) != ENTRY_LOCAL ||
+           t->words[t->cells[t->cell_count - 1].word] == H_I32_ADD_SC;
 }
 
 void dz_trans_load(struct wasm_trans *t, unsigned op)
@@ -188,7 +190,7 @@ void dz_trans_load(struct wasm_trans *t, unsigned op)
         struct fused_address f = dz_trans_fuse_load(t, a, m.offset, k.log2);
         if (f.kind != FUSED_NOT) {
             unsigned h = H_LOAD8_S32_A + (k.handler - H_LOAD8_S32_S) / 4u * 10 + f.kind;
-            uint32_t at = dz_trans_emit(t, h, f.word | a.slot);
+            uint32_t at = dz_trans_emit(t, h, f.word | entry_slot(a));
             dz_trans_result(t, at, k.type, acc_of(k.type), 1);
             return;
         }
@@ -201,7 +203,8 @@ void dz_trans_load(struct wasm_trans *t, unsigned op)
         s = dz_trans_slot(t, a);
     if (dz_unlikely(m.memory))
         use_memory(t, m.memory);
-    uint32_t pos = dz_trans_emit(t, k.handler + (in ? 1u : 0u), dz_trans_imm(a.slot, s, m.offset));
+    uint32_t pos =
+        dz_trans_emit(t, k.handler + (in ? 1u : 0u), dz_trans_imm(entry_slot(a), s, m.offset));
     dz_trans_result(t, pos, k.type, acc_of(k.type), 2);
     if (dz_unlikely(m.memory))
         use_memory(t, 0);
@@ -211,7 +214,8 @@ void dz_trans_load(struct wasm_trans *t, unsigned op)
 static bool store_fused(struct wasm_trans *t, struct access k, uint32_t offset)
 {
     struct entry v = t->stack[t->depth - 1], a = t->stack[t->depth - 2];
-    if (v.kind == ENTRY_CONST || (a.kind != ENTRY_CONST && v.kind != ENTRY_LOCAL))
+    if (entry_kind(v) == ENTRY_CONST ||
+        (entry_kind(a) != ENTRY_CONST && entry_kind(v) != ENTRY_LOCAL))
         return false;
     struct fused_address f = dz_trans_fuse_address(t, a, offset);
     if (f.kind == FUSED_NOT)
@@ -261,7 +265,7 @@ void dz_trans_store(struct wasm_trans *t, unsigned op)
     if (a_in)
         dz_trans_take_acc(t, a, ACC_INT);
     uint32_t sa = a_in ? 0 : dz_trans_slot(t, a);
-    uint32_t sv = v_in || v_int || v.kind == ENTRY_CONST ? 0 : dz_trans_slot(t, v);
+    uint32_t sv = v_in || v_int || entry_kind(v) == ENTRY_CONST ? 0 : dz_trans_slot(t, v);
     if (dz_unlikely(m.memory))
         use_memory(t, m.memory);
     if (v_in)
@@ -269,7 +273,7 @@ void dz_trans_store(struct wasm_trans *t, unsigned op)
                             dz_trans_imm(0, sa, m.offset));
     else if (v_int)
         (void)dz_trans_emit(t, handler + SR, dz_trans_imm(0, sa, m.offset));
-    else if (v.kind == ENTRY_CONST)
+    else if (entry_kind(v) == ENTRY_CONST)
         (void)dz_trans_emit3(t, handler + (a_in ? RC : SC), dz_trans_imm(0, sa, m.offset), v.bits);
     else
         (void)dz_trans_emit(t, handler + (a_in ? RS : SS), dz_trans_imm(sv, sa, m.offset));
@@ -282,7 +286,7 @@ static void bulk(struct wasm_trans *t, enum wasm_bulk_op op, uint32_t first, uin
 {
     static const unsigned quick[] = {
         [WASM_MEMORY_COPY] = H_MEM_COPY, [WASM_MEMORY_FILL] = H_MEM_FILL};
-    uint32_t base = t->stack[t->depth - 3].slot;
+    uint32_t base = entry_slot(t->stack[t->depth - 3]);
     uint32_t height = t->top;
     dz_trans_settle(t, t->blocks[t->block_count - 1].height);
     if (op <= WASM_MEMORY_FILL && first == 0 && second == 0 && !t->wide)
@@ -300,7 +304,7 @@ static void memory_grow(struct wasm_trans *t)
     uint32_t index = dz_trans_u32(t);
     struct entry a = dz_trans_pop(t);
     uint32_t s = dz_trans_slot(t, a);
-    uint32_t pos = dz_trans_emit(t, H_MEM_GROW, dz_trans_imm(a.slot, s, index));
+    uint32_t pos = dz_trans_emit(t, H_MEM_GROW, dz_trans_imm(entry_slot(a), s, index));
     dz_trans_result(t, pos, DZ_WASM_I32, ACC_INT, 0);
 }
 
@@ -340,7 +344,7 @@ static void table_get(struct wasm_trans *t, uint32_t index)
 {
     struct entry i = dz_trans_pop(t);
     uint32_t s = dz_trans_slot(t, i);
-    uint32_t pos = dz_trans_emit(t, H_TABLE_GET, dz_trans_imm(i.slot, s, index));
+    uint32_t pos = dz_trans_emit(t, H_TABLE_GET, dz_trans_imm(entry_slot(i), s, index));
     dz_trans_result(t, pos, t->module->tables[index].type, ACC_INT, 0);
 }
 static void table_set(struct wasm_trans *t, uint32_t index)
@@ -354,7 +358,7 @@ static void table_set(struct wasm_trans *t, uint32_t index)
  * and which can be stopped. */
 static void table_grow(struct wasm_trans *t, uint32_t index)
 {
-    uint32_t base = t->stack[t->depth - 2].slot;
+    uint32_t base = entry_slot(t->stack[t->depth - 2]);
     uint32_t height = base + 4;
     if (height > t->max_slot)
         t->max_slot = height;
@@ -405,7 +409,7 @@ bool dz_trans_table(struct wasm_trans *t, unsigned op)
         return true;
     case DZ_WASM_OP_ref_null:
         x = *t->p++;
-        dz_trans_push(t, (struct entry){.kind = ENTRY_CONST, .type = (uint8_t)x});
+        dz_trans_push(t, entry_of(ENTRY_CONST, x, 0));
         return true;
     default:
         return false;
@@ -431,7 +435,7 @@ static void vector_wide(struct wasm_trans *t, unsigned handler, unsigned op)
     } else {
         struct entry b = dz_trans_pop(t);
         struct entry a = dz_trans_pop(t);
-        word = dz_trans_fields(a.slot, dz_trans_slot(t, a), dz_trans_slot(t, b), 0);
+        word = dz_trans_fields(entry_slot(a), dz_trans_slot(t, a), dz_trans_slot(t, b), 0);
     }
     uint32_t pos = dz_trans_emit3(t, handler, word, half[0]);
     dz_trans_word(t, half[1]);
@@ -444,7 +448,7 @@ static void vector_access(struct wasm_trans *t, unsigned handler,
     struct memarg m = memarg(t);
     bool lanes = info->imm == DZ_WASM_IMM_MEMARG_LANE;
     uint32_t lane = lanes ? *t->p++ : 0;
-    struct entry v = {.slot = 0};
+    struct entry v = {0};
     if (info->pops == 2)
         v = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
@@ -452,7 +456,7 @@ static void vector_access(struct wasm_trans *t, unsigned handler,
     uint32_t sa = dz_trans_slot(t, a);
     if (m.memory)
         use_memory(t, m.memory);
-    uint32_t c = info->type[3] ? a.slot : sv;
+    uint32_t c = info->type[3] ? entry_slot(a) : sv;
     uint32_t pos = dz_trans_emit(t, handler, dz_trans_imm(c, sa, m.offset));
     if (lanes)
         dz_trans_word(t, lane | (uint64_t)sv << 16);
@@ -484,7 +488,7 @@ bool dz_trans_vector(struct wasm_trans *t, unsigned op)
     for (unsigned i = 0; i < info->pops; i++)
         slot[i] = dz_trans_slot(t, e[i]);
     if (info->pops)
-        to = e[0].slot;
+        to = entry_slot(e[0]);
     if (info->imm == DZ_WASM_IMM_LANE)
         slot[2] = *t->p++;
     uint32_t pos = dz_trans_emit(t, handler, dz_trans_fields(to, slot[0], slot[1], slot[2]));

@@ -134,7 +134,8 @@ enum {
 /* Does the constant fit the 32 bits of a cell? */
 static bool fits(struct entry e)
 {
-    return e.kind == ENTRY_CONST && (e.type == DZ_WASM_I32 || (int64_t)e.bits == (int32_t)e.bits);
+    return entry_kind(e) == ENTRY_CONST &&
+           (entry_type(e) == DZ_WASM_I32 || (int64_t)e.bits == (int32_t)e.bits);
 }
 
 /* Choose among the first four kinds; word 1 comes out but for FC. */
@@ -179,8 +180,8 @@ static unsigned pick7(struct wasm_trans *t, struct entry a, struct entry b, uint
 static bool better_swapped(const struct wasm_trans *t, struct entry a, struct entry b,
                            enum acc_no n)
 {
-    if (a.kind == ENTRY_CONST)
-        return b.kind != ENTRY_CONST;
+    if (entry_kind(a) == ENTRY_CONST)
+        return entry_kind(b) != ENTRY_CONST;
     return dz_trans_in_acc(t, b, n) && !dz_trans_in_acc(t, a, n);
 }
 static void swap(struct entry *a, struct entry *b)
@@ -196,7 +197,7 @@ void dz_trans_int_binary(struct wasm_trans *t, unsigned op)
     unsigned result = op >= DZ_WASM_OP_i64_add ? DZ_WASM_I64 : DZ_WASM_I32;
     struct entry b = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
-    uint32_t to = a.slot;
+    uint32_t to = entry_slot(a);
     uint64_t word;
     unsigned kind;
     if (n.shape == SHAPE_INT4C && better_swapped(t, a, b, ACC_INT))
@@ -216,7 +217,7 @@ void dz_trans_int_compare(struct wasm_trans *t, unsigned op)
     struct numeric n = numerics[op];
     struct entry b = dz_trans_pop(t);
     struct entry a = dz_trans_pop(t);
-    uint32_t to = a.slot;
+    uint32_t to = entry_slot(a);
     unsigned wide = n.handler >= H_I64_EQ_SS ? 10 : 0;
     unsigned index = (n.handler - H_I32_EQ_SS) / 8u - wide;
     if (better_swapped(t, a, b, ACC_INT)) {
@@ -242,7 +243,7 @@ static bool invert_compare(struct wasm_trans *t, unsigned op)
         return false;
     struct entry e = t->stack[t->depth - 1];
     uint32_t at = t->cells[c->cell].word;
-    if (e.kind != ENTRY_TEMP || t->def_cell != c->cell || t->def_slot != e.slot)
+    if (entry_kind(e) != ENTRY_TEMP || t->def_cell != c->cell || t->def_slot != entry_slot(e))
         return false;
     unsigned wide = c->index >= 10 ? 10 : 0;
     c->index = (uint8_t)(trans_opposite[c->index - wide] + wide);
@@ -266,7 +267,7 @@ void dz_trans_int_unary(struct wasm_trans *t, unsigned op)
         word = dz_trans_fields(0, dz_trans_slot(t, a), 0, 0);
     c.kind = kind ? RS : SS;
     c.word = word;
-    uint32_t pos = dz_trans_emit(t, n.handler + kind, word | a.slot);
+    uint32_t pos = dz_trans_emit(t, n.handler + kind, word | entry_slot(a));
     dz_trans_result(t, pos, result, ACC_INT, 2);
     if (n.handler == H_I32_EQZ_S || n.handler == H_I64_EQZ_S) {
         c.cell = t->cell_count - 1;
@@ -280,11 +281,11 @@ void dz_trans_int_unary(struct wasm_trans *t, unsigned op)
 static unsigned pick_float(struct wasm_trans *t, struct entry *a, struct entry *b, bool seven,
                            uint64_t *word, const uint64_t **constant)
 {
-    enum acc_no n = acc_of(a->type);
+    enum acc_no n = acc_of(entry_type(*a));
     *constant = NULL;
     bool a_in = dz_trans_in_acc(t, *a, n);
     bool b_in = dz_trans_in_acc(t, *b, n) && !a_in;
-    if (seven && a->kind == ENTRY_CONST && b->kind != ENTRY_CONST) {
+    if (seven && entry_kind(*a) == ENTRY_CONST && entry_kind(*b) != ENTRY_CONST) {
         *constant = &a->bits;
         *word = b_in ? 0 : dz_trans_fields(0, dz_trans_slot(t, *b), 0, 0);
         if (b_in)
@@ -301,7 +302,7 @@ static unsigned pick_float(struct wasm_trans *t, struct entry *a, struct entry *
         dz_trans_take_acc(t, *a, n);
     else
         s = dz_trans_slot(t, *a);
-    if (b->kind == ENTRY_CONST) {
+    if (entry_kind(*b) == ENTRY_CONST) {
         *constant = &b->bits;
         *word = dz_trans_fields(0, s, 0, 0);
         return a_in ? RC : SC;
@@ -318,13 +319,13 @@ void dz_trans_float_binary(struct wasm_trans *t, unsigned op)
     struct entry a = dz_trans_pop(t);
     if (dz_trans_fuse_float(t, op, a, b) || dz_trans_fuse_product(t, op, a, b))
         return;
-    uint32_t to = a.slot;
+    uint32_t to = entry_slot(a);
     unsigned index = 0;
     unsigned wide = n.handler >= H_F64_EQ_SS ? 6 : 0;
     if (n.shape == SHAPE_FCMP)
         index = (n.handler - H_F32_EQ_SS) / 8u - wide;
     if ((n.shape == SHAPE_F4C || n.shape == SHAPE_FCMP) &&
-        better_swapped(t, a, b, acc_of(a.type))) {
+        better_swapped(t, a, b, acc_of(entry_type(a)))) {
         swap(&a, &b);
         index = mirrored_float[index];
     }
@@ -350,18 +351,19 @@ void dz_trans_convert(struct wasm_trans *t, unsigned op)
     unsigned handler = numerics[op].handler;
     unsigned result = dz_wasm_op_table[op].type[3];
     struct entry a = dz_trans_pop(t);
-    enum acc_no n = acc_of(a.type);
+    enum acc_no n = acc_of(entry_type(a));
     unsigned kind = dz_trans_in_acc(t, a, n);
     uint64_t word = 0;
     if (kind)
         dz_trans_take_acc(t, a, n);
     else
         word = dz_trans_fields(0, dz_trans_slot(t, a), 0, 0);
-    uint32_t pos = dz_trans_emit(t, handler + kind, word | a.slot);
+    uint32_t pos = dz_trans_emit(t, handler + kind, word | entry_slot(a));
     dz_trans_result(t, pos, result, acc_of(result), 2);
 }
 
 void dz_trans_reinterpret(struct wasm_trans *t, unsigned op)
 {
-    t->stack[t->depth - 1].type = dz_wasm_op_table[op].type[3];
+    struct entry *e = &t->stack[t->depth - 1];
+    *e = entry_at(entry_of(entry_kind(*e), dz_wasm_op_table[op].type[3], e->bits), entry_slot(*e));
 }

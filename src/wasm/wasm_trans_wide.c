@@ -52,7 +52,7 @@ static bool has_window(unsigned op)
 static void rebase(struct wasm_trans *t, uint32_t from, uint32_t delta)
 {
     for (uint32_t i = from; i < t->depth; i++)
-        t->stack[i].slot += delta;
+        t->stack[i] = entry_at(t->stack[i], entry_slot(t->stack[i]) + delta);
     t->top += delta;
 }
 
@@ -62,7 +62,7 @@ void dz_trans_wide_open(struct wasm_trans *t, unsigned op)
     if (!has_window(op) || t->failed)
         return;
     t->window_from = t->depth > WINDOW ? t->depth - WINDOW : 0;
-    t->window = t->window_from < t->depth ? t->stack[t->window_from].slot : t->top;
+    t->window = t->window_from < t->depth ? entry_slot(t->stack[t->window_from]) : t->top;
     (void)dz_trans_emit(t, H_SHIFT, dz_trans_imm(0, 0, t->window));
     dz_trans_forget(t);
     rebase(t, t->window_from, 0 - t->window);
@@ -86,16 +86,16 @@ void dz_trans_wide_close(struct wasm_trans *t)
 void dz_trans_wide_move(struct wasm_trans *t, uint32_t to, struct entry e)
 {
     uint32_t from = trans_place(e);
-    if (e.kind == ENTRY_CONST)
+    if (entry_kind(e) == ENTRY_CONST)
         (void)dz_trans_emit3(t, H_MOVE_FAR_C, dz_trans_imm(0, 0, to), e.bits);
     else if (from != to)
-        (void)dz_trans_emit3(t, e.type == DZ_WASM_V128 ? H_MOVE_FAR_V : H_MOVE_FAR,
+        (void)dz_trans_emit3(t, entry_type(e) == DZ_WASM_V128 ? H_MOVE_FAR_V : H_MOVE_FAR,
                              dz_trans_imm(0, 0, to), from);
 }
 
 void dz_trans_wide_get(struct wasm_trans *t, struct entry e)
 {
-    (void)dz_trans_emit(t, H_GET_FAR, dz_trans_imm(0, 0, e.slot));
+    (void)dz_trans_emit(t, H_GET_FAR, dz_trans_imm(0, 0, entry_slot(e)));
 }
 
 /* Results to where the caller wants them; they never lie over the record. */
@@ -104,7 +104,7 @@ void dz_trans_wide_return(struct wasm_trans *t)
     uint32_t to = 0;
     for (uint32_t i = t->depth - t->type->n_results; i < t->depth; i++) {
         dz_trans_wide_move(t, to, t->stack[i]);
-        to += dz_wasm_valtype_slots(t->stack[i].type);
+        to += dz_wasm_valtype_slots(entry_type(t->stack[i]));
     }
     (void)dz_trans_emit(t, H_RETURN, dz_trans_fields(t->rec, 0, 0, 0));
 }
