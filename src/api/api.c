@@ -55,7 +55,7 @@ static const struct dz_http_route routes[] = {
     {"PUT", S "/files/tar", dz_api_tar_put, DZ_HTTP_STREAMED, 0, NULL},
     {"GET", S "/files/watch", dz_api_file_watch, 0, 0, NULL},
     {"POST", S "/sql", dz_api_sql, 0, 0, NULL},
-    {"POST", "/v1/tokens", dz_api_token_create, DZ_API_OPERATOR, 0, NULL},
+    {"POST", "/v1/tokens", dz_api_token_create, DZ_API_OPERATOR | DZ_API_SECRET, 0, NULL},
     {"GET", "/v1/tokens", dz_api_tokens, DZ_API_OPERATOR, 0, NULL},
     {"DELETE", "/v1/tokens/{token}", dz_api_token_revoke, DZ_API_OPERATOR, 0, NULL},
     {"GET", "/instances", dz_api_instances, DZ_API_OPERATOR, 0, NULL},
@@ -226,6 +226,7 @@ static void on_done(const struct dz_http_req *r, int status, int64_t duration_ns
            dz_log_strz("method", dz_http_method(r)), dz_log_str("path", path),
            dz_log_int("status", status), dz_log_int("us", duration_ns / 1000));
     dz_api_count(user, r, status, duration_ns);
+    dz_api_key_over(user, r);
     dz_api_admitted_over(r);
 }
 
@@ -237,6 +238,7 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
     a->engine = opts->engine;
     a->loop = opts->loop;
     dz_api_auth_open(a);
+    dz_map_init(&a->keyed, DZ_ENGINE_KEYS_UNDER_WAY);
     a->owner = (struct dz_engine_caller){opts->tenant, true};
     const struct dz_http_opts http = {
         .loop = opts->loop,
@@ -244,6 +246,8 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         .route_count = DZ_ARRAY_LEN(routes),
         .user = a,
         .admit = dz_api_admit,
+        .before = dz_api_key_before,
+        .kept = dz_api_key_kept,
         .done = on_done,
     };
     int rc = dz_api_metrics_open(a, err);
@@ -268,6 +272,7 @@ void dz_api_free(struct dz_api *a)
         return;
     dz_http_free(a->http);
     dz_api_auth_close(a);
+    dz_api_key_close(a);
     dz_api_metrics_close(a);
     dz_free(a);
 }

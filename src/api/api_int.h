@@ -25,6 +25,7 @@ enum {
     /* Of a route, beside DZ_HTTP_STREAMED. */
     DZ_API_OPEN = 1 << 8,     /* for anybody, without a token */
     DZ_API_OPERATOR = 1 << 9, /* for the operator only */
+    DZ_API_SECRET = 1 << 10,  /* its answer holds a secret: it is not kept for a key */
 };
 
 struct dz_api {
@@ -32,6 +33,7 @@ struct dz_api {
     struct dz_http *http;
     struct dz_loop *loop;
     struct dz_engine_caller owner; /* of the socket */
+    struct dz_map keyed;           /* api_key.c: by request */
     struct dz_map sessions;        /* api_auth.c: hash of a token -> who has it */
     struct dz_metrics *metrics;
     struct dz_engine_counts counted; /* of what the metrics know */
@@ -56,6 +58,15 @@ void dz_api_admitted_over(const struct dz_http_req *r);                 /* the r
 void dz_api_auth_revoked(struct dz_api *a, const char *id);
 void dz_api_auth_open(struct dz_api *a);
 void dz_api_auth_close(struct dz_api *a);
+
+/* --- api_key.c --------------------------------------------------------------------------- */
+
+bool dz_api_key_before(struct dz_http_req *r, void *api); /* dz_http_opts.before, .kept, .done */
+void dz_api_key_kept(struct dz_http_req *r, int status, struct dz_str body, void *api);
+void dz_api_key_over(struct dz_api *a, const struct dz_http_req *r);
+/* The id that the sandbox of this creation is to have; NULL: any. */
+const char *dz_api_key_id(const struct dz_api *a, const struct dz_http_req *r);
+void dz_api_key_close(struct dz_api *a);
 
 /* --- api.c ------------------------------------------------------------------------------- */
 

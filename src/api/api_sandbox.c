@@ -220,6 +220,7 @@ void dz_api_create(struct dz_http_req *r, void *api)
         return;
     c.spec.timeout_ms = c.timeout ? c.timeout_ms : DZ_ENGINE_NO_TIMEOUT;
     c.spec.ephemeral = !c.persistent;
+    c.spec.id = dz_api_key_id(a, r);
     c.spec.memory_bytes = c.memory;
     c.spec.idle_ms = c.idle_ms < 0 ? DZ_LADDER_INHERIT : c.idle_ms;
     c.spec.no_resume = !c.auto_resume;

@@ -189,6 +189,8 @@ static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, stru
         rc = dz_timer_new(e->loop, on_told, e, &e->told, err);
     if (rc == 0)
         rc = watch_pool(e, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, dz_engine_sweep, e, &e->sweep, err);
     if (rc < 0)
         return rc;
     dz_registry_tell(e->registry, on_change, e);
@@ -213,6 +215,8 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     e->loop = opts->loop;
     e->pool = opts->pool;
     dz_map_init(&e->boxes, DZ_KEEPER_SANDBOXES_MAX);
+    dz_map_init(&e->uses, DZ_ENGINE_TENANTS_MAX);
+    dz_map_init(&e->keys, DZ_ENGINE_KEYS_UNDER_WAY);
     dz_map_init(&e->image_cache, DZ_ENGINE_IMAGES_MAX + 1);
     dz_list_init(&e->leaving);
     dz_list_init(&e->ears);
@@ -229,6 +233,7 @@ int dz_engine_recover(struct dz_engine *e, struct dz_err *err)
 {
     int rc = dz_keeper_recover(e->keeper, err);
     e->recovered = true;
+    dz_timer_after(e->sweep, 0);
     return rc;
 }
 
@@ -343,6 +348,9 @@ void dz_engine_free(struct dz_engine *e)
     dz_poll_free(e->pool_poll);
     dz_timer_free(e->pool_soon);
     dz_timer_free(e->told);
+    dz_timer_free(e->sweep);
+    dz_engine_keys_release(e);
+    dz_uses_release(e);
     dz_timer_free(e->drain_timer);
     dz_timer_free(e->drain_soon);
     dz_free(e->data_path);

@@ -46,6 +46,7 @@ enum {
     DZ_ENGINE_WATCHES_MAX = 64,     /* listeners to one command */
     DZ_ENGINE_EVENT_WATCHES = 1024, /* listeners to events */
     DZ_ENGINE_IMAGES_MAX = 256,     /* images that are open at once */
+    DZ_ENGINE_TENANTS_MAX = 100000, /* of whom something is remembered */
 };
 #define DZ_ENGINE_MEMORY_MIN     (UINT64_C(1) << 20)
 #define DZ_ENGINE_MEMORY_MAX     (UINT64_C(64) << 30)
@@ -123,6 +124,7 @@ typedef void dz_engine_done_fn(void *arg, const struct dz_engine_result *result)
 
 /* What a client says of a new sandbox. NULL, 0: not said. */
 struct dz_engine_spec {
+    const char *id; /* that it is to have; NULL: a new one */
     const char *name, *image, *snapshot, *kind, *size, *region, *policy, *keep, *durability;
     const char *idle_mode;
     uint64_t memory_bytes;
@@ -251,6 +253,33 @@ DZ_NODISCARD int dz_engine_ref_detach(struct dz_engine *e, struct dz_engine_targ
 DZ_NODISCARD int dz_engine_ref_delete(struct dz_engine *e, struct dz_engine_target target,
                                       dz_engine_done_fn *done, void *arg,
                                       struct dz_engine_why *why);
+
+/* --- requests that come twice ------------------------------------------------------------ */
+
+/* What a client's key says of its request. */
+struct dz_engine_key {
+    const char *key, *sha256; /* 1 to DZ_ENGINE_IDEM_MAX bytes; of all that was asked */
+    const char *sandbox_id;   /* that the request is about to make; NULL: it makes none */
+};
+enum dz_engine_key_is {
+    DZ_ENGINE_KEY_NEW,      /* begin it, then dz_engine_key_end */
+    DZ_ENGINE_KEY_ANSWERED, /* row->http_status, row->response are the answer */
+    DZ_ENGINE_KEY_MADE,     /* an earlier daemon made row->sandbox_id and could not answer */
+};
+enum {
+    DZ_ENGINE_IDEM_MAX = 255,   /* bytes of a key */
+    DZ_ENGINE_KEYS_MAX = 10000, /* that are kept, of a tenant */
+    DZ_ENGINE_KEYS_UNDER_WAY = 65536,
+    DZ_ENGINE_KEY_UNKEPT = 100000, /* added to http_status: the answer was too large to keep */
+};
+/* One of the above; DZ_EEXIST: of another request, or interrupted; DZ_ECANCELED: under way.
+ * The row is to be released unless it is NEW. */
+DZ_NODISCARD int dz_engine_key_begin(struct dz_engine *e, const struct dz_engine_caller *who,
+                                     const struct dz_engine_key *key,
+                                     struct dz_idempotency_row *ret_row, struct dz_engine_why *why);
+/* status 0: it did nothing, and may be begun again. */
+void dz_engine_key_end(struct dz_engine *e, const struct dz_engine_caller *who, const char *key,
+                       int status, struct dz_str response);
 
 /* --- tokens -------------------------------------------------------------------------- */
 

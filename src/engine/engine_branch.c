@@ -184,7 +184,9 @@ int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
     if (rc == 0) {
         struct dz_err err;
         rc = inherit(b, who, spec, memory, &err);
-        if (rc == 0)
+        if (rc == 0 && spec->id)
+            (void)snprintf(b->id, sizeof b->id, "%s", spec->id);
+        else if (rc == 0)
             rc = dz_id_new("sbx", b->id, &err);
         if (rc == 0)
             rc = dz_loop_work(e->loop, work_copy, on_copied, b, &err);

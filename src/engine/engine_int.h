@@ -138,6 +138,9 @@ struct dz_engine {
     char *data_path, *live_path;
     struct dz_map boxes;       /* id -> box */
     struct dz_map image_cache; /* sha256 -> engine_image */
+    struct dz_map uses;        /* by tenant: engine_quota.c */
+    struct dz_map keys;        /* "tenant\nkey" of requests under way -> struct key */
+    struct dz_timer *sweep;    /* of the registry */
     struct dz_list leaving, ears;
     struct dz_timer *told; /* events are to be told */
     bool told_set, recovered, draining;
@@ -204,6 +207,20 @@ void dz_engine_image_put(struct dz_engine *e, struct engine_image *image); /* NU
 void dz_engine_images_forget(struct dz_engine *e, const char *sha256);     /* NULL: all */
 int dz_engine_image_find(struct dz_engine *e, const char *name,
                          char ret_sha256[static DZ_SHA256_HEX], struct dz_engine_why *why);
+
+/* --- engine_key.c ------------------------------------------------------------------------------
+ */
+
+void dz_engine_sweep(void *engine); /* a timer's; sets itself again */
+void dz_engine_keys_release(struct dz_engine *e);
+
+/* --- engine_quota.c ----------------------------------------------------------------------------
+ */
+
+/* One more idempotency key of this tenant, if it may have that. */
+int dz_use_key(struct dz_engine *e, const char *tenant, struct dz_engine_why *why);
+void dz_uses_recount_keys(struct dz_engine *e);
+void dz_uses_release(struct dz_engine *e);
 
 /* --- engine_keep.c: what the keeper asks for -----------------------------------------------------
  */

@@ -74,7 +74,9 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
                     "image: which one? GET /v1/images (doze image ls) lists them");
     if (rc == 0)
         rc = dz_engine_image_find(e, s->image, m->sha256, why);
-    if (rc == 0)
+    if (rc == 0 && s->id)
+        (void)snprintf(m->id, sizeof m->id, "%s", s->id);
+    else if (rc == 0)
         rc = dz_id_new("sbx", m->id, &why->err);
     if (rc < 0)
         return rc;

@@ -258,6 +258,10 @@ void dz_http_free(struct dz_http *h)
         dz_poll_free(h->poll);
         MHD_stop_daemon(h->mhd);
     }
+    DZ_LIST_FOREACH(struct dz_http_req, r, &h->requests, link) { /* kept, without a client */
+        (void)dz_map_remove64(&h->waiting, r->id);
+        dz_http_req_over(r);
+    }
     assert(h->request_count == 0 && h->connection_count == 0);
     dz_timer_free(h->timer);
     dz_timer_free(h->retry);

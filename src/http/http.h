@@ -85,6 +85,11 @@ struct dz_http_opts {
     /* Asked first for every request with a route: 0, or a negative error that is answered
      * in place of the handler. NULL: all come in. */
     int (*admit)(struct dz_http_req *r, void *user, struct dz_err *err);
+    /* Asked with the whole body before the handler of a route that is not streamed: has it seen
+     * to the request already? NULL: never. */
+    bool (*before)(struct dz_http_req *r, void *user);
+    /* Told of the answer of a request that is kept, whoever is there to have it. */
+    void (*kept)(struct dz_http_req *r, int status, struct dz_str body, void *user);
     /* Told of every request once it is over, for logs and metrics. */
     void (*done)(const struct dz_http_req *r, int status, int64_t duration_ns, void *user);
 };
@@ -114,6 +119,11 @@ struct dz_http_req *dz_http_find(const struct dz_http *h, uint64_t id);
 /* fn(arg) when the client leaves (or the server ends) before the answer; the request must
  * not be used any more then. The last one set counts; NULL takes it back. */
 void dz_http_on_gone(struct dz_http_req *r, void (*fn)(void *arg), void *arg);
+
+/* In `before`: the request stays until it is answered, also when its client leaves, so that
+ * the answer is not lost: on_gone is not called. It must be answered by dz_http_send and its
+ * like, not by a stream. */
+void dz_http_keep(struct dz_http_req *r);
 
 /* All borrowed, for as long as the request waits. */
 const struct dz_http_route *dz_http_route_of(const struct dz_http_req *r); /* NULL in done only */

@@ -34,7 +34,18 @@ static bool read_on(const struct dz_http_req *r)
 
 void dz_http_answer(struct dz_http_req *r, int status, struct MHD_Response *response)
 {
-    assert(!r->answered && !r->gone);
+    assert(!r->answered && (!r->gone || r->kept));
+    if (r->gone) { /* its client has left: only who keeps answers was told */
+        bool over = !r->mhd;
+        r->answered = true;
+        r->status = status;
+        (void)dz_map_remove64(&r->http->waiting, r->id);
+        if (response)
+            MHD_destroy_response(response);
+        if (over)
+            dz_http_req_over(r);
+        return;
+    }
     r->answered = true;
     r->on_gone = NULL;
     r->status = status;
@@ -84,6 +95,9 @@ void dz_http_send(struct dz_http_req *r, int status, const char *type, struct dz
     size_t n = 0;
     char *p = NULL;
     bool empty = !body || (body->len == 0 && !body->err);
+    if (r->kept && r->http->opts.kept && !(body && body->err))
+        r->http->opts.kept(r, status, empty ? DZ_STR("") : dz_str_n(body->p, body->len),
+                           r->http->opts.user);
     if (!empty && !body->err)
         p = dz_buf_detach(body, &n);
     if (empty)

@@ -110,6 +110,7 @@ struct dz_http_req {
     bool answered;
     bool queued; /* the response is libmicrohttpd's */
     bool gone;
+    bool kept;   /* it is answered also when the client has left; then mhd and conn are NULL */
     bool nudged; /* dz_http_more came since the last pull or push began */
     size_t discarded;
 
@@ -128,6 +129,8 @@ struct dz_http_req {
     void *source_arg;
     struct dz_ws *ws; /* that the response will make */
 };
+
+void dz_http_req_over(struct dz_http_req *r); /* http_req.c: tell of its end, and free it */
 
 /* http.c */
 void dz_http_kick(struct dz_http *h);   /* run libmicrohttpd from the loop, soon */

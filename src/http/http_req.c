@@ -92,7 +92,8 @@ void dz_http_req_gone(struct dz_http_req *r)
     if (r->gone)
         return;
     r->gone = true;
-    stop_waiting(r);
+    if (!r->kept || r->http->ending)
+        stop_waiting(r);
     dz_http_req_resume(r);
 }
 
@@ -105,9 +106,15 @@ void dz_http_on_completed(void *http, struct MHD_Connection *c, void **context,
         return;
     *context = NULL;
     r->gone = true;
-    stop_waiting(r);
     if (r->conn->request == r)
         r->conn->request = NULL;
+    if (r->kept && !r->answered && !h->ending) { /* nobody is there, and the answer counts */
+        r->mhd = NULL;
+        r->conn = NULL;
+        r->suspended = false;
+        return;
+    }
+    stop_waiting(r);
     (void)dz_map_remove64(&h->streaming, r->id);
     if (r->source && code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
         (void)MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, h->opts.idle_s);
@@ -115,6 +122,12 @@ void dz_http_on_completed(void *http, struct MHD_Connection *c, void **context,
         r->source->done(r->source_arg);
     if (r->ws)
         dz_http_ws_drop(r->ws);
+    dz_http_req_over(r);
+}
+
+void dz_http_req_over(struct dz_http_req *r)
+{
+    struct dz_http *h = r->http;
     if (h->opts.done)
         h->opts.done(r, r->status, dz_clock_mono_ns() - r->began_ns, h->opts.user);
     if (r->response)
@@ -178,6 +191,9 @@ static void call_handler(struct dz_http_req *r)
 {
     assert(!r->called);
     r->called = true;
+    if (r->phase != DZ_HTTP_PHASE_HEAD && !(r->match.route->flags & DZ_HTTP_STREAMED) &&
+        r->http->opts.before && r->http->opts.before(r, r->http->opts.user))
+        return;
     r->match.route->handle(r, r->http->opts.user);
 }
 
@@ -297,6 +313,12 @@ enum MHD_Result dz_http_on_request(void *http, struct MHD_Connection *c, const c
             return MHD_YES;
     }
     return whole(r);
+}
+
+void dz_http_keep(struct dz_http_req *r)
+{
+    r->method = r->match.route->method; /* what libmicrohttpd has goes with the connection */
+    r->kept = true;
 }
 
 /* --- what a handler asks ---------------------------------------------------------------- */

@@ -395,3 +395,54 @@ TORTURE(memory_may_be_short_while_a_server_starts)
         dz_http_free(h);
     dz_loop_free(loop);
 }
+/* --- requests that are kept for their answer --- */
+
+static atomic_int kept_answers;
+
+static bool keep_it(struct dz_http_req *r, void *user)
+{
+    (void)user;
+    if (dz_http_header(r, "Keep"))
+        dz_http_keep(r);
+    return false;
+}
+
+static void kept_answer(struct dz_http_req *r, int status, struct dz_str body, void *user)
+{
+    (void)r, (void)user;
+    CHECK_INT(status, 201);
+    CHECK(dz_str_eqz(body, "later"));
+    kept_answers++;
+}
+
+RIG_OPTS(a_request_that_is_kept_is_answered_without_its_client, .routes = routes,
+         .route_count = DZ_ARRAY_LEN(routes), .before = keep_it, .kept = kept_answer)
+{
+    for (int kept = 0; kept < 2; kept++) {
+        int fd = dial(g), before = g->done;
+        say(fd, kept ? "GET /later" HEAD "Keep: 1\r\n\r\n" : "GET /later" HEAD "\r\n");
+        (void)usleep(10000); /* it is asked, and waits */
+        (void)close(fd);
+        for (int i = 0; i < 500 && g->done == before; i++)
+            (void)usleep(2000);
+        CHECK_INT(g->done, before + 1);
+        (void)usleep(60000);
+        CHECK_INT(kept_answers, kept);
+        CHECK_INT(g->last_status, kept ? 201 : 0);
+        CHECK_INT(dz_http_requests(g->http), 0);
+    }
+    int fd = dial(g); /* with its client it is as any other */
+    struct dz_buf b = DZ_BUF_INIT(1000);
+    say(fd, "GET /later" HEAD "Keep: 1\r\n" CLOSE "\r\n");
+    hear(fd, &b, NULL);
+    CHECK(has(&b, "201 Created") && has(&b, "later"));
+    CHECK_INT(kept_answers, 2);
+    dz_buf_release(&b);
+    (void)close(fd);
+    int never = dial(g); /* and one that is never answered ends with the server */
+    say(never, "GET /never" HEAD "Keep: 1\r\n\r\n");
+    (void)usleep(10000);
+    (void)close(never);
+    (void)usleep(20000);
+    CHECK_INT(dz_http_requests(g->http), 1);
+}
