@@ -55,7 +55,7 @@ NEEDS_cell := base os db wasm kernel wasi vfs machine blob cold
 NEEDS_image := base os db vfs wasm kernel cell machine
 NEEDS_engine := base db kernel vfs loop lifecycle registry blob cold keeper cell image
 NEEDS_api := base loop lifecycle registry keeper cell image http metrics engine
-NEEDS_daemon := base config loop lifecycle cell http engine api
+NEEDS_daemon := base config os loop lifecycle cell http engine api
 $(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4 image.-linih+-lz config.-linih engine.-ljansson api.-ljansson \
   http.-lwslay+-lcrypto client.-lwslay+-ljansson,$(eval SYS_$(basename $(l)) := $(subst +, ,$(patsubst .%,%,$(suffix $(l))))))
 
@@ -220,7 +220,7 @@ fuzz: ## run each fuzzer for FUZZ_S seconds (default 10)
 
 # --- programs that run inside a sandbox ----------------------------------------
 GUEST_TESTS  := $(patsubst guest/tests/%.c,%,$(wildcard guest/tests/t_*.c))
-GUEST_PARTS  := $(wildcard guest/lib/* guest/include/*.h guest/include/*/*.h) guest/build guest/doze-cc guest/fetch-source
+GUEST_PARTS  := $(wildcard guest/lib/* guest/include/*.h guest/include/*/*.h) $(wildcard packaging/deb/*) guest/build guest/doze-cc guest/fetch-source
 GUEST_CFLAGS := -std=gnu17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror
 build/guest-sys/lib/libposix.o: $(GUEST_PARTS)
 	guest/build build/guest-sys
@@ -274,17 +274,15 @@ demo: setup ## set up, build and show the main job
 	@DOZE_DATA=build/data images/build $(DEMO_BUILD)/doze base python
 	@DOZE_DATA=$(abspath build/data) scripts/demo $(DEMO_BUILD)/doze
 setup: ; @scripts/setup ## install what scripts/packages lists and is missing
-install: ## doze, its completion and its guides, under DESTDIR and PREFIX
-	@$(MAKE) --no-print-directory -s CONFIG=release build/release-$(notdir $(CC))/doze
-	install -D -m 755 build/release-$(notdir $(CC))/doze $(DESTDIR)$(PREFIX)/bin/doze
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/doc/doze
-	build/release-$(notdir $(CC))/doze completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/doze
-	install -m 644 README.md LICENSE $(wildcard docs/guide/*.md) $(DESTDIR)$(PREFIX)/share/doc/doze
+SHIPPED := build/release-$(notdir $(CC))/doze
+install deb: ## doze, manual pages, completion, unit, doze.ini under DESTDIR and PREFIX; a Debian package in build/
+	@$(MAKE) --no-print-directory -s CONFIG=release $(SHIPPED) $(if $(filter deb,$@),base)
+	@scripts/$@ $(SHIPPED) $(if $(filter deb,$@),$(VERSION) build,"$(DESTDIR)" $(PREFIX))
 help: ## this list
 	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 clean: ; rm -rf build ## remove every build directory
 
-.PHONY: all openapi kill security security-asan sim sim-all spec spec-asan freeze sleep sleep-all soak soak-sleep soak-daemon soak-short guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
+.PHONY: all openapi kill security security-asan sim sim-all spec spec-asan freeze sleep sleep-all soak soak-sleep soak-daemon soak-short guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install deb test test-all check check-asan torture cover fuzz lint analyze bench bench-peers images test-images help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -106,6 +106,9 @@ static int help_all(struct dz_cli *c)
 static int run(struct dz_cli *c, struct dz_err *err)
 {
     int words = 0;
+    const char *man = dz_cli_value(c, "man");
+    if (man)
+        return dz_cli_man(man, err);
     if (dz_cli_flag(c, "all"))
         return help_all(c);
     if (c->argc == 0) {
@@ -137,6 +140,7 @@ const struct dz_cli_command dz_cmd_help = {
     .options =
         (const struct dz_cli_option[]){
             {"all", 'a', NULL, "explain every command"},
+            {"man", 0, "DIR", "write the manual pages of all into DIR"},
             DZ_CLI_OPTION_END,
         },
     .help = "`doze COMMAND --help` says the same.\n"

@@ -16,4 +16,7 @@ void dz_cli_help_prefix(FILE *out, bool color, const char *word);
 /* One command: usage, summary, text, options. */
 void dz_cli_help_command(FILE *out, bool color, const struct dz_cli_command *cmd);
 
+/* Manual pages of all commands and of doze.ini, into a directory (local_man.c). */
+DZ_NODISCARD int dz_cli_man(const char *dir, struct dz_err *err);
+
 #endif

@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "http/http.h"
 #include "loop/loop.h"
+#include "os/os_notify.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -27,6 +28,8 @@
 
 struct daemon {
     struct dz_config *config;
+    struct dz_os_notify manager;
+    struct dz_timer *watchdog;
     int lock_fd;
     struct dz_cell_pool *pool;
     struct dz_loop *loop;
@@ -52,6 +55,7 @@ static void on_stop(void *arg)
         return;
     d->stopping = true;
     dz_log(DZ_LOG_INFO, "daemon_stopping");
+    dz_os_notify(&d->manager, "STOPPING=1\nSTATUS=putting sandboxes to sleep");
     dz_http_quiesce(dz_api_http(d->api));
     dz_engine_drain(d->engine, d->config->daemon_drain_timeout, on_drained, d);
 }
@@ -63,6 +67,7 @@ static void release(struct daemon *d)
     dz_api_free(d->api);
     dz_engine_free(d->engine);
     dz_cell_pool_free(d->pool);
+    dz_timer_free(d->watchdog);
     dz_signal_free(d->term);
     dz_signal_free(d->interrupt);
     dz_signal_free(d->hangup);
@@ -100,9 +105,8 @@ static void on_changed(void *arg, const struct dz_config_row *row, bool applied)
 }
 
 /* What reads its setting when it needs it has nothing to be told. */
-static void on_hangup(void *arg)
+static void reload(struct daemon *d)
 {
-    struct daemon *d = arg;
     struct dz_err why = {0};
     if (dz_config_reload(d->config, on_changed, d, &why) < 0) {
         dz_log(DZ_LOG_ERROR, "config_not_reloaded", dz_log_err(&why));
@@ -112,6 +116,22 @@ static void on_hangup(void *arg)
     set_up_log(d->config);
     dz_engine_set_ladder(d->engine, &ladder);
     dz_log(DZ_LOG_INFO, "config_reloaded", dz_log_strz("file", d->config->file));
+}
+
+static void on_hangup(void *arg)
+{
+    struct daemon *d = arg;
+    dz_os_notify_reloading(&d->manager);
+    reload(d);
+    dz_os_notify(&d->manager, "READY=1");
+}
+
+/* The loop turns: half as often as the manager wants to hear of it. */
+static void on_watchdog(void *arg)
+{
+    struct daemon *d = arg;
+    dz_os_notify(&d->manager, "WATCHDOG=1");
+    dz_timer_after(d->watchdog, d->manager.watchdog_ms / 2);
 }
 
 /* --- the start ------------------------------------------------------------------------ */
@@ -175,18 +195,31 @@ static int start(struct daemon *d, struct dz_err *err)
     return rc < 0 ? rc : dz_http_listen_unix(dz_api_http(d->api), d->config->doze_socket, err);
 }
 
+static int tell_ready(struct daemon *d, struct dz_err *err)
+{
+    dz_log(DZ_LOG_INFO, "daemon_ready", dz_log_strz("socket", d->config->doze_socket),
+           dz_log_int("pid", getpid()));
+    dz_os_notify(&d->manager, "READY=1\nSTATUS=ready");
+    if (d->manager.watchdog_ms == 0)
+        return 0;
+    int rc = dz_timer_new(d->loop, on_watchdog, d, &d->watchdog, err);
+    if (rc == 0)
+        on_watchdog(d);
+    return rc;
+}
+
 int dz_daemon_run(struct dz_config *config, struct dz_err *err)
 {
     struct daemon d = {.config = config, .lock_fd = -1};
     set_up_log(config);
+    dz_os_notify_open(&d.manager);
     (void)signal(SIGPIPE, SIG_IGN);
     dz_mem_one_heap(); /* workers call cells */
     int rc = start(&d, err);
-    if (rc == 0) {
-        dz_log(DZ_LOG_INFO, "daemon_ready", dz_log_strz("socket", config->doze_socket),
-               dz_log_int("pid", getpid()));
+    if (rc == 0)
+        rc = tell_ready(&d, err);
+    if (rc == 0)
         rc = dz_loop_run(d.loop, err);
-    }
     release(&d);
     dz_log(DZ_LOG_INFO, "daemon_stopped");
     return rc;
