@@ -22,8 +22,10 @@ static void put_text(struct dz_json *j, const char *key, const char *text)
     dz_json_put_strz(j, key, text && text[0] ? text : NULL);
 }
 
-static void put_idle(struct dz_json *j, const struct dz_instance *row)
+static void put_idle(struct dz_json *j, const struct dz_instance *row,
+                     const struct dz_engine_config *c)
 {
+    bool connections = strcmp(row->idle_mode, "connections") == 0;
     dz_json_key(j, "idle");
     dz_json_object(j);
     if (row->suspend_ms >= 0 && row->suspend_ms != DZ_LADDER_NEVER)
@@ -31,6 +33,8 @@ static void put_idle(struct dz_json *j, const struct dz_instance *row)
     else
         dz_json_put_null(j, "timeout_ms");
     dz_json_put_strz(j, "mode", row->idle_mode[0] ? row->idle_mode : "activity");
+    dz_json_put_bool(j, "count_cpu", !c->ignore_cpu && !connections);
+    dz_json_put_i64(j, "connection_silence_ms", c->silence_ms ? c->silence_ms : DZ_IDLE_SILENCE_MS);
     dz_json_end(j);
 }
 
@@ -80,6 +84,7 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
     put_text(j, "policy", c.policy);
     put_text(j, "durability", c.durability);
     dz_json_put_bool(j, "auto_resume", !known || c.auto_resume);
+    put_idle(j, row, &c);
     put_raw(j, "env", c.env);
     put_raw(j, "labels", c.labels);
     put_raw(j, "metadata", c.metadata);
@@ -98,7 +103,6 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     put_config(j, row);
     put_text(j, "keep", row->keep);
     dz_json_put_bool(j, "persistent", row->ephemeral == 0);
-    put_idle(j, row);
     put_timeout(j, row);
     put_capabilities(j);
     dz_api_put_time(j, "created_at", row->created);
@@ -155,15 +159,15 @@ struct idle {
 struct create {
     struct dz_engine_spec spec;
     uint64_t memory;
-    int64_t idle_ms, timeout_ms;
-    int auto_resume, start, persistent, timeout;
+    int64_t idle_ms, timeout_ms, silence_ms;
+    int auto_resume, start, persistent, timeout, count_cpu;
 };
 
 static const struct dz_api_field create_idle[] = {
     {"timeout", DZ_API_DURATION, offsetof(struct create, idle_ms), NULL, 0},
     {"mode", DZ_API_STR, offsetof(struct create, spec.idle_mode), NULL, 0},
-    {"count_cpu", DZ_API_LATER, 0, NULL, 0},
-    {"connection_silence", DZ_API_LATER, 0, NULL, 0},
+    {"count_cpu", DZ_API_BOOL, offsetof(struct create, count_cpu), NULL, 0},
+    {"connection_silence", DZ_API_DURATION, offsetof(struct create, silence_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 static const struct dz_api_field create_timeout[] = {
@@ -213,8 +217,13 @@ bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms)
 void dz_api_create(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
-    struct create c = {
-        .idle_ms = -1, .timeout_ms = -1, .auto_resume = 1, .start = 1, .persistent = 1};
+    struct create c = {.idle_ms = -1,
+                       .timeout_ms = -1,
+                       .silence_ms = -1,
+                       .auto_resume = 1,
+                       .start = 1,
+                       .persistent = 1,
+                       .count_cpu = 1};
     struct dz_engine_why why = {0};
     if (!dz_api_body(r, create_fields, &c) || !dz_api_timeout(r, c.timeout, c.timeout_ms))
         return;
@@ -225,6 +234,8 @@ void dz_api_create(struct dz_http_req *r, void *api)
     c.spec.idle_ms = c.idle_ms < 0 ? DZ_LADDER_INHERIT : c.idle_ms;
     c.spec.no_resume = !c.auto_resume;
     c.spec.no_start = !c.start;
+    c.spec.ignore_cpu = !c.count_cpu;
+    c.spec.silence_ms = c.silence_ms == 0 ? 1 : c.silence_ms > 0 ? c.silence_ms : 0;
     struct dz_api_call *call = dz_api_wait(a, r, 201);
     if (!call)
         return;
@@ -330,8 +341,8 @@ void dz_api_instances(struct dz_http_req *r, void *api)
 
 struct patch {
     struct dz_engine_patch p;
-    int64_t idle_ms, timeout_ms;
-    int auto_resume, timeout;
+    int64_t idle_ms, timeout_ms, silence_ms;
+    int auto_resume, timeout, count_cpu;
 };
 static const struct dz_api_field patch_timeout[] = {
     {"after", DZ_API_DURATION, offsetof(struct patch, timeout_ms), NULL, 0},
@@ -341,8 +352,8 @@ static const struct dz_api_field patch_timeout[] = {
 static const struct dz_api_field patch_idle[] = {
     {"timeout", DZ_API_DURATION, offsetof(struct patch, idle_ms), NULL, 0},
     {"mode", DZ_API_STR, offsetof(struct patch, p.idle_mode), NULL, 0},
-    {"count_cpu", DZ_API_LATER, 0, NULL, 0},
-    {"connection_silence", DZ_API_LATER, 0, NULL, 0},
+    {"count_cpu", DZ_API_BOOL, offsetof(struct patch, count_cpu), NULL, 0},
+    {"connection_silence", DZ_API_DURATION, offsetof(struct patch, silence_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 static const struct dz_api_field patch_fields[] = {
@@ -363,7 +374,8 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    struct patch b = {.idle_ms = -1, .timeout_ms = -1, .auto_resume = -1};
+    struct patch b = {
+        .idle_ms = -1, .timeout_ms = -1, .silence_ms = -1, .auto_resume = -1, .count_cpu = -1};
     if (!dz_api_body(r, patch_fields, &b) || !dz_api_timeout(r, b.timeout, b.timeout_ms))
         return;
     b.p.set_timeout = b.timeout;
@@ -372,6 +384,10 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     b.p.idle_ms = b.idle_ms;
     b.p.set_resume = b.auto_resume >= 0;
     b.p.no_resume = b.auto_resume == 0;
+    b.p.set_silence = b.silence_ms >= 0;
+    b.p.silence_ms = b.silence_ms == 0 ? 1 : b.silence_ms; /* refused as too short */
+    b.p.set_cpu = b.count_cpu >= 0;
+    b.p.ignore_cpu = b.count_cpu == 0;
     int rc = dz_engine_change(a->engine, dz_api_target(r, a, "id"), &b.p, &row, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);

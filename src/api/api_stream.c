@@ -317,7 +317,15 @@ static void ws_closed(void *arg, int code)
     session_gone(arg);
 }
 
-static const struct dz_ws_ops ws_ops = {on_message, on_room, ws_closed};
+static void on_alive(void *arg)
+{
+    struct session *s = arg;
+    if (s->watch)
+        dz_engine_watch_alive(s->watch);
+}
+
+static const struct dz_ws_ops ws_ops = {
+    .message = on_message, .room = on_room, .alive = on_alive, .closed = ws_closed};
 
 void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_id, uint64_t offset)
 {

@@ -45,12 +45,13 @@ static int put_idle(struct dz_cli *c, json_t *o, struct dz_err *err)
     int64_t ms;
     if (!given)
         return 0;
-    if (strcmp(given, "never") == 0) {
-        (void)json_object_set_new(o, "idle", json_pack("{s:s}", "mode", "never"));
+    if (strcmp(given, "never") == 0 || strcmp(given, "connections") == 0) {
+        (void)json_object_set_new(o, "idle", json_pack("{s:s}", "mode", given));
         return 0;
     }
     if (dz_duration_parse(dz_str(given), 1, INT64_MAX, &ms, NULL) < 0)
-        return dz_cli_usage(c, err, "--idle wants a duration such as 15m, or never, not %s", given);
+        return dz_cli_usage(
+            c, err, "--idle wants a duration such as 15m, connections or never, not %s", given);
     (void)json_object_set_new(o, "idle", json_pack("{s:s}", "timeout", given));
     return 0;
 }
@@ -149,7 +150,7 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
         {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},         \
         {"keep", 0, "WHAT", "keep memory (default) or only files when it sleeps"},             \
         {"durability", 0, "HOW", "normal (default), or strict: a power cut loses nothing"},    \
-        {"idle", 0, "DURATION", "put it to sleep after so long without use, or never"},        \
+        {"idle", 0, "DURATION", "sleep after so long without use; connections; never"},        \
         {"timeout", 't', "DURATION", "let it be awake for so long, then:"},                    \
         {"timeout-action", 0, "ACTION", "destroy it (default), or pause"},                     \
         {"env", 'e', "K=V", "set a variable for its commands (repeatable)"},                   \

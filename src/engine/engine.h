@@ -134,9 +134,11 @@ struct dz_engine_spec {
     const char *metadata_json;
     int64_t timeout_ms;         /* DZ_ENGINE_NO_TIMEOUT: none */
     const char *timeout_action; /* "destroy" or "pause"; NULL: destroy */
-    bool ephemeral;             /* it never sleeps, and goes with its cell */
-    bool no_resume;             /* only an explicit wake wakes it */
-    bool no_start;              /* it stays as it is created */
+    int64_t silence_ms; /* a connection that is silent for so long does not count; 0: not said */
+    bool ignore_cpu;    /* what the guest computes is no activity */
+    bool ephemeral;     /* it never sleeps, and goes with its cell */
+    bool no_resume;     /* only an explicit wake wakes it */
+    bool no_start;      /* it stays as it is created */
 };
 /* Everything is checked before anything is made. */
 DZ_NODISCARD int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
@@ -159,11 +161,11 @@ DZ_NODISCARD int dz_engine_list(struct dz_engine *e, const struct dz_engine_call
 /* What is to change; NULL, false: stays. */
 struct dz_engine_patch {
     const char *name, *labels_json, *metadata_json, *idle_mode;
-    bool set_idle, set_resume, set_timeout;
-    int64_t idle_ms;
+    bool set_idle, set_resume, set_timeout, set_silence, set_cpu;
+    int64_t idle_ms, silence_ms;
     int64_t timeout_ms; /* from now on; as of dz_engine_spec */
     const char *timeout_action;
-    bool no_resume;
+    bool no_resume, ignore_cpu;
 };
 DZ_NODISCARD int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
                                   const struct dz_engine_patch *p, struct dz_instance *ret_row,
@@ -320,7 +322,8 @@ struct dz_engine_config {
     uint64_t memory_bytes; /* 0: the image's or the policy's */
     const char *env;       /* JSON objects */
     const char *labels, *metadata;
-    bool auto_resume;
+    int64_t silence_ms; /* 0: DZ_IDLE_SILENCE_MS */
+    bool auto_resume, ignore_cpu;
 };
 DZ_NODISCARD int dz_engine_config_of(const struct dz_instance *row,
                                      struct dz_engine_config *ret_config, struct dz_err *err);
@@ -423,6 +426,8 @@ DZ_NODISCARD int dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_targ
                                       struct dz_engine_watch **ret_watch,
                                       struct dz_engine_why *why);
 void dz_engine_watch_took(struct dz_engine_watch *w, size_t n);
+/* Its client says that it is there: it is not silent. */
+void dz_engine_watch_alive(struct dz_engine_watch *w);
 /* Listen no more; nothing is told any more. The command goes on. NULL is fine. */
 void dz_engine_watch_end(struct dz_engine_watch *w);
 /* The command of a watch: the same as dz_engine_exec_tell, without looking it up. */

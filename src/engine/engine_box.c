@@ -243,6 +243,8 @@ static void on_activity(struct box *b, const struct dz_cell_event *event)
     b->cpu_at = now;
     if (busy)
         dz_keeper_touch(b->e->keeper, b->id, DZ_ACTIVITY_GUEST_CPU);
+    int64_t until = event->wake_at == INT64_MAX ? 0 : event->wake_at / DZ_NS_PER_MS;
+    dz_keeper_guest_sleeps(b->e->keeper, b->id, until);
 }
 
 static void on_up(struct box *b)
@@ -257,6 +259,7 @@ static void on_up(struct box *b)
                      "the sandbox's memory was lost; it started from its files");
     dz_exec_up(b);
     tell_keeper(b, &how);
+    dz_exec_connected(b);
 }
 
 static void on_ready(struct box *b)

@@ -146,6 +146,8 @@ static int inherit(struct branch *b, const struct dz_engine_caller *who,
         .durability = s->durability ? s->durability : c.durability,
         .env_json = s->env_json ? s->env_json : c.env,
         .no_resume = s->no_resume || !c.auto_resume,
+        .silence_ms = s->silence_ms ? s->silence_ms : c.silence_ms,
+        .ignore_cpu = s->ignore_cpu || c.ignore_cpu,
     };
     b->config = dz_engine_config_text(&merged, c.image, memory ? memory : c.memory_bytes);
     b->metadata = dz_engine_metadata_text(s->labels_json ? s->labels_json : c.labels,

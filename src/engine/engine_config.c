@@ -3,7 +3,8 @@
  * engine_config.c - what a client says of a sandbox: checked, written into the
  * registry's columns config and metadata, and read again.
  *
- *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume"}
+ *     config    {"image","memory_bytes","size","policy","durability","env":{},"auto_resume",
+ *               "connection_silence_ms","count_cpu"}
  *     metadata  {"labels":{},"metadata":{}}
  */
 #include "base/buf.h"
@@ -233,6 +234,10 @@ static int check_times(const struct dz_engine_spec *s, struct dz_engine_why *why
     if (s->idle_ms != DZ_LADDER_INHERIT && s->idle_ms != DZ_LADDER_NEVER &&
         (s->idle_ms < DZ_ENGINE_IDLE_MIN_MS || s->idle_ms > DZ_ENGINE_IDLE_MAX_MS))
         return dz_why(why, DZ_EINVAL, "idle.timeout", "idle.timeout: 100ms to 365d");
+    if (s->silence_ms &&
+        (s->silence_ms < DZ_ENGINE_IDLE_MIN_MS || s->silence_ms > DZ_ENGINE_IDLE_MAX_MS))
+        return dz_why(why, DZ_EINVAL, "idle.connection_silence",
+                      "idle.connection_silence: 100ms to 365d");
     if (s->timeout_ms != DZ_ENGINE_NO_TIMEOUT &&
         (s->timeout_ms < DZ_ENGINE_TIMEOUT_MIN_MS || s->timeout_ms > DZ_ENGINE_TIMEOUT_MAX_MS))
         return dz_why(why, DZ_EINVAL, "timeout.after", "timeout.after: 100ms to 365d");
@@ -297,6 +302,10 @@ char *dz_engine_config_text(const struct dz_engine_spec *s, const char *image,
     dz_json_put_strz(&j, "policy", s->policy);
     dz_json_put_strz(&j, "durability", s->durability ? s->durability : "normal");
     dz_json_put_bool(&j, "auto_resume", !s->no_resume);
+    if (s->silence_ms)
+        dz_json_put_i64(&j, "connection_silence_ms", s->silence_ms);
+    if (s->ignore_cpu)
+        dz_json_put_bool(&j, "count_cpu", false);
     put_object(&j, "env", s->env_json);
     dz_json_end(&j);
     return finish(&j, &b);
@@ -376,6 +385,7 @@ int dz_engine_config_of(const struct dz_instance *row, struct dz_engine_config *
     keep_object(&r, 5, json_object_get(m, "labels"));
     keep_object(&r, 6, json_object_get(m, "metadata"));
     const json_t *resume = json_object_get(c, "auto_resume");
+    json_int_t silence = json_integer_value(json_object_get(c, "connection_silence_ms"));
     json_int_t memory = json_integer_value(json_object_get(c, "memory_bytes"));
     size_t n;
     char *text = dz_buf_detach(&r.b, &n);
@@ -391,7 +401,9 @@ int dz_engine_config_of(const struct dz_instance *row, struct dz_engine_config *
             .labels = kept(&r, 5, text),
             .metadata = kept(&r, 6, text),
             .memory_bytes = memory > 0 ? (uint64_t)memory : 0,
+            .silence_ms = silence > 0 ? silence : 0,
             .auto_resume = !json_is_false(resume),
+            .ignore_cpu = json_is_false(json_object_get(c, "count_cpu")),
         };
     json_decref(c);
     json_decref(m);

@@ -96,8 +96,27 @@ static void exec_free(struct exec *x)
 
 /* --- watches ---------------------------------------------------------------------------- */
 
+/* Who listens to a command is a connection to its sandbox. */
+static void connect(struct dz_engine_watch *w)
+{
+    struct box *b = w->exec->box;
+    if (w->connected || b->phase != BOX_UP)
+        return;
+    w->connected = true;
+    dz_keeper_touch(b->e->keeper, b->id, DZ_ACTIVITY_CONNECTION_OPEN);
+}
+
+static void disconnect(struct dz_engine_watch *w)
+{
+    struct box *b = w->exec ? w->exec->box : NULL;
+    if (w->connected && b)
+        dz_keeper_touch(b->e->keeper, b->id, DZ_ACTIVITY_CONNECTION_CLOSE);
+    w->connected = false;
+}
+
 static void watch_free(struct dz_engine_watch *w)
 {
+    disconnect(w);
     dz_job_forget(w->job);
     dz_engine_op_cancel(w->op);
     dz_list_remove(&w->link);
@@ -192,6 +211,8 @@ static void on_output(struct exec *x, const struct dz_cell_event *e)
     x->again = stale;
     x->next = end;
     x->box->pins++;
+    if (!dz_list_empty(&x->watches))
+        dz_keeper_touch(x->box->e->keeper, x->box->id, DZ_ACTIVITY_CONNECTION_BYTE);
     DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link) {
         uint64_t skip = w->at > e->offset ? w->at - e->offset : 0;
         if (!w->ops->output || end <= w->at || (stale && w->at < e->offset))
@@ -246,6 +267,7 @@ static void push_input(struct exec *x)
 /* What a watch has not had, and how the command ended, is in the file. */
 static void read_rest(struct dz_engine_watch *w, struct exec *x)
 {
+    disconnect(w);
     dz_list_remove(&w->link);
     w->exec = NULL;
     dz_exec_replay(x->box, w);
@@ -354,12 +376,24 @@ void dz_exec_up(struct box *b)
     b->pins--;
 }
 
+/* A woken sandbox has no connections but those that it is told of. */
+void dz_exec_connected(struct box *b)
+{
+    b->pins++;
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
+        DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link)
+            connect(w);
+    b->pins--;
+}
+
 void dz_exec_down(struct box *b, int code, const char *reason, const char *text)
 {
     b->pins++;
     DZ_LIST_FOREACH(struct exec, x, &b->execs, link) {
         x->handle = 0;
         x->attached = false;
+        DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link)
+            w->connected = false;
         if (code < 0)
             fail_all(x, code, reason, text);
         if (dz_list_empty(&x->watches) && x->input.len == 0)
@@ -537,6 +571,7 @@ static void on_launch(void *arg, struct box *b, const struct dz_engine_result *r
     dz_buf_add(&x->input, l->input.p, l->input.n);
     w->exec = x;
     dz_list_push_back(&x->watches, &w->link);
+    connect(w);
     dz_free(w->launch);
     w->launch = NULL;
     dz_box_watch(b);
@@ -613,6 +648,7 @@ static void on_listen(void *arg, struct box *b, const struct dz_engine_result *r
     }
     w->exec = x;
     dz_list_push_back(&x->watches, &w->link);
+    connect(w);
     if (!x->starting)
         watch_started(w, x->id, x->pid);
     attach(x);
@@ -660,6 +696,13 @@ void dz_engine_watch_end(struct dz_engine_watch *w)
         exec_free(x);
     }
     dz_box_leave(b);
+}
+
+void dz_engine_watch_alive(struct dz_engine_watch *w)
+{
+    if (w->exec)
+        dz_keeper_touch(w->exec->box->e->keeper, w->exec->box->id,
+                        DZ_ACTIVITY_CONNECTION_KEEPALIVE);
 }
 
 const char *dz_engine_watch_exec(const struct dz_engine_watch *w)
@@ -742,7 +785,7 @@ int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
     if (what->data.n)
         memcpy(t->data, what->data.p, what->data.n);
     (void)snprintf(t->id, sizeof t->id, "%s", what->exec_id);
-    dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
+    dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_CONNECTION_BYTE);
     rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_tell, t, NULL}, NULL, why);
     if (rc < 0)
         dz_free(t);

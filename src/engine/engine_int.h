@@ -95,6 +95,7 @@ struct dz_engine_watch {
     void *arg;
     uint64_t at, took; /* offsets: told next, acknowledged */
     bool told;         /* started was told */
+    bool connected;    /* the keeper knows of it, as a connection to an awake sandbox */
     char id[DZ_CELL_ID_MAX + 1];
     struct launch *launch; /* what is to be started, until it is */
     /* Listening to one that has ended: */
@@ -283,7 +284,8 @@ int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
 
 /* An event of a command of the box's cell. */
 void dz_exec_event(struct box *b, const struct dz_cell_event *event);
-void dz_exec_up(struct box *b); /* all that lives in the machine has been told */
+void dz_exec_up(struct box *b);        /* all that lives in the machine has been told */
+void dz_exec_connected(struct box *b); /* the keeper says that it is awake */
 /* The cell is gone, or sleeps: watches stay (code 0) or are told this failure. */
 void dz_exec_down(struct box *b, int code, const char *reason, const char *text);
 

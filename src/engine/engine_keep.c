@@ -80,6 +80,19 @@ static void keep_awaited(void *arg, const char *id)
     dz_engine_make_way(arg, id, DZ_REQUEST_USE);
 }
 
+static void keep_idle(void *arg, const struct dz_instance *row, struct dz_keeper_idle *ret_idle)
+{
+    DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
+    (void)arg;
+    if (dz_engine_config_of(row, &c, NULL) < 0)
+        return;
+    *ret_idle = (struct dz_keeper_idle){
+        .silence_ms = c.silence_ms,
+        .ignore_cpu = c.ignore_cpu,
+        .stays = !c.auto_resume, /* who asks next would be refused */
+    };
+}
+
 static int keep_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
                      struct dz_err *err)
 {
@@ -138,4 +151,5 @@ const struct dz_keeper_ops dz_engine_keeper_ops = {
     .settle = keep_settle,
     .carry = keep_carry,
     .awaited = keep_awaited,
+    .idle = keep_idle,
 };

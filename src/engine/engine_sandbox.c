@@ -327,6 +327,7 @@ static int check_patch(const struct dz_engine_patch *p, struct dz_engine_why *wh
 {
     struct dz_engine_spec as_spec = {.idle_ms = p->set_idle ? p->idle_ms : DZ_LADDER_INHERIT,
                                      .idle_mode = p->idle_mode,
+                                     .silence_ms = p->set_silence ? p->silence_ms : 0,
                                      .name = p->name && p->name[0] ? p->name : NULL,
                                      .labels_json = p->labels_json,
                                      .metadata_json = p->metadata_json,
@@ -353,12 +354,15 @@ static int change_of(const struct dz_instance *row, const struct dz_engine_patch
         *set |= DZ_COLUMN(metadata);
         rc = m->metadata ? 0 : dz_fail(err, DZ_ENOMEM, "change %s: out of memory", row->id);
     }
-    if (rc == 0 && p->set_resume) {
+    if (rc == 0 && (p->set_resume || p->set_silence || p->set_cpu)) {
         const struct dz_engine_spec s = {.size = c.size,
                                          .policy = c.policy,
                                          .durability = c.durability,
                                          .env_json = c.env,
-                                         .no_resume = p->no_resume};
+                                         .no_resume = p->set_resume ? p->no_resume : !c.auto_resume,
+                                         .silence_ms =
+                                             p->set_silence ? p->silence_ms : c.silence_ms,
+                                         .ignore_cpu = p->set_cpu ? p->ignore_cpu : c.ignore_cpu};
         m->config = dz_engine_config_text(&s, c.image, c.memory_bytes);
         to->config = m->config;
         *set |= DZ_COLUMN(config);
@@ -430,7 +434,7 @@ int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
         return dz_why(why, rc, "name", "there is a sandbox named %s already", p->name);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    if (p->set_idle || p->idle_mode)
+    if (p->set_idle || p->idle_mode || p->set_silence || p->set_cpu || p->set_resume)
         dz_keeper_look_again(e->keeper, id);
     if (p->set_timeout)
         return set_timeout(e, id, p, ret_row, why);

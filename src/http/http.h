@@ -220,7 +220,8 @@ struct dz_ws;
 struct dz_ws_ops {
     /* One whole message, at most DZ_HTTP_WS_MESSAGE_MAX bytes. */
     void (*message)(void *arg, bool text, struct dz_str data);
-    void (*room)(void *arg); /* after dz_ws_send gave 1: the client has caught up */
+    void (*room)(void *arg);  /* after dz_ws_send gave 1: the client has caught up */
+    void (*alive)(void *arg); /* the client sent a ping of its own; NULL: nobody cares */
     /* Exactly once, the last; code as in RFC 6455, 1006 without a closing frame. */
     void (*closed)(void *arg, int code);
 };

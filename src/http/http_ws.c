@@ -142,6 +142,8 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
 {
     struct dz_ws *w = arg;
     (void)ctx;
+    if (m->opcode == WSLAY_PING && w->ops->alive && !w->closing)
+        w->ops->alive(w->arg);
     if (!wslay_is_ctrl_frame(m->opcode) && !w->closing)
         w->ops->message(w->arg, m->opcode == WSLAY_TEXT_FRAME,
                         dz_str_n((const char *)m->msg, m->msg_length));

@@ -57,6 +57,13 @@ struct dz_keeper_carrying {
     const _Atomic bool *cancel;    /* set: DZ_ECANCELED, soon */
 };
 
+/* How a sandbox counts its idleness, besides the columns of its row. */
+struct dz_keeper_idle {
+    int64_t silence_ms; /* 0: DZ_IDLE_SILENCE_MS */
+    bool ignore_cpu;    /* its guest's work is no activity */
+    bool stays;         /* it is not put down because its guest only sleeps */
+};
+
 struct dz_keeper_ops {
     /* Start a cell on the sandbox's live file, or stop it, keeping its memory or not.
      * Ends in one dz_keeper_cell_done with this ticket, perhaps at once. */
@@ -76,6 +83,10 @@ struct dz_keeper_ops {
     /* A guest is to be woken, and somebody has reserved its sandbox: may he give it up.
      * NULL: nobody is asked. */
     void (*awaited)(void *arg, const char *id);
+
+    /* What a row's config says of its idleness; as it comes it says nothing. NULL: no row
+     * says anything. */
+    void (*idle)(void *arg, const struct dz_instance *row, struct dz_keeper_idle *ret_idle);
 
     /* A sandbox expired: its row says TERMINATED, and what follows is the owner's
      * business. NULL: nothing. */
@@ -179,6 +190,8 @@ bool dz_keeper_awaited(const struct dz_keeper *k, const char *id);
 
 /* Something was done with a sandbox; resets its idle clock if it counts. */
 void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what);
+/* All processes of its guest sleep until then (real ms); 0: they do not. */
+void dz_keeper_guest_sleeps(struct dz_keeper *k, const char *id, int64_t until);
 /* How its row counts idleness has changed: when is it due now? */
 void dz_keeper_look_again(struct dz_keeper *k, const char *id);
 /* Keep it awake until then (0: no longer). */

@@ -25,7 +25,8 @@ struct slot {
     unsigned pins;       /* callers up the stack that still look at it */
     bool reserved;       /* it is being cloned into: all requests wait */
     bool warm;           /* a cell runs it */
-    struct dz_facts now; /* last_active, connections, last_byte, last_closed of a warm one */
+    struct dz_facts now; /* of a warm one: last_active, connections, last_byte, last_closed,
+                          * sleeps_until; and its mode */
     int64_t due;         /* as its row says, while warm */
     char id[];
 };

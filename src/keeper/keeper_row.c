@@ -56,12 +56,18 @@ int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, co
         return dz_wrap(err, rc, "the row of %s", row->id);
     if (f.mode == DZ_IDLE_CONNECTIONS && own.suspend_ms == DZ_LADDER_INHERIT)
         own.suspend_ms = DZ_IDLE_CONNECTION_LAG_MS;
+    struct dz_keeper_idle idle = {0};
+    if (k->opts.ops->idle)
+        k->opts.ops->idle(k->opts.arg, row, &idle);
+    f.silence_ms = idle.silence_ms;
     f.ladder = dz_ladder_choose(&own, NULL, &k->opts.ladder);
     if (s && s->warm) {
         f.last_active = s->now.last_active > f.last_active ? s->now.last_active : f.last_active;
         f.connections = s->now.connections;
         f.last_byte = s->now.last_byte;
         f.last_closed = s->now.last_closed;
+        bool keeps = row->keep && strcmp(row->keep, "files") == 0; /* it would lose its memory */
+        f.sleeps_until = idle.stays || keeps ? 0 : s->now.sleeps_until;
     }
     *ret_facts = f;
     return 0;
@@ -205,6 +211,8 @@ static int commit_active(struct op *op, struct dz_err *err)
         to.step = dz_step_name(DZ_STEP_DROP);
     }
     s->now = (struct dz_facts){.last_active = to.last_active, .last_byte = now};
+    if (dz_idle_mode_parse(dz_str(op->row.idle_mode), &s->now.mode, NULL) < 0)
+        s->now.mode = DZ_IDLE_ACTIVITY;
     s->warm = true;
     int rc = due_after(op, set, &to, s, &to.due, err);
     if (rc == 0)

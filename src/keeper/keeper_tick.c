@@ -175,6 +175,15 @@ static void note_activity(struct dz_facts *f, enum dz_activity what, int64_t now
         f->last_byte = now;
 }
 
+/* The guest's work, unless its row says that it does not count. */
+static bool counts_cpu(const struct dz_keeper *k, const struct dz_instance *row)
+{
+    struct dz_keeper_idle idle = {0};
+    if (k->opts.ops->idle)
+        k->opts.ops->idle(k->opts.arg, row, &idle);
+    return !idle.ignore_cpu;
+}
+
 /* Only what brings the next moment closer (the last connection closed) must be
  * written at once; the rest is found out when the timer comes. */
 void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
@@ -182,7 +191,8 @@ void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
     struct slot *s = dz_map_get(&k->slots, dz_str(id));
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_facts facts;
-    bool edge = what == DZ_ACTIVITY_CONNECTION_OPEN || what == DZ_ACTIVITY_CONNECTION_CLOSE;
+    bool edge = s && s->now.mode == DZ_IDLE_CONNECTIONS &&
+                (what == DZ_ACTIVITY_CONNECTION_OPEN || what == DZ_ACTIVITY_CONNECTION_CLOSE);
     if ((s && !s->warm) || what >= DZ_ACTIVITY_COUNT)
         return;
     if (s && !edge && what != DZ_ACTIVITY_GUEST_CPU &&
@@ -192,7 +202,7 @@ void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
     }
     if (dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
         dz_keeper_facts(k, &row, s, &facts, NULL) < 0 ||
-        !dz_lifecycle_counts(what, facts.mode, true))
+        !dz_lifecycle_counts(what, facts.mode, counts_cpu(k, &row)))
         return;
     if (s) {
         note_activity(&s->now, what, dz_clock_real_ms());
@@ -208,6 +218,25 @@ void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
     }
 }
 
+void dz_keeper_guest_sleeps(struct dz_keeper *k, const char *id, int64_t until)
+{
+    struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_facts facts;
+    if (!s || !s->warm || s->now.sleeps_until == until)
+        return;
+    s->now.sleeps_until = until;
+    if (s->op || until < dz_clock_real_ms() + DZ_IDLE_SLEEPER_MS ||
+        dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
+        dz_keeper_facts(k, &row, s, &facts, NULL) < 0)
+        return; /* what is due comes no earlier for it */
+    int64_t due = dz_keeper_due(&facts);
+    if (due && (due < s->due || !s->due)) {
+        (void)write_due(k, &row, s, &facts);
+        dz_keeper_arm(k);
+    }
+}
+
 void dz_keeper_look_again(struct dz_keeper *k, const char *id)
 {
     struct slot *s = dz_map_get(&k->slots, dz_str(id));
@@ -218,6 +247,8 @@ void dz_keeper_look_again(struct dz_keeper *k, const char *id)
     if ((s && s->op) || dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
         dz_keeper_facts(k, &row, s, &facts, NULL) < 0)
         return; /* the end of what is under way computes what is due */
+    if (s)
+        s->now.mode = facts.mode;
     (void)write_due(k, &row, s, &facts);
     dz_keeper_arm(k);
 }

@@ -117,6 +117,10 @@ DZ_NODISCARD int dz_idle_mode_parse(struct dz_str s, enum dz_idle_mode *ret_mode
 
 #define DZ_IDLE_CONNECTION_LAG_MS ((int64_t)15 * 1000)      /* after the last close, by default */
 #define DZ_IDLE_SILENCE_MS        ((int64_t)15 * 60 * 1000) /* then a connection stops counting */
+/* A guest that does nothing but sleep for as long as this is put down when nobody has asked
+ * anything for a moment: its wake_at brings it back. */
+#define DZ_IDLE_SLEEPER_MS       ((int64_t)10 * 1000)
+#define DZ_IDLE_SLEEPER_QUIET_MS ((int64_t)1000)
 
 /* --- what counts as activity --------------------------------------------------------- */
 
@@ -188,7 +192,9 @@ struct dz_facts {
     int64_t retry_at;     /* the last try failed: not before */
     int64_t timeout_at;   /* awake until then at the longest; what then: */
     enum dz_timeout_action timeout_action;
-    bool ephemeral; /* it never sleeps: once it is not awake any more, it goes */
+    bool ephemeral;       /* it never sleeps: once it is not awake any more, it goes */
+    int64_t sleeps_until; /* all processes of an awake guest sleep until then, and it may be put
+                           * down for that */
 };
 
 enum dz_due {

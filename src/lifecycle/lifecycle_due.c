@@ -140,6 +140,13 @@ int64_t dz_lifecycle_idle_since(const struct dz_facts *f)
     return f->connections ? INT64_MAX : max(f->last_closed, since_activity(f));
 }
 
+/* When a guest that only waits for a time may be put down; its deadline must be far. */
+static int64_t sleeper_at(const struct dz_facts *f)
+{
+    int64_t at = later(dz_lifecycle_idle_since(f), DZ_IDLE_SLEEPER_QUIET_MS);
+    return later(at, DZ_IDLE_SLEEPER_MS) <= f->sleeps_until ? at : INT64_MAX;
+}
+
 /* When an active sandbox has been idle for long enough. In connection mode a
  * connection that fell silent stops counting at that moment, with no lag. */
 static int64_t suspend_at(const struct dz_facts *f)
@@ -153,6 +160,10 @@ static int64_t suspend_at(const struct dz_facts *f)
         return INT64_MAX;
     else
         at = later(dz_lifecycle_idle_since(f), f->ladder.suspend_ms);
+    if (f->sleeps_until && dz_lifecycle_idle_since(f) != INT64_MAX) {
+        int64_t early = sleeper_at(f);
+        at = early < at ? early : at;
+    }
     return max(at, f->hold_until);
 }
 

@@ -49,6 +49,7 @@ struct rig {
     int carry_code;
     int starts, stops, kills, expired, awaited;
     bool stays; /* who reserved it keeps it */
+    struct dz_keeper_idle idle;
     struct rig_call calls[64];
     size_t call_count;
 };
@@ -201,6 +202,13 @@ static inline void rig_awaited(void *arg, const char *id)
         dz_keeper_unreserve(r->k, id);
 }
 
+static inline void rig_idle(void *arg, const struct dz_instance *row,
+                            struct dz_keeper_idle *ret_idle)
+{
+    (void)row;
+    *ret_idle = ((struct rig *)arg)->idle;
+}
+
 static const struct dz_keeper_ops rig_ops = {
     .start = rig_start,
     .stop = rig_stop,
@@ -210,6 +218,7 @@ static const struct dz_keeper_ops rig_ops = {
     .carry = rig_carry,
     .expired = rig_expired,
     .awaited = rig_awaited,
+    .idle = rig_idle,
 };
 
 static inline void rig_boot(struct rig *r)

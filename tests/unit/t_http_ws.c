@@ -4,7 +4,7 @@
 
 static struct socket {
     struct dz_ws *w;
-    int code, rooms, sent, messages;
+    int code, rooms, sent, messages, alive;
 } ws;
 
 static void message(void *arg, bool text, struct dz_str data)
@@ -17,6 +17,12 @@ static void message(void *arg, bool text, struct dz_str data)
         CHECK_INT(dz_ws_send(ws.w, true, DZ_STR("too late")), DZ_ESTATE);
     } else
         CHECK(dz_ws_send(ws.w, text, data) >= 0);
+}
+
+static void on_alive(void *arg)
+{
+    (void)arg;
+    ws.alive++;
 }
 
 static void no_room(void *arg)
@@ -33,7 +39,8 @@ static void closed(void *arg, int code)
     rig_now.closed++;
 }
 
-static const struct dz_ws_ops echo_ops = {.message = message, .room = no_room, .closed = closed};
+static const struct dz_ws_ops echo_ops = {
+    .message = message, .room = no_room, .alive = on_alive, .closed = closed};
 
 static void echo(struct dz_http_req *r, void *user)
 {
@@ -221,6 +228,7 @@ RIG(messages_go_both_ways, routes)
     CHECK_STR(b.p, "ping");
     CHECK_INT(heard(fd, &b), 0x81);
     CHECK_STR(b.p, "fragments");
+    CHECK_INT(ws.alive, 1);
     char *big = calloc(1, 900000);
     frame(fd, 0x82, big, 900000);
     CHECK_INT(heard(fd, &b), 0x82);

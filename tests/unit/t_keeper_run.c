@@ -752,29 +752,6 @@ TEST(what_is_not_persistent_never_sleeps_and_goes_with_its_cell)
     rig_close(&r);
 }
 
-TEST(connections_keep_it_awake_and_their_end_counts_at_once)
-{
-    struct rig r;
-    rig_open(&r);
-    const struct dz_instance row = {.id = "a", .tenant = "acme", .idle_mode = "connections"};
-    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
-    struct rig_reply reply;
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    rig_pass(&r, 1000);
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
-    for (int i = 0; i < 10; i++) {
-        rig_pass(&r, 10 * MIN);
-        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_BYTE);
-    }
-    CHECK_STR(rig_row(&r, "a"), "active/running/");
-    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_CLOSE);
-    rig_pass(&r, 14000);
-    CHECK_STR(rig_row(&r, "a"), "active/running/");
-    rig_pass(&r, 2000);
-    CHECK_STR(rig_row(&r, "a"), "suspended//");
-    rig_close(&r);
-}
-
 TEST(a_background_operation_that_fails_is_tried_again_later)
 {
     struct rig r;
@@ -926,29 +903,4 @@ TORTURE(every_allocation_of_a_life_may_fail)
     dz_blobs_free(r.cold.store);
     if (r.dir[0])
         CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r.dir, NULL), 0);
-}
-
-TEST(who_reads_a_sleeping_file_makes_way_when_its_guest_is_to_be_woken)
-{
-    struct rig r;
-    rig_open(&r);
-    rig_register(&r, "a");
-    struct rig_reply reply;
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    rig_pass(&r, 1000);
-    r.wake_at = dz_clock_real_ms() + 10 * MIN;
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
-    rig_pass(&r, 1000);
-    r.wake_at = 0;
-    r.stays = true;
-    CHECK_INT(dz_keeper_reserve(r.k, "a", NULL), 0);
-    rig_pass(&r, 9 * MIN);
-    CHECK_INT(r.awaited, 0);
-    rig_pass(&r, 2 * MIN); /* asked, now and then, until he does */
-    CHECK(r.awaited > 1 && r.awaited <= 70);
-    CHECK_STR(rig_row(&r, "a"), "suspended//");
-    r.stays = false;
-    rig_pass(&r, 2000);
-    CHECK_STR(rig_row(&r, "a"), "active/running/");
-    rig_close(&r);
 }

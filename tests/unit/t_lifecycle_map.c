@@ -224,6 +224,39 @@ TEST(due_agrees_with_an_oracle_that_looks_every_millisecond)
     }
 }
 
+TEST(a_guest_that_only_sleeps_is_put_down_at_once_if_it_sleeps_for_long)
+{
+    const int64_t quiet = 5000 + DZ_IDLE_SLEEPER_QUIET_MS;
+    const struct {
+        struct dz_facts f;
+        int64_t at;
+    } rows[] = {
+        {{.sleeps_until = quiet + DZ_IDLE_SLEEPER_MS}, quiet},
+        {{.sleeps_until = quiet + DZ_IDLE_SLEEPER_MS - 1}, 5000 + 15 * MIN},
+        {{.sleeps_until = INT64_MAX, .hold_until = 70000}, 70000},
+        {{.sleeps_until = INT64_MAX, .retry_at = 80000}, 80000},
+        {{.sleeps_until = INT64_MAX, .mode = DZ_IDLE_NEVER}, INT64_MAX},
+        {{.sleeps_until = INT64_MAX, .mode = DZ_IDLE_CONNECTIONS}, quiet},
+        {{.sleeps_until = INT64_MAX, .mode = DZ_IDLE_CONNECTIONS, .connections = 1, .last_byte = 1},
+         1 + DZ_IDLE_SILENCE_MS},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(rows); i++) {
+        struct dz_facts f = rows[i].f;
+        int64_t at;
+        f.state = DZ_STATE_ACTIVE;
+        f.created = 1;
+        f.last_active = 5000;
+        f.ladder = dz_ladder_default;
+        CHECK_INT(dz_lifecycle_due(&f, &at),
+                  rows[i].at == INT64_MAX ? DZ_DUE_NOTHING : DZ_DUE_SUSPEND);
+        CHECK_INT(at, rows[i].at);
+        f.ladder.suspend_ms = DZ_LADDER_NEVER; /* that is the owner's word */
+        CHECK_INT(dz_lifecycle_due(&f, &at), DZ_DUE_NOTHING);
+        f.state = DZ_STATE_SUSPENDED; /* says nothing of one that is asleep */
+        CHECK(dz_lifecycle_due(&f, &at) != DZ_DUE_SUSPEND);
+    }
+}
+
 TEST(expiry_goes_before_the_ladder_at_the_same_time)
 {
     struct dz_facts f = {.state = DZ_STATE_SUSPENDED,

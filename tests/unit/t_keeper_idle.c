@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ * What keeps a sandbox awake, and what puts it down: connections, silence, the guest's own
+ * work and sleep, and who has the file of one that is to be woken. */
+#include "tap.h"
+
+#include "../lib/keeper_rig.h"
+
+#define MIN ((int64_t)60 * 1000)
+
+TEST(who_reads_a_sleeping_file_makes_way_when_its_guest_is_to_be_woken)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    struct rig_reply reply;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    r.wake_at = dz_clock_real_ms() + 10 * MIN;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    r.wake_at = 0;
+    r.stays = true;
+    CHECK_INT(dz_keeper_reserve(r.k, "a", NULL), 0);
+    rig_pass(&r, 9 * MIN);
+    CHECK_INT(r.awaited, 0);
+    rig_pass(&r, 2 * MIN); /* asked, now and then, until he does */
+    CHECK(r.awaited > 1 && r.awaited <= 70);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    r.stays = false;
+    rig_pass(&r, 2000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
+
+TEST(a_guest_that_says_that_it_only_sleeps_is_put_down_and_woken_in_time)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 100);
+    r.idle.stays = true;
+    r.wake_at = dz_clock_real_ms() + MIN;
+    dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
+    rig_pass(&r, 5000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    r.idle.stays = false;
+    dz_keeper_guest_sleeps(r.k, "a", 0);
+    dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
+    rig_pass(&r, 500);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_pass(&r, 50000);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_pass(&r, 5000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    dz_keeper_guest_sleeps(r.k, "a", dz_clock_real_ms() + 5000); /* not worth it */
+    rig_pass(&r, 10000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
+
+TEST(silence_and_cpu_are_counted_as_the_row_says)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    const struct dz_instance row = {.id = "a", .tenant = "acme", .idle_mode = "connections"};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    r.idle.silence_ms = 30000;
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
+    rig_pass(&r, 20000);
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_KEEPALIVE);
+    rig_pass(&r, 20000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, 11000);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    const struct dz_instance busy = {.id = "b", .tenant = "acme", .suspend_ms = 10000};
+    CHECK_INT(dz_keeper_register(r.k, &busy, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        r.idle.ignore_cpu = i == 1;
+        CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "b", &reply), 0);
+        for (int n = 0; n < 15; n++) {
+            rig_pass(&r, 1000);
+            dz_keeper_touch(r.k, "b", DZ_ACTIVITY_GUEST_CPU);
+        }
+        CHECK_STR(rig_row(&r, "b"), i == 0 ? "active/running/" : "suspended//");
+    }
+    rig_close(&r);
+}
+
+TEST(connections_keep_it_awake_and_their_end_counts_at_once)
+{
+    struct rig r;
+    rig_open(&r);
+    const struct dz_instance row = {.id = "a", .tenant = "acme", .idle_mode = "connections"};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    struct rig_reply reply;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
+    for (int i = 0; i < 10; i++) {
+        rig_pass(&r, 10 * MIN);
+        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_BYTE);
+    }
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_CLOSE);
+    rig_pass(&r, 14000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, 2000);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
