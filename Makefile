@@ -30,7 +30,7 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base config wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image http metrics client engine api daemon
+MODULES    := base config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop keeper image http metrics client engine api daemon
 NEEDS_os   := base
 NEEDS_config := base
 NEEDS_cli  := base os client
@@ -44,9 +44,11 @@ NEEDS_wasi := base vfs wasm kernel
 NEEDS_lifecycle := base
 NEEDS_registry := base db
 NEEDS_loop := base
-NEEDS_http := base loop
+NEEDS_tls  := base
+SYS_tls    := -lcrypto
+NEEDS_http := base loop tls
 NEEDS_metrics := base
-NEEDS_client := base
+NEEDS_client := base tls
 NEEDS_blob := base
 NEEDS_cold := base blob
 NEEDS_keeper := base loop lifecycle registry blob cold

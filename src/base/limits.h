@@ -23,8 +23,7 @@ enum {
     DZ_LINE_MAX = 1 << 16,   /* a line of text made by us */
 
     /* HTTP. What a client may send before it is known who it is. */
-    DZ_HTTP_HEAD_MAX = 32 << 10,        /* bytes of request line and headers; also what a
-                                           connection reads ahead of a body */
+    DZ_HTTP_HEAD_MAX = 32 << 10,        /* bytes of request line and headers */
     DZ_HTTP_TARGET_MAX = 16 << 10,      /* bytes of path and query */
     DZ_HTTP_HEADERS_MAX = 100,          /* headers of a request */
     DZ_HTTP_QUERY_MAX = 32,             /* parameters in a query */
@@ -33,8 +32,13 @@ enum {
     DZ_HTTP_DISCARD_MAX = 1 << 20,      /* bytes read of a body nobody wants, before closing */
     DZ_HTTP_ARENA_MAX = 1 << 20,        /* bytes that a request's handler may keep with it */
     DZ_HTTP_CONNECTIONS_MAX = 16 << 10, /* at once, by default */
-    DZ_HTTP_IDLE_S = 75,                /* a connection on which nothing moves */
-    DZ_HTTP_STALL_S = 600,              /* a stream that its client does not read */
+    DZ_HTTP_ADDRESS_MAX = 1024,         /* of them from one address */
+    DZ_HTTP_OUT_MAX = 128 << 10,        /* bytes of an answer's head and of a piece behind it */
+    DZ_HTTP_IDLE_S = 75,                /* a connection between two requests */
+    DZ_HTTP_TIME_HEAD_MS = 10000,       /* for a request's head, from its first byte on */
+    DZ_HTTP_TIME_BODY_MS = 30000,       /* for 16 KiB of a body */
+    DZ_HTTP_TIME_SEND_MS = 30000,       /* for 64 KiB of an answer to be taken */
+    DZ_HTTP_STALL_S = 600,              /* a stream on which nothing moves that could */
     DZ_HTTP_SSE_COMMENT_MS = 15000,     /* an event stream is silent at most so long */
     DZ_HTTP_SSE_MARK = 64 << 10,        /* bytes queued for a client from which on it has to */
     DZ_HTTP_SSE_QUEUE_MAX = 1 << 20,    /* catch up, and at which it is cut off */

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server: listeners, and libmicrohttpd run by our loop.
+ * The server: listeners, whom they let in, deadlines, birth and death.
  *
- * libmicrohttpd has no thread here. It watches its connections by an epoll descriptor of
- * its own; when that is readable, or a deadline of its is due, or somebody resumed a
- * connection, MHD_run does what there is to do without waiting. It must not be called
- * from its own callbacks, nor from what a handler calls, so a resumed connection is run
- * by a timer of zero milliseconds: the loop comes to it before it waits.
- *
- * Connections are accepted here and not there: so there may be several listeners, and
- * at the limit they wait in the kernel instead of being thrown out.
+ * At the limit connections wait in the kernel. Some places are kept for unix sockets, so that
+ * the operator comes in when strangers have taken all others.
  */
 #include "http/http.h"
 
@@ -20,43 +14,22 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <sys/socket.h>
+#include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
-/* --- running ----------------------------------------------------------------------- */
+enum {
+    RESERVED = 64,    /* connections that only unix sockets have */
+    TICK_MS = 1000,   /* between looks at the deadlines, at most */
+    TICK_MIN_MS = 10, /* and at least */
+    TICK_PARTS = 4,   /* of the shortest deadline */
+};
 
-static void run(struct dz_http *h)
-{
-    MHD_UNSIGNED_LONG_LONG ms = 0;
-    h->running = true;
-    h->again = false;
-    (void)MHD_run(h->mhd);
-    h->running = false;
-    if (h->again)
-        dz_timer_after(h->timer, 0);
-    else if (MHD_get_timeout(h->mhd, &ms) == MHD_YES)
-        dz_timer_after(h->timer, ms > INT32_MAX ? INT32_MAX : (int64_t)ms);
-    else
-        dz_timer_stop(h->timer);
-}
-
-static void on_timer(void *arg)
-{
-    run(arg);
-}
-
-static void on_epoll(void *arg, int events)
-{
-    (void)events;
-    run(arg);
-}
-
-void dz_http_kick(struct dz_http *h)
-{
-    if (!h->again && !h->running && !h->ending)
-        dz_timer_after(h->timer, 0);
-    h->again = true;
-}
+/* Connections from one address. */
+struct address {
+    uint8_t key[16];
+    size_t key_size, count;
+};
 
 void dz_http_poll_set(struct dz_poll *poll, int events)
 {
@@ -64,24 +37,132 @@ void dz_http_poll_set(struct dz_poll *poll, int events)
     (void)rc;
 }
 
-/* --- accepting ---------------------------------------------------------------------- */
-
-static void listen_for(struct dz_http *h, bool on)
+const char *dz_http_date(struct dz_http *h)
 {
-    h->full = !on;
-    for (size_t i = 0; i < h->listener_count; i++)
-        dz_http_poll_set(h->listeners[i].poll, on ? DZ_POLL_READ : 0);
+    static const char days[] = "SunMonTueWedThuFriSat",
+                      months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    time_t now = (time_t)(dz_clock_real_ms() / 1000);
+    struct tm t;
+    if (now == h->date_s && h->date[0])
+        return h->date;
+    h->date_s = now;
+    (void)gmtime_r(&now, &t);
+    (void)snprintf(h->date, sizeof h->date, "%.3s, %02d %.3s %04d %02d:%02d:%02d GMT",
+                   days + 3 * (size_t)t.tm_wday, t.tm_mday, months + 3 * (size_t)t.tm_mon,
+                   t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
+    return h->date;
 }
 
-void dz_http_refill(struct dz_http *h)
+/* --- running ------------------------------------------------------------------------------- */
+
+/* Those that somebody wanted to move. Who comes meanwhile has the next turn. */
+static void on_soon(void *arg)
 {
-    if (h->full && !h->ending && h->connection_count < h->opts.connections_max)
-        listen_for(h, true);
+    struct dz_http *h = arg;
+    struct dz_list now = DZ_LIST_INIT(now);
+    dz_list_splice_back(&now, &h->ready);
+    while (!dz_list_empty(&now)) {
+        struct dz_http_conn *c = DZ_LIST_FIRST(struct dz_http_conn, &now, ready);
+        dz_list_remove(&c->ready);
+        dz_http_conn_run(c);
+    }
+    if (!dz_list_empty(&h->ready))
+        dz_timer_after(h->soon, 0);
+}
+
+static void on_clock(void *arg)
+{
+    struct dz_http *h = arg;
+    int64_t now = dz_clock_mono_ms();
+    DZ_LIST_FOREACH(struct dz_http_conn, c, &h->connections, link)
+        if (c->deadline_ms && c->deadline_ms <= now)
+            dz_http_conn_late(c);
+    if (h->connection_count > 0)
+        dz_timer_after(h->clock, h->clock_ms);
+}
+
+/* --- accepting ----------------------------------------------------------------------------- */
+
+static size_t places(const struct dz_http_listener *l)
+{
+    size_t max = l->http->opts.connections_max;
+    return l->tcp && max > 2 * RESERVED ? max - RESERVED : max;
+}
+
+static void listen_again(struct dz_http *h)
+{
+    h->full = false;
+    for (size_t i = 0; i < h->listener_count; i++) {
+        bool room = h->connection_count < places(&h->listeners[i]);
+        dz_http_poll_set(h->listeners[i].poll, room ? DZ_POLL_READ : 0);
+        h->full = h->full || !room;
+    }
 }
 
 static void on_retry(void *arg)
 {
-    dz_http_refill(arg);
+    struct dz_http *h = arg;
+    if (h->full && !h->ending)
+        listen_again(h);
+}
+
+size_t dz_http_address_key(const struct dz_http_conn *c, uint8_t out[static 16])
+{
+    memcpy(out, c->address.s6_addr, 16);
+    return IN6_IS_ADDR_V4MAPPED(&c->address) ? 16 : 8; /* who has one of a network has all */
+}
+
+/* Another connection of its address; false: it has too many. */
+static bool count_in(struct dz_http *h, const struct dz_http_conn *c)
+{
+    uint8_t key[16];
+    size_t n = dz_http_address_key(c, key);
+    struct address *a = dz_map_get(&h->addresses, dz_str_n((char *)key, n));
+    if (!a && !(a = dz_zalloc(sizeof *a)))
+        return false;
+    if (a->count == 0) {
+        memcpy(a->key, key, n);
+        a->key_size = n;
+        if (dz_map_put(&h->addresses, dz_str_n((char *)a->key, n), a, NULL) < 0) {
+            dz_free(a);
+            return false;
+        }
+    }
+    return ++a->count <= h->opts.address_max;
+}
+
+static void count_out(struct dz_http *h, const struct dz_http_conn *c)
+{
+    uint8_t key[16];
+    size_t n = dz_http_address_key(c, key);
+    struct address *a = dz_map_get(&h->addresses, dz_str_n((char *)key, n));
+    if (a && --a->count == 0) {
+        (void)dz_map_remove(&h->addresses, dz_str_n((char *)key, n));
+        dz_free(a);
+    }
+}
+
+void dz_http_conn_over(struct dz_http *h, const struct dz_http_conn *c)
+{
+    h->connection_count--;
+    if (c->tcp)
+        count_out(h, c);
+    if (h->full && !h->ending)
+        listen_again(h);
+}
+
+static void take_in(struct dz_http_listener *l, int fd, const struct sockaddr_storage *from)
+{
+    struct dz_http *h = l->http;
+    struct dz_http_conn *c = dz_http_conn_new(l, fd, from);
+    if (!c)
+        return;
+    if (h->connection_count++ == 0)
+        dz_timer_after(h->clock, h->clock_ms);
+    if (l->tcp && !count_in(h, c))
+        dz_http_conn_free(c);
+    else
+        dz_http_conn_run(c); /* what it sent is often there already */
 }
 
 static void on_listener(void *arg, int events)
@@ -89,23 +170,24 @@ static void on_listener(void *arg, int events)
     struct dz_http_listener *l = arg;
     struct dz_http *h = l->http;
     (void)events;
-    for (int i = 0; i < DZ_HTTP_ACCEPT_BATCH; i++) {
-        struct sockaddr_storage addr;
-        socklen_t len = sizeof addr;
-        if (h->connection_count >= h->opts.connections_max) {
-            listen_for(h, false);
-            break;
+    for (int i = 0; i < DZ_HTTP_ACCEPT_BATCH && !h->quiesced; i++) {
+        struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
+        socklen_t len = sizeof from;
+        if (h->connection_count >= places(l)) {
+            h->full = true;
+            dz_http_poll_set(l->poll, 0);
+            return;
         }
-        int fd = accept4(l->fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-            listen_for(h, false); /* it would stay readable and spin */
+            h->full = true; /* it would stay readable and spin */
+            dz_http_poll_set(l->poll, 0);
             dz_timer_after(h->retry, DZ_HTTP_ACCEPT_PAUSE_MS);
         }
         if (fd < 0)
-            break;
-        (void)MHD_add_connection(h->mhd, fd, (struct sockaddr *)&addr, len); /* closes it if not */
+            return;
+        take_in(l, fd, &from);
     }
-    run(h);
 }
 
 int dz_http_listen_fd(struct dz_http *h, int fd, struct dz_err *err)
@@ -120,10 +202,9 @@ int dz_http_listen_fd(struct dz_http *h, int fd, struct dz_err *err)
         dz_fd_close(&fd);
         return rc;
     }
-    l->fd = fd;
-    l->http = h;
+    *l = (struct dz_http_listener){.fd = fd, .poll = l->poll, .http = h};
     h->listener_count++;
-    return dz_poll_set(l->poll, h->full ? 0 : DZ_POLL_READ, err);
+    return dz_poll_set(l->poll, DZ_POLL_READ, err);
 }
 
 int dz_http_listen_unix(struct dz_http *h, const char *path, struct dz_err *err)
@@ -155,6 +236,18 @@ void dz_http_quiesce(struct dz_http *h)
     }
 }
 
+void dz_http_cut(struct dz_http *h, bool (*find)(const struct dz_http_req *r, void *arg), void *arg)
+{
+    DZ_LIST_FOREACH(struct dz_http_conn, c, &h->connections, link) {
+        struct dz_http_req *r = c->request;
+        if (!r || !r->match.route || !find(r, arg))
+            continue;
+        c->close = true;
+        if (!r->answered || r->source || c->ws)
+            dz_http_conn_end(c);
+    }
+}
+
 size_t dz_http_connections(const struct dz_http *h)
 {
     return h->connection_count;
@@ -167,40 +260,27 @@ size_t dz_http_requests(const struct dz_http *h)
 
 /* --- birth and death ------------------------------------------------------------------ */
 
-static size_t unescape_nothing(void *cls, struct MHD_Connection *c, char *s)
+static void set_defaults(struct dz_http *h)
 {
-    (void)cls;
-    (void)c;
-    return strlen(s); /* http_route.c decodes, segment by segment */
-}
-
-/* libmicrohttpd's own answers (a malformed request line) end here as text to nobody. */
-static void no_log(void *cls, const char *fmt, va_list args)
-{
-    (void)cls;
-    (void)fmt;
-    (void)args;
-}
-
-static int start(struct dz_http *h, struct dz_err *err)
-{
-    const union MHD_DaemonInfo *info;
-    if (dz_mem_inject())
-        return dz_fail(err, DZ_ENOMEM, "start the HTTP server: out of memory");
-    h->mhd = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0,
-        NULL, NULL, dz_http_on_request, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL,
-        MHD_OPTION_URI_LOG_CALLBACK, dz_http_on_target, h, MHD_OPTION_UNESCAPE_CALLBACK,
-        unescape_nothing, NULL, MHD_OPTION_NOTIFY_COMPLETED, dz_http_on_completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, dz_http_on_connection, h, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_CONNECTION_LIMIT, h->opts.connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)DZ_HTTP_HEAD_MAX, MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)4096,
-        MHD_OPTION_CONNECTION_TIMEOUT, h->opts.idle_s, MHD_OPTION_END);
-    if (!h->mhd)
-        return dz_fail_sys(err, errno ? errno : ENOMEM, "start the HTTP server");
-    info = MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD);
-    int rc = dz_poll_new(h->opts.loop, info->epoll_fd, on_epoll, h, &h->poll, err);
-    return rc < 0 ? rc : dz_poll_set(h->poll, DZ_POLL_READ, err);
+    struct dz_http_opts *o = &h->opts;
+#define DEFAULT(field, value) o->field = o->field ? o->field : (value)
+    DEFAULT(connections_max, DZ_HTTP_CONNECTIONS_MAX);
+    DEFAULT(address_max, DZ_HTTP_ADDRESS_MAX);
+    DEFAULT(idle_s, DZ_HTTP_IDLE_S);
+    DEFAULT(stall_s, DZ_HTTP_STALL_S);
+    DEFAULT(head_ms, DZ_HTTP_TIME_HEAD_MS);
+    DEFAULT(body_ms, DZ_HTTP_TIME_BODY_MS);
+    DEFAULT(send_ms, DZ_HTTP_TIME_SEND_MS);
+    DEFAULT(sse_comment_ms, DZ_HTTP_SSE_COMMENT_MS);
+    DEFAULT(ws_ping_ms, DZ_HTTP_WS_PING_MS);
+#undef DEFAULT
+    unsigned least = o->head_ms < o->body_ms ? o->head_ms : o->body_ms;
+    least = least < o->send_ms ? least : o->send_ms;
+    least = least < o->idle_s * 1000 ? least : o->idle_s * 1000;
+    h->clock_ms = least / TICK_PARTS;
+    h->clock_ms = h->clock_ms > TICK_MS       ? TICK_MS
+                  : h->clock_ms < TICK_MIN_MS ? TICK_MIN_MS
+                                              : h->clock_ms;
 }
 
 int dz_http_new(const struct dz_http_opts *opts, struct dz_http **ret_http, struct dz_err *err)
@@ -209,27 +289,20 @@ int dz_http_new(const struct dz_http_opts *opts, struct dz_http **ret_http, stru
     if (!h)
         return dz_fail(err, DZ_ENOMEM, "start the HTTP server: out of memory");
     h->opts = *opts;
-    if (!h->opts.connections_max)
-        h->opts.connections_max = DZ_HTTP_CONNECTIONS_MAX;
-    if (!h->opts.idle_s)
-        h->opts.idle_s = DZ_HTTP_IDLE_S;
-    if (!h->opts.sse_comment_ms)
-        h->opts.sse_comment_ms = DZ_HTTP_SSE_COMMENT_MS;
-    if (!h->opts.ws_ping_ms)
-        h->opts.ws_ping_ms = DZ_HTTP_WS_PING_MS;
+    set_defaults(h);
     dz_list_init(&h->connections);
-    dz_list_init(&h->requests);
+    dz_list_init(&h->ready);
     dz_list_init(&h->sockets);
     dz_list_init(&h->streams);
+    dz_list_init(&h->orphans);
     dz_map_init(&h->waiting, h->opts.connections_max);
     dz_map_init(&h->streaming, h->opts.connections_max);
-    int rc = dz_timer_new(opts->loop, on_timer, h, &h->timer, err);
+    dz_map_init(&h->addresses, h->opts.connections_max);
+    int rc = dz_timer_new(opts->loop, on_soon, h, &h->soon, err);
     if (rc == 0)
         rc = dz_timer_new(opts->loop, on_retry, h, &h->retry, err);
     if (rc == 0)
-        rc = dz_http_mhd_load(err);
-    if (rc == 0)
-        rc = start(h, err);
+        rc = dz_timer_new(opts->loop, on_clock, h, &h->clock, err);
     if (rc < 0) {
         dz_http_free(h);
         return rc;
@@ -238,35 +311,27 @@ int dz_http_new(const struct dz_http_opts *opts, struct dz_http **ret_http, stru
     return 0;
 }
 
-/* Suspended connections must be resumed before libmicrohttpd may end. */
-static void end_requests(struct dz_http *h)
-{
-    dz_http_ws_end_all(h);
-    DZ_LIST_FOREACH(struct dz_http_req, r, &h->requests, link)
-        dz_http_req_gone(r);
-    (void)MHD_run(h->mhd);
-}
-
 void dz_http_free(struct dz_http *h)
 {
     if (!h)
         return;
     h->ending = true;
     dz_http_quiesce(h);
-    if (h->mhd) {
-        end_requests(h);
-        dz_poll_free(h->poll);
-        MHD_stop_daemon(h->mhd);
-    }
-    DZ_LIST_FOREACH(struct dz_http_req, r, &h->requests, link) { /* kept, without a client */
-        (void)dz_map_remove64(&h->waiting, r->id);
+    dz_http_ws_end_all(h);
+    DZ_LIST_FOREACH(struct dz_http_conn, c, &h->connections, link)
+        dz_http_conn_free(c);
+    DZ_LIST_FOREACH(struct dz_http_req, r, &h->orphans, link) {
+        (void)dz_map_remove64(&h->waiting, r->id); /* nobody is told that it is gone */
         dz_http_req_over(r);
     }
     assert(h->request_count == 0 && h->connection_count == 0);
-    dz_timer_free(h->timer);
+    dz_timer_free(h->soon);
     dz_timer_free(h->retry);
+    dz_timer_free(h->clock);
     dz_timer_free(h->tick);
     dz_map_release(&h->waiting);
     dz_map_release(&h->streaming);
+    dz_map_release(&h->addresses);
+    dz_tls_context_free(h->tls);
     dz_free(h);
 }

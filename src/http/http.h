@@ -79,7 +79,12 @@ struct dz_http_opts {
     size_t route_count;
     void *user;               /* goes to every function below and to handlers */
     unsigned connections_max; /* 0: DZ_HTTP_CONNECTIONS_MAX */
-    unsigned idle_s;          /* a connection on which nothing moves; 0: DZ_HTTP_IDLE_S */
+    unsigned address_max;     /* of one address, over TCP; 0: DZ_HTTP_ADDRESS_MAX */
+    unsigned idle_s;          /* between two requests; 0: DZ_HTTP_IDLE_S */
+    unsigned head_ms;         /* for a head, and a handshake; 0: DZ_HTTP_TIME_HEAD_MS */
+    unsigned body_ms;         /* for each piece of a body; 0: DZ_HTTP_TIME_BODY_MS */
+    unsigned send_ms;         /* for each piece of an answer; 0: DZ_HTTP_TIME_SEND_MS */
+    unsigned stall_s;         /* of streams, both ways; 0: DZ_HTTP_STALL_S */
     unsigned sse_comment_ms;  /* 0: DZ_HTTP_SSE_COMMENT_MS */
     unsigned ws_ping_ms;      /* 0: DZ_HTTP_WS_PING_MS */
     /* Asked first for every request with a route: 0, or a negative error that is answered
@@ -105,6 +110,10 @@ DZ_NODISCARD int dz_http_listen_unix(struct dz_http *h, const char *path, struct
 /* A listener that somebody else made; the descriptor is the server's from here on, also
  * when this fails. */
 DZ_NODISCARD int dz_http_listen_fd(struct dz_http *h, int fd, struct dz_err *err);
+/* End what this finds, now: requests that wait for an answer, streams, WebSockets. A plain
+ * answer that is on its way still goes out. */
+void dz_http_cut(struct dz_http *h, bool (*find)(const struct dz_http_req *r, void *arg),
+                 void *arg);
 /* Take no more connections; what is open goes on, each until its next answer. */
 void dz_http_quiesce(struct dz_http *h);
 size_t dz_http_connections(const struct dz_http *h);
@@ -142,6 +151,13 @@ struct dz_str dz_http_body(const struct dz_http_req *r); /* of routes that are n
 int64_t dz_http_body_size(const struct dz_http_req *r);  /* -1: not known ahead (chunked) */
 /* Of the peer on a unix socket; -1: not one. */
 int64_t dz_http_peer_uid(const struct dz_http_req *r);
+/* The address of the peer as text, "unix" for one on a unix socket. */
+enum {
+    DZ_HTTP_PEER = 48,
+};
+const char *dz_http_peer(const struct dz_http_req *r, char out[static DZ_HTTP_PEER]);
+/* What requests of one client have in common: bytes of its address, of IPv6 its network. */
+size_t dz_http_peer_key(const struct dz_http_req *r, uint8_t out[static 16]);
 /* For what lives as long as the request waits. */
 struct dz_arena *dz_http_arena(struct dz_http_req *r);
 /* Where who admits keeps what it found out (a tenant); NULL at first. */

@@ -1,32 +1,378 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connections: each has a poll of its own beside libmicrohttpd's. While that sleeps on a
- * connection (its request waits for an answer, its stream for something to send), it
- * watches nothing, so a client that hangs up would go unnoticed; the poll sees it, also
- * behind bytes that nobody has read. Later the poll is the WebSocket's.
+ * A connection's way from stage to stage; http_int.h has the picture.
  *
- * A client that shuts only its sending side cannot be told from one that left, over TCP;
- * it counts as gone on every kind of socket.
+ * While a request waits for its answer, or a stream for something to send, nothing is read,
+ * and the poll watches for the other end's hang-up, which it sees behind bytes that nobody
+ * has read. A client that shuts only its sending side cannot be told from one that left, over
+ * TCP; it counts as gone on every kind of socket.
+ *
+ * Deadlines: a client has so long for a head, for each piece of a body, for taking each piece
+ * of an answer, and between requests. `moved` counts bytes, so that one byte now and then
+ * does not buy more time.
  */
+#include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "http/http_int.h"
 
 #include <assert.h>
-#include <sys/socket.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+enum {
+    ROOM = 4096, /* read at a time while it is a head */
+    LINGER_MS = 2000,
+    BODY_PIECE = 16 << 10, /* bytes that buy another body_ms */
+    SEND_PIECE = 64 << 10, /* bytes that buy another send_ms */
+};
+
+/* --- the loop's side ------------------------------------------------------------------------ */
+
+void dz_http_conn_watch(struct dz_http_conn *c, int events)
+{
+    if (c->polled != events)
+        dz_http_poll_set(c->poll, events);
+    c->polled = events;
+}
+
+void dz_http_conn_kick(struct dz_http_conn *c)
+{
+    if (c->running) {
+        c->again = true;
+        return;
+    }
+    if (!dz_list_empty(&c->ready))
+        return;
+    dz_list_push_back(&c->http->ready, &c->ready);
+    if (!c->http->ending)
+        dz_timer_after(c->http->soon, 0);
+}
+
+void dz_http_conn_end(struct dz_http_conn *c)
+{
+    c->dead = true;
+    dz_http_conn_kick(c);
+}
+
+void dz_http_conn_allow(struct dz_http_conn *c, int64_t ms)
+{
+    c->deadline_ms = ms ? dz_clock_mono_ms() + ms : 0;
+    c->moved = 0;
+}
+
+static bool is_watching(const struct dz_http_conn *c)
+{
+    return c->polled == DZ_POLL_HANGUP;
+}
 
 static void on_poll(void *arg, int events)
 {
     struct dz_http_conn *c = arg;
     if (c->ws)
         dz_http_ws_poll(c->ws, events);
-    else if (c->request && (events & DZ_POLL_HANGUP))
-        dz_http_req_gone(c->request);
+    else if (is_watching(c) && (events & DZ_POLL_HANGUP))
+        c->dead = true;
+    dz_http_conn_run(c);
 }
 
-void dz_http_conn_watch(struct dz_http_conn *c, int events)
+/* --- the stages ------------------------------------------------------------------------------- */
+
+static bool handshake(struct dz_http_conn *c)
 {
-    dz_http_poll_set(c->poll, events);
+    int rc = dz_tls_handshake(c->tls);
+    if (rc == 0)
+        c->stage = DZ_HTTP_AT_HEAD;
+    else if (rc == DZ_TLS_BROKEN)
+        c->dead = true;
+    else
+        c->want |= rc == DZ_TLS_WANT_READ ? DZ_POLL_READ : DZ_POLL_WRITE;
+    return rc == 0;
 }
+
+static struct dz_http_req *begin_request(struct dz_http_conn *c)
+{
+    c->request = dz_http_req_new(c);
+    if (!c->request)
+        c->dead = true;
+    c->scanned = 0;
+    c->skipped = false;
+    dz_http_conn_allow(c, 0);
+    return c->request;
+}
+
+/* What can become no request is answered, and the connection with it. */
+static void refuse_head(struct dz_http_conn *c, int code, int status, const char *message)
+{
+    struct dz_http_req *r = begin_request(c);
+    c->close = true;
+    if (r)
+        dz_http_req_refuse(r, code, status, message);
+}
+
+/* A head in what was read: true when something came of it. */
+static bool take_head(struct dz_http_conn *c)
+{
+    struct dz_err err = {0};
+    const char *p = c->in.p + c->in.at;
+    size_t n = c->in.end - c->in.at;
+    int status = 400;
+    if (n >= 2 && !c->skipped && p[0] == '\r' && p[1] == '\n') { /* RFC 9112, 2.2 */
+        c->skipped = true;
+        c->scanned = 0;
+        c->in.at += 2;
+        return true;
+    }
+    ssize_t size = n ? dz_http_head_end(p, n, &c->scanned, &status, &err) : 0;
+    if (size < 0) {
+        refuse_head(c, err.code, status, err.msg);
+    } else if (size > 0) {
+        struct dz_http_req *r = begin_request(c);
+        c->in.at += (size_t)size;
+        if (r)
+            dz_http_req_head(r, p, (size_t)size);
+    }
+    return size != 0;
+}
+
+static bool read_head(struct dz_http_conn *c)
+{
+    bool had = c->in.end > c->in.at;
+    if (take_head(c))
+        return true;
+    ssize_t got = dz_http_fill(c, ROOM);
+    if (got == 0 || got == DZ_HTTP_IO_BROKEN)
+        c->dead = true;
+    if (got > 0 && !had) /* the first bytes of a head: from now on it is expected */
+        dz_http_conn_allow(c, c->http->opts.head_ms);
+    return got > 0;
+}
+
+/* The time for the next piece of a body. */
+static void allow_body(struct dz_http_conn *c, const struct dz_http_req *r)
+{
+    const struct dz_http_opts *o = &c->http->opts;
+    bool streamed = r->match.route && (r->match.route->flags & DZ_HTTP_STREAMED);
+    if (r->blocked)
+        dz_http_conn_allow(c, 0);
+    else if (streamed && (c->moved > 0 || !c->deadline_ms))
+        dz_http_conn_allow(c, (int64_t)o->stall_s * 1000);
+    else if (!streamed && (c->moved >= BODY_PIECE || !c->deadline_ms))
+        dz_http_conn_allow(c, o->body_ms);
+}
+
+static bool read_body(struct dz_http_conn *c)
+{
+    struct dz_http_req *r = c->request;
+    if (r->whole || (r->blocked && !r->nudged && !r->answered))
+        return false;
+    if (c->in.at == c->in.end) {
+        ssize_t got = dz_http_fill(c, DZ_IO_PIECE);
+        if ((got == 0 || got == DZ_HTTP_IO_BROKEN) && !r->answered)
+            c->dead = true;
+        else if (got == 0 || got == DZ_HTTP_IO_BROKEN)
+            c->close = true; /* it may still want the answer */
+        if (got <= 0)
+            return false;
+    }
+    ssize_t used = dz_http_req_body(r, c->in.p + c->in.at, c->in.end - c->in.at);
+    if (used < 0) {
+        c->close = true;
+        return r->answered;
+    }
+    c->in.at += (size_t)used;
+    if (c->stage == DZ_HTTP_AT_BODY)
+        allow_body(c, r);
+    return used > 0 || r->whole;
+}
+
+static bool in_body(struct dz_http_conn *c)
+{
+    if (c->out_at < c->out.len) { /* 100 Continue */
+        ssize_t n = dz_http_write(c, c->out.p + c->out_at, c->out.len - c->out_at, false);
+        if (n == DZ_HTTP_IO_BROKEN)
+            c->dead = true;
+        else if (n == DZ_HTTP_IO_LATER)
+            c->want |= DZ_POLL_WRITE;
+        else
+            c->out_at += (size_t)n;
+        if (n < 0)
+            return false;
+        if (c->out_at == c->out.len) {
+            dz_buf_release(&c->out);
+            c->out_at = 0;
+        }
+    }
+    return read_body(c);
+}
+
+/* The answer is out. */
+static void finish(struct dz_http_conn *c)
+{
+    struct dz_http_req *r = c->request;
+    dz_http_conn_allow(c, 0);
+    if (r->ws) {
+        c->stage = DZ_HTTP_AT_SOCKET;
+        dz_http_ws_open(r->ws, c);
+        return;
+    }
+    c->request = NULL;
+    dz_http_req_over(r);
+    dz_buf_release(&c->out);
+    c->out_at = 0;
+    if (!c->close) {
+        c->stage = DZ_HTTP_AT_HEAD;
+        dz_http_conn_allow(c, c->in.at < c->in.end ? c->http->opts.head_ms
+                                                   : (int64_t)c->http->opts.idle_s * 1000);
+        return;
+    }
+    if (c->tls)
+        dz_tls_goodbye(c->tls);
+    (void)shutdown(c->fd, SHUT_WR);
+    dz_http_in_release(c);
+    c->stage = DZ_HTTP_AT_LINGER; /* closed now, what is unread would take the answer with it */
+    dz_http_conn_allow(c, LINGER_MS);
+}
+
+static void allow_send(struct dz_http_conn *c, const struct dz_http_req *r)
+{
+    const struct dz_http_opts *o = &c->http->opts;
+    if (r->source && (c->moved > 0 || !c->deadline_ms))
+        dz_http_conn_allow(c, (int64_t)o->stall_s * 1000);
+    else if (!r->source && (c->moved >= SEND_PIECE || !c->deadline_ms))
+        dz_http_conn_allow(c, o->send_ms);
+}
+
+static bool send_answer(struct dz_http_conn *c)
+{
+    struct dz_http_req *r = c->request;
+    bool moved = !c->close && read_body(c);
+    switch (r->sent ? DZ_HTTP_SENT : dz_http_send_some(c)) {
+    case DZ_HTTP_SENT:
+        r->sent = true;
+        break;
+    case DZ_HTTP_SENT_SOME:
+        c->want |= c->tls ? 0 : DZ_POLL_WRITE;
+        allow_send(c, r);
+        return moved;
+    case DZ_HTTP_SENT_WAIT:
+        dz_http_conn_allow(c, 0);
+        return moved || r->nudged;
+    case DZ_HTTP_SENT_TURN:
+        c->turn = true;
+        return false;
+    case DZ_HTTP_SENT_BROKEN:
+        c->dead = true;
+        return false;
+    }
+    if (!r->whole && !c->close) {
+        allow_body(c, r);
+        return moved;
+    }
+    finish(c);
+    return true;
+}
+
+static bool linger(struct dz_http_conn *c)
+{
+    char piece[DZ_IO_PIECE];
+    ssize_t n = recv(c->fd, piece, sizeof piece, MSG_DONTWAIT);
+    c->moved += n > 0 ? (uint64_t)n : 0;
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || c->moved > DZ_HTTP_DISCARD_MAX)
+        c->dead = true;
+    return n > 0;
+}
+
+static bool step(struct dz_http_conn *c)
+{
+    switch (c->stage) {
+    case DZ_HTTP_AT_HANDSHAKE:
+        return handshake(c);
+    case DZ_HTTP_AT_HEAD:
+        return read_head(c);
+    case DZ_HTTP_AT_BODY:
+        return in_body(c);
+    case DZ_HTTP_AT_SEND:
+        return send_answer(c);
+    case DZ_HTTP_AT_LINGER:
+        return linger(c);
+    case DZ_HTTP_AT_WAIT:
+    case DZ_HTTP_AT_SOCKET:
+        break;
+    }
+    return false;
+}
+
+/* What to wait for. */
+static int events_of(const struct dz_http_conn *c)
+{
+    const struct dz_http_req *r = c->request;
+    int events = c->want;
+    switch (c->stage) {
+    case DZ_HTTP_AT_HANDSHAKE:
+    case DZ_HTTP_AT_SOCKET:
+        break;
+    case DZ_HTTP_AT_HEAD:
+    case DZ_HTTP_AT_LINGER:
+        events |= DZ_POLL_READ;
+        break;
+    case DZ_HTTP_AT_BODY:
+        events |= r->blocked ? 0 : DZ_POLL_READ;
+        break;
+    case DZ_HTTP_AT_SEND:
+        events |= !r->whole && !c->close ? DZ_POLL_READ : 0;
+        break;
+    case DZ_HTTP_AT_WAIT:
+        break;
+    }
+    return events ? events : DZ_POLL_HANGUP;
+}
+
+void dz_http_conn_run(struct dz_http_conn *c)
+{
+    assert(!c->running);
+    c->running = true;
+    unsigned turns = 0;
+    do {
+        enum dz_http_stage was = c->stage;
+        c->again = c->turn = false;
+        c->want = 0;
+        while (!c->dead && !c->turn && step(c)) {
+            c->want = 0;
+            c->turn = was == DZ_HTTP_AT_SEND && c->stage == DZ_HTTP_AT_HEAD &&
+                      ++turns == DZ_HTTP_TURN_MAX;
+            was = c->stage;
+        }
+    } while (c->again && !c->dead && !c->turn);
+    c->running = false;
+    if (c->dead) {
+        dz_http_conn_free(c);
+        return;
+    }
+    if (c->turn)
+        dz_http_conn_kick(c);
+    if (!c->ws)
+        dz_http_conn_watch(c, events_of(c));
+}
+
+void dz_http_conn_late(struct dz_http_conn *c)
+{
+    struct dz_http_req *r = c->request;
+    bool head = c->stage == DZ_HTTP_AT_HEAD && c->in.at < c->in.end;
+    bool body = c->stage == DZ_HTTP_AT_BODY && !r->answered;
+    if (head)
+        refuse_head(c, DZ_ETIMEOUT, 408, "the head of the request took too long");
+    else if (body)
+        dz_http_req_refuse(r, DZ_ETIMEOUT, 408, "the body of the request took too long");
+    c->close = true;
+    if (!head && !body)
+        c->dead = true;
+    dz_http_conn_run(c);
+}
+
+/* --- birth and death ----------------------------------------------------------------------------
+ */
 
 static int64_t peer_uid(int fd)
 {
@@ -37,40 +383,80 @@ static int64_t peer_uid(int fd)
     return peer.uid;
 }
 
-static struct dz_http_conn *begin(struct dz_http *h, struct MHD_Connection *mhd)
+/* An IPv4 address as IPv6 writes it. */
+static void keep_address(struct dz_http_conn *c, const struct sockaddr_storage *from)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    if (from->ss_family == AF_INET6) {
+        memcpy(&v6, from, sizeof v6);
+        c->address = v6.sin6_addr;
+    } else if (from->ss_family == AF_INET) {
+        memcpy(&v4, from, sizeof v4);
+        c->address.s6_addr[10] = c->address.s6_addr[11] = 0xff;
+        memcpy(&c->address.s6_addr[12], &v4.sin_addr, 4);
+    }
+}
+
+static int set_up(struct dz_http_conn *c, const struct dz_http_listener *l)
+{
+    struct dz_http *h = c->http;
+    const int on = 1;
+    if (l->tcp) {
+        (void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        (void)setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    } else {
+        c->peer_uid = peer_uid(c->fd);
+    }
+    if (l->tls && dz_tls_new(h->tls, c->fd, NULL, &c->tls, NULL) < 0)
+        return DZ_ENOMEM;
+    c->stage = l->tls ? DZ_HTTP_AT_HANDSHAKE : DZ_HTTP_AT_HEAD;
+    return dz_poll_new(h->opts.loop, c->fd, on_poll, c, &c->poll, NULL);
+}
+
+struct dz_http_conn *dz_http_conn_new(struct dz_http_listener *l, int fd,
+                                      const struct sockaddr_storage *from)
+{
+    struct dz_http *h = l->http;
     struct dz_http_conn *c = dz_zalloc(sizeof *c);
-    if (!c)
+    if (!c) {
+        (void)close(fd);
         return NULL;
-    *c = (struct dz_http_conn){.http = h, .fd = info->connect_fd};
-    if (dz_poll_new(h->opts.loop, c->fd, on_poll, c, &c->poll, NULL) < 0) {
+    }
+    *c = (struct dz_http_conn){
+        .http = h, .fd = fd, .tcp = l->tcp, .peer_uid = -1, .out = DZ_BUF_INIT(DZ_HTTP_OUT_MAX)};
+    dz_list_init(&c->link);
+    dz_list_init(&c->ready);
+    keep_address(c, from);
+    if (set_up(c, l) < 0) {
+        dz_tls_free(c->tls);
+        dz_fd_close(&c->fd);
         dz_free(c);
         return NULL;
     }
-    c->peer_uid = peer_uid(c->fd);
-    dz_list_init(&c->link);
     dz_list_push_back(&h->connections, &c->link);
+    dz_http_conn_allow(c, l->tcp ? 2 * (int64_t)h->opts.head_ms : (int64_t)h->opts.idle_s * 1000);
     return c;
 }
 
-void dz_http_on_connection(void *http, struct MHD_Connection *mhd, void **socket_context,
-                           enum MHD_ConnectionNotificationCode code)
+void dz_http_conn_free(struct dz_http_conn *c)
 {
-    struct dz_http *h = http;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        h->connection_count++;
-        *socket_context = begin(h, mhd); /* NULL: its first request is refused */
-        return;
-    }
-    struct dz_http_conn *c = *socket_context;
-    h->connection_count--;
-    if (c) {
-        assert(!c->request);
-        dz_poll_free(c->poll);
-        dz_list_remove(&c->link);
-        dz_free(c);
-    }
-    dz_http_refill(h);
+    struct dz_http *h = c->http;
+    struct dz_ws *w = c->ws;
+    c->dead = c->running = true; /* what is called now may not move it any more */
+    c->ws = NULL;
+    if (w)
+        dz_http_ws_drop(w);
+    if (c->request)
+        dz_http_req_left(c->request);
+    c->request = NULL;
+    dz_list_remove(&c->link);
+    dz_list_remove(&c->ready);
+    dz_poll_free(c->poll);
+    dz_tls_free(c->tls);
+    dz_fd_close(&c->fd);
+    dz_http_in_release(c);
+    dz_buf_release(&c->out);
+    dz_http_conn_over(h, c);
+    dz_free(c);
 }

@@ -2,25 +2,25 @@
  *
  * http_int.h - inside the module: the server, its connections, its requests.
  *
- *     server ─┬─ listeners            polled by the loop, accepted here
- *             ├─ libmicrohttpd        parses and sends; its epoll descriptor is polled
- *             └─ connections ── a poll of their own: watches for a hang-up while
- *                    │          libmicrohttpd sleeps on them, and is the WebSocket's
- *                    └─ at most one request each
+ *     server ─┬─ listeners            polled by the loop
+ *             ├─ tick                 looks at deadlines, while there are connections
+ *             └─ connections          polled by the loop
+ *                   └─ at most one request each
  *
- * A request in its life, and what may happen at each point:
+ * A connection goes round
  *
- *     HEAD      the headers are there. The route is looked up; if it is a streamed one and a
- *               body follows, its handler is called. May be suspended here.
- *     BODY      bytes come: gathered, pushed into the sink, or thrown away once answered
- *     WHOLE     all is read, the handler has been called; suspended until the answer
+ *     HANDSHAKE ──▶ HEAD ──▶ BODY ──▶ WAIT ──▶ SEND ──▶ HEAD | LINGER | SOCKET
+ *                            └──────▶ SEND (answered before the end of the body, of which
+ *                                           some is still read and thrown away)
  *
- * libmicrohttpd takes a response in HEAD (but then closes the connection) and in WHOLE, so
- * one that is made in BODY waits in `response`. While a connection is suspended (`suspended`)
- * nobody reads it.
+ * and moves in one function, dz_http_conn_run, which is called by the loop only: by the
+ * connection's poll, the tick, and a timer of zero milliseconds for those that somebody
+ * wanted to move (dz_http_conn_kick). So no callback comes from inside a call of the user.
+ * What ends a connection anywhere only marks it (`dead`); it is taken apart in run.
  *
  * Invariants: a request is in http->waiting exactly while it is not answered and not gone;
- * `gone` is called or dropped when it leaves; `done` of a source comes once.
+ * `gone` is called or dropped when it leaves; `done` of a source comes once. A connection
+ * that waits for its next request owns no buffer.
  */
 #ifndef DZ_HTTP_INT_H
 #define DZ_HTTP_INT_H
@@ -28,144 +28,205 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "http/http_mhd.h"
+#include "http/http_head.h"
 #include "http/http_route.h"
 #include "loop/loop.h"
+#include "tls/tls.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 enum {
-    DZ_HTTP_LISTENERS_MAX = 4,
+    DZ_HTTP_LISTENERS_MAX = 16,
     DZ_HTTP_ACCEPT_BATCH = 64,     /* connections taken before others have their turn */
     DZ_HTTP_ACCEPT_PAUSE_MS = 200, /* when descriptors have run out */
+    DZ_HTTP_TURN_MAX = 16,         /* requests of one connection before others have theirs */
 };
 
 struct dz_http_listener {
     int fd;
     struct dz_poll *poll;
     struct dz_http *http;
-    char *path; /* of a unix socket that was made here */
+    char *path;    /* of a unix socket that was made here */
+    bool tcp, tls; /* tls: by http->tls */
 };
 
 struct dz_http {
     struct dz_http_opts opts;
-    struct MHD_Daemon *mhd;
-    struct dz_poll *poll;   /* its epoll descriptor */
-    struct dz_timer *timer; /* its next deadline, or at once */
+    struct dz_timer *soon;  /* run the connections in `ready` */
     struct dz_timer *retry; /* accept again */
+    struct dz_timer *clock; /* deadlines */
     struct dz_timer *tick;  /* comments of event streams */
     struct dz_http_listener listeners[DZ_HTTP_LISTENERS_MAX];
     size_t listener_count;
-    struct dz_list connections, sockets, streams; /* dz_http_conn, dz_ws, dz_sse */
+    struct dz_tls_context *tls;
+    struct dz_list connections, ready, sockets, streams; /* dz_http_conn, dz_ws, dz_sse */
+    struct dz_list orphans; /* requests that are kept without a client */
     size_t connection_count, request_count;
-    struct dz_list requests;
     struct dz_map waiting, streaming; /* by id: dz_http_req */
+    struct dz_map addresses;          /* bytes of an address -> struct of http.c: how many */
     uint64_t last_id;
-    bool running;  /* inside MHD_run */
-    bool again;    /* it must be run again at once */
+    int64_t clock_ms; /* between two looks at the deadlines */
+    int64_t date_s;   /* of which `date` is the text */
+    char date[40];
     bool full;     /* listeners are not polled */
     bool quiesced; /* connections end with their next answer */
     bool ending;
 };
 
-struct dz_http_conn {
-    struct dz_http *http;
-    struct dz_list link;
-    int fd;
-    int64_t peer_uid;
-    struct dz_poll *poll;
-    struct dz_http_req *request; /* the one that is suspended, for a hang-up */
-    struct dz_ws *ws;
+enum dz_http_stage {
+    DZ_HTTP_AT_HANDSHAKE,
+    DZ_HTTP_AT_HEAD,   /* of a request, or nothing yet */
+    DZ_HTTP_AT_BODY,   /* its bytes go to the request */
+    DZ_HTTP_AT_WAIT,   /* the request is whole, its answer is to come */
+    DZ_HTTP_AT_SEND,   /* of an answer */
+    DZ_HTTP_AT_LINGER, /* all is said: until the client has read it */
+    DZ_HTTP_AT_SOCKET, /* a WebSocket has it */
 };
 
-enum dz_http_phase {
-    DZ_HTTP_PHASE_HEAD,
-    DZ_HTTP_PHASE_BODY,
-    DZ_HTTP_PHASE_WHOLE,
+/* Bytes that were read and not used yet. */
+struct dz_http_in {
+    char *p;
+    size_t at, end, size;
+};
+
+struct dz_http_conn {
+    struct dz_http *http;
+    struct dz_list link, ready; /* ready: in http->ready, or alone */
+    int fd;
+    struct dz_tls *tls;
+    struct in6_addr address; /* of TCP; IPv4 mapped */
+    bool tcp;
+    int64_t peer_uid;
+    struct dz_poll *poll;
+    int polled; /* events that it is set to */
+    int want;   /* what TLS waits for besides */
+    enum dz_http_stage stage;
+    int64_t deadline_ms; /* monotonic; 0: none */
+    uint64_t moved;      /* bytes since the deadline was set */
+    struct dz_http_in in;
+    size_t scanned; /* of a head */
+    struct dz_buf out;
+    size_t out_at;
+    struct dz_http_req *request;
+    struct dz_ws *ws;
+    bool running, again; /* inside run; it must go on */
+    bool turn;           /* others have theirs first */
+    bool dead;           /* to be taken apart */
+    bool close;          /* after this answer */
+    bool skipped;        /* an empty line before a request */
 };
 
 struct dz_http_req {
     struct dz_http *http;
     struct dz_http_conn *conn;
-    struct MHD_Connection *mhd;
-    struct dz_list link;
+    struct dz_list link; /* in http->orphans, or alone */
     uint64_t id;
     int64_t began_ns;
     char request_id[DZ_ID_TEXT];
     struct dz_arena arena;
     void *context;
 
-    char *target; /* as it came */
-    const char *method;
+    struct dz_http_head head;
     struct dz_str path;
     struct dz_http_match match;
     struct dz_http_query query;
-    int64_t body_size; /* -1: chunked */
+
     struct dz_buf body;
-
-    enum dz_http_phase phase;
-    bool begun;      /* the headers have been looked at */
-    bool called;     /* the handler */
-    bool suspended;  /* in libmicrohttpd */
-    bool head_again; /* the next call is the first one repeated */
-    bool useless;    /* the sink wants no more */
-    bool answered;
-    bool queued; /* the response is libmicrohttpd's */
-    bool gone;
-    bool kept;   /* it is answered also when the client has left; then mhd and conn are NULL */
-    bool nudged; /* dz_http_more came since the last pull or push began */
+    struct dz_http_chunks chunks;
+    uint64_t body_left; /* of a length */
+    bool whole;         /* the body is read to its end */
+    bool called;        /* the handler */
+    bool useless;       /* the sink wants no more */
+    bool blocked;       /* the sink takes nothing now, or there is none yet */
+    bool nudged;        /* dz_http_more came since the last pull or push began */
+    bool asked;         /* the client was told to go on, or had not asked */
     size_t discarded;
-
     const struct dz_http_sink *sink;
     void *sink_arg;
+
+    bool answered, gone;
+    bool kept; /* it is answered also when the client has left; then conn is NULL */
+    bool sent; /* the answer */
     void (*on_gone)(void *arg);
     void *gone_arg;
 
     int status;
-    struct MHD_Response *response; /* answered, not queued yet */
     struct dz_http_set {
         const char *name, *value;
         struct dz_http_set *next;
     } *headers;
+    /* What follows the head of the answer: bytes, a file, or what a source gives. */
+    char *bytes;
+    uint64_t at, left; /* of bytes or the file; of a source with a size */
+    int fd;            /* -1: none */
     const struct dz_http_source *source;
     void *source_arg;
-    struct dz_ws *ws; /* that the response will make */
+    bool sized, chunked, source_over, no_body;
+    struct dz_ws *ws; /* that the answer will make */
 };
 
-void dz_http_req_over(struct dz_http_req *r); /* http_req.c: tell of its end, and free it */
-
 /* http.c */
-void dz_http_kick(struct dz_http *h);   /* run libmicrohttpd from the loop, soon */
-void dz_http_refill(struct dz_http *h); /* a connection less: accept again */
-
 void dz_http_poll_set(struct dz_poll *poll, int events);
+void dz_http_conn_over(struct dz_http *h, const struct dz_http_conn *c); /* one less */
+const char *dz_http_date(struct dz_http *h);
+/* What connections of one client have in common: its address, of IPv6 the network. */
+size_t dz_http_address_key(const struct dz_http_conn *c, uint8_t out[static 16]);
 
-/* http_conn.c: callbacks of libmicrohttpd */
-void dz_http_on_connection(void *http, struct MHD_Connection *c, void **socket_context,
-                           enum MHD_ConnectionNotificationCode code);
+/* http_conn.c */
+struct dz_http_conn *dz_http_conn_new(struct dz_http_listener *l, int fd,
+                                      const struct sockaddr_storage *from);
+void dz_http_conn_run(struct dz_http_conn *c);
+void dz_http_conn_kick(struct dz_http_conn *c); /* run it from the loop, soon */
+void dz_http_conn_end(struct dz_http_conn *c);  /* as soon as the loop has its turn */
+void dz_http_conn_free(struct dz_http_conn *c); /* now; only from the loop */
 void dz_http_conn_watch(struct dz_http_conn *c, int events);
+void dz_http_conn_late(struct dz_http_conn *c);              /* its deadline is over */
+void dz_http_conn_allow(struct dz_http_conn *c, int64_t ms); /* a new deadline; 0: none */
 
-/* http_req.c: the same */
-void *dz_http_on_target(void *http, const char *uri, struct MHD_Connection *c);
-enum MHD_Result dz_http_on_request(void *http, struct MHD_Connection *c, const char *url,
-                                   const char *method, const char *version, const char *data,
-                                   size_t *data_size, void **context);
-void dz_http_on_completed(void *http, struct MHD_Connection *c, void **context,
-                          enum MHD_RequestTerminationCode code);
-void dz_http_req_suspend(struct dz_http_req *r); /* only in a callback of libmicrohttpd */
-void dz_http_req_resume(struct dz_http_req *r);
-/* The client has left: tell whoever waits, and let libmicrohttpd close the connection. */
-void dz_http_req_gone(struct dz_http_req *r);
+/* http_io.c: bytes, by TLS or not. */
+enum {
+    DZ_HTTP_IO_LATER = -1,
+    DZ_HTTP_IO_BROKEN = -2,
+};
+/* At least 1, 0 at the other end's end, or one of the above. What was read ahead comes first. */
+ssize_t dz_http_read(struct dz_http_conn *c, void *p, size_t n);
+ssize_t dz_http_write(struct dz_http_conn *c, const void *p, size_t n, bool more);
+/* More into c->in: as dz_http_read. */
+ssize_t dz_http_fill(struct dz_http_conn *c, size_t room);
+void dz_http_in_release(struct dz_http_conn *c);
 
-/* http_check.c: what the request's headers say of its body; DZ_EINVAL, DZ_ELIMIT */
-DZ_NODISCARD int dz_http_check(struct dz_http_req *r, struct dz_err *err);
+/* http_req.c */
+/* A request of a head of n bytes; NULL: out of memory. p may be NULL: it is refused. */
+struct dz_http_req *dz_http_req_new(struct dz_http_conn *c);
+void dz_http_req_head(struct dz_http_req *r, const char *p, size_t n);
+void dz_http_req_over(struct dz_http_req *r); /* taken apart */
+void dz_http_req_left(struct dz_http_req *r); /* its client has: the same, unless it is kept */
+void dz_http_req_refuse(struct dz_http_req *r, int code, int status, const char *message);
+/* Bytes of the body: how many were used; negative: the connection is of no use. */
+ssize_t dz_http_req_body(struct dz_http_req *r, const char *p, size_t n);
+void dz_http_req_whole(struct dz_http_req *r); /* all of it has come */
 
-/* http_answer.c: hands a response over; it is taken in every case, NULL: memory was short
- * and the connection is cut. */
-void dz_http_answer(struct dz_http_req *r, int status, struct MHD_Response *response);
-void dz_http_queue(struct dz_http_req *r); /* r->response, at a point where it is taken */
+/* http_send.c */
+enum dz_http_sent {
+    DZ_HTTP_SENT,      /* all */
+    DZ_HTTP_SENT_SOME, /* go on later, when the socket has room */
+    DZ_HTTP_SENT_WAIT, /* go on when the source has more */
+    DZ_HTTP_SENT_TURN, /* go on, after others had their turn */
+    DZ_HTTP_SENT_BROKEN,
+};
+void dz_http_send_head(struct dz_http_req *r, const char *type, int64_t size);
+enum dz_http_sent dz_http_send_some(struct dz_http_conn *c);
+const char *dz_http_reason(int status);
+
+/* http_answer.c */
+void dz_http_switch(struct dz_http_req *r);  /* answers with 101; r->ws follows */
+void dz_http_cut_off(struct dz_http_req *r); /* nothing can be said: the connection is cut */
 
 /* http_sse.c, http_ws.c */
+void dz_http_ws_open(struct dz_ws *w, struct dz_http_conn *c); /* the 101 is out */
 void dz_http_ws_poll(struct dz_ws *w, int events);
 void dz_http_ws_end_all(struct dz_http *h);
-void dz_http_ws_drop(struct dz_ws *w); /* the connection ended before the upgrade */
+void dz_http_ws_drop(struct dz_ws *w); /* the connection ended */
 
 #endif

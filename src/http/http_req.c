@@ -1,154 +1,104 @@
 /* SPDX-License-Identifier: MIT
  *
- * A request's life; http_int.h has the picture.
- *
- * libmicrohttpd calls dz_http_on_request once with the headers, once for each piece of the
- * body, and once at its end. When it was suspended in the first or the last of these, it
- * repeats that call after the resume; `head_again` tells a repeated first one from a last.
+ * A request's life: its head is looked at, its route found, its body gathered or given to a
+ * sink, its handler called. http_int.h has the picture.
  */
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "http/http_int.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <strings.h>
 
-/* --- birth ------------------------------------------------------------------------- */
+/* --- birth and death ------------------------------------------------------------------- */
 
-static struct dz_http_conn *conn_of(struct MHD_Connection *c)
+struct dz_http_req *dz_http_req_new(struct dz_http_conn *c)
 {
-    return MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-}
-
-static int born(struct dz_http *h, struct dz_http_req *r, const char *uri)
-{
-    int rc = dz_id_new("req", r->request_id, NULL);
-    r->target = dz_str_dup(dz_str(uri));
-    if (rc < 0 || !r->target)
-        return DZ_ENOMEM;
-    return dz_map_put64(&h->waiting, r->id, r, NULL);
-}
-
-void *dz_http_on_target(void *http, const char *uri, struct MHD_Connection *c)
-{
-    struct dz_http *h = http;
-    struct dz_http_req *r = h->ending || !conn_of(c) ? NULL : dz_zalloc(sizeof *r);
+    struct dz_http *h = c->http;
+    struct dz_http_req *r = dz_zalloc(sizeof *r);
     if (!r)
-        return NULL; /* the connection is closed at the next call */
+        return NULL;
     *r = (struct dz_http_req){
         .http = h,
-        .conn = conn_of(c),
-        .mhd = c,
+        .conn = c,
         .id = ++h->last_id,
         .began_ns = dz_clock_mono_ns(),
         .arena = DZ_ARENA_INIT(DZ_HTTP_ARENA_MAX),
         .body = DZ_BUF_INIT(DZ_HTTP_BODY_MAX),
+        .head = {.method = "", .target = "/"},
+        .whole = true,
+        .fd = -1,
     };
-    dz_list_init(&r->link);
-    if (born(h, r, uri) < 0) {
-        dz_free(r->target);
+    if (dz_id_new("req", r->request_id, NULL) < 0 ||
+        dz_map_put64(&h->waiting, r->id, r, NULL) < 0) {
         dz_free(r);
         return NULL;
     }
-    dz_list_push_back(&h->requests, &r->link);
+    dz_list_init(&r->link);
     h->request_count++;
     return r;
 }
-
-/* --- standing still ------------------------------------------------------------------ */
-
-void dz_http_req_suspend(struct dz_http_req *r)
-{
-    assert(!r->suspended);
-    r->suspended = true;
-    r->conn->request = r;
-    MHD_suspend_connection(r->mhd);
-    dz_http_conn_watch(r->conn, DZ_POLL_HANGUP);
-}
-
-void dz_http_req_resume(struct dz_http_req *r)
-{
-    if (!r->suspended)
-        return;
-    r->suspended = false;
-    r->conn->request = NULL;
-    dz_http_conn_watch(r->conn, 0);
-    MHD_resume_connection(r->mhd);
-    dz_http_kick(r->http);
-}
-
-/* --- the end ------------------------------------------------------------------------- */
 
 static void stop_waiting(struct dz_http_req *r)
 {
     void (*fn)(void *arg) = r->on_gone;
     r->on_gone = NULL;
+    r->gone = true;
     if (!r->answered && dz_map_remove64(&r->http->waiting, r->id) && fn)
         fn(r->gone_arg);
-}
-
-void dz_http_req_gone(struct dz_http_req *r)
-{
-    if (r->gone)
-        return;
-    r->gone = true;
-    if (!r->kept || r->http->ending)
-        stop_waiting(r);
-    dz_http_req_resume(r);
-}
-
-void dz_http_on_completed(void *http, struct MHD_Connection *c, void **context,
-                          enum MHD_RequestTerminationCode code)
-{
-    struct dz_http_req *r = *context;
-    struct dz_http *h = http;
-    if (!r)
-        return;
-    *context = NULL;
-    r->gone = true;
-    if (r->conn->request == r)
-        r->conn->request = NULL;
-    if (r->kept && !r->answered && !h->ending) { /* nobody is there, and the answer counts */
-        r->mhd = NULL;
-        r->conn = NULL;
-        r->suspended = false;
-        return;
-    }
-    stop_waiting(r);
-    (void)dz_map_remove64(&h->streaming, r->id);
-    if (r->source && code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
-        (void)MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, h->opts.idle_s);
-    if (r->source)
-        r->source->done(r->source_arg);
-    if (r->ws)
-        dz_http_ws_drop(r->ws);
-    dz_http_req_over(r);
 }
 
 void dz_http_req_over(struct dz_http_req *r)
 {
     struct dz_http *h = r->http;
+    stop_waiting(r);
+    (void)dz_map_remove64(&h->streaming, r->id);
+    if (r->source)
+        r->source->done(r->source_arg);
+    if (r->ws) /* not opened yet */
+        dz_http_ws_drop(r->ws);
     if (h->opts.done)
         h->opts.done(r, r->status, dz_clock_mono_ns() - r->began_ns, h->opts.user);
-    if (r->response)
-        MHD_destroy_response(r->response);
+    if (r->fd >= 0)
+        dz_fd_close(&r->fd);
     dz_list_remove(&r->link);
     h->request_count--;
+    dz_free(r->bytes);
     dz_arena_release(&r->arena);
     dz_buf_release(&r->body);
-    dz_free(r->target);
     dz_free(r);
 }
 
-/* --- the calls ------------------------------------------------------------------------ */
+void dz_http_req_left(struct dz_http_req *r)
+{
+    if (!r->kept || r->answered || r->http->ending) {
+        dz_http_req_over(r);
+        return;
+    }
+    r->gone = true; /* nobody is there, and the answer counts */
+    r->conn = NULL;
+    dz_list_push_back(&r->http->orphans, &r->link);
+}
+
+void dz_http_keep(struct dz_http_req *r)
+{
+    r->kept = true;
+}
+
+/* --- from the head to the handler ---------------------------------------------------------- */
+
+void dz_http_req_refuse(struct dz_http_req *r, int code, int status, const char *message)
+{
+    const struct dz_http_problem p = {.code = code, .status = status, .message = message};
+    dz_http_refuse(r, &p);
+}
 
 static void refuse(struct dz_http_req *r, const struct dz_err *err, int status, bool close)
 {
-    const struct dz_http_problem p = {
-        .code = err->code, .status = status, .message = err->msg, .reason = NULL};
-    if (close)
-        dz_http_set(r, "Connection", "close");
-    dz_http_refuse(r, &p);
+    r->conn->close = r->conn->close || close;
+    dz_http_req_refuse(r, err->code, status, err->msg);
 }
 
 /* Looks the route up. When that fails it is answered. */
@@ -157,21 +107,13 @@ static bool find_route(struct dz_http_req *r)
     struct dz_http *h = r->http;
     struct dz_str query;
     struct dz_err err;
-    size_t n = strlen(r->target);
-    int rc = dz_http_check(r, &err);
+    int rc = dz_http_target_split(dz_str(r->head.target), &r->path, &query, &err);
     if (rc < 0) {
-        refuse(r, &err, rc == DZ_ELIMIT ? 431 : 0, true);
+        refuse(r, &err, 0, false);
         return false;
     }
-    rc = n > DZ_HTTP_TARGET_MAX
-             ? dz_fail(&err, DZ_ELIMIT, "the target is longer than %d bytes", DZ_HTTP_TARGET_MAX)
-             : dz_http_target_split(dz_str(r->target), &r->path, &query, &err);
-    if (rc < 0) {
-        refuse(r, &err, rc == DZ_ELIMIT ? 414 : 0, false);
-        return false;
-    }
-    rc = dz_http_match(h->opts.routes, h->opts.route_count, dz_str(r->method), r->path, &r->arena,
-                       &r->match, &err);
+    rc = dz_http_match(h->opts.routes, h->opts.route_count, dz_str(r->head.method), r->path,
+                       &r->arena, &r->match, &err);
     if (rc == DZ_ESTATE) {
         err.code = DZ_EINVAL;
         dz_http_set(r, "Allow", r->match.allow);
@@ -191,24 +133,10 @@ static void call_handler(struct dz_http_req *r)
 {
     assert(!r->called);
     r->called = true;
-    if (r->phase != DZ_HTTP_PHASE_HEAD && !(r->match.route->flags & DZ_HTTP_STREAMED) &&
-        r->http->opts.before && r->http->opts.before(r, r->http->opts.user))
+    if (!(r->match.route->flags & DZ_HTTP_STREAMED) && r->http->opts.before &&
+        r->http->opts.before(r, r->http->opts.user))
         return;
     r->match.route->handle(r, r->http->opts.user);
-}
-
-/* After the handler had its turn: wait unless it has answered, or the body is still to come. */
-static enum MHD_Result wait_for_answer(struct dz_http_req *r)
-{
-    if (r->gone)
-        return MHD_NO;
-    if (r->phase == DZ_HTTP_PHASE_BODY)
-        return MHD_YES;
-    if (!r->answered)
-        dz_http_req_suspend(r);
-    else if (!r->queued)
-        dz_http_queue(r);
-    return r->answered && !r->queued ? MHD_NO : MHD_YES;
 }
 
 static size_t body_max(const struct dz_http_req *r)
@@ -223,26 +151,59 @@ static void refuse_size(struct dz_http_req *r)
     refuse(r, &err, 0, true);
 }
 
-/* The first call: everything but the body is known. */
-static enum MHD_Result begin(struct dz_http_req *r)
+/* The body is wanted: a client that asked is told so. */
+static void go_on(struct dz_http_req *r)
 {
-    r->begun = true;
-    if (!find_route(r))
-        return wait_for_answer(r);
-    r->body.max = body_max(r);
-    bool streamed = r->match.route->flags & DZ_HTTP_STREAMED;
-    if (r->body_size > 0 && !streamed && (uint64_t)r->body_size > body_max(r))
-        refuse_size(r);
-    else if (r->body_size != 0 && streamed)
-        call_handler(r);
-    else
-        r->phase = DZ_HTTP_PHASE_BODY; /* which may have no pieces */
-    if (!r->answered && r->phase == DZ_HTTP_PHASE_HEAD)
-        r->head_again = true;
-    return wait_for_answer(r);
+    if (r->head.expects && !r->asked)
+        dz_buf_adds(&r->conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
+    r->asked = true;
 }
 
-/* A piece of the body: how many of the n bytes were taken. */
+/* The route is found: what of its body? */
+static void begin_body(struct dz_http_req *r)
+{
+    bool streamed = r->match.route->flags & DZ_HTTP_STREAMED;
+    r->body.max = body_max(r);
+    if (!streamed && r->head.body_size > 0 && (uint64_t)r->head.body_size > body_max(r)) {
+        refuse_size(r);
+        return;
+    }
+    if (streamed && !r->whole)
+        r->blocked = true; /* until dz_http_receive */
+    else if (!r->whole)
+        go_on(r);
+    if (streamed || r->whole)
+        call_handler(r);
+}
+
+void dz_http_req_head(struct dz_http_req *r, const char *p, size_t n)
+{
+    char *copy = dz_arena_alloc(&r->arena, n);
+    struct dz_err err;
+    int status = 0;
+    if (!copy) {
+        dz_http_conn_end(r->conn);
+        return;
+    }
+    memcpy(copy, p, n);
+    int rc = dz_http_head_parse(copy, n, &r->head, &status, &err);
+    r->conn->close = r->head.close || r->http->quiesced;
+    if (rc < 0) {
+        r->conn->close = true;
+        dz_http_req_refuse(r, err.code, status, err.msg);
+        return;
+    }
+    r->body_left = r->head.body_size > 0 ? (uint64_t)r->head.body_size : 0;
+    r->whole = r->head.body_size == 0;
+    r->asked = !r->head.expects;
+    r->conn->stage = r->whole ? DZ_HTTP_AT_WAIT : DZ_HTTP_AT_BODY;
+    if (find_route(r))
+        begin_body(r);
+}
+
+/* --- the body --------------------------------------------------------------------------------- */
+
+/* A piece of it: how many of the n bytes were taken. */
 static size_t take(struct dz_http_req *r, const char *p, size_t n)
 {
     if (r->answered || r->useless) {
@@ -263,62 +224,65 @@ static size_t take(struct dz_http_req *r, const char *p, size_t n)
     return taken < 0 ? n : (size_t)taken;
 }
 
-static enum MHD_Result piece(struct dz_http_req *r, const char *p, size_t *size)
+static size_t piece(struct dz_http_req *r, const char *p, size_t n)
 {
-    size_t n = *size, taken = 0;
+    size_t taken = 0;
     do {
-        r->nudged = false;
+        r->nudged = r->blocked = false;
         taken += take(r, p + taken, n - taken);
-    } while (taken < n && r->nudged && !r->gone);
-    *size = n - taken;
-    if (r->gone || r->discarded > DZ_HTTP_DISCARD_MAX)
-        return MHD_NO;
-    if (taken < n)
-        dz_http_req_suspend(r);
-    return MHD_YES;
+    } while (taken < n && r->nudged && !r->answered);
+    r->blocked = taken < n && !r->answered;
+    return taken;
 }
 
-static enum MHD_Result whole(struct dz_http_req *r)
+/* In chunks: the framing up to the next bytes of data, and those. */
+static ssize_t chunks(struct dz_http_req *r, const char *p, size_t n)
 {
-    if (r->phase == DZ_HTTP_PHASE_BODY) {
-        r->phase = DZ_HTTP_PHASE_WHOLE;
-        if (!r->answered && !r->called)
-            call_handler(r);
-        else if (!r->answered && r->sink && !r->useless)
-            r->sink->end(r->sink_arg);
+    struct dz_err err;
+    size_t data = 0;
+    bool end = false;
+    ssize_t framing = dz_http_chunks_next(&r->chunks, p, n, &data, &end, &err);
+    if (framing < 0) {
+        r->conn->close = true;
+        if (!r->answered)
+            dz_http_req_refuse(r, err.code, 0, err.msg);
+        return framing;
     }
-    return wait_for_answer(r);
+    size_t taken = data ? piece(r, p + framing, data) : 0;
+    if (taken)
+        dz_http_chunks_took(&r->chunks, taken);
+    r->whole = end;
+    return framing + (ssize_t)taken;
 }
 
-enum MHD_Result dz_http_on_request(void *http, struct MHD_Connection *c, const char *url,
-                                   const char *method, const char *version, const char *data,
-                                   size_t *data_size, void **context)
+ssize_t dz_http_req_body(struct dz_http_req *r, const char *p, size_t n)
 {
-    struct dz_http_req *r = *context;
-    (void)http;
-    (void)c;
-    (void)url;
-    (void)version;
-    if (!r || r->gone || r->http->ending)
-        return MHD_NO;
-    if (!r->begun) {
-        r->method = method;
-        return begin(r);
+    ssize_t used;
+    if (r->head.body_size < 0) {
+        used = chunks(r, p, n);
+    } else {
+        n = n < r->body_left ? n : (size_t)r->body_left;
+        used = (ssize_t)piece(r, p, n);
+        r->body_left -= (uint64_t)used;
+        r->whole = r->body_left == 0;
     }
-    if (*data_size > 0)
-        return piece(r, data, data_size);
-    if (r->head_again) {
-        r->head_again = false;
-        if (r->phase == DZ_HTTP_PHASE_BODY)
-            return MHD_YES;
-    }
-    return whole(r);
+    if (r->discarded > DZ_HTTP_DISCARD_MAX)
+        return DZ_ELIMIT;
+    if (used >= 0 && r->whole)
+        dz_http_req_whole(r);
+    return used;
 }
 
-void dz_http_keep(struct dz_http_req *r)
+void dz_http_req_whole(struct dz_http_req *r)
 {
-    r->method = r->match.route->method; /* what libmicrohttpd has goes with the connection */
-    r->kept = true;
+    if (r->answered)
+        return;
+    r->conn->stage = DZ_HTTP_AT_WAIT;
+    dz_http_conn_allow(r->conn, 0);
+    if (!r->called)
+        call_handler(r);
+    else if (r->sink && !r->useless)
+        r->sink->end(r->sink_arg);
 }
 
 /* --- what a handler asks ---------------------------------------------------------------- */
@@ -329,12 +293,13 @@ void dz_http_receive(struct dz_http_req *r, const struct dz_http_sink *sink, voi
     assert(!r->sink && !r->answered);
     r->sink = sink;
     r->sink_arg = arg;
-    if (r->phase != DZ_HTTP_PHASE_HEAD) {
+    if (r->whole) {
         sink->end(arg); /* there is no body */
         return;
     }
-    r->phase = DZ_HTTP_PHASE_BODY;
-    dz_http_req_resume(r);
+    r->blocked = false;
+    go_on(r);
+    dz_http_conn_kick(r->conn);
 }
 
 void dz_http_more(struct dz_http *h, uint64_t id)
@@ -342,9 +307,9 @@ void dz_http_more(struct dz_http *h, uint64_t id)
     struct dz_http_req *r = dz_map_get64(&h->streaming, id);
     if (!r)
         r = dz_map_get64(&h->waiting, id);
-    if (r && (r->source || (r->phase == DZ_HTTP_PHASE_BODY && !r->head_again))) {
-        r->nudged = true; /* for a pull or push that this comes from the inside of */
-        dz_http_req_resume(r);
+    if (r && (r->source || r->sink)) {
+        r->nudged = true; /* for a pull or push that this comes from the inside of, too */
+        dz_http_conn_kick(r->conn);
     }
 }
 
@@ -371,7 +336,7 @@ const struct dz_http_route *dz_http_route_of(const struct dz_http_req *r)
 
 const char *dz_http_method(const struct dz_http_req *r)
 {
-    return r->method ? r->method : "";
+    return r->head.method;
 }
 
 struct dz_str dz_http_path(const struct dz_http_req *r)
@@ -416,7 +381,7 @@ const char *dz_http_query_unknown(const struct dz_http_req *r, const char *const
 
 const char *dz_http_header(const struct dz_http_req *r, const char *name)
 {
-    return MHD_lookup_connection_value(r->mhd, MHD_HEADER_KIND, name);
+    return dz_http_head_get(&r->head, name);
 }
 
 bool dz_http_accepts(const struct dz_http_req *r, const char *type)
@@ -440,12 +405,27 @@ struct dz_str dz_http_body(const struct dz_http_req *r)
 
 int64_t dz_http_body_size(const struct dz_http_req *r)
 {
-    return r->body_size;
+    return r->head.body_size;
 }
 
 int64_t dz_http_peer_uid(const struct dz_http_req *r)
 {
-    return r->conn->peer_uid;
+    return r->conn ? r->conn->peer_uid : -1;
+}
+
+const char *dz_http_peer(const struct dz_http_req *r, char out[static DZ_HTTP_PEER])
+{
+    if (!r->conn || !r->conn->tcp)
+        return r->conn ? "unix" : "gone";
+    const struct in6_addr *a = &r->conn->address;
+    bool v4 = IN6_IS_ADDR_V4MAPPED(a);
+    const void *from = v4 ? (const void *)&a->s6_addr[12] : a;
+    return inet_ntop(v4 ? AF_INET : AF_INET6, from, out, DZ_HTTP_PEER) ? out : "?";
+}
+
+size_t dz_http_peer_key(const struct dz_http_req *r, uint8_t out[static 16])
+{
+    return dz_http_address_key(r->conn, out);
 }
 
 struct dz_arena *dz_http_arena(struct dz_http_req *r)

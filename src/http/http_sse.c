@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Event streams (the WHATWG's "server-sent events"): lines of text over a response without
- * an end. What is sent waits in a buffer until libmicrohttpd can write to the socket; when
+ * an end. What is sent waits in a buffer until there is room in the socket; when
  * a client falls behind, the sender is told to wait, and one that does not is cut off.
  *
  * A comment is sent when nothing else was for two thirds of the promised time; one timer
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "http/http_int.h"
 
-#include <sys/socket.h>
+#include <string.h>
 
 struct dz_sse {
     struct dz_http *http;
@@ -21,7 +21,7 @@ struct dz_sse {
     const struct dz_sse_ops *ops;
     void *arg;
     struct dz_buf queue;
-    size_t sent; /* bytes of it that libmicrohttpd has */
+    size_t sent; /* bytes of it that are on their way */
     int64_t last_ms;
     bool behind; /* the sender waits for room() */
     bool ended, cut;
@@ -109,7 +109,7 @@ struct dz_sse *dz_http_sse(struct dz_http_req *r, const struct dz_sse_ops *ops, 
     struct dz_http *h = r->http;
     if (!s || start_ticking(h) < 0) {
         dz_free(s);
-        dz_http_answer(r, 503, NULL);
+        dz_http_cut_off(r);
         return NULL;
     }
     *s = (struct dz_sse){.http = h,
@@ -155,8 +155,7 @@ static void add_event(struct dz_buf *b, const char *event, const char *id, struc
 static int cut(struct dz_sse *s, int rc)
 {
     s->cut = true;
-    (void)shutdown(s->req->conn->fd, SHUT_RDWR);
-    dz_http_more(s->http, s->id);
+    dz_http_conn_end(s->req->conn);
     return rc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * WebSockets: libmicrohttpd hands the socket over after its 101, libwslay makes and reads
- * the frames, the connection's own poll says when.
+ * WebSockets: the connection is theirs after its 101, libwslay makes and reads the frames, the
+ * connection's poll says when.
  *
  * A socket ends in one place, end(), which runs from the loop only (a poll or the timer) and
  * never inside a call of the user: what a call finds broken it notes, and sets the timer to
@@ -12,11 +12,9 @@
 #include "http/http_int.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
-#include <strings.h>
-#include <sys/socket.h>
+#include <string.h>
 #include <wslay/wslay.h>
 
 enum {
@@ -24,6 +22,7 @@ enum {
     ACCEPT_TEXT = 29, /* 20 bytes, with the terminator */
     PINGS_MISSED = 2,
     ROOM_TURNS = 4,
+    PONGS_MAX = 64, /* that wait to be sent: then nothing is read */
     REASON_MAX = 123,
     GONE = 1006, /* no closing frame came */
 };
@@ -31,15 +30,12 @@ enum {
 struct dz_ws {
     struct dz_http *http;
     struct dz_http_conn *conn; /* NULL before the upgrade */
-    struct MHD_UpgradeResponseHandle *urh;
     struct dz_list link;
     wslay_event_context_ptr ctx;
     const struct dz_ws_ops *ops;
     void *arg;
     struct dz_timer *timer;
-    struct dz_buf early; /* what libmicrohttpd had read behind the request */
-    size_t early_used;
-    unsigned pings, stalled_ms;
+    unsigned pings, pongs, stalled_ms;
     int code;   /* why the server ends it, 0: it does not */
     bool in_io; /* inside poll or timer: they look at the state afterwards */
     bool paused, behind, broken;
@@ -49,18 +45,6 @@ struct dz_ws {
 
 /* --- the handshake ----------------------------------------------------------------------- */
 
-/* Is word among the comma-separated ones of a header? */
-static bool has_word(const char *header, const char *word)
-{
-    struct dz_str rest = dz_str(header), part;
-    while (dz_str_split(&rest, ',', &part)) {
-        part = dz_str_trim(part);
-        if (part.n == strlen(word) && strncasecmp(part.p, word, part.n) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool is_key(const char *s)
 {
     return s && strlen(s) == KEY_TEXT && s[KEY_TEXT - 1] == '=' && s[KEY_TEXT - 2] == '=';
@@ -69,8 +53,9 @@ static bool is_key(const char *s)
 bool dz_http_wants_ws(const struct dz_http_req *r)
 {
     const char *version = dz_http_header(r, "Sec-WebSocket-Version");
-    return strcmp(r->method, "GET") == 0 && has_word(dz_http_header(r, "Connection"), "upgrade") &&
-           has_word(dz_http_header(r, "Upgrade"), "websocket") && version &&
+    return strcmp(r->head.method, "GET") == 0 &&
+           dz_http_head_lists(&r->head, "Connection", "upgrade") &&
+           dz_http_head_lists(&r->head, "Upgrade", "websocket") && version &&
            strcmp(version, "13") == 0 && is_key(dz_http_header(r, "Sec-WebSocket-Key"));
 }
 
@@ -89,25 +74,24 @@ static bool accept_text(const char *key, char out[static ACCEPT_TEXT])
 
 /* --- frames ------------------------------------------------------------------------------- */
 
+/* A client that sends pings and reads no pongs would fill the queue. */
+static bool is_choked(const struct dz_ws *w)
+{
+    return w->pongs >= PONGS_MAX && wslay_event_want_write(w->ctx);
+}
+
 static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *p, size_t n, int flags, void *arg)
 {
     struct dz_ws *w = arg;
-    size_t early = w->early.len - w->early_used;
     (void)flags;
-    if (w->paused || w->broken) {
+    if (w->paused || w->broken || is_choked(w)) {
         wslay_event_set_error(ctx, WSLAY_ERR_WOULDBLOCK);
         return -1;
     }
-    if (early > 0) {
-        n = n < early ? n : early;
-        memcpy(p, w->early.p + w->early_used, n);
-        w->early_used += n;
-        return (ssize_t)n;
-    }
-    ssize_t got = recv(w->conn->fd, p, n, MSG_DONTWAIT);
+    ssize_t got = dz_http_read(w->conn, p, n);
     if (got > 0)
         return got;
-    bool later = got < 0 && (errno == EAGAIN || errno == EINTR);
+    bool later = got == DZ_HTTP_IO_LATER;
     w->broken = !later;
     wslay_event_set_error(ctx, later ? WSLAY_ERR_WOULDBLOCK : WSLAY_ERR_CALLBACK_FAILURE);
     return -1;
@@ -117,13 +101,12 @@ static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *p, size_t n, 
                        void *arg)
 {
     struct dz_ws *w = arg;
-    (void)flags;
-    ssize_t sent = send(w->conn->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = dz_http_write(w->conn, p, n, flags & WSLAY_MSG_MORE);
     if (sent >= 0) {
         w->stalled_ms = 0;
         return sent;
     }
-    bool later = errno == EAGAIN || errno == EINTR;
+    bool later = sent == DZ_HTTP_IO_LATER;
     w->broken = !later;
     wslay_event_set_error(ctx, later ? WSLAY_ERR_WOULDBLOCK : WSLAY_ERR_CALLBACK_FAILURE);
     return -1;
@@ -132,9 +115,11 @@ static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *p, size_t n, 
 static void on_frame(wslay_event_context_ptr ctx,
                      const struct wslay_event_on_frame_recv_start_arg *frame, void *arg)
 {
-    (void)ctx;
-    (void)frame;
-    ((struct dz_ws *)arg)->pings = 0; /* whatever it says: somebody is there */
+    struct dz_ws *w = arg;
+    w->pings = 0; /* whatever it says: somebody is there */
+    if (!wslay_event_want_write(ctx))
+        w->pongs = 0;
+    w->pongs += frame->opcode == WSLAY_PING;
 }
 
 static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *m,
@@ -156,7 +141,6 @@ static void release(struct dz_ws *w)
     dz_list_remove(&w->link);
     dz_timer_free(w->timer);
     wslay_event_context_free(w->ctx);
-    dz_buf_release(&w->early);
     dz_free(w);
 }
 
@@ -176,9 +160,9 @@ static void end(struct dz_ws *w)
     int code = closing_code(w);
     if (w->conn) {
         w->conn->ws = NULL;
-        dz_http_conn_watch(w->conn, 0);
-        (void)MHD_upgrade_action(w->urh, MHD_UPGRADE_ACTION_CLOSE);
-        dz_http_kick(w->http);
+        if (w->conn->tls)
+            dz_tls_goodbye(w->conn->tls);
+        dz_http_conn_end(w->conn);
     }
     release(w);
     ops->closed(arg, code);
@@ -193,9 +177,10 @@ static bool is_over(const struct dz_ws *w)
 
 static void watch(struct dz_ws *w)
 {
-    int events = w->paused ? DZ_POLL_HANGUP : wslay_event_want_read(w->ctx) ? DZ_POLL_READ : 0;
+    bool read = wslay_event_want_read(w->ctx) && !is_choked(w);
+    int events = w->paused ? DZ_POLL_HANGUP : read ? DZ_POLL_READ : 0;
     bool write = wslay_event_want_write(w->ctx) || w->behind || w->closing != w->close_queued;
-    dz_http_conn_watch(w->conn, events | (write ? DZ_POLL_WRITE : 0));
+    dz_http_conn_watch(w->conn, events | w->conn->want | (write ? DZ_POLL_WRITE : 0));
 }
 
 static void flush(struct dz_ws *w)
@@ -228,6 +213,7 @@ static void give_room(struct dz_ws *w)
 static void io(struct dz_ws *w)
 {
     w->in_io = true;
+    w->conn->want = 0;
     if (!w->paused && wslay_event_want_read(w->ctx) && wslay_event_recv(w->ctx) != 0)
         w->broken = true;
     flush(w);
@@ -282,30 +268,20 @@ static void soon(struct dz_ws *w)
 
 /* --- the beginning ---------------------------------------------------------------------------- */
 
-static void on_upgrade(void *arg, struct MHD_Connection *c, void *context, const char *early,
-                       size_t early_size, MHD_socket fd, struct MHD_UpgradeResponseHandle *urh)
+void dz_http_ws_open(struct dz_ws *w, struct dz_http_conn *c)
 {
-    struct dz_ws *w = arg;
-    struct dz_http_req *r = context;
-    (void)c;
-    assert(fd == r->conn->fd);
-    (void)fd;
-    r->ws = NULL;
-    w->conn = r->conn;
-    w->conn->ws = w;
-    w->urh = urh;
-    dz_buf_add(&w->early, early, early_size);
-    w->broken = w->broken || w->early.err;
+    c->request->ws = NULL;
+    w->conn = c;
+    c->ws = w;
     if (w->broken)
         soon(w);
-    else if (early_size > 0 || w->closing || wslay_event_want_write(w->ctx))
-        dz_http_conn_watch(w->conn, DZ_POLL_READ | DZ_POLL_WRITE); /* writable: at once */
-    else
-        watch(w);
+    else /* writable: at once, for what was read behind the request */
+        dz_http_conn_watch(c, DZ_POLL_READ | DZ_POLL_WRITE);
 }
 
 void dz_http_ws_drop(struct dz_ws *w)
 {
+    w->conn = NULL; /* it is being taken apart */
     end(w);
 }
 
@@ -335,7 +311,7 @@ static struct dz_ws *new_socket(struct dz_http *h)
     struct dz_ws *w = dz_zalloc(sizeof *w);
     if (!w)
         return NULL;
-    *w = (struct dz_ws){.http = h, .early = DZ_BUF_INIT(DZ_HTTP_HEAD_MAX)};
+    *w = (struct dz_ws){.http = h};
     dz_list_init(&w->link);
     if (dz_mem_inject() || wslay_event_context_server_init(&w->ctx, &callbacks, w) != 0) {
         dz_free(w);
@@ -352,15 +328,12 @@ static struct dz_ws *new_socket(struct dz_http *h)
 struct dz_ws *dz_http_ws(struct dz_http_req *r, const struct dz_ws_ops *ops, void *arg)
 {
     char text[ACCEPT_TEXT];
-    struct MHD_Response *response = NULL;
     assert(dz_http_wants_ws(r));
     struct dz_ws *w = new_socket(r->http);
-    if (w && accept_text(dz_http_header(r, "Sec-WebSocket-Key"), text))
-        response = MHD_create_response_for_upgrade(on_upgrade, w);
-    if (!response) {
+    if (!w || !accept_text(dz_http_header(r, "Sec-WebSocket-Key"), text)) {
         if (w)
             release(w);
-        dz_http_answer(r, 503, NULL);
+        dz_http_cut_off(r);
         return NULL;
     }
     w->ops = ops;
@@ -368,9 +341,9 @@ struct dz_ws *dz_http_ws(struct dz_http_req *r, const struct dz_ws_ops *ops, voi
     r->ws = w;
     dz_list_push_back(&r->http->sockets, &w->link);
     dz_timer_after(w->timer, r->http->opts.ws_ping_ms);
-    (void)MHD_add_response_header(response, "Upgrade", "websocket");
-    (void)MHD_add_response_header(response, "Sec-WebSocket-Accept", text);
-    dz_http_answer(r, 101, response);
+    dz_http_set(r, "Upgrade", "websocket");
+    dz_http_set(r, "Sec-WebSocket-Accept", text);
+    dz_http_switch(r);
     return w;
 }
 
@@ -412,11 +385,10 @@ int dz_ws_send(struct dz_ws *w, bool text, struct dz_str data)
 void dz_ws_pause(struct dz_ws *w, bool paused)
 {
     w->paused = paused;
-    if (w->conn && !w->in_io) {
+    if (w->conn && !w->in_io && paused)
         watch(w);
-        if (!paused && w->early_used < w->early.len)
-            dz_http_conn_watch(w->conn, DZ_POLL_READ | DZ_POLL_WRITE);
-    }
+    else if (w->conn && !w->in_io) /* what was read ahead shows in no poll */
+        dz_http_conn_watch(w->conn, DZ_POLL_READ | DZ_POLL_WRITE);
 }
 
 void dz_ws_close(struct dz_ws *w, int code, const char *reason)

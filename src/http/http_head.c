@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Heads of requests (RFC 9112, 2 to 6), read to the letter.
+ */
+#include "http/http_head.h"
+
+#include "base/num.h"
+#include "base/str.h"
+#include "http/http_route.h"
+
+#include <string.h>
+#include <strings.h>
+
+enum {
+    METHOD_MAX = 16,
+    HOST_MAX = 255 + 8, /* a name of the DNS, and a port */
+};
+
+/* --- where it ends ------------------------------------------------------------------------- */
+
+static ssize_t bad(int *ret_status, int status, struct dz_err *err, const char *text)
+{
+    *ret_status = status;
+    return dz_fail(err, status == 431 || status == 414 ? DZ_ELIMIT : DZ_EINVAL, "%s", text);
+}
+
+/* A byte that has no place in any head: what is no text, but a tab; and CR but before LF. */
+static const char *misplaced(const char *p, size_t n, size_t i)
+{
+    unsigned char c = (unsigned char)p[i];
+    if (c == '\n')
+        return i > 0 && p[i - 1] == '\r' ? NULL : "a line of the head ends in LF without CR";
+    if (i > 0 && p[i - 1] == '\r')
+        return "a CR stands alone in the head";
+    if (c == '\r' || c == '\t' || (c >= ' ' && c != 0x7f))
+        return NULL;
+    (void)n;
+    return "the head has a control character in it";
+}
+
+ssize_t dz_http_head_end(const char *p, size_t n, size_t *at, int *ret_status, struct dz_err *err)
+{
+    for (size_t i = *at; i < n; i++) {
+        const char *why = misplaced(p, n, i);
+        if (why)
+            return bad(ret_status, 400, err, why);
+        if (i >= DZ_HTTP_HEAD_MAX)
+            return bad(ret_status, 431, err, "the head of the request is too large");
+        if (p[i] == '\n' && i >= 3 && p[i - 2] == '\n')
+            return (ssize_t)i + 1;
+        if (p[i] == '\n' && i == 1)
+            return bad(ret_status, 400, err, "a request begins with its method");
+    }
+    *at = n;
+    return 0;
+}
+
+/* --- the request line ------------------------------------------------------------------------ */
+
+static int read_version(const char *s, struct dz_http_head *h, int *ret_status, struct dz_err *err)
+{
+    if (strncmp(s, "HTTP/1.", 7) == 0 && (s[7] == '0' || s[7] == '1') && !s[8]) {
+        h->minor = s[7] - '0';
+        return 0;
+    }
+    bool other = strlen(s) == 8 && strncmp(s, "HTTP/", 5) == 0 && s[6] == '.';
+    return (int)bad(ret_status, other ? 505 : 400, err,
+                    other ? "only HTTP/1.1 and 1.0 are spoken here"
+                          : "the request line does not end in HTTP/1.1");
+}
+
+/* METHOD SP TARGET SP VERSION; each space is one. */
+static int read_request_line(char *line, struct dz_http_head *h, int *ret_status,
+                             struct dz_err *err)
+{
+    char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
+    if (!version)
+        return (int)bad(ret_status, 400, err, "a request line is a method, a target and a version");
+    *target++ = '\0';
+    *version++ = '\0';
+    h->method = line;
+    h->target = target;
+    if (strlen(line) > METHOD_MAX || !dz_http_is_token(dz_str(line)))
+        return (int)bad(ret_status, 400, err, "the method is no word");
+    if (version - target - 1 > DZ_HTTP_TARGET_MAX) {
+        h->target = "/";
+        return (int)bad(ret_status, 414, err, "the target of the request is too long");
+    }
+    if (!*target)
+        return (int)bad(ret_status, 400, err, "the target of the request is missing");
+    for (const char *s = target; *s; s++)
+        if (*s <= ' ' || *s >= 0x7f)
+            return (int)bad(ret_status, 400, err,
+                            "the target of a request has only printable ASCII in it");
+    return read_version(version, h, ret_status, err);
+}
+
+/* --- headers -----------------------------------------------------------------------------------
+ */
+
+static int read_header(char *line, struct dz_http_head *h, int *ret_status, struct dz_err *err)
+{
+    char *colon = strchr(line, ':');
+    if (line[0] == ' ' || line[0] == '\t')
+        return (int)bad(ret_status, 400, err, "a header is folded over several lines");
+    if (!colon)
+        return (int)bad(ret_status, 400, err, "a header has no colon");
+    if (h->count == DZ_HTTP_HEADERS_MAX) {
+        *ret_status = 431;
+        return dz_fail(err, DZ_ELIMIT, "a request has at most %d headers", DZ_HTTP_HEADERS_MAX);
+    }
+    *colon = '\0';
+    if (!dz_http_is_token(dz_str(line)))
+        return (int)bad(ret_status, 400, err, "a header's name has characters that no name has");
+    char *value = colon + 1 + strspn(colon + 1, " \t");
+    size_t n = strlen(value);
+    while (n > 0 && (value[n - 1] == ' ' || value[n - 1] == '\t'))
+        value[--n] = '\0';
+    h->headers[h->count].name = line;
+    h->headers[h->count++].value = value;
+    return 0;
+}
+
+const char *dz_http_head_get(const struct dz_http_head *h, const char *name)
+{
+    for (size_t i = 0; i < h->count; i++)
+        if (strcasecmp(h->headers[i].name, name) == 0)
+            return h->headers[i].value;
+    return NULL;
+}
+
+/* Headers of which there is one: who reads the first and who reads the last must not differ. */
+static int check_single(const struct dz_http_head *h, int *ret_status, struct dz_err *err)
+{
+    static const char *const single[] = {
+        "Host",         "Content-Length", "Transfer-Encoding", "Authorization",
+        "Content-Type", "Expect",         "Idempotency-Key",   "Last-Event-ID",
+        "Range",        "If-None-Match",  "Sec-WebSocket-Key", "Sec-WebSocket-Version",
+    };
+    for (size_t k = 0; k < DZ_ARRAY_LEN(single); k++) {
+        size_t n = 0;
+        for (size_t i = 0; i < h->count; i++)
+            n += strcasecmp(h->headers[i].name, single[k]) == 0;
+        if (n > 1) {
+            *ret_status = 400;
+            return dz_fail(err, DZ_EINVAL, "a request has one %s, not %zu", single[k], n);
+        }
+    }
+    return 0;
+}
+
+static bool is_host_name(struct dz_str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!plain && c != '.' && c != '-' && c != '_')
+            return false;
+    }
+    return true;
+}
+
+/* name, name:port, [IPv6], [IPv6]:port; empty when the target has no authority. */
+static bool is_host(struct dz_str s)
+{
+    size_t colon = dz_str_rfind_char(s, ':'), bracket = dz_str_rfind_char(s, ']');
+    if (s.n > HOST_MAX)
+        return false;
+    if (colon != DZ_STR_NONE && (bracket == DZ_STR_NONE || colon > bracket)) {
+        uint64_t port;
+        if (colon + 1 < s.n && dz_num_u64(dz_str_sub(s, colon + 1, s.n), 0, 65535, &port, NULL) < 0)
+            return false;
+        s = dz_str_sub(s, 0, colon);
+    }
+    if (!dz_str_starts(s, DZ_STR("[")))
+        return is_host_name(s);
+    if (s.n < 4 || s.p[s.n - 1] != ']')
+        return false;
+    for (size_t i = 1; i + 1 < s.n; i++)
+        if (!s.p[i] || !strchr("0123456789abcdefABCDEF:.", s.p[i]))
+            return false;
+    return true;
+}
+
+static int check_host(const struct dz_http_head *h, int *ret_status, struct dz_err *err)
+{
+    const char *host = dz_http_head_get(h, "Host");
+    if (!host && h->minor > 0)
+        return (int)bad(ret_status, 400, err, "a request of HTTP/1.1 names a Host");
+    if (host && !is_host(dz_str(host)))
+        return (int)bad(ret_status, 400, err, "Host is no name of a host");
+    return 0;
+}
+
+bool dz_http_head_lists(const struct dz_http_head *h, const char *name, const char *word)
+{
+    for (size_t i = 0; i < h->count; i++) {
+        struct dz_str rest = dz_str(h->headers[i].value), part;
+        if (strcasecmp(h->headers[i].name, name) != 0)
+            continue;
+        while (dz_str_split(&rest, ',', &part)) {
+            part = dz_str_trim(part);
+            if (part.n == strlen(word) && strncasecmp(part.p, word, part.n) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static int read_framing(struct dz_http_head *h, int *ret_status, struct dz_err *err)
+{
+    const char *length = dz_http_head_get(h, "Content-Length");
+    const char *coding = dz_http_head_get(h, "Transfer-Encoding");
+    const char *expect = dz_http_head_get(h, "Expect");
+    uint64_t size = 0;
+    if (length && coding)
+        return (int)bad(ret_status, 400, err,
+                        "a request has a Content-Length or a Transfer-Encoding, not both");
+    if (coding && (h->minor == 0 || strcasecmp(coding, "chunked") != 0))
+        return (int)bad(ret_status, 400, err, "the only Transfer-Encoding is chunked");
+    if (length && (!length[0] || length[strspn(length, "0123456789")] ||
+                   dz_num_u64(dz_str(length), 0, INT64_MAX, &size, NULL) < 0))
+        return (int)bad(ret_status, 400, err, "Content-Length must be a number of bytes");
+    if (expect && strcasecmp(expect, "100-continue") != 0)
+        return (int)bad(ret_status, 417, err, "only 100-continue may be expected");
+    h->body_size = coding ? -1 : (int64_t)size;
+    h->expects = expect && h->minor > 0 && h->body_size != 0;
+    h->close = h->minor == 0 || dz_http_head_lists(h, "Connection", "close");
+    return 0;
+}
+
+int dz_http_head_parse(char *p, size_t n, struct dz_http_head *ret_head, int *ret_status,
+                       struct dz_err *err)
+{
+    char *line = p, *end = p + n;
+    int rc = 0;
+    *ret_head = (struct dz_http_head){.method = "", .target = "/", .close = true};
+    for (size_t i = 0; rc == 0 && line < end; i++) {
+        char *next = memchr(line, '\n', (size_t)(end - line));
+        if (!next || next == line || next[-1] != '\r')
+            return (int)bad(ret_status, 400, err, "a line of the head ends in LF without CR");
+        next[-1] = '\0';
+        if (i == 0)
+            rc = read_request_line(line, ret_head, ret_status, err);
+        else if (line[0])
+            rc = read_header(line, ret_head, ret_status, err);
+        line = next + 1;
+    }
+    if (rc == 0)
+        rc = check_single(ret_head, ret_status, err);
+    if (rc == 0)
+        rc = check_host(ret_head, ret_status, err);
+    return rc < 0 ? rc : read_framing(ret_head, ret_status, err);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * http_head.h - the head of a request and the framing of its body, from bytes. Text only: no
+ * connection is needed.
+ *
+ * Where two readers could come to different ends of a request, one request hides in another
+ * (RFC 9112, 11.2). So nothing is put right here that the grammar does not allow: a line that
+ * ends in a bare LF, a folded header, a space before a colon, a control character, two
+ * lengths, a length and chunks, another coding than chunked, are refused, and the connection
+ * with them.
+ */
+#ifndef DZ_HTTP_HEAD_H
+#define DZ_HTTP_HEAD_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct dz_http_head {
+    const char *method, *target;
+    int minor; /* of HTTP/1.x: 0 or 1 */
+    struct {
+        const char *name, *value;
+    } headers[DZ_HTTP_HEADERS_MAX];
+    size_t count;
+
+    int64_t body_size; /* -1: in chunks */
+    bool expects;      /* 100-continue */
+    bool close;        /* the client wants no other request on this connection */
+};
+
+/* The length of a head with the empty line behind it; 0: more bytes are needed, *at says where
+ * to go on. Negative: it can become none (DZ_EINVAL), or is too long (DZ_ELIMIT), and
+ * *ret_status is the answer's. */
+DZ_NODISCARD ssize_t dz_http_head_end(const char *p, size_t n, size_t *at, int *ret_status,
+                                      struct dz_err *err);
+/* What is in it. Its n bytes are changed, and ret_head points into them. Negative as above. */
+DZ_NODISCARD int dz_http_head_parse(char *p, size_t n, struct dz_http_head *ret_head,
+                                    int *ret_status, struct dz_err *err);
+const char *dz_http_head_get(const struct dz_http_head *head, const char *name); /* NULL: none */
+/* Is word among the comma-separated ones of all headers of that name? */
+bool dz_http_head_lists(const struct dz_http_head *head, const char *name, const char *word);
+
+/* A body in chunks (RFC 9112, 7.1), zeroed at first. */
+struct dz_http_chunks {
+    int state;
+    uint64_t left;   /* of this chunk */
+    unsigned digits; /* of its size */
+    unsigned line;   /* bytes of the line so far */
+    unsigned total;  /* of extensions and trailers */
+};
+/* Takes bytes of the framing in front of p: how many. Then *ret_data bytes of the body follow
+ * there (dz_http_chunks_took), or *ret_end: it is over. Negative: malformed (DZ_EINVAL) or
+ * too large (DZ_ELIMIT). */
+DZ_NODISCARD ssize_t dz_http_chunks_next(struct dz_http_chunks *c, const char *p, size_t n,
+                                         size_t *ret_data, bool *ret_end, struct dz_err *err);
+void dz_http_chunks_took(struct dz_http_chunks *c, size_t n); /* of what *ret_data said */
+
+#endif
