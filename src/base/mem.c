@@ -9,6 +9,8 @@
  */
 #include "base/mem.h"
 
+#include "base/vm.h"
+
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -114,6 +116,13 @@ void *dz_realloc(void *p, size_t n)
     count_out(before);
     count_in(malloc_usable_size(q));
     return q;
+}
+
+void dz_vm_heap_ahead(int bytes)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, 64 << 10);
+    (void)mallopt(M_TOP_PAD, bytes);
+    (void)mallopt(M_TRIM_THRESHOLD, bytes * 2);
 }
 
 void dz_mem_one_heap(void)

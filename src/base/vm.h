@@ -42,6 +42,11 @@ void dz_vm_populate(void *p, size_t bytes);
 #define DZ_VM_HUGE ((size_t)2 << 20)
 void dz_vm_huge(void *p, size_t bytes);
 
+/* The heap (mem.h) grows by steps of `bytes` and keeps as much, for a process whose children
+ * want memory that is there. Blocks of 64 KiB and more are mappings of their own: of a
+ * zeroed one nothing costs memory but what is written. */
+void dz_vm_heap_ahead(int bytes);
+
 /* Return the addresses. p NULL is fine; bytes is what was reserved. */
 void dz_vm_release(void *p, size_t bytes);
 

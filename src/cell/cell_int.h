@@ -316,8 +316,8 @@ void dz_modules_free(struct dz_modules *m);
 void dz_modules_use(struct dz_modules *m, struct dz_vfs *vfs);
 /* Ahead: open them all (of->vfs NULL). */
 int dz_modules_open_all(struct dz_modules *m, struct dz_err *err);
-/* A module opened ahead of which a quarter more functions have been translated than when
- * this was asked last: its hash, and *count of them, which was the room. */
+/* A module opened ahead of which functions have been translated that this did not tell of
+ * yet: its hash, and *count of them, which was the room (dz_wasm_tell()). */
 bool dz_modules_used(struct dz_modules *m, uint8_t ret_sha256[static 32], uint32_t *ret_funcs,
                      size_t *count);
 /* Translate functions of the module of this hash; those that it does not have are left out. */

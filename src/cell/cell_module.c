@@ -31,6 +31,7 @@
 enum {
     KEEP_IDLE = 16, /* loaded modules kept although nobody runs them */
     READ_STEP = 1 << 20,
+    TELL_MIN = 4, /* functions that nobody knows of yet: worth a word */
 };
 
 struct prepared {
@@ -39,7 +40,6 @@ struct prepared {
     size_t size;
     uint8_t sha256[DZ_SHA256_BYTES];
     struct dz_wasm_module *module; /* opened ahead, for all; else NULL */
-    size_t told;                   /* functions of it that were translated when it was told */
 };
 
 struct loaded {
@@ -60,6 +60,8 @@ struct dz_modules {
     struct loaded *loaded;
     const struct prepared *base; /* memory of what sleeps in the image; NULL: none */
 };
+
+static const char sql_program[] = "SELECT sha256 FROM program WHERE ino=?1";
 
 static int map_prepared(struct prepared *p, int fd, struct dz_err *err)
 {
@@ -119,6 +121,8 @@ void dz_modules_use(struct dz_modules *m, struct dz_vfs *vfs)
 
 int dz_modules_open_all(struct dz_modules *m, struct dz_err *err)
 {
+    if (m->image)
+        (void)dz_db_stmt(m->image, sql_program);
     for (size_t i = 0; i < m->prepared_count; i++) {
         struct prepared *p = &m->prepared[i];
         if (p == m->base)
@@ -137,8 +141,6 @@ void dz_modules_warm(struct dz_modules *m, const uint8_t *sha256, const uint32_t
         struct prepared *p = &m->prepared[i];
         if (p->module && memcmp(p->sha256, sha256, DZ_SHA256_BYTES) == 0)
             dz_wasm_warm(p->module, funcs, count);
-        if (p->module)
-            p->told = dz_wasm_warmed(p->module, NULL, 0);
     }
 }
 
@@ -147,11 +149,9 @@ bool dz_modules_used(struct dz_modules *m, uint8_t ret_sha256[static DZ_SHA256_B
 {
     for (size_t i = 0; i < m->prepared_count; i++) {
         struct prepared *p = &m->prepared[i];
-        size_t max = *count, n = p->module ? dz_wasm_warmed(p->module, ret_funcs, max) : 0;
-        if (n <= p->told + p->told / 4)
+        if (!p->module || dz_wasm_fresh(p->module) < TELL_MIN)
             continue;
-        p->told = n;
-        *count = n < max ? n : max;
+        *count = dz_wasm_tell(p->module, ret_funcs, *count);
         memcpy(ret_sha256, p->sha256, sizeof p->sha256);
         return true;
     }
@@ -234,11 +234,10 @@ static int open_program(struct dz_modules *m, const uint8_t *bytes, size_t size,
  * whole: DZ_ENOENT when the bytes must be read. */
 static int open_of_image(const struct dz_modules *m, uint64_t ino, struct loaded *l)
 {
-    static const char sql[] = "SELECT sha256 FROM program WHERE ino=?1";
     size_t size = 0;
     if (!m->image || !dz_vfs_pristine(m->vfs, ino))
         return DZ_ENOENT;
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(m->image, sql);
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(m->image, sql_program);
     dz_bind_int(st, 1, (int64_t)ino);
     if (dz_stmt_step(st, NULL) <= 0)
         return DZ_ENOENT;

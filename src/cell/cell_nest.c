@@ -12,10 +12,13 @@
 #include "base/fd.h"
 #include "cell/cell_execs.h"
 #include "db/db.h"
+#include "machine/machine.h"
 #include "os/os_jail.h"
+#include "os/os_warm.h"
 #include "vfs/vfs.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -51,6 +54,7 @@ static int prepare_disk(struct dz_err *err)
         return rc;
     dz_vfs_prepare(nest.disk);
     dz_execs_prepare(nest.disk);
+    dz_machine_prepare(nest.disk);
     return 0;
 }
 
@@ -62,9 +66,12 @@ static int open_image(const struct dz_frame_fds *fds, const char *sha256, struct
     nest.fd_count = fds->count - 1;
     memcpy(nest.fds, fds->fds + 1, nest.fd_count * sizeof nest.fds[0]);
     int rc = dz_db_open_fds(&nest.image, nest.fds[0], -1, &opts, err);
-    if (rc == 0)
-        rc = dz_modules_new(nest.fds + 1, nest.fd_count - 1,
-                            &(struct dz_modules_of){NULL, nest.image}, &nest.modules, err);
+    if (rc < 0)
+        return rc;
+    dz_vfs_prepare_image(nest.image);
+    dz_machine_prepare_image(nest.image);
+    rc = dz_modules_new(nest.fds + 1, nest.fd_count - 1, &(struct dz_modules_of){NULL, nest.image},
+                        &nest.modules, err);
     return rc < 0 ? rc : dz_modules_open_all(nest.modules, err);
 }
 
@@ -75,6 +82,15 @@ static int open_image(const struct dz_frame_fds *fds, const char *sha256, struct
 static long fork_for_parent(void)
 {
     return syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+/* Unless somebody waits already. */
+static void get_ready(int fd)
+{
+    static const char *const libraries[] = {"libc.so", "libsqlite3.so", "liblz4.so", NULL};
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    if (poll(&p, 1, 0) == 0)
+        dz_os_warm(libraries);
 }
 
 DZ_NORETURN static void cell(int fd)
@@ -91,6 +107,7 @@ DZ_NORETURN static void cell(int fd)
         (void)dz_frame_send(fd, &f, err.msg, true, NULL);
         _exit(1);
     }
+    get_ready(fd);
     dz_cell_serve(fd, dirty, &nest);
 }
 
@@ -151,6 +168,7 @@ DZ_NORETURN static void serve(void)
     static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
     struct dz_frame f;
     struct dz_frame_fds fds;
+    dz_os_warm_plan();
     for (;;) {
         if (dz_frame_receive_fds(nest.control, &f, payload, true, &fds, NULL) < 0)
             _exit(0); /* the pool is gone */

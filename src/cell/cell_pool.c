@@ -34,7 +34,8 @@
 
 enum {
     FORKS_MAX = 1024, /* asked for and not answered, of one zygote */
-    WARM_MAX = 64,    /* words about functions that a zygote gets */
+    AT_ONCE = 2,      /* forked ahead of need together: somebody may need a processor */
+    WARM_MAX = 1024,  /* words about functions that a zygote gets */
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
     REAP_MAX = 1 << 16, /* children whose cells were freed before their pid came */
@@ -401,7 +402,7 @@ static void fork_ahead(struct zygote *z)
         dz_cell_free(z->waiting[i]);
         z->waiting[i] = z->waiting[--z->waiting_count];
     }
-    while (z->ready && z->waiting_count < z->pool->opts.ahead) {
+    while (z->ready && z->waiting_count < z->pool->opts.ahead && z->fork_count < AT_ONCE) {
         struct dz_cell *c = ask_for_cell(z, NULL);
         if (!c)
             return;

@@ -26,9 +26,16 @@ static const char sql_put_output[] =
 static const char sql_known[] = "SELECT 1 FROM exec WHERE substr(spec,49,length(?1)+1)="
                                 "CAST(?1||char(0)AS BLOB)";
 
+static const char sql_running[] = "SELECT id,started,spec FROM exec WHERE state=1";
+static const char sql_last_output[] = "SELECT id,at+length(data)FROM exec_output WHERE id BETWEEN "
+                                      "?1 AND ?2 ORDER BY id DESC LIMIT 1";
+static const char sql_first_output[] =
+    "SELECT at FROM exec_output WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1";
+
 void dz_execs_prepare(struct dz_db *db)
 {
-    static const char *const all[] = {sql_last_number, sql_put_exec, sql_put_output, sql_known};
+    static const char *const all[] = {sql_last_number, sql_put_exec,    sql_put_output,  sql_known,
+                                      sql_running,     sql_last_output, sql_first_output};
     for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
         (void)dz_db_stmt(db, all[i]);
 }
@@ -43,13 +50,9 @@ static int64_t row_id(const struct dz_exec *e, uint32_t n)
 /* What the rows of its output say of it. */
 static int load_output(struct dz_execs *x, struct dz_exec *e, struct dz_err *err)
 {
-    static const char last[] = "SELECT id,at+length(data)FROM exec_output WHERE id BETWEEN ?1 AND "
-                               "?2 ORDER BY id DESC LIMIT 1";
-    static const char first[] =
-        "SELECT at FROM exec_output WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1";
     struct dz_db *db = x->machine->db;
     {
-        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, last);
+        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_last_output);
         dz_bind_int(st, 1, row_id(e, 0));
         dz_bind_int(st, 2, row_id(e, UINT32_MAX));
         int rc = dz_stmt_step(st, err);
@@ -58,7 +61,7 @@ static int load_output(struct dz_execs *x, struct dz_exec *e, struct dz_err *err
         e->next_row = (uint32_t)dz_col_int(st, 0) + 1;
         e->total = (uint64_t)dz_col_int(st, 1);
     }
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, first);
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_first_output);
     dz_bind_int(st, 1, row_id(e, 0));
     dz_bind_int(st, 2, row_id(e, UINT32_MAX));
     int rc = dz_stmt_step(st, err);
@@ -111,8 +114,7 @@ int dz_execs_load(struct dz_execs *x, struct dz_err *err)
     int rc = load_next_number(x, err);
     {
         DZ_AUTO(dz_stmt_resetp)
-        struct dz_stmt *st =
-            dz_db_stmt(x->machine->db, "SELECT id,started,spec FROM exec WHERE state=1");
+        struct dz_stmt *st = dz_db_stmt(x->machine->db, sql_running);
         while (rc == 0 && (rc = dz_stmt_step(st, err)) > 0)
             rc = load_row(x, st, err);
     }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum {
+    POOL_AFTER_MS = 6, /* between a start and the forks that make up for it */
     DRAIN_LOOK_MS = 5, /* while the keeper has something to end that no cell tells of */
 };
 
@@ -108,6 +109,7 @@ static void run_pool(void *arg)
 {
     struct dz_engine *e = arg;
     struct dz_err err;
+    e->pool_due = false;
     if (dz_cell_pool_run(e->pool, &err) < 0)
         dz_log(DZ_LOG_WARN, "pool_failed", dz_log_err(&err));
 }
@@ -118,10 +120,12 @@ static void on_pool(void *arg, int events)
     run_pool(arg);
 }
 
-/* Who waits for the cell that was taken has his turn first. */
+/* Who waits for the cell that was taken has his turn first, and the processors. */
 void dz_engine_pool_used(struct dz_engine *e)
 {
-    dz_timer_after(e->pool_soon, 1);
+    if (!e->pool_due)
+        dz_timer_after(e->pool_soon, POOL_AFTER_MS);
+    e->pool_due = true;
 }
 
 static int watch_pool(struct dz_engine *e, struct dz_err *err)

@@ -293,6 +293,9 @@ int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const voi
                       struct dz_err *err);
 int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, size_t size,
                        struct dz_err *err);
+/* The same with zeros, for the caller to fill. */
+int dz_kernel_blob_room(struct dz_kernel *k, uint32_t blob, size_t size, uint8_t **ret_bytes,
+                        struct dz_err *err);
 /* What runs in the process of a row that was put: a fresh instance of the module,
  * stopped, to be filled. Takes a reference to the module. DZ_ECORRUPT: there is no
  * such process, or it has one already. */

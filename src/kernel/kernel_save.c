@@ -86,13 +86,23 @@ int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const voi
 int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, size_t size,
                        struct dz_err *err)
 {
+    uint8_t *to = NULL;
+    int rc = dz_kernel_blob_room(k, blob, size, &to, err);
+    if (rc == 0 && size)
+        memcpy(to, data, size);
+    return rc;
+}
+
+int dz_kernel_blob_room(struct dz_kernel *k, uint32_t blob, size_t size, uint8_t **ret_bytes,
+                        struct dz_err *err)
+{
     if (blob == 0 || blob > DZ_KERNEL_BLOBS_MAX || dz_k_row(&k->blobs, blob))
         return dz_fail(err, DZ_ECORRUPT, "blob %u is there twice or has no valid number", blob);
     if (!dz_k_charge(k, size))
         return dz_fail(err, DZ_ELIMIT, "the saved machine needs more memory than its limit");
     struct dz_k_blob *b = dz_k_row_new_at(&k->blobs, blob);
     if (b)
-        b->p = dz_alloc(size ? size : 1);
+        b->p = dz_zalloc(size);
     if (!b || !b->p) {
         if (b)
             dz_k_row_free(&k->blobs, blob);
@@ -100,8 +110,7 @@ int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, siz
         return dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
     }
     b->size = size;
-    if (size)
-        memcpy(b->p, data, size);
+    *ret_bytes = b->p;
     return 0;
 }
 

@@ -33,7 +33,7 @@ int64_t dz_machine_real_ns(const struct dz_machine *m)
 static int meta_get(struct dz_db *db, const char *key, int64_t *ret_v, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(db, "SELECT v FROM meta WHERE k=?1");
+    struct dz_stmt *st = dz_db_stmt(db, dz_machine_sql_meta_get);
     dz_bind_text(st, 1, key);
     int rc = dz_stmt_step(st, err);
     *ret_v = rc > 0 ? dz_col_int(st, 0) : 0;
@@ -43,8 +43,7 @@ static int meta_get(struct dz_db *db, const char *key, int64_t *ret_v, struct dz
 static int meta_put(struct dz_db *db, const char *key, int64_t v, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st =
-        dz_db_stmt(db, "INSERT INTO meta(k,v)VALUES(?1,?2)ON CONFLICT(k)DO UPDATE SET v=?2");
+    struct dz_stmt *st = dz_db_stmt(db, dz_machine_sql_meta_put);
     dz_bind_text(st, 1, key);
     dz_bind_int(st, 2, v);
     return dz_stmt_run(st, err);
@@ -56,8 +55,7 @@ static int read_state(struct dz_machine *m, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf rows = DZ_BUF_INIT(DZ_MACHINE_STATE_MAX);
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st =
-        dz_db_stmt(m->from, "SELECT value FROM machine WHERE part='state' ORDER BY key");
+    struct dz_stmt *st = dz_db_stmt(m->from, dz_machine_sql_state);
     int rc;
     while ((rc = dz_stmt_step(st, err)) > 0) {
         size_t size;
@@ -267,12 +265,11 @@ int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz
     if (rc > 0)
         state = &packed;
     if (rc >= 0)
-        rc = dz_db_exec(db, "DELETE FROM machine WHERE part='state'", err);
+        rc = dz_stmt_run(dz_db_stmt(db, dz_machine_sql_state_drop), err);
     for (size_t at = 0; rc == 0 && at < state->len; at += DZ_STATE_PIECE) {
         size_t left = state->len - at;
         DZ_AUTO(dz_stmt_resetp)
-        struct dz_stmt *st =
-            dz_db_stmt(db, "INSERT INTO machine(part,key,value)VALUES('state',?1,?2)");
+        struct dz_stmt *st = dz_db_stmt(db, dz_machine_sql_state_put);
         dz_bind_int(st, 1, (int64_t)(at / DZ_STATE_PIECE));
         dz_bind_blob(st, 2, state->p + at, left < DZ_STATE_PIECE ? left : DZ_STATE_PIECE);
         rc = dz_stmt_run(st, err);

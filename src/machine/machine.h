@@ -115,6 +115,11 @@ struct dz_machine_opts {
     bool to_drop; /* what is found will only be dropped: however damaged it is */
 };
 
+/* On a handle of dz_db_prepare(), or an image's that will be forked: compile what a wake and a
+ * sleep need. */
+void dz_machine_prepare(struct dz_db *db);
+void dz_machine_prepare_image(struct dz_db *image);
+
 /* Look into the file. A state that is damaged is an error here or at
  * dz_machine_wake(); DZ_EUNSUPPORTED: a newer doze wrote it. */
 DZ_NODISCARD int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_m,

@@ -158,6 +158,11 @@ struct dz_machine {
     struct dz_machine_stats stats;
 };
 
+/* Statements that are compiled ahead (machine_sql.c). */
+extern const char dz_machine_sql_meta_get[], dz_machine_sql_meta_put[], dz_machine_sql_state[],
+    dz_machine_sql_state_drop[], dz_machine_sql_state_put[], dz_machine_sql_modules_drop[],
+    dz_machine_sql_mem[], dz_machine_sql_mem_put[], dz_machine_sql_mem_drop[];
+
 int64_t dz_machine_real_ns(const struct dz_machine *m);
 
 /* What a sleep writes of memory: planned before the transaction, written in it, and

@@ -131,21 +131,19 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
 {
     struct dz_mem_reader r;
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st =
-        dz_db_stmt(m->from, "SELECT rowid,gen,seq FROM mem ORDER BY gen DESC,seq DESC");
+    struct dz_stmt *st = dz_db_stmt(m->from, dz_machine_sql_mem);
     int rc = dz_mem_reader_open(&r, m->from, err);
     *ret_bytes = 0;
     while (rc == 0 && (rc = dz_stmt_step(st, err)) > 0) {
         struct dz_mem_row row = {
             .rowid = dz_col_int(st, 0), .gen = dz_col_int(st, 1), .seq = dz_col_int(st, 2)};
         size_t size = 0;
+        const void *bytes = dz_col_blob(st, 3, &size);
         m->mem.gen = row.gen > m->mem.gen ? row.gen : m->mem.gen;
-        rc = dz_mem_read_row(&r, row.rowid, &size, err);
         *ret_bytes += size;
-        if (rc == 0 && dz_vec_push(&m->mem.rows, row) < 0)
-            rc = dz_fail(err, m->mem.rows.err, "wake the machine: too many rows of memory");
-        if (rc == 0)
-            rc = dz_mem_unpack(r.bytes, size, r.plain, (uint32_t)m->mem.rows.n - 1, fn, arg, err);
+        rc = dz_vec_push(&m->mem.rows, row) < 0
+                 ? dz_fail(err, m->mem.rows.err, "wake the machine: too many rows of memory")
+                 : dz_mem_unpack(bytes, size, r.plain, (uint32_t)m->mem.rows.n - 1, fn, arg, err);
     }
     dz_mem_reader_close(&r);
     return rc;

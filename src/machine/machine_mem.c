@@ -373,7 +373,7 @@ static int flush_row(struct row_out *o, struct dz_err *err)
         return 0;
     dz_mem_pack_end(&o->packer, &bytes, &size);
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(o->m->db, "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)");
+    struct dz_stmt *st = dz_db_stmt(o->m->db, dz_machine_sql_mem_put);
     dz_bind_int(st, 1, o->c->gen);
     dz_bind_int(st, 2, o->seq++);
     dz_bind_blob(st, 3, bytes, size);
@@ -422,7 +422,7 @@ static int delete_rows(const struct dz_machine *m, struct dz_mem_change *c, stru
         if (row->gone || row->live)
             continue;
         DZ_AUTO(dz_stmt_resetp)
-        struct dz_stmt *st = dz_db_stmt(m->db, "DELETE FROM mem WHERE gen=?1 AND seq=?2");
+        struct dz_stmt *st = dz_db_stmt(m->db, dz_machine_sql_mem_drop);
         dz_bind_int(st, 1, row->gen);
         dz_bind_int(st, 2, row->seq);
         rc = dz_stmt_run(st, err);

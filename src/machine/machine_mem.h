@@ -58,7 +58,8 @@ typedef int dz_mem_piece_fn(void *arg, uint32_t row, const struct dz_mem_piece *
 /* plain: room for the pages, DZ_MEM_ROW_PAGES of them. */
 int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, dz_mem_piece_fn *fn,
                   void *arg, struct dz_err *err);
-/* Rows, one after the other, by SQLite's number, into one buffer. */
+/* Rows by SQLite's number, one after the other: bytes as they are stored, and room for
+ * their pages. */
 struct dz_mem_reader {
     struct dz_db *db;
     struct dz_blob *blob;

@@ -147,8 +147,7 @@ static int drop_others(struct dz_machine *m, struct dz_err *err)
     if (keep.err)
         return dz_fail(err, keep.err, "put the machine to sleep: out of memory");
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(
-        m->db, "DELETE FROM machine WHERE part>='module:' AND part<'module;' AND instr(?1,part)=0");
+    struct dz_stmt *st = dz_db_stmt(m->db, dz_machine_sql_modules_drop);
     dz_bind_text(st, 1, keep.p);
     return dz_stmt_run(st, err);
 }

@@ -161,8 +161,8 @@ int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, 
     const uint8_t *p = bytes;
     struct dz_mem_head h;
     uint32_t used = 0;
-    if (size < sizeof h)
-        return BAD(err, "a row is cut off");
+    if (size < sizeof h || size > ROW_MAX)
+        return BAD(err, "a row has %zu bytes", size);
     memcpy(&h, p, sizeof h);
     int rc = check_head(&h, size, p, err);
     const uint8_t *pages = p + sizeof h;
@@ -232,10 +232,8 @@ int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struc
 
 int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err)
 {
-    *r = (struct dz_mem_reader){.db = db, .bytes = dz_alloc(ROW_MAX), .plain = dz_alloc(BYTES_MAX)};
-    return r->bytes && r->plain
-               ? 0
-               : dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
+    *r = (struct dz_mem_reader){.db = db, .plain = dz_alloc(BYTES_MAX)};
+    return r->plain ? 0 : dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
 }
 
 void dz_mem_reader_close(struct dz_mem_reader *r)
@@ -257,6 +255,10 @@ int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, st
     size_t size = dz_blob_size(r->blob);
     if (size > ROW_MAX)
         return BAD(err, "a row has %zu bytes", size);
+    if (!r->bytes)
+        r->bytes = dz_alloc(ROW_MAX);
+    if (!r->bytes)
+        return dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
     *ret_size = size;
     return dz_blob_read(r->blob, r->bytes, size, 0, err);
 }

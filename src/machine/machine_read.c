@@ -155,23 +155,18 @@ static int fill_ring(const struct dz_view *v, const struct dz_state_blob *h, uin
     return 0;
 }
 
-/* A blob that is not stored as it is: made in memory first. */
+/* A blob that is not stored as it is. */
 static int get_made(struct dz_kernel *k, const struct dz_state_blob *h, const struct dz_view *v,
                     struct dz_err *err)
 {
+    uint8_t *p = NULL;
     if (h->size > (h->kind == DZ_BLOB_RING ? (size_t)DZ_KERNEL_STREAM_SIZE
                                            : DZ_KERNEL_FDS_MAX * sizeof(struct dz_fd)))
         return BAD(err, "buffer %u has %llu bytes", h->index, (unsigned long long)h->size);
-    uint8_t *p = dz_zalloc(h->size ? (size_t)h->size : 1);
-    if (!p)
-        return dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory");
-    int rc = h->kind == DZ_BLOB_RING ? fill_ring(v, h, p, err)
-                                     : fill_fds(*v, (struct dz_fd *)(void *)p,
-                                                (size_t)h->size / sizeof(struct dz_fd), err);
-    if (rc == 0)
-        rc = dz_kernel_blob_put(k, h->index, p, (size_t)h->size, err);
-    dz_free(p);
-    return rc;
+    int rc = dz_kernel_blob_room(k, h->index, (size_t)h->size, &p, err);
+    if (rc < 0 || h->kind == DZ_BLOB_RING)
+        return rc < 0 ? rc : fill_ring(v, h, p, err);
+    return fill_fds(*v, (struct dz_fd *)(void *)p, (size_t)h->size / sizeof(struct dz_fd), err);
 }
 
 static int read_blobs(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)

@@ -151,6 +151,8 @@ void dz_vfs_trim(struct dz_vfs *v);
 
 /* On a handle of dz_db_prepare(): compile what the first operations on a disk need. */
 void dz_vfs_prepare(struct dz_db *db);
+/* The same for an image that disks will stand on. */
+void dz_vfs_prepare_image(struct dz_db *image);
 
 /* Is the inode the image's, and nothing of it changed in this file? False also
  * when that is not known. */

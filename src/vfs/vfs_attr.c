@@ -254,14 +254,19 @@ int dz_vfs_create_nameless(struct dz_vfs *v, const struct dz_vfs_new *spec, uint
 enum {
     REAP_BATCH = 256
 };
+static const char select_orphans[] = "SELECT ino FROM node WHERE nlink=0 AND ino>?1 ORDER BY ino";
+
+void dz_attr_prepare(struct dz_db *db)
+{
+    (void)dz_db_stmt(db, select_orphans);
+}
 
 static int reap_batch(struct dz_vfs *v, uint64_t *after, size_t *ret_count, struct dz_err *err)
 {
     uint64_t ino[REAP_BATCH];
     size_t n = 0;
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st =
-        dz_db_stmt(v->db, "SELECT ino FROM node WHERE nlink=0 AND ino>?1 ORDER BY ino");
+    struct dz_stmt *st = dz_db_stmt(v->db, select_orphans);
     dz_bind_int(st, 1, (int64_t)*after);
     int r = 0;
     while (n < REAP_BATCH && (r = dz_stmt_step(st, err)) > 0)
@@ -293,7 +298,7 @@ int dz_vfs_reap(struct dz_vfs *v, struct dz_err *err)
     uint64_t after = 0;
     size_t n = REAP_BATCH;
     int r = v->readonly ? 0 : dz_vfs_commit(v, err);
-    while (!r && n == REAP_BATCH && !v->readonly)
+    while (!r && n == REAP_BATCH && !v->readonly && v->orphans_noted)
         r = reap_batch(v, &after, &n, err);
     return r ? r : dz_vfs_commit(v, err);
 }

@@ -117,6 +117,7 @@ enum {
     DZ_ABOVE_NAMES
 };
 void dz_node_prepare(struct dz_db *db);
+void dz_attr_prepare(struct dz_db *db);
 bool dz_above(const struct dz_vfs *v, int what, uint64_t ino); /* may this file have rows of it? */
 int dz_above_load(struct dz_vfs *v, bool any, struct dz_err *err); /* any: rows at all */
 

@@ -104,6 +104,13 @@ static const char count_bytes[] =
     "+(SELECT coalesce(sum(length(data)),0)FROM node)"
     "+(SELECT coalesce(sum(length(name)+coalesce(length(value),0)),0)FROM xattr)";
 static const char count_inodes[] = "SELECT count(*)FROM node";
+/* of binding to an image */
+static const char count_dentries[] = "SELECT count(*)FROM dentry";
+static const char drop_dentries[] = "DELETE FROM dentry";
+static const char drop_nodes[] = "DELETE FROM node";
+static const char put_counters[] =
+    "INSERT OR REPLACE INTO meta VALUES('counters',1),('used_bytes',0),('used_inodes',0)";
+static const char put_image[] = "INSERT INTO meta VALUES('image',?1)";
 
 /* What nobody can have stored is not believed. */
 static bool noted(const struct meta *m)
@@ -174,7 +181,7 @@ int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err)
                    ? 0
                    : dz_fail(err, DZ_ESTATE, "the disk stands on image %s already", m.image);
     if (!r)
-        r = one_int(db, "SELECT count(*)FROM dentry", &names, err);
+        r = one_int(db, count_dentries, &names, err);
     if (!r)
         r = one_int(db, count_inodes, &nodes, err);
     if (r < 0)
@@ -183,14 +190,14 @@ int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err)
         return dz_fail(err, DZ_ESTATE, "the disk holds files: only an empty one can get an image");
     r = dz_db_begin(db, err);
     if (!r)
-        r = dz_db_exec(
-            db,
-            "DELETE FROM dentry;DELETE FROM node;INSERT OR REPLACE INTO meta VALUES('counters',1),"
-            "('used_bytes',0),('used_inodes',0)",
-            err);
+        r = dz_stmt_run(dz_db_stmt(db, drop_dentries), err);
+    if (!r)
+        r = dz_stmt_run(dz_db_stmt(db, drop_nodes), err);
+    if (!r)
+        r = dz_stmt_run(dz_db_stmt(db, put_counters), err);
     if (!r) {
         DZ_AUTO(dz_stmt_resetp)
-        struct dz_stmt *st = dz_db_stmt(db, "INSERT INTO meta VALUES('image',?1)");
+        struct dz_stmt *st = dz_db_stmt(db, put_image);
         dz_bind_text(st, 1, sha256);
         r = dz_stmt_run(st, err);
     }
@@ -322,9 +329,19 @@ int dz_vfs_open(const struct dz_vfs_opts *opts, struct dz_vfs **ret_vfs, struct 
 
 void dz_vfs_prepare(struct dz_db *db)
 {
-    (void)dz_db_stmt(db, select_meta);
-    dz_node_prepare(db);
+    static const char *const bind[] = {count_dentries, count_inodes, drop_dentries,
+                                       drop_nodes,     put_counters, put_image};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(bind); i++)
+        (void)dz_db_stmt(db, bind[i]);
+    dz_vfs_prepare_image(db);
+    dz_attr_prepare(db);
     dz_tx_prepare(db);
+}
+
+void dz_vfs_prepare_image(struct dz_db *image)
+{
+    (void)dz_db_stmt(image, select_meta);
+    dz_node_prepare(image);
 }
 
 int dz_vfs_close(struct dz_vfs *v, struct dz_err *err)

@@ -322,9 +322,14 @@ void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *fr
 }
 #endif
 /* Translate functions ahead, for stores of the default configuration: a process that is
- * forked has them then. Numbers of functions that are not there, or do not fit, are skipped. */
+ * forked has them then, and writes nothing to their code. A number with DZ_WASM_WARM_POINTS
+ * means its table of safepoints, which waking and putting to sleep look into. Numbers of
+ * functions that are not there, or do not fit, are skipped. */
+#define DZ_WASM_WARM_POINTS (1u << 31)
 void dz_wasm_warm(struct dz_wasm_module *module, const uint32_t *funcs, size_t count);
-/* The functions that have been translated: how many, the first max of them in funcs. */
-size_t dz_wasm_warmed(const struct dz_wasm_module *module, uint32_t *funcs, size_t max);
+/* What has been made otherwise, because a program called it, and not been told yet, in the
+ * same form: how many there are, and as many of them as funcs has room for. */
+size_t dz_wasm_fresh(const struct dz_wasm_module *module);
+size_t dz_wasm_tell(struct dz_wasm_module *module, uint32_t *funcs, size_t max);
 
 #endif

@@ -15,9 +15,11 @@
 #include "wasm/wasm_points.h"
 
 enum {
-    ARENA_STEP = 1 << 18,   /* bytes committed at a time */
-    ARENA_LARGE = 16 << 20, /* from here on huge pages: a few percent too much at most */
-    ARENA_PER_BYTE = 32,    /* bytes of cells that a byte of code makes at most */
+    ARENA_STEP = 1 << 18,     /* bytes committed at a time */
+    ARENA_LARGE = 16 << 20,   /* from here on huge pages: a few percent too much at most */
+    ARENA_PER_BYTE = 32,      /* bytes of cells that a byte of code makes at most */
+    WARM_WORDS_MAX = 8 << 20, /* of an arena: then nothing more is made ahead */
+    LAZY_MAX = 1 << 20,       /* calls that are remembered, of functions that may come */
 };
 static const size_t arena_default = (size_t)8 << 30;
 
@@ -31,6 +33,7 @@ static void code_free(struct dz_wasm_code *c)
         dz_free(c->ranges);
         dz_free(c->catches);
         dz_free(c->hosts);
+        dz_vec_release(&c->lazy);
         dz_wasm_trans_free(c->trans);
         dz_wasm_points_release(&c->points);
         dz_free(c);
@@ -173,6 +176,30 @@ static void name_handlers(wasm_word *words, const struct cell_pos *cells, uint32
     }
 }
 
+/* A call that is made lazily becomes one of what is there. */
+static bool link_call(const struct dz_wasm_code *c, wasm_word *cell)
+{
+    uint32_t func = wasm_imm(cell);
+    bool import = func < c->module->header->n_imported[DZ_WASM_KIND_FUNC];
+    if (!c->funcs[func].entry)
+        return false;
+    cell[0] = handler_word(c, import ? H_CALL_HOST : H_CALL);
+    cell[2] = (wasm_word)(uintptr_t)c->funcs[func].entry;
+    return true;
+}
+
+/* Calls of functions that are translated already need not be found out when they are
+ * made; to write them then would also take the page of whoever shares it. */
+static void link_calls(struct dz_wasm_code *c, uint32_t at)
+{
+    const struct wasm_trans *t = c->trans;
+    for (uint32_t i = 0; i < t->cell_count; i++) {
+        uint32_t word = t->cells[i].word;
+        if (t->words[word] == H_CALL_LAZY && !link_call(c, c->arena + at + word) && c->warming)
+            dz_vec_push(&c->lazy, at + word);
+    }
+}
+
 /* Put what the translator made into the arena. */
 static enum dz_wasm_trap_kind commit(struct dz_wasm_code *c, uint32_t func)
 {
@@ -197,6 +224,7 @@ static enum dz_wasm_trap_kind commit(struct dz_wasm_code *c, uint32_t func)
     }
     c->used += t->count;
     c->funcs[func].entry = c->arena + at;
+    link_calls(c, at);
     return DZ_WASM_TRAP_NONE;
 }
 
@@ -218,22 +246,64 @@ enum dz_wasm_trap_kind dz_wasm_code_translate(struct dz_wasm_code *c, uint32_t f
     return trap;
 }
 
+/* --- ahead, for those who are forked -------------------------------------------------------
+ */
+
+static void warm_points(struct dz_wasm_code *c, uint32_t func)
+{
+    if (func >= c->module->header->n_imported[DZ_WASM_KIND_FUNC] &&
+        c->points.count < WASM_POINTS_ROWS - 1)
+        (void)dz_wasm_points_of(c, func);
+}
+
 void dz_wasm_warm(struct dz_wasm_module *module, const uint32_t *funcs, size_t count)
 {
     const struct dz_wasm_config cfg = {0};
     struct dz_wasm_code *c = dz_wasm_code_get(module, &cfg, NULL);
-    for (size_t i = 0; c && i < count; i++)
-        if (funcs[i] < module->n_funcs)
-            (void)dz_wasm_code_translate(c, funcs[i]);
+    if (!c)
+        return;
+    c->warming = true;
+    c->lazy.max = LAZY_MAX;
+    for (size_t i = 0; i < count && c->used < WARM_WORDS_MAX; i++) {
+        uint32_t func = funcs[i] & ~DZ_WASM_WARM_POINTS;
+        if (func < module->n_funcs && !(funcs[i] & DZ_WASM_WARM_POINTS))
+            (void)dz_wasm_code_translate(c, func);
+        else if (func < module->n_funcs)
+            warm_points(c, func);
+    }
+    size_t left = 0;
+    for (size_t i = 0; i < c->lazy.n; i++)
+        if (!link_call(c, c->arena + c->lazy.p[i]))
+            c->lazy.p[left++] = c->lazy.p[i];
+    c->lazy.n = left;
+    c->warming = false;
+    c->range_told = c->range_count;
+    for (uint32_t i = 0; i < c->points.cap; i++)
+        c->points.rows[i].told = 1;
 }
 
-size_t dz_wasm_warmed(const struct dz_wasm_module *module, uint32_t *funcs, size_t max)
+size_t dz_wasm_fresh(const struct dz_wasm_module *module)
 {
     const struct dz_wasm_code *c = module->code;
-    size_t count = c ? c->range_count : 0;
-    for (size_t i = 0; i < count && i < max; i++)
-        funcs[i] = c->ranges[i].func;
-    return count;
+    size_t n = c ? c->range_count - c->range_told : 0;
+    for (uint32_t i = 0; c && i < c->points.cap; i++)
+        n += c->points.rows[i].points && !c->points.rows[i].told;
+    return n;
+}
+
+size_t dz_wasm_tell(struct dz_wasm_module *module, uint32_t *funcs, size_t max)
+{
+    struct dz_wasm_code *c = module->code;
+    size_t n = 0;
+    while (c && n < max && c->range_told < c->range_count)
+        funcs[n++] = c->ranges[c->range_told++].func;
+    for (uint32_t i = 0; c && n < max && i < c->points.cap; i++) {
+        struct wasm_points_row *r = &c->points.rows[i];
+        if (r->points && !r->told)
+            funcs[n++] = r->func | DZ_WASM_WARM_POINTS;
+        r->told |= r->points != NULL;
+    }
+    return n;
 }
 
 /* --- back from cells to the program -------------------------------------------------------- */

@@ -28,6 +28,7 @@
 #ifndef DZ_WASM_INT_H
 #define DZ_WASM_INT_H
 
+#include "base/vec.h"
 #include "wasm/wasm.h"
 
 #include <stdatomic.h>
@@ -88,6 +89,7 @@ struct wasm_points {
     uint32_t count, cap;
 };
 
+DZ_VEC(wasm_words, uint32_t);
 /* Translated code of one module for one dispatch; shared by its instances. */
 struct dz_wasm_code {
     struct dz_wasm_module *module;
@@ -101,7 +103,9 @@ struct dz_wasm_code {
     const wasm_word *handlers; /* what a cell holds for each handler number */
     struct wasm_func *funcs;
     struct wasm_range *ranges;
-    uint32_t range_count, range_cap;
+    uint32_t range_count, range_cap, range_told;
+    bool warming;
+    struct wasm_words lazy; /* found while warming: calls of what is not translated yet */
     struct wasm_catch *catches;
     uint32_t catch_count, catch_cap;
     struct wasm_trans *trans;  /* the translator's scratch memory, kept */

@@ -54,7 +54,7 @@ const struct wasm_points_row *dz_wasm_points_of(struct dz_wasm_code *c, uint32_t
     if (!points)
         return NULL;
     memcpy(points, map->points, map->point_count * sizeof *points);
-    *r = (struct wasm_points_row){func, map->point_count, points};
+    *r = (struct wasm_points_row){func, map->point_count & INT32_MAX, 0, points};
     p->count++;
     return r;
 }

@@ -17,7 +17,7 @@ enum {
 
 struct wasm_points_row {
     uint32_t func;
-    uint32_t count;
+    uint32_t count : 31, told : 1;
     struct wasm_point *points; /* in order of words and of offsets */
 };
 
