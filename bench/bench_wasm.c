@@ -424,7 +424,7 @@ static void rows_of_large(struct bench *b, const struct large *l)
 struct small {
     const char *name, *memory;
     size_t memory_size;
-    bool table;
+    bool table, fresh;
     const char *body;
     size_t body_size;
     void *flat;
@@ -480,7 +480,8 @@ static void close_small(struct small *p)
     dz_free(p->flat);
 }
 
-/* A copy of a process in the middle of its loop, all of its memory written. */
+/* A copy of a process in the middle of its loop, all of its memory written: in the pages
+ * of one that has ended, or, `fresh`, in new ones. */
 static int case_copy(struct bench *b, void *arg, long count)
 {
     const struct small *p = arg;
@@ -491,6 +492,8 @@ static int case_copy(struct bench *b, void *arg, long count)
             return -1;
         bench_stop(b);
         dz_wasm_store_free(dz_wasm_inst_store(inst));
+        if (p->fresh)
+            dz_wasm_mem_trim();
         bench_start(b);
     }
     return 0;
@@ -580,7 +583,10 @@ int main(void)
     for (size_t i = 0; i < DZ_ARRAY_LEN(larges); i++)
         add_large(&b, &larges[i]);
     prepare_copy(&smalls[0]);
+    struct small fresh = smalls[0];
+    fresh.fresh = true;
     int copied = bench_case(&b, "copy", case_copy, &smalls[0], 20);
+    int copied_fresh = bench_case(&b, "copy", case_copy, &fresh, 20);
     bench_run(&b);
     close_small(&smalls[0]);
     for (size_t i = 0; i < DZ_ARRAY_LEN(peers); i++)
@@ -589,7 +595,10 @@ int main(void)
     rows_of_native(&b, natives, ours);
     for (size_t i = 0; i < DZ_ARRAY_LEN(larges); i++)
         rows_of_large(&b, &larges[i]);
-    row_of(&b, "copy a process of 1 MB", "", bench_us(&b, copied) / 1000, "ms", 0.15);
+    row_of(&b, "copy a process of 1 MB", ", one has ended before", bench_us(&b, copied) / 1000,
+           "ms", 0.15);
+    row_of(&b, "copy a process of 1 MB", ", none has", bench_us(&b, copied_fresh) / 1000, "ms",
+           0.15);
     for (size_t i = 0; i < DZ_ARRAY_LEN(smalls); i++)
         rows_of_interrupt(&b, &smalls[i]);
     return bench_finish(&b);

@@ -11,10 +11,12 @@
  */
 #include "cell/cell_serve.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "db/db.h"
 #include "kernel/kernel.h"
+#include "wasm/wasm.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -25,8 +27,9 @@
 #include <unistd.h>
 
 enum {
-    RUN_NS = 10 * 1000 * 1000, /* between two looks at the socket */
-    SETTLE_TURNS = 20,         /* of RUN_NS, for processes to come out of vfork */
+    RUN_NS = 10 * 1000 * 1000,    /* between two looks at the socket */
+    SETTLE_TURNS = 20,            /* of RUN_NS, for processes to come out of vfork */
+    QUIET_NS = 100 * 1000 * 1000, /* of waiting, until pages kept for a fork are given back */
 };
 
 static struct dz_serve serve; /* one process, one machine */
@@ -200,10 +203,19 @@ static void wait_for_anything(struct dz_serve *s)
     int64_t left = next == INT64_MAX ? -1 : next - dz_kernel_now(s->machine.kernel);
     if (next != INT64_MAX && left < 0)
         left = 0;
-    struct timespec ts = {left / 1000000000, left % 1000000000};
     if (any_refused(s))
         p.events |= POLLOUT;
-    if (ppoll(&p, 1, next == INT64_MAX ? NULL : &ts, NULL) > 0 && (p.revents & POLLOUT))
+    int64_t first = left < 0 || left > QUIET_NS ? QUIET_NS : left;
+    struct timespec ts = {first / DZ_NS_PER_S, first % DZ_NS_PER_S};
+    int n = ppoll(&p, 1, &ts, NULL);
+    if (n == 0 && first != left) {
+        dz_wasm_mem_trim();
+        if (left > 0)
+            left -= first;
+        ts = (struct timespec){left / DZ_NS_PER_S, left % DZ_NS_PER_S};
+        n = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
+    }
+    if (n > 0 && (p.revents & POLLOUT))
         output_ready(s);
 }
 

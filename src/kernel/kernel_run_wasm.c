@@ -68,11 +68,32 @@ static void mem_release(void *ctx, void *base, size_t size)
     dz_wasm_mem_anon.release(NULL, base, size);
 }
 
+static void mem_keep(void *ctx, void *base, size_t size, size_t committed)
+{
+    (void)ctx; /* likewise; what is kept is no process's */
+    dz_wasm_mem_anon.keep(NULL, base, size, committed);
+}
+
+static bool mem_reuse(void *ctx, size_t size, void **ret_base, size_t *ret_old)
+{
+    (void)ctx; /* counted when it is committed */
+    return dz_wasm_mem_anon.reuse(NULL, size, ret_base, ret_old);
+}
+
+static int mem_clear(void *ctx, void *base, size_t from, size_t to, struct dz_err *err)
+{
+    (void)ctx;
+    return dz_wasm_mem_anon.clear(NULL, base, from, to, err);
+}
+
 static const struct dz_wasm_mem_ops counted = {
     .reserve = mem_reserve,
     .commit = mem_commit,
     .map_image = mem_map_image,
     .release = mem_release,
+    .keep = mem_keep,
+    .reuse = mem_reuse,
+    .clear = mem_clear,
 };
 
 static struct dz_wasm_config config_for(struct dz_task *t)

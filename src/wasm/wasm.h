@@ -74,8 +74,20 @@ struct dz_wasm_mem_ops {
     int (*map_image)(void *ctx, void *at, uint32_t index, const uint8_t *image, size_t image_size,
                      struct dz_err *err);
     void (*release)(void *ctx, void *base, size_t size);
+    /* All three or none. Making pages is two thirds of copying a process, so a copy takes
+     * those of one that has ended: it writes nearly all of them anyway. keep() is release()
+     * of a reservation whose first `committed` bytes are; it may hold on to it. reuse() is
+     * reserve() of one that is held: its first *ret_old bytes stay committed and hold what
+     * they held, and commit() leaves them so; false when there is none of this size. Every
+     * byte of them is then written, or made zero by clear(), before the program runs. */
+    void (*keep)(void *ctx, void *base, size_t size, size_t committed);
+    bool (*reuse)(void *ctx, size_t size, void **ret_base, size_t *ret_old);
+    int (*clear)(void *ctx, void *base, size_t from, size_t to, struct dz_err *err);
 };
 extern const struct dz_wasm_mem_ops dz_wasm_mem_anon; /* anonymous mappings; ctx unused */
+/* What dz_wasm_mem_anon holds on to, 2 MiB at most in the whole process, is given back:
+ * for when nothing will be copied for a while. */
+void dz_wasm_mem_trim(void);
 
 struct dz_wasm_config {
     enum dz_wasm_dispatch dispatch;

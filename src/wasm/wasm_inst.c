@@ -165,16 +165,24 @@ static int make_memory(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err
     m->declared_max = d->has_max ? d->max : UINT32_MAX;
     m->pages_max = m->declared_max < limit ? m->declared_max : limit;
     m->pages = d->min;
-    m->size = (uint64_t)d->min * DZ_WASM_PAGE;
     m->reserved = (uint64_t)(m->pages_max ? m->pages_max : 1) * DZ_WASM_PAGE;
     void *base = NULL;
-    int rc = s->mem_ops->reserve(s->cfg.mem_ctx, m->reserved, &base, err);
+    size_t old = 0;
+    int rc = 0;
+    if (!inst->bare || !s->mem_ops->reuse ||
+        !s->mem_ops->reuse(s->cfg.mem_ctx, m->reserved, &base, &old))
+        rc = s->mem_ops->reserve(s->cfg.mem_ctx, m->reserved, &base, err);
     if (rc < 0)
         return dz_wrap(err, rc, "memory %u", i);
     m->base = base;
-    if (m->size)
-        rc = s->mem_ops->commit(s->cfg.mem_ctx, base, 0, m->size, err);
-    return rc;
+    m->old = old;
+    uint64_t size = (uint64_t)d->min * DZ_WASM_PAGE;
+    if (size)
+        rc = s->mem_ops->commit(s->cfg.mem_ctx, base, 0, size, err);
+    if (rc < 0)
+        return rc;
+    m->size = size;
+    return 0;
 }
 
 /* --- segments -------------------------------------------------------------------------------- */
@@ -322,6 +330,7 @@ int dz_wasm_inst_bare(struct dz_wasm_store *s, const struct dz_wasm_inst *like,
     struct dz_wasm_inst *inst = new_inst(s, like->module, how->user);
     if (!inst)
         return dz_fail(err, DZ_ENOMEM, "no memory for an instance");
+    inst->bare = true;
     int rc = make_inst(inst, how->host, how->host_count, err);
     if (rc == 0)
         rc = lay_image(inst, err);

@@ -120,6 +120,7 @@ struct wasm_mem {
     uint8_t *base;
     uint64_t size; /* bytes in use */
     uint64_t reserved;
+    uint64_t old; /* bytes from the start that hold another memory's, while a copy is made */
     uint32_t pages, pages_max; /* max: what memory.grow may reach */
     uint32_t declared_max;     /* for import matching; UINT32_MAX: none */
     struct wasm_mem *next;     /* of the store */
@@ -147,6 +148,7 @@ struct dz_wasm_inst {
     struct dz_wasm_module *module;
     struct dz_wasm_code *code;
     uint32_t no; /* in the store */
+    bool bare;   /* dz_wasm_inst_bare() made it: its memories may be old */
     void *user;
     uint64_t *globals;    /* own and immutable ones, by slot */
     uint64_t **global_at; /* by index: where each lives */

@@ -78,55 +78,110 @@ bool dz_wasm_injected_done(struct wasm_ctx *ctx)
 /* --- copy
  * ----------------------------------------------------------------------------------------- */
 
-/* Bytes that differ: their pages are taken in one call, which costs less than a
- * fault for each. */
-static void copy_bytes(const struct wasm_mem *from, struct wasm_mem *to, uint64_t at, uint64_t size)
+/* One memory on its way into another; `done` bytes from the start are as they should be. */
+struct copying {
+    const struct dz_wasm_inst *from;
+    const struct wasm_mem *a;
+    struct wasm_mem *b;
+    const struct dz_wasm_store *store; /* of b */
+    uint32_t index;
+    uint64_t done;
+};
+
+/* Up to `to` the memory is as in a fresh instance: the image has been laid, what else is
+ * old becomes zero. */
+static int copy_skip(struct copying *c, uint64_t to, struct dz_err *err)
 {
-    if (size > WASM_STATE_PAGE && ((uintptr_t)(to->base + at) | size) % dz_vm_page() == 0)
-        dz_vm_populate(to->base + at, size);
-    memcpy(to->base + at, from->base + at, size);
+    uint64_t end = to < c->b->old ? to : c->b->old;
+    while (c->done < end) {
+        uint64_t at = c->done;
+        if (dz_wasm_state_image(c->from, c->index, at)) {
+            c->done += WASM_STATE_PAGE;
+            continue;
+        }
+        while (c->done < end && !dz_wasm_state_image(c->from, c->index, c->done))
+            c->done += WASM_STATE_PAGE;
+        int rc = c->store->mem_ops->clear(c->store->cfg.mem_ctx, c->b->base, at, c->done, err);
+        if (rc < 0)
+            return rc;
+    }
+    if (c->done < to)
+        c->done = to;
+    return 0;
+}
+
+/* Bytes that differ. New pages are taken in one call, which costs less than a fault for
+ * each. */
+static int copy_bytes(struct copying *c, uint64_t at, uint64_t size, struct dz_err *err)
+{
+    int rc = copy_skip(c, at, err);
+    if (rc < 0)
+        return rc;
+    uint64_t fresh = at > c->b->old ? at : c->b->old;
+    uint64_t end = at + size;
+    if (end > fresh && end - fresh > WASM_STATE_PAGE &&
+        ((uintptr_t)(c->b->base + fresh) | end) % dz_vm_page() == 0)
+        dz_vm_populate(c->b->base + fresh, end - fresh);
+    memcpy(c->b->base + at, c->a->base + at, size);
+    c->done = end;
+    return 0;
+}
+
+static int copy_compared(struct copying *c, struct dz_err *err)
+{
+    uint64_t start = 0; /* of a run of pages that differ */
+    for (uint64_t at = 0; at <= c->a->size; at += WASM_STATE_PAGE) {
+        if (at < c->a->size && dz_wasm_state_differs(c->from, c->index, at))
+            continue;
+        int rc = at > start ? copy_bytes(c, start, at - start, err) : 0;
+        if (rc < 0)
+            return rc;
+        start = at + WASM_STATE_PAGE;
+    }
+    return 0;
+}
+
+static int copy_changed(struct copying *c, const struct dz_wasm_copy *how, struct dz_err *err)
+{
+    for (uint64_t at = 0;;) {
+        uint64_t size = 0;
+        int rc = how->changed(how->changed_ctx, c->index, &at, &size, err);
+        if (rc <= 0)
+            return rc;
+        if (at < c->done || at > c->a->size || size > c->a->size - at ||
+            (at | size) % WASM_STATE_PAGE != 0)
+            return dz_fail(err, DZ_EINVAL,
+                           "changed bytes outside of memory %u, out of order or not whole pages",
+                           c->index);
+        rc = copy_bytes(c, at, size, err);
+        if (rc < 0)
+            return rc;
+        at += size;
+    }
 }
 
 /* The pages of one memory that are not as in a fresh instance. */
 static int copy_memory(const struct dz_wasm_inst *from, struct dz_wasm_inst *to, uint32_t index,
                        const struct dz_wasm_copy *how, struct dz_err *err)
 {
-    const struct wasm_mem *a = from->mems[index];
-    struct wasm_mem *b = to->mems[index];
-    struct dz_wasm_store *s = to->store;
+    struct copying c = {
+        .from = from, .a = from->mems[index], .b = to->mems[index], .store = to->store};
+    c.index = index;
     int rc = 0;
-    if (a->size > b->reserved)
+    if (c.a->size > c.b->reserved)
         return dz_fail(err, DZ_ELIMIT, "memory %u has %u pages, too many for the copy", index,
-                       a->pages);
-    if (a->size > b->size)
-        rc = s->mem_ops->commit(s->cfg.mem_ctx, b->base, b->size, a->size, err);
+                       c.a->pages);
+    if (c.a->size > c.b->size)
+        rc = c.store->mem_ops->commit(c.store->cfg.mem_ctx, c.b->base, c.b->size, c.a->size, err);
     if (rc < 0)
         return rc;
-    b->size = a->size;
-    b->pages = a->pages;
-    if (!how->changed) {
-        uint64_t start = 0; /* of a run of pages that differ */
-        for (uint64_t at = 0; at < a->size; at += WASM_STATE_PAGE) {
-            if (dz_wasm_state_differs(from, index, at))
-                continue;
-            if (at > start)
-                copy_bytes(a, b, start, at - start);
-            start = at + WASM_STATE_PAGE;
-        }
-        if (a->size > start)
-            copy_bytes(a, b, start, a->size - start);
-        return 0;
-    }
-    for (uint64_t at = 0;;) {
-        uint64_t size = 0;
-        rc = how->changed(how->changed_ctx, index, &at, &size, err);
-        if (rc <= 0)
-            return rc;
-        if (at > a->size || size > a->size - at)
-            return dz_fail(err, DZ_EINVAL, "changed bytes outside of memory %u", index);
-        copy_bytes(a, b, at, size);
-        at += size;
-    }
+    c.b->size = c.a->size;
+    c.b->pages = c.a->pages;
+    rc = how->changed ? copy_changed(&c, how, err) : copy_compared(&c, err);
+    if (rc == 0)
+        rc = copy_skip(&c, c.a->size > c.b->old ? c.a->size : c.b->old, err);
+    c.b->old = 0;
+    return rc;
 }
 
 static int copy_tables(const struct dz_wasm_inst *from, struct dz_wasm_inst *to, struct dz_err *err)

@@ -129,7 +129,9 @@ void dz_wasm_store_reset(struct dz_wasm_store *s)
     while (s->mems) {
         struct wasm_mem *m = s->mems;
         s->mems = m->next;
-        if (m->base)
+        if (m->base && s->mem_ops->keep)
+            s->mem_ops->keep(s->cfg.mem_ctx, m->base, m->reserved, m->size);
+        else if (m->base)
             s->mem_ops->release(s->cfg.mem_ctx, m->base, m->reserved);
         dz_free(m);
     }

@@ -3,6 +3,7 @@
  * t_wasm_copy.c - copying a process, marking and returning, injecting a call: at
  * any safepoint, refused where they must be, and when memory fails.
  */
+#include "wasm/wasm_rt.h"
 #include "wasm_rig.h"
 
 static struct dz_err err;
@@ -109,6 +110,73 @@ TEST(a_copy_of_what_changed)
     c = (struct changes){.at = 0, .size = UINT64_C(1) << 40};
     CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), DZ_EINVAL);
     CHECK(strstr(err.msg, "changed bytes outside of memory 0") != NULL);
+    rig_close(&r);
+}
+
+/* Copies are made in the pages of a process that has ended, whatever was in them. */
+static void fill_memory(struct dz_wasm_inst *inst, int byte)
+{
+    size_t size = dz_wasm_mem_size(inst, 0);
+    memset(dz_wasm_mem(inst, 0, 0, size), byte, size);
+}
+
+TEST(a_copy_has_nothing_of_a_process_that_ended)
+{
+    struct changes c = {.at = 8192, .size = 4096};
+    struct dz_wasm_config cfg = rig_way(0);
+    struct dz_wasm_inst *inst;
+    struct rig r;
+    CHECK_INT(rich_open(&r, &cfg, &err), 0);
+    size_t size = dz_wasm_mem_size(r.inst, 0);
+    *dz_wasm_mem(r.inst, 0, 8200, 1) = 1;
+    *dz_wasm_mem(r.inst, 0, size - 1, 1) = 2;
+    for (int with_changes = 0; with_changes < 2; with_changes++) {
+        struct dz_wasm_copy how = how_to();
+        CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), 0);
+        fill_memory(inst, 0xa5);
+        dz_wasm_store_free(dz_wasm_inst_store(inst));
+        how.changed = with_changes ? one_change : NULL;
+        how.changed_ctx = &c;
+        CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), 0);
+        uint8_t *got = dz_wasm_mem(inst, 0, 0, size);
+        CHECK_INT(got[size - 1], with_changes ? 0 : 2);
+        got[size - 1] = 2;
+        CHECK(memcmp(got, dz_wasm_mem(r.inst, 0, 0, size), size) == 0);
+        dz_wasm_store_free(dz_wasm_inst_store(inst));
+    }
+    dz_wasm_mem_trim();
+    rig_close(&r);
+}
+
+/* What is left of a larger memory becomes zeros when the copy grows; a new one has none
+ * but zeros. */
+TEST(old_pages_are_zero_behind_the_end_of_a_copy)
+{
+    enum {
+        PAGES = 8,
+        MORE = PAGES << 16,
+    };
+    const struct dz_wasm_copy how = {.changed = NULL};
+    struct dz_wasm_config cfg = rig_way(0);
+    struct dz_wasm_inst *inst;
+    struct rig r;
+    struct mod m = MOD_INIT;
+    MOD_SECTION(&m, 5, "\x01\x00\x01"); /* one page */
+    CHECK_INT(rig_make(&r, &m, &cfg, NULL, 0, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), 0);
+        struct wasm_ctx *ctx = &dz_wasm_inst_store(inst)->ctx;
+        dz_wasm_ctx_enter(ctx, inst);
+        CHECK_INT(dz_wasm_mem_grow(ctx, 0, PAGES), 1);
+        const uint8_t *more = dz_wasm_mem(inst, 0, 1 << 16, MORE);
+        CHECK(more && more[0] == 0 && memcmp(more, more + 1, MORE - 1) == 0);
+        fill_memory(inst, 0x5a);
+        dz_wasm_store_free(dz_wasm_inst_store(inst));
+    }
+    dz_wasm_store_free(r.store);
+    CHECK_INT(rig_instantiate(&r, &cfg, NULL, 0, &err), 0);
+    const uint8_t *fresh = dz_wasm_mem(r.inst, 0, 0, 1 << 16);
+    CHECK(fresh[0] == 0 && memcmp(fresh, fresh + 1, (1 << 16) - 1) == 0);
     rig_close(&r);
 }
 
