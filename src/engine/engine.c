@@ -235,7 +235,14 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
 
 int dz_engine_recover(struct dz_engine *e, struct dz_err *err)
 {
+    struct dz_err claims = {0};
+    int first = dz_claims_settle(e, &claims);
     int rc = dz_keeper_recover(e->keeper, err);
+    if (rc == 0 && first < 0) {
+        rc = first;
+        if (err)
+            *err = claims;
+    }
     e->recovered = true;
     dz_timer_after(e->sweep, 0);
     return rc;

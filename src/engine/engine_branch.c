@@ -3,8 +3,8 @@
  * engine_branch.c - sandboxes made of snapshots; forks, which are snapshots with a label
  * that any number of branches are attached to; references, which share one sandbox.
  *
- * A branch's file is a copy of the snapshot's, made before its row is: what a crash
- * leaves between the two is a file without a row, which `doze registry check` finds.
+ * A branch's file is a copy of the snapshot's, made before its row is, under a claim: what a
+ * daemon that dies between the two leaves is removed at the next start.
  */
 #include "engine/engine_int.h"
 
@@ -66,11 +66,12 @@ static int copy_one(const struct branch *b, bool log, struct dz_err *err)
 static void work_copy(void *arg)
 {
     struct branch *b = arg;
-    b->rc = copy_one(b, true, &b->err);
+    b->rc = dz_claim_make(b->e, b->id, &b->err);
+    if (b->rc == 0)
+        b->rc = copy_one(b, true, &b->err);
     if (b->rc == 0)
         b->rc = copy_one(b, false, &b->err);
-    if (b->rc < 0 &&
-        dz_cold_drop(&b->e->cold, b->id, DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG), NULL) < 0)
+    if (b->rc < 0 && dz_claim_undo(b->e, b->id, NULL) < 0)
         dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
 }
 
@@ -111,11 +112,12 @@ static void on_copied(void *arg)
     }
     int rc = dz_keeper_register(b->e->keeper, &row, &b->err);
     if (rc < 0) {
-        if (dz_cold_drop(&b->e->cold, b->id, DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG), NULL) < 0)
+        if (dz_claim_undo(b->e, b->id, NULL) < 0)
             dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
         branch_fail(b, rc, &b->err);
         return;
     }
+    dz_claim_over(b->e, b->id);
     rc = dz_engine_started(b->e, &row, b->no_start, b->done, b->arg, &why);
     if (rc < 0) {
         const struct dz_engine_result r = {.code = rc, .why = &why};

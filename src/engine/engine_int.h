@@ -274,11 +274,21 @@ void dz_copy_event(struct box *b, const struct dz_cell_event *event);
 void dz_copy_down(struct box *b, int code, const char *text); /* the cell is gone */
 int dz_snap_path(const struct dz_engine *e, const char *id, bool temp, bool log,
                  char ret[static DZ_PATH_MAX], struct dz_err *err);
+int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_err *err);
 void dz_engine_pause_over(struct dz_engine *e, const char *sandbox); /* it is deleted */
 /* A new sandbox of spec->snapshot. */
 int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
                      const struct dz_engine_spec *spec, dz_engine_done_fn *done, void *arg,
                      struct dz_engine_why *why);
+
+/* --- engine_claim.c -------------------------------------------------------------------------- */
+
+/* Files of this sandbox or snapshot come before its row, or go after it. Any thread. */
+int dz_claim_make(const struct dz_engine *e, const char *id, struct dz_err *err);
+void dz_claim_over(const struct dz_engine *e, const char *id);                    /* they agree */
+int dz_claim_undo(const struct dz_engine *e, const char *id, struct dz_err *err); /* remove them */
+/* What an earlier daemon left. */
+int dz_claims_settle(const struct dz_engine *e, struct dz_err *err);
 
 /* --- engine_exec.c
  * -------------------------------------------------------------------------------- */

@@ -6,8 +6,8 @@
  *     DATA/snapshots/.SNAP.doze, .SNAP.doze-wal   being written, by the sandbox's cell
  *     DATA/snapshots/SNAP.doze, SNAP.doze-wal     there, before its row is
  *
- * What was being written when a daemon died is removed at the next start. A snapshot
- * outlives its sandbox.
+ * What was being written or removed when a daemon died has a claim, by which the next one
+ * removes it. A snapshot outlives its sandbox.
  */
 #include "engine/engine_int.h"
 
@@ -30,6 +30,7 @@ struct copy {
     void *arg;
     int fds[2];
     bool asked;       /* the cell is at it */
+    bool claimed;     /* files may be there */
     char *name;       /* may be NULL */
     const char *kind; /* a literal */
     char id[DZ_ID_TEXT];
@@ -48,12 +49,17 @@ int dz_snap_path(const struct dz_engine *e, const char *id, bool temp, bool log,
     return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path of a snapshot is too long");
 }
 
-static void remove_files(const struct dz_engine *e, const char *id, bool temp)
+int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_err *err)
 {
     char path[DZ_PATH_MAX];
-    for (int log = 0; log < 2; log++)
-        if (dz_snap_path(e, id, temp, log, path, NULL) == 0)
-            (void)unlink(path);
+    for (int i = 0; i < 4; i++) {
+        int rc = dz_snap_path(e, id, i & 2, i & 1, path, err);
+        if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
+            rc = dz_fail_sys(err, errno, "remove %s", path);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 /* --- the end ------------------------------------------------------------------------------- */
@@ -84,7 +90,8 @@ static void copy_fail(struct copy *c, const struct dz_engine_why *why)
 {
     dz_engine_snap_fn *done = c->done;
     void *arg = c->arg;
-    remove_files(c->e, c->id, true);
+    if (c->claimed && dz_claim_undo(c->e, c->id, NULL) < 0)
+        dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", c->id));
     leave_box(c);
     copy_free(c);
     done(arg, NULL, why);
@@ -147,12 +154,12 @@ static void on_kept(void *arg)
     if (c->rc == 0)
         c->rc = dz_registry_snapshot_add(c->e->registry, &row, true, &c->err);
     if (c->rc < 0) {
-        remove_files(c->e, c->id, false);
         copy_fail_err(c, c->rc, &c->err);
         return;
     }
     dz_engine_note(c->e, &c->row, "snapshot", c->id);
     c->done(c->arg, &row, NULL);
+    dz_claim_over(c->e, c->id);
     leave_box(c);
     copy_free(c);
 }
@@ -198,15 +205,15 @@ void dz_copy_down(struct box *b, int code, const char *text)
 static int open_files(struct copy *c, struct dz_err *err)
 {
     char path[DZ_PATH_MAX];
-    for (int log = 0; log < 2; log++) {
-        int rc = dz_snap_path(c->e, c->id, true, log, path, err);
+    int rc = dz_claim_make(c->e, c->id, err);
+    c->claimed = rc == 0;
+    for (int log = 0; log < 2 && rc >= 0; log++) {
+        rc = dz_snap_path(c->e, c->id, true, log, path, err);
         if (rc == 0)
             rc = c->fds[log] =
                 dz_fd_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, err);
-        if (rc < 0)
-            return rc;
     }
-    return 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* A cell makes one at a time. */
@@ -314,11 +321,16 @@ int dz_engine_snapshot_delete(struct dz_engine *e, struct dz_engine_target targe
     int rc = dz_engine_snapshot_get(e, target, &row, why);
     if (rc < 0)
         return rc;
-    rc = dz_registry_snapshot_remove(e->registry, NULL, row.id, 0, &err);
+    rc = dz_claim_make(e, row.id, &err);
+    if (rc == 0)
+        rc = dz_registry_snapshot_remove(e->registry, NULL, row.id, 0, &err);
+    if (rc < 0)
+        dz_claim_over(e, row.id);
     if (rc == DZ_ESTATE)
         return dz_why(why, DZ_EEXIST, NULL, "%s: a fork stands on it; delete that first", row.id);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    remove_files(e, row.id, false);
+    if (dz_claim_undo(e, row.id, &err) < 0)
+        dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", row.id), dz_log_err(&err));
     return 0;
 }

@@ -32,6 +32,7 @@ struct soak_box {
     char name[32];
     char id[DZ_ID_TEXT]; /* "": never seen */
     bool there;
+    bool doomed;                         /* its end was asked for, and failed: it may come yet */
     uint64_t number_acked, number_tried; /* in /workspace/n */
     uint64_t blob_acked, blob_tried;     /* the number that /workspace/blob is made of */
 };

@@ -32,8 +32,11 @@ void soak_bad(struct soak_world *w, const char *fmt, ...)
     int n = atomic_fetch_add(&w->failures, 1);
     if (n >= SOAK_FAILURES)
         return;
+    char *text = w->failure[n], when[DZ_RFC3339_TEXT];
+    int used =
+        snprintf(text, sizeof w->failure[n], "%s ", dz_rfc3339_print(dz_clock_real_ms(), when));
     va_start(ap, fmt);
-    (void)vsnprintf(w->failure[n], sizeof w->failure[n], fmt, ap);
+    (void)vsnprintf(text + used, sizeof w->failure[n] - (size_t)used, fmt, ap);
     va_end(ap);
 }
 
@@ -137,10 +140,14 @@ static enum soak_answer ask_box(struct soak_client *c, const struct soak_box *b,
 }
 
 /* An own sandbox that is there is never missing. */
-static enum soak_answer found(struct soak_client *c, const struct soak_box *b, enum soak_answer a)
+static enum soak_answer found(struct soak_client *c, struct soak_box *b, enum soak_answer a)
 {
     if (a != SOAK_MISSING)
         return a;
+    if (b->doomed) {
+        b->there = false;
+        return SOAK_REFUSED;
+    }
     soak_bad(c->world, "%s is missing: %.*s", b->name, REPORT_MAX, c->body.p);
     return SOAK_BAD;
 }
@@ -193,6 +200,7 @@ static bool created(struct soak_client *c, struct soak_box *b)
 {
     const char *id = c->body.len ? memmem(c->body.p, c->body.len, "sbx_", 4) : NULL;
     b->there = true;
+    b->doomed = false;
     b->number_acked = b->number_tried = b->blob_acked = b->blob_tried = 0;
     if (id)
         (void)snprintf(b->id, sizeof b->id, "%.24s", id);
@@ -233,6 +241,7 @@ static void op_create(struct soak_client *c, struct soak_box *b)
 
 static void op_destroy(struct soak_client *c, struct soak_box *b)
 {
+    b->doomed = true;
     if (found(c, b, ask_box(c, b, "DELETE", "?force=true", NULL)) == SOAK_DONE)
         b->there = false;
     else

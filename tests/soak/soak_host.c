@@ -73,7 +73,9 @@ void soak_host_close(struct soak_host *h)
     dz_os_proc_close(&h->daemon);
     if (h->small)
         (void)umount2(h->data, MNT_DETACH);
-    if (h->dir[0] && dz_fd_remove_tree(AT_FDCWD, h->dir, &err) < 0)
+    if (getenv("SOAK_KEEP"))
+        printf("# kept: %s\n", h->dir);
+    else if (h->dir[0] && dz_fd_remove_tree(AT_FDCWD, h->dir, &err) < 0)
         printf("# %s\n", err.msg);
 }
 
@@ -92,9 +94,11 @@ int soak_doze(const struct soak_host *h, const char *const *words, struct dz_buf
         return rc;
     dz_buf_reset(out);
     dz_buf_add(out, r.out.p, r.out.len);
-    if (r.timed_out || r.status.exit_code != 0)
-        rc = dz_fail(err, DZ_EIO, "doze %s %s: exit %d: %.150s%.50s", words[0],
-                     words[1] ? words[1] : "", r.status.exit_code, r.err.p, r.out.p);
+    if (r.timed_out || r.status.exit_code != 0) {
+        printf("# doze %s: %s%s\n", words[0], r.err.p, r.out.p);
+        rc = dz_fail(err, DZ_EIO, "doze %s %s: exit %d", words[0], words[1] ? words[1] : "",
+                     r.status.exit_code);
+    }
     dz_os_run_result_release(&r);
     return rc;
 }
@@ -125,7 +129,7 @@ int soak_start(struct soak_host *h, struct dz_err *err)
     int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log < 0)
         return dz_fail_sys(err, errno, "open %s", path);
-    const char *const argv[] = {h->doze, "daemon", NULL};
+    const char *const argv[] = {h->doze, "daemon", "--log-level", "debug", NULL};
     const struct dz_os_fd fds[] = {{1, log}, {2, log}};
     const struct dz_os_spawn_opts o = {.argv = argv, .fds = fds, .fd_count = 2};
     int rc = dz_os_spawn(&o, &h->daemon, err);

@@ -166,33 +166,40 @@ static void calm(struct run *r)
     }
 }
 
-/* Those of the clients, and branches whose client never heard of them. */
-static void destroy_all(struct run *r)
+/* All of one kind, also what a client made and never heard of. */
+static void destroy(struct run *r, const char *list, const char *prefix, const char *how)
 {
-    static const struct soak_ask list = {"GET", "/v1/sandboxes?limit=1000", NULL, NULL, 0};
+    const struct soak_ask all = {"GET", list, NULL, NULL, 0};
     struct soak_client *c = &r->operator_;
     char path[160];
     const char *id;
     for (int64_t end = dz_clock_mono_ms() + REST_MS; dz_clock_mono_ms() < end;) {
-        if (soak_ask(c, &list) != SOAK_DONE || !(id = strstr(c->body.p, "\"sbx_")))
+        if (soak_ask(c, &all) != SOAK_DONE || !(id = strstr(c->body.p, prefix)))
             return;
-        (void)snprintf(path, sizeof path, "/v1/sandboxes/%.24s?force=true", id + 1);
+        (void)snprintf(path, sizeof path, "%s/%.*s%s", list, (int)strcspn(id, "\""), id, how);
         (void)soak_ask(c, &(struct soak_ask){"DELETE", path, NULL, NULL, 0});
     }
     soak_bad(r->world, "not destroyed in %d seconds: %.200s", REST_MS / 1000, c->body.p);
 }
 
-/* Files of sandboxes below the data directory. */
+static void destroy_all(struct run *r)
+{
+    destroy(r, "/v1/sandboxes", "sbx_", "?force=true");
+    destroy(r, "/v1/forks", "frk_", "");
+    destroy(r, "/v1/snapshots", "snap_", "");
+}
+
+/* Files of sandboxes and snapshots below the data directory. */
 static unsigned files_left(const struct run *r)
 {
-    static const char *const dirs[] = {"live", "cold"};
+    static const char *const dirs[] = {"live", "cold", "snapshots"};
     unsigned n = 0;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         char path[DZ_PATH_MAX + 16];
         (void)snprintf(path, sizeof path, "%s/%s", r->host.data, dirs[i]);
         DIR *d = opendir(path);
         for (const struct dirent *e; d && (e = readdir(d));)
-            if (strncmp(e->d_name, "sbx_", 4) == 0) {
+            if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
                 printf("# left: %s/%s\n", dirs[i], e->d_name);
                 n++;
             }
