@@ -56,7 +56,7 @@ NEEDS_keeper := base loop lifecycle registry blob cold
 NEEDS_machine := base db vfs kernel wasm
 NEEDS_cell := base os db wasm kernel wasi vfs machine blob cold
 NEEDS_image := base os db vfs wasm kernel cell machine
-NEEDS_engine := base db kernel vfs loop lifecycle registry blob cold keeper cell image
+NEEDS_engine := base os db kernel vfs loop lifecycle registry blob cold keeper cell image
 NEEDS_api := base loop lifecycle registry keeper cell image http metrics engine
 NEEDS_daemon := base config os loop lifecycle cell http engine api
 $(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4 image.-linih+-lz config.-linih engine.-ljansson api.-ljansson \

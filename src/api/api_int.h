@@ -146,7 +146,8 @@ const char *dz_api_openapi_row(size_t index, const char **ret_path, const char *
     X(move, "MoveBody")       \
     X(sql, "SqlBody")         \
     X(token, "TokenBody")     \
-    X(timeout, "TimeoutBody")
+    X(timeout, "TimeoutBody") \
+    X(build, "BuildBody")
 #define X(name, schema) extern const struct dz_api_field *const dz_api_body_##name;
 DZ_API_BODIES(X)
 #undef X
@@ -180,6 +181,12 @@ HANDLER(exec_resize);
 HANDLER(exec_wait);
 HANDLER(sandbox_events);
 HANDLER(events);
+HANDLER(image_build);
+HANDLER(image_upload);
+HANDLER(builds);
+HANDLER(build);
+HANDLER(build_cancel);
+HANDLER(build_log);
 HANDLER(images);
 HANDLER(image);
 HANDLER(image_delete);

@@ -133,6 +133,8 @@ static int build(struct dz_cli *c, struct dz_err *err)
                                        .from = dz_cli_value(c, "from"),
                                        .name = dz_cli_value(c, "tag"),
                                        .guest = guest_dir(c, guest),
+                                       .files = dz_cli_value(c, "files"),
+                                       .confined = dz_cli_flag(c, "confined"),
                                        .fresh = dz_cli_flag(c, "fresh"),
                                        .status = on_status,
                                        .step = on_step,
@@ -142,6 +144,10 @@ static int build(struct dz_cli *c, struct dz_err *err)
         return dz_cli_usage(c, err, "give either a RECIPE or --from-dir");
     if (how.from_dir && !how.name)
         return dz_cli_usage(c, err, "--from-dir needs a name: -t NAME[:TAG]");
+    if (how.files && (!how.recipe || !how.name))
+        return dz_cli_usage(c, err, "--files needs a RECIPE in it, and a name: -t NAME[:TAG]");
+    if (how.confined && (how.from_dir || (how.from && strchr(how.from, '/'))))
+        return dz_cli_usage(c, err, "--confined takes no path of this machine");
     int rc = dz_cli_image_store(&s, err);
     if (rc < 0)
         return rc;
@@ -165,6 +171,8 @@ const struct dz_cli_command dz_cmd_image_build = {
             {"tag", 't', "NAME[:TAG]", "name the image so, not as the recipe says"},
             {"from", 0, "IMAGE", "start from this image, or from a disk file"},
             {"from-dir", 0, "DIR", "make DIR the root of the image; no recipe"},
+            {"files", 0, "ARCHIVE", "unpack this tar or zip first: RECIPE and its files are in it"},
+            {"confined", 0, NULL, "take nothing else of this machine, and run nothing on it"},
             {"guest", 0, "DIR", "compile with the doze-cc in DIR (default: DOZE_GUEST)"},
             {"fresh", 0, NULL, "fetch and compile again what the cache has"},
             DZ_CLI_OPTION_JSON,

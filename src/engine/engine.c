@@ -175,7 +175,7 @@ static int open_stores(struct dz_engine *e, struct dz_err *err)
     e->cold.expand = dz_cell_expand;
     if (rc == 0)
         rc = dz_image_store_open(e->data_path, &e->images, err);
-    return rc;
+    return rc < 0 ? rc : dz_engine_builds_sweep(e, err);
 }
 
 static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, struct dz_err *err)
@@ -224,6 +224,7 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     dz_map_init(&e->image_cache, DZ_ENGINE_IMAGES_MAX + 1);
     dz_list_init(&e->leaving);
     dz_list_init(&e->ears);
+    dz_list_init(&e->builds);
     int rc = open_all(e, opts, err);
     if (rc < 0) {
         dz_engine_free(e);
@@ -343,6 +344,7 @@ void dz_engine_free(struct dz_engine *e)
 {
     if (!e)
         return;
+    dz_engine_builds_free(e);
     DZ_MAP_FOREACH(it, &e->boxes)
         dz_box_destroy(it->value);
     dz_map_release(&e->boxes);

@@ -143,7 +143,7 @@ struct dz_engine {
     struct dz_map uses;        /* by tenant: engine_quota.c */
     struct dz_map keys;        /* "tenant\nkey" of requests under way -> struct key */
     struct dz_timer *sweep;    /* of the registry */
-    struct dz_list leaving, ears;
+    struct dz_list leaving, ears, builds;
     struct dz_timer *told; /* events are to be told */
     bool told_set, recovered, draining;
     struct dz_timer *drain_timer, *drain_soon;
@@ -200,6 +200,11 @@ void dz_box_destroy(struct box *b);                /* whatever it has */
 void dz_leaving_free_all(struct dz_engine *e);
 void dz_engine_drain_look(struct dz_engine *e); /* engine.c: something is over */
 void dz_engine_pool_used(struct dz_engine *e);  /* engine.c: a cell was taken from the pool */
+
+/* --- engine_build.c: what an earlier daemon left; at the end ------------------------------- */
+
+int dz_engine_builds_sweep(struct dz_engine *e, struct dz_err *err);
+void dz_engine_builds_free(struct dz_engine *e);
 
 /* --- engine_image.c -------------------------------------------------------------------------- */
 

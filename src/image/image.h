@@ -164,12 +164,15 @@ enum dz_image_status {
 const char *dz_image_status_text(enum dz_image_status status);
 
 struct dz_image_build {
-    const char *recipe;   /* a file; or NULL: */
+    const char *recipe;   /* a file, in `files` when there are some; or NULL: */
     const char *from_dir; /* a directory that becomes the root */
     const char *from;     /* image or file that it starts from, before the recipe's; NULL */
     const char *name;     /* NAME[:TAG], before the recipe's; NULL */
     const char *guest;    /* directory of doze-cc and its parts; NULL: nothing is compiled */
     const char *scripts;  /* directory of fetch-source; NULL: no Debian sources */
+    const char *files;    /* an archive that is unpacked first; the recipe is in it. NULL */
+    bool confined;        /* take nothing of this machine: no path outside of the recipe's
+                           * directory, no script, no compiler */
     bool fresh;           /* look nothing up in the cache */
     void (*status)(void *arg, enum dz_image_status status);
     /* What is being done, and how far: total 0: not known. */

@@ -357,8 +357,33 @@ static int build(struct dz_build *b, char ret_sha256[static DZ_SHA256_HEX], stru
 
 static int read_recipe(const struct dz_image_build *how, struct dz_recipe *ret, struct dz_err *err)
 {
-    return how->recipe ? dz_recipe_read(how->recipe, ret, err)
-                       : dz_recipe_of_dir(how->from_dir, ret, err);
+    int rc = how->recipe ? dz_recipe_read(how->recipe, ret, err)
+                         : dz_recipe_of_dir(how->from_dir, ret, err);
+    if (rc < 0 || !how->confined)
+        return rc;
+    rc = dz_recipe_confined(ret, err);
+    if (rc < 0)
+        dz_recipe_release(ret);
+    return rc;
+}
+
+/* The files, and the recipe that is among them. */
+static int unpack_files(struct dz_build *b, struct dz_err *err)
+{
+    char dir[DZ_IMAGE_PATH + 16], path[DZ_IMAGE_PATH * 2];
+    struct dz_image_build how = *b->how;
+    tell(b, DZ_IMAGE_UPLOADING);
+    (void)snprintf(dir, sizeof dir, "%s/files", b->scratch);
+    int n = snprintf(path, sizeof path, "%s/%s", dir, how.recipe);
+    if (n >= (int)sizeof path || strstr(path, "/../") || how.recipe[0] == '/')
+        return dz_fail(err, DZ_EINVAL, "the recipe %.100s is not in the archive", how.recipe);
+    int rc = dz_fd_mkdirs(AT_FDCWD, dir, 0700, err);
+    DZ_AUTO(dz_fd_close)
+    int fd = rc < 0 ? -1 : dz_fd_open(AT_FDCWD, how.files, O_RDONLY, 0, err);
+    if (rc == 0)
+        rc = fd < 0 ? fd : dz_build_unpack(b, fd, dir, err);
+    how.recipe = path;
+    return rc < 0 ? rc : read_recipe(&how, b->recipe, err);
 }
 
 int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
@@ -370,7 +395,8 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
     struct dz_build b = {.store = s, .how = how, .recipe = &recipe, .name = full, .log = -1};
     DZ_AUTO(dz_fd_close) int lock = -1;
     err = err ? err : &own;
-    int rc = read_recipe(how, &recipe, err);
+    recipe = (struct dz_recipe){0};
+    int rc = how->files ? 0 : read_recipe(how, &recipe, err);
     if (rc < 0)
         return rc;
     const char *name = how->name ? how->name : recipe.name;
@@ -380,6 +406,8 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
         rc = dz_image_lock(s, &lock, err);
     if (rc == 0)
         rc = open_build(&b, err);
+    if (rc == 0 && how->files)
+        rc = unpack_files(&b, err);
     if (rc == 0)
         rc = build(&b, ret_sha256, err);
     if (rc == 0)

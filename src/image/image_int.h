@@ -142,6 +142,8 @@ int dz_recipe_read(const char *file, struct dz_recipe *ret_recipe, struct dz_err
 int dz_recipe_parse(const char *file, struct dz_str text, struct dz_recipe *ret_recipe,
                     struct dz_err *err);
 int dz_recipe_of_dir(const char *dir, struct dz_recipe *ret_recipe, struct dz_err *err);
+/* Does it keep to its own directory, and run nothing on this machine? DZ_EDENIED names the line. */
+int dz_recipe_confined(const struct dz_recipe *r, struct dz_err *err);
 void dz_recipe_release(struct dz_recipe *r);
 
 /* --- building --------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 #include <ini.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -502,6 +503,41 @@ int dz_recipe_of_dir(const char *dir, struct dz_recipe *ret_recipe, struct dz_er
                          .source = dz_arena_str(&ret_recipe->arena, dz_str(dir)).p};
     ret_recipe->step_count = 1;
     return ret_recipe->arena.err ? dz_fail(err, DZ_ENOMEM, "read a recipe: out of memory") : 0;
+}
+
+/* --- what others send ------------------------------------------------------------------- */
+
+static bool is_below(const char *dir, const char *path)
+{
+    char real_dir[PATH_MAX], real[PATH_MAX];
+    size_t n;
+    if (!realpath(dir, real_dir) || !realpath(path, real))
+        return false;
+    n = strlen(real_dir);
+    return strncmp(real, real_dir, n) == 0 && (real[n] == '/' || real[n] == '\0');
+}
+
+int dz_recipe_confined(const struct dz_recipe *r, struct dz_err *err)
+{
+    const unsigned runs = BIT(DZ_STEP_C) | BIT(DZ_STEP_DEBIAN);
+    const char *from = r->from ? r->from : "";
+    if (strchr(from, '/') || dz_str_ends(dz_str(from), DZ_STR(".doze")))
+        return dz_fail(
+            err, DZ_EDENIED,
+            "from: an image by its name; files of the machine that builds are not taken");
+    for (size_t i = 0; i < r->step_count; i++) {
+        const struct dz_step *s = &r->steps[i];
+        if (is(s, runs) || s->build)
+            return dz_fail(err, DZ_EDENIED,
+                           "line %d, %s: what is compiled or run on the machine that builds is "
+                           "built there, by doze image build",
+                           s->line, s->label);
+        if (s->source && !is_below(r->dir, s->source))
+            return dz_fail(err, DZ_EDENIED,
+                           "line %d, %s: its source is not among the files of the recipe", s->line,
+                           s->label);
+    }
+    return 0;
 }
 
 void dz_recipe_release(struct dz_recipe *r)
