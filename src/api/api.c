@@ -232,7 +232,7 @@ static void on_done(const struct dz_http_req *r, int status, int64_t duration_ns
            dz_log_int("status", status), dz_log_int("us", duration_ns / 1000));
     dz_api_count(user, r, status, duration_ns);
     dz_api_key_over(user, r);
-    dz_api_admitted_over(r);
+    dz_api_admitted_over(r, user);
 }
 
 int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct dz_err *err)
@@ -242,7 +242,7 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         return dz_fail(err, DZ_ENOMEM, "start the API: out of memory");
     a->engine = opts->engine;
     a->loop = opts->loop;
-    dz_api_auth_open(a);
+    dz_api_auth_open(a, opts->tenant_requests);
     dz_map_init(&a->keyed, DZ_ENGINE_KEYS_UNDER_WAY);
     a->owner = (struct dz_engine_caller){opts->tenant, true};
     const struct dz_http_opts http = {
@@ -250,12 +250,16 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         .routes = routes,
         .route_count = DZ_ARRAY_LEN(routes),
         .user = a,
+        .connections_max = opts->connections,
+        .address_max = opts->address_connections,
         .admit = dz_api_admit,
         .before = dz_api_key_before,
         .kept = dz_api_key_kept,
         .done = on_done,
     };
-    int rc = dz_api_metrics_open(a, err);
+    int rc = dz_timer_new(opts->loop, dz_api_auth_expire, a, &a->expiry, err);
+    if (rc == 0)
+        rc = dz_api_metrics_open(a, err);
     if (rc == 0)
         rc = dz_http_new(&http, &a->http, err);
     if (rc < 0) {
@@ -276,6 +280,7 @@ void dz_api_free(struct dz_api *a)
     if (!a)
         return;
     dz_http_free(a->http);
+    dz_timer_free(a->expiry);
     dz_api_auth_close(a);
     dz_api_key_close(a);
     dz_api_metrics_close(a);

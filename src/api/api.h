@@ -23,6 +23,8 @@ struct dz_api_opts {
     struct dz_loop *loop;
     struct dz_engine *engine; /* borrowed */
     const char *tenant;       /* of what the owner of the socket makes */
+    /* Connections at once, of one address; requests of one tenant under way. 0: the default */
+    unsigned connections, address_connections, tenant_requests;
 };
 DZ_NODISCARD int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api,
                             struct dz_err *err);

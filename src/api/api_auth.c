@@ -5,12 +5,20 @@
  * A token that was found in the registry is remembered as a session: for some seconds it is
  * not looked up again, and streams that it opened have something to hold on to. A session
  * is there as long as a request of it is, or until it has to be looked up again. What is
- * revoked here is forgotten at once; what another host revokes, after FRESH_MS.
+ * revoked here is forgotten at once, and what it opened is cut off; what another host
+ * revokes, after FRESH_MS. A token that expires ends its streams, too.
+ *
+ * Secrets have 256 random bits: nobody finds one by trying. Who tries costs time, so an
+ * address may fail FAILURES times and then once in FAILURE_MS; one that has a valid token
+ * comes in whatever others behind the same address do.
  */
 #include "api/api_int.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
+#include "loop/loop.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -18,35 +26,78 @@
 
 enum {
     FRESH_MS = 5000,
+    TENANT_REQUESTS = 1024, /* of one tenant under way, streams too */
+    FAILURES = 20,          /* of one address without a pause */
+    FAILURE_MS = 3000,      /* in which one of them is forgiven */
+    ADDRESSES_MAX = 4096,   /* that are remembered for it */
+    USED_MS = 60000,
     SESSIONS_MAX = 4096, /* remembered without a request; beyond, all are looked up anew */
+};
+
+struct tenant {
+    char name[DZ_ENGINE_NAME_MAX + 1];
+    size_t requests; /* under way */
+    size_t refs;     /* sessions */
+};
+
+struct failures {
+    uint8_t key[16];
+    int64_t until_ms; /* all are forgiven then */
 };
 
 struct session {
     struct dz_engine_caller who; /* the first: dz_api_caller gives its address */
     char sha256[DZ_SHA256_HEX];
-    char id[DZ_ID_TEXT], tenant[DZ_ENGINE_NAME_MAX + 1];
+    char id[DZ_ID_TEXT];
+    struct tenant *tenant;
     int64_t expires, looked_ms, used_ms;
     size_t refs; /* requests, and one for the map */
 };
 
 /* --- sessions --------------------------------------------------------------------------- */
 
-static void unref(struct session *s)
+static void leave_tenant(struct dz_api *a, struct tenant *t)
 {
-    if (--s->refs == 0)
-        dz_free(s);
+    if (!t || --t->refs > 0)
+        return;
+    assert(t->requests == 0);
+    (void)dz_map_remove(&a->tenants, dz_str(t->name));
+    dz_free(t);
+}
+
+static struct tenant *tenant_of(struct dz_api *a, const char *name)
+{
+    struct tenant *t = dz_map_get(&a->tenants, dz_str(name));
+    if (!t && (t = dz_zalloc(sizeof *t))) {
+        (void)snprintf(t->name, sizeof t->name, "%s", name);
+        if (dz_map_put(&a->tenants, dz_str(t->name), t, NULL) < 0) {
+            dz_free(t);
+            return NULL;
+        }
+    }
+    if (t)
+        t->refs++;
+    return t;
+}
+
+static void unref(struct dz_api *a, struct session *s)
+{
+    if (--s->refs > 0)
+        return;
+    leave_tenant(a, s->tenant);
+    dz_free(s);
 }
 
 static void forget(struct dz_api *a, struct session *s)
 {
     (void)dz_map_remove(&a->sessions, dz_str(s->sha256));
-    unref(s);
+    unref(a, s);
 }
 
 static void forget_all(struct dz_api *a)
 {
     DZ_MAP_FOREACH(it, &a->sessions)
-        unref(it->value);
+        unref(a, it->value);
     dz_map_clear(&a->sessions);
 }
 
@@ -62,15 +113,15 @@ static int look_up(struct dz_api *a, const char *sha256, struct session **ret, s
     *s = (struct session){.expires = row.expires, .looked_ms = dz_clock_mono_ms(), .refs = 1};
     (void)snprintf(s->sha256, sizeof s->sha256, "%s", sha256);
     (void)snprintf(s->id, sizeof s->id, "%s", row.id);
-    (void)snprintf(s->tenant, sizeof s->tenant, "%s", row.tenant);
-    s->who = (struct dz_engine_caller){s->tenant, strcmp(row.scope, "operator") == 0};
+    s->tenant = tenant_of(a, row.tenant);
     if (a->sessions.count >= SESSIONS_MAX)
         forget_all(a);
-    rc = dz_map_put(&a->sessions, dz_str(s->sha256), s, NULL);
+    rc = s->tenant ? dz_map_put(&a->sessions, dz_str(s->sha256), s, NULL) : DZ_ENOMEM;
     if (rc < 0) {
-        dz_free(s);
+        unref(a, s);
         return dz_fail(err, rc, "out of memory");
     }
+    s->who = (struct dz_engine_caller){s->tenant->name, strcmp(row.scope, "operator") == 0};
     *ret = s;
     return 0;
 }
@@ -94,6 +145,13 @@ static int session_of(struct dz_api *a, struct dz_str secret, struct session **r
     return rc;
 }
 
+static void forget_failures(struct dz_api *a)
+{
+    DZ_MAP_FOREACH(it, &a->failures)
+        dz_free(it->value);
+    dz_map_clear(&a->failures);
+}
+
 /* --- admission --------------------------------------------------------------------------- */
 
 /* The secret of "Bearer <secret>". */
@@ -106,11 +164,52 @@ static bool bearer(const char *header, struct dz_str *ret_secret)
     return true;
 }
 
-static int stranger(struct dz_http_req *r, const char *challenge, const char *text,
-                    struct dz_err *err)
+/* Another failure of this address; false: it has failed too often of late. */
+static bool may_fail(struct dz_api *a, const struct dz_http_req *r)
 {
+    uint8_t key[16];
+    int64_t now = dz_clock_mono_ms();
+    if (dz_http_peer_uid(r) >= 0)
+        return true;
+    size_t n = dz_http_peer_key(r, key);
+    struct failures *f = dz_map_get(&a->failures, dz_str_n((char *)key, n));
+    if (!f && a->failures.count >= ADDRESSES_MAX)
+        forget_failures(a);
+    if (!f && (f = dz_zalloc(sizeof *f))) {
+        memcpy(f->key, key, n);
+        if (dz_map_put(&a->failures, dz_str_n((char *)f->key, n), f, NULL) < 0) {
+            dz_free(f);
+            f = NULL;
+        }
+    }
+    if (!f)
+        return false;
+    int64_t from = f->until_ms > now ? f->until_ms : now;
+    if (from + FAILURE_MS - now > (int64_t)FAILURES * FAILURE_MS)
+        return false;
+    f->until_ms = from + FAILURE_MS;
+    return true;
+}
+
+static int stranger(struct dz_api *a, struct dz_http_req *r, const char *challenge,
+                    const char *text, struct dz_err *err)
+{
+    if (!may_fail(a, r)) {
+        dz_http_set(r, "Retry-After", "3");
+        dz_http_close(r);
+        return dz_fail(err, DZ_ERATE, "too many requests without a valid token: wait");
+    }
     dz_http_set(r, "WWW-Authenticate", challenge);
     return dz_fail(err, DZ_EUNAUTH, "%s", text);
+}
+
+/* When the first of the tokens expires that have something under way. */
+static void expire_at(struct dz_api *a, int64_t at)
+{
+    if (at && (!a->expiry_at || at < a->expiry_at)) {
+        a->expiry_at = at;
+        dz_timer_at(a->expiry, at);
+    }
 }
 
 static int by_token(struct dz_api *a, struct dz_http_req *r, const char *header, struct dz_err *err)
@@ -119,14 +218,19 @@ static int by_token(struct dz_api *a, struct dz_http_req *r, const char *header,
     struct session *s = NULL;
     int rc = bearer(header, &secret) ? session_of(a, secret, &s, err) : DZ_ENOENT;
     if (rc == DZ_ENOENT)
-        return stranger(r, "Bearer realm=\"doze\", error=\"invalid_token\"",
+        return stranger(a, r, "Bearer realm=\"doze\", error=\"invalid_token\"",
                         "the token is not valid: it is malformed, unknown, expired or revoked",
                         err);
     if (rc < 0)
         return rc;
+    if (!s->who.is_operator && s->tenant->requests >= a->tenant_requests)
+        return dz_fail(err, DZ_ERATE, "%zu requests of this tenant are under way already",
+                       s->tenant->requests);
     s->refs++;
+    s->tenant->requests++;
     dz_http_set_context(r, s);
-    if (dz_clock_mono_ms() - s->used_ms > 60000 || !s->used_ms) {
+    expire_at(a, s->expires);
+    if (dz_clock_mono_ms() - s->used_ms > USED_MS || !s->used_ms) {
         s->used_ms = dz_clock_mono_ms();
         dz_engine_token_used(a->engine, s->id);
     }
@@ -146,7 +250,7 @@ int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err)
         rc = by_token(a, r, header, err);
     else if (uid < 0 || ((uid_t)uid != geteuid() && uid != 0))
         rc = stranger(
-            r, "Bearer realm=\"doze\"",
+            a, r, "Bearer realm=\"doze\"",
             "a token is needed: Authorization: Bearer TOKEN (doze token create makes one)", err);
     if (rc == 0 && flags & DZ_API_OPERATOR && !dz_api_caller(r, a)->is_operator)
         rc = dz_fail(err, DZ_EDENIED, "this is for the operator of the daemon only");
@@ -165,15 +269,26 @@ struct dz_engine_target dz_api_target(const struct dz_http_req *r, const struct 
     return (struct dz_engine_target){dz_api_caller(r, a), dz_http_param(r, param)};
 }
 
-void dz_api_admitted_over(const struct dz_http_req *r)
+void dz_api_admitted_over(const struct dz_http_req *r, struct dz_api *a)
 {
     struct session *s = dz_http_context(r);
-    if (s)
-        unref(s);
+    if (!s)
+        return;
+    s->tenant->requests--;
+    unref(a, s);
+}
+
+/* --- the end of a token -------------------------------------------------------------------- */
+
+static bool has_id(const struct dz_http_req *r, void *id)
+{
+    const struct session *s = dz_http_context(r);
+    return s && strcmp(s->id, id) == 0;
 }
 
 void dz_api_auth_revoked(struct dz_api *a, const char *id)
 {
+    char copy[DZ_ID_TEXT];
     struct session *found = NULL;
     DZ_MAP_FOREACH(it, &a->sessions) {
         struct session *s = it->value;
@@ -182,15 +297,47 @@ void dz_api_auth_revoked(struct dz_api *a, const char *id)
     }
     if (found)
         forget(a, found);
+    (void)snprintf(copy, sizeof copy, "%s", id);
+    dz_http_cut(a->http, has_id, copy);
 }
 
-void dz_api_auth_open(struct dz_api *a)
+struct expiring {
+    int64_t now, next;
+};
+
+static bool has_expired(const struct dz_http_req *r, void *arg)
 {
+    const struct session *s = dz_http_context(r);
+    struct expiring *e = arg;
+    if (!s || !s->expires)
+        return false;
+    if (s->expires > e->now && (!e->next || s->expires < e->next))
+        e->next = s->expires;
+    return s->expires <= e->now;
+}
+
+void dz_api_auth_expire(void *api)
+{
+    struct dz_api *a = api;
+    struct expiring e = {.now = dz_clock_real_ms(), .next = 0};
+    a->expiry_at = 0;
+    dz_http_cut(a->http, has_expired, &e);
+    expire_at(a, e.next);
+}
+
+void dz_api_auth_open(struct dz_api *a, size_t tenant_requests)
+{
+    a->tenant_requests = tenant_requests ? tenant_requests : TENANT_REQUESTS;
     dz_map_init(&a->sessions, SESSIONS_MAX + 1);
+    dz_map_init(&a->tenants, 2 * DZ_HTTP_CONNECTIONS_MAX + SESSIONS_MAX);
+    dz_map_init(&a->failures, ADDRESSES_MAX + 1);
 }
 
 void dz_api_auth_close(struct dz_api *a)
 {
     forget_all(a);
+    forget_failures(a);
     dz_map_release(&a->sessions);
+    dz_map_release(&a->tenants);
+    dz_map_release(&a->failures);
 }

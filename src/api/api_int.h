@@ -34,7 +34,11 @@ struct dz_api {
     struct dz_loop *loop;
     struct dz_engine_caller owner; /* of the socket */
     struct dz_map keyed;           /* api_key.c: by request */
-    struct dz_map sessions;        /* api_auth.c: hash of a token -> who has it */
+    /* api_auth.c: hash of a token -> who has it; name -> its requests; address -> failures */
+    struct dz_map sessions, tenants, failures;
+    struct dz_timer *expiry; /* the next token under way expires */
+    int64_t expiry_at;       /* 0: none */
+    size_t tenant_requests;  /* of one under way, at most */
     struct dz_metrics *metrics;
     struct dz_engine_counts counted; /* of what the metrics know */
 };
@@ -53,10 +57,11 @@ const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const 
 /* And about what: the parameter of the path that names it. */
 struct dz_engine_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
                                       const char *param);
-int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err); /* dz_http_opts.admit */
-void dz_api_admitted_over(const struct dz_http_req *r);                 /* the request is over */
-void dz_api_auth_revoked(struct dz_api *a, const char *id);
-void dz_api_auth_open(struct dz_api *a);
+int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err);   /* dz_http_opts.admit */
+void dz_api_admitted_over(const struct dz_http_req *r, struct dz_api *a); /* it is over */
+void dz_api_auth_expire(void *api);                                       /* of the timer */
+void dz_api_auth_revoked(struct dz_api *a, const char *id);      /* its streams are cut off */
+void dz_api_auth_open(struct dz_api *a, size_t tenant_requests); /* 0: the default */
 void dz_api_auth_close(struct dz_api *a);
 
 /* --- api_key.c --------------------------------------------------------------------------- */

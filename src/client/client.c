@@ -61,9 +61,13 @@ static int parse(struct dz_client *c, struct dz_err *err)
     }
     if (dz_str_eat(&rest, DZ_STR("http://")))
         return parse_host(c, rest, err);
-    if (dz_str_starts(rest, DZ_STR("https://")))
-        return dz_fail(err, DZ_EUNSUPPORTED, "%s: https is not available yet", c->url);
-    return dz_fail(err, DZ_EINVAL, "%s: a daemon's URL is unix:PATH or http://HOST:PORT", c->url);
+    if (dz_str_eat(&rest, DZ_STR("https://"))) {
+        int rc = dz_tls_client(NULL, &c->trust, err);
+        return rc < 0 ? rc : parse_host(c, rest, err);
+    }
+    return dz_fail(err, DZ_EINVAL,
+                   "%s: a daemon's URL is unix:PATH, https://HOST:PORT or http://HOST:PORT",
+                   c->url);
 }
 
 /* --- connecting -------------------------------------------------------------------------- */
@@ -119,6 +123,18 @@ static int connect_tcp(struct dz_client *c, struct dz_err *err)
     return rc;
 }
 
+static int shake_hands(struct dz_client *c, struct dz_err *err)
+{
+    char why[128];
+    int rc = dz_tls_new(c->trust, c->fd, c->host, &c->tls, err);
+    while (rc == 0 && (rc = dz_tls_handshake(c->tls)) < 0 && rc != DZ_TLS_BROKEN)
+        rc = wait_for(c, rc == DZ_TLS_WANT_READ ? POLLIN : POLLOUT, CONNECT_MS, err);
+    if (rc != DZ_TLS_BROKEN)
+        return rc;
+    dz_tls_why(c->tls, why, sizeof why);
+    return dz_fail(err, DZ_EDENIED, "%s: no TLS with it: %s", c->url, why);
+}
+
 int dz_client_connect(struct dz_client *c, struct dz_err *err)
 {
     if (c->fd >= 0)
@@ -128,8 +144,10 @@ int dz_client_connect(struct dz_client *c, struct dz_err *err)
     int rc = 0;
     if (!c->path) {
         rc = connect_tcp(c, err);
+        if (rc == 0 && c->trust)
+            rc = shake_hands(c, err);
         if (rc < 0)
-            dz_fd_close(&c->fd);
+            dz_client_drop(c);
         return rc;
     }
     rc = dz_fd_unix_connect(c->path, err);
@@ -141,6 +159,8 @@ int dz_client_connect(struct dz_client *c, struct dz_err *err)
 
 void dz_client_drop(struct dz_client *c)
 {
+    dz_tls_free(c->tls);
+    c->tls = NULL;
     dz_fd_close(&c->fd);
     c->in_at = c->in_end = 0;
     c->over = true;
@@ -175,6 +195,7 @@ void dz_client_close(struct dz_client *c)
     if (!c)
         return;
     dz_client_drop(c);
+    dz_tls_context_free(c->trust);
     dz_buf_release(&c->head);
     dz_free(c->url);
     dz_free(c->path);
@@ -191,10 +212,33 @@ void dz_client_closep(struct dz_client **c)
 
 /* --- bytes --------------------------------------------------------------------------------- */
 
+/* As errno has it. */
+static ssize_t of_tls(struct dz_client *c, ssize_t n)
+{
+    if (n >= 0)
+        return n;
+    c->want = n == DZ_TLS_WANT_WRITE ? POLLOUT : POLLIN;
+    errno = n == DZ_TLS_BROKEN ? ECONNRESET : EAGAIN;
+    return -1;
+}
+
+ssize_t dz_client_recv(struct dz_client *c, void *p, size_t n)
+{
+    c->want = POLLIN;
+    return c->tls ? of_tls(c, dz_tls_read(c->tls, p, n)) : recv(c->fd, p, n, MSG_DONTWAIT);
+}
+
+ssize_t dz_client_send(struct dz_client *c, const void *p, size_t n)
+{
+    c->want = POLLOUT;
+    return c->tls ? of_tls(c, dz_tls_write(c->tls, p, n))
+                  : send(c->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 int dz_client_write(struct dz_client *c, const char *p, size_t n, struct dz_err *err)
 {
     while (n > 0) {
-        ssize_t put = send(c->fd, p, n, MSG_NOSIGNAL);
+        ssize_t put = dz_client_send(c, p, n);
         if (put >= 0) {
             p += put;
             n -= (size_t)put;
@@ -206,7 +250,7 @@ int dz_client_write(struct dz_client *c, const char *p, size_t n, struct dz_err 
             return dz_fail(err, DZ_EGONE, "%s closed the connection", c->url);
         if (errno != EAGAIN)
             return dz_fail_sys(err, errno, "send to %s", c->url);
-        int rc = wait_for(c, POLLOUT, c->timeout_ms, err);
+        int rc = wait_for(c, c->want, c->timeout_ms, err);
         if (rc < 0)
             return rc;
     }
@@ -217,7 +261,7 @@ ssize_t dz_client_fill(struct dz_client *c, struct dz_err *err)
 {
     assert(c->in_at == c->in_end);
     for (;;) {
-        ssize_t n = recv(c->fd, c->in, sizeof c->in, 0);
+        ssize_t n = dz_client_recv(c, c->in, sizeof c->in);
         if (n >= 0) {
             c->in_at = 0;
             c->in_end = (size_t)n;
@@ -227,16 +271,22 @@ ssize_t dz_client_fill(struct dz_client *c, struct dz_err *err)
             return 0;
         if (errno != EAGAIN && errno != EINTR)
             return dz_fail_sys(err, errno, "read from %s", c->url);
-        int rc = wait_for(c, POLLIN, c->timeout_ms, err);
+        int rc = wait_for(c, c->want, c->timeout_ms, err);
         if (rc < 0)
             return rc;
     }
 }
 
-bool dz_client_readable(const struct dz_client *c)
+/* With TLS, bytes on the socket need not be bytes for us. */
+bool dz_client_readable(struct dz_client *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
-    return c->in_at < c->in_end || poll(&p, 1, 0) > 0;
+    if (c->in_at < c->in_end || poll(&p, 1, 0) <= 0 || !c->tls)
+        return c->in_at < c->in_end || p.revents;
+    ssize_t n = dz_client_recv(c, c->in, sizeof c->in);
+    c->in_at = 0;
+    c->in_end = n > 0 ? (size_t)n : 0;
+    return n >= 0 || errno != EAGAIN;
 }
 
 /* --- targets --------------------------------------------------------------------------------- */

@@ -27,8 +27,9 @@
 
 struct dz_client;
 
-/* url: "unix:PATH" or "http://HOST[:PORT]"; token: sent as Authorization, NULL for none.
- * Connects: DZ_ENOENT when nobody listens there. */
+/* url: "unix:PATH", "https://HOST[:PORT]" (the certificate is verified by those that the system
+ * believes, or SSL_CERT_FILE names) or "http://HOST[:PORT]"; token: sent as Authorization, NULL for
+ * none. Connects: DZ_ENOENT when nobody listens there. */
 DZ_NODISCARD int dz_client_open(const char *url, const char *token, struct dz_client **ret_client,
                                 struct dz_err *err);
 void dz_client_close(struct dz_client *c); /* NULL is fine */

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "client/client.h"
+#include "tls/tls.h"
 
 enum {
     DZ_CLIENT_IN = 64 << 10, /* bytes read at a time */
@@ -25,7 +26,10 @@ struct dz_client {
     char *host; /* of TCP */
     char port[8];
     char *token;
-    int fd; /* -1: not connected */
+    int fd;                       /* -1: not connected */
+    struct dz_tls_context *trust; /* of https: whom it believes */
+    struct dz_tls *tls;
+    short want; /* what recv and send wait for when they give EAGAIN */
     int64_t timeout_ms;
 
     /* what was read and not used */
@@ -48,10 +52,13 @@ struct dz_client {
 DZ_NODISCARD int dz_client_connect(struct dz_client *c, struct dz_err *err);
 void dz_client_drop(struct dz_client *c);
 DZ_NODISCARD int dz_client_write(struct dz_client *c, const char *p, size_t n, struct dz_err *err);
+/* As recv and send that do not wait, through TLS. */
+DZ_NODISCARD ssize_t dz_client_recv(struct dz_client *c, void *p, size_t n);
+DZ_NODISCARD ssize_t dz_client_send(struct dz_client *c, const void *p, size_t n);
 /* More bytes into c->in, which is empty: how many, 0 at the connection's end. */
 DZ_NODISCARD ssize_t dz_client_fill(struct dz_client *c, struct dz_err *err);
 /* Is there something to read already? */
-bool dz_client_readable(const struct dz_client *c);
+bool dz_client_readable(struct dz_client *c);
 /* The head of an answer into c->status and the rest; DZ_EGONE: the connection ended before
  * its first byte. */
 DZ_NODISCARD int dz_client_read_head(struct dz_client *c, bool no_body, struct dz_err *err);

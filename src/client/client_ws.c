@@ -44,7 +44,7 @@ static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *p, size_t n, int fl
         c->in_at += n;
         return (ssize_t)n;
     }
-    ssize_t got = recv(c->fd, p, n, MSG_DONTWAIT);
+    ssize_t got = dz_client_recv(c, p, n);
     if (got > 0)
         return got;
     bool later = got < 0 && (errno == EAGAIN || errno == EINTR);
@@ -58,7 +58,7 @@ static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *p, size_t n, 
 {
     struct dz_client_ws *w = arg;
     (void)flags;
-    ssize_t put = send(w->c->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t put = dz_client_send(w->c, p, n);
     if (put >= 0)
         return put;
     bool later = errno == EAGAIN || errno == EINTR;

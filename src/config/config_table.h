@@ -42,6 +42,20 @@
       "unix socket to listen on (default: doze.sock in the data directory)") \
     X(doze, registry, TEXT, "", 0, 0, 0, "registry", "FILE", \
       "registry to use (default: registry.db in the data directory)") \
+    X(listen, address, TEXT, "", 0, 0, 0, "listen", "HOST:PORT,...", \
+      "TCP addresses to listen on, for clients with tokens (default: none)") \
+    X(listen, plain, BOOL, "no", 0, 0, 0, "plain", "yes|no", \
+      "listen without TLS on addresses that others can reach") \
+    X(listen, connections, NUMBER, "16384", 16, 1000000, 0, "connections", "N", \
+      "connections at once; 64 of them are for the unix socket") \
+    X(listen, connections_per_address, NUMBER, "1024", 1, 1000000, 0, \
+      "connections-per-address", "N", "connections at once from one address") \
+    X(listen, requests_per_tenant, NUMBER, "1024", 1, 1000000, 0, "requests-per-tenant", "N", \
+      "requests and streams of one tenant under way at once") \
+    X(tls, certificate, PATH, "", 0, 0, RELOAD, "tls-certificate", "FILE", \
+      "certificate of the TCP addresses with its chain, PEM; TLS is on then") \
+    X(tls, key, PATH, "", 0, 0, RELOAD, "tls-key", "FILE", \
+      "private key of the certificate, PEM") \
     X(ladder, suspend_after, DURATION, "15m", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \
       "suspend-after", "DURATION", "put to sleep what is idle so long") \
     X(ladder, freeze_after, DURATION, "24h", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \

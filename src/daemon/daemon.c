@@ -104,6 +104,16 @@ static void on_changed(void *arg, const struct dz_config_row *row, bool applied)
         dz_log(DZ_LOG_WARN, "setting_needs_restart", dz_log_strz("setting", name));
 }
 
+static int load_certificate(struct daemon *d, struct dz_err *err)
+{
+    const char *certificate = d->config->tls_certificate, *key = d->config->tls_key;
+    if (!certificate[0] && !key[0])
+        return 0;
+    if (!certificate[0] || !key[0])
+        return dz_fail(err, DZ_EINVAL, "tls.certificate and tls.key go together: one is missing");
+    return dz_http_tls(dz_api_http(d->api), certificate, key, err);
+}
+
 /* What reads its setting when it needs it has nothing to be told. */
 static void reload(struct daemon *d)
 {
@@ -114,6 +124,8 @@ static void reload(struct daemon *d)
     }
     const struct dz_ladder ladder = ladder_of(d->config);
     set_up_log(d->config);
+    if (load_certificate(d, &why) < 0) /* the old one goes on */
+        dz_log(DZ_LOG_ERROR, "certificate_not_reloaded", dz_log_err(&why));
     dz_engine_set_ladder(d->engine, &ladder);
     dz_log(DZ_LOG_INFO, "config_reloaded", dz_log_strz("file", d->config->file));
 }
@@ -172,8 +184,34 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         return rc;
     if (dz_engine_recover(d->engine, &why) < 0) /* what it hindered is tried again later */
         dz_log(DZ_LOG_WARN, "recovery_incomplete", dz_log_err(&why));
-    const struct dz_api_opts api = {.loop = d->loop, .engine = d->engine, .tenant = "default"};
+    const struct dz_api_opts api = {
+        .loop = d->loop,
+        .engine = d->engine,
+        .tenant = "default",
+        .connections = (unsigned)d->config->listen_connections,
+        .address_connections = (unsigned)d->config->listen_connections_per_address,
+        .tenant_requests = (unsigned)d->config->listen_requests_per_tenant,
+    };
     return dz_api_new(&api, &d->api, err);
+}
+
+/* The unix socket comes last: who waits for it finds all others open. */
+static int listen_all(struct daemon *d, struct dz_err *err)
+{
+    struct dz_str rest = dz_str(d->config->listen_address), part;
+    int rc = load_certificate(d, err);
+    while (rc == 0 && dz_str_split(&rest, ',', &part)) {
+        char address[DZ_LOG_VALUE_MAX];
+        part = dz_str_trim(part);
+        (void)snprintf(address, sizeof address, "%.*s", DZ_STR_ARG(part));
+        if (part.n == 0)
+            continue;
+        rc = dz_http_listen_tcp(dz_api_http(d->api), address, d->config->listen_plain, err);
+        if (rc == 0)
+            dz_log(DZ_LOG_INFO, "listening", dz_log_strz("address", address),
+                   dz_log_strz("tls", d->config->tls_certificate[0] ? "yes" : "no"));
+    }
+    return rc < 0 ? rc : dz_http_listen_unix(dz_api_http(d->api), d->config->doze_socket, err);
 }
 
 static int start(struct daemon *d, struct dz_err *err)
@@ -192,7 +230,7 @@ static int start(struct daemon *d, struct dz_err *err)
         rc = dz_signal_new(d->loop, SIGHUP, on_hangup, d, &d->hangup, err);
     if (rc == 0)
         rc = start_engine(d, err);
-    return rc < 0 ? rc : dz_http_listen_unix(dz_api_http(d->api), d->config->doze_socket, err);
+    return rc < 0 ? rc : listen_all(d, err);
 }
 
 static int tell_ready(struct daemon *d, struct dz_err *err)

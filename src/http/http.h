@@ -107,6 +107,15 @@ void dz_http_free(struct dz_http *h);
 /* A listener at a path of the file system, for its owner only. A socket that nobody
  * listens on any more is replaced; DZ_EBUSY when somebody does. Removed by dz_http_free. */
 DZ_NODISCARD int dz_http_listen_unix(struct dz_http *h, const char *path, struct dz_err *err);
+/* A certificate with its chain, and its key: PEM files. TCP is TLS from now on; called again, new
+ * connections have the new one. On failure nothing changes. */
+DZ_NODISCARD int dz_http_tls(struct dz_http *h, const char *certificate, const char *key,
+                             struct dz_err *err);
+/* Listeners at "HOST:PORT", "[IPv6]:PORT" or ":PORT" (any address), all that the name has.
+ * Without a certificate only on this machine's own addresses, unless `plain` says so:
+ * DZ_EDENIED. */
+DZ_NODISCARD int dz_http_listen_tcp(struct dz_http *h, const char *address, bool plain,
+                                    struct dz_err *err);
 /* A listener that somebody else made; the descriptor is the server's from here on, also
  * when this fails. */
 DZ_NODISCARD int dz_http_listen_fd(struct dz_http *h, int fd, struct dz_err *err);
@@ -184,6 +193,8 @@ void dz_http_receive(struct dz_http_req *r, const struct dz_http_sink *sink, voi
 /* A header of the answer, before it. Request-Id comes by itself. */
 void dz_http_set(struct dz_http_req *r, const char *name, const char *value);
 
+/* The answer is the connection's last. */
+void dz_http_close(struct dz_http_req *r);
 /* body is emptied; NULL: none. type NULL: no Content-Type. */
 void dz_http_send(struct dz_http_req *r, int status, const char *type, struct dz_buf *body);
 /* From a file; the descriptor is the server's from here on. */

@@ -75,6 +75,12 @@ void dz_http_set(struct dz_http_req *r, const char *name, const char *value)
     *at = set;
 }
 
+void dz_http_close(struct dz_http_req *r)
+{
+    if (r->conn)
+        r->conn->close = true;
+}
+
 /* --- bytes and files -------------------------------------------------------------------- */
 
 void dz_http_send(struct dz_http_req *r, int status, const char *type, struct dz_buf *body)
