@@ -330,9 +330,6 @@ int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_f
                         struct dz_err *err);
 void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *frames);
 
-#ifdef __cplusplus
-}
-#endif
 /* Translate functions ahead, for stores of the default configuration: a process that is
  * forked has them then, and writes nothing to their code. A number with DZ_WASM_WARM_POINTS
  * means its table of safepoints, which waking and putting to sleep look into. Numbers of
@@ -343,5 +340,9 @@ void dz_wasm_warm(struct dz_wasm_module *module, const uint32_t *funcs, size_t c
  * same form: how many there are, and as many of them as funcs has room for. */
 size_t dz_wasm_fresh(const struct dz_wasm_module *module);
 size_t dz_wasm_tell(struct dz_wasm_module *module, uint32_t *funcs, size_t max);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -160,8 +160,9 @@ next:
 
 flagged:
     EXIT(FLAG);
-no_room:
-    if (atomic_load_explicit(&ctx->flag, memory_order_relaxed))
+no_room: /* without the flag but with room: raised again while it was being lowered */
+    if (atomic_load_explicit(&ctx->flag, memory_order_relaxed) ||
+        fp + UIMM <= wasm_store_of(ctx)->limit)
         goto flagged;
     TRAP(STACK);
 oob_memory:

@@ -236,8 +236,6 @@ struct dz_wasm_store {
     bool in_host;           /* a host function is at work */
     bool held;              /* stopped by the flag where it stands */
     uint32_t injected;
-    struct dz_wasm_inst *base_inst; /* of the first frame */
-    uint32_t base_func;
     struct wasm_marks marks;
     struct dz_wasm_frames *aside; /* kept while others run: the last first */
     uint32_t *depths; /* with call_depth: by a frame's first slot, which frame it is from outside */

@@ -189,6 +189,9 @@ static int copy_tables(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
     for (uint32_t i = 0; i < from->module->n_tables; i++) {
         const struct wasm_table *a = from->tables[i];
         struct wasm_table *b = to->tables[i];
+        if (a->size > b->size_max)
+            return dz_fail(err, DZ_ELIMIT, "table %u has %u elements, too many for the copy", i,
+                           a->size);
         if (a->size > b->size && dz_wasm_table_grow(b, a->size - b->size) == UINT32_MAX)
             return dz_fail(err, DZ_ENOMEM, "no memory for table %u", i);
         b->size = a->size;

@@ -82,8 +82,6 @@ int dz_wasm_begin(struct dz_wasm_inst *inst, uint32_t func, const uint64_t *args
     s->ctx.pc = inst->code->funcs[func].entry;
     s->ctx.trap = DZ_WASM_TRAP_NONE;
     s->running = true;
-    s->base_inst = inst;
-    s->base_func = func;
     return 0;
 }
 

@@ -196,6 +196,11 @@ TEST(a_copy_that_does_not_fit_is_refused)
     CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), DZ_ELIMIT);
     small = (struct dz_wasm_config){.stack_slots = 1};
     CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), DZ_EINVAL);
+    struct wasm_table *t = r.inst->tables[0]; /* it was larger, or shall be smaller */
+    CHECK(t->size_max > 3 && dz_wasm_table_grow(t, 2) == 3);
+    small = (struct dz_wasm_config){.table_max = 4};
+    CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), DZ_ELIMIT);
+    CHECK(strstr(err.msg, "table 0 has 5 elements") != NULL);
     rich_park = 3;
     CHECK_INT(rich_finish(&r), DZ_WASM_DONE);
     rig_close(&r);

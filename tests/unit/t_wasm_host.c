@@ -5,6 +5,7 @@
  */
 #include "base/buf.h"
 #include "base/limits.h"
+#include "wasm/wasm_int.h"
 #include "wasm_rig.h"
 
 /* run(i32) -> i32 calls the first of two imports, env.a and env.b. */
@@ -204,4 +205,23 @@ TEST(an_interrupted_loop_goes_on_elsewhere)
     CHECK_INT(dz_wasm_results(b.store)[0], 0);
     rig_close(&a);
     rig_close(&b);
+}
+
+/* Raised by another thread while a stop lowers it: the flag is down again, the stack's limit
+ * is still away. That is a stop, not the end of the stack. */
+TEST(an_interrupt_that_meets_the_end_of_another_is_no_trap)
+{
+    for (int way = 0; way < RIG_WAYS; way++) {
+        const struct dz_wasm_config cfg = rig_way(way);
+        struct rig r;
+        struct mod m = MOD_INIT;
+        counting(&m);
+        CHECK_INT(rig_make(&r, &m, &cfg, NULL, 0, NULL), 0);
+        CHECK_INT(rig_begin(&r, UINT32_MAX - 4), 0);
+        atomic_store(&r.store->ctx.limit, NULL);
+        CHECK_INT(dz_wasm_run(r.store), DZ_WASM_INTERRUPTED);
+        CHECK_INT(dz_wasm_run(r.store), DZ_WASM_DONE);
+        CHECK_INT(dz_wasm_results(r.store)[0], 0);
+        rig_close(&r);
+    }
 }
