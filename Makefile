@@ -147,7 +147,7 @@ $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/tests/fuzz/corpus_$(f),\
 $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/fuzz_$(f),\
   $(B)/tests/fuzz/fuzz_$(f).o,$(call module_of,x_$(f)),-fsanitize=fuzzer)))
 $(foreach p,$(PROGRAMS),$(eval $(call linked_rule,$(B)/$(p),$(SRC_$(p):%.c=$(B)/%.o),$(p))))
-$(foreach b,$(BENCHES),$(eval $(call linked_rule,$(B)/bench_$(b),$(B)/bench/bench_$(b).o $(B)/bench/bench.o,bench_$(b))))
+$(foreach b,$(BENCHES),$(eval $(call linked_rule,$(B)/bench_$(b),$(B)/bench/bench_$(b).o $(B)/bench/bench.o $(if $(filter sleep cell,$(b)),$(B)/bench/bench_pool.o),bench_$(b))))
 
 # --- guests ------------------------------------------------------------------
 # Freestanding C for WebAssembly, the same for every CONFIG; what old engines
