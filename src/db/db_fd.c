@@ -33,13 +33,15 @@ enum {
     SHARED_FIRST = PENDING_BYTE + 2,
     SHARED_BYTES = 510,
     ALL_BYTES = SHARED_FIRST + SHARED_BYTES - PENDING_BYTE,
+    KICK_BYTES = 512 << 10, /* of the log that are sent to the disk together */
 };
 
 struct fd_disk {
     struct dz_db_disk base;
     int fd[DZ_DB_FILES];
-    atomic_bool wal_new; /* dz_db_sync() comes from any thread */
-    char *wal_path;      /* NULL: no path is known */
+    int64_t kicked, grown; /* the log: bytes up to there were sent to the disk; written in one go */
+    atomic_bool wal_new;   /* dz_db_sync() comes from any thread */
+    char *wal_path;        /* NULL: no path is known */
     size_t standin_size;
     unsigned char *standin; /* what a disk without descriptors shows */
 };
@@ -61,10 +63,23 @@ static int64_t fd_read(struct dz_db_disk *base, enum dz_db_file f, void *buf, si
     return (int64_t)have;
 }
 
+/* A log that grows by much is sent to the disk meanwhile, so that the sync at the end has little
+ * left to wait for. A hint: what fails here is told by the sync. */
+static void kick(struct fd_disk *d, int64_t from, int64_t to)
+{
+    if (from != d->grown)
+        d->kicked = from;
+    d->grown = to;
+    if (to - d->kicked < KICK_BYTES)
+        return;
+    (void)sync_file_range(d->fd[DZ_DB_FILE_WAL], d->kicked, to - d->kicked, SYNC_FILE_RANGE_WRITE);
+    d->kicked = to;
+}
+
 static int fd_write(struct dz_db_disk *base, enum dz_db_file f, const void *buf, size_t n,
                     int64_t off)
 {
-    const struct fd_disk *d = (const struct fd_disk *)base;
+    struct fd_disk *d = (struct fd_disk *)base;
     size_t done = 0;
     while (done < n) {
         ssize_t put = pwrite(d->fd[f], (const char *)buf + done, n - done, off + (off_t)done);
@@ -74,6 +89,8 @@ static int fd_write(struct dz_db_disk *base, enum dz_db_file f, const void *buf,
             return put < 0 ? -errno : -ENOSPC;
         done += (size_t)put;
     }
+    if (f == DZ_DB_FILE_WAL)
+        kick(d, off, off + (int64_t)n);
     return 0;
 }
 

@@ -6,8 +6,9 @@
  * back, and with the C library's heap that is a third of the time of opening a
  * database. Here a block of up to 1 KiB is a multiple of 16 bytes with a word before it that
  * says which, carved from runs of 64 KiB and kept on the list of its size for the
- * next one who asks: taking and giving are a few instructions. Larger blocks, pages
- * among them, are SQLite's own allocator's as before.
+ * next one who asks: taking and giving are a few instructions. So are blocks for a page of
+ * the cache, from runs that are given memory at once: a cell is young, and each
+ * would cost it a fault. Other large blocks are SQLite's own allocator's as before.
  *
  *   thread:  free[c] -> block -> block ...        up to KEEP bytes of each size
  *   all:     spare[c] -> batch -> batch ...       lists that a thread had too many of
@@ -20,6 +21,8 @@
  */
 #include "db/db_int.h"
 
+#include "base/vm.h"
+
 #include <pthread.h>
 #include <string.h>
 
@@ -27,6 +30,9 @@ enum {
     GRAIN = 16,
     SIZES = 64, /* classes: GRAIN to SMALL bytes */
     SMALL = GRAIN * SIZES,
+    PAGES = SIZES + 1, /* a class: a page of a database and what SQLite keeps with it */
+    PAGE_MIN = 4096 + 64,
+    PAGE_SIZE = 4096 + 512 - sizeof(uint64_t),
     RUN = 65536 - 64,
     KEEP = 65536,
 };
@@ -43,13 +49,15 @@ struct list {
 };
 
 static _Thread_local struct {
-    struct list free[SIZES + 1]; /* by size / GRAIN */
-    char *at, *end;              /* rest of a run */
+    struct list free[PAGES + 1]; /* by size / GRAIN */
+    struct run {
+        char *at, *end; /* the rest of it */
+    } small, pages;
 } mine;
 
 static struct {
     pthread_mutex_t lock;
-    struct list spare[SIZES + 1]; /* of batches; each has batch_count() blocks */
+    struct list spare[PAGES + 1]; /* of batches; each has batch_count() blocks */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static sqlite3_mem_methods own; /* SQLite's own, for all else */
@@ -60,9 +68,14 @@ static uint64_t *head_of(void *p)
     return (uint64_t *)p - 1;
 }
 
+static size_t size_of(size_t c)
+{
+    return c == PAGES ? (size_t)PAGE_SIZE : c * GRAIN;
+}
+
 static uint32_t batch_count(size_t c)
 {
-    return (uint32_t)(KEEP / (c * GRAIN) / 2);
+    return (uint32_t)(KEEP / size_of(c) / 2);
 }
 
 /* Half of what a thread keeps of a size goes to all. */
@@ -98,18 +111,26 @@ static bool take_batch(size_t c)
     return first != NULL;
 }
 
+static void populate(char *run)
+{
+    uintptr_t page = dz_vm_page(), from = ((uintptr_t)run + page - 1) & ~(page - 1);
+    dz_vm_populate((void *)from, ((uintptr_t)run + RUN - from) & ~(page - 1));
+}
+
 static void *carve(size_t c)
 {
-    size_t need = c * GRAIN + sizeof(uint64_t);
-    if ((size_t)(mine.end - mine.at) < need) {
+    size_t need = size_of(c) + sizeof(uint64_t);
+    struct run *r = c == PAGES ? &mine.pages : &mine.small;
+    if ((size_t)(r->end - r->at) < need) {
         char *run = own.xMalloc(RUN);
         if (!run)
             return NULL;
-        mine.at = run; /* the old run's rest is less than one block */
-        mine.end = run + RUN;
+        *r = (struct run){run, run + RUN}; /* the old run's rest is less than one block */
+        if (c == PAGES)
+            populate(run);
     }
-    uint64_t *head = (uint64_t *)(void *)mine.at;
-    mine.at += need;
+    uint64_t *head = (uint64_t *)(void *)r->at;
+    r->at += need;
     *head = c;
     return head + 1;
 }
@@ -125,9 +146,10 @@ static void *take_large(int n)
 
 static void *heap_malloc(int n)
 {
-    if (n > SMALL)
+    bool page = n >= PAGE_MIN && n <= (int)PAGE_SIZE;
+    if (n > SMALL && !page)
         return take_large(n);
-    size_t c = n > 0 ? ((size_t)n + GRAIN - 1) / GRAIN : 1;
+    size_t c = page ? PAGES : n > 0 ? ((size_t)n + GRAIN - 1) / GRAIN : 1;
     struct list *l = &mine.free[c];
     if (!l->first && !take_batch(c))
         return carve(c);
@@ -156,7 +178,7 @@ static int heap_size(void *p)
     if (!p)
         return 0;
     size_t c = (size_t)*head_of(p);
-    return c ? (int)(c * GRAIN) : own.xSize(head_of(p)) - (int)sizeof(uint64_t);
+    return c ? (int)size_of(c) : own.xSize(head_of(p)) - (int)sizeof(uint64_t);
 }
 
 static void *heap_realloc(void *p, int n)
@@ -179,6 +201,8 @@ static void *heap_realloc(void *p, int n)
 
 static int heap_roundup(int n)
 {
+    if (n >= PAGE_MIN && n <= (int)PAGE_SIZE)
+        return PAGE_SIZE;
     return n > SMALL ? own.xRoundup(n + (int)sizeof(uint64_t)) - (int)sizeof(uint64_t)
                      : (n + GRAIN - 1) / GRAIN * GRAIN;
 }

@@ -24,10 +24,10 @@
  * gathered, also over several frames, and written together at the latest when a
  * commit's last page has come, so that whatever fails is told before SQLite counts the
  * frames as written. Only frames of the open transaction wait: it is rolled back when
- * they cannot be written, so they are dropped then, and also when SQLite begins
- * again at their place. Reading finds them where they wait. In a large transaction SQLite
- * may write a page of the log a second time, and headers alone at its end, for their
- * checksums; once it has begun with that, nothing is gathered until the log begins anew.
+ * they cannot be written, so they are dropped then. Reading finds them where they wait.
+ * Gathered is what is appended to all that this log has held since it was begun. What
+ * SQLite writes before that end, a page a second time and then headers alone, in a large
+ * transaction, or frames anew after a rollback, is put where it belongs at once.
  *
  * Invariants:
  *   1. file->size is -1 or the file's true size: only we change a file whose
@@ -51,7 +51,7 @@ enum {
     WAL_HEADER_BYTES = 32,
     FRAME_HEADER_BYTES = 24,
     FRAME_BYTES = FRAME_HEADER_BYTES + DZ_DB_PAGE_BYTES,
-    TAIL_BYTES = 16 * FRAME_BYTES,
+    TAIL_BYTES = 64 * FRAME_BYTES,
     MS_PER_DAY = 86400000,
 };
 /* Unix time 0 in ms since noon of November 24, 4714 BC. */
@@ -62,7 +62,7 @@ struct tail {
     unsigned char *p; /* TAIL_BYTES of them, NULL before the first */
     size_t n;
     int64_t off;
-    bool direct; /* SQLite rewrites frames: gather none */
+    int64_t end; /* behind the last frame of this log; 0: not known yet */
     bool open;   /* a header came, its page did not */
     bool commit; /* and says that it ends a transaction */
 };
@@ -131,17 +131,23 @@ static bool tail_has(const struct tail *t, size_t n, int64_t off)
 static int tail_take(struct file *f, const void *buf, size_t n, int64_t off)
 {
     struct tail *t = &f->tail;
-    bool header = n == FRAME_HEADER_BYTES && off >= WAL_HEADER_BYTES && !t->direct;
-    if (header && t->n && off < t->off + (int64_t)t->n)
-        t->n = off > t->off ? (size_t)(off - t->off) : 0;
-    bool page = t->n && t->open && n == DZ_DB_PAGE_BYTES && off == t->off + (int64_t)t->n;
+    bool header = n == FRAME_HEADER_BYTES && off >= WAL_HEADER_BYTES;
+    if (header && tail_has(t, n, off)) { /* that transaction was rolled back */
+        t->n = (size_t)(off - t->off);
+        t->end = off;
+    } else if (tail_has(t, n, off)) {
+        memcpy(t->p + (off - t->off), buf, n);
+        return 1;
+    }
+    bool appended = off == t->end || (header && t->end == 0);
     if (!t->p && header)
         t->p = dz_alloc(TAIL_BYTES);
-    if (!t->p || !(header || page)) {
-        t->direct |= n == DZ_DB_PAGE_BYTES;
+    if (!t->p || !appended || !(header || (t->open && n == DZ_DB_PAGE_BYTES))) {
+        t->end = off + (int64_t)n > t->end ? off + (int64_t)n : t->end;
+        t->open = false;
         return 0;
     }
-    if (header && t->n && (off != t->off + (int64_t)t->n || t->n > TAIL_BYTES - FRAME_BYTES)) {
+    if (header && t->n > TAIL_BYTES - FRAME_BYTES) {
         int r = tail_flush(f);
         if (r < 0)
             return r;
@@ -150,10 +156,11 @@ static int tail_take(struct file *f, const void *buf, size_t n, int64_t off)
         t->off = off;
     memcpy(t->p + t->n, buf, n);
     t->n += n;
+    t->end = off + (int64_t)n;
     t->open = header;
     if (header)
         t->commit = memcmp((const char *)buf + 4, "\0\0\0\0", 4) != 0;
-    int r = page && t->commit ? tail_flush(f) : 0;
+    int r = !header && t->commit ? tail_flush(f) : 0;
     return r < 0 ? r : 1;
 }
 
@@ -199,7 +206,7 @@ static int file_write(sqlite3_file *base, const void *buf, int amount, sqlite3_i
     bool log_header = f->which == DZ_DB_FILE_WAL && off == 0 && n == WAL_HEADER_BYTES;
     if (log_header) {
         f->tail.n = 0;
-        f->tail.direct = false;
+        f->tail.end = WAL_HEADER_BYTES;
     }
     int taken = f->which == DZ_DB_FILE_WAL ? tail_take(f, buf, n, off) : 0;
     int r = taken < 0 ? taken : 0;
@@ -224,7 +231,7 @@ static int file_truncate(sqlite3_file *base, sqlite3_int64 size)
     int r = f->disk->ops->truncate(f->disk, f->which, size);
     f->size = r < 0 ? -1 : size;
     f->tail.n = 0;
-    f->tail.direct = false;
+    f->tail.end = 0;
     f->empty = f->header_only = false;
     if (r < 0)
         return io_error(r, SQLITE_IOERR_TRUNCATE);

@@ -46,6 +46,7 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
     {.number = __NR_fallocate},
     {.number = __NR_fsync},
     {.number = __NR_fdatasync},
+    {.number = __NR_sync_file_range},
     {.number = __NR_close},
     {.number = __NR_dup},
     {.number = __NR_fcntl},
