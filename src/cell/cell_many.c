@@ -144,7 +144,7 @@ static void suspend(struct dz_serve *s)
     wake_at = memory ? sooner(s, wake_at) : wake_at;
     say(s, DZ_FRAME_SUSPENDED, (uint64_t)wake_at, NULL, 0);
     if (memory)
-        (void)dz_cell_sleep_close(&s->machine, NULL); /* the log holds all there is */
+        dz_cell_sleep_end(&s->machine);
     _exit(0);
 }
 

@@ -333,7 +333,7 @@ static void suspend(struct dz_serve *s)
     f.value = (uint64_t)wake_at;
     (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
     if (!s->files_only)
-        (void)dz_cell_sleep_close(&s->machine, NULL); /* the log holds all there is */
+        dz_cell_sleep_end(&s->machine);
     _exit(0);
 }
 

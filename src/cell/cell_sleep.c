@@ -265,9 +265,17 @@ int dz_cell_sleep_copy(struct dz_cell_machine *m, int db_fd, int wal_fd, uint64_
     return rc < 0 ? rc : copy_fd(dz_db_wal_fd(m->db), wal_fd, ret_bytes, err);
 }
 
-int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err)
+void dz_cell_sleep_end(struct dz_cell_machine *m)
 {
     dz_vfs_abandon(m->vfs); /* closing it would remove files that processes have open */
+    m->vfs = NULL;
+    dz_machine_tidy(m->keep);
+    (void)dz_cell_sleep_close(m, NULL); /* the log holds all there is */
+}
+
+int dz_cell_sleep_close(struct dz_cell_machine *m, struct dz_err *err)
+{
+    dz_vfs_abandon(m->vfs);
     m->vfs = NULL;
     dz_machine_close(m->keep);
     m->keep = NULL;

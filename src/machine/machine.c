@@ -256,6 +256,7 @@ struct write {
     struct dz_machine *m;
     struct dz_kernel *k;
     struct dz_mem_change *change;
+    bool tidy;
 };
 
 int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz_err *err)
@@ -277,7 +278,9 @@ int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz
     return rc;
 }
 
-/* In the transaction that commits the disk. */
+/* In the transaction that commits the disk. Memory comes last: it may fill the page cache, and a
+ * page that left it for the log and is changed again costs SQLite a pass over all that
+ * follows there. */
 static int write_all(void *arg, struct dz_db *db, struct dz_err *err)
 {
     struct write *w = arg;
@@ -285,14 +288,14 @@ static int write_all(void *arg, struct dz_db *db, struct dz_err *err)
     if (rc == 0 && !w->m->woken)
         rc = dz_db_exec(db, "DELETE FROM machine; DELETE FROM mem", err);
     if (rc == 0)
+        rc = meta_put(db, "machine", 1, err);
+    if (rc == 0)
+        rc = meta_put(db, "machine_live", 0, err);
+    if (rc == 0)
         rc = dz_machine_state_put(db, &w->m->state, err);
     if (rc == 0)
         rc = dz_machine_modules_write(w->m, w->k, err);
-    if (rc == 0)
-        rc = dz_machine_mem_write(w->m, w->change, err);
-    if (rc == 0)
-        rc = meta_put(db, "machine", 1, err);
-    return rc < 0 ? rc : meta_put(db, "machine_live", 0, err);
+    return rc < 0 ? rc : dz_machine_mem_write(w->m, w->change, w->tidy, err);
 }
 
 /* Commit, and wait for the disk. */
@@ -309,7 +312,7 @@ static int commit(struct dz_machine *m, struct dz_vfs *vfs,
 int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                      const struct dz_machine_how *how, struct dz_err *err)
 {
-    struct write w = {.m = m, .k = k};
+    struct write w = {.m = m, .k = k, .tidy = how->goes_on}; /* a copy has no garbage */
     if (strlen(how->policy) >= DZ_MACHINE_POLICY_MAX || how->host_size > DZ_MACHINE_HOST_MAX)
         return dz_fail(err, DZ_ELIMIT, "put the machine to sleep: too much to keep with it");
     m->vfs = vfs;
@@ -327,6 +330,17 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
     if (how->goes_on)
         dz_machine_mem_mark(m);
     return how->goes_on ? 0 : dz_vfs_sync(vfs, err);
+}
+
+void dz_machine_tidy(struct dz_machine *m)
+{
+    int rc = dz_db_begin(m->db, NULL);
+    if (rc == 0)
+        rc = dz_machine_mem_tidy(m, NULL);
+    if (rc == 0)
+        rc = dz_db_commit(m->db, NULL);
+    if (rc < 0)
+        dz_db_rollback(m->db);
 }
 
 /* 0 stays where the image has one, so that it is not taken for this file's again. */

@@ -158,6 +158,11 @@ struct dz_machine_how {
 DZ_NODISCARD int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                                   const struct dz_machine_how *how, struct dz_err *err);
 
+/* After a sleep, when nobody waits for it any more: take out of the file what it replaced. What
+ * stays, the next one takes. The disk has been given up (dz_vfs_abandon()); dz_machine_close()
+ * comes next. */
+void dz_machine_tidy(struct dz_machine *m);
+
 /* Take the machine out of the file: it has ended, or was lost. Goes with the next
  * commit of `vfs`, which this makes. */
 DZ_NODISCARD int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err);

@@ -2,7 +2,7 @@
  *
  * machine_mem.c - linear memories as rows of mem: packed runs of pages.
  *
- * Each sleep appends a generation: one row for each DZ_MEM_ROW_PAGES pages that
+ * Each sleep appends a generation: rows of DZ_MEM_ROW_FEW or _MANY pages, those that
  * changed since the one before. What a page is, is said by the newest row that
  * names it; by none: its base. For each page we remember that row (its home), for
  * each row how many pages still have it as home (live). A row that nothing lives
@@ -13,6 +13,11 @@
  *
  * A page that has become as its base again, while an older row names it, is written
  * as a run without bytes.
+ *
+ * Packing takes longer than writing what it saves, so it is for what may stay: pages
+ * that come into the file for the first time, and those that lived on in a row that is
+ * emptied, DZ_MEM_PACK_PAGES of them in one sleep. A page that was written before and has changed
+ * will do so again, and stays as it is.
  *
  * Invariant: homes and live counts are those of what is committed; a sleep works
  * on copies, which dz_machine_mem_done() puts in their place.
@@ -25,7 +30,10 @@
 #include <assert.h>
 #include <string.h>
 
-#define PAGE ((size_t)DZ_MACHINE_PAGE)
+#define PAGE  ((size_t)DZ_MACHINE_PAGE)
+#define MOVED UINT32_MAX /* as a home in a plan: of a page that has not changed */
+
+_Static_assert(DZ_MACHINE_ROWS_MAX < MOVED, "no home looks like it");
 
 void dz_mem_init(struct dz_mem *mem)
 {
@@ -302,6 +310,7 @@ static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, 
             uint32_t home = c->home[i][page];
             if (home && bad[home - 1]) {
                 leave_home(c, i, page);
+                c->home[i][page] = MOVED;
                 dirty = true;
             }
             if (dirty)
@@ -362,6 +371,8 @@ struct row_out {
     struct dz_mem_change *c;
     struct dz_mem_packer packer;
     int64_t seq;
+    uint32_t to_stay;  /* pages of the row under way that are worth packing */
+    uint32_t may_pack; /* pages, still */
 };
 
 static int flush_row(struct row_out *o, struct dz_err *err)
@@ -371,7 +382,10 @@ static int flush_row(struct row_out *o, struct dz_err *err)
     uint32_t pages = o->packer.pages;
     if (pages == 0)
         return 0;
-    dz_mem_pack_end(&o->packer, &bytes, &size);
+    bool packs = o->to_stay > pages / 2 && o->may_pack >= pages;
+    dz_mem_pack_end(&o->packer, packs, &bytes, &size);
+    o->may_pack -= packs ? pages : 0;
+    o->to_stay = 0;
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(o->m->db, dz_machine_sql_mem_put);
     dz_bind_int(st, 1, o->c->gen);
@@ -400,26 +414,30 @@ static bool was_named(const struct dz_space *s, size_t page)
 static int write_page(struct row_out *o, size_t space, size_t at, struct dz_err *err)
 {
     const struct dz_space *s = &o->m->mem.spaces.p[space];
-    bool base = dz_mem_is_base(&s->range, at);
-    if (base && !was_named(s, at / PAGE))
+    uint32_t *home = &o->c->home[space][at / PAGE];
+    bool base = dz_mem_is_base(&s->range, at), named = was_named(s, at / PAGE);
+    if (base && !named)
         return 0;
-    if (o->packer.pages == DZ_MEM_ROW_PAGES) {
+    if (dz_mem_pack_full(&o->packer)) {
         int rc = flush_row(o, err);
         if (rc < 0)
             return rc;
     }
     dz_mem_pack_page(&o->packer, s->s.id, at / PAGE, base ? NULL : s->range.at + at);
-    o->c->home[space][at / PAGE] = (uint32_t)o->c->rows.n + 1; /* the row under way */
+    o->to_stay += !base && (!named || *home == MOVED);
+    *home = (uint32_t)o->c->rows.n + 1; /* the row under way */
     o->m->stats.pages++;
     return 0;
 }
 
-static int delete_rows(const struct dz_machine *m, struct dz_mem_change *c, struct dz_err *err)
+/* Rows in which nothing lives: all, or those of which it was true before this sleep. */
+static int delete_rows(const struct dz_machine *m, struct dz_mem_rows *rows, bool all,
+                       struct dz_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < c->rows.n; i++) {
-        struct dz_mem_row *row = &c->rows.p[i];
-        if (row->gone || row->live)
+    for (size_t i = 0; rc == 0 && i < rows->n; i++) {
+        struct dz_mem_row *row = &rows->p[i];
+        if (row->gone || row->live || (!all && m->mem.rows.p[i].live))
             continue;
         DZ_AUTO(dz_stmt_resetp)
         struct dz_stmt *st = dz_db_stmt(m->db, dz_machine_sql_mem_drop);
@@ -431,13 +449,43 @@ static int delete_rows(const struct dz_machine *m, struct dz_mem_change *c, stru
     return rc;
 }
 
-int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *err)
+static void count_stats(struct dz_machine *m)
 {
-    struct row_out o = {.m = m, .c = c};
+    m->stats.rows = m->stats.live = m->stats.garbage = 0;
+    for (size_t i = 0; i < m->mem.rows.n; i++) {
+        const struct dz_mem_row *r = &m->mem.rows.p[i];
+        m->stats.rows += !r->gone;
+        m->stats.live += r->gone ? 0 : r->live;
+        m->stats.garbage += r->gone ? 0 : r->pages - r->live;
+    }
+    m->stats.spaces = m->mem.spaces.n;
+}
+
+int dz_machine_mem_tidy(struct dz_machine *m, struct dz_err *err)
+{
+    int rc = delete_rows(m, &m->mem.rows, true, err);
+    count_stats(m);
+    return rc;
+}
+
+static size_t dirty_pages(const struct dz_mem_change *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->dirty.n; i++)
+        for (size_t r = 0; r < c->dirty.p[i].n; r++)
+            n += c->dirty.p[i].p[r].size / PAGE;
+    return n;
+}
+
+int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, bool tidy,
+                         struct dz_err *err)
+{
+    struct row_out o = {.m = m, .c = c, .may_pack = DZ_MEM_PACK_PAGES};
     m->stats.pages = m->stats.bytes = 0;
-    int rc = dz_mem_pack_init(&o.packer, err);
+    bool many = dirty_pages(c) > DZ_MEM_FEW;
+    int rc = dz_mem_pack_init(&o.packer, many ? DZ_MEM_ROW_MANY : DZ_MEM_ROW_FEW, err);
     if (rc == 0)
-        rc = delete_rows(m, c, err);
+        rc = delete_rows(m, &c->rows, tidy, err);
     for (size_t i = 0; rc == 0 && i < c->spaces; i++)
         for (size_t r = 0; rc == 0 && m->mem.spaces.p[i].seen && r < c->dirty.p[i].n; r++) {
             const struct dz_machine_run *run = &c->dirty.p[i].p[r];
@@ -475,18 +523,6 @@ static void compact_rows(struct dz_mem *mem)
         for (size_t page = 0; page < mem->spaces.p[i].homes; page++)
             mem->spaces.p[i].home[page] = to[mem->spaces.p[i].home[page]];
     dz_free(to);
-}
-
-static void count_stats(struct dz_machine *m)
-{
-    m->stats.rows = m->stats.live = m->stats.garbage = 0;
-    for (size_t i = 0; i < m->mem.rows.n; i++) {
-        const struct dz_mem_row *r = &m->mem.rows.p[i];
-        m->stats.rows += !r->gone;
-        m->stats.live += r->gone ? 0 : r->live;
-        m->stats.garbage += r->gone ? 0 : r->pages - r->live;
-    }
-    m->stats.spaces = m->mem.spaces.n;
 }
 
 static void adopt(struct dz_machine *m, struct dz_mem_change *c)

@@ -9,6 +9,10 @@
 
 enum {
     DZ_MEM_ROW_PAGES = 256, /* pages in one row at most */
+    DZ_MEM_ROW_FEW = 64,    /* pages in a row of a sleep that writes few: kind to caches */
+    DZ_MEM_ROW_MANY = 128,  /* of one that writes more than DZ_MEM_FEW: half the rows */
+    DZ_MEM_FEW = 1024,
+    DZ_MEM_PACK_PAGES = 1024, /* pages that one sleep packs */
 };
 
 /* A row of mem: head, bytes of the pages in the order of the runs, runs. */
@@ -35,18 +39,23 @@ struct dz_mem_run {
 _Static_assert(sizeof(struct dz_mem_head) == 32 && sizeof(struct dz_mem_run) == 24,
                "as docs/format/machine.md has them");
 
-/* Making one. */
+/* Making one, of `most` pages. */
 struct dz_mem_packer {
     uint8_t *row;    /* head, bytes, runs */
-    uint8_t *packed; /* the same, packed */
-    struct dz_mem_run runs[DZ_MEM_ROW_PAGES];
-    uint32_t run_count, pages, filled; /* pages: named; filled: with bytes */
+    uint8_t *packed; /* the same, packed; NULL: nothing was yet */
+    struct dz_mem_run runs[DZ_MEM_ROW_MANY];
+    uint32_t most, run_count, pages, filled; /* pages: named; filled: with bytes */
 };
-int dz_mem_pack_init(struct dz_mem_packer *p, struct dz_err *err);
+int dz_mem_pack_init(struct dz_mem_packer *p, uint32_t most, struct dz_err *err);
+static inline bool dz_mem_pack_full(const struct dz_mem_packer *p)
+{
+    return p->pages == p->most;
+}
 void dz_mem_pack_release(struct dz_mem_packer *p);
 void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, const uint8_t *bytes);
-/* The row's bytes, until the next page; the packer is empty again. */
-void dz_mem_pack_end(struct dz_mem_packer *p, const void **ret_bytes, size_t *ret_size);
+/* The row's bytes, until the next page; the packer is empty again. try_packing: where it pays. */
+void dz_mem_pack_end(struct dz_mem_packer *p, bool try_packing, const void **ret_bytes,
+                     size_t *ret_size);
 
 /* Taking one apart. bytes: of the run; NULL: as the base. */
 struct dz_mem_piece {

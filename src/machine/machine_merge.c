@@ -35,7 +35,7 @@ static int flush(struct merge *g, struct dz_err *err)
     size_t size;
     if (g->packer.pages == 0)
         return 0;
-    dz_mem_pack_end(&g->packer, &bytes, &size);
+    dz_mem_pack_end(&g->packer, true, &bytes, &size);
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(g->to, "INSERT INTO mem(gen,seq,data)VALUES(1,?1,?2)");
     dz_bind_int(st, 1, g->seq++);
@@ -46,7 +46,7 @@ static int flush(struct merge *g, struct dz_err *err)
 static int put(struct merge *g, const struct dz_space *s, size_t page, const uint8_t *bytes,
                struct dz_err *err)
 {
-    int rc = g->packer.pages == DZ_MEM_ROW_PAGES ? flush(g, err) : 0;
+    int rc = dz_mem_pack_full(&g->packer) ? flush(g, err) : 0;
     if (rc == 0)
         dz_mem_pack_page(&g->packer, s->s.id, page, bytes);
     return rc;
@@ -92,7 +92,7 @@ static int take_below(void *arg, uint32_t row, const struct dz_mem_piece *p, str
 static int merge_memory(struct merge *g, struct dz_err *err)
 {
     uint64_t bytes;
-    int rc = dz_mem_pack_init(&g->packer, err);
+    int rc = dz_mem_pack_init(&g->packer, DZ_MEM_ROW_MANY, err);
     for (size_t i = 0; rc == 0 && i < g->own->mem.spaces.n; i++) {
         struct dz_space *s = &g->own->mem.spaces.p[i];
         s->range.size = (size_t)s->s.pages * PAGE;

@@ -251,6 +251,12 @@ static inline int world_sleep(struct world *w)
     return dz_machine_sleep(w->machine, w->kernel, w->vfs, &how, &w->err);
 }
 
+/* After that: what it replaced goes. */
+static inline void world_tidy(struct world *w)
+{
+    dz_machine_tidy(w->machine);
+}
+
 /* What the log on the disk says; what the program read last. */
 static inline const char *world_log(struct world *w)
 {

@@ -41,8 +41,12 @@ TEST(memory_in_the_file_does_not_grow)
         CHECK(world_feed(&w, (char)('a' + i % 26)));
         CHECK_INT(world_sleep(&w), 0);
         dz_machine_stats_get(w.machine, &stats);
-        CHECK(stats.garbage <= stats.live && stats.live > 0 && stats.live <= 8);
-        CHECK(stats.rows <= 4 && stats.pages <= 8);
+        CHECK(stats.rows <= 5); /* what one sleep replaced waits for tidying, or for the next */
+        if (i % 3)
+            world_tidy(&w);
+        dz_machine_stats_get(w.machine, &stats);
+        CHECK((i % 3 == 0 || stats.garbage <= stats.live) && stats.live > 0 && stats.live <= 8);
+        CHECK(stats.rows <= 4 + (i % 3 == 0) && stats.pages <= 8);
         world_crash(&w);
     }
     world_free(&w);
@@ -79,6 +83,7 @@ TEST(rows_that_are_mostly_garbage_are_emptied)
             }
         }
         CHECK_INT(world_sleep(&w), 0);
+        world_tidy(&w);
         dz_machine_stats_get(w.machine, &stats);
         CHECK(stats.garbage <= stats.live);
         most = stats.garbage > most ? stats.garbage : most;
@@ -223,6 +228,8 @@ static bool attempt(struct world *w)
     if (rc == 0) {
         rc = world_feed(w, '2') ? 0 : DZ_EIO;
         int slept = world_sleep(w);
+        if (slept == 0)
+            world_tidy(w);
         rc = rc ? rc : slept;
     }
     world_crash(w);
