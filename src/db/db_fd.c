@@ -34,6 +34,7 @@ enum {
     SHARED_BYTES = 510,
     ALL_BYTES = SHARED_FIRST + SHARED_BYTES - PENDING_BYTE,
     KICK_BYTES = 512 << 10, /* of the log that are sent to the disk together */
+    KICK_WRITE = 128 << 10, /* a write of a large transaction has more (db_vfs.c) */
 };
 
 struct fd_disk {
@@ -63,11 +64,11 @@ static int64_t fd_read(struct dz_db_disk *base, enum dz_db_file f, void *buf, si
     return (int64_t)have;
 }
 
-/* A log that grows by much is sent to the disk meanwhile, so that the sync at the end has little
- * left to wait for. A hint: what fails here is told by the sync. */
+/* A log that grows by much in one transaction is sent to the disk meanwhile, so that the sync at
+ * the end has little left to wait for. A hint: what fails here is told by the sync. */
 static void kick(struct fd_disk *d, int64_t from, int64_t to)
 {
-    if (from != d->grown)
+    if (from != d->grown || to - from < KICK_WRITE)
         d->kicked = from;
     d->grown = to;
     if (to - d->kicked < KICK_BYTES)
