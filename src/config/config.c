@@ -28,7 +28,7 @@ enum {
 
 const struct dz_config_row dz_config_rows[DZ_CONFIG_COUNT] = {
 #define X(section, key, type, initial, min, max, flags, option, argument, help) \
-    {#section, #key, #type, DZ_CONFIG_##type, initial, min, max, flags, option, argument, help},
+    {#section, #key, #type, initial, min, max, DZ_CONFIG_##type, flags, option, argument, help},
     DZ_CONFIG_SETTINGS(X)
 #undef X
 };
@@ -152,16 +152,14 @@ int dz_config_set(struct dz_config *c, enum dz_config_key key, const char *value
                        dz_config_name(row, name), dz_config_range(row, range),
                        row->flags & SECRET ? "what was given"
                                            : dz_str_quote(dz_str(value), quoted));
-    char *text = dz_str_dup(dz_str(value)), *from = origin ? dz_str_dup(dz_str(origin)) : NULL;
-    if (!text || (origin && !from)) {
-        dz_free(text);
-        dz_free(from);
+    DZ_AUTO(dz_freep) char *text = dz_str_dup(dz_str(value));
+    DZ_AUTO(dz_freep) char *from = origin ? dz_str_dup(dz_str(origin)) : NULL;
+    if (!text || (origin && !from))
         return dz_fail(err, DZ_ENOMEM, "read the configuration: out of memory");
-    }
     dz_free(c->values[key].text);
     dz_free(c->values[key].origin);
-    c->values[key].text = text;
-    c->values[key].origin = from;
+    c->values[key].text = DZ_TAKE_PTR(text);
+    c->values[key].origin = DZ_TAKE_PTR(from);
     c->values[key].from_file = false;
     put_field(c, key, &v);
     return 0;

@@ -71,9 +71,9 @@ enum dz_config_key {
 struct dz_config_row {
     const char *section, *key;
     const char *type_name; /* "DURATION" */
-    enum dz_config_type type;
-    const char *initial; /* as text */
+    const char *initial;   /* as text */
     int64_t min, max;
+    enum dz_config_type type;
     unsigned flags;
     const char *option, *argument, *help;
 };

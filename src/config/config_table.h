@@ -62,7 +62,7 @@
       "freeze-after", "DURATION", "move to cold storage what sleeps so long") \
     X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \
       "processes kept ready for sandboxes, of each image in use") \
-    X(daemon, drain_timeout, DURATION, "30s", 1000, 3600 * 1000, RELOAD, "drain-timeout", \
+    X(daemon, drain_timeout, DURATION, "30s", 1000, INT64_C(3600) * 1000, RELOAD, "drain-timeout", \
       "DURATION", "time for all sandboxes to fall asleep when the daemon ends") \
     X(log, level, WORD, "info", 0, 0, RELOAD, "log-level", "error|warn|info|debug", \
       "least serious lines that are logged") \

@@ -34,7 +34,7 @@ static const struct {
     {"performance-1x", UINT64_C(2) << 30},  {"performance-2x", UINT64_C(4) << 30},
 };
 
-int dz_why(struct dz_engine_why *why, int code, const char *field, const char *fmt, ...)
+int(dz_why)(struct dz_engine_why *why, int code, const char *field, const char *fmt, ...)
 {
     va_list args;
     char msg[sizeof why->err.msg];
@@ -46,7 +46,7 @@ int dz_why(struct dz_engine_why *why, int code, const char *field, const char *f
     return dz_fail(&why->err, code, "%s", msg);
 }
 
-int dz_why_err(struct dz_engine_why *why, int code, const struct dz_err *err)
+int(dz_why_err)(struct dz_engine_why *why, int code, const struct dz_err *err)
 {
     why->reason = NULL;
     why->field[0] = '\0';
@@ -370,7 +370,7 @@ static json_t *column(const char *text)
 int dz_engine_config_of(const struct dz_instance *row, struct dz_engine_config *ret_config,
                         struct dz_err *err)
 {
-    struct reader r = {.b = DZ_BUF_INIT(2 * CONFIG_MAX)};
+    struct reader r = {.b = DZ_BUF_INIT((size_t)2 * CONFIG_MAX)};
     json_t *c = column(row->config), *m = column(row->metadata);
     if (!c || !m) {
         json_decref(c);

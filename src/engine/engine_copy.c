@@ -52,13 +52,13 @@ int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
         rc = dz_why(why, DZ_EINVAL, "tenant", "tenant: 1 to 63 letters, digits, '-', '_' or '.'");
     if (rc == 0)
         rc = dz_engine_row(e, target, &row, why);
-    struct cloning *c = rc == 0 ? dz_zalloc(sizeof *c) : NULL;
-    if (rc == 0 && !c)
-        rc = dz_why(why, DZ_ENOMEM, NULL, "clone: out of memory");
-    if (rc == 0) {
-        *c = (struct cloning){.e = e, .done = done, .arg = arg};
-        rc = dz_id_new("sbx", c->id, &why->err);
-    }
+    if (rc < 0)
+        return rc;
+    struct cloning *c = dz_zalloc(sizeof *c);
+    if (!c)
+        return dz_why(why, DZ_ENOMEM, NULL, "clone: out of memory");
+    *c = (struct cloning){.e = e, .done = done, .arg = arg};
+    rc = dz_id_new("sbx", c->id, &why->err);
     if (rc == 0) {
         const struct dz_instance to = {.id = c->id, .tenant = tenant, .name = clone->name};
         const struct dz_keeper_request request = {.what = DZ_REQUEST_CLONE, .clone = &to};
@@ -115,13 +115,13 @@ int dz_engine_share(struct dz_engine *e, struct dz_engine_target target, dz_engi
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = dz_engine_row(e, target, &row, why);
-    struct sharing *s = rc == 0 ? dz_zalloc(sizeof *s) : NULL;
-    if (rc == 0 && !s)
-        rc = dz_why(why, DZ_ENOMEM, NULL, "share: out of memory");
-    if (rc == 0) {
-        *s = (struct sharing){.e = e, .done = done, .arg = arg};
-        rc = dz_id_new("share", s->key, &why->err);
-    }
+    if (rc < 0)
+        return rc;
+    struct sharing *s = dz_zalloc(sizeof *s);
+    if (!s)
+        return dz_why(why, DZ_ENOMEM, NULL, "share: out of memory");
+    *s = (struct sharing){.e = e, .done = done, .arg = arg};
+    rc = dz_id_new("share", s->key, &why->err);
     if (rc == 0) {
         const struct dz_keeper_request request = {
             .what = DZ_REQUEST_SHARE, .share_store = e->share, .share_key = s->key};

@@ -156,6 +156,10 @@ struct dz_engine {
 DZ_COLD DZ_PRINTF(4, 5) int dz_why(struct dz_engine_why *why, int code, const char *field,
                                    const char *fmt, ...);
 DZ_COLD int dz_why_err(struct dz_engine_why *why, int code, const struct dz_err *err);
+#ifdef DZ_ANALYZE /* their answer is negative, as that of dz_fail */
+#define dz_why(...)     dz_err_negative(dz_why(__VA_ARGS__))
+#define dz_why_err(...) dz_err_negative(dz_why_err(__VA_ARGS__))
+#endif
 
 /* --- engine_config.c: what a client says of a sandbox, checked ------------------------- */
 

@@ -19,7 +19,7 @@
 enum {
     RANDOM = 32,
     USED_MS = 60000, /* last_used is kept to the minute */
-    SECRET = sizeof PREFIX - 1 + 2 * RANDOM,
+    SECRET = sizeof PREFIX - 1 + (size_t)2 * RANDOM,
 };
 _Static_assert(SECRET + 1 == DZ_ENGINE_SECRET, "what the header says");
 

@@ -18,6 +18,7 @@
 #include "base/vm.h"
 #include "wasm/wasm_module.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -112,6 +113,7 @@ static int begin_space(const struct dz_machine *m, struct dz_space *s, struct dz
     int rc = module_of(m, s->s.proc, &module, err);
     if (rc < 0 || s->s.memory != 0)
         return rc;
+    assert(module);
     const struct dz_wasm_header *h = module->header;
     if (h->image_at + h->image_size > s->range.size)
         return BAD(err, "number %llu is smaller than its program's", (unsigned long long)s->s.id);

@@ -16,6 +16,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -208,8 +209,8 @@ static void put_number(struct dz_buf *out, double v)
     char text[32];
     for (int digits = 15; digits <= 17; digits++) { /* the shortest that reads back */
         (void)snprintf(text, sizeof text, "%.*g", digits, v);
-        double back = 0;
-        if (sscanf(text, "%lf", &back) == 1 && back >= v && back <= v)
+        double back = strtod(text, NULL);
+        if (back >= v && back <= v)
             break;
     }
     dz_buf_addf(out, " %s\n", text);

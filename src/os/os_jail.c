@@ -189,11 +189,15 @@ static int export(scmp_filter_ctx ctx, struct dz_os_filter **ret, struct dz_err 
 {
     DZ_AUTO(dz_fd_close) int fd = memfd_create("doze-filter", MFD_CLOEXEC);
     int rc = fd < 0 ? -errno : seccomp_export_bpf(ctx, fd);
-    off_t size = rc < 0 ? 0 : lseek(fd, 0, SEEK_CUR);
-    struct dz_os_filter *f = size > 0 ? dz_alloc(sizeof *f + (size_t)size) : NULL;
-    if (rc < 0 || !f || pread(fd, f->steps, (size_t)size, 0) != size) {
+    off_t size = rc < 0 || fd < 0 ? 0 : lseek(fd, 0, SEEK_CUR);
+    if (rc < 0 || size <= 0)
+        return dz_fail_sys(err, rc < 0 ? -rc : EIO, "make a seccomp filter");
+    struct dz_os_filter *f = dz_alloc(sizeof *f + (size_t)size);
+    if (!f)
+        return dz_fail(err, DZ_ENOMEM, "make a seccomp filter: out of memory");
+    if (pread(fd, f->steps, (size_t)size, 0) != size) {
         dz_free(f);
-        return dz_fail_sys(err, rc < 0 ? -rc : ENOMEM, "make a seccomp filter");
+        return dz_fail_sys(err, EIO, "read a seccomp filter");
     }
     f->size = (size_t)size;
     f->program.len = (unsigned short)(f->size / sizeof f->steps[0]);
