@@ -46,7 +46,6 @@ NEEDS_lifecycle := base
 NEEDS_registry := base db
 NEEDS_loop := base
 NEEDS_tls  := base
-SYS_tls    := -lcrypto
 NEEDS_http := base loop tls
 NEEDS_metrics := base
 NEEDS_client := base tls
@@ -59,7 +58,7 @@ NEEDS_image := base os db vfs wasm kernel cell machine
 NEEDS_engine := base os db kernel vfs loop lifecycle registry blob cold keeper cell image
 NEEDS_api := base loop lifecycle registry keeper cell image http metrics engine
 NEEDS_daemon := base config os loop lifecycle cell http engine api
-$(foreach l,base.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4 image.-linih+-lz config.-linih engine.-ljansson api.-ljansson \
+$(foreach l,base.-lcrypto tls.-lcrypto os.-lseccomp wasm.-lm db.-lsqlite3 loop.-luv cold.-lzstd machine.-llz4 image.-linih+-lz config.-linih engine.-ljansson api.-ljansson \
   http.-lwslay+-lcrypto client.-lwslay+-ljansson,$(eval SYS_$(basename $(l)) := $(subst +, ,$(patsubst .%,%,$(suffix $(l))))))
 
 # A program x: SRC_x (files with a main among them), NEEDS_x, SYS_x.
@@ -76,7 +75,7 @@ $(call program,soak_daemon,$(addprefix tests/soak/,soak_main.c soak_host.c soak_
 $(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
 $(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs cell)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
-$(call program,canned,tests/web/canned.c,http)
+$(call program,canned,tests/web/canned.c,http)$(call program,load,tests/load/load.c,)
 $(foreach p,spec freeze_spec wasi_suite canned,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
 BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon
@@ -270,6 +269,7 @@ analyze: setup ## gcc -fanalyzer and clang-tidy
 	@scripts/analyze $(sort $(wildcard src/*/*.c))
 
 # --- figures -----------------------------------------------------------------
+load: $(B)/load $(B)/doze ; $(B)/load $(B)/doze $(IDLE) $(RATE) $(SECONDS) ## 10,000 idle connections and 2,000 requests a second for a minute; IDLE= RATE= SECONDS=
 bench-peers: ; @bench/peers ## install the programs that benches measure against
 bench-wasm: $(patsubst bench/wasm/%.c,build/guests/bench/%,$(filter-out %_main.c,$(wildcard bench/wasm/*.c))) guests
 bench-sleep: guests
@@ -293,7 +293,7 @@ help: ## this list
 	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 clean: ; rm -rf build ## remove every build directory
 
-.PHONY: all openapi kill security security-asan sim sim-all spec spec-asan freeze sleep sleep-all soak soak-sleep soak-daemon soak-short guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install deb test test-all check check-asan torture cover fuzz lint lint-build analyze bench bench-peers images test-images help clean
+.PHONY: all load openapi kill security security-asan sim sim-all spec spec-asan freeze sleep sleep-all soak soak-sleep soak-daemon soak-short guest guest-native guest-sandbox busybox-suite base wasi guests demo setup install deb test test-all check check-asan torture cover fuzz lint lint-build analyze bench bench-peers images test-images help clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
