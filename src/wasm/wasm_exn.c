@@ -48,61 +48,67 @@ static struct wasm_exn *exn_of(const struct dz_wasm_store *s, uint64_t ref)
     return i < s->exn_count && s->exns[i].live ? &s->exns[i] : NULL;
 }
 
-static bool mark(struct dz_wasm_store *s, const uint64_t *slots, size_t count)
+enum {
+    NO_EXN = UINT32_MAX,
+};
+/* Objects that were reached and whose payloads have not been looked at: a list, so that
+ * the time is that of the objects, whichever refers to whichever. */
+struct marking {
+    struct dz_wasm_store *s;
+    uint32_t first;
+};
+
+static void mark(struct marking *k, const uint64_t *slots, size_t count)
 {
-    bool found = false;
     for (size_t i = 0; i < count; i++) {
-        struct wasm_exn *e = exn_of(s, slots[i]);
-        if (e && !e->mark) {
-            e->mark = 1;
-            found = true;
-        }
+        struct wasm_exn *e = exn_of(k->s, slots[i]);
+        if (!e || e->mark)
+            continue;
+        e->mark = 1;
+        e->link = k->first;
+        k->first = (uint32_t)(e - k->s->exns);
     }
-    return found;
 }
 
-static void mark_marks(struct dz_wasm_store *s, const struct wasm_marks *k)
+static void mark_marks(struct marking *k, const struct wasm_marks *marks)
 {
-    for (uint32_t i = 0; i < k->count; i++)
-        (void)mark(s, k->p[i].slots, k->p[i].count);
+    for (uint32_t i = 0; i < marks->count; i++)
+        mark(k, marks->p[i].slots, marks->p[i].count);
 }
 
-static void mark_roots(struct dz_wasm_store *s)
+static void mark_roots(struct marking *k)
 {
+    const struct dz_wasm_store *s = k->s;
     const struct wasm_ctx *ctx = &s->ctx;
     const uint64_t *top = ctx->fp + dz_wasm_frame_room(ctx, ctx->pc);
-    (void)mark(s, s->slots, (size_t)(top - s->slots));
-    (void)mark(s, &ctx->throwing, 1);
+    mark(k, s->slots, (size_t)(top - s->slots));
+    mark(k, &ctx->throwing, 1);
     for (uint32_t i = 0; i < s->inst_count; i++)
-        (void)mark(s, s->insts[i]->globals, s->insts[i]->module->header->global_slots);
-    mark_marks(s, &s->marks);
+        mark(k, s->insts[i]->globals, s->insts[i]->module->header->global_slots);
+    mark_marks(k, &s->marks);
     for (const struct dz_wasm_frames *f = s->aside; f;) {
         const struct wasm_marks *marks;
         const uint64_t *words;
         size_t count;
         f = dz_wasm_frames_look(f, &words, &count, &marks);
-        (void)mark(s, words, count);
-        mark_marks(s, marks);
+        mark(k, words, count);
+        mark_marks(k, marks);
     }
     for (const struct wasm_table *t = s->tables; t; t = t->next)
         if (t->type == DZ_WASM_EXNREF)
-            (void)mark(s, t->elem, t->size);
+            mark(k, t->elem, t->size);
 }
 
 static void collect(struct dz_wasm_store *s)
 {
+    struct marking k = {s, NO_EXN};
     for (uint32_t i = 0; i < s->exn_count; i++)
         s->exns[i].mark = 0;
-    mark_roots(s);
-    for (bool again = true; again;) { /* at most once for each object */
-        again = false;
-        for (uint32_t i = 0; i < s->exn_count; i++) {
-            struct wasm_exn *e = &s->exns[i];
-            if (e->mark == 1) {
-                e->mark = 2;
-                again |= mark(s, e->payload, e->slots);
-            }
-        }
+    mark_roots(&k);
+    while (k.first != NO_EXN) {
+        const struct wasm_exn *e = &s->exns[k.first];
+        k.first = e->link;
+        mark(&k, e->payload, e->slots);
     }
     for (uint32_t i = 0; i < s->exn_count; i++)
         if (s->exns[i].live && !s->exns[i].mark)

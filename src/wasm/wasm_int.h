@@ -166,6 +166,7 @@ struct wasm_exn {
     uint64_t tag;      /* identity */
     uint64_t *payload; /* NULL when it has none */
     uint32_t slots;
+    uint32_t link; /* while marking: the next whose payload is to be looked at */
     uint8_t live, mark;
 };
 

@@ -248,6 +248,26 @@ TEST(exceptions_that_live_have_a_limit)
     CHECK_INT(result_of(&m, 3000, NULL), 1); /* what is overwritten is used again */
 }
 
+/* (tag exnref) run(n): n times throw what carries the one before, which is forgotten when
+ * four hang together */
+TEST(an_exception_keeps_those_it_carries)
+{
+    const struct dz_wasm_config eight = {.exns_max = 8}, three = {.exns_max = 3};
+    struct mod_bodies code = {0};
+    struct mod m = MOD_INIT;
+    MOD_SECTION(&m, 1, "\x03\x60\x01\x7f\x01\x7f\x60\x01\x69\x00\x60\x00\x02\x69\x69");
+    MOD_SECTION(&m, 3, "\x01\x00");
+    MOD_SECTION(&m, 13, "\x01\x00\x01");
+    MOD_SECTION(&m, 7, "\x01\x03run\x00\x00");
+    MOD_BODY(&code, "\x01\x01\x69\x03\x40\x02\x02\x1f\x40\x01\x01\x00\x00" /* catch_ref */
+                    "\x20\x01\x08\x00\x0b\x00\x0b\x21\x01\x1a"             /* e = throw (e) */
+                    "\x20\x00\x41\x03\x71\x45\x04\x40\xd0\x69\x21\x01\x0b" /* n & 3 == 0 */
+                    "\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x41\x01");
+    mod_bodies(&m, &code);
+    CHECK_INT(result_of(&m, 3000, &eight), 1); /* what slots still name may live, too */
+    CHECK_INT(result_of(&m, 3000, &three), 1000 + DZ_WASM_TRAP_EXN_LIMIT);
+}
+
 /* --- frames of any size ------------------------------------------------------------------ */
 
 enum {
