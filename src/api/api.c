@@ -68,6 +68,7 @@ static const struct dz_http_route routes[] = {
     {"GET", "/healthz", dz_api_healthz, DZ_API_OPEN, 0, NULL},
     {"GET", "/readyz", dz_api_readyz, DZ_API_OPEN, 0, NULL},
     {"GET", "/metrics", dz_api_metrics, DZ_API_OPERATOR, 0, NULL},
+    {"GET", "/v1/stats", dz_api_stats, DZ_API_OPERATOR, 0, NULL},
     /* Known, and refused by name. */
     {"POST", S "/snapshot", dz_api_snapshot, 0, 0, NULL},
     {"POST", S "/fork", dz_api_fork, 0, 0, NULL},
@@ -144,6 +145,8 @@ void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
         .field = why->field[0] ? why->field : NULL,
         .sandbox_id = sandbox_id,
     };
+    if (sandbox_id)
+        dz_http_about(r, sandbox_id);
     dz_http_refuse(r, &p);
 }
 
@@ -227,7 +230,7 @@ int dz_api_page(struct dz_http_req *r, const char *const *more, struct dz_api_pa
 static void on_done(const struct dz_http_req *r, int status, int64_t duration_ns, void *user)
 {
     struct dz_str path = dz_http_path(r);
-    dz_log(DZ_LOG_DEBUG, "request", dz_log_strz("request_id", dz_http_request_id(r)),
+    dz_log(status == 500 ? DZ_LOG_WARN : DZ_LOG_DEBUG, "request",
            dz_log_strz("method", dz_http_method(r)), dz_log_str("path", path),
            dz_log_int("status", status), dz_log_int("us", duration_ns / 1000));
     dz_api_count(user, r, status, duration_ns);

@@ -40,6 +40,7 @@ struct dz_api {
     int64_t expiry_at;       /* 0: none */
     size_t tenant_requests;  /* of one under way, at most */
     struct dz_metrics *metrics;
+    int64_t started_ms;
     struct dz_engine_counts counted; /* of what the metrics know */
 };
 
@@ -124,6 +125,18 @@ const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct 
 /* api_metrics.c */
 DZ_NODISCARD int dz_api_metrics_open(struct dz_api *a, struct dz_err *err);
 void dz_api_metrics_close(struct dz_api *a);
+/* Operations of this name that ended so ("*": any): how many, and 50, 90 and 99 % of them. */
+enum {
+    DZ_API_QUANTILES = 3,
+};
+uint64_t dz_api_timed(const struct dz_api *a, const char *operation, const char *result,
+                      double ret_seconds[static DZ_API_QUANTILES]);
+/* api_stats.c: what the kernel says of a process (0: this one); zeros when it is gone. */
+struct dz_api_process {
+    int64_t cpu_ms, resident_bytes;
+};
+void dz_api_process_of(int64_t pid, struct dz_api_process *ret_process);
+uint64_t dz_api_open_files(void);
 void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int64_t duration_ns);
 
 /* --- the document (api_openapi.c) --------------------------------------------------------- */
@@ -203,6 +216,7 @@ HANDLER(healthz);
 HANDLER(readyz);
 HANDLER(metrics);
 HANDLER(openapi);
+HANDLER(stats);
 HANDLER(later);
 HANDLER(snapshot);
 HANDLER(snapshots);

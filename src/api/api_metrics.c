@@ -4,6 +4,7 @@
  */
 #include "api/api_int.h"
 
+#include "base/clock.h"
 #include "metrics/metrics.h"
 
 #include <stdio.h>
@@ -22,6 +23,14 @@ enum {
     X(SUSPENDS, COUNTER, "doze_suspends_total", "sandboxes put to sleep", "")                     \
     X(CRASHES, COUNTER, "doze_crashes_total", "cells that died", "")                              \
     X(EXECS, COUNTER, "doze_execs_total", "commands started", "")                                 \
+    X(OPERATION, HISTOGRAM, "doze_operation_seconds",                                             \
+      "operations on sandboxes, by how a wake found the file and how all ended",                  \
+      "operation,rung,result")                                                                    \
+    X(RESIDENT, GAUGE, "process_resident_memory_bytes", "memory of the daemon, cells apart", "")  \
+    X(CPU, COUNTER, "process_cpu_seconds_total", "CPU time of the daemon, cells apart", "")       \
+    X(FILES, GAUGE, "process_open_fds", "descriptors that the daemon has open", "")               \
+    X(STARTED, GAUGE, "process_start_time_seconds", "when the daemon started, since 1970", "")    \
+    X(BUILD, GAUGE, "doze_build_info", "1; which doze this is", "version")                        \
     X(REQUEST, HISTOGRAM, "doze_http_request_seconds", "from a request to the end of its answer", \
       "method,route,status")
 
@@ -30,13 +39,37 @@ enum {
 };
 static const struct dz_metric_row rows[] = {DZ_METRICS_ROWS(METRICS)};
 
+static void on_timed(void *arg, const struct dz_engine_timing *t)
+{
+    const struct dz_api *a = arg;
+    dz_metric_observe(a->metrics, OPERATION, (double)t->us / 1e6, t->operation, t->rung,
+                      t->code < 0 ? dz_err_wire(t->code) : "ok");
+}
+
 int dz_api_metrics_open(struct dz_api *a, struct dz_err *err)
 {
-    return dz_metrics_new(rows, DZ_ARRAY_LEN(rows), &a->metrics, err);
+    int rc = dz_metrics_new(rows, DZ_ARRAY_LEN(rows), &a->metrics, err);
+    if (rc < 0)
+        return rc;
+    a->started_ms = dz_clock_real_ms();
+    dz_metric_set(a->metrics, BUILD, 1, DZ_VERSION);
+    dz_metric_set(a->metrics, STARTED, (double)a->started_ms / 1000);
+    dz_engine_on_timed(a->engine, on_timed, a);
+    return 0;
+}
+
+uint64_t dz_api_timed(const struct dz_api *a, const char *operation, const char *result,
+                      double ret_seconds[static DZ_API_QUANTILES])
+{
+    static const double q[DZ_API_QUANTILES] = {0.5, 0.9, 0.99};
+    for (size_t i = 0; i < DZ_API_QUANTILES; i++)
+        ret_seconds[i] = dz_metric_quantile(a->metrics, OPERATION, q[i], operation, "*", result);
+    return dz_metric_count(a->metrics, OPERATION, operation, "*", result);
 }
 
 void dz_api_metrics_close(struct dz_api *a)
 {
+    dz_engine_on_timed(a->engine, NULL, NULL);
     dz_metrics_free(a->metrics);
 }
 
@@ -71,6 +104,11 @@ void dz_api_metrics(struct dz_http_req *r, void *api)
     add(a, SUSPENDS, c.suspends, &seen->suspends);
     add(a, CRASHES, c.crashes, &seen->crashes);
     add(a, EXECS, c.execs, &seen->execs);
+    struct dz_api_process p;
+    dz_api_process_of(0, &p);
+    dz_metric_set(a->metrics, RESIDENT, (double)p.resident_bytes);
+    dz_metric_set(a->metrics, FILES, (double)dz_api_open_files());
+    dz_metric_set(a->metrics, CPU, (double)p.cpu_ms / 1000);
     dz_metrics_print(a->metrics, &b);
     dz_http_send(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
 }

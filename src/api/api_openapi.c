@@ -183,6 +183,8 @@ static const struct doc {
      "May requests come?", NULL, NULL, "200:Ready"},
     {"GET", "/metrics", "metrics", "daemon",
      "Figures, for Prometheus", NULL, NULL, "200:" TEXT},
+    {"GET", "/v1/stats", "stats", "daemon",
+     "Figures, for people: what is awake, and how long operations take", NULL, NULL, "200:Stats"},
     {"GET", "/openapi.json", "openapi", "daemon",
      "This document", NULL, NULL, "200:Document"},
     /* clang-format on */
@@ -228,9 +230,9 @@ static void put_content(struct dz_json *j, struct dz_str what)
 
 /* --- one operation ------------------------------------------------------------------------ */
 
-static void put_parameters(struct dz_json *j, const char *pattern, const char *more)
+static void put_parameters(struct dz_json *j, const struct dz_http_route *route, const char *more)
 {
-    struct dz_str rest = dz_str(pattern), part;
+    struct dz_str rest = dz_str(route->pattern), part;
     dz_json_key(j, "parameters");
     dz_json_array(j);
     while (dz_str_split(&rest, '/', &part))
@@ -239,6 +241,8 @@ static void put_parameters(struct dz_json *j, const char *pattern, const char *m
     rest = dz_str(more);
     while (more && dz_str_split(&rest, ' ', &part))
         put_ref(j, "parameters", part);
+    if (strcmp(route->method, "POST") == 0)
+        put_ref(j, "parameters", DZ_STR("idempotency_key"));
     dz_json_end(j);
 }
 
@@ -345,7 +349,7 @@ static void put_operation(struct dz_json *j, const struct dz_http_route *route)
         dz_json_key(j, "security");
         dz_json_raw(j, DZ_STR("[]"));
     }
-    put_parameters(j, route->pattern, d->parameters);
+    put_parameters(j, route, d->parameters);
     put_body(j, d->body);
     put_answers(j, d->answers, !open);
     dz_json_end(j);

@@ -127,6 +127,7 @@ void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
                          const struct dz_instance *row)
 {
     struct dz_api_out o;
+    dz_http_about(r, row->id);
     dz_api_begin(&o);
     dz_api_put_members(a, &o.json, row);
     dz_api_send(r, status, &o);

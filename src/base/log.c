@@ -114,6 +114,17 @@ struct dz_log_context dz_log_enter(struct dz_log_context now)
     return before;
 }
 
+struct dz_log_context dz_log_current(void)
+{
+    return context;
+}
+
+void dz_log_about(const char *sandbox_id)
+{
+    if (context.about)
+        (void)snprintf(context.about, DZ_LOG_ID_TEXT, "%s", sandbox_id);
+}
+
 /* --- a line ------------------------------------------------------------------ */
 
 static void add(struct line *l, const char *p, size_t n)
@@ -212,6 +223,14 @@ static void add_end(struct line *l)
     l->n += n;
 }
 
+static bool says(const struct dz_log_field *fields, size_t count, const char *key)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(fields[i].key, key) == 0)
+            return true;
+    return false;
+}
+
 static void build(struct line *l, enum dz_log_level level, const char *event,
                   const struct dz_log_field *fields, size_t count)
 {
@@ -230,9 +249,9 @@ static void build(struct line *l, enum dz_log_level level, const char *event,
     }
     head[n++] = dz_log_strz("level", level_name(level));
     head[n++] = dz_log_strz("event", event);
-    if (context.request_id)
+    if (context.request_id && context.request_id[0] && !says(fields, count, "request_id"))
         head[n++] = dz_log_strz("request_id", context.request_id);
-    if (context.sandbox_id)
+    if (context.sandbox_id && context.sandbox_id[0] && !says(fields, count, "sandbox_id"))
         head[n++] = dz_log_strz("sandbox_id", context.sandbox_id);
     if (l->json)
         add(l, "{", 1);

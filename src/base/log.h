@@ -45,14 +45,21 @@ DZ_NODISCARD int dz_log_level_parse(struct dz_str s, enum dz_log_level *ret_leve
 void dz_log_setup(int fd, enum dz_log_level level, bool json);
 bool dz_log_enabled(enum dz_log_level level);
 
-/* Whose lines the current thread writes: both may be NULL. What the pointers
+/* Whose lines the current thread writes: all may be NULL. What the pointers
  * lead to must live until the context is replaced. Returns what was before, to
- * be put back. */
+ * be put back. A line that says request_id or sandbox_id itself is believed. */
+enum {
+    DZ_LOG_ID_TEXT = 64, /* bytes of an id with its terminator */
+};
 struct dz_log_context {
     const char *request_id;
-    const char *sandbox_id;
+    const char *sandbox_id; /* "" is as NULL */
+    char *about;            /* DZ_LOG_ID_TEXT bytes that dz_log_about writes */
 };
 struct dz_log_context dz_log_enter(struct dz_log_context now);
+struct dz_log_context dz_log_current(void);
+/* It has turned out which sandbox the current context is about. */
+void dz_log_about(const char *sandbox_id);
 
 /* A field; make it by the functions below. Keys are snake_case literals. */
 struct dz_log_field {

@@ -45,7 +45,6 @@
     X(run)                 \
     X(resume)              \
     X(inspect)             \
-    X(top)                 \
     X(snapshot)            \
     X(fork)                \
     X(clone)               \
@@ -86,6 +85,9 @@
     X(token_ls)            \
     X(token_revoke)        \
     X(daemon)              \
+    X(top)                 \
+    X(stats)               \
+    X(debug_dump)          \
     X(config_check)        \
     X(config_defaults)     \
     X(config)              \

@@ -3,10 +3,12 @@
  * `doze ps`, `logs`, `kill`: the commands of a sandbox; `doze events`: what happens to
  * sandboxes.
  */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "cli/cli_remote.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -214,9 +216,20 @@ static const struct dz_cli_shown event_columns[] = {
     {"EVENT", "type", DZ_CLI_SHOW_TEXT},
 };
 
+enum {
+    AGAIN_MS = 30000, /* a lost connection is tried again for so long */
+    AGAIN_STEP_MS = 200,
+};
+struct following {
+    struct dz_cli *c;
+    char last[32]; /* the id of the last event; "": none came */
+};
+
 static int take_event(void *arg, const struct dz_client_event *e, struct dz_err *err)
 {
-    struct dz_cli *c = arg;
+    struct following *f = arg;
+    struct dz_cli *c = f->c;
+    (void)snprintf(f->last, sizeof f->last, "%s", e->id);
     DZ_AUTO(dz_buf_release) struct dz_buf line = DZ_BUF_INIT(DZ_CLIENT_EVENT_MAX);
     (void)err;
     if (c->json) { /* an object a line */
@@ -234,20 +247,55 @@ static int take_event(void *arg, const struct dz_client_event *e, struct dz_err 
     return fflush(c->out) == 0 ? 0 : 1; /* nobody reads any more */
 }
 
+static void event_target(const struct dz_cli *c, const char *after, struct dz_buf *target)
+{
+    dz_buf_reset(target);
+    if (c->argc > 0)
+        dz_client_target(target, "/v1/sandboxes/{}/events", c->argv[0]);
+    else
+        dz_buf_adds(target, "/v1/events");
+    dz_client_target_add(target, "after", after);
+}
+
+/* A daemon that ended: another one, for a while. None is started for onlookers. */
+static int connect_again(struct dz_cli *c, struct dz_client **client, struct dz_err *err)
+{
+    int64_t until = dz_clock_mono_ms() + AGAIN_MS;
+    int rc;
+    dz_client_close(*client);
+    *client = NULL;
+    (void)setenv("DOZE_AUTOSTART", "0", 1);
+    dz_cli_note(c, "the daemon has ended; waiting for another one");
+    while ((rc = dz_cli_remote(c, client, err)) < 0 && dz_clock_mono_ms() < until)
+        (void)poll(NULL, 0, AGAIN_STEP_MS);
+    return rc;
+}
+
+/* What comes, over as many connections as it takes; each goes on behind the last event. */
+static int follow(struct dz_cli *c, struct dz_client **client, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    struct following f = {.c = c};
+    int rc = 0;
+    while (rc == 0) {
+        event_target(c, f.last[0] ? f.last : dz_cli_value(c, "after"), &target);
+        const struct dz_client_req req = {.method = "GET", .target = target.p, .timeout_ms = -1};
+        rc = dz_client_events(*client, &req, take_event, &f, err);
+        if (rc == 0 || rc == DZ_EGONE || rc == DZ_EBUSY || rc == DZ_EIO)
+            rc = connect_again(c, client, err);
+    }
+    return rc;
+}
+
 static int events(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     json_t *items = NULL;
-    if (c->argc > 0)
-        dz_client_target(&target, "/v1/sandboxes/{}/events", c->argv[0]);
-    else
-        dz_buf_adds(&target, "/v1/events");
-    dz_client_target_add(&target, "after", dz_cli_value(c, "after"));
-    const struct dz_client_req req = {.method = "GET", .target = target.p, .timeout_ms = -1};
+    event_target(c, dz_cli_value(c, "after"), &target);
     int rc = dz_cli_remote(c, &client, err);
     if (rc == 0 && dz_cli_flag(c, "follow"))
-        rc = dz_client_events(client, &req, take_event, c, err);
+        rc = follow(c, &client, err);
     else if (rc == 0)
         rc = dz_cli_ask_list(c, client, &target, "events", &items, err);
     if (rc == 0 && items)
@@ -267,6 +315,6 @@ const struct dz_cli_command dz_cmd_events = {
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_END},
     .help = "Made, woken, put to sleep, lost memory and why. With -f and --json, an object\n"
-            "a line.\n",
+            "a line; when the daemon ends, it goes on with the next one where it was.\n",
     .run = events,
 };

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "cli/cli_stats.h"
 #include "cli/cli_table.h"
 #include "cli/local_disk.h"
 #include "machine/machine_peek.h"
@@ -344,16 +345,33 @@ const struct dz_cli_command dz_cmd_inspect = {
     .jail = dz_disk_jail,
 };
 
+/* Without a file there is nothing to jail: the daemon is asked. */
+static int top_of_what(struct dz_cli *c, struct dz_err *err)
+{
+    return c->argc > 0 ? dz_disk_jail(c, err) : dz_cli_top(c, err);
+}
+
 const struct dz_cli_command dz_cmd_top = {
     .name = "top",
-    .group = DZ_CLI_GROUP_RUN,
-    .summary = "show the processes that sleep in a file, busiest first",
-    .args = "FILE",
-    .min_args = 1,
+    .group = DZ_CLI_GROUP_HOST,
+    .summary = "show the sandboxes that are awake, busiest first",
+    .args = "[FILE]",
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "The processes of `doze inspect`, in the order of the CPU time they have used.\n",
+    .options =
+        (const struct dz_cli_option[]){
+            {"interval", 'n', "DURATION", "draw it anew so often (default 2s)"},
+            {"count", 'c', "N", "draw it so often, then end"},
+            DZ_CLI_OPTION_IMAGE,
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END,
+        },
+    .help = "On a terminal until Ctrl-C; else once, or as often as --count says. CPU is\n"
+            "that of a sandbox's process between two pictures, in per cent of one\n"
+            "processor.\n"
+            "\n"
+            "Of a FILE, without a daemon: the processes that sleep in it, in the order of\n"
+            "the CPU time they have used, as `doze inspect` shows them.\n",
     .run = top,
-    .jail = dz_disk_jail,
+    .jail = top_of_what,
 };

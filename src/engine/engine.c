@@ -259,6 +259,37 @@ bool dz_engine_ready(const struct dz_engine *e)
     return e->recovered && !e->draining;
 }
 
+void dz_engine_on_timed(struct dz_engine *e,
+                        void (*fn)(void *arg, const struct dz_engine_timing *timing), void *arg)
+{
+    e->timed = fn;
+    e->timed_arg = arg;
+}
+
+void dz_engine_timed(struct dz_engine *e, const struct dz_engine_timing *t)
+{
+    if (e->timed)
+        e->timed(e->timed_arg, t);
+}
+
+int dz_engine_each_warm(const struct dz_engine *e,
+                        int (*fn)(void *arg, const struct dz_engine_warm *warm), void *arg)
+{
+    int rc = 0;
+    DZ_MAP_FOREACH(it, &e->boxes) {
+        struct box *b = it->value;
+        const struct dz_engine_warm w = {
+            .id = b->id,
+            .tenant = b->tenant,
+            .pid = b->cell ? dz_cell_pid(b->cell) : 0,
+            .commands = dz_list_count(&b->execs),
+        };
+        if (b->phase == BOX_UP && rc == 0)
+            rc = fn(arg, &w);
+    }
+    return rc;
+}
+
 void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_counts)
 {
     *ret_counts = e->counts;

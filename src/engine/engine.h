@@ -107,6 +107,24 @@ struct dz_engine_counts {
     uint64_t warm, busy; /* cells; operations under way */
     uint64_t creates, wakes, wakes_cold, execs, suspends, crashes;
 };
+/* An operation is over: told to who counts, one function. Of creations: those that start. */
+struct dz_engine_timing {
+    const char *operation; /* "create", "wake", "suspend", "freeze", "archive", ... */
+    const char *rung;      /* of a wake: "local", "cold", "fresh"; else "" */
+    int code;              /* 0 or DZ_E* */
+    int64_t us;
+};
+void dz_engine_on_timed(struct dz_engine *e,
+                        void (*fn)(void *arg, const struct dz_engine_timing *timing), void *arg);
+/* Those that are awake: what there is to say of each without waiting. Stops at a non-zero
+ * result, and returns it. */
+struct dz_engine_warm {
+    const char *id, *tenant;
+    int64_t pid; /* of its cell; 0: not known yet */
+    size_t commands;
+};
+int dz_engine_each_warm(const struct dz_engine *e,
+                        int (*fn)(void *arg, const struct dz_engine_warm *warm), void *arg);
 void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_counts);
 
 /* --- sandboxes -------------------------------------------------------------------- */

@@ -150,7 +150,10 @@ struct dz_engine {
     void (*drained)(void *arg, size_t left);
     void *drained_arg;
     struct dz_engine_counts counts;
+    void (*timed)(void *arg, const struct dz_engine_timing *timing);
+    void *timed_arg;
 };
+void dz_engine_timed(struct dz_engine *e, const struct dz_engine_timing *t); /* tell who counts */
 
 /* dz_fail() of an answer: fills err, and names the field of the request. */
 DZ_COLD DZ_PRINTF(4, 5) int dz_why(struct dz_engine_why *why, int code, const char *field,

@@ -14,6 +14,7 @@
 #include "db/db.h"
 #include "vfs/vfs.h"
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 enum {
@@ -143,6 +144,18 @@ static int keep_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_e
     return rc < 0 ? rc : dz_cell_disk_carry(&d, kinds[c->what], err);
 }
 
+static void keep_timed(void *arg, const struct dz_keeper_timing *timing)
+{
+    bool wake = strcmp(timing->operation, "activate") == 0;
+    const struct dz_engine_timing t = {
+        .operation = wake ? "wake" : timing->operation,
+        .rung = wake && timing->code == 0 ? dz_rung_name(timing->rung) : "",
+        .code = timing->code,
+        .us = timing->us,
+    };
+    dz_engine_timed(arg, &t);
+}
+
 const struct dz_keeper_ops dz_engine_keeper_ops = {
     .start = keep_start,
     .stop = keep_stop,
@@ -151,5 +164,6 @@ const struct dz_keeper_ops dz_engine_keeper_ops = {
     .settle = keep_settle,
     .carry = keep_carry,
     .awaited = keep_awaited,
+    .timed = keep_timed,
     .idle = keep_idle,
 };

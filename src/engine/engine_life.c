@@ -9,6 +9,7 @@
 #include "engine/engine_int.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +29,7 @@ struct engine_job {
     bool calling, prefetched;
     int tries;
     int64_t began_us;
+    char request_id[DZ_LOG_ID_TEXT]; /* who asked, for the log */
     char id[];
 };
 
@@ -41,13 +43,16 @@ static void job_end(struct engine_job *j, struct box *b, const struct dz_engine_
     struct dz_engine_result r = *result;
     engine_job_fn *fn = j->fn;
     void *arg = j->arg;
+    struct dz_log_context before =
+        dz_log_enter((struct dz_log_context){j->request_id, j->id, NULL});
     r.us = now_us() - j->began_us;
     dz_timer_free(j->again);
-    dz_free(j);
     if (b)
         b->pins++;
     if (fn)
         fn(arg, b, &r);
+    (void)dz_log_enter(before);
+    dz_free(j);
     if (b) {
         b->pins--;
         dz_box_leave(b);
@@ -315,6 +320,8 @@ static struct engine_job *make_job(struct dz_engine *e, const char *id, const st
     j->fn = spec->fn;
     j->arg = spec->arg;
     j->began_us = now_us();
+    const char *request_id = dz_log_current().request_id;
+    (void)snprintf(j->request_id, sizeof j->request_id, "%s", request_id ? request_id : "");
     memcpy(j->id, id, n);
     if (spec->kind == JOB_FILES && dz_timer_new(e->loop, reach_file, j, &j->again, NULL) < 0) {
         dz_free(j);
@@ -384,5 +391,8 @@ int dz_engine_row(struct dz_engine *e, struct dz_engine_target target, struct dz
     if (rc == DZ_EINVAL)
         return dz_why(why, DZ_EEXIST, NULL, "%s: more than one sandbox is meant by that",
                       dz_str_quote(dz_str(word), quoted));
-    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    dz_log_about(ret_row->id);
+    return 0;
 }

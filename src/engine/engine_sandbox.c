@@ -2,6 +2,7 @@
  *
  * engine_sandbox.c - sandboxes as rows: made, found, listed, changed, ordered about.
  */
+#include "base/clock.h"
 #include "engine/engine_int.h"
 
 #include "base/log.h"
@@ -23,6 +24,7 @@ struct order {
     dz_engine_done_fn *done;
     void *arg;
     bool create;
+    int64_t began_ns;
     char deleted[DZ_COLD_KEY]; /* "": it is no deletion */
 };
 
@@ -32,6 +34,10 @@ static void on_ordered(void *arg, struct box *b, const struct dz_engine_result *
     (void)b;
     dz_free(arg);
     o.e->counts.creates += o.create && result->code == 0;
+    const struct dz_engine_timing t = {"create", "", result->code,
+                                       (dz_clock_mono_ns() - o.began_ns) / 1000};
+    if (o.create)
+        dz_engine_timed(o.e, &t);
     if (o.deleted[0] && result->code == 0)
         dz_engine_pause_over(o.e, o.deleted);
     o.done(o.arg, result);
@@ -45,7 +51,7 @@ static struct order *make_order(struct dz_engine *e, dz_engine_done_fn *done, vo
         (void)dz_why(why, DZ_ENOMEM, NULL, "out of memory");
         return NULL;
     }
-    *o = (struct order){.e = e, .done = done, .arg = arg};
+    *o = (struct order){.e = e, .done = done, .arg = arg, .began_ns = dz_clock_mono_ns()};
     return o;
 }
 

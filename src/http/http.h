@@ -148,6 +148,9 @@ const struct dz_http_route *dz_http_route_of(const struct dz_http_req *r); /* NU
 const char *dz_http_method(const struct dz_http_req *r);
 struct dz_str dz_http_path(const struct dz_http_req *r);     /* as it came, without query */
 const char *dz_http_request_id(const struct dz_http_req *r); /* "req_..." */
+/* For the log: handlers and `done` run in a context of the request's id and of the sandbox that
+ * it is about, once that is known (dz_log_about, or this). */
+void dz_http_about(struct dz_http_req *r, const char *sandbox_id);
 const char *dz_http_param(const struct dz_http_req *r,
                           const char *name); /* must be in the pattern */
 /* The first value of a parameter of the query, decoded; NULL: not given. */

@@ -27,6 +27,7 @@
 
 #include "base/id.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "http/http_head.h"
 #include "http/http_route.h"
@@ -124,6 +125,7 @@ struct dz_http_req {
     uint64_t id;
     int64_t began_ns;
     char request_id[DZ_ID_TEXT];
+    char sandbox_id[DZ_LOG_ID_TEXT]; /* that it turned out to be about */
     struct dz_arena arena;
     void *context;
 
@@ -228,5 +230,7 @@ void dz_http_ws_open(struct dz_ws *w, struct dz_http_conn *c); /* the 101 is out
 void dz_http_ws_poll(struct dz_ws *w, int events);
 void dz_http_ws_end_all(struct dz_http *h);
 void dz_http_ws_drop(struct dz_ws *w); /* the connection ended */
+
+struct dz_log_context dz_http_log_context(struct dz_http_req *r);
 
 #endif

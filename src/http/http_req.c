@@ -59,8 +59,10 @@ void dz_http_req_over(struct dz_http_req *r)
         r->source->done(r->source_arg);
     if (r->ws) /* not opened yet */
         dz_http_ws_drop(r->ws);
+    struct dz_log_context before = dz_log_enter(dz_http_log_context(r));
     if (h->opts.done)
         h->opts.done(r, r->status, dz_clock_mono_ns() - r->began_ns, h->opts.user);
+    (void)dz_log_enter(before);
     if (r->fd >= 0)
         dz_fd_close(&r->fd);
     dz_list_remove(&r->link);
@@ -129,14 +131,21 @@ static bool find_route(struct dz_http_req *r)
     return rc == 0;
 }
 
-static void call_handler(struct dz_http_req *r)
+static void ask_handler(struct dz_http_req *r)
 {
-    assert(!r->called);
-    r->called = true;
     if (!(r->match.route->flags & DZ_HTTP_STREAMED) && r->http->opts.before &&
         r->http->opts.before(r, r->http->opts.user))
         return;
     r->match.route->handle(r, r->http->opts.user);
+}
+
+static void call_handler(struct dz_http_req *r)
+{
+    assert(!r->called);
+    r->called = true;
+    struct dz_log_context before = dz_log_enter(dz_http_log_context(r));
+    ask_handler(r); /* it may be over, and gone, after this */
+    (void)dz_log_enter(before);
 }
 
 static size_t body_max(const struct dz_http_req *r)
@@ -342,6 +351,16 @@ const char *dz_http_method(const struct dz_http_req *r)
 struct dz_str dz_http_path(const struct dz_http_req *r)
 {
     return r->path;
+}
+
+struct dz_log_context dz_http_log_context(struct dz_http_req *r)
+{
+    return (struct dz_log_context){r->request_id, r->sandbox_id, r->sandbox_id};
+}
+
+void dz_http_about(struct dz_http_req *r, const char *sandbox_id)
+{
+    (void)snprintf(r->sandbox_id, sizeof r->sandbox_id, "%s", sandbox_id);
 }
 
 const char *dz_http_request_id(const struct dz_http_req *r)

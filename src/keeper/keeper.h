@@ -64,6 +64,7 @@ struct dz_keeper_idle {
     bool stays;         /* it is not put down because its guest only sleeps */
 };
 
+struct dz_keeper_timing;
 struct dz_keeper_ops {
     /* Start a cell on the sandbox's live file, or stop it, keeping its memory or not.
      * Ends in one dz_keeper_cell_done with this ticket, perhaps at once. */
@@ -91,6 +92,9 @@ struct dz_keeper_ops {
     /* A sandbox expired: its row says TERMINATED, and what follows is the owner's
      * business. NULL: nothing. */
     void (*expired)(void *arg, const char *id);
+
+    /* An operation is over: how, and how long it took. NULL: nobody counts. */
+    void (*timed)(void *arg, const struct dz_keeper_timing *timing);
 };
 
 /* How a start or a stop ended. */
@@ -148,6 +152,13 @@ enum dz_rung {
     DZ_RUNG_FRESH,
 };
 const char *dz_rung_name(enum dz_rung r);
+
+struct dz_keeper_timing {
+    const char *operation; /* as in rows: "activate", "suspend", "freeze" */
+    enum dz_rung rung;     /* of activate */
+    int code;              /* 0 or DZ_E* */
+    int64_t us;            /* from its begin, time in line apart */
+};
 
 struct dz_keeper_result {
     int code; /* 0 or DZ_E* */

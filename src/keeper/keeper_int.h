@@ -67,6 +67,7 @@ struct op {
     struct dz_instance row; /* as it is now */
     enum dz_state state;    /* of row */
     struct dz_list waiters;
+    int64_t began_ns;
 
     _Atomic bool cancel;    /* seen by workers */
     int cancel_code;        /* DZ_ECANCELED or DZ_ETIMEOUT */

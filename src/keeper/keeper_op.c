@@ -78,11 +78,25 @@ static void release_target(struct slot *target)
     dz_keeper_leave_slot(target);
 }
 
+static void tell_time(const struct op *op)
+{
+    const struct dz_keeper *k = op->k;
+    const struct dz_keeper_timing t = {
+        .operation = dz_op_name(op->kind),
+        .rung = op->rung,
+        .code = op->rc,
+        .us = (dz_clock_mono_ns() - op->began_ns) / 1000,
+    };
+    if (k->opts.ops->timed)
+        k->opts.ops->timed(k->opts.arg, &t);
+}
+
 /* All is done, forward or back: answer and go. */
 static void finish(struct op *op)
 {
     struct slot *s = op->slot, *target = op->target;
     struct dz_keeper *k = op->k;
+    tell_time(op);
     op->phase = OP_OVER; /* who is answered may ask again at once, behind those in line */
     answer_all(op, op->rc);
     bool stale = op->stale; /* its last change of the row did not know of another one */
@@ -446,6 +460,7 @@ static struct op *make_op(struct slot *s, enum dz_op kind, struct dz_instance *r
     op->ticket = ++k->next_ticket;
     op->kind = kind;
     op->step = dz_op_steps(kind);
+    op->began_ns = dz_clock_mono_ns();
     op->state = dz_keeper_state(row);
     dz_list_init(&op->waiters);
     int rc = dz_timer_new(k->opts.loop, on_timer, op, &op->timer, err);

@@ -202,6 +202,53 @@ void dz_metric_observe_in(struct dz_metrics *m, size_t metric, double v, const c
     s->value += v;
 }
 
+/* --- looking -------------------------------------------------------------------------------- */
+
+static bool fits(const struct metric *m, const struct series *s, const char *const *values)
+{
+    struct dz_str rest = dz_str_n(s->key, s->key_size), value;
+    for (size_t i = 0; i < m->label_count; i++) {
+        (void)dz_str_split(&rest, SEPARATOR, &value);
+        assert(values[i]);
+        if (strcmp(values[i], "*") != 0 && !dz_str_eqz(value, values[i]))
+            return false;
+    }
+    return true;
+}
+
+uint64_t dz_metric_count_of(const struct dz_metrics *all, size_t metric, const char *const *values)
+{
+    const struct metric *m = &all->metrics[metric];
+    uint64_t n = 0;
+    DZ_LIST_FOREACH(struct series, s, &m->series, link)
+        n += fits(m, s, values) ? s->count : 0;
+    return n;
+}
+
+double dz_metric_quantile_of(const struct dz_metrics *all, size_t metric, double q,
+                             const char *const *values)
+{
+    const struct metric *m = &all->metrics[metric];
+    uint64_t buckets[DZ_METRIC_BUCKETS_MAX + 1] = {0}, total = 0, below = 0;
+    assert(m->row->kind == DZ_METRIC_HISTOGRAM && q >= 0 && q <= 1);
+    DZ_LIST_FOREACH(struct series, s, &m->series, link) {
+        if (!fits(m, s, values))
+            continue;
+        total += s->count;
+        for (size_t i = 0; i <= m->bound_count; i++)
+            buckets[i] += s->buckets[i];
+    }
+    double rank = q * (double)total;
+    for (size_t i = 0; i < m->bound_count && total > 0; i++) {
+        if (buckets[i] > 0 && (double)(below + buckets[i]) >= rank) {
+            double low = i ? m->bounds[i - 1] : 0;
+            return low + (m->bounds[i] - low) * (rank - (double)below) / (double)buckets[i];
+        }
+        below += buckets[i];
+    }
+    return total > 0 ? m->bounds[m->bound_count - 1] : 0;
+}
+
 /* --- text ----------------------------------------------------------------------------------- */
 
 static void put_number(struct dz_buf *out, double v)

@@ -81,6 +81,18 @@ void dz_metric_observe_in(struct dz_metrics *m, size_t metric, double v, const c
 /* Forget all series of a gauge, before it is set anew from what there is now. */
 void dz_metric_clear(struct dz_metrics *m, size_t metric);
 
+/* Over all series whose label values are these, "*" for any: how many values a histogram
+ * has, and what part q (0 to 1) of them is not above, by a straight line through its bucket;
+ * beyond the last bound, that bound. 0 when it has none. */
+#define dz_metric_count(m, metric, ...) \
+    dz_metric_count_of((m), (metric), (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+#define dz_metric_quantile(m, metric, q, ...) \
+    dz_metric_quantile_of((m), (metric), (q), \
+                          (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+uint64_t dz_metric_count_of(const struct dz_metrics *m, size_t metric, const char *const *values);
+double dz_metric_quantile_of(const struct dz_metrics *m, size_t metric, double q,
+                             const char *const *values);
+
 uint64_t dz_metrics_lost(const struct dz_metrics *m);
 
 /* Everything, as text. out's err tells when it had no room. */

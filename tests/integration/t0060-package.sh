@@ -27,9 +27,9 @@ test_that 'the package installs, upgrades, and goes: settings with a purge, sand
     command -v dpkg-deb >/dev/null || skip "no dpkg"
     mkdir -p deb root/var/lib/dpkg/info root/var/lib/dpkg/updates root/var/lib/dpkg/triggers && touch root/var/lib/dpkg/status &&
     "$LIB_ROOT/scripts/deb" "$DOZE" 0.1.0 deb >name && deb=$(cat name) && [ -s "$deb" ] &&
-    dpkg-deb -f "$deb" Depends >depends && has depends libsqlite3-0 && has depends libmicrohttpd12 &&
+    dpkg-deb -f "$deb" Depends >depends && has depends libsqlite3-0 && has depends libssl3 &&
     [ -z "$(dpkg-deb -c "$deb" | grep -v " root/root ")" ] &&
-    pkg -i "$deb" && run 0 root/usr/bin/doze --version && [ -d root/var/lib/doze ] &&
+    pkg -i "$deb" && run 0 root/usr/bin/doze --version && has root/usr/share/doze/base.ini "from = /usr/share/doze/base.doze" && [ -d root/var/lib/doze ] &&
     [ "$(stat -c %a root/var/lib/doze)" = 700 ] && [ "$(cat root/var/lib/doze/service)" = doze ] &&
     (cd root && md5sum --quiet -c var/lib/dpkg/info/doze.md5sums) &&
     echo "# mine" >>root/etc/doze/doze.ini && pkg --force-confold -i "$deb" && has root/etc/doze/doze.ini "# mine" &&

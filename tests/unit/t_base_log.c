@@ -114,6 +114,23 @@ TEST(log_context_is_on_every_line_of_its_thread)
     CHECK_STR(logged(), NOW "level=info event=c\n");
 }
 
+TEST(log_context_learns_what_it_is_about_and_no_key_stands_twice)
+{
+    char about[DZ_LOG_ID_TEXT] = "";
+    begin(DZ_LOG_INFO, false);
+    dz_log_about("sbx_0"); /* nobody wants to know */
+    struct dz_log_context none = dz_log_enter((struct dz_log_context){"r1", about, about});
+    dz_log(DZ_LOG_INFO, "a");
+    CHECK_STR(logged(), NOW "level=info event=a request_id=r1\n");
+    dz_log_about("sbx_1");
+    CHECK_STR(dz_log_current().sandbox_id, "sbx_1");
+    dz_log(DZ_LOG_INFO, "b");
+    CHECK_STR(logged(), NOW "level=info event=b request_id=r1 sandbox_id=sbx_1\n");
+    dz_log(DZ_LOG_INFO, "c", dz_log_strz("sandbox_id", "sbx_2"));
+    CHECK_STR(logged(), NOW "level=info event=c request_id=r1 sandbox_id=sbx_2\n");
+    (void)dz_log_enter(none);
+}
+
 TEST(log_cuts_values_and_leaves_out_what_does_not_fit)
 {
     static char big[5000];

@@ -122,3 +122,22 @@ TORTURE(memory_may_be_short)
     dz_buf_release(&b);
     dz_metrics_free(m);
 }
+
+TEST(parts_of_a_histogram_by_any_label)
+{
+    struct dz_metrics *m = make();
+    CHECK_INT(dz_metric_count(m, SIZE, "*"), 0);
+    CHECK(dz_metric_quantile(m, SIZE, 0.5, "*") <= 0);
+    for (int i = 0; i < 10; i++)
+        dz_metric_observe(m, SIZE, i < 5 ? 0.5 : 2, "a");
+    dz_metric_observe(m, SIZE, 1e9, "b");
+    CHECK_INT(dz_metric_count(m, SIZE, "a"), 10);
+    CHECK_INT(dz_metric_count(m, SIZE, "*"), 11);
+    CHECK_INT(dz_metric_count(m, SIZE, "c"), 0);
+    /* half lie below 1, the rest evenly between 1 and 2.5 */
+    CHECK_INT(1000 * dz_metric_quantile(m, SIZE, 0.5, "a"), 1000);
+    CHECK_INT(1000 * dz_metric_quantile(m, SIZE, 0.25, "a"), 500);
+    CHECK_INT(1000 * dz_metric_quantile(m, SIZE, 1, "a"), 2500);
+    CHECK_INT(1000 * dz_metric_quantile(m, SIZE, 1, "*"), 10000); /* beyond the last bound */
+    dz_metrics_free(m);
+}
