@@ -58,10 +58,10 @@ static const struct feature {
          "Without root, a sandbox's process shares the host's namespaces, held by seccomp alone, "
          "and sandboxes of kind linux cannot run."},
     [DZ_OS_PROBE_CGROUP] =
-        {false, "Memory, processes and CPU of each sandbox can be limited as a group.",
-         "Limits for a sandbox as a group depend on what is there; otherwise each process has its "
-         "own. Under systemd, give doze a unit with Delegate=yes.",
-         "Limits hold for each process by itself, not for a sandbox as a whole."},
+        {false, "Memory, processes and CPU of all sandboxes together can be limited.",
+         "Sandboxes together can be limited by the controllers that are there; each has limits of "
+         "its own besides. Under systemd, give doze a unit with Delegate=yes.",
+         "Limits hold for each sandbox by itself, not for all of them together."},
     [DZ_OS_PROBE_NOFILE] =
         {false, "Room for thousands of sandboxes that run at once.",
          "It bounds how many sandboxes run at once (each takes a few); those asleep take none. "

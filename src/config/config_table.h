@@ -62,6 +62,12 @@
       "freeze-after", "DURATION", "move to cold storage what sleeps so long") \
     X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \
       "processes kept ready for sandboxes, of each image in use") \
+    X(cells, memory_max, SIZE, "0", UINT64_C(64) << 20, UINT64_C(1) << 50, ZERO, \
+      "cells-memory", "SIZE", "memory of all sandboxes together, by a cgroup (0: no limit)") \
+    X(cells, cpu_max, NUMBER, "0", 1, 1000000, ZERO, \
+      "cells-cpu", "PERCENT", "processor time of all, 100 is one core, by a cgroup (0: no limit)") \
+    X(cells, processes_max, NUMBER, "0", 16, 1000000, ZERO, \
+      "cells-processes", "N", "processes of all, by a cgroup (0: no limit)") \
     X(daemon, drain_timeout, DURATION, "30s", 1000, INT64_C(3600) * 1000, RELOAD, "drain-timeout", \
       "DURATION", "time for all sandboxes to fall asleep when the daemon ends") \
     X(log, level, WORD, "info", 0, 0, RELOAD, "log-level", "error|warn|info|debug", \

@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "http/http.h"
 #include "loop/loop.h"
+#include "os/os_cgroup.h"
 #include "os/os_notify.h"
 
 #include <errno.h>
@@ -32,6 +33,7 @@ struct daemon {
     struct dz_timer *watchdog;
     int lock_fd;
     struct dz_cell_pool *pool;
+    struct dz_os_cgroup cells; /* in which all cells are, if there are limits for them */
     struct dz_loop *loop;
     struct dz_engine *engine;
     struct dz_api *api;
@@ -73,6 +75,7 @@ static void release(struct daemon *d)
     dz_signal_free(d->hangup);
     dz_loop_free(d->loop);
     dz_fd_close(&d->lock_fd);
+    dz_os_cgroup_remove(&d->cells);
 }
 
 /* --- settings ------------------------------------------------------------------------- */
@@ -214,10 +217,27 @@ static int listen_all(struct daemon *d, struct dz_err *err)
     return rc < 0 ? rc : dz_http_listen_unix(dz_api_http(d->api), d->config->doze_socket, err);
 }
 
-static int start(struct daemon *d, struct dz_err *err)
+/* What the pool's first processes are in, all cells are in: we are there while it is made. */
+static int start_pool(struct daemon *d, struct dz_err *err)
 {
     const struct dz_cell_pool_opts pool = {.ahead = (size_t)d->config->cells_ahead};
-    int rc = dz_cell_pool_new(&pool, &d->pool, err);
+    const struct dz_os_cgroup_limits limits = {.memory_bytes = d->config->cells_memory_max,
+                                               .cpu_percent = d->config->cells_cpu_max,
+                                               .processes = d->config->cells_processes_max};
+    bool limited = limits.memory_bytes || limits.cpu_percent || limits.processes;
+    int rc = limited ? dz_os_cgroup_make("doze-cells", &limits, &d->cells, err) : 0;
+    if (rc < 0)
+        return dz_wrap(err, rc, "limit what all sandboxes take together");
+    rc = dz_os_cgroup_enter(&d->cells, err);
+    if (rc == 0)
+        rc = dz_cell_pool_new(&pool, &d->pool, err);
+    int left = dz_os_cgroup_leave(&d->cells, rc < 0 ? NULL : err);
+    return rc < 0 ? rc : left;
+}
+
+static int start(struct daemon *d, struct dz_err *err)
+{
+    int rc = start_pool(d, err);
     if (rc == 0)
         rc = lock(d, err);
     if (rc == 0)
