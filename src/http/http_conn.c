@@ -361,11 +361,11 @@ void dz_http_conn_late(struct dz_http_conn *c)
     struct dz_http_req *r = c->request;
     bool head = c->stage == DZ_HTTP_AT_HEAD && c->in.at < c->in.end;
     bool body = c->stage == DZ_HTTP_AT_BODY && !r->answered;
+    c->close = true;
     if (head)
         refuse_head(c, DZ_ETIMEOUT, 408, "the head of the request took too long");
     else if (body)
         dz_http_req_refuse(r, DZ_ETIMEOUT, 408, "the body of the request took too long");
-    c->close = true;
     if (!head && !body)
         c->dead = true;
     dz_http_conn_run(c);

@@ -214,11 +214,12 @@ static long hold(struct asker *askers, double rate, double seconds)
     long asked = 0;
     while ((now = now_s()) < began + seconds) {
         for (int i = 0; i < ASKERS && (double)asked < (now - began) * rate; i++) {
-            if (askers[i].waits)
+            struct asker *a = &askers[(asked + i) % ASKERS]; /* all have their turn */
+            if (a->waits)
                 continue;
-            askers[i].asked = now_s();
-            askers[i].waits = true;
-            ask(askers[i].fd);
+            a->asked = now_s();
+            a->waits = true;
+            ask(a->fd);
             asked++;
         }
         take(askers, 1);

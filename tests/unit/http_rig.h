@@ -138,7 +138,7 @@ static void hear(int fd, struct dz_buf *b, const char *end)
     }
 }
 
-static struct dz_buf ask(struct rig *g, const char *text)
+static inline struct dz_buf ask(struct rig *g, const char *text)
 {
     struct dz_buf b = DZ_BUF_INIT(64 << 20);
     int fd = dial(g);

@@ -381,3 +381,32 @@ RIG(sockets_end_with_the_server, routes)
     CHECK_INT(heard(fd, &b), 0x81);
     dz_buf_release(&b);
 }
+
+/* Who sends pings and reads no pong is not read any more, until he does. */
+RIG(pings_without_end_fill_nothing, routes)
+{
+    static const char payload[125];
+    struct dz_buf b = DZ_BUF_INIT(1 << 20);
+    int fd = upgrade(g, "/echo"), stalls = 0;
+    size_t sent = 0;
+    char one[6 + sizeof payload];
+    CHECK_INT(heard(fd, &b), 0x81); /* "hi" */
+    one[0] = (char)0x89;
+    one[1] = (char)(0x80 | sizeof payload);
+    memset(one + 2, 0, sizeof one - 2); /* a mask of zeroes */
+    while (stalls < 20 && sent < 64 << 20) {
+        ssize_t n = send(fd, one, sizeof one, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent += n > 0 ? (size_t)n : 0;
+        stalls = n > 0 ? 0 : stalls + 1;
+        CHECK(n == (ssize_t)sizeof one || n < 0);
+        if (n < 0)
+            (void)usleep(10000);
+    }
+    CHECK(sent < 16 << 20);
+    for (size_t i = 0; i < sent / sizeof one; i++)
+        CHECK_INT(heard(fd, &b), 0x8a);
+    frame(fd, 0x81, "still there", 11);
+    CHECK_INT(heard(fd, &b), 0x81);
+    dz_buf_release(&b);
+    (void)close(fd);
+}
