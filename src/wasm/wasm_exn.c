@@ -48,9 +48,7 @@ static struct wasm_exn *exn_of(const struct dz_wasm_store *s, uint64_t ref)
     return i < s->exn_count && s->exns[i].live ? &s->exns[i] : NULL;
 }
 
-enum {
-    NO_EXN = UINT32_MAX,
-};
+#define NO_EXN UINT32_MAX
 /* Objects that were reached and whose payloads have not been looked at: a list, so that
  * the time is that of the objects, whichever refers to whichever. */
 struct marking {
