@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The engine with real cells: requests that meet, cells that are killed in each of their states,
+ * the end; every callback comes exactly once.
+ */
+#include "engine/engine_int.h"
+#include "tap.h"
+
+#include "base/fd.h"
+
+#include "../lib/guest_wasm.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+enum {
+    ASKERS = 20,
+    TICK_MS = 2,
+    PATIENCE = 4000, /* ticks */
+};
+
+static const struct dz_engine_caller me = {.tenant = "acme"};
+
+struct rig {
+    char dir[DZ_TEMP_DIR_TEXT];
+    struct dz_cell_pool *pool;
+    struct dz_loop *loop;
+    struct dz_timer *tick;
+    struct dz_engine *e;
+    struct dz_engine_why why;
+};
+
+/* Who asked, and what he was told. */
+struct asker {
+    int done, started, ended, failed, code;
+    size_t bytes;
+    struct dz_engine_watch *watch;
+    struct dz_engine_op *op;
+    struct dz_engine_exit exit;
+};
+
+static struct dz_engine_target box(const char *name)
+{
+    return (struct dz_engine_target){&me, name};
+}
+
+static void on_tick(void *arg)
+{
+    dz_loop_stop(((struct rig *)arg)->loop);
+}
+
+static void turn(struct rig *r)
+{
+    dz_timer_after(r->tick, TICK_MS);
+    CHECK_INT(dz_loop_run(r->loop, NULL), 0);
+}
+
+#define UNTIL(r, condition)                      \
+    do {                                         \
+        int until_left = PATIENCE;               \
+        while (!(condition) && until_left-- > 0) \
+            turn(r);                             \
+        CHECK(condition);                        \
+    } while (false)
+
+/* --- listening -------------------------------------------------------------------------- */
+
+static void on_done(void *arg, const struct dz_engine_result *result)
+{
+    struct asker *a = arg;
+    a->done++;
+    a->code = result->code;
+    CHECK((result->code < 0) == (result->code < 0 && result->why && result->why->err.msg[0]));
+}
+
+static void on_started(void *arg, const char *exec_id, int64_t pid)
+{
+    struct asker *a = arg;
+    CHECK(exec_id[0] && pid >= 0 && !a->ended && !a->failed);
+    a->started++;
+}
+
+static void on_output(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n)
+{
+    struct asker *a = arg;
+    (void)stream, (void)offset, (void)data;
+    CHECK(!a->ended && !a->failed);
+    a->bytes += n;
+    dz_engine_watch_took(a->watch, n);
+}
+
+static void on_ended(void *arg, const struct dz_engine_exit *how)
+{
+    struct asker *a = arg;
+    a->ended++;
+    a->exit = *how;
+    a->watch = NULL;
+}
+
+static void on_failed(void *arg, const struct dz_engine_why *why)
+{
+    struct asker *a = arg;
+    a->failed++;
+    a->code = why->err.code;
+    CHECK(why->err.code < 0 && why->err.msg[0]);
+    a->watch = NULL;
+}
+
+static const struct dz_engine_watch_ops watch_ops = {on_started, on_output, on_ended, on_failed};
+
+static int run(struct rig *r, const char *name, const char *what, struct asker *a)
+{
+    const char *const argv[] = {"g", what, NULL};
+    const struct dz_engine_exec exec = {.argv = argv};
+    *a = (struct asker){0};
+    return dz_engine_exec(r->e, box(name), &exec,
+                          (struct dz_engine_listener){.ops = &watch_ops, .arg = a}, &a->watch,
+                          &r->why);
+}
+
+static void run_well(struct rig *r, const char *name)
+{
+    struct asker a;
+    CHECK_INT(run(r, name, "h", &a), 0);
+    UNTIL(r, a.ended + a.failed > 0);
+    CHECK(a.started == 1 && a.ended == 1 && a.failed == 0);
+    CHECK(a.exit.exit_code == 3 && a.bytes == 7);
+}
+
+static int order(struct rig *r, const char *name, enum dz_request what, struct asker *a)
+{
+    const struct dz_engine_order o = {.what = what};
+    *a = (struct asker){0};
+    return dz_engine_order(r->e, box(name), &o, on_done, a, &r->why);
+}
+
+static void order_well(struct rig *r, const char *name, enum dz_request what)
+{
+    struct asker a;
+    CHECK_INT(order(r, name, what, &a), 0);
+    UNTIL(r, a.done > 0);
+    CHECK(a.done == 1 && a.code == 0);
+}
+
+static bool in_state(struct rig *r, const char *name, const char *state)
+{
+    struct dz_instance row = {0};
+    bool is = dz_engine_get(r->e, box(name), &row, &r->why) == 0 && strcmp(row.state, state) == 0;
+    dz_instance_release(&row);
+    return is;
+}
+
+/* --- the rig ------------------------------------------------------------------------------ */
+
+static void make_image(struct rig *r)
+{
+    char root[DZ_TEMP_DIR_TEXT + 16], path[DZ_TEMP_DIR_TEXT + 32], sha256[DZ_SHA256_HEX];
+    struct dz_image_store *s = NULL;
+    (void)snprintf(root, sizeof root, "%s/root", r->dir);
+    (void)snprintf(path, sizeof path, "%s/bin", root);
+    CHECK_INT(dz_fd_mkdirs(AT_FDCWD, path, 0755, NULL), 0);
+    (void)snprintf(path, sizeof path, "%s/bin/g", root);
+    int fd = dz_fd_open(AT_FDCWD, path, O_WRONLY | O_CREAT, 0755, NULL);
+    CHECK_INT(dz_fd_write(fd, guest_wasm, sizeof guest_wasm, NULL), 0);
+    dz_fd_close(&fd);
+    const struct dz_image_build how = {.from_dir = root, .name = "g"};
+    CHECK_INT(dz_image_store_open(r->dir, &s, NULL), 0);
+    CHECK_INT(dz_image_build(s, &how, sha256, &r->why.err), 0);
+    dz_image_store_close(s);
+}
+
+static void rig_create(struct rig *r, const char *name)
+{
+    struct asker a = {0};
+    const struct dz_engine_spec spec = {.name = name, .image = "g", .idle_ms = DZ_LADDER_INHERIT};
+    CHECK_INT(dz_engine_create(r->e, &me, &spec, on_done, &a, &r->why), 0);
+    UNTIL(r, a.done > 0);
+    CHECK(a.done == 1 && a.code == 0);
+}
+
+static void rig_open(struct rig *r)
+{
+    char registry[DZ_TEMP_DIR_TEXT + 16];
+    *r = (struct rig){0};
+    CHECK_INT(dz_cell_pool_new(&(struct dz_cell_pool_opts){.ahead = 2}, &r->pool, NULL), 0);
+    CHECK_INT(dz_fd_temp_dir("doze-engine", r->dir, NULL), 0);
+    make_image(r);
+    (void)snprintf(registry, sizeof registry, "%s/registry.db", r->dir);
+    CHECK_INT(dz_loop_new(&r->loop, NULL), 0);
+    CHECK_INT(dz_timer_new(r->loop, on_tick, r, &r->tick, NULL), 0);
+    const struct dz_engine_opts opts = {.loop = r->loop,
+                                        .pool = r->pool,
+                                        .data_path = r->dir,
+                                        .registry = registry,
+                                        .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
+    CHECK_INT(dz_engine_new(&opts, &r->e, &r->why.err), 0);
+    CHECK_INT(dz_engine_recover(r->e, &r->why.err), 0);
+    rig_create(r, "a");
+}
+
+static void on_drained(void *arg, size_t left)
+{
+    int *drained = arg;
+    CHECK_INT(left, 0);
+    ++*drained;
+}
+
+static void rig_close(struct rig *r)
+{
+    int drained = 0;
+    dz_engine_drain(r->e, 20000, on_drained, &drained);
+    UNTIL(r, drained > 0);
+    CHECK_INT(drained, 1);
+    dz_loop_settle(r->loop);
+    dz_engine_free(r->e);
+    dz_cell_pool_free(r->pool);
+    dz_timer_free(r->tick);
+    dz_loop_free(r->loop);
+    CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r->dir, NULL), 0);
+}
+
+/* The box of the only sandbox; NULL: it has none. */
+static struct box *only(const struct rig *r)
+{
+    struct box *b = NULL;
+    DZ_MAP_FOREACH(it, &r->e->boxes)
+        b = it->value;
+    return b;
+}
+
+/* Kill its cell once it is in this phase. */
+static void kill_in(struct rig *r, enum box_phase phase)
+{
+    for (int i = 0; i < PATIENCE; i++) {
+        const struct box *b = only(r);
+        int32_t pid = b && b->cell && b->phase == phase ? dz_cell_pid(b->cell) : 0;
+        if (pid > 0) {
+            CHECK_INT(kill(pid, SIGKILL), 0);
+            return;
+        }
+        turn(r);
+    }
+    CHECK(!"the phase came");
+}
+
+/* --- meetings ------------------------------------------------------------------------------- */
+
+TEST(commands_that_meet_a_sleeping_sandbox_wake_it_once)
+{
+    struct rig r;
+    struct asker all[ASKERS];
+    struct dz_engine_counts before, after;
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    dz_engine_counts(r.e, &before);
+    for (int i = 0; i < ASKERS; i++)
+        CHECK_INT(run(&r, "a", "h", &all[i]), 0);
+    for (int i = 0; i < ASKERS; i++)
+        UNTIL(&r, all[i].ended + all[i].failed > 0);
+    for (int i = 0; i < ASKERS; i++)
+        CHECK(all[i].started == 1 && all[i].ended == 1 && all[i].failed == 0 && all[i].bytes == 7);
+    dz_engine_counts(r.e, &after);
+    CHECK_INT(after.suspends, before.suspends);
+    CHECK_INT(after.execs - before.execs, ASKERS);
+    CHECK_INT(after.warm, 1);
+    rig_close(&r);
+}
+
+TEST(an_explicit_wake_is_refused_while_one_is_under_way_and_a_suspend_waits)
+{
+    struct rig r;
+    struct asker first, wake, suspend, late;
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    CHECK_INT(run(&r, "a", "h", &first), 0);
+    int rc = order(&r, "a", DZ_REQUEST_WAKE, &wake);
+    CHECK_INT(rc, DZ_ERESTORING);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_SUSPEND, &suspend), 0);
+    CHECK_INT(run(&r, "a", "h", &late), 0); /* behind the suspend: it wakes it again */
+    UNTIL(&r, first.ended + first.failed > 0 && suspend.done > 0 && late.ended + late.failed > 0);
+    CHECK(first.ended == 1 && suspend.done == 1 && late.ended == 1);
+    CHECK_INT(wake.done, 0);
+    rig_close(&r);
+}
+
+TEST(what_is_wrong_is_refused_and_nothing_is_called)
+{
+    struct rig r;
+    struct asker a;
+    const struct dz_engine_caller other = {.tenant = "evil"};
+    const struct dz_engine_exec empty = {0};
+    rig_open(&r);
+    CHECK_INT(run(&r, "none", "h", &a), DZ_ENOENT);
+    CHECK_INT(dz_engine_exec(r.e, box("a"), &empty,
+                             (struct dz_engine_listener){.ops = &watch_ops, .arg = &a}, &a.watch,
+                             &r.why),
+              DZ_EINVAL);
+    CHECK_STR(r.why.field, "cmd");
+    struct dz_instance row = {0};
+    CHECK_INT(dz_engine_get(r.e, (struct dz_engine_target){&other, "a"}, &row, &r.why), DZ_ENOENT);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &a), DZ_ESTATE);
+    turn(&r);
+    CHECK(a.started + a.ended + a.failed + a.done == 0);
+    CHECK_INT(run(&r, "a", "nonsense", &a), 0); /* the guest's own matter */
+    UNTIL(&r, a.ended > 0);
+    order_well(&r, "a", DZ_REQUEST_DESTROY);
+    CHECK_INT(run(&r, "a", "h", &a), DZ_ENOENT);
+    rig_close(&r);
+}
+
+/* --- cells that die ----------------------------------------------------------------------------
+ */
+
+TEST(a_cell_that_is_killed_while_it_runs_fails_who_listens_once)
+{
+    struct rig r;
+    struct asker a, b;
+    rig_open(&r);
+    CHECK_INT(run(&r, "a", "w", &a), 0);
+    CHECK_INT(run(&r, "a", "c", &b), 0);
+    UNTIL(&r, a.started == 1 && b.started == 1);
+    kill_in(&r, BOX_UP);
+    UNTIL(&r, a.failed + a.ended > 0 && b.failed + b.ended > 0);
+    CHECK(a.failed == 1 && a.ended == 0 && a.code == DZ_EUNAVAIL);
+    CHECK(b.failed + b.ended == 1);
+    UNTIL(&r, in_state(&r, "a", "suspended"));
+    run_well(&r, "a");
+    rig_close(&r);
+}
+
+TEST(a_cell_that_is_killed_while_it_starts_fails_who_waits_once)
+{
+    struct rig r;
+    struct asker all[3];
+    rig_open(&r);
+    for (int round = 0; round < 3; round++) {
+        order_well(&r, "a", DZ_REQUEST_SUSPEND);
+        for (int i = 0; i < 3; i++)
+            CHECK_INT(run(&r, "a", "h", &all[i]), 0);
+        struct box *b = only(&r);
+        CHECK(b && b->phase == BOX_STARTING);
+        while (b->phase == BOX_STARTING && dz_cell_pid(b->cell) == 0)
+            turn(&r);
+        if (b->phase == BOX_STARTING)
+            CHECK_INT(kill(dz_cell_pid(b->cell), SIGKILL), 0);
+        for (int i = 0; i < 3; i++)
+            UNTIL(&r, all[i].ended + all[i].failed > 0);
+        for (int i = 0; i < 3; i++)
+            CHECK(all[i].ended + all[i].failed == 1);
+        run_well(&r, "a");
+    }
+    rig_close(&r);
+}
+
+TEST(a_cell_that_is_killed_while_it_is_put_down_ends_the_order_once)
+{
+    struct rig r;
+    struct asker a, late;
+    rig_open(&r);
+    for (int round = 0; round < 5; round++) {
+        run_well(&r, "a");
+        CHECK_INT(order(&r, "a", DZ_REQUEST_SUSPEND, &a), 0);
+        const struct box *b = only(&r);
+        int32_t pid = b && b->cell ? dz_cell_pid(b->cell) : 0;
+        if (pid > 0)
+            (void)kill(pid, SIGKILL);
+        CHECK_INT(run(&r, "a", "h", &late), 0);
+        UNTIL(&r, a.done > 0 && late.ended + late.failed > 0);
+        CHECK(a.done == 1 && late.ended + late.failed == 1);
+    }
+    rig_close(&r);
+}
+
+static void op_data(void *arg, const void *data, size_t n)
+{
+    struct asker *a = arg;
+    (void)data;
+    a->bytes += n;
+    dz_engine_op_took(a->op, n);
+}
+
+static void op_done(void *arg, const struct dz_engine_why *why, uint64_t count)
+{
+    struct asker *a = arg;
+    (void)count;
+    a->done++;
+    a->code = why ? why->err.code : 0;
+    a->op = NULL;
+}
+
+static const struct dz_engine_op_ops op_ops = {.data = op_data, .done = op_done};
+
+static int list(struct rig *r, struct asker *a)
+{
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_LIST, .path = "/bin", .depth = 1};
+    const struct dz_engine_op_request q = {
+        .op = &op, .activity = DZ_ACTIVITY_LIST_DIRECTORY, .ops = &op_ops, .arg = a};
+    *a = (struct asker){0};
+    return dz_engine_op(r->e, box("a"), &q, &a->op, &r->why);
+}
+
+TEST(a_cell_that_has_only_the_file_may_die_too)
+{
+    struct rig r;
+    struct asker a, late;
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    CHECK_INT(list(&r, &a), 0);
+    UNTIL(&r, a.done > 0);
+    CHECK(a.done == 1 && a.code == 0 && a.bytes > 0);
+    kill_in(&r, BOX_FILES); /* that nobody uses any more */
+    CHECK_INT(list(&r, &a), 0);
+    CHECK_INT(run(&r, "a", "h", &late), 0); /* and one that becomes the machine's */
+    UNTIL(&r, a.done > 0 && late.ended + late.failed > 0);
+    CHECK(a.done == 1 && late.ended + late.failed == 1);
+    run_well(&r, "a");
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    CHECK_INT(list(&r, &a), 0);
+    UNTIL(&r, only(&r) && only(&r)->cell);
+    if (only(&r)->phase == BOX_OPENING && dz_cell_pid(only(&r)->cell) > 0)
+        (void)kill(dz_cell_pid(only(&r)->cell), SIGKILL);
+    UNTIL(&r, a.done > 0);
+    CHECK_INT(a.done, 1);
+    run_well(&r, "a");
+    rig_close(&r);
+}
+
+/* --- the end -------------------------------------------------------------------------------------
+ */
+
+TEST(a_drain_puts_all_down_and_refuses_what_comes)
+{
+    struct rig r;
+    struct asker w, late;
+    int drained = 0;
+    rig_open(&r);
+    rig_create(&r, "b");
+    CHECK_INT(run(&r, "a", "w", &w), 0);
+    UNTIL(&r, w.started == 1);
+    dz_engine_drain(r.e, 20000, on_drained, &drained);
+    CHECK_INT(run(&r, "a", "h", &late), DZ_EBUSY);
+    CHECK_INT(order(&r, "b", DZ_REQUEST_WAKE, &late), DZ_EBUSY);
+    const struct dz_engine_spec spec = {.image = "g", .idle_ms = DZ_LADDER_INHERIT};
+    CHECK_INT(dz_engine_create(r.e, &me, &spec, on_done, &late, &r.why), DZ_EBUSY);
+    UNTIL(&r, drained > 0);
+    CHECK_INT(drained, 1);
+    CHECK(in_state(&r, "a", "suspended") && in_state(&r, "b", "suspended"));
+    CHECK(w.ended + w.failed == 0); /* it sleeps with its machine */
+    dz_engine_watch_end(w.watch);
+    dz_loop_settle(r.loop);
+    dz_engine_free(r.e);
+    dz_cell_pool_free(r.pool);
+    dz_timer_free(r.tick);
+    dz_loop_free(r.loop);
+    CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r.dir, NULL), 0);
+}
