@@ -37,6 +37,8 @@ enum {
     AT_ONCE = 500,
     CONNECTIONS = 64,
     LOAD_S = 5,
+    WARM = 1000,
+    FIRST = 30, /* of these, one after the other with pauses */
 };
 
 struct conn {
@@ -181,6 +183,29 @@ static void spawn(const char *const *argv, bool wait)
         die(argv[1], "failed");
 }
 
+/* An image in which Python sleeps with pandas imported; it answers a line of Python. */
+static void make_pandas(const char *data)
+{
+    static const char script[] =
+        "set -e; cd \"$1\"\n"
+        "cat >ask.py <<'END'\n"
+        "import numpy, pandas\n"
+        "print('pandas is there', flush=True)\n"
+        "while True:\n"
+        "    for line in open('/workspace/in'):\n"
+        "        with open('/workspace/out', 'w') as out:\n"
+        "            print(eval(line), file=out)\n"
+        "END\n"
+        "DOZE_DATA=$PWD \"$0\" run --image python --file pandas.doze --keep"
+        " --copy ask.py:/workspace/ask.py -- sh -c"
+        " 'mkfifo /workspace/in /workspace/out; exec python3 /workspace/ask.py' >said &\n"
+        "until grep -qs 'is there' said; do kill -0 $!; sleep 0.1; done\n"
+        "kill -TERM $!\n"
+        "wait $! || [ $? = 75 ]\n"
+        "DOZE_DATA=$PWD \"$0\" image snapshot pandas.doze --tag pandas >said\n";
+    spawn((const char *const[]){"/bin/sh", "-c", script, doze, data, NULL}, true);
+}
+
 static bool start_daemon(void)
 {
     static char images[TEXT], data[TEXT], images_here[TEXT];
@@ -202,6 +227,7 @@ static bool start_daemon(void)
     (void)snprintf(images_here, sizeof images_here, "%s/images", root);
     (void)snprintf(socket_path, sizeof socket_path, "%s/doze.sock", root);
     spawn((const char *const[]){"/bin/cp", "-a", images, images_here, NULL}, true);
+    make_pandas(root);
     spawn((const char *const[]){doze, "daemon", data, "--log-level=error", NULL}, false);
     for (int i = 0; access(socket_path, F_OK) < 0; i++, pause_ms(10))
         if (i == 1000)
@@ -376,6 +402,98 @@ static void durable_rows(struct bench *b, struct conn *c, double spawn_us)
     }
 }
 
+/* --- Python that is there already --------------------------------------------------------- */
+
+static double ask_pandas(struct conn *c, const char *name)
+{
+    char body[128];
+    (void)snprintf(body, sizeof body, "{\"image\":\"pandas\",\"name\":\"%s\"}", name);
+    double from = now_us();
+    call(c, 201, "POST", body, "/v1/sandboxes");
+    call(c, 200, "POST",
+         "{\"cmd\":[\"sh\",\"-c\",\"echo 'pandas.Series([1, 2, 39]).sum()' >/workspace/in; "
+         "cat /workspace/out\"]}",
+         "/v1/sandboxes/%s/exec", name);
+    if (!strstr(c->in, "42"))
+        die("ask pandas", c->in);
+    return now_us() - from;
+}
+
+/* A line of /proc/PID/smaps_rollup, in KiB. */
+static long rollup(long pid, const char *key)
+{
+    char path[64], line[256];
+    long kib = 0;
+    (void)snprintf(path, sizeof path, "/proc/%ld/smaps_rollup", pid);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0)
+            kib += strtol(line + strlen(key), NULL, 10);
+    if (f)
+        (void)fclose(f);
+    return kib;
+}
+
+/* Of the daemon, its zygotes and cells, in KiB: the pages that each has for itself, and these with
+ * its part of those that are shared. */
+struct usage {
+    long own, pss;
+};
+
+static struct usage usage(void)
+{
+    static char text[1 << 16];
+    char path[64];
+    struct usage u = {.pss = rollup(daemon_pid, "Pss:")};
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", daemon_pid, daemon_pid);
+    FILE *f = fopen(path, "re");
+    if (f && fgets(text, sizeof text, f))
+        for (char *p = text, *end; *p; p = end + (*end == ' ')) {
+            long pid = strtol(p, &end, 10);
+            if (end == p)
+                break;
+            u.pss += rollup(pid, "Pss:");
+            u.own += rollup(pid, "Private_Dirty:") + rollup(pid, "Private_Clean:");
+        }
+    if (f)
+        (void)fclose(f);
+    return u;
+}
+
+static void memory_rows(struct bench *b, const struct usage *before)
+{
+    struct usage now = usage();
+    bench_row(b, &(struct bench_row){.row = "1,000 warm Pythons with pandas: all processes (Pss)",
+                                     .value = (double)now.pss / 1024,
+                                     .unit = "MiB",
+                                     .budget = 4096});
+    bench_row(b, &(struct bench_row){.row = "  private memory of each",
+                                     .value = (double)(now.own - before->own) / 1024 / WARM,
+                                     .unit = "MiB",
+                                     .budget = 3});
+}
+
+static void python_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    static double us[WARM];
+    char name[32];
+    int n = 0, cells = children();
+    struct usage before = usage();
+    for (; n < FIRST; n++, pause_ms(50)) {
+        (void)snprintf(name, sizeof name, "pandas%d", n);
+        us[n] = ask_pandas(c, name);
+    }
+    row(b, "create from an image with pandas imported, first answer: p50", quantile(us, n, 0.5),
+        spawn_us, 5);
+    for (int i = 0; i < WARM - FIRST; i++) {
+        (void)snprintf(name, sizeof name, "warm%d", i);
+        (void)ask_pandas(c, name);
+    }
+    if (children() < cells + WARM - FIRST)
+        die("1,000 warm sandboxes", "some of their cells are gone");
+    memory_rows(b, &before);
+}
+
 /* --- many at once --------------------------------------------------------------------- */
 
 /* Answers of all connections until each has one; us: of each, from `from`. */
@@ -401,8 +519,9 @@ static void gather(struct conn *c, int n, double from, double *us)
     }
 }
 
-static void at_once_rows(struct bench *b, struct conn *c)
+static void at_once_rows(struct bench *b, struct conn *c, double spawn_us)
 {
+    (void)spawn_us;
     static double us[AT_ONCE];
     struct conn *many = calloc(AT_ONCE, sizeof *many);
     char text[256];
@@ -431,14 +550,16 @@ static void at_once_rows(struct bench *b, struct conn *c)
     free(many);
 }
 
-static void load_row(struct bench *b)
+static void load_row(struct bench *b, struct conn *one, double spawn_us)
 {
     static struct conn c[CONNECTIONS];
     struct pollfd p[CONNECTIONS];
     long done = 0;
+    (void)spawn_us;
+    call(one, 201, "POST", "{\"image\":\"base\",\"name\":\"load\"}", "/v1/sandboxes");
     for (int i = 0; i < CONNECTIONS; i++) {
         conn_open(&c[i]);
-        ask(&c[i], "GET", "/v1/sandboxes/new0", "", "");
+        ask(&c[i], "GET", "/v1/sandboxes/load", "", "");
         p[i] = (struct pollfd){.fd = c[i].fd, .events = POLLIN};
     }
     double from = now_us(), until = from + LOAD_S * 1e6;
@@ -453,7 +574,7 @@ static void load_row(struct bench *b)
                 die("a request of many", c[i].in);
             done++;
             c[i].len = 0;
-            ask(&c[i], "GET", "/v1/sandboxes/new0", "", "");
+            ask(&c[i], "GET", "/v1/sandboxes/load", "", "");
         }
     bench_row(b, &(struct bench_row){.row = "requests over 64 connections",
                                      .value = (double)done / ((now_us() - from) / 1e6),
@@ -464,8 +585,22 @@ static void load_row(struct bench *b)
         conn_close(&c[i]);
 }
 
-int main(void)
+/* `bench_daemon wake python` runs these parts only. */
+static bool wanted(int argc, char **argv, const char *part)
 {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], part) == 0)
+            return true;
+    return argc < 2;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(struct bench *b, struct conn *c, double spawn_us);
+    } parts[] = {{"warm", warm_rows},     {"durable", durable_rows}, {"wake", wake_rows},
+                 {"python", python_rows}, {"load", load_row},        {"many", at_once_rows}};
     static struct bench b;
     static struct conn c;
     bench_init(&b, "daemon", 15);
@@ -477,11 +612,9 @@ int main(void)
     bench_row(&b, &(struct bench_row){
                       .row = "posix_spawn of /bin/true", .value = spawn_us / 1000, .unit = "ms"});
     conn_open(&c);
-    warm_rows(&b, &c, spawn_us);
-    durable_rows(&b, &c, spawn_us);
-    wake_rows(&b, &c, spawn_us);
-    load_row(&b);
-    at_once_rows(&b, &c);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (wanted(argc, argv, parts[i].name))
+            parts[i].run(&b, &c, spawn_us);
     conn_close(&c);
     end_daemon();
     return bench_finish(&b);
