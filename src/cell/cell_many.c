@@ -265,12 +265,12 @@ static void tell_used(struct dz_serve *s)
     } body;
     static int told;
     size_t n = DZ_NEST_WARM_MAX;
-    if (!s->start.nested || told >= USED_MAX)
-        return;
-    if (!dz_modules_used(s->machine.modules, body.head.sha256, body.funcs, &n))
-        return;
-    told++;
-    say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.funcs[0]);
+    while (s->start.nested && told < USED_MAX &&
+           dz_modules_used(s->machine.modules, body.head.sha256, body.funcs, &n)) {
+        told++;
+        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.funcs[0]);
+        n = DZ_NEST_WARM_MAX;
+    }
 }
 
 /* Say so when something happened, now and then. Nanoseconds until it may be said; -1: there

@@ -35,6 +35,7 @@
 enum {
     FORKS_MAX = 1024, /* asked for and not answered, of one zygote */
     AT_ONCE = 2,      /* forked ahead of need together: somebody may need a processor */
+    RENEW_MIN = 256,  /* bytes of such words: then cells that wait are forked anew */
     WARM_MAX = 1024,  /* words about functions that a zygote gets */
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
@@ -60,7 +61,8 @@ struct zygote {
     struct dz_list forks;
     size_t fork_count;
     struct dz_cell *waiting[DZ_POOL_AHEAD_MAX];
-    size_t waiting_count;
+    size_t waiting_count; /* the oldest first */
+    size_t stale;         /* of them: forked before the zygote had much of what it has now */
     int warmed;
 };
 
@@ -381,26 +383,26 @@ void dz_pool_ask_pid(struct dz_cell *c, bool wait)
     }
 }
 
-void dz_pool_used(struct dz_cell *c, const void *payload, size_t size)
+static void drop_waiting(struct zygote *z, size_t i)
 {
-    struct zygote *z = c->pool ? find(c->pool, c->image_sha256) : NULL;
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_WARM, .size = (uint32_t)size};
-    if (!z || !z->ready || z->warmed >= WARM_MAX)
-        return;
-    z->warmed++;
-    (void)dz_frame_send(z->fd, &f, payload, false, NULL);
+    dz_cell_free(z->waiting[i]);
+    z->waiting_count--;
+    z->stale -= i < z->stale;
+    memmove(z->waiting + i, z->waiting + i + 1, (z->waiting_count - i) * sizeof z->waiting[0]);
 }
 
 static void fork_ahead(struct zygote *z)
 {
     /* Some of those that were asked for have died meanwhile. */
     for (size_t i = 0; i < z->waiting_count;) {
-        if (!dz_frame_gone(z->waiting[i]->fd)) {
+        if (dz_frame_gone(z->waiting[i]->fd))
+            drop_waiting(z, i);
+        else
             i++;
-            continue;
-        }
-        dz_cell_free(z->waiting[i]);
-        z->waiting[i] = z->waiting[--z->waiting_count];
+    }
+    if (z->stale > 0 && z->fork_count == 0) { /* one after the other */
+        drop_waiting(z, 0);
+        z->pool->stats.renewed++;
     }
     while (z->ready && z->waiting_count < z->pool->opts.ahead && z->fork_count < AT_ONCE) {
         struct dz_cell *c = ask_for_cell(z, NULL);
@@ -408,6 +410,18 @@ static void fork_ahead(struct zygote *z)
             return;
         z->waiting[z->waiting_count++] = c;
     }
+}
+
+void dz_pool_used(struct dz_cell *c, const void *payload, size_t size)
+{
+    struct zygote *z = c->pool ? find(c->pool, c->image_sha256) : NULL;
+    const struct dz_frame f = {.type = DZ_FRAME_NEST_WARM, .size = (uint32_t)size};
+    if (!z || !z->ready || z->warmed >= WARM_MAX)
+        return;
+    z->warmed++;
+    if (dz_frame_send(z->fd, &f, payload, false, NULL) > 0 && size >= RENEW_MIN)
+        z->stale = z->waiting_count;
+    fork_ahead(z);
 }
 
 static void reap_some(struct dz_cell_pool *p)
@@ -469,6 +483,7 @@ static struct dz_cell *take(struct zygote *z, struct dz_err *err)
     while (z->waiting_count > 0) {
         struct dz_cell *c = z->waiting[0];
         z->waiting_count--;
+        z->stale -= z->stale > 0;
         memmove(z->waiting, z->waiting + 1, z->waiting_count * sizeof z->waiting[0]);
         if (!dz_frame_gone(c->fd)) {
             p->stats.warm++;

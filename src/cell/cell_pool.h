@@ -56,6 +56,7 @@ struct dz_cell_pool_stats {
     uint64_t warm, cold;     /* cells started: that waited; forked when they were wanted */
     uint64_t blank;          /* of an image, by a blank cell */
     uint64_t died;           /* zygotes */
+    uint64_t renewed;        /* cells that waited, for ones of a zygote that has more ready now */
     size_t zygotes, waiting; /* now: zygotes; cells */
     char why[256];           /* what the last zygote said that could not make itself ready; "" */
     int32_t blank_pid;       /* of the first zygote */

@@ -5,6 +5,7 @@
 #include "../lib/cell_rig.h"
 #include "../lib/many_rig.h"
 
+#include "cell/cell_host.h"
 #include "cell/cell_pool.h"
 
 #include <dirent.h>
@@ -243,6 +244,7 @@ static int64_t a_number(struct mrig *r, const char *sql)
 
 TEST(an_image_gets_a_zygote_of_its_own)
 {
+    static const uint8_t used[300];
     struct mrig image, r[4];
     struct dz_cell_pool *p = pool(2);
     make_image(&image);
@@ -253,6 +255,11 @@ TEST(an_image_gets_a_zygote_of_its_own)
     for (int i = 1; i < 4; i++)
         of_image(&r[i], p, &image);
     CHECK_INT(stats(p).blank, 1);
+    settle(p, 2, 4);
+    dz_pool_used(r[1].cell, used, sizeof used); /* as if it had told of many functions */
+    for (int i = 0; i < 500 && stats(p).renewed < 2; i++, usleep(2000))
+        settle(p, 2, 4);
+    CHECK_INT(stats(p).renewed, 2); /* those that wait are of the zygote as it is now */
     for (int i = 0; i < 4; i++) {
         struct mexec *e = mrig_exec(&r[i], says, 0);
         mrig_until(&r[i], e, DZ_CELL_EXITED);
