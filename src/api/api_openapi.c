@@ -107,7 +107,7 @@ static const struct doc {
      "!BuildBody", "200:events 202:Build"},
     {"POST", "/v1/images/upload", "uploadImage", "images",
      "Build an image from an archive that holds a recipe and its files",
-     "build_name build_recipe build_from build_fresh", TAR, "200:events 202:Build"},
+     "build_name build_recipe build_from build_fresh", BYTES, "200:events 202:Build"},
     {"GET", "/v1/images/builds", "listBuilds", "images",
      "Builds that wait, run, or are over", NULL, NULL, "200:BuildList"},
     {"GET", "/v1/images/builds/{build}", "getBuild", "images",

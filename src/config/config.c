@@ -289,7 +289,7 @@ static bool has_changed(const struct dz_config *c, const struct dz_config *fresh
 /* The two change places; the fields follow. */
 static void exchange(struct dz_config *c, struct dz_config *fresh, enum dz_config_key key)
 {
-    typeof(c->values[key]) old = c->values[key];
+    struct dz_config_value old = c->values[key];
     union value v = {0};
     c->values[key] = fresh->values[key];
     fresh->values[key] = old;

@@ -92,7 +92,7 @@ struct dz_config {
     DZ_CONFIG_SETTINGS(X)
 #undef X
     char *file; /* that was read; NULL: none */
-    struct {
+    struct dz_config_value {
         char *text;   /* as it was said */
         char *origin; /* "/etc/doze/doze.ini:12", "DOZE_LOG_LEVEL", "--log-level"; NULL: default */
         bool from_file;

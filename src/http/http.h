@@ -53,7 +53,8 @@ enum {
     DZ_HTTP_STREAMED = 1,
 };
 
-/* The first row that fits counts: "/a/b" stands before "/a/{x}". */
+/* The first pattern that fits a path is what it means, whatever the method: "/a/b" stands before
+ * "/a/{x}", and then a DELETE of "/a/b" is none of "/a/{x}". */
 struct dz_http_route {
     const char *method;  /* "GET"; such a route answers HEAD too unless HEAD has its own */
     const char *pattern; /* "/v1/things/{id}/parts"; {x} is one segment, decoded, not empty */

@@ -154,6 +154,7 @@ int dz_http_match(const struct dz_http_route *routes, size_t count, struct dz_st
 {
     struct dz_str params[DZ_HTTP_PARAMS_MAX], found[DZ_HTTP_PARAMS_MAX];
     const struct dz_http_route *route = NULL;
+    const char *pattern = NULL;
     size_t found_count = 0, n;
     char quoted[DZ_STR_QUOTED];
 
@@ -162,8 +163,9 @@ int dz_http_match(const struct dz_http_route *routes, size_t count, struct dz_st
         const struct dz_http_route *r = &routes[i];
         bool same = dz_str_eqz(method, r->method);
         bool head = dz_str_eqz(method, "HEAD") && strcmp(r->method, "GET") == 0;
-        if (!fits(r->pattern, path, params, &n))
+        if ((pattern && strcmp(pattern, r->pattern) != 0) || !fits(r->pattern, path, params, &n))
             continue;
+        pattern = r->pattern; /* the first that fits is what the path means, for every method */
         allow(ret_match, r->method);
         if (strcmp(r->method, "GET") == 0)
             allow(ret_match, "HEAD");
