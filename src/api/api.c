@@ -230,9 +230,11 @@ int dz_api_page(struct dz_http_req *r, const char *const *more, struct dz_api_pa
 static void on_done(const struct dz_http_req *r, int status, int64_t duration_ns, void *user)
 {
     struct dz_str path = dz_http_path(r);
+    char peer[DZ_HTTP_PEER];
     dz_log(status == 500 ? DZ_LOG_WARN : DZ_LOG_DEBUG, "request",
-           dz_log_strz("method", dz_http_method(r)), dz_log_str("path", path),
-           dz_log_int("status", status), dz_log_int("us", duration_ns / 1000));
+           dz_log_strz("peer", dz_http_peer(r, peer)), dz_log_strz("method", dz_http_method(r)),
+           dz_log_str("path", path), dz_log_int("status", status),
+           dz_log_int("us", duration_ns / 1000));
     dz_api_count(user, r, status, duration_ns);
     dz_api_key_over(user, r);
     dz_api_admitted_over(r, user);

@@ -78,8 +78,9 @@ void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int
     const struct dz_http_route *route = dz_http_route_of(r);
     char text[16];
     (void)snprintf(text, sizeof text, "%d", status);
-    dz_metric_observe(a->metrics, REQUEST, (double)duration_ns / 1e9, dz_http_method(r),
-                      route ? route->pattern : "none", text);
+    /* Without a route the method is whatever a stranger says: it would crowd out the others. */
+    dz_metric_observe(a->metrics, REQUEST, (double)duration_ns / 1e9,
+                      route ? dz_http_method(r) : "none", route ? route->pattern : "none", text);
 }
 
 /* What the engine has counted since the last time. */

@@ -11,6 +11,6 @@ test_that 'requests that hide in others, malformed, oversized and slow ones: all
     grep -q "^1\.\.[0-9]" tap && [ "$(grep -c "^ok" tap)" -gt 100 ]
 '
 test_that 'the daemon has kept nothing of them' '
-    api 200 GET /metrics && grep "^doze_http_connections" out && [ "$(grep "^doze_http_connections" out | cut -d" " -f2)" -le 3 ] && stop
+    api 404 XYZZY /nothing && api 200 GET /metrics && lacks out XYZZY && grep "^doze_http_connections" out && [ "$(grep "^doze_http_connections" out | cut -d" " -f2)" -le 3 ] && stop
 '
 test_done
