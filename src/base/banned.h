@@ -15,6 +15,10 @@
 #include <string.h>
 #include <time.h>
 
+/* The C library's fortified forms for clang are macros. */
+#undef asprintf
+#undef sprintf
+
 #ifndef DZ_MEM_IMPL
 #pragma GCC poison malloc calloc realloc reallocarray valloc memalign /* base/mem.h */
 #pragma GCC poison strdup strndup asprintf vasprintf getline          /* base/mem.h, base/buf.h */

@@ -182,9 +182,21 @@ static int run_machine(struct dz_cli *c, struct dz_err *err)
     return dz_cli_cell_tidy(&cell, rc);
 }
 
+/* In an empty sandbox, which a newcomer's first command meets, there are no programs. */
+static bool nothing_below(struct dz_cli *c)
+{
+    const char *base = getenv("DOZE_BASE");
+    return !dz_cli_value(c, "image") && !dz_cli_value(c, "base") && !dz_cli_value(c, "file") &&
+           !dz_cli_value(c, "copy") && !(base && base[0]);
+}
+
 static int run(struct dz_cli *c, struct dz_err *err)
 {
-    return dz_cli_cell_status(c, run_machine(c, err));
+    int rc = run_machine(c, err);
+    if (rc == DZ_EXIT_NOT_FOUND && nothing_below(c))
+        dz_cli_warn(c, "nothing is below this sandbox: --image NAME gives it an image's programs "
+                       "(`doze image ls` lists them)");
+    return dz_cli_cell_status(c, rc);
 }
 
 const struct dz_cli_command dz_cmd_run = {

@@ -86,7 +86,7 @@ static void on_clock(void *arg)
 static size_t places(const struct dz_http_listener *l)
 {
     size_t max = l->http->opts.connections_max;
-    return l->tcp && max > 2 * RESERVED ? max - RESERVED : max;
+    return l->tcp && max > (size_t)2 * RESERVED ? max - RESERVED : max;
 }
 
 static void listen_again(struct dz_http *h)

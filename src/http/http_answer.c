@@ -133,6 +133,7 @@ void dz_http_problem_text(const struct dz_http_req *r, const struct dz_http_prob
 void dz_http_refuse(struct dz_http_req *r, const struct dz_http_problem *p)
 {
     struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
+    assert(r);
     dz_http_problem_text(r, p, &text);
     dz_http_send(r, p->status ? p->status : dz_err_http(p->code), DZ_HTTP_JSON, &text);
     dz_buf_release(&text);

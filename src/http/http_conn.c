@@ -248,7 +248,8 @@ static bool send_answer(struct dz_http_conn *c)
 {
     struct dz_http_req *r = c->request;
     bool moved = !c->close && read_body(c);
-    switch (r->sent ? DZ_HTTP_SENT : dz_http_send_some(c)) {
+    const enum dz_http_sent sent = r->sent ? DZ_HTTP_SENT : dz_http_send_some(c);
+    switch (sent) {
     case DZ_HTTP_SENT:
         r->sent = true;
         break;

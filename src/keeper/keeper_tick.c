@@ -288,7 +288,7 @@ int dz_keeper_timeout(struct dz_keeper *k, const char *id, int64_t length_ms,
 {
     struct slot *s = dz_map_get(&k->slots, dz_str(id));
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_facts facts;
+    struct dz_facts facts = {0};
     int rc = dz_registry_get(k->opts.registry, id, &row, err);
     if (rc == 0)
         rc = dz_keeper_facts(k, &row, s, &facts, err);

@@ -204,7 +204,7 @@ static bool table_reserve(struct wasm_table *t)
         t->reserved = 0;
         return false;
     }
-    if (t->size)
+    if (t->elem)
         memcpy(p, t->elem, t->size * sizeof *t->elem);
     dz_free(t->elem);
     t->elem = p;

@@ -20,7 +20,8 @@ test_that 'a large input and output arrive whole' '
 '
 
 test_that 'what cannot be started: 127, 126, 125' '
-    run 127 doze run -- nothing && has err nothing && [ ! -s out ] &&
+    run 127 doze run -- nothing && has err nothing && [ ! -s out ] && has err "--image NAME" &&
+    run 127 doze run --copy tree:/bin -- nothing && lacks err "--image" &&
     echo text >text && chmod 755 text && run 126 doze run --copy text:/bin/text -- text &&
     run 125 doze run --copy tree:/bin -u nobody -- prog h && has err nobody &&
     run 125 doze run --copy tree:/bin -w /nowhere -- prog h && has err "/nowhere" && lines err 1 &&
