@@ -131,6 +131,20 @@ struct dz_http_req *dz_api_over(struct dz_api_call *c)
     return r;
 }
 
+void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r, const struct dz_engine_why *why)
+{
+    dz_free(c);
+    dz_api_refuse(r, why);
+}
+
+void dz_api_done(struct dz_http_req *r, int rc, const struct dz_engine_why *why)
+{
+    if (rc < 0)
+        dz_api_refuse(r, why);
+    else
+        dz_http_send(r, 204, NULL, NULL);
+}
+
 /* --- answers ------------------------------------------------------------------------------ */
 
 void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,

@@ -65,11 +65,9 @@ void dz_api_snapshot(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 0) : NULL;
-    if (c && dz_engine_snapshot(a->engine, dz_api_target(r, a, "id"), b.name, on_snapshot, c,
-                                &why) < 0) {
-        dz_free(c);
-        dz_api_refuse(r, &why);
-    }
+    if (c &&
+        dz_engine_snapshot(a->engine, dz_api_target(r, a, "id"), b.name, on_snapshot, c, &why) < 0)
+        dz_api_not_taken(c, r, &why);
 }
 
 void dz_api_snapshots(struct dz_http_req *r, void *api)
@@ -108,20 +106,16 @@ void dz_api_snapshot_resume(struct dz_http_req *r, void *api)
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 201) : NULL;
     if (c && dz_engine_resume(a->engine, dz_api_target(r, a, "snapshot"), b.name,
-                              dz_api_done_sandbox, c, &why) < 0) {
-        dz_free(c);
-        dz_api_refuse(r, &why);
-    }
+                              dz_api_done_sandbox, c, &why) < 0)
+        dz_api_not_taken(c, r, &why);
 }
 
 void dz_api_snapshot_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    if (dz_engine_snapshot_delete(a->engine, dz_api_target(r, a, "snapshot"), &why) < 0)
-        dz_api_refuse(r, &why);
-    else
-        dz_http_send(r, 204, NULL, NULL);
+    dz_api_done(r, dz_engine_snapshot_delete(a->engine, dz_api_target(r, a, "snapshot"), &why),
+                &why);
 }
 
 /* --- forks ------------------------------------------------------------------------------------ */
@@ -257,20 +251,15 @@ void dz_api_fork_attach(struct dz_http_req *r, void *api)
     struct body b = {0};
     struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 201) : NULL;
     if (c && dz_engine_fork_attach(a->engine, dz_api_target(r, a, "fork"), b.name,
-                                   dz_api_done_sandbox, c, &why) < 0) {
-        dz_free(c);
-        dz_api_refuse(r, &why);
-    }
+                                   dz_api_done_sandbox, c, &why) < 0)
+        dz_api_not_taken(c, r, &why);
 }
 
 void dz_api_fork_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    if (dz_engine_fork_delete(a->engine, dz_api_target(r, a, "fork"), &why) < 0)
-        dz_api_refuse(r, &why);
-    else
-        dz_http_send(r, 204, NULL, NULL);
+    dz_api_done(r, dz_engine_fork_delete(a->engine, dz_api_target(r, a, "fork"), &why), &why);
 }
 
 /* --- references ---------------------------------------------------------------------------------
@@ -322,10 +311,7 @@ void dz_api_ref_detach(struct dz_http_req *r, void *api)
     int rc = dz_num_i64(dz_str(dz_http_param(r, "n")), 1, INT64_MAX, &n, &why.err);
     if (rc == 0)
         rc = dz_engine_ref_detach(a->engine, dz_api_target(r, a, "ref"), n, &why);
-    if (rc < 0)
-        dz_api_refuse(r, &why);
-    else
-        dz_http_send(r, 204, NULL, NULL);
+    dz_api_done(r, rc, &why);
 }
 
 void dz_api_ref_delete(struct dz_http_req *r, void *api)
@@ -334,8 +320,6 @@ void dz_api_ref_delete(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct dz_api_call *c = dz_api_wait(a, r, 204);
     if (c && dz_engine_ref_delete(a->engine, dz_api_target(r, a, "ref"), dz_api_done_sandbox, c,
-                                  &why) < 0) {
-        dz_free(c);
-        dz_api_refuse(r, &why);
-    }
+                                  &why) < 0)
+        dz_api_not_taken(c, r, &why);
 }

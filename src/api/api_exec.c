@@ -403,10 +403,8 @@ static void tell(struct dz_api *a, struct dz_http_req *r, struct dz_engine_tell 
         return;
     what.exec_id = dz_http_param(r, "exec");
     if (dz_engine_exec_tell(a->engine, dz_api_target(r, a, "id"), &what, dz_api_done_sandbox, c,
-                            &why) < 0) {
-        dz_free(c);
-        dz_api_refuse(r, &why);
-    }
+                            &why) < 0)
+        dz_api_not_taken(c, r, &why);
 }
 
 void dz_api_exec_stdin(struct dz_http_req *r, void *api)

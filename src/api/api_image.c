@@ -75,20 +75,6 @@ void dz_api_images(struct dz_http_req *r, void *api)
     dz_api_send(r, 200, &o);
 }
 
-static void put_programs(struct dz_json *j, const struct dz_image *i)
-{
-    dz_json_key(j, "program_list");
-    dz_json_array(j);
-    for (size_t k = 0; k < i->program_count; k++) {
-        dz_json_object(j);
-        dz_json_put_strz(j, "path", i->programs[k].path);
-        dz_json_put_u64(j, "size_bytes", i->programs[k].bytes);
-        dz_json_put_strz(j, "sha256", i->programs[k].sha256);
-        dz_json_end(j);
-    }
-    dz_json_end(j);
-}
-
 static void put_packages(struct dz_json *j, const struct dz_image *i)
 {
     dz_json_key(j, "package_list");
@@ -124,7 +110,7 @@ void dz_api_image(struct dz_http_req *r, void *api)
     dz_json_put_strz(&o.json, "workdir", image.workdir);
     put_list(&o.json, "entry", image.entry);
     put_list(&o.json, "env", image.env);
-    put_programs(&o.json, &image);
+    dz_image_put_programs(&o.json, "program_list", &image);
     put_packages(&o.json, &image);
     dz_api_send(r, 200, &o);
 }
@@ -133,8 +119,5 @@ void dz_api_image_delete(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
-    if (dz_engine_image_delete(a->engine, dz_http_param(r, "image"), &why) < 0)
-        dz_api_refuse(r, &why);
-    else
-        dz_http_send(r, 204, NULL, NULL);
+    dz_api_done(r, dz_engine_image_delete(a->engine, dz_http_param(r, "image"), &why), &why);
 }

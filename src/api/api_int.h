@@ -84,6 +84,11 @@ void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
 struct dz_api_call *dz_api_wait(struct dz_api *a, struct dz_http_req *r, unsigned flags);
 /* The call is over: the request, or NULL when its client has left. Frees the call. */
 struct dz_http_req *dz_api_over(struct dz_api_call *c);
+/* The engine did not take the call: frees it, and refuses. */
+void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r,
+                      const struct dz_engine_why *why);
+/* An answer without a body, or why there is none (rc < 0). */
+void dz_api_done(struct dz_http_req *r, int rc, const struct dz_engine_why *why);
 
 /* An answer: begin, write, send. */
 struct dz_api_out {

@@ -22,10 +22,8 @@ void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engin
     int rc = dz_engine_order(
         a->engine, dz_api_target(r, a, "id"), order,
         order->what == DZ_REQUEST_WAKE ? dz_api_done_wake : dz_api_done_sandbox, c, &why);
-    if (rc < 0) {
-        dz_free(c);
-        dz_api_refuse(r, &why);
-    }
+    if (rc < 0)
+        dz_api_not_taken(c, r, &why);
 }
 
 /* --- wake -------------------------------------------------------------------------------- */
@@ -110,10 +108,8 @@ void dz_api_suspend(struct dz_http_req *r, void *api)
     struct dz_engine_order o = {.what = DZ_REQUEST_SUSPEND};
     struct dz_engine_why why = {0};
     struct dz_api_call *c = dz_api_body(r, suspend_fields, &o) ? dz_api_wait(a, r, 200) : NULL;
-    if (c && dz_engine_order(a->engine, dz_api_target(r, a, "id"), &o, on_suspended, c, &why) < 0) {
-        dz_free(c);
-        dz_api_refuse(r, &why);
-    }
+    if (c && dz_engine_order(a->engine, dz_api_target(r, a, "id"), &o, on_suspended, c, &why) < 0)
+        dz_api_not_taken(c, r, &why);
 }
 
 void dz_api_freeze(struct dz_http_req *r, void *api)
@@ -243,11 +239,8 @@ void dz_api_clone(struct dz_http_req *r, void *api)
     struct dz_api_call *c = dz_api_wait(a, r, 201);
     if (!c)
         return;
-    if (dz_engine_clone(a->engine, dz_api_target(r, a, "id"), &b, dz_api_done_sandbox, c, &why) <
-        0) {
-        dz_free(c);
-        dz_api_refuse(r, &why);
-    }
+    if (dz_engine_clone(a->engine, dz_api_target(r, a, "id"), &b, dz_api_done_sandbox, c, &why) < 0)
+        dz_api_not_taken(c, r, &why);
 }
 
 static void on_shared(void *arg, const struct dz_engine_result *result, int fd)
@@ -270,8 +263,6 @@ void dz_api_share(struct dz_http_req *r, void *api)
     struct dz_api_call *c = dz_api_wait(a, r, 200);
     if (!c)
         return;
-    if (dz_engine_share(a->engine, dz_api_target(r, a, "id"), on_shared, c, &why) < 0) {
-        dz_free(c);
-        dz_api_refuse(r, &why);
-    }
+    if (dz_engine_share(a->engine, dz_api_target(r, a, "id"), on_shared, c, &why) < 0)
+        dz_api_not_taken(c, r, &why);
 }

@@ -242,10 +242,8 @@ void dz_api_create(struct dz_http_req *r, void *api)
         return;
     int rc =
         dz_engine_create(a->engine, dz_api_caller(r, a), &c.spec, dz_api_done_sandbox, call, &why);
-    if (rc < 0) {
-        dz_free(call);
-        dz_api_refuse(r, &why);
-    }
+    if (rc < 0)
+        dz_api_not_taken(call, r, &why);
 }
 
 /* --- list, get ---------------------------------------------------------------------------------

@@ -138,20 +138,6 @@ static void put_list(struct dz_json *j, const char *key, const char *const *list
     dz_json_end(j);
 }
 
-static void put_programs(struct dz_json *j, const struct dz_image *i)
-{
-    dz_json_key(j, "programs");
-    dz_json_array(j);
-    for (size_t k = 0; k < i->program_count; k++) {
-        dz_json_object(j);
-        dz_json_put_strz(j, "path", i->programs[k].path);
-        dz_json_put_u64(j, "size_bytes", i->programs[k].bytes);
-        dz_json_put_strz(j, "sha256", i->programs[k].sha256);
-        dz_json_end(j);
-    }
-    dz_json_end(j);
-}
-
 static void put_packages(struct dz_json *j, const struct dz_image *i)
 {
     dz_json_key(j, "packages");
@@ -186,7 +172,7 @@ static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_er
     dz_json_put_strz(&j, "workdir", i->workdir);
     put_list(&j, "entry", i->entry);
     put_list(&j, "env", i->env);
-    put_programs(&j, i);
+    dz_image_put_programs(&j, "programs", i);
     put_packages(&j, i);
     dz_json_end(&j);
     return dz_cli_print_json(c, &text, dz_json_finish(&j), err);

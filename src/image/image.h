@@ -81,6 +81,9 @@ DZ_NODISCARD int dz_image_parse(struct dz_str text, struct dz_image *ret_image, 
 void dz_image_release(struct dz_image *i);
 /* "img_" and the first digits of the hash; returns out. */
 char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF]);
+/* Its programs, as an array of objects under this key. */
+struct dz_json;
+void dz_image_put_programs(struct dz_json *j, const char *key, const struct dz_image *i);
 
 /* --- the store --------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
  */
 #include "image/image_int.h"
 
+#include "base/json.h"
 #include "base/num.h"
 #include "base/vec.h"
 
@@ -202,6 +203,20 @@ int dz_image_parse(struct dz_str text, struct dz_image *ret_image, struct dz_err
 void dz_image_release(struct dz_image *i)
 {
     dz_arena_release(&i->arena);
+}
+
+void dz_image_put_programs(struct dz_json *j, const char *key, const struct dz_image *i)
+{
+    dz_json_key(j, key);
+    dz_json_array(j);
+    for (size_t k = 0; k < i->program_count; k++) {
+        dz_json_object(j);
+        dz_json_put_strz(j, "path", i->programs[k].path);
+        dz_json_put_u64(j, "size_bytes", i->programs[k].bytes);
+        dz_json_put_strz(j, "sha256", i->programs[k].sha256);
+        dz_json_end(j);
+    }
+    dz_json_end(j);
 }
 
 char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF])
