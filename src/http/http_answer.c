@@ -14,6 +14,7 @@
 static void give_up(struct dz_http_req *r)
 {
     r->answered = true;
+    dz_http_req_learn(r);
     r->on_gone = NULL;
     (void)dz_map_remove64(&r->http->waiting, r->id);
     if (r->conn)
@@ -34,6 +35,7 @@ static void answer(struct dz_http_req *r, int status, const char *type, int64_t 
     struct dz_http_conn *c = r->conn;
     assert(!r->answered && (!r->gone || r->kept));
     r->answered = true;
+    dz_http_req_learn(r);
     r->on_gone = NULL;
     r->status = status;
     (void)dz_map_remove64(&r->http->waiting, r->id);

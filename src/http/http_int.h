@@ -64,6 +64,9 @@ struct dz_http {
     struct dz_list connections, ready, sockets, streams; /* dz_http_conn, dz_ws, dz_sse */
     struct dz_list orphans; /* requests that are kept without a client */
     size_t connection_count, request_count;
+    struct { /* whose handler runs, for the log: the request may go while it does */
+        char request_id[DZ_ID_TEXT], sandbox_id[DZ_LOG_ID_TEXT];
+    } running;
     struct dz_map waiting, streaming; /* by id: dz_http_req */
     struct dz_map addresses;          /* bytes of an address -> struct of http.c: how many */
     uint64_t last_id;
@@ -231,6 +234,7 @@ void dz_http_ws_poll(struct dz_ws *w, int events);
 void dz_http_ws_end_all(struct dz_http *h);
 void dz_http_ws_drop(struct dz_ws *w); /* the connection ended */
 
-struct dz_log_context dz_http_log_context(struct dz_http_req *r);
+/* What its handler has found out, if that runs: before the request may go. */
+void dz_http_req_learn(struct dz_http_req *r);
 
 #endif

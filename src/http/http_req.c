@@ -59,7 +59,9 @@ void dz_http_req_over(struct dz_http_req *r)
         r->source->done(r->source_arg);
     if (r->ws) /* not opened yet */
         dz_http_ws_drop(r->ws);
-    struct dz_log_context before = dz_log_enter(dz_http_log_context(r));
+    dz_http_req_learn(r);
+    struct dz_log_context before =
+        dz_log_enter((struct dz_log_context){r->request_id, r->sandbox_id, NULL});
     if (h->opts.done)
         h->opts.done(r, r->status, dz_clock_mono_ns() - r->began_ns, h->opts.user);
     (void)dz_log_enter(before);
@@ -141,11 +143,20 @@ static void ask_handler(struct dz_http_req *r)
 
 static void call_handler(struct dz_http_req *r)
 {
+    struct dz_http *h = r->http;
+    uint64_t id = r->id;
     assert(!r->called);
     r->called = true;
-    struct dz_log_context before = dz_log_enter(dz_http_log_context(r));
+    (void)snprintf(h->running.request_id, sizeof h->running.request_id, "%s", r->request_id);
+    h->running.sandbox_id[0] = '\0';
+    struct dz_log_context before = dz_log_enter((struct dz_log_context){
+        h->running.request_id, h->running.sandbox_id, h->running.sandbox_id});
     ask_handler(r); /* it may be over, and gone, after this */
     (void)dz_log_enter(before);
+    r = dz_http_find(h, id);
+    if (r)
+        dz_http_req_learn(r);
+    h->running.request_id[0] = '\0';
 }
 
 static size_t body_max(const struct dz_http_req *r)
@@ -353,9 +364,11 @@ struct dz_str dz_http_path(const struct dz_http_req *r)
     return r->path;
 }
 
-struct dz_log_context dz_http_log_context(struct dz_http_req *r)
+void dz_http_req_learn(struct dz_http_req *r)
 {
-    return (struct dz_log_context){r->request_id, r->sandbox_id, r->sandbox_id};
+    const struct dz_http *h = r->http;
+    if (strcmp(h->running.request_id, r->request_id) == 0 && h->running.sandbox_id[0])
+        dz_http_about(r, h->running.sandbox_id);
 }
 
 void dz_http_about(struct dz_http_req *r, const char *sandbox_id)

@@ -89,9 +89,9 @@ test_that 'top draws over itself on a terminal' '
 
 test_that 'a line of the log has the ids of its request and sandbox, as text and as JSON' '
     api 200 GET "$(s /a)" && id=$(grep -o "sbx_[a-z0-9]*" out | head -1) &&
-    grep -qE "event=request request_id=req_[a-z0-9]+ sandbox_id=$id method=GET path=/v1/sandboxes/a status=200" daemon.log &&
+    grep -qE "event=request request_id=req_[a-z0-9]+ sandbox_id=$id .*method=GET .*path=/v1/sandboxes/a .*status=200" daemon.log &&
     api 201 POST "$(s)" "{\"name\":\"b\",\"image\":\"base\"}" && b=$(grep -o "sbx_[a-z0-9]*" out | head -1) &&
-    grep -qE "event=request request_id=req_[a-z0-9]+ sandbox_id=$b method=POST" daemon.log &&
+    grep -qE "event=request request_id=req_[a-z0-9]+ sandbox_id=$b .*method=POST" daemon.log &&
     [ -z "$(grep -E "request_id=.*request_id=|sandbox_id=.*sandbox_id=" daemon.log)" ] &&
     stop && start --log-format=json && api 200 GET "$(s /a)" &&
     line=$(grep "\"event\":\"request\"" daemon.log | grep "sandboxes/a\"" | tail -1) && echo "$line" >line &&
