@@ -395,8 +395,7 @@ static int open_log(const struct box *b, const char *path, struct opened *o, str
     o->wal_fd = dz_fd_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, err);
     if (o->wal_fd < 0 || known || !is_strict(o))
         return o->wal_fd < 0 ? o->wal_fd : 0;
-    DZ_AUTO(dz_fd_close) int dir = dz_fd_open(AT_FDCWD, b->e->live_path, O_RDONLY, 0, err);
-    return dir < 0 ? dir : dz_fd_sync_dir(dir, b->e->live_path, err);
+    return dz_fd_sync_dir(AT_FDCWD, b->e->live_path, err);
 }
 
 static int open_files(const struct box *b, struct opened *o, struct dz_err *err)

@@ -24,8 +24,8 @@ can_trace() {
     command -v strace >/dev/null && strace -o trace true 2>/dev/null || skip "strace may not trace here"
 }
 
-test_that 'strict is kept, shown, and anything else refused' '
-    start && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"safe\",\"durability\":\"strict\"}" &&
+test_that 'strict is kept, shown, and anything else refused; the data directory may be a relative path' '
+    start --data data && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"safe\",\"durability\":\"strict\"}" &&
     has out "\"durability\":\"strict\"" && cell_of >safe.pid &&
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"fast\"}" && has out "\"durability\":\"normal\"" && cell_of >fast.pid &&
     api 400 POST "$(s)" "{\"image\":\"base\",\"durability\":\"eventual\"}" && has out "\"field\":\"durability\""
