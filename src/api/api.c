@@ -90,7 +90,8 @@ static const struct dz_http_route routes[] = {
     {"GET", "/v1/volumes", dz_api_later, 0, 0, "volumes"},
     {"GET", "/v1/workbooks", dz_api_later, 0, 0, "workbooks"},
     {"GET", "/v1/schedules", dz_api_later, 0, 0, "schedules"},
-    {"GET", "/v1/tenants/self", dz_api_later, 0, 0, "tenants"},
+    {"GET", "/v1/tenants/{tenant}", dz_api_tenant, 0, 0, NULL},
+    {"PATCH", "/v1/tenants/{tenant}", dz_api_tenant_set, DZ_API_OPERATOR, 0, NULL},
     {"GET", "/openapi.json", dz_api_openapi, DZ_API_OPEN, 0, NULL},
 };
 
@@ -161,6 +162,10 @@ void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
     };
     if (sandbox_id)
         dz_http_about(r, sandbox_id);
+    char seconds[16];
+    (void)snprintf(seconds, sizeof seconds, "%u", why->retry_s);
+    if (why->retry_s)
+        dz_http_set(r, "Retry-After", seconds);
     dz_http_refuse(r, &p);
 }
 
@@ -263,7 +268,7 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
     a->loop = opts->loop;
     dz_api_auth_open(a, opts->tenant_requests);
     dz_map_init(&a->keyed, DZ_ENGINE_KEYS_UNDER_WAY);
-    a->owner = (struct dz_engine_caller){opts->tenant, true};
+    a->owner = (struct dz_engine_caller){opts->tenant, true, NULL};
     const struct dz_http_opts http = {
         .loop = opts->loop,
         .routes = routes,

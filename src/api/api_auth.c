@@ -121,7 +121,7 @@ static int look_up(struct dz_api *a, const char *sha256, struct session **ret, s
         unref(a, s);
         return dz_fail(err, rc, "out of memory");
     }
-    s->who = (struct dz_engine_caller){s->tenant->name, strcmp(row.scope, "operator") == 0};
+    s->who = (struct dz_engine_caller){s->tenant->name, strcmp(row.scope, "operator") == 0, s->id};
     *ret = s;
     return 0;
 }

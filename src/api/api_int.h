@@ -192,6 +192,8 @@ HANDLER(prefetch);
 HANDLER(hold);
 HANDLER(unhold);
 HANDLER(set_timeout);
+HANDLER(tenant);
+HANDLER(tenant_set);
 HANDLER(no_timeout);
 HANDLER(exec);
 HANDLER(execs);

@@ -12,6 +12,7 @@ static const struct dz_api_field fields[] = {
     {"tenant", DZ_API_STR, offsetof(struct dz_engine_token_spec, tenant), NULL, 0},
     {"scope", DZ_API_STR, offsetof(struct dz_engine_token_spec, scope), NULL, 0},
     {"expires_in", DZ_API_DURATION, offsetof(struct dz_engine_token_spec, expires_in_ms), NULL, 0},
+    {"quotas", DZ_API_OBJECT, offsetof(struct dz_engine_token_spec, quotas_json), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 const struct dz_api_field *const dz_api_body_token = fields;

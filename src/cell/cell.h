@@ -103,7 +103,7 @@ enum dz_cell_event_type {
     DZ_CELL_EXITED,   /* exec ended: exit_code or signal, cpu_ns, count: bytes it printed ever, text
                          why it was stopped. After all of its output. The last of it */
     DZ_CELL_ACTIVITY, /* something happened: cpu_ns, bytes_in, bytes_out, wake_at, memory_bytes,
-                         procs */
+                         disk_bytes, procs */
     DZ_CELL_OP_DATA,  /* op (cell_op.h): data */
     DZ_CELL_OP_WINDOW_OPEN, /* op can take `count` more bytes */
     DZ_CELL_OP_DONE,        /* the last of op: count; or code and text */
@@ -128,6 +128,7 @@ struct dz_cell_event {
     int64_t cpu_ns;
     int64_t wake_at; /* ns since 1970 of the next deadline; 0: now; INT64_MAX: never */
     uint64_t bytes_in, bytes_out, memory_bytes; /* sums since the cell began; of now */
+    uint64_t disk_bytes;                        /* that its files take, now */
     uint32_t procs;
     const uint8_t *data; /* valid until the next receive */
     size_t size;
@@ -170,6 +171,9 @@ size_t dz_cell_window(const struct dz_cell *c, uint32_t stream);
 int dz_cell_input_end(struct dz_cell *c, uint32_t stream, struct dz_err *err);
 int dz_cell_resize(struct dz_cell *c, uint16_t rows, uint16_t cols, struct dz_err *err);
 int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err);
+/* Of a cell with many commands: so much more its disk may take, then writing fails with EDQUOT;
+ * UINT64_MAX: as much as there is. */
+int dz_cell_room(struct dz_cell *c, uint64_t bytes, struct dz_err *err);
 /* Put the machine to sleep: the event SUSPENDED, AWAKE, or ENDED when its first
  * process was faster. files_only: nothing but the disk is kept. Windows are shut until
  * AWAKE: input that is sent meanwhile would be lost. */

@@ -271,6 +271,11 @@ int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err)
     return send_plain(c, DZ_FRAME_SIGNAL, 0, (uint64_t)signo, err);
 }
 
+int dz_cell_room(struct dz_cell *c, uint64_t bytes, struct dz_err *err)
+{
+    return send_plain(c, DZ_FRAME_ROOM, 0, bytes, err);
+}
+
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err)
 {
     int rc = send_plain(c, DZ_FRAME_SUSPEND, 0, files_only, err);

@@ -373,6 +373,7 @@ static int on_activity(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
     e->bytes_in = a.bytes_in;
     e->bytes_out = a.bytes_out;
     e->memory_bytes = a.memory_bytes;
+    e->disk_bytes = a.disk_bytes;
     e->procs = a.procs;
     return 1;
 }

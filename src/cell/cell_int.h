@@ -36,6 +36,7 @@ enum dz_frame_type {
     DZ_FRAME_EXEC = 13,     /* value: bytes of the whole; payload: the next of them */
     DZ_FRAME_ATTACH = 14,   /* value: offset */
     DZ_FRAME_DETACH = 15,
+    DZ_FRAME_ROOM = 54, /* value: bytes that its disk may still take; UINT64_MAX: no limit */
     DZ_FRAME_TOOK = 48, /* value: bytes of output that were used */
     /* stream: the operation */
     DZ_FRAME_OP = 49,       /* value: enum dz_cell_op_type; payload: struct dz_op_args, strings */
@@ -108,7 +109,7 @@ struct dz_frame_exited {
 };
 struct dz_frame_activity {
     int64_t cpu_ns, wake_at;
-    uint64_t bytes_in, bytes_out, memory_bytes;
+    uint64_t bytes_in, bytes_out, memory_bytes, disk_bytes;
     uint32_t procs, pad;
 };
 /* The whole of an EXEC; then strings with their NUL: id, program, cwd, user, argv, env; then

@@ -183,6 +183,16 @@ static void take_copy(struct dz_serve *s, const struct dz_frame_fds *fds)
         dz_fd_close(&got.fds[i]);
 }
 
+/* Its disk may take so much more, of all that it is in. */
+static void limit_disk(struct dz_serve *s, uint64_t room)
+{
+    if (!s->machine.vfs)
+        return;
+    uint64_t used = dz_vfs_used_bytes(s->machine.vfs);
+    uint64_t bytes = room > UINT64_MAX - used ? 0 : used + room; /* 0: none */
+    dz_vfs_set_limits(s->machine.vfs, bytes == 0 && room != UINT64_MAX ? 1 : bytes, 0);
+}
+
 static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_frame_fds *fds)
 {
     struct dz_err err = {0};
@@ -203,6 +213,9 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
         break;
     case DZ_FRAME_SNAPSHOT:
         take_copy(s, fds);
+        break;
+    case DZ_FRAME_ROOM:
+        limit_disk(s, f->value);
         break;
     case DZ_FRAME_OP:
     case DZ_FRAME_OP_INPUT:
@@ -240,7 +253,8 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
     struct dz_kernel_misc misc;
     int64_t next = dz_kernel_next_deadline(k);
     dz_kernel_misc_get(k, &misc);
-    struct dz_frame_activity a = {.cpu_ns = (int64_t)misc.total_cpu_ns,
+    struct dz_frame_activity a = {.disk_bytes = dz_vfs_used_bytes(s->machine.vfs),
+                                  .cpu_ns = (int64_t)misc.total_cpu_ns,
                                   .bytes_in = s->machine.execs->bytes_in,
                                   .bytes_out = s->machine.execs->bytes_out};
     a.wake_at = next == INT64_MAX ? INT64_MAX : dz_clock_real_ns() + next - dz_kernel_now(k);

@@ -81,6 +81,7 @@
     X(registry_set_state)  \
     X(registry_check)      \
     X(registry_repair)     \
+    X(quota)               \
     X(token_create)        \
     X(token_ls)            \
     X(token_revoke)        \

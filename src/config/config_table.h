@@ -60,6 +60,18 @@
       "suspend-after", "DURATION", "put to sleep what is idle so long") \
     X(ladder, freeze_after, DURATION, "24h", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \
       "freeze-after", "DURATION", "move to cold storage what sleeps so long") \
+    X(quotas, sandboxes, NUMBER, "100000", 1, 10000000, ZERO, "quota-sandboxes", "N", \
+      "sandboxes of a tenant; 0 is no limit, as for all quotas") \
+    X(quotas, warm_sandboxes, NUMBER, "2000", 1, 1000000, ZERO, "quota-warm-sandboxes", "N", \
+      "sandboxes of a tenant that are awake") \
+    X(quotas, creations, NUMBER, "256", 1, 1000000, ZERO, "quota-creations", "N", \
+      "creations of a tenant under way at once") \
+    X(quotas, creations_per_minute, NUMBER, "0", 1, 1000000, ZERO, "quota-creations-per-minute", "N", \
+      "creations of a tenant in a minute") \
+    X(quotas, memory, SIZE, "0", 1048576, INT64_MAX, ZERO, "quota-memory", "SIZE", \
+      "memory that a tenant's sandboxes that are awake may have, together") \
+    X(quotas, disk, SIZE, "0", 1048576, INT64_MAX, ZERO, "quota-disk", "SIZE", \
+      "files of a tenant's sandboxes and snapshots, together") \
     X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \
       "processes kept ready for sandboxes, of each image in use") \
     X(cells, memory_max, SIZE, "0", UINT64_C(64) << 20, UINT64_C(1) << 50, ZERO, \

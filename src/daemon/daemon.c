@@ -172,6 +172,11 @@ static int lock(struct daemon *d, struct dz_err *err)
     return dz_fd_pwrite(d->lock_fd, pid, (size_t)n, 0, err);
 }
 
+static uint64_t quota(uint64_t n)
+{
+    return n ? n : DZ_QUOTA_NONE;
+}
+
 static int start_engine(struct daemon *d, struct dz_err *err)
 {
     struct dz_err why = {0};
@@ -181,6 +186,15 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .data_path = d->config->doze_data,
         .registry = d->config->doze_registry,
         .ladder = ladder_of(d->config),
+        .quotas =
+            {
+                .sandboxes = quota(d->config->quotas_sandboxes),
+                .warm_sandboxes = quota(d->config->quotas_warm_sandboxes),
+                .creations = quota(d->config->quotas_creations),
+                .creations_per_minute = quota(d->config->quotas_creations_per_minute),
+                .memory_bytes = quota(d->config->quotas_memory),
+                .disk_bytes = quota(d->config->quotas_disk),
+            },
     };
     int rc = dz_engine_new(&engine, &d->engine, err);
     if (rc < 0)

@@ -195,6 +195,8 @@ static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, stru
         rc = watch_pool(e, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, dz_engine_sweep, e, &e->sweep, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, dz_uses_measure, e, &e->measure, err);
     if (rc < 0)
         return rc;
     dz_registry_tell(e->registry, on_change, e);
@@ -218,6 +220,7 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
         return dz_fail(err, DZ_ENOMEM, "start the engine: out of memory");
     e->loop = opts->loop;
     e->pool = opts->pool;
+    e->quotas = opts->quotas;
     dz_map_init(&e->boxes, DZ_KEEPER_SANDBOXES_MAX);
     dz_map_init(&e->uses, DZ_ENGINE_TENANTS_MAX);
     dz_map_init(&e->keys, DZ_ENGINE_KEYS_UNDER_WAY);
@@ -246,6 +249,7 @@ int dz_engine_recover(struct dz_engine *e, struct dz_err *err)
     }
     e->recovered = true;
     dz_timer_after(e->sweep, 0);
+    dz_timer_after(e->measure, 0);
     return rc;
 }
 
@@ -393,10 +397,11 @@ void dz_engine_free(struct dz_engine *e)
     dz_timer_free(e->pool_soon);
     dz_timer_free(e->told);
     dz_timer_free(e->sweep);
+    dz_timer_free(e->measure);
     dz_engine_keys_release(e);
-    dz_uses_release(e);
     dz_timer_free(e->drain_timer);
     dz_timer_free(e->drain_soon);
+    dz_uses_release(e);
     dz_free(e->data_path);
     dz_free(e->live_path);
     dz_free(e);

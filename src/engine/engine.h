@@ -65,6 +65,7 @@ struct dz_engine_why {
     struct dz_err err;
     const char *reason; /* "asleep", "unsupported", "owner_gone", "archived"; NULL: none */
     char field[64];     /* of the request; "": none */
+    unsigned retry_s;   /* of DZ_ERATE: after so long it may be asked again */
 };
 
 /* Who asks. The operator (the owner of the socket) sees all tenants; what he makes is
@@ -72,12 +73,36 @@ struct dz_engine_why {
 struct dz_engine_caller {
     const char *tenant;
     bool is_operator;
+    const char *token; /* id of the token that says so; NULL: none */
 };
 
 /* What is asked about, as its name or the beginning of its id, and by whom. */
 struct dz_engine_target {
     const struct dz_engine_caller *who;
     const char *word;
+};
+
+/* --- quotas ------------------------------------------------------------------------- */
+
+/* What a tenant may have, or what may be had by a token: X(name, what it bounds). */
+#define DZ_QUOTAS(X)                                             \
+    X(sandboxes, "sandboxes, awake or not")                      \
+    X(warm_sandboxes, "sandboxes that are awake")                \
+    X(creations, "creations under way")                          \
+    X(creations_per_minute, "creations in a minute")             \
+    X(memory_bytes, "limits of memory of those awake, together") \
+    X(disk_bytes, "files of sandboxes and of snapshots, together")
+struct dz_quotas {
+#define X(name, text) uint64_t name;
+    DZ_QUOTAS(X)
+#undef X
+};
+#define DZ_QUOTA_NONE    UINT64_MAX              /* as much as there is */
+#define DZ_QUOTA_DEFAULT (UINT64_MAX - 1)        /* as the next one says: tenant, server */
+extern const struct dz_quotas dz_quotas_default; /* every one of them DZ_QUOTA_DEFAULT */
+
+struct dz_engine_usage {
+    uint64_t sandboxes, warm_sandboxes, creations, memory_bytes, disk_bytes;
 };
 
 /* --- the engine ----------------------------------------------------------------- */
@@ -88,6 +113,7 @@ struct dz_engine_opts {
     const char *data_path;     /* of the data directory; made when missing */
     const char *registry;      /* as of dz_registry_open */
     struct dz_ladder ladder;
+    struct dz_quotas quotas; /* of a tenant that has none of its own; DZ_QUOTA_NONE */
 };
 /* Open everything. DZ_EBUSY: another process has the data directory. */
 DZ_NODISCARD int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engine,
@@ -274,6 +300,25 @@ DZ_NODISCARD int dz_engine_ref_delete(struct dz_engine *e, struct dz_engine_targ
                                       dz_engine_done_fn *done, void *arg,
                                       struct dz_engine_why *why);
 
+/* --- tenants ------------------------------------------------------------------------- */
+
+struct dz_engine_quota_state {
+    char tenant[DZ_ENGINE_VALUE_MAX + 1];
+    struct dz_quotas quotas;     /* as they count: DZ_QUOTA_NONE or a number */
+    struct dz_engine_usage used; /* disk_bytes: when `measured` */
+    bool measured, has_token;    /* it was asked with a token: */
+    struct dz_quotas token_quotas;
+    struct dz_engine_usage token_used;
+};
+/* "self": who asks. */
+DZ_NODISCARD int dz_engine_quotas(struct dz_engine *e, const struct dz_engine_caller *who,
+                                  const char *tenant, struct dz_engine_quota_state *ret,
+                                  struct dz_engine_why *why);
+/* json: an object of numbers, "unlimited", "default"; what is not in it stays. The operator's. */
+DZ_NODISCARD int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who,
+                                      const char *tenant, const char *json,
+                                      struct dz_engine_why *why);
+
 /* --- requests that come twice ------------------------------------------------------------ */
 
 /* What a client's key says of its request. */
@@ -308,8 +353,9 @@ enum {
 };
 struct dz_engine_token_spec {
     const char *name, *tenant;
-    const char *scope;     /* "tenant", or "operator": who has it is the operator, from afar */
-    int64_t expires_in_ms; /* 0: never */
+    const char *scope;       /* "tenant", or "operator": who has it is the operator, from afar */
+    int64_t expires_in_ms;   /* 0: never */
+    const char *quotas_json; /* of what is made with it; NULL: none but its tenant's */
 };
 /* All three are the operator's, DZ_EDENIED for others. The secret is told here and never again;
  * the row is to be released. */

@@ -69,6 +69,8 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
 
 static void drop_cell(struct box *b)
 {
+    dz_use_cold(b);
+    b->disk_left = 0;
     dz_poll_free(b->poll);
     dz_cell_free(b->cell);
     dz_engine_image_put(b->e, b->image);
@@ -164,6 +166,8 @@ static void let_go(struct box *b)
         return;
     }
     dz_list_push_back(&e->leaving, &l->link);
+    dz_use_cold(b);
+    b->disk_left = 0;
     b->cell = NULL;
     b->image = NULL;
 }
@@ -239,6 +243,7 @@ static void on_activity(struct box *b, const struct dz_cell_event *event)
 {
     int64_t now = dz_clock_mono_ns(), cpu = event->cpu_ns, since = now - b->cpu_at;
     bool busy = b->cpu_at && since > 0 && (cpu - b->cpu_ns) * 1000 / since > CPU_BUSY_PER_MILLE;
+    b->disk_bytes = event->disk_bytes;
     b->cpu_ns = cpu;
     b->cpu_at = now;
     if (busy)
@@ -252,6 +257,7 @@ static void on_up(struct box *b)
     const struct dz_keeper_cell how = {.memory_lost = b->lost};
     b->phase = BOX_UP;
     b->cpu_at = 0;
+    b->disk_bytes = 0;
     dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", b->id),
            dz_log_int("pid", dz_cell_pid(b->cell)));
     if (b->lost)
@@ -466,6 +472,8 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     b->phase = go ? BOX_STARTING : BOX_OPENING;
     b->drop_memory = b->lost = false;
     b->ephemeral = row->ephemeral != 0;
+    (void)snprintf(b->owner, sizeof b->owner, "%s", row->owner);
+    dz_use_tell_disk(b);
     dz_box_watch(b);
     return 0;
 }

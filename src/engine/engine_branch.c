@@ -23,7 +23,8 @@ struct branch {
     void *arg;
     bool no_start;
     char *tenant, *name, *config, *metadata, *keep, *idle_mode;
-    char *timeout_action;
+    char *timeout_action, *owner;
+    uint64_t memory_bytes;
     int64_t idle_ms, timeout_ms;
     bool ephemeral;
     char id[DZ_ID_TEXT];
@@ -41,6 +42,7 @@ static void branch_free(struct branch *b)
     dz_free(b->keep);
     dz_free(b->idle_mode);
     dz_free(b->timeout_action);
+    dz_free(b->owner);
     dz_free(b);
 }
 
@@ -105,12 +107,18 @@ static void on_copied(void *arg)
         .timeout_ms = b->timeout_ms,
         .timeout_action = b->timeout_action,
         .ephemeral = b->ephemeral,
+        .owner = b->owner,
+        .memory = (int64_t)b->memory_bytes,
     };
     if (b->rc < 0) {
         branch_fail(b, b->rc, &b->err);
         return;
     }
-    int rc = dz_keeper_register(b->e->keeper, &row, &b->err);
+    int rc = dz_use_room(b->e, b->tenant, b->owner, &why); /* others have come meanwhile */
+    if (rc < 0)
+        b->err = why.err;
+    else
+        rc = dz_keeper_register(b->e->keeper, &row, &b->err);
     if (rc < 0) {
         if (dz_claim_undo(b->e, b->id, NULL) < 0)
             dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
@@ -161,9 +169,35 @@ static int inherit(struct branch *b, const struct dz_engine_caller *who,
     if (!b->config || !b->metadata || own(&b->tenant, who->tenant) < 0 ||
         own(&b->name, s->name) < 0 || own(&b->keep, s->keep) < 0 ||
         own(&b->idle_mode, s->idle_mode) < 0 ||
-        own(&b->timeout_action, s->timeout_ms ? s->timeout_action : NULL) < 0)
+        own(&b->timeout_action, s->timeout_ms ? s->timeout_action : NULL) < 0 ||
+        own(&b->owner, who->token) < 0)
         return dz_fail(err, DZ_ENOMEM, "create: out of memory");
-    return 0;
+    return dz_engine_memory_of(b->e, b->snap.image, merged.policy, memory ? memory : c.memory_bytes,
+                               &b->memory_bytes, err);
+}
+
+static int begin_copy(struct branch *b, const struct dz_engine_caller *who,
+                      const struct dz_engine_spec *spec, uint64_t memory, struct dz_engine_why *why)
+{
+    struct dz_err err;
+    int rc = inherit(b, who, spec, memory, &err);
+    if (rc == 0 && spec->id)
+        (void)snprintf(b->id, sizeof b->id, "%s", spec->id);
+    else if (rc == 0)
+        rc = dz_id_new("sbx", b->id, &err);
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    const struct dz_engine_creation what = {who->tenant, who->token, b->memory_bytes,
+                                            !spec->no_start};
+    struct dz_creating *c = dz_use_create(b->e, &what, b->done, b->arg, why);
+    if (!c)
+        return why->err.code;
+    b->done = dz_use_created;
+    b->arg = c;
+    rc = dz_loop_work(b->e->loop, work_copy, on_copied, b, &err);
+    if (rc < 0)
+        dz_use_create_over(c);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
 int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
@@ -185,18 +219,8 @@ int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
         (void)snprintf(why->field, sizeof why->field, "snapshot");
     if (rc == 0 && strcmp(b->snap.kind, "pause") == 0)
         rc = dz_why(why, DZ_EINVAL, "snapshot", "%s is of a pause: resume it", b->snap.id);
-    if (rc == 0) {
-        struct dz_err err;
-        rc = inherit(b, who, spec, memory, &err);
-        if (rc == 0 && spec->id)
-            (void)snprintf(b->id, sizeof b->id, "%s", spec->id);
-        else if (rc == 0)
-            rc = dz_id_new("sbx", b->id, &err);
-        if (rc == 0)
-            rc = dz_loop_work(e->loop, work_copy, on_copied, b, &err);
-        if (rc < 0)
-            (void)dz_why_err(why, rc, &err);
-    }
+    if (rc == 0)
+        rc = begin_copy(b, who, spec, memory, why);
     if (rc < 0)
         branch_free(b);
     return rc;

@@ -57,18 +57,28 @@ int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
     struct cloning *c = dz_zalloc(sizeof *c);
     if (!c)
         return dz_why(why, DZ_ENOMEM, NULL, "clone: out of memory");
-    *c = (struct cloning){.e = e, .done = done, .arg = arg};
+    const struct dz_engine_creation what = {tenant ? tenant : row.tenant, target.who->token,
+                                            (uint64_t)row.memory, false};
+    struct dz_creating *creating = dz_use_create(e, &what, done, arg, why);
+    if (!creating) {
+        dz_free(c);
+        return why->err.code;
+    }
+    *c = (struct cloning){.e = e, .done = dz_use_created, .arg = creating};
     rc = dz_id_new("sbx", c->id, &why->err);
     if (rc == 0) {
-        const struct dz_instance to = {.id = c->id, .tenant = tenant, .name = clone->name};
+        const struct dz_instance to = {
+            .id = c->id, .tenant = tenant, .name = clone->name, .owner = target.who->token};
         const struct dz_keeper_request request = {.what = DZ_REQUEST_CLONE, .clone = &to};
         rc =
             dz_job_start(e, &row, &(struct job_spec){JOB_ORDER, on_cloned, c, &request}, NULL, why);
     }
     if (rc == DZ_EEXIST && clone->name)
         (void)dz_why(why, rc, "name", "there is a sandbox named %s already", clone->name);
-    if (rc < 0)
+    if (rc < 0) {
         dz_free(c);
+        dz_use_create_over(creating);
+    }
     return rc;
 }
 

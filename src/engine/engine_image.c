@@ -7,6 +7,7 @@
  * forget it first (dz_engine_images_forget), and then only a cell still holds it.
  */
 #include "engine/engine_int.h"
+#include "kernel/kernel.h"
 
 #include "base/fd.h"
 
@@ -212,4 +213,23 @@ int dz_engine_image_delete(struct dz_engine *e, const char *name, struct dz_engi
         rc = dz_image_remove(e->images, name, &err);
     }
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+int dz_engine_memory_of(struct dz_engine *e, const char *sha256, const char *policy,
+                        uint64_t said_bytes, uint64_t *ret_bytes, struct dz_err *err)
+{
+    struct engine_image *image = NULL;
+    int rc = sha256[0] ? dz_engine_image_get(e, sha256, &image, err) : 0;
+    if (rc < 0)
+        return rc;
+    const struct dz_image *info = image ? &image->info : NULL;
+    const struct dz_policy *p = dz_policy_find(policy                 ? policy
+                                               : info && info->policy ? info->policy
+                                                                      : "posix");
+    *ret_bytes = said_bytes                   ? said_bytes
+                 : info && info->memory_bytes ? info->memory_bytes
+                 : p                          ? p->limits.memory_bytes
+                                              : 0;
+    dz_engine_image_put(e, image);
+    return 0;
 }

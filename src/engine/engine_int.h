@@ -42,7 +42,12 @@ struct box {
     bool keep_memory; /* of the stop under way */
     bool lost;        /* the start under way found its memory lost */
     bool ephemeral;   /* it is not put to sleep, but destroyed */
-    uint64_t ticket;  /* the keeper's, of the start or stop under way; 0: none */
+    bool counted;     /* among those that are awake, with memory and owner: */
+    uint64_t memory;
+    uint64_t disk_left;  /* the cell was told; 0: nothing yet */
+    uint64_t disk_bytes; /* it told, while UP; 0: nothing yet */
+    char owner[DZ_ID_TEXT];
+    uint64_t ticket; /* the keeper's, of the start or stop under way; 0: none */
     struct dz_cell *cell;
     struct dz_poll *poll;
     struct engine_image *image; /* of the cell */
@@ -142,6 +147,8 @@ struct dz_engine {
     struct dz_map image_cache; /* sha256 -> engine_image */
     struct dz_map uses;        /* by tenant: engine_quota.c */
     struct dz_map keys;        /* "tenant\nkey" of requests under way -> struct key */
+    struct dz_quotas quotas;   /* of tenants without their own */
+    struct dz_timer *measure;  /* disk space */
     struct dz_timer *sweep;    /* of the registry */
     struct dz_list leaving, ears, builds;
     struct dz_timer *told; /* events are to be told */
@@ -231,6 +238,36 @@ void dz_engine_keys_release(struct dz_engine *e);
 /* --- engine_quota.c ----------------------------------------------------------------------------
  */
 
+/* A creation: is it within all quotas? Then it is under way; it ends by dz_use_created, which
+ * takes this for its argument and calls done, or by dz_use_create_over. NULL: why. */
+struct dz_engine_creation {
+    const char *tenant, *token;
+    uint64_t memory_bytes;
+    bool starts;
+};
+struct dz_creating;
+struct dz_creating *dz_use_create(struct dz_engine *e, const struct dz_engine_creation *c,
+                                  dz_engine_done_fn *done, void *arg, struct dz_engine_why *why);
+void dz_use_created(void *creating, const struct dz_engine_result *result);
+void dz_use_create_over(struct dz_creating *c);
+/* May there be one more row? Asked again by what enters it late. */
+int dz_use_room(struct dz_engine *e, const char *tenant, const char *token,
+                struct dz_engine_why *why);
+/* Is there room for another file? */
+int dz_use_disk(struct dz_engine *e, const char *tenant, const char *token,
+                struct dz_engine_why *why);
+void dz_use_counted(struct dz_engine *e, const struct dz_instance *row, int by); /* a row more */
+/* May it be woken now? And: it is, until dz_use_cold. */
+int dz_use_may_wake(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why);
+int dz_use_warm(struct box *b, const struct dz_instance *row, struct dz_engine_why *why);
+void dz_use_cold(struct box *b);
+void dz_use_tell_disk(struct box *b); /* its cell, how much it may write still */
+void dz_uses_measure(void *engine);   /* a timer's; sets itself again */
+int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_engine_why *why);
+/* The bytes that its machine may have: said, the image's, the policy's. */
+int dz_engine_memory_of(struct dz_engine *e, const char *sha256, const char *policy,
+                        uint64_t said_bytes, uint64_t *ret_bytes, struct dz_err *err);
+int dz_engine_know_tenant(struct dz_engine *e, const char *tenant, struct dz_err *err);
 /* One more idempotency key of this tenant, if it may have that. */
 int dz_use_key(struct dz_engine *e, const char *tenant, struct dz_engine_why *why);
 void dz_uses_recount_keys(struct dz_engine *e);

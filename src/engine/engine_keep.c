@@ -35,8 +35,13 @@ static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
     struct box *b = dz_box_get(e, row->id, row->tenant);
     struct dz_err err = {0};
     int rc = b ? 0 : dz_fail(&err, DZ_ENOMEM, "start %s: out of memory", row->id);
+    struct dz_engine_why why = {0};
     if (rc == 0 && e->draining)
         rc = dz_fail(&err, DZ_EBUSY, "start %s: the daemon is stopping", row->id);
+    if (rc == 0 && dz_use_warm(b, row, &why) < 0) {
+        err = why.err;
+        rc = err.code;
+    }
     if (rc == 0 &&
         (b->phase == BOX_FILES ||
          b->phase == BOX_OPENING)) { /* the cell that has its files becomes the machine's */
@@ -50,6 +55,8 @@ static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
         b->ticket = ticket;
         return;
     }
+    if (b)
+        dz_use_cold(b);
     fail_start(k, ticket, rc, &err);
     if (b)
         dz_box_leave(b);
@@ -156,7 +163,13 @@ static void keep_timed(void *arg, const struct dz_keeper_timing *timing)
     dz_engine_timed(arg, &t);
 }
 
+static void keep_counted(void *arg, const struct dz_instance *row, int by)
+{
+    dz_use_counted(arg, row, by);
+}
+
 const struct dz_keeper_ops dz_engine_keeper_ops = {
+    .counted = keep_counted,
     .start = keep_start,
     .stop = keep_stop,
     .kill = keep_kill,

@@ -356,6 +356,9 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struc
         return 0;
     if (spec->kind == JOB_USE && (rc = may_wake(row, why)) < 0)
         return rc;
+    bool wakes = spec->kind == JOB_USE || (spec->request && spec->request->what == DZ_REQUEST_WAKE);
+    if (wakes && strcmp(row->state, "active") != 0 && (rc = dz_use_may_wake(e, row, why)) < 0)
+        return rc;
     struct engine_job *j = make_job(e, row->id, spec);
     if (!j)
         return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row->id);

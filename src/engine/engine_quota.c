@@ -1,31 +1,551 @@
 /* SPDX-License-Identifier: MIT
  *
- * engine_quota.c - what tenants use, and what they may.
+ * engine_quota.c - what tenants and tokens use, and what they may.
+ *
+ * A use is what one of them has: it is made when it is first asked for, by counting the
+ * registry's rows, and then kept by what happens. A token's use is of the sandboxes that
+ * were made with it. Disk space changes without a word, by what guests write: who has a
+ * quota of it is measured again and again, and the cells of its sandboxes are told what
+ * is left; between two measurements they may take that once each.
  */
 #include "engine/engine_int.h"
 
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
-struct use {
-    int64_t keys; /* -1: to be counted */
-    char tenant[];
+enum {
+    MEASURE_MS = 1000,   /* between two looks at the files of who has a quota of them */
+    MEASURE_ROWS = 1000, /* that are looked at each time, of each tenant */
+    WANTED_MS = 60000,   /* so long the disk space is measured for who asked */
 };
 
-static struct use *use_of(struct dz_engine *e, const char *tenant)
+struct use {
+    struct dz_engine_usage now;
+    struct dz_quotas own; /* DZ_QUOTA_DEFAULT: the server's */
+    bool token, measured;
+    int64_t keys; /* -1: to be counted */
+    int64_t next; /* creations: the theoretical time of the next one, ns */
+    int64_t wanted_ms;
+    uint64_t sum;
+    char tenant[DZ_ENGINE_VALUE_MAX + 1];
+    char after[DZ_COLD_KEY]; /* of the measurement under way */
+    char name[];             /* a tenant, or "@" and a token's id */
+};
+
+const struct dz_quotas dz_quotas_default = {
+#define X(name, text) .name = DZ_QUOTA_DEFAULT,
+    DZ_QUOTAS(X)
+#undef X
+};
+
+/* --- the table --------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    size_t at;
+} fields[] = {
+#define X(name, text) {#name, offsetof(struct dz_quotas, name)},
+    DZ_QUOTAS(X)
+#undef X
+};
+
+static uint64_t *field(struct dz_quotas *q, size_t i)
 {
-    struct use *u = dz_map_get(&e->uses, dz_str(tenant));
-    size_t n = strlen(tenant) + 1;
+    return (uint64_t *)(void *)((char *)q + fields[i].at);
+}
+
+static uint64_t limit(const struct dz_engine *e, const struct use *u, size_t at)
+{
+    uint64_t own, server;
+    memcpy(&own, (const char *)&u->own + at, sizeof own);
+    memcpy(&server, (const char *)&e->quotas + at, sizeof server);
+    return own != DZ_QUOTA_DEFAULT ? own : u->token ? DZ_QUOTA_NONE : server;
+}
+#define LIMIT(e, u, name) limit((e), (u), offsetof(struct dz_quotas, name))
+
+/* --- as JSON ------------------------------------------------------------------------------- */
+
+static int read_one(const char *name, const json_t *v, struct dz_quotas *q,
+                    struct dz_engine_why *why)
+{
+    char where[64];
+    const char *word = json_string_value(v);
+    size_t i = 0;
+    (void)snprintf(where, sizeof where, "quotas.%.40s", name);
+    while (i < DZ_ARRAY_LEN(fields) && strcmp(fields[i].name, name) != 0)
+        i++;
+    if (i == DZ_ARRAY_LEN(fields))
+        return dz_why(why, DZ_EINVAL, where, "%s: there is no such quota", where);
+    if (word && strcmp(word, "default") == 0)
+        *field(q, i) = DZ_QUOTA_DEFAULT;
+    else if (word && strcmp(word, "unlimited") == 0)
+        *field(q, i) = DZ_QUOTA_NONE;
+    else if (json_is_integer(v) && json_integer_value(v) >= 0)
+        *field(q, i) = (uint64_t)json_integer_value(v);
+    else
+        return dz_why(why, DZ_EINVAL, where,
+                      "%s: a whole number, 0 or more, or \"unlimited\" or \"default\"", where);
+    return 0;
+}
+
+int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_engine_why *why)
+{
+    json_error_t bad;
+    const char *key;
+    json_t *v, *o = json && json[0] ? json_loads(json, 0, &bad) : json_object();
+    int rc =
+        json_is_object(o) ? 0 : dz_why(why, DZ_EINVAL, "quotas", "quotas: it must be an object");
+    if (rc == 0)
+        json_object_foreach(o, key, v)
+        {
+            rc = read_one(key, v, q, why);
+            if (rc < 0)
+                break;
+        }
+    json_decref(o);
+    return rc;
+}
+
+/* Only what is said, as it is kept. */
+static char *quotas_text(struct dz_quotas *q)
+{
+    struct dz_buf b = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_json j;
+    size_t n;
+    dz_json_init(&j, &b, false);
+    dz_json_object(&j);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(fields); i++)
+        if (*field(q, i) == DZ_QUOTA_NONE)
+            dz_json_put_strz(&j, fields[i].name, "unlimited");
+        else if (*field(q, i) != DZ_QUOTA_DEFAULT)
+            dz_json_put_u64(&j, fields[i].name, *field(q, i));
+    dz_json_end(&j);
+    char *text = dz_json_finish(&j) < 0 ? NULL : dz_buf_detach(&b, &n);
+    dz_buf_release(&b);
+    return text;
+}
+
+/* --- uses ---------------------------------------------------------------------------------- */
+
+static int load(struct dz_engine *e, struct use *u, struct dz_err *err)
+{
+    DZ_AUTO(dz_tenant_row_release) struct dz_tenant_row tenant = {0};
+    DZ_AUTO(dz_token_row_release) struct dz_token_row token = {0};
+    const struct dz_registry_filter rows = {.tenant = u->tenant,
+                                            .owner = u->token ? u->name + 1 : NULL};
+    struct dz_engine_why why;
+    int64_t n = 0;
+    int rc = u->token ? dz_registry_token_get(e->registry, NULL, u->name + 1, &token, err)
+                      : dz_registry_tenant_get(e->registry, NULL, u->name, &tenant, err);
+    if (rc < 0 && rc != DZ_ENOENT)
+        return rc;
+    u->own = dz_quotas_default;
+    if (rc == 0 && dz_quotas_read(u->token ? token.quotas : tenant.quotas, &u->own, &why) < 0)
+        dz_log(DZ_LOG_WARN, "quotas_unreadable", dz_log_strz("of", u->name), dz_log_err(&why.err));
+    rc = dz_registry_count(e->registry, &rows, &n, err);
+    u->now.sandboxes = (uint64_t)n;
+    return rc;
+}
+
+static struct use *use_of(struct dz_engine *e, const char *tenant, const char *token)
+{
+    char name[DZ_ENGINE_VALUE_MAX + 2];
+    struct dz_err err;
+    (void)snprintf(name, sizeof name, "%s%s", token ? "@" : "", token ? token : tenant);
+    struct use *u = dz_map_get(&e->uses, dz_str(name));
     if (u)
         return u;
-    u = dz_zalloc(sizeof *u + n);
+    u = dz_zalloc(sizeof *u + strlen(name) + 1);
     if (!u)
         return NULL;
-    memcpy(u->tenant, tenant, n);
+    memcpy(u->name, name, strlen(name) + 1);
+    (void)snprintf(u->tenant, sizeof u->tenant, "%s", tenant);
+    u->token = token != NULL;
     u->keys = -1;
-    if (dz_map_put(&e->uses, dz_str(u->tenant), u, NULL) == 0)
+    int rc = load(e, u, &err);
+    if (rc < 0)
+        dz_log(DZ_LOG_WARN, "usage_unknown", dz_log_strz("of", name), dz_log_err(&err));
+    if (rc == 0 && dz_map_put(&e->uses, dz_str(u->name), u, NULL) == 0)
         return u;
     dz_free(u);
     return NULL;
+}
+
+static struct use *known(struct dz_engine *e, const char *tenant, const char *token)
+{
+    char name[DZ_ENGINE_VALUE_MAX + 2];
+    (void)snprintf(name, sizeof name, "%s%s", token ? "@" : "", token ? token : tenant);
+    return dz_map_get(&e->uses, dz_str(name));
+}
+
+/* Of a tenant, and of one of its tokens: at most two. */
+struct both {
+    struct use *u[2];
+};
+
+static int both_of(struct dz_engine *e, const char *tenant, const char *token, struct both *ret,
+                   struct dz_engine_why *why)
+{
+    bool has_token = token && token[0];
+    ret->u[0] = use_of(e, tenant, NULL);
+    ret->u[1] = has_token ? use_of(e, tenant, token) : NULL;
+    if (!ret->u[0] || (has_token && !ret->u[1]))
+        return dz_why(why, DZ_EBUSY, NULL, "what tenant %s uses is not known now", tenant);
+    return 0;
+}
+
+void dz_use_counted(struct dz_engine *e, const struct dz_instance *row, int by)
+{
+    struct use *u[] = {known(e, row->tenant, NULL),
+                       row->owner && row->owner[0] ? known(e, row->tenant, row->owner) : NULL};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
+        if (u[i] && (by > 0 || u[i]->now.sandboxes > 0))
+            u[i]->now.sandboxes += (uint64_t)(int64_t)by;
+}
+
+/* --- checking ----------------------------------------------------------------------------------
+ */
+
+static int over(const struct use *u, const char *quota, uint64_t limit, uint64_t has,
+                struct dz_engine_why *why)
+{
+    return dz_why(why, DZ_EQUOTA, quota, "%s %s: the quota %s is %llu, and %llu are used",
+                  u->token ? "token" : "tenant", u->token ? u->name + 1 : u->name, quota,
+                  (unsigned long long)limit, (unsigned long long)has);
+}
+
+/* Would `more` of it be too much? */
+#define CHECK(e, u, name, more, why)                                                           \
+    (LIMIT(e, u, name) != DZ_QUOTA_NONE &&                                                     \
+             ((u)->now.name > LIMIT(e, u, name) || (more) > LIMIT(e, u, name) - (u)->now.name) \
+         ? over((u), #name, LIMIT(e, u, name), (u)->now.name, (why))                           \
+         : 0)
+
+/* A bucket that holds what a minute may have, as the time at which it is full again. */
+static int rate(const struct dz_engine *e, struct use *u, bool take, struct dz_engine_why *why)
+{
+    uint64_t n = LIMIT(e, u, creations_per_minute);
+    int64_t now = dz_clock_mono_ns(), minute = 60 * DZ_NS_PER_S;
+    if (n == DZ_QUOTA_NONE)
+        return 0;
+    int64_t each = n ? minute / (int64_t)n : minute, base = u->next > now ? u->next : now;
+    if (n == 0 || base + each - now > minute) {
+        int rc = dz_why(why, DZ_ERATE, "creations_per_minute",
+                        "%s %s: the quota creations_per_minute is %llu: try again later",
+                        u->token ? "token" : "tenant", u->token ? u->name + 1 : u->name,
+                        (unsigned long long)n);
+        int64_t wait = base + each - now - minute;
+        why->retry_s = n == 0 ? 60 : (unsigned)(wait / DZ_NS_PER_S) + 1;
+        return rc;
+    }
+    if (take)
+        u->next = base + each;
+    return 0;
+}
+
+static int check_warm(const struct dz_engine *e, const struct use *u, uint64_t memory,
+                      struct dz_engine_why *why)
+{
+    int rc = CHECK(e, u, warm_sandboxes, 1, why);
+    return rc < 0 ? rc : CHECK(e, u, memory_bytes, memory, why);
+}
+
+static int check_create(const struct dz_engine *e, struct use *u,
+                        const struct dz_engine_creation *c, struct dz_engine_why *why)
+{
+    int rc = CHECK(e, u, sandboxes, 1, why);
+    if (rc == 0)
+        rc = CHECK(e, u, creations, 1, why);
+    if (rc == 0 && u->measured)
+        rc = CHECK(e, u, disk_bytes, 1, why);
+    if (rc == 0 && c->starts)
+        rc = check_warm(e, u, c->memory_bytes, why);
+    return rc < 0 ? rc : rate(e, u, false, why);
+}
+
+struct dz_creating {
+    struct dz_engine *e;
+    dz_engine_done_fn *done;
+    void *arg;
+    char tenant[DZ_ENGINE_VALUE_MAX + 1], token[DZ_ID_TEXT];
+};
+
+struct dz_creating *dz_use_create(struct dz_engine *e, const struct dz_engine_creation *c,
+                                  dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+{
+    struct dz_creating *creating = NULL;
+    struct both b;
+    int rc = both_of(e, c->tenant, c->token, &b, why);
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = b.u[i] ? check_create(e, b.u[i], c, why) : 0;
+    if (rc == 0)
+        creating = dz_zalloc(sizeof *creating);
+    if (rc == 0 && !creating)
+        (void)dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
+    if (!creating)
+        return NULL;
+    *creating = (struct dz_creating){.e = e, .done = done, .arg = arg};
+    (void)snprintf(creating->tenant, sizeof creating->tenant, "%s", c->tenant);
+    (void)snprintf(creating->token, sizeof creating->token, "%s", c->token ? c->token : "");
+    for (size_t i = 0; i < 2; i++)
+        if (b.u[i]) {
+            b.u[i]->now.creations++;
+            (void)rate(e, b.u[i], true, why);
+        }
+    return creating;
+}
+
+int dz_use_room(struct dz_engine *e, const char *tenant, const char *token,
+                struct dz_engine_why *why)
+{
+    struct both b;
+    int rc = both_of(e, tenant, token, &b, why);
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = b.u[i] ? CHECK(e, b.u[i], sandboxes, 1, why) : 0;
+    return rc;
+}
+
+int dz_use_disk(struct dz_engine *e, const char *tenant, const char *token,
+                struct dz_engine_why *why)
+{
+    struct both b;
+    int rc = both_of(e, tenant, token, &b, why);
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = b.u[i] && b.u[i]->measured ? CHECK(e, b.u[i], disk_bytes, 1, why) : 0;
+    return rc;
+}
+
+void dz_use_create_over(struct dz_creating *c)
+{
+    struct use *u[] = {known(c->e, c->tenant, NULL),
+                       c->token[0] ? known(c->e, c->tenant, c->token) : NULL};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
+        if (u[i] && u[i]->now.creations)
+            u[i]->now.creations--;
+    dz_free(c);
+}
+
+void dz_use_created(void *creating, const struct dz_engine_result *result)
+{
+    struct dz_creating *c = creating;
+    dz_engine_done_fn *done = c->done;
+    void *arg = c->arg;
+    dz_use_create_over(c);
+    done(arg, result);
+}
+
+/* --- machines ----------------------------------------------------------------------------------
+ */
+
+int dz_use_may_wake(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why)
+{
+    const struct box *box = dz_box_find(e, row->id);
+    struct both b;
+    if (box && box->counted)
+        return 0;
+    int rc = both_of(e, row->tenant, row->owner, &b, why);
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = b.u[i] ? check_warm(e, b.u[i], (uint64_t)row->memory, why) : 0;
+    return rc;
+}
+
+int dz_use_warm(struct box *box, const struct dz_instance *row, struct dz_engine_why *why)
+{
+    struct dz_engine *e = box->e;
+    struct both b;
+    if (box->counted)
+        return 0;
+    int rc = dz_use_may_wake(e, row, why);
+    if (rc == 0)
+        rc = both_of(e, row->tenant, row->owner, &b, why);
+    if (rc < 0)
+        return rc;
+    box->counted = true;
+    box->memory = (uint64_t)row->memory;
+    (void)snprintf(box->owner, sizeof box->owner, "%s", row->owner);
+    for (size_t i = 0; i < 2; i++)
+        if (b.u[i]) {
+            b.u[i]->now.warm_sandboxes++;
+            b.u[i]->now.memory_bytes += box->memory;
+        }
+    return 0;
+}
+
+void dz_use_cold(struct box *box)
+{
+    struct dz_engine *e = box->e;
+    struct use *u[] = {known(e, box->tenant, NULL),
+                       box->owner[0] ? known(e, box->tenant, box->owner) : NULL};
+    if (!box->counted)
+        return;
+    box->counted = false;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
+        if (u[i]) {
+            u[i]->now.warm_sandboxes--;
+            u[i]->now.memory_bytes -= box->memory;
+        }
+}
+
+/* --- disk space ----------------------------------------------------------------------------------
+ */
+
+static uint64_t left_of(const struct dz_engine *e, const struct use *u)
+{
+    uint64_t max = LIMIT(e, u, disk_bytes);
+    return max == DZ_QUOTA_NONE || !u->measured ? UINT64_MAX
+           : max > u->now.disk_bytes            ? max - u->now.disk_bytes
+                                                : 0;
+}
+
+void dz_use_tell_disk(struct box *box)
+{
+    const struct dz_engine *e = box->e;
+    const struct use *t = known(box->e, box->tenant, NULL);
+    const struct use *o = box->owner[0] ? known(box->e, box->tenant, box->owner) : NULL;
+    uint64_t left = t ? left_of(e, t) : UINT64_MAX, of_token = o ? left_of(e, o) : UINT64_MAX;
+    left = of_token < left ? of_token : left;
+    if (!box->cell || left == box->disk_left || (left == UINT64_MAX && box->disk_left == 0))
+        return;
+    struct dz_err err;
+    box->disk_left = left;
+    if (dz_cell_room(box->cell, left, &err) < 0)
+        dz_log(DZ_LOG_WARN, "room_not_told", dz_log_strz("sandbox_id", box->id), dz_log_err(&err));
+    dz_box_watch(box);
+}
+
+static uint64_t snapshot_bytes(struct dz_engine *e, const char *tenant)
+{
+    char after[DZ_COLD_KEY] = "";
+    uint64_t sum = 0;
+    for (bool more = true; more;) {
+        DZ_AUTO(dz_snapshot_rows_release)
+        struct dz_snapshot_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+        const struct dz_registry_record_filter f = {.tenant = tenant, .after = after};
+        if (dz_registry_snapshot_list(e->registry, &f, &rows, NULL) < 0)
+            break;
+        for (size_t i = 0; i < rows.n; i++) {
+            sum += rows.p[i].size > 0 ? (uint64_t)rows.p[i].size : 0;
+            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
+        }
+        more = rows.n == DZ_REGISTRY_LIST_MAX;
+    }
+    return sum;
+}
+
+/* Of one that is awake what its cell said: what it wrote last may not be in its file yet. */
+static uint64_t bytes_of(struct dz_engine *e, const struct dz_instance *row)
+{
+    const struct box *b = dz_box_find(e, row->id);
+    uint64_t file = dz_engine_file_bytes(e, row);
+    return b && b->phase == BOX_UP && b->disk_bytes ? b->disk_bytes : file;
+}
+
+/* The next rows; at the end of them the sum is what is used. */
+static void measure(struct dz_engine *e, struct use *u)
+{
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    const struct dz_registry_filter f = {.tenant = u->tenant,
+                                         .owner = u->token ? u->name + 1 : NULL,
+                                         .after = u->after,
+                                         .limit = MEASURE_ROWS};
+    if (dz_registry_list(e->registry, &f, &rows, NULL) < 0)
+        return;
+    for (size_t i = 0; i < rows.n; i++) {
+        u->sum += bytes_of(e, &rows.p[i]);
+        (void)snprintf(u->after, sizeof u->after, "%s", rows.p[i].id);
+    }
+    if (rows.n == MEASURE_ROWS)
+        return;
+    u->now.disk_bytes = u->sum + (u->token ? 0 : snapshot_bytes(e, u->name));
+    u->measured = true;
+    u->sum = 0;
+    u->after[0] = '\0';
+}
+
+void dz_uses_measure(void *arg)
+{
+    struct dz_engine *e = arg;
+    bool any = false;
+    DZ_MAP_FOREACH(it, &e->uses) {
+        struct use *u = it->value;
+        if (LIMIT(e, u, disk_bytes) == DZ_QUOTA_NONE && dz_clock_mono_ms() > u->wanted_ms)
+            continue;
+        measure(e, u);
+        any = true;
+    }
+    if (any)
+        DZ_MAP_FOREACH(it, &e->boxes)
+            dz_use_tell_disk(it->value);
+    dz_timer_after(e->measure, any ? MEASURE_MS : 10 * MEASURE_MS);
+}
+
+/* --- asked and set
+ * -------------------------------------------------------------------------------- */
+
+int dz_engine_quotas(struct dz_engine *e, const struct dz_engine_caller *who, const char *tenant,
+                     struct dz_engine_quota_state *ret, struct dz_engine_why *why)
+{
+    bool self = strcmp(tenant, "self") == 0;
+    const char *name = self ? who->tenant : tenant;
+    struct dz_engine_why inner;
+    if (!who->is_operator && strcmp(name, who->tenant) != 0)
+        return dz_why(why, DZ_ENOENT, NULL, "there is no tenant %s", name);
+    if (dz_engine_check_name(name, &inner) < 0)
+        return dz_why(why, DZ_EINVAL, "tenant", "%s is no tenant's name", name);
+    struct use *u = use_of(e, name, self ? who->token : NULL);
+    struct use *t = self && who->token ? use_of(e, name, NULL) : u;
+    if (!u || !t)
+        return dz_why(why, DZ_EBUSY, NULL, "what tenant %s uses is not known now", name);
+    t->wanted_ms = dz_clock_mono_ms() + WANTED_MS;
+    dz_timer_after(e->measure, 0);
+    *ret = (struct dz_engine_quota_state){
+        .used = t->now, .measured = t->measured, .has_token = t != u};
+    (void)snprintf(ret->tenant, sizeof ret->tenant, "%s", name);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(fields); i++) {
+        *field(&ret->quotas, i) = limit(e, t, fields[i].at);
+        *field(&ret->token_quotas, i) = limit(e, u, fields[i].at);
+    }
+    ret->token_used = u->now;
+    return 0;
+}
+
+int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who,
+                         const char *tenant, const char *json, struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_tenant_row_release) struct dz_tenant_row row = {0};
+    struct dz_engine_quota_state state;
+    if (!who->is_operator)
+        return dz_why(why, DZ_EDENIED, NULL, "quotas are the operator's to set");
+    int rc = dz_engine_quotas(e, who, tenant, &state, why);
+    struct use *u = rc == 0 ? use_of(e, state.tenant, NULL) : NULL;
+    if (rc < 0 || !u)
+        return rc < 0 ? rc : DZ_ENOMEM;
+    struct dz_quotas q = u->own;
+    rc = dz_quotas_read(json, &q, why);
+    if (rc == 0)
+        rc = dz_engine_know_tenant(e, state.tenant, &why->err);
+    DZ_AUTO(dz_freep) char *text = rc == 0 ? quotas_text(&q) : NULL;
+    if (rc == 0 && !text)
+        rc = dz_why(why, DZ_ENOMEM, NULL, "out of memory");
+    if (rc == 0)
+        rc = dz_registry_tenant_get(e->registry, NULL, state.tenant, &row, &why->err);
+    if (rc == 0) {
+        struct dz_tenant_row to = row;
+        to.quotas = text;
+        rc = dz_registry_tenant_change(e->registry, &to, DZ_ROW_COLUMN(tenant, quotas), true,
+                                       &why->err);
+    }
+    if (rc < 0)
+        return rc;
+    u->own = q;
+    u->measured = u->measured && q.disk_bytes != DZ_QUOTA_NONE;
+    dz_timer_after(e->measure, 0);
+    return 0;
 }
 
 /* --- keys -------------------------------------------------------------------------------- */
@@ -33,8 +553,8 @@ static struct use *use_of(struct dz_engine *e, const char *tenant)
 int dz_use_key(struct dz_engine *e, const char *tenant, struct dz_engine_why *why)
 {
     const struct dz_registry_record_filter f = {.tenant = tenant};
-    struct use *u = use_of(e, tenant);
-    int rc = u ? 0 : dz_why(why, DZ_ENOMEM, NULL, "out of memory");
+    struct use *u = use_of(e, tenant, NULL);
+    int rc = u ? 0 : dz_why(why, DZ_EBUSY, NULL, "what tenant %s uses is not known now", tenant);
     if (rc == 0 && u->keys < 0) {
         rc = dz_registry_idempotency_count(e->registry, &f, &u->keys, &why->err);
         if (rc < 0)
@@ -44,7 +564,8 @@ int dz_use_key(struct dz_engine *e, const char *tenant, struct dz_engine_why *wh
         rc = dz_why(why, DZ_EQUOTA, "Idempotency-Key",
                     "tenant %s: %d idempotency keys are kept already, each for a day", tenant,
                     DZ_ENGINE_KEYS_MAX);
-    u->keys += rc == 0;
+    if (rc == 0)
+        u->keys++;
     return rc;
 }
 

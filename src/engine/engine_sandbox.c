@@ -60,7 +60,7 @@ static struct order *make_order(struct dz_engine *e, dz_engine_done_fn *done, vo
 struct making {
     char id[DZ_ID_TEXT], sha256[DZ_SHA256_HEX];
     char *config, *metadata;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, limit_bytes;
     struct dz_instance row;
 };
 
@@ -80,6 +80,9 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
                     "image: which one? GET /v1/images (doze image ls) lists them");
     if (rc == 0)
         rc = dz_engine_image_find(e, s->image, m->sha256, why);
+    if (rc == 0 && dz_engine_memory_of(e, m->sha256, s->policy, m->memory_bytes, &m->limit_bytes,
+                                       &why->err) < 0)
+        rc = dz_why_err(why, why->err.code, &why->err);
     if (rc == 0 && s->id)
         (void)snprintf(m->id, sizeof m->id, "%s", s->id);
     else if (rc == 0)
@@ -105,6 +108,8 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
         .timeout_ms = s->timeout_ms,
         .timeout_action = s->timeout_ms ? s->timeout_action : NULL,
         .ephemeral = s->ephemeral,
+        .owner = who->token,
+        .memory = (int64_t)m->limit_bytes,
     };
     return 0;
 }
@@ -250,12 +255,21 @@ int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
     int rc = prepare(e, who, spec, &m, why);
     if (rc < 0)
         return rc;
+    const struct dz_engine_creation what = {who->tenant, who->token, m.limit_bytes,
+                                            !spec->no_start};
+    struct dz_creating *c = dz_use_create(e, &what, done, arg, why);
+    if (!c)
+        return why->err.code;
     rc = dz_keeper_register(e->keeper, &m.row, &err);
     if (rc == DZ_EEXIST)
-        return dz_why(why, rc, "name", "there is a sandbox named %s already", spec->name);
+        (void)dz_why(why, rc, "name", "there is a sandbox named %s already", spec->name);
+    else if (rc < 0)
+        (void)dz_why_err(why, rc, &err);
+    else
+        rc = dz_engine_started(e, &m.row, spec->no_start, dz_use_created, c, why);
     if (rc < 0)
-        return dz_why_err(why, rc, &err);
-    return dz_engine_started(e, &m.row, spec->no_start, done, arg, why);
+        dz_use_create_over(c);
+    return rc;
 }
 
 /* --- finding ------------------------------------------------------------------------------- */

@@ -256,6 +256,8 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
                           struct snap_label label, dz_engine_snap_fn *done, void *arg,
                           struct dz_engine_why *why)
 {
+    if (dz_use_disk(e, row->tenant, row->owner, why) < 0)
+        return why->err.code;
     struct copy *c = dz_zalloc(sizeof *c);
     int rc = c ? 0 : dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc < 0)

@@ -42,7 +42,7 @@ static int only_operator(const struct dz_engine_caller *who, struct dz_engine_wh
 }
 
 /* The row of a tenant, so that what belongs to it can be found by it. */
-static int know_tenant(struct dz_engine *e, const char *tenant, struct dz_err *err)
+int dz_engine_know_tenant(struct dz_engine *e, const char *tenant, struct dz_err *err)
 {
     const struct dz_tenant_row row = {.id = tenant, .tenant = tenant, .status = "active"};
     int rc = dz_registry_tenant_add(e->registry, &row, true, err);
@@ -62,7 +62,7 @@ static int check(const struct dz_engine_token_spec *spec, struct dz_engine_why *
                       "or digit");
     if (strcmp(spec->scope, "tenant") != 0 && strcmp(spec->scope, "operator") != 0)
         return dz_why(why, DZ_EINVAL, "scope", "scope: tenant or operator");
-    return 0;
+    return dz_quotas_read(spec->quotas_json, &(struct dz_quotas){0}, why);
 }
 
 int dz_engine_token_add(struct dz_engine *e, const struct dz_engine_caller *who,
@@ -88,13 +88,14 @@ int dz_engine_token_add(struct dz_engine *e, const struct dz_engine_caller *who,
             rc = dz_fail(&err, DZ_EIO, "make a token: no hash");
     }
     if (rc == 0)
-        rc = know_tenant(e, spec->tenant, &err);
+        rc = dz_engine_know_tenant(e, spec->tenant, &err);
     const struct dz_token_row row = {
         .id = id,
         .tenant = spec->tenant,
         .sha256 = sha256,
         .scope = spec->scope,
         .label = spec->name,
+        .quotas = spec->quotas_json,
         .expires = spec->expires_in_ms ? dz_clock_real_ms() + spec->expires_in_ms : 0,
     };
     if (rc == 0)

@@ -413,6 +413,8 @@ int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct d
         return rc;
     full.due = dz_keeper_due(&facts);
     rc = dz_registry_create(k->opts.registry, &full, err);
+    if (rc == 0 && k->opts.ops->counted)
+        k->opts.ops->counted(k->opts.arg, &full, 1);
     if (rc == 0 && full.due)
         dz_keeper_arm(k);
     return rc;

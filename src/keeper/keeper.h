@@ -89,6 +89,9 @@ struct dz_keeper_ops {
      * says anything. */
     void (*idle)(void *arg, const struct dz_instance *row, struct dz_keeper_idle *ret_idle);
 
+    /* A sandbox's row was made (1) or has gone (-1). NULL: nothing. */
+    void (*counted)(void *arg, const struct dz_instance *row, int by);
+
     /* A sandbox expired: its row says TERMINATED, and what follows is the owner's
      * business. NULL: nothing. */
     void (*expired)(void *arg, const char *id);

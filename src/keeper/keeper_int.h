@@ -154,6 +154,7 @@ int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err);
 int dz_keeper_commit(struct op *op, struct dz_err *err); /* the COMMIT step */
 int dz_keeper_settle_row(struct op *op, bool failed,
                          struct dz_err *err); /* no operation any more */
+int dz_keeper_erase(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err);
 /* A row that says active, and no cell runs it: it sleeps. *row is read again. */
 int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err);
 int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, const struct slot *s,

@@ -171,9 +171,7 @@ static int erase_clone(struct op *op, struct dz_err *err)
     int rc = dz_registry_get(op->k->opts.registry, op->clone_id, &row, err);
     if (rc == DZ_ENOENT || rc == DZ_EGONE)
         return 0;
-    return rc < 0
-               ? rc
-               : dz_registry_erase(op->k->opts.registry, op->clone_id, row.version, row.epoch, err);
+    return rc < 0 ? rc : dz_keeper_erase(op->k, &row, err);
 }
 
 /* The files are away: the row says that nothing is under way. */

@@ -385,6 +385,14 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
     return rc;
 }
 
+int dz_keeper_erase(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err)
+{
+    int rc = dz_registry_erase(k->opts.registry, row->id, row->version, row->epoch, err);
+    if (rc == 0 && k->opts.ops->counted)
+        k->opts.ops->counted(k->opts.arg, row, -1);
+    return rc;
+}
+
 int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err)
 {
     struct dz_instance next = *row, fresh = {0};

@@ -311,8 +311,7 @@ int dz_keeper_step(struct op *op, struct dz_err *err)
     case DZ_STEP_DROP:
         return dz_keeper_drop(op, err);
     case DZ_STEP_ERASE:
-        return dz_registry_erase(op->k->opts.registry, op->slot->id, op->row.version, op->row.epoch,
-                                 err);
+        return dz_keeper_erase(op->k, &op->row, err);
     case DZ_STEP_NONE:
     case DZ_STEP_COUNT:
         break;

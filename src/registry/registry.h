@@ -129,7 +129,7 @@ struct dz_registry_filter {
     const char *after;                 /* ids greater than this; NULL: from the first */
     size_t limit;                      /* 0: DZ_REGISTRY_LIST_MAX */
     bool unfinished;                   /* only rows with an operation under way */
-    const char *image;                 /* NULL: any */
+    const char *image, *owner;         /* NULL: any */
 };
 
 struct dz_registry_event {

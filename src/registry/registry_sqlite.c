@@ -63,10 +63,11 @@ static void make_one(const struct dz_registry_table *t, uint64_t key, struct dz_
  * index of (tenant, id). ?1 is `after`, ?2 the limit; a condition's parameter is 3 and
  * its place here. */
 enum {
-    CONDITIONS = 4,
+    CONDITIONS = 5,
     UNFINISHED = 1 << CONDITIONS,
 };
-static const char *const condition_columns[CONDITIONS] = {"tenant", "state", "kind", "image"};
+static const char *const condition_columns[CONDITIONS] = {"tenant", "state", "kind", "image",
+                                                          "owner"};
 
 static void add_conditions(uint64_t which, const char *word, struct dz_buf *out)
 {
@@ -365,7 +366,7 @@ static int sqlite_erase(struct dz_registry *r, const char *id, int64_t version, 
 static int use_filter(struct dz_sqlite_registry *s, const struct dz_registry_filter *f, int verb,
                       struct dz_sql_use *ret_use, struct dz_err *err)
 {
-    const char *const values[CONDITIONS] = {f->tenant, f->state, f->kind, f->image};
+    const char *const values[CONDITIONS] = {f->tenant, f->state, f->kind, f->image, f->owner};
     uint64_t which = f->unfinished ? UNFINISHED : 0;
     for (int i = 0; i < CONDITIONS; i++)
         which |= values[i] ? UINT64_C(1) << i : 0;

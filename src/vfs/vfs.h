@@ -164,6 +164,7 @@ struct dz_vfs_usage {
     uint64_t image_bytes, image_inodes; /* of the whole image below */
 };
 void dz_vfs_usage(struct dz_vfs *v, struct dz_vfs_usage *ret_usage);
+uint64_t dz_vfs_used_bytes(const struct dz_vfs *v); /* in this file; counts nothing anew */
 void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes);
 
 /* ---- inodes ---------------------------------------------------------------- */

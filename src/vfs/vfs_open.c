@@ -410,6 +410,11 @@ void dz_vfs_usage(struct dz_vfs *v, struct dz_vfs_usage *ret_usage)
     };
 }
 
+uint64_t dz_vfs_used_bytes(const struct dz_vfs *v)
+{
+    return v->used_bytes > 0 ? (uint64_t)v->used_bytes : 0;
+}
+
 void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes)
 {
     v->limit_bytes = bytes;

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_tenant.c - tenants: what they use and what they may; quotas, which the operator sets.
+ */
+#include "api/api_int.h"
+
+#include <stddef.h>
+
+static void put_quotas(struct dz_json *j, const char *key, const struct dz_quotas *q)
+{
+    dz_json_key(j, key);
+    dz_json_object(j);
+#define X(name, text)               \
+    if (q->name == DZ_QUOTA_NONE)   \
+        dz_json_put_null(j, #name); \
+    else                            \
+        dz_json_put_u64(j, #name, q->name);
+    DZ_QUOTAS(X)
+#undef X
+    dz_json_end(j);
+}
+
+static void put_usage(struct dz_json *j, const char *key, const struct dz_engine_usage *u,
+                      bool measured)
+{
+    dz_json_key(j, key);
+    dz_json_object(j);
+    dz_json_put_u64(j, "sandboxes", u->sandboxes);
+    dz_json_put_u64(j, "warm_sandboxes", u->warm_sandboxes);
+    dz_json_put_u64(j, "creations", u->creations);
+    dz_json_put_u64(j, "memory_bytes", u->memory_bytes);
+    if (measured)
+        dz_json_put_u64(j, "disk_bytes", u->disk_bytes);
+    else
+        dz_json_put_null(j, "disk_bytes"); /* it is being measured */
+    dz_json_end(j);
+}
+
+static void send_tenant(struct dz_api *a, struct dz_http_req *r, const char *tenant)
+{
+    struct dz_engine_quota_state s;
+    struct dz_engine_why why = {0};
+    struct dz_api_out o;
+    if (dz_engine_quotas(a->engine, dz_api_caller(r, a), tenant, &s, &why) < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_put_strz(&o.json, "id", s.tenant);
+    put_quotas(&o.json, "quotas", &s.quotas);
+    put_usage(&o.json, "usage", &s.used, s.measured);
+    dz_json_key(&o.json, "token");
+    if (s.has_token) {
+        dz_json_object(&o.json);
+        put_quotas(&o.json, "quotas", &s.token_quotas);
+        put_usage(&o.json, "usage", &s.token_used, false);
+        dz_json_end(&o.json);
+    } else {
+        dz_json_null(&o.json);
+    }
+    dz_api_send(r, 200, &o);
+}
+
+void dz_api_tenant(struct dz_http_req *r, void *api)
+{
+    send_tenant(api, r, dz_http_param(r, "tenant"));
+}
+
+struct set {
+    const char *quotas;
+};
+static const struct dz_api_field set_fields[] = {
+    {"quotas", DZ_API_OBJECT, offsetof(struct set, quotas), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+
+void dz_api_tenant_set(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    const char *tenant = dz_http_param(r, "tenant");
+    struct set b = {0};
+    if (!dz_api_body(r, set_fields, &b))
+        return;
+    if (b.quotas &&
+        dz_engine_set_quotas(a->engine, dz_api_caller(r, a), tenant, b.quotas, &why) < 0)
+        dz_api_refuse(r, &why);
+    else
+        send_tenant(a, r, tenant);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `doze quota`: what a tenant may have, and what it has.
+ */
+#include "base/limits.h"
+#include "base/num.h"
+#include "cli/cli_remote.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* "sandboxes=5" becomes a member; sizes may be said as 4GiB. */
+static int put_setting(struct dz_cli *c, json_t *quotas, const char *given, struct dz_err *err)
+{
+    const char *equals = strchr(given, '=');
+    char name[64];
+    uint64_t n;
+    if (!equals || equals == given || equals - given >= (ptrdiff_t)sizeof name)
+        return dz_cli_usage(c, err, "--set wants QUOTA=VALUE, not %s", given);
+    (void)snprintf(name, sizeof name, "%.*s", (int)(equals - given), given);
+    bool bytes = dz_str_ends(dz_str(name), DZ_STR("_bytes"));
+    int rc = bytes ? dz_size_parse(dz_str(equals + 1), 0, INT64_MAX, &n, NULL)
+                   : dz_num_u64(dz_str(equals + 1), 0, INT64_MAX, &n, NULL);
+    (void)json_object_set_new(quotas, name,
+                              rc == 0 ? json_integer((json_int_t)n) : json_string(equals + 1));
+    return 0;
+}
+
+static json_t *text_of(const json_t *v, bool bytes)
+{
+    char text[32];
+    if (!json_is_integer(v))
+        return json_string(json_is_null(v) ? "-" : "");
+    (void)snprintf(text, sizeof text, "%lld%s", (long long)json_integer_value(v),
+                   bytes ? " B" : "");
+    return json_string(text);
+}
+
+static int show(struct dz_cli *c, const json_t *answer, struct dz_err *err)
+{
+    static const struct dz_cli_shown shown[] = {{"QUOTA", "quota", DZ_CLI_SHOW_TEXT},
+                                                {"LIMIT", "limit", DZ_CLI_SHOW_TEXT},
+                                                {"USED", "used", DZ_CLI_SHOW_TEXT}};
+    json_t *quotas = json_object_get(answer, "quotas"), *usage = json_object_get(answer, "usage");
+    json_t *items = json_array(), *limit;
+    const char *name;
+    json_object_foreach(quotas, name, limit)
+    {
+        bool bytes = dz_str_ends(dz_str(name), DZ_STR("_bytes"));
+        json_t *row = json_pack("{s:s}", "quota", name);
+        (void)json_object_set_new(row, "limit", text_of(limit, bytes));
+        (void)json_object_set_new(row, "used", text_of(json_object_get(usage, name), bytes));
+        (void)json_array_append_new(items, row);
+    }
+    int rc = dz_cli_show(c, items, shown, DZ_ARRAY_LEN(shown), err);
+    json_decref(items);
+    return rc;
+}
+
+static int quota(struct dz_cli *c, struct dz_err *err)
+{
+    const char *tenant = c->argc > 0 ? c->argv[0] : "self", *given;
+    json_t *answer = NULL, *quotas = NULL;
+    int rc = 0;
+    for (int i = 0; rc == 0 && (given = dz_cli_value_at(c, "set", i)); i++) {
+        quotas = quotas ? quotas : json_object();
+        rc = put_setting(c, quotas, given, err);
+    }
+    if (rc < 0) {
+        json_decref(quotas);
+        return rc;
+    }
+    rc = quotas ? dz_cli_ask(c, "PATCH", json_pack("{s:o}", "quotas", quotas), &answer, err,
+                             "/v1/tenants/{}", tenant)
+                : dz_cli_ask(c, "GET", NULL, &answer, err, "/v1/tenants/{}", tenant);
+    if (rc < 0)
+        return rc;
+    if (dz_cli_flag(c, "json"))
+        return dz_cli_show_one(c, answer, "id", err);
+    rc = show(c, answer, err);
+    json_decref(answer);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_quota = {
+    .name = "quota",
+    .group = DZ_CLI_GROUP_HOST,
+    .summary = "show or set what a tenant may have",
+    .args = "[TENANT]",
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){{"set", 0, "QUOTA=VALUE",
+                                               "a number, unlimited or default (repeatable)"},
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_END},
+    .help = "Without TENANT your own. Quotas are sandboxes, warm_sandboxes, creations,\n"
+            "creations_per_minute, memory_bytes and disk_bytes; - is no limit, or not yet\n"
+            "known. Only the operator sets them; the defaults are settings of the daemon.\n",
+    .run = quota,
+};
