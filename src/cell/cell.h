@@ -182,6 +182,8 @@ int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err);
  * event COPIED. The copy is not synced. Another cell may resume it at once: a fork. */
 int dz_cell_snapshot(struct dz_cell *c, int db_fd, int wal_fd, struct dz_err *err);
 
+/* Whatever it said: it ends now, and what it had said to be durable is. Then free it. */
+void dz_cell_kill(struct dz_cell *c);
 /* Kill what still runs (but a cell with many commands after SUSPENDED), reap it, free. NULL
  * is fine. */
 void dz_cell_free(struct dz_cell *c);

@@ -326,11 +326,21 @@ int dz_cell_go(struct dz_cell *c, struct dz_err *err)
     return send_plain(c, DZ_FRAME_GO, 0, 0, err);
 }
 
+void dz_cell_kill(struct dz_cell *c)
+{
+    if (c->fork)
+        dz_pool_ask_pid(c, true);
+    if (c->pid > 0)
+        (void)kill(c->pid, SIGKILL);
+}
+
 void dz_cell_free(struct dz_cell *c)
 {
     if (!c)
         return;
-    if (c->pid > 0 && !c->ended) /* before it sees the socket close, which would end it, too */
+    /* Before it sees the socket close, which would end it, too; and one that has closed it
+     * and is still there is no cell any more. */
+    if (c->pid > 0 && (!c->ended || dz_frame_gone(c->fd)))
         (void)kill(c->pid, SIGKILL);
     dz_fd_close(&c->fd);
     (void)reap(c);

@@ -25,6 +25,7 @@
 enum {
     TURN = 64,               /* events of one cell before others have theirs */
     LOCK_WAIT_MS = 10000,    /* for a cell that is on its way out of the same file */
+    LEAVE_MS = 5000,         /* a cell that sleeps durably tidies up for so long, and is ended */
     LINGER_MS = 1000,        /* a file-only cell that nobody uses any more */
     CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
 };
@@ -114,6 +115,7 @@ static void leaving_free(struct leaving *l)
 {
     struct dz_engine *e = l->e;
     dz_list_remove(&l->link);
+    dz_timer_free(l->late);
     dz_poll_free(l->poll);
     dz_cell_free(l->cell);
     dz_engine_image_put(e, l->image);
@@ -122,8 +124,23 @@ static void leaving_free(struct leaving *l)
 
 void dz_leaving_free_all(struct dz_engine *e)
 {
-    while (!dz_list_empty(&e->leaving))
-        leaving_free(DZ_LIST_FIRST(struct leaving, &e->leaving, link));
+    while (!dz_list_empty(&e->leaving)) {
+        struct leaving *l = DZ_LIST_FIRST(struct leaving, &e->leaving, link);
+        dz_cell_kill(l->cell); /* its time is over, and it must not be waited for */
+        leaving_free(l);
+    }
+}
+
+/* It said that it sleeps, and is still there: it has been taken over, or its disk is stuck. */
+static void on_late(void *arg)
+{
+    struct leaving *l = arg;
+    struct dz_engine *e = l->e;
+    dz_log(DZ_LOG_WARN, "cell_ended", dz_log_int("pid", dz_cell_pid(l->cell)),
+           dz_log_strz("why", "it slept, and did not go"));
+    dz_cell_kill(l->cell);
+    leaving_free(l);
+    dz_engine_drain_look(e);
 }
 
 static void on_leaving(void *arg, int events)
@@ -159,12 +176,14 @@ static void let_go(struct box *b)
     dz_poll_free(b->poll);
     b->poll = NULL;
     if (dz_poll_new(e->loop, dz_cell_fd(l->cell), on_leaving, l, &l->poll, NULL) < 0 ||
-        dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0) {
+        dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0 ||
+        dz_timer_new(e->loop, on_late, l, &l->late, NULL) < 0) {
         dz_poll_free(l->poll);
         dz_free(l);
         drop_cell(b);
         return;
     }
+    dz_timer_after(l->late, LEAVE_MS);
     dz_list_push_back(&e->leaving, &l->link);
     dz_use_cold(b);
     b->disk_left = 0;

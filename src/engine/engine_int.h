@@ -65,6 +65,7 @@ struct leaving {
     struct dz_engine *e;
     struct dz_cell *cell;
     struct dz_poll *poll;
+    struct dz_timer *late;
     struct engine_image *image;
 };
 

@@ -250,7 +250,10 @@ static int meet(struct slot *s, struct waiter *w, struct dz_err *err)
         dz_list_push_back(&s->op->waiters, &w->link);
         return 0;
     case DZ_MEET_WAIT:
-        return queue(s, w, err);
+        code = queue(s, w, err);
+        if (code == 0 && w->what == DZ_REQUEST_DESTROY)
+            dz_keeper_call_off(s->op, DZ_EGONE); /* a cell that is silent is not waited for */
+        return code;
     case DZ_MEET_REFUSE:
         break;
     }

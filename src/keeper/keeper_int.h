@@ -132,7 +132,8 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
                     struct dz_err *err);
 void dz_keeper_done(struct op *op,
                     int rc); /* what the current step waited for ended: rc, op->err */
-void dz_keeper_call_off(struct op *op, int code); /* cancel, if the step lets it */
+/* Cancel, if the step lets it; DZ_ETIMEOUT and DZ_EGONE end a cell that starts or stops. */
+void dz_keeper_call_off(struct op *op, int code);
 void dz_keeper_free_op(struct op *op);
 /* Go on with what an earlier process began. */
 int dz_keeper_resume(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err);

@@ -427,7 +427,8 @@ void dz_keeper_call_off(struct op *op, int code)
         atomic_store(&op->cancel, true);
         return;
     }
-    if (code != DZ_ETIMEOUT || (*op->step != DZ_STEP_START && *op->step != DZ_STEP_STOP))
+    bool ends = code == DZ_ETIMEOUT || code == DZ_EGONE;
+    if (!ends || (*op->step != DZ_STEP_START && *op->step != DZ_STEP_STOP))
         return;
     /* A cell that does not answer is ended; its ticket is not answered any more. */
     op->k->opts.ops->kill(op->k->opts.arg, op->slot->id);
@@ -437,8 +438,9 @@ void dz_keeper_call_off(struct op *op, int code)
         dz_keeper_done(op, 0);
         return;
     }
-    (void)dz_fail(&op->err, code, "%s %s: its cell did not start in time", dz_op_name(op->kind),
-                  op->slot->id);
+    (void)dz_fail(&op->err, code, "%s %s: %s", dz_op_name(op->kind), op->slot->id,
+                  code == DZ_EGONE ? "the sandbox is being deleted"
+                                   : "its cell did not start in time");
     dz_keeper_done(op, code);
 }
 

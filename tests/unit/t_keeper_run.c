@@ -435,6 +435,32 @@ TEST(a_cell_that_never_answers_is_ended_in_time)
     rig_close(&r);
 }
 
+TEST(a_forced_delete_does_not_wait_for_a_silent_cell)
+{
+    struct rig r;
+    struct rig_reply wake, stop, gone;
+    rig_open(&r);
+    rig_register(&r, "a");
+    rig_register(&r, "b");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    r.silent = true;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &stop), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "b", &wake), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(stop.count + wake.count, 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_DESTROY, "a", &gone), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(gone.code, 0);
+    CHECK_INT(stop.code, 0); /* it sleeps, of a kind */
+    CHECK_STR(rig_row(&r, "a"), "gone");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_DESTROY, "b", &gone), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(wake.code, DZ_EGONE);
+    CHECK_INT(gone.code, 0);
+    CHECK_STR(rig_row(&r, "b"), "gone");
+    rig_close(&r);
+}
+
 TEST(missing_and_damaged_copies_are_errors_and_lose_nothing)
 {
     struct rig r;
