@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""wrong_fields.py SOCKET SANDBOX: every field of every body and query, said wrongly.
+
+For each: values of wrong types, too long, out of range; and a field and a parameter that there
+are not. Each must be refused with 4xx (or 503 of what is not available yet), naming the field;
+afterwards there are as many sandboxes, snapshots, forks and tokens as before. Prints what was not so.
+"""
+
+import http.client
+import json
+import socket
+import sys
+
+SOCKET, BOX = sys.argv[1], sys.argv[2]
+LONG = "x" * 70000
+NOT_TEXT = [1, True, [], {}]
+NOT_BOOL = [1, "true", [], {}]
+NOT_OBJECT = [1, "x", [], True]
+NOT_LENGTH = [True, [], {}, -1, "soon", "-1s", "", "1e99s", "9999999d", 1.5]
+NOT_SIZE = [True, [], {}, -1, "big", "-1", "", "1XB", 1.5]
+NAME = NOT_TEXT + ["", "a b", "-a", "sbx_a", "a.doze", "x" * 64, "a\n", "\u00e9", LONG]
+WORD = NOT_TEXT + ["", "no-such-word", LONG]
+PAIRS = NOT_OBJECT + [{"a": 1}, {"a": None}, {"": "b"}, {"k" * 64: "v"}, {"k": "v" * 256}, {str(i): "" for i in range(65)}]
+ENV = NOT_OBJECT + [{"a": 1}, {"a=b": "c"}, {"": "x"}, {"a": "b\0c"}, {"a": LONG}, {f"v{i}": "" for i in range(257)}]
+IDLE = {"timeout": NOT_LENGTH + ["1ms", "366d"], "mode": WORD}
+TIMEOUT = {"after": NOT_LENGTH + ["1ms", "366d", 0], "action": WORD}
+LATER = [{}, [], 1, "x"]
+S = f"/v1/sandboxes/{BOX}"
+CREATE = {
+    "name": NAME, "image": WORD, "snapshot": WORD, "kind": WORD + ["linux"], "memory": NOT_SIZE + [1, "1TiB"],
+    "size": WORD, "env": ENV, "labels": PAIRS, "metadata": NOT_OBJECT + [{"a": LONG}], "region": WORD, "policy": WORD,
+    "keep": WORD, "durability": WORD, "auto_resume": NOT_BOOL, "start": NOT_BOOL, "persistent": NOT_BOOL,
+    "ports": LATER, "expiry": LATER, "network": LATER, "volumes": LATER, "services": LATER,
+}
+BODIES = [  # method, path, a body that would do, the wrong values of each field
+    ("POST", "/v1/sandboxes", {"image": "base"}, CREATE),
+    ("PATCH", S, {}, {"name": NAME[:4] + NAME[5:], "labels": PAIRS, "metadata": CREATE["metadata"], "auto_resume": NOT_BOOL,
+                      "expiry": LATER, "network": LATER}),
+    ("POST", S + "/timeout", {"after": "1h"}, TIMEOUT),
+    ("POST", S + "/hold", {"for": "1h"}, {"for": NOT_LENGTH + ["31d", 0]}),
+    ("POST", S + "/wake", {}, {"keep": WORD, "policy": WORD}),
+    ("POST", S + "/suspend", {}, {"keep": WORD}),
+    ("POST", S + "/exec", {"cmd": ["true"]}, {
+        "cmd": [1, True, "x", {}, [], [1], [None], ["a\0b"], ["x" * 200000]], "cwd": NOT_TEXT, "env": ENV, "user": NOT_TEXT,
+        "stdin": [1, {}, []], "tty": NOT_OBJECT, "timeout": NOT_LENGTH, "background": NOT_BOOL, "main": NOT_BOOL + [True],
+        "max_output": NOT_SIZE + ["1TiB"]}),
+    ("POST", S + "/snapshot", {}, {"name": NAME}),
+    ("POST", S + "/fork", {}, {"label": NOT_TEXT + [LONG], "count": [-1, "x", True, [], {}, 1.5, 1 << 40]}),
+    ("POST", S + "/clone", {}, {"name": NAME, "tenant": NOT_TEXT + ["", "a b", LONG]}),
+    ("POST", S + "/sql", {"query": "SELECT 1"}, {"query": NOT_TEXT + [""], "limit": [-1, "x", True, {}]}),
+    ("POST", S + "/files/mkdir", {"path": "/workspace/d"}, {"path": NOT_TEXT + ["", "relative"], "parents": NOT_BOOL}),
+    ("POST", "/v1/tokens", {"name": "t"}, {"name": NOT_TEXT + ["", "a b", LONG], "tenant": NOT_TEXT + ["", "a b", LONG],
+                                           "scope": WORD, "expires_in": NOT_LENGTH, "quotas": NOT_OBJECT + [{"x": 1}]}),
+    ("PATCH", "/v1/tenants/default", {}, {"quotas": NOT_OBJECT + [{"sandboxes": v} for v in (-1, "x", True, [], 1.5)]}),
+]
+for sub, fields in (("idle", IDLE), ("timeout", TIMEOUT)):
+    for method, path, base in (("POST", "/v1/sandboxes", {"image": "base"}), ("PATCH", S, {})):
+        start = {"after": "1h"} if sub == "timeout" else {}
+        BODIES.append((method, path, base, {sub: NOT_OBJECT + [{**start, f: v} for f in fields for v in fields[f]] + [{"nope": 1}]}))
+QUERIES = [
+    ("GET", "/v1/sandboxes", {"limit": ["0", "1001", "x", "-1", ""]}),
+    ("GET", "/v1/snapshots", {"limit": ["0", "x"]}),
+    ("GET", "/v1/events", {"after": ["x", "-1"], "limit": ["0", "x"]}),
+    ("GET", S + "/files/list?path=/", {"depth": ["x", "-1"]}),
+    ("GET", S + "/files/list", {"path": ["", "relative"]}),
+    ("DELETE", S, {"force": ["yes", "1", ""]}),
+]
+
+
+class Connection(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(SOCKET)
+
+
+def ask(method, path, body=None):
+    c = Connection("d", timeout=30)
+    c.request(method, path, body)
+    r = c.getresponse()
+    return r.status, json.loads(r.read() or b"{}")
+
+
+def count():
+    n = []
+    for what, key in (("sandboxes", "sandboxes"), ("snapshots", "snapshots"), ("forks", "forks"), ("tokens", "tokens")):
+        n.append(len(ask("GET", f"/v1/{what}?limit=1000")[1][key]))
+    return n
+
+
+def check(method, path, body, field, quiet=False):
+    status, answer = ask(method, path, body if body is None or isinstance(body, str) else json.dumps(body))
+    error = answer.get("error") or {}
+    named = (error.get("field") or "").split(".")[0]
+    good = (400 <= status < 500 or error.get("reason") == "unsupported") and named == field
+    if not good and not quiet:
+        print(f"{method} {path} {str(body)[:100]}: {status}, field {error.get('field')!r}, {str(error.get('message'))[:90]}")
+    return good
+
+
+def main():
+    before, tried, bad = count(), 0, 0
+    for method, path, base, fields in BODIES:
+        for field, values in list(fields.items()) + [("nope", [1])]:
+            for value in values:
+                tried += 1
+                bad += not check(method, path, {**base, field: value}, field)
+        for body in ("[]", "1", "{", "\"x\"", '{"a":1,"a":2}', "[" * 5000):
+            tried += 1
+            status = ask(method, path, body)[0]
+            bad += status != 400
+            if status != 400:
+                print(f"{method} {path} {body[:20]}: {status}")
+    for method, path, fields in QUERIES:
+        for field, values in list(fields.items()) + [("nope", ["1"])]:
+            for value in values:
+                tried += 1
+                bad += not check(method, f"{path}{'&' if '?' in path else '?'}{field}={value}", None, field)
+    if count() != before:
+        print(f"something was made: {before} before, {count()} now")
+        bad += 1
+    print(f"{tried} tried, {bad} wrong")
+    sys.exit(bad > 0)
+
+
+main()
