@@ -132,6 +132,7 @@ void dz_blob_digest_release(struct dz_blob_digest *d); /* for DZ_AUTO too; zeroe
 struct dz_blob_copy {
     const _Atomic bool *cancel; /* set by another thread: DZ_ECANCELED; may be NULL */
     bool hash;                  /* want the hash even if that means reading a clone */
+    bool no_hash;               /* nobody wants it */
 };
 struct dz_blob_copied {
     uint64_t size;

@@ -22,6 +22,7 @@ enum {
     USED_MAX = 8,                   /* times that a cell says what it uses */
     RUN_NS = 2 * 1000 * 1000,       /* between two looks at the socket */
     TELL_NS = 250 * 1000 * 1000,    /* between two words about activity */
+    QUIET_NS = 20 * 1000 * 1000,    /* of waiting, until a short log is moved into the file */
     LOCK_STEP_NS = 2 * 1000 * 1000, /* between two tries for the lock of the file */
 };
 
@@ -325,10 +326,14 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
     int64_t until = kill_at == INT64_MAX ? -1 : kill_at - dz_clock_boot_ns();
     if (kill_at != INT64_MAX && (left < 0 || until < left))
         left = until > 0 ? until : 0;
+    bool tidy = dz_serve_log_due(s) && (left < 0 || left > QUIET_NS);
+    if (tidy)
+        left = QUIET_NS;
     const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
     if (s->machine.execs->blocked || s->ops->blocked)
         p.events |= POLLOUT;
-    (void)ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
+    if (ppoll(&p, 1, left < 0 ? NULL : &ts, NULL) == 0 && tidy)
+        dz_serve_log(s, true);
 }
 
 DZ_NORETURN void dz_many_serve(struct dz_serve *s)
@@ -349,6 +354,7 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
             busy |= dz_kernel_runnable(s->machine.kernel) || s->ops->changed;
             tell_in = tell_activity(s);
         }
+        dz_serve_log(s, false);
         if (!busy)
             wait_for_anything(s, tell_in);
     }

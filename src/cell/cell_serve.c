@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "db/db.h"
+#include "vfs/vfs.h"
 #include "kernel/kernel.h"
 #include "wasm/wasm.h"
 
@@ -29,6 +30,7 @@
 enum {
     RUN_NS = 10 * 1000 * 1000,    /* between two looks at the socket */
     SETTLE_TURNS = 20,            /* of RUN_NS, for processes to come out of vfork */
+    LOG_PAGES = 64,               /* that are worth a checkpoint when nothing happens */
     QUIET_NS = 100 * 1000 * 1000, /* of waiting, until pages kept for a fork are given back */
 };
 
@@ -196,6 +198,29 @@ static void receive_all(struct dz_serve *s)
     push_input(s, DZ_CELL_TTY);
 }
 
+static bool log_is_due(const struct dz_serve *s, int least)
+{
+    int pages = dz_db_wal_pages(s->machine.db);
+    return pages >= least && pages >= s->log_refused + LOG_PAGES &&
+           !dz_machine_untouched(s->machine.keep); /* nothing is committed that was not asked for */
+}
+
+bool dz_serve_log_due(const struct dz_serve *s)
+{
+    return !s->start.ephemeral && log_is_due(s, LOG_PAGES);
+}
+
+/* What fails here costs nothing but room; what cannot be committed is told by the gate. */
+void dz_serve_log(struct dz_serve *s, bool quiet)
+{
+    if (quiet ? !dz_serve_log_due(s) : !log_is_due(s, DZ_DB_CHECKPOINT_PAGES))
+        return;
+    int rc = dz_cell_machine_commit(&s->machine, NULL);
+    if (rc == 0)
+        rc = dz_vfs_maintain(s->machine.vfs, quiet, NULL);
+    s->log_refused = rc == 1 ? 0 : dz_db_wal_pages(s->machine.db);
+}
+
 static void wait_for_anything(struct dz_serve *s)
 {
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
@@ -210,6 +235,7 @@ static void wait_for_anything(struct dz_serve *s)
     int n = ppoll(&p, 1, &ts, NULL);
     if (n == 0 && first != left) {
         dz_wasm_mem_trim();
+        dz_serve_log(s, true);
         if (left > 0)
             left -= first;
         ts = (struct timespec){left / DZ_NS_PER_S, left % DZ_NS_PER_S};
@@ -341,7 +367,7 @@ void dz_serve_copy(struct dz_serve *s, int rc, struct dz_err *err)
 {
     uint64_t bytes = 0;
     if (rc == 0)
-        rc = dz_cell_sleep_copy(&s->machine, s->copy.fds[0], s->copy.fds[1], &bytes, err);
+        rc = dz_db_copy(s->machine.db, s->copy.fds[0], &bytes, err);
     struct dz_frame f = {.type = DZ_FRAME_COPIED, .value = bytes};
     if (rc < 0)
         f = (struct dz_frame){.type = DZ_FRAME_COPIED,
@@ -375,6 +401,7 @@ DZ_NORETURN static void run(struct dz_serve *s)
         enum dz_kernel_state state = dz_serve_run(s, RUN_NS);
         push_input(s, DZ_CELL_STDIN);
         push_input(s, DZ_CELL_TTY);
+        dz_serve_log(s, false);
         if (state == DZ_KERNEL_IDLE && !dz_kernel_runnable(k))
             wait_for_anything(s);
         else if (any_refused(s))

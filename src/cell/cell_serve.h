@@ -19,6 +19,7 @@ struct dz_serve {
     struct dz_cell_machine machine;
     struct dz_put put;
     struct dz_cell_input in[4]; /* STDIN and TTY are used */
+    int log_refused;            /* pages of a log that could not be moved */
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 
     /* with many commands */
@@ -34,6 +35,10 @@ DZ_NORETURN void dz_serve_fail(const struct dz_serve *s, int code, const struct 
 int dz_serve_sleep(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err);
 /* Run processes; ends of jobs are seen to. */
 enum dz_kernel_state dz_serve_run(struct dz_serve *s, int64_t ns);
+/* Between replies: move the log into the file when it is long; quiet: also a short one, nothing
+ * has happened for a while. _due: would the latter do anything? */
+void dz_serve_log(struct dz_serve *s, bool quiet);
+bool dz_serve_log_due(const struct dz_serve *s);
 /* Answer to SNAPSHOT: rc of what was done, and copy the file. */
 void dz_serve_copy(struct dz_serve *s, int rc, struct dz_err *err);
 /* The first process has ended: so has the cell. */

@@ -6,20 +6,12 @@
  */
 #include "cell/cell_sleep.h"
 
-#include "base/fd.h"
 #include "base/hash.h"
-#include "base/mem.h"
 #include "db/db.h"
 #include "machine/machine.h"
 #include "vfs/vfs.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
-
-enum {
-    COPY_STEP = 1 << 20,
-};
 
 /* --- dirty pages ---------------------------------------------------------------------- */
 
@@ -237,32 +229,6 @@ int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *
     int rc = dz_machine_sleep(m->keep, m->kernel, m->vfs, &how, err);
     *ret_wake_at = dz_machine_wake_at(m->keep);
     return rc;
-}
-
-static int copy_fd(int from, int to, uint64_t *bytes, struct dz_err *err)
-{
-    DZ_AUTO(dz_freep) uint8_t *step = dz_alloc(COPY_STEP);
-    int rc = step ? 0 : dz_fail(err, DZ_ENOMEM, "copy the machine: out of memory");
-    off_t at = 0;
-    while (rc == 0) {
-        ssize_t n = pread(from, step, COPY_STEP, at);
-        if (n < 0)
-            rc = dz_fail_sys(err, errno, "copy the machine");
-        if (n <= 0)
-            break;
-        rc = dz_fd_pwrite(to, step, (size_t)n, (uint64_t)at, err);
-        at += n;
-    }
-    *bytes += (uint64_t)at;
-    return rc;
-}
-
-int dz_cell_sleep_copy(struct dz_cell_machine *m, int db_fd, int wal_fd, uint64_t *ret_bytes,
-                       struct dz_err *err)
-{
-    *ret_bytes = 0;
-    int rc = copy_fd(dz_db_fd(m->db), db_fd, ret_bytes, err);
-    return rc < 0 ? rc : copy_fd(dz_db_wal_fd(m->db), wal_fd, ret_bytes, err);
 }
 
 void dz_cell_sleep_end(struct dz_cell_machine *m)

@@ -39,9 +39,6 @@ int dz_cell_sleep_write(struct dz_cell_machine *m, const struct dz_cell_inputs *
                         int64_t *ret_wake_at, struct dz_err *err);
 /* Files only, and the machine that may sleep in the file as it is: commit and close. */
 int dz_cell_sleep_leave(struct dz_cell_machine *m, struct dz_err *err);
-/* The file as it is, between two transactions, and its log, to two other files. */
-int dz_cell_sleep_copy(struct dz_cell_machine *m, int db_fd, int wal_fd, uint64_t *ret_bytes,
-                       struct dz_err *err);
 /* After dz_cell_sleep_write(), when all know that it is durable: tidy up and close. */
 void dz_cell_sleep_end(struct dz_cell_machine *m);
 /* Close the disk without touching what is in it. */

@@ -35,11 +35,6 @@ enum {
     WAL_FRAME_HEADER_BYTES = 24,
 };
 
-static uint32_t big_endian32(const unsigned char *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
 /* --- open -------------------------------------------------------------------- */
 
 int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema, bool *ret_wal_mode,
@@ -55,7 +50,7 @@ int dz_db_header_check(struct dz_db *db, const struct dz_db_schema *schema, bool
     if (n < (int64_t)sizeof h || memcmp(h, "SQLite format 3", 16) != 0)
         return dz_fail(err, DZ_ECORRUPT, "%s is not a %s of doze (nor any SQLite database)",
                        db->label, what);
-    uint32_t id = big_endian32(h + HEADER_APPLICATION_ID);
+    uint32_t id = dz_db_big32(h + HEADER_APPLICATION_ID);
     if (schema && id != schema->application_id)
         return dz_fail(err, DZ_ESTATE, "%s is not a %s of doze: an SQLite database of another kind",
                        db->label, what);
@@ -173,7 +168,7 @@ static int read_version(struct dz_db *db, int64_t *ret_version, struct dz_err *e
         int64_t n = db->disk->ops->read(db->disk, DZ_DB_FILE_MAIN, h, sizeof h, 0);
         if (n != (int64_t)sizeof h)
             return dz_fail_sys(err, n < 0 ? (int)-n : EIO, "read the header of %s", db->label);
-        *ret_version = (int32_t)big_endian32(h + HEADER_USER_VERSION);
+        *ret_version = (int32_t)dz_db_big32(h + HEADER_USER_VERSION);
         return 0;
     }
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, "PRAGMA user_version");

@@ -179,6 +179,10 @@ void dz_db_undo(struct dz_db *db); /* also when the transaction is gone: then no
  * the handle's goes on using it, but not while that one closes it. */
 DZ_NODISCARD int dz_db_sync(struct dz_db *db, struct dz_err *err);
 
+/* All that is committed, into an empty file that needs no log. Not in a transaction. The copy
+ * is not synced. */
+DZ_NODISCARD int dz_db_copy(struct dz_db *db, int fd, uint64_t *ret_bytes, struct dz_err *err);
+
 /* --- checkpoint -------------------------------------------------------------- */
 
 /* May the log be overwritten from its start? (Has the replica read all of it?) */

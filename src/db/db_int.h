@@ -53,6 +53,12 @@ struct dz_db {
     char label[DB_LABEL_MAX];
 };
 
+/* As files of SQLite have them. */
+static inline uint32_t dz_db_big32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
 /* Turn a result code of SQLite into an error of ours, with SQLite's sentence.
  * h may be NULL when there is no connection. */
 DZ_COLD int dz_db_fail(const struct dz_db *db, int rc, struct dz_err *err, const char *what);

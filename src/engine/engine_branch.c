@@ -50,7 +50,7 @@ static int copy_one(const struct branch *b, bool log, struct dz_err *err)
 {
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
-    const struct dz_blob_copy how = {0};
+    const struct dz_blob_copy how = {.no_hash = true};
     struct dz_blob_copied copied;
     char from[DZ_COLD_KEY], to[DZ_COLD_KEY];
     (void)snprintf(from, sizeof from, "%s.doze%s", b->snap.id, log ? "-wal" : "");
@@ -328,7 +328,7 @@ static void on_forked(void *arg, const struct dz_snapshot_row *snap,
             .snapshot_id = snap->id,
             .created = dz_clock_real_ms(),
         };
-        int rc = dz_registry_fork_add(f->e->registry, &row, true, &why.err);
+        int rc = dz_registry_fork_add(f->e->registry, &row, false, &why.err);
         f->done(f->arg, rc < 0 ? NULL : &row, rc < 0 ? &why : NULL);
     }
     dz_free(f->label);

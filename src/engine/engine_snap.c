@@ -3,8 +3,10 @@
  * engine_snap.c - snapshots: a sandbox's file as it is at one instant, with its machine
  * asleep in it, while the sandbox goes on.
  *
- *     DATA/snapshots/.SNAP.doze, .SNAP.doze-wal   being written, by the sandbox's cell
- *     DATA/snapshots/SNAP.doze, SNAP.doze-wal     there, before its row is
+ *     DATA/snapshots/.SNAP.doze, .SNAP.doze-wal   being written, by the sandbox's cell; the log
+ *                                                 stays empty and goes
+ *     DATA/snapshots/SNAP.doze                    there, before its row is; with a log when an
+ *                                                 older doze wrote it
  *
  * What was being written or removed when a daemon died has a claim, by which the next one
  * removes it. A snapshot outlives its sandbox.
@@ -151,8 +153,11 @@ static void on_kept(void *arg)
         .generation = c->row.generation,
         .created = dz_clock_real_ms(),
     };
+    /* A fork is as durable as a sandbox that was just made: its files are, and its row goes to the
+     * disk with the next ones, in their order. */
+    bool durable = strcmp(c->kind, "fork") != 0;
     if (c->rc == 0)
-        c->rc = dz_registry_snapshot_add(c->e->registry, &row, true, &c->err);
+        c->rc = dz_registry_snapshot_add(c->e->registry, &row, durable, &c->err);
     if (c->rc < 0) {
         copy_fail_err(c, c->rc, &c->err);
         return;

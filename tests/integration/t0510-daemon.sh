@@ -57,6 +57,12 @@ test_that 'suspend and wake: the same processes, the same files' '
     api 200 POST "$(s /web/wake)" && has out "\"detail\":\"already_active\"" &&
     api 200 POST "$(s /web/exec)" "{\"shell\":\"cat /tmp/f; kill -0 $pid && echo alive\"}" && has out "kept\\nalive\\n"
 '
+test_that 'a machine that runs on does not let its log grow, and puts it into the file when it is quiet' '
+    log=$(ls data/live/*.doze-wal) && id=${log%-wal} &&
+    api 200 POST "$(s /web/exec)" "{\"shell\":\"for i in 1 2 3 4 5 6 7 8; do head -c 8000000 /dev/urandom >/workspace/big; sync; done\"}" &&
+    [ "$(stat -c %s "$log")" -lt 40000000 ] && size=$(stat -c %s "$id") && [ "$size" -gt 8000000 ] &&
+    api 200 POST "$(s /web/exec)" "{\"shell\":\"rm /workspace/big\"}"
+'
 test_that 'any command wakes, unless auto_resume is off' '
     api 200 POST "$(s /web/suspend)" && api 200 POST "$(s /web/exec)" "{\"shell\":\"cat /tmp/f\"}" && has out "kept" &&
     api 200 PATCH "$(s /web)" "{\"auto_resume\":false}" && api 200 POST "$(s /web/suspend)" &&
