@@ -40,6 +40,7 @@ enum {
     BOXES = 8, /* sandboxes of a kind, taken in turn */
     MB = 1 << 20,
     OPS = 16,
+    QUIET_MS = 30, /* after which a cell has moved its log into its file */
 };
 
 /* --- what sleeps ------------------------------------------------------------------------- */
@@ -373,8 +374,9 @@ static int fork_machine(struct bench *b, void *arg, long count)
     for (long i = 0; i < count; i++) {
         struct bench_box child = {
             .base = x->base, .disk = bench_nameless(), .wal = bench_nameless()};
-        bench_pool_settle(BENCH_AHEAD);
         tell(x, w); /* something has changed since the last one */
+        bench_pool_settle(BENCH_AHEAD);
+        (void)poll(NULL, 0, QUIET_MS);
         begin(b, w->op, bench_cell_cpu_us(x));
         bench_box_copy(x, &child);
         start_counted(w->op, &child, false);

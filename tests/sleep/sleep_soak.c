@@ -30,7 +30,7 @@ static const char script[] =
     "echo $n lines, $(wc -l </workspace/log) jobs";
 
 enum {
-    EVERY = 100,           /* cycles between two looks into the file */
+    EVERY = 20,            /* cycles between two looks into the file */
     ROWS_MAX = 4000,       /* of mem */
     MEMORY_MAX = 16 << 20, /* bytes in them */
     FILE_MAX = 48 << 20,   /* of the file and its log */
@@ -100,8 +100,8 @@ int main(int argc, char **argv)
     if (!same)
         printf("# cycle %llu: %s; it said: %s# it should: %s", (unsigned long long)i, r.text,
                r.out.p, want);
-    printf("# at most %llu rows and %llu KiB of memory, %llu KiB of file\n",
-           (unsigned long long)peak.rows, (unsigned long long)peak.memory >> 10,
+    printf("# %u sleeps; at most %llu rows and %llu KiB of memory, %llu KiB of file\n",
+           (unsigned)r.legs, (unsigned long long)peak.rows, (unsigned long long)peak.memory >> 10,
            (unsigned long long)peak.file >> 10);
     printf("%sok 1 - nothing is lost in %llu cycles\n", same ? "" : "not ",
            (unsigned long long)cycles);
