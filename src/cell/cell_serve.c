@@ -15,8 +15,8 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "db/db.h"
-#include "vfs/vfs.h"
 #include "kernel/kernel.h"
+#include "vfs/vfs.h"
 #include "wasm/wasm.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
  * Packing takes longer than writing what it saves, so it is for what may stay: pages
  * that come into the file for the first time, and those that lived on in a row that is
  * emptied, DZ_MEM_PACK_PAGES of them in one sleep. A page that was written before and has changed
- * will do so again, and stays as it is.
+ * will do so again, and stays as it is, unless DZ_MEM_TINY are all.
  *
  * Invariant: homes and live counts are those of what is committed; a sleep works
  * on copies, which dz_machine_mem_done() puts in their place.
@@ -373,6 +373,7 @@ struct row_out {
     int64_t seq;
     uint32_t to_stay;  /* pages of the row under way that are worth packing */
     uint32_t may_pack; /* pages, still */
+    bool tiny;         /* there are hardly any */
 };
 
 static int flush_row(struct row_out *o, struct dz_err *err)
@@ -382,7 +383,7 @@ static int flush_row(struct row_out *o, struct dz_err *err)
     uint32_t pages = o->packer.pages;
     if (pages == 0)
         return 0;
-    bool packs = o->to_stay > pages / 2 && o->may_pack >= pages;
+    bool packs = (o->tiny || o->to_stay > pages / 2) && o->may_pack >= pages;
     dz_mem_pack_end(&o->packer, packs, &bytes, &size);
     o->may_pack -= packs ? pages : 0;
     o->to_stay = 0;
@@ -482,8 +483,10 @@ int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, bool tid
 {
     struct row_out o = {.m = m, .c = c, .may_pack = DZ_MEM_PACK_PAGES};
     m->stats.pages = m->stats.bytes = 0;
-    bool many = dirty_pages(c) > DZ_MEM_FEW;
-    int rc = dz_mem_pack_init(&o.packer, many ? DZ_MEM_ROW_MANY : DZ_MEM_ROW_FEW, err);
+    size_t dirty = dirty_pages(c);
+    o.tiny = dirty <= DZ_MEM_TINY;
+    int rc =
+        dz_mem_pack_init(&o.packer, dirty > DZ_MEM_FEW ? DZ_MEM_ROW_MANY : DZ_MEM_ROW_FEW, err);
     if (rc == 0)
         rc = delete_rows(m, &c->rows, tidy, err);
     for (size_t i = 0; rc == 0 && i < c->spaces; i++)

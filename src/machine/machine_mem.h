@@ -12,6 +12,7 @@ enum {
     DZ_MEM_ROW_FEW = 64,    /* pages in a row of a sleep that writes few: kind to caches */
     DZ_MEM_ROW_MANY = 128,  /* of one that writes more than DZ_MEM_FEW: half the rows */
     DZ_MEM_FEW = 1024,
+    DZ_MEM_TINY = 32,         /* pages: packed in any case, in no time */
     DZ_MEM_PACK_PAGES = 1024, /* pages that one sleep packs */
 };
 
