@@ -13,7 +13,7 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wvla -
         -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wwrite-strings \
         -Wpointer-arith -Wcast-qual -Wformat=2 -Wdouble-promotion -Wnull-dereference \
         -Wswitch-enum -Wimplicit-fallthrough -Werror
-WARN += $(if $(findstring clang,$(CC)),-Wno-gnu -Wcomma -Wunreachable-code,-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Walloc-zero -Wno-pedantic)
+WARN += $(if $(findstring clang,$(CC)),-Wno-gnu -Wcomma -Wunreachable-code $(call cc-option,-Wno-c23-extensions),-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Walloc-zero -Wno-pedantic)
 HARDEN := -fstack-protector-strong -fno-common -fno-strict-aliasing -fPIE
 
 OPT_debug   := -Og -g3

@@ -270,12 +270,16 @@ static int spawn(struct dz_engine_build *b, struct dz_err *err)
     path_of(b, "", dir);
     path_of(b, "files", tar);
     path_of(b, "recipe", text);
-    if (b->from)
-        argv[n++] = "--from", argv[n++] = b->from;
+    if (b->from) {
+        argv[n++] = "--from";
+        argv[n++] = b->from;
+    }
     if (b->fresh)
         argv[n++] = "--fresh";
-    if (b->tar)
-        argv[n++] = "--files", argv[n++] = tar;
+    if (b->tar) {
+        argv[n++] = "--files";
+        argv[n++] = tar;
+    }
     argv[n++] = "--";
     argv[n++] = b->tar ? b->recipe : text;
     (void)snprintf(data, sizeof data, "DOZE_DATA=%s", b->e->data_path);
