@@ -169,6 +169,7 @@ const char *dz_api_openapi_row(size_t index, const char **ret_path, const char *
     X(move, "MoveBody")       \
     X(sql, "SqlBody")         \
     X(token, "TokenBody")     \
+    X(tenant, "TenantBody")   \
     X(timeout, "TimeoutBody") \
     X(build, "BuildBody")
 #define X(name, schema) extern const struct dz_api_field *const dz_api_body_##name;

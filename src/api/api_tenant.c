@@ -73,6 +73,7 @@ static const struct dz_api_field set_fields[] = {
     {"quotas", DZ_API_OBJECT, offsetof(struct set, quotas), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
+const struct dz_api_field *const dz_api_body_tenant = set_fields;
 
 void dz_api_tenant_set(struct dz_http_req *r, void *api)
 {
