@@ -10,6 +10,7 @@
 
 #include "base/num.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -222,6 +223,7 @@ void dz_api_image_upload(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
+    assert(s);
     s->api = a;
     s->id = dz_http_id(r);
     dz_http_on_gone(r, sending_gone, s);

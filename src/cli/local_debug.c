@@ -19,6 +19,7 @@
 #include "cli/cli_remote.h"
 #include "cli/local_config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -92,8 +93,9 @@ static void put_command(struct dump *d, const char *key, const struct dz_cli_com
     c.json = true;
     c.out_tty = c.out_color = false;
     int rc = command->run(&c, &err);
-    rewind(out);
-    while ((n = fread(piece, 1, sizeof piece, out)) > 0)
+    if (fseek(out, 0, SEEK_SET) < 0)
+        rc = dz_fail_sys(&err, errno, "read what %s said", key);
+    while (rc >= 0 && (n = fread(piece, 1, sizeof piece, out)) > 0)
         dz_buf_add(&text, piece, n);
     (void)fclose(out);
     if (rc < 0 || text.len == 0 || text.err) {

@@ -93,16 +93,18 @@ static void create(struct dz_http_req *r, void *user)
 
 static void hop(struct dz_http_req *r, void *user)
 {
-    const char *verb = dz_http_param(r, "verb");
+    struct dz_str path = dz_http_path(r);
+    struct dz_str verb = dz_str_sub(path, dz_str_rfind_char(path, '/') + 1, path.n);
     char after[256];
     (void)user;
-    (void)snprintf(after, sizeof after, "after %s %.*s", verb, DZ_STR_ARG(dz_http_body(r)));
+    (void)snprintf(after, sizeof after, "after %.*s %.*s", DZ_STR_ARG(verb),
+                   DZ_STR_ARG(dz_http_body(r)));
     json_t *o = json_pack("{s:s}", "state", after);
     char *text = json_dumps(o, JSON_COMPACT);
     json_decref(o);
-    if (strcmp(verb, "wake") == 0)
+    if (dz_str_eqz(verb, "wake"))
         say(r, 200, "{\"result\":\"cold\",\"rung\":\"local\",\"ms\":0.84}");
-    else if (strcmp(verb, "archive") == 0)
+    else if (dz_str_eqz(verb, "archive"))
         refuse(r, DZ_ESTATE, "archive: it is suspended, and only a frozen one can be archived");
     else
         say(r, 200, text);
@@ -373,6 +375,7 @@ static const struct dz_http_route routes[] = {
     {.method = "GET", .pattern = S, .handle = get},
     {.method = "DELETE", .pattern = S, .handle = fixed, .data = ""},
     {.method = "DELETE", .pattern = S "/hold", .handle = fixed, .data = "{\"state\":\"free\"}"},
+    {.method = "POST", .pattern = S "/hold", .handle = hop},
     {.method = "GET", .pattern = S "/exec", .handle = exec_socket},
     {.method = "POST", .pattern = S "/exec", .handle = fixed, .data = "{\"exec_id\":\"exe_9\"}"},
     {.method = "GET",
