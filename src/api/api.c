@@ -193,6 +193,20 @@ void dz_api_send(struct dz_http_req *r, int status, struct dz_api_out *o)
     dz_buf_release(&o->text);
 }
 
+void dz_api_list_begin(struct dz_api_out *o, const char *name)
+{
+    dz_api_begin(o);
+    dz_json_key(&o->json, name);
+    dz_json_array(&o->json);
+}
+
+void dz_api_list_send(struct dz_http_req *r, struct dz_api_out *o, const char *next)
+{
+    dz_json_end(&o->json);
+    dz_json_put_strz(&o->json, "next_cursor", next);
+    dz_api_send(r, 200, o);
+}
+
 void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms)
 {
     char text[DZ_RFC3339_TEXT];

@@ -86,17 +86,13 @@ void dz_api_snapshots(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
-    dz_api_begin(&o);
-    dz_json_key(&o.json, "snapshots");
-    dz_json_array(&o.json);
+    dz_api_list_begin(&o, "snapshots");
     for (size_t i = 0; i < rows.n; i++) {
         dz_json_object(&o.json);
         put_snapshot(&o.json, &rows.p[i]);
         dz_json_end(&o.json);
     }
-    dz_json_end(&o.json);
-    dz_json_put_strz(&o.json, "next_cursor", rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
-    dz_api_send(r, 200, &o);
+    dz_api_list_send(r, &o, rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
 }
 
 void dz_api_snapshot_resume(struct dz_http_req *r, void *api)
@@ -231,17 +227,13 @@ void dz_api_forks(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
-    dz_api_begin(&o);
-    dz_json_key(&o.json, "forks");
-    dz_json_array(&o.json);
+    dz_api_list_begin(&o, "forks");
     for (size_t i = 0; i < rows.n; i++) {
         dz_json_object(&o.json);
         put_fork(&o.json, &rows.p[i]);
         dz_json_end(&o.json);
     }
-    dz_json_end(&o.json);
-    dz_json_put_strz(&o.json, "next_cursor", rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
-    dz_api_send(r, 200, &o);
+    dz_api_list_send(r, &o, rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
 }
 
 void dz_api_fork_attach(struct dz_http_req *r, void *api)

@@ -61,18 +61,14 @@ void dz_api_images(struct dz_http_req *r, void *api)
         return;
     }
     struct dz_engine_images_page images = {.after = page.cursor, .limit = page.limit};
-    dz_api_begin(&o);
-    dz_json_key(&o.json, "images");
-    dz_json_array(&o.json);
+    dz_api_list_begin(&o, "images");
     int rc = dz_engine_images(a->engine, &images, list_one, &o.json, &why);
     if (rc < 0) {
         dz_buf_release(&o.text);
         dz_api_refuse(r, &why);
         return;
     }
-    dz_json_end(&o.json);
-    dz_json_put_strz(&o.json, "next_cursor", images.more ? images.last : NULL);
-    dz_api_send(r, 200, &o);
+    dz_api_list_send(r, &o, images.more ? images.last : NULL);
 }
 
 static void put_packages(struct dz_json *j, const struct dz_image *i)

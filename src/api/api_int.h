@@ -97,6 +97,9 @@ struct dz_api_out {
 };
 void dz_api_begin(struct dz_api_out *o);
 void dz_api_send(struct dz_http_req *r, int status, struct dz_api_out *o); /* ends the object */
+/* The same of a list: `name` is its member; `next` is where its next page begins, NULL: none. */
+void dz_api_list_begin(struct dz_api_out *o, const char *name);
+void dz_api_list_send(struct dz_http_req *r, struct dz_api_out *o, const char *next);
 
 /* limit= and cursor= of a list, and no parameter but those and `more` (ends with NULL). */
 struct dz_api_page {

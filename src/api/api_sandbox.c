@@ -274,14 +274,10 @@ void dz_api_list(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
-    dz_api_begin(&o);
-    dz_json_key(&o.json, "sandboxes");
-    dz_json_array(&o.json);
+    dz_api_list_begin(&o, "sandboxes");
     for (size_t i = 0; i < rows.n; i++)
         dz_api_put_sandbox(a, &o.json, &rows.p[i]);
-    dz_json_end(&o.json);
-    dz_json_put_strz(&o.json, "next_cursor", more ? rows.p[rows.n - 1].id : NULL);
-    dz_api_send(r, 200, &o);
+    dz_api_list_send(r, &o, more ? rows.p[rows.n - 1].id : NULL);
 }
 
 void dz_api_get(struct dz_http_req *r, void *api)

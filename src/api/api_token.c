@@ -65,17 +65,13 @@ void dz_api_tokens(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
-    dz_api_begin(&o);
-    dz_json_key(&o.json, "tokens");
-    dz_json_array(&o.json);
+    dz_api_list_begin(&o, "tokens");
     for (size_t i = 0; i < rows.n; i++) {
         dz_json_object(&o.json);
         put_token(&o.json, &rows.p[i]);
         dz_json_end(&o.json);
     }
-    dz_json_end(&o.json);
-    dz_json_put_strz(&o.json, "next_cursor", rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
-    dz_api_send(r, 200, &o);
+    dz_api_list_send(r, &o, rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
 }
 
 void dz_api_token_revoke(struct dz_http_req *r, void *api)
