@@ -23,6 +23,7 @@
 
 #include "base/vm.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -111,7 +112,7 @@ static bool take_batch(size_t c)
     return first != NULL;
 }
 
-static void populate(char *run)
+static void populate(const char *run)
 {
     uintptr_t page = dz_vm_page(), from = ((uintptr_t)run + page - 1) & ~(page - 1);
     dz_vm_populate((void *)from, ((uintptr_t)run + RUN - from) & ~(page - 1));
@@ -154,6 +155,7 @@ static void *heap_malloc(int n)
     if (!l->first && !take_batch(c))
         return carve(c);
     struct block *b = l->first;
+    assert(b); /* a batch is no empty list */
     l->first = b->next;
     l->count--;
     return b;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -356,7 +357,9 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struc
         return 0;
     if (spec->kind == JOB_USE && (rc = may_wake(row, why)) < 0)
         return rc;
-    bool wakes = spec->kind == JOB_USE || (spec->request && spec->request->what == DZ_REQUEST_WAKE);
+    assert(spec->kind != JOB_ORDER || spec->request);
+    bool wakes = spec->kind == JOB_USE ||
+                 (spec->kind == JOB_ORDER && spec->request->what == DZ_REQUEST_WAKE);
     if (wakes && strcmp(row->state, "active") != 0 && (rc = dz_use_may_wake(e, row, why)) < 0)
         return rc;
     struct engine_job *j = make_job(e, row->id, spec);
