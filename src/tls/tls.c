@@ -132,6 +132,7 @@ int dz_tls_server(const char *certificate, const char *key, struct dz_tls_contex
         rc = begin(lib.TLS_server_method_(), &x, err);
     if (rc < 0)
         return rc;
+    assert(x);
     if (lib.SSL_CTX_use_certificate_chain_file_(x->ctx, certificate) != 1)
         rc = dz_fail(err, DZ_EINVAL, "read the certificate %s: %s", certificate,
                      reason(text, sizeof text));
@@ -159,6 +160,7 @@ int dz_tls_client(const char *authorities, struct dz_tls_context **ret_context, 
         rc = begin(lib.TLS_client_method_(), &x, err);
     if (rc < 0)
         return rc;
+    assert(x);
     lib.SSL_CTX_set_verify_(x->ctx, SSL_VERIFY_PEER, NULL);
     if (authorities && lib.SSL_CTX_load_verify_locations_(x->ctx, authorities, NULL) != 1)
         rc = dz_fail(err, DZ_EINVAL, "read the certificates in %s: %s", authorities,

@@ -193,7 +193,11 @@ static void rig_open(struct rig *r)
                                         .pool = r->pool,
                                         .data_path = r->dir,
                                         .registry = registry,
-                                        .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
+                                        .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT},
+#define X(name, text) .quotas.name = DZ_QUOTA_NONE,
+                                        DZ_QUOTAS(X)
+#undef X
+    };
     CHECK_INT(dz_engine_new(&opts, &r->e, &r->why.err), 0);
     CHECK_INT(dz_engine_recover(r->e, &r->why.err), 0);
     rig_create(r, "a");
