@@ -84,6 +84,7 @@ PAIRS_OF = {
     "image": [("base", "base")],
     "token": [("b", "x")],
     "key": [("k", "k")],
+    "tenant": [("beta", "betx")],
 }
 BODIES = {
     "/exec": {"cmd": ["true"]}, "/signal": {"signal": "TERM"}, "/resize": {"rows": 2, "cols": 2}, "/sql": {"query": "SELECT 1"},
