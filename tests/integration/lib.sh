@@ -113,7 +113,7 @@ test_that() { # WHAT COMMANDS
         LIB_FAILED=$((LIB_FAILED + 1))
         verdict='not ok'
         note=''
-        sed 's/^/# /' "$LIB_SCRATCH/log"
+        sed -e 's/^/# /' -e '$a\' "$LIB_SCRATCH/log"
     fi
     echo "$verdict $LIB_COUNT - $what$note"
 }
