@@ -113,6 +113,7 @@ struct dz_space {
     uint32_t *home; /* by page: number of a row + 1; 0: as the base */
     size_t homes;
     bool marked, seen;
+    bool apart; /* it was not made of its base: what was written says nothing of that */
 };
 struct dz_mem_row {
     int64_t rowid; /* of SQLite */

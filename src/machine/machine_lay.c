@@ -20,6 +20,7 @@
 enum {
     POPULATE_MIN = 4, /* pages */
 };
+#define GEN_MAX (INT64_MAX / 2) /* the next sleep's number is one more */
 
 /* Where active segments could not be part of the image, an instance begins with
  * more than its base. */
@@ -139,6 +140,11 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
             .rowid = dz_col_int(st, 0), .gen = dz_col_int(st, 1), .seq = dz_col_int(st, 2)};
         size_t size = 0;
         const void *bytes = dz_col_blob(st, 3, &size);
+        if (dz_col_type(st, 1) != DZ_DB_INT || row.gen < 0 || row.gen > GEN_MAX)
+            rc = dz_fail(err, DZ_ECORRUPT,
+                         "the memory of the machine in the file is damaged: a row is of no sleep");
+        if (rc < 0)
+            break;
         m->mem.gen = row.gen > m->mem.gen ? row.gen : m->mem.gen;
         *ret_bytes += size;
         rc = dz_vec_push(&m->mem.rows, row) < 0

@@ -119,7 +119,7 @@ int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err)
 
 /* --- finding what is dirty -------------------------------------------------------------- */
 
-static void add_run(struct dz_machine_runs *runs, size_t at)
+void dz_mem_add_run(struct dz_machine_runs *runs, size_t at)
 {
     assert(runs->n == 0 || runs->p);
     struct dz_machine_run *last = runs->n ? &runs->p[runs->n - 1] : NULL;
@@ -130,15 +130,19 @@ static void add_run(struct dz_machine_runs *runs, size_t at)
 }
 
 /* A memory that no row names yet. */
-static int find_new(const struct dz_machine *m, const struct dz_space *s,
-                    struct dz_machine_runs *runs, struct dz_err *err)
+static int find_new(const struct dz_machine *m, struct dz_space *s, struct dz_machine_runs *runs,
+                    struct dz_err *err)
 {
+    int rc = 0;
     if (m->ops->differs)
-        return m->ops->differs(m->ops->arg, &s->range, runs, err);
-    for (size_t at = 0; at < s->range.size; at += PAGE)
-        if (!dz_mem_is_base(&s->range, at))
-            add_run(runs, at);
-    return 0;
+        rc = m->ops->differs(m->ops->arg, &s->range, runs, err);
+    else
+        for (size_t at = 0; at < s->range.size; at += PAGE)
+            if (!dz_mem_is_base(&s->range, at))
+                dz_mem_add_run(runs, at);
+    if (rc == 0 && !s->base)
+        dz_mem_choose_base(m, s, runs);
+    return rc;
 }
 
 struct compare {
@@ -179,7 +183,7 @@ static int find_by_rows(const struct dz_machine *m, struct dz_space *s,
     dz_mem_reader_close(&r);
     for (size_t page = 0; rc == 0 && page < s->homes; page++)
         if (s->home[page] ? !c.same[page] : !dz_mem_is_base(&s->range, page * PAGE))
-            add_run(runs, page * PAGE);
+            dz_mem_add_run(runs, page * PAGE);
     dz_free(c.same);
     return rc;
 }
@@ -191,9 +195,9 @@ static int find_dirty(const struct dz_machine *m, struct dz_space *s, struct dz_
     for (size_t i = 0; !named && i < s->homes; i++)
         named = s->home[i] != 0;
     runs->max = DZ_MACHINE_RUNS_MAX;
-    int rc = s->marked ? m->ops->written(m->ops->arg, &s->range, runs, err)
-             : named   ? find_by_rows(m, s, runs, err)
-                       : find_new(m, s, runs, err);
+    int rc = s->marked           ? m->ops->written(m->ops->arg, &s->range, runs, err)
+             : named || s->apart ? find_by_rows(m, s, runs, err)
+                                 : find_new(m, s, runs, err);
     if (rc == 0 && runs->err)
         rc = dz_fail(err, runs->err, "put the machine to sleep: too many runs of dirty pages");
     return rc;
@@ -314,7 +318,7 @@ static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, 
                 dirty = true;
             }
             if (dirty)
-                add_run(&all, page * PAGE);
+                dz_mem_add_run(&all, page * PAGE);
         }
         c->dirty.p[i] = all;
         dz_vec_release(&old);

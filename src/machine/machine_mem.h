@@ -94,5 +94,11 @@ void dz_mem_set_range(struct dz_space *s, struct dz_wasm_inst *inst);
 bool dz_mem_is_base(const struct dz_machine_range *r, size_t at);
 void dz_mem_to_base(const struct dz_machine_range *r, size_t at);
 int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err);
+/* One more dirty page, behind those before. */
+void dz_mem_add_run(struct dz_machine_runs *runs, size_t at);
+/* Of a memory that stands on its module, and `runs` are what differs from that: it may stand
+ * on one of the image's instead, and runs are what differs from it. */
+void dz_mem_choose_base(const struct dz_machine *m, struct dz_space *s,
+                        struct dz_machine_runs *runs);
 
 #endif

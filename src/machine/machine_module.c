@@ -70,8 +70,11 @@ int dz_machine_module_open(struct dz_machine *m, const struct dz_machine_module 
     char part[PART_SIZE];
     uint8_t sha256[DZ_SHA256_BYTES];
     const struct dz_machine_ops *ops = m->ops;
-    int rc = ops->module_get(ops->arg, row->sha256, same_file(m, row), NULL, (size_t)row->size,
-                             ret_module, err);
+    uint64_t ino = same_file(m, row);
+    int rc = ops->module_get(ops->arg, row->sha256, ino, NULL, (size_t)row->size, ret_module, err);
+    if (rc == DZ_ENOENT && ino != row->ino) /* touched, perhaps: its bytes are hashed */
+        rc = ops->module_get(ops->arg, row->sha256, row->ino, NULL, (size_t)row->size, ret_module,
+                             err);
     if (rc != DZ_ENOENT)
         return rc;
     part_name(row->sha256, part);

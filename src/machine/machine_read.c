@@ -18,6 +18,10 @@
 
 #define BAD(err, ...) dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: " __VA_ARGS__)
 
+enum {
+    PAGES_MAX = 1 << 20, /* of a memory: 4 GiB */
+};
+
 bool dz_view_cut(struct dz_view *v, uint64_t size, struct dz_view *ret)
 {
     if (size > dz_view_left(v))
@@ -79,7 +83,7 @@ static int read_spaces(struct dz_machine *m, struct dz_err *err)
         if (space.s.id == 0 || space.s.id >= m->head.next_space ||
             dz_mem_space(&m->mem, space.s.id) || space.s.base > DZ_MACHINE_BASE_IMAGE ||
             (space.s.base == DZ_MACHINE_BASE_IMAGE) != (space.s.base_space != 0) ||
-            space.s.proc > DZ_KERNEL_PROCS_MAX)
+            space.s.proc > DZ_KERNEL_PROCS_MAX || space.s.pages > PAGES_MAX)
             return BAD(err, "its memory %llu makes no sense", (unsigned long long)space.s.id);
         if (dz_vec_push(&m->mem.spaces, space) < 0)
             return dz_fail(err, m->mem.spaces.err, "wake the machine: too many memories");
@@ -95,6 +99,8 @@ static int read_head(struct dz_machine *m, struct dz_err *err)
         return rc;
     if (m->head.policy[DZ_MACHINE_POLICY_MAX - 1] != '\0')
         return BAD(err, "the name of its policy does not end");
+    if (m->head.next_space > INT64_MAX)
+        return BAD(err, "it has had more memories than there are numbers");
     m->next_space = m->head.next_space;
     return 0;
 }

@@ -83,4 +83,25 @@ test_that 'what cannot be one says why' '
     run 1 doze image snapshot a.doze -t y && has err memory_lost && run 1 doze image inspect y
 '
 
+test_that 'what it forks stands on the image, too, and goes on' '
+    need && printf "[image]\nname = fork:1\nfrom = %s\nentry = /bin/sh\n" "$base" >fork.ini && run 0 doze image build -q fork.ini &&
+    script="v=\$(seq 1 60000); echo ready; while read x; do case \$x in fork) { while :; do
+        read y <p && [ \$y = tell ] && echo child \${#v} && break; done; } & echo forked;; tell) echo tell >p; wait; echo parent \${#v};; esac; done" &&
+    asleep g.doze -I fork:1 -- sh -c "mkfifo /workspace/p; cd /workspace; $script" && run 0 doze image snapshot -q g.doze -t forks &&
+    say=fork asleep h.doze -I forks && { stat -c %s g.doze h.doze; [ "$(stat -c %s h.doze)" -lt 250000 ]; } &&
+    cp h.doze i.doze && echo tell >in && run 0 doze resume -i h.doze <in && has out "child 348893" && has out "parent 348893" &&
+    run 75 doze resume --suspend-after 30ms i.doze && run 75 doze resume --suspend-after 30ms i.doze &&
+    [ "$(stat -c %s i.doze)" -lt 250000 ] && run 0 doze image snapshot -q i.doze -t forks:2 && run 0 doze image verify forks:2 &&
+    run 0 doze run -i -I forks:2 <in && has out "child 348893" && has out "parent 348893"
+'
+
+test_that 'an image of more programs than a cell is handed has its memory at hand all the same' '
+    need && mkdir many && for i in $(seq 10 79); do printf "\\0asm\\1\\0\\0\\0\\0\\4\\2n$i" >many/p$i; done &&
+    printf "[image]\nname = many:1\nfrom = %s\n[tree /lib/many]\nsource = many\n" "$base" >many.ini && run 0 doze image build -q many.ini &&
+    run 0 doze image inspect --json many:1 && [ "$(cat many/* | wc -c)" -eq 980 ] && [ "$(grep -o "/lib/many/" out | wc -l)" -eq 70 ] &&
+    asleep j.doze -I many:1 -- sh -c "$script" && run 0 doze image snapshot -q j.doze -t many:2 && run 0 doze image verify many:2 &&
+    echo one >in && run 0 doze run -i -I many:2 <in && has out "1 one 348893" && m=$(memory_file many:2) && chmod 644 "$m" &&
+    printf "\377\377" | dd of="$m" bs=1 seek=77 conv=notrunc status=none && run 125 doze run -i -I many:2 <in && has err "lies outside of it"
+'
+
 test_done
