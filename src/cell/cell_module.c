@@ -45,7 +45,7 @@ struct prepared {
 struct loaded {
     struct loaded *next;
     uint64_t ino, size;
-    int64_t mtime;
+    int64_t mtime, ctime;
     uint32_t users;
     void *owned; /* flat bytes made here; NULL: a mapping of the host's */
     bool shared; /* module is the prepared one's */
@@ -258,6 +258,14 @@ static int open_bytes(struct dz_modules *m, uint64_t ino, uint64_t file_size, st
     return rc;
 }
 
+static void of_file(struct loaded *l, uint64_t ino, const struct dz_vfs_attr *attr)
+{
+    l->ino = ino;
+    l->size = attr->size;
+    l->mtime = attr->mtime_ns;
+    l->ctime = attr->ctime_ns;
+}
+
 static int load(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *attr,
                 struct loaded **ret, struct dz_err *err)
 {
@@ -272,9 +280,7 @@ static int load(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *at
         dz_free(l);
         return rc;
     }
-    l->ino = ino;
-    l->size = attr->size;
-    l->mtime = attr->mtime_ns;
+    of_file(l, ino, attr);
     l->next = m->loaded;
     m->loaded = l;
     *ret = l;
@@ -364,22 +370,38 @@ int dz_modules_thaw(struct dz_modules *m, const uint8_t *sha256, uint64_t ino, c
         rc = from_file(m, sha256, ino, &attr, &l, err);
     if (rc < 0)
         return rc;
-    if (file) { /* so that exec finds it by its file */
-        l->ino = ino;
-        l->size = attr.size;
-        l->mtime = attr.mtime_ns;
-    }
+    if (file) /* so that exec finds it by its file */
+        of_file(l, ino, &attr);
     l->users++;
     *ret_module = l->module;
     return 0;
 }
 
+/* Whoever writes to a file can set its time back; that it was changed stays. Then its bytes are
+ * asked, once. */
+static bool still_holds(const struct dz_modules *m, struct loaded *l,
+                        const struct dz_vfs_attr *attr)
+{
+    uint8_t sha256[DZ_SHA256_BYTES];
+    if (attr->nlink == 0 || attr->size != l->size || attr->mtime_ns != l->mtime)
+        return false;
+    if (attr->ctime_ns == l->ctime)
+        return true;
+    DZ_AUTO(dz_freep) uint8_t *bytes = NULL;
+    bool same = read_program(m->vfs, l->ino, attr->size, &bytes, NULL) == 0 &&
+                dz_sha256(bytes, (size_t)attr->size, sha256, NULL) == 0 &&
+                memcmp(sha256, l->module->header->sha256, sizeof sha256) == 0;
+    if (same)
+        l->ctime = attr->ctime_ns;
+    return same;
+}
+
 uint64_t dz_modules_ino(struct dz_modules *m, const struct dz_wasm_module *module)
 {
     struct dz_vfs_attr attr;
-    for (const struct loaded *l = m->loaded; l; l = l->next)
+    for (struct loaded *l = m->loaded; l; l = l->next)
         if (l->module == module && l->ino != 0 && dz_vfs_getattr(m->vfs, l->ino, &attr) == 0 &&
-            attr.nlink > 0 && attr.size == l->size && attr.mtime_ns == l->mtime)
+            still_holds(m, l, &attr))
             return l->ino;
     return 0;
 }

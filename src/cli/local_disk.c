@@ -14,6 +14,7 @@
 #include "base/vec.h"
 #include "cli/local_hash.h"
 #include "cli/local_jail.h"
+#include "machine/machine_peek.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -124,6 +125,28 @@ static int open_image(struct dz_disk *d, const char *path, struct dz_err *err)
     return dz_db_open_fds(&d->image, files.image.db_fd, -1, &opts, err);
 }
 
+static void hold(void *arg, uint64_t ino)
+{
+    (void)dz_vfs_ref(arg, ino); /* one that is gone already keeps the machine from waking */
+}
+
+/* What a machine that sleeps in the file has open, stands in or runs stays when its name goes, as
+ * it would if it ran. One that is damaged has no say. */
+static int open_around_sleeper(struct dz_disk *d, struct dz_vfs_opts *opts, struct dz_err *err)
+{
+    static const struct dz_machine_ops none;
+    const struct dz_machine_opts look = {.db = d->db, .image = d->image, .ops = &none};
+    struct dz_machine *m = NULL;
+    d->sleeper = !d->readonly && dz_machine_open(&look, &m, NULL) == 0 &&
+                 dz_machine_found(m) == DZ_MACHINE_ASLEEP;
+    opts->keep_orphans = d->sleeper;
+    int rc = dz_vfs_open(opts, &d->vfs, err);
+    if (rc == 0 && d->sleeper)
+        rc = dz_machine_peek_inodes(m, hold, d->vfs, err);
+    dz_machine_close(m);
+    return rc;
+}
+
 int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_disk,
                  struct dz_err *err)
 {
@@ -140,7 +163,7 @@ int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_di
     if (rc < 0)
         return rc;
     d->epoch_ns = epoch * DZ_NS_PER_S;
-    const struct dz_vfs_opts opts = {
+    struct dz_vfs_opts opts = {
         .db = d->db,
         .image = d->image,
         .image_sha256 = image ? d->image_sha256 : NULL,
@@ -148,7 +171,7 @@ int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_di
         .now_ns = rc ? stopped_clock : NULL,
         .arg = d,
     };
-    rc = dz_vfs_open(&opts, &d->vfs, err);
+    rc = open_around_sleeper(d, &opts, err);
     if (rc == DZ_ENOENT && !image)
         return dz_wrap(err, rc, "open %s (--image names the image's file)", c->argv[0]);
     return rc;
@@ -157,7 +180,9 @@ int dz_disk_open(struct dz_cli *c, enum dz_disk_open how, struct dz_disk *ret_di
 int dz_disk_close(struct dz_disk *d, int rc, struct dz_err *err)
 {
     struct dz_err late = {0};
-    if (d->vfs && d->readonly)
+    if (d->vfs && d->sleeper)
+        late.code = dz_vfs_quiesce(d->vfs, NULL, NULL, &late);
+    if (d->vfs && (d->readonly || d->sleeper))
         dz_vfs_abandon(d->vfs);
     else if (d->vfs)
         late.code = dz_vfs_close(d->vfs, &late);

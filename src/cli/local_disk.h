@@ -35,6 +35,7 @@ struct dz_disk {
     struct dz_db *db, *image;
     struct dz_vfs *vfs; /* NULL: only the databases were asked for */
     bool readonly;
+    bool sleeper; /* a machine sleeps in it */
     char image_sha256[DZ_SHA256_HEX];
     int64_t epoch_ns; /* what the disk's clock shows when it was stopped */
 };

@@ -106,4 +106,22 @@ test_that 'kill -9 after it woke: memory_lost, and the files' '
     run 3 doze run --file k.doze -- prog h && has err memory_lost && run 0 doze inspect k.doze && has out "no machine"
 '
 
+test_that 'its program and its files may be replaced and touched while it sleeps' '
+    keep p.doze && echo one >&9 && until_has p.doze.out one && stop 75 && cp p.doze q.doze && echo no program >other &&
+    run 0 doze disk put p.doze other /bin/prog && run 0 doze disk cat p.doze /bin/prog && has out "no program" &&
+    run 0 doze disk check p.doze && echo two >in && run 0 doze resume -i p.doze <in && has out two &&
+    run 0 doze disk check p.doze && run 126 doze run --file p.doze -- prog h &&
+    sqlite3 q.doze "UPDATE node SET mtime=mtime+1 WHERE size=$(stat -c %s tree/prog)" &&
+    run 0 doze resume -i q.doze <in && has out two
+'
+
+test_that 'a program that was overwritten while it ran, at its old size and time, is kept' '
+    base=$LIB_ROOT/build/base/base.doze && { [ -e "$base" ] || skip "the base is not built: make base"; } &&
+    echo "read x; printf Z | dd of=sh bs=1 seek=4 conv=notrunc 2>e; touch -d @1600000000 sh; echo over; read x; echo got \$x" >over &&
+    rm -f in-pipe && mkfifo in-pipe && { doze run -i --keep -b "$base" --file o.doze --copy over:/workspace/over -- sh -c "
+        cd /workspace; cp /bin/busybox sh; printf \"\\0\\3\\1xy\" >>sh; touch -d @1600000000 sh; exec ./sh over" <in-pipe >o.out 2>o.err & pid=$!; } &&
+    exec 9>in-pipe && echo one >&9 && until_has o.out over && stop 75 && echo two >in &&
+    run 0 doze resume -i -b "$base" o.doze <in && has out "got two"
+'
+
 test_done
