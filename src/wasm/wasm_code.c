@@ -166,16 +166,6 @@ static enum dz_wasm_trap_kind make_import(struct dz_wasm_code *c, uint32_t func,
     return DZ_WASM_TRAP_NONE;
 }
 
-/* Addresses for numbers. */
-static void name_handlers(wasm_word *words, const struct cell_pos *cells, uint32_t count,
-                          const wasm_word *handlers)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        wasm_word *w = &words[cells[i].word];
-        *w = handlers[*w];
-    }
-}
-
 /* A call that is made lazily becomes one of what is there. */
 static bool link_call(const struct dz_wasm_code *c, wasm_word *cell)
 {
@@ -188,15 +178,19 @@ static bool link_call(const struct dz_wasm_code *c, wasm_word *cell)
     return true;
 }
 
-/* Calls of functions that are translated already need not be found out when they are
- * made; to write them then would also take the page of whoever shares it. */
-static void link_calls(struct dz_wasm_code *c, uint32_t at)
+/* Addresses for numbers, in the translator's memory, on its way to word `at`. Calls of
+ * functions that are translated already need not be found out when they are made; to
+ * write them then would also take the page of whoever shares it. */
+static void finish_cells(struct dz_wasm_code *c, uint32_t at)
 {
     const struct wasm_trans *t = c->trans;
     for (uint32_t i = 0; i < t->cell_count; i++) {
-        uint32_t word = t->cells[i].word;
-        if (t->words[word] == H_CALL_LAZY && !link_call(c, c->arena + at + word) && c->warming)
-            dz_vec_push(&c->lazy, at + word);
+        wasm_word *w = &t->words[t->cells[i].word];
+        wasm_word handler = *w;
+        if (!c->by_index)
+            *w = c->handlers[handler];
+        if (handler == H_CALL_LAZY && !link_call(c, w) && c->warming)
+            dz_vec_push(&c->lazy, at + t->cells[i].word);
     }
 }
 
@@ -210,9 +204,6 @@ static enum dz_wasm_trap_kind commit(struct dz_wasm_code *c, uint32_t func)
     if (!arena_room(c, t->count) || t->count > UINT32_MAX - c->used)
         return DZ_WASM_TRAP_CODE_LIMIT;
     uint32_t at = c->used;
-    memcpy(c->arena + at, t->words, t->count * sizeof *t->words);
-    if (!c->by_index)
-        name_handlers(c->arena + at, t->cells, t->cell_count, c->handlers);
     c->ranges[c->range_count++] =
         (struct wasm_range){at, at + t->count, func, c->catch_count, t->catch_count};
     for (uint32_t i = 0; i < t->catch_count; i++) {
@@ -224,7 +215,8 @@ static enum dz_wasm_trap_kind commit(struct dz_wasm_code *c, uint32_t func)
     }
     c->used += t->count;
     c->funcs[func].entry = c->arena + at;
-    link_calls(c, at);
+    finish_cells(c, at); /* calls of itself too */
+    memcpy(c->arena + at, t->words, t->count * sizeof *t->words);
     return DZ_WASM_TRAP_NONE;
 }
 

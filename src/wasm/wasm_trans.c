@@ -457,6 +457,37 @@ static bool read_locals(struct wasm_trans *t)
     return true;
 }
 
+enum {
+    AHEAD_MAX = 32 << 10,   /* bytes of a body: what its calls ask for stays in the cache */
+    AHEAD_FUNCS_MIN = 1024, /* below, what is known of all functions does */
+};
+/* What is known of a callee lies anywhere in the megabytes of a large module's tables, and
+ * takes as long to come as the call takes to translate: an eighth of all time. So it is
+ * asked for beforehand, wherever a byte looks like a call; one that is none costs little. */
+static void foresee_calls(const struct wasm_trans *t)
+{
+    const uint8_t *p = t->p;
+    size_t left = (size_t)(t->end - p);
+    uint32_t n_funcs = t->module->n_funcs;
+    if (n_funcs < AHEAD_FUNCS_MIN)
+        return;
+    if (left > AHEAD_MAX)
+        left = AHEAD_MAX;
+    const uint8_t *end = p + left;
+    while ((p = memchr(p, DZ_WASM_OP_call, (size_t)(end - p))) != NULL && end - p > 4) {
+        uint32_t w;
+        memcpy(&w, ++p, sizeof w);
+        uint32_t last = ~w & 0x80808080u;
+        w &= (last ^ (last - 1)) & 0x7f7f7f7fu;
+        w = (w & 0x7f007fu) | (w & 0x7f007f00u) >> 1;
+        w = (w & 0x3fffu) | (w & 0x3fff0000u) >> 2;
+        if (w < n_funcs) {
+            __builtin_prefetch(&t->module->funcs[w].type);
+            __builtin_prefetch(&t->code->funcs[w]);
+        }
+    }
+}
+
 static void start(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t func)
 {
     t->code = c;
@@ -484,6 +515,7 @@ static bool translate(struct wasm_trans *t, struct dz_wasm_code *c, uint32_t fun
         return false;
     }
     t->end = t->p + f->body_size;
+    foresee_calls(t);
     if (!read_locals(t))
         return false;
     t->top = t->max_slot = t->temp_base;
