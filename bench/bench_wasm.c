@@ -15,6 +15,7 @@
  * clock on the wall, so a busy machine shows in it.
  */
 #include "base/mem.h"
+#include "base/vm.h"
 #include "bench.h"
 #include "wasm/wasm.h"
 #include "wasm/wasm_code.h"
@@ -582,6 +583,7 @@ int main(void)
         add_peer(&b, &peers[i]);
     for (size_t i = 0; i < DZ_ARRAY_LEN(larges); i++)
         add_large(&b, &larges[i]);
+    dz_vm_fill_open(); /* as a cell does */
     prepare_copy(&smalls[0]);
     struct small fresh = smalls[0];
     fresh.fresh = true;

@@ -8,12 +8,18 @@
  */
 #include "base/vm.h"
 
+#include "base/fd.h"
 #include "base/mem.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <stdbool.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 size_t dz_vm_page(void)
@@ -82,6 +88,68 @@ void dz_vm_release(void *p, size_t bytes)
 void dz_vm_populate(void *p, size_t bytes)
 {
     (void)madvise(p, bytes, MADV_POPULATE_WRITE);
+}
+
+/* --- pages that come with their content ---------------------------------------------- */
+
+/* The descriptor speaks of the address space it was opened in, whoever holds it. */
+static struct {
+    int fd; /* 0: none, for a jail or a daemon never has it there */
+    pid_t owner;
+} filler;
+
+void dz_vm_fill_close(void)
+{
+    if (filler.fd > 0 && filler.owner == getpid())
+        dz_fd_close(&filler.fd);
+    filler.fd = 0;
+}
+
+void dz_vm_fill_open(void)
+{
+    if (filler.fd > 0 && filler.owner == getpid())
+        return;
+    filler.fd = 0; /* a parent's: its number may be another file's by now */
+    struct uffdio_api api = {.api = UFFD_API};
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+    if (fd <= 0)
+        return;
+    if (ioctl(fd, UFFDIO_API, &api) < 0) {
+        dz_fd_close(&fd);
+        return;
+    }
+    filler.fd = fd;
+    filler.owner = getpid();
+}
+
+/* false: a part may be there, the rest is as it was. */
+static bool fill_pages(void *p, const void *from, size_t bytes)
+{
+    if (filler.fd <= 0 || filler.owner != getpid())
+        return false;
+    struct uffdio_range range = {.start = (uintptr_t)p, .len = bytes};
+    struct uffdio_register r = {.range = range, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    if (ioctl(filler.fd, UFFDIO_REGISTER, &r) < 0)
+        return false;
+    struct uffdio_copy copy = {.dst = (uintptr_t)p,
+                               .src = (uintptr_t)from,
+                               .len = bytes,
+                               .mode = UFFDIO_COPY_MODE_DONTWAKE};
+    bool done = ioctl(filler.fd, UFFDIO_COPY, &copy) == 0;
+    if (ioctl(filler.fd, UFFDIO_UNREGISTER, &range) < 0)
+        dz_vm_fill_close(); /* ends it too, else a fault there would wait for ever */
+    return done;
+}
+
+void dz_vm_fill(void *p, const void *from, size_t bytes)
+{
+    if (bytes > dz_vm_page() && on_pages(p, bytes)) {
+        if (fill_pages(p, from, bytes))
+            return;
+        dz_vm_populate(p, bytes);
+    }
+    if (bytes)
+        memcpy(p, from, bytes);
 }
 
 void dz_vm_huge(void *p, size_t bytes)

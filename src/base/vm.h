@@ -36,6 +36,17 @@ DZ_NODISCARD int dz_vm_map_file(void *p, size_t bytes, int fd, uint64_t at, stru
  * fault for each page. A hint: failing is not told. */
 void dz_vm_populate(void *p, size_t bytes);
 
+/* Copy `bytes` from `from` to p, which is committed and, to be fast, has not been touched
+ * since: its pages come in one call, and where dz_vm_fill_open() could open it they come
+ * with their content, by userfaultfd(2), so that the kernel does not clear them before.
+ * The two must not overlap. */
+void dz_vm_fill(void *p, const void *from, size_t bytes);
+/* Open and close what dz_vm_fill() makes pages with. It is this process's: one that is
+ * forked falls back until it opens its own, and must do so before a jail forbids it. To
+ * fail is not told; to open it twice or close it twice is fine. Not thread-safe. */
+void dz_vm_fill_open(void);
+void dz_vm_fill_close(void);
+
 /* Let [p, p + bytes) have huge pages where it spans them, which start at multiples of
  * DZ_VM_HUGE. For what is written from end to end and never tracked page by page. A
  * hint. */

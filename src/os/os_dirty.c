@@ -27,6 +27,7 @@
 
 #include "base/fd.h"
 #include "base/hash.h"
+#include "base/vm.h"
 #include "os/os_uapi.h"
 
 #ifndef PAGE_IS_PFNZERO
@@ -309,6 +310,7 @@ int dz_os_dirty_open(enum dz_os_dirty_how want, struct dz_os_dirty **ret_dirty, 
         dz_free(d);
         return r;
     }
+    dz_vm_fill_open(); /* the same rules: after the fork, before privileges go */
     if (want == DZ_OS_DIRTY_SCAN)
         open_scan(d);
     else
@@ -326,6 +328,7 @@ void dz_os_dirty_close(struct dz_os_dirty *d)
     dz_vec_release(&d->marks);
     dz_fd_close(&d->pagemap);
     dz_fd_close(&d->uffd);
+    dz_vm_fill_close();
     dz_free(d);
 }
 

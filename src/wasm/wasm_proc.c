@@ -110,19 +110,25 @@ static int copy_skip(struct copying *c, uint64_t to, struct dz_err *err)
     return 0;
 }
 
-/* Bytes that differ. New pages are taken in one call, which costs less than a fault for
- * each. */
+static uint64_t between(uint64_t least, uint64_t v, uint64_t most)
+{
+    return v < least ? least : v > most ? most : v;
+}
+
+/* Bytes that differ: over pages that hold another memory's, over the image, which may be
+ * a file's, and in pages that are new. */
 static int copy_bytes(struct copying *c, uint64_t at, uint64_t size, struct dz_err *err)
 {
     int rc = copy_skip(c, at, err);
     if (rc < 0)
         return rc;
-    uint64_t fresh = at > c->b->old ? at : c->b->old;
+    const struct dz_wasm_header *h = c->from->module->header;
     uint64_t end = at + size;
-    if (end > fresh && end - fresh > WASM_STATE_PAGE &&
-        ((uintptr_t)(c->b->base + fresh) | end) % dz_vm_page() == 0)
-        dz_vm_populate(c->b->base + fresh, end - fresh);
-    memcpy(c->b->base + at, c->a->base + at, size);
+    uint64_t old = between(at, c->b->old, end);
+    uint64_t fresh = between(old, c->index == 0 ? h->image_at + h->image_size : 0, end);
+    memcpy(c->b->base + at, c->a->base + at, old - at);
+    dz_vm_fill(c->b->base + old, c->a->base + old, fresh - old);
+    dz_vm_fill(c->b->base + fresh, c->a->base + fresh, end - fresh);
     c->done = end;
     return 0;
 }

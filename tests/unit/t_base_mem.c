@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/wait.h>
 
 TEST(mem_counts_blocks_and_bytes)
 {
@@ -131,6 +132,50 @@ TEST(vm_populates_and_leaves_what_is_there)
     CHECK_INT(p[0] + p[2 * page], 0);
     dz_vm_populate(p + 3 * page, page); /* not committed: nothing happens */
     dz_vm_release(p, 4 * page);
+}
+
+/* Pages that are new, there in part, and of a process that was forked: always the content,
+ * and never in the memory of the parent, of which an inherited descriptor speaks. */
+TEST(vm_fills_pages_wherever_they_are)
+{
+    enum {
+        PAGES = 8
+    };
+    struct dz_err e = {0};
+    size_t page = dz_vm_page(), all = PAGES * page;
+    unsigned char *from = dz_vm_reserve(all, &e), *p = dz_vm_reserve(2 * all, &e);
+    CHECK(from != NULL && p != NULL);
+    CHECK(dz_vm_commit(from, all, &e) == 0 && dz_vm_commit(p, 2 * all, &e) == 0);
+    for (size_t i = 0; i < all; i++)
+        from[i] = (unsigned char)(i * 7 + i / page + 1);
+    dz_vm_fill(p, from, all); /* before it is open */
+    CHECK(memcmp(p, from, all) == 0);
+    for (int round = 0; round < 2; round++) {
+        dz_vm_fill_open();
+        CHECK(dz_vm_decommit(p, all, &e) == 0 && dz_vm_commit(p, all, &e) == 0);
+        p[3 * page] = (unsigned char)round; /* not: then it is there already */
+        if (round == 0)
+            CHECK(dz_vm_decommit(p, all, &e) == 0 && dz_vm_commit(p, all, &e) == 0);
+        dz_vm_fill(p, from, all);
+        CHECK(memcmp(p, from, all) == 0);
+        dz_vm_fill(p + all - 100, from + 1, 100); /* no whole pages */
+        CHECK(memcmp(p + all - 100, from + 1, 100) == 0);
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        dz_vm_fill(p + all, from, all);
+        bool filled = memcmp(p + all, from, all) == 0;
+        dz_vm_fill_open();
+        dz_vm_fill(p, from, all);
+        _exit(filled && memcmp(p, from, all) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK_INT(p[all] + p[2 * all - 1], 0);
+    dz_vm_fill_close();
+    dz_vm_fill_close();
+    dz_vm_release(p, 2 * all);
+    dz_vm_release(from, all);
 }
 
 TEST(vm_maps_a_file_privately)
