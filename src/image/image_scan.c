@@ -211,6 +211,24 @@ int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_ima
 
 /* --- is a prepared module whole? -------------------------------------------------------- */
 
+/* A sink that compares. */
+struct comparing {
+    const uint8_t *with;
+    size_t size, at;
+};
+
+static int compare(void *ctx, const void *data, size_t size, struct dz_err *err)
+{
+    struct comparing *c = ctx;
+    if (size > c->size - c->at || memcmp(c->with + c->at, data, size) != 0)
+        return dz_fail(err, DZ_ECORRUPT, "what is from byte %zu on is not what its binary gives",
+                       c->at);
+    c->at += size;
+    return 0;
+}
+
+/* Its checksums find damage in tables and code; the memory image has none, and who can
+ * write the file can write sums. So its binary is prepared once more. */
 static int check_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
     struct preparing *w = arg;
@@ -230,11 +248,12 @@ static int check_inside(struct dz_call *call, void *arg, struct dz_err *err)
     if (rc == 0 && (strcmp(dz_sha256_hex(digest, hex), w->program->sha256) != 0 ||
                     memcmp(digest, m->header->sha256, sizeof digest) != 0))
         rc = dz_fail(err, DZ_ECORRUPT, "it is of another binary");
-    for (uint32_t f = 0; rc == 0 && f < m->n_funcs; f++) {
-        const uint8_t *body;
-        if (f >= m->header->n_imported[DZ_WASM_KIND_FUNC])
-            rc = dz_wasm_module_body(m, f, &body, err);
-    }
+    struct comparing c = {map, (size_t)st.st_size, 0};
+    const struct dz_wasm_sink sink = {.write = compare, .ctx = &c};
+    if (rc == 0)
+        rc = dz_wasm_prepare(m->wasm, m->wasm_size, DZ_WASM_F_ALL, NULL, &sink, err);
+    if (rc == 0 && c.at != c.size)
+        rc = dz_fail(err, DZ_ECORRUPT, "%zu bytes too many", c.size - c.at);
     return rc;
 }
 

@@ -140,6 +140,10 @@ test_that 'verify names what is damaged, and makes it anew' '
     run 1 doze image verify seven && has out "prepared module of /bin/seven is damaged" &&
     run 7 doze run -I seven seven &&
     run 0 doze image verify --repair seven && has out "made anew" && run 0 doze image verify seven &&
+    m=$(ls data/images/modules/* | head -n 1) && chmod 600 "$m" &&
+    printf x | dd of="$m" bs=1 seek=$(($(stat -c %s "$m") - 1)) conv=notrunc status=none && # no sum has it
+    run 1 doze image verify seven && has out "is not what its binary gives" &&
+    run 0 doze image verify --repair seven && run 0 doze image verify seven &&
     rm -f data/images/files/*.manifest && run 125 doze run -I seven seven &&
     has err "verify --repair" &&
     run 0 doze image verify --repair && run 7 doze run -I seven seven &&
