@@ -3,7 +3,9 @@
  * t_wasm_copy.c - copying a process, marking and returning, injecting a call: at
  * any safepoint, refused where they must be, and when memory fails.
  */
+#include "base/vm.h"
 #include "wasm/wasm_rt.h"
+#include "wasm/wasm_state.h"
 #include "wasm_rig.h"
 
 static struct dz_err err;
@@ -178,6 +180,44 @@ TEST(old_pages_are_zero_behind_the_end_of_a_copy)
     const uint8_t *fresh = dz_wasm_mem(r.inst, 0, 0, 1 << 16);
     CHECK(fresh[0] == 0 && memcmp(fresh, fresh + 1, (1 << 16) - 1) == 0);
     rig_close(&r);
+}
+
+/* Runs of changed pages that begin and end anywhere below, in and behind the image, over
+ * pages of a process that ended and over new ones, which come by dz_vm_fill(). */
+TEST(a_copy_is_whole_whatever_pages_changed)
+{
+    enum {
+        SIZE = 2 << 16,
+        PAGES = SIZE / WASM_STATE_PAGE,
+        ROUNDS = 64,
+    };
+    const struct dz_wasm_copy how = {.changed = NULL};
+    struct dz_wasm_config cfg = rig_way(0);
+    struct dz_wasm_inst *inst;
+    struct rig r;
+    struct mod m = MOD_INIT;
+    MOD_SECTION(&m, 5, "\x01\x00\x02"); /* two pages; data at 4096 and 12288: the image */
+    MOD_SECTION(&m, 11, "\x02\x00\x41\x80\x20\x0b\x02no\x00\x41\x80\xe0\x00\x0b\x02on");
+    dz_vm_fill_open();
+    uint32_t dice = 1;
+    CHECK_INT(rig_make(&r, &m, &cfg, NULL, 0, &err), 0);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        uint8_t *from = dz_wasm_mem(r.inst, 0, 0, SIZE);
+        for (unsigned i = 0; i < PAGES; i++) {
+            dice = dice * 1664525 + 1013904223;
+            if (dice >> 28 < 5) /* or as it is: runs are short and long */
+                memset(from + i * WASM_STATE_PAGE, (int)(dice >> 20 & 3), WASM_STATE_PAGE);
+        }
+        if (round % 3 == 0)
+            dz_wasm_mem_trim();
+        CHECK_INT(dz_wasm_copy(r.inst, &how, &inst, &err), 0);
+        uint8_t *to = dz_wasm_mem(inst, 0, 0, SIZE);
+        CHECK(memcmp(from, to, SIZE) == 0);
+        memset(to, 0x5a, SIZE);
+        dz_wasm_store_free(dz_wasm_inst_store(inst));
+    }
+    rig_close(&r);
+    dz_vm_fill_close();
 }
 
 TEST(a_copy_that_does_not_fit_is_refused)
