@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/err.h"
+#include "base/str.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -7,16 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One line of text, whatever a path or a name had in it. */
+/* One line of text that steers no terminal, whatever a path or a name had in it. */
 static void keep_sentence(struct dz_err *e, int code, int sys, const char *msg)
 {
-    size_t i = 0;
-    for (; msg[i] && i < sizeof e->msg - 1; i++) {
-        e->msg[i] = msg[i];
-        if ((unsigned char)msg[i] < 0x20 || msg[i] == 0x7f)
-            e->msg[i] = '?';
-    }
-    e->msg[i] = '\0';
+    size_t n = strnlen(msg, sizeof e->msg - 1);
+    memmove(e->msg, msg, n);
+    e->msg[n] = '\0';
+    dz_str_plain(e->msg);
     e->code = code;
     e->sys = sys;
 }

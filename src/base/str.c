@@ -186,6 +186,26 @@ bool dz_str_is_utf8(struct dz_str s)
     return true;
 }
 
+size_t dz_utf8_shown(const char *p, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    size_t len = dz_utf8_len(p, n);
+    bool steers =
+        (len == 1 && (u[0] < 0x20 || u[0] == 0x7f)) || (len == 2 && u[0] == 0xc2 && u[1] < 0xa0);
+    return steers ? 0 : len;
+}
+
+void dz_str_plain(char *text)
+{
+    const char *end = text + strlen(text);
+    while (text < end) {
+        size_t len = dz_utf8_shown(text, (size_t)(end - text));
+        if (len == 0)
+            *text = '?';
+        text += len ? len : 1;
+    }
+}
+
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {
     unsigned m = a < b ? a : b;

@@ -76,6 +76,10 @@ char *dz_str_quote(struct dz_str s, char out[static DZ_STR_QUOTED]);
 /* --- UTF-8 (RFC 3629: no surrogates, nothing overlong, at most U+10FFFF) --- */
 size_t dz_utf8_len(const char *p, size_t n); /* bytes of the character at p, 0 = invalid */
 bool dz_str_is_utf8(struct dz_str s);
+/* The same, and 0 too for what steers a terminal: C0, DEL, C1 (U+0080 to U+009F). */
+size_t dz_utf8_shown(const char *p, size_t n);
+/* Replace each byte that dz_utf8_shown() refuses by '?'. */
+void dz_str_plain(char *text);
 
 /* --- suggestions --- */
 

@@ -25,9 +25,7 @@ static void say(struct dz_cli *c, const char *fmt, va_list ap)
 {
     char text[MESSAGE_MAX];
     (void)vsnprintf(text, sizeof text, fmt, ap);
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    dz_str_plain(text);
     (void)fflush(c->out); /* keep the order of what both streams show */
     fprintf(c->err, "doze: %s\n", text);
 }

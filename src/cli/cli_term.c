@@ -87,24 +87,16 @@ void dz_cli_wrap(FILE *out, const char *text, size_t column, size_t indent, size
     fputc('\n', out);
 }
 
-/* Is the character of n bytes at p safe to show? Refuses C0, DEL and C1. */
-static bool shows(const unsigned char *p, size_t n)
-{
-    if (n == 1)
-        return p[0] >= 0x20 && p[0] != 0x7f;
-    return n > 1 && !(n == 2 && p[0] == 0xc2 && p[1] < 0xa0);
-}
-
 void dz_cli_escape(struct dz_buf *out, struct dz_str text)
 {
     size_t i = 0;
     while (i < text.n) {
         const unsigned char *p = (const unsigned char *)text.p + i;
-        size_t n = dz_utf8_len(text.p + i, text.n - i);
+        size_t n = dz_utf8_shown(text.p + i, text.n - i);
         if (*p == '\n' || *p == '\t' || *p == '\\') {
             dz_buf_addf(out, "\\%c", *p == '\n' ? 'n' : *p == '\t' ? 't' : '\\');
             i++;
-        } else if (shows(p, n)) {
+        } else if (n > 0) {
             dz_buf_add(out, p, n);
             i += n;
         } else {

@@ -100,14 +100,14 @@ static void copy_name(struct dz_str s, char *buf, size_t size)
 {
     size_t n = 0;
     while (n < s.n) {
-        size_t len = dz_utf8_len(s.p + n, s.n - n);
+        size_t len = dz_utf8_shown(s.p + n, s.n - n);
         size_t step = len ? len : 1;
         if (n + step >= size)
             break;
-        if (len > 1)
+        if (len)
             memcpy(buf + n, s.p + n, len);
         else
-            buf[n] = len && (unsigned char)s.p[n] >= 0x20 && s.p[n] != 0x7f ? s.p[n] : '?';
+            buf[n] = '?';
         n += step;
     }
     buf[n] = '\0';

@@ -99,6 +99,9 @@ TEST(err_sentences_are_one_line)
     CHECK_STR(e.msg, "read a?b?c?\xc3\xa9");
     CHECK_INT(dz_fail(&e, DZ_EIO, "again: %s", e.msg), DZ_EIO); /* out of its own text */
     CHECK_STR(e.msg, "again: read a?b?c?\xc3\xa9");
+    struct dz_err steers = {0};
+    CHECK_INT(dz_fail(&steers, DZ_EIO, "%s", "a\x1b[m \xc2\x9b[m \x9b \xc2\xa0 \xe2\x82"), DZ_EIO);
+    CHECK_STR(steers.msg, "a?[m ??[m ? \xc2\xa0 ??"); /* C1, and what is no UTF-8 */
     CHECK_INT(dz_wrap(&e, DZ_EIO, "%.5s\n", e.msg), DZ_EIO);
     CHECK_STR(e.msg, "again?: again: read a?b?c?\xc3\xa9");
     CHECK_INT(dz_fail_sys(&e, 4095, "try"), DZ_EIO);

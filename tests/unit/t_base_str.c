@@ -144,6 +144,21 @@ static unsigned distance(const char *a, const char *b, unsigned max)
     return d;
 }
 
+TEST(utf8_shown_steers_no_terminal)
+{
+    CHECK_INT(dz_utf8_shown(" ", 1), 1);
+    CHECK_INT(dz_utf8_shown("\x1f", 1), 0);
+    CHECK_INT(dz_utf8_shown("\x7f", 1), 0);
+    CHECK_INT(dz_utf8_shown("\xc2\x80", 2), 0);
+    CHECK_INT(dz_utf8_shown("\xc2\x9f", 2), 0);
+    CHECK_INT(dz_utf8_shown("\xc2\xa0", 2), 2);
+    CHECK_INT(dz_utf8_shown("\xc3\x9f", 2), 2);
+    CHECK_INT(dz_utf8_shown("\xc3", 1), 0);
+    char text[] = "\n\xc3\xa9\xc2\x9b\xff.";
+    dz_str_plain(text);
+    CHECK_STR(text, "?\xc3\xa9???.");
+}
+
 TEST(str_distance_counts_edits)
 {
     char big[DZ_STR_DISTANCE_MAX + 2] = {0};

@@ -241,6 +241,14 @@ TEST(prepare_names_functions)
     CHECK_STR(dz_wasm_module_func_name(f.m, 1, buf, 4), "a?"); /* no half characters */
     CHECK_STR(dz_wasm_module_func_name(f.m, 2, buf, sizeof buf), "function 2");
     close_flat(&f);
+    struct mod named = MOD_INIT;
+    MOD_SECTION(&named, 1, "\x01\x60\x00\x00");
+    MOD_SECTION(&named, 3, "\x01\x00");
+    MOD_SECTION(&named, 7, "\x01\x05m\xc2\x9b[m\x00\x00"); /* U+009B: CSI */
+    MOD_SECTION(&named, 10, "\x01\x02\x00\x0b");
+    f = open_mod(&named);
+    CHECK_STR(dz_wasm_module_func_name(f.m, 0, buf, sizeof buf), "m??[m");
+    close_flat(&f);
 }
 
 TEST(prepare_records_sections_and_hash)
