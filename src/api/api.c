@@ -146,6 +146,18 @@ void dz_api_done(struct dz_http_req *r, int rc, const struct dz_engine_why *why)
         dz_http_send(r, 204, NULL, NULL);
 }
 
+/* The sandbox of the path, of a request that was refused before anybody looked for it. */
+static void about_path(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_str rest = dz_str(dz_http_route_of(r)->pattern);
+    struct dz_engine_why why = {0};
+    const struct dz_api *a = api;
+    if (dz_str_eat(&rest, DZ_STR(S)) &&
+        dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why) == 0)
+        dz_http_about(r, row.id);
+}
+
 /* --- answers ------------------------------------------------------------------------------ */
 
 void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
@@ -158,7 +170,6 @@ void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
                   : why->err.code == DZ_EUNSUPPORTED ? "unsupported"
                                                      : NULL,
         .field = why->field[0] ? why->field : NULL,
-        .sandbox_id = sandbox_id,
     };
     if (sandbox_id)
         dz_http_about(r, sandbox_id);
@@ -264,10 +275,11 @@ static void on_done(const struct dz_http_req *r, int status, int64_t duration_ns
 {
     struct dz_str path = dz_http_path(r);
     char peer[DZ_HTTP_PEER];
+    const char *code = dz_http_refused(r);
     dz_log(status == 500 ? DZ_LOG_WARN : DZ_LOG_DEBUG, "request",
            dz_log_strz("peer", dz_http_peer(r, peer)), dz_log_strz("method", dz_http_method(r)),
            dz_log_str("path", path), dz_log_int("status", status),
-           dz_log_int("us", duration_ns / 1000));
+           dz_log_strz("code", code ? code : "-"), dz_log_int("us", duration_ns / 1000));
     dz_api_count(user, r, status, duration_ns);
     dz_api_key_over(user, r);
     dz_api_admitted_over(r, user);
@@ -292,6 +304,7 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         .address_max = opts->address_connections,
         .admit = dz_api_admit,
         .before = dz_api_key_before,
+        .about = about_path,
         .kept = dz_api_key_kept,
         .done = on_done,
     };

@@ -69,7 +69,15 @@ void dz_api_put_bytes(struct dz_json *j, struct dz_str data)
     dz_json_end(j);
 }
 
-void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why, const char *request_id)
+void dz_api_stream_is(struct dz_api_stream_of *of, const struct dz_http_req *r,
+                      const char *sandbox_id)
+{
+    (void)snprintf(of->sandbox_id, sizeof of->sandbox_id, "%s", sandbox_id);
+    (void)snprintf(of->request_id, sizeof of->request_id, "%s", dz_http_request_id(r));
+}
+
+void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why,
+                      const struct dz_api_stream_of *of)
 {
     int code = why->err.code;
     dz_json_key(j, "error");
@@ -82,8 +90,8 @@ void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why, const 
     dz_json_put_strz(j, "message", why->err.msg);
     dz_json_put_bool(j, "retry", dz_err_retry(code));
     dz_json_put_strz(j, "field", why->field[0] ? why->field : NULL);
-    dz_json_put_null(j, "sandbox_id");
-    dz_json_put_strz(j, "request_id", request_id);
+    dz_json_put_strz(j, "sandbox_id", of->sandbox_id);
+    dz_json_put_strz(j, "request_id", of->request_id);
     dz_json_end(j);
 }
 

@@ -31,8 +31,14 @@ const char *dz_api_signal_name(int number); /* NULL: none */
 void dz_api_base64(struct dz_buf *out, struct dz_str data);
 /* {"text"} or {"base64"}, whichever it is. */
 void dz_api_put_bytes(struct dz_json *j, struct dz_str data);
-/* The object "error" as in the envelope. */
-void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why, const char *request_id);
+/* The object "error" as in the envelope, for a stream that has begun. */
+struct dz_api_stream_of {
+    char sandbox_id[DZ_ID_TEXT], request_id[DZ_ID_TEXT];
+};
+void dz_api_stream_is(struct dz_api_stream_of *of, const struct dz_http_req *r,
+                      const char *sandbox_id);
+void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why,
+                      const struct dz_api_stream_of *of);
 
 /* api_stream.c: events or a socket, of a new command (exec) or one that there is (exec_id). */
 void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_exec *exec,

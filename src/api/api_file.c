@@ -309,6 +309,7 @@ struct watching {
     struct dz_engine_op *op;
     size_t untaken;
     bool full;
+    struct dz_api_stream_of of;
 };
 
 static void put_changes(void *arg, const void *data, size_t n)
@@ -353,7 +354,7 @@ static void watch_over(void *arg, const struct dz_engine_why *why, uint64_t coun
     if (why) {
         dz_json_init(&j, &text, false);
         dz_json_object(&j);
-        dz_api_put_error(&j, why, NULL);
+        dz_api_put_error(&j, why, &w->of);
         dz_json_end(&j);
         (void)dz_sse_send(w->sse, "error", NULL, dz_str_n(text.p, text.len));
     }
@@ -397,6 +398,7 @@ void dz_api_file_watch(struct dz_http_req *r, void *api)
                                                  w};
     const struct dz_engine_target target = {&a->owner, row.id};
     w->api = a;
+    dz_api_stream_is(&w->of, r, row.id);
     w->sse = dz_http_sse(r, &watch_sse, w);
     if (!w->sse)
         dz_free(w);

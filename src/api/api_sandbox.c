@@ -106,7 +106,9 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     put_timeout(j, row);
     put_capabilities(j);
     dz_api_put_time(j, "created_at", row->created);
-    dz_api_put_time(j, "updated_at", row->updated * 1000);
+    /* The registry keeps the second: that of its creation began before it. */
+    dz_api_put_time(j, "updated_at",
+                    row->updated * 1000 > row->created ? row->updated * 1000 : row->created);
     dz_api_put_time(j, "last_active_at", row->last_active);
     dz_api_put_time(j, "wake_at", row->wake_at);
     dz_api_put_time(j, "hold_until", row->hold_until);

@@ -22,7 +22,7 @@ enum {
 
 struct session {
     struct dz_api *api;
-    struct dz_engine_target target; /* sandbox */
+    struct dz_engine_target target; /* of.sandbox_id: a name may become another's */
     struct dz_sse *sse;             /* one of them */
     struct dz_ws *ws;
     struct dz_engine_watch *watch;
@@ -30,23 +30,28 @@ struct session {
     bool waits;         /* for the first message, which says what to run */
     bool closed, tells; /* the client left; a message is on its way to the command */
     size_t untaken;
-    char sandbox[DZ_ENGINE_VALUE_MAX + 1];
     char exec_id[DZ_ENGINE_VALUE_MAX + 1];
-    char request_id[DZ_ID_TEXT];
+    struct dz_api_stream_of of;
 };
 
+/* NULL: refused as any other request, before anything is streamed. */
 static struct session *make_session(struct dz_api *a, struct dz_http_req *r)
 {
-    struct session *s = dz_zalloc(sizeof *s);
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_why why = {0};
     const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
+    if (dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why) < 0) {
+        dz_api_refuse(r, &why);
+        return NULL;
+    }
+    struct session *s = dz_zalloc(sizeof *s);
     if (!s) {
         dz_http_refuse(r, &busy);
         return NULL;
     }
     s->api = a;
-    s->target = (struct dz_engine_target){dz_api_caller(r, a), s->sandbox};
-    (void)snprintf(s->sandbox, sizeof s->sandbox, "%s", dz_http_param(r, "id"));
-    (void)snprintf(s->request_id, sizeof s->request_id, "%s", dz_http_request_id(r));
+    s->target = (struct dz_engine_target){dz_api_caller(r, a), s->of.sandbox_id};
+    dz_api_stream_is(&s->of, r, row.id);
     return s;
 }
 
@@ -134,7 +139,7 @@ static void on_failed(void *arg, const struct dz_engine_why *why)
     struct dz_json j;
     s->watch = NULL;
     begin_message(s, &j, &text, "error");
-    dz_api_put_error(&j, why, s->request_id);
+    dz_api_put_error(&j, why, &s->of);
     dz_json_end(&j);
     send_json(s, "error", NULL, &text);
     finish(s, s->exec_id[0] ? CLOSE_INTERNAL : CLOSE_PROTOCOL);
@@ -170,23 +175,12 @@ static void sse_closed(void *arg)
 
 static const struct dz_sse_ops sse_ops = {on_room, sse_closed};
 
-/* Refused before anything is streamed: as any other request. */
-static bool may_start(struct dz_api *a, struct dz_http_req *r)
-{
-    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_why why = {0};
-    int rc = dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why);
-    if (rc < 0)
-        dz_api_refuse(r, &why);
-    return rc == 0;
-}
-
 void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_exec *exec,
                         const char *exec_id, uint64_t offset)
 {
     struct dz_engine_why why = {0};
     char id[DZ_ENGINE_VALUE_MAX + 1] = "";
-    struct session *s = may_start(a, r) ? make_session(a, r) : NULL;
+    struct session *s = make_session(a, r);
     if (!s)
         return;
     if (exec_id)
@@ -330,7 +324,7 @@ static const struct dz_ws_ops ws_ops = {
 void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_id, uint64_t offset)
 {
     struct dz_engine_why why = {0};
-    struct session *s = may_start(a, r) ? make_session(a, r) : NULL;
+    struct session *s = make_session(a, r);
     char id[DZ_ENGINE_VALUE_MAX + 1] = "";
     if (!s)
         return;

@@ -397,6 +397,8 @@ int dz_engine_row(struct dz_engine *e, struct dz_engine_target target, struct dz
     if (rc == DZ_EINVAL)
         return dz_why(why, DZ_EEXIST, NULL, "%s: more than one sandbox is meant by that",
                       dz_str_quote(dz_str(word), quoted));
+    if (rc == DZ_EGONE) /* only an id is remembered of it */
+        dz_log_about(word);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
     dz_log_about(ret_row->id);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -50,7 +51,10 @@ static int get_ref(struct dz_engine *e, struct dz_engine_target target, struct d
     if (rc == DZ_ENOENT)
         return dz_why(why, rc, NULL, "there is no reference %s",
                       dz_str_quote(dz_str(target.word), quoted));
-    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    dz_log_about(ret_row->sandbox_id);
+    return 0;
 }
 
 static int owner_gone(const struct dz_ref_row *ref, struct dz_engine_why *why)

@@ -66,10 +66,10 @@ struct dz_http_route {
 
 /* What is said of an error. The envelope is API.md's. */
 struct dz_http_problem {
-    int code;                                /* DZ_E* */
-    int status;                              /* 0: the code's */
-    const char *message;                     /* a sentence */
-    const char *reason, *field, *sandbox_id; /* NULL: null */
+    int code;                   /* DZ_E* */
+    int status;                 /* 0: the code's */
+    const char *message;        /* a sentence */
+    const char *reason, *field; /* NULL: null */
 };
 
 /* --- the server ------------------------------------------------------------------- */
@@ -94,6 +94,9 @@ struct dz_http_opts {
     /* Asked with the whole body before the handler of a route that is not streamed: has it seen
      * to the request already? NULL: never. */
     bool (*before)(struct dz_http_req *r, void *user);
+    /* A request that came in is refused, and nobody has said which sandbox it is about: say so by
+     * dz_http_about, if that can be known. NULL: it cannot. */
+    void (*about)(struct dz_http_req *r, void *user);
     /* Told of the answer of a request that is kept, whoever is there to have it. */
     void (*kept)(struct dz_http_req *r, int status, struct dz_str body, void *user);
     /* Told of every request once it is over, for logs and metrics. */
@@ -149,9 +152,11 @@ const struct dz_http_route *dz_http_route_of(const struct dz_http_req *r); /* NU
 const char *dz_http_method(const struct dz_http_req *r);
 struct dz_str dz_http_path(const struct dz_http_req *r);     /* as it came, without query */
 const char *dz_http_request_id(const struct dz_http_req *r); /* "req_..." */
-/* For the log: handlers and `done` run in a context of the request's id and of the sandbox that
- * it is about, once that is known (dz_log_about, or this). */
+/* For the log and for errors: handlers and `done` run in a context of the request's id and of the
+ * sandbox that it is about, once that is known (dz_log_about, or this). */
 void dz_http_about(struct dz_http_req *r, const char *sandbox_id);
+/* The code of the error that was its answer, as clients see it; NULL: it was none. */
+const char *dz_http_refused(const struct dz_http_req *r);
 const char *dz_http_param(const struct dz_http_req *r,
                           const char *name); /* must be in the pattern */
 /* The first value of a parameter of the query, decoded; NULL: not given. */
@@ -207,9 +212,6 @@ void dz_http_send_fd(struct dz_http_req *r, int status, const char *type, int fd
 /* With the status and name of err->code. */
 void dz_http_fail(struct dz_http_req *r, const struct dz_err *err);
 void dz_http_refuse(struct dz_http_req *r, const struct dz_http_problem *p);
-/* The same envelope as text, for a stream that has begun; r may be NULL. */
-void dz_http_problem_text(const struct dz_http_req *r, const struct dz_http_problem *p,
-                          struct dz_buf *out);
 
 enum {
     DZ_HTTP_END = 0,

@@ -113,8 +113,17 @@ void dz_http_send_fd(struct dz_http_req *r, int status, const char *type, int fd
 
 /* --- errors ------------------------------------------------------------------------------ */
 
-void dz_http_problem_text(const struct dz_http_req *r, const struct dz_http_problem *p,
-                          struct dz_buf *out)
+/* NULL: about none, or about one that nobody could name. */
+static const char *sandbox_of(struct dz_http_req *r)
+{
+    const struct dz_http_opts *o = &r->http->opts;
+    dz_http_req_learn(r);
+    if (!r->sandbox_id[0] && r->admitted && o->about)
+        o->about(r, o->user);
+    return r->sandbox_id[0] ? r->sandbox_id : NULL;
+}
+
+static void put_problem(struct dz_http_req *r, const struct dz_http_problem *p, struct dz_buf *out)
 {
     struct dz_json j;
     dz_json_init(&j, out, false);
@@ -126,8 +135,8 @@ void dz_http_problem_text(const struct dz_http_req *r, const struct dz_http_prob
     dz_json_put_strz(&j, "message", p->message);
     dz_json_put_bool(&j, "retry", dz_err_retry(p->code));
     dz_json_put_strz(&j, "field", p->field);
-    dz_json_put_strz(&j, "sandbox_id", p->sandbox_id);
-    dz_json_put_strz(&j, "request_id", r ? r->request_id : NULL);
+    dz_json_put_strz(&j, "sandbox_id", sandbox_of(r));
+    dz_json_put_strz(&j, "request_id", r->request_id);
     dz_json_end(&j);
     dz_json_end(&j);
 }
@@ -135,8 +144,8 @@ void dz_http_problem_text(const struct dz_http_req *r, const struct dz_http_prob
 void dz_http_refuse(struct dz_http_req *r, const struct dz_http_problem *p)
 {
     struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
-    assert(r);
-    dz_http_problem_text(r, p, &text);
+    r->refused = dz_err_wire(p->code);
+    put_problem(r, p, &text);
     dz_http_send(r, p->status ? p->status : dz_err_http(p->code), DZ_HTTP_JSON, &text);
     dz_buf_release(&text);
 }

@@ -150,6 +150,7 @@ struct dz_http_req {
     const struct dz_http_sink *sink;
     void *sink_arg;
 
+    bool admitted; /* it has a route, and who asks may ask */
     bool answered, gone;
     bool kept; /* it is answered also when the client has left; then conn is NULL */
     bool sent; /* the answer */
@@ -157,6 +158,7 @@ struct dz_http_req {
     void *gone_arg;
 
     int status;
+    const char *refused; /* the code of the error; NULL */
     struct dz_http_set {
         const char *name, *value;
         struct dz_http_set *next;

@@ -130,7 +130,8 @@ static bool find_route(struct dz_http_req *r)
         rc = h->opts.admit(r, h->opts.user, &err);
     if (rc < 0)
         refuse(r, &err, 0, false);
-    return rc == 0;
+    r->admitted = rc == 0;
+    return r->admitted;
 }
 
 static void ask_handler(struct dz_http_req *r)
@@ -374,6 +375,11 @@ void dz_http_req_learn(struct dz_http_req *r)
 void dz_http_about(struct dz_http_req *r, const char *sandbox_id)
 {
     (void)snprintf(r->sandbox_id, sizeof r->sandbox_id, "%s", sandbox_id);
+}
+
+const char *dz_http_refused(const struct dz_http_req *r)
+{
+    return r->refused;
 }
 
 const char *dz_http_request_id(const struct dz_http_req *r)

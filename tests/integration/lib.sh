@@ -32,6 +32,7 @@ export DOZE_PEERS=${DOZE_PEERS:-$HOME/.cache/doze-peers}
 # The same surroundings for everybody.
 export HOME=$LIB_SCRATCH/home PATH=$LIB_SCRATCH/bin:$PATH LC_ALL=C.UTF-8 TERM=dumb
 export DOZE_CONFIG=/dev/null # not this machine's
+[ -z "${DZ_MET:-}" ] || export DOZE_LOG_LEVEL=debug
 unset DOZE_DATA DOZE_URL DOZE_TOKEN XDG_CONFIG_HOME XDG_DATA_HOME NO_COLOR POSIXLY_CORRECT COLUMNS
 
 LIB_COUNT=0
@@ -118,7 +119,9 @@ test_that() { # WHAT COMMANDS
     echo "$verdict $LIB_COUNT - $what$note"
 }
 
+# With DZ_MET, the daemons' lines about requests go there, for tests/openapi/met.
 test_done() {
+    [ -z "${DZ_MET:-}" ] || find "$LIB_SCRATCH" -name '*.log' -exec grep -ah ' event=request ' {} + >>"$DZ_MET"
     echo "1..$LIB_COUNT"
     [ "$LIB_FAILED" -eq 0 ]
     exit

@@ -79,10 +79,9 @@ static void never(struct dz_http_req *r, void *user)
 static void refuse(struct dz_http_req *r, void *user)
 {
     (void)user;
-    dz_http_refuse(r, &(struct dz_http_problem){.code = DZ_EUNAVAIL,
-                                                .message = "it \"sleeps\"",
-                                                .reason = "asleep",
-                                                .sandbox_id = "sbx_1"});
+    dz_http_about(r, "sbx_1");
+    dz_http_refuse(r, &(struct dz_http_problem){
+                          .code = DZ_EUNAVAIL, .message = "it \"sleeps\"", .reason = "asleep"});
 }
 
 static void quiesce(struct dz_http_req *r, void *user)
