@@ -184,7 +184,7 @@ test-all: ## the same, and the long suites
 check: $(UNITS) $(CORPORA) ; @scripts/run-tap unit $(UNITS) -- corpora $(CORPORA) ## unit tests and corpora
 check-asan: ; @$(MAKE) --no-print-directory CONFIG=asan check ## the same under ASan and UBSan
 integration: all build/base/base.doze ## the program itself, in numbered shell tests
-	@DOZE=$(abspath $(B)/doze) scripts/run-tap integration $(sort $(wildcard tests/integration/t*.sh))
+	@DOZE=$(abspath $(B)/doze) DZ_MET=$(abspath $(B)/met.log) scripts/integration $(sort $(wildcard tests/integration/t*.sh))
 openapi: $(B)/doze build/base/base.doze ; @DOZE=$(abspath $(B)/doze) scripts/run-tap openapi tests/openapi/run ## the daemon against its own OpenAPI document
 WASI_TESTS := $(patsubst tests/wasi/p1/%.c,build/wasi-tests/%.wasm,$(wildcard tests/wasi/p1/*.c))
 wasi: $(B)/wasi_suite $(WASI_TESTS) ; @DZ_WASI_TESTS=build/wasi-tests scripts/run-tap wasi $(B)/wasi_suite ## the official tests of WASI preview 1, and ours

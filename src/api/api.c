@@ -158,6 +158,21 @@ static void about_path(struct dz_http_req *r, void *api)
         dz_http_about(r, row.id);
 }
 
+/* A parameter of the query is refused by name. Operations that have some look at them themselves;
+ * those of strangers (probes) and those that are not there yet do not. */
+static bool before(struct dz_http_req *r, void *api)
+{
+    static const char *const none[] = {NULL};
+    const struct dz_http_route *route = dz_http_route_of(r);
+    struct dz_engine_why why = {0};
+    if (dz_api_only(r, none, &why) < 0 && !(route->flags & DZ_API_OPEN) &&
+        dz_api_takes_nothing(route)) {
+        dz_api_refuse(r, &why);
+        return true;
+    }
+    return dz_api_key_before(r, api);
+}
+
 /* --- answers ------------------------------------------------------------------------------ */
 
 void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
@@ -303,7 +318,7 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         .connections_max = opts->connections,
         .address_max = opts->address_connections,
         .admit = dz_api_admit,
-        .before = dz_api_key_before,
+        .before = before,
         .about = about_path,
         .kept = dz_api_key_kept,
         .done = on_done,

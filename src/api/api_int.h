@@ -150,6 +150,7 @@ void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int
 /* --- the document (api_openapi.c) --------------------------------------------------------- */
 
 const struct dz_http_route *dz_api_routes(size_t *ret_count);
+bool dz_api_takes_nothing(const struct dz_http_route *route); /* in its query */
 DZ_NODISCARD int dz_api_openapi_text(struct dz_buf *out);
 /* For its test: the method of the row at index, NULL behind the last; and the tables of bodies
  * with the names of their schemas. */

@@ -204,6 +204,12 @@ static const struct doc *doc_of(const struct dz_http_route *route)
     return NULL;
 }
 
+bool dz_api_takes_nothing(const struct dz_http_route *route)
+{
+    const struct doc *d = doc_of(route);
+    return d && !d->parameters;
+}
+
 static void put_ref(struct dz_json *j, const char *kind, struct dz_str name)
 {
     char text[96];

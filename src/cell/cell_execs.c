@@ -376,10 +376,8 @@ static void push_input(const struct dz_execs *x, struct dz_exec *e)
             .type = DZ_FRAME_WINDOW, .stream = e->handle << 2 | stream, .value = pushed};
         (void)dz_frame_send(x->fd, &f, NULL, true, NULL);
     }
-    if (in->eof && in->len == 0) {
-        (void)dz_kernel_stream_eof(x->machine->kernel, e->streams[stream]);
-        in->eof = false;
-    }
+    if (in->eof && in->len == 0)
+        in->eof = dz_kernel_stream_eof(x->machine->kernel, e->streams[stream]) == DZ_EBUSY;
 }
 
 /* Frames, as long as the window and the socket take them. */

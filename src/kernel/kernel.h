@@ -182,7 +182,9 @@ int dz_kernel_pty_new(struct dz_kernel *k, const struct dz_winsize *size, uint64
  * too: type on when dz_kernel_stream_room() says so). DZ_ENOENT. */
 int64_t dz_kernel_stream_push(struct dz_kernel *k, uint32_t stream, const void *data, size_t n);
 size_t dz_kernel_stream_room(struct dz_kernel *k, uint32_t stream);
-int dz_kernel_stream_eof(struct dz_kernel *k, uint32_t stream);   /* no more input */
+/* No more input. At a terminal its end-of-file character is typed; DZ_EBUSY: there is no room for
+ * it yet. */
+int dz_kernel_stream_eof(struct dz_kernel *k, uint32_t stream);
 int dz_kernel_stream_ready(struct dz_kernel *k, uint32_t stream); /* output may go on */
 /* The outside is gone: reads give end of file, writes EPIPE, a terminal hangs up.
  * The handle is invalid from then on. */

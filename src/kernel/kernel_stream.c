@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <termios.h>
 
 enum {
     STREAM_SINK = 2, /* of dz_stream.closed: writers go on */
@@ -121,6 +122,12 @@ int dz_kernel_stream_eof(struct dz_kernel *k, uint32_t stream)
     struct dz_stream *s = by_handle(k, stream);
     if (!s)
         return DZ_ENOENT;
+    if (s->kind & DZ_STREAM_PTY && !s->in_eof) {
+        struct dz_pty *t = dz_k_pty(k, s->pty);
+        if (dz_k_ldisc_room(t) == 0)
+            return DZ_EBUSY;
+        (void)dz_k_ldisc_input(k, t, &t->termios.cc[VEOF], 1);
+    }
     s->in_eof = 1;
     dz_k_wake(k, &s->wait_r);
     return 0;

@@ -238,6 +238,21 @@ TEST(tty_interrupt_kills_the_foreground)
     CHECK_STR(screen(&y), "^C"); /* what was not yet shown is flushed */
     CHECK_INT(krig_stop(&y.r), 0);
 }
+TEST(tty_end_of_input_is_typed_once)
+{
+    struct tty y;
+    tty_start(&y);
+    type_s(&y, "a\n");
+    CHECK_INT(dz_kernel_stream_eof(y.r.k, y.stream), 0);
+    CHECK_STR(line(&y), "a\n");
+    CHECK_STR(line(&y), "");
+    CHECK_STR(line(&y), "!");
+    CHECK_INT(dz_kernel_stream_eof(y.r.k, y.stream), 0);
+    CHECK_STR(line(&y), "!");
+    CHECK_INT(dz_kernel_stream_room(y.r.k, y.stream), 0);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
 TEST(tty_hangup_ends_the_session)
 {
     struct tty y;
