@@ -10,7 +10,7 @@
  * counts as a whole: `differs` compares what the scan found, so both back
  * ends give the same answer.
  *
- * A mark write-protects what is there (asynchronously: the kernel notes the
+ * A mark write-protects what was written (asynchronously: the kernel notes the
  * first write and lets it go on). What comes to memory later is not protected
  * and so counts as written, unless it is a file's page or the page of zeros.
  */
@@ -28,6 +28,7 @@
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/vm.h"
+#include "os/os_fault.h"
 #include "os/os_uapi.h"
 
 #ifndef PAGE_IS_PFNZERO
@@ -54,6 +55,7 @@ struct dz_os_dirty {
     int pagemap, uffd;
     size_t page;
     enum dz_os_dirty_how differs_how, written_how;
+    bool missing, by_need; /* uffd raises SIGBUS; and it was seen to work */
     uint64_t key[4];
     DZ_VEC(, struct mark) marks;
     char why[160];
@@ -129,7 +131,6 @@ static int scan(const struct dz_os_dirty *d, const uint8_t *at, size_t size, boo
     struct page_region regions[BATCH];
     struct pm_scan_arg arg = {
         .size = sizeof arg,
-        .flags = since ? PM_SCAN_CHECK_WPASYNC : 0,
         .start = (uintptr_t)at,
         .end = (uintptr_t)at + size,
         .vec = (uintptr_t)regions,
@@ -157,7 +158,6 @@ static int scan_since(const struct dz_os_dirty *d, const uint8_t *at, size_t siz
     struct page_region regions[BATCH];
     struct pm_scan_arg arg = {
         .size = sizeof arg,
-        .flags = PM_SCAN_CHECK_WPASYNC,
         .start = (uintptr_t)at,
         .end = (uintptr_t)at + size,
         .vec = (uintptr_t)regions,
@@ -180,13 +180,11 @@ static int scan_since(const struct dz_os_dirty *d, const uint8_t *at, size_t siz
     return 0;
 }
 
-/* Write-protect what is there, so that it no longer counts as written. */
-static int protect(const struct dz_os_dirty *d, uint8_t *at, size_t size)
+/* Write-protect a part, so that it no longer counts as written. */
+static int protect_part(const struct dz_os_dirty *d, uint8_t *at, size_t size)
 {
     struct uffdio_register r = {.range = {.start = (uintptr_t)at, .len = size},
                                 .mode = UFFDIO_REGISTER_MODE_WP};
-    if (size == 0)
-        return 0;
     if (ioctl(d->uffd, UFFDIO_REGISTER, &r) < 0)
         return -1;
     struct pm_scan_arg arg = {
@@ -205,6 +203,30 @@ static int protect(const struct dz_os_dirty *d, uint8_t *at, size_t size)
     return 0;
 }
 
+/* The same for what of [at, at + size) was written; neighbours together. The rest needs no
+ * protection: who writes to a file's page, to the page of zeros or to none makes one that is not
+ * protected. And it is better without: a protected range has page tables for all of it, and
+ * the kernel brings in each page of a file alone, with a fault, not 16 at once. */
+static int protect(const struct dz_os_dirty *d, uint8_t *at, size_t size)
+{
+    struct dz_os_runs there = DZ_VEC_INIT(DZ_OS_RUNS_MAX);
+    int rc = size ? scan(d, at, size, false, at, &there) : 0;
+    if (rc == 0 && there.err) {
+        errno = ENOMEM;
+        rc = -1;
+    }
+    for (size_t i = 0, k; rc == 0 && i < there.n; i = k) {
+        for (k = i + 1; k < there.n &&
+                        there.p[k].at - (there.p[k - 1].at + there.p[k - 1].size) < NEAR * d->page;
+             k++)
+            ;
+        rc = protect_part(d, at + there.p[i].at,
+                          there.p[k - 1].at + there.p[k - 1].size - there.p[i].at);
+    }
+    dz_vec_release(&there);
+    return rc;
+}
+
 /* --- the canaries ------------------------------------------------------------------------ */
 
 enum {
@@ -212,6 +234,7 @@ enum {
     CANARY_WROTE = 2, /* before the mark */
     CANARY_LATER = 5, /* after it */
     CANARY_READ = 6,
+    CANARY_NEED = 3, /* last of all, absent */
 };
 
 static bool is_one(const struct dz_os_runs *runs, size_t page, unsigned index)
@@ -261,13 +284,49 @@ static int ask_canaries(struct dz_os_dirty *d, uint8_t *p)
     return right;
 }
 
-static int open_uffd(void)
+static int open_uffd(uint64_t features)
 {
-    struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_WP_ASYNC};
+    struct uffdio_api api = {.api = UFFD_API, .features = features};
     int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
     if (fd >= 0 && ioctl(fd, UFFDIO_API, &api) < 0)
         dz_fd_close(&fd);
     return fd;
+}
+
+struct touched { /* by the canary */
+    struct dz_os_dirty *d;
+    const uint8_t *bytes;
+    int times;
+};
+
+static bool fill_touched(void *arg, void *at)
+{
+    struct touched *t = arg;
+    uint8_t *page = (uint8_t *)at - (uintptr_t)at % t->d->page;
+    if (t->times++ == 0 && dz_os_dirty_fill(t->d, page, t->bytes, t->d->page, NULL) == 0)
+        return true;
+    return mmap(page, t->d->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                -1, 0) != MAP_FAILED; /* so that we live, and know better */
+}
+
+/* Touch a page that is not there: is it asked for, once, and filled, and only then written? */
+static bool ask_need(struct dz_os_dirty *d, uint8_t *p)
+{
+    size_t page = d->page;
+    struct dz_os_runs runs = DZ_VEC_INIT(CANARY_PAGES);
+    struct touched t = {.d = d, .bytes = p};
+    volatile uint8_t *q = p + CANARY_NEED * page;
+    p[0] = 7; /* the bytes, which are not absent */
+    if (dz_os_dirty_absent(d, p + CANARY_NEED * page, page, NULL) < 0 ||
+        dz_os_fault_catch(fill_touched, &t, NULL) < 0)
+        return false;
+    bool good = q[0] == 7 && t.times == 1;
+    good = good && scan(d, p + CANARY_NEED * page, page, true, p, &runs) == 0 && runs.n == 0;
+    q[1] = 1;
+    good = good && scan(d, p + CANARY_NEED * page, page, true, p, &runs) == 0 &&
+           is_one(&runs, page, CANARY_NEED);
+    dz_vec_release(&runs);
+    return dz_os_fault_catch(NULL, NULL, NULL) == 0 && good;
 }
 
 static void open_scan(struct dz_os_dirty *d)
@@ -277,11 +336,15 @@ static void open_scan(struct dz_os_dirty *d)
         (void)snprintf(d->why, sizeof d->why, "/proc/self/pagemap: %s", strerrordesc_np(errno));
         return;
     }
-    d->uffd = open_uffd();
+    d->uffd = open_uffd(UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_SIGBUS);
+    d->missing = d->uffd >= 0;
+    if (d->uffd < 0)
+        d->uffd = open_uffd(UFFD_FEATURE_WP_ASYNC);
     if (d->uffd < 0)
         (void)snprintf(d->why, sizeof d->why, "userfaultfd: %s", strerrordesc_np(errno));
     uint8_t *p = canary_pages(d->page);
     int right = p ? ask_canaries(d, p) : 0;
+    d->by_need = right >= 2 && d->missing && ask_need(d, p);
     if (p)
         (void)munmap(p, CANARY_PAGES * d->page);
     else
@@ -345,6 +408,44 @@ enum dz_os_dirty_how dz_os_dirty_written_how(const struct dz_os_dirty *d)
 const char *dz_os_dirty_why(const struct dz_os_dirty *d)
 {
     return d->why;
+}
+
+/* --- pages by need ---------------------------------------------------------------------------- */
+
+bool dz_os_dirty_by_need(const struct dz_os_dirty *d)
+{
+    return d->by_need;
+}
+
+int dz_os_dirty_absent(struct dz_os_dirty *d, void *at, size_t size, struct dz_err *err)
+{
+    struct uffdio_register r = {.range = {.start = (uintptr_t)at, .len = size},
+                                .mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP};
+    if (mmap(at, size, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
+        ioctl(d->uffd, UFFDIO_REGISTER, &r) < 0)
+        return dz_fail_sys(err, errno, "make %zu bytes of memory that come by need", size);
+    return 0;
+}
+
+int dz_os_dirty_fill(struct dz_os_dirty *d, void *at, const void *bytes, size_t size,
+                     struct dz_err *err)
+{
+    size_t done = 0;
+    while (done < size) {
+        struct uffdio_copy copy = {.dst = (uintptr_t)at + done,
+                                   .src = (uintptr_t)bytes + done,
+                                   .len = size - done,
+                                   .mode = UFFDIO_COPY_MODE_WP};
+        struct uffdio_zeropage zero = {.range = {.start = copy.dst, .len = copy.len}};
+        int rc =
+            bytes ? ioctl(d->uffd, UFFDIO_COPY, &copy) : ioctl(d->uffd, UFFDIO_ZEROPAGE, &zero);
+        int64_t n = bytes ? copy.copy : zero.zeropage;
+        if (rc < 0 && errno != EAGAIN)
+            return dz_fail_sys(err, errno, "fill %zu bytes of memory", size - done);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
 }
 
 /* --- the questions -------------------------------------------------------------------------- */

@@ -22,6 +22,8 @@
  *
  * Between mark and question the range may grow at its end; nothing may be
  * unmapped or mapped anew in it. Not for threads.
+ *
+ * The same descriptor fills pages by need, where the kernel can do that, too.
  */
 #ifndef DZ_OS_OS_DIRTY_H
 #define DZ_OS_OS_DIRTY_H
@@ -85,5 +87,21 @@ void dz_os_dirty_unmark(struct dz_os_dirty *d, const void *at); /* before it is 
  * range has grown by, all that are not zero. DZ_ESTATE: not marked. */
 DZ_NODISCARD int dz_os_dirty_written(struct dz_os_dirty *d, const struct dz_os_dirty_range *r,
                                      struct dz_os_runs *runs, struct dz_err *err);
+
+/* --- pages by need ---------------------------------------------------------------- */
+
+/* Can pages be absent (below)? Only where `written` is answered by SCAN and the kernel raises
+ * SIGBUS for a page that is missing (userfaultfd); tried with a page of our own. */
+bool dz_os_dirty_by_need(const struct dz_os_dirty *d);
+
+/* New pages at [at, at + size), whatever was mapped there, of which none is there yet: to touch
+ * one raises SIGBUS (os_fault.h), to hand one to a system call fails with EFAULT, until it
+ * is filled. `differs` and `written` do not name it before. */
+DZ_NODISCARD int dz_os_dirty_absent(struct dz_os_dirty *d, void *at, size_t size,
+                                    struct dz_err *err);
+/* Fill absent pages; NULL: with zeros. They do not count as written. DZ_EEXIST: one
+ * is there already; DZ_ENOENT: they were never made absent. */
+DZ_NODISCARD int dz_os_dirty_fill(struct dz_os_dirty *d, void *at, const void *bytes, size_t size,
+                                  struct dz_err *err);
 
 #endif

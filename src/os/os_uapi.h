@@ -19,6 +19,9 @@
 #ifndef UFFD_FEATURE_WP_ASYNC
 #define UFFD_FEATURE_WP_ASYNC (1u << 15)
 #endif
+#ifndef UFFD_FEATURE_SIGBUS /* Linux 4.14 */
+#define UFFD_FEATURE_SIGBUS (1u << 7)
+#endif
 
 /* Linux 6.7: which pages of a range are of which kind, and write-protecting
  * them in the same pass; an ioctl on /proc/PID/pagemap. */

@@ -2,8 +2,10 @@
  * Dirty pages, by both back ends, against what the test itself wrote. */
 #include "base/err.h"
 #include "os/os_dirty.h"
+#include "os/os_fault.h"
 #include "tap.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -332,4 +334,111 @@ TORTURE(dirty_scan_survives_every_allocation_failure)
 TORTURE(dirty_compare_survives_every_allocation_failure)
 {
     torture_how(DZ_OS_DIRTY_COMPARE);
+}
+
+/* --- pages by need ------------------------------------------------------------------------- */
+
+struct need {
+    struct dz_os_dirty *d;
+    const uint8_t *bytes;
+    uint8_t *touched; /* the last page */
+    int times;
+};
+
+static bool on_touch(void *arg, void *at)
+{
+    struct need *n = arg;
+    n->touched = (uint8_t *)at - (uintptr_t)at % page;
+    n->times++;
+    return dz_os_dirty_fill(n->d, n->touched, n->bytes, page, NULL) == 0;
+}
+
+static struct dz_os_dirty *open_need(void)
+{
+    struct dz_os_dirty *d = NULL;
+    CHECK_INT(dz_os_dirty_open(DZ_OS_DIRTY_SCAN, &d, &err), 0);
+    if (!dz_os_dirty_by_need(d))
+        SKIP("no pages by need here");
+    return d;
+}
+
+TEST(pages_come_when_they_are_touched)
+{
+    struct memory m = make_memory(PAGES);
+    struct need n = {.d = open_need()};
+    struct dz_os_runs runs = DZ_VEC_INIT(DZ_OS_RUNS_MAX);
+    uint8_t bytes[8192];
+    memset(bytes, 0x5a, sizeof bytes);
+    n.bytes = bytes;
+    m.r.at[2 * page] = 1; /* laid at once */
+    CHECK_INT(dz_os_dirty_absent(n.d, m.r.at + 4 * page, 8 * page, &err),
+              0); /* over the image, too */
+    CHECK_INT(dz_os_fault_catch(on_touch, &n, &err), 0);
+    CHECK_INT(dz_os_dirty_mark(n.d, &m.r, &err), 0);
+    CHECK_INT(dz_os_dirty_written(n.d, &m.r, &runs, &err), 0);
+    CHECK_INT(runs.n, 0);
+    CHECK_INT(n.times, 0); /* to ask brings nothing */
+    CHECK_INT(m.r.at[9 * page + 5], 0x5a);
+    CHECK(n.touched == m.r.at + 9 * page && n.times == 1);
+    CHECK_INT(dz_os_dirty_written(n.d, &m.r, &runs, &err), 0);
+    CHECK_INT(runs.n, 0); /* read only */
+    m.r.at[5 * page + 1] = 7;
+    CHECK_INT(m.r.at[5 * page], 0x5a);
+    CHECK_INT(n.times, 2);
+    CHECK_INT(dz_os_dirty_written(n.d, &m.r, &runs, &err), 0);
+    CHECK_INT(runs.n, 1);
+    CHECK(runs.p[0].at == 5 * page && runs.p[0].size == page);
+    CHECK_INT(dz_os_dirty_mark(n.d, &m.r, &err), 0); /* again: what is absent stays so */
+    n.bytes = NULL;
+    CHECK_INT(m.r.at[11 * page], 0);
+    CHECK_INT(n.times, 3);
+    CHECK_INT(m.r.at[13 * page], m.image[5 * page]); /* behind it is the image */
+    CHECK_INT(dz_os_dirty_written(n.d, &m.r, &runs, &err), 0);
+    CHECK_INT(runs.n, 0);
+    CHECK_INT(dz_os_fault_catch(NULL, NULL, &err), 0);
+    dz_vec_release(&runs);
+    dz_os_dirty_close(n.d);
+    drop_memory(&m);
+}
+
+TEST(system_calls_are_refused_absent_pages)
+{
+    struct memory m = make_memory(PAGES);
+    struct dz_os_dirty *d = open_need();
+    CHECK_INT(dz_os_dirty_absent(d, m.r.at, 2 * page, &err), 0);
+    CHECK(getentropy(m.r.at, 8) < 0 && errno == EFAULT);
+    CHECK_INT(dz_os_dirty_fill(d, m.r.at, m.image, page, &err), 0);
+    CHECK_INT(dz_os_dirty_fill(d, m.r.at, m.image, page, &err), DZ_EEXIST);
+    CHECK_INT(m.r.at[3], m.image[3]);
+    CHECK_INT(getentropy(m.r.at, 8), 0);
+    CHECK(dz_os_dirty_fill(d, m.r.at + 20 * page, m.image, page, &err) < 0); /* not absent */
+    dz_os_dirty_close(d);
+    drop_memory(&m);
+}
+
+/* A page that nobody fills is as any other SIGBUS. */
+TEST(nobody_fills_it)
+{
+    struct memory m = make_memory(PAGES);
+    struct dz_os_dirty *d = open_need();
+    int status = 0;
+    CHECK_INT(dz_os_dirty_absent(d, m.r.at, page, &err), 0);
+    dz_os_dirty_close(d); /* what is registered goes with it: the page is zero now */
+    CHECK_INT(m.r.at[0], 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = memfd_create("cut", MFD_CLOEXEC);
+        struct need n = {.d = NULL};
+        (void)ftruncate(fd, (off_t)page);
+        volatile uint8_t *p = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
+        (void)ftruncate(fd, 0);
+        d = open_need();
+        n.d = d;
+        n.bytes = m.image;
+        (void)signal(SIGBUS, SIG_DFL);
+        _exit(dz_os_fault_catch(on_touch, &n, &err) < 0 ? 1 : p[0]);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    drop_memory(&m);
 }
