@@ -518,7 +518,7 @@ int main(int argc, char **argv)
                               "left out\n");
     start_dirty(&dirty, BOXES, 2560);
     start_dirty(&large, 1, 25600);
-    if (!*only && !start_pythons())
+    if ((!*only || strstr("CPython, pandas", only)) && !start_pythons())
         (void)fprintf(stderr, "bench-sleep: no image python in DOZE_DATA (make test-images): "
                               "CPython is left out\n");
     int rc = measure(rounds);

@@ -304,7 +304,8 @@ enum dz_kernel_state dz_serve_run(struct dz_serve *s, int64_t ns)
     struct dz_err err = {0};
     struct dz_job job;
     enum dz_kernel_state state = dz_kernel_run(k, dz_kernel_now(k) + ns, &err);
-    if (state == DZ_KERNEL_FAILED)
+    int damage = dz_machine_damage(s->machine.keep, &err);
+    if (state == DZ_KERNEL_FAILED || damage < 0)
         dz_serve_fail(s, err.code, &err);
     while (dz_kernel_event(k, &job)) {
         int rc = s->machine.execs ? dz_execs_job_ended(s->machine.execs, &job, &err) : 0;

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "db/db.h"
 #include "machine/machine.h"
+#include "os/os_fault.h"
 #include "vfs/vfs.h"
 
 #include <string.h>
@@ -65,6 +66,29 @@ static int on_mark(void *arg, const struct dz_machine_range *r, struct dz_err *e
 static void on_unmark(void *arg, const void *at)
 {
     dz_os_dirty_unmark(((struct dz_cell_machine *)arg)->dirty, at);
+}
+
+/* --- memory by need ------------------------------------------------------------------- */
+
+static int on_absent(void *arg, void *at, size_t size, struct dz_err *err)
+{
+    return dz_os_dirty_absent(((struct dz_cell_machine *)arg)->dirty, at, size, err);
+}
+
+static int on_fill(void *arg, void *at, const uint8_t *bytes, size_t size, struct dz_err *err)
+{
+    return dz_os_dirty_fill(((struct dz_cell_machine *)arg)->dirty, at, bytes, size, err);
+}
+
+static bool on_touched(void *arg, void *at)
+{
+    return dz_machine_touched(arg, at);
+}
+
+static int on_watch(void *arg, struct dz_machine *m, struct dz_err *err)
+{
+    (void)arg;
+    return dz_os_fault_catch(m ? on_touched : NULL, m, err);
 }
 
 /* --- programs -------------------------------------------------------------------------- */
@@ -124,6 +148,7 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
     struct dz_os_dirty *dirty = m->dirty;
     /* Comparing costs all of memory at each mark: then the file is compared with. */
     bool scan = dirty && dz_os_dirty_written_how(dirty) == DZ_OS_DIRTY_SCAN;
+    bool need = dirty && dz_os_dirty_by_need(dirty);
     m->keep_ops = (struct dz_machine_ops){.module_get = on_module_get,
                                           .module_put = on_module_put,
                                           .module_ino = on_module_ino,
@@ -131,6 +156,9 @@ int dz_cell_sleep_open(struct dz_cell_machine *m, const struct dz_started *start
                                           .written = scan ? on_written : NULL,
                                           .mark = scan ? on_mark : NULL,
                                           .unmark = scan ? on_unmark : NULL,
+                                          .absent = need ? on_absent : NULL,
+                                          .fill = need ? on_fill : NULL,
+                                          .watch = need ? on_watch : NULL,
                                           .base_get = on_base_get,
                                           .base_map = on_base_map,
                                           .arg = m};

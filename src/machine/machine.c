@@ -174,6 +174,7 @@ uint64_t dz_machine_memory_bytes(const struct dz_machine *m)
 void dz_machine_stats_get(const struct dz_machine *m, struct dz_machine_stats *ret_stats)
 {
     *ret_stats = m->stats;
+    ret_stats->absent = m->mem.absent;
 }
 
 /* --- waking ----------------------------------------------------------------------------- */
@@ -200,12 +201,15 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
     m->vfs = vfs;
     int rc = dz_machine_state_read(m, k, vfs, err);
     dz_machine_modules_close(m);
+    m->kernel = k;
     if (rc == 0)
         rc = dz_machine_mem_lay(m, k, err);
     if (rc < 0)
         dz_kernel_unput(k);
     else
         rc = thaw(m, k, err);
+    if (rc == 0)
+        rc = dz_machine_damage(m, err);
     if (rc < 0)
         return rc;
     dz_machine_mem_mark(m);
@@ -222,8 +226,9 @@ int dz_machine_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
 {
     struct dz_machine *m = arg;
     int64_t live = 0;
-    if (!m->woken || m->live || m->writing)
-        return 0;
+    int damage = dz_machine_damage(m, err);
+    if (damage < 0 || !m->woken || m->live || m->writing)
+        return damage;
     /* Read it first: the commit that carried it may have failed. */
     int rc = meta_get(db, "machine_live", &live, err);
     if (rc >= 0 && live && m->live_written)
@@ -242,9 +247,12 @@ static int nothing(void *arg, struct dz_db *db, struct dz_err *err)
 
 int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err)
 {
+    int rc = dz_machine_damage(m, err);
+    if (rc < 0)
+        return rc;
     if (!m->woken || m->live || m->live_written)
         return dz_vfs_commit(vfs, err);
-    int rc = dz_vfs_quiesce(vfs, nothing, NULL, err);
+    rc = dz_vfs_quiesce(vfs, nothing, NULL, err);
     if (rc < 0)
         m->live_written = false; /* not committed, and perhaps nothing is left that would be */
     return rc;
@@ -316,7 +324,9 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
     if (strlen(how->policy) >= DZ_MACHINE_POLICY_MAX || how->host_size > DZ_MACHINE_HOST_MAX)
         return dz_fail(err, DZ_ELIMIT, "put the machine to sleep: too much to keep with it");
     m->vfs = vfs;
-    int rc = dz_machine_mem_plan(m, k, &w.change, err);
+    int rc = dz_machine_damage(m, err);
+    if (rc == 0)
+        rc = dz_machine_mem_plan(m, k, &w.change, err);
     if (rc == 0)
         rc = dz_machine_state_write(m, k, vfs, how, err);
     if (rc == 0)

@@ -90,6 +90,14 @@ struct dz_machine_ops {
     int (*mark)(void *arg, const struct dz_machine_range *r, struct dz_err *err);
     void (*unmark)(void *arg, const void *at);
 
+    /* Memory by need, as of os/os_dirty.h and os/os_fault.h: absent makes new pages of which
+     * none is there; fill brings them in, with zeros where bytes is NULL; watch(m): when one is
+     * touched, call dz_machine_touched(m), until watch(NULL). All or none; NULL: a wake lays
+     * all memory. Only with mark. */
+    int (*absent)(void *arg, void *at, size_t size, struct dz_err *err);
+    int (*fill)(void *arg, void *at, const uint8_t *bytes, size_t size, struct dz_err *err);
+    int (*watch)(void *arg, struct dz_machine *m, struct dz_err *err);
+
     /* The memory of what sleeps in the image, as machine_base.h made it of this image; NULL:
      * not at hand, and it is made from the image's rows. And a part of it mapped, private
      * and copy-on-write, over [at, at + size); false: it is copied. Both may be NULL. */
@@ -167,6 +175,14 @@ void dz_machine_tidy(struct dz_machine *m);
  * commit of `vfs`, which this makes. */
 DZ_NODISCARD int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err);
 
+/* The program touched a page that was not there. False: that is nothing of ours. Damage of what
+ * the file has for it is told by dz_machine_damage(): the page is then as the memory began. Reads
+ * the file through its SQLite handle, so nobody may touch memory from inside of SQLite. */
+bool dz_machine_touched(struct dz_machine *m, const void *at);
+/* Was a page that was touched damaged in the file? The machine must not go on: nothing of it
+ * can be committed, put to sleep, or said. */
+DZ_NODISCARD int dz_machine_damage(const struct dz_machine *m, struct dz_err *err);
+
 /* For struct dz_vfs_opts (arg: the machine), and for the commit of dz_kernel_ops. */
 int dz_machine_before_commit(void *m, struct dz_db *db, struct dz_err *err);
 DZ_NODISCARD int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err);
@@ -175,6 +191,7 @@ DZ_NODISCARD int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struc
 struct dz_machine_stats {
     uint64_t state_bytes;         /* all but memory */
     uint64_t pages, bytes;        /* of memory, written or laid */
+    uint64_t absent;              /* pages of it that come when they are touched */
     uint64_t rows, live, garbage; /* of mem now: rows; pages in use, and not */
     uint64_t spaces, modules;
 };

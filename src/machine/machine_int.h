@@ -112,6 +112,8 @@ struct dz_space {
     size_t base_size;
     uint32_t *home; /* by page: number of a row + 1; 0: as the base */
     size_t homes;
+    uint8_t *absent; /* by page: enum dz_absent; NULL: all of it is there */
+    size_t absents;
     bool marked, seen;
     bool apart; /* it was not made of its base: what was written says nothing of that */
 };
@@ -122,10 +124,24 @@ struct dz_mem_row {
     bool gone;
 };
 DZ_VEC(dz_mem_rows, struct dz_mem_row);
+enum dz_absent {
+    DZ_ABSENT_NO = 0,
+    DZ_ABSENT_NAMED = 1, /* will be: while memory is laid */
+    DZ_ABSENT_YES = 2,   /* comes when it is touched, from its home or as its base */
+};
 struct dz_mem {
     DZ_VEC(, struct dz_space) spaces;
     struct dz_mem_rows rows;
-    int64_t gen; /* the newest */
+    int64_t gen;          /* the newest */
+    uint64_t absent;      /* pages */
+    struct dz_err damage; /* met when a page was touched; code 0: none */
+};
+/* Rows by SQLite's number, one after the other: bytes as they are stored, and room for
+ * their pages. */
+struct dz_mem_reader {
+    struct dz_db *db;
+    struct dz_blob *blob;
+    uint8_t *bytes, *plain;
 };
 void dz_mem_init(struct dz_mem *mem);
 struct dz_space *dz_mem_space(struct dz_mem *mem, uint64_t id);
@@ -139,8 +155,11 @@ struct dz_base {
 
 struct dz_machine {
     struct dz_db *db, *image;
-    struct dz_db *from; /* which of the two holds what sleeps */
-    struct dz_vfs *vfs; /* while waking or being put to sleep */
+    struct dz_db *from;       /* which of the two holds what sleeps */
+    struct dz_vfs *vfs;       /* while waking or being put to sleep */
+    struct dz_kernel *kernel; /* in which it runs; NULL: it does not */
+    bool watching, filling;   /* memory that comes by need, and its reader */
+    struct dz_mem_reader reader;
     const struct dz_machine_ops *ops;
     enum dz_machine_found found;
     bool below;        /* what sleeps is the image's */
@@ -162,7 +181,8 @@ struct dz_machine {
 /* Statements that are compiled ahead (machine_sql.c). */
 extern const char dz_machine_sql_meta_get[], dz_machine_sql_meta_put[], dz_machine_sql_state[],
     dz_machine_sql_state_drop[], dz_machine_sql_state_put[], dz_machine_sql_modules_drop[],
-    dz_machine_sql_mem[], dz_machine_sql_mem_put[], dz_machine_sql_mem_drop[];
+    dz_machine_sql_mem[], dz_machine_sql_mem_list[], dz_machine_sql_mem_put[],
+    dz_machine_sql_mem_drop[];
 
 int64_t dz_machine_real_ns(const struct dz_machine *m);
 
@@ -182,6 +202,9 @@ int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
 /* From now on the embedder notes what is written. */
 void dz_machine_mem_mark(struct dz_machine *m);
 void dz_machine_mem_release(struct dz_machine *m);
+/* Lay [at, at + size) of a memory, in which pages may be absent. */
+int dz_machine_mem_need(struct dz_machine *m, struct dz_space *s, size_t at, size_t size,
+                        struct dz_err *err);
 
 /* m->base, from the embedder or made; and memory number id in it. */
 int dz_machine_base_get(struct dz_machine *m, struct dz_err *err);

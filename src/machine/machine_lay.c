@@ -20,7 +20,6 @@
 enum {
     POPULATE_MIN = 4, /* pages */
 };
-#define GEN_MAX (INT64_MAX / 2) /* the next sleep's number is one more */
 
 /* Where active segments could not be part of the image, an instance begins with
  * more than its base. */
@@ -127,6 +126,16 @@ int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, stru
     return 0;
 }
 
+int dz_mem_add_row(struct dz_machine *m, const struct dz_mem_row *row, struct dz_err *err)
+{
+    if (row->gen < 0 || row->gen > INT64_MAX / 2) /* the next sleep's number is one more */
+        return dz_fail(err, DZ_ECORRUPT, DZ_MEM_NO_SLEEP);
+    m->mem.gen = row->gen > m->mem.gen ? row->gen : m->mem.gen;
+    return dz_vec_push(&m->mem.rows, *row) < 0
+               ? dz_fail(err, m->mem.rows.err, "wake the machine: too many rows of memory")
+               : 0;
+}
+
 int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64_t *ret_bytes,
                     struct dz_err *err)
 {
@@ -140,16 +149,11 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
             .rowid = dz_col_int(st, 0), .gen = dz_col_int(st, 1), .seq = dz_col_int(st, 2)};
         size_t size = 0;
         const void *bytes = dz_col_blob(st, 3, &size);
-        if (dz_col_type(st, 1) != DZ_DB_INT || row.gen < 0 || row.gen > GEN_MAX)
-            rc = dz_fail(err, DZ_ECORRUPT,
-                         "the memory of the machine in the file is damaged: a row is of no sleep");
-        if (rc < 0)
-            break;
-        m->mem.gen = row.gen > m->mem.gen ? row.gen : m->mem.gen;
         *ret_bytes += size;
-        rc = dz_vec_push(&m->mem.rows, row) < 0
-                 ? dz_fail(err, m->mem.rows.err, "wake the machine: too many rows of memory")
-                 : dz_mem_unpack(bytes, size, r.plain, (uint32_t)m->mem.rows.n - 1, fn, arg, err);
+        rc = dz_col_type(st, 1) == DZ_DB_INT ? dz_mem_add_row(m, &row, err)
+                                             : dz_fail(err, DZ_ECORRUPT, DZ_MEM_NO_SLEEP);
+        if (rc == 0)
+            rc = dz_mem_unpack(bytes, size, r.plain, (uint32_t)m->mem.rows.n - 1, fn, arg, err);
     }
     dz_mem_reader_close(&r);
     return rc;
@@ -172,5 +176,7 @@ int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
         rc = bind_spaces(m, k, err);
     if (rc < 0 || m->below) /* the image's rows are in its base */
         return rc;
-    return dz_mem_read_all(m, dz_mem_lay_piece, m, &m->stats.bytes, err);
+    rc = dz_mem_lay_by_need(m, err);
+    return rc != 0 ? (rc < 0 ? rc : 0)
+                   : dz_mem_read_all(m, dz_mem_lay_piece, m, &m->stats.bytes, err);
 }

@@ -46,10 +46,12 @@ static void forget_space(const struct dz_machine *m, struct dz_space *s)
     if (s->marked && m->ops->unmark)
         m->ops->unmark(m->ops->arg, s->range.at);
     dz_free(s->home);
+    dz_free(s->absent);
 }
 
 void dz_machine_mem_release(struct dz_machine *m)
 {
+    dz_mem_unwatch(m);
     for (size_t i = 0; i < m->mem.spaces.n; i++)
         forget_space(m, &m->mem.spaces.p[i]);
     dz_vec_release(&m->mem.spaces);
@@ -91,7 +93,7 @@ void dz_mem_set_range(struct dz_space *s, struct dz_wasm_inst *inst)
     const struct dz_wasm_header *h = dz_wasm_inst_module(inst)->header;
     uint32_t memory = s->s.memory;
     uint64_t size = dz_wasm_mem_size(inst, memory);
-    struct dz_machine_range r = {.at = dz_wasm_mem(inst, memory, 0, size), .size = (size_t)size};
+    struct dz_machine_range r = {.at = dz_wasm_mem_base(inst, memory), .size = (size_t)size};
     if (s->base) {
         r.image = s->base;
         r.image_size = s->base_size;
@@ -159,7 +161,7 @@ static int compare_row(void *arg, uint32_t row, const struct dz_mem_piece *p, st
         return 0;
     for (uint32_t i = 0; i < p->run.count; i++) {
         size_t page = (size_t)p->run.first + i;
-        if (page >= c->s->homes || c->s->home[page] != row + 1)
+        if (page >= c->s->homes || c->s->home[page] != row + 1 || dz_mem_absent(c->s, page))
             continue;
         c->same[page] = p->bytes
                             ? memcmp(c->s->range.at + page * PAGE, p->bytes + i * PAGE, PAGE) == 0
@@ -182,7 +184,8 @@ static int find_by_rows(const struct dz_machine *m, struct dz_space *s,
             rc = dz_mem_row_each(&r, m, i, compare_row, &c, err);
     dz_mem_reader_close(&r);
     for (size_t page = 0; rc == 0 && page < s->homes; page++)
-        if (s->home[page] ? !c.same[page] : !dz_mem_is_base(&s->range, page * PAGE))
+        if (!dz_mem_absent(s, page) &&
+            (s->home[page] ? !c.same[page] : !dz_mem_is_base(&s->range, page * PAGE)))
             dz_mem_add_run(runs, page * PAGE);
     dz_free(c.same);
     return rc;
@@ -344,6 +347,18 @@ static int fold(const struct dz_machine *m, struct dz_mem_change *c, struct dz_e
     return 0;
 }
 
+/* Not while it is written: a page that comes is read through the same handle. */
+static int lay_dirty(struct dz_machine *m, const struct dz_mem_change *c, struct dz_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && m->mem.absent > 0 && i < c->spaces; i++) {
+        struct dz_space *s = &m->mem.spaces.p[i];
+        for (size_t r = 0; rc == 0 && s->seen && r < c->dirty.p[i].n; r++)
+            rc = dz_machine_mem_need(m, s, c->dirty.p[i].p[r].at, c->dirty.p[i].p[r].size, err);
+    }
+    return rc;
+}
+
 int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem_change **ret,
                         struct dz_err *err)
 {
@@ -365,7 +380,7 @@ int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem
     for (size_t i = 0; rc == 0 && i < c->spaces; i++)
         if (c->dirty.p[i].err)
             rc = dz_fail(err, c->dirty.p[i].err, "put the machine to sleep: too many dirty pages");
-    return rc;
+    return rc < 0 ? rc : lay_dirty(m, c, err);
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */

@@ -14,19 +14,24 @@ enum {
     DZ_MEM_FEW = 1024,
     DZ_MEM_TINY = 32,         /* pages: packed in any case, in no time */
     DZ_MEM_PACK_PAGES = 1024, /* pages that one sleep packs */
+    DZ_MEM_EAGER_ROWS = 4,    /* so few are laid at the wake */
 };
 
-/* A row of mem: head, bytes of the pages in the order of the runs, runs. */
+/* A row of mem: head, runs, bytes of the pages in the order of the runs; in rows that
+ * doze wrote before it laid memory by need, the runs come last. */
 struct dz_mem_head {
     char magic[4];        /* "mem1" */
     uint32_t codec;       /* enum dz_mem_codec */
     uint32_t runs, pages; /* pages with bytes */
-    uint64_t stored;      /* bytes between the head and the runs */
+    uint32_t stored;      /* bytes of them, packed */
+    uint32_t index_sum;   /* dz_mem_index_sum(); 0 where the runs come last */
     uint64_t sum;         /* dz_machine_sum() of all behind the head */
 };
 enum dz_mem_codec {
-    DZ_MEM_RAW = 0,
-    DZ_MEM_LZ4 = 1, /* one block of LZ4 */
+    DZ_MEM_LAST_RAW = 0, /* the runs come last */
+    DZ_MEM_LAST_LZ4 = 1, /* one block of LZ4 */
+    DZ_MEM_RAW = 2,      /* the runs come first */
+    DZ_MEM_LZ4 = 3,
 };
 enum dz_mem_kind {
     DZ_MEM_BYTES = 0,
@@ -42,7 +47,7 @@ _Static_assert(sizeof(struct dz_mem_head) == 32 && sizeof(struct dz_mem_run) == 
 
 /* Making one, of `most` pages. */
 struct dz_mem_packer {
-    uint8_t *row;    /* head, bytes, runs */
+    uint8_t *row;    /* room for head and runs, bytes */
     uint8_t *packed; /* the same, packed; NULL: nothing was yet */
     struct dz_mem_run runs[DZ_MEM_ROW_MANY];
     uint32_t most, run_count, pages, filled; /* pages: named; filled: with bytes */
@@ -68,13 +73,13 @@ typedef int dz_mem_piece_fn(void *arg, uint32_t row, const struct dz_mem_piece *
 /* plain: room for the pages, DZ_MEM_ROW_PAGES of them. */
 int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, dz_mem_piece_fn *fn,
                   void *arg, struct dz_err *err);
-/* Rows by SQLite's number, one after the other: bytes as they are stored, and room for
- * their pages. */
-struct dz_mem_reader {
-    struct dz_db *db;
-    struct dz_blob *blob;
-    uint8_t *bytes, *plain;
-};
+/* The same of the first bytes[0..have) of a row of `size` bytes, without those of its pages:
+ * p->bytes is NULL, p->run.kind tells. 0: its runs come last, it has to be read. */
+int dz_mem_index(const void *bytes, size_t have, size_t size, uint32_t row, dz_mem_piece_fn *fn,
+                 void *arg, struct dz_err *err);
+/* Of a head but for its sums, and the runs that come next. */
+uint32_t dz_mem_index_sum(const struct dz_mem_head *h, const void *runs);
+#define DZ_MEM_INDEX_MAX (sizeof(struct dz_mem_head) + DZ_MEM_ROW_PAGES * sizeof(struct dz_mem_run))
 int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);
 void dz_mem_reader_close(struct dz_mem_reader *r);
 int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, struct dz_err *err);
@@ -85,8 +90,20 @@ int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_
 int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64_t *ret_bytes,
                     struct dz_err *err);
 
+/* One more of m->mem.rows, as SQLite has it. */
+int dz_mem_add_row(struct dz_machine *m, const struct dz_mem_row *row, struct dz_err *err);
+#define DZ_MEM_NO_SLEEP "the memory of the machine in the file is damaged: a row is of no sleep"
+
 /* Lay a piece over its space, unless a newer row has (arg: struct dz_machine *). */
 int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err);
+
+/* Lay all rows by need. 0: it cannot be done here, nothing was touched. */
+int dz_mem_lay_by_need(struct dz_machine *m, struct dz_err *err);
+void dz_mem_unwatch(struct dz_machine *m);
+static inline bool dz_mem_absent(const struct dz_space *s, size_t page)
+{
+    return page < s->absents && s->absent[page];
+}
 
 /* s->range: a memory of an instance, and its base. */
 struct dz_wasm_inst;

@@ -57,9 +57,21 @@ uint64_t dz_machine_sum(uint64_t seed, const void *data, size_t size)
 
 /* --- packing ------------------------------------------------------------------------------ */
 
+/* Where the bytes of the pages begin while a row is made: head and runs are put right before. */
+static size_t room(uint32_t pages)
+{
+    return sizeof(struct dz_mem_head) + pages * sizeof(struct dz_mem_run);
+}
+
 static size_t row_size(uint32_t pages)
 {
-    return sizeof(struct dz_mem_head) + pages * (PAGE + sizeof(struct dz_mem_run));
+    return room(pages) + pages * PAGE;
+}
+
+uint32_t dz_mem_index_sum(const struct dz_mem_head *h, const void *runs)
+{
+    uint64_t head = dz_machine_sum(2, h, offsetof(struct dz_mem_head, index_sum));
+    return (uint32_t)dz_machine_sum(head, runs, h->runs * sizeof(struct dz_mem_run));
 }
 
 int dz_mem_pack_init(struct dz_mem_packer *p, uint32_t most, struct dz_err *err)
@@ -90,7 +102,7 @@ void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, cons
         p->runs[p->run_count++] =
             (struct dz_mem_run){.space = space, .first = (uint32_t)page, .count = 1, .kind = kind};
     if (bytes)
-        memcpy(p->row + sizeof(struct dz_mem_head) + p->filled++ * PAGE, bytes, PAGE);
+        memcpy(p->row + room(p->most) + p->filled++ * PAGE, bytes, PAGE);
     p->pages++;
 }
 
@@ -98,18 +110,19 @@ void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, cons
  * goes, at 350 to 700 MB/s; without room for them the pages stay as they are. */
 static bool pack(struct dz_mem_packer *p, struct dz_mem_head *h)
 {
+    size_t at = room(p->most);
     int most = (int)(h->stored - h->stored / 4);
     if (!p->packed)
         p->packed = dz_alloc(row_size(p->most));
     if (!p->packed)
         return false;
-    int n = h->stored ? LZ4_compress_fast((const char *)p->row + sizeof *h,
-                                          (char *)p->packed + sizeof *h, (int)h->stored, most, 4)
+    int n = h->stored ? LZ4_compress_fast((const char *)p->row + at, (char *)p->packed + at,
+                                          (int)h->stored, most, 4)
                       : 0;
     if (n <= 0)
         return false;
     h->codec = DZ_MEM_LZ4;
-    h->stored = (uint64_t)n;
+    h->stored = (uint32_t)n;
     return true;
 }
 
@@ -120,10 +133,12 @@ void dz_mem_pack_end(struct dz_mem_packer *p, bool try_packing, const void **ret
                             .codec = DZ_MEM_RAW,
                             .runs = p->run_count,
                             .pages = p->filled,
-                            .stored = p->filled * PAGE};
+                            .stored = (uint32_t)(p->filled * PAGE)};
     size_t runs = p->run_count * sizeof *p->runs;
     uint8_t *row = try_packing && pack(p, &h) ? p->packed : p->row;
-    memcpy(row + sizeof h + h.stored, p->runs, runs);
+    row += room(p->most) - runs - sizeof h;
+    memcpy(row + sizeof h, p->runs, runs);
+    h.index_sum = dz_mem_index_sum(&h, p->runs);
     h.sum = dz_machine_sum(1, row + sizeof h, h.stored + runs);
     memcpy(row, &h, sizeof h);
     *ret_bytes = row;
@@ -136,8 +151,18 @@ void dz_mem_pack_end(struct dz_mem_packer *p, bool try_packing, const void **ret
 #define BAD(err, ...) \
     dz_fail(err, DZ_ECORRUPT, "the memory of the machine in the file is damaged: " __VA_ARGS__)
 
-static int check_head(const struct dz_mem_head *h, size_t size, const uint8_t *bytes,
-                      struct dz_err *err)
+static bool runs_first(const struct dz_mem_head *h)
+{
+    return h->codec >= DZ_MEM_RAW;
+}
+
+static bool is_raw(const struct dz_mem_head *h)
+{
+    return h->codec == DZ_MEM_RAW || h->codec == DZ_MEM_LAST_RAW;
+}
+
+/* Can a row of `size` bytes be what its head says? */
+static int check_head(const struct dz_mem_head *h, size_t size, struct dz_err *err)
 {
     if (memcmp(h->magic, "mem1", 4) != 0)
         return BAD(err, "a row does not begin as one");
@@ -147,18 +172,16 @@ static int check_head(const struct dz_mem_head *h, size_t size, const uint8_t *b
                        "a newer one wrote it",
                        h->codec);
     if (h->runs > DZ_MEM_ROW_PAGES || h->pages > DZ_MEM_ROW_PAGES || h->stored > h->pages * PAGE ||
-        (h->codec == DZ_MEM_RAW && h->stored != h->pages * PAGE) ||
+        (is_raw(h) && h->stored != h->pages * PAGE) || (!runs_first(h) && h->index_sum) ||
         size != sizeof *h + h->stored + h->runs * sizeof(struct dz_mem_run))
         return BAD(err, "a row of %zu bytes cannot hold what it says", size);
-    if (dz_machine_sum(1, bytes + sizeof *h, size - sizeof *h) != h->sum)
-        return BAD(err, "the checksum of a row is wrong");
     return 0;
 }
 
 static int unpack(const struct dz_mem_head *h, const uint8_t **pages, uint8_t *plain,
                   struct dz_err *err)
 {
-    if (h->codec == DZ_MEM_RAW)
+    if (is_raw(h))
         return 0;
     int want = (int)(h->pages * PAGE);
     int n = LZ4_decompress_safe((const char *)*pages, (char *)plain, (int)h->stored, want);
@@ -166,33 +189,68 @@ static int unpack(const struct dz_mem_head *h, const uint8_t **pages, uint8_t *p
     return n == want ? 0 : BAD(err, "a row cannot be unpacked");
 }
 
-int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, dz_mem_piece_fn *fn,
-                  void *arg, struct dz_err *err)
+/* Each run; pages: their bytes, NULL when they are not at hand. */
+static int each_run(const struct dz_mem_head *h, const uint8_t *runs, const uint8_t *pages,
+                    uint32_t row, dz_mem_piece_fn *fn, void *arg, struct dz_err *err)
 {
-    const uint8_t *p = bytes;
-    struct dz_mem_head h;
     uint32_t used = 0;
-    if (size < sizeof h || size > ROW_MAX)
-        return BAD(err, "a row has %zu bytes", size);
-    memcpy(&h, p, sizeof h);
-    int rc = check_head(&h, size, p, err);
-    const uint8_t *pages = p + sizeof h;
-    if (rc == 0)
-        rc = unpack(&h, &pages, plain, err);
-    for (uint32_t i = 0; rc == 0 && i < h.runs; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < h->runs; i++) {
         struct dz_mem_piece piece = {0};
-        memcpy(&piece.run, p + sizeof h + h.stored + i * sizeof piece.run, sizeof piece.run);
+        memcpy(&piece.run, runs + i * sizeof piece.run, sizeof piece.run);
         if (piece.run.kind > DZ_MEM_BASE || piece.run.count == 0 ||
             piece.run.count > DZ_MEM_ROW_PAGES ||
-            (piece.run.kind == DZ_MEM_BYTES && piece.run.count > h.pages - used))
+            (piece.run.kind == DZ_MEM_BYTES && piece.run.count > h->pages - used))
             return BAD(err, "a run of pages makes no sense");
         if (piece.run.kind == DZ_MEM_BYTES) {
-            piece.bytes = pages + used * PAGE;
+            piece.bytes = pages ? pages + used * PAGE : NULL;
             used += piece.run.count;
         }
         rc = fn(arg, row, &piece, err);
     }
     return rc;
+}
+
+static int read_head(struct dz_mem_head *h, const uint8_t *bytes, size_t have, size_t size,
+                     struct dz_err *err)
+{
+    if (have < sizeof *h || size > ROW_MAX)
+        return BAD(err, "a row has %zu bytes", size);
+    memcpy(h, bytes, sizeof *h);
+    return check_head(h, size, err);
+}
+
+int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, dz_mem_piece_fn *fn,
+                  void *arg, struct dz_err *err)
+{
+    const uint8_t *p = bytes;
+    struct dz_mem_head h;
+    int rc = read_head(&h, p, size, size, err);
+    if (rc < 0)
+        return rc;
+    if (dz_machine_sum(1, p + sizeof h, size - sizeof h) != h.sum)
+        return BAD(err, "the checksum of a row is wrong");
+    const uint8_t *runs = p + sizeof h + (runs_first(&h) ? 0 : h.stored);
+    const uint8_t *pages = p + sizeof h + (runs_first(&h) ? h.runs * sizeof(struct dz_mem_run) : 0);
+    if (runs_first(&h) && dz_mem_index_sum(&h, runs) != h.index_sum)
+        return BAD(err, "the checksum of the runs of a row is wrong");
+    rc = unpack(&h, &pages, plain, err);
+    return rc < 0 ? rc : each_run(&h, runs, pages, row, fn, arg, err);
+}
+
+int dz_mem_index(const void *bytes, size_t have, size_t size, uint32_t row, dz_mem_piece_fn *fn,
+                 void *arg, struct dz_err *err)
+{
+    const uint8_t *p = bytes;
+    struct dz_mem_head h;
+    int rc = read_head(&h, p, have, size, err);
+    if (rc < 0 || !runs_first(&h))
+        return rc;
+    if (have < sizeof h + h.runs * sizeof(struct dz_mem_run) ||
+        dz_mem_index_sum(&h, p + sizeof h) != h.index_sum)
+        return BAD(err, "the checksum of the runs of a row is wrong");
+    rc = each_run(&h, p + sizeof h, NULL, row, fn, arg, err);
+    return rc < 0 ? rc : 1;
 }
 
 /* --- the state ------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@ const char dz_machine_sql_state_put[] = "INSERT INTO machine(part,key,value)VALU
 const char dz_machine_sql_modules_drop[] =
     "DELETE FROM machine WHERE part>='module:' AND part<'module;' AND instr(?1,part)=0";
 const char dz_machine_sql_mem[] = "SELECT rowid,gen,seq,data FROM mem ORDER BY gen DESC,seq DESC";
+const char dz_machine_sql_mem_list[] = "SELECT rowid,gen,seq FROM mem ORDER BY gen DESC,seq DESC";
 const char dz_machine_sql_mem_put[] = "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)";
 const char dz_machine_sql_mem_drop[] = "DELETE FROM mem WHERE gen=?1 AND seq=?2";
 
@@ -22,7 +23,8 @@ void dz_machine_prepare(struct dz_db *db)
     static const char *const all[] = {
         dz_machine_sql_meta_get,   dz_machine_sql_meta_put,  dz_machine_sql_state,
         dz_machine_sql_state_drop, dz_machine_sql_state_put, dz_machine_sql_modules_drop,
-        dz_machine_sql_mem,        dz_machine_sql_mem_put,   dz_machine_sql_mem_drop,
+        dz_machine_sql_mem,        dz_machine_sql_mem_list,  dz_machine_sql_mem_put,
+        dz_machine_sql_mem_drop,
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
         (void)dz_db_stmt(db, all[i]);

@@ -89,6 +89,17 @@ extern const struct dz_wasm_mem_ops dz_wasm_mem_anon; /* anonymous mappings; ctx
  * for when nothing will be copied for a while. */
 void dz_wasm_mem_trim(void);
 
+/* Memory of which an embedder brings in pages when they are touched. What the program touches it
+ * must notice itself; it is told before a pointer to memory goes to the host (need), and
+ * when a memory is given back (gone). One for the process, while it runs no instance in
+ * another thread; NULL: none. */
+struct dz_wasm_watcher {
+    void (*need)(void *arg, uint8_t *at, uint64_t size);
+    void (*gone)(void *arg, const uint8_t *base);
+    void *arg;
+};
+void dz_wasm_watch(const struct dz_wasm_watcher *w);
+
 struct dz_wasm_config {
     enum dz_wasm_dispatch dispatch;
     const struct dz_wasm_mem_ops *mem_ops; /* NULL: dz_wasm_mem_anon */
@@ -179,8 +190,10 @@ int dz_wasm_func_slots(const struct dz_wasm_inst *inst, uint32_t func, uint32_t 
 uint64_t *dz_wasm_global(struct dz_wasm_inst *inst, uint32_t index);
 
 /* The bytes of a memory: NULL when [addr, addr+size) is not inside. Valid
- * until the instance runs again. */
+ * until the instance runs again. All of them are there: a system call may have them. */
 uint8_t *dz_wasm_mem(struct dz_wasm_inst *inst, uint32_t index, uint64_t addr, uint64_t size);
+/* Where it begins, for who knows which of its pages are not there yet (dz_wasm_watch()). */
+uint8_t *dz_wasm_mem_base(struct dz_wasm_inst *inst, uint32_t index);
 uint64_t dz_wasm_mem_size(const struct dz_wasm_inst *inst, uint32_t index);
 uint32_t dz_wasm_mem_count(const struct dz_wasm_inst *inst);
 

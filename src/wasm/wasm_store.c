@@ -24,6 +24,13 @@ struct wasm_name {
     struct dz_wasm_inst *inst;
 };
 
+static struct dz_wasm_watcher watcher;
+
+void dz_wasm_watch(const struct dz_wasm_watcher *w)
+{
+    watcher = w ? *w : (struct dz_wasm_watcher){0};
+}
+
 const char *dz_wasm_trap_text(enum dz_wasm_trap_kind kind)
 {
     static const char *const text[] = {
@@ -129,6 +136,8 @@ void dz_wasm_store_reset(struct dz_wasm_store *s)
     while (s->mems) {
         struct wasm_mem *m = s->mems;
         s->mems = m->next;
+        if (m->base && watcher.gone)
+            watcher.gone(watcher.arg, m->base);
         if (m->base && s->mem_ops->keep)
             s->mem_ops->keep(s->cfg.mem_ctx, m->base, m->reserved, m->size);
         else if (m->base)
@@ -255,7 +264,13 @@ uint8_t *dz_wasm_mem(struct dz_wasm_inst *inst, uint32_t index, uint64_t addr, u
     const struct wasm_mem *m = inst->mems[index];
     if (addr > m->size || size > m->size - addr)
         return NULL;
+    if (watcher.need)
+        watcher.need(watcher.arg, m->base + addr, size);
     return m->base + addr;
+}
+uint8_t *dz_wasm_mem_base(struct dz_wasm_inst *inst, uint32_t index)
+{
+    return index < inst->module->n_memories ? inst->mems[index]->base : NULL;
 }
 uint64_t dz_wasm_mem_size(const struct dz_wasm_inst *inst, uint32_t index)
 {

@@ -78,6 +78,8 @@ static void mend_row(uint8_t *p, size_t n)
     if (n < sizeof h)
         return;
     memcpy(&h, p, sizeof h);
+    if (h.codec >= DZ_MEM_RAW && h.runs <= (n - sizeof h) / sizeof(struct dz_mem_run))
+        h.index_sum = dz_mem_index_sum(&h, p + sizeof h);
     h.sum = dz_machine_sum(1, p + sizeof h, n - sizeof h);
     memcpy(p, &h, sizeof h);
 }

@@ -35,8 +35,9 @@ struct world {
     void *flat;
     struct dz_wasm_module *module;
     uint32_t in, out, job;
-    int64_t clock_ns; /* both clocks */
-    bool no_ino;      /* the file of the program has gone */
+    int64_t clock_ns;                  /* both clocks */
+    bool no_ino;                       /* the file of the program has gone */
+    void (*more_ops)(struct world *w); /* NULL: memory is compared, and laid at the wake */
     char said[256];
     size_t said_len;
     struct dz_err err;
@@ -132,6 +133,8 @@ static inline int world_open(struct world *w, bool keep_orphans)
                                      .module_ino = world_module_ino,
                                      .real_ns = world_now,
                                      .arg = w};
+    if (w->more_ops)
+        w->more_ops(w);
     w->kernel_ops = (struct dz_kernel_ops){.mono_ns = world_now,
                                            .real_ns = world_now,
                                            .cpu_ns = world_cpu,

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: MIT
+ * Memory that comes when it is touched: a machine in this process, whose program has room
+ * for 100 pages of 64 KiB that the tests write to and read as the engine does. */
+#define TAP_ALARM_S 40
+#include "../lib/dice.h"
+#include "../lib/sleep_world.h"
+#include "base/fd.h"
+#include "os/os_dirty.h"
+#include "os/os_fault.h"
+#include "tap.h"
+#include "wasm/wasm_rt.h"
+
+enum {
+    PAGE = DZ_MACHINE_PAGE,
+    FIRST = 16, /* page of the tests' own */
+    PAGES = 1500,
+    WASM_PAGES = 100,
+};
+static struct dz_os_dirty *dirty;
+static uint32_t values[PAGES]; /* what each page is made of; 0: zeros */
+static size_t absent_calls, absent_most;
+
+/* --- as a cell has it --------------------------------------------------------------------- */
+
+static struct dz_os_dirty_range range_of(const struct dz_machine_range *r)
+{
+    return (struct dz_os_dirty_range){r->at, r->size, r->image, r->image_at, r->image_size};
+}
+
+static int on_written(void *arg, const struct dz_machine_range *r, struct dz_machine_runs *runs,
+                      struct dz_err *err)
+{
+    struct dz_os_dirty_range range = range_of(r);
+    struct dz_os_runs found = DZ_VEC_INIT(DZ_OS_RUNS_MAX);
+    int rc = dz_os_dirty_written(dirty, &range, &found, err);
+    (void)arg;
+    for (size_t i = 0; rc == 0 && i < found.n; i++)
+        dz_vec_push(runs, ((struct dz_machine_run){found.p[i].at, found.p[i].size}));
+    dz_vec_release(&found);
+    return rc;
+}
+
+static int on_mark(void *arg, const struct dz_machine_range *r, struct dz_err *err)
+{
+    struct dz_os_dirty_range range = range_of(r);
+    (void)arg;
+    return dz_os_dirty_mark(dirty, &range, err);
+}
+
+static void on_unmark(void *arg, const void *at)
+{
+    (void)arg;
+    dz_os_dirty_unmark(dirty, at);
+}
+
+static int on_absent(void *arg, void *at, size_t size, struct dz_err *err)
+{
+    (void)arg;
+    if (absent_calls++ >= absent_most)
+        return dz_fail(err, DZ_ENOMEM, "no more mappings");
+    return dz_os_dirty_absent(dirty, at, size, err);
+}
+
+static int on_fill(void *arg, void *at, const uint8_t *bytes, size_t size, struct dz_err *err)
+{
+    (void)arg;
+    return dz_os_dirty_fill(dirty, at, bytes, size, err);
+}
+
+static bool on_touched(void *arg, void *at)
+{
+    return dz_machine_touched(arg, at);
+}
+
+static int on_watch(void *arg, struct dz_machine *m, struct dz_err *err)
+{
+    (void)arg;
+    return dz_os_fault_catch(m ? on_touched : NULL, m, err);
+}
+
+static void by_need(struct world *w)
+{
+    w->ops.written = on_written;
+    w->ops.mark = on_mark;
+    w->ops.unmark = on_unmark;
+    w->ops.absent = on_absent;
+    w->ops.fill = on_fill;
+    w->ops.watch = on_watch;
+}
+
+/* No marks: a sleep compares with the file. */
+static void by_need_unmarked(struct world *w)
+{
+    by_need(w);
+    w->ops.mark = NULL;
+}
+
+/* --- its memory ------------------------------------------------------------------------------ */
+
+static struct dz_wasm_inst *inst_of(struct world *w)
+{
+    return dz_kernel_task(w->kernel, 2)->inst;
+}
+
+/* As the engine: nobody is told. */
+static uint8_t *raw(struct world *w, uint32_t page)
+{
+    return dz_wasm_mem_base(inst_of(w), 0) + (size_t)(FIRST + page) * PAGE;
+}
+
+static void make_page(uint8_t *at, uint32_t page, uint32_t value)
+{
+    for (uint32_t i = 0; i < PAGE; i += 4) {
+        uint32_t word = value ? value * 2654435761u + page * 977 + (i % 64 ? i / 64 : i) : 0;
+        memcpy(at + i, &word, sizeof word);
+    }
+}
+
+static void put_page(struct world *w, uint32_t page, uint32_t value)
+{
+    values[page] = value;
+    make_page(raw(w, page), page, value);
+}
+
+static bool is_right(struct world *w, uint32_t page)
+{
+    uint8_t want[PAGE];
+    make_page(want, page, values[page]);
+    return memcmp(raw(w, page), want, PAGE) == 0;
+}
+
+static bool all_right(struct world *w)
+{
+    for (uint32_t page = 0; page < PAGES; page++)
+        if (!is_right(w, page)) {
+            printf("# page %u\n", page);
+            return false;
+        }
+    return true;
+}
+
+static uint64_t absent(struct world *w)
+{
+    struct dz_machine_stats stats;
+    dz_machine_stats_get(w->machine, &stats);
+    return stats.absent;
+}
+
+/* --- its life --------------------------------------------------------------------------------- */
+
+/* The program of guest_wasm.h, with more memory. */
+static void more_memory(struct world *w)
+{
+    static const uint8_t memory[] = {0x05, 0x03, 0x01, 0x00, 0x01};
+    uint8_t bytes[sizeof guest_wasm];
+    size_t size = 0;
+    memcpy(bytes, guest_wasm, sizeof bytes);
+    uint8_t *at = memmem(bytes, sizeof bytes, memory, sizeof memory);
+    CHECK(at);
+    at[4] = WASM_PAGES;
+    dz_wasm_module_close(w->module);
+    dz_free(w->flat);
+    CHECK_INT(dz_wasm_prepare_alloc(bytes, sizeof bytes, DZ_WASM_F_ALL, &w->flat, &size, &w->err),
+              0);
+    CHECK_INT(dz_wasm_module_open(w->flat, size, &w->module, &w->err), 0);
+}
+
+static void sleep_now(struct world *w)
+{
+    CHECK_INT(world_sleep(w), 0);
+    world_tidy(w);
+    world_crash(w);
+}
+
+/* Asleep, PAGES pages written, but for every 50th. */
+static void asleep(struct world *w, uint64_t seed)
+{
+    world_new(w, seed);
+    more_memory(w);
+    if (!dirty && dz_os_dirty_open(DZ_OS_DIRTY_SCAN, &dirty, &w->err) < 0)
+        CHECK(!"a tracker");
+    if (!dz_os_dirty_by_need(dirty))
+        SKIP("no pages by need here");
+    absent_calls = 0;
+    absent_most = SIZE_MAX;
+    w->more_ops = by_need;
+    CHECK_INT(world_start(w), 0);
+    for (uint32_t page = 0; page < PAGES; page++)
+        put_page(w, page, page % 50 ? page : 0);
+    world_feed(w, '1');
+    sleep_now(w);
+}
+
+static void done(struct world *w)
+{
+    world_crash(w);
+    world_free(w);
+    dz_os_dirty_close(dirty);
+    dirty = NULL;
+}
+
+TEST(only_what_is_touched_is_laid)
+{
+    struct world w;
+    asleep(&w, 1);
+    CHECK_INT(world_wake(&w), 0);
+    uint64_t before = absent(&w);
+    CHECK(before > PAGES - 200);
+    CHECK(is_right(&w, 777));
+    CHECK(absent(&w) < before && absent(&w) + 128 >= before); /* its row */
+    before = absent(&w);
+    CHECK(is_right(&w, 778));
+    CHECK_INT(absent(&w), before);
+    CHECK(is_right(&w, 50)); /* in no row: a zero among those that are */
+    CHECK_INT(absent(&w), before - 1);
+    CHECK(all_right(&w));
+    CHECK_INT(absent(&w), 0);
+    CHECK_INT(dz_machine_damage(w.machine, &w.err), 0);
+    CHECK(world_feed(&w, '2'));
+    CHECK_STR(w.said, "12");
+    sleep_now(&w);
+    w.more_ops = NULL; /* and all at once */
+    CHECK_INT(world_wake(&w), 0);
+    CHECK_INT(absent(&w), 0);
+    CHECK(all_right(&w));
+    done(&w);
+}
+
+/* A pointer that the host is given may go to a system call. */
+TEST(the_host_is_handed_what_is_there)
+{
+    struct world w;
+    asleep(&w, 2);
+    CHECK_INT(world_wake(&w), 0);
+    uint8_t *p = dz_wasm_mem(inst_of(&w), 0, (FIRST + 100) * PAGE + 5, 300 * PAGE);
+    DZ_AUTO(dz_fd_close) int fd = memfd_create("out", 0);
+    CHECK_INT(write(fd, p, 300 * PAGE), 300 * PAGE);
+    p = dz_wasm_mem(inst_of(&w), 0, (FIRST + 1000) * PAGE, 2 * PAGE);
+    CHECK_INT(pread(fd, p, 2 * PAGE, 0), 2 * PAGE);
+    CHECK(memcmp(p, raw(&w, 100) + 5, 2 * PAGE) == 0);
+    CHECK(absent(&w) > 500);
+    CHECK(world_feed(&w, '2')); /* the kernel writes to its buffer */
+    CHECK_STR(w.said, "12");
+    done(&w);
+}
+
+static void unread(bool marked)
+{
+    struct world w;
+    struct dz_machine_stats stats;
+    asleep(&w, 3);
+    w.more_ops = marked ? by_need : by_need_unmarked;
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(world_wake(&w), 0);
+        uint64_t before = absent(&w);
+        put_page(&w, 600, 5000 + (uint32_t)i);
+        put_page(&w, 601, 0);
+        CHECK_INT(world_sleep(&w), 0);
+        dz_machine_stats_get(w.machine, &stats);
+        CHECK(stats.pages < 40 && stats.absent + 128 + 8 >= before && stats.absent > 1000);
+        world_crash(&w);
+    }
+    CHECK_INT(world_wake(&w), 0);
+    CHECK(all_right(&w));
+    done(&w);
+}
+
+TEST(a_sleep_leaves_what_was_not_touched)
+{
+    unread(true);
+}
+
+TEST(nor_does_comparing_read_it)
+{
+    unread(false);
+}
+
+/* Rows that are emptied while their pages are absent, sleeps after which it runs on, processes
+ * that were copied. */
+TEST(rounds_of_chance)
+{
+    struct world w;
+    uint64_t dice = 0x6e656564;
+    asleep(&w, 4);
+    for (uint32_t i = 0; i < 40; i++) {
+        const struct dz_machine_how on = {.policy = "posix", .goes_on = true};
+        CHECK_INT(world_wake(&w), 0);
+        uint32_t at = dice_below(&dice, PAGES), n = dice_below(&dice, 200);
+        for (uint32_t p = at; p < at + n && p < PAGES; p += 1 + i % 3)
+            put_page(&w, p, dice_below(&dice, 5) ? 10000 + i * PAGES + p : 0);
+        CHECK(is_right(&w, dice_below(&dice, PAGES)));
+        if (i % 4 == 0) {
+            CHECK_INT(dz_machine_sleep(w.machine, w.kernel, w.vfs, &on, &w.err), 0);
+            put_page(&w, dice_below(&dice, PAGES), i + 1);
+            CHECK(is_right(&w, dice_below(&dice, PAGES)));
+        }
+        if (i % 7 == 0)
+            CHECK(world_feed(&w, 'x'));
+        if (i % 10 == 9)
+            CHECK(all_right(&w));
+        sleep_now(&w);
+    }
+    CHECK_INT(world_wake(&w), 0);
+    CHECK(all_right(&w));
+    CHECK_INT(world_damage(&w), 0);
+    done(&w);
+}
+
+TEST(memory_grows_behind_what_is_absent)
+{
+    enum {
+        MORE = 2, /* pages of 64 KiB */
+    };
+    struct world w;
+    asleep(&w, 12);
+    CHECK_INT(world_wake(&w), 0);
+    uint64_t before = absent(&w);
+    struct wasm_ctx *ctx = &dz_wasm_inst_store(inst_of(&w))->ctx;
+    dz_wasm_ctx_enter(ctx, inst_of(&w));
+    CHECK_INT(dz_wasm_mem_grow(ctx, 0, MORE), WASM_PAGES);
+    uint8_t *end = dz_wasm_mem(inst_of(&w), 0, (uint64_t)WASM_PAGES << 16, MORE << 16);
+    CHECK(end[5] == 0);
+    make_page(end + PAGE, 1, 77);
+    CHECK_INT(absent(&w), before);
+    sleep_now(&w);
+    CHECK_INT(world_wake(&w), 0);
+    uint8_t want[PAGE];
+    make_page(want, 1, 77);
+    CHECK(memcmp(dz_wasm_mem_base(inst_of(&w), 0) + ((size_t)WASM_PAGES << 16) + PAGE, want,
+                 PAGE) == 0);
+    CHECK(all_right(&w));
+    done(&w);
+}
+
+TEST(a_process_is_copied_with_all_its_memory)
+{
+    struct world w;
+    struct dz_wasm_inst *child = NULL;
+    struct dz_wasm_copy how = {.cfg = &(struct dz_wasm_config){0}, .host = w.hosts};
+    asleep(&w, 5);
+    CHECK_INT(world_wake(&w), 0);
+    how.host_count = dz_wasi_hosts(dz_policy_find("posix")->caps, w.hosts);
+    CHECK_INT(dz_wasm_copy(inst_of(&w), &how, &child, &w.err), 0);
+    CHECK(memcmp(dz_wasm_mem_base(child, 0), dz_wasm_mem_base(inst_of(&w), 0),
+                 (size_t)WASM_PAGES << 16) == 0);
+    CHECK(all_right(&w));
+    dz_wasm_store_free(dz_wasm_inst_store(child));
+    done(&w);
+}
+
+/* Its memory goes with it, and what is mapped there next is nobody's. */
+TEST(a_process_ends_before_it_touched_all)
+{
+    struct world w;
+    asleep(&w, 6);
+    CHECK_INT(world_wake(&w), 0);
+    CHECK(absent(&w) > 1000);
+    CHECK_INT(dz_kernel_stream_close(w.kernel, w.in), 0);
+    world_run(&w);
+    CHECK(!dz_kernel_task(w.kernel, 2));
+    CHECK_INT(absent(&w), 0);
+    done(&w);
+}
+
+TEST(without_mappings_it_is_laid)
+{
+    for (size_t most = 0; most < 3; most++) {
+        struct world w;
+        asleep(&w, 7);
+        CHECK_INT(world_wake(&w), 0);
+        for (uint32_t p = 0; p < PAGES; p += 40) /* many runs */
+            put_page(&w, p, 0);
+        sleep_now(&w);
+        absent_calls = 0;
+        absent_most = most;
+        CHECK_INT(world_wake(&w), 0);
+        CHECK(most > 0 || absent(&w) == 0);
+        CHECK(all_right(&w));
+        put_page(&w, 3, 99);
+        sleep_now(&w);
+        CHECK_INT(world_wake(&w), 0);
+        CHECK(all_right(&w));
+        done(&w);
+    }
+}
+
+/* --- damage ------------------------------------------------------------------------------------
+ */
+
+static void change_file(struct world *w, const char *sql)
+{
+    CHECK_INT(world_open(w, true), 0);
+    CHECK_INT(dz_db_exec(w->db, sql, &w->err), 0);
+    world_crash(w);
+}
+
+/* Touched, the page makes the machine one that may not go on; its file is as it was. */
+static void check_stopped(struct world *w, const char *words)
+{
+    CHECK_INT(dz_machine_damage(w->machine, &w->err), DZ_ECORRUPT);
+    printf("# %s\n", w->err.msg);
+    CHECK(strstr(w->err.msg, words) && strstr(w->err.msg, "generation 1"));
+    CHECK_INT(world_sleep(w), DZ_ECORRUPT);
+    CHECK_INT(dz_machine_gate(w->machine, w->vfs, &w->err), DZ_ECORRUPT);
+    (void)world_feed(w, '2');
+    CHECK_STR(w->said, "1");
+    world_crash(w);
+    CHECK_INT(world_open(w, true), 0);
+    CHECK_INT(dz_machine_found(w->machine), DZ_MACHINE_ASLEEP);
+}
+
+TEST(damage_is_told_when_it_is_met)
+{
+    struct world w;
+    asleep(&w, 8);
+    change_file(&w, "UPDATE mem SET data=substr(data,1,20000)||x'0102030405060708'||"
+                    "substr(data,20009) WHERE seq=3");
+    CHECK_INT(world_wake(&w), 0);
+    CHECK_INT(dz_machine_damage(w.machine, &w.err), 0);
+    (void)all_right(&w);
+    check_stopped(&w, "checksum");
+    done(&w);
+}
+
+TEST(a_row_that_is_gone_is_damage)
+{
+    struct world w;
+    asleep(&w, 9);
+    CHECK_INT(world_wake(&w), 0);
+    CHECK_INT(dz_db_exec(w.db, "SAVEPOINT x; DELETE FROM mem WHERE seq=4", &w.err), 0);
+    (void)all_right(&w);
+    CHECK_INT(dz_db_exec(w.db, "ROLLBACK TO x; RELEASE x", &w.err), 0);
+    check_stopped(&w, "gone");
+    done(&w);
+}
+
+TEST(runs_are_checked_at_the_wake)
+{
+    struct world w;
+    asleep(&w, 10);
+    change_file(&w, "UPDATE mem SET data=substr(data,1,40)||x'07'||substr(data,42) WHERE seq=3");
+    CHECK_INT(world_wake(&w), DZ_ECORRUPT);
+    CHECK(strstr(w.err.msg, "runs"));
+    w.said_len = 0;
+    done(&w);
+}
+
+TEST(a_row_that_is_cut_off_is_no_row)
+{
+    struct world w;
+    asleep(&w, 11);
+    change_file(&w, "UPDATE mem SET data=substr(data,1,length(data)-1) WHERE seq=3");
+    CHECK_INT(world_wake(&w), DZ_ECORRUPT);
+    done(&w);
+}
