@@ -369,6 +369,39 @@ static void put_far_locals(struct bytes *b)
     PUT(b, "\x7f");
 }
 
+/* In a module of many functions the translator looks ahead for bytes that look like calls:
+ * numbers that are none, of every length and right before the end. */
+TEST(bytes_that_look_like_calls_change_nothing)
+{
+    struct bytes m = {0}, part = {0};
+    enum {
+        FUNCS = 1100, /* 0x44c */
+    };
+    PUT(&m, "\0asm\x01\0\0\0\x01\x05\x01\x60\x00\x01\x7f");
+    put_u32(&part, FUNCS);
+    for (int i = 0; i < FUNCS; i++)
+        PUT(&part, "\x00");
+    put_section(&m, 3, &part);
+    PUT(&m, "\x07\x07\x01\x03run\x00\x00");
+    put_u32(&part, FUNCS);
+    PUT(&part, "\x15\x00\x10\xcb\x08\x10\x10\x6a\x10\xcb\x88\x80\x00\x6a"
+               "\x41\x90\xa0\xc0\x80\x01\x6a\x0b"); /* f1099 + f16 + f1099 + 0x10101010 */
+    for (int i = 1; i < FUNCS; i++)
+        PUT(&part, "\x04\x00\x41\x10\x0b");
+    put_section(&m, 10, &part);
+    for (int way = 0; way < RIG_WAYS; way++) {
+        struct dz_wasm_config cfg = rig_way(way);
+        struct rig r;
+        CHECK_INT(rig_prepare(&r, m.p, m.n, &err), 0);
+        CHECK_INT(rig_instantiate(&r, &cfg, NULL, 0, &err), 0);
+        CHECK_INT(rig_call(&r, "run", NULL, 0), 0);
+        CHECK_INT(run_to_end(&r), DZ_WASM_DONE);
+        CHECK_INT(dz_wasm_results(r.store)[0], 0x10101010 + 48);
+        rig_close(&r);
+    }
+    dz_free(m.p);
+}
+
 TEST(locals_that_16_bits_cannot_name)
 {
     struct bytes b = {0};
