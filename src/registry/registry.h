@@ -133,13 +133,13 @@ struct dz_registry_filter {
 };
 
 struct dz_registry_event {
-    int64_t seq, at;
+    int64_t seq, at; /* seq: of all events; of a tenant's own where the filter names a tenant */
     const char *sandbox_id, *tenant, *what, *detail;
 };
 
 struct dz_registry_event_filter {
     const char *tenant, *sandbox_id; /* NULL: any */
-    int64_t after;                   /* numbers greater than this */
+    int64_t after;                   /* numbers (of the kind that is read) greater than this */
     size_t limit;                    /* 0: DZ_REGISTRY_LIST_MAX */
 };
 typedef int dz_registry_event_fn(void *arg, const struct dz_registry_event *e);
@@ -244,7 +244,8 @@ DZ_NODISCARD int dz_registry_count(struct dz_registry *r, const struct dz_regist
  * (NULL: the sandbox's) and detail; `at` and its number are given here. */
 DZ_NODISCARD int dz_registry_note(struct dz_registry *r, const struct dz_registry_event *e,
                                   int64_t *ret_seq, struct dz_err *err);
-/* Events in order, until fn returns non-zero. Text holds for that call only, and fn
+/* Events in order, until fn returns non-zero. Each tenant's are numbered apart, from 1 and
+ * without gaps, so that nobody learns how many others had. Text holds for that call only, and fn
  * must not call the registry. */
 DZ_NODISCARD int dz_registry_events(struct dz_registry *r, const struct dz_registry_event_filter *f,
                                     dz_registry_event_fn *fn, void *arg, struct dz_err *err);

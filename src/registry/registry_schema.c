@@ -99,11 +99,18 @@ static const char *const steps[] = {
     "ALTER TABLE instances ADD COLUMN owner TEXT;\n"
     "ALTER TABLE instances ADD COLUMN memory INTEGER;\n"
     "ALTER TABLE token ADD COLUMN quotas TEXT;\n",
+
+    /* Who has read up to a number goes on from there: old events keep theirs. */
+    "ALTER TABLE event ADD COLUMN number INTEGER;\n"
+    "UPDATE event SET number = seq;\n"
+    "DROP INDEX event_tenant;\n"
+    "CREATE INDEX event_tenant ON event(tenant, number);\n"
+    "CREATE TABLE event_number(tenant TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 3,
+    .version = 4,
 };

@@ -2,6 +2,10 @@
  *
  * Events in the SQLite back end. They are numbered without gaps in what was committed
  * as far as readers can tell: a number is given inside the transaction that writes it.
+ *
+ * Each has two numbers: one of all events, and one of its tenant's own, so that a tenant
+ * cannot tell from gaps how many others had. The second is one more than the tenant's
+ * last; what that was is kept in event_number when its events are trimmed.
  */
 #include "base/clock.h"
 #include "registry/registry_sqlite.h"
@@ -10,13 +14,34 @@ enum {
     TRIM_EACH = 1024, /* old events go when a number is divisible by this */
 };
 
+/* Events up to this number go; where each tenant's own numbers stand stays. */
+static int trim(struct dz_sqlite_registry *s, int64_t last, struct dz_err *err)
+{
+    static const char *const steps[] = {
+        "INSERT INTO event_number(tenant, number) SELECT tenant, max(number) FROM event "
+        "WHERE seq <= ?1 AND tenant IS NOT NULL GROUP BY tenant "
+        "ON CONFLICT(tenant) DO UPDATE SET number = max(number, excluded.number)",
+        "DELETE FROM event WHERE seq <= ?1",
+    };
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < DZ_ARRAY_LEN(steps); i++) {
+        DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(s->db, steps[i]);
+        dz_bind_int(st, 1, last);
+        rc = dz_stmt_run(st, err);
+    }
+    return rc;
+}
+
 int dz_sqlite_add_event(struct dz_sqlite_registry *s, const struct dz_registry_event *e,
                         struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
-        dz_db_stmt(s->db, "INSERT INTO event(at, sandbox_id, tenant, what, detail) SELECT ?1, ?2, "
-                          "ifnull(?5, (SELECT tenant FROM instances WHERE id = ?2)), ?3, ?4");
+        dz_db_stmt(s->db, "INSERT INTO event(at, sandbox_id, tenant, what, detail, number) "
+                          "SELECT ?1, ?2, t, ?3, ?4, 1 + max("
+                          "ifnull((SELECT max(number) FROM event WHERE tenant = t), 0), "
+                          "ifnull((SELECT number FROM event_number WHERE tenant = t), 0)) FROM "
+                          "(SELECT ifnull(?5, (SELECT tenant FROM instances WHERE id = ?2)) AS t)");
     dz_bind_int(st, 1, dz_clock_real_ms());
     dz_bind_text(st, 2, e->sandbox_id && e->sandbox_id[0] ? e->sandbox_id : NULL);
     dz_bind_text(st, 3, e->what);
@@ -26,10 +51,7 @@ int dz_sqlite_add_event(struct dz_sqlite_registry *s, const struct dz_registry_e
     int64_t seq = dz_db_last_rowid(s->db);
     if (rc < 0 || seq % TRIM_EACH)
         return rc;
-    DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *trim = dz_db_stmt(s->db, "DELETE FROM event WHERE seq <= ?1");
-    dz_bind_int(trim, 1, seq - DZ_REGISTRY_EVENTS_MAX);
-    return dz_stmt_run(trim, err);
+    return trim(s, seq - DZ_REGISTRY_EVENTS_MAX, err);
 }
 
 int dz_sqlite_note(struct dz_registry *r, const struct dz_registry_event *e, int64_t *ret_seq,
@@ -47,20 +69,27 @@ int dz_sqlite_note(struct dz_registry *r, const struct dz_registry_event *e, int
     return rc;
 }
 
-/* The narrowest index that serves: of a sandbox, else of a tenant, else the numbers. */
+/* The narrowest index that serves: of a sandbox, else of a tenant, else the numbers. A tenant's
+ * own numbers are in the order of all: where one of them stands is looked up once. */
 static struct dz_stmt *select_events(struct dz_db *db, const struct dz_registry_event_filter *f)
 {
-#define SELECT "SELECT seq, at, sandbox_id, tenant, what, detail FROM event WHERE seq > ?1 "
+#define SELECT(number) "SELECT " number ", at, sandbox_id, tenant, what, detail FROM event WHERE "
+#define BEHIND                                                                \
+    "seq > ifnull((SELECT seq FROM event WHERE tenant = ?3 AND number <= ?1 " \
+    "ORDER BY number DESC LIMIT 1), 0) AND tenant = ?3 "
     struct dz_stmt *st;
-    if (f->sandbox_id)
-        st = dz_db_stmt(db, SELECT "AND sandbox_id = ?4 AND (?3 IS NULL OR tenant = ?3) "
-                                   "ORDER BY seq LIMIT ?2");
+    if (f->sandbox_id && f->tenant)
+        st = dz_db_stmt(db, SELECT("number") BEHIND "AND sandbox_id = ?4 ORDER BY seq LIMIT ?2");
+    else if (f->sandbox_id)
+        st = dz_db_stmt(db, SELECT("seq") "seq > ?1 AND sandbox_id = ?4 ORDER BY seq LIMIT ?2");
     else if (f->tenant)
-        st = dz_db_stmt(db, SELECT "AND tenant = ?3 ORDER BY seq LIMIT ?2");
+        st = dz_db_stmt(db, SELECT("number") "number > ?1 AND tenant = ?3 "
+                                             "ORDER BY number LIMIT ?2");
     else
-        st = dz_db_stmt(db, SELECT "ORDER BY seq LIMIT ?2");
+        st = dz_db_stmt(db, SELECT("seq") "seq > ?1 ORDER BY seq LIMIT ?2");
 #undef SELECT
-    if (f->tenant || f->sandbox_id)
+#undef BEHIND
+    if (f->tenant)
         dz_bind_text(st, 3, f->tenant);
     if (f->sandbox_id)
         dz_bind_text(st, 4, f->sandbox_id);

@@ -419,6 +419,7 @@ TEST(events_are_noted_filtered_and_spanned)
     {
         struct dz_buf b = DZ_BUF_INIT(4096);
         const struct dz_instance sandbox = {.id = "sbx_1", .tenant = "acme", .state = "created"};
+        const struct dz_instance second = {.id = "sbx_2", .tenant = "other", .state = "created"};
         const struct dz_registry_event of_sandbox = {.sandbox_id = "sbx_1", .what = "exec"};
         const struct dz_registry_event of_tenant = {.tenant = "other", .what = "quota"};
         int64_t first = -1, last = -1, seq = 0;
@@ -428,16 +429,24 @@ TEST(events_are_noted_filtered_and_spanned)
         CHECK_INT(dz_registry_note(r, &of_sandbox, &seq, NULL), 0);
         CHECK_INT(seq, 2);
         CHECK_INT(dz_registry_note(r, &of_tenant, &seq, NULL), 0);
+        CHECK_INT(seq, 3);
+        CHECK_INT(dz_registry_create(r, &second, NULL), 0);
         CHECK_INT(dz_registry_event_span(r, &first, &last, NULL), 0);
-        CHECK(first == 1 && last == 3);
+        CHECK(first == 1 && last == 4);
         static const struct {
             struct dz_registry_event_filter f;
             const char *text;
         } cases[] = {
             {{.limit = 2}, "1:sbx_1:acme:registered 2:sbx_1:acme:exec "},
-            {{.after = 2}, "3::other:quota "},
+            {{.after = 2}, "3::other:quota 4:sbx_2:other:registered "},
             {{.tenant = "acme", .after = 1}, "2:sbx_1:acme:exec "},
-            {{.tenant = "other"}, "3::other:quota "},
+            {{.tenant = "other"}, "1::other:quota 2:sbx_2:other:registered "},
+            {{.tenant = "other", .after = 1}, "2:sbx_2:other:registered "},
+            {{.tenant = "other", .after = 2}, ""},
+            {{.sandbox_id = "sbx_2", .tenant = "other"}, "2:sbx_2:other:registered "},
+            {{.sandbox_id = "sbx_2", .tenant = "other", .after = 1}, "2:sbx_2:other:registered "},
+            {{.sandbox_id = "sbx_2", .tenant = "other", .after = 2}, ""},
+            {{.sandbox_id = "sbx_2", .after = 3}, "4:sbx_2:other:registered "},
             {{.sandbox_id = "sbx_1"}, "1:sbx_1:acme:registered 2:sbx_1:acme:exec "},
             {{.sandbox_id = "sbx_1", .tenant = "other"}, ""},
         };
