@@ -44,7 +44,8 @@ void dz_loop_settle(struct dz_loop *loop);
 
 DZ_NODISCARD int dz_timer_new(struct dz_loop *loop, void (*fn)(void *arg), void *arg,
                               struct dz_timer **ret_timer, struct dz_err *err);
-/* Once, after so long; at most one time is set, the last one. */
+/* Once, after so long; at most one time is set, the last one. 0: soon, and after descriptors
+ * have been looked at, so that one which starts itself anew keeps nobody from his turn. */
 void dz_timer_after(struct dz_timer *t, int64_t ms);
 /* Once, when the wall's clock (dz_clock_real_ms) shows this or more: also when
  * somebody sets the clock, or the machine slept. */

@@ -7,6 +7,10 @@
  * somebody sets the clock, all of them are: a timerfd with TFD_TIMER_CANCEL_ON_SET,
  * armed for the end of time, becomes readable at that moment and at no other.
  *
+ * A timer of zero is none of libuv's, which runs one that its own function starts again
+ * over and over before it looks at any descriptor: it waits in a list, and comes after the
+ * next look, which does not block meanwhile. So everybody has his turn in between.
+ *
  * A uv handle must live until its close callback, so freeing one of ours only
  * begins; the callback ends it.
  */
@@ -33,13 +37,16 @@ struct uv_dz_loop {
     uv_poll_t clock;
     size_t works;        /* under way */
     struct dz_list wall; /* timers that wait for the wall's clock */
+    struct dz_list soon; /* timers of zero; idle and check run while there are some */
+    uv_idle_t idle;
+    uv_check_t check;
 };
 
 struct uv_timer {
     struct dz_timer head;
     uv_timer_t uv;
     struct uv_dz_loop *loop;
-    struct dz_list link; /* in wall, while it waits for that */
+    struct dz_list link; /* in wall or soon, while it waits there */
     int64_t at;
     void (*fn)(void *arg);
     void *arg;
@@ -108,11 +115,42 @@ static void wait_for_wall(struct uv_timer *t)
     start_timer(t, left < 0 || left > WALL_MAX_MS ? WALL_MAX_MS : left);
 }
 
+/* The loop does not block while this is there. */
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle;
+}
+
+/* Who is started anew by one of these comes after the next look at the descriptors. */
+static void on_check(uv_check_t *check)
+{
+    struct uv_dz_loop *l = check->data;
+    struct dz_list now = DZ_LIST_INIT(now);
+    dz_list_splice_back(&now, &l->soon);
+    while (!dz_list_empty(&now)) {
+        struct uv_timer *t = DZ_LIST_FIRST(struct uv_timer, &now, link);
+        dz_list_remove(&t->link);
+        t->fn(t->arg);
+    }
+    if (dz_list_empty(&l->soon)) {
+        (void)uv_idle_stop(&l->idle);
+        (void)uv_check_stop(&l->check);
+    }
+}
+
 static void uv_timer_after(struct dz_timer *timer, int64_t ms)
 {
     struct uv_timer *t = (struct uv_timer *)timer;
+    struct uv_dz_loop *l = t->loop;
     dz_list_remove(&t->link);
-    start_timer(t, ms);
+    if (ms > 0) {
+        start_timer(t, ms);
+        return;
+    }
+    (void)uv_timer_stop(&t->uv);
+    dz_list_push_back(&l->soon, &t->link);
+    (void)uv_idle_start(&l->idle, on_idle); /* neither can fail, nor matters twice */
+    (void)uv_check_start(&l->check, on_check);
 }
 
 static void uv_timer_at(struct dz_timer *timer, int64_t real_ms)
@@ -379,6 +417,10 @@ int dz_loop_new(struct dz_loop **ret_loop, struct dz_err *err)
     }
     l->head.ops = &uv_ops;
     dz_list_init(&l->wall);
+    dz_list_init(&l->soon);
+    (void)uv_idle_init(&l->uv, &l->idle); /* cannot fail */
+    (void)uv_check_init(&l->uv, &l->check);
+    l->check.data = l;
     watch_clock(l);
     *ret_loop = &l->head;
     return 0;

@@ -258,6 +258,54 @@ TEST(a_hang_up_is_seen_behind_unread_bytes)
 
 /* --- the simulated one -------------------------------------------------------------- */
 
+struct hog {
+    struct dz_loop *loop;
+    struct dz_timer *timer;
+    int turns;
+};
+
+static void hog_again(void *arg)
+{
+    struct hog *h = arg;
+    if (++h->turns < 1000)
+        dz_timer_after(h->timer, 0);
+    else
+        dz_loop_stop(h->loop);
+}
+
+static void hog_is_met(void *arg, int events)
+{
+    struct hog *h = arg;
+    CHECK(events & DZ_POLL_READ);
+    dz_loop_stop(h->loop);
+}
+
+TEST(who_starts_himself_anew_at_once_leaves_others_their_turn)
+{
+    struct dz_loop *l = open_loop(0);
+    struct hog h = {.loop = l};
+    struct dz_poll *poll;
+    int pair[2];
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    CHECK_INT(write(pair[1], "x", 1), 1);
+    CHECK_INT(dz_poll_new(l, pair[0], hog_is_met, &h, &poll, NULL), 0);
+    CHECK_INT(dz_poll_set(poll, DZ_POLL_READ, NULL), 0);
+    CHECK_INT(dz_timer_new(l, hog_again, &h, &h.timer, NULL), 0);
+    dz_timer_after(h.timer, 0);
+    CHECK_INT(dz_loop_run(l, NULL), 0);
+    CHECK(h.turns <= 2);
+    dz_timer_after(h.timer, 0); /* stopped, it does not come */
+    dz_timer_stop(h.timer);
+    h.turns = 0;
+    CHECK_INT(dz_loop_run(l, NULL), 0);
+    CHECK_INT(h.turns, 0);
+    dz_poll_free(poll);
+    dz_timer_free(h.timer);
+    (void)close(pair[0]);
+    (void)close(pair[1]);
+    (void)close_loop(l);
+}
+
 TEST(simulated_time_jumps_and_can_be_stepped)
 {
     struct dz_loop *l = open_loop(1);
