@@ -8,7 +8,9 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -16,6 +18,8 @@
 
 enum {
     BACKLOG = 4096,
+    TURN_MS = 10,
+    TURN_TRIES = 200,
 };
 
 /* The address of path; *ret_dir must stay open while it is used (-1: not needed). */
@@ -60,6 +64,25 @@ static bool in_use(const struct sockaddr_un *addr)
            (connect(fd, (const struct sockaddr *)addr, sizeof *addr) == 0 || errno == EAGAIN);
 }
 
+/* Between looking who listens and listening, nobody else may do the same: of two that find a
+ * stale socket, the second would remove the first one's new one. The lock is the directory's;
+ * who cannot have it in time, for it is not his directory, goes on without. -1: none. */
+static int take_turn(const char *path)
+{
+    char dir[DZ_PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        (void)snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    DZ_AUTO(dz_fd_close)
+    int fd = dz_fd_open(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY, 0, NULL);
+    for (int i = 0; fd >= 0 && i < TURN_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return DZ_TAKE_FD(fd);
+        (void)poll(NULL, 0, TURN_MS);
+    }
+    return -1;
+}
+
 int dz_fd_unix_listen(const char *path, mode_t mode, struct dz_err *err)
 {
     struct sockaddr_un addr;
@@ -73,6 +96,7 @@ int dz_fd_unix_listen(const char *path, mode_t mode, struct dz_err *err)
         return fd;
     if (fchmod(fd, mode) < 0) /* what bind() makes has this mode from the first moment on */
         return dz_fail_sys(err, errno, "listen at %s", path);
+    DZ_AUTO(dz_fd_close) int turn = take_turn(path);
     rc = bind_to(fd, &addr);
     if (rc < 0 && errno == EADDRINUSE) {
         if (lstat(addr.sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static char temp[DZ_TEMP_DIR_TEXT]; /* each test is a process of its own */
 static int temp_fd = -1;
@@ -287,5 +288,57 @@ TEST(fd_temp_dir_honours_tmpdir)
     CHECK_INT(dz_fd_temp_dir("x", path, &e), 0);
     CHECK(strncmp(path, "/tmp/x-", 7) == 0);
     CHECK_INT(dz_fd_remove_tree(AT_FDCWD, path, &e), 0);
+    leave();
+}
+/* --- unix sockets -------------------------------------------------------------------------- */
+
+enum {
+    RIVALS = 6,
+    ROUNDS = 40,
+};
+
+/* A process that listens at path once `start` ends, says so in a byte, and stays until `stay` ends.
+ */
+static pid_t rival(const char *path, const int start[2], const int said[2], const int stay[2])
+{
+    char byte;
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    (void)close(start[1]);
+    (void)close(stay[1]);
+    (void)read(start[0], &byte, 1);
+    byte = dz_fd_unix_listen(path, 0600, NULL) >= 0 ? 'y' : 'n';
+    (void)write(said[1], &byte, 1);
+    (void)read(stay[0], &byte, 1);
+    _exit(0);
+}
+
+TEST(of_many_that_find_a_stale_socket_one_has_it)
+{
+    char path[DZ_TEMP_DIR_TEXT + 8];
+    struct dz_err err = {0};
+    enter();
+    (void)snprintf(path, sizeof path, "%s/s", temp);
+    for (int round = 0; round < ROUNDS; round++) { /* the last round's is stale in the next */
+        int start[2], said[2], stay[2], have = 0;
+        CHECK(pipe(start) == 0 && pipe(said) == 0 && pipe(stay) == 0);
+        for (int i = 0; i < RIVALS; i++)
+            CHECK(rival(path, start, said, stay) > 0);
+        (void)close(start[1]);
+        for (int i = 0; i < RIVALS; i++) {
+            char byte = 0;
+            CHECK_INT(read(said[0], &byte, 1), 1);
+            have += byte == 'y';
+        }
+        CHECK_INT(have, 1);
+        int fd = dz_fd_unix_connect(path, &err);
+        CHECK(fd >= 0);
+        dz_fd_close(&fd);
+        (void)close(stay[1]);
+        for (int i = 0; i < RIVALS; i++)
+            CHECK(wait(NULL) > 0);
+        (void)close(start[0]), (void)close(stay[0]), (void)close(said[0]), (void)close(said[1]);
+    }
     leave();
 }
