@@ -246,6 +246,10 @@ int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err)
     int rc = 0;
     if (flags & DZ_API_OPEN)
         return 0;
+    if (dz_engine_check_ready(a->engine, err) < 0) { /* nobody's secret is looked at */
+        dz_http_set(r, "Retry-After", DZ_API_RETRY_S);
+        return DZ_EBUSY;
+    }
     if (header)
         rc = by_token(a, r, header, err);
     else if (uid < 0 || ((uid_t)uid != geteuid() && uid != 0))

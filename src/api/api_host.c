@@ -21,9 +21,10 @@ void dz_api_readyz(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_api_out o;
-    const struct dz_http_problem not_yet = {.code = DZ_EBUSY, .message = "not ready"};
-    if (!dz_engine_ready(a->engine)) {
-        dz_http_refuse(r, &not_yet);
+    struct dz_err err;
+    if (dz_engine_check_ready(a->engine, &err) < 0) {
+        dz_http_set(r, "Retry-After", DZ_API_RETRY_S);
+        dz_http_fail(r, &err);
         return;
     }
     dz_api_begin(&o);

@@ -17,6 +17,8 @@
 #include "engine/engine.h"
 #include "http/http.h"
 
+#define DZ_API_RETRY_S "1" /* of who asks a daemon that is not ready */
+
 enum {
     DZ_API_ANSWER_MAX = 64 << 20, /* bytes of one JSON answer */
     DZ_API_LIMIT = 100,           /* of a list, when nobody says */

@@ -9,7 +9,8 @@
  * own, so it outlives the terminal, and writes its log to daemon.log there.
  *
  * It is ready when /readyz says so. Until it listens, its socket does not exist: a watch on
- * the directory tells when that changes.
+ * the directory tells when that changes. One that is there and not ready, for it starts or
+ * ends, is waited for; when it is gone, another is started.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -146,12 +147,14 @@ static int wait_for_change(struct start *s, struct dz_err *err)
     return p[1].revents ? ended(s, err) : 0;
 }
 
-/* Connected, and it says that it is ready: 1; not yet: 0. */
-static int is_ready(const struct start *s, struct dz_client **ret_client, struct dz_err *err)
+/* Connected, and it says that it is ready: 1; not yet: 0. Is somebody there? */
+static int is_ready(const struct start *s, bool *ret_there, struct dz_client **ret_client,
+                    struct dz_err *err)
 {
     const char *token = getenv("DOZE_TOKEN");
     struct dz_client *client = NULL;
     int rc = dz_client_open(s->url, token && token[0] ? token : NULL, &client, err);
+    *ret_there = rc == 0;
     if (rc < 0)
         return rc == DZ_ENOENT ? 0 : rc;
     rc = dz_client_json(client, "GET", "/readyz", NULL, NULL, err);
@@ -173,6 +176,7 @@ int dz_cli_start_daemon(struct dz_cli *c, const char *data, const char *url,
                       .until_ms = dz_clock_mono_ms() + READY_MS};
     DZ_AUTO(dz_fd_close) int lock = -1;
     DZ_AUTO(dz_fd_close) int watch = -1;
+    bool there = false;
     int rc = may_start(&s, err);
     if (rc == 0)
         rc = take_turn(&s, &lock, err);
@@ -181,11 +185,12 @@ int dz_cli_start_daemon(struct dz_cli *c, const char *data, const char *url,
     watch = s.watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (watch < 0 || inotify_add_watch(watch, data, IN_CREATE) < 0)
         return dz_fail_sys(err, errno, "watch %s", data);
-    rc = is_ready(&s, ret_client, err);
-    if (rc == 0)
-        rc = spawn(&s, err);
-    while (rc == 0 && (rc = is_ready(&s, ret_client, err)) == 0)
-        rc = wait_for_change(&s, err);
+    while (rc == 0 && (rc = is_ready(&s, &there, ret_client, err)) == 0) {
+        if (!there && s.proc.pidfd < 0)
+            rc = spawn(&s, err);
+        if (rc == 0)
+            rc = wait_for_change(&s, err);
+    }
     dz_fd_close(&s.proc.pidfd); /* it stays */
     return rc < 0 ? rc : 0;
 }

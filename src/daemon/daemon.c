@@ -4,12 +4,14 @@
  *
  * The order of the start matters: the pool of cells is forked before there is a thread,
  * a lock or a socket that it could inherit; the data directory is locked before anything
- * in it is read; what an earlier daemon left is put right before anybody may ask; and the
- * socket is there only once it answers.
+ * in it is read. What an earlier daemon left is put right in the loop, some rows at a time:
+ * the sockets are there meanwhile, as at the end while sandboxes go to sleep, and who asks
+ * is told to come again (api_auth.c). The manager hears of it when all is done.
  */
 #include "daemon/daemon.h"
 
 #include "api/api.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -38,7 +40,12 @@ struct daemon {
     struct dz_engine *engine;
     struct dz_api *api;
     struct dz_signal *term, *interrupt, *hangup;
-    bool stopping;
+    struct dz_timer *recovery; /* the next piece of it */
+    bool stopping, ready;
+};
+
+enum {
+    RECOVERY_MS = 10, /* of recovery, between two turns of the loop */
 };
 
 /* --- the end -------------------------------------------------------------------------- */
@@ -70,6 +77,7 @@ static void release(struct daemon *d)
     dz_engine_free(d->engine);
     dz_cell_pool_free(d->pool);
     dz_timer_free(d->watchdog);
+    dz_timer_free(d->recovery);
     dz_signal_free(d->term);
     dz_signal_free(d->interrupt);
     dz_signal_free(d->hangup);
@@ -138,7 +146,8 @@ static void on_hangup(void *arg)
     struct daemon *d = arg;
     dz_os_notify_reloading(&d->manager);
     reload(d);
-    dz_os_notify(&d->manager, "READY=1");
+    if (d->ready)
+        dz_os_notify(&d->manager, "READY=1");
 }
 
 /* The loop turns: half as often as the manager wants to hear of it. */
@@ -179,7 +188,6 @@ static uint64_t quota(uint64_t n)
 
 static int start_engine(struct daemon *d, struct dz_err *err)
 {
-    struct dz_err why = {0};
     const struct dz_engine_opts engine = {
         .loop = d->loop,
         .pool = d->pool,
@@ -199,8 +207,6 @@ static int start_engine(struct daemon *d, struct dz_err *err)
     int rc = dz_engine_new(&engine, &d->engine, err);
     if (rc < 0)
         return rc;
-    if (dz_engine_recover(d->engine, &why) < 0) /* what it hindered is tried again later */
-        dz_log(DZ_LOG_WARN, "recovery_incomplete", dz_log_err(&why));
     const struct dz_api_opts api = {
         .loop = d->loop,
         .engine = d->engine,
@@ -267,16 +273,40 @@ static int start(struct daemon *d, struct dz_err *err)
     return rc < 0 ? rc : listen_all(d, err);
 }
 
-static int tell_ready(struct daemon *d, struct dz_err *err)
+static void tell_ready(struct daemon *d)
 {
+    d->ready = true;
     dz_log(DZ_LOG_INFO, "daemon_ready", dz_log_strz("socket", d->config->doze_socket),
            dz_log_int("pid", getpid()));
     dz_os_notify(&d->manager, "READY=1\nSTATUS=ready");
-    if (d->manager.watchdog_ms == 0)
-        return 0;
-    int rc = dz_timer_new(d->loop, on_watchdog, d, &d->watchdog, err);
-    if (rc == 0)
+    if (d->watchdog)
         on_watchdog(d);
+}
+
+/* Who asks has his turn after each piece. What a stop leaves undone, the next start does. */
+static void on_recovery(void *arg)
+{
+    struct daemon *d = arg;
+    struct dz_err why = {0};
+    if (d->stopping)
+        return;
+    int rc = dz_engine_recover_some(d->engine, dz_clock_mono_ms() + RECOVERY_MS, &why);
+    if (rc == 1) {
+        dz_timer_after(d->recovery, 0);
+        return;
+    }
+    if (rc < 0) /* what it hindered is tried again later */
+        dz_log(DZ_LOG_WARN, "recovery_incomplete", dz_log_err(&why));
+    tell_ready(d);
+}
+
+static int start_timers(struct daemon *d, struct dz_err *err)
+{
+    int rc = dz_timer_new(d->loop, on_recovery, d, &d->recovery, err);
+    if (rc == 0 && d->manager.watchdog_ms > 0)
+        rc = dz_timer_new(d->loop, on_watchdog, d, &d->watchdog, err);
+    if (rc == 0)
+        dz_timer_after(d->recovery, 0);
     return rc;
 }
 
@@ -288,8 +318,11 @@ int dz_daemon_run(struct dz_config *config, struct dz_err *err)
     (void)signal(SIGPIPE, SIG_IGN);
     dz_mem_one_heap(); /* workers call cells */
     int rc = start(&d, err);
-    if (rc == 0)
-        rc = tell_ready(&d, err);
+    if (rc == 0) {
+        dz_log(DZ_LOG_INFO, "recovery_begins");
+        dz_os_notify(&d.manager, "STATUS=putting in order what the last one left");
+        rc = start_timers(&d, err);
+    }
     if (rc == 0)
         rc = dz_loop_run(d.loop, err);
     release(&d);

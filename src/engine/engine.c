@@ -237,19 +237,31 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     return 0;
 }
 
-int dz_engine_recover(struct dz_engine *e, struct dz_err *err)
+int dz_engine_recover_some(struct dz_engine *e, int64_t until_ms, struct dz_err *err)
 {
-    struct dz_err claims = {0};
-    int first = dz_claims_settle(e, &claims);
-    int rc = dz_keeper_recover(e->keeper, err);
-    if (rc == 0 && first < 0) {
-        rc = first;
+    if (!e->claims.settled)
+        e->claims.rc = dz_claims_settle(e, &e->claims.err);
+    e->claims.settled = true;
+    int rc = dz_keeper_recover_some(e->keeper, until_ms, err);
+    if (rc == 1)
+        return rc;
+    if (rc == 0 && e->claims.rc < 0) {
+        rc = e->claims.rc;
         if (err)
-            *err = claims;
+            *err = e->claims.err;
     }
     e->recovered = true;
     dz_timer_after(e->sweep, 0);
     dz_timer_after(e->measure, 0);
+    return rc;
+}
+
+int dz_engine_recover(struct dz_engine *e, struct dz_err *err)
+{
+    int rc;
+    do
+        rc = dz_engine_recover_some(e, INT64_MAX, err);
+    while (rc == 1);
     return rc;
 }
 
@@ -261,6 +273,18 @@ void dz_engine_set_ladder(struct dz_engine *e, const struct dz_ladder *ladder)
 bool dz_engine_ready(const struct dz_engine *e)
 {
     return e->recovered && !e->draining;
+}
+
+int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err)
+{
+    if (e->draining)
+        return dz_fail(err, DZ_EBUSY,
+                       "the daemon is ending and puts its sandboxes to sleep: ask again when it "
+                       "is back");
+    return e->recovered ? 0
+                        : dz_fail(err, DZ_EBUSY,
+                                  "the daemon is starting and puts in order what the last one "
+                                  "left: ask again in a moment");
 }
 
 void dz_engine_on_timed(struct dz_engine *e,

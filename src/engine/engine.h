@@ -120,6 +120,8 @@ DZ_NODISCARD int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engi
                                struct dz_err *err);
 /* Finish or undo what an earlier process began; then requests may come. Blocks. */
 DZ_NODISCARD int dz_engine_recover(struct dz_engine *e, struct dz_err *err);
+/* The same in pieces: as dz_keeper_recover_some. Requests may come once it is over. */
+DZ_NODISCARD int dz_engine_recover_some(struct dz_engine *e, int64_t until_ms, struct dz_err *err);
 /* Put every sandbox to sleep; done(left) when none is awake or deadline_ms is over:
  * how many still were. New work is refused from now on with DZ_EBUSY. */
 void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void *arg, size_t left),
@@ -127,7 +129,9 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
 /* Another one from now on: of each sandbox when its row is next looked at. */
 void dz_engine_set_ladder(struct dz_engine *e, const struct dz_ladder *ladder);
 bool dz_engine_ready(const struct dz_engine *e); /* recovered, and not draining */
-void dz_engine_free(struct dz_engine *e);        /* NULL is fine */
+/* 0, or DZ_EBUSY and why it is not ready. */
+DZ_NODISCARD int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err);
+void dz_engine_free(struct dz_engine *e); /* NULL is fine */
 
 struct dz_engine_counts {
     uint64_t warm, busy; /* cells; operations under way */

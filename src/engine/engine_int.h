@@ -154,6 +154,11 @@ struct dz_engine {
     struct dz_list leaving, ears, builds;
     struct dz_timer *told; /* events are to be told */
     bool told_set, recovered, draining;
+    struct { /* what became of the files of branches, at the start of recovery */
+        bool settled;
+        int rc;
+        struct dz_err err;
+    } claims;
     struct dz_timer *drain_timer, *drain_soon;
     void (*drained)(void *arg, size_t left);
     void *drained_arg;

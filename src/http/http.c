@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -170,7 +171,7 @@ static void on_listener(void *arg, int events)
     struct dz_http_listener *l = arg;
     struct dz_http *h = l->http;
     (void)events;
-    for (int i = 0; i < DZ_HTTP_ACCEPT_BATCH && !h->quiesced; i++) {
+    for (int i = 0; i < DZ_HTTP_ACCEPT_BATCH; i++) {
         struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
         socklen_t len = sizeof from;
         if (h->connection_count >= places(l)) {
@@ -215,23 +216,37 @@ int dz_http_listen_unix(struct dz_http *h, const char *path, struct dz_err *err)
     int fd = dz_fd_unix_listen(path, 0600, err);
     if (fd < 0)
         return fd;
-    int rc = dz_http_listen_fd(h, fd, err);
+    struct stat st = {0};
+    int rc = lstat(path, &st) < 0 ? dz_fail_sys(err, errno, "listen at %s", path) : 0;
     if (rc < 0)
-        (void)unlink(path);
+        dz_fd_close(&fd);
     else
-        h->listeners[h->listener_count - 1].path = DZ_TAKE_PTR(copy);
-    return rc;
+        rc = dz_http_listen_fd(h, fd, err);
+    if (rc < 0) {
+        (void)unlink(path);
+        return rc;
+    }
+    struct dz_http_listener *l = &h->listeners[h->listener_count - 1];
+    l->path = DZ_TAKE_PTR(copy);
+    l->dev = st.st_dev;
+    l->ino = st.st_ino;
+    return 0;
 }
 
 void dz_http_quiesce(struct dz_http *h)
 {
     h->quiesced = true;
+}
+
+static void unlisten(struct dz_http *h)
+{
     for (; h->listener_count > 0; h->listener_count--) {
         struct dz_http_listener *l = &h->listeners[h->listener_count - 1];
+        struct stat st;
+        if (l->path && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
+            (void)unlink(l->path); /* before it is closed: nobody takes it for a stale one */
         dz_poll_free(l->poll);
         dz_fd_close(&l->fd);
-        if (l->path)
-            (void)unlink(l->path);
         dz_free(l->path);
     }
 }
@@ -316,7 +331,7 @@ void dz_http_free(struct dz_http *h)
     if (!h)
         return;
     h->ending = true;
-    dz_http_quiesce(h);
+    unlisten(h);
     dz_http_ws_end_all(h);
     DZ_LIST_FOREACH(struct dz_http_conn, c, &h->connections, link)
         dz_http_conn_free(c);

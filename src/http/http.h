@@ -109,7 +109,8 @@ DZ_NODISCARD int dz_http_new(const struct dz_http_opts *opts, struct dz_http **r
 void dz_http_free(struct dz_http *h);
 
 /* A listener at a path of the file system, for its owner only. A socket that nobody
- * listens on any more is replaced; DZ_EBUSY when somebody does. Removed by dz_http_free. */
+ * listens on any more is replaced; DZ_EBUSY when somebody does. Removed by dz_http_free,
+ * unless somebody else's stands there by then. */
 DZ_NODISCARD int dz_http_listen_unix(struct dz_http *h, const char *path, struct dz_err *err);
 /* A certificate with its chain, and its key: PEM files. TCP is TLS from now on; called again, new
  * connections have the new one. On failure nothing changes. */
@@ -127,7 +128,7 @@ DZ_NODISCARD int dz_http_listen_fd(struct dz_http *h, int fd, struct dz_err *err
  * answer that is on its way still goes out. */
 void dz_http_cut(struct dz_http *h, bool (*find)(const struct dz_http_req *r, void *arg),
                  void *arg);
-/* Take no more connections; what is open goes on, each until its next answer. */
+/* The end is near: each connection goes on until its next answer, and new ones have one. */
 void dz_http_quiesce(struct dz_http *h);
 size_t dz_http_connections(const struct dz_http *h);
 size_t dz_http_requests(const struct dz_http *h); /* begun and not over, streams too */

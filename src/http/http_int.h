@@ -48,7 +48,9 @@ struct dz_http_listener {
     int fd;
     struct dz_poll *poll;
     struct dz_http *http;
-    char *path;    /* of a unix socket that was made here */
+    char *path; /* of a unix socket that was made here; dev, ino: which it was */
+    dev_t dev;
+    ino_t ino;
     bool tcp, tls; /* tls: by http->tls */
 };
 

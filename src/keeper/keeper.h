@@ -138,6 +138,9 @@ size_t dz_keeper_busy(const struct dz_keeper *k);
  * sleep what it ran, remove what writers left, and start the clock. Blocks. The
  * first error is returned; what it hindered is tried again next time. */
 DZ_NODISCARD int dz_keeper_recover(struct dz_keeper *k, struct dz_err *err);
+/* The same in pieces, for who has a loop to turn meanwhile: goes on until the monotonic clock
+ * says until_ms, by one row at least. 1: call it again. */
+DZ_NODISCARD int dz_keeper_recover_some(struct dz_keeper *k, int64_t until_ms, struct dz_err *err);
 
 /* --- requests -------------------------------------------------------------------- */
 

@@ -113,6 +113,13 @@ struct dz_keeper {
     int64_t tick_at; /* when it is set to come; INT64_MAX: it is not */
     bool ticking, blocking;
     bool clock_on; /* recovery is over */
+    struct {
+        bool begun;
+        unsigned pass;           /* over the rows: those unfinished, then those awake */
+        char after[DZ_COLD_KEY]; /* the id that it has come to in this pass */
+        int rc;                  /* the first failure, 0: none */
+        struct dz_err err;
+    } recovery;
 };
 
 /* keeper.c */

@@ -323,50 +323,78 @@ int dz_keeper_timeout(struct dz_keeper *k, const char *id, int64_t length_ms,
 
 /* --- recovery -------------------------------------------------------------------- */
 
-/* All rows of a filter, a page at a time: resuming one takes it out of the filter. */
-static int resume_all(struct dz_keeper *k, struct dz_registry_filter f, struct dz_err *err)
+enum {
+    RECOVERY_PASSES = 2,
+    RECOVERY_PAGE = 64, /* rows read at a time: the rest of a page is read again */
+};
+
+static void recovery_failed(struct dz_keeper *k, int rc, const struct dz_err *err)
 {
-    char after[DZ_COLD_KEY] = "";
-    int first = 0;
-    for (;;) {
-        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
-        f.after = after;
-        int rc = dz_registry_list(k->opts.registry, &f, &rows, err);
-        if (rc < 0 || rows.n == 0)
-            return rc < 0 ? rc : first;
-        for (size_t i = 0; i < rows.n; i++) {
-            struct dz_err why;
-            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
-            rc = dz_keeper_resume(k, &rows.p[i], &why);
-            if (rc < 0 && first == 0) {
-                first = rc;
-                if (err)
-                    *err = why;
-            }
+    if (rc >= 0 || k->recovery.rc < 0)
+        return;
+    k->recovery.rc = rc;
+    k->recovery.err = *err;
+}
+
+/* The next rows of the pass; resuming one takes it out of the filter. */
+static int recovery_page(struct dz_keeper *k, struct dz_instances *rows, struct dz_err *err)
+{
+    const struct dz_registry_filter f = {
+        .unfinished = k->recovery.pass == 0,
+        .state = k->recovery.pass == 0 ? NULL : dz_state_name(DZ_STATE_ACTIVE),
+        .after = k->recovery.after,
+        .limit = RECOVERY_PAGE,
+    };
+    return dz_registry_list(k->opts.registry, &f, rows, err);
+}
+
+/* True: there may be more. */
+static bool resume_some(struct dz_keeper *k, int64_t until_ms)
+{
+    bool more = k->recovery.pass < RECOVERY_PASSES;
+    while (more) {
+        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(RECOVERY_PAGE);
+        struct dz_err err = {0};
+        int rc = recovery_page(k, &rows, &err);
+        recovery_failed(k, rc, &err);
+        if (rc < 0 || rows.n == 0) {
+            k->recovery.after[0] = '\0';
+            more = ++k->recovery.pass < RECOVERY_PASSES;
+        }
+        for (size_t i = 0; rc == 0 && i < rows.n; i++) {
+            (void)snprintf(k->recovery.after, sizeof k->recovery.after, "%s", rows.p[i].id);
+            recovery_failed(k, dz_keeper_resume(k, &rows.p[i], &err), &err);
+            if (dz_clock_mono_ms() >= until_ms)
+                return true;
         }
     }
+    return false;
+}
+
+int dz_keeper_recover_some(struct dz_keeper *k, int64_t until_ms, struct dz_err *err)
+{
+    struct dz_err why = {0};
+    assert(!k->clock_on);
+    k->blocking = true;
+    if (!k->recovery.begun)
+        recovery_failed(k, dz_cold_sweep(&k->opts.cold, &why), &why);
+    k->recovery.begun = true;
+    bool more = resume_some(k, until_ms);
+    k->blocking = false;
+    if (more)
+        return 1;
+    k->clock_on = true;
+    dz_keeper_arm(k);
+    if (k->recovery.rc < 0 && err)
+        *err = k->recovery.err;
+    return k->recovery.rc;
 }
 
 int dz_keeper_recover(struct dz_keeper *k, struct dz_err *err)
 {
-    struct dz_registry_filter filters[] = {
-        {.unfinished = true},
-        {.state = dz_state_name(DZ_STATE_ACTIVE)},
-    };
-    assert(!k->clock_on && k->ops.count == 0);
-    k->blocking = true;
-    int rc = dz_cold_sweep(&k->opts.cold, err);
-    for (size_t i = 0; i < DZ_ARRAY_LEN(filters); i++) {
-        struct dz_err why = {0};
-        int next = resume_all(k, filters[i], &why);
-        if (rc == 0 && next < 0) {
-            rc = next;
-            if (err)
-                *err = why;
-        }
-    }
-    k->blocking = false;
-    k->clock_on = true;
-    dz_keeper_arm(k);
+    int rc;
+    do
+        rc = dz_keeper_recover_some(k, INT64_MAX, err);
+    while (rc == 1);
     return rc;
 }

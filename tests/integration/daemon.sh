@@ -10,7 +10,7 @@ start() {
     doze daemon --log-level debug "$@" >>daemon.log 2>&1 &
     echo $! >daemon.pid
     for _ in $(seq 200); do
-        curl -s --unix-socket "$SOCK" http://d/readyz >/dev/null && return 0
+        curl -sf --unix-socket "$SOCK" http://d/readyz >/dev/null && return 0
         read -rt 0.05 <> <(:) || :
     done
     cat daemon.log
