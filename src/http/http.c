@@ -310,6 +310,7 @@ int dz_http_new(const struct dz_http_opts *opts, struct dz_http **ret_http, stru
     dz_list_init(&h->sockets);
     dz_list_init(&h->streams);
     dz_list_init(&h->orphans);
+    dz_list_init(&h->shaking);
     dz_map_init(&h->waiting, h->opts.connections_max);
     dz_map_init(&h->streaming, h->opts.connections_max);
     dz_map_init(&h->addresses, h->opts.connections_max);
@@ -318,6 +319,8 @@ int dz_http_new(const struct dz_http_opts *opts, struct dz_http **ret_http, stru
         rc = dz_timer_new(opts->loop, on_retry, h, &h->retry, err);
     if (rc == 0)
         rc = dz_timer_new(opts->loop, on_clock, h, &h->clock, err);
+    if (rc == 0)
+        rc = dz_timer_new(opts->loop, dz_http_conn_shake, h, &h->shake, err);
     if (rc < 0) {
         dz_http_free(h);
         return rc;
@@ -344,6 +347,7 @@ void dz_http_free(struct dz_http *h)
     dz_timer_free(h->retry);
     dz_timer_free(h->clock);
     dz_timer_free(h->tick);
+    dz_timer_free(h->shake);
     dz_map_release(&h->waiting);
     dz_map_release(&h->streaming);
     dz_map_release(&h->addresses);

@@ -79,12 +79,42 @@ static void on_poll(void *arg, int events)
 
 /* --- the stages ------------------------------------------------------------------------------- */
 
+/* Its turn comes from the loop, not from what the client sends. */
+static void stand_in_line(struct dz_http_conn *c)
+{
+    struct dz_http *h = c->http;
+    if (!dz_list_empty(&c->shaking))
+        return;
+    if (dz_list_empty(&h->shaking) && !h->ending)
+        dz_timer_after(h->shake, 0);
+    dz_list_push_back(&h->shaking, &c->shaking);
+}
+
+void dz_http_conn_shake(void *http)
+{
+    struct dz_http *h = http;
+    if (dz_list_empty(&h->shaking))
+        return;
+    struct dz_http_conn *c = DZ_LIST_FIRST(struct dz_http_conn, &h->shaking, shaking);
+    dz_list_remove(&c->shaking);
+    if (!dz_list_empty(&h->shaking))
+        dz_timer_after(h->shake, 0);
+    c->may_shake = true;
+    dz_http_conn_run(c);
+}
+
 static bool handshake(struct dz_http_conn *c)
 {
+    if (!c->may_shake) {
+        stand_in_line(c);
+        return false;
+    }
+    c->may_shake = false;
     int rc = dz_tls_handshake(c->tls);
-    if (rc == 0)
+    if (rc == 0) {
         c->stage = DZ_HTTP_AT_HEAD;
-    else if (rc == DZ_TLS_BROKEN)
+        dz_http_conn_allow(c, 2 * (int64_t)c->http->opts.head_ms);
+    } else if (rc == DZ_TLS_BROKEN)
         c->dead = true;
     else
         c->want |= rc == DZ_TLS_WANT_READ ? DZ_POLL_READ : DZ_POLL_WRITE;
@@ -428,6 +458,7 @@ struct dz_http_conn *dz_http_conn_new(struct dz_http_listener *l, int fd,
         .http = h, .fd = fd, .tcp = l->tcp, .peer_uid = -1, .out = DZ_BUF_INIT(DZ_HTTP_OUT_MAX)};
     dz_list_init(&c->link);
     dz_list_init(&c->ready);
+    dz_list_init(&c->shaking);
     keep_address(c, from);
     if (set_up(c, l) < 0) {
         dz_tls_free(c->tls);
@@ -436,7 +467,9 @@ struct dz_http_conn *dz_http_conn_new(struct dz_http_listener *l, int fd,
         return NULL;
     }
     dz_list_push_back(&h->connections, &c->link);
-    dz_http_conn_allow(c, l->tcp ? 2 * (int64_t)h->opts.head_ms : (int64_t)h->opts.idle_s * 1000);
+    dz_http_conn_allow(c, l->tls   ? (int64_t)h->opts.head_ms
+                          : l->tcp ? 2 * (int64_t)h->opts.head_ms
+                                   : (int64_t)h->opts.idle_s * 1000);
     return c;
 }
 
@@ -453,6 +486,7 @@ void dz_http_conn_free(struct dz_http_conn *c)
     c->request = NULL;
     dz_list_remove(&c->link);
     dz_list_remove(&c->ready);
+    dz_list_remove(&c->shaking);
     dz_poll_free(c->poll);
     dz_tls_free(c->tls);
     dz_fd_close(&c->fd);

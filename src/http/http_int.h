@@ -18,6 +18,11 @@
  * wanted to move (dz_http_conn_kick). So no callback comes from inside a call of the user.
  * What ends a connection anywhere only marks it (`dead`); it is taken apart in run.
  *
+ * A step of a handshake costs as much as ten requests, and a stranger may ask for as many as he
+ * likes. So they stand in line, and one is made in each turn of the loop: who has a connection
+ * waits for one of them at most, and when nobody else has something to do they follow one
+ * another.
+ *
  * Invariants: a request is in http->waiting exactly while it is not answered and not gone;
  * `gone` is called or dropped when it leaves; `done` of a source comes once. A connection
  * that waits for its next request owns no buffer.
@@ -60,11 +65,13 @@ struct dz_http {
     struct dz_timer *retry; /* accept again */
     struct dz_timer *clock; /* deadlines */
     struct dz_timer *tick;  /* comments of event streams */
+    struct dz_timer *shake; /* the next in `shaking` */
     struct dz_http_listener listeners[DZ_HTTP_LISTENERS_MAX];
     size_t listener_count;
     struct dz_tls_context *tls;
     struct dz_list connections, ready, sockets, streams; /* dz_http_conn, dz_ws, dz_sse */
     struct dz_list orphans; /* requests that are kept without a client */
+    struct dz_list shaking; /* connections whose handshake can go on */
     size_t connection_count, request_count;
     struct { /* whose handler runs, for the log: the request may go while it does */
         char request_id[DZ_ID_TEXT], sandbox_id[DZ_LOG_ID_TEXT];
@@ -99,6 +106,7 @@ struct dz_http_in {
 struct dz_http_conn {
     struct dz_http *http;
     struct dz_list link, ready; /* ready: in http->ready, or alone */
+    struct dz_list shaking;     /* in http->shaking, or alone */
     int fd;
     struct dz_tls *tls;
     struct in6_addr address; /* of TCP; IPv4 mapped */
@@ -121,6 +129,7 @@ struct dz_http_conn {
     bool dead;           /* to be taken apart */
     bool close;          /* after this answer */
     bool skipped;        /* an empty line before a request */
+    bool may_shake;      /* it is its turn */
 };
 
 struct dz_http_req {
@@ -186,6 +195,7 @@ size_t dz_http_address_key(const struct dz_http_conn *c, uint8_t out[static 16])
 struct dz_http_conn *dz_http_conn_new(struct dz_http_listener *l, int fd,
                                       const struct sockaddr_storage *from);
 void dz_http_conn_run(struct dz_http_conn *c);
+void dz_http_conn_shake(void *http);            /* of the timer: the next step of a handshake */
 void dz_http_conn_kick(struct dz_http_conn *c); /* run it from the loop, soon */
 void dz_http_conn_end(struct dz_http_conn *c);  /* as soon as the loop has its turn */
 void dz_http_conn_free(struct dz_http_conn *c); /* now; only from the loop */
