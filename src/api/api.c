@@ -90,6 +90,7 @@ static const struct dz_http_route routes[] = {
     {"GET", "/v1/volumes", dz_api_later, 0, 0, "volumes"},
     {"GET", "/v1/workbooks", dz_api_later, 0, 0, "workbooks"},
     {"GET", "/v1/schedules", dz_api_later, 0, 0, "schedules"},
+    {"GET", "/v1/tenants", dz_api_tenants, DZ_API_OPERATOR, 0, NULL},
     {"GET", "/v1/tenants/{tenant}", dz_api_tenant, 0, 0, NULL},
     {"PATCH", "/v1/tenants/{tenant}", dz_api_tenant_set, DZ_API_OPERATOR, 0, NULL},
     {"GET", "/openapi.json", dz_api_openapi, DZ_API_OPEN, 0, NULL},

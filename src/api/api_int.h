@@ -200,6 +200,7 @@ HANDLER(hold);
 HANDLER(unhold);
 HANDLER(set_timeout);
 HANDLER(tenant);
+HANDLER(tenants);
 HANDLER(tenant_set);
 HANDLER(no_timeout);
 HANDLER(exec);

@@ -36,6 +36,22 @@ static void put_usage(struct dz_json *j, const char *key, const struct dz_engine
     dz_json_end(j);
 }
 
+static void put_members(struct dz_json *j, const struct dz_engine_quota_state *s)
+{
+    dz_json_put_strz(j, "id", s->tenant);
+    put_quotas(j, "quotas", &s->quotas);
+    put_usage(j, "usage", &s->used, s->measured);
+    dz_json_key(j, "token");
+    if (s->has_token) {
+        dz_json_object(j);
+        put_quotas(j, "quotas", &s->token_quotas);
+        put_usage(j, "usage", &s->token_used, false);
+        dz_json_end(j);
+    } else {
+        dz_json_null(j);
+    }
+}
+
 static void send_tenant(struct dz_api *a, struct dz_http_req *r, const char *tenant)
 {
     struct dz_engine_quota_state s;
@@ -46,19 +62,42 @@ static void send_tenant(struct dz_api *a, struct dz_http_req *r, const char *ten
         return;
     }
     dz_api_begin(&o);
-    dz_json_put_strz(&o.json, "id", s.tenant);
-    put_quotas(&o.json, "quotas", &s.quotas);
-    put_usage(&o.json, "usage", &s.used, s.measured);
-    dz_json_key(&o.json, "token");
-    if (s.has_token) {
-        dz_json_object(&o.json);
-        put_quotas(&o.json, "quotas", &s.token_quotas);
-        put_usage(&o.json, "usage", &s.token_used, false);
-        dz_json_end(&o.json);
-    } else {
-        dz_json_null(&o.json);
-    }
+    put_members(&o.json, &s);
     dz_api_send(r, 200, &o);
+}
+
+void dz_api_tenants(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_tenant_rows_release)
+    struct dz_tenant_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    struct dz_api *a = api;
+    const struct dz_engine_caller *who = dz_api_caller(r, a);
+    struct dz_engine_why why = {0};
+    struct dz_api_page page;
+    struct dz_api_out o;
+    int rc = dz_api_page(r, NULL, &page, &why);
+    if (rc == 0)
+        rc = dz_engine_tenants(a->engine, who, page.cursor, page.limit, &rows, &why);
+    if (rc < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_list_begin(&o, "tenants");
+    for (size_t i = 0; rc == 0 && i < rows.n; i++) {
+        struct dz_engine_quota_state s;
+        rc = dz_engine_quotas(a->engine, who, rows.p[i].id, &s, &why);
+        if (rc < 0)
+            break;
+        dz_json_object(&o.json);
+        put_members(&o.json, &s);
+        dz_json_end(&o.json);
+    }
+    if (rc < 0) {
+        dz_buf_release(&o.text);
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_list_send(r, &o, rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
 }
 
 void dz_api_tenant(struct dz_http_req *r, void *api)

@@ -82,6 +82,7 @@
     X(registry_check)      \
     X(registry_repair)     \
     X(quota)               \
+    X(tenant_ls)           \
     X(token_create)        \
     X(token_ls)            \
     X(token_revoke)        \

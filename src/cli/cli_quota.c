@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze quota`: what a tenant may have, and what it has.
+ * `doze quota`, `doze tenant ls`: what tenants may have, and what they have.
  */
 #include "base/limits.h"
 #include "base/num.h"
@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "sandboxes=5" becomes a member; sizes may be said as 4GiB. */
-static int put_setting(struct dz_cli *c, json_t *quotas, const char *given, struct dz_err *err)
+int dz_cli_put_quota(struct dz_cli *c, json_t *quotas, const char *option, const char *given,
+                     struct dz_err *err)
 {
     const char *equals = strchr(given, '=');
     char name[64];
     uint64_t n;
     if (!equals || equals == given || equals - given >= (ptrdiff_t)sizeof name)
-        return dz_cli_usage(c, err, "--set wants QUOTA=VALUE, not %s", given);
+        return dz_cli_usage(c, err, "--%s wants QUOTA=VALUE, not %s", option, given);
     (void)snprintf(name, sizeof name, "%.*s", (int)(equals - given), given);
     bool bytes = dz_str_ends(dz_str(name), DZ_STR("_bytes"));
     int rc = bytes ? dz_size_parse(dz_str(equals + 1), 0, INT64_MAX, &n, NULL)
@@ -64,7 +64,7 @@ static int quota(struct dz_cli *c, struct dz_err *err)
     int rc = 0;
     for (int i = 0; rc == 0 && (given = dz_cli_value_at(c, "set", i)); i++) {
         quotas = quotas ? quotas : json_object();
-        rc = put_setting(c, quotas, given, err);
+        rc = dz_cli_put_quota(c, quotas, "set", given, err);
     }
     if (rc < 0) {
         json_decref(quotas);
@@ -96,4 +96,76 @@ const struct dz_cli_command dz_cmd_quota = {
             "creations_per_minute, memory_bytes and disk_bytes; - is no limit, or not yet\n"
             "known. Only the operator sets them; the defaults are settings of the daemon.\n",
     .run = quota,
+};
+
+/* "3 of 100": of one quota. */
+static void put_pair(json_t *row, const json_t *tenant, const char *quota)
+{
+    const json_t *limit = json_object_get(json_object_get(tenant, "quotas"), quota);
+    const json_t *used = json_object_get(json_object_get(tenant, "usage"), quota);
+    char text[64];
+    if (json_is_integer(limit))
+        (void)snprintf(text, sizeof text, "%lld of %lld", (long long)json_integer_value(used),
+                       (long long)json_integer_value(limit));
+    else
+        (void)snprintf(text, sizeof text, "%lld", (long long)json_integer_value(used));
+    (void)json_object_set_new(row, quota, json_string(text));
+}
+
+static int show_tenants(struct dz_cli *c, json_t *items, struct dz_err *err)
+{
+    static const struct dz_cli_shown shown[] = {
+        {"TENANT", "id", DZ_CLI_SHOW_TEXT},
+        {"SANDBOXES", "sandboxes", DZ_CLI_SHOW_TEXT},
+        {"AWAKE", "warm_sandboxes", DZ_CLI_SHOW_TEXT},
+        {"MEMORY", "memory_bytes", DZ_CLI_SHOW_SIZE},
+        {"DISK", "disk_bytes", DZ_CLI_SHOW_SIZE},
+    };
+    json_t *rows, *tenant;
+    size_t i;
+    if (dz_cli_flag(c, "json"))
+        return dz_cli_show(c, items, shown, DZ_ARRAY_LEN(shown), err);
+    rows = json_array();
+    json_array_foreach(items, i, tenant)
+    {
+        json_t *usage = json_object_get(tenant, "usage"), *row = json_object();
+        (void)json_object_set(row, "id", json_object_get(tenant, "id"));
+        put_pair(row, tenant, "sandboxes");
+        put_pair(row, tenant, "warm_sandboxes");
+        (void)json_object_set(row, "memory_bytes", json_object_get(usage, "memory_bytes"));
+        (void)json_object_set(row, "disk_bytes", json_object_get(usage, "disk_bytes"));
+        (void)json_array_append_new(rows, row);
+    }
+    int rc = dz_cli_show(c, rows, shown, DZ_ARRAY_LEN(shown), err);
+    json_decref(rows);
+    return rc;
+}
+
+static int tenant_ls(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    json_t *items = NULL;
+    dz_buf_adds(&target, "/v1/tenants");
+    int rc = dz_cli_remote(c, &client, err);
+    if (rc == 0)
+        rc = dz_cli_ask_list(c, client, &target, "tenants", &items, err);
+    if (rc < 0)
+        return rc;
+    rc = show_tenants(c, items, err);
+    json_decref(items);
+    return rc;
+}
+
+const struct dz_cli_command dz_cmd_tenant_ls = {
+    .name = "tenant ls",
+    .group = DZ_CLI_GROUP_HOST,
+    .summary = "list tenants, and what they have of what they may",
+    .args = "",
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "Those that have a token, or quotas of their own, and yours; for the operator.\n"
+            "DISK is measured when it is first asked for: ask again. `doze quota` shows and\n"
+            "sets what one may have.\n",
+    .run = tenant_ls,
 };

@@ -44,6 +44,10 @@ DZ_NODISCARD int dz_cli_ask_list(struct dz_cli *c, struct dz_client *client,
                                  const struct dz_buf *target, const char *key, json_t **ret_items,
                                  struct dz_err *err);
 
+/* "sandboxes=5", the value of --`option`, becomes a member of quotas; sizes may be said as 4GiB. */
+DZ_NODISCARD int dz_cli_put_quota(struct dz_cli *c, json_t *quotas, const char *option,
+                                  const char *given, struct dz_err *err);
+
 /* --- showing ---------------------------------------------------------------------------- */
 
 enum dz_cli_show {

@@ -7,17 +7,40 @@
 
 #include <string.h>
 
+/* What is said of quotas; NULL: nothing is. */
+static int read_quotas(struct dz_cli *c, json_t **ret_quotas, struct dz_err *err)
+{
+    json_t *quotas = NULL;
+    const char *given;
+    int rc = 0;
+    for (int i = 0; rc == 0 && (given = dz_cli_value_at(c, "quota", i)); i++) {
+        quotas = quotas ? quotas : json_object();
+        rc = dz_cli_put_quota(c, quotas, "quota", given, err);
+    }
+    if (rc < 0)
+        json_decref(quotas);
+    else
+        *ret_quotas = quotas;
+    return rc;
+}
+
 static int create(struct dz_cli *c, struct dz_err *err)
 {
     const char *tenant = dz_cli_value(c, "tenant"), *expires = dz_cli_value(c, "expires");
-    json_t *body = json_pack("{s:s}", "name", c->argv[0]), *answer = NULL;
+    json_t *quotas = NULL, *answer = NULL;
+    int rc = read_quotas(c, &quotas, err);
+    if (rc < 0)
+        return rc;
+    json_t *body = json_pack("{s:s}", "name", c->argv[0]);
+    if (quotas)
+        (void)json_object_set_new(body, "quotas", quotas);
     if (tenant)
         (void)json_object_set_new(body, "tenant", json_string(tenant));
     if (expires)
         (void)json_object_set_new(body, "expires_in", json_string(expires));
     if (dz_cli_flag(c, "operator"))
         (void)json_object_set_new(body, "scope", json_string("operator"));
-    int rc = dz_cli_ask(c, "POST", body, &answer, err, "/v1/tokens");
+    rc = dz_cli_ask(c, "POST", body, &answer, err, "/v1/tokens");
     return rc < 0 ? rc : dz_cli_show_one(c, answer, "token", err);
 }
 
@@ -32,6 +55,8 @@ const struct dz_cli_command dz_cmd_token_create = {
         (const struct dz_cli_option[]){
             {"tenant", 0, "TENANT", "whose sandboxes it stands for (default: default)"},
             {"expires", 0, "DURATION", "it is of no use after this (default: never)"},
+            {"quota", 0, "QUOTA=VALUE",
+             "what may be had by it, as of `doze quota --set` (repeatable)"},
             {"operator", 0, NULL, "who has it sees all tenants and may do what the owner may"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
@@ -39,7 +64,8 @@ const struct dz_cli_command dz_cmd_token_create = {
         },
     .help = "The token is printed once, and cannot be shown again: the daemon keeps a hash\n"
             "of it. Give it to a client as DOZE_TOKEN, or in the header Authorization:\n"
-            "Bearer.\n",
+            "Bearer. Quotas of a token bound what is made with it, beside those of its\n"
+            "tenant; they stay as they are.\n",
     .run = create,
 };
 

@@ -318,6 +318,11 @@ struct dz_engine_quota_state {
 DZ_NODISCARD int dz_engine_quotas(struct dz_engine *e, const struct dz_engine_caller *who,
                                   const char *tenant, struct dz_engine_quota_state *ret,
                                   struct dz_engine_why *why);
+/* Rows of tenants by name, those greater than `after` (NULL: from the first): who has a token, or
+ * quotas of his own, and who asks. The operator's. */
+DZ_NODISCARD int dz_engine_tenants(struct dz_engine *e, const struct dz_engine_caller *who,
+                                   const char *after, size_t limit, struct dz_tenant_rows *rows,
+                                   struct dz_engine_why *why);
 /* json: an object of numbers, "unlimited", "default"; what is not in it stays. The operator's. */
 DZ_NODISCARD int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who,
                                       const char *tenant, const char *json,

@@ -514,6 +514,19 @@ int dz_engine_quotas(struct dz_engine *e, const struct dz_engine_caller *who, co
     return 0;
 }
 
+int dz_engine_tenants(struct dz_engine *e, const struct dz_engine_caller *who, const char *after,
+                      size_t limit, struct dz_tenant_rows *rows, struct dz_engine_why *why)
+{
+    const struct dz_registry_record_filter f = {.after = after, .limit = limit};
+    struct dz_err err;
+    if (!who->is_operator)
+        return dz_why(why, DZ_EDENIED, NULL, "the list of tenants is the operator's");
+    int rc = dz_engine_know_tenant(e, who->tenant, &err); /* it needs no token to have sandboxes */
+    if (rc == 0)
+        rc = dz_registry_tenant_list(e->registry, &f, rows, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
 int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who,
                          const char *tenant, const char *json, struct dz_engine_why *why)
 {
