@@ -28,6 +28,17 @@ static void fail_start(struct dz_keeper *k, uint64_t ticket, int code, const str
     dz_keeper_cell_done(k, ticket, &how);
 }
 
+/* A cell that had only the file may still be on its way down, for whom it was to become the machine
+ * for has left: nothing of it is waited for, and what was committed is in the file. */
+static void take_over(struct box *b)
+{
+    if (b->phase != BOX_STOPPING || b->ticket || b->reserved)
+        return;
+    b->pins++;
+    dz_box_kill(b);
+    b->pins--;
+}
+
 static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
                        const struct dz_instance *row)
 {
@@ -36,6 +47,8 @@ static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
     struct dz_err err = {0};
     int rc = b ? 0 : dz_fail(&err, DZ_ENOMEM, "start %s: out of memory", row->id);
     struct dz_engine_why why = {0};
+    if (rc == 0)
+        take_over(b);
     if (rc == 0 && e->draining)
         rc = dz_fail(&err, DZ_EBUSY, "start %s: the daemon is stopping", row->id);
     if (rc == 0 && dz_use_warm(b, row, &why) < 0) {

@@ -157,6 +157,14 @@ static void count(struct dz_engine *e, enum dz_request what, const struct dz_kee
     e->counts.wakes_cold += r->rung == DZ_RUNG_COLD;
 }
 
+/* The cell that has the files was to become the machine's, and does not. */
+static void give_up_files(const struct engine_job *j)
+{
+    struct box *b = dz_box_find(j->e, j->id);
+    if (b && !b->reserved && (b->phase == BOX_FILES || b->phase == BOX_OPENING))
+        dz_box_stop(b, true);
+}
+
 static void on_order(void *arg, const struct dz_keeper_result *k)
 {
     struct engine_job *j = arg;
@@ -164,6 +172,7 @@ static void on_order(void *arg, const struct dz_keeper_result *k)
     struct dz_engine_result r = {
         .code = k->code, .row = k->row, .rung = k->rung, .memory_lost = k->memory_lost};
     if (k->code < 0) {
+        give_up_files(j);
         explain(&why, k->code, &k->err, k->row);
         r.why = &why;
     } else {
@@ -183,8 +192,7 @@ static void on_use(void *arg, const struct dz_keeper_result *k)
     struct box *b = dz_box_find(j->e, j->id);
     count(j->e, DZ_REQUEST_USE, k);
     if (k->code < 0) {
-        if (b && !b->reserved && (b->phase == BOX_FILES || b->phase == BOX_OPENING))
-            dz_box_stop(b, true); /* it was to become the machine's */
+        give_up_files(j);
         explain(&why, k->code, &k->err, k->row);
         job_fail(j, &why);
         return;

@@ -430,6 +430,26 @@ TEST(a_cell_that_has_only_the_file_may_die_too)
     rig_close(&r);
 }
 
+/* Who wanted the machine has left, so the cell that was to become it goes; the next one comes
+ * before that is over. */
+TEST(a_machine_starts_while_the_cell_that_had_its_file_is_put_down)
+{
+    struct rig r;
+    struct asker a, late;
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    CHECK_INT(list(&r, &a), 0);
+    UNTIL(&r, a.done > 0);
+    CHECK(only(&r) && only(&r)->phase == BOX_FILES);
+    dz_engine_make_way(r.e, only(&r)->id, DZ_REQUEST_USE);
+    dz_box_stop(only(&r), true);
+    CHECK_INT(run(&r, "a", "h", &late), 0);
+    UNTIL(&r, late.ended + late.failed > 0);
+    CHECK(late.started == 1 && late.ended == 1 && late.failed == 0 && late.bytes == 7);
+    run_well(&r, "a");
+    rig_close(&r);
+}
+
 /* --- the end -------------------------------------------------------------------------------------
  */
 
