@@ -269,7 +269,7 @@ analyze: setup ## gcc -fanalyzer and clang-tidy
 	@scripts/analyze $(sort $(wildcard src/*/*.c))
 
 # --- figures -----------------------------------------------------------------
-load: $(B)/load $(B)/doze ; $(B)/load $(B)/doze $(IDLE) $(RATE) $(SECONDS) ## 10,000 idle connections and 2,000 requests a second for a minute; IDLE= RATE= SECONDS=
+load: ; @$(MAKE) --no-print-directory -s CONFIG=release $(SHIPPED:doze=load) $(SHIPPED) && $(SHIPPED:doze=load) $(SHIPPED) $(or $(IDLE),10000) $(or $(RATE),2000) $(or $(SECONDS),60) ## 10,000 idle connections and 2,000 requests a second for a minute; IDLE= RATE= SECONDS=
 bench-peers: ; @bench/peers ## install the programs that benches measure against
 bench-wasm: $(patsubst bench/wasm/%.c,build/guests/bench/%,$(filter-out %_main.c,$(wildcard bench/wasm/*.c))) guests
 bench-sleep: guests

@@ -38,6 +38,9 @@ enum {
     CONNECTIONS = 64,
     LOAD_S = 5,
     WARM = 1000,
+    ASLEEP = 100000, /* rows of a registry that a daemon starts with */
+    CRASHED = 10000, /* of them, awake when the last one was killed */
+    START_MAX_US = 60000000,
     FIRST = 30, /* of these, one after the other with pauses */
 };
 
@@ -206,9 +209,29 @@ static void make_pandas(const char *data)
     spawn((const char *const[]){"/bin/sh", "-c", script, doze, data, NULL}, true);
 }
 
+/* On root, until it says that it is ready. */
+static void run_daemon(void)
+{
+    static struct conn c;
+    char data[TEXT];
+    (void)snprintf(data, sizeof data, "--data=%s", root);
+    spawn((const char *const[]){doze, "daemon", data, "--log-level=error", NULL}, false);
+    for (double end = now_us() + START_MAX_US; access(socket_path, F_OK) < 0; pause_ms(1))
+        if (now_us() > end)
+            die("start a daemon", "no socket after a minute");
+    conn_open(&c);
+    for (int status = 0; status != 200; pause_ms(status == 200 ? 0 : 1)) {
+        c.len = 0;
+        ask(&c, "GET", "/readyz", "", "");
+        while (!(status = answered(&c)))
+            take(&c);
+    }
+    conn_close(&c);
+}
+
 static bool start_daemon(void)
 {
-    static char images[TEXT], data[TEXT], images_here[TEXT];
+    static char images[TEXT], images_here[TEXT];
     const char *store = getenv("DOZE_DATA");
     ssize_t n = readlink("/proc/self/exe", doze, sizeof doze - 16);
     char *slash = n > 0 ? strrchr(doze, '/') : NULL;
@@ -223,22 +246,23 @@ static bool start_daemon(void)
     (void)snprintf(root, sizeof root, "build/bench/daemon.XXXXXX");
     if (!mkdtemp(root))
         die(root, strerror(errno));
-    (void)snprintf(data, sizeof data, "--data=%s", root);
     (void)snprintf(images_here, sizeof images_here, "%s/images", root);
     (void)snprintf(socket_path, sizeof socket_path, "%s/doze.sock", root);
     spawn((const char *const[]){"/bin/cp", "-a", images, images_here, NULL}, true);
     make_pandas(root);
-    spawn((const char *const[]){doze, "daemon", data, "--log-level=error", NULL}, false);
-    for (int i = 0; access(socket_path, F_OK) < 0; i++, pause_ms(10))
-        if (i == 1000)
-            die("start a daemon", "no socket after ten seconds");
+    run_daemon();
     return true;
+}
+
+static void stop_daemon(void)
+{
+    (void)kill(daemon_pid, SIGTERM);
+    (void)waitpid(daemon_pid, NULL, 0);
 }
 
 static void end_daemon(void)
 {
-    (void)kill(daemon_pid, SIGTERM);
-    (void)waitpid(daemon_pid, NULL, 0);
+    stop_daemon();
     spawn((const char *const[]){"/bin/rm", "-rf", root, NULL}, true);
 }
 
@@ -585,6 +609,59 @@ static void load_row(struct bench *b, struct conn *one, double spawn_us)
         conn_close(&c[i]);
 }
 
+/* --- the end, and the start ------------------------------------------------------------- */
+
+static void drain_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    conn_close(c);
+    stop_daemon(); /* what others left awake does not count */
+    run_daemon();
+    conn_open(c);
+    for (int i = 0; i < WARM; i++) {
+        char text[TEXT];
+        (void)snprintf(text, sizeof text, "{\"image\":\"base\",\"name\":\"drain%d\"}", i);
+        call(c, 201, "POST", text, "/v1/sandboxes");
+        call(c, 201, "POST", "{\"shell\":\"read x\",\"stdin\":true,\"background\":true}",
+             "/v1/sandboxes/drain%d/exec", i);
+    }
+    double from = now_us();
+    stop_daemon();
+    row(b, "SIGTERM with 1,000 awake, until the daemon has ended", now_us() - from, spawn_us,
+        10000);
+    run_daemon();
+    conn_close(c);
+    conn_open(c);
+}
+
+/* Rows like that of a sandbox of drain_rows, until a daemon that starts with them is ready. */
+static void start_row(struct bench *b, const char *name, int rows, const char *state,
+                      double spawn_us)
+{
+    char registry[TEXT], count[16];
+    stop_daemon();
+    (void)snprintf(registry, sizeof registry, "%s/registry.db", root);
+    (void)snprintf(count, sizeof count, "%d", rows);
+    spawn((const char *const[]){"/usr/bin/env", "python3", "tests/lib/registry_rows.py", registry,
+                                "start", count, state, NULL},
+          true);
+    double from = now_us();
+    run_daemon();
+    row(b, name, now_us() - from, spawn_us, 0);
+}
+
+static void start_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    call(c, 201, "POST", "{\"image\":\"base\",\"name\":\"start\"}", "/v1/sandboxes");
+    conn_close(c);
+    stop_daemon();
+    double from = now_us();
+    run_daemon();
+    row(b, "start with what the others left", now_us() - from, spawn_us, 0);
+    start_row(b, "start after a crash with 10,000 awake", CRASHED, "active", spawn_us);
+    start_row(b, "start with 100,000 asleep", ASLEEP, "suspended", spawn_us);
+    conn_open(c);
+}
+
 /* `bench_daemon wake python` runs these parts only. */
 static bool wanted(int argc, char **argv, const char *part)
 {
@@ -600,7 +677,8 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(struct bench *b, struct conn *c, double spawn_us);
     } parts[] = {{"warm", warm_rows},     {"durable", durable_rows}, {"wake", wake_rows},
-                 {"python", python_rows}, {"load", load_row},        {"many", at_once_rows}};
+                 {"python", python_rows}, {"load", load_row},        {"many", at_once_rows},
+                 {"drain", drain_rows},   {"start", start_rows}};
     static struct bench b;
     static struct conn c;
     bench_init(&b, "daemon", 15);

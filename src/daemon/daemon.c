@@ -306,7 +306,7 @@ static int start_timers(struct daemon *d, struct dz_err *err)
     if (rc == 0 && d->manager.watchdog_ms > 0)
         rc = dz_timer_new(d->loop, on_watchdog, d, &d->watchdog, err);
     if (rc == 0)
-        dz_timer_after(d->recovery, 0);
+        on_recovery(d); /* most have little to do, and are ready when they listen */
     return rc;
 }
 
