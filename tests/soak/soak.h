@@ -118,6 +118,9 @@ DZ_NODISCARD int soak_start(struct soak_host *h,
                             struct dz_err *err); /* and wait until it is ready */
 DZ_NODISCARD int soak_crash(struct soak_host *h, struct dz_err *err); /* SIGKILL, and start again */
 DZ_NODISCARD int soak_stop(struct soak_host *h, struct dz_err *err);  /* SIGTERM, and wait */
+/* Has it not ended by itself? What it said last is in the second one's text. */
+bool soak_lives(const struct soak_host *h);
+void soak_last_words(const struct soak_host *h, char *out, size_t size);
 bool soak_kill_cell(struct soak_host *h); /* a child of the daemon, by the dice */
 void soak_fill(struct soak_host *h);      /* the disk, for some seconds */
 DZ_NODISCARD int soak_look(const struct soak_host *h, struct soak_sample *ret_sample,

@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -135,6 +136,28 @@ int soak_start(struct soak_host *h, struct dz_err *err)
     int rc = dz_os_spawn(&o, &h->daemon, err);
     (void)close(log);
     return rc < 0 ? rc : wait_ready(h, err);
+}
+
+bool soak_lives(const struct soak_host *h)
+{
+    struct pollfd p = {.fd = h->daemon.pidfd, .events = POLLIN};
+    return h->daemon.pidfd >= 0 && poll(&p, 1, 0) == 0;
+}
+
+void soak_last_words(const struct soak_host *h, char *out, size_t size)
+{
+    char path[DZ_TEMP_DIR_TEXT + 32], text[1024];
+    (void)snprintf(path, sizeof path, "%s/daemon.log", h->dir);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    off_t at = end > (off_t)sizeof text - 1 ? end - (off_t)sizeof text + 1 : 0;
+    ssize_t n = fd < 0 ? 0 : pread(fd, text, sizeof text - 1, at);
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    const char *line = strrchr(text, '\n');
+    (void)snprintf(out, size, "%s", line ? line + 1 : text);
+    dz_fd_close(&fd);
 }
 
 int soak_crash(struct soak_host *h, struct dz_err *err)

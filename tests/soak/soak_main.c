@@ -111,7 +111,7 @@ static bool rest(struct run *r)
     bool quiet = false;
     atomic_store(&r->world->pause, true);
     int64_t end = dz_clock_mono_ms() + REST_MS;
-    for (; !quiet && dz_clock_mono_ms() < end; nap(100))
+    for (; !quiet && dz_clock_mono_ms() < end && soak_lives(&r->host); nap(100))
         quiet = atomic_load(&r->world->paused) == SOAK_CLIENTS &&
                 soak_ask(&r->operator_, &ask) == SOAK_DONE && !strstr(r->operator_.body.p, "sbx_");
     if (!quiet)
@@ -134,6 +134,17 @@ static void look(struct run *r, struct soak_sample *ret_sample, const char *when
            (unsigned long long)ret_sample->private_bytes >> 10);
 }
 
+/* One that has ended by itself would be waited for by everybody. */
+static bool lives(struct run *r)
+{
+    char words[300];
+    if (soak_lives(&r->host))
+        return true;
+    soak_last_words(&r->host, words, sizeof words);
+    soak_bad(r->world, "the daemon has ended by itself: %s", words);
+    return false;
+}
+
 /* --- phases ------------------------------------------------------------------------------- */
 
 static void storm(struct run *r)
@@ -143,6 +154,8 @@ static void storm(struct run *r)
     atomic_store(&r->world->harm, true);
     while (dz_clock_mono_ms() < end && atomic_load(&r->world->failures) < SOAK_FAILURES) {
         nap(STEP_MS);
+        if (!lives(r))
+            return;
         if (dice_below(&r->host.seed, 2) == 0)
             (void)soak_kill_cell(&r->host);
         if (dice_below(&r->host.seed, FILL_EVERY) == 0)
@@ -160,7 +173,7 @@ static void calm(struct run *r)
     static const char *const asks[] = {"/metrics", "/instances", "/v1/events?limit=100",
                                        "/healthz"};
     int64_t end = dz_clock_mono_ms() + (int64_t)r->seconds * 300;
-    for (size_t i = 0; dz_clock_mono_ms() < end; i++) {
+    for (size_t i = 0; dz_clock_mono_ms() < end && lives(r); i++) {
         nap(STEP_MS);
         (void)soak_ask(&r->operator_, &(struct soak_ask){"GET", asks[i % 4], NULL, NULL, 0});
     }
@@ -356,7 +369,10 @@ int main(void)
             look(&r, &after, "at the end");
         clients_end(&r);
         report(&r);
-        end(&r, &before, &after);
+        if (lives(&r))
+            end(&r, &before, &after);
+        else
+            verdict(false, "the daemon lives: %s", r.world->failure[0]);
     }
     clients_end(&r);
     soak_host_close(&r.host);
