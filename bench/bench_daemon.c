@@ -407,9 +407,10 @@ static void warm_rows(struct bench *b, struct conn *c, double spawn_us)
 static void durable_rows(struct bench *b, struct conn *c, double spawn_us)
 {
     static const char *const how[] = {"normal", "strict"};
+    static char names[2][96]; /* rows keep them */
     double us[50];
     for (size_t i = 0; i < 2; i++) {
-        char body[160], name[96];
+        char body[160];
         (void)snprintf(body, sizeof body,
                        "{\"image\":\"base\",\"name\":\"%s\",\"durability\":\"%s\"}", how[i],
                        how[i]);
@@ -421,8 +422,9 @@ static void durable_rows(struct bench *b, struct conn *c, double spawn_us)
                  how[i]);
             us[n] = now_us() - from;
         }
-        (void)snprintf(name, sizeof name, "exec that writes a file, durability %s: p50", how[i]);
-        row(b, name, quantile(us, n, 0.5), spawn_us, 0);
+        (void)snprintf(names[i], sizeof names[i], "exec that writes a file, durability %s: p50",
+                       how[i]);
+        row(b, names[i], quantile(us, n, 0.5), spawn_us, 0);
     }
 }
 
