@@ -29,6 +29,7 @@
     X(attach)              \
     X(cp)                  \
     X(cat)                 \
+    X(edit)                \
     X(files_rm)            \
     X(files_mkdir)         \
     X(files_mv)            \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze cp`, `cat`, `files`, `sql`: the files of a sandbox that a daemon keeps, also while
+ * `doze cp`, `cat`, `edit`, `files`, `sql`: the files of a sandbox that a daemon keeps, also while
  * it sleeps.
  *
  * A file is one request, streamed. Directories go as tar streams; the tar on this side is
@@ -15,6 +15,7 @@
 #include "os/os_proc.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -358,6 +359,100 @@ const struct dz_cli_command dz_cmd_cat = {
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "As they are, one after the other. The sandbox is not woken.\n",
     .run = cat,
+};
+
+/* --- edit
+ * -------------------------------------------------------------------------------------------------
+ */
+
+/* As git and crontab do: a shell reads VISUAL or EDITOR, which may have options. */
+static int run_editor(const char *path, struct dz_err *err)
+{
+    const char *editor = getenv("VISUAL");
+    char script[DZ_LINE_MAX];
+    editor = editor && editor[0] ? editor : getenv("EDITOR");
+    editor = editor && editor[0] ? editor : "vi";
+    (void)snprintf(script, sizeof script, "%s \"$1\"", editor);
+    const struct dz_os_spawn_opts o = {
+        .argv = (const char *const[]){"/bin/sh", "-c", script, editor, path, NULL}};
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct dz_os_proc proc = DZ_OS_PROC_NONE;
+    struct dz_os_status status = {0};
+    (void)sigaction(SIGINT, &ignore, NULL); /* the editor's, not ours */
+    (void)sigaction(SIGQUIT, &ignore, NULL);
+    int rc = dz_os_spawn(&o, &proc, err);
+    rc = rc < 0 ? rc : dz_os_proc_wait(&proc, -1, &status, err);
+    dz_os_proc_close(&proc);
+    return rc == 0 && status.exit_code != 0
+               ? dz_fail(err, DZ_ECANCELED, "%s failed: the file is as it was", editor)
+               : rc;
+}
+
+static bool same(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* One that there is not begins empty. *ret_kept: what was written did not get back. */
+static int edit_copy(struct dz_cli *c, struct dz_client *client, const struct place *at,
+                     const char *path, bool *ret_kept, struct dz_err *err)
+{
+    struct stat before, after;
+    int rc = copy_out(c, client, at, path, err);
+    if (rc == DZ_ENOENT && strstr(err->msg, "No such file")) {
+        int fd = dz_fd_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0644, err);
+        rc = fd < 0 ? fd : 0;
+        dz_fd_close(&fd);
+    }
+    if (rc == 0 && stat(path, &before) < 0)
+        rc = dz_fail_sys(err, errno, "stat %s", path);
+    rc = rc < 0 ? rc : run_editor(path, err);
+    if (rc == 0 && stat(path, &after) < 0)
+        rc = dz_fail_sys(err, errno, "stat %s", path);
+    if (rc < 0 || same(&before, &after))
+        return rc;
+    rc = copy_in(c, client, path, at, err);
+    *ret_kept = rc < 0;
+    return rc;
+}
+
+static int edit(struct dz_cli *c, struct dz_err *err)
+{
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    struct place at;
+    struct dz_err why;
+    const char *tmp = getenv("TMPDIR");
+    char dir[DZ_PATH_MAX / 2], path[DZ_PATH_MAX];
+    bool kept = false;
+    int rc = remote_place(c, c->argv[0], &at, err);
+    rc = rc < 0 ? rc : dz_cli_remote(c, &client, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(dir, sizeof dir, "%s/doze-edit.XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
+    if (!mkdtemp(dir))
+        return dz_fail_sys(err, errno, "make %s", dir);
+    (void)snprintf(path, sizeof path, "%s/%.255s", dir, base_name(at.path));
+    rc = edit_copy(c, client, &at, path, &kept, &why);
+    if (kept)
+        return dz_fail(err, rc, "%s; what was written is in %s", why.msg, path);
+    (void)unlink(path);
+    (void)rmdir(dir);
+    return rc < 0 ? dz_fail(err, rc, "%s", why.msg) : 0;
+}
+
+const struct dz_cli_command dz_cmd_edit = {
+    .name = "edit",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "edit a file of a sandbox",
+    .args = "SANDBOX:PATH",
+    .min_args = 1,
+    .max_args = 1,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "A copy, by $VISUAL, $EDITOR or vi; put back in one step when it was changed\n"
+            "and the editor ended well. One that is not there is made. The sandbox is not\n"
+            "woken.\n",
+    .run = edit,
 };
 
 /* --- files

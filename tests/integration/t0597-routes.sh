@@ -61,6 +61,16 @@ test_that 'output of a command as a WebSocket; one that ended has no input, sign
     grep -qa heard frames && grep -qa "\"type\":\"exit\"" frames &&
     api 404 POST "$e/stdin" x && api 404 POST "$e/close-stdin" && api 404 POST "$e/signal" "{\"signal\":\"TERM\"}" && api 404 POST "$e/resize" "{\"cols\":1,\"rows\":1}"
 '
+test_that 'doze edit: an editor with options; put back when it was changed and ended well' '
+    printf "#!/bin/sh\\necho \"\$1\" >>\"\$2\"\\n" >ed && chmod +x ed && export TMPDIR=$PWD/empty &&
+    VISUAL="./ed one" run 0 doze edit web:/workspace/new && VISUAL="./ed two" run 0 doze edit web:/workspace/new &&
+    run 0 doze cat web:/workspace/new && [ "$(cat out)" = "$(printf "one\\ntwo")" ] &&
+    VISUAL="./ed three; false" run 1 doze edit web:/workspace/new && has err "as it was" && run 0 doze cat web:/workspace/new && lacks out three &&
+    EDITOR=true run 0 doze edit web:/workspace/none && run 1 doze cat web:/workspace/none &&
+    EDITOR=true run 1 doze edit nobody:/x && has err nobody && EDITOR=true run 1 doze edit web:/etc && run 2 doze edit web &&
+    VISUAL="doze files rm web:/workspace/new; doze files mkdir web:/workspace/new; ./ed x" run 1 doze edit web:/workspace/new &&
+    has err "what was written is in" && [ "$(ls empty | wc -l)" -eq 1 ]
+'
 test_that 'an explicit wake that meets another is refused with restoring; any other request joins' '
     caught && { curl -sS --max-time 60 --unix-socket "$SOCK" -o joined "http://d$(s /web/exec)" -d "{\"cmd\":[\"echo\",\"joined\"]}" & }
     status=0; api 409 POST "$(s /web/wake)" && has out "\"code\":\"restoring\"" && has out "\"retry\":true" || status=1
