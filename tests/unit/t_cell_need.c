@@ -17,8 +17,8 @@ enum {
     WASM_PAGES = 100,
 };
 static struct dz_os_dirty *dirty;
-static uint32_t values[PAGES]; /* what each page is made of; 0: zeros */
-static size_t absent_calls, absent_most;
+static uint32_t values[PAGES];           /* what each page is made of; 0: zeros */
+static size_t absent_calls, absent_most; /* mappings that were asked for, and that are to be had */
 
 /* --- as a cell has it --------------------------------------------------------------------- */
 
