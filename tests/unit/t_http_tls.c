@@ -163,6 +163,23 @@ TEST(a_handshake_that_does_not_end_is_given_up)
     finish();
 }
 
+TEST(a_byte_now_and_then_buys_a_handshake_no_time)
+{
+    struct sockaddr_in at;
+    char text[HELLO_MAX], c;
+    begin(50, &at);
+    size_t n = client_hello(text);
+    int fd = dial_tcp(&at);
+    for (size_t i = 0; i < 40 && i < n; i++) {
+        (void)send(fd, text + i, 1, MSG_NOSIGNAL);
+        run_for(10);
+    }
+    CHECK_INT(dz_http_connections(http), 0);
+    CHECK(recv(fd, &c, 1, MSG_DONTWAIT) <= 0);
+    (void)close(fd);
+    finish();
+}
+
 TEST(one_that_is_left_in_the_middle_leaves_nothing)
 {
     struct sockaddr_in at;
