@@ -268,13 +268,18 @@ int64_t dz_db_changes(const struct dz_db *db); /* rows changed by the last state
 /* --- blobs ------------------------------------------------------------------- */
 
 /* A handle on one value, to read and write parts of it without copying the
- * rest. Table and column are literals. Rules of SQLite, checked by our tests:
+ * rest. Rules of SQLite, checked by our tests:
  *   - a handle open for writing makes COMMIT fail: close it first;
  *   - an UPDATE or REPLACE of the row expires the handle: read and write then
  *     return DZ_ESTATE, and so does move; open a new one;
  *   - a value cannot change its size through a handle. */
-DZ_NODISCARD int dz_blob_open(struct dz_blob **ret_blob, struct dz_db *db, const char *table,
-                              const char *column, int64_t rowid, bool write, struct dz_err *err);
+struct dz_blob_at {
+    const char *table, *column; /* literals */
+    int64_t rowid;
+    bool write; /* for reading and writing; else for reading */
+};
+DZ_NODISCARD int dz_blob_open(struct dz_db *db, const struct dz_blob_at *at,
+                              struct dz_blob **ret_blob, struct dz_err *err);
 /* To another row of the same column; cheaper than open. DZ_ENOENT when there is
  * none: then the handle is dead, and only close is allowed. */
 DZ_NODISCARD int dz_blob_move(struct dz_blob *blob, int64_t rowid, struct dz_err *err);

@@ -24,17 +24,18 @@ static int fail_open(const struct dz_db *db, int rc, int64_t rowid, struct dz_er
     return dz_db_fail(db, rc, err, "open a value of");
 }
 
-int dz_blob_open(struct dz_blob **ret_blob, struct dz_db *db, const char *table, const char *column,
-                 int64_t rowid, bool write, struct dz_err *err)
+int dz_blob_open(struct dz_db *db, const struct dz_blob_at *at, struct dz_blob **ret_blob,
+                 struct dz_err *err)
 {
     struct dz_blob *b = dz_zalloc(sizeof *b);
     if (!b)
         return dz_fail(err, DZ_ENOMEM, "open a value of %s: out of memory", db->label);
-    int rc = sqlite3_blob_open(db->h, "main", table, column, rowid, write, &b->blob);
+    int rc =
+        sqlite3_blob_open(db->h, "main", at->table, at->column, at->rowid, at->write, &b->blob);
     if (rc != SQLITE_OK) {
         (void)sqlite3_blob_close(b->blob);
         dz_free(b);
-        return fail_open(db, rc, rowid, err);
+        return fail_open(db, rc, at->rowid, err);
     }
     b->db = db;
     b->size = (size_t)sqlite3_blob_bytes(b->blob);

@@ -314,8 +314,8 @@ void dz_mem_reader_close(struct dz_mem_reader *r)
 
 int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, struct dz_err *err)
 {
-    int rc = r->blob ? dz_blob_move(r->blob, rowid, err)
-                     : dz_blob_open(&r->blob, r->db, "mem", "data", rowid, false, err);
+    const struct dz_blob_at at = {.table = "mem", .column = "data", .rowid = rowid};
+    int rc = r->blob ? dz_blob_move(r->blob, rowid, err) : dz_blob_open(r->db, &at, &r->blob, err);
     if (rc < 0) {
         dz_blob_close(r->blob);
         r->blob = NULL;

@@ -294,10 +294,11 @@ static int check_tail(struct check *c, const struct dz_inode *ip, uint64_t index
     DZ_AUTO(dz_blob_closep) struct dz_blob *b = NULL;
     size_t in = (size_t)(ip->size - index * DZ_VFS_CHUNK);
     uint8_t *p = c->v->scratch;
+    const struct dz_blob_at at = {
+        .table = "chunk", .column = "data", .rowid = (int64_t)dz_chunk_id(ip->ino, index)};
     if (ip->size >= index * DZ_VFS_CHUNK + len)
         return 0;
-    int r = dz_blob_open(&b, c->o->db, "chunk", "data", (int64_t)dz_chunk_id(ip->ino, index), false,
-                         c->err);
+    int r = dz_blob_open(c->o->db, &at, &b, c->err);
     if (!r)
         r = dz_blob_read(b, p, len - in, in, c->err);
     if (r < 0)

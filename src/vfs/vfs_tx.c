@@ -86,9 +86,11 @@ int dz_blob_on(struct dz_vfs *v, struct dz_blob **slot, uint64_t id, struct dz_e
                    : slot == &v->blob_write ? &v->write_id
                                             : &v->image_id;
     struct dz_db *db = slot == &v->blob_image ? v->image : v->db;
+    const struct dz_blob_at at = {
+        .table = "chunk", .column = "data", .rowid = (int64_t)id, .write = slot == &v->blob_write};
     int r = 0;
     if (!*slot)
-        r = dz_blob_open(slot, db, "chunk", "data", (int64_t)id, slot == &v->blob_write, e);
+        r = dz_blob_open(db, &at, slot, e);
     else if (*on != id)
         r = dz_blob_move(*slot, (int64_t)id, e);
     *on = id;

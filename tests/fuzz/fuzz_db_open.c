@@ -147,7 +147,9 @@ static void use(struct dz_db *db)
         if (dz_db_in_txn(db) && dz_db_commit(db, NULL) < 0)
             dz_db_rollback(db);
     }
-    if (dz_blob_open(&blob, db, "chunk", "data", 1, true, NULL) == 0) {
+    if (dz_blob_open(
+            db, &(struct dz_blob_at){.table = "chunk", .column = "data", .rowid = 1, .write = true},
+            &blob, NULL) == 0) {
         size_t n = dz_blob_size(blob) < sizeof buf ? dz_blob_size(blob) : sizeof buf;
         if (dz_blob_read(blob, buf, n, dz_blob_size(blob) - n, NULL) == 0)
             assert(dz_blob_write(blob, buf, n, 0, NULL) <= 0);

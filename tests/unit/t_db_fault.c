@@ -45,7 +45,11 @@ static int write_rows(struct dz_db *db, int txn, struct dz_err *err)
     }
     struct dz_blob *blob = NULL;
     if (r == 0)
-        r = dz_blob_open(&blob, db, "t", "v", dz_db_last_rowid(db), true, err);
+        r = dz_blob_open(
+            db,
+            &(struct dz_blob_at){
+                .table = "t", .column = "v", .rowid = dz_db_last_rowid(db), .write = true},
+            &blob, err);
     if (r == 0)
         r = dz_blob_write(blob, "end", 3, ROW_BYTES - 3, err);
     dz_blob_close(blob);

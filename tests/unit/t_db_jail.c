@@ -50,7 +50,10 @@ static void work(struct dz_db *db)
     dz_stmt_reset(st);
     struct dz_blob *blob = NULL;
     CHECK_INT(dz_db_exec(db, "INSERT INTO t VALUES(1, zeroblob(30000))", &err), 0);
-    CHECK_INT(dz_blob_open(&blob, db, "t", "v", 1, true, &err), 0);
+    CHECK_INT(dz_blob_open(
+                  db, &(struct dz_blob_at){.table = "t", .column = "v", .rowid = 1, .write = true},
+                  &blob, &err),
+              0);
     CHECK_INT(dz_blob_write(blob, "deep", 4, 20000, &err), 0);
     dz_blob_close(blob);
     CHECK_INT(dz_db_maintain(db, true, &err), 1);

@@ -195,6 +195,13 @@ TEST(txn_open_at_close_is_rolled_back)
     end(db);
 }
 
+static int open_blob(struct dz_db *db, const char *column, int64_t rowid, bool write,
+                     struct dz_blob **ret_blob, struct dz_err *e)
+{
+    const struct dz_blob_at at = {.table = "t", .column = column, .rowid = rowid, .write = write};
+    return dz_blob_open(db, &at, ret_blob, e);
+}
+
 TEST(blob_reads_and_writes_in_place)
 {
     struct dz_db *db = begin();
@@ -202,7 +209,7 @@ TEST(blob_reads_and_writes_in_place)
     char buf[8] = "";
     put(db, 1, 50000);
     put(db, 2, 10);
-    CHECK_INT(dz_blob_open(&b, db, "t", "v", 1, true, &err), 0);
+    CHECK_INT(open_blob(db, "v", 1, true, &b, &err), 0);
     CHECK_INT(dz_blob_size(b), 50000);
     CHECK_INT(dz_blob_write(b, "far away", 8, 49992, &err), 0);
     CHECK_INT(dz_blob_read(b, buf, 8, 49992, &err), 0);
@@ -215,9 +222,9 @@ TEST(blob_reads_and_writes_in_place)
     CHECK_INT(dz_blob_size(b), 0);
     dz_blob_closep(&b);
     dz_blob_close(b);
-    CHECK_INT(dz_blob_open(&b, db, "t", "v", 9, false, NULL), DZ_ENOENT);
-    CHECK_INT(dz_blob_open(&b, db, "t", "id", 1, false, NULL), DZ_ECORRUPT);
-    CHECK_INT(dz_blob_open(&b, db, "t", "nothing", 1, false, NULL), DZ_EINVAL);
+    CHECK_INT(open_blob(db, "v", 9, false, &b, NULL), DZ_ENOENT);
+    CHECK_INT(open_blob(db, "id", 1, false, &b, NULL), DZ_ECORRUPT);
+    CHECK_INT(open_blob(db, "nothing", 1, false, &b, NULL), DZ_EINVAL);
     end(db);
 }
 
@@ -227,8 +234,8 @@ TEST(blob_open_for_writing_holds_a_commit_back)
     struct dz_blob *r = NULL, *w = NULL;
     put(db, 1, 10);
     CHECK_INT(dz_db_begin(db, &err), 0);
-    CHECK_INT(dz_blob_open(&r, db, "t", "v", 1, false, &err), 0);
-    CHECK_INT(dz_blob_open(&w, db, "t", "v", 1, true, &err), 0);
+    CHECK_INT(open_blob(db, "v", 1, false, &r, &err), 0);
+    CHECK_INT(open_blob(db, "v", 1, true, &w, &err), 0);
     CHECK_INT(dz_blob_write(w, "x", 1, 0, &err), 0);
     CHECK_INT(dz_db_commit(db, NULL), DZ_EBUSY);
     CHECK(dz_db_in_txn(db));
@@ -246,13 +253,13 @@ TEST(blob_expires_when_its_row_changes)
     char c = 0;
     put(db, 1, 10);
     put(db, 2, 10);
-    CHECK_INT(dz_blob_open(&b, db, "t", "v", 1, false, &err), 0);
+    CHECK_INT(open_blob(db, "v", 1, false, &b, &err), 0);
     CHECK_INT(dz_db_exec(db, "UPDATE t SET v = zeroblob(20) WHERE id = 1", &err), 0);
     CHECK_INT(dz_blob_read(b, &c, 1, 0, NULL), DZ_ESTATE);
     CHECK_INT(dz_blob_read(b, &c, 1, 0, NULL), DZ_ESTATE);
     CHECK_INT(dz_blob_move(b, 2, NULL), DZ_ESTATE);
     dz_blob_close(b);
-    CHECK_INT(dz_blob_open(&b, db, "t", "v", 1, false, &err), 0);
+    CHECK_INT(open_blob(db, "v", 1, false, &b, &err), 0);
     CHECK_INT(dz_blob_size(b), 20);
     CHECK_INT(dz_db_close(db, false, &err), 0); /* with the handle open */
     dz_blob_close(b);
