@@ -58,9 +58,11 @@ void dz_api_tokens(struct dz_http_req *r, void *api)
     struct dz_api_page page;
     struct dz_api_out o;
     int rc = dz_api_page(r, names, &page, &why);
-    if (rc == 0)
-        rc = dz_engine_tokens(a->engine, dz_api_caller(r, a), dz_http_query(r, "tenant"),
-                              page.cursor, page.limit, &rows, &why);
+    if (rc == 0) {
+        const struct dz_registry_record_filter f = {
+            .tenant = dz_http_query(r, "tenant"), .after = page.cursor, .limit = page.limit};
+        rc = dz_engine_tokens(a->engine, dz_api_caller(r, a), &f, &rows, &why);
+    }
     if (rc < 0) {
         dz_api_refuse(r, &why);
         return;

@@ -372,9 +372,9 @@ DZ_NODISCARD int dz_engine_token_add(struct dz_engine *e, const struct dz_engine
                                      const struct dz_engine_token_spec *spec,
                                      char ret_secret[static DZ_ENGINE_SECRET],
                                      struct dz_token_row *ret_row, struct dz_engine_why *why);
-/* Rows by id, appended; tenant NULL: of all. */
+/* Rows by id, appended: those that the filter's tenant, after and limit let through. */
 DZ_NODISCARD int dz_engine_tokens(struct dz_engine *e, const struct dz_engine_caller *who,
-                                  const char *tenant, const char *after, size_t limit,
+                                  const struct dz_registry_record_filter *filter,
                                   struct dz_token_rows *rows, struct dz_engine_why *why);
 /* By id, or by a name that only one has; *ret_id: which it was. */
 DZ_NODISCARD int dz_engine_token_remove(struct dz_engine *e, const struct dz_engine_caller *who,

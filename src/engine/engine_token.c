@@ -105,16 +105,15 @@ int dz_engine_token_add(struct dz_engine *e, const struct dz_engine_caller *who,
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-int dz_engine_tokens(struct dz_engine *e, const struct dz_engine_caller *who, const char *tenant,
-                     const char *after, size_t limit, struct dz_token_rows *rows,
+int dz_engine_tokens(struct dz_engine *e, const struct dz_engine_caller *who,
+                     const struct dz_registry_record_filter *filter, struct dz_token_rows *rows,
                      struct dz_engine_why *why)
 {
-    const struct dz_registry_record_filter f = {.tenant = tenant, .after = after, .limit = limit};
     struct dz_err err;
     int rc = only_operator(who, why);
     if (rc < 0)
         return rc;
-    rc = dz_registry_token_list(e->registry, &f, rows, &err);
+    rc = dz_registry_token_list(e->registry, filter, rows, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 

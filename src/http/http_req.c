@@ -116,8 +116,11 @@ static bool find_route(struct dz_http_req *r)
         refuse(r, &err, 0, false);
         return false;
     }
-    rc = dz_http_match(h->opts.routes, h->opts.route_count, dz_str(r->head.method), r->path,
-                       &r->arena, &r->match, &err);
+    const struct dz_http_wanted want = {.routes = h->opts.routes,
+                                        .count = h->opts.route_count,
+                                        .method = dz_str(r->head.method),
+                                        .path = r->path};
+    rc = dz_http_match(&want, &r->arena, &r->match, &err);
     if (rc == DZ_ESTATE) {
         err.code = DZ_EINVAL;
         dz_http_set(r, "Allow", r->match.allow);

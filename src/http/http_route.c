@@ -148,10 +148,10 @@ static void allow(struct dz_http_match *m, const char *method)
         (void)snprintf(m->allow + n, sizeof m->allow - n, "%s%s", n ? ", " : "", method);
 }
 
-int dz_http_match(const struct dz_http_route *routes, size_t count, struct dz_str method,
-                  struct dz_str path, struct dz_arena *arena, struct dz_http_match *ret_match,
-                  struct dz_err *err)
+int dz_http_match(const struct dz_http_wanted *want, struct dz_arena *arena,
+                  struct dz_http_match *ret_match, struct dz_err *err)
 {
+    const struct dz_str method = want->method, path = want->path;
     struct dz_str params[DZ_HTTP_PARAMS_MAX], found[DZ_HTTP_PARAMS_MAX];
     const struct dz_http_route *route = NULL;
     const char *pattern = NULL;
@@ -159,8 +159,8 @@ int dz_http_match(const struct dz_http_route *routes, size_t count, struct dz_st
     char quoted[DZ_STR_QUOTED];
 
     *ret_match = (struct dz_http_match){.route = NULL};
-    for (size_t i = 0; i < count; i++) {
-        const struct dz_http_route *r = &routes[i];
+    for (size_t i = 0; i < want->count; i++) {
+        const struct dz_http_route *r = &want->routes[i];
         bool same = dz_str_eqz(method, r->method);
         bool head = dz_str_eqz(method, "HEAD") && strcmp(r->method, "GET") == 0;
         if ((pattern && strcmp(pattern, r->pattern) != 0) || !fits(r->pattern, path, params, &n))

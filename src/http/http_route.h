@@ -32,8 +32,12 @@ DZ_NODISCARD int dz_http_target_split(struct dz_str target, struct dz_str *ret_p
 
 /* Parameters are decoded into the arena. DZ_ENOENT: no route has this path; DZ_ESTATE:
  * some do, with other methods; DZ_EINVAL: a malformed escape, or one for a NUL. */
-DZ_NODISCARD int dz_http_match(const struct dz_http_route *routes, size_t count,
-                               struct dz_str method, struct dz_str path, struct dz_arena *arena,
+struct dz_http_wanted {
+    const struct dz_http_route *routes;
+    size_t count;
+    struct dz_str method, path; /* the path undecoded */
+};
+DZ_NODISCARD int dz_http_match(const struct dz_http_wanted *want, struct dz_arena *arena,
                                struct dz_http_match *ret_match, struct dz_err *err);
 
 /* "a=b&c": names and values decoded, '+' too, into the arena. DZ_EINVAL as above;

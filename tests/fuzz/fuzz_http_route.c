@@ -70,7 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     assert(path.n > 0 && path.p[0] == '/' && dz_str_find_char(path, '?') == DZ_STR_NONE);
-    int rc = dz_http_match(routes, DZ_ARRAY_LEN(routes), method, path, &arena, &m, &e);
+    int rc = dz_http_match(&(struct dz_http_wanted){routes, DZ_ARRAY_LEN(routes), method, path},
+                           &arena, &m, &e);
     if (rc == 0)
         check_match(&m, path);
     else

@@ -21,8 +21,9 @@ static struct dz_err err;
 
 static int match(const char *method, const char *path)
 {
-    return dz_http_match(routes, DZ_ARRAY_LEN(routes), dz_str(method), dz_str(path), &arena, &m,
-                         &err);
+    return dz_http_match(
+        &(struct dz_http_wanted){routes, DZ_ARRAY_LEN(routes), dz_str(method), dz_str(path)},
+        &arena, &m, &err);
 }
 
 TEST(a_route_is_found_by_method_and_path)
@@ -75,7 +76,8 @@ TEST(what_does_not_fit_is_told_apart)
     CHECK_INT(match("GET", "/v1/things/a%2"), DZ_EINVAL);
     CHECK_INT(match("GET", "/v1/things/a%zz"), DZ_EINVAL);
     CHECK_INT(match("GET", "/v1/things/a%00b"), DZ_EINVAL);
-    CHECK_INT(dz_http_match(routes, DZ_ARRAY_LEN(routes), DZ_STR("GET"), DZ_STR("/v1/things/a\0b"),
+    CHECK_INT(dz_http_match(&(struct dz_http_wanted){routes, DZ_ARRAY_LEN(routes), DZ_STR("GET"),
+                                                     DZ_STR("/v1/things/a\0b")},
                             &arena, &m, &err),
               DZ_EINVAL);
     dz_arena_release(&arena);
