@@ -110,8 +110,7 @@ static int run_ours(const struct program *p, int32_t *ret_sum)
     void *wasm = read_file(path, &size);
     if (!wasm || dz_wasm_prepare_alloc(wasm, size, DZ_WASM_F_ALL, &flat, &flat_size, &err) < 0 ||
         dz_wasm_module_open(flat, flat_size, &m, &err) < 0 ||
-        dz_wasm_store_new(&cfg, &s, &err) < 0 ||
-        dz_wasm_instantiate(s, m, NULL, 0, NULL, &inst, &err) < 0)
+        dz_wasm_store_new(&cfg, &s, &err) < 0 || dz_wasm_instantiate(s, m, NULL, &inst, &err) < 0)
         die(path, &err);
     int64_t run = dz_wasm_export(inst, "run", DZ_WASM_KIND_FUNC);
     if (run < 0 || dz_wasm_begin(inst, (uint32_t)run, &arg, 1, &err) < 0)
@@ -348,7 +347,8 @@ static int case_start(struct bench *b, void *arg, long count)
         if (mine.flat == MAP_FAILED ||
             dz_wasm_module_open(mine.flat, mine.flat_size, &m, NULL) < 0 ||
             dz_wasm_store_new(&cfg, &s, NULL) < 0 ||
-            dz_wasm_instantiate(s, m, l->host, m->n_imports, NULL, &inst, NULL) < 0)
+            dz_wasm_instantiate(s, m, &(struct dz_wasm_imports){l->host, m->n_imports, NULL}, &inst,
+                                NULL) < 0)
             return -1;
         bench_stop(b);
         dz_wasm_store_free(s);
@@ -473,7 +473,7 @@ static void open_small(struct small *p)
     if (dz_wasm_prepare_alloc(m.p, m.n, DZ_WASM_F_ALL, &p->flat, &size, &err) < 0 ||
         dz_wasm_module_open(p->flat, size, &p->module, &err) < 0 ||
         dz_wasm_store_new(&cfg, &p->store, &err) < 0 ||
-        dz_wasm_instantiate(p->store, p->module, NULL, 0, NULL, &p->inst, &err) < 0 ||
+        dz_wasm_instantiate(p->store, p->module, NULL, &p->inst, &err) < 0 ||
         dz_wasm_begin(p->inst, (uint32_t)dz_wasm_export(p->inst, "run", DZ_WASM_KIND_FUNC), NULL, 0,
                       &err) < 0)
         die(p->name, &err);

@@ -313,7 +313,7 @@ static int run_program(struct dz_cli *c, struct program *p, struct dz_err *err)
         return dz_cli_usage(c, err, "a start function takes no arguments");
     rc = dz_wasm_store_new(&config, &p->store, err);
     if (rc == 0)
-        rc = dz_wasm_instantiate(p->store, p->file.m, NULL, 0, NULL, &p->inst, err);
+        rc = dz_wasm_instantiate(p->store, p->file.m, NULL, &p->inst, err);
     if (rc == DZ_ENOENT)
         return no_imports(c, p, err);
     if (rc == 0)

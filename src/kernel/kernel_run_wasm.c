@@ -166,7 +166,9 @@ static int load(void *arg, struct dz_task *t)
     uint64_t before = t->proc->mem_bytes;
     int rc = dz_wasm_store_new(&cfg, &t->store, NULL);
     if (!rc)
-        rc = dz_wasm_instantiate(t->store, t->module, k->host, k->host_count, t, &t->inst, &k->why);
+        rc = dz_wasm_instantiate(t->store, t->module,
+                                 &(struct dz_wasm_imports){k->host, k->host_count, t}, &t->inst,
+                                 &k->why);
     if (!rc) {
         t->plain = is_plain(t->module);
         rc = dz_wasm_begin_start(t->inst, NULL);

@@ -156,10 +156,15 @@ void dz_wasm_store_reset(struct dz_wasm_store *s);
 int dz_wasm_register(struct dz_wasm_store *s, const char *name, struct dz_wasm_inst *inst,
                      struct dz_err *err);
 
-/* Make an instance: bind imports (first from `host`, then from what was
+struct dz_wasm_imports {
+    const struct dz_wasm_host *host;
+    size_t host_count;
+    void *user; /* what the host functions are given */
+};
+/* Make an instance: bind imports (first from imports->host, then from what was
  * registered), make globals, tables and memories, copy the active segments.
  * The start function is not called: see dz_wasm_begin_start(). The module and
- * the table must outlive the store. `user` is given to the host functions.
+ * the table must outlive the store. imports NULL: none but what was registered.
  *
  * DZ_ENOENT: names of every missing import, as many as fit into the message (all
  * by dz_wasm_missing()); DZ_EINVAL: an import of the wrong type, which the module
@@ -167,8 +172,8 @@ int dz_wasm_register(struct dz_wasm_store *s, const char *name, struct dz_wasm_i
  * (what was written before it stays, as the specification says);
  * DZ_ELIMIT, DZ_ENOMEM. After an error the store is usable. */
 int dz_wasm_instantiate(struct dz_wasm_store *s, struct dz_wasm_module *module,
-                        const struct dz_wasm_host *host, size_t host_count, void *user,
-                        struct dz_wasm_inst **ret_inst, struct dz_err *err);
+                        const struct dz_wasm_imports *imports, struct dz_wasm_inst **ret_inst,
+                        struct dz_err *err);
 
 /* Add "module.name", a line each, of every import that neither `host` nor what was
  * registered has. Returns how many. */

@@ -340,14 +340,16 @@ int dz_wasm_inst_bare(struct dz_wasm_store *s, const struct dz_wasm_inst *like,
 }
 
 int dz_wasm_instantiate(struct dz_wasm_store *s, struct dz_wasm_module *module,
-                        const struct dz_wasm_host *host, size_t host_count, void *user,
-                        struct dz_wasm_inst **ret_inst, struct dz_err *err)
+                        const struct dz_wasm_imports *imports, struct dz_wasm_inst **ret_inst,
+                        struct dz_err *err)
 {
     static const struct dz_wasm_host none[1];
-    struct dz_wasm_inst *inst = new_inst(s, module, user);
+    static const struct dz_wasm_imports nothing;
+    const struct dz_wasm_imports *from = imports ? imports : &nothing;
+    struct dz_wasm_inst *inst = new_inst(s, module, from->user);
     if (!inst)
         return dz_fail(err, DZ_ENOMEM, "no memory for an instance");
-    int rc = make_inst(inst, host ? host : none, host ? host_count : 0, err);
+    int rc = make_inst(inst, from->host ? from->host : none, from->host_count, err);
     if (rc < 0)
         return rc;
     rc = fill_tables(inst, err);

@@ -194,7 +194,8 @@ static void open_instance(struct world *w, enum dz_wasm_dispatch dispatch)
     struct dz_wasm_config cfg = {.dispatch = dispatch};
     w->dispatch = dispatch;
     check(dz_wasm_store_new(&cfg, &w->store, &err), "store", &err);
-    check(dz_wasm_instantiate(w->store, w->module, host_table, DZ_ARRAY_LEN(host_table), w,
+    check(dz_wasm_instantiate(w->store, w->module,
+                              &(struct dz_wasm_imports){host_table, DZ_ARRAY_LEN(host_table), w},
                               &w->inst, &err),
           "instantiate", &err);
 }

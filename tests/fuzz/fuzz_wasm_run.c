@@ -109,7 +109,7 @@ static struct seen run_all(struct dz_wasm_module *m, enum dz_wasm_dispatch dispa
     struct dz_wasm_inst *inst;
     int rc = dz_wasm_store_new(&config, &store, NULL);
     assert(rc == 0);
-    rc = dz_wasm_instantiate(store, m, NULL, 0, NULL, &inst, NULL);
+    rc = dz_wasm_instantiate(store, m, NULL, &inst, NULL);
     see(&s, &rc, sizeof rc);
     if (rc == 0) {
         if (dz_wasm_begin_start(inst, NULL) > 0)

@@ -77,7 +77,8 @@ static struct dz_wasm_inst *restore(struct dz_wasm_module *m, const void *state,
     struct dz_wasm_inst *inst;
     int rc = dz_wasm_store_new(&config, &store, NULL);
     assert(rc == 0);
-    if (dz_wasm_instantiate(store, m, host, DZ_ARRAY_LEN(host), NULL, &inst, NULL) == 0 &&
+    if (dz_wasm_instantiate(store, m, &(struct dz_wasm_imports){host, DZ_ARRAY_LEN(host), NULL},
+                            &inst, NULL) == 0 &&
         dz_wasm_load(inst, &source, NULL) == 0)
         return inst;
     dz_wasm_store_free(store);

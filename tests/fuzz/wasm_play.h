@@ -72,8 +72,9 @@ static bool play_open(struct play *p, enum dz_wasm_dispatch dispatch)
     p->dispatch = dispatch;
     if (dz_wasm_store_new(&cfg, &p->store, NULL) < 0)
         return false;
-    if (dz_wasm_instantiate(p->store, p->module, play_table, DZ_ARRAY_LEN(play_table), p, &p->inst,
-                            NULL) == 0)
+    if (dz_wasm_instantiate(p->store, p->module,
+                            &(struct dz_wasm_imports){play_table, DZ_ARRAY_LEN(play_table), p},
+                            &p->inst, NULL) == 0)
         return true;
     dz_wasm_store_free(p->store);
     return false;

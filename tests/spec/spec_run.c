@@ -126,8 +126,9 @@ static bool instantiate(struct run *r, struct loaded *m, enum dz_wasm_stop *ret_
                         struct dz_err *err)
 {
     *ret_stop = DZ_WASM_DONE;
-    if (dz_wasm_instantiate(r->store, m->module, spec_host, spec_host_count, NULL, &m->inst, err) <
-        0)
+    if (dz_wasm_instantiate(r->store, m->module,
+                            &(struct dz_wasm_imports){spec_host, spec_host_count, NULL}, &m->inst,
+                            err) < 0)
         return false;
     int start = dz_wasm_begin_start(m->inst, err);
     if (start > 0)

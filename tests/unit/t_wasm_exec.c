@@ -578,7 +578,7 @@ TEST(a_table_begins_with_an_imported_global)
     CHECK_INT(rig_make(&a, &give, NULL, NULL, 0, &err), 0);
     CHECK_INT(dz_wasm_register(a.store, "m", a.inst, &err), 0);
     CHECK_INT(rig_prepare(&b, take.p, take.n, &err), 0);
-    CHECK_INT(dz_wasm_instantiate(a.store, b.module, NULL, 0, NULL, &inst, &err), 0);
+    CHECK_INT(dz_wasm_instantiate(a.store, b.module, NULL, &inst, &err), 0);
     uint64_t last = 3;
     CHECK_INT(dz_wasm_begin(inst, 0, &last, 1, &err), 0);
     CHECK_INT(dz_wasm_run(a.store), DZ_WASM_DONE);

@@ -485,7 +485,7 @@ static void run(const struct gen *wasm, enum dz_wasm_dispatch dispatch, struct e
     memset(ret, 0, sizeof *ret);
     if (dz_wasm_prepare_alloc(wasm->code, wasm->n, DZ_WASM_F_ALL, &flat, &size, &err) < 0 ||
         dz_wasm_module_open(flat, size, &m, &err) < 0 || dz_wasm_store_new(&cfg, &s, &err) < 0 ||
-        dz_wasm_instantiate(s, m, NULL, 0, NULL, &inst, &err) < 0 ||
+        dz_wasm_instantiate(s, m, NULL, &inst, &err) < 0 ||
         dz_wasm_begin(inst, 0, NULL, 0, &err) < 0)
         CHECK_STR(err.msg, "");
     else {

@@ -153,7 +153,7 @@ TEST(an_export_of_another_type_is_refused)
         CHECK_INT(rig_make(&a, &give, NULL, NULL, 0, &err), 0);
         CHECK_INT(dz_wasm_register(a.store, "m", a.inst, &err), 0);
         CHECK_INT(rig_prepare(&b, take.p, take.n, &err), 0);
-        CHECK_INT(dz_wasm_instantiate(a.store, b.module, NULL, 0, NULL, &inst, &err), DZ_EINVAL);
+        CHECK_INT(dz_wasm_instantiate(a.store, b.module, NULL, &inst, &err), DZ_EINVAL);
         if (!strstr(err.msg, rows[i].words))
             printf("# %s\n", err.msg);
         CHECK(strstr(err.msg, rows[i].words) != NULL);

@@ -422,7 +422,9 @@ TEST(a_state_is_taken_only_of_a_process_at_a_safepoint)
     CHECK_INT(rig_load(&a, &tape, &err), DZ_ESTATE);
     CHECK(strstr(err.msg, "over a program that runs") != NULL);
     dz_wasm_abandon(a.store);
-    CHECK_INT(dz_wasm_instantiate(a.store, a.module, rich_host, 3, NULL, &second, &err), 0);
+    CHECK_INT(dz_wasm_instantiate(a.store, a.module, &(struct dz_wasm_imports){rich_host, 3, NULL},
+                                  &second, &err),
+              0);
     CHECK_INT(rig_save(&a, &tape, &err), DZ_EUNSUPPORTED);
     CHECK(strstr(err.msg, "the store has 2 instances") != NULL);
     rig_close(&a);

@@ -33,7 +33,9 @@ static inline int rig_instantiate(struct rig *r, const struct dz_wasm_config *cf
                                   const struct dz_wasm_host *host, size_t count, struct dz_err *err)
 {
     int rc = dz_wasm_store_new(cfg, &r->store, err);
-    return rc ? rc : dz_wasm_instantiate(r->store, r->module, host, count, NULL, &r->inst, err);
+    return rc ? rc
+              : dz_wasm_instantiate(r->store, r->module,
+                                    &(struct dz_wasm_imports){host, count, NULL}, &r->inst, err);
 }
 
 static inline int rig_make(struct rig *r, const struct mod *m, const struct dz_wasm_config *cfg,
