@@ -85,20 +85,20 @@ static ssize_t read_file(void *arg, char *p, size_t n, struct dz_err *err)
     return got;
 }
 
-/* PUT of what fd gives; size -1: not known ahead. */
-static int put(struct dz_cli *c, struct dz_client *client, const char *target, const char *type,
-               int fd, int64_t size, struct dz_err *err)
+/* PUT of what fd gives, to the target of `to` and as its type; read_size -1: not known
+ * ahead. */
+static int put(struct dz_cli *c, struct dz_client *client, const struct dz_client_req *to, int fd,
+               struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf out = DZ_BUF_INIT(DZ_LINE_MAX);
     struct sending s = {.fd = fd};
-    const struct dz_client_req req = {.method = "PUT",
-                                      .target = target,
-                                      .type = type,
-                                      .read = read_file,
-                                      .read_arg = &s,
-                                      .read_size = size,
-                                      .timeout_ms = -1};
-    dz_cli_progress_start(&s.progress, c, "copy", size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
+    struct dz_client_req req = *to;
+    req.method = "PUT";
+    req.read = read_file;
+    req.read_arg = &s;
+    req.timeout_ms = -1;
+    dz_cli_progress_start(&s.progress, c, "copy", req.read_size > 0 ? (uint64_t)req.read_size : 0,
+                          DZ_CLI_BYTES);
     int rc = dz_client_call(client, &req, &out, err);
     dz_cli_progress_end(&s.progress);
     return rc < 0 ? rc : 0;
@@ -162,8 +162,10 @@ static int copy_in(struct dz_cli *c, struct dz_client *client, const char *from,
     dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", to->sandbox, path);
     if (S_ISREG(st.st_mode))
         dz_client_target_add(&target, "mode", mode);
-    return put(c, client, target.p, "application/octet-stream", fd,
-               S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1, err);
+    const struct dz_client_req how = {.target = target.p,
+                                      .type = "application/octet-stream",
+                                      .read_size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1};
+    return put(c, client, &how, fd, err);
 }
 
 static mode_t mode_of(struct dz_client *client)
@@ -261,7 +263,9 @@ static int tree_in(struct dz_cli *c, struct dz_client *client, const char *from,
     if (rc < 0)
         return rc;
     dz_client_target(&target, "/v1/sandboxes/{}/files/tar?path={}", to->sandbox, path);
-    rc = put(c, client, target.p, "application/x-tar", fd, -1, err);
+    const struct dz_client_req how = {
+        .target = target.p, .type = "application/x-tar", .read_size = -1};
+    rc = put(c, client, &how, fd, err);
     (void)close(fd);
     return wait_tar(&proc, rc, err);
 }

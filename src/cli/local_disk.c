@@ -220,7 +220,7 @@ static int walk(const struct dz_disk *d, const char *path, bool follow,
 }
 
 int dz_disk_find(const struct dz_disk *d, const char *path, bool follow, const char *verb,
-                 uint64_t *ret_ino, struct dz_vfs_attr *ret_attr, struct dz_err *err)
+                 struct dz_vfs_attr *ret_attr, struct dz_err *err)
 {
     struct dz_vfs_walked at;
     struct dz_vfs_attr attr = {0};
@@ -231,9 +231,7 @@ int dz_disk_find(const struct dz_disk *d, const char *path, bool follow, const c
         r = -ENOTDIR;
     if (r < 0)
         return dz_disk_fail(d, r, verb, path, err);
-    *ret_ino = at.ino;
-    if (ret_attr)
-        *ret_attr = attr;
+    *ret_attr = attr;
     return 0;
 }
 

@@ -66,10 +66,10 @@ int dz_disk_close(struct dz_disk *d, int rc, struct dz_err *err);
 DZ_COLD int dz_disk_fail(const struct dz_disk *d, int sys, const char *verb, const char *path,
                          struct dz_err *err);
 
-/* A path that must exist; with follow, what a symbolic link leads to. */
+/* A path that must exist, whose inode is in *ret_attr; with follow, what a symbolic link
+ * leads to. */
 DZ_NODISCARD int dz_disk_find(const struct dz_disk *d, const char *path, bool follow,
-                              const char *verb, uint64_t *ret_ino, struct dz_vfs_attr *ret_attr,
-                              struct dz_err *err);
+                              const char *verb, struct dz_vfs_attr *ret_attr, struct dz_err *err);
 /* Where a path's last part is or will be. *ret_ino 0: it is not there. */
 DZ_NODISCARD int dz_disk_place(const struct dz_disk *d, const char *path, const char *verb,
                                struct dz_vfs_walked *ret_at, struct dz_err *err);

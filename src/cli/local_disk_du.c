@@ -67,8 +67,9 @@ int dz_disk_measure(const struct dz_disk *d, const char *path, bool follow,
     DZ_AUTO(dz_vec_releasep) struct todo todo = DZ_VEC_INIT(DIRS_MAX);
     struct dz_disk_size t = {.inodes = 1};
     struct dz_vfs_attr a = {0};
-    uint64_t ino = 0, count = 0;
-    int rc = dz_disk_find(d, path, follow, "measure", &ino, &a, err);
+    uint64_t count = 0;
+    int rc = dz_disk_find(d, path, follow, "measure", &a, err);
+    const uint64_t ino = a.ino;
     if (rc < 0)
         return rc;
     if (S_ISREG(a.mode)) {

@@ -430,7 +430,6 @@ static int get(struct dz_cli *c, struct dz_err *err)
 {
     struct getting g = {.c = c, .dirs = DZ_VEC_INIT(DZ_TREE_DEPTH_MAX)};
     struct dz_vfs_attr a = {0};
-    uint64_t ino = 0;
     int rc = dz_disk_open(c, DZ_DISK_READ, &g.d, err);
     if (rc == 0)
         g.piece = dz_alloc(PIECE_BYTES);
@@ -438,7 +437,7 @@ static int get(struct dz_cli *c, struct dz_err *err)
         rc = dz_fail(err, DZ_ENOMEM, "copy out of a disk: out of memory");
     dz_cli_progress_start(&g.progress, c, "get", rc == 0 ? total_bytes(c, &g.d) : 0, DZ_CLI_BYTES);
     for (int i = 1; rc == 0 && i < c->argc - 1; i++) {
-        rc = dz_disk_find(&g.d, c->argv[i], false, "read", &ino, &a, err);
+        rc = dz_disk_find(&g.d, c->argv[i], false, "read", &a, err);
         if (rc == 0)
             rc = say(TOP, (uint64_t)i, NULL, 0, err);
         if (rc == 0)
@@ -477,14 +476,14 @@ static int cat_one(struct dz_cli *c, struct dz_disk *d, const char *path, char *
                    struct dz_err *err)
 {
     struct dz_vfs_attr a = {0};
-    uint64_t ino = 0, off = 0;
-    int rc = dz_disk_find(d, path, true, "read", &ino, &a, err);
+    uint64_t off = 0;
+    int rc = dz_disk_find(d, path, true, "read", &a, err);
     if (rc < 0)
         return rc;
     if (S_ISDIR(a.mode))
         return dz_disk_fail(d, -EISDIR, "read", path, err);
     for (;;) {
-        ssize_t n = dz_vfs_read(d->vfs, ino, off, piece, PIECE_BYTES);
+        ssize_t n = dz_vfs_read(d->vfs, a.ino, off, piece, PIECE_BYTES);
         if (n < 0)
             return dz_disk_fail(d, (int)n, "read", path, err);
         if (n == 0)

@@ -232,9 +232,10 @@ static int list_path(struct listing *l, const char *path, bool named, struct dz_
 {
     struct todo todo = DZ_VEC_INIT(PENDING_MAX);
     struct dz_vfs_attr a = {0};
-    uint64_t ino = 0, count = 0;
+    uint64_t count = 0;
     char prefix[DZ_VFS_PATH_MAX + 2] = "";
-    int rc = dz_disk_find(&l->d, path, false, "list", &ino, &a, err);
+    int rc = dz_disk_find(&l->d, path, false, "list", &a, err);
+    const uint64_t ino = a.ino;
     if (rc < 0)
         return rc;
     if (!S_ISDIR(a.mode))

@@ -79,18 +79,16 @@ static void fill_entry(const struct stat *st, bool file_mode, struct entry *ret)
     };
 }
 
-/* An entry with its name, and a link's target, as an answer. */
+/* An entry with its name as an answer. */
 static int answer_entry(struct source *s, uint32_t tag, const struct entry *e, struct dz_str name,
-                        struct dz_str target, struct dz_call_msg *ret, struct dz_err *err)
+                        struct dz_call_msg *ret, struct dz_err *err)
 {
-    size_t need = sizeof *e + name.n + 1 + target.n;
+    size_t need = sizeof *e + name.n + 1;
     if (need > sizeof s->message)
         return dz_fail(err, DZ_ELIMIT, "read %s: the name is too long", s->name);
     memcpy(s->message, e, sizeof *e);
     memcpy(s->message + sizeof *e, name.p, name.n);
     s->message[sizeof *e + name.n] = '\0';
-    if (target.n)
-        memcpy(s->message + sizeof *e + name.n + 1, target.p, target.n);
     *ret = (struct dz_call_msg){tag, 0, s->message, need};
     return 0;
 }
@@ -107,7 +105,7 @@ static int answer_file(struct source *s, int fd, struct dz_str name, struct dz_c
     if (fstat(fd, &st) < 0)
         return dz_fail_sys(err, errno, "look at %s", s->name);
     fill_entry(&st, S_ISREG(st.st_mode), &e);
-    return answer_entry(s, FILE_, &e, name, DZ_STR(""), ret, err);
+    return answer_entry(s, FILE_, &e, name, ret, err);
 }
 
 static int answer_link(struct source *s, const FTSENT *f, const struct entry *e,
@@ -117,8 +115,14 @@ static int answer_link(struct source *s, const FTSENT *f, const struct entry *e,
     ssize_t n = readlink(f->fts_accpath, target, sizeof target - 1);
     if (n < 0)
         return dz_fail_sys(err, errno, "read the symbolic link %s", f->fts_path);
-    return answer_entry(s, LINK, e, dz_str_n(f->fts_name, f->fts_namelen),
-                        dz_str_n(target, (size_t)n), ret, err);
+    int rc = answer_entry(s, LINK, e, dz_str_n(f->fts_name, f->fts_namelen), ret, err);
+    if (rc < 0)
+        return rc;
+    if (ret->size + (size_t)n > sizeof s->message)
+        return dz_fail(err, DZ_ELIMIT, "read %s: the name is too long", s->name);
+    memcpy(s->message + ret->size, target, (size_t)n); /* behind the name */
+    ret->size += (size_t)n;
+    return 0;
 }
 
 static int answer_data(struct source *s, struct dz_call_msg *ret, struct dz_err *err)
@@ -158,9 +162,9 @@ static int answer_next(struct source *s, struct dz_call_msg *ret, struct dz_err 
         fill_entry(f->fts_statp, true, &e);
     switch (f->fts_info) {
     case FTS_D:
-        return answer_entry(s, DIR_, &e, name, DZ_STR(""), ret, err);
+        return answer_entry(s, DIR_, &e, name, ret, err);
     case FTS_DP:
-        return answer_entry(s, DIR_END, &e, name, DZ_STR(""), ret, err);
+        return answer_entry(s, DIR_END, &e, name, ret, err);
     case FTS_F:
         return answer_file(s, dz_fd_open(AT_FDCWD, f->fts_path, O_RDONLY, 0, err), name, ret, err);
     case FTS_SL:
@@ -397,7 +401,8 @@ static int put_one(struct putting *p, const char *from, const char *to, bool int
     struct dz_str name = dz_disk_basename(from);
     int rc = 0;
     if (into) {
-        rc = dz_disk_find(&p->d, to, true, "store into", &dir, &a, err);
+        rc = dz_disk_find(&p->d, to, true, "store into", &a, err);
+        dir = a.ino;
     } else {
         rc = dz_disk_place(&p->d, to, "store", &at, err);
         dir = at.dir;
@@ -421,11 +426,10 @@ static int put(struct dz_cli *c, struct dz_err *err)
 {
     static struct putting p;
     struct dz_vfs_attr a = {0};
-    uint64_t ino = 0;
     const char *to = c->argv[c->argc - 1];
     p.c = c;
     int rc = dz_disk_open(c, DZ_DISK_WRITE, &p.d, err);
-    bool into = rc == 0 && dz_disk_find(&p.d, to, true, "", &ino, &a, NULL) == 0 && S_ISDIR(a.mode);
+    bool into = rc == 0 && dz_disk_find(&p.d, to, true, "", &a, NULL) == 0 && S_ISDIR(a.mode);
     if (rc == 0 && !into && c->argc > 3)
         rc = dz_disk_fail(&p.d, -ENOTDIR, "store several things in", to, err);
     dz_cli_progress_start(&p.progress, c, "put", total_bytes, DZ_CLI_BYTES);

@@ -91,7 +91,8 @@ static int write_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
                              .sparse = dz_cli_flag(c, "sparse")};
     char name[DZ_VFS_NAME_MAX + 1] = "";
     const char *path = c->argc > 1 ? c->argv[1] : "/";
-    int rc = dz_disk_find(d, path, true, "archive", &out.ino, &a, err);
+    int rc = dz_disk_find(d, path, true, "archive", &a, err);
+    out.ino = a.ino;
     if (rc == 0 && !S_ISDIR(a.mode))
         (void)snprintf(name, sizeof name, "%.*s", DZ_STR_ARG(dz_disk_basename(path)));
     out.name = name;
@@ -194,7 +195,8 @@ static int read_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
     if (rc < 0)
         return dz_cli_usage(c, err, "--limit: %s is no size", limit);
     to = to ? to : "/";
-    rc = dz_disk_find(d, to, true, "unpack into", &in.dir, &a, err);
+    rc = dz_disk_find(d, to, true, "unpack into", &a, err);
+    in.dir = a.ino;
     if (rc == 0 && !S_ISDIR(a.mode))
         rc = dz_disk_fail(d, -ENOTDIR, "unpack into", to, err);
     return rc < 0 ? rc : dz_vfs_tar_in(&in, stats, err);

@@ -32,8 +32,8 @@ static int make_one(struct dz_disk *d, const char *path, bool parents, struct dz
     if (rc < 0)
         return rc;
     int sys = at.ino ? -EEXIST : dz_vfs_create(d->vfs, at.dir, at.name, at.len, &spec, &ino);
-    if (sys == -EEXIST && parents && at.ino &&
-        dz_disk_find(d, path, true, "", &ino, &a, NULL) == 0 && S_ISDIR(a.mode))
+    if (sys == -EEXIST && parents && at.ino && dz_disk_find(d, path, true, "", &a, NULL) == 0 &&
+        S_ISDIR(a.mode))
         sys = 0;
     return sys < 0 ? dz_disk_fail(d, sys, "make the directory", path, err) : 0;
 }
@@ -100,10 +100,9 @@ static int mv(struct dz_cli *c, struct dz_err *err)
 {
     struct dz_disk d;
     struct dz_vfs_attr a = {0};
-    uint64_t ino = 0;
     const char *to = c->argv[c->argc - 1];
     int rc = dz_disk_open(c, DZ_DISK_WRITE, &d, err);
-    bool into = rc == 0 && dz_disk_find(&d, to, false, "", &ino, &a, NULL) == 0 && S_ISDIR(a.mode);
+    bool into = rc == 0 && dz_disk_find(&d, to, false, "", &a, NULL) == 0 && S_ISDIR(a.mode);
     if (rc == 0 && !into && c->argc > 3)
         rc = dz_disk_fail(&d, -ENOTDIR, "move several things to", to, err);
     for (int i = 1; rc == 0 && i < c->argc - 1; i++)

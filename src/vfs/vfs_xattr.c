@@ -30,16 +30,18 @@ static int check_name(const char *name)
 struct value {
     bool row, removed;
     size_t len;
+    void *buf; /* where it goes when `size` bytes are enough for it; may be NULL */
+    size_t size;
 };
 
 static int select_value(struct dz_vfs *v, bool image, uint64_t ino, const char *name,
-                        struct value *ret_value, void *buf, size_t size)
+                        struct value *to)
 {
     struct dz_err e = {0};
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
         dz_db_stmt(image ? v->image : v->db, "SELECT value FROM xattr WHERE ino=?1 AND name=?2");
-    *ret_value = (struct value){0};
+    *to = (struct value){.buf = to->buf, .size = to->size};
     dz_bind_int(st, 1, (int64_t)ino);
     dz_bind_blob(st, 2, name, strlen(name));
     int r = dz_stmt_step(st, &e);
@@ -47,11 +49,11 @@ static int select_value(struct dz_vfs *v, bool image, uint64_t ino, const char *
         return dz_vfs_errno(v, &e);
     if (r == 0)
         return 0;
-    ret_value->row = true;
-    ret_value->removed = dz_col_type(st, 0) == DZ_DB_NULL;
-    const void *p = dz_col_blob(st, 0, &ret_value->len);
-    if (buf && ret_value->len && size >= ret_value->len)
-        memcpy(buf, p, ret_value->len);
+    to->row = true;
+    to->removed = dz_col_type(st, 0) == DZ_DB_NULL;
+    const void *p = dz_col_blob(st, 0, &to->len);
+    if (to->buf && to->len && to->size >= to->len)
+        memcpy(to->buf, p, to->len);
     return 0;
 }
 
@@ -59,10 +61,10 @@ static int select_value(struct dz_vfs *v, bool image, uint64_t ino, const char *
 static int find(struct dz_vfs *v, const struct dz_inode *ip, const char *name, struct value *here,
                 struct value *low)
 {
-    *low = (struct value){0};
-    int rc = select_value(v, false, ip->ino, name, here, NULL, 0);
+    *here = *low = (struct value){0};
+    int rc = select_value(v, false, ip->ino, name, here);
     if (!rc && ip->below && v->image_xattrs)
-        rc = select_value(v, true, ip->ino, name, low, NULL, 0);
+        rc = select_value(v, true, ip->ino, name, low);
     if (rc)
         return rc;
     return (here->row ? !here->removed : low->row) ? 0 : -ENODATA;
@@ -71,16 +73,16 @@ static int find(struct dz_vfs *v, const struct dz_inode *ip, const char *name, s
 ssize_t dz_vfs_getxattr(struct dz_vfs *v, uint64_t ino, const char *name, void *buf, size_t size)
 {
     struct dz_inode *ip;
-    struct value val;
+    struct value val = {.buf = buf, .size = size};
     int rc = check_name(name);
     if (!rc)
         rc = dz_read_begin(v);
     if (!rc)
         rc = dz_iget(v, ino, &ip);
     if (!rc)
-        rc = select_value(v, false, ino, name, &val, buf, size);
+        rc = select_value(v, false, ino, name, &val);
     if (!rc && !val.row && ip->below && v->image_xattrs)
-        rc = select_value(v, true, ino, name, &val, buf, size);
+        rc = select_value(v, true, ino, name, &val);
     if (rc)
         return rc;
     if (!val.row || val.removed)
@@ -111,7 +113,7 @@ static int list_side(struct dz_vfs *v, bool image, uint64_t ino, struct listing 
             continue;
         memcpy(name, p, len);
         if (image) {
-            int rc = select_value(v, false, ino, name, &above, NULL, 0);
+            int rc = select_value(v, false, ino, name, &above);
             if (rc)
                 return rc;
         }
