@@ -12,205 +12,45 @@
  * it did ahead.
  */
 #include "bench.h"
+#include "bench_pool.h"
 
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/hash.h"
-#include "base/mem.h"
-#include "cell/cell_exec.h"
-#include "cell/cell_pool.h"
-#include "db/db.h"
-#include "kernel/kernel.h"
-#include "vfs/vfs.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
     SHELLS = 64,
-    AHEAD = 8,
 };
 
-struct box {
-    int disk, wal;
-    struct dz_cell *cell;
-    uint32_t exec;
-    uint64_t offset;
+struct shell {
+    struct bench_box box;
     int counted;
-    bool ready, up, live, over, gone;
-    size_t said;
-    char last[64];
 };
 
-static struct dz_cell_pool *pool;
-static int base_fd, module_fd;
-static char base_sha256[DZ_SHA256_HEX];
-static struct dz_buf template = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
-static struct box shells[SHELLS], warm;
-static int next_id;
-
-DZ_NORETURN static void die(const char *what, const struct dz_err *err)
-{
-    (void)fprintf(stderr, "bench-cell: %s: %s\n", what, err ? err->msg : "failed");
-    exit(1);
-}
-
-static int nameless(void)
-{
-    const char *dir = getenv("BENCH_DIR");
-    int fd = open(dir ? dir : "build", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0)
-        die("a file without a name in build/", NULL);
-    return fd;
-}
-
-/* --- events ---------------------------------------------------------------------------- */
-
-static void take(struct box *x, const struct dz_cell_event *e)
-{
-    x->ready |= e->type == DZ_CELL_READY;
-    x->up |= e->type == DZ_CELL_UP;
-    x->gone |= e->type == DZ_CELL_GONE;
-    x->over |= e->type == DZ_CELL_EXITED;
-    if (e->type == DZ_CELL_LIVE) {
-        x->live = true;
-        x->exec = e->exec;
-    }
-    if (e->type == DZ_CELL_OUTPUT) {
-        size_t n = e->size < sizeof x->last - 1 ? e->size : sizeof x->last - 1;
-        memcpy(x->last, e->data, n);
-        x->last[n] = '\0';
-        x->said += e->size;
-        x->offset = e->offset + e->size;
-        (void)dz_cell_exec_took(x->cell, e->exec, e->size, NULL);
-    }
-    if (e->type == DZ_CELL_FAILED || e->type == DZ_CELL_EXEC_FAILED || e->type == DZ_CELL_AWAKE) {
-        (void)fprintf(stderr, "bench-cell: %s\n", e->text);
-        exit(1);
-    }
-}
-
-static void step(struct box *x)
-{
-    struct dz_err err = {0};
-    struct dz_cell_event e;
-    for (;;) {
-        int rc = dz_cell_receive(x->cell, &e, &err);
-        if (rc < 0)
-            die("a cell", &err);
-        if (rc > 0) {
-            take(x, &e);
-            return;
-        }
-        struct pollfd p = {.fd = dz_cell_fd(x->cell), .events = dz_cell_poll_events(x->cell)};
-        (void)poll(&p, 1, -1);
-    }
-}
-
-static void settle(size_t waiting)
-{
-    struct dz_err err = {0};
-    for (int i = 0; i < 200; i++) {
-        struct dz_cell_pool_stats s;
-        struct pollfd p = {.fd = dz_cell_pool_fd(pool), .events = POLLIN};
-        if (dz_cell_pool_run(pool, &err) < 0)
-            die("the pool", &err);
-        dz_cell_pool_stats_get(pool, &s);
-        bool quiet = poll(&p, 1, 10) == 0;
-        if (s.waiting >= waiting && quiet)
-            return;
-    }
-}
+static struct bench_base base;
+static struct shell shells[SHELLS];
+static struct bench_box warm;
 
 /* --- sandboxes --------------------------------------------------------------------------- */
 
-static void start(struct box *x, bool fresh)
+static void end(struct bench_box *x)
 {
-    static const char *const env[] = {"PATH=/bin:/usr/bin", "HOME=/", NULL};
-    struct dz_err err = {0};
-    struct dz_cell_start s = {.disk_fd = x->disk,
-                              .wal_fd = x->wal,
-                              .image_fd = base_fd,
-                              .image_sha256 = base_sha256,
-                              .module_fds = &module_fd,
-                              .module_count = module_fd >= 0,
-                              .env = env,
-                              .policy = dz_policy_find("posix"),
-                              .many = true,
-                              .fresh = fresh};
-    x->ready = x->up = x->live = x->over = x->gone = false;
-    if (dz_cell_pool_start(pool, &s, &x->cell, &err) < 0 || dz_cell_go(x->cell, &err) < 0)
-        die("start", &err);
-}
-
-static void run(struct box *x, const char *const *argv, bool open_stdin)
-{
-    struct dz_err err = {0};
-    char id[32];
-    (void)snprintf(id, sizeof id, "exe_%d", ++next_id);
-    const struct dz_cell_exec e = {
-        .id = id, .argv = argv, .attach = true, .open_stdin = open_stdin};
-    if (dz_cell_exec(x->cell, &e, &x->exec, &err) < 0)
-        die("run", &err);
-}
-
-static void new_disk(struct box *x)
-{
-    struct dz_err err = {0};
-    *x = (struct box){.disk = nameless(), .wal = nameless()};
-    if (dz_db_create_fd(x->disk, template.p, template.len, false, &err) < 0)
-        die("a disk", &err);
-}
-
-static void end(struct box *x)
-{
-    if (dz_cell_suspend(x->cell, false, NULL) < 0)
-        die("suspend", NULL);
-    while (!x->gone)
-        step(x);
-    dz_cell_free(x->cell);
-    x->cell = NULL;
-}
-
-static void discard(struct box *x)
-{
-    dz_cell_free(x->cell);
-    dz_fd_close(&x->disk);
-    dz_fd_close(&x->wal);
+    bench_box_suspend(x);
+    bench_box_gone(x);
 }
 
 /* Ask the shell that counts, and compare its answer. */
-static void ask(struct box *x)
+static void ask(struct shell *s)
 {
-    size_t before = x->said;
-    x->counted++;
-    if (!x->live)
-        while (dz_cell_exec_window(x->cell, x->exec) < 2)
-            step(x);
-    while (dz_cell_exec_input(x->cell, x->exec, "y\n", 2, NULL) != 2)
-        step(x);
-    while (x->said == before)
-        step(x);
-    if ((int)strtol(x->last, NULL, 10) != x->counted)
-        die("a shell that forgot what it had counted", NULL);
+    s->counted++;
+    bench_box_say(&s->box, "y\n", 2);
+    if ((int)strtol(s->box.last, NULL, 10) != s->counted)
+        bench_die("a shell that forgot what it had counted", NULL);
 }
 
-static void wake(struct box *x)
+static void wake(struct shell *s)
 {
-    start(x, false);
-    while (!x->live)
-        step(x);
-    if (dz_cell_exec_attach(x->cell, x->exec, x->offset, NULL) < 0)
-        die("attach", NULL);
-    ask(x);
+    bench_box_wake(&s->box);
+    ask(s);
 }
 
 /* --- what is measured ------------------------------------------------------------------------ */
@@ -220,17 +60,17 @@ static int create(struct bench *b, void *arg, long count)
     static const char *const argv[] = {"echo", "hi", NULL};
     (void)arg;
     for (long i = 0; i < count; i++) {
-        struct box x;
+        struct bench_box x;
         bench_stop(b);
-        new_disk(&x);
-        settle(2 * AHEAD);
+        bench_box_new(&x, &base);
+        bench_pool_settle(2 * BENCH_AHEAD);
         bench_start(b);
-        start(&x, true);
-        run(&x, argv, false);
+        bench_box_start(&x, true);
+        bench_box_run(&x, argv, false);
         while (x.said == 0)
-            step(&x);
+            bench_box_step(&x);
         bench_stop(b);
-        discard(&x);
+        bench_box_free(&x);
         bench_start(b);
     }
     return 0;
@@ -241,13 +81,13 @@ static int wake_warm(struct bench *b, void *arg, long count)
     static int next;
     (void)arg;
     for (long i = 0; i < count; i++) {
-        struct box *x = &shells[next++ % SHELLS];
+        struct shell *x = &shells[next++ % SHELLS];
         bench_stop(b);
-        settle(2 * AHEAD);
+        bench_pool_settle(2 * BENCH_AHEAD);
         bench_start(b);
         wake(x);
         bench_stop(b);
-        end(x);
+        end(&x->box);
         bench_start(b);
     }
     return 0;
@@ -262,8 +102,8 @@ static int wake_all(struct bench *b, void *arg, long count)
             wake(&shells[k]);
         bench_stop(b);
         for (int k = 0; k < SHELLS; k++)
-            end(&shells[k]);
-        settle(2 * AHEAD);
+            end(&shells[k].box);
+        bench_pool_settle(2 * BENCH_AHEAD);
         bench_start(b);
     }
     return 0;
@@ -275,9 +115,9 @@ static int exec_true(struct bench *b, void *arg, long count)
     (void)arg, (void)b;
     for (long i = 0; i < count; i++) {
         warm.over = false;
-        run(&warm, argv, false);
+        bench_box_run(&warm, argv, false);
         while (!warm.over)
-            step(&warm);
+            bench_box_step(&warm);
     }
     return 0;
 }
@@ -286,12 +126,12 @@ static int sleep_shell(struct bench *b, void *arg, long count)
 {
     (void)arg;
     for (long i = 0; i < count; i++) {
-        struct box *x = &shells[i % SHELLS];
+        struct shell *x = &shells[i % SHELLS];
         bench_stop(b);
-        settle(2 * AHEAD);
+        bench_pool_settle(2 * BENCH_AHEAD);
         wake(x);
         bench_start(b);
-        end(x);
+        end(&x->box);
     }
     return 0;
 }
@@ -299,42 +139,22 @@ static int sleep_shell(struct bench *b, void *arg, long count)
 /* --- set-up --------------------------------------------------------------------------------------
  */
 
-static bool open_base(void)
-{
-    const char *path = getenv("DOZE_BASE");
-    char module[512];
-    uint8_t digest[DZ_SHA256_BYTES];
-    struct stat st;
-    path = path && path[0] ? path : "build/base/base.doze";
-    (void)snprintf(module, sizeof module, "%s.modules/busybox", path);
-    base_fd = open(path, O_RDONLY | O_CLOEXEC);
-    module_fd = open(module, O_RDONLY | O_CLOEXEC);
-    if (base_fd < 0 || fstat(base_fd, &st) < 0)
-        return false;
-    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, base_fd, 0);
-    if (p == MAP_FAILED || dz_sha256(p, (size_t)st.st_size, digest, NULL) < 0)
-        die("base", NULL);
-    (void)munmap(p, (size_t)st.st_size);
-    (void)dz_sha256_hex(digest, base_sha256);
-    return true;
-}
-
 static void prepare_shells(void)
 {
     static const char *const counts[] = {"sh", "-c",
                                          "i=0; while read x; do i=$((i+1)); echo $i; done", NULL};
     for (int i = 0; i < SHELLS; i++) {
-        new_disk(&shells[i]);
-        start(&shells[i], true);
-        run(&shells[i], counts, true);
+        bench_box_new(&shells[i].box, &base);
+        bench_box_start(&shells[i].box, true);
+        bench_box_run(&shells[i].box, counts, true);
         ask(&shells[i]);
-        end(&shells[i]);
-        settle(0);
+        end(&shells[i].box);
+        bench_pool_settle(0);
     }
-    new_disk(&warm);
-    start(&warm, true);
+    bench_box_new(&warm, &base);
+    bench_box_start(&warm, true);
     while (!warm.up)
-        step(&warm);
+        bench_box_step(&warm);
 }
 
 static void row(struct bench *b, const char *name, double us, int yardstick, double budget_ms)
@@ -371,21 +191,6 @@ static void measure(int rounds)
 /* --- CPU time ------------------------------------------------------------------------------------
  */
 
-static double cpu_us(clockid_t clock)
-{
-    struct timespec t = {0};
-    (void)clock_gettime(clock, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static clockid_t clock_of(struct box *x)
-{
-    clockid_t clock = CLOCK_PROCESS_CPUTIME_ID;
-    if (clock_getcpuclockid(dz_cell_pid(x->cell), &clock) != 0)
-        die("the clock of a cell", NULL);
-    return clock;
-}
-
 static int by_value(const void *a, const void *b)
 {
     double d = *(const double *)a - *(const double *)b;
@@ -399,48 +204,45 @@ struct cpu {
 static struct cpu cpu_of_create(void)
 {
     static const char *const argv[] = {"echo", "hi", NULL};
-    struct box x;
+    struct bench_box x;
     struct cpu c;
-    new_disk(&x);
-    settle(2 * AHEAD);
-    c.ours = -cpu_us(CLOCK_PROCESS_CPUTIME_ID);
-    start(&x, true);
-    c.cell = -cpu_us(clock_of(&x));
-    run(&x, argv, false);
+    bench_box_new(&x, &base);
+    bench_pool_settle(2 * BENCH_AHEAD);
+    c.ours = -bench_cpu_us();
+    bench_box_start(&x, true);
+    c.cell = -bench_cell_cpu_us(&x);
+    bench_box_run(&x, argv, false);
     while (x.said == 0)
-        step(&x);
-    c.ours += cpu_us(CLOCK_PROCESS_CPUTIME_ID);
-    c.cell += cpu_us(clock_of(&x));
-    discard(&x);
+        bench_box_step(&x);
+    c.ours += bench_cpu_us();
+    c.cell += bench_cell_cpu_us(&x);
+    bench_box_free(&x);
     return c;
 }
 
 static struct cpu cpu_of_wake(void)
 {
     static int next;
-    struct box *x = &shells[next++ % SHELLS];
+    struct shell *x = &shells[next++ % SHELLS];
     struct cpu c;
-    settle(2 * AHEAD);
-    c.ours = -cpu_us(CLOCK_PROCESS_CPUTIME_ID);
-    start(x, false);
-    c.cell = -cpu_us(clock_of(x));
-    while (!x->live)
-        step(x);
-    if (dz_cell_exec_attach(x->cell, x->exec, x->offset, NULL) < 0)
-        die("attach", NULL);
+    bench_pool_settle(2 * BENCH_AHEAD);
+    c.ours = -bench_cpu_us();
+    bench_box_start(&x->box, false);
+    c.cell = -bench_cell_cpu_us(&x->box);
+    bench_box_woken(&x->box);
     ask(x);
-    c.ours += cpu_us(CLOCK_PROCESS_CPUTIME_ID);
-    c.cell += cpu_us(clock_of(x));
-    end(x);
+    c.ours += bench_cpu_us();
+    c.cell += bench_cell_cpu_us(&x->box);
+    end(&x->box);
     return c;
 }
 
 static struct cpu cpu_of_true(void)
 {
-    struct cpu c = {.ours = -cpu_us(CLOCK_PROCESS_CPUTIME_ID), .cell = -cpu_us(clock_of(&warm))};
+    struct cpu c = {.ours = -bench_cpu_us(), .cell = -bench_cell_cpu_us(&warm)};
     (void)exec_true(NULL, NULL, 10);
-    c.ours += cpu_us(CLOCK_PROCESS_CPUTIME_ID);
-    c.cell += cpu_us(clock_of(&warm));
+    c.ours += bench_cpu_us();
+    c.cell += bench_cell_cpu_us(&warm);
     return (struct cpu){c.ours / 10, c.cell / 10};
 }
 
@@ -476,27 +278,21 @@ static void measure_cpu(int rounds)
 
 int main(int argc, char **argv)
 {
-    struct dz_err err = {0};
     int rounds = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 25;
     rounds = rounds > 0 ? rounds : 25;
-    if (dz_cell_pool_new(&(struct dz_cell_pool_opts){.ahead = AHEAD}, &pool, &err) < 0)
-        die("a pool", &err);
-    if (!open_base()) {
+    if (!bench_base_open(&base)) {
         (void)fprintf(stderr,
                       "bench-cell: build/base/base.doze is missing: `make base` makes it\n");
         return 0;
     }
-    if (dz_db_template(&dz_vfs_schema, &template, &err) < 0)
-        die("a disk", &err);
-    settle(AHEAD);
+    bench_pool_open("cell");
     prepare_shells();
-    settle(2 * AHEAD);
+    bench_pool_settle(2 * BENCH_AHEAD);
     measure(rounds);
     measure_cpu(rounds);
     for (int i = 0; i < SHELLS; i++)
-        discard(&shells[i]);
-    discard(&warm);
-    dz_cell_pool_free(pool);
-    dz_buf_release(&template);
+        bench_box_free(&shells[i].box);
+    bench_box_free(&warm);
+    bench_pool_close();
     return 0;
 }

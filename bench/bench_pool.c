@@ -238,6 +238,11 @@ void bench_box_say(struct bench_box *x, const void *bytes, size_t n)
 void bench_box_wake(struct bench_box *x)
 {
     bench_box_start(x, false);
+    bench_box_woken(x);
+}
+
+void bench_box_woken(struct bench_box *x)
+{
     while (!x->live)
         bench_box_step(x);
     if (dz_cell_exec_attach(x->cell, x->exec, x->offset, NULL) < 0)

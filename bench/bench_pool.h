@@ -69,6 +69,7 @@ void bench_box_step(struct bench_box *x);                             /* one eve
 void bench_box_say(struct bench_box *x, const void *bytes, size_t n); /* and hear an answer */
 void bench_box_hear(struct bench_box *x);                             /* some output */
 void bench_box_wake(struct bench_box *x);    /* until its command is attached */
+void bench_box_woken(struct bench_box *x);   /* the same of a cell that is started */
 void bench_box_suspend(struct bench_box *x); /* until it is durable */
 void bench_box_gone(struct bench_box *x);    /* after that: until its process is */
 void bench_box_copy(struct bench_box *x, struct bench_box *to); /* as a snapshot, both empty */

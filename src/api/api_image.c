@@ -4,8 +4,6 @@
  */
 #include "api/api_int.h"
 
-#include <string.h>
-
 static void put_names(struct dz_json *j, const char *tags)
 {
     struct dz_str rest = dz_str(tags), tag;
@@ -71,22 +69,6 @@ void dz_api_images(struct dz_http_req *r, void *api)
     dz_api_list_send(r, &o, images.more ? images.last : NULL);
 }
 
-static void put_packages(struct dz_json *j, const struct dz_image *i)
-{
-    dz_json_key(j, "package_list");
-    dz_json_array(j);
-    for (size_t k = 0; k < i->package_count; k++) {
-        const struct dz_image_package *p = &i->packages[k];
-        dz_json_object(j);
-        dz_json_put_strz(j, "kind", p->kind);
-        dz_json_put_strz(j, "name", p->name);
-        dz_json_put_strz(j, "version", p->version);
-        dz_json_put_strz(j, "license", strcmp(p->license, "-") == 0 ? NULL : p->license);
-        dz_json_end(j);
-    }
-    dz_json_end(j);
-}
-
 void dz_api_image(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_image_release) struct dz_image image = {0};
@@ -107,7 +89,7 @@ void dz_api_image(struct dz_http_req *r, void *api)
     put_list(&o.json, "entry", image.entry);
     put_list(&o.json, "env", image.env);
     dz_image_put_programs(&o.json, "program_list", &image);
-    put_packages(&o.json, &image);
+    dz_image_put_packages(&o.json, "package_list", &image, false);
     dz_api_send(r, 200, &o);
 }
 

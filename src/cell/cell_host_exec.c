@@ -237,9 +237,7 @@ int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, s
     struct dz_open_exec *e = find(c, exec);
     if (!e)
         return dz_fail(err, DZ_ENOENT, "the command has ended");
-    size_t n = dz_cell_exec_window(c, exec);
-    n = n < size ? n : size;
-    n = n < DZ_CELL_FRAME_MAX ? n : DZ_CELL_FRAME_MAX;
+    size_t n = dz_frame_piece(dz_cell_exec_window(c, exec), size);
     if (n == 0)
         return 0;
     struct dz_frame f = {

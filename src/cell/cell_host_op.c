@@ -83,9 +83,7 @@ int64_t dz_cell_op_send(struct dz_cell *c, uint32_t op, const void *data, size_t
     struct dz_open_op *o = find(c, op);
     if (!o)
         return dz_fail(err, DZ_ENOENT, "the operation is over");
-    size_t n = dz_cell_op_window(c, op);
-    n = n < size ? n : size;
-    n = n < DZ_CELL_FRAME_MAX ? n : DZ_CELL_FRAME_MAX;
+    size_t n = dz_frame_piece(dz_cell_op_window(c, op), size);
     if (n == 0)
         return 0;
     struct dz_frame f = {.type = DZ_FRAME_OP_INPUT, .stream = op, .size = (uint32_t)n};

@@ -193,6 +193,14 @@ const char *dz_cursor_string(struct dz_cursor *c); /* NULL: there is none */
 /* count of them, and NULL; one allocation, to be freed. NULL: not so many. */
 const char **dz_cursor_strings(struct dz_cursor *c, uint32_t count);
 
+/* How much of `size` bytes goes into the next frame, where the other side has room for
+ * `window`. */
+static inline size_t dz_frame_piece(size_t window, size_t size)
+{
+    size_t n = window < size ? window : size;
+    return n < DZ_CELL_FRAME_MAX ? n : DZ_CELL_FRAME_MAX;
+}
+
 /* Send one frame: 1, 0 when the socket is full (never with block), or DZ_EIO. */
 int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool block,
                   struct dz_err *err);

@@ -12,7 +12,6 @@
 #include "cli/cli_table.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     JSON_MAX = 64 << 20,
@@ -138,23 +137,6 @@ static void put_list(struct dz_json *j, const char *key, const char *const *list
     dz_json_end(j);
 }
 
-static void put_packages(struct dz_json *j, const struct dz_image *i)
-{
-    dz_json_key(j, "packages");
-    dz_json_array(j);
-    for (size_t k = 0; k < i->package_count; k++) {
-        const struct dz_image_package *p = &i->packages[k];
-        dz_json_object(j);
-        dz_json_put_strz(j, "kind", p->kind);
-        dz_json_put_strz(j, "name", p->name);
-        dz_json_put_strz(j, "version", p->version);
-        dz_json_put_strz(j, "sha256", strcmp(p->sha256, "-") == 0 ? NULL : p->sha256);
-        dz_json_put_strz(j, "license", strcmp(p->license, "-") == 0 ? NULL : p->license);
-        dz_json_end(j);
-    }
-    dz_json_end(j);
-}
-
 static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
@@ -173,7 +155,7 @@ static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_er
     put_list(&j, "entry", i->entry);
     put_list(&j, "env", i->env);
     dz_image_put_programs(&j, "programs", i);
-    put_packages(&j, i);
+    dz_image_put_packages(&j, "packages", i, true);
     dz_json_end(&j);
     return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }

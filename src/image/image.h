@@ -84,6 +84,9 @@ char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF]);
 /* Its programs, as an array of objects under this key. */
 struct dz_json;
 void dz_image_put_programs(struct dz_json *j, const char *key, const struct dz_image *i);
+/* Its packages likewise, NULL for what nobody said; with hashes, "sha256" too. */
+void dz_image_put_packages(struct dz_json *j, const char *key, const struct dz_image *i,
+                           bool hashes);
 
 /* --- the store --------------------------------------------------------------------- */
 

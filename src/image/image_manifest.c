@@ -219,6 +219,30 @@ void dz_image_put_programs(struct dz_json *j, const char *key, const struct dz_i
     dz_json_end(j);
 }
 
+static const char *said(const char *word)
+{
+    return strcmp(word, "-") == 0 ? NULL : word;
+}
+
+void dz_image_put_packages(struct dz_json *j, const char *key, const struct dz_image *i,
+                           bool hashes)
+{
+    dz_json_key(j, key);
+    dz_json_array(j);
+    for (size_t k = 0; k < i->package_count; k++) {
+        const struct dz_image_package *p = &i->packages[k];
+        dz_json_object(j);
+        dz_json_put_strz(j, "kind", p->kind);
+        dz_json_put_strz(j, "name", p->name);
+        dz_json_put_strz(j, "version", p->version);
+        if (hashes)
+            dz_json_put_strz(j, "sha256", said(p->sha256));
+        dz_json_put_strz(j, "license", said(p->license));
+        dz_json_end(j);
+    }
+    dz_json_end(j);
+}
+
 char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF])
 {
     (void)snprintf(out, DZ_IMAGE_REF, "img_%.12s", sha256);

@@ -193,21 +193,23 @@ static void constant_i64(struct wasm_trans *t, unsigned op)
     uint64_t v = (uint64_t)dz_trans_s64(t);
     dz_trans_push(t, entry_of(ENTRY_CONST, DZ_WASM_I64, v));
 }
+/* A float's bits, in a slot: the rest of it is 0. */
+static uint64_t bits(struct wasm_trans *t, size_t size)
+{
+    uint64_t v = 0;
+    memcpy(&v, t->p, size);
+    t->p += size;
+    return v;
+}
 static void constant_f32(struct wasm_trans *t, unsigned op)
 {
     (void)op;
-    uint32_t v;
-    memcpy(&v, t->p, sizeof v);
-    t->p += sizeof v;
-    dz_trans_push(t, entry_of(ENTRY_CONST, DZ_WASM_F32, v));
+    dz_trans_push(t, entry_of(ENTRY_CONST, DZ_WASM_F32, bits(t, sizeof(float))));
 }
 static void constant_f64(struct wasm_trans *t, unsigned op)
 {
     (void)op;
-    uint64_t v;
-    memcpy(&v, t->p, sizeof v);
-    t->p += sizeof v;
-    dz_trans_push(t, entry_of(ENTRY_CONST, DZ_WASM_F64, v));
+    dz_trans_push(t, entry_of(ENTRY_CONST, DZ_WASM_F64, bits(t, sizeof(double))));
 }
 
 static void drop(struct wasm_trans *t, unsigned op)
