@@ -247,8 +247,8 @@ static int name_row(struct dz_machine *m, struct dz_mem_reader *r, uint32_t row,
                     struct dz_err *err)
 {
     int64_t rowid = m->mem.rows.p[row].rowid;
-    int rc = r->blob ? dz_blob_move(r->blob, rowid, err)
-                     : dz_blob_open(&r->blob, m->db, "mem", "data", rowid, false, err);
+    const struct dz_blob_at at = {.table = "mem", .column = "data", .rowid = rowid};
+    int rc = r->blob ? dz_blob_move(r->blob, rowid, err) : dz_blob_open(m->db, &at, &r->blob, err);
     if (rc < 0)
         return rc;
     size_t size = dz_blob_size(r->blob);
