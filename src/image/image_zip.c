@@ -140,6 +140,8 @@ int dz_zip_next(struct dz_zip *z, struct dz_archive_member *ret_member, struct d
     int rc = dz_path_inside(path, safe, err);
     if (rc < 0)
         return dz_wrap(err, DZ_EINVAL, "a member of the zip archive");
+    if (!safe[0])
+        return broken(err, "a member has no name");
     z->method = u16(e + 10);
     z->crc = u32(e + 16);
     z->packed = u32(e + 20);
