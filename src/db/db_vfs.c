@@ -38,6 +38,7 @@
 #include "db/db_int.h"
 
 #include "base/mem.h"
+#include "base/vm.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -51,7 +52,9 @@ enum {
     WAL_HEADER_BYTES = 32,
     FRAME_HEADER_BYTES = 24,
     FRAME_BYTES = FRAME_HEADER_BYTES + DZ_DB_PAGE_BYTES,
-    TAIL_BYTES = 64 * FRAME_BYTES,
+    TAIL_SMALL = 15 * FRAME_BYTES, /* a commit of a request: kept from one to the next */
+    TAIL_BYTES = 64 * FRAME_BYTES, /* a large one: until it is over, for a cell may wait for days */
+    TAIL_MAP = (TAIL_BYTES + DZ_DB_PAGE_BYTES - 1) / DZ_DB_PAGE_BYTES * DZ_DB_PAGE_BYTES,
     MS_PER_DAY = 86400000,
 };
 /* Unix time 0 in ms since noon of November 24, 4714 BC. */
@@ -59,8 +62,8 @@ static const sqlite3_int64 JULIAN_1970_MS = (sqlite3_int64)24405875 * (MS_PER_DA
 
 /* The end of the log, not written yet: whole frames, and perhaps a header alone. */
 struct tail {
-    unsigned char *p; /* TAIL_BYTES of them, NULL before the first */
-    size_t n;
+    unsigned char *p; /* NULL before the first */
+    size_t n, room;   /* room: TAIL_SMALL in the heap, or TAIL_BYTES, mapped */
     int64_t off;
     int64_t end; /* behind the last frame of this log; 0: not known yet */
     bool open;   /* a header came, its page did not */
@@ -127,6 +130,49 @@ static bool tail_has(const struct tail *t, size_t n, int64_t off)
     return t->n && off >= t->off && off + (int64_t)n <= t->off + (int64_t)t->n;
 }
 
+static void tail_release(struct tail *t)
+{
+    if (t->room == TAIL_BYTES)
+        dz_vm_release(t->p, TAIL_MAP);
+    else
+        dz_free(t->p);
+    t->p = NULL;
+    t->room = 0;
+}
+
+/* Room for a large transaction, or none but what there is. */
+static void tail_grow(struct tail *t)
+{
+    void *p = t->room < TAIL_BYTES ? dz_vm_reserve(TAIL_MAP, NULL) : NULL;
+    if (p && dz_vm_commit(p, TAIL_MAP, NULL) < 0) {
+        dz_vm_release(p, TAIL_MAP);
+        p = NULL;
+    }
+    if (!p)
+        return;
+    memcpy(p, t->p, t->n);
+    tail_release(t);
+    t->p = p;
+    t->room = TAIL_BYTES;
+}
+
+/* Before a frame is taken. */
+static int tail_make_room(struct file *f)
+{
+    struct tail *t = &f->tail;
+    if (t->n + FRAME_BYTES > t->room)
+        tail_grow(t);
+    return t->n + FRAME_BYTES > t->room ? tail_flush(f) : 0;
+}
+
+static int tail_end_of_transaction(struct file *f)
+{
+    int r = tail_flush(f);
+    if (f->tail.room > TAIL_SMALL)
+        tail_release(&f->tail);
+    return r;
+}
+
 /* A frame's header or page: 1 when it was taken, 0 when it is to be written as it is. */
 static int tail_take(struct file *f, const void *buf, size_t n, int64_t off)
 {
@@ -141,17 +187,16 @@ static int tail_take(struct file *f, const void *buf, size_t n, int64_t off)
     }
     bool appended = off == t->end || (header && t->end == 0);
     if (!t->p && header)
-        t->p = dz_alloc(TAIL_BYTES);
+        t->p = dz_alloc(TAIL_SMALL);
+    t->room = t->p && !t->room ? TAIL_SMALL : t->room;
     if (!t->p || !appended || !(header || (t->open && n == DZ_DB_PAGE_BYTES))) {
         t->end = off + (int64_t)n > t->end ? off + (int64_t)n : t->end;
         t->open = false;
         return 0;
     }
-    if (header && t->n > TAIL_BYTES - FRAME_BYTES) {
-        int r = tail_flush(f);
-        if (r < 0)
-            return r;
-    }
+    int r = header ? tail_make_room(f) : 0;
+    if (r < 0)
+        return r;
     if (t->n == 0)
         t->off = off;
     memcpy(t->p + t->n, buf, n);
@@ -160,14 +205,14 @@ static int tail_take(struct file *f, const void *buf, size_t n, int64_t off)
     t->open = header;
     if (header)
         t->commit = memcmp((const char *)buf + 4, "\0\0\0\0", 4) != 0;
-    int r = !header && t->commit ? tail_flush(f) : 0;
+    r = !header && t->commit ? tail_end_of_transaction(f) : 0;
     return r < 0 ? r : 1;
 }
 
 static int file_close(sqlite3_file *base)
 {
     struct file *f = (struct file *)base;
-    dz_free(f->tail.p); /* of no transaction */
+    tail_release(&f->tail); /* of no transaction */
     f->tail = (struct tail){0};
     if (f->map)
         f->disk->ops->unmap(f->disk, f->map, f->map_size);
