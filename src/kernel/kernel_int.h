@@ -159,6 +159,7 @@ void dz_k_blob_free(struct dz_kernel *k, uint32_t blob);
 void *dz_k_blob(const struct dz_kernel *k, uint32_t blob, size_t *ret_size); /* size may be NULL */
 int dz_k_blob_resize(struct dz_kernel *k, uint32_t blob, size_t size);       /* -ENOMEM */
 uint32_t dz_k_blob_dup(struct dz_kernel *k, uint32_t blob);
+void *dz_k_blob_bytes(size_t size); /* zeros, for a blob that is put into the table */
 
 /* Rings: `cap` bytes in a blob. */
 size_t dz_k_ring_put(uint8_t *ring, uint32_t cap, uint32_t head, uint32_t *len, const void *data,

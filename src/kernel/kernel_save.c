@@ -102,7 +102,7 @@ int dz_kernel_blob_room(struct dz_kernel *k, uint32_t blob, size_t size, uint8_t
         return dz_fail(err, DZ_ELIMIT, "the saved machine needs more memory than its limit");
     struct dz_k_blob *b = dz_k_row_new_at(&k->blobs, blob);
     if (b)
-        b->p = dz_zalloc(size);
+        b->p = dz_k_blob_bytes(size);
     if (!b || !b->p) {
         if (b)
             dz_k_row_free(&k->blobs, blob);

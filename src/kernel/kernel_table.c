@@ -12,6 +12,8 @@
  */
 #include "kernel/kernel_int.h"
 
+#include "base/vm.h"
+
 /* What every row begins with. */
 struct row {
     uint32_t used, index;
@@ -106,13 +108,52 @@ void dz_k_uncharge(struct dz_kernel *k, uint64_t bytes)
     k->memory_used -= bytes;
 }
 
+/* Buffers of pipes, streams and terminals are pages of their own: mostly there is little in them,
+ * and heap that was used before would have to be cleared. */
+static bool has_pages(size_t size)
+{
+    return size >= DZ_KERNEL_STREAM_SIZE && size % dz_vm_page() == 0;
+}
+
+void *dz_k_blob_bytes(size_t size)
+{
+    if (!has_pages(size))
+        return dz_zalloc(size ? size : 1);
+    void *p = dz_vm_reserve(size, NULL);
+    if (p && dz_vm_commit(p, size, NULL) < 0) {
+        dz_vm_release(p, size);
+        p = NULL;
+    }
+    return p;
+}
+
+static void blob_release(void *p, size_t size)
+{
+    if (has_pages(size))
+        dz_vm_release(p, size);
+    else
+        dz_free(p);
+}
+
+static void *blob_realloc(void *p, size_t old, size_t size)
+{
+    if (!has_pages(old) && !has_pages(size))
+        return dz_realloc(p, size ? size : 1);
+    void *to = dz_k_blob_bytes(size);
+    if (!to)
+        return NULL;
+    memcpy(to, p, old < size ? old : size);
+    blob_release(p, old);
+    return to;
+}
+
 uint32_t dz_k_blob_new(struct dz_kernel *k, const void *data, size_t size)
 {
     if (!dz_k_charge(k, size))
         return 0;
     struct dz_k_blob *b = dz_k_row_new(&k->blobs);
     if (b)
-        b->p = dz_zalloc(size ? size : 1);
+        b->p = dz_k_blob_bytes(size);
     if (!b || !b->p) {
         if (b)
             dz_k_row_free(&k->blobs, b->index);
@@ -131,7 +172,7 @@ void dz_k_blob_free(struct dz_kernel *k, uint32_t blob)
     if (!b)
         return;
     dz_k_uncharge(k, b->size);
-    dz_free(b->p);
+    blob_release(b->p, b->size);
     b->p = NULL;
     dz_k_row_free(&k->blobs, blob);
 }
@@ -150,7 +191,7 @@ int dz_k_blob_resize(struct dz_kernel *k, uint32_t blob, size_t size)
     assert(b);
     if (size > b->size && !dz_k_charge(k, size - b->size))
         return -ENOMEM;
-    uint8_t *p = dz_realloc(b->p, size ? size : 1);
+    uint8_t *p = blob_realloc(b->p, b->size, size);
     if (!p) {
         if (size > b->size)
             dz_k_uncharge(k, size - b->size);
