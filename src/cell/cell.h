@@ -88,7 +88,8 @@ enum dz_cell_event_type {
                             when it was stopped */
     DZ_CELL_FAILED,      /* the machine could not be run: code and text */
     DZ_CELL_SUSPENDED,   /* it sleeps in its file, durably. count: when it wants to wake, ns since
-                            1970, INT64_MAX: never */
+                            1970, INT64_MAX: never; with many commands the next deadline of
+                            those that wait, and busy: others would compute */
     DZ_CELL_AWAKE,       /* it could not be put to sleep and goes on: code and text */
     DZ_CELL_COPIED,      /* the snapshot is there, count bytes; or code and text say why not */
     DZ_CELL_LOST,        /* memory_lost: the file was left by a crash, this starts from its files */
@@ -134,6 +135,7 @@ struct dz_cell_event {
     size_t size;
     int exit_code; /* 0 to 255; -1: signal */
     int signal;
+    bool busy;        /* SUSPENDED, with many commands: something could run */
     bool timed_out;   /* EXITED: it was killed when its time was over */
     int code;         /* DZ_E* of FAILED */
     const char *text; /* "" when there is nothing to say; valid until the next receive */

@@ -161,6 +161,7 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     case DZ_FRAME_SUSPENDED:
         e->type = DZ_CELL_SUSPENDED;
         e->count = f->value;
+        e->busy = f->stream == 1;
         c->ended = true;
         return 1;
     case DZ_FRAME_AWAKE:

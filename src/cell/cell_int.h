@@ -49,7 +49,8 @@ enum dz_frame_type {
     DZ_FRAME_WINDOW = 17,    /* stream; value: bytes that it can take besides */
     DZ_FRAME_ENDED = 18,     /* value: exit code, or 1000 + signal; payload: why */
     DZ_FRAME_FAILED = 19,    /* value: -DZ_E*; payload: the sentence */
-    DZ_FRAME_SUSPENDED = 20, /* last, durable. value: ns since 1970 when it wants to wake */
+    DZ_FRAME_SUSPENDED = 20, /* last, durable. value: ns since 1970 when it wants to wake; many:
+                                of its deadlines, stream 1: something could run at once */
     DZ_FRAME_AWAKE = 21,     /* it goes on as it was. value: -DZ_E*; payload: why not asleep */
     DZ_FRAME_COPIED = 23, /* value: bytes of the snapshot; or stream 1, value -DZ_E*, payload why */
     DZ_FRAME_LOST = 22,   /* the file held a machine that had not been put to sleep */

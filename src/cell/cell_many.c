@@ -125,10 +125,20 @@ static int give_up_memory(struct dz_serve *s, struct dz_err *err)
     return rc < 0 ? rc : dz_cell_machine_close(&s->machine, err);
 }
 
+/* The earliest deadline of a process, ns since 1970; that some could compute is none. */
+static int64_t next_deadline(const struct dz_serve *s)
+{
+    int64_t next = dz_kernel_next_deadline(s->machine.kernel);
+    if (next != INT64_MAX)
+        next += dz_clock_real_ns() - dz_kernel_now(s->machine.kernel);
+    return sooner(s, next);
+}
+
 /* Durable first, then said, then tidied up. */
 static void suspend(struct dz_serve *s)
 {
     struct dz_err err = {0};
+    struct dz_frame f = {.type = DZ_FRAME_SUSPENDED};
     int64_t wake_at = s->up ? INT64_MAX : sleeper_wakes_at(s);
     bool memory = s->up && !s->files_only;
     s->suspend = false;
@@ -142,8 +152,9 @@ static void suspend(struct dz_serve *s)
     }
     if (rc < 0)
         dz_serve_fail(s, rc, &err);
-    wake_at = memory ? sooner(s, wake_at) : wake_at;
-    say(s, DZ_FRAME_SUSPENDED, (uint64_t)wake_at, NULL, 0);
+    f.value = (uint64_t)(memory ? next_deadline(s) : wake_at);
+    f.stream = memory && dz_kernel_runnable(s->machine.kernel);
+    (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
     if (memory)
         dz_cell_sleep_end(&s->machine);
     _exit(0);
@@ -252,14 +263,12 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
 {
     struct dz_kernel *k = s->machine.kernel;
     struct dz_kernel_misc misc;
-    int64_t next = dz_kernel_next_deadline(k);
     dz_kernel_misc_get(k, &misc);
     struct dz_frame_activity a = {.disk_bytes = dz_vfs_used_bytes(s->machine.vfs),
                                   .cpu_ns = (int64_t)misc.total_cpu_ns,
                                   .bytes_in = s->machine.execs->bytes_in,
                                   .bytes_out = s->machine.execs->bytes_out};
-    a.wake_at = next == INT64_MAX ? INT64_MAX : dz_clock_real_ns() + next - dz_kernel_now(k);
-    a.wake_at = dz_kernel_runnable(k) ? 0 : sooner(s, a.wake_at);
+    a.wake_at = dz_kernel_runnable(k) ? 0 : next_deadline(s);
     for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_proc *p = dz_kernel_row(k, DZ_KERNEL_TABLE_PROC, i);
         if (!p || (p->flags & DZ_PROC_INIT))

@@ -225,11 +225,12 @@ static void cell_failed(struct box *b, int code, const char *text)
 }
 
 /* It sleeps, durably. */
-static void cell_sleeps(struct box *b, uint64_t wake_at_ns)
+static void cell_sleeps(struct box *b, uint64_t wake_at_ns, bool busy)
 {
-    const struct dz_keeper_cell how = {
-        .wake_at = wake_at_ns >= INT64_MAX || b->reserved ? 0 : (int64_t)(wake_at_ns / 1000000)};
     bool files = b->reserved;
+    const struct dz_keeper_cell how = {
+        .wake_at = wake_at_ns >= INT64_MAX || files ? 0 : (int64_t)(wake_at_ns / 1000000),
+        .busy = busy && !files};
     b->pins++;
     let_go(b);
     b->phase = BOX_NONE;
@@ -338,7 +339,7 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
         on_activity(b, event);
         break;
     case DZ_CELL_SUSPENDED:
-        cell_sleeps(b, event->count);
+        cell_sleeps(b, event->count, event->busy);
         return false;
     case DZ_CELL_AWAKE:
         cell_goes_on(b, event->code, event->text);

@@ -107,6 +107,7 @@ struct dz_keeper_cell {
     bool alive;        /* after a stop that failed: the cell still runs */
     bool memory_lost;  /* started from files only, though memory was kept */
     int64_t wake_at;   /* of a stop: the guest's earliest deadline, 0: none */
+    bool busy;         /* of a stop: it has something to compute, too */
 };
 void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_keeper_cell *how);
 /* A cell ended by itself. */

@@ -86,6 +86,7 @@ struct op {
     bool cell_asked, cell_up, cell_dead;
     bool have_live, made, memory_lost;
     int64_t wake_at;
+    bool busy; /* the guest that was stopped has something to compute */
     enum dz_rung rung;
     struct dz_cold_copy copy;
     unsigned drop; /* files of the DROP step or of the undo */
@@ -171,6 +172,8 @@ int64_t dz_keeper_due(const struct dz_facts *facts);          /* as rows have it
 enum dz_state dz_keeper_state(const struct dz_instance *row); /* NONE: not one we know */
 
 /* keeper_tick.c */
+/* Does the guest's own work count as activity? */
+bool dz_keeper_counts_cpu(const struct dz_keeper *k, const struct dz_instance *row);
 void dz_keeper_arm(struct dz_keeper *k); /* set the timer to the earliest due row */
 void dz_keeper_on_tick(void *k);
 

@@ -224,6 +224,13 @@ static int commit_active(struct op *op, struct dz_err *err)
     return rc;
 }
 
+/* A guest that computes goes on at once, unless that is nothing to be awake for: who was put
+ * down in the middle of it sleeps until somebody asks, or a deadline of its own comes. */
+static int64_t wakes_at(const struct op *op, int64_t now)
+{
+    return op->busy && dz_keeper_counts_cpu(op->k, &op->row) ? now : op->wake_at;
+}
+
 static int commit_suspended(struct op *op, struct dz_err *err)
 {
     struct slot *s = op->slot;
@@ -231,7 +238,7 @@ static int commit_suspended(struct op *op, struct dz_err *err)
     struct dz_instance to = {
         .state = dz_state_name(DZ_STATE_SUSPENDED),
         .suspended_at = now,
-        .wake_at = op->wake_at,
+        .wake_at = wakes_at(op, now),
         .last_active = s->now.last_active > last ? s->now.last_active : last,
     };
     uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(suspended_at) |

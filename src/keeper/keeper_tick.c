@@ -175,13 +175,21 @@ static void note_activity(struct dz_facts *f, enum dz_activity what, int64_t now
         f->last_byte = now;
 }
 
-/* The guest's work, unless its row says that it does not count. */
-static bool counts_cpu(const struct dz_keeper *k, const struct dz_instance *row)
+/* Does this count for the sandbox, by its mode and what its row says of the guest's work? */
+static bool counts(const struct dz_keeper *k, const struct dz_instance *row, enum dz_activity what)
 {
     struct dz_keeper_idle idle = {0};
+    enum dz_idle_mode mode = DZ_IDLE_ACTIVITY;
+    if (row->idle_mode && row->idle_mode[0])
+        (void)!dz_idle_mode_parse(dz_str(row->idle_mode), &mode, NULL);
     if (k->opts.ops->idle)
         k->opts.ops->idle(k->opts.arg, row, &idle);
-    return !idle.ignore_cpu;
+    return dz_lifecycle_counts(what, mode, !idle.ignore_cpu);
+}
+
+bool dz_keeper_counts_cpu(const struct dz_keeper *k, const struct dz_instance *row)
+{
+    return counts(k, row, DZ_ACTIVITY_GUEST_CPU);
 }
 
 /* Only what brings the next moment closer (the last connection closed) must be
@@ -201,8 +209,7 @@ void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
         return;
     }
     if (dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
-        dz_keeper_facts(k, &row, s, &facts, NULL) < 0 ||
-        !dz_lifecycle_counts(what, facts.mode, counts_cpu(k, &row)))
+        dz_keeper_facts(k, &row, s, &facts, NULL) < 0 || !counts(k, &row, what))
         return;
     if (s) {
         note_activity(&s->now, what, dz_clock_real_ms());
@@ -253,71 +260,76 @@ void dz_keeper_look_again(struct dz_keeper *k, const char *id)
     dz_keeper_arm(k);
 }
 
-int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until, struct dz_err *err)
-{
-    struct slot *s = dz_map_get(&k->slots, dz_str(id));
-    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+/* A row, the slot that it has, and what is known of both. */
+struct known {
+    struct dz_instance row;
     struct dz_facts facts;
-    int rc = dz_registry_get(k->opts.registry, id, &row, err);
-    if (rc == 0)
-        rc = dz_keeper_facts(k, &row, s, &facts, err);
-    if (rc < 0)
-        return rc;
-    facts.hold_until = until;
-    const struct dz_instance to = {.hold_until = until, .due = dz_keeper_due(&facts)};
-    bool running = s && s->op; /* then its end computes what is due */
+    struct slot *slot; /* or NULL */
+};
+
+static int know(struct dz_keeper *k, const char *id, struct known *ret, struct dz_err *err)
+{
+    *ret = (struct known){.slot = dz_map_get(&k->slots, dz_str(id))};
+    int rc = dz_registry_get(k->opts.registry, id, &ret->row, err);
+    return rc < 0 ? rc : dz_keeper_facts(k, &ret->row, ret->slot, &ret->facts, err);
+}
+
+/* What a client changes of a row, and with it, by known->facts, what is due; while an operation
+ * runs, its end computes that. */
+static int change_due(struct dz_keeper *k, const struct known *known, uint64_t set,
+                      struct dz_instance *to, const char *event, struct dz_err *err)
+{
+    struct slot *s = known->slot;
+    bool running = s && s->op;
+    to->due = dz_keeper_due(&known->facts);
     const struct dz_registry_change c = {
-        .id = id,
-        .version = row.version,
-        .epoch = row.epoch,
-        .set = DZ_COLUMN(hold_until) | (running ? 0 : DZ_COLUMN(due)),
-        .to = &to,
-        .event = "held",
+        .id = known->row.id,
+        .version = known->row.version,
+        .epoch = known->row.epoch,
+        .set = set | (running ? 0 : DZ_COLUMN(due)),
+        .to = to,
+        .event = event,
     };
-    rc = dz_registry_change(k->opts.registry, &c, err);
+    int rc = dz_registry_change(k->opts.registry, &c, err);
     if (rc == 0 && running)
         s->op->stale = true;
     else if (rc == 0 && s)
-        s->due = to.due;
+        s->due = to->due;
     dz_keeper_arm(k);
+    return rc;
+}
+
+int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until, struct dz_err *err)
+{
+    struct known known;
+    struct dz_instance to = {.hold_until = until};
+    int rc = know(k, id, &known, err);
+    known.facts.hold_until = until;
+    if (rc == 0)
+        rc = change_due(k, &known, DZ_COLUMN(hold_until), &to, "held", err);
+    dz_instance_release(&known.row);
     return rc;
 }
 
 int dz_keeper_timeout(struct dz_keeper *k, const char *id, int64_t length_ms,
                       enum dz_timeout_action action, struct dz_err *err)
 {
-    struct slot *s = dz_map_get(&k->slots, dz_str(id));
-    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_facts facts = {0};
-    int rc = dz_registry_get(k->opts.registry, id, &row, err);
-    if (rc == 0)
-        rc = dz_keeper_facts(k, &row, s, &facts, err);
-    if (rc < 0)
-        return rc;
-    bool active = facts.state == DZ_STATE_ACTIVE;
-    facts.timeout_at = active ? dz_timeout_begin(length_ms, 0, true, dz_clock_real_ms()) : 0;
-    facts.timeout_action = action;
-    const struct dz_instance to = {.timeout_ms = length_ms,
-                                   .timeout_action =
-                                       length_ms ? dz_timeout_action_name(action) : "",
-                                   .timeout_at = facts.timeout_at,
-                                   .due = dz_keeper_due(&facts)};
-    bool running = s && s->op; /* then its end computes what is due */
-    const struct dz_registry_change c = {
-        .id = id,
-        .version = row.version,
-        .epoch = row.epoch,
-        .set = DZ_COLUMN(timeout_ms) | DZ_COLUMN(timeout_action) | DZ_COLUMN(timeout_at) |
-               DZ_COLUMN(timeout_left) | (running ? 0 : DZ_COLUMN(due)),
-        .to = &to,
-        .event = "timeout_set",
+    struct known known;
+    int rc = know(k, id, &known, err);
+    bool active = rc == 0 && known.facts.state == DZ_STATE_ACTIVE;
+    struct dz_instance to = {
+        .timeout_ms = length_ms,
+        .timeout_action = length_ms ? dz_timeout_action_name(action) : "",
+        .timeout_at = active ? dz_timeout_begin(length_ms, 0, true, dz_clock_real_ms()) : 0,
     };
-    rc = dz_registry_change(k->opts.registry, &c, err);
-    if (rc == 0 && running)
-        s->op->stale = true;
-    else if (rc == 0 && s)
-        s->due = to.due;
-    dz_keeper_arm(k);
+    known.facts.timeout_at = to.timeout_at;
+    known.facts.timeout_action = action;
+    if (rc == 0)
+        rc = change_due(k, &known,
+                        DZ_COLUMN(timeout_ms) | DZ_COLUMN(timeout_action) | DZ_COLUMN(timeout_at) |
+                            DZ_COLUMN(timeout_left),
+                        &to, "timeout_set", err);
+    dz_instance_release(&known.row);
     return rc;
 }
 

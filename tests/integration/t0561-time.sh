@@ -83,7 +83,7 @@ test_that 'what the guest computes keeps it awake, unless that does not count' '
     api 201 POST "$(s /works/exec)" "{\"shell\":\"while :; do :; done\",\"background\":true}" &&
     { read -rt 3 <> <(:) || :; } && api 200 GET "$(s /works)" && has out "\"state\":\"active\"" &&
     api 200 PATCH "$(s /works)" "{\"idle\":{\"count_cpu\":false}}" && has out "\"count_cpu\":false" &&
-    for _ in $(seq 200); do api 200 GET "$(s /works/events?limit=1000)" && grep -q "\"type\":\"suspended\"" out && break; read -rt 0.05 <> <(:) || :; done &&
-    has out "\"type\":\"suspended\"" && stop
+    until_state works suspended && has out "\"wake_at\":null" && { read -rt 2 <> <(:) || :; } && api 200 GET "$(s /works)" && has out "\"state\":\"suspended\"" &&
+    api 200 POST "$(s /works/exec)" "{\"shell\":\"ps | grep -c while\"}" && until_state works suspended && stop
 '
 test_done

@@ -46,6 +46,7 @@ struct rig {
     bool stop_alive;
     bool silent; /* cells do not answer at all */
     int64_t wake_at;
+    bool busy; /* what is stopped had something to compute */
     int carry_code;
     int starts, stops, kills, expired, awaited;
     bool stays; /* who reserved it keeps it */
@@ -103,7 +104,8 @@ static inline void rig_answer(void *arg)
     struct dz_keeper_cell how = {.code = c->start ? r->start_code : r->stop_code,
                                  .alive = r->stop_alive,
                                  .error = "the cell says no",
-                                 .wake_at = r->wake_at};
+                                 .wake_at = r->wake_at,
+                                 .busy = r->busy};
     if (how.code == 0 && c->start) {
         CHECK_INT(rig_find(r, c->id), -1); /* never two for one file */
         (void)snprintf(r->running[rig_find(r, "")], 64, "%s", c->id);

@@ -60,6 +60,36 @@ TEST(a_guest_that_says_that_it_only_sleeps_is_put_down_and_woken_in_time)
     rig_close(&r);
 }
 
+TEST(a_guest_put_down_while_it_computes_goes_on_at_once_where_that_counts)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 100);
+    r.busy = true;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_INT(r.starts, 2);
+
+    r.idle.ignore_cpu = true;
+    r.wake_at = dz_clock_real_ms() + 10 * MIN; /* another process waits for this */
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 9 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_pass(&r, 2 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+
+    r.wake_at = 0;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 60 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    CHECK_INT(r.starts, 3);
+    rig_close(&r);
+}
+
 TEST(silence_and_cpu_are_counted_as_the_row_says)
 {
     struct rig r;
