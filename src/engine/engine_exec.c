@@ -613,7 +613,7 @@ int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
     if (rc == 0) {
         (void)snprintf(w->id, sizeof w->id, "%s", w->launch->id);
         *ret_watch = w;
-        dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
+        dz_engine_use_noted(e, row.id, DZ_ACTIVITY_EXEC);
         rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_launch, w, NULL}, &w->job, why);
     }
     if (rc < 0) {
@@ -671,7 +671,7 @@ int dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target, co
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
     (void)snprintf(w->id, sizeof w->id, "%s", exec_id);
     *ret_watch = w;
-    dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_EXEC);
+    dz_engine_use_noted(e, row.id, DZ_ACTIVITY_EXEC);
     rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_listen, w, NULL}, &w->job, why);
     if (rc < 0) {
         *ret_watch = NULL;
@@ -785,7 +785,7 @@ int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
     if (what->data.n)
         memcpy(t->data, what->data.p, what->data.n);
     (void)snprintf(t->id, sizeof t->id, "%s", what->exec_id);
-    dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_CONNECTION_BYTE);
+    dz_engine_use_noted(e, row.id, DZ_ACTIVITY_CONNECTION_BYTE);
     rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_tell, t, NULL}, NULL, why);
     if (rc < 0)
         dz_free(t);

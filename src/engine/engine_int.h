@@ -303,6 +303,8 @@ struct job_spec {
 int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why);
 void dz_job_forget(struct engine_job *job);
+/* A JOB_USE follows. What it wakes is noted as used by the wake. */
+void dz_engine_use_noted(struct dz_engine *e, const char *id, enum dz_activity what);
 /* Somebody else wants the sandbox: its file-only cell makes way, or becomes the machine's. */
 void dz_engine_make_way(struct dz_engine *e, const char *id, enum dz_request what);
 /* The row that a word means, if this caller may see it. */

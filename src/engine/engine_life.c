@@ -339,6 +339,13 @@ static struct engine_job *make_job(struct dz_engine *e, const char *id, const st
     return j;
 }
 
+void dz_engine_use_noted(struct dz_engine *e, const char *id, enum dz_activity what)
+{
+    const struct box *b = dz_box_find(e, id);
+    if (b && b->phase == BOX_UP)
+        dz_keeper_touch(e->keeper, id, what);
+}
+
 /* It runs already: nothing to bring up. */
 static bool use_warm(struct dz_engine *e, const struct dz_instance *row,
                      const struct job_spec *spec)

@@ -13,7 +13,8 @@
  *
  * Invariants:
  *   1. While an operation is under way its name stands in the row's column op, and
- *      a step's name in the column step before that step does anything.
+ *      a step's name in the column step before that step does anything; but for a wake
+ *      whose undoing touches no file (simple_wake), which is taken back by itself.
  *   2. A sandbox has at most one operation, and its waiters are answered once.
  *   3. What may be removed was made superfluous by a commit that is on the disk: a row
  *      that was changed durably is flushed, by a worker, before the next step.
@@ -227,10 +228,19 @@ static void fail(struct op *op, int rc)
     park(op);
 }
 
+/* A wake of what sleeps here, or never ran: after a crash at any of its steps the row only
+ * loses the operation again, and a cell that was started finds its host gone and puts the
+ * machine to sleep. So its steps need not be told apart. */
+static bool simple_wake(const struct op *op)
+{
+    return op->kind == DZ_OP_ACTIVATE && !op->row.cold_uri[0] &&
+           (op->state == DZ_STATE_SUSPENDED || op->state == DZ_STATE_CREATED);
+}
+
 static int journal(struct op *op, struct dz_err *err)
 {
     const struct dz_instance to = {.step = dz_step_name(*op->step)};
-    if (*op->step == DZ_STEP_COMMIT || strcmp(op->row.step, to.step) == 0)
+    if (*op->step == DZ_STEP_COMMIT || strcmp(op->row.step, to.step) == 0 || simple_wake(op))
         return 0;
     return dz_keeper_change(op, DZ_COLUMN(step), &to, false, NULL, NULL, err);
 }
@@ -548,6 +558,34 @@ static int write_beginning(struct op *op, struct dz_err *err)
     return dz_keeper_change(op, set, &to, begins_durably(op), NULL, NULL, err);
 }
 
+/* Where the cell only has to be asked, that comes before the row is written: it opens its file
+ * meanwhile. So a daemon that is killed in between leaves a row that knows of nothing, which is
+ * what an undone wake is. True: the step START was begun, *ret_rc is how, as of dz_keeper_step. */
+static bool start_ahead(struct op *op, int *ret_rc)
+{
+    struct dz_err err;
+    if (!simple_wake(op) || *op->step != DZ_STEP_FETCH || dz_keeper_step(op, &err) != 0 ||
+        !op->have_live)
+        return false;
+    while (*op->step != DZ_STEP_START)
+        op->step++;
+    *ret_rc = dz_keeper_step(op, &op->err);
+    return true;
+}
+
+/* It could not even be begun. */
+static int not_begun(struct op *op, int rc)
+{
+    struct slot *target = op->target;
+    if (op->clone_id)
+        (void)erase_clone(op, NULL); /* else recovery finds it */
+    if (op->cell_asked)
+        op->k->opts.ops->kill(op->k->opts.arg, op->slot->id);
+    dz_keeper_free_op(op);
+    release_target(target);
+    return rc;
+}
+
 int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz_instance *row,
                     struct dz_err *err)
 {
@@ -561,17 +599,12 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
     op->share_key = DZ_TAKE_PTR(w->share_key);
     while (*op->step != DZ_STEP_NONE && !dz_keeper_step_applies(op, *op->step))
         op->step++;
-    int rc = kind == DZ_OP_CLONE ? enter_clone(op, w, err) : 0;
+    int asked = 0, rc = kind == DZ_OP_CLONE ? enter_clone(op, w, err) : 0;
+    bool ahead = rc == 0 && start_ahead(op, &asked);
     if (rc == 0)
         rc = write_beginning(op, err);
-    if (rc < 0) {
-        struct slot *target = op->target;
-        if (op->clone_id)
-            (void)erase_clone(op, NULL); /* else recovery finds it */
-        dz_keeper_free_op(op);
-        release_target(target);
-        return rc;
-    }
+    if (rc < 0)
+        return not_begun(op, rc);
     op->background = w->background;
     if (op->background)
         op->k->background++;
@@ -579,7 +612,10 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
     dz_list_push_back(&op->waiters, &w->link);
     dz_timer_after(op->timer,
                    w->deadline_ms > DZ_KEEPER_DEADLINE_MS ? w->deadline_ms : DZ_KEEPER_DEADLINE_MS);
-    run(op);
+    if (ahead)
+        dz_keeper_done(op, asked);
+    else
+        run(op);
     return 0;
 }
 
