@@ -74,10 +74,11 @@ struct dz_cell_start {
 
     /* No first process: commands come by dz_cell_exec(). Of the fields above argv,
      * program, cwd, user, preopens, tty, open_stdin and resume are not used, and env is
-     * what every command has besides its own. The cell begins file-only; dz_cell_go()
+     * what every command has besides its own. The cell begins file-only; dz_cell_go() (or `go`)
      * wakes the machine that sleeps in the file, or begins an empty one. It does not die
      * with its host: on a closed socket it puts itself to sleep. */
     bool many;
+    bool go;              /* many: at once. There is no READY, and no dz_cell_go() */
     int64_t lock_wait_ms; /* for a cell that has the file still; then FAILED with DZ_EBUSY */
 };
 

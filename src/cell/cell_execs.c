@@ -219,10 +219,15 @@ static int32_t leader_of(const struct dz_execs *x, uint32_t job)
     return j ? j->leader : 0;
 }
 
+static uint32_t input_stream(const struct dz_exec *e)
+{
+    return e->handle << 2 | (e->streams[DZ_CELL_TTY] ? DZ_CELL_TTY : DZ_CELL_STDIN);
+}
+
 static void open_window(const struct dz_execs *x, const struct dz_exec *e)
 {
     struct dz_frame f = {.type = DZ_FRAME_WINDOW,
-                         .stream = e->handle << 2 | (e->streams[DZ_CELL_TTY] ? DZ_CELL_TTY : 0),
+                         .stream = input_stream(e),
                          .value = e->in ? DZ_CELL_WINDOW - e->in->len : 0};
     if (e->in)
         (void)dz_frame_send(x->fd, &f, NULL, true, NULL);
@@ -547,8 +552,20 @@ static int adopt_first(struct dz_execs *x, struct dz_err *err)
     return e->spec.err ? dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory") : 0;
 }
 
-int dz_execs_woken(struct dz_execs *x, struct dz_err *err)
+static void announce(const struct dz_exec *e, struct dz_buf *live)
 {
+    size_t size = strlen(e->id) + 1;
+    const struct dz_frame_live l = {.total = e->total,
+                                    .exec = input_stream(e),
+                                    .window = e->in ? (uint32_t)(DZ_CELL_WINDOW - e->in->len) : 0,
+                                    .id_size = (uint32_t)size};
+    dz_buf_add(live, &l, sizeof l);
+    dz_buf_add(live, e->id, size);
+}
+
+int dz_execs_woken(struct dz_execs *x, struct dz_buf *live, uint32_t *ret_count, struct dz_err *err)
+{
+    uint32_t count = 0;
     struct dz_kernel *k = x->machine->kernel;
     int rc = adopt_first(x, err);
     for (struct dz_exec *e = x->all, *next; rc == 0 && e; e = next) {
@@ -562,8 +579,9 @@ int dz_execs_woken(struct dz_execs *x, struct dz_err *err)
             e->handle = 0;
             continue;
         }
-        tell(x, e, DZ_FRAME_LIVE, e->total, dz_str(e->id));
-        open_window(x, e);
+        announce(e, live);
+        count++;
     }
-    return rc;
+    *ret_count = count;
+    return rc < 0 || !live->err ? rc : dz_fail(err, live->err, "wake the machine: out of memory");
 }

@@ -3,8 +3,8 @@
  * cell_frame.c - frames over a packet socket, and the first of them, which
  * carries descriptors.
  *
- * The first frame may be long (arguments, environment): its body follows in as
- * many further messages as it takes, the descriptors come with the head.
+ * The first frame may be long (arguments, environment): what of its body does not go
+ * into one message follows in as many as it takes; the descriptors come with the first.
  */
 #include "cell/cell_int.h"
 
@@ -124,7 +124,8 @@ bool dz_frame_gone(int fd)
  * program, cwd, user, policy, then argv, env, preopens. An absent one is empty. */
 struct start_head {
     uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare,
-                       64 resume, 128 drop memory, 256 many, 512 nested, 1024 strict */
+                       64 resume, 128 drop memory, 256 many, 512 nested, 1024 strict,
+                       2048 go */
     uint16_t rows, cols;
     uint32_t argc, envc, preopens, modules, lock_wait_ms, pad;
     uint64_t memory;
@@ -141,6 +142,7 @@ enum {
     START_MANY = 256,
     START_NESTED = 512,
     START_STRICT = 1024,
+    START_GO = 2048,
     START_FIXED_STRINGS = 5,
 };
 
@@ -157,14 +159,18 @@ static uint32_t add_strings(struct dz_buf *b, const char *const *list)
     return n;
 }
 
-int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
-                      struct dz_err *err)
+static int send_with_fds(int fd, const struct dz_frame *head, const void *payload, const int *fds,
+                         size_t count, struct dz_err *err)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DZ_START_FDS_MAX)] = {0};
     struct dz_frame copy = *head;
-    struct iovec iov = {&copy, sizeof copy};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
+    union { /* sendmsg does not write to it */
+        const void *in;
+        void *out;
+    } body = {.in = payload};
+    struct iovec iov[2] = {{&copy, sizeof copy}, {body.out, head->size}};
+    struct msghdr msg = {.msg_iov = iov,
+                         .msg_iovlen = head->size ? 2 : 1,
                          .msg_control = control,
                          .msg_controllen = CMSG_SPACE(sizeof(int) * count)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
@@ -180,13 +186,20 @@ int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_
     return dz_fail_sys(err, errno, "hand descriptors to the cell");
 }
 
+int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
+                      struct dz_err *err)
+{
+    assert(head->size == 0);
+    return send_with_fds(fd, head, NULL, fds, count, err);
+}
+
 static uint32_t start_flags(const struct dz_cell_start *s, bool image)
 {
     return (s->tty ? START_TTY : 0u) | (s->open_stdin ? START_STDIN : 0u) |
            (image ? START_IMAGE : 0u) | (s->fresh ? START_FRESH : 0u) |
            (s->ephemeral ? START_EPHEMERAL : 0u) | (s->bare ? START_BARE : 0u) |
            (s->resume ? START_RESUME : 0u) | (s->drop_memory ? START_DROP : 0u) |
-           (s->many ? START_MANY : 0u) | (s->strict ? START_STRICT : 0u);
+           (s->many ? START_MANY : 0u) | (s->strict ? START_STRICT : 0u) | (s->go ? START_GO : 0u);
 }
 
 static uint32_t lock_wait(const struct dz_cell_start *s)
@@ -226,33 +239,37 @@ int dz_start_send(int fd, const struct dz_cell_start *s, bool nested, struct dz_
                        DZ_START_SIZE_MAX);
     memcpy(body.p, &head, sizeof head);
     struct dz_frame f = {.type = DZ_FRAME_START, .value = body.len};
-    int rc = dz_frame_send_fds(fd, &f, fds, n, err);
+    f.size = (uint32_t)(body.len < DZ_CELL_FRAME_MAX ? body.len : DZ_CELL_FRAME_MAX);
+    int rc = send_with_fds(fd, &f, body.p, fds, n, err);
     if (rc == 0) /* it is the first */
         rc = dz_fail(err, DZ_EBUSY, "hand descriptors to the cell: its socket is full");
-    for (size_t at = 0; rc >= 0 && at < body.len; at += f.size) {
+    for (size_t at = f.size; rc >= 0 && at < body.len; at += f.size) {
         f.size = (uint32_t)(body.len - at < DZ_CELL_FRAME_MAX ? body.len - at : DZ_CELL_FRAME_MAX);
         rc = dz_frame_send(fd, &f, body.p + at, true, err);
     }
     return rc < 0 ? rc : 0;
 }
 
-static int receive_fds(int fd, struct dz_frame *ret_head, struct dz_started *s, struct dz_err *err)
+static int receive_fds(int fd, struct dz_frame *ret_head, uint8_t *payload, struct dz_started *s,
+                       struct dz_err *err)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DZ_START_FDS_MAX)];
-    struct iovec iov = {ret_head, sizeof *ret_head};
+    struct iovec iov[2] = {{ret_head, sizeof *ret_head}, {payload, DZ_CELL_FRAME_MAX}};
     struct msghdr msg = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        .msg_iov = iov, .msg_iovlen = 2, .msg_control = control, .msg_controllen = sizeof control};
     ssize_t n;
     do
         n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)sizeof *ret_head || (msg.msg_flags & MSG_CTRUNC))
+    if (n < (ssize_t)sizeof *ret_head || (size_t)n != sizeof *ret_head + ret_head->size ||
+        (msg.msg_flags & MSG_CTRUNC))
         return gone(err);
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     if (!c || c->cmsg_type != SCM_RIGHTS || ret_head->type != DZ_FRAME_START)
         return dz_fail(err, DZ_EIO, "the first frame of a cell is not a start");
     s->fd_count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     memcpy(s->fds, CMSG_DATA(c), s->fd_count * sizeof(int));
+    dz_buf_add(&s->bytes, payload, ret_head->size);
     return 0;
 }
 
@@ -311,6 +328,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->many = head.flags & START_MANY;
     s->nested = head.flags & START_NESTED;
     s->strict = head.flags & START_STRICT;
+    s->go = head.flags & START_GO;
     s->lock_wait_ms = head.lock_wait_ms;
     s->memory_bytes = head.memory;
     s->rows = head.rows;
@@ -323,7 +341,7 @@ int dz_start_receive(int fd, struct dz_started *s, struct dz_err *err)
     static uint8_t payload[DZ_CELL_FRAME_MAX];
     struct dz_frame head;
     *s = (struct dz_started){.bytes = DZ_BUF_INIT(DZ_START_SIZE_MAX)};
-    int rc = receive_fds(fd, &head, s, err);
+    int rc = receive_fds(fd, &head, payload, s, err);
     uint64_t size = rc < 0 ? 0 : head.value;
     while (rc >= 0 && s->bytes.len < size) {
         rc = dz_frame_receive(fd, &head, payload, true, err);

@@ -206,7 +206,12 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     struct dz_frame f;
     if (c->gone)
         return 0;
-    int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+    int rc = c->waking ? dz_cell_up_event(c, ret_event, err) : 0;
+    if (rc == DZ_EIO)
+        return died(c, err);
+    if (rc != 0)
+        return rc;
+    rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
     while (rc > 0 && c->many && f.type == DZ_FRAME_USED) {
         dz_pool_used(c, c->payload, f.size);
         rc = dz_frame_receive(c->fd, &f, c->payload, false, err);

@@ -47,6 +47,9 @@ struct dz_cell {
     struct dz_pool_fork *fork; /* its pid is not known yet; NULL: it is */
     struct dz_cell_pool *pool; /* it may tell what its image uses; NULL: not */
     char image_sha256[65];
+    bool waking; /* payload is an UP, of which these are still to be told: */
+    uint32_t live_count;
+    size_t live_at, live_end;
     struct dz_list queue; /* of struct dz_queued */
     size_t queued_bytes;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
@@ -60,6 +63,8 @@ int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds
 /* A frame of a cell with many commands as an event; 0: it is none of these. */
 int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                        struct dz_err *err);
+/* The next event of an UP that is waking. */
+int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *err);
 /* The same for frames about operations. */
 int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                      struct dz_err *err);

@@ -318,15 +318,64 @@ static int on_exited(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
     return 1;
 }
 
-static int on_live(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
-                   struct dz_err *err)
+/* Its zygote died before it told us. */
+static void learn_pid(struct dz_cell *c, int32_t pid)
 {
-    if (e->exec < DZ_EXEC_WOKEN || find(c, e->exec) || f->size == 0 || f->size > DZ_CELL_ID_MAX)
-        return dz_cell_nonsense(f, err);
-    int rc = open_one(c, e->exec, DZ_CELL_STDIN, err);
+    if (c->pid == 0 && !c->fork && dz_cell_is_child(pid))
+        c->pid = pid;
+}
+
+static int nonsense_up(struct dz_cell *c, struct dz_err *err)
+{
+    c->waking = false;
+    return dz_cell_nonsense(&(struct dz_frame){.type = DZ_FRAME_UP}, err);
+}
+
+/* The commands that woke, one after the other, and then that the machine runs. */
+int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *err)
+{
+    struct dz_frame_live l;
+    const uint8_t *at = c->payload + c->live_at;
+    size_t left = c->live_end - c->live_at;
+    *e = (struct dz_cell_event){.type = DZ_CELL_UP, .text = ""};
+    if (c->live_count == 0) {
+        c->waking = false;
+        return left == 0 ? 1 : nonsense_up(c, err);
+    }
+    if (left < sizeof l)
+        return nonsense_up(c, err);
+    memcpy(&l, at, sizeof l);
+    const char *id = (const char *)at + sizeof l;
+    if (l.id_size < 2 || l.id_size > DZ_CELL_ID_MAX + 1 || l.id_size > left - sizeof l ||
+        strnlen(id, l.id_size) != l.id_size - 1 || l.exec >> 2 < DZ_EXEC_WOKEN ||
+        l.window > DZ_CELL_WINDOW || find(c, l.exec >> 2))
+        return nonsense_up(c, err);
+    int rc = open_one(c, l.exec >> 2, l.exec & 3, err);
+    if (rc < 0)
+        return rc;
+    find(c, l.exec >> 2)->window = l.window;
+    c->live_count--;
+    c->live_at += sizeof l + l.id_size;
     e->type = DZ_CELL_LIVE;
-    e->text = (const char *)c->payload;
-    return rc < 0 ? rc : 1;
+    e->exec = l.exec >> 2;
+    e->count = l.total;
+    e->text = id;
+    return 1;
+}
+
+static int on_up(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
+                 struct dz_err *err)
+{
+    struct dz_frame_up up;
+    if (f->size < sizeof up)
+        return dz_cell_nonsense(f, err);
+    memcpy(&up, c->payload, sizeof up);
+    learn_pid(c, up.pid);
+    c->waking = true;
+    c->live_count = up.live;
+    c->live_at = sizeof up;
+    c->live_end = f->size;
+    return dz_cell_up_event(c, e, err);
 }
 
 static int about_exec(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
@@ -384,8 +433,7 @@ static int on_ready(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_
         return dz_cell_nonsense(f, err);
     memcpy(&r, c->payload, sizeof r);
     e->wake_at = r.wake_at;
-    if (c->pid == 0 && !c->fork && dz_cell_is_child(r.pid)) /* its zygote died before it told us */
-        c->pid = r.pid;
+    learn_pid(c, r.pid);
     e->type = DZ_CELL_READY;
     return 1;
 }
@@ -400,10 +448,7 @@ int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
     case DZ_FRAME_READY:
         return on_ready(c, f, e, err);
     case DZ_FRAME_UP:
-        e->type = DZ_CELL_UP;
-        return 1;
-    case DZ_FRAME_LIVE:
-        return on_live(c, f, e, err);
+        return on_up(c, f, e, err);
     case DZ_FRAME_ACTIVITY:
         return on_activity(c, f, e, err);
     case DZ_FRAME_OUTPUT:

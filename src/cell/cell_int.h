@@ -55,8 +55,7 @@ enum dz_frame_type {
     DZ_FRAME_COPIED = 23, /* value: bytes of the snapshot; or stream 1, value -DZ_E*, payload why */
     DZ_FRAME_LOST = 22,   /* the file held a machine that had not been put to sleep */
     DZ_FRAME_READY = 24,  /* value: enum dz_cell_found; payload: struct dz_frame_ready */
-    DZ_FRAME_LIVE = 25,   /* value: bytes printed ever; payload: id */
-    DZ_FRAME_UP = 26,
+    DZ_FRAME_UP = 26,     /* payload: struct dz_frame_up, and so many struct dz_frame_live */
     DZ_FRAME_STARTED = 27,     /* value: pid */
     DZ_FRAME_EXEC_FAILED = 28, /* value: -DZ_E*; payload: the sentence */
     DZ_FRAME_EXITED = 29,    /* value: as of ENDED; payload: struct dz_frame_exited, the sentence */
@@ -102,6 +101,16 @@ enum {
 struct dz_frame_ready {
     int64_t wake_at;
     int32_t pid, pad;
+};
+struct dz_frame_up {
+    int32_t pid;
+    uint32_t live; /* commands that slept in the machine */
+};
+struct dz_frame_live { /* behind it its id, with a NUL */
+    uint64_t total;    /* bytes printed ever */
+    uint32_t exec;     /* handle << 2 | the stream that its input goes to */
+    uint32_t window;   /* bytes of input that it takes */
+    uint32_t id_size, pad;
 };
 struct dz_frame_exited {
     int64_t cpu_ns;
@@ -274,7 +283,7 @@ struct dz_started {
     size_t module_first;
     const char *image_sha256, *program, *cwd, *user, *policy;
     const char **argv, **env, **preopens; /* end with NULL; one allocation each */
-    bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory, many, strict;
+    bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory, many, strict, go;
     bool nested; /* the image and its modules are the nest's */
     uint16_t rows, cols;
     uint32_t lock_wait_ms;

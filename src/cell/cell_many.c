@@ -66,6 +66,42 @@ static int64_t sleeper_wakes_at(const struct dz_serve *s)
     return dz_machine_found(m) == DZ_MACHINE_ASLEEP ? dz_machine_wake_at(m) : INT64_MAX;
 }
 
+/* --- up ----------------------------------------------------------------------------------- */
+
+static int wake(struct dz_serve *s, struct dz_buf *live, uint32_t *ret_count, struct dz_err *err)
+{
+    struct dz_execs *x = s->machine.execs;
+    struct dz_cell_inputs in = {0};
+    int rc = dz_execs_load(x, err);
+    dz_execs_inputs(x, &in);
+    if (rc == 0)
+        rc = dz_cell_sleep_wake(&s->machine, &in, err);
+    return rc < 0 ? rc : dz_execs_woken(x, live, ret_count, err);
+}
+
+static void go(struct dz_serve *s)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf told = DZ_BUF_INIT(DZ_CELL_FRAME_MAX);
+    struct dz_frame_up head = {.pid = getpid()};
+    struct dz_err err = {0};
+    if (s->up)
+        return;
+    dz_buf_add(&told, &head, sizeof head);
+    dz_put_release(&s->put);
+    int rc = dz_cell_machine_up(&s->machine, &s->start, &err);
+    if (rc == 0)
+        rc = s->machine.wakes ? wake(s, &told, &head.live, &err)
+                              : dz_execs_lose(s->machine.execs, &err);
+    if (rc == 0 && told.err)
+        rc = dz_fail(&err, told.err, "wake the machine: out of memory");
+    if (rc < 0)
+        dz_serve_fail(s, rc, &err);
+    memcpy(told.p, &head, sizeof head);
+    s->up = true;
+    dz_ops_let_go(s->ops);
+    say(s, DZ_FRAME_UP, 0, told.p, told.len); /* one frame: its host is woken once */
+}
+
 static void begin(struct dz_serve *s)
 {
     struct dz_err err = {0};
@@ -80,37 +116,12 @@ static void begin(struct dz_serve *s)
         dz_serve_fail(s, rc, &err);
     if (s->machine.lost)
         say(s, DZ_FRAME_LOST, 0, NULL, 0);
+    if (s->start.go) {
+        go(s);
+        return;
+    }
     const struct dz_frame_ready r = {.wake_at = sleeper_wakes_at(s), .pid = getpid()};
     say(s, DZ_FRAME_READY, (uint64_t)dz_machine_found(s->machine.keep), &r, sizeof r);
-}
-
-/* --- up ----------------------------------------------------------------------------------- */
-
-static int wake(struct dz_serve *s, struct dz_err *err)
-{
-    struct dz_execs *x = s->machine.execs;
-    struct dz_cell_inputs in = {0};
-    int rc = dz_execs_load(x, err);
-    dz_execs_inputs(x, &in);
-    if (rc == 0)
-        rc = dz_cell_sleep_wake(&s->machine, &in, err);
-    return rc < 0 ? rc : dz_execs_woken(x, err);
-}
-
-static void go(struct dz_serve *s)
-{
-    struct dz_err err = {0};
-    if (s->up)
-        return;
-    dz_put_release(&s->put);
-    int rc = dz_cell_machine_up(&s->machine, &s->start, &err);
-    if (rc == 0)
-        rc = s->machine.wakes ? wake(s, &err) : dz_execs_lose(s->machine.execs, &err);
-    if (rc < 0)
-        dz_serve_fail(s, rc, &err);
-    s->up = true;
-    dz_ops_let_go(s->ops);
-    say(s, DZ_FRAME_UP, 0, NULL, 0);
 }
 
 /* --- down ------------------------------------------------------------------------------------ */

@@ -18,7 +18,7 @@ import time
 
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
 OUTPUT, WINDOW, ENDED, FAILED, SUSPENDED, AWAKE, LOST, COPIED = 16, 17, 18, 19, 20, 21, 22, 23
-READY, LIVE, UP, STARTED, EXEC_FAILED, EXITED, ACTIVITY, USED = 24, 25, 26, 27, 28, 29, 30, 31
+READY, UP, STARTED, EXEC_FAILED, EXITED, ACTIVITY, USED = 24, 26, 27, 28, 29, 30, 31
 OP_DATA, OP_WINDOW, OP_DONE = 56, 57, 58
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -26,6 +26,12 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 def frame(kind, stream=0, value=0, payload=b"", size=None):
     return struct.pack("<IIQII", kind, stream, value, len(payload) if size is None else size, 0) + payload
+
+
+def up(handle, name, window=0, size=None, count=1):
+    """Of a machine in which a command woke."""
+    head = struct.pack("<iI", 1, count)
+    return head + struct.pack("<QIIII", 0, handle << 2, window, len(name) if size is None else size, 0) + name
 
 
 def socket_of(pid):
@@ -81,8 +87,11 @@ def ids(s):
         for kind in (STARTED, OUTPUT, WINDOW, EXEC_FAILED, EXITED, OP_DATA, OP_WINDOW, OP_DONE):
             say(s, frame(kind, handle << 2 | 1, 1, b"\0" * 16), 0.2)
             say(s, frame(kind, handle, (1 << 64) - 1, b"x" * 100), 0.2)
-    for kind in (READY, UP, AWAKE, COPIED, LOST, LIVE):
+    for kind in (READY, UP, AWAKE, COPIED, LOST):
         say(s, frame(kind, 0, 0, b"exe_" + b"z" * 500), 0.2)
+    for wrong in (up(1, b"exe_a\0"), up(1 << 29, b"exe_a\0", window=1 << 20), up(1 << 29, b"exe_a"),
+                  up(1 << 29, b"exe_a\0", size=1 << 31), up(1 << 29, b"exe_a\0", count=1 << 31)):
+        say(s, frame(UP, 0, 0, wrong), 0.2)
 
 
 def flood(s):
@@ -90,7 +99,8 @@ def flood(s):
     end = time.monotonic() + 3
     while time.monotonic() < end:
         for packet in (frame(ACTIVITY, 0, 0, b"\xff" * 56), frame(OUTPUT, 5, 0, big),
-                       frame(LIVE, 0, 0, b"exe_%d\0" % random.getrandbits(60)), frame(OP_DATA, 1, 0, big)):
+                       frame(UP, 0, 0, up((1 << 29) + random.getrandbits(20), b"exe_%d\0" % random.getrandbits(60))),
+                       frame(OP_DATA, 1, 0, big)):
             if not say(s, packet, 0.5):
                 return
 

@@ -277,7 +277,7 @@ static inline void mrig_again(struct mrig *r)
         r->ops[i].op = 0;
     CHECK_INT(mrig_spawn(r), 0);
     r->start.fresh = false;
-    if (!r->file_only)
+    if (!r->file_only && !r->start.go)
         CHECK_INT(dz_cell_go(r->cell, &r->err), 0);
     while (r->file_only ? !r->ready : !r->up)
         if (!mrig_step(r) || r->last == DZ_CELL_FAILED) {

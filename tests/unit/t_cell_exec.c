@@ -113,8 +113,10 @@ TEST(commands_sleep_with_the_machine_and_keep_their_ids)
     for (int i = 0; i < 3; i++) {
         mrig_sleep(&r, false);
         CHECK(r.end.wake_at == 0 || r.end.count < (uint64_t)INT64_MAX);
+        r.start.go = i & 1; /* by a GO of its own, or with the start */
+        r.found = DZ_CELL_FOUND_NOTHING;
         mrig_again(&r);
-        CHECK_INT(r.found, DZ_CELL_FOUND_ASLEEP);
+        CHECK_INT(r.found, i & 1 ? DZ_CELL_FOUND_NOTHING : DZ_CELL_FOUND_ASLEEP);
         CHECK_INT(r.live, 2);
         c = mrig_by_id(&r, id);
         CHECK(c != NULL && c->exec >= 1u << 29);
