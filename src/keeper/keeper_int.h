@@ -77,9 +77,11 @@ struct op {
     bool anew;  /* an explicit wake: the timeout begins anew */
     bool stale; /* the row was changed from outside: read it before the commit */
     bool committed;
-    bool unsynced;          /* its row is to be on the disk before the next step */
-    bool flushing;          /* a worker sees to that */
-    bool written;           /* the COMMIT step is done but for that */
+    bool unwritten;  /* a wake that is over soon, most of them: the row does not tell of it */
+    int64_t late_ms; /* then: until its deadline, when it is written after all */
+    bool unsynced;   /* its row is to be on the disk before the next step */
+    bool flushing;   /* a worker sees to that */
+    bool written;    /* the COMMIT step is done but for that */
     bool calling, answered; /* a call to the cell is on the stack; it was answered there */
 
     bool keep_memory;

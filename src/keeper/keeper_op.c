@@ -31,11 +31,13 @@
 enum {
     BACKOFF_FIRST_MS = 1000,
     BACKOFF_MAX_MS = 60000,
+    QUICK_MS = 25, /* a wake that takes longer is written down */
 };
 
 static void advance(struct op *op);
 static void run(struct op *op);
 static void undo(struct op *op);
+static int write_beginning(struct op *op, struct dz_err *err);
 
 /* --- beginning and ending ----------------------------------------------------------- */
 
@@ -121,6 +123,12 @@ static void on_timer(void *arg)
             run(op);
         else
             dz_keeper_done(op, dz_keeper_step(op, &op->err));
+        return;
+    }
+    if (op->unwritten) {
+        op->unwritten = false;
+        (void)!write_beginning(op, NULL); /* for who looks at it; nothing rests on it */
+        dz_timer_after(op->timer, op->late_ms);
         return;
     }
     dz_keeper_call_off(op, DZ_ETIMEOUT);
@@ -558,9 +566,10 @@ static int write_beginning(struct op *op, struct dz_err *err)
     return dz_keeper_change(op, set, &to, begins_durably(op), NULL, NULL, err);
 }
 
-/* Where the cell only has to be asked, that comes before the row is written: it opens its file
- * meanwhile. So a daemon that is killed in between leaves a row that knows of nothing, which is
- * what an undone wake is. True: the step START was begun, *ret_rc is how, as of dz_keeper_step. */
+/* Where the cell only has to be asked, that comes before the row is written, which it seldom is:
+ * most are up before QUICK_MS are over. So a daemon that is killed in between leaves a row that
+ * knows of nothing, which is what an undone wake is. True: the step START was begun, *ret_rc is
+ * how, as of dz_keeper_step. */
 static bool start_ahead(struct op *op, int *ret_rc)
 {
     struct dz_err err;
@@ -601,7 +610,8 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
         op->step++;
     int asked = 0, rc = kind == DZ_OP_CLONE ? enter_clone(op, w, err) : 0;
     bool ahead = rc == 0 && start_ahead(op, &asked);
-    if (rc == 0)
+    op->unwritten = ahead && asked == 1 && !w->background; /* the clock goes by what is due */
+    if (rc == 0 && !op->unwritten)
         rc = write_beginning(op, err);
     if (rc < 0)
         return not_begun(op, rc);
@@ -610,8 +620,8 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
         op->k->background++;
     w->op = op;
     dz_list_push_back(&op->waiters, &w->link);
-    dz_timer_after(op->timer,
-                   w->deadline_ms > DZ_KEEPER_DEADLINE_MS ? w->deadline_ms : DZ_KEEPER_DEADLINE_MS);
+    op->late_ms = w->deadline_ms > DZ_KEEPER_DEADLINE_MS ? w->deadline_ms : DZ_KEEPER_DEADLINE_MS;
+    dz_timer_after(op->timer, op->unwritten ? QUICK_MS : op->late_ms);
     if (ahead)
         dz_keeper_done(op, asked);
     else
