@@ -106,11 +106,14 @@ static const char *const steps[] = {
     "DROP INDEX event_tenant;\n"
     "CREATE INDEX event_tenant ON event(tenant, number);\n"
     "CREATE TABLE event_number(tenant TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;\n",
+
+    /* by name, whoever's it is: an operator's requests */
+    "CREATE INDEX instances_any ON instances(name) WHERE name IS NOT NULL;\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 4,
+    .version = 5,
 };

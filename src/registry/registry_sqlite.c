@@ -42,7 +42,7 @@ enum one {
 };
 static const char *const one_ends[] = {
     [BY_ID] = "WHERE id = ?1",
-    [BY_NAME] = "WHERE name = ?1 LIMIT 2",
+    [BY_NAME] = "INDEXED BY instances_any WHERE name = ?1 LIMIT 2",
     [BY_PREFIX] = "WHERE id >= ?1 AND id < ?1 || char(1114111) LIMIT 2",
     /* Of one tenant, by indexes that begin with it: others' rows are not even looked at, so
      * they cannot be told from none by the time that it takes. */
