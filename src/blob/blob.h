@@ -95,6 +95,10 @@ struct dz_blob_out_ops {
 struct dz_blob_out {
     const struct dz_blob_out_ops *ops;
     int fd; /* a descriptor to write it by, borrowed; -1 where there is none */
+    /* Set before the commit: after a power cut in it the key may be there without all bytes, and
+     * somebody knows that and removes it. A file then waits for one commit of its file system's
+     * journal, not for two. */
+    bool claimed;
 };
 
 DZ_NODISCARD int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,

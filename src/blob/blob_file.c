@@ -89,18 +89,26 @@ static int out_write(struct dz_blob_out *out, const void *data, size_t n, struct
     return dz_fd_write(out->fd, data, n, err);
 }
 
+static int sync_bytes(const struct file_out *o, struct dz_err *err)
+{
+    return fsync(o->head.fd) < 0 ? dz_fail_sys(err, errno, "sync %s/%s", o->store->path, o->key)
+                                 : 0;
+}
+
 static int out_commit(struct dz_blob_out *out, struct dz_err *err)
 {
     struct file_out *o = (struct file_out *)out;
     const struct file_store *f = o->store;
-    if (fsync(out->fd) < 0)
-        return dz_fail_sys(err, errno, "sync %s/%s", f->path, o->key);
+    int rc = out->claimed ? 0 : sync_bytes(o, err);
+    if (rc < 0)
+        return rc;
     if (renameat(f->dir, o->temp, f->dir, o->key) < 0)
         return dz_fail_sys(err, errno, "rename to %s/%s", f->path, o->key);
     o->done = true;
-    if (fsync(f->dir) < 0)
-        return dz_fail_sys(err, errno, "sync the directory %s", f->path);
-    return 0;
+    rc = out->claimed ? sync_bytes(o, err) : 0;
+    if (rc == 0 && fsync(f->dir) < 0)
+        rc = dz_fail_sys(err, errno, "sync the directory %s", f->path);
+    return rc;
 }
 
 static void out_close(struct dz_blob_out *out)

@@ -62,7 +62,10 @@ static int copy_one(const struct branch *b, bool log, struct dz_err *err)
                               dz_cold_key(b->id, log ? DZ_COLD_LOG : DZ_COLD_LIVE, to), &out, err);
     if (rc == 0)
         rc = dz_blob_copy(in, out, &how, &copied, err);
-    return rc < 0 ? rc : dz_blob_out_commit(out, err);
+    if (rc < 0)
+        return rc;
+    out->claimed = true;
+    return dz_blob_out_commit(out, err);
 }
 
 static void work_copy(void *arg)

@@ -119,9 +119,10 @@ static int keep_one(const struct copy *c, bool log, struct dz_err *err)
         return rc;
     if (fstat(fd, &st) == 0 && log && st.st_size == 0)
         return unlink(from) < 0 ? dz_fail_sys(err, errno, "remove %s", from) : 0;
-    if (fsync(fd) < 0)
-        return dz_fail_sys(err, errno, "sync %s", from);
-    return rename(from, to) < 0 ? dz_fail_sys(err, errno, "rename to %s", to) : 0;
+    if (rename(from, to) <
+        0) /* first: the claim knows of it, and one wait for the disk is enough */
+        return dz_fail_sys(err, errno, "rename to %s", to);
+    return fsync(fd) < 0 ? dz_fail_sys(err, errno, "sync %s", to) : 0;
 }
 
 static void work_keep(void *arg)
@@ -273,7 +274,8 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
     if (rc == 0 && label.name && !(c->name = dz_str_dup(dz_str(label.name))))
         rc = dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc == 0)
-        rc = dz_job_start(e, row, &(struct job_spec){JOB_FILES, on_reached, c, NULL}, NULL, why);
+        rc = dz_job_start(e, row, &(struct job_spec){JOB_FILES, on_reached, c, NULL, NULL}, NULL,
+                          why);
     if (rc < 0)
         copy_free(c);
     return rc;

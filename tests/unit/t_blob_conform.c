@@ -73,6 +73,13 @@ TEST(an_object_is_there_after_commit_and_not_before)
     CHECK_INT(dz_blob_out_write(out, "worse", 5, NULL), 0);
     dz_blob_out_close(out);
     CHECK(holds(s, "a.b", "hello", 5));
+    CHECK_INT(dz_blob_out_open(s, "a.b", &out, NULL), 0);
+    CHECK_INT(dz_blob_out_write(out, "claimed", 7, NULL), 0);
+    out->claimed = true; /* named before it is durable; the same in the end */
+    CHECK(holds(s, "a.b", "hello", 5));
+    CHECK_INT(dz_blob_out_commit(out, NULL), 0);
+    dz_blob_out_close(out);
+    CHECK(holds(s, "a.b", "claimed", 7));
     close_all(s);
 }
 
