@@ -227,6 +227,7 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     dz_map_init(&e->image_cache, DZ_ENGINE_IMAGES_MAX + 1);
     dz_list_init(&e->leaving);
     dz_list_init(&e->ears);
+    dz_list_init(&e->uses_waiting);
     dz_list_init(&e->builds);
     int rc = open_all(e, opts, err);
     if (rc < 0) {

@@ -284,6 +284,8 @@ static void on_up(struct box *b)
         dz_exec_down(b, DZ_EUNAVAIL, "memory_lost",
                      "the sandbox's memory was lost; it started from its files");
     dz_exec_up(b);
+    if (b->local && !b->lost)
+        dz_jobs_early(b);
     tell_keeper(b, &how);
     dz_exec_connected(b);
 }
@@ -438,7 +440,7 @@ static int open_files(const struct box *b, struct opened *o, struct dz_err *err)
     return rc < 0 ? rc : 0;
 }
 
-static int make_cell(struct box *b, const struct dz_instance *row, const struct opened *o,
+static int make_cell(struct box *b, const struct dz_instance *row, const struct opened *o, bool go,
                      struct dz_err *err)
 {
     const struct dz_image *info = b->image ? &b->image->info : NULL;
@@ -459,6 +461,7 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
                                                : 0,
         .fresh = row->generation == 0 && b->image && row->image[0],
         .many = true,
+        .go = go,
         .drop_memory = b->drop_memory,
         .strict = is_strict(o),
         .lock_wait_ms = LOCK_WAIT_MS,
@@ -480,9 +483,7 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     if (rc == 0)
         rc = open_files(b, &o, err);
     if (rc == 0)
-        rc = make_cell(b, row, &o, err);
-    if (rc == 0 && go)
-        rc = dz_cell_go(b->cell, err);
+        rc = make_cell(b, row, &o, go, err);
     if (rc == 0)
         rc = dz_poll_new(b->e->loop, dz_cell_fd(b->cell), on_cell, b, &b->poll, err);
     if (rc < 0) {
@@ -491,6 +492,7 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     }
     b->phase = go ? BOX_STARTING : BOX_OPENING;
     b->drop_memory = b->lost = false;
+    b->local = !row->cold_uri[0];
     b->ephemeral = row->ephemeral != 0;
     (void)snprintf(b->owner, sizeof b->owner, "%s", row->owner);
     dz_use_tell_disk(b);

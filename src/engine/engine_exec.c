@@ -62,6 +62,7 @@ struct telling {
     dz_engine_done_fn *done;
     void *arg;
     struct dz_engine_tell tell;
+    bool given; /* while the registry was told of the wake */
     char id[DZ_CELL_ID_MAX + 1];
     char data[];
 };
@@ -149,13 +150,21 @@ static void watch_started(struct dz_engine_watch *w, const char *id, int64_t pid
         w->ops->started(w->arg, id, pid);
 }
 
+/* But one whose wake is not over is told by that. */
 static void fail_all(struct exec *x, int code, const char *reason, const char *text)
 {
     struct dz_engine_why why = {0};
     (void)dz_why(&why, code, NULL, "%s", text);
     why.reason = reason;
-    while (!dz_list_empty(&x->watches))
-        watch_fail(DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link), &why);
+    while (!dz_list_empty(&x->watches)) {
+        struct dz_engine_watch *w = DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link);
+        if (!w->job) {
+            watch_fail(w, &why);
+            continue;
+        }
+        dz_list_remove(&w->link);
+        w->exec = NULL;
+    }
 }
 
 /* --- output ------------------------------------------------------------------------------ */
@@ -541,26 +550,18 @@ static int start_command(struct exec *x, const struct launch *l, bool listen, st
     return rc;
 }
 
-/* The machine runs: start what waited for it. */
-static void on_launch(void *arg, struct box *b, const struct dz_engine_result *result)
+/* Its command, in a machine that runs. On failure the watch is as it was. */
+static int launch(struct dz_engine_watch *w, struct box *b, struct dz_engine_why *why)
 {
-    struct dz_engine_watch *w = arg;
-    struct dz_engine_why why = {0};
-    struct launch *l = w->launch;
-    w->job = NULL;
-    if (result->code < 0) {
-        watch_fail(w, result->why);
-        return;
-    }
+    const struct launch *l = w->launch;
     struct exec *x = exec_make(b, l->id);
-    int rc = x ? start_command(x, l, w->ops->output != NULL, &why.err)
-               : dz_fail(&why.err, DZ_ENOMEM, "exec: out of memory");
+    int rc = x ? start_command(x, l, w->ops->output != NULL, &why->err)
+               : dz_fail(&why->err, DZ_ENOMEM, "exec: out of memory");
     if (rc < 0) {
-        why.err.code = rc;
+        why->err.code = rc;
         if (x)
             exec_free(x);
-        watch_fail(w, &why);
-        return;
+        return rc;
     }
     b->e->counts.execs++;
     x->tty = l->tty;
@@ -571,10 +572,34 @@ static void on_launch(void *arg, struct box *b, const struct dz_engine_result *r
     dz_buf_add(&x->input, l->input.p, l->input.n);
     w->exec = x;
     dz_list_push_back(&x->watches, &w->link);
+    dz_box_watch(b);
+    return 0;
+}
+
+/* What is wrong is found again by on_launch, and told there. */
+static void launch_early(void *arg, struct box *b)
+{
+    struct dz_engine_why why = {0};
+    (void)!launch(arg, b, &why);
+}
+
+/* The machine runs: start what waited for it, if that was not done yet. */
+static void on_launch(void *arg, struct box *b, const struct dz_engine_result *result)
+{
+    struct dz_engine_watch *w = arg;
+    struct dz_engine_why why = {0};
+    w->job = NULL;
+    if (result->code < 0) {
+        watch_fail(w, result->why);
+        return;
+    }
+    if (!w->exec && launch(w, b, &why) < 0) {
+        watch_fail(w, &why);
+        return;
+    }
     connect(w);
     dz_free(w->launch);
     w->launch = NULL;
-    dz_box_watch(b);
 }
 
 static struct dz_engine_watch *make_watch(struct dz_engine_listener listener)
@@ -614,7 +639,8 @@ int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
         (void)snprintf(w->id, sizeof w->id, "%s", w->launch->id);
         *ret_watch = w;
         dz_engine_use_noted(e, row.id, DZ_ACTIVITY_EXEC);
-        rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_launch, w, NULL}, &w->job, why);
+        rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_launch, w, NULL, launch_early},
+                          &w->job, why);
     }
     if (rc < 0) {
         *ret_watch = NULL;
@@ -672,7 +698,7 @@ int dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target, co
     (void)snprintf(w->id, sizeof w->id, "%s", exec_id);
     *ret_watch = w;
     dz_engine_use_noted(e, row.id, DZ_ACTIVITY_EXEC);
-    rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_listen, w, NULL}, &w->job, why);
+    rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_listen, w, NULL, NULL}, &w->job, why);
     if (rc < 0) {
         *ret_watch = NULL;
         watch_free(w);
@@ -744,6 +770,14 @@ static int tell(struct exec *x, const struct dz_engine_tell *t, struct dz_engine
     return 0;
 }
 
+static void tell_early(void *arg, struct box *b)
+{
+    struct telling *t = arg;
+    struct dz_engine_why why = {0};
+    struct exec *x = exec_find(b, t->id);
+    t->given = x && x->handle && tell(x, &t->tell, &why) == 0;
+}
+
 static void on_tell(void *arg, struct box *b, const struct dz_engine_result *result)
 {
     struct telling *t = arg;
@@ -751,11 +785,12 @@ static void on_tell(void *arg, struct box *b, const struct dz_engine_result *res
     struct dz_engine_result r = *result;
     if (r.code == 0) {
         struct exec *x = exec_find(b, t->id);
-        r.code = x && x->handle
-                     ? tell(x, &t->tell, &why)
-                     : dz_why(&why, DZ_ENOENT, NULL, "no command %s runs in the sandbox", t->id);
+        if (!t->given)
+            r.code = x && x->handle ? tell(x, &t->tell, &why)
+                                    : dz_why(&why, DZ_ENOENT, NULL,
+                                             "no command %s runs in the sandbox", t->id);
         r.why = &why;
-        if (r.code == 0 && t->tell.what == DZ_ENGINE_INPUT && x->input.len > INPUT_MARK) {
+        if (r.code == 0 && x && t->tell.what == DZ_ENGINE_INPUT && x->input.len > INPUT_MARK) {
             dz_list_push_back(&x->tellings, &t->link);
             return;
         }
@@ -786,7 +821,8 @@ int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
         memcpy(t->data, what->data.p, what->data.n);
     (void)snprintf(t->id, sizeof t->id, "%s", what->exec_id);
     dz_engine_use_noted(e, row.id, DZ_ACTIVITY_CONNECTION_BYTE);
-    rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_tell, t, NULL}, NULL, why);
+    rc =
+        dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_tell, t, NULL, tell_early}, NULL, why);
     if (rc < 0)
         dz_free(t);
     return rc;

@@ -41,6 +41,7 @@ struct box {
     bool drop_memory; /* of the next start */
     bool keep_memory; /* of the stop under way */
     bool lost;        /* the start under way found its memory lost */
+    bool local;       /* of its start: there was no cold copy, so its commit need not be synced */
     bool ephemeral;   /* it is not put to sleep, but destroyed */
     bool counted;     /* among those that are awake, with memory and owner: */
     uint64_t memory;
@@ -152,7 +153,8 @@ struct dz_engine {
     struct dz_timer *measure;  /* disk space */
     struct dz_timer *sweep;    /* of the registry */
     struct dz_list leaving, ears, builds;
-    struct dz_timer *told; /* events are to be told */
+    struct dz_list uses_waiting; /* jobs that bring a machine up */
+    struct dz_timer *told;       /* events are to be told */
     bool told_set, recovered, draining;
     struct { /* what became of the files of branches, at the start of recovery */
         bool settled;
@@ -298,11 +300,15 @@ struct job_spec {
     engine_job_fn *fn; /* called once, with the box (JOB_ORDER: NULL) or the failure */
     void *arg;
     const struct dz_keeper_request *request; /* JOB_ORDER only */
+    /* JOB_USE only, may be NULL: the machine runs, and what is told to it reaches it while the
+     * registry is written. At most once; fn follows, with the outcome. */
+    void (*early)(void *arg, struct box *b);
 };
 /* Bring it there. ret_job may be NULL; it is for dz_job_forget: fn is not called any more. */
 int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why);
 void dz_job_forget(struct engine_job *job);
+void dz_jobs_early(struct box *b);
 /* A JOB_USE follows. What it wakes is noted as used by the wake. */
 void dz_engine_use_noted(struct dz_engine *e, const char *id, enum dz_activity what);
 /* Somebody else wants the sandbox: its file-only cell makes way, or becomes the machine's. */

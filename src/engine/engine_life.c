@@ -22,9 +22,11 @@ enum {
 };
 
 struct engine_job {
+    struct dz_list link; /* JOB_USE: in engine.uses_waiting */
     struct dz_engine *e;
     enum job_kind kind;
-    engine_job_fn *fn; /* NULL: forgotten */
+    engine_job_fn *fn;                       /* NULL: forgotten */
+    void (*early)(void *arg, struct box *b); /* NULL: there is nothing to do, or it was done */
     void *arg;
     struct dz_timer *again;
     bool calling, prefetched;
@@ -47,6 +49,7 @@ static void job_end(struct engine_job *j, struct box *b, const struct dz_engine_
     struct dz_log_context before =
         dz_log_enter((struct dz_log_context){j->request_id, j->id, NULL});
     r.us = now_us() - j->began_us;
+    dz_list_remove(&j->link);
     dz_timer_free(j->again);
     if (b)
         b->pins++;
@@ -68,8 +71,23 @@ static void job_fail(struct engine_job *j, const struct dz_engine_why *why)
 
 void dz_job_forget(struct engine_job *j)
 {
-    if (j)
-        j->fn = NULL;
+    if (!j)
+        return;
+    j->fn = NULL;
+    j->early = NULL;
+}
+
+/* Not of one that comes from cold storage: what its guest says must not be told before that is
+ * on the disk. */
+void dz_jobs_early(struct box *b)
+{
+    DZ_LIST_FOREACH(struct engine_job, j, &b->e->uses_waiting, link) {
+        void (*early)(void *arg, struct box *b) = j->early;
+        if (!early || strcmp(j->id, b->id) != 0)
+            continue;
+        j->early = NULL;
+        early(j->arg, b);
+    }
 }
 
 /* --- refusals ------------------------------------------------------------------------------ */
@@ -327,12 +345,17 @@ static struct engine_job *make_job(struct dz_engine *e, const char *id, const st
     j->e = e;
     j->kind = spec->kind;
     j->fn = spec->fn;
+    j->early = spec->early;
     j->arg = spec->arg;
     j->began_us = now_us();
+    dz_list_init(&j->link);
+    if (spec->kind == JOB_USE)
+        dz_list_push_back(&e->uses_waiting, &j->link);
     const char *request_id = dz_log_current().request_id;
     (void)snprintf(j->request_id, sizeof j->request_id, "%s", request_id ? request_id : "");
     memcpy(j->id, id, n);
     if (spec->kind == JOB_FILES && dz_timer_new(e->loop, reach_file, j, &j->again, NULL) < 0) {
+        dz_list_remove(&j->link);
         dz_free(j);
         return NULL;
     }

@@ -63,8 +63,8 @@ static bool again(struct dz_engine_op *op, int code)
     op->handle = 0;
     op->box = NULL;
     dz_list_remove(&op->link);
-    if (dz_job_start(b->e, &row, &(struct job_spec){JOB_FILES, on_reached, op, NULL}, &op->job,
-                     &why) == 0)
+    if (dz_job_start(b->e, &row, &(struct job_spec){JOB_FILES, on_reached, op, NULL, NULL},
+                     &op->job, &why) == 0)
         return true;
     op->box = b;
     dz_list_push_back(&b->ops, &op->link);
@@ -186,7 +186,7 @@ int dz_engine_op(struct dz_engine *e, struct dz_engine_target target,
     *ret_op = o;
     /* A frozen file must not be changed beside its cold copy: that is a wake's. */
     bool use = request->writes && strcmp(row.state, "frozen") == 0;
-    const struct job_spec job = {use ? JOB_USE : JOB_FILES, on_reached, o, NULL};
+    const struct job_spec job = {use ? JOB_USE : JOB_FILES, on_reached, o, NULL, NULL};
     rc = dz_job_start(e, &row, &job, &o->job, why);
     if (rc < 0) {
         *ret_op = NULL;
