@@ -16,6 +16,7 @@
 
 enum {
     POOL_AFTER_MS = 6, /* between a start and the forks that make up for it */
+    TIDY_MS = 100,     /* without a change: the registry's log may be moved into its file */
     DRAIN_LOOK_MS = 5, /* while the keeper has something to end that no cell tells of */
 };
 
@@ -29,10 +30,27 @@ static void on_told(void *arg)
         ear->fn(ear->arg);
 }
 
+/* Nobody waits for the disk while it is quiet. */
+static void on_tidy(void *arg)
+{
+    struct dz_engine *e = arg;
+    struct dz_err err;
+    e->tidy_set = e->changed;
+    e->changed = false;
+    if (e->tidy_set)
+        dz_timer_after(e->tidy, TIDY_MS);
+    else if (dz_registry_maintain(e->registry, false, &err) < 0)
+        dz_log(DZ_LOG_WARN, "registry_log_kept", dz_log_err(&err));
+}
+
 /* The registry has changed. Many changes of one turn of the loop are told once. */
 static void on_change(void *arg)
 {
     struct dz_engine *e = arg;
+    e->changed = true;
+    if (!e->tidy_set)
+        dz_timer_after(e->tidy, TIDY_MS);
+    e->tidy_set = true;
     if (e->told_set || dz_list_empty(&e->ears))
         return;
     e->told_set = true;
@@ -191,6 +209,8 @@ static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, stru
         rc = open_stores(e, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_told, e, &e->told, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, on_tidy, e, &e->tidy, err);
     if (rc == 0)
         rc = watch_pool(e, err);
     if (rc == 0)
@@ -421,6 +441,7 @@ void dz_engine_free(struct dz_engine *e)
     dz_poll_free(e->pool_poll);
     dz_timer_free(e->pool_soon);
     dz_timer_free(e->told);
+    dz_timer_free(e->tidy);
     dz_timer_free(e->sweep);
     dz_timer_free(e->measure);
     dz_engine_keys_release(e);

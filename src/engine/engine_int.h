@@ -155,6 +155,8 @@ struct dz_engine {
     struct dz_list leaving, ears, builds;
     struct dz_list uses_waiting; /* jobs that bring a machine up */
     struct dz_timer *told;       /* events are to be told */
+    struct dz_timer *tidy;       /* the registry's log is to be moved, once it is quiet */
+    bool tidy_set, changed;
     bool told_set, recovered, draining;
     struct { /* what became of the files of branches, at the start of recovery */
         bool settled;

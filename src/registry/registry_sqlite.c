@@ -29,6 +29,10 @@ enum {
     UPDATE,
 };
 
+enum {
+    LOG_PAGES_MAX = 4 * DZ_DB_CHECKPOINT_PAGES,
+};
+
 /* --- texts ----------------------------------------------------------------------- */
 
 enum one {
@@ -135,6 +139,14 @@ int dz_sqlite_begin(struct dz_sqlite_registry *s, bool durable, struct dz_err *e
     return rc < 0 ? rc : dz_db_begin(s->db, err);
 }
 
+/* Moving the log into the file waits for the disk. Its owner has that done when nobody waits
+ * (dz_registry_maintain); this is for one who does not come to it. */
+static int keep_log_short(struct dz_sqlite_registry *s, struct dz_err *err)
+{
+    int rc = dz_db_wal_pages(s->db) < LOG_PAGES_MAX ? 0 : dz_db_maintain(s->db, false, err);
+    return rc < 0 ? rc : 0;
+}
+
 int dz_sqlite_end(struct dz_sqlite_registry *s, int rc, bool durable, struct dz_err *err)
 {
     if (rc < 0)
@@ -145,11 +157,7 @@ int dz_sqlite_end(struct dz_sqlite_registry *s, int rc, bool durable, struct dz_
         int lowered = dz_db_exec(s->db, "PRAGMA synchronous=NORMAL", rc < 0 ? NULL : err);
         rc = rc < 0 ? rc : lowered;
     }
-    if (rc == 0) {
-        int kept = dz_db_maintain(s->db, false, err);
-        rc = kept < 0 ? kept : 0;
-    }
-    return rc;
+    return rc < 0 ? rc : keep_log_short(s, err);
 }
 
 static int add_event(struct dz_sqlite_registry *s, const char *id, const char *what,
@@ -307,8 +315,7 @@ static int sqlite_change(struct dz_registry *r, const struct dz_registry_change 
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
     if (!c->event && !c->durable) {
         int rc = update_row(s, c, err);
-        int kept = rc < 0 ? 0 : dz_db_maintain(s->db, false, err);
-        return rc < 0 ? rc : kept < 0 ? kept : 0;
+        return rc < 0 ? rc : keep_log_short(s, err);
     }
     int rc = dz_sqlite_begin(s, c->durable, err);
     if (rc < 0)
