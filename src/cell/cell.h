@@ -166,6 +166,8 @@ int dz_cell_go(struct dz_cell *c, struct dz_err *err);
 /* Next event: 1, 0 when there is none now, or an error: DZ_EIO when the cell died
  * without a word (a bug or a breach: err says by which signal). */
 int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct dz_err *err);
+/* The next event came with the last one: who polls would wait for it in vain. */
+bool dz_cell_pending(const struct dz_cell *c);
 
 /* Input of STDIN or TTY: how much was taken, never more than its window. */
 int64_t dz_cell_input(struct dz_cell *c, uint32_t stream, const void *data, size_t size,

@@ -224,6 +224,11 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     return rc == DZ_EIO ? died(c, err) : rc;
 }
 
+bool dz_cell_pending(const struct dz_cell *c)
+{
+    return c->waking;
+}
+
 size_t dz_cell_window(const struct dz_cell *c, uint32_t stream)
 {
     return stream < DZ_ARRAY_LEN(c->window) && !c->suspending ? c->window[stream] : 0;

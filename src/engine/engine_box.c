@@ -364,7 +364,7 @@ static void on_cell(void *arg, int events)
     b->pins++;
     if (events & DZ_POLL_WRITE && dz_cell_flush(b->cell, &err) < 0)
         here = true; /* receive says why */
-    for (int i = 0; i < TURN && here; i++) {
+    for (int i = 0; here && (i < TURN || dz_cell_pending(b->cell)); i++) {
         struct dz_cell_event event;
         int rc = dz_cell_receive(b->cell, &event, &err);
         if (rc == 0)
