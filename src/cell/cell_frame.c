@@ -270,7 +270,7 @@ static int receive_fds(int fd, struct dz_frame *ret_head, uint8_t *payload, stru
     s->fd_count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     memcpy(s->fds, CMSG_DATA(c), s->fd_count * sizeof(int));
     dz_buf_add(&s->bytes, payload, ret_head->size);
-    return 0;
+    return s->bytes.err ? dz_fail(err, s->bytes.err, "the start of a cell is too large") : 0;
 }
 
 const char *dz_cursor_string(struct dz_cursor *c)

@@ -83,9 +83,9 @@ TEST(what_is_no_registry_is_refused)
 {
     static const char *const steps[] = {"CREATE TABLE x(a)", "CREATE TABLE y(a)",
                                         "CREATE TABLE z(a)", "CREATE TABLE w(a)",
-                                        "CREATE TABLE v(a)"};
+                                        "CREATE TABLE v(a)", "CREATE TABLE u(a)"};
     const struct dz_db_schema other = {"bee hive", 0x42454553, steps, 1};
-    const struct dz_db_schema newer = {"registry", 0x444f5a52, steps, 5};
+    const struct dz_db_schema newer = {"registry", 0x444f5a52, steps, 6};
     const struct dz_db_schema *const kinds[] = {&other, &newer};
     make_dir();
     for (size_t i = 0; i < DZ_ARRAY_LEN(kinds); i++) {
