@@ -181,8 +181,8 @@ static void measure(int rounds)
     row(&b, "create from an image to the first output of echo", bench_us(&b, made), spawn_true, 3);
     row(&b, "wake a shell to the first byte of its answer", bench_us(&b, woken), spawn_true, 1);
     row(&b, "the same, p99", bench_quantile_us(&b, woken, 0.99), spawn_true, 4);
-    row(&b, "each of 64 wakes in a row, beyond the pool", bench_us(&b, all) / SHELLS, spawn_true,
-        0);
+    row(&b, "each of 64 wakes in a row, beyond the pool", bench_us(&b, all) / (double)SHELLS,
+        spawn_true, 0);
     row(&b, "true in a machine that runs", bench_us(&b, ran), spawn_true, 0.5);
     row(&b, "put a shell to sleep, until its cell is gone", bench_us(&b, slept), spawn_true, 15);
     (void)bench_finish(&b);

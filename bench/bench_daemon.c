@@ -216,7 +216,7 @@ static void run_daemon(void)
     char data[TEXT];
     (void)snprintf(data, sizeof data, "--data=%s", root);
     spawn((const char *const[]){doze, "daemon", data, "--log-level=error", NULL}, false);
-    for (double end = now_us() + START_MAX_US; access(socket_path, F_OK) < 0; pause_ms(1))
+    for (double end = now_us() + (double)START_MAX_US; access(socket_path, F_OK) < 0; pause_ms(1))
         if (now_us() > end)
             die("start a daemon", "no socket after a minute");
     conn_open(&c);
@@ -494,7 +494,7 @@ static void memory_rows(struct bench *b, const struct usage *before)
                                      .unit = "MiB",
                                      .budget = 4096});
     bench_row(b, &(struct bench_row){.row = "  private memory of each",
-                                     .value = (double)(now.own - before->own) / 1024 / WARM,
+                                     .value = (double)(now.own - before->own) / 1024 / (double)WARM,
                                      .unit = "MiB",
                                      .budget = 3});
 }
@@ -588,7 +588,7 @@ static void load_row(struct bench *b, struct conn *one, double spawn_us)
         ask(&c[i], "GET", "/v1/sandboxes/load", "", "");
         p[i] = (struct pollfd){.fd = c[i].fd, .events = POLLIN};
     }
-    double from = now_us(), until = from + LOAD_S * 1e6;
+    double from = now_us(), until = from + (double)LOAD_S * 1e6;
     while (now_us() < until && poll(p, CONNECTIONS, 10000) > 0)
         for (int i = 0; i < CONNECTIONS; i++) {
             if (!p[i].revents)

@@ -98,10 +98,10 @@ static void memory_rows(struct bench *b)
     if (many.inside <= 0)
         return;
     bench_row(b, &(struct bench_row){.row = "a process that waits: its own changed pages",
-                                     .value = (many.inside - few.inside) / SLEEPERS,
+                                     .value = (many.inside - few.inside) / (double)SLEEPERS,
                                      .unit = "KB"});
     bench_row(b, &(struct bench_row){.row = "a process that waits: all else",
-                                     .value = (many.rest - few.rest) / SLEEPERS,
+                                     .value = (many.rest - few.rest) / (double)SLEEPERS,
                                      .unit = "KB",
                                      .budget = 16});
 }
@@ -163,22 +163,23 @@ int main(void)
     int raw = bench_case(&b, "pipeline of bytes", run_script, &bytes, 1);
     bench_run(&b);
     double first = bench_us(&b, cold), yard_us = bench_us(&b, yard);
-    double none = (bench_us(&b, empty) - first) / LOOPS;
+    double none = (bench_us(&b, empty) - first) / (double)LOOPS;
     time_row(&b, "doze run true, cold, process to exit", first, yard_us, 8);
     time_row(&b, "fork, exec, exit and wait in a shell's loop",
-             (bench_us(&b, execs) - first) / LOOPS - none, yard_us, 0.3);
+             (bench_us(&b, execs) - first) / (double)LOOPS - none, yard_us, 0.3);
     time_row(&b, "sh -c 'echo hi' in a running kernel",
-             (bench_us(&b, shells) - first) / (LOOPS / 10.0) - none, yard_us, 0.5);
+             (bench_us(&b, shells) - first) / ((double)LOOPS / 10) - none, yard_us, 0.5);
     bench_row(&b, &(struct bench_row){.row = "cat | tr | cat | head | wc -c",
-                                      .value = FILE_MB * 1e6 / (bench_us(&b, raw) - first),
+                                      .value = (double)FILE_MB * 1e6 / (bench_us(&b, raw) - first),
                                       .unit = "MB/s",
                                       .budget = 10,
                                       .at_least = true});
-    bench_row(&b, &(struct bench_row){.row = "cat | tr | grep | cut | wc -l",
-                                      .value = FILE_MB * 1e6 / (bench_us(&b, lines) - first),
-                                      .unit = "MB/s",
-                                      .budget = 10,
-                                      .at_least = true});
+    bench_row(&b,
+              &(struct bench_row){.row = "cat | tr | grep | cut | wc -l",
+                                  .value = (double)FILE_MB * 1e6 / (bench_us(&b, lines) - first),
+                                  .unit = "MB/s",
+                                  .budget = 10,
+                                  .at_least = true});
     memory_rows(&b);
     (void)unlink(disk);
     return bench_finish(&b);

@@ -466,7 +466,8 @@ static void op_rows(struct bench *b, const struct bench *measured, bool cpu)
         struct op *o = &ops[i];
         double us = cpu ? median_cpu(o) : bench_us(measured, o->id);
         bool rate = o->budget > 100;
-        row(b, o->name, rate ? 100.0 * MB / us : us / 1000, rate ? "MB/s" : "ms", o->budget);
+        row(b, o->name, rate ? 100.0 * (double)MB / us : us / 1000, rate ? "MB/s" : "ms",
+            o->budget);
     }
 }
 
@@ -499,7 +500,8 @@ static int measure(int rounds)
     bench_run(&b);
     row(&b, "posix_spawn of /bin/true", bench_us(&b, spawn_true) / 1000, "ms", 0);
     row(&b, "1 MB written and fdatasync", bench_us(&b, synced) / 1000, "ms", 0);
-    row(&b, "100 MB written and fdatasync", 100.0 * MB / bench_us(&b, synced_big), "MB/s", 0);
+    row(&b, "100 MB written and fdatasync", 100.0 * (double)MB / bench_us(&b, synced_big), "MB/s",
+        0);
     op_rows(&b, &b, false);
     size_rows(&b);
     bench_init(&cpu, "sleep_cpu", rounds);

@@ -178,7 +178,7 @@ static void asleep(struct world *w, uint64_t seed)
     world_new(w, seed);
     more_memory(w);
     if (!dirty && dz_os_dirty_open(DZ_OS_DIRTY_SCAN, &dirty, &w->err) < 0)
-        CHECK(!"a tracker");
+        CHECK_STR(w->err.msg, "a tracker");
     if (!dz_os_dirty_by_need(dirty))
         SKIP("no pages by need here");
     absent_calls = 0;

@@ -111,7 +111,7 @@ TEST(freeze_and_thaw_bring_the_same_bytes_back)
 TEST(a_log_with_commits_stops_a_freeze)
 {
     struct dz_cold c = open_all();
-    DZ_AUTO(dz_freep) char *data = make_file("live/sbx_1.doze", 100);
+    dz_free(make_file("live/sbx_1.doze", 100));
     struct dz_cold_copy copy;
     struct dz_err err;
     CHECK_INT(dz_fd_replace(AT_FDCWD, at("live/sbx_1.doze-wal"), "x", 1, 0600, NULL), 0);
@@ -199,7 +199,7 @@ TEST(a_damaged_archive_is_refused)
 {
     static const long places[] = {0, 100, 3000, -57, -60, -56, -20, -16, -12, -8, -1};
     struct dz_cold c = open_all();
-    DZ_AUTO(dz_freep) char *data = make_file("live/sbx_1.scratch", 3 << 20);
+    dz_free(make_file("live/sbx_1.scratch", 3 << 20));
     struct dz_cold_copy copy;
     struct dz_err err;
     CHECK_INT(dz_cold_pack(&c, ID, NULL, &copy, &err), 0);
@@ -226,8 +226,8 @@ TEST(a_damaged_archive_is_refused)
 TEST(each_step_can_be_called_off)
 {
     struct dz_cold c = open_all();
-    DZ_AUTO(dz_freep) char *live = make_file("live/sbx_1.doze", 3 << 20);
-    DZ_AUTO(dz_freep) char *scratch = make_file("live/sbx_1.scratch", 3 << 20);
+    dz_free(make_file("live/sbx_1.doze", 3 << 20));
+    dz_free(make_file("live/sbx_1.scratch", 3 << 20));
     const _Atomic bool cancel = true;
     struct dz_cold_copy copy = {0};
     struct dz_err err;

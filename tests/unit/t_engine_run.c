@@ -245,7 +245,8 @@ static void kill_in(struct rig *r, enum box_phase phase)
         }
         turn(r);
     }
-    CHECK(!"the phase came");
+    bool the_phase_came = false;
+    CHECK(the_phase_came);
 }
 
 /* --- meetings ------------------------------------------------------------------------------- */

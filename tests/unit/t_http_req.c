@@ -272,8 +272,8 @@ RIG(a_request_cannot_hide_in_another, routes)
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
         "Transfer-Encoding: gzip, chunked\r\n",
         "Transfer-Encoding: xchunked\r\n",
-        "Transfer-Encoding: \x0b"
-        "chunked\r\n",
+        ("Transfer-Encoding: \x0b"
+         "chunked\r\n"),
         "Content-Length: +5\r\n",
         "Content-Length: 0x5\r\n",
         "Content-Length: 5, 5\r\n",

@@ -527,8 +527,10 @@ TEST(a_long_operation_stops_in_the_middle)
         CHECK_INT(rig_begin(&r, 1), 0);
         for (enum dz_wasm_stop stop; (stop = rig_step(&r)) == DZ_WASM_INTERRUPTED;) {
             CHECK(dz_wasm_trace(r.store, &pos, 1) > 0);
-            if (pos.func == 5 && pos.offset > r.module->funcs[5].code)
-                offset = pos.offset, met++;
+            if (pos.func == 5 && pos.offset > r.module->funcs[5].code) {
+                offset = pos.offset;
+                met++;
+            }
         }
         CHECK_INT(met, 2); /* 2.5 MiB by the MiB */
         CHECK_INT(r.module->wasm[offset], 0xfc);

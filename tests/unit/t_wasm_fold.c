@@ -106,7 +106,7 @@ static void constant(struct gen *g, enum type t)
                                    63, 100, 255, 32767, -32768, 1 << 20, INT32_MIN, -100, -1};
     int64_t v = some[pick(g, DZ_ARRAY_LEN(some))];
     float f = (float)(v % 100) / 4;
-    double d = f;
+    double d = (double)f;
     static const uint8_t code[] = {0x41, 0x42, 0x43, 0x44};
     byte(g, code[t]);
     if (t == F32)
