@@ -97,6 +97,7 @@ int dz_fd_unix_listen(const char *path, mode_t mode, struct dz_err *err)
     if (fchmod(fd, mode) < 0) /* what bind() makes has this mode from the first moment on */
         return dz_fail_sys(err, errno, "listen at %s", path);
     DZ_AUTO(dz_fd_close) int turn = take_turn(path);
+    (void)turn; /* held until the end */
     rc = bind_to(fd, &addr);
     if (rc < 0 && errno == EADDRINUSE) {
         if (lstat(addr.sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
