@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "db/db.h"
+#include "os/os_warm.h"
 #include "vfs/vfs.h"
 
 #include <poll.h>
@@ -145,6 +146,25 @@ static int64_t next_deadline(const struct dz_serve *s)
     return sooner(s, next);
 }
 
+struct used {
+    struct dz_nest_warm head;
+    uint32_t numbers[DZ_NEST_WARM_MAX];
+};
+
+static int words; /* about functions */
+
+/* Which pages of the heap were written: those after us are given them ahead. Who had to translate
+ * has written more than they will. */
+static void tell_written(struct dz_serve *s)
+{
+    static struct used body;
+    size_t n = s->start.nested && s->up && words == 0
+                   ? dz_os_warm_wrote(s->machine.dirty, body.numbers, DZ_NEST_WARM_MAX)
+                   : 0;
+    if (n > 0)
+        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
+}
+
 /* Durable first, then said, then tidied up. */
 static void suspend(struct dz_serve *s)
 {
@@ -154,6 +174,7 @@ static void suspend(struct dz_serve *s)
     bool memory = s->up && !s->files_only;
     s->suspend = false;
     dz_ops_cancel(s->ops);
+    tell_written(s);
     int rc = memory  ? dz_serve_sleep(s, false, &wake_at, &err)
              : s->up ? give_up_memory(s, &err)
                      : dz_cell_sleep_leave(&s->machine, &err);
@@ -294,16 +315,12 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
  * them for the next ones. */
 static void tell_used(struct dz_serve *s)
 {
-    static struct {
-        struct dz_nest_warm head;
-        uint32_t funcs[DZ_NEST_WARM_MAX];
-    } body;
-    static int told;
+    static struct used body;
     size_t n = DZ_NEST_WARM_MAX;
-    while (s->start.nested && told < USED_MAX &&
-           dz_modules_used(s->machine.modules, body.head.sha256, body.funcs, &n)) {
-        told++;
-        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.funcs[0]);
+    while (s->start.nested && words < USED_MAX &&
+           dz_modules_used(s->machine.modules, body.head.sha256, body.numbers, &n)) {
+        words++;
+        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
         n = DZ_NEST_WARM_MAX;
     }
 }
@@ -321,11 +338,14 @@ static int64_t tell_activity(struct dz_serve *s)
     int64_t now = dz_clock_boot_ns();
     if (s->told_at != 0 && now - s->told_at < TELL_NS)
         return TELL_NS - (now - s->told_at);
+    bool first = s->told_at == 0; /* just when somebody waits */
     s->told = activity(s);
     s->told_at = now;
     say(s, DZ_FRAME_ACTIVITY, 0, &s->told, sizeof s->told);
     if (s->told.wake_at != 0)
         tell_used(s);
+    if (s->told.wake_at != 0 && !first)
+        tell_written(s);
     return -1;
 }
 

@@ -85,12 +85,12 @@ static long fork_for_parent(void)
 }
 
 /* Unless somebody waits already. */
-static void get_ready(int fd)
+static void get_ready(int fd, const struct dz_os_dirty *dirty)
 {
     static const char *const libraries[] = {"libc.so", "libsqlite3.so", "liblz4.so", NULL};
     struct pollfd p = {.fd = fd, .events = POLLIN};
     if (poll(&p, 1, 0) == 0)
-        dz_os_warm(libraries);
+        dz_os_warm(libraries, dirty);
 }
 
 DZ_NORETURN static void cell(int fd)
@@ -107,7 +107,7 @@ DZ_NORETURN static void cell(int fd)
         (void)dz_frame_send(fd, &f, err.msg, true, NULL);
         _exit(1);
     }
-    get_ready(fd);
+    get_ready(fd, dirty);
     dz_cell_serve(fd, dirty, &nest);
 }
 
@@ -139,6 +139,7 @@ DZ_NORETURN static void image_nest(const struct dz_frame_fds *fds, uint8_t *payl
     payload[f.size] = '\0';
     if (open_image(fds, (const char *)payload, &err) < 0)
         fail(&err);
+    dz_os_warm_ask();
     say(DZ_FRAME_NEST_READY, 0, 0, NULL);
     serve();
 }
@@ -153,6 +154,7 @@ static void on_image(const struct dz_frame_fds *fds, uint8_t *payload)
 
 static void on_warm(const struct dz_frame *f, const uint8_t *payload)
 {
+    static const uint8_t no_module[sizeof((struct dz_nest_warm *)0)->sha256];
     static uint32_t funcs[DZ_NEST_WARM_MAX];
     struct dz_nest_warm w;
     if (f->size < sizeof w || !nest.modules)
@@ -160,7 +162,10 @@ static void on_warm(const struct dz_frame *f, const uint8_t *payload)
     memcpy(&w, payload, sizeof w);
     size_t n = (f->size - sizeof w) / sizeof funcs[0];
     memcpy(funcs, payload + sizeof w, n * sizeof funcs[0]);
-    dz_modules_warm(nest.modules, w.sha256, funcs, n);
+    if (memcmp(w.sha256, no_module, sizeof no_module) == 0)
+        dz_os_warm_learn(funcs, n);
+    else
+        dz_modules_warm(nest.modules, w.sha256, funcs, n);
 }
 
 DZ_NORETURN static void serve(void)

@@ -25,7 +25,8 @@ struct dz_nest {
     size_t fd_count;
 };
 
-/* Functions of a module that starts of the image have used: u32 each behind it. */
+/* Functions of a module that starts of the image have used: u32 each behind it. Without a module
+ * (zeros): pages of the heap that they wrote. */
 struct dz_nest_warm {
     uint8_t sha256[32];
 };

@@ -61,6 +61,13 @@ struct dz_os_dirty {
     char why[160];
 };
 
+#define PAGE_THERE (UINT64_C(1) << 63) /* of an entry of pagemap */
+#define PAGE_ALONE (UINT64_C(1) << 56)
+
+enum {
+    OWN_STEP = 256, /* entries at a time */
+};
+
 /* --- runs ------------------------------------------------------------------------- */
 
 static void add_run(struct dz_os_runs *runs, size_t at, size_t size)
@@ -562,4 +569,20 @@ int dz_os_dirty_written(struct dz_os_dirty *d, const struct dz_os_dirty_range *r
     }
     compare(d, &(struct dz_os_dirty_range){.at = r->at, .size = r->size}, m->size, r->size, runs);
     return runs_done(runs, err);
+}
+
+int dz_os_dirty_own(const struct dz_os_dirty *d, const void *at, size_t pages, bool *ret_own)
+{
+    uint64_t entry[OWN_STEP]; /* as of /proc/PID/pagemap */
+    if (d->pagemap < 0)
+        return DZ_EUNSUPPORTED;
+    for (size_t done = 0, n; done < pages; done += n) {
+        n = pages - done < OWN_STEP ? pages - done : OWN_STEP;
+        uint64_t from = ((uintptr_t)at / d->page + done) * sizeof entry[0];
+        if (dz_fd_pread(d->pagemap, entry, n * sizeof entry[0], from, NULL) < 0)
+            return DZ_EUNSUPPORTED;
+        for (size_t i = 0; i < n; i++)
+            ret_own[done + i] = (entry[i] & PAGE_THERE) && (entry[i] & PAGE_ALONE);
+    }
+    return 0;
 }

@@ -104,4 +104,9 @@ DZ_NODISCARD int dz_os_dirty_absent(struct dz_os_dirty *d, void *at, size_t size
 DZ_NODISCARD int dz_os_dirty_fill(struct dz_os_dirty *d, void *at, const void *bytes, size_t size,
                                   struct dz_err *err);
 
+/* Which of these pages no other process maps: after a fork, those that were written.
+ * DZ_EUNSUPPORTED: the kernel does not tell (COMPARE). */
+DZ_NODISCARD int dz_os_dirty_own(const struct dz_os_dirty *d, const void *at, size_t pages,
+                                 bool *ret_own);
+
 #endif

@@ -11,14 +11,25 @@
 #ifndef DZ_OS_OS_WARM_H
 #define DZ_OS_OS_WARM_H
 
+#include "os/os_dirty.h"
+
 #include <stddef.h>
+#include <stdint.h>
 
 /* In the parent, before it forks: look where its heap is, which needs /proc, and have it grow
  * in steps that leave room ahead. Again when it has grown. */
 void dz_os_warm_plan(void);
 
+/* In the parent: children of the same kind have the same pages of the heap to write. So the first
+ * ones are not given any, and asked which they wrote, by number; later ones are given those, and
+ * share the others. Numbers that make no sense cost memory only. */
+void dz_os_warm_ask(void);
+void dz_os_warm_learn(const uint32_t *pages, size_t count);
+/* In a child, once: which; none, when it was not asked or they cannot be told. */
+size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t most);
+
 /* In the child. libraries: names as their files' begin, "libc.so" for instance; NULL ends
- * them. */
-void dz_os_warm(const char *const *libraries);
+ * them. d: its own; one that could not tell which pages were written has all of them copied. */
+void dz_os_warm(const char *const *libraries, const struct dz_os_dirty *d);
 
 #endif
