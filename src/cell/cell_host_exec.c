@@ -353,7 +353,9 @@ int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *
     int rc = open_one(c, l.exec >> 2, l.exec & 3, err);
     if (rc < 0)
         return rc;
-    find(c, l.exec >> 2)->window = l.window;
+    struct dz_open_exec *x = find(c, l.exec >> 2);
+    assert(x); /* it was opened just now */
+    x->window = l.window;
     c->live_count--;
     c->live_at += sizeof l + l.id_size;
     e->type = DZ_CELL_LIVE;
