@@ -405,14 +405,20 @@ static int list(struct rig *r, struct asker *a)
     return dz_engine_op(r->e, box("a"), &q, &a->op, &r->why);
 }
 
+/* "a" sleeps, and its files were asked for: a cell has them. */
+static void files_only(struct rig *r, struct asker *a)
+{
+    rig_open(r);
+    order_well(r, "a", DZ_REQUEST_SUSPEND);
+    CHECK_INT(list(r, a), 0);
+    UNTIL(r, a->done > 0);
+}
+
 TEST(a_cell_that_has_only_the_file_may_die_too)
 {
     struct rig r;
     struct asker a, late;
-    rig_open(&r);
-    order_well(&r, "a", DZ_REQUEST_SUSPEND);
-    CHECK_INT(list(&r, &a), 0);
-    UNTIL(&r, a.done > 0);
+    files_only(&r, &a);
     CHECK(a.done == 1 && a.code == 0 && a.bytes > 0);
     kill_in(&r, BOX_FILES); /* that nobody uses any more */
     CHECK_INT(list(&r, &a), 0);
@@ -437,10 +443,7 @@ TEST(a_machine_starts_while_the_cell_that_had_its_file_is_put_down)
 {
     struct rig r;
     struct asker a, late;
-    rig_open(&r);
-    order_well(&r, "a", DZ_REQUEST_SUSPEND);
-    CHECK_INT(list(&r, &a), 0);
-    UNTIL(&r, a.done > 0);
+    files_only(&r, &a);
     CHECK(only(&r) && only(&r)->phase == BOX_FILES);
     dz_engine_make_way(r.e, only(&r)->id, DZ_REQUEST_USE);
     dz_box_stop(only(&r), true);

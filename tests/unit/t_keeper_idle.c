@@ -7,14 +7,20 @@
 
 #define MIN ((int64_t)60 * 1000)
 
+/* "a" was woken, and ms have passed. */
+static void awake(struct rig *r, struct rig_reply *reply, int64_t ms)
+{
+    rig_open(r);
+    rig_register(r, "a");
+    CHECK_INT(rig_submit(r, DZ_REQUEST_WAKE, "a", reply), 0);
+    rig_pass(r, ms);
+}
+
 TEST(who_reads_a_sleeping_file_makes_way_when_its_guest_is_to_be_woken)
 {
     struct rig r;
-    rig_open(&r);
-    rig_register(&r, "a");
     struct rig_reply reply;
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    rig_pass(&r, 1000);
+    awake(&r, &reply, 1000);
     r.wake_at = dz_clock_real_ms() + 10 * MIN;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 1000);
@@ -36,10 +42,7 @@ TEST(a_guest_that_says_that_it_only_sleeps_is_put_down_and_woken_in_time)
 {
     struct rig r;
     struct rig_reply reply;
-    rig_open(&r);
-    rig_register(&r, "a");
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    rig_pass(&r, 100);
+    awake(&r, &reply, 100);
     r.idle.stays = true;
     r.wake_at = dz_clock_real_ms() + MIN;
     dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
@@ -64,10 +67,7 @@ TEST(a_guest_put_down_while_it_computes_goes_on_at_once_where_that_counts)
 {
     struct rig r;
     struct rig_reply reply;
-    rig_open(&r);
-    rig_register(&r, "a");
-    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-    rig_pass(&r, 100);
+    awake(&r, &reply, 100);
     r.busy = true;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 1000);
