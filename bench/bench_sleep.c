@@ -160,7 +160,8 @@ static bool open_python(struct bench_base *ret)
                                        NULL}
 PYTHON(ten_argv, "import os, sys\nb = os.urandom(10 << 20)", "l");
 PYTHON(json_argv, "import json, sys", "json.dumps([l])");
-PYTHON(pandas_argv, "import sys, pandas", "pandas.Series([1, 2]).sum()");
+PYTHON(pandas_argv, "import sys, pandas", "eval(l)");
+#define PANDAS_SUM "pandas.Series([1, 2]).sum()\n"
 
 /* The first process of a cell of its own, so that it is the image's "main" later. */
 static void sleep_as_first(struct bench_box *x, const char *const *argv)
@@ -293,8 +294,10 @@ static void round_over(struct op *o, long count)
 struct what { /* the argument of a case */
     struct op *op;
     struct kind *kind;
-    char letter;    /* of a command to dirty.c; 0: a line */
-    uint32_t pages; /* of that command */
+    char letter;       /* of a command to dirty.c; 0: a line */
+    uint32_t pages;    /* of that command */
+    const char *line;  /* that a new sandbox is asked */
+    bool asked_before; /* the same already, which is not counted */
 };
 
 static void tell(struct bench_box *x, const struct what *w)
@@ -334,11 +337,18 @@ static int create(struct bench *b, void *arg, long count)
         struct bench_box x;
         bench_box_new(&x, &w->kind->base);
         bench_pool_settle(2 * BENCH_AHEAD);
-        begin(b, w->op, 0);
+        if (!w->asked_before)
+            begin(b, w->op, 0);
         start_counted(w->op, &x, true);
         attach(&x);
-        bench_box_say(&x, "y\n", 2);
+        if (w->asked_before) {
+            bench_box_say(&x, w->line, strlen(w->line));
+            begin(b, w->op, bench_cell_cpu_us(&x));
+        }
+        bench_box_say(&x, w->line, strlen(w->line));
         end(b, w->op, bench_cell_cpu_us(&x));
+        bench_box_suspend(&x); /* a cell tells at its end what it used */
+        bench_box_gone(&x);
         bench_box_free(&x);
     }
     round_over(w->op, count);
@@ -474,14 +484,19 @@ static void op_rows(struct bench *b, const struct bench *measured, bool cpu)
 static void add_ops(struct bench *b)
 {
     static struct what woken = {.kind = &shell}, forked = {.kind = &parent}, py = {.kind = &python},
-                       made = {.kind = &pandas}, ten = {.kind = &dirty, .letter = 'c', .pages = 16},
+                       made = {.kind = &pandas, .line = "pandas.__version__\n"},
+                       sum = {.kind = &pandas, .line = PANDAS_SUM},
+                       again = {.kind = &pandas, .line = PANDAS_SUM, .asked_before = true},
+                       ten = {.kind = &dirty, .letter = 'c', .pages = 16},
                        one = {.kind = &dirty, .letter = 'd', .pages = 256},
                        spread = {.kind = &dirty, .letter = 's', .pages = 256},
                        hundred = {.kind = &large, .letter = 'd', .pages = 25600};
     op_new(b, "resume to first output, shell", 1, wake, &woken, 4);
     op_new(b, "resume to first output, 10 MB of pages", 5, wake, &ten, 2);
     op_new(b, "resume to first output, CPython and 10 MB", 5, wake, &py, 4);
-    op_new(b, "create with pandas imported, to the answer", 5, create, &made, 2);
+    op_new(b, "create with pandas imported, to its version", 5, create, &made, 2);
+    op_new(b, "  to the first sum of a Series", 0, create, &sum, 2);
+    op_new(b, "  the same sum once more, warm", 0, create, &again, 2);
     op_new(b, "suspend, 1 MB dirty, durable", 3, put_to_sleep, &one, 4);
     op_new(b, "suspend, 1 MB dirty, scattered, durable", 3, put_to_sleep, &spread, 4);
     op_new(b, "suspend, 100 MB dirty, durable", 400, put_to_sleep, &hundred, 1);
@@ -520,7 +535,7 @@ int main(int argc, char **argv)
                               "left out\n");
     start_dirty(&dirty, BOXES, 2560);
     start_dirty(&large, 1, 25600);
-    if ((!*only || strstr("CPython, pandas", only)) && !start_pythons())
+    if ((!*only || strstr("CPython, pandas, Series, same sum", only)) && !start_pythons())
         (void)fprintf(stderr, "bench-sleep: no image python in DOZE_DATA (make test-images): "
                               "CPython is left out\n");
     int rc = measure(rounds);
