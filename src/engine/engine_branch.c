@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,7 @@ static int copy_one(const struct branch *b, bool log, struct dz_err *err)
         rc = dz_blob_copy(in, out, &how, &copied, err);
     if (rc < 0)
         return rc;
+    assert(out);
     out->claimed = true;
     return dz_blob_out_commit(out, err);
 }
