@@ -243,24 +243,20 @@ TEST(a_start_that_lies_is_refused)
         CHECK_INT(dz_start_send(pair[0], &good, false, &err), 0);
         /* take it apart and put it together wrongly */
         struct dz_frame f;
-        struct msghdr first = {.msg_iov = &(struct iovec){&f, sizeof f}, .msg_iovlen = 1};
+        struct iovec parts[] = {{&f, sizeof f}, {body, sizeof body}};
         _Alignas(struct cmsghdr) char control[256];
-        first.msg_control = control;
-        first.msg_controllen = sizeof control;
-        CHECK(recvmsg(pair[1], &first, 0) == (ssize_t)sizeof f);
-        struct dz_frame g;
-        ssize_t n = recvmsg(
-            pair[1],
-            &(struct msghdr){.msg_iov = (struct iovec[]){{&g, sizeof g}, {body, sizeof body}},
-                             .msg_iovlen = 2},
-            0);
-        CHECK(n > (ssize_t)sizeof g);
+        struct msghdr first = {.msg_iov = parts,
+                               .msg_iovlen = 2,
+                               .msg_control = control,
+                               .msg_controllen = sizeof control};
+        ssize_t n = recvmsg(pair[1], &first, 0);
+        CHECK(n > (ssize_t)sizeof f && (size_t)n == sizeof f + f.size);
+        parts[1].iov_len = f.size;
         for (uint32_t k = dice_below(&d, 6); k > 0; k--)
-            body[dice_below(&d, g.size)] = (uint8_t)dice_roll(&d);
+            body[dice_below(&d, f.size)] = (uint8_t)dice_roll(&d);
         if (dice_below(&d, 4) == 0)
             f.value = dice_roll(&d) >> dice_below(&d, 64);
-        CHECK(sendmsg(pair[0], &first, 0) == (ssize_t)sizeof f);
-        (void)send_raw(pair[0], &g, body, g.size);
+        CHECK(sendmsg(pair[0], &first, 0) == n);
         (void)shutdown(pair[0], SHUT_WR);
         int rc = dz_start_receive(pair[1], &s, &err);
         CHECK(rc == 0 || err.msg[0]);
