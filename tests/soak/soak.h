@@ -64,6 +64,7 @@ struct soak_client {
     struct dz_client *connection;
     struct dz_buf body; /* of the last answer */
     char code[40];      /* of its error */
+    char missed[320];   /* what was asked when something was last not there, and the answer */
 };
 
 const char *soak_tenant(int tenant); /* its name */

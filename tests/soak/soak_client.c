@@ -94,8 +94,11 @@ static enum soak_answer refusal(struct soak_client *c, const struct soak_ask *as
         return SOAK_UNANSWERED;
     }
     atomic_fetch_add(&c->world->refused, 1);
-    if (strcmp(p->code, "not_found") == 0 || strcmp(p->code, "gone") == 0)
+    if (strcmp(p->code, "not_found") == 0 || strcmp(p->code, "gone") == 0) {
+        (void)snprintf(c->missed, sizeof c->missed, "%s %.100s: %.180s", ask->method, ask->path,
+                       err->msg);
         return SOAK_MISSING;
+    }
     if (tolerable(c, p->code) || (atomic_load(&c->world->harm) && strstr(err->msg, "cell")))
         return SOAK_REFUSED;
     soak_bad(c->world, "%s %s: %d %s: %.200s", ask->method, ask->path, p->status, p->code,
@@ -148,7 +151,7 @@ static enum soak_answer found(struct soak_client *c, struct soak_box *b, enum so
         b->there = false;
         return SOAK_REFUSED;
     }
-    soak_bad(c->world, "%s is missing: %.*s", b->name, REPORT_MAX, c->body.p);
+    soak_bad(c->world, "%s is missing: %s", b->name, c->missed);
     return SOAK_BAD;
 }
 
