@@ -129,28 +129,60 @@ static void created_at_rest(struct dz_engine *e, const char *id, dz_engine_done_
 /* It could not be started: nothing of it remains. */
 struct fresh {
     struct order *order;
+    struct dz_engine_why why; /* it could not */
+    int64_t us;
     char id[DZ_ID_TEXT];
 };
+
+static void not_undone(const char *id, const struct dz_err *err)
+{
+    dz_log(DZ_LOG_WARN, "create_undo_failed", dz_log_strz("sandbox_id", id), dz_log_err(err));
+}
 
 static void undo(struct dz_engine *e, const char *id)
 {
     const struct dz_keeper_request r = {.what = DZ_REQUEST_DESTROY, .id = id};
     struct dz_err err;
     if (dz_keeper_submit(e->keeper, &r, NULL, &err) < 0)
-        dz_log(DZ_LOG_WARN, "create_undo_failed", dz_log_strz("sandbox_id", id), dz_log_err(&err));
+        not_undone(id, &err);
 }
 
+static void say_failed(struct fresh *f)
+{
+    const struct dz_engine_result r = {.code = f->why.err.code, .why = &f->why, .us = f->us};
+    on_ordered(f->order, NULL, &r);
+    dz_free(f);
+}
+
+static void on_undone(void *arg, const struct dz_keeper_result *result)
+{
+    struct fresh *f = arg;
+    if (result->code < 0)
+        not_undone(f->id, &result->err);
+    say_failed(f);
+}
+
+/* Who is told that it failed can be sure that it is gone, and its name free. */
 static void on_started(void *arg, struct box *b, const struct dz_engine_result *result)
 {
     struct fresh *f = arg;
-    struct order *o = f->order;
-    if (result->code < 0) {
-        dz_log(DZ_LOG_WARN, "create_failed", dz_log_strz("sandbox_id", f->id),
-               dz_log_err(&result->why->err));
-        undo(o->e, f->id);
+    const struct dz_keeper_request r = {
+        .what = DZ_REQUEST_DESTROY, .id = f->id, .done = on_undone, .arg = f};
+    struct dz_err err;
+    if (result->code == 0) {
+        on_ordered(f->order, b, result);
+        dz_free(f);
+        return;
     }
-    dz_free(f);
-    on_ordered(o, b, result);
+    dz_log(DZ_LOG_WARN, "create_failed", dz_log_strz("sandbox_id", f->id),
+           dz_log_err(&result->why->err));
+    f->why = *result->why;
+    f->why.err.code = result->code;
+    f->us = result->us;
+    if (dz_keeper_submit(f->order->e->keeper, &r, NULL, &err) < 0) {
+        not_undone(f->id, &err);
+        say_failed(f);
+    }
 }
 
 static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_engine_done_fn *done,

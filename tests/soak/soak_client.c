@@ -38,6 +38,7 @@ void soak_bad(struct soak_world *w, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text + used, sizeof w->failure[n] - (size_t)used, fmt, ap);
     va_end(ap);
+    (void)fprintf(stderr, "# %s\n", text);
 }
 
 const char *soak_tenant(int tenant)

@@ -454,6 +454,58 @@ TEST(a_machine_starts_while_the_cell_that_had_its_file_is_put_down)
     rig_close(&r);
 }
 
+/* --- making ------------------------------------------------------------------------------ */
+
+/* Whoever hears that it failed asks at once whether it is there. */
+struct maker {
+    struct rig *r;
+    int done, code;
+    bool there;
+};
+
+static void on_made(void *arg, const struct dz_engine_result *result)
+{
+    struct maker *m = arg;
+    struct dz_instance row = {0};
+    m->done++;
+    m->code = result->code;
+    m->there = dz_engine_get(m->r->e, box("b"), &row, &m->r->why) == 0;
+    dz_instance_release(&row);
+}
+
+static void kill_all_that_start(const struct rig *r)
+{
+    DZ_MAP_FOREACH(it, &r->e->boxes) {
+        const struct box *b = it->value;
+        if (b->cell && b->phase == BOX_STARTING && dz_cell_pid(b->cell) > 0)
+            (void)kill(dz_cell_pid(b->cell), SIGKILL);
+    }
+}
+
+TEST(of_a_creation_that_fails_nothing_is_left_when_it_says_so)
+{
+    struct rig r;
+    const struct dz_engine_spec spec = {.name = "b", .image = "g", .idle_ms = DZ_LADDER_INHERIT};
+    int failed = 0;
+    rig_open(&r);
+    for (int i = 0; i < 50 && failed < 3; i++) {
+        struct maker m = {.r = &r};
+        CHECK_INT(dz_engine_create(r.e, &me, &spec, on_made, &m, &r.why), 0);
+        for (int left = PATIENCE; m.done == 0 && left > 0; left--) {
+            kill_all_that_start(&r);
+            turn(&r);
+        }
+        CHECK_INT(m.done, 1);
+        CHECK(m.there == (m.code == 0));
+        failed += m.code < 0;
+        if (m.code == 0)
+            order_well(&r, "b", DZ_REQUEST_DESTROY);
+    }
+    CHECK(failed > 0);
+    rig_create(&r, "b");
+    rig_close(&r);
+}
+
 /* --- the end -------------------------------------------------------------------------------------
  */
 
