@@ -2,7 +2,7 @@
 # config: where settings come from, what is refused, and a daemon that reads them again.
 . "$(dirname "$0")/lib.sh"
 . "$LIB_ROOT/tests/integration/daemon.sh"
-unset DOZE_DATA DOZE_CONFIG
+unset DOZE_DATA DOZE_CONFIG DOZE_LOG_LEVEL
 
 test_that 'config shows every setting with its default, as text and as JSON' '
     run 0 doze config && empty err && has out "SETTING" &&
