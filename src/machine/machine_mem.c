@@ -328,7 +328,22 @@ static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, 
     }
 }
 
-static int fold(const struct dz_machine *m, struct dz_mem_change *c, struct dz_err *err)
+/* What is absent of rows that are to be emptied comes now. One that cannot be read stays as it is,
+ * and so does what is wrong with it. */
+static void lay_bad_rows(struct dz_machine *m, const struct dz_mem_change *c, uint8_t *bad)
+{
+    for (size_t i = 0; i < c->spaces; i++) {
+        struct dz_space *s = &m->mem.spaces.p[i];
+        for (size_t page = 0; s->seen && page < s->absents; page++) {
+            uint32_t home = c->home[i][page];
+            if (home && bad[home - 1] && s->absent[page] &&
+                dz_machine_mem_need(m, s, page * PAGE, PAGE, NULL) < 0)
+                bad[home - 1] = 0;
+        }
+    }
+}
+
+static int fold(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *err)
 {
     uint64_t entries = 0, live = 0;
     for (size_t i = 0; i < c->rows.n; i++) {
@@ -342,6 +357,7 @@ static int fold(const struct dz_machine *m, struct dz_mem_change *c, struct dz_e
         return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
     for (size_t i = 0; i < c->rows.n; i++)
         bad[i] = c->rows.p[i].live * 2 < c->rows.p[i].pages;
+    lay_bad_rows(m, c, bad);
     empty_bad_rows(m, c, bad);
     dz_free(bad);
     return 0;

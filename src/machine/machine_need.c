@@ -325,8 +325,12 @@ static int make_absent(struct dz_machine *m, struct dz_err *err)
                 continue;
             end = run_end(s, page);
             if (++runs > RUNS_MAX || m->ops->absent(m->ops->arg, s->range.at + page * PAGE,
-                                                    (end - page) * PAGE, NULL) < 0)
+                                                    (end - page) * PAGE, NULL) < 0) {
+                for (; page < end; page++) /* it may have got as far as new pages */
+                    if (!s->absent[page])
+                        dz_mem_to_base(&s->range, page * PAGE);
                 return lay_rest(m, err);
+            }
             for (; page < end; page++) {
                 m->mem.absent += s->absent[page] == DZ_ABSENT_NO;
                 s->absent[page] = DZ_ABSENT_YES;

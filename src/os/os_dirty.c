@@ -435,10 +435,21 @@ int dz_os_dirty_absent(struct dz_os_dirty *d, void *at, size_t size, struct dz_e
     return 0;
 }
 
+/* Between pages that were protected together an absent one has a marker of the protection, which
+ * is in the way of the kernel's page of zeros, not of a copy. */
+static int zeros_over_marker(struct dz_os_dirty *d, struct uffdio_copy *copy)
+{
+    static const _Alignas(4096) uint8_t zeros[4096];
+    copy->src = (uintptr_t)zeros;
+    copy->len = sizeof zeros;
+    return ioctl(d->uffd, UFFDIO_COPY, copy);
+}
+
 int dz_os_dirty_fill(struct dz_os_dirty *d, void *at, const void *bytes, size_t size,
                      struct dz_err *err)
 {
     size_t done = 0;
+    assert(d->page == 4096);
     while (done < size) {
         struct uffdio_copy copy = {.dst = (uintptr_t)at + done,
                                    .src = (uintptr_t)bytes + done,
@@ -448,6 +459,10 @@ int dz_os_dirty_fill(struct dz_os_dirty *d, void *at, const void *bytes, size_t 
         int rc =
             bytes ? ioctl(d->uffd, UFFDIO_COPY, &copy) : ioctl(d->uffd, UFFDIO_ZEROPAGE, &zero);
         int64_t n = bytes ? copy.copy : zero.zeropage;
+        if (rc < 0 && errno == EEXIST && !bytes && n <= 0) {
+            rc = zeros_over_marker(d, &copy);
+            n = copy.copy;
+        }
         if (rc < 0 && errno != EAGAIN)
             return dz_fail_sys(err, errno, "fill %zu bytes of memory", size - done);
         done += n > 0 ? (size_t)n : 0;

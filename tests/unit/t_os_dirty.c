@@ -401,6 +401,26 @@ TEST(pages_come_when_they_are_touched)
     drop_memory(&m);
 }
 
+/* What is protected together with its neighbours can still be filled. */
+TEST(an_absent_page_between_protected_ones_comes_too)
+{
+    struct memory m = make_memory(PAGES);
+    struct need n = {.d = open_need()};
+    CHECK_INT(dz_os_dirty_absent(n.d, m.r.at, 8 * page, &err), 0);
+    CHECK_INT(dz_os_dirty_fill(n.d, m.r.at, m.image, page, &err), 0);
+    CHECK_INT(dz_os_dirty_fill(n.d, m.r.at + 4 * page, m.image, page, &err), 0);
+    m.r.at[0] = m.r.at[4 * page] = 9;
+    CHECK_INT(dz_os_dirty_mark(n.d, &m.r, &err), 0);
+    CHECK_INT(dz_os_fault_catch(on_touch, &n, &err), 0);
+    CHECK_INT(m.r.at[2 * page], 0);
+    CHECK_INT(n.times, 1);
+    CHECK_INT(dz_os_dirty_fill(n.d, m.r.at + 2 * page, NULL, page, &err), DZ_EEXIST);
+    CHECK_INT(dz_os_dirty_fill(n.d, m.r.at + page, NULL, page, &err), 0);
+    CHECK_INT(dz_os_fault_catch(NULL, NULL, &err), 0);
+    dz_os_dirty_close(n.d);
+    drop_memory(&m);
+}
+
 TEST(system_calls_are_refused_absent_pages)
 {
     struct memory m = make_memory(PAGES);
