@@ -33,7 +33,7 @@ void dz_api_base64(struct dz_buf *out, struct dz_str data);
 void dz_api_put_bytes(struct dz_json *j, struct dz_str data);
 /* The object "error" as in the envelope, for a stream that has begun. */
 struct dz_api_stream_of {
-    char sandbox_id[DZ_ID_TEXT], request_id[DZ_ID_TEXT];
+    char sandbox_id[DZ_ENGINE_VALUE_MAX + 1], request_id[DZ_ID_TEXT];
 };
 void dz_api_stream_is(struct dz_api_stream_of *of, const struct dz_http_req *r,
                       const char *sandbox_id);

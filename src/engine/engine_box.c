@@ -284,7 +284,7 @@ static void on_up(struct box *b)
         dz_exec_down(b, DZ_EUNAVAIL, "memory_lost",
                      "the sandbox's memory was lost; it started from its files");
     dz_exec_up(b);
-    if (b->local && !b->lost)
+    if (b->local && !b->lost && !dz_keeper_awaited(b->e->keeper, b->id))
         dz_jobs_early(b);
     tell_keeper(b, &how);
     dz_exec_connected(b);
@@ -305,6 +305,13 @@ static void on_ready(struct box *b)
 #pragma GCC diagnostic ignored "-Wanalyzer-use-after-free"
 #endif
 
+/* What it says happened was not asked for: it is not to be believed in anything. */
+static bool unasked(struct box *b)
+{
+    cell_failed(b, DZ_EIO, "the cell sent a frame that makes no sense");
+    return false;
+}
+
 /* False: the box has no such cell any more. */
 static bool take_event(struct box *b, const struct dz_cell_event *event)
 {
@@ -317,6 +324,8 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
         b->lost = true;
         break;
     case DZ_CELL_UP:
+        if (b->phase != BOX_STARTING)
+            return unasked(b);
         on_up(b);
         break;
     case DZ_CELL_LIVE:
@@ -344,6 +353,8 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
         cell_sleeps(b, event->count, event->busy);
         return false;
     case DZ_CELL_AWAKE:
+        if (b->phase != BOX_STOPPING)
+            return unasked(b);
         cell_goes_on(b, event->code, event->text);
         break;
     case DZ_CELL_FAILED:

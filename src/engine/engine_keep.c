@@ -29,10 +29,11 @@ static void fail_start(struct dz_keeper *k, uint64_t ticket, int code, const str
 }
 
 /* A cell that had only the file may still be on its way down, for whom it was to become the machine
- * for has left: nothing of it is waited for, and what was committed is in the file. */
+ * for has left: nothing of it is waited for, and what was committed is in the file. Any other that
+ * is here has no right to be. */
 static void take_over(struct box *b)
 {
-    if (b->phase != BOX_STOPPING || b->ticket || b->reserved)
+    if (!b->cell || b->phase == BOX_FILES || b->phase == BOX_OPENING)
         return;
     b->pins++;
     dz_box_kill(b);

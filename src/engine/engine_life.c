@@ -78,7 +78,8 @@ void dz_job_forget(struct engine_job *j)
 }
 
 /* Not of one that comes from cold storage: what its guest says must not be told before that is
- * on the disk. */
+ * on the disk. Nor while others stand in line: who is behind them must not be served before them,
+ * and once more in his turn. */
 void dz_jobs_early(struct box *b)
 {
     DZ_LIST_FOREACH(struct engine_job, j, &b->e->uses_waiting, link) {
