@@ -224,8 +224,10 @@ static bool resolve(struct soak_client *c, struct soak_box *b)
             b->there = false;
             return true;
         }
-        if (a == SOAK_DONE && !strstr(c->body.p, "\"state\":\"deleted\""))
-            return b->there || created(c, b);
+        if (a != SOAK_DONE || strstr(c->body.p, "\"state\":\"deleted\"") ||
+            strstr(c->body.p, "\"status\":\"deleting\"")) /* as soon as the disk has room */
+            continue;
+        return b->there || created(c, b);
     }
     soak_bad(c->world, "%s: not known after %d seconds whether it is there: %s %.*s", b->name,
              SETTLE_MS / 1000, c->code, REPORT_MAX, c->body.p);
