@@ -38,8 +38,7 @@ static const struct wasm_point *point_of_word(struct dz_wasm_inst *inst, const s
                                               uint32_t word)
 {
     const struct wasm_points_row *row = dz_wasm_points_of(inst->code, r->func);
-    const struct wasm_point *p = row ? dz_wasm_points_word(row, word - r->start) : NULL;
-    return p && p->kind == POINT_RETURN ? p : NULL;
+    return row ? dz_wasm_points_word(row, word - r->start, true) : NULL;
 }
 
 static const struct wasm_point *point_of_offset(struct dz_wasm_inst *inst, uint32_t func,

@@ -68,7 +68,8 @@ void dz_wasm_points_release(struct wasm_points *p)
     p->count = p->cap = 0;
 }
 
-const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, uint32_t word)
+const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, uint32_t word,
+                                             bool after)
 {
     uint32_t low = 0;
     uint32_t high = r->count;
@@ -79,7 +80,10 @@ const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, ui
         else
             high = mid;
     }
-    return low < r->count && r->points[low].word == word ? &r->points[low] : NULL;
+    for (; low < r->count && r->points[low].word == word; low++)
+        if ((r->points[low].kind == POINT_RETURN) == after)
+            return &r->points[low];
+    return NULL;
 }
 
 const struct wasm_point *dz_wasm_points_offset(const struct wasm_points_row *r, uint32_t offset,

@@ -27,8 +27,10 @@ const struct wasm_points_row *dz_wasm_points_of(struct dz_wasm_code *c, uint32_t
 void dz_wasm_points_release(struct wasm_points *p);
 
 /* By word from the function's start; by offset in the binary (after: behind a
- * call or throw, else a place to go on at). NULL: none there. */
-const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, uint32_t word);
+ * call or throw, else a place to go on at; a loop that follows a call begins at the same
+ * word). NULL: none there. */
+const struct wasm_point *dz_wasm_points_word(const struct wasm_points_row *r, uint32_t word,
+                                             bool after);
 const struct wasm_point *dz_wasm_points_offset(const struct wasm_points_row *r, uint32_t offset,
                                                bool after);
 

@@ -238,7 +238,8 @@ static struct dz_wasm_pos walk_pos(const struct walk *w, const struct wasm_range
     if (r->func < w->inst->module->header->n_imported[DZ_WASM_KIND_FUNC])
         return p;
     const struct wasm_points_row *row = dz_wasm_points_of(w->inst->code, r->func);
-    const struct wasm_point *point = row ? dz_wasm_points_word(row, w->word - r->start) : NULL;
+    const struct wasm_point *point =
+        row ? dz_wasm_points_word(row, w->word - r->start, w->after) : NULL;
     p.offset = point ? point->offset : dz_wasm_code_offset(w->inst->code, w->word);
     return p;
 }

@@ -90,8 +90,8 @@ static int place(struct save *s, uint32_t word, bool after, struct wasm_state_fr
     word -= r->start;
     if (inst->code->fuel && word == 2 && !after)
         word = 0; /* at the meter behind the entry */
-    const struct wasm_point *p = dz_wasm_points_word(row, word);
-    if (!p || (p->kind == POINT_RETURN) != after)
+    const struct wasm_point *p = dz_wasm_points_word(row, word, after);
+    if (!p)
         return dz_fail(s->err, DZ_ESTATE, "function %u does not stand at a safepoint", r->func);
     f->offset = p->offset;
     *ret_height = p->height;

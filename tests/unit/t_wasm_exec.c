@@ -349,6 +349,35 @@ static void far_run(struct bytes *body, uint64_t arg, uint64_t want)
     dz_free(m.p);
 }
 
+/* Its first cell is the one that the call returns to. */
+TEST(a_loop_right_behind_a_call)
+{
+    struct bytes m = {0};
+    static struct tape tape;
+    struct dz_wasm_config cfg = {.stack_slots = 1024};
+    struct rig r;
+    int stops = 0;
+    PUT(&m, "\0asm\x01\0\0\0\x01\x09\x02\x60\x01\x7f\x01\x7f\x60\x00\x00");
+    PUT(&m, "\x03\x03\x02\x00\x01\x07\x07\x01\x03run\x00\x00");
+    /* call f; do { p0-- } while (p0); answer 42 */
+    PUT(&m, "\x0a\x17\x02\x12\x00\x10\x01\x03\x40\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b"
+            "\x41\x2a\x0b\x02\x00\x0b");
+    CHECK_INT(rig_prepare(&r, m.p, m.n, &err), 0);
+    CHECK_INT(rig_instantiate(&r, &cfg, NULL, 0, &err), 0);
+    CHECK_INT(rig_begin(&r, 20), 0);
+    while (rig_waits(rig_step(&r))) {
+        CHECK_INT(rig_save(&r, &tape, &err), 0);
+        dz_wasm_store_free(r.store);
+        cfg.dispatch = ++stops % 2 ? DZ_WASM_DISPATCH_SWITCH : DZ_WASM_DISPATCH_GOTO;
+        CHECK_INT(rig_instantiate(&r, &cfg, NULL, 0, &err), 0);
+        CHECK_INT(rig_load(&r, &tape, &err), 0);
+    }
+    CHECK(stops > 18);
+    CHECK_INT(dz_wasm_results(r.store)[0], 42);
+    rig_close(&r);
+    dz_free(m.p);
+}
+
 /* local.get, local.set or local.tee of a far local */
 static void put_local(struct bytes *b, uint8_t op, uint32_t index)
 {
