@@ -158,8 +158,13 @@ int dz_keeper_give_work(struct op *op, int (*work)(struct op *op, struct dz_err 
 bool dz_keeper_step_applies(const struct op *op, enum dz_step step);
 
 /* keeper_row.c */
-int dz_keeper_change(struct op *op, uint64_t set, const struct dz_instance *to, bool durable,
-                     const char *event, const char *detail, struct dz_err *err);
+struct row_change { /* borrowed, as of struct dz_registry_change */
+    uint64_t set;   /* DZ_COLUMN(x) of `to` */
+    const struct dz_instance *to;
+    bool durable;
+    const char *event, *detail; /* NULL: none */
+};
+int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_err *err);
 /* Read the row again. With mine: DZ_EBUSY unless it is still ours, as it was. */
 int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err);
 int dz_keeper_commit(struct op *op, struct dz_err *err); /* the COMMIT step */

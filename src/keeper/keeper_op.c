@@ -250,7 +250,8 @@ static int journal(struct op *op, struct dz_err *err)
     const struct dz_instance to = {.step = dz_step_name(*op->step)};
     if (*op->step == DZ_STEP_COMMIT || strcmp(op->row.step, to.step) == 0 || simple_wake(op))
         return 0;
-    return dz_keeper_change(op, DZ_COLUMN(step), &to, false, NULL, NULL, err);
+    const struct row_change change = {.set = DZ_COLUMN(step), .to = &to};
+    return dz_keeper_change(op, &change, err);
 }
 
 /* What the steps after the commit are to remove. */
@@ -297,7 +298,8 @@ static int hash_known(struct op *op, struct dz_err *err)
 {
     char text[DZ_SHA256_HEX];
     const struct dz_instance to = {.cold_sha256 = dz_sha256_hex(op->copy.sha256, text)};
-    return dz_keeper_change(op, DZ_COLUMN(cold_sha256), &to, false, NULL, NULL, err);
+    const struct row_change change = {.set = DZ_COLUMN(cold_sha256), .to = &to};
+    return dz_keeper_change(op, &change, err);
 }
 
 /* A cell may have ended while its row was still on the way to the disk. */
@@ -563,7 +565,8 @@ static int write_beginning(struct op *op, struct dz_err *err)
     if (stale && (op->kind == DZ_OP_FREEZE || op->kind == DZ_OP_ARCHIVE))
         set |= DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) |
                DZ_COLUMN(cold_generation);
-    return dz_keeper_change(op, set, &to, begins_durably(op), NULL, NULL, err);
+    const struct row_change change = {.set = set, .to = &to, .durable = begins_durably(op)};
+    return dz_keeper_change(op, &change, err);
 }
 
 /* Where the cell only has to be asked, that comes before the row is written, which it seldom is:

@@ -145,13 +145,12 @@ int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err)
     return 0;
 }
 
-int dz_keeper_change(struct op *op, uint64_t set, const struct dz_instance *to, bool durable,
-                     const char *event, const char *detail, struct dz_err *err)
+int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_err *err)
 {
     struct dz_err why = {0};
     int rc = DZ_EBUSY;
-    if (set & DZ_COLUMN(state) && strcmp(to->state, op->row.state) != 0) {
-        enum dz_state next = dz_keeper_state(to);
+    if (change->set & DZ_COLUMN(state) && strcmp(change->to->state, op->row.state) != 0) {
+        enum dz_state next = dz_keeper_state(change->to);
         int hop = next == DZ_STATE_NONE ? DZ_EINVAL : dz_lifecycle_next(op->state, next, err);
         if (hop < 0)
             return hop;
@@ -161,11 +160,11 @@ int dz_keeper_change(struct op *op, uint64_t set, const struct dz_instance *to, 
             .id = op->slot->id,
             .version = op->row.version,
             .epoch = op->row.epoch,
-            .set = set,
-            .to = to,
-            .durable = durable && op->k->blocking,
-            .event = event,
-            .detail = detail,
+            .set = change->set,
+            .to = change->to,
+            .durable = change->durable && op->k->blocking,
+            .event = change->event,
+            .detail = change->detail,
         };
         rc = dz_registry_change(op->k->opts.registry, &c, &why);
         if (rc == DZ_EBUSY) {
@@ -179,7 +178,7 @@ int dz_keeper_change(struct op *op, uint64_t set, const struct dz_instance *to, 
             *err = why;
         return rc;
     }
-    op->unsynced |= durable && !op->k->blocking; /* nobody else is to wait for the disk */
+    op->unsynced |= change->durable && !op->k->blocking; /* nobody else is to wait for the disk */
     return dz_keeper_reload(op, false, err);
 }
 
@@ -214,11 +213,14 @@ static int commit_active(struct op *op, struct dz_err *err)
     if (dz_idle_mode_parse(dz_str(op->row.idle_mode), &s->now.mode, NULL) < 0)
         s->now.mode = DZ_IDLE_ACTIVITY;
     s->warm = true;
+    const struct row_change change = {.set = set,
+                                      .to = &to,
+                                      .durable = op->drop != 0,
+                                      .event = op->memory_lost ? "memory_lost" : "activated",
+                                      .detail = dz_rung_name(op->rung)};
     int rc = due_after(op, set, &to, s, &to.due, err);
     if (rc == 0)
-        rc = dz_keeper_change(op, set, &to, op->drop != 0,
-                              op->memory_lost ? "memory_lost" : "activated", dz_rung_name(op->rung),
-                              err);
+        rc = dz_keeper_change(op, &change, err);
     s->warm = rc == 0;
     s->due = to.due;
     return rc;
@@ -246,10 +248,12 @@ static int commit_suspended(struct op *op, struct dz_err *err)
                    DZ_COLUMN(error) | DZ_COLUMN(retry_at) | DZ_COLUMN(tries) | DZ_COLUMN(due);
     s->warm = false;
     stop_timeout(&op->row, now, &to, &set);
+    const struct row_change change = {.set = set,
+                                      .to = &to,
+                                      .event = op->cell_dead ? "crashed" : "suspended",
+                                      .detail = op->keep_memory ? "memory" : "files"};
     int rc = due_after(op, set, &to, NULL, &to.due, err);
-    return rc < 0 ? rc
-                  : dz_keeper_change(op, set, &to, false, op->cell_dead ? "crashed" : "suspended",
-                                     op->keep_memory ? "memory" : "files", err);
+    return rc < 0 ? rc : dz_keeper_change(op, &change, err);
 }
 
 static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file file,
@@ -265,12 +269,14 @@ static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file fil
         .cold_size = (int64_t)op->copy.size,
         .cold_generation = op->row.generation,
     };
-    return dz_keeper_change(op,
-                            DZ_COLUMN(state) | DZ_COLUMN(step) | DZ_COLUMN(cold_uri) |
-                                DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) |
-                                DZ_COLUMN(cold_generation) | DZ_COLUMN(wake_at) |
-                                DZ_COLUMN(timeout_at) | DZ_COLUMN(timeout_left),
-                            &to, true, dz_state_name(state), NULL, err);
+    const struct row_change change = {
+        .set = DZ_COLUMN(state) | DZ_COLUMN(step) | DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) |
+               DZ_COLUMN(cold_size) | DZ_COLUMN(cold_generation) | DZ_COLUMN(wake_at) |
+               DZ_COLUMN(timeout_at) | DZ_COLUMN(timeout_left),
+        .to = &to,
+        .durable = true,
+        .event = dz_state_name(state)};
+    return dz_keeper_change(op, &change, err);
 }
 
 /* The new sandbox's row, which was written before its file, is a plain one now. */
@@ -304,8 +310,11 @@ static int commit_deleted(struct op *op, struct dz_err *err)
         bool last = i + 1 == hops;
         const struct dz_instance to = {.state = dz_state_name(path[i]),
                                        .step = dz_step_name(last ? DZ_STEP_DROP : DZ_STEP_COMMIT)};
-        rc = dz_keeper_change(op, DZ_COLUMN(state) | DZ_COLUMN(step), &to, last,
-                              last ? "deleting" : dz_state_name(path[i]), NULL, err);
+        const struct row_change change = {.set = DZ_COLUMN(state) | DZ_COLUMN(step),
+                                          .to = &to,
+                                          .durable = last,
+                                          .event = last ? "deleting" : dz_state_name(path[i])};
+        rc = dz_keeper_change(op, &change, err);
     }
     return rc;
 }
@@ -384,9 +393,11 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
         to.retry_at = dz_clock_real_ms() + retry_after(op->row.tries);
         set |= DZ_COLUMN(tries) | DZ_COLUMN(retry_at);
     }
+    const struct row_change change = {
+        .set = set, .to = &to, .event = event, .detail = told ? op->err.msg : NULL};
     int rc = due_after(op, set, &to, s, &to.due, err);
     if (rc == 0)
-        rc = dz_keeper_change(op, set, &to, false, event, told ? op->err.msg : NULL, err);
+        rc = dz_keeper_change(op, &change, err);
     if (rc == 0)
         s->due = to.due;
     return rc;
