@@ -322,6 +322,7 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest
 
 /* Prepared modules by the hash of the module, and those that this cell prepared. */
 struct dz_modules;
+struct dz_machine_program;
 struct dz_vfs_attr;
 struct dz_wasm_module;
 struct dz_modules_of {
@@ -352,10 +353,10 @@ const uint8_t *dz_modules_base(const struct dz_modules *m, const uint8_t *image_
 bool dz_modules_map(const struct dz_modules *m, void *at, const uint8_t *image, size_t size);
 void dz_modules_ref(struct dz_modules *m, struct dz_wasm_module *module);
 void dz_modules_put(struct dz_modules *m, struct dz_wasm_module *module);
-/* For a machine that wakes: the module of this hash, from those that were prepared,
- * from inode ino (0: none), or from bytes (NULL: none). DZ_ENOENT. */
-int dz_modules_thaw(struct dz_modules *m, const uint8_t *sha256, uint64_t ino, const void *bytes,
-                    size_t size, struct dz_wasm_module **ret_module, struct dz_err *err);
+/* For a machine that wakes, dz_machine_ops.module_get: the module of this hash, from those
+ * that were prepared, from its inode, or from its bytes. DZ_ENOENT. */
+int dz_modules_thaw(struct dz_modules *m, const struct dz_machine_program *program,
+                    struct dz_wasm_module **ret_module, struct dz_err *err);
 /* The inode that holds exactly this module's bytes; 0: none any more. */
 uint64_t dz_modules_ino(struct dz_modules *m, const struct dz_wasm_module *module);
 

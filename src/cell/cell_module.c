@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "db/db.h"
+#include "machine/machine.h"
 #include "machine/machine_base.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm.h"
@@ -358,20 +359,21 @@ static int from_file(struct dz_modules *m, const uint8_t *sha256, uint64_t ino,
     return rc;
 }
 
-int dz_modules_thaw(struct dz_modules *m, const uint8_t *sha256, uint64_t ino, const void *bytes,
-                    size_t size, struct dz_wasm_module **ret_module, struct dz_err *err)
+int dz_modules_thaw(struct dz_modules *m, const struct dz_machine_program *program,
+                    struct dz_wasm_module **ret_module, struct dz_err *err)
 {
     struct dz_vfs_attr attr = {0};
-    struct loaded *l = find_loaded(m, sha256);
-    const struct prepared *p = find_prepared(m, sha256);
-    bool file = ino != 0 && dz_vfs_getattr(m->vfs, ino, &attr) == 0 && attr.size == size;
-    int rc = l ? 0 : adopt(m, p, bytes, size, &l, err);
+    struct loaded *l = find_loaded(m, program->sha256);
+    const struct prepared *p = find_prepared(m, program->sha256);
+    bool file = program->ino != 0 && dz_vfs_getattr(m->vfs, program->ino, &attr) == 0 &&
+                attr.size == program->size;
+    int rc = l ? 0 : adopt(m, p, program->bytes, program->size, &l, err);
     if (rc == DZ_ENOENT && file)
-        rc = from_file(m, sha256, ino, &attr, &l, err);
+        rc = from_file(m, program->sha256, program->ino, &attr, &l, err);
     if (rc < 0)
         return rc;
     if (file) /* so that exec finds it by its file */
-        of_file(l, ino, &attr);
+        of_file(l, program->ino, &attr);
     l->users++;
     *ret_module = l->module;
     return 0;

@@ -93,11 +93,10 @@ static int on_watch(void *arg, struct dz_machine *m, struct dz_err *err)
 
 /* --- programs -------------------------------------------------------------------------- */
 
-static int on_module_get(void *arg, const uint8_t *sha256, uint64_t ino, const void *bytes,
-                         size_t size, struct dz_wasm_module **ret_module, struct dz_err *err)
+static int on_module_get(void *arg, const struct dz_machine_program *program,
+                         struct dz_wasm_module **ret_module, struct dz_err *err)
 {
-    return dz_modules_thaw(((struct dz_cell_machine *)arg)->modules, sha256, ino, bytes, size,
-                           ret_module, err);
+    return dz_modules_thaw(((struct dz_cell_machine *)arg)->modules, program, ret_module, err);
 }
 
 static void on_module_put(void *arg, struct dz_wasm_module *module)

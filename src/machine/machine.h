@@ -69,13 +69,20 @@ struct dz_machine_run { /* bytes, whole pages, relative to the range */
 };
 DZ_VEC(dz_machine_runs, struct dz_machine_run);
 
+/* A program that a machine runs, borrowed while it is asked for. */
+struct dz_machine_program {
+    const uint8_t *sha256; /* DZ_SHA256_BYTES of them: of its bytes */
+    uint64_t ino;          /* of the disk, which may hold it; 0: none does */
+    const void *bytes;     /* NULL: not at hand */
+    size_t size;           /* of it, in bytes */
+};
+
 /* What the embedder does for us. arg goes to all of them. */
 struct dz_machine_ops {
-    /* The module with this hash: one that was prepared, or what `ino` of the disk
-     * holds (0: nothing), or made of bytes[0..size) when they are not NULL. One
-     * more reference to it. DZ_ENOENT: not without its bytes. */
-    int (*module_get)(void *arg, const uint8_t *sha256, uint64_t ino, const void *bytes,
-                      size_t size, struct dz_wasm_module **ret_module, struct dz_err *err);
+    /* The module with this hash: one that was prepared, or what the inode holds, or made
+     * of the bytes. One more reference to it. DZ_ENOENT: not without its bytes. */
+    int (*module_get)(void *arg, const struct dz_machine_program *program,
+                      struct dz_wasm_module **ret_module, struct dz_err *err);
     void (*module_put)(void *arg, struct dz_wasm_module *module);
     /* The inode that still holds exactly this module's bytes; 0: none does. */
     uint64_t (*module_ino)(void *arg, const struct dz_wasm_module *module);

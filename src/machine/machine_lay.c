@@ -152,8 +152,9 @@ int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64
         *ret_bytes += size;
         rc = dz_col_type(st, 1) == DZ_DB_INT ? dz_mem_add_row(m, &row, err)
                                              : dz_fail(err, DZ_ECORRUPT, DZ_MEM_NO_SLEEP);
+        const struct dz_mem_taker to = {(uint32_t)m->mem.rows.n - 1, fn, arg};
         if (rc == 0)
-            rc = dz_mem_unpack(bytes, size, r.plain, (uint32_t)m->mem.rows.n - 1, fn, arg, err);
+            rc = dz_mem_unpack(bytes, size, r.plain, &to, err);
     }
     dz_mem_reader_close(&r);
     return rc;

@@ -70,13 +70,19 @@ struct dz_mem_piece {
 };
 typedef int dz_mem_piece_fn(void *arg, uint32_t row, const struct dz_mem_piece *p,
                             struct dz_err *err);
+/* Whom to tell of each piece, and the row's number for it. */
+struct dz_mem_taker {
+    uint32_t row;
+    dz_mem_piece_fn *fn;
+    void *arg;
+};
 /* plain: room for the pages, DZ_MEM_ROW_PAGES of them. */
-int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, dz_mem_piece_fn *fn,
-                  void *arg, struct dz_err *err);
+int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, const struct dz_mem_taker *to,
+                  struct dz_err *err);
 /* The same of the first bytes[0..have) of a row of `size` bytes, without those of its pages:
  * p->bytes is NULL, p->run.kind tells. 0: its runs come last, it has to be read. */
-int dz_mem_index(const void *bytes, size_t have, size_t size, uint32_t row, dz_mem_piece_fn *fn,
-                 void *arg, struct dz_err *err);
+int dz_mem_index(const void *bytes, size_t have, size_t size, const struct dz_mem_taker *to,
+                 struct dz_err *err);
 /* Of a head but for its sums, and the runs that come next. */
 uint32_t dz_mem_index_sum(const struct dz_mem_head *h, const void *runs);
 #define DZ_MEM_INDEX_MAX (sizeof(struct dz_mem_head) + DZ_MEM_ROW_PAGES * sizeof(struct dz_mem_run))

@@ -70,11 +70,13 @@ int dz_machine_module_open(struct dz_machine *m, const struct dz_machine_module 
     char part[PART_SIZE];
     uint8_t sha256[DZ_SHA256_BYTES];
     const struct dz_machine_ops *ops = m->ops;
-    uint64_t ino = same_file(m, row);
-    int rc = ops->module_get(ops->arg, row->sha256, ino, NULL, (size_t)row->size, ret_module, err);
-    if (rc == DZ_ENOENT && ino != row->ino) /* touched, perhaps: its bytes are hashed */
-        rc = ops->module_get(ops->arg, row->sha256, row->ino, NULL, (size_t)row->size, ret_module,
-                             err);
+    struct dz_machine_program program = {
+        .sha256 = row->sha256, .ino = same_file(m, row), .size = (size_t)row->size};
+    int rc = ops->module_get(ops->arg, &program, ret_module, err);
+    if (rc == DZ_ENOENT && program.ino != row->ino) { /* touched, perhaps: its bytes are hashed */
+        program.ino = row->ino;
+        rc = ops->module_get(ops->arg, &program, ret_module, err);
+    }
     if (rc != DZ_ENOENT)
         return rc;
     part_name(row->sha256, part);
@@ -94,8 +96,10 @@ int dz_machine_module_open(struct dz_machine *m, const struct dz_machine_module 
     if (rc == 0 && memcmp(sha256, row->sha256, sizeof sha256) != 0)
         rc = dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: its program %.16s",
                      part + 7);
+    program.ino = 0;
+    program.bytes = bytes;
     if (rc == 0)
-        rc = ops->module_get(ops->arg, row->sha256, 0, bytes, (size_t)row->size, ret_module, err);
+        rc = ops->module_get(ops->arg, &program, ret_module, err);
     dz_free(bytes);
     return rc;
 }

@@ -248,6 +248,7 @@ static int name_row(struct dz_machine *m, struct dz_mem_reader *r, uint32_t row,
 {
     int64_t rowid = m->mem.rows.p[row].rowid;
     const struct dz_blob_at at = {.table = "mem", .column = "data", .rowid = rowid};
+    const struct dz_mem_taker to = {row, name_piece, m};
     int rc = r->blob ? dz_blob_move(r->blob, rowid, err) : dz_blob_open(m->db, &at, &r->blob, err);
     if (rc < 0)
         return rc;
@@ -255,7 +256,7 @@ static int name_row(struct dz_machine *m, struct dz_mem_reader *r, uint32_t row,
     size_t have = size < DZ_MEM_INDEX_MAX ? size : DZ_MEM_INDEX_MAX;
     rc = dz_blob_read(r->blob, head, have, 0, err);
     if (rc == 0)
-        rc = dz_mem_index(head, have, size, row, name_piece, m, err);
+        rc = dz_mem_index(head, have, size, &to, err);
     m->stats.bytes += have;
     return rc == 0 ? dz_mem_row_each(r, m, row, dz_mem_lay_piece, m, err) : rc;
 }

@@ -191,7 +191,7 @@ static int unpack(const struct dz_mem_head *h, const uint8_t **pages, uint8_t *p
 
 /* Each run; pages: their bytes, NULL when they are not at hand. */
 static int each_run(const struct dz_mem_head *h, const uint8_t *runs, const uint8_t *pages,
-                    uint32_t row, dz_mem_piece_fn *fn, void *arg, struct dz_err *err)
+                    const struct dz_mem_taker *to, struct dz_err *err)
 {
     uint32_t used = 0;
     int rc = 0;
@@ -206,7 +206,7 @@ static int each_run(const struct dz_mem_head *h, const uint8_t *runs, const uint
             piece.bytes = pages ? pages + used * PAGE : NULL;
             used += piece.run.count;
         }
-        rc = fn(arg, row, &piece, err);
+        rc = to->fn(to->arg, to->row, &piece, err);
     }
     return rc;
 }
@@ -220,8 +220,8 @@ static int read_head(struct dz_mem_head *h, const uint8_t *bytes, size_t have, s
     return check_head(h, size, err);
 }
 
-int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, dz_mem_piece_fn *fn,
-                  void *arg, struct dz_err *err)
+int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, const struct dz_mem_taker *to,
+                  struct dz_err *err)
 {
     const uint8_t *p = bytes;
     struct dz_mem_head h;
@@ -235,11 +235,11 @@ int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, uint32_t row, 
     if (runs_first(&h) && dz_mem_index_sum(&h, runs) != h.index_sum)
         return BAD(err, "the checksum of the runs of a row is wrong");
     rc = unpack(&h, &pages, plain, err);
-    return rc < 0 ? rc : each_run(&h, runs, pages, row, fn, arg, err);
+    return rc < 0 ? rc : each_run(&h, runs, pages, to, err);
 }
 
-int dz_mem_index(const void *bytes, size_t have, size_t size, uint32_t row, dz_mem_piece_fn *fn,
-                 void *arg, struct dz_err *err)
+int dz_mem_index(const void *bytes, size_t have, size_t size, const struct dz_mem_taker *to,
+                 struct dz_err *err)
 {
     const uint8_t *p = bytes;
     struct dz_mem_head h;
@@ -249,7 +249,7 @@ int dz_mem_index(const void *bytes, size_t have, size_t size, uint32_t row, dz_m
     if (have < sizeof h + h.runs * sizeof(struct dz_mem_run) ||
         dz_mem_index_sum(&h, p + sizeof h) != h.index_sum)
         return BAD(err, "the checksum of the runs of a row is wrong");
-    rc = each_run(&h, p + sizeof h, NULL, row, fn, arg, err);
+    rc = each_run(&h, p + sizeof h, NULL, to, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -335,7 +335,8 @@ int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, st
 int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_t row,
                     dz_mem_piece_fn *fn, void *arg, struct dz_err *err)
 {
+    const struct dz_mem_taker to = {row, fn, arg};
     size_t size;
     int rc = dz_mem_read_row(r, m->mem.rows.p[row].rowid, &size, err);
-    return rc < 0 ? rc : dz_mem_unpack(r->bytes, size, r->plain, row, fn, arg, err);
+    return rc < 0 ? rc : dz_mem_unpack(r->bytes, size, r->plain, &to, err);
 }

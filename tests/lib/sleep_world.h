@@ -79,14 +79,13 @@ static inline int world_module_get(void *arg, uint64_t ino, const struct dz_vfs_
     return 0;
 }
 
-static inline int world_thaw_module(void *arg, const uint8_t *sha256, uint64_t ino,
-                                    const void *bytes, size_t size,
+static inline int world_thaw_module(void *arg, const struct dz_machine_program *program,
                                     struct dz_wasm_module **ret_module, struct dz_err *err)
 {
     struct world *w = arg;
-    if (memcmp(sha256, w->module->header->sha256, 32) != 0 || (w->no_ino && !bytes))
+    if (memcmp(program->sha256, w->module->header->sha256, 32) != 0 ||
+        (w->no_ino && !program->bytes))
         return dz_fail(err, DZ_ENOENT, "no such program");
-    (void)ino, (void)size;
     *ret_module = w->module;
     return 0;
 }
