@@ -187,7 +187,7 @@ build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
 	@mkdir -p $(@D)/root
 	clang-19 --target=wasm32-wasi -std=gnu17 -O1 -Wall -Wextra -Werror $< -o $@
 	@echo '{"root": "root"}' >$(@:.wasm=.json)
-security: $(SECURITY) build/security/hostile.wasm ; @scripts/run-tap security $(SECURITY) ## guests, hosts and cells that attack one another
+security: $(SECURITY) build/guest-tests/hostile.wasm ; @scripts/run-tap security $(SECURITY) ## guests, hosts and cells that attack one another
 security-asan: ; @$(MAKE) --no-print-directory CONFIG=asan security ## the same under ASan and UBSan
 crash: $(B)/torture_vfs ; @scripts/run-tap crash $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
@@ -228,9 +228,6 @@ GUEST_CFLAGS := -std=gnu17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror
 build/guest-sys/lib/libposix.o: $(GUEST_PARTS)
 	guest/build build/guest-sys
 build/guest-tests/%.wasm: guest/tests/%.c guest/tests/check.h build/guest-sys/lib/libposix.o
-	@mkdir -p $(@D)
-	build/guest-sys/doze-cc $(GUEST_CFLAGS) $< -o $@
-build/security/%.wasm: tests/security/%.c build/guest-sys/lib/libposix.o
 	@mkdir -p $(@D)
 	build/guest-sys/doze-cc $(GUEST_CFLAGS) $< -o $@
 build/guest-native/%: guest/tests/%.c guest/tests/check.h

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Guests that attack their machine (hostile.c): each is stopped or refused with the
+ * Guests that attack their machine (guest/tests/hostile.c): each is stopped or refused with the
  * error that the documents name, the process beside it goes on, and the cell takes
  * no more of the host's memory than its policy says.
  */
@@ -10,7 +10,7 @@
 
 #include <sys/resource.h>
 
-#define GUEST "build/security/hostile.wasm"
+#define GUEST "build/guest-tests/hostile.wasm"
 
 enum {
     CEILING_KB = (64 + 40) << 10, /* the policy's memory, and what a cell is itself */
