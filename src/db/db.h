@@ -158,6 +158,12 @@ int dz_db_wal_fd(const struct dz_db *db);
 /* After fork: SQLite's random state must not be its parent's. */
 void dz_db_reseed(void);
 
+/* Have memory at once, in a large page where the system has them, for a transaction of so
+ * many pages, and own_bytes of it (at most 1 MiB) for the caller, which are returned. For the last
+ * transaction of a process, on its thread: nothing of it is given back, and only the first
+ * call gets any. NULL: there is none, all goes on as without. */
+DZ_NODISCARD void *dz_db_ahead(size_t pages, size_t own_bytes);
+
 /* --- transactions ------------------------------------------------------------ */
 
 /* BEGIN IMMEDIATE. Nested transactions are savepoints: use those. */

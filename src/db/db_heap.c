@@ -18,6 +18,10 @@
  * without, so a process forked while another thread held it is none the worse. Small
  * memory is not given back to the system; what is kept is the most that was ever in
  * use at once, and at most KEEP bytes of each size by each thread that ended.
+ *
+ * A process that ends with its next transaction may have that one's memory ahead, in one
+ * large page of the system's where it has them: then pages of the cache are carved from its front,
+ * and up to SLOTS large blocks, a value that is written or the end of the log, from its end.
  */
 #include "db/db_int.h"
 
@@ -36,6 +40,9 @@ enum {
     PAGE_SIZE = 4096 + 512 - sizeof(uint64_t),
     RUN = 65536 - 64,
     KEEP = 65536,
+    LENT = PAGES + 1, /* in the word before a block: it is a slot of `ahead` */
+    LENT_MIN = 65536,
+    SLOTS = 2,
 };
 
 struct block {
@@ -62,6 +69,16 @@ static struct {
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static sqlite3_mem_methods own; /* SQLite's own, for all else */
+
+/* Whose memory ahead lies between mine.pages.at and .end; the slots are behind. */
+static _Thread_local struct {
+    bool there;
+    struct slot {
+        char *at; /* NULL: not carved yet */
+        size_t size;
+        bool used;
+    } slot[SLOTS];
+} ahead;
 
 /* The word before a block: its size / GRAIN, 0 for a large one. */
 static uint64_t *head_of(void *p)
@@ -112,11 +129,78 @@ static bool take_batch(size_t c)
     return first != NULL;
 }
 
-static void populate(const char *run)
+static void populate(const char *at, size_t size)
 {
-    uintptr_t page = dz_vm_page(), from = ((uintptr_t)run + page - 1) & ~(page - 1);
-    dz_vm_populate((void *)from, ((uintptr_t)run + RUN - from) & ~(page - 1));
+    uintptr_t page = dz_vm_page(), from = ((uintptr_t)at + page - 1) & ~(page - 1);
+    if ((uintptr_t)at + size > from + page)
+        dz_vm_populate((void *)from, ((uintptr_t)at + size - from) & ~(page - 1));
 }
+
+/* --- memory ahead -------------------------------------------------------------------- */
+
+/* The last n bytes of it that nobody has; NULL: there are not as many. */
+static char *cut(size_t n)
+{
+    struct run *r = &mine.pages;
+    n = (n + 63) & ~(size_t)63;
+    if (!ahead.there || (size_t)(r->end - r->at) < n)
+        return NULL;
+    r->end -= n;
+    populate(r->end, n);
+    return r->end;
+}
+
+void *dz_db_lent_take(size_t size)
+{
+    for (struct slot *s = ahead.slot; ahead.there && s < ahead.slot + SLOTS; s++) {
+        if (!s->at && (s->at = cut(size)) != NULL)
+            s->size = size;
+        if (!s->at || s->used || s->size < size)
+            continue;
+        s->used = true;
+        return s->at;
+    }
+    return NULL;
+}
+
+bool dz_db_lent_back(const void *p)
+{
+    for (struct slot *s = ahead.slot; p && s < ahead.slot + SLOTS; s++)
+        if (s->at == p) {
+            s->used = false;
+            return true;
+        }
+    return false;
+}
+
+static size_t lent_size(const void *p)
+{
+    for (const struct slot *s = ahead.slot; s < ahead.slot + SLOTS; s++)
+        if (s->at == p)
+            return s->size;
+    return 0;
+}
+
+void *dz_db_ahead(size_t pages, size_t own_bytes)
+{
+    if (ahead.there || own_bytes > DZ_VM_HUGE / 2)
+        return NULL;
+    char *reserved = dz_vm_reserve(2 * DZ_VM_HUGE, NULL);
+    char *at = (char *)(((uintptr_t)reserved + DZ_VM_HUGE - 1) & ~(DZ_VM_HUGE - 1));
+    if (!reserved || dz_vm_commit(at, DZ_VM_HUGE, NULL) < 0) {
+        dz_vm_release(reserved, 2 * DZ_VM_HUGE);
+        return NULL;
+    }
+    dz_vm_huge(at, DZ_VM_HUGE);
+    ahead.there = true;
+    mine.pages = (struct run){at, at + DZ_VM_HUGE}; /* and the rest of what there was is nobody's */
+    char *first = cut(own_bytes);
+    size_t most = (size_t)(mine.pages.end - at), bytes = pages * (PAGE_SIZE + sizeof(uint64_t));
+    populate(at, bytes < most ? bytes : most);
+    return first;
+}
+
+/* --- blocks -------------------------------------------------------------------------- */
 
 static void *carve(size_t c)
 {
@@ -128,7 +212,7 @@ static void *carve(size_t c)
             return NULL;
         *r = (struct run){run, run + RUN}; /* the old run's rest is less than one block */
         if (c == PAGES)
-            populate(run);
+            populate(run, RUN);
     }
     uint64_t *head = (uint64_t *)(void *)r->at;
     r->at += need;
@@ -138,10 +222,11 @@ static void *carve(size_t c)
 
 static void *take_large(int n)
 {
-    uint64_t *head = own.xMalloc(n + (int)sizeof *head);
+    uint64_t *lent = n >= LENT_MIN ? dz_db_lent_take((size_t)n + sizeof *lent) : NULL;
+    uint64_t *head = lent ? lent : own.xMalloc(n + (int)sizeof *head);
     if (!head)
         return NULL;
-    *head = 0;
+    *head = lent ? LENT : 0;
     return head + 1;
 }
 
@@ -169,6 +254,10 @@ static void heap_free(void *p)
         own.xFree(head_of(p));
         return;
     }
+    if (c == LENT) {
+        (void)dz_db_lent_back(head_of(p));
+        return;
+    }
     b->next = mine.free[c].first;
     mine.free[c].first = b;
     if (++mine.free[c].count > 2 * batch_count(c))
@@ -180,6 +269,8 @@ static int heap_size(void *p)
     if (!p)
         return 0;
     size_t c = (size_t)*head_of(p);
+    if (c == LENT)
+        return (int)(lent_size(head_of(p)) - sizeof(uint64_t));
     return c ? (int)size_of(c) : own.xSize(head_of(p)) - (int)sizeof(uint64_t);
 }
 

@@ -70,6 +70,10 @@ void dz_db_set_heap(const sqlite3_mem_methods *heap); /* before; NULL: db_heap.c
 
 /* db_heap.c: let SQLite take its small blocks there. Before its start. SQLITE_OK */
 int dz_db_heap_use(void);
+/* A part of what dz_db_ahead() got, aligned to 64 bytes; NULL: there is none, or no more. And
+ * back: false when p is not of it. */
+void *dz_db_lent_take(size_t size);
+bool dz_db_lent_back(const void *p);
 
 /* db_vfs.c */
 int dz_db_vfs_register(void); /* SQLITE_OK or an SQLite error */

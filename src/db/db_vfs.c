@@ -63,7 +63,7 @@ static const sqlite3_int64 JULIAN_1970_MS = (sqlite3_int64)24405875 * (MS_PER_DA
 /* The end of the log, not written yet: whole frames, and perhaps a header alone. */
 struct tail {
     unsigned char *p; /* NULL before the first */
-    size_t n, room;   /* room: TAIL_SMALL in the heap, or TAIL_BYTES, mapped */
+    size_t n, room;   /* room: TAIL_SMALL in the heap, or TAIL_BYTES, lent or mapped */
     int64_t off;
     int64_t end; /* behind the last frame of this log; 0: not known yet */
     bool open;   /* a header came, its page did not */
@@ -132,10 +132,10 @@ static bool tail_has(const struct tail *t, size_t n, int64_t off)
 
 static void tail_release(struct tail *t)
 {
-    if (t->room == TAIL_BYTES)
-        dz_vm_release(t->p, TAIL_MAP);
-    else
+    if (t->room != TAIL_BYTES)
         dz_free(t->p);
+    else if (!dz_db_lent_back(t->p))
+        dz_vm_release(t->p, TAIL_MAP);
     t->p = NULL;
     t->room = 0;
 }
@@ -143,8 +143,10 @@ static void tail_release(struct tail *t)
 /* Room for a large transaction, or none but what there is. */
 static void tail_grow(struct tail *t)
 {
-    void *p = t->room < TAIL_BYTES ? dz_vm_reserve(TAIL_MAP, NULL) : NULL;
-    if (p && dz_vm_commit(p, TAIL_MAP, NULL) < 0) {
+    if (t->room == TAIL_BYTES)
+        return;
+    void *lent = dz_db_lent_take(TAIL_BYTES), *p = lent ? lent : dz_vm_reserve(TAIL_MAP, NULL);
+    if (p && !lent && dz_vm_commit(p, TAIL_MAP, NULL) < 0) {
         dz_vm_release(p, TAIL_MAP);
         p = NULL;
     }

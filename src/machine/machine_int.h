@@ -191,8 +191,9 @@ int64_t dz_machine_real_ns(const struct dz_machine *m);
 struct dz_mem_change;
 int dz_machine_mem_plan(struct dz_machine *m, struct dz_kernel *k, struct dz_mem_change **ret,
                         struct dz_err *err);
-/* tidy: the rows in which nothing lives any more go as well. Else that is for _tidy, in another
- * transaction; what a crash kept from it goes with the next sleep. */
+/* tidy: the rows in which nothing lives any more go as well, for the machine goes on. Else it ends,
+ * and that is for _tidy, in another transaction; what a crash kept from it goes with the next
+ * sleep. */
 int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, bool tidy,
                          struct dz_err *err);
 int dz_machine_mem_tidy(struct dz_machine *m, struct dz_err *err);

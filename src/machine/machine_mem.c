@@ -519,9 +519,10 @@ int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, bool tid
     struct row_out o = {.m = m, .c = c, .may_pack = DZ_MEM_PACK_PAGES};
     m->stats.pages = m->stats.bytes = 0;
     size_t dirty = dirty_pages(c);
+    uint32_t most = dirty > DZ_MEM_FEW ? DZ_MEM_ROW_MANY : DZ_MEM_ROW_FEW;
     o.tiny = dirty <= DZ_MEM_TINY;
-    int rc =
-        dz_mem_pack_init(&o.packer, dirty > DZ_MEM_FEW ? DZ_MEM_ROW_MANY : DZ_MEM_ROW_FEW, err);
+    void *row = !tidy && dirty >= DZ_MEM_AHEAD ? dz_db_ahead(dirty, dz_mem_pack_room(most)) : NULL;
+    int rc = dz_mem_pack_init(&o.packer, most, row, err);
     if (rc == 0)
         rc = delete_rows(m, &c->rows, tidy, err);
     for (size_t i = 0; rc == 0 && i < c->spaces; i++)

@@ -13,6 +13,7 @@ enum {
     DZ_MEM_ROW_MANY = 128,  /* of one that writes more than DZ_MEM_FEW: half the rows */
     DZ_MEM_FEW = 1024,
     DZ_MEM_TINY = 32,         /* pages: packed in any case, in no time */
+    DZ_MEM_AHEAD = 64,        /* so many are written with memory that is had at once */
     DZ_MEM_PACK_PAGES = 1024, /* pages that one sleep packs */
     DZ_MEM_EAGER_ROWS = 4,    /* so few are laid at the wake */
 };
@@ -48,11 +49,14 @@ _Static_assert(sizeof(struct dz_mem_head) == 32 && sizeof(struct dz_mem_run) == 
 /* Making one, of `most` pages. */
 struct dz_mem_packer {
     uint8_t *row;    /* room for head and runs, bytes */
+    bool lent;       /* and is not ours */
     uint8_t *packed; /* the same, packed; NULL: nothing was yet */
     struct dz_mem_run runs[DZ_MEM_ROW_MANY];
     uint32_t most, run_count, pages, filled; /* pages: named; filled: with bytes */
 };
-int dz_mem_pack_init(struct dz_mem_packer *p, uint32_t most, struct dz_err *err);
+/* room: dz_mem_pack_room(most) bytes that stay until _release, or NULL: from the heap. */
+int dz_mem_pack_init(struct dz_mem_packer *p, uint32_t most, void *room, struct dz_err *err);
+size_t dz_mem_pack_room(uint32_t most);
 static inline bool dz_mem_pack_full(const struct dz_mem_packer *p)
 {
     return p->pages == p->most;

@@ -92,7 +92,7 @@ static int take_below(void *arg, uint32_t row, const struct dz_mem_piece *p, str
 static int merge_memory(struct merge *g, struct dz_err *err)
 {
     uint64_t bytes;
-    int rc = dz_mem_pack_init(&g->packer, DZ_MEM_ROW_MANY, err);
+    int rc = dz_mem_pack_init(&g->packer, DZ_MEM_ROW_MANY, NULL, err);
     for (size_t i = 0; rc == 0 && i < g->own->mem.spaces.n; i++) {
         struct dz_space *s = &g->own->mem.spaces.p[i];
         s->range.size = (size_t)s->s.pages * PAGE;

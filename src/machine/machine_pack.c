@@ -45,6 +45,7 @@ uint64_t dz_machine_sum(uint64_t seed, const void *data, size_t size)
         lane[i] = seed + i;
     for (; left >= sizeof word; left -= sizeof word, p += sizeof word) {
         memcpy(word, p, sizeof word);
+#pragma GCC unroll 8 /* else the lanes are in memory, and each waits for what was stored */
         for (unsigned i = 0; i < SUM_LANES; i++)
             lane[i] = (lane[i] ^ word[i]) * FACTOR;
     }
@@ -74,19 +75,26 @@ uint32_t dz_mem_index_sum(const struct dz_mem_head *h, const void *runs)
     return (uint32_t)dz_machine_sum(head, runs, h->runs * sizeof(struct dz_mem_run));
 }
 
-int dz_mem_pack_init(struct dz_mem_packer *p, uint32_t most, struct dz_err *err)
+size_t dz_mem_pack_room(uint32_t most)
+{
+    return row_size(most);
+}
+
+int dz_mem_pack_init(struct dz_mem_packer *p, uint32_t most, void *room, struct dz_err *err)
 {
     assert(most <= DZ_MEM_ROW_MANY);
     p->run_count = p->pages = p->filled = 0;
     p->most = most;
     p->packed = NULL;
-    p->row = dz_alloc(row_size(most));
+    p->lent = room != NULL;
+    p->row = room ? room : dz_alloc(row_size(most));
     return p->row ? 0 : dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
 }
 
 void dz_mem_pack_release(struct dz_mem_packer *p)
 {
-    dz_free(p->row);
+    if (!p->lent)
+        dz_free(p->row);
     dz_free(p->packed);
     p->row = p->packed = NULL;
 }

@@ -4,6 +4,7 @@
  * thread takes them and another gives them back.
  */
 #include "../lib/dice.h"
+#include "base/vm.h"
 #include "db/db_int.h"
 #include "tap.h"
 
@@ -42,7 +43,7 @@ static void set(struct held *h, int n)
 
 static int size_of(uint64_t *dice)
 {
-    static const int around[] = {1, 16, 17, 1000, 1024, 1025, 1040, 4096, 70000};
+    static const int around[] = {1, 16, 17, 1000, 1024, 1025, 1040, 4096, 4400, 70000, 140000};
     return dice_below(dice, 4) ? 1 + (int)dice_below(dice, 1200)
                                : around[dice_below(dice, DZ_ARRAY_LEN(around))];
 }
@@ -116,4 +117,73 @@ TEST(what_one_thread_frees_another_takes)
     CHECK_INT(pthread_join(thread, NULL), 0);
     /* 60 rounds of 2 MB would be 120; a round and what each may keep is 3 */
     CHECK(mallinfo2().uordblks < early + (4 << 20));
+}
+
+/* --- memory ahead ------------------------------------------------------------------------- */
+
+enum {
+    AHEAD_PAGES = 200,
+    CACHED = 4096 + 300, /* bytes of a page of the cache */
+    VALUE = 260000,
+    OWN = 100000,
+};
+
+static unsigned char *ahead(void)
+{
+    CHECK_INT(dz_db_init(NULL), 0);
+    void *warm = sqlite3_malloc(CACHED);
+    sqlite3_free(warm); /* SQLite's lists are not part of this */
+    unsigned char *own = dz_db_ahead(AHEAD_PAGES, OWN);
+    CHECK(own != NULL);
+    memset(own, 7, OWN);
+    return own;
+}
+
+static bool near(const void *p, const unsigned char *own)
+{
+    intptr_t d = (intptr_t)p - (intptr_t)own;
+    return d > -(intptr_t)DZ_VM_HUGE && d < (intptr_t)DZ_VM_HUGE;
+}
+
+TEST(memory_ahead_is_what_pages_and_values_are_made_of)
+{
+    unsigned char *own = ahead(), *pages[AHEAD_PAGES];
+    size_t inside = 0;
+    for (size_t i = 0; i < AHEAD_PAGES; i++) {
+        pages[i] = sqlite3_malloc(CACHED);
+        CHECK(pages[i] != NULL);
+        memset(pages[i], (int)i, CACHED);
+        inside += near(pages[i], own);
+    }
+    CHECK(inside >= AHEAD_PAGES - 1); /* the one from before */
+    for (size_t i = 0; i < AHEAD_PAGES; i++)
+        CHECK(pages[i][0] == (unsigned char)i && pages[i][CACHED - 1] == (unsigned char)i);
+    for (size_t i = 0; i < OWN; i++)
+        CHECK(own[i] == 7);
+    void *value = sqlite3_malloc(VALUE);
+    CHECK(near(value, own));
+    sqlite3_free(value);
+    CHECK(sqlite3_malloc(VALUE) == value); /* again, and without a fault */
+    CHECK(dz_db_ahead(AHEAD_PAGES, OWN) == NULL);
+}
+
+TEST(when_memory_ahead_is_used_up_the_heap_goes_on)
+{
+    unsigned char *own = ahead(), *large[8];
+    size_t inside = 0;
+    for (int i = 0; i < 8; i++) {
+        large[i] = sqlite3_malloc(VALUE);
+        CHECK(large[i] != NULL && sqlite3_msize(large[i]) >= VALUE);
+        memset(large[i], i, VALUE);
+        inside += near(large[i], own);
+    }
+    CHECK_INT(inside, 2); /* what is written, and the end of the log */
+    large[0] = sqlite3_realloc(large[0], 2 * VALUE);
+    for (int i = 0; i < 8; i++) {
+        CHECK(large[i][0] == i && large[i][VALUE - 1] == i);
+        sqlite3_free(large[i]);
+    }
+    for (int i = 0; i < 1000; i++)
+        CHECK(sqlite3_malloc(CACHED) != NULL);
+    (void)use_heap((void *)(uintptr_t)5);
 }
