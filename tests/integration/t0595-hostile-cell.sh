@@ -13,6 +13,23 @@ hostile() { # KIND: what the cell of h says
     ! grep -q skip out || skip "pidfd_getfd is not permitted here"
 }
 cell_of_h() { sed -n "s/.*event=cell_up .*sandbox_id=$(cat id_h) .*pid=//p" daemon.log | tail -1; }
+cell_with_file() { # of h, which has no machine
+    for _ in $(seq 200); do
+        for p in $(find /proc/[0-9]*/fd -lname "*live/$(cat id_h).doze" 2>/dev/null | cut -d/ -f3); do
+            grep -q "^Seccomp:.2" "/proc/$p/status" && echo "$p" && return 0
+        done
+        read -rt 0.05 <> <(:) || :
+    done
+    return 1
+}
+until_said() { # that it listens
+    for _ in $(seq 200); do
+        grep -q skip said && skip "pidfd_getfd is not permitted here"
+        ! grep -q listens said || return 0
+        read -rt 0.05 <> <(:) || :
+    done
+    return 1
+}
 others() { # are served
     kill -0 "$(cat daemon.pid)" && [ "$(curl -s --max-time 20 --unix-socket "$SOCK" -o out2 -w '%{http_code}' \
         -d '{"shell":"cat /workspace/f"}' http://d/v1/sandboxes/other/exec)" = 200 ] && grep -q 'mine\\n' out2 && return 0
@@ -43,6 +60,20 @@ for kind in frames ids flood; do
 done
 test_that 'a cell that says that it sleeps, and runs on: it is ended, and the sandbox wakes' '
     hostile asleep && others && old=$(cell_of_h) && until_state h suspended && back && [ "$(cell_of_h)" != "$old" ] && gone "$old"
+'
+for kind in up awake; do
+    test_that "a cell that says unasked that it is $kind: it is ended" '
+        hostile '$kind' && old=$(cell_of_h) && gone "$old" && others && back && [ "$(cell_of_h)" != "$old" ]'
+done
+test_that 'a cell that is asked to sleep and says that it has started: it is ended, and the sandbox wakes' '
+    back && old=$(cell_of_h) && { timeout 60 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" late >said & } &&
+    until_said && api 200 POST "$(s /h/suspend)" && gone "$old" && others && back && [ "$(cell_of_h)" != "$old" ]
+'
+test_that 'a cell that has only the files and says that the machine has started: it is ended' '
+    back && api 200 POST "$(s /h/suspend)" && gone "$(cell_of_h)" && mkfifo slow && exec 9<>slow &&
+    { curl -s --max-time 30 --unix-socket "$SOCK" -o out2 -w "%{http_code}" -T - "http://d/v1/sandboxes/h/files?path=/workspace/up" <slow >code 9>&- & } &&
+    upload=$! && echo some >&9 && old=$(cell_with_file) &&
+    timeout 20 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" up && gone "$old" && exec 9>&- && wait "$upload" && grep -q ^5 code && others && back
 '
 test_that 'a cell that never answers: others are served, and its sandbox can be destroyed' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"mute\"}" && old=$(cell_of) &&

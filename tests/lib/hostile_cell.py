@@ -3,8 +3,9 @@
 
 Takes the cell's socket by pidfd_getfd while the cell is stopped, and speaks on it. KIND:
 frames (each type, malformed), ids (of commands and operations that there are not), flood (as
-much as goes), asleep (it says that it sleeps, and runs on), mute (it is left stopped).
-Prints "skip" where that is not permitted.
+much as goes), asleep (it says that it sleeps, and runs on), up (that it has started), awake
+(that it could not sleep), late (once it is asked to sleep: that it has started), mute (it is
+left stopped). Prints "skip" where that is not permitted.
 """
 
 import ctypes
@@ -20,6 +21,7 @@ PIDFD_OPEN, PIDFD_GETFD = 434, 438
 OUTPUT, WINDOW, ENDED, FAILED, SUSPENDED, AWAKE, LOST, COPIED = 16, 17, 18, 19, 20, 21, 22, 23
 READY, UP, STARTED, EXEC_FAILED, EXITED, ACTIVITY, USED = 24, 26, 27, 28, 29, 30, 31
 OP_DATA, OP_WINDOW, OP_DONE = 56, 57, 58
+SUSPEND = 11
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -109,6 +111,22 @@ def asleep(s):
     say(s, frame(SUSPENDED, 0, (1 << 63) - 1), 1)
 
 
+def started(s):
+    say(s, frame(UP, 0, 0, struct.pack("<iI", 1, 0)), 1)
+
+
+def awake(s):
+    say(s, frame(AWAKE, 0, 5, b"no\0"), 1)
+
+
+def late(s):
+    s.settimeout(20)
+    print("listens", flush=True)
+    while struct.unpack_from("<I", s.recv(1 << 16))[0] != SUSPEND:
+        pass
+    started(s)
+
+
 def main():
     pid, kind = int(sys.argv[1]), sys.argv[2]
     os.kill(pid, signal.SIGSTOP)
@@ -119,8 +137,9 @@ def main():
         os.kill(pid, signal.SIGCONT)
         print("skip")
         return
-    {"frames": frames, "ids": ids, "flood": flood, "asleep": asleep}[kind](s)
-    if kind != "asleep":
+    {"frames": frames, "ids": ids, "flood": flood, "asleep": asleep, "up": started, "awake": awake,
+     "late": late}[kind](s)
+    if kind not in ("asleep", "late"):
         try:
             os.kill(pid, signal.SIGCONT)
         except ProcessLookupError:
