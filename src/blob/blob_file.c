@@ -129,7 +129,7 @@ static int file_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out
     struct file_out *o = dz_zalloc(sizeof *o);
     if (!o)
         return dz_fail(err, DZ_ENOMEM, "write %s/%s: out of memory", f->path, key);
-    *o = (struct file_out){.head = {&out_ops, -1}, .store = f};
+    *o = (struct file_out){.head = {.ops = &out_ops, .fd = -1}, .store = f};
     (void)snprintf(o->key, sizeof o->key, "%s", key);
     for (int i = 0; i < TRIES_MAX && o->head.fd < 0; i++) {
         (void)snprintf(o->temp, sizeof o->temp, ".%s.%u.tmp", key, atomic_fetch_add(&f->serial, 1));

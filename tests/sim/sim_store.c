@@ -135,7 +135,7 @@ static int sim_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out 
         return rc;
     struct sim_out *out = calloc(1, sizeof *out);
     assert(out);
-    *out = (struct sim_out){.head = {&out_ops, -1}, .s = self(s)};
+    *out = (struct sim_out){.head = {.ops = &out_ops, .fd = -1}, .s = self(s)};
     (void)snprintf(out->key, sizeof out->key, "%s", key);
     self(s)->writers++;
     *ret_out = &out->head;

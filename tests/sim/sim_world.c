@@ -426,7 +426,7 @@ static int read_archive(struct sim_world *w, const char *key, struct unpacked *u
     static const struct dz_blob_out_ops ops = {.write = unpack_write};
     DZ_AUTO(dz_blob_in_closep) struct dz_blob_in *in = NULL;
     uint8_t digest[DZ_SHA256_BYTES];
-    *u = (struct unpacked){.head = {&ops, -1}};
+    *u = (struct unpacked){.head = {.ops = &ops, .fd = -1}};
     int rc = dz_blob_in_open(&w->cold.head, key, &in, NULL);
     return rc < 0 ? rc : dz_cold_expand(in, &u->head, NULL, digest, NULL);
 }
