@@ -289,6 +289,34 @@ TEST(an_explicit_wake_is_refused_while_one_is_under_way_and_a_suspend_waits)
     rig_close(&r);
 }
 
+/* A wake does not serve who stands behind another operation: that machine may end before his
+ * turn comes, and he would get everything once more. */
+TEST(who_stands_in_line_behind_another_operation_is_served_once)
+{
+    struct rig r;
+    struct asker clone = {0}, first, suspend = {0}, late;
+    struct dz_engine_counts before, after;
+    const struct dz_engine_order files = {.what = DZ_REQUEST_SUSPEND, .keep = "files"};
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    dz_engine_counts(r.e, &before);
+    CHECK_INT(dz_engine_clone(r.e, box("a"), &(struct dz_engine_clone){0}, on_done, &clone, &r.why),
+              0);
+    CHECK_INT(run(&r, "a", "w", &first), 0); /* these wait for the clone */
+    CHECK_INT(dz_engine_order(r.e, box("a"), &files, on_done, &suspend, &r.why), 0);
+    CHECK_INT(run(&r, "a", "w", &late), 0);
+    UNTIL(&r, clone.done > 0 && suspend.done > 0 && late.started > 0);
+    CHECK(clone.code == 0 && suspend.done == 1 && suspend.code == 0);
+    CHECK(first.started == 1 && first.failed == 1 && first.code == DZ_EUNAVAIL);
+    UNTIL(&r, in_state(&r, "a", "active"));
+    run_well(&r, "a");
+    CHECK(late.started == 1 && late.ended + late.failed == 0);
+    dz_engine_counts(r.e, &after);
+    CHECK_INT(after.execs - before.execs, 3);
+    dz_engine_watch_end(late.watch);
+    rig_close(&r);
+}
+
 TEST(what_is_wrong_is_refused_and_nothing_is_called)
 {
     struct rig r;
