@@ -47,6 +47,10 @@ static int begin_section(struct reading *g, struct dz_str line)
     if (end == DZ_STR_NONE)
         return wrong(g, "the section's head has no ]");
     struct dz_str name = dz_str_sub(line, 1, end - 1);
+    struct dz_str behind = dz_str_trim(dz_str_sub(line, end + 1, line.n - end - 1));
+    if (behind.n > 0 && behind.p[0] != ';' && behind.p[0] != '#')
+        return wrong(g, "%s stands behind a section's head: it belongs on a line of its own",
+                     dz_str_quote(behind, quoted));
     for (size_t i = 0; i < DZ_CONFIG_COUNT; i++) {
         names[i] = dz_config_rows[i].section;
         if (dz_str_eqz(name, names[i])) {
@@ -104,11 +108,12 @@ static int set_key(struct reading *g, enum dz_config_key key, const char *value)
 static int on_key(void *user, const char *section, const char *name, const char *value)
 {
     struct reading *g = user;
+    char quoted[DZ_STR_QUOTED];
     (void)section; /* cut when it is long */
     if (g->failed)
         return 0;
     if (!g->section) {
-        (void)wrong(g, "%s stands before the first [section]", name);
+        (void)wrong(g, "%s stands before the first [section]", dz_str_quote(dz_str(name), quoted));
         return 0;
     }
     for (size_t i = 0; i < DZ_CONFIG_COUNT; i++)
@@ -145,7 +150,9 @@ static char *next_line(char *to, int size, void *stream)
 int dz_config_read_ini(struct dz_config *c, const char *file, struct dz_str text,
                        struct dz_err *err)
 {
-    struct reading g = {.c = c, .file = file, .rest = text, .err = err};
+    size_t mark = dz_str_starts(text, DZ_STR("\xef\xbb\xbf")) ? 3 : 0; /* some editors' */
+    struct reading g = {
+        .c = c, .file = file, .rest = dz_str_sub(text, mark, text.n - mark), .err = err};
     int line = ini_parse_stream(next_line, &g, on_key, &g);
     if (!g.failed && line < 0)
         return dz_fail(err, DZ_ENOMEM, "read %s: out of memory", file);

@@ -11,7 +11,7 @@
  *
  * TYPE       field        what is read
  *   TEXT     const char * a line of text
- *   PATH     const char * a path; absolute in a file or a variable
+ *   PATH     const char * a path; absolute in a file
  *   WORD     const char * one of the words that `argument` names, "a|b"
  *   NUMBER   uint64_t     a whole number, min to max
  *   SIZE     uint64_t     bytes, min to max: 64MB, 4GiB
@@ -47,7 +47,7 @@
     X(listen, plain, BOOL, "no", 0, 0, 0, "plain", "yes|no", \
       "listen without TLS on addresses that others can reach") \
     X(listen, connections, NUMBER, "16384", 16, 1000000, 0, "connections", "N", \
-      "connections at once; 64 of them are for the unix socket") \
+      "connections at once; of more than 128, 64 are for the unix socket") \
     X(listen, connections_per_address, NUMBER, "1024", 1, 1000000, 0, \
       "connections-per-address", "N", "connections at once from one address") \
     X(listen, requests_per_tenant, NUMBER, "1024", 1, 1000000, 0, "requests-per-tenant", "N", \

@@ -41,7 +41,7 @@ struct daemon {
     struct dz_api *api;
     struct dz_signal *term, *interrupt, *hangup;
     struct dz_timer *recovery; /* the next piece of it */
-    bool stopping, ready;
+    bool stopping, ready, tls;
 };
 
 enum {
@@ -118,11 +118,16 @@ static void on_changed(void *arg, const struct dz_config_row *row, bool applied)
 static int load_certificate(struct daemon *d, struct dz_err *err)
 {
     const char *certificate = d->config->tls_certificate, *key = d->config->tls_key;
-    if (!certificate[0] && !key[0])
+    if (!certificate[0] && !key[0]) {
+        if (d->tls) /* who connects expects it: the last certificate goes on */
+            dz_log(DZ_LOG_WARN, "setting_needs_restart", dz_log_strz("setting", "tls.certificate"));
         return 0;
+    }
     if (!certificate[0] || !key[0])
         return dz_fail(err, DZ_EINVAL, "tls.certificate and tls.key go together: one is missing");
-    return dz_http_tls(dz_api_http(d->api), certificate, key, err);
+    int rc = dz_http_tls(dz_api_http(d->api), certificate, key, err);
+    d->tls = d->tls || rc == 0;
+    return rc;
 }
 
 /* What reads its setting when it needs it has nothing to be told. */

@@ -78,4 +78,10 @@ test_that 'SIGHUP takes a new certificate, and keeps the old one when that is no
     echo broken >one.pem && kill -HUP "$(cat daemon.pid)" && read -rt 0.5 <> <(:) || :
     openssl s_client -connect 127.0.0.1:$port </dev/null 2>/dev/null | grep "CN = two" && has daemon.log certificate_not_reloaded && stop
 '
+test_that 'TLS stays on when its settings go, and that is said' '
+    certificate four 20 && printf "[tls]\ncertificate = %s\nkey = %s\n" "$PWD/four.pem" "$PWD/four.key" >tls.ini && : >daemon.log &&
+    start --listen 127.0.0.1:$port --config tls.ini && tcp 200 https://localhost:$port/healthz --cacert four.pem &&
+    : >tls.ini && kill -HUP "$(cat daemon.pid)" && for _ in $(seq 100); do grep -q config_reloaded daemon.log && break; read -rt 0.05 <> <(:) || :; done
+    has daemon.log "event=setting_needs_restart setting=tls.certificate" && tcp 200 https://localhost:$port/healthz --cacert four.pem && stop
+'
 test_done

@@ -82,7 +82,10 @@ TEST(what_cannot_be_meant_is_named_with_its_line)
     REFUSED("[log]\nlevle = info\n", "f.ini:2: no key \"levle\" in [log]; did you mean level?");
     REFUSED("[log]\nahead = 4\n", "f.ini:2: no key \"ahead\" in [log]; it belongs to [cells]");
     REFUSED("[log]\nq = 4\n", "f.ini:2: no key \"q\" in [log]; doze config lists what there is");
-    REFUSED("level = info\n", "f.ini:1: level stands before the first [section]");
+    REFUSED("[log] level = info\n", "f.ini:1: \"level = info\" stands behind a section's head: it "
+                                    "belongs on a line of its own");
+    REFUSED("level = info\n", "f.ini:1: \"level\" stands before the first [section]");
+    REFUSED("\033[2J = info\n", "f.ini:1: \"\\x1b[2J\" stands before the first [section]");
     REFUSED("[log]\nlevel = info\nlevel = info\n",
             "f.ini:3: level is said twice: it stands at f.ini:2 too");
     REFUSED("[log]\nlevel\n",
@@ -100,6 +103,16 @@ TEST(what_cannot_be_meant_is_named_with_its_line)
             "f.ini:2: daemon.drain_timeout wants a duration from 1s to 1h, not \"never\"");
     CHECK_INT(dz_config_parse("f.ini", DZ_STR("[log]\nlevel = a\0b\n"), &c, &err), DZ_EINVAL);
     CHECK_STR(err.msg, "f.ini:2: a NUL byte");
+}
+
+TEST(a_section_may_have_a_comment_and_a_file_a_byte_order_mark)
+{
+    CHECK_INT(parse("\xef\xbb\xbf[log] ; what is told\nlevel = warn\n[cells]# how many\nahead = 9"),
+              0);
+    CHECK_STR(c.log_level, "warn");
+    CHECK_STR(dz_config_origin(&c, DZ_CONFIG_log_level), "f.ini:2");
+    CHECK_INT(c.cells_ahead, 9);
+    dz_config_release(&c);
 }
 
 TEST(a_line_that_is_too_long_is_not_cut)
