@@ -187,26 +187,53 @@ static int make_memory(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err
 
 /* --- segments -------------------------------------------------------------------------------- */
 
+/* Active element segment i, into a table of `size` elements. */
+static int fill_table(const struct dz_wasm_inst *inst, uint32_t i, uint64_t *elem, uint32_t size,
+                      struct dz_err *err)
+{
+    const struct dz_wasm_elem *e = &inst->module->elems[i];
+    uint64_t at[2] = {0};
+    int rc = const_eval(inst, e->offset, e->n_offset, at, err);
+    if (rc < 0)
+        return rc;
+    if ((uint32_t)at[0] > size || e->n_items > size - (uint32_t)at[0])
+        return dz_fail(err, DZ_ESTATE,
+                       "out of bounds table access: element segment %u does not fit", i);
+    dz_wasm_elem_items(inst, elem + (uint32_t)at[0], inst->module->elem_items + e->items,
+                       e->n_items);
+    return 0;
+}
+
 static int fill_tables(struct dz_wasm_inst *inst, struct dz_err *err)
 {
     const struct dz_wasm_module *m = inst->module;
-    for (uint32_t i = 0; i < m->n_elems; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < m->n_elems; i++) {
         const struct dz_wasm_elem *e = &m->elems[i];
         if (e->mode != DZ_WASM_PASSIVE)
             inst->elem_dropped[i] = 1;
         if (e->mode != DZ_WASM_ACTIVE)
             continue;
-        uint64_t at[2] = {0};
-        int rc = const_eval(inst, e->offset, e->n_offset, at, err);
-        if (rc < 0)
-            return rc;
         const struct wasm_table *t = inst->tables[e->table];
-        if ((uint32_t)at[0] > t->size || e->n_items > t->size - (uint32_t)at[0])
-            return dz_fail(err, DZ_ESTATE,
-                           "out of bounds table access: element segment %u does not fit", i);
-        dz_wasm_elem_items(inst, t->elem + (uint32_t)at[0], m->elem_items + e->items, e->n_items);
+        rc = fill_table(inst, i, t->elem, t->size, err);
     }
-    return 0;
+    return rc;
+}
+
+/* What constant expressions read never changes, so it is what it was. */
+int dz_wasm_table_fresh(const struct dz_wasm_inst *inst, uint32_t index, uint64_t *elem,
+                        struct dz_err *err)
+{
+    const struct dz_wasm_module *m = inst->module;
+    const struct dz_wasm_table *d = &m->tables[index];
+    uint64_t first[2] = {0};
+    int rc = d->n_init ? const_eval(inst, d->init, d->n_init, first, err) : 0;
+    for (uint32_t k = 0; rc == 0 && k < d->min; k++)
+        elem[k] = first[0];
+    for (uint32_t i = 0; rc == 0 && i < m->n_elems; i++)
+        if (m->elems[i].mode == DZ_WASM_ACTIVE && m->elems[i].table == index)
+            rc = fill_table(inst, i, elem, d->min, err);
+    return rc;
 }
 
 /* The image of memory 0 stands for all segments whose place was known beforehand. */

@@ -99,6 +99,34 @@ static int get_dropped(struct load *l, uint8_t *to, uint32_t n)
     return rc;
 }
 
+static int get_elements(struct load *l, uint32_t index, struct wasm_state_run run)
+{
+    const struct wasm_table *t = l->inst->tables[index];
+    int rc = get(l, t->elem + run.first, run.count * sizeof *t->elem);
+    for (uint32_t i = run.first; rc == 0 && i < run.first + run.count; i++)
+        if (!reference_good(l, t->type, t->elem[i]))
+            rc = BAD(l, "element %u of table %u refers to nothing", i, index);
+    return rc;
+}
+
+/* Over what the instance, which is fresh, has there. */
+static int get_table_runs(struct load *l, uint32_t index)
+{
+    const struct wasm_table *t = l->inst->tables[index];
+    struct wasm_state_run run;
+    uint32_t at = 0;
+    int rc;
+    while ((rc = get(l, &run, sizeof run)) == 0 && run.count) {
+        if (run.first < at || run.first >= t->size || run.count > t->size - run.first)
+            return BAD(l, "a run of elements lies outside of table %u", index);
+        at = run.first + run.count;
+        rc = get_elements(l, index, run);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
 static int get_table(struct load *l, uint32_t index)
 {
     struct wasm_table *t = l->inst->tables[index];
@@ -106,16 +134,15 @@ static int get_table(struct load *l, uint32_t index)
     int rc = get(l, &size, sizeof size);
     if (rc < 0)
         return rc;
+    bool runs = l->h.version >= 3 && (size & WASM_STATE_RUNS);
+    size &= runs ? ~WASM_STATE_RUNS : UINT64_MAX;
     if (size < l->inst->module->tables[index].min || size > t->size_max)
         return BAD(l, "table %u cannot have %llu elements", index, (unsigned long long)size);
     if (size > t->size && dz_wasm_table_grow(t, (uint32_t)size - t->size) == UINT32_MAX)
         return dz_fail(l->err, DZ_ENOMEM, "no memory for table %u", index);
     t->size = (uint32_t)size;
-    rc = get(l, t->elem, size * sizeof *t->elem);
-    for (uint32_t i = 0; rc == 0 && i < t->size; i++)
-        if (!reference_good(l, t->type, t->elem[i]))
-            rc = BAD(l, "element %u of table %u refers to nothing", i, index);
-    return rc;
+    return runs ? get_table_runs(l, index)
+                : get_elements(l, index, (struct wasm_state_run){0, t->size});
 }
 
 static int check_payload(struct load *l, uint32_t index, const struct wasm_exn *e)

@@ -76,6 +76,9 @@ void dz_wasm_elem_items(const struct dz_wasm_inst *inst, uint64_t *to, const uin
 uint32_t dz_wasm_mem_grow(struct wasm_ctx *ctx, uint32_t index, uint32_t pages);
 /* May this go into the table? Slots that were loaded may hold anything. */
 bool dz_wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, uint64_t ref);
+/* The elements that the table has in a fresh instance: as many as it declares at least. */
+int dz_wasm_table_fresh(const struct dz_wasm_inst *inst, uint32_t index, uint64_t *elem,
+                        struct dz_err *err);
 /* By null references. The old size, or UINT32_MAX. Takes about as long as a part of a
  * long operation, whatever count is. */
 uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count);

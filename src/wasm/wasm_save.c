@@ -6,6 +6,7 @@
  * each as function, byte offset and place. Records and the words under injected
  * calls are written as zero: the reader makes them anew from the frames.
  */
+#include "wasm/wasm_rt.h"
 #include "wasm/wasm_state.h"
 
 #include "base/mem.h"
@@ -197,18 +198,55 @@ static int put_header(struct save *s, bool with_memory)
     return put(s, &h, sizeof h);
 }
 
+/* The elements that are not as in a fresh instance. `fresh` has `count`; behind them is null. */
+static int put_runs(struct save *s, const struct wasm_table *t, const uint64_t *fresh,
+                    uint32_t count)
+{
+    const struct wasm_state_run last = {0, 0};
+    int rc = 0;
+    for (uint32_t at = 0, start; rc == 0 && at < t->size;) {
+        for (; at < t->size && t->elem[at] == (at < count ? fresh[at] : 0); at++)
+            ;
+        for (start = at; at < t->size && t->elem[at] != (at < count ? fresh[at] : 0); at++)
+            ;
+        const struct wasm_state_run run = {start, at - start};
+        if (run.count)
+            rc = put(s, &run, sizeof run);
+        if (rc == 0 && run.count)
+            rc = put(s, t->elem + start, run.count * sizeof *t->elem);
+    }
+    return rc < 0 ? rc : put(s, &last, sizeof last);
+}
+
+/* One of tens of thousands of functions is the most of the state of a process, and is as
+ * its module has it. */
+static int put_large_table(struct save *s, uint32_t index)
+{
+    const struct wasm_table *t = s->inst->tables[index];
+    uint32_t count = s->inst->module->tables[index].min;
+    uint64_t size = t->size | WASM_STATE_RUNS;
+    DZ_AUTO(dz_freep) uint64_t *fresh = dz_alloc(count * sizeof *fresh);
+    if (!fresh)
+        return dz_fail(s->err, DZ_ENOMEM, "save table %u: out of memory", index);
+    int rc = dz_wasm_table_fresh(s->inst, index, fresh, s->err);
+    if (rc == 0)
+        rc = put(s, &size, sizeof size);
+    return rc < 0 ? rc : put_runs(s, t, fresh, count);
+}
+
 static int put_tables(struct save *s)
 {
-    for (uint32_t i = 0; i < s->inst->module->n_tables; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < s->inst->module->n_tables; i++) {
         const struct wasm_table *t = s->inst->tables[i];
         uint64_t size = t->size;
-        int rc = put(s, &size, sizeof size);
-        if (rc == 0)
+        bool large = i >= s->inst->module->header->n_imported[DZ_WASM_KIND_TABLE] &&
+                     s->inst->module->tables[i].min > WASM_STATE_TABLE;
+        rc = large ? put_large_table(s, i) : put(s, &size, sizeof size);
+        if (rc == 0 && !large)
             rc = put(s, t->elem, t->size * sizeof *t->elem);
-        if (rc < 0)
-            return rc;
     }
-    return 0;
+    return rc;
 }
 
 static int put_exns(struct save *s)

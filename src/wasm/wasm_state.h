@@ -8,9 +8,10 @@
 #include "wasm/wasm_points.h"
 
 enum {
-    WASM_STATE_VERSION = 2,
+    WASM_STATE_VERSION = 3,
     WASM_STATE_MEMORY = 1, /* flag: contents of memories are there */
     WASM_STATE_PAGE = 4096,
+    WASM_STATE_TABLE = 64, /* elements: of a table that declares more, what differs is written */
     WASM_STATE_FRAMES_MAX = DZ_WASM_STACK_SLOTS_MAX,
 };
 
@@ -59,9 +60,12 @@ struct wasm_state_mark { /* then `count` words */
 };
 _Static_assert(sizeof(struct wasm_state_mark) == 24, "on disk");
 
-struct wasm_state_run { /* of pages of WASM_STATE_PAGE bytes; count 0 ends a memory */
+struct wasm_state_run { /* of pages of WASM_STATE_PAGE bytes, or of elements; count 0 ends them */
     uint32_t first, count;
 };
+
+/* In the size of a table: runs of elements follow, then one of count 0. */
+#define WASM_STATE_RUNS (UINT64_C(1) << 63)
 
 /* An injected call stands on three slots: how to go on, the exception that was
  * on its way, the integer accumulator. */

@@ -4,6 +4,7 @@
  * is saved again as the same bytes; a damaged or hostile one is refused in words
  * or runs like any program, and does no harm.
  */
+#include "wasm/wasm_rt.h"
 #include "wasm_rig.h"
 
 static struct dz_err err;
@@ -20,7 +21,7 @@ static struct dz_wasm_config cage(void)
     return (struct dz_wasm_config){.dispatch = DZ_WASM_DISPATCH_SWITCH,
                                    .stack_slots = 1024,
                                    .memory_pages_max = 64,
-                                   .table_max = 64,
+                                   .table_max = 512,
                                    .exns_max = 8,
                                    .call_depth = 40,
                                    .fuel = true};
@@ -292,7 +293,7 @@ TEST(headers_that_contradict_themselves_are_refused)
 {
     static const struct row rows[] = {
         {0, 0, "not the state of a WebAssembly process"},
-        {AT_VERSION, 3, "state of version 3, 2 is the newest known"},
+        {AT_VERSION, 4, "state of version 4, 3 is the newest known"},
         {AT_VERSION, 0, "state of version 0"},
         {12, 2, "contradicts itself"},
         {AT_SHA, 0, "belongs to another module"},
@@ -310,6 +311,89 @@ TEST(headers_that_contradict_themselves_are_refused)
     };
     struct rig first, r;
     stop_after(&first, &r, 6);
+    refuse_each(&first, rows, DZ_ARRAY_LEN(rows));
+    rig_close(&r);
+    rig_close(&first);
+}
+
+/* --- large tables ------------------------------------------------------------------------ */
+
+enum { /* after the header and the byte of the one segment */
+    LARGE = 300,
+    LARGE_AT = HEADER + 1,
+    LARGE_RUN = LARGE_AT + 8, /* the first */
+};
+
+/* (table 300 funcref), three of it run; run(n) counts down. */
+static void large_table(struct mod *m)
+{
+    struct mod_bodies code = {0};
+    *m = (struct mod)MOD_INIT;
+    MOD_SECTION(m, 1, "\x01\x60\x01\x7f\x01\x7f");
+    MOD_SECTION(m, 3, "\x01\x00");
+    MOD_SECTION(m, 4, "\x01\x70\x00\xac\x02");
+    MOD_SECTION(m, 7, "\x01\x03run\x00\x00");
+    MOD_SECTION(m, 9, "\x01\x00\x41\x0a\x0b\x03\x00\x00\x00");
+    MOD_BODY(&code, "\x00\x03\x40\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x20\x00");
+    mod_bodies(m, &code);
+}
+
+/* Stopped, on the tape; two elements and one that was added are not as in the module. */
+static void stop_with_large_table(struct rig *first, struct rig *r)
+{
+    const struct dz_wasm_config cfg = {.dispatch = DZ_WASM_DISPATCH_SWITCH};
+    struct mod m;
+    large_table(&m);
+    CHECK_INT(rig_make(first, &m, &cfg, NULL, 0, &err), 0);
+    CHECK_INT(rich_again(r, first, &cfg), 0);
+    CHECK_INT(rig_begin(r, 5), 0);
+    CHECK(rig_waits(rig_step(r)));
+    struct wasm_table *t = r->inst->tables[0];
+    CHECK(t->elem[10] == 1 && t->elem[11] == 1 && t->elem[12] == 1);
+    CHECK_INT(dz_wasm_table_grow(t, 5), LARGE);
+    t->elem[10] = 0;
+    t->elem[200] = t->elem[LARGE + 4] = 1;
+    CHECK_INT(rig_save(r, &tape, &err), 0);
+}
+
+TEST(of_a_large_table_what_differs_is_saved)
+{
+    struct rig first, r;
+    uint64_t want[LARGE + 5] = {[11] = 1, [12] = 1, [200] = 1, [LARGE + 4] = 1};
+    struct dz_wasm_config cfg = rig_way(1);
+    static struct tape second;
+    stop_with_large_table(&first, &r);
+    CHECK(tape.n < LARGE * sizeof *want);
+    move_on(&r, &first, &cfg);
+    const struct wasm_table *t = r.inst->tables[0];
+    CHECK_INT(t->size, LARGE + 5);
+    CHECK(memcmp(t->elem, want, sizeof want) == 0);
+    CHECK_INT(rig_save(&r, &second, &err), 0);
+    CHECK(second.n == tape.n && memcmp(second.p, tape.p, tape.n) == 0);
+    enum dz_wasm_stop stop;
+    while (rig_waits(stop = rig_step(&r)))
+        ;
+    CHECK_INT(stop, DZ_WASM_DONE);
+    rig_close(&r);
+    rig_close(&first);
+}
+
+TEST(runs_of_a_table_are_checked)
+{
+    static const struct row rows[] = {
+        {LARGE_AT, LARGE - 1, "table 0 cannot have 299 elements"},
+        {LARGE_AT, LARGE, "lies outside of table 0"}, /* the one that was added */
+        {LARGE_RUN, LARGE + 5, "lies outside of table 0"},
+        {LARGE_RUN, UINT32_MAX, "lies outside of table 0"},
+        {LARGE_RUN + 4, UINT32_MAX, "lies outside of table 0"},
+        {LARGE_RUN + 8, 2, "element 10 of table 0 refers to nothing"},
+        {LARGE_RUN + 16, 10, "lies outside of table 0"}, /* not behind the one before */
+        {AT_VERSION, 2, "table 0 cannot have 9223372036854776113 elements"},
+    };
+    struct rig first, r;
+    stop_with_large_table(&first, &r);
+    CHECK(peek32(LARGE_AT) == LARGE + 5 && peek32(LARGE_AT + 4) == 0x80000000);
+    CHECK(peek32(LARGE_RUN) == 10 && peek32(LARGE_RUN + 16) == 200);
     refuse_each(&first, rows, DZ_ARRAY_LEN(rows));
     rig_close(&r);
     rig_close(&first);
