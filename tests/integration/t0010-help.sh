@@ -27,6 +27,9 @@ test_that 'help COMMAND, COMMAND --help and COMMAND -h print the same' '
     done <names
 '
 
+test_that 'the set-up tells what it would do when it is asked' '
+    run 0 "$LIB_ROOT/scripts/setup" --help && has out "scripts/packages" && run 2 "$LIB_ROOT/scripts/setup" --hlep && has err "no option"
+'
 test_that '--help wins over missing operands' '
     run 0 doze completion --help && has out "usage: doze completion SHELL"
 '
