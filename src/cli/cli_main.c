@@ -115,30 +115,58 @@ static int run(struct dz_cli *c, int argc, char **argv)
     return report(c, &err, c->usage_status ? c->usage_status : DZ_EXIT_FAILURE);
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* Options that may stand before the command too: how many do. */
+static int count_leading(int argc, char **argv, bool *ret_help)
+{
+    int n = 0;
+    for (; n < argc; n++) {
+        if (is_help(argv[n]))
+            *ret_help = true;
+        else if (strcmp(argv[n], "--json") != 0 && strcmp(argv[n], "--quiet") != 0 &&
+                 strcmp(argv[n], "-q") != 0)
+            break;
+    }
+    return n;
+}
+
+/* The command's words, which stand behind `leading` options, to the front. */
+static void put_command_first(char **argv, int leading, int words)
+{
+    for (int i = 0; i < words; i++) {
+        char *word = argv[leading + i];
+        memmove(argv + i + 1, argv + i, (size_t)leading * sizeof *argv);
+        argv[i] = word;
+    }
+}
+
 static int dispatch(struct dz_cli *c, int argc, char **argv)
 {
-    int words = 0;
-    if (argc == 0) {
-        dz_cli_help_list(c->err, c->err_color);
-        return DZ_EXIT_USAGE;
+    bool help = false;
+    int words = 0, leading = count_leading(argc, argv, &help), left = argc - leading;
+    char **at = argv + leading;
+    if (left == 0) {
+        dz_cli_help_list(help ? c->out : c->err, help ? c->out_color : c->err_color);
+        return help ? DZ_EXIT_OK : DZ_EXIT_USAGE;
     }
-    if (strcmp(argv[0], "--version") == 0 || strcmp(argv[0], "-V") == 0) {
+    if (strcmp(at[0], "--version") == 0 || strcmp(at[0], "-V") == 0) {
         fprintf(c->out, "doze %s\n", DZ_VERSION);
         return DZ_EXIT_OK;
     }
-    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
-        dz_cli_help_list(c->out, c->out_color);
-        return DZ_EXIT_OK;
-    }
-    c->command = dz_cli_command_find(argc, argv, &words);
+    c->command = dz_cli_command_find(left, at, &words);
     if (!c->command) {
-        if (argc == 2 && dz_cli_command_is_prefix(argv[0]) &&
-            (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-            dz_cli_help_prefix(c->out, c->out_color, argv[0]);
+        if (dz_cli_command_is_prefix(at[0]) &&
+            ((left == 1 && help) || (left == 2 && is_help(at[1])))) {
+            dz_cli_help_prefix(c->out, c->out_color, at[0]);
             return DZ_EXIT_OK;
         }
-        return unknown(c, argc, argv);
+        return unknown(c, left, at);
     }
+    put_command_first(argv, leading, words);
     /* The last word of the name takes the place of a program's name. */
     int status = run(c, argc - words + 1, argv + words - 1);
     dz_cli_parse_release(c);

@@ -59,6 +59,30 @@ TEST(main_refuses_an_unknown_option_by_name)
     CHECK(strstr(t.err, "help: option --all takes no argument"));
 }
 
+TEST(some_options_may_stand_before_the_command)
+{
+    AUTO_RESULT before = CLI_RUN("--json", "wasm", "info", "/nowhere");
+    AUTO_RESULT behind = CLI_RUN("wasm", "info", "--json", "/nowhere");
+    CHECK_INT(before.status, DZ_EXIT_FAILURE);
+    CHECK(strstr(before.err, "/nowhere"));
+    CHECK_STR(before.err, behind.err);
+    AUTO_RESULT none = CLI_RUN("--json", "-q", "help");
+    CHECK_INT(none.status, DZ_EXIT_USAGE);
+    CHECK(strstr(none.err, "help: no option \"--json\""));
+    AUTO_RESULT first = CLI_RUN("--help", "disk", "ls"), last = CLI_RUN("disk", "ls", "--help");
+    CHECK_INT(first.status, 0);
+    CHECK_STR(first.out, last.out);
+    AUTO_RESULT prefix = CLI_RUN("-h", "disk"), group = CLI_RUN("disk", "-h");
+    CHECK_INT(prefix.status, 0);
+    CHECK_STR(prefix.out, group.out);
+    AUTO_RESULT list = CLI_RUN("--json");
+    CHECK_INT(list.status, DZ_EXIT_USAGE);
+    CHECK(strstr(list.err, "usage: doze COMMAND"));
+    AUTO_RESULT other = CLI_RUN("--data=/x", "ls");
+    CHECK_INT(other.status, DZ_EXIT_USAGE);
+    CHECK(strstr(other.err, "no option \"--data=/x\" before a command"));
+}
+
 TEST(main_names_the_nearest_command_and_option)
 {
     AUTO_RESULT r = CLI_RUN("hlep");
