@@ -69,8 +69,9 @@ struct dz_wasm_mem_ops {
     int (*reserve)(void *ctx, size_t size, void **ret_base, struct dz_err *err);
     int (*commit)(void *ctx, void *base, size_t old, size_t size, struct dz_err *err);
     /* Make image_size committed bytes at `at` (page aligned, in memory number
-     * `index`) equal to `image`. NULL: they are copied. A process maps the
-     * prepared file here, copy-on-write, over the pages. */
+     * `index`; DZ_WASM_NONE: in a table, which dz_wasm_mem_anon keeps) equal to
+     * `image`. NULL: they are copied. A process maps the prepared file here,
+     * copy-on-write, over the pages. */
     int (*map_image)(void *ctx, void *at, uint32_t index, const uint8_t *image, size_t image_size,
                      struct dz_err *err);
     void (*release)(void *ctx, void *base, size_t size);

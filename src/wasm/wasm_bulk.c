@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "wasm/wasm_rt.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Ranges of bytes or of table elements. */
@@ -252,6 +253,32 @@ void dz_wasm_table_grow_filled(struct wasm_table *t, uint64_t *to)
     to[1] = fill ? old : 0;
     to[2] = value;
     to[3] = fill ? count : 0;
+}
+
+int dz_wasm_table_lay(struct dz_wasm_store *s, const struct dz_wasm_module *m, struct wasm_table *t,
+                      struct dz_err *err)
+{
+    uint64_t size = dz_wasm_table_bytes(m->header);
+    assert(t->size == 0 && !t->elem);
+    if (!table_reserve(t))
+        return dz_fail(err, DZ_ENOMEM, "no memory for a table of %u elements", t->size_max);
+    t->shared = m->header->table_elems;
+    if (s->mem_ops->map_image)
+        return s->mem_ops->map_image(s->cfg.mem_ctx, t->elem, DZ_WASM_NONE,
+                                     (const uint8_t *)m->table, size, err);
+    memcpy(t->elem, m->table, size);
+    return 0;
+}
+
+void dz_wasm_table_put(struct wasm_table *t, uint32_t at, const uint64_t *from, uint32_t count)
+{
+    const uint32_t page = DZ_WASM_PAGE_ALIGN / sizeof *from;
+    for (uint32_t n; count > 0; at += n, from += n, count -= n) {
+        n = at < t->shared ? page - at % page : count;
+        n = n < count ? n : count;
+        if (at >= t->shared || memcmp(t->elem + at, from, n * sizeof *from) != 0)
+            memcpy(t->elem + at, from, n * sizeof *from);
+    }
 }
 
 void dz_wasm_table_release(struct wasm_table *t)

@@ -450,4 +450,5 @@ void dz_wasm_load_release(struct wasm_load *l)
     dz_vec_release(&l->declared);
     dz_wasm_valid_free(l->valid);
     dz_free(l->image);
+    dz_free(l->table);
 }

@@ -121,6 +121,13 @@ static int make_globals(struct dz_wasm_inst *inst, struct dz_err *err)
     return 0;
 }
 
+/* References name the instance: the image's are those of the first in a store, and a process
+ * is the only one. */
+static bool has_table_image(const struct dz_wasm_inst *inst)
+{
+    return inst->no == 0 && inst->module->header->table_elems > 0;
+}
+
 static int make_table(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err)
 {
     const struct dz_wasm_table *d = &inst->module->tables[i];
@@ -137,6 +144,11 @@ static int make_table(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err)
     t->declared_max = d->has_max ? d->max : UINT32_MAX;
     t->size_max = t->declared_max < limit ? t->declared_max : limit;
     t->type = (uint8_t)d->type;
+    if (i == 0 && has_table_image(inst)) {
+        int rc = dz_wasm_table_lay(inst->store, inst->module, t, err);
+        if (rc < 0)
+            return rc;
+    }
     if (dz_wasm_table_grow(t, d->min) == UINT32_MAX)
         return dz_fail(err, DZ_ENOMEM, "no memory for the %u elements of table %u", d->min, i);
     if (d->n_init == 0)
@@ -212,7 +224,7 @@ static int fill_tables(struct dz_wasm_inst *inst, struct dz_err *err)
         const struct dz_wasm_elem *e = &m->elems[i];
         if (e->mode != DZ_WASM_PASSIVE)
             inst->elem_dropped[i] = 1;
-        if (e->mode != DZ_WASM_ACTIVE)
+        if (e->mode != DZ_WASM_ACTIVE || has_table_image(inst))
             continue;
         const struct wasm_table *t = inst->tables[e->table];
         rc = fill_table(inst, i, t->elem, t->size, err);

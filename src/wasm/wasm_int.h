@@ -130,6 +130,7 @@ struct wasm_table {
     uint64_t *elem; /* references; null from size to cap */
     uint32_t size, cap;
     size_t reserved;   /* bytes of address space that elem is in; 0: it is heap memory */
+    uint32_t shared;   /* elements from 0 that came with the module's pages, mapped */
     uint32_t size_max; /* what table.grow may reach */
     uint32_t declared_max;
     uint8_t type;

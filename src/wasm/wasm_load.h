@@ -47,6 +47,8 @@ struct wasm_load {
     /* the memory image: bytes of memory 0 from image_at on */
     uint8_t *image;
     uint64_t image_at, image_size;
+    uint64_t *table; /* the table image */
+    uint32_t table_elems;
 };
 
 /* --- failing ------------------------------------------------------------------- */

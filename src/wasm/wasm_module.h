@@ -8,11 +8,11 @@
  * in a file and mapped. dz_wasm_module_open() makes a view of such bytes
  * wherever they lie; nothing is decoded again and nothing is copied.
  *
- *     header | types .. sections (arrays) | wasm binary | pad | memory image
+ *     header | types .. sections (arrays) | wasm binary | pad | memory image | table image
  *
- * Byte for byte: docs/format/wasm-prepared.md. The memory image starts at a
- * multiple of DZ_WASM_PAGE_ALIGN, so that a process maps it copy-on-write as
- * the first content of memory 0.
+ * Byte for byte: docs/format/wasm-prepared.md. The images start at multiples
+ * of DZ_WASM_PAGE_ALIGN, so that a process maps them copy-on-write as the first
+ * content of memory 0 and of table 0.
  *
  * Trust. A prepared module is written by doze from a validated binary. The
  * metadata carries a checksum and open() checks it and every index and
@@ -37,7 +37,7 @@
 enum {
     DZ_WASM_PREPARED_VERSION = 2,
     DZ_WASM_PAGE = 65536,      /* bytes of a page of linear memory */
-    DZ_WASM_PAGE_ALIGN = 4096, /* alignment of the memory image in the block */
+    DZ_WASM_PAGE_ALIGN = 4096, /* alignment of the images in the block */
     DZ_WASM_SHA256 = 32,
     DZ_WASM_SECTIONS = 14,    /* ids of sections are below */
     DZ_WASM_CONST_DEPTH = 64, /* operands that a constant expression needs at most */
@@ -230,7 +230,7 @@ struct dz_wasm_header {
     uint32_t name_section;  /* payload of the custom section "name" in the binary, */
     uint32_t name_size;     /* size 0: there is none */
     uint32_t global_slots;  /* of all globals */
-    uint32_t pad;
+    uint32_t table_elems;   /* of the table image, which is behind the memory image; may be 0 */
     uint64_t wasm_offset, wasm_size;
     uint64_t image_offset, image_size; /* multiples of DZ_WASM_PAGE_ALIGN, size may be 0 */
     uint64_t image_at;                 /* where in memory 0 the image begins, a multiple too */
@@ -277,7 +277,8 @@ struct dz_wasm_module {
     const struct dz_wasm_header *header; /* the flat block, borrowed */
     const uint8_t *wasm;
     size_t wasm_size;
-    const uint8_t *image; /* header->image_size bytes */
+    const uint8_t *image;  /* header->image_size bytes */
+    const uint64_t *table; /* header->table_elems references: 1 + index of the function, or 0 */
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */
 #define X(field, type) const type *field;
     DZ_WASM_ARRAY_MAP(X)
@@ -314,6 +315,13 @@ char *dz_wasm_module_func_name(const struct dz_wasm_module *m, uint32_t func, ch
                                size_t size);
 
 const char *dz_wasm_valtype_text(unsigned type); /* "i32", "funcref", ..., "?" */
+
+/* Bytes that the table image takes in the block. */
+static inline uint64_t dz_wasm_table_bytes(const struct dz_wasm_header *h)
+{
+    uint64_t bytes = (uint64_t)h->table_elems * sizeof(uint64_t);
+    return (bytes + DZ_WASM_PAGE_ALIGN - 1) / DZ_WASM_PAGE_ALIGN * DZ_WASM_PAGE_ALIGN;
+}
 
 static inline unsigned dz_wasm_valtype_slots(unsigned type)
 {

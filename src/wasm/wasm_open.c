@@ -265,6 +265,42 @@ static bool rest_ok(view *m)
     return range_ok(h->name_section, h->name_size, m->wasm_size);
 }
 
+/* The table image must be what the segments say: it is mapped, and calls go where it points. */
+static bool table_ok(view *m)
+{
+    const struct dz_wasm_header *h = m->header;
+    uint64_t at = 0, size = dz_wasm_table_bytes(h) / sizeof *m->table;
+    bool good = true;
+    if (size == 0)
+        return true;
+    if (m->n_tables == 0 || h->n_imported[DZ_WASM_KIND_TABLE] > 0 ||
+        m->tables[0].type != DZ_WASM_FUNCREF || m->tables[0].n_init > 0 ||
+        h->table_elems > m->tables[0].min)
+        return false;
+    for (uint32_t i = 0; i < m->n_elems; i++) {
+        const struct dz_wasm_elem *e = &m->elems[i];
+        const uint32_t *items = m->elem_items + e->items;
+        if (e->mode != DZ_WASM_ACTIVE)
+            continue;
+        const struct dz_wasm_const *c = &m->consts[e->offset];
+        uint64_t first = (uint32_t)c->bits[0];
+        if (e->table != 0 || e->n_offset != 1 || c->op != DZ_WASM_OP_i32_const || first < at ||
+            !range_ok(first, e->n_items, h->table_elems))
+            return false;
+        for (; at < first; at++)
+            good &= m->table[at] == 0;
+        for (uint32_t k = 0; k < e->n_items; k++) {
+            good &= items[k] < DZ_WASM_ITEM_GLOBAL;
+            good &= m->table[at + k] == (uint64_t)items[k] + 1;
+        }
+        at += e->n_items;
+    }
+    good &= at == h->table_elems;
+    for (; at < size; at++)
+        good &= m->table[at] == 0;
+    return good;
+}
+
 /* --- the layout --------------------------------------------------------------------------- */
 
 static int damaged(struct dz_err *err, const char *what)
@@ -292,6 +328,8 @@ static int check_header(const struct dz_wasm_header *h, size_t size, struct dz_e
         h->image_at % DZ_WASM_PAGE_ALIGN != 0 || !range_ok(h->image_offset, h->image_size, size) ||
         h->image_offset < h->wasm_offset + h->wasm_size)
         return damaged(err, "the place of the memory image");
+    if (h->total_size - h->image_offset - h->image_size < dz_wasm_table_bytes(h))
+        return damaged(err, "the place of the table image");
     for (unsigned i = 0; i < DZ_WASM_ARRAY_COUNT; i++)
         if (h->array[i].offset % 8 != 0 || h->array[i].offset < sizeof *h ||
             h->array[i].offset > h->wasm_offset || h->array[i].count > UINT32_MAX)
@@ -328,9 +366,10 @@ static int check_arrays(view *m, struct dz_err *err)
         bool (*ok)(view *m);
         const char *what;
     } checks[] = {
-        {types_ok, "types"},    {imports_ok, "imports"}, {funcs_ok, "functions"},
-        {spaces_ok, "tables"},  {exports_ok, "exports"}, {globals_ok, "globals"},
-        {elems_ok, "elements"}, {datas_ok, "data"},      {rest_ok, "sections"},
+        {types_ok, "types"},     {imports_ok, "imports"}, {funcs_ok, "functions"},
+        {spaces_ok, "tables"},   {exports_ok, "exports"}, {globals_ok, "globals"},
+        {elems_ok, "elements"},  {datas_ok, "data"},      {rest_ok, "sections"},
+        {table_ok, "the table"},
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(checks); i++)
         if (!checks[i].ok(m))
@@ -355,6 +394,7 @@ int dz_wasm_module_open(const void *flat, size_t size, struct dz_wasm_module **r
     m->wasm = (const uint8_t *)flat + h->wasm_offset;
     m->wasm_size = h->wasm_size;
     m->image = (const uint8_t *)flat + h->image_offset;
+    m->table = (const uint64_t *)(const void *)(m->image + h->image_size);
     r = map_arrays(m, err);
     if (r == 0)
         r = check_arrays(m, err);

@@ -3,14 +3,17 @@
  * wasm_prepare.c - writes the prepared form of a module that decoding accepted.
  *
  * Order: header, the arrays (each at a multiple of 8), the binary, zeros up to
- * a multiple of DZ_WASM_PAGE_ALIGN, the memory image. The whole layout is
- * known before the first byte is written, so the sink never seeks.
+ * a multiple of DZ_WASM_PAGE_ALIGN, the memory image, the table image. The whole
+ * layout is known before the first byte is written, so the sink never seeks.
  *
  * The memory image holds the longest run of active data segments, from the
  * first on, that have a constant offset, fit the memory and do not lie too far
  * apart; the others are listed in datas_left, in order, so that the bytes of
  * overlapping segments end up as the specification says. A memory that is
  * imported has no image.
+ *
+ * The table image is all of table 0 or nothing: it is there when the module is like
+ * those that compilers make, and large enough to be worth a mapping.
  */
 #include "wasm/wasm_load.h"
 
@@ -130,6 +133,60 @@ static void build_image(struct wasm_load *l)
         fold_offsets(l, in_image);
 }
 
+/* --- the table ----------------------------------------------------------------------- */
+
+enum {
+    TABLE_MIN = 2048, /* elements: less is not worth a mapping in each process */
+    TABLE_RATIO = 2,  /* elements for each item of a segment, at most */
+};
+
+/* Elements that the active segments fill when they are all of table 0, in order, without
+ * overlap, at places that are known, and of functions; else 0. */
+static uint64_t table_end(const struct wasm_load *l)
+{
+    uint64_t end = 0, items = 0;
+    for (size_t i = 0; i < l->elems.n; i++) {
+        const struct dz_wasm_elem *e = &l->elems.p[i];
+        if (e->mode != DZ_WASM_ACTIVE)
+            continue;
+        const struct dz_wasm_const *at = &l->consts.p[e->offset];
+        if (e->table != 0 || e->n_offset != 1 || at->op != DZ_WASM_OP_i32_const ||
+            (uint32_t)at->bits[0] < end)
+            return 0;
+        for (uint32_t k = 0; k < e->n_items; k++)
+            if (l->elem_items.p[e->items + k] >= DZ_WASM_ITEM_GLOBAL)
+                return 0;
+        end = (uint64_t)(uint32_t)at->bits[0] + e->n_items;
+        items += e->n_items;
+    }
+    return end >= TABLE_MIN && end <= items * TABLE_RATIO ? end : 0;
+}
+
+static void build_table(struct wasm_load *l)
+{
+    const struct dz_wasm_table *t = l->tables.p;
+    if (l->tables.n == 0 || l->n_imported[DZ_WASM_KIND_TABLE] > 0 || t->type != DZ_WASM_FUNCREF ||
+        t->n_init > 0)
+        return;
+    uint64_t end = table_end(l);
+    if (end == 0 || end > t->min)
+        return;
+    l->table_elems = (uint32_t)end;
+    l->table = dz_zarray(end, sizeof *l->table);
+    if (!l->table) {
+        dz_wasm_load_fail(l, l->p, DZ_ENOMEM, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < l->elems.n; i++) {
+        const struct dz_wasm_elem *e = &l->elems.p[i];
+        if (e->mode != DZ_WASM_ACTIVE)
+            continue;
+        uint64_t *to = l->table + (uint32_t)l->consts.p[e->offset].bits[0];
+        for (uint32_t k = 0; k < e->n_items; k++)
+            to[k] = (uint64_t)l->elem_items.p[e->items + k] + 1;
+    }
+}
+
 /* --- checksum -------------------------------------------------------------------------- */
 
 #define ODD 0x9e3779b97f4a7c15u
@@ -187,6 +244,7 @@ static int make_header(const struct wasm_load *l, struct dz_wasm_header *h, stru
         .wasm_size = l->size,
         .image_size = l->image_size,
         .image_at = l->image_at,
+        .table_elems = l->table_elems,
     };
     uint64_t at = sizeof *h;
     memcpy(h->n_imported, l->n_imported, sizeof h->n_imported);
@@ -198,7 +256,7 @@ static int make_header(const struct wasm_load *l, struct dz_wasm_header *h, stru
 #undef X
     h->wasm_offset = at;
     h->image_offset = align_up(at + l->size, DZ_WASM_PAGE_ALIGN);
-    h->total_size = h->image_offset + h->image_size;
+    h->total_size = h->image_offset + h->image_size + dz_wasm_table_bytes(h);
     int r = dz_sha256(l->base, l->size, h->sha256, err);
     if (r < 0)
         return r;
@@ -272,6 +330,10 @@ static int emit(const struct wasm_load *l, const struct dz_wasm_header *h, struc
         r = out_zeros(o, h->image_offset - o->at);
     if (r == 0)
         r = out_image(o, l->image, l->image_size);
+    if (r == 0)
+        r = out_bytes(o, l->table, l->table_elems * sizeof *l->table);
+    if (r == 0)
+        r = out_zeros(o, h->total_size - o->at);
     return r;
 }
 
@@ -316,6 +378,8 @@ int dz_wasm_prepare(const void *wasm, size_t size, uint32_t features,
     int r = load(&l, wasm, size, features, limits, err);
     if (r == 0)
         build_image(&l);
+    if (r == 0 && l.code == 0)
+        build_table(&l);
     if (r == 0 && l.code == 0)
         r = make_header(&l, &header, err);
     if (r == 0 && l.code == 0)

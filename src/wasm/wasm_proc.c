@@ -201,8 +201,7 @@ static int copy_tables(const struct dz_wasm_inst *from, struct dz_wasm_inst *to,
         if (a->size > b->size && dz_wasm_table_grow(b, a->size - b->size) == UINT32_MAX)
             return dz_fail(err, DZ_ENOMEM, "no memory for table %u", i);
         b->size = a->size;
-        if (a->size)
-            memcpy(b->elem, a->elem, a->size * sizeof *a->elem);
+        dz_wasm_table_put(b, 0, a->elem, a->size);
     }
     return 0;
 }

@@ -99,13 +99,24 @@ static int get_dropped(struct load *l, uint8_t *to, uint32_t n)
     return rc;
 }
 
+enum {
+    TABLE_PART = DZ_WASM_PAGE_ALIGN / sizeof(uint64_t), /* elements that are read at once */
+};
+
 static int get_elements(struct load *l, uint32_t index, struct wasm_state_run run)
 {
-    const struct wasm_table *t = l->inst->tables[index];
-    int rc = get(l, t->elem + run.first, run.count * sizeof *t->elem);
-    for (uint32_t i = run.first; rc == 0 && i < run.first + run.count; i++)
-        if (!reference_good(l, t->type, t->elem[i]))
-            rc = BAD(l, "element %u of table %u refers to nothing", i, index);
+    struct wasm_table *t = l->inst->tables[index];
+    uint64_t part[TABLE_PART];
+    int rc = 0;
+    for (uint32_t at = run.first, end = at + run.count, n; rc == 0 && at < end; at += n) {
+        n = end - at < TABLE_PART ? end - at : TABLE_PART;
+        rc = get(l, part, n * sizeof *part);
+        for (uint32_t i = 0; rc == 0 && i < n; i++)
+            if (!reference_good(l, t->type, part[i]))
+                rc = BAD(l, "element %u of table %u refers to nothing", at + i, index);
+        if (rc == 0)
+            dz_wasm_table_put(t, at, part, n);
+    }
     return rc;
 }
 

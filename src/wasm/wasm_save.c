@@ -225,12 +225,14 @@ static int put_large_table(struct save *s, uint32_t index)
     const struct wasm_table *t = s->inst->tables[index];
     uint32_t count = s->inst->module->tables[index].min;
     uint64_t size = t->size | WASM_STATE_RUNS;
+    int rc = put(s, &size, sizeof size);
+    if (rc == 0 && t->shared)
+        return put_runs(s, t, s->inst->module->table, t->shared);
     DZ_AUTO(dz_freep) uint64_t *fresh = dz_alloc(count * sizeof *fresh);
-    if (!fresh)
+    if (rc == 0 && !fresh)
         return dz_fail(s->err, DZ_ENOMEM, "save table %u: out of memory", index);
-    int rc = dz_wasm_table_fresh(s->inst, index, fresh, s->err);
     if (rc == 0)
-        rc = put(s, &size, sizeof size);
+        rc = dz_wasm_table_fresh(s->inst, index, fresh, s->err);
     return rc < 0 ? rc : put_runs(s, t, fresh, count);
 }
 
