@@ -5,6 +5,7 @@
 #include "../lib/dice.h"
 #include "../lib/sleep_world.h"
 #include "base/fd.h"
+#include "machine/machine_mem.h"
 #include "os/os_dirty.h"
 #include "os/os_fault.h"
 #include "tap.h"
@@ -14,11 +15,13 @@ enum {
     PAGE = DZ_MACHINE_PAGE,
     FIRST = 16, /* page of the tests' own */
     PAGES = 1500,
+    BASED = PAGES + 3, /* a page that its module has bytes for, and nobody writes to */
     WASM_PAGES = 100,
 };
 static struct dz_os_dirty *dirty;
 static uint32_t values[PAGES];           /* what each page is made of; 0: zeros */
 static size_t absent_calls, absent_most; /* mappings that were asked for, and that are to be had */
+static bool absent_half;                 /* one that is not to be had is new pages all the same */
 
 /* --- as a cell has it --------------------------------------------------------------------- */
 
@@ -56,8 +59,12 @@ static void on_unmark(void *arg, const void *at)
 static int on_absent(void *arg, void *at, size_t size, struct dz_err *err)
 {
     (void)arg;
-    if (absent_calls++ >= absent_most)
+    if (absent_calls++ >= absent_most) {
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+        if (absent_half && mmap(at, size, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
+            abort();
         return dz_fail(err, DZ_ENOMEM, "no more mappings");
+    }
     return dz_os_dirty_absent(dirty, at, size, err);
 }
 
@@ -148,16 +155,38 @@ static uint64_t absent(struct world *w)
 
 /* --- its life --------------------------------------------------------------------------------- */
 
-/* The program of guest_wasm.h, with more memory. */
+/* The program of guest_wasm.h, with more memory, in which "base" stands where page BASED
+ * begins. */
 static void more_memory(struct world *w)
 {
     static const uint8_t memory[] = {0x05, 0x03, 0x01, 0x00, 0x01};
-    uint8_t bytes[sizeof guest_wasm];
+    static const uint8_t data[] = {0x0b, 0x1d, 0x01, 0x00, 0x41, 0x80, 0x08, 0x0b, 0x16};
+    const uint32_t base = (FIRST + BASED) * PAGE;
+    const uint8_t more[] = {0x00,
+                            0x41,
+                            (uint8_t)(base & 0x7f) | 0x80,
+                            (uint8_t)(base >> 7 & 0x7f) | 0x80,
+                            (uint8_t)(base >> 14 & 0x7f) | 0x80,
+                            (uint8_t)(base >> 21 & 0x3f),
+                            0x0b,
+                            4,
+                            'b',
+                            'a',
+                            's',
+                            'e'};
+    uint8_t bytes[sizeof guest_wasm + sizeof more];
     size_t size = 0;
-    memcpy(bytes, guest_wasm, sizeof bytes);
-    uint8_t *at = memmem(bytes, sizeof bytes, memory, sizeof memory);
+    memcpy(bytes, guest_wasm, sizeof guest_wasm);
+    uint8_t *at = memmem(bytes, sizeof guest_wasm, memory, sizeof memory);
     CHECK(at);
     at[4] = WASM_PAGES;
+    at = memmem(bytes, sizeof guest_wasm, data, sizeof data);
+    CHECK(at);
+    uint8_t *end = at + 2 + data[1]; /* of the section: one segment more */
+    memmove(end + sizeof more, end, (size_t)(bytes + sizeof guest_wasm - end));
+    memcpy(end, more, sizeof more);
+    at[1] = (uint8_t)(at[1] + sizeof more);
+    at[2]++;
     dz_wasm_module_close(w->module);
     dz_free(w->flat);
     CHECK_INT(dz_wasm_prepare_alloc(bytes, sizeof bytes, DZ_WASM_F_ALL, &w->flat, &size, &w->err),
@@ -183,6 +212,7 @@ static void asleep(struct world *w, uint64_t seed)
         SKIP("no pages by need here");
     absent_calls = 0;
     absent_most = SIZE_MAX;
+    absent_half = false;
     w->more_ops = by_need;
     CHECK_INT(world_start(w), 0);
     for (uint32_t page = 0; page < PAGES; page++)
@@ -384,6 +414,33 @@ TEST(without_mappings_it_is_laid)
     }
 }
 
+/* A run of pages became new ones and then could not be made absent: what only the base has
+ * between them is laid again. */
+TEST(a_run_that_only_half_became_absent_is_as_it_was)
+{
+    struct world w;
+    asleep(&w, 13);
+    CHECK_INT(world_wake(&w), 0);
+    CHECK(memcmp(raw(&w, BASED), "base", 4) == 0);
+    make_page(raw(&w, BASED + 2), 1, 78); /* so that it lies between pages of rows */
+    sleep_now(&w);
+    for (size_t most = 0; most < 4; most++) { /* runs, of which the next is no more */
+        uint8_t want[PAGE];
+        absent_half = true;
+        absent_calls = 0;
+        absent_most = most;
+        CHECK_INT(world_wake(&w), 0);
+        CHECK(most > 0 || absent(&w) == 0);
+        CHECK(memcmp(raw(&w, BASED), "base", 4) == 0);
+        make_page(want, 1, 78);
+        CHECK(memcmp(raw(&w, BASED + 2), want, PAGE) == 0);
+        CHECK(all_right(&w));
+        CHECK(world_feed(&w, '2'));
+        sleep_now(&w);
+    }
+    done(&w);
+}
+
 /* --- damage ------------------------------------------------------------------------------------
  */
 
@@ -452,4 +509,182 @@ TEST(a_row_that_is_cut_off_is_no_row)
     change_file(&w, "UPDATE mem SET data=substr(data,1,length(data)-1) WHERE seq=3");
     CHECK_INT(world_wake(&w), DZ_ECORRUPT);
     done(&w);
+}
+
+/* --- a sleep beside damage ---------------------------------------------------------------------
+ */
+
+/* Most of each row of pages from..end is written anew. */
+static void put_most(struct world *w, uint32_t from, uint32_t end, uint32_t value)
+{
+    for (uint32_t page = from; page < end; page++)
+        if (page % 5)
+            put_page(w, page, value + page);
+}
+
+/* A row of which little lives is emptied once most is garbage. One that is damaged, and that
+ * nobody touched, must not keep the machine from its sleep. */
+TEST(a_damaged_row_is_left_where_it_is)
+{
+    struct world w;
+    asleep(&w, 14);
+    CHECK_INT(world_wake(&w), 0);
+    put_most(&w, 200, 800, 20000);
+    sleep_now(&w);
+    change_file(&w, "UPDATE mem SET data=substr(data,1,20000)||x'0102030405060708'||"
+                    "substr(data,20009) WHERE gen=1 AND seq=3");
+    for (uint32_t round = 0; round < 3; round++) {
+        CHECK_INT(world_wake(&w), 0);
+        put_most(&w, 0, 200, 30000 + round * 5000);
+        put_most(&w, 800, PAGES, 30000 + round * 5000);
+        CHECK_INT(world_sleep(&w), 0);
+        CHECK_INT(dz_machine_damage(w.machine, &w.err), 0);
+        world_tidy(&w);
+        world_crash(&w);
+    }
+    change_file(&w, "SELECT 1/(count(*)=1) FROM mem WHERE gen=1 AND seq=3");
+    CHECK_INT(world_wake(&w), 0);
+    for (uint32_t page = 0; page < PAGES; page++)
+        if (page < 200 || page >= 800 || page % 5)
+            CHECK(is_right(&w, page));
+    CHECK_INT(dz_machine_damage(w.machine, &w.err), 0);
+    (void)all_right(&w);
+    check_stopped(&w, "checksum");
+    done(&w);
+}
+
+/* --- rows that somebody made, sums and all
+ * -------------------------------------------------------- */
+
+/* Row number 3 has another first run. */
+static void change_run(struct world *w, const struct dz_mem_run *add)
+{
+    struct dz_mem_head h;
+    struct dz_mem_run run;
+    int64_t rowid = 0;
+    CHECK_INT(world_open(w, true), 0);
+    {
+        DZ_AUTO(dz_stmt_resetp)
+        struct dz_stmt *st = dz_db_stmt(w->db, "SELECT rowid FROM mem WHERE seq=3");
+        CHECK_INT(dz_stmt_step(st, &w->err), 1);
+        rowid = dz_col_int(st, 0);
+    }
+    const struct dz_blob_at at = {.table = "mem", .column = "data", .rowid = rowid, .write = true};
+    DZ_AUTO(dz_blob_closep) struct dz_blob *blob = NULL;
+    CHECK_INT(dz_db_exec(w->db, "BEGIN", &w->err), 0);
+    CHECK_INT(dz_blob_open(w->db, &at, &blob, &w->err), 0);
+    size_t size = dz_blob_size(blob);
+    DZ_AUTO(dz_freep) uint8_t *row = dz_alloc(size);
+    CHECK_INT(dz_blob_read(blob, row, size, 0, &w->err), 0);
+    memcpy(&h, row, sizeof h);
+    memcpy(&run, row + sizeof h, sizeof run);
+    run.space += add->space;
+    run.first += add->first;
+    run.count += add->count;
+    memcpy(row + sizeof h, &run, sizeof run);
+    h.index_sum = dz_mem_index_sum(&h, row + sizeof h);
+    h.sum = dz_machine_sum(1, row + sizeof h, size - sizeof h);
+    memcpy(row, &h, sizeof h);
+    CHECK_INT(dz_blob_write(blob, row, size, 0, &w->err), 0);
+    dz_blob_close(blob);
+    blob = NULL;
+    CHECK_INT(dz_db_exec(w->db, "COMMIT", &w->err), 0);
+    world_crash(w);
+}
+
+/* By need, and all at once. */
+static void refused(const struct dz_mem_run *add)
+{
+    for (int need = 0; need < 2; need++) {
+        struct world w;
+        asleep(&w, 15);
+        change_run(&w, add);
+        w.more_ops = need ? by_need : NULL;
+        CHECK_INT(world_wake(&w), DZ_ECORRUPT);
+        CHECK(strstr(w.err.msg, "outside of it"));
+        done(&w);
+    }
+}
+
+TEST(a_run_outside_of_its_memory_is_refused)
+{
+    refused(&(struct dz_mem_run){.first = WASM_PAGES * 16});
+    refused(&(struct dz_mem_run){.first = UINT32_MAX / 2});
+    refused(&(struct dz_mem_run){.first = WASM_PAGES * 16 - FIRST - 389 - 5}); /* 11 from 389 on */
+}
+
+/* Pages that a row names twice are those of its first run, by need too: nothing is laid beyond, and
+ * both ways come to the same. */
+TEST(a_row_that_names_pages_twice_means_the_first)
+{
+    static uint8_t both[2][PAGES * PAGE];
+    for (int need = 0; need < 2; need++) {
+        struct world w;
+        asleep(&w, 16);
+        change_run(&w, &(struct dz_mem_run){.first = 20});
+        w.more_ops = need ? by_need : NULL;
+        CHECK_INT(world_wake(&w), 0);
+        memcpy(both[need], raw(&w, 0), PAGES * PAGE);
+        CHECK_INT(dz_machine_damage(w.machine, &w.err), 0);
+        CHECK(!all_right(&w));
+        done(&w);
+    }
+    CHECK(memcmp(both[0], both[1], sizeof both[0]) == 0);
+}
+
+/* Of a memory that there is not: nobody's. */
+TEST(a_run_of_no_memory_is_nobodys)
+{
+    struct world w;
+    asleep(&w, 17);
+    change_run(&w, &(struct dz_mem_run){.space = 1000});
+    CHECK_INT(world_wake(&w), 0);
+    CHECK(!all_right(&w));
+    CHECK_INT(dz_machine_damage(w.machine, &w.err), 0);
+    CHECK(world_feed(&w, '2'));
+    sleep_now(&w);
+    CHECK_INT(world_wake(&w), 0);
+    done(&w);
+}
+
+/* --- a file that is cut short --------------------------------------------------------------------
+ */
+
+/* What the device has under SQLite's feet. */
+static void *cut(struct world *w, enum dz_db_file f, size_t keep, size_t *ret_size)
+{
+    const void *bytes = dz_db_sim_bytes(w->sim, f, ret_size);
+    void *saved = malloc(*ret_size + 1);
+    CHECK(saved);
+    memcpy(saved, bytes, *ret_size);
+    CHECK_INT(dz_db_sim_load(w->sim, f, saved, keep < *ret_size ? keep : *ret_size), 0);
+    return saved;
+}
+
+TEST(a_file_that_is_cut_short_ends_what_it_touches_and_no_more)
+{
+    for (size_t keep = 0; keep < 3; keep++) {
+        struct world w;
+        size_t size, log_size;
+        asleep(&w, 18);
+        CHECK_INT(world_wake(&w), 0);
+        CHECK(absent(&w) > 1000);
+        void *file = cut(&w, DZ_DB_FILE_MAIN, keep << 17, &size);
+        void *log = cut(&w, DZ_DB_FILE_WAL, keep << 15, &log_size);
+        (void)all_right(&w);
+        CHECK(dz_machine_damage(w.machine, &w.err) < 0);
+        printf("# %s\n", w.err.msg);
+        CHECK(world_sleep(&w) < 0);
+        CHECK(dz_machine_gate(w.machine, w.vfs, &w.err) < 0);
+        world_crash(&w);
+        CHECK_INT(dz_db_sim_load(w.sim, DZ_DB_FILE_MAIN, file, size), 0);
+        CHECK_INT(dz_db_sim_load(w.sim, DZ_DB_FILE_WAL, log, log_size), 0);
+        free(file);
+        free(log);
+        CHECK_INT(world_wake(&w), 0);
+        CHECK(all_right(&w));
+        CHECK(world_feed(&w, '2'));
+        CHECK_STR(w.said, "12");
+        done(&w);
+    }
 }
