@@ -3,8 +3,10 @@
  * Input: the size of a state (u32), a state, then rows of memory, each behind its
  * size (u32): what docs/format/machine.md describes. Sizes and checksums in the heads
  * are made right, so that what is behind them is reached. A machine that wakes must
- * run, sleep again, and wake once more as it was; whatever happens, the disk stays whole. */
-#include "../lib/sleep_world.h"
+ * run, sleep again, and wake once more as it was; whatever happens, the disk stays whole.
+ * The same with memory that comes when it is touched (which more than four rows have): it
+ * is what a wake lays at once, and so it is after a sleep that touched none of it. */
+#include "../lib/need_ops.h"
 
 #include "machine/machine_mem.h"
 #include "machine/machine_state.h"
@@ -132,23 +134,88 @@ static int wake(struct world *w)
     return rc < 0 ? rc : dz_machine_wake(w->machine, w->kernel, w->vfs, &w->err);
 }
 
+/* Wake, run, sleep, wake. True: it sleeps. */
+static bool live(struct world *w)
+{
+    int slept = -1;
+    if (wake(w) == 0) {
+        run_a_little(w);
+        slept = dz_kernel_settle(w->kernel, &w->err) == 0 ? world_sleep(w) : -1;
+        uint64_t damage = world_damage(w);
+        assert(damage == 0);
+        world_crash(w);
+        if (slept == 0) {
+            int again = wake(w);
+            assert(again == 0 || again == DZ_ENOMEM || again == DZ_ELIMIT);
+        }
+    }
+    world_crash(w);
+    return slept == 0;
+}
+
+/* --- by need ------------------------------------------------------------------------------ */
+
+/* All memory of all processes, touched as a program does. */
+static uint64_t touch_all(struct world *w)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 2; i <= dz_kernel_rows(w->kernel, DZ_KERNEL_TABLE_PROC); i++) {
+        const struct dz_task *t = dz_kernel_task(w->kernel, i);
+        for (uint32_t mem = 0; t && mem < dz_wasm_mem_count(t->inst); mem++)
+            sum = dz_machine_sum(sum, dz_wasm_mem_base(t->inst, mem),
+                                 (size_t)dz_wasm_mem_size(t->inst, mem));
+    }
+    return sum;
+}
+
+/* Wake and touch all. True: it woke, and all of it was sound. */
+static bool look(struct world *w, void (*ops)(struct world *w), uint64_t *ret_sum)
+{
+    w->more_ops = ops;
+    bool good = wake(w) == 0;
+    if (good) {
+        *ret_sum = touch_all(w);
+        good = dz_machine_damage(w->machine, &w->err) == 0;
+    }
+    world_crash(w);
+    return good;
+}
+
+static void live_by_need(struct world *w)
+{
+    uint64_t sum = 0, same = 0;
+    if (look(w, NULL, &sum)) {
+        bool sound = look(w, need_all, &same);
+        assert(sound && same == sum);
+    }
+    w->more_ops = need_all;
+    if (!live(w) || !look(w, need_all, &sum))
+        return;
+    bool woke = wake(w) == 0; /* and now a sleep that leaves all where it is */
+    assert(woke);
+    bool slept = dz_kernel_settle(w->kernel, &w->err) == 0 && world_sleep(w) == 0;
+    if (slept)
+        world_tidy(w);
+    world_crash(w);
+    if (!slept)
+        return;
+    bool sound = look(w, NULL, &same);
+    assert(sound && same == sum);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct world w;
     lay_out(&w, (struct input){data, size});
-    if (wake(&w) == 0) {
-        run_a_little(&w);
-        int slept = dz_kernel_settle(w.kernel, &w.err) == 0 ? world_sleep(&w) : -1;
-        uint64_t damage = world_damage(&w);
-        assert(damage == 0);
-        world_crash(&w);
-        if (slept == 0) {
-            int again = wake(&w);
-            assert(again == 0 || again == DZ_ENOMEM || again == DZ_ELIMIT);
-        }
-    }
-    world_crash(&w);
+    (void)live(&w);
+    world_free(&w);
+    if (!need_dirty && dz_os_dirty_open(DZ_OS_DIRTY_SCAN, &need_dirty, NULL) < 0)
+        abort();
+    if (!dz_os_dirty_by_need(need_dirty))
+        return 0; /* no pages by need here */
+    lay_out(&w, (struct input){data, size});
+    live_by_need(&w);
     world_free(&w);
     return 0;
 }

@@ -3,11 +3,9 @@
  * for 100 pages of 64 KiB that the tests write to and read as the engine does. */
 #define TAP_ALARM_S 40
 #include "../lib/dice.h"
-#include "../lib/sleep_world.h"
+#include "../lib/need_ops.h"
 #include "base/fd.h"
 #include "machine/machine_mem.h"
-#include "os/os_dirty.h"
-#include "os/os_fault.h"
 #include "tap.h"
 #include "wasm/wasm_rt.h"
 
@@ -18,81 +16,25 @@ enum {
     BASED = PAGES + 3, /* a page that its module has bytes for, and nobody writes to */
     WASM_PAGES = 100,
 };
-static struct dz_os_dirty *dirty;
 static uint32_t values[PAGES];           /* what each page is made of; 0: zeros */
 static size_t absent_calls, absent_most; /* mappings that were asked for, and that are to be had */
 static bool absent_half;                 /* one that is not to be had is new pages all the same */
 
-/* --- as a cell has it --------------------------------------------------------------------- */
-
-static struct dz_os_dirty_range range_of(const struct dz_machine_range *r)
-{
-    return (struct dz_os_dirty_range){r->at, r->size, r->image, r->image_at, r->image_size};
-}
-
-static int on_written(void *arg, const struct dz_machine_range *r, struct dz_machine_runs *runs,
-                      struct dz_err *err)
-{
-    struct dz_os_dirty_range range = range_of(r);
-    struct dz_os_runs found = DZ_VEC_INIT(DZ_OS_RUNS_MAX);
-    int rc = dz_os_dirty_written(dirty, &range, &found, err);
-    (void)arg;
-    for (size_t i = 0; rc == 0 && i < found.n; i++)
-        dz_vec_push(runs, ((struct dz_machine_run){found.p[i].at, found.p[i].size}));
-    dz_vec_release(&found);
-    return rc;
-}
-
-static int on_mark(void *arg, const struct dz_machine_range *r, struct dz_err *err)
-{
-    struct dz_os_dirty_range range = range_of(r);
-    (void)arg;
-    return dz_os_dirty_mark(dirty, &range, err);
-}
-
-static void on_unmark(void *arg, const void *at)
-{
-    (void)arg;
-    dz_os_dirty_unmark(dirty, at);
-}
-
 static int on_absent(void *arg, void *at, size_t size, struct dz_err *err)
 {
-    (void)arg;
     if (absent_calls++ >= absent_most) {
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
         if (absent_half && mmap(at, size, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
             abort();
         return dz_fail(err, DZ_ENOMEM, "no more mappings");
     }
-    return dz_os_dirty_absent(dirty, at, size, err);
-}
-
-static int on_fill(void *arg, void *at, const uint8_t *bytes, size_t size, struct dz_err *err)
-{
-    (void)arg;
-    return dz_os_dirty_fill(dirty, at, bytes, size, err);
-}
-
-static bool on_touched(void *arg, void *at)
-{
-    return dz_machine_touched(arg, at);
-}
-
-static int on_watch(void *arg, struct dz_machine *m, struct dz_err *err)
-{
-    (void)arg;
-    return dz_os_fault_catch(m ? on_touched : NULL, m, err);
+    return need_absent(arg, at, size, err);
 }
 
 static void by_need(struct world *w)
 {
-    w->ops.written = on_written;
-    w->ops.mark = on_mark;
-    w->ops.unmark = on_unmark;
+    need_all(w);
     w->ops.absent = on_absent;
-    w->ops.fill = on_fill;
-    w->ops.watch = on_watch;
 }
 
 /* No marks: a sleep compares with the file. */
@@ -206,9 +148,9 @@ static void asleep(struct world *w, uint64_t seed)
 {
     world_new(w, seed);
     more_memory(w);
-    if (!dirty && dz_os_dirty_open(DZ_OS_DIRTY_SCAN, &dirty, &w->err) < 0)
+    if (!need_dirty && dz_os_dirty_open(DZ_OS_DIRTY_SCAN, &need_dirty, &w->err) < 0)
         CHECK_STR(w->err.msg, "a tracker");
-    if (!dz_os_dirty_by_need(dirty))
+    if (!dz_os_dirty_by_need(need_dirty))
         SKIP("no pages by need here");
     absent_calls = 0;
     absent_most = SIZE_MAX;
@@ -225,8 +167,8 @@ static void done(struct world *w)
 {
     world_crash(w);
     world_free(w);
-    dz_os_dirty_close(dirty);
-    dirty = NULL;
+    dz_os_dirty_close(need_dirty);
+    need_dirty = NULL;
 }
 
 TEST(only_what_is_touched_is_laid)
