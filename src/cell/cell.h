@@ -47,6 +47,12 @@ enum dz_cell_stream {
     DZ_CELL_TTY = 3, /* all three are one terminal: typed to and printed by this stream */
 };
 
+/* A command that sleeps in the machine, as the host knew it there. */
+struct dz_cell_sleeper {
+    const char *id;
+    size_t window; /* bytes of input that it took */
+};
+
 struct dz_cell_start {
     int disk_fd, wal_fd; /* the machine's file and its log */
     int image_fd;        /* -1: none */
@@ -78,7 +84,13 @@ struct dz_cell_start {
      * wakes the machine that sleeps in the file, or begins an empty one. It does not die
      * with its host: on a closed socket it puts itself to sleep. */
     bool many;
-    bool go;              /* many: at once. There is no READY, and no dz_cell_go() */
+    /* many: the descriptors stay, and nothing is sent, until dz_cell_begin(). What is sent to the
+     * cell before that goes with the start, so that it is woken once. */
+    bool hold;
+    bool go; /* many: at once. There is no READY, and no dz_cell_go() */
+    /* go: these are called 1, 2, ... from now on, and can be told things at once (cell_exec.h). */
+    const struct dz_cell_sleeper *sleepers;
+    size_t sleeper_count; /* at most DZ_CELL_EXECS_MAX */
     int64_t lock_wait_ms; /* for a cell that has the file still; then FAILED with DZ_EBUSY */
 };
 
@@ -160,6 +172,7 @@ int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct d
 int dz_cell_put_link(struct dz_cell *c, const char *path, const char *target, struct dz_err *err);
 int dz_cell_put_file(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err);
 int dz_cell_put_data(struct dz_cell *c, const void *data, size_t size, struct dz_err *err);
+int dz_cell_begin(struct dz_cell *c, struct dz_err *err);
 /* All is there: start the first process, or bring up the machine. */
 int dz_cell_go(struct dz_cell *c, struct dz_err *err);
 

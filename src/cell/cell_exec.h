@@ -14,7 +14,10 @@
  * order in which they came; an offset counts both. The last of it is kept in the
  * file, in the transaction of the disk that is committed before any of it is sent;
  * so is how the command ended. So a command outlives its cell: it sleeps with the
- * machine, and is announced (LIVE) under a new handle when that wakes.
+ * machine, and is announced (LIVE) under a new handle when that wakes; or under one that the host
+ * gave it with the start (`sleepers`). That one can be used at once, before the machine is
+ * awake: what is sent reaches the command when it is. One that was not announced when UP comes is
+ * over.
  *
  * A command that is not attached waits for nobody. One that is attached waits when
  * DZ_CELL_WINDOW bytes are under way: dz_cell_exec_took() says what was used.
@@ -59,6 +62,8 @@ DZ_NODISCARD int dz_cell_exec(struct dz_cell *c, const struct dz_cell_exec *exec
 int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, size_t size,
                            struct dz_err *err);
 size_t dz_cell_exec_window(const struct dz_cell *c, uint32_t exec);
+/* The same, of one whose machine has been put to sleep: as it will have it when it wakes. */
+size_t dz_cell_exec_takes(const struct dz_cell *c, uint32_t exec);
 int dz_cell_exec_input_end(struct dz_cell *c, uint32_t exec, struct dz_err *err);
 int dz_cell_exec_signal(struct dz_cell *c, uint32_t exec, int signo, bool all, struct dz_err *err);
 int dz_cell_exec_resize(struct dz_cell *c, uint32_t exec, uint16_t rows, uint16_t cols,

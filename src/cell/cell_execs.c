@@ -21,12 +21,13 @@
 
 static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
 
-struct dz_execs *dz_execs_new(int fd, struct dz_cell_machine *m, const char *const *env)
+struct dz_execs *dz_execs_new(struct dz_frame_out *out, struct dz_cell_machine *m,
+                              const char *const *env)
 {
     struct dz_execs *x = dz_zalloc(sizeof *x);
     if (!x)
         return NULL;
-    x->fd = fd;
+    x->out = out;
     x->machine = m;
     x->env = env;
     x->next_number = 1;
@@ -97,7 +98,7 @@ static void tell(const struct dz_execs *x, const struct dz_exec *e, enum dz_fram
 {
     struct dz_frame f = {
         .type = type, .stream = e->handle << 2, .value = value, .size = (uint32_t)text.n};
-    (void)dz_frame_send(x->fd, &f, text.p, true, NULL);
+    (void)dz_out_add(x->out, &f, text.p, true);
 }
 
 /* --- starting -------------------------------------------------------------------------- */
@@ -230,7 +231,7 @@ static void open_window(const struct dz_execs *x, const struct dz_exec *e)
                          .stream = input_stream(e),
                          .value = e->in ? DZ_CELL_WINDOW - e->in->len : 0};
     if (e->in)
-        (void)dz_frame_send(x->fd, &f, NULL, true, NULL);
+        (void)dz_out_add(x->out, &f, NULL, true);
 }
 
 /* Whoever asked for one that nobody listens to may go away: it is in the file first. */
@@ -379,7 +380,7 @@ static void push_input(const struct dz_execs *x, struct dz_exec *e)
     if (pushed > 0) {
         struct dz_frame f = {
             .type = DZ_FRAME_WINDOW, .stream = e->handle << 2 | stream, .value = pushed};
-        (void)dz_frame_send(x->fd, &f, NULL, true, NULL);
+        (void)dz_out_add(x->out, &f, NULL, true);
     }
     if (in->eof && in->len == 0)
         in->eof = dz_kernel_stream_eof(x->machine->kernel, e->streams[stream]) == DZ_EBUSY;
@@ -399,7 +400,7 @@ static void pump(struct dz_execs *x, struct dz_exec *e)
         f.value = e->cursor;
         if (n == 0)
             return;
-        int rc = dz_frame_send(x->fd, &f, data, false, NULL);
+        int rc = dz_out_add(x->out, &f, data, false);
         x->blocked |= rc == 0;
         if (rc <= 0)
             return;
@@ -563,11 +564,21 @@ static void announce(const struct dz_exec *e, struct dz_buf *live)
     dz_buf_add(live, e->id, size);
 }
 
-int dz_execs_woken(struct dz_execs *x, struct dz_buf *live, uint32_t *ret_count, struct dz_err *err)
+static void name(struct dz_execs *x, const char *const *sleepers)
+{
+    for (uint32_t i = 0; sleepers[i]; i++)
+        for (struct dz_exec *e = x->all; e; e = e->next)
+            if (strcmp(e->id, sleepers[i]) == 0)
+                e->handle = i + 1;
+}
+
+int dz_execs_woken(struct dz_execs *x, const char *const *sleepers, struct dz_buf *live,
+                   uint32_t *ret_count, struct dz_err *err)
 {
     uint32_t count = 0;
     struct dz_kernel *k = x->machine->kernel;
     int rc = adopt_first(x, err);
+    name(x, sleepers);
     for (struct dz_exec *e = x->all, *next; rc == 0 && e; e = next) {
         next = e->next;
         e->job = dz_kernel_job_find(k, e->number + 1);

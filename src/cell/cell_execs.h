@@ -78,7 +78,7 @@ struct dz_exec {
 };
 
 struct dz_execs {
-    int fd;
+    struct dz_frame_out *out;
     struct dz_cell_machine *machine;
     const char *const *env; /* of every command */
     struct dz_exec *all;
@@ -90,7 +90,8 @@ struct dz_execs {
     int64_t kill_at; /* the earliest of all */
 };
 
-struct dz_execs *dz_execs_new(int fd, struct dz_cell_machine *m, const char *const *env);
+struct dz_execs *dz_execs_new(struct dz_frame_out *out, struct dz_cell_machine *m,
+                              const char *const *env);
 void dz_execs_free(struct dz_execs *x);
 
 /* cell_execs.c */
@@ -106,10 +107,10 @@ bool dz_execs_turn(struct dz_execs *x);
 int64_t dz_execs_kill_at(const struct dz_execs *x);
 /* The inputs that a machine sleeps with. */
 void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret);
-/* After the wake: find them in the kernel. What the host is told is added to live: as many
- * struct dz_frame_live. */
-int dz_execs_woken(struct dz_execs *x, struct dz_buf *live, uint32_t *ret_count,
-                   struct dz_err *err);
+/* After the wake: find them in the kernel. Those with the ids of `sleepers` get the handles 1, 2,
+ * .... What the host is told is added to live: as many struct dz_frame_live. */
+int dz_execs_woken(struct dz_execs *x, const char *const *sleepers, struct dz_buf *live,
+                   uint32_t *ret_count, struct dz_err *err);
 /* To be killed at this time (ns since 1970; 0: never). */
 void dz_execs_limit(struct dz_execs *x, struct dz_exec *e, int64_t real_ns);
 struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id);

@@ -121,13 +121,13 @@ bool dz_frame_gone(int fd)
 /* --- the first frame --------------------------------------------------------- */
 
 /* Fixed part; then strings, each with its NUL, in this order: image hash,
- * program, cwd, user, policy, then argv, env, preopens. An absent one is empty. */
+ * program, cwd, user, policy, then argv, env, preopens, sleepers. An absent one is empty. */
 struct start_head {
     uint32_t flags; /* 1 tty, 2 stdin, 4 image, 8 fresh, 16 ephemeral, 32 bare,
                        64 resume, 128 drop memory, 256 many, 512 nested, 1024 strict,
                        2048 go */
     uint16_t rows, cols;
-    uint32_t argc, envc, preopens, modules, lock_wait_ms, pad;
+    uint32_t argc, envc, preopens, modules, lock_wait_ms, sleepers;
     uint64_t memory;
 };
 enum {
@@ -209,9 +209,9 @@ static uint32_t lock_wait(const struct dz_cell_start *s)
                                          : (uint32_t)s->lock_wait_ms;
 }
 
-int dz_start_send(int fd, const struct dz_cell_start *s, bool nested, struct dz_err *err)
+int dz_start_encode(const struct dz_cell_start *s, bool nested, struct dz_starting *ret,
+                    struct dz_err *err)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf body = DZ_BUF_INIT(DZ_START_SIZE_MAX);
     bool image = s->image_fd >= 0 && !nested;
     struct start_head head = {.flags = start_flags(s, image) | (nested ? START_NESTED : 0u),
                               .rows = s->rows,
@@ -219,33 +219,59 @@ int dz_start_send(int fd, const struct dz_cell_start *s, bool nested, struct dz_
                               .modules = nested ? 0 : (uint32_t)s->module_count,
                               .lock_wait_ms = lock_wait(s),
                               .memory = s->memory_bytes};
-    int fds[DZ_START_FDS_MAX] = {s->disk_fd, s->wal_fd};
-    size_t n = 2;
+    struct dz_buf *body = &ret->body;
+    *ret = (struct dz_starting){.body = DZ_BUF_INIT(DZ_START_SIZE_MAX + DZ_CELL_FRAME_MAX),
+                                .fds = {s->disk_fd, s->wal_fd},
+                                .fd_count = 2};
     if (image)
-        fds[n++] = s->image_fd;
+        ret->fds[ret->fd_count++] = s->image_fd;
     for (size_t i = 0; i < head.modules; i++)
-        fds[n++] = s->module_fds[i];
-    dz_buf_add(&body, &head, sizeof head);
-    add_string(&body, s->image_sha256);
-    add_string(&body, s->program ? s->program : s->argv ? s->argv[0] : NULL);
-    add_string(&body, s->cwd ? s->cwd : "/");
-    add_string(&body, s->user ? s->user : "0");
-    add_string(&body, s->policy ? s->policy->name : NULL);
-    head.argc = add_strings(&body, s->argv);
-    head.envc = add_strings(&body, s->env);
-    head.preopens = add_strings(&body, s->preopens);
-    if (body.err)
-        return dz_fail(err, body.err, "start a cell: arguments and environment exceed %d bytes",
+        ret->fds[ret->fd_count++] = s->module_fds[i];
+    dz_buf_add(body, &head, sizeof head);
+    add_string(body, s->image_sha256);
+    add_string(body, s->program ? s->program : s->argv ? s->argv[0] : NULL);
+    add_string(body, s->cwd ? s->cwd : "/");
+    add_string(body, s->user ? s->user : "0");
+    add_string(body, s->policy ? s->policy->name : NULL);
+    head.argc = add_strings(body, s->argv);
+    head.envc = add_strings(body, s->env);
+    head.preopens = add_strings(body, s->preopens);
+    head.sleepers = (uint32_t)s->sleeper_count;
+    for (size_t i = 0; i < s->sleeper_count; i++)
+        add_string(body, s->sleepers[i].id);
+    if (body->err || body->len > DZ_START_SIZE_MAX) {
+        int code = body->err ? body->err : DZ_ELIMIT;
+        dz_buf_release(body);
+        return dz_fail(err, code, "start a cell: arguments and environment exceed %d bytes",
                        DZ_START_SIZE_MAX);
-    memcpy(body.p, &head, sizeof head);
-    struct dz_frame f = {.type = DZ_FRAME_START, .value = body.len};
-    f.size = (uint32_t)(body.len < DZ_CELL_FRAME_MAX ? body.len : DZ_CELL_FRAME_MAX);
-    int rc = send_with_fds(fd, &f, body.p, fds, n, err);
+    }
+    memcpy(body->p, &head, sizeof head);
+    ret->size = body->len;
+    return 0;
+}
+
+bool dz_start_add(struct dz_starting *s, const struct dz_frame *f, const void *payload)
+{
+    if (s->body.len + sizeof *f + f->size > DZ_CELL_FRAME_MAX)
+        return false;
+    dz_buf_add(&s->body, f, sizeof *f);
+    dz_buf_add(&s->body, payload, f->size);
+    return true;
+}
+
+int dz_start_send(int fd, const struct dz_starting *s, struct dz_err *err)
+{
+    const struct dz_buf *body = &s->body;
+    struct dz_frame f = {.type = DZ_FRAME_START, .value = s->size};
+    f.size = (uint32_t)(body->len < DZ_CELL_FRAME_MAX ? body->len : DZ_CELL_FRAME_MAX);
+    int rc = body->err ? dz_fail(err, body->err, "start a cell: out of memory")
+                       : send_with_fds(fd, &f, body->p, s->fds, s->fd_count, err);
     if (rc == 0) /* it is the first */
         rc = dz_fail(err, DZ_EBUSY, "hand descriptors to the cell: its socket is full");
-    for (size_t at = f.size; rc >= 0 && at < body.len; at += f.size) {
-        f.size = (uint32_t)(body.len - at < DZ_CELL_FRAME_MAX ? body.len - at : DZ_CELL_FRAME_MAX);
-        rc = dz_frame_send(fd, &f, body.p + at, true, err);
+    for (size_t at = f.size; rc >= 0 && at < body->len; at += f.size) {
+        f.size =
+            (uint32_t)(body->len - at < DZ_CELL_FRAME_MAX ? body->len - at : DZ_CELL_FRAME_MAX);
+        rc = dz_frame_send(fd, &f, body->p + at, true, err);
     }
     return rc < 0 ? rc : 0;
 }
@@ -313,8 +339,10 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->argv = dz_cursor_strings(&c, head.argc);
     s->env = dz_cursor_strings(&c, head.envc);
     s->preopens = dz_cursor_strings(&c, head.preopens);
+    s->sleepers = dz_cursor_strings(&c, head.sleepers);
     bool image = (head.flags & START_IMAGE) != 0;
-    if (!s->argv || !s->env || !s->preopens || s->fd_count != 2u + image + head.modules)
+    if (!s->argv || !s->env || !s->preopens || !s->sleepers ||
+        s->fd_count != 2u + image + head.modules)
         return dz_fail(err, DZ_EIO, "the start of a cell is malformed or too large");
     s->image_fd = image ? s->fds[2] : -1;
     s->module_first = 2u + image;
@@ -343,6 +371,7 @@ int dz_start_receive(int fd, struct dz_started *s, struct dz_err *err)
     *s = (struct dz_started){.bytes = DZ_BUF_INIT(DZ_START_SIZE_MAX)};
     int rc = receive_fds(fd, &head, payload, s, err);
     uint64_t size = rc < 0 ? 0 : head.value;
+    s->early = (size_t)size;
     while (rc >= 0 && s->bytes.len < size) {
         rc = dz_frame_receive(fd, &head, payload, true, err);
         if (rc > 0)
@@ -360,5 +389,6 @@ void dz_started_release(struct dz_started *s)
     dz_free(s->argv);
     dz_free(s->env);
     dz_free(s->preopens);
+    dz_free(s->sleepers);
     dz_buf_release(&s->bytes);
 }

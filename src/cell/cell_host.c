@@ -75,7 +75,7 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
     c->many = start->many;
     int rc = c->pid < 0 ? dz_fail_sys(err, errno, "start a cell: fork") : 0;
     if (rc == 0)
-        rc = dz_start_send(c->fd, start, false, err);
+        rc = dz_cell_give_start(c, start, false, err);
     if (rc < 0) {
         dz_cell_free(c);
         return rc;
@@ -201,6 +201,17 @@ static int gone(struct dz_cell *c, struct dz_cell_event *e)
     return first;
 }
 
+static int next_frame(struct dz_cell *c, struct dz_frame *ret_frame, struct dz_err *err)
+{
+    int rc = dz_cell_together_next(c, ret_frame, err);
+    if (rc == 0)
+        rc = dz_frame_receive(c->fd, ret_frame, c->payload, false, err);
+    if (rc <= 0 || !c->many || ret_frame->type != DZ_FRAME_TOGETHER)
+        return rc;
+    rc = dz_cell_together(c, ret_frame, err);
+    return rc < 0 ? rc : dz_cell_together_next(c, ret_frame, err);
+}
+
 int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct dz_err *err)
 {
     struct dz_frame f;
@@ -211,10 +222,10 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
         return died(c, err);
     if (rc != 0)
         return rc;
-    rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+    rc = next_frame(c, &f, err);
     while (rc > 0 && c->many && f.type == DZ_FRAME_USED) {
         dz_pool_used(c, c->payload, f.size);
-        rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+        rc = next_frame(c, &f, err);
     }
     if (rc == DZ_EIO && c->many && c->ended && dz_frame_gone(c->fd))
         return gone(c, ret_event);
@@ -226,7 +237,7 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
 
 bool dz_cell_pending(const struct dz_cell *c)
 {
-    return c->waking;
+    return c->waking || c->together;
 }
 
 size_t dz_cell_window(const struct dz_cell *c, uint32_t stream)

@@ -25,6 +25,8 @@ struct dz_queued {
 struct dz_open_exec {
     uint32_t exec, stream; /* stream: that its input goes to */
     size_t window;
+    bool asleep; /* it was named in the start, and has not been heard of yet */
+    size_t sent; /* input, since then */
 };
 
 struct dz_open_op {
@@ -50,7 +52,10 @@ struct dz_cell {
     bool waking; /* payload is an UP, of which these are still to be told: */
     uint32_t live_count;
     size_t live_at, live_end;
-    struct dz_list queue; /* of struct dz_queued */
+    uint8_t *together; /* frames that came in one packet, of which some are still to be told */
+    size_t together_at, together_end;
+    struct dz_starting *held; /* its start, until dz_cell_begin(); else NULL */
+    struct dz_list queue;     /* of struct dz_queued */
     size_t queued_bytes;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
@@ -71,6 +76,13 @@ int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
 /* A frame that makes no sense. */
 DZ_COLD int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err);
 void dz_cell_many_release(struct dz_cell *c);
+/* Frames that came together: all of them are the next ones to come. And the next of these: 1, 0
+ * when there is none. DZ_EIO: that is none. */
+int dz_cell_together(struct dz_cell *c, const struct dz_frame *f, struct dz_err *err);
+int dz_cell_together_next(struct dz_cell *c, struct dz_frame *ret_frame, struct dz_err *err);
+/* Its start, unless it is held: then it is sent by dz_cell_begin(). */
+int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, bool nested,
+                       struct dz_err *err);
 /* Is this a child of ours, dead or alive? */
 bool dz_cell_is_child(pid_t pid);
 /* cell_pool.c: it is freed before its pid is known; its image uses these functions. */

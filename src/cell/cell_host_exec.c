@@ -56,8 +56,8 @@ static struct dz_queued *add(struct dz_cell *c, const struct dz_frame *f, const 
 int dz_cell_send(struct dz_cell *c, const struct dz_frame *f, const void *payload,
                  struct dz_err *err)
 {
-    int rc =
-        c->many && !dz_list_empty(&c->queue) ? 0 : dz_frame_send(c->fd, f, payload, !c->many, err);
+    bool waits = c->held || (c->many && !dz_list_empty(&c->queue));
+    int rc = waits ? 0 : dz_frame_send(c->fd, f, payload, !c->many, err);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     return add(c, f, payload, err) ? 0 : err ? err->code : DZ_EBUSY;
@@ -113,6 +113,47 @@ void dz_cell_many_release(struct dz_cell *c)
         drop(c, DZ_LIST_FIRST(struct dz_queued, &c->queue, link));
     dz_vec_release(&c->execs);
     dz_vec_release(&c->ops);
+    dz_free(c->together);
+    if (c->held)
+        dz_buf_release(&c->held->body);
+    dz_free(c->held);
+}
+
+/* --- packets of several frames ------------------------------------------------------------- */
+
+int dz_cell_together(struct dz_cell *c, const struct dz_frame *f, struct dz_err *err)
+{
+    assert(!c->together);
+    if (f->size == 0)
+        return dz_cell_nonsense(f, err);
+    c->together = dz_alloc(f->size);
+    if (!c->together)
+        return dz_fail(err, DZ_ENOMEM, "hear a cell: out of memory");
+    memcpy(c->together, c->payload, f->size);
+    c->together_at = 0;
+    c->together_end = f->size;
+    return 0;
+}
+
+int dz_cell_together_next(struct dz_cell *c, struct dz_frame *ret_frame, struct dz_err *err)
+{
+    struct dz_frame f = {.type = DZ_FRAME_TOGETHER};
+    if (!c->together)
+        return 0;
+    size_t left = c->together_end - c->together_at;
+    if (left < sizeof f)
+        return dz_cell_nonsense(&f, err);
+    memcpy(&f, c->together + c->together_at, sizeof f);
+    if (f.type == DZ_FRAME_TOGETHER || f.size > left - sizeof f)
+        return dz_cell_nonsense(&f, err);
+    memcpy(c->payload, c->together + c->together_at + sizeof f, f.size);
+    c->together_at += sizeof f + f.size;
+    if (c->together_at == c->together_end) {
+        dz_free(c->together);
+        c->together = NULL;
+    }
+    *ret_frame = f;
+    return 1;
 }
 
 /* --- commands ------------------------------------------------------------------------------ */
@@ -137,6 +178,67 @@ static void close_one(struct dz_cell *c, uint32_t exec)
     const struct dz_open_exec *e = find(c, exec);
     if (e)
         dz_vec_remove(&c->execs, (size_t)(e - c->execs.p));
+}
+
+/* The commands that sleep in the machine which it is started for. */
+static int name_sleepers(struct dz_cell *c, const struct dz_cell_start *start, struct dz_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < start->sleeper_count; i++) {
+        rc = open_one(c, ++c->next_exec, DZ_CELL_STDIN, err);
+        if (rc == 0) {
+            struct dz_open_exec *x = &c->execs.p[c->execs.n - 1];
+            x->asleep = true;
+            x->window = start->sleepers[i].window;
+        }
+    }
+    return rc;
+}
+
+int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, bool nested,
+                       struct dz_err *err)
+{
+    struct dz_starting s;
+    int rc = dz_start_encode(start, nested, &s, err);
+    if (rc < 0)
+        return rc;
+    rc = name_sleepers(c, start, err);
+    if (rc == 0 && start->hold) {
+        c->held = dz_alloc(sizeof *c->held);
+        if (c->held) {
+            *c->held = s;
+            return 0;
+        }
+    }
+    if (rc == 0)
+        rc = dz_start_send(c->fd, &s, err);
+    dz_buf_release(&s.body);
+    return rc;
+}
+
+int dz_cell_begin(struct dz_cell *c, struct dz_err *err)
+{
+    if (!c->held)
+        return 0;
+    while (!dz_list_empty(&c->queue)) {
+        struct dz_queued *q = DZ_LIST_FIRST(struct dz_queued, &c->queue, link);
+        if (q->fd_count || !dz_start_add(c->held, &q->frame, q->payload))
+            break;
+        drop(c, q);
+    }
+    int rc = dz_start_send(c->fd, c->held, err);
+    dz_buf_release(&c->held->body);
+    dz_free(c->held);
+    c->held = NULL;
+    return rc < 0 ? rc : dz_cell_flush(c, err);
+}
+
+/* Those that were named and did not wake. */
+static void forget_sleepers(struct dz_cell *c)
+{
+    for (size_t i = c->execs.n; i-- > 0;)
+        if (c->execs.p[i].asleep)
+            dz_vec_remove(&c->execs, i);
 }
 
 static void put(struct dz_buf *b, const char *s)
@@ -228,7 +330,7 @@ static int send_about(struct dz_cell *c, uint32_t exec, enum dz_frame_type type,
 size_t dz_cell_exec_window(const struct dz_cell *c, uint32_t exec)
 {
     const struct dz_open_exec *e = find(c, exec);
-    return e && !c->suspending && dz_list_empty(&c->queue) ? e->window : 0;
+    return e && !c->suspending && (c->held || dz_list_empty(&c->queue)) ? e->window : 0;
 }
 
 int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, size_t size,
@@ -246,7 +348,14 @@ int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, s
     if (rc < 0)
         return rc;
     e->window -= n;
+    e->sent += e->asleep ? n : 0;
     return (int64_t)n;
+}
+
+size_t dz_cell_exec_takes(const struct dz_cell *c, uint32_t exec)
+{
+    const struct dz_open_exec *e = find(c, exec);
+    return e ? e->window : 0;
 }
 
 int dz_cell_exec_input_end(struct dz_cell *c, uint32_t exec, struct dz_err *err)
@@ -340,6 +449,7 @@ int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *
     *e = (struct dz_cell_event){.type = DZ_CELL_UP, .text = ""};
     if (c->live_count == 0) {
         c->waking = false;
+        forget_sleepers(c);
         return left == 0 ? 1 : nonsense_up(c, err);
     }
     if (left < sizeof l)
@@ -347,15 +457,20 @@ int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *
     memcpy(&l, at, sizeof l);
     const char *id = (const char *)at + sizeof l;
     if (l.id_size < 2 || l.id_size > DZ_CELL_ID_MAX + 1 || l.id_size > left - sizeof l ||
-        strnlen(id, l.id_size) != l.id_size - 1 || l.exec >> 2 < DZ_EXEC_WOKEN ||
-        l.window > DZ_CELL_WINDOW || find(c, l.exec >> 2))
+        strnlen(id, l.id_size) != l.id_size - 1 || l.window > DZ_CELL_WINDOW)
         return nonsense_up(c, err);
-    int rc = open_one(c, l.exec >> 2, l.exec & 3, err);
+    struct dz_open_exec *x = find(c, l.exec >> 2);
+    if (x ? !x->asleep : l.exec >> 2 < DZ_EXEC_WOKEN)
+        return nonsense_up(c, err);
+    int rc = x ? 0 : open_one(c, l.exec >> 2, l.exec & 3, err);
     if (rc < 0)
         return rc;
-    struct dz_open_exec *x = find(c, l.exec >> 2);
+    if (!x)
+        x = find(c, l.exec >> 2);
     assert(x); /* it was opened just now */
-    x->window = l.window;
+    x->window = l.window > x->sent ? l.window - x->sent : 0;
+    x->stream = l.exec & 3;
+    x->asleep = false;
     c->live_count--;
     c->live_at += sizeof l + l.id_size;
     e->type = DZ_CELL_LIVE;

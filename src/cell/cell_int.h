@@ -64,6 +64,7 @@ enum dz_frame_type {
     DZ_FRAME_OP_DATA = 56,   /* payload */
     DZ_FRAME_OP_WINDOW = 57, /* value: bytes that it can take besides */
     DZ_FRAME_OP_DONE = 58,   /* value: a result, or DZ_E* and payload: the sentence */
+    DZ_FRAME_TOGETHER = 59,  /* payload: several frames of the above, in their order */
     /* pool to nest (cell_nest.h) */
     DZ_FRAME_NEST_FORK = 64,  /* with the socket of a new cell */
     DZ_FRAME_NEST_IMAGE = 65, /* with the control socket of a new nest, an image, modules; payload:
@@ -233,6 +234,21 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
 int dz_frame_send_fds(int fd, const struct dz_frame *head, const int *fds, size_t count,
                       struct dz_err *err);
 
+/* What a cell with many commands says, gathered into as few packets as it may be; nothing else
+ * sends over that socket. */
+enum {
+    DZ_OUT_MAX = 8192, /* bytes that wait; a larger frame goes by itself */
+};
+struct dz_frame_out {
+    int fd;
+    size_t len, count;
+    uint8_t bytes[DZ_OUT_MAX];
+};
+/* 1; 0 when the socket is full (never with block): the frame is not taken, or all still waits;
+ * DZ_EIO when nobody is there any more. */
+int dz_out_add(struct dz_frame_out *o, const struct dz_frame *f, const void *payload, bool block);
+int dz_out_flush(struct dz_frame_out *o, bool block);
+
 /* What a cell may use up; the rest of its jail is the same for all. */
 enum {
     DZ_CELL_NOFILE = 256,    /* descriptors */
@@ -277,20 +293,31 @@ enum {
 /* What the cell makes of it: strings point into `bytes`. */
 struct dz_started {
     struct dz_buf bytes;
+    size_t early; /* of these: frames begin here, up to the end */
     int fds[DZ_START_FDS_MAX];
     size_t fd_count;
     int image_fd; /* -1: none; the disk is fds[0], its log fds[1] */
     size_t module_first;
     const char *image_sha256, *program, *cwd, *user, *policy;
-    const char **argv, **env, **preopens; /* end with NULL; one allocation each */
+    const char **argv, **env, **preopens, **sleepers; /* end with NULL; one allocation each */
     bool tty, open_stdin, fresh, ephemeral, bare, resume, drop_memory, many, strict, go;
     bool nested; /* the image and its modules are the nest's */
     uint16_t rows, cols;
     uint32_t lock_wait_ms;
     uint64_t memory_bytes; /* 0: the policy's */
 };
-/* nested: to a cell that has the image and its modules. */
-int dz_start_send(int fd, const struct dz_cell_start *start, bool nested, struct dz_err *err);
+/* As it is sent; fds are borrowed. nested: to a cell that has the image and its modules. */
+struct dz_starting {
+    struct dz_buf body;
+    size_t size; /* of the start; what follows in body are frames for the cell to take after it */
+    int fds[DZ_START_FDS_MAX];
+    size_t fd_count;
+};
+int dz_start_encode(const struct dz_cell_start *start, bool nested, struct dz_starting *ret,
+                    struct dz_err *err);
+/* The frame goes with it; false: there is no room. */
+bool dz_start_add(struct dz_starting *s, const struct dz_frame *f, const void *payload);
+int dz_start_send(int fd, const struct dz_starting *s, struct dz_err *err);
 int dz_start_receive(int fd, struct dz_started *ret_started, struct dz_err *err);
 void dz_started_release(struct dz_started *s);
 

@@ -3,7 +3,9 @@
  * cell_many.c - the life of a cell whose machine runs many commands: file-only at
  * first, then up, at last asleep.
  *
- * One loop, as cell_serve.c has: frames, processes for RUN_NS, what goes out, wait. A
+ * One loop, as cell_serve.c has: frames, processes for RUN_NS, what goes out, wait. What is said
+ * before processes run waits for what they say, for HOLD_NS at most: so a host hears of a wake, and
+ * of what the woken had to say, by one packet. A
  * host whose socket closes has died: the machine is put to sleep as if it had asked.
  */
 #include "cell/cell_nest.h"
@@ -22,16 +24,17 @@
 enum {
     USED_MAX = 8,                   /* times that a cell says what it uses */
     RUN_NS = 2 * 1000 * 1000,       /* between two looks at the socket */
+    HOLD_NS = 500 * 1000,           /* that what is said waits for more */
     TELL_NS = 250 * 1000 * 1000,    /* between two words about activity */
     QUIET_NS = 20 * 1000 * 1000,    /* of waiting, until a short log is moved into the file */
     LOCK_STEP_NS = 2 * 1000 * 1000, /* between two tries for the lock of the file */
 };
 
-static void say(const struct dz_serve *s, enum dz_frame_type type, uint64_t value, const void *p,
+static void say(struct dz_serve *s, enum dz_frame_type type, uint64_t value, const void *p,
                 size_t n)
 {
     struct dz_frame f = {.type = type, .value = value, .size = (uint32_t)n};
-    (void)dz_frame_send(s->fd, &f, p, true, NULL);
+    (void)dz_out_add(&s->out, &f, p, true);
 }
 
 /* --- the file -------------------------------------------------------------------------- */
@@ -77,7 +80,7 @@ static int wake(struct dz_serve *s, struct dz_buf *live, uint32_t *ret_count, st
     dz_execs_inputs(x, &in);
     if (rc == 0)
         rc = dz_cell_sleep_wake(&s->machine, &in, err);
-    return rc < 0 ? rc : dz_execs_woken(x, live, ret_count, err);
+    return rc < 0 ? rc : dz_execs_woken(x, s->start.sleepers, live, ret_count, err);
 }
 
 static void go(struct dz_serve *s)
@@ -100,7 +103,7 @@ static void go(struct dz_serve *s)
     memcpy(told.p, &head, sizeof head);
     s->up = true;
     dz_ops_let_go(s->ops);
-    say(s, DZ_FRAME_UP, 0, told.p, told.len); /* one frame: its host is woken once */
+    say(s, DZ_FRAME_UP, 0, told.p, told.len);
 }
 
 static void begin(struct dz_serve *s)
@@ -108,7 +111,7 @@ static void begin(struct dz_serve *s)
     struct dz_err err = {0};
     int rc = open_locked(s, &err);
     if (rc == 0)
-        s->machine.execs = dz_execs_new(s->fd, &s->machine, s->start.env);
+        s->machine.execs = dz_execs_new(&s->out, &s->machine, s->start.env);
     if (rc == 0)
         s->ops = dz_ops_new(s);
     if (rc == 0 && (!s->machine.execs || !s->ops))
@@ -186,7 +189,8 @@ static void suspend(struct dz_serve *s)
         dz_serve_fail(s, rc, &err);
     f.value = (uint64_t)(memory ? next_deadline(s) : wake_at);
     f.stream = memory && dz_kernel_runnable(s->machine.kernel);
-    (void)dz_frame_send(s->fd, &f, NULL, true, NULL);
+    (void)dz_out_add(&s->out, &f, NULL, true);
+    (void)dz_out_flush(&s->out, true);
     if (memory)
         dz_cell_sleep_end(&s->machine);
     _exit(0);
@@ -210,6 +214,7 @@ static void snapshot(struct dz_serve *s)
     int64_t wake_at;
     int rc = s->up ? dz_serve_sleep(s, true, &wake_at, &err)
                    : dz_vfs_quiesce(s->machine.vfs, NULL, NULL, &err);
+    (void)dz_out_flush(&s->out, true);
     dz_serve_copy(s, rc, &err);
 }
 
@@ -271,6 +276,22 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
     default:
         dz_execs_frame(s->machine.execs, f, s->payload);
         break;
+    }
+}
+
+/* What came with the start. */
+static void take_early(struct dz_serve *s)
+{
+    struct dz_started *st = &s->start;
+    struct dz_frame f;
+    while (st->bytes.len - st->early >= sizeof f) {
+        memcpy(&f, st->bytes.p + st->early, sizeof f);
+        st->early += sizeof f;
+        if (f.size > DZ_CELL_FRAME_MAX || f.size > st->bytes.len - st->early)
+            return;
+        memcpy(s->payload, st->bytes.p + st->early, f.size);
+        st->early += f.size;
+        obey(s, &f, &(struct dz_frame_fds){.count = 0});
     }
 }
 
@@ -379,6 +400,7 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
 DZ_NORETURN void dz_many_serve(struct dz_serve *s)
 {
     begin(s);
+    take_early(s);
     for (;;) {
         int64_t tell_in = -1;
         receive_all(s);
@@ -389,12 +411,13 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
         bool busy = dz_ops_turn(s->ops);
         if (s->up) {
             (void)dz_execs_turn(s->machine.execs);
-            busy |= dz_serve_run(s, RUN_NS) != DZ_KERNEL_IDLE;
+            busy |= dz_serve_run(s, s->out.count ? HOLD_NS : RUN_NS) != DZ_KERNEL_IDLE;
             busy |= dz_execs_turn(s->machine.execs);
             busy |= dz_kernel_runnable(s->machine.kernel) || s->ops->changed;
             tell_in = tell_activity(s);
         }
         dz_serve_log(s, false);
+        s->machine.execs->blocked |= dz_out_flush(&s->out, false) == 0;
         if (!busy)
             wait_for_anything(s, tell_in);
     }

@@ -44,7 +44,7 @@ static void say(const struct dz_ops *o, uint32_t handle, enum dz_frame_type type
 {
     struct dz_frame f = {.type = type, .stream = handle, .value = value};
     f.size = text ? (uint32_t)strlen(text) : 0;
-    (void)dz_frame_send(o->serve->fd, &f, text, true, NULL);
+    (void)dz_out_add(&o->serve->out, &f, text, true);
 }
 
 /* --- for operations ------------------------------------------------------------------ */
@@ -74,7 +74,9 @@ static int emit_frame(struct dz_op *op, const uint8_t *p, size_t n, struct dz_er
         bool open = op->sent - op->took < DZ_CELL_OP_WINDOW;
         int rc = op->cancelled ? dz_fail(err, DZ_ECANCELED, "canceled") : 0;
         if (rc == 0 && open)
-            rc = dz_frame_send(op->ops->serve->fd, &f, p, false, err);
+            rc = dz_out_add(&op->ops->serve->out, &f, p, false);
+        if (rc == DZ_EIO)
+            rc = dz_fail(err, rc, "the host is gone");
         if (rc != 0) {
             op->sent += rc > 0 ? n : 0;
             return rc < 0 ? rc : 0;

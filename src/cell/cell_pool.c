@@ -497,7 +497,7 @@ static struct dz_cell *take(struct zygote *z, struct dz_err *err)
 
 static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool nested, struct dz_err *err)
 {
-    int rc = dz_start_send(c->fd, s, nested, err);
+    int rc = dz_cell_give_start(c, s, nested, err);
     if (rc < 0)
         dz_cell_free(c);
     return rc;

@@ -36,10 +36,11 @@ enum {
 
 static struct dz_serve serve; /* one process, one machine */
 
-DZ_NORETURN void dz_serve_fail(const struct dz_serve *s, int code, const struct dz_err *err)
+DZ_NORETURN void dz_serve_fail(struct dz_serve *s, int code, const struct dz_err *err)
 {
     struct dz_frame f = {
         .type = DZ_FRAME_FAILED, .value = (uint64_t)-code, .size = (uint32_t)strlen(err->msg)};
+    (void)dz_out_flush(&s->out, true);
     (void)dz_frame_send(s->fd, &f, err->msg, true, NULL);
     _exit(1);
 }
@@ -427,7 +428,7 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest
     struct dz_serve *s = &serve;
     struct dz_err err = {0};
     struct sigaction alarm = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
-    s->fd = fd;
+    s->fd = s->out.fd = fd;
     s->machine.dirty = dirty;
     s->machine.nest = nest;
     dz_db_reseed(); /* our parent's random numbers are not ours */

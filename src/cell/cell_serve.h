@@ -24,13 +24,14 @@ struct dz_serve {
 
     /* with many commands */
     bool up;
+    struct dz_frame_out out;
     struct dz_ops *ops;
     int64_t told_at; /* boot time of the last ACTIVITY */
     struct dz_frame_activity told;
 };
 
 /* The last word: FAILED. */
-DZ_NORETURN void dz_serve_fail(const struct dz_serve *s, int code, const struct dz_err *err);
+DZ_NORETURN void dz_serve_fail(struct dz_serve *s, int code, const struct dz_err *err);
 /* Let processes come out of vfork, give output away, write the machine. */
 int dz_serve_sleep(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err);
 /* Run processes; ends of jobs are seen to. */

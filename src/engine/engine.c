@@ -210,6 +210,8 @@ static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, stru
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_told, e, &e->told, err);
     if (rc == 0)
+        rc = dz_timer_new(e->loop, dz_boxes_tell, e, &e->tell, err);
+    if (rc == 0)
         rc = dz_timer_new(e->loop, on_tidy, e, &e->tidy, err);
     if (rc == 0)
         rc = watch_pool(e, err);
@@ -248,6 +250,7 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     dz_list_init(&e->leaving);
     dz_list_init(&e->ears);
     dz_list_init(&e->uses_waiting);
+    dz_list_init(&e->untold);
     dz_list_init(&e->builds);
     int rc = open_all(e, opts, err);
     if (rc < 0) {
@@ -440,6 +443,7 @@ void dz_engine_free(struct dz_engine *e)
     (void)dz_registry_close(e->registry, NULL);
     dz_poll_free(e->pool_poll);
     dz_timer_free(e->pool_soon);
+    dz_timer_free(e->tell);
     dz_timer_free(e->told);
     dz_timer_free(e->tidy);
     dz_timer_free(e->sweep);

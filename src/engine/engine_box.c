@@ -26,6 +26,7 @@ enum {
     TURN = 64,               /* events of one cell before others have theirs */
     LOCK_WAIT_MS = 10000,    /* for a cell that is on its way out of the same file */
     LEAVE_MS = 5000,         /* a cell that sleeps durably tidies up for so long, and is ended */
+    TELL_MS = 1,             /* until the registry is told of a wake */
     LINGER_MS = 1000,        /* a file-only cell that nobody uses any more */
     CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
 };
@@ -56,6 +57,7 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
     b->e = e;
     memcpy(b->id, id, n);
     (void)snprintf(b->tenant, sizeof b->tenant, "%s", tenant);
+    dz_list_init(&b->untold);
     dz_list_init(&b->execs);
     dz_list_init(&b->ops);
     dz_list_init(&b->copies);
@@ -70,6 +72,8 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
 
 static void drop_cell(struct box *b)
 {
+    dz_list_remove(&b->untold);
+    b->active = (struct dz_cell_event){0};
     dz_use_cold(b);
     b->disk_left = 0;
     dz_poll_free(b->poll);
@@ -232,6 +236,7 @@ static void cell_sleeps(struct box *b, uint64_t wake_at_ns, bool busy)
         .wake_at = wake_at_ns >= INT64_MAX || files ? 0 : (int64_t)(wake_at_ns / 1000000),
         .busy = busy && !files};
     b->pins++;
+    dz_exec_asleep(b);
     let_go(b);
     b->phase = BOX_NONE;
     b->e->counts.suspends += !files;
@@ -272,22 +277,81 @@ static void on_activity(struct box *b, const struct dz_cell_event *event)
     dz_keeper_guest_sleeps(b->e->keeper, b->id, until);
 }
 
-static void on_up(struct box *b)
+/* The keeper writes it down, and answers who asked for the wake. */
+static void tell_up(struct box *b)
 {
     const struct dz_keeper_cell how = {.memory_lost = b->lost};
+    const struct dz_cell *c = b->cell;
+    struct dz_cell_event active = b->active;
+    dz_list_remove(&b->untold);
+    b->active = (struct dz_cell_event){0};
+    tell_keeper(b, &how);
+    dz_exec_connected(b);
+    if (active.type == DZ_CELL_ACTIVITY && b->cell == c)
+        on_activity(b, &active);
+}
+
+/* Not of one that comes from cold storage: what its guest says must not be told before that is
+ * on the disk. Nor while others stand in line: who is behind them must not be served before them,
+ * and once more in his turn. */
+static void give_early(struct box *b)
+{
+    if (b->local && !b->lost && !dz_keeper_awaited(b->e->keeper, b->id))
+        b->served += dz_jobs_early(b);
+}
+
+/* What came with the news of a wake is handed on first, where there is no cold copy that the
+ * registry must forget before: nobody waits for it to write. A daemon that is killed in between
+ * leaves a row that knows of no wake, and a cell that puts its machine to sleep. */
+static void on_up(struct box *b)
+{
     b->phase = BOX_UP;
     b->cpu_at = 0;
     b->disk_bytes = 0;
     dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", b->id),
            dz_log_int("pid", dz_cell_pid(b->cell)));
     if (b->lost)
-        dz_exec_down(b, DZ_EUNAVAIL, "memory_lost",
-                     "the sandbox's memory was lost; it started from its files");
+        dz_exec_lost(b);
     dz_exec_up(b);
-    if (b->local && !b->lost && !dz_keeper_awaited(b->e->keeper, b->id))
-        dz_jobs_early(b);
-    tell_keeper(b, &how);
-    dz_exec_connected(b);
+    give_early(b);
+    if (!b->local || b->lost) {
+        tell_up(b);
+        return;
+    }
+    dz_list_push_back(&b->e->untold, &b->untold);
+}
+
+/* Behind the answers that were given just now; and where nobody waits for it, when the clients have
+ * had their turn, too. */
+static void tell_soon(const struct box *b)
+{
+    struct dz_engine *e = b->e;
+    if (dz_keeper_waiters(e->keeper, b->id) > b->served) {
+        dz_timer_after(e->tell, 0);
+    } else if (!e->tell_set) {
+        dz_timer_after(e->tell, TELL_MS);
+    }
+    e->tell_set = true;
+}
+
+void dz_boxes_tell(void *engine)
+{
+    struct dz_engine *e = engine;
+    e->tell_set = false;
+    while (!dz_list_empty(&e->untold)) {
+        struct box *b = DZ_LIST_FIRST(struct box, &e->untold, untold);
+        b->pins++;
+        tell_up(b);
+        b->pins--;
+        dz_box_leave(b);
+    }
+}
+
+/* Is this event one of those that may be handed on before the keeper knows of the wake? */
+static bool may_precede(const struct box *b, enum dz_cell_event_type type)
+{
+    return type == DZ_CELL_STARTED || type == DZ_CELL_OUTPUT || type == DZ_CELL_WINDOW_OPEN ||
+           type == DZ_CELL_EXEC_FAILED || (type == DZ_CELL_EXITED && !b->ephemeral);
 }
 
 static void on_ready(struct box *b)
@@ -316,6 +380,15 @@ static bool unasked(struct box *b)
 static bool take_event(struct box *b, const struct dz_cell_event *event)
 {
     const struct dz_cell *c = b->cell;
+    if (!dz_list_empty(&b->untold) && event->type == DZ_CELL_ACTIVITY) {
+        b->active = *event;
+        return true;
+    }
+    if (!dz_list_empty(&b->untold) && !may_precede(b, event->type)) {
+        tell_up(b);
+        if (b->cell != c)
+            return false;
+    }
     switch (event->type) {
     case DZ_CELL_READY:
         on_ready(b);
@@ -386,6 +459,8 @@ static void on_cell(void *arg, int events)
     }
     if (here)
         dz_box_watch(b);
+    if (!dz_list_empty(&b->untold))
+        tell_soon(b);
     b->pins--;
     dz_box_leave(b);
 }
@@ -454,6 +529,7 @@ static int open_files(const struct box *b, struct opened *o, struct dz_err *err)
 static int make_cell(struct box *b, const struct dz_instance *row, const struct opened *o, bool go,
                      struct dz_err *err)
 {
+    struct dz_cell_sleeper sleepers[DZ_CELL_EXECS_MAX];
     const struct dz_image *info = b->image ? &b->image->info : NULL;
     const char *policy = o->config.policy       ? o->config.policy
                          : info && info->policy ? info->policy
@@ -472,7 +548,10 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
                                                : 0,
         .fresh = row->generation == 0 && b->image && row->image[0],
         .many = true,
+        .hold = go,
         .go = go,
+        .sleepers = sleepers,
+        .sleeper_count = go ? dz_exec_sleepers(b, sleepers, DZ_ARRAY_LEN(sleepers)) : 0,
         .drop_memory = b->drop_memory,
         .strict = is_strict(o),
         .lock_wait_ms = LOCK_WAIT_MS,
@@ -480,6 +559,22 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
     int rc = dz_cell_pool_start(b->e->pool, &start, &b->cell, err);
     dz_engine_pool_used(b->e);
     return rc;
+}
+
+/* The start, and with it all that is there for the machine when it has woken. */
+static int begin(struct box *b, struct dz_err *err)
+{
+    dz_exec_named(b);
+    give_early(b);
+    int rc = dz_cell_begin(b->cell, err);
+    if (rc < 0) {
+        drop_cell(b);
+        b->phase = BOX_NONE;
+        dz_exec_down(b, DZ_EUNAVAIL, "crashed", err ? err->msg : "");
+        return rc;
+    }
+    dz_box_watch(b);
+    return 0;
 }
 
 int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct dz_err *err)
@@ -503,10 +598,13 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     }
     b->phase = go ? BOX_STARTING : BOX_OPENING;
     b->drop_memory = b->lost = false;
+    b->served = 0;
     b->local = !row->cold_uri[0];
     b->ephemeral = row->ephemeral != 0;
     (void)snprintf(b->owner, sizeof b->owner, "%s", row->owner);
     dz_use_tell_disk(b);
+    if (go)
+        return begin(b, err);
     dz_box_watch(b);
     return 0;
 }

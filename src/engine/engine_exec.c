@@ -51,6 +51,7 @@ static struct exec *exec_make(struct box *b, const char *id)
     x->began_ms = dz_clock_mono_ms();
     dz_list_init(&x->watches);
     dz_list_init(&x->tellings);
+    dz_list_init(&x->given);
     dz_list_init(&x->link);
     dz_list_push_back(&b->execs, &x->link);
     return x;
@@ -58,11 +59,11 @@ static struct exec *exec_make(struct box *b, const char *id)
 
 /* Somebody who gives a command input, signals, a size. */
 struct telling {
-    struct dz_list link; /* in exec.tellings, or alone */
+    struct dz_list link; /* in exec.tellings or exec.given, or alone */
     dz_engine_done_fn *done;
     void *arg;
     struct dz_engine_tell tell;
-    bool given; /* while the registry was told of the wake */
+    bool given; /* before the wake was over */
     char id[DZ_CELL_ID_MAX + 1];
     char data[];
 };
@@ -90,6 +91,8 @@ static void exec_free(struct exec *x)
     struct dz_engine_result gone = {.why = &why};
     gone.code = dz_why(&why, DZ_ENOENT, NULL, "the command has ended");
     answer_tellings(x, &gone);
+    while (!dz_list_empty(&x->given))
+        dz_list_remove(x->given.next);
     dz_list_remove(&x->link);
     dz_buf_release(&x->input);
     dz_free(x);
@@ -325,8 +328,10 @@ static void on_live(struct box *b, const struct dz_cell_event *e)
         x = exec_make(b, e->text);
     if (!x)
         return; /* short of memory: it runs, and nobody can listen */
+    if (!x->asleep)
+        x->attached = false;
     x->handle = e->exec;
-    x->attached = x->starting = false;
+    x->asleep = x->starting = false;
 }
 
 static void on_started(struct exec *x, const struct dz_cell_event *e)
@@ -369,11 +374,51 @@ void dz_exec_event(struct box *b, const struct dz_cell_event *e)
     }
 }
 
+size_t dz_exec_sleepers(struct box *b, struct dz_cell_sleeper *ret, size_t most)
+{
+    size_t n = 0;
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link) {
+        x->asleep = n < most;
+        if (x->asleep)
+            ret[n++] = (struct dz_cell_sleeper){x->id, x->takes};
+    }
+    return n;
+}
+
+/* Who listens hears it as soon as it wakes. */
+void dz_exec_named(struct box *b)
+{
+    uint32_t handle = 0;
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
+        if (x->asleep) {
+            x->handle = ++handle;
+            attach(x);
+        }
+}
+
+void dz_exec_asleep(struct box *b)
+{
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
+        x->takes = x->handle ? dz_cell_exec_takes(b->cell, x->handle) : 0;
+}
+
+/* What was given to it was not. */
+static void take_back(struct exec *x)
+{
+    while (!dz_list_empty(&x->given)) {
+        struct telling *t = DZ_LIST_FIRST(struct telling, &x->given, link);
+        dz_list_remove(&t->link);
+        t->given = false;
+    }
+}
+
 void dz_exec_up(struct box *b)
 {
     b->pins++;
     DZ_LIST_FOREACH(struct exec, x, &b->execs, link) {
-        if (!x->handle) { /* it did not come back */
+        if (!x->handle || x->asleep) { /* it did not come back */
+            x->handle = 0;
+            take_back(x);
             while (!dz_list_empty(&x->watches))
                 read_rest(DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link), x);
             exec_free(x);
@@ -395,19 +440,38 @@ void dz_exec_connected(struct box *b)
     b->pins--;
 }
 
+/* A code < 0: it is over, and this is told. */
+static void down(struct exec *x, int code, const char *reason, const char *text)
+{
+    x->handle = 0;
+    x->attached = x->asleep = false;
+    if (x->starting) /* it is with who starts it */
+        dz_buf_reset(&x->input);
+    DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link)
+        w->connected = false;
+    if (code < 0)
+        fail_all(x, code, reason, text);
+    if (dz_list_empty(&x->watches) && x->input.len == 0)
+        exec_free(x);
+}
+
 void dz_exec_down(struct box *b, int code, const char *reason, const char *text)
 {
     b->pins++;
-    DZ_LIST_FOREACH(struct exec, x, &b->execs, link) {
-        x->handle = 0;
-        x->attached = false;
-        DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link)
-            w->connected = false;
-        if (code < 0)
-            fail_all(x, code, reason, text);
-        if (dz_list_empty(&x->watches) && x->input.len == 0)
-            exec_free(x);
-    }
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
+        down(x, code, reason, text);
+    b->pins--;
+}
+
+void dz_exec_lost(struct box *b)
+{
+    b->pins++;
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
+        if (!x->starting) {
+            take_back(x);
+            down(x, DZ_EUNAVAIL, "memory_lost",
+                 "the sandbox's memory was lost; it started from its files");
+        }
     b->pins--;
 }
 
@@ -776,6 +840,8 @@ static void tell_early(void *arg, struct box *b)
     struct dz_engine_why why = {0};
     struct exec *x = exec_find(b, t->id);
     t->given = x && x->handle && tell(x, &t->tell, &why) == 0;
+    if (t->given)
+        dz_list_push_back(&x->given, &t->link);
 }
 
 static void on_tell(void *arg, struct box *b, const struct dz_engine_result *result)
@@ -783,6 +849,7 @@ static void on_tell(void *arg, struct box *b, const struct dz_engine_result *res
     struct telling *t = arg;
     struct dz_engine_why why = {0};
     struct dz_engine_result r = *result;
+    dz_list_remove(&t->link);
     if (r.code == 0) {
         struct exec *x = exec_find(b, t->id);
         if (!t->given)

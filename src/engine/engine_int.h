@@ -42,6 +42,7 @@ struct box {
     bool keep_memory; /* of the stop under way */
     bool lost;        /* the start under way found its memory lost */
     bool local;       /* of its start: there was no cold copy, so its commit need not be synced */
+    size_t served;    /* requests of those that wait for its wake: they have what they came for */
     bool ephemeral;   /* it is not put to sleep, but destroyed */
     bool counted;     /* among those that are awake, with memory and owner: */
     uint64_t memory;
@@ -51,8 +52,10 @@ struct box {
     uint64_t ticket; /* the keeper's, of the start or stop under way; 0: none */
     struct dz_cell *cell;
     struct dz_poll *poll;
-    struct engine_image *image; /* of the cell */
-    struct dz_timer *linger;    /* the end of FILES that nobody uses */
+    struct engine_image *image;  /* of the cell */
+    struct dz_timer *linger;     /* the end of FILES that nobody uses */
+    struct dz_list untold;       /* in engine.untold: it is up, and the keeper does not know yet; */
+    struct dz_cell_event active; /* nor this, if there was one: DZ_CELL_ACTIVITY */
     struct dz_list execs, ops, copies;
     int64_t cpu_ns, cpu_at; /* at the last ACTIVITY */
     unsigned pins;          /* callers up the stack that still look at it */
@@ -85,12 +88,15 @@ struct exec {
     uint32_t handle; /* in the present cell; 0: none */
     bool tty, starting, input_end;
     bool main;            /* its end is that of the sandbox */
+    bool asleep;          /* the handle was given with the start, and it has not woken yet */
     bool attached, again; /* the cell sends output; it was asked to send some again */
     uint64_t next;        /* offset behind the last piece that came */
     uint64_t took;        /* up to which the cell knows that output was taken */
+    size_t takes;         /* bytes of input, when its machine was put to sleep */
     struct dz_list watches;
     struct dz_buf input;     /* not yet given to the cell */
     struct dz_list tellings; /* who is answered once little of it is left */
+    struct dz_list given;    /* whose words were given to it before its wake was over */
     int64_t began_ms, pid;
 };
 
@@ -154,8 +160,11 @@ struct dz_engine {
     struct dz_timer *sweep;    /* of the registry */
     struct dz_list leaving, ears, builds;
     struct dz_list uses_waiting; /* jobs that bring a machine up */
-    struct dz_timer *told;       /* events are to be told */
-    struct dz_timer *tidy;       /* the registry's log is to be moved, once it is quiet */
+    struct dz_list untold;       /* boxes that are up: */
+    struct dz_timer *tell;       /* when those who wait for their guests have been answered */
+    bool tell_set;
+    struct dz_timer *told; /* events are to be told */
+    struct dz_timer *tidy; /* the registry's log is to be moved, once it is quiet */
     bool tidy_set, changed;
     bool told_set, recovered, draining;
     struct { /* what became of the files of branches, at the start of recovery */
@@ -221,6 +230,7 @@ void dz_box_watch(struct box *b);                  /* after anything was sent to
 void dz_box_promote(struct box *b);                /* file-only: wake its machine */
 void dz_box_files_over(struct box *b);             /* its last operation is over */
 void dz_box_destroy(struct box *b);                /* whatever it has */
+void dz_boxes_tell(void *engine);                  /* a timer's: the keeper, of those that are up */
 void dz_leaving_free_all(struct dz_engine *e);
 void dz_engine_drain_look(struct dz_engine *e); /* engine.c: something is over */
 void dz_engine_pool_used(struct dz_engine *e);  /* engine.c: a cell was taken from the pool */
@@ -310,7 +320,7 @@ struct job_spec {
 int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why);
 void dz_job_forget(struct engine_job *job);
-void dz_jobs_early(struct box *b);
+size_t dz_jobs_early(struct box *b); /* how many were */
 /* A JOB_USE follows. What it wakes is noted as used by the wake. */
 void dz_engine_use_noted(struct dz_engine *e, const char *id, enum dz_activity what);
 /* Somebody else wants the sandbox: its file-only cell makes way, or becomes the machine's. */
@@ -360,7 +370,12 @@ int dz_claims_settle(const struct dz_engine *e, struct dz_err *err);
 
 /* An event of a command of the box's cell. */
 void dz_exec_event(struct box *b, const struct dz_cell_event *event);
-void dz_exec_up(struct box *b);        /* all that lives in the machine has been told */
+void dz_exec_up(struct box *b); /* all that lives in the machine has been told */
+/* The commands that sleep in the machine to be started, at most `most`; and they have handles. */
+size_t dz_exec_sleepers(struct box *b, struct dz_cell_sleeper *ret, size_t most);
+void dz_exec_named(struct box *b);
+void dz_exec_asleep(struct box *b);    /* its cell goes */
+void dz_exec_lost(struct box *b);      /* all that slept in it is over */
 void dz_exec_connected(struct box *b); /* the keeper says that it is awake */
 /* The cell is gone, or sleeps: watches stay (code 0) or are told this failure. */
 void dz_exec_down(struct box *b, int code, const char *reason, const char *text);

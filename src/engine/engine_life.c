@@ -77,18 +77,18 @@ void dz_job_forget(struct engine_job *j)
     j->early = NULL;
 }
 
-/* Not of one that comes from cold storage: what its guest says must not be told before that is
- * on the disk. Nor while others stand in line: who is behind them must not be served before them,
- * and once more in his turn. */
-void dz_jobs_early(struct box *b)
+size_t dz_jobs_early(struct box *b)
 {
+    size_t n = 0;
     DZ_LIST_FOREACH(struct engine_job, j, &b->e->uses_waiting, link) {
         void (*early)(void *arg, struct box *b) = j->early;
         if (!early || strcmp(j->id, b->id) != 0)
             continue;
         j->early = NULL;
+        n++;
         early(j->arg, b);
     }
+    return n;
 }
 
 /* --- refusals ------------------------------------------------------------------------------ */

@@ -369,6 +369,12 @@ void dz_keeper_unreserve(struct dz_keeper *k, const char *id)
     dz_keeper_arm(k);
 }
 
+size_t dz_keeper_waiters(const struct dz_keeper *k, const char *id)
+{
+    const struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    return s && s->op ? dz_list_count(&s->op->waiters) : 0;
+}
+
 bool dz_keeper_awaited(const struct dz_keeper *k, const char *id)
 {
     const struct slot *s = dz_map_get(&k->slots, dz_str(id));

@@ -201,6 +201,8 @@ DZ_NODISCARD int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_
  * line until dz_keeper_unreserve. DZ_EBUSY: something is under way, or in line. */
 DZ_NODISCARD int dz_keeper_reserve(struct dz_keeper *k, const char *id, struct dz_err *err);
 void dz_keeper_unreserve(struct dz_keeper *k, const char *id);
+/* How many requests wait for the end of what is under way? */
+size_t dz_keeper_waiters(const struct dz_keeper *k, const char *id);
 /* Does a request wait in line for this sandbox? */
 bool dz_keeper_awaited(const struct dz_keeper *k, const char *id);
 

@@ -240,7 +240,10 @@ TEST(a_start_that_lies_is_refused)
                                            .argv = argv,
                                            .env = env,
                                            .policy = dz_policy_find("posix")};
-        CHECK_INT(dz_start_send(pair[0], &good, false, &err), 0);
+        struct dz_starting sent;
+        CHECK_INT(dz_start_encode(&good, false, &sent, &err), 0);
+        CHECK_INT(dz_start_send(pair[0], &sent, &err), 0);
+        dz_buf_release(&sent.body);
         /* take it apart and put it together wrongly */
         struct dz_frame f;
         struct iovec parts[] = {{&f, sizeof f}, {body, sizeof body}};

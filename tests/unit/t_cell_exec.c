@@ -136,6 +136,53 @@ TEST(commands_sleep_with_the_machine_and_keep_their_ids)
     mrig_free(&r);
 }
 
+/* All of this goes with the start. */
+static int spawn_and_tell(struct mrig *r, const struct dz_cell_start *start)
+{
+    struct dz_cell_start held = *start;
+    held.hold = true;
+    int rc = dz_cell_spawn(&held, &r->cell, &r->err);
+    if (rc < 0)
+        return rc;
+    CHECK_INT(dz_cell_exec_attach(r->cell, 1, *(const uint64_t *)r->arg, &r->err), 0);
+    CHECK_INT(dz_cell_exec_input(r->cell, 1, "early", 5, &r->err), 5);
+    CHECK_INT(dz_cell_exec_input(r->cell, 2, "nobody", 6, &r->err), 6);
+    struct mexec *e = mrig_exec(r, says, 0);
+    CHECK_INT(e->exec, 3);
+    return dz_cell_begin(r->cell, &r->err);
+}
+
+TEST(those_that_sleep_are_told_things_before_they_wake)
+{
+    const struct dz_cell_sleeper sleepers[] = {{"exe_1", DZ_CELL_WINDOW},
+                                               {"exe_none", DZ_CELL_WINDOW}};
+    struct mrig r;
+    mrig_start(&r);
+    struct mexec *c = mrig_exec(&r, copy, MEXEC_STDIN);
+    CHECK_STR(c->id, sleepers[0].id);
+    mrig_input(&r, c, "before ");
+    while (c->seen < 7)
+        mrig_step(&r);
+    CHECK_INT(dz_cell_exec_takes(r.cell, c->exec), DZ_CELL_WINDOW);
+    mrig_sleep(&r, false);
+    r.start.go = true;
+    r.start.sleepers = sleepers;
+    r.start.sleeper_count = 2;
+    r.spawn = spawn_and_tell;
+    r.arg = &c->offset;
+    mrig_again(&r);
+    CHECK_INT(r.live, 1);
+    CHECK_INT(c->exec, 1);
+    CHECK_INT(dz_cell_exec_input_end(r.cell, 2, &r.err), DZ_ENOENT);
+    mrig_until(&r, &r.execs[1], DZ_CELL_EXITED);
+    CHECK_STR(r.execs[1].out.p, "hi\n");
+    mrig_input(&r, c, " late");
+    CHECK_INT(dz_cell_exec_input_end(r.cell, 1, &r.err), 0);
+    mrig_until(&r, c, DZ_CELL_EXITED);
+    CHECK_STR(c->out.p, "before early late");
+    mrig_free(&r);
+}
+
 /* What was printed before the sleep comes again after it, from the file. */
 TEST(output_is_replayed_from_an_offset_after_sleep)
 {
