@@ -74,6 +74,19 @@ int dz_vm_map_file(void *p, size_t bytes, int fd, uint64_t at, struct dz_err *er
     return 0;
 }
 
+void *dz_vm_fresh(size_t bytes)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *p =
+        dz_mem_inject() ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void dz_vm_forget(void *p, size_t bytes)
+{
+    (void)madvise(p, bytes, MADV_DONTNEED);
+}
+
 void dz_vm_release(void *p, size_t bytes)
 {
     int rc = p ? munmap(p, bytes) : 0;

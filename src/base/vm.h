@@ -58,6 +58,12 @@ void dz_vm_huge(void *p, size_t bytes);
  * zeroed one nothing costs memory but what is written. */
 void dz_vm_heap_ahead(int bytes);
 
+/* `bytes` of pages that read as zero; NULL when there are none. For dz_vm_release(). */
+DZ_NODISCARD void *dz_vm_fresh(size_t bytes);
+
+/* Give back the memory of pages that dz_vm_fresh() made: they read as zero again. */
+void dz_vm_forget(void *p, size_t bytes);
+
 /* Return the addresses. p NULL is fine; bytes is what was reserved. */
 void dz_vm_release(void *p, size_t bytes);
 

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "db/db.h"
+#include "machine/machine.h"
 #include "os/os_warm.h"
 #include "vfs/vfs.h"
 
@@ -418,7 +419,11 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
         }
         dz_serve_log(s, false);
         s->machine.execs->blocked |= dz_out_flush(&s->out, false) == 0;
-        if (!busy)
-            wait_for_anything(s, tell_in);
+        if (busy)
+            continue;
+        if (s->up && !s->cool)
+            dz_machine_cool();
+        s->cool = s->up;
+        wait_for_anything(s, tell_in);
     }
 }

@@ -29,10 +29,15 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
+
 enum {
     KEEP_IDLE = 16, /* loaded modules kept although nobody runs them */
     READ_STEP = 1 << 20,
-    TELL_MIN = 4, /* functions that nobody knows of yet: worth a word */
+    SMALL = 256 << 10, /* bytes of memory: all of it is likely to be read */
+    TELL_MIN = 4,      /* functions that nobody knows of yet: worth a word */
 };
 
 struct prepared {
@@ -415,7 +420,11 @@ bool dz_modules_map(const struct dz_modules *m, void *at, const uint8_t *image, 
         if (image < p->map || image >= p->map + p->size)
             continue;
         const int flags = MAP_PRIVATE | MAP_FIXED;
-        return mmap(at, size, PROT_READ | PROT_WRITE, flags, p->fd, image - p->map) != MAP_FAILED;
+        if (mmap(at, size, PROT_READ | PROT_WRITE, flags, p->fd, image - p->map) == MAP_FAILED)
+            return false;
+        if (size <= SMALL)
+            (void)madvise(at, size, MADV_POPULATE_READ);
+        return true;
     }
     return false;
 }

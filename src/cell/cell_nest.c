@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "cell/cell_execs.h"
+#include "cell/cell_serve.h"
 #include "db/db.h"
 #include "machine/machine.h"
 #include "os/os_jail.h"
@@ -89,8 +89,11 @@ static void get_ready(int fd, const struct dz_os_dirty *dirty)
 {
     static const char *const libraries[] = {"libc.so", "libsqlite3.so", "liblz4.so", NULL};
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    if (poll(&p, 1, 0) == 0)
-        dz_os_warm(libraries, dirty);
+    if (poll(&p, 1, 0) != 0)
+        return;
+    dz_os_warm(libraries, dirty);
+    dz_machine_warm();
+    dz_serve_warm();
 }
 
 DZ_NORETURN static void cell(int fd)

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/vm.h"
 #include "db/db.h"
 #include "kernel/kernel.h"
 #include "vfs/vfs.h"
@@ -35,6 +36,16 @@ enum {
 };
 
 static struct dz_serve serve; /* one process, one machine */
+
+void dz_serve_warm(void)
+{
+    uintptr_t page = dz_vm_page(), from = (uintptr_t)&serve.start / page * page;
+    uintptr_t mid = (uintptr_t)&serve.log_refused / page * page;
+    uintptr_t last = (uintptr_t)&serve.up / page * page;
+    dz_vm_populate((void *)from, (uintptr_t)serve.in - from + page);
+    dz_vm_populate((void *)mid, page);
+    dz_vm_populate((void *)last, (uintptr_t)(&serve + 1) - last + page);
+}
 
 DZ_NORETURN void dz_serve_fail(struct dz_serve *s, int code, const struct dz_err *err)
 {

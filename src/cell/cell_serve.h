@@ -25,11 +25,14 @@ struct dz_serve {
     /* with many commands */
     bool up;
     struct dz_frame_out out;
+    bool cool; /* what was made ready for the wake has been given back */
     struct dz_ops *ops;
     int64_t told_at; /* boot time of the last ACTIVITY */
     struct dz_frame_activity told;
 };
 
+/* In a cell that waits for its start: have the memory of all this. */
+void dz_serve_warm(void);
 /* The last word: FAILED. */
 DZ_NORETURN void dz_serve_fail(struct dz_serve *s, int code, const struct dz_err *err);
 /* Let processes come out of vfork, give output away, write the machine. */

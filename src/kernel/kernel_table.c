@@ -117,14 +117,7 @@ static bool has_pages(size_t size)
 
 void *dz_k_blob_bytes(size_t size)
 {
-    if (!has_pages(size))
-        return dz_zalloc(size ? size : 1);
-    void *p = dz_vm_reserve(size, NULL);
-    if (p && dz_vm_commit(p, size, NULL) < 0) {
-        dz_vm_release(p, size);
-        p = NULL;
-    }
-    return p;
+    return has_pages(size) ? dz_vm_fresh(size) : dz_zalloc(size ? size : 1);
 }
 
 static void blob_release(void *p, size_t size)

@@ -134,6 +134,10 @@ struct dz_machine_opts {
  * sleep need. */
 void dz_machine_prepare(struct dz_db *db);
 void dz_machine_prepare_image(struct dz_db *image);
+/* In a child of that one, which waits: have memory for what a wake of a small machine reads. And
+ * when nobody waits any more: give it back. */
+void dz_machine_warm(void);
+void dz_machine_cool(void);
 
 /* Look into the file. A state that is damaged is an error here or at
  * dz_machine_wake(); DZ_EUNSUPPORTED: a newer doze wrote it. */

@@ -142,7 +142,9 @@ struct dz_mem_reader {
     struct dz_db *db;
     struct dz_blob *blob;
     uint8_t *bytes, *plain;
+    bool spare; /* plain was made ahead, by dz_mem_prepare() */
 };
+void dz_mem_prepare(void);
 void dz_mem_init(struct dz_mem *mem);
 struct dz_space *dz_mem_space(struct dz_mem *mem, uint64_t id);
 

@@ -9,6 +9,7 @@
 #include "machine/machine_state.h"
 
 #include "base/mem.h"
+#include "base/vm.h"
 
 #include <assert.h>
 #include <lz4.h>
@@ -20,6 +21,7 @@
 enum {
     SUM_LANES = 8,
     STATE_PACK_MIN = 16 << 10, /* bytes: a page of the file less is not worth the copy */
+    SPARE_WARM = 64 << 10,     /* of that room, which a small machine needs */
     ROW_MAX = sizeof(struct dz_mem_head) +
               DZ_MEM_ROW_PAGES * (DZ_MACHINE_PAGE + sizeof(struct dz_mem_run)),
 };
@@ -307,9 +309,45 @@ int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struc
                : 0;
 }
 
+/* --- made ahead ------------------------------------------------------------------------------ */
+
+/* Room for a row's pages, for whoever reads next. Of a process that was made for that. */
+static uint8_t *spare;
+
+/* LZ4's own calls to others are bound when they are first made, which is a look into each
+ * library that is loaded. */
+static void bind_lz4(void)
+{
+    char plain[STATE_PACK_MIN] = {0}, packed[STATE_PACK_MIN];
+    int n = LZ4_compress_fast(plain, packed, sizeof plain, sizeof packed, 1);
+    (void)LZ4_decompress_safe(packed, plain, n, sizeof plain);
+}
+
+void dz_mem_prepare(void)
+{
+    bind_lz4();
+    if (!spare)
+        spare = dz_vm_fresh(BYTES_MAX);
+}
+
+void dz_machine_warm(void)
+{
+    if (spare)
+        dz_vm_populate(spare, SPARE_WARM);
+}
+
+void dz_machine_cool(void)
+{
+    if (spare)
+        dz_vm_forget(spare, BYTES_MAX);
+}
+
 int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err)
 {
-    *r = (struct dz_mem_reader){.db = db, .plain = dz_alloc(BYTES_MAX)};
+    *r = (struct dz_mem_reader){.db = db, .plain = spare, .spare = spare != NULL};
+    spare = NULL;
+    if (!r->plain)
+        r->plain = dz_alloc(BYTES_MAX);
     return r->plain ? 0 : dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
 }
 
@@ -317,7 +355,10 @@ void dz_mem_reader_close(struct dz_mem_reader *r)
 {
     dz_blob_close(r->blob);
     dz_free(r->bytes);
-    dz_free(r->plain);
+    if (r->spare)
+        spare = r->plain;
+    else
+        dz_free(r->plain);
 }
 
 int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, struct dz_err *err)

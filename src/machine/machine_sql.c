@@ -28,9 +28,12 @@ void dz_machine_prepare(struct dz_db *db)
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
         (void)dz_db_stmt(db, all[i]);
+    dz_mem_prepare();
 }
 
 void dz_machine_prepare_image(struct dz_db *image)
 {
-    (void)dz_db_stmt(image, dz_machine_sql_meta_get);
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(image, dz_machine_sql_meta_get);
+    dz_bind_text(st, 1, "machine");
+    (void)!dz_stmt_step(st, NULL); /* so that the file is mapped, which children inherit */
 }

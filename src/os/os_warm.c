@@ -28,6 +28,7 @@ enum {
     BSS_MAX = 64 << 10, /* static buffers lie behind */
     HEAP_PAGES = 1024,  /* of the heap, that are kept track of, */
     WRITTEN_MAX = 192,  /* and that children get at most */
+    NEWS_MIN = 4,       /* that are worth a word, when some are known */
 };
 
 static uintptr_t heap_start;
@@ -35,6 +36,7 @@ static uintptr_t heap_start;
 /* What children have written of the heap, and of what they had it grow by: a bit each. */
 static struct {
     bool wanted; /* children are asked */
+    bool told;   /* and this one has answered */
     bool known;
     uint32_t count;
     uint8_t bits[HEAP_PAGES / 8];
@@ -89,16 +91,16 @@ size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t
 {
     bool own[HEAP_PAGES];
     size_t n = 0, pages = ((uintptr_t)sbrk(0) - heap_start) / dz_vm_page();
-    if (!wrote.wanted || wrote.known || !heap_start)
+    if (!wrote.wanted || wrote.told || !heap_start)
         return 0;
-    wrote.wanted = false; /* once */
+    wrote.told = true;
     pages = pages < HEAP_PAGES ? pages : HEAP_PAGES;
     if (dz_os_dirty_own(d, (const void *)heap_start, pages, own) < 0)
         return 0;
     for (size_t i = 0; i < pages && n < most; i++)
-        if (own[i])
+        if (own[i] && !was_written(i))
             ret_pages[n++] = (uint32_t)i;
-    return n;
+    return wrote.known && n < NEWS_MIN ? 0 : n;
 }
 
 static bool wanted(const char *path, const char *const *libraries)
