@@ -229,7 +229,7 @@ static void run_daemon(void)
     conn_close(&c);
 }
 
-static bool start_daemon(void)
+static bool start_daemon(bool pandas)
 {
     static char images[TEXT], images_here[TEXT];
     const char *store = getenv("DOZE_DATA");
@@ -249,7 +249,8 @@ static bool start_daemon(void)
     (void)snprintf(images_here, sizeof images_here, "%s/images", root);
     (void)snprintf(socket_path, sizeof socket_path, "%s/doze.sock", root);
     spawn((const char *const[]){"/bin/cp", "-a", images, images_here, NULL}, true);
-    make_pandas(root);
+    if (pandas)
+        make_pandas(root);
     run_daemon();
     return true;
 }
@@ -343,7 +344,7 @@ static void row(struct bench *b, const char *name, double us, double spawn_us, d
 
 static void wake_rows(struct bench *b, struct conn *c, double spawn_us)
 {
-    static struct box shells[SHELLS], pythons[PYTHONS];
+    static struct box shells[SHELLS];
     static double us[SHELLS];
     for (int i = 0; i < SHELLS; i++) {
         (void)snprintf(shells[i].name, sizeof shells[i].name, "shell%d", i);
@@ -357,6 +358,14 @@ static void wake_rows(struct bench *b, struct conn *c, double spawn_us)
     n = wake_all(c, shells, SHELLS, true, us);
     row(b, "64 wakes in a row, beyond the pool: p50", quantile(us, n, 0.5), spawn_us, 0);
     row(b, "  p99", quantile(us, n, 0.99), spawn_us, 0);
+    for (int i = 0; i < SHELLS; i++)
+        conn_close(&shells[i].stream);
+}
+
+static void wake_python_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    static struct box pythons[PYTHONS];
+    static double us[PYTHONS];
     for (int i = 0; i < PYTHONS; i++) {
         (void)snprintf(pythons[i].name, sizeof pythons[i].name, "python%d", i);
         start_waiter(c, &pythons[i], "python",
@@ -364,10 +373,8 @@ static void wake_rows(struct bench *b, struct conn *c, double spawn_us)
                      "print('awake 0')\\nfor n,l in enumerate(sys.stdin): print('awake',n+1)\"],"
                      "\"stdin\":true,\"background\":true}");
     }
-    n = wake_all(c, pythons, PYTHONS, false, us);
+    int n = wake_all(c, pythons, PYTHONS, false, us);
     row(b, "wake of CPython with 10 MB above its base: p50", quantile(us, n, 0.5), spawn_us, 5);
-    for (int i = 0; i < SHELLS; i++)
-        conn_close(&shells[i].stream);
     for (int i = 0; i < PYTHONS; i++)
         conn_close(&pythons[i].stream);
 }
@@ -697,13 +704,15 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(struct bench *b, struct conn *c, double spawn_us);
-    } parts[] = {{"warm", warm_rows},     {"durable", durable_rows}, {"wake", wake_rows},
-                 {"python", python_rows}, {"load", load_row},        {"many", at_once_rows},
-                 {"drain", drain_rows},   {"start", start_rows}};
+    } parts[] = {{"warm", warm_rows},     {"durable", durable_rows},
+                 {"wake", wake_rows},     {"wakepython", wake_python_rows},
+                 {"python", python_rows}, {"load", load_row},
+                 {"many", at_once_rows},  {"drain", drain_rows},
+                 {"start", start_rows}};
     static struct bench b;
     static struct conn c;
     bench_init(&b, "daemon", 15);
-    if (!start_daemon())
+    if (!start_daemon(wanted(argc, argv, "python")))
         return 0;
     int yard = bench_case(&b, "posix_spawn /bin/true", bench_spawn_true, NULL, 20);
     bench_run(&b);
