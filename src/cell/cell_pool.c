@@ -39,6 +39,7 @@ enum {
     WARM_MAX = 1024,  /* words about functions that a zygote gets */
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
+    PAGES = 1024,       /* of a heap, of which it is known who was told of them */
     REAP_MAX = 1 << 16, /* children whose cells were freed before their pid came */
 };
 
@@ -64,6 +65,7 @@ struct zygote {
     size_t waiting_count; /* the oldest first */
     size_t stale;         /* of them: forked before the zygote had much of what it has now */
     int warmed;
+    uint8_t written[PAGES / 8]; /* of the heap: it was told of these, a bit each */
 };
 
 struct failure {
@@ -412,11 +414,30 @@ static void fork_ahead(struct zygote *z)
     }
 }
 
+/* Of the pages that a cell wrote, how many are news? All cells of an image write the same ones. */
+static size_t news(struct zygote *z, const uint8_t *payload, size_t size)
+{
+    static const struct dz_nest_warm heap; /* no module */
+    size_t n = 0;
+    if (size < sizeof heap || memcmp(payload, &heap, sizeof heap) != 0)
+        return size;
+    for (size_t at = sizeof heap; at + sizeof(uint32_t) <= size; at += sizeof(uint32_t)) {
+        uint32_t page;
+        memcpy(&page, payload + at, sizeof page);
+        uint8_t bit = (uint8_t)(1u << page % 8);
+        if (page >= PAGES || z->written[page / 8] & bit)
+            continue;
+        z->written[page / 8] |= bit;
+        n++;
+    }
+    return n;
+}
+
 void dz_pool_used(struct dz_cell *c, const void *payload, size_t size)
 {
     struct zygote *z = c->pool ? find(c->pool, c->image_sha256) : NULL;
     const struct dz_frame f = {.type = DZ_FRAME_NEST_WARM, .size = (uint32_t)size};
-    if (!z || !z->ready || z->warmed >= WARM_MAX)
+    if (!z || !z->ready || z->warmed >= WARM_MAX || news(z, payload, size) == 0)
         return;
     z->warmed++;
     if (dz_frame_send(z->fd, &f, payload, false, NULL) > 0 && size >= RENEW_MIN)

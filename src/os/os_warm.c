@@ -27,7 +27,7 @@ enum {
     STACK = 48 << 10,
     BSS_MAX = 64 << 10, /* static buffers lie behind */
     HEAP_PAGES = 1024,  /* of the heap, that are kept track of, */
-    WRITTEN_MAX = 192,  /* and that children get at most */
+    WRITTEN_MAX = 256,  /* and that children get at most */
     NEWS_MIN = 4,       /* that are worth a word, when some are known */
 };
 

@@ -260,6 +260,9 @@ TEST(an_image_gets_a_zygote_of_its_own)
     for (int i = 0; i < 500 && stats(p).renewed < 2; i++, usleep(2000))
         settle(p, 2, 4);
     CHECK_INT(stats(p).renewed, 2); /* those that wait are of the zygote as it is now */
+    settle(p, 2, 4);
+    dz_pool_used(r[2].cell, used, sizeof used); /* which is no news */
+    CHECK_INT(stats(p).renewed, 2);
     for (int i = 0; i < 4; i++) {
         struct mexec *e = mrig_exec(&r[i], says, 0);
         mrig_until(&r[i], e, DZ_CELL_EXITED);
