@@ -184,8 +184,8 @@ static uint64_t least_taken(const struct exec *x)
 static void open_window(struct exec *x)
 {
     uint64_t least = least_taken(x);
-    if (!x->handle || !x->attached || least == UINT64_MAX)
-        return;
+    if (!x->handle || !x->attached || x->again || least == UINT64_MAX)
+        return; /* once it sends again, what it sent before is not under way any more */
     least = least < x->next ? least : x->next; /* who begins later has taken all until then */
     if (least <= x->took)
         return;
@@ -194,7 +194,15 @@ static void open_window(struct exec *x)
     dz_box_watch(x->box);
 }
 
-/* Somebody listens from a byte that the cell has sent already, or did not send. */
+/* Does somebody listen from a byte that the cell has sent already, and was not asked for again? */
+static bool is_behind(const struct exec *x)
+{
+    DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link)
+        if (w->ops->output && w->at < x->next && !(x->again && w->at >= x->took))
+            return true;
+    return false;
+}
+
 static void attach(struct exec *x)
 {
     uint64_t least = least_taken(x);
@@ -204,7 +212,7 @@ static void attach(struct exec *x)
         if (x->attached)
             (void)dz_cell_exec_detach(x->box->cell, x->handle, NULL);
         x->attached = false;
-    } else if (!x->attached || least < x->took) {
+    } else if (!x->attached || is_behind(x)) {
         x->again = x->attached;
         x->attached = dz_cell_exec_attach(x->box->cell, x->handle, least, NULL) == 0;
         x->took = least;

@@ -282,8 +282,10 @@ TEST(an_explicit_wake_is_refused_while_one_is_under_way_and_a_suspend_waits)
     int rc = order(&r, "a", DZ_REQUEST_WAKE, &wake);
     CHECK_INT(rc, DZ_ERESTORING);
     CHECK_INT(order(&r, "a", DZ_REQUEST_SUSPEND, &suspend), 0);
-    CHECK_INT(run(&r, "a", "h", &late), 0); /* behind the suspend: it wakes it again */
-    UNTIL(&r, first.ended + first.failed > 0 && suspend.done > 0 && late.ended + late.failed > 0);
+    CHECK_INT(run(&r, "a", "h", &late), 0);
+    UNTIL(&r, suspend.done > 0);
+    run_well(&r, "a"); /* who was in the middle of something goes on when somebody asks */
+    UNTIL(&r, first.ended + first.failed > 0 && late.ended + late.failed > 0);
     CHECK(first.ended == 1 && suspend.done == 1 && late.ended == 1);
     CHECK_INT(wake.done, 0);
     rig_close(&r);
@@ -536,6 +538,67 @@ TEST(of_a_creation_that_fails_nothing_is_left_when_it_says_so)
 
 /* --- the end -------------------------------------------------------------------------------------
  */
+
+/* Takes nothing, and notes what it is sent. */
+struct slow {
+    uint64_t first, next;
+    struct dz_engine_watch *watch;
+};
+
+static void on_slow_output(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n)
+{
+    struct slow *s = arg;
+    (void)stream, (void)data;
+    if (s->next == 0)
+        s->first = offset;
+    else
+        CHECK_INT(offset, s->next);
+    s->next = offset + n;
+}
+
+static void on_slow_end(void *arg, const struct dz_engine_exit *how)
+{
+    (void)how;
+    ((struct slow *)arg)->watch = NULL;
+}
+
+static void on_slow_failed(void *arg, const struct dz_engine_why *why)
+{
+    (void)why;
+    ((struct slow *)arg)->watch = NULL;
+}
+
+TEST(a_second_listener_misses_nothing_that_the_first_was_sent_already)
+{
+    static const struct dz_engine_watch_ops ops = {NULL, on_slow_output, on_slow_end,
+                                                   on_slow_failed};
+    const char *const argv[] = {"g", "f", NULL}; /* prints for ever */
+    const struct dz_engine_exec exec = {.argv = argv};
+    struct slow a = {0}, b = {0};
+    struct rig r;
+    rig_open(&r);
+    struct dz_engine_listener one = {.ops = &ops, .arg = &a};
+    CHECK_INT(dz_engine_exec(r.e, box("a"), &exec, one, &a.watch, &r.why), 0);
+    UNTIL(&r, a.next >= DZ_CELL_WINDOW);
+    struct dz_engine_listener two = {.ops = &ops, .arg = &b, .offset = 30000};
+    const char *id = dz_engine_watch_exec(a.watch);
+    CHECK_INT(dz_engine_exec_watch(r.e, box("a"), id, two, &b.watch, &r.why), 0);
+    UNTIL(&r, b.next >= DZ_CELL_WINDOW);
+    CHECK_INT(b.first, 30000);
+    CHECK_INT(a.next, DZ_CELL_WINDOW);
+    /* and the window that both open is as wide as before */
+    uint64_t a_took = 0, b_took = 30000;
+    for (int i = 0; i < 5; i++) {
+        uint64_t next = a.next;
+        dz_engine_watch_took(a.watch, (size_t)(next - a_took));
+        dz_engine_watch_took(b.watch, (size_t)(next - b_took));
+        a_took = b_took = next;
+        UNTIL(&r, a.next == next + DZ_CELL_WINDOW && b.next == a.next);
+    }
+    dz_engine_watch_end(a.watch);
+    dz_engine_watch_end(b.watch);
+    rig_close(&r);
+}
 
 TEST(a_drain_puts_all_down_and_refuses_what_comes)
 {
