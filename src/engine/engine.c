@@ -407,8 +407,10 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
         all.p[i]->pins++;
     for (size_t i = 0; i < all.n; i++) {
         struct box *b = all.p[i];
-        const struct dz_keeper_request r = {
-            .what = b->ephemeral ? DZ_REQUEST_DESTROY : DZ_REQUEST_SUSPEND, .id = b->id};
+        const struct dz_keeper_request r = {.what = b->ephemeral ? DZ_REQUEST_DESTROY
+                                                                 : DZ_REQUEST_SUSPEND,
+                                            .id = b->id,
+                                            .goes_on = true};
         if (b->reserved)
             dz_box_files_over(b);
         else if ((b->phase == BOX_UP || b->phase == BOX_STARTING) &&

@@ -154,6 +154,7 @@ static struct waiter *make_waiter(struct dz_keeper *k, const struct dz_keeper_re
         .what = r->what,
         .background = background,
         .keep_given = r->keep != NULL,
+        .goes_on = r->goes_on,
         .keep_memory = r->keep && strcmp(r->keep, "memory") == 0,
         .deadline_ms = r->deadline_ms > 0 ? r->deadline_ms : DZ_KEEPER_DEADLINE_MS,
         .share_store = r->share_store,
@@ -247,6 +248,7 @@ static int meet(struct slot *s, struct waiter *w, struct dz_err *err)
             return queue(s, w, err); /* that one is lost; try again after it */
         w->slot = s;
         w->op = s->op;
+        s->op->goes_on &= w->goes_on;
         dz_list_push_back(&s->op->waiters, &w->link);
         return 0;
     case DZ_MEET_WAIT:
@@ -303,10 +305,9 @@ int dz_keeper_submit(struct dz_keeper *k, const struct dz_keeper_request *reques
     return take(k, request, false, ret_ticket, err);
 }
 
-bool dz_keeper_background(struct dz_keeper *k, const char *id, enum dz_request what)
+bool dz_keeper_background(struct dz_keeper *k, const struct dz_keeper_request *r)
 {
-    const struct dz_keeper_request r = {.what = what, .id = id};
-    return take(k, &r, true, NULL, NULL) == 0;
+    return take(k, r, true, NULL, NULL) == 0;
 }
 
 void dz_keeper_next(struct slot *s)
@@ -435,7 +436,8 @@ void dz_keeper_cell_died(struct dz_keeper *k, const char *id)
     if (!s || !s->warm)
         return; /* an operation on it is told by its ticket */
     s->warm = false;
-    (void)dz_keeper_background(k, id, DZ_REQUEST_CRASHED);
+    (void)dz_keeper_background(k,
+                               &(struct dz_keeper_request){.what = DZ_REQUEST_CRASHED, .id = id});
 }
 
 /* --- making and freeing ------------------------------------------------------------ */

@@ -179,6 +179,8 @@ struct dz_keeper_request {
     enum dz_request what;
     const char *id;
     const char *keep;                /* SUSPEND: "memory", "files"; NULL: as its row says */
+    bool goes_on;                    /* SUSPEND: nobody wants it to sleep; a guest that has
+                                      * something to compute is woken for that as soon as can be */
     int64_t deadline_ms;             /* of this request; 0: DZ_KEEPER_DEADLINE_MS */
     const struct dz_instance *clone; /* CLONE: id, tenant, name, owner of the new sandbox */
     struct dz_blobs *share_store;    /* SHARE: where the public file goes */

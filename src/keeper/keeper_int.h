@@ -40,6 +40,7 @@ struct waiter {
     enum dz_request what;
     bool background; /* the clock asks, not a client */
     bool keep_memory, keep_given;
+    bool goes_on; /* SUSPEND: as of the request */
     int64_t deadline_ms;
     struct dz_timer *deadline;
     char *clone_id, *clone_tenant, *clone_name, *clone_owner;
@@ -88,7 +89,8 @@ struct op {
     bool cell_asked, cell_up, cell_dead;
     bool have_live, made, memory_lost;
     int64_t wake_at;
-    bool busy; /* the guest that was stopped has something to compute */
+    bool busy;    /* the guest that was stopped has something to compute, */
+    bool goes_on; /* for which it may be woken at once */
     enum dz_rung rung;
     struct dz_cold_copy copy;
     unsigned drop; /* files of the DROP step or of the undo */
@@ -133,7 +135,7 @@ void dz_keeper_next(struct slot *s); /* the operation is over: whose turn is it?
 /* dz_keeper_register, of a row that may have an operation under way. */
 int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err);
 /* A request of the clock. True: it was taken. */
-bool dz_keeper_background(struct dz_keeper *k, const char *id, enum dz_request what);
+bool dz_keeper_background(struct dz_keeper *k, const struct dz_keeper_request *r);
 
 /* keeper_op.c */
 /* Start an operation for a waiter whose slot has none. Takes row over. On failure

@@ -226,11 +226,11 @@ static int commit_active(struct op *op, struct dz_err *err)
     return rc;
 }
 
-/* A guest that computes goes on at once, unless that is nothing to be awake for: who was put
- * down in the middle of it sleeps until somebody asks, or a deadline of its own comes. */
+/* A guest that computes goes on at once where nobody wanted it to sleep, unless that is nothing to
+ * be awake for: else it sleeps until somebody asks, or a deadline of its own comes. */
 static int64_t wakes_at(const struct op *op, int64_t now)
 {
-    return op->busy && dz_keeper_counts_cpu(op->k, &op->row) ? now : op->wake_at;
+    return op->busy && op->goes_on && dz_keeper_counts_cpu(op->k, &op->row) ? now : op->wake_at;
 }
 
 static int commit_suspended(struct op *op, struct dz_err *err)

@@ -140,9 +140,11 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
         return write_due(k, row, s, &facts) == 0;
     if (due == DZ_DUE_EXPIRE)
         return expire(k, row, &facts);
-    if (facts.timeout_at && facts.timeout_at <= dz_clock_real_ms())
+    bool timeout = facts.timeout_at && facts.timeout_at <= dz_clock_real_ms();
+    if (timeout)
         note(k, row, "timeout", due == DZ_DUE_DESTROY ? "destroy" : "pause");
-    return dz_keeper_background(k, row->id, asks[due]) || postpone(k, row, &facts);
+    const struct dz_keeper_request r = {.what = asks[due], .id = row->id, .goes_on = !timeout};
+    return dz_keeper_background(k, &r) || postpone(k, row, &facts);
 }
 
 void dz_keeper_on_tick(void *arg)

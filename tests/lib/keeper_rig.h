@@ -46,7 +46,8 @@ struct rig {
     bool stop_alive;
     bool silent; /* cells do not answer at all */
     int64_t wake_at;
-    bool busy; /* what is stopped had something to compute */
+    bool busy;    /* what is stopped had something to compute */
+    bool goes_on; /* of requests */
     int carry_code;
     int starts, stops, kills, expired, awaited;
     bool stays; /* who reserved it keeps it */
@@ -308,7 +309,7 @@ static inline int rig_submit(struct rig *r, enum dz_request what, const char *id
 {
     struct dz_err err = {0};
     const struct dz_keeper_request request = {
-        .what = what, .id = id, .done = rig_done, .arg = reply};
+        .what = what, .id = id, .goes_on = r->goes_on, .done = rig_done, .arg = reply};
     *reply = (struct rig_reply){.code = 1};
     int rc = dz_keeper_submit(r->k, &request, NULL, &err);
     if (rc < 0)

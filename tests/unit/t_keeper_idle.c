@@ -69,10 +69,18 @@ TEST(a_guest_put_down_while_it_computes_goes_on_at_once_where_that_counts)
     struct rig_reply reply;
     awake(&r, &reply, 100);
     r.busy = true;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0); /* somebody wants it to sleep */
+    rig_pass(&r, 60 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(r.starts, 2);
+
+    r.goes_on = true;
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 1000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    CHECK_INT(r.starts, 2);
+    CHECK_INT(r.starts, 3);
 
     r.idle.ignore_cpu = true;
     r.wake_at = dz_clock_real_ms() + 10 * MIN; /* another process waits for this */
@@ -86,7 +94,7 @@ TEST(a_guest_put_down_while_it_computes_goes_on_at_once_where_that_counts)
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 60 * MIN);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
-    CHECK_INT(r.starts, 3);
+    CHECK_INT(r.starts, 4);
     rig_close(&r);
 }
 
