@@ -392,7 +392,7 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
     if (tidy)
         left = QUIET_NS;
     const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
-    if (s->machine.execs->blocked || s->ops->blocked)
+    if (s->machine.execs->blocked || s->ops->blocked || s->out.count)
         p.events |= POLLOUT;
     if (ppoll(&p, 1, left < 0 ? NULL : &ts, NULL) == 0 && tidy)
         dz_serve_log(s, true);
@@ -417,8 +417,8 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
             busy |= dz_kernel_runnable(s->machine.kernel) || s->ops->changed;
             tell_in = tell_activity(s);
         }
+        (void)dz_out_flush(&s->out, false); /* what the socket does not take is looked at below */
         dz_serve_log(s, false);
-        s->machine.execs->blocked |= dz_out_flush(&s->out, false) == 0;
         if (busy)
             continue;
         if (s->up && !s->cool)

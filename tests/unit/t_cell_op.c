@@ -351,3 +351,36 @@ TEST(what_a_sleeper_has_open_stays)
     CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_STAT, "/bin/g")), DZ_ENOENT);
     mrig_free(&r);
 }
+
+/* --- a host that takes nothing for a while ---------------------------------------------------- */
+
+static char state_of(int32_t pid)
+{
+    char path[64], text[256] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0);
+    (void)close(fd);
+    const char *paren = strrchr(text, ')');
+    return paren ? paren[2] : '?';
+}
+
+/* The socket was full when it had said all: it goes to sleep again when that is out. */
+TEST(a_cell_that_has_only_the_file_waits_when_all_is_said)
+{
+    static char big[300000];
+    struct mrig r;
+    both(&r, 1);
+    memset(big, 'x', sizeof big - 1);
+    CHECK_INT(mrig_write(&r, "/workspace/big", big, 0), 0);
+    struct mop *o = plain(&r, DZ_CELL_OP_READ, "/workspace/big"); /* more than the socket takes */
+    struct mop *s = plain(&r, DZ_CELL_OP_STAT, "/workspace/big");
+    while (state_of(dz_cell_pid(r.cell)) != 'S')
+        (void)usleep(1000);
+    CHECK_INT(mrig_done(&r, o), 0);
+    CHECK_INT(mrig_done(&r, s), 0);
+    while (state_of(dz_cell_pid(r.cell)) != 'S') /* or the alarm comes */
+        (void)usleep(1000);
+    mrig_sleep(&r, false);
+    mrig_free(&r);
+}
