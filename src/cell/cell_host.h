@@ -42,6 +42,7 @@ struct dz_cell {
     bool ended;
     bool suspending; /* what is sent now would be lost */
     bool gone;       /* many: its end has been told */
+    bool silent;     /* it was to go at once: before it is up it has nothing to say of commands */
     int status;
     uint32_t next_exec, next_op;
     DZ_VEC(, struct dz_open_exec) execs;

@@ -28,15 +28,22 @@ static void drop(struct dz_cell *c, struct dz_queued *q)
     dz_free(q);
 }
 
+/* Would the frames of so many bytes find room, if the socket takes none of them? */
+static int has_room(const struct dz_cell *c, size_t bytes, struct dz_err *err)
+{
+    size_t frames = bytes / DZ_CELL_FRAME_MAX + 1;
+    if (c->queued_bytes + frames * sizeof(struct dz_queued) + bytes <= DZ_CELL_QUEUE_MAX)
+        return 0;
+    return dz_fail(err, DZ_EBUSY, "the sandbox does not take what is sent to it: %zu bytes wait",
+                   c->queued_bytes);
+}
+
 static struct dz_queued *add(struct dz_cell *c, const struct dz_frame *f, const void *payload,
                              struct dz_err *err)
 {
     size_t size = sizeof(struct dz_queued) + f->size;
-    if (c->queued_bytes + size > DZ_CELL_QUEUE_MAX) {
-        (void)dz_fail(err, DZ_EBUSY, "the sandbox does not take what is sent to it: %zu bytes wait",
-                      c->queued_bytes);
+    if (has_room(c, f->size, err) < 0)
         return NULL;
-    }
     struct dz_queued *q = dz_alloc(size);
     if (!q) {
         (void)dz_fail(err, DZ_ENOMEM, "send to the sandbox: out of memory");
@@ -77,7 +84,7 @@ static int copy_fds(struct dz_queued *q, const int *fds, size_t count, struct dz
 int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds, size_t count,
                      struct dz_err *err)
 {
-    if (!c->many || dz_list_empty(&c->queue)) {
+    if (!c->held && (!c->many || dz_list_empty(&c->queue))) {
         int rc = dz_frame_send_fds(c->fd, f, fds, count, err);
         if (rc != 0)
             return rc < 0 ? rc : 0;
@@ -91,7 +98,7 @@ int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds
 
 int dz_cell_flush(struct dz_cell *c, struct dz_err *err)
 {
-    while (!dz_list_empty(&c->queue)) {
+    while (!c->held && !dz_list_empty(&c->queue)) {
         struct dz_queued *q = DZ_LIST_FIRST(struct dz_queued, &c->queue, link);
         int rc = q->fd_count ? dz_frame_send_fds(c->fd, &q->frame, q->fds, q->fd_count, err)
                              : dz_frame_send(c->fd, &q->frame, q->payload, false, err);
@@ -203,6 +210,7 @@ int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, boo
     if (rc < 0)
         return rc;
     rc = name_sleepers(c, start, err);
+    c->silent = start->go;
     if (rc == 0 && start->hold) {
         c->held = dz_alloc(sizeof *c->held);
         if (c->held) {
@@ -299,6 +307,8 @@ int dz_cell_exec(struct dz_cell *c, const struct dz_cell_exec *e, uint32_t *ret_
         rc = dz_fail(err, body.err, "run a command: arguments and environment exceed %d bytes",
                      DZ_START_SIZE_MAX);
     uint32_t exec = c->next_exec + 1;
+    if (rc == 0) /* all of it or nothing: the cell would wait for the rest */
+        rc = has_room(c, body.len, err);
     if (rc == 0)
         rc = open_one(c, exec, e->tty ? DZ_CELL_TTY : DZ_CELL_STDIN, err);
     if (rc < 0)
@@ -448,7 +458,7 @@ int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *
     size_t left = c->live_end - c->live_at;
     *e = (struct dz_cell_event){.type = DZ_CELL_UP, .text = ""};
     if (c->live_count == 0) {
-        c->waking = false;
+        c->waking = c->silent = false;
         forget_sleepers(c);
         return left == 0 ? 1 : nonsense_up(c, err);
     }
@@ -498,7 +508,7 @@ static int on_up(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_eve
 static int about_exec(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                       struct dz_err *err)
 {
-    if (!find(c, e->exec))
+    if (c->silent || !find(c, e->exec))
         return dz_cell_nonsense(f, err);
     switch (f->type) {
     case DZ_FRAME_OUTPUT:

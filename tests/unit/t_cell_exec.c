@@ -183,6 +183,54 @@ TEST(those_that_sleep_are_told_things_before_they_wake)
     mrig_free(&r);
 }
 
+enum {
+    LARGE = 15, /* of these not all find room in what waits for the start */
+};
+
+/* The rest of one that found no room would be missing in the middle of the others. */
+static int spawn_and_flood(struct mrig *r, const struct dz_cell_start *start)
+{
+    static char word[100000];
+    const char *const argv[] = {"g", "h", word, word, word, word, word, word, word, NULL};
+    struct dz_cell_start held = *start;
+    int *taken = r->arg, refused = 0;
+    memset(word, 'x', sizeof word - 1);
+    held.hold = true;
+    int rc = dz_cell_spawn(&held, &r->cell, &r->err);
+    for (int i = 0; rc == 0 && i < LARGE; i++) {
+        struct mexec *e = &r->execs[r->count];
+        *e = (struct mexec){.out = DZ_BUF_INIT(4096), .err_out = DZ_BUF_INIT(4096)};
+        (void)snprintf(e->id, sizeof e->id, "exe_large%d", i);
+        const struct dz_cell_exec x = {.id = e->id, .argv = argv, .attach = true};
+        int sent = dz_cell_exec(r->cell, &x, &e->exec, &r->err);
+        CHECK(sent == 0 || sent == DZ_EBUSY);
+        r->count += sent == 0;
+        refused += sent < 0;
+    }
+    *taken = LARGE - refused;
+    CHECK(*taken > 0 && refused > 0);
+    return rc < 0 ? rc : dz_cell_begin(r->cell, &r->err);
+}
+
+TEST(a_command_that_finds_no_room_disturbs_no_other)
+{
+    struct mrig r;
+    int taken;
+    mrig_start(&r);
+    mrig_sleep(&r, false);
+    r.start.go = true;
+    r.spawn = spawn_and_flood;
+    r.arg = &taken;
+    mrig_again(&r);
+    struct mexec *e = mrig_exec(&r, says, 0);
+    mrig_until(&r, e, DZ_CELL_EXITED);
+    CHECK_STR(e->out.p, "hi\n");
+    for (int i = 0; i < taken; i++) /* whatever the machine says to so many words */
+        while (!r.execs[i].over)
+            CHECK(mrig_step(&r));
+    mrig_free(&r);
+}
+
 /* What was printed before the sleep comes again after it, from the file. */
 TEST(output_is_replayed_from_an_offset_after_sleep)
 {

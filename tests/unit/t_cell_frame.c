@@ -256,6 +256,177 @@ TEST(a_packet_of_frames_that_lies_is_nonsense)
     CHECK_INT(hear(f, sizeof f), 2);
 }
 
+/* --- sleepers that were named ----------------------------------------------------------------- */
+
+/* A cell that was started for two of them, exe_1 and exe_2; what it says is ours to say. */
+static struct dz_cell *started_for_two(bool hold)
+{
+    static const struct dz_cell_sleeper sleepers[] = {{"exe_1", 100}, {"exe_2", 0}};
+    struct dz_err err = {0};
+    open_pair();
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct dz_cell_start s = a_start(fd);
+    s.many = s.go = true;
+    s.hold = hold;
+    s.sleepers = sleepers;
+    s.sleeper_count = 2;
+    struct dz_cell *c = dz_cell_adopt(pair[1]);
+    c->many = true;
+    CHECK_INT(dz_cell_give_start(c, &s, false, &err), 0);
+    if (!hold)
+        dz_fd_close(&fd);
+    return c;
+}
+
+static void ended_for_two(struct dz_cell *c)
+{
+    dz_cell_free(c);
+    (void)close(pair[0]);
+}
+
+static void utter(uint32_t type, uint32_t stream, uint64_t value, const void *p, uint32_t size)
+{
+    const struct dz_frame f = {.type = type, .stream = stream, .value = value, .size = size};
+    struct dz_err err = {0};
+    CHECK_INT(dz_frame_send(pair[0], &f, p, true, &err), 1);
+}
+
+struct told {
+    uint32_t handle, window;
+    const char *id;
+};
+
+static void utter_up(const struct told *t, uint32_t count)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_CELL_FRAME_MAX);
+    const struct dz_frame_up up = {.pid = 1, .live = count};
+    dz_buf_add(&b, &up, sizeof up);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct dz_frame_live l = {.exec = t[i].handle << 2,
+                                        .window = t[i].window,
+                                        .id_size = (uint32_t)strlen(t[i].id) + 1};
+        dz_buf_add(&b, &l, sizeof l);
+        dz_buf_add(&b, t[i].id, l.id_size);
+    }
+    utter(DZ_FRAME_UP, 0, 0, b.p, (uint32_t)b.len);
+}
+
+/* All events up to the last one; DZ_EIO: that was nonsense. */
+static int listen_to(struct dz_cell *c, int *ret_count)
+{
+    struct dz_cell_event e;
+    struct dz_err err = {0};
+    int rc;
+    for (*ret_count = 0; (rc = dz_cell_receive(c, &e, &err)) == 1; ++*ret_count)
+        continue;
+    CHECK(rc == 0 || (rc == DZ_EIO && strstr(err.msg, "makes no sense")));
+    return rc;
+}
+
+TEST(a_command_says_nothing_before_its_machine_is_up)
+{
+    static const uint32_t types[] = {DZ_FRAME_OUTPUT, DZ_FRAME_WINDOW, DZ_FRAME_STARTED,
+                                     DZ_FRAME_EXEC_FAILED, DZ_FRAME_EXITED};
+    static const char *const words[] = {"g", NULL};
+    static const uint8_t zeros[sizeof(struct dz_frame_exited)];
+    for (uint32_t handle = 1; handle <= 3; handle++)
+        for (size_t i = 0; i < DZ_ARRAY_LEN(types); i++) {
+            const struct dz_cell_exec x = {.id = "exe_3", .argv = words};
+            struct dz_cell *c = started_for_two(false);
+            struct dz_err err = {0};
+            uint32_t third;
+            int count;
+            CHECK_INT(dz_cell_exec(c, &x, &third, &err), 0);
+            CHECK_INT(third, 3);
+            utter(types[i], handle << 2, 0, zeros, sizeof zeros);
+            CHECK_INT(listen_to(c, &count), DZ_EIO);
+            CHECK_INT(count, 0);
+            ended_for_two(c);
+            c = started_for_two(false); /* and behind that it may */
+            CHECK_INT(dz_cell_exec(c, &x, &third, &err), 0);
+            utter_up((const struct told[]){{1, 0, "exe_1"}, {2, 0, "exe_2"}}, 2);
+            utter(types[i], handle << 2, 0, zeros, sizeof zeros);
+            CHECK_INT(listen_to(c, &count), 0);
+            CHECK_INT(count, 4);
+            ended_for_two(c);
+        }
+}
+
+TEST(those_that_wake_are_told_once_each_by_their_own_handle)
+{
+    static const struct {
+        struct told t[3];
+        uint32_t count;
+        int rc;
+    } all[] = {
+        {{{1, 100, "exe_1"}, {2, 0, "exe_2"}}, 2, 0},
+        {{{2, 0, "exe_2"}, {1, 100, "exe_1"}}, 2, 0},
+        {{{0}}, 0, 0},
+        {{{2, 0, "exe_2"}, {DZ_EXEC_WOKEN, 0, "exe_7"}}, 2, 0},
+        {{{1, 100, "exe_1"}, {1, 100, "exe_1"}}, 2, DZ_EIO},
+        {{{1, 100, "exe_1"}, {3, 0, "exe_3"}}, 2, DZ_EIO},
+        {{{0, 100, "exe_1"}}, 1, DZ_EIO},
+        {{{1, DZ_CELL_WINDOW + 1, "exe_1"}}, 1, DZ_EIO},
+        {{{1, 100, ""}}, 1, DZ_EIO},
+        {{{DZ_EXEC_WOKEN, 0, "exe_7"}, {DZ_EXEC_WOKEN, 0, "exe_7"}}, 2, DZ_EIO},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++) {
+        struct dz_cell *c = started_for_two(false);
+        int count;
+        utter_up(all[i].t, all[i].count);
+        CHECK_INT(listen_to(c, &count), all[i].rc);
+        if (all[i].rc == 0) {
+            CHECK_INT(count, all[i].count + 1);
+            CHECK_INT(c->execs.n, all[i].count); /* the others are over */
+        }
+        ended_for_two(c);
+    }
+}
+
+/* What was sent to one before it was announced is not in the window that is announced. */
+TEST(a_window_is_less_what_went_with_the_start)
+{
+    struct dz_cell *c = started_for_two(false);
+    struct dz_err err = {0};
+    int count;
+    CHECK_INT(dz_cell_exec_input(c, 1, bytes, 200, &err), 100);
+    CHECK_INT(dz_cell_exec_input(c, 1, bytes, 1, &err), 0);
+    CHECK_INT(dz_cell_exec_input(c, 2, bytes, 1, &err), 0);
+    utter_up((const struct told[]){{1, 50, "exe_1"}, {2, DZ_CELL_WINDOW, "exe_2"}}, 2);
+    CHECK_INT(listen_to(c, &count), 0);
+    CHECK_INT(dz_cell_exec_window(c, 1), 0); /* it has less than it had: never below nothing */
+    CHECK_INT(dz_cell_exec_window(c, 2), DZ_CELL_WINDOW);
+    utter(DZ_FRAME_WINDOW, 1 << 2, DZ_CELL_WINDOW, NULL, 0);
+    CHECK_INT(listen_to(c, &count), 0);
+    utter(DZ_FRAME_WINDOW, 1 << 2, 1, NULL, 0);
+    CHECK_INT(listen_to(c, &count), DZ_EIO);
+    ended_for_two(c);
+}
+
+TEST(nothing_goes_before_a_start_that_is_held)
+{
+    static uint8_t payload[DZ_CELL_FRAME_MAX];
+    struct dz_cell *c = started_for_two(true);
+    struct dz_frame got;
+    struct dz_err err = {0};
+    int fd = c->held->fds[0];
+    CHECK_INT(dz_cell_room(c, 7, &err), 0);
+    CHECK_INT(dz_cell_snapshot(c, fd, fd, &err), 0);
+    CHECK_INT(dz_cell_room(c, 8, &err), 0);
+    CHECK_INT(dz_cell_flush(c, &err), 0);
+    CHECK_INT(dz_frame_receive(pair[0], &got, payload, false, &err), 0);
+    CHECK_INT(dz_cell_begin(c, &err), 0);
+    CHECK_INT(dz_frame_receive(pair[0], &got, payload, false, &err), 1);
+    CHECK_INT(got.type, DZ_FRAME_START);
+    CHECK_INT(got.size - got.value, sizeof got); /* the first ROOM; a descriptor goes by itself */
+    CHECK_INT(dz_frame_receive(pair[0], &got, payload, false, &err), 1);
+    CHECK_INT(got.type, DZ_FRAME_SNAPSHOT);
+    CHECK_INT(dz_frame_receive(pair[0], &got, payload, false, &err), 1);
+    CHECK(got.type == DZ_FRAME_ROOM && got.value == 8);
+    dz_fd_close(&fd);
+    ended_for_two(c);
+}
+
 TEST(a_start_that_is_none_is_refused)
 {
     struct dz_frame f = {.type = DZ_FRAME_START, .value = 64};
