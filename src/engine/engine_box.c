@@ -155,12 +155,12 @@ static void on_leaving(void *arg, int events)
     struct dz_err err;
     int rc = 1;
     (void)events;
-    while (rc == 1) {
+    for (int i = 0; rc == 1 && (i < TURN || dz_cell_pending(l->cell)); i++) {
         rc = dz_cell_receive(l->cell, &event, &err);
         if (rc == 1 && event.type == DZ_CELL_GONE)
             rc = DZ_ECANCELED;
     }
-    if (rc == 0)
+    if (rc >= 0)
         return;
     leaving_free(l);
     dz_engine_drain_look(e);
@@ -332,6 +332,18 @@ static void tell_soon(const struct box *b)
         dz_timer_after(e->tell, TELL_MS);
     }
     e->tell_set = true;
+}
+
+bool dz_box_tell(struct dz_engine *e, const char *id)
+{
+    struct box *b = dz_box_find(e, id);
+    if (!b || dz_list_empty(&b->untold) || b->pins)
+        return false;
+    b->pins++;
+    tell_up(b);
+    b->pins--;
+    dz_box_leave(b);
+    return true;
 }
 
 void dz_boxes_tell(void *engine)

@@ -100,11 +100,12 @@ static void exec_free(struct exec *x)
 
 /* --- watches ---------------------------------------------------------------------------- */
 
-/* Who listens to a command is a connection to its sandbox. */
+/* Who listens to a command is a connection to its sandbox, once the keeper knows that it is
+ * awake (dz_exec_connected). */
 static void connect(struct dz_engine_watch *w)
 {
     struct box *b = w->exec->box;
-    if (w->connected || b->phase != BOX_UP)
+    if (w->connected || b->phase != BOX_UP || !dz_list_empty(&b->untold))
         return;
     w->connected = true;
     dz_keeper_touch(b->e->keeper, b->id, DZ_ACTIVITY_CONNECTION_OPEN);

@@ -231,6 +231,9 @@ void dz_box_promote(struct box *b);                /* file-only: wake its machin
 void dz_box_files_over(struct box *b);             /* its last operation is over */
 void dz_box_destroy(struct box *b);                /* whatever it has */
 void dz_boxes_tell(void *engine);                  /* a timer's: the keeper, of those that are up */
+/* The same of one: whoever asks next sees it awake. False: it was told; or from within its own
+ * events, which end in that soon. */
+bool dz_box_tell(struct dz_engine *e, const char *id);
 void dz_leaving_free_all(struct dz_engine *e);
 void dz_engine_drain_look(struct dz_engine *e); /* engine.c: something is over */
 void dz_engine_pool_used(struct dz_engine *e);  /* engine.c: a cell was taken from the pool */

@@ -438,6 +438,13 @@ int dz_engine_row(struct dz_engine *e, struct dz_engine_target target, struct dz
                       dz_str_quote(dz_str(word), quoted));
     if (rc == DZ_EGONE) /* only an id is remembered of it */
         dz_log_about(word);
+    if (rc == 0 && dz_box_tell(e, ret_row->id)) { /* the row is one of before its wake */
+        char id[DZ_COLD_KEY];
+        (void)snprintf(id, sizeof id, "%s", ret_row->id);
+        dz_instance_release(ret_row);
+        *ret_row = (struct dz_instance){0};
+        rc = dz_registry_get(e->registry, id, ret_row, &err);
+    }
     if (rc < 0)
         return dz_why_err(why, rc, &err);
     dz_log_about(ret_row->id);

@@ -334,6 +334,7 @@ int dz_engine_list(struct dz_engine *e, const struct dz_engine_caller *who,
     rc = f->image ? dz_engine_image_find(e, f->image, sha256, why) : 0;
     if (rc < 0)
         return rc;
+    dz_boxes_tell(e);
     (void)snprintf(after, sizeof after, "%s", f->after ? f->after : "");
     for (bool last = false; !last;) {
         DZ_AUTO(dz_instances_release) struct dz_instances page = DZ_VEC_INIT(LIST_PAGE);

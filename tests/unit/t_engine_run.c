@@ -7,6 +7,7 @@
 #include "tap.h"
 
 #include "base/fd.h"
+#include "keeper/keeper_int.h"
 
 #include "../lib/guest_wasm.h"
 
@@ -74,11 +75,19 @@ static void on_done(void *arg, const struct dz_engine_result *result)
     CHECK((result->code < 0) == (result->code < 0 && result->why && result->why->err.msg[0]));
 }
 
+/* What happens when a command has started, before anything else does. */
+static void (*first_thing)(void);
+static struct rig *first_in;
+
 static void on_started(void *arg, const char *exec_id, int64_t pid)
 {
     struct asker *a = arg;
     CHECK(exec_id[0] && pid >= 0 && !a->ended && !a->failed);
     a->started++;
+    if (first_in)
+        dz_loop_stop(first_in->loop);
+    if (first_in && first_thing)
+        first_thing();
 }
 
 static void on_output(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n)
@@ -482,6 +491,138 @@ TEST(a_machine_starts_while_the_cell_that_had_its_file_is_put_down)
     CHECK(late.started == 1 && late.ended == 1 && late.failed == 0 && late.bytes == 7);
     run_well(&r, "a");
     rig_close(&r);
+}
+
+/* --- between the guest's first word and the registry's ---------------------------------------- */
+
+/* A command that waits has been started by a wake that the registry does not know of yet. */
+static void just_up(struct rig *r, struct asker *a, void (*then)(void))
+{
+    rig_open(r);
+    for (int i = 0; i < 50; i++) { /* on a slow machine it may know already */
+        order_well(r, "a", DZ_REQUEST_SUSPEND);
+        first_in = r;
+        first_thing = then;
+        CHECK_INT(run(r, "a", "w", a), 0);
+        UNTIL(r, a->started > 0);
+        first_in = NULL;
+        if (!dz_list_empty(&only(r)->untold))
+            return;
+        dz_engine_watch_end(a->watch);
+    }
+    bool the_moment_came = false;
+    CHECK(the_moment_came);
+}
+
+static void just_up_over(struct rig *r, struct asker *a)
+{
+    CHECK(a->ended + a->failed == 0);
+    dz_engine_watch_end(a->watch);
+    rig_close(r);
+}
+
+TEST(whoever_was_answered_by_a_guest_finds_its_sandbox_awake)
+{
+    struct rig r;
+    struct asker a;
+    just_up(&r, &a, NULL);
+    CHECK(in_state(&r, "a", "active"));
+    CHECK(dz_list_empty(&only(&r)->untold));
+    just_up_over(&r, &a);
+}
+
+TEST(a_list_shows_awake_what_has_answered)
+{
+    struct rig r;
+    struct asker a;
+    struct dz_instances rows = DZ_VEC_INIT(8);
+    bool more;
+    just_up(&r, &a, NULL);
+    CHECK_INT(
+        dz_engine_list(r.e, &me, &(struct dz_engine_filter){.limit = 8}, &rows, &more, &r.why), 0);
+    CHECK_INT(rows.n, 1);
+    CHECK_STR(rows.p[0].state, "active");
+    dz_instances_release(&rows);
+    just_up_over(&r, &a);
+}
+
+TEST(what_has_answered_is_not_being_woken)
+{
+    struct rig r;
+    struct asker a, wake;
+    just_up(&r, &a, NULL);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_WAKE, &wake), 0);
+    UNTIL(&r, wake.done > 0);
+    CHECK(wake.done == 1 && wake.code == 0);
+    just_up_over(&r, &a);
+}
+
+static struct asker beside;
+
+static void run_beside(void)
+{
+    struct rig *r = first_in;
+    first_in = NULL;
+    CHECK_INT(run(r, "a", "w", &beside), 0);
+}
+
+static int connections(struct rig *r)
+{
+    const struct slot *s = dz_map_get(&r->e->keeper->slots, dz_str(only(r)->id));
+    return s ? (int)s->now.connections : -1;
+}
+
+/* Also one that comes from within what the first one is told. */
+TEST(all_who_listen_to_a_wake_are_connections)
+{
+    struct rig r;
+    struct asker a;
+    just_up(&r, &a, run_beside);
+    UNTIL(&r, beside.started == 1 && in_state(&r, "a", "active"));
+    CHECK_INT(connections(&r), 2);
+    dz_engine_watch_end(beside.watch);
+    CHECK_INT(connections(&r), 1);
+    just_up_over(&r, &a);
+}
+
+static int tell_it(struct rig *r, const struct asker *to, const char *text, struct asker *a)
+{
+    const struct dz_engine_tell what = {
+        .what = DZ_ENGINE_INPUT, .exec_id = dz_engine_watch_exec(to->watch), .data = dz_str(text)};
+    *a = (struct asker){0};
+    return dz_engine_exec_tell(r->e, box("a"), &what, on_done, a, &r->why);
+}
+
+/* Its input went with the start, and it does not wake. */
+TEST(who_speaks_to_a_sleeper_that_does_not_wake_is_told)
+{
+    struct rig r;
+    struct asker a, input;
+    for (int lost = 0; lost < 2; lost++) {
+        const char *const argv[] = {"g", "c", NULL};
+        const struct dz_engine_exec exec = {.argv = argv, .keep_input = true};
+        rig_open(&r);
+        a = (struct asker){0};
+        CHECK_INT(dz_engine_exec(r.e, box("a"), &exec,
+                                 (struct dz_engine_listener){.ops = &watch_ops, .arg = &a},
+                                 &a.watch, &r.why),
+                  0);
+        UNTIL(&r, a.started == 1);
+        CHECK_INT(tell_it(&r, &a, "one", &input), 0);
+        UNTIL(&r, a.bytes == 3 && input.done == 1);
+        order_well(&r, "a", DZ_REQUEST_SUSPEND);
+        only(&r)->drop_memory = lost;
+        CHECK_INT(tell_it(&r, &a, "two", &input), 0);
+        CHECK_INT(only(&r)->phase, BOX_STARTING);
+        UNTIL(&r, input.done > 0);
+        CHECK_INT(input.done, 1);
+        CHECK_INT(input.code, lost ? DZ_ENOENT : 0);
+        UNTIL(&r, lost ? a.ended + a.failed > 0 : a.bytes == 6);
+        CHECK(a.ended + a.failed == lost && a.bytes == (lost ? 3 : 6));
+        if (!lost)
+            dz_engine_watch_end(a.watch);
+        rig_close(&r);
+    }
 }
 
 /* --- making ------------------------------------------------------------------------------ */
