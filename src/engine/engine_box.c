@@ -384,6 +384,7 @@ static void on_ready(struct box *b)
 /* What it says happened was not asked for: it is not to be believed in anything. */
 static bool unasked(struct box *b)
 {
+    dz_cell_kill(b->cell); /* also if it said that it was on its way out */
     cell_failed(b, DZ_EIO, "the cell sent a frame that makes no sense");
     return false;
 }
@@ -429,12 +430,14 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
     case DZ_CELL_COPIED:
         dz_copy_event(b, event);
         break;
-    case DZ_CELL_ENDED:
-        break;
+    case DZ_CELL_ENDED: /* of a cell that runs one command only */
+        return unasked(b);
     case DZ_CELL_ACTIVITY:
         on_activity(b, event);
         break;
-    case DZ_CELL_SUSPENDED:
+    case DZ_CELL_SUSPENDED: /* asked to, or by itself */
+        if (b->phase != BOX_STOPPING && b->phase != BOX_UP)
+            return unasked(b);
         cell_sleeps(b, event->count, event->busy);
         return false;
     case DZ_CELL_AWAKE:

@@ -61,19 +61,28 @@ done
 test_that 'a cell that says that it sleeps, and runs on: it is ended, and the sandbox wakes' '
     hostile asleep && others && old=$(cell_of_h) && until_state h suspended && back && [ "$(cell_of_h)" != "$old" ] && gone "$old"
 '
-for kind in up awake; do
+for kind in up awake ended; do
     test_that "a cell that says unasked that it is $kind: it is ended" '
         hostile '$kind' && old=$(cell_of_h) && gone "$old" && others && back && [ "$(cell_of_h)" != "$old" ]'
 done
 test_that 'a cell that is asked to sleep and says that it has started: it is ended, and the sandbox wakes' '
-    back && old=$(cell_of_h) && { timeout 60 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" late >said & } &&
+    : >said && back && old=$(cell_of_h) && { timeout 60 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" late >said & } &&
     until_said && api 200 POST "$(s /h/suspend)" && gone "$old" && others && back && [ "$(cell_of_h)" != "$old" ]
 '
-test_that 'a cell that has only the files and says that the machine has started: it is ended' '
-    back && api 200 POST "$(s /h/suspend)" && gone "$(cell_of_h)" && mkfifo slow && exec 9<>slow &&
+# shellcheck disable=SC2034 # what it sets, the tests read
+uploading() { # h sleeps, and a file comes to it, slowly: its cell is $old
+    back && api 200 POST "$(s /h/suspend)" && gone "$(cell_of_h)" && rm -f slow && mkfifo slow && exec 9<>slow &&
     { curl -s --max-time 30 --unix-socket "$SOCK" -o out2 -w "%{http_code}" -T - "http://d/v1/sandboxes/h/files?path=/workspace/up" <slow >code 9>&- & } &&
-    upload=$! && echo some >&9 && old=$(cell_with_file) &&
-    timeout 20 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" up && gone "$old" && exec 9>&- && wait "$upload" && grep -q ^5 code && others && back
+    upload=$! && echo some >&9 && old=$(cell_with_file)
+}
+test_that 'a cell that has only the files and says that the machine has started: it is ended' '
+    uploading && timeout 20 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" up && gone "$old" &&
+    exec 9>&- && wait "$upload" && grep -q ^5 code && others && back
+'
+test_that 'a cell that is asked to start and says that it sleeps: it is ended, and the sandbox wakes' '
+    : >said && uploading && { timeout 60 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" early >said & } && until_said &&
+    { curl -s --max-time 20 --unix-socket "$SOCK" -o out -d "{\"shell\":\"true\"}" http://d/v1/sandboxes/h/exec 9>&- || :; } &&
+    gone "$old" && exec 9>&- && { wait "$upload" || :; } && others && back && api 200 POST "$(s /h/suspend)"
 '
 test_that 'a cell that never answers: others are served, and its sandbox can be destroyed' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"mute\"}" && old=$(cell_of) &&

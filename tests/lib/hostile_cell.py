@@ -4,8 +4,9 @@
 Takes the cell's socket by pidfd_getfd while the cell is stopped, and speaks on it. KIND:
 frames (each type, malformed), ids (of commands and operations that there are not), flood (as
 much as goes), asleep (it says that it sleeps, and runs on), up (that it has started), awake
-(that it could not sleep), late (once it is asked to sleep: that it has started), mute (it is
-left stopped). Prints "skip" where that is not permitted.
+(that it could not sleep), ended (that its command is over), late (once it is asked to sleep:
+that it has started), early (once it is asked to start: that it sleeps), mute (it is left
+stopped). Prints "skip" where that is not permitted.
 """
 
 import ctypes
@@ -21,7 +22,7 @@ PIDFD_OPEN, PIDFD_GETFD = 434, 438
 OUTPUT, WINDOW, ENDED, FAILED, SUSPENDED, AWAKE, LOST, COPIED = 16, 17, 18, 19, 20, 21, 22, 23
 READY, UP, STARTED, EXEC_FAILED, EXITED, ACTIVITY, USED = 24, 26, 27, 28, 29, 30, 31
 OP_DATA, OP_WINDOW, OP_DONE = 56, 57, 58
-SUSPEND = 11
+GO, SUSPEND = 10, 11
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -119,12 +120,25 @@ def awake(s):
     say(s, frame(AWAKE, 0, 5, b"no\0"), 1)
 
 
-def late(s):
+def ended(s):
+    say(s, frame(ENDED, 0, 0, b"\0"), 1)
+
+
+def asked(s, kind):
     s.settimeout(20)
     print("listens", flush=True)
-    while struct.unpack_from("<I", s.recv(1 << 16))[0] != SUSPEND:
+    while struct.unpack_from("<I", s.recv(1 << 16))[0] != kind:
         pass
+
+
+def late(s):
+    asked(s, SUSPEND)
     started(s)
+
+
+def early(s):
+    asked(s, GO)
+    asleep(s)
 
 
 def main():
@@ -138,8 +152,8 @@ def main():
         print("skip")
         return
     {"frames": frames, "ids": ids, "flood": flood, "asleep": asleep, "up": started, "awake": awake,
-     "late": late}[kind](s)
-    if kind not in ("asleep", "late"):
+     "ended": ended, "late": late, "early": early}[kind](s)
+    if kind not in ("asleep", "late", "early"):
         try:
             os.kill(pid, signal.SIGCONT)
         except ProcessLookupError:
