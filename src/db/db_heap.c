@@ -43,6 +43,7 @@ enum {
     LENT = PAGES + 1, /* in the word before a block: it is a slot of `ahead` */
     LENT_MIN = 65536,
     SLOTS = 2,
+    SLACK = 4096, /* the next value may be a little larger */
 };
 
 struct block {
@@ -153,8 +154,8 @@ static char *cut(size_t n)
 void *dz_db_lent_take(size_t size)
 {
     for (struct slot *s = ahead.slot; ahead.there && s < ahead.slot + SLOTS; s++) {
-        if (!s->at && (s->at = cut(size)) != NULL)
-            s->size = size;
+        if (!s->at && (s->at = cut(size + SLACK)) != NULL)
+            s->size = size + SLACK;
         if (!s->at || s->used || s->size < size)
             continue;
         s->used = true;
