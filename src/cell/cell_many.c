@@ -388,14 +388,14 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
     int64_t until = kill_at == INT64_MAX ? -1 : kill_at - dz_clock_boot_ns();
     if (kill_at != INT64_MAX && (left < 0 || until < left))
         left = until > 0 ? until : 0;
-    bool tidy = dz_serve_log_due(s) && (left < 0 || left > QUIET_NS);
+    bool tidy = dz_serve_tidy_due(s) && (left < 0 || left > QUIET_NS);
     if (tidy)
         left = QUIET_NS;
     const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
     if (s->machine.execs->blocked || s->ops->blocked || s->out.count)
         p.events |= POLLOUT;
     if (ppoll(&p, 1, left < 0 ? NULL : &ts, NULL) == 0 && tidy)
-        dz_serve_log(s, true);
+        dz_serve_tidy(s);
 }
 
 DZ_NORETURN void dz_many_serve(struct dz_serve *s)
@@ -418,7 +418,7 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
             tell_in = tell_activity(s);
         }
         (void)dz_out_flush(&s->out, false); /* what the socket does not take is looked at below */
-        dz_serve_log(s, false);
+        dz_serve_log(s);
         if (busy)
             continue;
         if (s->up && !s->cool)

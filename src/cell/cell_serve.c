@@ -217,20 +217,36 @@ static bool log_is_due(const struct dz_serve *s, int least)
            !dz_machine_untouched(s->machine.keep); /* nothing is committed that was not asked for */
 }
 
-bool dz_serve_log_due(const struct dz_serve *s)
+static bool is_due_when_quiet(const struct dz_serve *s)
 {
     return !s->start.ephemeral && log_is_due(s, LOG_PAGES);
 }
 
 /* What fails here costs nothing but room; what cannot be committed is told by the gate. */
-void dz_serve_log(struct dz_serve *s, bool quiet)
+static void move_log(struct dz_serve *s, bool quiet)
 {
-    if (quiet ? !dz_serve_log_due(s) : !log_is_due(s, DZ_DB_CHECKPOINT_PAGES))
-        return;
     int rc = dz_cell_machine_commit(&s->machine, NULL);
     if (rc == 0)
         rc = dz_vfs_maintain(s->machine.vfs, quiet, NULL);
     s->log_refused = rc == 1 ? 0 : dz_db_wal_pages(s->machine.db);
+}
+
+void dz_serve_log(struct dz_serve *s)
+{
+    if (log_is_due(s, DZ_DB_CHECKPOINT_PAGES))
+        move_log(s, false);
+}
+
+bool dz_serve_tidy_due(const struct dz_serve *s)
+{
+    return is_due_when_quiet(s) || !dz_machine_rests(s->machine.keep);
+}
+
+void dz_serve_tidy(struct dz_serve *s)
+{
+    dz_machine_rest(s->machine.keep);
+    if (is_due_when_quiet(s))
+        move_log(s, true);
 }
 
 static void wait_for_anything(struct dz_serve *s)
@@ -247,7 +263,7 @@ static void wait_for_anything(struct dz_serve *s)
     int n = ppoll(&p, 1, &ts, NULL);
     if (n == 0 && first != left) {
         dz_wasm_mem_trim();
-        dz_serve_log(s, true);
+        dz_serve_tidy(s);
         if (left > 0)
             left -= first;
         ts = (struct timespec){left / DZ_NS_PER_S, left % DZ_NS_PER_S};
@@ -414,7 +430,7 @@ DZ_NORETURN static void run(struct dz_serve *s)
         enum dz_kernel_state state = dz_serve_run(s, RUN_NS);
         push_input(s, DZ_CELL_STDIN);
         push_input(s, DZ_CELL_TTY);
-        dz_serve_log(s, false);
+        dz_serve_log(s);
         if (state == DZ_KERNEL_IDLE && !dz_kernel_runnable(k))
             wait_for_anything(s);
         else if (any_refused(s))

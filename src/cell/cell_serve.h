@@ -39,10 +39,12 @@ DZ_NORETURN void dz_serve_fail(struct dz_serve *s, int code, const struct dz_err
 int dz_serve_sleep(struct dz_serve *s, bool goes_on, int64_t *ret_wake_at, struct dz_err *err);
 /* Run processes; ends of jobs are seen to. */
 enum dz_kernel_state dz_serve_run(struct dz_serve *s, int64_t ns);
-/* Between replies: move the log into the file when it is long; quiet: also a short one, nothing
- * has happened for a while. _due: would the latter do anything? */
-void dz_serve_log(struct dz_serve *s, bool quiet);
-bool dz_serve_log_due(const struct dz_serve *s);
+/* Between replies: move the log into the file when it is long. */
+void dz_serve_log(struct dz_serve *s);
+/* When nothing has happened for a while: also a short one, and memory that was only there to be
+ * fast is given back. _due: would that do anything? */
+bool dz_serve_tidy_due(const struct dz_serve *s);
+void dz_serve_tidy(struct dz_serve *s);
 /* Answer to SNAPSHOT: rc of what was done, and copy the file. */
 void dz_serve_copy(struct dz_serve *s, int rc, struct dz_err *err);
 /* The first process has ended: so has the cell. */

@@ -177,6 +177,11 @@ struct dz_machine_how {
 DZ_NODISCARD int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                                   const struct dz_machine_how *how, struct dz_err *err);
 
+/* For laying memory by need it keeps 2 MiB, from the first page on; false: it does now. _rest gives
+ * them back, for when nothing was touched for a while. */
+bool dz_machine_rests(const struct dz_machine *m);
+void dz_machine_rest(struct dz_machine *m);
+
 /* After a sleep, when nobody waits for it any more: take out of the file what it replaced. What
  * stays, the next one takes. The disk has been given up (dz_vfs_abandon()); dz_machine_close()
  * comes next. */

@@ -143,6 +143,7 @@ struct dz_mem_reader {
     struct dz_blob *blob;
     uint8_t *bytes, *plain;
     bool spare; /* plain was made ahead, by dz_mem_prepare() */
+    void *room; /* that both lie in; NULL: in the heap */
 };
 void dz_mem_prepare(void);
 void dz_mem_init(struct dz_mem *mem);

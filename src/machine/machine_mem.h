@@ -89,8 +89,15 @@ int dz_mem_index(const void *bytes, size_t have, size_t size, const struct dz_me
                  struct dz_err *err);
 /* Of a head but for its sums, and the runs that come next. */
 uint32_t dz_mem_index_sum(const struct dz_mem_head *h, const void *runs);
-#define DZ_MEM_INDEX_MAX (sizeof(struct dz_mem_head) + DZ_MEM_ROW_PAGES * sizeof(struct dz_mem_run))
+/* As many bytes as its head says that it needs, which may be a lie; never more than
+ * DZ_MEM_INDEX_MAX. */
+size_t dz_mem_index_size(const void *bytes, size_t have);
+/* Of so many the first page of a row, in SQLite's file, has all: most rows have no more. */
+#define DZ_MEM_INDEX_FIRST (sizeof(struct dz_mem_head) + 18 * sizeof(struct dz_mem_run))
+#define DZ_MEM_INDEX_MAX   (sizeof(struct dz_mem_head) + DZ_MEM_ROW_PAGES * sizeof(struct dz_mem_run))
 int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);
+/* The same for large rows, several of them: with memory that is had at once. */
+int dz_mem_reader_open_large(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);
 void dz_mem_reader_close(struct dz_mem_reader *r);
 int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, struct dz_err *err);
 /* Each piece of row number `row` of m->mem. */

@@ -86,7 +86,7 @@ static int fill_row(struct dz_machine *m, uint32_t row, struct dz_err *err)
     struct dz_mem_reader *r = &m->reader;
     assert(!m->filling); /* reading touches no memory of a program */
     m->filling = true;
-    int rc = r->plain ? 0 : dz_mem_reader_open(r, m->db, err);
+    int rc = r->plain ? 0 : dz_mem_reader_open_large(r, m->db, err);
     if (rc == 0)
         rc = dz_mem_row_each(r, m, row, fill_piece, m, err);
     dz_blob_close(r->blob); /* while one is open the log is not emptied */
@@ -199,14 +199,24 @@ static void on_gone(void *arg, const uint8_t *base)
     }
 }
 
+bool dz_machine_rests(const struct dz_machine *m)
+{
+    return !m->reader.plain;
+}
+
+void dz_machine_rest(struct dz_machine *m)
+{
+    dz_mem_reader_close(&m->reader);
+    m->reader = (struct dz_mem_reader){0};
+}
+
 void dz_mem_unwatch(struct dz_machine *m)
 {
     if (!m->watching)
         return;
     dz_wasm_watch(NULL);
     (void)m->ops->watch(m->ops->arg, NULL, NULL);
-    dz_mem_reader_close(&m->reader);
-    m->reader = (struct dz_mem_reader){0};
+    dz_machine_rest(m);
     m->watching = false;
     m->mem.absent = 0;
 }
@@ -253,8 +263,13 @@ static int name_row(struct dz_machine *m, struct dz_mem_reader *r, uint32_t row,
     if (rc < 0)
         return rc;
     size_t size = dz_blob_size(r->blob);
-    size_t have = size < DZ_MEM_INDEX_MAX ? size : DZ_MEM_INDEX_MAX;
+    size_t have = size < DZ_MEM_INDEX_FIRST ? size : DZ_MEM_INDEX_FIRST;
     rc = dz_blob_read(r->blob, head, have, 0, err);
+    size_t want = rc == 0 ? dz_mem_index_size(head, have) : 0;
+    if (want > have && want <= size) {
+        rc = dz_blob_read(r->blob, head + have, want - have, have, err);
+        have = want;
+    }
     if (rc == 0)
         rc = dz_mem_index(head, have, size, &to, err);
     m->stats.bytes += have;

@@ -198,6 +198,39 @@ TEST(only_what_is_touched_is_laid)
     done(&w);
 }
 
+/* Kilobytes of this process's memory that are its own. */
+static long private_kb(void)
+{
+    char line[128];
+    long kb = 0, n;
+    FILE *f = fopen("/proc/self/smaps_rollup", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "Private_Dirty: %ld", &n) == 1)
+            kb = n;
+    if (f)
+        (void)fclose(f);
+    return kb;
+}
+
+TEST(what_reading_rows_took_is_given_back)
+{
+    struct world w;
+    asleep(&w, 14);
+    CHECK_INT(world_wake(&w), 0);
+    dz_machine_rest(w.machine); /* the host may have touched some */
+    CHECK(is_right(&w, 777));
+    CHECK(!dz_machine_rests(w.machine));
+    long before = private_kb();
+    dz_machine_rest(w.machine);
+    CHECK(dz_machine_rests(w.machine));
+    CHECK(private_kb() <= before - 256); /* a row's bytes, if not a huge page */
+    CHECK(all_right(&w));
+    CHECK(!dz_machine_rests(w.machine));
+    CHECK(world_feed(&w, '2'));
+    sleep_now(&w);
+    done(&w);
+}
+
 /* A pointer that the host is given may go to a system call. */
 TEST(the_host_is_handed_what_is_there)
 {
