@@ -157,6 +157,20 @@ struct used {
 
 static int words; /* about functions */
 
+/* Which functions of the image's modules are used: the zygote of the image may translate
+ * them for the next ones. */
+static void tell_used(struct dz_serve *s)
+{
+    static struct used body;
+    size_t n = DZ_NEST_WARM_MAX;
+    while (s->start.nested && words < USED_MAX &&
+           dz_modules_used(s->machine.modules, body.head.sha256, body.numbers, &n)) {
+        words++;
+        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
+        n = DZ_NEST_WARM_MAX;
+    }
+}
+
 /* Which pages of the heap were written: those after us are given them ahead. Who had to translate
  * has written more than they will. */
 static void tell_written(struct dz_serve *s)
@@ -178,6 +192,8 @@ static void suspend(struct dz_serve *s)
     bool memory = s->up && !s->files_only;
     s->suspend = false;
     dz_ops_cancel(s->ops);
+    if (s->up)
+        tell_used(s); /* it may have been up for less than TELL_NS */
     tell_written(s);
     int rc = memory  ? dz_serve_sleep(s, false, &wake_at, &err)
              : s->up ? give_up_memory(s, &err)
@@ -331,20 +347,6 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
         a.memory_bytes += p->mem_bytes;
     }
     return a;
-}
-
-/* Which functions of the image's modules are used: the zygote of the image may translate
- * them for the next ones. */
-static void tell_used(struct dz_serve *s)
-{
-    static struct used body;
-    size_t n = DZ_NEST_WARM_MAX;
-    while (s->start.nested && words < USED_MAX &&
-           dz_modules_used(s->machine.modules, body.head.sha256, body.numbers, &n)) {
-        words++;
-        say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
-        n = DZ_NEST_WARM_MAX;
-    }
 }
 
 /* Say so when something happened, now and then. Nanoseconds until it may be said; -1: there
