@@ -206,15 +206,16 @@ static int unpack(const struct dz_mem_head *h, const uint8_t **pages, uint8_t *p
 static int each_run(const struct dz_mem_head *h, const uint8_t *runs, const uint8_t *pages,
                     const struct dz_mem_taker *to, struct dz_err *err)
 {
-    uint32_t used = 0;
+    uint32_t used = 0, named = 0;
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < h->runs; i++) {
         struct dz_mem_piece piece = {0};
         memcpy(&piece.run, runs + i * sizeof piece.run, sizeof piece.run);
         if (piece.run.kind > DZ_MEM_BASE || piece.run.count == 0 ||
-            piece.run.count > DZ_MEM_ROW_PAGES ||
+            piece.run.count > DZ_MEM_ROW_PAGES - named ||
             (piece.run.kind == DZ_MEM_BYTES && piece.run.count > h->pages - used))
             return BAD(err, "a run of pages makes no sense");
+        named += piece.run.count;
         if (piece.run.kind == DZ_MEM_BYTES) {
             piece.bytes = pages ? pages + used * PAGE : NULL;
             used += piece.run.count;

@@ -227,7 +227,8 @@ TEST(a_run_is_not_believed)
     RUN_SAYS(1, count, UINT32_MAX, 1);
     RUN_SAYS(2, count, DZ_MEM_ROW_PAGES + 1, 2);
     RUN_SAYS(2, count, 0, 2);
-    RUN_SAYS(2, kind, DZ_MEM_BYTES, 2); /* none are left */
+    RUN_SAYS(2, kind, DZ_MEM_BYTES, 2);          /* none are left */
+    RUN_SAYS(2, count, DZ_MEM_ROW_PAGES - 9, 2); /* 257 with those before */
 }
 
 TEST(what_cannot_be_unpacked_is_refused)
