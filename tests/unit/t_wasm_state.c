@@ -399,6 +399,94 @@ TEST(runs_of_a_table_are_checked)
     rig_close(&first);
 }
 
+/* All of its elements, as versions before 3 wrote them: those are read, and so is that. */
+TEST(a_large_table_may_be_written_whole)
+{
+    enum {
+        RUNS = 3 * (8 + 8) + 8, /* bytes: three of one element, and the end */
+        WHOLE = (LARGE + 5) * 8,
+    };
+    const uint64_t want[LARGE + 5] = {[11] = 1, [12] = 1, [200] = 1, [LARGE + 4] = 1};
+    struct rig first, r;
+    stop_with_large_table(&first, &r);
+    memmove(tape.p + LARGE_RUN + WHOLE, tape.p + LARGE_RUN + RUNS, tape.n - LARGE_RUN - RUNS);
+    memcpy(tape.p + LARGE_RUN, want, sizeof want);
+    tape.n += WHOLE - RUNS;
+    poke32(LARGE_AT + 4, 0);
+    for (uint32_t version = 2; version <= 3; version++) {
+        struct dz_wasm_config cfg = rig_way(1);
+        poke32(AT_VERSION, version);
+        move_on(&r, &first, &cfg);
+        CHECK_INT(r.inst->tables[0]->size, LARGE + 5);
+        CHECK(memcmp(r.inst->tables[0]->elem, want, sizeof want) == 0);
+    }
+    rig_close(&r);
+    rig_close(&first);
+}
+
+/* (global $five externref), (table 300 externref), (table 300 (ref.func 0)), of which ten elements
+ * from $at on are null; (global $at i32 10) and (global $first funcref) never change. */
+static void tables_by_globals(struct mod *m)
+{
+    struct mod_bodies code = {0};
+    *m = (struct mod)MOD_INIT;
+    MOD_SECTION(m, 1, "\x01\x60\x01\x7f\x01\x7f");
+    MOD_SECTION(m, 3, "\x01\x00");
+    MOD_SECTION(m, 4, "\x02\x6f\x00\xac\x02\x40\x00\x70\x00\xac\x02\xd2\x00\x0b");
+    MOD_SECTION(m, 6, "\x02\x7f\x00\x41\x0a\x0b\x70\x00\xd2\x00\x0b");
+    MOD_SECTION(m, 7, "\x01\x03run\x00\x00");
+    MOD_SECTION(m, 9, "\x01\x06\x01\x23\x00\x0b\x70\x02\xd0\x70\x0b\x23\x01\x0b");
+    MOD_BODY(&code, "\x00\x03\x40\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x20\x00");
+    mod_bodies(m, &code);
+}
+
+static void stop_with_tables(struct rig *first, struct rig *r)
+{
+    const struct dz_wasm_config cfg = {.dispatch = DZ_WASM_DISPATCH_SWITCH};
+    struct mod m;
+    tables_by_globals(&m);
+    CHECK_INT(rig_make(first, &m, &cfg, NULL, 0, &err), 0);
+    CHECK_INT(rich_again(r, first, &cfg), 0);
+    CHECK_INT(rig_begin(r, 5), 0);
+    CHECK(rig_waits(rig_step(r)));
+    CHECK(r->inst->tables[1]->elem[9] == 1 && r->inst->tables[1]->elem[10] == 0);
+    r->inst->tables[0]->elem[5] = 77;
+    r->inst->tables[1]->elem[10] = 1; /* where a segment has null, and where it has none */
+    r->inst->tables[1]->elem[299] = 0;
+    CHECK_INT(rig_save(r, &tape, &err), 0);
+}
+
+TEST(what_a_fresh_table_has_is_found_by_constants)
+{
+    struct rig first, r;
+    struct dz_wasm_config cfg = rig_way(1);
+    stop_with_tables(&first, &r);
+    CHECK(tape.n < HEADER + 600);
+    move_on(&r, &first, &cfg);
+    for (uint32_t i = 0; i < LARGE; i++) {
+        CHECK(r.inst->tables[0]->elem[i] == (i == 5 ? 77 : 0));
+        CHECK(r.inst->tables[1]->elem[i] == (i != 299));
+    }
+    rig_close(&r);
+    rig_close(&first);
+}
+
+/* Else a table could be saved that is another one when it is read, or none that fits. */
+TEST(a_global_that_never_changes_has_not)
+{
+    static const struct row rows[] = {
+        {HEADER, 11, "global 0 is not what it always is"},
+        {HEADER, 299, "global 0 is not what it always is"},
+        {HEADER + 4, 1, "global 0 is not what it always is"},
+        {HEADER + 8, 0, "global 1 is not what it always is"},
+    };
+    struct rig first, r;
+    stop_with_tables(&first, &r);
+    refuse_each(&first, rows, DZ_ARRAY_LEN(rows));
+    rig_close(&r);
+    rig_close(&first);
+}
+
 /* Version 1 had no marks; the word that counts them meant nothing. */
 TEST(the_version_before_is_read)
 {
