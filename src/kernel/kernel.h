@@ -64,7 +64,8 @@ struct dz_kernel_limits {
     uint32_t fds;   /* RLIMIT_NOFILE at the start */
     uint32_t ptys;
     uint64_t pipe_bytes;   /* in buffers of all pipes */
-    uint64_t memory_bytes; /* linear memories of all processes, and argv, environ, buffers */
+    uint64_t memory_bytes; /* linear memories and large tables of all processes, and argv,
+                              environ, buffers */
     uint64_t cpu_ns;       /* CPU of one foreground command; 0 = none */
     uint64_t output_bytes; /* of one job to the outside; 0 = none */
 };

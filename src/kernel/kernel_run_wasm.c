@@ -9,7 +9,7 @@
  * Signal handlers are called through the export "__doze_signal" (i32 handler,
  * i32 signal, i32 code); a program without it dies of a signal that it wants to
  * handle. Memory is counted page by page as it is committed, so a memory.grow
- * past the machine's limit fails in the guest as it should.
+ * past the machine's limit fails in the guest as it should; so does a table.grow.
  */
 #include "kernel/kernel_int.h"
 
@@ -18,6 +18,10 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+
+enum {
+    TABLES_FREE = 1 << 20, /* bytes */
+};
 
 /* ---- memory, counted --------------------------------------------------------------- */
 
@@ -34,20 +38,38 @@ static void count(struct dz_task *t)
     p->maxrss = p->maxrss > t->charged ? p->maxrss : t->charged;
 }
 
+static int charge(struct dz_task *t, uint64_t bytes, struct dz_err *err)
+{
+    uint64_t most = t->proc->rlimit[RLIMIT_AS][0];
+    if (t->charged > most || bytes > most - t->charged)
+        return dz_fail(err, DZ_ELIMIT, "the process has as much memory as its limit allows");
+    if (!dz_k_charge(t->kernel, bytes))
+        return dz_fail(err, DZ_ELIMIT, "the machine's memory is used up");
+    t->charged += bytes;
+    return 0;
+}
+
 static int mem_commit(void *ctx, void *base, size_t old, size_t size, struct dz_err *err)
 {
     struct dz_task *t = ctx;
-    if (t->charged + (size - old) > t->proc->rlimit[RLIMIT_AS][0])
-        return dz_fail(err, DZ_ELIMIT, "the process has as much memory as its limit allows");
-    if (!dz_k_charge(t->kernel, size - old))
-        return dz_fail(err, DZ_ELIMIT, "the machine's memory is used up");
-    int rc = dz_wasm_mem_anon.commit(NULL, base, old, size, err);
-    if (rc) {
-        dz_k_uncharge(t->kernel, size - old);
+    int rc = charge(t, size - old, err);
+    if (rc < 0)
         return rc;
+    rc = dz_wasm_mem_anon.commit(NULL, base, old, size, err);
+    if (rc < 0) {
+        dz_k_uncharge(t->kernel, size - old);
+        t->charged -= size - old;
     }
-    t->charged += size - old;
-    return 0;
+    return rc;
+}
+
+/* Of a program as compilers make them tables are no more than its stack, which is not counted
+ * either. */
+static int mem_tables(void *ctx, uint64_t old, uint64_t size)
+{
+    uint64_t had = old > TABLES_FREE ? old - TABLES_FREE : 0;
+    uint64_t has = size > TABLES_FREE ? size - TABLES_FREE : 0;
+    return has > had ? charge(ctx, has - had, NULL) : 0;
 }
 
 static int mem_map_image(void *ctx, void *at, uint32_t index, const uint8_t *image, size_t size,
@@ -91,6 +113,7 @@ static const struct dz_wasm_mem_ops counted = {
     .commit = mem_commit,
     .map_image = mem_map_image,
     .release = mem_release,
+    .tables = mem_tables,
     .keep = mem_keep,
     .reuse = mem_reuse,
     .clear = mem_clear,

@@ -75,6 +75,9 @@ struct dz_wasm_mem_ops {
     int (*map_image)(void *ctx, void *at, uint32_t index, const uint8_t *image, size_t image_size,
                      struct dz_err *err);
     void (*release)(void *ctx, void *base, size_t size);
+    /* The elements of all tables of the store take `size` bytes from now on, instead of `old`: to
+     * count them, or to refuse. NULL: nobody counts. What a store has goes with it. */
+    int (*tables)(void *ctx, uint64_t old, uint64_t size);
     /* All three or none. Making pages is two thirds of copying a process, so a copy takes
      * those of one that has ended: it writes nearly all of them anyway. keep() is release()
      * of a reservation whose first `committed` bytes are; it may hold on to it. reuse() is

@@ -193,23 +193,47 @@ bool dz_wasm_ref_good(const struct wasm_ctx *ctx, const struct wasm_table *t, ui
     return inst < s->inst_count && (uint32_t)(ref - 1) < s->insts[inst]->module->n_funcs;
 }
 
+/* Bytes that are accessible of a reserved table with room for so many elements. */
+static size_t committed(const struct wasm_table *t, uint32_t cap)
+{
+    size_t size = (size_t)cap * sizeof *t->elem;
+    size = (size + DZ_WASM_BULK_CHUNK - 1) / DZ_WASM_BULK_CHUNK * DZ_WASM_BULK_CHUNK;
+    return size < t->reserved ? size : t->reserved;
+}
+
+/* What a process may write counts against its limits, touched or not: so by parts. */
+static bool table_commit(struct wasm_table *t, uint32_t want)
+{
+    size_t old = t->cap ? committed(t, t->cap) : 0, size = committed(t, want);
+    if (size > old && dz_wasm_mem_anon.commit(NULL, t->elem, old, size, NULL) < 0)
+        return false;
+    t->cap =
+        size / sizeof *t->elem < t->size_max ? (uint32_t)(size / sizeof *t->elem) : t->size_max;
+    return true;
+}
+
 /* A table of more than a part's elements lies in a reservation for as many as it may
  * ever have: so growing never copies more than a part. */
-static bool table_reserve(struct wasm_table *t)
+static bool table_reserve(struct wasm_table *t, uint32_t want)
 {
+    struct wasm_table was = *t;
     size_t size = (size_t)t->size_max * sizeof *t->elem;
     void *p;
     t->reserved = (size + DZ_WASM_PAGE - 1) / DZ_WASM_PAGE * DZ_WASM_PAGE;
-    if (dz_wasm_mem_anon.reserve(NULL, t->reserved, &p, NULL) < 0 ||
-        dz_wasm_mem_anon.commit(NULL, p, 0, t->reserved, NULL) < 0) {
-        t->reserved = 0;
+    t->cap = 0;
+    if (dz_wasm_mem_anon.reserve(NULL, t->reserved, &p, NULL) < 0) {
+        *t = was;
         return false;
     }
-    if (t->elem)
-        memcpy(p, t->elem, t->size * sizeof *t->elem);
-    dz_free(t->elem);
     t->elem = p;
-    t->cap = t->size_max;
+    if (!table_commit(t, want)) {
+        dz_wasm_mem_anon.release(NULL, p, t->reserved);
+        *t = was;
+        return false;
+    }
+    if (was.elem)
+        memcpy(p, was.elem, t->size * sizeof *t->elem);
+    dz_free(was.elem);
     return true;
 }
 
@@ -218,8 +242,10 @@ static bool table_room(struct wasm_table *t, uint32_t want)
     const uint32_t part = DZ_WASM_BULK_CHUNK / sizeof *t->elem;
     if (want <= t->cap && t->elem)
         return true;
+    if (t->reserved)
+        return table_commit(t, want);
     if (want > part)
-        return table_reserve(t);
+        return table_reserve(t, want);
     uint32_t cap = t->cap > part / 2 ? part : t->cap * 2;
     if (cap < want)
         cap = want;
@@ -236,9 +262,13 @@ static bool table_room(struct wasm_table *t, uint32_t want)
 
 uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count)
 {
+    struct dz_wasm_store *s = t->store;
     uint32_t old = t->size;
-    if (count > t->size_max - old || !table_room(t, old + count))
+    uint64_t bytes = s->table_bytes + (uint64_t)count * sizeof *t->elem;
+    if (count > t->size_max - old || !table_room(t, old + count) ||
+        (s->mem_ops->tables && s->mem_ops->tables(s->cfg.mem_ctx, s->table_bytes, bytes) < 0))
         return UINT32_MAX;
+    s->table_bytes = bytes;
     t->size += count;
     return old;
 }
@@ -255,12 +285,12 @@ void dz_wasm_table_grow_filled(struct wasm_table *t, uint64_t *to)
     to[3] = fill ? count : 0;
 }
 
-int dz_wasm_table_lay(struct dz_wasm_store *s, const struct dz_wasm_module *m, struct wasm_table *t,
-                      struct dz_err *err)
+int dz_wasm_table_lay(const struct dz_wasm_module *m, struct wasm_table *t, struct dz_err *err)
 {
+    const struct dz_wasm_store *s = t->store;
     uint64_t size = dz_wasm_table_bytes(m->header);
     assert(t->size == 0 && !t->elem);
-    if (!table_reserve(t))
+    if (!table_reserve(t, m->header->table_elems))
         return dz_fail(err, DZ_ENOMEM, "no memory for a table of %u elements", t->size_max);
     t->shared = m->header->table_elems;
     if (s->mem_ops->map_image)

@@ -138,6 +138,7 @@ static int make_table(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err)
     struct wasm_table *t = dz_zalloc(sizeof *t);
     if (!t)
         return dz_fail(err, DZ_ENOMEM, "no memory for table %u", i);
+    t->store = inst->store;
     t->next = inst->store->tables;
     inst->store->tables = t;
     inst->tables[i] = t;
@@ -145,7 +146,7 @@ static int make_table(struct dz_wasm_inst *inst, uint32_t i, struct dz_err *err)
     t->size_max = t->declared_max < limit ? t->declared_max : limit;
     t->type = (uint8_t)d->type;
     if (i == 0 && has_table_image(inst)) {
-        int rc = dz_wasm_table_lay(inst->store, inst->module, t, err);
+        int rc = dz_wasm_table_lay(inst->module, t, err);
         if (rc < 0)
             return rc;
     }

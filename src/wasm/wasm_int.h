@@ -134,6 +134,7 @@ struct wasm_table {
     uint32_t size_max; /* what table.grow may reach */
     uint32_t declared_max;
     uint8_t type;
+    struct dz_wasm_store *store;
     struct wasm_table *next;
 };
 
@@ -227,6 +228,7 @@ struct dz_wasm_store {
     uint32_t inst_count, inst_cap;
     struct wasm_mem *mems;
     struct wasm_table *tables;
+    uint64_t table_bytes; /* of the elements of all */
     struct wasm_exn *exns;
     uint32_t exn_cap;
     uint32_t exn_count;      /* entries ever used; free ones have live == 0 */

@@ -86,8 +86,7 @@ uint32_t dz_wasm_table_grow(struct wasm_table *t, uint32_t count);
  * and the operands of the table.fill that is left to do. */
 void dz_wasm_table_grow_filled(struct wasm_table *t, uint64_t *to);
 /* Begin a table with the module's image of it. DZ_ENOMEM, or what mapping says. */
-int dz_wasm_table_lay(struct dz_wasm_store *s, const struct dz_wasm_module *m, struct wasm_table *t,
-                      struct dz_err *err);
+int dz_wasm_table_lay(const struct dz_wasm_module *m, struct wasm_table *t, struct dz_err *err);
 /* Elements [at, at + count) become `from`. Pages of the module's that hold the same already
  * are left as they are, so that they stay shared. */
 void dz_wasm_table_put(struct wasm_table *t, uint32_t at, const uint64_t *from, uint32_t count);

@@ -150,6 +150,7 @@ void dz_wasm_store_reset(struct dz_wasm_store *s)
         dz_wasm_table_release(t);
         dz_free(t);
     }
+    s->table_bytes = 0;
 }
 
 void dz_wasm_store_free(struct dz_wasm_store *s)

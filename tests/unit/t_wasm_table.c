@@ -7,6 +7,7 @@
 #include "wasm/wasm_rt.h"
 #include "wasm_rig.h"
 
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -318,6 +319,100 @@ TEST(a_second_instance_of_a_store_fills_its_own)
     CHECK_INT(call(&b, "call", FIRST + 1, 0), 11);
     rig_close(&a);
     close_file(&r);
+}
+
+/* --- what it costs -------------------------------------------------------------------------- */
+
+/* Bytes that this process may write to: the system limits them, touched or not. */
+static size_t writable(void)
+{
+    char line[128];
+    size_t kb = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f && fgets(line, sizeof line, f))
+        (void)sscanf(line, "VmData: %zu kB", &kb);
+    if (f)
+        (void)fclose(f);
+    return kb << 10;
+}
+
+static void growable(struct mod *m)
+{
+    struct mod elems = {0};
+    mod_byte(&elems, 2);
+    add_segment(&elems, FIRST, ITEMS);
+    add_segment(&elems, SECOND, ITEMS);
+    with_table(m, &elems, "\x01\x70\x00\xb8\x17", 5);
+}
+
+TEST(a_table_that_may_grow_takes_what_it_has)
+{
+    enum {
+        MORE = 200000,
+    };
+    struct mod m;
+    struct rig r;
+    growable(&m);
+    CHECK_INT(rig_prepare(&r, m.p, m.n, &err), 0);
+    size_t before = writable();
+    CHECK(before > 0);
+    const struct dz_wasm_config cfg = rig_way(1);
+    CHECK_INT(rig_instantiate(&r, &cfg, NULL, 0, &err), 0);
+    CHECK_INT(r.module->header->table_elems, ELEMS);
+    CHECK(writable() - before < (size_t)DZ_WASM_TABLE_MAX * sizeof(uint64_t) / 4);
+    for (uint32_t n = 0; n < MORE; n += 1000)
+        CHECK_INT(call(&r, "grow", 1000, 0), MIN + n);
+    (void)call(&r, "set", MIN + MORE - 1, FIRST);
+    CHECK_INT(call(&r, "call", MIN + MORE - 1, 0), 10);
+    CHECK_INT(call(&r, "call", ELEMS - 1, 0), 11);
+    CHECK(r.inst->tables[0]->elem[MIN + MORE - 2] == 0);
+    CHECK_INT(call(&r, "grow", DZ_WASM_TABLE_MAX, 0), UINT32_MAX);
+    CHECK_INT(call(&r, "grow", DZ_WASM_TABLE_MAX - MIN - MORE, 0), MIN + MORE);
+    CHECK_INT(call(&r, "grow", 1, 0), UINT32_MAX);
+    (void)call(&r, "set", DZ_WASM_TABLE_MAX - 1, FIRST);
+    CHECK_INT(call(&r, "call", DZ_WASM_TABLE_MAX - 1, 0), 10);
+    rig_close(&r);
+}
+
+static uint64_t counted, most;
+
+static int count_tables(void *ctx, uint64_t old, uint64_t size)
+{
+    (void)ctx;
+    CHECK_INT(old, counted);
+    if (size > most)
+        return DZ_ELIMIT;
+    counted = size;
+    return 0;
+}
+
+TEST(tables_are_counted)
+{
+    struct mod m;
+    struct rig r, again;
+    growable(&m);
+    CHECK_INT(rig_prepare(&r, m.p, m.n, &err), 0);
+    again = r;
+    ops = dz_wasm_mem_anon;
+    ops.tables = count_tables;
+    const struct dz_wasm_config cfg = config(1);
+    most = MIN * sizeof(uint64_t) - 1;
+    counted = 0;
+    CHECK_INT(rig_instantiate(&r, &cfg, NULL, 0, &err), DZ_ENOMEM);
+    dz_wasm_store_free(r.store);
+    most = (MIN + 100) * sizeof(uint64_t);
+    CHECK_INT(rig_instantiate(&again, &cfg, NULL, 0, &err), 0);
+    CHECK_INT(counted, MIN * sizeof(uint64_t));
+    CHECK_INT(call(&again, "grow", 101, 0), UINT32_MAX);
+    CHECK_INT(call(&again, "grow", 100, 0), MIN);
+    CHECK_INT(call(&again, "grow", 1, 0), UINT32_MAX);
+    CHECK_INT(counted, most);
+    counted = 0; /* of the copy */
+    struct rig c = copy_of(&again);
+    CHECK_INT(counted, most);
+    CHECK_INT(call(&c, "call", FIRST, 0), 10);
+    rig_close(&c);
+    rig_close(&again);
 }
 
 TORTURE(a_table_without_memory)
