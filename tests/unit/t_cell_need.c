@@ -5,9 +5,12 @@
 #include "../lib/dice.h"
 #include "../lib/need_ops.h"
 #include "base/fd.h"
+#include "base/mem.h"
 #include "machine/machine_mem.h"
 #include "tap.h"
 #include "wasm/wasm_rt.h"
+
+#include <sys/wait.h>
 
 enum {
     PAGE = DZ_MACHINE_PAGE,
@@ -309,6 +312,78 @@ TEST(rounds_of_chance)
     CHECK(all_right(&w));
     CHECK_INT(world_damage(&w), 0);
     done(&w);
+}
+
+/* It goes on with what it has, and has got no more to get: the next sleep is as good. */
+TEST(a_sleep_that_fails_at_the_disk_is_done_again)
+{
+    static const struct {
+        unsigned call;
+        long n;
+    } fails[] = {{DZ_DB_SIM_WRITE, 0}, {DZ_DB_SIM_WRITE, 1}, {DZ_DB_SIM_SYNC, 0}};
+    struct world w;
+    asleep(&w, 5);
+    CHECK_INT(world_wake(&w), 0);
+    for (uint32_t i = 0; i < DZ_ARRAY_LEN(fails); i++) {
+        for (uint32_t page = 0; page < 2 * DZ_MEM_AHEAD; page++)
+            put_page(&w, page * 3, 20000 + i * PAGES + page);
+        dz_db_sim_fail_at(w.sim, 1U << fails[i].call, fails[i].n, EIO, false);
+        CHECK(world_sleep(&w) < 0);
+        CHECK(dz_db_sim_failed(w.sim));
+        dz_db_sim_fail_at(w.sim, 0, -1, 0, false);
+        CHECK(is_right(&w, 3) && is_right(&w, PAGES - 1));
+    }
+    sleep_now(&w);
+    CHECK_INT(world_wake(&w), 0);
+    CHECK(all_right(&w));
+    CHECK_INT(world_damage(&w), 0);
+    done(&w);
+}
+
+/* In a child, for memory ahead is had once: 1: something is wrong; 2: n allocations do not happen.
+ */
+static int sleep_without(struct world *w, long n)
+{
+    dz_mem_fail_at(n, false);
+    int rc = world_sleep(w);
+    bool failed = dz_mem_failed();
+    dz_mem_fail_at(-1, false);
+    if ((rc < 0 && !failed) || !all_right(w))
+        return 1;
+    if (rc < 0 && world_sleep(w) < 0)
+        return 1;
+    world_tidy(w);
+    world_crash(w);
+    if (world_wake(w) < 0 || !all_right(w) || world_damage(w) != 0)
+        return 1;
+    return failed ? 0 : 2;
+}
+
+TEST(a_sleep_without_memory_is_done_again)
+{
+    struct world w;
+    int status = 0;
+    long n = 0;
+    world_new(&w, 6);
+    more_memory(&w);
+    CHECK_INT(world_start(&w), 0);
+    for (uint32_t page = 0; page < 3 * DZ_MEM_AHEAD; page++)
+        put_page(&w, page, 1 + page);
+    world_feed(&w, '1');
+    sleep_now(&w);
+    CHECK_INT(world_wake(&w), 0);
+    for (uint32_t page = 0; page < 2 * DZ_MEM_AHEAD; page++)
+        put_page(&w, page, 5000 + page);
+    for (; status == 0 && n < 1000; n++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(sleep_without(&w, n));
+        CHECK_INT(waitpid(child, &status, 0), child);
+    }
+    CHECK(n > 20);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+    world_crash(&w);
+    world_free(&w);
 }
 
 TEST(memory_grows_behind_what_is_absent)

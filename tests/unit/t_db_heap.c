@@ -4,6 +4,7 @@
  * thread takes them and another gives them back.
  */
 #include "../lib/dice.h"
+#include "base/mem.h"
 #include "base/vm.h"
 #include "db/db_int.h"
 #include "tap.h"
@@ -11,6 +12,8 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     BLOCKS = 500,
@@ -128,8 +131,22 @@ enum {
     OWN = 100000,
 };
 
+/* A sanitizer wants to see each block: there SQLite's are the C library's. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PLAIN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PLAIN 1
+#endif
+#endif
+#ifndef PLAIN
+#define PLAIN 0
+#endif
+
 static unsigned char *ahead(void)
 {
+    if (PLAIN)
+        SKIP("SQLite's blocks are the C library's");
     CHECK_INT(dz_db_init(NULL), 0);
     void *warm = sqlite3_malloc(CACHED);
     sqlite3_free(warm); /* SQLite's lists are not part of this */
@@ -186,4 +203,70 @@ TEST(when_memory_ahead_is_used_up_the_heap_goes_on)
     for (int i = 0; i < 1000; i++)
         CHECK(sqlite3_malloc(CACHED) != NULL);
     (void)use_heap((void *)(uintptr_t)5);
+}
+
+/* What a child of fork does with its parent's is its own affair. */
+TEST(a_copy_of_the_process_goes_on_with_it)
+{
+    unsigned char *own = ahead(), *page = sqlite3_malloc(CACHED), *value = sqlite3_malloc(VALUE);
+    memset(page, 1, CACHED);
+    memset(value, 2, VALUE);
+    pid_t child = fork();
+    if (child == 0) {
+        memset(own, 8, OWN);
+        sqlite3_free(page);
+        sqlite3_free(value);
+        unsigned char *again = sqlite3_malloc(VALUE);
+        memset(again, 3, VALUE);
+        bool fine = again == value && dz_db_ahead(AHEAD_PAGES, OWN) == NULL;
+        (void)use_heap((void *)(uintptr_t)6);
+        _exit(fine ? 0 : 1);
+    }
+    int status = -1;
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK_INT(status, 0);
+    CHECK(own[0] == 7 && own[OWN - 1] == 7 && page[CACHED - 1] == 1 && value[VALUE - 1] == 2);
+    (void)use_heap((void *)(uintptr_t)7);
+}
+
+/* Sizes around what is lent: each block is whole, and what one slot is too small for comes from the
+ * other, or from the heap. */
+TEST(lent_blocks_are_whole_whatever_their_size)
+{
+    uint64_t dice = 77;
+    struct held held[4] = {0};
+    (void)ahead();
+    for (int step = 0; step < 3000; step++) {
+        struct held *h = &held[dice_below(&dice, 4)];
+        if (h->p && dice_below(&dice, 3) == 0) {
+            CHECK(whole(h));
+            sqlite3_free(h->p);
+            *h = (struct held){0};
+            continue;
+        }
+        if (!h->p)
+            h->mark = (unsigned char)(1 + dice_below(&dice, 255));
+        set(h, 60000 + (int)dice_below(&dice, 12) * 1000 + (int)dice_below(&dice, 3) * 100000);
+    }
+    for (int i = 0; i < 4; i++)
+        sqlite3_free(held[i].p);
+}
+
+TEST(memory_ahead_that_there_is_none_of)
+{
+    struct held page = {.mark = 1}, value = {.mark = 2};
+    CHECK_INT(dz_db_init(NULL), 0);
+    for (int at = 0; at < 2; at++) { /* no addresses, no memory behind them */
+        dz_mem_fail_at(at, false);
+        CHECK(dz_db_ahead(AHEAD_PAGES, OWN) == NULL);
+        CHECK(dz_mem_failed());
+        dz_mem_fail_at(-1, false);
+        set(&page, CACHED);
+        set(&value, VALUE);
+    }
+    CHECK(dz_db_ahead(AHEAD_PAGES, DZ_VM_HUGE) == NULL);
+    CHECK(dz_db_ahead(AHEAD_PAGES, OWN) != NULL);
+    CHECK(whole(&page) && whole(&value));
+    sqlite3_free(page.p);
+    sqlite3_free(value.p);
 }
