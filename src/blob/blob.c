@@ -88,6 +88,21 @@ int dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n, struc
     return out->ops->write(out, data, n, err);
 }
 
+int dz_blob_out_sync(struct dz_blob_out *out, struct dz_err *err)
+{
+    return out->ops->sync ? out->ops->sync(out, err) : 0;
+}
+
+int dz_blob_out_rename(struct dz_blob_out *out, const char *key, struct dz_err *err)
+{
+    int rc = check_key(key, err);
+    if (rc == 0 && !out->ops->rename)
+        rc = dz_fail(err, DZ_EUNSUPPORTED, "write %s: an object keeps its key here", key);
+    if (rc == 0)
+        out->ops->rename(out, key);
+    return rc;
+}
+
 int dz_blob_out_commit(struct dz_blob_out *out, struct dz_err *err)
 {
     return out->ops->commit(out, err);

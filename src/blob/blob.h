@@ -91,6 +91,8 @@ struct dz_blob_out_ops {
     int (*write)(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *err);
     int (*commit)(struct dz_blob_out *out, struct dz_err *err);
     void (*close)(struct dz_blob_out *out);
+    int (*sync)(struct dz_blob_out *out, struct dz_err *err); /* these two may be NULL */
+    void (*rename)(struct dz_blob_out *out, const char *key);
 };
 struct dz_blob_out {
     const struct dz_blob_out_ops *ops;
@@ -105,6 +107,11 @@ DZ_NODISCARD int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz
                                   struct dz_err *err);
 DZ_NODISCARD int dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n,
                                    struct dz_err *err);
+/* Ahead: what was written is durable, and the commit waits for the name only. Nothing may be
+ * written after it. */
+DZ_NODISCARD int dz_blob_out_sync(struct dz_blob_out *out, struct dz_err *err);
+/* The commit makes it this object. DZ_EUNSUPPORTED: this store cannot. */
+DZ_NODISCARD int dz_blob_out_rename(struct dz_blob_out *out, const char *key, struct dz_err *err);
 /* The object is there, whole and durable. After a failure it may be there or not;
  * what was there before is not damaged. */
 DZ_NODISCARD int dz_blob_out_commit(struct dz_blob_out *out, struct dz_err *err);

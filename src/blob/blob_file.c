@@ -41,7 +41,8 @@ struct file_out {
     struct file_store *store;
     char temp[NAME_TEXT];
     char key[DZ_BLOB_KEY_MAX + 1];
-    bool done; /* renamed: nothing to remove */
+    bool done;   /* renamed: nothing to remove */
+    bool synced; /* its bytes are */
 };
 
 static struct file_store *store_of(struct dz_blobs *s)
@@ -89,10 +90,23 @@ static int out_write(struct dz_blob_out *out, const void *data, size_t n, struct
     return dz_fd_write(out->fd, data, n, err);
 }
 
-static int sync_bytes(const struct file_out *o, struct dz_err *err)
+static int sync_bytes(struct file_out *o, struct dz_err *err)
 {
-    return fsync(o->head.fd) < 0 ? dz_fail_sys(err, errno, "sync %s/%s", o->store->path, o->key)
-                                 : 0;
+    if (!o->synced && fsync(o->head.fd) < 0)
+        return dz_fail_sys(err, errno, "sync %s/%s", o->store->path, o->key);
+    o->synced = true;
+    return 0;
+}
+
+static int out_sync(struct dz_blob_out *out, struct dz_err *err)
+{
+    return sync_bytes((struct file_out *)out, err);
+}
+
+static void out_rename(struct dz_blob_out *out, const char *key)
+{
+    struct file_out *o = (struct file_out *)out;
+    (void)snprintf(o->key, sizeof o->key, "%s", key);
 }
 
 static int out_commit(struct dz_blob_out *out, struct dz_err *err)
@@ -120,7 +134,8 @@ static void out_close(struct dz_blob_out *out)
     dz_free(o);
 }
 
-static const struct dz_blob_out_ops out_ops = {out_write, out_commit, out_close};
+static const struct dz_blob_out_ops out_ops = {out_write, out_commit, out_close, out_sync,
+                                               out_rename};
 
 static int file_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
                          struct dz_err *err)

@@ -130,6 +130,7 @@ static void run_pool(void *arg)
     e->pool_due = false;
     if (dz_cell_pool_run(e->pool, &err) < 0)
         dz_log(DZ_LOG_WARN, "pool_failed", dz_log_err(&err));
+    dz_ready_fill(e);
 }
 
 static void on_pool(void *arg, int events)
@@ -252,7 +253,9 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     dz_list_init(&e->uses_waiting);
     dz_list_init(&e->untold);
     dz_list_init(&e->builds);
-    int rc = open_all(e, opts, err);
+    int rc = dz_ready_init(&e->ready, err);
+    if (rc == 0)
+        rc = open_all(e, opts, err);
     if (rc < 0) {
         dz_engine_free(e);
         return rc;
@@ -275,6 +278,7 @@ int dz_engine_recover_some(struct dz_engine *e, int64_t until_ms, struct dz_err 
             *err = e->claims.err;
     }
     e->recovered = true;
+    dz_ready_fill(e);
     dz_timer_after(e->sweep, 0);
     dz_timer_after(e->measure, 0);
     return rc;
@@ -438,6 +442,7 @@ void dz_engine_free(struct dz_engine *e)
     dz_engine_images_forget(e, NULL);
     dz_map_release(&e->image_cache);
     dz_image_store_close(e->images);
+    dz_ready_release(&e->ready);
     dz_blobs_free(e->cold.live);
     dz_blobs_free(e->cold.store);
     dz_blobs_free(e->share);

@@ -18,6 +18,8 @@
 #include "cold/cold.h"
 #include "engine/engine.h"
 
+#include <pthread.h>
+
 /* A sandbox that has a cell, or somebody who waits for one.
  *
  *   NONE --start--> STARTING --up--> UP --suspend--> STOPPING --> NONE
@@ -138,6 +140,18 @@ struct dz_engine_ear {
     void *arg;
 };
 
+/* engine_ready.c: files of new sandboxes, made ahead. */
+enum {
+    DZ_ENGINE_READY = 4,
+};
+struct dz_ready {
+    pthread_mutex_t lock; /* of outs and count: workers take them */
+    struct dz_blob_out *outs[DZ_ENGINE_READY];
+    size_t count;
+    bool made;    /* the lock */
+    bool filling; /* a worker is at it */
+};
+
 struct dz_engine {
     struct dz_loop *loop;
     struct dz_cell_pool *pool;
@@ -148,6 +162,7 @@ struct dz_engine {
     struct dz_cold cold;
     struct dz_blobs *snapshots;
     struct dz_blobs *share; /* public files, each until it is open */
+    struct dz_ready ready;
     struct dz_keeper *keeper;
     struct dz_image_store *images;
     char *data_path, *live_path;
@@ -242,6 +257,18 @@ void dz_engine_pool_used(struct dz_engine *e);  /* engine.c: a cell was taken fr
 
 int dz_engine_builds_sweep(struct dz_engine *e, struct dz_err *err);
 void dz_engine_builds_free(struct dz_engine *e);
+
+/* --- engine_ready.c ----------------------------------------------------------------------------
+ */
+
+int dz_ready_init(struct dz_ready *r, struct dz_err *err);
+void dz_ready_release(struct dz_ready *r);
+/* The caller's; NULL: there is none. Any thread. */
+struct dz_blob_out *dz_ready_take(struct dz_ready *r);
+size_t dz_ready_count(struct dz_ready *r);
+void dz_ready_fill(struct dz_engine *e); /* soon; where it is time for that */
+/* An empty disk. Any thread. */
+int dz_ready_write(struct dz_blob_out *out, struct dz_err *err);
 
 /* --- engine_image.c -------------------------------------------------------------------------- */
 

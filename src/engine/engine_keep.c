@@ -118,10 +118,13 @@ static void keep_idle(void *arg, const struct dz_instance *row, struct dz_keeper
 static int keep_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
                      struct dz_err *err)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     (void)arg, (void)row;
-    int rc = dz_vfs_template_sleeper(&t, err);
-    return rc < 0 ? rc : dz_blob_out_write(out, t.p, t.len, err);
+    return dz_ready_write(out, err);
+}
+
+static struct dz_blob_out *keep_ready(void *arg)
+{
+    return dz_ready_take(&((struct dz_engine *)arg)->ready);
 }
 
 /* --- what must look inside a file ------------------------------------------------------------- */
@@ -188,6 +191,7 @@ const struct dz_keeper_ops dz_engine_keeper_ops = {
     .stop = keep_stop,
     .kill = keep_kill,
     .make = keep_make,
+    .ready = keep_ready,
     .settle = keep_settle,
     .carry = keep_carry,
     .awaited = keep_awaited,

@@ -77,7 +77,10 @@ struct dz_keeper_ops {
 
     /* These block; they are called on workers, and by recovery on the loop's thread. */
     int (*make)(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
-                struct dz_err *err);                              /* an empty disk for it */
+                struct dz_err *err); /* an empty disk for it */
+    /* One that was made ahead, of which only the name is missing; NULL: there is none. May be
+     * NULL. */
+    struct dz_blob_out *(*ready)(void *arg);
     int (*settle)(void *arg, const char *id, struct dz_err *err); /* log into file, log gone */
     int (*carry)(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err);
 

@@ -94,6 +94,10 @@ static int work_make(struct op *op, struct dz_err *err)
     DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
     const struct dz_keeper_opts *o = &op->k->opts;
     char key[DZ_COLD_KEY];
+    out = o->ops->ready ? o->ops->ready(o->arg) : NULL;
+    if (out && dz_blob_out_rename(out, dz_cold_key(op->slot->id, DZ_COLD_LIVE, key), err) == 0)
+        return dz_blob_out_commit(out, err);
+    dz_blob_out_close(DZ_TAKE_PTR(out));
     int rc =
         dz_blob_out_open(o->cold.live, dz_cold_key(op->slot->id, DZ_COLD_LIVE, key), &out, err);
     if (rc == 0)

@@ -32,7 +32,7 @@ static int memory_write(struct dz_blob_out *out, const void *data, size_t n, str
     dz_buf_add(&((struct memory_out *)out)->bytes, data, n);
     return ((struct memory_out *)out)->bytes.err;
 }
-static const struct dz_blob_out_ops out_ops = {memory_write, NULL, NULL};
+static const struct dz_blob_out_ops out_ops = {.write = memory_write};
 
 static struct memory_out make_out(void)
 {

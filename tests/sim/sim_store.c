@@ -125,7 +125,8 @@ static void out_close(struct dz_blob_out *out)
     free(o);
 }
 
-static const struct dz_blob_out_ops out_ops = {out_write, out_commit, out_close};
+static const struct dz_blob_out_ops out_ops = {
+    .write = out_write, .commit = out_commit, .close = out_close};
 
 static int sim_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,
                         struct dz_err *err)

@@ -83,6 +83,25 @@ TEST(an_object_is_there_after_commit_and_not_before)
     close_all(s);
 }
 
+TEST(what_is_written_ahead_gets_its_name_with_the_commit)
+{
+    struct dz_blobs *s = open_empty();
+    struct dz_blob_out *out = NULL;
+    uint64_t size = 77;
+    CHECK_INT(dz_blob_out_open(s, "ahead", &out, NULL), 0);
+    CHECK_INT(dz_blob_out_write(out, "hello", 5, NULL), 0);
+    CHECK_INT(dz_blob_out_sync(out, NULL), 0);
+    CHECK_INT(dz_blob_out_rename(out, "../a", NULL), DZ_EINVAL);
+    CHECK_INT(dz_blobs_stat(s, "ahead", &size, NULL), DZ_ENOENT);
+    int rc = dz_blob_out_rename(out, "a.b", NULL);
+    CHECK(rc == 0 || rc == DZ_EUNSUPPORTED);
+    CHECK_INT(dz_blob_out_commit(out, NULL), 0);
+    dz_blob_out_close(out);
+    CHECK(holds(s, rc == 0 ? "a.b" : "ahead", "hello", 5));
+    CHECK_INT(dz_blobs_stat(s, rc == 0 ? "ahead" : "a.b", &size, NULL), DZ_ENOENT);
+    close_all(s);
+}
+
 TEST(a_commit_replaces_and_old_readers_keep_what_they_read)
 {
     struct dz_blobs *s = open_empty();

@@ -680,6 +680,25 @@ TEST(of_a_creation_that_fails_nothing_is_left_when_it_says_so)
 /* --- the end -------------------------------------------------------------------------------------
  */
 
+TEST(new_sandboxes_have_files_that_were_made_ahead)
+{
+    struct rig r;
+    char name[16];
+    rig_open(&r);
+    UNTIL(&r, dz_ready_count(&r.e->ready) == DZ_ENGINE_READY && !r.e->ready.filling);
+    r.e->ready.filling = true;                      /* none are made */
+    for (int i = 1; i < DZ_ENGINE_READY + 2; i++) { /* and the last has none, and is made itself */
+        (void)snprintf(name, sizeof name, "b%d", i);
+        rig_create(&r, name);
+        CHECK_INT(dz_ready_count(&r.e->ready), i < DZ_ENGINE_READY ? DZ_ENGINE_READY - i : 0);
+        run_well(&r, name);
+    }
+    r.e->ready.filling = false;
+    rig_create(&r, "c");
+    UNTIL(&r, dz_ready_count(&r.e->ready) == DZ_ENGINE_READY && !r.e->ready.filling);
+    rig_close(&r);
+}
+
 /* Takes nothing, and notes what it is sent. */
 struct slow {
     uint64_t first, next;
