@@ -165,8 +165,9 @@ void bench_box_new(struct bench_box *x, const struct bench_base *base)
         bench_die("a disk", &err);
 }
 
-void bench_box_take(struct bench_box *x, bool fresh)
+static void take_cell(struct bench_box *x, bool fresh, bool asleep)
 {
+    const struct dz_cell_sleeper sleeper = {.id = x->id, .window = DZ_CELL_WINDOW};
     static const char *const env[] = {"PATH=/bin:/usr/bin", "HOME=/", NULL};
     const struct bench_base *b = x->base;
     struct dz_err err = {0};
@@ -180,10 +181,27 @@ void bench_box_take(struct bench_box *x, bool fresh)
                               .env = env,
                               .policy = dz_policy_find("posix"),
                               .many = true,
-                              .fresh = fresh};
+                              .fresh = fresh,
+                              .hold = asleep,
+                              .go = asleep,
+                              .sleepers = &sleeper,
+                              .sleeper_count = asleep};
     x->ready = x->up = x->live = x->over = x->copied = x->asleep = x->gone = false;
     if (dz_cell_pool_start(pool, &s, &x->cell, &err) < 0)
         bench_die("start", &err);
+}
+
+void bench_box_take(struct bench_box *x, bool fresh)
+{
+    take_cell(x, fresh, false);
+}
+
+void bench_box_start_asleep(struct bench_box *x)
+{
+    take_cell(x, false, true);
+    x->exec = 1; /* the first of those that are named */
+    if (dz_cell_exec_attach(x->cell, x->exec, x->offset, NULL) < 0)
+        bench_die("attach", NULL);
 }
 
 void bench_box_put(struct bench_box *x, const char *path, const void *bytes, size_t size)
@@ -211,10 +229,9 @@ void bench_box_run(struct bench_box *x, const char *const *argv, bool open_stdin
 {
     static int next;
     struct dz_err err = {0};
-    char id[32];
-    (void)snprintf(id, sizeof id, "exe_%d", ++next);
+    (void)snprintf(x->id, sizeof x->id, "exe_%d", ++next);
     const struct dz_cell_exec e = {
-        .id = id, .argv = argv, .attach = true, .open_stdin = open_stdin};
+        .id = x->id, .argv = argv, .attach = true, .open_stdin = open_stdin};
     if (dz_cell_exec(x->cell, &e, &x->exec, &err) < 0)
         bench_die("run", &err);
 }
@@ -232,6 +249,8 @@ void bench_box_say(struct bench_box *x, const void *bytes, size_t n)
         bench_box_step(x);
     if (dz_cell_exec_input(x->cell, x->exec, bytes, n, NULL) != (int64_t)n)
         bench_die("input", NULL);
+    if (dz_cell_begin(x->cell, NULL) < 0)
+        bench_die("begin", NULL);
     bench_box_hear(x);
 }
 

@@ -42,6 +42,7 @@ struct bench_box {
     int disk, wal;
     struct dz_cell *cell;
     uint32_t exec;
+    char id[16];     /* of that command; "": it is the image's */
     uint64_t offset; /* of its output */
     size_t said;     /* bytes, ever */
     char last[64];   /* of the last output */
@@ -68,6 +69,8 @@ void bench_box_run(struct bench_box *x, const char *const *argv, bool open_stdin
 void bench_box_step(struct bench_box *x);                             /* one event */
 void bench_box_say(struct bench_box *x, const void *bytes, size_t n); /* and hear an answer */
 void bench_box_hear(struct bench_box *x);                             /* some output */
+/* What it waits for goes with its start: the next bench_box_say() begins it, as the daemon does. */
+void bench_box_start_asleep(struct bench_box *x);
 void bench_box_wake(struct bench_box *x);    /* until its command is attached */
 void bench_box_woken(struct bench_box *x);   /* the same of a cell that is started */
 void bench_box_suspend(struct bench_box *x); /* until it is durable */

@@ -4,9 +4,10 @@
  *
  * In cells of a pool, as the daemon has them, and from its side of the socket: a wake from
  * dz_cell_pool_start() to the first byte that the woken program says, another sandbox each
- * time; a sleep from the request to "it is durable"; a fork from the request to the source
- * until the child, in a cell of its own, runs. tests/guests/dirty.c is the program whose
- * memory is of a known size; the shell is the base's, CPython the image python's
+ * time, what it waits for sent with the start as the daemon does; a sleep from the request to "it
+ * is durable"; a fork from the request to the source until the child, in a cell of its own, runs.
+ * tests/guests/dirty.c is the program whose memory is of a known size; the shell is the base's,
+ * CPython the image python's
  * (`make test-images`; DOZE_DATA). The yardsticks are posix_spawn of /bin/true, and as many
  * bytes written to a file of the same disk and fdatasync.
  *
@@ -276,6 +277,12 @@ static void start_counted(struct op *o, struct bench_box *x, bool fresh)
     o->began += bench_cell_cpu_us(x);
 }
 
+static void start_asleep_counted(struct op *o, struct bench_box *x)
+{
+    bench_box_start_asleep(x);
+    o->began += bench_cell_cpu_us(x);
+}
+
 static void attach(struct bench_box *x)
 {
     while (!x->live)
@@ -316,8 +323,7 @@ static int wake(struct bench *b, void *arg, long count)
         struct bench_box *x = next_of(w->kind);
         bench_pool_settle(BENCH_AHEAD);
         begin(b, w->op, 0);
-        start_counted(w->op, x, false);
-        attach(x);
+        start_asleep_counted(w->op, x);
         tell(x, w);
         end(b, w->op, bench_cell_cpu_us(x));
         bench_box_suspend(x);
