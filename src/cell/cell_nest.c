@@ -87,11 +87,10 @@ static long fork_for_parent(void)
 /* Unless somebody waits already. */
 static void get_ready(int fd, const struct dz_os_dirty *dirty)
 {
-    static const char *const libraries[] = {"libc.so", "libsqlite3.so", "liblz4.so", NULL};
     struct pollfd p = {.fd = fd, .events = POLLIN};
     if (poll(&p, 1, 0) != 0)
         return;
-    dz_os_warm(libraries, dirty);
+    dz_os_warm(dirty);
     dz_machine_warm();
     dz_serve_warm();
 }
@@ -173,10 +172,11 @@ static void on_warm(const struct dz_frame *f, const uint8_t *payload)
 
 DZ_NORETURN static void serve(void)
 {
+    static const char *const libraries[] = {"libc.so", "libsqlite3.so", "liblz4.so", NULL};
     static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
     struct dz_frame f;
     struct dz_frame_fds fds;
-    dz_os_warm_plan();
+    dz_os_warm_plan(libraries);
     for (;;) {
         if (dz_frame_receive_fds(nest.control, &f, payload, true, &fds, NULL) < 0)
             _exit(0); /* the pool is gone */

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "cell/cell_host.h"
 #include "cell/cell_nest.h"
+#include "os/os_warm.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -39,7 +40,6 @@ enum {
     WARM_MAX = 1024,  /* words about functions that a zygote gets */
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
-    PAGES = 1024,       /* of a heap, of which it is known who was told of them */
     REAP_MAX = 1 << 16, /* children whose cells were freed before their pid came */
 };
 
@@ -65,7 +65,7 @@ struct zygote {
     size_t waiting_count; /* the oldest first */
     size_t stale;         /* of them: forked before the zygote had much of what it has now */
     int warmed;
-    uint8_t written[PAGES / 8]; /* of the heap: it was told of these, a bit each */
+    uint8_t written[DZ_OS_WARM_PAGES / 8]; /* pages: it was told of these, a bit each */
 };
 
 struct failure {
@@ -425,7 +425,7 @@ static size_t news(struct zygote *z, const uint8_t *payload, size_t size)
         uint32_t page;
         memcpy(&page, payload + at, sizeof page);
         uint8_t bit = (uint8_t)(1u << page % 8);
-        if (page >= PAGES || z->written[page / 8] & bit)
+        if (page >= DZ_OS_WARM_PAGES || z->written[page / 8] & bit)
             continue;
         z->written[page / 8] |= bit;
         n++;

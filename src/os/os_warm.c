@@ -26,20 +26,31 @@ enum {
     FRESH_BLOCKS = 6,     /* and their number */
     STACK = 48 << 10,
     BSS_MAX = 64 << 10, /* static buffers lie behind */
-    HEAP_PAGES = 1024,  /* of the heap, that are kept track of, */
-    WRITTEN_MAX = 256,  /* and that children get at most */
+    AREAS = 8,          /* the stack, data of the program and of some libraries */
+    WRITTEN_MAX = 320,  /* pages that children get at most */
     NEWS_MIN = 4,       /* that are worth a word, when some are known */
 };
 
-static uintptr_t heap_start;
+/* Where a child writes. Its pages are numbered from the first area's on; the heap, which
+ * grows, comes behind them. The layout is that of the parent, so numbers mean the same in all. */
+struct area {
+    uintptr_t from, to;
+};
+static struct {
+    const char *const *libraries;
+    struct area areas[AREAS]; /* the stack is the first */
+    size_t count;
+    uint32_t heap_first; /* the number of its first page */
+    uintptr_t heap_start;
+} plan;
 
-/* What children have written of the heap, and of what they had it grow by: a bit each. */
+/* What children have written of these pages: a bit each. */
 static struct {
     bool wanted; /* children are asked */
     bool told;   /* and this one has answered */
     bool known;
     uint32_t count;
-    uint8_t bits[HEAP_PAGES / 8];
+    uint8_t bits[DZ_OS_WARM_PAGES / 8];
 } wrote;
 
 /* All of it lies between two page limits; a hint, whatever comes of it. */
@@ -52,11 +63,59 @@ static void ask(uintptr_t from, uintptr_t to, int advice)
         (void)madvise((void *)from, to - from, advice);
 }
 
-void dz_os_warm_plan(void)
+static void add_area(uintptr_t from, uintptr_t to)
+{
+    uintptr_t page = dz_vm_page();
+    from -= from % page;
+    to = (to + page - 1) / page * page;
+    if (from >= to || plan.count == AREAS ||
+        plan.heap_first + (to - from) / page > DZ_OS_WARM_PAGES)
+        return;
+    plan.areas[plan.count++] = (struct area){from, to};
+    plan.heap_first += (uint32_t)((to - from) / page);
+}
+
+static bool wanted(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (const char *const *l = plan.libraries; *l; l++)
+        if (strncmp(name, *l, strlen(*l)) == 0)
+            return true;
+    return path[0] == '\0'; /* the program itself */
+}
+
+/* What relocation made unwritable again ends here. */
+static uintptr_t fixed_end(const struct dl_phdr_info *o)
+{
+    for (int i = 0; i < o->dlpi_phnum; i++)
+        if (o->dlpi_phdr[i].p_type == PT_GNU_RELRO)
+            return o->dlpi_addr + o->dlpi_phdr[i].p_vaddr + o->dlpi_phdr[i].p_memsz;
+    return 0;
+}
+
+static int add_data(struct dl_phdr_info *o, size_t size, void *arg)
+{
+    uintptr_t fixed = fixed_end(o);
+    (void)size, (void)arg;
+    for (int i = 0; wanted(o->dlpi_name) && i < o->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &o->dlpi_phdr[i];
+        uintptr_t from = o->dlpi_addr + h->p_vaddr;
+        if (h->p_type == PT_LOAD && h->p_flags & PF_W)
+            add_area(fixed > from ? fixed : from, from + h->p_memsz);
+    }
+    return 0;
+}
+
+void dz_os_warm_plan(const char *const *libraries)
 {
     char line[512];
     unsigned long from = 0;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     dz_vm_heap_ahead(FRESH * FRESH_BLOCKS);
+    plan.libraries = libraries;
+    plan.count = plan.heap_first = 0;
+    add_area(here - STACK, here);
+    (void)dl_iterate_phdr(add_data, NULL);
     FILE *f = fopen("/proc/self/maps", "re");
     while (f && fgets(line, sizeof line, f))
         /* the kernel's own line: a number in it is one */
@@ -64,12 +123,12 @@ void dz_os_warm_plan(void)
             break;
     if (f)
         (void)fclose(f);
-    heap_start = from;
+    plan.heap_start = from;
 }
 
 static bool was_written(size_t page)
 {
-    return page < HEAP_PAGES && (wrote.bits[page / 8] >> page % 8 & 1);
+    return page < DZ_OS_WARM_PAGES && (wrote.bits[page / 8] >> page % 8 & 1);
 }
 
 void dz_os_warm_ask(void)
@@ -80,58 +139,71 @@ void dz_os_warm_ask(void)
 void dz_os_warm_learn(const uint32_t *pages, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (pages[i] < HEAP_PAGES && !was_written(pages[i]) && wrote.count < WRITTEN_MAX) {
+        if (pages[i] < DZ_OS_WARM_PAGES && !was_written(pages[i]) && wrote.count < WRITTEN_MAX) {
             wrote.bits[pages[i] / 8] |= (uint8_t)(1u << pages[i] % 8);
             wrote.count++;
         }
     wrote.known = wrote.count > 0;
 }
 
+/* Areas and the heap as far as it has grown, each with the number of its first page. */
+static size_t all_areas(struct area ret[static AREAS + 1], uint32_t ret_first[static AREAS + 1])
+{
+    uint32_t first = 0;
+    for (size_t i = 0; i < plan.count; i++) {
+        ret[i] = plan.areas[i];
+        ret_first[i] = first;
+        first += (uint32_t)((ret[i].to - ret[i].from) / dz_vm_page());
+    }
+    uintptr_t end = (uintptr_t)sbrk(0), most = (DZ_OS_WARM_PAGES - first) * dz_vm_page();
+    if (!plan.heap_start || end < plan.heap_start)
+        return plan.count;
+    ret[plan.count] = (struct area){plan.heap_start, end};
+    if (end - plan.heap_start > most)
+        ret[plan.count].to = plan.heap_start + most;
+    ret_first[plan.count] = first;
+    return plan.count + 1;
+}
+
 size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t most)
 {
-    bool own[HEAP_PAGES];
-    size_t n = 0, pages = ((uintptr_t)sbrk(0) - heap_start) / dz_vm_page();
-    if (!wrote.wanted || wrote.told || !heap_start)
+    bool own[DZ_OS_WARM_PAGES];
+    struct area areas[AREAS + 1];
+    uint32_t first[AREAS + 1];
+    size_t n = 0;
+    if (!wrote.wanted || wrote.told)
         return 0;
     wrote.told = true;
-    pages = pages < HEAP_PAGES ? pages : HEAP_PAGES;
-    if (dz_os_dirty_own(d, (const void *)heap_start, pages, own) < 0)
-        return 0;
-    for (size_t i = 0; i < pages && n < most; i++)
-        if (own[i] && !was_written(i))
-            ret_pages[n++] = (uint32_t)i;
+    for (size_t k = all_areas(areas, first); k-- > 0;) {
+        size_t pages = (areas[k].to - areas[k].from) / dz_vm_page();
+        if (dz_os_dirty_own(d, (const void *)areas[k].from, pages, own) < 0)
+            return 0;
+        for (size_t i = 0; i < pages && n < most; i++)
+            if (own[i] && !was_written(first[k] + i))
+                ret_pages[n++] = first[k] + (uint32_t)i;
+    }
     return wrote.known && n < NEWS_MIN ? 0 : n;
 }
 
-static bool wanted(const char *path, const char *const *libraries)
+static void warm_data(const struct dl_phdr_info *o, const ElfW(Phdr) * h)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    for (; *libraries; libraries++)
-        if (strncmp(name, *libraries, strlen(*libraries)) == 0)
-            return true;
-    return path[0] == '\0'; /* the program itself */
+    uintptr_t fixed = fixed_end(o), from = o->dlpi_addr + h->p_vaddr, to = from + h->p_filesz;
+    to += h->p_memsz - h->p_filesz < BSS_MAX ? h->p_memsz - h->p_filesz : BSS_MAX;
+    ask(fixed > from ? fixed : from, to, MADV_POPULATE_WRITE);
 }
 
 static int warm_object(struct dl_phdr_info *o, size_t size, void *arg)
 {
-    uintptr_t fixed = 0; /* what relocation made unwritable again ends here */
-    (void)size;
-    if (!wanted(o->dlpi_name, arg))
-        return 0;
-    for (int i = 0; i < o->dlpi_phnum; i++)
-        if (o->dlpi_phdr[i].p_type == PT_GNU_RELRO)
-            fixed = o->dlpi_addr + o->dlpi_phdr[i].p_vaddr + o->dlpi_phdr[i].p_memsz;
-    for (int i = 0; i < o->dlpi_phnum; i++) {
+    (void)size, (void)arg;
+    for (int i = 0; wanted(o->dlpi_name) && i < o->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &o->dlpi_phdr[i];
-        uintptr_t from = o->dlpi_addr + h->p_vaddr, to = from + h->p_filesz;
+        uintptr_t from = o->dlpi_addr + h->p_vaddr;
         if (h->p_type != PT_LOAD)
             continue;
-        if (!(h->p_flags & PF_W)) {
-            ask(from, to, MADV_POPULATE_READ);
-            continue;
-        }
-        to += h->p_memsz - h->p_filesz < BSS_MAX ? h->p_memsz - h->p_filesz : BSS_MAX;
-        ask(fixed > from ? fixed : from, to, MADV_POPULATE_WRITE);
+        if (!(h->p_flags & PF_W))
+            ask(from, from + h->p_filesz, MADV_POPULATE_READ);
+        else if (!wrote.wanted)
+            warm_data(o, h);
     }
     return 0;
 }
@@ -139,16 +211,17 @@ static int warm_object(struct dl_phdr_info *o, size_t size, void *arg)
 /* The pages that others like this one have written. */
 static void warm_written(void)
 {
-    uintptr_t page = dz_vm_page(), end = (uintptr_t)sbrk(0);
-    for (size_t i = 0, n; heap_start + i * page < end && i < HEAP_PAGES; i += n) {
-        bool is = was_written(i);
-        for (n = 1;
-             heap_start + (i + n) * page < end && was_written(i + n) == is && i + n < HEAP_PAGES;
-             n++)
-            ;
-        if (is)
-            ask(heap_start + i * page, heap_start + (i + n) * page, MADV_POPULATE_WRITE);
-    }
+    struct area areas[AREAS + 1];
+    uint32_t first[AREAS + 1];
+    size_t count = all_areas(areas, first), page = dz_vm_page();
+    for (size_t k = 0; k < count; k++)
+        for (size_t i = 0, n, pages = (areas[k].to - areas[k].from) / page; i < pages; i += n) {
+            bool is = was_written(first[k] + i);
+            for (n = 1; i + n < pages && was_written(first[k] + i + n) == is; n++)
+                ;
+            if (is)
+                ask(areas[k].from + i * page, areas[k].from + (i + n) * page, MADV_POPULATE_WRITE);
+        }
 }
 
 /* Some heap that is not in use yet; in a child whose writes are known, only as it grows by that. */
@@ -166,15 +239,13 @@ static void warm_fresh(bool populate)
 
 static void warm_heap(void)
 {
-    uintptr_t end = (uintptr_t)sbrk(0);
-    if (heap_start && end > heap_start && !wrote.wanted)
-        ask(heap_start, end - heap_start > HEAP_MAX ? heap_start + HEAP_MAX : end,
-            MADV_POPULATE_WRITE);
+    uintptr_t start = plan.heap_start, end = (uintptr_t)sbrk(0);
+    if (start && end > start && !wrote.wanted)
+        ask(start, end - start > HEAP_MAX ? start + HEAP_MAX : end, MADV_POPULATE_WRITE);
     warm_fresh(!wrote.wanted);
-    if (wrote.known)
-        warm_written();
 }
 
+/* The stack grows when it is touched; what has been written of it is known by pages. */
 static void warm_stack(void)
 {
     volatile char room[STACK];
@@ -182,10 +253,13 @@ static void warm_stack(void)
         room[i] = 0;
 }
 
-void dz_os_warm(const char *const *libraries, const struct dz_os_dirty *d)
+void dz_os_warm(const struct dz_os_dirty *d)
 {
     wrote.wanted = wrote.wanted && dz_os_dirty_differs_how(d) == DZ_OS_DIRTY_SCAN;
-    warm_stack();
-    (void)dl_iterate_phdr(warm_object, (void *)(uintptr_t)libraries);
+    if (!wrote.wanted)
+        warm_stack();
+    (void)dl_iterate_phdr(warm_object, NULL);
     warm_heap();
+    if (wrote.known)
+        warm_written();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * t_os_warm.c - children tell which pages of the heap they wrote, and later ones get those.
+ * t_os_warm.c - children tell which pages of heap and data they wrote, and later ones get those.
  */
 #include "os/os_warm.h"
 
@@ -8,7 +8,6 @@
 
 #include "tap.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -16,7 +15,7 @@
 
 enum {
     PAGES = 16,
-    NUMBERS = 1024,
+    NUMBERS = 2048,
 };
 
 static uint8_t *memory;
@@ -67,73 +66,97 @@ TEST(pages_that_a_child_wrote_are_its_own)
     (void)munmap(memory, size);
 }
 
-/* The page of the heap with this byte, as it is told. */
-static uint32_t number;
-static bool tells(struct dz_os_dirty *d)
+/* What children tell, for the parent to look at. */
+static struct told {
+    size_t count;
+    uint32_t pages[NUMBERS];
+} *told;
+
+static uint8_t data[PAGES * 4096] __attribute__((aligned(4096))); /* of the program */
+
+static bool own_page(const struct dz_os_dirty *d, const uint8_t *at)
 {
-    static uint32_t told[NUMBERS];
-    size_t n = dz_os_warm_wrote(d, told, NUMBERS);
-    bool there = false;
-    for (size_t i = 0; i < n; i++)
-        there = there || told[i] == number;
-    expect(dz_os_warm_wrote(d, told, NUMBERS) == 0); /* once */
-    return there;
+    bool own = false;
+    expect(dz_os_dirty_own(d, (const void *)((uintptr_t)at & ~(dz_vm_page() - 1)), 1, &own) == 0);
+    return own;
 }
 
-static const char *const none[] = {NULL};
+static void tell(struct dz_os_dirty *d)
+{
+    static uint32_t more[NUMBERS];
+    told->count = dz_os_warm_wrote(d, told->pages, NUMBERS);
+    expect(dz_os_warm_wrote(d, more, NUMBERS) == 0); /* once */
+}
+
+static void idle_child(void)
+{
+    struct dz_os_dirty *d = tracker();
+    dz_os_warm(d);
+    tell(d);
+}
+
 static void first_child(void)
 {
     struct dz_os_dirty *d = tracker();
     if (dz_os_dirty_differs_how(d) == DZ_OS_DIRTY_COMPARE)
         return;
-    dz_os_warm(none, d);
-    bool own = true;
-    const void *page = (const void *)((uintptr_t)memory & ~(dz_vm_page() - 1));
-    expect(dz_os_dirty_own(d, page, 1, &own) == 0 && !own);
-    memory[0] = 3;
-    expect(tells(d));
+    dz_os_warm(d);
+    expect(!own_page(d, memory) && !own_page(d, data + 3 * dz_vm_page()));
+    memory[0] = data[3 * dz_vm_page()] = 3;
+    tell(d);
 }
 
 static void later_child(void)
 {
+    const size_t page = dz_vm_page();
     struct dz_os_dirty *d = tracker();
-    const uintptr_t page = (uintptr_t)memory & ~(dz_vm_page() - 1);
-    bool own[PAGES];
     if (dz_os_dirty_differs_how(d) == DZ_OS_DIRTY_COMPARE)
         return;
-    dz_os_warm(none, d);
-    expect(dz_os_dirty_own(d, (const void *)page, PAGES, own) == 0 && own[0] && !own[4]);
-    expect(!tells(d));
+    dz_os_warm(d);
+    expect(own_page(d, memory) && !own_page(d, memory + 4 * page));
+    expect(own_page(d, data + 3 * page) && !own_page(d, data + 6 * page));
+    tell(d);
+    expect(told->count == 0);
 }
 
-static uintptr_t heap(void)
+/* Numbers of one that were not told by another. */
+static size_t only_in(const struct told *a, const struct told *b, uint32_t *ret)
 {
-    char line[512];
-    unsigned long at = 0;
-    FILE *f = fopen("/proc/self/maps", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (strstr(line, "[heap]") && sscanf(line, "%lx-", &at) == 1)
-            break;
-    if (f)
-        (void)fclose(f);
-    return at;
+    size_t n = 0;
+    for (size_t i = 0; i < a->count; i++) {
+        bool both = false;
+        for (size_t k = 0; k < b->count; k++)
+            both = both || a->pages[i] == b->pages[k];
+        if (!both)
+            ret[n++] = a->pages[i];
+    }
+    return n;
 }
 
 TEST(later_children_get_what_first_ones_wrote)
 {
-    size_t page = dz_vm_page();
+    static const char *const none[] = {NULL};
+    static struct told idle, busy;
+    static uint32_t written[NUMBERS];
+    const size_t page = dz_vm_page();
+    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(told != MAP_FAILED);
     memory = sbrk((intptr_t)(PAGES * page)); /* of the heap, whoever allocates */
     CHECK(memory != (void *)-1);
     memset(memory, 1, PAGES * page);
+    memset(data, 1, sizeof data);
     memory += 2 * page;
-    dz_os_warm_plan();
+    dz_os_warm_plan(none);
     dz_os_warm_ask();
-    uintptr_t start = heap();
-    CHECK(start != 0 && (uintptr_t)memory > start);
-    number = (uint32_t)(((uintptr_t)memory - start) / page);
+    CHECK_INT(status_of(idle_child), 0);
+    idle = *told;
     CHECK_INT(status_of(first_child), 0);
+    busy = *told;
+    size_t n = only_in(&busy, &idle, written);
+    CHECK(n >= 2 || busy.count == 0);                             /* or it cannot be told */
     dz_os_warm_learn((const uint32_t[]){UINT32_MAX, NUMBERS}, 2); /* of none that there is */
     CHECK_INT(status_of(first_child), 0);                         /* so it is asked again */
-    dz_os_warm_learn(&number, 1);
+    dz_os_warm_learn(busy.pages, busy.count);
     CHECK_INT(status_of(later_child), 0);
+    (void)munmap(told, sizeof *told);
 }
