@@ -79,13 +79,12 @@ static const struct {
 
 static int make_tables(struct dz_kernel *k)
 {
-    int e = 0;
-    for (int i = 0; !e && i < DZ_KERNEL_TABLE_COUNT; i++)
-        e = dz_k_table_init(&k->tab[i], tables[i].size, tables[i].max);
-    e = e ? e : dz_k_table_init(&k->blobs, sizeof(struct dz_k_blob), DZ_KERNEL_BLOBS_MAX);
-    e = e ? e : dz_k_table_init(&k->waiters, sizeof(struct dz_k_waiter), DZ_KERNEL_WAITERS_MAX);
+    for (int i = 0; i < DZ_KERNEL_TABLE_COUNT; i++)
+        dz_k_table_init(&k->tab[i], tables[i].size, tables[i].max);
+    dz_k_table_init(&k->blobs, sizeof(struct dz_k_blob), DZ_KERNEL_BLOBS_MAX);
+    dz_k_table_init(&k->waiters, sizeof(struct dz_k_waiter), DZ_KERNEL_WAITERS_MAX);
     k->task = dz_zalloc((DZ_KERNEL_PROCS_MAX + 1) * sizeof(struct dz_task *));
-    return k->task ? e : -ENOMEM;
+    return k->task ? 0 : -ENOMEM;
 }
 
 /* Process 1: a row without a program. */

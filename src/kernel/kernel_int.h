@@ -22,19 +22,18 @@
 
 /* ---- tables: kernel_table.c -------------------------------------------------- */
 
-enum {
-    DZ_K_CHUNK = 32, /* rows allocated together */
-};
 /* Rows 1..max of `elem` bytes, each beginning with uint32_t used, index. They are
  * allocated in chunks that never move. */
 struct dz_k_table {
     void **chunks;
+    uint32_t chunk_count; /* entries of chunks, of which some may be NULL */
+    uint32_t chunk_rows;
     uint32_t elem, max;
     uint32_t high; /* no used row above */
     uint32_t used; /* rows in use */
     uint32_t hint; /* no free row below */
 };
-int dz_k_table_init(struct dz_k_table *t, size_t elem, uint32_t max); /* -ENOMEM */
+void dz_k_table_init(struct dz_k_table *t, size_t elem, uint32_t max);
 void dz_k_table_release(struct dz_k_table *t);
 void *dz_k_row(const struct dz_k_table *t, uint32_t index); /* NULL: not in use */
 void *dz_k_row_new(struct dz_k_table *t);                   /* zero; NULL: full, or no memory */

@@ -3,32 +3,39 @@
  * kernel_table.c - tables of rows, blobs, rings.
  *
  * A table gives out the lowest free index, so numbers stay small and a machine
- * that is written out is compact. Rows are allocated DZ_K_CHUNK at a time and
- * never move; chunks are kept until the kernel goes.
+ * that is written out is compact. Rows are allocated some at a time, as many as take
+ * CHUNK_BYTES, and never move; chunks are kept until the kernel goes.
  *
  * Invariants:
- *   1. row index i lies in chunks[(i-1) / DZ_K_CHUNK]; row->index == i while used;
+ *   1. row index i lies in chunks[(i-1) / chunk_rows]; row->index == i while used;
  *   2. every index below hint is used; no index above high is.
  */
 #include "kernel/kernel_int.h"
 
 #include "base/vm.h"
 
+enum {
+    CHUNKS_FIRST = 4,
+    CHUNK_BYTES = 8192, /* a large row is of what most machines have few of */
+    CHUNK_ROWS_MAX = 32,
+    CHUNK_ROWS_MIN = 4,
+};
+
 /* What every row begins with. */
 struct row {
     uint32_t used, index;
 };
 
-int dz_k_table_init(struct dz_k_table *t, size_t elem, uint32_t max)
+void dz_k_table_init(struct dz_k_table *t, size_t elem, uint32_t max)
 {
-    *t = (struct dz_k_table){.elem = (uint32_t)elem, .max = max, .hint = 1};
-    t->chunks = dz_zalloc(((size_t)max / DZ_K_CHUNK + 1) * sizeof *t->chunks);
-    return t->chunks ? 0 : -ENOMEM;
+    uint32_t rows = (uint32_t)(CHUNK_BYTES / elem);
+    rows = rows > CHUNK_ROWS_MAX ? CHUNK_ROWS_MAX : rows < CHUNK_ROWS_MIN ? CHUNK_ROWS_MIN : rows;
+    *t = (struct dz_k_table){.elem = (uint32_t)elem, .chunk_rows = rows, .max = max, .hint = 1};
 }
 
 void dz_k_table_release(struct dz_k_table *t)
 {
-    for (uint32_t c = 0; t->chunks && c <= t->max / DZ_K_CHUNK; c++)
+    for (uint32_t c = 0; c < t->chunk_count; c++)
         dz_free(t->chunks[c]);
     dz_free(t->chunks);
     *t = (struct dz_k_table){0};
@@ -36,9 +43,27 @@ void dz_k_table_release(struct dz_k_table *t)
 
 static struct row *row_at(const struct dz_k_table *t, uint32_t index)
 {
-    char *chunk = t->chunks[(index - 1) / DZ_K_CHUNK];
-    return chunk ? (struct row *)(void *)(chunk + (size_t)((index - 1) % DZ_K_CHUNK) * t->elem)
+    uint32_t c = (index - 1) / t->chunk_rows;
+    char *chunk = c < t->chunk_count ? t->chunks[c] : NULL;
+    return chunk ? (struct row *)(void *)(chunk + (size_t)((index - 1) % t->chunk_rows) * t->elem)
                  : NULL;
+}
+
+/* Where the chunk of a row is noted; NULL: no memory. Most machines need the first one. */
+static void **chunk_of(struct dz_k_table *t, uint32_t index)
+{
+    uint32_t c = (index - 1) / t->chunk_rows, n = t->chunk_count ? t->chunk_count : CHUNKS_FIRST;
+    while (n <= c)
+        n *= 2;
+    if (n > t->chunk_count) {
+        void **p = dz_realloc(t->chunks, n * sizeof *p);
+        if (!p)
+            return NULL;
+        memset(p + t->chunk_count, 0, (n - t->chunk_count) * sizeof *p);
+        t->chunks = p;
+        t->chunk_count = n;
+    }
+    return &t->chunks[c];
 }
 
 void *dz_k_row(const struct dz_k_table *t, uint32_t index)
@@ -53,8 +78,10 @@ void *dz_k_row_new_at(struct dz_k_table *t, uint32_t index)
 {
     if (index == 0 || index > t->max || dz_k_row(t, index))
         return NULL;
-    void **chunk = &t->chunks[(index - 1) / DZ_K_CHUNK];
-    if (!*chunk && !(*chunk = dz_zalloc((size_t)DZ_K_CHUNK * t->elem)))
+    void **chunk = chunk_of(t, index);
+    if (!chunk)
+        return NULL;
+    if (!*chunk && !(*chunk = dz_zalloc((size_t)t->chunk_rows * t->elem)))
         return NULL;
     struct row *r = row_at(t, index);
     assert(r);
