@@ -130,6 +130,11 @@ void dz_mem_one_heap(void)
     (void)mallopt(M_ARENA_MAX, 1);
 }
 
+void dz_mem_trim(void)
+{
+    (void)malloc_trim(0);
+}
+
 long dz_mem_live(void)
 {
     return atomic_load_explicit(&mem.live, RELAXED);

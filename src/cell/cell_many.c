@@ -28,6 +28,8 @@ enum {
     HOLD_NS = 500 * 1000,           /* that what is said waits for more */
     TELL_NS = 250 * 1000 * 1000,    /* between two words about activity */
     QUIET_NS = 20 * 1000 * 1000,    /* of waiting, until a short log is moved into the file */
+    REST_NS = 100 * 1000 * 1000,    /* of waiting, until memory is given back, */
+    TRIM_NS = 1000 * 1000 * 1000,   /* which is not done again so soon */
     LOCK_STEP_NS = 2 * 1000 * 1000, /* between two tries for the lock of the file */
 };
 
@@ -376,6 +378,28 @@ static int64_t tell_activity(struct dz_serve *s)
 /* --- the loop
  * -------------------------------------------------------------------------------------- */
 
+/* How long nothing must happen until there is something to tidy up. */
+static int64_t rest_ns(const struct dz_serve *s)
+{
+    int64_t again = s->trimmed_at ? s->trimmed_at + TRIM_NS - dz_clock_boot_ns() : 0;
+    if (dz_serve_tidy_due(s))
+        return QUIET_NS;
+    if (s->trimmed)
+        return INT64_MAX;
+    return again > REST_NS ? again : REST_NS;
+}
+
+static void tidy_up(struct dz_serve *s)
+{
+    if (dz_serve_tidy_due(s)) {
+        dz_serve_tidy(s);
+        return;
+    }
+    dz_serve_trim(s);
+    s->trimmed = true;
+    s->trimmed_at = dz_clock_boot_ns();
+}
+
 static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
 {
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
@@ -390,14 +414,19 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
     int64_t until = kill_at == INT64_MAX ? -1 : kill_at - dz_clock_boot_ns();
     if (kill_at != INT64_MAX && (left < 0 || until < left))
         left = until > 0 ? until : 0;
-    bool tidy = dz_serve_tidy_due(s) && (left < 0 || left > QUIET_NS);
-    if (tidy)
-        left = QUIET_NS;
+    bool told = left == most_ns; /* when it ends, nothing will have happened */
+    int64_t rest = rest_ns(s);
+    bool rests = rest != INT64_MAX && (left < 0 || left > rest);
+    if (rests)
+        left = rest;
     const struct timespec ts = {left / DZ_NS_PER_S, left % DZ_NS_PER_S};
     if (s->machine.execs->blocked || s->ops->blocked || s->out.count)
         p.events |= POLLOUT;
-    if (ppoll(&p, 1, left < 0 ? NULL : &ts, NULL) == 0 && tidy)
-        dz_serve_tidy(s);
+    int n = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
+    if (n == 0 && rests)
+        tidy_up(s);
+    else if (n != 0 || !told)
+        s->trimmed = false;
 }
 
 DZ_NORETURN void dz_many_serve(struct dz_serve *s)

@@ -32,7 +32,7 @@ enum {
     RUN_NS = 10 * 1000 * 1000,    /* between two looks at the socket */
     SETTLE_TURNS = 20,            /* of RUN_NS, for processes to come out of vfork */
     LOG_PAGES = 64,               /* that are worth a checkpoint when nothing happens */
-    QUIET_NS = 100 * 1000 * 1000, /* of waiting, until pages kept for a fork are given back */
+    QUIET_NS = 100 * 1000 * 1000, /* of waiting, until memory is given back */
 };
 
 static struct dz_serve serve; /* one process, one machine */
@@ -249,6 +249,14 @@ void dz_serve_tidy(struct dz_serve *s)
         move_log(s, true);
 }
 
+void dz_serve_trim(struct dz_serve *s)
+{
+    dz_wasm_mem_trim();
+    if (s->machine.db)
+        dz_db_trim(s->machine.db);
+    dz_mem_trim();
+}
+
 static void wait_for_anything(struct dz_serve *s)
 {
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
@@ -262,8 +270,8 @@ static void wait_for_anything(struct dz_serve *s)
     struct timespec ts = {first / DZ_NS_PER_S, first % DZ_NS_PER_S};
     int n = ppoll(&p, 1, &ts, NULL);
     if (n == 0 && first != left) {
-        dz_wasm_mem_trim();
         dz_serve_tidy(s);
+        dz_serve_trim(s);
         if (left > 0)
             left -= first;
         ts = (struct timespec){left / DZ_NS_PER_S, left % DZ_NS_PER_S};

@@ -27,7 +27,9 @@ struct dz_serve {
     struct dz_frame_out out;
     bool cool; /* what was made ready for the wake has been given back */
     struct dz_ops *ops;
-    int64_t told_at; /* boot time of the last ACTIVITY */
+    bool trimmed;       /* since something happened last */
+    int64_t trimmed_at; /* boot time */
+    int64_t told_at;    /* boot time of the last ACTIVITY */
     struct dz_frame_activity told;
 };
 
@@ -45,6 +47,8 @@ void dz_serve_log(struct dz_serve *s);
  * fast is given back. _due: would that do anything? */
 bool dz_serve_tidy_due(const struct dz_serve *s);
 void dz_serve_tidy(struct dz_serve *s);
+/* What is kept for who does something again at once is given back: nothing happened for a while. */
+void dz_serve_trim(struct dz_serve *s);
 /* Answer to SNAPSHOT: rc of what was done, and copy the file. */
 void dz_serve_copy(struct dz_serve *s, int rc, struct dz_err *err);
 /* The first process has ended: so has the cell. */

@@ -195,6 +195,9 @@ DZ_NODISCARD int dz_db_copy(struct dz_db *db, int fd, uint64_t *ret_bytes, struc
 typedef bool dz_db_grant_fn(void *ctx);
 void dz_db_set_grant(struct dz_db *db, dz_db_grant_fn *grant, void *ctx); /* NULL: always */
 
+/* Give back what is kept from one transaction to the next: nothing happens for a while. */
+void dz_db_trim(struct dz_db *db);
+
 /* Pages in the log that the database file does not have yet. */
 int dz_db_wal_pages(const struct dz_db *db);
 

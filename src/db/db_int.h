@@ -80,6 +80,8 @@ int dz_db_vfs_register(void); /* SQLITE_OK or an SQLite error */
 void dz_db_vfs_unregister(void);
 void dz_db_vfs_add(struct dz_db_disk *disk); /* gives it an id: SQLite may open its name */
 void dz_db_vfs_remove(struct dz_db_disk *disk);
+/* A file that SQLite has open, or not: what is kept for its next transaction goes. */
+void dz_db_vfs_trim(sqlite3_file *file);
 void dz_db_vfs_name(const struct dz_db_disk *disk, char name[static DB_NAME_MAX]);
 
 /* DZ_ESTATE when there is something in the log at this path: who only reads would

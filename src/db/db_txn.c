@@ -113,6 +113,13 @@ void dz_db_set_grant(struct dz_db *db, dz_db_grant_fn *grant, void *ctx)
     db->grant_ctx = ctx;
 }
 
+void dz_db_trim(struct dz_db *db)
+{
+    sqlite3_file *log = NULL;
+    if (sqlite3_file_control(db->h, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK && log)
+        dz_db_vfs_trim(log);
+}
+
 int dz_db_wal_pages(const struct dz_db *db)
 {
     return db->wal_pages;

@@ -430,6 +430,13 @@ static const sqlite3_io_methods file_methods = {
     .xUnfetch = file_unfetch,
 };
 
+void dz_db_vfs_trim(sqlite3_file *file)
+{
+    struct file *f = (struct file *)file;
+    if (file->pMethods == &file_methods && f->tail.n == 0)
+        tail_release(&f->tail);
+}
+
 /* --- names ------------------------------------------------------------------- */
 
 void dz_db_vfs_name(const struct dz_db_disk *disk, char name[static DB_NAME_MAX])

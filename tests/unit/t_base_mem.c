@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 TEST(mem_counts_blocks_and_bytes)
@@ -31,6 +33,41 @@ TEST(mem_counts_blocks_and_bytes)
     dz_free(NULL);
     CHECK_INT(dz_mem_live(), 0);
     CHECK(dz_mem_bytes() == bytes && dz_mem_peak() >= 100054);
+}
+
+/* Pages of [p, p + size) that are in memory. */
+static size_t pages_there(uintptr_t p, size_t size)
+{
+    unsigned char there[64];
+    size_t page = dz_vm_page(), n = 0;
+    uintptr_t from = p + (page - p % page) % page;
+    size_t pages = (p + size - from) / page;
+    if (pages > sizeof there || mincore((void *)from, pages * page, there) < 0)
+        return SIZE_MAX;
+    for (size_t i = 0; i < pages; i++)
+        n += there[i] & 1;
+    return n;
+}
+
+TEST(mem_trim_gives_pages_of_free_blocks_back)
+{
+    enum {
+        SIZE = 100000, /* of the heap: less than what is a mapping of its own */
+    };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("a sanitizer's heap is not the C library's");
+#endif
+    char *p = dz_alloc(SIZE), *above = dz_alloc(100);
+    CHECK(p && above);
+    uintptr_t at = (uintptr_t)p;
+    memset(p, 1, SIZE);
+    memset(above, 2, 100);
+    CHECK(pages_there(at, SIZE) >= 20);
+    dz_free(p);
+    dz_mem_trim();
+    CHECK(pages_there(at, SIZE) <= 2); /* where the heap keeps its lists */
+    CHECK_INT(above[99], 2);
+    dz_free(above);
 }
 
 TEST(mem_refuses_what_overflows)

@@ -384,3 +384,42 @@ TEST(a_cell_that_has_only_the_file_waits_when_all_is_said)
     mrig_sleep(&r, false);
     mrig_free(&r);
 }
+
+/* Pages of the heap that the cell has for itself, in KiB. */
+static long own_kib(const struct mrig *r)
+{
+    char path[64], line[512];
+    bool heap = false;
+    long kib = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/smaps", (int)dz_cell_pid(r->cell));
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        if (strchr("0123456789abcdef", line[0]))
+            heap = strstr(line, "[heap]") != NULL;
+        else if (heap && strncmp(line, "Private_Dirty:", 14) == 0)
+            kib += strtol(line + 14, NULL, 10);
+    }
+    if (f)
+        (void)fclose(f);
+    return kib;
+}
+
+/* The log's buffer has twelve pages then. It goes when nothing has happened for a while, or
+ * the alarm ends this. */
+TEST(a_cell_that_waits_gives_memory_back)
+{
+    struct mrig r;
+    static char text[45000];
+    memset(text, 'x', sizeof text - 1);
+    mrig_start(&r);
+    for (long busy = 1, now = 1; now > busy - 40;) { /* again, should the first look be late */
+        CHECK_INT(mrig_write(&r, "/workspace/a", text, 0), 0);
+        now = busy = own_kib(&r);
+        if (busy == 0)
+            SKIP("the heap is no mapping that says what of it is private");
+        for (int i = 0; i < 200 && now > busy - 40; i++, now = own_kib(&r))
+            (void)poll(NULL, 0, 10);
+    }
+    CHECK_INT(mrig_write(&r, "/workspace/a", "and goes on", 0), 0);
+    mrig_free(&r);
+}

@@ -392,6 +392,26 @@ TEST(copy_holds_what_is_committed)
     end(db);
 }
 
+TEST(what_is_kept_for_the_next_transaction_can_be_given_back)
+{
+    struct dz_db *db = begin();
+    dz_db_trim(db); /* nothing yet */
+    put(db, 1, 20000);
+    size_t kept = dz_mem_bytes();
+    dz_db_trim(db);
+    CHECK(dz_mem_bytes() + 60000 < kept);
+    put(db, 2, 20000);
+    CHECK(dz_mem_bytes() >= kept);
+    CHECK_INT(dz_db_begin(db, &err), 0);
+    put(db, 3, 10);
+    dz_db_trim(db); /* within one */
+    CHECK_INT(dz_db_commit(db, &err), 0);
+    CHECK_INT(ask(db, "SELECT sum(length(v)) FROM t"), 40010);
+    dz_db_trim(db);
+    check_copy(db, 3, 40010);
+    end(db);
+}
+
 TEST(restricted_handle_only_reads)
 {
     static const char *const good[] = {
