@@ -305,7 +305,7 @@ struct bench_memory bench_memory(int pid)
                 start = from;
             }
             end = to;
-        } else if (sscanf(line, "Anonymous: %lf", &kb) == 1) {
+        } else if (sscanf(line, "Private_Dirty: %lf", &kb) == 1) {
             held += kb;
         }
     }

@@ -42,6 +42,10 @@ enum {
     CRASHED = 10000, /* of them, awake when the last one was killed */
     START_MAX_US = 60000000,
     FIRST = 30, /* of these, one after the other with pauses */
+    IDLE = 32,
+    CELLS = 1024,
+    GUEST_MIN_KB = 500, /* of a guest's memory that has changed: then there is a program */
+    REST_MS = 1500,     /* until cells have given back what they do not need */
 };
 
 struct conn {
@@ -463,6 +467,16 @@ static double ask_pandas(struct conn *c, const char *name, const char *line, con
     return us + ask_python(c, name, line, want);
 }
 
+/* The next number of a line of them; 0: there is none. */
+static long child_after(char **at)
+{
+    char *end;
+    long pid = strtol(*at, &end, 10);
+    bool is = end != *at;
+    *at = end + (*end == ' ');
+    return is ? pid : 0;
+}
+
 /* A line of /proc/PID/smaps_rollup, in KiB. */
 static long rollup(long pid, const char *key)
 {
@@ -489,19 +503,60 @@ static struct usage usage(void)
     static char text[1 << 16];
     char path[64];
     struct usage u = {.pss = rollup(daemon_pid, "Pss:")};
+    long pid;
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", daemon_pid, daemon_pid);
     FILE *f = fopen(path, "re");
     if (f && fgets(text, sizeof text, f))
-        for (char *p = text, *end; *p; p = end + (*end == ' ')) {
-            long pid = strtol(p, &end, 10);
-            if (end == p)
-                break;
+        for (char *p = text; (pid = child_after(&p)) > 0;) {
             u.pss += rollup(pid, "Pss:");
             u.own += rollup(pid, "Private_Dirty:") + rollup(pid, "Private_Clean:");
         }
     if (f)
         (void)fclose(f);
     return u;
+}
+
+/* Of cells that others of the same image came before, the one in the middle. */
+static void idle_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    static struct box boxes[IDLE];
+    static double total[CELLS], inside[CELLS];
+    static char text[1 << 16];
+    char path[64];
+    int n = 0;
+    (void)spawn_us;
+    for (int i = 0; i < IDLE; i++, pause_ms(100)) {
+        (void)snprintf(boxes[i].name, sizeof boxes[i].name, "idle%d", i);
+        start_waiter(c, &boxes[i], "python",
+                     "{\"cmd\":[\"python3\",\"-u\",\"-c\",\"print('awake 0'); input()\"],"
+                     "\"stdin\":true,\"background\":true}");
+    }
+    pause_ms(REST_MS);
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", daemon_pid, daemon_pid);
+    FILE *f = fopen(path, "re");
+    if (f && fgets(text, sizeof text, f)) {
+        char *at = text;
+        for (long pid; n < CELLS && (pid = child_after(&at)) > 0;) {
+            struct bench_memory m = bench_memory((int)pid);
+            total[n] = m.inside + m.rest;
+            inside[n] = m.inside;
+            n += m.inside > GUEST_MIN_KB;
+        }
+    }
+    if (f)
+        (void)fclose(f);
+    if (n < IDLE)
+        die("idle Pythons", "some of their cells are gone");
+    double own = quantile(inside, n, 0.5), all = quantile(total, n, 0.5);
+    bench_row(b, &(struct bench_row){.row = "an idle python3, once others have run it",
+                                     .value = all,
+                                     .unit = "KB private",
+                                     .yardstick = own,
+                                     .yardstick_name = "changed pages",
+                                     .ratio = all / own,
+                                     .budget = 1.3});
+    for (int i = 0; i < IDLE; i++)
+        conn_close(&boxes[i].stream);
 }
 
 static void memory_rows(struct bench *b, const struct usage *before)
@@ -711,11 +766,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(struct bench *b, struct conn *c, double spawn_us);
-    } parts[] = {{"warm", warm_rows},     {"durable", durable_rows},
-                 {"wake", wake_rows},     {"wakepython", wake_python_rows},
-                 {"python", python_rows}, {"pythons", warm_python_rows},
-                 {"load", load_row},      {"many", at_once_rows},
-                 {"drain", drain_rows},   {"start", start_rows}};
+    } parts[] = {{"warm", warm_rows},           {"durable", durable_rows},
+                 {"wake", wake_rows},           {"wakepython", wake_python_rows},
+                 {"idle", idle_rows},           {"python", python_rows},
+                 {"pythons", warm_python_rows}, {"load", load_row},
+                 {"many", at_once_rows},        {"drain", drain_rows},
+                 {"start", start_rows}};
     static struct bench b;
     static struct conn c;
     bench_init(&b, "daemon", 15);

