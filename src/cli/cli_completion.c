@@ -18,7 +18,7 @@ static const char script_tail[] =
     "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
     "        word=${COMP_WORDS[i]}\n"
     "        [[ $word == -* ]] && continue\n"
-    "        [[ \" $(_doze_words \"$name\") \" == *\" $word \"* ]] || break\n"
+    "        [[ \" $(_doze_words \"$name\") \" == *\" $word \"* ]] || { [[ $command ]] || command=?; break; }\n"
     "        name=${name:+$name }$word\n"
     "        command=$name\n"
     "        [[ $name == help ]] && name=''\n"
@@ -82,7 +82,8 @@ static void print_words(FILE *out)
 
 static void print_options(FILE *out)
 {
-    fputs("_doze_options() {\n    case $1 in\n    '') echo '--help --version' ;;\n", out);
+    fputs("_doze_options() {\n    case $1 in\n    '') echo '--help --json --quiet --version' ;;\n",
+          out);
     for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {
         fprintf(out, "    '%s' | '%s '*) echo '", (*c)->name, (*c)->name);
         for (const struct dz_cli_option *o = (*c)->options; o && o->name; o++)

@@ -47,6 +47,9 @@ test_that 'options are completed for the command typed' '
     complete_line doze doctor -- | answers "--data= --help --json --quiet" &&
     complete_line doze doctor --json --q | answers --quiet &&
     complete_line doze --v | answers --version &&
+    complete_line doze -- | answers "--help --json --quiet --version" &&
+    complete_line doze --json doctor --q | answers --quiet &&
+    complete_line doze -q doct | answers doctor &&
     complete_line doze nonsense --j | answers ""
 '
 
