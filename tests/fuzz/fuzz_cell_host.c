@@ -2,13 +2,15 @@
  *
  * What a cell with many commands may say to its host. Input: packets, u16 length (high byte
  * first) and bytes, sent as they are. The host has two commands and two operations
- * open, and reads records out of whatever data comes. Whatever was sent: windows stay in
- * their limits, strings end, and events are about what is open. */
+ * open, and reads records out of whatever data comes; and once more when the commands stand
+ * behind two that are to wake. Whatever was sent: windows stay in their limits, strings end, and
+ * events are about what is open. */
 #include "base/fd.h"
 #include "cell/cell_host.h"
 #include "cell/cell_op.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -114,6 +116,26 @@ static void check(const struct dz_cell *c, const struct dz_cell_event *e)
         assert(c->ops.p[i].window <= DZ_CELL_OP_WINDOW);
 }
 
+/* Handles 1 and 2, one of them with input that was sent before it woke. */
+static void name_sleepers(struct dz_cell *c)
+{
+    static const char *const argv[] = {"g", NULL};
+    static const struct dz_cell_sleeper sleepers[] = {{"exe_s", 100}, {"exe_t", 0}};
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const struct dz_cell_start start = {.disk_fd = null,
+                                        .wal_fd = null,
+                                        .image_fd = -1,
+                                        .argv = argv,
+                                        .many = true,
+                                        .go = true,
+                                        .sleepers = sleepers,
+                                        .sleeper_count = 2};
+    struct dz_err err;
+    assert(dz_cell_give_start(c, &start, false, &err) == 0);
+    assert(dz_cell_exec_input(c, 1, "early", 5, &err) == 5);
+    (void)close(null);
+}
+
 static void open_things(struct dz_cell *c)
 {
     static const char *const argv[] = {"g", NULL};
@@ -128,23 +150,32 @@ static void open_things(struct dz_cell *c)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static bool is_of_command(enum dz_cell_event_type type)
+{
+    return type == DZ_CELL_OUTPUT || type == DZ_CELL_WINDOW_OPEN || type == DZ_CELL_STARTED ||
+           type == DZ_CELL_EXEC_FAILED || type == DZ_CELL_EXITED;
+}
+
+static void hear(const uint8_t *data, size_t size, bool wakes)
 {
     int pair[2];
     struct dz_cell_event e;
     struct dz_err err = {0};
-    records(data, size);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return 0;
+        return;
     struct dz_cell *c = dz_cell_adopt(pair[1]);
     c->many = true;
+    if (wakes)
+        name_sleepers(c);
     open_things(c);
     send_packets(pair[0], data, size);
     (void)shutdown(pair[0], SHUT_WR);
     int rc;
+    bool up = !wakes;
     while ((rc = dz_cell_receive(c, &e, &err)) > 0) {
         check(c, &e);
+        up |= e.type == DZ_CELL_UP;
+        assert(up || !is_of_command(e.type));
         if (e.type == DZ_CELL_OUTPUT)
             (void)dz_cell_exec_took(c, e.exec, e.size, &err);
         if (e.type == DZ_CELL_OP_DATA)
@@ -155,5 +186,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert(rc >= 0 || err.msg[0]);
     dz_cell_free(c);
     (void)close(pair[0]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    records(data, size);
+    hear(data, size, false);
+    hear(data, size, true);
     return 0;
 }

@@ -55,11 +55,15 @@ test_that 'two sandboxes' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"h\"}" && grep -oE "sbx_[a-z0-9]+" out | head -1 >id_h &&
     api 200 POST "$(s /h/exec)" "{\"shell\":\"echo yours >/workspace/f\"}" && grep -q "^Seccomp:.2" "/proc/$(cell_of_h)/status"
 '
-for kind in frames ids flood; do
+for kind in frames ids flood packets; do
     test_that "a cell that sends $kind" "hostile $kind && others && back"
 done
 test_that 'a cell that says that it sleeps, and runs on: it is ended, and the sandbox wakes' '
     hostile asleep && others && old=$(cell_of_h) && until_state h suspended && back && [ "$(cell_of_h)" != "$old" ] && gone "$old"
+'
+test_that 'a cell that says that it sleeps, and much more: others are served, and it is ended' '
+    back && old=$(cell_of_h) && { timeout 80 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" left >said & } && flood=$! &&
+    until_said && others && gone "$old" && wait "$flood" && back && [ "$(cell_of_h)" != "$old" ]
 '
 for kind in up awake ended; do
     test_that "a cell that says unasked that it is $kind: it is ended" '

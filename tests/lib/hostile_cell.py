@@ -3,7 +3,8 @@
 
 Takes the cell's socket by pidfd_getfd while the cell is stopped, and speaks on it. KIND:
 frames (each type, malformed), ids (of commands and operations that there are not), flood (as
-much as goes), asleep (it says that it sleeps, and runs on), up (that it has started), awake
+much as goes), packets (the same with many frames in each), left (asleep, and packets for as long as
+it is heard), asleep (it says that it sleeps, and runs on), up (that it has started), awake
 (that it could not sleep), ended (that its command is over), late (once it is asked to sleep:
 that it has started), early (once it is asked to start: that it sleeps), mute (it is left
 stopped). Prints "skip" where that is not permitted.
@@ -21,7 +22,7 @@ import time
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
 OUTPUT, WINDOW, ENDED, FAILED, SUSPENDED, AWAKE, LOST, COPIED = 16, 17, 18, 19, 20, 21, 22, 23
 READY, UP, STARTED, EXEC_FAILED, EXITED, ACTIVITY, USED = 24, 26, 27, 28, 29, 30, 31
-OP_DATA, OP_WINDOW, OP_DONE = 56, 57, 58
+OP_DATA, OP_WINDOW, OP_DONE, TOGETHER = 56, 57, 58, 59
 GO, SUSPEND = 10, 11
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -108,6 +109,25 @@ def flood(s):
                 return
 
 
+def packets(s, seconds=3):
+    """What any cell may say, without a pause, and more in each packet than is heard meanwhile."""
+    packet = frame(TOGETHER, 0, 0, frame(LOST) * 1365)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            s.send(packet, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            continue
+        except OSError:
+            return
+
+
+def left(s):
+    asleep(s)
+    print("listens", flush=True)
+    packets(s, 60)
+
+
 def asleep(s):
     say(s, frame(SUSPENDED, 0, (1 << 63) - 1), 1)
 
@@ -151,9 +171,9 @@ def main():
         os.kill(pid, signal.SIGCONT)
         print("skip")
         return
-    {"frames": frames, "ids": ids, "flood": flood, "asleep": asleep, "up": started, "awake": awake,
-     "ended": ended, "late": late, "early": early}[kind](s)
-    if kind not in ("asleep", "late", "early"):
+    {"frames": frames, "ids": ids, "flood": flood, "packets": packets, "left": left, "asleep": asleep,
+     "up": started, "awake": awake, "ended": ended, "late": late, "early": early}[kind](s)
+    if kind not in ("asleep", "late", "early", "left"):
         try:
             os.kill(pid, signal.SIGCONT)
         except ProcessLookupError:
