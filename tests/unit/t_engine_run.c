@@ -35,6 +35,7 @@ struct rig {
 /* Who asked, and what he was told. */
 struct asker {
     int done, started, ended, failed, code;
+    bool memory_lost;
     size_t bytes;
     struct dz_engine_watch *watch;
     struct dz_engine_op *op;
@@ -72,6 +73,7 @@ static void on_done(void *arg, const struct dz_engine_result *result)
     struct asker *a = arg;
     a->done++;
     a->code = result->code;
+    a->memory_lost = result->memory_lost;
     CHECK((result->code < 0) == (result->code < 0 && result->why && result->why->err.msg[0]));
 }
 
@@ -105,6 +107,8 @@ static void on_ended(void *arg, const struct dz_engine_exit *how)
     a->ended++;
     a->exit = *how;
     a->watch = NULL;
+    if (first_in)
+        dz_loop_stop(first_in->loop);
 }
 
 static void on_failed(void *arg, const struct dz_engine_why *why)
@@ -188,16 +192,10 @@ static void rig_create(struct rig *r, const char *name)
     CHECK(a.done == 1 && a.code == 0);
 }
 
-static void rig_open(struct rig *r)
+static void engine_open(struct rig *r)
 {
     char registry[DZ_TEMP_DIR_TEXT + 16];
-    *r = (struct rig){0};
-    CHECK_INT(dz_cell_pool_new(&(struct dz_cell_pool_opts){.ahead = 2}, &r->pool, NULL), 0);
-    CHECK_INT(dz_fd_temp_dir("doze-engine", r->dir, NULL), 0);
-    make_image(r);
     (void)snprintf(registry, sizeof registry, "%s/registry.db", r->dir);
-    CHECK_INT(dz_loop_new(&r->loop, NULL), 0);
-    CHECK_INT(dz_timer_new(r->loop, on_tick, r, &r->tick, NULL), 0);
     const struct dz_engine_opts opts = {.loop = r->loop,
                                         .pool = r->pool,
                                         .data_path = r->dir,
@@ -209,6 +207,17 @@ static void rig_open(struct rig *r)
     };
     CHECK_INT(dz_engine_new(&opts, &r->e, &r->why.err), 0);
     CHECK_INT(dz_engine_recover(r->e, &r->why.err), 0);
+}
+
+static void rig_open(struct rig *r)
+{
+    *r = (struct rig){0};
+    CHECK_INT(dz_cell_pool_new(&(struct dz_cell_pool_opts){.ahead = 2}, &r->pool, NULL), 0);
+    CHECK_INT(dz_fd_temp_dir("doze-engine", r->dir, NULL), 0);
+    make_image(r);
+    CHECK_INT(dz_loop_new(&r->loop, NULL), 0);
+    CHECK_INT(dz_timer_new(r->loop, on_tick, r, &r->tick, NULL), 0);
+    engine_open(r);
     rig_create(r, "a");
 }
 
@@ -583,6 +592,96 @@ TEST(all_who_listen_to_a_wake_are_connections)
     dz_engine_watch_end(beside.watch);
     CHECK_INT(connections(&r), 1);
     just_up_over(&r, &a);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY | O_CLOEXEC);
+    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    char piece[65536];
+    ssize_t n;
+    CHECK(out >= 0);
+    while (in >= 0 && (n = read(in, piece, sizeof piece)) > 0)
+        CHECK(write(out, piece, (size_t)n) == n);
+    (void)close(in); /* a log that is not there is an empty one */
+    (void)close(out);
+}
+
+static void copy_registry(const struct rig *r, bool back)
+{
+    static const char *const names[] = {"registry.db", "registry.db-wal"};
+    char here[DZ_TEMP_DIR_TEXT + 32], there[DZ_TEMP_DIR_TEXT + 32];
+    for (size_t i = 0; i < DZ_ARRAY_LEN(names); i++) {
+        (void)snprintf(here, sizeof here, "%s/%s", r->dir, names[i]);
+        (void)snprintf(there, sizeof there, "%s/saved-%s", r->dir, names[i]);
+        copy_file(back ? there : here, back ? here : there);
+    }
+}
+
+/* The daemon ends as by a signal, its cell with it or not: that puts itself to sleep then. What the
+ * registry is told from now on it was not. */
+static void killed(struct rig *r, bool with_cell)
+{
+    int drained = 0;
+    copy_registry(r, false);
+    if (with_cell)
+        CHECK_INT(kill(dz_cell_pid(only(r)->cell), SIGKILL), 0);
+    dz_engine_drain(r->e, 20000, on_drained, &drained);
+    UNTIL(r, drained > 0);
+    dz_loop_settle(r->loop);
+    dz_engine_free(r->e);
+    copy_registry(r, true);
+    engine_open(r);
+}
+
+static int listen_again(struct rig *r, const char *id, struct asker *a)
+{
+    *a = (struct asker){0};
+    return dz_engine_exec_watch(r->e, box("a"), id,
+                                (struct dz_engine_listener){.ops = &watch_ops, .arg = a}, &a->watch,
+                                &r->why);
+}
+
+/* What was answered is there, though no registry ever knew of that wake; and that the memory is
+ * lost is told when it is. */
+TEST(a_daemon_killed_before_the_registry_knows_of_a_wake_loses_no_answer)
+{
+    for (int with_cell = 0; with_cell < 2; with_cell++) {
+        struct rig r;
+        struct asker w, h, wake;
+        char slept[64], ran[64];
+        bool untold = false;
+        rig_open(&r);
+        CHECK_INT(run(&r, "a", "w", &w), 0);
+        UNTIL(&r, w.started == 1);
+        (void)snprintf(slept, sizeof slept, "%s", dz_engine_watch_exec(w.watch));
+        dz_engine_watch_end(w.watch);
+        for (int i = 0; i < 50 && !untold; i++) { /* on a slow machine it may know already */
+            order_well(&r, "a", DZ_REQUEST_SUSPEND);
+            CHECK_INT(run(&r, "a", "h", &h), 0);
+            (void)snprintf(ran, sizeof ran, "%s", dz_engine_watch_exec(h.watch));
+            first_in = &r;
+            UNTIL(&r, h.ended + h.failed > 0);
+            first_in = NULL;
+            CHECK(h.ended == 1 && h.bytes == 7);
+            untold = !dz_list_empty(&only(&r)->untold);
+        }
+        CHECK(untold);
+        killed(&r, with_cell);
+        CHECK(in_state(&r, "a", "suspended"));
+        CHECK_INT(order(&r, "a", DZ_REQUEST_WAKE, &wake), 0);
+        UNTIL(&r, wake.done > 0);
+        CHECK(wake.done == 1 && wake.code == 0 && wake.memory_lost == with_cell);
+        CHECK_INT(listen_again(&r, ran, &h), 0);
+        UNTIL(&r, h.ended + h.failed > 0);
+        CHECK(h.ended == 1 && h.exit.exit_code == 3 && h.bytes == 7);
+        CHECK_INT(listen_again(&r, slept, &w), 0);
+        UNTIL(&r, w.started + w.ended + w.failed > 0);
+        CHECK(with_cell ? w.failed == 1 : w.ended + w.failed == 0);
+        if (!with_cell)
+            dz_engine_watch_end(w.watch);
+        rig_close(&r);
+    }
 }
 
 static int tell_it(struct rig *r, const struct asker *to, const char *text, struct asker *a)
