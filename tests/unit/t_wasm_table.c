@@ -4,6 +4,7 @@
  * does, that processes share its pages until they write, and keep what they wrote.
  */
 #include "base/hash.h"
+#include "wasm/wasm_load.h"
 #include "wasm/wasm_rt.h"
 #include "wasm_rig.h"
 
@@ -152,6 +153,73 @@ TEST(a_changed_element_is_seen)
             CHECK_INT(dz_wasm_module_open(r.flat, h->total_size, &again, &err), DZ_ECORRUPT);
             table[i] ^= UINT64_C(1) << bit;
         }
+    rig_close(&r);
+}
+
+/* The checksum as it would be, had doze written it. */
+static void seal(struct rig *r)
+{
+    struct dz_wasm_header *h = r->flat;
+    h->meta_sum = 0;
+    uint64_t sum = dz_wasm_sum(0, h, sizeof *h);
+#define X(field, type) \
+    sum = dz_wasm_sum(sum, r->module->field, r->module->n_##field * sizeof(type));
+    DZ_WASM_ARRAY_MAP(X)
+#undef X
+    h->meta_sum = sum;
+}
+
+static int open_again(struct rig *r)
+{
+    struct dz_wasm_module *again = NULL;
+    seal(r);
+    int rc =
+        dz_wasm_module_open(r->flat, ((struct dz_wasm_header *)r->flat)->total_size, &again, &err);
+    dz_wasm_module_close(again);
+    return rc;
+}
+
+TEST(what_the_block_says_of_its_table_is_not_believed)
+{
+    static const uint32_t counts[] = {1,         FIRST + ITEMS,      SECOND + 1, ELEMS - 1,
+                                      ELEMS + 1, ELEMS + PAGE_ELEMS, MIN,        MIN + 1,
+                                      INT32_MAX, UINT32_MAX};
+    struct mod m;
+    struct rig r;
+    large(&m);
+    CHECK_INT(rig_prepare(&r, m.p, m.n, &err), 0);
+    struct dz_wasm_header *h = r.flat;
+    const struct dz_wasm_module *is = r.module;
+    struct dz_wasm_table *table = (struct dz_wasm_table *)(uintptr_t)is->tables;
+    struct dz_wasm_elem *elem = (struct dz_wasm_elem *)(uintptr_t)is->elems;
+    struct dz_wasm_const *at = (struct dz_wasm_const *)(uintptr_t)&is->consts[elem[1].offset];
+    uint32_t *item = (uint32_t *)(uintptr_t)&is->elem_items[elem[1].items];
+#define SAYS(what, value)                       \
+    do {                                        \
+        __typeof__(what) was_ = (what);         \
+        (what) = (value);                       \
+        CHECK_INT(open_again(&r), DZ_ECORRUPT); \
+        CHECK(strstr(err.msg, "is damaged"));   \
+        (what) = was_;                          \
+    } while (0)
+    for (size_t i = 0; i < DZ_ARRAY_LEN(counts); i++)
+        SAYS(h->table_elems, counts[i]);
+    SAYS(h->image_size, DZ_WASM_PAGE_ALIGN);
+    SAYS(table->min, ELEMS - 1);
+    SAYS(table->type, DZ_WASM_EXTERNREF);
+    SAYS(elem[1].mode, DZ_WASM_PASSIVE);
+    SAYS(at->bits[0], SECOND + 1);
+    SAYS(at->bits[0], SECOND - ITEMS);
+    SAYS(at->bits[0], UINT32_MAX);
+    SAYS(*item, ELEVEN);
+    SAYS(*item, DZ_WASM_ITEM_NULL);
+    CHECK_INT(open_again(&r), 0);
+    h->table_elems = 0; /* as blocks of before say */
+    CHECK_INT(open_again(&r), 0);
+    CHECK_INT(rig_instantiate(&r, NULL, NULL, 0, &err), 0);
+    for (uint32_t i = 0; i < MIN; i++)
+        CHECK(r.inst->tables[0]->elem[i] == element(i));
+    CHECK_INT(r.inst->tables[0]->shared, 0);
     rig_close(&r);
 }
 
