@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -642,46 +643,84 @@ static int listen_again(struct rig *r, const char *id, struct asker *a)
                                 &r->why);
 }
 
+/* Commands of a sandbox: one sleeps in it, one has ended in a wake that the registry does not know
+ * of yet. */
+struct both {
+    char slept[64], ran[64];
+};
+
+static void answered(struct rig *r, struct both *ret)
+{
+    struct asker w, h;
+    bool untold = false;
+    rig_open(r);
+    CHECK_INT(run(r, "a", "w", &w), 0);
+    UNTIL(r, w.started == 1);
+    (void)snprintf(ret->slept, sizeof ret->slept, "%s", dz_engine_watch_exec(w.watch));
+    dz_engine_watch_end(w.watch);
+    for (int i = 0; i < 50 && !untold; i++) { /* on a slow machine it may know already */
+        order_well(r, "a", DZ_REQUEST_SUSPEND);
+        CHECK_INT(run(r, "a", "h", &h), 0);
+        (void)snprintf(ret->ran, sizeof ret->ran, "%s", dz_engine_watch_exec(h.watch));
+        first_in = r;
+        UNTIL(r, h.ended + h.failed > 0);
+        first_in = NULL;
+        CHECK(h.ended == 1 && h.bytes == 7);
+        untold = !dz_list_empty(&only(r)->untold);
+    }
+    CHECK(untold);
+}
+
+static void is_as_answered(struct rig *r, const struct both *b, bool lost)
+{
+    struct asker w, h, wake;
+    CHECK_INT(order(r, "a", DZ_REQUEST_WAKE, &wake), 0);
+    UNTIL(r, wake.done > 0);
+    CHECK(wake.done == 1 && wake.code == 0 && wake.memory_lost == lost);
+    CHECK_INT(listen_again(r, b->ran, &h), 0);
+    UNTIL(r, h.ended + h.failed > 0);
+    CHECK(h.ended == 1 && h.exit.exit_code == 3 && h.bytes == 7);
+    CHECK_INT(listen_again(r, b->slept, &w), 0);
+    UNTIL(r, w.started + w.ended + w.failed > 0);
+    CHECK(lost ? w.failed == 1 : w.ended + w.failed == 0);
+    if (!lost)
+        dz_engine_watch_end(w.watch);
+}
+
 /* What was answered is there, though no registry ever knew of that wake; and that the memory is
  * lost is told when it is. */
 TEST(a_daemon_killed_before_the_registry_knows_of_a_wake_loses_no_answer)
 {
     for (int with_cell = 0; with_cell < 2; with_cell++) {
         struct rig r;
-        struct asker w, h, wake;
-        char slept[64], ran[64];
-        bool untold = false;
-        rig_open(&r);
-        CHECK_INT(run(&r, "a", "w", &w), 0);
-        UNTIL(&r, w.started == 1);
-        (void)snprintf(slept, sizeof slept, "%s", dz_engine_watch_exec(w.watch));
-        dz_engine_watch_end(w.watch);
-        for (int i = 0; i < 50 && !untold; i++) { /* on a slow machine it may know already */
-            order_well(&r, "a", DZ_REQUEST_SUSPEND);
-            CHECK_INT(run(&r, "a", "h", &h), 0);
-            (void)snprintf(ran, sizeof ran, "%s", dz_engine_watch_exec(h.watch));
-            first_in = &r;
-            UNTIL(&r, h.ended + h.failed > 0);
-            first_in = NULL;
-            CHECK(h.ended == 1 && h.bytes == 7);
-            untold = !dz_list_empty(&only(&r)->untold);
-        }
-        CHECK(untold);
+        struct both both;
+        answered(&r, &both);
         killed(&r, with_cell);
         CHECK(in_state(&r, "a", "suspended"));
-        CHECK_INT(order(&r, "a", DZ_REQUEST_WAKE, &wake), 0);
-        UNTIL(&r, wake.done > 0);
-        CHECK(wake.done == 1 && wake.code == 0 && wake.memory_lost == with_cell);
-        CHECK_INT(listen_again(&r, ran, &h), 0);
-        UNTIL(&r, h.ended + h.failed > 0);
-        CHECK(h.ended == 1 && h.exit.exit_code == 3 && h.bytes == 7);
-        CHECK_INT(listen_again(&r, slept, &w), 0);
-        UNTIL(&r, w.started + w.ended + w.failed > 0);
-        CHECK(with_cell ? w.failed == 1 : w.ended + w.failed == 0);
-        if (!with_cell)
-            dz_engine_watch_end(w.watch);
+        is_as_answered(&r, &both, with_cell);
         rig_close(&r);
     }
+}
+
+/* Nobody can be told of that wake, so it is over: with its memory, which is told. */
+TEST(a_registry_that_cannot_be_written_takes_no_answer_back)
+{
+    struct rig r;
+    struct both both;
+    struct rlimit before, none;
+    answered(&r, &both);
+    CHECK_INT(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &none), 0);
+    dz_boxes_tell(r.e);
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &before), 0);
+    CHECK(only(&r) == NULL || only(&r)->cell == NULL);
+    UNTIL(&r, dz_keeper_busy(r.e->keeper) == 0);
+    CHECK(in_state(&r, "a", "suspended"));
+    is_as_answered(&r, &both, true);
+    rig_close(&r);
 }
 
 static int tell_it(struct rig *r, const struct asker *to, const char *text, struct asker *a)
