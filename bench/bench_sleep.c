@@ -305,6 +305,7 @@ struct what { /* the argument of a case */
     uint32_t pages;    /* of that command */
     const char *line;  /* that a new sandbox is asked */
     bool asked_before; /* the same already, which is not counted */
+    bool gone;         /* until the cell's process is, too */
 };
 
 static void tell(struct bench_box *x, const struct what *w)
@@ -371,10 +372,15 @@ static int put_to_sleep(struct bench *b, void *arg, long count)
         bench_pool_settle(BENCH_AHEAD);
         bench_box_wake(x);
         tell(x, w);
-        begin(b, w->op, bench_cell_cpu_us(x));
+        double cpu = bench_cell_cpu_us(x);
+        begin(b, w->op, cpu);
         bench_box_suspend(x);
-        end(b, w->op, bench_cell_cpu_us(x));
-        bench_box_gone(x);
+        cpu = bench_cell_cpu_us(x);
+        if (w->gone)
+            bench_box_gone(x);
+        end(b, w->op, cpu);
+        if (!w->gone)
+            bench_box_gone(x);
     }
     round_over(w->op, count);
     bench_start(b);
@@ -495,6 +501,7 @@ static void add_ops(struct bench *b)
                        again = {.kind = &pandas, .line = PANDAS_SUM, .asked_before = true},
                        ten = {.kind = &dirty, .letter = 'c', .pages = 16},
                        one = {.kind = &dirty, .letter = 'd', .pages = 256},
+                       ended = {.kind = &dirty, .letter = 'd', .pages = 256, .gone = true},
                        spread = {.kind = &dirty, .letter = 's', .pages = 256},
                        hundred = {.kind = &large, .letter = 'd', .pages = 25600};
     op_new(b, "resume to first output, shell", 1, wake, &woken, 4);
@@ -505,6 +512,7 @@ static void add_ops(struct bench *b)
     op_new(b, "  the same sum once more, warm", 0, create, &again, 2);
     op_new(b, "suspend, 1 MB dirty, durable", 3, put_to_sleep, &one, 4);
     op_new(b, "suspend, 1 MB dirty, scattered, durable", 3, put_to_sleep, &spread, 4);
+    op_new(b, "suspend, 1 MB dirty, until the cell is gone", 15, put_to_sleep, &ended, 4);
     op_new(b, "suspend, 100 MB dirty, durable", 400, put_to_sleep, &hundred, 1);
     op_new(b, "fork of a shell to a running child", 2, fork_machine, &forked, 4);
 }
