@@ -20,7 +20,6 @@
 #include "base/mem.h"
 #include "cell/cell_host.h"
 #include "cell/cell_nest.h"
-#include "os/os_warm.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -36,7 +35,8 @@
 enum {
     FORKS_MAX = 1024, /* asked for and not answered, of one zygote */
     AT_ONCE = 2,      /* forked ahead of need together: somebody may need a processor */
-    RENEW_MIN = 256,  /* bytes of such words: then cells that wait are forked anew */
+    RENEW_MIN = 16,   /* news in such words: then cells that wait are forked anew */
+    TOLD_BITS = 16,   /* of a word's hash, by which what was told before is known */
     WARM_MAX = 1024,  /* words about functions that a zygote gets */
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
@@ -65,7 +65,8 @@ struct zygote {
     size_t waiting_count; /* the oldest first */
     size_t stale;         /* of them: forked before the zygote had much of what it has now */
     int warmed;
-    uint8_t written[DZ_OS_WARM_PAGES / 8]; /* pages: it was told of these, a bit each */
+    uint32_t news;                      /* that those who wait do not have */
+    uint8_t told[(1 << TOLD_BITS) / 8]; /* what it was told: a bit each, by hash */
 };
 
 struct failure {
@@ -414,21 +415,20 @@ static void fork_ahead(struct zygote *z)
     }
 }
 
-/* Of the pages that a cell wrote, how many are news? All cells of an image write the same ones. */
-static size_t news(struct zygote *z, const uint8_t *payload, size_t size)
+/* Of the functions that a cell used, or the pages that it wrote, how many are news? Cells of an
+ * image use and write the same ones. Two of the same hash are taken for one. */
+static uint32_t news(struct zygote *z, const uint8_t *payload, size_t size)
 {
-    static const struct dz_nest_warm heap; /* no module */
-    size_t n = 0;
-    if (size < sizeof heap || memcmp(payload, &heap, sizeof heap) != 0)
-        return size;
-    for (size_t at = sizeof heap; at + sizeof(uint32_t) <= size; at += sizeof(uint32_t)) {
-        uint32_t page;
-        memcpy(&page, payload + at, sizeof page);
-        uint8_t bit = (uint8_t)(1u << page % 8);
-        if (page >= DZ_OS_WARM_PAGES || z->written[page / 8] & bit)
-            continue;
-        z->written[page / 8] |= bit;
-        n++;
+    uint32_t n = 0, module, number;
+    if (size < sizeof(struct dz_nest_warm))
+        return 0;
+    memcpy(&module, payload, sizeof module); /* the first of its hash; 0: pages */
+    for (size_t at = sizeof(struct dz_nest_warm); at + sizeof number <= size; at += sizeof number) {
+        memcpy(&number, payload + at, sizeof number);
+        uint32_t hash = (module ^ number * 2654435769u) * 2246822519u >> (32 - TOLD_BITS);
+        uint8_t bit = (uint8_t)(1u << hash % 8);
+        n += (z->told[hash / 8] & bit) == 0;
+        z->told[hash / 8] |= bit;
     }
     return n;
 }
@@ -437,11 +437,17 @@ void dz_pool_used(struct dz_cell *c, const void *payload, size_t size)
 {
     struct zygote *z = c->pool ? find(c->pool, c->image_sha256) : NULL;
     const struct dz_frame f = {.type = DZ_FRAME_NEST_WARM, .size = (uint32_t)size};
-    if (!z || !z->ready || z->warmed >= WARM_MAX || news(z, payload, size) == 0)
+    uint32_t n = z && z->ready && z->warmed < WARM_MAX ? news(z, payload, size) : 0;
+    if (n == 0)
         return;
     z->warmed++;
-    if (dz_frame_send(z->fd, &f, payload, false, NULL) > 0 && size >= RENEW_MIN)
+    if (dz_frame_send(z->fd, &f, payload, false, NULL) <= 0)
+        return;
+    z->news += n;
+    if (z->news >= RENEW_MIN) {
         z->stale = z->waiting_count;
+        z->news = 0;
+    }
     fork_ahead(z);
 }
 

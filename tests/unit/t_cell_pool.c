@@ -6,6 +6,7 @@
 #include "../lib/many_rig.h"
 
 #include "cell/cell_host.h"
+#include "cell/cell_nest.h"
 #include "cell/cell_pool.h"
 
 #include <dirent.h>
@@ -242,9 +243,29 @@ static int64_t a_number(struct mrig *r, const char *sql)
     return x.integer;
 }
 
+/* As if it had told of these functions of some module. */
+static void tell(struct mrig *r, uint32_t first, uint32_t count)
+{
+    struct {
+        struct dz_nest_warm head;
+        uint32_t numbers[32];
+    } used = {.head.sha256 = {1}};
+    for (uint32_t i = 0; i < count; i++)
+        used.numbers[i] = first + i;
+    dz_pool_used(r->cell, &used, sizeof used.head + count * sizeof used.numbers[0]);
+}
+
+/* Cells that wait have been forked anew so often, and no more are. */
+static void renewed(struct dz_cell_pool *p, size_t times)
+{
+    for (int i = 0; i < 500 && stats(p).renewed < times; i++, usleep(2000))
+        settle(p, 2, 4);
+    settle(p, 2, 4);
+    CHECK_INT(stats(p).renewed, times);
+}
+
 TEST(an_image_gets_a_zygote_of_its_own)
 {
-    static const uint8_t used[300];
     struct mrig image, r[4];
     struct dz_cell_pool *p = pool(2);
     make_image(&image);
@@ -256,13 +277,14 @@ TEST(an_image_gets_a_zygote_of_its_own)
         of_image(&r[i], p, &image);
     CHECK_INT(stats(p).blank, 1);
     settle(p, 2, 4);
-    dz_pool_used(r[1].cell, used, sizeof used); /* as if it had told of many functions */
-    for (int i = 0; i < 500 && stats(p).renewed < 2; i++, usleep(2000))
-        settle(p, 2, 4);
-    CHECK_INT(stats(p).renewed, 2); /* those that wait are of the zygote as it is now */
-    settle(p, 2, 4);
-    dz_pool_used(r[2].cell, used, sizeof used); /* which is no news */
-    CHECK_INT(stats(p).renewed, 2);
+    tell(&r[1], 0, 24);
+    renewed(p, 2);      /* those that wait are of the zygote as it is now */
+    tell(&r[2], 0, 24); /* which is no news */
+    renewed(p, 2);
+    tell(&r[2], 16, 16); /* half of it is, too little yet */
+    renewed(p, 2);
+    tell(&r[3], 28, 12); /* 8 more */
+    renewed(p, 4);
     for (int i = 0; i < 4; i++) {
         struct mexec *e = mrig_exec(&r[i], says, 0);
         mrig_until(&r[i], e, DZ_CELL_EXITED);
