@@ -239,9 +239,15 @@ static int apply_action(const struct __spawn_action *a)
 
 typedef int exec_fn(const char *, char *const[], char *const[]);
 
-static int spawn(exec_fn *run, pid_t *ret_pid, const char *path,
-                 const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
-                 char *const argv[], char *const envp[])
+struct spawned {
+    exec_fn *run;
+    const char *path;
+    const posix_spawn_file_actions_t *fa;
+    const posix_spawnattr_t *at;
+    char *const *argv, *const *envp;
+};
+
+static int spawn(const struct spawned *s, pid_t *ret_pid)
 {
     volatile int failed = 0;
     sigset_t all, before;
@@ -251,12 +257,12 @@ static int spawn(exec_fn *run, pid_t *ret_pid, const char *path,
     pid_t pid = vfork();
     if (pid == 0) {
         /* The mask comes last of the attributes, the files after it as POSIX says. */
-        if (apply_attributes(at, &before) == 0) {
-            const struct __spawn_action *a = fa ? fa->__first : 0;
+        if (apply_attributes(s->at, &before) == 0) {
+            const struct __spawn_action *a = s->fa ? s->fa->__first : 0;
             while (a && apply_action(a) >= 0)
                 a = a->next;
             if (!a)
-                run(path, argv, envp);
+                s->run(s->path, s->argv, s->envp);
         }
         failed = errno;
         _exit(127);
@@ -277,11 +283,11 @@ static int spawn(exec_fn *run, pid_t *ret_pid, const char *path,
 int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa,
                 const posix_spawnattr_t *at, char *const argv[], char *const envp[])
 {
-    return spawn(execve, pid, path, fa, at, argv, envp);
+    return spawn(&(struct spawned){execve, path, fa, at, argv, envp}, pid);
 }
 
 int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa,
                  const posix_spawnattr_t *at, char *const argv[], char *const envp[])
 {
-    return spawn(execvpe, pid, file, fa, at, argv, envp);
+    return spawn(&(struct spawned){execvpe, file, fa, at, argv, envp}, pid);
 }
