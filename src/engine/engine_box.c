@@ -73,7 +73,7 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
 static void drop_cell(struct box *b)
 {
     dz_list_remove(&b->untold);
-    b->active = (struct dz_cell_event){0};
+    b->has_active = false;
     dz_use_cold(b);
     b->disk_left = 0;
     dz_poll_free(b->poll);
@@ -282,12 +282,13 @@ static void tell_up(struct box *b)
 {
     const struct dz_keeper_cell how = {.memory_lost = b->lost};
     const struct dz_cell *c = b->cell;
-    struct dz_cell_event active = b->active;
+    const struct dz_cell_event active = b->active;
+    bool has_active = b->has_active;
     dz_list_remove(&b->untold);
-    b->active = (struct dz_cell_event){0};
+    b->has_active = false;
     tell_keeper(b, &how);
     dz_exec_connected(b);
-    if (active.type == DZ_CELL_ACTIVITY && b->cell == c)
+    if (has_active && b->cell == c)
         on_activity(b, &active);
 }
 
@@ -395,6 +396,7 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
     const struct dz_cell *c = b->cell;
     if (!dz_list_empty(&b->untold) && event->type == DZ_CELL_ACTIVITY) {
         b->active = *event;
+        b->has_active = true;
         return true;
     }
     if (!dz_list_empty(&b->untold) && !may_precede(b, event->type)) {

@@ -57,7 +57,8 @@ struct box {
     struct engine_image *image;  /* of the cell */
     struct dz_timer *linger;     /* the end of FILES that nobody uses */
     struct dz_list untold;       /* in engine.untold: it is up, and the keeper does not know yet; */
-    struct dz_cell_event active; /* nor this, if there was one: DZ_CELL_ACTIVITY */
+    bool has_active;             /* nor the next */
+    struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */
     struct dz_list execs, ops, copies;
     int64_t cpu_ns, cpu_at; /* at the last ACTIVITY */
     unsigned pins;          /* callers up the stack that still look at it */
