@@ -196,17 +196,16 @@ static void make_pandas(const char *data)
     static const char script[] =
         "set -e; cd \"$1\"\n"
         "cat >ask.py <<'END'\n"
-        "import numpy, pandas\n"
-        "print('pandas is there', flush=True)\n"
-        "while True:\n"
-        "    for line in open('/workspace/in'):\n"
-        "        with open('/workspace/out', 'w') as out:\n"
-        "            print(eval(line), file=out)\n"
+        "import sys, numpy, pandas\n"
+        "print('ready', flush=True)\n"
+        "for line in sys.stdin:\n"
+        "    print(eval(line), flush=True)\n"
         "END\n"
-        "DOZE_DATA=$PWD \"$0\" run --image python --file pandas.doze --keep"
-        " --copy ask.py:/workspace/ask.py -- sh -c"
-        " 'mkfifo /workspace/in /workspace/out; exec python3 /workspace/ask.py' >said &\n"
-        "until grep -qs 'is there' said; do kill -0 $!; sleep 0.1; done\n"
+        "mkfifo keys\n"
+        "DOZE_DATA=$PWD \"$0\" run -i --image python --file pandas.doze --keep"
+        " --copy ask.py:/workspace/ask.py -- python3 /workspace/ask.py <keys >said &\n"
+        "exec 3>keys\n"
+        "until grep -qs ready said; do kill -0 $!; sleep 0.1; done\n"
         "kill -TERM $!\n"
         "wait $! || [ $? = 75 ]\n"
         "DOZE_DATA=$PWD \"$0\" image snapshot pandas.doze --tag pandas >said\n";
@@ -441,30 +440,36 @@ static void durable_rows(struct bench *b, struct conn *c, double spawn_us)
 
 /* --- Python that is there already --------------------------------------------------------- */
 
-/* What Python of that image says to a line, which has to have `want` in it; us. */
-static double ask_python(struct conn *c, const char *name, const char *line, const char *want)
+/* What the image's first process, the sandbox's command "main", says to a line that is written to
+ * it, which has to have `want` in it; us. */
+static double ask_python(struct conn *c, struct box *b, const char *line, const char *want)
 {
-    char body[256];
-    (void)snprintf(body, sizeof body,
-                   "{\"cmd\":[\"sh\",\"-c\",\"echo '%s' >/workspace/in; "
-                   "cat /workspace/out\"]}",
-                   line);
+    char path[128];
+    (void)snprintf(path, sizeof path, "/v1/sandboxes/%s/exec/main/stdin", b->name);
     double from = now_us();
-    call(c, 200, "POST", body, "/v1/sandboxes/%s/exec", name);
-    if (!strstr(c->in, want))
-        die(line, c->in);
-    return now_us() - from;
+    c->len = b->stream.len = 0;
+    b->stream.in[0] = '\0';
+    ask(c, "POST", path, line, "");
+    while (!strstr(b->stream.in, want))
+        take(&b->stream);
+    double us = now_us() - from;
+    while (!answered(c))
+        take(c);
+    return us;
 }
 
 /* A new sandbox, and the first that it is asked. */
-static double ask_pandas(struct conn *c, const char *name, const char *line, const char *want)
+static double ask_pandas(struct conn *c, struct box *b, const char *line, const char *want)
 {
-    char body[128];
-    (void)snprintf(body, sizeof body, "{\"image\":\"pandas\",\"name\":\"%s\"}", name);
+    char text[128];
     double from = now_us();
-    call(c, 201, "POST", body, "/v1/sandboxes");
+    (void)snprintf(text, sizeof text, "{\"image\":\"pandas\",\"name\":\"%s\"}", b->name);
+    call(c, 201, "POST", text, "/v1/sandboxes");
+    conn_open(&b->stream);
+    (void)snprintf(text, sizeof text, "/v1/sandboxes/%s/exec/main/output", b->name);
+    ask(&b->stream, "GET", text, "", "Accept: text/event-stream\r\n");
     double us = now_us() - from;
-    return us + ask_python(c, name, line, want);
+    return us + ask_python(c, b, line, want);
 }
 
 /* The next number of a line of them; 0: there is none. */
@@ -572,22 +577,25 @@ static void memory_rows(struct bench *b, const struct usage *before)
                                      .budget = 3});
 }
 
+static const char pandas_sum[] = "f'sum {pandas.Series([1, 2, 39]).sum()}'\n";
+
 static void python_rows(struct bench *b, struct conn *c, double spawn_us)
 {
-    static const char sum[] = "pandas.Series([1, 2, 39]).sum()";
     static double us[FIRST], again[FIRST];
-    char name[32];
+    static struct box x;
     int n = 0;
     for (; n < FIRST; n++, pause_ms(50)) {
-        (void)snprintf(name, sizeof name, "there%d", n);
-        us[n] = ask_pandas(c, name, "pandas.__version__", "\"stdout\":\"");
+        (void)snprintf(x.name, sizeof x.name, "there%d", n);
+        us[n] = ask_pandas(c, &x, "f'pandas {pandas.__version__}'\n", "pandas ");
+        conn_close(&x.stream);
     }
     row(b, "create from an image with pandas imported, its version: p50", quantile(us, n, 0.5),
         spawn_us, 5);
     for (n = 0; n < FIRST; n++, pause_ms(50)) {
-        (void)snprintf(name, sizeof name, "pandas%d", n);
-        us[n] = ask_pandas(c, name, sum, "42");
-        again[n] = ask_python(c, name, sum, "42");
+        (void)snprintf(x.name, sizeof x.name, "pandas%d", n);
+        us[n] = ask_pandas(c, &x, pandas_sum, "sum 42");
+        again[n] = ask_python(c, &x, pandas_sum, "sum 42");
+        conn_close(&x.stream);
     }
     row(b, "  the first sum of a Series: p50", quantile(us, n, 0.5), spawn_us, 0);
     row(b, "  the same sum once more, warm: p50", quantile(again, n, 0.5), spawn_us, 0);
@@ -595,13 +603,14 @@ static void python_rows(struct bench *b, struct conn *c, double spawn_us)
 
 static void warm_python_rows(struct bench *b, struct conn *c, double spawn_us)
 {
-    char name[32];
+    static struct box x;
     int cells = children();
     struct usage before = usage();
     (void)spawn_us;
     for (int i = 0; i < WARM; i++) {
-        (void)snprintf(name, sizeof name, "warm%d", i);
-        (void)ask_pandas(c, name, "pandas.Series([1, 2, 39]).sum()", "42");
+        (void)snprintf(x.name, sizeof x.name, "warm%d", i);
+        (void)ask_pandas(c, &x, pandas_sum, "sum 42");
+        conn_close(&x.stream);
     }
     if (children() < cells + WARM)
         die("1,000 warm sandboxes", "some of their cells are gone");
