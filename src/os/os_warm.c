@@ -149,20 +149,21 @@ void dz_os_warm_learn(const uint32_t *pages, size_t count)
 /* Areas and the heap as far as it has grown, each with the number of its first page. */
 static size_t all_areas(struct area ret[static AREAS + 1], uint32_t ret_first[static AREAS + 1])
 {
+    const size_t count = plan.count;
     uint32_t first = 0;
-    for (size_t i = 0; i < plan.count; i++) {
+    for (size_t i = 0; i < count; i++) {
         ret[i] = plan.areas[i];
         ret_first[i] = first;
         first += (uint32_t)((ret[i].to - ret[i].from) / dz_vm_page());
     }
     uintptr_t end = (uintptr_t)sbrk(0), most = (DZ_OS_WARM_PAGES - first) * dz_vm_page();
     if (!plan.heap_start || end < plan.heap_start)
-        return plan.count;
-    ret[plan.count] = (struct area){plan.heap_start, end};
+        return count;
+    ret[count] = (struct area){plan.heap_start, end};
     if (end - plan.heap_start > most)
-        ret[plan.count].to = plan.heap_start + most;
-    ret_first[plan.count] = first;
-    return plan.count + 1;
+        ret[count].to = plan.heap_start + most;
+    ret_first[count] = first;
+    return count + 1;
 }
 
 size_t dz_os_warm_wrote(const struct dz_os_dirty *d, uint32_t *ret_pages, size_t most)
