@@ -118,7 +118,7 @@ enum {
 static int get_elements(struct load *l, uint32_t index, struct wasm_state_run run)
 {
     struct wasm_table *t = l->inst->tables[index];
-    uint64_t part[TABLE_PART];
+    uint64_t part[TABLE_PART] = {0}; /* which the analyser does not see filled */
     int rc = 0;
     for (uint32_t at = run.first, end = at + run.count, n; rc == 0 && at < end; at += n) {
         n = end - at < TABLE_PART ? end - at : TABLE_PART;
