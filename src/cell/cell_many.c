@@ -23,8 +23,7 @@
 #include <unistd.h>
 
 enum {
-    USED_MAX = 8,                   /* times that a cell says what it uses, */
-    USED_EARLY = 4,                 /* of these as soon as it waits */
+    USED_MAX = 8,                   /* times that a cell says what it uses */
     RUN_NS = 2 * 1000 * 1000,       /* between two looks at the socket */
     HOLD_NS = 500 * 1000,           /* that what is said waits for more */
     TELL_NS = 250 * 1000 * 1000,    /* between two words about activity */
@@ -456,10 +455,6 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
         if (s->up && !s->cool)
             dz_machine_cool();
         s->cool = s->up;
-        if (s->up && words < USED_EARLY) { /* the next wake has what this one had to translate */
-            tell_used(s);
-            (void)dz_out_flush(&s->out, false);
-        }
         wait_for_anything(s, tell_in);
     }
 }
