@@ -20,10 +20,17 @@ stop() { # and wait for its end
     kill -TERM "$(cat daemon.pid)" || return 1
     gone "$(cat daemon.pid)"
 }
-gone() { # PID: it ends within ten seconds
+thread_of() { # PID: another than its first, or nothing
+    for task in "/proc/$1/task/"*; do
+        [ "${task##*/}" = "$1" ] || { echo "$task" && return; }
+    done
+}
+# PID: it ends within ten seconds. A thread that writes to the disk then has its files open for
+# longer than the process seems to be there.
+gone() {
     for _ in $(seq 200); do
         [ -e "/proc/$1" ] || return 0
-        grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null && return 0
+        grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null && [ ! -e "$(thread_of "$1")" ] && return 0
         read -rt 0.05 <> <(:) || :
     done
     echo "process $1 is still there"
