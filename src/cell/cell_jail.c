@@ -7,6 +7,7 @@
 #include "cell/cell_call.h"
 #include "cell/cell_int.h"
 
+#include "base/sanitize.h"
 #include "os/os_dirty.h"
 #include "os/os_jail.h"
 
@@ -55,18 +56,6 @@ static int keep_only(int *fds, size_t count)
     return syscall(SYS_close_range, from, ~0u, 0) < 0 ? -errno : 0;
 }
 
-/* A sanitizer's shadow counts as data: no limit would leave it room. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LIMIT_MEMORY 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LIMIT_MEMORY 0
-#endif
-#endif
-#ifndef LIMIT_MEMORY
-#define LIMIT_MEMORY 1
-#endif
-
 enum {
     NAMESPACES = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
 };
@@ -83,7 +72,8 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
         .calls = dz_os_jail_compute,
         .call_count = dz_os_jail_compute_count,
         .limits = limits,
-        .limit_count = DZ_ARRAY_LEN(limits) - (LIMIT_MEMORY && fence->memory_bytes ? 0 : 1),
+        /* A sanitizer's shadow counts as data: no limit would leave it room. */
+        .limit_count = DZ_ARRAY_LEN(limits) - (!DZ_SANITIZED && fence->memory_bytes ? 0 : 1),
         .parent_signal = fence->outlives ? 0 : SIGKILL,
         .landlock = true,
         .namespaces = NAMESPACES,

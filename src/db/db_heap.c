@@ -25,6 +25,7 @@
  */
 #include "db/db_int.h"
 
+#include "base/sanitize.h"
 #include "base/vm.h"
 
 #include <assert.h>
@@ -314,23 +315,11 @@ static void heap_shutdown(void *arg)
     own.xShutdown(own.pAppData);
 }
 
-/* A sanitizer wants to see each block. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PLAIN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define PLAIN 1
-#endif
-#endif
-#ifndef PLAIN
-#define PLAIN 0
-#endif
-
 int dz_db_heap_use(void)
 {
     static const sqlite3_mem_methods methods = {heap_malloc,  heap_free, heap_realloc,  heap_size,
                                                 heap_roundup, heap_init, heap_shutdown, NULL};
-    if (PLAIN)
+    if (DZ_SANITIZED) /* which wants to see each block */
         return SQLITE_OK;
     if (!own.xMalloc) {
         int rc = sqlite3_config(SQLITE_CONFIG_GETMALLOC, &own);

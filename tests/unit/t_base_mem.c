@@ -2,6 +2,7 @@
 #include "base/mem.h"
 
 #include "base/fd.h"
+#include "base/sanitize.h"
 #include "base/vm.h"
 #include "tap.h"
 
@@ -54,9 +55,8 @@ TEST(mem_trim_gives_pages_of_free_blocks_back)
     enum {
         SIZE = 100000, /* of the heap: less than what is a mapping of its own */
     };
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    SKIP("a sanitizer's heap is not the C library's");
-#endif
+    if (DZ_SANITIZED)
+        SKIP("a sanitizer's heap is not the C library's");
     char *p = dz_alloc(SIZE), *above = dz_alloc(100);
     CHECK(p && above);
     uintptr_t at = (uintptr_t)p;

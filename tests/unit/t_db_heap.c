@@ -5,6 +5,7 @@
  */
 #include "../lib/dice.h"
 #include "base/mem.h"
+#include "base/sanitize.h"
 #include "base/vm.h"
 #include "db/db_int.h"
 #include "tap.h"
@@ -131,21 +132,9 @@ enum {
     OWN = 100000,
 };
 
-/* A sanitizer wants to see each block: there SQLite's are the C library's. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PLAIN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define PLAIN 1
-#endif
-#endif
-#ifndef PLAIN
-#define PLAIN 0
-#endif
-
 static unsigned char *ahead(void)
 {
-    if (PLAIN)
+    if (DZ_SANITIZED)
         SKIP("SQLite's blocks are the C library's");
     CHECK_INT(dz_db_init(NULL), 0);
     void *warm = sqlite3_malloc(CACHED);
