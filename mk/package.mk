@@ -1,0 +1,19 @@
+# Setting up, showing, installing.
+DEMO_BUILD := build/release-gcc
+demo: setup ## set up, build and show the main job
+	@$(MAKE) --no-print-directory -s CC=gcc CONFIG=release $(DEMO_BUILD)/doze base
+	@DOZE_DATA=build/data images/build $(DEMO_BUILD)/doze base python
+	@DOZE_DATA=$(abspath build/data) scripts/demo $(DEMO_BUILD)/doze
+setup: ## install what scripts/packages lists and is missing
+	@scripts/setup
+install: ## doze, manual pages, completion, systemd unit and doze.ini under DESTDIR and PREFIX
+	@$(IN_RELEASE) $(SHIPPED)
+	@scripts/install $(SHIPPED) "$(DESTDIR)" $(PREFIX)
+deb: ## a Debian package in build/
+	@$(IN_RELEASE) $(SHIPPED) base
+	@scripts/deb $(SHIPPED) $(VERSION) build
+help: ## this list
+	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
+clean: ## remove every build directory
+	rm -rf build
+.PHONY: demo setup install deb help clean

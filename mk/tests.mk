@@ -1,0 +1,94 @@
+# Tests and checks.
+ASAN    := build/asan-$(notdir $(CC))
+IN_ASAN  = $(MAKE) --no-print-directory CONFIG=asan
+BASE    := build/base/base.doze
+
+TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images \
+  integration openapi model crash wasi security security-asan sim kill sleep
+test: setup ## set up, build and pass every test
+	@scripts/test $(TEST_SUITES)
+test-all: ## the same, and the long suites
+	@scripts/test test busybox-suite sim-all sleep-all soak-short
+.PHONY: test test-all
+
+check: $(UNITS) $(CORPORA) ## unit tests and corpora
+	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
+check-asan: ## the same under ASan and UBSan
+	@$(IN_ASAN) check
+TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
+torture: $(UNITS) ## only the tests in which every allocation fails once
+	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
+.PHONY: check check-asan torture
+
+integration: all $(BASE) ## the program itself, in numbered shell tests
+	@DOZE=$(abspath $(B)/doze) DZ_MET=$(abspath $(B)/met.log) \
+	    scripts/integration $(sort $(wildcard tests/integration/t*.sh))
+openapi: $(B)/doze $(BASE) ## the daemon against its own OpenAPI document
+	@DOZE=$(abspath $(B)/doze) scripts/run-tap openapi tests/openapi/run
+.PHONY: integration openapi
+
+WASI_TESTS := $(patsubst tests/wasi/p1/%.c,build/wasi-tests/%.wasm,$(wildcard tests/wasi/p1/*.c))
+wasi: $(B)/wasi_suite $(WASI_TESTS) ## the official tests of WASI preview 1, and ours
+	@DZ_WASI_TESTS=build/wasi-tests scripts/run-tap wasi $(B)/wasi_suite
+build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
+	@mkdir -p $(@D)/root
+	clang-19 --target=wasm32-wasi -std=gnu17 -O1 -Wall -Wextra -Werror $< -o $@
+	@echo '{"root": "root"}' >$(@:.wasm=.json)
+spec: $(B)/spec ## WebAssembly's own tests, by both loops of the engine
+	@tests/spec/run $(B)/spec build/spectest
+spec-asan: ## the same by the switch, under ASan and UBSan
+	@$(IN_ASAN) $(ASAN)/spec >/dev/null
+	@tests/spec/run $(ASAN)/spec build/spectest switch
+freeze: $(FREEZE:%=$(B)/%) guests ## stop programs anywhere, finish them elsewhere; copy, jump, inject
+	@DOZE_SPEC_DIR=$$(tests/spec/unpack build/spectest | head -n 1) \
+	    scripts/run-tap freeze $(FREEZE:%=$(B)/%)
+.PHONY: wasi spec spec-asan freeze
+
+HOSTILE := build/guest-tests/hostile.wasm
+security: $(SECURITY) $(HOSTILE) ## guests, hosts and cells that attack one another
+	@scripts/run-tap security $(SECURITY)
+security-asan: ## the same under ASan and UBSan
+	@$(IN_ASAN) security
+crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
+	@scripts/run-tap crash $(B)/torture_vfs
+MODELS := $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs
+model: $(MODELS) ## random operations on the disk against a model; SEED= STEPS=
+	@scripts/run-tap model $(MODELS)
+sim: $(B)/sim ## the lifecycle by seeds, with crashes and faults; SEEDS= SEED= STEPS=
+	@scripts/run-tap sim $(B)/sim
+sim-all: export SEEDS := 10000
+sim-all: sim
+kill: $(B)/kill ## SIGKILL before each system call of each operation of the lifecycle
+	@scripts/run-tap kill $(B)/kill
+.PHONY: security security-asan crash model sim sim-all kill
+
+sleep: export DOZE_OTHER ?= $(abspath $(ASAN)/doze)
+sleep: $(SLEEP:%=$(B)/%) $(BASE) ## programs asleep anywhere, woken by other builds; SEED= POINTS= CYCLES=
+	@$(IN_ASAN) $(ASAN)/doze >/dev/null
+	@POINTS=$(or $(POINTS),8) CYCLES=$(or $(CYCLES),100) scripts/run-tap sleep $(SLEEP:%=$(B)/%)
+sleep-all: ## the same at 50 points each, and 1,000 times
+	@$(MAKE) --no-print-directory sleep POINTS=50 CYCLES=1000
+soak: soak-sleep soak-daemon ## everything that takes an hour
+soak-sleep: $(B)/sleep_soak $(BASE) ## 10,000 times asleep and awake
+	@CYCLES=10000 scripts/run-tap soak $<
+soak-daemon: $(B)/soak_daemon $(B)/doze $(BASE) ## a daemon under mixed load, killed often; SOAK_SECONDS= SEED=
+	@DOZE=$(abspath $(B)/doze) DOZE_BASE=$(abspath $(BASE)) \
+	    SOAK_SECONDS=$(or $(SOAK_SECONDS),1800) scripts/run-tap soak $<
+soak-short:
+	@$(MAKE) --no-print-directory soak-daemon SOAK_SECONDS=120
+.PHONY: sleep sleep-all soak soak-sleep soak-daemon soak-short
+
+cover: ## line coverage of each module by the unit tests
+	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
+	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
+fuzz: ## run each fuzzer for FUZZ_S seconds (default 10)
+	@$(MAKE) --no-print-directory CONFIG=fuzz CC=$(CLANG) $(FUZZERS:%=build/fuzz-$(CLANG)/fuzz_%)
+	@scripts/fuzz build/fuzz-$(CLANG) $(FUZZERS)
+# lint builds what its checks look at and no more: the interpreter's loop, the program's help
+LINT     := build/lint-$(notdir $(CC))
+LINT_OBJ := $(LINT)/src/wasm/wasm_exec_goto.o
+lint: setup ## format, layers, sizes, headers, symbols, docs, shell
+	@CC=$(CC) scripts/lint $(LINT) $(MAKE) --no-print-directory -s CONFIG=lint $(LINT_OBJ)
+analyze: setup ## gcc -fanalyzer and clang-tidy
+	@scripts/analyze $(sort $(wildcard src/*/*.c))
+.PHONY: cover fuzz lint analyze
