@@ -321,7 +321,14 @@ TEST(data_dir_is_taken_from_the_first_that_is_set)
     CHECK_INT(dz_cli_data_dir("", path, &err), DZ_EINVAL);
     CHECK_STR(path, "untouched");
     CHECK_INT(dz_cli_data_dir("rel", path, &err), 0);
-    CHECK_STR(path, "rel");
+    char cwd[DZ_PATH_MAX], want[DZ_PATH_MAX + 8];
+    CHECK(getcwd(cwd, sizeof cwd));
+    (void)snprintf(want, sizeof want, "%s/rel", cwd);
+    CHECK_STR(path, want);
+    CHECK_INT(dz_cli_data_dir("./rel", path, &err), 0);
+    CHECK_STR(path, want);
+    CHECK_INT(dz_cli_data_dir(".", path, &err), 0);
+    CHECK_STR(path, cwd);
     CHECK_INT(dz_cli_data_dir(NULL, path, &err), 0);
     CHECK_STR(path, "/d");
     (void)setenv("DOZE_DATA", "", 1);
