@@ -121,7 +121,7 @@ static int may_wake(const struct dz_instance *row, struct dz_engine_why *why)
     if (strcmp(row->state, "active") == 0)
         return 0;
     if (row->ephemeral && strcmp(row->state, "created") != 0)
-        return dz_why(why, DZ_EGONE, NULL, "%s was not persistent, and has ended", row->id);
+        return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has ended", row->id);
     if (strcmp(row->state, "archived") == 0) {
         (void)dz_why(why, DZ_EUNAVAIL, NULL, "%s is archived: revive it first", row->id);
         why->reason = "archived";

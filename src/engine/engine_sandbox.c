@@ -526,12 +526,13 @@ static int order_ephemeral(const struct dz_instance *row, enum dz_request what,
     if (what == DZ_REQUEST_DELETE || what == DZ_REQUEST_DESTROY)
         return 0;
     if (!awake)
-        return dz_why(why, DZ_EGONE, NULL, "%s was not persistent, and has ended", row->id);
+        return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has ended", row->id);
     if (what == DZ_REQUEST_WAKE || what == DZ_REQUEST_PREFETCH)
         return 0;
     return dz_why(why, DZ_ESTATE, NULL,
-                  "%s: %s is not persistent: it never sleeps; delete it, or take a snapshot",
-                  dz_request_name(what), row->id);
+                  "cannot %s an ephemeral sandbox: it never sleeps; delete it (doze rm %s) or take a "
+                  "snapshot (doze snapshot %s)",
+                  dz_request_name(what), row->id, row->id);
 }
 
 int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,

@@ -119,15 +119,47 @@ int dz_idle_mode_parse(struct dz_str s, enum dz_idle_mode *ret_mode, struct dz_e
 
 /* --- the map ---------------------------------------------------------------------- */
 
+/* What a user does to bring a sandbox into a state. */
+static const char *verb(enum dz_state from, enum dz_state to)
+{
+    static const char *const verbs[DZ_STATE_COUNT] = {
+        [DZ_STATE_CREATED] = "create",    [DZ_STATE_ACTIVE] = "wake",
+        [DZ_STATE_SUSPENDED] = "suspend", [DZ_STATE_FROZEN] = "freeze",
+        [DZ_STATE_ARCHIVED] = "archive",  [DZ_STATE_DELETED] = "delete",
+    };
+    return from == DZ_STATE_ARCHIVED && to == DZ_STATE_ACTIVE ? "revive" : verbs[to];
+}
+
+/* The hop that a refusal recommends: the first of a way to `to` that loses nothing. NONE: there is
+ * no such way. */
+static enum dz_state first_hop(enum dz_state from, enum dz_state to)
+{
+    bool asleep = to == DZ_STATE_FROZEN || to == DZ_STATE_ARCHIVED;
+    if (from == to || from == DZ_STATE_DELETED || to == DZ_STATE_CREATED || to == DZ_STATE_DELETED)
+        return DZ_STATE_NONE;
+    return from == DZ_STATE_SUSPENDED          ? DZ_STATE_FROZEN
+           : from == DZ_STATE_ACTIVE && asleep ? DZ_STATE_SUSPENDED
+                                               : DZ_STATE_ACTIVE;
+}
+
 int dz_lifecycle_next(enum dz_state from, enum dz_state to, struct dz_err *err)
 {
     assert(from < DZ_STATE_COUNT && to < DZ_STATE_COUNT);
     if (allowed[from] & 1u << to)
         return (int)to;
-    char list[80];
-    list_names(state_names, DZ_STATE_COUNT, allowed[from], list, sizeof list);
-    return dz_fail(err, DZ_ESTATE, "a sandbox that is %s cannot become %s: it can become %s",
-                   state_names[from], state_names[to], list);
+    const char *name = state_names[from], *article = name[0] == 'a' ? "an" : "a";
+    if (from == to)
+        return dz_fail(err, DZ_ESTATE, "the sandbox is %s already", name);
+    if (to == DZ_STATE_DELETED)
+        return dz_fail(err, DZ_ESTATE,
+                       "cannot delete the row of %s %s sandbox in one step; doze rm NAME deletes "
+                       "the sandbox",
+                       article, name);
+    enum dz_state first = first_hop(from, to);
+    if (first == DZ_STATE_NONE)
+        return dz_fail(err, DZ_ESTATE, "cannot %s %s %s sandbox", verb(from, to), article, name);
+    return dz_fail(err, DZ_ESTATE, "cannot %s %s %s sandbox; %s it first (doze %s NAME)",
+                   verb(from, to), article, name, verb(from, first), verb(from, first));
 }
 
 int dz_lifecycle_walk(enum dz_state from, enum dz_state to,
@@ -146,7 +178,8 @@ int dz_lifecycle_walk(enum dz_state from, enum dz_state to,
                 queue[n++] = (enum dz_state)s;
             }
     if (!(seen & 1u << to))
-        return dz_fail(err, DZ_ESTATE, "a sandbox that is %s can never be %s", state_names[from],
+        return dz_fail(err, DZ_ESTATE, "%s %s sandbox can never become %s",
+                       state_names[from][0] == 'a' ? "an" : "a", state_names[from],
                        state_names[to]);
     for (enum dz_state s = to; s != from; s = before[s])
         hops++;

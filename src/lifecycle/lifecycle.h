@@ -50,8 +50,8 @@ const char *dz_state_name(enum dz_state s); /* "none" for DZ_STATE_NONE */
 /* DZ_EINVAL with a sentence that lists them. */
 DZ_NODISCARD int dz_state_parse(struct dz_str s, enum dz_state *ret_state, struct dz_err *err);
 
-/* One hop: the new state, or DZ_ESTATE and a sentence with both states and what
- * is allowed. Every hop of every sandbox is asked here. */
+/* One hop: the new state, or DZ_ESTATE and a sentence that says what is refused, in which state,
+ * and which command makes it possible. Every hop of every sandbox is asked here. */
 DZ_NODISCARD int dz_lifecycle_next(enum dz_state from, enum dz_state to, struct dz_err *err);
 
 /* The fewest hops from one state to another: the states after `from`, `to` last,

@@ -35,7 +35,7 @@ test_that 'ids and names are taken once, bad ones are refused' '
 
 test_that 'set-state moves by the map and no other way' '
     run 1 doze registry set-state sbx_841 frozen &&
-    has err "a sandbox that is created cannot become frozen: it can become active" &&
+    has err "cannot freeze a created sandbox; wake it first (doze wake NAME)" &&
     run 2 doze registry set-state sbx_841 melted && has err "it is created, active" &&
     run 2 doze registry ls --state melted && has err "it is created, active" &&
     run 0 doze registry set-state sbx_841 active && [ "$(cat out)" = "sbx_841 active" ] &&
