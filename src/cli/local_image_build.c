@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "cli/cli_progress.h"
 #include "cli/cli_signal.h"
+#include "cli/cli_term.h"
 #include "cli/local_cell.h"
 #include "cli/local_image.h"
 #include "db/db.h"
@@ -20,6 +21,8 @@
 
 enum {
     COPY_STEP = 1 << 18,
+    OUTPUT_LINES = 40, /* of a failed tool's output */
+    OUTPUT_MAX = 1 << 16,
 };
 
 struct building {
@@ -52,6 +55,23 @@ static void on_step(void *arg, const char *what, uint64_t done, uint64_t total)
     dz_cli_progress_start(&b->progress, b->c, b->what, total, DZ_CLI_COUNT);
     dz_cli_progress_at(&b->progress, done);
     b->shown = true;
+}
+
+/* The output of the tool that failed, line by line, so that the cause is seen without the log. */
+static void on_output(void *arg, struct dz_str text)
+{
+    struct building *b = arg;
+    struct dz_str line;
+    end_step(b);
+    for (int n = 0; dz_str_split(&text, '\n', &line); n++) {
+        DZ_AUTO(dz_buf_release) struct dz_buf shown = DZ_BUF_INIT(OUTPUT_MAX);
+        if (n == OUTPUT_LINES) {
+            fprintf(b->c->err, "  ... (the log has more)\n");
+            break;
+        }
+        dz_cli_escape(&shown, line);
+        fprintf(b->c->err, "  %s\n", shown.p);
+    }
 }
 
 static bool on_stop(void *arg)
@@ -138,6 +158,7 @@ static int build(struct dz_cli *c, struct dz_err *err)
                                        .fresh = dz_cli_flag(c, "fresh"),
                                        .status = on_status,
                                        .step = on_step,
+                                       .output = on_output,
                                        .stop = on_stop,
                                        .arg = &b};
     if (!how.recipe == !how.from_dir)

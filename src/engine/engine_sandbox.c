@@ -529,10 +529,11 @@ static int order_ephemeral(const struct dz_instance *row, enum dz_request what,
         return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has ended", row->id);
     if (what == DZ_REQUEST_WAKE || what == DZ_REQUEST_PREFETCH)
         return 0;
-    return dz_why(why, DZ_ESTATE, NULL,
-                  "cannot %s an ephemeral sandbox: it never sleeps; delete it (doze rm %s) or take a "
-                  "snapshot (doze snapshot %s)",
-                  dz_request_name(what), row->id, row->id);
+    return dz_why(
+        why, DZ_ESTATE, NULL,
+        "cannot %s an ephemeral sandbox: it never sleeps; delete it (doze rm %s) or take a "
+        "snapshot (doze snapshot %s)",
+        dz_request_name(what), row->id, row->id);
 }
 
 int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,

@@ -23,23 +23,83 @@
 enum {
     LOOK_MS = 250, /* between two looks at whether to stop */
     WORDS_MAX = 256,
-    LAST_LINE = 160,
+    CAUSE_MAX = 192,
+    OUTPUT_MAX = 8192, /* bytes of a failed tool's output that are shown */
 };
 
 /* --- running a tool ---------------------------------------------------------------------- */
 
-/* The last line of what it wrote from `from` on, for the error. */
-static void last_line(int fd, off_t from, char ret[static LAST_LINE])
+/* The first of two lines, one after the other, that begin with these words. */
+static bool find_pair(struct dz_str text, const char *first, const char *second,
+                      struct dz_str *ret_first, struct dz_str *ret_second)
 {
-    char text[4096];
-    off_t end = lseek(fd, 0, SEEK_END);
+    struct dz_str line, before = {0};
+    while (dz_str_split(&text, '\n', &line)) {
+        line = dz_str_trim(line);
+        if (dz_str_starts(before, dz_str(first)) && dz_str_starts(line, dz_str(second))) {
+            *ret_first = dz_str_trim(dz_str_sub(before, strlen(first), SIZE_MAX));
+            *ret_second = dz_str_trim(dz_str_sub(line, strlen(second), SIZE_MAX));
+            return true;
+        }
+        before = line;
+    }
+    return false;
+}
+
+/* Where the first line begins that speaks of an error; DZ_STR_NONE: none does. */
+static size_t error_line(struct dz_str text)
+{
+    static const char *const marks[] = {"error:", "ERROR:", "error[", "npm error ", "npm ERR!"};
+    size_t first = DZ_STR_NONE;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(marks); i++) {
+        size_t at = dz_str_find(text, dz_str(marks[i]));
+        first = at < first ? at : first;
+    }
+    if (first == DZ_STR_NONE)
+        return first;
+    size_t start = dz_str_rfind_char(dz_str_sub(text, 0, first), '\n');
+    return start == DZ_STR_NONE ? 0 : start + 1;
+}
+
+/* Why a tool failed, by its output: the two hashes that pip compared, else the first line that
+ * speaks of an error, else the last line. */
+static void find_cause(struct dz_str text, char ret[static CAUSE_MAX])
+{
+    struct dz_str expected, got, line = text;
+    if (find_pair(text, "Expected sha256", "Got", &expected, &got)) {
+        (void)snprintf(ret, CAUSE_MAX, "hash mismatch: expected SHA-256 %.64s, got %.*s",
+                       expected.p, got.n < DZ_SHA256_HEX ? (int)got.n : DZ_SHA256_HEX - 1, got.p);
+        return;
+    }
+    size_t at = error_line(text);
+    if (at != DZ_STR_NONE)
+        line = dz_str_sub(text, at, SIZE_MAX);
+    else if ((at = dz_str_rfind_char(text, '\n')) != DZ_STR_NONE)
+        line = dz_str_sub(text, at + 1, SIZE_MAX);
+    size_t end = dz_str_find_char(line, '\n');
+    line = dz_str_trim(end == DZ_STR_NONE ? line : dz_str_sub(line, 0, end));
+    (void)snprintf(ret, CAUSE_MAX, "%.*s", DZ_STR_ARG(line));
+}
+
+/* What the tool wrote to the log from `from` on: its last OUTPUT_MAX bytes. The caller is given
+ * the lines from the first error on. */
+static void read_output(struct dz_build *b, off_t from, char cause[static CAUSE_MAX])
+{
+    char text[OUTPUT_MAX];
+    off_t end = lseek(b->log, 0, SEEK_END);
     off_t at = end - (off_t)sizeof text > from ? end - (off_t)sizeof text : from;
-    ssize_t n = pread(fd, text, sizeof text, at);
+    ssize_t n = pread(b->log, text, sizeof text, at);
     struct dz_str s = dz_str_trim(dz_str_n(text, n > 0 ? (size_t)n : 0));
-    size_t cut = dz_str_rfind_char(s, '\n');
-    if (cut != DZ_STR_NONE)
-        s = dz_str_sub(s, cut + 1, SIZE_MAX);
-    (void)snprintf(ret, LAST_LINE, "%.*s", DZ_STR_ARG(s));
+    find_cause(s, cause);
+    size_t first = error_line(s);
+    if (b->how->output && s.n > 0)
+        b->how->output(b->how->arg, first == DZ_STR_NONE ? s : dz_str_sub(s, first, SIZE_MAX));
+}
+
+static int mismatch(const char *name, const struct dz_step *s, const char *got, struct dz_err *err)
+{
+    return dz_fail(err, DZ_EINVAL, "%s%s%s: hash mismatch: expected SHA-256 %s, got %s", name,
+                   s->version ? " " : "", s->version ? s->version : "", s->sha256, got);
 }
 
 static int wait_for(struct dz_build *b, struct dz_os_proc *p, struct dz_os_status *ret_status,
@@ -56,7 +116,7 @@ static int wait_for(struct dz_build *b, struct dz_os_proc *p, struct dz_os_statu
 
 int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err)
 {
-    char line[LAST_LINE];
+    char cause[CAUSE_MAX];
     struct dz_os_proc p = DZ_OS_PROC_NONE;
     struct dz_os_status status = {0};
     const struct dz_os_fd fds[] = {{1, b->log}, {2, b->log}};
@@ -74,8 +134,10 @@ int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, s
         return dz_fail(err, DZ_ECANCELED, "stopped");
     if (status.exit_code == 0)
         return 0;
-    last_line(b->log, from, line);
-    return dz_fail(err, DZ_EIO, "%s failed: %s", argv[0], line[0] ? line : "it did not say why");
+    const char *slash = strrchr(argv[0], '/');
+    read_output(b, from, cause);
+    return dz_fail(err, DZ_EIO, "%s failed: %s", slash ? slash + 1 : argv[0],
+                   cause[0] ? cause : "it printed nothing");
 }
 
 /* --- the cache --------------------------------------------------------------------------- */
@@ -111,8 +173,7 @@ static int into_cache(struct dz_build *b, const char *file, const char *path, st
     if (rc < 0)
         return rc;
     if (s->sha256 && strcasecmp(s->sha256, got) != 0)
-        return dz_fail(err, DZ_EINVAL, "%s %s has the SHA-256 %s, the recipe wants %.12s...",
-                       s->label, s->version ? s->version : "", got, s->sha256);
+        return mismatch(s->label, s, got, err);
     if (fsync(fd) < 0 || renameat(AT_FDCWD, file, b->store->dir, path) < 0)
         return dz_fail_sys(err, errno, "keep %s in the cache", s->label);
     memcpy(s->got, got, sizeof got);
@@ -379,8 +440,7 @@ static int compile_fetched(struct dz_build *b, struct dz_step *s, const char *di
     if (rc == 0)
         rc = fd < 0 ? fd : dz_image_hash_fd(fd, got, err);
     if (rc == 0 && s->sha256 && strcasecmp(s->sha256, got) != 0)
-        rc = dz_fail(err, DZ_EINVAL, "%s %s has the SHA-256 %s, the recipe wants %.12s...",
-                     s->label, s->version, got, s->sha256);
+        rc = mismatch(s->label, s, got, err);
     (void)snprintf(source, sizeof source, "%.4000s/source", dir);
     if (rc == 0 && mkdir(source, 0700) < 0)
         rc = dz_fail_sys(err, errno, "make %s", source);
@@ -445,8 +505,7 @@ static int open_tar(struct dz_step *s, struct dz_err *err)
     if (rc >= 0)
         rc = dz_image_hash_fd(s->fd, s->got, err);
     if (rc == 0 && s->sha256 && strcasecmp(s->sha256, s->got) != 0)
-        rc = dz_fail(err, DZ_EINVAL, "%s has the SHA-256 %s, the recipe wants %.12s...", s->source,
-                     s->got, s->sha256);
+        rc = mismatch(s->source, s, s->got, err);
     return rc;
 }
 

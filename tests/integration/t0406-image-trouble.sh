@@ -88,7 +88,7 @@ test_that 'packages and versions that there are not' '
 test_that 'another hash than the recipe wants' '
     for of in pypi npm_ crate; do
         $of && sed -i "s/^sha256 = ..../sha256 = 0000/" r.ini && refused "line 3, thing" || exit 1
-        [ $of = pypi ] || has err "the recipe wants" || exit 1
+        has err "hash mismatch: expected SHA-256" && has err ", got " || exit 1
     done
 '
 test_that 'then they are taken, and need no registry the next time' '
