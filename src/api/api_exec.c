@@ -41,21 +41,6 @@ int dz_api_signal(const char *name)
     return 0;
 }
 
-void dz_api_base64(struct dz_buf *out, struct dz_str data)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const uint8_t *p = (const uint8_t *)data.p;
-    for (size_t i = 0; i < data.n; i += 3) {
-        size_t left = data.n - i;
-        uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
-                     (left > 2 ? p[i + 2] : 0);
-        const char four[4] = {digits[v >> 18], digits[v >> 12 & 63],
-                              left > 1 ? digits[v >> 6 & 63] : '=',
-                              left > 2 ? digits[v & 63] : '='};
-        dz_buf_add(out, four, 4);
-    }
-}
-
 void dz_api_put_bytes(struct dz_json *j, struct dz_str data)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
@@ -63,7 +48,7 @@ void dz_api_put_bytes(struct dz_json *j, struct dz_str data)
     if (dz_str_is_utf8(data)) {
         dz_json_put_str(j, "text", data);
     } else {
-        dz_api_base64(&b, data);
+        dz_buf_add_base64(&b, data.p, data.n);
         dz_json_put_str(j, "base64", dz_str_n(b.p, b.len));
     }
     dz_json_end(j);
@@ -234,19 +219,6 @@ static void on_output(void *arg, unsigned stream, uint64_t offset, const void *d
     dz_engine_watch_took(run->watch, n);
 }
 
-static void put_output(struct dz_json *j, const char *key, const struct dz_buf *b)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
-    struct dz_str s = dz_str_n(b->p, b->len);
-    char name[24];
-    dz_json_put_str(j, key, s); /* what is no UTF-8 becomes U+FFFD */
-    if (dz_str_is_utf8(s))
-        return;
-    (void)snprintf(name, sizeof name, "%s_base64", key);
-    dz_api_base64(&text, s);
-    dz_json_put_str(j, name, dz_str_n(text.p, text.len));
-}
-
 static void on_ended(void *arg, const struct dz_engine_exit *how)
 {
     struct run *run = arg;
@@ -256,8 +228,8 @@ static void on_ended(void *arg, const struct dz_engine_exit *how)
         dz_api_begin(&o);
         dz_json_put_i64(&o.json, "pid", run->pid);
         dz_api_exec_put_exit(&o.json, run->exec_id, how, run->truncated);
-        put_output(&o.json, "stdout", &run->out[0]);
-        put_output(&o.json, "stderr", &run->out[1]);
+        dz_json_put_bytes(&o.json, "stdout", dz_str_n(run->out[0].p, run->out[0].len));
+        dz_json_put_bytes(&o.json, "stderr", dz_str_n(run->out[1].p, run->out[1].len));
         dz_api_send(r, 200, &o);
     }
     run_free(run);

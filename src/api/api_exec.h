@@ -28,7 +28,6 @@ void dz_api_exec_put_exit(struct dz_json *j, const char *exec_id, const struct d
 /* "TERM" or "SIGTERM" or "15": the number, 0 for none. */
 int dz_api_signal(const char *name);
 const char *dz_api_signal_name(int number); /* NULL: none */
-void dz_api_base64(struct dz_buf *out, struct dz_str data);
 /* {"text"} or {"base64"}, whichever it is. */
 void dz_api_put_bytes(struct dz_json *j, struct dz_str data);
 /* The object "error" as in the envelope, for a stream that has begun. */

@@ -416,7 +416,7 @@ static void end_value(struct asking *s)
     struct dz_json *j = &s->out.json;
     if (s->kind == DZ_CELL_BLOB) {
         DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
-        dz_api_base64(&text, bytes);
+        dz_buf_add_base64(&text, bytes.p, bytes.n);
         dz_json_object(j);
         dz_json_put_str(j, "base64", dz_str_n(text.p, text.len));
         dz_json_end(j);

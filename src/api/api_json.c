@@ -120,6 +120,8 @@ static int read_input(struct reading *r, const char *name, const json_t *v, stru
 {
     if (json_is_boolean(v)) {
         to->keep = json_is_true(v);
+        if (!to->keep) /* said, unlike nothing */
+            to->text = DZ_STR("");
         return 0;
     }
     if (!json_is_string(v))

@@ -249,6 +249,21 @@ void dz_json_put_strz(struct dz_json *j, const char *key, const char *s)
         dz_json_null(j);
 }
 
+void dz_json_put_bytes(struct dz_json *j, const char *key, struct dz_str bytes)
+{
+    struct dz_buf text = DZ_BUF_INIT(j->out->max), name = DZ_BUF_INIT(DZ_LINE_MAX);
+    dz_json_put_str(j, key, bytes);
+    if (!dz_str_is_utf8(bytes)) {
+        dz_buf_addf(&name, "%s_base64", key);
+        dz_buf_add_base64(&text, bytes.p, bytes.n);
+        if (!j->out->err)
+            j->out->err = name.err ? name.err : text.err;
+        dz_json_put_str(j, name.p, dz_str_n(text.p, text.len));
+    }
+    dz_buf_release(&name);
+    dz_buf_release(&text);
+}
+
 void dz_json_put_i64(struct dz_json *j, const char *key, int64_t v)
 {
     dz_json_key(j, key);

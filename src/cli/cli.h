@@ -37,6 +37,7 @@ enum dz_cli_exit {
     DZ_EXIT_FAILURE = 1,
     DZ_EXIT_USAGE = 2,
     DZ_EXIT_ASLEEP = 75,      /* it was put to sleep and can be resumed */
+    DZ_EXIT_TIMED_OUT = 124,  /* its time limit was over */
     DZ_EXIT_RUN_FAILED = 125, /* doze itself failed before or after the run */
     DZ_EXIT_NOT_EXECUTABLE = 126,
     DZ_EXIT_NOT_FOUND = 127,
@@ -71,7 +72,8 @@ struct dz_cli_option {
 #define DZ_CLI_OPTION_QUIET {"quiet", 'q', NULL, "print only what a script needs"}
 #define DZ_CLI_OPTION_END   {NULL, 0, NULL, NULL}
 
-/* Options end at the first operand: the rest belongs to what is run. */
+/* Options end at the first word of what is run, or at `--`: the words from there on are not read.
+ * `lead` operands stand before it, and options may stand around those. */
 #define DZ_CLI_REST 1u
 
 struct dz_cli;
@@ -84,6 +86,8 @@ struct dz_cli_command {
     int min_args;        /* fewest and most operands; max_args < 0: any number */
     int max_args;
     unsigned flags;                      /* DZ_CLI_REST or 0 */
+    int lead;                            /* with DZ_CLI_REST: operands before what is run */
+    const char *const *instead_of_lead;  /* options that replace these operands; NULL: none */
     const struct dz_cli_option *options; /* up to DZ_CLI_OPTION_END; NULL: none */
     const char *words; /* what completion offers as first operand, or NULL: files */
     const char *help;  /* paragraphs, lines of at most 78 columns */

@@ -2,6 +2,7 @@
  *
  * `doze exec`, `doze shell`, `doze attach`: commands in a sandbox that a daemon keeps.
  */
+#include "base/json.h"
 #include "base/limits.h"
 #include "base/num.h"
 #include "cli/cli_remote.h"
@@ -11,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#define KEPT_MAX       ((size_t)1 << 20) /* bytes of each stream in --json */
 #define TIMEOUT_MAX_MS ((int64_t)7 * 24 * 3600 * 1000)
 
 /* --- what to run -------------------------------------------------------------------------- */
@@ -77,8 +79,7 @@ static int make_request(struct dz_cli *c, char *const *words, bool input, bool t
         json_decref(o);
         return rc;
     }
-    if (input)
-        (void)json_object_set_new(o, "stdin", json_true());
+    (void)json_object_set_new(o, "stdin", json_boolean(input));
     if (tty)
         put_tty(o);
     *ret_request = o;
@@ -94,12 +95,53 @@ static int in_background(struct dz_cli *c, json_t *request, struct dz_err *err)
     return rc < 0 ? rc : dz_cli_show_one(c, answer, "exec_id", err);
 }
 
+/* As the daemon answers POST .../exec. */
+static int print_kept(struct dz_cli *c, const char *exec_id, const struct dz_cli_kept *k,
+                      struct dz_err *err)
+{
+    static const char *const fields[] = {"exit_code", "signal", "timed_out", "reason",
+                                         "duration_ms"};
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(KEPT_MAX * 32);
+    struct dz_json j;
+    dz_json_init(&j, &text, c->out_tty);
+    dz_json_object(&j);
+    dz_json_put_strz(&j, "exec_id", exec_id);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(fields); i++) {
+        const json_t *v = json_object_get(k->exit, fields[i]);
+        char *value = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+        dz_json_key(&j, fields[i]);
+        dz_json_raw(&j, value ? dz_str(value) : DZ_STR("null"));
+        free(value); /* jansson's */
+    }
+    dz_json_put_bool(&j, "truncated", k->truncated);
+    dz_json_put_bytes(&j, "stdout", dz_str_n(k->out[0].p, k->out[0].len));
+    dz_json_put_bytes(&j, "stderr", dz_str_n(k->out[1].p, k->out[1].len));
+    dz_json_end(&j);
+    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
+}
+
+/* Until the command ends; with --json its output is printed then. */
+static int carry(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err)
+{
+    struct dz_cli_kept kept = {.out = {DZ_BUF_INIT(KEPT_MAX), DZ_BUF_INIT(KEPT_MAX)}};
+    s->kept = c->json ? &kept : NULL;
+    int rc = dz_cli_session(c, s, err);
+    if (rc >= 0 && c->json) {
+        int printed = print_kept(c, s->exec_id, &kept, err);
+        rc = printed < 0 ? printed : rc;
+    }
+    json_decref(kept.exit);
+    dz_buf_release(&kept.out[0]);
+    dz_buf_release(&kept.out[1]);
+    return rc;
+}
+
 static int in_foreground(struct dz_cli *c, json_t *request, bool input, bool tty,
                          struct dz_err *err)
 {
     struct dz_cli_session s = {
         .sandbox = c->argv[0], .request = request, .input = input, .tty = tty};
-    int rc = dz_cli_session(c, &s, err);
+    int rc = carry(c, &s, err);
     if (rc < 0) /* not 1: that would be the command's */
         c->usage_status = s.failed ? s.failed : DZ_EXIT_RUN_FAILED;
     return rc;
@@ -109,15 +151,12 @@ static int in_foreground(struct dz_cli *c, json_t *request, bool input, bool tty
 
 static int exec(struct dz_cli *c, struct dz_err *err)
 {
-    int at = c->argc > 1 && strcmp(c->argv[1], "--") == 0 ? 2 : 1;
     bool tty = dz_cli_flag(c, "tty"), input = dz_cli_flag(c, "interactive"),
          detach = dz_cli_flag(c, "detach");
     json_t *request = NULL;
-    if (at >= c->argc)
-        return dz_cli_usage(c, err, "COMMAND is missing");
     if (tty && input && !isatty(STDIN_FILENO))
         return dz_cli_usage(c, err, "-t with -i needs a terminal as standard input");
-    int rc = make_request(c, c->argv + at, input && !detach, tty, &request, err);
+    int rc = make_request(c, c->argv + 1, input && !detach, tty, &request, err);
     if (rc == 0)
         rc = detach ? in_background(c, request, err) : in_foreground(c, request, input, tty, err);
     json_decref(request);
@@ -128,10 +167,10 @@ static int exec(struct dz_cli *c, struct dz_err *err)
     {"env", 'e', "K[=V]", "set a variable, or pass it on (repeatable)"},   \
         {"workdir", 'w', "DIR", "start in this directory of the sandbox"}, \
         {"user", 'u', "USER", "run as this user: a name, or UID[:GID]"},   \
-        {"timeout", 0, "DURATION", "stop it after this long, for instance 30s"}
+        {"timeout", 0, "DURATION", "stop it after this long, for instance 30s; exit with 124"}
 
 static const struct dz_cli_option exec_options[] = {
-    {"interactive", 'i', NULL, "pass standard input on"},
+    {"interactive", 'i', NULL, "pass standard input on; without it there is none"},
     {"tty", 't', NULL, "give it a terminal"},
     {"detach", 'd', NULL, "start it, print its id, and leave it running"},
     OPTIONS_EXEC,
@@ -140,15 +179,25 @@ static const struct dz_cli_option exec_options[] = {
     DZ_CLI_OPTION_END,
 };
 
-#define HELP_EXEC                                                                    \
-    "SANDBOX is an id, the unique beginning of one, or a name. One that sleeps is\n" \
-    "woken. COMMAND is looked for in the sandbox.\n"                                 \
-    "\n"                                                                             \
-    "The exit status is the command's; 128 and the signal's number when a signal\n"  \
-    "ended it; 125 when doze failed, 126 when COMMAND is no program, 127 when it\n"  \
-    "was not found. Signals that doze gets are passed on. If the connection is\n"    \
-    "lost, doze attaches again and goes on with the output where it stopped. With\n" \
-    "-d, `doze attach` shows it later.\n"
+#define HELP_EXEC                                                                      \
+    "SANDBOX is an id, the unique beginning of one, or a name. One that sleeps is\n"   \
+    "woken. COMMAND is looked for in the sandbox. Options may stand before and\n"      \
+    "after SANDBOX; from COMMAND or -- on, all words are the command's.\n"             \
+    "\n"                                                                               \
+    "Standard input is /dev/null unless -i is given:\n"                                \
+    "\n"                                                                               \
+    "    echo hi | doze exec -i web -- cat\n"                                          \
+    "\n"                                                                               \
+    "The exit status is the command's; 128 and the signal's number when a signal\n"    \
+    "ended it; 124 when --timeout was over, 125 when doze failed, 126 when COMMAND\n"  \
+    "is no program, 127 when it was not found. Signals that doze gets are passed\n"    \
+    "on. If the connection is lost, doze attaches again and goes on with the output\n" \
+    "where it stopped. With -d, `doze attach` shows the output later.\n"               \
+    "\n"                                                                               \
+    "--json prints one object when the command has ended: exec_id, exit_code,\n"       \
+    "signal, timed_out, reason, duration_ms, truncated, stdout, stderr. Of each\n"     \
+    "stream the first megabyte is in it. Bytes that are no UTF-8 are U+FFFD there,\n"  \
+    "and exact in stdout_base64, stderr_base64. The exit status is the same.\n"
 
 const struct dz_cli_command dz_cmd_exec = {
     .name = "exec",
@@ -158,6 +207,7 @@ const struct dz_cli_command dz_cmd_exec = {
     .min_args = 2,
     .max_args = -1,
     .flags = DZ_CLI_REST,
+    .lead = 1,
     .options = exec_options,
     .help = HELP_EXEC,
     .run = exec,
@@ -171,6 +221,7 @@ const struct dz_cli_command dz_cmd_sandbox_exec = {
     .min_args = 2,
     .max_args = -1,
     .flags = DZ_CLI_REST,
+    .lead = 1,
     .options = exec_options,
     .help = HELP_EXEC,
     .run = exec,
@@ -246,7 +297,7 @@ static int attach_exec(struct dz_cli *c, const char *sandbox, const char *id, st
     int rc = sandbox ? 0 : find_exec(c, id, found, err);
     if (!sandbox)
         s.sandbox = found;
-    return rc < 0 ? rc : dz_cli_session(c, &s, err);
+    return rc < 0 ? rc : carry(c, &s, err);
 }
 
 /* From a fork or a reference: a sandbox. */
@@ -290,7 +341,7 @@ const struct dz_cli_command dz_cmd_attach = {
                                               DZ_CLI_OPTION_END},
     .help = "exe_...: show a command's output from as far back as it is kept, pass standard\n"
             "input on, and end with its exit status. Without SANDBOX, the one that has it\n"
-            "is looked for.\n"
+            "is looked for. --json prints what `doze exec --json` does.\n"
             "\n"
             "frk_...: make a sandbox that goes on from the fork, and print its id.\n"
             "ref_...: get at the sandbox that was shared, and print its id.\n",

@@ -149,11 +149,49 @@ static bool given(const struct dz_cli *c, const char *name)
     return false;
 }
 
+/* How many operands stand before what is run. */
+static int lead_of(const struct dz_cli *c)
+{
+    for (const char *const *o = c->command->instead_of_lead; o && *o; o++)
+        if (given(c, *o))
+            return 0;
+    return c->command->lead;
+}
+
+/* getopt has stopped. Is the word that it stopped at an operand before what is run, with more
+ * options behind it? Then that word goes to the front, behind the `taken` ones that went there
+ * before, and getopt goes on behind it. */
+static bool take_lead(const struct dz_cli *c, int argc, char **argv, bool dashes, int taken)
+{
+    if (!(c->command->flags & DZ_CLI_REST) || dashes || optind >= argc || taken >= lead_of(c))
+        return false;
+    char *word = argv[optind];
+    memmove(argv + taken + 2, argv + taken + 1, (size_t)(optind - taken - 1) * sizeof *argv);
+    argv[taken + 1] = word;
+    optind++;
+    return true;
+}
+
+/* The operands that were taken, in one piece with the rest. */
+static void put_operands(struct dz_cli *c, int argc, char **argv, bool dashes, int taken)
+{
+    int rest = optind, lead = lead_of(c);
+    /* `doze exec -- SANDBOX -- COMMAND` */
+    if ((c->command->flags & DZ_CLI_REST) && dashes && taken < lead && rest + lead - taken < argc &&
+        strcmp(argv[rest + lead - taken], "--") == 0) {
+        memmove(argv + rest + 1, argv + rest, (size_t)(lead - taken) * sizeof *argv);
+        rest++;
+    }
+    memmove(argv + rest - taken, argv + 1, (size_t)taken * sizeof *argv);
+    c->argc = argc - rest + taken;
+    c->argv = argv + rest - taken;
+}
+
 int dz_cli_parse(struct dz_cli *c, int argc, char **argv, bool *ret_help, struct dz_err *err)
 {
     struct tables t;
-    int value;
-    bool help = false;
+    bool help = false, dashes = false;
+    int taken = 0;
     assert(argc >= 1);
     build(c->command, &t);
     c->given = dz_zalloc((size_t)argc * sizeof *c->given);
@@ -162,17 +200,21 @@ int dz_cli_parse(struct dz_cli *c, int argc, char **argv, bool *ret_help, struct
     opterr = 0;
     optind = 0; /* glibc: start afresh */
     while (!help) {
-        value = getopt_long(argc, argv, t.shorts, t.longs, NULL);
-        if (value == -1)
-            break;
+        int before = optind ? optind : 1, value = getopt_long(argc, argv, t.shorts, t.longs, NULL);
         if (value == '?' || value == ':')
             return refuse(c->command, value, argv[optind - 1], err);
+        if (value == -1) {
+            dashes = optind > before && strcmp(argv[optind - 1], "--") == 0;
+            if (!take_lead(c, argc, argv, dashes, taken))
+                break;
+            taken++;
+            continue;
+        }
         help = value == 'h' || value == HELP_VALUE;
         if (!help)
             c->given[c->given_count++] = (struct dz_cli_given){row_of(c->command, value), optarg};
     }
-    c->argc = argc - optind;
-    c->argv = argv + optind;
+    put_operands(c, argc, argv, dashes, taken);
     c->quiet = given(c, "quiet");
     c->json = given(c, "json");
     *ret_help = help;

@@ -78,13 +78,21 @@ void dz_cli_put(struct dz_cli *c, const char *text);
 
 /* --- running (cli_session.c) --------------------------------------------------------------- */
 
+/* What a command printed and how it ended, for --json. */
+struct dz_cli_kept {
+    struct dz_buf out[2]; /* standard output and error; at the ceiling the rest is left out */
+    bool truncated;
+    json_t *exit; /* the daemon's message */
+};
+
 struct dz_cli_session {
     const char *sandbox;
     json_t *request; /* of a command to be started; NULL: attach to exec_id */
     char exec_id[64];
-    uint64_t offset; /* of the output: where to go on */
-    bool input, tty; /* pass standard input on; the terminal is a terminal's */
-    int failed;      /* set: the status for a command that could not be started */
+    uint64_t offset;          /* of the output: where to go on */
+    bool input, tty;          /* pass standard input on; the terminal is a terminal's */
+    int failed;               /* set: the status for a command that could not be started */
+    struct dz_cli_kept *kept; /* not NULL: keep the output here and print nothing */
 };
 /* Until the command ends: its exit status as `doze run` has it. */
 DZ_NODISCARD int dz_cli_session(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err);

@@ -130,8 +130,6 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
     bool persistent = dz_cli_flag(c, "persistent");
     int first = dz_cli_value(c, "image") || dz_cli_value(c, "snapshot") ? 0 : 1;
     int rc = make(c, persistent, &answer, err);
-    if (first < c->argc && strcmp(c->argv[first], "--") == 0)
-        first++;
     if (rc >= 0 && first < c->argc)
         rc = start_command(c, dz_cli_text(answer, "id"), first, persistent, err);
     if (rc < 0) {
@@ -193,6 +191,8 @@ const struct dz_cli_command dz_cmd_sandbox_create = {
     .args = "[IMAGE] [--] [COMMAND [ARG...]]",
     .max_args = -1,
     .flags = DZ_CLI_REST,
+    .lead = 1,
+    .instead_of_lead = (const char *const[]){"image", "snapshot", NULL},
     .options = sandbox_create_options,
     .help = "Prints the id of the new sandbox, in which COMMAND runs in the background.\n"
             "Without --persistent it never sleeps, and is destroyed when COMMAND ends,\n"

@@ -118,16 +118,25 @@ static int signal_number(const char *name)
     return SIGKILL;
 }
 
-static int take_exit(struct session *x, const json_t *m)
+static int take_exit(struct session *x, json_t *m)
 {
     const json_t *code = json_object_get(m, "exit_code");
+    const char *limit = dz_cli_text(x->s->request, "timeout");
+    bool late = json_is_true(json_object_get(m, "timed_out"));
     const char *why = dz_cli_text(m, "reason");
     x->over = true;
     x->status = json_is_integer(code) ? (int)json_integer_value(code)
                                       : DZ_EXIT_SIGNAL + signal_number(dz_cli_text(m, "signal"));
     terminal_back(x);
-    if (why[0])
+    if (late)
+        x->status = DZ_EXIT_TIMED_OUT;
+    if (late)
+        dz_cli_warn(x->cli, "the command was stopped: it ran longer than its time limit%s%s",
+                    limit[0] ? ", --timeout " : "", limit);
+    else if (why[0])
         dz_cli_warn(x->cli, "%s", why);
+    if (x->s->kept)
+        x->s->kept->exit = json_incref(m);
     return 0;
 }
 
@@ -163,6 +172,15 @@ static int take_text(struct session *x, struct dz_str data, struct dz_err *err)
     return rc;
 }
 
+/* What is over the ceiling is left out, and that is said. */
+static void keep(struct dz_cli_kept *k, struct dz_str data)
+{
+    struct dz_buf *b = &k->out[data.p[0] == 2];
+    size_t room = b->max - b->len, n = data.n - 1;
+    dz_buf_add(b, data.p + 1, n < room ? n : room);
+    k->truncated = k->truncated || n > room || b->err;
+}
+
 static int take_message(void *arg, bool text, struct dz_str data, struct dz_err *err)
 {
     struct session *x = arg;
@@ -171,6 +189,10 @@ static int take_message(void *arg, bool text, struct dz_str data, struct dz_err 
     if (data.n == 0)
         return 0;
     x->s->offset += data.n - 1;
+    if (x->s->kept) {
+        keep(x->s->kept, data);
+        return 0;
+    }
     return dz_fd_write(data.p[0] == 2 ? STDERR_FILENO : STDOUT_FILENO, data.p + 1, data.n - 1, err);
 }
 

@@ -18,6 +18,15 @@ static const struct dz_cli_command rest = {.name = "rest",
                                            .flags = DZ_CLI_REST,
                                            .options = options};
 
+static const struct dz_cli_command led = {.name = "led",
+                                          .args = "[PLACE] PROG [ARG...]",
+                                          .min_args = 1,
+                                          .max_args = -1,
+                                          .flags = DZ_CLI_REST,
+                                          .lead = 1,
+                                          .instead_of_lead = (const char *const[]){"entry", NULL},
+                                          .options = options};
+
 #define WORDS_MAX 16
 struct parsed {
     struct dz_cli c;
@@ -90,6 +99,39 @@ static void check_refused(const struct dz_cli_command *cmd, const char *first, c
     CHECK_INT(p.rc, DZ_EINVAL);
     CHECK_STR(p.err.msg, want);
     dz_cli_parse_release(&p.c);
+}
+
+/* The operands and the value of --env, as one text. */
+static const char *seen(const struct parsed *p, char text[static 128])
+{
+    size_t n = (size_t)snprintf(
+        text, 128, "%s:", dz_cli_value(&p->c, "env") ? dz_cli_value(&p->c, "env") : "");
+    for (int i = 0; i < p->c.argc; i++)
+        n += (size_t)snprintf(text + n, 128 - n, " %s", p->c.argv[i]);
+    return text;
+}
+#define CHECK_SEEN(want, ...)              \
+    do {                                   \
+        struct parsed p_;                  \
+        char text_[128];                   \
+        PARSE(&p_, &led, __VA_ARGS__);     \
+        CHECK_INT(p_.rc, 0);               \
+        CHECK_STR(seen(&p_, text_), want); \
+        dz_cli_parse_release(&p_.c);       \
+    } while (0)
+
+TEST(parse_takes_options_around_the_operands_before_what_is_run)
+{
+    CHECK_SEEN("1: place prog -e 2", "-e", "1", "place", "prog", "-e", "2");
+    CHECK_SEEN("2: place prog -x", "place", "-a", "--env=2", "prog", "-x");
+    CHECK_SEEN("2: place -x --env=3", "place", "-e", "2", "--", "-x", "--env=3");
+    CHECK_SEEN(": place prog -e 2", "place", "--", "prog", "-e", "2");
+    CHECK_SEEN(": place prog -a", "--", "place", "prog", "-a");
+    CHECK_SEEN(": place prog -a", "--", "place", "--", "prog", "-a");
+    CHECK_SEEN("--: place -- prog", "--env", "--", "place", "--", "--", "prog");
+    CHECK_SEEN(": prog -a", "--entry", "e", "prog", "-a");
+    CHECK_SEEN(": place", "place", "-a");
+    check_refused(&led, "place", "-z", "led: no option \"-z\"; doze help led lists them");
 }
 
 TEST(parse_says_what_is_wrong)
