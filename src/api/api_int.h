@@ -162,6 +162,7 @@ const char *dz_api_openapi_row(size_t index, const char **ret_path, const char *
     X(patch, "PatchBody")     \
     X(wake, "WakeBody")       \
     X(suspend, "SuspendBody") \
+    X(archive, "ArchiveBody") \
     X(none, "NoBody")         \
     X(hold, "HoldBody")       \
     X(clone, "CloneBody")     \

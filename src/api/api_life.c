@@ -62,6 +62,11 @@ static const struct dz_api_field suspend_fields[] = {
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 const struct dz_api_field *const dz_api_body_suspend = suspend_fields;
+static const struct dz_api_field archive_fields[] = {
+    {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+const struct dz_api_field *const dz_api_body_archive = archive_fields;
 static const struct dz_api_field no_fields[] = {{NULL, DZ_API_LATER, 0, NULL, 0}};
 const struct dz_api_field *const dz_api_body_none = no_fields;
 
@@ -119,7 +124,7 @@ void dz_api_freeze(struct dz_http_req *r, void *api)
 
 void dz_api_archive(struct dz_http_req *r, void *api)
 {
-    order(r, api, DZ_REQUEST_ARCHIVE, no_fields);
+    order(r, api, DZ_REQUEST_ARCHIVE, archive_fields);
 }
 
 void dz_api_revive(struct dz_http_req *r, void *api)

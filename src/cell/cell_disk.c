@@ -123,6 +123,7 @@ static int carry_call(struct dz_call *call, void *arg, struct dz_err *err)
     if (rc == 0)
         rc = c->what == DZ_CELL_CARRY_SHARE   ? share(c, from, to, &copied, err)
              : c->what == DZ_CELL_CARRY_CLONE ? dz_machine_clone(from, to, &copied, err)
+             : c->what == DZ_CELL_CARRY_FILES ? dz_machine_compact_files(from, to, &copied, err)
                                               : dz_machine_compact(from, to, &copied, err);
     int closed = dz_db_close(to, false, rc < 0 ? NULL : err); /* moves its log into it */
     dz_db_closep(&from);
@@ -163,6 +164,7 @@ static int hand_over(int fd, struct dz_blob_out *to, struct dz_err *err)
 int dz_cell_disk_carry(const struct dz_cell_disk *d, enum dz_cell_carry what, struct dz_err *err)
 {
     static const char *const names[] = {[DZ_CELL_CARRY_COMPACT] = "compact",
+                                        [DZ_CELL_CARRY_FILES] = "compact the files of",
                                         [DZ_CELL_CARRY_CLONE] = "clone",
                                         [DZ_CELL_CARRY_SHARE] = "share"};
     dz_cell_cancel cancel = d->cancel;

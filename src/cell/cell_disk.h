@@ -29,10 +29,11 @@ typedef const _Atomic bool *dz_cell_cancel;
  * have the file open: DZ_EBUSY. */
 DZ_NODISCARD int dz_cell_disk_settle(const char *path, struct dz_err *err);
 
-/* What is carried. None of them has a machine, kept memory, records of commands,
- * anything in /tmp, or a byte that was deleted; each file is as small as it can be. */
+/* What is carried. Only COMPACT has a machine, kept memory, records of commands and /tmp;
+ * none has a byte that was deleted; each file is as small as it can be. */
 enum dz_cell_carry {
-    DZ_CELL_CARRY_COMPACT, /* the same sandbox: all of its files, all that it says of itself */
+    DZ_CELL_CARRY_COMPACT, /* the same sandbox, whole */
+    DZ_CELL_CARRY_FILES,   /* the same sandbox: its files, all that it says of itself */
     DZ_CELL_CARRY_CLONE,   /* another one with the same files, on the same image */
     DZ_CELL_CARRY_SHARE,   /* the public volume alone, standing on no image */
 };

@@ -102,6 +102,35 @@ static int suspend(struct dz_cli *c, struct dz_err *err)
     return hop(c, "suspend", body, err);
 }
 
+static int archive(struct dz_cli *c, struct dz_err *err)
+{
+    json_t *body = NULL;
+    if (dz_cli_value(c, "keep"))
+        body = json_pack("{s:s}", "keep", dz_cli_value(c, "keep"));
+    return hop(c, "archive", body, err);
+}
+
+const struct dz_cli_command dz_cmd_archive = {
+    .name = "archive",
+    .group = DZ_CLI_GROUP_SANDBOX,
+    .summary = "put a sandbox away, compressed",
+    .args = "SANDBOX",
+    .min_args = 1,
+    .max_args = 1,
+    .options =
+        (const struct dz_cli_option[]){{"keep", 0, "WHAT", "keep memory (default), or only files"},
+                                       DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_QUIET,
+                                       DZ_CLI_OPTION_END},
+    .help = NAME_HELP
+    "SANDBOX is active or frozen; an active one is put to sleep first. The archive\n"
+    "holds its files, its sleeping processes with their memory, and the records of its\n"
+    "commands, compacted, compressed and read back. With --keep files processes, memory,\n"
+    "/tmp and records are dropped, and an event says so. Requests do not wake an\n"
+    "archived sandbox: `doze revive` brings it back.\n",
+    .run = archive,
+};
+
 const struct dz_cli_command dz_cmd_suspend = {
     .name = "suspend",
     .group = DZ_CLI_GROUP_SANDBOX,
@@ -138,10 +167,9 @@ const struct dz_cli_command dz_cmd_suspend = {
 
 HOP(freeze, "move a sleeping sandbox to cold storage",
     "Its file goes to the cold directory, with its hash. Waking it brings it back.\n");
-HOP(archive, "put a frozen sandbox away",
-    "An archived sandbox is not woken by requests: `doze revive` brings it back.\n");
 HOP(revive, "take a sandbox out of the archive",
-    "It is awake then, and goes on as after any sleep.\n");
+    "It is awake then. Its processes go on where they stopped, as after any sleep. One\n"
+    "that was archived with --keep files starts from its files.\n");
 HOP(prefetch, "bring a frozen sandbox's file here",
     "So that its next wake need not wait for cold storage. It stays frozen.\n");
 

@@ -222,7 +222,7 @@ DZ_NODISCARD int dz_engine_change(struct dz_engine *e, struct dz_engine_target t
 /* One hop of the lifecycle: WAKE SUSPEND FREEZE PREFETCH ARCHIVE REVIVE DELETE DESTROY. */
 struct dz_engine_order {
     enum dz_request what;
-    const char *keep;   /* SUSPEND: "memory", "files"; WAKE: "files" gives the memory up */
+    const char *keep;   /* SUSPEND, ARCHIVE: "memory", "files"; WAKE: "files" gives the memory up */
     const char *policy; /* WAKE: another one, from now on */
 };
 DZ_NODISCARD int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,

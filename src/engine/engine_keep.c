@@ -150,6 +150,7 @@ static int keep_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_e
 {
     static const enum dz_cell_carry kinds[] = {
         [DZ_KEEPER_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_KEEPER_FILES] = DZ_CELL_CARRY_FILES,
         [DZ_KEEPER_CLONE] = DZ_CELL_CARRY_CLONE,
         [DZ_KEEPER_SHARE] = DZ_CELL_CARRY_SHARE,
     };

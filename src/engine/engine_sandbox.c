@@ -542,7 +542,9 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     const struct dz_keeper_request request = {
-        .what = order->what, .keep = order->what == DZ_REQUEST_SUSPEND ? order->keep : NULL};
+        .what = order->what,
+        .keep = order->what == DZ_REQUEST_SUSPEND || order->what == DZ_REQUEST_ARCHIVE ? order->keep
+                                                                                       : NULL};
     int rc = dz_engine_row(e, target, &row, why);
     if (rc == 0 && row.ephemeral)
         rc = order_ephemeral(&row, order->what, why);

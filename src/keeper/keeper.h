@@ -43,7 +43,8 @@ struct dz_keeper;
 
 /* What is carried from one file to another, inside a file-only cell. */
 enum dz_keeper_carry {
-    DZ_KEEPER_COMPACT, /* files only: no machine, no memory pages, tmp empty; no free pages */
+    DZ_KEEPER_COMPACT, /* the whole sandbox with its sleeping machine; no free pages */
+    DZ_KEEPER_FILES,   /* files only: no machine, no memory pages, tmp empty; no free pages */
     DZ_KEEPER_CLONE,   /* the same for another tenant: workspace and memory volumes */
     DZ_KEEPER_SHARE,   /* public volumes only, and no byte that was deleted */
 };
@@ -181,7 +182,9 @@ struct dz_keeper_result {
 struct dz_keeper_request {
     enum dz_request what;
     const char *id;
-    const char *keep;                /* SUSPEND: "memory", "files"; NULL: as its row says */
+    const char *keep;                /* SUSPEND: "memory", "files"; NULL: as its row says. ARCHIVE:
+                                      * "files" drops machine, memory and records; NULL: as "memory",
+                                      * but a running machine is put to sleep as its row says */
     bool goes_on;                    /* SUSPEND: nobody wants it to sleep; a guest that has
                                       * something to compute is woken for that as soon as can be */
     int64_t deadline_ms;             /* of this request; 0: DZ_KEEPER_DEADLINE_MS */

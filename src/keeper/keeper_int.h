@@ -86,6 +86,7 @@ struct op {
     bool calling, answered; /* a call to the cell is on the stack; it was answered there */
 
     bool keep_memory;
+    bool only_files; /* ARCHIVE: without machine, memory and records */
     bool cell_asked, cell_up, cell_dead;
     bool have_live, made, memory_lost;
     int64_t wake_at;

@@ -279,6 +279,21 @@ static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file fil
     return dz_keeper_change(op, &change, err);
 }
 
+static int commit_archived(struct op *op, struct dz_err *err)
+{
+    op->slot->warm = false;
+    int rc = commit_cold(op, DZ_STATE_ARCHIVED, DZ_COLD_ARCHIVE, err);
+    if (rc == 0 && op->only_files) {
+        const struct dz_registry_event e = {.sandbox_id = op->slot->id,
+                                            .tenant = op->row.tenant,
+                                            .what = "memory_dropped",
+                                            .detail = "archived with keep=files"};
+        int64_t seq;
+        (void)!dz_registry_note(op->k->opts.registry, &e, &seq, NULL); /* the archive stands */
+    }
+    return rc;
+}
+
 /* The new sandbox's row, which was written before its file, is a plain one now. */
 static int commit_clone(struct op *op, struct dz_err *err)
 {
@@ -333,8 +348,7 @@ int dz_keeper_commit(struct op *op, struct dz_err *err)
     case DZ_OP_FREEZE:
         return commit_cold(op, DZ_STATE_FROZEN, DZ_COLD_FROZEN, err);
     case DZ_OP_ARCHIVE:
-        op->slot->warm = false;
-        return commit_cold(op, DZ_STATE_ARCHIVED, DZ_COLD_ARCHIVE, err);
+        return commit_archived(op, err);
     case DZ_OP_DELETE:
         return commit_deleted(op, err);
     case DZ_OP_CLONE:

@@ -134,7 +134,7 @@ static int carry(struct op *op, enum dz_keeper_carry what, struct dz_blobs *stor
 static int work_compact(struct op *op, struct dz_err *err)
 {
     char key[DZ_COLD_KEY];
-    return carry(op, DZ_KEEPER_COMPACT, cold_of(op)->live,
+    return carry(op, op->only_files ? DZ_KEEPER_FILES : DZ_KEEPER_COMPACT, cold_of(op)->live,
                  dz_cold_key(op->slot->id, DZ_COLD_SCRATCH, key), err);
 }
 

@@ -39,23 +39,24 @@ DZ_NODISCARD int dz_op_parse(struct dz_str s, enum dz_op *ret_op, struct dz_err 
 enum dz_status dz_op_status(enum dz_op op);
 
 /* X(NAME, "name") */
-#define DZ_STEPS(X)                                                                       \
-    X(NONE, "")                                                                           \
-    X(STOP, "stop")       /* the cell commits, keeps or drops its memory, and is gone */  \
-    X(KILL, "kill")       /* the cell is gone, whatever it was doing */                   \
-    X(SETTLE, "settle")   /* a log that a crash left beside the file is moved into it */  \
-    X(MAKE, "make")       /* an empty disk */                                             \
-    X(FETCH, "fetch")     /* the file is local: from cold storage, verified */            \
-    X(START, "start")     /* a cell runs the file */                                      \
-    X(COPY, "copy")       /* live file to cold storage, hashed on the way */              \
-    X(COMPACT, "compact") /* files only, without machine and tmp, into a scratch file */  \
-    X(PACK, "pack")       /* scratch file to cold storage, compressed */                  \
-    X(VERIFY, "verify")   /* read that back and compare */                                \
-    X(CARRY, "carry")     /* clone or share: the part that is carried, into a new file */ \
-    X(HASH, "hash")       /* of a cold copy that was made without reading it */           \
-    X(COMMIT, "commit")   /* the row changes its state */                                 \
-    X(DROP, "drop")       /* remove the files that the new state has no use for */        \
-    X(ERASE, "erase")     /* the row goes, a tombstone stays */
+#define DZ_STEPS(X)                                                                                \
+    X(NONE, "")                                                                                    \
+    X(STOP, "stop")     /* the cell commits, keeps or drops its memory, and is gone */             \
+    X(KILL, "kill")     /* the cell is gone, whatever it was doing */                              \
+    X(SETTLE, "settle") /* a log that a crash left beside the file is moved into it */             \
+    X(MAKE, "make")     /* an empty disk */                                                        \
+    X(FETCH, "fetch")   /* the file is local: from cold storage, verified */                       \
+    X(START, "start")   /* a cell runs the file */                                                 \
+    X(COPY, "copy")     /* live file to cold storage, hashed on the way */                         \
+    X(COMPACT,                                                                                     \
+      "compact")        /* the file without free pages, or its files alone, into a scratch file */ \
+    X(PACK, "pack")     /* scratch file to cold storage, compressed */                             \
+    X(VERIFY, "verify") /* read that back and compare */                                           \
+    X(CARRY, "carry")   /* clone or share: the part that is carried, into a new file */            \
+    X(HASH, "hash")     /* of a cold copy that was made without reading it */                      \
+    X(COMMIT, "commit") /* the row changes its state */                                            \
+    X(DROP, "drop")     /* remove the files that the new state has no use for */                   \
+    X(ERASE, "erase")   /* the row goes, a tombstone stays */
 
 enum dz_step {
 #define X(name, text) DZ_STEP_##name,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_clone.c - the rows of a disk into another, without those of /tmp.
+ * machine_clone.c - the rows of a disk into another: all of them (an archive), or the
+ * files without /tmp (a clone, an archive of files).
  *
- * What only /tmp leads to is found first: each inode that has names there, and how
- * many. One that has no others is left out with its content; one that has keeps
- * as many names less. What the source says is checked by whoever opens the copy.
+ * For the files, the inodes that have names in /tmp are found first, and how many
+ * names. An inode that has no other name is left out with its content; the link count
+ * of one that has is lowered. Whoever opens the copy checks the content.
  */
 #include "machine/machine_copy.h"
 
@@ -107,11 +108,12 @@ static int judge_node(struct clone *c, struct dz_stmt *st, enum verdict *ret, st
     return gone ? forget(c, ino, err) : 0;
 }
 
+static const char into_node[] =
+    "INSERT INTO node(ino,mode,uid,gid,nlink,size,rdev,atime,mtime,ctime,base_size,data)"
+    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)";
+
 static int copy_nodes(struct clone *c, struct dz_err *err)
 {
-    static const char into[] =
-        "INSERT INTO node(ino,mode,uid,gid,nlink,size,rdev,atime,mtime,ctime,base_size,data)"
-        "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)";
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = dz_db_stmt(c->from, "SELECT ino,mode,uid,gid,nlink,size,rdev,atime,mtime,"
                                              "ctime,base_size,data FROM node");
@@ -124,7 +126,7 @@ static int copy_nodes(struct clone *c, struct dz_err *err)
             return rc;
         if (v == SKIP)
             continue;
-        rc = dz_machine_row_copy(c->to, st, into, err);
+        rc = dz_machine_row_copy(c->to, st, into_node, err);
         if (rc == 0 && v == LESS) {
             uint64_t ino = (uint64_t)dz_col_int(st, 0);
             const struct in_tmp *t = dz_map_get64(&c->by_ino, ino);
@@ -200,6 +202,12 @@ static int copy_rest(struct clone *c, struct dz_err *err)
     return rc;
 }
 
+/* "machine" 0: a wake must not go on with the machine that sleeps in the image. */
+static int without_machine(struct dz_db *to, struct dz_err *err)
+{
+    return dz_db_exec(to, "INSERT INTO meta(k,v)VALUES('machine',0)", err);
+}
+
 /* `cut` and `untar` say what a crash left half done: whoever opens the copy ends it, as in
  * the source. */
 static int copy_meta(struct clone *c, struct dz_err *err)
@@ -219,7 +227,7 @@ static int copy_meta(struct clone *c, struct dz_err *err)
         if (rc < 0)
             return rc;
     }
-    return rc;
+    return rc == 0 && c->same ? without_machine(c->to, err) : rc;
 }
 
 static int copy_all(struct clone *c, struct dz_err *err)
@@ -241,17 +249,88 @@ static int copy_all(struct clone *c, struct dz_err *err)
     return rc < 0 ? rc : copy_rest(c, err);
 }
 
-static int copy_disk(struct dz_db *from, struct dz_db *to, bool same, struct dz_copied *ret_copied,
-                     struct dz_err *err)
+/* --- the whole sandbox ------------------------------------------------------------------- */
+
+#define ASLEEP " WHERE NOT EXISTS(SELECT 1 FROM meta WHERE k='machine_live'AND v<>0)"
+
+static const struct whole {
+    const char *name, *query, *into;
+} whole[] = {
+    {"meta", "SELECT k,v FROM meta", "INSERT INTO meta(k,v)VALUES(?1,?2)"},
+    {"node", "SELECT ino,mode,uid,gid,nlink,size,rdev,atime,mtime,ctime,base_size,data FROM node",
+     into_node},
+    {"dentry", "SELECT parent,name,ino,type FROM dentry",
+     "INSERT INTO dentry(parent,name,ino,type)VALUES(?1,?2,?3,?4)"},
+    {"chunk", "SELECT id,data FROM chunk", "INSERT INTO chunk(id,data)VALUES(?1,?2)"},
+    {"xattr", "SELECT ino,name,value FROM xattr",
+     "INSERT INTO xattr(ino,name,value)VALUES(?1,?2,?3)"},
+    {"kv", "SELECT ns,k,v,mtime FROM kv", "INSERT INTO kv(ns,k,v,mtime)VALUES(?1,?2,?3,?4)"},
+    {"exec", "SELECT id,state,code,started,ended,spec FROM exec",
+     "INSERT INTO exec(id,state,code,started,ended,spec)VALUES(?1,?2,?3,?4,?5,?6)"},
+    {"exec_output", "SELECT id,exec,stream,at,data FROM exec_output",
+     "INSERT INTO exec_output(id,exec,stream,at,data)VALUES(?1,?2,?3,?4,?5)"},
+    {"machine", "SELECT part,key,value FROM machine" ASLEEP,
+     "INSERT INTO machine(part,key,value)VALUES(?1,?2,?3)"},
+    {"mem", "SELECT gen,seq,data FROM mem" ASLEEP " ORDER BY gen,seq",
+     "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)"},
+};
+
+static int copy_table(struct clone *c, const struct whole *t, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(c->from, t->query);
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        size_t size = 0;
+        int last = dz_col_count(st) - 1;
+        if (dz_col_type(st, last) == DZ_DB_BLOB)
+            (void)dz_col_blob(st, last, &size);
+        rc = dz_machine_row_copy(c->to, st, t->into, err);
+        if (rc == 0)
+            rc = breathe(c, size, err);
+        if (rc < 0)
+            return rc;
+        c->copied->nodes += strcmp(t->name, "node") == 0;
+    }
+    return rc;
+}
+
+/* A file in which no machine ever slept has no table of memory, and one that an early version
+ * made has no tables of records. */
+static int copy_whole(struct clone *c, struct dz_err *err)
+{
+    int rc = dz_db_exec(c->to, "DELETE FROM node; DELETE FROM dentry; DELETE FROM meta", err);
+    if (rc == 0)
+        rc = dz_db_exec(c->to, dz_vfs_schema_mem, err);
+    for (size_t i = 0; rc == 0 && i < DZ_ARRAY_LEN(whole); i++) {
+        DZ_AUTO(dz_stmt_resetp)
+        struct dz_stmt *has = dz_db_stmt(c->from, "SELECT 1 FROM sqlite_schema WHERE name=?1");
+        dz_bind_text(has, 1, whole[i].name);
+        rc = dz_stmt_step(has, err);
+        if (rc > 0)
+            rc = copy_table(c, &whole[i], err);
+    }
+    return rc;
+}
+
+/* --- all --------------------------------------------------------------------------------- */
+
+enum how {
+    CLONE,
+    FILES,
+    WHOLE,
+};
+
+static int copy_disk(struct dz_db *from, struct dz_db *to, enum how how,
+                     struct dz_copied *ret_copied, struct dz_err *err)
 {
     struct dz_copied copied = {0};
     struct clone c = {
-        .from = from, .to = to, .same = same, .found.max = NAMES_MAX, .copied = &copied};
+        .from = from, .to = to, .same = how == FILES, .found.max = NAMES_MAX, .copied = &copied};
     dz_map_init(&c.by_ino, NAMES_MAX);
     dz_map_init(&c.is_gone, NAMES_MAX);
     int rc = dz_db_begin(to, err);
     if (rc == 0)
-        rc = copy_all(&c, err);
+        rc = how == WHOLE ? copy_whole(&c, err) : copy_all(&c, err);
     if (rc == 0)
         rc = dz_db_commit(to, err);
     if (rc < 0)
@@ -267,11 +346,17 @@ static int copy_disk(struct dz_db *from, struct dz_db *to, bool same, struct dz_
 int dz_machine_clone(struct dz_db *from, struct dz_db *to, struct dz_copied *ret_copied,
                      struct dz_err *err)
 {
-    return copy_disk(from, to, false, ret_copied, err);
+    return copy_disk(from, to, CLONE, ret_copied, err);
 }
 
 int dz_machine_compact(struct dz_db *from, struct dz_db *to, struct dz_copied *ret_copied,
                        struct dz_err *err)
 {
-    return copy_disk(from, to, true, ret_copied, err);
+    return copy_disk(from, to, WHOLE, ret_copied, err);
+}
+
+int dz_machine_compact_files(struct dz_db *from, struct dz_db *to, struct dz_copied *ret_copied,
+                             struct dz_err *err)
+{
+    return copy_disk(from, to, FILES, ret_copied, err);
 }

@@ -25,10 +25,16 @@ struct dz_copied {
 DZ_NODISCARD int dz_machine_clone(struct dz_db *from, struct dz_db *to,
                                   struct dz_copied *ret_copied, struct dz_err *err);
 
-/* The same files as those of the same sandbox: with all that `meta` says besides. For an
- * archive: `to` has no free page, no machine and no records of commands. */
+/* The whole sandbox without a free page: its files with /tmp, its sleeping machine and memory, the
+ * records of its commands, and all that `meta` says. For an archive. The rows of a machine that was
+ * lost (`machine_live`) stay behind: no wake reads them. */
 DZ_NODISCARD int dz_machine_compact(struct dz_db *from, struct dz_db *to,
                                     struct dz_copied *ret_copied, struct dz_err *err);
+
+/* The same sandbox as its files alone: no machine (not the image's either), no memory, no /tmp, no
+ * records of commands. For an archive with keep=files. */
+DZ_NODISCARD int dz_machine_compact_files(struct dz_db *from, struct dz_db *to,
+                                          struct dz_copied *ret_copied, struct dz_err *err);
 
 /* The public volume alone (dz_vfs_volume_public), with what lies below in the image,
  * into a disk that stands on none. */

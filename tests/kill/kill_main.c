@@ -71,25 +71,28 @@ struct scenario {
     const char *name;
     enum dz_request before[6]; /* what brings it there; DZ_REQUEST_COUNT ends them */
     enum dz_request what;
+    bool files; /* ARCHIVE with keep=files */
 };
 #define END    DZ_REQUEST_COUNT
 #define ASLEEP DZ_REQUEST_WAKE, DZ_REQUEST_SUSPEND
 static const struct scenario scenarios[] = {
-    {"create", {END}, DZ_REQUEST_WAKE},
-    {"suspend", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_SUSPEND},
-    {"wake, local", {ASLEEP, END}, DZ_REQUEST_WAKE},
-    {"freeze", {ASLEEP, END}, DZ_REQUEST_FREEZE},
-    {"prefetch", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_PREFETCH},
-    {"wake, cold", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_WAKE},
-    {"archive, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_ARCHIVE},
-    {"archive, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_ARCHIVE},
-    {"revive", {DZ_REQUEST_WAKE, DZ_REQUEST_ARCHIVE, END}, DZ_REQUEST_REVIVE},
-    {"delete", {DZ_REQUEST_WAKE, DZ_REQUEST_ARCHIVE, END}, DZ_REQUEST_DELETE},
-    {"destroy, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_DESTROY},
-    {"destroy, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_DESTROY},
-    {"clone", {ASLEEP, END}, DZ_REQUEST_CLONE},
-    {"clone, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_CLONE},
-    {"share", {ASLEEP, END}, DZ_REQUEST_SHARE},
+    {"create", {END}, DZ_REQUEST_WAKE, false},
+    {"suspend", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_SUSPEND, false},
+    {"wake, local", {ASLEEP, END}, DZ_REQUEST_WAKE, false},
+    {"freeze", {ASLEEP, END}, DZ_REQUEST_FREEZE, false},
+    {"prefetch", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_PREFETCH, false},
+    {"wake, cold", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_WAKE, false},
+    {"archive, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_ARCHIVE, false},
+    {"archive, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_ARCHIVE, false},
+    {"archive files, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_ARCHIVE, true},
+    {"archive files, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_ARCHIVE, true},
+    {"revive", {DZ_REQUEST_WAKE, DZ_REQUEST_ARCHIVE, END}, DZ_REQUEST_REVIVE, false},
+    {"delete", {DZ_REQUEST_WAKE, DZ_REQUEST_ARCHIVE, END}, DZ_REQUEST_DELETE, false},
+    {"destroy, running", {DZ_REQUEST_WAKE, END}, DZ_REQUEST_DESTROY, false},
+    {"destroy, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_DESTROY, false},
+    {"clone", {ASLEEP, END}, DZ_REQUEST_CLONE, false},
+    {"clone, frozen", {ASLEEP, DZ_REQUEST_FREEZE, END}, DZ_REQUEST_CLONE, false},
+    {"share", {ASLEEP, END}, DZ_REQUEST_SHARE, false},
 };
 
 static int do_it(struct rig *r, enum dz_request what)
@@ -126,7 +129,7 @@ static void run_child(const char *dir, const struct scenario *s, long n, int tel
         _exit(2);
     }
     kill_at(n);
-    int rc = do_it(&r, s->what);
+    int rc = s->files ? rig_archive_files(&r, "a") : do_it(&r, s->what);
     long calls = kill_calls();
     kill_at(-1);
     if (rc < 0)
@@ -170,8 +173,13 @@ static bool look(const char *dir, const struct scenario *s, bool done)
     if (rc == 0) {
         bool fresh = s->before[0] == END;
         NEED(strcmp(row.state, "active") != 0 && row.op[0] == '\0');
+        bool archived = strcmp(row.state, "archived") == 0;
+        NEED(!(done && s->what == DZ_REQUEST_ARCHIVE) || archived);
         NEED(rig_do(&r, DZ_REQUEST_WAKE, "a") == 0);
-        for (size_t i = 0; i < 2 && !fresh; i++)
+        /* what sleeps in cold storage has its memory, unless that was dropped on request */
+        if (archived || strcmp(row.state, "frozen") == 0)
+            NEED(r.had_memory == !(archived && s->files));
+        for (size_t i = 0; i < (archived && !s->files ? 3 : 2) && !fresh; i++)
             NEED(strcmp(rig_get(&r, "a", notes[i], text), "what was written") == 0);
         NEED(rig_do(&r, DZ_REQUEST_SUSPEND, "a") == 0);
     }

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -46,6 +47,28 @@ static int open_disk(const char *path, struct dz_db **ret_db, struct dz_vfs **re
     return rc;
 }
 
+/* Is a machine asleep in the file? From now on it runs, and the file has none. */
+static bool wake_machine(struct dz_db *db)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(db, "SELECT 1 FROM meta m,machine WHERE m.k='machine' AND "
+                                        "m.v=1 AND part='state' AND value=x'01'");
+    bool found = dz_stmt_step(st, NULL) > 0;
+    dz_stmt_reset(st);
+    if (found && dz_db_exec(db, "DELETE FROM meta WHERE k='machine';DELETE FROM machine", NULL) < 0)
+        abort();
+    return found;
+}
+
+static int sleep_machine(struct dz_db *db, bool keep, struct dz_err *err)
+{
+    return !keep ? 0
+                 : dz_db_exec(db,
+                              "INSERT INTO meta VALUES('machine',1)ON CONFLICT(k)DO UPDATE SET v=1;"
+                              "INSERT INTO machine(part,key,value)VALUES('state',0,x'01')",
+                              err);
+}
+
 static void start(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row)
 {
     struct rig *r = arg;
@@ -59,6 +82,7 @@ static void start(void *arg, struct dz_keeper *k, uint64_t ticket, const struct 
         (dz_vfs_clear(c->vfs, DZ_VFS_TMP) < 0 || dz_vfs_commit(c->vfs, &err) < 0))
         how.code = DZ_EIO;
     how.error = err.msg;
+    r->had_memory = how.code == 0 && wake_machine(c->db);
     if (how.code == 0)
         (void)snprintf(c->id, sizeof c->id, "%s", row->id);
     dz_keeper_cell_done(k, ticket, &how);
@@ -70,8 +94,9 @@ static void stop(void *arg, struct dz_keeper *k, uint64_t ticket, const struct d
     struct rig_cell *c = find_cell(arg, row->id);
     struct dz_keeper_cell how = {0};
     struct dz_err err = {0};
-    (void)keep_memory;
     how.code = dz_vfs_close(c->vfs, &err);
+    if (how.code == 0)
+        how.code = sleep_machine(c->db, keep_memory, &err);
     int closed = dz_db_close(c->db, false, &err);
     how.code = how.code < 0 ? how.code : closed;
     how.error = err.msg;
@@ -115,6 +140,7 @@ static int carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *e
 {
     static const enum dz_cell_carry kinds[] = {
         [DZ_KEEPER_COMPACT] = DZ_CELL_CARRY_COMPACT,
+        [DZ_KEEPER_FILES] = DZ_CELL_CARRY_FILES,
         [DZ_KEEPER_CLONE] = DZ_CELL_CARRY_CLONE,
         [DZ_KEEPER_SHARE] = DZ_CELL_CARRY_SHARE,
     };
@@ -200,6 +226,12 @@ static int ask(struct rig *r, struct dz_keeper_request *request)
 int rig_do(struct rig *r, enum dz_request what, const char *id)
 {
     struct dz_keeper_request request = {.what = what, .id = id};
+    return ask(r, &request);
+}
+
+int rig_archive_files(struct rig *r, const char *id)
+{
+    struct dz_keeper_request request = {.what = DZ_REQUEST_ARCHIVE, .id = id, .keep = "files"};
     return ask(r, &request);
 }
 

@@ -30,6 +30,7 @@ struct rig {
     struct dz_cold cold;
     struct dz_keeper *k;
     struct rig_cell cells[RIG_CELLS];
+    bool had_memory; /* the last start found a machine asleep in the file */
     struct dz_err err;
 };
 
@@ -37,6 +38,7 @@ int rig_open(struct rig *r, const char *dir); /* and recover; r->err says why no
 void rig_close(struct rig *r);                /* cells end as by a crash */
 /* Ask and wait for the outcome. */
 int rig_do(struct rig *r, enum dz_request what, const char *id);
+int rig_archive_files(struct rig *r, const char *id); /* with keep=files */
 int rig_clone(struct rig *r, const char *base, const char *id, const char *tenant);
 int rig_share(struct rig *r, const char *id, const char *key);
 int rig_register(struct rig *r, const char *id, const char *keep);

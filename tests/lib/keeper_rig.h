@@ -46,8 +46,9 @@ struct rig {
     bool stop_alive;
     bool silent; /* cells do not answer at all */
     int64_t wake_at;
-    bool busy;    /* what is stopped had something to compute */
-    bool goes_on; /* of requests */
+    bool busy;        /* what is stopped had something to compute */
+    bool goes_on;     /* of requests */
+    const char *keep; /* of requests; NULL: not given */
     int carry_code;
     int starts, stops, kills, expired, awaited;
     bool stays; /* who reserved it keeps it */
@@ -179,8 +180,10 @@ static inline int rig_settle(void *arg, const char *id, struct dz_err *err)
 
 static inline int rig_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
 {
-    static const char letters[] = {
-        [DZ_KEEPER_COMPACT] = 'c', [DZ_KEEPER_CLONE] = 'k', [DZ_KEEPER_SHARE] = 's'};
+    static const char letters[] = {[DZ_KEEPER_COMPACT] = 'c',
+                                   [DZ_KEEPER_FILES] = 'f',
+                                   [DZ_KEEPER_CLONE] = 'k',
+                                   [DZ_KEEPER_SHARE] = 's'};
     struct rig *r = arg;
     char text[RIG_TEXT];
     if (r->carry_code < 0)
@@ -308,8 +311,12 @@ static inline int rig_submit(struct rig *r, enum dz_request what, const char *id
                              struct rig_reply *reply)
 {
     struct dz_err err = {0};
-    const struct dz_keeper_request request = {
-        .what = what, .id = id, .goes_on = r->goes_on, .done = rig_done, .arg = reply};
+    const struct dz_keeper_request request = {.what = what,
+                                              .id = id,
+                                              .keep = r->keep,
+                                              .goes_on = r->goes_on,
+                                              .done = rig_done,
+                                              .arg = reply};
     *reply = (struct rig_reply){.code = 1};
     int rc = dz_keeper_submit(r->k, &request, NULL, &err);
     if (rc < 0)

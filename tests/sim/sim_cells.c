@@ -21,7 +21,7 @@ struct call {
     struct sim_world *w;
     uint64_t ticket;
     char id[16];
-    bool start;
+    bool start, keep;
 };
 static struct call calls[CALLS_MAX];
 static size_t call_count;
@@ -51,9 +51,19 @@ static bool read_version(const char *bytes, size_t size, const char *id, uint64_
     return print_version(want, id, *ret_version) == size && memcmp(want, bytes, size) == 0;
 }
 
+/* "M" behind the version: a machine sleeps in this file. */
+static bool has_machine(const char *bytes, size_t size)
+{
+    return size > 0 && bytes[size - 1] == 'M';
+}
+
 bool sim_believe(struct sim_sandbox *b, const char *bytes, size_t size)
 {
     uint64_t version;
+    bool machine = has_machine(bytes, size);
+    size -= machine;
+    if (b->slept && !b->dropped && !machine)
+        return false;
     if (!read_version(bytes, size, b->id, &version) || version < b->least || version > b->acked)
         return false;
     b->acked = b->least = version;
@@ -107,13 +117,17 @@ static void start(struct sim_world *w, const char *id, struct dz_keeper_cell *ho
     if (!sim_believe(b, o->bytes, o->size))
         sim_bad(w, "%s starts with \"%.*s\", and had version %" PRIu64, id, (int)o->size, o->bytes,
                 b->acked);
+    if (has_machine(o->bytes, o->size))
+        o->bytes[--o->size] = '\0'; /* the machine runs now, and the file has none */
+    b->slept = b->dropped = false;
     b->running = true;
     b->answered = false;
 }
 
-static void stop(struct sim_world *w, const char *id, struct dz_keeper_cell *how)
+static void stop(struct sim_world *w, const char *id, bool keep, struct dz_keeper_cell *how)
 {
     struct sim_sandbox *b = sim_box(w, id);
+    struct sim_object *o = file_of(w, id);
     uint32_t luck = w->calm ? 19 : dice_below(&w->dice, 20);
     if (!b || !b->running) { /* it died meanwhile */
         *how = (struct dz_keeper_cell){.code = DZ_EIO, .error = "simulated: it is dead"};
@@ -125,7 +139,10 @@ static void stop(struct sim_world *w, const char *id, struct dz_keeper_cell *how
         b->running = luck == 0;
         return;
     }
+    if (keep && o)
+        (void)snprintf(o->bytes + o->size++, 2, "M");
     sync_file(w, b);
+    b->slept = keep && o;
     b->running = false;
     how->wake_at = luck == 2 ? dz_clock_real_ms() + dice_below(&w->dice, 30000) : 0;
 }
@@ -139,15 +156,15 @@ static void answer(void *arg)
     if (c->start)
         start(c->w, c->id, &how);
     else
-        stop(c->w, c->id, &how);
+        stop(c->w, c->id, c->keep, &how);
     dz_keeper_cell_done(c->w->k, c->ticket, &how);
     c->ticket = 0;
 }
 
-static void ask(struct sim_world *w, uint64_t ticket, const char *id, bool is_start)
+static void ask(struct sim_world *w, uint64_t ticket, const char *id, bool is_start, bool keep)
 {
     struct call *c = &calls[call_count++ % CALLS_MAX];
-    *c = (struct call){w, ticket, "", is_start};
+    *c = (struct call){w, ticket, "", is_start, keep};
     (void)snprintf(c->id, sizeof c->id, "%s", id);
     if (!w->calm && dice_below(&w->dice, 50) == 0)
         return; /* never */
@@ -161,14 +178,14 @@ static void cell_start(void *arg, struct dz_keeper *k, uint64_t ticket,
                        const struct dz_instance *row)
 {
     (void)k;
-    ask(arg, ticket, row->id, true);
+    ask(arg, ticket, row->id, true, false);
 }
 
 static void cell_stop(void *arg, struct dz_keeper *k, uint64_t ticket,
                       const struct dz_instance *row, bool keep_memory)
 {
-    (void)k, (void)keep_memory;
-    ask(arg, ticket, row->id, false);
+    (void)k;
+    ask(arg, ticket, row->id, false, keep_memory);
 }
 
 static void cell_kill(void *arg, const char *id)
@@ -208,7 +225,8 @@ static int cell_settle(void *arg, const char *id, struct dz_err *err)
     return dz_fail(err, DZ_EIO, "simulated: %s has no log", id);
 }
 
-/* A clone has the version of its base under its own name. */
+/* Nobody drops a machine that was not asked to. A clone has the version of its base under its own
+ * name. */
 static int cell_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)
 {
     struct sim_world *w = arg;
@@ -216,8 +234,17 @@ static int cell_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_e
     if (!w->calm && dice_below(&w->dice, 10) == 0)
         return dz_fail(err, DZ_EIO, "simulated: no carrying");
     int rc = dz_blob_in_read(c->from, text, (size_t)c->from->size, 0, err);
+    size_t size = (size_t)c->from->size;
+    if (c->what == DZ_KEEPER_FILES) {
+        struct sim_sandbox *b = sim_box(w, c->row->id);
+        if (!b || !b->may_drop)
+            sim_bad(w, "%s is archived without its memory, and nobody asked for that", c->row->id);
+        else
+            b->dropped = true;
+        size -= has_machine(text, size);
+    }
     if (rc < 0 || c->what != DZ_KEEPER_CLONE)
-        return rc < 0 ? rc : dz_blob_out_write(c->to, text, (size_t)c->from->size, err);
+        return rc < 0 ? rc : dz_blob_out_write(c->to, text, size, err);
     /* the simulation gives each tenant's clone its id as the tenant's name */
     return dz_blob_out_write(c->to, text, print_version(text, c->tenant, 0), err);
 }

@@ -258,9 +258,12 @@ static void ask(struct sim_world *w, enum dz_request what, struct sim_sandbox *b
     if (clone)
         (void)snprintf(q->clone, sizeof q->clone, "%s", clone->id);
     const struct dz_instance to = {.id = q->clone, .tenant = q->clone};
+    bool files = what == DZ_REQUEST_ARCHIVE && dice_below(&w->dice, 3) == 0;
+    b->may_drop |= files;
     const struct dz_keeper_request r = {
         .what = what,
         .id = q->id,
+        .keep = files ? "files" : NULL,
         .clone = clone ? &to : NULL,
         .share_store = &w->cold.head,
         .share_key = "public",

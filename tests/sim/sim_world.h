@@ -35,7 +35,10 @@ struct sim_sandbox {
     /* Versions: the last acknowledged, the last certainly on the disk, and the least
      * that may be found: after a power cut something between, until it is read. */
     uint64_t acked, synced, least;
-    int lives; /* ids are not used twice */
+    bool slept;    /* a machine was put to sleep in its file, and has not been woken */
+    bool may_drop; /* an archive with keep=files was asked for, once */
+    bool dropped;  /* such an archive was made since */
+    int lives;     /* ids are not used twice */
     bool ephemeral, erased;
     /* Awake for so long (in rows) since its timeout was set or had come, and since when now. */
     int64_t awake_ms, active_at;

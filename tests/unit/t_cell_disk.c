@@ -171,12 +171,12 @@ static off_t size_of(const char *name)
     return stat(in_dir(name), &st) == 0 ? st.st_size : -1;
 }
 
-TEST(compacted_it_is_the_same_sandbox_and_small)
+TEST(compacted_to_its_files_it_is_the_same_sandbox_and_small)
 {
     struct disk d;
     open_store();
     make_source(NULL);
-    CHECK_INT(carry(DZ_CELL_CARRY_COMPACT, "b.doze"), 0);
+    CHECK_INT(carry(DZ_CELL_CARRY_FILES, "b.doze"), 0);
     CHECK(size_of("b.doze") < size_of("a.doze") / 4);
     CHECK(!has_bytes("b.doze", SECRET));
     open_disk(&d, "b.doze", NULL, false);
@@ -187,6 +187,72 @@ TEST(compacted_it_is_the_same_sandbox_and_small)
     CHECK_INT(number(&d, "SELECT count(*) FROM meta WHERE k='machine_live'"), 0);
     CHECK_INT(number(&d, "SELECT count(*) FROM meta WHERE k='policy' AND v='posix'"), 1);
     CHECK_INT(number(&d, "PRAGMA freelist_count"), 0);
+    close_disk(&d);
+    close_store();
+}
+
+/* The same with a machine that sleeps, its memory, and the record of a command. */
+static void make_sleeper(void)
+{
+    struct disk d;
+    make_source(NULL);
+    open_disk(&d, "a.doze", NULL, false);
+    CHECK_INT(dz_db_exec(d.db,
+                         "CREATE TABLE mem(gen INT,seq INT,data BLOB,PRIMARY KEY(gen,seq));"
+                         "INSERT INTO mem VALUES(1,0,'page one'),(1,1,'page two');"
+                         "UPDATE meta SET v=0 WHERE k='machine_live';"
+                         "INSERT INTO meta VALUES('machine',1);"
+                         "INSERT INTO exec VALUES(7,1,0,1,2,'spec');"
+                         "INSERT INTO exec_output VALUES(1,7,1,0,'said')",
+                         NULL),
+              0);
+    close_disk(&d);
+}
+
+TEST(compacted_it_keeps_the_machine_that_sleeps)
+{
+    struct disk d;
+    open_store();
+    make_sleeper();
+    CHECK_INT(carry(DZ_CELL_CARRY_COMPACT, "b.doze"), 0);
+    CHECK(size_of("b.doze") < size_of("a.doze") / 4);
+    CHECK(!has_bytes("b.doze", SECRET));
+    open_disk(&d, "b.doze", NULL, false);
+    CHECK_STR(get(&d, "/workspace/note"), "the work");
+    CHECK_STR(get(&d, "/tmp/note"), "scratch");
+    CHECK_INT(number(&d, "SELECT count(*) FROM machine WHERE part='x' AND key=1 AND value=x'00'"),
+              1);
+    CHECK_INT(number(&d, "SELECT count(*) FROM mem WHERE data IN('page one','page two')"), 2);
+    CHECK_INT(number(&d, "SELECT v FROM meta WHERE k='machine'"), 1);
+    CHECK_INT(number(&d, "SELECT started FROM exec WHERE id=7 AND spec='spec'"), 1);
+    CHECK_INT(number(&d, "SELECT exec FROM exec_output WHERE data='said'"), 7);
+    CHECK_INT(number(&d, "PRAGMA freelist_count"), 0);
+    close_disk(&d);
+    close_store();
+}
+
+TEST(compacted_a_lost_machine_stays_lost_without_its_rows)
+{
+    struct disk d;
+    open_store();
+    make_source(NULL); /* machine_live is 1 */
+    CHECK_INT(carry(DZ_CELL_CARRY_COMPACT, "b.doze"), 0);
+    open_disk(&d, "b.doze", NULL, false);
+    CHECK_INT(number(&d, "SELECT count(*) FROM machine"), 0);
+    CHECK_INT(number(&d, "SELECT v FROM meta WHERE k='machine_live'"), 1);
+    close_disk(&d);
+    close_store();
+}
+
+TEST(compacted_to_its_files_it_does_not_take_the_machine_of_the_image)
+{
+    struct disk d;
+    open_store();
+    make_sleeper();
+    CHECK_INT(carry(DZ_CELL_CARRY_FILES, "b.doze"), 0);
+    open_disk(&d, "b.doze", NULL, false);
+    CHECK_INT(number(&d, "SELECT v FROM meta WHERE k='machine'"), 0);
+    CHECK_INT(number(&d, "SELECT count(*) FROM exec"), 0);
     close_disk(&d);
     close_store();
 }
@@ -307,6 +373,30 @@ static int expand(const char *to, bool far, uint8_t digest[static DZ_SHA256_BYTE
     struct far_in f = {{&ops, in->size, -1}, in};
     int rc = dz_cell_expand(far ? &f.head : in, out, NULL, digest, err);
     return rc < 0 || !out ? rc : dz_blob_out_commit(out, err);
+}
+
+/* What a doze that archived files alone has written must be read for ever. */
+TEST(an_archive_of_files_alone_is_read)
+{
+    struct dz_buf b = DZ_BUF_INIT(1 << 20);
+    struct dz_err err = {0};
+    uint8_t digest[DZ_SHA256_BYTES];
+    struct disk d = {0};
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema};
+    open_store();
+    CHECK_INT(dz_fd_read_file(AT_FDCWD, "tests/data/golden/v1/files.archive", &b, &err), 0);
+    CHECK_INT(dz_fd_replace(AT_FDCWD, in_dir("archive"), b.p, b.len, 0600, NULL), 0);
+    CHECK_INT(expand("b.doze", false, digest, &err), 0);
+    CHECK_STR(err.msg, "");
+    CHECK_INT(dz_db_open_path(&d.db, in_dir("b.doze"), &opts, &err), 0);
+    CHECK_INT(number(&d,
+                     "SELECT count(*) FROM node n JOIN dentry d USING(ino) WHERE name=x'6e6f7465'"
+                     " AND data=CAST('the work'||char(10) AS BLOB)"),
+              1);
+    CHECK_INT(number(&d, "SELECT count(*) FROM meta WHERE k='machine'"), 0);
+    CHECK_INT(dz_db_close(d.db, false, NULL), 0);
+    dz_buf_release(&b);
+    close_store();
 }
 
 TEST(an_archive_is_unpacked_in_a_jail)

@@ -483,6 +483,45 @@ TEST(missing_and_damaged_copies_are_errors_and_lose_nothing)
     rig_close(&r);
 }
 
+static int count_dropped(void *arg, const struct dz_registry_event *e)
+{
+    *(int *)arg += strcmp(e->what, "memory_dropped") == 0 && strcmp(e->sandbox_id, "a") == 0;
+    return 0;
+}
+
+static int dropped(struct rig *r)
+{
+    int n = 0;
+    CHECK_INT(dz_registry_events(r->registry, &(struct dz_registry_event_filter){0}, count_dropped,
+                                 &n, NULL),
+              0);
+    return n;
+}
+
+TEST(an_archive_with_keep_files_drops_the_memory_and_says_so)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), 0);
+    CHECK_INT(dropped(&r), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_REVIVE, "a"), 0);
+    CHECK_STR(rig_text(&r, "live", "a.doze"), "cnew+~+");
+    r.keep = "files";
+    CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), 0);
+    CHECK_INT(dropped(&r), 1);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_REVIVE, "a"), 0);
+    CHECK_STR(rig_text(&r, "live", "a.doze"), "fcnew+~+-+");
+    r.keep = NULL;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    r.keep = "files";
+    CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), 0);
+    CHECK_INT(dropped(&r), 2);
+    rig_close(&r);
+}
+
 TEST(an_archive_that_fails_leaves_what_was)
 {
     struct rig r;
