@@ -68,7 +68,17 @@ sleep: $(SLEEP:%=$(B)/%) $(BASE) ## programs asleep anywhere, woken by other bui
 	@POINTS=$(or $(POINTS),8) CYCLES=$(or $(CYCLES),100) scripts/run-tap sleep $(SLEEP:%=$(B)/%)
 sleep-all: ## the same at 50 points each, and 1,000 times
 	@$(MAKE) --no-print-directory sleep POINTS=50 CYCLES=1000
-soak: soak-sleep soak-daemon ## everything that takes an hour
+chaos: export SEED := $(or $(SEED),$(shell date +%s))
+chaos: export CHAOS_SECONDS ?= 90
+chaos: $(B)/doze $(BASE) ## clients from hell on a daemon under ASan; SEED= CHAOS_SECONDS= CHAOS_ACTS=
+	@$(IN_ASAN) -o $(BASE) $(ASAN)/doze >/dev/null
+	@echo "chaos: SEED=$(SEED) CHAOS_SECONDS=$(CHAOS_SECONDS)"
+	@DOZE=$(abspath $(B)/doze) DOZE_ASAN=$(abspath $(ASAN)/doze) DOZE_BASE=$(abspath $(BASE)) \
+	    scripts/run-tap chaos tests/chaos/chaos.py
+soak-chaos:
+	@$(MAKE) --no-print-directory chaos CHAOS_SECONDS=1800
+.PHONY: chaos soak-chaos
+soak: soak-sleep soak-daemon soak-chaos ## everything that takes an hour
 soak-sleep: $(B)/sleep_soak $(BASE) ## 10,000 times asleep and awake
 	@CYCLES=10000 scripts/run-tap soak $<
 soak-daemon: $(B)/soak_daemon $(B)/doze $(BASE) ## a daemon under mixed load, killed often; SOAK_SECONDS= SEED=
