@@ -24,6 +24,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#if DZ_SANITIZED
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 /* What a terminal or an init sends to the whole group is the host's business; and a
  * file that has outgrown its limit is an error of write(2), as a full disk is. */
 static const int ignored[] = {SIGINT, SIGTSTP, SIGQUIT, SIGHUP, SIGTERM, SIGWINCH, SIGXFSZ};
@@ -90,9 +94,25 @@ static void prepare_sort(void)
     qsort(many, DZ_ARRAY_LEN(many), sizeof *many, by_number);
 }
 
+/* A sanitizer that reports opens files: its log (log_path), the memory map, the program with its
+ * symbols. The jail kills a process that opens a file, so the report goes to standard error, and
+ * the map and the symbols are read here. A cell inherits them from its nest. */
+static void prepare_sanitizer(void)
+{
+#if DZ_SANITIZED
+    static char line[64];
+    __sanitizer_set_report_fd((void *)(intptr_t)STDERR_FILENO); /* NOLINT */
+    if (line[0])
+        return;
+    __sanitizer_sandbox_on_notify(NULL);
+    __sanitizer_symbolize_pc(__builtin_return_address(0), "%f", line, sizeof line);
+#endif
+}
+
 int dz_cell_let_go(int *fds, size_t count)
 {
     int e = silence();
+    prepare_sanitizer();
     if (e == 0)
         e = keep_only(fds, count);
     for (size_t i = 0; e == 0 && i < DZ_ARRAY_LEN(ignored); i++)

@@ -26,6 +26,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/sanitize.h"
 
 /* Requests of ioctl that the dirty-page trackers use (os_dirty.c). */
 #define IOC_TYPE_MASK 0xff00u
@@ -80,6 +81,9 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
     {.number = __NR_exit_group},
     {.number = __NR_ioctl, .arg = 1, .mask = IOC_TYPE_MASK, .value = 'f' << 8},  /* PAGEMAP_SCAN */
     {.number = __NR_ioctl, .arg = 1, .mask = IOC_TYPE_MASK, .value = 0xAA << 8}, /* userfaultfd */
+#if DZ_SANITIZED /* a report asks whether standard error is a terminal */
+    {.number = __NR_ioctl, .arg = 1, .mask = ~0ull, .value = TCGETS},
+#endif
 };
 const size_t dz_os_jail_compute_count = DZ_ARRAY_LEN(dz_os_jail_compute);
 
