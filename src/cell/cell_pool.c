@@ -10,6 +10,9 @@
  * fork: it can be written to at once, before the child exists. Pids come back in
  * the order of the requests.
  *
+ * A zygote's socket takes a few hundred requests. More wait here, in order, and are sent when the
+ * socket has room.
+ *
  * Invariants: 1. a zygote's forks are answered in order, so `forks` is a queue; 2. a pid is
  * believed only if it is a child of ours; 3. nothing here waits.
  */
@@ -33,7 +36,7 @@
 #include <unistd.h>
 
 enum {
-    FORKS_MAX = 1024, /* asked for and not answered, of one zygote */
+    FORKS_MAX = 4096, /* asked for and not answered, of one zygote */
     AT_ONCE = 2,      /* forked ahead of need together: somebody may need a processor */
     RENEW_MIN = 16,   /* news in such words: then cells that wait are forked anew */
     TOLD_BITS = 16,   /* of a word's hash, by which what was told before is known */
@@ -48,6 +51,7 @@ enum {
 struct dz_pool_fork {
     struct dz_list link;
     struct zygote *by;
+    int end; /* the child's end of its socket, while the request is not sent; else -1 */
     struct dz_cell *cell; /* NULL: it was freed meanwhile */
     struct zygote *nest;  /* or this is a zygote's; else NULL */
 };
@@ -61,6 +65,7 @@ struct zygote {
     char sha256[65]; /* "": blank */
     struct dz_list forks;
     size_t fork_count;
+    size_t unsent; /* of them, at the end of the list: the socket had no room */
     struct dz_cell *waiting[DZ_POOL_AHEAD_MAX];
     size_t waiting_count; /* the oldest first */
     size_t stale;         /* of them: forked before the zygote had much of what it has now */
@@ -119,6 +124,7 @@ static void forget_forks(struct zygote *z)
             f->cell->fork = NULL; /* it can be reaped by nobody: its socket says its end */
         if (f->nest)
             f->nest->pid = 0;
+        dz_fd_close(&f->end);
         dz_free(f);
     }
 }
@@ -221,6 +227,7 @@ static struct dz_pool_fork *expect(struct zygote *z)
         return NULL;
     dz_list_init(&f->link);
     f->by = z;
+    f->end = -1;
     dz_list_push_back(&z->forks, &f->link);
     z->fork_count++;
     return f;
@@ -232,30 +239,79 @@ static void unexpect(struct zygote *z, struct dz_pool_fork *f)
         return;
     dz_list_remove(&f->link);
     z->fork_count--;
+    z->unsent -= f->end >= 0;
+    dz_fd_close(&f->end);
     dz_free(f);
+}
+
+/* Be told when the zygote's socket has room, while requests wait for that. */
+static void watch_room(struct zygote *z)
+{
+    struct epoll_event ev = {.events = EPOLLIN | (z->unsent ? EPOLLOUT : 0)};
+    (void)epoll_ctl(z->pool->epoll, EPOLL_CTL_MOD, z->fd, &ev);
+}
+
+/* As dz_frame_send_fds. */
+static int send_fork(struct zygote *z, int end, struct dz_err *err)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_NEST_FORK};
+    return dz_frame_send_fds(z->fd, &f, &end, 1, err);
+}
+
+/* Requests that wait, in order, as far as the socket takes them. */
+static void send_unsent(struct zygote *z)
+{
+    if (z->unsent == 0)
+        return;
+    DZ_LIST_FOREACH(struct dz_pool_fork, f, &z->forks, link) {
+        if (f->end < 0)
+            continue;
+        if (send_fork(z, f->end, NULL) <= 0)
+            break; /* no room; or it is dead, which hear() finds out */
+        dz_fd_close(&f->end);
+        z->unsent--;
+    }
+    watch_room(z);
+}
+
+/* Send the request of `fork`, which is the last one, now or when there is room. Takes end. */
+static int request_fork(struct zygote *z, struct dz_pool_fork *fork, int end, struct dz_err *err)
+{
+    int rc = z->unsent > 0 ? 0 : send_fork(z, end, err);
+    if (rc != 0) {
+        (void)close(end);
+        return rc < 0 ? rc : 0;
+    }
+    fork->end = end;
+    if (z->unsent++ == 0)
+        watch_room(z);
+    return 0;
 }
 
 /* A cell whose child is on its way; NULL: not now. */
 static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
 {
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_FORK};
     int ends[2];
     if (pair(ends, err) < 0)
         return NULL;
     struct dz_cell *c = dz_cell_adopt(ends[0]);
     struct dz_pool_fork *fork = c ? expect(z) : NULL;
-    int rc = fork ? dz_frame_send_fds(z->fd, &f, &ends[1], 1, err)
-                  : dz_fail(err, DZ_ENOMEM, "ask for a cell: out of memory, or too many asked for");
-    (void)close(ends[1]);
-    if (rc > 0) {
-        fork->cell = c;
-        c->fork = fork;
-        c->many = true;
-        return c;
+    if (fork) {
+        if (request_fork(z, fork, ends[1], err) == 0) {
+            fork->cell = c;
+            c->fork = fork;
+            c->many = true;
+            return c;
+        }
+        unexpect(z, fork);
+    } else {
+        (void)close(ends[1]);
+        if (c)
+            (void)dz_fail(err, DZ_EBUSY, "start a cell: %d starts wait for the zygote already",
+                          FORKS_MAX);
+        else
+            (void)dz_fail(err, DZ_ENOMEM, "start a cell: out of memory");
     }
-    if (rc == 0)
-        (void)dz_fail(err, DZ_EBUSY, "the zygote does not take more requests");
-    unexpect(z, fork);
     if (!c)
         (void)close(ends[0]);
     dz_cell_free(c);
@@ -264,7 +320,6 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
 
 static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
 {
-    const struct dz_frame f = {.type = DZ_FRAME_NEST_FORK};
     int ends[2];
     int rc = p->seed ? 0 : fork_seed(p, err);
     if (rc == 0)
@@ -273,7 +328,7 @@ static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
         return rc;
     struct zygote *z = new_zygote(p, ends[0], "");
     struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
-    rc = fork ? dz_frame_send_fds(p->seed->fd, &f, &ends[1], 1, err)
+    rc = fork ? send_fork(p->seed, ends[1], err)
               : dz_fail(err, DZ_ENOMEM, "fork a zygote: out of memory");
     (void)close(ends[1]);
     if (rc > 0) {
@@ -301,7 +356,7 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
     struct dz_frame f = {.type = DZ_FRAME_NEST_IMAGE};
     int ends[2], fds[DZ_FRAME_FDS_MAX];
     size_t n = 0;
-    if (s->module_count > DZ_CELL_MODULES_MAX || pair(ends, NULL) < 0)
+    if (s->module_count > DZ_CELL_MODULES_MAX || p->blank->unsent > 0 || pair(ends, NULL) < 0)
         return;
     fds[n++] = ends[1];
     fds[n++] = s->image_fd;
@@ -368,6 +423,8 @@ static bool hear(struct zygote *z)
         else if (f.type != DZ_FRAME_NEST_FORKED || !on_forked(z, &f))
             return false;
     }
+    if (rc == 0)
+        send_unsent(z);
     return rc == 0;
 }
 

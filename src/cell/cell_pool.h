@@ -43,7 +43,7 @@ DZ_NODISCARD int dz_cell_pool_new(const struct dz_cell_pool_opts *opts,
 void dz_cell_pool_free(struct dz_cell_pool *p);
 
 /* As dz_cell_spawn() with `many`, which start must say. The descriptors stay the caller's and may
- * be closed at once. DZ_EBUSY: the zygote does not answer. */
+ * be closed at once. A start that the zygote has no time for waits here; DZ_EBUSY: thousands do. */
 DZ_NODISCARD int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *start,
                                     struct dz_cell **ret_cell, struct dz_err *err);
 

@@ -135,6 +135,51 @@ TEST(two_hundred_cells_at_once_leave_nothing)
     CHECK_INT(descriptors(), before);
 }
 
+/* The socket of a zygote takes a few hundred requests: the others wait for it. */
+TEST(starts_wait_for_a_zygote_that_has_no_time)
+{
+    enum {
+        CELLS = 700
+    };
+    static struct dz_cell *cells[CELLS];
+    struct mrig r = {.spawn = from_pool};
+    struct dz_err err;
+    (void)alarm(100);
+    size_t before = descriptors();
+    struct dz_cell_pool *p = pool(2);
+    settle(p, 1, 2);
+    r.arg = p;
+    mrig_start_by(&r);
+    settle(p, 1, 2);
+    pid_t zygote = stats(p).blank_pid;
+    const struct dz_cell_start start = {.disk_fd = r.start.disk_fd,
+                                        .wal_fd = r.start.wal_fd,
+                                        .image_fd = -1,
+                                        .many = true,
+                                        .go = true};
+    CHECK_INT(kill(zygote, SIGSTOP), 0);
+    for (int i = 0; i < CELLS; i++)
+        CHECK_INT(dz_cell_pool_start(p, &start, &cells[i], &err), 0);
+    for (int i = 1; i < CELLS; i += 2) { /* half of them leave before they are forked */
+        dz_cell_free(cells[i]);
+        cells[i] = NULL;
+    }
+    CHECK_INT(kill(zygote, SIGCONT), 0);
+    for (int i = 0; i < CELLS; i += 2) {
+        for (int k = 0; k < 5000 && dz_cell_pid(cells[i]) == 0; k++) {
+            struct pollfd fd = {.fd = dz_cell_pool_fd(p), .events = POLLIN};
+            (void)poll(&fd, 1, 20);
+            CHECK_INT(dz_cell_pool_run(p, &err), 0);
+        }
+        CHECK(dz_cell_pid(cells[i]) > 0);
+        dz_cell_kill(cells[i]);
+        dz_cell_free(cells[i]);
+    }
+    mrig_free(&r);
+    free_pool(p);
+    CHECK_INT(descriptors(), before);
+}
+
 TEST(a_killed_cell_is_told_and_a_killed_zygote_replaced)
 {
     struct mrig r = {.spawn = from_pool}, other = {.spawn = from_pool};
