@@ -152,6 +152,8 @@ static int watch_pool(struct dz_engine *e, struct dz_err *err)
     int rc = dz_poll_new(e->loop, dz_cell_pool_fd(e->pool), on_pool, e, &e->pool_poll, err);
     if (rc == 0)
         rc = dz_poll_set(e->pool_poll, DZ_POLL_READ, err);
+    if (rc == 0)
+        rc = dz_starts_init(e, err);
     return rc < 0 ? rc : dz_timer_new(e->loop, run_pool, e, &e->pool_soon, err);
 }
 
@@ -252,6 +254,9 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     dz_list_init(&e->ears);
     dz_list_init(&e->uses_waiting);
     dz_list_init(&e->untold);
+    dz_map_init(&e->starts.lines, DZ_ENGINE_TENANTS_MAX);
+    dz_list_init(&e->starts.turns);
+    dz_list_init(&e->starts.begun);
     dz_list_init(&e->builds);
     int rc = dz_ready_init(&e->ready, err);
     if (rc == 0)
@@ -421,6 +426,7 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
                  dz_keeper_submit(e->keeper, &r, NULL, NULL) < 0)
             dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", b->id));
     }
+    dz_starts_drain(e);
     for (size_t i = 0; i < all.n; i++) {
         all.p[i]->pins--;
         dz_box_leave(all.p[i]);
@@ -437,6 +443,7 @@ void dz_engine_free(struct dz_engine *e)
     DZ_MAP_FOREACH(it, &e->boxes)
         dz_box_destroy(it->value);
     dz_map_release(&e->boxes);
+    dz_starts_release(e);
     dz_leaving_free_all(e);
     dz_keeper_free(e->keeper);
     dz_engine_images_forget(e, NULL);

@@ -61,6 +61,7 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
     dz_list_init(&b->execs);
     dz_list_init(&b->ops);
     dz_list_init(&b->copies);
+    dz_list_init(&b->start_link);
     if (dz_timer_new(e->loop, on_linger, b, &b->linger, NULL) < 0 ||
         dz_map_put(&e->boxes, dz_str(b->id), b, NULL) < 0) {
         dz_timer_free(b->linger);
@@ -72,6 +73,7 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
 
 static void drop_cell(struct box *b)
 {
+    dz_start_over(b);
     dz_list_remove(&b->untold);
     b->has_active = false;
     dz_use_cold(b);
@@ -86,6 +88,7 @@ static void drop_cell(struct box *b)
 
 void dz_box_destroy(struct box *b)
 {
+    (void)dz_start_unqueue(b);
     drop_cell(b);
     dz_timer_free(b->linger);
     dz_free(b);
@@ -94,8 +97,8 @@ void dz_box_destroy(struct box *b)
 void dz_box_leave(struct box *b)
 {
     struct dz_engine *e = b->e;
-    if (b->pins || b->cell || b->reserved || !dz_list_empty(&b->execs) || !dz_list_empty(&b->ops) ||
-        !dz_list_empty(&b->copies))
+    if (b->pins || b->cell || b->reserved || b->start == START_QUEUED ||
+        !dz_list_empty(&b->execs) || !dz_list_empty(&b->ops) || !dz_list_empty(&b->copies))
         return;
     (void)dz_map_remove(&e->boxes, dz_str(b->id));
     dz_box_destroy(b);
@@ -171,6 +174,7 @@ static void let_go(struct box *b)
 {
     struct leaving *l = dz_zalloc(sizeof *l);
     struct dz_engine *e = b->e;
+    dz_start_over(b);
     if (!l) {
         drop_cell(b);
         return;
@@ -307,6 +311,7 @@ static void give_early(struct box *b)
 static void on_up(struct box *b)
 {
     b->phase = BOX_UP;
+    dz_start_over(b);
     b->cpu_at = 0;
     b->disk_bytes = 0;
     dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", b->id),
@@ -372,6 +377,7 @@ static void on_ready(struct box *b)
     if (b->phase != BOX_OPENING)
         return;
     b->phase = BOX_FILES;
+    dz_start_over(b);
     dz_box_files_over(b);
 }
 
@@ -614,6 +620,7 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
         return rc;
     }
     b->phase = go ? BOX_STARTING : BOX_OPENING;
+    dz_start_begun(b, go);
     b->drop_memory = b->lost = false;
     b->served = 0;
     b->local = !row->cold_uri[0];

@@ -35,6 +35,12 @@ enum box_phase {
     BOX_FILES,
     BOX_STOPPING,
 };
+enum box_start { /* engine_start.c */
+    START_NONE,
+    START_QUEUED, /* waits for a cell: it has none */
+    START_BEGUN,  /* counts among those that start */
+};
+
 struct box {
     struct dz_engine *e;
     enum box_phase phase;
@@ -60,8 +66,12 @@ struct box {
     bool has_active;             /* nor the next */
     struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */
     struct dz_list execs, ops, copies;
-    int64_t cpu_ns, cpu_at; /* at the last ACTIVITY */
-    unsigned pins;          /* callers up the stack that still look at it */
+    enum box_start start;
+    bool start_machine;        /* START_BEGUN: not only its file */
+    int64_t start_at;          /* the same: dz_clock_boot_ns() */
+    struct dz_list start_link; /* in its tenant's line, or in engine.starts.begun */
+    int64_t cpu_ns, cpu_at;    /* at the last ACTIVITY */
+    unsigned pins;             /* callers up the stack that still look at it */
     char tenant[DZ_ENGINE_VALUE_MAX + 1];
     char id[];
 };
@@ -176,8 +186,17 @@ struct dz_engine {
     struct dz_timer *sweep;    /* of the registry */
     struct dz_list leaving, ears, builds;
     struct dz_list uses_waiting; /* jobs that bring a machine up */
-    struct dz_list untold;       /* boxes that are up: */
-    struct dz_timer *tell;       /* when those who wait for their guests have been answered */
+    struct {                     /* engine_start.c */
+        struct dz_map lines;     /* tenant -> struct start_line */
+        struct dz_list turns;    /* of the same lines: the next one first */
+        struct dz_list begun;    /* box.start_link, the oldest first */
+        size_t machines, files;  /* of them */
+        size_t queued;           /* boxes in all lines */
+        struct dz_timer *timer;
+        bool timer_soon; /* it is set to run at once */
+    } starts;
+    struct dz_list untold; /* boxes that are up: */
+    struct dz_timer *tell; /* when those who wait for their guests have been answered */
     bool tell_set;
     struct dz_timer *told; /* events are to be told */
     struct dz_timer *tidy; /* the registry's log is to be moved, once it is quiet */
@@ -253,6 +272,20 @@ bool dz_box_tell(struct dz_engine *e, const char *id);
 void dz_leaving_free_all(struct dz_engine *e);
 void dz_engine_drain_look(struct dz_engine *e); /* engine.c: something is over */
 void dz_engine_pool_used(struct dz_engine *e);  /* engine.c: a cell was taken from the pool */
+
+/* --- engine_start.c: the queue of boxes that wait for a cell ------------------------------- */
+
+int dz_starts_init(struct dz_engine *e, struct dz_err *err);
+void dz_starts_drain(struct dz_engine *e); /* those that wait fail soon */
+void dz_starts_release(struct dz_engine *e);
+/* May one more cell start now? machine: not only the file. */
+bool dz_start_may(const struct dz_engine *e, bool machine);
+void dz_start_begun(struct box *b, bool machine);
+void dz_start_over(struct box *b); /* up, or failed; any time */
+/* dz_box_start_turn(b) is called when its turn has come. */
+int dz_start_queue(struct box *b, struct dz_err *err);
+bool dz_start_unqueue(struct box *b);  /* true: it was in the queue */
+void dz_box_start_turn(struct box *b); /* engine_keep.c */
 
 /* --- engine_build.c: what an earlier daemon left; at the end ------------------------------- */
 

@@ -64,7 +64,7 @@ static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
         return;
     }
     if (rc == 0)
-        rc = dz_box_start(b, row, true, &err);
+        rc = dz_start_may(e, true) ? dz_box_start(b, row, true, &err) : dz_start_queue(b, &err);
     if (rc == 0) {
         b->ticket = ticket;
         return;
@@ -74,6 +74,26 @@ static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
     fail_start(k, ticket, rc, &err);
     if (b)
         dz_box_leave(b);
+}
+
+void dz_box_start_turn(struct box *b)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine *e = b->e;
+    uint64_t ticket = b->ticket;
+    struct dz_err err = {0};
+    int rc = e->draining ? dz_fail(&err, DZ_EBUSY, "start %s: the daemon is stopping", b->id)
+                         : dz_registry_get(e->registry, b->id, &row, &err);
+    b->pins++;
+    if (rc == 0)
+        rc = dz_box_start(b, &row, true, &err);
+    if (rc < 0) {
+        b->ticket = 0;
+        dz_use_cold(b);
+        fail_start(e->keeper, ticket, rc, &err);
+    }
+    b->pins--;
+    dz_box_leave(b);
 }
 
 static void keep_stop(void *arg, struct dz_keeper *k, uint64_t ticket,
@@ -93,7 +113,7 @@ static void keep_stop(void *arg, struct dz_keeper *k, uint64_t ticket,
 static void keep_kill(void *arg, const char *id)
 {
     struct box *b = dz_box_find(arg, id);
-    if (b && b->cell)
+    if (b && (dz_start_unqueue(b) || b->cell))
         dz_box_kill(b);
 }
 

@@ -270,7 +270,8 @@ static int open_file(struct engine_job *j, const struct dz_instance *row, struct
         *ret_box = b;
         return 0;
     }
-    int rc = b && b->cell ? DZ_EBUSY : dz_keeper_reserve(e->keeper, j->id, err);
+    int rc = (b && b->cell) || !dz_start_may(e, false) ? DZ_EBUSY
+                                                       : dz_keeper_reserve(e->keeper, j->id, err);
     if (rc < 0)
         return rc;
     b = dz_box_get(e, j->id, row->tenant);

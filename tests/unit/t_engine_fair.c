@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Progress and fairness of the engine: many wakes at once, and one tenant who must not hold up
+ * another.
+ */
+#include "../lib/engine_rig.h"
+
+#include "base/str.h"
+
+enum {
+    FLOOD = 300,
+    TOGETHER_MAX = 64, /* machines that start at a time: STARTS_MAX of engine_start.c */
+};
+
+static const struct dz_engine_caller other = {.tenant = "other"};
+
+static void create_asleep(struct rig *r, const struct dz_engine_caller *who, const char *name)
+{
+    struct asker a = {0};
+    const struct dz_engine_spec spec = {.name = name, .image = "g", .idle_ms = DZ_LADDER_INHERIT};
+    const struct dz_engine_order o = {.what = DZ_REQUEST_SUSPEND};
+    CHECK_INT(dz_engine_create(r->e, who, &spec, on_done, &a, &r->why), 0);
+    UNTIL(r, a.done == 1 && a.code == 0);
+    CHECK_INT(dz_engine_order(r->e, (struct dz_engine_target){who, name}, &o, on_done, &a, &r->why),
+              0);
+    UNTIL(r, a.done == 2 && a.code == 0);
+}
+
+static void create_flood(struct rig *r)
+{
+    for (int i = 0; i < FLOOD; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "s%d", i);
+        create_asleep(r, &me, name);
+    }
+}
+
+static void start_flood(struct rig *r, struct asker all[FLOOD])
+{
+    for (int i = 0; i < FLOOD; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "s%d", i);
+        CHECK_INT(run(r, name, "h", &all[i]), 0);
+    }
+}
+
+static int count_over(const struct asker all[FLOOD])
+{
+    int n = 0;
+    for (int i = 0; i < FLOOD; i++)
+        n += all[i].ended + all[i].failed;
+    return n;
+}
+
+static int count_starting(const struct rig *r)
+{
+    int n = 0;
+    DZ_MAP_FOREACH(it, &r->e->boxes)
+        n += ((const struct box *)it->value)->phase == BOX_STARTING;
+    return n;
+}
+
+TEST(a_flood_of_wakes_is_served_and_another_tenant_does_not_wait_for_its_end)
+{
+    static struct asker all[FLOOD];
+    struct rig r;
+    struct asker late = {0};
+    const char *const argv[] = {"g", "h", NULL};
+    const struct dz_engine_exec exec = {.argv = argv};
+    (void)alarm(100);
+    rig_open(&r);
+    create_flood(&r);
+    create_asleep(&r, &other, "late");
+    start_flood(&r, all);
+    CHECK_INT(dz_engine_exec(r.e, (struct dz_engine_target){&other, "late"}, &exec,
+                             (struct dz_engine_listener){.ops = &watch_ops, .arg = &late},
+                             &late.watch, &r.why),
+              0);
+    int most = 0;
+    CHECK_INT(r.e->starts.lines.count, 2);
+    while (r.e->starts.lines.count == 2) { /* until the turn of the other tenant has come */
+        int n = count_starting(&r);
+        most = n > most ? n : most;
+        turn(&r);
+    }
+    CHECK(r.e->starts.queued > FLOOD / 4); /* who asked last is not served last */
+    UNTIL(&r, late.ended + late.failed > 0);
+    CHECK(late.ended == 1 && late.exit.exit_code == 3);
+    for (int left = PATIENCE; left > 0 && count_over(all) < FLOOD; left--) {
+        int n = count_starting(&r);
+        most = n > most ? n : most;
+        turn(&r);
+    }
+    for (int i = 0; i < FLOOD; i++)
+        CHECK(all[i].started == 1 && all[i].ended == 1 && all[i].failed == 0);
+    CHECK(most > 1 && most <= TOGETHER_MAX);
+    rig_close(&r);
+}
+
+TEST(a_sandbox_that_waits_for_its_start_can_be_deleted)
+{
+    static struct asker all[FLOOD];
+    struct rig r;
+    (void)alarm(100);
+    rig_open(&r);
+    create_flood(&r);
+    start_flood(&r, all);
+    CHECK(r.e->starts.queued > 0);
+    static struct asker gone[FLOOD];
+    for (int i = FLOOD - 1; i >= 0; i--) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "s%d", i);
+        CHECK_INT(order(&r, name, DZ_REQUEST_DESTROY, &gone[i]), 0);
+    }
+    CHECK_INT(r.e->starts.queued, 0);
+    for (int i = 0; i < FLOOD; i++)
+        UNTIL(&r, gone[i].done == 1 && all[i].ended + all[i].failed == 1);
+    UNTIL(&r, r.e->boxes.count <= 1); /* of "a" */
+    CHECK_INT(r.e->starts.machines, 0);
+    rig_close(&r);
+}
+
+TEST(a_drain_refuses_those_that_wait_for_their_start)
+{
+    static struct asker all[FLOOD];
+    struct rig r;
+    (void)alarm(100);
+    rig_open(&r);
+    create_flood(&r);
+    start_flood(&r, all);
+    CHECK(r.e->starts.queued > 0);
+    rig_close(&r); /* it checks that nothing is left awake */
+    for (int i = 0; i < FLOOD; i++) {
+        CHECK(all[i].started <= 1 && all[i].ended + all[i].failed <= 1);
+        CHECK(all[i].started == 1 || all[i].failed == 1);
+    }
+}
