@@ -364,6 +364,10 @@ void dz_keeper_unreserve(struct dz_keeper *k, const char *id)
     struct slot *s = find_slot(k, id);
     assert(s && s->reserved);
     s->reserved = false;
+    if (s->skipped && !s->op) {
+        s->skipped = false;
+        dz_keeper_look_again(k, id);
+    }
     dz_keeper_next(s);
     s->pins--;
     dz_keeper_leave_slot(s);
@@ -460,6 +464,7 @@ int dz_keeper_new(const struct dz_keeper_opts *opts, struct dz_keeper **ret_keep
     dz_map_init(&k->slots, DZ_KEEPER_SANDBOXES_MAX);
     dz_map_init(&k->ops, DZ_KEEPER_SANDBOXES_MAX);
     dz_map_init(&k->waiters, DZ_KEEPER_SANDBOXES_MAX);
+    dz_map_init(&k->shares, DZ_KEEPER_SANDBOXES_MAX);
     int rc = copy_text(opts->live_path, &k->live_path);
     if (rc == 0)
         rc = copy_text(opts->host ? opts->host : "", &k->host);
@@ -491,6 +496,7 @@ void dz_keeper_free(struct dz_keeper *k)
         dz_free(s);
     }
     dz_map_release(&k->slots);
+    dz_map_release(&k->shares);
     dz_map_release(&k->ops);
     dz_timer_free(k->tick);
     dz_free(k->live_path);

@@ -30,7 +30,8 @@
 
 enum {
     DZ_KEEPER_WAITING_MAX = 256,       /* requests in line for one sandbox */
-    DZ_KEEPER_BACKGROUND_MAX = 4,      /* operations that the clock started, at once */
+    DZ_KEEPER_BACKGROUND_MAX = 32,     /* operations that the clock started, at once; */
+    DZ_KEEPER_BACKGROUND_SHARE = 4,    /* of them, those of one tenant */
     DZ_KEEPER_BATCH = 32,              /* due rows that are looked at in one turn */
     DZ_KEEPER_SANDBOXES_MAX = 1 << 20, /* with something under way or a cell */
 };

@@ -28,7 +28,15 @@ struct slot {
     struct dz_facts now; /* of a warm one: last_active, connections, last_byte, last_closed,
                           * sleeps_until; and its mode */
     int64_t due;         /* as its row says, while warm */
+    bool skipped;        /* the row was due while reserved, and was put off */
     char id[];
+};
+
+/* What the clock does for one tenant; it exists while an operation counts in it. */
+struct share {
+    size_t count;    /* operations under way */
+    int64_t skip_at; /* the due time of the last row that was put off for want of a share */
+    char tenant[];
 };
 
 struct waiter {
@@ -74,9 +82,9 @@ struct op {
     int cancel_code;        /* DZ_ECANCELED or DZ_ETIMEOUT */
     struct dz_timer *timer; /* its deadline; later the next try */
     int64_t backoff_ms;
-    bool background;
-    bool anew;  /* an explicit wake: the timeout begins anew */
-    bool stale; /* the row was changed from outside: read it before the commit */
+    struct share *background; /* the clock started it; of its tenant; NULL: a client did */
+    bool anew;                /* an explicit wake: the timeout begins anew */
+    bool stale;               /* the row was changed from outside: read it before the commit */
     bool committed;
     bool unwritten;  /* a wake that is over soon, most of them: the row does not tell of it */
     int64_t late_ms; /* then: until its deadline, when it is written after all */
@@ -114,7 +122,8 @@ struct dz_keeper {
     struct dz_map ops;     /* ticket -> op */
     struct dz_map waiters; /* ticket -> waiter */
     uint64_t next_ticket;
-    size_t background; /* operations that the clock started */
+    size_t background;    /* operations that the clock started */
+    struct dz_map shares; /* tenant -> share */
     struct dz_timer *tick;
     int64_t tick_at; /* when it is set to come; INT64_MAX: it is not */
     bool ticking, blocking;
@@ -182,6 +191,9 @@ int64_t dz_keeper_due(const struct dz_facts *facts);          /* as rows have it
 enum dz_state dz_keeper_state(const struct dz_instance *row); /* NONE: not one we know */
 
 /* keeper_tick.c */
+/* One more operation of the clock for this tenant; NULL: out of memory. */
+struct share *dz_keeper_share_enter(struct dz_keeper *k, const char *tenant);
+void dz_keeper_share_leave(struct dz_keeper *k, struct share *share); /* NULL is fine */
 /* Does the guest's own work count as activity? */
 bool dz_keeper_counts_cpu(const struct dz_keeper *k, const struct dz_instance *row);
 void dz_keeper_arm(struct dz_keeper *k); /* set the timer to the earliest due row */

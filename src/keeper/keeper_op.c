@@ -45,8 +45,7 @@ void dz_keeper_free_op(struct op *op)
 {
     struct slot *s = op->slot;
     (void)dz_map_remove64(&op->k->ops, op->ticket);
-    if (op->background)
-        op->k->background--;
+    dz_keeper_share_leave(op->k, op->background);
     if (s->op == op)
         s->op = NULL;
     dz_timer_free(op->timer);
@@ -616,13 +615,16 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
     int asked = 0, rc = kind == DZ_OP_CLONE ? enter_clone(op, w, err) : 0;
     bool ahead = rc == 0 && start_ahead(op, &asked);
     op->unwritten = ahead && asked == 1 && !w->background; /* the clock goes by what is due */
+    struct share *share = NULL;
+    if (rc == 0 && w->background && !(share = dz_keeper_share_enter(s->k, op->row.tenant)))
+        rc = dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_op_name(kind), s->id);
     if (rc == 0 && !op->unwritten)
         rc = write_beginning(op, err);
-    if (rc < 0)
+    if (rc < 0) {
+        dz_keeper_share_leave(s->k, share);
         return not_begun(op, rc);
-    op->background = w->background;
-    if (op->background)
-        op->k->background++;
+    }
+    op->background = share;
     w->op = op;
     dz_list_push_back(&op->waiters, &w->link);
     op->late_ms = w->deadline_ms > DZ_KEEPER_DEADLINE_MS ? w->deadline_ms : DZ_KEEPER_DEADLINE_MS;

@@ -8,19 +8,27 @@
  * row one write in fifteen minutes, and being asleep none at all.
  *
  * However much is due at once (after a night switched off), at most
- * DZ_KEEPER_BACKGROUND_MAX operations of the clock run at a time, earliest first.
+ * DZ_KEEPER_BACKGROUND_MAX operations of the clock run at a time, and
+ * DZ_KEEPER_BACKGROUND_SHARE of one tenant, earliest first.
+ *
+ * Invariant: a row that was looked at and is not served now gets a later due time. So no
+ * number of rows that must wait keeps the clock from the rows behind them.
  */
 #include "keeper/keeper_int.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/str.h"
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     RETRY_MS = 1000,      /* when the registry itself failed */
     POSTPONED_MS = 60000, /* when an operation could not even be begun */
+    SKIPPED_MS = 1000,    /* a row whose tenant has its share; the next such row: */
+    SKIPPED_STEP_MS = 10, /* so much later, so that few of many rows are looked at in vain */
 };
 
 static void set_tick(struct dz_keeper *k, int64_t at)
@@ -106,13 +114,57 @@ static bool postpone(struct dz_keeper *k, const struct dz_instance *row, struct 
     return write_row(k, row, DZ_COLUMN(retry_at) | DZ_COLUMN(due), &to, NULL) == 0;
 }
 
-/* Its guest is to be woken, but somebody has its file, perhaps for long. */
-static bool ask_for(struct dz_keeper *k, const char *id)
+/* --- shares ------------------------------------------------------------------------ */
+
+struct share *dz_keeper_share_enter(struct dz_keeper *k, const char *tenant)
 {
-    if (k->opts.ops->awaited)
-        k->opts.ops->awaited(k->opts.arg, id);
-    const struct slot *s = dz_map_get(&k->slots, dz_str(id));
-    return !s || !s->reserved;
+    struct share *s = dz_map_get(&k->shares, dz_str(tenant));
+    size_t n = strlen(tenant) + 1;
+    if (!s) {
+        s = dz_zalloc(sizeof *s + n);
+        if (!s)
+            return NULL;
+        memcpy(s->tenant, tenant, n);
+        if (dz_map_put(&k->shares, dz_str(s->tenant), s, NULL) < 0) {
+            dz_free(s);
+            return NULL;
+        }
+    }
+    s->count++;
+    k->background++;
+    return s;
+}
+
+void dz_keeper_share_leave(struct dz_keeper *k, struct share *s)
+{
+    if (!s)
+        return;
+    k->background--;
+    if (--s->count > 0)
+        return;
+    (void)dz_map_remove(&k->shares, dz_str(s->tenant));
+    dz_free(s);
+}
+
+/* --- looking at a row -------------------------------------------------------------- */
+
+/* The row is looked at again then. The end of what it waits for may write an earlier time. */
+static bool skip(struct dz_keeper *k, const struct dz_instance *row, int64_t until)
+{
+    const struct dz_instance to = {.due = until};
+    return write_row(k, row, DZ_COLUMN(due), &to, NULL) == 0;
+}
+
+/* Somebody has the sandbox's file, perhaps for long. If its guest is to be woken, that one is
+ * asked, each second; for anything else the row waits until the file is given back. */
+static bool skip_reserved(struct dz_keeper *k, const struct dz_instance *row, struct slot *s,
+                          bool wake)
+{
+    bool done = skip(k, row, dz_clock_real_ms() + (wake ? RETRY_MS : POSTPONED_MS));
+    s->skipped = true;
+    if (wake && k->opts.ops->awaited)
+        k->opts.ops->awaited(k->opts.arg, row->id); /* s may be gone */
+    return done;
 }
 
 /* Did that change anything? */
@@ -127,19 +179,26 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
     struct slot *s = dz_map_get(&k->slots, dz_str(row->id));
     struct dz_facts facts;
     int64_t at;
-    if (s && s->op)
-        return false; /* its end puts the row right */
+    if (s && s->op) /* its end puts the row right */
+        return skip(k, row, dz_clock_real_ms() + POSTPONED_MS);
     if (dz_keeper_facts(k, row, s, &facts, NULL) < 0) {
         const struct dz_instance to = {0}; /* a row of no doze: leave it, and do not come again */
         return write_row(k, row, DZ_COLUMN(due), &to, NULL) == 0;
     }
     enum dz_due due = dz_lifecycle_due(&facts, &at);
-    if (s && s->reserved)
-        return due == DZ_DUE_WAKE && at <= dz_clock_real_ms() && ask_for(k, row->id);
     if (due == DZ_DUE_NOTHING || at > dz_clock_real_ms())
         return write_due(k, row, s, &facts) == 0;
     if (due == DZ_DUE_EXPIRE)
         return expire(k, row, &facts);
+    if (s && s->reserved)
+        return skip_reserved(k, row, s, due == DZ_DUE_WAKE);
+    struct share *share = dz_map_get(&k->shares, dz_str(row->tenant));
+    if (share && share->count >= DZ_KEEPER_BACKGROUND_SHARE) {
+        int64_t first = dz_clock_real_ms() + SKIPPED_MS;
+        share->skip_at =
+            share->skip_at + SKIPPED_STEP_MS > first ? share->skip_at + SKIPPED_STEP_MS : first;
+        return skip(k, row, share->skip_at);
+    }
     bool timeout = facts.timeout_at && facts.timeout_at <= dz_clock_real_ms();
     if (timeout)
         note(k, row, "timeout", due == DZ_DUE_DESTROY ? "destroy" : "pause");

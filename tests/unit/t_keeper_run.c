@@ -851,11 +851,11 @@ TEST(after_a_long_night_all_is_done_in_order_and_not_at_once)
     r.cell_ms = 1000;
     dz_clock_set_real(&r.clock, r.clock.real_ns + 3600 * DZ_NS_PER_S); /* the clock is set */
     rig_pass(&r, 500);
-    CHECK_INT(r.stops, DZ_KEEPER_BACKGROUND_MAX);
+    CHECK_INT(r.stops, DZ_KEEPER_BACKGROUND_SHARE);
     CHECK_STR(r.calls[r.call_count - 4].id, "s00"); /* the longest idle first */
     CHECK_STR(r.calls[r.call_count - 1].id, "s03");
     rig_pass(&r, 1000);
-    CHECK_INT(r.stops, 2 * DZ_KEEPER_BACKGROUND_MAX);
+    CHECK_INT(r.stops, 2 * DZ_KEEPER_BACKGROUND_SHARE);
     rig_pass(&r, 10000);
     for (int i = 0; i < 12; i++) {
         (void)snprintf(id, sizeof id, "s%02d", i);
