@@ -226,7 +226,7 @@ static void cell_failed(struct box *b, int code, const char *text)
     bool told = b->ticket != 0;
     tell_keeper(b, &how);
     if (!told && was == BOX_UP)
-        dz_keeper_cell_died(b->e->keeper, b->id);
+        dz_keeper_cell_died(b->e->keeper, b->id, text);
     unreserve(b);
     b->pins--;
     dz_box_leave(b);
@@ -252,7 +252,7 @@ static void cell_sleeps(struct box *b, uint64_t wake_at_ns, bool busy)
     bool told = b->ticket != 0;
     tell_keeper(b, &how);
     if (!told && !files)
-        dz_keeper_cell_died(b->e->keeper, b->id); /* it went to sleep by itself */
+        dz_keeper_cell_died(b->e->keeper, b->id, NULL); /* it went to sleep by itself */
     unreserve(b);
     b->pins--;
     dz_box_leave(b);

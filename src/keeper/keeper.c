@@ -47,6 +47,7 @@ void dz_keeper_leave_slot(struct slot *s)
     if (s->op || s->warm || s->pins || !dz_list_empty(&s->waiting))
         return;
     (void)dz_map_remove(&s->k->slots, dz_str(s->id));
+    dz_free(s->died_of);
     dz_free(s);
 }
 
@@ -434,14 +435,17 @@ int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct d
     return rc;
 }
 
-void dz_keeper_cell_died(struct dz_keeper *k, const char *id)
+void dz_keeper_cell_died(struct dz_keeper *k, const char *id, const char *why)
 {
     struct slot *s = find_slot(k, id);
+    const struct dz_keeper_request r = {.what = DZ_REQUEST_CRASHED, .id = id};
     if (!s || !s->warm)
         return; /* an operation on it is told by its ticket */
     s->warm = false;
-    (void)dz_keeper_background(k,
-                               &(struct dz_keeper_request){.what = DZ_REQUEST_CRASHED, .id = id});
+    dz_free(s->died_of);
+    s->died_of = why ? dz_str_dup(dz_str(why)) : NULL; /* without memory for it: no sentence */
+    if (!dz_keeper_background(k, &r))
+        dz_keeper_death_unwritten(k);
 }
 
 /* --- making and freeing ------------------------------------------------------------ */
@@ -493,6 +497,7 @@ void dz_keeper_free(struct dz_keeper *k)
             dz_list_init(&s->op->waiters);
             dz_keeper_free_op(s->op);
         }
+        dz_free(s->died_of);
         dz_free(s);
     }
     dz_map_release(&k->slots);

@@ -101,6 +101,10 @@ struct dz_keeper_ops {
      * business. NULL: nothing. */
     void (*expired)(void *arg, const char *id);
 
+    /* An operation that ends or saves a sandbox met DZ_ENOSPC. True: there is more room now, and
+     * its step is done again. NULL: there is no reserve. */
+    bool (*make_room)(void *arg);
+
     /* An operation is over: how, and how long it took. NULL: nobody counts. */
     void (*timed)(void *arg, const struct dz_keeper_timing *timing);
 };
@@ -115,8 +119,8 @@ struct dz_keeper_cell {
     bool busy;         /* of a stop: it has something to compute, too */
 };
 void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_keeper_cell *how);
-/* A cell ended by itself. */
-void dz_keeper_cell_died(struct dz_keeper *k, const char *id);
+/* A cell ended by itself. why: the sentence for the row's error; NULL: it put itself to sleep. */
+void dz_keeper_cell_died(struct dz_keeper *k, const char *id, const char *why);
 
 /* --- the keeper ------------------------------------------------------------------ */
 

@@ -29,6 +29,7 @@ struct slot {
                           * sleeps_until; and its mode */
     int64_t due;         /* as its row says, while warm */
     bool skipped;        /* the row was due while reserved, and was put off */
+    char *died_of;       /* what its cell died of, until that is in the row; or NULL */
     char id[];
 };
 
@@ -127,7 +128,8 @@ struct dz_keeper {
     struct dz_timer *tick;
     int64_t tick_at; /* when it is set to come; INT64_MAX: it is not */
     bool ticking, blocking;
-    bool clock_on; /* recovery is over */
+    bool clock_on;         /* recovery is over */
+    bool unwritten_deaths; /* rows may say active though their cells died: the tick writes them */
     struct {
         bool begun;
         unsigned pass;           /* over the rows: those unfinished, then those awake */
@@ -146,6 +148,9 @@ void dz_keeper_next(struct slot *s); /* the operation is over: whose turn is it?
 int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err);
 /* A request of the clock. True: it was taken. */
 bool dz_keeper_background(struct dz_keeper *k, const struct dz_keeper_request *r);
+
+/* keeper_tick.c: a cell died, and the registry could not be written: tried again. */
+void dz_keeper_death_unwritten(struct dz_keeper *k);
 
 /* keeper_op.c */
 /* Start an operation for a waiter whose slot has none. Takes row over. On failure

@@ -217,8 +217,26 @@ static void undo(struct op *op)
 
 /* --- going on ---------------------------------------------------------------------- */
 
+/* On a full disk, what frees or saves lives on the reserve. */
+static bool may_use_reserve(const struct op *op)
+{
+    return op->kind == DZ_OP_SUSPEND || op->kind == DZ_OP_DELETE || op->kind == DZ_OP_FREEZE ||
+           op->kind == DZ_OP_ARCHIVE;
+}
+
+static bool made_room(const struct op *op, int rc)
+{
+    const struct dz_keeper_ops *ops = op->k->opts.ops;
+    return rc == DZ_ENOSPC && may_use_reserve(op) && ops->make_room &&
+           ops->make_room(op->k->opts.arg);
+}
+
 static void fail(struct op *op, int rc)
 {
+    if (made_room(op, rc)) {
+        run(op); /* each step may be done again */
+        return;
+    }
     op->rc = rc;
     if (dz_op_recover(op->kind, *op->step) == DZ_RECOVER_UNDO) {
         undo(op);

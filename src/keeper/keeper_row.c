@@ -246,6 +246,11 @@ static int commit_suspended(struct op *op, struct dz_err *err)
     uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(suspended_at) |
                    DZ_COLUMN(wake_at) | DZ_COLUMN(last_active) | DZ_COLUMN(op) | DZ_COLUMN(step) |
                    DZ_COLUMN(error) | DZ_COLUMN(retry_at) | DZ_COLUMN(tries) | DZ_COLUMN(due);
+    const char *died_of = s->died_of ? s->died_of : op->work_err.msg;
+    if (op->cell_dead && died_of[0]) {
+        to.status = dz_status_name(DZ_STATUS_ERROR);
+        to.error = died_of;
+    }
     s->warm = false;
     stop_timeout(&op->row, now, &to, &set);
     const struct row_change change = {.set = set,
@@ -253,7 +258,13 @@ static int commit_suspended(struct op *op, struct dz_err *err)
                                       .event = op->cell_dead ? "crashed" : "suspended",
                                       .detail = op->keep_memory ? "memory" : "files"};
     int rc = due_after(op, set, &to, NULL, &to.due, err);
-    return rc < 0 ? rc : dz_keeper_change(op, &change, err);
+    if (rc == 0)
+        rc = dz_keeper_change(op, &change, err);
+    if (rc == 0) {
+        dz_free(s->died_of);
+        s->died_of = NULL;
+    }
+    return rc;
 }
 
 static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file file,

@@ -49,9 +49,41 @@ void dz_keeper_arm(struct dz_keeper *k)
         return;
     if (k->background >= DZ_KEEPER_BACKGROUND_MAX)
         return; /* the end of one of them comes here again */
-    if (dz_registry_next_due(k->opts.registry, &at, NULL) < 0)
-        at = dz_clock_real_ms() + RETRY_MS;
+    int64_t again = dz_clock_real_ms() + RETRY_MS;
+    if (dz_registry_next_due(k->opts.registry, &at, NULL) < 0 ||
+        (k->unwritten_deaths && at > again))
+        at = again;
     set_tick(k, at);
+}
+
+/* --- cells that died while the registry could not be written ------------------------ */
+
+void dz_keeper_death_unwritten(struct dz_keeper *k)
+{
+    k->unwritten_deaths = true;
+    dz_keeper_arm(k);
+}
+
+/* Rows that say active without a cell or an operation: write down what became of them. */
+static void write_deaths(struct dz_keeper *k)
+{
+    char after[DZ_COLD_KEY] = "";
+    size_t n;
+    k->unwritten_deaths = false;
+    do {
+        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_KEEPER_BATCH);
+        const struct dz_registry_filter f = {
+            .state = dz_state_name(DZ_STATE_ACTIVE), .after = after, .limit = DZ_KEEPER_BATCH};
+        k->unwritten_deaths |= dz_registry_list(k->opts.registry, &f, &rows, NULL) < 0;
+        n = rows.n;
+        for (size_t i = 0; i < n; i++) {
+            const struct slot *s = dz_map_get(&k->slots, dz_str(rows.p[i].id));
+            const struct dz_keeper_request r = {.what = DZ_REQUEST_CRASHED, .id = rows.p[i].id};
+            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
+            if (!s || (!s->op && !s->warm && !s->reserved))
+                k->unwritten_deaths |= !dz_keeper_background(k, &r);
+        }
+    } while (n == DZ_KEEPER_BATCH && !k->unwritten_deaths);
 }
 
 /* --- rows ------------------------------------------------------------------------ */
@@ -212,6 +244,8 @@ void dz_keeper_on_tick(void *arg)
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_KEEPER_BATCH);
     k->tick_at = INT64_MAX;
     k->ticking = true;
+    if (k->unwritten_deaths)
+        write_deaths(k);
     int rc = dz_registry_due(k->opts.registry, dz_clock_real_ms(), DZ_KEEPER_BATCH, &rows, NULL);
     bool moved = rows.n == 0;
     for (size_t i = 0; i < rows.n && k->background < DZ_KEEPER_BACKGROUND_MAX; i++)

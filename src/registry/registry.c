@@ -21,6 +21,18 @@ void dz_registry_tell(struct dz_registry *r, void (*fn)(void *arg), void *arg)
     r->told_arg = arg;
 }
 
+void dz_registry_on_full(struct dz_registry *r, bool (*fn)(void *arg), void *arg)
+{
+    r->full = fn;
+    r->full_arg = arg;
+}
+
+/* Did the change fail for want of room, and is there some now? A failed change left nothing. */
+static bool again(const struct dz_registry *r, int rc)
+{
+    return rc == DZ_ENOSPC && r->full && r->full(r->full_arg);
+}
+
 static int told(const struct dz_registry *r, int rc)
 {
     if (rc == 0 && r->told)
@@ -32,7 +44,12 @@ int dz_registry_create(struct dz_registry *r, const struct dz_instance *row, str
 {
     assert(row->id && row->id[0] && row->tenant && row->state);
     int rc = dz_registry_check_texts(&dz_instance_table, row, UINT64_MAX, err);
-    return told(r, rc < 0 ? rc : r->ops->create(r, row, err));
+    if (rc < 0)
+        return rc;
+    do
+        rc = r->ops->create(r, row, err);
+    while (again(r, rc));
+    return told(r, rc);
 }
 
 int dz_registry_get(struct dz_registry *r, const char *id, struct dz_instance *ret_row,
@@ -52,15 +69,22 @@ int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c
 {
     assert(c->set && !(c->set & (DZ_COLUMN(id) | DZ_COLUMN(version) | DZ_COLUMN(updated))));
     int rc = dz_registry_check_texts(&dz_instance_table, c->to, c->set, err);
-    if (rc == 0)
+    if (rc < 0)
+        return rc;
+    do
         rc = r->ops->change(r, c, err);
+    while (again(r, rc));
     return c->event ? told(r, rc) : rc;
 }
 
 int dz_registry_erase(struct dz_registry *r, const char *id, int64_t version, int64_t epoch,
                       struct dz_err *err)
 {
-    return told(r, r->ops->erase(r, id, version, epoch, err));
+    int rc;
+    do
+        rc = r->ops->erase(r, id, version, epoch, err);
+    while (again(r, rc));
+    return told(r, rc);
 }
 
 int dz_registry_list(struct dz_registry *r, const struct dz_registry_filter *f,
@@ -90,7 +114,11 @@ int dz_registry_note(struct dz_registry *r, const struct dz_registry_event *e, i
                      struct dz_err *err)
 {
     assert(e->what && e->what[0]);
-    return told(r, r->ops->note(r, e, ret_seq, err));
+    int rc;
+    do
+        rc = r->ops->note(r, e, ret_seq, err);
+    while (again(r, rc));
+    return told(r, rc);
 }
 
 int dz_registry_events(struct dz_registry *r, const struct dz_registry_event_filter *f,
@@ -117,7 +145,11 @@ int dz_registry_check(struct dz_registry *r, struct dz_err *err)
 
 int dz_registry_maintain(struct dz_registry *r, bool idle, struct dz_err *err)
 {
-    return r->ops->maintain(r, idle, err);
+    int rc;
+    do
+        rc = r->ops->maintain(r, idle, err);
+    while (again(r, rc));
+    return rc;
 }
 
 int dz_registry_close(struct dz_registry *r, struct dz_err *err)
@@ -134,7 +166,12 @@ int dz_registry_record_add(struct dz_registry *r, const struct dz_registry_table
     assert(id[0] && tenant[0]);
     assert(t != &dz_tenant_table || strcmp(id, tenant) == 0);
     int rc = dz_registry_check_texts(t, row, UINT64_MAX, err);
-    return rc < 0 ? rc : r->ops->record_add(r, t, row, durable, err);
+    if (rc < 0)
+        return rc;
+    do
+        rc = r->ops->record_add(r, t, row, durable, err);
+    while (again(r, rc));
+    return rc;
 }
 
 int dz_registry_record_get(struct dz_registry *r, const struct dz_registry_table *t,
@@ -160,8 +197,11 @@ int dz_registry_record_change(struct dz_registry *r, const struct dz_registry_ta
     const uint64_t head = (1 << 5) - 1; /* DZ_RECORD_HEAD */
     assert(set && !(set & head) && set >> t->count == 0);
     int rc = dz_registry_check_texts(t, row, set, err);
-    if (rc == 0)
+    if (rc < 0)
+        return rc;
+    do
         rc = r->ops->record_change(r, t, row, set, durable, err);
+    while (again(r, rc));
     if (rc == 0)
         ++*(int64_t *)((char *)row + t->columns[2].offset);
     return rc;
@@ -173,7 +213,11 @@ int dz_registry_record_remove(struct dz_registry *r, const struct dz_registry_ta
 {
     const struct dz_registry_key key = {.tenant = tenant, .id = id};
     assert(tenant || !t->of_tenant);
-    return r->ops->record_remove(r, t, &key, version, err);
+    int rc;
+    do
+        rc = r->ops->record_remove(r, t, &key, version, err);
+    while (again(r, rc));
+    return rc;
 }
 
 static void check_filter(const struct dz_registry_table *t,
@@ -203,7 +247,11 @@ int dz_registry_record_count(struct dz_registry *r, const struct dz_registry_tab
 
 int dz_registry_sweep(struct dz_registry *r, size_t limit, size_t *ret_count, struct dz_err *err)
 {
-    return r->ops->sweep(r, dz_clock_real_ms(), limit, ret_count, err);
+    int rc;
+    do
+        rc = r->ops->sweep(r, dz_clock_real_ms(), limit, ret_count, err);
+    while (again(r, rc));
+    return rc;
 }
 
 /* --- rows ------------------------------------------------------------------------ */

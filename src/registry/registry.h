@@ -202,10 +202,15 @@ struct dz_registry {
     const struct dz_registry_ops *ops;
     void (*told)(void *arg); /* dz_registry_tell */
     void *told_arg;
+    bool (*full)(void *arg); /* dz_registry_on_full */
+    void *full_arg;
 };
 /* fn is called after each change that wrote an event, from inside of it: it must not use the
  * registry. NULL: no longer. */
 void dz_registry_tell(struct dz_registry *r, void (*fn)(void *arg), void *arg);
+/* fn is called when a change meets DZ_ENOSPC. True: it has made room, and the change is tried
+ * again. Not for dz_registry_flush. NULL: no longer. */
+void dz_registry_on_full(struct dz_registry *r, bool (*fn)(void *arg), void *arg);
 
 /* Add a row: version 1, epoch as given. DZ_EEXIST: the id is taken (also by one
  * that was deleted less than a day ago), or the tenant has a living sandbox of

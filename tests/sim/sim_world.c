@@ -338,7 +338,7 @@ static void disturb(struct sim_world *w, struct sim_sandbox *b)
     case 0:
         if (b->running) {
             b->running = false;
-            dz_keeper_cell_died(w->k, b->id);
+            dz_keeper_cell_died(w->k, b->id, NULL);
         }
         break;
     case 1:

@@ -5,6 +5,7 @@
 #include "tap.h"
 
 #include "../lib/keeper_rig.h"
+#include "keeper/keeper_int.h"
 
 /* --- the way of a sandbox --------------------------------------------------------- */
 
@@ -350,7 +351,97 @@ TEST(a_suspend_that_fails_leaves_it_running_unless_it_died)
     CHECK_STR(rig_row(&r, "a"), "active/error/");
     r.stop_alive = false;
     CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "suspended/error/");
+    rig_close(&r);
+}
+
+static const char *rig_error(struct rig *r, const char *id)
+{
+    static char text[sizeof((struct dz_err *)NULL)->msg];
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    CHECK_INT(dz_registry_get(r->registry, id, &row, NULL), 0);
+    (void)snprintf(text, sizeof text, "%s", row.error);
+    return text;
+}
+
+TEST(a_sandbox_whose_cell_died_says_of_what_until_it_wakes)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    rig_kill(&r, "a");
+    dz_keeper_cell_died(r.k, "a", "the cell was killed by signal 9");
+    rig_pass(&r, 10);
+    CHECK_STR(rig_row(&r, "a"), "suspended/error/");
+    CHECK_STR(rig_error(&r, "a"), "the cell was killed by signal 9");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_STR(rig_error(&r, "a"), "");
+    rig_close(&r);
+}
+
+static int full_change(struct dz_registry *r, const struct dz_registry_change *c,
+                       struct dz_err *err)
+{
+    (void)r;
+    return dz_fail(err, DZ_ENOSPC, "change %s: the disk is full", c->id);
+}
+
+TEST(a_death_that_cannot_be_written_down_is_written_when_there_is_room)
+{
+    struct rig r;
+    rig_open(&r);
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    const struct dz_registry_ops *ops = r.registry->ops;
+    struct dz_registry_ops full = *ops;
+    full.change = full_change;
+    r.registry->ops = &full;
+    rig_kill(&r, "a");
+    dz_keeper_cell_died(r.k, "a", NULL);
+    rig_pass(&r, 5000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    r.registry->ops = ops;
+    rig_pass(&r, 5000);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
+
+static int steps_left, steps_used;
+static bool make_room(void *arg)
+{
+    struct rig *r = arg;
+    if (steps_left == 0)
+        return false;
+    steps_used++;
+    if (--steps_left == 0) {
+        r->stop_code = 0;
+        r->stop_alive = false;
+    }
+    return true;
+}
+
+TEST(a_suspend_that_meets_a_full_disk_uses_the_reserve_and_a_wake_does_not)
+{
+    struct rig r;
+    rig_open(&r);
+    struct dz_keeper_ops ops = *r.k->opts.ops;
+    ops.make_room = make_room;
+    r.k->opts.ops = &ops;
+    rig_register(&r, "a");
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
+    r.stop_code = DZ_ENOSPC;
+    r.stop_alive = true;
+    steps_left = 3;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(steps_used, 3);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    steps_left = 3;
+    r.start_code = DZ_ENOSPC;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), DZ_ENOSPC);
+    CHECK_INT(steps_used, 3);
+    r.start_code = 0;
     rig_close(&r);
 }
 
@@ -361,12 +452,12 @@ TEST(a_cell_that_dies_leaves_a_sandbox_that_sleeps)
     rig_register(&r, "a");
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     rig_kill(&r, "a");
-    dz_keeper_cell_died(r.k, "a");
+    dz_keeper_cell_died(r.k, "a", NULL);
     rig_pass(&r, 10);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     CHECK_INT(r.stops, 0);
-    dz_keeper_cell_died(r.k, "a"); /* said twice, or of a stranger */
-    dz_keeper_cell_died(r.k, "zz");
+    dz_keeper_cell_died(r.k, "a", NULL); /* said twice, or of a stranger */
+    dz_keeper_cell_died(r.k, "zz", NULL);
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     rig_close(&r);
 }
@@ -386,7 +477,7 @@ TEST(a_cell_that_dies_before_its_row_is_on_the_disk_did_not_start)
     CHECK_INT(strncmp(rig_row(&r, "a"), "active", 6), 0);
     CHECK_INT(reply.count, 0);
     rig_kill(&r, "a");
-    dz_keeper_cell_died(r.k, "a");
+    dz_keeper_cell_died(r.k, "a", NULL);
     rig_pass(&r, 60000);
     CHECK_INT(reply.count, 1);
     CHECK_INT(reply.code, DZ_EIO);
@@ -405,7 +496,7 @@ TEST(old_news_of_a_death_does_not_end_the_next_cell)
     CHECK_INT(rig_do(&r, DZ_REQUEST_WAKE, "a"), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &suspend), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &use), 0);
-    dz_keeper_cell_died(r.k, "a"); /* while it is being stopped */
+    dz_keeper_cell_died(r.k, "a", NULL); /* while it is being stopped */
     rig_pass(&r, 1000);
     CHECK_INT(use.code, 0);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
@@ -808,7 +899,7 @@ TEST(what_is_not_persistent_never_sleeps_and_goes_with_its_cell)
     rig_pass(&r, 24 * 60 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     r.running[rig_find(&r, "a")][0] = '\0';
-    dz_keeper_cell_died(r.k, "a");
+    dz_keeper_cell_died(r.k, "a", NULL);
     rig_pass(&r, 1000);
     CHECK_STR(rig_row(&r, "a"), "gone");
     rig_crash(&r);

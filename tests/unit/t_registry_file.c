@@ -262,6 +262,71 @@ TEST(durable_changes_survive_power_cuts)
     cut_power(false);
 }
 
+/* --- a full disk ------------------------------------------------------------------- */
+
+enum {
+    STEP = 4096,
+};
+struct reserve {
+    struct dz_db_sim *sim;
+    int64_t capacity;
+    int steps, used;
+};
+
+static bool give_step(void *arg)
+{
+    struct reserve *r = arg;
+    if (r->steps == 0)
+        return false;
+    r->steps--;
+    r->used++;
+    r->capacity += STEP;
+    dz_db_sim_set_capacity(r->sim, r->capacity);
+    return true;
+}
+
+static void change_all(struct dz_registry *r, int want)
+{
+    const struct dz_registry_event event = {.tenant = "t", .what = "told"};
+    int64_t seq, version = 1;
+    int rc = set_state(r, "a", version, "active", false);
+    CHECK_INT(rc, want);
+    version += rc == 0;
+    CHECK_INT(dz_registry_note(r, &event, &seq, NULL), want);
+    CHECK_INT(add(r, "b"), want);
+    CHECK_INT(dz_registry_erase(r, "a", version, 1, NULL), want);
+    CHECK_INT(dz_registry_check(r, NULL), 0);
+}
+
+TEST(on_a_full_disk_every_change_is_made_by_the_reserve_or_refused)
+{
+    struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    int used_some = 0;
+    CHECK_INT(dz_registry_template(&t, NULL), 0);
+    for (int64_t left = 0; left < 40 * STEP; left += STEP / 4) {
+        struct reserve reserve = {.sim = dz_db_sim_new((uint64_t)left + 1), .steps = 100};
+        struct dz_registry *r = NULL;
+        size_t main_bytes, log_bytes;
+        CHECK_INT(dz_db_sim_load(reserve.sim, DZ_DB_FILE_MAIN, t.p, t.len), 0);
+        CHECK_INT(dz_registry_open_disk(dz_db_sim_disk(reserve.sim), &r, NULL), 0);
+        CHECK_INT(add(r, "a"), 0);
+        (void)dz_db_sim_bytes(reserve.sim, DZ_DB_FILE_MAIN, &main_bytes);
+        (void)dz_db_sim_bytes(reserve.sim, DZ_DB_FILE_WAL, &log_bytes);
+        reserve.capacity = (int64_t)(main_bytes + log_bytes) + left;
+        dz_db_sim_set_capacity(reserve.sim, reserve.capacity);
+        if (left == 0)
+            change_all(r, DZ_ENOSPC); /* without a reserve */
+        dz_registry_on_full(r, give_step, &reserve);
+        change_all(r, 0);
+        used_some += reserve.used > 0;
+        CHECK(reserve.steps > 0);
+        CHECK_INT(dz_registry_close(r, NULL), 0);
+        dz_db_sim_free(reserve.sim);
+    }
+    CHECK(used_some > 10);
+    dz_buf_release(&t);
+}
+
 TEST(what_was_flushed_survives_power_cuts)
 {
     cut_power(true);
