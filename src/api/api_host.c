@@ -27,7 +27,18 @@ void dz_api_readyz(struct dz_http_req *r, void *api)
         dz_http_fail(r, &err);
         return;
     }
+    struct dz_engine_space space;
+    struct dz_engine_why why;
+    dz_engine_space(a->engine, &space);
+    if (dz_engine_check_space(a->engine, &why) < 0) { /* up, but nothing new can be made */
+        const struct dz_http_problem p = {
+            .code = why.err.code, .reason = "degraded", .message = why.err.msg, .status = 503};
+        dz_http_set(r, "Retry-After", DZ_API_RETRY_S);
+        dz_http_refuse(r, &p);
+        return;
+    }
     dz_api_begin(&o);
-    dz_json_put_strz(&o.json, "status", "ready");
+    dz_json_put_strz(&o.json, "status", space.level == DZ_SPACE_OK ? "ready" : "degraded");
+    dz_json_put_strz(&o.json, "disk", dz_space_level_name(space.level));
     dz_api_send(r, 200, &o);
 }

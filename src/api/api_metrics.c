@@ -26,6 +26,11 @@ enum {
     X(OPERATION, HISTOGRAM, "doze_operation_seconds",                                             \
       "operations on sandboxes, by how a wake found the file and how all ended",                  \
       "operation,rung,result")                                                                    \
+    X(DISK_FREE, GAUGE, "doze_disk_free_bytes", "free on the data directory's file system", "")   \
+    X(DISK_MARK, GAUGE, "doze_disk_mark_bytes", "below this much free nothing new is made", "")   \
+    X(DISK_INODES, GAUGE, "doze_disk_free_inodes", "free on the same file system", "")            \
+    X(DISK_RESERVE, GAUGE, "doze_disk_reserve_bytes", "preallocated for a full disk, now", "")    \
+    X(DISK_LEVEL, GAUGE, "doze_disk_level", "0 ok, 1 low, 2 full, 3 out", "")                     \
     X(RESIDENT, GAUGE, "process_resident_memory_bytes", "memory of the daemon, cells apart", "")  \
     X(CPU, COUNTER, "process_cpu_seconds_total", "CPU time of the daemon, cells apart", "")       \
     X(FILES, GAUGE, "process_open_fds", "descriptors that the daemon has open", "")               \
@@ -105,6 +110,13 @@ void dz_api_metrics(struct dz_http_req *r, void *api)
     add(a, SUSPENDS, c.suspends, &seen->suspends);
     add(a, CRASHES, c.crashes, &seen->crashes);
     add(a, EXECS, c.execs, &seen->execs);
+    struct dz_engine_space space;
+    dz_engine_space(a->engine, &space);
+    dz_metric_set(a->metrics, DISK_FREE, (double)space.free_bytes);
+    dz_metric_set(a->metrics, DISK_MARK, (double)space.mark_bytes);
+    dz_metric_set(a->metrics, DISK_INODES, (double)space.free_inodes);
+    dz_metric_set(a->metrics, DISK_RESERVE, (double)space.reserve_bytes);
+    dz_metric_set(a->metrics, DISK_LEVEL, (double)space.level);
     struct dz_api_process p;
     dz_api_process_of(0, &p);
     dz_metric_set(a->metrics, RESIDENT, (double)p.resident_bytes);

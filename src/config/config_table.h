@@ -72,6 +72,12 @@
       "memory that a tenant's sandboxes that are awake may have, together") \
     X(quotas, disk, SIZE, "0", 1048576, INT64_MAX, ZERO, "quota-disk", "SIZE", \
       "files of a tenant's sandboxes and snapshots, together") \
+    X(disk, free_percent, NUMBER, "5", 1, 50, ZERO | RELOAD, "disk-free-percent", "PERCENT", \
+      "part of the file system kept free: below it nothing new is made (0: off)") \
+    X(disk, free_max, SIZE, "8GiB", 1048576, INT64_MAX, RELOAD, "disk-free-max", "SIZE", \
+      "most that disk.free_percent keeps free") \
+    X(disk, reserve, SIZE, "16MiB", 1048576, UINT64_C(1) << 40, ZERO | RELOAD, "disk-reserve", "SIZE", \
+      "preallocated, so that deleting and suspending work on a full disk") \
     X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \
       "processes kept ready for sandboxes, of each image in use") \
     X(cells, memory_max, SIZE, "0", UINT64_C(64) << 20, UINT64_C(1) << 50, ZERO, \

@@ -102,6 +102,13 @@ static struct dz_ladder ladder_of(const struct dz_config *c)
     return (struct dz_ladder){c->ladder_suspend_after, c->ladder_freeze_after};
 }
 
+static struct dz_space_opts space_of(const struct dz_config *c)
+{
+    return (struct dz_space_opts){.free_percent = (unsigned)c->disk_free_percent,
+                                  .free_max_bytes = c->disk_free_max,
+                                  .reserve_bytes = c->disk_reserve};
+}
+
 static void on_changed(void *arg, const struct dz_config_row *row, bool applied)
 {
     const struct daemon *d = arg;
@@ -139,10 +146,12 @@ static void reload(struct daemon *d)
         return;
     }
     const struct dz_ladder ladder = ladder_of(d->config);
+    const struct dz_space_opts space = space_of(d->config);
     set_up_log(d->config);
     if (load_certificate(d, &why) < 0) /* the old one goes on */
         dz_log(DZ_LOG_ERROR, "certificate_not_reloaded", dz_log_err(&why));
     dz_engine_set_ladder(d->engine, &ladder);
+    dz_engine_set_space(d->engine, &space);
     dz_log(DZ_LOG_INFO, "config_reloaded", dz_log_strz("file", d->config->file));
 }
 
@@ -183,7 +192,8 @@ static int lock(struct daemon *d, struct dz_err *err)
     int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* for people */
     if (ftruncate(d->lock_fd, 0) < 0)
         return dz_fail_sys(err, errno, "write %s", path);
-    return dz_fd_pwrite(d->lock_fd, pid, (size_t)n, 0, err);
+    rc = dz_fd_pwrite(d->lock_fd, pid, (size_t)n, 0, err);
+    return rc == DZ_ENOSPC ? 0 : rc; /* the lock holds without it, also on a full disk */
 }
 
 static uint64_t quota(uint64_t n)
@@ -199,6 +209,7 @@ static int start_engine(struct daemon *d, struct dz_err *err)
         .data_path = d->config->doze_data,
         .registry = d->config->doze_registry,
         .ladder = ladder_of(d->config),
+        .space = space_of(d->config),
         .quotas =
             {
                 .sandboxes = quota(d->config->quotas_sandboxes),

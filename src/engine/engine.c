@@ -199,13 +199,26 @@ static int open_stores(struct dz_engine *e, struct dz_err *err)
     return rc < 0 ? rc : dz_engine_builds_sweep(e, err);
 }
 
+static int open_registry(struct dz_engine *e, const char *name, struct dz_err *err)
+{
+    int rc;
+    do
+        rc = dz_registry_open(name, true, &e->registry, err);
+    while (rc == DZ_ENOSPC && dz_space_release(e));
+    if (rc == 0)
+        dz_registry_on_full(e->registry, dz_space_release, e);
+    return rc;
+}
+
 static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, struct dz_err *err)
 {
     int rc = path_in(opts->data_path, "", &e->data_path, err);
     if (rc == 0)
         rc = dz_fd_mkdirs(AT_FDCWD, e->data_path, 0700, err);
     if (rc == 0)
-        rc = dz_registry_open(opts->registry, true, &e->registry, err);
+        rc = dz_space_open(e, &opts->space, err);
+    if (rc == 0)
+        rc = open_registry(e, opts->registry, err);
     if (rc == DZ_EBUSY)
         return dz_fail(err, rc, "%s is in use: another daemon runs on it", opts->registry);
     if (rc == 0)
@@ -246,6 +259,7 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     e->loop = opts->loop;
     e->pool = opts->pool;
     e->quotas = opts->quotas;
+    e->space.dir_fd = e->space.reserve_fd = -1;
     dz_map_init(&e->boxes, DZ_KEEPER_SANDBOXES_MAX);
     dz_map_init(&e->uses, DZ_ENGINE_TENANTS_MAX);
     dz_map_init(&e->keys, DZ_ENGINE_KEYS_UNDER_WAY);
@@ -283,6 +297,7 @@ int dz_engine_recover_some(struct dz_engine *e, int64_t until_ms, struct dz_err 
             *err = e->claims.err;
     }
     e->recovered = true;
+    dz_space_watch(e);
     dz_ready_fill(e);
     dz_timer_after(e->sweep, 0);
     dz_timer_after(e->measure, 0);
@@ -462,6 +477,7 @@ void dz_engine_free(struct dz_engine *e)
     dz_timer_free(e->tidy);
     dz_timer_free(e->sweep);
     dz_timer_free(e->measure);
+    dz_space_close(e);
     dz_engine_keys_release(e);
     dz_timer_free(e->drain_timer);
     dz_timer_free(e->drain_soon);

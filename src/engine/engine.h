@@ -107,6 +107,26 @@ struct dz_engine_usage {
 
 /* --- the engine ----------------------------------------------------------------- */
 
+/* Free space of the data directory's file system. */
+enum dz_space_level {
+    DZ_SPACE_OK,
+    DZ_SPACE_LOW,  /* less than twice the mark is free */
+    DZ_SPACE_FULL, /* less than the mark: nothing new is made, guests get ENOSPC */
+    DZ_SPACE_OUT,  /* less than half of the mark: nothing wakes, no command starts */
+};
+struct dz_space_opts {
+    unsigned free_percent;   /* of the file system that is kept free: the mark; 0: nothing */
+    uint64_t free_max_bytes; /* the mark, at most */
+    uint64_t reserve_bytes;  /* preallocated for the registry, and for what ends or saves */
+};
+struct dz_engine_space {
+    enum dz_space_level level;
+    uint64_t total_bytes, free_bytes, mark_bytes; /* free: without the reserve */
+    uint64_t free_inodes, mark_inodes;            /* mark 0: the file system does not count them */
+    uint64_t reserve_bytes;                       /* that are held now */
+};
+const char *dz_space_level_name(enum dz_space_level level);
+
 struct dz_engine_opts {
     struct dz_loop *loop;
     struct dz_cell_pool *pool; /* borrowed; made before the process had a thread */
@@ -114,6 +134,7 @@ struct dz_engine_opts {
     const char *registry;      /* as of dz_registry_open */
     struct dz_ladder ladder;
     struct dz_quotas quotas; /* of a tenant that has none of its own; DZ_QUOTA_NONE */
+    struct dz_space_opts space;
 };
 /* Open everything. DZ_EBUSY: another process has the data directory. */
 DZ_NODISCARD int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engine,
@@ -128,6 +149,10 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
                      void *arg);
 /* Another one from now on: of each sandbox when its row is next looked at. */
 void dz_engine_set_ladder(struct dz_engine *e, const struct dz_ladder *ladder);
+void dz_engine_set_space(struct dz_engine *e, const struct dz_space_opts *opts);
+void dz_engine_space(struct dz_engine *e, struct dz_engine_space *ret_space); /* measured now */
+/* 0, or DZ_ENOSPC: the disk is too full for anything new. */
+DZ_NODISCARD int dz_engine_check_space(struct dz_engine *e, struct dz_engine_why *why);
 bool dz_engine_ready(const struct dz_engine *e); /* recovered, and not draining */
 /* 0, or DZ_EBUSY and why it is not ready. */
 DZ_NODISCARD int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err);

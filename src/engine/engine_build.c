@@ -399,6 +399,8 @@ int dz_engine_build_open(struct dz_engine *e, const struct dz_engine_caller *who
     int rc = only_operator(who, why);
     if (rc == 0)
         rc = check(e, s, why);
+    if (rc == 0)
+        rc = dz_space_check(e, DZ_SPACE_FULL, why);
     struct dz_engine_build *b = rc < 0 ? NULL : dz_zalloc(sizeof *b);
     if (!b)
         return rc < 0 ? rc : dz_why(why, DZ_ENOMEM, NULL, "build %s: out of memory", s->name);

@@ -698,6 +698,8 @@ int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
     if (rc == 0 && exec->main && !row.ephemeral)
         rc = dz_why(why, DZ_EINVAL, "main",
                     "main: %s is persistent and does not end with a command", row.id);
+    if (rc == 0)
+        rc = dz_space_check(e, DZ_SPACE_OUT, why); /* a command leaves a record */
     if (rc < 0)
         return rc;
     struct dz_engine_watch *w = make_watch(listener);

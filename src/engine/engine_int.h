@@ -163,7 +163,22 @@ struct dz_ready {
     bool filling; /* a worker is at it */
 };
 
+enum {
+    DZ_SPACE_STEPS = 8, /* files of the reserve */
+};
+
+/* Free space, and the reserve: engine_space.c. */
+struct dz_space {
+    struct dz_space_opts opts;
+    struct dz_engine_space now; /* as of the last look */
+    struct dz_timer *timer;
+    int dir_fd, reserve_fd;        /* the data directory and the reserve's; -1: none */
+    uint64_t held[DZ_SPACE_STEPS]; /* bytes of each file of the reserve; 0: it is not there */
+    bool told;                     /* the log and the events say that the disk is full */
+};
+
 struct dz_engine {
+    struct dz_space space;
     struct dz_loop *loop;
     struct dz_cell_pool *pool;
     struct dz_poll *pool_poll;
@@ -356,6 +371,17 @@ int dz_engine_know_tenant(struct dz_engine *e, const char *tenant, struct dz_err
 int dz_use_key(struct dz_engine *e, const char *tenant, struct dz_engine_why *why);
 void dz_uses_recount_keys(struct dz_engine *e);
 void dz_uses_release(struct dz_engine *e);
+
+/* --- engine_space.c ----------------------------------------------------------------------------
+ */
+
+int dz_space_open(struct dz_engine *e, const struct dz_space_opts *opts, struct dz_err *err);
+void dz_space_watch(struct dz_engine *e); /* look now, and regularly */
+void dz_space_close(struct dz_engine *e);
+/* DZ_ENOSPC with a sentence for the client if the disk is at this level or worse, now. */
+int dz_space_check(struct dz_engine *e, enum dz_space_level level, struct dz_engine_why *why);
+/* A write met ENOSPC: gives up one file of the reserve. False: none is left. */
+bool dz_space_release(void *engine);
 
 /* --- engine_keep.c: what the keeper asks for -----------------------------------------------------
  */

@@ -218,4 +218,5 @@ const struct dz_keeper_ops dz_engine_keeper_ops = {
     .awaited = keep_awaited,
     .timed = keep_timed,
     .idle = keep_idle,
+    .make_room = dz_space_release,
 };

@@ -280,7 +280,9 @@ struct dz_creating *dz_use_create(struct dz_engine *e, const struct dz_engine_cr
 {
     struct dz_creating *creating = NULL;
     struct both b;
-    int rc = both_of(e, c->tenant, c->token, &b, why);
+    int rc = dz_space_check(e, DZ_SPACE_FULL, why);
+    if (rc == 0)
+        rc = both_of(e, c->tenant, c->token, &b, why);
     for (size_t i = 0; i < 2 && rc == 0; i++)
         rc = b.u[i] ? check_create(e, b.u[i], c, why) : 0;
     if (rc == 0)
@@ -314,7 +316,9 @@ int dz_use_disk(struct dz_engine *e, const char *tenant, const char *token,
                 struct dz_engine_why *why)
 {
     struct both b;
-    int rc = both_of(e, tenant, token, &b, why);
+    int rc = dz_space_check(e, DZ_SPACE_FULL, why);
+    if (rc == 0)
+        rc = both_of(e, tenant, token, &b, why);
     for (size_t i = 0; i < 2 && rc == 0; i++)
         rc = b.u[i] && b.u[i]->measured ? CHECK(e, b.u[i], disk_bytes, 1, why) : 0;
     return rc;
@@ -348,7 +352,9 @@ int dz_use_may_wake(struct dz_engine *e, const struct dz_instance *row, struct d
     struct both b;
     if (box && box->counted)
         return 0;
-    int rc = both_of(e, row->tenant, row->owner, &b, why);
+    int rc = dz_space_check(e, DZ_SPACE_OUT, why);
+    if (rc == 0)
+        rc = both_of(e, row->tenant, row->owner, &b, why);
     for (size_t i = 0; i < 2 && rc == 0; i++)
         rc = b.u[i] ? check_warm(e, b.u[i], (uint64_t)row->memory, why) : 0;
     return rc;

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_space.c - free space of the file system that holds the data directory.
+ *
+ *      free       2 x mark          mark           mark / 2           0
+ *       |-- OK ------|----- LOW ------|---- FULL -----|----- OUT -----|   + reserve
+ *                     a warning        no new work:    nothing wakes,
+ *                                      no sandbox,     no command starts
+ *                                      fork, snapshot,
+ *                                      build; guests
+ *                                      get ENOSPC
+ *
+ * What is below the mark belongs to sandboxes that must still fall asleep. Below that lies
+ * the reserve: files in DATA/reserve/ with real blocks. One of them is removed each time the
+ * registry, or an operation that ends or saves a sandbox, meets ENOSPC; then the write is
+ * tried again. A file instead of a part of one, because its inode may be what is missing.
+ * The timer makes them anew when there is room. Loop thread only.
+ */
+#include "engine/engine_int.h"
+
+#include "base/fd.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum {
+    OK_MS = 1000,           /* between two looks; */
+    LOW_MS = 200,           /* when space is low */
+    MARK_INODES_MAX = 1000, /* the mark for inodes, at most */
+    RESERVE_SHARE = 16,     /* the reserve is at most this part of the file system */
+    BLOCK = 4096,
+    STEP_NAME = 4,
+};
+
+static const char *const level_names[] = {
+    [DZ_SPACE_OK] = "ok",
+    [DZ_SPACE_LOW] = "low",
+    [DZ_SPACE_FULL] = "full",
+    [DZ_SPACE_OUT] = "out",
+};
+
+const char *dz_space_level_name(enum dz_space_level level)
+{
+    assert(level < DZ_ARRAY_LEN(level_names));
+    return level_names[level];
+}
+
+/* --- the reserve ------------------------------------------------------------------------- */
+
+static const char *step_name(unsigned i, char out[static STEP_NAME])
+{
+    (void)snprintf(out, STEP_NAME, "%u", i);
+    return out;
+}
+
+static uint64_t step_bytes(const struct dz_space *s)
+{
+    uint64_t all = s->opts.reserve_bytes, most = s->now.total_bytes / RESERVE_SHARE;
+    all = most && most < all ? most : all;
+    return all / DZ_SPACE_STEPS / BLOCK * BLOCK;
+}
+
+static bool make_step(struct dz_space *s, unsigned i, uint64_t bytes)
+{
+    char name[STEP_NAME];
+    DZ_AUTO(dz_fd_close)
+    int fd = dz_fd_open(s->reserve_fd, step_name(i, name), O_WRONLY | O_CREAT | O_EXCL, 0600, NULL);
+    if (fd < 0)
+        return false;
+    if (posix_fallocate(fd, 0, (off_t)bytes) == 0)
+        return true;
+    (void)unlinkat(s->reserve_fd, name, 0);
+    return false;
+}
+
+/* Files of an earlier daemon count if they have the size that is wanted now. */
+static void adopt(struct dz_space *s)
+{
+    uint64_t bytes = step_bytes(s);
+    for (unsigned i = 0; i < DZ_SPACE_STEPS; i++) {
+        char name[STEP_NAME];
+        struct stat st;
+        if (fstatat(s->reserve_fd, step_name(i, name), &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        if (bytes && (uint64_t)st.st_size == bytes && (uint64_t)st.st_blocks * 512 >= bytes)
+            s->held[i] = bytes;
+        else
+            (void)unlinkat(s->reserve_fd, name, 0);
+    }
+}
+
+/* One more step if the mark stays free beside it. */
+static bool refill(struct dz_space *s)
+{
+    uint64_t bytes = step_bytes(s);
+    for (unsigned i = 0; bytes && i < DZ_SPACE_STEPS; i++) {
+        if (s->held[i])
+            continue;
+        if (s->now.level >= DZ_SPACE_FULL || s->now.free_bytes < s->now.mark_bytes + 2 * bytes ||
+            !make_step(s, i, bytes))
+            return false;
+        s->held[i] = bytes;
+        return true;
+    }
+    return false;
+}
+
+static uint64_t held_bytes(const struct dz_space *s)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < DZ_SPACE_STEPS; i++)
+        sum += s->held[i];
+    return sum;
+}
+
+bool dz_space_release(void *engine)
+{
+    struct dz_engine *e = engine;
+    struct dz_space *s = &e->space;
+    char name[STEP_NAME];
+    for (unsigned i = DZ_SPACE_STEPS; i-- > 0;) {
+        if (!s->held[i] || unlinkat(s->reserve_fd, step_name(i, name), 0) < 0)
+            continue;
+        uint64_t bytes = s->held[i];
+        s->held[i] = 0;
+        dz_log(DZ_LOG_WARN, "disk_reserve_used", dz_log_uint("bytes", bytes),
+               dz_log_uint("left", held_bytes(s)));
+        return true;
+    }
+    return false;
+}
+
+/* --- measuring ------------------------------------------------------------------------------ */
+
+static enum dz_space_level level_of(uint64_t have, uint64_t mark)
+{
+    return have < mark / 2   ? DZ_SPACE_OUT
+           : have < mark     ? DZ_SPACE_FULL
+           : have < 2 * mark ? DZ_SPACE_LOW
+                             : DZ_SPACE_OK;
+}
+
+static void measure(struct dz_space *s)
+{
+    struct statvfs v;
+    if (s->dir_fd < 0 || fstatvfs(s->dir_fd, &v) < 0)
+        return; /* the last figures stay */
+    struct dz_engine_space *n = &s->now;
+    uint64_t block = v.f_frsize, percent = s->opts.free_percent;
+    n->total_bytes = v.f_blocks * block;
+    n->free_bytes = v.f_bavail * block;
+    n->mark_bytes = n->total_bytes / 100 * percent;
+    if (n->mark_bytes > s->opts.free_max_bytes)
+        n->mark_bytes = s->opts.free_max_bytes;
+    n->free_inodes = v.f_favail;
+    n->mark_inodes = v.f_files / 100 * percent;
+    if (n->mark_inodes > MARK_INODES_MAX)
+        n->mark_inodes = MARK_INODES_MAX;
+    n->level = level_of(n->free_bytes, n->mark_bytes);
+    enum dz_space_level inodes = v.f_files ? level_of(n->free_inodes, n->mark_inodes) : DZ_SPACE_OK;
+    n->level = inodes > n->level ? inodes : n->level;
+    n->reserve_bytes = held_bytes(s);
+}
+
+/* Events and log lines come once for each time that the disk is full: it counts as full until
+ * a quarter of the mark is free above the mark. */
+static void tell(struct dz_engine *e)
+{
+    struct dz_space *s = &e->space;
+    const struct dz_engine_space *n = &s->now;
+    char detail[120];
+    struct dz_err err;
+    int64_t seq;
+    bool full = n->level >= DZ_SPACE_FULL;
+    if (full == s->told ||
+        (s->told && (n->free_bytes < n->mark_bytes + n->mark_bytes / 4 ||
+                     (n->mark_inodes && n->free_inodes < n->mark_inodes + n->mark_inodes / 4))))
+        return;
+    s->told = full;
+    (void)snprintf(detail, sizeof detail, "%llu bytes and %llu inodes free",
+                   (unsigned long long)n->free_bytes, (unsigned long long)n->free_inodes);
+    dz_log(full ? DZ_LOG_WARN : DZ_LOG_INFO, full ? "disk_full" : "disk_ok",
+           dz_log_uint("free_bytes", n->free_bytes), dz_log_uint("free_inodes", n->free_inodes),
+           dz_log_uint("mark_bytes", n->mark_bytes));
+    const struct dz_registry_event event = {.what = full ? "disk_full" : "disk_ok",
+                                            .detail = detail};
+    if (dz_registry_note(e->registry, &event, &seq, &err) < 0)
+        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
+}
+
+static void on_look(void *arg)
+{
+    struct dz_engine *e = arg;
+    struct dz_space *s = &e->space;
+    measure(s);
+    tell(e);
+    bool more = refill(s);
+    dz_timer_after(s->timer, more || s->now.level >= DZ_SPACE_LOW ? LOW_MS : OK_MS);
+}
+
+void dz_engine_space(struct dz_engine *e, struct dz_engine_space *ret_space)
+{
+    measure(&e->space);
+    *ret_space = e->space.now;
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+int dz_space_check(struct dz_engine *e, enum dz_space_level level, struct dz_engine_why *why)
+{
+    struct dz_space *s = &e->space;
+    const struct dz_engine_space *n = &s->now;
+    measure(s);
+    if (n->level >= DZ_SPACE_FULL && !s->told)
+        dz_timer_after(s->timer, 0);
+    if (n->level < level)
+        return 0;
+    if (level_of(n->free_bytes, n->mark_bytes) < level)
+        return dz_why(why, DZ_ENOSPC, NULL,
+                      "the disk of the data directory has %llu inodes left and %llu are kept free: "
+                      "delete sandboxes, snapshots or images, or enlarge the disk",
+                      (unsigned long long)n->free_inodes, (unsigned long long)n->mark_inodes);
+    return dz_why(why, DZ_ENOSPC, NULL,
+                  "the disk of the data directory has %.1f MiB left and %.1f MiB are kept free "
+                  "(disk.free_percent): delete sandboxes, snapshots or images, or enlarge the disk",
+                  mib(n->free_bytes), mib(n->mark_bytes));
+}
+
+int dz_engine_check_space(struct dz_engine *e, struct dz_engine_why *why)
+{
+    return dz_space_check(e, DZ_SPACE_FULL, why);
+}
+
+/* --- opening, closing ----------------------------------------------------------------------- */
+
+int dz_space_open(struct dz_engine *e, const struct dz_space_opts *opts, struct dz_err *err)
+{
+    struct dz_space *s = &e->space;
+    s->opts = *opts;
+    s->dir_fd = dz_fd_open(AT_FDCWD, e->data_path, O_RDONLY | O_DIRECTORY, 0, err);
+    if (s->dir_fd < 0)
+        return s->dir_fd;
+    measure(s);
+    /* A full disk may have no inode for the directory: then there is no reserve until it has. */
+    if (mkdirat(s->dir_fd, "reserve", 0700) == 0 || errno == EEXIST)
+        s->reserve_fd =
+            dz_fd_open(s->dir_fd, "reserve", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, NULL);
+    if (s->reserve_fd >= 0) {
+        adopt(s);
+        while (refill(s))
+            measure(s);
+    }
+    return dz_timer_new(e->loop, on_look, e, &s->timer, err);
+}
+
+void dz_space_watch(struct dz_engine *e)
+{
+    dz_timer_after(e->space.timer, 0);
+}
+
+void dz_engine_set_space(struct dz_engine *e, const struct dz_space_opts *opts)
+{
+    e->space.opts = *opts;
+    dz_timer_after(e->space.timer, 0);
+}
+
+void dz_space_close(struct dz_engine *e)
+{
+    dz_timer_free(e->space.timer);
+    dz_fd_close(&e->space.reserve_fd);
+    dz_fd_close(&e->space.dir_fd);
+}
