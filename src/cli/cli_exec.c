@@ -179,24 +179,24 @@ static const struct dz_cli_option exec_options[] = {
     DZ_CLI_OPTION_END,
 };
 
-#define HELP_EXEC                                                                      \
-    "SANDBOX is an id, the unique beginning of one, or a name. One that sleeps is\n"   \
-    "woken. COMMAND is looked for in the sandbox. Options may stand before and\n"      \
-    "after SANDBOX; from COMMAND or -- on, all words are the command's.\n"             \
-    "\n"                                                                               \
-    "Standard input is /dev/null unless -i is given:\n"                                \
-    "\n"                                                                               \
-    "    echo hi | doze exec -i web -- cat\n"                                          \
-    "\n"                                                                               \
-    "The exit status is the command's; 128 and the signal's number when a signal\n"    \
-    "ended it; 124 when --timeout was over, 125 when doze failed, 126 when COMMAND\n"  \
-    "is no program, 127 when it was not found. Signals that doze gets are passed\n"    \
-    "on. If the connection is lost, doze attaches again and goes on with the output\n" \
-    "where it stopped. With -d, `doze attach` shows the output later.\n"               \
-    "\n"                                                                               \
-    "--json prints one object when the command has ended: exec_id, exit_code,\n"       \
-    "signal, timed_out, reason, duration_ms, truncated, stdout, stderr. Of each\n"     \
-    "stream the first megabyte is in it. Bytes that are no UTF-8 are U+FFFD there,\n"  \
+#define HELP_EXEC                                                                       \
+    "SANDBOX is an id, the unique beginning of one, a name, or TENANT/NAME. One that\n" \
+    "sleeps is woken. COMMAND is looked for in the sandbox. Options may stand before\n" \
+    "and after SANDBOX; from COMMAND or -- on, all words are the command's.\n"          \
+    "\n"                                                                                \
+    "Standard input is /dev/null unless -i is given:\n"                                 \
+    "\n"                                                                                \
+    "    echo hi | doze exec -i web -- cat\n"                                           \
+    "\n"                                                                                \
+    "The exit status is the command's; 128 and the signal's number when a signal\n"     \
+    "ended it; 124 when --timeout was over, 125 when doze failed, 126 when COMMAND\n"   \
+    "is no program, 127 when it was not found. Signals that doze gets are passed\n"     \
+    "on. If the connection is lost, doze attaches again and goes on with the output\n"  \
+    "where it stopped. With -d, `doze attach` shows the output later.\n"                \
+    "\n"                                                                                \
+    "--json prints one object when the command has ended: exec_id, exit_code,\n"        \
+    "signal, timed_out, reason, duration_ms, truncated, stdout, stderr. Of each\n"      \
+    "stream the first megabyte is in it. Bytes that are no UTF-8 are U+FFFD there,\n"   \
     "and exact in stdout_base64, stderr_base64. The exit status is the same.\n"
 
 const struct dz_cli_command dz_cmd_exec = {

@@ -33,13 +33,15 @@ struct place {
     const char *path;
 };
 
-/* A colon before any slash has a sandbox's name before it, as with scp. */
+/* A colon before any slash has a sandbox's name before it, as with scp; and TENANT/NAME may stand
+ * before a path that begins with a slash. */
 static int parse_place(struct dz_cli *c, const char *word, struct place *ret, struct dz_err *err)
 {
     const char *colon = strchr(word, ':'), *slash = strchr(word, '/');
     ret->sandbox[0] = '\0';
     ret->path = word;
-    if (!colon || (slash && slash < colon))
+    if (!colon || (slash && slash < colon &&
+                   (colon[1] != '/' || !dz_cli_is_tenants(dz_str_n(word, (size_t)(colon - word))))))
         return 0;
     if (colon == word || colon - word >= NAME_MAX_BYTES)
         return dz_cli_usage(c, err, "%s: a sandbox and a path are written SANDBOX:PATH", word);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define NAME_HELP "SANDBOX is an id, the unique beginning of one, or a name.\n"
+#define NAME_HELP "SANDBOX is an id, the unique beginning of one, a name, or TENANT/NAME.\n"
 
 static const struct dz_cli_option plain_options[] = {DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET,
                                                      DZ_CLI_OPTION_END};

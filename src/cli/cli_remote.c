@@ -12,14 +12,36 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     PAGES_MAX = 100000,
 };
 
+/* As the daemon has it of names: letters, digits, '-', '_', '.', the first a letter or digit. */
+static bool is_name(struct dz_str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        const char c = s.p[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!plain && (i == 0 || !strchr("-_.", c)))
+            return false;
+    }
+    return s.n > 0;
+}
+
+bool dz_cli_is_tenants(struct dz_str text)
+{
+    size_t at = dz_str_find_char(text, '/');
+    return at != DZ_STR_NONE && is_name(dz_str_sub(text, 0, at)) &&
+           is_name(dz_str_sub(text, at + 1, text.n));
+}
+
 bool dz_cli_is_file(const char *word)
 {
-    return strchr(word, '/') || dz_str_ends(dz_str(word), DZ_STR(".doze"));
+    if (dz_str_ends(dz_str(word), DZ_STR(".doze")))
+        return true;
+    return strchr(word, '/') && (!dz_cli_is_tenants(dz_str(word)) || access(word, F_OK) == 0);
 }
 
 /* --- asking ------------------------------------------------------------------------------- */

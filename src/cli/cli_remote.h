@@ -8,6 +8,7 @@
 #ifndef DZ_CLI_REMOTE_H
 #define DZ_CLI_REMOTE_H
 
+#include "base/str.h"
 #include "cli/cli.h"
 #include "client/client.h"
 
@@ -15,8 +16,11 @@ enum {
     DZ_CLI_TARGET_MAX = 32 << 10, /* bytes of a request's target */
 };
 
-/* Is it a file, and not the name of a sandbox? It has a '/' in it, or ends in ".doze". */
+/* Is it a file, and not the name of a sandbox? It has a '/' in it and is not TENANT/NAME, or ends
+ * in ".doze". A file that is there counts before TENANT/NAME. */
 bool dz_cli_is_file(const char *word);
+/* Has the text the shape of TENANT/NAME? */
+bool dz_cli_is_tenants(struct dz_str text);
 
 /* Connected; *ret_client is to be closed. */
 DZ_NODISCARD int dz_cli_remote(struct dz_cli *c, struct dz_client **ret_client, struct dz_err *err);

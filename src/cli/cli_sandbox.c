@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_HELP "SANDBOX is an id, the unique beginning of one, or a name.\n"
+#define NAME_HELP "SANDBOX is an id, the unique beginning of one, a name, or TENANT/NAME.\n"
 
 /* --- create -------------------------------------------------------------------------------- */
 
@@ -205,6 +205,7 @@ const struct dz_cli_command dz_cmd_sandbox_create = {
 
 static const struct dz_cli_shown columns[] = {
     {"ID", "id", DZ_CLI_SHOW_TEXT},
+    {"TENANT", "tenant", DZ_CLI_SHOW_TEXT}, /* when there is more than one */
     {"NAME", "name", DZ_CLI_SHOW_TEXT},
     {"STATE", "state", DZ_CLI_SHOW_TEXT},
     {"STATUS", "status", DZ_CLI_SHOW_TEXT},
@@ -214,8 +215,20 @@ static const struct dz_cli_shown columns[] = {
     {"CREATED", "created_at", DZ_CLI_SHOW_TIME},
 };
 
+static bool one_tenant(const json_t *items)
+{
+    const char *first = dz_cli_text(json_array_get(items, 0), "tenant");
+    size_t i;
+    json_t *item;
+    json_array_foreach(items, i,
+                       item) if (strcmp(dz_cli_text(item, "tenant"), first) != 0) return false;
+    return true;
+}
+
 static int ls(struct dz_cli *c, struct dz_err *err)
 {
+    struct dz_cli_shown shown[DZ_ARRAY_LEN(columns)];
+    size_t count = 0;
     static const char *const filters[] = {"state", "kind", "image", "label"};
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
@@ -226,8 +239,11 @@ static int ls(struct dz_cli *c, struct dz_err *err)
     int rc = dz_cli_remote(c, &client, err);
     if (rc == 0)
         rc = dz_cli_ask_list(c, client, &target, "sandboxes", &items, err);
+    for (size_t i = 0; rc == 0 && i < DZ_ARRAY_LEN(columns); i++)
+        if (strcmp(columns[i].key, "tenant") != 0 || !one_tenant(items))
+            shown[count++] = columns[i];
     if (rc == 0)
-        rc = dz_cli_show(c, items, columns, DZ_ARRAY_LEN(columns), err);
+        rc = dz_cli_show(c, items, shown, count, err);
     json_decref(items);
     return rc;
 }
@@ -246,7 +262,8 @@ const struct dz_cli_command dz_cmd_ls = {
                                               DZ_CLI_OPTION_END},
     .help = "States: active (it has a process), suspended (it is a file), frozen (the file\n"
             "is in cold storage), archived. FILE is what its file takes; USED when somebody\n"
-            "last did something with it. -q prints ids only.\n",
+            "last did something with it. TENANT is shown where there is more than one. -q\n"
+            "prints ids only.\n",
     .run = ls,
 };
 

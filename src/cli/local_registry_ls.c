@@ -177,7 +177,7 @@ static int get(struct dz_cli *c, struct dz_err *err)
     struct dz_cli_registry r;
     int rc = dz_cli_registry_open(c, false, false, &r, err);
     if (rc == 0)
-        rc = dz_registry_find(r.registry, NULL, c->argv[0], &row, err);
+        rc = dz_registry_find(r.registry, NULL, NULL, c->argv[0], &row, err);
     if (rc == 0 && c->json)
         rc = print_json(c, &row, err);
     else if (rc == 0)

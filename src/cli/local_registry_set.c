@@ -134,7 +134,7 @@ static int set_state_run(struct dz_cli *c, struct dz_err *err)
         return dz_cli_usage(c, err, "%s", why.msg);
     int rc = dz_cli_registry_open(c, false, false, &r, err);
     if (rc == 0)
-        rc = dz_registry_find(r.registry, NULL, c->argv[0], &row, err);
+        rc = dz_registry_find(r.registry, NULL, NULL, c->argv[0], &row, err);
     if (rc == 0)
         rc = set_state(r.registry, &row, state, err);
     if (rc == 0 && !c->quiet)

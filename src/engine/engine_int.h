@@ -263,6 +263,13 @@ static inline const char *dz_engine_sees(const struct dz_engine_caller *who)
 {
     return who->is_operator ? NULL : who->tenant;
 }
+/* Where a word is looked for: TENANT/NAME in that tenant; else names in the caller's own, and ids
+ * in all that the caller sees. */
+struct dz_engine_place {
+    const char *sees, *home, *word;      /* word: what is behind the '/' */
+    char named[DZ_ENGINE_VALUE_MAX + 1]; /* the tenant before the '/', "": none */
+};
+struct dz_engine_place dz_engine_place(struct dz_engine_target target);
 /* Has the row this label? "k=v", or "k" with any value. */
 bool dz_engine_has_label(const struct dz_instance *row, const char *label);
 

@@ -425,18 +425,56 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struc
     return rc;
 }
 
+struct dz_engine_place dz_engine_place(struct dz_engine_target target)
+{
+    struct dz_engine_place p = {
+        .sees = dz_engine_sees(target.who), .home = target.who->tenant, .word = target.word};
+    const char *slash = strchr(target.word, '/');
+    size_t n = slash ? (size_t)(slash - target.word) : 0;
+    if (n == 0 || n >= sizeof p.named)
+        return p;
+    (void)snprintf(p.named, sizeof p.named, "%.*s", (int)n, target.word);
+    /* Another tenant's is for the operator only: to others the whole is a word that nothing has. */
+    if (!p.sees || strcmp(p.sees, p.named) == 0)
+        p.word = slash + 1;
+    else
+        p.named[0] = '\0';
+    return p;
+}
+
+/* The name may be one of another tenant that the caller may see. */
+static int no_sandbox(struct dz_engine *e, const struct dz_engine_place *p,
+                      struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance other = {0};
+    char quoted[DZ_STR_QUOTED];
+    struct dz_err err = {0};
+    (void)dz_str_quote(dz_str(p->word), quoted);
+    int rc = p->sees || p->named[0]
+                 ? DZ_ENOENT
+                 : dz_registry_find(e->registry, NULL, NULL, p->word, &other, &err);
+    if (rc == 0)
+        return dz_why(why, DZ_ENOENT, NULL,
+                      "tenant %s has no sandbox %s; tenant %s has one: say %s/%s or %s", p->home,
+                      quoted, other.tenant, other.tenant, p->word, other.id);
+    if (rc == DZ_EINVAL)
+        return dz_why(why, DZ_ENOENT, NULL, "tenant %s has no sandbox %s; as TENANT/NAME: %s",
+                      p->home, quoted, err.msg);
+    return dz_why(why, DZ_ENOENT, NULL, "there is no sandbox %s", quoted);
+}
+
 int dz_engine_row(struct dz_engine *e, struct dz_engine_target target, struct dz_instance *ret_row,
                   struct dz_engine_why *why)
 {
-    char quoted[DZ_STR_QUOTED];
-    const char *word = target.word, *tenant = dz_engine_sees(target.who);
+    const struct dz_engine_place p = dz_engine_place(target);
+    const char *word = p.word;
     struct dz_err err;
-    int rc = dz_registry_find(e->registry, tenant, word, ret_row, &err);
+    int rc =
+        dz_registry_find(e->registry, p.named[0] ? p.named : p.sees, p.home, word, ret_row, &err);
     if (rc == DZ_ENOENT)
-        return dz_why(why, rc, NULL, "there is no sandbox %s", dz_str_quote(dz_str(word), quoted));
+        return no_sandbox(e, &p, why);
     if (rc == DZ_EINVAL)
-        return dz_why(why, DZ_EEXIST, NULL, "%s: more than one sandbox is meant by that",
-                      dz_str_quote(dz_str(word), quoted));
+        return dz_why(why, DZ_EEXIST, NULL, "%s", err.msg);
     if (rc == DZ_EGONE) /* only an id is remembered of it */
         dz_log_about(word);
     if (rc == 0 && dz_box_tell(e, ret_row->id)) { /* the row is one of before its wake */

@@ -300,13 +300,12 @@ int dz_engine_snapshot_get(struct dz_engine *e, struct dz_engine_target target,
                            struct dz_snapshot_row *ret_row, struct dz_engine_why *why)
 {
     char quoted[DZ_STR_QUOTED];
-    const char *word = target.word, *tenant = dz_engine_sees(target.who);
+    const struct dz_engine_place p = dz_engine_place(target);
+    const char *word = p.word, *tenant = p.named[0] ? p.named : p.sees;
     struct dz_err err;
     int rc = dz_registry_snapshot_get(e->registry, tenant, word, ret_row, &err);
-    if (rc == DZ_ENOENT && tenant)
-        rc = dz_registry_snapshot_find(e->registry, tenant, word, ret_row, &err);
-    else if (rc == DZ_ENOENT)
-        rc = dz_registry_snapshot_find(e->registry, target.who->tenant, word, ret_row, &err);
+    if (rc == DZ_ENOENT)
+        rc = dz_registry_snapshot_find(e->registry, tenant ? tenant : p.home, word, ret_row, &err);
     if (rc == DZ_ENOENT)
         return dz_why(why, rc, NULL, "there is no snapshot %s", dz_str_quote(dz_str(word), quoted));
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;

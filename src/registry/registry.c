@@ -58,10 +58,10 @@ int dz_registry_get(struct dz_registry *r, const char *id, struct dz_instance *r
     return r->ops->get(r, id, ret_row, err);
 }
 
-int dz_registry_find(struct dz_registry *r, const char *tenant, const char *word,
+int dz_registry_find(struct dz_registry *r, const char *tenant, const char *home, const char *word,
                      struct dz_instance *ret_row, struct dz_err *err)
 {
-    return r->ops->find(r, tenant, word, ret_row, err);
+    return r->ops->find(r, tenant, home, word, ret_row, err);
 }
 
 int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c,

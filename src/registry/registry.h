@@ -157,7 +157,7 @@ struct dz_registry_ops {
     int (*create)(struct dz_registry *r, const struct dz_instance *row, struct dz_err *err);
     int (*get)(struct dz_registry *r, const char *id, struct dz_instance *ret_row,
                struct dz_err *err);
-    int (*find)(struct dz_registry *r, const char *tenant, const char *word,
+    int (*find)(struct dz_registry *r, const char *tenant, const char *home, const char *word,
                 struct dz_instance *ret_row, struct dz_err *err);
     int (*change)(struct dz_registry *r, const struct dz_registry_change *c, struct dz_err *err);
     int (*erase)(struct dz_registry *r, const char *id, int64_t version, int64_t epoch,
@@ -221,10 +221,13 @@ DZ_NODISCARD int dz_registry_create(struct dz_registry *r, const struct dz_insta
 DZ_NODISCARD int dz_registry_get(struct dz_registry *r, const char *id, struct dz_instance *ret_row,
                                  struct dz_err *err);
 /* By id, by name, or by the beginning of an id when only one has it. tenant NULL:
- * anybody's. DZ_ENOENT; DZ_EINVAL: several begin so; DZ_EGONE for a day after it was erased.
- * With tenant given, nothing tells whether another tenant has, or had, such a row. */
-DZ_NODISCARD int dz_registry_find(struct dz_registry *r, const char *tenant, const char *word,
-                                  struct dz_instance *ret_row, struct dz_err *err);
+ * anybody's; the name is then one of tenant `home`, or anybody's, too, when home is NULL.
+ * DZ_ENOENT; DZ_EINVAL: several are meant, and the sentence lists them; DZ_EGONE for a day after
+ * it was erased. With tenant given, nothing tells whether another tenant has, or had, such a row.
+ */
+DZ_NODISCARD int dz_registry_find(struct dz_registry *r, const char *tenant, const char *home,
+                                  const char *word, struct dz_instance *ret_row,
+                                  struct dz_err *err);
 /* DZ_EBUSY: version or epoch is another now. DZ_ENOENT. The row then has version
  * + 1 and `updated` of now. */
 DZ_NODISCARD int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c,

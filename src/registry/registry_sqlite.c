@@ -35,6 +35,10 @@ enum {
 
 /* --- texts ----------------------------------------------------------------------- */
 
+enum {
+    CANDIDATES = 3, /* shown of those that an ambiguous word means: one less than is read */
+};
+
 enum one {
     BY_ID,
     BY_NAME,
@@ -46,14 +50,14 @@ enum one {
 };
 static const char *const one_ends[] = {
     [BY_ID] = "WHERE id = ?1",
-    [BY_NAME] = "INDEXED BY instances_any WHERE name = ?1 LIMIT 2",
-    [BY_PREFIX] = "WHERE id >= ?1 AND id < ?1 || char(1114111) LIMIT 2",
+    [BY_NAME] = "INDEXED BY instances_any WHERE name = ?1 LIMIT 4",
+    [BY_PREFIX] = "WHERE id >= ?1 AND id < ?1 || char(1114111) LIMIT 4",
     /* Of one tenant, by indexes that begin with it: others' rows are not even looked at, so
      * they cannot be told from none by the time that it takes. */
     [OF_ID] = "INDEXED BY instances_tenant WHERE id = ?1 AND tenant = ?2 LIMIT 2",
     [OF_NAME] = "INDEXED BY instances_name WHERE name = ?1 AND tenant = ?2 LIMIT 2",
     [OF_PREFIX] = ("INDEXED BY instances_tenant WHERE id >= ?1 AND id < ?1 || char(1114111) "
-                   "AND tenant = ?2 LIMIT 2"),
+                   "AND tenant = ?2 LIMIT 4"),
     [DUE] = "WHERE due > 0 AND due <= ?1 ORDER BY due LIMIT ?2",
 };
 
@@ -244,13 +248,29 @@ static int sqlite_get(struct dz_registry *r, const char *id, struct dz_instance 
     return rc < 0 ? rc : missing(s, id, NULL, err);
 }
 
+/* Several are meant: which. */
+static int ambiguous(const char *word, const struct dz_instances *rows, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf list = DZ_BUF_INIT(DZ_LINE_MAX);
+    char quoted[DZ_STR_QUOTED];
+    size_t shown = rows->n > CANDIDATES ? CANDIDATES : rows->n;
+    for (size_t i = 0; i < shown; i++)
+        dz_buf_addf(&list, "%s%s (%s)",
+                    i == 0             ? ""
+                    : i + 1 == rows->n ? " and "
+                                       : ", ",
+                    rows->p[i].id, rows->p[i].tenant);
+    return dz_fail(err, DZ_EINVAL, "%s is ambiguous; it matches %s%s",
+                   dz_str_quote(dz_str(word), quoted), list.p,
+                   rows->n > shown ? " and others" : "");
+}
+
 /* One row of a search; DZ_ENOENT without a sentence, DZ_EINVAL for several. */
 static int search(struct dz_sqlite_registry *s, enum one which, const char *tenant,
                   const char *word, struct dz_instance *ret_row, struct dz_err *err)
 {
-    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(2);
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(CANDIDATES + 1);
     DZ_AUTO(dz_sql_done) struct dz_sql_use use = {NULL, NULL};
-    char quoted[DZ_STR_QUOTED];
     int rc = use_one(s, which, &use, err);
     if (rc < 0)
         return rc;
@@ -261,22 +281,23 @@ static int search(struct dz_sqlite_registry *s, enum one which, const char *tena
     if (rc < 0)
         return rc;
     if (rows.n > 1)
-        return dz_fail(err, DZ_EINVAL, "%s means several sandboxes: give the whole id",
-                       dz_str_quote(dz_str(word), quoted));
+        return ambiguous(word, &rows, err);
     if (rows.n == 0)
         return DZ_ENOENT;
     *ret_row = dz_vec_pop(&rows);
     return 0;
 }
 
-static int sqlite_find(struct dz_registry *r, const char *tenant, const char *word,
-                       struct dz_instance *ret_row, struct dz_err *err)
+static int sqlite_find(struct dz_registry *r, const char *tenant, const char *home,
+                       const char *word, struct dz_instance *ret_row, struct dz_err *err)
 {
     static const enum one any[] = {BY_ID, BY_NAME, BY_PREFIX}, own[] = {OF_ID, OF_NAME, OF_PREFIX};
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
     int rc = DZ_ENOENT;
-    for (size_t i = 0; i < DZ_ARRAY_LEN(any) && rc == DZ_ENOENT && word[0]; i++)
-        rc = search(s, tenant ? own[i] : any[i], tenant, word, ret_row, err);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(any) && rc == DZ_ENOENT && word[0]; i++) {
+        const char *whose = tenant || any[i] != BY_NAME ? tenant : home;
+        rc = search(s, whose ? own[i] : any[i], whose, word, ret_row, err);
+    }
     return rc == DZ_ENOENT ? missing(s, word, tenant, err) : rc;
 }
 

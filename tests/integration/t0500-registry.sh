@@ -16,7 +16,7 @@ test_that 'register enters rows, ls and get show them' '
     run 0 doze registry ls -q --tenant acme && [ "$(cat out)" = sbx_841 ] &&
     run 0 doze registry ls --state active -q && empty out &&
     run 0 doze registry get web && has out "vfs_path         :memory:" && has out "keep             files" &&
-    run 1 doze registry get sbx_84 && has err "several sandboxes" &&
+    run 1 doze registry get sbx_84 && has err "is ambiguous; it matches" &&
     run 1 doze registry get nobody && has err "there is no sandbox"
 '
 

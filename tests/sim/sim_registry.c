@@ -54,11 +54,11 @@ static int sim_get(struct dz_registry *r, const char *id, struct dz_instance *re
     return dz_registry_get(world(r)->inner, id, ret_row, err);
 }
 
-static int sim_find(struct dz_registry *r, const char *tenant, const char *word,
+static int sim_find(struct dz_registry *r, const char *tenant, const char *home, const char *word,
                     struct dz_instance *ret_row, struct dz_err *err)
 {
     DEAD(r, err);
-    return dz_registry_find(world(r)->inner, tenant, word, ret_row, err);
+    return dz_registry_find(world(r)->inner, tenant, home, word, ret_row, err);
 }
 
 static void check_hop(struct sim_world *w, const struct dz_registry_change *c)

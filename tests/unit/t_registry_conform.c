@@ -196,9 +196,9 @@ TEST(what_was_erased_is_gone_for_a_day)
         CHECK_INT(dz_registry_erase(r, "sbx_1", 2, 1, NULL), DZ_EBUSY);
         CHECK_INT(dz_registry_erase(r, "sbx_1", 1, 1, NULL), 0);
         CHECK_INT(dz_registry_get(r, "sbx_1", &row, NULL), DZ_EGONE);
-        CHECK_INT(dz_registry_find(r, NULL, "sbx_1", &row, NULL), DZ_EGONE);
-        CHECK_INT(dz_registry_find(r, "acme", "sbx_1", &row, NULL), DZ_EGONE);
-        CHECK_INT(dz_registry_find(r, "beta", "sbx_1", &row, NULL), DZ_ENOENT);
+        CHECK_INT(dz_registry_find(r, NULL, NULL, "sbx_1", &row, NULL), DZ_EGONE);
+        CHECK_INT(dz_registry_find(r, "acme", NULL, "sbx_1", &row, NULL), DZ_EGONE);
+        CHECK_INT(dz_registry_find(r, "beta", NULL, "sbx_1", &row, NULL), DZ_ENOENT);
         CHECK_INT(dz_registry_erase(r, "sbx_1", 1, 1, NULL), DZ_EGONE);
         CHECK_INT(dz_registry_get(r, "sbx_2", &row, NULL), DZ_ENOENT);
         CHECK_INT(add(r, "sbx_1", "acme", ""), DZ_EEXIST);
@@ -214,28 +214,43 @@ TEST(what_was_erased_is_gone_for_a_day)
 TEST(a_sandbox_is_found_by_id_name_or_beginning)
 {
     static const struct {
-        const char *tenant, *word, *id;
+        const char *tenant, *home, *word, *id;
         int rc;
+        const char *told;
     } cases[] = {
-        {NULL, "sbx_ab1", "sbx_ab1", 0},      {"acme", "web", "sbx_ab1", 0},
-        {NULL, "web", NULL, DZ_EINVAL},       {"beta", "web", "sbx_ab2", 0},
-        {"acme", "sbx_a", "sbx_ab1", 0},      {NULL, "sbx_a", NULL, DZ_EINVAL},
-        {"acme", "sbx_ab2", NULL, DZ_ENOENT}, {NULL, "", NULL, DZ_ENOENT},
-        {NULL, "zz", NULL, DZ_ENOENT},        {NULL, "sbx_c", "sbx_c1", 0},
+        {NULL, NULL, "sbx_ab1", "sbx_ab1", 0, ""},
+        {"acme", NULL, "web", "sbx_ab1", 0, ""},
+        {NULL, NULL, "web", NULL, DZ_EINVAL,
+         "\"web\" is ambiguous; it matches sbx_ab1 (acme) and sbx_ab2 (beta)"},
+        {NULL, "beta", "web", "sbx_ab2", 0, ""},
+        {NULL, "other", "web", NULL, DZ_ENOENT, "there is no sandbox \"web\""},
+        {NULL, "beta", "sbx_ab1", "sbx_ab1", 0, ""},
+        {NULL, "beta", "sbx_ab", NULL, DZ_EINVAL,
+         "\"sbx_ab\" is ambiguous; it matches sbx_ab1 (acme) and sbx_ab2 (beta)"},
+        {NULL, "acme", "sbx_", NULL, DZ_EINVAL,
+         "\"sbx_\" is ambiguous; it matches sbx_ab1 (acme), sbx_ab2 (beta), sbx_c1 (beta) and "
+         "others"},
+        {"beta", NULL, "web", "sbx_ab2", 0, ""},
+        {"acme", NULL, "sbx_a", "sbx_ab1", 0, ""},
+        {"acme", NULL, "sbx_ab2", NULL, DZ_ENOENT, "there is no sandbox \"sbx_ab2\""},
+        {NULL, NULL, "", NULL, DZ_ENOENT, "there is no sandbox \"\""},
+        {NULL, NULL, "zz", NULL, DZ_ENOENT, "there is no sandbox \"zz\""},
+        {NULL, NULL, "sbx_c1", "sbx_c1", 0, ""},
     };
     EACH_BACKEND(r)
     {
         CHECK_INT(add(r, "sbx_ab1", "acme", "web"), 0);
         CHECK_INT(add(r, "sbx_ab2", "beta", "web"), 0);
         CHECK_INT(add(r, "sbx_c1", "beta", ""), 0);
+        CHECK_INT(add(r, "sbx_d1", "beta", ""), 0);
         for (size_t i = 0; i < DZ_ARRAY_LEN(cases); i++) {
             struct dz_instance row = {0};
             struct dz_err err = {0};
-            int rc = dz_registry_find(r, cases[i].tenant, cases[i].word, &row, &err);
+            int rc = dz_registry_find(r, cases[i].tenant, cases[i].home, cases[i].word, &row, &err);
             CHECK_INT(rc, cases[i].rc);
             if (rc == 0)
                 CHECK_STR(row.id, cases[i].id);
-            CHECK((rc < 0) == (err.msg[0] != '\0'));
+            CHECK_STR(err.msg, cases[i].told);
             dz_instance_release(&row);
         }
     }
@@ -371,7 +386,7 @@ TORTURE(every_allocation_may_fail)
     if (rc == 0)
         rc = set_state(r, "sbx_1", "active", 5);
     if (rc == 0)
-        rc = dz_registry_find(r, "acme", "sbx", &row, &err);
+        rc = dz_registry_find(r, "acme", NULL, "sbx", &row, &err);
     if (rc == 0)
         rc = dz_registry_list(r, &(struct dz_registry_filter){.tenant = "acme"}, &rows, &err);
     if (rc == 0)
