@@ -315,10 +315,15 @@ static int attach(struct dz_cli *c, struct dz_err *err)
 {
     const char *id = c->argv[c->argc - 1], *sandbox = c->argc > 1 ? c->argv[0] : NULL;
     struct dz_str what = dz_str(id);
-    if (dz_str_starts(what, DZ_STR("exe_")))
+    bool main = strcmp(id, "main") == 0;
+    if (main && !sandbox)
+        return dz_cli_usage(c, err,
+                            "every sandbox of a warm image has a command main; say which: "
+                            "doze attach SANDBOX main");
+    if (main || dz_str_starts(what, DZ_STR("exe_")))
         return attach_exec(c, sandbox, id, err);
     if (sandbox)
-        return dz_cli_usage(c, err, "%s is no command's id (exe_...)", id);
+        return dz_cli_usage(c, err, "%s is not the id of a command (exe_... or main)", id);
     if (dz_str_starts(what, DZ_STR("frk_")))
         return attach_branch(c, "forks", id, err);
     if (dz_str_starts(what, DZ_STR("ref_")))
@@ -342,6 +347,9 @@ const struct dz_cli_command dz_cmd_attach = {
     .help = "exe_...: show a command's output from as far back as it is kept, pass standard\n"
             "input on, and end with its exit status. Without SANDBOX, the one that has it\n"
             "is looked for. --json prints what `doze exec --json` does.\n"
+            "\n"
+            "main: the same for the program that slept in a warm image (doze image\n"
+            "snapshot): each sandbox made from the image goes on with it. Needs SANDBOX.\n"
             "\n"
             "frk_...: make a sandbox that goes on from the fork, and print its id.\n"
             "ref_...: get at the sandbox that was shared, and print its id.\n",

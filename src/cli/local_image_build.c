@@ -226,7 +226,8 @@ static int snapshot_of(struct dz_cli *c, struct dz_image_store *s, const struct 
                                            .wal_fd = files.wal_fd,
                                            .image_fd = cell->start.image_fd,
                                            .image_sha256 = cell->start.image_sha256,
-                                           .image = image};
+                                           .image = image,
+                                           .allow_empty = dz_cli_flag(c, "allow-empty")};
     dz_cli_catch_interrupts();
     if (rc == 0)
         rc = dz_image_snapshot(s, &from, &how, sha256, err);
@@ -262,6 +263,7 @@ const struct dz_cli_command dz_cmd_image_snapshot = {
             {"tag", 't', "NAME[:TAG]", "name the image"},
             {"image", 'I', "IMAGE", "the image below (default: the one that FILE names)"},
             {"base", 'b', "ROOT", "or the read-only disk that it stands on (default: DOZE_BASE)"},
+            {"allow-empty", 0, NULL, "also if no program sleeps in FILE: an image of its files"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
@@ -270,8 +272,9 @@ const struct dz_cli_command dz_cmd_image_snapshot = {
             "Python, import what takes long, put it to sleep, and make an image of it. Its\n"
             "memory is prepared once and shared by all of them, each pays for what it\n"
             "changes. `doze run --image NAME` without a COMMAND goes on; with one, it\n"
-            "starts that over the image's files. FILE stays as it is; nobody may run it\n"
-            "meanwhile. If nothing sleeps in it, the image holds its files.\n"
+            "starts that over the image's files. In a sandbox of the daemon the program is\n"
+            "the command `main`: doze attach SANDBOX main. FILE stays as it is; nobody may\n"
+            "run it meanwhile. A FILE whose program has ended is refused.\n"
             "\n"
             "How the image is run otherwise is what the image below says. Prints its id.\n",
     .run = snapshot,

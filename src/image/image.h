@@ -210,9 +210,11 @@ struct dz_image_snapshot {
     int image_fd;                 /* what it stands on, -1: nothing */
     const char *image_sha256;     /* of that */
     const struct dz_image *image; /* how it is run */
+    bool allow_empty;             /* no machine sleeps in it: make an image of the files */
 };
 /* The sandbox, what it stands on and the machine that sleeps in it as an image named
- * how->name (its status, step, stop and arg are used, too). DZ_ESTATE: memory_lost. */
+ * how->name (its status, step, stop and arg are used, too). DZ_ESTATE: memory_lost, or no machine
+ * sleeps in it. */
 DZ_NODISCARD int dz_image_snapshot(struct dz_image_store *s, const struct dz_image_snapshot *from,
                                    const struct dz_image_build *how,
                                    char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);

@@ -53,7 +53,8 @@ static int open_all(struct sealing *w, struct dz_err *err)
     return rc < 0 ? rc : dz_db_open_fds(&w->to, w->fd, w->wal_fd, &to, err);
 }
 
-/* A machine that was not put to sleep has no memory to keep. */
+/* A machine that was not put to sleep has no memory to keep. A file without a machine, as a program
+ * leaves it that has ended, makes no warm image: only on request, because it looks like one. */
 static int check_machine(const struct sealing *w, struct dz_err *err)
 {
     static const struct dz_machine_ops none;
@@ -64,6 +65,11 @@ static int check_machine(const struct sealing *w, struct dz_err *err)
         rc = dz_fail(err, DZ_ESTATE,
                      "memory_lost: the machine in %s ran and was not put to sleep; `doze run "
                      "--file` starts with its files",
+                     w->from->label);
+    else if (rc == 0 && dz_machine_found(m) == DZ_MACHINE_NONE && !w->from->allow_empty)
+        rc = dz_fail(err, DZ_ESTATE,
+                     "no program sleeps in %s: it has ended or was never started; put a running "
+                     "one to sleep, or make an image of the files alone (--allow-empty)",
                      w->from->label);
     dz_machine_close(m);
     return rc;

@@ -77,7 +77,7 @@ test_that 'what is built from it does not go on' '
 '
 test_that 'what cannot be one says why' '
     need && run 2 doze image snapshot a.doze && has err "-t NAME" && run 1 doze image snapshot nothing.doze -t x &&
-    run 0 doze run -I sh:1 -f f.doze -- true && run 0 doze image snapshot -q f.doze -t files:1 &&
+    run 0 doze run -I sh:1 -f f.doze -- true && run 0 doze image snapshot -q --allow-empty f.doze -t files:1 &&
     run 0 doze image inspect --json files:1 && has out "\"machine_bytes\":0" && run 0 doze run -I files:1 -- true &&
     sqlite3 a.doze "UPDATE meta SET v=1 WHERE k='"'"'machine_live'"'"'" &&
     run 1 doze image snapshot a.doze -t y && has err memory_lost && run 1 doze image inspect y

@@ -29,4 +29,32 @@ test_that 'a hash mismatch says what was expected and what came' '
     tar cf a.tar hello.c && zero=$(printf %064d 0) && printf "[image]\\nname = bad\\n[tar /z]\\nsource = a.tar\\nsha256 = %s\\n" "$zero" >hash &&
     run 1 doze image build hash && has err "hash mismatch: expected SHA-256 $zero, got $(sha256sum a.tar | cut -c1-64)"
 '
+
+# A sandbox whose shell sleeps: it was ready, and waits for a line.
+warm() { # FILE
+    rm -f in-pipe && mkfifo in-pipe && { doze run -i --keep --image base --file "$1" -- sh -c 'echo ready; while read x; do echo "got $x"; done; echo end' <in-pipe >warm.out 2>&1 & } && pid=$! &&
+        exec 9>in-pipe && for _ in $(seq 500); do grep -q ready warm.out && break; sleep 0.02; done && kill -TERM "$pid" && { status=0; wait "$pid" || status=$?; } && exec 9>&- && [ "$status" -eq 75 ]
+}
+test_that 'no warm image of a program that has ended, unless it is asked for' '
+    run 0 doze run --image base --file ended.doze -- sh -c "echo done >/workspace/f" && run 1 doze image snapshot ended.doze -t ended &&
+    has err "no program sleeps in ended.doze" && has err "--allow-empty" && run 0 doze image ls && lacks out ended && [ -z "$(ls data/images/scratch)" ] &&
+    run 0 doze image snapshot --allow-empty ended.doze -t ended && run 0 doze run --image ended -- cat /workspace/f && has out done
+'
+stop_daemon() {
+    local pid
+    pid=$(tr -dc 0-9 <data/daemon.lock) && kill "-$1" "$pid" && while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
+}
+trap 'stop_daemon KILL 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
+test_that 'the program of a warm image is the command main: attach, its input, its logs, its end' '
+    warm w.doze && run 0 doze image snapshot w.doze -t warm && run 0 doze create warm --name w && run 0 doze ps w && has out main &&
+    printf "one\ntwo\n" >in && run 0 timeout 30 doze attach w main <in && has out "got one" && has out "got two" && has out end &&
+    run 0 doze logs w main && has out "got two" && run 0 doze ps w && lacks out running
+'
+test_that 'main keeps its place over a sleep, takes signals, and is asked for with its sandbox' '
+    run 0 doze create warm --name v && { doze attach --no-stdin v main >seen 2>&1 & } && job=$! && run 0 doze suspend v &&
+    run 0 curl -sSf --unix-socket data/doze.sock --data-binary "three
+" "http://d/v1/sandboxes/v/exec/main/stdin" && for _ in $(seq 500); do grep -q "got three" seen && break; sleep 0.02; done && has seen "got three" &&
+    run 0 doze kill v main && { status=0; wait $job || status=$?; } && [ "$status" -eq 143 ] &&
+    run 2 doze attach main && has err "doze attach SANDBOX main" && run 2 doze attach v nonsense && has err "exe_... or main" && stop_daemon TERM
+'
 test_done
