@@ -36,6 +36,7 @@ struct listing {
     struct dz_image_store *s;
     struct dz_cli_table table;
     struct dz_json json;
+    size_t count;
 };
 
 static void ls_json(struct listing *l, const char *sha256, const char *tags,
@@ -68,6 +69,7 @@ static int ls_one(void *arg, const char *sha256, const char *tags, struct dz_err
     char ref[DZ_IMAGE_REF], size[DZ_CLI_SIZE_TEXT];
     struct dz_image image = {0};
     bool known = dz_image_load(l->s, sha256, &image, err) == 0;
+    l->count++;
     if (l->c->json) {
         ls_json(l, sha256, tags, known ? &image : NULL);
     } else if (l->c->quiet) {
@@ -110,6 +112,10 @@ static int ls(struct dz_cli *c, struct dz_err *err)
         rc = dz_cli_print_json(c, &text, dz_json_finish(&l.json), err);
     else if (rc == 0 && !c->quiet)
         rc = dz_cli_table_print(&l.table, c, err);
+    if (rc == 0 && l.count == 0)
+        dz_cli_note(c,
+                    "there are no images yet: build some (doze image build RECIPE, or make images "
+                    "in doze's source) or import one (doze image import FILE)");
     dz_cli_table_release(&l.table);
     return rc;
 }

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 enum {
-    COPY_STEP = 1 << 18,
     OUTPUT_LINES = 40, /* of a failed tool's output */
     OUTPUT_MAX = 1 << 16,
 };
@@ -289,13 +288,19 @@ static int import(struct dz_cli *c, struct dz_err *err)
     struct building b = {.c = c};
     const struct dz_image_build how = {
         .status = on_status, .step = on_step, .stop = on_stop, .arg = &b};
+    DZ_AUTO(dz_buf_release) struct dz_buf left = DZ_BUF_INIT(DZ_LINE_MAX);
     DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, c->argv[0], O_RDONLY, 0, err);
     int rc = fd < 0 ? fd : dz_cli_image_store(&s, err);
     if (rc < 0)
         return rc;
     dz_cli_catch_interrupts();
-    rc = dz_image_import(s, fd, dz_cli_value(c, "tag"), &how, sha256, err);
+    rc = dz_image_import(s, fd, dz_cli_value(c, "tag"), &how, sha256, &left, err);
     end_step(&b);
+    if (rc == 0 && left.len > 0)
+        dz_cli_warn(c,
+                    "other images keep these names, which the file gives its image: %s; --tag "
+                    "names the image otherwise",
+                    left.p);
     return rc < 0 ? dz_wrap(err, rc, "import %s", c->argv[0]) : print_result(c, s, sha256, err);
 }
 
@@ -306,27 +311,18 @@ const struct dz_cli_command dz_cmd_image_import = {
     .args = "FILE",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){{"tag", 't', "NAME[:TAG]", "name the image"},
+    .options = (const struct dz_cli_option[]){{"tag", 't', "NAME[:TAG]",
+                                               "name the image so, not as the file says"},
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
     .help = "FILE is what `doze image export` wrote. It is checked whole, in a jail, and\n"
-            "its programs are prepared; nothing of it is believed.\n",
+            "its programs are prepared; nothing of it is believed. The image gets the names\n"
+            "that it had, except those that another image has here.\n",
     .run = import,
 };
 
 /* --- export ---------------------------------------------------------------------------------- */
-
-static int copy_out(int from, int to, struct dz_err *err)
-{
-    static uint8_t step[COPY_STEP];
-    ssize_t n;
-    int rc = 0;
-    for (off_t at = 0; rc == 0 && (n = pread(from, step, sizeof step, at)) != 0; at += n)
-        rc = n < 0 ? dz_fail_sys(err, errno, "read the image")
-                   : dz_fd_write(to, step, (size_t)n, err);
-    return rc;
-}
 
 static int export(struct dz_cli *c, struct dz_err *err)
 {
@@ -337,15 +333,14 @@ static int export(struct dz_cli *c, struct dz_err *err)
     int rc = dz_cli_image_store(&s, err);
     if (rc == 0)
         rc = dz_image_find(s, c->argv[0], sha256, err);
-    DZ_AUTO(dz_fd_close) int from = rc < 0 ? -1 : dz_image_open(s, sha256, err);
-    if (rc < 0 || from < 0)
-        return rc < 0 ? rc : from;
+    if (rc < 0)
+        return rc;
     DZ_AUTO(dz_fd_close)
     int fd = pipe ? dup(STDOUT_FILENO)
                   : dz_fd_open(AT_FDCWD, to, O_WRONLY | O_CREAT | O_EXCL, 0644, err);
     if (fd < 0)
         return pipe ? dz_fail_sys(err, errno, "write to standard output") : fd;
-    rc = copy_out(from, fd, err);
+    rc = dz_image_export(s, sha256, fd, err);
     if (rc == 0 && !pipe && fsync(fd) < 0)
         rc = dz_fail_sys(err, errno, "write %s", to);
     if (rc < 0 && !pipe)
@@ -362,6 +357,7 @@ const struct dz_cli_command dz_cmd_image_export = {
     .max_args = 2,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "FILE must not exist; - is standard output. It is a disk file: `doze disk ls`\n"
-            "and sqlite3 read it, `doze image import` takes it on another machine.\n",
+            "and sqlite3 read it, `doze image import` takes it on another machine. The\n"
+            "names of the image are in it.\n",
     .run = export,
 };

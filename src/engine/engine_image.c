@@ -100,15 +100,10 @@ int dz_engine_image_get(struct dz_engine *e, const char *sha256, struct engine_i
 int dz_engine_image_find(struct dz_engine *e, const char *name,
                          char ret_sha256[static DZ_SHA256_HEX], struct dz_engine_why *why)
 {
-    char quoted[DZ_STR_QUOTED];
     struct dz_err err;
     int rc = dz_image_find(e->images, name, ret_sha256, &err);
-    if (rc == DZ_ENOENT)
-        return dz_why(why, DZ_EINVAL, "image",
-                      "there is no image %s: GET /v1/images (doze image ls) lists those that are",
-                      dz_str_quote(dz_str(name), quoted));
     if (rc < 0)
-        return dz_why(why, rc, "image", "%s", err.msg);
+        return dz_why(why, rc == DZ_ENOENT ? DZ_EINVAL : rc, "image", "%s", err.msg);
     return 0;
 }
 
@@ -155,29 +150,14 @@ int dz_engine_images(struct dz_engine *e, struct dz_engine_images_page *page,
     return 0;
 }
 
-struct names {
-    const char *sha256;
-    struct dz_buf *tags;
-};
-
-static int find_names(void *arg, const char *sha256, const char *tags, struct dz_err *err)
-{
-    const struct names *n = arg;
-    (void)err;
-    if (strcmp(sha256, n->sha256) == 0)
-        dz_buf_adds(n->tags, tags);
-    return 0;
-}
-
 int dz_engine_image(struct dz_engine *e, const char *name, struct dz_image *ret_image,
                     struct dz_buf *tags, struct dz_engine_why *why)
 {
     char sha256[DZ_SHA256_HEX];
     struct dz_err err;
     int rc = dz_image_find(e->images, name, sha256, &err);
-    struct names n = {sha256, tags};
     if (rc == 0)
-        rc = dz_image_each(e->images, find_names, &n, &err);
+        rc = dz_image_names(e->images, sha256, tags, &err);
     if (rc == 0)
         rc = dz_image_load(e->images, sha256, ret_image, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;

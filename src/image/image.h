@@ -124,6 +124,9 @@ typedef int dz_image_each_fn(void *arg, const char *sha256, const char *tags, st
 DZ_NODISCARD int dz_image_each(struct dz_image_store *s, dz_image_each_fn *fn, void *arg,
                                struct dz_err *err);
 
+/* The names of one image ("a:1 b:2"), added to text. */
+DZ_NODISCARD int dz_image_names(struct dz_image_store *s, const char *sha256, struct dz_buf *text,
+                                struct dz_err *err);
 /* Give an image a name, taking it from another. */
 DZ_NODISCARD int dz_image_tag(struct dz_image_store *s, const char *name, const char *sha256,
                               struct dz_err *err);
@@ -197,10 +200,16 @@ DZ_NODISCARD int dz_image_build(struct dz_image_store *s, const struct dz_image_
 DZ_NODISCARD int dz_image_log(const struct dz_image_store *s, const char *name, struct dz_buf *path,
                               struct dz_err *err);
 
-/* Take an image from a file, check it, prepare its modules; name may be NULL. */
+/* Write an image and its names to a descriptor, from where that stands. */
+DZ_NODISCARD int dz_image_export(struct dz_image_store *s, const char *sha256, int to,
+                                 struct dz_err *err);
+/* Take an image from a file, check it, prepare its modules. It is named `name`, or, when that is
+ * NULL, as the file says; names that other images have are left to those and listed in ret_left
+ * ("a:1 b:2"). */
 DZ_NODISCARD int dz_image_import(struct dz_image_store *s, int fd, const char *name,
                                  const struct dz_image_build *how,
-                                 char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
+                                 char ret_sha256[static DZ_SHA256_HEX], struct dz_buf *ret_left,
+                                 struct dz_err *err);
 
 /* --- from a sandbox -------------------------------------------------------------------- */
 

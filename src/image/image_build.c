@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 enum {
-    COPY_STEP = 1 << 20,
     FORMAT = 1, /* raised when the same inputs come to other bytes */
 };
 
@@ -93,20 +92,13 @@ static int open_build(struct dz_build *b, struct dz_err *err)
 
 /* --- what it begins with ---------------------------------------------------------------- */
 
-static int copy_fd(int from, int to, struct dz_err *err)
+/* The base may be an exported image: its names are no part of the disk. */
+static int copy_base(int base, int to, struct dz_err *err)
 {
-    uint8_t *step = dz_alloc(COPY_STEP);
-    ssize_t n = 1;
-    int rc = step ? 0 : dz_fail(err, DZ_ENOMEM, "copy an image: out of memory");
-    for (off_t at = 0; rc == 0 && n > 0; at += n) {
-        n = pread(from, step, COPY_STEP, at);
-        if (n < 0)
-            rc = dz_fail_sys(err, errno, "read the image that it starts from");
-        else if (n > 0)
-            rc = dz_fd_write(to, step, (size_t)n, err);
-    }
-    dz_free(step);
-    return rc;
+    if (lseek(base, 0, SEEK_SET) < 0)
+        return dz_fail_sys(err, errno, "read the image that it starts from");
+    int rc = dz_image_copy(base, to, err);
+    return rc < 0 ? rc : dz_image_cut_names(to, NULL, err);
 }
 
 /* The image or file named by `from`; *ret_fd stays -1 without one. */
@@ -320,7 +312,7 @@ static int make_image(struct dz_build *b, int base, char ret_sha256[static DZ_SH
     DZ_AUTO(dz_fd_close) int fd = dz_image_work_file(b->store, work, err);
     if (fd < 0)
         return fd;
-    int rc = base >= 0 ? copy_fd(base, fd, err) : dz_image_new_disk(fd, err);
+    int rc = base >= 0 ? copy_base(base, fd, err) : dz_image_new_disk(fd, err);
     if (rc == 0)
         rc = dz_build_assemble(b, fd, base < 0, err);
     if (rc == 0)
@@ -421,30 +413,5 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
     }
     dz_fd_close(&b.log);
     dz_recipe_release(&recipe);
-    return rc;
-}
-
-/* --- from a file
- * ------------------------------------------------------------------------------------ */
-
-int dz_image_import(struct dz_image_store *s, int from, const char *name,
-                    const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
-                    struct dz_err *err)
-{
-    char work[DZ_IMAGE_PATH], full[DZ_IMAGE_NAME_MAX + 1];
-    DZ_AUTO(dz_fd_close) int lock = -1;
-    int rc = name ? dz_image_full_name(name, full, err) : 0;
-    if (rc == 0)
-        rc = dz_image_lock(s, &lock, err);
-    if (rc < 0)
-        return rc;
-    DZ_AUTO(dz_fd_close) int fd = dz_image_work_file(s, work, err);
-    rc = fd < 0 ? fd : copy_fd(from, fd, err);
-    if (rc == 0)
-        rc = dz_image_deploy(s, fd, work, how, ret_sha256, err);
-    if (fd >= 0)
-        (void)unlinkat(s->dir, work, 0);
-    if (rc == 0 && name)
-        rc = dz_image_tag(s, full, ret_sha256, err);
     return rc;
 }

@@ -56,6 +56,15 @@ int dz_image_lock(const struct dz_image_store *s, int *ret_fd, struct dz_err *er
 int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
                        struct dz_err *err);
 
+/* Which image NAME:TAG is; DZ_ENOENT. */
+int dz_image_read_name(const struct dz_image_store *s, const char *full,
+                       char ret_sha256[static DZ_SHA256_HEX], struct dz_err *err);
+/* All of `from`, from where it stands, to the end of `to`. */
+int dz_image_copy(int from, int to, struct dz_err *err);
+/* Cut the names off an exported image in fd; ret_names gets them, a line each, and may be NULL. A
+ * file without them stays as it is. */
+int dz_image_cut_names(int fd, struct dz_buf *ret_names, struct dz_err *err);
+
 /* --- looking into an image, in a cell --------------------------------------------------- */
 
 /* What the image in fd says and holds: checked, programs listed (found anew when

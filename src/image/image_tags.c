@@ -65,8 +65,8 @@ static bool has(const struct names *l, char *name)
     return l->n > 0 && bsearch(&name, l->p, l->n, sizeof *l->p, by_bytes) != NULL;
 }
 
-static int read_tag(const struct dz_image_store *s, const char *full,
-                    char ret[static DZ_SHA256_HEX], struct dz_err *err)
+int dz_image_read_name(const struct dz_image_store *s, const char *full,
+                       char ret[static DZ_SHA256_HEX], struct dz_err *err)
 {
     char path[DZ_IMAGE_PATH];
     uint8_t digest[DZ_SHA256_BYTES];
@@ -133,9 +133,24 @@ static int find_only_tag(struct dz_image_store *s, const char *name,
         rc = dz_fail(err, DZ_EINVAL, "there are %d images %s, none of them %s:latest: say which",
                      count, name, name);
     else if (rc == 0)
-        rc = only ? read_tag(s, only, ret_sha256, err) : DZ_ENOENT;
+        rc = only ? dz_image_read_name(s, only, ret_sha256, err) : DZ_ENOENT;
     names_release(&tags);
     return rc;
+}
+
+static int not_found(const struct dz_image_store *s, const char *full, struct dz_err *err)
+{
+    struct names files = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
+    bool some = list(s, "files", &files, NULL) < 0 || files.n > 0;
+    names_release(&files);
+    if (some)
+        return dz_fail(err, DZ_ENOENT, "there is no image %s; doze image ls lists the images",
+                       full);
+    return dz_fail(
+        err, DZ_ENOENT,
+        "there is no image %s, the store is empty: build images (doze image build RECIPE, "
+        "or make images in doze's source) or import one (doze image import FILE)",
+        full);
 }
 
 int dz_image_find(struct dz_image_store *s, const char *name, char ret_sha256[static DZ_SHA256_HEX],
@@ -148,12 +163,10 @@ int dz_image_find(struct dz_image_store *s, const char *name, char ret_sha256[st
         return rc < 0 ? rc : 0;
     rc = dz_image_full_name(name, full, err);
     if (rc == 0)
-        rc = read_tag(s, full, ret_sha256, err);
+        rc = dz_image_read_name(s, full, ret_sha256, err);
     if (rc == DZ_ENOENT && !strchr(name, ':'))
         rc = find_only_tag(s, name, ret_sha256, err);
-    if (rc == DZ_ENOENT)
-        return dz_fail(err, rc, "there is no image %s: `doze image ls` lists those that are", full);
-    return rc;
+    return rc == DZ_ENOENT ? not_found(s, full, err) : rc;
 }
 
 int dz_image_load(struct dz_image_store *s, const char *sha256, struct dz_image *ret_image,
@@ -237,7 +250,7 @@ static int tags_of(const struct dz_image_store *s, const struct names *tags, con
 {
     char of[DZ_SHA256_HEX], path[DZ_IMAGE_PATH];
     for (size_t i = 0; i < tags->n; i++) {
-        if (read_tag(s, tags->p[i], of, NULL) < 0 || strcmp(of, sha256) != 0)
+        if (dz_image_read_name(s, tags->p[i], of, NULL) < 0 || strcmp(of, sha256) != 0)
             continue;
         if (text)
             dz_buf_addf(text, "%s%s", text->len ? " " : "", tags->p[i]);
@@ -265,6 +278,17 @@ int dz_image_each(struct dz_image_store *s, dz_image_each_fn *fn, void *arg, str
             rc = fn(arg, sha256, text.p, err);
     }
     names_release(&files);
+    names_release(&tags);
+    return rc;
+}
+
+int dz_image_names(struct dz_image_store *s, const char *sha256, struct dz_buf *text,
+                   struct dz_err *err)
+{
+    struct names tags = DZ_VEC_INIT(DZ_IMAGE_TAGS_MAX);
+    int rc = list(s, "tags", &tags, err);
+    if (rc == 0)
+        rc = tags_of(s, &tags, sha256, text, false, err);
     names_release(&tags);
     return rc;
 }

@@ -30,6 +30,27 @@ test_that 'a hash mismatch says what was expected and what came' '
     run 1 doze image build hash && has err "hash mismatch: expected SHA-256 $zero, got $(sha256sum a.tar | cut -c1-64)"
 '
 
+test_that 'an exported image carries its names; --tag gives another one; the bytes are the same' '
+    printf "[image]\nname = two\nfrom = base\n[file /f]\ntext = x\n" >two && run 0 doze image build -q two && printf "[image]\nname = two:1\nfrom = base\n[file /f]\ntext = x\n" >two.1 &&
+    run 0 doze image build -q two.1 && id=$(cat out) && run 0 doze image export two two.doze && tail -c 24 two.doze | grep -aq "doze image names" &&
+    run 0 doze disk cat two.doze /f && has out x && [ "$(sqlite3 two.doze "pragma integrity_check")" = ok ] &&
+    export DOZE_DATA=$PWD/other && run 0 doze image import two.doze && [ "$(cat out)" = "$id" ] && run 0 doze image ls && has out "two:1 two:latest" && run 0 doze image verify &&
+    run 0 doze image export two:1 again.doze && cmp two.doze again.doze && run 0 doze image rm "$id" && run 0 doze image import two.doze -t third && run 0 doze image ls && has out third:latest && lacks out two
+'
+test_that 'a name of another image stays with it; damaged names are refused; a pipe will do' '
+    DOZE_DATA=$PWD/third && run 0 doze image build -q --from-dir empty -t two && run 0 doze image import two.doze && has err "other images keep these names" && has err two:latest && lacks err two:1 &&
+    run 0 doze image inspect two:1 && has out /bin/ && run 0 doze image inspect two && lacks out /bin/ &&
+    { head -c -24 two.doze; printf "\377\377\377\377\377\377\377\377doze image names"; } >bad && run 1 doze image import bad && has err "names at its end are damaged" &&
+    cat two.doze | DOZE_DATA=$PWD/fourth doze image import -q /dev/stdin >out && DOZE_DATA=$PWD/fourth run 0 doze image ls && has out two:latest
+'
+test_that 'an image built from an exported file is the one built from the image' '
+    run 0 doze image build -q --from two.doze -t a two && cp out a && run 0 doze image build -q --fresh --from two -t b two && cmp out a
+'
+test_that 'an empty store says how images come' '
+    export DOZE_DATA=$PWD/none && run 125 doze run -I base -- true && has err "doze image build" && has err "make images" && run 0 doze image ls && has err "doze image build" && has err "make images" &&
+    run 0 doze image ls -q && empty err && run 0 doze image ls --json && has out "\"images\":[]"
+'
+
 # A sandbox whose shell sleeps: it was ready, and waits for a line.
 warm() { # FILE
     rm -f in-pipe && mkfifo in-pipe && { doze run -i --keep --image base --file "$1" -- sh -c 'echo ready; while read x; do echo "got $x"; done; echo end' <in-pipe >warm.out 2>&1 & } && pid=$! &&
