@@ -1,16 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze completion bash`: a script made from the table. Two of its functions
- * hold the table (which words may follow the words typed so far, and which
- * options a command has); the third walks the words of the line and asks them.
- * Where they have no answer, bash completes file names.
+ * `doze completion SHELL`: a script made from the table of commands, for bash, zsh and fish. Two
+ * of its functions hold the table (which words may follow the words typed so far, and which
+ * options a command has); the third walks the words of the line and asks them. Where they have no
+ * answer, the shell completes file names. zsh and fish also show what each word does.
  */
+#include "base/attr.h"
 #include "base/str.h"
 #include "cli/cli_commands.h"
 
 #include <string.h>
 
-static const char script_tail[] =
+/* What differs between the shells' languages. */
+struct shell {
+    const char *name;
+    const char *head;                        /* of the script */
+    const char *words_begin, *options_begin; /* of the two functions */
+    const char *end;                         /* of each */
+    const char *row_begin, *row_also;        /* a name that is asked for; one that begins so */
+    const char *row_any;                     /* the end of a pattern: words may follow */
+    const char *row_mid, *row_end;           /* before and behind the words of a row */
+    const char *between;                     /* a word and its description; NULL: no description */
+    const char *quote;                       /* an apostrophe in a description */
+    const char *tail;                        /* the third function */
+};
+
+static const char bash_tail[] =
     "_doze() {\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} name='' command='' i word\n"
     "    COMPREPLY=()\n"
@@ -32,6 +47,125 @@ static const char script_tail[] =
     "} 2>/dev/null\n"
     "complete -o default -F _doze doze\n";
 
+/* The file may be sourced, or be found in fpath as the function's own. */
+static const char zsh_tail[] =
+    "_doze() {\n"
+    "    local name='' command='' word\n"
+    "    local -a plain valued\n"
+    "    integer i\n"
+    "    for ((i = 2; i < CURRENT; i++)); do\n"
+    "        word=$words[i]\n"
+    "        [[ $word == -* ]] && continue\n"
+    "        (( ${${(@f)\"$(_doze_words \"$name\")\"}[(I)$word:*]} )) || { [[ -n $command ]] || command='?'; break }\n"
+    "        name=${name:+$name }$word\n"
+    "        command=$name\n"
+    "        [[ $name == help ]] && name=''\n"
+    "    done\n"
+    "    if [[ $words[CURRENT] == -* ]]; then\n"
+    "        plain=(${(f)\"$(_doze_options \"$command\")\"})\n"
+    "        valued=(${(M)plain:#*=:*})\n"
+    "        plain=(${plain:#*=:*})\n"
+    "        (( $#plain )) && _describe -o option plain\n"
+    "        (( $#valued )) && _describe -o option valued -S ''\n"
+    "    else\n"
+    "        plain=(${(f)\"$(_doze_words \"$name\")\"})\n"
+    "        if (( $#plain )); then _describe command plain; else _files; fi\n"
+    "    fi\n"
+    "}\n"
+    "if [[ $funcstack[1] == _doze ]]; then _doze \"$@\"; else compdef _doze doze; fi\n";
+
+static const char fish_tail[] =
+    "function _doze\n"
+    "    set -l name ''\n"
+    "    set -l command ''\n"
+    "    for word in (commandline -opc)[2..-1]\n"
+    "        string match -q -- '-*' $word; and continue\n"
+    "        if not contains -- $word (_doze_words \"$name\" | string split -f 1 \\t)\n"
+    "            test -n \"$command\"; or set command '?'\n"
+    "            break\n"
+    "        end\n"
+    "        set name (string trim \"$name $word\")\n"
+    "        set command $name\n"
+    "        test \"$name\" = help; and set name ''\n"
+    "    end\n"
+    "    if string match -q -- '-*' (commandline -ct)\n"
+    "        _doze_options \"$command\"\n"
+    "    else\n"
+    "        _doze_words \"$name\"\n"
+    "    end\n"
+    "end\n"
+    "function _doze_wants_file\n"
+    "    test -z (_doze | string collect)\n"
+    "end\n"
+    "complete -c doze -f -a '(_doze)'\n"
+    "complete -c doze -n _doze_wants_file -F\n";
+
+static const struct shell shells[] = {
+    {
+        .name = "bash",
+        .head = "# bash completion for doze, made by: doze completion bash\n",
+        .words_begin = "_doze_words() {\n    case $1 in\n",
+        .options_begin = "_doze_options() {\n    case $1 in\n",
+        .end = "    esac\n}\n",
+        .row_begin = "    '",
+        .row_also = " | '",
+        .row_any = " '*",
+        .row_mid = ") echo '",
+        .row_end = "' ;;\n",
+        .tail = bash_tail,
+    },
+    {
+        .name = "zsh",
+        .head = "#compdef doze\n# zsh completion for doze, made by: doze completion zsh\n",
+        .words_begin = "_doze_words() {\n    case $1 in\n",
+        .options_begin = "_doze_options() {\n    case $1 in\n",
+        .end = "    esac\n}\n",
+        .row_begin = "    '",
+        .row_also = " | '",
+        .row_any = " '*",
+        .row_mid = ") print -rl --",
+        .row_end = " ;;\n",
+        .between = ":",
+        .quote = "'\\''",
+        .tail = zsh_tail,
+    },
+    {
+        .name = "fish",
+        .head = "# fish completion for doze, made by: doze completion fish\n",
+        .words_begin = "function _doze_words\n    switch $argv[1]\n",
+        .options_begin = "function _doze_options\n    switch $argv[1]\n",
+        .end = "    end\nend\n",
+        .row_begin = "    case '",
+        .row_also = " '",
+        .row_any = " *'",
+        .row_mid = "\n        printf '%s\\t%s\\n'",
+        .row_end = "\n",
+        .between = "' '",
+        .quote = "\\'",
+        .tail = fish_tail,
+    },
+};
+
+/* --- rows of the two functions --------------------------------------------------------------- */
+
+/* One word of the answer, with what it means. */
+static void print_word(FILE *out, const struct shell *sh, bool first, struct dz_str word,
+                       const char *suffix, const char *help)
+{
+    if (!sh->between) {
+        fprintf(out, "%s%.*s%s", first ? "" : " ", DZ_STR_ARG(word), suffix);
+        return;
+    }
+    fprintf(out, " '%.*s%s%s", DZ_STR_ARG(word), suffix, sh->between);
+    for (const char *p = help ? help : ""; *p; p++) {
+        if (*p == '\'')
+            fputs(sh->quote, out);
+        else
+            fputc(*p, out);
+    }
+    fputc('\'', out);
+}
+
 static size_t first_word(const char *name)
 {
     return strcspn(name, " ");
@@ -47,11 +181,21 @@ static bool seen_before(const struct dz_cli_command *const *row, size_t n)
     return false;
 }
 
-/* The words that may follow the first `n` bytes of row's name. */
-static void print_next(FILE *out, const struct dz_cli_command *const *row, size_t n)
+/* What the command of this name does; NULL: the name is only the first words of others. */
+static const char *summary_of(struct dz_str name)
 {
-    fprintf(out, "    '%.*s') echo '", (int)n, (*row)->name);
-    const char *space = "";
+    for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++)
+        if (dz_str_eqz(name, (*c)->name))
+            return (*c)->summary;
+    return NULL;
+}
+
+/* The words that may follow the first `n` bytes of row's name. */
+static void print_next(FILE *out, const struct shell *sh, const struct dz_cli_command *const *row,
+                       size_t n)
+{
+    bool first = true;
+    fprintf(out, "%s%.*s'%s", sh->row_begin, (int)n, (*row)->name, sh->row_mid);
     for (const struct dz_cli_command *const *c = row; *c; c++) {
         const char *rest = (*c)->name + n;
         if (n > 0 && (strncmp((*c)->name, (*row)->name, n) != 0 || *rest++ != ' '))
@@ -59,50 +203,85 @@ static void print_next(FILE *out, const struct dz_cli_command *const *row, size_
         size_t word = first_word(rest);
         if (seen_before(c, (size_t)(rest - (*c)->name) + word))
             continue;
-        fprintf(out, "%s%.*s", space, (int)word, rest);
-        space = " ";
+        print_word(out, sh, first, dz_str_n(rest, word), "",
+                   summary_of(dz_str_n((*c)->name, (size_t)(rest - (*c)->name) + word)));
+        first = false;
     }
-    fputs("' ;;\n", out);
+    fputs(sh->row_end, out);
 }
 
-static void print_words(FILE *out)
+static void print_operands(FILE *out, const struct shell *sh, const struct dz_cli_command *c)
 {
-    fputs("_doze_words() {\n    case $1 in\n", out);
-    print_next(out, dz_cli_commands, 0);
+    struct dz_str rest = dz_str(c->words), word;
+    bool first = true;
+    fprintf(out, "%s%s'%s", sh->row_begin, c->name, sh->row_mid);
+    while (dz_str_split(&rest, ' ', &word)) {
+        print_word(out, sh, first, word, "", NULL);
+        first = false;
+    }
+    fputs(sh->row_end, out);
+}
+
+static void print_words(FILE *out, const struct shell *sh)
+{
+    fputs(sh->words_begin, out);
+    print_next(out, sh, dz_cli_commands, 0);
     for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {
         const char *name = (*c)->name;
         for (const char *p = strchr(name, ' '); p; p = strchr(p + 1, ' '))
             if (!seen_before(c, (size_t)(p - name)))
-                print_next(out, c, (size_t)(p - name));
+                print_next(out, sh, c, (size_t)(p - name));
         if ((*c)->words)
-            fprintf(out, "    '%s') echo '%s' ;;\n", name, (*c)->words);
+            print_operands(out, sh, *c);
     }
-    fputs("    esac\n}\n", out);
+    fputs(sh->end, out);
 }
 
-static void print_options(FILE *out)
+static void print_options(FILE *out, const struct shell *sh)
 {
-    fputs("_doze_options() {\n    case $1 in\n    '') echo '--help --json --quiet --version' ;;\n",
-          out);
-    for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {
-        fprintf(out, "    '%s' | '%s '*) echo '", (*c)->name, (*c)->name);
-        for (const struct dz_cli_option *o = (*c)->options; o && o->name; o++)
-            fprintf(out, "--%s%s ", o->name, o->arg ? "=" : "");
-        fputs("--help' ;;\n", out);
+    static const struct dz_cli_option top[] = {
+        {"help", 'h', NULL, "print this"},
+        DZ_CLI_OPTION_JSON,
+        DZ_CLI_OPTION_QUIET,
+        {"version", 'V', NULL, "print the version"},
+    };
+    fprintf(out, "%s%s'%s", sh->options_begin, sh->row_begin, sh->row_mid);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(top); i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "--%s", top[i].name);
+        print_word(out, sh, i == 0, dz_str(name), "", top[i].help);
     }
-    fputs("    esac\n}\n", out);
+    fputs(sh->row_end, out);
+    for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++) {
+        bool first = true;
+        fprintf(out, "%s%s'%s%s%s%s", sh->row_begin, (*c)->name, sh->row_also, (*c)->name,
+                sh->row_any, sh->row_mid);
+        for (const struct dz_cli_option *o = (*c)->options; o && o->name; o++) {
+            char name[64];
+            (void)snprintf(name, sizeof name, "--%s", o->name);
+            print_word(out, sh, first, dz_str(name), o->arg ? "=" : "", o->help);
+            first = false;
+        }
+        print_word(out, sh, first, DZ_STR("--help"), "", "print this");
+        fputs(sh->row_end, out);
+    }
+    fputs(sh->end, out);
 }
 
 static int run(struct dz_cli *c, struct dz_err *err)
 {
     char quoted[DZ_STR_QUOTED];
-    if (strcmp(c->argv[0], "bash") != 0)
-        return dz_cli_usage(c, err, "no completion for %s; only bash has one",
+    const struct shell *sh = NULL;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(shells); i++)
+        if (strcmp(c->argv[0], shells[i].name) == 0)
+            sh = &shells[i];
+    if (!sh)
+        return dz_cli_usage(c, err, "no completion for %s; SHELL is bash, zsh or fish",
                             dz_str_quote(dz_str(c->argv[0]), quoted));
-    fputs("# bash completion for doze, made by: doze completion bash\n", c->out);
-    print_words(c->out);
-    print_options(c->out);
-    fputs(script_tail, c->out);
+    fputs(sh->head, c->out);
+    print_words(c->out, sh);
+    print_options(c->out, sh);
+    fputs(sh->tail, c->out);
     return DZ_EXIT_OK;
 }
 
@@ -113,10 +292,17 @@ const struct dz_cli_command dz_cmd_completion = {
     .args = "SHELL",
     .min_args = 1,
     .max_args = 1,
-    .words = "bash",
-    .help = "SHELL is bash. For this shell only, and for every new one:\n"
+    .words = "bash zsh fish",
+    .help = "SHELL is bash, zsh or fish. For this shell only:\n"
             "\n"
             "  source <(doze completion bash)\n"
-            "  doze completion bash >/etc/bash_completion.d/doze\n",
+            "  source <(doze completion zsh)        # after compinit\n"
+            "  doze completion fish | source\n"
+            "\n"
+            "For every new one:\n"
+            "\n"
+            "  doze completion bash >/etc/bash_completion.d/doze\n"
+            "  doze completion zsh >/usr/local/share/zsh/site-functions/_doze\n"
+            "  doze completion fish >~/.config/fish/completions/doze.fish\n",
     .run = run,
 };

@@ -9,7 +9,8 @@ test_that 'install puts program, pages, completion, unit and settings in place; 
     zcat dest/usr/local/share/man/man1/doze-daemon.1.gz | grep -q "keep sandboxes" &&
     zcat dest/usr/local/share/man/man5/doze.ini.5.gz | grep -q suspend_after &&
     has dest/usr/local/lib/systemd/system/doze.service "ExecStart=/usr/local/bin/doze daemon" &&
-    [ -s dest/usr/local/share/bash-completion/completions/doze ] &&
+    [ -s dest/usr/local/share/bash-completion/completions/doze ] && [ -s dest/usr/local/share/zsh/site-functions/_doze ] &&
+    [ -s dest/usr/local/share/fish/vendor_completions.d/doze.fish ] &&
     echo "# mine" >>dest/etc/doze/doze.ini && run 0 "$LIB_ROOT/scripts/install" "$DOZE" "$PWD/dest" /usr/local &&
     has dest/etc/doze/doze.ini "# mine"
 '
