@@ -286,15 +286,18 @@ static int import(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     char sha256[DZ_SHA256_HEX];
     struct building b = {.c = c};
-    const struct dz_image_build how = {
-        .status = on_status, .step = on_step, .stop = on_stop, .arg = &b};
+    const struct dz_image_build how = {.name = dz_cli_value(c, "tag"),
+                                       .status = on_status,
+                                       .step = on_step,
+                                       .stop = on_stop,
+                                       .arg = &b};
     DZ_AUTO(dz_buf_release) struct dz_buf left = DZ_BUF_INIT(DZ_LINE_MAX);
     DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, c->argv[0], O_RDONLY, 0, err);
     int rc = fd < 0 ? fd : dz_cli_image_store(&s, err);
     if (rc < 0)
         return rc;
     dz_cli_catch_interrupts();
-    rc = dz_image_import(s, fd, dz_cli_value(c, "tag"), &how, sha256, &left, err);
+    rc = dz_image_import(s, fd, &how, sha256, &left, err);
     end_step(&b);
     if (rc == 0 && left.len > 0)
         dz_cli_warn(c,

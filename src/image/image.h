@@ -203,11 +203,10 @@ DZ_NODISCARD int dz_image_log(const struct dz_image_store *s, const char *name, 
 /* Write an image and its names to a descriptor, from where that stands. */
 DZ_NODISCARD int dz_image_export(struct dz_image_store *s, const char *sha256, int to,
                                  struct dz_err *err);
-/* Take an image from a file, check it, prepare its modules. It is named `name`, or, when that is
+/* Take an image from a file, check it, prepare its modules. It is named how->name, or, when that is
  * NULL, as the file says; names that other images have are left to those and listed in ret_left
  * ("a:1 b:2"). */
-DZ_NODISCARD int dz_image_import(struct dz_image_store *s, int fd, const char *name,
-                                 const struct dz_image_build *how,
+DZ_NODISCARD int dz_image_import(struct dz_image_store *s, int fd, const struct dz_image_build *how,
                                  char ret_sha256[static DZ_SHA256_HEX], struct dz_buf *ret_left,
                                  struct dz_err *err);
 

@@ -113,14 +113,14 @@ static int give_names(struct dz_image_store *s, struct dz_str names, const char 
     return rc;
 }
 
-int dz_image_import(struct dz_image_store *s, int from, const char *name,
-                    const struct dz_image_build *how, char ret_sha256[static DZ_SHA256_HEX],
-                    struct dz_buf *ret_left, struct dz_err *err)
+int dz_image_import(struct dz_image_store *s, int from, const struct dz_image_build *how,
+                    char ret_sha256[static DZ_SHA256_HEX], struct dz_buf *ret_left,
+                    struct dz_err *err)
 {
     char work[DZ_IMAGE_PATH], full[DZ_IMAGE_NAME_MAX + 1];
     DZ_AUTO(dz_buf_release) struct dz_buf names = DZ_BUF_INIT(NAMES_MAX);
     DZ_AUTO(dz_fd_close) int lock = -1;
-    int rc = name ? dz_image_full_name(name, full, err) : 0;
+    int rc = how->name ? dz_image_full_name(how->name, full, err) : 0;
     if (rc == 0)
         rc = dz_image_lock(s, &lock, err);
     if (rc < 0)
@@ -135,6 +135,6 @@ int dz_image_import(struct dz_image_store *s, int from, const char *name,
         (void)unlinkat(s->dir, work, 0);
     if (rc < 0)
         return rc;
-    return name ? dz_image_tag(s, full, ret_sha256, err)
-                : give_names(s, dz_str_n(names.p, names.len), ret_sha256, ret_left, err);
+    return how->name ? dz_image_tag(s, full, ret_sha256, err)
+                     : give_names(s, dz_str_n(names.p, names.len), ret_sha256, ret_left, err);
 }
