@@ -5,6 +5,8 @@
 #include "api/api_int.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "base/num.h"
 
@@ -265,8 +267,30 @@ int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_engin
     return other ? unknown_parameter(other, why) : 0;
 }
 
-int dz_api_page(struct dz_http_req *r, const char *const *more, struct dz_api_page *ret_page,
-                struct dz_engine_why *why)
+/* A cursor is what the page before gave, never something that was put together. */
+static int check_cursor(const char *text, enum dz_api_cursor kind, struct dz_engine_why *why)
+{
+    static const char *const prefixes[] = {[DZ_API_CURSOR_SANDBOX] = "sbx",
+                                           [DZ_API_CURSOR_SNAPSHOT] = "snap",
+                                           [DZ_API_CURSOR_FORK] = "frk",
+                                           [DZ_API_CURSOR_TOKEN] = "tok"};
+    char quoted[DZ_STR_QUOTED];
+    uint8_t digest[DZ_SHA256_BYTES];
+    uint64_t n;
+    bool good = kind == DZ_API_CURSOR_NUMBER ? dz_num_u64(dz_str(text), 0, INT64_MAX, &n, NULL) == 0
+                : kind == DZ_API_CURSOR_IMAGE ? dz_sha256_parse(dz_str(text), digest, NULL) == 0
+                : kind == DZ_API_CURSOR_TENANT
+                    ? strncmp(text, DZ_API_TENANT_CURSOR, sizeof DZ_API_TENANT_CURSOR - 1) == 0
+                    : dz_id_parse(dz_str(text), prefixes[kind], NULL, NULL) == 0;
+    if (good)
+        return 0;
+    (void)snprintf(why->field, sizeof why->field, "cursor");
+    return dz_fail(&why->err, DZ_EINVAL, "cursor: %s is not the next_cursor of a page of this list",
+                   dz_str_quote(dz_str(text), quoted));
+}
+
+int dz_api_page(struct dz_http_req *r, enum dz_api_cursor kind, const char *const *more,
+                struct dz_api_page *ret_page, struct dz_engine_why *why)
 {
     const char *names[16] = {"limit", "cursor"}, *limit = dz_http_query(r, "limit");
     uint64_t n = DZ_API_LIMIT;
@@ -282,7 +306,7 @@ int dz_api_page(struct dz_http_req *r, const char *const *more, struct dz_api_pa
         return rc;
     }
     *ret_page = (struct dz_api_page){(size_t)n, dz_http_query(r, "cursor")};
-    return 0;
+    return ret_page->cursor ? check_cursor(ret_page->cursor, kind, why) : 0;
 }
 
 /* --- the server ------------------------------------------------------------------------------ */

@@ -78,7 +78,7 @@ void dz_api_snapshots(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
-    int rc = dz_api_page(r, NULL, &page, &why);
+    int rc = dz_api_page(r, DZ_API_CURSOR_SNAPSHOT, NULL, &page, &why);
     if (rc == 0)
         rc = dz_engine_snapshots(a->engine, dz_api_caller(r, a), page.cursor, page.limit, &rows,
                                  &why);
@@ -220,7 +220,7 @@ void dz_api_forks(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
-    int rc = dz_api_page(r, NULL, &page, &why);
+    int rc = dz_api_page(r, DZ_API_CURSOR_FORK, NULL, &page, &why);
     if (rc == 0)
         rc = dz_engine_forks(a->engine, dz_api_caller(r, a), page.cursor, page.limit, &rows, &why);
     if (rc < 0) {

@@ -180,7 +180,7 @@ static void events(struct dz_api *a, struct dz_http_req *r, const char *id)
     struct dz_engine_why why = {0};
     struct dz_api_page page;
     int64_t after = 0;
-    int rc = dz_api_page(r, names, &page, &why);
+    int rc = dz_api_page(r, DZ_API_CURSOR_NUMBER, names, &page, &why);
     if (rc == 0)
         rc = read_after(r, page.cursor, &after, &why);
     if (rc < 0)

@@ -150,7 +150,7 @@ void dz_api_execs(struct dz_http_req *r, void *api)
         dz_api_exec_talk(a, r, NULL, 0);
         return;
     }
-    int rc = dz_api_page(r, NULL, &page, &why);
+    int rc = dz_api_page(r, DZ_API_CURSOR_NUMBER, NULL, &page, &why);
     if (rc == 0 && page.cursor)
         rc = dz_num_u64(dz_str(page.cursor), 0, INT64_MAX, &op.offset, &why.err);
     if (rc < 0) {

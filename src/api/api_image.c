@@ -54,7 +54,7 @@ void dz_api_images(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
-    if (dz_api_page(r, NULL, &page, &why) < 0) {
+    if (dz_api_page(r, DZ_API_CURSOR_IMAGE, NULL, &page, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }

@@ -103,13 +103,24 @@ void dz_api_send(struct dz_http_req *r, int status, struct dz_api_out *o); /* en
 void dz_api_list_begin(struct dz_api_out *o, const char *name);
 void dz_api_list_send(struct dz_http_req *r, struct dz_api_out *o, const char *next);
 
+/* What the cursors of a list are. */
+enum dz_api_cursor {
+    DZ_API_CURSOR_NUMBER,
+    DZ_API_CURSOR_SANDBOX, /* ids, by their kind */
+    DZ_API_CURSOR_SNAPSHOT,
+    DZ_API_CURSOR_FORK,
+    DZ_API_CURSOR_TOKEN,
+    DZ_API_CURSOR_IMAGE,  /* a hash */
+    DZ_API_CURSOR_TENANT, /* a name behind DZ_API_TENANT_CURSOR, so that no other word is one */
+};
+#define DZ_API_TENANT_CURSOR "tenant:"
 /* limit= and cursor= of a list, and no parameter but those and `more` (ends with NULL). */
 struct dz_api_page {
     size_t limit;
     const char *cursor;
 };
-int dz_api_page(struct dz_http_req *r, const char *const *more, struct dz_api_page *ret_page,
-                struct dz_engine_why *why);
+int dz_api_page(struct dz_http_req *r, enum dz_api_cursor kind, const char *const *more,
+                struct dz_api_page *ret_page, struct dz_engine_why *why);
 /* The body by a table; false: refused, and answered. */
 bool dz_api_body(struct dz_http_req *r, const struct dz_api_field *fields, void *ret);
 /* DZ_EINVAL names a parameter of the query that is not in the list. */

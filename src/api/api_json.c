@@ -36,7 +36,6 @@ DZ_COLD DZ_PRINTF(4, 5) static int refuse(struct reading *r, int code, const cha
     va_end(args);
     (void)snprintf(field, sizeof field, "%.31s%.31s", r->path, name);
     (void)snprintf(r->why->field, sizeof r->why->field, "%.63s", field);
-    r->why->reason = code == DZ_EUNSUPPORTED ? "unsupported" : NULL;
     return dz_fail(&r->why->err, code, "%s: %s", field, text);
 }
 
@@ -74,9 +73,9 @@ static int read_size(struct reading *r, const char *name, const json_t *v, uint6
 static int read_duration(struct reading *r, const char *name, const json_t *v, int64_t *to)
 {
     struct dz_err err;
-    if (json_is_integer(v) && json_integer_value(v) >= 0 &&
-        json_integer_value(v) <= DURATION_MAX_MS / 1000)
-        *to = json_integer_value(v) * 1000;
+    double seconds = json_is_number(v) ? json_number_value(v) : -1;
+    if (seconds >= 0 && seconds <= (double)(DURATION_MAX_MS / 1000)) /* up: 0 stays "none" */
+        *to = (int64_t)(seconds * 1000) + ((double)(int64_t)(seconds * 1000) < seconds * 1000);
     else if (!json_is_string(v) ||
              dz_duration_parse(dz_str(json_string_value(v)), 0, DURATION_MAX_MS, to, &err) < 0)
         return refuse(r, DZ_EINVAL, name, "it must be seconds, or a duration such as \"15m\"");
@@ -175,7 +174,8 @@ static int read_field(struct reading *r, const struct dz_api_field *f, const jso
     case DZ_API_LATER:
         break;
     }
-    return refuse(r, DZ_EUNSUPPORTED, f->name, "it is not available yet");
+    r->why->reason = "unsupported";
+    return refuse(r, DZ_EINVAL, f->name, "it is not available yet");
 }
 
 /* --- objects ------------------------------------------------------------------------------- */

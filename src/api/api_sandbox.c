@@ -260,7 +260,7 @@ void dz_api_list(struct dz_http_req *r, void *api)
     struct dz_api_page page;
     struct dz_api_out o;
     bool more = false;
-    int rc = dz_api_page(r, names, &page, &why);
+    int rc = dz_api_page(r, DZ_API_CURSOR_SANDBOX, names, &page, &why);
     if (rc == 0) {
         const struct dz_engine_filter f = {
             .state = dz_http_query(r, "state"),

@@ -5,6 +5,8 @@
 #include "api/api_int.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 static void put_quotas(struct dz_json *j, const char *key, const struct dz_quotas *q)
 {
@@ -75,9 +77,11 @@ void dz_api_tenants(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
-    int rc = dz_api_page(r, NULL, &page, &why);
+    int rc = dz_api_page(r, DZ_API_CURSOR_TENANT, NULL, &page, &why);
     if (rc == 0)
-        rc = dz_engine_tenants(a->engine, who, page.cursor, page.limit, &rows, &why);
+        rc = dz_engine_tenants(a->engine, who,
+                               page.cursor ? page.cursor + strlen(DZ_API_TENANT_CURSOR) : NULL,
+                               page.limit, &rows, &why);
     if (rc < 0) {
         dz_api_refuse(r, &why);
         return;
@@ -97,7 +101,10 @@ void dz_api_tenants(struct dz_http_req *r, void *api)
         dz_api_refuse(r, &why);
         return;
     }
-    dz_api_list_send(r, &o, rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
+    char next[DZ_ENGINE_VALUE_MAX + 16];
+    if (rows.n > 0)
+        (void)snprintf(next, sizeof next, DZ_API_TENANT_CURSOR "%s", rows.p[rows.n - 1].id);
+    dz_api_list_send(r, &o, rows.n == page.limit ? next : NULL);
 }
 
 void dz_api_tenant(struct dz_http_req *r, void *api)

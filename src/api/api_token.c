@@ -57,7 +57,7 @@ void dz_api_tokens(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct dz_api_page page;
     struct dz_api_out o;
-    int rc = dz_api_page(r, names, &page, &why);
+    int rc = dz_api_page(r, DZ_API_CURSOR_TOKEN, names, &page, &why);
     if (rc == 0) {
         const struct dz_registry_record_filter f = {
             .tenant = dz_http_query(r, "tenant"), .after = page.cursor, .limit = page.limit};

@@ -110,7 +110,7 @@ enum dz_cell_event_type {
     /* of a cell with many commands */
     DZ_CELL_READY,       /* the file is open, nothing runs. count: enum dz_cell_found; wake_at */
     DZ_CELL_LIVE,        /* a command that slept in the machine: exec, text: its id, count: bytes it
-                            has printed ever; detached. The image's own has the id "main" */
+                            has printed ever, pid; detached. The image's own has the id "main" */
     DZ_CELL_UP,          /* the machine runs */
     DZ_CELL_STARTED,     /* exec, pid */
     DZ_CELL_EXEC_FAILED, /* exec could not be started: code and text. The last of it */
@@ -131,6 +131,13 @@ enum dz_cell_found {
     DZ_CELL_FOUND_LOST = 2, /* it ran and was not put to sleep */
 };
 
+/* What a command that could not be started said wrongly, besides its program. */
+enum dz_exec_wrong {
+    DZ_EXEC_WRONG_NOTHING,
+    DZ_EXEC_WRONG_USER, /* no such user */
+    DZ_EXEC_WRONG_CWD,  /* no such directory to start in */
+};
+
 struct dz_cell_event {
     enum dz_cell_event_type type;
     uint32_t exec; /* the command, of a cell with many; 0: none */
@@ -148,10 +155,11 @@ struct dz_cell_event {
     size_t size;
     int exit_code; /* 0 to 255; -1: signal */
     int signal;
-    bool busy;        /* SUSPENDED, with many commands: something could run */
-    bool timed_out;   /* EXITED: it was killed when its time was over */
-    int code;         /* DZ_E* of FAILED */
-    const char *text; /* "" when there is nothing to say; valid until the next receive */
+    bool busy;                /* SUSPENDED, with many commands: something could run */
+    bool timed_out;           /* EXITED: it was killed when its time was over */
+    int code;                 /* DZ_E* of FAILED */
+    enum dz_exec_wrong wrong; /* of EXEC_FAILED */
+    const char *text;         /* "" when there is nothing to say; valid until the next receive */
 };
 
 /* Fork a cell and hand it everything. The descriptors stay the caller's. */

@@ -108,6 +108,7 @@ struct wanted {
     const char *id, *program, *cwd, *user;
     const char **argv, **env;
     const void *own;
+    enum dz_exec_wrong wrong; /* why it was not started */
 };
 
 static int decode(const struct dz_buf *bytes, struct wanted *w, struct dz_err *err)
@@ -170,7 +171,7 @@ static int may_start(struct dz_execs *x, const char *id, struct dz_err *err)
     return 0;
 }
 
-static int launch(struct dz_execs *x, struct dz_exec *e, const struct wanted *w, struct dz_err *err)
+static int launch(struct dz_execs *x, struct dz_exec *e, struct wanted *w, struct dz_err *err)
 {
     struct dz_cell_program p = {.number = x->next_number,
                                 .program = w->program,
@@ -200,6 +201,7 @@ static int launch(struct dz_execs *x, struct dz_exec *e, const struct wanted *w,
     int rc = may_start(x, w->id, err);
     if (rc == 0)
         rc = dz_cell_machine_spawn(x->machine, &p, err);
+    w->wrong = p.wrong;
     if (rc < 0)
         return rc;
     e->number = x->next_number++;
@@ -235,7 +237,7 @@ static void open_window(const struct dz_execs *x, const struct dz_exec *e)
 }
 
 /* Whoever asked for one that nobody listens to may go away: it is in the file first. */
-static int start(struct dz_execs *x, struct dz_exec *e, const struct wanted *w, struct dz_err *err)
+static int start(struct dz_execs *x, struct dz_exec *e, struct wanted *w, struct dz_err *err)
 {
     assert(e);
     int rc = launch(x, e, w, err);
@@ -250,6 +252,16 @@ static int start(struct dz_execs *x, struct dz_exec *e, const struct wanted *w, 
     tell(x, e, DZ_FRAME_STARTED, (uint64_t)(uint32_t)pid, (struct dz_str){0});
     open_window(x, e);
     return 0;
+}
+
+static void tell_failed(const struct dz_execs *x, uint32_t handle, int code,
+                        enum dz_exec_wrong wrong, const char *text)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_EXEC_FAILED,
+                               .stream = handle << 2 | wrong,
+                               .value = (uint64_t)-code,
+                               .size = (uint32_t)strlen(text)};
+    (void)dz_out_add(x->out, &f, text, true);
 }
 
 static void exec_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t *payload)
@@ -269,10 +281,8 @@ static void exec_frame(struct dz_execs *x, const struct dz_frame *f, const uint8
         rc = dz_fail(&err, DZ_ENOMEM, "run a command: out of memory");
     if (rc == 0)
         rc = start(x, e, &w, &err);
-    if (rc < 0) {
-        const struct dz_exec of = {.handle = handle};
-        tell(x, &of, DZ_FRAME_EXEC_FAILED, (uint64_t)-rc, dz_str(err.msg));
-    }
+    if (rc < 0)
+        tell_failed(x, handle, rc, w.wrong, err.msg);
     if (rc < 0 && e)
         dz_execs_remove(x, e);
     wanted_release(&w);
@@ -553,13 +563,14 @@ static int adopt_first(struct dz_execs *x, struct dz_err *err)
     return e->spec.err ? dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory") : 0;
 }
 
-static void announce(const struct dz_exec *e, struct dz_buf *live)
+static void announce(const struct dz_execs *x, const struct dz_exec *e, struct dz_buf *live)
 {
     size_t size = strlen(e->id) + 1;
     const struct dz_frame_live l = {.total = e->total,
                                     .exec = input_stream(e),
                                     .window = e->in ? (uint32_t)(DZ_CELL_WINDOW - e->in->len) : 0,
-                                    .id_size = (uint32_t)size};
+                                    .id_size = (uint32_t)size,
+                                    .pid = leader_of(x, e->job)};
     dz_buf_add(live, &l, sizeof l);
     dz_buf_add(live, e->id, size);
 }
@@ -590,7 +601,7 @@ int dz_execs_woken(struct dz_execs *x, const char *const *sleepers, struct dz_bu
             e->handle = 0;
             continue;
         }
-        announce(e, live);
+        announce(x, e, live);
         count++;
     }
     *ret_count = count;

@@ -486,6 +486,7 @@ int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *
     e->type = DZ_CELL_LIVE;
     e->exec = l.exec >> 2;
     e->count = l.total;
+    e->pid = l.pid & INT32_MAX;
     e->text = id;
     return 1;
 }
@@ -523,6 +524,7 @@ static int about_exec(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         return 1;
     case DZ_FRAME_EXEC_FAILED:
         e->type = DZ_CELL_EXEC_FAILED;
+        e->wrong = e->stream <= DZ_EXEC_WRONG_CWD ? (enum dz_exec_wrong)e->stream : 0;
         e->code = f->value > 0 && f->value < DZ_CELL_CODE_MAX ? -(int)f->value : DZ_EIO;
         e->text = (const char *)c->payload;
         close_one(c, e->exec);

@@ -56,8 +56,9 @@ enum dz_frame_type {
     DZ_FRAME_LOST = 22,   /* the file held a machine that had not been put to sleep */
     DZ_FRAME_READY = 24,  /* value: enum dz_cell_found; payload: struct dz_frame_ready */
     DZ_FRAME_UP = 26,     /* payload: struct dz_frame_up, and so many struct dz_frame_live */
-    DZ_FRAME_STARTED = 27,     /* value: pid */
-    DZ_FRAME_EXEC_FAILED = 28, /* value: -DZ_E*; payload: the sentence */
+    DZ_FRAME_STARTED = 27, /* value: pid */
+    DZ_FRAME_EXEC_FAILED =
+        28,                  /* value: -DZ_E*; stream: enum dz_exec_wrong; payload: the sentence */
     DZ_FRAME_EXITED = 29,    /* value: as of ENDED; payload: struct dz_frame_exited, the sentence */
     DZ_FRAME_ACTIVITY = 30,  /* payload: struct dz_frame_activity */
     DZ_FRAME_USED = 31,      /* payload: as of NEST_WARM */
@@ -111,7 +112,8 @@ struct dz_frame_live { /* behind it its id, with a NUL */
     uint64_t total;    /* bytes printed ever */
     uint32_t exec;     /* handle << 2 | the stream that its input goes to */
     uint32_t window;   /* bytes of input that it takes */
-    uint32_t id_size, pad;
+    uint32_t id_size;
+    int32_t pid; /* of its first process */
 };
 struct dz_frame_exited {
     int64_t cpu_ns;

@@ -392,8 +392,11 @@ int dz_cell_machine_spawn(struct dz_cell_machine *m, struct dz_cell_program *p, 
 {
     struct dz_user user;
     int rc = dz_user_find(m->vfs, p->user, &user, err);
-    if (rc == 0)
+    p->wrong = rc < 0 ? DZ_EXEC_WRONG_USER : DZ_EXEC_WRONG_NOTHING;
+    if (rc == 0) {
         rc = check_cwd(m, p->cwd, err);
+        p->wrong = rc < 0 ? DZ_EXEC_WRONG_CWD : DZ_EXEC_WRONG_NOTHING;
+    }
     if (rc < 0) /* DZ_ENOENT is for a program */
         return rc == DZ_ENOMEM ? rc : DZ_ESTATE;
     rc = spawn(m, p, &user, err);

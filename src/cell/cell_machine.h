@@ -25,6 +25,7 @@ struct dz_cell_program {
     int64_t cpu_ns; /* 0: the policy's; -1: any */
     uint64_t output_bytes;
     uint32_t job, streams[4]; /* made: by enum dz_cell_stream; 0: there is none */
+    enum dz_exec_wrong wrong; /* of a spawn that failed */
 };
 
 struct dz_os_dirty;

@@ -41,6 +41,59 @@ int dz_op_put_stat(struct dz_op *op, const struct dz_vfs_attr *a, const char *pa
     return dz_op_record(op, DZ_RECORD_STAT, &s, sizeof s, parts, err);
 }
 
+/* --- places ---------------------------------------------------------------------------- */
+
+/* Inside, the kernel's own /proc and /dev cover these directories of the disk. */
+static int check_covered(const char *place, const char *path, struct dz_err *err)
+{
+    static const char *const covered[] = {"/proc", "/dev"};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(covered); i++) {
+        size_t n = strlen(covered[i]);
+        if (strncmp(place, covered[i], n) == 0 && (place[n] == '\0' || place[n] == '/'))
+            return dz_fail(err, DZ_EINVAL,
+                           "%s: %s is made by the sandbox's kernel and holds no files; choose "
+                           "another directory",
+                           path, covered[i]);
+    }
+    return 0;
+}
+
+/* The name below its directory, as a path without symbolic links. */
+static int check_below(const struct dz_op *op, uint64_t dir, const char *name, const char *path,
+                       struct dz_err *err)
+{
+    char place[DZ_VFS_PATH_MAX + DZ_VFS_NAME_MAX + 2];
+    int n = dz_vfs_getcwd(dz_op_vfs(op), DZ_VFS_ROOT, dir, place, DZ_VFS_PATH_MAX);
+    if (n < 0)
+        return 0; /* a directory that was removed: the operation says so */
+    (void)snprintf(place + n, sizeof place - (size_t)n, "%s%s", n == 1 ? "" : "/", name);
+    return check_covered(place, path, err);
+}
+
+/* Each directory on the way counts: some may not be there yet. */
+int dz_op_check_place(const struct dz_op *op, const char *path, struct dz_err *err)
+{
+    const struct dz_vfs_walk walk = {
+        .root = DZ_VFS_ROOT, .start = DZ_VFS_ROOT, .nofollow = true, .keep_last = true};
+    char part[DZ_VFS_PATH_MAX];
+    struct dz_vfs_walked w;
+    size_t n = strlen(path);
+    for (size_t i = 1; i <= n; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (dz_vfs_walk(dz_op_vfs(op), &walk, part, &w) < 0)
+            return 0; /* nothing is there; what comes before may be written */
+        int rc = check_below(op, w.dir, w.dot ? "" : w.name, path, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* --- looking --------------------------------------------------------------------------- */
+
 int dz_op_stat(struct dz_op *op, struct dz_err *err)
 {
     struct dz_vfs_attr a;
@@ -103,6 +156,8 @@ static int find_place(struct dz_op *op, struct dz_vfs_walked *ret, struct dz_vfs
         e = dz_vfs_walk(v, &walk, op->path, ret);
     if (e == 0 && ret->dot)
         e = -EISDIR;
+    if (e == 0 && check_below(op, ret->dir, ret->name, op->path, err) < 0)
+        return DZ_EINVAL; /* a link led there */
     if (e == 0)
         e = dz_vfs_getattr(v, ret->ino ? ret->ino : ret->dir, ret_attr);
     if (e == 0 && ret->ino && (op->args.flags & DZ_CELL_OP_NEW))
@@ -219,7 +274,10 @@ int dz_op_remove(struct dz_op *op, struct dz_err *err)
     if (e == 0 && w.ino == 0)
         e = -ENOENT;
     if (e == 0 && w.dot)
-        e = -EBUSY;
+        return dz_fail(err, DZ_EINVAL,
+                       "remove %s: the root directory, and names that end in . or .., cannot be "
+                       "removed",
+                       op->path);
     if (e == 0)
         e = dz_vfs_getattr(v, w.ino, &a);
     if (e == 0 && (op->args.flags & DZ_CELL_OP_DEEP))

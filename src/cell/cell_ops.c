@@ -175,11 +175,23 @@ void dz_ops_let_go(struct dz_ops *o)
 
 /* --- one of them --------------------------------------------------------------------------- */
 
+/* What an operation changes must be seen inside. */
+static int check_places(const struct dz_op *op, struct dz_err *err)
+{
+    bool changes = op->type == DZ_CELL_OP_WRITE || op->type == DZ_CELL_OP_MKDIR ||
+                   op->type == DZ_CELL_OP_MOVE || op->type == DZ_CELL_OP_REMOVE ||
+                   op->type == DZ_CELL_OP_TAR_IN;
+    int rc = changes ? dz_op_check_place(op, op->path, err) : 0;
+    return rc == 0 && op->type == DZ_CELL_OP_MOVE ? dz_op_check_place(op, op->to, err) : rc;
+}
+
 static void run(void *arg)
 {
     struct dz_op *op = arg;
     struct dz_err err = {0};
-    int rc = functions[op->type](op, &err);
+    int rc = check_places(op, &err);
+    if (rc == 0)
+        rc = functions[op->type](op, &err);
     if (rc == 0)
         rc = dz_op_emit_records(op, &err);
     if (rc == 0)

@@ -84,6 +84,8 @@ int dz_op_put_stat(struct dz_op *op, const struct dz_vfs_attr *a, const char *pa
                    struct dz_err *err);
 
 typedef int dz_op_fn(struct dz_op *op, struct dz_err *err);
+/* DZ_EINVAL when the path lies in a directory that the kernel covers inside (/proc, /dev). */
+int dz_op_check_place(const struct dz_op *op, const char *path, struct dz_err *err);
 dz_op_fn dz_op_stat, dz_op_list, dz_op_read, dz_op_write, dz_op_mkdir, dz_op_move, dz_op_remove;
 dz_op_fn dz_op_tar_out, dz_op_tar_in, dz_op_watch;
 dz_op_fn dz_op_sql, dz_op_execs, dz_op_exec, dz_op_output, dz_op_stats;

@@ -46,6 +46,13 @@ int(dz_why)(struct dz_engine_why *why, int code, const char *field, const char *
     return dz_fail(&why->err, code, "%s", msg);
 }
 
+int dz_why_later(struct dz_engine_why *why, const char *field, const char *text)
+{
+    int rc = dz_why(why, DZ_EINVAL, field, "%s", text);
+    why->reason = "unsupported";
+    return rc;
+}
+
 int(dz_why_err)(struct dz_engine_why *why, int code, const struct dz_err *err)
 {
     why->reason = NULL;
@@ -197,7 +204,7 @@ static int check_words(const struct dz_engine_spec *s, struct dz_engine_why *why
     if (rc == 0)
         rc = check_word("region", s->region, regions, "this host is the region local", why);
     if (rc == 0 && s->kind && strcmp(s->kind, "linux") == 0)
-        rc = dz_why(why, DZ_EUNSUPPORTED, "kind", "kind linux is not available yet; wasm is");
+        rc = dz_why_later(why, "kind", "kind: linux is not available yet; wasm is");
     else if (rc == 0 && s->kind && strcmp(s->kind, "wasm") != 0)
         rc = dz_why(why, DZ_EINVAL, "kind", "kind: wasm or linux, not %s",
                     dz_str_quote(dz_str(s->kind), quoted));

@@ -154,21 +154,26 @@ static void watch_started(struct dz_engine_watch *w, const char *id, int64_t pid
         w->ops->started(w->arg, id, pid);
 }
 
-/* But one whose wake is not over is told by that. */
-static void fail_all(struct exec *x, int code, const char *reason, const char *text)
+/* Watches whose wake is still in flight are skipped: the wake's own completion reports to them. */
+static void fail_why(struct exec *x, const struct dz_engine_why *why)
 {
-    struct dz_engine_why why = {0};
-    (void)dz_why(&why, code, NULL, "%s", text);
-    why.reason = reason;
     while (!dz_list_empty(&x->watches)) {
         struct dz_engine_watch *w = DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link);
         if (!w->job) {
-            watch_fail(w, &why);
+            watch_fail(w, why);
             continue;
         }
         dz_list_remove(&w->link);
         w->exec = NULL;
     }
+}
+
+static void fail_all(struct exec *x, int code, const char *reason, const char *text)
+{
+    struct dz_engine_why why = {0};
+    (void)dz_why(&why, code, NULL, "%s", text);
+    why.reason = reason;
+    fail_why(x, &why);
 }
 
 /* --- output ------------------------------------------------------------------------------ */
@@ -340,6 +345,7 @@ static void on_live(struct box *b, const struct dz_cell_event *e)
     if (!x->asleep)
         x->attached = false;
     x->handle = e->exec;
+    x->pid = e->pid;
     x->asleep = x->starting = false;
 }
 
@@ -351,6 +357,21 @@ static void on_started(struct exec *x, const struct dz_cell_event *e)
         watch_started(w, x->id, e->pid);
     push_input(x);
     attach(x);
+}
+
+static void start_failed(struct exec *x, const struct dz_cell_event *e)
+{
+    struct dz_engine_why why = {0};
+    bool user = e->wrong == DZ_EXEC_WRONG_USER;
+    if (e->wrong != DZ_EXEC_WRONG_NOTHING && e->code == DZ_ESTATE) {
+        (void)dz_why(&why, DZ_EINVAL, user ? "user" : "cwd", "%s", e->text);
+    } else {
+        (void)dz_why(&why, e->code, NULL, "%s", e->text);
+        why.reason = e->code == DZ_ENOENT                            ? "no_program"
+                     : e->code == DZ_EDENIED || e->code == DZ_EINVAL ? "not_program"
+                                                                     : NULL;
+    }
+    fail_why(x, &why);
 }
 
 void dz_exec_event(struct box *b, const struct dz_cell_event *e)
@@ -373,11 +394,7 @@ void dz_exec_event(struct box *b, const struct dz_cell_event *e)
     } else if (e->type == DZ_CELL_EXEC_FAILED) {
         x->handle = 0;
         b->pins++;
-        fail_all(x, e->code,
-                 e->code == DZ_ENOENT                            ? "no_program"
-                 : e->code == DZ_EDENIED || e->code == DZ_EINVAL ? "not_program"
-                                                                 : NULL,
-                 e->text);
+        start_failed(x, e);
         b->pins--;
         exec_free(x);
     }

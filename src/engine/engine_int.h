@@ -234,6 +234,8 @@ void dz_engine_timed(struct dz_engine *e, const struct dz_engine_timing *t); /* 
 /* dz_fail() of an answer: fills err, and names the field of the request. */
 DZ_COLD DZ_PRINTF(4, 5) int dz_why(struct dz_engine_why *why, int code, const char *field,
                                    const char *fmt, ...);
+/* DZ_EINVAL with the reason `unsupported`: doze knows the field and does not have it yet. */
+DZ_COLD int dz_why_later(struct dz_engine_why *why, const char *field, const char *text);
 DZ_COLD int dz_why_err(struct dz_engine_why *why, int code, const struct dz_err *err);
 #ifdef DZ_ANALYZE /* their answer is negative, as that of dz_fail */
 #define dz_why(...)     dz_err_negative(dz_why(__VA_ARGS__))

@@ -507,8 +507,7 @@ static int wake_with(struct dz_engine *e, const struct dz_instance *row,
     if (order->keep && !files && strcmp(order->keep, "memory") != 0)
         return dz_why(why, DZ_EINVAL, "keep", "keep: memory or files");
     if (order->policy)
-        return dz_why(why, DZ_EUNSUPPORTED, "policy",
-                      "waking under another policy is not available yet");
+        return dz_why_later(why, "policy", "policy: waking under another one is not available yet");
     if (!files || strcmp(row->state, "active") == 0)
         return 0;
     struct box *b = dz_box_get(e, row->id, row->tenant);

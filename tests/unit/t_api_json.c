@@ -68,6 +68,12 @@ TEST(json_reads_each_kind)
     CHECK_INT(b.size, 5);
     CHECK_INT(b.duration, 3000);
     CHECK_INT(b.input.keep, 1);
+    CHECK_INT(read_body("{\"duration\":0.5}", &b, &why), 0);
+    CHECK_INT(b.duration, 500);
+    CHECK_INT(read_body("{\"duration\":0.0001}", &b, &why), 0);
+    CHECK_INT(b.duration, 1); /* not 0, which would mean none */
+    CHECK_INT(read_body("{\"duration\":0}", &b, &why), 0);
+    CHECK_INT(b.duration, 0);
     dz_arena_release(&arena);
 }
 
@@ -104,7 +110,9 @@ TEST(json_refuses_by_name)
         {"{\"input\":7}", "input", DZ_EINVAL},
         {"{\"sub\":{\"outer\":1}}", "sub.outer", DZ_EINVAL},
         {"{\"sub\":{\"inner\":1}}", "sub.inner", DZ_EINVAL},
-        {"{\"later\":{}}", "later", DZ_EUNSUPPORTED},
+        {"{\"later\":{}}", "later", DZ_EINVAL},
+        {"{\"duration\":-0.5}", "duration", DZ_EINVAL},
+        {"{\"duration\":1e300}", "duration", DZ_EINVAL},
         {"[]", "", DZ_EINVAL},
         {"{\"text\":", "", DZ_EINVAL},
         {"{\"text\":\"a\",\"text\":\"b\"}", "", DZ_EINVAL},
