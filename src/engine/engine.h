@@ -47,6 +47,7 @@ enum {
     DZ_ENGINE_EVENT_WATCHES = 1024, /* listeners to events */
     DZ_ENGINE_IMAGES_MAX = 256,     /* images that are open at once */
     DZ_ENGINE_TENANTS_MAX = 100000, /* of whom something is remembered */
+    DZ_ENGINE_FILE_CELLS_MAX = 64,  /* cells of a tenant that have only a file */
 };
 #define DZ_ENGINE_MEMORY_MIN     (UINT64_C(1) << 20)
 #define DZ_ENGINE_MEMORY_MAX     (UINT64_C(64) << 30)

@@ -28,6 +28,7 @@ enum {
     LEAVE_MS = 5000,         /* a cell that sleeps durably tidies up for so long, and is ended */
     TELL_MS = 1,             /* until the registry is told of a wake */
     LINGER_MS = 1000,        /* a file-only cell that nobody uses any more */
+    HURRY_MS = 10000,        /* for operations on a file that others wait for */
     CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
 };
 
@@ -41,8 +42,12 @@ struct box *dz_box_find(struct dz_engine *e, const char *id)
 static void on_linger(void *arg)
 {
     struct box *b = arg;
-    if (b->phase == BOX_FILES && dz_list_empty(&b->ops) && dz_list_empty(&b->copies))
+    if (b->phase != BOX_FILES || !dz_list_empty(&b->copies))
+        return;
+    if (dz_list_empty(&b->ops))
         dz_box_stop(b, true);
+    else
+        dz_op_cut(b, b->hurry || b->e->draining); /* the end of the last one comes again */
 }
 
 struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
@@ -61,6 +66,7 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
     dz_list_init(&b->execs);
     dz_list_init(&b->ops);
     dz_list_init(&b->copies);
+    dz_list_init(&b->parked);
     dz_list_init(&b->start_link);
     if (dz_timer_new(e->loop, on_linger, b, &b->linger, NULL) < 0 ||
         dz_map_put(&e->boxes, dz_str(b->id), b, NULL) < 0) {
@@ -98,7 +104,8 @@ void dz_box_leave(struct box *b)
 {
     struct dz_engine *e = b->e;
     if (b->pins || b->cell || b->reserved || b->start == START_QUEUED ||
-        !dz_list_empty(&b->execs) || !dz_list_empty(&b->ops) || !dz_list_empty(&b->copies))
+        !dz_list_empty(&b->execs) || !dz_list_empty(&b->ops) || !dz_list_empty(&b->copies) ||
+        !dz_list_empty(&b->parked))
         return;
     (void)dz_map_remove(&e->boxes, dz_str(b->id));
     dz_box_destroy(b);
@@ -588,9 +595,11 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
 static int begin(struct box *b, struct dz_err *err)
 {
     dz_exec_named(b);
+    dz_op_resume(b); /* it sees what the machine changes from its first step on */
     give_early(b);
     int rc = dz_cell_begin(b->cell, err);
     if (rc < 0) {
+        dz_op_down(b, DZ_ECANCELED, "the sandbox did not start");
         drop_cell(b);
         b->phase = BOX_NONE;
         dz_exec_down(b, DZ_EUNAVAIL, "crashed", err ? err->msg : "");
@@ -629,6 +638,7 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     dz_use_tell_disk(b);
     if (go)
         return begin(b, err);
+    dz_op_resume(b);
     dz_box_watch(b);
     return 0;
 }
@@ -672,11 +682,17 @@ void dz_box_kill(struct box *b)
 
 void dz_box_files_over(struct box *b)
 {
-    if (b->phase != BOX_FILES || !b->reserved || !dz_list_empty(&b->ops) ||
-        !dz_list_empty(&b->copies))
+    bool hurry = b->hurry || b->e->draining;
+    if (b->phase != BOX_FILES || !b->reserved || !dz_list_empty(&b->copies))
         return;
-    if (b->hurry || b->e->draining)
-        dz_box_stop(b, true);
-    else
+    if (dz_op_busy(b)) {
+        if (hurry)
+            dz_timer_after(b->linger, HURRY_MS);
+    } else if (!hurry) {
         dz_timer_after(b->linger, LINGER_MS);
+    } else if (dz_list_empty(&b->ops)) {
+        dz_box_stop(b, true);
+    } else {
+        dz_op_cut(b, false);
+    }
 }

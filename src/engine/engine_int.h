@@ -44,15 +44,16 @@ enum box_start { /* engine_start.c */
 struct box {
     struct dz_engine *e;
     enum box_phase phase;
-    bool reserved;    /* at the keeper, for FILES */
-    bool hurry;       /* somebody waits until FILES is over */
-    bool drop_memory; /* of the next start */
-    bool keep_memory; /* of the stop under way */
-    bool lost;        /* the start under way found its memory lost */
-    bool local;       /* of its start: there was no cold copy, so its commit need not be synced */
-    size_t served;    /* requests of those that wait for its wake: they have what they came for */
-    bool ephemeral;   /* it is not put to sleep, but destroyed */
-    bool counted;     /* among those that are awake, with memory and owner: */
+    bool reserved;     /* at the keeper, for FILES */
+    bool hurry;        /* somebody waits until FILES is over */
+    bool drop_memory;  /* of the next start */
+    bool keep_memory;  /* of the stop under way */
+    bool lost;         /* the start under way found its memory lost */
+    bool local;        /* of its start: there was no cold copy, so its commit need not be synced */
+    size_t served;     /* requests of those that wait for its wake: they have what they came for */
+    bool ephemeral;    /* it is not put to sleep, but destroyed */
+    bool file_counted; /* its cell has only the file, and is counted as such */
+    bool counted;      /* among those that are awake, with memory and owner: */
     uint64_t memory;
     uint64_t disk_left;  /* the cell was told; 0: nothing yet */
     uint64_t disk_bytes; /* it told, while UP; 0: nothing yet */
@@ -66,6 +67,7 @@ struct box {
     bool has_active;             /* nor the next */
     struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */
     struct dz_list execs, ops, copies;
+    struct dz_list parked; /* watches of files that wait for the next cell */
     enum box_start start;
     bool start_machine;        /* START_BEGUN: not only its file */
     int64_t start_at;          /* the same: dz_clock_boot_ns() */
@@ -140,7 +142,9 @@ struct dz_engine_op {
     uint32_t handle; /* 0: not yet given to the cell */
     unsigned tries;
     bool ended;
-    bool moved; /* bytes went one way or the other: it cannot begin again */
+    bool moved;  /* bytes went one way or the other: it cannot begin again */
+    bool parked; /* in box.parked: a watch of files, and the sandbox has no cell */
+    bool cut;    /* the cell was told to end it, because others wait for the file */
     const struct dz_engine_op_ops *ops;
     void *arg;
 };
@@ -369,6 +373,11 @@ void dz_use_counted(struct dz_engine *e, const struct dz_instance *row, int by);
 int dz_use_may_wake(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why);
 int dz_use_warm(struct box *b, const struct dz_instance *row, struct dz_engine_why *why);
 void dz_use_cold(struct box *b);
+/* May one more cell be opened that has only a file? And: it is, until dz_use_warm or dz_use_cold.
+ */
+int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why);
+bool dz_use_has_open(struct dz_engine *e, const struct dz_instance *row); /* has its tenant any? */
+void dz_use_open(struct box *b, const struct dz_instance *row);
 void dz_use_tell_disk(struct box *b); /* its cell, how much it may write still */
 void dz_uses_measure(void *engine);   /* a timer's; sets itself again */
 int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_engine_why *why);
@@ -487,6 +496,14 @@ void dz_exec_replay(struct box *b, struct dz_engine_watch *w);
 
 void dz_op_event(struct box *b, const struct dz_cell_event *event);
 void dz_op_down(struct box *b, int code, const char *text); /* the cell is gone */
+/* Begin the parked watches of files in the box's new cell. */
+void dz_op_resume(struct box *b);
+/* The sandbox is deleted: end its parked watches. */
+void dz_op_gone(struct box *b);
+/* Has the box an operation under way that is not a watch? A watch never ends by itself: it holds
+ * up nothing, and goes on in the next cell. */
+bool dz_op_busy(const struct box *b);
+void dz_op_cut(struct box *b, bool all); /* end the watches; with all: the other ones, too */
 /* In a cell that is there; a failure is told by done, perhaps before this returns. */
 void dz_op_in_box(struct box *b, const struct dz_cell_op *op, const struct dz_engine_op_ops *ops,
                   void *arg, struct dz_engine_op **ret_op);

@@ -203,7 +203,10 @@ static void keep_timed(void *arg, const struct dz_keeper_timing *timing)
 
 static void keep_counted(void *arg, const struct dz_instance *row, int by)
 {
+    struct box *b = by < 0 ? dz_box_find(arg, row->id) : NULL;
     dz_use_counted(arg, row, by);
+    if (b)
+        dz_op_gone(b);
 }
 
 const struct dz_keeper_ops dz_engine_keeper_ops = {

@@ -17,6 +17,7 @@
 
 enum {
     AGAIN_MS = 5,           /* between two tries to reserve a sandbox */
+    AGAIN_FULL_MS = 50,     /* the same, while the tenant has too many files open */
     RESERVE_MAX_MS = 60000, /* then it is busy */
     USE_TRIES = 3,          /* it may be put to sleep again before its turn comes */
 };
@@ -55,6 +56,8 @@ static void job_end(struct engine_job *j, struct box *b, const struct dz_engine_
         b->pins++;
     if (fn)
         fn(arg, b, &r);
+    else if (b)
+        dz_box_files_over(b); /* nobody uses the file any more */
     (void)dz_log_enter(before);
     dz_free(j);
     if (b) {
@@ -259,13 +262,27 @@ static void on_prefetched(void *arg, const struct dz_keeper_result *k)
     job_fail(j, &why);
 }
 
+/* End a file-only cell of this tenant that nobody uses. */
+static void close_unused(struct dz_engine *e, const char *tenant)
+{
+    DZ_MAP_FOREACH(it, &e->boxes) {
+        struct box *b = it->value;
+        if (b->phase != BOX_FILES || !b->reserved || b->hurry || dz_op_busy(b) ||
+            !dz_list_empty(&b->copies) || strcmp(b->tenant, tenant) != 0)
+            continue;
+        b->hurry = true;
+        dz_box_files_over(b);
+        return;
+    }
+}
+
 /* Asleep, and its file is here. 0: *ret_box has it; DZ_EBUSY: ask again. */
 static int open_file(struct engine_job *j, const struct dz_instance *row, struct box **ret_box,
                      struct dz_err *err)
 {
     struct dz_engine *e = j->e;
     struct box *b = dz_box_find(e, j->id);
-    if (b && b->reserved && (b->phase == BOX_FILES || b->phase == BOX_OPENING)) {
+    if (b && b->reserved && !b->hurry && (b->phase == BOX_FILES || b->phase == BOX_OPENING)) {
         dz_timer_stop(b->linger);
         *ret_box = b;
         return 0;
@@ -278,6 +295,7 @@ static int open_file(struct engine_job *j, const struct dz_instance *row, struct
     if (b) {
         b->reserved = true;
         b->hurry = false;
+        dz_use_open(b, row);
         rc = dz_box_start(b, row, false, err);
     } else {
         rc = dz_fail(err, DZ_ENOMEM, "open the file of %s: out of memory", j->id);
@@ -311,8 +329,16 @@ static int reach(struct engine_job *j, const struct dz_instance *row, struct dz_
         rc = submit(j, &fetch, on_prefetched, &err);
         return rc < 0 ? dz_why_err(why, rc, &err) : 0;
     }
+    bool waits = now_us() - j->began_us < RESERVE_MAX_MS * INT64_C(1000);
+    if (!stopping && !(b && b->cell) && (rc = dz_use_may_open(j->e, row, why)) < 0) {
+        if (!waits || !dz_use_has_open(j->e, row))
+            return rc;
+        close_unused(j->e, row->tenant);
+        dz_timer_after(j->again, AGAIN_FULL_MS);
+        return 0;
+    }
     rc = stopping ? DZ_EBUSY : open_file(j, row, &b, &err);
-    if (rc == DZ_EBUSY && now_us() - j->began_us < RESERVE_MAX_MS * INT64_C(1000)) {
+    if (rc == DZ_EBUSY && waits) {
         dz_timer_after(j->again, AGAIN_MS);
         return 0;
     }

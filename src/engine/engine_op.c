@@ -49,6 +49,20 @@ static void op_fail(struct dz_engine_op *op, int code, const char *text)
     op_done(op, &why, 0);
 }
 
+/* A watch of files outlives its cell: it goes on in the sandbox's next one. */
+static bool park(struct dz_engine_op *op)
+{
+    struct box *b = op->box;
+    if (op->op.type != DZ_CELL_OP_WATCH || !op->ops)
+        return false;
+    op->handle = 0;
+    op->cut = false;
+    op->parked = true;
+    dz_list_remove(&op->link);
+    dz_list_push_back(&b->parked, &op->link);
+    return true;
+}
+
 static void on_reached(void *arg, struct box *b, const struct dz_engine_result *result);
 
 /* The sandbox is put to sleep, and nothing has been said or taken yet: ask the next cell. */
@@ -95,6 +109,10 @@ void dz_op_event(struct box *b, const struct dz_cell_event *event)
             op->ops->room(op->arg);
     } else if (event->type == DZ_CELL_OP_DONE) {
         op->handle = 0;
+        if (event->code == DZ_ECANCELED && park(op)) {
+            dz_box_files_over(b);
+            return;
+        }
         if (event->code < 0 && again(op, event->code))
             return;
         if (event->code < 0)
@@ -109,10 +127,39 @@ void dz_op_down(struct box *b, int code, const char *text)
     b->pins++;
     while (!dz_list_empty(&b->ops)) {
         struct dz_engine_op *op = DZ_LIST_FIRST(struct dz_engine_op, &b->ops, link);
-        if (!again(op, code))
+        if (!park(op) && !again(op, code))
             op_fail(op, code, text);
     }
     b->pins--;
+}
+
+void dz_op_gone(struct box *b)
+{
+    b->pins++;
+    while (!dz_list_empty(&b->parked))
+        op_fail(DZ_LIST_FIRST(struct dz_engine_op, &b->parked, link), DZ_EGONE,
+                "the sandbox was deleted");
+    b->pins--;
+    dz_box_leave(b);
+}
+
+bool dz_op_busy(const struct box *b)
+{
+    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->ops, link)
+        if (op->op.type != DZ_CELL_OP_WATCH)
+            return true;
+    return false;
+}
+
+void dz_op_cut(struct box *b, bool all)
+{
+    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->ops, link) {
+        if (!op->handle || op->cut || (!all && op->op.type != DZ_CELL_OP_WATCH))
+            continue;
+        op->cut = true;
+        (void)dz_cell_op_cancel(b->cell, op->handle, NULL);
+    }
+    dz_box_watch(b);
 }
 
 /* --- starting -------------------------------------------------------------------------------- */
@@ -132,6 +179,20 @@ static void begin(struct dz_engine_op *op, struct box *b)
     dz_box_watch(b);
     if (!op->ended && op->ops->room)
         op->ops->room(op->arg);
+}
+
+void dz_op_resume(struct box *b)
+{
+    struct dz_list parked = DZ_LIST_INIT(parked);
+    b->pins++;
+    dz_list_splice_back(&parked, &b->parked);
+    while (!dz_list_empty(&parked)) {
+        struct dz_engine_op *op = DZ_LIST_FIRST(struct dz_engine_op, &parked, link);
+        dz_list_remove(&op->link);
+        op->parked = false;
+        begin(op, b);
+    }
+    b->pins--;
 }
 
 static void on_reached(void *arg, struct box *b, const struct dz_engine_result *result)
@@ -242,7 +303,7 @@ void dz_engine_op_cancel(struct dz_engine_op *op)
     if (!op)
         return;
     op->ops = NULL;
-    if (op->job) {
+    if (op->job || op->parked) {
         dz_job_forget(op->job);
         op_free(op);
         return;

@@ -32,6 +32,7 @@ struct use {
     int64_t next; /* creations: the theoretical time of the next one, ns */
     int64_t wanted_ms;
     uint64_t sum;
+    uint64_t file_cells; /* cells that have only a file */
     char tenant[DZ_ENGINE_VALUE_MAX + 1];
     char after[DZ_COLD_KEY]; /* of the measurement under way */
     char name[];             /* a tenant, or "@" and a token's id */
@@ -360,6 +361,44 @@ int dz_use_may_wake(struct dz_engine *e, const struct dz_instance *row, struct d
     return rc;
 }
 
+/* A cell that has only a file counts as a machine when another such cell is to be opened. A wake
+ * is not refused for it: unused, it ends within a second. */
+int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why)
+{
+    struct both b;
+    int rc = both_of(e, row->tenant, row->owner, &b, why);
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = b.u[i] ? CHECK(e, b.u[i], warm_sandboxes, b.u[i]->file_cells + 1, why) : 0;
+    if (rc == 0 && b.u[0]->file_cells >= DZ_ENGINE_FILE_CELLS_MAX)
+        rc = dz_why(why, DZ_EBUSY, NULL,
+                    "tenant %s has the files of %d sleeping sandboxes open, the most: try again",
+                    row->tenant, DZ_ENGINE_FILE_CELLS_MAX);
+    return rc;
+}
+
+bool dz_use_has_open(struct dz_engine *e, const struct dz_instance *row)
+{
+    const struct use *u = known(e, row->tenant, NULL);
+    return u && u->file_cells > 0;
+}
+
+static void count_file(struct box *box, int by)
+{
+    struct dz_engine *e = box->e;
+    struct use *u[] = {known(e, box->tenant, NULL),
+                       box->owner[0] ? known(e, box->tenant, box->owner) : NULL};
+    box->file_counted = by > 0;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
+        if (u[i])
+            u[i]->file_cells += (uint64_t)by;
+}
+
+void dz_use_open(struct box *box, const struct dz_instance *row)
+{
+    (void)snprintf(box->owner, sizeof box->owner, "%s", row->owner);
+    count_file(box, 1);
+}
+
 int dz_use_warm(struct box *box, const struct dz_instance *row, struct dz_engine_why *why)
 {
     struct dz_engine *e = box->e;
@@ -371,6 +410,8 @@ int dz_use_warm(struct box *box, const struct dz_instance *row, struct dz_engine
         rc = both_of(e, row->tenant, row->owner, &b, why);
     if (rc < 0)
         return rc;
+    if (box->file_counted)
+        count_file(box, -1);
     box->counted = true;
     box->memory = (uint64_t)row->memory;
     (void)snprintf(box->owner, sizeof box->owner, "%s", row->owner);
@@ -387,6 +428,8 @@ void dz_use_cold(struct box *box)
     struct dz_engine *e = box->e;
     struct use *u[] = {known(e, box->tenant, NULL),
                        box->owner[0] ? known(e, box->tenant, box->owner) : NULL};
+    if (box->file_counted)
+        count_file(box, -1);
     if (!box->counted)
         return;
     box->counted = false;
