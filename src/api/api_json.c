@@ -147,6 +147,12 @@ static int read_field(struct reading *r, const struct dz_api_field *f, const jso
 {
     void *to = (char *)r->to + f->at;
     switch (f->kind) {
+    case DZ_API_UNSET:
+        if (json_is_null(v)) {
+            *(const char **)to = "";
+            return 0;
+        }
+        return read_text(r, f->name, v, to);
     case DZ_API_STR:
         return read_text(r, f->name, v, to);
     case DZ_API_BOOL:
@@ -216,7 +222,8 @@ static int read_fields(struct reading *r, const json_t *o, const struct dz_api_f
         name = json_object_iter_key(at);
         v = json_object_iter_value(at);
         const struct dz_api_field *f = find_field(fields, name);
-        int rc = !f ? unknown(r, fields, name) : json_is_null(v) ? 0 : read_field(r, f, v);
+        bool skip = f && json_is_null(v) && f->kind != DZ_API_UNSET;
+        int rc = !f ? unknown(r, fields, name) : skip ? 0 : read_field(r, f, v);
         if (rc < 0)
             return rc;
     }

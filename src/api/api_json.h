@@ -20,6 +20,7 @@
 
 enum dz_api_kind {
     DZ_API_STR,      /* const char * */
+    DZ_API_UNSET,    /* the same; null is "", which unsets what there is */
     DZ_API_BOOL,     /* int: 0 or 1; what it was before says "not given" */
     DZ_API_INT,      /* int64_t, at least 0 */
     DZ_API_SIZE,     /* uint64_t: bytes, or "64MB" */

@@ -139,17 +139,6 @@ void dz_api_prefetch(struct dz_http_req *r, void *api)
 
 /* --- hold ---------------------------------------------------------------------------------- */
 
-static void hold_until(struct dz_api *a, struct dz_http_req *r, int64_t until_ms)
-{
-    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_why why = {0};
-    int rc = dz_engine_hold(a->engine, dz_api_target(r, a, "id"), until_ms, &row, &why);
-    if (rc < 0)
-        dz_api_refuse(r, &why);
-    else
-        dz_api_send_sandbox(a, r, 200, &row);
-}
-
 struct hold {
     int64_t length_ms;
 };
@@ -161,20 +150,33 @@ const struct dz_api_field *const dz_api_body_hold = hold_fields;
 
 void dz_api_hold(struct dz_http_req *r, void *api)
 {
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
     struct hold b = {.length_ms = -1};
     const struct dz_http_problem wrong = {
         .code = DZ_EINVAL, .message = "for: a duration of at most 30d", .field = "for"};
     if (!dz_api_body(r, hold_fields, &b))
         return;
-    if (b.length_ms <= 0 || b.length_ms > DZ_ENGINE_HOLD_MAX_MS)
+    if (b.length_ms <= 0 || b.length_ms > DZ_ENGINE_HOLD_MAX_MS) {
         dz_http_refuse(r, &wrong);
-    else
-        hold_until(api, r, dz_clock_real_ms() + b.length_ms);
+        return;
+    }
+    struct dz_api_call *c = dz_api_wait(a, r, 200);
+    if (c && dz_engine_hold(a->engine, dz_api_target(r, a, "id"), dz_clock_real_ms() + b.length_ms,
+                            dz_api_done_sandbox, c, &why) < 0)
+        dz_api_not_taken(c, r, &why);
 }
 
 void dz_api_unhold(struct dz_http_req *r, void *api)
 {
-    hold_until(api, r, 0);
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    int rc = dz_engine_unhold(a->engine, dz_api_target(r, a, "id"), &row, &why);
+    if (rc < 0)
+        dz_api_refuse(r, &why);
+    else
+        dz_api_send_sandbox(a, r, 200, &row);
 }
 
 /* --- timeout -------------------------------------------------------------------------------- */

@@ -354,7 +354,7 @@ static const struct dz_api_field patch_idle[] = {
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 static const struct dz_api_field patch_fields[] = {
-    {"name", DZ_API_STR, offsetof(struct patch, p.name), NULL, 0},
+    {"name", DZ_API_UNSET, offsetof(struct patch, p.name), NULL, 0},
     {"labels", DZ_API_OBJECT, offsetof(struct patch, p.labels_json), NULL, 0},
     {"metadata", DZ_API_OBJECT, offsetof(struct patch, p.metadata_json), NULL, 0},
     {"idle", DZ_API_SUB, 0, patch_idle, 0},

@@ -18,6 +18,8 @@
     X(ls)                  \
     X(get)                 \
     X(rm)                  \
+    X(rename)              \
+    X(label)               \
     X(wake)                \
     X(suspend)             \
     X(freeze)              \

@@ -205,7 +205,9 @@ const struct dz_cli_command dz_cmd_hold = {
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = NAME_HELP "However idle it is. `doze suspend` still puts it to sleep.\n",
+    .help =
+        NAME_HELP "However idle it is. One that sleeps is woken. `doze suspend` still puts it to\n"
+                  "sleep.\n",
     .run = hold,
 };
 

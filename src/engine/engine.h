@@ -254,10 +254,12 @@ struct dz_engine_order {
 DZ_NODISCARD int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
                                  const struct dz_engine_order *order, dz_engine_done_fn *done,
                                  void *arg, struct dz_engine_why *why);
-/* Awake at least until then; 0: no longer. */
+/* Wakes it as any request does, and then keeps it awake at least until that time. */
 DZ_NODISCARD int dz_engine_hold(struct dz_engine *e, struct dz_engine_target target,
-                                int64_t until_ms, struct dz_instance *ret_row,
+                                int64_t until_ms, dz_engine_done_fn *done, void *arg,
                                 struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_unhold(struct dz_engine *e, struct dz_engine_target target,
+                                  struct dz_instance *ret_row, struct dz_engine_why *why);
 
 /* Its files as a new sandbox; result->row is the new one. */
 struct dz_engine_clone {

@@ -269,6 +269,8 @@ static inline const char *dz_engine_sees(const struct dz_engine_caller *who)
 {
     return who->is_operator ? NULL : who->tenant;
 }
+/* May a request wake it, or use it as it is? */
+int dz_engine_may_wake(const struct dz_instance *row, struct dz_engine_why *why);
 /* Where a word is looked for: TENANT/NAME in that tenant; else names in the caller's own, and ids
  * in all that the caller sees. */
 struct dz_engine_place {

@@ -115,7 +115,7 @@ static void explain(struct dz_engine_why *why, int code, const struct dz_err *er
         why->reason = "unsupported";
 }
 
-static int may_wake(const struct dz_instance *row, struct dz_engine_why *why)
+int dz_engine_may_wake(const struct dz_instance *row, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_engine_config_release) struct dz_engine_config config = {0};
     struct dz_err err;
@@ -317,7 +317,7 @@ static int reach(struct engine_job *j, const struct dz_instance *row, struct dz_
     const struct dz_keeper_request fetch = {.what = DZ_REQUEST_PREFETCH};
     struct dz_err err = {0};
     struct box *b = dz_box_find(j->e, j->id);
-    int rc = may_wake(row, why);
+    int rc = dz_engine_may_wake(row, why);
     if (rc < 0)
         return rc;
     bool stopping = b && b->phase == BOX_STOPPING; /* then it sleeps soon */
@@ -421,7 +421,7 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struc
         return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
     if (spec->kind != JOB_ORDER && use_warm(e, row, spec))
         return 0;
-    if (spec->kind == JOB_USE && (rc = may_wake(row, why)) < 0)
+    if (spec->kind == JOB_USE && (rc = dz_engine_may_wake(row, why)) < 0)
         return rc;
     assert(spec->kind != JOB_ORDER || spec->request);
     bool wakes = spec->kind == JOB_USE ||

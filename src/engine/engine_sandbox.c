@@ -571,15 +571,64 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
     return rc;
 }
 
+struct holding {
+    struct dz_engine *e;
+    int64_t until_ms;
+    dz_engine_done_fn *done;
+    void *arg;
+};
+
+/* It is awake: the hold counts before anything can put it to sleep again. */
+static void on_held_awake(void *arg, const struct dz_engine_result *result)
+{
+    struct holding h = *(struct holding *)arg;
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_why why = {0};
+    struct dz_engine_result held = *result;
+    struct dz_err err;
+    dz_free(arg);
+    if (result->code < 0 || !result->row) {
+        h.done(h.arg, result);
+        return;
+    }
+    int rc = dz_keeper_hold(h.e->keeper, result->row->id, h.until_ms, &err);
+    if (rc == 0)
+        rc = dz_registry_get(h.e->registry, result->row->id, &row, &err);
+    held.code = rc < 0 ? dz_why_err(&why, rc, &err) : 0;
+    held.why = &why;
+    held.row = rc < 0 ? result->row : &row;
+    h.done(h.arg, &held);
+}
+
 int dz_engine_hold(struct dz_engine *e, struct dz_engine_target target, int64_t until_ms,
-                   struct dz_instance *ret_row, struct dz_engine_why *why)
+                   dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
+{
+    const struct dz_engine_order wake = {.what = DZ_REQUEST_WAKE};
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    int rc = dz_engine_row(e, target, &row, why);
+    if (rc == 0)
+        rc = dz_engine_may_wake(&row, why);
+    struct holding *h = rc == 0 ? dz_zalloc(sizeof *h) : NULL;
+    if (rc < 0)
+        return rc;
+    if (!h)
+        return dz_why(why, DZ_ENOMEM, NULL, "hold: out of memory");
+    *h = (struct holding){e, until_ms, done, arg};
+    rc = dz_engine_order(e, target, &wake, on_held_awake, h, why);
+    if (rc < 0)
+        dz_free(h);
+    return rc;
+}
+
+int dz_engine_unhold(struct dz_engine *e, struct dz_engine_target target,
+                     struct dz_instance *ret_row, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_err err;
     int rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
-    rc = dz_keeper_hold(e->keeper, row.id, until_ms, &err);
+    rc = dz_keeper_hold(e->keeper, row.id, 0, &err);
     if (rc == 0)
         rc = dz_registry_get(e->registry, row.id, ret_row, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;

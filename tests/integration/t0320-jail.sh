@@ -35,7 +35,7 @@ jailed() {
 # is doze's own.
 # From the second line on: they speak to a daemon, see t0550-daemon-jail.sh.
 others='run|resume|fork|image [a-z]+|registry [a-z-]+|doctor|completion|help'
-others="$others|daemon|create|exec|shell|ls|get|rm|wake|suspend|freeze|archive|revive|prefetch|hold|attach"
+others="$others|daemon|create|exec|shell|ls|get|rm|rename|label|wake|suspend|freeze|archive|revive|prefetch|hold|attach"
 others="$others|cp|cat|edit|files( [a-z]+)?|sql|ps|logs|kill|events|sandbox [a-z]+"
 others="$others|timeout|quota|token [a-z]+|tenant [a-z]+|stats|debug [a-z]+|config( [a-z]+)?"
 export others="^($others)\$"

@@ -135,6 +135,8 @@ static bool fits(const json_t *s, const struct dz_api_field *f)
     switch (f->kind) {
     case DZ_API_STR:
         return has_type(s, "string");
+    case DZ_API_UNSET:
+        return has_type(s, "string") && has_type(s, "null");
     case DZ_API_BOOL:
         return has_type(s, "boolean");
     case DZ_API_INT:
