@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -531,35 +533,42 @@ static void on_made(void *arg, const struct dz_engine_result *result)
     dz_instance_release(&row);
 }
 
-static void kill_all_that_start(const struct rig *r)
+/* While it is set, no cell that starts is heard: it is killed before its first word, and its
+ * socket is at its end. So a start fails each time, however fast the cell is. */
+static const struct rig *deaf;
+
+static bool starts(int fd)
 {
-    DZ_MAP_FOREACH(it, &r->e->boxes) {
+    DZ_MAP_FOREACH(it, &deaf->e->boxes) {
         const struct box *b = it->value;
-        if (b->cell && b->phase == BOX_STARTING && dz_cell_pid(b->cell) > 0)
-            (void)kill(dz_cell_pid(b->cell), SIGKILL);
+        if (b->cell && b->phase == BOX_STARTING && dz_cell_fd(b->cell) == fd) {
+            if (dz_cell_pid(b->cell) > 0)
+                (void)kill(dz_cell_pid(b->cell), SIGKILL);
+            return true;
+        }
     }
+    return false;
+}
+
+ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    return deaf && starts(fd) ? 0 : syscall(SYS_recvmsg, fd, msg, flags);
 }
 
 TEST(of_a_creation_that_fails_nothing_is_left_when_it_says_so)
 {
     struct rig r;
     const struct dz_engine_spec spec = {.name = "b", .image = "g", .idle_ms = DZ_LADDER_INHERIT};
-    int failed = 0;
     rig_open(&r);
-    for (int i = 0; i < 50 && failed < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         struct maker m = {.r = &r};
+        deaf = &r;
         CHECK_INT(dz_engine_create(r.e, &me, &spec, on_made, &m, &r.why), 0);
-        for (int left = PATIENCE; m.done == 0 && left > 0; left--) {
-            kill_all_that_start(&r);
-            turn(&r);
-        }
+        UNTIL(&r, m.done);
+        deaf = NULL;
         CHECK_INT(m.done, 1);
-        CHECK(m.there == (m.code == 0));
-        failed += m.code < 0;
-        if (m.code == 0)
-            order_well(&r, "b", DZ_REQUEST_DESTROY);
+        CHECK(m.code < 0 && !m.there);
     }
-    CHECK(failed > 0);
     rig_create(&r, "b");
     rig_close(&r);
 }
