@@ -571,3 +571,100 @@ TEST(stream_tells_its_end_to_who_does_not_ask)
     CHECK_INT(job.status, 0);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* ---- limits of files, exactly -------------------------------------------------------------------
+ */
+
+static int appends_up_to_the_limit(struct fib *f)
+{
+    static char data[200];
+    const uint64_t most[2] = {100, 100};
+    uint64_t xfsz = DZ_K_BIT(SIGXFSZ), pending = 0;
+    OK(f, dz_sys_sigprocmask(FK(f), 0, &xfsz, NULL) == 0);
+    int fd = (int)fib_open(f, "/tmp/a", O_CREAT | O_WRONLY | O_APPEND);
+    OK(f, SYS(f, dz_sys_write(FK(f), fd, data, 90)) == 90);
+    OK(f, dz_sys_prlimit(FK(f), RLIMIT_FSIZE, most, NULL) == 0);
+    OK(f, dz_sys_lseek(FK(f), fd, 0, SEEK_SET) == 0); /* where it stands says nothing */
+    OK(f, SYS(f, dz_sys_write(FK(f), fd, data, 20)) == 10);
+    OK(f, dz_sys_sigpending(FK(f), &pending) == 0 && pending == 0); /* the next one is told */
+    OK(f, dz_sys_lseek(FK(f), fd, 0, SEEK_CUR) == 100);
+    OK(f, dz_sys_lseek(FK(f), fd, 0, SEEK_SET) == 0);
+    OK(f, SYS(f, dz_sys_write(FK(f), fd, data, 1)) == -EFBIG);
+    OK(f, dz_sys_sigpending(FK(f), &pending) == 0 && pending == xfsz);
+    int plain = (int)fib_open(f, "/tmp/b", O_CREAT | O_RDWR);
+    OK(f, SYS(f, dz_sys_write(FK(f), plain, data, 101)) == 100);
+    OK(f, SYS(f, dz_sys_write(FK(f), plain, data, 1)) == -EFBIG);
+    OK(f, SYS(f, dz_sys_pwrite(FK(f), plain, data, 5, 99)) == 1);
+    OK(f, SYS(f, dz_sys_pwrite(FK(f), plain, data, 5, 100)) == -EFBIG);
+    OK(f, dz_sys_lseek(FK(f), plain, 0, SEEK_END) == 100);
+    OK(f, dz_sys_lseek(FK(f), plain, -101, SEEK_END) == -EINVAL);
+    OK(f, dz_sys_lseek(FK(f), plain, -100, SEEK_END) == 0);
+    OK(f, dz_sys_fallocate(FK(f), plain, 1, DZ_VFS_FILE_MAX) == -EFBIG);
+    return 0;
+}
+TEST(file_limit_counts_from_where_bytes_go)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(appends_up_to_the_limit, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+/* Pieces: empty ones in between, more than one ring together, too much. */
+static int pieces(struct fib *f)
+{
+    static char a[DZ_KERNEL_PIPE_SIZE], b[DZ_KERNEL_PIPE_SIZE], got[2 * DZ_KERNEL_PIPE_SIZE];
+    memset(a, 'a', sizeof a);
+    memset(b, 'b', sizeof b);
+    const struct iovec all[] = {{a, 0}, {a, sizeof a}, {b, 0}, {b, sizeof b - 1}, {a, 1}};
+    int fd = (int)fib_open(f, "/tmp/p", O_CREAT | O_RDWR);
+    OK(f, SYS(f, dz_sys_writev(FK(f), fd, all, 5)) == sizeof got);
+    OK(f, SYS(f, dz_sys_pread(FK(f), fd, got, sizeof got, 0)) == sizeof got);
+    OK(f, memcmp(got, a, sizeof a) == 0 && memcmp(got + sizeof a, b, sizeof b - 1) == 0);
+    OK(f, got[sizeof got - 1] == 'a');
+    OK(f, dz_sys_lseek(FK(f), fd, (int64_t)sizeof a - 2, SEEK_SET) >= 0);
+    char x[3] = {0}, y[3] = {0};
+    const struct iovec in[] = {{x, 0}, {x, 3}, {y, 3}};
+    OK(f, SYS(f, dz_sys_readv(FK(f), fd, in, 3)) == 6);
+    OK(f, memcmp(x, "aab", 3) == 0 && memcmp(y, "bbb", 3) == 0);
+    const struct iovec much[] = {{a, INT32_MAX}, {a, 1}};
+    OK(f, SYS(f, dz_sys_writev(FK(f), fd, much, 2)) == -EINVAL);
+    return 0;
+}
+TEST(file_pieces_are_one_transfer)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(pieces, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+/* ---- the ends of streams
+ * ------------------------------------------------------------------------- */
+
+static int polls_an_end(struct fib *f)
+{
+    struct pollfd p = {0, POLLIN, 0};
+    OK(f, SYS(f, dz_sys_poll(FK(f), &p, 1, -1, NULL)) == 1);
+    OK(f, p.revents == (POLLIN | POLLHUP));
+    OK(f, SYS(f, dz_sys_write(FK(f), 1, "0123456789", 10)) == 10);
+    return 0;
+}
+TEST(stream_at_its_end_hangs_up_and_a_limit_is_the_last_byte)
+{
+    for (uint64_t limit = 9; limit <= 10; limit++) {
+        struct krig r;
+        struct dz_job job = {0};
+        uint32_t in, out, h;
+        krig_start(&r);
+        krig_prog(&r, "main", polls_an_end);
+        CHECK_INT(dz_kernel_stream_new(r.k, DZ_STREAM_IN, 1, &in, NULL), 0);
+        CHECK_INT(dz_kernel_stream_new(r.k, DZ_STREAM_OUT, 2, &out, NULL), 0);
+        CHECK_INT(dz_kernel_stream_eof(r.k, in), 0);
+        const struct dz_spawn_fd fds[] = {{0, in}, {1, out}};
+        h = krig_spawn(&r, "main", 0, fds, 2);
+        CHECK(h != 0);
+        dz_k_job(r.k, h & 0xffff)->out_limit = limit;
+        CHECK_INT(krig_run(&r, 1, &job), 1);
+        CHECK_INT(job.end, limit == 10 ? DZ_JOB_EXITED : DZ_JOB_LIMIT_OUTPUT);
+        CHECK_INT(krig_stop(&r), 0);
+    }
+}

@@ -237,3 +237,157 @@ TEST(fifo_without_a_writer_yet_has_not_hung_up)
     CHECK_INT(krig_main_as(fifo_server, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* ---- exactly at the limits -------------------------------------------------------------- */
+
+static int fills_to(struct fib *f, int fd, size_t bytes)
+{
+    static char data[DZ_KERNEL_PIPE_SIZE];
+    memset(data, 'd', sizeof data);
+    return SYS(f, dz_sys_write(FK(f), fd, data, bytes)) == (int64_t)bytes;
+}
+static int writes_whole_or_not(struct fib *f)
+{
+    int fds[2];
+    static char data[DZ_KERNEL_PIPE_BUF + 1];
+    OK(f, dz_sys_pipe2(FK(f), O_NONBLOCK, fds) == 0);
+    OK(f, fills_to(f, fds[1], DZ_KERNEL_PIPE_SIZE - DZ_KERNEL_PIPE_BUF + 1)); /* room: 4095 */
+    struct pollfd p = {fds[1], POLLOUT, 0};
+    OK(f, SYS(f, dz_sys_poll(FK(f), &p, 1, 0, NULL)) == 0);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], data, DZ_KERNEL_PIPE_BUF)) == -EAGAIN);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], data, 1)) == 1); /* room: 4096 */
+    OK(f, SYS(f, dz_sys_poll(FK(f), &p, 1, 0, NULL)) == 1 && p.revents == POLLOUT);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], data, DZ_KERNEL_PIPE_BUF)) == DZ_KERNEL_PIPE_BUF);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], data, 10)) == 10);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], data, DZ_KERNEL_PIPE_BUF + 1)) == 10);
+    return 0;
+}
+TEST(pipe_buf_is_the_last_size_that_is_whole)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(writes_whole_or_not, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int writes_a_whole_piece(struct fib *f)
+{
+    static char data[DZ_KERNEL_PIPE_BUF];
+    OK(f, SYS(f, dz_sys_write(FK(f), (int)f->note[1], data, sizeof data)) == sizeof data);
+    return 0;
+}
+static int reads_until_there_is_room(struct fib *f)
+{
+    int fds[2], status = 1;
+    static char data[DZ_KERNEL_PIPE_BUF];
+    OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
+    OK(f, fills_to(f, fds[1], DZ_KERNEL_PIPE_SIZE));
+    f->note[1] = fds[1];
+    int64_t pid = fib_fork(f, writes_a_whole_piece);
+    fib_sleep(f, 10);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], data, DZ_KERNEL_PIPE_BUF - 1)) > 0);
+    fib_sleep(f, 10);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)pid, WNOHANG, NULL, NULL)) == 0);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], data, 1)) == 1);
+    OK(f, fib_wait(f, pid, &status) == pid && status == 0); /* woken by this byte */
+    return 0;
+}
+TEST(pipe_writer_goes_on_as_soon_as_its_piece_fits)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(reads_until_there_is_room, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int small_writes_fill_it(struct fib *f)
+{
+    int fds[2];
+    char data[100] = {0};
+    size_t n = 0;
+    OK(f, dz_sys_pipe2(FK(f), O_NONBLOCK, fds) == 0);
+    while (SYS(f, dz_sys_write(FK(f), fds[1], data, sizeof data)) == sizeof data)
+        n += sizeof data;
+    OK(f, n == DZ_KERNEL_PIPE_SIZE / sizeof data * sizeof data);
+    struct pollfd p = {fds[1], 0, 0};
+    OK(f, dz_sys_close(FK(f), fds[0]) == 0);
+    OK(f, SYS(f, dz_sys_poll(FK(f), &p, 1, 0, NULL)) == 1 && p.revents == POLLERR);
+    return 0;
+}
+TEST(pipe_grows_by_small_writes)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(small_writes_fill_it, 0, &r), 0);
+    CHECK_INT(r.k->pipe_bytes, 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int no_room_for_two(struct fib *f)
+{
+    int fds[2], before;
+    const uint64_t most[2] = {1, 1};
+    OK(f, (before = (int)f->k->tab[DZ_KERNEL_TABLE_FILE].used) == 0);
+    OK(f, dz_sys_prlimit(FK(f), RLIMIT_NOFILE, most, NULL) == 0);
+    OK(f, dz_sys_pipe2(FK(f), 0, fds) == -EMFILE);
+    OK(f, dz_sys_fd(FK(f), 0) == NULL || dz_sys_fd(FK(f), 0)->file == 0);
+    OK(f, f->k->tab[DZ_KERNEL_TABLE_FILE].used == 0);
+    return f->k->tab[DZ_KERNEL_TABLE_PIPE].used == 0 ? 0 : 1;
+}
+TEST(pipe_that_has_no_second_descriptor_has_none)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(no_room_for_two, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+/* ---- who waits in one place ----------------------------------------------------------------- */
+
+/* Reads a byte and leaves with it. */
+static int reads_a_byte(struct fib *f)
+{
+    char c = 0;
+    return SYS(f, dz_sys_read(FK(f), (int)f->note[0], &c, 1)) == 1 ? c : 99;
+}
+static int feeds_in_order(struct fib *f)
+{
+    int fds[2], status = 0;
+    int64_t pid[4];
+    OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
+    f->note[0] = fds[0];
+    for (int i = 0; i < 4; i++) {
+        pid[i] = fib_fork(f, reads_a_byte);
+        fib_sleep(f, 1);
+    }
+    OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid[0], SIGKILL)) == 0); /* the first who waits */
+    OK(f, fib_wait(f, pid[0], &status) == pid[0] && WTERMSIG(status) == SIGKILL);
+    OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid[2], SIGKILL)) == 0); /* one in the middle */
+    OK(f, fib_wait(f, pid[2], &status) == pid[2]);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], "\7", 1)) == 1);
+    OK(f, fib_wait(f, -1, &status) == pid[1] && WEXITSTATUS(status) == 7); /* who waits longest */
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], "\10", 1)) == 1);
+    OK(f, fib_wait(f, -1, &status) == pid[3] && WEXITSTATUS(status) == 8);
+    return 0;
+}
+TEST(pipe_readers_are_served_in_the_order_of_their_coming)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(feeds_in_order, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int opens_both_ways_and_leaves(struct fib *f)
+{
+    fib_sleep(f, 10);
+    return fib_open(f, "/tmp/q", O_RDWR) >= 0 ? 0 : 1;
+}
+static int opens_for_a_guest_that_left(struct fib *f)
+{
+    const struct dz_at at = {.dirfd = AT_FDCWD, .path = "/tmp/q"};
+    OK(f, SYS(f, dz_sys_mknodat(FK(f), at, S_IFIFO | 0644, 0)) == 0);
+    OK(f, fib_fork(f, opens_both_ways_and_leaves) > 0);
+    return fib_open(f, "/tmp/q", O_RDONLY) >= 0 ? 0 : 1;
+}
+TEST(fifo_opened_both_ways_lets_a_reader_in)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(opens_for_a_guest_that_left, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}

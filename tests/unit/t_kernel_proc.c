@@ -476,3 +476,129 @@ TEST(proc_machine_survives_lack_of_memory)
     CHECK(krig_torture(waits_for_three, NULL, NULL) > 20);
     CHECK(krig_torture(vforks_once, NULL, NULL) > 10);
 }
+
+/* ---- the last words of children ---------------------------------------------------------------
+ */
+
+static int wants_no_zombies(struct fib *f)
+{
+    const struct dz_sigact forget = {.flags = SA_NOCLDWAIT};
+    OK(f, dz_sys_sigaction(FK(f), SIGCHLD, &forget, NULL) == 0);
+    OK(f, fib_fork(f, exits_5) > 0);
+    fib_sleep(f, 10);
+    OK(f, f->k->tab[DZ_KERNEL_TABLE_PROC].used == 2);
+    return SYS(f, dz_sys_waitpid(FK(f), -1, WNOHANG, NULL, NULL)) == -ECHILD ? 0 : 1;
+}
+TEST(proc_nocldwait_leaves_no_zombies)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(wants_no_zombies, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int burns_in_two_generations(struct fib *f)
+{
+    OK(f, fib_wait(f, fib_fork(f, burns_and_exits), NULL) > 0);
+    fib_burn(f, 100000000);
+    return 0;
+}
+static int looks_without_taking(struct fib *f)
+{
+    struct dz_kusage u;
+    int status = 0;
+    int64_t pid = fib_fork(f, burns_in_two_generations);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)pid, WNOWAIT | WEXITED, &status, NULL)) == pid);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)pid, 0, &status, NULL)) == pid);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)pid, 0, &status, NULL)) == -ECHILD);
+    OK(f, dz_sys_getrusage(FK(f), RUSAGE_CHILDREN, &u) == 0 && u.utime_us == 350000);
+    return 0;
+}
+TEST(proc_wait_may_look_only)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(looks_without_taking, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int in_a_group_of_its_own(struct fib *f)
+{
+    OK(f, dz_sys_setpgid(FK(f), 0, 0) == 0);
+    fib_sleep(f, 5);
+    return 0;
+}
+static int in_its_parents_group(struct fib *f)
+{
+    fib_sleep(f, 50);
+    return 0;
+}
+/* A member, not the leader, of its group waits for its group. */
+static int waits_for_its_group(struct fib *f)
+{
+    int64_t other = fib_fork(f, in_a_group_of_its_own);
+    int64_t mine = fib_fork(f, in_its_parents_group);
+    OK(f, f->p->pgid != f->p->pid);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), 0, 0, NULL, NULL)) == mine);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)-other, 0, NULL, NULL)) == other);
+    return 0;
+}
+static int starts_a_member(struct fib *f)
+{
+    int status = 1;
+    int64_t pid = fib_fork(f, waits_for_its_group);
+    return fib_wait(f, pid, &status) == pid && status == 0 ? 0 : 1;
+}
+TEST(proc_wait_selects_groups)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(starts_a_member, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int dies_with_a_zombie(struct fib *f)
+{
+    OK(f, fib_fork(f, exits_5) > 0);
+    fib_sleep(f, 10);
+    return 0;
+}
+static int outlives(struct fib *f)
+{
+    OK(f, fib_wait(f, fib_fork(f, dies_with_a_zombie), NULL) > 0);
+    return f->k->tab[DZ_KERNEL_TABLE_PROC].used == 2 ? 0 : 1;
+}
+TEST(proc_zombies_of_the_dead_are_reaped)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(outlives, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+/* A group lives on without its leader: its number is not given to a new process. */
+static int stays_in_the_group(struct fib *f)
+{
+    fib_sleep(f, 100);
+    return 0;
+}
+static int leaves_its_group(struct fib *f)
+{
+    OK(f, dz_sys_setpgid(FK(f), 0, 0) == 0);
+    OK(f, fib_fork(f, stays_in_the_group) > 0);
+    return 0;
+}
+static int meets_old_numbers(struct fib *f)
+{
+    int64_t leader = fib_fork(f, leaves_its_group);
+    OK(f, fib_wait(f, leader, NULL) == leader);
+    f->k->next_pid = (uint32_t)leader - 1; /* as after 32,768 processes */
+    int64_t next = fib_fork(f, exits_5);
+    OK(f, next > 0 && next != leader && fib_wait(f, next, NULL) == next);
+    fib_sleep(f, 200);
+    f->k->next_pid = (uint32_t)leader - 1;
+    next = fib_fork(f, exits_5); /* now it is free */
+    return next == leader && fib_wait(f, next, NULL) == next ? 0 : 1;
+}
+TEST(proc_numbers_of_groups_are_taken)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(meets_old_numbers, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}

@@ -58,16 +58,26 @@ static int move(struct krig *from, struct krig *to, int64_t slept)
     return dz_kernel_thaw(to->k, &misc, slept, &to->disk.err);
 }
 
-/* Two kernels over one disk: the second begins where the first stands asleep. */
-static void two(struct krig *a, struct krig *b)
+/* A second, empty kernel over the disk of the first. */
+static void beside(struct krig *a, struct krig *b)
 {
-    krig_start(a);
-    krig_prog(a, "main", reader);
-    (void)krig_spawn(a, "main", 0, NULL, 0);
-    CHECK_INT(dz_kernel_run(a->k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
     memcpy(b, a, sizeof *b);
     b->prog[0].users = 0;
     CHECK_INT(krig_kernel(b, NULL, 0), 0);
+}
+
+/* One process runs `program` until it waits; the second kernel is empty. */
+static void two_of(struct krig *a, struct krig *b, fib_main program)
+{
+    krig_start(a);
+    krig_prog(a, "main", program);
+    (void)krig_spawn(a, "main", 0, NULL, 0);
+    CHECK_INT(dz_kernel_run(a->k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    beside(a, b);
+}
+static void two(struct krig *a, struct krig *b)
+{
+    two_of(a, b, reader);
 }
 static void end_two(struct krig *a, struct krig *b)
 {
@@ -142,5 +152,250 @@ TEST(save_damaged_rows_are_refused)
     dz_kernel_free(b.k);
     CHECK_INT(taken, 1); /* 77 is a pid like any other */
     CHECK(refused > 0);
+    CHECK_INT(krig_stop(&a), 0);
+}
+
+/* ---- what of a process must live on ----------------------------------------------------- */
+
+/* Descriptor 5 is open in the second life. */
+static bool first_life(struct fib *f)
+{
+    if (dz_sys_fd(FK(f), 5))
+        return false;
+    int64_t fd = fib_open(f, "/", O_RDONLY);
+    return fd >= 0 && dz_sys_dup2(FK(f), (int)fd, 5) == 5;
+}
+
+static int keeps_a_signal(struct fib *f)
+{
+    uint64_t pending = 0, usr1 = DZ_K_BIT(SIGUSR1);
+    if (first_life(f)) {
+        OK(f, dz_sys_sigprocmask(FK(f), 0, &usr1, NULL) == 0);
+        OK(f, dz_sys_kill(FK(f), f->p->pid, SIGUSR1) == 0);
+    }
+    fib_sleep(f, 60000);
+    OK(f, dz_sys_sigpending(FK(f), &pending) == 0 && pending == usr1);
+    OK(f, f->p->sig_mask == usr1);
+    return 0;
+}
+TEST(save_keeps_signals_that_are_pending)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    two_of(&a, &b, keeps_a_signal);
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    end_two(&a, &b);
+}
+
+static int sleeps(struct fib *f)
+{
+    (void)first_life(f);
+    fib_sleep(f, 1000);
+    return 0;
+}
+TEST(save_leaves_a_stopped_process_stopped)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    two_of(&a, &b, sleeps);
+    dz_k_send(a.k, dz_k_proc(a.k, 2), SIGSTOP, 0);
+    CHECK_INT(dz_kernel_run(a.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    CHECK_INT(move(&a, &b, 2000000000), 0); /* longer than it sleeps */
+    CHECK(!dz_kernel_runnable(b.k));
+    CHECK_INT(krig_run(&b, 1, &job), 0);
+    struct dz_proc *p = dz_k_proc(b.k, 2);
+    CHECK(p && (p->flags & DZ_PROC_STOPPED) && p->stop_sig == SIGSTOP);
+    if (p)
+        dz_k_send(b.k, p, SIGCONT, 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    end_two(&a, &b);
+}
+
+static void notes_alarm(struct fib *f, int signo)
+{
+    f->note[7] = signo;
+}
+static int computes(struct fib *f)
+{
+    const struct dz_sigact a = {2, 0, 0};
+    const int64_t set[2] = {0, 20000000000};
+    f->handler[2] = notes_alarm;
+    if (first_life(f)) {
+        OK(f, dz_sys_sigaction(FK(f), SIGALRM, &a, NULL) == 0);
+        OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, set, NULL) == 0);
+    }
+    for (int i = 0; i < 1000 && f->note[7] == 0; i++)
+        fib_burn(f, 100000000);
+    return f->note[7] == SIGALRM ? 0 : 1;
+}
+TEST(save_keeps_the_timer_of_a_process_that_computes)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    krig_start(&a);
+    krig_prog(&a, "main", computes);
+    (void)krig_spawn(&a, "main", 0, NULL, 0);
+    CHECK_INT(dz_kernel_run(a.k, a.now + 1000000000, NULL), DZ_KERNEL_TIME);
+    CHECK_INT(dz_k_proc(a.k, 2)->state, DZ_PROC_READY);
+    beside(&a, &b);
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(dz_kernel_run(b.k, INT64_MAX, NULL), DZ_KERNEL_EVENT); /* nobody asks when */
+    CHECK(dz_kernel_event(b.k, &job));
+    CHECK_INT(job.status, 0);
+    end_two(&a, &b);
+}
+
+/* ---- what is counted anew ------------------------------------------------------------------ */
+
+/* Two processes of one job, a pipe both of whose ends are open twice, a description for
+ * both directions of a FIFO, an input stream. */
+static int waits_in_a_family(struct fib *f)
+{
+    fib_sleep(f, f->p->ppid == 1 ? 2000 : 1000);
+    return 0;
+}
+static int makes_a_family(struct fib *f)
+{
+    const struct dz_at at = {.dirfd = AT_FDCWD, .path = "/tmp/q"};
+    if (first_life(f)) {
+        int fds[2];
+        OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
+        OK(f, SYS(f, dz_sys_write(FK(f), fds[1], "x", 1)) == 1);
+        OK(f, SYS(f, dz_sys_mknodat(FK(f), at, S_IFIFO | 0644, 0)) == 0);
+        OK(f, fib_open(f, "/tmp/q", O_RDWR) >= 0);
+        OK(f, fib_fork(f, waits_in_a_family) > 0);
+    }
+    return waits_in_a_family(f);
+}
+TEST(save_counts_what_is_referred_to)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    uint32_t in;
+    krig_start(&a);
+    krig_prog(&a, "main", makes_a_family);
+    CHECK_INT(dz_kernel_stream_new(a.k, DZ_STREAM_IN, 7, &in, NULL), 0);
+    const struct dz_spawn_fd fd = {0, in};
+    (void)krig_spawn(&a, "main", 0, &fd, 1);
+    CHECK_INT(dz_kernel_run(a.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    beside(&a, &b);
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(b.k->pipe_bytes, a.k->pipe_bytes);
+    CHECK_INT(b.k->pipe_bytes, DZ_KERNEL_PIPE_BUF);
+    for (uint32_t i = 1; i <= dz_kernel_rows(a.k, DZ_KERNEL_TABLE_PIPE); i++) {
+        const struct dz_pipe *was = dz_k_pipe(a.k, i), *is = dz_k_pipe(b.k, i);
+        CHECK(was && is && was->readers == is->readers && was->writers == is->writers);
+    }
+    CHECK_INT(dz_k_pipe(b.k, 2)->writers, 1); /* the FIFO's, open for both */
+    CHECK_INT(dz_k_job(b.k, 1)->procs, 2);
+    CHECK_INT(dz_k_stream(b.k, 1)->files, dz_k_stream(a.k, 1)->files);
+    CHECK(dz_k_stream(b.k, 1)->files > 0);
+    CHECK_INT(b.k->forks, a.k->forks);
+    CHECK_INT(b.k->next_pid, a.k->next_pid);
+    CHECK_INT(b.k->next_owner, a.k->next_owner);
+    CHECK_INT(dz_kernel_stream_find(b.k, 7), in);
+    CHECK_INT(dz_kernel_stream_close(b.k, in), 0);
+    CHECK_INT(dz_kernel_stream_find(b.k, 7), 0); /* though a process has it open */
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    CHECK_INT(b.k->tab[DZ_KERNEL_TABLE_STREAM].used, 0);
+    CHECK_INT(b.k->tab[DZ_KERNEL_TABLE_PIPE].used, 0);
+    CHECK_INT(b.k->pipe_bytes, 0);
+    end_two(&a, &b);
+}
+
+/* An end that nobody was told of, output that nobody took, typed lines around the end of the
+ * ring: all of it is there after a wake. */
+static int says_and_ends(struct fib *f)
+{
+    (void)SYS(f, dz_sys_write(FK(f), 1, "last words", 10));
+    return 3;
+}
+TEST(save_keeps_an_end_and_output_for_the_next_life)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    uint32_t out;
+    krig_start(&a);
+    a.take = 0;
+    krig_prog(&a, "main", says_and_ends);
+    CHECK_INT(dz_kernel_stream_new(a.k, DZ_STREAM_OUT, 1, &out, NULL), 0);
+    const struct dz_spawn_fd fd = {1, out};
+    (void)krig_spawn(&a, "main", 0, &fd, 1);
+    CHECK_INT(dz_kernel_run(a.k, INT64_MAX, NULL), DZ_KERNEL_EVENT);
+    beside(&a, &b);
+    b.take = SIZE_MAX;
+    dz_k_stream(a.k, 1)->blocked = 0; /* a host that comes anew takes output */
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(dz_kernel_run(b.k, INT64_MAX, NULL), DZ_KERNEL_EVENT);
+    CHECK(dz_kernel_event(b.k, &job));
+    CHECK_INT(job.status, 3 << 8);
+    CHECK_INT(b.out_len, 10);
+    end_two(&a, &b);
+}
+
+TEST(save_counts_lines_around_the_end_of_the_ring)
+{
+    static struct krig a, b;
+    const struct dz_winsize size = {24, 80, 0, 0};
+    uint32_t stream;
+    uint8_t buf[DZ_KERNEL_TTY_IN];
+    krig_start(&a);
+    CHECK_INT(dz_kernel_pty_new(a.k, &size, 5, &stream, NULL), 0);
+    struct dz_pty *t = dz_k_pty(a.k, 1);
+    for (int i = 0; i < DZ_KERNEL_TTY_IN / 8; i++) { /* 8 bytes a line, up to the end but 4 */
+        CHECK_INT(dz_kernel_stream_push(a.k, stream, i ? "0123456\r" : "012\r", i ? 8 : 4),
+                  i ? 8 : 4);
+        CHECK_INT(dz_k_ldisc_read(a.k, t, buf, sizeof buf), i ? 8 : 4);
+    }
+    CHECK_INT(t->head, DZ_KERNEL_TTY_IN - 4);
+    CHECK_INT(dz_kernel_stream_push(a.k, stream, "ab\rcdefgh\ri", 11), 11);
+    beside(&a, &b);
+    CHECK_INT(move(&a, &b, 0), 0);
+    t = dz_k_pty(b.k, 1);
+    CHECK_INT(t->lines, 2);
+    CHECK_INT(dz_k_ldisc_read(b.k, t, buf, sizeof buf), 3);
+    CHECK_INT(dz_k_ldisc_read(b.k, t, buf, sizeof buf), 7);
+    CHECK(memcmp(buf, "cdefgh\n", 7) == 0);
+    CHECK_INT(dz_k_ldisc_read(b.k, t, buf, sizeof buf), -EAGAIN);
+    end_two(&a, &b);
+}
+
+/* A change of one number in a sound machine: refused. */
+static int refused_with(struct krig *a, uint32_t *field, uint32_t value)
+{
+    struct krig b;
+    uint32_t old = *field;
+    beside(a, &b);
+    *field = value;
+    int rc = move(a, &b, 0);
+    *field = old;
+    dz_kernel_free(b.k);
+    return rc;
+}
+TEST(save_bounds_are_exact)
+{
+    static struct krig a, b;
+    two(&a, &b);
+    dz_kernel_free(b.k);
+    struct dz_proc *p = dz_k_proc(a.k, 2);
+    struct dz_pipe *q = dz_k_pipe(a.k, 1);
+    size_t size = 0;
+    q->blob = dz_k_blob_new(a.k, NULL, 16);
+    CHECK_INT(refused_with(&a, &q->head, 15), 0);
+    CHECK_INT(refused_with(&a, &q->head, 16), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &q->len, 16), 0);
+    CHECK_INT(refused_with(&a, &q->len, 17), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &q->blob, p->argv), DZ_ECORRUPT); /* two owners */
+    (void)dz_k_blob(a.k, p->fds, &size);
+    CHECK_INT(refused_with(&a, &p->fd_count, (uint32_t)(size / sizeof(struct dz_fd)) + 1),
+              DZ_ECORRUPT);
+    struct dz_fd *fds = dz_k_blob(a.k, p->fds, NULL);
+    uint32_t shorter = dz_k_blob_new(a.k, fds, p->fd_count * sizeof *fds - 1);
+    CHECK_INT(refused_with(&a, &p->fds, shorter), DZ_ECORRUPT);
+    CHECK_INT(refused_with(&a, &fds[2].file, 0), DZ_ECORRUPT); /* an open file of nobody */
     CHECK_INT(krig_stop(&a), 0);
 }

@@ -430,3 +430,286 @@ TEST(sched_lets_nobody_starve)
     CHECK(turns[2] > 300000000 && turns[2] < 600000000); /* about half beside the pair */
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* ---- calls that a handler comes into -------------------------------------------------------- */
+
+/* Its parent gets a signal at 20 ms; it reads all that comes from 40 ms on. */
+static int signals_then_reads(struct fib *f)
+{
+    static char buf[4096];
+    OK(f, dz_sys_close(FK(f), (int)f->note[1]) == 0);
+    fib_sleep(f, 20);
+    (void)SYS(f, dz_sys_kill(FK(f), f->p->ppid, SIGUSR1));
+    fib_sleep(f, 20);
+    int64_t sum = 0, n;
+    while ((n = SYS(f, dz_sys_read(FK(f), (int)f->note[0], buf, sizeof buf))) > 0)
+        sum += n;
+    return n == 0 ? (int)(sum / 10000) : 99;
+}
+static int writes_over_a_handler(struct fib *f)
+{
+    int fds[2], status = 0;
+    static char data[100000];
+    OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
+    f->note[0] = fds[0];
+    f->note[1] = fds[1];
+    OK(f, act(f, SIGUSR1, 2, SA_RESTART, 0) == 0);
+    int64_t pid = fib_fork(f, signals_then_reads);
+    OK(f, dz_sys_close(FK(f), fds[0]) == 0);
+    OK(f, SYS(f, dz_sys_write(FK(f), fds[1], data, sizeof data)) == sizeof data);
+    OK(f, f->note[7] == 1 && dz_sys_close(FK(f), fds[1]) == 0);
+    OK(f, fib_wait(f, pid, &status) == pid && WEXITSTATUS(status) == 10);
+    return 0;
+}
+TEST(signal_restarts_a_write_that_went_half)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(writes_over_a_handler, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int signals_then_opens(struct fib *f)
+{
+    fib_sleep(f, 20);
+    (void)SYS(f, dz_sys_kill(FK(f), f->p->ppid, SIGUSR1));
+    fib_sleep(f, 20);
+    OK(f, fib_open(f, "/tmp/q", O_WRONLY) >= 0);
+    fib_sleep(f, 20);
+    return 0;
+}
+static int opens_over_a_handler(struct fib *f)
+{
+    const struct dz_at at = {.dirfd = AT_FDCWD, .path = "/tmp/q"};
+    OK(f, SYS(f, dz_sys_mknodat(FK(f), at, S_IFIFO | 0644, 0)) == 0);
+    OK(f, act(f, SIGUSR1, 2, SA_RESTART, 0) == 0);
+    int64_t pid = fib_fork(f, signals_then_opens);
+    int64_t t0 = f->r->now, fd = fib_open(f, "/tmp/q", O_RDONLY);
+    OK(f, fd == 0 && f->note[7] == 1 && f->r->now - t0 == 40000000);
+    OK(f, dz_sys_close(FK(f), 0) == 0 && fib_wait(f, pid, NULL) == pid);
+    OK(f, act(f, SIGUSR1, 2, 0, 0) == 0);
+    pid = fib_fork(f, signals_then_opens);
+    OK(f, fib_open(f, "/tmp/q", O_RDONLY) == -EINTR && f->note[7] == 2);
+    OK(f, dz_sys_fd(FK(f), 0) == NULL || dz_sys_fd(FK(f), 0)->file == 0); /* nothing is left */
+    OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGKILL)) == 0);
+    OK(f, fib_wait(f, pid, NULL) == pid);
+    return f->k->tab[DZ_KERNEL_TABLE_PIPE].used == 0 ? 0 : 1;
+}
+TEST(signal_restarts_an_open_that_waits_for_its_peer)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(opens_over_a_handler, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+/* The handler of 3 runs in the middle of its own signal, or not. */
+static int nodefer(struct fib *f)
+{
+    OK(f, act(f, SIGUSR1, 2, SA_NODEFER, DZ_K_BIT(SIGUSR2)) == 0);
+    f->note[6] = SIGUSR1; /* the first one sleeps 100 ms */
+    f->note[0] = SIGUSR1;
+    f->note[1] = 99;
+    OK(f, fib_fork(f, sends) > 0);
+    OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGUSR1)) == 0);
+    dz_k_sig_sync(FK(f));
+    OK(f, f->note[7] == 2 && f->p->sig_mask == 0);
+    return 0;
+}
+TEST(signal_nodefer_lets_itself_in)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(nodefer, 0, &r), 0);
+    CHECK_STR(r.log, "<10 <10 >>");
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int waits_long(struct fib *f)
+{
+    fib_sleep(f, 1000);
+    return 0;
+}
+/* What a stop and a continue take from each other; an ignored signal that was pending. */
+static int cancels(struct fib *f)
+{
+    uint64_t all = DZ_K_BIT(SIGCONT) | DZ_K_BIT(SIGTSTP) | DZ_K_BIT(SIGUSR1), pending = 0;
+    OK(f, act(f, SIGCONT, 2, 0, 0) == 0 && mask(f, 0, all) == 0);
+    OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGTSTP)) == 0);
+    OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGCONT)) == 0);
+    OK(f, dz_sys_sigpending(FK(f), &pending) == 0 && pending == DZ_K_BIT(SIGCONT));
+    OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGTSTP)) == 0);
+    OK(f, dz_sys_sigpending(FK(f), &pending) == 0 && pending == DZ_K_BIT(SIGTSTP));
+    OK(f, act(f, SIGTSTP, 1, 0, 0) == 0);
+    OK(f, dz_sys_sigpending(FK(f), &pending) == 0 && pending == 0);
+    OK(f, act(f, SIGUSR1, 1, 0, 0) == 0); /* blocked: kept although it is ignored, as Linux does */
+    OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGUSR1)) == 0);
+    OK(f, dz_sys_sigpending(FK(f), &pending) == 0 && pending == DZ_K_BIT(SIGUSR1));
+    return 0;
+}
+TEST(signal_stop_and_continue_cancel_each_other)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(cancels, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int asks_for_stops(struct fib *f)
+{
+    OK(f, act(f, SIGCHLD, 2, 0, 0) == 0); /* without SA_NOCLDSTOP */
+    int64_t pid = fib_fork(f, waits_long);
+    fib_sleep(f, 5);
+    OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGSTOP)) == 0);
+    fib_sleep(f, 5);
+    OK(f, f->note[7] == 1);
+    OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGCONT)) == 0);
+    fib_sleep(f, 5);
+    OK(f, f->note[7] == 2);
+    OK(f, act(f, SIGCHLD, 0, 0, 0) == 0);
+    OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGSTOP)) == 0);
+    fib_sleep(f, 5);
+    int status = 0;
+    OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGTERM)) == 0); /* kept until it goes on */
+    fib_sleep(f, 5);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)pid, WNOHANG, NULL, NULL)) == 0);
+    OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGKILL)) == 0);
+    OK(f, fib_wait(f, pid, &status) == pid && WTERMSIG(status) == SIGKILL);
+    OK(f, dz_k_pgrp_orphaned(f->k, f->p->pgid, NULL)); /* a stop of the terminal does nothing */
+    OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGTSTP)) == 0);
+    return (f->p->flags & DZ_PROC_STOPPED) ? 1 : 0;
+}
+TEST(signal_chld_tells_of_stops)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(asks_for_stops, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static int keeps_its_mask(struct fib *f)
+{
+    f->note[0] = SIGUSR1;
+    f->note[1] = 99;
+    f->note[6] = SIGUSR1;
+    OK(f, act(f, SIGUSR1, 2, 0, 0) == 0 && mask(f, 0, DZ_K_BIT(SIGUSR1)) == 0);
+    OK(f, fib_fork(f, sends) > 0);
+    OK(f, SYS(f, dz_sys_sigsuspend(FK(f), 0)) == -EINTR);
+    OK(f, f->p->sig_mask == DZ_K_BIT(SIGUSR1)); /* that of before the call, not of the wait */
+    OK(f, act(f, SIGUSR2, 2, SA_RESETHAND, 0) == 0);
+    OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGUSR2)) == 0);
+    return f->p->act[SIGUSR2 - 1].handler == 0 ? 0 : 1;
+}
+TEST(signal_suspend_gives_back_the_mask_of_before)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(keeps_its_mask, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+/* ---- who may ----------------------------------------------------------------------------------
+ */
+
+static int other_user(struct fib *f)
+{
+    OK(f, dz_sys_setuid(FK(f), 1001) == 0);
+    fib_sleep(f, 50);
+    return 0;
+}
+static int family(struct fib *f)
+{
+    int64_t pid = fib_fork(f, other_user);
+    OK(f, fib_fork(f, waits_long) > 0);
+    fib_sleep(f, 5);
+    OK(f, dz_sys_setuid(FK(f), 1000) == 0);
+    OK(f, dz_sys_kill(FK(f), (int)pid, SIGTERM) == -EPERM);
+    OK(f, dz_sys_kill(FK(f), (int)pid, SIGCONT) == 0); /* one session */
+    OK(f, dz_sys_kill(FK(f), -f->p->pgid, 0) == 0);    /* one of the group may be signalled */
+    OK(f, dz_sys_kill(FK(f), -1, 0) == -EPERM);        /* none of the others, and not itself */
+    fib_sleep(f, 5);
+    return 0;
+}
+TEST(signal_reaches_who_may_be_reached)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(family, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+/* ---- at the very nanosecond ------------------------------------------------------------------ */
+
+static int ticks_in_step(struct fib *f)
+{
+    int64_t t[2], set[2] = {10000000, 10000000}, left = 0;
+    OK(f, act(f, SIGALRM, 2, SA_RESTART, 0) == 0);
+    OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, set, NULL) == 0);
+    fib_burn(f, 35000000); /* three are missed: one signal, and the next one at 40 ms */
+    (void)SYS(f, dz_sys_getpid(FK(f)));
+    OK(f, f->note[7] == 1);
+    OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, NULL, t) == 0 && t[1] == 5000000);
+    fib_burn(f, 5000000); /* at it exactly */
+    (void)SYS(f, dz_sys_getpid(FK(f)));
+    OK(f, f->note[7] == 2);
+    OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, NULL, t) == 0 && t[1] == 10000000);
+    int64_t at = f->r->now + 30000000;
+    OK(f, SYS(f, dz_sys_clock_nanosleep(FK(f), CLOCK_REALTIME, true, at, &left)) == -EINTR);
+    OK(f, left == 20000000);
+    set[0] = set[1] = 0;
+    OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, set, NULL) == 0);
+    OK(f, SYS(f, dz_sys_clock_nanosleep(FK(f), CLOCK_REALTIME, true, at, NULL)) == 0);
+    return f->r->now == at ? 0 : 1;
+}
+TEST(timer_keeps_step_and_expires_at_its_time)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(ticks_in_step, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+/* ---- what a call leaves behind
+ * -------------------------------------------------------------------- */
+
+static int masks_for_a_poll(struct fib *f)
+{
+    struct pollfd none = {-1, 0, 0};
+    const uint64_t usr2 = DZ_K_BIT(SIGUSR2);
+    OK(f, mask(f, 2, DZ_K_BIT(SIGUSR1)) == 0);
+    OK(f, SYS(f, dz_sys_poll(FK(f), &none, 1, 5000000, &usr2)) == 0);
+    OK(f, f->p->sig_mask == DZ_K_BIT(SIGUSR1)); /* when its time is up, too */
+    int64_t t[2], set[2] = {0, 10000000};
+    OK(f, mask(f, 2, DZ_K_BIT(SIGALRM)) == 0 && act(f, SIGALRM, 2, 0, 0) == 0);
+    OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, set, NULL) == 0);
+    f->r->now += 30000000; /* it is over, and nobody has seen that */
+    OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, NULL, t) == 0 && t[1] == 1);
+    return 0;
+}
+TEST(signal_mask_of_a_poll_goes_with_it)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(masks_for_a_poll, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+static void closes(struct fib *f, int signo)
+{
+    (void)signo;
+    (void)dz_sys_close(FK(f), (int)f->note[2]);
+    f->note[7]++;
+}
+static int reads_what_a_handler_closes(struct fib *f)
+{
+    const struct dz_sigact a = {3, 0, 0};
+    int fds[2];
+    char c;
+    f->handler[3] = closes;
+    f->note[0] = SIGUSR1;
+    f->note[1] = 99;
+    OK(f, dz_sys_sigaction(FK(f), SIGUSR1, &a, NULL) == 0);
+    OK(f, dz_sys_pipe2(FK(f), 0, fds) == 0);
+    f->note[2] = fds[0];
+    OK(f, fib_fork(f, sends) > 0);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], &c, 1)) == -EINTR && f->note[7] == 1);
+    OK(f, SYS(f, dz_sys_read(FK(f), fds[0], &c, 1)) == -EBADF);
+    return 0;
+}
+TEST(signal_that_closes_what_is_read_interrupts_the_read)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(reads_what_a_handler_closes, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}

@@ -505,3 +505,319 @@ TEST(pty_typist_goes_on_when_input_is_flushed)
     CHECK_INT(krig_main_as(types_much, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* ---- switches of the discipline, one by one -----------------------------------------------------
+ */
+
+TEST(ldisc_without_isig_takes_its_keys_as_text)
+{
+    struct tty y;
+    struct dz_job job = {0};
+    tty_start(&y);
+    set(&y, ISIG, 0); /* lines are edited as ever */
+    (void)tty_spawn(&y, cat);
+    CHECK_INT(dz_kernel_run(y.r.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    type_s(&y, "a\3\34\32b\r");
+    CHECK_INT(dz_kernel_run(y.r.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    CHECK_STR(screen(&y), "a^C^\\^Zb\r\na\3\34\32b\r\n");
+    type_s(&y, "\4");
+    CHECK_INT(krig_run(&y.r, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+TEST(ldisc_noflsh_keeps_what_was_typed)
+{
+    struct tty y;
+    tty_start(&y);
+    set(&y, 0, NOFLSH);
+    type_s(&y, "kept\r\3");
+    CHECK_STR(screen(&y), "kept\r\n^C");
+    CHECK_STR(line(&y), "kept\n");
+    set(&y, NOFLSH, 0);
+    type_s(&y, "lost\r\3");
+    CHECK_STR(line(&y), "!");
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+static void set_input(struct tty *y, uint32_t iflag)
+{
+    struct dz_termios to = y->t->termios;
+    to.iflag = iflag;
+    dz_k_ldisc_set(y->r.k, y->t, &to);
+}
+
+TEST(ldisc_input_is_mapped)
+{
+    struct tty y;
+    tty_start(&y);
+    set_input(&y, ICRNL | ISTRIP);
+    type_s(&y, "\xe1\r");
+    CHECK_STR(line(&y), "a\n");
+    set_input(&y, ICRNL | IUTF8);
+    type_s(&y, "x\xf0\x9f\x98\x80\177y\r"); /* one character of four bytes */
+    CHECK_STR(line(&y), "xy\n");
+    type_s(&y, "a b\xc3\xa9z\27d\r"); /* ^W takes the word whole */
+    CHECK_STR(line(&y), "a d\n");
+    set_input(&y, IGNCR);
+    type_s(&y, "a\rb\n");
+    CHECK_STR(line(&y), "ab\n");
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+TEST(ldisc_lines_end_as_they_are_told)
+{
+    struct tty y;
+    tty_start(&y);
+    struct dz_termios to = y.t->termios;
+    to.cc[VEOL] = ';';
+    to.cc[VEOL2] = '!';
+    dz_k_ldisc_set(y.r.k, y.t, &to);
+    type_s(&y, "a;b!c");
+    CHECK_STR(line(&y), "a;");
+    CHECK_STR(line(&y), "b!");
+    set(&y, IEXTEN, 0);
+    type_s(&y, "d!\r");
+    CHECK_STR(line(&y), "cd!\n");
+    type_s(&y, "two\4one\4"); /* an end of file behind bytes ends a line without one */
+    CHECK_STR(line_n(&y, 2), "tw");
+    CHECK_STR(line(&y), "o");
+    CHECK_STR(line(&y), "one");
+    CHECK_STR(line(&y), "!");
+    CHECK_INT(y.t->lines, 0);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+TEST(ldisc_full_lines_have_room_for_their_end)
+{
+    static char much[DZ_KERNEL_TTY_IN - 1];
+    struct tty y;
+    memset(much, 'x', sizeof much);
+    tty_start(&y);
+    set(&y, ECHO, 0);
+    CHECK_INT(type_n(&y, much, sizeof much), sizeof much);
+    CHECK_INT(y.t->len, DZ_KERNEL_TTY_IN - 1);
+    type_s(&y, "\r");
+    CHECK_INT(y.t->len, DZ_KERNEL_TTY_IN);
+    CHECK_INT(strlen(line(&y)), DZ_KERNEL_TTY_IN);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+TEST(ldisc_output_stops_before_a_character_is_cut)
+{
+    static uint8_t much[DZ_KERNEL_TTY_OUT];
+    struct tty y;
+    tty_start(&y);
+    memset(much, 'x', sizeof much);
+    much[DZ_KERNEL_TTY_OUT - 9] = '\t';
+    y.r.take = 0;
+    struct dz_termios to = y.t->termios;
+    to.oflag = OPOST | TAB3;
+    dz_k_ldisc_set(y.r.k, y.t, &to);
+    size_t n = dz_k_ldisc_write(y.r.k, y.t, much, sizeof much);
+    CHECK_INT(n, DZ_KERNEL_TTY_OUT - 7); /* up to what may take 8 places */
+    size_t shown = y.t->out_len;
+    CHECK(shown <= DZ_KERNEL_TTY_OUT && shown > DZ_KERNEL_TTY_OUT - 8);
+    y.r.take = SIZE_MAX;
+    dz_k_stream(y.r.k, 1)->blocked = 0;
+    CHECK_INT(strlen(screen(&y)), shown);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+TEST(ldisc_stopped_output_goes_on_by_its_keys)
+{
+    struct tty y;
+    tty_start(&y);
+    type_s(&y, "\23"); /* ^S */
+    type_s(&y, "a");
+    CHECK_INT(dz_k_ldisc_write(y.r.k, y.t, (const uint8_t *)"x", 1), 0); /* no key but ^Q */
+    set_input(&y, ICRNL | IXON | IXANY);
+    type_s(&y, "b");
+    CHECK_INT(dz_k_ldisc_write(y.r.k, y.t, (const uint8_t *)"x", 1), 1);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+TEST(ldisc_raw_reads_are_ready_by_vmin)
+{
+    struct tty y;
+    tty_start(&y);
+    struct dz_termios to = y.t->termios;
+    to.lflag &= ~(uint32_t)(ICANON | ECHO);
+    to.cc[VMIN] = 3;
+    to.cc[VTIME] = 0;
+    dz_k_ldisc_set(y.r.k, y.t, &to);
+    type_s(&y, "ab");
+    CHECK(!dz_k_ldisc_ready(y.t));
+    type_s(&y, "c");
+    CHECK(dz_k_ldisc_ready(y.t));
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+TEST(ldisc_lines_made_in_raw_mode_count_once)
+{
+    struct tty y;
+    tty_start(&y);
+    set(&y, ICANON, 0);
+    type_s(&y, "raw");
+    set(&y, 0, ICANON);
+    CHECK_INT(y.t->lines, 1);
+    CHECK_STR(line(&y), "raw");
+    CHECK_INT(y.t->lines, 0);
+    CHECK_STR(line(&y), "!");
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+/* ---- the output gate
+ * ------------------------------------------------------------------------------ */
+
+static int writes_then_shows(struct fib *f)
+{
+    int64_t fd = fib_open(f, "/tmp/truth", O_CREAT | O_WRONLY);
+    OK(f, SYS(f, dz_sys_write(FK(f), (int)fd, "x", 1)) == 1);
+    OK(f, SYS(f, dz_sys_write(FK(f), 1, "done", 4)) == 4);
+    return 0;
+}
+TEST(tty_shows_nothing_that_is_not_committed)
+{
+    struct tty y;
+    struct dz_job job = {0};
+    tty_start(&y);
+    int before = y.r.commits;
+    CHECK(tty_spawn(&y, writes_then_shows) != 0);
+    CHECK_INT(krig_run(&y.r, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    CHECK_STR(screen(&y), "done");
+    CHECK(y.r.commits > before);
+    CHECK(!dz_vfs_dirty(y.r.disk.v));
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+/* A host that takes little: a writer waits for it, and goes on when it takes more. */
+static int shows_much(struct fib *f)
+{
+    static char data[5 * DZ_KERNEL_TTY_OUT];
+    memset(data, 'y', sizeof data);
+    OK(f, SYS(f, dz_sys_write(FK(f), 1, data, sizeof data)) == sizeof data);
+    return 0;
+}
+TEST(tty_writers_wait_for_the_screen)
+{
+    struct tty y;
+    struct dz_job job = {0};
+    size_t got = 0;
+    tty_start(&y);
+    y.r.take = 0;
+    CHECK(tty_spawn(&y, shows_much) != 0);
+    CHECK_INT(dz_kernel_run(y.r.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    CHECK(!dz_kernel_event(y.r.k, &job));
+    for (int i = 0; i < 1000 && job.leader == 0; i++) {
+        y.r.take = 1000;
+        CHECK_INT(dz_kernel_stream_ready(y.r.k, y.stream), 0);
+        (void)dz_kernel_run(y.r.k, INT64_MAX, NULL);
+        (void)dz_kernel_event(y.r.k, &job);
+        got += y.r.out_len;
+        y.r.out_len = 0;
+    }
+    CHECK_INT(job.status, 0);
+    y.r.take = SIZE_MAX;
+    CHECK_INT(dz_kernel_stream_ready(y.r.k, y.stream), 0);
+    CHECK_INT(got + strlen(screen(&y)), 5 * DZ_KERNEL_TTY_OUT);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+TEST(tty_end_of_input_waits_for_room)
+{
+    struct tty y;
+    tty_start(&y);
+    set(&y, ECHO, 0);
+    for (int i = 0; i < DZ_KERNEL_TTY_IN / 2 - 1; i++)
+        type_s(&y, "a\r");
+    CHECK_INT(type_n(&y, "\r", 1), 1);
+    CHECK_INT(dz_kernel_stream_room(y.r.k, y.stream), 0);
+    CHECK_INT(dz_kernel_stream_eof(y.r.k, y.stream), DZ_EBUSY);
+    CHECK_STR(line(&y), "a\n");
+    CHECK_INT(dz_kernel_stream_eof(y.r.k, y.stream), 0);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+/* ---- signals of a terminal --------------------------------------------------------------------
+ */
+
+static int handles_ttin(struct fib *f)
+{
+    const struct dz_sigact a = {2, 0, 0};
+    char c;
+    f->handler[2] = winch; /* notes its number */
+    OK(f, dz_sys_setpgid(FK(f), 0, 0) == 0);
+    OK(f, dz_sys_sigaction(FK(f), SIGTTIN, &a, NULL) == 0);
+    OK(f, SYS(f, dz_sys_read(FK(f), 0, &c, 1)) == -EINTR && f->note[7] == SIGTTIN);
+    return 0;
+}
+static int forks_a_handler_of_ttin(struct fib *f)
+{
+    int status = 1;
+    int64_t pid = fib_fork(f, handles_ttin);
+    return fib_wait(f, pid, &status) == pid && status == 0 ? 0 : 1;
+}
+TEST(tty_handler_of_ttin_interrupts_the_read)
+{
+    struct tty y;
+    struct dz_job job = {0};
+    tty_start(&y);
+    (void)tty_spawn(&y, forks_a_handler_of_ttin);
+    CHECK_INT(krig_run(&y.r, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+static int stays_in_front(struct fib *f)
+{
+    const struct dz_sigact a = {2, 0, 0};
+    f->handler[2] = winch;
+    OK(f, dz_sys_sigaction(FK(f), SIGHUP, &a, NULL) == 0);
+    fib_sleep(f, 1000);
+    krig_log(f->r, f->note[7] == SIGHUP ? "hung up" : "alone");
+    return 0;
+}
+static int leads_and_leaves(struct fib *f)
+{
+    OK(f, fib_fork(f, stays_in_front) > 0);
+    fib_sleep(f, 10);
+    return 0;
+}
+TEST(tty_leader_that_ends_hangs_up_who_is_in_front)
+{
+    struct tty y;
+    struct dz_job job = {0};
+    tty_start(&y);
+    (void)tty_spawn(&y, leads_and_leaves);
+    CHECK_INT(krig_run(&y.r, 1, &job), 1);
+    for (int i = 0; i < 10 && y.r.k->tab[DZ_KERNEL_TABLE_PROC].used > 1; i++) {
+        (void)dz_kernel_run(y.r.k, INT64_MAX, NULL);
+        y.r.now += 1000000000;
+    }
+    CHECK_STR(y.r.log, "hung up");
+    CHECK_INT(krig_stop(&y.r), 0);
+}
+
+static int counts_resizes(struct fib *f)
+{
+    const struct dz_sigact a = {2, 0, 0};
+    f->handler[2] = winch;
+    OK(f, dz_sys_sigaction(FK(f), SIGWINCH, &a, NULL) == 0);
+    fib_sleep(f, 100);
+    return (int)f->note[7];
+}
+TEST(tty_resize_to_the_same_size_is_none)
+{
+    struct tty y;
+    struct dz_job job = {0};
+    tty_start(&y);
+    struct dz_winsize same = y.t->size;
+    (void)tty_spawn(&y, counts_resizes);
+    CHECK_INT(dz_kernel_run(y.r.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    CHECK_INT(dz_kernel_pty_resize(y.r.k, y.stream, &same), 0);
+    CHECK_INT(krig_run(&y.r, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    CHECK_INT(krig_stop(&y.r), 0);
+}
