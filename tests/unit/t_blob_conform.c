@@ -10,6 +10,28 @@
 
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* The store's calls come here first: which of them it made, in order. */
+static char calls[64];
+
+static void note(char c)
+{
+    size_t n = strlen(calls);
+    if (n + 1 < sizeof calls)
+        calls[n] = c;
+}
+int fsync(int fd)
+{
+    struct stat st;
+    note(fstat(fd, &st) == 0 && S_ISDIR(st.st_mode) ? 'd' : 'f');
+    return (int)syscall(SYS_fsync, fd);
+}
+int renameat(int old_dir, const char *old_path, int new_dir, const char *new_path)
+{
+    note('r');
+    return (int)syscall(SYS_renameat2, old_dir, old_path, new_dir, new_path, 0);
+}
 
 static char dir[DZ_TEMP_DIR_TEXT];
 
@@ -335,5 +357,38 @@ TEST(what_is_no_plain_file_is_refused)
     CHECK_INT(dz_blob_in_open(s, "dir", &in, NULL), DZ_EINVAL);
     CHECK_INT(dz_blobs_list(s, count_key, &sum, NULL), 0);
     CHECK_INT(sum, 0);
+    close_all(s);
+}
+
+/* --- what a power cut may take ----------------------------------------------------------- */
+
+static const char *calls_of_commit(struct dz_blobs *s, bool ahead, bool claimed)
+{
+    struct dz_blob_out *out = NULL;
+    memset(calls, 0, sizeof calls);
+    CHECK_INT(dz_blob_out_open(s, "k", &out, NULL), 0);
+    CHECK_INT(dz_blob_out_write(out, "hello", 5, NULL), 0);
+    if (ahead)
+        CHECK_INT(dz_blob_out_sync(out, NULL), 0);
+    out->claimed = claimed;
+    CHECK_INT(dz_blob_out_commit(out, NULL), 0);
+    dz_blob_out_close(out);
+    return calls;
+}
+
+/* f: a file is synced, d: its directory, r: it is renamed. After a commit or a removal the name
+ * is as durable as the bytes. */
+TEST(names_and_bytes_are_synced_in_order)
+{
+    struct dz_blobs *s = open_empty();
+    CHECK_STR(calls_of_commit(s, false, false), "frd");
+    CHECK_STR(calls_of_commit(s, true, false), "frd");
+    CHECK_STR(calls_of_commit(s, false, true), "rfd");
+    CHECK_STR(calls_of_commit(s, true, true), "frd");
+    memset(calls, 0, sizeof calls);
+    CHECK_INT(dz_blobs_remove(s, "k", NULL), 0);
+    CHECK_STR(calls, "d");
+    CHECK_INT(dz_blobs_remove(s, "k", NULL), 0); /* nothing was there, nothing to sync */
+    CHECK_STR(calls, "d");
     close_all(s);
 }

@@ -215,3 +215,43 @@ TEST(image_file_stays_cut_where_it_was_truncated)
     }
     rig_free(&r);
 }
+
+/* Of the image a byte less, exactly at a chunk's edge, one more: what is cut never shows again. */
+TEST(image_file_cut_by_a_byte_shows_none_of_it)
+{
+    static const uint64_t cut[] = {4 * CH - 1, 3 * CH + 1, 3 * CH, 3 * CH - 1, 2 * CH + 7, 1};
+    for (size_t c = 0; c < DZ_ARRAY_LEN(cut); c++)
+        for (int write = 0; write < 2; write++) {
+            struct rig r;
+            rig_start(&r);
+            (void)make_file(&r, "/workspace/big", 4 * CH);
+            CHECK_INT(rig_close(&r), 0);
+            rig_put_below(&r);
+            CHECK_INT(rig_open(&r), 0);
+            uint64_t off = 0, ino = rig_ino(&r, "/workspace/big");
+            struct dz_vfs_attr a = {.size = cut[c]};
+            CHECK_INT(dz_vfs_setattr(r.v, ino, DZ_VFS_SET_SIZE, &a), 0);
+            check_file(&r, "/workspace/big", cut[c]);
+            a.size = 4 * CH;
+            CHECK_INT(dz_vfs_setattr(r.v, ino, DZ_VFS_SET_SIZE, &a), 0);
+            if (write) /* the last byte of a chunk: it is copied up */
+                CHECK_INT(dz_vfs_write(r.v, ino, 4 * CH - 1, "x", 1), 1);
+            for (int again = 0; again < 2; again++) {
+                size_t n = 0, bad = 0;
+                char *p = rig_get(&r, "/workspace/big", &n);
+                CHECK_INT(n, 4 * CH);
+                for (size_t i = cut[c]; p && i < n; i++)
+                    bad += p[i] != (write && i == 4 * CH - 1 ? 'x' : 0);
+                CHECK_INT(bad, 0);
+                dz_free(p);
+                if (!write && cut[c] % CH == 0) {
+                    CHECK_INT(dz_vfs_seek(r.v, ino, cut[c], SEEK_DATA, &off), -ENXIO);
+                    CHECK_INT(dz_vfs_seek(r.v, ino, 0, SEEK_HOLE, &off), 0);
+                    CHECK_INT(off, cut[c]);
+                }
+                CHECK_INT(rig_close(&r), 0);
+                CHECK_INT(rig_open(&r), 0);
+            }
+            rig_free(&r);
+        }
+}
