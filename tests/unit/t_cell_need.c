@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "machine/machine_mem.h"
+#include "os/os_probe.h"
 #include "tap.h"
 #include "wasm/wasm_rt.h"
 
@@ -146,6 +147,15 @@ static void sleep_now(struct world *w)
     world_crash(w);
 }
 
+/* The probes say so, not the tracker that is tested. */
+static bool need_is_there(void)
+{
+    struct dz_os_finding fills = {.answer = DZ_OS_NO}, scans = {.answer = DZ_OS_NO};
+    dz_os_probe(DZ_OS_PROBE_USERFAULTFD, "/tmp", &fills);
+    dz_os_probe(DZ_OS_PROBE_PAGEMAP_SCAN, "/tmp", &scans);
+    return fills.answer == DZ_OS_YES && scans.answer == DZ_OS_YES;
+}
+
 /* Asleep, PAGES pages written, but for every 50th. */
 static void asleep(struct world *w, uint64_t seed)
 {
@@ -153,8 +163,9 @@ static void asleep(struct world *w, uint64_t seed)
     more_memory(w);
     if (!need_dirty && dz_os_dirty_open(DZ_OS_DIRTY_SCAN, &need_dirty, &w->err) < 0)
         CHECK_STR(w->err.msg, "a tracker");
-    if (!dz_os_dirty_by_need(need_dirty))
-        SKIP("no pages by need here");
+    if (!need_is_there())
+        SKIP("no userfaultfd that fills pages, or no PAGEMAP_SCAN here");
+    CHECK(dz_os_dirty_by_need(need_dirty));
     absent_calls = 0;
     absent_most = SIZE_MAX;
     absent_half = false;
