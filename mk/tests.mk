@@ -8,8 +8,10 @@ TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test busybox-suite sim-all sleep-all soak-short
-.PHONY: test test-all
+	@scripts/test test busybox-suite sim-all sleep-all soak-short mutants
+mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
+	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
+.PHONY: test test-all mutants
 
 check: $(UNITS) $(CORPORA) ## unit tests and corpora
 	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
