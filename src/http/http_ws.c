@@ -22,6 +22,7 @@ enum {
     ACCEPT_TEXT = 29, /* 20 bytes, with the terminator */
     PINGS_MISSED = 2,
     ROOM_TURNS = 4,
+    READS = 2,      /* of 4096 bytes in one turn: they may hold many messages */
     PONGS_MAX = 64, /* that wait to be sent: then nothing is read */
     REASON_MAX = 123,
     GONE = 1006, /* no closing frame came */
@@ -36,9 +37,11 @@ struct dz_ws {
     void *arg;
     struct dz_timer *timer;
     unsigned pings, pongs, stalled_ms;
-    int code;   /* why the server ends it, 0: it does not */
-    bool in_io; /* inside poll or timer: they look at the state afterwards */
+    unsigned reads; /* left in this turn */
+    int code;       /* why the server ends it, 0: it does not */
+    bool in_io;     /* inside poll or timer: they look at the state afterwards */
     bool paused, behind, broken;
+    bool more; /* its turn was over before all was read: TLS may have bytes that no poll shows */
     bool closing, close_queued; /* libwslay would send the frame before what is queued */
     char reason[REASON_MAX + 1];
 };
@@ -88,6 +91,12 @@ static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *p, size_t n, int fl
         wslay_event_set_error(ctx, WSLAY_ERR_WOULDBLOCK);
         return -1;
     }
+    if (w->reads == 0) { /* others have their turn first */
+        w->more = true;
+        wslay_event_set_error(ctx, WSLAY_ERR_WOULDBLOCK);
+        return -1;
+    }
+    w->reads--;
     ssize_t got = dz_http_read(w->conn, p, n);
     if (got > 0)
         return got;
@@ -179,7 +188,8 @@ static void watch(struct dz_ws *w)
 {
     bool read = wslay_event_want_read(w->ctx) && !is_choked(w);
     int events = w->paused ? DZ_POLL_HANGUP : read ? DZ_POLL_READ : 0;
-    bool write = wslay_event_want_write(w->ctx) || w->behind || w->closing != w->close_queued;
+    bool write = wslay_event_want_write(w->ctx) || w->behind || (w->more && read && !w->paused) ||
+                 w->closing != w->close_queued;
     dz_http_conn_watch(w->conn, events | w->conn->want | (write ? DZ_POLL_WRITE : 0));
 }
 
@@ -214,6 +224,8 @@ static void io(struct dz_ws *w)
 {
     w->in_io = true;
     w->conn->want = 0;
+    w->more = false;
+    w->reads = READS;
     if (!w->paused && wslay_event_want_read(w->ctx) && wslay_event_recv(w->ctx) != 0)
         w->broken = true;
     flush(w);

@@ -101,6 +101,47 @@ static void pause_first(struct dz_http_req *r, void *user)
     dz_timer_after(timer, 50);
 }
 
+/* Messages that are taken before anybody else has a turn of the loop. */
+static struct {
+    int run, most;
+    struct dz_timer *other;
+} turns;
+
+static void count_turn(void *arg, bool text, struct dz_str data)
+{
+    (void)arg, (void)text, (void)data;
+    ws.messages++;
+    if (++turns.run > turns.most)
+        turns.most = turns.run;
+}
+
+static void other_turn(void *arg)
+{
+    (void)arg;
+    turns.run = 0;
+    dz_timer_after(turns.other, 0);
+}
+
+static void turns_closed(void *arg, int code)
+{
+    dz_timer_free(turns.other);
+    closed(arg, code);
+}
+
+static const struct dz_ws_ops turn_ops = {
+    .message = count_turn, .room = no_room, .closed = turns_closed};
+
+static void take_turns(struct dz_http_req *r, void *user)
+{
+    (void)user;
+    ws = (struct socket){.w = dz_http_ws(r, &turn_ops, NULL)};
+    dz_ws_pause(ws.w, true); /* until much has come */
+    CHECK_INT(dz_timer_new(rig_now.loop, go_on, NULL, &timer, NULL), 0);
+    dz_timer_after(timer, 100);
+    CHECK_INT(dz_timer_new(rig_now.loop, other_turn, NULL, &turns.other, NULL), 0);
+    other_turn(NULL);
+}
+
 /* Overruns a client that reads nothing. */
 static void rude(struct dz_http_req *r, void *user)
 {
@@ -118,6 +159,7 @@ static const struct dz_http_route routes[] = {
     {.method = "GET", .pattern = "/flood", .handle = flood},
     {.method = "GET", .pattern = "/pause", .handle = pause_first},
     {.method = "GET", .pattern = "/rude", .handle = rude},
+    {.method = "GET", .pattern = "/turns", .handle = take_turns},
 };
 
 /* --- the client ------------------------------------------------------------------------- */
@@ -257,6 +299,30 @@ RIG(frames_right_behind_the_request_are_not_lost, routes)
     wait_for(&g->closed, 1);
     CHECK_INT(ws.code, 1006);
     dz_buf_release(&b);
+}
+
+RIG(who_sends_many_messages_leaves_turns_to_others, routes)
+{
+    enum {
+        FRAMES = 20000,
+        TURN_MAX = 3000 /* in two reads and what was read ahead */
+    };
+    static char many[FRAMES * 6];
+    for (int i = 0; i < FRAMES; i++)
+        memcpy(many + (size_t)i * 6, "\x82\x80\0\0\0\0", 6);
+    int fd = upgrade(g, "/turns");
+    for (size_t put = 0; put < sizeof many;) {
+        ssize_t n = send(fd, many + put, sizeof many - put, MSG_NOSIGNAL);
+        CHECK(n > 0);
+        if (n <= 0)
+            break;
+        put += (size_t)n;
+    }
+    frame(fd, 0x88, "\x03\xe8", 2);
+    wait_for(&g->closed, 1);
+    CHECK_INT(ws.messages, FRAMES);
+    CHECK(turns.most > 0 && turns.most <= TURN_MAX);
+    (void)close(fd);
 }
 
 RIG(the_server_closes_with_its_code, routes)
