@@ -230,6 +230,24 @@ static int read_fields(struct reading *r, const json_t *o, const struct dz_api_f
     return 0;
 }
 
+/* Values that the text has at most: commas and brackets outside of strings. Counted first,
+ * because a parser takes 0.1 us for each, and nobody else has a turn meanwhile. */
+static size_t count_values(struct dz_str text)
+{
+    size_t n = 1;
+    bool quoted = false;
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i];
+        if (quoted && c == '\\')
+            i++;
+        else if (c == '"')
+            quoted = !quoted;
+        else if (!quoted && (c == ',' || c == '[' || c == '{'))
+            n++;
+    }
+    return n;
+}
+
 int dz_api_read(struct dz_arena *arena, struct dz_str text, const struct dz_api_field *fields,
                 void *ret, struct dz_engine_why *why)
 {
@@ -239,6 +257,10 @@ int dz_api_read(struct dz_arena *arena, struct dz_str text, const struct dz_api_
     why->reason = NULL;
     if (dz_str_trim(text).n == 0)
         return 0;
+    if (count_values(text) > DZ_API_VALUES_MAX)
+        return dz_fail(&why->err, DZ_ELIMIT,
+                       "the body has more than %d values (members and elements of lists)",
+                       DZ_API_VALUES_MAX);
     json_t *o = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &bad);
     if (!o)
         return dz_fail(&why->err, DZ_EINVAL, "the body is no JSON: %s at line %d", bad.text,

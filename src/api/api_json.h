@@ -44,7 +44,8 @@ struct dz_api_input {
 };
 
 enum {
-    DZ_API_DEPTH_MAX = 32, /* of a body */
+    DZ_API_DEPTH_MAX = 32,        /* of a body */
+    DZ_API_VALUES_MAX = 32 << 10, /* in a body; 64 KiB of metadata cannot hold more */
 };
 
 /* An empty text is an object without fields. Strings live in the arena. */

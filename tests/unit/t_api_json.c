@@ -136,3 +136,24 @@ TEST(json_suggests_the_field_that_was_meant)
     CHECK(strstr(why.err.msg, "number is one") != NULL);
     dz_arena_release(&arena);
 }
+
+TEST(a_body_with_very_many_values_is_refused_before_it_is_parsed)
+{
+    enum {
+        MANY = DZ_API_VALUES_MAX + 100
+    };
+    static char text[MANY * 3 + 100];
+    struct dz_engine_why why;
+    struct body b;
+    size_t n = (size_t)snprintf(text, sizeof text, "{\"later\":[\"\"");
+    for (int i = 1; i < MANY; i++, n += 3)
+        memcpy(text + n, ",\"\"", 3);
+    memcpy(text + n, "]}", 3);
+    CHECK_INT(read_body(text, &b, &why), DZ_ELIMIT);
+    n = (size_t)snprintf(text, sizeof text, "{\"text\":\"\\\"");
+    memset(text + n, ',', MANY); /* a string may hold them */
+    memcpy(text + n + MANY, "\"}", 3);
+    CHECK_INT(read_body(text, &b, &why), 0);
+    CHECK_INT(strlen(b.text), MANY + 1);
+    dz_arena_release(&arena);
+}
