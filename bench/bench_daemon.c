@@ -94,13 +94,22 @@ static void pause_ms(int ms)
 
 /* --- HTTP, as little as it takes ------------------------------------------------------ */
 
-static void conn_open(struct conn *c)
+static bool conn_try(struct conn *c)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     (void)snprintf(a.sun_path, sizeof a.sun_path, "%s", socket_path);
     c->len = 0;
     c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&a, sizeof a) < 0)
+    if (c->fd >= 0 && connect(c->fd, (struct sockaddr *)&a, sizeof a) == 0)
+        return true;
+    if (c->fd >= 0)
+        (void)close(c->fd);
+    return false;
+}
+
+static void conn_open(struct conn *c)
+{
+    if (!conn_try(c))
         die("connect", strerror(errno));
 }
 
@@ -224,10 +233,9 @@ static void run_daemon(void)
                                 "--requests-per-tenant=10000", "--quota-warm-sandboxes=10000",
                                 NULL},
           false);
-    for (double end = now_us() + (double)START_MAX_US; access(socket_path, F_OK) < 0; pause_ms(1))
+    for (double end = now_us() + (double)START_MAX_US; !conn_try(&c); pause_ms(1))
         if (now_us() > end)
             die("start a daemon", "no socket after a minute");
-    conn_open(&c);
     for (int status = 0; status != 200; pause_ms(status == 200 ? 0 : 1)) {
         c.len = 0;
         ask(&c, "GET", "/readyz", "", "");
