@@ -24,6 +24,8 @@ static const char prelude[] =
     "try:os.chdir(d)\n"
     "except OSError:pass\n"
     "sys.executable='/usr/bin/python3'\n"
+    "if 'S' not in f:\n"
+    " import sitecustomize\n" /* the image's: before sys.path has anything else */
     "if 'E' not in f:\n"
     " sys.path[:0]=[x for x in os.environ.get('PYTHONPATH','').split(':') if x]\n"
     "if 'P' not in f:\n"

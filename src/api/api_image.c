@@ -86,6 +86,7 @@ void dz_api_image(struct dz_http_req *r, void *api)
     dz_json_put_u64(&o.json, "memory_bytes", image.memory_bytes);
     dz_json_put_strz(&o.json, "user", image.user);
     dz_json_put_strz(&o.json, "workdir", image.workdir);
+    put_list(&o.json, "note", image.note);
     put_list(&o.json, "entry", image.entry);
     put_list(&o.json, "env", image.env);
     dz_image_put_programs(&o.json, "program_list", &image);

@@ -150,6 +150,7 @@ static int inspect_json(struct dz_cli *c, const struct dz_image *i, struct dz_er
     struct dz_json j;
     dz_json_init(&j, &text, c->out_tty);
     dz_json_object(&j);
+    put_list(&j, "note", i->note);
     dz_json_put_strz(&j, "id", dz_image_ref(i->sha256, ref));
     dz_json_put_strz(&j, "sha256", i->sha256);
     dz_json_put_u64(&j, "size_bytes", i->bytes);
@@ -178,6 +179,8 @@ static void line(struct dz_cli *c, const char *key, const char *value)
 static void inspect_text(struct dz_cli *c, const struct dz_image *i)
 {
     char size[DZ_CLI_SIZE_TEXT], memory[DZ_CLI_SIZE_TEXT], asleep[64];
+    for (size_t k = 0; i->note[k]; k++)
+        line(c, k ? "" : "note", i->note[k]);
     line(c, "sha256", i->sha256);
     line(c, "size", dz_cli_size(i->bytes, size));
     if (i->machine_bytes) {

@@ -41,6 +41,7 @@ enum {
     DZ_IMAGE_MODULES_MAX = 64, /* of one image: what a cell can be handed */
     DZ_IMAGE_PACKAGES_MAX = 4096,
     DZ_IMAGE_WORDS_MAX = 256, /* of entry; variables of env */
+    DZ_IMAGE_NOTES_MAX = 16,
     DZ_IMAGE_TAGS_MAX = 65536,
     DZ_IMAGE_REF = 18, /* "img_", 12 digits and the terminator */
 };
@@ -69,7 +70,8 @@ struct dz_image {
     /* Of the linear memories of the machine that sleeps in it; 0: none does. */
     uint64_t machine_bytes;
     const char *entry[DZ_IMAGE_WORDS_MAX + 1];
-    const char *env[DZ_IMAGE_WORDS_MAX + 1]; /* "K=V" */
+    const char *note[DZ_IMAGE_NOTES_MAX + 1]; /* what its users must know first, line by line */
+    const char *env[DZ_IMAGE_WORDS_MAX + 1];  /* "K=V" */
     struct dz_image_program *programs;
     size_t program_count;
     struct dz_image_package *packages;

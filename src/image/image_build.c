@@ -127,6 +127,16 @@ static int open_base(struct dz_build *b, int *ret_fd, char ret_sha256[static DZ_
     return rc;
 }
 
+/* What holds of the image below holds of this one, too; its own notes come first. */
+static void add_notes(struct dz_image *c, const struct dz_image *base)
+{
+    size_t n = 0;
+    while (c->note[n])
+        n++;
+    for (size_t i = 0; base->note[i] && n < DZ_IMAGE_NOTES_MAX; i++)
+        c->note[n++] = base->note[i];
+}
+
 /* A recipe says what it changes of the image that it starts from. */
 static int inherit(struct dz_build *b, const char *base_sha256, struct dz_image *ret_base,
                    struct dz_err *err)
@@ -140,6 +150,7 @@ static int inherit(struct dz_build *b, const char *base_sha256, struct dz_image 
     c->memory_bytes = c->memory_bytes ? c->memory_bytes : ret_base->memory_bytes;
     if (!c->entry[0])
         memcpy(c->entry, ret_base->entry, sizeof c->entry);
+    add_notes(c, ret_base);
     size_t own = 0, n = 0;
     const char *merged[DZ_IMAGE_WORDS_MAX + 1] = {0};
     for (size_t i = 0; ret_base->env[i]; i++) {

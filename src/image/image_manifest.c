@@ -26,7 +26,7 @@ struct parse {
     struct dz_image *i;
     struct programs programs;
     struct packages packages;
-    size_t entry_count, env_count;
+    size_t entry_count, env_count, note_count;
     int line;
 };
 
@@ -127,6 +127,10 @@ static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, str
         return take_number(p, rest, UINT64_C(4) << 30, &i->memory_bytes, err);
     if (dz_str_eqz(key, "entry"))
         return take_word(p, i->entry, &p->entry_count, rest, err);
+    if (dz_str_eqz(key, "note"))
+        return p->note_count == DZ_IMAGE_NOTES_MAX
+                   ? wrong(p, "too many notes", err)
+                   : take_word(p, i->note, &p->note_count, rest, err);
     if (dz_str_eqz(key, "policy"))
         i->policy = keep(p, rest);
     else if (dz_str_eqz(key, "user"))
@@ -251,6 +255,8 @@ char *dz_image_ref(const char *sha256, char out[static DZ_IMAGE_REF])
 
 static void print_facts(const struct dz_image *i, struct dz_buf *out)
 {
+    for (size_t k = 0; i->note[k]; k++)
+        dz_buf_addf(out, "note %s\n", i->note[k]);
     if (i->policy)
         dz_buf_addf(out, "policy %s\n", i->policy);
     if (i->memory_bytes)

@@ -34,7 +34,7 @@ struct reading {
     int line;
     struct dz_step *step; /* of this section; NULL: [image] or [env] */
     bool env, image, any;
-    size_t entry_count, env_count, copy_count;
+    size_t entry_count, env_count, note_count, copy_count;
     struct dz_copy copies[DZ_IMAGE_COPIES_MAX];
     struct dz_image_package packages[CONTAINS_MAX];
     size_t package_count;
@@ -216,6 +216,16 @@ static int set_contains(struct reading *g, const char *value)
     return 0;
 }
 
+static int set_note(struct reading *g, const char *value)
+{
+    if (g->note_count == DZ_IMAGE_NOTES_MAX)
+        return wrong(g, g->line, "more than %d notes", DZ_IMAGE_NOTES_MAX);
+    if (!dz_image_text_ok(dz_str(value)))
+        return wrong(g, g->line, "a note is one line of text");
+    g->r->config.note[g->note_count++] = keep(g, value);
+    return 0;
+}
+
 static int set_image(struct reading *g, const char *name, const char *value)
 {
     struct dz_image *c = &g->r->config;
@@ -240,11 +250,13 @@ static int set_image(struct reading *g, const char *name, const char *value)
                    : 0;
     if (strcmp(name, "contains") == 0)
         return set_contains(g, value);
+    if (strcmp(name, "note") == 0)
+        return set_note(g, value);
     if (strcmp(name, "services") == 0)
         return wrong(g, g->line, "services are not supported yet");
     return wrong(g, g->line,
                  "no such key in [image]: name, from, entry, user, workdir, policy, "
-                 "memory and contains are");
+                 "memory, note and contains are");
 }
 
 static int set_env(struct reading *g, const char *name, const char *value)

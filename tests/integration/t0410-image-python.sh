@@ -74,6 +74,13 @@ unittest.main(argv=[\"t\"], exit=False)" && has err "OK" &&
     run 1 doze run -I python -- python3 -c "1 / 0" && has err ZeroDivisionError &&
     run 2 doze run -I python -- python3 nothing.py && has err "nothing.py"
 '
+test_that 'the default integer of numpy: inspect tells of it first, and importing says so once' '
+    [ -z "${no_image:-}" ] || skip "the image python is not built: make test-images"
+    run 0 doze image inspect python && head -1 out >first && has first "note " && has first "32 bits" &&
+    py "import pandas, numpy as np; print(np.arange(100000, dtype=np.int64).sum())" && says 4999950000 && has err "32 bits" && lines err 1 &&
+    run 0 doze run -I python -e DOZE_NUMPY_QUIET=1 -- python3 -c "import numpy" && lacks err "32 bits" &&
+    py "import json" && lacks err "32 bits"
+'
 test_that 'numpy, pandas: linear algebra, describe, groupby' '
     py "
 import numpy as np, pandas as pd
