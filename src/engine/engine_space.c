@@ -35,7 +35,7 @@ enum {
     MARK_INODES_MAX = 1000, /* the mark for inodes, at most */
     RESERVE_SHARE = 16,     /* the reserve is at most this part of the file system */
     BLOCK = 4096,
-    STEP_NAME = 4,
+    STEP_NAME = 12, /* a number of 32 bits */
 };
 
 static const char *const level_names[] = {
