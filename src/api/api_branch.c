@@ -133,8 +133,7 @@ struct forking {
     uint64_t id; /* of the request */
     struct dz_api_out out;
     int64_t left;
-    struct dz_engine_caller who; /* the request may be gone before the last branch */
-    char tenant[DZ_ENGINE_VALUE_MAX + 1];
+    struct dz_engine_own_caller own; /* the request may be gone before the last branch */
     char fork[DZ_ID_TEXT];
 };
 
@@ -166,11 +165,12 @@ static void on_branch(void *arg, const struct dz_engine_result *result)
 
 static void attach_next(struct forking *f)
 {
-    const struct dz_engine_target fork = {&f->who, f->fork};
+    const struct dz_engine_target fork = {&f->own.who, f->fork};
     struct dz_engine_why why = {0};
     if (f->left-- <= 0)
         forking_end(f, NULL);
-    else if (dz_engine_fork_attach(f->api->engine, fork, NULL, on_branch, f, &why) < 0)
+    else if (dz_engine_caller_check(f->api->engine, fork.who, &why) < 0 ||
+             dz_engine_fork_attach(f->api->engine, fork, NULL, on_branch, f, &why) < 0)
         forking_end(f, &why);
 }
 
@@ -205,9 +205,7 @@ void dz_api_fork(struct dz_http_req *r, void *api)
     f->api = a;
     f->id = dz_http_id(r);
     f->left = b.count;
-    f->who = *dz_api_caller(r, a);
-    (void)snprintf(f->tenant, sizeof f->tenant, "%s", f->who.tenant);
-    f->who.tenant = f->tenant;
+    dz_engine_caller_keep(&f->own, dz_api_caller(r, a));
     dz_api_begin(&f->out);
     if (dz_engine_fork(a->engine, dz_api_target(r, a, "id"), b.label, on_fork, f, &why) < 0)
         forking_end(f, &why);

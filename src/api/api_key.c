@@ -14,11 +14,10 @@
 #include <string.h>
 
 struct keyed {
-    struct dz_engine_caller who;
+    struct dz_engine_own_caller own;
     uint64_t id; /* of the request */
     bool answered;
     char sandbox_id[DZ_ID_TEXT]; /* "": it makes none */
-    char tenant[DZ_ENGINE_VALUE_MAX + 1];
     char key[DZ_ENGINE_IDEM_MAX + 1];
 };
 
@@ -96,15 +95,12 @@ static void answer_made(struct dz_api *a, struct dz_http_req *r, const char *san
 
 static struct keyed *make_keyed(struct dz_api *a, struct dz_http_req *r, const char *key)
 {
-    const struct dz_engine_caller *who = dz_api_caller(r, a);
     struct keyed *k = dz_zalloc(sizeof *k);
     if (!k)
         return NULL;
     k->id = dz_http_id(r);
-    (void)snprintf(k->tenant, sizeof k->tenant, "%s", who->tenant);
     (void)snprintf(k->key, sizeof k->key, "%s", key);
-    k->who = *who;
-    k->who.tenant = k->tenant;
+    dz_engine_caller_keep(&k->own, dz_api_caller(r, a));
     if (dz_http_route_of(r)->handle == dz_api_create && dz_id_new("sbx", k->sandbox_id, NULL) < 0)
         k->sandbox_id[0] = '\0';
     if (dz_map_put64(&a->keyed, k->id, k, NULL) == 0)
@@ -128,7 +124,7 @@ static bool begin(struct dz_api *a, struct dz_http_req *r, struct keyed *k)
     const struct dz_engine_key key = {k->key, sha256, k->sandbox_id};
     int rc = hash_of(r, sha256, &why.err);
     if (rc == 0)
-        rc = dz_engine_key_begin(a->engine, &k->who, &key, &row, &why);
+        rc = dz_engine_key_begin(a->engine, &k->own.who, &key, &row, &why);
     if (rc == DZ_ENGINE_KEY_NEW) {
         dz_http_keep(r);
         return false;
@@ -176,7 +172,7 @@ void dz_api_key_kept(struct dz_http_req *r, int status, struct dz_str body, void
     if (!k || k->answered)
         return;
     k->answered = true;
-    dz_engine_key_end(a->engine, &k->who, k->key, is_final(status) ? status : 0, body);
+    dz_engine_key_end(a->engine, &k->own.who, k->key, is_final(status) ? status : 0, body);
 }
 
 void dz_api_key_over(struct dz_api *a, const struct dz_http_req *r)

@@ -77,6 +77,17 @@ struct dz_engine_caller {
     const char *token; /* id of the token that says so; NULL: none */
 };
 
+/* A caller that outlives its request: what crosses a hop of the loop has a copy of its own. */
+struct dz_engine_own_caller {
+    struct dz_engine_caller who; /* its strings are the next two: not to be copied */
+    char tenant[DZ_ENGINE_NAME_MAX + 1];
+    char token[DZ_ID_TEXT];
+};
+void dz_engine_caller_keep(struct dz_engine_own_caller *own, const struct dz_engine_caller *who);
+/* May this caller still ask? DZ_EUNAUTH: its token was revoked, or has expired. */
+DZ_NODISCARD int dz_engine_caller_check(struct dz_engine *e, const struct dz_engine_caller *who,
+                                        struct dz_engine_why *why);
+
 /* What is asked about, as its name or the beginning of its id, and by whom. */
 struct dz_engine_target {
     const struct dz_engine_caller *who;
@@ -580,6 +591,9 @@ void dz_engine_watch_took(struct dz_engine_watch *w, size_t n);
 void dz_engine_watch_alive(struct dz_engine_watch *w);
 /* Listen no more; nothing is told any more. The command goes on. NULL is fine. */
 void dz_engine_watch_end(struct dz_engine_watch *w);
+/* The same; and the command that dz_engine_exec began for this watch is killed, or never begins,
+ * unless others listen to it. */
+void dz_engine_watch_abort(struct dz_engine_watch *w);
 /* The command of a watch: the same as dz_engine_exec_tell, without looking it up. */
 const char *dz_engine_watch_exec(const struct dz_engine_watch *w);
 

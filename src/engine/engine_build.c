@@ -192,7 +192,6 @@ static void end(struct dz_engine_build *b, const char *error)
            dz_log_strz("image", b->name), dz_log_strz("error", b->error));
     struct dz_engine *e = b->e;
     tell(b);
-    forget_old(e);
     start_next(e);
 }
 
@@ -397,6 +396,7 @@ int dz_engine_build_open(struct dz_engine *e, const struct dz_engine_caller *who
                          struct dz_engine_why *why)
 {
     int rc = only_operator(who, why);
+    forget_old(e); /* here only: no call on a build frees one */
     if (rc == 0)
         rc = check(e, s, why);
     if (rc == 0)

@@ -41,6 +41,26 @@ static int only_operator(const struct dz_engine_caller *who, struct dz_engine_wh
     return who->is_operator ? 0 : dz_why(why, DZ_EDENIED, NULL, "tokens are the operator's");
 }
 
+void dz_engine_caller_keep(struct dz_engine_own_caller *own, const struct dz_engine_caller *who)
+{
+    (void)snprintf(own->tenant, sizeof own->tenant, "%s", who->tenant);
+    (void)snprintf(own->token, sizeof own->token, "%s", who->token ? who->token : "");
+    own->who =
+        (struct dz_engine_caller){own->tenant, who->is_operator, who->token ? own->token : NULL};
+}
+
+int dz_engine_caller_check(struct dz_engine *e, const struct dz_engine_caller *who,
+                           struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_token_row_release) struct dz_token_row row = {0};
+    struct dz_err err;
+    int rc = who->token ? dz_registry_token_get(e->registry, NULL, who->token, &row, &err) : 0;
+    if (rc == DZ_ENOENT || rc == DZ_EGONE ||
+        (rc == 0 && row.expires && row.expires <= dz_clock_real_ms()))
+        return dz_why(why, DZ_EUNAUTH, NULL, "the token %s was revoked or has expired", who->token);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
 /* The row of a tenant, so that what belongs to it can be found by it. */
 int dz_engine_know_tenant(struct dz_engine *e, const char *tenant, struct dz_err *err)
 {

@@ -139,8 +139,10 @@ size_t dz_http_requests(const struct dz_http *h); /* begun and not over, streams
 uint64_t dz_http_id(const struct dz_http_req *r);
 /* The request while it waits for its answer; NULL: it is answered or the client left. */
 struct dz_http_req *dz_http_find(const struct dz_http *h, uint64_t id);
-/* fn(arg) when the client leaves (or the server ends) before the answer; the request must
- * not be used any more then. The last one set counts; NULL takes it back. */
+/* fn(arg) when nobody wants the handler's answer any more: the client has left, the server ends,
+ * or the server has to answer by itself, for a body that is malformed or too slow. The request
+ * must not be used any more then, and its sink is not called again. The last fn that was set
+ * counts; NULL takes it back. */
 void dz_http_on_gone(struct dz_http_req *r, void (*fn)(void *arg), void *arg);
 
 /* In `before`: the request stays until it is answered, also when its client leaves, so that
@@ -190,7 +192,8 @@ struct dz_http_sink {
      * until dz_http_more. Negative: the body is of no use; the sink is not called again, the
      * handler still has to answer. */
     ssize_t (*push)(void *arg, const char *p, size_t n);
-    /* It was all; comes from inside dz_http_receive when there is no body. */
+    /* It was all; comes from inside dz_http_receive when there is no body. A body that breaks off
+     * has no end: on_gone tells of that. */
     void (*end)(void *arg);
 };
 /* In a handler of a streamed route, or later. Until then nothing is read, and a client that

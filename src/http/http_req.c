@@ -41,11 +41,13 @@ struct dz_http_req *dz_http_req_new(struct dz_http_conn *c)
     return r;
 }
 
+/* The one end of a handler's work on a request that it has not answered. Neither its sink nor
+ * dz_http_find leads to the request any more. */
 static void stop_waiting(struct dz_http_req *r)
 {
     void (*fn)(void *arg) = r->on_gone;
     r->on_gone = NULL;
-    r->gone = true;
+    r->sink = NULL;
     if (!r->answered && dz_map_remove64(&r->http->waiting, r->id) && fn)
         fn(r->gone_arg);
 }
@@ -53,6 +55,7 @@ static void stop_waiting(struct dz_http_req *r)
 void dz_http_req_over(struct dz_http_req *r)
 {
     struct dz_http *h = r->http;
+    r->gone = true;
     stop_waiting(r);
     (void)dz_map_remove64(&h->streaming, r->id);
     if (r->source)
@@ -96,6 +99,7 @@ void dz_http_keep(struct dz_http_req *r)
 void dz_http_req_refuse(struct dz_http_req *r, int code, int status, const char *message)
 {
     const struct dz_http_problem p = {.code = code, .status = status, .message = message};
+    stop_waiting(r); /* a handler that receives the body would wait for its end */
     dz_http_refuse(r, &p);
 }
 
