@@ -582,7 +582,7 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
         .go = go,
         .sleepers = sleepers,
         .sleeper_count = go ? dz_exec_sleepers(b, sleepers, DZ_ARRAY_LEN(sleepers)) : 0,
-        .drop_memory = b->drop_memory,
+        .drop_memory = go && b->drop_memory,
         .strict = is_strict(o),
         .lock_wait_ms = LOCK_WAIT_MS,
     };
@@ -630,7 +630,7 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     }
     b->phase = go ? BOX_STARTING : BOX_OPENING;
     dz_start_begun(b, go);
-    b->drop_memory = b->lost = false;
+    b->lost = false;
     b->served = 0;
     b->local = !row->cold_uri[0];
     b->ephemeral = row->ephemeral != 0;

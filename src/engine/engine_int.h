@@ -46,7 +46,7 @@ struct box {
     enum box_phase phase;
     bool reserved;     /* at the keeper, for FILES */
     bool hurry;        /* somebody waits until FILES is over */
-    bool drop_memory;  /* of the next start */
+    bool drop_memory;  /* as the keeper's start under way has it, with its ticket */
     bool keep_memory;  /* of the stop under way */
     bool lost;         /* the start under way found its memory lost */
     bool local;        /* of its start: there was no cold copy, so its commit need not be synced */
@@ -104,6 +104,7 @@ struct exec {
     bool tty, starting, input_end;
     bool main;            /* its end is that of the sandbox */
     bool asleep;          /* the handle was given with the start, and it has not woken yet */
+    bool doomed;          /* it is killed as soon as a machine has it */
     bool attached, again; /* the cell sends output; it was asked to send some again */
     uint64_t next;        /* offset behind the last piece that came */
     uint64_t took;        /* up to which the cell knows that output was taken */
@@ -123,11 +124,13 @@ struct dz_engine_watch {
     void *arg;
     uint64_t at, took; /* offsets: told next, acknowledged */
     bool told;         /* started was told */
+    bool began;        /* the command: it was started for this watch */
     bool connected;    /* the keeper knows of it, as a connection to an awake sandbox */
     char id[DZ_CELL_ID_MAX + 1];
     struct launch *launch; /* what is to be started, until it is */
     /* Listening to one that has ended: */
-    struct box *box;
+    struct dz_engine *e;
+    char sandbox_id[DZ_COLD_KEY];
     struct dz_engine_op *op; /* under way, or NULL */
     bool recorded, lost;
     struct dz_engine_exit exit;

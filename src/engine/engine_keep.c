@@ -30,10 +30,11 @@ static void fail_start(struct dz_keeper *k, uint64_t ticket, int code, const str
 
 /* A cell that had only the file may still be on its way down, for whom it was to become the machine
  * for has left: nothing of it is waited for, and what was committed is in the file. Any other that
- * is here has no right to be. */
-static void take_over(struct box *b)
+ * is here has no right to be. A cell that has only the file cannot give up the memory in it: then
+ * another cell starts, and the operations that have not moved anything begin again there. */
+static void take_over(struct box *b, bool keep_memory)
 {
-    if (!b->cell || b->phase == BOX_FILES || b->phase == BOX_OPENING)
+    if (!b->cell || (keep_memory && (b->phase == BOX_FILES || b->phase == BOX_OPENING)))
         return;
     b->pins++;
     dz_box_kill(b);
@@ -41,7 +42,7 @@ static void take_over(struct box *b)
 }
 
 static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
-                       const struct dz_instance *row)
+                       const struct dz_instance *row, bool keep_memory)
 {
     struct dz_engine *e = arg;
     struct box *b = dz_box_get(e, row->id, row->tenant);
@@ -49,7 +50,9 @@ static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
     int rc = b ? 0 : dz_fail(&err, DZ_ENOMEM, "start %s: out of memory", row->id);
     struct dz_engine_why why = {0};
     if (rc == 0)
-        take_over(b);
+        take_over(b, keep_memory);
+    if (b)
+        b->drop_memory = !keep_memory;
     if (rc == 0 && e->draining)
         rc = dz_fail(&err, DZ_EBUSY, "start %s: the daemon is stopping", row->id);
     if (rc == 0 && dz_use_warm(b, row, &why) < 0) {

@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 static void replay_fail(struct dz_engine_watch *w, const struct dz_engine_why *why)
@@ -84,7 +86,8 @@ static void on_recorded(void *arg, const struct dz_engine_why *why, uint64_t cou
     struct dz_cell_op op = {
         .type = DZ_CELL_OP_OUTPUT, .text = dz_engine_watch_exec(w), .offset = w->at};
     (void)count;
-    struct box *b = w->box;
+    /* Not the box that the operation began in: when that was put to sleep, it moved to another. */
+    struct box *b = dz_box_find(w->e, w->sandbox_id);
     w->op = NULL;
     if (!why && !w->recorded)
         (void)dz_why(&missing, DZ_ENOENT, NULL, "there is no command %.40s in the sandbox",
@@ -95,6 +98,7 @@ static void on_recorded(void *arg, const struct dz_engine_why *why, uint64_t cou
                      "memory",
                      dz_engine_watch_exec(w));
     if (!why && missing.err.code == 0) {
+        assert(b && b->cell); /* the cell has just answered */
         if (w->ops->started && !w->told)
             w->ops->started(w->arg, dz_engine_watch_exec(w), 0);
         w->told = true;
@@ -109,6 +113,7 @@ static const struct dz_engine_op_ops record_ops = {.data = on_record, .done = on
 void dz_exec_replay(struct box *b, struct dz_engine_watch *w)
 {
     struct dz_cell_op op = {.type = DZ_CELL_OP_EXEC, .text = dz_engine_watch_exec(w)};
-    w->box = b;
+    w->e = b->e;
+    (void)snprintf(w->sandbox_id, sizeof w->sandbox_id, "%s", b->id);
     dz_op_in_box(b, &op, &record_ops, w, &w->op);
 }

@@ -500,20 +500,12 @@ int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
 /* --- orders ------------------------------------------------------------------------------------
  */
 
-static int wake_with(struct dz_engine *e, const struct dz_instance *row,
-                     const struct dz_engine_order *order, struct dz_engine_why *why)
+static int check_keep(const struct dz_engine_order *order, struct dz_engine_why *why)
 {
-    bool files = order->keep && strcmp(order->keep, "files") == 0;
-    if (order->keep && !files && strcmp(order->keep, "memory") != 0)
+    if (order->keep && strcmp(order->keep, "files") != 0 && strcmp(order->keep, "memory") != 0)
         return dz_why(why, DZ_EINVAL, "keep", "keep: memory or files");
-    if (order->policy)
+    if (order->what == DZ_REQUEST_WAKE && order->policy)
         return dz_why_later(why, "policy", "policy: waking under another one is not available yet");
-    if (!files || strcmp(row->state, "active") == 0)
-        return 0;
-    struct box *b = dz_box_get(e, row->id, row->tenant);
-    if (!b)
-        return dz_why(why, DZ_ENOMEM, NULL, "wake %s: out of memory", row->id);
-    b->drop_memory = true;
     return 0;
 }
 
@@ -540,18 +532,15 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
                     struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    const struct dz_keeper_request request = {
-        .what = order->what,
-        .keep = order->what == DZ_REQUEST_SUSPEND || order->what == DZ_REQUEST_ARCHIVE ? order->keep
-                                                                                       : NULL};
+    bool keeps = order->what == DZ_REQUEST_SUSPEND || order->what == DZ_REQUEST_ARCHIVE ||
+                 order->what == DZ_REQUEST_WAKE;
+    const struct dz_keeper_request request = {.what = order->what,
+                                              .keep = keeps ? order->keep : NULL};
     int rc = dz_engine_row(e, target, &row, why);
     if (rc == 0 && row.ephemeral)
         rc = order_ephemeral(&row, order->what, why);
-    if (rc == 0 && order->what == DZ_REQUEST_WAKE)
-        rc = wake_with(e, &row, order, why);
-    if (rc == 0 && request.keep && strcmp(request.keep, "memory") != 0 &&
-        strcmp(request.keep, "files") != 0)
-        rc = dz_why(why, DZ_EINVAL, "keep", "keep: memory or files");
+    if (rc == 0 && keeps)
+        rc = check_keep(order, why);
     struct order *o = rc < 0 ? NULL : make_order(e, done, arg, why);
     if (!o)
         return why->err.code;
@@ -563,11 +552,6 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
         dz_free(o);
     else if (order->what == DZ_REQUEST_WAKE)
         dz_keeper_touch(e->keeper, row.id, DZ_ACTIVITY_WAKE);
-    struct box *b = dz_box_find(e, row.id);
-    if (b && rc < 0) {
-        b->drop_memory = false;
-        dz_box_leave(b);
-    }
     return rc;
 }
 

@@ -68,9 +68,11 @@ struct dz_keeper_idle {
 
 struct dz_keeper_timing;
 struct dz_keeper_ops {
-    /* Start a cell on the sandbox's live file, or stop it, keeping its memory or not.
-     * Ends in one dz_keeper_cell_done with this ticket, perhaps at once. */
-    void (*start)(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row);
+    /* Start a cell on the sandbox's live file, or stop it, keeping its memory or not: a start
+     * that does not keep it begins from the files. Ends in one dz_keeper_cell_done with this
+     * ticket, perhaps at once. */
+    void (*start)(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row,
+                  bool keep_memory);
     void (*stop)(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row,
                  bool keep_memory);
     /* No cell runs this sandbox any more when it returns, whatever it was doing; a
@@ -189,7 +191,9 @@ struct dz_keeper_request {
     const char *id;
     const char *keep;                /* SUSPEND: "memory", "files"; NULL: as its row says. ARCHIVE:
                                       * "files" drops machine, memory and records; NULL: as "memory",
-                                      * but a running machine is put to sleep as its row says */
+                                      * but a running machine is put to sleep as its row says.
+                                      * WAKE: "files" drops the memory, if this request begins
+                                      * the wake; NULL: as "memory" */
     bool goes_on;                    /* SUSPEND: nobody wants it to sleep; a guest that has
                                       * something to compute is woken for that as soon as can be */
     int64_t deadline_ms;             /* of this request; 0: DZ_KEEPER_DEADLINE_MS */

@@ -622,7 +622,9 @@ int dz_keeper_begin(struct slot *s, enum dz_op kind, struct waiter *w, struct dz
     if (!op)
         return DZ_ENOMEM;
     op->cell_dead = w->what == DZ_REQUEST_CRASHED;
-    op->keep_memory = w->keep_given ? w->keep_memory : strcmp(op->row.keep, "files") != 0;
+    op->keep_memory = w->keep_given            ? w->keep_memory
+                      : kind == DZ_OP_ACTIVATE ? true
+                                               : strcmp(op->row.keep, "files") != 0;
     op->only_files = kind == DZ_OP_ARCHIVE && w->keep_given && !w->keep_memory;
     op->goes_on = w->goes_on;
     op->anew = w->what == DZ_REQUEST_WAKE || w->what == DZ_REQUEST_REVIVE;

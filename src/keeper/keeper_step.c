@@ -202,7 +202,7 @@ static int ask_cell(struct op *op, bool start, struct dz_err *err)
     op->calling = true;
     op->answered = false;
     if (start)
-        o->ops->start(o->arg, op->k, op->ticket, &op->row);
+        o->ops->start(o->arg, op->k, op->ticket, &op->row, op->keep_memory);
     else
         o->ops->stop(o->arg, op->k, op->ticket, &op->row, op->keep_memory);
     op->calling = false;

@@ -69,8 +69,10 @@ static int sleep_machine(struct dz_db *db, bool keep, struct dz_err *err)
                               err);
 }
 
-static void start(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row)
+static void start(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row,
+                  bool keep_memory)
 {
+    (void)keep_memory;
     struct rig *r = arg;
     struct rig_cell *c = find_cell(r, "");
     struct dz_keeper_cell how = {0};

@@ -135,10 +135,10 @@ static inline void rig_ask(struct rig *r, uint64_t ticket, const char *id, bool 
 }
 
 static inline void rig_start(void *arg, struct dz_keeper *k, uint64_t ticket,
-                             const struct dz_instance *row)
+                             const struct dz_instance *row, bool keep_memory)
 {
     struct rig *r = arg;
-    (void)k;
+    (void)k, (void)keep_memory;
     r->starts++;
     rig_ask(r, ticket, row->id, true, false);
 }

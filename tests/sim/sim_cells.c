@@ -175,8 +175,9 @@ static void ask(struct sim_world *w, uint64_t ticket, const char *id, bool is_st
 }
 
 static void cell_start(void *arg, struct dz_keeper *k, uint64_t ticket,
-                       const struct dz_instance *row)
+                       const struct dz_instance *row, bool keep_memory)
 {
+    (void)keep_memory;
     (void)k;
     ask(arg, ticket, row->id, true, false);
 }
