@@ -5,6 +5,11 @@
  * What a client has not taken yet is not acknowledged to the engine, so that a slow
  * client holds up its command and nothing else. What a client types is given to the
  * engine message by message; when too much waits there, the socket is not read.
+ *
+ * Two parties hold a session: the connection, until it says `closed`, and each message that
+ * the engine has not answered (session.tells). The last one frees it. The engine's watch ends
+ * in one place, let_go(), whoever ends the session; a command that the session began and that
+ * its client cannot know of, or that the session failed with, is killed there.
  */
 #include "api/api_exec.h"
 
@@ -26,9 +31,10 @@ struct session {
     struct dz_sse *sse;             /* one of them */
     struct dz_ws *ws;
     struct dz_engine_watch *watch;
-    bool over, full;    /* ended; the client has not caught up */
-    bool waits;         /* for the first message, which says what to run */
-    bool closed, tells; /* the client left; a message is on its way to the command */
+    bool over, full; /* ended; the client has not caught up */
+    bool waits;      /* for the first message, which says what to run */
+    bool closed;     /* the connection has ended */
+    size_t tells;    /* messages that the engine has not answered yet */
     size_t untaken;
     char exec_id[DZ_ENGINE_VALUE_MAX + 1];
     struct dz_api_stream_of of;
@@ -63,6 +69,17 @@ static void send_json(struct session *s, const char *event, const char *id,
     struct dz_str data = dz_str_n(text->p, text->len);
     int rc = s->sse ? dz_sse_send(s->sse, event, id, data) : dz_ws_send(s->ws, true, data);
     s->full = s->full || rc == 1;
+}
+
+/* The one end of the watch, if the engine has not ended it itself. */
+static void let_go(struct session *s, bool failed)
+{
+    struct dz_engine_watch *w = s->watch;
+    s->watch = NULL;
+    if (failed || !s->exec_id[0])
+        dz_engine_watch_abort(w);
+    else
+        dz_engine_watch_end(w);
 }
 
 static void finish(struct session *s, int code)
@@ -157,13 +174,19 @@ static void on_room(void *arg)
         dz_engine_watch_took(s->watch, n);
 }
 
+static void session_free_unheld(struct session *s)
+{
+    if (s->closed && s->tells == 0)
+        dz_free(s);
+}
+
 static void session_gone(struct session *s)
 {
-    dz_engine_watch_end(s->watch);
-    s->watch = NULL;
-    s->closed = true;
-    if (!s->tells)
-        dz_free(s);
+    s->tells++; /* an answer to a message may come from inside */
+    s->over = s->closed = true;
+    let_go(s, false);
+    s->tells--;
+    session_free_unheld(s);
 }
 
 /* --- events ---------------------------------------------------------------------------------- */
@@ -204,32 +227,29 @@ static void ws_fail(struct session *s, struct dz_engine_why *why, const char *te
 {
     if (text)
         (void)dz_fail(&why->err, DZ_EINVAL, "%s", text);
+    let_go(s, true);
     on_failed(s, why);
 }
 
+/* Messages that were read ahead still come after a pause: several are under way then. */
 static void on_told(void *arg, const struct dz_engine_result *result)
 {
     struct session *s = arg;
-    s->tells = false;
-    if (s->closed) {
-        dz_free(s);
-        return;
-    }
     (void)result; /* a command that has ended, or does not read: its end says so */
-    if (!s->over)
+    s->tells--;
+    if (!s->over && s->tells == 0)
         dz_ws_pause(s->ws, false);
+    session_free_unheld(s);
 }
 
 static void tell(struct session *s, struct dz_engine_tell what)
 {
     struct dz_engine_why why;
-    dz_ws_pause(s->ws, true); /* one at a time, in order */
-    s->tells = true;
+    if (s->tells++ == 0)
+        dz_ws_pause(s->ws, true);
     what.exec_id = s->exec_id;
-    if (dz_engine_exec_tell(s->api->engine, s->target, &what, on_told, s, &why) < 0) {
-        s->tells = false;
-        dz_ws_pause(s->ws, false);
-    }
+    if (dz_engine_exec_tell(s->api->engine, s->target, &what, on_told, s, &why) < 0)
+        on_told(s, NULL);
 }
 
 struct command {

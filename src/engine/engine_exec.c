@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <signal.h>
 #include <string.h>
 
 enum {
@@ -47,7 +48,8 @@ static struct exec *exec_make(struct box *b, const char *id)
         return NULL;
     x->box = b;
     (void)snprintf(x->id, sizeof x->id, "%s", id);
-    x->input = (struct dz_buf)DZ_BUF_INIT(DZ_ENGINE_INPUT_MAX + INPUT_MARK);
+    /* INPUT_MARK twice: what waits when a sender may send more, and what it had sent by then. */
+    x->input = (struct dz_buf)DZ_BUF_INIT(DZ_ENGINE_INPUT_MAX + 2 * (size_t)INPUT_MARK);
     x->began_ms = dz_clock_mono_ms();
     dz_list_init(&x->watches);
     dz_list_init(&x->tellings);
@@ -84,7 +86,12 @@ static void answer_tellings(struct exec *x, const struct dz_engine_result *resul
         told(t, result);
 }
 
-/* Nobody listens any more. */
+/* Nobody listens, no input waits for it, and it is not to be killed when its machine wakes. */
+static bool is_unused(const struct exec *x)
+{
+    return dz_list_empty(&x->watches) && x->input.len == 0 && !x->doomed;
+}
+
 static void exec_free(struct exec *x)
 {
     struct dz_engine_why why = {0};
@@ -349,6 +356,13 @@ static void on_live(struct box *b, const struct dz_cell_event *e)
     x->asleep = x->starting = false;
 }
 
+/* The command of a client that never learnt of it, or whose session failed. */
+static void kill_doomed(struct exec *x)
+{
+    if (x->doomed && x->handle && !x->asleep)
+        (void)dz_cell_exec_signal(x->box->cell, x->handle, SIGKILL, true, NULL);
+}
+
 static void on_started(struct exec *x, const struct dz_cell_event *e)
 {
     x->starting = false;
@@ -357,6 +371,7 @@ static void on_started(struct exec *x, const struct dz_cell_event *e)
         watch_started(w, x->id, e->pid);
     push_input(x);
     attach(x);
+    kill_doomed(x);
 }
 
 static void start_failed(struct exec *x, const struct dz_cell_event *e)
@@ -452,6 +467,7 @@ void dz_exec_up(struct box *b)
         }
         attach(x);
         push_input(x);
+        kill_doomed(x);
     }
     b->pins--;
 }
@@ -466,7 +482,8 @@ void dz_exec_connected(struct box *b)
     b->pins--;
 }
 
-/* A code < 0: it is over, and this is told. */
+/* code < 0: the command is over. Its watches and the senders of its input are told, and its input
+ * is of no use any more. */
 static void down(struct exec *x, int code, const char *reason, const char *text)
 {
     x->handle = 0;
@@ -477,7 +494,7 @@ static void down(struct exec *x, int code, const char *reason, const char *text)
         w->connected = false;
     if (code < 0)
         fail_all(x, code, reason, text);
-    if (dz_list_empty(&x->watches) && x->input.len == 0)
+    if (code < 0 || is_unused(x))
         exec_free(x);
 }
 
@@ -661,6 +678,7 @@ static int launch(struct dz_engine_watch *w, struct box *b, struct dz_engine_why
     x->input_end = !l->keep_input && l->input.n > 0;
     dz_buf_add(&x->input, l->input.p, l->input.n);
     w->exec = x;
+    w->began = true;
     dz_list_push_back(&x->watches, &w->link);
     dz_box_watch(b);
     return 0;
@@ -810,10 +828,20 @@ void dz_engine_watch_end(struct dz_engine_watch *w)
     if (x->handle) {
         attach(x);
         open_window(x);
-    } else if (dz_list_empty(&x->watches) && x->input.len == 0) {
+    } else if (is_unused(x)) {
         exec_free(x);
     }
     dz_box_leave(b);
+}
+
+void dz_engine_watch_abort(struct dz_engine_watch *w)
+{
+    struct exec *x = w ? w->exec : NULL;
+    if (x && w->began && dz_list_count(&x->watches) == 1) {
+        x->doomed = true;
+        kill_doomed(x);
+    }
+    dz_engine_watch_end(w);
 }
 
 void dz_engine_watch_alive(struct dz_engine_watch *w)
