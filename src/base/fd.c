@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -38,6 +39,12 @@ int dz_fd_open(int dir, const char *path, int flags, mode_t mode, struct dz_err 
         fd = openat(dir, path, flags | O_CLOEXEC, mode);
     while (fd < 0 && errno == EINTR);
     return fd >= 0 ? fd : dz_fail_sys(err, errno, "open %s", path);
+}
+
+int dz_fd_stat(int fd, struct stat *ret_stat)
+{
+    _Static_assert(sizeof(struct stat) == 144, "the kernel's struct stat on x86-64");
+    return (int)syscall(SYS_fstat, fd, ret_stat);
 }
 
 int dz_fd_read_all(int fd, struct dz_buf *b, struct dz_err *err)

@@ -26,6 +26,11 @@ void dz_fd_close(int *fd);
 /* open(2) with O_CLOEXEC; the descriptor, or an error that names the path. */
 DZ_NODISCARD int dz_fd_open(int dir, const char *path, int flags, mode_t mode, struct dz_err *err);
 
+struct stat;
+/* fstat(2) by its own number: 0 or -1 and errno. The C library's goes through newfstatat(2),
+ * which can look at any path, so jailed processes do not have it. */
+int dz_fd_stat(int fd, struct stat *ret_stat);
+
 /* Append all that is left to read to b. More than b may hold is DZ_ELIMIT. On
  * failure b holds what came before, and its err is set if it was the reason. */
 DZ_NODISCARD int dz_fd_read_all(int fd, struct dz_buf *b, struct dz_err *err);

@@ -263,7 +263,7 @@ static int hash_written(int fd, dz_cell_cancel cancel, uint8_t ret_digest[static
 {
     static const struct dz_blob_in_ops ops = {.read = back_read};
     struct stat st;
-    if (fstat(fd, &st) < 0)
+    if (dz_fd_stat(fd, &st) < 0)
         return dz_fail_sys(err, errno, "look at what was unpacked");
     struct dz_blob_in back = {&ops, (uint64_t)st.st_size, fd};
     return dz_blob_hash(&back, cancel, ret_digest, err);

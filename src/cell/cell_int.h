@@ -73,7 +73,7 @@ enum dz_frame_type {
     DZ_FRAME_NEST_WARM = 66,  /* payload: struct dz_nest_warm, functions */
     /* and nest to pool */
     DZ_FRAME_NEST_FORKED = 72, /* value: pid; or stream: errno */
-    DZ_FRAME_NEST_READY = 73,
+    DZ_FRAME_NEST_READY = 73,  /* value: the fences that hold it */
     DZ_FRAME_NEST_FAILED = 74, /* last. payload: the sentence */
     /* a call, host to cell */
     DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
@@ -267,9 +267,11 @@ struct dz_cell_fence {
  * 0 or a negative errno. */
 int dz_cell_let_go(int *fds, size_t count);
 struct dz_os_filter;
-/* A nest of cells: the jail but for what it must do to fork them, and for what each of them
+struct dz_os_jail_report;
+/* A zygote: the jail but for what it must do to fork cells, and for what each of them
  * does after that. fds as below. */
-int dz_cell_enter_nest(int *fds, size_t count, struct dz_err *err);
+int dz_cell_enter_nest(int *fds, size_t count, struct dz_os_jail_report *ret_report,
+                       struct dz_err *err);
 /* In a child of a nest: the rest of the jail. */
 int dz_cell_enter_nested(const struct dz_os_filter *filter, struct dz_os_dirty **ret_dirty,
                          int *fds, size_t count, struct dz_err *err);

@@ -60,10 +60,6 @@ static int keep_only(int *fds, size_t count)
     return syscall(SYS_close_range, from, ~0u, 0) < 0 ? -errno : 0;
 }
 
-enum {
-    NAMESPACES = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
-};
-
 static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
 {
     const struct dz_os_rlimit limits[] = {
@@ -80,7 +76,7 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
         .limit_count = DZ_ARRAY_LEN(limits) - (!DZ_SANITIZED && fence->memory_bytes ? 0 : 1),
         .parent_signal = fence->outlives ? 0 : SIGKILL,
         .landlock = true,
-        .namespaces = NAMESPACES,
+        .namespaces = dz_os_jail_namespaces,
     };
     struct dz_os_jail_report report;
     return dz_os_jail_enter(&jail, &report, err);
@@ -142,7 +138,8 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
 /* --- a nest ---------------------------------------------------------------------------- */
 
 /* The limits are those of its cells, which inherit them, and so are the namespaces. */
-int dz_cell_enter_nest(int *fds, size_t count, struct dz_err *err)
+int dz_cell_enter_nest(int *fds, size_t count, struct dz_os_jail_report *ret_report,
+                       struct dz_err *err)
 {
     static struct dz_os_syscall calls[128];
     const struct dz_os_rlimit limits[] = {
@@ -159,17 +156,16 @@ int dz_cell_enter_nest(int *fds, size_t count, struct dz_err *err)
         .dumpable = true,
         .landlock = true,
         .landlock_proc = true,
-        .namespaces = NAMESPACES,
+        .namespaces = dz_os_jail_namespaces,
     };
-    struct dz_os_jail_report report;
     int rc = prepare(fds, count, err);
-    return rc < 0 ? rc : dz_os_jail_enter(&jail, &report, err);
+    return rc < 0 ? rc : dz_os_jail_enter(&jail, ret_report, err);
 }
 
 int dz_cell_enter_nested(const struct dz_os_filter *filter, struct dz_os_dirty **ret_dirty,
                          int *fds, size_t count, struct dz_err *err)
 {
-    const struct dz_os_jail jail = {.filter = filter, .landlock = true};
+    const struct dz_os_jail jail = {.filter = filter, .landlock = true, .inherits = true};
     struct dz_os_jail_report report;
     int e = keep_only(fds, count);
     int rc = e < 0 ? dz_fail_sys(err, -e, "close the descriptors that a cell must not have")

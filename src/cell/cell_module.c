@@ -14,12 +14,14 @@
  */
 #include "cell/cell_int.h"
 
+#include "base/fd.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "db/db.h"
 #include "machine/machine.h"
 #include "machine/machine_base.h"
+#include "os/os_uapi.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm.h"
 #include "wasm/wasm_module.h"
@@ -28,10 +30,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14 */
-#endif
 
 enum {
     KEEP_IDLE = 16, /* loaded modules kept although nobody runs them */
@@ -72,7 +70,7 @@ static const char sql_program[] = "SELECT sha256 FROM program WHERE ino=?1";
 static int map_prepared(struct prepared *p, int fd, struct dz_err *err)
 {
     struct stat st;
-    if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
+    if (dz_fd_stat(fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
         return dz_fail(err, DZ_ECORRUPT, "a prepared module is too short to be one");
     p->size = (size_t)st.st_size;
     p->fd = fd;

@@ -142,7 +142,7 @@ DZ_NORETURN static void image_nest(const struct dz_frame_fds *fds, uint8_t *payl
     if (open_image(fds, (const char *)payload, &err) < 0)
         fail(&err);
     dz_os_warm_ask();
-    say(DZ_FRAME_NEST_READY, 0, 0, NULL);
+    say(DZ_FRAME_NEST_READY, 0, nest.fences, NULL);
     serve();
 }
 
@@ -214,18 +214,22 @@ DZ_NORETURN void dz_nest_seed(int control)
     _exit(0);
 }
 
+/* The cells' filter is compiled first: the library that does it asks the kernel what it can do
+ * by calls that the nest's own jail does not have. */
 DZ_NORETURN void dz_nest_serve(int control)
 {
     struct dz_err err = {0};
+    struct dz_os_jail_report report = {0};
     int fds[1] = {control};
     nest.control = control;
-    int rc = dz_cell_enter_nest(fds, 1, &err);
+    int rc = dz_os_filter_new(dz_os_jail_compute, dz_os_jail_compute_count, &nest.filter, &err);
     if (rc == 0)
-        rc = dz_os_filter_new(dz_os_jail_compute, dz_os_jail_compute_count, &nest.filter, &err);
+        rc = dz_cell_enter_nest(fds, 1, &report, &err);
     if (rc == 0)
         rc = prepare_disk(&err);
     if (rc < 0)
         fail(&err);
-    say(DZ_FRAME_NEST_READY, 0, 0, NULL);
+    nest.fences = report.fences;
+    say(DZ_FRAME_NEST_READY, 0, nest.fences, NULL);
     serve();
 }

@@ -17,6 +17,7 @@ struct dz_db;
 struct dz_nest {
     int control;                 /* frames DZ_FRAME_NEST_* */
     struct dz_os_filter *filter; /* of a cell */
+    uint32_t fences;             /* that hold it: bits of enum dz_os_fence */
     struct dz_db *disk;          /* prepared for a sandbox's file; each cell uses its copy */
     struct dz_db *image;         /* NULL: blank */
     char image_sha256[65];

@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "cell/cell_host.h"
 #include "cell/cell_nest.h"
+#include "os/os_jail.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -418,9 +419,11 @@ static bool hear(struct zygote *z)
         p->payload[f.size] = '\0';
         if (f.type == DZ_FRAME_NEST_FAILED)
             (void)snprintf(p->stats.why, sizeof p->stats.why, "%.255s", (const char *)p->payload);
-        if (f.type == DZ_FRAME_NEST_READY)
+        if (f.type == DZ_FRAME_NEST_READY) {
             z->ready = true;
-        else if (f.type != DZ_FRAME_NEST_FORKED || !on_forked(z, &f))
+            if (z == p->blank)
+                p->stats.fences = (uint32_t)f.value;
+        } else if (f.type != DZ_FRAME_NEST_FORKED || !on_forked(z, &f))
             return false;
     }
     if (rc == 0)
@@ -587,6 +590,26 @@ static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool nested, 
     return rc;
 }
 
+/* Fences that the settings ask for: known once the first zygote is in its jail. */
+static int check_fences(struct dz_cell_pool *p, struct dz_err *err)
+{
+    char missing[128];
+    if (!p->opts.fences)
+        return 0;
+    for (int i = 0; i < LAST_WORDS_TURNS && p->blank && !p->blank->ready && hear(p->blank); i++) {
+        struct pollfd fd = {.fd = p->blank->fd, .events = POLLIN};
+        (void)poll(&fd, 1, LAST_WORDS_MS);
+    }
+    uint32_t lacks = p->opts.fences & ~p->stats.fences;
+    if (lacks == 0)
+        return 0;
+    dz_os_fences_print(lacks, missing, sizeof missing);
+    return dz_fail(err, DZ_EUNSUPPORTED,
+                   "start a cell: this host does not provide %s, which the setting "
+                   "cells.fences requires; \"doze doctor\" says what is missing",
+                   missing);
+}
+
 int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
                        struct dz_cell **ret_cell, struct dz_err *err)
 {
@@ -601,6 +624,9 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
         if (rc < 0)
             return rc;
     }
+    int fenced = check_fences(p, err);
+    if (fenced < 0)
+        return fenced;
     if (image && !z && !failed_lately(p, s->image_sha256))
         ask_for_zygote(p, s);
     if (z) { /* used now */

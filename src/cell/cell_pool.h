@@ -31,8 +31,9 @@ enum {
 };
 
 struct dz_cell_pool_opts {
-    size_t ahead;  /* 0: DZ_POOL_AHEAD */
-    size_t images; /* 0: DZ_POOL_IMAGES */
+    size_t ahead;    /* 0: DZ_POOL_AHEAD */
+    size_t images;   /* 0: DZ_POOL_IMAGES */
+    uint32_t fences; /* that must hold a cell (enum dz_os_fence): else none is started */
 };
 
 /* Forks the first zygote: before the process has threads, secrets, or sockets that others
@@ -43,7 +44,8 @@ DZ_NODISCARD int dz_cell_pool_new(const struct dz_cell_pool_opts *opts,
 void dz_cell_pool_free(struct dz_cell_pool *p);
 
 /* As dz_cell_spawn() with `many`, which start must say. The descriptors stay the caller's and may
- * be closed at once. A start that the zygote has no time for waits here; DZ_EBUSY: thousands do. */
+ * be closed at once. A start that the zygote has no time for waits here; DZ_EBUSY: thousands
+ * wait. DZ_EUNSUPPORTED: this host does not give a fence that opts.fences asks for. */
 DZ_NODISCARD int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *start,
                                     struct dz_cell **ret_cell, struct dz_err *err);
 
@@ -60,6 +62,7 @@ struct dz_cell_pool_stats {
     size_t zygotes, waiting; /* now: zygotes; cells */
     char why[256];           /* what the last zygote said that could not make itself ready; "" */
     int32_t blank_pid;       /* of the first zygote */
+    uint32_t fences;         /* that hold its cells; 0 until it is ready */
 };
 void dz_cell_pool_stats_get(const struct dz_cell_pool *p, struct dz_cell_pool_stats *ret);
 

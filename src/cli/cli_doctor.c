@@ -57,6 +57,11 @@ static const struct feature {
         {false, "Sandboxes get namespaces of their own, and no root is needed for that.", "",
          "Without root, a sandbox's process shares the host's namespaces, held by seccomp alone, "
          "and sandboxes of kind linux cannot run."},
+    [DZ_OS_PROBE_JAIL] =
+        {true, "Every fence that doze knows stands around a sandbox's process.",
+         "The system call filter and these fences stand around a sandbox's process; the setting "
+         "cells.fences can require more, and then no sandbox starts without them.",
+         "A sandbox's process cannot be jailed, so none is started."},
     [DZ_OS_PROBE_CGROUP] =
         {false, "Memory, processes and CPU of all sandboxes together can be limited.",
          "Sandboxes together can be limited by the controllers that are there; each has limits of "

@@ -33,7 +33,7 @@ static socklen_t name_of(int fd, struct sockaddr_un *ret)
 {
     struct stat st;
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (fstat(fd, &st) < 0)
+    if (dz_fd_stat(fd, &st) < 0)
         return 0;
     int n = snprintf(ret->sun_path + 1, sizeof ret->sun_path - 1, "doze-%llx-%llx",
                      (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);

@@ -239,7 +239,7 @@ static void put_log(struct dump *d, const char *data)
     struct dz_str rest, line;
     (void)snprintf(path, sizeof path, "%s/daemon.log", data);
     DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW, 0, &err);
-    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size > LOG_BYTES)
+    if (fd >= 0 && dz_fd_stat(fd, &st) == 0 && st.st_size > LOG_BYTES)
         (void)lseek(fd, st.st_size - LOG_BYTES, SEEK_SET);
     if (fd < 0 || dz_fd_read_all(fd, &text, &err) < 0) {
         put_error(d, "log", &err); /* of a service, the journal has it */

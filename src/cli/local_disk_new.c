@@ -3,6 +3,7 @@
  * `doze disk create`, `doze disk df`, `doze disk check`: a file as a whole.
  */
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "cli/cli_progress.h"
@@ -109,8 +110,8 @@ const struct dz_cli_command dz_cmd_disk_create = {
 static uint64_t file_bytes(const struct dz_disk *d)
 {
     struct stat st;
-    uint64_t n = fstat(dz_db_fd(d->db), &st) == 0 ? (uint64_t)st.st_size : 0;
-    if (dz_db_wal_fd(d->db) >= 0 && fstat(dz_db_wal_fd(d->db), &st) == 0)
+    uint64_t n = dz_fd_stat(dz_db_fd(d->db), &st) == 0 ? (uint64_t)st.st_size : 0;
+    if (dz_db_wal_fd(d->db) >= 0 && dz_fd_stat(dz_db_wal_fd(d->db), &st) == 0)
         n += (uint64_t)st.st_size;
     return n;
 }

@@ -102,7 +102,7 @@ static int answer_file(struct source *s, int fd, struct dz_str name, struct dz_c
     if (fd < 0)
         return fd;
     s->fd = fd;
-    if (fstat(fd, &st) < 0)
+    if (dz_fd_stat(fd, &st) < 0)
         return dz_fail_sys(err, errno, "look at %s", s->name);
     fill_entry(&st, S_ISREG(st.st_mode), &e);
     return answer_entry(s, FILE_, &e, name, ret, err);

@@ -232,7 +232,7 @@ static int untar_jail(struct dz_cli *c, struct dz_err *err)
     int fd = from ? dz_fd_open(AT_FDCWD, from, O_RDONLY, 0, err) : STDIN_FILENO;
     if (fd < 0)
         return fd;
-    archive_size = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    archive_size = dz_fd_stat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     dz_cli_jail_input(fd);
     dz_cli_catch_interrupts();
     int rc = dz_disk_jail_write(c, err);

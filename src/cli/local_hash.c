@@ -126,14 +126,14 @@ int dz_cli_hash_fd(int fd, const char *what, char ret_hex[static DZ_SHA256_HEX],
     uint8_t digest[DZ_SHA256_BYTES];
     struct slot before, after;
     struct stat st;
-    if (fstat(fd, &st) < 0)
+    if (dz_fd_stat(fd, &st) < 0)
         return dz_fail_sys(err, errno, "look at %s", what);
     describe(&st, &before);
     if (!look_up(&before, digest)) {
         int rc = hash(fd, what, digest, err);
         if (rc < 0)
             return rc;
-        if (fstat(fd, &st) == 0) {
+        if (dz_fd_stat(fd, &st) == 0) {
             describe(&st, &after);
             if (memcmp(&before, &after, sizeof before) == 0)
                 keep(&after, digest);

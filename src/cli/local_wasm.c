@@ -27,7 +27,7 @@ static int open_module(const char *path, struct dz_err *err)
     struct stat st;
     bool standard = strcmp(path, "-") == 0;
     int fd = standard ? STDIN_FILENO : dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
-    if (fd < 0 || (!standard && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)))
+    if (fd < 0 || (!standard && dz_fd_stat(fd, &st) == 0 && S_ISREG(st.st_mode)))
         return fd;
     int rc = dz_fd_read_all(fd, &wasm, err);
     if (!standard)

@@ -38,7 +38,7 @@ static int judge(int wasm, char ret_hex[static DZ_SHA256_HEX], struct dz_err *er
 {
     uint8_t said[DZ_SHA256_BYTES], digest[DZ_SHA256_BYTES];
     struct stat st;
-    int rc = fstat(wasm, &st) < 0 ? dz_fail_sys(err, errno, "look at the module") : 0;
+    int rc = dz_fd_stat(wasm, &st) < 0 ? dz_fail_sys(err, errno, "look at the module") : 0;
     DZ_AUTO(dz_freep) uint8_t *bytes = rc < 0 ? NULL : dz_alloc((size_t)st.st_size);
     if (rc == 0 && !bytes)
         rc = dz_fail(err, DZ_ENOMEM, "hash a module: out of memory");
@@ -61,7 +61,7 @@ static int print(struct dz_cli *c, const char *hex, struct dz_err *err)
     char size[DZ_CLI_SIZE_TEXT];
     struct dz_json j;
     struct stat st;
-    uint64_t bytes = fstat(out_fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+    uint64_t bytes = dz_fd_stat(out_fd, &st) == 0 ? (uint64_t)st.st_size : 0;
     if (!c->json) {
         dz_cli_note(c, "prepared %.12s, %s", hex, dz_cli_size(bytes, size));
         return 0;

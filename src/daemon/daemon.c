@@ -21,6 +21,7 @@
 #include "http/http.h"
 #include "loop/loop.h"
 #include "os/os_cgroup.h"
+#include "os/os_jail.h"
 #include "os/os_notify.h"
 
 #include <errno.h>
@@ -256,12 +257,15 @@ static int listen_all(struct daemon *d, struct dz_err *err)
 /* What the pool's first processes are in, all cells are in: we are there while it is made. */
 static int start_pool(struct daemon *d, struct dz_err *err)
 {
-    const struct dz_cell_pool_opts pool = {.ahead = (size_t)d->config->cells_ahead};
+    struct dz_cell_pool_opts pool = {.ahead = (size_t)d->config->cells_ahead};
     const struct dz_os_cgroup_limits limits = {.memory_bytes = d->config->cells_memory_max,
                                                .cpu_percent = d->config->cells_cpu_max,
                                                .processes = d->config->cells_processes_max};
     bool limited = limits.memory_bytes || limits.cpu_percent || limits.processes;
-    int rc = limited ? dz_os_cgroup_make("doze-cells", &limits, &d->cells, err) : 0;
+    int rc = dz_os_fences_parse(d->config->cells_fences, &pool.fences, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "setting cells.fences");
+    rc = limited ? dz_os_cgroup_make("doze-cells", &limits, &d->cells, err) : 0;
     if (rc < 0)
         return dz_wrap(err, rc, "limit what all sandboxes take together");
     rc = dz_os_cgroup_enter(&d->cells, err);

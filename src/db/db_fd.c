@@ -16,6 +16,7 @@
  */
 #include "db/db_int.h"
 
+#include "base/fd.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -137,7 +138,7 @@ static int64_t fd_size(struct dz_db_disk *base, enum dz_db_file f)
 {
     const struct fd_disk *d = (const struct fd_disk *)base;
     struct stat st;
-    return fstat(d->fd[f], &st) < 0 ? -errno : st.st_size;
+    return dz_fd_stat(d->fd[f], &st) < 0 ? -errno : st.st_size;
 }
 
 static int lock_range(const struct fd_disk *d, short type, off_t start, off_t len)

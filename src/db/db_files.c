@@ -76,7 +76,7 @@ void dz_db_files_close(struct dz_db_files *f)
         struct dz_db_disk *d = dz_db_fd_disk_new(f->db_fd, f->wal_fd, false, NULL, false);
         /* An empty log goes, while nobody else can begin to use it. */
         if (d && d->ops->lock(d, DZ_DB_UNLOCKED, DZ_DB_EXCLUSIVE) == 0) {
-            if (fstat(f->wal_fd, &st) == 0 && st.st_size == 0)
+            if (dz_fd_stat(f->wal_fd, &st) == 0 && st.st_size == 0)
                 (void)unlink(f->wal);
             (void)d->ops->lock(d, DZ_DB_EXCLUSIVE, DZ_DB_UNLOCKED);
         }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cell/cell_disk.h"
 #include "db/db.h"
+#include "os/os_jail.h"
 #include "vfs/vfs.h"
 
 #include <stdio.h>
@@ -123,6 +124,19 @@ void dz_engine_note(struct dz_engine *e, const struct dz_instance *row, const ch
 
 /* --- the pool ------------------------------------------------------------------------- */
 
+/* Once, when the first zygote has entered its jail. */
+static void log_fences(struct dz_engine *e)
+{
+    struct dz_cell_pool_stats stats;
+    char held[128];
+    dz_cell_pool_stats_get(e->pool, &stats);
+    if (!stats.fences)
+        return;
+    e->fences_logged = true;
+    dz_os_fences_print(stats.fences, held, sizeof held);
+    dz_log(DZ_LOG_INFO, "jail", dz_log_strz("fences", held));
+}
+
 static void run_pool(void *arg)
 {
     struct dz_engine *e = arg;
@@ -130,6 +144,8 @@ static void run_pool(void *arg)
     e->pool_due = false;
     if (dz_cell_pool_run(e->pool, &err) < 0)
         dz_log(DZ_LOG_WARN, "pool_failed", dz_log_err(&err));
+    if (!e->fences_logged)
+        log_fences(e);
     dz_ready_fill(e);
 }
 

@@ -191,6 +191,7 @@ struct dz_engine {
     struct dz_poll *pool_poll;
     struct dz_timer *pool_soon; /* after a start: fork another ahead */
     bool pool_due;              /* it is set */
+    bool fences_logged;
     struct dz_registry *registry;
     struct dz_cold cold;
     struct dz_blobs *snapshots;

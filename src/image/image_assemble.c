@@ -499,7 +499,7 @@ static int do_archive(struct assembly *a)
     uint8_t magic[4] = {0};
     struct stat st;
     int fd = a->step->fd, rc = 0;
-    if (fstat(fd, &st) < 0)
+    if (dz_fd_stat(fd, &st) < 0)
         return dz_fail_sys(a->err, errno, "look at the archive");
     const struct dz_zip_source source = {fd_read_at, &fd, (uint64_t)st.st_size};
     if (dz_fd_pread(fd, magic, sizeof magic, 0, NULL) < 0)

@@ -109,7 +109,7 @@ int dz_image_scan(int fd, const char *sha256, struct dz_image *ret_image, struct
     DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
     struct scan s = {.fd = fd, .sha256 = sha256, .text = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX)};
     struct stat st;
-    if (fstat(fd, &st) < 0)
+    if (dz_fd_stat(fd, &st) < 0)
         return dz_fail_sys(err, errno, "look at an image");
     s.bytes = (uint64_t)st.st_size;
     const struct dz_call_opts opts = {.what = "look into an image",
@@ -237,7 +237,7 @@ static int check_inside(struct dz_call *call, void *arg, struct dz_err *err)
     uint8_t digest[DZ_SHA256_BYTES];
     char hex[DZ_SHA256_HEX];
     (void)call;
-    if (fstat(w->out_fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
+    if (dz_fd_stat(w->out_fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
         return dz_fail(err, DZ_ECORRUPT, "it is too short");
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, w->out_fd, 0);
     if (map == MAP_FAILED)

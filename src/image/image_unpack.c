@@ -283,7 +283,7 @@ int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_
     if (disk < 0)
         return disk;
     int rc = dz_image_new_disk(disk, err);
-    if (rc == 0 && fstat(archive, &st) < 0)
+    if (rc == 0 && dz_fd_stat(archive, &st) < 0)
         rc = dz_fail_sys(err, errno, "look at an archive");
     if (rc == 0)
         rc = into_disk(b, archive, disk, err);

@@ -10,13 +10,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <linux/securebits.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
-#include <sys/ioctl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -26,82 +30,64 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
-#include "base/sanitize.h"
+#include "os/os_uapi.h"
 
-/* Requests of ioctl that the dirty-page trackers use (os_dirty.c). */
-#define IOC_TYPE_MASK 0xff00u
-
-const struct dz_os_syscall dz_os_jail_compute[] = {
-    {.number = __NR_read},
-    {.number = __NR_write},
-    {.number = __NR_readv},
-    {.number = __NR_writev},
-    {.number = __NR_pread64},
-    {.number = __NR_pwrite64},
-    {.number = __NR_preadv},
-    {.number = __NR_pwritev},
-    {.number = __NR_lseek},
-    {.number = __NR_fstat},
-    {.number = __NR_newfstatat, .arg = 3, .mask = AT_EMPTY_PATH, .value = AT_EMPTY_PATH},
-    {.number = __NR_ftruncate},
-    {.number = __NR_fallocate},
-    {.number = __NR_fsync},
-    {.number = __NR_fdatasync},
-    {.number = __NR_sync_file_range},
-    {.number = __NR_close},
-    {.number = __NR_dup},
-    {.number = __NR_fcntl},
-    {.number = __NR_recvmsg},
-    {.number = __NR_sendmsg},
-    {.number = __NR_poll},
-    {.number = __NR_ppoll},
-    {.number = __NR_mmap, .arg = 2, .mask = PROT_EXEC, .value = 0},
-    {.number = __NR_mprotect, .arg = 2, .mask = PROT_EXEC, .value = 0},
-    {.number = __NR_munmap},
-    {.number = __NR_mremap},
-    {.number = __NR_madvise},
-    {.number = __NR_brk},
-    {.number = __NR_getrandom},
-    {.number = __NR_clock_gettime},
-    {.number = __NR_clock_nanosleep},
-    {.number = __NR_nanosleep},
-    {.number = __NR_gettimeofday},
-    {.number = __NR_getrusage},
-    {.number = __NR_getpid},
-    {.number = __NR_gettid},
-    {.number = __NR_timer_settime},
-    {.number = __NR_setitimer},
-    {.number = __NR_rt_sigreturn},
-    {.number = __NR_rt_sigprocmask},
-    {.number = __NR_rt_sigaction},
-    {.number = __NR_sigaltstack},
-    {.number = __NR_restart_syscall},
-    {.number = __NR_futex},
-    {.number = __NR_exit},
-    {.number = __NR_exit_group},
-    {.number = __NR_ioctl, .arg = 1, .mask = IOC_TYPE_MASK, .value = 'f' << 8},  /* PAGEMAP_SCAN */
-    {.number = __NR_ioctl, .arg = 1, .mask = IOC_TYPE_MASK, .value = 0xAA << 8}, /* userfaultfd */
-#if DZ_SANITIZED /* a report asks whether standard error is a terminal */
-    {.number = __NR_ioctl, .arg = 1, .mask = ~0ull, .value = TCGETS},
-#endif
+enum {
+    CAPABILITIES_MAX = 64, /* that a kernel's sets have room for */
 };
-const size_t dz_os_jail_compute_count = DZ_ARRAY_LEN(dz_os_jail_compute);
 
-const struct dz_os_syscall dz_os_jail_nest[] = {
-    /* clone(2) for a child of our parent; clone3(2) hides its flags and is not here */
-    {.number = __NR_clone, .arg = 0, .mask = ~0ull, .value = CLONE_PARENT | SIGCHLD},
-    {.number = __NR_openat, .arg = 2, .mask = O_ACCMODE | O_CREAT, .value = O_RDONLY},
-    {.number = __NR_userfaultfd},
-    {.number = __NR_memfd_create},
-    {.number = __NR_close_range},
-    {.number = __NR_prctl},
-    {.number = __NR_seccomp},
-    {.number = __NR_landlock_create_ruleset},
-    {.number = __NR_landlock_restrict_self},
-    {.number = __NR_prlimit64},
-    {.number = __NR_getppid},
+const int dz_os_jail_namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+
+static const struct {
+    const char *name, *text;
+} fences[] = {
+#define X(id, name, text) {name, text},
+    DZ_OS_FENCES(X)
+#undef X
 };
-const size_t dz_os_jail_nest_count = DZ_ARRAY_LEN(dz_os_jail_nest);
+
+const char *dz_os_fence_name(enum dz_os_fence fence)
+{
+    return fences[fence].name;
+}
+
+const char *dz_os_fence_text(enum dz_os_fence fence)
+{
+    return fences[fence].text;
+}
+
+void dz_os_fences_print(uint32_t set, char *ret_text, size_t size)
+{
+    size_t len = 0;
+    (void)snprintf(ret_text, size, "none");
+    for (size_t i = 0; i < DZ_OS_FENCE_COUNT; i++)
+        if ((set & 1u << i) && len < size)
+            len += (size_t)snprintf(ret_text + len, size - len, "%s%s", len ? " " : "",
+                                    fences[i].name);
+}
+
+int dz_os_fences_parse(const char *text, uint32_t *ret_fences, struct dz_err *err)
+{
+    uint32_t set = 0;
+    for (;;) {
+        text += strspn(text, ", ");
+        size_t n = strcspn(text, ", "), i = 0;
+        if (n == 0)
+            break;
+        while (i < DZ_OS_FENCE_COUNT &&
+               (strlen(fences[i].name) != n || strncmp(fences[i].name, text, n) != 0))
+            i++;
+        if (i == DZ_OS_FENCE_COUNT)
+            return dz_fail(err, DZ_EINVAL,
+                           "\"%.*s\" is not a fence; the fences are: landlock, "
+                           "scopes, user, net, ipc, uts, caps",
+                           (int)n, text);
+        set |= 1u << i;
+        text += n;
+    }
+    *ret_fences = set;
+    return 0;
+}
 
 static int enter_limits(const struct dz_os_jail *jail, struct dz_err *err)
 {
@@ -119,22 +105,67 @@ static int enter_limits(const struct dz_os_jail *jail, struct dz_err *err)
 
 /* Each on its own: a host that forbids one may grant another. Without privileges
  * a user namespace comes first, and carries the others. */
-static int enter_namespaces(int wanted)
+static int unshare_what_is_granted(int wanted)
 {
     static const int each[] = {CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWNS,
                                CLONE_NEWCGROUP};
     int got = 0;
     if (!wanted)
         return 0;
-    if (unshare(wanted) == 0)
-        return wanted;
     if (unshare(CLONE_NEWUSER | wanted) == 0)
+        return CLONE_NEWUSER | wanted;
+    if (unshare(wanted) == 0)
         return wanted;
     for (size_t i = 0; i < DZ_ARRAY_LEN(each); i++)
         if ((wanted & each[i]) && unshare(each[i]) == 0)
             got |= each[i];
     return got;
 }
+
+static uint32_t enter_namespaces(int wanted)
+{
+    int got = unshare_what_is_granted(wanted);
+    return (got & CLONE_NEWUSER ? DZ_OS_FENCE_BIT(USER) : 0) |
+           (got & CLONE_NEWNET ? DZ_OS_FENCE_BIT(NET) : 0) |
+           (got & CLONE_NEWIPC ? DZ_OS_FENCE_BIT(IPC) : 0) |
+           (got & CLONE_NEWUTS ? DZ_OS_FENCE_BIT(UTS) : 0);
+}
+
+/* --- privileges ----------------------------------------------------------------------- */
+
+/* Securebits: uid 0 gets no capabilities for being 0, and nothing raises one again. */
+enum {
+    SECURE = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+             SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
+             SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
+};
+
+static bool has_capabilities(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
+    return syscall(SYS_capget, &head, sets) < 0 || sets[0].permitted || sets[1].permitted ||
+           sets[0].inheritable || sets[1].inheritable;
+}
+
+/* The bounding set first: dropping from it is itself a privilege. A process that never had one
+ * keeps a full bounding set, which is of no use to it: it cannot exec, and has no_new_privs. */
+static int drop_capabilities(struct dz_err *err)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+    if (!has_capabilities())
+        return 0;
+    for (unsigned long cap = 0; cap < CAPABILITIES_MAX; cap++)
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* EINVAL behind the last that there is */
+    (void)prctl(PR_SET_SECUREBITS, SECURE, 0, 0, 0);
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    if (syscall(SYS_capset, &head, none) < 0 || has_capabilities())
+        return dz_fail_sys(err, errno, "give up all capabilities");
+    return 0;
+}
+
+/* --- Landlock ------------------------------------------------------------------------- */
 
 static void allow_proc(int ruleset)
 {
@@ -146,27 +177,36 @@ static void allow_proc(int ruleset)
     (void)close(proc.parent_fd);
 }
 
-/* A ruleset that handles every access to files and allows none, or reading of /proc. */
-static bool enter_landlock(bool proc)
+/* Every access that this kernel's Landlock knows needs a rule, and there is none, or one for
+ * reading /proc; no signal and no abstract socket leaves the domain. Returns the fences. */
+static uint32_t enter_landlock(bool proc, int *ret_abi)
 {
     static long abi; /* the same for all that are forked from here */
+    struct dz_landlock_attr attr = {.fs = DZ_LANDLOCK_FS_ABI1};
     if (abi == 0)
         abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi < 1)
-        return false;
-    struct landlock_ruleset_attr attr = {
-        .handled_access_fs =
-            abi >= 2 ? LANDLOCK_ACCESS_FS_REFER | 0x1fff : 0x1fff, /* the 13 rights of version 1 */
-    };
-    long fd = syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0);
+        return 0;
+    attr.fs |= abi >= 2 ? DZ_LANDLOCK_FS_REFER : 0;
+    attr.fs |= abi >= 3 ? DZ_LANDLOCK_FS_TRUNCATE : 0;
+    attr.fs |= abi >= 5 ? DZ_LANDLOCK_FS_IOCTL_DEV : 0;
+    attr.net = abi >= 4 ? DZ_LANDLOCK_NET_TCP : 0;
+    attr.scoped = abi >= 6 ? DZ_LANDLOCK_SCOPE_UNIX | DZ_LANDLOCK_SCOPE_SIGNAL : 0;
+    size_t size = abi >= 6   ? sizeof attr
+                  : abi >= 4 ? offsetof(struct dz_landlock_attr, scoped)
+                             : offsetof(struct dz_landlock_attr, net);
+    long fd = syscall(SYS_landlock_create_ruleset, &attr, size, 0);
     if (fd < 0)
-        return false;
+        return 0;
     if (proc)
         allow_proc((int)fd);
     bool ok = syscall(SYS_landlock_restrict_self, (int)fd, 0) == 0;
     (void)close((int)fd);
-    return ok;
+    *ret_abi = ok ? (int)abi : 0;
+    return ok ? DZ_OS_FENCE_BIT(LANDLOCK) | (attr.scoped ? DZ_OS_FENCE_BIT(SCOPES) : 0) : 0;
 }
+
+/* --- the filter ----------------------------------------------------------------------- */
 
 static int add_rows(scmp_filter_ctx filter, const struct dz_os_syscall *calls, size_t count)
 {
@@ -254,20 +294,24 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
 {
     struct dz_os_jail_report report = {0};
     pid_t parent = getppid();
-    report.namespaces = enter_namespaces(jail->namespaces);
+    report.fences = enter_namespaces(jail->namespaces);
     if (jail->parent_signal) {
         if (prctl(PR_SET_PDEATHSIG, jail->parent_signal) < 0)
             return dz_fail_sys(err, errno, "ask for a signal when the parent dies");
         if (getppid() != parent) /* it died in between */
             (void)raise(jail->parent_signal);
     }
-    if (!jail->dumpable && prctl(PR_SET_DUMPABLE, 0) < 0)
+    int rc = jail->inherits ? 0 : drop_capabilities(err);
+    if (rc < 0)
+        return rc;
+    report.fences |= DZ_OS_FENCE_BIT(CAPS);
+    if (prctl(PR_SET_DUMPABLE, jail->dumpable) < 0)
         return dz_fail_sys(err, errno, "forbid core dumps");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return dz_fail_sys(err, errno, "give up new privileges");
     if (jail->landlock)
-        report.landlock = enter_landlock(jail->landlock_proc);
-    int rc = enter_limits(jail, err);
+        report.fences |= enter_landlock(jail->landlock_proc, &report.landlock_abi);
+    rc = enter_limits(jail, err);
     if (rc == 0)
         rc = enter_filter(jail, err);
     if (rc == 0)

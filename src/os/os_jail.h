@@ -13,10 +13,11 @@
  *   rlimits     memory, file size, descriptors, no core dump
  *   Landlock    no path can be opened, whatever the credentials
  *   namespaces  no network, no other process, no mount, no System V object
+ *   capabilities  none, and none can be had: empty sets, empty bounding set, securebits
  *   no_new_privs, not dumpable, dies with its parent
  *
- * seccomp and no_new_privs are required: without them dz_os_jail_enter() fails.
- * The others depend on the host; which hold is told in the report.
+ * seccomp, no_new_privs and the loss of capabilities are required: without them
+ * dz_os_jail_enter() fails. The others depend on the host: the report says which hold.
  */
 #ifndef DZ_OS_OS_JAIL_H
 #define DZ_OS_OS_JAIL_H
@@ -34,6 +35,9 @@ struct dz_os_syscall {
     int number; /* __NR_* */
     int arg;
     uint64_t mask, value;
+    const char *name; /* of the call */
+    const char *text; /* the condition on the argument, in C; NULL: none */
+    const char *why;  /* what needs it */
 };
 
 struct dz_os_rlimit {
@@ -48,6 +52,32 @@ DZ_NODISCARD int dz_os_filter_new(const struct dz_os_syscall *calls, size_t coun
                                   struct dz_os_filter **ret_filter, struct dz_err *err);
 void dz_os_filter_free(struct dz_os_filter *f); /* NULL is fine */
 
+/* The fences that depend on the host: X(id, name, what it keeps out). */
+#define DZ_OS_FENCES(X)                                                             \
+    X(LANDLOCK, "landlock", "no path can be opened")                                \
+    X(SCOPES, "scopes", "no signal and no abstract socket reaches other processes") \
+    X(USER, "user", "a user namespace of its own: no privilege counts outside")     \
+    X(NET, "net", "a network namespace without interfaces")                         \
+    X(IPC, "ipc", "System V objects and message queues of its own")                 \
+    X(UTS, "uts", "a host name of its own")                                         \
+    X(CAPS, "caps", "no capability, and none to be had")
+enum dz_os_fence {
+#define X(id, name, text) DZ_OS_FENCE_##id,
+    DZ_OS_FENCES(X)
+#undef X
+    DZ_OS_FENCE_COUNT
+};
+#define DZ_OS_FENCE_BIT(id) (1u << DZ_OS_FENCE_##id)
+const char *dz_os_fence_name(enum dz_os_fence fence);
+const char *dz_os_fence_text(enum dz_os_fence fence);
+/* "landlock scopes net ..." of a set of bits, "none" of none. */
+void dz_os_fences_print(uint32_t fences, char *ret_text, size_t size);
+/* The set of a list of names between commas or spaces. DZ_EINVAL names the one that is unknown. */
+DZ_NODISCARD int dz_os_fences_parse(const char *text, uint32_t *ret_fences, struct dz_err *err);
+
+/* CLONE_NEW* flags that every jail asks for. */
+extern const int dz_os_jail_namespaces;
+
 struct dz_os_jail {
     const struct dz_os_syscall *calls;
     size_t call_count;
@@ -58,13 +88,13 @@ struct dz_os_jail {
     bool dumpable;     /* stays so: /proc/self of a process that is not belongs to root */
     bool landlock;
     bool landlock_proc; /* but files below /proc can be opened for reading */
+    bool inherits;      /* the parent's jail has dropped privileges already */
     int namespaces;     /* CLONE_NEW* flags to unshare */
 };
 
-/* Which of the fences that depend on the host hold. */
 struct dz_os_jail_report {
-    bool landlock;
-    int namespaces; /* of those asked for */
+    uint32_t fences; /* that hold: bits of enum dz_os_fence */
+    int landlock_abi;
 };
 
 /* DZ_EUNSUPPORTED: the kernel has no seccomp filter; DZ_EDENIED, DZ_EINVAL: a

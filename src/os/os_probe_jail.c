@@ -2,6 +2,7 @@
  *
  * Probes of what can hold a process in: seccomp, Landlock, namespaces, cgroups.
  */
+#include "os/os_jail.h"
 #include "os/os_probe_int.h"
 #include "os/os_uapi.h"
 
@@ -149,6 +150,31 @@ void dz_os_probe_USER_NS(const char *data_dir, struct dz_os_finding *f)
         dz_os_found_errno(f, "make pid, network, IPC and UTS namespaces in it");
     else
         dz_os_found(f, "all kinds, without privileges");
+}
+
+/* --- the jail of cells, entered --- */
+
+void dz_os_probe_JAIL(const char *data_dir, struct dz_os_finding *f)
+{
+    const uint32_t all = (1u << DZ_OS_FENCE_COUNT) - 1;
+    const struct dz_os_jail jail = {.calls = dz_os_jail_compute,
+                                    .call_count = dz_os_jail_compute_count,
+                                    .landlock = true,
+                                    .namespaces = dz_os_jail_namespaces};
+    struct dz_os_jail_report report;
+    struct dz_err err = {0};
+    char held[128], missing[128];
+    (void)data_dir;
+    if (dz_os_jail_enter(&jail, &report, &err) < 0) {
+        dz_os_found_wrong(f, "%.120s", err.msg);
+        return;
+    }
+    dz_os_fences_print(report.fences, held, sizeof held);
+    dz_os_fences_print(all & ~report.fences, missing, sizeof missing);
+    if (report.fences == all)
+        dz_os_found(f, "%s", held);
+    else
+        dz_os_found_part(f, "%s; without %s", held, missing);
 }
 
 /* --- cgroups --- */

@@ -55,6 +55,26 @@ struct pm_scan_arg {
 #define PAGE_IS_SWAPPED       (1u << 4)
 #endif
 
+/* Linux 5.14 */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Landlock's ruleset up to Linux 6.12 (ABI 6): a kernel takes as much of it as its ABI knows. */
+struct dz_landlock_attr {
+    uint64_t fs;     /* accesses to files that need a rule; ABI 1 */
+    uint64_t net;    /* to TCP ports; ABI 4 */
+    uint64_t scoped; /* what may not leave the domain; ABI 6 */
+};
+#define DZ_LANDLOCK_FS_ABI1      0x1fffu    /* 13 rights */
+#define DZ_LANDLOCK_FS_REFER     (1u << 13) /* ABI 2 */
+#define DZ_LANDLOCK_FS_TRUNCATE  (1u << 14) /* ABI 3 */
+#define DZ_LANDLOCK_FS_IOCTL_DEV (1u << 15) /* ABI 5 */
+#define DZ_LANDLOCK_NET_TCP      (1u << 0 | 1u << 1)
+#define DZ_LANDLOCK_SCOPE_UNIX   (1u << 0) /* abstract unix sockets */
+#define DZ_LANDLOCK_SCOPE_SIGNAL (1u << 1)
+
 _Static_assert(sizeof(struct page_region) == 24, "kernel ABI");
 _Static_assert(sizeof(struct pm_scan_arg) == 96, "kernel ABI");
 

@@ -14,11 +14,7 @@
 
 #include "base/mem.h"
 #include "base/vm.h"
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ  22 /* Linux 5.14 */
-#define MADV_POPULATE_WRITE 23
-#endif
+#include "os/os_uapi.h"
 
 enum {
     HEAP_MAX = 768 << 10, /* of the parent's heap: what is in a large one is tables to read */
@@ -108,6 +104,7 @@ static int add_data(struct dl_phdr_info *o, size_t size, void *arg)
 
 void dz_os_warm_plan(const char *const *libraries)
 {
+    static char room[4096];
     char line[512];
     unsigned long from = 0;
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
@@ -117,6 +114,8 @@ void dz_os_warm_plan(const char *const *libraries)
     add_area(here - STACK, here);
     (void)dl_iterate_phdr(add_data, NULL);
     FILE *f = fopen("/proc/self/maps", "re");
+    if (f) /* a buffer of ours: for one of its own stdio asks newfstatat(2), which a jail lacks */
+        (void)setvbuf(f, room, _IOFBF, sizeof room);
     while (f && fgets(line, sizeof line, f))
         /* the kernel's own line: a number in it is one */
         if (strstr(line, "[heap]") && sscanf(line, "%lx-", &from) == 1) /* NOLINT(cert-err34-c) */

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * os_jail_calls.c - the system calls that jailed processes keep, each with its reason.
+ *
+ * docs/design/jail.md holds these tables as text; scripts/check-docs compares them. A call
+ * whose arguments can reach beyond the process has a row for each argument that is needed:
+ * fcntl(F_SETOWN) sends signals to any process of the same user, fcntl(F_SETFL) and
+ * ioctl(FS_IOC_SETFLAGS) change what others share, fallocate(KEEP_SIZE) escapes
+ * RLIMIT_FSIZE, newfstatat looks at any path (so cells call fstat by its own number).
+ */
+#include "os/os_jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+
+#include "base/sanitize.h"
+#include "os/os_uapi.h"
+
+#define ALL UINT64_MAX
+/* A call with any arguments; with argument N equal to V; with no bit of M in argument N. */
+#define ANY(c, reason) {.number = __NR_##c, .name = #c, .why = (reason)}
+#define EQUAL(c, n, v, reason) \
+    {.number = __NR_##c,       \
+     .name = #c,               \
+     .arg = (n),               \
+     .mask = ALL,              \
+     .value = (uint64_t)(v),   \
+     .text = #v,               \
+     .why = (reason)}
+#define WITHOUT(c, n, m, reason) \
+    {.number = __NR_##c,         \
+     .name = #c,                 \
+     .arg = (n),                 \
+     .mask = (m),                \
+     .text = "without " #m,      \
+     .why = (reason)}
+#define ONLY(c, n, m, reason) \
+    {.number = __NR_##c,      \
+     .name = #c,              \
+     .arg = (n),              \
+     .mask = ~(uint64_t)(m),  \
+     .text = "at most " #m,   \
+     .why = (reason)}
+
+const struct dz_os_syscall dz_os_jail_compute[] = {
+    ANY(read, "files and the socket that were handed in"),
+    ANY(write, "the same"),
+    ANY(readv, "the same"),
+    ANY(writev, "the same"),
+    ANY(pread64, "the sandbox's file, its WAL, the image"),
+    ANY(pwrite64, "the same; RLIMIT_FSIZE bounds the size"),
+    ANY(preadv, "the same"),
+    ANY(pwritev, "the same"),
+    ANY(lseek, "archives and modules are read in order"),
+    ANY(fstat, "the size of a file that was handed in"),
+    ANY(ftruncate, "the WAL is emptied by it; RLIMIT_FSIZE bounds the size"),
+    EQUAL(fallocate, 1, 0, "room for a copy; RLIMIT_FSIZE bounds the size"),
+    ANY(fsync, "a commit is durable"),
+    ANY(fdatasync, "the same"),
+    ANY(sync_file_range, "write-back begins before a commit waits for it"),
+    ANY(close, "descriptors that are no longer needed"),
+    ANY(dup, "the image is opened by two connections"),
+    EQUAL(fcntl, 1, F_GETFD, "libraries ask for a descriptor's flags"),
+    EQUAL(fcntl, 1, F_SETFD, "close-on-exec"),
+    EQUAL(fcntl, 1, F_GETFL, "how a file was opened"),
+    EQUAL(fcntl, 1, F_DUPFD_CLOEXEC, "a second descriptor of a file"),
+    EQUAL(fcntl, 1, F_OFD_SETLK, "SQLite's lock bytes: strangers see that the file is in use"),
+    EQUAL(fcntl, 1, F_OFD_GETLK, "the same"),
+    ANY(recvmsg, "messages and descriptors from the host"),
+    ANY(sendmsg, "messages to the host, which takes no descriptors"),
+    ANY(poll, "wait for the host"),
+    ANY(ppoll, "the same"),
+    WITHOUT(mmap, 2, PROT_EXEC, "memory and mapped images, never executable"),
+    WITHOUT(mprotect, 2, PROT_EXEC, "the same"),
+    ANY(munmap, "memory is given back"),
+    ANY(mremap, "large buffers grow in place"),
+    EQUAL(madvise, 2, MADV_DONTNEED, "pages are given back"),
+    EQUAL(madvise, 2, MADV_FREE, "the same, by the allocator"),
+    EQUAL(madvise, 2, MADV_HUGEPAGE, "one fault for a large buffer"),
+    EQUAL(madvise, 2, MADV_POPULATE_READ, "pages that will be read come in one go"),
+    EQUAL(madvise, 2, MADV_POPULATE_WRITE, "pages that will be written come in one go"),
+    ANY(brk, "the heap"),
+    ANY(getrandom, "random bytes for the guest and for hash tables"),
+    ANY(clock_gettime, "clocks, where the vDSO does not have them"),
+    ANY(clock_nanosleep, "a machine waits for its next timer"),
+    ANY(nanosleep, "the same"),
+    ANY(gettimeofday, "clocks, where the vDSO does not have them"),
+    EQUAL(getrusage, 0, RUSAGE_SELF, "processor time of the guest's work"),
+    ANY(getpid, "its own number, for messages"),
+    ANY(gettid, "the same, by the C library"),
+    EQUAL(setitimer, 0, ITIMER_REAL, "the end of a time slice"),
+    ANY(rt_sigreturn, "the end of a signal handler"),
+    ANY(rt_sigprocmask, "signals are held while a wait begins"),
+    ANY(rt_sigaction, "handlers of the slice timer and of page faults"),
+    ANY(sigaltstack, "a stack for these handlers"),
+    ANY(restart_syscall, "the kernel's own, after a stop"),
+    ANY(futex, "locks of the C library and SQLite"),
+    ANY(exit, "the end"),
+    ANY(exit_group, "the same"),
+    EQUAL(ioctl, 1, PAGEMAP_SCAN, "which of its own pages were written"),
+    EQUAL(ioctl, 1, UFFDIO_REGISTER, "its own memory comes by need, or is write-protected"),
+    EQUAL(ioctl, 1, UFFDIO_UNREGISTER, "the same"),
+    EQUAL(ioctl, 1, UFFDIO_COPY, "a page that was touched is filled"),
+    EQUAL(ioctl, 1, UFFDIO_ZEROPAGE, "the same, with zeros"),
+    EQUAL(ioctl, 1, UFFDIO_WRITEPROTECT, "its own pages are watched for writes"),
+#if DZ_SANITIZED /* what the sanitizer's runtime asks for; never in a release build */
+    ANY(newfstatat, "sanitizers: is a descriptor valid"),
+    EQUAL(madvise, 2, MADV_DONTDUMP, "sanitizers: shadow memory"),
+    EQUAL(madvise, 2, MADV_NOHUGEPAGE, "sanitizers: shadow memory"),
+    EQUAL(ioctl, 1, TCGETS, "sanitizers: is standard error a terminal"),
+    ANY(sched_yield, "sanitizers: their locks"),
+#endif
+};
+const size_t dz_os_jail_compute_count = DZ_ARRAY_LEN(dz_os_jail_compute);
+
+const struct dz_os_syscall dz_os_jail_nest[] = {
+    /* clone3(2) hides its flags behind a pointer and is not here. */
+    EQUAL(clone, 0, CLONE_PARENT | SIGCHLD, "a cell, as a child of the daemon"),
+    ONLY(openat, 2, O_CLOEXEC | O_NOFOLLOW,
+         "the cell's own /proc/self/pagemap, before it is jailed"),
+    EQUAL(userfaultfd, 0, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY,
+          "faults of its own user mode only"),
+    EQUAL(ioctl, 1, UFFDIO_API, "userfaultfd is opened"),
+    EQUAL(memfd_create, 1, MFD_CLOEXEC, "the trial that shows whether written pages are seen"),
+    ANY(close_range, "a cell closes what it must not have"),
+    EQUAL(prctl, 0, PR_SET_PDEATHSIG, "the jail of a cell"),
+    EQUAL(prctl, 0, PR_SET_DUMPABLE, "the same"),
+    EQUAL(prctl, 0, PR_SET_NO_NEW_PRIVS, "the same"),
+    EQUAL(prctl, 0, PR_SET_SECCOMP, "the same"),
+    ANY(landlock_create_ruleset, "the same"),
+    ANY(landlock_restrict_self, "the same"),
+    EQUAL(prlimit64, 0, 0, "limits of its own, and only its own"),
+    ANY(getppid, "has the daemon gone in the meantime"),
+};
+const size_t dz_os_jail_nest_count = DZ_ARRAY_LEN(dz_os_jail_nest);

@@ -1,0 +1,32 @@
+#!/bin/bash
+# The fences around a cell are logged, listed by `doze doctor`, and can be required.
+# Needs `make base`.
+. "$(dirname "$0")/lib.sh"
+. "$LIB_ROOT/tests/integration/daemon.sh"
+
+test_that 'the log and doctor name the fences that hold' '
+    start && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"a\"}" && has daemon.log "event=jail fences=" &&
+    held=$(sed -n "s/.*event=jail fences=\"\{0,1\}\([a-z ]*\).*/\1/p" daemon.log) && echo "held: $held" &&
+    run 0 doze doctor --json && has out "\"key\":\"jail\"" && has out "${held% }" && stop
+'
+test_that 'a sandbox starts where every required fence holds' '
+    start --fences caps && api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"b\"}" && stop
+'
+# In a user namespace whose limits allow no further namespace, user and net are missing.
+cat >poor <<'END'
+for kind in user net; do echo 0 >/proc/sys/user/max_${kind}_namespaces || exit 1; done
+exec "$@"
+END
+test_that 'where one is missing no sandbox starts, and the error names it' '
+    unshare -Ur sh ./poor true 2>/dev/null || skip "no user namespaces"
+    unshare -Ur sh ./poor "$DOZE" daemon --fences user,net >poor.log 2>&1 &
+    echo $! >daemon.pid
+    until [ -S data/doze.sock ] && curl -sf --unix-socket "$SOCK" http://d/readyz >/dev/null; do read -rt 0.05 <> <(:) || :; done
+    api 503 POST "$(s)" "{\"image\":\"base\",\"name\":\"c\"}" &&
+    has out "does not provide user net, which the setting cells.fences requires" && stop
+'
+test_that 'an unknown fence is refused by name' '
+    run 2 doze daemon --fences moat || run 1 doze daemon --fences moat
+    has err "\"moat\" is not a fence"
+'
+test_done
