@@ -38,7 +38,7 @@ static void put_idle(struct dz_json *j, const struct dz_instance *row,
     dz_json_end(j);
 }
 
-static void put_timeout(struct dz_json *j, const struct dz_instance *row)
+static void put_timeout(const struct dz_api *a, struct dz_json *j, const struct dz_instance *row)
 {
     dz_json_key(j, "timeout");
     if (row->timeout_ms == 0) {
@@ -48,7 +48,7 @@ static void put_timeout(struct dz_json *j, const struct dz_instance *row)
     dz_json_object(j);
     dz_json_put_i64(j, "after_ms", row->timeout_ms);
     dz_json_put_strz(j, "action", row->timeout_action[0] ? row->timeout_action : "destroy");
-    dz_api_put_time(j, "at", row->timeout_at);
+    dz_api_put_time(j, "at", dz_engine_date(a->engine, row->timeout_at));
     if (row->timeout_at == 0)
         dz_json_put_i64(j, "left_ms", row->timeout_left ? row->timeout_left : row->timeout_ms);
     dz_json_end(j);
@@ -103,15 +103,15 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     put_config(j, row);
     put_text(j, "keep", row->keep);
     dz_json_put_bool(j, "persistent", row->ephemeral == 0);
-    put_timeout(j, row);
+    put_timeout(a, j, row);
     put_capabilities(j);
     dz_api_put_time(j, "created_at", row->created);
     /* The registry keeps the second: that of its creation began before it. */
     dz_api_put_time(j, "updated_at",
                     row->updated * 1000 > row->created ? row->updated * 1000 : row->created);
-    dz_api_put_time(j, "last_active_at", row->last_active);
-    dz_api_put_time(j, "wake_at", row->wake_at);
-    dz_api_put_time(j, "hold_until", row->hold_until);
+    dz_api_put_time(j, "last_active_at", dz_engine_date(a->engine, row->last_active));
+    dz_api_put_time(j, "wake_at", dz_engine_date(a->engine, row->wake_at));
+    dz_api_put_time(j, "hold_until", dz_engine_date(a->engine, row->hold_until));
     dz_api_put_time(j, "expires_at", row->expires);
     dz_json_put_u64(j, "file_bytes", dz_engine_file_bytes(a->engine, row));
     dz_json_put_i64(j, "generation", row->generation);

@@ -364,6 +364,11 @@ void dz_engine_timed(struct dz_engine *e, const struct dz_engine_timing *t)
         e->timed(e->timed_arg, t);
 }
 
+int64_t dz_engine_date(const struct dz_engine *e, int64_t at)
+{
+    return dz_keeper_date(e->keeper, at);
+}
+
 int dz_engine_each_warm(const struct dz_engine *e,
                         int (*fn)(void *arg, const struct dz_engine_warm *warm), void *arg)
 {

@@ -8,11 +8,14 @@
  */
 #include "engine/engine_int.h"
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "cell/cell_disk.h"
 #include "db/db.h"
 #include "vfs/vfs.h"
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -138,6 +141,58 @@ static void keep_idle(void *arg, const struct dz_instance *row, struct dz_keeper
     };
 }
 
+/* --- the clock ------------------------------------------------------------------------------- */
+
+/* The file DATA/clock: the machine's boot, and three numbers of struct dz_keeper_clock. */
+#define CLOCK_FORMAT "%36s %" SCNd64 " %" SCNd64 " %" SCNd64
+
+enum {
+    BOOT_ID = 37, /* a UUID, with the terminator */
+    CLOCK_TEXT = 128,
+};
+
+static void clock_path(const struct dz_engine *e, char ret[static DZ_PATH_MAX])
+{
+    (void)snprintf(ret, DZ_PATH_MAX, "%s/clock", e->data_path);
+}
+
+static void boot_id(char ret[static BOOT_ID])
+{
+    struct dz_buf b = DZ_BUF_INIT(CLOCK_TEXT);
+    ret[0] = '\0';
+    if (dz_fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &b, NULL) == 0 && b.len >= 36)
+        (void)snprintf(ret, BOOT_ID, "%.36s", b.p);
+    dz_buf_release(&b);
+}
+
+static bool keep_clock_load(void *arg, struct dz_keeper_clock *ret_clock)
+{
+    struct dz_buf b = DZ_BUF_INIT(CLOCK_TEXT);
+    char path[DZ_PATH_MAX], boot[BOOT_ID], was[BOOT_ID] = "";
+    struct dz_keeper_clock c = {0};
+    clock_path(arg, path);
+    bool known = dz_fd_read_file(AT_FDCWD, path, &b, NULL) == 0 && b.len > 0 &&
+                 sscanf(b.p, CLOCK_FORMAT, was, &c.offset_ms, &c.skew_ms, &c.seen_ms) == 4;
+    dz_buf_release(&b);
+    boot_id(boot);
+    c.same_boot = known && boot[0] && strcmp(boot, was) == 0;
+    if (known)
+        *ret_clock = c;
+    return known;
+}
+
+static void keep_clock_save(void *arg, const struct dz_keeper_clock *clock)
+{
+    char path[DZ_PATH_MAX], boot[BOOT_ID], text[CLOCK_TEXT];
+    struct dz_err err;
+    clock_path(arg, path);
+    boot_id(boot);
+    int n = snprintf(text, sizeof text, "%s %" PRId64 " %" PRId64 " %" PRId64 "\n",
+                     boot[0] ? boot : "-", clock->offset_ms, clock->skew_ms, clock->seen_ms);
+    if (dz_fd_replace(AT_FDCWD, path, text, (size_t)n, 0600, &err) < 0)
+        dz_log(DZ_LOG_WARN, "clock_not_saved", dz_log_err(&err));
+}
+
 static int keep_make(void *arg, const struct dz_instance *row, struct dz_blob_out *out,
                      struct dz_err *err)
 {
@@ -224,5 +279,7 @@ const struct dz_keeper_ops dz_engine_keeper_ops = {
     .awaited = keep_awaited,
     .timed = keep_timed,
     .idle = keep_idle,
+    .clock_load = keep_clock_load,
+    .clock_save = keep_clock_save,
     .make_room = dz_space_release,
 };

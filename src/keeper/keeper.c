@@ -426,7 +426,7 @@ int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct d
     rc = dz_keeper_facts(k, &full, NULL, &facts, err);
     if (rc < 0)
         return rc;
-    full.due = dz_keeper_due(&facts);
+    full.due = dz_keeper_due(k, &facts);
     rc = dz_registry_create(k->opts.registry, &full, err);
     if (rc == 0 && k->opts.ops->counted)
         k->opts.ops->counted(k->opts.arg, &full, 1);
@@ -476,6 +476,10 @@ int dz_keeper_new(const struct dz_keeper_opts *opts, struct dz_keeper **ret_keep
         (void)dz_fail(err, rc, "make a keeper: out of memory");
     else
         rc = dz_timer_new(opts->loop, dz_keeper_on_tick, k, &k->tick, err);
+    if (rc == 0)
+        rc = dz_timer_new(opts->loop, dz_keeper_on_tick, k, &k->wall, err);
+    if (rc == 0)
+        dz_keeper_clock_begin(k);
     if (rc < 0) {
         dz_keeper_free(k);
         return rc;
@@ -504,6 +508,7 @@ void dz_keeper_free(struct dz_keeper *k)
     dz_map_release(&k->shares);
     dz_map_release(&k->ops);
     dz_timer_free(k->tick);
+    dz_timer_free(k->wall);
     dz_free(k->live_path);
     dz_free(k->host);
     dz_free(k);

@@ -66,6 +66,13 @@ struct dz_keeper_idle {
     bool stays;         /* it is not put down because its guest only sleeps */
 };
 
+struct dz_keeper_clock {
+    int64_t offset_ms; /* dz_keeper_now() minus CLOCK_BOOTTIME */
+    int64_t skew_ms;   /* dz_keeper_now() minus the wall's clock */
+    int64_t seen_ms;   /* dz_keeper_now() when this was saved */
+    bool same_boot;    /* loaded: the machine has run since */
+};
+
 struct dz_keeper_timing;
 struct dz_keeper_ops {
     /* Start a cell on the sandbox's live file, or stop it, keeping its memory or not: a start
@@ -106,6 +113,11 @@ struct dz_keeper_ops {
     /* An operation that ends or saves a sandbox met DZ_ENOSPC. True: there is more room now, and
      * its step is done again. NULL: there is no reserve. */
     bool (*make_room)(void *arg);
+
+    /* The keeper's clock, from one daemon to the next; see dz_keeper_now. load: false, there is
+     * none. NULL: nothing is kept. */
+    bool (*clock_load)(void *arg, struct dz_keeper_clock *ret_clock);
+    void (*clock_save)(void *arg, const struct dz_keeper_clock *clock);
 
     /* An operation is over: how, and how long it took. NULL: nobody counts. */
     void (*timed)(void *arg, const struct dz_keeper_timing *timing);
@@ -225,13 +237,22 @@ bool dz_keeper_awaited(const struct dz_keeper *k, const char *id);
 
 /* --- the clock ------------------------------------------------------------------- */
 
+/* The clock of all durations, and of the times in rows: ms since 1970 as the wall's clock had
+ * them when the registry was first used, from then on by CLOCK_BOOTTIME. Setting the wall's clock
+ * does not change it, nor does a restart of the daemon. Across a restart of the machine the wall's
+ * clock says how much time has passed. */
+int64_t dz_keeper_now(const struct dz_keeper *k);
+/* A time of that clock as a date, and a date as a time of that clock; 0 stays 0. */
+int64_t dz_keeper_date(const struct dz_keeper *k, int64_t at);
+int64_t dz_keeper_steady(const struct dz_keeper *k, int64_t date);
+
 /* Something was done with a sandbox; resets its idle clock if it counts. */
 void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what);
-/* All processes of its guest sleep until then (real ms); 0: they do not. */
+/* All processes of its guest sleep until then (a date, ms); 0: they do not. */
 void dz_keeper_guest_sleeps(struct dz_keeper *k, const char *id, int64_t until);
 /* How its row counts idleness has changed: when is it due now? */
 void dz_keeper_look_again(struct dz_keeper *k, const char *id);
-/* Keep it awake until then (0: no longer). */
+/* Keep it awake until then (a date, ms; 0: no longer). The time until then is what counts. */
 DZ_NODISCARD int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until,
                                 struct dz_err *err);
 

@@ -123,10 +123,17 @@ struct dz_keeper {
     struct dz_map ops;     /* ticket -> op */
     struct dz_map waiters; /* ticket -> waiter */
     uint64_t next_ticket;
-    size_t background;    /* operations that the clock started */
-    struct dz_map shares; /* tenant -> share */
-    struct dz_timer *tick;
-    int64_t tick_at; /* when it is set to come; INT64_MAX: it is not */
+    size_t background;     /* operations that the clock started */
+    struct dz_map shares;  /* tenant -> share */
+    struct dz_timer *tick; /* of CLOCK_BOOTTIME */
+    struct dz_timer *wall; /* comes when the wall's clock was set beyond what is due */
+    int64_t tick_at;       /* dz_keeper_now() when they come; INT64_MAX: they are not set */
+    struct {               /* keeper_clock.c */
+        int64_t offset;    /* dz_keeper_now() minus CLOCK_BOOTTIME */
+        int64_t skew;      /* dz_keeper_now() minus the wall's clock, when it was saved last */
+        int64_t before;    /* the same of the daemon before this one */
+        int64_t saved_at;  /* dz_keeper_now() then */
+    } clock;
     bool ticking, blocking;
     bool clock_on;         /* recovery is over */
     bool unwritten_deaths; /* rows may say active though their cells died: the tick writes them */
@@ -192,8 +199,13 @@ int dz_keeper_erase(struct dz_keeper *k, const struct dz_instance *row, struct d
 int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err);
 int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, const struct slot *s,
                     struct dz_facts *ret_facts, struct dz_err *err);
-int64_t dz_keeper_due(const struct dz_facts *facts);          /* as rows have it: 0 for never */
+int64_t dz_keeper_due(const struct dz_keeper *k,
+                      const struct dz_facts *facts);          /* as rows have it: 0 for never */
 enum dz_state dz_keeper_state(const struct dz_instance *row); /* NONE: not one we know */
+
+/* keeper_clock.c */
+void dz_keeper_clock_begin(struct dz_keeper *k);
+void dz_keeper_clock_look(struct dz_keeper *k); /* save it, if the wall's clock was set */
 
 /* keeper_tick.c */
 /* One more operation of the clock for this tenant; NULL: out of memory. */

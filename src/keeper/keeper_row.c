@@ -19,6 +19,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define DATES_MS ((int64_t)3600 * 1000)
+
 enum {
     TRIES_MAX = 8, /* others change a row rarely, and never at once */
 };
@@ -35,12 +37,12 @@ int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, co
                     struct dz_facts *ret_facts, struct dz_err *err)
 {
     struct dz_facts f = {
-        .created = row->created,
+        .created = dz_keeper_steady(k, row->created),
         .last_active = row->last_active,
         .suspended_at = row->suspended_at,
         .hold_until = row->hold_until,
         .wake_at = row->wake_at,
-        .expires = row->expires,
+        .expires = dz_keeper_steady(k, row->expires),
         .ttl_idle_ms = row->ttl_idle_ms,
         .retry_at = row->retry_at,
         .timeout_at = row->timeout_at,
@@ -73,11 +75,14 @@ int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, co
     return 0;
 }
 
-int64_t dz_keeper_due(const struct dz_facts *facts)
+/* A row that expires at a date is looked at now and then, because the wall's clock may be set. */
+int64_t dz_keeper_due(const struct dz_keeper *k, const struct dz_facts *facts)
 {
-    int64_t at;
+    int64_t at, now = dz_keeper_now(k);
     if (dz_lifecycle_due(facts, &at) == DZ_DUE_NOTHING)
         return 0;
+    if (facts->expires && at > now + DATES_MS)
+        at = now + DATES_MS;
     return at > 0 ? at : 1;
 }
 
@@ -101,7 +106,7 @@ static int due_after(const struct op *op, uint64_t set, const struct dz_instance
         next.timeout_at = to->timeout_at;
     int rc = dz_keeper_facts(op->k, &next, s, &facts, err);
     if (rc == 0)
-        *ret_due = dz_keeper_due(&facts);
+        *ret_due = dz_keeper_due(op->k, &facts);
     return rc;
 }
 
@@ -119,9 +124,9 @@ static void stop_timeout(const struct dz_instance *row, int64_t when, struct dz_
 }
 
 /* When a sandbox whose daemon died stopped being active nobody knows: at its last sign of life. */
-static int64_t last_sign(const struct dz_instance *row)
+static int64_t last_sign(const struct dz_keeper *k, const struct dz_instance *row)
 {
-    int64_t updated = row->updated * 1000;
+    int64_t updated = row->updated * 1000 + k->clock.before;
     return updated > row->last_active ? updated : row->last_active;
 }
 
@@ -187,7 +192,7 @@ int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_e
 static int commit_active(struct op *op, struct dz_err *err)
 {
     struct slot *s = op->slot;
-    int64_t now = dz_clock_real_ms(), last = s->now.last_active;
+    int64_t now = dz_keeper_now(op->k), last = s->now.last_active;
     struct dz_instance to = {
         .state = dz_state_name(DZ_STATE_ACTIVE),
         .status = dz_status_name(DZ_STATUS_RUNNING),
@@ -236,7 +241,7 @@ static int64_t wakes_at(const struct op *op, int64_t now)
 static int commit_suspended(struct op *op, struct dz_err *err)
 {
     struct slot *s = op->slot;
-    int64_t now = dz_clock_real_ms(), last = op->row.last_active;
+    int64_t now = dz_keeper_now(op->k), last = op->row.last_active;
     struct dz_instance to = {
         .state = dz_state_name(DZ_STATE_SUSPENDED),
         .suspended_at = now,
@@ -405,17 +410,18 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
     const char *event = told ? "failed" : NULL;
     if (op->state == DZ_STATE_ACTIVE && !warm) { /* it ran and does not any more */
         to.state = dz_state_name(DZ_STATE_SUSPENDED);
-        to.suspended_at = dz_clock_real_ms();
+        to.suspended_at = dz_keeper_now(op->k);
         if (s->now.last_active > to.last_active)
             to.last_active = s->now.last_active;
         set |= DZ_COLUMN(state) | DZ_COLUMN(suspended_at) | DZ_COLUMN(last_active);
-        stop_timeout(&op->row, op->k->clock_on ? to.suspended_at : last_sign(&op->row), &to, &set);
+        stop_timeout(&op->row, op->k->clock_on ? to.suspended_at : last_sign(op->k, &op->row), &to,
+                     &set);
         event = op->cell_dead ? "crashed" : "suspended";
         s->warm = false;
     }
     if (failed && op->background) {
         to.tries = op->row.tries + 1;
-        to.retry_at = dz_clock_real_ms() + retry_after(op->row.tries);
+        to.retry_at = dz_keeper_now(op->k) + retry_after(op->row.tries);
         set |= DZ_COLUMN(tries) | DZ_COLUMN(retry_at);
     }
     const struct row_change change = {
@@ -442,14 +448,14 @@ int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_e
     struct dz_facts facts;
     next.state = dz_state_name(DZ_STATE_SUSPENDED);
     next.status = next.error = "";
-    next.suspended_at = dz_clock_real_ms();
+    next.suspended_at = dz_keeper_now(k);
     uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(error) |
                    DZ_COLUMN(suspended_at) | DZ_COLUMN(due);
-    stop_timeout(row, last_sign(row), &next, &set);
+    stop_timeout(row, last_sign(k, row), &next, &set);
     int rc = dz_keeper_facts(k, &next, NULL, &facts, err);
     if (rc < 0)
         return rc;
-    next.due = dz_keeper_due(&facts);
+    next.due = dz_keeper_due(k, &facts);
     const struct dz_registry_change c = {
         .id = row->id,
         .version = row->version,

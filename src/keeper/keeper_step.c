@@ -223,7 +223,7 @@ void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_k
     if (how->code < 0)
         (void)dz_fail(&op->work_err, how->code, "%s", how->error ? how->error : "the cell failed");
     op->memory_lost = how->memory_lost;
-    op->wake_at = how->wake_at;
+    op->wake_at = dz_keeper_steady(op->k, how->wake_at);
     op->busy = how->busy;
     if (*op->step == DZ_STEP_STOP && how->code < 0 && !how->alive) {
         op->cell_dead = true; /* what was to be stopped is stopped, by itself */

@@ -22,24 +22,37 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
     RETRY_MS = 1000,      /* when the registry itself failed */
     POSTPONED_MS = 60000, /* when an operation could not even be begun */
+    SAME_MS = 5,          /* two dates of the same deadline, by clocks that are read apart */
+    TICK_MAX_MS = 60000,  /* the longest wait of the monotonic timer */
+    WALL_LAG_MS = 1000,   /* behind the other timer, which should come first */
     SKIPPED_MS = 1000,    /* a row whose tenant has its share; the next such row: */
     SKIPPED_STEP_MS = 10, /* so much later, so that few of many rows are looked at in vain */
 };
+
+/* CLOCK_BOOTTIME has no timer in the loop: that of the monotonic clock comes early enough, and
+ * once a minute at least, because that clock stands still while the machine sleeps. The other
+ * timer comes at once after such a sleep, or if somebody sets the wall's clock far ahead. */
+#define DATE_MAX_MS ((int64_t)1 << 50)
 
 static void set_tick(struct dz_keeper *k, int64_t at)
 {
     if (!k->clock_on || at == k->tick_at)
         return;
     k->tick_at = at;
-    if (at == INT64_MAX)
+    if (at == INT64_MAX) {
         dz_timer_stop(k->tick);
-    else
-        dz_timer_at(k->tick, at);
+        dz_timer_stop(k->wall);
+        return;
+    }
+    int64_t left = (at < DATE_MAX_MS ? at : DATE_MAX_MS) - dz_keeper_now(k);
+    dz_timer_after(k->tick, left < 0 ? 0 : left < TICK_MAX_MS ? left : TICK_MAX_MS);
+    dz_timer_at(k->wall, dz_clock_real_ms() + left + WALL_LAG_MS);
 }
 
 void dz_keeper_arm(struct dz_keeper *k)
@@ -49,7 +62,7 @@ void dz_keeper_arm(struct dz_keeper *k)
         return;
     if (k->background >= DZ_KEEPER_BACKGROUND_MAX)
         return; /* the end of one of them comes here again */
-    int64_t again = dz_clock_real_ms() + RETRY_MS;
+    int64_t again = dz_keeper_now(k) + RETRY_MS;
     if (dz_registry_next_due(k->opts.registry, &at, NULL) < 0 ||
         (k->unwritten_deaths && at > again))
         at = again;
@@ -107,7 +120,8 @@ static int write_row(struct dz_keeper *k, const struct dz_instance *row, uint64_
 static int write_due(struct dz_keeper *k, const struct dz_instance *row, struct slot *s,
                      const struct dz_facts *facts)
 {
-    const struct dz_instance to = {.due = dz_keeper_due(facts), .last_active = facts->last_active};
+    const struct dz_instance to = {.due = dz_keeper_due(k, facts),
+                                   .last_active = facts->last_active};
     int rc = write_row(k, row, DZ_COLUMN(due) | DZ_COLUMN(last_active), &to, NULL);
     if (rc == 0 && s)
         s->due = to.due;
@@ -118,7 +132,7 @@ static bool expire(struct dz_keeper *k, const struct dz_instance *row, struct dz
 {
     struct dz_instance to = {.deployment = "TERMINATED"};
     facts->expires = facts->ttl_idle_ms = 0;
-    to.due = dz_keeper_due(facts);
+    to.due = dz_keeper_due(k, facts);
     bool done = write_row(k, row,
                           DZ_COLUMN(deployment) | DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms) |
                               DZ_COLUMN(due),
@@ -140,9 +154,9 @@ static void note(struct dz_keeper *k, const struct dz_instance *row, const char 
 /* What cannot be begun now is not due for a while. */
 static bool postpone(struct dz_keeper *k, const struct dz_instance *row, struct dz_facts *facts)
 {
-    struct dz_instance to = {.retry_at = dz_clock_real_ms() + POSTPONED_MS};
+    struct dz_instance to = {.retry_at = dz_keeper_now(k) + POSTPONED_MS};
     facts->retry_at = to.retry_at;
-    to.due = dz_keeper_due(facts);
+    to.due = dz_keeper_due(k, facts);
     return write_row(k, row, DZ_COLUMN(retry_at) | DZ_COLUMN(due), &to, NULL) == 0;
 }
 
@@ -192,7 +206,7 @@ static bool skip(struct dz_keeper *k, const struct dz_instance *row, int64_t unt
 static bool skip_reserved(struct dz_keeper *k, const struct dz_instance *row, struct slot *s,
                           bool wake)
 {
-    bool done = skip(k, row, dz_clock_real_ms() + (wake ? RETRY_MS : POSTPONED_MS));
+    bool done = skip(k, row, dz_keeper_now(k) + (wake ? RETRY_MS : POSTPONED_MS));
     s->skipped = true;
     if (wake && k->opts.ops->awaited)
         k->opts.ops->awaited(k->opts.arg, row->id); /* s may be gone */
@@ -212,13 +226,13 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
     struct dz_facts facts;
     int64_t at;
     if (s && s->op) /* its end puts the row right */
-        return skip(k, row, dz_clock_real_ms() + POSTPONED_MS);
+        return skip(k, row, dz_keeper_now(k) + POSTPONED_MS);
     if (dz_keeper_facts(k, row, s, &facts, NULL) < 0) {
         const struct dz_instance to = {0}; /* a row of no doze: leave it, and do not come again */
         return write_row(k, row, DZ_COLUMN(due), &to, NULL) == 0;
     }
     enum dz_due due = dz_lifecycle_due(&facts, &at);
-    if (due == DZ_DUE_NOTHING || at > dz_clock_real_ms())
+    if (due == DZ_DUE_NOTHING || at > dz_keeper_now(k))
         return write_due(k, row, s, &facts) == 0;
     if (due == DZ_DUE_EXPIRE)
         return expire(k, row, &facts);
@@ -226,12 +240,12 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
         return skip_reserved(k, row, s, due == DZ_DUE_WAKE);
     struct share *share = dz_map_get(&k->shares, dz_str(row->tenant));
     if (share && share->count >= DZ_KEEPER_BACKGROUND_SHARE) {
-        int64_t first = dz_clock_real_ms() + SKIPPED_MS;
+        int64_t first = dz_keeper_now(k) + SKIPPED_MS;
         share->skip_at =
             share->skip_at + SKIPPED_STEP_MS > first ? share->skip_at + SKIPPED_STEP_MS : first;
         return skip(k, row, share->skip_at);
     }
-    bool timeout = facts.timeout_at && facts.timeout_at <= dz_clock_real_ms();
+    bool timeout = facts.timeout_at && facts.timeout_at <= dz_keeper_now(k);
     if (timeout)
         note(k, row, "timeout", due == DZ_DUE_DESTROY ? "destroy" : "pause");
     const struct dz_keeper_request r = {.what = asks[due], .id = row->id, .goes_on = !timeout};
@@ -243,16 +257,19 @@ void dz_keeper_on_tick(void *arg)
     struct dz_keeper *k = arg;
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_KEEPER_BATCH);
     k->tick_at = INT64_MAX;
+    dz_timer_stop(k->tick);
+    dz_timer_stop(k->wall);
+    dz_keeper_clock_look(k);
     k->ticking = true;
     if (k->unwritten_deaths)
         write_deaths(k);
-    int rc = dz_registry_due(k->opts.registry, dz_clock_real_ms(), DZ_KEEPER_BATCH, &rows, NULL);
+    int rc = dz_registry_due(k->opts.registry, dz_keeper_now(k), DZ_KEEPER_BATCH, &rows, NULL);
     bool moved = rows.n == 0;
     for (size_t i = 0; i < rows.n && k->background < DZ_KEEPER_BACKGROUND_MAX; i++)
         moved = look_at(k, &rows.p[i]) || moved;
     k->ticking = false;
     if (rc < 0 || !moved) /* whatever hinders it, do not spin */
-        set_tick(k, dz_clock_real_ms() + RETRY_MS);
+        set_tick(k, dz_keeper_now(k) + RETRY_MS);
     else
         dz_keeper_arm(k);
 }
@@ -300,20 +317,20 @@ void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
         return;
     if (s && !edge && what != DZ_ACTIVITY_GUEST_CPU &&
         dz_lifecycle_counts(what, DZ_IDLE_ACTIVITY, false)) {
-        note_activity(&s->now, what, dz_clock_real_ms());
+        note_activity(&s->now, what, dz_keeper_now(k));
         return;
     }
     if (dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
         dz_keeper_facts(k, &row, s, &facts, NULL) < 0 || !counts(k, &row, what))
         return;
     if (s) {
-        note_activity(&s->now, what, dz_clock_real_ms());
+        note_activity(&s->now, what, dz_keeper_now(k));
         if (dz_keeper_facts(k, &row, s, &facts, NULL) < 0 || s->op)
             return;
     } else { /* touched in its sleep: files were read, for instance */
-        facts.last_active = dz_clock_real_ms();
+        facts.last_active = dz_keeper_now(k);
     }
-    int64_t due = dz_keeper_due(&facts);
+    int64_t due = dz_keeper_due(k, &facts);
     if (!s || (due && (due < s->due || !s->due))) {
         (void)write_due(k, &row, s, &facts);
         dz_keeper_arm(k);
@@ -325,14 +342,15 @@ void dz_keeper_guest_sleeps(struct dz_keeper *k, const char *id, int64_t until)
     struct slot *s = dz_map_get(&k->slots, dz_str(id));
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_facts facts;
-    if (!s || !s->warm || s->now.sleeps_until == until)
+    until = dz_keeper_steady(k, until);
+    if (!s || !s->warm || llabs(s->now.sleeps_until - until) <= SAME_MS)
         return;
     s->now.sleeps_until = until;
-    if (s->op || until < dz_clock_real_ms() + DZ_IDLE_SLEEPER_MS ||
+    if (s->op || until < dz_keeper_now(k) + DZ_IDLE_SLEEPER_MS ||
         dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
         dz_keeper_facts(k, &row, s, &facts, NULL) < 0)
         return; /* what is due comes no earlier for it */
-    int64_t due = dz_keeper_due(&facts);
+    int64_t due = dz_keeper_due(k, &facts);
     if (due && (due < s->due || !s->due)) {
         (void)write_due(k, &row, s, &facts);
         dz_keeper_arm(k);
@@ -376,7 +394,7 @@ static int change_due(struct dz_keeper *k, const struct known *known, uint64_t s
 {
     struct slot *s = known->slot;
     bool running = s && s->op;
-    to->due = dz_keeper_due(&known->facts);
+    to->due = dz_keeper_due(k, &known->facts);
     const struct dz_registry_change c = {
         .id = known->row.id,
         .version = known->row.version,
@@ -397,9 +415,9 @@ static int change_due(struct dz_keeper *k, const struct known *known, uint64_t s
 int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until, struct dz_err *err)
 {
     struct known known;
-    struct dz_instance to = {.hold_until = until};
+    struct dz_instance to = {.hold_until = dz_keeper_steady(k, until)};
     int rc = know(k, id, &known, err);
-    known.facts.hold_until = until;
+    known.facts.hold_until = to.hold_until;
     if (rc == 0)
         rc = change_due(k, &known, DZ_COLUMN(hold_until), &to, "held", err);
     dz_instance_release(&known.row);
@@ -415,7 +433,7 @@ int dz_keeper_timeout(struct dz_keeper *k, const char *id, int64_t length_ms,
     struct dz_instance to = {
         .timeout_ms = length_ms,
         .timeout_action = length_ms ? dz_timeout_action_name(action) : "",
-        .timeout_at = active ? dz_timeout_begin(length_ms, 0, true, dz_clock_real_ms()) : 0,
+        .timeout_at = active ? dz_timeout_begin(length_ms, 0, true, dz_keeper_now(k)) : 0,
     };
     known.facts.timeout_at = to.timeout_at;
     known.facts.timeout_action = action;

@@ -2,8 +2,8 @@
  *
  * The simulated loop: a list of events in the order of their times.
  *
- * Times are of the wall's clock, which is the only one a test turns back or
- * forward; a timer "after" counts from where that stands.
+ * A test may turn the wall's clock back or forward. Timers "at" go by that one, and
+ * have a list of their own; all other events go by CLOCK_BOOTTIME.
  */
 #include "loop/loop_sim.h"
 
@@ -14,8 +14,8 @@
 #include <assert.h>
 
 struct sim_event {
-    struct dz_list link; /* in events, by at; alone while it is not set */
-    int64_t at;          /* real ms */
+    struct dz_list link; /* in events or wall, by at; alone while it is not set */
+    int64_t at;          /* ms of CLOCK_BOOTTIME; in wall: real ms */
     void (*fn)(void *arg);
     void *arg;
 };
@@ -25,7 +25,7 @@ struct sim_loop {
     struct dz_clock_test *clock;
     int64_t (*delay_ms)(void *arg);
     void *delay_arg;
-    struct dz_list events;
+    struct dz_list events, wall;
     bool stopped;
 };
 
@@ -45,19 +45,18 @@ struct sim_work {
 static int64_t now_ms(const struct sim_loop *l)
 {
     (void)l;
-    return dz_clock_real_ms();
+    return dz_clock_boot_ns() / DZ_NS_PER_MS;
 }
 
 /* Behind all that come before it or at the same time. */
-static void insert(struct sim_loop *l, struct sim_event *e, int64_t at)
+static void insert(struct dz_list *events, struct sim_event *e, int64_t at)
 {
     dz_list_remove(&e->link);
     e->at = at;
-    struct dz_list *before = &l->events;
-    while (before->prev != &l->events &&
-           ((struct sim_event *)dz_list_entry(&l->events, before->prev,
-                                              offsetof(struct sim_event, link)))
-                   ->at > at)
+    struct dz_list *before = events;
+    while (before->prev != events && ((struct sim_event *)dz_list_entry(
+                                          events, before->prev, offsetof(struct sim_event, link)))
+                                             ->at > at)
         before = before->prev;
     dz_list_insert_before(before, &e->link);
 }
@@ -68,16 +67,28 @@ static int64_t later(int64_t at, int64_t by)
     return __builtin_add_overflow(at, by, &sum) ? INT64_MAX : sum;
 }
 
+/* The next event; *ret_left: until it comes. NULL: there is none. */
+static struct sim_event *next_event(const struct sim_loop *l, int64_t *ret_left)
+{
+    struct sim_event *e = DZ_LIST_FIRST(struct sim_event, &l->events, link);
+    struct sim_event *w = DZ_LIST_FIRST(struct sim_event, &l->wall, link);
+    int64_t left = e ? e->at - now_ms(l) : INT64_MAX;
+    int64_t wall_left = w ? w->at - dz_clock_real_ms() : INT64_MAX;
+    *ret_left = wall_left < left ? wall_left : left;
+    return wall_left < left ? w : e;
+}
+
 bool dz_loop_sim_step(struct dz_loop *loop, int64_t until)
 {
     struct sim_loop *l = (struct sim_loop *)loop;
-    struct sim_event *e = DZ_LIST_FIRST(struct sim_event, &l->events, link);
-    int64_t target = e && e->at <= until ? e->at : until;
+    int64_t left, most = until == INT64_MAX ? INT64_MAX : until - dz_clock_real_ms();
+    struct sim_event *e = next_event(l, &left);
     if (!e && until == INT64_MAX)
         return false;
-    if (target > now_ms(l))
-        dz_clock_advance(l->clock, (target - now_ms(l)) * DZ_NS_PER_MS);
-    if (!e || e->at > until)
+    int64_t by = e && left <= most ? left : most;
+    if (by > 0)
+        dz_clock_advance(l->clock, by * DZ_NS_PER_MS);
+    if (!e || left > most)
         return false;
     dz_list_remove(&e->link);
     e->fn(e->arg);
@@ -104,13 +115,13 @@ static void sim_stop(struct dz_loop *loop)
 static void sim_timer_after(struct dz_timer *timer, int64_t ms)
 {
     struct sim_timer *t = (struct sim_timer *)timer;
-    insert(t->loop, &t->event, later(now_ms(t->loop), ms));
+    insert(&t->loop->events, &t->event, later(now_ms(t->loop), ms));
 }
 
 static void sim_timer_at(struct dz_timer *timer, int64_t real_ms)
 {
     struct sim_timer *t = (struct sim_timer *)timer;
-    insert(t->loop, &t->event, real_ms);
+    insert(&t->loop->wall, &t->event, real_ms);
 }
 
 static void sim_timer_stop(struct dz_timer *timer)
@@ -145,7 +156,7 @@ static int add_work(struct sim_loop *l, int64_t at, const struct sim_work *what,
     *w = *what;
     w->event = (struct sim_event){.fn = on_work, .arg = w};
     dz_list_init(&w->event.link);
-    insert(l, &w->event, at);
+    insert(&l->events, &w->event, at);
     return 0;
 }
 
@@ -174,6 +185,8 @@ void dz_loop_sim_forget(struct dz_loop *loop)
         if (e->fn == on_work)
             dz_free(e->arg);
     }
+    DZ_LIST_FOREACH(struct sim_event, e, &l->wall, link)
+        dz_list_remove(&e->link);
 }
 
 static bool any_work(const struct sim_loop *l)
@@ -253,6 +266,7 @@ int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg),
     *l = (struct sim_loop){
         .head = {&sim_ops}, .clock = clock, .delay_ms = delay_ms, .delay_arg = arg};
     dz_list_init(&l->events);
+    dz_list_init(&l->wall);
     dz_clock_use(clock);
     *ret_loop = &l->head;
     return 0;

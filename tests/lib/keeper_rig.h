@@ -51,7 +51,8 @@ struct rig {
     const char *keep; /* of requests; NULL: not given */
     int carry_code;
     int starts, stops, kills, expired, awaited;
-    bool stays; /* who reserved it keeps it */
+    bool stays;                  /* who reserved it keeps it */
+    struct dz_keeper_clock kept; /* the keeper's, for the next one */
     struct dz_keeper_idle idle;
     struct rig_call calls[64];
     size_t call_count;
@@ -194,6 +195,21 @@ static inline int rig_carry(void *arg, const struct dz_keeper_carrying *c, struc
     return rc < 0 ? rc : dz_blob_out_write(c->to, text, (size_t)c->from->size, err);
 }
 
+static inline bool rig_clock_load(void *arg, struct dz_keeper_clock *ret_clock)
+{
+    const struct rig *r = arg;
+    *ret_clock = r->kept;
+    return r->kept.seen_ms > 0;
+}
+
+static inline void rig_clock_save(void *arg, const struct dz_keeper_clock *clock)
+{
+    struct rig *r = arg;
+    bool same_boot = r->kept.same_boot;
+    r->kept = *clock;
+    r->kept.same_boot = same_boot;
+}
+
 static inline void rig_expired(void *arg, const char *id)
 {
     (void)id;
@@ -216,6 +232,8 @@ static inline void rig_idle(void *arg, const struct dz_instance *row,
 }
 
 static const struct dz_keeper_ops rig_ops = {
+    .clock_load = rig_clock_load,
+    .clock_save = rig_clock_save,
     .start = rig_start,
     .stop = rig_stop,
     .kill = rig_kill,
