@@ -7,6 +7,9 @@
  * command; with a terminal ^C is a byte, and a change of its size goes along. Our terminal
  * is raw meanwhile, and put back whatever happens.
  *
+ * Until the daemon says `start` it takes no message: input is not read, and signals are kept
+ * and sent then. A second signal before start ends doze, and with it the command's start.
+ *
  * When the connection ends before the command, it is made again and attached to where the
  * output stopped: the command lives in the sandbox, not in the connection, also when the
  * daemon is another one by then.
@@ -30,6 +33,7 @@ enum {
     QUEUE_MARK = 256 << 10, /* bytes of input on their way, before more is read */
     AGAIN_MS = 10000,       /* a lost connection is tried again for so long */
     AGAIN_STEP_MS = 200,
+    KEPT_SIGNALS = 8,
 };
 
 struct session {
@@ -39,6 +43,9 @@ struct session {
     struct dz_client_ws *ws;
     int signals, status;
     bool input, over, raw;
+    bool fresh;   /* the connection is new: what was read with its answer shows in no poll */
+    bool started; /* on this connection */
+    int kept[KEPT_SIGNALS], kept_count;
     struct termios saved;
 };
 
@@ -96,16 +103,64 @@ static int take_input(struct session *x, struct dz_err *err)
     return tell(x, json_pack("{s:s}", "type", "close_stdin"), err);
 }
 
+static int send_signal(struct session *x, int sig, struct dz_err *err)
+{
+    return tell(x, json_pack("{s:s,s:s}", "type", "signal", "signal", sigabbrev_np(sig)), err);
+}
+
+static void close_socket(struct session *x)
+{
+    dz_client_ws_close(x->ws);
+    dz_client_close(x->client);
+    x->ws = NULL;
+    x->client = NULL;
+    x->started = false;
+}
+
+/* By the very signal, as if doze had not caught it. */
+static void die_by(struct session *x, int sig)
+{
+    sigset_t set;
+    terminal_back(x);
+    close_socket(x); /* the daemon ends what has not started */
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, sig);
+    (void)signal(sig, SIG_DFL);
+    (void)raise(sig);
+    (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static bool asks_to_end(int sig)
+{
+    return sig == SIGINT || sig == SIGTERM || sig == SIGQUIT || sig == SIGHUP;
+}
+
+/* A signal before start: kept, but the second one that asks for the end is obeyed here. */
+static void keep_signal(struct session *x, int sig)
+{
+    for (int i = 0; asks_to_end(sig) && i < x->kept_count; i++)
+        if (asks_to_end(x->kept[i]))
+            die_by(x, sig);
+    if (x->kept_count < KEPT_SIGNALS)
+        x->kept[x->kept_count++] = sig;
+    if (asks_to_end(sig))
+        dz_cli_warn(x->cli,
+                    "the command has not started yet and gets SIG%s when it does; "
+                    "another one ends doze at once",
+                    sigabbrev_np(sig));
+}
+
 static int take_signal(struct session *x, struct dz_err *err)
 {
     struct signalfd_siginfo info;
     if (read(x->signals, &info, sizeof info) != (ssize_t)sizeof info)
         return 0;
-    if (info.ssi_signo == SIGWINCH)
-        return send_size(x, err);
-    return tell(
-        x, json_pack("{s:s,s:s}", "type", "signal", "signal", sigabbrev_np((int)info.ssi_signo)),
-        err);
+    int sig = (int)info.ssi_signo;
+    if (!x->started && sig != SIGWINCH)
+        keep_signal(x, sig);
+    if (!x->started)
+        return 0;
+    return sig == SIGWINCH ? send_size(x, err) : send_signal(x, sig, err);
 }
 
 /* --- from the command ------------------------------------------------------------------------ */
@@ -154,7 +209,13 @@ static int take_error(struct session *x, const json_t *m, struct dz_err *err)
 static int take_start(struct session *x, const json_t *m, struct dz_err *err)
 {
     (void)snprintf(x->s->exec_id, sizeof x->s->exec_id, "%s", dz_cli_text(m, "exec_id"));
-    return send_size(x, err);
+    x->started = true;
+    terminal_raw(x); /* not before: ^C must be a signal while doze waits for the start */
+    int rc = send_size(x, err);
+    for (int i = 0; rc == 0 && i < x->kept_count; i++)
+        rc = send_signal(x, x->kept[i], err);
+    x->kept_count = 0;
+    return rc;
 }
 
 static int take_text(struct session *x, struct dz_str data, struct dz_err *err)
@@ -214,19 +275,10 @@ static int open_socket(struct session *x, struct dz_err *err)
     int rc = dz_cli_remote(x->cli, &x->client, err);
     if (rc == 0)
         rc = dz_client_ws_open(x->client, target.p, &ops, x, &x->ws, err);
+    x->fresh = true;
     if (rc == 0 && !attach)
         rc = tell(x, json_incref(x->s->request), err);
-    if (rc == 0 && attach)
-        rc = send_size(x, err);
     return rc;
-}
-
-static void close_socket(struct session *x)
-{
-    dz_client_ws_close(x->ws);
-    dz_client_close(x->client);
-    x->ws = NULL;
-    x->client = NULL;
 }
 
 /* The connection was lost: another one, for a while. Nothing is known of a command that
@@ -270,14 +322,15 @@ static int open_signals(struct dz_err *err)
 
 static int turn(struct session *x, struct dz_err *err)
 {
-    bool listen = x->input && x->s->exec_id[0] && dz_client_ws_queued(x->ws) < QUEUE_MARK;
+    bool listen = x->input && x->started && dz_client_ws_queued(x->ws) < QUEUE_MARK;
     struct pollfd p[] = {
         {.fd = dz_client_ws_fd(x->ws), .events = dz_client_ws_events(x->ws)},
         {.fd = x->signals, .events = POLLIN},
         {.fd = listen ? STDIN_FILENO : -1, .events = POLLIN},
     };
-    int rc = 0;
-    if (poll(p, DZ_ARRAY_LEN(p), -1) < 0 && errno != EINTR)
+    int rc = 0, wait_ms = x->fresh ? 0 : -1;
+    x->fresh = false;
+    if (poll(p, DZ_ARRAY_LEN(p), wait_ms) < 0 && errno != EINTR)
         return dz_fail_sys(err, errno, "wait for the command");
     if (p[1].revents)
         rc = take_signal(x, err);
@@ -291,8 +344,6 @@ static int turn(struct session *x, struct dz_err *err)
 static int carry(struct session *x, struct dz_err *err)
 {
     int rc = open_socket(x, err);
-    if (rc == 0)
-        terminal_raw(x);
     while (rc == 0 && !x->over) {
         rc = turn(x, err);
         if (rc == DZ_EGONE && !x->over)

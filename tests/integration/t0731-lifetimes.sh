@@ -26,4 +26,9 @@ test_that 'builds whose upload breaks do not count as waiting' 'lives broken_bui
 test_that 'input of a command whose sandbox is deleted is answered' 'lives unread_input'
 test_that 'output of an ended command is read while the sandbox falls asleep' 'lives replay_suspended'
 test_that 'keep=files of a wake is of that wake only' 'lives keep_files'
+test_that 'Ctrl-C at any moment of a start ends the command' 'lives interrupted_cli'
+test_that 'input that is there before an attached command starts is kept' 'lives early_cli_input'
+test_that 'a second signal before the start ends doze' 'lives second_interrupt'
+test_that 'a fork stops when its token is revoked' 'lives revoked_fork'
+test_that 'cancelling builds that are over or wait' 'lives cancelled_builds'
 test_done

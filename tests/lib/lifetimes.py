@@ -6,8 +6,11 @@ holds something for them. Exits with 0 when the daemon answers afterwards as it 
 import base64
 import json
 import os
+import select
+import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -186,7 +189,6 @@ def left_early():
 
 
 def select_readable(s):
-    import select
     return select.select([s], [], [], 0)[0]
 
 
@@ -366,6 +368,114 @@ def keep_files():
     ask("POST", box + "/wake", {}, 200)
     if len(running(box)) != 1:
         sys.exit("keep=files of an active sandbox was kept for a later wake")
+
+
+def cli(*args, **more):
+    return subprocess.Popen([os.environ["DOZE"], *args], stdin=more.get("stdin", subprocess.DEVNULL),
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env=dict(os.environ, **more.get("env", {})))
+
+
+def interrupted_cli():
+    """Ctrl-C of doze exec at any moment of the start: the command ends, and nothing is left."""
+    box = sandbox("ctrlc", "suspended")
+    for ms in (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 60):
+        ask("POST", box + "/freeze", {}, 200)
+        p = cli("exec", "ctrlc", "--", "sh", "-c", LOOP["shell"])
+        time.sleep(ms / 1000)
+        p.send_signal(signal.SIGINT)
+        try:
+            p.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            sys.exit("after %d ms: doze exec does not end" % ms)
+        if p.returncode not in (130, -signal.SIGINT):
+            sys.exit("after %d ms: status %d" % (ms, p.returncode))
+        ask("POST", box + "/wake", {}, 200)
+        until("the command ends (%d ms)" % ms, lambda: not running(box))
+        ask("POST", box + "/suspend", {}, 200)
+
+
+def early_cli_input():
+    """Input that is there before doze attach hears of the start, of a sandbox that sleeps."""
+    box = sandbox("typed")
+    exec_id = ask("POST", box + "/exec", {"cmd": ["cat"], "stdin": True, "background": True}, 201)["exec_id"]
+    ask("POST", box + "/suspend", {}, 200)
+    p = cli("attach", "typed", exec_id, stdin=subprocess.PIPE)
+    out, err = p.communicate(b"hi there\n", timeout=20)
+    if p.returncode != 0 or out != b"hi there\n":
+        sys.exit("attach: status %d, %r, %r" % (p.returncode, out, err))
+
+
+def second_interrupt():
+    """A daemon that never says start: the first signal waits, the second one ends doze."""
+    import hashlib
+    path = os.path.join(os.getcwd(), "mute.sock")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(1)
+    p = cli("exec", "x", "--", "true", env={"DOZE_URL": "unix:" + path})
+    s = listener.accept()[0]
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += s.recv(65536)
+    key = [l.split(b": ")[1] for l in data.split(b"\r\n") if l.lower().startswith(b"sec-websocket-key")][0]
+    accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+    s.sendall(b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n")
+    while select.select([s], [], [], 0.3)[0]:
+        s.recv(65536)  # the request: doze waits for start then
+    p.send_signal(signal.SIGINT)
+    line = p.stderr.readline()
+    if b"not started yet" not in line or p.poll() is not None:
+        sys.exit("the first signal: %r" % line)
+    if select_readable(s):
+        sys.exit("the signal was sent before start: %r" % s.recv(100))
+    p.send_signal(signal.SIGINT)
+    if p.wait(10) != -signal.SIGINT:
+        sys.exit("the second signal: %d" % p.returncode)
+    os.unlink(path)
+
+
+def revoked_fork():
+    """A fork of many branches whose client leaves and whose token is revoked: it stops."""
+    token = ask("POST", "/v1/tokens", {"name": "t", "tenant": "acme"}, 201)
+    bearer = ["Authorization: Bearer " + token["token"]]
+
+    def as_tenant(method, target, body, want):
+        s = connect()
+        data = json.dumps(body).encode()
+        s.sendall(head(method, target, bearer + ["Connection: close"], len(data)) + data)
+        status, text = read_answer(s)
+        if status != want:
+            sys.exit("%s %s: %d %r" % (method, target, status, text))
+    as_tenant("POST", "/v1/sandboxes", {"name": "forked", "image": "base"}, 201)
+    s = connect()
+    s.sendall(head("POST", "/v1/sandboxes/forked/fork", bearer, 13) + b'{"count":100}')
+
+    def count():
+        return len(ask("GET", "/v1/sandboxes?limit=200", want=200)["sandboxes"])
+    until("branches are made", lambda: count() >= 3)
+    s.close()
+    ask("DELETE", "/v1/tokens/t", want=204)
+    last = count()
+    time.sleep(1)
+    if count() > last + 1 or last > 60:
+        sys.exit("the fork went on: %d branches, then %d" % (last, count()))
+
+
+def cancelled_builds():
+    """A build that is over is not forgotten inside of the request that cancels it."""
+    slow = "[image]\nfrom = base\n" + "".join("[file /f%d]\ntext = %s\n" % (i, "x" * 100) for i in range(200))
+    opened = []
+    for i in range(44):
+        for _ in range(8 if i == 0 else 1):
+            got = ask("POST", "/v1/images", {"name": "b%d" % i, "recipe": slow})
+            if "build_id" in got:
+                opened.append(got["build_id"])
+        if i > 0 and len(opened) > 3:
+            ask("DELETE", "/v1/images/builds/" + opened.pop())
+    for build in opened[::-1]:
+        ask("DELETE", "/v1/images/builds/" + build)
 
 
 globals()[sys.argv[2]]()
