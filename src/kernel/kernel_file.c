@@ -106,12 +106,15 @@ static struct dz_file *file_for(struct dz_kernel *k, struct dz_proc *p, int fd, 
     return f;
 }
 
-/* What a transfer that moved `done` bytes answers when r stopped it. */
+/* What a transfer that moved `done` bytes answers when r stopped it. One that has moved some
+ * is not restarted after a handler, whatever SA_RESTART says: it answers how many. */
 static int64_t stopped(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int64_t r,
                        short events)
 {
-    const struct dz_call *c = &p->call[p->depth];
+    struct dz_call *c = &p->call[p->depth];
     int64_t done = (int64_t)c->done;
+    if (done > 0)
+        c->flags |= DZ_CALL_NORESTART;
     if (r == -EPIPE)
         dz_k_send(k, p, SIGPIPE, SI_KERNEL & 0xff);
     if (r == -EAGAIN && !(f->flags & O_NONBLOCK)) {
