@@ -48,7 +48,8 @@ static void through_a_sleep(void)
     world_crash(&w);
     memset(&first, 0xee, sizeof first.bytes);
     memset(&second, 0xee, sizeof second.bytes);
-    first.head = first.len = second.head = second.len = third.head = third.len = 0;
+    first.head = second.head = third.head = 9; /* wherever they stood */
+    first.len = second.len = third.len = 0;
     first.eof = second.eof = third.eof = false;
     CHECK_INT(world_open(&w, true), 0);
     CHECK_INT(world_kernel(&w), 0);

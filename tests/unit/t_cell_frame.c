@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "cell/cell_host.h"
 #include "cell/cell_int.h"
+#include "cell/cell_op.h"
 #include "kernel/kernel.h"
 
 #include <fcntl.h>
@@ -437,4 +438,132 @@ TEST(a_start_that_is_none_is_refused)
     CHECK_INT(dz_start_receive(pair[1], &got, &err), DZ_EIO);
     dz_started_release(&got);
     close_pair();
+}
+
+/* --- windows ------------------------------------------------------------------------------------
+ */
+
+/* A cell with many commands, of which nothing has been heard. */
+static struct dz_cell *silent_cell(void)
+{
+    open_pair();
+    struct dz_cell *c = dz_cell_adopt(pair[1]);
+    c->many = true;
+    return c;
+}
+
+static uint32_t begin_op(struct dz_cell *c, const char *text)
+{
+    const struct dz_cell_op o = {.type = DZ_CELL_OP_SQL, .path = "", .text = text};
+    uint32_t op = 0;
+    struct dz_err err = {0};
+    CHECK_INT(dz_cell_op_start(c, &o, &op, &err), 0);
+    return op;
+}
+
+/* What comes of one more frame about the operation: its event's type, or DZ_E*. */
+static int after(struct dz_cell *c, uint32_t type, uint32_t op, uint64_t value)
+{
+    struct dz_cell_event event;
+    struct dz_err err = {0};
+    utter(type, op, value, NULL, 0);
+    int rc = dz_cell_receive(c, &event, &err);
+    return rc == 1 ? (int)event.type : rc;
+}
+
+TEST(a_window_of_an_operation_has_its_most)
+{
+    const uint64_t most = DZ_CELL_OP_WINDOW;
+    static const uint64_t steps[][2] = {
+        {most, 1},     {most / 2, most / 2 + 1}, {1, most}, {most, most}, {1, UINT64_MAX},
+        {0, most + 1}, {1, UINT64_MAX - most}};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(steps); i++) {
+        struct dz_cell *c = silent_cell();
+        uint32_t op = begin_op(c, "x");
+        CHECK_INT(after(c, DZ_FRAME_OP_WINDOW, op, steps[i][0]), DZ_CELL_OP_WINDOW_OPEN);
+        CHECK_INT(dz_cell_op_window(c, op), steps[i][0]);
+        CHECK_INT(after(c, DZ_FRAME_OP_WINDOW, op, steps[i][1]), DZ_EIO);
+        ended_for_two(c);
+    }
+    struct dz_cell *c = silent_cell();
+    uint32_t op = begin_op(c, "x");
+    const size_t piece = 1000;
+    struct dz_err err = {0};
+    CHECK_INT(dz_cell_op_send(c, op, bytes, piece, &err), 0);
+    CHECK_INT(after(c, DZ_FRAME_OP_WINDOW, op, 1500), DZ_CELL_OP_WINDOW_OPEN);
+    CHECK_INT(dz_cell_op_send(c, op, bytes, piece, &err), 1000);
+    CHECK_INT(dz_cell_op_send(c, op, bytes, piece, &err), 500);
+    CHECK_INT(dz_cell_op_send(c, op, bytes, piece, &err), 0);
+    CHECK_INT(after(c, DZ_FRAME_OP_WINDOW, op, most), DZ_CELL_OP_WINDOW_OPEN); /* all used again */
+    ended_for_two(c);
+}
+
+TEST(an_operation_ends_once_with_a_code_that_is_one)
+{
+    struct dz_err err = {0};
+    for (int64_t code = -DZ_CELL_CODE_MAX - 1; code <= -DZ_CELL_CODE_MAX; code++) {
+        struct dz_cell *c = silent_cell();
+        uint32_t op = begin_op(c, "x");
+        bool good = code >= -DZ_CELL_CODE_MAX;
+        CHECK_INT(after(c, DZ_FRAME_OP_DONE, op, (uint64_t)code), good ? DZ_CELL_OP_DONE : DZ_EIO);
+        if (good) {
+            CHECK_INT(dz_cell_op_end(c, op, &err), DZ_ENOENT);
+            CHECK_INT(after(c, DZ_FRAME_OP_DONE, op, 0), DZ_EIO);
+        }
+        ended_for_two(c);
+    }
+}
+
+TEST(an_operation_is_begun_while_there_is_somebody_to_do_it)
+{
+    static char text[DZ_CELL_OP_TEXT_MAX + 2];
+    struct dz_cell *c = silent_cell();
+    struct dz_err err = {0};
+    uint32_t op;
+    memset(text, 'x', DZ_CELL_OP_TEXT_MAX);
+    (void)begin_op(c, text); /* the longest */
+    text[DZ_CELL_OP_TEXT_MAX] = 'x';
+    const struct dz_cell_op longer = {.type = DZ_CELL_OP_SQL, .path = "", .text = text};
+    CHECK_INT(dz_cell_op_start(c, &longer, &op, &err), DZ_ELIMIT);
+    const struct dz_cell_op any = {.type = DZ_CELL_OP_STAT, .path = "/"};
+    c->suspending = true;
+    CHECK_INT(dz_cell_op_start(c, &any, &op, &err), DZ_ESTATE);
+    c->suspending = false;
+    c->ended = true;
+    CHECK_INT(dz_cell_op_start(c, &any, &op, &err), DZ_ESTATE);
+    ended_for_two(c);
+}
+
+/* The same of a command's input; the first process of a cell with one. */
+TEST(a_window_of_input_has_its_most)
+{
+    struct dz_cell_event event;
+    struct dz_err err = {0};
+    for (uint64_t more = 0; more < 2; more++) {
+        open_pair();
+        struct dz_cell *c = dz_cell_adopt(pair[1]);
+        utter(DZ_FRAME_WINDOW, DZ_CELL_STDIN, DZ_CELL_WINDOW - 1, NULL, 0);
+        utter(DZ_FRAME_WINDOW, DZ_CELL_STDIN, 1 + more, NULL, 0);
+        CHECK_INT(dz_cell_receive(c, &event, &err), 1);
+        CHECK_INT(dz_cell_receive(c, &event, &err), more ? DZ_EIO : 1);
+        ended_for_two(c);
+    }
+}
+
+TEST(a_frame_is_as_long_as_it_says)
+{
+    static const struct dz_frame f = {.type = DZ_FRAME_LOST, .size = 3};
+    uint8_t packet[sizeof f + 4] = {0};
+    struct dz_frame got;
+    struct dz_err err = {0};
+    static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+    memcpy(packet, &f, sizeof f);
+    for (size_t n = 1; n <= sizeof packet; n++) {
+        open_pair();
+        CHECK_INT(send(pair[0], packet, n, 0), n);
+        CHECK_INT(dz_frame_receive(pair[1], &got, payload, false, &err),
+                  n == sizeof f + 3 ? 1 : DZ_EIO);
+        (void)close(pair[0]);
+        (void)close(pair[1]);
+    }
 }

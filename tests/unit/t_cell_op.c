@@ -423,3 +423,36 @@ TEST(a_cell_that_waits_gives_memory_back)
     CHECK_INT(mrig_write(&r, "/workspace/a", "and goes on", 0), 0);
     mrig_free(&r);
 }
+
+static uint32_t mode_of(struct mrig *r, const char *path)
+{
+    struct dz_cell_stat s = {0};
+    CHECK_STR(content(r, path, &s), "text");
+    return s.mode & 07777;
+}
+
+static int write_as(struct mrig *r, const char *path, uint32_t mode)
+{
+    struct mop *o =
+        mrig_op(r, &(struct dz_cell_op){.type = DZ_CELL_OP_WRITE, .path = path, .mode = mode});
+    mrig_send(r, o, "text", 4);
+    CHECK_INT(dz_cell_op_end(r->cell, o->op, &r->err), 0);
+    return mrig_done(r, o);
+}
+
+TEST(a_file_that_is_replaced_keeps_its_mode)
+{
+    struct mrig r;
+    mrig_start(&r);
+    CHECK_INT(write_as(&r, "/workspace/a", 0), 0);
+    CHECK_INT(mode_of(&r, "/workspace/a"), 0644);
+    CHECK_INT(write_as(&r, "/workspace/a", 0600), 0);
+    CHECK_INT(mode_of(&r, "/workspace/a"), 0600);
+    CHECK_INT(write_as(&r, "/workspace/a", 0), 0);
+    CHECK_INT(mode_of(&r, "/workspace/a"), 0600);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_MKDIR, "/workspace/d")), 0);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_REMOVE, "/workspace/d/.")), DZ_EINVAL);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_REMOVE, "/workspace/d/..")), DZ_EINVAL);
+    CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_STAT, "/workspace/d")), 0);
+    mrig_free(&r);
+}

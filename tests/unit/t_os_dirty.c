@@ -473,3 +473,55 @@ TEST(nobody_fills_it)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
     drop_memory(&m);
 }
+
+/* --- once more ------------------------------------------------------------------------- */
+
+TEST(a_mark_of_less_takes_the_place_of_one_of_more)
+{
+    for (int how = DZ_OS_DIRTY_SCAN; how <= DZ_OS_DIRTY_COMPARE; how++) {
+        struct memory m = make_memory(PAGES);
+        struct dz_os_dirty *d = NULL;
+        struct dz_os_runs runs = DZ_VEC_INIT(DZ_OS_RUNS_MAX);
+        CHECK_INT(dz_os_dirty_open((enum dz_os_dirty_how)how, &d, &err), 0);
+        CHECK_INT(dz_os_dirty_mark(d, &m.r, &err), 0);
+        m.r.size = PAGES / 2 * page;
+        CHECK_INT(dz_os_dirty_written(d, &m.r, &runs, &err), DZ_ESTATE);
+        CHECK_INT(dz_os_dirty_mark(d, &m.r, &err), 0);
+        touch(&m, 1, 1);
+        touch(&m, PAGES - 1, 1);
+        CHECK_INT(dz_os_dirty_written(d, &m.r, &runs, &err), 0);
+        CHECK_STR(text_of(&runs), "1");
+        dz_vec_release(&runs);
+        dz_os_dirty_close(d);
+        drop_memory(&m);
+    }
+}
+
+/* A page that a forked process has as well is not its own. */
+TEST(own_pages_are_those_of_nobody_else)
+{
+    struct memory m = make_memory(PAGES);
+    struct dz_os_dirty *d = open_how(DZ_OS_DIRTY_SCAN);
+    bool own[3];
+    int hold[2];
+    touch(&m, 0, 1);
+    touch(&m, 2, 1);
+    CHECK_INT(dz_os_dirty_own(d, m.r.at, 3, own), 0);
+    CHECK(own[0] && !own[1] && own[2]);
+    CHECK_INT(pipe(hold), 0);
+    (void)fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) { /* lives until its parent has looked */
+        char c;
+        (void)close(hold[1]);
+        _exit(read(hold[0], &c, 1) == 0 ? 0 : 1);
+    }
+    (void)close(hold[0]);
+    touch(&m, 2, 2); /* a copy of its own */
+    CHECK_INT(dz_os_dirty_own(d, m.r.at, 3, own), 0);
+    CHECK(!own[0] && !own[1] && own[2]);
+    (void)close(hold[1]);
+    CHECK_INT(waitpid(pid, NULL, 0), pid);
+    dz_os_dirty_close(d);
+    drop_memory(&m);
+}

@@ -255,3 +255,47 @@ TEST(image_file_cut_by_a_byte_shows_none_of_it)
             rig_free(&r);
         }
 }
+
+TEST(file_inline_loses_what_is_cut_or_punched_and_no_more)
+{
+    struct rig r;
+    rig_start(&r);
+    uint64_t ino = make_file(&r, "/tmp/f", 1000);
+    struct dz_vfs_attr a = {.size = 999};
+    CHECK_INT(dz_vfs_setattr(r.v, ino, DZ_VFS_SET_SIZE, &a), 0);
+    a.size = 1000;
+    CHECK_INT(dz_vfs_setattr(r.v, ino, DZ_VFS_SET_SIZE, &a), 0);
+    CHECK_INT(dz_vfs_punch(r.v, ino, 100, 50), 0);
+    size_t n = 0;
+    char *p = rig_get(&r, "/tmp/f", &n);
+    CHECK_INT(n, 1000);
+    CHECK(p[999] == 0 && p[998] != 0);
+    CHECK(p[99] != 0 && p[100] == 0 && p[149] == 0 && p[150] != 0);
+    dz_free(p);
+    rig_free(&r);
+}
+
+TEST(file_ends_of_holes_are_exact)
+{
+    struct rig r;
+    uint64_t off = 0;
+    rig_start(&r);
+    uint64_t ino = make_file(&r, "/tmp/f", 4 * CH - 100);
+    CHECK_INT(dz_vfs_seek(r.v, ino, 5, SEEK_DATA, &off), 0);
+    CHECK_INT(off, 5); /* not where its chunk begins */
+    CHECK_INT(dz_vfs_seek(r.v, ino, 5, SEEK_HOLE, &off), 0);
+    CHECK_INT(off, 4 * CH - 100); /* not where its chunk ends */
+    CHECK_INT(dz_vfs_append(r.v, ino, "+", 1, &off), 1);
+    CHECK_INT(off, 4 * CH - 100);
+    CHECK_INT(dz_vfs_punch(r.v, ino, CH, CH), 0);
+    CHECK_INT(dz_vfs_seek(r.v, ino, CH + 5, SEEK_HOLE, &off), 0);
+    CHECK_INT(off, CH + 5);
+    CHECK_INT(dz_vfs_punch(r.v, ino, 3 * CH + 10, UINT64_MAX), 0); /* to the end */
+    CHECK_INT(dz_vfs_punch(r.v, ino, 4 * CH, 10), 0);              /* behind it: nothing */
+    size_t n = 0;
+    char *p = rig_get(&r, "/tmp/f", &n);
+    CHECK_INT(n, 4 * CH - 99);
+    CHECK(p[3 * CH + 9] != 0 && p[3 * CH + 10] == 0 && p[n - 1] == 0);
+    dz_free(p);
+    rig_free(&r);
+}
