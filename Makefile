@@ -154,7 +154,7 @@ $(B)/gen/vfs_template_bytes.o: $(B)/make_template
 # t_MODULE_PART and fuzz_MODULE_PART link MODULE and what it needs.
 define linked_rule
 $(1): $(2) $(call libs,$(3))
-	$(CC) $(LDFLAGS) $(2) $$(call group,$(call libs,$(3))) $(call sys,$(3)) $(4) -o $$@
+	$(CC) $$(LDFLAGS) $(2) $$(call group,$(call libs,$(3))) $(call sys,$(3)) $(4) -o $$@
 endef
 module_of = $(word 2,$(subst _, ,$(notdir $(1))))
 $(foreach t,$(UNITS) $(SECURITY),$(eval $(call linked_rule,$(t),$(t).o,$(call module_of,$(t)))))

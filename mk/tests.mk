@@ -90,6 +90,11 @@ soak-short:
 	@$(MAKE) --no-print-directory soak-daemon SOAK_SECONDS=120
 .PHONY: sleep sleep-all soak soak-sleep soak-daemon soak-short
 
+# fuzz_api_session.c puts itself between the api and the engine, and under the server's sockets
+SESSION_WRAPS := recv send $(addprefix dz_engine_,get exec exec_watch exec_tell \
+  watch_took watch_alive watch_end watch_abort)
+$(B)/fuzz_api_session $(B)/tests/fuzz/corpus_api_session: \
+  LDFLAGS += $(SESSION_WRAPS:%=-Wl,--wrap=%)
 cover: ## line coverage of each module by the unit tests
 	@$(MAKE) --no-print-directory CONFIG=cover check >/dev/null
 	@scripts/cover build/cover-$(notdir $(CC)) $(MODULES)
