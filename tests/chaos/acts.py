@@ -267,6 +267,7 @@ def wild_request(w, tenant, dice):
     foreign = box is not None and dice.random() < 0.03
     if foreign:
         box = some_box(dice.choice(w.tenants), dice) or box
+        foreign = box.tenant is not tenant
     an_id = box.id if box else "sbx_nosuch"
     s = "/v1/sandboxes/" + an_id
     exe = s + "/exec/" + (dice.choice(box.execs[-20:]) if box and box.execs else "exe_none")

@@ -85,7 +85,7 @@ class Daemon:
         self.process = subprocess.Popen(
             [asan, "daemon", "--listen=127.0.0.1:%d" % self.tls, "--tls-certificate=" + scratch + "/pem", "--tls-key=" + scratch + "/key",
              "--suspend-after=2s", "--freeze-after=3s", "--connections=3000", "--connections-per-address=2500", "--requests-per-tenant=300",
-             "--quota-sandboxes=60", "--quota-warm-sandboxes=20", "--drain-timeout=20s"],
+             "--quota-sandboxes=60", "--quota-warm-sandboxes=20", "--drain-timeout=20s", "--log-level=debug"],
             env=self.env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True)
         self.pid = self.process.pid
         end = time.monotonic() + 30
@@ -207,7 +207,8 @@ def check_box(d, box):
             wrong.append("%s: its ledger: %d %r" % (s, status, text[:300]))
         for name in box["acked"]:
             if status == 200 and name not in lines:
-                wrong.append("%s: command %s ended well and left nothing" % (s, name))
+                wrong.append("%s: command %s ended well and left nothing (%d of %d did)" % (
+                    s, name, sum(n in lines for n in box["acked"]), len(box["acked"])))
         for name in set(lines) if status == 200 else ():
             if name and (lines.count(name) > 1 or name not in box["tried"] + box["acked"]):
                 wrong.append("%s: command %r ran %d times" % (s, name, lines.count(name)))
