@@ -194,7 +194,11 @@ static ssize_t tar_read(void *arg, void *buf, size_t n)
 
 int dz_op_tar_in(struct dz_op *op, struct dz_err *err)
 {
-    struct dz_tar_in in = {.vfs = dz_op_vfs(op), .read = tar_read, .arg = op, .owners = true};
+    struct dz_tar_in in = {.vfs = dz_op_vfs(op),
+                           .read = tar_read,
+                           .arg = op,
+                           .owners = true,
+                           .links = true}; /* to the guest they are as any link it makes */
     struct dz_vfs_attr a;
     struct dz_tar_stats stats;
     int rc = dz_op_hold(op, err);

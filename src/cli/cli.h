@@ -70,6 +70,7 @@ struct dz_cli_option {
 
 #define DZ_CLI_OPTION_JSON  {"json", 0, NULL, "print the result as JSON"}
 #define DZ_CLI_OPTION_QUIET {"quiet", 'q', NULL, "print only what a script needs"}
+#define DZ_CLI_OPTION_RAW   {"raw", 0, NULL, "do not escape control characters on a terminal"}
 #define DZ_CLI_OPTION_END   {NULL, 0, NULL, NULL}
 
 /* Options end at the first word of what is run, or at `--`: the words from there on are not read.

@@ -3,8 +3,8 @@
  * `doze cp`, `cat`, `edit`, `files`, `sql`: the files of a sandbox that a daemon keeps, also while
  * it sleeps.
  *
- * A file is one request, streamed. Directories go as tar streams; the tar on this side is
- * the system's.
+ * A file is one request, streamed. Directories go as tar streams: into a sandbox by the tar of
+ * this system, out of one by local_tree_out.c, which trusts nothing in them.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -122,7 +122,9 @@ static int get(struct dz_cli *c, struct dz_client *client, const char *target, i
     int64_t size = dz_client_size(client);
     dz_cli_progress_start(&p, c, "copy", size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
     for (rc = 0; rc == 0 && (n = dz_client_read(client, piece, sizeof piece, err)) != 0;) {
-        rc = n < 0 ? (int)n : dz_fd_write(fd, piece, (size_t)n, err);
+        rc = n < 0                 ? (int)n
+             : fd == STDOUT_FILENO ? dz_cli_put_guest(c, fd, dz_str_n(piece, (size_t)n), err)
+                                   : dz_fd_write(fd, piece, (size_t)n, err);
         done += n > 0 ? (uint64_t)n : 0;
         dz_cli_progress_at(&p, done);
     }
@@ -210,21 +212,21 @@ static int copy_out(struct dz_cli *c, struct dz_client *client, const struct pla
 /* --- cp: directories
  * -------------------------------------------------------------------------------------- */
 
-/* Our tar, its standard input or output at the other end of *ret_fd. */
-static int spawn_tar(const char *const *argv, int child, struct dz_os_proc *ret_proc, int *ret_fd,
+/* The system's tar, whose standard output is read from *ret_fd. */
+static int spawn_tar(const char *const *argv, struct dz_os_proc *ret_proc, int *ret_fd,
                      struct dz_err *err)
 {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) < 0)
         return dz_fail_sys(err, errno, "make a pipe");
-    const struct dz_os_fd map = {child, fds[child]};
+    const struct dz_os_fd map = {STDOUT_FILENO, fds[1]};
     const struct dz_os_spawn_opts o = {.argv = argv, .fds = &map, .fd_count = 1};
     int rc = dz_os_spawn(&o, ret_proc, err);
-    (void)close(fds[child]);
+    (void)close(fds[1]);
     if (rc < 0)
-        (void)close(fds[!child]);
+        (void)close(fds[0]);
     else
-        *ret_fd = fds[!child];
+        *ret_fd = fds[0];
     return rc;
 }
 
@@ -239,15 +241,24 @@ static int wait_tar(struct dz_os_proc *proc, int rc, struct dz_err *err)
     return rc == 0 && status.exit_code != 0 ? dz_fail(err, DZ_EIO, "tar failed: see above") : rc;
 }
 
-/* One that is there is fine. */
+/* One that is there is fine: *ret_made is false then. */
 static int make_directory(struct dz_client *client, const char *sandbox, const char *path,
-                          struct dz_err *err)
+                          bool *ret_made, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     dz_client_target(&target, "/v1/sandboxes/{}/files/mkdir", sandbox);
     int rc = dz_client_json(client, "POST", target.p,
                             json_pack("{s:s,s:b}", "path", path, "parents", 1), NULL, err);
+    *ret_made = rc >= 0;
     return rc < 0 && rc != DZ_EEXIST ? rc : 0;
+}
+
+/* That was made for a tree which was then refused; only if it is empty. */
+static void remove_directory(struct dz_client *client, const char *sandbox, const char *path)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", sandbox, path);
+    (void)!dz_client_json(client, "DELETE", target.p, NULL, NULL, NULL);
 }
 
 static int tree_in(struct dz_cli *c, struct dz_client *client, const char *from,
@@ -257,11 +268,17 @@ static int tree_in(struct dz_cli *c, struct dz_client *client, const char *from,
     const char *const argv[] = {"tar", "-c", "-f", "-", "-C", from, ".", NULL};
     struct dz_os_proc proc = DZ_OS_PROC_NONE;
     char path[DZ_PATH_MAX];
+    struct stat st;
+    bool made = false;
     int fd = -1, rc = target_path(from, to->path, path, err);
+    if (rc == 0 && stat(from, &st) < 0)
+        rc = dz_fail_sys(err, errno, "read %s", from);
+    if (rc == 0 && !S_ISDIR(st.st_mode))
+        rc = dz_cli_usage(c, err, "%s is no directory: leave -r out", from);
     if (rc == 0)
-        rc = make_directory(client, to->sandbox, path, err);
+        rc = make_directory(client, to->sandbox, path, &made, err);
     if (rc == 0)
-        rc = spawn_tar(argv, STDOUT_FILENO, &proc, &fd, err);
+        rc = spawn_tar(argv, &proc, &fd, err);
     if (rc < 0)
         return rc;
     dz_client_target(&target, "/v1/sandboxes/{}/files/tar?path={}", to->sandbox, path);
@@ -269,7 +286,23 @@ static int tree_in(struct dz_cli *c, struct dz_client *client, const char *from,
         .target = target.p, .type = "application/x-tar", .read_size = -1};
     rc = put(c, client, &how, fd, err);
     (void)close(fd);
-    return wait_tar(&proc, rc, err);
+    rc = wait_tar(&proc, rc, err);
+    if (rc < 0 && made)
+        remove_directory(client, to->sandbox, path);
+    return rc;
+}
+
+static int read_links(struct dz_cli *c, enum dz_cli_links *ret, struct dz_err *err)
+{
+    static const char *const words[] = {"refuse", "skip", "keep"};
+    const char *given = dz_cli_value(c, "links");
+    *ret = DZ_CLI_LINKS_REFUSE;
+    for (size_t i = 0; given && i < DZ_ARRAY_LEN(words); i++)
+        if (strcmp(given, words[i]) == 0) {
+            *ret = (enum dz_cli_links)i;
+            given = NULL;
+        }
+    return given ? dz_cli_usage(c, err, "--links wants refuse, skip or keep, not %s", given) : 0;
 }
 
 static int tree_out(struct dz_cli *c, struct dz_client *client, const struct place *from,
@@ -277,19 +310,18 @@ static int tree_out(struct dz_cli *c, struct dz_client *client, const struct pla
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     char path[DZ_PATH_MAX];
-    struct dz_os_proc proc = DZ_OS_PROC_NONE;
-    int fd = -1, rc = target_path(from->path, to, path, err);
+    enum dz_cli_links links;
+    int rc = read_links(c, &links, err);
     if (rc == 0)
-        rc = dz_fd_mkdirs(AT_FDCWD, path, 0777, err);
-    const char *const argv[] = {"tar", "-x", "-f", "-", "--no-same-owner", "-C", path, NULL};
-    if (rc == 0)
-        rc = spawn_tar(argv, STDIN_FILENO, &proc, &fd, err);
-    if (rc < 0)
-        return rc;
+        rc = target_path(from->path, to, path, err);
     dz_client_target(&target, "/v1/sandboxes/{}/files/tar?path={}", from->sandbox, from->path);
-    rc = get(c, client, target.p, fd, err);
-    (void)close(fd);
-    return wait_tar(&proc, rc, err);
+    const struct dz_client_req req = {
+        .method = "GET", .target = target.p, .accept = "*/*", .timeout_ms = -1};
+    if (rc == 0)
+        rc = dz_client_begin(client, &req, err);
+    if (rc >= 0)
+        rc = dz_fd_mkdirs(AT_FDCWD, path, 0777, err);
+    return rc < 0 ? rc : dz_cli_tree_out(c, client, path, links, err);
 }
 
 static int cp(struct dz_cli *c, struct dz_err *err)
@@ -324,13 +356,20 @@ const struct dz_cli_command dz_cmd_cp = {
     .args = "SOURCE... TARGET",
     .min_args = 2,
     .max_args = -1,
-    .options = (const struct dz_cli_option[]){{"recursive", 'r', NULL, "copy directories"},
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){
+            {"recursive", 'r', NULL, "copy directories"},
+            {"links", 0, "HOW", "links out of the tree: refuse (default), skip, keep"},
+            DZ_CLI_OPTION_RAW,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
     .help = "A place in a sandbox is written SANDBOX:PATH; - is standard input or output. A\n"
             "file goes into a TARGET that ends in /, or is a directory here; a directory's\n"
             "contents go to TARGET itself, or below it by the directory's name when it ends\n"
             "in /. Modes are kept, owners are not. The sandbox is not woken.\n"
+            "\n"
+            "Out of a sandbox, set-id bits do not come along, devices, sockets and pipes are\n"
+            "left out, and no symbolic link is followed here. Into one, links stay links.\n"
             "\n"
             "    doze cp ./a.py web:/workspace/\n"
             "    doze cp -r web:/workspace/results ./\n",
@@ -362,8 +401,10 @@ const struct dz_cli_command dz_cmd_cat = {
     .args = "SANDBOX:PATH...",
     .min_args = 1,
     .max_args = -1,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "As they are, one after the other. The sandbox is not woken.\n",
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_RAW, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .help = "As they are, one after the other; on a terminal, control characters are escaped:\n"
+            "--raw prints them. The sandbox is not woken.\n",
     .run = cat,
 };
 
@@ -590,10 +631,14 @@ static int print_rows(struct dz_cli *c, const json_t *answer)
 {
     size_t i, k;
     json_t *row, *v, *name;
-    json_array_foreach(json_object_get(answer, "columns"), k, name) fprintf(
-        c->out, "%s%s", k ? "\t" : "", json_string_value(name) ? json_string_value(name) : "");
+    DZ_AUTO(dz_buf_release) struct dz_buf head = DZ_BUF_INIT(DZ_CLIENT_BODY_MAX);
+    json_array_foreach(json_object_get(answer, "columns"), k, name)
+    {
+        dz_buf_adds(&head, k ? "\t" : "");
+        dz_cli_escape(&head, dz_str(json_string_value(name) ? json_string_value(name) : ""));
+    }
     if (json_array_size(json_object_get(answer, "columns")) > 0)
-        fputc('\n', c->out);
+        fprintf(c->out, "%s\n", head.p);
     json_array_foreach(json_object_get(answer, "rows"), i, row)
     {
         DZ_AUTO(dz_buf_release) struct dz_buf line = DZ_BUF_INIT(DZ_CLIENT_BODY_MAX);

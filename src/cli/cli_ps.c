@@ -109,7 +109,8 @@ static int take_output(void *arg, const struct dz_client_event *e, struct dz_err
     else
         decode(&b, dz_cli_text(m, "base64"));
     if (error || strcmp(e->event, "stdout") == 0) {
-        rc = dz_fd_write(error ? STDERR_FILENO : STDOUT_FILENO, b.p, b.len, err);
+        rc = dz_cli_put_guest(l->c, error ? STDERR_FILENO : STDOUT_FILENO, dz_str_n(b.p, b.len),
+                              err);
         l->at += b.len;
     }
     json_decref(m);
@@ -172,11 +173,13 @@ const struct dz_cli_command dz_cmd_logs = {
     .max_args = 2,
     .options =
         (const struct dz_cli_option[]){{"follow", 'f', NULL, "go on until it ends"},
+                                       DZ_CLI_OPTION_RAW,
                                        {"offset", 0, "BYTES", "begin there, not at the beginning"},
                                        DZ_CLI_OPTION_END},
     .help = "EXEC is the id that `doze exec -d` printed; without it, the newest command. Of\n"
             "a long output the last megabyte is kept. Standard output goes to standard\n"
-            "output, standard error to standard error.\n",
+            "output, standard error to standard error.\n"
+            "On a terminal, control characters are escaped: --raw prints them.\n",
     .run = logs,
 };
 

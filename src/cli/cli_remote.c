@@ -5,6 +5,7 @@
 #include "cli/cli_remote.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/limits.h"
 #include "base/num.h"
 #include "cli/cli_env.h"
@@ -119,6 +120,16 @@ void dz_cli_put(struct dz_cli *c, const char *text)
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_LINE_MAX);
     dz_cli_escape(&b, dz_str(text));
     fprintf(c->out, "%s\n", b.p);
+}
+
+int dz_cli_put_guest(struct dz_cli *c, int fd, struct dz_str bytes, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(bytes.n * 4 + 1);
+    if (dz_cli_flag(c, "raw") || isatty(fd) != 1)
+        return dz_fd_write(fd, bytes.p, bytes.n, err);
+    dz_cli_escape_lines(&b, bytes);
+    return b.err ? dz_fail(err, b.err, "print: %s", dz_err_text(b.err))
+                 : dz_fd_write(fd, b.p, b.len, err);
 }
 
 int dz_cli_show_json(struct dz_cli *c, const json_t *j, struct dz_err *err)

@@ -80,6 +80,11 @@ const char *dz_cli_text(const json_t *object, const char *key);
 /* What a command prints by itself is for data: names are escaped. */
 void dz_cli_put(struct dz_cli *c, const char *text);
 
+/* Bytes of a guest to our standard output or error: as they are, but on a terminal escaped, so
+ * that they cannot steer it, unless the command's --raw was given. */
+DZ_NODISCARD int dz_cli_put_guest(struct dz_cli *c, int fd, struct dz_str bytes,
+                                  struct dz_err *err);
+
 /* --- running (cli_session.c) --------------------------------------------------------------- */
 
 /* What a command printed and how it ended, for --json. */
@@ -100,6 +105,18 @@ struct dz_cli_session {
 };
 /* Until the command ends: its exit status as `doze run` has it. */
 DZ_NODISCARD int dz_cli_session(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err);
+
+/* --- trees (local_tree_out.c) ----------------------------------------------------------------- */
+
+/* What becomes of symbolic links that lead out of the tree. */
+enum dz_cli_links {
+    DZ_CLI_LINKS_REFUSE,
+    DZ_CLI_LINKS_SKIP,
+    DZ_CLI_LINKS_KEEP,
+};
+/* The tar stream that a request's answer is, into the directory `to`. */
+DZ_NODISCARD int dz_cli_tree_out(struct dz_cli *c, struct dz_client *client, const char *to,
+                                 enum dz_cli_links links, struct dz_err *err);
 
 /* --- commands that are a file's or a daemon's ------------------------------------------------- */
 

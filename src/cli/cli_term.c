@@ -106,6 +106,18 @@ void dz_cli_escape(struct dz_buf *out, struct dz_str text)
     }
 }
 
+void dz_cli_escape_lines(struct dz_buf *out, struct dz_str text)
+{
+    while (text.n > 0) {
+        size_t n = 0;
+        while (n < text.n && text.p[n] != '\n' && text.p[n] != '\t')
+            n++;
+        dz_cli_escape(out, dz_str_sub(text, 0, n));
+        dz_buf_add(out, text.p + n, n < text.n);
+        text = dz_str_sub(text, n + 1, text.n);
+    }
+}
+
 char *dz_cli_size(uint64_t bytes, char out[static DZ_CLI_SIZE_TEXT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -56,6 +56,8 @@ size_t dz_cli_columns(const char *text);
  * steer a terminal or break a line: control characters and what is not UTF-8
  * become \n, \t or \xNN, a backslash becomes two. */
 void dz_cli_escape(struct dz_buf *out, struct dz_str text);
+/* The same for text of several lines: newlines and tabs stay as they are. */
+void dz_cli_escape_lines(struct dz_buf *out, struct dz_str text);
 
 /* A size to be read by people: "0 B", "999 B", "1.2 KiB", "34 MiB". Returns out. */
 #define DZ_CLI_SIZE_TEXT 16

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_tar_int.h - the reader of tar streams, as vfs_tar_in.c and its fuzzer use it.
- *
- * Knows the format, not the disk. One member at a time: dz_tar_next, then
- * dz_tar_data until it says 0 (what is not read is skipped by the next one).
+ * vfs_tar_int.h - what the files of the tar reader and writer share.
  */
 #ifndef DZ_VFS_VFS_TAR_INT_H
 #define DZ_VFS_VFS_TAR_INT_H
 
-#include "base/buf.h"
-#include "vfs/vfs_tar.h"
+#include "vfs/vfs_tar_read.h"
 
 /* The ustar header, with the fields that GNU puts in place of prefix. */
 struct dz_tar_header {
@@ -27,65 +23,6 @@ struct dz_tar_header {
     char pad[12];
 };
 _Static_assert(sizeof(struct dz_tar_header) == DZ_TAR_BLOCK, "a tar header is one block");
-
-struct dz_tar_piece {
-    uint64_t off, len;
-};
-
-struct dz_tar_xattr {
-    size_t name, value, value_len; /* positions in dz_tar_member.xattr_bytes */
-};
-
-struct dz_tar_member {
-    char type;                /* '0' file, '1' link, '2' symlink, '3' '4' '5' '6' */
-    struct dz_buf path, link; /* may hold NUL only if bad says so */
-    uint32_t mode, uid, gid;
-    uint64_t size; /* of the file as it will be, holes included */
-    int64_t mtime_ns;
-    uint32_t major, minor;
-    struct dz_buf xattr_bytes;
-    struct dz_tar_xattr xattrs[DZ_TAR_XATTR_MAX];
-    unsigned xattr_count;
-    bool sparse;
-    char bad[160]; /* why this member cannot be taken; "" = it can */
-};
-
-/* What extended headers say; the next member takes it over. */
-struct dz_tar_pax {
-    struct dz_buf path, link, xattr_bytes;
-    struct dz_tar_xattr xattrs[DZ_TAR_XATTR_MAX];
-    unsigned xattr_count;
-    bool has_path, has_link, has_size, has_uid, has_gid, has_mtime;
-    bool has_sparse, has_realsize, lost_xattr;
-    uint64_t size, uid, gid, realsize, sparse_major, sparse_minor;
-    int64_t mtime_ns;
-    bool half_piece; /* GNU.sparse.offset came, numbytes not yet */
-};
-
-struct dz_tar_reader {
-    ssize_t (*read)(void *arg, void *buf, size_t n);
-    void *arg;
-    uint64_t at;      /* bytes taken from the stream */
-    uint64_t left;    /* bytes of the member's data still in the stream */
-    unsigned padding; /* that follow it up to the block */
-    bool ended;
-    struct dz_tar_pax pax, global;
-    struct dz_tar_member m;
-    struct dz_tar_piece *pieces; /* of a sparse member */
-    unsigned piece_count, piece_cap, piece;
-    uint64_t piece_done; /* bytes of the current piece handed out */
-    char block[DZ_TAR_BLOCK];
-};
-
-void dz_tar_init(struct dz_tar_reader *r, ssize_t (*read)(void *arg, void *buf, size_t n),
-                 void *arg);
-void dz_tar_release(struct dz_tar_reader *r);
-
-/* 1: r->m is the next member; 0: the end; negative: the archive is broken. */
-DZ_NODISCARD int dz_tar_next(struct dz_tar_reader *r, struct dz_err *err);
-/* Bytes of content for *ret_off in the file, 0 at the end, negative: broken. */
-DZ_NODISCARD ssize_t dz_tar_data(struct dz_tar_reader *r, void *buf, size_t n, uint64_t *ret_off,
-                                 struct dz_err *err);
 
 /* vfs_tar_merge.c: the directory that an archive is unpacked into, and its way into
  * place. 0 or a negative errno. */

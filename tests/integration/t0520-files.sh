@@ -90,13 +90,13 @@ test_that 'auto_resume off: files are refused, too; archived: as well' '
 test_that 'a clone has the files; a public file has those of the workspace' '
     api 201 POST "$(s /web/clone)" "{\"name\":\"copy\",\"tenant\":\"other\"}" && has out "\"tenant\":\"other\"" && has out "\"state\":\"created\"" &&
     api 409 POST "$(s /web/clone)" "{\"name\":\"copy\",\"tenant\":\"other\"}" && has out "\"field\":\"name\"" &&
-    api 200 POST "$(s /copy/exec)" "{\"shell\":\"cat /workspace/m/sub/file\"}" && has out inner &&
+    api 200 POST "$(s /other%2Fcopy/exec)" "{\"shell\":\"cat /workspace/m/sub/file\"}" && has out inner &&
     api 200 GET "$(s /web/share)" && mv out pub.doze && run 0 doze disk cat pub.doze /workspace/m/sub/file && has out inner && [ -z "$(ls data/share)" ]
 '
 test_that 'archived and revived, the files are there' '
-    api 200 POST "$(s /copy/suspend)" && api 200 POST "$(s /copy/freeze)" && api 200 POST "$(s /copy/archive)" && has out "\"state\":\"archived\"" &&
-    api 503 POST "$(s /copy/exec)" "{\"cmd\":[\"true\"]}" && has out "\"reason\":\"archived\"" && api 503 GET "$(s "/copy/files?path=/workspace/m")" &&
-    api 200 POST "$(s /copy/revive)" && api 200 POST "$(s /copy/exec)" "{\"shell\":\"cat /workspace/m/sub/file\"}" && has out inner
+    api 200 POST "$(s /other%2Fcopy/suspend)" && api 200 POST "$(s /other%2Fcopy/freeze)" && api 200 POST "$(s /other%2Fcopy/archive)" && has out "\"state\":\"archived\"" &&
+    api 503 POST "$(s /other%2Fcopy/exec)" "{\"cmd\":[\"true\"]}" && has out "\"reason\":\"archived\"" && api 503 GET "$(s "/other%2Fcopy/files?path=/workspace/m")" &&
+    api 200 POST "$(s /other%2Fcopy/revive)" && api 200 POST "$(s /other%2Fcopy/exec)" "{\"shell\":\"cat /workspace/m/sub/file\"}" && has out inner
 '
 test_that 'it ends clean' 'stop && [ -z "$(pgrep -f "$PWD/data" || true)" ]'
 test_done
