@@ -152,8 +152,8 @@ int dz_lifecycle_next(enum dz_state from, enum dz_state to, struct dz_err *err)
         return dz_fail(err, DZ_ESTATE, "the sandbox is %s already", name);
     if (to == DZ_STATE_DELETED)
         return dz_fail(err, DZ_ESTATE,
-                       "cannot delete the row of %s %s sandbox in one step; doze rm NAME deletes "
-                       "the sandbox",
+                       "cannot delete %s %s sandbox, only an archived one; doze rm --force NAME "
+                       "deletes a sandbox in any state",
                        article, name);
     enum dz_state first = first_hop(from, to);
     if (first == DZ_STATE_NONE)

@@ -8,7 +8,15 @@
 images=$LIB_ROOT/build/data/images
 [ -d "$images" ] || { echo "Bail out! $images is not there: run make test-images first"; exit 1; }
 daemon_pid() { [ -e "$1/.local/share/doze/daemon.lock" ] && tr -dc 0-9 <"$1/.local/share/doze/daemon.lock"; }
-trap 'for h in "$LIB_SCRATCH"/homes/*; do p=$(daemon_pid "$h") && [ "$p" ] && kill -9 "$p" 2>/dev/null; done; for p in $(cat "$LIB_SCRATCH"/pids 2>/dev/null); do kill "$p" 2>/dev/null; done; rm -rf "$LIB_SCRATCH"' EXIT
+clean_up() {
+    local h p
+    for h in "$LIB_SCRATCH"/homes/*; do
+        p=$(daemon_pid "$h") && [ "$p" ] && kill -9 "$p" 2>/dev/null
+    done
+    for p in $(cat "$LIB_SCRATCH/pids" 2>/dev/null); do kill "$p" 2>/dev/null; done
+    rm -rf "$LIB_SCRATCH"
+}
+trap clean_up EXIT
 
 # The blocks of one document, in one shell. A status of 75 is no failure: the sandbox sleeps.
 cat >"$LIB_SCRATCH/run-blocks" <<'R'

@@ -68,7 +68,8 @@ TEST(map_says_what_to_do_first)
         {DZ_STATE_DELETED, DZ_STATE_ACTIVE, "cannot wake a deleted sandbox"},
         {DZ_STATE_ACTIVE, DZ_STATE_CREATED, "cannot create an active sandbox"},
         {DZ_STATE_FROZEN, DZ_STATE_DELETED,
-         "cannot delete the row of a frozen sandbox in one step; doze rm NAME deletes the sandbox"},
+         "cannot delete a frozen sandbox, only an archived one; doze rm --force NAME deletes a sandbox "
+         "in any state"},
     };
     for (size_t i = 0; i < DZ_ARRAY_LEN(refused); i++) {
         struct dz_err err = {0};
