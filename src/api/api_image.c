@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_image.c - images: list, one, delete.
+ * api_image.c - images: list, one, delete, remove what nothing needs.
  */
 #include "api/api_int.h"
+
+#include <stddef.h>
 
 static void put_names(struct dz_json *j, const char *tags)
 {
@@ -99,4 +101,32 @@ void dz_api_image_delete(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     dz_api_done(r, dz_engine_image_delete(a->engine, dz_http_param(r, "image"), &why), &why);
+}
+
+struct gc_request {
+    int cache;
+};
+static const struct dz_api_field gc_fields[] = {
+    {"cache", DZ_API_BOOL, offsetof(struct gc_request, cache), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+const struct dz_api_field *const dz_api_body_gc = gc_fields;
+
+void dz_api_image_gc(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_image_gc gc = {0};
+    struct gc_request q = {0};
+    struct dz_api_out o;
+    if (!dz_api_body(r, gc_fields, &q))
+        return;
+    if (dz_engine_image_gc(a->engine, q.cache > 0, &gc, &why) < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_put_u64(&o.json, "removed_files", gc.files);
+    dz_json_put_u64(&o.json, "removed_bytes", gc.bytes);
+    dz_api_send(r, 200, &o);
 }

@@ -189,7 +189,8 @@ const char *dz_api_openapi_row(size_t index, const char **ret_path, const char *
     X(token, "TokenBody")     \
     X(tenant, "TenantBody")   \
     X(timeout, "TimeoutBody") \
-    X(build, "BuildBody")
+    X(build, "BuildBody")     \
+    X(gc, "ImageGcBody")
 #define X(name, schema) extern const struct dz_api_field *const dz_api_body_##name;
 DZ_API_BODIES(X)
 #undef X
@@ -235,6 +236,7 @@ HANDLER(build_log);
 HANDLER(images);
 HANDLER(image);
 HANDLER(image_delete);
+HANDLER(image_gc);
 HANDLER(instances);
 HANDLER(token_create);
 HANDLER(tokens);

@@ -118,6 +118,8 @@ static const struct doc {
     {"GET", "/v1/images/builds/{build}/log", "buildLog", "images",
      "Its log; with Accept: text/event-stream followed, with its status, to its end", "offset last_event",
      NULL, "200:" TEXT ",events"},
+    {"POST", "/v1/images/gc", "collectImages", "images",
+     "Remove images without a name on which nothing stands", NULL, "ImageGcBody", "200:ImageGc"},
     {"GET", "/v1/images/{image}", "getImage", "images",
      "One image", NULL, NULL, "200:ImageWhole"},
     {"DELETE", "/v1/images/{image}", "deleteImage", "images",

@@ -17,6 +17,7 @@
 
 enum {
     PAGES_MAX = 100000,
+    OWN_MAX = DZ_PATH_MAX + 32, /* bytes of the URL of a data directory's socket */
 };
 
 /* As the daemon has it of names: letters, digits, '-', '_', '.', the first a letter or digit. */
@@ -47,22 +48,46 @@ bool dz_cli_is_file(const char *word)
 
 /* --- asking ------------------------------------------------------------------------------- */
 
-int dz_cli_remote(struct dz_cli *c, struct dz_client **ret_client, struct dz_err *err)
+/* The daemon of DOZE_URL: 1, or of the data directory, whose socket `own` is then. */
+static int open_named(struct dz_client **ret_client, char data[static DZ_PATH_MAX],
+                      char own[static OWN_MAX], struct dz_err *err)
 {
     const char *url = getenv("DOZE_URL"), *token = getenv("DOZE_TOKEN");
-    char data[DZ_PATH_MAX], own[DZ_PATH_MAX + 32];
-    bool named = url && url[0];
     token = token && token[0] ? token : NULL;
-    if (named) {
+    if (url && url[0]) {
         int rc = dz_client_open(url, token, ret_client, err);
-        return rc < 0 ? dz_wrap(err, rc, "ask the daemon that DOZE_URL names") : 0;
+        return rc < 0 ? dz_wrap(err, DZ_EIO, "ask the daemon that DOZE_URL names") : 0;
     }
     int rc = dz_cli_data_dir(NULL, data, err);
     if (rc < 0)
         return rc;
-    (void)snprintf(own, sizeof own, "unix:%s/doze.sock", data);
-    rc = dz_client_open(own, token, ret_client, err);
+    (void)snprintf(own, OWN_MAX, "unix:%s/doze.sock", data);
+    return dz_client_open(own, token, ret_client, err);
+}
+
+int dz_cli_remote(struct dz_cli *c, struct dz_client **ret_client, struct dz_err *err)
+{
+    char data[DZ_PATH_MAX], own[OWN_MAX];
+    int rc = open_named(ret_client, data, own, err);
     return rc == DZ_ENOENT ? dz_cli_start_daemon(c, data, own, ret_client, err) : rc;
+}
+
+int dz_cli_remote_running(struct dz_client **ret_client, struct dz_err *err)
+{
+    char data[DZ_PATH_MAX], own[OWN_MAX];
+    int rc = open_named(ret_client, data, own, err);
+    return rc == DZ_ENOENT ? 0 : rc;
+}
+
+int dz_cli_files_only(struct dz_cli *c, struct dz_err *err)
+{
+    const char *url = getenv("DOZE_URL");
+    if (!url || !url[0])
+        return 0;
+    return dz_fail(err, DZ_EUNSUPPORTED,
+                   "%s works on the images of this machine, but DOZE_URL names a daemon: unset "
+                   "DOZE_URL, or run the command where the daemon runs",
+                   c->command->name);
 }
 
 int dz_cli_ask_target(struct dz_cli *c, const char *method, const struct dz_buf *target,

@@ -25,6 +25,10 @@ bool dz_cli_is_tenants(struct dz_str text);
 /* Connected; *ret_client is to be closed. */
 DZ_NODISCARD int dz_cli_remote(struct dz_cli *c, struct dz_client **ret_client, struct dz_err *err);
 
+/* The daemon that DOZE_URL names, or the one that runs on the data directory: none is started. NULL
+ * in ret_client: none runs, so the command may work on the files. */
+DZ_NODISCARD int dz_cli_remote_running(struct dz_client **ret_client, struct dz_err *err);
+
 /* Start a daemon on this data directory, unless one is there when it is our turn, and wait
  * until it answers: a client. Says so once. DZ_ENOENT with a sentence when it must not be
  * started here. */
@@ -125,5 +129,14 @@ DZ_NODISCARD int dz_cli_remote_fork(struct dz_cli *c, struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_clone(struct dz_cli *c, struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_images(struct dz_cli *c, struct dz_err *err);
+/* By this daemon: `image inspect`, `image rm`, `image gc`. */
+DZ_NODISCARD int dz_cli_remote_image_inspect(struct dz_cli *c, struct dz_client *client,
+                                             struct dz_err *err);
+DZ_NODISCARD int dz_cli_remote_image_rm(struct dz_cli *c, struct dz_client *client,
+                                        struct dz_err *err);
+DZ_NODISCARD int dz_cli_remote_image_gc(struct dz_cli *c, struct dz_client *client,
+                                        struct dz_err *err);
+/* Refuse a command that works on the files of this machine while DOZE_URL names a daemon. */
+DZ_NODISCARD int dz_cli_files_only(struct dz_cli *c, struct dz_err *err);
 
 #endif

@@ -223,6 +223,12 @@ static int inspect(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     char sha256[DZ_SHA256_HEX];
     struct dz_image image = {0};
+    const char *url = getenv("DOZE_URL");
+    if (url && url[0]) { /* its images, not this machine's */
+        DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+        int asked = dz_cli_remote(c, &client, err);
+        return asked < 0 ? asked : dz_cli_remote_image_inspect(c, client, err);
+    }
     int rc = dz_cli_image_store(&s, err);
     if (rc == 0)
         rc = dz_image_find(s, c->argv[0], sha256, err);
@@ -262,6 +268,10 @@ static int rm(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     struct dz_registry *r = NULL;
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    int asked = dz_cli_remote_running(&client, err);
+    if (asked < 0 || client)
+        return asked < 0 ? asked : dz_cli_remote_image_rm(c, client, err);
     int rc = dz_cli_image_store(&s, err);
     if (rc == 0)
         rc = dz_cli_image_guard(s, &r, err);
@@ -279,8 +289,8 @@ const struct dz_cli_command dz_cmd_image_rm = {
     .max_args = -1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "An id takes all names of its image. An image that a sandbox runs stays, and\n"
-            "one that a sandbox of the registry stands on; with a daemon on the registry,\n"
-            "ask that one. A disk file of `doze run --file` holds nothing: it then needs\n"
+            "one that a sandbox or a snapshot of the registry stands on. A daemon that runs\n"
+            "is asked. A disk file of `doze run --file` holds nothing: it then needs\n"
             "the image again.\n",
     .run = rm,
 };
@@ -295,6 +305,10 @@ static int gc(struct dz_cli *c, struct dz_err *err)
     char size[DZ_CLI_SIZE_TEXT];
     struct dz_json j;
     struct dz_registry *r = NULL;
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    int asked = dz_cli_remote_running(&client, err);
+    if (asked < 0 || client)
+        return asked < 0 ? asked : dz_cli_remote_image_gc(c, client, err);
     int rc = dz_cli_image_store(&s, err);
     if (rc == 0)
         rc = dz_cli_image_guard(s, &r, err);
@@ -327,7 +341,8 @@ const struct dz_cli_command dz_cmd_image_gc = {
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = "Images stay that a sandbox runs, or one of the registry stands on.\n",
+    .help = "Images stay that a sandbox runs, or a sandbox or a snapshot stands on. A daemon\n"
+            "that runs is asked.\n",
     .run = gc,
 };
 
@@ -387,7 +402,9 @@ static int verify(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
     struct verify v = {.c = c};
-    int rc = dz_cli_image_store(&s, err);
+    int rc = dz_cli_files_only(c, err);
+    if (rc == 0)
+        rc = dz_cli_image_store(&s, err);
     if (rc < 0)
         return rc;
     v.s = s;

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "cli/cli_progress.h"
+#include "cli/cli_remote.h"
 #include "cli/cli_signal.h"
 #include "cli/cli_term.h"
 #include "cli/local_cell.h"
@@ -168,7 +169,9 @@ static int build(struct dz_cli *c, struct dz_err *err)
         return dz_cli_usage(c, err, "--files needs a RECIPE in it, and a name: -t NAME[:TAG]");
     if (how.confined && (how.from_dir || (how.from && strchr(how.from, '/'))))
         return dz_cli_usage(c, err, "--confined takes no path of this machine");
-    int rc = dz_cli_image_store(&s, err);
+    int rc = dz_cli_files_only(c, err);
+    if (rc == 0)
+        rc = dz_cli_image_store(&s, err);
     if (rc < 0)
         return rc;
     dz_cli_catch_interrupts();
@@ -242,7 +245,9 @@ static int snapshot(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_image_release) struct dz_image image = {0};
     if (!dz_cli_value(c, "tag"))
         return dz_cli_usage(c, err, "the image needs a name: -t NAME[:TAG]");
-    int rc = dz_cli_image_store(&s, err);
+    int rc = dz_cli_files_only(c, err);
+    if (rc == 0)
+        rc = dz_cli_image_store(&s, err);
     if (rc == 0)
         rc = dz_cli_cell_root(&cell, c, c->argv[0], &image, err);
     if (rc == 0)
@@ -293,7 +298,9 @@ static int import(struct dz_cli *c, struct dz_err *err)
                                        .arg = &b};
     DZ_AUTO(dz_buf_release) struct dz_buf left = DZ_BUF_INIT(DZ_LINE_MAX);
     DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, c->argv[0], O_RDONLY, 0, err);
-    int rc = fd < 0 ? fd : dz_cli_image_store(&s, err);
+    int rc = dz_cli_files_only(c, err);
+    if (rc == 0)
+        rc = fd < 0 ? fd : dz_cli_image_store(&s, err);
     if (rc < 0)
         return rc;
     dz_cli_catch_interrupts();
@@ -333,7 +340,9 @@ static int export(struct dz_cli *c, struct dz_err *err)
     char sha256[DZ_SHA256_HEX];
     const char *to = c->argv[1];
     bool pipe = strcmp(to, "-") == 0;
-    int rc = dz_cli_image_store(&s, err);
+    int rc = dz_cli_files_only(c, err);
+    if (rc == 0)
+        rc = dz_cli_image_store(&s, err);
     if (rc == 0)
         rc = dz_image_find(s, c->argv[0], sha256, err);
     if (rc < 0)

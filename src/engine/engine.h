@@ -465,6 +465,11 @@ DZ_NODISCARD int dz_engine_image(struct dz_engine *e, const char *name, struct d
 /* DZ_EEXIST: a sandbox stands on it. */
 DZ_NODISCARD int dz_engine_image_delete(struct dz_engine *e, const char *name,
                                         struct dz_engine_why *why);
+/* Remove images without a name on which nothing stands, and with cache what was fetched and
+ * compiled for building. On the loop's thread: it only unlinks. DZ_EBUSY while something is built.
+ */
+DZ_NODISCARD int dz_engine_image_gc(struct dz_engine *e, bool cache, struct dz_image_gc *ret_gc,
+                                    struct dz_engine_why *why);
 
 /* --- building images -------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
  */
 #include "engine/engine_int.h"
 #include "kernel/kernel.h"
+#include "registry/registry_record.h"
 
 #include "base/fd.h"
 
@@ -163,22 +164,39 @@ int dz_engine_image(struct dz_engine *e, const char *name, struct dz_image *ret_
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* Does any sandbox stand on it? Its file would be of no use without. */
-static int in_use(struct dz_engine *e, const char *sha256, struct dz_err *err)
+/* Does a sandbox or a snapshot stand on the image? Its file would be of no use without. */
+static int sandbox_needs(const struct dz_engine *e, const char *sha256, struct dz_err *err)
+{
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    const struct dz_registry_filter f = {.image = sha256, .limit = 1};
+    int rc = dz_registry_list(e->registry, &f, &rows, err);
+    return rc < 0 || rows.n == 0
+               ? rc
+               : dz_fail(err, DZ_EEXIST, "the sandbox %s stands on it", rows.p[0].id);
+}
+
+static int snapshot_needs(const struct dz_engine *e, const char *sha256, struct dz_err *err)
 {
     char after[DZ_ENGINE_VALUE_MAX + 1] = "";
     for (;;) {
-        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
-        const struct dz_registry_filter f = {.after = after};
-        int rc = dz_registry_list(e->registry, &f, &rows, err);
+        DZ_AUTO(dz_snapshot_rows_release)
+        struct dz_snapshot_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+        const struct dz_registry_record_filter f = {.after = after};
+        int rc = dz_registry_snapshot_list(e->registry, &f, &rows, err);
         if (rc < 0 || rows.n == 0)
             return rc;
         for (size_t i = 0; i < rows.n; i++) {
             (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
             if (strcmp(rows.p[i].image, sha256) == 0)
-                return dz_fail(err, DZ_EEXIST, "the sandbox %s stands on it", rows.p[i].id);
+                return dz_fail(err, DZ_EEXIST, "the snapshot %s stands on it", rows.p[i].id);
         }
     }
+}
+
+static int in_use(const struct dz_engine *e, const char *sha256, struct dz_err *err)
+{
+    int rc = sandbox_needs(e, sha256, err);
+    return rc < 0 ? rc : snapshot_needs(e, sha256, err);
 }
 
 int dz_engine_image_delete(struct dz_engine *e, const char *name, struct dz_engine_why *why)
@@ -192,6 +210,27 @@ int dz_engine_image_delete(struct dz_engine *e, const char *name, struct dz_engi
         dz_engine_images_forget(e, sha256);
         rc = dz_image_remove(e->images, name, &err);
     }
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+/* For the store: an image goes when nothing of the registry stands on it. The engine's own hold on
+ * its file ends then. */
+static int guard(void *arg, const char *sha256, struct dz_err *err)
+{
+    struct dz_engine *e = arg;
+    int rc = in_use(e, sha256, err);
+    if (rc == 0)
+        dz_engine_images_forget(e, sha256);
+    return rc == DZ_EEXIST ? DZ_EBUSY : rc;
+}
+
+int dz_engine_image_gc(struct dz_engine *e, bool cache, struct dz_image_gc *ret_gc,
+                       struct dz_engine_why *why)
+{
+    struct dz_err err;
+    dz_image_store_guard(e->images, guard, e);
+    int rc = dz_image_gc(e->images, cache, ret_gc, &err);
+    dz_image_store_guard(e->images, NULL, NULL);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 

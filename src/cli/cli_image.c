@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Images of a daemon: what `doze image inspect`, `rm` and `gc` do when one runs. It knows which
+ * images sandboxes need; without a daemon the same commands work on the files (local_image.c).
+ */
+#include "cli/cli_remote.h"
+#include "cli/cli_table.h"
+
+int dz_cli_remote_image_inspect(struct dz_cli *c, struct dz_client *client, struct dz_err *err)
+{
+    static const char *const lines[] = {"sha256", "policy", "user", "workdir", NULL};
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    char size[DZ_CLI_SIZE_TEXT];
+    json_t *answer = NULL, *item;
+    size_t i;
+    dz_client_target(&target, "/v1/images/{}", c->argv[0]);
+    int rc = dz_client_json(client, "GET", target.p, NULL, &answer, err);
+    if (rc < 0 || c->json)
+        return rc < 0 ? rc : dz_cli_show_one(c, answer, NULL, err);
+    if (dz_cli_flag(c, "licenses")) {
+        static const struct dz_cli_shown shown[] = {{"PACKAGE", "name", DZ_CLI_SHOW_TEXT},
+                                                    {"VERSION", "version", DZ_CLI_SHOW_TEXT},
+                                                    {"FROM", "kind", DZ_CLI_SHOW_TEXT},
+                                                    {"LICENSE", "license", DZ_CLI_SHOW_TEXT}};
+        rc = dz_cli_show(c, json_object_get(answer, "package_list"), shown, DZ_ARRAY_LEN(shown),
+                         err);
+        json_decref(answer);
+        return rc;
+    }
+    fprintf(c->out, "%-10s %s\n", "size",
+            dz_cli_size((uint64_t)json_integer_value(json_object_get(answer, "size_bytes")), size));
+    for (const char *const *key = lines; *key; key++)
+        if (dz_cli_text(answer, *key)[0]) {
+            fprintf(c->out, "%-10s ", *key);
+            dz_cli_put(c, dz_cli_text(answer, *key));
+        }
+    json_array_foreach(json_object_get(answer, "program_list"), i, item)
+    {
+        fprintf(c->out, "%-10s ", i ? "" : "programs");
+        dz_cli_put(c, dz_cli_text(item, "path"));
+    }
+    json_decref(answer);
+    return DZ_EXIT_OK;
+}
+
+int dz_cli_remote_image_rm(struct dz_cli *c, struct dz_client *client, struct dz_err *err)
+{
+    int rc = 0;
+    for (int i = 0; rc >= 0 && i < c->argc; i++) {
+        DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+        dz_client_target(&target, "/v1/images/{}", c->argv[i]);
+        rc = dz_client_json(client, "DELETE", target.p, NULL, NULL, err);
+        if (rc < 0)
+            rc = dz_wrap(err, rc, "remove the image %s", c->argv[i]);
+    }
+    return rc < 0 ? rc : DZ_EXIT_OK;
+}
+
+int dz_cli_remote_image_gc(struct dz_cli *c, struct dz_client *client, struct dz_err *err)
+{
+    char size[DZ_CLI_SIZE_TEXT];
+    json_t *answer = NULL, *body = json_pack("{s:b}", "cache", dz_cli_flag(c, "cache"));
+    int rc = dz_client_json(client, "POST", "/v1/images/gc", body, &answer, err);
+    if (rc < 0 || c->json)
+        return rc < 0 ? rc : dz_cli_show_one(c, answer, NULL, err);
+    if (!c->quiet)
+        fprintf(c->out, "removed %lld files, %s\n",
+                (long long)json_integer_value(json_object_get(answer, "removed_files")),
+                dz_cli_size((uint64_t)json_integer_value(json_object_get(answer, "removed_bytes")),
+                            size));
+    json_decref(answer);
+    return DZ_EXIT_OK;
+}
