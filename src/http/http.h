@@ -99,9 +99,16 @@ struct dz_http_opts {
     void (*about)(struct dz_http_req *r, void *user);
     /* Told of the answer of a request that is kept, whoever is there to have it. */
     void (*kept)(struct dz_http_req *r, int status, struct dz_str body, void *user);
+    /* An answer of so many bytes will wait in memory until its client has read it. False: it is
+     * refused instead, with 429. Its end is that of the request: dz_http_held. NULL: all may wait.
+     */
+    bool (*hold)(struct dz_http_req *r, uint64_t bytes, void *user);
     /* Told of every request once it is over, for logs and metrics. */
     void (*done)(const struct dz_http_req *r, int status, int64_t duration_ns, void *user);
 };
+
+/* Bytes of the answer that `hold` let wait. */
+uint64_t dz_http_held(const struct dz_http_req *r);
 
 DZ_NODISCARD int dz_http_new(const struct dz_http_opts *opts, struct dz_http **ret_http,
                              struct dz_err *err);

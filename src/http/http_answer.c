@@ -8,6 +8,13 @@
 
 #include <assert.h>
 
+enum {
+    HOLD_MIN = 64 << 10, /* bytes of an answer: smaller ones are counted by the request */
+};
+#define HELD                                                                                      \
+    "too many bytes of answers wait for this tenant's clients to read them: read the open ones, " \
+    "or ask for less at a time"
+
 /* --- handing over --------------------------------------------------------------------- */
 
 /* Nothing can be said: memory is short. The connection is cut. */
@@ -98,8 +105,22 @@ void dz_http_send(struct dz_http_req *r, int status, const char *type, struct dz
         give_up(r);
         return;
     }
+    if (n > HOLD_MIN && r->http->opts.hold) {
+        if (!r->http->opts.hold(r, n, r->http->opts.user)) {
+            dz_free(r->bytes);
+            r->bytes = NULL;
+            dz_http_refuse(r, &(struct dz_http_problem){.code = DZ_ERATE, .message = HELD});
+            return;
+        }
+        r->held = n;
+    }
     r->left = n;
     answer(r, status, empty ? NULL : type, (int64_t)n);
+}
+
+uint64_t dz_http_held(const struct dz_http_req *r)
+{
+    return r->held;
 }
 
 void dz_http_send_fd(struct dz_http_req *r, int status, const char *type, int fd, uint64_t at,

@@ -25,7 +25,8 @@ enum {
     ROOM = 4096, /* read at a time while it is a head */
     LINGER_MS = 2000,
     BODY_PIECE = 16 << 10, /* bytes that buy another body_ms */
-    SEND_PIECE = 64 << 10, /* bytes that buy another send_ms */
+    SEND_PIECE = 64 << 10, /* bytes that buy another send_ms; of an answer in memory: */
+    HELD_PIECES = 20,      /* one in so many parts of it, at least */
 };
 
 /* --- the loop's side ------------------------------------------------------------------------ */
@@ -270,7 +271,9 @@ static void allow_send(struct dz_http_conn *c, const struct dz_http_req *r)
     const struct dz_http_opts *o = &c->http->opts;
     if (r->source && (c->moved > 0 || !c->deadline_ms))
         dz_http_conn_allow(c, (int64_t)o->stall_s * 1000);
-    else if (!r->source && (c->moved >= SEND_PIECE || !c->deadline_ms))
+    else if (!r->source && (c->moved >= (r->held / HELD_PIECES > SEND_PIECE ? r->held / HELD_PIECES
+                                                                            : SEND_PIECE) ||
+                            !c->deadline_ms))
         dz_http_conn_allow(c, o->send_ms);
 }
 

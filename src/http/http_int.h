@@ -176,6 +176,7 @@ struct dz_http_req {
     } *headers;
     /* What follows the head of the answer: bytes, a file, or what a source gives. */
     char *bytes;
+    uint64_t held;     /* of them: opts.hold was asked */
     uint64_t at, left; /* of bytes or the file; of a source with a size */
     int fd;            /* -1: none */
     const struct dz_http_source *source;

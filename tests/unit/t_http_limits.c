@@ -114,6 +114,39 @@ RIG_OPTS(who_does_not_read_his_answer_is_dropped, ROUTES, .send_ms = 200)
     (void)close(fast);
 }
 
+static uint64_t waiting;
+
+static bool hold(struct dz_http_req *r, uint64_t bytes, void *user)
+{
+    (void)r, (void)user;
+    if (waiting + bytes > 40 << 20)
+        return false;
+    waiting += bytes;
+    return true;
+}
+
+RIG_OPTS(an_answer_for_which_there_is_no_room_is_refused, ROUTES, .hold = hold)
+{
+    int slow = dial(g), second = dial(g);
+    struct dz_buf b = DZ_BUF_INIT(64 << 20);
+    say(slow, "GET /large" HEAD "\r\n");
+    for (int i = 0; i < 1000 && waiting == 0; i++)
+        (void)usleep(1000);
+    CHECK_INT(waiting, 32 << 20);
+    say(second, "GET /large" HEAD CLOSE "\r\n");
+    hear(second, &b, NULL);
+    CHECK(has(&b, "HTTP/1.1 429 ") && has(&b, "rate_limited"));
+    dz_buf_reset(&b);
+    (void)close(second);
+    second = dial(g);
+    say(second, "GET /hello" HEAD CLOSE "\r\n"); /* a small one is not asked about */
+    hear(second, &b, NULL);
+    CHECK(has(&b, "HTTP/1.1 200 "));
+    dz_buf_release(&b);
+    (void)close(slow);
+    (void)close(second);
+}
+
 RIG(what_is_cut_ends_and_a_plain_answer_still_goes_out, routes)
 {
     int waits = dial(g), stream = dial(g);
