@@ -11,6 +11,7 @@
 #include "cell/cell_call.h"
 
 #include "cell/cell_called.h"
+#include "cell/cell_reap.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -170,15 +171,9 @@ static int understand(struct calling *c, const struct dz_frame *f, int *ret_resu
 
 /* --- the whole ---------------------------------------------------------------------------- */
 
-static int reap(struct calling *c, bool kill_it)
+static int reap(struct calling *c, int64_t grace_ms)
 {
-    int status = 0;
-    if (c->pid == 0)
-        return 0;
-    if (kill_it)
-        (void)kill(c->pid, SIGKILL);
-    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    int status = c->pid > 0 ? dz_reap_or_kill(c->pid, grace_ms) : 0;
     c->pid = 0;
     return status;
 }
@@ -192,7 +187,7 @@ static int converse(struct calling *c, struct dz_err *err)
         if (rc > 0)
             rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
         if (rc == DZ_EIO && dz_frame_gone(c->fd)) /* its status is decided before that */
-            return dz_cell_died(reap(c, true), c->o->what, err);
+            return dz_cell_died(reap(c, 0), c->o->what, err);
         if (rc > 0)
             rc = understand(c, &f, &result, err);
         if (rc < 0)
@@ -242,7 +237,7 @@ static int run(struct calling *c, struct dz_err *err)
         c->pid < 0 ? dz_fail_sys(err, errno, "%s: fork its cell", c->o->what) : converse(c, err);
     dz_fd_close(&c->fd);
     if (c->pid > 0)
-        (void)reap(c, rc < 0);
+        (void)reap(c, rc < 0 ? 0 : DZ_CALL_END_MS);
     return outcome(c, rc, err);
 }
 

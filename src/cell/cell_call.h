@@ -48,6 +48,7 @@ enum {
     DZ_CALL_FDS_MAX = 64,
     DZ_CALL_DATA_MAX = 32768,     /* bytes of one message */
     DZ_CALL_STOP_GRACE_MS = 5000, /* for a function that was asked to stop */
+    DZ_CALL_END_MS = 1000,        /* for a cell to end after it has said that it is done */
 };
 
 /* One message. data is valid until the next message on that side. */

@@ -20,6 +20,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum {
+    TIDY_MS = 5000,        /* for a checkpoint after the last word */
+    TIDY_ALONE_MS = 60000, /* the same, where somebody waits for nothing else */
+    DYING_MS = 50,         /* for the status of a process that was killed */
+};
+
 static void tell_failure(int fd, int code, const struct dz_err *err)
 {
     struct dz_frame f = {
@@ -102,12 +108,16 @@ bool dz_cell_is_child(pid_t pid)
     return pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-static int reap(struct dz_cell *c)
+/* A dead process has its status at once. One that dies slowly is left to the pool's reaper, and
+ * counts as killed. */
+static int kill_and_reap(struct dz_cell *c)
 {
-    int status = 0;
-    if (c->pid > 0)
-        while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
-            ;
+    int status = SIGKILL;
+    (void)kill(c->pid, SIGKILL); /* changes nothing about one that is dying already */
+    if (!c->reaper)
+        status = dz_reap_or_kill(c->pid, 0);
+    else if (!dz_reap_within(c->pid, DYING_MS, &status))
+        dz_reaper_add(c->reaper, c->pid, 0);
     c->pid = 0;
     return status;
 }
@@ -119,13 +129,21 @@ static int died(struct dz_cell *c, struct dz_err *err)
     if (c->fork)
         dz_pool_ask_pid(c, true);
     if (c->pid > 0)
-        (void)kill(c->pid, SIGKILL); /* changes nothing about one that is dying already */
-    status = reap(c);
+        status = kill_and_reap(c);
     if (!gone)
         return dz_fail(err, DZ_EIO,
                        "the cell sent a frame that makes no sense: killed; its disk "
                        "is as of its last commit");
     return dz_cell_died(status, "run the machine (its disk is as of its last commit)", err);
+}
+
+static void end_process(struct dz_cell *c, int64_t grace_ms)
+{
+    if (c->reaper)
+        dz_reaper_add(c->reaper, c->pid, grace_ms);
+    else
+        (void)dz_reap_or_kill(c->pid, grace_ms);
+    c->pid = 0;
 }
 
 /* A frame as an event; 0: it was only for us. */
@@ -156,13 +174,13 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->exit_code = f->value < 1000 ? (int)(f->value & 0xff) : -1;
         e->signal = f->value < 1000 ? 0 : (int)((f->value - 1000) & 0x7f);
         e->text = (const char *)c->payload;
-        c->ended = true;
+        c->ended = c->tidies = true;
         return 1;
     case DZ_FRAME_SUSPENDED:
         e->type = DZ_CELL_SUSPENDED;
         e->count = f->value;
         e->busy = f->stream == 1;
-        c->ended = true;
+        c->ended = c->tidies = true;
         return 1;
     case DZ_FRAME_AWAKE:
         e->type = DZ_CELL_AWAKE;
@@ -191,10 +209,11 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     return dz_cell_nonsense(f, err);
 }
 
-/* Its end, told once. */
+/* Report GONE exactly once. A process that has closed its socket has nothing left to do. */
 static int gone(struct dz_cell *c, struct dz_cell_event *e)
 {
-    (void)reap(c);
+    if (c->pid > 0)
+        end_process(c, 0);
     *e = (struct dz_cell_event){.type = DZ_CELL_GONE, .text = ""};
     int first = !c->gone;
     c->gone = true;
@@ -360,12 +379,14 @@ void dz_cell_free(struct dz_cell *c)
 {
     if (!c)
         return;
-    /* Before it sees the socket close, which would end it, too; and one that has closed it
-     * and is still there is no cell any more. */
-    if (c->pid > 0 && (!c->ended || dz_frame_gone(c->fd)))
+    /* A cell that has said its last word may tidy up its file for a while. Every other one is
+     * killed before it sees the socket close, and so is one that has closed it itself. */
+    bool tidies = c->tidies && !dz_frame_gone(c->fd);
+    if (c->pid > 0 && !tidies)
         (void)kill(c->pid, SIGKILL);
     dz_fd_close(&c->fd);
-    (void)reap(c);
+    if (c->pid > 0)
+        end_process(c, !tidies ? 0 : c->reaper ? TIDY_MS : TIDY_ALONE_MS);
     if (c->fork)
         dz_pool_forget(c->fork);
     dz_cell_many_release(c);

@@ -10,6 +10,7 @@
 #include "base/vec.h"
 #include "cell/cell_exec.h"
 #include "cell/cell_int.h"
+#include "cell/cell_reap.h"
 
 #include <sys/types.h>
 
@@ -39,15 +40,17 @@ struct dz_cell {
     int fd;
     bool many;
     size_t window[4]; /* bytes of input that each stream takes */
-    bool ended;
-    bool suspending; /* what is sent now would be lost */
-    bool gone;       /* many: its end has been told */
-    bool silent;     /* it was to go at once: before it is up it has nothing to say of commands */
+    bool ended;       /* it said its last word */
+    bool tidies;      /* that word was not a failure: it may tidy up its file */
+    bool suspending;  /* what is sent now would be lost */
+    bool gone;        /* many: its end has been told */
+    bool silent;      /* it was to go at once: before it is up it has nothing to say of commands */
     int status;
     uint32_t next_exec, next_op;
     DZ_VEC(, struct dz_open_exec) execs;
     DZ_VEC(, struct dz_open_op) ops;
     struct dz_pool_fork *fork; /* its pid is not known yet; NULL: it is */
+    struct dz_reaper *reaper;  /* of its pool; NULL: its host waits for its end itself */
     struct dz_cell_pool *pool; /* it may tell what its image uses; NULL: not */
     char image_sha256[65];
     bool waking; /* payload is an UP, of which these are still to be told: */

@@ -14,7 +14,7 @@
  * socket has room.
  *
  * Invariants: 1. a zygote's forks are answered in order, so `forks` is a queue; 2. a pid is
- * believed only if it is a child of ours; 3. nothing here waits.
+ * believed only if it is a child of ours; 3. nothing here waits: who has to end is a reaper's.
  */
 #include "cell/cell_pool.h"
 
@@ -44,7 +44,7 @@ enum {
     WARM_MAX = 1024,  /* words about functions that a zygote gets */
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
-    REAP_MAX = 1 << 16, /* children whose cells were freed before their pid came */
+    ZYGOTE_END_MS = 1000, /* for a zygote whose socket is closed */
 };
 
 #define FAILURE_NS (2 * DZ_NS_PER_S)
@@ -86,7 +86,7 @@ struct dz_cell_pool {
     struct zygote *seed, *blank;
     struct dz_list zygotes; /* of images */
     size_t image_count;
-    DZ_VEC(, pid_t) reap;
+    struct dz_reaper reaper; /* of cells and zygotes that have to end */
     struct failure failures[8];
     unsigned next_failure;
     struct dz_cell_pool_stats stats;
@@ -108,13 +108,6 @@ static struct zygote *new_zygote(struct dz_cell_pool *p, int fd, const char *sha
     dz_list_init(&z->forks);
     (void)epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &ev);
     return z;
-}
-
-/* A child that nobody has a cell for. */
-static void reap_later(struct dz_cell_pool *p, pid_t pid)
-{
-    if (pid > 0 && waitpid(pid, NULL, WNOHANG) == 0)
-        (void)dz_vec_push(&p->reap, pid);
 }
 
 static void forget_forks(struct zygote *z)
@@ -157,8 +150,8 @@ static void end_zygote(struct zygote *z)
             DZ_LIST_FOREACH(struct dz_pool_fork, f, &makers[i]->forks, link)
                 f->nest = f->nest == z ? NULL : f->nest;
     dz_fd_close(&z->fd);
-    if (z->pid > 0)
-        reap_later(p, z->pid);
+    if (z->pid > 0) /* it sees its socket close */
+        dz_reaper_add(&p->reaper, z->pid, ZYGOTE_END_MS);
     if (!dz_list_empty(&z->link)) {
         dz_list_remove(&z->link);
         p->image_count--;
@@ -187,7 +180,8 @@ static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
     p->seed = pid > 0 ? new_zygote(p, ends[0], "") : NULL;
     if (!p->seed) {
         (void)close(ends[0]);
-        reap_later(p, pid);
+        if (pid > 0)
+            dz_reaper_add(&p->reaper, pid, 0);
         return dz_fail(err, DZ_ENOMEM, "fork the first zygote: out of memory or processes");
     }
     p->seed->pid = pid;
@@ -300,6 +294,7 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
     if (fork) {
         if (request_fork(z, fork, ends[1], err) == 0) {
             fork->cell = c;
+            c->reaper = &z->pool->reaper;
             c->fork = fork;
             c->many = true;
             return c;
@@ -402,8 +397,7 @@ static bool on_forked(struct zygote *z, const struct dz_frame *f)
         if (fork->nest == z->pool->blank)
             z->pool->stats.blank_pid = pid;
     } else if (pid > 0) {
-        (void)kill(pid, SIGKILL);
-        reap_later(z->pool, pid);
+        dz_reaper_add(&z->pool->reaper, pid, 0);
     }
     unexpect(z, fork);
     return true;
@@ -511,16 +505,6 @@ void dz_pool_used(struct dz_cell *c, const void *payload, size_t size)
     fork_ahead(z);
 }
 
-static void reap_some(struct dz_cell_pool *p)
-{
-    for (size_t i = 0; i < p->reap.n;) {
-        if (waitpid(p->reap.p[i], NULL, WNOHANG) == 0)
-            i++;
-        else
-            dz_vec_remove(&p->reap, i);
-    }
-}
-
 static void bury(struct zygote *z)
 {
     z->pool->stats.died++;
@@ -556,7 +540,7 @@ int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
         rc = ask_for_blank(p, err);
     if (p->blank)
         fork_ahead(p->blank);
-    reap_some(p);
+    dz_reaper_run(&p->reaper);
     return rc;
 }
 
@@ -666,17 +650,20 @@ int dz_cell_pool_new(const struct dz_cell_pool_opts *opts, struct dz_cell_pool *
     if (!p)
         return dz_fail(err, DZ_ENOMEM, "make a pool of cells: out of memory");
     p->opts = *opts;
+    p->reaper.timer = -1;
     p->opts.ahead = opts->ahead ? opts->ahead : DZ_POOL_AHEAD;
     p->opts.images = opts->images ? opts->images : DZ_POOL_IMAGES;
     if (p->opts.ahead > DZ_POOL_AHEAD_MAX)
         p->opts.ahead = DZ_POOL_AHEAD_MAX;
     if (p->opts.images > DZ_POOL_IMAGES_MAX)
         p->opts.images = DZ_POOL_IMAGES_MAX;
-    p->reap.max = REAP_MAX;
     dz_list_init(&p->zygotes);
     raise_descriptors();
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
-    int rc = p->epoll < 0 ? dz_fail_sys(err, errno, "make a pool of cells") : ask_for_blank(p, err);
+    int rc = p->epoll < 0 ? dz_fail_sys(err, errno, "make a pool of cells")
+                          : dz_reaper_init(&p->reaper, p->epoll, err);
+    if (rc == 0)
+        rc = ask_for_blank(p, err);
     if (rc < 0) {
         dz_cell_pool_free(p);
         return rc;
@@ -696,10 +683,7 @@ void dz_cell_pool_free(struct dz_cell_pool *p)
     p->blank = NULL;
     if (p->seed)
         end_zygote(p->seed);
-    for (size_t i = 0; i < p->reap.n; i++) /* their sockets are closed: they end */
-        while (waitpid(p->reap.p[i], NULL, 0) < 0 && errno == EINTR)
-            ;
-    dz_vec_release(&p->reap);
+    dz_reaper_release(&p->reaper);
     dz_fd_close(&p->epoll);
     dz_free(p);
 }

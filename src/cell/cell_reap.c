@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_reap.c - children that have to end, and that nobody waits for.
+ *
+ * A cell that was taken over says its last word and stays. So no wait for a child is without a
+ * deadline: it gets the time that it was promised, and is killed then. A reaper holds a pidfd for
+ * each child in an epoll set, beside a timer for the next deadline: the owner of that set runs
+ * the reaper when the set is readable, and never blocks.
+ */
+#include "cell/cell_reap.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    DYING_MAX = 1 << 16,
+    KILLED_MS = 10000, /* a killed process that is still there hangs in the kernel */
+};
+
+static int open_pidfd(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+/* Whether the process ended within that time; it stays to be reaped. */
+static bool ends_within(int pidfd, int64_t ms)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    int64_t end = dz_clock_boot_ns() + ms * DZ_NS_PER_MS;
+    for (;;) {
+        int64_t left = (end - dz_clock_boot_ns() + DZ_NS_PER_MS - 1) / DZ_NS_PER_MS;
+        int n = poll(&p, 1, left > 0 ? (int)left : 0);
+        if (n > 0 || (n == 0 && left <= 0))
+            return n > 0;
+    }
+}
+
+bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status)
+{
+    int pidfd = open_pidfd(pid);
+    int status = 0;
+    pid_t got = 0;
+    if (pidfd < 0 || ends_within(pidfd, ms))
+        got = waitpid(pid, &status, WNOHANG);
+    dz_fd_close(&pidfd);
+    if (got == pid && ret_status)
+        *ret_status = status;
+    return got != 0; /* -1: it is no child any more */
+}
+
+int dz_reap_or_kill(pid_t pid, int64_t grace_ms)
+{
+    int status = 0;
+    if (grace_ms > 0 && dz_reap_within(pid, grace_ms, &status))
+        return status;
+    (void)kill(pid, SIGKILL);
+    (void)dz_reap_within(pid, KILLED_MS, &status);
+    return status;
+}
+
+/* --- a reaper --------------------------------------------------------------------------- */
+
+int dz_reaper_init(struct dz_reaper *r, int epoll, struct dz_err *err)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    *r = (struct dz_reaper){.epoll = epoll, .timer = -1};
+    r->dying.max = DYING_MAX;
+    r->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (r->timer < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, r->timer, &ev) < 0)
+        return dz_fail_sys(err, errno, "make the timer of a reaper");
+    return 0;
+}
+
+static void arm(struct dz_reaper *r)
+{
+    int64_t next = INT64_MAX;
+    for (size_t i = 0; i < r->dying.n; i++)
+        if (r->dying.p[i].kill_at_ns < next)
+            next = r->dying.p[i].kill_at_ns;
+    struct itimerspec t = {0};
+    if (next < INT64_MAX) /* a time of 0 would disarm it */
+        t.it_value = (struct timespec){next / DZ_NS_PER_S, next % DZ_NS_PER_S + 1};
+    (void)timerfd_settime(r->timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+void dz_reaper_add(struct dz_reaper *r, pid_t pid, int64_t grace_ms)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    struct dz_dying d = {.pid = pid, .kill_at_ns = INT64_MAX};
+    if (grace_ms > 0)
+        d.kill_at_ns = dz_clock_boot_ns() + grace_ms * DZ_NS_PER_MS;
+    else
+        (void)kill(pid, SIGKILL);
+    if (waitpid(pid, NULL, WNOHANG) != 0)
+        return;
+    d.pidfd = open_pidfd(pid);
+    if (d.pidfd >= 0)
+        (void)epoll_ctl(r->epoll, EPOLL_CTL_ADD, d.pidfd, &ev);
+    if (dz_vec_push(&r->dying, d) < 0) { /* without memory for it: it must not stay unseen */
+        (void)dz_reap_or_kill(pid, 0);
+        dz_fd_close(&d.pidfd);
+        return;
+    }
+    if (grace_ms > 0)
+        arm(r);
+}
+
+void dz_reaper_run(struct dz_reaper *r)
+{
+    uint64_t ticks;
+    int64_t now = dz_clock_boot_ns();
+    bool rang = read(r->timer, &ticks, sizeof ticks) > 0;
+    for (size_t i = 0; i < r->dying.n;) {
+        struct dz_dying *d = &r->dying.p[i];
+        if (d->kill_at_ns <= now) {
+            (void)kill(d->pid, SIGKILL);
+            d->kill_at_ns = INT64_MAX;
+        }
+        if (waitpid(d->pid, NULL, WNOHANG) == 0) {
+            i++;
+            continue;
+        }
+        dz_fd_close(&d->pidfd);
+        dz_vec_remove(&r->dying, i);
+    }
+    if (rang)
+        arm(r);
+}
+
+void dz_reaper_release(struct dz_reaper *r)
+{
+    for (size_t i = 0; i < r->dying.n; i++)
+        (void)kill(r->dying.p[i].pid, SIGKILL);
+    for (size_t i = 0; i < r->dying.n; i++) {
+        (void)dz_reap_within(r->dying.p[i].pid, KILLED_MS, NULL);
+        dz_fd_close(&r->dying.p[i].pidfd);
+    }
+    dz_vec_release(&r->dying);
+    dz_fd_close(&r->timer);
+}

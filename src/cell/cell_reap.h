@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_reap.h - waiting for children with a deadline, and without blocking.
+ *
+ *     dz_reaper_init(&r, epoll, err);
+ *     dz_reaper_add(&r, pid, 5000);   the child has five seconds to end, and is killed then
+ *     ... epoll is readable: dz_reaper_run(&r) ...
+ *     dz_reaper_release(&r);          kills what is left
+ */
+#ifndef DZ_CELL_CELL_REAP_H
+#define DZ_CELL_CELL_REAP_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/vec.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct dz_dying {
+    pid_t pid;
+    int pidfd;          /* in the epoll set; -1: none */
+    int64_t kill_at_ns; /* on the boot clock; INT64_MAX: it was killed already */
+};
+
+struct dz_reaper {
+    int epoll; /* the owner's: readable when dz_reaper_run() has something to do */
+    int timer;
+    DZ_VEC(, struct dz_dying) dying;
+};
+
+DZ_NODISCARD int dz_reaper_init(struct dz_reaper *r, int epoll, struct dz_err *err);
+/* A child of ours has so long to end by itself; 0: it is killed at once. */
+void dz_reaper_add(struct dz_reaper *r, pid_t pid, int64_t grace_ms);
+void dz_reaper_run(struct dz_reaper *r);
+/* Kill and reap all that are left; the epoll set stays the owner's. */
+void dz_reaper_release(struct dz_reaper *r);
+
+/* Wait so long for a child, and reap it: true, and its status (NULL: not wanted). False: it has
+ * not ended. Blocks. */
+bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status);
+/* The same, and kill it when the time is over. Its status, as of waitpid(); 0 when even the kill
+ * had no effect. */
+int dz_reap_or_kill(pid_t pid, int64_t grace_ms);
+
+#endif
