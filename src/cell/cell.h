@@ -118,6 +118,8 @@ enum dz_cell_event_type {
                          why it was stopped. After all of its output. The last of it */
     DZ_CELL_ACTIVITY, /* something happened: cpu_ns, bytes_in, bytes_out, wake_at, memory_bytes,
                          disk_bytes, procs */
+    DZ_CELL_FULL,     /* the disk is full, nothing can be committed: it stands still. text. Comes
+                         again while that lasts */
     DZ_CELL_OP_DATA,  /* op (cell_op.h): data */
     DZ_CELL_OP_WINDOW_OPEN, /* op can take `count` more bytes */
     DZ_CELL_OP_DONE,        /* the last of op: count; or code and text */
@@ -200,6 +202,9 @@ int dz_cell_signal(struct dz_cell *c, int signo, struct dz_err *err);
 /* Of a cell with many commands: so much more its disk may take, then writing fails with EDQUOT;
  * UINT64_MAX: as much as there is. */
 int dz_cell_room(struct dz_cell *c, uint64_t bytes, struct dz_err *err);
+/* The same: bytes of the host's file system that its guests leave free, else ENOSPC; and what its
+ * disk may take at all, else EDQUOT. 0: no limit. */
+int dz_cell_limits(struct dz_cell *c, uint64_t keep_free, uint64_t disk_bytes, struct dz_err *err);
 /* Put the machine to sleep: the event SUSPENDED, AWAKE, or ENDED when its first
  * process was faster. files_only: nothing but the disk is kept. Windows are shut until
  * AWAKE: input that is sent meanwhile would be lost. */

@@ -317,6 +317,13 @@ int dz_cell_room(struct dz_cell *c, uint64_t bytes, struct dz_err *err)
     return send_plain(c, DZ_FRAME_ROOM, 0, bytes, err);
 }
 
+int dz_cell_limits(struct dz_cell *c, uint64_t keep_free, uint64_t disk_bytes, struct dz_err *err)
+{
+    const struct dz_frame_limits l = {.keep_free = keep_free, .disk_bytes = disk_bytes};
+    const struct dz_frame f = {.type = DZ_FRAME_LIMITS, .size = sizeof l};
+    return dz_cell_send(c, &f, &l, err);
+}
+
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err)
 {
     int rc = send_plain(c, DZ_FRAME_SUSPEND, 0, files_only, err);

@@ -580,6 +580,10 @@ int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
         return on_up(c, f, e, err);
     case DZ_FRAME_ACTIVITY:
         return on_activity(c, f, e, err);
+    case DZ_FRAME_FULL:
+        e->type = DZ_CELL_FULL;
+        e->text = (const char *)c->payload;
+        return 1;
     case DZ_FRAME_OUTPUT:
     case DZ_FRAME_WINDOW:
     case DZ_FRAME_STARTED:

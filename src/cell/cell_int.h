@@ -36,8 +36,9 @@ enum dz_frame_type {
     DZ_FRAME_EXEC = 13,     /* value: bytes of the whole; payload: the next of them */
     DZ_FRAME_ATTACH = 14,   /* value: offset */
     DZ_FRAME_DETACH = 15,
-    DZ_FRAME_ROOM = 54, /* value: bytes that its disk may still take; UINT64_MAX: no limit */
-    DZ_FRAME_TOOK = 48, /* value: bytes of output that were used */
+    DZ_FRAME_ROOM = 54,   /* value: bytes that its disk may still take; UINT64_MAX: no limit */
+    DZ_FRAME_LIMITS = 55, /* payload: struct dz_frame_limits */
+    DZ_FRAME_TOOK = 48,   /* value: bytes of output that were used */
     /* stream: the operation */
     DZ_FRAME_OP = 49,       /* value: enum dz_cell_op_type; payload: struct dz_op_args, strings */
     DZ_FRAME_OP_INPUT = 50, /* payload */
@@ -65,7 +66,9 @@ enum dz_frame_type {
     DZ_FRAME_OP_DATA = 56,   /* payload */
     DZ_FRAME_OP_WINDOW = 57, /* value: bytes that it can take besides */
     DZ_FRAME_OP_DONE = 58,   /* value: a result, or DZ_E* and payload: the sentence */
-    DZ_FRAME_TOGETHER = 59,  /* payload: several frames of the above, in their order */
+    DZ_FRAME_FULL = 60, /* nothing can be committed: the disk is full. The machine stands still and
+                         * tries again now and then; this comes again, too. payload: the sentence */
+    DZ_FRAME_TOGETHER = 59, /* payload: several frames of the above, in their order */
     /* pool to nest (cell_nest.h) */
     DZ_FRAME_NEST_FORK = 64,  /* with the socket of a new cell */
     DZ_FRAME_NEST_IMAGE = 65, /* with the control socket of a new nest, an image, modules; payload:
@@ -120,6 +123,12 @@ struct dz_frame_exited {
     uint64_t total;      /* bytes printed ever */
     uint32_t flags, pad; /* DZ_EXEC_TIMED_OUT */
 };
+/* Of the disk, besides what ROOM says. */
+struct dz_frame_limits {
+    uint64_t keep_free;  /* bytes of the host's file system that guests leave free */
+    uint64_t disk_bytes; /* that its files may take; 0: no limit */
+};
+
 struct dz_frame_activity {
     int64_t cpu_ns, wake_at;
     uint64_t bytes_in, bytes_out, memory_bytes, disk_bytes;

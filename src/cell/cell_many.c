@@ -30,6 +30,8 @@ enum {
     QUIET_NS = 20 * 1000 * 1000,    /* of waiting, until a short log is moved into the file */
     REST_NS = 100 * 1000 * 1000,    /* of waiting, until memory is given back, */
     TRIM_NS = 1000 * 1000 * 1000,   /* which is not done again so soon */
+    STALL_NS = 100 * 1000 * 1000,   /* between two tries to commit on a full disk */
+    FULL_NS = 2000 * 1000 * 1000LL, /* between two words about that */
     LOCK_STEP_NS = 2 * 1000 * 1000, /* between two tries for the lock of the file */
 };
 
@@ -251,14 +253,29 @@ static void take_copy(struct dz_serve *s, const struct dz_frame_fds *fds)
         dz_fd_close(&got.fds[i]);
 }
 
-/* Its disk may take so much more, of all that it is in. */
-static void limit_disk(struct dz_serve *s, uint64_t room)
+/* Its disk may take `room` more, of all that it is in, and no more than its own limit. */
+static void limit_disk(struct dz_serve *s)
 {
     if (!s->machine.vfs)
         return;
     uint64_t used = dz_vfs_used_bytes(s->machine.vfs);
-    uint64_t bytes = room > UINT64_MAX - used ? 0 : used + room; /* 0: none */
-    dz_vfs_set_limits(s->machine.vfs, bytes == 0 && room != UINT64_MAX ? 1 : bytes, 0);
+    uint64_t bytes = s->room > UINT64_MAX - used ? 0 : used + s->room; /* 0: none */
+    if (bytes == 0 && s->room != UINT64_MAX)
+        bytes = 1;
+    if (s->disk_limit && (bytes == 0 || s->disk_limit < bytes))
+        bytes = s->disk_limit;
+    dz_vfs_set_limits(s->machine.vfs, bytes, 0);
+}
+
+static void take_limits(struct dz_serve *s, const struct dz_frame *f)
+{
+    struct dz_frame_limits l;
+    if (f->size != sizeof l || !s->machine.vfs)
+        return;
+    memcpy(&l, s->payload, sizeof l);
+    s->disk_limit = l.disk_bytes;
+    limit_disk(s);
+    dz_vfs_keep_free(s->machine.vfs, l.keep_free);
 }
 
 static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_frame_fds *fds)
@@ -283,7 +300,11 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
         take_copy(s, fds);
         break;
     case DZ_FRAME_ROOM:
-        limit_disk(s, f->value);
+        s->room = f->value;
+        limit_disk(s);
+        break;
+    case DZ_FRAME_LIMITS:
+        take_limits(s, f);
         break;
     case DZ_FRAME_OP:
     case DZ_FRAME_OP_INPUT:
@@ -375,6 +396,33 @@ static int64_t tell_activity(struct dz_serve *s)
     return -1;
 }
 
+/* --- a full disk -------------------------------------------------------------------------- */
+
+/* Nothing could be committed. The host is told, which may make room or put us to sleep. */
+static void stand_still(struct dz_serve *s)
+{
+    int64_t now = dz_clock_boot_ns();
+    if (s->full_at == 0 || now - s->full_at >= FULL_NS) {
+        s->full_at = now;
+        say(s, DZ_FRAME_FULL, 0, s->full.msg, strlen(s->full.msg));
+    }
+    (void)dz_out_flush(&s->out, false);
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    const struct timespec ts = {0, STALL_NS};
+    (void)ppoll(&p, 1, &ts, NULL);
+}
+
+/* Can what was held up be committed now? */
+static bool goes_on(struct dz_serve *s)
+{
+    int rc = dz_cell_machine_commit(&s->machine, &s->full);
+    if (rc < 0 && rc != DZ_ENOSPC)
+        dz_serve_fail(s, rc, &s->full);
+    s->stalled = rc < 0;
+    s->full_at = rc < 0 ? s->full_at : 0;
+    return !s->stalled;
+}
+
 /* --- the loop
  * -------------------------------------------------------------------------------------- */
 
@@ -431,6 +479,7 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
 
 DZ_NORETURN void dz_many_serve(struct dz_serve *s)
 {
+    s->room = UINT64_MAX;
     begin(s);
     take_early(s);
     for (;;) {
@@ -441,9 +490,17 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
         if (s->copy.count)
             snapshot(s);
         bool busy = dz_ops_turn(s->ops);
+        if (s->stalled && !goes_on(s)) {
+            stand_still(s);
+            continue;
+        }
         if (s->up) {
             (void)dz_execs_turn(s->machine.execs);
             busy |= dz_serve_run(s, s->out.count ? HOLD_NS : RUN_NS) != DZ_KERNEL_IDLE;
+            if (s->stalled) {
+                stand_still(s);
+                continue;
+            }
             busy |= dz_execs_turn(s->machine.execs);
             busy |= dz_kernel_runnable(s->machine.kernel) || s->ops->changed;
             tell_in = tell_activity(s);

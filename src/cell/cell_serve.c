@@ -341,12 +341,21 @@ enum dz_kernel_state dz_serve_run(struct dz_serve *s, int64_t ns)
     struct dz_job job;
     enum dz_kernel_state state = dz_kernel_run(k, dz_kernel_now(k) + ns, &err);
     int damage = dz_machine_damage(s->machine.keep, &err);
+    if (state == DZ_KERNEL_FAILED && damage == 0 && s->start.many && err.code == DZ_ENOSPC) {
+        s->stalled = true; /* all is as before: the flush is tried again */
+        s->full = err;
+        return state;
+    }
     if (state == DZ_KERNEL_FAILED || damage < 0)
         dz_serve_fail(s, err.code, &err);
     while (dz_kernel_event(k, &job)) {
         int rc = s->machine.execs ? dz_execs_job_ended(s->machine.execs, &job, &err) : 0;
-        if (rc < 0)
+        if (rc == DZ_ENOSPC) { /* its record goes with the next commit, before the host hears */
+            s->stalled = true;
+            s->full = err;
+        } else if (rc < 0) {
             dz_serve_fail(s, rc, &err);
+        }
         if (!s->machine.execs && job.tag == DZ_MACHINE_FIRST)
             dz_serve_end(s, &job);
     }

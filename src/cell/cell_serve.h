@@ -31,6 +31,11 @@ struct dz_serve {
     int64_t trimmed_at; /* boot time */
     int64_t told_at;    /* boot time of the last ACTIVITY */
     struct dz_frame_activity told;
+    uint64_t disk_limit; /* bytes of its files; 0: none */
+    uint64_t room;       /* as ROOM said last; UINT64_MAX: no limit */
+    bool stalled;        /* the disk is full: nothing runs until a commit succeeds */
+    int64_t full_at;     /* boot time of the last FULL; 0: none since it went on */
+    struct dz_err full;  /* why */
 };
 
 /* In a cell that waits for its start: have the memory of all this. */

@@ -108,6 +108,7 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
         dz_control_answer(&r->control, e->count, e->code, e->text);
         return 0;
     case DZ_CELL_READY: /* these are of cells with many commands */
+    case DZ_CELL_FULL:
     case DZ_CELL_LIVE:
     case DZ_CELL_UP:
     case DZ_CELL_STARTED:

@@ -61,6 +61,7 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
     ANY(pwritev, "the same"),
     ANY(lseek, "archives and modules are read in order"),
     ANY(fstat, "the size of a file that was handed in"),
+    ANY(fstatfs, "how much is free on the host: guests get ENOSPC before it is full"),
     ANY(ftruncate, "the WAL is emptied by it; RLIMIT_FSIZE bounds the size"),
     EQUAL(fallocate, 1, 0, "room for a copy; RLIMIT_FSIZE bounds the size"),
     ANY(fsync, "a commit is durable"),

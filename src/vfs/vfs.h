@@ -158,6 +158,10 @@ void dz_vfs_prepare_image(struct dz_db *image);
  * when that is not known. */
 bool dz_vfs_pristine(const struct dz_vfs *v, uint64_t ino);
 
+enum {
+    DZ_VFS_LOOK_BYTES = 1 << 20, /* written at most between two looks at the host's free space */
+};
+
 struct dz_vfs_usage {
     uint64_t bytes, inodes;             /* in this file, without the image */
     uint64_t limit_bytes, limit_inodes; /* 0 = none */
@@ -166,6 +170,10 @@ struct dz_vfs_usage {
 void dz_vfs_usage(struct dz_vfs *v, struct dz_vfs_usage *ret_usage);
 uint64_t dz_vfs_used_bytes(const struct dz_vfs *v); /* in this file; counts nothing anew */
 void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes);
+/* Leave so many bytes of the host's file system free: what would make the file or its log larger
+ * fails with ENOSPC when less is free. Space that was freed inside the file may be used again.
+ * 0: do not look. Several writers may each go below it by DZ_VFS_LOOK_BYTES. */
+void dz_vfs_keep_free(struct dz_vfs *v, uint64_t bytes);
 
 /* ---- inodes ---------------------------------------------------------------- */
 

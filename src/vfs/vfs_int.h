@@ -291,6 +291,10 @@ struct dz_vfs {
     bool counters_noted; /* meta's counters are right */
     bool image_counted;
     uint64_t limit_bytes, limit_inodes;
+    uint64_t keep_free;              /* of the host's file system; 0: it is not looked at */
+    size_t look_budget;              /* bytes of changes until the next look, */
+    size_t look_seen;                /* counted by the redo log, which had so many then */
+    bool host_full;                  /* the last look: nothing may grow */
     int64_t used_bytes, used_inodes; /* of this file, with what is dirty */
     uint64_t image_bytes, image_inodes;
     uint64_t next_ino, image_max, seed;
@@ -336,9 +340,11 @@ static inline int64_t dz_now(const struct dz_vfs *v)
     return v->now_ns(v->arg);
 }
 
-/* Would this much more go beyond the limits? 0 or -EDQUOT. */
+/* Would this much more go beyond the limits, or is the host's disk full? 0, -EDQUOT, -ENOSPC. */
 static inline int dz_quota(const struct dz_vfs *v, int64_t bytes, int64_t inodes)
 {
+    if (v->host_full && (bytes > 0 || inodes > 0))
+        return -ENOSPC;
     if (v->limit_bytes && bytes > 0 && v->used_bytes + bytes > (int64_t)v->limit_bytes)
         return -EDQUOT;
     if (v->limit_inodes && inodes > 0 && v->used_inodes + inodes > (int64_t)v->limit_inodes)

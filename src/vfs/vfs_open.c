@@ -421,6 +421,13 @@ void dz_vfs_set_limits(struct dz_vfs *v, uint64_t bytes, uint64_t inodes)
     v->limit_inodes = inodes;
 }
 
+void dz_vfs_keep_free(struct dz_vfs *v, uint64_t bytes)
+{
+    v->keep_free = bytes;
+    v->look_budget = 0;
+    v->host_full = false;
+}
+
 /* ---- volumes
  * ---------------------------------------------------------------------------------------- */
 

@@ -17,6 +17,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static const struct {
@@ -223,10 +224,66 @@ int dz_read_begin(struct dz_vfs *v)
     return rc;
 }
 
+/* --- the host's disk ------------------------------------------------------------------- */
+
+enum {
+    LOOK_SHARE = 64,         /* of what is left, so much may be written until the next look */
+    TIGHT_LOG = 64,          /* pages: a longer log is moved into the file when space is short */
+    FREE_MARGIN = 256 << 10, /* a transaction's own need: pages of indexes, frames of the log */
+};
+
+static int64_t freed_inside(struct dz_vfs *v)
+{
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(v->db, "PRAGMA freelist_count");
+    return dz_stmt_step(st, NULL) == 1 ? dz_col_int(st, 0) * DZ_DB_PAGE_BYTES : 0;
+}
+
+/* Bytes that may be written until keep_free is reached. What waits for a commit goes to the
+ * log, and what is in the log, to the file. Negative: less is free. */
+static int64_t left_on_host(struct dz_vfs *v)
+{
+    struct statfs fs;
+    int fd = dz_db_fd(v->db);
+    if (fd < 0 || fstatfs(fd, &fs) < 0)
+        return INT64_MAX;
+    int64_t owed = 2 * (int64_t)v->redo.bytes + (int64_t)dz_db_wal_pages(v->db) * DZ_DB_PAGE_BYTES;
+    return (int64_t)fs.f_bavail * (int64_t)fs.f_bsize - (int64_t)v->keep_free - owed - FREE_MARGIN;
+}
+
+/* Before a change: is there room on the host? When that is short the log is kept short. */
+static int look_at_host(struct dz_vfs *v)
+{
+    size_t seen = v->look_seen <= v->redo.bytes ? v->look_seen : 0, since = v->redo.bytes - seen;
+    struct dz_err e = {0};
+    v->look_seen = v->redo.bytes;
+    v->look_budget = since < v->look_budget ? v->look_budget - since : 0;
+    if (v->look_budget > 0)
+        return 0;
+    int64_t left = left_on_host(v);
+    if (left <= 0 && (dz_db_wal_pages(v->db) > TIGHT_LOG || v->redo.bytes > FREE_MARGIN)) {
+        if (dz_vfs_commit(v, &e) < 0)
+            return dz_vfs_errno(v, &e);
+        dz_blobs_close(v);
+        if (dz_db_checkpoint(v->db, DZ_DB_CHECKPOINT_EMPTY, &e) < 0)
+            return dz_vfs_errno(v, &e);
+        v->look_seen = 0;
+        left = left_on_host(v);
+    }
+    if (left <= 0 && left > -(int64_t)v->keep_free / 2)
+        left = freed_inside(v) - FREE_MARGIN;
+    v->host_full = left <= 0;
+    left = left > 0 ? left / LOOK_SHARE : 0;
+    v->look_budget = left < DZ_VFS_LOOK_BYTES ? (size_t)left : DZ_VFS_LOOK_BYTES;
+    return 0;
+}
+
 int dz_op_begin(struct dz_vfs *v)
 {
     if (v->readonly)
         return -EROFS;
+    int looked = dz_unlikely(v->keep_free) ? look_at_host(v) : 0;
+    if (looked)
+        return looked;
     if (v->redo.bytes > DZ_VFS_REDO_MAX || v->dirty_rows > DZ_VFS_DIRTY_MAX) {
         struct dz_err e = {0};
         if (dz_vfs_commit(v, &e) < 0)
