@@ -81,6 +81,10 @@ static void put_config(struct dz_json *j, const struct dz_instance *row)
         dz_json_put_u64(j, "memory_bytes", c.memory_bytes);
     else
         dz_json_put_null(j, "memory_bytes"); /* the image's, or the policy's */
+    if (c.disk_bytes)
+        dz_json_put_u64(j, "disk_bytes", c.disk_bytes);
+    else
+        dz_json_put_null(j, "disk_bytes"); /* the server's */
     put_text(j, "policy", c.policy);
     put_text(j, "durability", c.durability);
     dz_json_put_bool(j, "auto_resume", !known || c.auto_resume);
@@ -161,7 +165,7 @@ struct idle {
 
 struct create {
     struct dz_engine_spec spec;
-    uint64_t memory;
+    uint64_t memory, disk;
     int64_t idle_ms, timeout_ms, silence_ms;
     int auto_resume, start, persistent, timeout, count_cpu;
 };
@@ -184,6 +188,7 @@ static const struct dz_api_field create_fields[] = {
     {"snapshot", DZ_API_STR, offsetof(struct create, spec.snapshot), NULL, 0},
     {"kind", DZ_API_STR, offsetof(struct create, spec.kind), NULL, 0},
     {"memory", DZ_API_SIZE, offsetof(struct create, memory), NULL, 0},
+    {"disk", DZ_API_SIZE, offsetof(struct create, disk), NULL, 0},
     {"size", DZ_API_STR, offsetof(struct create, spec.size), NULL, 0},
     {"env", DZ_API_OBJECT, offsetof(struct create, spec.env_json), NULL, 0},
     {"labels", DZ_API_OBJECT, offsetof(struct create, spec.labels_json), NULL, 0},
@@ -234,6 +239,7 @@ void dz_api_create(struct dz_http_req *r, void *api)
     c.spec.ephemeral = !c.persistent;
     c.spec.id = dz_api_key_id(a, r);
     c.spec.memory_bytes = c.memory;
+    c.spec.disk_bytes = c.disk;
     c.spec.idle_ms = c.idle_ms < 0 ? DZ_LADDER_INHERIT : c.idle_ms;
     c.spec.no_resume = !c.auto_resume;
     c.spec.no_start = !c.start;

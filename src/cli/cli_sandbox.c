@@ -36,8 +36,8 @@ static int put_pairs(struct dz_cli *c, json_t *o, const char *option, const char
 }
 
 /* Options that are fields of the request, as they stand. */
-static const char *const fields[] = {"name", "image",  "snapshot", "memory",    "size",
-                                     "kind", "policy", "keep",     "durability"};
+static const char *const fields[] = {"name", "image", "snapshot", "memory", "disk",
+                                     "size", "kind",  "policy",   "keep",   "durability"};
 
 static int put_idle(struct dz_cli *c, json_t *o, struct dz_err *err)
 {
@@ -143,6 +143,7 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
     {"name", 'n', "NAME", "name it"}, {"image", 'I', "IMAGE", "make it of this image"},        \
         {"snapshot", 0, "ID", "make it of this snapshot"},                                     \
         {"memory", 'm', "SIZE", "limit its memory, for instance 512MB"},                       \
+        {"disk", 0, "SIZE", "limit its files, for instance 2GiB (default: disk.sandbox)"},     \
         {"size", 0, "SIZE", "limit it by a size's name, for instance shared-cpu-1x"},          \
         {"kind", 0, "KIND", "what runs it: wasm"},                                             \
         {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},         \

@@ -76,6 +76,8 @@
       "part of the file system kept free: below it nothing new is made (0: off)") \
     X(disk, free_max, SIZE, "8GiB", 1048576, INT64_MAX, RELOAD, "disk-free-max", "SIZE", \
       "most that disk.free_percent keeps free") \
+    X(disk, sandbox, SIZE, "10GiB", 1048576, UINT64_C(1) << 50, ZERO | RELOAD, "disk-sandbox", "SIZE", \
+      "files of one sandbox, unless its creation says otherwise (0: no limit)") \
     X(disk, reserve, SIZE, "16MiB", 1048576, UINT64_C(1) << 40, ZERO | RELOAD, "disk-reserve", "SIZE", \
       "preallocated, so that deleting and suspending work on a full disk") \
     X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \

@@ -107,6 +107,7 @@ static struct dz_space_opts space_of(const struct dz_config *c)
 {
     return (struct dz_space_opts){.free_percent = (unsigned)c->disk_free_percent,
                                   .free_max_bytes = c->disk_free_max,
+                                  .sandbox_bytes = c->disk_sandbox,
                                   .reserve_bytes = c->disk_reserve};
 }
 

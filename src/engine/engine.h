@@ -51,6 +51,8 @@ enum {
 };
 #define DZ_ENGINE_MEMORY_MIN     (UINT64_C(1) << 20)
 #define DZ_ENGINE_MEMORY_MAX     (UINT64_C(64) << 30)
+#define DZ_ENGINE_DISK_MIN       (UINT64_C(1) << 20)
+#define DZ_ENGINE_DISK_MAX       (UINT64_C(1) << 50)
 #define DZ_ENGINE_IDLE_MIN_MS    ((int64_t)100)
 #define DZ_ENGINE_IDLE_MAX_MS    ((int64_t)365 * 24 * 3600 * 1000)
 #define DZ_ENGINE_TIMEOUT_MIN_MS ((int64_t)100)
@@ -129,6 +131,7 @@ enum dz_space_level {
 struct dz_space_opts {
     unsigned free_percent;   /* of the file system that is kept free: the mark; 0: nothing */
     uint64_t free_max_bytes; /* the mark, at most */
+    uint64_t sandbox_bytes;  /* what the disk of a sandbox may take by default; 0: no limit */
     uint64_t reserve_bytes;  /* preallocated for the registry, and for what ends or saves */
 };
 struct dz_engine_space {
@@ -212,10 +215,10 @@ struct dz_engine_spec {
     const char *id; /* that it is to have; NULL: a new one */
     const char *name, *image, *snapshot, *kind, *size, *region, *policy, *keep, *durability;
     const char *idle_mode;
-    uint64_t memory_bytes;
-    int64_t idle_ms;         /* DZ_LADDER_INHERIT: not said; DZ_LADDER_NEVER */
-    const char *env_json;    /* an object of strings */
-    const char *labels_json; /* an object of strings */
+    uint64_t memory_bytes, disk_bytes; /* 0: not said */
+    int64_t idle_ms;                   /* DZ_LADDER_INHERIT: not said; DZ_LADDER_NEVER */
+    const char *env_json;              /* an object of strings */
+    const char *labels_json;           /* an object of strings */
     const char *metadata_json;
     int64_t timeout_ms;         /* DZ_ENGINE_NO_TIMEOUT: none */
     const char *timeout_action; /* "destroy" or "pause"; NULL: destroy */
@@ -432,6 +435,7 @@ struct dz_engine_config {
     char *text; /* owns the strings */
     const char *image, *size, *policy, *durability;
     uint64_t memory_bytes; /* 0: the image's or the policy's */
+    uint64_t disk_bytes;   /* 0: the server's */
     const char *env;       /* JSON objects */
     const char *labels, *metadata;
     int64_t silence_ms; /* 0: DZ_IDLE_SILENCE_MS */

@@ -303,6 +303,28 @@ static void tell_up(struct box *b)
         on_activity(b, &active);
 }
 
+/* Nothing that it does can be committed. Put it to sleep, on the reserve if need be: with its
+ * memory on the disk it needs nothing any more. Its clients are told at once. */
+static void cell_full(struct box *b, const char *text)
+{
+    static const char told[] =
+        "the disk is full: the sandbox is put to sleep with its memory; make "
+        "room, and the next request wakes it";
+    const struct dz_keeper_request r = {.what = DZ_REQUEST_SUSPEND, .id = b->id};
+    const struct dz_registry_event event = {
+        .sandbox_id = b->id, .tenant = b->tenant, .what = "disk_full", .detail = text};
+    struct dz_err err;
+    int64_t seq;
+    dz_log(DZ_LOG_WARN, "cell_full", dz_log_strz("sandbox_id", b->id), dz_log_strz("error", text));
+    if (dz_registry_note(b->e->registry, &event, &seq, &err) < 0)
+        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
+    dz_op_down(b, DZ_ENOSPC, told);
+    dz_copy_down(b, DZ_ENOSPC, told);
+    dz_exec_down(b, DZ_ENOSPC, NULL, told);
+    if (b->phase == BOX_UP && dz_keeper_submit(b->e->keeper, &r, NULL, &err) < 0)
+        dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", b->id), dz_log_err(&err));
+}
+
 /* Not of one that comes from cold storage: what its guest says must not be told before that is
  * on the disk. Nor while others stand in line: who is behind them must not be served before them,
  * and once more in his turn. */
@@ -455,6 +477,9 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
             return unasked(b);
         cell_sleeps(b, event->count, event->busy);
         return false;
+    case DZ_CELL_FULL:
+        cell_full(b, event->text);
+        break;
     case DZ_CELL_AWAKE:
         if (b->phase != BOX_STOPPING)
             return unasked(b);
@@ -635,6 +660,8 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     b->local = !row->cold_uri[0];
     b->ephemeral = row->ephemeral != 0;
     (void)snprintf(b->owner, sizeof b->owner, "%s", row->owner);
+    b->disk_limit = o.config.disk_bytes;
+    dz_space_tell(b);
     dz_use_tell_disk(b);
     if (go)
         return begin(b, err);

@@ -224,6 +224,8 @@ static int check_memory(const struct dz_engine_spec *s, uint64_t *ret_memory,
     size_t i = 0;
     if (memory && (memory < DZ_ENGINE_MEMORY_MIN || memory > DZ_ENGINE_MEMORY_MAX))
         return dz_why(why, DZ_EINVAL, "memory", "memory: 1MiB to 64GiB");
+    if (s->disk_bytes && (s->disk_bytes < DZ_ENGINE_DISK_MIN || s->disk_bytes > DZ_ENGINE_DISK_MAX))
+        return dz_why(why, DZ_EINVAL, "disk", "disk: 1MiB to 1PiB");
     while (s->size && i < DZ_ARRAY_LEN(sizes) && strcmp(sizes[i].name, s->size) != 0)
         i++;
     if (i == DZ_ARRAY_LEN(sizes))
@@ -305,6 +307,8 @@ char *dz_engine_config_text(const struct dz_engine_spec *s, const char *image,
     dz_json_object(&j);
     dz_json_put_strz(&j, "image", image);
     dz_json_put_u64(&j, "memory_bytes", memory_bytes);
+    if (s->disk_bytes)
+        dz_json_put_u64(&j, "disk_bytes", s->disk_bytes);
     dz_json_put_strz(&j, "size", s->size);
     dz_json_put_strz(&j, "policy", s->policy);
     dz_json_put_strz(&j, "durability", s->durability ? s->durability : "normal");
@@ -394,6 +398,7 @@ int dz_engine_config_of(const struct dz_instance *row, struct dz_engine_config *
     const json_t *resume = json_object_get(c, "auto_resume");
     json_int_t silence = json_integer_value(json_object_get(c, "connection_silence_ms"));
     json_int_t memory = json_integer_value(json_object_get(c, "memory_bytes"));
+    json_int_t disk = json_integer_value(json_object_get(c, "disk_bytes"));
     size_t n;
     char *text = dz_buf_detach(&r.b, &n);
     dz_buf_release(&r.b);
@@ -408,6 +413,7 @@ int dz_engine_config_of(const struct dz_instance *row, struct dz_engine_config *
             .labels = kept(&r, 5, text),
             .metadata = kept(&r, 6, text),
             .memory_bytes = memory > 0 ? (uint64_t)memory : 0,
+            .disk_bytes = disk > 0 ? (uint64_t)disk : 0,
             .silence_ms = silence > 0 ? silence : 0,
             .auto_resume = !json_is_false(resume),
             .ignore_cpu = json_is_false(json_object_get(c, "count_cpu")),

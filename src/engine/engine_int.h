@@ -57,6 +57,7 @@ struct box {
     uint64_t memory;
     uint64_t disk_left;  /* the cell was told; 0: nothing yet */
     uint64_t disk_bytes; /* it told, while UP; 0: nothing yet */
+    uint64_t disk_limit; /* as its config says; 0: the server's */
     char owner[DZ_ID_TEXT];
     uint64_t ticket; /* the keeper's, of the start or stop under way; 0: none */
     struct dz_cell *cell;
@@ -181,6 +182,7 @@ struct dz_space {
     struct dz_timer *timer;
     int dir_fd, reserve_fd;        /* the data directory and the reserve's; -1: none */
     uint64_t held[DZ_SPACE_STEPS]; /* bytes of each file of the reserve; 0: it is not there */
+    bool changed;                  /* opts, since cells were told */
     bool told;                     /* the log and the events say that the disk is full */
 };
 
@@ -404,6 +406,8 @@ void dz_space_watch(struct dz_engine *e); /* look now, and regularly */
 void dz_space_close(struct dz_engine *e);
 /* DZ_ENOSPC with a sentence for the client if the disk is at this level or worse, now. */
 int dz_space_check(struct dz_engine *e, enum dz_space_level level, struct dz_engine_why *why);
+/* Its cell: what it leaves free on the host, and what its disk may take. */
+void dz_space_tell(struct box *b);
 /* A write met ENOSPC: gives up one file of the reserve. False: none is left. */
 bool dz_space_release(void *engine);
 

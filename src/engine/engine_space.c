@@ -194,12 +194,35 @@ static void tell(struct dz_engine *e)
         dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
 }
 
+void dz_space_tell(struct box *b)
+{
+    const struct dz_space *s = &b->e->space;
+    struct dz_err err;
+    uint64_t limit = b->disk_limit ? b->disk_limit : s->opts.sandbox_bytes;
+    if (!b->cell)
+        return;
+    if (dz_cell_limits(b->cell, s->now.mark_bytes, limit, &err) < 0)
+        dz_log(DZ_LOG_WARN, "limits_not_told", dz_log_strz("sandbox_id", b->id), dz_log_err(&err));
+    dz_box_watch(b);
+}
+
+/* The settings have changed, or the file system has grown. */
+static void tell_cells(struct dz_engine *e)
+{
+    e->space.changed = false;
+    DZ_MAP_FOREACH(it, &e->boxes)
+        dz_space_tell(it->value);
+}
+
 static void on_look(void *arg)
 {
     struct dz_engine *e = arg;
     struct dz_space *s = &e->space;
+    uint64_t mark = s->now.mark_bytes;
     measure(s);
     tell(e);
+    if (s->changed || mark != s->now.mark_bytes)
+        tell_cells(e);
     bool more = refill(s);
     dz_timer_after(s->timer, more || s->now.level >= DZ_SPACE_LOW ? LOW_MS : OK_MS);
 }
@@ -270,6 +293,7 @@ void dz_space_watch(struct dz_engine *e)
 void dz_engine_set_space(struct dz_engine *e, const struct dz_space_opts *opts)
 {
     e->space.opts = *opts;
+    e->space.changed = true;
     dz_timer_after(e->space.timer, 0);
 }
 

@@ -1,30 +1,7 @@
 #!/bin/bash
 # A full disk: the data directory is a tmpfs of 32 MiB.
-. "$(dirname "$0")/lib.sh"
-mkdir data
-if ! mount -t tmpfs -o size=32m,mode=700 none data 2>mount.err; then
-    test_that 'a full disk' 'skip "no tmpfs can be mounted here: $(cat mount.err)"'
-    test_done
-fi
-. "$LIB_ROOT/tests/integration/daemon.sh"
-trap '[ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; umount -l "$LIB_SCRATCH/work/data"; rm -rf "$LIB_SCRATCH"' EXIT
-
-free_kb() { df --output=avail -k data | tail -1; }
-fill() { # to the last block
-    dd if=/dev/zero of=data/filler bs=64k 2>/dev/null || :
-    dd if=/dev/zero bs=4k 2>/dev/null >>data/filler || :
-    [ "$(free_kb)" -eq 0 ]
-}
-make_room() { rm -f data/filler; }
-level() { # LEVEL: the daemon has seen it
-    for _ in $(seq 200); do
-        api 200 GET /metrics && grep -q "^doze_disk_level $1\$" out && return 0
-        read -rt 0.05 <> <(:) || :
-    done
-    grep doze_disk out
-    return 1
-}
-metric() { api 200 GET /metrics && sed -n "s/^$1 //p" out; }
+SIZE=32m
+. "$(dirname "$0")/full.sh"
 start
 doze create -q base --name a >/dev/null && doze create -q base --name b >/dev/null && doze create -q base --name c >/dev/null
 
