@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# full.sh - a daemon whose data directory is a tmpfs of SIZE. Set SIZE, then source it instead of
-# lib.sh and daemon.sh. Where no tmpfs can be mounted the file's one test is skipped.
+# full.sh - a daemon whose data directory is a tmpfs. Source it with the size of that instead
+# of lib.sh and daemon.sh. Where no tmpfs can be mounted the file's one test is skipped.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 mkdir data
-if ! mount -t tmpfs -o size=$SIZE,mode=700 none data 2>mount.err; then
+if ! mount -t tmpfs -o size=$1,mode=700 none data 2>mount.err; then
     test_that 'a full disk' 'skip "no tmpfs can be mounted here: $(cat mount.err)"'
     test_done
 fi
@@ -26,3 +26,4 @@ level() { # LEVEL: the daemon has seen it
     return 1
 }
 metric() { api 200 GET /metrics && sed -n "s/^$1 //p" out; }
+half_mark_kb() { echo $(($(metric doze_disk_mark_bytes) / 2048)); }

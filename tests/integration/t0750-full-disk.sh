@@ -1,7 +1,6 @@
 #!/bin/bash
 # A full disk: the data directory is a tmpfs of 32 MiB.
-SIZE=32m
-. "$(dirname "$0")/full.sh"
+. "$(dirname "$0")/full.sh" 32m
 start
 doze create -q base --name a >/dev/null && doze create -q base --name b >/dev/null && doze create -q base --name c >/dev/null
 

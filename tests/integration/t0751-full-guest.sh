@@ -1,7 +1,6 @@
 #!/bin/bash
 # What guests see of a full disk: ENOSPC before it is full, their quota, and that they live on.
-SIZE=64m
-. "$(dirname "$0")/full.sh"
+. "$(dirname "$0")/full.sh" 64m
 start
 doze create -q base --name a >/dev/null
 doze create -q base --name q --disk 4MiB >/dev/null
@@ -12,7 +11,6 @@ counts() { # it goes on: two numbers, the second one larger than the first
     first=$(doze exec a -- cat /tmp/n) && second=$(timeout 20 doze exec a -- sh -c "while [ \$(cat /tmp/n) -le $first ]; do sleep 0.05; done; cat /tmp/n") &&
         [ "$second" -gt "$first" ] && [ "$first" -ge "${1:-0}" ] && echo "$second" >counted
 }
-mark=$(metric doze_disk_mark_bytes)
 
 test_that 'df shows 10 GiB, or what the sandbox was created with' '
     doze exec a -- df -k / >out && awk "END { exit !(\$2 >= 10485760 && \$2 < 10500000) }" out &&
@@ -29,11 +27,11 @@ test_that 'a wrong limit is refused by its field' '
 '
 test_that 'a guest gets ENOSPC before the disk is full, and lives on' '
     run 1 timeout 120 doze exec a -- dd if=/dev/urandom of=/workspace/f bs=64k count=2000 && has err "No space left on device" &&
-    [ "$(free_kb)" -ge $((mark / 1024 / 2)) ] && [ "$(doze exec a -- stat -c %s /workspace/f)" -ge 20000000 ]
+    [ "$(free_kb)" -ge "$(half_mark_kb)" ] && [ "$(doze exec a -- stat -c %s /workspace/f)" -ge 20000000 ]
 '
 test_that 'it may overwrite, and use again what it frees' '
     run 0 timeout 120 doze exec a -- dd if=/dev/urandom of=/workspace/f bs=64k count=200 conv=notrunc &&
-    [ "$(free_kb)" -ge $((mark / 1024 / 2)) ] &&
+    [ "$(free_kb)" -ge "$(half_mark_kb)" ] &&
     run 0 doze exec a -- rm /workspace/f && counts && run 0 timeout 60 doze exec a -- dd if=/dev/urandom of=/workspace/g bs=64k count=100
 '
 test_that 'it sleeps with its memory and goes on' '
