@@ -19,7 +19,7 @@ struct reading {
     struct dz_api_out out;
     bool one; /* else a list */
     size_t count, limit;
-    uint64_t offset;
+    uint64_t last; /* number of the last command in the list */
 };
 
 static void put_words(struct dz_json *j, const struct dz_cell_exec_row *row)
@@ -48,6 +48,7 @@ static void put_row(struct dz_json *j, const struct dz_cell_exec_row *row)
     dz_json_put_i64(j, "cpu_ms", row->cpu_ns / DZ_NS_PER_MS);
     dz_json_put_u64(j, "output_bytes", row->output_bytes);
     dz_json_put_u64(j, "first_offset", row->first_offset);
+    dz_json_put_u64(j, "kept_bytes", row->output_bytes - row->first_offset);
     dz_json_put_bool(j, "tty", row->tty);
     dz_json_put_i64(j, "pid", row->pid);
     put_words(j, row);
@@ -61,6 +62,7 @@ static void on_data(void *arg, const void *data, size_t n)
     while (dz_cell_exec_row_next(&v, &row, NULL) == 1) {
         if (s->count++ >= s->limit)
             continue; /* one more than asked for tells that there are more */
+        s->last = row.number;
         if (!s->one)
             dz_json_object(&s->out.json);
         put_row(&s->out.json, &row);
@@ -94,7 +96,7 @@ static void on_done(void *arg, const struct dz_engine_why *why, uint64_t count)
     } else if (r) {
         if (!s->one) {
             dz_json_end(&s->out.json);
-            (void)snprintf(cursor, sizeof cursor, "%llu", (unsigned long long)s->offset + s->limit);
+            (void)snprintf(cursor, sizeof cursor, "%llu", (unsigned long long)s->last);
             dz_json_put_strz(&s->out.json, "next_cursor", s->count > s->limit ? cursor : NULL);
         }
         dz_api_send(r, 200, &s->out);
@@ -125,7 +127,6 @@ static void start(struct dz_api *a, struct dz_http_req *r, const struct dz_cell_
     s->id = dz_http_id(r);
     s->one = one;
     s->limit = limit;
-    s->offset = op->offset;
     dz_api_begin(&s->out);
     if (!one) {
         dz_json_key(&s->out.json, "execs");

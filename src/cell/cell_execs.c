@@ -306,9 +306,11 @@ static void take_input(struct dz_execs *x, struct dz_exec *e, const uint8_t *p, 
 
 static void attach(struct dz_exec *e, uint64_t offset)
 {
+    uint64_t kept = e->total > e->keep ? e->total - e->keep : 0;
     e->attached = true;
     e->cursor = offset < e->total ? offset : e->total;
-    e->cursor = e->cursor < e->first ? e->first : e->cursor;
+    kept = kept > e->first ? kept : e->first;
+    e->cursor = e->cursor < kept ? kept : e->cursor;
     e->acked = e->cursor;
     e->read_row = (uint64_t)e->number << 32;
 }

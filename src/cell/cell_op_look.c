@@ -148,6 +148,22 @@ static int output_of(struct dz_db *db, int64_t number, struct dz_record_exec *r,
     return rc < 0 ? rc : 0;
 }
 
+/* A command that is recorded as running, in a file that no machine runs and in which none sleeps,
+ * is gone: the sandbox's process died, and the next wake writes that down. */
+static bool is_lost(const struct dz_serve *s, uint32_t state)
+{
+    return state == DZ_EXEC_RUNNING && !s->up &&
+           dz_machine_found(s->machine.keep) != DZ_MACHINE_ASLEEP;
+}
+
+/* The rows may hold somewhat more than is promised; nobody gets that. */
+static uint64_t kept_from(uint64_t first, uint64_t total, const struct dz_exec_spec *s)
+{
+    uint64_t keep = s->keep_bytes ? s->keep_bytes : DZ_CELL_KEEP;
+    uint64_t from = total > keep ? total - keep : 0;
+    return from > first ? from : first;
+}
+
 /* A row (number, state, code, started, ended, spec) as a record; one that is damaged is
  * left out. */
 static int put_exec_row(struct dz_op *op, struct dz_stmt *st, struct dz_err *err)
@@ -177,6 +193,9 @@ static int put_exec_row(struct dz_op *op, struct dz_stmt *st, struct dz_err *err
     int rc = output_of(op->ops->serve->machine.db, (int64_t)r.number, &r, err);
     if (r.state != DZ_EXEC_RUNNING && s.total > r.output_bytes)
         r.output_bytes = s.total;
+    r.first_offset = kept_from(r.first_offset, r.output_bytes, &s);
+    if (is_lost(op->ops->serve, r.state))
+        r.state = DZ_EXEC_LOST;
     const struct dz_op_part parts[3] = {
         {id, id_size}, {id + id_size, s.argv_size}, {id + id_size + s.argv_size, s.own_size}};
     return rc < 0 ? rc : dz_op_record(op, DZ_RECORD_EXEC, &r, sizeof r, parts, err);
@@ -275,12 +294,35 @@ static int put_piece(struct dz_op *op, int64_t number, uint64_t *at, struct dz_e
     return rc < 0 ? rc : 1;
 }
 
+static int first_kept(struct dz_op *op, int64_t number, uint64_t *ret_first, struct dz_err *err)
+{
+    struct dz_db *db = op->ops->serve->machine.db;
+    struct dz_record_exec r = {0};
+    struct dz_exec_spec s = {0};
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(db, "SELECT spec FROM exec WHERE id=?1");
+    dz_bind_int(st, 1, number);
+    int rc = dz_stmt_step(st, err);
+    size_t size = 0;
+    const void *bytes = rc > 0 ? dz_col_blob(st, 0, &size) : NULL;
+    if (bytes && size >= sizeof s)
+        memcpy(&s, bytes, sizeof s);
+    if (rc >= 0)
+        rc = output_of(db, number, &r, err);
+    if (rc == 0)
+        *ret_first = kept_from(r.first_offset, r.output_bytes, &s);
+    return rc;
+}
+
 int dz_op_output(struct dz_op *op, struct dz_err *err)
 {
-    uint64_t at = op->args.offset;
+    uint64_t at = op->args.offset, first = 0;
     int64_t number = 0;
     int rc = at > INT64_MAX ? dz_fail(err, DZ_EINVAL, "replay: the offset is too large")
                             : find_exec(op, &number, err);
+    if (rc == 0)
+        rc = first_kept(op, number, &first, err);
+    at = at > first ? at : first;
     if (rc == 0)
         while ((rc = put_piece(op, number, &at, err)) > 0)
             ;

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/num.h"
 #include "cli/cli_remote.h"
 
 #include <poll.h>
@@ -17,10 +18,10 @@
  */
 
 static const struct dz_cli_shown exec_columns[] = {
-    {"ID", "exec_id", DZ_CLI_SHOW_TEXT},          {"PID", "pid", DZ_CLI_SHOW_TEXT},
-    {"STATE", "state", DZ_CLI_SHOW_TEXT},         {"EXIT", "exit_code", DZ_CLI_SHOW_TEXT},
-    {"SIGNAL", "signal", DZ_CLI_SHOW_TEXT},       {"STARTED", "started_at", DZ_CLI_SHOW_TIME},
-    {"OUTPUT", "output_bytes", DZ_CLI_SHOW_SIZE}, {"COMMAND", "cmd", DZ_CLI_SHOW_WORDS},
+    {"ID", "exec_id", DZ_CLI_SHOW_TEXT},        {"PID", "pid", DZ_CLI_SHOW_TEXT},
+    {"STATE", "state", DZ_CLI_SHOW_TEXT},       {"EXIT", "exit_code", DZ_CLI_SHOW_TEXT},
+    {"SIGNAL", "signal", DZ_CLI_SHOW_TEXT},     {"STARTED", "started_at", DZ_CLI_SHOW_TIME},
+    {"OUTPUT", "kept_bytes", DZ_CLI_SHOW_SIZE}, {"COMMAND", "cmd", DZ_CLI_SHOW_WORDS},
 };
 
 static int list_execs(struct dz_cli *c, struct dz_client *client, json_t **ret_items,
@@ -72,6 +73,7 @@ const struct dz_cli_command dz_cmd_ps = {
 
 struct logs {
     struct dz_cli *c;
+    struct dz_client *client;
     uint64_t until; /* the offset to stop at, UINT64_MAX: never */
     uint64_t at;
 };
@@ -113,6 +115,8 @@ static int take_output(void *arg, const struct dz_client_event *e, struct dz_err
                               err);
         l->at += b.len;
     }
+    if (strcmp(e->event, "error") == 0)
+        rc = dz_client_problem_of(l->client, m, 0, err);
     json_decref(m);
     return rc < 0 ? rc : strcmp(e->event, "exit") == 0 || l->at >= l->until;
 }
@@ -157,7 +161,15 @@ static int logs(struct dz_cli *c, struct dz_err *err)
                      dz_cli_text(exec, "exec_id"));
     dz_client_target_add(&target, "offset", from ? from : "0");
     const struct dz_client_req req = {.method = "GET", .target = target.p, .timeout_ms = -1};
+    uint64_t begin = 0, missing = l.at;
+    if (from && dz_num_u64(dz_str(from), 0, INT64_MAX, &begin, NULL) < 0)
+        begin = 0; /* the daemon says what is wrong */
     (void)fflush(c->out);
+    if (begin < missing)
+        dz_cli_warn(c, "the output begins at byte %llu: what came before is not kept any more",
+                    (unsigned long long)missing);
+    l.at = begin > missing ? begin : missing;
+    l.client = client;
     if (l.at < l.until)
         rc = dz_client_events(client, &req, take_output, &l, err);
     json_decref(exec);
@@ -177,8 +189,8 @@ const struct dz_cli_command dz_cmd_logs = {
                                        {"offset", 0, "BYTES", "begin there, not at the beginning"},
                                        DZ_CLI_OPTION_END},
     .help = "EXEC is the id that `doze exec -d` printed; without it, the newest command. Of\n"
-            "a long output the last megabyte is kept. Standard output goes to standard\n"
-            "output, standard error to standard error.\n"
+            "a long output the last 256 KiB are kept, and a warning says how much is missing.\n"
+            "Standard output goes to standard output, standard error to standard error.\n"
             "On a terminal, control characters are escaped: --raw prints them.\n",
     .run = logs,
 };

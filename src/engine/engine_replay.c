@@ -45,6 +45,15 @@ static void on_replayed(void *arg, const struct dz_engine_why *why, uint64_t cou
     struct dz_engine_exit how = w->exit;
     void *to = w->arg;
     (void)count;
+    struct dz_engine_why lost = {0};
+    if (!why && w->lost) {
+        (void)dz_why(&lost, DZ_EUNAVAIL, NULL,
+                     "the command %.40s was lost with its sandbox's memory; what it printed before "
+                     "is all there is",
+                     dz_engine_watch_exec(w));
+        lost.reason = "memory_lost";
+        why = &lost;
+    }
     if (why) {
         replay_fail(w, why);
         return;
@@ -91,11 +100,6 @@ static void on_recorded(void *arg, const struct dz_engine_why *why, uint64_t cou
     w->op = NULL;
     if (!why && !w->recorded)
         (void)dz_why(&missing, DZ_ENOENT, NULL, "there is no command %.40s in the sandbox",
-                     dz_engine_watch_exec(w));
-    if (!why && w->lost)
-        (void)dz_why(&missing, DZ_EUNAVAIL, NULL,
-                     "the command %.40s was lost with its sandbox's "
-                     "memory",
                      dz_engine_watch_exec(w));
     if (!why && missing.err.code == 0) {
         assert(b && b->cell); /* the cell has just answered */
