@@ -23,6 +23,7 @@ enum {
     X(SUSPENDS, COUNTER, "doze_suspends_total", "sandboxes put to sleep", "")                     \
     X(CRASHES, COUNTER, "doze_crashes_total", "cells that died", "")                              \
     X(EXECS, COUNTER, "doze_execs_total", "commands started", "")                                 \
+    X(DIED, COUNTER, "doze_daemon_died_total", "1: the daemon before this one died", "signal")    \
     X(OPERATION, HISTOGRAM, "doze_operation_seconds",                                             \
       "operations on sandboxes, by how a wake found the file and how all ended",                  \
       "operation,rung,result")                                                                    \
@@ -59,6 +60,10 @@ int dz_api_metrics_open(struct dz_api *a, struct dz_err *err)
     a->started_ms = dz_clock_real_ms();
     dz_metric_set(a->metrics, BUILD, 1, DZ_VERSION);
     dz_metric_set(a->metrics, STARTED, (double)a->started_ms / 1000);
+    struct dz_engine_counts c;
+    dz_engine_counts(a->engine, &c);
+    if (c.died[0])
+        dz_metric_add(a->metrics, DIED, 1, c.died);
     dz_engine_on_timed(a->engine, on_timed, a);
     return 0;
 }

@@ -191,8 +191,10 @@ static const struct dz_cli_option exec_options[] = {
     "The exit status is the command's; 128 and the signal's number when a signal\n"     \
     "ended it; 124 when --timeout was over, 125 when doze failed, 126 when COMMAND\n"   \
     "is no program, 127 when it was not found. Signals that doze gets are passed\n"     \
-    "on. If the connection is lost, doze attaches again and goes on with the output\n"  \
-    "where it stopped. With -d, `doze attach` shows the output later.\n"                \
+    "on; before the command has started they are kept for it, and a second one ends\n"  \
+    "doze and what it was about to start. If the connection is lost, doze attaches\n"   \
+    "again and goes on with the output where it stopped. With -d, `doze attach`\n"      \
+    "shows the output later.\n"                                                         \
     "\n"                                                                                \
     "--json prints one object when the command has ended: exec_id, exit_code,\n"        \
     "signal, timed_out, reason, duration_ms, truncated, stdout, stderr. Of each\n"      \

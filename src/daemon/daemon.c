@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_pool.h"
+#include "daemon/daemon_died.h"
 #include "engine/engine.h"
 #include "http/http.h"
 #include "loop/loop.h"
@@ -42,6 +43,7 @@ struct daemon {
     struct dz_api *api;
     struct dz_signal *term, *interrupt, *hangup;
     struct dz_timer *recovery; /* the next piece of it */
+    struct dz_died died;       /* the daemon before this one */
     bool stopping, ready, tls;
 };
 
@@ -198,6 +200,18 @@ static int lock(struct daemon *d, struct dz_err *err)
     return rc == DZ_ENOSPC ? 0 : rc; /* the lock holds without it, also on a full disk */
 }
 
+static int find_dead(struct daemon *d, struct dz_err *err)
+{
+    bool json = strcmp(d->config->log_format, "json") == 0;
+    int rc = dz_died_begin(d->config->doze_data, json, &d->died, err);
+    if (rc == 0 && d->died.found)
+        dz_log(DZ_LOG_ERROR, "daemon_died", dz_log_int("died_pid", d->died.pid),
+               dz_log_strz("signal", dz_died_signal(&d->died)),
+               dz_log_int("started_ms", d->died.started_ms),
+               dz_log_bool("rebooted", d->died.rebooted));
+    return rc;
+}
+
 static uint64_t quota(uint64_t n)
 {
     return n ? n : DZ_QUOTA_NONE;
@@ -225,6 +239,8 @@ static int start_engine(struct daemon *d, struct dz_err *err)
     int rc = dz_engine_new(&engine, &d->engine, err);
     if (rc < 0)
         return rc;
+    if (d->died.found)
+        dz_engine_note_death(d->engine, d->died.pid, dz_died_signal(&d->died), d->died.rebooted);
     const struct dz_api_opts api = {
         .loop = d->loop,
         .engine = d->engine,
@@ -281,6 +297,8 @@ static int start(struct daemon *d, struct dz_err *err)
     int rc = start_pool(d, err);
     if (rc == 0)
         rc = lock(d, err);
+    if (rc == 0)
+        rc = find_dead(d, err);
     if (rc == 0)
         rc = dz_loop_new(&d->loop, err);
     if (rc == 0)
@@ -347,6 +365,7 @@ int dz_daemon_run(struct dz_config *config, struct dz_err *err)
     if (rc == 0)
         rc = dz_loop_run(d.loop, err);
     release(&d);
+    dz_died_end();
     dz_log(DZ_LOG_INFO, "daemon_stopped");
     return rc;
 }

@@ -122,6 +122,19 @@ void dz_engine_note(struct dz_engine *e, const struct dz_instance *row, const ch
         dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", what), dz_log_err(&err));
 }
 
+void dz_engine_note_death(struct dz_engine *e, int pid, const char *signal, bool rebooted)
+{
+    char detail[80];
+    struct dz_err err;
+    int64_t seq;
+    (void)snprintf(e->counts.died, sizeof e->counts.died, "%s", signal);
+    (void)snprintf(detail, sizeof detail, "pid %d, signal %s%s", pid, signal,
+                   rebooted ? ", the machine was restarted" : "");
+    const struct dz_registry_event event = {.what = "daemon_died", .detail = detail};
+    if (dz_registry_note(e->registry, &event, &seq, &err) < 0)
+        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
+}
+
 /* --- the pool ------------------------------------------------------------------------- */
 
 /* Once, when the first zygote has entered its jail. */

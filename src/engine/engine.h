@@ -176,7 +176,10 @@ void dz_engine_free(struct dz_engine *e); /* NULL is fine */
 struct dz_engine_counts {
     uint64_t warm, busy; /* cells; operations under way */
     uint64_t creates, wakes, wakes_cold, execs, suspends, crashes;
+    char died[16]; /* the signal that ended the daemon before this one, "none"; "": it stopped */
 };
+/* The daemon before this one died: an event, and in the counts. */
+void dz_engine_note_death(struct dz_engine *e, int pid, const char *signal, bool rebooted);
 /* An operation is over: told to who counts, one function. Of creations: those that start. */
 struct dz_engine_timing {
     const char *operation; /* "create", "wake", "suspend", "freeze", "archive", ... */
