@@ -263,8 +263,13 @@ static void keep_counted(void *arg, const struct dz_instance *row, int by)
 {
     struct box *b = by < 0 ? dz_box_find(arg, row->id) : NULL;
     dz_use_counted(arg, row, by);
-    if (b)
-        dz_op_gone(b);
+    if (!b)
+        return;
+    b->pins++;
+    dz_op_gone(b);
+    dz_exec_down(b, DZ_EGONE, NULL, "the sandbox was deleted"); /* commands that slept in it */
+    b->pins--;
+    dz_box_leave(b);
 }
 
 const struct dz_keeper_ops dz_engine_keeper_ops = {
