@@ -212,7 +212,7 @@ def fork_honest(w, tenant, dice):
     tenant.handles.append(("forks", got[1]["id"]))
     for made in got[1].get("sandboxes", []):
         child = Sandbox(tenant, made["id"] if isinstance(made, dict) else made, True)
-        child.acked = acked
+        child.acked = set(acked)
         child.tried = box.tried  # shared: what its source did later it has not, and that is allowed
         child.files = {p: a + [t for t in box.files.get(p, []) if t not in a] for p, a in files.items()}
         tenant.boxes.append(child)
@@ -325,7 +325,7 @@ def wild_request(w, tenant, dice):
         headers.append("Accept: text/event-stream")
     if dice.random() < 0.05 and method == "POST":
         headers.append("Idempotency-Key: k%d" % dice.randrange(5))
-    token = tenant.token if dice.random() < 0.98 else dice.choice(("doze_none", None))
+    token = tenant.token if dice.random() < 0.98 else dice.choice(("doze_none", "x y"))  # none at all is the operator, on the unix socket
     data = spoil(body, dice) if isinstance(body, dict) else body
     if data is not None and dice.random() < 0.15:  # in chunks
         headers.append("Transfer-Encoding: chunked")
