@@ -3,6 +3,8 @@
 #include "../lib/sleep_world.h"
 #include "cell/cell_machine.h"
 #include "cell/cell_sleep.h"
+#include "kernel/kernel_int.h"
+#include "machine/machine_int.h"
 #include "tap.h"
 
 static struct dz_cell_input first, second, third;
@@ -124,4 +126,64 @@ TEST(a_machine_wakes_for_whoever_is_first)
     CHECK_INT(wake_of(true, false), hour - 1000000000);
     CHECK_INT(wake_of(false, true), 0);
     CHECK_INT(wake_of(true, true), 0); /* one computes: at once, whatever the other waits for */
+}
+
+/* --- rings, descriptors, locks ------------------------------------------------------------------
+ */
+
+/* A terminal whose lines lie around the end of its ring, a descriptor behind the others, a lock
+ * of a whole file: all are as before. */
+TEST(a_machine_is_whole_after_a_sleep)
+{
+    const struct dz_winsize size = {24, 80, 0, 0};
+    struct dz_kernel_misc before, behind;
+    struct dz_vfs_lock lock = {.owner = 77, .start = 5, .end = 9, .exclusive = true, .flock = true};
+    struct dz_vfs_lock found = {0};
+    uint8_t buf[DZ_KERNEL_TTY_IN];
+    struct world w;
+    uint32_t stream;
+    world_new(&w, 1);
+    CHECK_INT(world_start(&w), 0);
+    CHECK_INT(dz_sys_dup2(w.kernel, dz_k_proc(w.kernel, 2), 1, 5), 5);
+    CHECK_INT(dz_vfs_resolve(w.vfs, "/bin/g", &lock.ino), 0);
+    CHECK_INT(dz_vfs_lock(w.vfs, &lock), 0);
+    CHECK_INT(dz_kernel_pty_new(w.kernel, &size, 9, &stream, &w.err), 0);
+    struct dz_pty *t = dz_k_pty(w.kernel, 1);
+    for (int i = 0; i < DZ_KERNEL_TTY_IN / 8; i++) { /* up to the end but 4 */
+        CHECK(dz_kernel_stream_push(w.kernel, stream, i ? "0123456\r" : "012\r", i ? 8 : 4) > 0);
+        CHECK_INT(dz_k_ldisc_read(w.kernel, t, buf, sizeof buf), i ? 8 : 4);
+    }
+    CHECK_INT(dz_kernel_stream_push(w.kernel, stream, "ab\rcdefgh\ri", 11), 11);
+    dz_kernel_misc_get(w.kernel, &before);
+    CHECK_INT(world_sleep(&w), 0);
+    world_tidy(&w);
+    world_crash(&w);
+    CHECK_INT(world_wake(&w), 0);
+    dz_kernel_misc_get(w.kernel, &behind);
+    CHECK_INT(behind.next_owner, before.next_owner);
+    CHECK_INT(dz_vfs_lock_at(w.vfs, 0, &found), 1);
+    CHECK(found.ino == lock.ino && found.owner == 77 && found.start == 5 && found.end == 9);
+    CHECK(found.exclusive && found.flock);
+    const struct dz_fd *fd = dz_sys_fd(w.kernel, dz_k_proc(w.kernel, 2), 5);
+    CHECK(fd && fd->file == dz_sys_fd(w.kernel, dz_k_proc(w.kernel, 2), 1)->file);
+    t = dz_k_pty(w.kernel, 1);
+    CHECK_INT(t->lines, 2);
+    CHECK_INT(dz_k_ldisc_read(w.kernel, t, buf, sizeof buf), 3);
+    CHECK_INT(dz_k_ldisc_read(w.kernel, t, buf, sizeof buf), 7);
+    CHECK(memcmp(buf, "cdefgh\n", 7) == 0);
+    world_crash(&w);
+    world_free(&w);
+}
+
+/* Every byte of what is summed counts, whatever the length. */
+TEST(a_sum_is_of_every_byte)
+{
+    uint8_t bytes[130] = {0};
+    for (size_t n = 1; n <= sizeof bytes; n++)
+        for (size_t i = 0; i < n; i++) {
+            uint64_t sum = dz_machine_sum(1, bytes, n);
+            bytes[i] ^= 1;
+            CHECK(dz_machine_sum(1, bytes, n) != sum);
+            bytes[i] ^= 1;
+        }
 }

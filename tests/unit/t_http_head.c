@@ -216,3 +216,45 @@ TEST(chunks_are_read_to_the_letter)
     memset(text + 2, 'x', 500);
     CHECK_STR(body_of_chunks(text, 100), "!");
 }
+
+/* --- exactly at the limits --------------------------------------------------------------- */
+
+TEST(heads_at_their_limits_are_read)
+{
+    static char text[8192];
+    struct dz_http_head h;
+    int status;
+    CHECK_INT(parse("ABCDEFGHIJKLMNOP / HTTP/1.1\r\nHost: t\r\n\r\n", &h, &status), 0);
+    CHECK_INT(parse("ABCDEFGHIJKLMNOPQ / HTTP/1.1\r\nHost: t\r\n\r\n", &h, &status), DZ_EINVAL);
+    CHECK_INT(parse(GET "A: b\r\n\tfolded: x\r\n\r\n", &h, &status), DZ_EINVAL);
+    CHECK_INT(parse(GET "Connection: clo, c, closed\r\n\r\n", &h, &status), 0);
+    CHECK(!h.close); /* no part of a word is the word */
+    CHECK_INT(parse(GET "Expect: 100-continue\r\n\r\n", &h, &status), 0);
+    CHECK(!h.expects); /* no body comes */
+    for (int more = 0; more < 2; more++) {
+        size_t n = (size_t)snprintf(text, sizeof text, "GET / HTTP/1.1\r\nHost: t\r\n");
+        for (int i = 1; i < DZ_HTTP_HEADERS_MAX + more; i++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "A%d: x\r\n", i);
+        (void)snprintf(text + n, sizeof text - n, "\r\n");
+        CHECK_INT(parse(text, &h, &status), more ? DZ_ELIMIT : 0);
+        CHECK_INT(h.count, DZ_HTTP_HEADERS_MAX);
+    }
+}
+
+TEST(chunks_at_their_limits_are_read)
+{
+    static char text[64 * 1024];
+    size_t n;
+    CHECK_STR(body_of_chunks("1a\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\n\r\n", 100),
+              "abcdefghijklmnopqrstuvwxyz");
+    CHECK_STR(body_of_chunks("000000000000001\r\na\r\n000000000000001\r\nb\r\n0\r\n\r\n", 100),
+              "ab"); /* 15 digits each */
+    CHECK_STR(body_of_chunks("0000000000000001\r\na\r\n0\r\n\r\n", 100), "!");
+    for (int lines = 31; lines <= 33; lines++) { /* trailers of 256 bytes: 32 are the most */
+        n = (size_t)snprintf(text, sizeof text, "1\r\na\r\n0\r\n");
+        for (int i = 0; i < lines; i++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "A:%254d\r\n", i);
+        (void)snprintf(text + n, sizeof text - n, "\r\n");
+        CHECK_STR(body_of_chunks(text, sizeof text), lines <= 32 ? "a" : "!");
+    }
+}

@@ -435,3 +435,62 @@ TEST(depth_is_limited_and_deep_trees_go)
     CHECK_INT(u.inodes, 4);
     rig_free(&r);
 }
+
+/* --- what a rename refuses ------------------------------------------------------------------ */
+
+static int rename_to(const char *from, const char *to, unsigned flags)
+{
+    return dz_vfs_rename_at(r.v, &rig_root, P(from), P(to), flags);
+}
+static uint64_t links_of(const char *path)
+{
+    struct dz_vfs_attr a = {0};
+    CHECK_INT(dz_vfs_stat_at(r.v, &rig_root, P(path), false, &a), 0);
+    return a.nlink;
+}
+
+TEST(rename_keeps_its_rules)
+{
+    struct dz_vfs_attr a;
+    rig_start(&r);
+    CHECK_INT(rig_mkdir(&r, "/workspace/a"), 0);
+    CHECK_INT(rig_mkdir(&r, "/workspace/a/in"), 0);
+    CHECK_INT(rig_mkdir(&r, "/workspace/b"), 0);
+    CHECK_INT(rig_put(&r, "/workspace/b/f", "f", 1), 0);
+    CHECK_INT(rename_to("/workspace/a", "/workspace/b", 0), -ENOTEMPTY);
+    CHECK_INT(rename_to("/workspace/b/f", "/workspace/a", 0), -EISDIR);
+    CHECK_INT(rename_to("/workspace/a", "/workspace/b/f", 0), -ENOTDIR);
+    CHECK_INT(rename_to("/workspace/a/in", "/workspace/b", RENAME_NOREPLACE), -EEXIST);
+    CHECK_INT(rename_to("/workspace/a", "/workspace/none", RENAME_EXCHANGE), -ENOENT);
+    CHECK_INT(dz_vfs_stat_at(r.v, &rig_root, P("/workspace/a"), false, &a), 0);
+    CHECK_INT(links_of("/workspace/a"), 3);
+    CHECK_INT(rename_to("/workspace/a/in", "/workspace/b/f", RENAME_EXCHANGE), 0);
+    CHECK_INT(links_of("/workspace/a"), 2); /* a file has come for its directory */
+    CHECK_INT(links_of("/workspace/b"), 3);
+    CHECK_INT(dz_vfs_stat_at(r.v, &rig_root, P("/workspace/b/f/.."), true, &a), 0);
+    CHECK_INT(a.ino, rig_ino(&r, "/workspace/b"));
+    CHECK_INT(rename_to("/workspace/b/f", "/workspace/a/in", RENAME_EXCHANGE), 0);
+    CHECK_INT(links_of("/workspace/a"), 3);
+    CHECK_INT(rig_close(&r), 0);
+    CHECK_INT(rig_open(&r), 0);
+    CHECK_INT(links_of("/workspace/a"), 3);
+    CHECK_INT(dz_vfs_stat_at(r.v, &rig_root, P("/workspace/a/in/.."), true, &a), 0);
+    CHECK_INT(a.ino, rig_ino(&r, "/workspace/a"));
+    rig_free(&r);
+}
+
+TEST(locks_of_one_file_go_alone)
+{
+    struct dz_vfs_lock l = {.ino = 100, .owner = 1, .start = 0, .end = 9, .exclusive = true}, left;
+    rig_start(&r);
+    CHECK_INT(dz_vfs_lock(r.v, &l), 0);
+    l.ino = 101;
+    CHECK_INT(dz_vfs_lock(r.v, &l), 0);
+    dz_vfs_lock_drop(r.v, 1, 100);
+    CHECK_INT(dz_vfs_lock_at(r.v, 0, &left), 1);
+    CHECK_INT(left.ino, 101);
+    CHECK_INT(dz_vfs_lock_at(r.v, 1, &left), 0);
+    dz_vfs_lock_drop(r.v, 1, 0);
+    CHECK_INT(dz_vfs_lock_at(r.v, 0, &left), 0);
+    rig_free(&r);
+}
