@@ -135,3 +135,16 @@ TORTURE(memory_may_be_short_in_a_match)
     CHECK(rc == 0 || rc == DZ_ENOMEM);
     dz_arena_release(&a);
 }
+
+TEST(a_query_has_as_many_parameters_as_it_may)
+{
+    static struct dz_http_query q;
+    char text[8 * (DZ_HTTP_QUERY_MAX + 1)] = "";
+    for (size_t i = 0; i <= DZ_HTTP_QUERY_MAX; i++) {
+        size_t n = strlen(text);
+        (void)snprintf(text + n, sizeof text - n, "%sa%zu=b", i ? "&" : "", i % 100);
+        CHECK_INT(dz_http_query_parse(dz_str(text), &arena, &q, &err),
+                  i < DZ_HTTP_QUERY_MAX ? 0 : DZ_ELIMIT);
+    }
+    dz_arena_release(&arena);
+}
