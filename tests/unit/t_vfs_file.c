@@ -76,7 +76,7 @@ TEST(file_truncation_leaves_zeros_when_it_grows_again)
 {
     struct rig r;
     rig_start(&r);
-    static const uint64_t cut[] = {0, 1, 2000, 2048, 5000, CH, CH + 10, 2 * CH};
+    static const uint64_t cut[] = {0, 1, 2000, 2048, 5000, CH - 1, CH, CH + 10, 2 * CH, 3 * CH - 1};
     for (size_t i = 0; i < DZ_ARRAY_LEN(cut); i++) {
         uint64_t ino = make_file(&r, "/tmp/f", 3 * CH);
         struct dz_vfs_attr a = {.size = cut[i]};
