@@ -87,6 +87,7 @@ static const struct dz_http_route routes[] = {
     {"GET", "/v1/forks", dz_api_forks, 0, 0, NULL},
     {"POST", "/v1/forks/{fork}/attach", dz_api_fork_attach, 0, 0, NULL},
     {"DELETE", "/v1/forks/{fork}", dz_api_fork_delete, 0, 0, NULL},
+    {"GET", "/v1/refs", dz_api_ref_list, 0, 0, NULL},
     {"POST", "/v1/refs/{ref}/attach", dz_api_ref_attach, 0, 0, NULL},
     {"DELETE", "/v1/refs/{ref}/attachments/{n}", dz_api_ref_detach, 0, 0, NULL},
     {"DELETE", "/v1/refs/{ref}", dz_api_ref_delete, 0, 0, NULL},
@@ -274,6 +275,7 @@ static int check_cursor(const char *text, enum dz_api_cursor kind, struct dz_eng
     static const char *const prefixes[] = {[DZ_API_CURSOR_SANDBOX] = "sbx",
                                            [DZ_API_CURSOR_SNAPSHOT] = "snap",
                                            [DZ_API_CURSOR_FORK] = "frk",
+                                           [DZ_API_CURSOR_REF] = "ref",
                                            [DZ_API_CURSOR_TOKEN] = "tok"};
     char quoted[DZ_STR_QUOTED];
     uint8_t digest[DZ_SHA256_BYTES];

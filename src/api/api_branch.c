@@ -4,6 +4,7 @@
  */
 #include "api/api_int.h"
 
+#include "base/log.h"
 #include "base/num.h"
 
 #include <stddef.h>
@@ -16,8 +17,14 @@ enum {
 
 struct body {
     const char *name, *label;
-    int64_t count;
+    int64_t count, expires_ms;
 };
+static const struct dz_api_field handle_fields[] = {
+    {"name", DZ_API_STR, offsetof(struct body, name), NULL, 0},
+    {"expires_in", DZ_API_DURATION, offsetof(struct body, expires_ms), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+const struct dz_api_field *const dz_api_body_handle = handle_fields;
 static const struct dz_api_field name_fields[] = {
     {"name", DZ_API_STR, offsetof(struct body, name), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
@@ -26,6 +33,7 @@ const struct dz_api_field *const dz_api_body_name = name_fields;
 static const struct dz_api_field fork_fields[] = {
     {"label", DZ_API_STR, offsetof(struct body, label), NULL, 0},
     {"count", DZ_API_INT, offsetof(struct body, count), NULL, 0},
+    {"expires_in", DZ_API_DURATION, offsetof(struct body, expires_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 const struct dz_api_field *const dz_api_body_fork = fork_fields;
@@ -41,6 +49,7 @@ static void put_snapshot(struct dz_json *j, const struct dz_snapshot_row *row)
     dz_json_put_strz(j, "tenant", row->tenant);
     dz_json_put_i64(j, "bytes", row->size);
     dz_api_put_time(j, "created_at", row->created);
+    dz_api_put_time(j, "expires_at", row->expires);
 }
 
 static void on_snapshot(void *arg, const struct dz_snapshot_row *row,
@@ -64,9 +73,10 @@ void dz_api_snapshot(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct body b = {0};
-    struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 0) : NULL;
+    struct dz_api_call *c = dz_api_body(r, handle_fields, &b) ? dz_api_wait(a, r, 0) : NULL;
+    const struct dz_engine_handle as = {b.name, b.expires_ms};
     if (c &&
-        dz_engine_snapshot(a->engine, dz_api_target(r, a, "id"), b.name, on_snapshot, c, &why) < 0)
+        dz_engine_snapshot(a->engine, dz_api_target(r, a, "id"), &as, on_snapshot, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
 }
 
@@ -125,6 +135,7 @@ static void put_fork(struct dz_json *j, const struct dz_fork_row *row)
     dz_json_put_strz(j, "tenant", row->tenant);
     dz_json_put_i64(j, "attached", row->attached);
     dz_api_put_time(j, "created_at", row->created);
+    dz_api_put_time(j, "expires_at", row->expires);
 }
 
 /* A fork, and as many branches as were asked for, one after the other. */
@@ -133,6 +144,7 @@ struct forking {
     uint64_t id; /* of the request */
     struct dz_api_out out;
     int64_t left;
+    bool drop; /* the handle was made for the branches only, and goes with the last of them */
     struct dz_engine_own_caller own; /* the request may be gone before the last branch */
     char fork[DZ_ID_TEXT];
 };
@@ -140,6 +152,10 @@ struct forking {
 static void forking_end(struct forking *f, const struct dz_engine_why *why)
 {
     struct dz_http_req *r = dz_http_find(f->api->http, f->id);
+    const struct dz_engine_target fork = {&f->own.who, f->fork};
+    struct dz_engine_why left = {0};
+    if (f->drop && f->fork[0] && dz_engine_fork_delete(f->api->engine, fork, &left) < 0)
+        dz_log(DZ_LOG_WARN, "fork_left", dz_log_strz("id", f->fork), dz_log_err(&left.err));
     if (r && why) {
         dz_api_refuse(r, why);
     } else if (r) {
@@ -183,6 +199,7 @@ static void on_fork(void *arg, const struct dz_fork_row *row, const struct dz_en
     }
     (void)snprintf(f->fork, sizeof f->fork, "%s", row->id);
     put_fork(&f->out.json, row);
+    dz_json_put_bool(&f->out.json, "kept", !f->drop);
     dz_json_key(&f->out.json, "sandboxes");
     dz_json_array(&f->out.json);
     attach_next(f);
@@ -205,9 +222,11 @@ void dz_api_fork(struct dz_http_req *r, void *api)
     f->api = a;
     f->id = dz_http_id(r);
     f->left = b.count;
+    f->drop = b.count > 0 && !b.label && !b.expires_ms;
     dz_engine_caller_keep(&f->own, dz_api_caller(r, a));
     dz_api_begin(&f->out);
-    if (dz_engine_fork(a->engine, dz_api_target(r, a, "id"), b.label, on_fork, f, &why) < 0)
+    const struct dz_engine_handle as = {b.label, b.expires_ms};
+    if (dz_engine_fork(a->engine, dz_api_target(r, a, "id"), &as, on_fork, f, &why) < 0)
         forking_end(f, &why);
 }
 
@@ -255,22 +274,58 @@ void dz_api_fork_delete(struct dz_http_req *r, void *api)
 /* --- references ---------------------------------------------------------------------------------
  */
 
+static void put_ref(struct dz_json *j, const struct dz_ref_row *row)
+{
+    dz_json_put_strz(j, "id", row->id);
+    dz_json_put_strz(j, "name", row->name && row->name[0] ? row->name : NULL);
+    dz_json_put_strz(j, "sandbox_id", row->sandbox_id);
+    dz_json_put_strz(j, "tenant", row->tenant);
+    dz_json_put_bool(j, "alive", row->closed == 0);
+    dz_json_put_i64(j, "attached", row->attached);
+    dz_api_put_time(j, "created_at", row->created);
+    dz_api_put_time(j, "expires_at", row->expires);
+}
+
 void dz_api_refs(struct dz_http_req *r, void *api)
 {
+    DZ_AUTO(dz_ref_row_release) struct dz_ref_row row = {0};
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct dz_api_out o;
     struct body b = {0};
-    char id[DZ_ID_TEXT];
-    if (!dz_api_body(r, name_fields + 1, &b))
+    if (!dz_api_body(r, handle_fields, &b))
         return;
-    if (dz_engine_ref_add(a->engine, dz_api_target(r, a, "id"), id, &why) < 0) {
+    const struct dz_engine_handle as = {b.name, b.expires_ms};
+    if (dz_engine_ref_add(a->engine, dz_api_target(r, a, "id"), &as, &row, &why) < 0) {
         dz_api_refuse(r, &why);
         return;
     }
     dz_api_begin(&o);
-    dz_json_put_strz(&o.json, "id", id);
+    put_ref(&o.json, &row);
     dz_api_send(r, 201, &o);
+}
+
+void dz_api_ref_list(struct dz_http_req *r, void *api)
+{
+    DZ_AUTO(dz_ref_rows_release) struct dz_ref_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct dz_api_page page;
+    struct dz_api_out o;
+    int rc = dz_api_page(r, DZ_API_CURSOR_REF, NULL, &page, &why);
+    if (rc == 0)
+        rc = dz_engine_refs(a->engine, dz_api_caller(r, a), page.cursor, page.limit, &rows, &why);
+    if (rc < 0) {
+        dz_api_refuse(r, &why);
+        return;
+    }
+    dz_api_list_begin(&o, "refs");
+    for (size_t i = 0; i < rows.n; i++) {
+        dz_json_object(&o.json);
+        put_ref(&o.json, &rows.p[i]);
+        dz_json_end(&o.json);
+    }
+    dz_api_list_send(r, &o, rows.n == page.limit ? rows.p[rows.n - 1].id : NULL);
 }
 
 void dz_api_ref_attach(struct dz_http_req *r, void *api)
@@ -304,10 +359,25 @@ void dz_api_ref_detach(struct dz_http_req *r, void *api)
     dz_api_done(r, rc, &why);
 }
 
+/* ?sandbox=keep: the reference only. */
 void dz_api_ref_delete(struct dz_http_req *r, void *api)
 {
+    static const char *const names[] = {"sandbox", NULL};
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
+    const char *sandbox = dz_http_query(r, "sandbox");
+    bool keep = sandbox && strcmp(sandbox, "keep") == 0;
+    int rc = dz_api_only(r, names, &why);
+    if (rc == 0 && sandbox && !keep && strcmp(sandbox, "destroy") != 0) {
+        rc = dz_fail(&why.err, DZ_EINVAL, "sandbox: keep or destroy");
+        (void)snprintf(why.field, sizeof why.field, "sandbox");
+    }
+    if (rc == 0 && keep)
+        rc = dz_engine_ref_forget(a->engine, dz_api_target(r, a, "ref"), &why);
+    if (rc < 0 || keep) {
+        dz_api_done(r, rc, &why);
+        return;
+    }
     struct dz_api_call *c = dz_api_wait(a, r, 204);
     if (c && dz_engine_ref_delete(a->engine, dz_api_target(r, a, "ref"), dz_api_done_sandbox, c,
                                   &why) < 0)

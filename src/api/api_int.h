@@ -112,6 +112,7 @@ enum dz_api_cursor {
     DZ_API_CURSOR_SANDBOX, /* ids, by their kind */
     DZ_API_CURSOR_SNAPSHOT,
     DZ_API_CURSOR_FORK,
+    DZ_API_CURSOR_REF,
     DZ_API_CURSOR_TOKEN,
     DZ_API_CURSOR_IMAGE,  /* a hash */
     DZ_API_CURSOR_TENANT, /* a name behind DZ_API_TENANT_CURSOR, so that no other word is one */
@@ -181,6 +182,7 @@ const char *dz_api_openapi_row(size_t index, const char **ret_path, const char *
     X(hold, "HoldBody")       \
     X(clone, "CloneBody")     \
     X(name, "NameBody")       \
+    X(handle, "HandleBody")   \
     X(fork, "ForkBody")       \
     X(exec, "ExecBody")       \
     X(wait, "WaitBody")       \
@@ -259,6 +261,7 @@ HANDLER(forks);
 HANDLER(fork_attach);
 HANDLER(fork_delete);
 HANDLER(refs);
+HANDLER(ref_list);
 HANDLER(ref_attach);
 HANDLER(ref_detach);
 HANDLER(ref_delete);

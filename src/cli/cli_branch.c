@@ -33,6 +33,7 @@ int dz_cli_remote_snapshot(struct dz_cli *c, struct dz_err *err)
 {
     json_t *body = json_object(), *answer = NULL;
     put_text(body, "name", dz_cli_value(c, "name"));
+    put_text(body, "expires_in", dz_cli_value(c, "expires"));
     int rc = no_target(c, err);
     if (rc < 0) {
         json_decref(body);
@@ -49,9 +50,10 @@ int dz_cli_remote_fork(struct dz_cli *c, struct dz_err *err)
     uint64_t count = 0;
     size_t i;
     int rc = no_target(c, err);
-    if (rc == 0 && given && dz_num_u64(dz_str(given), 1, 1000, &count, NULL) < 0)
-        rc = dz_cli_usage(c, err, "--count wants 1 to 1000, not %s", given);
+    if (rc == 0 && given && dz_num_u64(dz_str(given), 1, 100, &count, NULL) < 0)
+        rc = dz_cli_usage(c, err, "--count wants 1 to 100, not %s", given);
     put_text(body, "label", dz_cli_value(c, "label"));
+    put_text(body, "expires_in", dz_cli_value(c, "expires"));
     if (count)
         (void)json_object_set_new(body, "count", json_integer((json_int_t)count));
     if (rc < 0) {
@@ -83,7 +85,8 @@ int dz_cli_remote_clone(struct dz_cli *c, struct dz_err *err)
 
 /* --- share ----------------------------------------------------------------------------------- */
 
-static int receive(struct dz_cli *c, struct dz_client *client, int fd, struct dz_err *err)
+static int receive(struct dz_cli *c, struct dz_client *client, const char *to, int fd,
+                   struct dz_err *err)
 {
     struct dz_cli_progress p;
     int64_t size = dz_client_size(client);
@@ -91,7 +94,7 @@ static int receive(struct dz_cli *c, struct dz_client *client, int fd, struct dz
     uint64_t done = 0;
     ssize_t n;
     int rc = 0;
-    dz_cli_progress_start(&p, c, c->argv[1], size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
+    dz_cli_progress_start(&p, c, to, size > 0 ? (uint64_t)size : 0, DZ_CLI_BYTES);
     while (rc == 0 && (n = dz_client_read(client, piece, sizeof piece, err)) != 0) {
         rc = n < 0 ? (int)n : dz_fd_write(fd, piece, (size_t)n, err);
         done += n > 0 ? (uint64_t)n : 0;
@@ -99,27 +102,30 @@ static int receive(struct dz_cli *c, struct dz_client *client, int fd, struct dz
     }
     dz_cli_progress_end(&p);
     if (rc == 0 && fsync(fd) < 0)
-        rc = dz_fail_sys(err, errno, "write %s", c->argv[1]);
+        rc = dz_fail_sys(err, errno, "write %s", to);
     return rc;
 }
 
-/* With TARGET a copy of what is public; without it, a reference that others attach. */
+/* A copy of what is public, in the file of -o, or TARGET. */
 int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     char temp[DZ_PATH_MAX];
-    json_t *answer = NULL;
+    const char *to = dz_cli_value(c, "output");
     int rc;
-    if (c->argc < 2) {
-        rc =
-            dz_cli_ask(c, "POST", json_object(), &answer, err, "/v1/sandboxes/{}/refs", c->argv[0]);
-        return rc < 0 ? rc : dz_cli_show_one(c, answer, "id", err);
-    }
-    if (snprintf(temp, sizeof temp, "%s.tmp", c->argv[1]) >= (int)sizeof temp)
+    if (to && c->argc > 1)
+        return dz_cli_usage(c, err, "-o or TARGET, not both");
+    to = to ? to : c->argv[1];
+    if (!to)
+        return dz_cli_usage(c, err,
+                            "which file? doze share %s -o FILE writes what is public; a reference "
+                            "to the sandbox is made by doze ref %s",
+                            c->argv[0], c->argv[0]);
+    if (snprintf(temp, sizeof temp, "%s.tmp", to) >= (int)sizeof temp)
         return dz_fail(err, DZ_ELIMIT, "share: the path is too long");
-    if (access(c->argv[1], F_OK) == 0)
-        return dz_fail(err, DZ_EEXIST, "share: %s exists already", c->argv[1]);
+    if (access(to, F_OK) == 0)
+        return dz_fail(err, DZ_EEXIST, "share: %s exists already", to);
     dz_client_target(&target, "/v1/sandboxes/{}/share", c->argv[0]);
     const struct dz_client_req req = {
         .method = "GET", .target = target.p, .accept = "*/*", .timeout_ms = -1};
@@ -132,9 +138,9 @@ int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err)
     int fd = dz_fd_open(AT_FDCWD, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, err);
     if (fd < 0)
         return fd;
-    rc = receive(c, client, fd, err);
-    if (rc == 0 && renameat2(AT_FDCWD, temp, AT_FDCWD, c->argv[1], RENAME_NOREPLACE) < 0)
-        rc = dz_fail_sys(err, errno, "make %s", c->argv[1]);
+    rc = receive(c, client, to, fd, err);
+    if (rc == 0 && renameat2(AT_FDCWD, temp, AT_FDCWD, to, RENAME_NOREPLACE) < 0)
+        rc = dz_fail_sys(err, errno, "make %s", to);
     if (rc < 0)
         (void)unlink(temp);
     return rc;

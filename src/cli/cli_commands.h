@@ -48,8 +48,15 @@
     X(run)                 \
     X(resume)              \
     X(inspect)             \
+    X(snapshot_ls)         \
+    X(snapshot_rm)         \
     X(snapshot)            \
+    X(fork_ls)             \
+    X(fork_rm)             \
     X(fork)                \
+    X(ref_ls)              \
+    X(ref_rm)              \
+    X(ref)                 \
     X(clone)               \
     X(share)               \
     X(image_build)         \

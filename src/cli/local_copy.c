@@ -348,6 +348,7 @@ const struct dz_cli_command dz_cmd_snapshot = {
     .options =
         (const struct dz_cli_option[]){
             {"name", 'n', "NAME", "of a SANDBOX: name the snapshot"},
+            {"expires", 0, "DURATION", "of a SANDBOX: remove the snapshot after this long"},
             {"flat", 0, NULL, "of a FILE: one that stands on no base and may be one itself"},
             DZ_CLI_OPTION_IMAGE,
             DZ_CLI_OPTION_JSON,
@@ -396,16 +397,19 @@ const struct dz_cli_command dz_cmd_share = {
     .name = "share",
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "share what is public of a sandbox",
-    .args = "SANDBOX [TARGET] | FILE TARGET",
+    .args = "SANDBOX -o FILE | FILE TARGET",
     .min_args = 1,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Of a SANDBOX without TARGET: prints a reference (ref_...), by which `doze\n"
-            "attach` gets at it without owning it. Of a SANDBOX that sleeps, with TARGET,\n"
-            "and of a FILE (it has a / in it, or ends in .doze): a new file.\n"
+    .options =
+        (const struct dz_cli_option[]){{"output", 'o', "FILE", "of a SANDBOX: write it here"},
+                                       DZ_CLI_OPTION_IMAGE,
+                                       DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_QUIET,
+                                       DZ_CLI_OPTION_END},
+    .help = "Of a SANDBOX that sleeps, or of a FILE (it has a / in it, or ends in .doze): a\n"
+            "new file, for anybody. To let others use the sandbox itself: `doze ref`.\n"
             "\n"
-            "TARGET holds /workspace and nothing else: no memory volume, no /tmp, no\n"
+            "It holds /workspace and nothing else: no memory volume, no /tmp, no\n"
             "machine, no environment, and none of the bytes that were deleted in FILE. It\n"
             "stands on no base; what /workspace has from the one below FILE (--image) is\n"
             "copied.\n",
@@ -437,14 +441,15 @@ const struct dz_cli_command dz_cmd_fork = {
         (const struct dz_cli_option[]){
             {"count", 0, "N", "of a SANDBOX: make so many, and print their ids"},
             {"label", 0, "TEXT", "of a SANDBOX: label the fork"},
+            {"expires", 0, "DURATION", "of a SANDBOX: remove the fork after this long"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTIONS_RESUME,
             DZ_CLI_OPTION_END,
         },
     .help = "Of a SANDBOX: it goes on; with --count, so many others go on from the same\n"
-            "instant. Without, it prints the id of the fork (frk_...), of which `doze\n"
-            "attach` makes one, again and again.\n"
+            "instant. Without, or with --label or --expires, the fork (frk_...) is kept, of\n"
+            "which `doze attach` makes one, again and again, until `doze fork rm`.\n"
             "\n"
             "Of a FILE (it has a / in it, or ends in .doze), without a daemon, the other\n"
             "one runs here. From one instant on there are two: the one in FILE goes on\n"

@@ -296,11 +296,16 @@ DZ_NODISCARD int dz_engine_share(struct dz_engine *e, struct dz_engine_target ta
 /* Rows are the callback's for its time; why is not NULL: it failed. */
 typedef void dz_engine_snap_fn(void *arg, const struct dz_snapshot_row *row,
                                const struct dz_engine_why *why);
+/* What a snapshot, a fork or a reference is called, and how long it is kept. */
+struct dz_engine_handle {
+    const char *name;      /* of a snapshot and of a reference unique of its tenant; NULL: none */
+    int64_t expires_in_ms; /* it is removed then; 0: never */
+};
 /* The sandbox as it is now, asleep, in a file of its own; it goes on. A sandbox is made of it
  * by dz_engine_create, as often as one likes. */
 DZ_NODISCARD int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target,
-                                    const char *name, dz_engine_snap_fn *done, void *arg,
-                                    struct dz_engine_why *why);
+                                    const struct dz_engine_handle *as, dz_engine_snap_fn *done,
+                                    void *arg, struct dz_engine_why *why);
 DZ_NODISCARD int dz_engine_snapshot_get(struct dz_engine *e, struct dz_engine_target target,
                                         struct dz_snapshot_row *ret_row, struct dz_engine_why *why);
 DZ_NODISCARD int dz_engine_snapshots(struct dz_engine *e, const struct dz_engine_caller *who,
@@ -322,8 +327,8 @@ DZ_NODISCARD int dz_engine_resume(struct dz_engine *e, struct dz_engine_target t
 typedef void dz_engine_fork_fn(void *arg, const struct dz_fork_row *row,
                                const struct dz_engine_why *why);
 DZ_NODISCARD int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
-                                const char *label, dz_engine_fork_fn *done, void *arg,
-                                struct dz_engine_why *why);
+                                const struct dz_engine_handle *as, dz_engine_fork_fn *done,
+                                void *arg, struct dz_engine_why *why);
 DZ_NODISCARD int dz_engine_fork_get(struct dz_engine *e, struct dz_engine_target target,
                                     struct dz_fork_row *ret_row, struct dz_engine_why *why);
 DZ_NODISCARD int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who,
@@ -337,7 +342,14 @@ DZ_NODISCARD int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_tar
                                        struct dz_engine_why *why);
 
 DZ_NODISCARD int dz_engine_ref_add(struct dz_engine *e, struct dz_engine_target target,
-                                   char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why);
+                                   const struct dz_engine_handle *as, struct dz_ref_row *ret_row,
+                                   struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_refs(struct dz_engine *e, const struct dz_engine_caller *who,
+                                const char *after, size_t limit, struct dz_ref_rows *rows,
+                                struct dz_engine_why *why);
+/* The reference only: the sandbox stays. */
+DZ_NODISCARD int dz_engine_ref_forget(struct dz_engine *e, struct dz_engine_target target,
+                                      struct dz_engine_why *why);
 /* The sandbox, shared; the number is for detach. DZ_EUNAVAIL, owner_gone: it has been destroyed. */
 DZ_NODISCARD int dz_engine_ref_attach(struct dz_engine *e, struct dz_engine_target target,
                                       int64_t *ret_number, struct dz_instance *ret_row,

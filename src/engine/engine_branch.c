@@ -313,6 +313,7 @@ struct forking {
     dz_engine_fork_fn *done;
     void *arg;
     char *label;
+    int64_t expires;
     char id[DZ_ID_TEXT];
 };
 
@@ -332,6 +333,7 @@ static void on_forked(void *arg, const struct dz_snapshot_row *snap,
             .label = f->label,
             .snapshot_id = snap->id,
             .created = dz_clock_real_ms(),
+            .expires = f->expires,
         };
         int rc = dz_registry_fork_add(f->e->registry, &row, false, &why.err);
         f->done(f->arg, rc < 0 ? NULL : &row, rc < 0 ? &why : NULL);
@@ -340,9 +342,11 @@ static void on_forked(void *arg, const struct dz_snapshot_row *snap,
     dz_free(f);
 }
 
-int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target, const char *label,
-                   dz_engine_fork_fn *done, void *arg, struct dz_engine_why *why)
+int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
+                   const struct dz_engine_handle *as, dz_engine_fork_fn *done, void *arg,
+                   struct dz_engine_why *why)
 {
+    const char *label = as->name;
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     int rc = dz_engine_row(e, target, &row, why);
     if (rc == 0 && label && strlen(label) > DZ_ENGINE_VALUE_MAX)
@@ -352,12 +356,13 @@ int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target, const ch
     struct forking *f = dz_zalloc(sizeof *f);
     if (!f)
         return dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
-    *f = (struct forking){.e = e, .done = done, .arg = arg};
+    *f = (struct forking){.e = e, .done = done, .arg = arg, .expires = dz_engine_expiry(as)};
     rc = dz_id_new("frk", f->id, &why->err);
     if (rc == 0 && own(&f->label, label) < 0)
         rc = dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
     if (rc == 0)
-        rc = dz_engine_snapshot_of(e, &row, (struct snap_label){"fork", NULL}, on_forked, f, why);
+        rc =
+            dz_engine_snapshot_of(e, &row, (struct snap_label){"fork", NULL, 0}, on_forked, f, why);
     if (rc < 0) {
         dz_free(f->label);
         dz_free(f);
@@ -372,6 +377,10 @@ int dz_engine_fork_get(struct dz_engine *e, struct dz_engine_target target,
     struct dz_err err;
     int rc =
         dz_registry_fork_get(e->registry, dz_engine_sees(target.who), target.word, ret_row, &err);
+    if (rc == 0 && dz_engine_expired(ret_row->expires)) {
+        dz_fork_row_release(ret_row);
+        rc = DZ_ENOENT;
+    }
     if (rc == DZ_ENOENT)
         return dz_why(why, rc, NULL, "there is no fork %s",
                       dz_str_quote(dz_str(target.word), quoted));
@@ -384,6 +393,7 @@ int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who, con
     struct dz_err err;
     const struct dz_registry_record_filter f = {
         .tenant = dz_engine_sees(who), .after = after, .limit = limit};
+    dz_engine_handles_sweep(e);
     int rc = dz_registry_fork_list(e->registry, &f, rows, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
@@ -406,6 +416,12 @@ int dz_engine_fork_attach(struct dz_engine *e, struct dz_engine_target target, c
     return rc;
 }
 
+int dz_fork_remove(struct dz_engine *e, const struct dz_fork_row *row, struct dz_err *err)
+{
+    int rc = dz_registry_fork_remove(e->registry, NULL, row->id, 0, err);
+    return rc < 0 ? rc : dz_snap_remove(e, row->snapshot_id, err);
+}
+
 /* Other handles and the branches themselves stay. */
 int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_target target,
                           struct dz_engine_why *why)
@@ -415,9 +431,6 @@ int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_target target,
     int rc = dz_engine_fork_get(e, target, &row, why);
     if (rc < 0)
         return rc;
-    rc = dz_registry_fork_remove(e->registry, NULL, row.id, 0, &err);
-    if (rc < 0)
-        return dz_why_err(why, rc, &err);
-    target.word = row.snapshot_id;
-    return dz_engine_snapshot_delete(e, target, why);
+    rc = dz_fork_remove(e, &row, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }

@@ -458,7 +458,16 @@ void dz_engine_note(struct dz_engine *e, const struct dz_instance *row, const ch
 struct snap_label {
     const char *kind; /* what made it: a literal */
     const char *name; /* NULL: none */
+    int64_t expires;  /* 0: never */
 };
+/* Snapshots, forks and references whose time is over go. */
+void dz_engine_handles_sweep(struct dz_engine *e);
+/* When a handle that is made now goes. */
+int64_t dz_engine_expiry(const struct dz_engine_handle *as);
+/* Is it over, though it may still be there? */
+bool dz_engine_expired(int64_t expires);
+int dz_snap_remove(struct dz_engine *e, const char *id, struct dz_err *err);
+int dz_fork_remove(struct dz_engine *e, const struct dz_fork_row *row, struct dz_err *err);
 int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
                           struct snap_label label, dz_engine_snap_fn *done, void *arg,
                           struct dz_engine_why *why);

@@ -164,12 +164,13 @@ void dz_engine_keys_release(struct dz_engine *e)
 /* --- what is over ------------------------------------------------------------------------------
  */
 
-/* Keys and tokens that have expired, references that were closed. */
+/* Handles, keys and tokens that have expired, references that were closed. */
 void dz_engine_sweep(void *arg)
 {
     struct dz_engine *e = arg;
     struct dz_err err;
     size_t n = 0;
+    dz_engine_handles_sweep(e);
     if (dz_registry_sweep(e->registry, SWEEP_ROWS, &n, &err) < 0)
         dz_log(DZ_LOG_WARN, "sweep_failed", dz_log_err(&err));
     if (n > 0)

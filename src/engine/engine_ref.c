@@ -21,36 +21,87 @@ enum {
     TRIES = 8,
 };
 
+int64_t dz_engine_expiry(const struct dz_engine_handle *as)
+{
+    return as->expires_in_ms ? dz_clock_real_ms() + as->expires_in_ms : 0;
+}
+
+bool dz_engine_expired(int64_t expires)
+{
+    return expires > 0 && expires <= dz_clock_real_ms();
+}
+
+static int check_free(struct dz_engine *e, const char *tenant, const char *name,
+                      struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_ref_row_release) struct dz_ref_row old = {0};
+    struct dz_err err;
+    int rc = dz_registry_ref_find(e->registry, tenant, name, &old, &err);
+    if (rc == 0)
+        return dz_why(why, DZ_EEXIST, "name", "there is a reference named %s already: %s, to %s",
+                      name, old.id, old.sandbox_id);
+    return rc == DZ_ENOENT ? 0 : dz_why_err(why, rc, &err);
+}
+
 int dz_engine_ref_add(struct dz_engine *e, struct dz_engine_target target,
-                      char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why)
+                      const struct dz_engine_handle *as, struct dz_ref_row *ret_row,
+                      struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    char id[DZ_ID_TEXT];
     struct dz_err err;
-    int rc = dz_engine_row(e, target, &row, why);
+    int rc = as->name ? dz_engine_check_name(as->name, why) : 0;
     if (rc == 0)
-        rc = dz_id_new("ref", ret_id, &why->err);
+        rc = dz_engine_row(e, target, &row, why);
+    if (rc == 0 && as->name)
+        rc = check_free(e, row.tenant, as->name, why);
+    if (rc == 0)
+        rc = dz_id_new("ref", id, &why->err);
     if (rc < 0)
         return rc;
-    const struct dz_ref_row ref = {.id = ret_id,
+    const struct dz_ref_row ref = {.id = id,
                                    .tenant = row.tenant,
                                    .status = "alive",
                                    .sandbox_id = row.id,
                                    .owner = target.who->tenant,
+                                   .name = as->name,
+                                   .expires = dz_engine_expiry(as),
                                    .created = dz_clock_real_ms()};
     rc = dz_registry_ref_add(e->registry, &ref, true, &err);
+    if (rc == 0)
+        rc = dz_registry_ref_get(e->registry, NULL, id, ret_row, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
+int dz_engine_refs(struct dz_engine *e, const struct dz_engine_caller *who, const char *after,
+                   size_t limit, struct dz_ref_rows *rows, struct dz_engine_why *why)
+{
+    struct dz_err err;
+    const struct dz_registry_record_filter f = {
+        .tenant = dz_engine_sees(who), .after = after, .limit = limit};
+    dz_engine_handles_sweep(e);
+    int rc = dz_registry_ref_list(e->registry, &f, rows, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+/* By id, or by a name of the caller's own tenant, or TENANT/NAME. */
 static int get_ref(struct dz_engine *e, struct dz_engine_target target, struct dz_ref_row *ret_row,
                    struct dz_engine_why *why)
 {
+    const struct dz_engine_place p = dz_engine_place(target);
+    const char *tenant = p.named[0] ? p.named : p.sees;
     char quoted[DZ_STR_QUOTED];
     struct dz_err err;
-    int rc =
-        dz_registry_ref_get(e->registry, dz_engine_sees(target.who), target.word, ret_row, &err);
+    int rc = dz_registry_ref_get(e->registry, tenant, p.word, ret_row, &err);
+    if (rc == DZ_ENOENT)
+        rc = dz_registry_ref_find(e->registry, tenant ? tenant : p.home, p.word, ret_row, &err);
+    if (rc == 0 && dz_engine_expired(ret_row->expires)) {
+        dz_ref_row_release(ret_row);
+        rc = DZ_ENOENT;
+    }
     if (rc == DZ_ENOENT)
         return dz_why(why, rc, NULL, "there is no reference %s",
-                      dz_str_quote(dz_str(target.word), quoted));
+                      dz_str_quote(dz_str(p.word), quoted));
     if (rc < 0)
         return dz_why_err(why, rc, &err);
     dz_log_about(ret_row->sandbox_id);
@@ -167,4 +218,57 @@ int dz_engine_ref_delete(struct dz_engine *e, struct dz_engine_target target,
         rc = dz_why(why, DZ_EDENIED, NULL, "%s: only its owner ends it; detach instead", ref.id);
     target.word = ref.sandbox_id;
     return rc < 0 ? rc : dz_engine_order(e, target, &destroy, done, arg, why);
+}
+
+int dz_engine_ref_forget(struct dz_engine *e, struct dz_engine_target target,
+                         struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_ref_row_release) struct dz_ref_row ref = {0};
+    struct dz_err err;
+    int rc = get_ref(e, target, &ref, why);
+    const char *sees = dz_engine_sees(target.who);
+    if (rc == 0 && sees && strcmp(ref.owner, sees) != 0)
+        rc = dz_why(why, DZ_EDENIED, NULL, "%s: only its owner removes it; detach instead", ref.id);
+    if (rc < 0)
+        return rc;
+    rc = dz_registry_ref_remove(e->registry, NULL, ref.id, 0, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+/* --- what has expired ----------------------------------------------------------------------- */
+
+static void say_expired(const char *id, int rc, const struct dz_err *err)
+{
+    if (rc < 0)
+        dz_log(DZ_LOG_WARN, "handle_not_removed", dz_log_strz("id", id), dz_log_err(err));
+    else
+        dz_log(DZ_LOG_INFO, "handle_expired", dz_log_strz("id", id));
+}
+
+/* Forks first: they hold their snapshots. A snapshot on which a fork still stands waits for it. */
+void dz_engine_handles_sweep(struct dz_engine *e)
+{
+    DZ_AUTO(dz_fork_rows_release) struct dz_fork_rows forks = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    DZ_AUTO(dz_snapshot_rows_release)
+    struct dz_snapshot_rows snaps = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    DZ_AUTO(dz_ref_rows_release) struct dz_ref_rows refs = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    const struct dz_registry_record_filter f = {.expired_at = dz_clock_real_ms()};
+    struct dz_err err;
+    int rc = dz_registry_fork_list(e->registry, &f, &forks, &err);
+    for (size_t i = 0; rc == 0 && i < forks.n; i++)
+        say_expired(forks.p[i].id, dz_fork_remove(e, &forks.p[i], &err), &err);
+    if (rc == 0)
+        rc = dz_registry_snapshot_list(e->registry, &f, &snaps, &err);
+    for (size_t i = 0; rc == 0 && i < snaps.n; i++) {
+        int gone = dz_snap_remove(e, snaps.p[i].id, &err);
+        if (gone != DZ_ESTATE)
+            say_expired(snaps.p[i].id, gone, &err);
+    }
+    if (rc == 0)
+        rc = dz_registry_ref_list(e->registry, &f, &refs, &err);
+    for (size_t i = 0; rc == 0 && i < refs.n; i++)
+        say_expired(refs.p[i].id, dz_registry_ref_remove(e->registry, NULL, refs.p[i].id, 0, &err),
+                    &err);
+    if (rc < 0)
+        dz_log(DZ_LOG_WARN, "sweep_failed", dz_log_err(&err));
 }

@@ -35,6 +35,7 @@ struct copy {
     bool claimed;     /* files may be there */
     char *name;       /* may be NULL */
     const char *kind; /* a literal */
+    int64_t expires;
     char id[DZ_ID_TEXT];
     uint64_t bytes;
     int rc; /* of the worker */
@@ -153,6 +154,7 @@ static void on_kept(void *arg)
         .size = (int64_t)c->bytes,
         .generation = c->row.generation,
         .created = dz_clock_real_ms(),
+        .expires = c->expires,
     };
     /* A fork is as durable as a sandbox that was just made: its files are, and its row goes to the
      * disk with the next ones, in their order. */
@@ -268,7 +270,12 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
     int rc = c ? 0 : dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc < 0)
         return rc;
-    *c = (struct copy){.e = e, .done = done, .arg = arg, .fds = {-1, -1}, .kind = label.kind};
+    *c = (struct copy){.e = e,
+                       .done = done,
+                       .arg = arg,
+                       .fds = {-1, -1},
+                       .kind = label.kind,
+                       .expires = label.expires};
     dz_list_init(&c->link);
     rc = dz_id_new("snap", c->id, &why->err);
     if (rc == 0 && label.name && !(c->name = dz_str_dup(dz_str(label.name))))
@@ -281,16 +288,33 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
     return rc;
 }
 
-int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target, const char *name,
-                       dz_engine_snap_fn *done, void *arg, struct dz_engine_why *why)
+/* Is the name free? The row's own check comes last, when the copy is made. */
+static int check_free(struct dz_engine *e, const char *tenant, const char *name,
+                      struct dz_engine_why *why)
+{
+    DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row old = {0};
+    struct dz_err err;
+    int rc = dz_registry_snapshot_find(e->registry, tenant, name, &old, &err);
+    if (rc == 0)
+        return dz_why(why, DZ_EEXIST, "name",
+                      "there is a snapshot named %s already: %s, of %s; delete it, or take another "
+                      "name",
+                      name, old.id, old.sandbox_id);
+    return rc == DZ_ENOENT ? 0 : dz_why_err(why, rc, &err);
+}
+
+int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target,
+                       const struct dz_engine_handle *as, dz_engine_snap_fn *done, void *arg,
+                       struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    int rc = name ? dz_engine_check_name(name, why) : 0;
+    const struct snap_label label = {"snapshot", as->name, dz_engine_expiry(as)};
+    int rc = as->name ? dz_engine_check_name(as->name, why) : 0;
     if (rc == 0)
         rc = dz_engine_row(e, target, &row, why);
-    return rc < 0 ? rc
-                  : dz_engine_snapshot_of(e, &row, (struct snap_label){"snapshot", name}, done, arg,
-                                          why);
+    if (rc == 0 && as->name)
+        rc = check_free(e, row.tenant, as->name, why);
+    return rc < 0 ? rc : dz_engine_snapshot_of(e, &row, label, done, arg, why);
 }
 
 /* --- rows ----------------------------------------------------------------------------------------
@@ -306,6 +330,10 @@ int dz_engine_snapshot_get(struct dz_engine *e, struct dz_engine_target target,
     int rc = dz_registry_snapshot_get(e->registry, tenant, word, ret_row, &err);
     if (rc == DZ_ENOENT)
         rc = dz_registry_snapshot_find(e->registry, tenant ? tenant : p.home, word, ret_row, &err);
+    if (rc == 0 && dz_engine_expired(ret_row->expires)) {
+        dz_snapshot_row_release(ret_row);
+        rc = DZ_ENOENT;
+    }
     if (rc == DZ_ENOENT)
         return dz_why(why, rc, NULL, "there is no snapshot %s", dz_str_quote(dz_str(word), quoted));
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
@@ -317,8 +345,23 @@ int dz_engine_snapshots(struct dz_engine *e, const struct dz_engine_caller *who,
     struct dz_err err;
     const struct dz_registry_record_filter f = {
         .tenant = dz_engine_sees(who), .after = after, .limit = limit};
+    dz_engine_handles_sweep(e);
     int rc = dz_registry_snapshot_list(e->registry, &f, rows, &err);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
+/* Row and files, by its id. */
+int dz_snap_remove(struct dz_engine *e, const char *id, struct dz_err *err)
+{
+    struct dz_err left;
+    int rc = dz_claim_make(e, id, err);
+    if (rc == 0)
+        rc = dz_registry_snapshot_remove(e->registry, NULL, id, 0, err);
+    if (rc < 0)
+        dz_claim_over(e, id);
+    else if (dz_claim_undo(e, id, &left) < 0)
+        dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", id), dz_log_err(&left));
+    return rc;
 }
 
 int dz_engine_snapshot_delete(struct dz_engine *e, struct dz_engine_target target,
@@ -329,16 +372,8 @@ int dz_engine_snapshot_delete(struct dz_engine *e, struct dz_engine_target targe
     int rc = dz_engine_snapshot_get(e, target, &row, why);
     if (rc < 0)
         return rc;
-    rc = dz_claim_make(e, row.id, &err);
-    if (rc == 0)
-        rc = dz_registry_snapshot_remove(e->registry, NULL, row.id, 0, &err);
-    if (rc < 0)
-        dz_claim_over(e, row.id);
+    rc = dz_snap_remove(e, row.id, &err);
     if (rc == DZ_ESTATE)
         return dz_why(why, DZ_EEXIST, NULL, "%s: a fork stands on it; delete that first", row.id);
-    if (rc < 0)
-        return dz_why_err(why, rc, &err);
-    if (dz_claim_undo(e, row.id, &err) < 0)
-        dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", row.id), dz_log_err(&err));
-    return 0;
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }

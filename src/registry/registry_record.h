@@ -20,7 +20,7 @@
  *         an alias that must be unique. DZ_ELIMIT: a text is over
  *         DZ_REGISTRY_TEXT_MAX.
  * get     DZ_ENOENT: none of that tenant. tenant NULL: anybody's.
- * find    by the alias (token: sha256; snapshot, workbook: name; fork: label);
+ * find    by the alias (token: sha256; snapshot, workbook, ref: name; fork: label);
  *         the newest when several have it.
  * change  compare-and-swap: the columns named go from `row` into the stored row if
  *         that still has row->version, which is then counted up here too.
@@ -63,7 +63,7 @@
     DZ_RECORD_HEAD(T, I)                                       \
     T(status)                                                  \
     T(sandbox_id) /* the source, which it may outlive */       \
-    T(name)       /* alias */                                  \
+    T(name)       /* unique of a tenant; alias */              \
     T(kind)       /* what made it: the engine's word */        \
     T(image)                                                   \
     T(config)   /* JSON: as of the source */                   \
@@ -85,14 +85,16 @@
     I(attached) /* branches made of it so far */ \
     I(expires)
 
-#define DZ_REF_COLUMNS(T, I)                              \
-    DZ_RECORD_HEAD(T, I)                                  \
-    T(status)                                             \
-    T(sandbox_id)                                         \
-    T(owner)                                              \
-    T(attachments) /* JSON: who is attached, by number */ \
-    I(attached)    /* the last number given */            \
-    I(closed)      /* when the owner's cleanup ran; 0: alive */
+#define DZ_REF_COLUMNS(T, I)                                    \
+    DZ_RECORD_HEAD(T, I)                                        \
+    T(status)                                                   \
+    T(sandbox_id)                                               \
+    T(owner)                                                    \
+    T(attachments) /* JSON: who is attached, by number */       \
+    I(attached)    /* the last number given */                  \
+    I(closed)      /* when the owner's cleanup ran; 0: alive */ \
+    T(name)        /* unique of a tenant; alias */              \
+    I(expires)
 
 #define DZ_WORKBOOK_COLUMNS(T, I)                 \
     DZ_RECORD_HEAD(T, I)                          \

@@ -109,11 +109,23 @@ static const char *const steps[] = {
 
     /* by name, whoever's it is: an operator's requests */
     "CREATE INDEX instances_any ON instances(name) WHERE name IS NOT NULL;\n",
+
+    /* Of snapshots with the same name the newest keeps it. */
+    "UPDATE snapshot SET name = substr(name, 1, 56) || '-' || substr(id, -6)\n"
+    "  WHERE name IS NOT NULL AND EXISTS (SELECT 1 FROM snapshot n WHERE n.name = snapshot.name\n"
+    "  AND n.tenant = snapshot.tenant AND (n.created > snapshot.created OR\n"
+    "  (n.created = snapshot.created AND n.id > snapshot.id)));\n"
+    "DROP INDEX snapshot_name;\n"
+    "CREATE UNIQUE INDEX snapshot_name ON snapshot(name, tenant) WHERE name IS NOT NULL;\n"
+    "ALTER TABLE ref ADD COLUMN name TEXT;\n"
+    "ALTER TABLE ref ADD COLUMN expires INTEGER;\n"
+    "CREATE UNIQUE INDEX ref_name ON ref(name, tenant) WHERE name IS NOT NULL;\n"
+    "CREATE INDEX ref_expires ON ref(expires) WHERE expires > 0;\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 5,
+    .version = 6,
 };

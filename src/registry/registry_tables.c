@@ -116,6 +116,7 @@ const struct dz_registry_table dz_ref_table = {
     .columns = ref_columns,
     .count = DZ_ARRAY_LEN(ref_columns),
     .text_offset = offsetof(struct dz_ref_row, text),
+    .alias = "name",
 };
 
 #define T(name) {#name, offsetof(struct dz_workbook_row, name), true},

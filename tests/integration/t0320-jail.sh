@@ -34,7 +34,7 @@ jailed() {
 # those below: they have tests of their own, or open no file but the registry's, which
 # is doze's own.
 # From the second line on: they speak to a daemon, see t0550-daemon-jail.sh.
-others='run|resume|fork|image [a-z]+|registry [a-z-]+|doctor|completion|help'
+others='run|resume|fork( [a-z]+)?|snapshot [a-z]+|ref( [a-z]+)?|image [a-z]+|registry [a-z-]+|doctor|completion|help'
 others="$others|daemon|create|exec|shell|ls|get|rm|rename|label|wake|suspend|freeze|archive|revive|prefetch|hold|attach"
 others="$others|cp|cat|edit|files( [a-z]+)?|sql|ps|logs|kill|events|sandbox [a-z]+"
 others="$others|timeout|quota|token [a-z]+|tenant [a-z]+|stats|debug [a-z]+|config( [a-z]+)?"

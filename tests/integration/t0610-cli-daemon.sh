@@ -68,9 +68,9 @@ test_that 'snapshot, fork, share, clone: the files of that instant' '
     run 0 doze exec web -- sh -c "echo v2 >/workspace/v" && run 0 doze create --snapshot "$snap" -n old && run 0 doze exec old -- cat /workspace/v && has out v1 &&
     for f in $forks; do run 0 doze exec "$f" -- cat /workspace/v && has out v1 && run 0 doze rm -qf "$f" || exit 1; done &&
     run 0 doze attach "$frk" -n late && run 0 doze exec late -- cat /workspace/v && has out v1 &&
-    run 0 doze share web && ref=$(cat out) && run 0 doze attach "$ref" --json && has out "\"name\":\"web\"" &&
+    run 2 doze share web && has err "doze ref web" && run 0 doze ref web && ref=$(cat out) && run 0 doze attach "$ref" --json && has out "\"name\":\"web\"" &&
     run 1 doze clone web && has err "suspend it" && run 0 doze suspend web && run 0 doze clone web -n copy && run 0 doze exec copy -- cat /workspace/v && has out v2 &&
-    run 0 doze suspend web || true ; run 0 doze share web public.doze && run 0 doze disk cat public.doze /workspace/v && has out v2 &&
+    run 0 doze suspend web || true ; run 0 doze share web -o public.doze && run 0 doze disk cat public.doze /workspace/v && has out v2 &&
     run 0 doze rm -qf old late copy
 '
 test_that 'freeze, archive and back; what must not be says why; rm' '

@@ -382,23 +382,34 @@ TEST(with_a_sandbox_its_tokens_go_and_its_references_close)
     }
 }
 
-TEST(names_and_labels_find_the_newest)
+TEST(names_are_unique_of_a_tenant_and_labels_find_the_newest)
 {
     EACH_BACKEND(r)
     {
-        struct dz_snapshot_row got = {0};
-        struct dz_snapshot_row row = {.tenant = "t", .name = "base", .created = 5};
+        struct dz_fork_row got = {0};
+        struct dz_fork_row row = {.tenant = "t", .label = "base", .created = 5};
+        struct dz_snapshot_row snap = {.id = "snap_a", .tenant = "t", .name = "base"};
+        struct dz_ref_row ref = {.id = "ref_a", .tenant = "t", .sandbox_id = "s", .name = "base"};
         const struct dz_workbook_row wb = {.id = "wb_1", .tenant = "t", .name = "n"};
         const struct dz_workbook_row again = {.id = "wb_2", .tenant = "t", .name = "n"};
         const struct dz_workbook_row other = {.id = "wb_3", .tenant = "u", .name = "n"};
-        row.id = "snap_b";
-        CHECK_INT(dz_registry_snapshot_add(r, &row, false, NULL), 0);
-        row.id = "snap_a";
+        row.id = "frk_b";
+        CHECK_INT(dz_registry_fork_add(r, &row, false, NULL), 0);
+        row.id = "frk_a";
         row.created = 6;
-        CHECK_INT(dz_registry_snapshot_add(r, &row, false, NULL), 0);
-        CHECK_INT(dz_registry_snapshot_find(r, "t", "base", &got, NULL), 0);
-        CHECK_STR(got.id, "snap_a");
-        dz_snapshot_row_release(&got);
+        CHECK_INT(dz_registry_fork_add(r, &row, false, NULL), 0);
+        CHECK_INT(dz_registry_fork_find(r, "t", "base", &got, NULL), 0);
+        CHECK_STR(got.id, "frk_a");
+        dz_fork_row_release(&got);
+        CHECK_INT(dz_registry_snapshot_add(r, &snap, false, NULL), 0);
+        CHECK_INT(dz_registry_ref_add(r, &ref, false, NULL), 0);
+        snap.id = "snap_b";
+        ref.id = "ref_b";
+        CHECK_INT(dz_registry_snapshot_add(r, &snap, false, NULL), DZ_EEXIST);
+        CHECK_INT(dz_registry_ref_add(r, &ref, false, NULL), DZ_EEXIST);
+        snap.tenant = ref.tenant = "u";
+        CHECK_INT(dz_registry_snapshot_add(r, &snap, false, NULL), 0);
+        CHECK_INT(dz_registry_ref_add(r, &ref, false, NULL), 0);
         CHECK_INT(dz_registry_workbook_add(r, &wb, false, NULL), 0);
         CHECK_INT(dz_registry_workbook_add(r, &again, false, NULL), DZ_EEXIST);
         CHECK_INT(dz_registry_workbook_add(r, &other, false, NULL), 0);
