@@ -46,6 +46,8 @@ option 'wake --keep --policy' '
     run 0 doze exec -d s-b -- sleep 100 && run 0 doze suspend s-b && run 1 doze wake --policy posix s-b && has err policy && run 0 doze wake --keep files s-b && run 0 doze ps s-b && lacks out running'
 option 'sandbox wake --keep --policy' '
     run 0 doze exec -d s-b -- sleep 100 && run 0 doze suspend s-b && run 1 doze sandbox wake --policy posix s-b && has err policy && run 0 doze sandbox wake --keep files s-b && run 0 doze ps s-b && lacks out running'
+option 'cp --raw' '
+    echo plain >plain && run 0 doze cp plain s-b:/workspace/plain && run 0 doze cp --raw s-b:/workspace/plain back && cmp plain back'
 option 'logs --offset' '
     run 0 doze exec -d s-b -- echo abcdef && exe=$(cat out) && run 0 doze attach --no-stdin s-b "$exe" && run 0 doze logs --offset 3 s-b "$exe" && [ "$(cat out)" = def ]'
 
