@@ -4,7 +4,7 @@ IN_ASAN  = $(MAKE) --no-print-directory CONFIG=asan
 BASE    := build/base/base.doze
 
 TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox test-images \
-  integration openapi model crash wasi security security-asan sim kill sleep
+  integration openapi model crash wasi security security-asan sim kill sleep chaos
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
