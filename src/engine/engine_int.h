@@ -410,6 +410,9 @@ int dz_space_check(struct dz_engine *e, enum dz_space_level level, struct dz_eng
 void dz_space_tell(struct box *b);
 /* A write met ENOSPC: gives up one file of the reserve. False: none is left. */
 bool dz_space_release(void *engine);
+/* The same for a step of an operation, which leaves the last files to the registry: it must
+ * still write down how the operation ended. */
+bool dz_space_make_room(void *engine);
 
 /* --- engine_keep.c: what the keeper asks for -----------------------------------------------------
  */

@@ -286,5 +286,5 @@ const struct dz_keeper_ops dz_engine_keeper_ops = {
     .idle = keep_idle,
     .clock_load = keep_clock_load,
     .clock_save = keep_clock_save,
-    .make_room = dz_space_release,
+    .make_room = dz_space_make_room,
 };

@@ -136,6 +136,15 @@ bool dz_space_release(void *engine)
     return false;
 }
 
+bool dz_space_make_room(void *engine)
+{
+    const struct dz_engine *e = engine;
+    unsigned held = 0;
+    for (unsigned i = 0; i < DZ_SPACE_STEPS; i++)
+        held += e->space.held[i] != 0;
+    return held > DZ_SPACE_STEPS / 2 && dz_space_release(engine);
+}
+
 /* --- measuring ------------------------------------------------------------------------------ */
 
 static enum dz_space_level level_of(uint64_t have, uint64_t mark)
