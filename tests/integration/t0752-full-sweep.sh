@@ -29,7 +29,9 @@ round() { # OPERATION PAGES
     *) may doze "$1" s ;;
     esac || return 1
     make_room
-    ready && run 0 timeout 30 doze exec s -- cat /workspace/acked && has out "$1-$2" && run 0 doze rm -f s
+    ready || return 1
+    [ "$1" != archive ] || doze revive s >revived 2>&1 || : # refused if it was not archived
+    run 0 timeout 30 doze exec s -- cat /workspace/acked && has out "$1-$2" && run 0 doze rm -f s
     [ "$1" != create ] || doze rm -f "t$2" >/dev/null 2>&1 || :
 }
 end=$((SECONDS + ${SOAK_SECONDS:-0}))
