@@ -2,9 +2,9 @@
  *
  * cell_nest.c - see cell_nest.h.
  *
- * Nothing of the host is here but what it had when it made the pool, and that is before it
- * has secrets. A nest is jailed before it makes anything ready: of its jail only the
- * fork and the way into the cells' jail are left open, which each cell shuts.
+ * Nothing of the host is here: seed and zygotes are exec'd. A zygote is jailed before it makes
+ * anything ready: of its jail only the fork and the way into the cells' jail are left open,
+ * which each cell shuts.
  */
 #include "cell/cell_nest.h"
 
@@ -18,10 +18,13 @@
 #include "vfs/vfs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -58,13 +61,13 @@ static int prepare_disk(struct dz_err *err)
     return 0;
 }
 
-static int open_image(const struct dz_frame_fds *fds, const char *sha256, struct dz_err *err)
+static int open_image(const int *fds, size_t count, const char *sha256, struct dz_err *err)
 {
     const struct dz_db_opts opts = {
         .schema = &dz_vfs_schema, .label = "the image", .immutable = true};
     (void)snprintf(nest.image_sha256, sizeof nest.image_sha256, "%.64s", sha256);
-    nest.fd_count = fds->count - 1;
-    memcpy(nest.fds, fds->fds + 1, nest.fd_count * sizeof nest.fds[0]);
+    nest.fd_count = count;
+    memcpy(nest.fds, fds, count * sizeof nest.fds[0]);
     int rc = dz_db_open_fds(&nest.image, nest.fds[0], -1, &opts, err);
     if (rc < 0)
         return rc;
@@ -95,8 +98,20 @@ static void get_ready(int fd, const struct dz_os_dirty *dirty)
     dz_serve_warm();
 }
 
+/* A canary of its own: what a cell learns of its stack is of no use against another. Nobody who
+ * saw the old one on the stack returns. */
+__attribute__((always_inline)) static inline void renew_canary(void)
+{
+#ifdef __x86_64__
+    uintptr_t canary;
+    if (getrandom(&canary, sizeof canary, 0) == sizeof canary)
+        __asm__ volatile("mov %0, %%fs:0x28" ::"r"(canary & ~(uintptr_t)0xff));
+#endif
+}
+
 DZ_NORETURN static void cell(int fd)
 {
+    renew_canary();
     struct dz_os_dirty *dirty = NULL;
     struct dz_err err = {0};
     int fds[2 + DZ_CELL_MODULES_MAX] = {fd};
@@ -125,32 +140,6 @@ static void on_fork(const struct dz_frame_fds *fds)
     long pid = fds->count == 1 ? fork_for_parent() : -1;
     if (pid == 0)
         cell(fds->fds[0]);
-    answer(pid);
-}
-
-/* What another nest does first: its hash comes over its own socket. */
-DZ_NORETURN static void image_nest(const struct dz_frame_fds *fds, uint8_t *payload)
-{
-    struct dz_err err = {0};
-    struct dz_frame f;
-    dz_fd_close(&nest.control);
-    nest.control = fds->fds[0];
-    dz_db_reseed();
-    if (dz_frame_receive(nest.control, &f, payload, true, NULL) < 0)
-        _exit(0);
-    payload[f.size] = '\0';
-    if (open_image(fds, (const char *)payload, &err) < 0)
-        fail(&err);
-    dz_os_warm_ask();
-    say(DZ_FRAME_NEST_READY, 0, nest.fences, NULL);
-    serve();
-}
-
-static void on_image(const struct dz_frame_fds *fds, uint8_t *payload)
-{
-    long pid = fds->count >= 2 && !nest.image ? fork_for_parent() : -1;
-    if (pid == 0)
-        image_nest(fds, payload);
     answer(pid);
 }
 
@@ -183,8 +172,6 @@ DZ_NORETURN static void serve(void)
         payload[f.size] = '\0';
         if (f.type == DZ_FRAME_NEST_FORK)
             on_fork(&fds);
-        else if (f.type == DZ_FRAME_NEST_IMAGE)
-            on_image(&fds, payload);
         else if (f.type == DZ_FRAME_NEST_WARM)
             on_warm(&f, payload);
         for (size_t i = 0; i < fds.count; i++)
@@ -192,21 +179,69 @@ DZ_NORETURN static void serve(void)
     }
 }
 
-/* The process that nests come from. It holds nothing but what the host had when it made the
- * pool, and looks at nothing but requests: it needs no jail, and its children enter theirs. */
-DZ_NORETURN void dz_nest_seed(int control)
+/* --- the way of a process from the daemon to a zygote --------------------------------------------
+ * *
+ *
+ *   daemon -- fork, exec --> seed -- clone, exec --> zygote -- clone --> cells
+ *
+ * Each exec makes a new layout of memory, a new stack canary and pointer guard, and leaves nothing
+ * of the process before: a cell that is taken over finds no byte of the daemon, and what it learns
+ * of its own memory is of no use against the daemon or another image's cells. */
+
+enum {
+    CONTROL_FD = 3, /* of a seed and of a zygote; image and modules follow */
+    FD_HIGH = 128,  /* above all of these */
+};
+static const char seed_name[] = "doze-seed", zygote_name[] = "doze-zygote";
+
+/* Between fork and exec: calls that need no lock. Descriptors fds become CONTROL_FD and up, all
+ * others are closed. */
+DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
+{
+    static const char *const kept[] = {"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
+    char *argv[] = {(char *)(uintptr_t)name, NULL}; /* execve takes no const */
+    char *env[DZ_ARRAY_LEN(kept) + 1];
+    size_t n = 0;
+    int high[1 + 1 + DZ_CELL_MODULES_MAX];
+    sigset_t none;
+    for (char **e = environ; *e && n < DZ_ARRAY_LEN(kept); e++)
+        for (size_t i = 0; i < DZ_ARRAY_LEN(kept); i++)
+            if (strncmp(*e, kept[i], strlen(kept[i])) == 0 && n < DZ_ARRAY_LEN(kept))
+                env[n++] = *e;
+    env[n] = NULL;
+    for (size_t i = 0; i < count; i++)
+        if ((high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, FD_HIGH)) < 0)
+            _exit(1);
+    for (size_t i = 0; i < count; i++)
+        if (dup2(high[i], CONTROL_FD + (int)i) < 0) /* without close-on-exec */
+            _exit(1);
+    (void)syscall(SYS_close_range, (unsigned)CONTROL_FD + (unsigned)count, ~0u, 0);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)execve("/proc/self/exe", argv, env);
+    _exit(127);
+}
+
+DZ_NORETURN void dz_nest_begin(int control)
+{
+    int mine[1] = {control};
+    if (dz_cell_let_go(mine, 1) < 0)
+        _exit(1);
+    become(seed_name, mine, 1);
+}
+
+/* Each request names a zygote: a control socket, and of an image its file and modules. The seed
+ * reads nothing else, so it needs no jail; its children enter theirs. */
+DZ_NORETURN static void seed(void)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
     struct dz_frame f;
     struct dz_frame_fds fds;
-    int mine[1] = {control};
-    if (dz_cell_let_go(mine, 1) < 0)
-        _exit(1);
-    nest.control = mine[0];
-    while (dz_frame_receive_fds(control, &f, payload, true, &fds, NULL) > 0) {
-        long pid = fds.count == 1 ? fork_for_parent() : -1;
+    nest.control = CONTROL_FD;
+    while (dz_frame_receive_fds(CONTROL_FD, &f, payload, true, &fds, NULL) > 0) {
+        long pid = fds.count > 0 ? fork_for_parent() : -1;
         if (pid == 0)
-            dz_nest_serve(fds.fds[0]);
+            become(zygote_name, fds.fds, fds.count);
         answer(pid);
         for (size_t i = 0; i < fds.count; i++)
             dz_fd_close(&fds.fds[i]);
@@ -214,22 +249,72 @@ DZ_NORETURN void dz_nest_seed(int control)
     _exit(0);
 }
 
+/* Open the image and its modules anew: flags and offsets of an open file are shared by all who
+ * hold it, the daemon among them. */
+static int open_anew(int *fds, size_t count, struct dz_err *err)
+{
+    char path[32];
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fds[i]);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            return dz_fail_sys(err, errno, "open an image for its zygote");
+        (void)close(fds[i]);
+        fds[i] = fd;
+    }
+    return 0;
+}
+
+/* The first message of a zygote with an image is the image's hash: descriptors come without a
+ * payload. */
+static int be_of_image(const int *fds, size_t count, struct dz_err *err)
+{
+    static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+    struct dz_frame f;
+    if (dz_frame_receive(nest.control, &f, payload, true, NULL) < 0)
+        _exit(0);
+    payload[f.size] = '\0';
+    return open_image(fds, count, (const char *)payload, err);
+}
+
 /* The cells' filter is compiled first: the library that does it asks the kernel what it can do
- * by calls that the nest's own jail does not have. */
-DZ_NORETURN void dz_nest_serve(int control)
+ * by calls that the zygote's own jail does not have. */
+DZ_NORETURN static void zygote(void)
 {
     struct dz_err err = {0};
     struct dz_os_jail_report report = {0};
-    int fds[1] = {control};
-    nest.control = control;
-    int rc = dz_os_filter_new(dz_os_jail_compute, dz_os_jail_compute_count, &nest.filter, &err);
+    int fds[1 + 1 + DZ_CELL_MODULES_MAX], kept[DZ_ARRAY_LEN(fds)];
+    size_t count = 0;
+    while (count < DZ_ARRAY_LEN(fds) && fcntl(CONTROL_FD + (int)count, F_GETFD) >= 0) {
+        fds[count] = CONTROL_FD + (int)count;
+        count++;
+    }
+    nest.control = CONTROL_FD;
+    int rc = open_anew(fds + 1, count - 1, &err);
     if (rc == 0)
-        rc = dz_cell_enter_nest(fds, 1, &report, &err);
+        rc = dz_os_filter_new(dz_os_jail_compute, dz_os_jail_compute_count, &nest.filter, &err);
+    memcpy(kept, fds, sizeof kept); /* sorted by the next call */
+    if (rc == 0)
+        rc = dz_cell_enter_nest(kept, count, &report, &err);
     if (rc == 0)
         rc = prepare_disk(&err);
+    if (rc == 0 && count > 1)
+        rc = be_of_image(fds + 1, count - 1, &err);
     if (rc < 0)
         fail(&err);
     nest.fences = report.fences;
+    if (count > 1)
+        dz_os_warm_ask();
     say(DZ_FRAME_NEST_READY, 0, nest.fences, NULL);
     serve();
+}
+
+/* A program that has this module may be started as a seed or a zygote, by become(). That is
+ * decided before main: every program with a pool has zygotes, the tests' programs too. */
+__attribute__((constructor)) static void be_what_argv_says(int argc, char **argv)
+{
+    if (argc == 1 && strcmp(argv[0], seed_name) == 0)
+        seed();
+    if (argc == 1 && strcmp(argv[0], zygote_name) == 0)
+        zygote();
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * cell_nest.h - a zygote: a jailed process that has ready what its cells need, and
- * forks them. One is blank; one for each image in use is forked from it, and has
- * that image open, its modules mapped, functions translated.
+ * forks them. One is blank; one for each image in use has that image open, its modules mapped,
+ * functions translated. Zygotes are exec'd, from a seed that is exec'd itself: nothing of the
+ * daemon's memory is in them.
  *
  * Cells are children of the nest's parent (CLONE_PARENT): that one reaps them, and a nest
  * that dies takes nothing with it.
@@ -35,10 +36,8 @@ enum {
     DZ_NEST_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
 };
 
-/* In a child just forked: fork nests, each for a control socket that comes with a
- * DZ_FRAME_NEST_FORK. */
-DZ_NORETURN void dz_nest_seed(int control);
-/* In a child just forked: jail, make ready, serve. */
-DZ_NORETURN void dz_nest_serve(int control);
+/* In a child just forked: become, by exec, the seed that starts zygotes, each for a control socket
+ * that comes with a DZ_FRAME_NEST_FORK, or with an image and its modules. */
+DZ_NORETURN void dz_nest_begin(int control);
 
 #endif

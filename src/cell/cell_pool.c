@@ -175,7 +175,7 @@ static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
         return rc;
     pid_t pid = fork();
     if (pid == 0)
-        dz_nest_seed(ends[1]);
+        dz_nest_begin(ends[1]);
     (void)close(ends[1]);
     p->seed = pid > 0 ? new_zygote(p, ends[0], "") : NULL;
     if (!p->seed) {
@@ -352,7 +352,8 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
     struct dz_frame f = {.type = DZ_FRAME_NEST_IMAGE};
     int ends[2], fds[DZ_FRAME_FDS_MAX];
     size_t n = 0;
-    if (s->module_count > DZ_CELL_MODULES_MAX || p->blank->unsent > 0 || pair(ends, NULL) < 0)
+    if ((!p->seed && fork_seed(p, NULL) < 0) || s->module_count > DZ_CELL_MODULES_MAX ||
+        pair(ends, NULL) < 0)
         return;
     fds[n++] = ends[1];
     fds[n++] = s->image_fd;
@@ -360,15 +361,15 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
         fds[n++] = s->module_fds[i];
     evict(p);
     struct zygote *z = new_zygote(p, ends[0], s->image_sha256);
-    struct dz_pool_fork *fork = z ? expect(p->blank) : NULL;
+    struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
     /* the hash comes behind: a frame with descriptors has no payload */
-    int rc = fork ? dz_frame_send_fds(p->blank->fd, &f, fds, n, NULL) : -1;
+    int rc = fork ? dz_frame_send_fds(p->seed->fd, &f, fds, n, NULL) : -1;
     (void)close(ends[1]);
     f = (struct dz_frame){.type = DZ_FRAME_NEST_IMAGE, .size = 65};
     if (rc > 0)
         rc = dz_frame_send(ends[0], &f, z->sha256, false, NULL);
     if (rc <= 0) {
-        unexpect(p->blank, fork);
+        unexpect(p->seed, fork);
         if (z)
             end_zygote(z);
         else
