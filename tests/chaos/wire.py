@@ -13,8 +13,9 @@ import struct
 import time
 
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
-# Everything that a tenant writes carries its mark, so that a byte in the wrong hands shows.
-MARK = b"zq7"
+# Everything that a tenant writes carries its mark, so that a byte in the wrong hands shows. Ids
+# have neither "l" nor "u" and cannot look like one.
+MARK = b"zlu7"
 
 
 class Left(Exception):
