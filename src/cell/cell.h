@@ -120,6 +120,7 @@ enum dz_cell_event_type {
                          disk_bytes, procs */
     DZ_CELL_FULL,     /* the disk is full, nothing can be committed: it stands still. text. Comes
                          again while that lasts */
+    DZ_CELL_USED,     /* its zygote was told what it uses; nothing for the host */
     DZ_CELL_OP_DATA,  /* op (cell_op.h): data */
     DZ_CELL_OP_WINDOW_OPEN, /* op can take `count` more bytes */
     DZ_CELL_OP_DONE,        /* the last of op: count; or code and text */

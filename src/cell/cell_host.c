@@ -197,6 +197,12 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     case DZ_FRAME_LOST:
         e->type = DZ_CELL_LOST;
         return 1;
+    case DZ_FRAME_USED: /* an event, so that a flood of these frames uses up the cell's turn */
+        if (!c->many)
+            break;
+        dz_pool_used(c, c->payload, f->size);
+        e->type = DZ_CELL_USED;
+        return 1;
     case DZ_FRAME_FAILED:
         e->type = DZ_CELL_FAILED;
         e->code = f->value > 0 && f->value < 1000 ? -(int)f->value : DZ_EIO;
@@ -242,10 +248,6 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     if (rc != 0)
         return rc;
     rc = next_frame(c, &f, err);
-    while (rc > 0 && c->many && f.type == DZ_FRAME_USED) {
-        dz_pool_used(c, c->payload, f.size);
-        rc = next_frame(c, &f, err);
-    }
     if (rc == DZ_EIO && c->many && c->ended && dz_frame_gone(c->fd))
         return gone(c, ret_event);
     if (rc == DZ_EIO)

@@ -429,6 +429,8 @@ static bool unasked(struct box *b)
 static bool take_event(struct box *b, const struct dz_cell_event *event)
 {
     const struct dz_cell *c = b->cell;
+    if (event->type == DZ_CELL_USED)
+        return true;
     if (!dz_list_empty(&b->untold) && event->type == DZ_CELL_ACTIVITY) {
         b->active = *event;
         b->has_active = true;
@@ -440,6 +442,8 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
             return false;
     }
     switch (event->type) {
+    case DZ_CELL_USED:
+        break;
     case DZ_CELL_READY:
         on_ready(b);
         break;

@@ -452,6 +452,34 @@ static struct dz_cell *silent_cell(void)
     return c;
 }
 
+/* --- turns ----------------------------------------------------------------------------------- */
+
+/* The host's loop bounds a turn by events, so each frame must come out of its own receive. */
+TEST(each_word_of_use_counts_as_an_event)
+{
+    enum {
+        FRAMES = 50
+    };
+    static const uint8_t use[48] = {1};
+    struct dz_cell_event event = {0};
+    struct dz_err err = {0};
+    uint8_t byte;
+    struct dz_cell *c = silent_cell();
+    for (int i = 0; i < FRAMES; i++)
+        utter(DZ_FRAME_USED, 0, 0, use, sizeof use);
+    for (int i = 0; i < FRAMES; i++) {
+        CHECK(recv(pair[1], &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1);
+        CHECK_INT(dz_cell_receive(c, &event, &err), 1);
+        CHECK_INT(event.type, DZ_CELL_USED);
+    }
+    CHECK_INT(dz_cell_receive(c, &event, &err), 0);
+    c->many = false; /* a cell with one command has no zygote to tell */
+    utter(DZ_FRAME_USED, 0, 0, use, sizeof use);
+    CHECK_INT(dz_cell_receive(c, &event, &err), DZ_EIO);
+    dz_cell_free(c);
+    (void)close(pair[0]);
+}
+
 static uint32_t begin_op(struct dz_cell *c, const char *text)
 {
     const struct dz_cell_op o = {.type = DZ_CELL_OP_SQL, .path = "", .text = text};
