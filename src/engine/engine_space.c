@@ -232,8 +232,9 @@ static void on_look(void *arg)
     tell(e);
     if (s->changed || mark != s->now.mark_bytes)
         tell_cells(e);
-    bool more = refill(s);
-    dz_timer_after(s->timer, more || s->now.level >= DZ_SPACE_LOW ? LOW_MS : OK_MS);
+    while (refill(s))
+        measure(s);
+    dz_timer_after(s->timer, s->now.level >= DZ_SPACE_LOW ? LOW_MS : OK_MS);
 }
 
 void dz_engine_space(struct dz_engine *e, struct dz_engine_space *ret_space)

@@ -191,10 +191,12 @@ static void undone(struct op *op)
         rc = dz_keeper_settle_row(op, true, &err);
     if (rc == DZ_EBUSY || rc == DZ_ENOENT || rc == DZ_EGONE)
         rc = 0; /* it is another's now; nothing of it is ours to write */
-    if (rc < 0)
-        park(op);
-    else
+    if (rc == 0) {
         finish(op);
+        return;
+    }
+    answer_all(op, op->rc); /* on a full disk the row may take long: nobody waits for that */
+    park(op);
 }
 
 static void undo(struct op *op)

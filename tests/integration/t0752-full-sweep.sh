@@ -16,7 +16,8 @@ may() {
     grep -qE "kept free|disk is full|No space|no space" err && [ "$got" -ne 124 ] && return 0
     echo "$got: $*" && cat err && return 1
 }
-ready() { for _ in $(seq 400); do api 200 GET /readyz >tried 2>&1 && return 0; read -rt 0.05 <> <(:) || :; done; cat tried; return 1; }
+whole() { [ "$(metric doze_disk_reserve_bytes)" -eq 3145728 ]; } # the reserve
+ready() { for _ in $(seq 400); do api 200 GET /readyz >tried 2>&1 && whole && return 0; read -rt 0.05 <> <(:) || :; done; cat tried; return 1; }
 round() { # OPERATION PAGES
     ready && doze create -q base --name s >/dev/null && doze exec s -- sh -c "echo $1-$2 >/workspace/acked" || return 1
     [ "$1" != freeze ] || doze suspend s >/dev/null || return 1
