@@ -125,13 +125,29 @@ static int refuse(const struct dz_cli_command *cmd, int what, const char *word, 
     return unknown_long(cmd, word, err);
 }
 
+/* The name of the first operand that is not there; options and what is in brackets may be away. */
+static void say_missing(const struct dz_cli *c, char *what, size_t size)
+{
+    const char *word = c->command->args + strspn(c->command->args, " ");
+    int left = c->argc;
+    while (*word && (*word == '[' || left-- > 0)) {
+        word += strcspn(word, " ");
+        word += strspn(word, " ");
+    }
+    size_t n = strcspn(word, " .");
+    if (n > 0)
+        (void)snprintf(what, size, "%.*s is missing", (int)n, word);
+    else
+        (void)snprintf(what, size, "too few arguments");
+}
+
 static int check_operands(const struct dz_cli *c, struct dz_err *err)
 {
     const struct dz_cli_command *cmd = c->command;
     char quoted[DZ_STR_QUOTED], what[DZ_STR_QUOTED + 32];
 
     if (c->argc < cmd->min_args)
-        (void)snprintf(what, sizeof what, "too few arguments");
+        say_missing(c, what, sizeof what);
     else if (cmd->max_args >= 0 && c->argc > cmd->max_args)
         (void)snprintf(what, sizeof what, "unexpected argument %s",
                        dz_str_quote(dz_str(c->argv[cmd->max_args]), quoted));

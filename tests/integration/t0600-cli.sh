@@ -48,7 +48,7 @@ test_that 'exec has the output, the streams and the status of the command' '
     run 125 doze exec nobody -- echo && has err "no sandbox has this name" &&
     run 2 doze exec web -- && has err "COMMAND is missing" &&
     run 0 doze exec -e A=1 -w /tmp -u 5 --timeout 3s web -- env x &&
-    has out "\"env\":{\"A\":\"1\"}" && has out "\"cwd\":\"/tmp\"" && has out "\"user\":\"5\"" && has out "\"timeout\":\"3s\"" && lacks out stdin &&
+    has out "\"env\":{\"A\":\"1\"}" && has out "\"cwd\":\"/tmp\"" && has out "\"user\":\"5\"" && has out "\"timeout\":\"3s\"" && has out "\"stdin\":false" &&
     run 2 doze exec --timeout soon web -- env && run 0 doze exec -d web -- sleep 9 && has out exe_9 &&
     run 0 doze sandbox exec web echo x && has out x && run 0 doze exec --json -d web sleep && has out "{\"exec_id\""
 '
@@ -79,7 +79,7 @@ test_that 'a terminal is passed on, with its size' '
 test_that 'branches of a daemon'"'"'s sandbox' '
     run 0 doze snapshot web --name s && has out snap_1 && run 0 doze fork web && has out frk_1 &&
     run 0 doze fork web --count 2 && [ "$(cat out)" = "$(printf "sbx_3\nsbx_4")" ] && run 2 doze fork web --count 0 &&
-    run 0 doze clone web --name c --json && has out "\"name\":\"c\"" && run 0 doze share web && has out ref_1 &&
+    run 0 doze clone web --name c --json && has out "\"name\":\"c\"" && run 0 doze ref web && has out ref_1 &&
     run 2 doze snapshot web b.doze && has err "has no TARGET" && run 2 doze snapshot ./web && has err "TARGET is missing"
 '
 test_that 'cp, cat: both ways, modes kept, nothing half written' '

@@ -144,7 +144,7 @@ TEST(parse_says_what_is_wrong)
     check_refused(&any, "--en=1", NULL, "any: option \"--en\" may mean --env or --entry");
     check_refused(&any, "-a", "--zzzzzz", "any: no option \"--zzzzzz\"; doze help any lists them");
     check_refused(&rest, "-a", NULL,
-                  "rest: too few arguments; usage: doze rest [OPTION...] PROG [ARG...]");
+                  "rest: PROG is missing; usage: doze rest [OPTION...] PROG [ARG...]");
 }
 
 TEST(parse_accepts_an_abbreviation_that_is_unique)
