@@ -346,6 +346,13 @@ static void evict(struct dz_cell_pool *p)
         end_zygote(DZ_LIST_LAST(struct zygote, &p->zygotes, link));
 }
 
+void dz_cell_pool_forget(struct dz_cell_pool *p, const char *sha256)
+{
+    struct zygote *z = find(p, sha256);
+    if (z)
+        end_zygote(z);
+}
+
 /* Best effort: without it its sandboxes have blank cells. */
 static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s)
 {

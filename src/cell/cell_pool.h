@@ -54,6 +54,9 @@ DZ_NODISCARD int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell
 int dz_cell_pool_fd(const struct dz_cell_pool *p);
 int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err);
 
+/* The image is about to be removed: its zygote and its cells that wait end, by and by. */
+void dz_cell_pool_forget(struct dz_cell_pool *p, const char *sha256);
+
 struct dz_cell_pool_stats {
     uint64_t warm, cold;     /* cells started: that waited; forked when they were wanted */
     uint64_t blank;          /* of an image, by a blank cell */

@@ -3,14 +3,18 @@
  * engine_image.c - images as cells are started from them: opened once, with the
  * prepared modules, and kept while a cell runs on them and for a while after that.
  *
- * What is open is locked against being removed; who removes an image makes the table
- * forget it first (dz_engine_images_forget), and then only a cell still holds it.
+ * What is open is locked against removal. The lock is the descriptor's, which the image's zygote
+ * and its cells share: a zygote lives on when the last sandbox of its image is gone, and would hold
+ * the lock. So a removal, which the registry allows only when nothing stands on the image, takes
+ * the lock away and ends the zygote (forget_unused). A cell that is still on its way out keeps the
+ * file's bytes, not its name.
  */
 #include "engine/engine_int.h"
 #include "kernel/kernel.h"
 #include "registry/registry_record.h"
 
 #include "base/fd.h"
+#include "base/log.h"
 
 #include <string.h>
 
@@ -48,6 +52,17 @@ void dz_engine_images_forget(struct dz_engine *e, const char *sha256)
     dz_map_clear(&e->image_cache);
 }
 
+/* No sandbox and no snapshot stands on the image. */
+static void forget_unused(struct dz_engine *e, const char *sha256)
+{
+    const struct engine_image *i = dz_map_get(&e->image_cache, dz_str(sha256));
+    struct dz_err err;
+    if (i && dz_fd_lock(i->fd, DZ_FD_LOCK_NONE, &err) < 0)
+        dz_log(DZ_LOG_WARN, "image_unlock_failed", dz_log_err(&err));
+    dz_cell_pool_forget(e->pool, sha256);
+    dz_engine_images_forget(e, sha256);
+}
+
 static int load(struct dz_engine *e, const char *sha256, struct engine_image *i, struct dz_err *err)
 {
     size_t missing = 0;
@@ -59,7 +74,7 @@ static int load(struct dz_engine *e, const char *sha256, struct engine_image *i,
     return rc < 0 ? rc : 0;
 }
 
-/* Room for one more: one that no cell runs on goes. */
+/* Room for one more: one that no cell runs on goes, with its zygote, which would keep it locked. */
 static void make_room(struct dz_engine *e)
 {
     const struct engine_image *idle = NULL;
@@ -70,7 +85,7 @@ static void make_room(struct dz_engine *e)
         idle = i->refs == 1 ? i : idle;
     }
     if (idle)
-        dz_engine_images_forget(e, idle->info.sha256);
+        forget_unused(e, idle->info.sha256);
 }
 
 int dz_engine_image_get(struct dz_engine *e, const char *sha256, struct engine_image **ret_image,
@@ -207,7 +222,7 @@ int dz_engine_image_delete(struct dz_engine *e, const char *name, struct dz_engi
     if (rc == 0)
         rc = in_use(e, sha256, &err);
     if (rc == 0) {
-        dz_engine_images_forget(e, sha256);
+        forget_unused(e, sha256);
         rc = dz_image_remove(e->images, name, &err);
     }
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
@@ -220,7 +235,7 @@ static int guard(void *arg, const char *sha256, struct dz_err *err)
     struct dz_engine *e = arg;
     int rc = in_use(e, sha256, err);
     if (rc == 0)
-        dz_engine_images_forget(e, sha256);
+        forget_unused(e, sha256);
     return rc == DZ_EEXIST ? DZ_EBUSY : rc;
 }
 

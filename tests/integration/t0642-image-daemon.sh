@@ -14,6 +14,12 @@ test_that 'an image on which only a snapshot stands is not removed' '
     run 0 doze image build -q two && run 0 doze create two --name web && run 0 doze exec web -- true && run 0 doze snapshot web && snap=$(grep -o "snap_[a-z0-9]*" out | head -n 1) && run 0 doze rm -f web &&
     run 1 doze image rm two && has err "the snapshot $snap stands on it" && api 204 DELETE "/v1/snapshots/$snap"
 '
+test_that 'an image whose sandboxes have run is removed when the last one is gone, and runs when it is built again' '
+    for i in 1 2; do
+        run 0 doze image build -q two && run 0 doze create two --name web && run 0 doze exec web -- cat /f && has out x && run 0 doze create two --name web2 && run 0 doze exec web2 -- true &&
+        run 1 doze image rm two && has err "stands on it" && run 0 doze rm -f web web2 && run 0 doze image rm two || exit 1
+    done
+'
 test_that 'gc asks the daemon: images without a name go, those in use stay' '
     sed "s/= x/= w/" two >never-run && run 0 doze image build -q never-run && two=$(cat out) && run 0 doze create two --no-start --name web && sed "s/= x/= y/" two >three && run 0 doze image build -q three && printf "[image]\nname = two\nfrom = base\n[file /g]\ntext = z\n" >four && run 0 doze image build -q four &&
     run 0 doze image gc --json && has out "removed_files" && run 0 doze image ls && has out "$two" && run 0 doze rm -f web && run 0 doze image gc --cache && has out "removed " && run 0 doze image ls && lacks out "$two" && [ -z "$(ls data/images/cache)" ]
