@@ -41,7 +41,8 @@
     X(UNAVAIL, 17, "sandbox_unavailable", 503, false, "sandbox is unavailable") \
     X(NOSPC, 18, "storage_full", 507, true, "no space left")                    \
     X(UNSUPPORTED, 19, "sandbox_unavailable", 503, false, "not supported here") \
-    X(CANCELED, 20, "conflict", 409, true, "canceled")
+    X(CANCELED, 20, "conflict", 409, true, "canceled")                          \
+    X(DIED, 21, "sandbox_unavailable", 503, true, "the sandbox's process ended")
 
 enum dz_errc {
 #define X(name, num, wire, http, retry, text) DZ_E##name = -(num),

@@ -183,6 +183,8 @@ static int send_with_fds(int fd, const struct dz_frame *head, const void *payloa
         return 1;
     if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)
         return 0;
+    if (errno == EPIPE || errno == ECONNRESET)
+        return gone(err);
     return dz_fail_sys(err, errno, "hand descriptors to the cell");
 }
 

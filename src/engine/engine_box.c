@@ -216,6 +216,11 @@ static void tell_keeper(struct box *b, const struct dz_keeper_cell *how)
         dz_keeper_cell_done(b->e->keeper, ticket, how);
 }
 
+int dz_engine_cell_code(int code)
+{
+    return code == DZ_EIO ? DZ_EDIED : code;
+}
+
 /* The cell died or could not open its file. */
 static void cell_failed(struct box *b, int code, const char *text)
 {
@@ -227,8 +232,8 @@ static void cell_failed(struct box *b, int code, const char *text)
     b->e->counts.crashes += was == BOX_UP || was == BOX_STOPPING;
     dz_log(DZ_LOG_WARN, "cell_failed", dz_log_strz("sandbox_id", b->id),
            dz_log_strz("error", text));
-    dz_op_down(b, code, text);
-    dz_copy_down(b, code, text);
+    dz_op_down(b, dz_engine_cell_code(code), text);
+    dz_copy_down(b, dz_engine_cell_code(code), text);
     dz_exec_down(b, was == BOX_OPENING || was == BOX_FILES ? 0 : DZ_EUNAVAIL, "crashed", text);
     bool told = b->ticket != 0;
     tell_keeper(b, &how);

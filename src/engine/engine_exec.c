@@ -652,7 +652,7 @@ static int start_command(struct exec *x, const struct launch *l, bool listen, st
         .cpu_ns = l->background ? -1 : 0,
         .timeout_ns = l->timeout_ms < INT64_MAX / DZ_NS_PER_MS ? l->timeout_ms * DZ_NS_PER_MS : 0,
     };
-    rc = dz_cell_exec(b->cell, &spec, &x->handle, err);
+    rc = dz_engine_cell_code(dz_cell_exec(b->cell, &spec, &x->handle, err));
     dz_free(env);
     return rc;
 }

@@ -298,10 +298,11 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
 void dz_box_stop(struct box *b, bool keep_memory); /* the cell suspends itself */
 void dz_box_kill(struct box *b);                   /* its cell is gone when this returns */
 void dz_box_watch(struct box *b);                  /* after anything was sent to its cell */
-void dz_box_promote(struct box *b);                /* file-only: wake its machine */
-void dz_box_files_over(struct box *b);             /* its last operation is over */
-void dz_box_destroy(struct box *b);                /* whatever it has */
-void dz_boxes_tell(void *engine);                  /* a timer's: the keeper, of those that are up */
+int dz_engine_cell_code(int code);     /* what a client is told: DZ_EIO of a cell is DZ_EDIED */
+void dz_box_promote(struct box *b);    /* file-only: wake its machine */
+void dz_box_files_over(struct box *b); /* its last operation is over */
+void dz_box_destroy(struct box *b);    /* whatever it has */
+void dz_boxes_tell(void *engine);      /* a timer's: the keeper, of those that are up */
 /* The same of one: whoever asks next sees it awake. False: it was told; or from within its own
  * events, which end in that soon. */
 bool dz_box_tell(struct dz_engine *e, const char *id);

@@ -169,7 +169,7 @@ static void begin(struct dz_engine_op *op, struct box *b)
     struct dz_err err;
     op->box = b;
     dz_list_push_back(&b->ops, &op->link);
-    int rc = dz_cell_op_start(b->cell, &op->op, &op->handle, &err);
+    int rc = dz_engine_cell_code(dz_cell_op_start(b->cell, &op->op, &op->handle, &err));
     if (rc < 0) {
         op_fail(op, rc, err.msg);
         return;

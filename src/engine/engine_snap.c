@@ -234,7 +234,7 @@ void dz_copy_next(struct box *b)
     c->asked = true;
     int rc = open_files(c, &err);
     if (rc == 0)
-        rc = dz_cell_snapshot(b->cell, c->fds[0], c->fds[1], &err);
+        rc = dz_engine_cell_code(dz_cell_snapshot(b->cell, c->fds[0], c->fds[1], &err));
     if (rc < 0)
         copy_fail_err(c, rc, &err);
     else

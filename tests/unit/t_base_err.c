@@ -34,6 +34,7 @@ static const struct {
     {DZ_ENOSPC, "NOSPC", "storage_full", 507, true},
     {DZ_EUNSUPPORTED, "UNSUPPORTED", "sandbox_unavailable", 503, false},
     {DZ_ECANCELED, "CANCELED", "conflict", 409, true},
+    {DZ_EDIED, "DIED", "sandbox_unavailable", 503, true},
 };
 
 TEST(err_rows_are_what_clients_rely_on)

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -234,6 +235,52 @@ TEST(a_cell_that_has_only_the_file_may_die_too)
     UNTIL(&r, a.done > 0);
     CHECK_INT(a.done, 1);
     run_well(&r, "a");
+    rig_close(&r);
+}
+
+/* The cell of "a" is dead, and the engine has not looked at its socket yet. */
+static void kill_unseen(struct rig *r)
+{
+    siginfo_t info;
+    run_well(r, "a");
+    kill_in(r, BOX_UP);
+    CHECK_INT(waitid(P_PID, (id_t)dz_cell_pid(only(r)->cell), &info, WEXITED | WNOWAIT), 0);
+}
+
+static void on_copy(void *arg, const struct dz_snapshot_row *row, const struct dz_engine_why *why)
+{
+    struct asker *a = arg;
+    a->done++;
+    a->code = why ? why->err.code : 0;
+    CHECK((row == NULL) == (why != NULL));
+}
+
+/* 503 and "retry", however the engine learns of the death: as it sends, or while it waits. */
+TEST(what_meets_a_dead_cell_may_be_asked_again)
+{
+    struct rig r;
+    struct asker a = {0};
+    const struct dz_engine_handle as = {0};
+    rig_open(&r);
+    kill_unseen(&r);
+    CHECK_INT(dz_engine_snapshot(r.e, box("a"), &as, on_copy, &a, &r.why), 0);
+    UNTIL(&r, a.done > 0);
+    CHECK_INT(a.code, DZ_EDIED);
+    UNTIL(&r, in_state(&r, "a", "suspended"));
+    kill_unseen(&r);
+    CHECK_INT(list(&r, &a), 0);
+    UNTIL(&r, a.done > 0);
+    CHECK_INT(a.code, DZ_EDIED);
+    UNTIL(&r, in_state(&r, "a", "suspended"));
+    kill_unseen(&r);
+    CHECK_INT(run(&r, "a", "h", &a), 0);
+    UNTIL(&r, a.failed > 0);
+    CHECK_INT(a.code, DZ_EDIED);
+    UNTIL(&r, in_state(&r, "a", "suspended"));
+    a = (struct asker){0};
+    CHECK_INT(dz_engine_snapshot(r.e, box("a"), &as, on_copy, &a, &r.why), 0);
+    UNTIL(&r, a.done > 0);
+    CHECK_INT(a.code, 0);
     rig_close(&r);
 }
 
