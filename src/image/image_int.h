@@ -74,10 +74,17 @@ int dz_image_scan(int fd, const char *sha256, struct dz_image *ret_image, struct
 struct dz_db;
 struct dz_vfs;
 int dz_image_open_disk(int fd, struct dz_db **ret_db, struct dz_vfs **ret_vfs, struct dz_err *err);
-/* Prepare one program of the image in fd and put it into the store. 1: it is no module that
- * doze can run, *err says why; 0. */
+/* Prepare one program of the image in fd and put it into the store. `copy` runs in the cell that
+ * reads the image, gets a struct dz_image_copying, and is dz_image_copy_program: only tests have
+ * another one. What it writes must have the program's hash, else DZ_ECORRUPT. DZ_EINVAL,
+ * DZ_EUNSUPPORTED, DZ_ELIMIT: it is no module that doze can run. */
+struct dz_image_copying {
+    int image_fd, out_fd;
+    const struct dz_image_program *program;
+};
+int dz_image_copy_program(struct dz_call *call, void *arg, struct dz_err *err);
 int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_image_program *p,
-                     struct dz_err *err);
+                     dz_call_fn *copy, struct dz_err *err);
 /* Is the prepared module of this program there and whole? */
 int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
                           struct dz_err *err);

@@ -19,6 +19,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum {
+    JAIL_BYTES = 1 << 20, /* the jail's filter goes through a file too */
+};
+
 /* --- opening, inside ------------------------------------------------------------------ */
 
 struct opened {
@@ -128,12 +132,12 @@ int dz_image_scan(int fd, const char *sha256, struct dz_image *ret_image, struct
     return rc;
 }
 
-/* --- modules ------------------------------------------------------------------------------ */
-
-struct preparing {
-    int image_fd, out_fd;
-    const struct dz_image_program *program;
-};
+/* --- modules ------------------------------------------------------------------------------
+ *
+ * A prepared module serves every image that has the program, so no cell that has read an image may
+ * write it: a hostile image could take that cell over and forge the module. Therefore one cell
+ * copies the program's bytes out of the image, the host hashes the copy, and a second cell, which
+ * has these bytes and nothing else, prepares the module. */
 
 static int out_write(void *ctx, const void *data, size_t size, struct dz_err *err)
 {
@@ -147,53 +151,92 @@ static int out_zeros(void *ctx, uint64_t size, struct dz_err *err)
                : 0;
 }
 
-static int read_module(struct dz_vfs *vfs, const struct dz_image_program *p, uint8_t *to,
-                       struct dz_err *err)
+int dz_image_copy_program(struct dz_call *call, void *arg, struct dz_err *err)
 {
-    uint8_t digest[DZ_SHA256_BYTES];
-    char hex[DZ_SHA256_HEX];
-    for (uint64_t at = 0; at < p->bytes;) {
-        ssize_t n = dz_vfs_read(vfs, p->ino, at, to + at, (size_t)(p->bytes - at));
+    enum {
+        STEP = 1 << 18
+    };
+    const struct dz_image_copying *w = arg;
+    const struct dz_image_program *p = w->program;
+    struct opened o = {0};
+    uint8_t *step = dz_alloc(STEP);
+    (void)call;
+    int rc = step ? dz_image_open_disk(w->image_fd, &o.db, &o.vfs, err)
+                  : dz_fail(err, DZ_ENOMEM, "copy the program %s: out of memory", p->path);
+    for (uint64_t at = 0; rc == 0 && at < p->bytes;) {
+        size_t want = p->bytes - at < STEP ? (size_t)(p->bytes - at) : STEP;
+        ssize_t n = dz_vfs_read(o.vfs, p->ino, at, step, want);
         if (n <= 0)
-            return dz_fail(err, DZ_EIO, "read the program: %s", dz_vfs_why(vfs));
+            return dz_fail(err, DZ_EIO, "read the program: %s", dz_vfs_why(o.vfs));
+        rc = dz_fd_write(w->out_fd, step, (size_t)n, err);
         at += (uint64_t)n;
     }
-    int rc = dz_sha256(to, (size_t)p->bytes, digest, err);
-    if (rc == 0 && strcmp(dz_sha256_hex(digest, hex), p->sha256) != 0)
-        rc = dz_fail(err, DZ_ECORRUPT, "its bytes have another hash than the manifest says");
     return rc;
 }
+
+/* The program's bytes in *ret_fd, a file without a name. */
+static int take_program(const struct dz_image_store *s, int image_fd,
+                        const struct dz_image_program *p, dz_call_fn *copy, int *ret_fd,
+                        struct dz_err *err)
+{
+    char work[DZ_IMAGE_PATH], sha256[DZ_SHA256_HEX];
+    DZ_AUTO(dz_fd_close) int out = dz_image_work_file(s, work, err);
+    if (out < 0)
+        return out;
+    (void)unlinkat(s->dir, work, 0);
+    struct dz_image_copying w = {image_fd, out, p};
+    const int fds[] = {image_fd, out};
+    const struct dz_call_opts opts = {.what = "copy a program out of an image",
+                                      .run = copy,
+                                      .arg = &w,
+                                      .fds = fds,
+                                      .fd_count = 2,
+                                      .timeout_ms = DZ_IMAGE_CALL_MS,
+                                      .file_bytes = p->bytes + JAIL_BYTES};
+    int rc = dz_cell_call(&opts, NULL, err);
+    if (rc >= 0)
+        rc = dz_image_hash_fd(out, sha256, err);
+    if (rc == 0 && strcmp(sha256, p->sha256) != 0)
+        rc = dz_fail(err, DZ_ECORRUPT,
+                     "the program %s: its bytes have another hash than the manifest says", p->path);
+    if (rc == 0)
+        *ret_fd = DZ_TAKE_FD(out);
+    return rc;
+}
+
+struct preparing {
+    int program_fd, out_fd;
+};
 
 static int prepare_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
     struct preparing *w = arg;
-    struct opened o = {0};
     const struct dz_wasm_sink sink = {out_write, out_zeros, &w->out_fd};
-    int rc = dz_image_open_disk(w->image_fd, &o.db, &o.vfs, err);
-    uint8_t *bytes = rc < 0 ? NULL : dz_alloc((size_t)w->program->bytes);
+    struct stat st;
     (void)call;
-    if (rc == 0 && !bytes)
-        rc = dz_fail(err, DZ_ENOMEM, "no memory for a module of %llu bytes",
-                     (unsigned long long)w->program->bytes);
-    if (rc == 0)
-        rc = read_module(o.vfs, w->program, bytes, err);
-    if (rc == 0)
-        rc = dz_wasm_prepare(bytes, (size_t)w->program->bytes, DZ_WASM_F_ALL, NULL, &sink, err);
+    if (dz_fd_stat(w->program_fd, &st) < 0)
+        return dz_fail_sys(err, errno, "look at the program");
+    if (st.st_size == 0)
+        return dz_fail(err, DZ_EINVAL, "the program is empty");
+    const void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, w->program_fd, 0);
+    if (map == MAP_FAILED)
+        return dz_fail_sys(err, errno, "map the program");
+    int rc = dz_wasm_prepare(map, (size_t)st.st_size, DZ_WASM_F_ALL, NULL, &sink, err);
     /* a hole at the end is no byte yet */
     if (rc == 0 && ftruncate(w->out_fd, lseek(w->out_fd, 0, SEEK_CUR)) < 0)
         rc = dz_fail_sys(err, errno, "write a prepared module");
     return rc;
 }
 
-int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_image_program *p,
-                     struct dz_err *err)
+static int prepare_file(const struct dz_image_store *s, int program_fd, const char *path,
+                        struct dz_err *err)
 {
-    char work[DZ_IMAGE_PATH], path[DZ_IMAGE_PATH];
+    char work[DZ_IMAGE_PATH];
     DZ_AUTO(dz_fd_close) int out = dz_image_work_file(s, work, err);
     if (out < 0)
         return out;
-    struct preparing w = {fd, out, p};
-    const int fds[] = {fd, out};
+    struct preparing w = {program_fd, out};
+    const int fds[] = {program_fd, out};
     const struct dz_call_opts opts = {.what = "prepare a module",
                                       .run = prepare_inside,
                                       .arg = &w,
@@ -201,12 +244,21 @@ int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_ima
                                       .fd_count = 2,
                                       .timeout_ms = DZ_IMAGE_CALL_MS};
     int rc = dz_cell_call(&opts, NULL, err);
-    dz_image_module_path(path, p->sha256);
     if (rc >= 0)
         rc = dz_image_publish(s, out, work, path, err);
     if (rc < 0)
         (void)unlinkat(s->dir, work, 0);
     return rc;
+}
+
+int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_image_program *p,
+                     dz_call_fn *copy, struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    DZ_AUTO(dz_fd_close) int program_fd = -1;
+    int rc = take_program(s, fd, p, copy, &program_fd, err);
+    dz_image_module_path(path, p->sha256);
+    return rc < 0 ? rc : prepare_file(s, program_fd, path, err);
 }
 
 /* --- is a prepared module whole? -------------------------------------------------------- */
@@ -227,19 +279,24 @@ static int compare(void *ctx, const void *data, size_t size, struct dz_err *err)
     return 0;
 }
 
-/* Its checksums find damage in tables and code; the memory image has none, and who can
+struct checking {
+    int fd;
+    const struct dz_image_program *program;
+};
+
+/* Its checksums find damage in tables and code; the memory image has none, and whoever can
  * write the file can write sums. So its binary is prepared once more. */
 static int check_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
-    struct preparing *w = arg;
+    const struct checking *w = arg;
     struct stat st;
     struct dz_wasm_module *m = NULL;
     uint8_t digest[DZ_SHA256_BYTES];
     char hex[DZ_SHA256_HEX];
     (void)call;
-    if (dz_fd_stat(w->out_fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
+    if (dz_fd_stat(w->fd, &st) < 0 || st.st_size < (off_t)sizeof(struct dz_wasm_header))
         return dz_fail(err, DZ_ECORRUPT, "it is too short");
-    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, w->out_fd, 0);
+    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, w->fd, 0);
     if (map == MAP_FAILED)
         return dz_fail_sys(err, errno, "map it");
     int rc = dz_wasm_module_open(map, (size_t)st.st_size, &m, err);
@@ -265,7 +322,7 @@ int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_
     DZ_AUTO(dz_fd_close) int fd = dz_fd_open(s->dir, path, O_RDONLY, 0, err);
     if (fd < 0)
         return fd;
-    struct preparing w = {-1, fd, p};
+    struct checking w = {fd, p};
     const struct dz_call_opts opts = {.what = "check a prepared module",
                                       .run = check_inside,
                                       .arg = &w,
@@ -296,7 +353,7 @@ static int prepare_all(const struct dz_image_store *s, int fd, const struct dz_i
         if (stopped(how))
             return dz_fail(err, DZ_ECANCELED, "stopped");
         if (!dz_image_exists(s, path))
-            rc = dz_image_prepare(s, fd, p, err);
+            rc = dz_image_prepare(s, fd, p, dz_image_copy_program, err);
         if (rc == DZ_EINVAL || rc == DZ_EUNSUPPORTED || rc == DZ_ELIMIT)
             rc = 0;
     }

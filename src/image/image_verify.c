@@ -82,7 +82,7 @@ static int check_module(struct verifying *v, const struct dz_image_program *p, s
     if (v->how->repair) {
         dz_image_module_path(path, p->sha256);
         (void)unlinkat(v->s->dir, path, 0);
-        rc = dz_image_prepare(v->s, v->fd, p, &why);
+        rc = dz_image_prepare(v->s, v->fd, p, dz_image_copy_program, &why);
         if (rc == DZ_EINVAL || rc == DZ_EUNSUPPORTED || rc == DZ_ELIMIT)
             return 0; /* it only looks like a module */
         made = rc == 0;
