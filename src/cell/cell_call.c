@@ -11,15 +11,20 @@
 #include "cell/cell_call.h"
 
 #include "cell/cell_called.h"
+#include "cell/cell_nest.h"
 #include "cell/cell_reap.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -28,12 +33,17 @@
 
 #define STOP_TICK_NS (DZ_NS_PER_S / 4)
 
+enum {
+    SEED_MS = 10000, /* for the seed to take a call, and to start its process */
+};
+
 struct calling {
     const struct dz_call_opts *o;
     struct dz_buf *reply;
     pid_t pid;
     int fd;
     volatile int *stop;
+    int stop_fd;
     int64_t deadline_ns; /* 0: none */
     bool late;           /* the deadline is that of the grace */
     int failed;          /* what take, answer or the reply's ceiling said: reported at the end */
@@ -223,22 +233,138 @@ int dz_call_listen(int fd, const struct dz_call_opts *o, struct dz_buf *reply, s
     return rc;
 }
 
+/* --- by the seed ---------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock;
+    int fd;
+    atomic_bool never_fork;
+} seed = {PTHREAD_MUTEX_INITIALIZER, -1, false};
+
+void dz_call_set_seed(int fd)
+{
+    (void)pthread_mutex_lock(&seed.lock);
+    dz_fd_close(&seed.fd);
+    seed.fd = fd;
+    (void)pthread_mutex_unlock(&seed.lock);
+}
+
+void dz_cell_call_never_fork(void)
+{
+    atomic_store(&seed.never_fork, true);
+}
+
+static bool has_seed(void)
+{
+    (void)pthread_mutex_lock(&seed.lock);
+    bool has = seed.fd >= 0;
+    (void)pthread_mutex_unlock(&seed.lock);
+    return has;
+}
+
+static int send_to_seed(const struct calling *c, const struct dz_frame *f, const int *fds, size_t n,
+                        struct dz_err *err)
+{
+    struct pollfd p = {.events = POLLOUT};
+    int rc = 0;
+    (void)pthread_mutex_lock(&seed.lock);
+    p.fd = seed.fd;
+    if (seed.fd >= 0 && poll(&p, 1, SEED_MS) > 0)
+        rc = dz_frame_send_fds(seed.fd, f, fds, n, err);
+    (void)pthread_mutex_unlock(&seed.lock);
+    if (rc == 0)
+        return dz_fail(err, DZ_EBUSY, "%s: the process that starts cells does not answer",
+                       c->o->what);
+    return rc < 0 ? rc : 0;
+}
+
+/* The seed says the process's number on the call's own socket. Until it has the argument that
+ * process has seen no hostile byte and says nothing itself. */
+static int await_pid(struct calling *c, struct dz_err *err)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    struct dz_frame f;
+    if (poll(&p, 1, SEED_MS) <= 0)
+        return dz_fail(err, DZ_ETIMEOUT, "%s: the process that starts cells does not answer",
+                       c->o->what);
+    int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+    if (rc <= 0)
+        return rc < 0 ? rc : dz_fail(err, DZ_EIO, "%s: start its cell", c->o->what);
+    if (f.type != DZ_FRAME_NEST_CALLED || f.value < 2 || f.value > INT32_MAX)
+        return dz_fail_sys(err, f.stream ? (int)f.stream : EIO, "%s: start its cell", c->o->what);
+    c->pid = (pid_t)f.value;
+    return 0;
+}
+
+static int start_by_seed(struct calling *c, int end, struct dz_err *err)
+{
+    const struct dz_call_opts *o = c->o;
+    DZ_AUTO(dz_buf_release) struct dz_buf body = DZ_BUF_INIT(DZ_CELL_FRAME_MAX);
+    struct dz_call_head head = {.memory_bytes = o->memory_bytes,
+                                .file_bytes = o->file_bytes,
+                                .fd_count = (uint32_t)o->fd_count,
+                                .arg_size = (uint32_t)o->arg_size};
+    const struct dz_frame ask = {.type = DZ_FRAME_NEST_CALL};
+    int fds[2 + DZ_CALL_FDS_MAX] = {end, c->stop_fd};
+    size_t n = 2;
+    for (size_t i = 0; i < o->fd_count; i++)
+        if (o->fds[i] >= 0) {
+            head.present |= UINT64_C(1) << i;
+            fds[n++] = o->fds[i];
+        }
+    dz_buf_add(&body, &head, sizeof head);
+    dz_buf_add(&body, o->arg, o->arg_size);
+    if (body.err)
+        return dz_fail(err, body.err, "%s: the argument of its cell", o->what);
+    int rc = send_to_seed(c, &ask, fds, n, err);
+    if (rc == 0)
+        rc = await_pid(c, err);
+    const struct dz_frame start = {
+        .type = DZ_FRAME_NEST_CALL, .stream = (uint32_t)o->id, .size = (uint32_t)body.len};
+    if (rc == 0 && dz_frame_send(c->fd, &start, body.p, true, err) <= 0)
+        rc = dz_fail(err, DZ_EIO, "%s: start its cell", o->what);
+    return rc;
+}
+
+/* --- the whole call ------------------------------------------------------------------------- */
+
+static int start_here(struct calling *c, int end, struct dz_err *err)
+{
+    assert(!atomic_load(&seed.never_fork));
+    c->pid = fork();
+    if (c->pid == 0)
+        dz_call_serve(end, c->o, c->stop);
+    return c->pid < 0 ? dz_fail_sys(err, errno, "%s: fork its cell", c->o->what) : 0;
+}
+
 static int run(struct calling *c, struct dz_err *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return dz_fail_sys(err, errno, "%s: make the socket of its cell", c->o->what);
-    c->pid = fork();
-    if (c->pid == 0)
-        dz_call_serve(pair[1], c->o, c->stop);
-    (void)close(pair[1]);
     c->fd = pair[0];
-    int rc =
-        c->pid < 0 ? dz_fail_sys(err, errno, "%s: fork its cell", c->o->what) : converse(c, err);
+    int rc = c->o->id && has_seed() ? start_by_seed(c, pair[1], err) : start_here(c, pair[1], err);
+    (void)close(pair[1]);
+    if (rc == 0)
+        rc = converse(c, err);
     dz_fd_close(&c->fd);
-    if (c->pid > 0)
-        (void)reap(c, rc < 0 ? 0 : DZ_CALL_END_MS);
+    (void)reap(c, rc < 0 ? 0 : DZ_CALL_END_MS);
     return outcome(c, rc, err);
+}
+
+/* A word that the host writes and the cell reads. Sealed, so that the cell cannot take the page
+ * away from under the host. */
+static int make_stop(struct calling *c, struct dz_err *err)
+{
+    c->stop_fd = memfd_create("doze-stop", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (c->stop_fd < 0 || ftruncate(c->stop_fd, sizeof *c->stop) < 0 ||
+        fcntl(c->stop_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        return dz_fail_sys(err, errno, "%s: make its stop word", c->o->what);
+    void *p = mmap(NULL, sizeof *c->stop, PROT_READ | PROT_WRITE, MAP_SHARED, c->stop_fd, 0);
+    if (p == MAP_FAILED)
+        return dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", c->o->what);
+    c->stop = p;
+    return 0;
 }
 
 int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_err *err)
@@ -247,19 +373,17 @@ int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_e
         return dz_fail(err, DZ_ELIMIT, "%s: %zu descriptors for its cell, %d are the most", o->what,
                        o->fd_count, DZ_CALL_FDS_MAX);
     struct calling *c = dz_zalloc(sizeof *c);
-    int *stop = mmap(NULL, sizeof *stop, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int rc;
-    if (!c || stop == MAP_FAILED) {
-        rc = dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", o->what);
-    } else {
-        c->o = o;
-        c->reply = reply;
-        c->stop = stop;
-        c->deadline_ns = o->timeout_ms ? dz_clock_boot_ns() + o->timeout_ms * DZ_NS_PER_MS : 0;
+    if (!c)
+        return dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", o->what);
+    c->o = o;
+    c->reply = reply;
+    c->deadline_ns = o->timeout_ms ? dz_clock_boot_ns() + o->timeout_ms * DZ_NS_PER_MS : 0;
+    int rc = make_stop(c, err);
+    if (rc == 0)
         rc = run(c, err);
-    }
-    if (stop != MAP_FAILED)
-        (void)munmap(stop, sizeof *stop);
+    if (c->stop)
+        (void)munmap((void *)(uintptr_t)c->stop, sizeof *c->stop);
+    dz_fd_close(&c->stop_fd);
     dz_free(c);
     return rc;
 }

@@ -20,10 +20,12 @@
  *     dz_cell_call(&(struct dz_call_opts){.what = "count the files of a.doze", .run = count,
  *                  .arg = &r, .fds = fds, .fd_count = 2, .timeout_ms = 5000}, &reply, err);
  *
- * The function sees the host's memory as it was at the fork, and descriptors by
- * the numbers they had: a pointer argument is all it takes. What it changes in
- * memory stays with it. So a process that keeps secrets must not make calls by
- * itself: it lets a process do so that has none.
+ * The function sees the host's memory as it was at the fork: a pointer argument is all it takes.
+ * What it changes in memory stays with it. It finds its descriptors by dz_call_fd().
+ *
+ * A process that keeps secrets must not fork into a jail. The daemon makes only calls that have an
+ * `id`: their argument is arg_size bytes without pointers, and the seed of its pool (cell_pool.h)
+ * exec's a process for each, in which nothing of the daemon ever was.
  *
  * Larger things go by messages. The function says something (`take` gets it) or
  * asks something (`answer` answers). Both sides wait for one another: a slow host
@@ -61,14 +63,28 @@ struct dz_call_msg {
 
 struct dz_call; /* the function's end */
 
+/* The functions that the daemon calls. */
+enum dz_call_id {
+    DZ_CALL_FORK, /* any other */
+    DZ_CALL_CHECKPOINT,
+    DZ_CALL_CARRY,
+    DZ_CALL_EXPAND,
+    DZ_CALL_COUNT,
+};
+/* cell_disk.c. */
+extern int (*const dz_call_functions[DZ_CALL_COUNT])(struct dz_call *call, void *arg,
+                                                     struct dz_err *err);
+
 /* Runs in the cell. Its result (>= 0, or DZ_E* and *err) is that of the call. */
 typedef int dz_call_fn(struct dz_call *call, void *arg, struct dz_err *err);
 
 struct dz_call_opts {
     const char *what; /* "look into a.doze": begins the sentence when the cell fails */
     dz_call_fn *run;
-    void *arg;      /* run's */
-    const int *fds; /* all that run may use; -1 are skipped */
+    void *arg;          /* run's */
+    enum dz_call_id id; /* of run, for a process that the seed exec's; 0: fork this process */
+    size_t arg_size;    /* of arg, when there is an id */
+    const int *fds;     /* all that run may use; -1 are skipped */
     size_t fd_count;
     int64_t timeout_ms;    /* of the whole call; 0: none */
     uint64_t memory_bytes; /* of the cell; 0: DZ_CELL_MEMORY */
@@ -96,8 +112,13 @@ struct dz_call_opts {
 DZ_NODISCARD int dz_cell_call(const struct dz_call_opts *opts, struct dz_buf *reply,
                               struct dz_err *err);
 
+/* From now on this process forks no call: it is about to learn secrets. */
+void dz_cell_call_never_fork(void);
+
 /* --- inside ------------------------------------------------------------------- */
 
+/* The index-th descriptor of opts.fds; -1 where that was -1. */
+int dz_call_fd(const struct dz_call *call, size_t index);
 /* Say it; waits until the host can take it. DZ_EIO: the host is gone. */
 int dz_call_say(struct dz_call *call, const struct dz_call_msg *msg);
 /* The same of any number of bytes, in pieces of one tag, value 0. */

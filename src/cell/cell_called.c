@@ -3,10 +3,12 @@
  * cell_called.c - the cell's side of a call: messages to the host, and its end.
  */
 #include "cell/cell_called.h"
+#include "cell/cell_nest.h"
 
 #include "base/mem.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static int send_piece(const struct dz_call *c, enum dz_frame_type type,
@@ -67,6 +69,11 @@ int dz_call_ask(struct dz_call *c, const struct dz_call_msg *question,
     return 0;
 }
 
+int dz_call_fd(const struct dz_call *c, size_t index)
+{
+    return index < c->fd_count ? c->fds[index] : -1;
+}
+
 bool dz_call_stopped(const struct dz_call *c)
 {
     return *c->stop != 0;
@@ -95,9 +102,40 @@ void dz_call_serve(int fd, const struct dz_call_opts *o, const volatile int *sto
     call.fd = fd;
     call.stop = stop;
     for (size_t i = 0; i < o->fd_count; i++)
-        fds[i + 1] = o->fds[i];
+        fds[i + 1] = call.fds[i] = o->fds[i];
+    call.fd_count = o->fd_count;
     int rc = dz_cell_enter(&fence, fds, o->fd_count + 1, &err);
     if (rc >= 0)
         rc = o->run(&call, o->arg, &err);
     end(&call, rc, &err);
+}
+
+void dz_call_begin(void)
+{
+    static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+    struct dz_call_head head;
+    struct dz_frame f;
+    int fds[DZ_CALL_FDS_MAX], next = DZ_CALL_FILES;
+    if (dz_frame_receive(DZ_CALL_SOCKET, &f, payload, true, NULL) < 0)
+        _exit(0); /* the host has changed its mind */
+    if (f.type != DZ_FRAME_NEST_CALL || f.size < sizeof head || f.stream >= DZ_CALL_COUNT ||
+        !dz_call_functions[f.stream])
+        _exit(1);
+    memcpy(&head, payload, sizeof head);
+    if (head.fd_count > DZ_CALL_FDS_MAX || head.arg_size != f.size - sizeof head)
+        _exit(1);
+    for (size_t i = 0; i < head.fd_count; i++)
+        fds[i] = head.present >> i & 1 ? next++ : -1;
+    const int *stop = mmap(NULL, sizeof *stop, PROT_READ, MAP_SHARED, DZ_CALL_STOP, 0);
+    void *arg = dz_alloc(head.arg_size + 1);
+    if (stop == MAP_FAILED || !arg)
+        _exit(1);
+    memcpy(arg, payload + sizeof head, head.arg_size);
+    const struct dz_call_opts opts = {.run = dz_call_functions[f.stream],
+                                      .arg = arg,
+                                      .fds = fds,
+                                      .fd_count = head.fd_count,
+                                      .memory_bytes = head.memory_bytes,
+                                      .file_bytes = head.file_bytes};
+    dz_call_serve(DZ_CALL_SOCKET, &opts, stop);
 }

@@ -41,13 +41,13 @@ static bool is_canceled(void *host)
 
 /* --- settle ---------------------------------------------------------------------- */
 
+/* Descriptors: the file, its WAL. */
 static int settle_call(struct dz_call *call, void *arg, struct dz_err *err)
 {
-    const struct dz_db_files *files = arg;
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "the file", .wary = true};
     struct dz_db *db = NULL;
-    (void)call;
-    int rc = dz_db_open_fds(&db, files->db_fd, files->wal_fd, &opts, err);
+    (void)arg;
+    int rc = dz_db_open_fds(&db, dz_call_fd(call, 0), dz_call_fd(call, 1), &opts, err);
     return rc < 0 ? rc : dz_db_close(db, false, err);
 }
 
@@ -61,7 +61,7 @@ int dz_cell_disk_settle(const char *path, struct dz_err *err)
     const struct dz_call_opts call = {
         .what = "move the log into the file",
         .run = settle_call,
-        .arg = &files,
+        .id = DZ_CALL_CHECKPOINT,
         .fds = fds,
         .fd_count = DZ_ARRAY_LEN(fds),
         .timeout_ms = CALL_MS,
@@ -73,10 +73,16 @@ int dz_cell_disk_settle(const char *path, struct dz_err *err)
 
 /* --- carry ------------------------------------------------------------------------ */
 
+/* Descriptors: by these numbers. */
+enum {
+    CARRY_FROM,
+    CARRY_IMAGE,
+    CARRY_TO,
+    CARRY_TO_WAL
+};
 struct carrying {
     enum dz_cell_carry what;
-    const char *label, *image_sha256;
-    int from_fd, image_fd, to_fd, log_fd; /* log_fd: of the new file */
+    char label[128], image_sha256[65]; /* "": of no image */
 };
 
 static int open_source(int fd, const char *label, struct dz_db **ret_db, struct dz_err *err)
@@ -86,15 +92,16 @@ static int open_source(int fd, const char *label, struct dz_db **ret_db, struct 
     return dz_db_open_fds(ret_db, fd, -1, &opts, err);
 }
 
-static int share(const struct carrying *c, struct dz_db *from, struct dz_db *to,
-                 struct dz_copied *copied, struct dz_err *err)
+static int share(struct dz_call *call, const struct carrying *c, struct dz_db *from,
+                 struct dz_db *to, struct dz_copied *copied, struct dz_err *err)
 {
     struct dz_db *image = NULL;
     struct dz_vfs *source = NULL, *target = NULL;
-    int rc = c->image_fd < 0 ? 0 : open_source(c->image_fd, "the image", &image, err);
+    int image_fd = dz_call_fd(call, CARRY_IMAGE);
+    int rc = image_fd < 0 ? 0 : open_source(image_fd, "the image", &image, err);
     const struct dz_vfs_opts in = {.db = from,
                                    .image = image,
-                                   .image_sha256 = c->image_sha256,
+                                   .image_sha256 = c->image_sha256[0] ? c->image_sha256 : NULL,
                                    .readonly = true,
                                    .noatime = true};
     const struct dz_vfs_opts out = {.db = to};
@@ -116,12 +123,12 @@ static int carry_call(struct dz_call *call, void *arg, struct dz_err *err)
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "the new file"};
     struct dz_copied copied;
     struct dz_db *from = NULL, *to = NULL;
-    (void)call;
-    int rc = open_source(c->from_fd, c->label, &from, err);
+    int rc = open_source(dz_call_fd(call, CARRY_FROM), c->label, &from, err);
     if (rc == 0)
-        rc = dz_db_open_fds(&to, c->to_fd, c->log_fd, &opts, err);
+        rc = dz_db_open_fds(&to, dz_call_fd(call, CARRY_TO), dz_call_fd(call, CARRY_TO_WAL), &opts,
+                            err);
     if (rc == 0)
-        rc = c->what == DZ_CELL_CARRY_SHARE   ? share(c, from, to, &copied, err)
+        rc = c->what == DZ_CELL_CARRY_SHARE   ? share(call, c, from, to, &copied, err)
              : c->what == DZ_CELL_CARRY_CLONE ? dz_machine_clone(from, to, &copied, err)
              : c->what == DZ_CELL_CARRY_FILES ? dz_machine_compact_files(from, to, &copied, err)
                                               : dz_machine_compact(from, to, &copied, err);
@@ -174,12 +181,20 @@ int dz_cell_disk_carry(const struct dz_cell_disk *d, enum dz_cell_carry what, st
         return dz_wrap(err, target, "%s %s", names[what], d->label);
     if (log < 0)
         return dz_fail_sys(err, errno, "%s %s: make its log", names[what], d->label);
-    struct carrying c = {what, d->label, d->image_sha256, d->from->fd, d->image_fd, target, log};
-    const int fds[] = {d->from->fd, d->image_fd, target, log};
+    struct carrying c = {.what = what};
+    (void)snprintf(c.label, sizeof c.label, "%s", d->label);
+    (void)snprintf(c.image_sha256, sizeof c.image_sha256, "%s",
+                   d->image_sha256 ? d->image_sha256 : "");
+    const int fds[] = {[CARRY_FROM] = d->from->fd,
+                       [CARRY_IMAGE] = d->image_fd,
+                       [CARRY_TO] = target,
+                       [CARRY_TO_WAL] = log};
     const struct dz_call_opts call = {
         .what = names[what],
         .run = carry_call,
+        .id = DZ_CALL_CARRY,
         .arg = &c,
+        .arg_size = sizeof c,
         .fds = fds,
         .fd_count = DZ_ARRAY_LEN(fds),
         .timeout_ms = CALL_MS,
@@ -197,14 +212,27 @@ int dz_cell_disk_carry(const struct dz_cell_disk *d, enum dz_cell_carry what, st
 struct expanding {
     dz_cell_cancel cancel; /* first: is_canceled's */
     struct dz_blob_in *in;
-    struct dz_blob_out *out;
     uint8_t piece[READ_MAX];
+};
+
+/* Descriptors: by these numbers. An archive without one is read by asking the host; without an
+ * output the archive is only checked. */
+enum {
+    EXPAND_IN,
+    EXPAND_OUT
+};
+struct expand_args {
+    uint64_t size; /* of the archive */
 };
 
 /* Inside: an object without a descriptor, whose bytes the host is asked for. */
 struct far_in {
     struct dz_blob_in head;
     struct dz_call *call;
+};
+struct near_out {
+    struct dz_blob_out head;
+    uint64_t at;
 };
 
 static int far_read(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err)
@@ -242,26 +270,44 @@ static int answer_read(void *host, const struct dz_call_msg *q, struct dz_call_m
     return rc;
 }
 
-static int expand_call(struct dz_call *call, void *arg, struct dz_err *err)
-{
-    static const struct dz_blob_in_ops far_ops = {.read = far_read};
-    struct expanding *e = arg;
-    struct far_in far = {{&far_ops, e->in->size, -1}, call};
-    uint8_t digest[DZ_SHA256_BYTES];
-    int rc = dz_cold_expand(e->in->fd >= 0 ? e->in : &far.head, e->out, NULL, digest, err);
-    return rc < 0 ? rc : dz_call_reply(call, digest, sizeof digest, err);
-}
-
-static int back_read(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err)
+static int near_read(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err)
 {
     return dz_fd_pread(in->fd, buf, n, at, err);
 }
+
+static int near_write(struct dz_blob_out *out, const void *data, size_t n, struct dz_err *err)
+{
+    struct near_out *o = (struct near_out *)out;
+    int rc = dz_fd_pwrite(out->fd, data, n, o->at, err);
+    o->at += n;
+    return rc;
+}
+
+static int expand_call(struct dz_call *call, void *arg, struct dz_err *err)
+{
+    static const struct dz_blob_in_ops far_ops = {.read = far_read}, near_ops = {.read = near_read};
+    static const struct dz_blob_out_ops out_ops = {.write = near_write};
+    const struct expand_args *a = arg;
+    int in_fd = dz_call_fd(call, EXPAND_IN), out_fd = dz_call_fd(call, EXPAND_OUT);
+    struct far_in in = {{in_fd < 0 ? &far_ops : &near_ops, a->size, in_fd}, call};
+    struct near_out out = {.head = {.ops = &out_ops, .fd = out_fd}};
+    uint8_t digest[DZ_SHA256_BYTES];
+    int rc = dz_cold_expand(&in.head, out_fd < 0 ? NULL : &out.head, NULL, digest, err);
+    return rc < 0 ? rc : dz_call_reply(call, digest, sizeof digest, err);
+}
+
+int (*const dz_call_functions[DZ_CALL_COUNT])(struct dz_call *call, void *arg,
+                                              struct dz_err *err) = {
+    [DZ_CALL_CHECKPOINT] = settle_call,
+    [DZ_CALL_CARRY] = carry_call,
+    [DZ_CALL_EXPAND] = expand_call,
+};
 
 /* The hash of what the cell has written: it might say of anything that it is right. */
 static int hash_written(int fd, dz_cell_cancel cancel, uint8_t ret_digest[static DZ_SHA256_BYTES],
                         struct dz_err *err)
 {
-    static const struct dz_blob_in_ops ops = {.read = back_read};
+    static const struct dz_blob_in_ops ops = {.read = near_read};
     struct stat st;
     if (dz_fd_stat(fd, &st) < 0)
         return dz_fail_sys(err, errno, "look at what was unpacked");
@@ -272,15 +318,18 @@ static int hash_written(int fd, dz_cell_cancel cancel, uint8_t ret_digest[static
 int dz_cell_expand(struct dz_blob_in *in, struct dz_blob_out *out, dz_cell_cancel cancel,
                    uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err)
 {
-    struct expanding e = {.cancel = cancel, .in = in, .out = out};
+    struct expanding e = {.cancel = cancel, .in = in};
+    struct expand_args args = {.size = in->size};
     DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_SHA256_BYTES);
-    const int fds[] = {in->fd, out ? out->fd : -1};
+    const int fds[] = {[EXPAND_IN] = in->fd, [EXPAND_OUT] = out ? out->fd : -1};
     if (out && out->fd < 0)
         return dz_fail(err, DZ_EUNSUPPORTED, "unpack an archive: not into a store without files");
     const struct dz_call_opts call = {
         .what = "unpack an archive",
         .run = expand_call,
-        .arg = &e,
+        .id = DZ_CALL_EXPAND,
+        .arg = &args,
+        .arg_size = sizeof args,
         .fds = fds,
         .fd_count = DZ_ARRAY_LEN(fds),
         .timeout_ms = CALL_MS,

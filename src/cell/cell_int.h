@@ -73,9 +73,13 @@ enum dz_frame_type {
     DZ_FRAME_NEST_FORK = 64,  /* with the socket of a new cell */
     DZ_FRAME_NEST_IMAGE = 65, /* with the control socket of a new nest, an image, modules; payload:
                                  the image's hash */
+    DZ_FRAME_NEST_CALL = 67,  /* to the seed, with the socket of a call, its stop word, its files;
+                                 then  on that socket: stream: dz_call_id; payload: struct
+                                 dz_call_head,  argument */
     DZ_FRAME_NEST_WARM = 66,  /* payload: struct dz_nest_warm, functions */
     /* and nest to pool */
     DZ_FRAME_NEST_FORKED = 72, /* value: pid; or stream: errno */
+    DZ_FRAME_NEST_CALLED = 75, /* the seed's, on a call's socket. value: pid; or stream: errno */
     DZ_FRAME_NEST_READY = 73,  /* value: the fences that hold it */
     DZ_FRAME_NEST_FAILED = 74, /* last. payload: the sentence */
     /* a call, host to cell */

@@ -183,16 +183,19 @@ DZ_NORETURN static void serve(void)
  * *
  *
  *   daemon -- fork, exec --> seed -- clone, exec --> zygote -- clone --> cells
+ *                                 \ clone, exec --> a call on a hostile file
  *
  * Each exec makes a new layout of memory, a new stack canary and pointer guard, and leaves nothing
  * of the process before: a cell that is taken over finds no byte of the daemon, and what it learns
  * of its own memory is of no use against the daemon or another image's cells. */
 
 enum {
-    CONTROL_FD = 3, /* of a seed and of a zygote; image and modules follow */
+    CONTROL_FD = 3, /* of a seed and of a zygote; of a zygote, image and modules follow */
+    CALLS_FD = 4,   /* of a seed: where calls come */
     FD_HIGH = 128,  /* above all of these */
 };
-static const char seed_name[] = "doze-seed", zygote_name[] = "doze-zygote";
+static const char seed_name[] = "doze-seed", zygote_name[] = "doze-zygote",
+                  call_name[] = "doze-call";
 
 /* Between fork and exec: calls that need no lock. Descriptors fds become CONTROL_FD and up, all
  * others are closed. */
@@ -222,31 +225,61 @@ DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
     _exit(127);
 }
 
-DZ_NORETURN void dz_nest_begin(int control)
+DZ_NORETURN void dz_nest_begin(int control, int calls)
 {
-    int mine[1] = {control};
-    if (dz_cell_let_go(mine, 1) < 0)
+    const int mine[2] = {control, calls};
+    int kept[2] = {control, calls}; /* sorted by the next call */
+    if (dz_cell_let_go(kept, 2) < 0)
         _exit(1);
-    become(seed_name, mine, 1);
+    become(seed_name, mine, 2);
 }
 
-/* Each request names a zygote: a control socket, and of an image its file and modules. The seed
- * reads nothing else, so it needs no jail; its children enter theirs. */
+/* A zygote: its control socket, and of an image its file and modules. */
+static void start_zygote(const struct dz_frame_fds *fds)
+{
+    long pid = fds->count > 0 ? fork_for_parent() : -1;
+    if (pid == 0)
+        become(zygote_name, fds->fds, fds->count);
+    answer(pid);
+}
+
+/* A call: its socket, its stop word, its files. The answer goes to who called. */
+static void start_call(const struct dz_frame_fds *fds)
+{
+    long pid = fds->count >= 2 ? fork_for_parent() : -1;
+    if (pid == 0)
+        become(call_name, fds->fds, fds->count);
+    const struct dz_frame f = {.type = DZ_FRAME_NEST_CALLED,
+                               .stream = pid < 0 ? (uint32_t)errno : 0,
+                               .value = pid < 0 ? 0 : (uint64_t)pid};
+    if (fds->count > 0)
+        (void)dz_frame_send(fds->fds[0], &f, NULL, false, NULL);
+}
+
+/* The seed reads nothing but requests of its host, so it needs no jail; its children enter
+ * theirs. */
 DZ_NORETURN static void seed(void)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
-    struct dz_frame f;
-    struct dz_frame_fds fds;
+    struct pollfd p[] = {{.fd = CONTROL_FD, .events = POLLIN}, {.fd = CALLS_FD, .events = POLLIN}};
     nest.control = CONTROL_FD;
-    while (dz_frame_receive_fds(CONTROL_FD, &f, payload, true, &fds, NULL) > 0) {
-        long pid = fds.count > 0 ? fork_for_parent() : -1;
-        if (pid == 0)
-            become(zygote_name, fds.fds, fds.count);
-        answer(pid);
-        for (size_t i = 0; i < fds.count; i++)
-            dz_fd_close(&fds.fds[i]);
+    for (;;) {
+        (void)poll(p, DZ_ARRAY_LEN(p), -1);
+        for (size_t i = 0; i < DZ_ARRAY_LEN(p); i++) {
+            struct dz_frame f;
+            struct dz_frame_fds fds;
+            if (!p[i].revents)
+                continue;
+            if (dz_frame_receive_fds(p[i].fd, &f, payload, true, &fds, NULL) < 0)
+                _exit(0); /* the host is gone */
+            if (f.type == DZ_FRAME_NEST_CALL)
+                start_call(&fds);
+            else
+                start_zygote(&fds);
+            for (size_t k = 0; k < fds.count; k++)
+                dz_fd_close(&fds.fds[k]);
+        }
     }
-    _exit(0);
 }
 
 /* Open the image and its modules anew: flags and offsets of an open file are shared by all who
@@ -309,7 +342,7 @@ DZ_NORETURN static void zygote(void)
     serve();
 }
 
-/* A program that has this module may be started as a seed or a zygote, by become(). That is
+/* A program that has this module may be started as a seed, a zygote or a call, by become(). That is
  * decided before main: every program with a pool has zygotes, the tests' programs too. */
 __attribute__((constructor)) static void be_what_argv_says(int argc, char **argv)
 {
@@ -317,4 +350,6 @@ __attribute__((constructor)) static void be_what_argv_says(int argc, char **argv
         seed();
     if (argc == 1 && strcmp(argv[0], zygote_name) == 0)
         zygote();
+    if (argc == 1 && strcmp(argv[0], call_name) == 0)
+        dz_call_begin();
 }

@@ -36,8 +36,15 @@ enum {
     DZ_NEST_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
 };
 
-/* In a child just forked: become, by exec, the seed that starts zygotes, each for a control socket
- * that comes with a DZ_FRAME_NEST_FORK, or with an image and its modules. */
-DZ_NORETURN void dz_nest_begin(int control);
+/* In a child just forked: become, by exec, the seed. On `control` come requests for zygotes, each
+ * with a control socket (DZ_FRAME_NEST_FORK), or with an image and its modules besides; on `calls`
+ * those of cell_call.c. */
+DZ_NORETURN void dz_nest_begin(int control, int calls);
+
+/* cell_call.c: the socket on which the seed takes calls, from any thread; -1: there is none any
+ * more. Closes the one before. */
+void dz_call_set_seed(int fd);
+/* cell_called.c: in the process that the seed started for a call: receive the argument, serve. */
+DZ_NORETURN void dz_call_begin(void);
 
 #endif

@@ -169,14 +169,22 @@ static int pair(int ret[2], struct dz_err *err)
 /* The process that the others come from. */
 static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
 {
-    int ends[2];
+    int ends[2], calls[2];
     int rc = pair(ends, err);
     if (rc < 0)
         return rc;
+    rc = pair(calls, err);
+    if (rc < 0) {
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        return rc;
+    }
     pid_t pid = fork();
     if (pid == 0)
-        dz_nest_begin(ends[1]);
+        dz_nest_begin(ends[1], calls[1]);
     (void)close(ends[1]);
+    (void)close(calls[1]);
+    dz_call_set_seed(calls[0]);
     p->seed = pid > 0 ? new_zygote(p, ends[0], "") : NULL;
     if (!p->seed) {
         (void)close(ends[0]);
@@ -689,6 +697,7 @@ void dz_cell_pool_free(struct dz_cell_pool *p)
     if (p->blank)
         end_zygote(p->blank);
     p->blank = NULL;
+    dz_call_set_seed(-1);
     if (p->seed)
         end_zygote(p->seed);
     dz_reaper_release(&p->reaper);

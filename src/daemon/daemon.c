@@ -16,6 +16,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cell/cell_call.h"
 #include "cell/cell_pool.h"
 #include "daemon/daemon_died.h"
 #include "engine/engine.h"
@@ -295,6 +296,7 @@ static int start_pool(struct daemon *d, struct dz_err *err)
 static int start(struct daemon *d, struct dz_err *err)
 {
     int rc = start_pool(d, err);
+    dz_cell_call_never_fork(); /* secrets come next: settings, registry, keys */
     if (rc == 0)
         rc = lock(d, err);
     if (rc == 0)

@@ -8,9 +8,10 @@
 command -v strace >/dev/null || { echo '1..0 # SKIP there is no strace'; exit 0; }
 strace -f -o trace true 2>/dev/null || { echo '1..0 # SKIP strace may not trace here'; exit 0; }
 start || exit 1
-strace -f -y -qq -s 64 -o trace -e trace=pread64,mmap,seccomp -p "$(cat daemon.pid)" &
+seed=$(pgrep -P "$(cat daemon.pid)" -f doze-seed) # which starts the processes of calls
+strace -f -y -qq -s 64 -o trace -e trace=pread64,mmap,prctl -p "$(cat daemon.pid)" -p "$seed" &
 export tracer=$!
-until grep -q '^TracerPid:.*[1-9]' "/proc/$(cat daemon.pid)/status"; do read -rt 0.05 <> <(:) || :; done
+until grep -q '^TracerPid:.*[1-9]' "/proc/$(cat daemon.pid)/status" "/proc/$seed/status"; do read -rt 0.05 <> <(:) || :; done
 
 test_that 'a sandbox is made, run, slept, looked into, copied and frozen' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"a\"}" && api 200 POST "$(s /a/exec)" "{\"shell\":\"echo hello >/workspace/f\"}" &&
@@ -21,7 +22,7 @@ test_that 'a sandbox is made, run, slept, looked into, copied and frozen' '
 '
 test_that 'its own threads read the registry, and the beginning of no disk and no module' '
     kill -INT $tracer && until grep -q "^TracerPid:.0" "/proc/$(cat daemon.pid)/status"; do read -rt 0.05 <> <(:) || :; done
-    awk "/seccomp\\(SECCOMP_SET_MODE_FILTER/ { jailed[\$1] = 1 }
+    awk "/prctl\\(PR_SET_SECCOMP, SECCOMP_MODE_FILTER/ { jailed[\$1] = 1 }
          /SQLite format 3.*, 100, 0\\) = 100/ { if (/registry.db/) next; if (jailed[\$1]) good++; else print }
          /mmap\\(.*(live|images|cold|snapshots)\\// && !jailed[\$1]
          END { if (!good) print \"nobody in a jail was seen\" }" trace >seen

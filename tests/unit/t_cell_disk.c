@@ -6,7 +6,9 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "blob/blob.h"
+#include "cell/cell_call.h"
 #include "cell/cell_disk.h"
+#include "cell/cell_pool.h"
 #include "cold/cold.h"
 #include "db/db.h"
 #include "tap.h"
@@ -21,9 +23,13 @@
 
 static char dir[DZ_TEMP_DIR_TEXT], path[DZ_TEMP_DIR_TEXT + 32];
 static struct dz_blobs *store;
+static struct dz_cell_pool *pool; /* its seed starts the calls, as the daemon's does */
 
 static void open_store(void)
 {
+    struct dz_err err = {0};
+    CHECK_INT(dz_cell_pool_new(&(struct dz_cell_pool_opts){.ahead = 1}, &pool, &err), 0);
+    dz_cell_call_never_fork();
     CHECK_INT(dz_fd_temp_dir("doze-cell-disk", dir, NULL), 0);
     CHECK_INT(dz_blobs_open_dir(dir, &store, NULL), 0);
 }
@@ -31,6 +37,7 @@ static void open_store(void)
 static void close_store(void)
 {
     dz_blobs_free(store);
+    dz_cell_pool_free(pool);
     CHECK_INT(dz_fd_remove_tree(AT_FDCWD, dir, NULL), 0);
 }
 
