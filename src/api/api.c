@@ -349,7 +349,7 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         .before = before,
         .about = about_path,
         .kept = dz_api_key_kept,
-        .hold = dz_api_answer_may_wait,
+        .hold = dz_api_account,
         .done = on_done,
     };
     int rc = dz_timer_new(opts->loop, dz_api_auth_expire, a, &a->expiry, err);

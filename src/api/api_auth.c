@@ -31,15 +31,12 @@ enum {
     FAILURE_MS = 3000,      /* in which one of them is forgiven */
     ADDRESSES_MAX = 4096,   /* that are remembered for it */
     USED_MS = 60000,
-    TENANT_HELD_MAX = 128 << 20, /* bytes of answers of one tenant that wait to be read */
-    ALL_HELD_MAX = 1 << 30,      /* of all tenants */
-    SESSIONS_MAX = 4096,         /* remembered without a request; beyond, all are looked up anew */
+    SESSIONS_MAX = 4096, /* remembered without a request; beyond, all are looked up anew */
 };
 
 struct tenant {
     char name[DZ_ENGINE_NAME_MAX + 1];
     size_t requests; /* under way */
-    uint64_t held;   /* bytes of their answers that wait to be read */
     size_t refs;     /* sessions */
 };
 
@@ -282,21 +279,16 @@ void dz_api_admitted_over(const struct dz_http_req *r, struct dz_api *a)
     if (!s)
         return;
     s->tenant->requests--;
-    s->tenant->held -= dz_http_held(r);
-    a->held -= dz_http_held(r);
     unref(a, s);
 }
 
-bool dz_api_answer_may_wait(struct dz_http_req *r, uint64_t bytes, void *api)
+bool dz_api_account(struct dz_http_req *r, size_t *held, size_t now, bool must, void *api)
 {
     const struct session *s = dz_http_context(r);
-    struct dz_api *a = api;
-    if (!s)
-        return true; /* of the daemon's owner */
-    if (s->tenant->held + bytes > TENANT_HELD_MAX || a->held + bytes > ALL_HELD_MAX)
-        return false;
-    s->tenant->held += bytes;
-    a->held += bytes;
+    const struct dz_api *a = api;
+    if (s)
+        return dz_engine_account(a->engine, s->tenant->name, held, now, must);
+    *held = now; /* the daemon's owner may have all */
     return true;
 }
 

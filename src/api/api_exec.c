@@ -163,6 +163,7 @@ struct run {
     struct dz_engine_watch *watch;
     struct dz_timer *timer;
     struct dz_buf out[2];
+    size_t reserved; /* bytes of both: dz_http_reserve() */
     bool truncated, background, gone;
     int64_t pid;
     char exec_id[DZ_ENGINE_VALUE_MAX + 1];
@@ -208,14 +209,32 @@ static void on_started(void *arg, const char *exec_id, int64_t pid)
     run_free(run);
 }
 
+/* May n bytes more be gathered? */
+static bool has_room(struct run *run, size_t n)
+{
+    struct dz_http_req *r = dz_http_find(run->api->http, run->id);
+    size_t bytes = run->out[0].len + run->out[1].len + n;
+    if (bytes <= run->reserved || !r)
+        return true;
+    bytes = (bytes + DZ_HELD_FREE - 1) / DZ_HELD_FREE * DZ_HELD_FREE;
+    if (!dz_http_reserve(r, bytes))
+        return false;
+    run->reserved = bytes;
+    return true;
+}
+
 static void on_output(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n)
 {
     struct run *run = arg;
     struct dz_buf *b = &run->out[stream == 2];
     size_t room = b->max - b->len, part = n < room ? n : room;
     (void)offset;
+    if (!has_room(run, part))
+        part = 0;
     dz_buf_add(b, data, part);
     run->truncated = run->truncated || part < n || b->err;
+    if (part < n) /* what follows would leave a gap */
+        b->max = b->len;
     dz_engine_watch_took(run->watch, n);
 }
 
@@ -266,8 +285,16 @@ static void on_timeout(void *arg)
     run_free(run);
 }
 
+/* Refused before the command starts if its answer would be. More output than the default is
+ * reserved whole; less shares what is left of the tenant's room, and is truncated when that ends.
+ */
 static struct run *make_run(struct dz_api *a, struct dz_http_req *r, uint64_t max_output)
 {
+    size_t reserve = max_output > OUTPUT_DEFAULT ? (size_t)max_output : DZ_HELD_FREE;
+    if (!dz_http_reserve(r, reserve)) {
+        dz_http_refuse_held(r);
+        return NULL;
+    }
     struct run *run = dz_zalloc(sizeof *run);
     const struct dz_http_problem busy = {.code = DZ_ENOMEM, .message = "out of memory"};
     if (!run) {
@@ -276,6 +303,7 @@ static struct run *make_run(struct dz_api *a, struct dz_http_req *r, uint64_t ma
     }
     run->api = a;
     run->id = dz_http_id(r);
+    run->reserved = reserve;
     run->out[0] = run->out[1] = (struct dz_buf)DZ_BUF_INIT((size_t)max_output);
     dz_http_on_gone(r, on_gone, run);
     return run;

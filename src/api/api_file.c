@@ -57,13 +57,33 @@ static void asking_free(struct asking *s)
     dz_free(s);
 }
 
+static bool has_room(const struct asking *s)
+{
+    struct dz_http_req *r = dz_http_find(s->api->http, s->id);
+    size_t bytes = s->out.text.len + s->value.len;
+    return !r || bytes <= DZ_HELD_FREE || dz_http_reserve(r, bytes);
+}
+
+/* Too much waits for the tenant already. An operation whose answer is long only reads. */
+static void give_up(struct asking *s)
+{
+    struct dz_http_req *r = dz_http_find(s->api->http, s->id);
+    dz_http_on_gone(r, NULL, NULL);
+    dz_engine_op_cancel(s->op);
+    asking_free(s);
+    dz_http_refuse_held(r);
+}
+
 static void on_data(void *arg, const void *data, size_t n)
 {
     struct asking *s = arg;
     struct dz_cell_view v = {data, n};
     if (s->data)
         s->data(s, &v);
-    dz_engine_op_took(s->op, n);
+    if (has_room(s))
+        dz_engine_op_took(s->op, n);
+    else
+        give_up(s);
 }
 
 static void on_done(void *arg, const struct dz_engine_why *why, uint64_t count)

@@ -41,7 +41,6 @@ struct dz_api {
     struct dz_timer *expiry; /* the next token under way expires */
     int64_t expiry_at;       /* 0: none */
     size_t tenant_requests;  /* of one under way, at most */
-    uint64_t held;           /* bytes of answers that wait for clients of tenants */
     struct dz_metrics *metrics;
     int64_t started_ms;
     struct dz_engine_counts counted; /* of what the metrics know */
@@ -63,8 +62,8 @@ struct dz_engine_target dz_api_target(const struct dz_http_req *r, const struct 
                                       const char *param);
 int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err);   /* dz_http_opts.admit */
 void dz_api_admitted_over(const struct dz_http_req *r, struct dz_api *a); /* it is over */
-bool dz_api_answer_may_wait(struct dz_http_req *r, uint64_t bytes,
-                            void *api);                          /* as dz_http_opts.hold */
+bool dz_api_account(struct dz_http_req *r, size_t *held, size_t now, bool must,
+                    void *api);                                  /* as dz_http_opts.hold */
 void dz_api_auth_expire(void *api);                              /* of the timer */
 void dz_api_auth_revoked(struct dz_api *a, const char *id);      /* its streams are cut off */
 void dz_api_auth_open(struct dz_api *a, size_t tenant_requests); /* 0: the default */

@@ -248,7 +248,12 @@ static void tell(struct session *s, struct dz_engine_tell what)
     if (s->tells++ == 0)
         dz_ws_pause(s->ws, true);
     what.exec_id = s->exec_id;
-    if (dz_engine_exec_tell(s->api->engine, s->target, &what, on_told, s, &why) < 0)
+    int rc = dz_engine_exec_tell(s->api->engine, s->target, &what, on_told, s, &why);
+    if (rc == DZ_ERATE) { /* the input would be lost in silence */
+        let_go(s, false);
+        on_failed(s, &why);
+    }
+    if (rc < 0)
         on_told(s, NULL);
 }
 

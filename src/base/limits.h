@@ -40,6 +40,8 @@ enum {
     DZ_HTTP_TIME_SEND_MS = 30000,       /* for 64 KiB of an answer to be taken */
     DZ_HTTP_STALL_S = 600,              /* a stream on which nothing moves that could */
     DZ_HTTP_SSE_COMMENT_MS = 15000,     /* an event stream is silent at most so long */
+    DZ_HELD_FREE = 64 << 10,            /* bytes in memory of one request, answer, queue or input:
+                                         * beyond, all of them count for its tenant */
     DZ_HTTP_SSE_MARK = 64 << 10,        /* bytes queued for a client from which on it has to */
     DZ_HTTP_SSE_QUEUE_MAX = 1 << 20,    /* catch up, and at which it is cut off */
     DZ_HTTP_WS_MESSAGE_MAX = 1 << 20,   /* bytes of a message from a client */

@@ -236,6 +236,8 @@ static int start_engine(struct daemon *d, struct dz_err *err)
                 .memory_bytes = quota(d->config->quotas_memory),
                 .disk_bytes = quota(d->config->quotas_disk),
             },
+        .held_tenant = d->config->listen_unread_per_tenant,
+        .held_all = d->config->listen_unread,
     };
     int rc = dz_engine_new(&engine, &d->engine, err);
     if (rc < 0)

@@ -293,6 +293,7 @@ int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engi
     dz_map_init(&e->uses, DZ_ENGINE_TENANTS_MAX);
     dz_map_init(&e->keys, DZ_ENGINE_KEYS_UNDER_WAY);
     dz_map_init(&e->image_cache, DZ_ENGINE_IMAGES_MAX + 1);
+    dz_held_open(e, opts->held_tenant, opts->held_all);
     dz_list_init(&e->leaving);
     dz_list_init(&e->ears);
     dz_list_init(&e->uses_waiting);
@@ -516,6 +517,7 @@ void dz_engine_free(struct dz_engine *e)
     dz_timer_free(e->drain_timer);
     dz_timer_free(e->drain_soon);
     dz_uses_release(e);
+    dz_held_close(e);
     dz_free(e->data_path);
     dz_free(e->live_path);
     dz_free(e);

@@ -33,21 +33,24 @@
 #include <stdint.h>
 
 enum {
-    DZ_ENGINE_NAME_MAX = 63,        /* bytes of a sandbox's name */
-    DZ_ENGINE_LABELS_MAX = 64,      /* labels of one */
-    DZ_ENGINE_KEY_MAX = 63,         /* bytes of a label's key */
-    DZ_ENGINE_VALUE_MAX = 255,      /* and of its value */
-    DZ_ENGINE_METADATA_MAX = 65536, /* bytes of metadata as JSON */
-    DZ_ENGINE_ENV_MAX = 256,        /* variables, of a sandbox and of a command */
-    DZ_ENGINE_ENV_BYTES = 65536,    /* bytes of them all */
-    DZ_ENGINE_ARGS_MAX = 4096,      /* words of a command */
-    DZ_ENGINE_ARGS_BYTES = 131072,  /* bytes of them all */
-    DZ_ENGINE_INPUT_MAX = 1 << 20,  /* bytes of input that wait for one command */
-    DZ_ENGINE_WATCHES_MAX = 64,     /* listeners to one command */
-    DZ_ENGINE_EVENT_WATCHES = 1024, /* listeners to events */
-    DZ_ENGINE_IMAGES_MAX = 256,     /* images that are open at once */
-    DZ_ENGINE_TENANTS_MAX = 100000, /* of whom something is remembered */
-    DZ_ENGINE_FILE_CELLS_MAX = 64,  /* cells of a tenant that have only a file */
+    DZ_ENGINE_NAME_MAX = 63,           /* bytes of a sandbox's name */
+    DZ_ENGINE_LABELS_MAX = 64,         /* labels of one */
+    DZ_ENGINE_KEY_MAX = 63,            /* bytes of a label's key */
+    DZ_ENGINE_VALUE_MAX = 255,         /* and of its value */
+    DZ_ENGINE_METADATA_MAX = 65536,    /* bytes of metadata as JSON */
+    DZ_ENGINE_ENV_MAX = 256,           /* variables, of a sandbox and of a command */
+    DZ_ENGINE_ENV_BYTES = 65536,       /* bytes of them all */
+    DZ_ENGINE_ARGS_MAX = 4096,         /* words of a command */
+    DZ_ENGINE_ARGS_BYTES = 131072,     /* bytes of them all */
+    DZ_ENGINE_HELD_TENANT = 128 << 20, /* bytes that wait in memory for one tenant, */
+    DZ_ENGINE_HELD_ALL = 1 << 30,      /* and for all: defaults of dz_engine_opts */
+    DZ_ENGINE_ACCOUNTS_MAX = 1 << 20,  /* tenants with such bytes */
+    DZ_ENGINE_INPUT_MAX = 1 << 20,     /* bytes of input that wait for one command */
+    DZ_ENGINE_WATCHES_MAX = 64,        /* listeners to one command */
+    DZ_ENGINE_EVENT_WATCHES = 1024,    /* listeners to events */
+    DZ_ENGINE_IMAGES_MAX = 256,        /* images that are open at once */
+    DZ_ENGINE_TENANTS_MAX = 100000,    /* of whom something is remembered */
+    DZ_ENGINE_FILE_CELLS_MAX = 64,     /* cells of a tenant that have only a file */
 };
 #define DZ_ENGINE_MEMORY_MIN     (UINT64_C(1) << 20)
 #define DZ_ENGINE_MEMORY_MAX     (UINT64_C(64) << 30)
@@ -150,6 +153,7 @@ struct dz_engine_opts {
     struct dz_ladder ladder;
     struct dz_quotas quotas; /* of a tenant that has none of its own; DZ_QUOTA_NONE */
     struct dz_space_opts space;
+    uint64_t held_tenant, held_all; /* bytes that dz_engine_account() lets wait; 0: the defaults */
 };
 /* Open everything. DZ_EBUSY: another process has the data directory. */
 DZ_NODISCARD int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engine,
@@ -172,6 +176,12 @@ bool dz_engine_ready(const struct dz_engine *e); /* recovered, and not draining 
 /* 0, or DZ_EBUSY and why it is not ready. */
 DZ_NODISCARD int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err);
 void dz_engine_free(struct dz_engine *e); /* NULL is fine */
+
+/* Bytes that wait in memory for a tenant (bodies, answers, queues, input of commands). One holder
+ * of them changes its part from *had to now; on success *had = now. False: together they would be
+ * more than the tenant, or all tenants, may have. `must`: counted all the same, because they are
+ * there already; the result says whether there was room. Less is always fine. */
+bool dz_engine_account(struct dz_engine *e, const char *tenant, size_t *had, size_t now, bool must);
 
 struct dz_engine_counts {
     uint64_t warm, busy; /* cells; operations under way */

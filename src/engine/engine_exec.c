@@ -59,8 +59,26 @@ static struct exec *exec_make(struct box *b, const char *id)
     return x;
 }
 
+/* The input that waits changed: it counts for its sandbox's tenant. It is there already, so it is
+ * counted even if there is no room; who sends it has asked before. */
+static void count_input(struct exec *x)
+{
+    size_t n = x->input.len > DZ_HELD_FREE ? x->input.len : 0;
+    (void)dz_engine_account(x->box->e, x->box->tenant, &x->held, n, true);
+}
+
+static int no_room(struct dz_engine_why *why, const char *field)
+{
+    return dz_why(why, DZ_ERATE, field,
+                  "too many bytes of this tenant's requests, answers and input wait in the daemon: "
+                  "let commands read their input, or send less at a time");
+}
+
 /* Somebody who gives a command input, signals, a size. */
 struct telling {
+    struct dz_engine *e;
+    size_t held; /* bytes of data: dz_engine_account() counts them */
+    char tenant[DZ_ENGINE_VALUE_MAX + 1];
     struct dz_list link; /* in exec.tellings or exec.given, or alone */
     dz_engine_done_fn *done;
     void *arg;
@@ -70,12 +88,18 @@ struct telling {
     char data[];
 };
 
+static void telling_free(struct telling *t)
+{
+    (void)dz_engine_account(t->e, t->tenant, &t->held, 0, true);
+    dz_list_remove(&t->link);
+    dz_free(t);
+}
+
 static void told(struct telling *t, const struct dz_engine_result *result)
 {
     dz_engine_done_fn *done = t->done;
     void *arg = t->arg;
-    dz_list_remove(&t->link);
-    dz_free(t);
+    telling_free(t);
     done(arg, result);
 }
 
@@ -102,7 +126,34 @@ static void exec_free(struct exec *x)
         dz_list_remove(x->given.next);
     dz_list_remove(&x->link);
     dz_buf_release(&x->input);
+    count_input(x);
     dz_free(x);
+}
+
+/* What dz_engine_exec was given, until the machine is there. */
+struct launch {
+    struct dz_engine *e;
+    size_t held; /* bytes of input: dz_engine_account() counts them */
+    char tenant[DZ_ENGINE_VALUE_MAX + 1];
+    const char *shell_argv[4];
+    const char **argv;
+    const char *cwd, *user;
+    char *env_json;
+    struct dz_str input;
+    bool keep_input, tty, background, main;
+    uint16_t rows, cols;
+    int64_t timeout_ms;
+    char id[DZ_CELL_ID_MAX + 1];
+    char text[];
+};
+
+static void launch_end(struct dz_engine_watch *w)
+{
+    struct launch *l = w->launch;
+    w->launch = NULL;
+    if (l)
+        (void)dz_engine_account(l->e, l->tenant, &l->held, 0, true);
+    dz_free(l);
 }
 
 /* --- watches ---------------------------------------------------------------------------- */
@@ -132,7 +183,7 @@ static void watch_free(struct dz_engine_watch *w)
     dz_job_forget(w->job);
     dz_engine_op_cancel(w->op);
     dz_list_remove(&w->link);
-    dz_free(w->launch);
+    launch_end(w);
     dz_free(w);
 }
 
@@ -285,6 +336,7 @@ static void push_input(struct exec *x)
         x->input.len -= at;
         x->input.p[x->input.len] = '\0';
     }
+    count_input(x);
     if (x->input.len <= INPUT_MARK)
         answer_tellings(x, &(struct dz_engine_result){.code = 0});
     if (x->handle && !x->starting && x->input_end && x->input.len == 0) {
@@ -490,6 +542,7 @@ static void down(struct exec *x, int code, const char *reason, const char *text)
     x->attached = x->asleep = false;
     if (x->starting) /* it is with who starts it */
         dz_buf_reset(&x->input);
+    count_input(x);
     DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link)
         w->connected = false;
     if (code < 0)
@@ -519,20 +572,6 @@ void dz_exec_lost(struct box *b)
 }
 
 /* --- starting one --------------------------------------------------------------------------- */
-
-/* What dz_engine_exec was given, until the machine is there. */
-struct launch {
-    const char *shell_argv[4];
-    const char **argv;
-    const char *cwd, *user;
-    char *env_json;
-    struct dz_str input;
-    bool keep_input, tty, background, main;
-    uint16_t rows, cols;
-    int64_t timeout_ms;
-    char id[DZ_CELL_ID_MAX + 1];
-    char text[];
-};
 
 struct packer {
     char *at;
@@ -677,6 +716,7 @@ static int launch(struct dz_engine_watch *w, struct box *b, struct dz_engine_why
     x->attached = w->ops->output != NULL;
     x->input_end = !l->keep_input && l->input.n > 0;
     dz_buf_add(&x->input, l->input.p, l->input.n);
+    count_input(x);
     w->exec = x;
     w->began = true;
     dz_list_push_back(&x->watches, &w->link);
@@ -706,8 +746,7 @@ static void on_launch(void *arg, struct box *b, const struct dz_engine_result *r
         return;
     }
     connect(w);
-    dz_free(w->launch);
-    w->launch = NULL;
+    launch_end(w);
 }
 
 static struct dz_engine_watch *make_watch(struct dz_engine_listener listener)
@@ -744,7 +783,12 @@ int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
         dz_free(w);
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
     }
+    w->launch->e = e;
+    (void)snprintf(w->launch->tenant, sizeof w->launch->tenant, "%s", row.tenant);
     rc = dz_id_new("exe", w->launch->id, &why->err);
+    if (rc == 0 && exec->input.n > DZ_HELD_FREE &&
+        !dz_engine_account(e, row.tenant, &w->launch->held, exec->input.n, false))
+        rc = no_room(why, "stdin");
     if (rc == 0) {
         (void)snprintf(w->id, sizeof w->id, "%s", w->launch->id);
         *ret_watch = w;
@@ -935,6 +979,13 @@ int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
     if (!t)
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
     dz_list_init(&t->link);
+    if (what->data.n > DZ_HELD_FREE &&
+        !dz_engine_account(e, row.tenant, &t->held, what->data.n, false)) {
+        dz_free(t);
+        return no_room(why, NULL);
+    }
+    t->e = e;
+    (void)snprintf(t->tenant, sizeof t->tenant, "%s", row.tenant);
     t->done = done;
     t->arg = arg;
     t->tell = *what;
@@ -947,6 +998,6 @@ int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
     rc =
         dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_tell, t, NULL, tell_early}, NULL, why);
     if (rc < 0)
-        dz_free(t);
+        telling_free(t);
     return rc;
 }

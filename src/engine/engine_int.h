@@ -112,6 +112,7 @@ struct exec {
     size_t takes;         /* bytes of input, when its machine was put to sleep */
     struct dz_list watches;
     struct dz_buf input;     /* not yet given to the cell */
+    size_t held;             /* of it: dz_engine_account() counts them */
     struct dz_list tellings; /* who is answered once little of it is left */
     struct dz_list given;    /* whose words were given to it before its wake was over */
     int64_t began_ms, pid;
@@ -220,6 +221,10 @@ struct dz_engine {
         struct dz_timer *timer;
         bool timer_soon; /* it is set to run at once */
     } starts;
+    struct {                    /* engine_held.c */
+        struct dz_map accounts; /* tenant -> struct account */
+        uint64_t bytes, tenant_max, all_max;
+    } held;
     struct dz_list untold; /* boxes that are up: */
     struct dz_timer *tell; /* when those who wait for their guests have been answered */
     bool tell_set;
@@ -239,6 +244,9 @@ struct dz_engine {
     void (*timed)(void *arg, const struct dz_engine_timing *timing);
     void *timed_arg;
 };
+/* engine_held.c: limits of 0 are the defaults. */
+void dz_held_open(struct dz_engine *e, uint64_t tenant_max, uint64_t all_max);
+void dz_held_close(struct dz_engine *e);
 void dz_engine_timed(struct dz_engine *e, const struct dz_engine_timing *t); /* tell who counts */
 
 /* dz_fail() of an answer: fills err, and names the field of the request. */

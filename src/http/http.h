@@ -99,16 +99,13 @@ struct dz_http_opts {
     void (*about)(struct dz_http_req *r, void *user);
     /* Told of the answer of a request that is kept, whoever is there to have it. */
     void (*kept)(struct dz_http_req *r, int status, struct dz_str body, void *user);
-    /* An answer of so many bytes will wait in memory until its client has read it. False: it is
-     * refused instead, with 429. Its end is that of the request: dz_http_held. NULL: all may wait.
-     */
-    bool (*hold)(struct dz_http_req *r, uint64_t bytes, void *user);
+    /* The bytes in memory for this request change from *held to now; on success *held = now. False:
+     * there is no room for them. `must`: they are counted all the same, because they are there
+     * already. The server sets them to 0 when the request is over. NULL: all may wait. */
+    bool (*hold)(struct dz_http_req *r, size_t *held, size_t now, bool must, void *user);
     /* Told of every request once it is over, for logs and metrics. */
     void (*done)(const struct dz_http_req *r, int status, int64_t duration_ns, void *user);
 };
-
-/* Bytes of the answer that `hold` let wait. */
-uint64_t dz_http_held(const struct dz_http_req *r);
 
 DZ_NODISCARD int dz_http_new(const struct dz_http_opts *opts, struct dz_http **ret_http,
                              struct dz_err *err);
@@ -210,6 +207,12 @@ void dz_http_receive(struct dz_http_req *r, const struct dz_http_sink *sink, voi
 
 /* --- answers ------------------------------------------------------------------------- */
 
+/* The handler gathers an answer of so many bytes in memory: false if opts.hold has no room for
+ * them. May grow by further calls. An answer with a reservation is never refused for its size in
+ * memory, so a handler that changes something reserves before it does. */
+DZ_NODISCARD bool dz_http_reserve(struct dz_http_req *r, size_t bytes);
+/* 429: opts.hold had no room. */
+void dz_http_refuse_held(struct dz_http_req *r);
 /* A header of the answer, before it. Request-Id comes by itself. */
 void dz_http_set(struct dz_http_req *r, const char *name, const char *value);
 

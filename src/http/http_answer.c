@@ -8,12 +8,36 @@
 
 #include <assert.h>
 
-enum {
-    HOLD_MIN = 64 << 10, /* bytes of an answer: smaller ones are counted by the request */
-};
-#define HELD                                                                                      \
-    "too many bytes of answers wait for this tenant's clients to read them: read the open ones, " \
-    "or ask for less at a time"
+#define HELD                                                                                \
+    "too many bytes of this tenant's requests, answers and input wait in the daemon: read " \
+    "the answers that are open, or send and ask for less at a time"
+
+/* --- bytes that wait ------------------------------------------------------------------- */
+
+bool dz_http_hold(struct dz_http_req *r, size_t *had, size_t now, bool must)
+{
+    size_t want = r->held - *had + now;
+    bool room = true;
+    if (want == r->held)
+        return true;
+    if (r->http->opts.hold)
+        room = r->http->opts.hold(r, &r->held, want, must, r->http->opts.user);
+    else
+        r->held = want;
+    if (r->held == want)
+        *had = now;
+    return room;
+}
+
+bool dz_http_reserve(struct dz_http_req *r, size_t bytes)
+{
+    return dz_http_hold(r, &r->reserved, bytes, false);
+}
+
+void dz_http_refuse_held(struct dz_http_req *r)
+{
+    dz_http_refuse(r, &(struct dz_http_problem){.code = DZ_ERATE, .message = HELD});
+}
 
 /* --- handing over --------------------------------------------------------------------- */
 
@@ -105,22 +129,16 @@ void dz_http_send(struct dz_http_req *r, int status, const char *type, struct dz
         give_up(r);
         return;
     }
-    if (n > HOLD_MIN && r->http->opts.hold) {
-        if (!r->http->opts.hold(r, n, r->http->opts.user)) {
-            dz_free(r->bytes);
-            r->bytes = NULL;
-            dz_http_refuse(r, &(struct dz_http_problem){.code = DZ_ERATE, .message = HELD});
-            return;
-        }
-        r->held = n;
+    bool promised = r->reserved > 0;
+    (void)dz_http_hold(r, &r->reserved, 0, true);
+    if (n > DZ_HELD_FREE && !dz_http_hold(r, &r->answer_held, n, promised) && !promised) {
+        dz_free(r->bytes);
+        r->bytes = NULL;
+        dz_http_refuse_held(r);
+        return;
     }
     r->left = n;
     answer(r, status, empty ? NULL : type, (int64_t)n);
-}
-
-uint64_t dz_http_held(const struct dz_http_req *r)
-{
-    return r->held;
 }
 
 void dz_http_send_fd(struct dz_http_req *r, int status, const char *type, int fd, uint64_t at,

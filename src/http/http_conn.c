@@ -271,9 +271,10 @@ static void allow_send(struct dz_http_conn *c, const struct dz_http_req *r)
     const struct dz_http_opts *o = &c->http->opts;
     if (r->source && (c->moved > 0 || !c->deadline_ms))
         dz_http_conn_allow(c, (int64_t)o->stall_s * 1000);
-    else if (!r->source && (c->moved >= (r->held / HELD_PIECES > SEND_PIECE ? r->held / HELD_PIECES
-                                                                            : SEND_PIECE) ||
-                            !c->deadline_ms))
+    else if (!r->source &&
+             (c->moved >= (r->answer_held / HELD_PIECES > SEND_PIECE ? r->answer_held / HELD_PIECES
+                                                                     : SEND_PIECE) ||
+              !c->deadline_ms))
         dz_http_conn_allow(c, o->send_ms);
 }
 

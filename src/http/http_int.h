@@ -176,9 +176,12 @@ struct dz_http_req {
     } *headers;
     /* What follows the head of the answer: bytes, a file, or what a source gives. */
     char *bytes;
-    uint64_t held;     /* of them: opts.hold was asked */
-    uint64_t at, left; /* of bytes or the file; of a source with a size */
-    int fd;            /* -1: none */
+    size_t held;        /* bytes that opts.hold counts for this request: the sum of the next, */
+    size_t body_held;   /* of the body, */
+    size_t reserved;    /* of an answer that its handler gathers, */
+    size_t answer_held; /* of the answer, and of the queue of a stream or WebSocket */
+    uint64_t at, left;  /* of bytes or the file; of a source with a size */
+    int fd;             /* -1: none */
     const struct dz_http_source *source;
     void *source_arg;
     bool sized, chunked, source_over, no_body;
@@ -240,6 +243,8 @@ enum dz_http_sent dz_http_send_some(struct dz_http_conn *c);
 const char *dz_http_reason(int status);
 
 /* http_answer.c */
+/* One of the holders of r->held changes from *had to now bytes: as opts.hold. */
+bool dz_http_hold(struct dz_http_req *r, size_t *had, size_t now, bool must);
 void dz_http_switch(struct dz_http_req *r);  /* answers with 101; r->ws follows */
 void dz_http_cut_off(struct dz_http_req *r); /* nothing can be said: the connection is cut */
 

@@ -62,6 +62,8 @@ void dz_http_req_over(struct dz_http_req *r)
         r->source->done(r->source_arg);
     if (r->ws) /* not opened yet */
         dz_http_ws_drop(r->ws);
+    if (h->opts.hold)
+        (void)h->opts.hold(r, &r->held, 0, true, h->opts.user);
     dz_http_req_learn(r);
     struct dz_log_context before =
         dz_log_enter((struct dz_log_context){r->request_id, r->sandbox_id, NULL});
@@ -179,6 +181,14 @@ static void refuse_size(struct dz_http_req *r)
     refuse(r, &err, 0, true);
 }
 
+/* There is no room for the body: it is not read. */
+static void refuse_held(struct dz_http_req *r)
+{
+    r->conn->close = true;
+    stop_waiting(r);
+    dz_http_refuse_held(r);
+}
+
 /* The body is wanted: a client that asked is told so. */
 static void go_on(struct dz_http_req *r)
 {
@@ -194,6 +204,11 @@ static void begin_body(struct dz_http_req *r)
     r->body.max = body_max(r);
     if (!streamed && r->head.body_size > 0 && (uint64_t)r->head.body_size > body_max(r)) {
         refuse_size(r);
+        return;
+    }
+    if (!streamed && r->head.body_size > DZ_HELD_FREE &&
+        !dz_http_hold(r, &r->body_held, (size_t)r->head.body_size, false)) {
+        refuse_held(r);
         return;
     }
     if (streamed && !r->whole)
@@ -244,6 +259,9 @@ static size_t take(struct dz_http_req *r, const char *p, size_t n)
             refuse_size(r);
         else if (r->body.err)
             dz_http_fail(r, &(struct dz_err){.code = DZ_ENOMEM, .msg = "keep the body: no memory"});
+        else if (r->body.len > DZ_HELD_FREE && r->body.len > r->body_held &&
+                 !dz_http_hold(r, &r->body_held, r->body.len, false)) /* in chunks */
+            refuse_held(r);
         return n;
     }
     ssize_t taken = r->sink->push(r->sink_arg, p, n);

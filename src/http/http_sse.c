@@ -27,6 +27,13 @@ struct dz_sse {
     bool ended, cut;
 };
 
+/* False: too much waits for the client's tenant. */
+static bool count(struct dz_sse *s)
+{
+    size_t n = s->queue.len - s->sent;
+    return dz_http_hold(s->req, &s->req->answer_held, n > DZ_HELD_FREE ? n : 0, true);
+}
+
 /* What is sent goes from the front of the queue, seldom enough to be cheap. */
 static void compact(struct dz_sse *s)
 {
@@ -57,6 +64,7 @@ static ssize_t pull(void *arg, char *p, size_t n)
         }
     }
     compact(s);
+    (void)count(s);
     return (ssize_t)n;
 }
 
@@ -167,7 +175,7 @@ int dz_sse_send(struct dz_sse *s, const char *event, const char *id, struct dz_s
     if (s->queue.err)
         return cut(s, s->queue.err);
     s->last_ms = dz_clock_mono_ms();
-    s->behind = s->behind || s->queue.len - s->sent >= DZ_HTTP_SSE_MARK;
+    s->behind = !count(s) || s->behind || s->queue.len - s->sent >= DZ_HTTP_SSE_MARK;
     dz_http_more(s->http, s->id);
     return s->behind;
 }

@@ -207,6 +207,15 @@ static void flush(struct dz_ws *w)
         w->broken = !wslay_event_get_close_received(w->ctx);
 }
 
+/* False: too much waits for the client's tenant. Before the upgrade and after the request nothing
+ * is counted. */
+static bool count(struct dz_ws *w)
+{
+    struct dz_http_req *r = w->conn ? w->conn->request : NULL;
+    size_t n = wslay_event_get_queued_msg_length(w->ctx);
+    return !r || dz_http_hold(r, &r->answer_held, n > DZ_HELD_FREE ? n : 0, true);
+}
+
 /* The client has caught up. It may do so at once with what comes now, again and again;
  * after some turns others have theirs (watch). */
 static void give_room(struct dz_ws *w)
@@ -230,6 +239,7 @@ static void io(struct dz_ws *w)
         w->broken = true;
     flush(w);
     give_room(w);
+    (void)count(w);
     w->in_io = false;
     if (is_over(w))
         end(w);
@@ -390,7 +400,8 @@ int dz_ws_send(struct dz_ws *w, bool text, struct dz_str data)
         else
             watch(w);
     }
-    w->behind = w->behind || wslay_event_get_queued_msg_length(w->ctx) >= DZ_HTTP_WS_MARK;
+    size_t queued = wslay_event_get_queued_msg_length(w->ctx);
+    w->behind = (!count(w) && queued > 0) || w->behind || queued >= DZ_HTTP_WS_MARK;
     return w->behind;
 }
 

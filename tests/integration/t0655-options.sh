@@ -81,7 +81,7 @@ option 'registry --data --registry' '
 mkdir -p other && { cp -rl "$images" other/images 2>/dev/null || cp -r --reflink=auto "$images" other/images; }
 option 'daemon: where it listens, what it allows, how it logs' '
     { doze daemon --data other --socket "$PWD/other.sock" --registry "$PWD/other.db" --log-format json --suspend-after 300ms --freeze-after 90d --drain-timeout 5s \
-        --connections 50 --connections-per-address 20 --requests-per-tenant 20 --plain no --cells-cpu 0 \
+        --connections 50 --connections-per-address 20 --requests-per-tenant 20 --unread-per-tenant 64MiB --unread 512MiB --plain no --cells-cpu 0 \
         --quota-sandboxes 7 --quota-warm-sandboxes 6 --quota-creations 90 --quota-creations-per-minute 80 --quota-memory 3GiB --quota-disk 5GiB 2>other.log & } &&
     export DOZE_URL=unix:$PWD/other.sock && for _ in $(seq 200); do doze ls -q >/dev/null 2>&1 && break; sleep 0.05; done && [ -s other.db ] && head -n 1 other.log | grep -q "^{" &&
     run 0 doze quota --json && has out "\"sandboxes\":7" && has out "\"warm_sandboxes\":6" && has out "\"creations\":90" && has out "\"creations_per_minute\":80" &&

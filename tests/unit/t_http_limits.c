@@ -114,15 +114,17 @@ RIG_OPTS(who_does_not_read_his_answer_is_dropped, ROUTES, .send_ms = 200)
     (void)close(fast);
 }
 
-static uint64_t waiting;
+static size_t waiting;
 
-static bool hold(struct dz_http_req *r, uint64_t bytes, void *user)
+static bool hold(struct dz_http_req *r, size_t *held, size_t now, bool must, void *user)
 {
+    bool room = now < *held || waiting - *held + now <= 40 << 20;
     (void)r, (void)user;
-    if (waiting + bytes > 40 << 20)
+    if (!room && !must)
         return false;
-    waiting += bytes;
-    return true;
+    waiting = waiting - *held + now;
+    *held = now;
+    return room;
 }
 
 RIG_OPTS(an_answer_for_which_there_is_no_room_is_refused, ROUTES, .hold = hold)
@@ -145,6 +147,52 @@ RIG_OPTS(an_answer_for_which_there_is_no_room_is_refused, ROUTES, .hold = hold)
     dz_buf_release(&b);
     (void)close(slow);
     (void)close(second);
+}
+
+static bool hold_little(struct dz_http_req *r, size_t *held, size_t now, bool must, void *user)
+{
+    bool room = now < *held || waiting - *held + now <= 1 << 20;
+    (void)r, (void)user;
+    if (!room && !must)
+        return false;
+    waiting = waiting - *held + now;
+    *held = now;
+    return room;
+}
+
+static void until_waiting(size_t n)
+{
+    for (int i = 0; i < 5000 && waiting != n; i++)
+        (void)usleep(1000);
+    CHECK_INT(waiting, n);
+}
+
+RIG_OPTS(a_body_for_which_there_is_no_room_is_refused_unread, ROUTES, .hold = hold_little)
+{
+    int first = dial(g), second = dial(g), small = dial(g), chunked = dial(g);
+    DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(1 << 20);
+    static char piece[200000];
+    say(first, "POST /hello" HEAD "Content-Length: 700000\r\n\r\n");
+    until_waiting(700000); /* before any of it has come */
+    say(second, "POST /hello" HEAD "Content-Length: 700000\r\n\r\n");
+    hear(second, &b, NULL); /* nothing is sent, and it is answered */
+    CHECK(has(&b, "HTTP/1.1 429 ") && has(&b, "rate_limited"));
+    dz_buf_reset(&b);
+    say(small, "POST /hello" HEAD CLOSE "Content-Length: 5\r\n\r\nhello");
+    hear(small, &b, NULL);
+    CHECK(has(&b, "HTTP/1.1 200 "));
+    dz_buf_reset(&b);
+    memset(piece, 'x', sizeof piece);
+    say(chunked, "POST /hello" HEAD "Transfer-Encoding: chunked\r\n\r\n61a80\r\n"); /* 400,000 */
+    (void)!write(chunked, piece, sizeof piece);
+    (void)!write(chunked, piece, sizeof piece);
+    hear(chunked, &b, NULL);
+    CHECK(has(&b, "HTTP/1.1 429 "));
+    (void)close(first);
+    until_waiting(0); /* the requests' ends have given all back */
+    (void)close(second);
+    (void)close(small);
+    (void)close(chunked);
 }
 
 RIG(what_is_cut_ends_and_a_plain_answer_still_goes_out, routes)
