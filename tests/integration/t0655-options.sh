@@ -2,7 +2,7 @@
 # The command line against its help: each option of each command is used with an effect that a test
 # checks. `option 'COMMAND --option' TEST` is one case; a new option needs a row here, or a use in another
 # test of this directory. The last test reads the program's own table and names the options that no test
-# uses; tests/lib/options_untested lists those that are still without one, and may only shrink.
+# uses.
 # Needs the images base and python (make test-images).
 # shellcheck disable=SC2016 # $ inside of tests
 . "$(dirname "$0")/lib.sh"
@@ -16,7 +16,7 @@ end_daemon() { # DIRECTORY
     local pid
     pid=$(pid_in "$1") && kill -KILL "$pid" 2>/dev/null && while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
 }
-trap 'end_daemon data; end_daemon other; rm -rf "$LIB_SCRATCH"' EXIT
+trap 'end_daemon data; end_daemon other; end_daemon third; rm -rf "$LIB_SCRATCH"' EXIT
 option() { test_that "$1" "$2"; }
 shown() { run 0 doze get --json "$1" && has out "$2"; } # NAME TEXT
 asleep() { # FILE: a shell that waits for lines sleeps in it
@@ -91,8 +91,45 @@ option 'token create --operator; top --image' '
     export DOZE_URL=unix:$PWD/other.sock && run 0 doze token create ops --operator && token=$(grep -o "doze_[A-Za-z0-9_]*" out | head -n 1) && DOZE_TOKEN=$token run 0 doze tenant ls &&
     run 0 doze top --count 1 --image base --json && run 0 doze wake nap'
 
-test_that 'every option of the table is used by a test, but those of tests/lib/options_untested' '
-    python3 "$LIB_ROOT/tests/lib/option_use.py" "$DOZE" "$LIB_ROOT"/tests/integration/*.sh >unused &&
-    { sort unused | diff - <(sort "$LIB_ROOT/tests/lib/options_untested") || { echo "give each option marked < a case in $(basename "$0"); take out those marked >"; exit 1; }; }
+# --- terminals, branches, what is below ----------------------------------------------------------------
+typed() { script -qec "stty rows 33 cols 77; $1" /dev/null >out 2>&1 </dev/null; } # COMMAND, with a terminal of 33 rows
+option 'sandbox exec --tty' '
+    typed "doze sandbox exec --tty s-b -- stty size" && has out "33 77"'
+option 'attach --tty: the command gets the size of this terminal' '
+    run 0 doze exec -d -t s-b -- sh -c "until [ \"\$(stty size)\" = \"33 77\" ]; do sleep 0.1; done; echo as-wide; exit 5" && exe=$(cat out) &&
+    { typed "doze attach --tty s-b $exe" || [ $? -eq 5 ]; } && has out as-wide'
+option 'run --tty, resume --tty, fork --tty' '
+    { typed "doze run -t --image base --file tty.doze --suspend-after 300ms -- sh -c \"while :; do stty size; sleep 0.1; done\"" || [ $? -eq 75 ]; } && has out "33 77" &&
+    { typed "doze fork --tty --image base --suspend-after 300ms tty.doze tty2.doze" || [ $? -eq 75 ]; } && has out "33 77" &&
+    { typed "doze resume --tty --image base --suspend-after 300ms tty.doze" || [ $? -eq 75 ]; } && has out "33 77"'
+option 'fork --base; resume --base; image snapshot --base' '
+    { doze run --base "$DOZE_BASE" --file on-base.doze --suspend-after 100ms -- sh -c "while :; do sleep 0.3; done" >run.out 2>&1 || [ $? -eq 75 ]; } && base=$DOZE_BASE && unset DOZE_BASE &&
+    run 75 doze resume --base "$base" --suspend-after 50ms on-base.doze && run 75 doze fork --base "$base" --suspend-after 50ms on-base.doze on-base2.doze && [ -s on-base2.doze ] &&
+    run 125 doze fork --suspend-after 50ms on-base.doze none.doze && has err "was not given" && run 0 doze image snapshot --base "$base" -t of-b on-base.doze && run 0 doze image inspect of-b && has out asleep'
+option 'ls --kind; fork --label; clone --tenant; sandbox create --snapshot' '
+    run 0 doze ls -q --kind wasm && [ -s out ] && { run 0 doze ls -q --kind other && empty out; } &&
+    run 0 doze exec s-b -- sh -c "echo snapped >/workspace/snapped" && run 0 doze snapshot s-b && snap=$(grep -o "snap_[a-z0-9]*" out) &&
+    run 0 doze sandbox create --persistent --snapshot "$snap" -n s-c && run 0 doze exec s-c -- cat /workspace/snapped && has out snapped &&
+    run 0 doze fork --label "a note" s-b && run 0 doze fork ls && has out "a note" && run 0 doze suspend s-b && run 0 doze clone --tenant acme -n s-d s-b && shown acme/s-d "\"tenant\":\"acme\""'
+mkdir -p third && { cp -rl "$images" third/images 2>/dev/null || cp -r --reflink=auto "$images" third/images; }
+up() { # the daemon on third answers
+    export DOZE_URL=unix:$PWD/third/doze.sock
+    for _ in $(seq 200); do doze ls -q >/dev/null 2>&1 && return 0; sleep 0.05; done
+    cat third.log
+    return 1
+}
+option 'sandbox create --disk' '
+    run 0 doze sandbox create base --no-start --persistent --disk 8MiB -n s-e && shown s-e "\"disk_bytes\":8388608"'
+option 'daemon --disk-reserve --disk-sandbox' '
+    { end_daemon third || :; } && { doze daemon --data third --disk-reserve 40MiB --disk-sandbox 8MiB 2>third.log & } && up && run 0 doze create base -n small &&
+    [ "$(cat third/reserve/* | wc -c)" -eq 41943040 ] &&
+    run 0 doze exec small -- sh -c "head -c 1000000 /dev/urandom >/tmp/x" && run 1 doze exec small -- sh -c "head -c 30000000 /dev/urandom >/tmp/x"'
+option 'daemon --disk-free-percent --disk-free-max: half of the disk is wanted, and 1 MiB of it' '
+    { end_daemon third || :; } && { doze daemon --data third --disk-free-percent 50 --disk-free-max 1PiB 2>third.log & } && up && read -r all free <<<"$(df -k --output=size,avail third | tail -n 1)" &&
+    if [ "$free" -lt "$((all / 2))" ]; then run 1 doze create base --no-start && has err "are kept free"; else run 0 doze create base --no-start; fi &&
+    { end_daemon third || :; } && { doze daemon --data third --disk-free-percent 50 --disk-free-max 1MiB 2>third.log & } && up && run 0 doze create base --no-start'
+
+test_that 'every option of the table is used by a test' '
+    python3 "$LIB_ROOT/tests/lib/option_use.py" "$DOZE" "$LIB_ROOT"/tests/integration/*.sh >unused && if [ -s unused ]; then cat unused; echo "give each of these a case in $(basename "$0")"; exit 1; fi
 '
 test_done
