@@ -30,7 +30,7 @@ int sim_fault(void *arg, const char *call)
     struct sim_world *w = arg;
     if (dead(w))
         return DZ_EIO;
-    if (strcmp(call, "committed") == 0 || strcmp(call, "stat") == 0)
+    if (strcmp(call, "committed") == 0 || strcmp(call, "stat") == 0 || strcmp(call, "sync") == 0)
         return 0;
     return dice_below(&w->dice, 100) < w->fault_percent ? DZ_EIO : 0;
 }

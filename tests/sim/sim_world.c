@@ -95,6 +95,14 @@ static void fall(struct sim_world *w)
     sim_cells_gone(w);
 }
 
+/* Of names that are not durable some are lost, the newest first. */
+static void cut_store(struct sim_world *w, struct sim_store *s)
+{
+    bool lose_bytes = dice_below(&w->dice, 2) == 0;
+    size_t lost = s->change_count ? dice_below(&w->dice, (uint32_t)s->change_count + 1) : 0;
+    sim_store_power_cut(s, lost, lose_bytes);
+}
+
 static void lose_power(struct sim_world *w)
 {
     dz_db_sim_cut_at(w->disk, 0);
@@ -103,6 +111,8 @@ static void lose_power(struct sim_world *w)
         abort();
     w->cut = true;
     bool lost = dice_below(&w->dice, 2) == 0;
+    cut_store(w, &w->live);
+    cut_store(w, &w->cold);
     for (int i = 0; i < SIM_OBJECTS; i++) {
         struct sim_object *o = &w->live.objects[i];
         memcpy(lost ? o->bytes : o->synced, lost ? o->synced : o->bytes, SIM_BYTES);
@@ -199,6 +209,8 @@ void sim_close(struct sim_world *w)
         fall(w);
     (void)dz_registry_close(w->inner, NULL);
     dz_loop_free(w->loop);
+    sim_store_release(&w->live);
+    sim_store_release(&w->cold);
     dz_db_sim_free(w->disk);
 }
 
