@@ -143,6 +143,27 @@ TEST(a_commit_replaces_and_old_readers_keep_what_they_read)
     close_all(s);
 }
 
+static int read_whatever(struct dz_blob_in *in, void *buf, size_t n, uint64_t at,
+                         struct dz_err *err)
+{
+    (void)in, (void)at, (void)err;
+    memset(buf, 0, n);
+    return 0;
+}
+
+/* The bound is that of the object, not of the store that reads it. */
+TEST(no_store_is_asked_for_bytes_beyond_the_end)
+{
+    static const struct dz_blob_in_ops ops = {.read = read_whatever};
+    struct dz_blob_in in = {&ops, 10, -1};
+    char got[12];
+    CHECK_INT(dz_blob_in_read(&in, got, 4, 6, NULL), 0);
+    CHECK_INT(dz_blob_in_read(&in, got, 0, 10, NULL), 0);
+    CHECK_INT(dz_blob_in_read(&in, got, 5, 6, NULL), DZ_EIO);
+    CHECK_INT(dz_blob_in_read(&in, got, 1, 10, NULL), DZ_EIO);
+    CHECK_INT(dz_blob_in_read(&in, got, 0, 11, NULL), DZ_EIO);
+}
+
 TEST(removing_and_listing)
 {
     struct dz_blobs *s = open_empty();

@@ -105,6 +105,24 @@ TEST(what_is_packed_comes_back)
     }
 }
 
+/* The last page of one memory, and in another the page of the next number. */
+TEST(pages_of_two_memories_are_two_runs)
+{
+    struct dz_mem_packer p;
+    const void *bytes;
+    size_t size;
+    CHECK_INT(dz_mem_pack_init(&p, PAGES, NULL, &err), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        fill(7 + i);
+        dz_mem_pack_page(&p, 1 + i, 7 + i, page);
+    }
+    dz_mem_pack_end(&p, false, &bytes, &size);
+    memcpy(row, bytes, size);
+    dz_mem_pack_release(&p);
+    CHECK_INT(unpack(size), 0);
+    CHECK(seen.pieces == 2 && seen.with_bytes == 2 && !seen.wrong);
+}
+
 /* As doze wrote them before: the runs behind the bytes, and no sum of their own. */
 TEST(rows_whose_runs_come_last_are_read)
 {
