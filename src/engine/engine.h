@@ -469,10 +469,10 @@ struct dz_engine_config {
 DZ_NODISCARD int dz_engine_config_of(const struct dz_instance *row,
                                      struct dz_engine_config *ret_config, struct dz_err *err);
 void dz_engine_config_release(struct dz_engine_config *c); /* for DZ_AUTO too */
-/* Bytes of its file, wherever it lies; 0: it has none. */
 /* The date of a time in a row (last_active, wake_at, hold_until, timeout_at), which is of the
  * keeper's clock. */
 int64_t dz_engine_date(const struct dz_engine *e, int64_t at);
+/* What its file and log take on the disk, or its copy in cold storage; 0: it has none. */
 uint64_t dz_engine_file_bytes(const struct dz_engine *e, const struct dz_instance *row);
 
 /* --- images ------------------------------------------------------------------------- */

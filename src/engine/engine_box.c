@@ -284,7 +284,6 @@ static void on_activity(struct box *b, const struct dz_cell_event *event)
 {
     int64_t now = dz_clock_mono_ns(), cpu = event->cpu_ns, since = now - b->cpu_at;
     bool busy = b->cpu_at && since > 0 && (cpu - b->cpu_ns) * 1000 / since > CPU_BUSY_PER_MILLE;
-    b->disk_bytes = event->disk_bytes;
     b->cpu_ns = cpu;
     b->cpu_at = now;
     if (busy)
@@ -347,7 +346,6 @@ static void on_up(struct box *b)
     b->phase = BOX_UP;
     dz_start_over(b);
     b->cpu_at = 0;
-    b->disk_bytes = 0;
     dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", b->id),
            dz_log_int("pid", dz_cell_pid(b->cell)));
     if (b->lost)
@@ -428,6 +426,23 @@ static bool unasked(struct box *b)
     dz_cell_kill(b->cell); /* also if it said that it was on its way out */
     cell_failed(b, DZ_EIO, "the cell sent a frame that makes no sense");
     return false;
+}
+
+void dz_box_over(struct box *b, uint64_t bytes, uint64_t most)
+{
+    char text[200];
+    (void)snprintf(text, sizeof text,
+                   "the sandbox's files take %.1f MiB of the disk and may take %.1f MiB at most: "
+                   "its cell did not obey its limit and was killed",
+                   (double)bytes / (1 << 20), (double)most / (1 << 20));
+    const struct dz_registry_event event = {
+        .sandbox_id = b->id, .tenant = b->tenant, .what = "disk_exceeded", .detail = text};
+    struct dz_err err;
+    int64_t seq;
+    if (dz_registry_note(b->e->registry, &event, &seq, &err) < 0)
+        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
+    dz_cell_kill(b->cell);
+    cell_failed(b, DZ_EQUOTA, text);
 }
 
 /* False: the box has no such cell any more. */
@@ -670,6 +685,7 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     b->ephemeral = row->ephemeral != 0;
     (void)snprintf(b->owner, sizeof b->owner, "%s", row->owner);
     b->disk_limit = o.config.disk_bytes;
+    b->disk_state = row->memory > 0 ? (uint64_t)row->memory : 0;
     dz_space_tell(b);
     dz_use_tell_disk(b);
     if (go)

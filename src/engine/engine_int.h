@@ -56,8 +56,8 @@ struct box {
     bool counted;      /* among those that are awake, with memory and owner: */
     uint64_t memory;
     uint64_t disk_left;  /* the cell was told; 0: nothing yet */
-    uint64_t disk_bytes; /* it told, while UP; 0: nothing yet */
     uint64_t disk_limit; /* as its config says; 0: the server's */
+    uint64_t disk_state; /* bytes that its memory may take in its file besides */
     char owner[DZ_ID_TEXT];
     uint64_t ticket; /* the keeper's, of the start or stop under way; 0: none */
     struct dz_cell *cell;
@@ -305,7 +305,9 @@ void dz_box_leave(struct box *b); /* free it if nothing needs it */
 int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct dz_err *err);
 void dz_box_stop(struct box *b, bool keep_memory); /* the cell suspends itself */
 void dz_box_kill(struct box *b);                   /* its cell is gone when this returns */
-void dz_box_watch(struct box *b);                  /* after anything was sent to its cell */
+/* Kill its cell, which took more disk space than any cell that obeys. */
+void dz_box_over(struct box *b, uint64_t bytes, uint64_t most);
+void dz_box_watch(struct box *b);      /* after anything was sent to its cell */
 int dz_engine_cell_code(int code);     /* what a client is told: DZ_EIO of a cell is DZ_EDIED */
 void dz_box_promote(struct box *b);    /* file-only: wake its machine */
 void dz_box_files_over(struct box *b); /* its last operation is over */
@@ -396,7 +398,9 @@ int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct d
 bool dz_use_has_open(struct dz_engine *e, const struct dz_instance *row); /* has its tenant any? */
 void dz_use_open(struct box *b, const struct dz_instance *row);
 void dz_use_tell_disk(struct box *b); /* its cell, how much it may write still */
-void dz_uses_measure(void *engine);   /* a timer's; sets itself again */
+/* Blocks of a sandbox's file and log, as the file system counts them: 0 when neither is there. */
+uint64_t dz_live_bytes(const struct dz_engine *e, const char *id);
+void dz_uses_measure(void *engine); /* a timer's; sets itself again */
 int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_engine_why *why);
 /* The bytes that its machine may have: said, the image's, the policy's. */
 int dz_engine_memory_of(struct dz_engine *e, const char *sha256, const char *policy,

@@ -5,8 +5,9 @@
  * A use is what one of them has: it is made when it is first asked for, by counting the
  * registry's rows, and then kept by what happens. A token's use is of the sandboxes that
  * were made with it. Disk space changes without a word, by what guests write: who has a
- * quota of it is measured again and again, and the cells of its sandboxes are told what
- * is left; between two measurements they may take that once each.
+ * quota of it is measured again and again, by the blocks of files and logs, and the cells of
+ * its sandboxes are told what is left; between two measurements they may take that once each.
+ * A cell that takes far more than it may is killed.
  */
 #include "engine/engine_int.h"
 
@@ -19,9 +20,10 @@
 #include <string.h>
 
 enum {
-    MEASURE_MS = 1000,   /* between two looks at the files of who has a quota of them */
-    MEASURE_ROWS = 1000, /* that are looked at each time, of each tenant */
-    WANTED_MS = 60000,   /* so long the disk space is measured for who asked */
+    MEASURE_MS = 1000,     /* between two looks at files that have a quota or a limit */
+    DISK_SLACK = 64 << 20, /* of a cell that obeys its limit: indexes, log, blocks */
+    MEASURE_ROWS = 1000,   /* that are looked at each time, of each tenant */
+    WANTED_MS = 60000,     /* so long the disk space is measured for who asked */
 };
 
 struct use {
@@ -486,14 +488,6 @@ static uint64_t snapshot_bytes(struct dz_engine *e, const char *tenant)
     return sum;
 }
 
-/* Of one that is awake what its cell said: what it wrote last may not be in its file yet. */
-static uint64_t bytes_of(struct dz_engine *e, const struct dz_instance *row)
-{
-    const struct box *b = dz_box_find(e, row->id);
-    uint64_t file = dz_engine_file_bytes(e, row);
-    return b && b->phase == BOX_UP && b->disk_bytes ? b->disk_bytes : file;
-}
-
 /* The next rows; at the end of them the sum is what is used. */
 static void measure(struct dz_engine *e, struct use *u)
 {
@@ -505,7 +499,7 @@ static void measure(struct dz_engine *e, struct use *u)
     if (dz_registry_list(e->registry, &f, &rows, NULL) < 0)
         return;
     for (size_t i = 0; i < rows.n; i++) {
-        u->sum += bytes_of(e, &rows.p[i]);
+        u->sum += dz_engine_file_bytes(e, &rows.p[i]);
         (void)snprintf(u->after, sizeof u->after, "%s", rows.p[i].id);
     }
     if (rows.n == MEASURE_ROWS)
@@ -516,10 +510,55 @@ static void measure(struct dz_engine *e, struct use *u)
     u->after[0] = '\0';
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What the sandbox may take by its own limit and by the quotas of its tenant and token. */
+static uint64_t room_of(const struct box *b)
+{
+    struct dz_engine *e = b->e;
+    const struct use *u[] = {known(e, b->tenant, NULL),
+                             b->owner[0] ? known(e, b->tenant, b->owner) : NULL};
+    uint64_t own = b->disk_limit ? b->disk_limit : e->space.opts.sandbox_bytes;
+    uint64_t room = own ? own : DZ_QUOTA_NONE;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
+        room = u[i] ? least(room, LIMIT(e, u[i], disk_bytes)) : room;
+    return room;
+}
+
+/* A cell obeys its limits by itself; one that has been taken over does not. What an honest one may
+ * take besides its limit is the memory of its machine, a log of both, and what the file system and
+ * the database add. 0: it has no limit. */
+static uint64_t most_of(const struct box *b)
+{
+    uint64_t room = room_of(b);
+    return room > UINT64_MAX / 4 || b->disk_state > UINT64_MAX / 4
+               ? 0
+               : 2 * (room + b->disk_state) + DISK_SLACK;
+}
+
+/* Kill one cell that took far more than it may. True: there may be more of them. */
+static bool kill_greedy(struct dz_engine *e, bool *any)
+{
+    DZ_MAP_FOREACH(it, &e->boxes) {
+        struct box *b = it->value;
+        uint64_t most = b->cell ? most_of(b) : 0;
+        uint64_t bytes = most ? dz_live_bytes(e, b->id) : 0;
+        *any |= most != 0;
+        if (bytes > most) {
+            dz_box_over(b, bytes, most);
+            return true; /* the box may be gone, and with it our place in the map */
+        }
+    }
+    return false;
+}
+
 void dz_uses_measure(void *arg)
 {
     struct dz_engine *e = arg;
-    bool any = false;
+    bool any = false, more = kill_greedy(e, &any);
     DZ_MAP_FOREACH(it, &e->uses) {
         struct use *u = it->value;
         if (LIMIT(e, u, disk_bytes) == DZ_QUOTA_NONE && dz_clock_mono_ms() > u->wanted_ms)
@@ -530,7 +569,7 @@ void dz_uses_measure(void *arg)
     if (any)
         DZ_MAP_FOREACH(it, &e->boxes)
             dz_use_tell_disk(it->value);
-    dz_timer_after(e->measure, any ? MEASURE_MS : 10 * MEASURE_MS);
+    dz_timer_after(e->measure, more ? 0 : any ? MEASURE_MS : 10 * MEASURE_MS);
 }
 
 /* --- asked and set

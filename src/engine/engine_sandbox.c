@@ -366,13 +366,26 @@ int dz_engine_list(struct dz_engine *e, const struct dz_engine_caller *who,
 
 uint64_t dz_engine_file_bytes(const struct dz_engine *e, const struct dz_instance *row)
 {
+    uint64_t live = dz_live_bytes(e, row->id);
+    return live ? live : row->cold_size > 0 ? (uint64_t)row->cold_size : 0;
+}
+
+uint64_t dz_live_bytes(const struct dz_engine *e, const char *id)
+{
+    enum {
+        BLOCK = 512 /* the unit of st_blocks, whatever the file system's is */
+    };
     char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
-    struct stat st;
-    int n =
-        snprintf(path, sizeof path, "%s/%s", e->live_path, dz_cold_key(row->id, DZ_COLD_LIVE, key));
-    if (n > 0 && n < DZ_PATH_MAX && stat(path, &st) == 0)
-        return (uint64_t)st.st_size;
-    return row->cold_size > 0 ? (uint64_t)row->cold_size : 0;
+    const char *const parts[] = {"", "-wal"};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(parts); i++) {
+        struct stat st;
+        int n = snprintf(path, sizeof path, "%s/%s%s", e->live_path,
+                         dz_cold_key(id, DZ_COLD_LIVE, key), parts[i]);
+        if (n > 0 && n < DZ_PATH_MAX && lstat(path, &st) == 0)
+            sum += (uint64_t)st.st_blocks * BLOCK;
+    }
+    return sum;
 }
 
 /* --- changing -------------------------------------------------------------------------------- */
