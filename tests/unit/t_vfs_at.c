@@ -428,6 +428,10 @@ TEST(depth_is_limited_and_deep_trees_go)
         n++;
     CHECK_INT(rc, -ENAMETOOLONG);
     CHECK_INT(n, DZ_VFS_DEPTH_MAX - 1);
+    CHECK_INT(rig_mkdir(&r, "/tmp/x"), 0);
+    const struct dz_vfs_name x = {DZ_VFS_TMP, "x", 1}, deepest = {dir, "d", 1};
+    CHECK_INT(dz_vfs_rename(r.v, &x, &deepest, 0), -ENAMETOOLONG);
+    CHECK(rig_ino(&r, "/tmp/x") != 0);
     CHECK_INT(dz_vfs_clear(r.v, DZ_VFS_TMP), 0);
     CHECK_INT(rig_ino(&r, "/tmp/d"), 0);
     struct dz_vfs_usage u;
@@ -476,6 +480,27 @@ TEST(rename_keeps_its_rules)
     CHECK_INT(links_of("/workspace/a"), 3);
     CHECK_INT(dz_vfs_stat_at(r.v, &rig_root, P("/workspace/a/in/.."), true, &a), 0);
     CHECK_INT(a.ino, rig_ino(&r, "/workspace/a"));
+    rig_free(&r);
+}
+
+/* So many directories take too long to make: the disk only says that they are there. */
+TEST(a_directory_with_the_most_links_takes_no_other)
+{
+    static const char sql[] = "UPDATE node SET nlink=1<<30 "
+                              "WHERE ino=(SELECT ino FROM dentry WHERE name=CAST('full' AS BLOB))";
+    rig_start(&r);
+    CHECK_INT(rig_mkdir(&r, "/workspace/full"), 0);
+    CHECK_INT(rig_mkdir(&r, "/workspace/d"), 0);
+    CHECK_INT(rig_put(&r, "/workspace/f", "f", 1), 0);
+    CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+    CHECK_INT(dz_db_exec(r.db, sql, &r.err), 0);
+    rig_crash(&r);
+    CHECK_INT(rig_open(&r), 0);
+    CHECK_INT(links_of("/workspace/full"), DZ_VFS_LINK_MAX);
+    CHECK_INT(rig_mkdir(&r, "/workspace/full/new"), -EMLINK);
+    CHECK_INT(rename_to("/workspace/d", "/workspace/full/d", 0), -EMLINK);
+    CHECK_INT(rename_to("/workspace/f", "/workspace/full/f", 0), 0);
+    CHECK(rig_ino(&r, "/workspace/d") != 0);
     rig_free(&r);
 }
 

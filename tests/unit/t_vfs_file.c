@@ -148,6 +148,8 @@ TEST(file_refuses_what_is_no_file_and_what_is_too_big)
     CHECK_INT(dz_vfs_write(r.v, ino, DZ_VFS_FILE_MAX - 1, &c, 1), 1);
     struct dz_vfs_attr a = {.size = DZ_VFS_FILE_MAX + 1};
     CHECK_INT(dz_vfs_setattr(r.v, ino, DZ_VFS_SET_SIZE, &a), -EFBIG);
+    a.size = DZ_VFS_FILE_MAX;
+    CHECK_INT(dz_vfs_setattr(r.v, ino, DZ_VFS_SET_SIZE, &a), 0);
     a.size = 0;
     CHECK_INT(dz_vfs_setattr(r.v, DZ_VFS_TMP, DZ_VFS_SET_SIZE, &a), -EISDIR);
     rig_free(&r);
@@ -254,6 +256,54 @@ TEST(image_file_cut_by_a_byte_shows_none_of_it)
             }
             rig_free(&r);
         }
+}
+
+/* A chunk of the image that is punched stays hidden: punched again, read again, opened again. */
+TEST(image_file_is_punched)
+{
+    struct rig r;
+    rig_start(&r);
+    (void)make_file(&r, "/workspace/big", 4 * CH);
+    CHECK_INT(rig_close(&r), 0);
+    rig_put_below(&r);
+    CHECK_INT(rig_open(&r), 0);
+    uint64_t ino = rig_ino(&r, "/workspace/big");
+    CHECK_INT(dz_vfs_write(r.v, ino, 2 * CH, "x", 1), 1); /* copied up, then punched */
+    for (int again = 0; again < 3; again++) {
+        size_t n = 0, bad = 0;
+        CHECK_INT(dz_vfs_punch(r.v, ino, CH, 2 * CH), 0);
+        char *p = rig_get(&r, "/workspace/big", &n);
+        CHECK_INT(n, 4 * CH);
+        for (size_t i = 0; p && i < n; i++)
+            bad += (p[i] == 0) != (i >= CH && i < 3 * CH);
+        CHECK_INT(bad, 0);
+        CHECK_INT(used(&r), 0);
+        dz_free(p);
+        if (again == 1) {
+            CHECK_INT(rig_close(&r), 0);
+            CHECK_INT(rig_open(&r), 0);
+        }
+    }
+    rig_free(&r);
+}
+
+/* Each step but the last is committed: so the log of a long cut stays short, and a crash just
+ * after it finds the file cut. */
+TEST(file_that_is_cut_in_steps_is_committed_between_them)
+{
+    struct rig r;
+    rig_start(&r);
+    CHECK_INT(rig_close(&r), 0);
+    r.opts.step_chunks = 1;
+    CHECK_INT(rig_open(&r), 0);
+    uint64_t ino = make_file(&r, "/workspace/big", 6 * CH);
+    CHECK_INT(dz_vfs_commit(r.v, &r.err), 0);
+    struct dz_vfs_attr a = {.size = 10};
+    CHECK_INT(dz_vfs_setattr(r.v, ino, DZ_VFS_SET_SIZE, &a), 0);
+    rig_crash(&r);
+    CHECK_INT(rig_open(&r), 0);
+    check_file(&r, "/workspace/big", 10);
+    rig_free(&r);
 }
 
 TEST(file_inline_loses_what_is_cut_or_punched_and_no_more)
