@@ -197,6 +197,8 @@ TEST(locks_split_merge_and_stand_in_the_way)
         rc = dz_vfs_lock(r.v, &a);
     }
     CHECK_INT(rc, -ENOLCK);
+    CHECK_INT(dz_vfs_lock_at(r.v, DZ_VFS_LOCK_MAX - 2, &got), 1); /* all but one are there */
+    CHECK_INT(dz_vfs_lock_at(r.v, DZ_VFS_LOCK_MAX - 1, &got), 0);
     a = range(6, 40, 50, true); /* the last row goes to the other half of this one */
     CHECK_INT(dz_vfs_unlock(r.v, &a), 0);
     a = range(6, 60, 61, true);

@@ -214,6 +214,10 @@ TEST(memories_and_tables_have_limits)
     CHECK_INT(result_of(&m, 3, NULL), UINT32_MAX);
     CHECK_INT(result_of(&m, 1, &two), 1);
     CHECK_INT(result_of(&m, 2, &two), UINT32_MAX);
+    ONE_BODY(&m, "\x00\x20\x00\x40\x00\x1a" /* what has grown is there at once */
+                 "\x41\x80\x80\x04\x41\x09\x36\x02\x00\x41\x80\x80\x04\x28\x02\x00");
+    CHECK_INT(result_of(&m, 0, NULL), 1000 + DZ_WASM_TRAP_OOB_MEMORY);
+    CHECK_INT(result_of(&m, 1, NULL), 9);
     ONE_BODY(&m, "\x00\xd0\x70\x20\x00\xfc\x0f\x00"); /* table.grow: 2 of at most 4 */
     CHECK_INT(result_of(&m, 2, NULL), 2);
     CHECK_INT(result_of(&m, 3, NULL), UINT32_MAX);
