@@ -4,6 +4,7 @@
 
 #include "../lib/cell_rig.h"
 #include "../lib/many_rig.h"
+#include "../lib/tar_make.h"
 
 #include <sys/stat.h>
 
@@ -454,5 +455,35 @@ TEST(a_file_that_is_replaced_keeps_its_mode)
     CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_REMOVE, "/workspace/d/.")), DZ_EINVAL);
     CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_REMOVE, "/workspace/d/..")), DZ_EINVAL);
     CHECK_INT(mrig_done(&r, plain(&r, DZ_CELL_OP_STAT, "/workspace/d")), 0);
+    mrig_free(&r);
+}
+
+static bool is_owned(struct mrig *r, const char *path, uint32_t id)
+{
+    struct dz_cell_stat s = {0};
+    (void)content(r, path, &s);
+    return s.uid == id && s.gid == id;
+}
+
+/* A new file belongs to the owner of its directory; a replaced file keeps its owner. */
+TEST(a_file_that_is_written_has_an_owner)
+{
+    enum {
+        TAR_OWNER = 01750
+    };
+    struct mrig r;
+    DZ_AUTO(dz_buf_release) struct dz_buf tar = DZ_BUF_INIT(8192);
+    mrig_start(&r);
+    tar_header(&tar, '0', "theirs", "", 0);
+    tar_data(&tar, (const char[1024]){0}, 1024); /* the end */
+    struct mop *in = plain(&r, DZ_CELL_OP_TAR_IN, "/workspace");
+    mrig_send(&r, in, tar.p, tar.len);
+    CHECK_INT(dz_cell_op_end(r.cell, in->op, &r.err), 0);
+    CHECK_INT(mrig_done(&r, in), 0);
+    CHECK(is_owned(&r, "/workspace/theirs", TAR_OWNER));
+    CHECK_INT(mrig_write(&r, "/workspace/theirs", "text", 0), 0);
+    CHECK(is_owned(&r, "/workspace/theirs", TAR_OWNER));
+    CHECK_INT(mrig_write(&r, "/workspace/ours", "text", 0), 0);
+    CHECK(is_owned(&r, "/workspace/ours", 0));
     mrig_free(&r);
 }
