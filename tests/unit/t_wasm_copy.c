@@ -405,6 +405,65 @@ TEST(exceptions_stay_with_frames_that_are_aside)
     rig_close(&r);
 }
 
+/* run(n) throws n, catches it and keeps the reference in a local while spin(n) counts down; then
+ * throws it again and answers what it carries. */
+static void keeping(struct mod *m)
+{
+    struct mod_bodies code = {0};
+    *m = (struct mod)MOD_INIT;
+    MOD_SECTION(m, 1,
+                "\x05\x60\x01\x7f\x01\x7f\x60\x00\x00\x60\x00\x02\x7f\x69"
+                "\x60\x01\x7f\x00\x60\x02\x7f\x7f\x00");
+    MOD_SECTION(m, 2,
+                "\x02\x03"
+                "env\x04mark\x00\x00\x03"
+                "env\x04jump\x00\x04");
+    MOD_SECTION(m, 3, "\x02\x00\x00"); /* 2 spin, 3 run */
+    MOD_SECTION(m, 13, "\x01\x00\x03");
+    MOD_SECTION(m, 7, "\x01\x03run\x00\x03");
+    MOD_BODY(&code, "\x00\x03\x40\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x41\x07");
+#define CATCH(throws) "\x02\x02\x1f\x40\x01\x01\x00\x00" throws "\x0b\x00\x0b"
+    MOD_BODY(&code, "\x01\x01\x69" CATCH("\x20\x00\x08\x00") "\x21\x01\x1a"
+                                                             "\x20\x00\x10\x02\x1a" CATCH(
+                                                                 "\x20\x01\x0a") "\x1a");
+    mod_bodies(m, &code);
+}
+
+/* The place of an exception that was forgotten is taken by another one of the same tag: what it
+ * carries shows whose it is. */
+TEST(an_exception_that_only_frames_aside_name_keeps_what_it_carries)
+{
+    const struct dz_wasm_config cfg = {
+        .dispatch = DZ_WASM_DISPATCH_SWITCH, .stack_slots = 4096, .exns_max = 6};
+    struct dz_wasm_frames *frames;
+    struct dz_wasm_pos pos[2];
+    struct mod m;
+    struct rig r;
+    keeping(&m);
+    CHECK_INT(rig_make(&r, &m, &cfg, rich_host, DZ_ARRAY_LEN(rich_host), &err), 0);
+    CHECK_INT(rig_begin(&r, 50), 0);
+    CHECK_INT(rich_finish(&r), DZ_WASM_DONE);
+    CHECK_INT(dz_wasm_results(r.store)[0], 50);
+    CHECK_INT(rig_begin(&r, 50), 0);
+    for (int spins = 0; spins < 20;) {
+        CHECK_INT(rig_step(&r), DZ_WASM_INTERRUPTED);
+        spins += dz_wasm_trace(r.store, pos, 2) == 2 && pos[0].func == 2;
+    }
+    CHECK_INT(dz_wasm_frames_save(r.inst, &frames, &err), 0);
+    dz_wasm_abandon(r.store);
+    for (int round = 0; round < 20; round++) {
+        CHECK_INT(rig_begin(&r, 1), 0);
+        CHECK_INT(rich_finish(&r), DZ_WASM_DONE);
+        CHECK_INT(dz_wasm_results(r.store)[0], 1);
+    }
+    CHECK_INT(rig_begin(&r, 1), 0);
+    CHECK(rig_waits(rig_step(&r)));
+    dz_wasm_frames_restore(r.inst, frames);
+    CHECK_INT(rich_finish(&r), DZ_WASM_DONE);
+    CHECK_INT(dz_wasm_results(r.store)[0], 50);
+    rig_close(&r);
+}
+
 /* A call keeps the operands of its last 256 marks. */
 TEST(marks_of_one_frame_are_bounded)
 {
