@@ -403,8 +403,8 @@ const struct dz_cli_command dz_cmd_cat = {
     .max_args = -1,
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_RAW, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "As they are, one after the other; on a terminal, control characters are escaped:\n"
-            "--raw prints them. The sandbox is not woken.\n",
+    .help = "Prints the files as they are, one after the other. On a terminal, control\n"
+            "characters are escaped: --raw prints them. The sandbox is not woken.\n",
     .run = cat,
 };
 

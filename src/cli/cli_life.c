@@ -124,10 +124,10 @@ const struct dz_cli_command dz_cmd_archive = {
                                        DZ_CLI_OPTION_END},
     .help = NAME_HELP
     "SANDBOX is active or frozen; an active one is put to sleep first. The archive\n"
-    "holds its files, its sleeping processes with their memory, and the records of its\n"
-    "commands, compacted, compressed and read back. With --keep files processes, memory,\n"
-    "/tmp and records are dropped, and an event says so. Requests do not wake an\n"
-    "archived sandbox: `doze revive` brings it back.\n",
+    "holds its files, its sleeping processes with their memory, and the records of\n"
+    "its commands, compacted, compressed and read back. With --keep files processes,\n"
+    "memory, /tmp and records are dropped, and an event says so. Requests do not\n"
+    "wake an archived sandbox: `doze revive` brings it back.\n",
     .run = archive,
 };
 
@@ -168,8 +168,8 @@ const struct dz_cli_command dz_cmd_suspend = {
 HOP(freeze, "move a sleeping sandbox to cold storage",
     "Its file goes to the cold directory, with its hash. Waking it brings it back.\n");
 HOP(revive, "take a sandbox out of the archive",
-    "It is awake then. Its processes go on where they stopped, as after any sleep. One\n"
-    "that was archived with --keep files starts from its files.\n");
+    "The sandbox is active then. Its processes resume where they stopped, as after\n"
+    "any sleep. A sandbox archived with --keep files starts from its files.\n");
 HOP(prefetch, "bring a frozen sandbox's file here",
     "So that its next wake need not wait for cold storage. It stays frozen.\n");
 

@@ -189,7 +189,7 @@ const struct dz_cli_command dz_cmd_logs = {
                                        {"offset", 0, "BYTES", "begin there, not at the beginning"},
                                        DZ_CLI_OPTION_END},
     .help = "EXEC is the id that `doze exec -d` printed; without it, the newest command. Of\n"
-            "a long output the last 256 KiB are kept, and a warning says how much is missing.\n"
+            "a long output the last 256 KiB are kept; a warning says how much is missing.\n"
             "Standard output goes to standard output, standard error to standard error.\n"
             "On a terminal, control characters are escaped: --raw prints them.\n",
     .run = logs,
