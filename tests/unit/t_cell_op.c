@@ -473,8 +473,9 @@ TEST(a_file_that_is_written_has_an_owner)
     };
     struct mrig r;
     DZ_AUTO(dz_buf_release) struct dz_buf tar = DZ_BUF_INIT(8192);
+    const char name[100] = "theirs", no_link[100] = ""; /* fields of a header */
     mrig_start(&r);
-    tar_header(&tar, '0', "theirs", "", 0);
+    tar_header(&tar, '0', name, no_link, 0);
     tar_data(&tar, (const char[1024]){0}, 1024); /* the end */
     struct mop *in = plain(&r, DZ_CELL_OP_TAR_IN, "/workspace");
     mrig_send(&r, in, tar.p, tar.len);
