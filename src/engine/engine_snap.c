@@ -350,11 +350,14 @@ int dz_engine_snapshots(struct dz_engine *e, const struct dz_engine_caller *who,
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-/* Row and files, by its id. */
+/* Row and files, by its id. The claim is a new file: the reserve has an inode for it. */
 int dz_snap_remove(struct dz_engine *e, const char *id, struct dz_err *err)
 {
     struct dz_err left;
-    int rc = dz_claim_make(e, id, err);
+    int rc;
+    do
+        rc = dz_claim_make(e, id, err);
+    while (rc == DZ_ENOSPC && dz_space_release(e));
     if (rc == 0)
         rc = dz_registry_snapshot_remove(e->registry, NULL, id, 0, err);
     if (rc < 0)
