@@ -8,7 +8,7 @@ TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test busybox-suite sim-all sleep-all soak-short mutants
+	@scripts/test test busybox-suite sim-all sleep-all soak-short soak-full-disk-short mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
 .PHONY: test test-all mutants
@@ -80,7 +80,7 @@ chaos: $(B)/doze $(BASE) ## clients from hell on a daemon under ASan; SEED= CHAO
 soak-chaos:
 	@$(MAKE) --no-print-directory chaos CHAOS_SECONDS=1800
 .PHONY: chaos soak-chaos
-soak: soak-sleep soak-daemon soak-chaos ## everything that takes an hour
+soak: soak-sleep soak-daemon soak-full-disk soak-chaos ## everything that takes an hour
 soak-sleep: $(B)/sleep_soak $(BASE) ## 10,000 times asleep and awake
 	@CYCLES=10000 scripts/run-tap soak $<
 soak-daemon: $(B)/soak_daemon $(B)/doze $(BASE) ## a daemon under mixed load, killed often; SOAK_SECONDS= SEED=
@@ -88,7 +88,12 @@ soak-daemon: $(B)/soak_daemon $(B)/doze $(BASE) ## a daemon under mixed load, ki
 	    SOAK_SECONDS=$(or $(SOAK_SECONDS),1800) scripts/run-tap soak $<
 soak-short:
 	@$(MAKE) --no-print-directory soak-daemon SOAK_SECONDS=120
-.PHONY: sleep sleep-all soak soak-sleep soak-daemon soak-short
+soak-full-disk: export SOAK_DISK ?= size=192m,nr_inodes=4096
+soak-full-disk: ## the same on a tmpfs whose blocks and inodes run out; SOAK_SECONDS= SEED= SOAK_DISK=
+	@$(MAKE) --no-print-directory soak-daemon
+soak-full-disk-short:
+	@$(MAKE) --no-print-directory soak-full-disk SOAK_SECONDS=60
+.PHONY: sleep sleep-all soak soak-sleep soak-daemon soak-short soak-full-disk soak-full-disk-short
 
 # fuzz_api_session.c puts itself between the api and the engine, and under the server's sockets
 SESSION_WRAPS := recv send $(addprefix dz_engine_,get exec exec_watch exec_tell \

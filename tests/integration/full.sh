@@ -16,6 +16,11 @@ fill() { # to the last block
     dd if=/dev/zero bs=4k 2>/dev/null >>data/filler || :
     [ "$(free_kb)" -eq 0 ]
 }
+# leave PAGES: nothing but so many free pages
+leave() {
+    fill || :
+    truncate -s -$(($1 * 4096)) data/filler
+}
 make_room() { rm -f data/filler; }
 level() { # LEVEL: the daemon has seen it
     for _ in $(seq 200); do

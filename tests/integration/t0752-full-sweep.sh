@@ -3,11 +3,6 @@
 . "$(dirname "$0")/full.sh" 48m
 start
 
-# leave PAGES: nothing but so many free pages
-leave() {
-    fill || :
-    truncate -s -$(($1 * 4096)) data/filler
-}
 # may COMMAND...: it ends in its time, and was done or refused for want of room
 may() {
     local got=0

@@ -102,10 +102,13 @@ struct soak_host {
     char dir[DZ_TEMP_DIR_TEXT];
     char data[DZ_TEMP_DIR_TEXT + 8]; /* the data directory */
     char url[DZ_TEMP_DIR_TEXT + 32];
-    bool small; /* the data directory is a file system of its own */
+    const char *disk; /* SOAK_DISK: mount options of the data directory's own tmpfs, or NULL */
+    bool small;       /* the data directory is a file system of its own */
     struct dz_os_proc daemon;
     uint64_t seed;
     unsigned kills, cells, fills; /* that it did */
+    unsigned crowds;              /* fills that took the inodes */
+    unsigned full_kills;          /* kills of the daemon on a full disk */
 };
 
 /* What a daemon at rest holds. */
@@ -123,7 +126,9 @@ DZ_NODISCARD int soak_stop(struct soak_host *h, struct dz_err *err);  /* SIGTERM
 bool soak_lives(const struct soak_host *h);
 void soak_last_words(const struct soak_host *h, char *out, size_t size);
 bool soak_kill_cell(struct soak_host *h); /* a child of the daemon, by the dice */
-void soak_fill(struct soak_host *h);      /* the disk, for some seconds */
+/* Fill the disk for some seconds. With SOAK_DISK its blocks and its inodes run out in turn, and
+ * each third time the daemon is killed and started on the full disk. */
+DZ_NODISCARD int soak_fill(struct soak_host *h, struct dz_err *err);
 DZ_NODISCARD int soak_look(const struct soak_host *h, struct soak_sample *ret_sample,
                            struct dz_err *err);
 /* Run doze with these words (up to NULL) and keep what it prints. */

@@ -65,8 +65,9 @@ static void nap(unsigned ms)
 
 /* --- asking -------------------------------------------------------------------------------- */
 
-/* Codes that say "not now" or "not in this state". storage_full only while the disk is. */
-static bool tolerable(const struct soak_client *c, const char *code)
+/* Codes that say "not now" or "not in this state". storage_full only while the disk is, and
+ * never for a deletion. */
+static bool tolerable(const struct soak_client *c, const char *method, const char *code)
 {
     static const char *const codes[] = {"busy",     "restoring",    "invalid_transition",
                                         "conflict", "rate_limited", "sandbox_unavailable",
@@ -74,7 +75,7 @@ static bool tolerable(const struct soak_client *c, const char *code)
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         if (strcmp(code, codes[i]) == 0)
             return true;
-    return atomic_load(&c->world->full) &&
+    return atomic_load(&c->world->full) && strcmp(method, "DELETE") != 0 &&
            (strcmp(code, "storage_full") == 0 || strcmp(code, "quota_exceeded") == 0);
 }
 
@@ -100,7 +101,8 @@ static enum soak_answer refusal(struct soak_client *c, const struct soak_ask *as
                        err->msg);
         return SOAK_MISSING;
     }
-    if (tolerable(c, p->code) || (atomic_load(&c->world->harm) && strstr(err->msg, "cell")))
+    if (tolerable(c, ask->method, p->code) ||
+        (atomic_load(&c->world->harm) && strstr(err->msg, "cell")))
         return SOAK_REFUSED;
     soak_bad(c->world, "%s %s: %d %s: %.200s", ask->method, ask->path, p->status, p->code,
              err->msg);

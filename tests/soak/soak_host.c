@@ -28,6 +28,8 @@ enum {
     STOP_MS = 20000,
     RUN_MS = 120000,
     FULL_MS = 2000,
+    FULL_KILL_EVERY = 3, /* fills between two kills of the daemon on a full disk */
+    CROWD_MAX = 1 << 16, /* files */
     CHILDREN_MAX = 512,
 };
 
@@ -38,10 +40,10 @@ static void nap(unsigned ms)
 }
 
 /* A file system of its own for the data, so that it can be full; only root may. */
-static bool mount_small(const char *dir)
+static bool mount_small(const char *dir, const char *options)
 {
     return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("none", dir, "tmpfs", 0, "size=512m") == 0;
+           mount("none", dir, "tmpfs", 0, options) == 0;
 }
 
 int soak_host_open(struct soak_host *h, struct dz_err *err)
@@ -58,8 +60,10 @@ int soak_host_open(struct soak_host *h, struct dz_err *err)
     if ((rc = dz_fd_mkdirs(AT_FDCWD, h->data, 0700, err)) < 0 ||
         (rc = dz_fd_mkdirs(AT_FDCWD, empty, 0700, err)) < 0)
         return rc;
-    h->small = mount_small(h->data);
     h->daemon = (struct dz_os_proc)DZ_OS_PROC_NONE;
+    h->small = mount_small(h->data, h->disk ? h->disk : "size=512m");
+    if (h->disk && !h->small)
+        return dz_fail_sys(err, errno, "mount a tmpfs with %s", h->disk);
     const char *const build[] = {
         "image",      "build", "-q", "--from", base ? base : "build/base/base.doze",
         "--from-dir", empty,   "-t", "base",   NULL};
@@ -122,7 +126,7 @@ static int wait_ready(const struct soak_host *h, struct dz_err *err)
                    READY_MS / 1000, last.msg);
 }
 
-int soak_start(struct soak_host *h, struct dz_err *err)
+static int spawn(struct soak_host *h, struct dz_err *err)
 {
     char path[DZ_TEMP_DIR_TEXT + 32];
     (void)setenv("DOZE_DATA", h->data, 1);
@@ -135,6 +139,12 @@ int soak_start(struct soak_host *h, struct dz_err *err)
     const struct dz_os_spawn_opts o = {.argv = argv, .fds = fds, .fd_count = 2};
     int rc = dz_os_spawn(&o, &h->daemon, err);
     (void)close(log);
+    return rc;
+}
+
+int soak_start(struct soak_host *h, struct dz_err *err)
+{
+    int rc = spawn(h, err);
     return rc < 0 ? rc : wait_ready(h, err);
 }
 
@@ -160,13 +170,20 @@ void soak_last_words(const struct soak_host *h, char *out, size_t size)
     dz_fd_close(&fd);
 }
 
-int soak_crash(struct soak_host *h, struct dz_err *err)
+/* SIGKILL, and a new one that is not ready yet. */
+static int respawn(struct soak_host *h, struct dz_err *err)
 {
     struct dz_os_status status;
     dz_os_proc_kill(&h->daemon);
     int rc = dz_os_proc_wait(&h->daemon, STOP_MS, &status, err);
     h->kills++;
-    return rc < 0 ? rc : soak_start(h, err);
+    return rc < 0 ? rc : spawn(h, err);
+}
+
+int soak_crash(struct soak_host *h, struct dz_err *err)
+{
+    int rc = respawn(h, err);
+    return rc < 0 ? rc : wait_ready(h, err);
 }
 
 int soak_stop(struct soak_host *h, struct dz_err *err)
@@ -208,24 +225,64 @@ bool soak_kill_cell(struct soak_host *h)
     return true;
 }
 
-void soak_fill(struct soak_host *h)
+/* --- a full disk ------------------------------------------------------------------------- */
+
+static void fill_blocks(int dir)
 {
     static const char zeros[1 << 20];
-    char path[DZ_TEMP_DIR_TEXT + 32];
-    (void)snprintf(path, sizeof path, "%s/filler", h->data);
-    if (!h->small)
-        return;
-    atomic_store(&h->world->full, true);
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = openat(dir, "blocks", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     for (size_t step = sizeof zeros; fd >= 0 && step >= 512;)
         if (write(fd, zeros, step) <= 0)
             step /= 2;
-    nap(FULL_MS);
     dz_fd_close(&fd);
-    (void)unlink(path);
+}
+
+static void fill_inodes(int dir)
+{
+    char name[16];
+    int fd = 0;
+    for (unsigned i = 0; i < CROWD_MAX && fd >= 0; i++) {
+        (void)snprintf(name, sizeof name, "%u", i);
+        fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            (void)close(fd);
+    }
+}
+
+int soak_fill(struct soak_host *h, struct dz_err *err)
+{
+    char path[DZ_TEMP_DIR_TEXT + 32];
+    (void)snprintf(path, sizeof path, "%s/filler", h->data);
+    if (!h->small)
+        return 0;
+    int rc = dz_fd_mkdirs(AT_FDCWD, path, 0700, err);
+    if (rc < 0)
+        return rc == DZ_ENOSPC ? 0 : rc; /* it has filled itself */
+    DZ_AUTO(dz_fd_close) int dir = dz_fd_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, err);
+    if (dir < 0)
+        return dir;
+    bool crowd = h->disk && h->fills % 2 == 1;
+    bool killed = h->disk && h->fills % FULL_KILL_EVERY == 1;
+    atomic_store(&h->world->full, true);
+    if (crowd)
+        fill_inodes(dir);
+    else
+        fill_blocks(dir);
+    nap(FULL_MS / 2);
+    if (killed)
+        rc = respawn(h, err);
+    nap(FULL_MS / 2);
+    struct dz_err cleared;
+    if (dz_fd_remove_tree(AT_FDCWD, path, &cleared) < 0 && rc == 0)
+        rc = dz_fail(err, cleared.code, "%s", cleared.msg);
+    if (killed && rc == 0)
+        rc = wait_ready(h, err);
     nap(FULL_MS); /* what was refused is still on its way */
     atomic_store(&h->world->full, false);
     h->fills++;
+    h->crowds += crowd;
+    h->full_kills += killed;
+    return rc;
 }
 
 /* --- looking ------------------------------------------------------------------------------ */
