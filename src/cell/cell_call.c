@@ -42,8 +42,9 @@ struct calling {
     struct dz_buf *reply;
     pid_t pid;
     int fd;
-    volatile int *stop;
+    volatile int *stop; /* written here only: the cell can write to it, too */
     int stop_fd;
+    bool stopping;       /* the cell was asked to stop */
     int64_t deadline_ns; /* 0: none */
     bool late;           /* the deadline is that of the grace */
     int failed;          /* what take, answer or the reply's ceiling said: reported at the end */
@@ -55,8 +56,9 @@ struct calling {
 
 static void ask_to_stop(struct calling *c)
 {
-    if (*c->stop)
+    if (c->stopping)
         return;
+    c->stopping = true;
     *c->stop = 1;
     int64_t grace = dz_clock_boot_ns() + DZ_CALL_STOP_GRACE_MS * DZ_NS_PER_MS;
     if (c->deadline_ns == 0 || grace < c->deadline_ns) {
@@ -83,7 +85,7 @@ static int wait_readable(struct calling *c, struct dz_err *err)
     if (c->o->stop && c->o->stop(c->o->host))
         ask_to_stop(c);
     int64_t left = c->deadline_ns ? c->deadline_ns - dz_clock_boot_ns() : 0;
-    bool tick = c->o->stop && !*c->stop && (!c->deadline_ns || left > STOP_TICK_NS);
+    bool tick = c->o->stop && !c->stopping && (!c->deadline_ns || left > STOP_TICK_NS);
     int64_t wait = tick ? STOP_TICK_NS : left;
     const struct timespec ts = {wait / DZ_NS_PER_S, wait % DZ_NS_PER_S};
     int n = c->deadline_ns && left <= 0
@@ -121,8 +123,8 @@ static int answer(struct calling *c, const struct dz_frame *f, struct dz_err *er
         return dz_fail(err, DZ_EIO, "%s: its cell asked what nobody answers", c->o->what);
     if (c->o->stop && c->o->stop(c->o->host))
         ask_to_stop(c);
-    int rc = *c->stop ? DZ_ECANCELED : c->o->answer(c->o->host, &question, &a, &c->why);
-    if (rc < 0 && !*c->stop)
+    int rc = c->stopping ? DZ_ECANCELED : c->o->answer(c->o->host, &question, &a, &c->why);
+    if (rc < 0 && !c->stopping)
         fail(c, rc);
     struct dz_frame out = {.type = rc < 0 ? DZ_FRAME_CANCEL : DZ_FRAME_ANSWER,
                            .stream = a.tag,

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/hash.h"
 #include "cell/cell_call.h"
+#include "cell/cell_called.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -297,6 +298,35 @@ TEST(it_can_be_asked_to_stop)
     struct talk t = {.stop = true};
     CHECK_INT(call_talking(for_ever, &t), 0);
     CHECK_INT(call_talking(talk, &t), DZ_ECANCELED);
+}
+
+/* A cell that was taken over writes to its stop word, says that it has, and stays. */
+static int stays(struct dz_call *c, void *arg, struct dz_err *e)
+{
+    *(volatile int *)(uintptr_t)c->stop = 1;
+    (void)dz_call_say(c, &(struct dz_call_msg){.tag = 1});
+    return for_ever(c, arg, e);
+}
+
+static bool stop_when_told(void *host)
+{
+    return ((struct talk *)host)->got[0] != '\0';
+}
+
+/* It is stopped all the same, at the end of the grace and not of the call's time. */
+TEST(a_cell_that_writes_its_stop_word_is_stopped)
+{
+    struct talk t = {0};
+    int never = 0;
+    const struct dz_call_opts o = {.what = "test",
+                                   .run = stays,
+                                   .arg = &never,
+                                   .take = take,
+                                   .stop = stop_when_told,
+                                   .host = &t,
+                                   .timeout_ms = DZ_CALL_STOP_GRACE_MS * 4};
+    err = (struct dz_err){0};
+    CHECK_INT(dz_cell_call(&o, NULL, &err), DZ_ECANCELED);
 }
 
 static int pour(struct dz_call *c, void *arg, struct dz_err *e)
