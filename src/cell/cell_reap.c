@@ -87,8 +87,8 @@ static void arm(struct dz_reaper *r)
         if (r->dying.p[i].kill_at_ns < next)
             next = r->dying.p[i].kill_at_ns;
     struct itimerspec t = {0};
-    if (next < INT64_MAX) /* a time of 0 would disarm it */
-        t.it_value = (struct timespec){next / DZ_NS_PER_S, next % DZ_NS_PER_S + 1};
+    if (next < INT64_MAX)
+        t.it_value = (struct timespec){next / DZ_NS_PER_S, next % DZ_NS_PER_S};
     (void)timerfd_settime(r->timer, TFD_TIMER_ABSTIME, &t, NULL);
 }
 
