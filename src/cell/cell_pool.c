@@ -552,7 +552,9 @@ int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
     }
     bury_dead(p, &p->seed);
     bury_dead(p, &p->blank);
-    if (!p->blank)
+    if (!p->seed) /* calls need it at any time */
+        rc = fork_seed(p, err);
+    if (rc == 0 && !p->blank)
         rc = ask_for_blank(p, err);
     if (p->blank)
         fork_ahead(p->blank);

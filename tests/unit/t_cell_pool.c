@@ -218,6 +218,47 @@ TEST(a_killed_cell_is_told_and_a_killed_zygote_replaced)
     free_pool(p);
 }
 
+/* The seed is the first of our children. 0: there is none, or it is a zombie still. */
+static pid_t find_seed(void)
+{
+    char path[64], name[32] = "";
+    int pid = 0;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "re");
+    for (int next; f && strcmp(name, "doze-seed") != 0 && fscanf(f, "%d", &next) == 1;) {
+        (void)snprintf(path, sizeof path, "/proc/%d/cmdline", next);
+        FILE *line = fopen(path, "re");
+        pid = next;
+        if (!line || !fgets(name, sizeof name, line))
+            name[0] = '\0';
+        if (line)
+            (void)fclose(line);
+    }
+    if (f)
+        (void)fclose(f);
+    return strcmp(name, "doze-seed") == 0 ? pid : 0;
+}
+
+/* The blank zygote lives on, so nothing else asks for a seed; but calls need one. */
+TEST(a_seed_that_died_is_replaced)
+{
+    struct dz_cell_pool *p = pool(1);
+    struct dz_err err;
+    settle(p, 1, 1);
+    pid_t old = find_seed(), seed = 0;
+    CHECK(old > 1 && kill(old, SIGKILL) == 0);
+    for (int i = 0; i < 500 && (seed == 0 || seed == old); i++) {
+        struct pollfd fd = {.fd = dz_cell_pool_fd(p), .events = POLLIN};
+        CHECK_INT(dz_cell_pool_run(p, &err), 0);
+        seed = find_seed();
+        (void)poll(&fd, 1, 10);
+    }
+    CHECK(seed > 1 && seed != old);
+    CHECK_INT(stats(p).died, 1);
+    settle(p, 1, 1);
+    free_pool(p);
+}
+
 /* A cell that waits and is killed is not handed out. */
 TEST(a_waiting_cell_that_died_is_passed_over)
 {
