@@ -37,12 +37,14 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* What the cell reads or prints by accident goes nowhere, but standard error,
- * where an assertion says why it failed. */
+/* What the cell reads or prints by accident goes nowhere, but standard error, where an assertion
+ * says why it failed. A terminal is taken away there, too: a cell could steer it. */
 static int silence(void)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    return null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ? -errno : 0;
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
+        return -errno;
+    return isatty(STDERR_FILENO) && dup2(null, STDERR_FILENO) < 0 ? -errno : 0;
 }
 
 /* All descriptors but the standard three and those of fds, which is sorted here, go. */

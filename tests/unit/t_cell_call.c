@@ -10,8 +10,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 static struct dz_err err;
@@ -73,6 +75,30 @@ static int change_memory(struct dz_call *c, void *arg, struct dz_err *e)
     (void)c, (void)e;
     *(int *)arg = 1;
     return 0;
+}
+
+static int has_terminal(struct dz_call *c, void *arg, struct dz_err *e)
+{
+    struct stat st;
+    (void)c, (void)e;
+    return dz_fd_stat(STDERR_FILENO, &st) == 0 && st.st_rdev == *(const dev_t *)arg;
+}
+
+/* What a cell printed there could steer the terminal of whoever runs the daemon. */
+TEST(it_has_no_terminal)
+{
+    struct stat st;
+    int kept = dup(STDERR_FILENO), master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    int terminal = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    CHECK(terminal >= 0 && fstat(terminal, &st) == 0);
+    CHECK(dup2(terminal, STDERR_FILENO) == STDERR_FILENO);
+    int rc = call(has_terminal, &st.st_rdev, NULL);
+    CHECK(dup2(kept, STDERR_FILENO) == STDERR_FILENO);
+    CHECK_INT(rc, 0);
+    (void)close(terminal);
+    (void)close(master);
+    (void)close(kept);
 }
 
 TEST(what_it_changes_stays_with_it)
