@@ -395,7 +395,6 @@ void dz_use_cold(struct box *b);
 /* May one more cell be opened that has only a file? And: it is, until dz_use_warm or dz_use_cold.
  */
 int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why);
-bool dz_use_has_open(struct dz_engine *e, const struct dz_instance *row); /* has its tenant any? */
 void dz_use_open(struct box *b, const struct dz_instance *row);
 void dz_use_tell_disk(struct box *b); /* its cell, how much it may write still */
 /* Blocks of a sandbox's file and log, as the file system counts them: 0 when neither is there. */

@@ -331,7 +331,7 @@ static int reach(struct engine_job *j, const struct dz_instance *row, struct dz_
     }
     bool waits = now_us() - j->began_us < RESERVE_MAX_MS * INT64_C(1000);
     if (!stopping && !(b && b->cell) && (rc = dz_use_may_open(j->e, row, why)) < 0) {
-        if (!waits || !dz_use_has_open(j->e, row))
+        if (!waits || (rc != DZ_EQUOTA && rc != DZ_EBUSY))
             return rc;
         close_unused(j->e, row->tenant);
         dz_timer_after(j->again, AGAIN_FULL_MS);

@@ -363,25 +363,22 @@ int dz_use_may_wake(struct dz_engine *e, const struct dz_instance *row, struct d
     return rc;
 }
 
-/* A cell that has only a file counts as a machine when another such cell is to be opened. A wake
- * is not refused for it: unused, it ends within a second. */
+/* May another file-only cell be opened? Each counts as a machine, but a wake is never refused for
+ * one: unused, a file-only cell ends within a second. A tenant whose machines use up the quota may
+ * still open one at a time: files of a sleeping sandbox can always be read. DZ_EQUOTA, DZ_EBUSY:
+ * when one of the cells that are open has ended. */
 int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why)
 {
     struct both b;
     int rc = both_of(e, row->tenant, row->owner, &b, why);
     for (size_t i = 0; i < 2 && rc == 0; i++)
-        rc = b.u[i] ? CHECK(e, b.u[i], warm_sandboxes, b.u[i]->file_cells + 1, why) : 0;
+        if (b.u[i] && b.u[i]->file_cells > 0)
+            rc = CHECK(e, b.u[i], warm_sandboxes, b.u[i]->file_cells + 1, why);
     if (rc == 0 && b.u[0]->file_cells >= DZ_ENGINE_FILE_CELLS_MAX)
         rc = dz_why(why, DZ_EBUSY, NULL,
                     "tenant %s has the files of %d sleeping sandboxes open, the most: try again",
                     row->tenant, DZ_ENGINE_FILE_CELLS_MAX);
     return rc;
-}
-
-bool dz_use_has_open(struct dz_engine *e, const struct dz_instance *row)
-{
-    const struct use *u = known(e, row->tenant, NULL);
-    return u && u->file_cells > 0;
 }
 
 static void count_file(struct box *box, int by)

@@ -65,7 +65,7 @@ test_that 'disk space: a guest that writes too much is told EDQUOT; files over t
     api 200 GET /v1/tenants/self && quota "{\"disk_bytes\":8000000}" && new 201 w && sleep 2.2 &&
     api 200 POST "$(s /w/exec)" "{\"shell\":\"dd if=/dev/urandom of=/workspace/big bs=1000000 count=20 2>&1\"}" &&
     has out "\"exit_code\":1" && has out "uota" &&
-    head -c 500000 /dev/urandom >upload &&
+    got= && head -c 500000 /dev/urandom >upload &&
     for i in $(seq 20); do
         got=$(curl -sS --unix-socket "$SOCK" -o out -w "%{http_code}" -T upload "http://d/v1/sandboxes/w/files?path=/workspace/up$i") && [ "$got" = 201 ] || break
     done # what was left at the last measuring may still be taken
@@ -102,7 +102,7 @@ test_that 'a token has quotas from its beginning, and tenants are listed with wh
     DOZE_URL=unix:$SOCK run 1 doze tenant ls && has err "operator" && unset DOZE_TOKEN &&
     run 0 doze tenant ls && has out "TENANT" && grep -qE "^listed +1 of 100000 +0 of " out && grep -qE "^default " out && run 0 doze tenant ls -q && has out listed &&
     run 0 doze tenant ls --json && has out "\"id\":\"listed\"" && has out "\"warm_sandboxes\":" &&
-    api 200 GET "/v1/tenants?limit=1" && has out "\"next_cursor\":\"acme\"" && api 200 GET "/v1/tenants?limit=1&cursor=acme" && has out "\"id\":\"default\""
+    api 200 GET "/v1/tenants?limit=1" && has out "\"next_cursor\":\"tenant:acme\"" && api 200 GET "/v1/tenants?limit=1&cursor=tenant:acme" && has out "\"id\":\"default\""
 '
 stop
 test_done
