@@ -103,11 +103,9 @@ static void put_time(int64_t ns, struct timespec ts[static 2])
 
 static int rename_arrived(const struct untar *u, int dir, struct dz_err *err)
 {
-    if (renameat(dir, ARRIVING, dir, u->name) == 0)
-        return 0;
-    int sys = errno;
-    (void)unlinkat(dir, ARRIVING, 0);
-    return dz_fail_sys(err, sys, "write %s", u->path);
+    int sys = renameat(dir, ARRIVING, dir, u->name) < 0 ? errno : 0;
+    (void)unlinkat(dir, ARRIVING, 0); /* a rename to another name of the same file leaves it */
+    return sys ? dz_fail_sys(err, sys, "write %s", u->path) : 0;
 }
 
 static int write_data(struct untar *u, int fd, struct dz_err *err)
@@ -209,6 +207,11 @@ static int make_member(struct untar *u, struct dz_err *err)
     DZ_AUTO(dz_fd_close) int dir = open_parent(u, u->path, u->name, err);
     if (dir < 0)
         return dir;
+    if (strcmp(u->name, ARRIVING) == 0) /* the next file would replace it */
+        return dz_fail(err, DZ_EINVAL,
+                       "copy %s: doze uses this name for files that arrive; rename it in the "
+                       "sandbox first",
+                       u->path);
     switch (m->type) {
     case '5':
         return make_dir(u, dir, err);

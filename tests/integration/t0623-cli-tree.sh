@@ -21,6 +21,9 @@ test_that 'a link out of the tree is refused, left out or kept, and never follow
     run 0 doze cp -r --links skip web:/workspace/l out.s && has err "left out" && [ ! -L out.s/abs ] && [ ! -L out.s/a/up ] && [ "$(cat out.s/a/in)" = x ] &&
     run 0 doze cp -r --links=keep web:/workspace/l out.k && [ "$(readlink out.k/abs)" = /etc ] && [ "$(readlink out.k/a/up)" = ../../up ] && run 2 doze cp -r --links x web:/workspace/l out.x
 '
+test_that 'a file with the name of a file that arrives is refused, and nothing is lost' '
+    in_guest "mkdir -p /workspace/n && cd /workspace/n && echo mine >.doze-cp && echo z >z" && run 1 doze cp -r web:/workspace/n out.n && has err ".doze-cp"
+'
 test_that 'a link that is here already is not written through' '
     mkdir -p victim to && echo mine >victim/f && ln -s ../victim to/d && run 1 doze cp -r web:/workspace/t to && has err "a file or a link is there" && [ "$(cat victim/f)" = mine ] &&
     rm to/d && ln -s ../victim/f to/suid && run 0 doze cp -r web:/workspace/t to && [ "$(cat victim/f)" = mine ] && [ ! -L to/suid ] && [ "$(cat to/suid)" = x ]
