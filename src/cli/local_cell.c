@@ -236,6 +236,14 @@ int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest,
 
 /* --- afterwards ------------------------------------------------------------------------ */
 
+void dz_cli_cell_unlink(const struct dz_cli_cell *c)
+{
+    char wal[PATH_MAX];
+    (void)unlink(c->file);
+    if (log_name(c->file, wal, NULL) == 0)
+        (void)unlink(wal);
+}
+
 int dz_cli_cell_tidy(const struct dz_cli_cell *cell, int status)
 {
     char wal[PATH_MAX];

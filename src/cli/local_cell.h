@@ -17,6 +17,7 @@ struct dz_cli_cell {
     int module_fds[DZ_CELL_MODULES_MAX];
     const char *file;   /* --file, or NULL: ephemeral */
     bool made;          /* the file was made now */
+    bool failed;        /* the machine could not be run: nothing of it went on */
     bool create;        /* do so also to resume: what sleeps is the base's */
     int64_t timeout_ns; /* wall clock; 0: none */
     bool keep;          /* SIGTERM puts it to sleep */
@@ -55,6 +56,8 @@ int dz_cli_cell_why(struct dz_cli_cell *c, struct dz_cli *cli, int rc, struct dz
 /* What must be kept of --file: nothing of a file that could not be started. `status` is
  * that of dz_cli_cell_run(), and returned. */
 int dz_cli_cell_tidy(const struct dz_cli_cell *cell, int status);
+/* Remove c->file and its log: what was made to be run, and could not be. */
+void dz_cli_cell_unlink(const struct dz_cli_cell *c);
 /* A command whose status is its program's: what fails before is no 1, but 125. */
 int dz_cli_cell_status(struct dz_cli *cli, int rc);
 /* The options -t and -i, and the size of our terminal. */

@@ -32,7 +32,7 @@ struct carrier {
     struct dz_cell *cell;
     struct dz_cli *cli;
     uint32_t in; /* stream that our input goes to */
-    bool input, tty, over, timed_out, keep;
+    bool input, tty, over, failed, timed_out, keep;
     int signals, status;
     int64_t deadline, suspend_at; /* 0: none */
     const char *file;
@@ -126,7 +126,7 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
                     r->file);
         return 0;
     case DZ_CELL_FAILED:
-        r->over = true;
+        r->over = r->failed = true;
         r->status = failed(r->cli, e);
         return 0;
     }
@@ -291,6 +291,7 @@ int dz_cli_cell_run(struct dz_cli_cell *c, struct dz_cli *cli, struct dz_err *er
     rc = send_size(&r, err);
     if (rc >= 0)
         rc = carry(&r, err);
+    c->failed = r.failed;
     terminal_back(&r);
     dz_fd_close(&r.signals);
     dz_control_release(&r.control);
@@ -305,6 +306,7 @@ int dz_cli_cell_why(struct dz_cli_cell *c, struct dz_cli *cli, int rc, struct dz
 {
     struct dz_cell_event e;
     struct dz_err why;
+    c->failed = true;
     while (c->cell && dz_cell_receive(c->cell, &e, &why) > 0)
         if (e.type == DZ_CELL_FAILED)
             return failed(cli, &e);

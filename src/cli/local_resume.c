@@ -41,15 +41,25 @@ int dz_cli_resume(struct dz_cli *c, const char *file,
     DZ_AUTO(dz_image_release) struct dz_image image = {0};
     cell.file = file;
     cell.create = !make && dz_cli_flag(c, "new");
+    bool made = false, ran = false;
     int rc = read_options(c, &cell, err);
-    if (rc == 0 && make)
+    if (rc == 0 && make) {
         rc = make(c, err);
+        made = rc == 0;
+    }
     if (rc == 0)
         rc = dz_cli_cell_root(&cell, c, cell.file, &image, err);
     cell.start.memory_bytes = image.memory_bytes; /* as when it began */
     if (rc == 0)
         rc = dz_cli_cell_open(&cell, err);
-    return rc < 0 ? rc : dz_cli_cell_tidy(&cell, dz_cli_cell_run(&cell, c, err));
+    if (rc == 0) {
+        rc = dz_cli_cell_run(&cell, c, err);
+        ran = !cell.failed;
+        rc = dz_cli_cell_tidy(&cell, rc);
+    }
+    if (made && !ran)
+        dz_cli_cell_unlink(&cell);
+    return rc;
 }
 
 static int resume(struct dz_cli *c, struct dz_err *err)

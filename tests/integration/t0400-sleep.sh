@@ -62,6 +62,15 @@ test_that 'a fork is two machines from one instant' '
     rm -f g.doze && run 0 doze fork -i e.doze g.doze <in && has out two && run 0 doze inspect e.doze && has out "prog c" &&
     run 125 doze fork g.doze h.doze && has err "no machine runs or sleeps" && [ ! -e h.doze ]
 '
+test_that 'a fork that cannot go on leaves no file behind' '
+    run 3 doze run --file below.doze --copy tree:/bin -- prog h &&
+    run 75 doze run --suspend-after 50ms --base below.doze --file on.doze -- prog l &&
+    run 125 doze fork on.doze to.doze && has err "not given" && [ ! -e to.doze ] && [ ! -e to.doze-wal ] && [ ! -e to.doze.tmp ] &&
+    run 125 doze fork --base /nowhere on.doze to.doze && [ ! -e to.doze ] &&
+    run 75 doze fork --base below.doze --suspend-after 50ms on.doze to.doze && [ -e to.doze ] &&
+    run 125 doze resume to.doze && [ -e to.doze ] && run 125 doze fork on.doze to.doze && has err exists && [ -e to.doze ]
+'
+
 test_that 'nobody runs it otherwise while it is copied' '
     rm -f in-pipe && mkfifo in-pipe && { doze run -i --file e2.doze --copy tree:/bin -- prog c <in-pipe >e2.out & pid=$!; } &&
     exec 9>in-pipe && echo one >&9 && until_has e2.out one && run 1 doze snapshot e2.doze h.doze && has err "in use" &&
