@@ -110,8 +110,14 @@ static const char *const steps[] = {
     /* by name, whoever's it is: an operator's requests */
     "CREATE INDEX instances_any ON instances(name) WHERE name IS NOT NULL;\n",
 
-    /* Of snapshots with the same name the newest keeps it. */
+    /* Of snapshots with the same name the newest keeps it, and each other gets a name with the
+     * end of its id. If a newer snapshot has that name already, the older one has none: tenants
+     * choose names, and none of them may keep the registry from being opened. */
     "UPDATE snapshot SET name = substr(name, 1, 56) || '-' || substr(id, -6)\n"
+    "  WHERE name IS NOT NULL AND EXISTS (SELECT 1 FROM snapshot n WHERE n.name = snapshot.name\n"
+    "  AND n.tenant = snapshot.tenant AND (n.created > snapshot.created OR\n"
+    "  (n.created = snapshot.created AND n.id > snapshot.id)));\n"
+    "UPDATE snapshot SET name = NULL\n"
     "  WHERE name IS NOT NULL AND EXISTS (SELECT 1 FROM snapshot n WHERE n.name = snapshot.name\n"
     "  AND n.tenant = snapshot.tenant AND (n.created > snapshot.created OR\n"
     "  (n.created = snapshot.created AND n.id > snapshot.id)));\n"

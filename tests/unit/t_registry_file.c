@@ -144,6 +144,49 @@ TEST(an_older_registry_is_brought_up)
     remove_dir();
 }
 
+/* Whatever names a tenant gave: the registry opens, and the newest of a name keeps it. */
+TEST(snapshots_with_the_same_name_do_not_keep_an_older_registry_closed)
+{
+    struct dz_db_schema old = dz_registry_schema;
+    struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    struct dz_registry *r = NULL;
+    struct dz_snapshot_row row = {0};
+    struct dz_db *db = NULL;
+    make_dir();
+    old.version = 5;
+    const struct dz_db_opts opts = {.schema = &old, .label = "registry"};
+    CHECK_INT(dz_db_template(&old, &t, NULL), 0);
+    CHECK_INT(dz_db_create_path(path, t.p, t.len, false, NULL), 0);
+    CHECK_INT(dz_db_open_path(&db, path, &opts, NULL), 0);
+    CHECK_INT(dz_db_exec(db,
+                         "INSERT INTO snapshot(id, tenant, version, updated, created, name) VALUES"
+                         "('snap_a123456', 't', 1, 1, 1, 'x'), ('snap_b123456', 't', 1, 1, 2, 'x'),"
+                         "('snap_c', 't', 1, 1, 3, 'x'), ('snap_d', 't', 1, 1, 4, 'x-123456'),"
+                         "('snap_e654321', 't', 1, 1, 5, 'y'), ('snap_f', 't', 1, 1, 6, 'y'),"
+                         "('snap_g', 'u', 1, 1, 7, 'x')",
+                         NULL),
+              0);
+    CHECK_INT(dz_db_close(db, false, NULL), 0);
+    CHECK_INT(dz_registry_open(path, false, &r, NULL), 0);
+    static const struct {
+        const char *tenant, *name, *id;
+    } want[] = {{"t", "x", "snap_c"},
+                {"t", "x-123456", "snap_d"},
+                {"t", "y", "snap_f"},
+                {"t", "y-654321", "snap_e654321"},
+                {"u", "x", "snap_g"}};
+    for (size_t i = 0; r && i < DZ_ARRAY_LEN(want); i++) {
+        CHECK_INT(dz_registry_snapshot_find(r, want[i].tenant, want[i].name, &row, NULL), 0);
+        CHECK_STR(row.id, want[i].id);
+        dz_snapshot_row_release(&row);
+    }
+    CHECK_INT(r ? dz_registry_snapshot_get(r, "t", "snap_a123456", &row, NULL) : DZ_ENOENT, 0);
+    dz_snapshot_row_release(&row);
+    CHECK_INT(r ? dz_registry_close(r, NULL) : 0, 0);
+    dz_buf_release(&t);
+    remove_dir();
+}
+
 TEST(a_directory_that_cannot_be_written_is_named)
 {
     struct dz_registry *r = NULL;
