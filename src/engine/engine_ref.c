@@ -37,6 +37,11 @@ static int check_free(struct dz_engine *e, const char *tenant, const char *name,
     DZ_AUTO(dz_ref_row_release) struct dz_ref_row old = {0};
     struct dz_err err;
     int rc = dz_registry_ref_find(e->registry, tenant, name, &old, &err);
+    if (rc == 0 &&
+        dz_engine_expired(old.expires)) { /* nobody finds it, or can delete it, any more */
+        dz_engine_handles_sweep(e);
+        return 0;
+    }
     if (rc == 0)
         return dz_why(why, DZ_EEXIST, "name", "there is a reference named %s already: %s, to %s",
                       name, old.id, old.sandbox_id);

@@ -28,5 +28,9 @@ test_that 'what expires goes: row and file' '
     run 0 doze snapshot ls --json && has out "\"expires_at\":\"20" && for _ in $(seq 100); do run 0 doze fork ls -q && [ ! -s out ] && break; read -rt 0.05 <> <(:) || :; done
     run 0 doze fork ls -q && empty out && run 0 doze ref ls -q && empty out && run 0 doze snapshot ls && lacks out short && has out long && [ "$(files)" -eq 1 ] && run 1 doze create --snapshot short && run 1 doze snapshot web --expires soon
 '
+test_that 'the name of what has expired is free at once' '
+    run 0 doze snapshot web -n again --expires 1ms && run 0 doze snapshot web -n again && run 1 doze snapshot web -n again && has err "a snapshot named again already" &&
+    run 0 doze ref web -n again --expires 1ms && run 0 doze ref web -n again && run 1 doze ref web -n again && has err "a reference named again already"
+'
 test_that 'it ends clean' 'stop'
 test_done
