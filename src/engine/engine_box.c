@@ -275,6 +275,8 @@ static void cell_goes_on(struct box *b, int code, const char *text)
 {
     const struct dz_keeper_cell how = {.code = code, .error = text, .alive = true};
     b->phase = b->reserved ? BOX_FILES : BOX_UP;
+    if (b->phase == BOX_UP)
+        dz_op_resume(b);
     tell_keeper(b, &how);
 }
 
@@ -701,10 +703,12 @@ void dz_box_promote(struct box *b)
     dz_timer_stop(b->linger);
     b->phase = BOX_STARTING;
     b->lost = false;
-    if (dz_cell_go(b->cell, &err) < 0)
+    if (dz_cell_go(b->cell, &err) < 0) {
         cell_failed(b, err.code, err.msg);
-    else
-        dz_box_watch(b);
+        return;
+    }
+    dz_op_resume(b);
+    dz_box_watch(b);
 }
 
 void dz_box_stop(struct box *b, bool keep_memory)

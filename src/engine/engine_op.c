@@ -110,7 +110,11 @@ void dz_op_event(struct box *b, const struct dz_cell_event *event)
     } else if (event->type == DZ_CELL_OP_DONE) {
         op->handle = 0;
         if (event->code == DZ_ECANCELED && park(op)) {
-            dz_box_files_over(b);
+            /* The cell may stay: a wake came in between, or it could not be put to sleep. */
+            if (b->phase == BOX_UP || b->phase == BOX_STARTING)
+                dz_op_resume(b);
+            else
+                dz_box_files_over(b);
             return;
         }
         if (event->code < 0 && again(op, event->code))

@@ -196,6 +196,34 @@ TEST(a_watch_of_files_holds_up_nothing_and_outlives_every_sleep)
     rig_close(&r);
 }
 
+/* The cell ends its operations before it falls asleep. When it then cannot, or when a wake came in
+ * between, it goes on, and so must the watch. */
+TEST(a_watch_that_its_cell_ends_goes_on_when_the_cell_does)
+{
+    struct rig r;
+    struct asker w;
+    (void)alarm(60);
+    rig_open(&r);
+    start_op(&r, "a", &watch_all, &w);
+    make_dir(&r, "a", "/one");
+    UNTIL(&r, w.bytes > 0);
+    const struct dz_cell_event ended = {
+        .type = DZ_CELL_OP_DONE, .op = w.op->handle, .code = DZ_ECANCELED, .text = "canceled"};
+    struct box *b = w.op->box;
+    CHECK(b->phase == BOX_UP && ended.op != 0);
+    b->pins++;
+    dz_op_event(b, &ended);
+    b->pins--;
+    w.bytes = 0;
+    make_dir(&r, "a", "/two");
+    UNTIL(&r, w.bytes > 0);
+    CHECK(w.bytes > 0);
+    CHECK_INT(w.done, 0);
+    order_well(&r, "a", DZ_REQUEST_DESTROY);
+    UNTIL(&r, w.done > 0);
+    rig_close(&r);
+}
+
 /* An upload whose client says nothing any more. */
 TEST(a_silent_operation_on_a_file_holds_up_an_order_for_a_bounded_time)
 {
