@@ -171,6 +171,7 @@ static void on_timer(void *arg)
     } else if (!dz_list_empty(&e->starts.begun)) {
         const struct box *b = DZ_LIST_FIRST(struct box, &e->starts.begun, start_link);
         int64_t left = (START_NS - (now - b->start_at)) / DZ_NS_PER_MS;
+        e->starts.timer_soon = false; /* what asked for it has had its turn */
         dz_timer_after(e->starts.timer, left > 0 ? left + 1 : 1);
     }
 }
