@@ -95,6 +95,19 @@ static void adopt(struct dz_space *s)
     }
 }
 
+/* Steps that an operator deleted for want of room: they are to be made anew. */
+static void forget_deleted(struct dz_space *s)
+{
+    for (unsigned i = 0; i < DZ_SPACE_STEPS; i++) {
+        char name[STEP_NAME];
+        struct stat st;
+        if (s->held[i] &&
+            fstatat(s->reserve_fd, step_name(i, name), &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+            errno == ENOENT)
+            s->held[i] = 0;
+    }
+}
+
 /* One more step if the mark stays free beside it. */
 static bool refill(struct dz_space *s)
 {
@@ -228,6 +241,7 @@ static void on_look(void *arg)
     struct dz_engine *e = arg;
     struct dz_space *s = &e->space;
     uint64_t mark = s->now.mark_bytes;
+    forget_deleted(s);
     measure(s);
     tell(e);
     if (s->changed || mark != s->now.mark_bytes)

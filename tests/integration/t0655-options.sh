@@ -122,7 +122,8 @@ option 'sandbox create --disk' '
     run 0 doze sandbox create base --no-start --persistent --disk 8MiB -n s-e && shown s-e "\"disk_bytes\":8388608"'
 option 'daemon --disk-reserve --disk-sandbox' '
     { end_daemon third || :; } && { doze daemon --data third --disk-reserve 40MiB --disk-sandbox 8MiB 2>third.log & } && up && run 0 doze create base -n small &&
-    [ "$(cat third/reserve/* | wc -c)" -eq 41943040 ] &&
+    [ "$(cat third/reserve/* | wc -c)" -eq 41943040 ] && rm third/reserve/* && for _ in $(seq 200); do [ "$(ls third/reserve | wc -l)" -eq 8 ] && break; sleep 0.05; done &&
+    [ "$(ls third/reserve | wc -l)" -eq 8 ] &&
     run 0 doze exec small -- sh -c "head -c 1000000 /dev/urandom >/tmp/x" && run 1 doze exec small -- sh -c "head -c 30000000 /dev/urandom >/tmp/x"'
 option 'daemon --disk-free-percent --disk-free-max: half of the disk is wanted, and 1 MiB of it' '
     { end_daemon third || :; } && { doze daemon --data third --disk-free-percent 50 --disk-free-max 1PiB 2>third.log & } && up && read -r all free <<<"$(df -k --output=size,avail third | tail -n 1)" &&
