@@ -52,6 +52,7 @@ static const struct dz_http_route routes[] = {
     {"DELETE", "/v1/images/builds/{build}", dz_api_build_cancel, DZ_API_OPERATOR, 0, NULL},
     {"GET", "/v1/images/builds/{build}/log", dz_api_build_log, DZ_API_OPERATOR, 0, NULL},
     {"POST", "/v1/images/gc", dz_api_image_gc, DZ_API_OPERATOR, 0, NULL},
+    {"POST", "/v1/images/verify", dz_api_image_verify, DZ_API_OPERATOR, 0, NULL},
     {"GET", "/v1/images/{image}", dz_api_image, 0, 0, NULL},
     {"DELETE", "/v1/images/{image}", dz_api_image_delete, DZ_API_OPERATOR, 0, NULL},
     {"GET", S "/files", dz_api_file_get, 0, 0, NULL},

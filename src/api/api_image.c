@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_image.c - images: list, one, delete, remove what nothing needs.
+ * api_image.c - images: list, one, delete, remove what nothing needs, look for damage.
  */
 #include "api/api_int.h"
 
+#include <jansson.h>
 #include <stddef.h>
 
 static void put_names(struct dz_json *j, const char *tags)
@@ -129,4 +130,91 @@ void dz_api_image_gc(struct dz_http_req *r, void *api)
     dz_json_put_u64(&o.json, "removed_files", gc.files);
     dz_json_put_u64(&o.json, "removed_bytes", gc.bytes);
     dz_api_send(r, 200, &o);
+}
+
+/* --- verify ------------------------------------------------------------------------------ */
+
+struct verify_request {
+    const char *image;
+    int repair;
+};
+static const struct dz_api_field verify_fields[] = {
+    {"image", DZ_API_STR, offsetof(struct verify_request, image), NULL, 0},
+    {"repair", DZ_API_BOOL, offsetof(struct verify_request, repair), NULL, 0},
+    {NULL, DZ_API_LATER, 0, NULL, 0},
+};
+const struct dz_api_field *const dz_api_body_verify = verify_fields;
+
+struct verifying {
+    struct dz_api *api;
+    uint64_t id;
+    struct dz_engine_verify *verify;
+};
+
+static void send_damage(struct dz_http_req *r, struct dz_str json)
+{
+    json_t *result = json_loadb(json.p, json.n, 0, NULL), *item;
+    const json_t *damage = json_object_get(result, "damage");
+    struct dz_engine_why why = {0};
+    struct dz_api_out o;
+    size_t i;
+    if (!json_is_array(damage)) {
+        (void)dz_fail(&why.err, DZ_EIO, "verify images: the process ended without a result");
+        dz_api_refuse(r, &why);
+        json_decref(result);
+        return;
+    }
+    dz_api_begin(&o);
+    dz_json_key(&o.json, "damage");
+    dz_json_array(&o.json);
+    json_array_foreach(damage, i, item) dz_json_str(&o.json, dz_str(json_string_value(item)));
+    dz_json_end(&o.json);
+    dz_json_put_bool(&o.json, "ok", json_is_true(json_object_get(result, "ok")));
+    dz_api_send(r, 200, &o);
+    json_decref(result);
+}
+
+static void verified(void *arg, struct dz_str json, const struct dz_engine_why *why)
+{
+    struct verifying *v = arg;
+    struct dz_http_req *r = dz_http_find(v->api->http, v->id);
+    dz_free(v);
+    if (!r)
+        return;
+    dz_http_on_gone(r, NULL, NULL);
+    if (why)
+        dz_api_refuse(r, why);
+    else
+        send_damage(r, json);
+}
+
+/* Nobody waits for the result. */
+static void verifying_gone(void *arg)
+{
+    struct verifying *v = arg;
+    dz_engine_image_verify_drop(v->verify);
+    dz_free(v);
+}
+
+void dz_api_image_verify(struct dz_http_req *r, void *api)
+{
+    struct dz_api *a = api;
+    struct dz_engine_why why = {0};
+    struct verify_request q = {0};
+    if (!dz_api_body(r, verify_fields, &q))
+        return;
+    struct verifying *v = dz_zalloc(sizeof *v);
+    const struct dz_engine_verify_spec spec = {
+        .image = q.image, .repair = q.repair > 0, .fn = verified, .arg = v};
+    int rc = v ? 0 : dz_fail(&why.err, DZ_ENOMEM, "verify images: out of memory");
+    if (rc == 0)
+        rc = dz_engine_image_verify(a->engine, &spec, &v->verify, &why);
+    if (rc < 0) {
+        dz_free(v);
+        dz_api_refuse(r, &why);
+        return;
+    }
+    v->api = a;
+    v->id = dz_http_id(r);
+    dz_http_on_gone(r, verifying_gone, v);
 }

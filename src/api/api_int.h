@@ -194,7 +194,8 @@ const char *dz_api_openapi_row(size_t index, const char **ret_path, const char *
     X(tenant, "TenantBody")   \
     X(timeout, "TimeoutBody") \
     X(build, "BuildBody")     \
-    X(gc, "ImageGcBody")
+    X(gc, "ImageGcBody")      \
+    X(verify, "ImageVerifyBody")
 #define X(name, schema) extern const struct dz_api_field *const dz_api_body_##name;
 DZ_API_BODIES(X)
 #undef X
@@ -241,6 +242,7 @@ HANDLER(images);
 HANDLER(image);
 HANDLER(image_delete);
 HANDLER(image_gc);
+HANDLER(image_verify);
 HANDLER(instances);
 HANDLER(token_create);
 HANDLER(tokens);

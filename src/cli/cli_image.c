@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Images of a daemon: what `doze image inspect`, `rm` and `gc` do when one runs. It knows which
- * images sandboxes need; without a daemon the same commands work on the files (local_image.c).
+ * Images of a daemon: what `doze image inspect`, `rm`, `gc` and `verify` do when one runs. It knows
+ * which images sandboxes need; without a daemon the same commands work on the files
+ * (local_image.c).
  */
 #include "cli/cli_remote.h"
 #include "cli/cli_table.h"
+
+#include <stdlib.h>
+
+enum {
+    VERIFY_MAX = 64 << 20, /* bytes of an answer */
+};
 
 int dz_cli_remote_image_inspect(struct dz_cli *c, struct dz_client *client, struct dz_err *err)
 {
@@ -70,4 +77,51 @@ int dz_cli_remote_image_gc(struct dz_cli *c, struct dz_client *client, struct dz
                             size));
     json_decref(answer);
     return DZ_EXIT_OK;
+}
+
+/* One image, or with NULL all: what is damaged is appended to `damage`. */
+static int verify_one(struct dz_cli *c, struct dz_client *client, const char *image, json_t *damage,
+                      struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(VERIFY_MAX);
+    json_t *body = json_pack("{s:b,s:s?}", "repair", dz_cli_flag(c, "repair"), "image", image);
+    char *sent = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    if (!sent)
+        return dz_fail(err, DZ_ENOMEM, "image verify: out of memory");
+    /* Nothing comes until all has been read, which may take long. */
+    const struct dz_client_req req = {
+        .method = "POST", .target = "/v1/images/verify", .body = dz_str(sent), .timeout_ms = -1};
+    int rc = dz_client_call(client, &req, &text, err);
+    free(sent);
+    json_t *answer = rc < 0 ? NULL : json_loadb(text.p, text.len, 0, NULL);
+    if (rc >= 0 && json_array_extend(damage, json_object_get(answer, "damage")) < 0)
+        rc = dz_fail(err, DZ_EIO, "image verify: the daemon's answer is malformed");
+    if (rc >= 0 && !json_is_true(json_object_get(answer, "ok")))
+        rc = DZ_EXIT_FAILURE;
+    else if (rc >= 0)
+        rc = DZ_EXIT_OK;
+    json_decref(answer);
+    return rc;
+}
+
+int dz_cli_remote_image_verify(struct dz_cli *c, struct dz_client *client, struct dz_err *err)
+{
+    json_t *damage = json_array(), *item;
+    bool left = false;
+    size_t n;
+    int rc = 0, i = 0;
+    do {
+        rc = verify_one(c, client, c->argc > 0 ? c->argv[i] : NULL, damage, err);
+        left = left || rc == DZ_EXIT_FAILURE;
+    } while (rc >= 0 && ++i < c->argc);
+    if (rc >= 0 && c->json)
+        rc = dz_cli_show_one(c, json_pack("{s:O,s:b}", "damage", damage, "ok", !left), NULL, err);
+    else if (rc >= 0) {
+        json_array_foreach(damage, n, item) dz_cli_put(c, json_string_value(item));
+        if (!c->quiet && !left)
+            fprintf(c->out, "no damage left\n");
+    }
+    json_decref(damage);
+    return rc < 0 ? rc : left ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
 }

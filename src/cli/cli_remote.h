@@ -129,13 +129,15 @@ DZ_NODISCARD int dz_cli_remote_fork(struct dz_cli *c, struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_clone(struct dz_cli *c, struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_images(struct dz_cli *c, struct dz_err *err);
-/* By this daemon: `image inspect`, `image rm`, `image gc`. */
+/* By this daemon: `image inspect`, `image rm`, `image gc`, `image verify`. */
 DZ_NODISCARD int dz_cli_remote_image_inspect(struct dz_cli *c, struct dz_client *client,
                                              struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_image_rm(struct dz_cli *c, struct dz_client *client,
                                         struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_image_gc(struct dz_cli *c, struct dz_client *client,
                                         struct dz_err *err);
+DZ_NODISCARD int dz_cli_remote_image_verify(struct dz_cli *c, struct dz_client *client,
+                                            struct dz_err *err);
 /* Refuse a command that works on the files of this machine while DOZE_URL names a daemon. */
 DZ_NODISCARD int dz_cli_files_only(struct dz_cli *c, struct dz_err *err);
 

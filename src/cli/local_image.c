@@ -402,9 +402,11 @@ static int verify(struct dz_cli *c, struct dz_err *err)
     DZ_AUTO(dz_cli_image_storep) struct dz_image_store *s = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(JSON_MAX);
     struct verify v = {.c = c};
-    int rc = dz_cli_files_only(c, err);
-    if (rc == 0)
-        rc = dz_cli_image_store(&s, err);
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    int asked = dz_cli_flag(c, "local") ? 0 : dz_cli_remote_running(&client, err);
+    if (asked < 0 || client)
+        return asked < 0 ? asked : dz_cli_remote_image_verify(c, client, err);
+    int rc = dz_cli_image_store(&s, err);
     if (rc < 0)
         return rc;
     v.s = s;
@@ -431,12 +433,15 @@ const struct dz_cli_command dz_cmd_image_verify = {
     .args = "[IMAGE...]",
     .min_args = 0,
     .max_args = -1,
-    .options = (const struct dz_cli_option[]){{"repair", 0, NULL,
-                                               "make anew what can be made from the image"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){
+            {"repair", 0, NULL, "make anew what can be made from the image"},
+            {"local", 0, NULL, "read the files here, though a daemon runs"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
     .help = "Reads each image whole (without IMAGE: all of them) and checks its hash, its\n"
-            "disk, its manifest and its prepared modules. Exits with 1 if damage is left.\n",
+            "disk, its manifest and its prepared modules. A daemon that runs is asked, and\n"
+            "does so in a process of its own. Exits with 1 if damage is left.\n",
     .run = verify,
 };

@@ -490,6 +490,7 @@ void dz_engine_free(struct dz_engine *e)
     if (!e)
         return;
     dz_engine_builds_free(e);
+    dz_engine_image_verify_drop(e->verify);
     DZ_MAP_FOREACH(it, &e->boxes)
         dz_box_destroy(it->value);
     dz_map_release(&e->boxes);

@@ -500,6 +500,22 @@ DZ_NODISCARD int dz_engine_image_delete(struct dz_engine *e, const char *name,
 DZ_NODISCARD int dz_engine_image_gc(struct dz_engine *e, bool cache, struct dz_image_gc *ret_gc,
                                     struct dz_engine_why *why);
 
+/* Look for damage in images, in a process of its own; one at a time (DZ_EBUSY). DZ_EINVAL: there
+ * is no such image. fn is called once, unless it is dropped before: with what `doze image verify
+ * --json` printed, or with why there is no result. */
+struct dz_engine_verify;
+typedef void dz_engine_verified_fn(void *arg, struct dz_str json, const struct dz_engine_why *why);
+struct dz_engine_verify_spec {
+    const char *image; /* NULL: all of them */
+    bool repair;       /* make anew what can be made from the image */
+    dz_engine_verified_fn *fn;
+    void *arg;
+};
+DZ_NODISCARD int dz_engine_image_verify(struct dz_engine *e, const struct dz_engine_verify_spec *s,
+                                        struct dz_engine_verify **ret_verify,
+                                        struct dz_engine_why *why);
+void dz_engine_image_verify_drop(struct dz_engine_verify *v); /* kills it; NULL is fine */
+
 /* --- building images -------------------------------------------------------------------- */
 
 enum {

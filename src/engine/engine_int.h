@@ -211,13 +211,14 @@ struct dz_engine {
     struct dz_timer *measure;  /* disk space */
     struct dz_timer *sweep;    /* of the registry */
     struct dz_list leaving, ears, builds;
-    struct dz_list uses_waiting; /* jobs that bring a machine up */
-    struct {                     /* engine_start.c */
-        struct dz_map lines;     /* tenant -> struct start_line */
-        struct dz_list turns;    /* of the same lines: the next one first */
-        struct dz_list begun;    /* box.start_link, the oldest first */
-        size_t machines, files;  /* of them */
-        size_t queued;           /* boxes in all lines */
+    struct dz_engine_verify *verify; /* of images, under way; or NULL */
+    struct dz_list uses_waiting;     /* jobs that bring a machine up */
+    struct {                         /* engine_start.c */
+        struct dz_map lines;         /* tenant -> struct start_line */
+        struct dz_list turns;        /* of the same lines: the next one first */
+        struct dz_list begun;        /* box.start_link, the oldest first */
+        size_t machines, files;      /* of them */
+        size_t queued;               /* boxes in all lines */
         struct dz_timer *timer;
         bool timer_soon; /* it is set to run at once */
     } starts;

@@ -31,7 +31,18 @@ test_that 'the route is the operator'"'"'s, takes what it knows, and says what i
 test_that 'DOZE_URL: inspect, ls, rm and gc ask that daemon; what only works on files says so' '
     mkdir -p elsewhere && export DOZE_DATA=$PWD/elsewhere DOZE_URL=unix:$SOCK && run 0 doze image inspect base && has out programs && run 0 doze image inspect --json base && has out program_list &&
     run 0 doze image inspect --licenses base && run 0 doze image gc && [ ! -e elsewhere/images ] && run 1 doze image rm nothing && has err nothing &&
-    for c in "verify" "build two" "export base x.doze" "import x.doze" "snapshot -t x x.doze"; do run 1 doze image $c && has err "DOZE_URL names a daemon" || exit 1; done && [ ! -e x.doze ]
+    for c in "build two" "export base x.doze" "import x.doze" "snapshot -t x x.doze"; do run 1 doze image $c && has err "DOZE_URL names a daemon" || exit 1; done && [ ! -e x.doze ]
+'
+test_that 'verify asks the daemon, by its socket or by DOZE_URL, and answers as without one' '
+    run 0 doze image verify --local base && cp out local && run 0 doze image verify base && cmp local out && run 0 doze image verify --local --json && cp out local && run 0 doze image verify --json && cmp local out && grep -q "event=request .*images/verify" daemon.log &&
+    api 200 POST $I/verify "{\"image\":\"base\"}" && has out "\"damage\":[]" && has out "\"ok\":true" && api 400 POST $I/verify "{\"image\":\"nothing\"}" && has out "\"field\":\"image\"" && api 400 POST $I/verify "{\"colour\":1}" && has out "\"field\":\"colour\"" &&
+    run 1 doze image verify nothing && has err nothing && run 0 doze token create v --tenant t && DOZE_URL=unix:$SOCK DOZE_TOKEN=$(grep -o "doze_[A-Za-z0-9_]*" out | head -n 1) run 1 doze image verify && has err operator
+'
+test_that 'verify over a daemon finds damage, repairs what can be made anew, and exits with 1 for what is left' '
+    run 0 doze image build -q two && id=$(cat out) && f=$(echo data/images/files/${id#img_}*.manifest) && cp "$f" kept && chmod u+w "$f" && printf x >>"$f" &&
+    mkdir -p away && DOZE_DATA=$PWD/away DOZE_URL=unix:$SOCK run 1 doze image verify two && [ -s out ] && cp out remote && run 1 doze image verify --local two && cmp out remote &&
+    run 1 doze image verify --json two && has out "\"ok\":false" && run 1 doze image verify -q base two && cmp out remote && run 0 doze image verify base &&
+    DOZE_URL=unix:$SOCK run 0 doze image verify --repair two && cmp kept "$f" && run 0 doze image verify two && has out "no damage" && run 0 doze image rm two
 '
 test_that 'a socket without a daemon is no daemon: the files are used' '
     run 0 doze image build -q two && kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)" && [ -S data/doze.sock ] && run 0 doze image rm two && run 0 doze image gc
