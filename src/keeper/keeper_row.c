@@ -123,10 +123,14 @@ static void stop_timeout(const struct dz_instance *row, int64_t when, struct dz_
     *set |= DZ_COLUMN(timeout_at) | DZ_COLUMN(timeout_left);
 }
 
-/* When a sandbox whose daemon died stopped being active nobody knows: at its last sign of life. */
+/* When a sandbox whose daemon died stopped being active nobody knows: at its last sign of life.
+ * The row has the wall's time of its last change. If somebody set the wall's clock just before the
+ * death, that may lie in the future: a timeout would lose what it had left. */
 static int64_t last_sign(const struct dz_keeper *k, const struct dz_instance *row)
 {
-    int64_t updated = row->updated * 1000 + k->clock.before;
+    int64_t updated = row->updated * 1000 + k->clock.before, now = dz_keeper_now(k);
+    if (updated > now)
+        updated = now;
     return updated > row->last_active ? updated : row->last_active;
 }
 

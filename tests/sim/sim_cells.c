@@ -255,7 +255,23 @@ static void cell_expired(void *arg, const char *id)
     (void)arg, (void)id;
 }
 
+static bool clock_load(void *arg, struct dz_keeper_clock *ret_clock)
+{
+    const struct sim_world *w = arg;
+    *ret_clock = w->kept;
+    return w->has_kept;
+}
+
+static void clock_save(void *arg, const struct dz_keeper_clock *clock)
+{
+    struct sim_world *w = arg;
+    w->kept = *clock;
+    w->kept.same_boot = w->has_kept = true;
+}
+
 const struct dz_keeper_ops sim_cell_ops = {
+    .clock_load = clock_load,
+    .clock_save = clock_save,
     .start = cell_start,
     .stop = cell_stop,
     .kill = cell_kill,

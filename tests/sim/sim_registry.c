@@ -83,8 +83,8 @@ static void follow(struct sim_world *w, const struct dz_registry_change *c)
         return;
     bool active = strcmp(c->to->state, "active") == 0;
     if (!active && b->active_at)
-        b->awake_ms += dz_clock_real_ms() - b->active_at;
-    b->active_at = active ? dz_clock_real_ms() : 0;
+        b->awake_ms += sim_boot_ms() - b->active_at;
+    b->active_at = active ? sim_boot_ms() : 0;
     b->doomed = b->doomed || (b->ephemeral && !active);
 }
 
@@ -136,7 +136,7 @@ static void time_out(struct sim_world *w, const struct dz_registry_event *e)
     struct dz_instance row = {0};
     if (!b || dz_registry_get(w->inner, e->sandbox_id, &row, NULL) < 0)
         return;
-    int64_t awake = b->awake_ms + (b->active_at ? dz_clock_real_ms() - b->active_at : 0);
+    int64_t awake = b->awake_ms + (b->active_at ? sim_boot_ms() - b->active_at : 0);
     if (awake < row.timeout_ms)
         sim_bad(w, "the timeout of %s came after %lld ms awake, not %lld", b->id, (long long)awake,
                 (long long)row.timeout_ms);

@@ -110,6 +110,7 @@ static void lose_power(struct sim_world *w)
     if (dz_db_sim_power_on(w->disk) < 0)
         abort();
     w->cut = true;
+    w->kept.same_boot = false;
     bool lost = dice_below(&w->dice, 2) == 0;
     cut_store(w, &w->live);
     cut_store(w, &w->cold);
@@ -368,7 +369,7 @@ static void disturb(struct sim_world *w, struct sim_sandbox *b)
                               dice_below(&w->dice, 2) ? DZ_TIMEOUT_PAUSE : DZ_TIMEOUT_DESTROY,
                               NULL) == 0) {
             b->awake_ms = 0;
-            b->active_at = b->active_at ? dz_clock_real_ms() : 0;
+            b->active_at = b->active_at ? sim_boot_ms() : 0;
         }
         break;
     case 5:

@@ -44,6 +44,12 @@ struct sim_sandbox {
     int64_t awake_ms, active_at;
 };
 
+/* The clock that runs on while somebody sets the wall's. */
+static inline int64_t sim_boot_ms(void)
+{
+    return dz_clock_boot_ns() / DZ_NS_PER_MS;
+}
+
 struct sim_world {
     uint64_t seed, dice;
     struct dz_clock_test clock;
@@ -58,8 +64,10 @@ struct sim_world {
     uint32_t fault_percent; /* of the calls to stores */
     long calls_left;        /* until the crash; < 0: none is near */
     bool dead;
-    bool calm;                     /* nothing fails by itself any more */
-    bool cut;                      /* the power was cut at least once */
+    bool calm;                   /* nothing fails by itself any more */
+    bool cut;                    /* the power was cut at least once */
+    struct dz_keeper_clock kept; /* the keeper's clock, from one daemon to the next */
+    bool has_kept;
     long asked, answered, dropped; /* requests */
     long crashes, operations, timeouts, done[DZ_REQUEST_COUNT];
     char bad[512]; /* the first thing that was not true; "" */
