@@ -25,7 +25,7 @@ enum {
 struct world {
     struct dz_db_sim *sim; /* or, for files, NULL and fds */
     int fd, wal;
-    struct dz_db *db;
+    struct dz_db *db, *image; /* image: what the disk stands on, borrowed; NULL: nothing */
     struct dz_vfs *vfs;
     struct dz_kernel *kernel;
     struct dz_machine *machine;
@@ -142,10 +142,12 @@ static inline int world_open(struct world *w, bool keep_orphans)
                                            .module_get = world_module_get,
                                            .arg = w};
     int rc = dz_db_open_disk(&w->db, dz_db_sim_disk(w->sim), &opts, &w->err);
-    const struct dz_machine_opts mo = {.db = w->db, .ops = &w->ops};
+    const struct dz_machine_opts mo = {.db = w->db, .image = w->image, .ops = &w->ops};
     if (rc == 0)
         rc = dz_machine_open(&mo, &w->machine, &w->err);
     const struct dz_vfs_opts vo = {.db = w->db,
+                                   .image = w->image,
+                                   .image_sha256 = w->image ? RIG_SHA : NULL,
                                    .keep_orphans = keep_orphans,
                                    .before_commit = dz_machine_before_commit,
                                    .now_ns = NULL,

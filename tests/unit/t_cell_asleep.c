@@ -4,6 +4,7 @@
 #include "cell/cell_machine.h"
 #include "cell/cell_sleep.h"
 #include "kernel/kernel_int.h"
+#include "machine/machine_copy.h"
 #include "machine/machine_int.h"
 #include "tap.h"
 
@@ -173,6 +174,154 @@ TEST(a_machine_is_whole_after_a_sleep)
     CHECK(memcmp(buf, "cdefgh\n", 7) == 0);
     world_crash(&w);
     world_free(&w);
+}
+
+/* --- a machine that stands on one in an image ------------------------------------------------- */
+
+enum {
+    PAGE_BELOW = 8, /* pages of the guest's memory that no program uses: as the image has it, */
+    PAGE_BACK,      /* changed, and changed back in the sleep after that, */
+    PAGE_OWN,       /* changed for good */
+};
+
+static uint8_t *page_of(struct world *w, uint32_t proc, int page)
+{
+    const struct dz_task *t = dz_kernel_task(w->kernel, proc);
+    CHECK(t != NULL);
+    return dz_wasm_mem(t->inst, 0, (uint64_t)page * DZ_MACHINE_PAGE, 1);
+}
+
+static void asleep(struct world *w)
+{
+    CHECK_INT(world_sleep(w), 0);
+    world_tidy(w);
+}
+
+/* What sleeps in the world, and what it stands on, as a device of its own that stands on nothing.
+ */
+static struct dz_db_sim *sealed(struct world *w, uint64_t seed)
+{
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema};
+    struct dz_db_sim *sim = rig_device(seed, NULL);
+    struct dz_db *to;
+    CHECK_INT(dz_db_open_disk(&to, dz_db_sim_disk(sim), &opts, &w->err), 0);
+    CHECK_INT(dz_machine_seal(w->db, w->image, to, &w->err), 0);
+    CHECK_INT(dz_db_close(to, false, &w->err), 0);
+    return sim;
+}
+
+/* Another disk for the same program. */
+static void move_to(struct world *w, struct dz_db_sim *sim)
+{
+    world_crash(w);
+    dz_db_sim_free(w->sim);
+    w->sim = sim;
+}
+
+/* Two processes sleep, and are an image. Their machine goes on over that, sleeps twice, and is
+ * sealed: of each page what was said last counts, then what the image says of the same process. */
+TEST(a_machine_that_stands_on_an_image_is_sealed_whole)
+{
+    const struct dz_db_opts immutable = {.schema = &dz_vfs_schema, .immutable = true};
+    struct world w;
+    world_new(&w, 1);
+    CHECK_INT(world_start(&w), 0);
+    spawn(&w, "w");
+    world_run(&w);
+    for (uint32_t proc = 2; proc <= 3; proc++)
+        for (int page = PAGE_BELOW; page <= PAGE_OWN; page++)
+            *page_of(&w, proc, page) = (uint8_t)(16 * proc + (uint32_t)page);
+    asleep(&w);
+    struct dz_db_sim *image = sealed(&w, 2);
+
+    move_to(&w, rig_device(3, RIG_SHA));
+    CHECK_INT(dz_db_open_disk(&w.image, dz_db_sim_disk(image), &immutable, &w.err), 0);
+    CHECK_INT(world_wake(&w), 0);
+    for (uint32_t proc = 2; proc <= 3; proc++)
+        *page_of(&w, proc, PAGE_BACK) = *page_of(&w, proc, PAGE_OWN) = (uint8_t)(200 + proc);
+    asleep(&w);
+    for (uint32_t proc = 2; proc <= 3; proc++)
+        *page_of(&w, proc, PAGE_BACK) = (uint8_t)(16 * proc + PAGE_BACK);
+    asleep(&w);
+
+    move_to(&w, sealed(&w, 4));
+    CHECK_INT(dz_db_close(w.image, true, &w.err), 0);
+    w.image = NULL;
+    dz_db_sim_free(image);
+    CHECK_INT(world_wake(&w), 0);
+    for (uint32_t proc = 2; proc <= 3; proc++) {
+        CHECK_INT(*page_of(&w, proc, PAGE_BELOW), 16 * proc + PAGE_BELOW);
+        CHECK_INT(*page_of(&w, proc, PAGE_BACK), 16 * proc + PAGE_BACK);
+        CHECK_INT(*page_of(&w, proc, PAGE_OWN), 200 + proc);
+    }
+    world_crash(&w);
+    world_free(&w);
+}
+
+/* A terminal whose input was read has nothing of it in the file, neither bytes nor marks. */
+TEST(a_read_terminal_takes_no_room_in_a_sleep)
+{
+    const struct dz_winsize size = {24, 80, 0, 0};
+    struct dz_machine_stats without, with;
+    uint8_t buf[DZ_KERNEL_TTY_IN];
+    struct world w;
+    uint32_t stream;
+    world_new(&w, 1);
+    CHECK_INT(world_start(&w), 0);
+    CHECK_INT(world_sleep(&w), 0);
+    dz_machine_stats_get(w.machine, &without);
+    CHECK_INT(dz_kernel_pty_new(w.kernel, &size, 9, &stream, &w.err), 0);
+    CHECK(dz_kernel_stream_push(w.kernel, stream, "read\r", 5) > 0);
+    CHECK_INT(dz_k_ldisc_read(w.kernel, dz_k_pty(w.kernel, 1), buf, sizeof buf), 5);
+    CHECK_INT(world_sleep(&w), 0);
+    dz_machine_stats_get(w.machine, &with);
+    CHECK(with.state_bytes > without.state_bytes);
+    CHECK(with.state_bytes - without.state_bytes < DZ_KERNEL_TTY_IN);
+    world_crash(&w);
+    world_free(&w);
+}
+
+/* --- programs --------------------------------------------------------------------------------- */
+
+static uint64_t first_ino; /* of the first program that a wake asks for */
+static int asked;
+
+static int note_ino(void *arg, const struct dz_machine_program *program,
+                    struct dz_wasm_module **ret_module, struct dz_err *err)
+{
+    if (asked++ == 0)
+        first_ino = program->ino;
+    return world_thaw_module(arg, program, ret_module, err);
+}
+
+static void watch_programs(struct world *w)
+{
+    w->ops.module_get = note_ino;
+    asked = 0;
+}
+
+/* A wake names the program's file when the file's time is that of the sleep; else the embedder
+ * looks first whether it has the program already. */
+TEST(a_program_is_named_by_its_file_unless_that_was_touched)
+{
+    for (int touched = 0; touched < 2; touched++) {
+        struct world w;
+        uint64_t ino = 0;
+        world_new(&w, 1);
+        CHECK_INT(world_start(&w), 0);
+        asleep(&w);
+        world_crash(&w);
+        w.more_ops = watch_programs;
+        CHECK_INT(world_open(&w, true), 0);
+        CHECK_INT(world_kernel(&w), 0);
+        CHECK_INT(dz_vfs_resolve(w.vfs, "/bin/g", &ino), 0);
+        if (touched)
+            CHECK_INT(dz_vfs_write(w.vfs, ino, 0, guest_wasm, 1), 1);
+        CHECK_INT(dz_machine_wake(w.machine, w.kernel, w.vfs, &w.err), 0);
+        CHECK(asked > 0 && first_ino == (touched ? 0 : ino));
+        world_crash(&w);
+        world_free(&w);
+    }
 }
 
 /* Every byte of what is summed counts, whatever the length. */

@@ -464,6 +464,125 @@ TEST(an_exception_that_only_frames_aside_name_keeps_what_it_carries)
     rig_close(&r);
 }
 
+/* run(n) throws n and catches it. The payload and the reference are operands below mark(): no
+ * local has the reference. Then run() catches n other exceptions in the same two slots and answers
+ * 7. After a jump that makes mark() answer 1, run() throws the reference again and answers its
+ * payload. Frames aside and running frames name two exceptions each; the one that is being made is
+ * the fifth, so a limit of four would trap. */
+static void open_throwing(struct rig *r)
+{
+    const struct dz_wasm_config cfg = {
+        .dispatch = DZ_WASM_DISPATCH_SWITCH, .stack_slots = 4096, .exns_max = 6};
+    struct mod_bodies code = {0};
+    struct mod m = MOD_INIT;
+    MOD_SECTION(&m, 1,
+                "\x06\x60\x00\x01\x7f"       /* 0: -> i32 */
+                "\x60\x01\x7f\x01\x7f"       /* 1: i32 -> i32 */
+                "\x60\x01\x7f\x00"           /* 2: i32 -> */
+                "\x60\x00\x02\x7f\x69"       /* 3: -> i32 exnref */
+                "\x60\x01\x69\x00"           /* 4: exnref -> */
+                "\x60\x01\x69\x02\x7f\x69"); /* 5: exnref -> i32 exnref */
+    MOD_SECTION(&m, 2,
+                "\x01\x03"
+                "env\x04mark\x00\x00");
+    MOD_SECTION(&m, 3, "\x01\x01");
+    MOD_SECTION(&m, 13, "\x01\x00\x02");
+    MOD_SECTION(&m, 7, "\x01\x03run\x00\x01");
+    MOD_BODY(&code,
+             "\x01\x01\x7f"
+             "\x02\x03\x1f\x40\x01\x01\x00\x00\x20\x00\x08\x00\x0b\x00\x0b" /* catch n */
+             "\x10\x00\x21\x01\x20\x01\x04\x04"                             /* if mark(): */
+             "\x02\x05\x1f\x04\x01\x01\x00\x00\x0a\x0b\x00\x0b\x1a\x0f"     /* throw it, return */
+             "\x05\x1a\x0b\x1a"                                             /* else drop both */
+             "\x03\x40\x02\x03\x1f\x40\x01\x01\x00\x00\x41\x01\x08\x00\x0b\x00\x0b\x1a\x1a"
+             "\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x41\x07");
+    mod_bodies(&m, &code);
+    token_count = 0;
+    CHECK_INT(rig_make(r, &m, &cfg, keep_host, 1, &err), 0);
+    CHECK_INT(rig_begin(r, 50), 0);
+}
+
+static void step_often(const struct rig *r, int times)
+{
+    for (int i = 0; i < times; i++)
+        CHECK_INT(rig_step(r), DZ_WASM_INTERRUPTED);
+}
+
+static void jump_for_payload(const struct rig *r)
+{
+    CHECK_INT(dz_wasm_jump(r->inst, tokens[0], 1, &err), 0);
+    CHECK_INT(dz_wasm_run(r->store), DZ_WASM_DONE);
+    CHECK_INT(dz_wasm_results(r->store)[0], 50);
+}
+
+TEST(an_exception_that_only_a_mark_names_is_kept)
+{
+    struct rig r;
+    open_throwing(&r);
+    step_to_mark(&r, 1);
+    step_often(&r, 30);
+    jump_for_payload(&r);
+    rig_close(&r);
+}
+
+TEST(an_exception_that_only_a_mark_of_frames_aside_names_is_kept)
+{
+    struct dz_wasm_frames *frames;
+    struct rig r;
+    open_throwing(&r);
+    step_to_mark(&r, 1);
+    step_often(&r, 4); /* the slots of the operands name another exception now */
+    CHECK_INT(dz_wasm_frames_save(r.inst, &frames, &err), 0);
+    dz_wasm_abandon(r.store);
+    CHECK_INT(rig_begin(&r, 20), 0);
+    CHECK_INT(rich_finish(&r), DZ_WASM_DONE);
+    CHECK_INT(dz_wasm_results(r.store)[0], 7);
+    CHECK_INT(rig_begin(&r, 20), 0);
+    CHECK(rig_waits(rig_step(&r)));
+    dz_wasm_frames_restore(r.inst, frames);
+    jump_for_payload(&r);
+    rig_close(&r);
+}
+
+/* The tape's mark of tokens[0]; the tests damage it. */
+static struct wasm_state_mark *mark_on_tape(size_t *ret_at)
+{
+    static struct wasm_state_mark row;
+    for (size_t at = 0; at + sizeof row <= tape.n; at++) {
+        memcpy(&row, tape.p + at, sizeof row);
+        *ret_at = at;
+        if (row.func == (uint32_t)tokens[0][0] && row.fp == tokens[0][0] >> 32 &&
+            row.offset == tokens[0][1] >> 32 && row.count == 3)
+            return &row;
+    }
+    return NULL;
+}
+
+/* A state whose mark has an operand less, or one more, than lies below its call. */
+TEST(a_mark_with_another_number_of_operands_is_refused)
+{
+    for (int more = -1; more <= 1; more++) {
+        struct dz_wasm_config cfg = rig_way(1);
+        struct rig r, again;
+        size_t at = 0;
+        open_marking(&r, 1, 6);
+        step_to_mark(&r, 1);
+        CHECK_INT(rig_save(&r, &tape, &err), 0);
+        struct wasm_state_mark *row = mark_on_tape(&at);
+        CHECK(row != NULL);
+        row->count += (uint32_t)more;
+        memcpy(tape.p + at, row, sizeof *row);
+        uint8_t *behind = tape.p + at + sizeof *row + sizeof(uint64_t);
+        memmove(behind + more * (int)sizeof(uint64_t), behind, tape.n - (size_t)(behind - tape.p));
+        tape.n += (size_t)(more * (int)sizeof(uint64_t));
+        again = (struct rig){.module = r.module};
+        CHECK_INT(rig_instantiate(&again, &cfg, keep_host, 1, &err), 0);
+        CHECK_INT(rig_load(&again, &tape, &err), more ? DZ_ECORRUPT : 0);
+        rig_close(&again);
+        rig_close(&r);
+    }
+}
+
 /* A call keeps the operands of its last 256 marks. */
 TEST(marks_of_one_frame_are_bounded)
 {
@@ -535,6 +654,34 @@ TEST(a_call_injected_at_any_safepoint_changes_nothing)
         CHECK_INT(dz_wasm_results(r.store)[0], RICH_RESULT);
         CHECK_INT(dz_wasm_injected(r.inst), 0);
         CHECK(handlers > 20);
+        rig_close(&r);
+    }
+}
+
+/* run(n): a try_table around a call, and right behind its end a loop that counts n down. What a
+ * handler throws while the loop runs was not thrown inside of the try_table. */
+TEST(what_a_handler_throws_right_behind_a_try_is_not_caught_there)
+{
+    for (int way = 0; way < RIG_WAYS; way++) {
+        struct dz_wasm_config cfg = rig_way(way);
+        struct mod_bodies code = {0};
+        struct mod m = MOD_INIT;
+        struct rig r;
+        MOD_SECTION(&m, 1, "\x02\x60\x01\x7f\x01\x7f\x60\x00\x00");
+        MOD_SECTION(&m, 3, "\x03\x01\x01\x00"); /* 0 handler, 1 nothing, 2 run */
+        MOD_SECTION(&m, 13, "\x01\x00\x01");
+        MOD_SECTION(&m, 7, "\x01\x03run\x00\x02");
+        MOD_BODY(&code, "\x00\x08\x00");
+        MOD_BODY(&code, "\x00");
+        MOD_BODY(&code, "\x00\x02\x40\x1f\x40\x01\x02\x00\x10\x01\x0b"     /* catch_all */
+                        "\x03\x40\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b" /* loop */
+                        "\x41\x07\x0f\x0b\x41\x09");
+        mod_bodies(&m, &code);
+        CHECK_INT(rig_make(&r, &m, &cfg, NULL, 0, &err), 0);
+        CHECK_INT(rig_begin(&r, 50), 0);
+        step_often(&r, 8);
+        CHECK_INT(dz_wasm_inject(r.inst, 0, NULL, 0, &err), 0);
+        CHECK_INT(dz_wasm_run(r.store), DZ_WASM_UNCAUGHT);
         rig_close(&r);
     }
 }

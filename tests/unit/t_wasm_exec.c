@@ -272,6 +272,28 @@ TEST(an_exception_keeps_those_it_carries)
     CHECK_INT(result_of(&m, 3000, &three), 1000 + DZ_WASM_TRAP_EXN_LIMIT);
 }
 
+/* (tag i32) (global exnref) run(n): throw 50 and keep the exception in the global alone; throw and
+ * forget n others; throw what the global names and answer what it carries. */
+TEST(an_exception_that_only_a_global_names_is_kept)
+{
+    const struct dz_wasm_config four = {.exns_max = 4};
+    struct mod_bodies code = {0};
+    struct mod m = MOD_INIT;
+    MOD_SECTION(&m, 1, "\x03\x60\x01\x7f\x01\x7f\x60\x01\x7f\x00\x60\x00\x02\x7f\x69");
+    MOD_SECTION(&m, 3, "\x01\x00");
+    MOD_SECTION(&m, 13, "\x01\x00\x01");
+    MOD_SECTION(&m, 6, "\x01\x69\x01\xd0\x69\x0b");
+    MOD_SECTION(&m, 7, "\x01\x03run\x00\x00");
+    MOD_BODY(&code,
+             "\x00\x02\x02\x1f\x40\x01\x01\x00\x00\x41\x32\x08\x00\x0b\x00\x0b" /* catch 50 */
+             "\x24\x00\x1a"                                                     /* global = e */
+             "\x03\x40\x02\x02\x1f\x40\x01\x01\x00\x00\x41\x01\x08\x00\x0b\x00\x0b\x1a\x1a"
+             "\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b" /* n times: catch 1, drop it */
+             "\x02\x02\x1f\x40\x01\x01\x00\x00\x23\x00\x0a\x0b\x00\x0b\x1a"); /* throw global */
+    mod_bodies(&m, &code);
+    CHECK_INT(result_of(&m, 20, &four), 50);
+}
+
 /* --- frames of any size ------------------------------------------------------------------ */
 
 enum {
