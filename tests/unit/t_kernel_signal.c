@@ -730,3 +730,31 @@ TEST(signal_that_closes_what_is_read_interrupts_the_read)
     CHECK_INT(krig_main_as(reads_what_a_handler_closes, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* What the call of a host function left parked when it was answered. A failure after a handler ran
+ * is EINTR (a handler may have closed the descriptor); what was done is never hidden by it. */
+static int64_t answered(struct fib *f, bool handled, int64_t r)
+{
+    struct dz_call *c = &f->p->call[f->p->depth];
+    c->parked = 1;
+    c->intr = handled;
+    r = dz_kernel_call_end(FK(f), r);
+    OK(f, !c->parked && !c->intr);
+    return r;
+}
+static int ends_parked_calls(struct fib *f)
+{
+    OK(f, answered(f, true, 5) == 5);
+    OK(f, answered(f, true, 0) == 0);
+    OK(f, answered(f, true, -EBADF) == -EINTR);
+    OK(f, answered(f, false, 5) == 5);
+    OK(f, answered(f, false, -EBADF) == -EBADF);
+    OK(f, dz_kernel_call_end(FK(f), -EBADF) == -EBADF); /* nothing is parked */
+    return 0;
+}
+TEST(signal_hides_no_result_of_a_call)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(ends_parked_calls, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}

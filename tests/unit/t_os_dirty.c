@@ -157,6 +157,14 @@ static void check_written(enum dz_os_dirty_how how)
     touch(&m, 30, 2);
     CHECK_INT(dz_os_dirty_written(d, &m.r, &runs, &err), 0);
     CHECK_STR(text_of(&runs), "30");
+    struct dz_os_dirty_range half = m.r; /* another memory lies there now, a smaller one */
+    half.size /= 2;
+    CHECK_INT(dz_os_dirty_written(d, &half, &runs, &err), DZ_ESTATE);
+    CHECK_INT(dz_os_dirty_mark(d, &half, &err), 0);
+    touch(&m, 3, 3);
+    touch(&m, PAGES - 1, 3); /* behind its end */
+    CHECK_INT(dz_os_dirty_written(d, &half, &runs, &err), 0);
+    CHECK_STR(text_of(&runs), "3");
     dz_os_dirty_unmark(d, m.r.at);
     CHECK_INT(dz_os_dirty_written(d, &m.r, &runs, &err), DZ_ESTATE);
     dz_vec_release(&runs);
