@@ -31,7 +31,7 @@ caught() {
 freed() { kill -CONT $(below "$(cat daemon.pid)") 2>/dev/null || :; }
 
 test_that 'a parameter that there is not is refused by its name, in each operation' '
-    for p in /v1/forks /v1/snapshots /v1/images /v1/images/builds /v1/stats /v1/tokens /v1/events /v1/sandboxes \
+    for p in /v1/forks /v1/snapshots /v1/refs /v1/images /v1/images/builds /v1/stats /v1/tokens /v1/events /v1/sandboxes \
         "$(s /web)" "$(s /web/exec)" /v1/tenants/self /v1/images/base /instances /metrics; do
         api 400 GET "$p?colour=red" && has out "\"field\":\"colour\"" || exit 1
     done

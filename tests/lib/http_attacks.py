@@ -131,7 +131,8 @@ attack("too many headers", "GET /healthz HTTP/1.1\r\n" + HEAD + "A: b\r\n" * 101
 attack("a huge token", "GET /v1/sandboxes HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n" % ("a" * 30000), [401])
 attack("a body that is too long", post("Content-Length: 99999999999\r\n", "a" * 1000), [413])
 attack("chunks that are too many", post(chunked, "1000\r\n%s\r\n" % ("a" * 4096) * 500), [413])
-attack("JSON of great depth", post("Content-Length: 100000\r\nConnection: close\r\n", "[" * 100000), [400])
+attack("JSON of great depth", post("Content-Length: 100000\r\nConnection: close\r\n", "[" * 100000), [413])
+attack("JSON of great depth that is short", post("Content-Length: 30000\r\nConnection: close\r\n", "[" * 30000), [400])
 attack("a response header out of a request", "GET /healthz?%0d%0aX-Evil:%201 HTTP/1.1\r\n" + HEAD + "Connection: close\r\n\r\n", [200, 400])
 
 # --- slow clients -------------------------------------------------------------------------------------
