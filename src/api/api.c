@@ -72,6 +72,7 @@ static const struct dz_http_route routes[] = {
     {"GET", "/healthz", dz_api_healthz, DZ_API_OPEN, 0, NULL},
     {"GET", "/readyz", dz_api_readyz, DZ_API_OPEN, 0, NULL},
     {"GET", "/metrics", dz_api_metrics, DZ_API_OPERATOR, 0, NULL},
+    {"POST", "/v1/registry/check", dz_api_registry_check, DZ_API_OPERATOR, 0, NULL},
     {"GET", "/v1/stats", dz_api_stats, DZ_API_OPERATOR, 0, NULL},
     /* Known, and refused by name. */
     {"POST", S "/snapshot", dz_api_snapshot, 0, 0, NULL},

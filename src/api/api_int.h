@@ -243,6 +243,7 @@ HANDLER(image);
 HANDLER(image_delete);
 HANDLER(image_gc);
 HANDLER(image_verify);
+HANDLER(registry_check);
 HANDLER(instances);
 HANDLER(token_create);
 HANDLER(tokens);

@@ -200,6 +200,9 @@ static const struct doc {
      "Figures, for Prometheus", NULL, NULL, "200:" TEXT},
     {"GET", "/v1/stats", "stats", "daemon",
      "Figures, for people: what is awake, and how long operations take", NULL, NULL, "200:Stats"},
+    {"POST", "/v1/registry/check", "checkRegistry", "daemon",
+     "Compare the registry with the files; answers when that is done", NULL, "NoBody",
+     "200:RegistryCheck"},
     {"GET", "/openapi.json", "openapi", "daemon",
      "This document", NULL, NULL, "200:Document"},
     /* clang-format on */

@@ -138,6 +138,9 @@ DZ_NODISCARD int dz_cli_remote_image_gc(struct dz_cli *c, struct dz_client *clie
                                         struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_image_verify(struct dz_cli *c, struct dz_client *client,
                                             struct dz_err *err);
+/* By this daemon: `registry check`. */
+DZ_NODISCARD int dz_cli_remote_registry_check(struct dz_cli *c, struct dz_client *client,
+                                              struct dz_err *err);
 /* Refuse a command that works on the files of this machine while DOZE_URL names a daemon. */
 DZ_NODISCARD int dz_cli_files_only(struct dz_cli *c, struct dz_err *err);
 

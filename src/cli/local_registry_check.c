@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "cli/cli_remote.h"
 #include "cli/cli_term.h"
 #include "cli/local_registry.h"
 
@@ -67,8 +68,14 @@ static int run(struct dz_cli *c, bool repair, struct dz_err *err)
     return rc < 0 ? rc : left ? DZ_EXIT_FAILURE : DZ_EXIT_OK;
 }
 
+/* The options name files, so they are read here. */
 static int check(struct dz_cli *c, struct dz_err *err)
 {
+    DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
+    bool here = dz_cli_flag(c, "local") || dz_cli_value(c, "data") || dz_cli_value(c, "registry");
+    int rc = here ? 0 : dz_cli_remote_running(&client, err);
+    if (rc < 0 || client)
+        return rc < 0 ? rc : dz_cli_remote_registry_check(c, client, err);
     return run(c, false, err);
 }
 
@@ -83,12 +90,20 @@ const struct dz_cli_command dz_cmd_registry_check = {
     .summary = "compare the registry with the files",
     .args = "",
     .max_args = 0,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_REGISTRY, DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){
+            DZ_CLI_OPTIONS_REGISTRY,
+            {"local", 0, NULL, "open the registry here; a daemon must not run on it"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
     .help = "Says, a line each: files that belong to no sandbox (orphan, stray), sandboxes\n"
             "whose file is missing or cut (missing), operations that were cut short\n"
             "(unfinished), states that are none (state). Changes nothing. Exits with 1 if\n"
-            "there was anything.\n",
+            "there was anything. A daemon that runs is asked, unless --data, --registry or\n"
+            "--local says otherwise: it names sandboxes that it works on (busy), which it\n"
+            "does not compare and does not count, and does not check the registry's own\n"
+            "file for damage, which the command does without a daemon.\n",
     .run = check,
 };
 

@@ -412,6 +412,16 @@ void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_co
     ret_counts->busy = dz_keeper_busy(e->keeper);
 }
 
+int dz_engine_registry_check(struct dz_engine *e, const struct dz_keeper_look_opts *o,
+                             struct dz_keeper_look **ret_look, struct dz_engine_why *why)
+{
+    struct dz_err err;
+    int rc = dz_engine_check_ready(e, &err);
+    if (rc == 0)
+        rc = dz_keeper_look(e->keeper, o, ret_look, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
+}
+
 /* --- closing --------------------------------------------------------------------------- */
 
 static size_t awake(const struct dz_engine *e)

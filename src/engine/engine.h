@@ -500,6 +500,11 @@ DZ_NODISCARD int dz_engine_image_delete(struct dz_engine *e, const char *name,
 DZ_NODISCARD int dz_engine_image_gc(struct dz_engine *e, bool cache, struct dz_image_gc *ret_gc,
                                     struct dz_engine_why *why);
 
+/* Compare the registry with the files: as dz_keeper_look. */
+DZ_NODISCARD int dz_engine_registry_check(struct dz_engine *e, const struct dz_keeper_look_opts *o,
+                                          struct dz_keeper_look **ret_look,
+                                          struct dz_engine_why *why);
+
 /* Look for damage in images, in a process of its own; one at a time (DZ_EBUSY). DZ_EINVAL: there
  * is no such image. fn is called once, unless it is dropped before: with what `doze image verify
  * --json` printed, or with why there is no result. */

@@ -38,6 +38,12 @@ int dz_claim_make(const struct dz_engine *e, const char *id, struct dz_err *err)
     return fd < 0 ? fd : 0;
 }
 
+bool dz_claim_is(const struct dz_engine *e, const char *id)
+{
+    char path[DZ_PATH_MAX];
+    return path_of(e, id, path, NULL) == 0 && access(path, F_OK) == 0;
+}
+
 void dz_claim_over(const struct dz_engine *e, const char *id)
 {
     char path[DZ_PATH_MAX];

@@ -503,6 +503,7 @@ int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
 
 /* Files of this sandbox or snapshot come before its row, or go after it. Any thread. */
 int dz_claim_make(const struct dz_engine *e, const char *id, struct dz_err *err);
+bool dz_claim_is(const struct dz_engine *e, const char *id);
 void dz_claim_over(const struct dz_engine *e, const char *id);                    /* they agree */
 int dz_claim_undo(const struct dz_engine *e, const char *id, struct dz_err *err); /* remove them */
 /* What an earlier daemon left. */

@@ -272,7 +272,13 @@ static void keep_counted(void *arg, const struct dz_instance *row, int by)
     dz_box_leave(b);
 }
 
+static bool keep_claimed(void *arg, const char *id)
+{
+    return dz_claim_is(arg, id);
+}
+
 const struct dz_keeper_ops dz_engine_keeper_ops = {
+    .claimed = keep_claimed,
     .counted = keep_counted,
     .start = keep_start,
     .stop = keep_stop,

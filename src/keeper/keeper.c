@@ -492,6 +492,7 @@ void dz_keeper_free(struct dz_keeper *k)
 {
     if (!k)
         return;
+    dz_keeper_look_drop(k->look);
     for (const struct dz_map_entry *it; (it = dz_map_next(&k->waiters, NULL));)
         free_waiter(it->value);
     dz_map_release(&k->waiters);

@@ -95,6 +95,9 @@ struct dz_keeper_ops {
     int (*settle)(void *arg, const char *id, struct dz_err *err); /* log into file, log gone */
     int (*carry)(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err);
 
+    /* Does somebody make a sandbox of this id, whose row comes after its file? NULL: nobody. */
+    bool (*claimed)(void *arg, const char *id);
+
     /* A guest is to be woken, and somebody has reserved its sandbox: may he give it up.
      * NULL: nobody is asked. */
     void (*awaited)(void *arg, const char *id);
@@ -264,7 +267,7 @@ DZ_NODISCARD int dz_keeper_timeout(struct dz_keeper *k, const char *id, int64_t 
 
 struct dz_keeper_finding {
     const char *id;
-    const char *what; /* "orphan", "missing", "stray", "unfinished", "state" */
+    const char *what; /* "orphan", "missing", "stray", "unfinished", "state"; "busy" */
     const char *text; /* a sentence */
     bool repairable;
 };
@@ -274,5 +277,20 @@ struct dz_keeper_finding {
 DZ_NODISCARD int dz_keeper_check(struct dz_keeper *k, bool repair,
                                  void (*fn)(void *arg, const struct dz_keeper_finding *f),
                                  void *arg, uint64_t *ret_count, struct dz_err *err);
+
+/* The same beside operations, changing nothing, a few files and rows in each turn of the loop; one
+ * at a time (DZ_EBUSY). Not compared, and told as "busy": a sandbox with an operation under way.
+ * That is no damage and does not count. The registry's own file is not checked: that takes long,
+ * and nothing else could use it meanwhile. */
+struct dz_keeper_look;
+struct dz_keeper_look_opts {
+    void (*fn)(void *arg, const struct dz_keeper_finding *f);
+    /* Once, unless it is dropped before. left: findings without those that are busy */
+    void (*done)(void *arg, uint64_t left, int rc, const struct dz_err *err);
+    void *arg;
+};
+DZ_NODISCARD int dz_keeper_look(struct dz_keeper *k, const struct dz_keeper_look_opts *o,
+                                struct dz_keeper_look **ret_look, struct dz_err *err);
+void dz_keeper_look_drop(struct dz_keeper_look *l); /* NULL is fine */
 
 #endif

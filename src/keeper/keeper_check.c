@@ -2,8 +2,12 @@
  *
  * The registry against the files: what no row has, what a row lacks.
  *
- * One pass over each directory, one over the rows. A file belongs to a row when
- * the row's state may have it:
+ * One pass over each directory, one over the rows: in one go (dz_keeper_check), or beside the
+ * operations of a daemon (dz_keeper_look). The latter lists the files on a worker, and compares
+ * them on the loop, a few in each turn. What looks wrong is looked at again in the same turn: rows
+ * change on the loop only, so row, operation and file are then those of one moment.
+ *
+ * A file belongs to a row when the row's state may have it:
  *
  *            live  log  scratch  frozen          archive
  *   created   x     x      -       -               -
@@ -15,16 +19,33 @@
  */
 #include "keeper/keeper_int.h"
 
+#include "base/mem.h"
 #include "base/str.h"
+#include "base/vec.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum {
+    LOOK_BATCH = 64,     /* files or rows that are compared in one turn */
+    LOOK_MAX = 16 << 20, /* files that can be listed */
+};
+
+struct listed {
+    char *key;
+    uint64_t size;
+    bool live; /* in the live directory */
+};
+DZ_VEC(listing, struct listed);
 
 struct checking {
     struct dz_keeper *k;
     bool repair;
+    const struct listing *files; /* by key, when operations may be under way; or NULL */
+    struct dz_blobs *store;      /* that check_file's file is in */
     void (*fn)(void *arg, const struct dz_keeper_finding *f);
     void *arg;
     uint64_t left;
@@ -36,7 +57,7 @@ static void tell(struct checking *c, const char *id, const char *what, const cha
                  bool repairable)
 {
     const struct dz_keeper_finding f = {id, what, text, repairable};
-    if (!c->repair || !repairable)
+    if ((!c->repair || !repairable) && strcmp(what, "busy") != 0)
         c->left++;
     c->fn(c->arg, &f);
 }
@@ -63,7 +84,41 @@ static unsigned files_of(const struct dz_instance *row)
     return (1u << DZ_COLD_FILES) - 1; /* we do not know this state: all may be its */
 }
 
+static bool in_use(const struct checking *c, const char *id)
+{
+    const struct dz_keeper *k = c->k;
+    const struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    return c->files && s && (s->op || s->reserved);
+}
+
+static void tell_busy(struct checking *c, const char *id)
+{
+    tell(c, id, "busy", "something is under way with it, so it was not compared; check again",
+         false);
+}
+
 /* --- files ----------------------------------------------------------------------- */
+
+/* It was listed a while ago. */
+static bool gone_since(struct checking *c, const char *key)
+{
+    struct dz_err why = {0};
+    uint64_t size = 0;
+    int rc = c->files ? dz_blobs_stat(c->store, key, &size, &why) : 0;
+    if (rc < 0 && rc != DZ_ENOENT) {
+        if (c->err)
+            *c->err = why;
+        c->rc = rc;
+    }
+    return rc < 0;
+}
+
+/* Somebody makes a sandbox of this file, which has no row yet. */
+static bool being_made(const struct checking *c, const char *id)
+{
+    const struct dz_keeper_opts *o = &c->k->opts;
+    return in_use(c, id) || (c->files && o->ops->claimed && o->ops->claimed(o->arg, id));
+}
 
 static int check_file(void *arg, const char *key, uint64_t size)
 {
@@ -72,6 +127,8 @@ static int check_file(void *arg, const char *key, uint64_t size)
     char id[DZ_COLD_KEY], text[512];
     enum dz_cold_file file;
     if (!dz_cold_parse_key(key, id, &file)) {
+        if (gone_since(c, key))
+            return c->rc;
         (void)snprintf(text, sizeof text, "%s is no file of a sandbox; it is left alone", key);
         tell(c, "", "stray", text, false);
         return 0;
@@ -85,6 +142,12 @@ static int check_file(void *arg, const char *key, uint64_t size)
     }
     if (rc == 0 && (row.op[0] || files_of(&row) & 1u << file))
         return 0;
+    if ((rc == 0 && in_use(c, id)) || gone_since(c, key))
+        return c->rc; /* of a row that is in use, check_row tells */
+    if (rc < 0 && being_made(c, id)) {
+        tell_busy(c, id);
+        return 0;
+    }
     (void)snprintf(text, sizeof text, "%s (%" PRIu64 " bytes) belongs to %s", key, size,
                    rc == 0 ? "no sandbox in this state" : "no sandbox");
     if (c->repair)
@@ -127,12 +190,29 @@ static void note_error(struct checking *c, const struct dz_instance *row, const 
         c->rc = dz_registry_change(c->k->opts.registry, &change, c->err);
 }
 
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct listed *)a)->key, ((const struct listed *)b)->key);
+}
+
+/* Did the list have it, in the size that the row knows? */
+static bool was_listed(const struct checking *c, const struct dz_instance *row,
+                       enum dz_cold_file file)
+{
+    char key[DZ_COLD_KEY];
+    const struct listed wanted = {.key = dz_cold_key(row->id, file, key)}, *found;
+    if (!c->files || c->files->n == 0)
+        return false;
+    found = bsearch(&wanted, c->files->p, c->files->n, sizeof wanted, by_key);
+    return found && (file == DZ_COLD_LIVE || found->size == (uint64_t)row->cold_size);
+}
+
 static void check_missing(struct checking *c, const struct dz_instance *row)
 {
     enum dz_cold_file file = needed_file(row);
     char key[DZ_COLD_KEY], text[512];
     uint64_t size = 0;
-    if (file == DZ_COLD_FILES)
+    if (file == DZ_COLD_FILES || was_listed(c, row, file))
         return;
     int rc = dz_cold_has(&c->k->opts.cold, row->id, file, &size, c->err);
     if (rc < 0) {
@@ -160,6 +240,8 @@ static void check_row(struct checking *c, const struct dz_instance *row)
     if (dz_keeper_state(row) == DZ_STATE_NONE) {
         (void)snprintf(text, sizeof text, "its state \"%.40s\" is none", row->state);
         tell(c, row->id, "state", text, false);
+    } else if (c->files && (row->op[0] || in_use(c, row->id))) {
+        tell_busy(c, row->id);
     } else if (row->op[0]) {
         (void)snprintf(text, sizeof text, "\"%.40s\" was cut short in its step \"%.40s\"", row->op,
                        row->step);
@@ -169,20 +251,24 @@ static void check_row(struct checking *c, const struct dz_instance *row)
     }
 }
 
+/* Those after this id, which becomes the last one's; `limit` of them, at most. */
+static size_t check_some_rows(struct checking *c, char after[static DZ_COLD_KEY], size_t limit)
+{
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    const struct dz_registry_filter f = {.after = after, .limit = limit};
+    c->rc = dz_registry_list(c->k->opts.registry, &f, &rows, c->err);
+    for (size_t i = 0; c->rc == 0 && i < rows.n; i++) {
+        (void)snprintf(after, DZ_COLD_KEY, "%s", rows.p[i].id);
+        check_row(c, &rows.p[i]);
+    }
+    return rows.n;
+}
+
 static int check_rows(struct checking *c)
 {
     char after[DZ_COLD_KEY] = "";
-    size_t n = 1;
-    while (c->rc == 0 && n > 0) {
-        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
-        const struct dz_registry_filter f = {.after = after};
-        c->rc = dz_registry_list(c->k->opts.registry, &f, &rows, c->err);
-        n = rows.n;
-        for (size_t i = 0; c->rc == 0 && i < n; i++) {
-            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
-            check_row(c, &rows.p[i]);
-        }
-    }
+    while (c->rc == 0 && check_some_rows(c, after, 0) > 0)
+        continue;
     return c->rc;
 }
 
@@ -193,8 +279,10 @@ int dz_keeper_check(struct dz_keeper *k, bool repair,
     struct checking c = {.k = k, .repair = repair, .fn = fn, .arg = arg, .err = err};
     assert(k->ops.count == 0);
     int rc = dz_registry_check(k->opts.registry, err);
+    c.store = k->opts.cold.live;
     if (rc == 0)
         rc = dz_blobs_list(k->opts.cold.live, check_file, &c, err);
+    c.store = k->opts.cold.store;
     if (rc == 0 && c.rc == 0)
         rc = dz_blobs_list(k->opts.cold.store, check_file, &c, err);
     if (rc == 0)
@@ -202,4 +290,129 @@ int dz_keeper_check(struct dz_keeper *k, bool repair,
     if (rc == 0)
         *ret_count = c.left;
     return rc;
+}
+
+/* --- beside operations ----------------------------------------------------------------- */
+
+struct dz_keeper_look {
+    struct checking c;
+    void (*done)(void *arg, uint64_t left, int rc, const struct dz_err *err);
+    struct dz_cold cold; /* for the worker */
+    struct listing files;
+    bool listing_live;
+    bool listing, dropped; /* a worker lists the files; nobody wants the findings any more */
+    int rc;                /* of the worker */
+    struct dz_err err;
+    size_t at; /* the next file */
+    char after[DZ_COLD_KEY];
+    struct dz_timer *turn;
+};
+
+void dz_keeper_look_drop(struct dz_keeper_look *l)
+{
+    if (!l)
+        return;
+    l->dropped = true;
+    if (l->listing)
+        return; /* listed() comes here again */
+    if (l->c.k->look == l)
+        l->c.k->look = NULL;
+    dz_timer_free(l->turn);
+    for (size_t i = 0; i < l->files.n; i++)
+        dz_free(l->files.p[i].key);
+    dz_vec_release(&l->files);
+    dz_free(l);
+}
+
+static void end(struct dz_keeper_look *l, int rc)
+{
+    struct dz_err err = l->err;
+    uint64_t left = l->c.left;
+    void (*done)(void *arg, uint64_t left, int rc, const struct dz_err *err) = l->done;
+    void *arg = l->c.arg;
+    dz_keeper_look_drop(l);
+    done(arg, left, rc, &err);
+}
+
+static int list_one(void *arg, const char *key, uint64_t size)
+{
+    struct dz_keeper_look *l = arg;
+    struct listed f = {dz_str_dup(dz_str(key)), size, l->listing_live};
+    l->rc = f.key ? dz_vec_push(&l->files, f) : DZ_ENOMEM;
+    if (l->rc < 0)
+        dz_free(f.key);
+    return l->rc;
+}
+
+static void list(void *arg)
+{
+    struct dz_keeper_look *l = arg;
+    l->listing_live = true;
+    int rc = dz_blobs_list(l->cold.live, list_one, l, &l->err);
+    l->listing_live = false;
+    if (rc == 0 && l->rc == 0)
+        rc = dz_blobs_list(l->cold.store, list_one, l, &l->err);
+    if (rc == 0 && l->rc < 0)
+        rc = dz_fail(&l->err, l->rc, "list the files: out of memory, or too many");
+    if (rc == 0 && l->files.n > 0)
+        qsort(l->files.p, l->files.n, sizeof *l->files.p, by_key);
+    l->rc = rc;
+}
+
+static void listed(void *arg)
+{
+    struct dz_keeper_look *l = arg;
+    l->listing = false;
+    if (l->dropped)
+        dz_keeper_look_drop(l);
+    else if (l->rc < 0)
+        end(l, l->rc);
+    else
+        dz_timer_after(l->turn, 0);
+}
+
+static void on_turn(void *arg)
+{
+    struct dz_keeper_look *l = arg;
+    struct checking *c = &l->c;
+    size_t n = 0;
+    for (; c->rc == 0 && n < LOOK_BATCH && l->at < l->files.n; n++, l->at++) {
+        const struct listed *f = &l->files.p[l->at];
+        c->store = f->live ? l->cold.live : l->cold.store;
+        c->rc = check_file(c, f->key, f->size);
+    }
+    if (c->rc == 0 && n == 0)
+        n = check_some_rows(c, l->after, LOOK_BATCH);
+    if (c->rc < 0 || n == 0)
+        end(l, c->rc);
+    else
+        dz_timer_after(l->turn, 0);
+}
+
+int dz_keeper_look(struct dz_keeper *k, const struct dz_keeper_look_opts *o,
+                   struct dz_keeper_look **ret_look, struct dz_err *err)
+{
+    if (k->look)
+        return dz_fail(err, DZ_EBUSY,
+                       "the registry is being compared with the files already: try again later");
+    struct dz_keeper_look *l = dz_zalloc(sizeof *l);
+    if (!l)
+        return dz_fail(err, DZ_ENOMEM, "compare the registry with the files: out of memory");
+    *l = (struct dz_keeper_look){
+        .c = {.k = k, .files = &l->files, .fn = o->fn, .arg = o->arg, .err = &l->err},
+        .done = o->done,
+        .cold = k->opts.cold,
+        .files = DZ_VEC_INIT(LOOK_MAX),
+    };
+    k->look = l;
+    int rc = dz_timer_new(k->opts.loop, on_turn, l, &l->turn, err);
+    if (rc == 0)
+        rc = dz_loop_work(k->opts.loop, list, listed, l, err);
+    if (rc < 0) {
+        dz_keeper_look_drop(l);
+        return rc;
+    }
+    l->listing = true;
+    *ret_look = l;
+    return 0;
 }

@@ -119,9 +119,10 @@ struct op {
 struct dz_keeper {
     struct dz_keeper_opts opts;
     char *live_path, *host;
-    struct dz_map slots;   /* id -> slot */
-    struct dz_map ops;     /* ticket -> op */
-    struct dz_map waiters; /* ticket -> waiter */
+    struct dz_map slots;         /* id -> slot */
+    struct dz_map ops;           /* ticket -> op */
+    struct dz_map waiters;       /* ticket -> waiter */
+    struct dz_keeper_look *look; /* under way, or NULL */
     uint64_t next_ticket;
     size_t background;     /* operations that the clock started */
     struct dz_map shares;  /* tenant -> share */
