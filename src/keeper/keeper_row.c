@@ -8,6 +8,9 @@
  * while an operation runs is the epoch and the operation itself: then the sandbox
  * is not ours any more.
  *
+ * The changed row is read in the transaction of its change. So a change that fails because
+ * memory is short left the row as it was.
+ *
  * A durable change is in the log at once and waits for the disk on a worker, before the
  * operation's next step: that one may remove what only this change makes superfluous.
  */
@@ -157,6 +160,7 @@ int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err)
 int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_err *err)
 {
     struct dz_err why = {0};
+    struct dz_instance row;
     int rc = DZ_EBUSY;
     if (change->set & DZ_COLUMN(state) && strcmp(change->to->state, op->row.state) != 0) {
         enum dz_state next = dz_keeper_state(change->to);
@@ -174,6 +178,7 @@ int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_e
             .durable = change->durable && op->k->blocking,
             .event = change->event,
             .detail = change->detail,
+            .ret_row = &row,
         };
         rc = dz_registry_change(op->k->opts.registry, &c, &why);
         if (rc == DZ_EBUSY) {
@@ -188,7 +193,10 @@ int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_e
         return rc;
     }
     op->unsynced |= change->durable && !op->k->blocking; /* nobody else is to wait for the disk */
-    return dz_keeper_reload(op, false, err);
+    dz_instance_release(&op->row);
+    op->row = row;
+    op->state = dz_keeper_state(&row);
+    return 0;
 }
 
 /* --- commits ----------------------------------------------------------------------- */
@@ -396,8 +404,9 @@ static int64_t retry_after(int64_t tries)
 int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
 {
     struct slot *s = op->slot;
-    if (op->stale && dz_keeper_reload(op, true, err) < 0)
-        return DZ_EBUSY;
+    int rc = op->stale ? dz_keeper_reload(op, true, err) : 0;
+    if (rc < 0)
+        return rc == DZ_ENOENT || rc == DZ_EGONE ? DZ_EBUSY : rc;
     op->stale = false;
     bool warm = s->warm && !op->cell_dead, told = failed && op->rc != DZ_ECANCELED;
     struct dz_instance to = {
@@ -430,7 +439,7 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
     }
     const struct row_change change = {
         .set = set, .to = &to, .event = event, .detail = told ? op->err.msg : NULL};
-    int rc = due_after(op, set, &to, s, &to.due, err);
+    rc = due_after(op, set, &to, s, &to.due, err);
     if (rc == 0)
         rc = dz_keeper_change(op, &change, err);
     if (rc == 0)

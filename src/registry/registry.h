@@ -122,6 +122,8 @@ struct dz_registry_change {
     const struct dz_instance *to; /* their values */
     bool durable;                 /* on the disk before it returns */
     const char *event, *detail;   /* an event of the same transaction; NULL: none */
+    struct dz_instance *ret_row;  /* the changed row, read in the same transaction: if it cannot be
+                                   * read, nothing is changed; NULL: not wanted */
 };
 
 struct dz_registry_filter {

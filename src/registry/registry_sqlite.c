@@ -334,7 +334,8 @@ static int sqlite_change(struct dz_registry *r, const struct dz_registry_change 
                          struct dz_err *err)
 {
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
-    if (!c->event && !c->durable) {
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    if (!c->event && !c->durable && !c->ret_row) {
         int rc = update_row(s, c, err);
         return rc < 0 ? rc : keep_log_short(s, err);
     }
@@ -344,7 +345,14 @@ static int sqlite_change(struct dz_registry *r, const struct dz_registry_change 
     rc = update_row(s, c, err);
     if (rc == 0 && c->event)
         rc = add_event(s, c->id, c->event, c->detail, err);
-    return dz_sqlite_end(s, rc, c->durable, err);
+    if (rc == 0 && c->ret_row)
+        rc = sqlite_get(r, c->id, &row, err);
+    rc = dz_sqlite_end(s, rc, c->durable, err);
+    if (rc == 0 && c->ret_row) {
+        *c->ret_row = row;
+        row = (struct dz_instance){0};
+    }
+    return rc;
 }
 
 static int run_for(struct dz_sqlite_registry *s, const char *sql, const char *id, int64_t number,

@@ -927,6 +927,30 @@ TEST(a_background_operation_that_fails_is_tried_again_later)
     rig_close(&r);
 }
 
+/* One allocation fails while the clock begins or does a freeze: the first, the second, and so on.
+ */
+TEST(what_the_clock_cannot_begin_without_memory_is_tried_again_later)
+{
+    bool failed = true;
+    for (long n = 0; failed; n++) {
+        struct rig r;
+        rig_open(&r);
+        const struct dz_instance row = {.id = "a", .tenant = "acme", .freeze_ms = 60 * MIN};
+        CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+        rig_bring(&r, "a", DZ_STATE_SUSPENDED); /* a minute passes after it */
+        rig_pass(&r, 58 * MIN);
+        CHECK_STR(rig_row(&r, "a"), "suspended//");
+        dz_mem_fail_at(n, false);
+        rig_pass(&r, 2 * MIN);
+        dz_mem_fail_at(-1, false);
+        failed = dz_mem_failed();
+        rig_pass(&r, 3 * MIN);
+        CHECK_STR(rig_row(&r, "a"), "frozen//");
+        rig_close(&r);
+        CHECK(n < 1000);
+    }
+}
+
 TEST(after_a_long_night_all_is_done_in_order_and_not_at_once)
 {
     struct rig r;

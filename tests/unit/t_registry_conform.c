@@ -149,6 +149,41 @@ TEST(a_change_needs_the_version_and_the_epoch)
     }
 }
 
+TEST(a_change_answers_with_the_row_or_changes_nothing)
+{
+    EACH_BACKEND(r)
+    {
+        const struct dz_instance to = {.state = "active"};
+        CHECK_INT(add(r, "sbx_1", "acme", "web"), 0);
+        bool failed = true;
+        for (long n = 0; failed && n < 1000; n++) { /* each allocation fails once */
+            struct dz_instance got = {0}, row = {0};
+            CHECK_INT(dz_registry_get(r, "sbx_1", &row, NULL), 0);
+            const struct dz_registry_change c = {.id = "sbx_1",
+                                                 .version = row.version,
+                                                 .epoch = 1,
+                                                 .set = DZ_COLUMN(state),
+                                                 .to = &to,
+                                                 .ret_row = &got};
+            dz_mem_fail_at(n, false);
+            int rc = dz_registry_change(r, &c, NULL);
+            dz_mem_fail_at(-1, false);
+            failed = dz_mem_failed();
+            CHECK_INT(rc, failed ? DZ_ENOMEM : 0);
+            int64_t version = row.version + (rc == 0);
+            dz_instance_release(&row);
+            CHECK_INT(dz_registry_get(r, "sbx_1", &row, NULL), 0);
+            CHECK_INT(row.version, version);
+            CHECK_INT(got.version, rc == 0 ? version : 0);
+            if (rc == 0)
+                CHECK_STR(got.state, "active");
+            dz_instance_release(&got);
+            dz_instance_release(&row);
+        }
+        CHECK(!failed);
+    }
+}
+
 static int count_event(void *arg, const struct dz_registry_event *e)
 {
     struct dz_buf *b = arg;
