@@ -245,7 +245,8 @@ static const struct dz_keeper_ops rig_ops = {
     .idle = rig_idle,
 };
 
-static inline void rig_boot(struct rig *r)
+/* A keeper that has not recovered yet. */
+static inline void rig_new_keeper(struct rig *r)
 {
     char live[DZ_TEMP_DIR_TEXT + 8];
     (void)snprintf(live, sizeof live, "%s/live", r->dir);
@@ -257,15 +258,26 @@ static inline void rig_boot(struct rig *r)
                                         .live_path = live,
                                         .ladder = {DZ_LADDER_INHERIT, DZ_LADDER_INHERIT}};
     CHECK_INT(dz_keeper_new(&opts, &r->k, NULL), 0);
+}
+
+static inline void rig_boot(struct rig *r)
+{
+    rig_new_keeper(r);
     CHECK_INT(dz_keeper_recover(r->k, NULL), 0);
 }
 
 /* As kill -9 of the daemon: all but the files and the registry is gone. */
-static inline void rig_crash(struct rig *r)
+static inline void rig_die(struct rig *r)
 {
     dz_loop_sim_forget(r->loop);
     dz_keeper_free(r->k);
+    r->k = NULL;
     memset(r->running, 0, sizeof r->running);
+}
+
+static inline void rig_crash(struct rig *r)
+{
+    rig_die(r);
     rig_boot(r);
 }
 

@@ -151,3 +151,56 @@ TEST(connections_keep_it_awake_and_their_end_counts_at_once)
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     rig_close(&r);
 }
+
+TEST(a_hold_that_is_given_up_ends_at_once)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    const struct dz_instance row = {.id = "a", .tenant = "acme", .suspend_ms = MIN};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(dz_keeper_hold(r.k, "a", dz_clock_real_ms() + 30 * MIN, NULL), 0);
+    rig_pass(&r, 5 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_INT(dz_keeper_hold(r.k, "a", 0, NULL), 0);
+    rig_pass(&r, 1000);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
+
+/* As a client does with PATCH: the row first, then the keeper is told. */
+static void set_suspend_ms(struct rig *r, const char *id, int64_t ms)
+{
+    struct dz_instance row = {0};
+    CHECK_INT(dz_registry_get(r->registry, id, &row, NULL), 0);
+    const struct dz_instance to = {.suspend_ms = ms};
+    const struct dz_registry_change c = {.id = id,
+                                         .version = row.version,
+                                         .epoch = row.epoch,
+                                         .set = DZ_COLUMN(suspend_ms),
+                                         .to = &to};
+    CHECK_INT(dz_registry_change(r->registry, &c, NULL), 0);
+    dz_instance_release(&row);
+    dz_keeper_look_again(r->k, id);
+}
+
+TEST(what_a_client_sets_during_a_wake_counts_from_that_wake_on)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    const struct dz_instance row = {.id = "a", .tenant = "acme", .suspend_ms = 60 * MIN};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    rig_bring(&r, "a", DZ_STATE_SUSPENDED);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    CHECK_INT(dz_keeper_busy(r.k), 1);
+    set_suspend_ms(&r, "a", MIN);
+    rig_pass(&r, 30000);
+    CHECK_INT(reply.code, 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}

@@ -784,6 +784,29 @@ TEST(holds_wakes_and_expiry_come_when_they_are_due)
     rig_close(&r);
 }
 
+TEST(a_sandbox_that_expired_goes_on_down_the_ladder)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    const struct dz_instance row = {.id = "a",
+                                    .tenant = "acme",
+                                    .suspend_ms = 10 * MIN,
+                                    .freeze_ms = 60 * MIN,
+                                    .expires = dz_clock_real_ms() + 5 * MIN};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 6 * MIN);
+    CHECK_INT(r.expired, 1);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, 5 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_pass(&r, 60 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "frozen//");
+    CHECK_INT(r.expired, 1);
+    rig_close(&r);
+}
+
 static int64_t rig_left(struct rig *r, const char *id, int64_t *ret_at)
 {
     struct dz_instance row = {0};
@@ -857,6 +880,24 @@ TEST(a_timeout_that_pauses_begins_anew_with_each_wake_and_can_be_set)
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &reply), 0);
     CHECK_INT(dz_keeper_timeout(r.k, "a", 7 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
     rig_pass(&r, 6 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, 2 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "gone");
+    rig_close(&r);
+}
+
+TEST(a_timeout_that_is_set_while_awake_destroys_though_nothing_else_is_due)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    const struct dz_instance row = {
+        .id = "a", .tenant = "acme", .suspend_ms = DZ_LADDER_NEVER, .freeze_ms = DZ_LADDER_NEVER};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 60 * MIN);
+    CHECK_INT(dz_keeper_timeout(r.k, "a", 5 * MIN, DZ_TIMEOUT_DESTROY, NULL), 0);
+    rig_pass(&r, 4 * MIN);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_pass(&r, 2 * MIN);
     CHECK_STR(rig_row(&r, "a"), "gone");
@@ -980,6 +1021,31 @@ TEST(after_a_long_night_all_is_done_in_order_and_not_at_once)
 }
 
 /* --- check ---------------------------------------------------------------------- */
+
+/* First what was under way, then what was awake; a registry full of sleepers costs nothing. */
+TEST(recovery_looks_only_at_rows_that_need_it)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    static const char *const ids[] = {"a", "b", "c", "d"};
+    for (size_t i = 0; i < DZ_ARRAY_LEN(ids); i++) {
+        rig_register(&r, ids[i]);
+        rig_bring(&r, ids[i], i < 2 ? DZ_STATE_SUSPENDED : DZ_STATE_ACTIVE);
+    }
+    r.silent = true;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "d", &reply), 0);
+    CHECK_STR(rig_row(&r, "d"), "active/suspending/suspend");
+    rig_die(&r);
+    rig_new_keeper(&r);
+    CHECK_INT(dz_keeper_recover_some(r.k, 0, NULL), 1);
+    CHECK_STR(rig_row(&r, "d"), "suspended//");
+    CHECK_STR(rig_row(&r, "c"), "active/running/");
+    CHECK_INT(dz_keeper_recover_some(r.k, 0, NULL), 1);
+    CHECK_STR(rig_row(&r, "c"), "suspended//");
+    CHECK_INT(dz_keeper_recover_some(r.k, 0, NULL), 0);
+    rig_close(&r);
+}
 
 TEST(check_finds_strays_and_losses_and_repair_removes_strays)
 {
