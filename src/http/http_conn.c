@@ -146,8 +146,8 @@ static void refuse_head(struct dz_http_conn *c, int code, int status, const char
 static bool take_head(struct dz_http_conn *c)
 {
     struct dz_err err = {0};
-    const char *p = c->in.p + c->in.at;
     size_t n = c->in.end - c->in.at;
+    const char *p = n ? c->in.p + c->in.at : ""; /* there is no buffer before the first byte */
     int status = 400;
     if (n >= 2 && !c->skipped && p[0] == '\r' && p[1] == '\n') { /* RFC 9112, 2.2 */
         c->skipped = true;
@@ -207,7 +207,8 @@ static bool read_body(struct dz_http_conn *c)
         if (got <= 0)
             return false;
     }
-    ssize_t used = dz_http_req_body(r, c->in.p + c->in.at, c->in.end - c->in.at);
+    size_t left = c->in.end - c->in.at;
+    ssize_t used = dz_http_req_body(r, left ? c->in.p + c->in.at : "", left);
     if (used < 0) {
         c->close = true;
         return r->answered;
