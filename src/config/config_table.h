@@ -54,9 +54,9 @@
       "requests and streams of one tenant under way at once") \
     X(listen, unread_per_tenant, SIZE, "128MiB", 1048576, UINT64_C(1) << 40, 0, \
       "unread-per-tenant", "SIZE", \
-      "bytes of one tenant's bodies, answers and input that wait in memory; beyond, 429") \
+      "bytes of a tenant's bodies, answers and input that wait; beyond, 429") \
     X(listen, unread, SIZE, "1GiB", 1048576, UINT64_C(1) << 40, 0, "unread", "SIZE", \
-      "bytes of all tenants' bodies, answers and input that wait in memory; beyond, 429") \
+      "bytes of all bodies, answers and input that wait; beyond, 429") \
     X(tls, certificate, PATH, "", 0, 0, RELOAD, "tls-certificate", "FILE", \
       "certificate of the TCP addresses with its chain, PEM; TLS is on then") \
     X(tls, key, PATH, "", 0, 0, RELOAD, "tls-key", "FILE", \
