@@ -29,8 +29,8 @@ typedef const _Atomic bool *dz_cell_cancel;
  * have the file open: DZ_EBUSY. */
 DZ_NODISCARD int dz_cell_disk_settle(const char *path, struct dz_err *err);
 
-/* What is carried. Only COMPACT has a machine, kept memory, records of commands and /tmp;
- * none has a byte that was deleted; each file is as small as it can be. */
+/* Which content is copied. Only COMPACT copies a machine, kept memory, records of commands and
+ * /tmp; no copy has a deleted byte; each copy is as small as it can be. */
 enum dz_cell_carry {
     DZ_CELL_CARRY_COMPACT, /* the same sandbox, whole */
     DZ_CELL_CARRY_FILES,   /* the same sandbox: its files, all that it says of itself */

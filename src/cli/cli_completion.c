@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* What differs between the shells' languages. */
+/* The parts of a completion script that differ between shells. */
 struct shell {
     const char *name;
     const char *head;                        /* of the script */
@@ -181,7 +181,7 @@ static bool seen_before(const struct dz_cli_command *const *row, size_t n)
     return false;
 }
 
-/* What the command of this name does; NULL: the name is only the first words of others. */
+/* The summary of the command; NULL: the name is only the first words of other commands. */
 static const char *summary_of(struct dz_str name)
 {
     for (const struct dz_cli_command *const *c = dz_cli_commands; *c; c++)

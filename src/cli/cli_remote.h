@@ -91,7 +91,7 @@ DZ_NODISCARD int dz_cli_put_guest(struct dz_cli *c, int fd, struct dz_str bytes,
 
 /* --- running (cli_session.c) --------------------------------------------------------------- */
 
-/* What a command printed and how it ended, for --json. */
+/* The output and the end of a command, for --json. */
 struct dz_cli_kept {
     struct dz_buf out[2]; /* standard output and error; at the ceiling the rest is left out */
     bool truncated;

@@ -130,7 +130,7 @@ static void exec_free(struct exec *x)
     dz_free(x);
 }
 
-/* What dz_engine_exec was given, until the machine is there. */
+/* The arguments of dz_engine_exec, kept until the machine is up. */
 struct launch {
     struct dz_engine *e;
     size_t held; /* bytes of input: dz_engine_account() counts them */

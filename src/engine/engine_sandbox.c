@@ -575,7 +575,7 @@ struct holding {
     void *arg;
 };
 
-/* It is awake: the hold counts before anything can put it to sleep again. */
+/* The sandbox is awake: set the hold before anything can suspend it again. */
 static void on_held_awake(void *arg, const struct dz_engine_result *result)
 {
     struct holding h = *(struct holding *)arg;

@@ -188,7 +188,7 @@ struct dz_image_build {
     void (*status)(void *arg, enum dz_image_status status);
     /* What is being done, and how far: total 0: not known. */
     void (*step)(void *arg, const char *what, uint64_t done, uint64_t total);
-    /* What a compiler, package manager or script printed before it failed: lines. NULL: not
+    /* The lines that a compiler, package manager or script printed before it failed. NULL: not
      * wanted, the log has them. */
     void (*output)(void *arg, struct dz_str text);
     bool (*stop)(void *arg);

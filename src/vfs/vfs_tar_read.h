@@ -33,7 +33,7 @@ struct dz_tar_member {
     char bad[160]; /* why this member cannot be taken; "" = it can */
 };
 
-/* What extended headers say; the next member takes it over. */
+/* Fields of extended headers (pax); they apply to the next member. */
 struct dz_tar_pax {
     struct dz_buf path, link, xattr_bytes;
     struct dz_tar_xattr xattrs[DZ_TAR_XATTR_MAX];

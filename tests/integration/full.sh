@@ -3,12 +3,13 @@
 # of lib.sh and daemon.sh. Where no tmpfs can be mounted the file's one test is skipped.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 mkdir data
+FULL=$PWD/data
 if ! mount -t tmpfs -o size=$1,mode=700 none data 2>mount.err; then
     test_that 'a full disk' 'skip "no tmpfs can be mounted here: $(cat mount.err)"'
     test_done
 fi
 . "$LIB_ROOT/tests/integration/daemon.sh"
-trap '[ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; umount -l "$LIB_SCRATCH/work/data"; rm -rf "$LIB_SCRATCH"' EXIT
+trap '[ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; umount -l "$FULL"; rm -rf "$LIB_SCRATCH"' EXIT
 
 free_kb() { df --output=avail -k data | tail -1; }
 fill() { # to the last block
