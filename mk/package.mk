@@ -1,4 +1,10 @@
 # Setting up, showing, installing.
+RUN_DATA   := build/run
+run: $(B)/doze $(BASE) ## one daemon of this build in the foreground, its data in build/run; ARGS="--log-level=debug"
+	@mkdir -p $(RUN_DATA)
+	@DOZE_DATA=$(abspath $(RUN_DATA)) images/build $(B)/doze base
+	@echo "run: in another shell: export DOZE_DATA=$(abspath $(RUN_DATA)) PATH=$(abspath $(B)):\$$PATH"
+	@DOZE_DATA=$(abspath $(RUN_DATA)) exec $(B)/doze daemon $(ARGS)
 DEMO_BUILD := build/release-gcc
 demo: setup ## set up, build and show the main job
 	@$(MAKE) --no-print-directory -s CC=gcc CONFIG=release $(DEMO_BUILD)/doze base
@@ -13,7 +19,7 @@ deb: ## a Debian package in build/
 	@$(IN_RELEASE) $(SHIPPED) base
 	@scripts/deb $(SHIPPED) $(VERSION) build
 help: ## this list
-	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
+	@grep -hE '^[a-z_.% -]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 24
 clean: ## remove every build directory
 	rm -rf build
-.PHONY: demo setup install deb help clean
+.PHONY: run demo setup install deb help clean

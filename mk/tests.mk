@@ -13,8 +13,14 @@ mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; O
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
 .PHONY: test test-all mutants
 
-check: $(UNITS) $(CORPORA) ## unit tests and corpora
-	@scripts/run-tap unit $(UNITS) -- corpora $(CORPORA)
+# T=vfs_file chooses t_vfs_file and corpus_vfs_file, T=vfs all of t_vfs_* and corpus_vfs_*
+named = $(strip $(or $(filter %/$(1)_$(T),$(2)),$(foreach x,$(2),$(if $(findstring /$(1)_$(T)_,$(x)),$(x)))))
+CHECKED_UNITS   := $(if $(T),$(call named,t,$(UNITS)),$(UNITS))
+CHECKED_CORPORA := $(if $(T),$(call named,corpus,$(CORPORA)),$(CORPORA))
+check: $(CHECKED_UNITS) $(CHECKED_CORPORA) ## unit tests and corpora; T=vfs_file: one, T=vfs: a module's
+	@[ -n "$^" ] || { echo "check: no test is named $(T): see tests/unit and tests/fuzz"; exit 2; }
+	@scripts/run-tap $(if $(CHECKED_UNITS),unit $(CHECKED_UNITS)) \
+	    $(if $(and $(CHECKED_UNITS),$(CHECKED_CORPORA)),--) $(if $(CHECKED_CORPORA),corpora $(CHECKED_CORPORA))
 check-asan: ## the same under ASan and UBSan
 	@$(IN_ASAN) check
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
@@ -22,9 +28,11 @@ torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
 .PHONY: check check-asan torture
 
-integration: all $(BASE) ## the program itself, in numbered shell tests
+INTEGRATION := $(sort $(wildcard tests/integration/t$(T:t%=%)*.sh))
+integration: all $(BASE) ## the program itself, in numbered shell tests; T=0325: one, T=032: those
+	@[ -n "$(INTEGRATION)" ] || { echo "integration: no test in tests/integration is t$(T)*"; exit 2; }
 	@DOZE=$(abspath $(B)/doze) DZ_MET=$(abspath $(B)/met.log) \
-	    scripts/integration $(sort $(wildcard tests/integration/t*.sh))
+	    $(if $(T),scripts/run-tap integration,scripts/integration) $(INTEGRATION)
 openapi: $(B)/doze $(BASE) ## the daemon against its own OpenAPI document
 	@DOZE=$(abspath $(B)/doze) scripts/run-tap openapi tests/openapi/run
 .PHONY: integration openapi
@@ -111,6 +119,10 @@ LINT     := build/lint-$(notdir $(CC))
 LINT_OBJ := $(LINT)/src/wasm/wasm_exec_goto.o
 lint: setup ## format, layers, sizes, headers, symbols, docs, shell
 	@CC=$(CC) scripts/lint $(LINT) $(MAKE) --no-print-directory -s CONFIG=lint $(LINT_OBJ)
+# as clang compiles it, whose options are the ones that editors and clang-tidy understand
+compile_commands.json: ## how each file is compiled, for editors and clang's tools
+	@$(MAKE) --no-print-directory CC=clang-19 -nB -o $(BASE) everything | scripts/compile-commands >$@
+everything: all $(UNITS) $(CORPORA) $(SECURITY) $(BENCHES:%=$(B)/bench_%)
 analyze: setup ## gcc -fanalyzer and clang-tidy
 	@scripts/analyze $(sort $(wildcard src/*/*.c))
-.PHONY: cover fuzz lint analyze
+.PHONY: cover fuzz lint analyze compile_commands.json everything
