@@ -181,7 +181,7 @@ struct dz_machine {
     struct dz_machine_stats stats;
 };
 
-/* Statements that are compiled ahead (machine_sql.c). */
+/* Statements that are compiled ahead (machine.c). */
 extern const char dz_machine_sql_meta_get[], dz_machine_sql_meta_put[], dz_machine_sql_state[],
     dz_machine_sql_state_drop[], dz_machine_sql_state_put[], dz_machine_sql_modules_drop[],
     dz_machine_sql_mem[], dz_machine_sql_mem_list[], dz_machine_sql_mem_put[],
@@ -218,5 +218,15 @@ void dz_machine_base_release(struct dz_machine *m);
 /* m->opened, by the numbers of m->modules; until _close. */
 int dz_machine_modules_open(struct dz_machine *m, struct dz_err *err);
 void dz_machine_modules_close(struct dz_machine *m);
+
+/* --- rows of one database into another -------------------------------------------------- */
+
+/* Run sql on `to` with the columns of the row that `from` stands on as its parameters.
+ * Reals, which our tables have none of, become NULL. */
+DZ_NODISCARD int dz_machine_row_copy(struct dz_db *to, struct dz_stmt *from, const char *sql,
+                                     struct dz_err *err);
+/* Every row of a query on `from`. */
+DZ_NODISCARD int dz_machine_rows_copy(struct dz_db *from, const char *query, struct dz_db *to,
+                                      const char *sql, struct dz_err *err);
 
 #endif

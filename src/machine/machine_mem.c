@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_mem.c - linear memories as rows of mem: packed runs of pages.
+ * machine_mem.c - a sleep writes linear memories as rows of mem: packed runs of pages.
  *
- * Each sleep appends a generation: rows of DZ_MEM_ROW_FEW or _MANY pages, those that
- * changed since the one before. What a page is, is said by the newest row that
- * names it; by none: its base. For each page we remember that row (its home), for
- * each row how many pages still have it as home (live). A row that nothing lives
- * in is deleted; when more than half of all entries are garbage, the rows that
- * hold the most of it are emptied into the new generation and deleted.
+ * Each sleep appends a generation: rows of DZ_MEM_ROW_FEW or _MANY pages, those that changed
+ * since the generation before. The newest row that names a page has its content; a page that no
+ * row names is as its base. For each page we remember that row (its home), for each row the
+ * number of pages that have it as home (live). A row without live pages is deleted; when more
+ * than half of all entries are garbage, the rows with the most garbage are emptied into the new
+ * generation and deleted.
  *
  *     row = head | runs | bytes of the pages, run after run
  *
- * A page that has become as its base again, while an older row names it, is written
- * as a run without bytes.
+ * A page that equals its base again, while an older row names it, is written as a run without
+ * bytes.
  *
- * Packing takes longer than writing what it saves, so it is for what may stay: pages
- * that come into the file for the first time, and those that lived on in a row that is
- * emptied, DZ_MEM_PACK_PAGES of them in one sleep. A page that was written before and has changed
- * will do so again, and stays as it is, unless DZ_MEM_TINY are all.
+ * Packing takes longer than writing the bytes that it saves. So only pages that are likely to
+ * stay are packed: pages that are new in the file, and live pages of a row that is emptied, at
+ * most DZ_MEM_PACK_PAGES in one sleep. A page that was written before and has changed will
+ * change again, so it is written as it is, unless the whole sleep writes at most DZ_MEM_TINY.
  *
- * Invariant: homes and live counts are those of what is committed; a sleep works
- * on copies, which dz_machine_mem_done() puts in their place.
+ * Invariant: homes and live counts are those of the committed file; a sleep works on copies,
+ * which dz_machine_mem_done() puts in their place.
  */
 #include "machine/machine_mem.h"
 
@@ -29,6 +29,115 @@
 
 #include <assert.h>
 #include <string.h>
+
+/* --- the base of a memory ---------------------------------------------------------------- */
+
+/* A machine that was woken from its image's keeps, of each memory, the pages that differ from
+ * the image's memory. A forked process has nearly the pages of its parent, also when the parent
+ * has ended; a process that merely runs the same program shares few of them. So the base is
+ * not looked up by ancestry: a new memory is compared with those memories of the image that
+ * others have as base, and the one that leaves the fewest pages to write is chosen. */
+
+#define PAGE ((size_t)DZ_MACHINE_PAGE)
+
+enum {
+    WORTH_IT = 64,  /* pages to write otherwise: a shell's few are not */
+    CANDIDATES = 4, /* memories of the image to compare with */
+};
+
+static size_t pages_of(const struct dz_machine_runs *runs)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < runs->n; i++)
+        n += runs->p[i].size / PAGE;
+    return n;
+}
+
+/* Add a dirty page; pages come in ascending order. */
+static void add_run(struct dz_machine_runs *runs, size_t at)
+{
+    assert(runs->n == 0 || runs->p);
+    struct dz_machine_run *last = runs->n ? &runs->p[runs->n - 1] : NULL;
+    if (last && last->at + last->size == at)
+        last->size += PAGE;
+    else
+        dz_vec_push(runs, ((struct dz_machine_run){at, PAGE}));
+}
+
+/* Collect the pages that differ from `base`. Beyond its end both bases are zeros, so there the
+ * differences are those from the module, which `own` lists. */
+static void differ(const struct dz_space *s, const struct dz_space *base,
+                   const struct dz_machine_runs *own, struct dz_machine_runs *ret)
+{
+    for (size_t at = 0; at < base->base_size; at += PAGE)
+        if (memcmp(s->range.at + at, base->base + at, PAGE) != 0)
+            add_run(ret, at);
+    for (size_t i = 0; i < own->n; i++)
+        for (size_t at = own->p[i].at, n = own->p[i].size; n; n -= PAGE, at += PAGE)
+            if (at >= base->base_size)
+                add_run(ret, at);
+}
+
+static bool fits(const struct dz_space *s, const struct dz_space *base)
+{
+    return base->base && base->base != s->base && base->s.memory == s->s.memory &&
+           base->base_size <= s->range.size &&
+           base->base_size >= s->range.image_at + s->range.image_size;
+}
+
+static void stand_on(struct dz_space *s, const struct dz_space *base)
+{
+    s->base = base->base;
+    s->base_size = base->base_size;
+    s->s.base = DZ_MACHINE_BASE_IMAGE;
+    s->s.base_space = base->s.base_space;
+    s->range.image = base->base;
+    s->range.image_at = 0;
+    s->range.image_size = base->base_size;
+    s->apart = true;
+}
+
+static bool had_before(const struct dz_mem *mem, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (mem->spaces.p[k].base == mem->spaces.p[i].base)
+            return true;
+    return false;
+}
+
+/* s has its module as base, and `runs` are the pages that differ from it. Where a memory of the
+ * image suits better, make that one the base, and `runs` the pages that differ from it. */
+static void choose_base(const struct dz_machine *m, struct dz_space *s,
+                        struct dz_machine_runs *runs)
+{
+    const struct dz_space *best = NULL;
+    struct dz_machine_runs own = *runs;
+    int tried = 0;
+    if (own.err || pages_of(&own) < WORTH_IT)
+        return;
+    for (size_t i = 0; i < m->mem.spaces.n && tried < CANDIDATES; i++) {
+        const struct dz_space *base = &m->mem.spaces.p[i];
+        struct dz_machine_runs with = {.max = DZ_MACHINE_RUNS_MAX};
+        if (!fits(s, base) || had_before(&m->mem, i))
+            continue;
+        tried++;
+        differ(s, base, &own, &with);
+        if (with.err || pages_of(&with) >= pages_of(runs)) {
+            dz_vec_release(&with);
+            continue;
+        }
+        if (best)
+            dz_vec_release(runs);
+        *runs = with;
+        best = base;
+    }
+    if (!best)
+        return;
+    dz_vec_release(&own);
+    stand_on(s, best);
+}
+
+/* --- the tables of spaces and rows ------------------------------------------------------- */
 
 #define PAGE  ((size_t)DZ_MACHINE_PAGE)
 #define MOVED UINT32_MAX /* as a home in a plan: of a page that has not changed */
@@ -121,16 +230,6 @@ int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err)
 
 /* --- finding what is dirty -------------------------------------------------------------- */
 
-void dz_mem_add_run(struct dz_machine_runs *runs, size_t at)
-{
-    assert(runs->n == 0 || runs->p);
-    struct dz_machine_run *last = runs->n ? &runs->p[runs->n - 1] : NULL;
-    if (last && last->at + last->size == at)
-        last->size += PAGE;
-    else
-        dz_vec_push(runs, ((struct dz_machine_run){at, PAGE}));
-}
-
 /* A memory that no row names yet. */
 static int find_new(const struct dz_machine *m, struct dz_space *s, struct dz_machine_runs *runs,
                     struct dz_err *err)
@@ -141,9 +240,9 @@ static int find_new(const struct dz_machine *m, struct dz_space *s, struct dz_ma
     else
         for (size_t at = 0; at < s->range.size; at += PAGE)
             if (!dz_mem_is_base(&s->range, at))
-                dz_mem_add_run(runs, at);
+                add_run(runs, at);
     if (rc == 0 && !s->base)
-        dz_mem_choose_base(m, s, runs);
+        choose_base(m, s, runs);
     return rc;
 }
 
@@ -186,7 +285,7 @@ static int find_by_rows(const struct dz_machine *m, struct dz_space *s,
     for (size_t page = 0; rc == 0 && page < s->homes; page++)
         if (!dz_mem_absent(s, page) &&
             (s->home[page] ? !c.same[page] : !dz_mem_is_base(&s->range, page * PAGE)))
-            dz_mem_add_run(runs, page * PAGE);
+            add_run(runs, page * PAGE);
     dz_free(c.same);
     return rc;
 }
@@ -321,7 +420,7 @@ static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, 
                 dirty = true;
             }
             if (dirty)
-                dz_mem_add_run(&all, page * PAGE);
+                add_run(&all, page * PAGE);
         }
         c->dirty.p[i] = all;
         dz_vec_release(&old);

@@ -99,7 +99,6 @@ int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err 
 /* The same for large rows, several of them: with memory that is had at once. */
 int dz_mem_reader_open_large(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);
 void dz_mem_reader_close(struct dz_mem_reader *r);
-int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, struct dz_err *err);
 /* Each piece of row number `row` of m->mem. */
 int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_t row,
                     dz_mem_piece_fn *fn, void *arg, struct dz_err *err);
@@ -107,15 +106,11 @@ int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_
 int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64_t *ret_bytes,
                     struct dz_err *err);
 
-/* One more of m->mem.rows, as SQLite has it. */
-int dz_mem_add_row(struct dz_machine *m, const struct dz_mem_row *row, struct dz_err *err);
 #define DZ_MEM_NO_SLEEP "the memory of the machine in the file is damaged: a row is of no sleep"
 
 /* Lay a piece over its space, unless a newer row has (arg: struct dz_machine *). */
 int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err);
 
-/* Lay all rows by need. 0: it cannot be done here, nothing was touched. */
-int dz_mem_lay_by_need(struct dz_machine *m, struct dz_err *err);
 void dz_mem_unwatch(struct dz_machine *m);
 static inline bool dz_mem_absent(const struct dz_space *s, size_t page)
 {
@@ -128,11 +123,5 @@ void dz_mem_set_range(struct dz_space *s, struct dz_wasm_inst *inst);
 bool dz_mem_is_base(const struct dz_machine_range *r, size_t at);
 void dz_mem_to_base(const struct dz_machine_range *r, size_t at);
 int dz_mem_grow_homes(struct dz_space *s, struct dz_err *err);
-/* One more dirty page, behind those before. */
-void dz_mem_add_run(struct dz_machine_runs *runs, size_t at);
-/* Of a memory that stands on its module, and `runs` are what differs from that: it may stand
- * on one of the image's instead, and runs are what differs from it. */
-void dz_mem_choose_base(const struct dz_machine *m, struct dz_space *s,
-                        struct dz_machine_runs *runs);
 
 #endif

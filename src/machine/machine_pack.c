@@ -394,7 +394,7 @@ void dz_mem_reader_close(struct dz_mem_reader *r)
         dz_free(r->plain);
 }
 
-int dz_mem_read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, struct dz_err *err)
+static int read_row(struct dz_mem_reader *r, int64_t rowid, size_t *ret_size, struct dz_err *err)
 {
     const struct dz_blob_at at = {.table = "mem", .column = "data", .rowid = rowid};
     int rc = r->blob ? dz_blob_move(r->blob, rowid, err) : dz_blob_open(r->db, &at, &r->blob, err);
@@ -419,6 +419,6 @@ int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_
 {
     const struct dz_mem_taker to = {row, fn, arg};
     size_t size;
-    int rc = dz_mem_read_row(r, m->mem.rows.p[row].rowid, &size, err);
+    int rc = read_row(r, m->mem.rows.p[row].rowid, &size, err);
     return rc < 0 ? rc : dz_mem_unpack(r->bytes, size, r->plain, &to, err);
 }

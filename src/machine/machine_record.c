@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * machine_record.c - records by tables of fields: see machine_record.h.
+ * machine_record.c - records by tables of fields (machine_record.h), and the tables.
  *
- * Structs hold numbers in the host's order, which is little-endian: a number's
- * bytes are copied as they lie. Records nest only as deep as their tables do.
+ * Structs hold numbers in the host's order, which is little-endian: the bytes of a number are
+ * copied as they are. Records nest only as deep as their tables do.
  */
 #include "machine/machine_record.h"
+
+#include "machine/machine_int.h"
 
 #include <assert.h>
 #include <string.h>
@@ -188,3 +190,258 @@ int dz_record_get(const uint8_t *bytes, size_t size, const struct dz_record *r, 
 {
     return get_record(bytes, size, r, ret_to, err);
 }
+
+/* --- the tables: fields by number -------------------------------------------------------- */
+
+/* docs/format/machine.md lists the same fields. A number is never used again for another field.
+ * Links (queues, hashes, waiters) and counts that dz_kernel_thaw() makes anew are left out;
+ * t_machine_record.c checks that every other byte of a struct is here. */
+
+/* --- the tables: small structs ----------------------------------------------------------- */
+
+#define T struct dz_node
+static const struct dz_field node_fields[] = {
+    DZ_FIELD(T, 1, ino),
+    DZ_FIELD(T, 2, fs),
+};
+#undef T
+static const struct dz_record node = DZ_RECORD("node", struct dz_node, node_fields);
+
+#define T struct dz_sigact
+static const struct dz_field sigact_fields[] = {
+    DZ_FIELD(T, 1, handler),
+    DZ_FIELD(T, 2, flags),
+    DZ_FIELD(T, 3, mask),
+};
+#undef T
+static const struct dz_record sigact = DZ_RECORD("signal action", struct dz_sigact, sigact_fields);
+
+#define T struct dz_handler
+static const struct dz_field handler_fields[] = {
+    DZ_FIELD(T, 1, mask),
+    DZ_FIELD(T, 2, signo),
+};
+#undef T
+static const struct dz_record handler =
+    DZ_RECORD("signal handler", struct dz_handler, handler_fields);
+
+#define T struct dz_call
+static const struct dz_field call_fields[] = {
+    DZ_FIELD(T, 1, parked),   DZ_FIELD(T, 2, intr), DZ_FIELD(T, 3, flags), DZ_FIELD(T, 4, masked),
+    DZ_FIELD(T, 5, deadline), DZ_FIELD(T, 6, done), DZ_FIELD(T, 7, mask),  DZ_FIELD(T, 8, result),
+};
+#undef T
+static const struct dz_record call = DZ_RECORD("call", struct dz_call, call_fields);
+
+#define T struct dz_itimer
+static const struct dz_field itimer_fields[] = {
+    DZ_FIELD(T, 1, interval),
+    DZ_FIELD(T, 2, value),
+};
+#undef T
+static const struct dz_record itimer = DZ_RECORD("timer", struct dz_itimer, itimer_fields);
+
+#define T struct dz_termios
+static const struct dz_field termios_fields[] = {
+    DZ_FIELD(T, 1, iflag), DZ_FIELD(T, 2, oflag),    DZ_FIELD(T, 3, cflag),  DZ_FIELD(T, 4, lflag),
+    DZ_FIELD(T, 5, line),  DZ_FIELD_ARRAY(T, 6, cc), DZ_FIELD(T, 7, ispeed), DZ_FIELD(T, 8, ospeed),
+};
+#undef T
+static const struct dz_record termios =
+    DZ_RECORD("terminal mode", struct dz_termios, termios_fields);
+
+#define T struct dz_winsize
+static const struct dz_field winsize_fields[] = {
+    DZ_FIELD(T, 1, rows),
+    DZ_FIELD(T, 2, cols),
+    DZ_FIELD(T, 3, xpixel),
+    DZ_FIELD(T, 4, ypixel),
+};
+#undef T
+static const struct dz_record winsize = DZ_RECORD("window size", struct dz_winsize, winsize_fields);
+
+/* A slot of a descriptor table, whose blob is an array of them. */
+#define T struct dz_fd
+static const struct dz_field fd_fields[] = {
+    DZ_FIELD(T, 1, file),    DZ_FIELD(T, 2, flags),   DZ_FIELD(T, 3, rights),
+    DZ_FIELD(T, 4, inherit), DZ_FIELD(T, 5, preopen),
+};
+#undef T
+const struct dz_record dz_machine_fd_record = DZ_RECORD("descriptor", struct dz_fd, fd_fields);
+
+/* --- the tables: rows of the kernel ------------------------------------------------------ */
+
+#define T struct dz_proc
+static const struct dz_field proc_fields[] = {
+    DZ_FIELD(T, 1, state),
+    DZ_FIELD(T, 2, flags),
+    DZ_FIELD(T, 3, pid),
+    DZ_FIELD(T, 4, ppid),
+    DZ_FIELD(T, 5, pgid),
+    DZ_FIELD(T, 6, sid),
+    DZ_FIELD(T, 7, uid),
+    DZ_FIELD(T, 8, euid),
+    DZ_FIELD(T, 9, suid),
+    DZ_FIELD(T, 10, gid),
+    DZ_FIELD(T, 11, egid),
+    DZ_FIELD(T, 12, sgid),
+    DZ_FIELD(T, 13, group_count),
+    DZ_FIELD_ARRAY(T, 14, groups),
+    DZ_FIELD(T, 15, tty),
+    DZ_FIELD(T, 16, umask),
+    DZ_FIELD(T, 17, nice),
+    DZ_FIELD(T, 18, job),
+    DZ_FIELD_SUB(T, 19, cwd, &node),
+    DZ_FIELD_SUB(T, 20, root, &node),
+    DZ_FIELD(T, 21, exe),
+    DZ_FIELD_ARRAY(T, 22, comm),
+    DZ_FIELD(T, 23, argv),
+    DZ_FIELD(T, 24, argc),
+    DZ_FIELD(T, 25, envv),
+    DZ_FIELD(T, 26, envc),
+    DZ_FIELD(T, 27, exe_path),
+    DZ_FIELD(T, 28, fds),
+    DZ_FIELD(T, 29, fd_count),
+    DZ_FIELD(T, 30, sig_mask),
+    DZ_FIELD(T, 31, sig_pending),
+    DZ_FIELD_ARRAY(T, 32, sig_code),
+    DZ_FIELD_SUBS(T, 33, act, &sigact),
+    DZ_FIELD(T, 34, depth),
+    DZ_FIELD(T, 35, term_sig),
+    DZ_FIELD_SUBS(T, 36, handler, &handler),
+    DZ_FIELD_SUBS(T, 37, call, &call),
+    DZ_FIELD_SUBS(T, 38, itimer, &itimer),
+    DZ_FIELD(T, 39, start_ns),
+    DZ_FIELD(T, 40, utime_ns),
+    DZ_FIELD(T, 41, stime_ns),
+    DZ_FIELD(T, 42, child_utime_ns),
+    DZ_FIELD(T, 43, child_stime_ns),
+    DZ_FIELD(T, 44, minflt),
+    DZ_FIELD(T, 45, slices),
+    DZ_FIELD(T, 46, maxrss),
+    DZ_FIELD(T, 47, mem_bytes),
+    {48, sizeof(uint64_t), offsetof(T, rlimit), 2 * (uint32_t)DZ_KERNEL_RLIMITS, NULL},
+    DZ_FIELD(T, 49, lock_owner),
+    DZ_FIELD(T, 50, exit_code),
+    DZ_FIELD(T, 51, stop_sig),
+    DZ_FIELD(T, 52, vfork_child),
+};
+#undef T
+
+#define T struct dz_file
+static const struct dz_field file_fields[] = {
+    DZ_FIELD(T, 1, kind),    DZ_FIELD(T, 2, obj),
+    DZ_FIELD(T, 3, flags),   DZ_FIELD_SUB(T, 4, node, &node),
+    DZ_FIELD(T, 5, pos),     DZ_FIELD(T, 6, locks),
+    DZ_FIELD(T, 7, path),    DZ_FIELD(T, 8, dir_synth),
+    DZ_FIELD(T, 9, flocked),
+};
+#undef T
+
+#define T struct dz_pipe
+static const struct dz_field pipe_fields[] = {
+    DZ_FIELD(T, 1, opens),  DZ_FIELD(T, 2, reader_opens), DZ_FIELD(T, 3, writer_opens),
+    DZ_FIELD(T, 4, blob),   DZ_FIELD(T, 5, head),         DZ_FIELD(T, 6, len),
+    DZ_FIELD(T, 7, ino),    DZ_FIELD(T, 8, fifo),         DZ_FIELD(T, 9, atime),
+    DZ_FIELD(T, 10, mtime), DZ_FIELD(T, 11, ctime),
+};
+#undef T
+
+#define T struct dz_pty
+static const struct dz_field pty_fields[] = {
+    DZ_FIELD(T, 1, stream),
+    DZ_FIELD(T, 2, locked),
+    DZ_FIELD(T, 3, hungup),
+    DZ_FIELD(T, 4, opened),
+    DZ_FIELD(T, 5, session),
+    DZ_FIELD(T, 6, pgrp),
+    DZ_FIELD_SUB(T, 7, termios, &termios),
+    DZ_FIELD_SUB(T, 8, size, &winsize),
+    DZ_FIELD(T, 9, uid),
+    DZ_FIELD(T, 10, gid),
+    DZ_FIELD(T, 11, mode),
+    DZ_FIELD(T, 12, stopped),
+    DZ_FIELD(T, 13, lnext),
+    DZ_FIELD(T, 14, column),
+    DZ_FIELD(T, 15, canon_col),
+    DZ_FIELD(T, 16, head),
+    DZ_FIELD(T, 17, len),
+    DZ_FIELD(T, 18, edit),
+    DZ_FIELD(T, 19, in),
+    DZ_FIELD(T, 20, marks),
+    DZ_FIELD(T, 21, out),
+    DZ_FIELD(T, 22, out_head),
+    DZ_FIELD(T, 23, out_len),
+    DZ_FIELD(T, 24, atime),
+    DZ_FIELD(T, 25, mtime),
+};
+#undef T
+
+#define T struct dz_stream
+static const struct dz_field stream_fields[] = {
+    DZ_FIELD(T, 1, gen),       DZ_FIELD(T, 2, kind),       DZ_FIELD(T, 3, pty),
+    DZ_FIELD(T, 4, in_eof),    DZ_FIELD(T, 5, closed),     DZ_FIELD(T, 6, in),
+    DZ_FIELD(T, 7, in_head),   DZ_FIELD(T, 8, in_len),     DZ_FIELD(T, 9, out),
+    DZ_FIELD(T, 10, out_head), DZ_FIELD(T, 11, out_len),   DZ_FIELD(T, 12, tag),
+    DZ_FIELD(T, 13, in_total), DZ_FIELD(T, 14, out_total),
+};
+#undef T
+
+#define T struct dz_job
+static const struct dz_field job_fields[] = {
+    DZ_FIELD(T, 1, gen),        DZ_FIELD(T, 2, leader),       DZ_FIELD(T, 3, end),
+    DZ_FIELD(T, 4, status),     DZ_FIELD(T, 5, taken),        DZ_FIELD(T, 6, tag),
+    DZ_FIELD(T, 7, cpu_ns),     DZ_FIELD(T, 8, cpu_limit_ns), DZ_FIELD(T, 9, out_bytes),
+    DZ_FIELD(T, 10, out_limit),
+};
+#undef T
+
+const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
+    [DZ_KERNEL_TABLE_PROC] = DZ_RECORD("process", struct dz_proc, proc_fields),
+    [DZ_KERNEL_TABLE_FILE] = DZ_RECORD("open file", struct dz_file, file_fields),
+    [DZ_KERNEL_TABLE_PIPE] = DZ_RECORD("pipe", struct dz_pipe, pipe_fields),
+    [DZ_KERNEL_TABLE_PTY] = DZ_RECORD("terminal", struct dz_pty, pty_fields),
+    [DZ_KERNEL_TABLE_STREAM] = DZ_RECORD("stream", struct dz_stream, stream_fields),
+    [DZ_KERNEL_TABLE_JOB] = DZ_RECORD("job", struct dz_job, job_fields),
+};
+
+/* --- the tables: structs of this module -------------------------------------------------- */
+
+#define T struct dz_machine_head
+static const struct dz_field head_fields[] = {
+    DZ_FIELD(T, 1, slept_real_ns), DZ_FIELD(T, 2, now_ns),        DZ_FIELD(T, 3, next_owner),
+    DZ_FIELD(T, 4, next_anon_ino), DZ_FIELD(T, 5, total_cpu_ns),  DZ_FIELD(T, 6, forks),
+    DZ_FIELD(T, 7, next_pid),      DZ_FIELD_ARRAY(T, 8, load),    DZ_FIELD(T, 9, next_space),
+    DZ_FIELD(T, 10, wake_real_ns), DZ_FIELD_ARRAY(T, 11, policy),
+};
+#undef T
+const struct dz_record dz_machine_head_record =
+    DZ_RECORD("machine", struct dz_machine_head, head_fields);
+
+#define T struct dz_machine_module
+static const struct dz_field module_fields[] = {
+    DZ_FIELD_ARRAY(T, 1, sha256), DZ_FIELD(T, 2, size),  DZ_FIELD(T, 3, ino),
+    DZ_FIELD(T, 4, pieces),       DZ_FIELD(T, 5, mtime),
+};
+#undef T
+const struct dz_record dz_machine_module_record =
+    DZ_RECORD("module", struct dz_machine_module, module_fields);
+
+#define T struct dz_machine_space
+static const struct dz_field space_fields[] = {
+    DZ_FIELD(T, 1, id),         DZ_FIELD(T, 2, proc),  DZ_FIELD(T, 3, memory),
+    DZ_FIELD(T, 4, base),       DZ_FIELD(T, 7, pages), /* 5 and 6 were never written */
+    DZ_FIELD(T, 8, base_space),
+};
+#undef T
+const struct dz_record dz_machine_space_record =
+    DZ_RECORD("memory", struct dz_machine_space, space_fields);
+
+#define T struct dz_machine_lock
+static const struct dz_field lock_fields[] = {
+    DZ_FIELD(T, 1, ino), DZ_FIELD(T, 2, owner),     DZ_FIELD(T, 3, start),
+    DZ_FIELD(T, 4, end), DZ_FIELD(T, 5, exclusive), DZ_FIELD(T, 6, flock),
+};
+#undef T
+const struct dz_record dz_machine_lock_record =
+    DZ_RECORD("file lock", struct dz_machine_lock, lock_fields);

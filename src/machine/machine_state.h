@@ -55,9 +55,6 @@ int dz_machine_state_item(struct dz_view *v, const struct dz_record *r, uint64_t
 int dz_machine_state_read(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                           struct dz_err *err);
 
-/* The module that a row of m->modules tells of: from the embedder, or from rows. */
-int dz_machine_module_open(struct dz_machine *m, const struct dz_machine_module *row,
-                           struct dz_wasm_module **ret_module, struct dz_err *err);
 /* In the transaction: rows for the modules that nothing else holds, and only them. */
 int dz_machine_modules_write(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err);
 

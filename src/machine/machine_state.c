@@ -1,0 +1,800 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * machine_state.c - a stopped machine as one string of bytes, all but the content of its memory
+ * (docs/format/machine.md), and back into a kernel; and the programs that only the machine has.
+ *
+ * Writing: rings (pipes, streams, terminals) are written without the bytes that were already
+ * read from them, tables of descriptors as records, all other blobs as they are.
+ *
+ * Reading: every byte may be hostile. The head's checksum detects damage, not a lie. This file
+ * checks sizes, the tables of machine_record.c check records, dz_kernel_thaw() checks the meaning
+ * of rows, dz_wasm_load() checks stacks. The kernel counts blobs and memories against the
+ * machine's own limits, so a lie costs no more than an honest state.
+ */
+#include "machine/machine_int.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+#include "machine/machine_state.h"
+#include "vfs/vfs.h"
+#include "wasm/wasm.h"
+
+#include <string.h>
+
+/* --- writing: sections ----------------------------------------------------------------------- */
+
+struct out {
+    struct dz_machine *m;
+    struct dz_kernel *k;
+    struct dz_buf *b;
+    size_t section; /* where the one under way began */
+};
+
+static void begin(struct out *o, unsigned tag)
+{
+    struct dz_state_section s = {.tag = tag};
+    o->section = o->b->len;
+    dz_buf_add(o->b, &s, sizeof s);
+}
+
+static void end(const struct out *o)
+{
+    uint64_t size = o->b->len - o->section - sizeof(struct dz_state_section);
+    if (!o->b->err)
+        memcpy(o->b->p + o->section + offsetof(struct dz_state_section, size), &size, sizeof size);
+}
+
+void dz_machine_item_put(struct dz_buf *to, uint64_t key, const struct dz_record *r,
+                         const void *from)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf one = DZ_BUF_INIT(DZ_STATE_PIECE);
+    dz_record_put(&one, r, from);
+    dz_record_put_number(to, key);
+    dz_record_put_number(to, one.len);
+    dz_buf_add(to, one.p, one.len);
+    if (one.err)
+        to->err = one.err;
+}
+
+/* --- writing: blobs --------------------------------------------------------------------- */
+
+struct kind {
+    uint32_t kind, head, len;
+};
+
+static void set_ring(struct kind *kinds, uint32_t count, uint32_t blob, uint32_t head, uint32_t len)
+{
+    if (blob && blob <= count)
+        kinds[blob] = (struct kind){DZ_BLOB_RING, head, len};
+}
+
+/* What each blob is, by what refers to it. */
+static struct kind *blob_kinds(struct dz_kernel *k, uint32_t count)
+{
+    struct kind *kinds = dz_zarray((size_t)count + 1, sizeof *kinds);
+    if (!kinds)
+        return NULL;
+    for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PIPE); i++) {
+        const struct dz_pipe *q = dz_kernel_row(k, DZ_KERNEL_TABLE_PIPE, i);
+        if (q)
+            set_ring(kinds, count, q->blob, q->head, q->len);
+    }
+    for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PTY); i++) {
+        const struct dz_pty *t = dz_kernel_row(k, DZ_KERNEL_TABLE_PTY, i);
+        if (!t)
+            continue;
+        set_ring(kinds, count, t->in, t->head, t->len);
+        set_ring(kinds, count, t->marks, t->head, t->len);
+        set_ring(kinds, count, t->out, t->out_head, t->out_len);
+    }
+    for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_STREAM); i++) {
+        const struct dz_stream *s = dz_kernel_row(k, DZ_KERNEL_TABLE_STREAM, i);
+        if (!s)
+            continue;
+        set_ring(kinds, count, s->in, s->in_head, s->in_len);
+        set_ring(kinds, count, s->out, s->out_head, s->out_len);
+    }
+    for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
+        const struct dz_proc *p = dz_kernel_row(k, DZ_KERNEL_TABLE_PROC, i);
+        if (p && p->fds && p->fds <= count)
+            kinds[p->fds] = (struct kind){.kind = DZ_BLOB_FDS};
+    }
+    return kinds;
+}
+
+static void put_fds(struct out *o, const struct dz_fd *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fds[i].file)
+            dz_machine_item_put(o->b, i, &dz_machine_fd_record, &fds[i]);
+}
+
+static void put_blob(struct out *o, uint32_t index, const struct kind *kind)
+{
+    size_t size = 0;
+    const uint8_t *p = dz_kernel_blob(o->k, index, &size);
+    if (!p)
+        return;
+    struct dz_state_blob h = {.index = index, .kind = kind->kind, .size = size};
+    size_t at = o->b->len;
+    if (kind->kind == DZ_BLOB_RING) {
+        h.head = kind->head;
+        h.stored = kind->len;
+    } else if (kind->kind == DZ_BLOB_RAW) {
+        h.stored = size;
+    }
+    dz_buf_add(o->b, &h, sizeof h);
+    if (kind->kind == DZ_BLOB_RING) {
+        size_t first = kind->len < size - kind->head ? kind->len : size - kind->head;
+        dz_buf_add(o->b, p + kind->head, first);
+        dz_buf_add(o->b, p, kind->len - first);
+    } else if (kind->kind == DZ_BLOB_RAW) {
+        dz_buf_add(o->b, p, size);
+    } else {
+        put_fds(o, (const struct dz_fd *)(const void *)p, size / sizeof(struct dz_fd));
+        h.stored = o->b->len - at - sizeof h;
+        if (!o->b->err)
+            memcpy(o->b->p + at, &h, sizeof h);
+    }
+}
+
+static int put_blobs(struct out *o, struct dz_err *err)
+{
+    uint32_t count = dz_kernel_blobs(o->k);
+    struct kind *kinds = blob_kinds(o->k, count);
+    if (!kinds)
+        return dz_fail(err, DZ_ENOMEM, "put the machine to sleep: out of memory");
+    begin(o, DZ_STATE_BLOBS);
+    for (uint32_t i = 1; i <= count; i++)
+        put_blob(o, i, &kinds[i]);
+    end(o);
+    dz_free(kinds);
+    return 0;
+}
+
+/* --- writing: rows, locks ----------------------------------------------------------------- */
+
+static void put_rows(struct out *o, enum dz_kernel_table table)
+{
+    begin(o, DZ_STATE_ROWS + (unsigned)table);
+    uint32_t first = table == DZ_KERNEL_TABLE_PROC ? 2 : 1; /* process 1 is the kernel's own */
+    for (uint32_t i = first; i <= dz_kernel_rows(o->k, table); i++) {
+        const void *row = dz_kernel_row(o->k, table, i);
+        if (row)
+            dz_machine_item_put(o->b, i, &dz_machine_row_records[table], row);
+    }
+    end(o);
+}
+
+static void put_locks(struct out *o, const struct dz_vfs *vfs)
+{
+    struct dz_vfs_lock l;
+    begin(o, DZ_STATE_LOCKS);
+    for (size_t i = 0; dz_vfs_lock_at(vfs, i, &l); i++) {
+        struct dz_machine_lock lock = {l.ino, l.owner, l.start, l.end, l.exclusive, l.flock, {0}};
+        dz_machine_item_put(o->b, i, &dz_machine_lock_record, &lock);
+    }
+    end(o);
+}
+
+/* --- writing: programs --------------------------------------------------------------------- */
+
+/* The number of a module, which is written with the first process that runs it. */
+static int module_number(struct out *o, const struct dz_wasm_module *module, uint32_t *ret_number,
+                         struct dz_err *err)
+{
+    struct dz_machine *m = o->m;
+    const uint8_t *sha256 = module->header->sha256;
+    for (size_t i = 0; i < m->modules.n; i++)
+        if (memcmp(m->modules.p[i].sha256, sha256, sizeof m->modules.p[i].sha256) == 0) {
+            *ret_number = (uint32_t)i + 1;
+            return 0;
+        }
+    struct dz_machine_module row = {.size = module->wasm_size,
+                                    .ino = m->ops->module_ino(m->ops->arg, module)};
+    memcpy(row.sha256, sha256, sizeof row.sha256);
+    struct dz_vfs_attr attr;
+    if (row.ino && dz_vfs_getattr(m->vfs, row.ino, &attr) == 0)
+        row.mtime = attr.mtime_ns;
+    else
+        row.ino = 0;
+    if (row.ino == 0)
+        row.pieces = (uint32_t)((row.size + DZ_STATE_PIECE - 1) / DZ_STATE_PIECE);
+    if (dz_vec_push(&m->modules, row) < 0)
+        return dz_fail(err, m->modules.err, "put the machine to sleep: %d programs are the most",
+                       DZ_MACHINE_MODULES_MAX);
+    *ret_number = (uint32_t)m->modules.n;
+    return 0;
+}
+
+static int sink_write(void *ctx, const void *data, size_t size, struct dz_err *err)
+{
+    struct dz_buf *b = ctx;
+    dz_buf_add(b, data, size);
+    return b->err
+               ? dz_fail(err, b->err, "put the machine to sleep: its state is larger than %d bytes",
+                         DZ_MACHINE_STATE_MAX)
+               : 0;
+}
+
+static int put_engine(struct out *o, uint32_t proc, const struct dz_task *t, struct dz_err *err)
+{
+    struct dz_state_engine h = {.proc = proc};
+    const struct dz_wasm_sink to = {.write = sink_write, .ctx = o->b};
+    int rc = module_number(o, t->module, &h.module, err);
+    size_t at = o->b->len;
+    dz_buf_add(o->b, &h, sizeof h);
+    if (rc == 0)
+        rc = dz_wasm_save(t->inst, false, &to, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "put process %d to sleep", t->proc->pid);
+    h.size = o->b->len - at - sizeof h;
+    if (!o->b->err)
+        memcpy(o->b->p + at, &h, sizeof h);
+    return 0;
+}
+
+static int put_engines(struct out *o, struct dz_err *err)
+{
+    int rc = 0;
+    begin(o, DZ_STATE_ENGINES);
+    for (uint32_t i = 2; rc == 0 && i <= dz_kernel_rows(o->k, DZ_KERNEL_TABLE_PROC); i++) {
+        const struct dz_task *t = dz_kernel_task(o->k, i);
+        if (t && t->borrowed)
+            rc = dz_fail(err, DZ_EBUSY, "put the machine to sleep: process %d is inside of vfork",
+                         t->proc->pid);
+        else if (t)
+            rc = put_engine(o, i, t, err);
+    }
+    end(o);
+    return rc;
+}
+
+static void put_modules(struct out *o)
+{
+    begin(o, DZ_STATE_MODULES);
+    for (size_t i = 0; i < o->m->modules.n; i++)
+        dz_machine_item_put(o->b, i, &dz_machine_module_record, &o->m->modules.p[i]);
+    end(o);
+}
+
+static void put_spaces(struct out *o)
+{
+    begin(o, DZ_STATE_SPACES);
+    for (size_t i = 0; i < o->m->mem.spaces.n; i++)
+        if (o->m->mem.spaces.p[i].seen)
+            dz_machine_item_put(o->b, i, &dz_machine_space_record, &o->m->mem.spaces.p[i].s);
+    end(o);
+}
+
+/* --- writing: all ---------------------------------------------------------------------- */
+
+static void put_head(struct out *o, const struct dz_machine_how *how)
+{
+    struct dz_kernel_misc misc;
+    struct dz_machine_head h = {.slept_real_ns = dz_machine_real_ns(o->m),
+                                .next_space = o->m->next_space,
+                                .wake_real_ns = INT64_MAX};
+    dz_kernel_misc_get(o->k, &misc);
+    int64_t next = dz_kernel_next_deadline(o->k);
+    h.now_ns = misc.now_ns;
+    h.next_owner = misc.next_owner;
+    h.next_anon_ino = misc.next_anon_ino;
+    h.total_cpu_ns = misc.total_cpu_ns;
+    h.forks = misc.forks;
+    h.next_pid = misc.next_pid;
+    memcpy(h.load, misc.load, sizeof h.load);
+    if (dz_kernel_runnable(o->k))
+        next = misc.now_ns;
+    if (next != INT64_MAX &&
+        __builtin_add_overflow(h.slept_real_ns, next - misc.now_ns, &h.wake_real_ns))
+        h.wake_real_ns = INT64_MAX;
+    (void)snprintf(h.policy, sizeof h.policy, "%s", how->policy);
+    o->m->head = h;
+    begin(o, DZ_STATE_HEAD);
+    dz_record_put(o->b, &dz_machine_head_record, &h);
+    end(o);
+    begin(o, DZ_STATE_HOST);
+    dz_buf_add(o->b, how->host_bytes, how->host_size);
+    end(o);
+}
+
+int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
+                           const struct dz_machine_how *how, struct dz_err *err)
+{
+    struct dz_state_head h = {
+        .magic = DZ_STATE_MAGIC, .version = DZ_MACHINE_VERSION, .sections = DZ_STATE_TAGS - 1};
+    struct out o = {.m = m, .k = k, .b = &m->state};
+    dz_buf_reset(o.b);
+    dz_vec_reset(&m->modules);
+    dz_buf_add(o.b, &h, sizeof h);
+    put_head(&o, how);
+    int rc = put_blobs(&o, err);
+    for (int t = 0; rc == 0 && t < DZ_KERNEL_TABLE_COUNT; t++)
+        put_rows(&o, (enum dz_kernel_table)t);
+    if (rc == 0)
+        put_locks(&o, vfs);
+    if (rc == 0)
+        rc = put_engines(&o, err);
+    if (rc < 0)
+        return rc;
+    put_modules(&o);
+    put_spaces(&o);
+    if (o.b->err)
+        return dz_fail(err, o.b->err, "put the machine to sleep: its state is larger than %d bytes",
+                       DZ_MACHINE_STATE_MAX);
+    h.size = o.b->len;
+    h.sum = dz_machine_sum(0, o.b->p + sizeof h, o.b->len - sizeof h);
+    memcpy(o.b->p, &h, sizeof h);
+    m->stats.state_bytes = h.size;
+    m->stats.modules = m->modules.n;
+    return 0;
+}
+
+/* --- programs that only the machine has -------------------------------------------------- */
+
+/* A program is usually a file of the disk or of the image, or was prepared by the builder of the
+ * image. When its file is deleted or changed while a process runs it, the sandbox's file keeps
+ * the program's bytes in pieces: machine(part 'module:<sha256>'). */
+
+enum {
+    PART_SIZE = sizeof "module:" + 64,
+};
+
+static void part_name(const uint8_t *sha256, char ret[static PART_SIZE])
+{
+    char hex[DZ_SHA256_HEX];
+    (void)snprintf(ret, PART_SIZE, "module:%s", dz_sha256_hex(sha256, hex));
+}
+
+/* --- programs: reading ------------------------------------------------------------------- */
+
+static int read_pieces(struct dz_machine *m, const struct dz_machine_module *row, uint8_t *to,
+                       struct dz_err *err)
+{
+    char part[PART_SIZE];
+    uint64_t done = 0;
+    part_name(row->sha256, part);
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(m->from, "SELECT value FROM machine WHERE part=?1 ORDER BY key");
+    dz_bind_text(st, 1, part);
+    int rc;
+    while ((rc = dz_stmt_step(st, err)) > 0) {
+        size_t size;
+        const void *bytes = dz_col_blob(st, 0, &size);
+        if (size > row->size - done)
+            break;
+        if (size)
+            memcpy(to + done, bytes, size);
+        done += size;
+    }
+    if (rc >= 0 && done != row->size)
+        return dz_fail(err, DZ_ECORRUPT,
+                       "the machine in the file is damaged: of its program %.16s "
+                       "there are %llu of %llu bytes",
+                       part + 7, (unsigned long long)done, (unsigned long long)row->size);
+    return rc;
+}
+
+/* The inode, unless its file has changed since. */
+static uint64_t same_file(const struct dz_machine *m, const struct dz_machine_module *row)
+{
+    struct dz_vfs_attr attr;
+    bool same = row->ino && dz_vfs_getattr(m->vfs, row->ino, &attr) == 0 &&
+                attr.mtime_ns == row->mtime && attr.size == row->size;
+    return same ? row->ino : 0;
+}
+
+/* Get the module that a row of m->modules names: from the embedder, or from its pieces. */
+static int module_open(struct dz_machine *m, const struct dz_machine_module *row,
+                       struct dz_wasm_module **ret_module, struct dz_err *err)
+{
+    char part[PART_SIZE];
+    uint8_t sha256[DZ_SHA256_BYTES];
+    const struct dz_machine_ops *ops = m->ops;
+    struct dz_machine_program program = {
+        .sha256 = row->sha256, .ino = same_file(m, row), .size = (size_t)row->size};
+    int rc = ops->module_get(ops->arg, &program, ret_module, err);
+    if (rc == DZ_ENOENT && program.ino != row->ino) { /* touched, perhaps: its bytes are hashed */
+        program.ino = row->ino;
+        rc = ops->module_get(ops->arg, &program, ret_module, err);
+    }
+    if (rc != DZ_ENOENT)
+        return rc;
+    part_name(row->sha256, part);
+    if (row->ino)
+        return dz_fail(err, DZ_ENOENT,
+                       "wake the machine: its program %.16s is not on the disk or in the image any "
+                       "more",
+                       part + 7);
+    if (row->size > DZ_MACHINE_MODULE_MAX)
+        return dz_fail(err, DZ_ELIMIT, "wake the machine: a program of %llu bytes",
+                       (unsigned long long)row->size);
+    uint8_t *bytes = dz_alloc((size_t)row->size);
+    rc = bytes ? read_pieces(m, row, bytes, err)
+               : dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory");
+    if (rc == 0)
+        rc = dz_sha256(bytes, (size_t)row->size, sha256, err);
+    if (rc == 0 && memcmp(sha256, row->sha256, sizeof sha256) != 0)
+        rc = dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: its program %.16s",
+                     part + 7);
+    program.ino = 0;
+    program.bytes = bytes;
+    if (rc == 0)
+        rc = ops->module_get(ops->arg, &program, ret_module, err);
+    dz_free(bytes);
+    return rc;
+}
+
+/* --- programs: writing ------------------------------------------------------------------- */
+
+/* The bytes of a program that some process runs. */
+static const struct dz_wasm_module *find_running(struct dz_kernel *k, const uint8_t *sha256)
+{
+    for (uint32_t i = 2; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
+        const struct dz_task *t = dz_kernel_task(k, i);
+        if (t && memcmp(t->module->header->sha256, sha256, DZ_SHA256_BYTES) == 0)
+            return t->module;
+    }
+    return NULL;
+}
+
+static int is_there(struct dz_machine *m, const char *part, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(m->db, "SELECT 1 FROM machine WHERE part=?1 LIMIT 1");
+    dz_bind_text(st, 1, part);
+    return dz_stmt_step(st, err);
+}
+
+static int write_pieces(struct dz_machine *m, const char *part, const uint8_t *bytes, size_t size,
+                        struct dz_err *err)
+{
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < size; at += DZ_STATE_PIECE) {
+        DZ_AUTO(dz_stmt_resetp)
+        struct dz_stmt *st =
+            dz_db_stmt(m->db, "INSERT INTO machine(part,key,value)VALUES(?1,?2,?3)");
+        dz_bind_text(st, 1, part);
+        dz_bind_int(st, 2, (int64_t)(at / DZ_STATE_PIECE));
+        dz_bind_blob(st, 3, bytes + at, size - at < DZ_STATE_PIECE ? size - at : DZ_STATE_PIECE);
+        rc = dz_stmt_run(st, err);
+    }
+    return rc;
+}
+
+/* Rows of programs that nobody runs any more, or whose file is back. */
+static int drop_others(struct dz_machine *m, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf keep = DZ_BUF_INIT(1 << 20);
+    char part[PART_SIZE];
+    for (size_t i = 0; i < m->modules.n; i++)
+        if (m->modules.p[i].ino == 0) {
+            part_name(m->modules.p[i].sha256, part);
+            dz_buf_adds(&keep, part);
+        }
+    if (keep.err)
+        return dz_fail(err, keep.err, "put the machine to sleep: out of memory");
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(m->db, dz_machine_sql_modules_drop);
+    dz_bind_text(st, 1, keep.p);
+    return dz_stmt_run(st, err);
+}
+
+int dz_machine_modules_write(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    int rc = drop_others(m, err);
+    for (size_t i = 0; rc == 0 && i < m->modules.n; i++) {
+        const struct dz_machine_module *row = &m->modules.p[i];
+        char part[PART_SIZE];
+        if (row->ino)
+            continue;
+        part_name(row->sha256, part);
+        rc = is_there(m, part, err);
+        const struct dz_wasm_module *module = find_running(k, row->sha256);
+        if (rc == 0 && module)
+            rc = write_pieces(m, part, module->wasm, module->wasm_size, err);
+        rc = rc > 0 ? 0 : rc;
+    }
+    return rc;
+}
+
+/* --- reading: views and items ------------------------------------------------------------ */
+
+#define BAD(err, ...) dz_fail(err, DZ_ECORRUPT, "the machine in the file is damaged: " __VA_ARGS__)
+
+enum {
+    PAGES_MAX = 1 << 20, /* of a memory: 4 GiB */
+};
+
+bool dz_view_cut(struct dz_view *v, uint64_t size, struct dz_view *ret)
+{
+    if (size > dz_view_left(v))
+        return false;
+    *ret = (struct dz_view){v->at, v->at + size};
+    v->at += size;
+    return true;
+}
+
+bool dz_view_take(struct dz_view *v, void *ret, size_t size)
+{
+    struct dz_view piece;
+    if (!dz_view_cut(v, size, &piece))
+        return false;
+    memcpy(ret, piece.at, size);
+    return true;
+}
+
+int dz_machine_state_item(struct dz_view *v, const struct dz_record *r, uint64_t *ret_key,
+                          void *ret_item, struct dz_err *err)
+{
+    uint64_t size;
+    struct dz_view piece;
+    if (v->at == v->end)
+        return 0;
+    if (!dz_record_get_number(&v->at, v->end, ret_key) ||
+        !dz_record_get_number(&v->at, v->end, &size) || !dz_view_cut(v, size, &piece))
+        return BAD(err, "a %s is cut off", r->what);
+    memset(ret_item, 0, r->size);
+    int rc = dz_record_get(piece.at, (size_t)size, r, ret_item, err);
+    return rc < 0 ? rc : 1;
+}
+
+/* --- reading: sections ------------------------------------------------------------------- */
+
+static int read_modules(struct dz_machine *m, struct dz_err *err)
+{
+    struct dz_view v = m->section[DZ_STATE_MODULES];
+    struct dz_machine_module row;
+    uint64_t key;
+    int rc;
+    dz_vec_reset(&m->modules);
+    while ((rc = dz_machine_state_item(&v, &dz_machine_module_record, &key, &row, err)) > 0) {
+        if (key != m->modules.n || row.size == 0 || (row.ino != 0) == (row.pieces != 0))
+            return BAD(err, "its program %llu makes no sense", (unsigned long long)key);
+        if (dz_vec_push(&m->modules, row) < 0)
+            return dz_fail(err, m->modules.err, "wake the machine: too many programs");
+    }
+    return rc;
+}
+
+static int read_spaces(struct dz_machine *m, struct dz_err *err)
+{
+    struct dz_view v = m->section[DZ_STATE_SPACES];
+    struct dz_space space = {0};
+    uint64_t key;
+    int rc;
+    while ((rc = dz_machine_state_item(&v, &dz_machine_space_record, &key, &space.s, err)) > 0) {
+        if (space.s.id == 0 || space.s.id >= m->head.next_space ||
+            dz_mem_space(&m->mem, space.s.id) || space.s.base > DZ_MACHINE_BASE_IMAGE ||
+            (space.s.base == DZ_MACHINE_BASE_IMAGE) != (space.s.base_space != 0) ||
+            space.s.proc > DZ_KERNEL_PROCS_MAX || space.s.pages > PAGES_MAX)
+            return BAD(err, "its memory %llu makes no sense", (unsigned long long)space.s.id);
+        if (dz_vec_push(&m->mem.spaces, space) < 0)
+            return dz_fail(err, m->mem.spaces.err, "wake the machine: too many memories");
+    }
+    return rc;
+}
+
+static int read_head(struct dz_machine *m, struct dz_err *err)
+{
+    const struct dz_view *v = &m->section[DZ_STATE_HEAD];
+    int rc = dz_record_get(v->at, dz_view_left(v), &dz_machine_head_record, &m->head, err);
+    if (rc < 0)
+        return rc;
+    if (m->head.policy[DZ_MACHINE_POLICY_MAX - 1] != '\0')
+        return BAD(err, "the name of its policy does not end");
+    if (m->head.next_space > INT64_MAX)
+        return BAD(err, "it has had more memories than there are numbers");
+    m->next_space = m->head.next_space;
+    return 0;
+}
+
+int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err)
+{
+    struct dz_view v = {(const uint8_t *)m->state.p, (const uint8_t *)m->state.p + m->state.len};
+    struct dz_state_head h;
+    struct dz_state_section s;
+    if (!dz_view_take(&v, &h, sizeof h) || memcmp(h.magic, DZ_STATE_MAGIC, sizeof h.magic) != 0)
+        return BAD(err, "its state does not begin as one");
+    if (h.version != DZ_MACHINE_VERSION)
+        return dz_fail(err, DZ_EUNSUPPORTED,
+                       "the machine in the file is of version %u, this doze knows %d: a newer doze "
+                       "wrote it",
+                       h.version, DZ_MACHINE_VERSION);
+    if (h.size != m->state.len || h.sections != DZ_STATE_TAGS - 1)
+        return BAD(err, "its state has %zu of %llu bytes", m->state.len,
+                   (unsigned long long)h.size);
+    if (dz_machine_sum(0, v.at, dz_view_left(&v)) != h.sum)
+        return BAD(err, "the checksum of its state is wrong");
+    for (uint32_t tag = 1; tag < DZ_STATE_TAGS; tag++)
+        if (!dz_view_take(&v, &s, sizeof s) || s.tag != tag ||
+            !dz_view_cut(&v, s.size, &m->section[tag]))
+            return BAD(err, "section %u of its state is cut off", tag);
+    if (dz_view_left(&v) || dz_view_left(&m->section[DZ_STATE_HOST]) > DZ_MACHINE_HOST_MAX)
+        return BAD(err, "there is more behind its state");
+    int rc = read_head(m, err);
+    if (rc == 0)
+        rc = read_modules(m, err);
+    return rc < 0 ? rc : read_spaces(m, err);
+}
+
+/* --- reading: blobs ----------------------------------------------------------------------- */
+
+static int fill_fds(struct dz_view v, struct dz_fd *fds, size_t count, struct dz_err *err)
+{
+    uint64_t key;
+    struct dz_fd fd;
+    int rc;
+    while ((rc = dz_machine_state_item(&v, &dz_machine_fd_record, &key, &fd, err)) > 0) {
+        if (key >= count)
+            return BAD(err, "descriptor %llu lies outside of its table", (unsigned long long)key);
+        fds[key] = fd;
+    }
+    return rc;
+}
+
+static int fill_ring(const struct dz_view *v, const struct dz_state_blob *h, uint8_t *ring,
+                     struct dz_err *err)
+{
+    size_t n = dz_view_left(v);
+    if (n > h->size || (h->size ? h->head >= h->size : h->head != 0))
+        return BAD(err, "buffer %u holds more than it can", h->index);
+    size_t first = n < h->size - h->head ? n : (size_t)(h->size - h->head);
+    memcpy(ring + h->head, v->at, first);
+    memcpy(ring, v->at + first, n - first);
+    return 0;
+}
+
+/* A blob that is not stored as it is. */
+static int get_made(struct dz_kernel *k, const struct dz_state_blob *h, const struct dz_view *v,
+                    struct dz_err *err)
+{
+    uint8_t *p = NULL;
+    if (h->size > (h->kind == DZ_BLOB_RING ? (size_t)DZ_KERNEL_STREAM_SIZE
+                                           : DZ_KERNEL_FDS_MAX * sizeof(struct dz_fd)))
+        return BAD(err, "buffer %u has %llu bytes", h->index, (unsigned long long)h->size);
+    int rc = dz_kernel_blob_room(k, h->index, (size_t)h->size, &p, err);
+    if (rc < 0 || h->kind == DZ_BLOB_RING)
+        return rc < 0 ? rc : fill_ring(v, h, p, err);
+    return fill_fds(*v, (struct dz_fd *)(void *)p, (size_t)h->size / sizeof(struct dz_fd), err);
+}
+
+static int read_blobs(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    struct dz_view v = m->section[DZ_STATE_BLOBS], stored;
+    struct dz_state_blob h;
+    while (dz_view_left(&v)) {
+        if (!dz_view_take(&v, &h, sizeof h) || !dz_view_cut(&v, h.stored, &stored))
+            return BAD(err, "a buffer is cut off");
+        if (h.kind > DZ_BLOB_FDS || (h.kind == DZ_BLOB_RAW && h.stored != h.size))
+            return BAD(err, "buffer %u is of no kind", h.index);
+        int rc = h.kind == DZ_BLOB_RAW ? dz_kernel_blob_put(k, h.index, stored.at, h.size, err)
+                                       : get_made(k, &h, &stored, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* --- reading: rows, locks ------------------------------------------------------------------- */
+
+union row {
+    struct dz_proc proc;
+    struct dz_file file;
+    struct dz_pipe pipe;
+    struct dz_pty pty;
+    struct dz_stream stream;
+    struct dz_job job;
+    uint32_t head[2]; /* used, index: what every row begins with */
+};
+
+static int read_rows(struct dz_machine *m, struct dz_kernel *k, enum dz_kernel_table table,
+                     struct dz_err *err)
+{
+    struct dz_view v = m->section[DZ_STATE_ROWS + (int)table];
+    union row row;
+    uint64_t key;
+    int rc;
+    while ((rc = dz_machine_state_item(&v, &dz_machine_row_records[table], &key, &row, err)) > 0) {
+        if (key > UINT32_MAX || (table == DZ_KERNEL_TABLE_PROC && key < 2))
+            return BAD(err, "a %s has no valid number", dz_machine_row_records[table].what);
+        row.head[0] = 1;
+        row.head[1] = (uint32_t)key;
+        rc = dz_kernel_row_put(k, table, &row, err);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+static int read_locks(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err)
+{
+    struct dz_view v = m->section[DZ_STATE_LOCKS];
+    struct dz_machine_lock l;
+    uint64_t key;
+    int rc;
+    while ((rc = dz_machine_state_item(&v, &dz_machine_lock_record, &key, &l, err)) > 0) {
+        struct dz_vfs_lock lock = {.ino = l.ino,
+                                   .owner = l.owner,
+                                   .start = l.start,
+                                   .end = l.end,
+                                   .exclusive = l.exclusive != 0,
+                                   .flock = l.flock != 0};
+        if (l.end < l.start || dz_vfs_lock(vfs, &lock) != 0)
+            return BAD(err, "lock %llu on a file makes no sense", (unsigned long long)key);
+    }
+    return rc;
+}
+
+/* --- reading: programs ------------------------------------------------------------------- */
+
+static int source_read(void *ctx, void *data, size_t size, struct dz_err *err)
+{
+    struct dz_view *v = ctx;
+    return dz_view_take(v, data, size) ? 0 : BAD(err, "the state of a process is cut off");
+}
+
+int dz_machine_modules_open(struct dz_machine *m, struct dz_err *err)
+{
+    int rc = 0;
+    m->opened.max = DZ_MACHINE_MODULES_MAX;
+    for (size_t i = 0; rc == 0 && i < m->modules.n; i++) {
+        struct dz_wasm_module *module = NULL;
+        rc = module_open(m, &m->modules.p[i], &module, err);
+        if (rc == 0 && dz_vec_push(&m->opened, module) < 0) {
+            m->ops->module_put(m->ops->arg, module);
+            rc = dz_fail(err, m->opened.err, "wake the machine: out of memory");
+        }
+    }
+    return rc;
+}
+
+void dz_machine_modules_close(struct dz_machine *m)
+{
+    for (size_t i = 0; i < m->opened.n; i++)
+        m->ops->module_put(m->ops->arg, m->opened.p[i]);
+    dz_vec_release(&m->opened);
+}
+
+static int read_engine(struct dz_machine *m, struct dz_kernel *k, const struct dz_state_engine *h,
+                       struct dz_view v, struct dz_err *err)
+{
+    const struct dz_wasm_source from = {.read = source_read, .ctx = &v};
+    struct dz_task *t = NULL;
+    if (h->module == 0 || h->module > m->opened.n)
+        return BAD(err, "process in row %u runs no program", h->proc);
+    int rc = dz_kernel_task_put(k, h->proc, m->opened.p[h->module - 1], &t, err);
+    if (rc == 0)
+        rc = dz_wasm_load(t->inst, &from, err);
+    if (rc == 0 && dz_view_left(&v))
+        rc = BAD(err, "there is more behind the state of process %d", t->proc->pid);
+    return rc < 0 && t ? dz_wrap(err, rc, "wake process %d", t->proc->pid) : rc;
+}
+
+static int read_engines(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    struct dz_view v = m->section[DZ_STATE_ENGINES], state;
+    struct dz_state_engine h;
+    int rc = dz_machine_modules_open(m, err);
+    while (rc == 0 && dz_view_left(&v)) {
+        if (!dz_view_take(&v, &h, sizeof h) || !dz_view_cut(&v, h.size, &state))
+            return BAD(err, "the state of a process is cut off");
+        rc = read_engine(m, k, &h, state, err);
+    }
+    return rc;
+}
+
+int dz_machine_state_read(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
+                          struct dz_err *err)
+{
+    int rc = read_blobs(m, k, err);
+    for (int t = 0; rc == 0 && t < DZ_KERNEL_TABLE_COUNT; t++)
+        rc = read_rows(m, k, (enum dz_kernel_table)t, err);
+    if (rc == 0)
+        rc = read_locks(m, vfs, err);
+    return rc < 0 ? rc : read_engines(m, k, err);
+}
