@@ -129,13 +129,15 @@ void dz_json_key(struct dz_json *j, const char *key)
     dz_json_key_str(j, dz_str(key));
 }
 
-/* Bytes at p that stand for themselves in a JSON string. */
+/* Bytes at p that stand for themselves in a JSON string. What steers a terminal does not, although
+ * JSON allows DEL and C1: documents are shown to people, and a line of the log is a JSON string. */
 static size_t plain_run(const char *p, size_t n)
 {
     size_t i = 0;
     while (i < n) {
         unsigned char c = (unsigned char)p[i];
-        size_t len = c < 0x80 ? (c >= 0x20 && c != '"' && c != '\\') : dz_utf8_len(p + i, n - i);
+        size_t len = c >= 0x80 ? dz_utf8_shown(p + i, n - i)
+                               : c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
         if (len == 0)
             break;
         i += len;
@@ -157,8 +159,8 @@ size_t dz_json_escape_char(const char *p, size_t n, char out[static DZ_JSON_CHAR
         out[1] = to[at - from];
         return 2;
     }
-    if (len == 1 && c < 0x20)
-        return (size_t)snprintf(out, DZ_JSON_CHAR, "\\u%04x", c);
+    if (len > 0 && dz_utf8_shown(p, n) == 0) /* C0, DEL, or C1, whose second byte is its number */
+        return (size_t)snprintf(out, DZ_JSON_CHAR, "\\u%04x", (unsigned char)p[len - 1]);
     if (len == 0) {
         memcpy(out, replacement, sizeof replacement);
         return sizeof replacement;

@@ -85,9 +85,11 @@ TEST(json_escapes_what_it_must)
 {
     struct dz_json j;
     dz_json_init(&j, &out, false);
-    dz_json_str(&j, DZ_STR("q\" b\\ \b\f\n\r\t \0 \x1f \x7f / na\xc3\xafve \xf0\x9f\x98\xb4"));
-    check_written(&j, "\"q\\\" b\\\\ \\b\\f\\n\\r\\t \\u0000 \\u001f \x7f / na\xc3\xafve "
-                      "\xf0\x9f\x98\xb4\"");
+    dz_json_str(&j,
+                DZ_STR("q\" b\\ \b\f\n\r\t \0 \x1f \x7f \xc2\x9b / na\xc3\xafve \xf0\x9f\x98\xb4"));
+    check_written(&j,
+                  "\"q\\\" b\\\\ \\b\\f\\n\\r\\t \\u0000 \\u001f \\u007f \\u009b / na\xc3\xafve "
+                  "\xf0\x9f\x98\xb4\"");
 }
 
 TEST(json_replaces_each_invalid_byte)
