@@ -92,6 +92,8 @@ struct dz_cell_start {
     const struct dz_cell_sleeper *sleepers;
     size_t sleeper_count; /* at most DZ_CELL_EXECS_MAX */
     int64_t lock_wait_ms; /* for a cell that has the file still; then FAILED with DZ_EBUSY */
+    const char *label;    /* the sandbox's id, in the log beside what the cell writes to standard
+                             error; NULL: none */
 };
 
 enum dz_cell_event_type {
@@ -120,7 +122,8 @@ enum dz_cell_event_type {
                          disk_bytes, procs */
     DZ_CELL_FULL,     /* the disk is full, nothing can be committed: it stands still. text. Comes
                          again while that lasts */
-    DZ_CELL_USED,     /* its zygote was told what it uses; nothing for the host */
+    DZ_CELL_NOTHING,  /* nothing for the host: its zygote was told what it uses, or its words on
+                         standard error were logged */
     DZ_CELL_OP_DATA,  /* op (cell_op.h): data */
     DZ_CELL_OP_WINDOW_OPEN, /* op can take `count` more bytes */
     DZ_CELL_OP_DONE,        /* the last of op: count; or code and text */

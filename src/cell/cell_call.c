@@ -13,6 +13,7 @@
 #include "cell/cell_called.h"
 #include "cell/cell_nest.h"
 #include "cell/cell_reap.h"
+#include "cell/cell_words.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -34,7 +35,8 @@
 #define STOP_TICK_NS (DZ_NS_PER_S / 4)
 
 enum {
-    SEED_MS = 10000, /* for the seed to take a call, and to start its process */
+    SEED_MS = 10000,  /* for the seed to take a call, and to start its process */
+    WORDS_FIRST = 16, /* packets of text before the process's number */
 };
 
 struct calling {
@@ -49,6 +51,7 @@ struct calling {
     bool late;           /* the deadline is that of the grace */
     int failed;          /* what take, answer or the reply's ceiling said: reported at the end */
     struct dz_err why;
+    struct dz_cell_words words;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 
@@ -163,6 +166,9 @@ static int understand(struct calling *c, const struct dz_frame *f, int *ret_resu
     case DZ_FRAME_REPLY:
         add_reply(c, f);
         return 0;
+    case DZ_FRAME_WORDS:
+        dz_cell_words_take(&c->words, c->payload, f->size);
+        return 0;
     case DZ_FRAME_DONE:
         if (value < -DZ_CELL_CODE_MAX || value > INT32_MAX)
             break;
@@ -229,7 +235,9 @@ int dz_call_listen(int fd, const struct dz_call_opts *o, struct dz_buf *reply, s
     c->reply = reply;
     c->fd = fd;
     c->stop = &stop;
+    dz_cell_words_init(&c->words, DZ_WORDS_CALL, o->what);
     int rc = converse(c, err);
+    dz_cell_words_end(&c->words);
     rc = outcome(c, rc, err);
     dz_free(c);
     return rc;
@@ -285,13 +293,17 @@ static int send_to_seed(const struct calling *c, const struct dz_frame *f, const
 static int await_pid(struct calling *c, struct dz_err *err)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
-    struct dz_frame f;
-    if (poll(&p, 1, SEED_MS) <= 0)
-        return dz_fail(err, DZ_ETIMEOUT, "%s: the process that starts cells does not answer",
-                       c->o->what);
-    int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
-    if (rc <= 0)
-        return rc < 0 ? rc : dz_fail(err, DZ_EIO, "%s: start its cell", c->o->what);
+    struct dz_frame f = {.type = DZ_FRAME_WORDS};
+    for (int i = 0; i < WORDS_FIRST && f.type == DZ_FRAME_WORDS; i++) {
+        if (poll(&p, 1, SEED_MS) <= 0)
+            return dz_fail(err, DZ_ETIMEOUT, "%s: the process that starts cells does not answer",
+                           c->o->what);
+        int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
+        if (rc <= 0)
+            return rc < 0 ? rc : dz_fail(err, DZ_EIO, "%s: start its cell", c->o->what);
+        if (f.type == DZ_FRAME_WORDS) /* of a sanitizer's runtime */
+            dz_cell_words_take(&c->words, c->payload, f.size);
+    }
     if (f.type != DZ_FRAME_NEST_CALLED || f.value < 2 || f.value > INT32_MAX)
         return dz_fail_sys(err, f.stream ? (int)f.stream : EIO, "%s: start its cell", c->o->what);
     c->pid = (pid_t)f.value;
@@ -342,15 +354,17 @@ static int start_here(struct calling *c, int end, struct dz_err *err)
 static int run(struct calling *c, struct dz_err *err)
 {
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return dz_fail_sys(err, errno, "%s: make the socket of its cell", c->o->what);
+    int rc = dz_frame_pair(pair, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "%s", c->o->what);
     c->fd = pair[0];
-    int rc = c->o->id && has_seed() ? start_by_seed(c, pair[1], err) : start_here(c, pair[1], err);
+    rc = c->o->id && has_seed() ? start_by_seed(c, pair[1], err) : start_here(c, pair[1], err);
     (void)close(pair[1]);
     if (rc == 0)
         rc = converse(c, err);
     dz_fd_close(&c->fd);
     (void)reap(c, rc < 0 ? 0 : DZ_CALL_END_MS);
+    dz_cell_words_end(&c->words);
     return outcome(c, rc, err);
 }
 
@@ -379,6 +393,7 @@ int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_e
         return dz_fail(err, DZ_ENOMEM, "%s: no memory for its cell", o->what);
     c->o = o;
     c->reply = reply;
+    dz_cell_words_init(&c->words, DZ_WORDS_CALL, o->what);
     c->deadline_ns = o->timeout_ms ? dz_clock_boot_ns() + o->timeout_ms * DZ_NS_PER_MS : 0;
     int rc = make_stop(c, err);
     if (rc == 0)

@@ -20,6 +20,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+int dz_frame_pair(int ret_ends[2], struct dz_err *err)
+{
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ret_ends) < 0)
+        return dz_fail_sys(err, errno, "make the socket of a cell");
+    return 0;
+}
+
 static int gone(struct dz_err *err)
 {
     return dz_fail(err, DZ_EIO, "the other end of the cell's socket is gone");
@@ -77,6 +84,23 @@ int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, b
     return dz_frame_receive_fds(fd, ret_frame, ret_payload, block, NULL, err);
 }
 
+/* A packet that was written as text: the head is its beginning. */
+static bool is_text(const struct dz_frame *head, size_t size)
+{
+    return size < sizeof head->type || head->type >= DZ_FRAME_TYPES;
+}
+
+static void make_words(struct dz_frame *head, uint8_t *payload, size_t size)
+{
+    struct dz_frame text = *head;
+    size_t first = size < sizeof text ? size : sizeof text, rest = size - first;
+    if (rest > DZ_CELL_FRAME_MAX - first)
+        rest = DZ_CELL_FRAME_MAX - first;
+    memmove(payload + first, payload, rest);
+    memcpy(payload, &text, first);
+    *head = (struct dz_frame){.type = DZ_FRAME_WORDS, .size = (uint32_t)(first + rest)};
+}
+
 int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
                          struct dz_frame_fds *ret_fds, struct dz_err *err)
 {
@@ -93,7 +117,9 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
         if (n == 0)
             return gone(err);
         if (n > 0) {
-            if ((size_t)n < sizeof head || (size_t)n != sizeof head + head.size)
+            if (is_text(&head, (size_t)n))
+                make_words(&head, ret_payload, (size_t)n);
+            else if ((size_t)n < sizeof head || (size_t)n != sizeof head + head.size)
                 return dz_fail(err, DZ_EIO, "a frame of the cell's socket is malformed");
             *ret_frame = head;
             if (ret_fds)
@@ -286,6 +312,9 @@ static int receive_fds(int fd, struct dz_frame *ret_head, uint8_t *payload, stru
     struct msghdr msg = {
         .msg_iov = iov, .msg_iovlen = 2, .msg_control = control, .msg_controllen = sizeof control};
     ssize_t n;
+    int rc = wait_for(fd, POLLIN, err);
+    if (rc < 0)
+        return rc;
     do
         n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);

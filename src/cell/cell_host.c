@@ -54,6 +54,7 @@ struct dz_cell *dz_cell_adopt(int fd)
     if (!c)
         return NULL;
     c->fd = fd;
+    dz_cell_words_init(&c->words, DZ_WORDS_CELL, NULL);
     c->execs.max = (size_t)DZ_CELL_EXECS_MAX * 2;
     c->ops.max = DZ_CELL_OPS_MAX;
     dz_list_init(&c->queue);
@@ -69,17 +70,19 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
     struct dz_cell *c = dz_cell_adopt(-1);
     if (!c)
         return dz_fail(err, DZ_ENOMEM, "start a cell: out of memory");
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+    int rc = dz_frame_pair(pair, err);
+    if (rc < 0) {
         dz_free(c);
-        return dz_fail_sys(err, errno, "start a cell: make its socket");
+        return rc;
     }
+    dz_cell_words_init(&c->words, DZ_WORDS_CELL, start->label);
     c->pid = fork();
     if (c->pid == 0)
         child(pair[1], start->many);
     (void)close(pair[1]);
     c->fd = pair[0];
     c->many = start->many;
-    int rc = c->pid < 0 ? dz_fail_sys(err, errno, "start a cell: fork") : 0;
+    rc = c->pid < 0 ? dz_fail_sys(err, errno, "start a cell: fork") : 0;
     if (rc == 0)
         rc = dz_cell_give_start(c, start, false, err);
     if (rc < 0) {
@@ -201,7 +204,11 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         if (!c->many)
             break;
         dz_pool_used(c, c->payload, f->size);
-        e->type = DZ_CELL_USED;
+        e->type = DZ_CELL_NOTHING;
+        return 1;
+    case DZ_FRAME_WORDS:
+        dz_cell_words_take(&c->words, c->payload, f->size);
+        e->type = DZ_CELL_NOTHING;
         return 1;
     case DZ_FRAME_FAILED:
         e->type = DZ_CELL_FAILED;
@@ -398,6 +405,7 @@ void dz_cell_free(struct dz_cell *c)
         end_process(c, !tidies ? 0 : c->reaper ? TIDY_MS : TIDY_ALONE_MS);
     if (c->fork)
         dz_pool_forget(c->fork);
+    dz_cell_words_end(&c->words);
     dz_cell_many_release(c);
     dz_free(c);
 }

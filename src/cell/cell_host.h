@@ -11,6 +11,7 @@
 #include "cell/cell_exec.h"
 #include "cell/cell_int.h"
 #include "cell/cell_reap.h"
+#include "cell/cell_words.h"
 
 #include <sys/types.h>
 
@@ -61,6 +62,7 @@ struct dz_cell {
     struct dz_starting *held; /* its start, until dz_cell_begin(); else NULL */
     struct dz_list queue;     /* of struct dz_queued */
     size_t queued_bytes;
+    struct dz_cell_words words;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 

@@ -69,6 +69,7 @@ enum dz_frame_type {
     DZ_FRAME_FULL = 60, /* nothing can be committed: the disk is full. The machine stands still and
                          * tries again now and then; this comes again, too. payload: the sentence */
     DZ_FRAME_TOGETHER = 59, /* payload: several frames of the above, in their order */
+    DZ_FRAME_WORDS = 61,    /* payload: what a process wrote to standard error; any process */
     /* pool to nest (cell_nest.h) */
     DZ_FRAME_NEST_FORK = 64,  /* with the socket of a new cell */
     DZ_FRAME_NEST_IMAGE = 65, /* with the control socket of a new nest, an image, modules; payload:
@@ -91,6 +92,12 @@ enum dz_frame_type {
     DZ_FRAME_REPLY = 42, /* payload: more bytes of the reply */
     DZ_FRAME_DONE =
         43, /* last. value: the result, or DZ_E*; stream: errno; payload: the sentence */
+};
+
+/* No type is as large. Standard error of a jailed process is its socket: a packet that begins with
+ * a larger number, or is shorter than one, is text, and received as WORDS. */
+enum {
+    DZ_FRAME_TYPES = 256,
 };
 
 struct dz_frame {
@@ -230,6 +237,9 @@ static inline size_t dz_frame_piece(size_t window, size_t size)
 /* Send one frame: 1, 0 when the socket is full (never with block), or DZ_EIO. */
 int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool block,
                   struct dz_err *err);
+/* The two ends of a socket for frames. Neither blocks, also for what a process writes to its end
+ * as standard error; dz_frame_send() and dz_frame_receive() wait by poll(2). */
+DZ_NODISCARD int dz_frame_pair(int ret_ends[2], struct dz_err *err);
 /* Receive one into a buffer of DZ_CELL_FRAME_MAX bytes: 1, 0 when there is none
  * (without block), DZ_EIO when the other end is gone or sent nonsense. */
 int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
@@ -276,8 +286,8 @@ struct dz_cell_fence {
     struct dz_os_dirty **dirty; /* a tracker of dirty pages, opened on the way in; NULL: none */
     bool outlives;              /* it does not die with its host */
 };
-/* Close all descriptors but 0, 1, 2 and these (sorted here), ignore what a terminal sends.
- * 0 or a negative errno. */
+/* Close all descriptors but 0, 1, 2 and these (sorted here), ignore what a terminal sends. fds[0]
+ * is the socket to the host, and becomes standard error. 0 or a negative errno. */
 int dz_cell_let_go(int *fds, size_t count);
 struct dz_os_filter;
 struct dz_os_jail_report;
@@ -288,7 +298,7 @@ int dz_cell_enter_nest(int *fds, size_t count, struct dz_os_jail_report *ret_rep
 /* In a child of a nest: the rest of the jail. */
 int dz_cell_enter_nested(const struct dz_os_filter *filter, struct dz_os_dirty **ret_dirty,
                          int *fds, size_t count, struct dz_err *err);
-/* In a child just forked: all descriptors but 0, 1, 2 and these (sorted here) are
+/* In a child just forked: all descriptors but 0, 1, 2 and these (sorted here; fds[0] as above) are
  * closed, and the jail is entered. After an error the child must end. */
 int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err);
 /* "what: the cell was killed by ...", from a status of waitpid(). An error. */

@@ -28,9 +28,11 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-/* What a terminal or an init sends to the whole group is the host's business; and a
- * file that has outgrown its limit is an error of write(2), as a full disk is. */
-static const int ignored[] = {SIGINT, SIGTSTP, SIGQUIT, SIGHUP, SIGTERM, SIGWINCH, SIGXFSZ};
+/* What a terminal or an init sends to the whole group is the host's business; and a file that has
+ * outgrown its limit is an error of write(2), as a full disk is, and as a host that is gone is for
+ * standard error. */
+static const int ignored[] = {SIGINT,  SIGTSTP,  SIGQUIT, SIGHUP,
+                              SIGTERM, SIGWINCH, SIGXFSZ, SIGPIPE};
 
 static int by_number(const void *a, const void *b)
 {
@@ -38,13 +40,13 @@ static int by_number(const void *a, const void *b)
 }
 
 /* What the cell reads or prints by accident goes nowhere, but standard error, where an assertion
- * says why it failed. A terminal is taken away there, too: a cell could steer it. */
-static int silence(void)
+ * says why it failed: that is the socket to the host (cell_words.h). */
+static int silence(int socket)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
         return -errno;
-    return isatty(STDERR_FILENO) && dup2(null, STDERR_FILENO) < 0 ? -errno : 0;
+    return dup2(socket, STDERR_FILENO) < 0 ? -errno : 0;
 }
 
 /* All descriptors but the standard three and those of fds, which is sorted here, go. */
@@ -109,7 +111,7 @@ static void prepare_sanitizer(void)
 
 int dz_cell_let_go(int *fds, size_t count)
 {
-    int e = silence();
+    int e = silence(fds[0]);
     prepare_sanitizer();
     if (e == 0)
         e = keep_only(fds, count);
@@ -169,7 +171,7 @@ int dz_cell_enter_nested(const struct dz_os_filter *filter, struct dz_os_dirty *
 {
     const struct dz_os_jail jail = {.filter = filter, .landlock = true, .inherits = true};
     struct dz_os_jail_report report;
-    int e = keep_only(fds, count);
+    int e = dup3(fds[0], STDERR_FILENO, 0) < 0 ? -errno : keep_only(fds, count);
     int rc = e < 0 ? dz_fail_sys(err, -e, "close the descriptors that a cell must not have")
                    : dz_os_dirty_open(DZ_OS_DIRTY_SCAN, ret_dirty, err);
     return rc < 0 ? rc : dz_os_jail_enter(&jail, &report, err);

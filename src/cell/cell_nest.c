@@ -198,7 +198,7 @@ static const char seed_name[] = "doze-seed", zygote_name[] = "doze-zygote",
                   call_name[] = "doze-call";
 
 /* Between fork and exec: calls that need no lock. Descriptors fds become CONTROL_FD and up, all
- * others are closed. */
+ * others are closed. The first is the socket to the host, and standard error. */
 DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
 {
     static const char *const kept[] = {"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
@@ -218,6 +218,8 @@ DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
     for (size_t i = 0; i < count; i++)
         if (dup2(high[i], CONTROL_FD + (int)i) < 0) /* without close-on-exec */
             _exit(1);
+    if (dup2(CONTROL_FD, STDERR_FILENO) < 0)
+        _exit(1);
     (void)syscall(SYS_close_range, (unsigned)CONTROL_FD + (unsigned)count, ~0u, 0);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);

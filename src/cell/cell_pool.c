@@ -42,6 +42,7 @@ enum {
     RENEW_MIN = 16,   /* news in such words: then cells that wait are forked anew */
     TOLD_BITS = 16,   /* of a word's hash, by which what was told before is known */
     WARM_MAX = 1024,  /* words about functions that a zygote gets */
+    HEAR_TURN = 256,  /* frames of one zygote before others have their turn */
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
     ZYGOTE_END_MS = 1000, /* for a zygote whose socket is closed */
@@ -73,6 +74,7 @@ struct zygote {
     int warmed;
     uint32_t news;                      /* that those who wait do not have */
     uint8_t told[(1 << TOLD_BITS) / 8]; /* what it was told: a bit each, by hash */
+    struct dz_cell_words words;
 };
 
 struct failure {
@@ -95,11 +97,13 @@ struct dz_cell_pool {
 
 /* --- zygotes ------------------------------------------------------------------------------ */
 
-static struct zygote *new_zygote(struct dz_cell_pool *p, int fd, const char *sha256)
+static struct zygote *new_zygote(struct dz_cell_pool *p, int fd, enum dz_cell_words_of words,
+                                 const char *sha256)
 {
     struct zygote *z = dz_zalloc(sizeof *z);
     if (!z)
         return NULL;
+    dz_cell_words_init(&z->words, words, sha256);
     struct epoll_event ev = {.events = EPOLLIN};
     z->pool = p;
     z->fd = fd;
@@ -150,6 +154,7 @@ static void end_zygote(struct zygote *z)
             DZ_LIST_FOREACH(struct dz_pool_fork, f, &makers[i]->forks, link)
                 f->nest = f->nest == z ? NULL : f->nest;
     dz_fd_close(&z->fd);
+    dz_cell_words_end(&z->words);
     if (z->pid > 0) /* it sees its socket close */
         dz_reaper_add(&p->reaper, z->pid, ZYGOTE_END_MS);
     if (!dz_list_empty(&z->link)) {
@@ -159,21 +164,14 @@ static void end_zygote(struct zygote *z)
     dz_free(z);
 }
 
-static int pair(int ret[2], struct dz_err *err)
-{
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret) < 0)
-        return dz_fail_sys(err, errno, "make the socket of a cell");
-    return 0;
-}
-
 /* The process that the others come from. */
 static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
 {
     int ends[2], calls[2];
-    int rc = pair(ends, err);
+    int rc = dz_frame_pair(ends, err);
     if (rc < 0)
         return rc;
-    rc = pair(calls, err);
+    rc = dz_frame_pair(calls, err);
     if (rc < 0) {
         (void)close(ends[0]);
         (void)close(ends[1]);
@@ -185,7 +183,7 @@ static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
     (void)close(ends[1]);
     (void)close(calls[1]);
     dz_call_set_seed(calls[0]);
-    p->seed = pid > 0 ? new_zygote(p, ends[0], "") : NULL;
+    p->seed = pid > 0 ? new_zygote(p, ends[0], DZ_WORDS_SEED, "") : NULL;
     if (!p->seed) {
         (void)close(ends[0]);
         if (pid > 0)
@@ -295,7 +293,7 @@ static int request_fork(struct zygote *z, struct dz_pool_fork *fork, int end, st
 static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
 {
     int ends[2];
-    if (pair(ends, err) < 0)
+    if (dz_frame_pair(ends, err) < 0)
         return NULL;
     struct dz_cell *c = dz_cell_adopt(ends[0]);
     struct dz_pool_fork *fork = c ? expect(z) : NULL;
@@ -327,10 +325,10 @@ static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
     int ends[2];
     int rc = p->seed ? 0 : fork_seed(p, err);
     if (rc == 0)
-        rc = pair(ends, err);
+        rc = dz_frame_pair(ends, err);
     if (rc < 0)
         return rc;
-    struct zygote *z = new_zygote(p, ends[0], "");
+    struct zygote *z = new_zygote(p, ends[0], DZ_WORDS_ZYGOTE, "");
     struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
     rc = fork ? send_fork(p->seed, ends[1], err)
               : dz_fail(err, DZ_ENOMEM, "fork a zygote: out of memory");
@@ -368,14 +366,14 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
     int ends[2], fds[DZ_FRAME_FDS_MAX];
     size_t n = 0;
     if ((!p->seed && fork_seed(p, NULL) < 0) || s->module_count > DZ_CELL_MODULES_MAX ||
-        pair(ends, NULL) < 0)
+        dz_frame_pair(ends, NULL) < 0)
         return;
     fds[n++] = ends[1];
     fds[n++] = s->image_fd;
     for (size_t i = 0; i < s->module_count; i++)
         fds[n++] = s->module_fds[i];
     evict(p);
-    struct zygote *z = new_zygote(p, ends[0], s->image_sha256);
+    struct zygote *z = new_zygote(p, ends[0], DZ_WORDS_ZYGOTE, s->image_sha256);
     struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
     /* the hash comes behind: a frame with descriptors has no payload */
     int rc = fork ? dz_frame_send_fds(p->seed->fd, &f, fds, n, NULL) : -1;
@@ -424,8 +422,11 @@ static bool hear(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
     struct dz_frame f;
-    int rc;
-    while ((rc = dz_frame_receive(z->fd, &f, p->payload, false, NULL)) > 0) {
+    int rc = 1;
+    for (int i = 0; i < HEAR_TURN; i++) {
+        rc = dz_frame_receive(z->fd, &f, p->payload, false, NULL);
+        if (rc <= 0)
+            break;
         p->payload[f.size] = '\0';
         if (f.type == DZ_FRAME_NEST_FAILED)
             (void)snprintf(p->stats.why, sizeof p->stats.why, "%.255s", (const char *)p->payload);
@@ -433,12 +434,14 @@ static bool hear(struct zygote *z)
             z->ready = true;
             if (z == p->blank)
                 p->stats.fences = (uint32_t)f.value;
+        } else if (f.type == DZ_FRAME_WORDS) {
+            dz_cell_words_take(&z->words, p->payload, f.size);
         } else if (f.type != DZ_FRAME_NEST_FORKED || !on_forked(z, &f))
             return false;
     }
     if (rc == 0)
         send_unsent(z);
-    return rc == 0;
+    return rc >= 0;
 }
 
 void dz_pool_forget(struct dz_pool_fork *f)
@@ -644,6 +647,7 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
     if (rc < 0)
         return rc;
     c->pool = nested ? p : NULL;
+    dz_cell_words_init(&c->words, DZ_WORDS_CELL, s->label);
     (void)snprintf(c->image_sha256, sizeof c->image_sha256, "%s", nested ? s->image_sha256 : "");
     *ret_cell = c;
     return 0;

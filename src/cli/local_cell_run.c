@@ -115,7 +115,7 @@ static int take_event(struct carrier *r, const struct dz_cell_event *e, struct d
     case DZ_CELL_EXEC_FAILED:
     case DZ_CELL_EXITED:
     case DZ_CELL_ACTIVITY:
-    case DZ_CELL_USED:
+    case DZ_CELL_NOTHING:
     case DZ_CELL_OP_DATA:
     case DZ_CELL_OP_WINDOW_OPEN:
     case DZ_CELL_OP_DONE:

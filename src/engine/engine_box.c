@@ -451,7 +451,7 @@ void dz_box_over(struct box *b, uint64_t bytes, uint64_t most)
 static bool take_event(struct box *b, const struct dz_cell_event *event)
 {
     const struct dz_cell *c = b->cell;
-    if (event->type == DZ_CELL_USED)
+    if (event->type == DZ_CELL_NOTHING)
         return true;
     if (!dz_list_empty(&b->untold) && event->type == DZ_CELL_ACTIVITY) {
         b->active = *event;
@@ -464,7 +464,7 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
             return false;
     }
     switch (event->type) {
-    case DZ_CELL_USED:
+    case DZ_CELL_NOTHING:
         break;
     case DZ_CELL_READY:
         on_ready(b);
@@ -636,6 +636,7 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
         .drop_memory = go && b->drop_memory,
         .strict = is_strict(o),
         .lock_wait_ms = LOCK_WAIT_MS,
+        .label = b->id,
     };
     int rc = dz_cell_pool_start(b->e->pool, &start, &b->cell, err);
     dz_engine_pool_used(b->e);

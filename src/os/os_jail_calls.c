@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "base/sanitize.h"
 #include "os/os_uapi.h"
@@ -132,6 +133,7 @@ const struct dz_os_syscall dz_os_jail_nest[] = {
     EQUAL(ioctl, 1, UFFDIO_API, "userfaultfd is opened"),
     EQUAL(memfd_create, 1, MFD_CLOEXEC, "the trial that shows whether written pages are seen"),
     ANY(close_range, "a cell closes what it must not have"),
+    EQUAL(dup3, 1, STDERR_FILENO, "the standard error of a cell becomes its own socket"),
     EQUAL(prctl, 0, PR_SET_PDEATHSIG, "the jail of a cell"),
     EQUAL(prctl, 0, PR_SET_DUMPABLE, "the same"),
     EQUAL(prctl, 0, PR_SET_NO_NEW_PRIVS, "the same"),

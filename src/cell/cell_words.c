@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_words.c - see cell_words.h.
+ *
+ * The number of lines is limited by token buckets: BURST lines at once, then PER_S in a second.
+ * ASan's report of one error has up to 150 lines, which BURST lets through. Labels share
+ * BUCKETS buckets by a keyed hash: two sandboxes in one bucket share its lines.
+ */
+#include "cell/cell_words.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum {
+    BUCKETS = 1024,
+    BURST = 256,
+    PER_S = 1,
+    ALL_BURST = 4096, /* of all labels together */
+    ALL_PER_S = 64,
+};
+
+struct bucket {
+    int64_t since_ns; /* the tokens were counted then; 0: never used */
+    int64_t tokens;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    uint64_t key[2]; /* zero: not drawn yet */
+    struct bucket all, each[BUCKETS];
+} limit = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool has_token(struct bucket *b, int64_t now_ns, int64_t burst, int64_t per_s)
+{
+    int64_t more = (now_ns - b->since_ns) / DZ_NS_PER_S;
+    if (b->since_ns == 0 || more > burst) {
+        *b = (struct bucket){.since_ns = now_ns, .tokens = burst};
+    } else if (more > 0) {
+        b->since_ns += more * DZ_NS_PER_S;
+        b->tokens += more * per_s;
+        b->tokens = b->tokens < burst ? b->tokens : burst;
+    }
+    return b->tokens > 0;
+}
+
+static const char *const names[] = {"seed", "zygote", "cell", "call"};
+static const char *const keys[] = {NULL, "image", "sandbox_id", "call"};
+
+static bool may_log(const struct dz_cell_words *w)
+{
+    int64_t now_ns = dz_clock_boot_ns();
+    (void)pthread_mutex_lock(&limit.lock);
+    if (!limit.key[0] && getrandom(limit.key, sizeof limit.key, 0) < 0)
+        limit.key[0] = 1; /* never: then collisions can be chosen, which share lines */
+    size_t at = dz_siphash(limit.key, w->label, strlen(w->label)) % BUCKETS;
+    struct bucket *mine = &limit.each[at];
+    bool may = has_token(mine, now_ns, BURST, PER_S) &&
+               has_token(&limit.all, now_ns, ALL_BURST, ALL_PER_S);
+    if (may) {
+        mine->tokens--;
+        limit.all.tokens--;
+    }
+    (void)pthread_mutex_unlock(&limit.lock);
+    return may;
+}
+
+/* The thread's context may be that of a request which these words have nothing to do with; a
+ * call's is that of its caller. */
+static struct dz_log_context enter(const struct dz_cell_words *w)
+{
+    return w->of == DZ_WORDS_CALL ? dz_log_current() : dz_log_enter((struct dz_log_context){0});
+}
+
+/* One line of the log about the process. */
+static void tell(const struct dz_cell_words *w, const char *event, struct dz_log_field what,
+                 bool cut)
+{
+    struct dz_log_field fields[4] = {dz_log_strz("process", names[w->of])};
+    struct dz_log_context before = enter(w);
+    size_t n = 1;
+    if (w->label[0])
+        fields[n++] = dz_log_strz(keys[w->of], w->label);
+    fields[n++] = what;
+    if (cut)
+        fields[n++] = dz_log_bool("cut", true);
+    if (dz_log_enabled(DZ_LOG_WARN))
+        dz_log_write(DZ_LOG_WARN, event, fields, n);
+    (void)dz_log_enter(before);
+}
+
+static void tell_dropped(struct dz_cell_words *w)
+{
+    if (w->dropped > 0)
+        tell(w, "process_stderr_dropped", dz_log_uint("count", w->dropped), false);
+    w->dropped = 0;
+}
+
+/* False: there were too many. */
+static bool tell_line(struct dz_cell_words *w)
+{
+    bool may = may_log(w);
+    if (may) {
+        tell_dropped(w);
+        tell(w, "process_stderr", dz_log_str("text", dz_str_n(w->line, w->size)), w->cut);
+    } else {
+        w->dropped++;
+    }
+    w->size = 0;
+    w->cut = false;
+    return may;
+}
+
+void dz_cell_words_init(struct dz_cell_words *w, enum dz_cell_words_of of, const char *label)
+{
+    w->of = of;
+    w->size = 0;
+    w->dropped = 0;
+    w->cut = false;
+    (void)snprintf(w->label, sizeof w->label, "%s", label ? label : "");
+}
+
+/* Complete lines at the beginning: count them, and nothing else. Returns their bytes. */
+static size_t drop_lines(struct dz_cell_words *w, const char *p, size_t size)
+{
+    const char *last = memrchr(p, '\n', size);
+    size_t n = last ? (size_t)(last - p) + 1 : 0;
+    for (size_t i = 0; i < n; i++)
+        w->dropped += p[i] == '\n';
+    return n;
+}
+
+/* Once a line of a packet is one too many, the rest of the packet is: a packet of thousands of
+ * short lines must not cost the host a look at the limits for each. */
+void dz_cell_words_take(struct dz_cell_words *w, const void *data, size_t size)
+{
+    const char *p = data;
+    while (size > 0) {
+        const char *newline = memchr(p, '\n', size);
+        size_t n = newline ? (size_t)(newline - p) : size;
+        size_t room = sizeof w->line - w->size, fits = n < room ? n : room;
+        memcpy(w->line + w->size, p, fits);
+        w->size += fits;
+        w->cut |= fits < n;
+        n += newline != NULL;
+        p += n;
+        size -= n;
+        if (newline && !tell_line(w)) {
+            n = drop_lines(w, p, size);
+            p += n;
+            size -= n;
+        }
+    }
+}
+
+void dz_cell_words_end(struct dz_cell_words *w)
+{
+    if (w->size > 0)
+        (void)tell_line(w);
+    tell_dropped(w);
+}
