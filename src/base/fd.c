@@ -41,6 +41,14 @@ int dz_fd_open(int dir, const char *path, int flags, mode_t mode, struct dz_err 
     return fd >= 0 ? fd : dz_fail_sys(err, errno, "open %s", path);
 }
 
+int dz_fd_reopen(int fd, struct dz_err *err)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int anew = open(path, O_RDONLY | O_CLOEXEC);
+    return anew < 0 ? dz_fail_sys(err, errno, "open a file anew") : anew;
+}
+
 int dz_fd_stat(int fd, struct stat *ret_stat)
 {
     _Static_assert(sizeof(struct stat) == 144, "the kernel's struct stat on x86-64");

@@ -26,6 +26,10 @@ void dz_fd_close(int *fd);
 /* open(2) with O_CLOEXEC; the descriptor, or an error that names the path. */
 DZ_NODISCARD int dz_fd_open(int dir, const char *path, int flags, mode_t mode, struct dz_err *err);
 
+/* The same file opened anew, for reading: flags and offset belong to an open file, and all who
+ * hold a descriptor of one share them. Needs /proc. */
+DZ_NODISCARD int dz_fd_reopen(int fd, struct dz_err *err);
+
 struct stat;
 /* fstat(2) by its own number: 0 or -1 and errno. The C library's goes through newfstatat(2),
  * which can look at any path, so jailed processes do not have it. */

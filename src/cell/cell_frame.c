@@ -287,13 +287,30 @@ bool dz_start_add(struct dz_starting *s, const struct dz_frame *f, const void *p
     return true;
 }
 
+/* The image and its modules are the daemon's and other sandboxes', too: the cell gets open files of
+ * its own. The sandbox's file and log come as they are, with their locks. */
+static int send_start(int fd, const struct dz_frame *f, const struct dz_starting *s,
+                      struct dz_err *err)
+{
+    int fds[DZ_START_FDS_MAX], rc = 0;
+    size_t own = 2, n = own;
+    memcpy(fds, s->fds, own * sizeof fds[0]);
+    while (n < s->fd_count && (rc = fds[n] = dz_fd_reopen(s->fds[n], err)) >= 0)
+        n++;
+    if (rc >= 0)
+        rc = send_with_fds(fd, f, s->body.p, fds, n, err);
+    while (n > own)
+        (void)close(fds[--n]);
+    return rc;
+}
+
 int dz_start_send(int fd, const struct dz_starting *s, struct dz_err *err)
 {
     const struct dz_buf *body = &s->body;
     struct dz_frame f = {.type = DZ_FRAME_START, .value = s->size};
     f.size = (uint32_t)(body->len < DZ_CELL_FRAME_MAX ? body->len : DZ_CELL_FRAME_MAX);
     int rc = body->err ? dz_fail(err, body->err, "start a cell: out of memory")
-                       : send_with_fds(fd, &f, body->p, s->fds, s->fd_count, err);
+                       : send_start(fd, &f, s, err);
     if (rc == 0) /* it is the first */
         rc = dz_fail(err, DZ_EBUSY, "hand descriptors to the cell: its socket is full");
     for (size_t at = f.size; rc >= 0 && at < body->len; at += f.size) {

@@ -288,12 +288,10 @@ DZ_NORETURN static void seed(void)
  * hold it, the daemon among them. */
 static int open_anew(int *fds, size_t count, struct dz_err *err)
 {
-    char path[32];
     for (size_t i = 0; i < count; i++) {
-        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fds[i]);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        int fd = dz_fd_reopen(fds[i], err);
         if (fd < 0)
-            return dz_fail_sys(err, errno, "open an image for its zygote");
+            return fd;
         (void)close(fds[i]);
         fds[i] = fd;
     }
