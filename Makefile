@@ -90,6 +90,11 @@ $(call program,soak_daemon,$(addprefix tests/soak/,soak_main.c soak_host.c soak_
 $(call program,wasi_suite,tests/wasi/wasi_suite.c,cell)
 $(call program,kill,$(addprefix tests/kill/,kill_main.c kill_rig.c kill_calls.c),keeper vfs cell)
 $(call program,sim,$(addprefix tests/sim/,sim_main.c sim_world.c sim_cells.c sim_registry.c sim_store.c),keeper)
+# hostile: attacks inside real cells; doze_hostile: the product and the same hook (hostile.h)
+HOSTILE    := $(addprefix tests/security/hostile_,hook.c calls.c acts.c)
+HOSTILE_WRAPS := execve open64 dz_os_jail_enter dz_many_serve dz_cell_enter dz_vfs_prepare_image
+$(call program,hostile,tests/security/hostile_main.c $(HOSTILE),cell)
+$(call program,doze_hostile,src/cli/main.c $(HOSTILE),cli)
 $(call program,canned,tests/web/canned.c,http)$(call program,load,tests/load/load.c,)
 $(foreach p,spec freeze_spec wasi_suite canned,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
@@ -163,6 +168,8 @@ $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/tests/fuzz/corpus_$(f),\
 $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/fuzz_$(f),\
   $(B)/tests/fuzz/fuzz_$(f).o,$(call module_of,x_$(f)),-fsanitize=fuzzer)))
 $(foreach p,$(PROGRAMS),$(eval $(call linked_rule,$(B)/$(p),$(SRC_$(p):%.c=$(B)/%.o),$(p))))
+$(B)/hostile $(B)/doze_hostile: private LDFLAGS += $(HOSTILE_WRAPS:%=-Wl,--wrap=%)
+$(B)/hostile: private LDFLAGS += -Wl,--wrap=waitpid
 bench_pool = $(if $(filter sleep cell,$(1)),$(B)/bench/bench_pool.o)
 $(foreach b,$(BENCHES),$(eval $(call linked_rule,$(B)/bench_$(b),\
   $(B)/bench/bench_$(b).o $(B)/bench/bench.o $(call bench_pool,$(b)),bench_$(b))))

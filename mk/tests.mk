@@ -8,7 +8,7 @@ TEST_SUITES := check check-asan spec spec-asan freeze guest-native guest-sandbox
 test: setup ## set up, build and pass every test
 	@scripts/test $(TEST_SUITES)
 test-all: ## the same, and the long suites
-	@scripts/test test busybox-suite sim-all sleep-all soak-short soak-full-disk-short mutants
+	@scripts/test test security-all busybox-suite sim-all sleep-all soak-short soak-full-disk-short mutants
 mutants: $(BASE) ## bugs put in one at a time, and the tests that must notice; ONLY= JOBS= AGAIN= V=
 	@scripts/mutants "$(MAKE) --no-print-directory -o $(BASE)" $(B)
 .PHONY: test test-all mutants
@@ -54,9 +54,11 @@ freeze: $(FREEZE:%=$(B)/%) guests ## stop programs anywhere, finish them elsewhe
 	    scripts/run-tap freeze $(FREEZE:%=$(B)/%)
 .PHONY: wasi spec spec-asan freeze
 
-HOSTILE := build/guest-tests/hostile.wasm
-security: $(SECURITY) $(HOSTILE) ## guests, hosts and cells that attack one another
-	@scripts/run-tap security $(SECURITY)
+HOSTILE_WASM := build/guest-tests/hostile.wasm
+security: $(SECURITY) $(B)/hostile $(HOSTILE_WASM) ## guests, hosts and cells that attack one another
+	@scripts/run-tap security $(SECURITY) $(B)/hostile
+security-all: export HOSTILE_ALL := 1
+security-all: security ## the same, with every attack on every kind of host
 security-asan: ## the same under ASan and UBSan
 	@$(IN_ASAN) security
 crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
@@ -70,7 +72,7 @@ sim-all: export SEEDS := 10000
 sim-all: sim
 kill: $(B)/kill ## SIGKILL before each system call of each operation of the lifecycle
 	@scripts/run-tap kill $(B)/kill
-.PHONY: security security-asan crash model sim sim-all kill
+.PHONY: security security-all security-asan crash model sim sim-all kill
 
 sleep: export DOZE_OTHER ?= $(abspath $(ASAN)/doze)
 sleep: $(SLEEP:%=$(B)/%) $(BASE) ## programs asleep anywhere, woken by other builds; SEED= POINTS= CYCLES=

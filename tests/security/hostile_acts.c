@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hostile_acts.c - attacks that want an effect: each says whether it got what it wanted, or the
+ * test's process looks whether it was harmed. Several fences stand before most of them, and a
+ * control run takes out one after the other.
+ */
+#include "hostile.h"
+
+#include "cell/cell_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static void try(struct board *b)
+{
+    atomic_store(&b->tried, 1);
+}
+
+/* --- reach other processes (B3) ----------------------------------------------------------- */
+
+static bool signal_pending(const struct board *b)
+{
+    sigset_t set;
+    (void)b;
+    return sigpending(&set) == 0 && sigismember(&set, SIGUSR1) == 1;
+}
+
+/* A signal to the host each time that something comes over a socket. */
+static bool signal_by_owner(const struct taken *t, struct board *b)
+{
+    int ends[2];
+    (void)t;
+    try(b);
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0 || fcntl(ends[0], F_SETOWN, b->host) < 0 ||
+        fcntl(ends[0], 10 /* F_SETSIG */, SIGUSR1) < 0 ||
+        fcntl(ends[0], F_SETFL, O_ASYNC | O_RDWR) < 0)
+        return false;
+    (void)write(ends[1], "x", 1);
+    return false; /* the host knows */
+}
+
+static bool signal_by_kill(const struct taken *t, struct board *b)
+{
+    (void)t;
+    try(b);
+    return kill(b->host, SIGUSR1) == 0;
+}
+
+/* An abstract socket's name needs no path: the host listens on one named after itself. */
+static bool abstract_socket(const struct taken *t, struct board *b)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    (void)t;
+    try(b);
+    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "doze-hostile-%d", b->host);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    size_t size = offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n;
+    return fd >= 0 && connect(fd, (const struct sockaddr *)&a, (socklen_t)size) == 0;
+}
+
+static bool bind_tcp(const struct taken *t, struct board *b)
+{
+    const struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    (void)t;
+    try(b);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    return fd >= 0 && bind(fd, (const struct sockaddr *)&a, sizeof a) == 0;
+}
+
+/* Whether there is an interface besides loopback, which is down. */
+static bool see_network(const struct taken *t, struct board *b)
+{
+    char text[4096];
+    (void)t;
+    try(b);
+    int fd = open("/proc/self/net/dev", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    text[n < 0 ? 0 : n] = '\0';
+    return n > 0 && strchr(text, ':') != strrchr(text, ':');
+}
+
+/* --- memory and files of the host (B1, B9) -------------------------------------------------- */
+
+static bool open_for(struct board *b, const char *path, int flags)
+{
+    try(b);
+    return syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC) >= 0;
+}
+
+static bool open_host_file(const struct taken *t, struct board *b)
+{
+    (void)t;
+    return open_for(b, "/etc/passwd", O_RDONLY);
+}
+
+static bool open_below_host(const struct board *b, const char *name, struct board *ret)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", b->host, name);
+    return open_for(ret, path, O_RDONLY);
+}
+
+static bool open_host_memory(const struct taken *t, struct board *b)
+{
+    (void)t;
+    return open_below_host(b, "mem", b);
+}
+
+static bool open_host_environ(const struct taken *t, struct board *b)
+{
+    (void)t;
+    return open_below_host(b, "environ", b);
+}
+
+static bool seize_host(const struct taken *t, struct board *b)
+{
+    (void)t;
+    try(b);
+    return ptrace(PTRACE_SEIZE, b->host, NULL, NULL) == 0;
+}
+
+/* --- privileges (B4) ------------------------------------------------------------------------ */
+
+static bool has_capability(const struct taken *t, struct board *b)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
+    (void)t;
+    try(b);
+    return syscall(SYS_capget, &head, sets) == 0 && (sets[0].permitted || sets[1].permitted);
+}
+
+static bool has_bounding_set(const struct taken *t, struct board *b)
+{
+    (void)t;
+    try(b);
+    return prctl(PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) == 1;
+}
+
+static bool rename_host(const struct taken *t, struct board *b)
+{
+    char name[65];
+    (void)t;
+    try(b);
+    return gethostname(name, sizeof name) == 0 && sethostname(name, strlen(name)) == 0;
+}
+
+/* --- shared open files (B5) ----------------------------------------------------------------- */
+
+int hostile_image = -1;
+
+/* The test's descriptor of the image has the offset 0 before. */
+static bool image_moved(const struct board *b)
+{
+    (void)b;
+    return lseek(hostile_image, 0, SEEK_CUR) != 0;
+}
+
+static bool move_image_offset(const struct taken *t, struct board *b)
+{
+    try(b);
+    (void)lseek(t->image, 12345, SEEK_SET);
+    return false;
+}
+
+/* --- limits (B7) ------------------------------------------------------------------------------ */
+
+static bool grow_file(const struct taken *t, struct board *b)
+{
+    try(b);
+    return ftruncate(t->disk, (off_t)20 << 30) == 0;
+}
+
+static bool write_far(const struct taken *t, struct board *b)
+{
+    try(b);
+    return pwrite(t->disk, "x", 1, (off_t)20 << 30) == 1;
+}
+
+static bool many_descriptors(const struct taken *t, struct board *b)
+{
+    int fd = 0;
+    try(b);
+    while (fd >= 0 && fd <= 2 * DZ_CELL_NOFILE)
+        fd = dup(t->socket);
+    return fd > 2 * DZ_CELL_NOFILE;
+}
+
+#define ACT(what, f, where, by, fn, ...) \
+    {.name = (what), .finding = (f), .places = (where), .held_by = (by), .run = (fn), __VA_ARGS__}
+
+static const struct attack acts[] = {
+    ACT("a signal to the host, by F_SETOWN", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES),
+        signal_by_owner, .harmed = signal_pending),
+    ACT("a signal to the host, by kill", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES), signal_by_kill,
+        .harmed = signal_pending),
+    ACT("the host, traced", "B3", EVERYWHERE, BY_FILTER | BY(LANDLOCK) | BY(USER) | BY_LESS,
+        seize_host),
+    ACT("an abstract socket of the host", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES) | BY(NET),
+        abstract_socket),
+    ACT("a TCP port", "B9", EVERYWHERE, BY_FILTER | BY(LANDLOCK), bind_tcp),
+    ACT("the host's network", "B9", AT_CELLS, BY_FILTER | BY(LANDLOCK) | BY(NET), see_network),
+    ACT("the host's network, seen by a zygote", "B9", AT(ZYGOTE), BY(NET), see_network),
+    ACT("a file of the host", "B9", AT_CELLS, BY_FILTER | BY(LANDLOCK), open_host_file),
+    ACT("a file of the host, read by a zygote", "B9", AT(ZYGOTE), BY(LANDLOCK), open_host_file),
+    ACT("the host's memory", "B1", AT_CELLS, BY_FILTER | BY(LANDLOCK) | BY(USER) | BY_LESS,
+        open_host_memory),
+    ACT("the host's memory, read by a zygote", "B1", AT(ZYGOTE), BY(LANDLOCK) | BY(USER) | BY_LESS,
+        open_host_memory),
+    ACT("the host's environment", "B1", AT_CELLS, BY_FILTER | BY(LANDLOCK) | BY(USER) | BY_LESS,
+        open_host_environ),
+    ACT("the host's environment, read by a zygote", "B1", AT(ZYGOTE),
+        BY(LANDLOCK) | BY(USER) | BY_LESS, open_host_environ),
+    ACT("a capability", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, has_capability),
+    ACT("a bounding set", "B4", EVERYWHERE, BY_FILTER | BY(CAPS), has_bounding_set),
+    ACT("the host's name", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, rename_host),
+    ACT("the offset of an image that others read", "B5", AT(CELL) | AT(FIRST) | AT(ZYGOTE), BY_ANEW,
+        move_image_offset, .harmed = image_moved),
+    ACT("a file of 20 GiB, by ftruncate", "B7", AT(CELL) | AT(CALL), BY_LIMITS, grow_file),
+    ACT("a file of 20 GiB, by pwrite", "B7", AT(CELL) | AT(CALL), BY_LIMITS, write_far),
+    ACT("five hundred descriptors", "B7", EVERYWHERE, BY_LIMITS, many_descriptors),
+};
+const struct attacks hostile_acts = {acts, DZ_ARRAY_LEN(acts)};

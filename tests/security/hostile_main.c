@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hostile_main.c - every attack of hostile_*.c, in every kind of process, on every kind of host.
+ *
+ * A host is played: root or an ordinary user, with or without Landlock, with or without user
+ * namespaces (a filter refuses them, as an old kernel or a container does). Each attack says which
+ * fences hold it; the pool reports which fences there are; so it is known for each host whether an
+ * attack must fail, and an attack that fails although nothing should hold it is a mistake in the
+ * table and fails the test, too.
+ *
+ * Attacks that are one system call run on two hosts only, unless HOSTILE_ALL is set.
+ *
+ * Control runs take out fences that every host has. There the attacks must succeed: that is how
+ * the tests are known to be able to fail.
+ */
+#include "hostile.h"
+#define TAP_ALARM_S 120
+#include "tap.h"
+
+#include "../lib/cell_rig.h"
+
+#include "cell/cell_call.h"
+#include "cell/cell_pool.h"
+#include "os/os_probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+enum {
+    NOBODY = 65534,
+};
+
+struct host {
+    const char *name;
+    bool user, no_landlock, no_userns;
+    bool calls;       /* all attacks that are one call, too: a filter is the same everywhere */
+    uint32_t without; /* of a control run */
+};
+
+struct rig {
+    const struct host *host;
+    struct dz_cell_pool *pool;
+    struct dz_cell_start start; /* of a cell without an image */
+    int image_fd, listener;
+    unsigned images; /* names used up; the first is that of attack_cell() */
+    uint32_t holding;
+    unsigned held, broke, wrong;
+    struct dz_err err;
+};
+
+static const char *const places[] = {"nowhere", "cell", "first cell", "run", "zygote", "call"};
+
+/* --- how processes end ------------------------------------------------------------------- */
+
+static int last_signal; /* but SIGKILL, by which the host ends what is left */
+
+pid_t __real_waitpid(pid_t pid, int *status, int options);
+pid_t __wrap_waitpid(pid_t pid, int *status, int options);
+pid_t __wrap_waitpid(pid_t pid, int *status, int options)
+{
+    int mine = 0;
+    pid_t got = __real_waitpid(pid, &mine, options);
+    if (got > 0 && WIFSIGNALED(mine) && WTERMSIG(mine) != SIGKILL)
+        last_signal = WTERMSIG(mine);
+    if (status)
+        *status = mine;
+    return got;
+}
+
+/* --- hosts -------------------------------------------------------------------------------- */
+
+static void refuse(const struct host *h)
+{
+    const unsigned long user = CLONE_NEWUSER;
+    scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
+    CHECK(f != NULL);
+    (void)seccomp_attr_set(f, SCMP_FLTATR_CTL_NNP, geteuid() != 0);
+    if (h->no_landlock)
+        CHECK_INT(seccomp_rule_add(f, SCMP_ACT_ERRNO(EOPNOTSUPP), SYS_landlock_create_ruleset, 0),
+                  0);
+    if (h->no_userns) {
+        CHECK_INT(seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SYS_unshare, 1,
+                                   SCMP_A0(SCMP_CMP_MASKED_EQ, user, user)),
+                  0);
+        CHECK_INT(seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SYS_clone, 1,
+                                   SCMP_A0(SCMP_CMP_MASKED_EQ, user, user)),
+                  0);
+    }
+    CHECK_INT(seccomp_load(f), 0);
+    seccomp_release(f);
+}
+
+static void become(const struct host *h)
+{
+    if (!h->user && geteuid() != 0)
+        SKIP("only root can play root");
+    if (h->no_landlock || h->no_userns)
+        refuse(h);
+    if (h->user && geteuid() == 0) {
+        CHECK_INT(setgroups(0, NULL), 0);
+        CHECK_INT(setresgid(NOBODY, NOBODY, NOBODY), 0);
+        CHECK_INT(setresuid(NOBODY, NOBODY, NOBODY), 0);
+        CHECK_INT(prctl(PR_SET_DUMPABLE, 1), 0); /* as a daemon that began as this user */
+    }
+}
+
+static void make_board(const struct host *h)
+{
+    char path[] = "/tmp/doze-hostile.XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && ftruncate(fd, sizeof *hostile_board) == 0 && fchmod(fd, 0666) == 0);
+    void *p = mmap(NULL, sizeof *hostile_board, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(p != MAP_FAILED);
+    (void)close(fd);
+    hostile_board = p;
+    hostile_board->without = h->without;
+    hostile_board->host = getpid();
+    CHECK_INT(setenv("DZ_HOSTILE", path, 1), 0);
+}
+
+/* For the attack on abstract sockets. */
+static int listen_abstract(void)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "doze-hostile-%d", (int)getpid());
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    CHECK(fd >= 0 && bind(fd, (const struct sockaddr *)&a, size) == 0 && listen(fd, 100) == 0);
+    return fd;
+}
+
+static int empty_disk(void)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
+    struct dz_err err = {0};
+    int fd = crig_file();
+    CHECK_INT(dz_db_template(&dz_vfs_schema, &t, &err), 0);
+    CHECK_INT(dz_db_create_fd(fd, t.p, t.len, false, &err), 0);
+    return fd;
+}
+
+static void run_pool(struct rig *r)
+{
+    struct pollfd p = {.fd = dz_cell_pool_fd(r->pool), .events = POLLIN};
+    CHECK_INT(dz_cell_pool_run(r->pool, &r->err), 0);
+    (void)poll(&p, 1, 5);
+}
+
+static struct dz_cell *start_of(struct rig *r, unsigned image)
+{
+    struct dz_cell_start start = r->start;
+    struct dz_cell *c = NULL;
+    char sha[65];
+    (void)snprintf(sha, sizeof sha, "%064x", image);
+    start.image_fd = r->image_fd;
+    start.image_sha256 = sha;
+    CHECK_INT(dz_cell_pool_start(r->pool, &start, &c, &r->err), 0);
+    return c;
+}
+
+static void rig_open(struct rig *r, const struct host *h)
+{
+    struct dz_cell_pool_stats s = {0};
+    sigset_t usr1;
+    *r = (struct rig){.host = h};
+    become(h);
+    make_board(h);
+    (void)sigemptyset(&usr1);
+    (void)sigaddset(&usr1, SIGUSR1);
+    CHECK_INT(sigprocmask(SIG_BLOCK, &usr1, NULL), 0);
+    CHECK_INT(dz_cell_pool_new(&(struct dz_cell_pool_opts){.ahead = 2}, &r->pool, &r->err), 0);
+    r->start = (struct dz_cell_start){.disk_fd = empty_disk(),
+                                      .wal_fd = crig_file(),
+                                      .image_fd = -1,
+                                      .env = crig_env,
+                                      .policy = dz_policy_find("posix"),
+                                      .many = true,
+                                      .fresh = true};
+    r->image_fd = hostile_image = empty_disk();
+    r->listener = listen_abstract();
+    struct dz_cell *c = start_of(r, 0);
+    while (s.zygotes < 2 || s.waiting < 4 || (!s.fences && !(h->without & BY(CAPS)))) {
+        run_pool(r);
+        dz_cell_pool_stats_get(r->pool, &s);
+    }
+    dz_cell_free(c);
+    r->holding = s.fences | BY_FILTER | BY_LIMITS | BY_ANEW;
+    r->holding |= h->user ? BY_NOBODY : s.fences & BY(CAPS) ? BY_LESS : 0;
+    r->holding &= ~h->without;
+}
+
+static void rig_close(struct rig *r)
+{
+    dz_cell_pool_free(r->pool);
+    (void)close(r->start.disk_fd);
+    (void)close(r->start.wal_fd);
+    (void)close(r->image_fd);
+    (void)close(r->listener);
+    (void)unlink(getenv("DZ_HOSTILE"));
+}
+
+/* --- one attack ---------------------------------------------------------------------------- */
+
+static void until_it_ends(struct rig *r, struct dz_cell *c)
+{
+    struct dz_cell_event e;
+    int rc = 0;
+    while (rc >= 0 && (rc == 0 || e.type != DZ_CELL_FAILED)) {
+        struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
+        (void)poll(&p, 1, -1);
+        rc = dz_cell_receive(c, &e, &r->err);
+    }
+    dz_cell_free(c);
+}
+
+static void attack_cell(struct rig *r)
+{
+    until_it_ends(r, start_of(r, 0));
+    CHECK_INT(dz_cell_pool_run(r->pool, &r->err), 0);
+}
+
+static void attack_first(struct rig *r)
+{
+    until_it_ends(r, start_of(r, ++r->images));
+    CHECK_INT(dz_cell_pool_run(r->pool, &r->err), 0);
+}
+
+static void attack_run(struct rig *r)
+{
+    static const char *const argv[] = {"g", NULL};
+    struct dz_cell_start start = r->start;
+    struct dz_cell *c = NULL;
+    start.many = false;
+    start.argv = argv;
+    int rc = dz_cell_spawn(&start, &c, &r->err);
+    if (rc == 0) /* else it had ended already */
+        until_it_ends(r, c);
+}
+
+static void attack_call(struct rig *r)
+{
+    const int fds[] = {r->start.disk_fd, r->start.wal_fd};
+    const struct dz_call_opts o = {.what = "attack",
+                                   .id = DZ_CALL_CHECKPOINT,
+                                   .run = dz_call_functions[DZ_CALL_CHECKPOINT],
+                                   .fds = fds,
+                                   .fd_count = DZ_ARRAY_LEN(fds)};
+    CHECK(dz_cell_call(&o, NULL, &r->err) < 0);
+}
+
+/* The first sandbox of an image has a blank cell and makes the zygote. */
+static void attack_zygote(struct rig *r)
+{
+    struct dz_cell_pool_stats before, now;
+    dz_cell_pool_stats_get(r->pool, &before);
+    struct dz_cell *c = start_of(r, ++r->images);
+    do {
+        run_pool(r);
+        dz_cell_pool_stats_get(r->pool, &now);
+    } while (now.died == before.died ||
+             (!atomic_load(&hostile_board->returned) && last_signal == 0));
+    dz_cell_free(c);
+}
+
+static const char *outcome(const struct board *b, const struct attack *a, bool *ret_got)
+{
+    static char text[64];
+    *ret_got = false;
+    if (!b->taken)
+        return "no process was taken over";
+    if (!b->tried)
+        return "the attack was not tried";
+    *ret_got = (b->returned && b->got) || (a->harmed && a->harmed(b));
+    if (b->returned)
+        (void)snprintf(text, sizeof text, "%s", *ret_got ? "it succeeded" : strerror(b->error));
+    else if (last_signal == SIGSYS)
+        return "killed by the filter";
+    else
+        (void)snprintf(text, sizeof text, "killed by signal %d", last_signal);
+    return b->returned ? text : NULL;
+}
+
+static void undo(struct rig *r)
+{
+    sigset_t usr1;
+    const struct timespec now = {0};
+    (void)sigemptyset(&usr1);
+    (void)sigaddset(&usr1, SIGUSR1);
+    while (sigtimedwait(&usr1, NULL, &now) == SIGUSR1)
+        ;
+    (void)lseek(r->image_fd, 0, SEEK_SET);
+    for (int fd; (fd = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;)
+        (void)close(fd);
+}
+
+static void attack(struct rig *r, size_t index, enum place place)
+{
+    static void (*const at[PLACE_COUNT])(struct rig *) = {
+        [PLACE_CELL] = attack_cell,     [PLACE_FIRST] = attack_first, [PLACE_RUN] = attack_run,
+        [PLACE_ZYGOTE] = attack_zygote, [PLACE_CALL] = attack_call,
+    };
+    const struct attack *a = hostile_attack(index);
+    struct board *b = hostile_board;
+    bool got;
+    b->attack = (uint32_t)index;
+    b->taken = b->tried = b->returned = b->got = 0;
+    last_signal = 0;
+    atomic_store(&b->place, place);
+    at[place](r);
+    const char *how = outcome(b, a, &got);
+    bool must_fail = (a->held_by & r->holding) != 0;
+    r->held += !got;
+    r->broke += got;
+    if (how && got != must_fail)
+        return;
+    r->wrong++;
+    printf("# %s, %s: %s (%s): %s, but it had to %s\n", r->host->name, places[place], a->name,
+           a->finding, how ? how : "it died of something else", must_fail ? "fail" : "succeed");
+}
+
+static void attack_all(const struct host *h)
+{
+    struct rig r;
+    rig_open(&r, h);
+    bool all = h->calls || getenv("HOSTILE_ALL");
+    for (size_t i = all ? 0 : hostile_calls.count; hostile_attack(i); i++)
+        for (enum place p = PLACE_CELL; p < PLACE_COUNT; p++)
+            if (hostile_attack(i)->places & 1u << p) {
+                attack(&r, i, p);
+                undo(&r);
+            }
+    char held[128];
+    dz_os_fences_print(r.holding, held, sizeof held);
+    printf("# %s (%s): %u attacks failed, %u succeeded as there is no fence\n", h->name, held,
+           r.held, r.broke);
+    CHECK_INT(r.wrong, 0);
+    rig_close(&r);
+}
+
+#define HOST(id, ...)                                         \
+    TEST(id)                                                  \
+    {                                                         \
+        attack_all(&(struct host){.name = #id, __VA_ARGS__}); \
+    }
+HOST(root, .calls = false)
+HOST(root_without_landlock, .no_landlock = true)
+HOST(root_without_user_namespaces, .no_userns = true)
+HOST(root_without_both, .no_landlock = true, .no_userns = true)
+HOST(user, .user = true, .calls = true)
+HOST(user_without_landlock, .user = true, .no_landlock = true)
+HOST(user_without_user_namespaces, .user = true, .no_userns = true)
+HOST(user_without_both, .user = true, .no_landlock = true, .no_userns = true)
+
+/* Control runs. */
+HOST(root_without_filter, .calls = true, .without = BY_FILTER)
+HOST(user_without_filter, .user = true, .without = BY_FILTER)
+#define NOTHING \
+    (BY_FILTER | BY_LIMITS | BY_ANEW | BY(LANDLOCK) | BY(SCOPES) | BY(USER) | BY(NET) | BY(CAPS))
+HOST(root_without_a_fence, .without = NOTHING)
+HOST(user_without_a_fence, .user = true, .without = NOTHING)
