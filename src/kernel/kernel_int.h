@@ -289,7 +289,7 @@ void dz_k_ldisc_flush(struct dz_kernel *k, struct dz_pty *t);
 int dz_k_stream_open(struct dz_kernel *k, uint32_t handle, struct dz_file **ret_file);
 void dz_k_stream_job_output(struct dz_kernel *k, struct dz_proc *p, size_t n);
 
-/* ---- paths: kernel_path.c ---------------------------------------------------------------- */
+/* ---- paths: kernel_open.c ---------------------------------------------------------------- */
 
 struct dz_k_walk {
     struct dz_node dir;  /* that holds the last component */
@@ -302,9 +302,6 @@ struct dz_k_walk {
 int dz_k_walk(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_k_walk *w);
 /* The same, and it must exist. */
 int dz_k_resolve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, struct dz_node *ret_node);
-struct dz_vfs_path dz_k_vfs_path(const struct dz_k_walk *w);
-int dz_k_node_stat(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n,
-                   struct dz_kstat *st);
 /* The absolute path of a node, if it has one: of a file, a name that it still has. Length
  * without NUL, or -errno. */
 int64_t dz_k_node_path(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *n, char *buf,
@@ -339,28 +336,7 @@ int64_t dz_k_open_node(struct dz_kernel *k, struct dz_proc *p, const struct dz_n
 int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags);
 int64_t dz_k_device_open(struct dz_kernel *k, struct dz_proc *p, uint32_t device, int flags);
 int64_t dz_k_rdev_open(struct dz_kernel *k, struct dz_proc *p, uint64_t rdev, int flags);
-/* The text of a /proc file: kernel_procfs_text.c. of: the process, NULL for the
- * machine's files. */
-struct dz_buf;
-typedef void (*dz_k_text_fn)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_meminfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_uptime(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_generation(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_loadavg(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_machine_stat(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_mounts(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_cpuinfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_version(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_filesystems(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_stat(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_status(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_statm(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_cmdline(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_environ(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_comm(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_maps(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-void dz_k_text_limits(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
-/* What an entry of /proc/PID/fd is open on; NULL for any other node. */
+/* The description that an entry of /proc/PID/fd refers to; NULL for any other node. */
 const struct dz_file *dz_k_proc_file(struct dz_kernel *k, const struct dz_node *n);
 
 /* Times in ns; what is too far away is INT64_MAX. */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernel_procfs.c - /proc as a file system.
+ * kernel_procfs.c - /proc: its file system and its texts, in the form of proc(5).
  *
- * Inode numbers are composed, nothing is stored: the machine's entries are
- * 1 + their row; a process's are pid << 16 | row + 1, its directory pid << 16;
- * its descriptors pid << 16 | FD_BASE + fd. A file's text is made when it is
- * opened and kept in a blob of the description, so one reader sees one state.
+ * Inode numbers are composed, nothing is stored: the machine's entries are 1 + their row; a
+ * process's are pid << 16 | row + 1, its directory pid << 16; its descriptors
+ * pid << 16 | FD_BASE + fd. A file's text is made when the file is opened and kept in a blob of
+ * the description, so one reader sees one state.
  *
- * environ and fd/ are for the owner and root; all else may be read by all.
+ * The texts have what ps, top, free, uptime and shells read. Sizes in pages are in pages of
+ * 64 KiB, as the guest's getpagesize() returns; times are in hundredths of a second.
+ *
+ * Only the owner and root may read environ and fd/; everybody may read the rest.
  */
 #include "kernel/kernel_int.h"
 
@@ -15,8 +18,250 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* --- texts ------------------------------------------------------------------------------- */
+
+enum {
+    PAGE = 65536,
+    NS_PER_TICK = 10000000,
+};
+
+typedef unsigned long long ull;
+
+static ull ticks(uint64_t ns)
+{
+    return ns / NS_PER_TICK;
+}
+
+/* ---- the machine --------------------------------------------------------------- */
+
+static void text_meminfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    ull total = k->limits.memory_bytes / 1024, left = total - k->memory_used / 1024;
+    (void)of;
+    dz_buf_addf(out, "MemTotal:       %8llu kB\n", total);
+    dz_buf_addf(out, "MemFree:        %8llu kB\n", left);
+    dz_buf_addf(out, "MemAvailable:   %8llu kB\n", left);
+    dz_buf_adds(out, "Buffers:               0 kB\nCached:                0 kB\n"
+                     "SwapCached:            0 kB\nSwapTotal:             0 kB\n"
+                     "SwapFree:              0 kB\nDirty:                 0 kB\n"
+                     "Shmem:                 0 kB\nSReclaimable:          0 kB\n");
+}
+
+static void text_uptime(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    uint64_t up = (uint64_t)dz_kernel_now(k);
+    uint64_t idle = up > k->total_cpu_ns ? up - k->total_cpu_ns : 0;
+    (void)of;
+    dz_buf_addf(out, "%llu.%02llu %llu.%02llu\n", ticks(up) / 100, ticks(up) % 100,
+                ticks(idle) / 100, ticks(idle) % 100);
+}
+
+/* Ours: a number that every start and every wake draws anew, so that a guest can tell
+ * that it is a copy, or has slept, and forget what must be used only once. */
+static void text_generation(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)of;
+    dz_buf_addf(out, "%016llx\n", (unsigned long long)k->generation);
+}
+
+static void text_loadavg(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    unsigned running = 0;
+    (void)of;
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    running += p->state == DZ_PROC_READY;
+    for (int i = 0; i < 3; i++)
+        dz_buf_addf(out, "%u.%02u ", k->load[i] >> 16, (k->load[i] & 0xffff) * 100 >> 16);
+    dz_buf_addf(out, "%u/%u %u\n", running, k->tab[DZ_KERNEL_TABLE_PROC].used, k->next_pid);
+}
+
+static void text_machine_stat(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    uint64_t up = (uint64_t)dz_kernel_now(k), busy = k->total_cpu_ns;
+    ull idle = ticks(up > busy ? up - busy : 0);
+    (void)of;
+    dz_buf_addf(out, "cpu  %llu 0 0 %llu 0 0 0 0 0 0\n", ticks(busy), idle);
+    dz_buf_addf(out, "cpu0 %llu 0 0 %llu 0 0 0 0 0 0\n", ticks(busy), idle);
+    dz_buf_addf(out, "intr 0\nctxt 0\nbtime %lld\nprocesses %llu\n",
+                (long long)(k->boot_real_ns / 1000000000), (ull)k->forks);
+    dz_buf_adds(out, "procs_running 1\nprocs_blocked 0\n");
+}
+
+static void text_mounts(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)k;
+    (void)of;
+    dz_buf_adds(out, "doze / doze rw,relatime 0 0\n"
+                     "proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n"
+                     "dev /dev devtmpfs rw,nosuid 0 0\n");
+}
+
+static void text_cpuinfo(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)k;
+    (void)of;
+    dz_buf_adds(out, "processor\t: 0\nvendor_id\t: doze\nmodel name\t: WebAssembly\n"
+                     "cpu cores\t: 1\n\n");
+}
+
+static void text_version(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)k;
+    (void)of;
+    dz_buf_adds(out, "Linux version " DZ_VERSION " (doze) wasm32\n");
+}
+
+static void text_filesystems(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)k;
+    (void)of;
+    dz_buf_adds(out, "\tdoze\nnodev\tproc\nnodev\tdevtmpfs\n");
+}
+
+/* ---- a process ------------------------------------------------------------------ */
+
+static char state_of(const struct dz_proc *p)
+{
+    if (p->state == DZ_PROC_ZOMBIE)
+        return 'Z';
+    if (p->flags & DZ_PROC_STOPPED)
+        return 'T';
+    return p->state == DZ_PROC_READY ? 'R' : p->state == DZ_PROC_VFORK ? 'D' : 'S';
+}
+
+/* Signals with a handler of the given kind: 1 ignored, 2 caught. */
+static uint64_t actions(const struct dz_proc *p, int kind)
+{
+    uint64_t set = 0;
+    for (int i = 1; i <= DZ_KERNEL_SIGNALS; i++) {
+        uint32_t h = p->act[i - 1].handler;
+        if ((h == 1) == (kind == 1) && h != 0)
+            set |= DZ_K_BIT(i);
+    }
+    return set;
+}
+
+static void text_stat(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    const struct dz_pty *t = dz_k_pty(k, of->tty);
+    unsigned tty = t ? 136u << 8 | (t->index - 1) : 0;
+    dz_buf_addf(out, "%d (%s) %c %d %d %d %u %d 0 ", of->pid, of->comm, state_of(of), of->ppid,
+                of->pgid, of->sid, tty, t ? t->pgrp : -1);
+    dz_buf_addf(out, "%llu 0 0 0 %llu %llu %llu %llu ", (ull)of->minflt, ticks(of->utime_ns),
+                ticks(of->stime_ns), ticks(of->child_utime_ns), ticks(of->child_stime_ns));
+    dz_buf_addf(out, "%d %d 1 0 %llu %llu %llu %llu ", 20 + of->nice, of->nice,
+                ticks((uint64_t)of->start_ns), (ull)of->mem_bytes, (ull)(of->mem_bytes / PAGE),
+                (ull)of->rlimit[RLIMIT_RSS][0]);
+    dz_buf_addf(out, "0 0 0 0 0 %llu %llu %llu %llu ", (ull)(of->sig_pending & 0x7fffffff),
+                (ull)(of->sig_mask & 0x7fffffff), (ull)(actions(of, 1) & 0x7fffffff),
+                (ull)(actions(of, 2) & 0x7fffffff));
+    dz_buf_addf(out, "0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 %d\n",
+                of->term_sig ? (int)of->term_sig : of->exit_code << 8);
+}
+
+static const char *state_text(char c)
+{
+    switch (c) {
+    case 'R':
+        return "R (running)";
+    case 'Z':
+        return "Z (zombie)";
+    case 'T':
+        return "T (stopped)";
+    case 'D':
+        return "D (disk sleep)";
+    default:
+        return "S (sleeping)";
+    }
+}
+
+static void text_status(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)k;
+    dz_buf_addf(out, "Name:\t%s\nUmask:\t%04o\nState:\t%s\n", of->comm, of->umask,
+                state_text(state_of(of)));
+    dz_buf_addf(out, "Tgid:\t%d\nPid:\t%d\nPPid:\t%d\nTracerPid:\t0\n", of->pid, of->pid, of->ppid);
+    dz_buf_addf(out, "Uid:\t%u\t%u\t%u\t%u\n", of->uid, of->euid, of->suid, of->euid);
+    dz_buf_addf(out, "Gid:\t%u\t%u\t%u\t%u\n", of->gid, of->egid, of->sgid, of->egid);
+    dz_buf_addf(out, "FDSize:\t%u\nGroups:\t", of->fd_count);
+    for (uint32_t i = 0; i < of->group_count; i++)
+        dz_buf_addf(out, "%u ", of->groups[i]);
+    dz_buf_addf(out, "\nVmPeak:\t%8llu kB\nVmSize:\t%8llu kB\nVmRSS:\t%8llu kB\nThreads:\t1\n",
+                (ull)of->maxrss / 1024, (ull)of->mem_bytes / 1024, (ull)of->mem_bytes / 1024);
+    dz_buf_addf(out, "SigPnd:\t%016llx\nSigBlk:\t%016llx\nSigIgn:\t%016llx\nSigCgt:\t%016llx\n",
+                (ull)of->sig_pending, (ull)of->sig_mask, (ull)actions(of, 1), (ull)actions(of, 2));
+}
+
+static void text_statm(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    ull pages = of->mem_bytes / PAGE;
+    (void)k;
+    dz_buf_addf(out, "%llu %llu 0 0 0 %llu 0\n", pages, pages, pages);
+}
+
+static void add_blob(const struct dz_kernel *k, uint32_t blob, struct dz_buf *out)
+{
+    size_t size = 0;
+    const void *p = dz_k_blob(k, blob, &size);
+    if (p)
+        dz_buf_add(out, p, size);
+}
+
+static void text_cmdline(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    add_blob(k, of->argv, out);
+}
+
+static void text_environ(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    add_blob(k, of->envv, out);
+}
+
+static void text_comm(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)k;
+    dz_buf_addf(out, "%s\n", of->comm);
+}
+
+/* One line: the linear memory. There is nothing else in a guest's address space. */
+static void text_maps(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)k;
+    if (of->mem_bytes)
+        dz_buf_addf(out, "00000000-%08llx rw-p 00000000 00:00 0          [heap]\n",
+                    (ull)of->mem_bytes);
+}
+
+static void text_limits(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    static const struct {
+        int which;
+        const char *name, *unit;
+    } rows[] = {
+        {RLIMIT_CPU, "Max cpu time", "seconds"},    {RLIMIT_FSIZE, "Max file size", "bytes"},
+        {RLIMIT_STACK, "Max stack size", "bytes"},  {RLIMIT_NPROC, "Max processes", "processes"},
+        {RLIMIT_NOFILE, "Max open files", "files"}, {RLIMIT_AS, "Max address space", "bytes"}};
+    (void)k;
+    dz_buf_addf(out, "%-25s %-20s %-20s %-10s\n", "Limit", "Soft Limit", "Hard Limit", "Units");
+    for (size_t i = 0; i < DZ_ARRAY_LEN(rows); i++) {
+        dz_buf_addf(out, "%-25s", rows[i].name);
+        for (int h = 0; h < 2; h++)
+            if (of->rlimit[rows[i].which][h] == UINT64_MAX)
+                dz_buf_addf(out, " %-20s", "unlimited");
+            else
+                dz_buf_addf(out, " %-20llu", (ull)of->rlimit[rows[i].which][h]);
+        dz_buf_addf(out, " %-10s\n", rows[i].unit);
+    }
+}
+
+/* --- the file system --------------------------------------------------------------------- */
+
+/* Appends the text of a file. of: the process; NULL for the files of the machine. */
+typedef void (*text_fn)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
 
 enum {
     FD_BASE = 0x1000,
@@ -26,34 +271,34 @@ enum {
 struct row {
     const char *name;
     uint32_t mode;
-    dz_k_text_fn text; /* NULL: a link, or a directory */
+    text_fn text; /* NULL: a link, or a directory */
 };
 static const struct row machine_rows[] = {
     {"self", S_IFLNK | 0777, NULL},
-    {"meminfo", S_IFREG | 0444, dz_k_text_meminfo},
-    {"uptime", S_IFREG | 0444, dz_k_text_uptime},
-    {"loadavg", S_IFREG | 0444, dz_k_text_loadavg},
-    {"stat", S_IFREG | 0444, dz_k_text_machine_stat},
-    {"mounts", S_IFREG | 0444, dz_k_text_mounts},
-    {"cpuinfo", S_IFREG | 0444, dz_k_text_cpuinfo},
-    {"version", S_IFREG | 0444, dz_k_text_version},
-    {"filesystems", S_IFREG | 0444, dz_k_text_filesystems},
-    {"generation", S_IFREG | 0444, dz_k_text_generation},
+    {"meminfo", S_IFREG | 0444, text_meminfo},
+    {"uptime", S_IFREG | 0444, text_uptime},
+    {"loadavg", S_IFREG | 0444, text_loadavg},
+    {"stat", S_IFREG | 0444, text_machine_stat},
+    {"mounts", S_IFREG | 0444, text_mounts},
+    {"cpuinfo", S_IFREG | 0444, text_cpuinfo},
+    {"version", S_IFREG | 0444, text_version},
+    {"filesystems", S_IFREG | 0444, text_filesystems},
+    {"generation", S_IFREG | 0444, text_generation},
 };
 static const struct row proc_rows[] = {
     {"fd", S_IFDIR | 0500, NULL},
     {"cwd", S_IFLNK | 0777, NULL},
     {"exe", S_IFLNK | 0777, NULL},
     {"root", S_IFLNK | 0777, NULL},
-    {"stat", S_IFREG | 0444, dz_k_text_stat},
-    {"status", S_IFREG | 0444, dz_k_text_status},
-    {"statm", S_IFREG | 0444, dz_k_text_statm},
-    {"cmdline", S_IFREG | 0444, dz_k_text_cmdline},
-    {"comm", S_IFREG | 0444, dz_k_text_comm},
-    {"environ", S_IFREG | 0400, dz_k_text_environ},
-    {"maps", S_IFREG | 0444, dz_k_text_maps},
-    {"limits", S_IFREG | 0444, dz_k_text_limits},
-    {"mounts", S_IFREG | 0444, dz_k_text_mounts},
+    {"stat", S_IFREG | 0444, text_stat},
+    {"status", S_IFREG | 0444, text_status},
+    {"statm", S_IFREG | 0444, text_statm},
+    {"cmdline", S_IFREG | 0444, text_cmdline},
+    {"comm", S_IFREG | 0444, text_comm},
+    {"environ", S_IFREG | 0400, text_environ},
+    {"maps", S_IFREG | 0444, text_maps},
+    {"limits", S_IFREG | 0444, text_limits},
+    {"mounts", S_IFREG | 0444, text_mounts},
 };
 enum {
     ROW_FD = 1, /* numbers in an inode: index in proc_rows + 1 */
@@ -355,7 +600,7 @@ static int64_t proc_readdir(struct dz_kernel *k, struct dz_proc *p, uint64_t dir
 
 /* ---- open and read ------------------------------------------------------------------------ */
 
-static int64_t open_text(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, dz_k_text_fn text,
+static int64_t open_text(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, text_fn text,
                          int flags)
 {
     struct dz_buf out = DZ_BUF_INIT(DZ_KERNEL_SYNTH_MAX);

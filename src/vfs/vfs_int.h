@@ -39,7 +39,7 @@ enum {
 };
 #define DZ_VFS_INO_MAX (((uint64_t)1 << (63 - DZ_VFS_CHUNK_BITS)) - 1)
 
-/* ---- vfs_cache.c: a bounded hash table with the least recently used last ----- */
+/* ---- vfs_node.c: a bounded hash table with the least recently used last ----- */
 
 struct dz_vfs_hnode {
     struct dz_vfs_hnode *chain, *newer, *older;
@@ -135,7 +135,7 @@ int dz_name_del(struct dz_vfs *v, struct dz_inode *dir, const char *name, size_t
 int dz_name_check(const char *name, size_t len); /* ENAMETOOLONG, EINVAL, EEXIST for dots */
 void dz_caches_shrink(struct dz_vfs *v, size_t bytes);
 
-/* ---- vfs_redo.c: the changes of the open transaction, kept until it is committed -- */
+/* ---- vfs_tx.c: the changes of the open transaction, kept until it is committed -- */
 
 enum dz_row_kind {
     DZ_ROW_PUT_NODE,
@@ -170,13 +170,8 @@ struct dz_redo_mark {
     struct dz_redo_block *last;
     size_t used, bytes, count;
 };
-int dz_redo_add(struct dz_redo *r, const struct dz_row *row); /* copies; -ENOMEM */
 struct dz_redo_mark dz_redo_mark(const struct dz_redo *r);
-void dz_redo_cut(struct dz_redo *r, struct dz_redo_mark mark);
 void dz_redo_release(struct dz_redo *r);
-/* In order, until fn returns non-zero. */
-int dz_redo_each(const struct dz_redo *r, int (*fn)(void *arg, const struct dz_row *row),
-                 void *arg);
 
 /* ---- vfs_tx.c --------------------------------------------------------------------- */
 
@@ -194,24 +189,11 @@ void dz_blobs_close(struct dz_vfs *v);
 /* A handle on chunk `id`, from wherever it was; closed when that fails. DZ_E*. */
 int dz_blob_on(struct dz_vfs *v, struct dz_blob **slot, uint64_t id, struct dz_err *e);
 
-/* ---- vfs_chunk.c ------------------------------------------------------------------- */
+/* ---- vfs_file.c ------------------------------------------------------------------- */
 
 /* Length of the row with this id in this file or in the image; -1: there is none. */
 int dz_chunk_len(struct dz_vfs *v, bool image, uint64_t id, int32_t *ret_len);
 void dz_chunk_lens_forget(struct dz_vfs *v);
-/* [off, off + n) lies in chunk `index` of a file that is not inline. */
-int dz_chunk_read(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t off,
-                  void *buf, size_t n);
-int dz_chunk_write(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t off,
-                   const void *buf, size_t n);
-/* Keep the first `keep` bytes of the chunk here, at least one. */
-int dz_chunk_cut(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, size_t keep);
-/* The whole chunk reads as zeros from now on. */
-int dz_chunk_zero(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index);
-/* Has the chunk bytes of its own, here or below? 1, 0 or -errno. */
-int dz_chunk_exists(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index);
-/* The first chunk >= index with a row here or below, UINT64_MAX: none. */
-int dz_chunk_next(struct dz_vfs *v, const struct dz_inode *ip, uint64_t index, uint64_t *ret_index);
 /* Remove rows [first, last] of this file, and account. */
 int dz_chunks_delete(struct dz_vfs *v, const struct dz_inode *ip, uint64_t first, uint64_t last);
 /* The last of the rows from chunk id `from` on, of one inode: at most opts.step_chunks.
@@ -242,8 +224,6 @@ void dz_inode_bury(struct dz_vfs *v);
 int dz_cut_finish(struct dz_vfs *v);
 /* Is that what the record of a cut may say? */
 bool dz_cut_fits(const struct dz_inode *ip, uint64_t cut);
-/* ctime, mtime and version of a directory whose names changed. */
-void dz_dir_changed(struct dz_vfs *v, struct dz_inode *dir, int64_t now);
 static inline bool dz_ino_fixed(uint64_t ino)
 {
     return ino <= DZ_VFS_TMP;
@@ -265,9 +245,8 @@ struct dz_climb {
 int dz_climb_up(struct dz_vfs *v, struct dz_climb *c);
 /* Is `dir` equal to or below `top`? 1, 0 or -errno. */
 int dz_dir_below(struct dz_vfs *v, uint64_t dir, uint64_t top);
-int dz_dir_depth(struct dz_vfs *v, uint64_t dir, size_t *ret_depth);
 
-/* vfs_tar_merge.c: bring an import that was cut off (v->untar) to an end; is that note true? */
+/* vfs_tar_in.c: finish an import that was cut off (v->untar); is that note valid? */
 DZ_NODISCARD int dz_tar_resume(struct dz_vfs *v, struct dz_err *err);
 bool dz_tar_note_fits(struct dz_vfs *v, int64_t value);
 

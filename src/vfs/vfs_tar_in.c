@@ -2,19 +2,21 @@
  *
  * vfs_tar_in.c - a tar stream into the disk, all of it or nothing.
  *
- * Members are unpacked into a fresh directory, the stage, where there is nothing
- * but what this archive made: no name of it is ever looked up through a symbolic
- * link, so nothing is written outside. When the whole archive has been
- * read, the stage is merged into the target by renames; conflicts are looked for
- * before the first of them. Whatever goes wrong earlier, the stage is removed.
+ * Members are unpacked into a fresh directory, the stage, which holds only what this archive
+ * made: no name of the archive is ever looked up through a symbolic link, so nothing is written
+ * outside. When the whole archive has been read, the stage is merged into the target by renames;
+ * conflicts are looked for before the first rename. If anything fails earlier, the stage is
+ * removed.
  *
- * A member function answers 0 (done), BAD (imp->why says why: skip or refuse),
- * or a negative DZ_E* (nothing more can be done).
+ * A member function returns 0 (done), BAD (imp->why has the reason: skip or refuse), or a
+ * negative DZ_E* (the whole import has failed).
  */
+#include "vfs/vfs_tar_int.h"
+
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "vfs/vfs_tar_int.h"
+#include "vfs/vfs_int.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -23,6 +25,302 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+/* --- the stage, and the merge into its place --------------------------------------------- */
+
+/* Filling the stage and moving its content may both take many transactions, so a note in the
+ * file says how far the import is (meta.untar). The next process that opens the disk finishes it:
+ *
+ *     -ino   the stage `ino` is being filled           -> remove it
+ *      ino   it is complete, and wanted in its parent  -> move what is left of it
+ *
+ * Moving needs nothing but the stage. Where both sides have a directory, the target's takes mode,
+ * owner and time from the archive if the archive named that directory; a directory that it did
+ * not name is marked by an impossible owner (NOBODY). The directory's time is kept as the stage's
+ * access time, which moving does not change. So every step can be repeated.
+ *
+ * An entry that cannot be moved (its name became a directory meanwhile, which takes a process
+ * that continued after a failure) stays in the stage, which then belongs to nobody. */
+
+#define STAGE  ".doze-untar"
+#define NOBODY UINT32_MAX /* owner of a directory that the archive does not name */
+
+/* Some names of a directory, each behind a byte with its length; none: the end. */
+struct names {
+    struct dz_buf text;
+    uint64_t cookie; /* where the next call continues */
+};
+
+enum {
+    BATCH_BYTES = 64 << 10, /* names of a directory looked at together */
+};
+
+struct frame {
+    uint64_t from, to, cookie;
+};
+
+struct merge {
+    struct dz_vfs *v;
+    DZ_VEC(, struct frame) frames;
+    struct names names;
+    uint32_t moved; /* since the last commit */
+    bool rest;      /* something stays */
+};
+
+/* --- the note ---------------------------------------------------------------- */
+
+static int put_note(struct dz_vfs *v, int64_t value)
+{
+    int rc = dz_op_begin(v);
+    if (!rc)
+        rc = dz_op_end(v, dz_row_put_meta(v, "untar", value));
+    if (!rc)
+        v->untar = value;
+    return rc;
+}
+
+static int commit(struct dz_vfs *v)
+{
+    struct dz_err e = {0};
+    return dz_vfs_commit(v, &e) < 0 ? dz_vfs_errno(v, &e) : 0;
+}
+
+/* An empty one in dir, noted as unfinished. What was there of that name goes. Commits. */
+static int stage_make(struct dz_vfs *v, uint64_t dir, uint64_t *ret_stage)
+{
+    const struct dz_vfs_new spec = {.mode = S_IFDIR | 0700};
+    struct dz_err e = {0};
+    if (v->untar && dz_tar_resume(v, &e) < 0) /* what failed before comes first */
+        return dz_vfs_errno(v, &e);
+    int rc = dz_vfs_remove_tree(v, dir, STAGE, strlen(STAGE));
+    if (!rc || rc == -ENOENT)
+        rc = commit(v); /* so that the next two are one transaction */
+    if (!rc)
+        rc = dz_vfs_create(v, dir, STAGE, strlen(STAGE), &spec, ret_stage);
+    return rc ? rc : put_note(v, -(int64_t)*ret_stage);
+}
+
+static int stage_drop(struct dz_vfs *v, uint64_t dir)
+{
+    int rc = dz_vfs_remove_tree(v, dir, STAGE, strlen(STAGE));
+    return rc && rc != -ENOENT ? rc : put_note(v, 0);
+}
+
+/* --- names of a directory ------------------------------------------------------ */
+
+static int take_name(void *arg, const struct dz_vfs_entry *e)
+{
+    struct names *n = arg;
+    unsigned char len = (unsigned char)e->len;
+    bool dots =
+        (e->len == 1 && e->name[0] == '.') || (e->len == 2 && memcmp(e->name, "..", 2) == 0);
+    if (!dots) {
+        if (n->text.len + e->len + 1 > BATCH_BYTES)
+            return 1;
+        dz_buf_add(&n->text, &len, 1);
+        dz_buf_add(&n->text, e->name, e->len);
+    }
+    n->cookie = e->cookie;
+    return n->text.err;
+}
+
+/* The caller releases .text. */
+static void names_init(struct names *n)
+{
+    *n = (struct names){.text = DZ_BUF_INIT(BATCH_BYTES)};
+}
+
+static int names_next(struct dz_vfs *v, uint64_t dir, uint64_t cookie, struct names *n)
+{
+    dz_buf_reset(&n->text);
+    n->cookie = cookie;
+    int rc = dz_vfs_readdir(v, dir, cookie, take_name, n);
+    return rc ? rc : n->text.err ? -ENOMEM : 0;
+}
+
+/* --- moving -------------------------------------------------------------------- */
+
+static int attr_of(struct dz_vfs *v, uint64_t dir, const char *name, size_t len,
+                   struct dz_vfs_attr *ret_attr)
+{
+    uint64_t ino;
+    int rc = dz_vfs_lookup(v, dir, name, len, &ino);
+    return rc ? rc : dz_vfs_getattr(v, ino, ret_attr);
+}
+
+static int move(struct merge *m, const struct frame *f, const char *name, size_t len)
+{
+    const struct dz_vfs_name a = {f->from, name, len}, b = {f->to, name, len};
+    int rc = dz_vfs_rename(m->v, &a, &b, 0);
+    if (!rc && ++m->moved >= m->v->step_chunks) {
+        m->moved = 0;
+        rc = commit(m->v);
+    }
+    return rc;
+}
+
+static int merge_name(struct merge *m, const struct frame *f, const char *name, size_t len)
+{
+    struct dz_vfs_attr from, to;
+    int rc = attr_of(m->v, f->from, name, len, &from);
+    if (rc)
+        return rc;
+    rc = attr_of(m->v, f->to, name, len, &to);
+    if (rc == -ENOENT && S_ISDIR(from.mode) && from.uid == NOBODY) {
+        from.uid = from.gid = 0;
+        rc = dz_vfs_setattr(m->v, from.ino, DZ_VFS_SET_UID | DZ_VFS_SET_GID, &from);
+        return rc ? rc : move(m, f, name, len);
+    }
+    if (rc == -ENOENT)
+        return move(m, f, name, len);
+    if (rc)
+        return rc;
+    if (S_ISDIR(from.mode) != S_ISDIR(to.mode)) {
+        m->rest = true;
+        return 0;
+    }
+    if (!S_ISDIR(from.mode))
+        return move(m, f, name, len);
+    const struct frame below = {.from = from.ino, .to = to.ino};
+    struct dz_inode *ip;
+    rc = dz_iget(m->v, from.ino, &ip);
+    if (rc || ip->rdev != f->from) /* as dz_dir_empty: no circles */
+        return rc ? rc : -EIO;
+    return dz_vec_push(&m->frames, below) < 0 ? -ENOMEM : 0;
+}
+
+/* The target takes what the archive says of the directory, if it says anything. */
+static int adopt(struct dz_vfs *v, const struct dz_vfs_attr *from, uint64_t to)
+{
+    struct dz_vfs_attr attr = *from;
+    if (from->uid == NOBODY)
+        return 0;
+    attr.mtime_ns = from->atime_ns;
+    unsigned set = DZ_VFS_SET_MTIME;
+    if (!dz_ino_fixed(to)) /* the roots keep their modes */
+        set |= DZ_VFS_SET_MODE | DZ_VFS_SET_UID | DZ_VFS_SET_GID;
+    return dz_vfs_setattr(v, to, set, &attr);
+}
+
+static int finish_dir(struct merge *m)
+{
+    struct dz_vfs_attr from;
+    const struct frame done = dz_vec_pop(&m->frames);
+    if (m->frames.n == 0)
+        return 0; /* the stage itself comes last */
+    int rc = dz_vfs_getattr(m->v, done.from, &from);
+    return rc ? rc : adopt(m->v, &from, done.to);
+}
+
+/* Down into directories that both sides have; what stays of those is empty. */
+static int move_all(struct merge *m)
+{
+    int rc = 0;
+    while (!rc && m->frames.n) {
+        size_t last = m->frames.n - 1;
+        struct frame f = m->frames.p[last];
+        rc = names_next(m->v, f.from, f.cookie, &m->names);
+        m->frames.p[last].cookie = m->names.cookie;
+        if (!rc && m->names.text.len == 0)
+            rc = finish_dir(m);
+        for (size_t at = 0; !rc && at < m->names.text.len;) {
+            size_t len = (unsigned char)m->names.text.p[at];
+            rc = merge_name(m, &f, m->names.text.p + at + 1, len);
+            at += len + 1;
+        }
+    }
+    return rc;
+}
+
+/* The stage goes, its parent gets the time that is meant, the note goes: one transaction. */
+static int end(struct merge *m, uint64_t stage, uint64_t to)
+{
+    struct dz_vfs_attr top;
+    int rc = dz_dir_empty(m->v, stage);
+    if (!rc)
+        rc = dz_vfs_getattr(m->v, stage, &top);
+    if (!rc)
+        rc = commit(m->v);
+    if (!rc)
+        rc = dz_vfs_rmdir(m->v, to, STAGE, strlen(STAGE));
+    if (!rc)
+        rc = adopt(m->v, &top, to);
+    return rc;
+}
+
+static int merge(struct dz_vfs *v, uint64_t stage)
+{
+    struct merge m = {.v = v, .frames = DZ_VEC_INIT(DZ_TAR_MEMBERS_MAX)};
+    struct dz_inode *ip;
+    int rc = dz_iget_dir(v, stage, &ip);
+    if (rc)
+        return rc;
+    const struct frame top = {.from = stage, .to = ip->rdev};
+    names_init(&m.names);
+    rc = dz_vec_push(&m.frames, top) < 0 ? -ENOMEM : move_all(&m);
+    if (!rc && !m.rest)
+        rc = end(&m, stage, top.to);
+    if (!rc)
+        rc = put_note(v, 0);
+    dz_vec_release(&m.frames);
+    dz_buf_release(&m.names.text);
+    return rc;
+}
+
+static int tell(struct dz_vfs *v, int rc, const char *what, struct dz_err *err)
+{
+    return rc ? dz_fail_sys(err, -rc, "%s (%s)", what, dz_vfs_why(v)) : 0;
+}
+
+/* It is whole: move all in it to its parent, where nothing may stand in the way.
+ * Begins and ends with a commit. */
+static int merge_stage(struct dz_vfs *v, uint64_t stage, struct dz_err *err)
+{
+    int rc = put_note(v, (int64_t)stage);
+    if (!rc)
+        rc = commit(v);
+    if (!rc)
+        rc = merge(v, stage);
+    if (!rc)
+        rc = commit(v);
+    return tell(v, rc, "move what was unpacked into place; the next open goes on with it", err);
+}
+
+/* --- after a crash --------------------------------------------------------------- */
+
+bool dz_tar_note_fits(struct dz_vfs *v, int64_t value)
+{
+    uint64_t ino = value < 0 ? -(uint64_t)value : (uint64_t)value, named = 0;
+    struct dz_inode *ip;
+    if (dz_iget_dir(v, ino, &ip) || dz_ino_fixed(ino) || dz_dir_below(v, ino, DZ_VFS_ROOT) <= 0)
+        return false;
+    return dz_vfs_lookup(v, ip->rdev, STAGE, strlen(STAGE), &named) == 0 && named == ino;
+}
+
+/* Also on a disk that is opened for reading: what is half in its place must not be seen. */
+int dz_tar_resume(struct dz_vfs *v, struct dz_err *err)
+{
+    bool readonly = v->readonly;
+    struct dz_inode *ip;
+    int64_t value = v->untar;
+    int rc = 0;
+    v->readonly = false;
+    if (!dz_tar_note_fits(v, value))
+        rc = put_note(v, 0); /* it was gone already, or never was */
+    else if (value > 0)
+        rc = merge(v, (uint64_t)value);
+    else if (!(rc = dz_iget_dir(v, -(uint64_t)value, &ip)))
+        rc = stage_drop(v, ip->rdev);
+    if (!rc)
+        rc = commit(v);
+    v->readonly = readonly;
+    return tell(v, rc,
+                rc == -EROFS ? "an import was cut off: open the disk for writing once"
+                             : "finish the import of an archive that was cut off",
+                err);
+}
+
+/* --- members into the stage -------------------------------------------------------------- */
 
 enum {
     BAD = 1,
@@ -83,7 +381,7 @@ static int disk_error(struct import *imp, int sys, struct dz_err *err)
     }
 }
 
-static void note(struct import *imp, const char *what)
+static void warn(struct import *imp, const char *what)
 {
     char quoted[DZ_STR_QUOTED], text[NOTE_MAX];
     if (!imp->in->note)
@@ -116,7 +414,7 @@ static int clean(struct import *imp, const struct dz_buf *raw, struct dz_buf *ou
             return bad(imp, DZ_EINVAL, "holds \"..\"");
         if (part.n > DZ_VFS_NAME_MAX)
             return bad(imp, DZ_EINVAL, "has a part of over %d bytes", DZ_VFS_NAME_MAX);
-        if (out->len == 0 && dz_str_eqz(part, DZ_TAR_STAGE))
+        if (out->len == 0 && dz_str_eqz(part, STAGE))
             return bad(imp, DZ_EINVAL, "has a reserved name");
         if (out->len)
             dz_buf_add(out, "/", 1);
@@ -196,12 +494,12 @@ static int set_attributes(struct import *imp, uint64_t ino, struct dz_err *err)
         const struct dz_tar_xattr *x = &m->xattrs[i];
         const char *name = m->xattr_bytes.p + x->name;
         if (!imp->in->owners && strncmp(name, "user.", 5) != 0) {
-            note(imp, "loses an attribute outside user.");
+            warn(imp, "loses an attribute outside user.");
             continue;
         }
         int r = dz_vfs_setxattr(imp->v, ino, name, m->xattr_bytes.p + x->value, x->value_len, 0);
         if (r == -EOPNOTSUPP || r == -EPERM || r == -EINVAL || r == -ERANGE || r == -E2BIG)
-            note(imp, "loses an attribute that the disk does not keep");
+            warn(imp, "loses an attribute that the disk does not keep");
         else if (r < 0)
             return disk_error(imp, r, err);
     }
@@ -419,7 +717,7 @@ static int put_all(struct import *imp, struct dz_err *err)
         if (r == BAD) {
             char text[sizeof imp->why + 32];
             (void)snprintf(text, sizeof text, "%s: left out", imp->why);
-            note(imp, text);
+            warn(imp, text);
             imp->stats.skipped++;
         } else if (r == 0) {
             imp->stats.members++;
@@ -467,7 +765,7 @@ static int restore_times(struct import *imp, struct dz_err *err)
 /* Both sides have the directory: say to the merge whether the archive means its mode. */
 static int mark(struct import *imp, uint64_t from)
 {
-    const struct dz_vfs_attr attr = {.uid = DZ_TAR_NOBODY};
+    const struct dz_vfs_attr attr = {.uid = NOBODY};
     return named(imp, from) ? 0 : dz_vfs_setattr(imp->v, from, DZ_VFS_SET_UID, &attr);
 }
 
@@ -542,9 +840,9 @@ static int check_batch(struct import *imp, size_t frame, const struct dz_buf *na
 static int check_all(struct import *imp, struct dz_err *err)
 {
     const struct merge_frame top = {.from = imp->stage, .to = imp->in->dir};
-    struct dz_tar_names names;
+    struct names names;
     int r = mark(imp, imp->stage);
-    dz_tar_names_init(&names);
+    names_init(&names);
     dz_vec_reset(&imp->frames);
     if (r == 0 && dz_vec_push(&imp->frames, top) < 0)
         r = -ENOMEM;
@@ -553,7 +851,7 @@ static int check_all(struct import *imp, struct dz_err *err)
     while (r == 0 && imp->frames.n) {
         size_t last = imp->frames.n - 1;
         const struct merge_frame *f = &imp->frames.p[last];
-        int sys = dz_tar_names_next(imp->v, f->from, f->cookie, &names);
+        int sys = names_next(imp->v, f->from, f->cookie, &names);
         if (sys < 0)
             r = dz_fail_sys(err, -sys, "unpack an archive: list a directory (%s)",
                             dz_vfs_why(imp->v));
@@ -571,11 +869,11 @@ static int check_all(struct import *imp, struct dz_err *err)
 
 static int import(struct import *imp, struct dz_err *err)
 {
-    int r = dz_tar_stage_make(imp->v, imp->in->dir, &imp->stage);
+    int r = stage_make(imp->v, imp->in->dir, &imp->stage);
     if (r < 0) {
         r = dz_fail_sys(err, -r, "unpack an archive: make a directory for it (%s)",
                         dz_vfs_why(imp->v));
-        (void)dz_tar_stage_drop(imp->v, imp->in->dir);
+        (void)stage_drop(imp->v, imp->in->dir);
         return r;
     }
     r = put_all(imp, err);
@@ -584,8 +882,8 @@ static int import(struct import *imp, struct dz_err *err)
     if (r == 0)
         r = check_all(imp, err);
     if (r == 0)
-        return dz_tar_merge(imp->v, imp->stage, err);
-    (void)dz_tar_stage_drop(imp->v, imp->in->dir); /* or the next open does */
+        return merge_stage(imp->v, imp->stage, err);
+    (void)stage_drop(imp->v, imp->in->dir); /* or the next open does */
     return r;
 }
 

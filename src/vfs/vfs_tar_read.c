@@ -1,28 +1,306 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_tar_read.c - members out of a tar stream.
+ * vfs_tar_read.c - members out of a tar stream: headers, pax records, maps of sparse files.
  *
  *     [x: pax records] [L, K: long name, long link] header data padding ...
  *     two blocks of zeros
  *
- * Headers that only describe the next one are read here and folded into it. A
- * member that the format allows but we do not take gets a sentence in m.bad; its
- * data is still framed right. What makes the framing doubtful is an error.
+ * Headers that only describe the next one are read here and folded into it. A member that the
+ * format allows but this reader does not support gets a sentence in m.bad; its data is still
+ * framed right. Anything that makes the framing doubtful is an error.
  *
- * Invariant: between calls, `left` bytes of data and `padding` stand between
- * the stream's position and the next header.
+ * Invariant: between calls, `left` bytes of data and `padding` stand between the stream's
+ * position and the next header.
  */
-#include "vfs/vfs_tar_int.h"
-
 #include "base/mem.h"
 
+#include "base/num.h"
+#include "base/str.h"
+#include "vfs/vfs_tar_int.h"
+
+#include <stdlib.h>
 #include <string.h>
 
-int dz_tar_broken(const struct dz_tar_reader *r, struct dz_err *err, const char *what)
+/* --- pax records and sparse maps --------------------------------------------------------- */
+
+/*     "LENGTH KEY=VALUE\n", LENGTH counting all of it in decimal
+ *
+ * Unknown keys are skipped, as POSIX asks. A known key with an invalid value is an error, because
+ * it would change the framing. */
+
+static void pax_reset(struct dz_tar_pax *p)
+{
+    struct dz_buf path = p->path, link = p->link, xattr_bytes = p->xattr_bytes;
+    dz_buf_reset(&path);
+    dz_buf_reset(&link);
+    dz_buf_reset(&xattr_bytes);
+    *p = (struct dz_tar_pax){.path = path, .link = link, .xattr_bytes = xattr_bytes};
+}
+
+static void pax_release(struct dz_tar_pax *p)
+{
+    dz_buf_release(&p->path);
+    dz_buf_release(&p->link);
+    dz_buf_release(&p->xattr_bytes);
+}
+
+/* --- sparse maps ------------------------------------------------------------- */
+
+/* The error of a damaged archive, with the position in it. */
+static int broken(const struct dz_tar_reader *r, struct dz_err *err, const char *what)
 {
     return dz_fail(err, DZ_EINVAL, "read the archive, at byte %llu: %s", (unsigned long long)r->at,
                    what);
 }
+
+/* Read the records of one extended header, text[0..n). */
+static int piece_add(struct dz_tar_reader *r, uint64_t off, uint64_t len, struct dz_err *err)
+{
+    if (r->piece_count == r->piece_cap) {
+        if (r->piece_cap >= DZ_TAR_SPARSE_MAX)
+            return dz_fail(err, DZ_ELIMIT, "read the archive: a sparse file of over %d pieces",
+                           DZ_TAR_SPARSE_MAX);
+        unsigned cap = r->piece_cap ? r->piece_cap * 2 : 64;
+        struct dz_tar_piece *p = dz_realloc(r->pieces, cap * sizeof *p);
+        if (!p)
+            return dz_fail(err, DZ_ENOMEM, "read the archive: out of memory");
+        r->pieces = p;
+        r->piece_cap = cap;
+    }
+    r->pieces[r->piece_count++] = (struct dz_tar_piece){off, len};
+    return 0;
+}
+
+/* Are the pieces in order, inside realsize, and together stored bytes? */
+static int pieces_check(struct dz_tar_reader *r, uint64_t realsize, uint64_t stored,
+                        struct dz_err *err)
+{
+    uint64_t end = 0, sum = 0;
+    for (unsigned i = 0; i < r->piece_count; i++) {
+        const struct dz_tar_piece *p = &r->pieces[i];
+        if (p->off < end || p->len > realsize || p->off > realsize - p->len)
+            return broken(r, err, "a sparse file's map does not fit the file");
+        end = p->off + p->len;
+        sum += p->len;
+    }
+    if (sum != stored)
+        return broken(r, err, "a sparse file's map does not fit its data");
+    return 0;
+}
+
+/* "off,len,off,len" */
+static int parse_map(struct dz_tar_reader *r, struct dz_str map, struct dz_err *err)
+{
+    struct dz_str rest = map, part;
+    uint64_t off = 0, v = 0;
+    bool half = false;
+    r->piece_count = 0;
+    while (map.n && dz_str_split(&rest, ',', &part)) {
+        int rc = dz_num_u64(part, 0, INT64_MAX, &v, NULL);
+        if (rc == 0 && half)
+            rc = piece_add(r, off, v, err);
+        else if (rc < 0)
+            rc = broken(r, err, "a sparse file's map is no map");
+        if (rc < 0)
+            return rc;
+        off = v;
+        half = !half;
+    }
+    return half ? broken(r, err, "a sparse file's map is no map") : 0;
+}
+
+/* --- values ------------------------------------------------------------------ */
+
+/* Seconds with a fraction, as nanoseconds; digits beyond those are cut. */
+static bool parse_time(struct dz_str s, int64_t *ret_ns)
+{
+    bool minus = dz_str_eat(&s, DZ_STR("-"));
+    size_t dot = dz_str_find_char(s, '.');
+    struct dz_str whole = dz_str_sub(s, 0, dot), part = dz_str_sub(s, dot, SIZE_MAX);
+    uint64_t seconds = 0;
+    int64_t ns = 0;
+    if (dz_num_u64(whole, 0, INT64_MAX / 1000000000 - 1, &seconds, NULL) < 0)
+        return false;
+    for (size_t i = 1, scale = 100000000; i < part.n; i++, scale /= 10) {
+        if (part.p[i] < '0' || part.p[i] > '9')
+            return false;
+        ns += (int64_t)scale * (part.p[i] - '0');
+    }
+    ns += (int64_t)seconds * 1000000000;
+    *ret_ns = minus ? -ns : ns;
+    return true;
+}
+
+static void keep_xattr(struct dz_tar_pax *p, struct dz_str name, struct dz_str value)
+{
+    if (p->xattr_count == DZ_TAR_XATTR_MAX) {
+        p->lost_xattr = true;
+        return;
+    }
+    struct dz_tar_xattr *x = &p->xattrs[p->xattr_count++];
+    x->name = p->xattr_bytes.len;
+    dz_buf_add(&p->xattr_bytes, name.p, name.n);
+    dz_buf_add(&p->xattr_bytes, "", 1);
+    x->value = p->xattr_bytes.len;
+    x->value_len = value.n;
+    dz_buf_add(&p->xattr_bytes, value.p, value.n);
+}
+
+enum key {
+    KEY_PATH,
+    KEY_LINKPATH,
+    KEY_SIZE,
+    KEY_UID,
+    KEY_GID,
+    KEY_MTIME,
+    KEY_SPARSE_MAJOR,
+    KEY_SPARSE_MINOR,
+    KEY_SPARSE_NAME,
+    KEY_SPARSE_REALSIZE,
+    KEY_SPARSE_SIZE,
+    KEY_SPARSE_MAP,
+    KEY_SPARSE_OFFSET,
+    KEY_SPARSE_NUMBYTES,
+    KEYS,
+};
+static const char *const keys[KEYS] = {
+    [KEY_PATH] = "path",
+    [KEY_LINKPATH] = "linkpath",
+    [KEY_SIZE] = "size",
+    [KEY_UID] = "uid",
+    [KEY_GID] = "gid",
+    [KEY_MTIME] = "mtime",
+    [KEY_SPARSE_MAJOR] = "GNU.sparse.major",
+    [KEY_SPARSE_MINOR] = "GNU.sparse.minor",
+    [KEY_SPARSE_NAME] = "GNU.sparse.name",
+    [KEY_SPARSE_REALSIZE] = "GNU.sparse.realsize",
+    [KEY_SPARSE_SIZE] = "GNU.sparse.size",
+    [KEY_SPARSE_MAP] = "GNU.sparse.map",
+    [KEY_SPARSE_OFFSET] = "GNU.sparse.offset",
+    [KEY_SPARSE_NUMBYTES] = "GNU.sparse.numbytes",
+};
+
+static void set_text(struct dz_buf *b, struct dz_str value, bool *ret_has)
+{
+    dz_buf_reset(b);
+    dz_buf_add(b, value.p, value.n);
+    *ret_has = true;
+}
+
+static bool set_number(struct dz_str value, uint64_t *ret_value, bool *ret_has)
+{
+    *ret_has = true;
+    return dz_num_u64(value, 0, INT64_MAX, ret_value, NULL) == 0;
+}
+
+/* Offsets and lengths of form 0.0 come one record each, in turn. */
+static int sparse_half(struct dz_tar_reader *r, struct dz_tar_pax *p, uint64_t v, bool offset,
+                       struct dz_err *err)
+{
+    p->has_sparse = true;
+    if (offset == p->half_piece || (!offset && r->piece_count == 0))
+        return broken(r, err, "a sparse file's map is no map");
+    p->half_piece = offset;
+    if (offset)
+        return piece_add(r, v, 0, err);
+    r->pieces[r->piece_count - 1].len = v;
+    return 0;
+}
+
+static int take(struct dz_tar_reader *r, struct dz_tar_pax *p, enum key key, struct dz_str value,
+                struct dz_err *err)
+{
+    uint64_t v = 0;
+    bool ok = true, ignored = false;
+    switch (key) {
+    case KEY_PATH:
+        if (!p->has_sparse || !p->has_path) /* GNU.sparse.name is the better one */
+            set_text(&p->path, value, &p->has_path);
+        break;
+    case KEY_SPARSE_NAME:
+        p->has_sparse = true;
+        set_text(&p->path, value, &p->has_path);
+        break;
+    case KEY_LINKPATH:
+        set_text(&p->link, value, &p->has_link);
+        break;
+    case KEY_SIZE:
+        ok = set_number(value, &p->size, &p->has_size);
+        break;
+    case KEY_UID:
+        ok = set_number(value, &p->uid, &p->has_uid);
+        break;
+    case KEY_GID:
+        ok = set_number(value, &p->gid, &p->has_gid);
+        break;
+    case KEY_MTIME:
+        ok = p->has_mtime = parse_time(value, &p->mtime_ns);
+        break;
+    case KEY_SPARSE_MAJOR:
+        ok = set_number(value, &p->sparse_major, &p->has_sparse) && p->sparse_major <= 1;
+        break;
+    case KEY_SPARSE_MINOR:
+        ok = set_number(value, &p->sparse_minor, &p->has_sparse) && p->sparse_minor <= 1;
+        break;
+    case KEY_SPARSE_REALSIZE:
+    case KEY_SPARSE_SIZE:
+        ok = set_number(value, &p->realsize, &p->has_realsize);
+        p->has_sparse = true;
+        break;
+    case KEY_SPARSE_MAP:
+        p->has_sparse = true;
+        return parse_map(r, value, err);
+    case KEY_SPARSE_OFFSET:
+    case KEY_SPARSE_NUMBYTES:
+        ok = set_number(value, &v, &ignored);
+        if (ok)
+            return sparse_half(r, p, v, key == KEY_SPARSE_OFFSET, err);
+        break;
+    case KEYS:
+        break;
+    }
+    return ok ? 0 : broken(r, err, "an extended header has a value that makes no sense");
+}
+
+static int record(struct dz_tar_reader *r, struct dz_tar_pax *p, struct dz_str text,
+                  struct dz_err *err)
+{
+    size_t eq = dz_str_find_char(text, '=');
+    if (eq == DZ_STR_NONE || eq == 0)
+        return broken(r, err, "an extended header has a record without a key");
+    struct dz_str key = dz_str_sub(text, 0, eq), value = dz_str_sub(text, eq + 1, SIZE_MAX);
+    if (dz_str_eat(&key, DZ_STR("SCHILY.xattr."))) {
+        keep_xattr(p, key, value);
+        return 0;
+    }
+    for (int k = 0; k < KEYS; k++)
+        if (dz_str_eqz(key, keys[k]))
+            return take(r, p, (enum key)k, value, err);
+    return 0;
+}
+
+static int pax_parse(struct dz_tar_reader *r, struct dz_tar_pax *pax, const char *text, size_t n,
+                     struct dz_err *err)
+{
+    struct dz_str rest = dz_str_n(text, n);
+    while (rest.n) {
+        uint64_t len = 0;
+        size_t space = dz_str_find_char(dz_str_sub(rest, 0, 12), ' ');
+        if (space == DZ_STR_NONE ||
+            dz_num_u64(dz_str_sub(rest, 0, space), space + 2, rest.n, &len, NULL) < 0 ||
+            rest.p[len - 1] != '\n')
+            return broken(r, err, "an extended header's records are not in order");
+        int rc = record(r, pax, dz_str_sub(rest, space + 1, (size_t)len - space - 2), err);
+        if (rc < 0)
+            return rc;
+        rest = dz_str_sub(rest, (size_t)len, SIZE_MAX);
+    }
+    if (pax->path.err == DZ_ENOMEM || pax->link.err == DZ_ENOMEM || pax->xattr_bytes.err)
+        return dz_fail(err, DZ_ENOMEM, "read the archive: out of memory");
+    return 0;
+}
+
+/* --- members ----------------------------------------------------------------------------- */
 
 void dz_tar_init(struct dz_tar_reader *r, ssize_t (*read)(void *arg, void *buf, size_t n),
                  void *arg)
@@ -40,8 +318,8 @@ void dz_tar_release(struct dz_tar_reader *r)
     dz_buf_release(&r->m.path);
     dz_buf_release(&r->m.link);
     dz_buf_release(&r->m.xattr_bytes);
-    dz_tar_pax_release(&r->pax);
-    dz_tar_pax_release(&r->global);
+    pax_release(&r->pax);
+    pax_release(&r->global);
     dz_free(r->pieces);
     r->pieces = NULL;
 }
@@ -70,7 +348,7 @@ static int take_bytes(struct dz_tar_reader *r, void *buf, size_t n, struct dz_er
     ssize_t got = fill(r, buf, n, err);
     if (got < 0)
         return (int)got;
-    return (size_t)got == n ? 0 : dz_tar_broken(r, err, "it ends early");
+    return (size_t)got == n ? 0 : broken(r, err, "it ends early");
 }
 
 static int skip(struct dz_tar_reader *r, uint64_t n, struct dz_err *err)
@@ -174,18 +452,18 @@ static int read_header(struct dz_tar_reader *r, struct dz_tar_header *h, struct 
     if (got < 0)
         return (int)got;
     if (got == 0)
-        return dz_tar_broken(r, err, "it ends early, without its end mark");
+        return broken(r, err, "it ends early, without its end mark");
     if ((size_t)got < sizeof *h)
-        return dz_tar_broken(r, err, "it ends early");
+        return broken(r, err, "it ends early");
     if (all_zero(h)) {
         got = fill(r, r->block, sizeof r->block, err); /* a lone block of zeros will do */
         r->ended = true;
         return got < 0 ? (int)got : 0;
     }
     if (!checksum_ok(h))
-        return dz_tar_broken(r, err,
-                             r->at == sizeof *h ? "this is no tar archive (compressed?)"
-                                                : "a header's checksum is wrong");
+        return broken(r, err,
+                      r->at == sizeof *h ? "this is no tar archive (compressed?)"
+                                         : "a header's checksum is wrong");
     return 1;
 }
 
@@ -195,7 +473,7 @@ static int read_text(struct dz_tar_reader *r, const struct dz_tar_header *h, str
 {
     uint64_t size = 0;
     if (!natural(h->size, sizeof h->size, INT64_MAX, &size))
-        return dz_tar_broken(r, err, "a header's size is no number");
+        return broken(r, err, "a header's size is no number");
     if (size > out->max)
         return dz_fail(err, DZ_ELIMIT,
                        "read the archive, at byte %llu: an extended header of %llu bytes; at most "
@@ -221,7 +499,7 @@ static int read_pax(struct dz_tar_reader *r, const struct dz_tar_header *h, stru
     struct dz_buf text = DZ_BUF_INIT(DZ_TAR_PAX_MAX);
     int rc = read_text(r, h, &text, err);
     if (rc == 0)
-        rc = dz_tar_pax_parse(r, pax, text.p, text.len, err);
+        rc = pax_parse(r, pax, text.p, text.len, err);
     dz_buf_release(&text);
     return rc;
 }
@@ -247,8 +525,8 @@ static int gnu_pieces(struct dz_tar_reader *r, const char *entries, int count, s
         if (p[0] == '\0')
             break;
         if (!natural(p, 12, INT64_MAX, &off) || !natural(p + 12, 12, INT64_MAX, &len))
-            return dz_tar_broken(r, err, "a sparse file's map is no map");
-        int rc = dz_tar_piece_add(r, off, len, err);
+            return broken(r, err, "a sparse file's map is no map");
+        int rc = piece_add(r, off, len, err);
         if (rc < 0)
             return rc;
     }
@@ -261,7 +539,7 @@ static int read_gnu_sparse(struct dz_tar_reader *r, const struct dz_tar_header *
 {
     uint64_t realsize = 0;
     if (!natural(h->gnu.realsize, sizeof h->gnu.realsize, INT64_MAX, &realsize))
-        return dz_tar_broken(r, err, "a sparse file's size is no number");
+        return broken(r, err, "a sparse file's size is no number");
     r->piece_count = 0;
     int rc = gnu_pieces(r, h->gnu.sparse[0], 4, err);
     bool more = h->gnu.extended != 0;
@@ -283,7 +561,7 @@ static int read_map_number(struct dz_tar_reader *r, size_t *at, uint64_t *ret_va
     for (int digits = 0;; digits++) {
         if (*at == sizeof r->block) {
             if (r->left < sizeof r->block)
-                return dz_tar_broken(r, err, "a sparse file's map is cut off");
+                return broken(r, err, "a sparse file's map is cut off");
             int rc = take_bytes(r, r->block, sizeof r->block, err);
             if (rc < 0)
                 return rc;
@@ -294,7 +572,7 @@ static int read_map_number(struct dz_tar_reader *r, size_t *at, uint64_t *ret_va
         if (c == '\n' && digits > 0)
             break;
         if (c < '0' || c > '9' || digits > 18)
-            return dz_tar_broken(r, err, "a sparse file's map is no map");
+            return broken(r, err, "a sparse file's map is no map");
         v = v * 10 + (uint64_t)(c - '0');
     }
     *ret_value = v;
@@ -312,7 +590,7 @@ static int read_pax_map(struct dz_tar_reader *r, struct dz_err *err)
         if (rc == 0)
             rc = read_map_number(r, &at, &len, err);
         if (rc == 0)
-            rc = dz_tar_piece_add(r, off, len, err);
+            rc = piece_add(r, off, len, err);
     }
     return rc;
 }
@@ -328,14 +606,14 @@ static int begin_sparse(struct dz_tar_reader *r, const struct dz_tar_header *h, 
         rc = read_gnu_sparse(r, h, err);
     } else {
         if (!pax->has_realsize)
-            return dz_tar_broken(r, err, "a sparse file without its size");
+            return broken(r, err, "a sparse file without its size");
         r->m.size = pax->realsize;
         if (pax->half_piece)
-            return dz_tar_broken(r, err, "a sparse file's map is no map");
+            return broken(r, err, "a sparse file's map is no map");
         if (pax->sparse_major == 1)
             rc = read_pax_map(r, err);
     }
-    return rc < 0 ? rc : dz_tar_pieces_check(r, r->m.size, r->left, err);
+    return rc < 0 ? rc : pieces_check(r, r->m.size, r->left, err);
 }
 
 /* --- a member ---------------------------------------------------------------- */
@@ -427,7 +705,7 @@ static int classify(struct dz_tar_reader *r, const struct dz_tar_header *h, bool
         break;
     case '1':
         if (r->left)
-            return dz_tar_broken(r, err, "a hard link that claims to have content");
+            return broken(r, err, "a hard link that claims to have content");
         break;
     case '2':
     case '3':
@@ -457,7 +735,7 @@ static int make_member(struct dz_tar_reader *r, const struct dz_tar_header *h, s
     m->sparse = false;
     put_name(r, h);
     if (!put_numbers(r, h) || !natural(h->size, sizeof h->size, INT64_MAX, &size))
-        return dz_tar_broken(r, err, "a field of a header is no number");
+        return broken(r, err, "a field of a header is no number");
     if (r->pax.has_size)
         size = r->pax.size;
     bool data = false;
@@ -499,7 +777,7 @@ static int read_described(struct dz_tar_reader *r, const struct dz_tar_header *h
         break;
     case 'V': /* a label of the volume */
         if (!natural(h->size, sizeof h->size, INT64_MAX, &r->left))
-            rc = dz_tar_broken(r, err, "a field of a header is no number");
+            rc = broken(r, err, "a field of a header is no number");
         r->padding = padding_of(r->left);
         break;
     default:
@@ -512,7 +790,7 @@ int dz_tar_next(struct dz_tar_reader *r, struct dz_err *err)
 {
     struct dz_tar_header h;
     int rc = 0;
-    dz_tar_pax_reset(&r->pax);
+    pax_reset(&r->pax);
     r->piece_count = 0;
     if (r->ended)
         return 0;
@@ -539,7 +817,7 @@ ssize_t dz_tar_data(struct dz_tar_reader *r, void *buf, size_t n, uint64_t *ret_
     if (n > r->left)
         n = (size_t)r->left;
     if (m->sparse) {
-        while (r->piece_done == r->pieces[r->piece].len) { /* dz_tar_pieces_check: it fits */
+        while (r->piece_done == r->pieces[r->piece].len) { /* pieces_check: it fits */
             r->piece++;
             r->piece_done = 0;
         }

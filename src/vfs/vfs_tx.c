@@ -1,24 +1,153 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfs_tx.c - rows, operations, the commit.
+ * vfs_tx.c - rows, operations, the commit; and the redo log, the rows written since the last
+ * commit.
  *
- * One SQLite transaction holds everything since the last commit. It begins with
- * the first row. Every row is also kept in the redo log, because SQLite may give
- * the transaction up at any error, and does so when a commit fails.
+ * One SQLite transaction holds everything since the last commit. It begins with the first row.
+ * SQLite rolls a transaction back as a whole when the disk is full, when I/O fails or memory is
+ * short, and the guest was already told that its writes succeeded. So every row is also kept in
+ * the redo log in memory, from which the transaction is built again.
  *
  * Invariants between operations, unless `stale`:
  *   1. the open transaction holds exactly the rows of the redo log, in order;
  *   2. file + transaction + dirty inodes = what the guest sees.
- * When a transaction could not be built again (no memory, the disk cannot even be
- * read), `stale` is set: the log still has everything, every operation first tries
- * again and fails until that works.
+ * When a transaction could not be built again (no memory, the disk cannot even be read), `stale`
+ * is set: the log still has everything; every operation first tries to rebuild and fails until
+ * that works.
  */
 #include "vfs/vfs_int.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
+#include <stdalign.h>
 #include <string.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+/* --- the redo log ------------------------------------------------------------------------ */
+
+/* Entries lie one behind another in blocks: struct dz_row, then its name, then its data, padded
+ * to 8 bytes. The pointers inside a stored row have no meaning; redo_each() computes them anew.
+ * A mark is a position; cutting back to it frees the blocks behind. */
+
+enum {
+    BLOCK_BYTES = 16 << 10
+};
+
+struct dz_redo_block {
+    struct dz_redo_block *next;
+    size_t used, cap;
+    alignas(8) uint8_t bytes[];
+};
+
+static size_t entry_bytes(const struct dz_row *row)
+{
+    return (sizeof *row + row->name_len + row->data_len + 7) & ~(size_t)7;
+}
+
+static struct dz_redo_block *block_for(struct dz_redo *r, size_t need)
+{
+    struct dz_redo_block *b = r->last;
+    if (b && b->cap - b->used >= need)
+        return b;
+    size_t cap = need > BLOCK_BYTES ? need : BLOCK_BYTES;
+    b = dz_alloc(sizeof *b + cap);
+    if (!b)
+        return NULL;
+    *b = (struct dz_redo_block){.cap = cap};
+    if (r->last)
+        r->last->next = b;
+    else
+        r->first = b;
+    r->last = b;
+    return b;
+}
+
+/* copies; -ENOMEM */
+static int redo_add(struct dz_redo *r, const struct dz_row *row)
+{
+    size_t need = entry_bytes(row);
+    struct dz_redo_block *b = block_for(r, need);
+    if (!b)
+        return -ENOMEM;
+    uint8_t *p = b->bytes + b->used;
+    memcpy(p, row, sizeof *row);
+    if (row->name_len)
+        memcpy(p + sizeof *row, row->name, row->name_len);
+    if (row->data_len)
+        memcpy(p + sizeof *row + row->name_len, row->data, row->data_len);
+    b->used += need;
+    r->bytes += need;
+    r->count++;
+    return 0;
+}
+
+struct dz_redo_mark dz_redo_mark(const struct dz_redo *r)
+{
+    return (struct dz_redo_mark){r->last, r->last ? r->last->used : 0, r->bytes, r->count};
+}
+
+static void free_chain(struct dz_redo_block *b)
+{
+    while (b) {
+        struct dz_redo_block *next = b->next;
+        dz_free(b);
+        b = next;
+    }
+}
+
+static void redo_cut(struct dz_redo *r, struct dz_redo_mark mark)
+{
+    assert(mark.count <= r->count);
+    if (!mark.last) { /* back to nothing: keep one block for the next transaction */
+        struct dz_redo_block *keep = r->first;
+        if (keep && keep->cap == BLOCK_BYTES) {
+            free_chain(keep->next);
+            keep->next = NULL;
+            keep->used = 0;
+        } else {
+            free_chain(keep);
+            keep = NULL;
+        }
+        *r = (struct dz_redo){.first = keep, .last = keep};
+        return;
+    }
+    free_chain(mark.last->next);
+    mark.last->next = NULL;
+    mark.last->used = mark.used;
+    r->last = mark.last;
+    r->bytes = mark.bytes;
+    r->count = mark.count;
+}
+
+void dz_redo_release(struct dz_redo *r)
+{
+    free_chain(r->first);
+    *r = (struct dz_redo){0};
+}
+
+/* In order, until fn returns non-zero. */
+static int redo_each(const struct dz_redo *r, int (*fn)(void *arg, const struct dz_row *row),
+                     void *arg)
+{
+    for (const struct dz_redo_block *b = r->first; b; b = b->next) {
+        for (size_t at = 0; at < b->used;) {
+            struct dz_row row;
+            const uint8_t *p = b->bytes + at;
+            memcpy(&row, p, sizeof row);
+            row.name = p + sizeof row;
+            row.data = row.data ? p + sizeof row + row.name_len : NULL;
+            int rc = fn(arg, &row);
+            if (rc)
+                return rc;
+            at += entry_bytes(&row);
+        }
+    }
+    return 0;
+}
+
+/* --- the transaction --------------------------------------------------------------------- */
 
 static const struct {
     const char *sql;
@@ -155,7 +284,7 @@ static int recover(struct dz_vfs *v)
         return 0;
     int rc = dz_db_begin(v->db, &e) < 0 ? dz_vfs_errno(v, &e) : 0;
     if (!rc)
-        rc = dz_redo_each(&v->redo, rerun, v);
+        rc = redo_each(&v->redo, rerun, v);
     if (rc) {
         dz_blobs_close(v);
         dz_db_rollback(v->db);
@@ -183,14 +312,14 @@ int dz_row_write(struct dz_vfs *v, const struct dz_row *row)
         v->stale = true;
         return -EIO;
     }
-    int rc = dz_redo_add(&v->redo, row);
+    int rc = redo_add(&v->redo, row);
     if (rc)
         return rc;
     int r = in_txn ? 0 : dz_db_begin(v->db, &e);
     if (!r)
         r = run(v, row, &e);
     if (dz_unlikely(r < 0)) {
-        dz_redo_cut(&v->redo, mark);
+        redo_cut(&v->redo, mark);
         v->stale = true; /* until dz_op_end() or flush() has built it again */
         return dz_vfs_errno(v, &e);
     }
@@ -309,7 +438,7 @@ int dz_op_end(struct dz_vfs *v, int rc)
     v->used_inodes = v->op_inodes;
     if (v->wrote) {
         struct dz_err why = v->why;
-        dz_redo_cut(&v->redo, v->op_mark);
+        redo_cut(&v->redo, v->op_mark);
         (void)recover(v); /* if it fails now, the next operation tries again */
         v->why = why;
     }
@@ -406,7 +535,7 @@ static int commit(struct dz_vfs *v, bool final, const struct extra *extra, struc
         v->why = e;
         return fail_commit(v, err);
     }
-    dz_redo_cut(&v->redo, (struct dz_redo_mark){0});
+    redo_cut(&v->redo, (struct dz_redo_mark){0});
     return 0;
 }
 
