@@ -183,6 +183,8 @@ static int watch_pool(struct dz_engine *e, struct dz_err *err)
         rc = dz_poll_set(e->pool_poll, DZ_POLL_READ, err);
     if (rc == 0)
         rc = dz_starts_init(e, err);
+    if (rc == 0)
+        rc = dz_files_init(e, err);
     return rc < 0 ? rc : dz_timer_new(e->loop, run_pool, e, &e->pool_soon, err);
 }
 
@@ -487,6 +489,7 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
             dz_log(DZ_LOG_WARN, "suspend_refused", dz_log_strz("sandbox_id", b->id));
     }
     dz_starts_drain(e);
+    dz_files_room(e); /* it refuses all that wait */
     for (size_t i = 0; i < all.n; i++) {
         all.p[i]->pins--;
         dz_box_leave(all.p[i]);
@@ -505,6 +508,7 @@ void dz_engine_free(struct dz_engine *e)
         dz_box_destroy(it->value);
     dz_map_release(&e->boxes);
     dz_starts_release(e);
+    dz_files_release(e);
     dz_leaving_free_all(e);
     dz_keeper_free(e->keeper);
     dz_engine_images_forget(e, NULL);

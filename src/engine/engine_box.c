@@ -745,7 +745,7 @@ void dz_box_files_over(struct box *b)
     if (dz_op_busy(b)) {
         if (hurry)
             dz_timer_after(b->linger, HURRY_MS);
-    } else if (!hurry) {
+    } else if (!hurry && !dz_files_awaited(b->e, b->tenant)) {
         dz_timer_after(b->linger, LINGER_MS);
     } else if (dz_list_empty(&b->ops)) {
         dz_box_stop(b, true);

@@ -70,8 +70,10 @@ int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
         const struct dz_instance to = {
             .id = c->id, .tenant = tenant, .name = clone->name, .owner = target.who->token};
         const struct dz_keeper_request request = {.what = DZ_REQUEST_CLONE, .clone = &to};
-        rc = dz_job_start(e, &row, &(struct job_spec){JOB_ORDER, on_cloned, c, &request, NULL},
-                          NULL, why);
+        rc = dz_job_start(
+            e, &row,
+            &(struct job_spec){.kind = JOB_ORDER, .fn = on_cloned, .arg = c, .request = &request},
+            NULL, why);
     }
     if (rc == DZ_EEXIST && clone->name)
         (void)dz_why(why, rc, "name", "there is a sandbox named %s already", clone->name);
@@ -135,8 +137,10 @@ int dz_engine_share(struct dz_engine *e, struct dz_engine_target target, dz_engi
     if (rc == 0) {
         const struct dz_keeper_request request = {
             .what = DZ_REQUEST_SHARE, .share_store = e->share, .share_key = s->key};
-        rc = dz_job_start(e, &row, &(struct job_spec){JOB_ORDER, on_shared, s, &request, NULL},
-                          NULL, why);
+        rc = dz_job_start(
+            e, &row,
+            &(struct job_spec){.kind = JOB_ORDER, .fn = on_shared, .arg = s, .request = &request},
+            NULL, why);
     }
     if (rc < 0)
         dz_free(s);

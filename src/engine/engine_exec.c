@@ -793,8 +793,10 @@ int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
         (void)snprintf(w->id, sizeof w->id, "%s", w->launch->id);
         *ret_watch = w;
         dz_engine_use_noted(e, row.id, DZ_ACTIVITY_EXEC);
-        rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_launch, w, NULL, launch_early},
-                          &w->job, why);
+        rc = dz_job_start(
+            e, &row,
+            &(struct job_spec){.kind = JOB_USE, .fn = on_launch, .arg = w, .early = launch_early},
+            &w->job, why);
     }
     if (rc < 0) {
         *ret_watch = NULL;
@@ -852,7 +854,8 @@ int dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target, co
     (void)snprintf(w->id, sizeof w->id, "%s", exec_id);
     *ret_watch = w;
     dz_engine_use_noted(e, row.id, DZ_ACTIVITY_EXEC);
-    rc = dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_listen, w, NULL, NULL}, &w->job, why);
+    rc = dz_job_start(e, &row, &(struct job_spec){.kind = JOB_USE, .fn = on_listen, .arg = w},
+                      &w->job, why);
     if (rc < 0) {
         *ret_watch = NULL;
         watch_free(w);
@@ -995,8 +998,9 @@ int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
         memcpy(t->data, what->data.p, what->data.n);
     (void)snprintf(t->id, sizeof t->id, "%s", what->exec_id);
     dz_engine_use_noted(e, row.id, DZ_ACTIVITY_CONNECTION_BYTE);
-    rc =
-        dz_job_start(e, &row, &(struct job_spec){JOB_USE, on_tell, t, NULL, tell_early}, NULL, why);
+    rc = dz_job_start(
+        e, &row, &(struct job_spec){.kind = JOB_USE, .fn = on_tell, .arg = t, .early = tell_early},
+        NULL, why);
     if (rc < 0)
         telling_free(t);
     return rc;

@@ -26,7 +26,7 @@
  *     `--files-----> OPENING --> FILES --suspend--> STOPPING
  *
  * In OPENING and FILES the cell has the file and no machine; the keeper holds back
- * all requests for the sandbox then (dz_keeper_reserve). */
+ * all requests for the sandbox then (DZ_REQUEST_FILES). */
 enum box_phase {
     BOX_NONE,
     BOX_STARTING,
@@ -146,6 +146,7 @@ struct dz_engine_op {
     char *texts[3];
     uint32_t handle; /* 0: not yet given to the cell */
     unsigned tries;
+    int64_t began_us;
     bool ended;
     bool moved;  /* bytes went one way or the other: it cannot begin again */
     bool parked; /* in box.parked: a watch of files, and the sandbox has no cell */
@@ -222,6 +223,13 @@ struct dz_engine {
         struct dz_timer *timer;
         bool timer_soon; /* it is set to run at once */
     } starts;
+    struct { /* engine_life.c: jobs that wait for room to open a file */
+        struct dz_list waiting;
+        struct dz_timer *room; /* there may be some now */
+        bool room_set;
+        uint64_t jobs;   /* that ever were */
+        int64_t wait_ms; /* how long one may wait for room and sandbox */
+    } files;
     struct {                    /* engine_held.c */
         struct dz_map accounts; /* tenant -> struct account */
         uint64_t bytes, tenant_max, all_max;
@@ -449,11 +457,19 @@ struct job_spec {
     /* JOB_USE only, may be NULL: the machine runs, and what is told to it reaches it while the
      * registry is written. At most once; fn follows, with the outcome. */
     void (*early)(void *arg, struct box *b);
+    int64_t began_us; /* JOB_FILES: since when it waits, where an earlier job did not do; 0: now */
 };
 /* Bring it there. ret_job may be NULL; it is for dz_job_forget: fn is not called any more. */
 int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why);
 void dz_job_forget(struct engine_job *job);
+int dz_files_init(struct dz_engine *e, struct dz_err *err);
+void dz_files_release(struct dz_engine *e);
+/* A cell has ended, or a quota has changed: those that wait to open a file have their turns soon.
+ */
+void dz_files_room(struct dz_engine *e);
+/* Does a job of this tenant wait for room to open a file? */
+bool dz_files_awaited(const struct dz_engine *e, const char *tenant);
 size_t dz_jobs_early(struct box *b); /* how many were */
 /* A JOB_USE follows. What it wakes is noted as used by the wake. */
 void dz_engine_use_noted(struct dz_engine *e, const char *id, enum dz_activity what);

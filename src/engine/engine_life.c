@@ -3,8 +3,11 @@
  * engine_life.c - the way of a request to the sandbox that it needs: hops of the
  * lifecycle, wakes, and cells that only have the file.
  *
- * A job ends in one call of its function. One that wants a file-only cell reserves the
- * sandbox at the keeper; if something is under way there, it asks again soon.
+ * A job ends in one call of its function. One that wants a file-only cell waits twice, and polls
+ * nothing: first for room (the quotas of its tenant, and the cells that may start at once), in one
+ * list with the oldest job first, which the end of any cell looks at; then for its sandbox, in the
+ * keeper's line, where all requests for the sandbox stand. Both together take FILES_WAIT_MS at
+ * most.
  */
 #include "engine/engine_int.h"
 
@@ -16,24 +19,26 @@
 #include <string.h>
 
 enum {
-    AGAIN_MS = 5,           /* between two tries to reserve a sandbox */
-    AGAIN_FULL_MS = 50,     /* the same, while the tenant has too many files open */
-    RESERVE_MAX_MS = 60000, /* then it is busy */
-    USE_TRIES = 3,          /* it may be put to sleep again before its turn comes */
+    FILES_WAIT_MS = 30000, /* then it is busy: most clients wait longer than that */
+    FILES_RETRY_S = 5,     /* what such a client is told to wait */
+    USE_TRIES = 3,         /* it may be put to sleep again before its turn comes */
 };
 
 struct engine_job {
-    struct dz_list link; /* JOB_USE: in engine.uses_waiting */
+    struct dz_list link; /* JOB_USE: in engine.uses_waiting; JOB_FILES: in engine.files.waiting */
     struct dz_engine *e;
     enum job_kind kind;
     engine_job_fn *fn;                       /* NULL: forgotten */
     void (*early)(void *arg, struct box *b); /* NULL: there is nothing to do, or it was done */
     void *arg;
-    struct dz_timer *again;
-    bool calling, prefetched;
+    struct dz_timer *limit; /* JOB_FILES: of the time that it may wait */
+    uint64_t number;        /* the same: a later one has a greater number */
+    uint64_t ticket;        /* of what was asked of the keeper; 0: nothing */
+    bool late, prefetched;
     int tries;
     int64_t began_us;
     char request_id[DZ_LOG_ID_TEXT]; /* who asked, for the log */
+    char tenant[DZ_ENGINE_VALUE_MAX + 1], owner[DZ_ID_TEXT];
     char id[];
 };
 
@@ -51,7 +56,7 @@ static void job_end(struct engine_job *j, struct box *b, const struct dz_engine_
         dz_log_enter((struct dz_log_context){j->request_id, j->id, NULL});
     r.us = now_us() - j->began_us;
     dz_list_remove(&j->link);
-    dz_timer_free(j->again);
+    dz_timer_free(j->limit);
     if (b)
         b->pins++;
     if (fn)
@@ -78,6 +83,12 @@ void dz_job_forget(struct engine_job *j)
         return;
     j->fn = NULL;
     j->early = NULL;
+    if (j->kind != JOB_FILES)
+        return;
+    if (!dz_list_empty(&j->link))
+        job_end(j, NULL, &(struct dz_engine_result){.code = DZ_ECANCELED});
+    else if (j->ticket)
+        (void)dz_keeper_leave_line(j->e->keeper, j->ticket); /* that ends the job */
 }
 
 size_t dz_jobs_early(struct box *b)
@@ -113,6 +124,26 @@ static void explain(struct dz_engine_why *why, int code, const struct dz_err *er
         why->reason = "archived";
     else if (code == DZ_EUNSUPPORTED)
         why->reason = "unsupported";
+}
+
+static int late(const struct engine_job *j, struct dz_engine_why *why)
+{
+    int rc = dz_why(why, DZ_EBUSY, NULL,
+                    "%s: other requests keep it busy; this one for its files has waited for %d "
+                    "seconds",
+                    j->id, (int)(j->e->files.wait_ms / 1000));
+    why->retry_s = FILES_RETRY_S;
+    return rc;
+}
+
+/* The same to one that may have left the line because its time was over. */
+static void explain_to(const struct engine_job *j, const struct dz_keeper_result *k,
+                       struct dz_engine_why *why)
+{
+    if (j->late && k->code == DZ_ECANCELED)
+        (void)late(j, why);
+    else
+        explain(why, k->code, &k->err, k->row);
 }
 
 int dz_engine_may_wake(const struct dz_instance *row, struct dz_engine_why *why)
@@ -167,7 +198,7 @@ static int submit(struct engine_job *j, const struct dz_keeper_request *request,
     r.done = done;
     r.arg = j;
     dz_engine_make_way(j->e, j->id, r.what);
-    return dz_keeper_submit(j->e->keeper, &r, NULL, err);
+    return dz_keeper_submit(j->e->keeper, &r, &j->ticket, err);
 }
 
 static void count(struct dz_engine *e, enum dz_request what, const struct dz_keeper_result *r)
@@ -212,10 +243,11 @@ static void on_use(void *arg, const struct dz_keeper_result *k)
     struct engine_job *j = arg;
     struct dz_engine_why why = {0};
     struct box *b = dz_box_find(j->e, j->id);
+    j->ticket = 0;
     count(j->e, DZ_REQUEST_USE, k);
     if (k->code < 0) {
         give_up_files(j);
-        explain(&why, k->code, &k->err, k->row);
+        explain_to(j, k, &why);
         job_fail(j, &why);
         return;
     }
@@ -247,19 +279,51 @@ static void use(struct engine_job *j)
 /* --- a cell that has the file --------------------------------------------------------------------
  */
 
-static void reach_file(void *arg);
+static void reach_file(struct engine_job *j);
 
 static void on_prefetched(void *arg, const struct dz_keeper_result *k)
 {
     struct engine_job *j = arg;
     struct dz_engine_why why = {0};
+    j->ticket = 0;
     j->prefetched = true;
     if (k->code == 0) {
         reach_file(j);
         return;
     }
-    explain(&why, k->code, &k->err, k->row);
+    explain_to(j, k, &why);
     job_fail(j, &why);
+}
+
+/* --- waiting for room: the quota of open cells, and the file-only cells that may start at once ---
+ */
+
+/* Jobs stand in the order of their beginning, also one that had room and lost it again while it
+ * waited for its sandbox. */
+static void wait_for_room(struct engine_job *j)
+{
+    struct dz_list *line = &j->e->files.waiting, *at = line;
+    const struct engine_job *before;
+    while ((before = dz_list_entry(line, at->prev, offsetof(struct engine_job, link))) &&
+           before->number > j->number)
+        at = at->prev;
+    dz_list_insert_before(at, &j->link);
+}
+
+bool dz_files_awaited(const struct dz_engine *e, const char *tenant)
+{
+    DZ_LIST_FOREACH(const struct engine_job, j, &e->files.waiting, link)
+        if (strcmp(j->tenant, tenant) == 0)
+            return true;
+    return false;
+}
+
+void dz_files_room(struct dz_engine *e)
+{
+    if (!dz_list_empty(&e->files.waiting) && !e->files.room_set) {
+        e->files.room_set = true;
+        dz_timer_after(e->files.room, 0); /* the caller is within the end of a cell */
+    }
 }
 
 /* End a file-only cell of this tenant that nobody uses. */
@@ -276,48 +340,150 @@ static void close_unused(struct dz_engine *e, const char *tenant)
     }
 }
 
-/* Asleep, and its file is here. 0: *ret_box has it; DZ_EBUSY: ask again. */
-static int open_file(struct engine_job *j, const struct dz_instance *row, struct box **ret_box,
-                     struct dz_err *err)
+/* May one more cell be opened for it? It needs none where the sandbox has a cell already. */
+static int may_open(const struct engine_job *j, struct dz_engine_why *why)
+{
+    const struct dz_instance of = {.tenant = j->tenant, .owner = j->owner};
+    const struct box *b = dz_box_find(j->e, j->id);
+    if (b && b->cell)
+        return 0;
+    int rc = dz_use_may_open(j->e, &of, why);
+    return rc < 0 || dz_start_may(j->e, false)
+               ? rc
+               : dz_why(why, DZ_EBUSY, NULL,
+                        "the files of many sleeping sandboxes are being opened: try again");
+}
+
+/* Room for it, in its turn? 0: it waits. 1: it may go on. */
+static int take_room(struct engine_job *j, bool first, struct dz_engine_why *why)
 {
     struct dz_engine *e = j->e;
-    struct box *b = dz_box_find(e, j->id);
-    if (b && b->reserved && !b->hurry && (b->phase == BOX_FILES || b->phase == BOX_OPENING)) {
-        dz_timer_stop(b->linger);
-        *ret_box = b;
+    if (first && dz_files_awaited(e, j->tenant)) {
+        wait_for_room(j);
+        dz_files_room(e); /* who stands before it may wait for another quota */
         return 0;
     }
-    int rc = (b && b->cell) || !dz_start_may(e, false) ? DZ_EBUSY
-                                                       : dz_keeper_reserve(e->keeper, j->id, err);
-    if (rc < 0)
-        return rc;
-    b = dz_box_get(e, j->id, row->tenant);
-    if (b) {
-        b->reserved = true;
-        b->hurry = false;
-        dz_use_open(b, row);
-        rc = dz_box_start(b, row, false, err);
-    } else {
-        rc = dz_fail(err, DZ_ENOMEM, "open the file of %s: out of memory", j->id);
-    }
-    if (rc < 0) {
-        if (b)
-            b->reserved = false;
-        dz_keeper_unreserve(e->keeper, j->id);
-        if (b)
-            dz_box_leave(b);
-        return rc == DZ_EBUSY ? DZ_EIO : rc;
-    }
-    *ret_box = b;
+    int rc = may_open(j, why);
+    if (rc == 0 || j->late || (rc != DZ_EQUOTA && rc != DZ_EBUSY))
+        return rc < 0 ? rc : 1;
+    wait_for_room(j);
+    close_unused(e, j->tenant);
     return 0;
 }
 
-static int reach(struct engine_job *j, const struct dz_instance *row, struct dz_engine_why *why)
+/* --- waiting for the sandbox: in the keeper's line ------------------------------------------- */
+
+/* The sandbox is awake again, or its file has gone to cold storage. */
+static void again(struct engine_job *j)
+{
+    struct dz_engine_why why = {0};
+    if (++j->tries <= USE_TRIES) {
+        reach_file(j);
+        return;
+    }
+    (void)late(j, &why);
+    job_fail(j, &why);
+}
+
+static bool has_file(const struct box *b)
+{
+    return b->phase == BOX_FILES || b->phase == BOX_OPENING;
+}
+
+static void join(struct engine_job *j, struct box *b, const struct dz_instance *row)
+{
+    const struct dz_engine_result r = {.row = row};
+    dz_timer_stop(b->linger);
+    job_end(j, b, &r);
+}
+
+/* The sandbox is reserved for it. Others may stand behind it in the line, so the cell ends as soon
+ * as the operations on the file are over. */
+static void open_file(struct engine_job *j, const struct dz_instance *row)
+{
+    struct dz_engine *e = j->e;
+    struct dz_engine_why why = {0};
+    struct dz_err err = {0};
+    struct box *b = dz_box_get(e, j->id, row->tenant);
+    int rc = b ? 0 : dz_fail(&err, DZ_ENOMEM, "open the file of %s: out of memory", j->id);
+    if (b) {
+        b->reserved = true;
+        b->hurry = dz_keeper_awaited(e->keeper, j->id);
+    }
+    if (b && !b->cell) { /* one that was to become the machine's may be there still */
+        dz_use_open(b, row);
+        rc = dz_box_start(b, row, false, &err);
+    }
+    if (rc == 0) {
+        join(j, b, row);
+        return;
+    }
+    if (b)
+        b->reserved = false;
+    dz_keeper_unreserve(e->keeper, j->id);
+    if (b)
+        dz_box_leave(b);
+    (void)dz_why_err(&why, rc == DZ_EBUSY ? DZ_EIO : rc, &err);
+    job_fail(j, &why);
+}
+
+/* Its turn has come, and the sandbox is reserved for it; or is given back. */
+static void take_turn(struct engine_job *j, const struct dz_instance *row)
+{
+    struct dz_engine *e = j->e;
+    struct dz_engine_why why = {0};
+    const struct box *b = dz_box_find(e, j->id);
+    bool leaving = b && b->cell && !has_file(b); /* it was to become the machine's */
+    bool fetch = strcmp(row->state, "frozen") == 0 && dz_live_bytes(e, j->id) == 0;
+    int rc = e->draining        ? dz_why(&why, DZ_EBUSY, NULL, "the daemon is stopping")
+             : leaving || fetch ? 0
+                                : take_room(j, false, &why);
+    if (rc == 1) {
+        open_file(j, row);
+        return;
+    }
+    if (leaving && rc == 0)
+        wait_for_room(j); /* which the end of the cell makes */
+    dz_keeper_unreserve(e->keeper, row->id);
+    if (rc < 0) {
+        job_fail(j, &why);
+    } else if (fetch && !leaving) { /* it was awake in the meantime, and frozen again */
+        j->prefetched = false;
+        again(j);
+    }
+}
+
+static void on_turn(void *arg, const struct dz_keeper_result *k)
+{
+    struct engine_job *j = arg;
+    struct dz_engine_why why = {0};
+    struct box *b = dz_box_find(j->e, j->id);
+    j->ticket = 0;
+    if (k->code < 0) {
+        explain_to(j, k, &why);
+        job_fail(j, &why);
+    } else if (k->reserved) {
+        take_turn(j, k->row);
+    } else if (k->shared && b && has_file(b)) {
+        join(j, b, k->row);
+    } else {
+        again(j);
+    }
+}
+
+/* Where its files are now. The job may be over, and gone, when this returns 0. */
+static int reach(struct engine_job *j, const struct dz_instance *row, bool first,
+                 struct dz_engine_why *why)
 {
     const struct dz_keeper_request fetch = {.what = DZ_REQUEST_PREFETCH};
+    const struct dz_keeper_request files = {
+        .what = DZ_REQUEST_FILES, .id = row->id, .done = on_turn, .arg = j};
+    struct dz_keeper *k = j->e->keeper;
     struct dz_err err = {0};
     struct box *b = dz_box_find(j->e, j->id);
     int rc = dz_engine_may_wake(row, why);
+    if (rc == 0 && j->late)
+        rc = late(j, why);
     if (rc < 0)
         return rc;
     bool stopping = b && b->phase == BOX_STOPPING; /* then it sleeps soon */
@@ -325,48 +491,95 @@ static int reach(struct engine_job *j, const struct dz_instance *row, struct dz_
         use(j);
         return 0;
     }
+    if (b && b->reserved && !b->hurry && has_file(b)) {
+        join(j, b, row);
+        return 0;
+    }
     if (strcmp(row->state, "frozen") == 0 && !j->prefetched) {
         rc = submit(j, &fetch, on_prefetched, &err);
         return rc < 0 ? dz_why_err(why, rc, &err) : 0;
     }
-    bool waits = now_us() - j->began_us < RESERVE_MAX_MS * INT64_C(1000);
-    if (!stopping && !(b && b->cell) && (rc = dz_use_may_open(j->e, row, why)) < 0) {
-        if (!waits || (rc != DZ_EQUOTA && rc != DZ_EBUSY))
-            return rc;
-        close_unused(j->e, row->tenant);
-        dz_timer_after(j->again, AGAIN_FULL_MS);
-        return 0;
-    }
-    rc = stopping ? DZ_EBUSY : open_file(j, row, &b, &err);
-    if (rc == DZ_EBUSY && waits) {
-        dz_timer_after(j->again, AGAIN_MS);
-        return 0;
-    }
-    if (rc < 0)
-        return dz_why_err(why, rc, &err);
-    const struct dz_engine_result r = {.row = row};
-    job_end(j, b, &r);
-    return 0;
+    rc = take_room(j, first, why);
+    if (rc != 1)
+        return rc;
+    rc = dz_keeper_submit(k, &files, &j->ticket, &err);
+    return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-static void reach_file(void *arg)
+static void reach_now(struct engine_job *j, bool first)
 {
-    struct engine_job *j = arg;
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_engine_why why = {0};
     struct dz_err err;
     int rc = dz_registry_get(j->e->registry, j->id, &row, &err);
-    rc = rc < 0 ? dz_why_err(&why, rc, &err) : reach(j, &row, &why);
+    rc = rc < 0 ? dz_why_err(&why, rc, &err) : reach(j, &row, first, &why);
     if (rc < 0)
         job_fail(j, &why);
+}
+
+static void reach_file(struct engine_job *j)
+{
+    reach_now(j, false);
+}
+
+/* It has waited as long as it may. What is under way for it (a wake, a fetch) goes on. */
+static void on_late(void *arg)
+{
+    struct engine_job *j = arg;
+    struct dz_engine_why why = {0};
+    j->late = true;
+    if (!dz_list_empty(&j->link)) {
+        dz_list_remove(&j->link);
+        if (may_open(j, &why) == 0)
+            (void)late(j, &why);
+        why.retry_s = FILES_RETRY_S;
+        job_fail(j, &why);
+    } else if (j->ticket) {
+        (void)dz_keeper_leave_line(j->e->keeper, j->ticket);
+    }
+}
+
+/* Each job that waits has its turn, the oldest first. */
+static void on_room(void *arg)
+{
+    struct dz_engine *e = arg;
+    struct dz_list all = DZ_LIST_INIT(all);
+    e->files.room_set = false;
+    dz_list_splice_back(&all, &e->files.waiting);
+    while (!dz_list_empty(&all)) {
+        struct engine_job *j = DZ_LIST_FIRST(struct engine_job, &all, link);
+        struct dz_engine_why why = {0};
+        dz_list_remove(&j->link);
+        if (e->draining) {
+            (void)dz_why(&why, DZ_EBUSY, NULL, "the daemon is stopping");
+            job_fail(j, &why);
+        } else if (may_open(j, &why) < 0) {
+            wait_for_room(j);
+        } else {
+            reach_file(j);
+        }
+    }
+}
+
+int dz_files_init(struct dz_engine *e, struct dz_err *err)
+{
+    dz_list_init(&e->files.waiting);
+    e->files.wait_ms = FILES_WAIT_MS;
+    return dz_timer_new(e->loop, on_room, e, &e->files.room, err);
+}
+
+void dz_files_release(struct dz_engine *e)
+{
+    dz_timer_free(e->files.room);
 }
 
 /* --- jobs ----------------------------------------------------------------------------------------
  */
 
-static struct engine_job *make_job(struct dz_engine *e, const char *id, const struct job_spec *spec)
+static struct engine_job *make_job(struct dz_engine *e, const struct dz_instance *row,
+                                   const struct job_spec *spec)
 {
-    size_t n = strlen(id) + 1;
+    size_t n = strlen(row->id) + 1;
     struct engine_job *j = dz_zalloc(sizeof *j + n);
     if (!j)
         return NULL;
@@ -375,18 +588,24 @@ static struct engine_job *make_job(struct dz_engine *e, const char *id, const st
     j->fn = spec->fn;
     j->early = spec->early;
     j->arg = spec->arg;
-    j->began_us = now_us();
+    j->began_us = spec->began_us ? spec->began_us : now_us();
+    j->number = ++e->files.jobs;
     dz_list_init(&j->link);
     if (spec->kind == JOB_USE)
         dz_list_push_back(&e->uses_waiting, &j->link);
     const char *request_id = dz_log_current().request_id;
     (void)snprintf(j->request_id, sizeof j->request_id, "%s", request_id ? request_id : "");
-    memcpy(j->id, id, n);
-    if (spec->kind == JOB_FILES && dz_timer_new(e->loop, reach_file, j, &j->again, NULL) < 0) {
-        dz_list_remove(&j->link);
+    (void)snprintf(j->tenant, sizeof j->tenant, "%s", row->tenant);
+    (void)snprintf(j->owner, sizeof j->owner, "%s", row->owner);
+    memcpy(j->id, row->id, n);
+    if (spec->kind != JOB_FILES)
+        return j;
+    if (dz_timer_new(e->loop, on_late, j, &j->limit, NULL) < 0) {
         dz_free(j);
         return NULL;
     }
+    int64_t left = e->files.wait_ms - (now_us() - j->began_us) / 1000;
+    dz_timer_after(j->limit, left > 0 ? left : 0);
     return j;
 }
 
@@ -428,7 +647,7 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struc
                  (spec->kind == JOB_ORDER && spec->request->what == DZ_REQUEST_WAKE);
     if (wakes && strcmp(row->state, "active") != 0 && (rc = dz_use_may_wake(e, row, why)) < 0)
         return rc;
-    struct engine_job *j = make_job(e, row->id, spec);
+    struct engine_job *j = make_job(e, row, spec);
     if (!j)
         return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row->id);
     if (ret_job)
@@ -438,7 +657,7 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struc
         use(j);
         return 0;
     case JOB_FILES:
-        reach_file(j);
+        reach_now(j, true);
         return 0;
     case JOB_ORDER:
         break;

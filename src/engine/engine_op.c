@@ -5,6 +5,7 @@
  */
 #include "engine/engine_int.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -71,14 +72,15 @@ static bool again(struct dz_engine_op *op, int code)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_engine_why why;
     struct box *b = op->box;
+    const struct job_spec job = {
+        .kind = JOB_FILES, .fn = on_reached, .arg = op, .began_us = op->began_us};
     if (code != DZ_ECANCELED || !op->ops || op->moved || ++op->tries > TRIES ||
         dz_registry_get(b->e->registry, b->id, &row, NULL) < 0)
         return false;
     op->handle = 0;
     op->box = NULL;
     dz_list_remove(&op->link);
-    if (dz_job_start(b->e, &row, &(struct job_spec){JOB_FILES, on_reached, op, NULL, NULL},
-                     &op->job, &why) == 0)
+    if (dz_job_start(b->e, &row, &job, &op->job, &why) == 0)
         return true;
     op->box = b;
     dz_list_push_back(&b->ops, &op->link);
@@ -227,6 +229,7 @@ static struct dz_engine_op *make_op(const struct dz_cell_op *from,
     op->op = *from;
     op->ops = ops;
     op->arg = arg;
+    op->began_us = dz_clock_mono_ns() / 1000;
     dz_list_init(&op->link);
     if (own(op, 0, &op->op.path) < 0 || own(op, 1, &op->op.to) < 0 ||
         own(op, 2, &op->op.text) < 0) {
@@ -251,7 +254,8 @@ int dz_engine_op(struct dz_engine *e, struct dz_engine_target target,
     *ret_op = o;
     /* A frozen file must not be changed beside its cold copy: that is a wake's. */
     bool use = request->writes && strcmp(row.state, "frozen") == 0;
-    const struct job_spec job = {use ? JOB_USE : JOB_FILES, on_reached, o, NULL, NULL};
+    const struct job_spec job = {
+        .kind = use ? JOB_USE : JOB_FILES, .fn = on_reached, .arg = o, .began_us = o->began_us};
     rc = dz_job_start(e, &row, &job, &o->job, why);
     if (rc < 0) {
         *ret_op = NULL;

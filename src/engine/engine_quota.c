@@ -390,6 +390,8 @@ static void count_file(struct box *box, int by)
     for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
         if (u[i])
             u[i]->file_cells += (uint64_t)by;
+    if (by < 0)
+        dz_files_room(e);
 }
 
 void dz_use_open(struct box *box, const struct dz_instance *row)
@@ -427,6 +429,7 @@ void dz_use_cold(struct box *box)
     struct dz_engine *e = box->e;
     struct use *u[] = {known(e, box->tenant, NULL),
                        box->owner[0] ? known(e, box->tenant, box->owner) : NULL};
+    dz_files_room(e);
     if (box->file_counted)
         count_file(box, -1);
     if (!box->counted)
@@ -641,6 +644,7 @@ int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who
     if (rc < 0)
         return rc;
     u->own = q;
+    dz_files_room(e);
     u->measured = u->measured && q.disk_bytes != DZ_QUOTA_NONE;
     dz_timer_after(e->measure, 0);
     return 0;

@@ -196,8 +196,10 @@ static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_engi
         o->create = true;
         f->order = o;
         (void)snprintf(f->id, sizeof f->id, "%s", row->id);
-        rc = dz_job_start(e, row, &(struct job_spec){JOB_ORDER, on_started, f, &wake, NULL}, NULL,
-                          why);
+        rc = dz_job_start(
+            e, row,
+            &(struct job_spec){.kind = JOB_ORDER, .fn = on_started, .arg = f, .request = &wake},
+            NULL, why);
     }
     if (rc < 0) {
         undo(e, row->id);
@@ -559,8 +561,10 @@ int dz_engine_order(struct dz_engine *e, struct dz_engine_target target,
         return why->err.code;
     if (order->what == DZ_REQUEST_DELETE || order->what == DZ_REQUEST_DESTROY)
         (void)snprintf(o->deleted, sizeof o->deleted, "%s", row.id);
-    rc = dz_job_start(e, &row, &(struct job_spec){JOB_ORDER, on_ordered, o, &request, NULL}, NULL,
-                      why);
+    rc = dz_job_start(
+        e, &row,
+        &(struct job_spec){.kind = JOB_ORDER, .fn = on_ordered, .arg = o, .request = &request},
+        NULL, why);
     if (rc < 0)
         dz_free(o);
     else if (order->what == DZ_REQUEST_WAKE)

@@ -281,8 +281,8 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
     if (rc == 0 && label.name && !(c->name = dz_str_dup(dz_str(label.name))))
         rc = dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc == 0)
-        rc = dz_job_start(e, row, &(struct job_spec){JOB_FILES, on_reached, c, NULL, NULL}, NULL,
-                          why);
+        rc = dz_job_start(e, row, &(struct job_spec){.kind = JOB_FILES, .fn = on_reached, .arg = c},
+                          NULL, why);
     if (rc < 0)
         copy_free(c);
     return rc;

@@ -107,6 +107,7 @@ void dz_start_over(struct box *b)
     if (b->start == START_BEGUN) {
         uncount(b);
         soon(b->e);
+        dz_files_room(b->e);
     }
 }
 
@@ -160,6 +161,7 @@ static void on_timer(void *arg)
         if (now - b->start_at < START_NS)
             break;
         uncount(b); /* it may come up still, but is waited for no longer */
+        dz_files_room(e);
     }
     /* At most a full set each turn of the loop, so that starts which fail do not hold it. */
     for (int i = 0; i < STARTS_MAX && !dz_list_empty(&e->starts.turns) &&

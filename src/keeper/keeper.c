@@ -191,6 +191,12 @@ static int not_now(struct waiter *w, struct dz_err *err)
     return rc;
 }
 
+/* Only a file that sleeps can be given away. */
+static bool may_reserve(const struct slot *s, enum dz_state state)
+{
+    return !s->warm && (state == DZ_STATE_SUSPENDED || state == DZ_STATE_FROZEN);
+}
+
 /* A request on a sandbox with nothing under way. Negative: refused, w is the
  * caller's still. */
 static int start_request(struct slot *s, struct waiter *w, struct dz_err *err)
@@ -221,7 +227,13 @@ static int start_request(struct slot *s, struct waiter *w, struct dz_err *err)
         return v.code;
     bool over = w->what == DZ_REQUEST_CRASHED && s->warm; /* another runs since that one died */
     if (v.answer == DZ_ANSWER_NOTHING || over) {
-        const struct dz_keeper_result result = {.row = &row, .rung = DZ_RUNG_WARM};
+        bool reserved = w->what == DZ_REQUEST_FILES && !s->lent && may_reserve(s, state);
+        const struct dz_keeper_result result = {
+            .row = &row, .rung = DZ_RUNG_WARM, .reserved = reserved, .shared = s->lent};
+        if (reserved) {
+            s->reserved = s->lent = true;
+            s->pins++;
+        }
         dz_keeper_answer(w, &result);
         return 0;
     }
@@ -281,17 +293,19 @@ static int take(struct dz_keeper *k, const struct dz_keeper_request *r, bool bac
         dz_keeper_leave_slot(s);
         return DZ_ENOMEM;
     }
-    uint64_t ticket = w->ticket;
+    if (ret_ticket)
+        *ret_ticket = w->ticket; /* done may free it */
     int rc = s->op                                        ? meet(s, w, err)
              : dz_list_empty(&s->waiting) && !s->reserved ? start_request(s, w, err)
                                                           : queue(s, w, err);
-    if (rc < 0)
+    if (rc < 0) {
         free_waiter(w);
+        if (ret_ticket)
+            *ret_ticket = 0;
+    }
     s = find_slot(k, r->id); /* the answer may have ended it */
     if (s)
         dz_keeper_leave_slot(s);
-    if (rc == 0 && ret_ticket)
-        *ret_ticket = ticket;
     return rc;
 }
 
@@ -311,17 +325,25 @@ bool dz_keeper_background(struct dz_keeper *k, const struct dz_keeper_request *r
     return take(k, r, true, NULL, NULL) == 0;
 }
 
+/* Who is answered here may give the sandbox back at once, which comes here again: the outer call
+ * goes on with the line. */
 void dz_keeper_next(struct slot *s)
 {
+    if (s->answering)
+        return;
+    s->answering = true;
     s->pins++;
-    while (!s->op && !s->reserved && !dz_list_empty(&s->waiting)) {
+    while (!s->op && !dz_list_empty(&s->waiting)) {
         struct waiter *w = DZ_LIST_FIRST(struct waiter, &s->waiting, link);
         struct dz_err err = {0};
+        if (s->reserved && !(s->lent && w->what == DZ_REQUEST_FILES))
+            break;
         unlink_waiter(w);
         int rc = start_request(s, w, &err);
         if (rc < 0)
             answer_error(w, rc, &err);
     }
+    s->answering = false;
     s->pins--;
 }
 
@@ -330,6 +352,15 @@ void dz_keeper_cancel(struct dz_keeper *k, uint64_t ticket)
     struct waiter *w = dz_map_get64(&k->waiters, ticket);
     if (w)
         give_up(w, DZ_ECANCELED);
+}
+
+bool dz_keeper_leave_line(struct dz_keeper *k, uint64_t ticket)
+{
+    struct waiter *w = dz_map_get64(&k->waiters, ticket);
+    bool in_line = w && !w->op;
+    if (in_line)
+        give_up(w, DZ_ECANCELED);
+    return in_line;
 }
 
 int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_err *err)
@@ -346,25 +377,11 @@ int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_err *err)
 
 /* --- others who have the file --------------------------------------------------------- */
 
-int dz_keeper_reserve(struct dz_keeper *k, const char *id, struct dz_err *err)
-{
-    struct slot *s = dz_keeper_slot(k, id);
-    if (!s)
-        return dz_fail(err, DZ_ENOMEM, "reserve %s: out of memory", id);
-    if (s->op || s->reserved || s->warm || !dz_list_empty(&s->waiting)) {
-        dz_keeper_leave_slot(s);
-        return dz_fail(err, DZ_EBUSY, "reserve %s: something is under way", id);
-    }
-    s->reserved = true;
-    s->pins++;
-    return 0;
-}
-
 void dz_keeper_unreserve(struct dz_keeper *k, const char *id)
 {
     struct slot *s = find_slot(k, id);
     assert(s && s->reserved);
-    s->reserved = false;
+    s->reserved = s->lent = false;
     if (s->skipped && !s->op) {
         s->skipped = false;
         dz_keeper_look_again(k, id);

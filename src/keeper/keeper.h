@@ -199,6 +199,9 @@ struct dz_keeper_result {
     const struct dz_instance *row; /* as it is now; NULL: there is none */
     enum dz_rung rung;             /* of USE, WAKE, REVIVE */
     bool memory_lost;
+    /* Of FILES: the sandbox sleeps, and all other requests for it wait in line until
+     * dz_keeper_unreserve. Or: it is so already, for an earlier FILES. Or neither: it is awake. */
+    bool reserved, shared;
 };
 
 struct dz_keeper_request {
@@ -219,19 +222,20 @@ struct dz_keeper_request {
     void *arg;
 };
 /* Ask. Negative: refused, done is not called. 0: done is called with the outcome,
- * perhaps before this returns. *ret_ticket (may be NULL) is for dz_keeper_cancel. */
+ * perhaps before this returns. *ret_ticket (may be NULL) is for dz_keeper_cancel; it is there
+ * before done is called, and is 0 after a refusal. */
 DZ_NODISCARD int dz_keeper_submit(struct dz_keeper *k, const struct dz_keeper_request *request,
                                   uint64_t *ret_ticket, struct dz_err *err);
 /* The asker does not want it any more: done is called with DZ_ECANCELED now. An
  * operation that nobody waits for is called off where that is still possible. */
 void dz_keeper_cancel(struct dz_keeper *k, uint64_t ticket);
+/* The same, if it stands in line still. False: what it asked for is under way, or over. */
+bool dz_keeper_leave_line(struct dz_keeper *k, uint64_t ticket);
 /* Call off what is under way with this sandbox; whoever waits for it gets
  * DZ_ECANCELED. DZ_ESTATE: nothing is, or it cannot be called off any more. */
 DZ_NODISCARD int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_err *err);
 
-/* Hold all requests for a sandbox back, while somebody else has its file: they wait in
- * line until dz_keeper_unreserve. DZ_EBUSY: something is under way, or in line. */
-DZ_NODISCARD int dz_keeper_reserve(struct dz_keeper *k, const char *id, struct dz_err *err);
+/* The end of what a request FILES reserved. */
 void dz_keeper_unreserve(struct dz_keeper *k, const char *id);
 /* How many requests wait for the end of what is under way? */
 size_t dz_keeper_waiters(const struct dz_keeper *k, const char *id);

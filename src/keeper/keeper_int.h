@@ -23,7 +23,9 @@ struct slot {
     struct dz_list waiting;
     size_t waiting_count;
     unsigned pins;       /* callers up the stack that still look at it */
-    bool reserved;       /* it is being cloned into: all requests wait */
+    bool reserved;       /* somebody else has its file, or it is cloned into: all requests wait */
+    bool lent;           /* reserved by a request FILES: others of that kind may share */
+    bool answering;      /* dz_keeper_next() works on the line */
     bool warm;           /* a cell runs it */
     struct dz_facts now; /* of a warm one: last_active, connections, last_byte, last_closed,
                           * sleeps_until; and its mode */

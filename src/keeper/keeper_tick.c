@@ -202,11 +202,14 @@ static bool skip(struct dz_keeper *k, const struct dz_instance *row, int64_t unt
 }
 
 /* Somebody has the sandbox's file, perhaps for long. If its guest is to be woken, that one is
- * asked, each second; for anything else the row waits until the file is given back. */
+ * asked, each second, unless more requests stand in line: then the wake does, too. For anything
+ * else the row waits until the file is given back. */
 static bool skip_reserved(struct dz_keeper *k, const struct dz_instance *row, struct slot *s,
                           bool wake)
 {
-    bool done = skip(k, row, dz_keeper_now(k) + (wake ? RETRY_MS : POSTPONED_MS));
+    const struct dz_keeper_request use = {.what = DZ_REQUEST_USE, .id = row->id, .goes_on = true};
+    bool lines_up = wake && !dz_list_empty(&s->waiting) && dz_keeper_background(k, &use);
+    bool done = skip(k, row, dz_keeper_now(k) + (wake && !lines_up ? RETRY_MS : POSTPONED_MS));
     s->skipped = true;
     if (wake && k->opts.ops->awaited)
         k->opts.ops->awaited(k->opts.arg, row->id); /* s may be gone */

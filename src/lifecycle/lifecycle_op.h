@@ -105,6 +105,7 @@ enum dz_state dz_lifecycle_settled(enum dz_state s);
     X(REVIVE, "revive")                                                     \
     X(CLONE, "clone")                                                       \
     X(SHARE, "share")                                                       \
+    X(FILES, "files") /* its file, while nothing else uses it */            \
     X(DELETE, "delete")                                                     \
     X(DESTROY, "destroy") /* delete by force: walks the map */              \
     X(CRASHED, "crashed") /* its cell died */

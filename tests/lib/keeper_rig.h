@@ -324,6 +324,7 @@ static inline void rig_register(struct rig *r, const char *id)
 
 struct rig_reply {
     int count, code;
+    bool reserved, shared;
     enum dz_rung rung;
     char text[248];
 };
@@ -334,6 +335,8 @@ static inline void rig_done(void *arg, const struct dz_keeper_result *result)
     reply->count++;
     reply->code = result->code;
     reply->rung = result->rung;
+    reply->reserved = result->reserved;
+    reply->shared = result->shared;
     (void)snprintf(reply->text, sizeof reply->text, "%s", result->err.msg);
 }
 
@@ -352,6 +355,14 @@ static inline int rig_submit(struct rig *r, enum dz_request what, const char *id
     if (rc < 0)
         (void)snprintf(reply->text, sizeof reply->text, "%s", err.msg);
     return rc;
+}
+
+/* Of a sandbox that sleeps, with nothing under way. */
+static inline void rig_reserve(struct rig *r, const char *id)
+{
+    struct rig_reply reply;
+    CHECK_INT(rig_submit(r, DZ_REQUEST_FILES, id, &reply), 0);
+    CHECK(reply.count == 1 && reply.code == 0 && reply.reserved);
 }
 
 /* Ask, and let a minute pass: the outcome. */

@@ -292,3 +292,209 @@ TEST(cells_that_have_only_a_file_are_within_the_quota_of_machines)
     r.e->quotas.warm_sandboxes = DZ_QUOTA_NONE;
     rig_close(&r);
 }
+
+/* --- the order of those that wait for files --------------------------------------------------- */
+
+static const struct dz_cell_op list_bin = {.type = DZ_CELL_OP_LIST, .path = "/bin", .depth = 1};
+static const struct dz_cell_op write_f = {.type = DZ_CELL_OP_WRITE, .path = "/f", .mode = 0644};
+
+struct served {
+    int *turns; /* of all */
+    int turn, code;
+    unsigned retry_s;
+    struct dz_engine_op *op;
+    struct rig *then; /* who comes at the very moment when this one is over */
+    struct served *late;
+};
+
+static void list_later(struct rig *r, const char *name, struct served *s);
+
+static void on_served(void *arg, const struct dz_engine_why *why, uint64_t count)
+{
+    struct served *s = arg;
+    (void)count;
+    s->turn = ++*s->turns;
+    s->code = why ? why->err.code : 0;
+    s->retry_s = why ? why->retry_s : 0;
+    s->op = NULL;
+    if (s->then)
+        list_later(s->then, "s9", s->late);
+}
+
+static void on_served_data(void *arg, const void *data, size_t n)
+{
+    struct served *s = arg;
+    (void)data;
+    dz_engine_op_took(s->op, n);
+}
+
+static const struct dz_engine_op_ops served_ops = {.data = on_served_data, .done = on_served};
+
+static void ask_files(struct rig *r, const char *name, const struct dz_cell_op *op,
+                      struct served *s)
+{
+    const struct dz_engine_op_request request = {op, op->type == DZ_CELL_OP_WRITE,
+                                                 DZ_ACTIVITY_LIST_DIRECTORY, &served_ops, s};
+    CHECK_INT(dz_engine_op(r->e, box(name), &request, &s->op, &r->why), 0);
+}
+
+static void list_later(struct rig *r, const char *name, struct served *s)
+{
+    ask_files(r, name, &list_bin, s);
+}
+
+/* "s0" to "s9" sleep, and a tenant may have one open: "s0", whose client says nothing. */
+static void at_the_quota(struct rig *r, struct served *silent)
+{
+    (void)alarm(60);
+    rig_open(r);
+    order_well(r, "a", DZ_REQUEST_SUSPEND);
+    for (int i = 0; i < 10; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "s%d", i);
+        create_asleep(r, &me, name);
+    }
+    r->e->quotas.warm_sandboxes = 1;
+    ask_files(r, "s0", &write_f, silent);
+    UNTIL(r, silent->op && silent->op->handle);
+}
+
+static void kill_cell_of(struct rig *r, const struct dz_engine_op *op)
+{
+    UNTIL(r, dz_cell_pid(op->box->cell) > 0);
+    CHECK_INT(kill(dz_cell_pid(op->box->cell), SIGKILL), 0);
+}
+
+TEST(a_newcomer_does_not_overtake_those_that_wait_for_the_quota)
+{
+    struct rig r;
+    struct served s[10] = {0};
+    int turns = 0;
+    for (int i = 0; i < 10; i++)
+        s[i].turns = &turns;
+    s[0].then = &r;
+    s[0].late = &s[9];
+    at_the_quota(&r, &s[0]);
+    for (int i = 1; i < 9; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "s%d", i);
+        ask_files(&r, name, &list_bin, &s[i]);
+    }
+    turn(&r);
+    CHECK(turns == 0 && s[0].op);
+    kill_cell_of(&r, s[0].op); /* in the moment when it is over "s9" comes */
+    UNTIL(&r, turns == 10);
+    CHECK(s[0].turn == 1 && s[0].code < 0);
+    for (int i = 1; i < 10; i++) {
+        CHECK_INT(s[i].turn, i + 1);
+        CHECK_INT(s[i].code, 0);
+    }
+    r.e->quotas.warm_sandboxes = DZ_QUOTA_NONE;
+    rig_close(&r);
+}
+
+TEST(who_waits_too_long_for_the_quota_is_told_so)
+{
+    struct rig r;
+    struct served s[3] = {0};
+    int turns = 0;
+    for (int i = 0; i < 3; i++)
+        s[i].turns = &turns;
+    at_the_quota(&r, &s[0]);
+    r.e->files.wait_ms = 30;
+    ask_files(&r, "s1", &list_bin, &s[1]);
+    UNTIL(&r, turns > 0);
+    CHECK(s[1].turn == 1 && s[1].code == DZ_EQUOTA && s[1].retry_s > 0 && s[0].op);
+    r.e->files.wait_ms = 60000;
+    ask_files(&r, "s2", &list_bin, &s[2]); /* one that leaves is not served */
+    dz_engine_op_cancel(s[2].op);
+    CHECK(dz_list_empty(&r.e->files.waiting));
+    ask_files(&r, "s1", &list_bin, &s[1]); /* and one that the daemon's end finds waiting */
+    kill_cell_of(&r, s[0].op);
+    rig_close(&r);
+    CHECK(s[1].code == DZ_EBUSY && s[2].turn == 0);
+}
+
+/* Who asks for the files of "a", and what was done when that was answered. */
+static struct served *reader;
+static int turn_at_start;
+
+static void note_turn(void)
+{
+    turn_at_start = *reader->turns;
+}
+
+TEST(who_wants_files_of_a_busy_sandbox_is_served_in_its_turn)
+{
+    struct rig r;
+    struct served s = {0};
+    struct asker clone = {0}, run_after;
+    int turns = 0;
+    s.turns = &turns;
+    reader = &s;
+    turn_at_start = -1;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    first_thing = note_turn;
+    first_in = &r;
+    CHECK_INT(dz_engine_clone(r.e, box("a"), &(struct dz_engine_clone){0}, on_done, &clone, &r.why),
+              0);
+    ask_files(&r, "a", &list_bin, &s);
+    CHECK_INT(run(&r, "a", "h", &run_after), 0); /* it stands behind the reader */
+    UNTIL(&r, run_after.ended + run_after.failed > 0 && turns > 0);
+    first_in = NULL;
+    CHECK(clone.done == 1 && run_after.ended == 1);
+    CHECK_INT(s.code, 0);
+    CHECK_INT(turn_at_start, 1);
+    rig_close(&r);
+}
+
+/* However others keep it busy: not after all of them. */
+TEST(who_wants_files_of_a_sandbox_that_is_never_idle_is_served)
+{
+    struct rig r;
+    struct served s = {0};
+    struct asker order_of[2];
+    enum dz_request next[2] = {DZ_REQUEST_WAKE, DZ_REQUEST_SUSPEND};
+    int turns = 0, orders = 0;
+    s.turns = &turns;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &order_of[0]), 0);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &order_of[1]), 0);
+    list_later(&r, "a", &s);
+    while (turns == 0 && orders < 40) { /* there is always something in line */
+        for (int i = 0; i < 2; i++)
+            if (order_of[i].done > 0 && order(&r, "a", next[i], &order_of[i]) == 0)
+                orders++;
+        turn(&r);
+    }
+    CHECK_INT(turns, 1);
+    CHECK_INT(s.code, 0);
+    CHECK(orders < 40);
+    rig_close(&r);
+}
+
+TEST(who_waits_too_long_for_a_busy_sandbox_is_told_so)
+{
+    struct rig r;
+    struct served silent = {0}, s = {0};
+    struct asker freeze;
+    int turns = 0;
+    silent.turns = s.turns = &turns;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    ask_files(&r, "a", &write_f, &silent);
+    UNTIL(&r, silent.op && silent.op->handle);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &freeze), 0); /* it waits for the silent one */
+    r.e->files.wait_ms = 30;
+    list_later(&r, "a", &s);
+    UNTIL(&r, turns > 0);
+    CHECK(s.turn == 1 && s.code == DZ_EBUSY && s.retry_s > 0 && silent.op && freeze.done == 0);
+    dz_engine_op_cancel(silent.op);
+    UNTIL(&r, freeze.done > 0);
+    rig_close(&r);
+}

@@ -31,7 +31,7 @@ TEST(reserved_sandboxes_that_are_due_do_not_keep_the_clock_from_others)
     for (int i = 0; i < BLOCKERS; i++) {
         (void)snprintf(id, sizeof id, "s%02d", i);
         make_sleeper(&r, id, "acme");
-        CHECK_INT(dz_keeper_reserve(r.k, id, NULL), 0);
+        rig_reserve(&r, id);
     }
     make_sleeper(&r, "other", "umbrella");
     rig_pass(&r, 11 * MIN);
@@ -56,7 +56,8 @@ TEST(a_reserved_sandbox_expires_in_time)
     const struct dz_instance row = {
         .id = "a", .tenant = "acme", .expires = dz_clock_real_ms() + 5 * MIN};
     CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
-    CHECK_INT(dz_keeper_reserve(r.k, "a", NULL), 0);
+    rig_bring(&r, "a", DZ_STATE_SUSPENDED);
+    rig_reserve(&r, "a");
     rig_pass(&r, 5 * MIN + 2000);
     CHECK_INT(r.expired, 1);
     dz_keeper_unreserve(r.k, "a");
@@ -92,5 +93,114 @@ TEST(slow_operations_of_one_tenant_leave_the_clock_to_others)
         (void)snprintf(id, sizeof id, "s%02d", i);
         CHECK_STR(rig_row(&r, id), "suspended//");
     }
+    rig_close(&r);
+}
+
+/* --- who wants the file of a sandbox that sleeps --------------------------------------------- */
+
+static void asleep(struct rig *r, const char *id)
+{
+    rig_open(r);
+    rig_register(r, id);
+    rig_bring(r, id, DZ_STATE_SUSPENDED);
+}
+
+TEST(who_wants_the_file_stands_in_line_with_all_others)
+{
+    struct rig r;
+    struct rig_reply freeze, files, wake;
+    asleep(&r, "a");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &freeze), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FILES, "a", &files), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &wake), 0);
+    CHECK(freeze.count == 0 && files.count == 0);
+    rig_pass(&r, 60000);
+    CHECK(freeze.count == 1 && freeze.code == 0);
+    CHECK(files.count == 1 && files.code == 0 && files.reserved);
+    CHECK_INT(wake.count, 0);
+    CHECK_STR(rig_row(&r, "a"), "frozen//");
+    dz_keeper_unreserve(r.k, "a");
+    rig_pass(&r, 60000);
+    CHECK(wake.count == 1 && wake.code == 0);
+    rig_close(&r);
+}
+
+TEST(those_who_want_the_file_and_stand_together_share_it)
+{
+    struct rig r;
+    struct rig_reply freeze, files[3], wake, late;
+    asleep(&r, "a");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &freeze), 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(rig_submit(&r, DZ_REQUEST_FILES, "a", &files[i]), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &wake), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FILES, "a", &late), 0);
+    rig_pass(&r, 60000);
+    CHECK(files[0].reserved && !files[0].shared);
+    for (int i = 1; i < 3; i++)
+        CHECK(files[i].count == 1 && files[i].code == 0 && files[i].shared && !files[i].reserved);
+    CHECK(wake.count == 0 && late.count == 0); /* who came behind the wake does not go before it */
+    dz_keeper_unreserve(r.k, "a");
+    rig_pass(&r, 60000);
+    CHECK(wake.count == 1 && wake.code == 0);
+    CHECK(late.count == 1 && late.code == 0 && !late.reserved && !late.shared); /* it is awake */
+    rig_close(&r);
+}
+
+TEST(who_wants_the_file_may_leave_the_line)
+{
+    struct rig r;
+    struct rig_reply freeze, files = {0}, wake;
+    uint64_t ticket = 0;
+    const struct dz_keeper_request request = {
+        .what = DZ_REQUEST_FILES, .id = "a", .done = rig_done, .arg = &files};
+    asleep(&r, "a");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &freeze), 0);
+    CHECK_INT(dz_keeper_submit(r.k, &request, &ticket, NULL), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &wake), 0);
+    dz_keeper_cancel(r.k, ticket);
+    CHECK(files.count == 1 && files.code == DZ_ECANCELED);
+    rig_pass(&r, 60000);
+    CHECK(files.count == 1 && wake.count == 1 && wake.code == 0);
+    rig_close(&r);
+}
+
+TEST(there_is_no_file_to_give_of_one_that_is_awake_archived_or_gone)
+{
+    struct rig r;
+    struct rig_reply files;
+    rig_open(&r);
+    rig_register(&r, "a");
+    rig_bring(&r, "a", DZ_STATE_ACTIVE);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FILES, "a", &files), 0);
+    CHECK(files.count == 1 && files.code == 0 && !files.reserved && !files.shared);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FILES, "a", &files), DZ_EUNAVAIL);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_DELETE, "a"), 0);
+    CHECK(rig_submit(&r, DZ_REQUEST_FILES, "a", &files) < 0);
+    rig_close(&r);
+}
+
+/* However many read its files, one after the other: the wake has its turn. */
+TEST(a_line_of_readers_does_not_keep_a_guest_asleep)
+{
+    struct rig r;
+    struct rig_reply files[8];
+    rig_open(&r);
+    rig_register(&r, "a");
+    rig_bring(&r, "a", DZ_STATE_ACTIVE);
+    r.stays = true;
+    r.wake_at = dz_clock_real_ms() + 5 * MIN;
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    r.wake_at = 0;
+    rig_reserve(&r, "a");
+    rig_pass(&r, 6 * MIN);
+    for (int i = 0; i < 8 && strncmp(rig_row(&r, "a"), "active", 6) != 0; i++) {
+        CHECK_INT(rig_submit(&r, DZ_REQUEST_FILES, "a", &files[i]), 0);
+        rig_pass(&r, 2 * MIN);
+        dz_keeper_unreserve(r.k, "a"); /* the next one in line has it */
+        rig_pass(&r, 1000);
+    }
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
     rig_close(&r);
 }

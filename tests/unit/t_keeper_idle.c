@@ -26,7 +26,7 @@ TEST(who_reads_a_sleeping_file_makes_way_when_its_guest_is_to_be_woken)
     rig_pass(&r, 1000);
     r.wake_at = 0;
     r.stays = true;
-    CHECK_INT(dz_keeper_reserve(r.k, "a", NULL), 0);
+    rig_reserve(&r, "a");
     rig_pass(&r, 9 * MIN);
     CHECK_INT(r.awaited, 0);
     rig_pass(&r, 2 * MIN); /* asked, now and then, until he does */

@@ -15,6 +15,7 @@ static const char *const expected[DZ_REQUEST_COUNT] = {
     [DZ_REQUEST_REVIVE] = "eeeeAg",   [DZ_REQUEST_CLONE] = "CeCCug",
     [DZ_REQUEST_SHARE] = "HeHHug",    [DZ_REQUEST_DELETE] = "eeeeDg",
     [DZ_REQUEST_DESTROY] = "DDDDDg",  [DZ_REQUEST_CRASHED] = ".S....",
+    [DZ_REQUEST_FILES] = "....ug",
 };
 static const char op_letters[DZ_OP_COUNT] = {
     [DZ_OP_NONE] = '.',   [DZ_OP_ACTIVATE] = 'A', [DZ_OP_SUSPEND] = 'S',
