@@ -12,10 +12,14 @@ fi
 trap '[ -e daemon.pid ] && kill -9 "$(cat daemon.pid)" 2>/dev/null; umount -l "$FULL"; rm -rf "$LIB_SCRATCH"' EXIT
 
 free_kb() { df --output=avail -k data | tail -1; }
-fill() { # to the last block
-    dd if=/dev/zero of=data/filler bs=64k 2>/dev/null || :
-    dd if=/dev/zero bs=4k 2>/dev/null >>data/filler || :
-    [ "$(free_kb)" -eq 0 ]
+fill() { # to the last block, also where the daemon frees some meanwhile
+    for _ in $(seq 20); do
+        dd if=/dev/zero bs=64k 2>/dev/null >>data/filler || :
+        dd if=/dev/zero bs=4k 2>/dev/null >>data/filler || :
+        [ "$(free_kb)" -eq 0 ] && return 0
+    done
+    df -k data
+    return 1
 }
 # leave PAGES: nothing but so many free pages
 leave() {

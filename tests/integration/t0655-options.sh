@@ -80,8 +80,7 @@ option 'registry --data --registry' '
     run 1 doze registry check --data reg --registry "$PWD/reg/r.db" && has out sbx_one && { doze registry repair --data reg --registry "$PWD/reg/r.db" >out || :; } && has out sbx_one'
 mkdir -p other && { cp -rl "$images" other/images 2>/dev/null || cp -r --reflink=auto "$images" other/images; }
 option 'daemon: where it listens, what it allows, how it logs' '
-    { doze daemon --data other --socket "$PWD/other.sock" --registry "$PWD/other.db" --log-format json --suspend-after 300ms --freeze-after 90d --drain-timeout 5s \
-        --connections 50 --connections-per-address 20 --requests-per-tenant 20 --unread-per-tenant 64MiB --unread 512MiB --plain no --cells-cpu 0 \
+    { doze daemon --data other --socket "$PWD/other.sock" --registry "$PWD/other.db" --log-format json --suspend-after 300ms \
         --quota-sandboxes 7 --quota-warm-sandboxes 6 --quota-creations 90 --quota-creations-per-minute 80 --quota-memory 3GiB --quota-disk 5GiB 2>other.log & } &&
     export DOZE_URL=unix:$PWD/other.sock && for _ in $(seq 200); do doze ls -q >/dev/null 2>&1 && break; sleep 0.05; done && [ -s other.db ] && head -n 1 other.log | grep -q "^{" &&
     run 0 doze quota --json && has out "\"sandboxes\":7" && has out "\"warm_sandboxes\":6" && has out "\"creations\":90" && has out "\"creations_per_minute\":80" &&
@@ -129,6 +128,32 @@ option 'daemon --disk-free-percent --disk-free-max: half of the disk is wanted, 
     { end_daemon third || :; } && { doze daemon --data third --disk-free-percent 50 --disk-free-max 1PiB 2>third.log & } && up && read -r all free <<<"$(df -k --output=size,avail third | tail -n 1)" &&
     if [ "$free" -lt "$((all / 2))" ]; then run 1 doze create base --no-start && has err "are kept free"; else run 0 doze create base --no-start; fi &&
     { end_daemon third || :; } && { doze daemon --data third --disk-free-percent 50 --disk-free-max 1MiB 2>third.log & } && up && run 0 doze create base --no-start'
+
+third_daemon() { # OPTIONS: the daemon on third, with these
+    end_daemon third || :
+    doze daemon --data third --drain-timeout 5s "$@" 2>third.log &
+    up
+}
+held() { run 0 python3 "$LIB_ROOT/tests/lib/held.py" "$@" && cat out; }
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+option 'daemon --connections: the 17th is accepted when one of the 16 has left' '
+    third_daemon --connections 16 && held connections "$PWD/third/doze.sock" 20 && has out "answered 16 later 4" && third_daemon && held connections "$PWD/third/doze.sock" 20 && has out "answered 20 later 0"'
+option 'daemon --plain --connections-per-address' '
+    { end_daemon third || :; } && port=$(free_port) && run 1 doze daemon --data third --listen 0.0.0.0:$port --plain no && has err "TLS" &&
+    third_daemon --listen 0.0.0.0:$port --plain yes --connections-per-address 3 && held connections 127.0.0.1:$port 6 && has out "answered 3 "'
+option 'daemon --requests-per-tenant' '
+    third_daemon --requests-per-tenant 2 && run 0 doze token create acme --tenant acme && token=$(grep -o "doze_[A-Za-z0-9_]*" out | head -n 1) &&
+    held streams "$PWD/third/doze.sock" "$token" 2 && has out "began 2 beyond 429 after 200"'
+option 'daemon --unread-per-tenant --unread: the answer of a command does not fit' '
+    printf "{\"cmd\":[\"true\"],\"max_output\":8388608}" >body && for few in "--unread 4MiB --unread-per-tenant 1GiB" "--unread 1GiB --unread-per-tenant 4MiB"; do
+        third_daemon $few && { doze get --json big >/dev/null 2>&1 || run 0 doze create base -n big; } &&
+        [ "$(curl -sS -o out -w "%{http_code}" --unix-socket third/doze.sock http://d/v1/sandboxes/big/exec -d @body)" = 429 ] && has out rate_limited || { cat out; exit 1; }
+    done && third_daemon && [ "$(curl -sS -o out -w "%{http_code}" --unix-socket third/doze.sock http://d/v1/sandboxes/big/exec -d @body)" = 200 ]'
+option 'daemon --suspend-after --freeze-after' '
+    third_daemon --suspend-after 200ms --freeze-after 200ms && run 0 doze create base -n cold && for _ in $(seq 400); do doze get --json cold | grep -q "\"state\":\"frozen\"" && break; sleep 0.05; done && shown cold "\"state\":\"frozen\""'
+option 'daemon --drain-timeout: a cell that is stopped does not hold up its end' '
+    third_daemon --drain-timeout 1s --log-level debug && run 0 doze exec -d big -- sleep 1000 && d=$(pid_in third) && cell=$(sed -n "s/.*event=cell_up .*pid=//p" third.log | tail -n 1) && [ "$cell" -gt 1 ] &&
+    kill -STOP "$cell" && kill -TERM "$d" && timeout 20 tail --pid="$d" -f /dev/null && { kill -KILL "$cell" 2>/dev/null || :; } && grep -q "event=daemon_drained.*awake=1" third.log'
 
 test_that 'every option of the table is used by a test' '
     python3 "$LIB_ROOT/tests/lib/option_use.py" "$DOZE" "$LIB_ROOT"/tests/integration/*.sh >unused && if [ -s unused ]; then cat unused; echo "give each of these a case in $(basename "$0")"; exit 1; fi
