@@ -133,6 +133,11 @@ static int died(struct dz_cell *c, struct dz_err *err)
         dz_pool_ask_pid(c, true);
     if (c->pid > 0)
         status = kill_and_reap(c);
+    if (c->unborn.code) {
+        if (err)
+            *err = c->unborn;
+        return c->unborn.code;
+    }
     if (!gone)
         return dz_fail(err, DZ_EIO,
                        "the cell sent a frame that makes no sense: killed; its disk "

@@ -51,6 +51,7 @@ struct dz_cell {
     DZ_VEC(, struct dz_open_exec) execs;
     DZ_VEC(, struct dz_open_op) ops;
     struct dz_pool_fork *fork; /* its pid is not known yet; NULL: it is */
+    struct dz_err unborn;      /* why its zygote could not fork it; code 0: it could */
     struct dz_reaper *reaper;  /* of its pool; NULL: its host waits for its end itself */
     struct dz_cell_pool *pool; /* it may tell what its image uses; NULL: not */
     char image_sha256[65];

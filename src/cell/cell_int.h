@@ -82,7 +82,7 @@ enum dz_frame_type {
     DZ_FRAME_NEST_FORKED = 72, /* value: pid; or stream: errno */
     DZ_FRAME_NEST_CALLED = 75, /* the seed's, on a call's socket. value: pid; or stream: errno */
     DZ_FRAME_NEST_READY = 73,  /* value: the fences that hold it */
-    DZ_FRAME_NEST_FAILED = 74, /* last. payload: the sentence */
+    DZ_FRAME_NEST_FAILED = 74, /* last. value: -DZ_E*; payload: the sentence */
     /* a call, host to cell */
     DZ_FRAME_ANSWER = 32, /* stream: tag; value; payload */
     DZ_FRAME_CANCEL = 33, /* there is no answer: come to an end */
@@ -289,15 +289,15 @@ struct dz_cell_fence {
 /* Close all descriptors but 0, 1, 2 and these (sorted here), ignore what a terminal sends. fds[0]
  * is the socket to the host, and becomes standard error. 0 or a negative errno. */
 int dz_cell_let_go(int *fds, size_t count);
-struct dz_os_filter;
+struct dz_nest;
 struct dz_os_jail_report;
 /* A zygote: the jail but for what it must do to fork cells, and for what each of them
  * does after that. fds as below. */
 int dz_cell_enter_nest(int *fds, size_t count, struct dz_os_jail_report *ret_report,
                        struct dz_err *err);
 /* In a child of a nest: the rest of the jail. */
-int dz_cell_enter_nested(const struct dz_os_filter *filter, struct dz_os_dirty **ret_dirty,
-                         int *fds, size_t count, struct dz_err *err);
+int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty, int *fds,
+                         size_t count, struct dz_err *err);
 /* In a child just forked: all descriptors but 0, 1, 2 and these (sorted here; fds[0] as above) are
  * closed, and the jail is entered. After an error the child must end. */
 int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, struct dz_err *err);
@@ -371,7 +371,6 @@ int dz_user_find(struct dz_vfs *vfs, const char *text, struct dz_user *ret_user,
 
 /* The cell itself, after the jail: serves the socket until its first process has
  * ended. Never returns to the host's code. */
-struct dz_nest;
 DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest *nest);
 
 /* Prepared modules by the hash of the module, and those that this cell prepared. */

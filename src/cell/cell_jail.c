@@ -6,6 +6,7 @@
  */
 #include "cell/cell_call.h"
 #include "cell/cell_int.h"
+#include "cell/cell_nest.h"
 
 #include "base/sanitize.h"
 #include "os/os_dirty.h"
@@ -166,10 +167,15 @@ int dz_cell_enter_nest(int *fds, size_t count, struct dz_os_jail_report *ret_rep
     return rc < 0 ? rc : dz_os_jail_enter(&jail, ret_report, err);
 }
 
-int dz_cell_enter_nested(const struct dz_os_filter *filter, struct dz_os_dirty **ret_dirty,
-                         int *fds, size_t count, struct dz_err *err)
+/* The nest's Landlock lets files of /proc be read, so a cell's own counts only. */
+int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty, int *fds,
+                         size_t count, struct dz_err *err)
 {
-    const struct dz_os_jail jail = {.filter = filter, .landlock = true, .inherits = true};
+    const struct dz_os_jail jail = {
+        .filter = nest->filter,
+        .landlock = true,
+        .inherits = nest->fences & ~(DZ_OS_FENCE_BIT(LANDLOCK) | DZ_OS_FENCE_BIT(SCOPES)),
+    };
     struct dz_os_jail_report report;
     int e = dup3(fds[0], STDERR_FILENO, 0) < 0 ? -errno : keep_only(fds, count);
     int rc = e < 0 ? dz_fail_sys(err, -e, "close the descriptors that a cell must not have")

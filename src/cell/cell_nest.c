@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/num.h"
 #include "cell/cell_serve.h"
 #include "db/db.h"
 #include "machine/machine.h"
@@ -39,7 +40,7 @@ static void say(enum dz_frame_type type, uint32_t stream, uint64_t value, const 
 
 DZ_NORETURN static void fail(const struct dz_err *err)
 {
-    say(DZ_FRAME_NEST_FAILED, 0, 0, err->msg);
+    say(DZ_FRAME_NEST_FAILED, 0, (uint64_t)-err->code, err->msg);
     _exit(1);
 }
 
@@ -117,7 +118,7 @@ DZ_NORETURN static void cell(int fd)
     int fds[2 + DZ_CELL_MODULES_MAX] = {fd};
     memcpy(fds + 1, nest.fds, nest.fd_count * sizeof fds[0]);
     dz_db_reseed();
-    if (dz_cell_enter_nested(nest.filter, &dirty, fds, nest.fd_count + 1, &err) < 0) {
+    if (dz_cell_enter_nested(&nest, &dirty, fds, nest.fd_count + 1, &err) < 0) {
         struct dz_frame f = {.type = DZ_FRAME_FAILED,
                              .value = (uint64_t)-err.code,
                              .size = (uint32_t)strlen(err.msg)};
@@ -198,15 +199,18 @@ static const char seed_name[] = "doze-seed", zygote_name[] = "doze-zygote",
                   call_name[] = "doze-call";
 
 /* Between fork and exec: calls that need no lock. Descriptors fds become CONTROL_FD and up, all
- * others are closed. The first is the socket to the host, and standard error. */
+ * others are closed. The first is the socket to the host, and standard error. The argument is the
+ * set of fences that every jail must have. */
 DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
 {
     static const char *const kept[] = {"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
-    char *argv[] = {(char *)(uintptr_t)name, NULL}; /* execve takes no const */
+    char fences[11];
+    char *argv[] = {(char *)(uintptr_t)name, fences, NULL}; /* execve takes no const */
     char *env[DZ_ARRAY_LEN(kept) + 1];
     size_t n = 0;
     int high[1 + 1 + DZ_CELL_MODULES_MAX];
     sigset_t none;
+    (void)snprintf(fences, sizeof fences, "%u", dz_os_jail_demanded());
     for (char **e = environ; *e && n < DZ_ARRAY_LEN(kept); e++)
         for (size_t i = 0; i < DZ_ARRAY_LEN(kept); i++)
             if (strncmp(*e, kept[i], strlen(kept[i])) == 0 && n < DZ_ARRAY_LEN(kept))
@@ -329,13 +333,13 @@ DZ_NORETURN static void zygote(void)
     memcpy(kept, fds, sizeof kept); /* sorted by the next call */
     if (rc == 0)
         rc = dz_cell_enter_nest(kept, count, &report, &err);
+    nest.fences = report.fences;
     if (rc == 0)
         rc = prepare_disk(&err);
     if (rc == 0 && count > 1)
         rc = be_of_image(fds + 1, count - 1, &err);
     if (rc < 0)
         fail(&err);
-    nest.fences = report.fences;
     if (count > 1)
         dz_os_warm_ask();
     say(DZ_FRAME_NEST_READY, 0, nest.fences, NULL);
@@ -346,10 +350,16 @@ DZ_NORETURN static void zygote(void)
  * decided before main: every program with a pool has zygotes, the tests' programs too. */
 __attribute__((constructor)) static void be_what_argv_says(int argc, char **argv)
 {
-    if (argc == 1 && strcmp(argv[0], seed_name) == 0)
+    if (argc != 2 || strncmp(argv[0], "doze-", strlen("doze-")) != 0)
+        return;
+    uint64_t fences;
+    if (dz_num_u64(dz_str(argv[1]), 0, UINT32_MAX, &fences, NULL) < 0)
+        _exit(1);
+    dz_os_jail_demand((uint32_t)fences);
+    if (strcmp(argv[0], seed_name) == 0)
         seed();
-    if (argc == 1 && strcmp(argv[0], zygote_name) == 0)
+    if (strcmp(argv[0], zygote_name) == 0)
         zygote();
-    if (argc == 1 && strcmp(argv[0], call_name) == 0)
+    if (strcmp(argv[0], call_name) == 0)
         dz_call_begin();
 }

@@ -64,7 +64,8 @@ struct zygote {
     int fd;
     pid_t pid;
     bool ready;
-    char sha256[65]; /* "": blank */
+    char sha256[65];      /* "": blank */
+    struct dz_err failed; /* why it could not make itself ready */
     struct dz_list forks;
     size_t fork_count;
     size_t unsent; /* of them, at the end of the list: the socket had no room */
@@ -91,6 +92,8 @@ struct dz_cell_pool {
     struct dz_reaper reaper; /* of cells and zygotes that have to end */
     struct failure failures[8];
     unsigned next_failure;
+    struct dz_err refused; /* why the last blank zygote could not make itself ready */
+    int64_t refused_until_ns;
     struct dz_cell_pool_stats stats;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
@@ -118,8 +121,10 @@ static void forget_forks(struct zygote *z)
 {
     DZ_LIST_FOREACH(struct dz_pool_fork, f, &z->forks, link) {
         dz_list_remove(&f->link);
-        if (f->cell)
+        if (f->cell) {
+            f->cell->unborn = z->failed;
             f->cell->fork = NULL; /* it can be reaped by nobody: its socket says its end */
+        }
         if (f->nest)
             f->nest->pid = 0;
         dz_fd_close(&f->end);
@@ -428,8 +433,12 @@ static bool hear(struct zygote *z)
         if (rc <= 0)
             break;
         p->payload[f.size] = '\0';
-        if (f.type == DZ_FRAME_NEST_FAILED)
+        if (f.type == DZ_FRAME_NEST_FAILED) {
             (void)snprintf(p->stats.why, sizeof p->stats.why, "%.255s", (const char *)p->payload);
+            (void)dz_fail(&z->failed,
+                          f.value > 0 && f.value < DZ_CELL_CODE_MAX ? -(int)f.value : DZ_EIO,
+                          "start a cell: %s", p->stats.why);
+        }
         if (f.type == DZ_FRAME_NEST_READY) {
             z->ready = true;
             if (z == p->blank)
@@ -454,8 +463,10 @@ void dz_pool_ask_pid(struct dz_cell *c, bool wait)
     for (int i = 0; i < (wait ? LAST_WORDS_TURNS : 1) && c->fork; i++) {
         struct pollfd p = {.fd = c->fork->by->fd, .events = POLLIN};
         (void)poll(&p, 1, wait ? LAST_WORDS_MS : 0);
-        if (!hear(c->fork->by))
+        if (!hear(c->fork->by)) {
+            c->unborn = c->fork->by->failed;
             return;
+        }
     }
 }
 
@@ -532,19 +543,39 @@ static void bury(struct zygote *z)
     end_zygote(z);
 }
 
-static void bury_dead(struct dz_cell_pool *p, struct zygote **at)
+static void bury_dead_seed(struct dz_cell_pool *p)
 {
-    struct zygote *z = *at;
-    (void)p;
+    struct zygote *z = p->seed;
     if (!z || hear(z))
         return;
-    *at = NULL;
+    p->seed = NULL;
     bury(z);
+}
+
+/* A blank zygote that could not make itself ready leaves its reason to the starts that follow, and
+ * gets no successor for a while: that one would fail, too. */
+static int bury_dead_blank(struct dz_cell_pool *p, struct dz_err *err)
+{
+    struct zygote *z = p->blank;
+    if (!z || hear(z))
+        return 0;
+    bool was_ready = z->ready;
+    struct dz_err why = z->failed;
+    p->blank = NULL;
+    bury(z);
+    if (was_ready)
+        return 0;
+    if (!why.code)
+        (void)dz_fail(&why, DZ_EIO, "start a cell: the process that forks cells has died");
+    p->refused = why;
+    p->refused_until_ns = dz_clock_boot_ns() + FAILURE_NS;
+    if (err)
+        *err = why;
+    return why.code;
 }
 
 int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
 {
-    int rc = 0;
     DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link) {
         if (hear(z)) {
             fork_ahead(z);
@@ -553,16 +584,15 @@ int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
         note_failure(p, z->sha256); /* its image's next sandbox makes another, by and by */
         bury(z);
     }
-    bury_dead(p, &p->seed);
-    bury_dead(p, &p->blank);
-    if (!p->seed) /* calls need it at any time */
-        rc = fork_seed(p, err);
-    if (rc == 0 && !p->blank)
+    bury_dead_seed(p);
+    int refused = bury_dead_blank(p, err);
+    int rc = p->seed ? 0 : fork_seed(p, err); /* calls need it at any time */
+    if (rc == 0 && !p->blank && dz_clock_boot_ns() >= p->refused_until_ns)
         rc = ask_for_blank(p, err);
     if (p->blank)
         fork_ahead(p->blank);
     dz_reaper_run(&p->reaper);
-    return rc;
+    return rc < 0 ? rc : refused;
 }
 
 /* --- starting
@@ -595,26 +625,6 @@ static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool nested, 
     return rc;
 }
 
-/* Fences that the settings ask for: known once the first zygote is in its jail. */
-static int check_fences(struct dz_cell_pool *p, struct dz_err *err)
-{
-    char missing[128];
-    if (!p->opts.fences)
-        return 0;
-    for (int i = 0; i < LAST_WORDS_TURNS && p->blank && !p->blank->ready && hear(p->blank); i++) {
-        struct pollfd fd = {.fd = p->blank->fd, .events = POLLIN};
-        (void)poll(&fd, 1, LAST_WORDS_MS);
-    }
-    uint32_t lacks = p->opts.fences & ~p->stats.fences;
-    if (lacks == 0)
-        return 0;
-    dz_os_fences_print(lacks, missing, sizeof missing);
-    return dz_fail(err, DZ_EUNSUPPORTED,
-                   "start a cell: this host does not provide %s, which the setting "
-                   "cells.fences requires; \"doze doctor\" says what is missing",
-                   missing);
-}
-
 int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
                        struct dz_cell **ret_cell, struct dz_err *err)
 {
@@ -624,14 +634,16 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
     if (s->module_count > DZ_CELL_MODULES_MAX)
         return dz_fail(err, DZ_ELIMIT, "start a cell: %zu prepared modules, %d are the most",
                        s->module_count, DZ_CELL_MODULES_MAX);
-    if (!p->blank) {
+    if (!p->blank || !p->blank->ready) {
         int rc = dz_cell_pool_run(p, err);
         if (rc < 0)
             return rc;
     }
-    int fenced = check_fences(p, err);
-    if (fenced < 0)
-        return fenced;
+    if (!p->blank) {
+        if (err)
+            *err = p->refused;
+        return p->refused.code;
+    }
     if (image && !z && !failed_lately(p, s->image_sha256))
         ask_for_zygote(p, s);
     if (z) { /* used now */

@@ -31,9 +31,8 @@ enum {
 };
 
 struct dz_cell_pool_opts {
-    size_t ahead;    /* 0: DZ_POOL_AHEAD */
-    size_t images;   /* 0: DZ_POOL_IMAGES */
-    uint32_t fences; /* that must hold a cell (enum dz_os_fence): else none is started */
+    size_t ahead;  /* 0: DZ_POOL_AHEAD */
+    size_t images; /* 0: DZ_POOL_IMAGES */
 };
 
 /* Forks the first zygote: before the process has threads, secrets, or sockets that others
@@ -45,7 +44,8 @@ void dz_cell_pool_free(struct dz_cell_pool *p);
 
 /* As dz_cell_spawn() with `many`, which start must say. The descriptors stay the caller's and may
  * be closed at once. A start that the zygote has no time for waits here; DZ_EBUSY: thousands
- * wait. DZ_EUNSUPPORTED: this host does not give a fence that opts.fences asks for. */
+ * wait. DZ_EUNSUPPORTED: this host does not give a fence that dz_os_jail_demand() asks for; before
+ * the first zygote has found that out, dz_cell_receive() says so. */
 DZ_NODISCARD int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *start,
                                     struct dz_cell **ret_cell, struct dz_err *err);
 

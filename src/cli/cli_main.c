@@ -9,10 +9,12 @@
 #include "cli/cli_parse.h"
 #include "cli/cli_signal.h"
 #include "cli/cli_term.h"
+#include "os/os_jail.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -99,6 +101,21 @@ static int unknown(struct dz_cli *c, int argc, char **argv)
     return DZ_EXIT_USAGE;
 }
 
+/* What cells.fences is to the daemon, its variable is to the jails of every command. */
+static int demand_fences(struct dz_err *err)
+{
+    static const char variable[] = "DOZE_CELLS_FENCES";
+    const char *text = getenv(variable);
+    uint32_t fences;
+    if (!text)
+        return 0;
+    int rc = dz_os_fences_parse(text, &fences, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "%s", variable);
+    dz_os_jail_demand(fences);
+    return 0;
+}
+
 static int run(struct dz_cli *c, int argc, char **argv)
 {
     struct dz_err err = {0};
@@ -109,6 +126,8 @@ static int run(struct dz_cli *c, int argc, char **argv)
         dz_cli_help_command(c->out, c->out_color, c->command);
         return DZ_EXIT_OK;
     }
+    if (demand_fences(&err) < 0)
+        return report(c, &err, DZ_EXIT_USAGE);
     int status = (c->command->jail ? c->command->jail : c->command->run)(c, &err);
     if (status >= 0)
         return status;

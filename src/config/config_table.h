@@ -88,7 +88,7 @@
     X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \
       "processes kept ready for sandboxes, of each image in use") \
     X(cells, fences, TEXT, "", 0, 0, 0, "fences", "NAME,...", \
-      "start no sandbox without these fences, of those that `doze doctor` lists") \
+      "run no jailed process without these fences, of those that `doze doctor` lists") \
     X(cells, memory_max, SIZE, "0", UINT64_C(64) << 20, UINT64_C(1) << 50, ZERO, \
       "cells-memory", "SIZE", "memory of all sandboxes together, by a cgroup (0: no limit)") \
     X(cells, cpu_max, NUMBER, "0", 1, 1000000, ZERO, \

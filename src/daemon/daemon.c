@@ -282,9 +282,11 @@ static int start_pool(struct daemon *d, struct dz_err *err)
                                                .cpu_percent = d->config->cells_cpu_max,
                                                .processes = d->config->cells_processes_max};
     bool limited = limits.memory_bytes || limits.cpu_percent || limits.processes;
-    int rc = dz_os_fences_parse(d->config->cells_fences, &pool.fences, err);
+    uint32_t fences;
+    int rc = dz_os_fences_parse(d->config->cells_fences, &fences, err);
     if (rc < 0)
         return dz_wrap(err, rc, "setting cells.fences");
+    dz_os_jail_demand(fences);
     rc = limited ? dz_os_cgroup_make("doze-cells", &limits, &d->cells, err) : 0;
     if (rc < 0)
         return dz_wrap(err, rc, "limit what all sandboxes take together");

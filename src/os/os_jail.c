@@ -89,6 +89,30 @@ int dz_os_fences_parse(const char *text, uint32_t *ret_fences, struct dz_err *er
     return 0;
 }
 
+static uint32_t demanded;
+
+void dz_os_jail_demand(uint32_t set)
+{
+    demanded = set;
+}
+
+uint32_t dz_os_jail_demanded(void)
+{
+    return demanded;
+}
+
+static int check_demanded(uint32_t held, struct dz_err *err)
+{
+    char missing[128];
+    if ((demanded & ~held) == 0)
+        return 0;
+    dz_os_fences_print(demanded & ~held, missing, sizeof missing);
+    return dz_fail(err, DZ_EUNSUPPORTED,
+                   "enter the jail: this host does not provide %s, which the setting "
+                   "cells.fences requires; \"doze doctor\" says what is missing",
+                   missing);
+}
+
 static int enter_limits(const struct dz_os_jail *jail, struct dz_err *err)
 {
     for (size_t i = 0; i < jail->limit_count; i++) {
@@ -294,14 +318,14 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
 {
     struct dz_os_jail_report report = {0};
     pid_t parent = getppid();
-    report.fences = enter_namespaces(jail->namespaces);
+    report.fences = jail->inherits | enter_namespaces(jail->namespaces);
     if (jail->parent_signal) {
         if (prctl(PR_SET_PDEATHSIG, jail->parent_signal) < 0)
             return dz_fail_sys(err, errno, "ask for a signal when the parent dies");
         if (getppid() != parent) /* it died in between */
             (void)raise(jail->parent_signal);
     }
-    int rc = jail->inherits ? 0 : drop_capabilities(err);
+    int rc = jail->inherits & DZ_OS_FENCE_BIT(CAPS) ? 0 : drop_capabilities(err);
     if (rc < 0)
         return rc;
     report.fences |= DZ_OS_FENCE_BIT(CAPS);
@@ -311,7 +335,9 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
         return dz_fail_sys(err, errno, "give up new privileges");
     if (jail->landlock)
         report.fences |= enter_landlock(jail->landlock_proc, &report.landlock_abi);
-    rc = enter_limits(jail, err);
+    rc = check_demanded(report.fences, err);
+    if (rc == 0)
+        rc = enter_limits(jail, err);
     if (rc == 0)
         rc = enter_filter(jail, err);
     if (rc == 0)

@@ -75,6 +75,11 @@ void dz_os_fences_print(uint32_t fences, char *ret_text, size_t size);
 /* The set of a list of names between commas or spaces. DZ_EINVAL names the one that is unknown. */
 DZ_NODISCARD int dz_os_fences_parse(const char *text, uint32_t *ret_fences, struct dz_err *err);
 
+/* Fences that every jail of this process, and of the processes forked from it, must have from now
+ * on. Set once, before the first jail; 0 is the default. */
+void dz_os_jail_demand(uint32_t fences);
+uint32_t dz_os_jail_demanded(void);
+
 /* CLONE_NEW* flags that every jail asks for. */
 extern const int dz_os_jail_namespaces;
 
@@ -88,7 +93,7 @@ struct dz_os_jail {
     bool dumpable;     /* stays so: /proc/self of a process that is not belongs to root */
     bool landlock;
     bool landlock_proc; /* but files below /proc can be opened for reading */
-    bool inherits;      /* the parent's jail has dropped privileges already */
+    uint32_t inherits;  /* fences that the parent's jail has set up and that hold here, too */
     int namespaces;     /* CLONE_NEW* flags to unshare */
 };
 
@@ -97,9 +102,9 @@ struct dz_os_jail_report {
     int landlock_abi;
 };
 
-/* DZ_EUNSUPPORTED: the kernel has no seccomp filter; DZ_EDENIED, DZ_EINVAL: a
- * limit or a row is wrong. After an error the process is in an undefined part
- * of the jail and must end. */
+/* DZ_EUNSUPPORTED: the kernel has no seccomp filter, or a demanded fence is missing, which the
+ * sentence names; DZ_EDENIED, DZ_EINVAL: a limit or a row is wrong. After an error the process is
+ * in an undefined part of the jail and must end. */
 DZ_NODISCARD int dz_os_jail_enter(const struct dz_os_jail *jail,
                                   struct dz_os_jail_report *ret_report, struct dz_err *err);
 

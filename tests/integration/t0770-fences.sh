@@ -1,5 +1,5 @@
 #!/bin/bash
-# The fences around a cell are logged, listed by `doze doctor`, and can be required.
+# The fences around a jailed process are logged, listed by `doze doctor`, and can be required.
 # Needs `make base`.
 . "$(dirname "$0")/lib.sh"
 . "$LIB_ROOT/tests/integration/daemon.sh"
@@ -17,13 +17,36 @@ cat >poor <<'END'
 for kind in user net; do echo 0 >/proc/sys/user/max_${kind}_namespaces || exit 1; done
 exec "$@"
 END
-test_that 'where one is missing no sandbox starts, and the error names it' '
-    unshare -Ur sh ./poor true 2>/dev/null || skip "no user namespaces"
-    unshare -Ur sh ./poor "$DOZE" daemon --fences user,net >poor.log 2>&1 &
+poor() { # WORDS...: run it there
+    unshare -Ur sh ./poor "$@"
+}
+start_poor() { # OPTION...: a daemon there, ready
+    unshare -Ur sh ./poor "$DOZE" daemon "$@" >poor.log 2>&1 &
     echo $! >daemon.pid
     until [ -S data/doze.sock ] && curl -sf --unix-socket "$SOCK" http://d/readyz >/dev/null; do read -rt 0.05 <> <(:) || :; done
-    api 503 POST "$(s)" "{\"image\":\"base\",\"name\":\"c\"}" &&
-    has out "does not provide user net, which the setting cells.fences requires" && stop
+}
+refuses() { has "$1" "does not provide user net, which the setting cells.fences requires"; }
+test_that 'where one is missing no sandbox starts, and the error names it' '
+    poor true 2>/dev/null || skip "no user namespaces"
+    start_poor --fences user,net
+    api 503 POST "$(s)" "{\"image\":\"base\",\"name\":\"c\"}" && refuses out &&
+    api 503 POST "$(s)" "{\"image\":\"base\",\"name\":\"c\"}" && refuses out && stop
+'
+test_that 'where one is missing no call reads the file of a sandbox' '
+    poor true 2>/dev/null || skip "no user namespaces"
+    start_poor && api 201 POST "$(s /b/clone)" "{\"name\":\"d\"}" && stop &&
+    start_poor --fences user,net
+    api 503 POST "$(s /b/clone)" "{\"name\":\"e\"}" && refuses out && stop
+'
+test_that 'commands without a daemon refuse by the variable of the setting' '
+    poor true 2>/dev/null || skip "no user namespaces"
+    run 0 doze disk create d.doze && run 0 doze disk ls d.doze
+    export DOZE_CELLS_FENCES=user,net
+    run 1 poor "$DOZE" disk ls d.doze && refuses err
+    run 125 poor "$DOZE" run -- true && refuses err
+    run 1 poor "$DOZE" doctor && has out "does not provide user net"
+    DOZE_CELLS_FENCES=caps run 0 poor "$DOZE" disk ls d.doze
+    DOZE_CELLS_FENCES=moat run 2 doze disk ls d.doze && has err "DOZE_CELLS_FENCES: \"moat\" is not a fence"
 '
 test_that 'an unknown fence is refused by name' '
     run 2 doze daemon --fences moat || run 1 doze daemon --fences moat

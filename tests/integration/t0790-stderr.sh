@@ -7,7 +7,7 @@
 command -v python3 >/dev/null || { echo '1..0 # SKIP there is no python3'; exit 0; }
 
 children() { pgrep -P "$(cat daemon.pid)"; }
-named() { for p in $(children); do [ "$(tr -d '\0' <"/proc/$p/cmdline")" != "$1" ] || echo "$p"; done; }
+named() { for p in $(children); do [ "$(tr '\0' '\n' <"/proc/$p/cmdline" | head -1)" != "$1" ] || echo "$p"; done; }
 cell_id() { sed -n "s/.*event=cell_up .*sandbox_id=$1 .*pid=//p" daemon.log | tail -1; }
 say() { # PID COUNT: standard input, as that process
     python3 "$LIB_ROOT/tests/lib/say_as.py" "$@" >said || { grep -q ^skip said && skip "pidfd_getfd is not permitted here"; cat said; return 1; }

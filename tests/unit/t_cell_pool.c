@@ -5,12 +5,18 @@
 #include "../lib/cell_rig.h"
 #include "../lib/many_rig.h"
 
+#include "cell/cell_call.h"
 #include "cell/cell_host.h"
 #include "cell/cell_nest.h"
 #include "cell/cell_pool.h"
+#include "os/os_jail.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 static const char *const says[] = {"g", "h", NULL};
 static const char *const copy[] = {"g", "c", NULL};
@@ -237,6 +243,73 @@ static pid_t find_seed(void)
     if (f)
         (void)fclose(f);
     return strcmp(name, "doze-seed") == 0 ? pid : 0;
+}
+
+/* From now on no process from here gets a namespace. */
+static void deny_namespaces(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = DZ_ARRAY_LEN(code), .filter = code};
+    CHECK_INT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    CHECK_INT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+static bool lacks_net(const struct dz_err *err)
+{
+    return err->code == DZ_EUNSUPPORTED && strstr(err->msg, "does not provide net,");
+}
+
+static int call_nothing(struct dz_call *c, void *arg, struct dz_err *err)
+{
+    (void)c, (void)arg, (void)err;
+    return 0;
+}
+
+static bool call_is_refused(enum dz_call_id id)
+{
+    struct dz_err err = {0};
+    const struct dz_call_opts o = {.what = "call", .run = call_nothing, .id = id};
+    return dz_cell_call(&o, NULL, &err) < 0 && lacks_net(&err);
+}
+
+/* Every process that would read a hostile byte refuses by itself, and nothing waits for it: the
+ * first start is told by its cell, the next ones at once. */
+TEST(a_missing_fence_refuses_cells_and_calls)
+{
+    struct mrig r = {.start = {.disk_fd = crig_file(),
+                               .wal_fd = crig_file(),
+                               .image_fd = -1,
+                               .env = crig_env,
+                               .policy = dz_policy_find("posix"),
+                               .many = true}};
+    struct dz_err err = {0};
+    deny_namespaces();
+    dz_os_jail_demand(DZ_OS_FENCE_BIT(NET));
+    struct dz_cell_pool *p = pool(2);
+    CHECK_INT(dz_cell_pool_start(p, &r.start, &r.cell, &r.err), 0);
+    mrig_died(&r);
+    CHECK(lacks_net(&r.err));
+    while (dz_cell_pool_run(p, &err) == 0) { /* until it has buried the zygote */
+        struct pollfd fd = {.fd = dz_cell_pool_fd(p), .events = POLLIN};
+        (void)poll(&fd, 1, -1);
+    }
+    CHECK(lacks_net(&err));
+    CHECK_INT(stats(p).died, 1);
+    CHECK_INT(dz_cell_pool_start(p, &r.start, &r.cell, &r.err), DZ_EUNSUPPORTED);
+    CHECK(lacks_net(&r.err));
+    for (int i = 0; i < 100; i++)
+        CHECK_INT(dz_cell_pool_run(p, &err), 0); /* no zygote after zygote */
+    CHECK_INT(stats(p).died, 1);
+    CHECK(call_is_refused(DZ_CALL_CHECKPOINT)); /* by the seed */
+    CHECK(call_is_refused(DZ_CALL_FORK));
+    dz_fd_close(&r.start.disk_fd);
+    dz_fd_close(&r.start.wal_fd);
+    free_pool(p);
 }
 
 /* The blank zygote lives on, so nothing else asks for a seed; but calls need one. */

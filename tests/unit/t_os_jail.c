@@ -194,6 +194,41 @@ TEST(jail_leaves_no_capability_behind)
     }
 }
 
+static int nothing(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+TEST(a_demanded_fence_that_is_missing_refuses_the_jail)
+{
+    const struct dz_os_jail jail = {.calls = dz_os_jail_compute,
+                                    .call_count = dz_os_jail_compute_count};
+    struct dz_os_jail_report report;
+    struct dz_err err = {0};
+    dz_os_jail_demand(DZ_OS_FENCE_BIT(CAPS));
+    CHECK_INT(jailed(nothing, 0), 0);
+    dz_os_jail_demand(DZ_OS_FENCE_BIT(CAPS) | DZ_OS_FENCE_BIT(NET));
+    CHECK_INT(jailed(nothing, 0), 99); /* it asks for no namespace */
+    CHECK_INT(dz_os_jail_enter(&jail, &report, &err), DZ_EUNSUPPORTED);
+    CHECK(strstr(err.msg, "does not provide net, which the setting cells.fences requires"));
+}
+
+/* A cell of a zygote has the zygote's namespaces, but a Landlock of its own. */
+TEST(fences_of_the_parent_count)
+{
+    const struct dz_os_jail jail = {.calls = dz_os_jail_compute,
+                                    .call_count = dz_os_jail_compute_count,
+                                    .inherits = DZ_OS_FENCE_BIT(CAPS) | DZ_OS_FENCE_BIT(NET)};
+    struct dz_os_jail_report report;
+    int status = 0;
+    dz_os_jail_demand(jail.inherits);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(dz_os_jail_enter(&jail, &report, NULL) < 0);
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
 TEST(fences_have_names)
 {
     uint32_t set = 0;
