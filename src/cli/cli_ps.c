@@ -248,7 +248,7 @@ static int take_event(void *arg, const struct dz_client_event *e, struct dz_err 
     DZ_AUTO(dz_buf_release) struct dz_buf line = DZ_BUF_INIT(DZ_CLIENT_EVENT_MAX);
     (void)err;
     if (c->json) { /* an object a line */
-        fprintf(c->out, "%.*s\n", (int)e->data.n, e->data.p);
+        dz_cli_put_json(c, e->data);
         return fflush(c->out) == 0 ? 0 : 1;
     }
     json_t *m = json_loadb(e->data.p, e->data.n, 0, NULL);

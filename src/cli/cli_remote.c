@@ -157,13 +157,29 @@ int dz_cli_put_guest(struct dz_cli *c, int fd, struct dz_str bytes, struct dz_er
                  : dz_fd_write(fd, b.p, b.len, err);
 }
 
+/* What steers a terminal stands in strings only: outside of them JSON is ASCII, and what is below a
+ * space there is a line's end or an indent. */
+void dz_cli_put_json(struct dz_cli *c, struct dz_str text)
+{
+    for (size_t i = 0, n; i < text.n; i += n) {
+        const unsigned char *p = (const unsigned char *)text.p + i;
+        n = dz_utf8_len(text.p + i, text.n - i);
+        if (n > 0 && *p >= 0x7f && dz_utf8_shown(text.p + i, text.n - i) == 0)
+            fprintf(c->out, "\\u%04x", p[n - 1]);
+        else
+            (void)fwrite(p, 1, n ? n : 1, c->out);
+        n = n ? n : 1;
+    }
+    fputc('\n', c->out);
+}
+
 int dz_cli_show_json(struct dz_cli *c, const json_t *j, struct dz_err *err)
 {
     char *text = json_dumps(j, (c->out_tty ? (size_t)JSON_INDENT(2) : JSON_COMPACT) |
                                    JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
     if (!text)
         return dz_fail(err, DZ_ENOMEM, "write the result as JSON: out of memory");
-    fprintf(c->out, "%s\n", text);
+    dz_cli_put_json(c, dz_str(text));
     free(text); /* jansson's */
     return DZ_EXIT_OK;
 }

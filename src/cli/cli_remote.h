@@ -72,6 +72,9 @@ struct dz_cli_shown {
 /* A table with a row for each item; with -q only the first column, with --json the items. */
 DZ_NODISCARD int dz_cli_show(struct dz_cli *c, const json_t *items,
                              const struct dz_cli_shown *shown, size_t count, struct dz_err *err);
+/* A JSON text and a newline: DEL and C1 in it, which JSON allows and terminals obey, are escaped.
+ */
+void dz_cli_put_json(struct dz_cli *c, struct dz_str text);
 /* A JSON value, indented on a terminal. */
 DZ_NODISCARD int dz_cli_show_json(struct dz_cli *c, const json_t *j, struct dz_err *err);
 /* What an operation on one thing made: --json all of it, else (and with -q) what `key`

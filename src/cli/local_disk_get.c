@@ -514,8 +514,10 @@ const struct dz_cli_command dz_cmd_disk_cat = {
     .args = "FILE PATH...",
     .min_args = 2,
     .max_args = -1,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_END},
-    .help = "Their bytes as they are, one after another, on standard output.\n",
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_RAW, DZ_CLI_OPTION_END},
+    .help = "Their bytes, one after another, on standard output. On a terminal, control\n"
+            "characters are escaped: --raw prints them.\n",
     .run = cat,
     .jail = dz_disk_jail_data,
 };

@@ -118,8 +118,10 @@ static void print_total(const struct look *l)
 {
     const struct dz_peek_total *t = &l->total;
     char a[DZ_RFC3339_TEXT], b[DZ_RFC3339_TEXT], s[DZ_CLI_SIZE_TEXT], k[DZ_CLI_SIZE_TEXT];
+    DZ_AUTO(dz_buf_release) struct dz_buf policy = DZ_BUF_INIT(DZ_LINE_MAX);
+    dz_cli_escape(&policy, dz_str(t->policy));
     (void)fprintf(l->c->out, "asleep since %s, wants to wake: %s, policy %s\n",
-                  time_text(t->slept_real_ns, a), time_text(t->wake_real_ns, b), t->policy);
+                  time_text(t->slept_real_ns, a), time_text(t->wake_real_ns, b), policy.p);
     (void)fprintf(l->c->out, "state %s, memory %s in %llu rows (%llu pages, %llu outdated)\n\n",
                   dz_cli_size(t->state_bytes, s), dz_cli_size(t->memory_bytes, k),
                   (unsigned long long)t->memory_rows, (unsigned long long)t->pages_live,
@@ -148,8 +150,10 @@ static int each_volume(struct dz_db *db, struct dz_cli *c, struct dz_json *j, st
             dz_json_put_u64(j, "bytes", bytes);
             dz_json_end(j);
         } else {
-            (void)fprintf(c->out, "volume %s: %llu names, %s\n", dz_col_text(st, 0),
-                          (unsigned long long)names, dz_cli_size(bytes, text));
+            DZ_AUTO(dz_buf_release) struct dz_buf name = DZ_BUF_INIT(DZ_LINE_MAX);
+            dz_cli_escape(&name, dz_str(dz_col_text(st, 0)));
+            (void)fprintf(c->out, "volume %s: %llu names, %s\n", name.p, (unsigned long long)names,
+                          dz_cli_size(bytes, text));
         }
     }
     return rc;
