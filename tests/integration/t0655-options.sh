@@ -129,30 +129,32 @@ option 'daemon --disk-free-percent --disk-free-max: half of the disk is wanted, 
     if [ "$free" -lt "$((all / 2))" ]; then run 1 doze create base --no-start && has err "are kept free"; else run 0 doze create base --no-start; fi &&
     { end_daemon third || :; } && { doze daemon --data third --disk-free-percent 50 --disk-free-max 1MiB 2>third.log & } && up && run 0 doze create base --no-start'
 
-third_daemon() { # OPTIONS: the daemon on third, with these
+third_daemon() { # doze daemon OPTIONS: on third
     end_daemon third || :
-    doze daemon --data third --drain-timeout 5s "$@" 2>third.log &
+    "$@" --data third 2>third.log &
     up
 }
 held() { run 0 python3 "$LIB_ROOT/tests/lib/held.py" "$@" && cat out; }
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 option 'daemon --connections: the 17th is accepted when one of the 16 has left' '
-    third_daemon --connections 16 && held connections "$PWD/third/doze.sock" 20 && has out "answered 16 later 4" && third_daemon && held connections "$PWD/third/doze.sock" 20 && has out "answered 20 later 0"'
+    third_daemon doze daemon --connections 16 && held connections "$PWD/third/doze.sock" 20 && has out "answered 16 later 4" && third_daemon doze daemon && held connections "$PWD/third/doze.sock" 20 && has out "answered 20 later 0"'
 option 'daemon --plain --connections-per-address' '
     { end_daemon third || :; } && port=$(free_port) && run 1 doze daemon --data third --listen 0.0.0.0:$port --plain no && has err "TLS" &&
-    third_daemon --listen 0.0.0.0:$port --plain yes --connections-per-address 3 && held connections 127.0.0.1:$port 6 && has out "answered 3 "'
+    third_daemon doze daemon --listen 0.0.0.0:$port --plain yes --connections-per-address 3 && held connections 127.0.0.1:$port 6 && has out "answered 3 "'
 option 'daemon --requests-per-tenant' '
-    third_daemon --requests-per-tenant 2 && run 0 doze token create acme --tenant acme && token=$(grep -o "doze_[A-Za-z0-9_]*" out | head -n 1) &&
+    third_daemon doze daemon --requests-per-tenant 2 && run 0 doze token create acme --tenant acme && token=$(grep -o "doze_[A-Za-z0-9_]*" out | head -n 1) && echo "Authorization: Bearer $token" >acme.header &&
     held streams "$PWD/third/doze.sock" "$token" 2 && has out "began 2 beyond 429 after 200"'
 option 'daemon --unread-per-tenant --unread: the answer of a command does not fit' '
-    printf "{\"cmd\":[\"true\"],\"max_output\":8388608}" >body && for few in "--unread 4MiB --unread-per-tenant 1GiB" "--unread 1GiB --unread-per-tenant 4MiB"; do
-        third_daemon $few && { doze get --json big >/dev/null 2>&1 || run 0 doze create base -n big; } &&
-        [ "$(curl -sS -o out -w "%{http_code}" --unix-socket third/doze.sock http://d/v1/sandboxes/big/exec -d @body)" = 429 ] && has out rate_limited || { cat out; exit 1; }
-    done && third_daemon && [ "$(curl -sS -o out -w "%{http_code}" --unix-socket third/doze.sock http://d/v1/sandboxes/big/exec -d @body)" = 200 ]'
+    ask() { curl -sS -o out -w "%{http_code}" --unix-socket third/doze.sock -H @acme.header "http://d/v1/sandboxes$1" -d "$2"; } && big="{\"cmd\":[\"true\"],\"max_output\":16777216}" &&
+    third_daemon doze daemon && [ "$(ask "" "{\"image\":\"base\",\"name\":\"large\"}")" = 201 ] && [ "$(ask /large/exec "$big")" = 200 ] &&
+    third_daemon doze daemon --unread 4MiB --unread-per-tenant 1GiB && { [ "$(ask /large/exec "$big")" = 429 ] || { cat out; exit 1; } } && has out rate_limited &&
+    third_daemon doze daemon --unread 1GiB --unread-per-tenant 4MiB && { [ "$(ask /large/exec "$big")" = 429 ] || { cat out; exit 1; } } && has out rate_limited'
 option 'daemon --suspend-after --freeze-after' '
-    third_daemon --suspend-after 200ms --freeze-after 200ms && run 0 doze create base -n cold && for _ in $(seq 400); do doze get --json cold | grep -q "\"state\":\"frozen\"" && break; sleep 0.05; done && shown cold "\"state\":\"frozen\""'
+    third_daemon doze daemon --suspend-after 200ms --freeze-after 200ms && run 0 doze create base -n cold && for _ in $(seq 400); do doze get --json cold | grep -q "\"state\":\"frozen\"" && break; sleep 0.05; done && shown cold "\"state\":\"frozen\""'
+option 'daemon --cells-cpu: its effect needs cgroups, and is tested in t0563-cgroup.sh' '
+    run 2 doze daemon --data third --cells-cpu nonsense && has err cells-cpu'
 option 'daemon --drain-timeout: a cell that is stopped does not hold up its end' '
-    third_daemon --drain-timeout 1s --log-level debug && run 0 doze exec -d big -- sleep 1000 && d=$(pid_in third) && cell=$(sed -n "s/.*event=cell_up .*pid=//p" third.log | tail -n 1) && [ "$cell" -gt 1 ] &&
+    third_daemon doze daemon --drain-timeout 1s --log-level debug && run 0 doze create base -n stuck && run 0 doze exec -d stuck -- sleep 1000 && d=$(pid_in third) && cell=$(sed -n "s/.*event=cell_up .*pid=//p" third.log | tail -n 1) && [ "$cell" -gt 1 ] &&
     kill -STOP "$cell" && kill -TERM "$d" && timeout 20 tail --pid="$d" -f /dev/null && { kill -KILL "$cell" 2>/dev/null || :; } && grep -q "event=daemon_drained.*awake=1" third.log'
 
 test_that 'every option of the table is used by a test' '
