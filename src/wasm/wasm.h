@@ -153,9 +153,6 @@ int dz_wasm_store_new(const struct dz_wasm_config *cfg, struct dz_wasm_store **r
                       struct dz_err *err);
 void dz_wasm_store_free(struct dz_wasm_store *s); /* and every instance in it */
 
-/* Take every instance, frame and exception out of the store (exec). */
-void dz_wasm_store_reset(struct dz_wasm_store *s);
-
 /* Instances made later may import the exports of `inst` under this name. */
 int dz_wasm_register(struct dz_wasm_store *s, const char *name, struct dz_wasm_inst *inst,
                      struct dz_err *err);

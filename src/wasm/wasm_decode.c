@@ -1,23 +1,707 @@
 /* SPDX-License-Identifier: MIT
  *
- * wasm_decode.c - decodes a module section by section into the arrays of the
- * prepared form, and hands each function body to the validator.
+ * wasm_decode.c - decodes a module section by section into the arrays of the prepared form, and
+ * hands each function body to the validator.
  *
- * One pass: when the code section comes, everything a body can refer to has
- * been read, apart from the data segments, of which the data count section
- * tells the number. Order, sizes and counts of the sections are checked as the
- * specification wants. Imports, tables, memories, globals, tags and segments are
- * in wasm_decode_part.c.
+ * One pass: when the code section comes, everything that a body can refer to has been read, except
+ * the data segments, whose number the data count section gives. Order, sizes and counts of the
+ * sections are checked as the specification requires.
  *
- * Bounds: an array is grown by what is really read, never by a count that the
- * input claims; each count has its limit.
+ * Bounds: an array grows by what was really read, never by a count that the input claims; each
+ * count has its limit.
  */
 #include "wasm/wasm_load.h"
 
+#include "base/str.h"
+
 #include <assert.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 
-#include "base/str.h"
+/* --- primitives, and the errors of the whole front end ----------------------------------- */
+
+/* LEB128 is strict: no more bytes than the width needs (5 for 32 bits, 10 for 64), and in the last
+ * byte the bits beyond the width are zeros, or copies of the sign. */
+
+void dz_wasm_load_fail(struct wasm_load *l, const uint8_t *at, int code, const char *fmt, ...)
+{
+    char reason[160], where[32] = "";
+    va_list ap;
+
+    if (l->code)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(reason, sizeof reason, fmt, ap);
+    va_end(ap);
+    if (l->func != DZ_WASM_NONE)
+        (void)snprintf(where, sizeof where, " in function %" PRIu32, l->func);
+    l->code = dz_fail(l->err, code, "at byte 0x%zx%s: %s", (size_t)(at - l->base), where, reason);
+    l->p = l->end;
+}
+
+void dz_wasm_load_limit(struct wasm_load *l, const uint8_t *at, uint64_t found, uint32_t limit,
+                        const char *what)
+{
+    dz_wasm_load_fail(l, at, DZ_ELIMIT, "%" PRIu64 " %s are more than the limit of %" PRIu32, found,
+                      what, limit);
+}
+
+void dz_wasm_load_need(struct wasm_load *l, const uint8_t *at, uint32_t feature)
+{
+#define X(name, bit, text)                                                                  \
+    if (feature & ~l->features & (1u << (bit))) {                                           \
+        dz_wasm_load_fail(l, at, DZ_EUNSUPPORTED, "needs %s, which is switched off", text); \
+        return;                                                                             \
+    }
+    DZ_WASM_FEATURE_MAP(X)
+#undef X
+}
+
+bool dz_wasm_index_ok(struct wasm_load *l, const uint8_t *at, uint64_t index, size_t count,
+                      const char *what)
+{
+    if (dz_likely(index < count))
+        return true;
+    dz_wasm_load_fail(l, at, DZ_EINVAL, "unknown %s %" PRIu64 " (there are %zu)", what, index,
+                      count);
+    return false;
+}
+
+uint32_t dz_wasm_read_u32_slow(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    uint32_t value = 0;
+    for (unsigned shift = 0; shift < 35; shift += 7) {
+        uint8_t b = wasm_read_byte(l);
+        if (shift == 28 && b & 0xf0) {
+            dz_wasm_load_fail(l, at, DZ_EINVAL,
+                              b & 0x80 ? "integer representation too long" : "integer too large");
+            return 0;
+        }
+        value |= (uint32_t)(b & 0x7f) << shift;
+        if (!(b & 0x80))
+            return value;
+    }
+    return 0;
+}
+
+int64_t dz_wasm_read_signed(struct wasm_load *l, unsigned bits)
+{
+    const uint8_t *at = l->p;
+    uint64_t value = 0;
+    for (unsigned shift = 0;; shift += 7) {
+        uint8_t b = wasm_read_byte(l);
+        value |= (uint64_t)(b & 0x7f) << shift;
+        assert(shift < bits);    /* the last byte below ends it */
+        if (shift + 7 >= bits) { /* the last byte there can be: bits - shift of it count */
+            uint8_t sign = (uint8_t)(0x7fu << (bits - shift - 1) & 0x7f);
+            if (b & 0x80)
+                dz_wasm_load_fail(l, at, DZ_EINVAL, "integer representation too long");
+            else if ((b & sign) != 0 && (b & sign) != sign)
+                dz_wasm_load_fail(l, at, DZ_EINVAL, "integer too large");
+        }
+        if (l->code)
+            return 0;
+        if (!(b & 0x80)) {
+            if (b & 0x40 && shift + 7 < 64)
+                value |= ~(uint64_t)0 << (shift + 7);
+            return (int64_t)value;
+        }
+    }
+}
+
+const uint8_t *dz_wasm_read_bytes(struct wasm_load *l, size_t n)
+{
+    if (n > (size_t)(l->end - l->p)) {
+        dz_wasm_load_fail(l, l->p, DZ_EINVAL, "unexpected end: %zu bytes wanted, %zu left", n,
+                          (size_t)(l->end - l->p));
+        return NULL;
+    }
+    const uint8_t *at = l->p;
+    l->p += n;
+    return at;
+}
+
+/* UTF-8 */
+static struct dz_wasm_name read_name(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    uint32_t size = wasm_read_u32(l);
+    if (size > l->limits->name_bytes)
+        dz_wasm_load_limit(l, at, size, l->limits->name_bytes, "bytes of a name");
+    const uint8_t *p = dz_wasm_read_bytes(l, size);
+    if (!p || l->code)
+        return (struct dz_wasm_name){0, 0};
+    if (!dz_str_is_utf8(dz_str_n((const char *)p, size)))
+        dz_wasm_load_fail(l, p, DZ_EINVAL, "malformed UTF-8 encoding of a name");
+    return (struct dz_wasm_name){(uint32_t)(p - l->base), size};
+}
+
+bool dz_wasm_valtype_ok(struct wasm_load *l, const uint8_t *at, unsigned byte)
+{
+    switch (byte) {
+    case DZ_WASM_I32:
+    case DZ_WASM_I64:
+    case DZ_WASM_F32:
+    case DZ_WASM_F64:
+        return true;
+    case DZ_WASM_V128:
+        return wasm_need(l, at, DZ_WASM_F_SIMD);
+    case DZ_WASM_FUNCREF:
+    case DZ_WASM_EXTERNREF:
+        return wasm_need(l, at, DZ_WASM_F_REFERENCE_TYPES);
+    case DZ_WASM_EXNREF:
+        return wasm_need(l, at, DZ_WASM_F_EXCEPTIONS);
+    default:
+        break;
+    }
+    if (byte == 0x63 || byte == 0x64)
+        dz_wasm_load_fail(l, at, DZ_EUNSUPPORTED,
+                          "uses typed references, which doze does not support");
+    else if (byte >= 0x68 && byte <= 0x74)
+        dz_wasm_load_fail(l, at, DZ_EUNSUPPORTED,
+                          "uses garbage-collected types, which doze does not support");
+    else
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed value type 0x%02x", byte);
+    return false;
+}
+
+uint8_t dz_wasm_read_valtype(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    uint8_t byte = wasm_read_byte(l);
+    return !l->code && dz_wasm_valtype_ok(l, at, byte) ? byte : 0;
+}
+
+uint8_t dz_wasm_read_reftype(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    uint8_t byte = dz_wasm_read_valtype(l);
+    if (!l->code && !dz_wasm_valtype_is_ref(byte)) {
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed reference type: %s",
+                          dz_wasm_valtype_text(byte));
+        return 0;
+    }
+    return byte;
+}
+
+const char *dz_wasm_valtype_text(unsigned type)
+{
+    switch (type) {
+    case DZ_WASM_I32:
+        return "i32";
+    case DZ_WASM_I64:
+        return "i64";
+    case DZ_WASM_F32:
+        return "f32";
+    case DZ_WASM_F64:
+        return "f64";
+    case DZ_WASM_V128:
+        return "v128";
+    case DZ_WASM_FUNCREF:
+        return "funcref";
+    case DZ_WASM_EXTERNREF:
+        return "externref";
+    case DZ_WASM_EXNREF:
+        return "exnref";
+    default:
+        return "?";
+    }
+}
+
+/* --- constant expressions ---------------------------------------------------------------- */
+
+/* They are kept as instructions (struct dz_wasm_const) and run at instantiation, because globals
+ * may be imported. A stack of DZ_WASM_CONST_DEPTH types is enough to check them and to run them.
+ *
+ * Without extended-const, an expression may read only imported globals; with it, every immutable
+ * global before it, as in WebAssembly 3.0. */
+
+struct expr {
+    struct wasm_load *l;
+    uint8_t stack[DZ_WASM_CONST_DEPTH];
+    uint32_t depth;
+};
+
+static void push(struct expr *e, const uint8_t *at, uint8_t type)
+{
+    if (e->depth == DZ_WASM_CONST_DEPTH)
+        dz_wasm_load_limit(e->l, at, e->depth + 1, DZ_WASM_CONST_DEPTH,
+                           "operands in a constant expression");
+    else
+        e->stack[e->depth++] = type;
+}
+
+static void pop(struct expr *e, const uint8_t *at, uint8_t type)
+{
+    if (e->depth == 0)
+        dz_wasm_load_fail(e->l, at, DZ_EINVAL,
+                          "type mismatch: expected %s, found nothing in a constant expression",
+                          dz_wasm_valtype_text(type));
+    else if (e->stack[--e->depth] != type)
+        dz_wasm_load_fail(e->l, at, DZ_EINVAL,
+                          "type mismatch: expected %s, found %s in a constant expression",
+                          dz_wasm_valtype_text(type), dz_wasm_valtype_text(e->stack[e->depth]));
+}
+
+static void read_global_get(struct expr *e, const uint8_t *at, struct dz_wasm_const *c)
+{
+    struct wasm_load *l = e->l;
+    size_t known =
+        l->features & DZ_WASM_F_EXTENDED_CONST ? l->globals.n : l->n_imported[DZ_WASM_KIND_GLOBAL];
+    c->index = wasm_read_u32(l);
+    if (l->code || !dz_wasm_index_ok(l, at, c->index, known, "global"))
+        return;
+    if (l->globals.p[c->index].mutable)
+        dz_wasm_load_fail(l, at, DZ_EINVAL,
+                          "constant expression required: global %" PRIu32 " is mutable", c->index);
+    push(e, at, l->globals.p[c->index].type);
+}
+
+/* Note that function index may be named by ref.func. */
+static void declare(struct wasm_load *l, uint32_t func)
+{
+    if (func < l->declared.n)
+        l->declared.p[func] = 1;
+}
+
+static void read_ref_func(struct expr *e, const uint8_t *at, struct dz_wasm_const *c)
+{
+    struct wasm_load *l = e->l;
+    c->index = wasm_read_u32(l);
+    if (l->code || !wasm_need(l, at, DZ_WASM_F_REFERENCE_TYPES) ||
+        !dz_wasm_index_ok(l, at, c->index, l->funcs.n, "function"))
+        return;
+    declare(l, c->index);
+    push(e, at, DZ_WASM_FUNCREF);
+}
+
+static void read_raw(struct wasm_load *l, void *bits, size_t size)
+{
+    const uint8_t *p = dz_wasm_read_bytes(l, size);
+    if (p)
+        memcpy(bits, p, size);
+}
+
+/* The opcode behind 0xFD must be that of v128.const. */
+static void read_v128(struct expr *e, const uint8_t *at, struct dz_wasm_const *c)
+{
+    if (wasm_read_u32(e->l) != DZ_WASM_OP_v128_const - 0x200) {
+        dz_wasm_load_fail(e->l, at, DZ_EINVAL, "constant expression required");
+        return;
+    }
+    c->op = DZ_WASM_OP_v128_const;
+    (void)wasm_need(e->l, at, DZ_WASM_F_SIMD);
+    read_raw(e->l, c->bits, 16);
+    push(e, at, DZ_WASM_V128);
+}
+
+static void read_arithmetic(struct expr *e, const uint8_t *at, uint8_t type)
+{
+    if (!wasm_need(e->l, at, DZ_WASM_F_EXTENDED_CONST))
+        return;
+    pop(e, at, type);
+    pop(e, at, type);
+    push(e, at, type);
+}
+
+/* One instruction; c->op is its byte already. */
+static void read_instruction(struct expr *e, const uint8_t *at, struct dz_wasm_const *c)
+{
+    switch (c->op) {
+    case DZ_WASM_OP_i32_const:
+        c->bits[0] = (uint32_t)dz_wasm_read_signed(e->l, 32);
+        push(e, at, DZ_WASM_I32);
+        break;
+    case DZ_WASM_OP_i64_const:
+        c->bits[0] = (uint64_t)dz_wasm_read_signed(e->l, 64);
+        push(e, at, DZ_WASM_I64);
+        break;
+    case DZ_WASM_OP_f32_const:
+        read_raw(e->l, c->bits, 4);
+        push(e, at, DZ_WASM_F32);
+        break;
+    case DZ_WASM_OP_f64_const:
+        read_raw(e->l, c->bits, 8);
+        push(e, at, DZ_WASM_F64);
+        break;
+    case 0xfd:
+        read_v128(e, at, c);
+        break;
+    case DZ_WASM_OP_global_get:
+        read_global_get(e, at, c);
+        break;
+    case DZ_WASM_OP_ref_func:
+        read_ref_func(e, at, c);
+        break;
+    case DZ_WASM_OP_ref_null:
+        c->index = dz_wasm_read_reftype(e->l);
+        push(e, at, (uint8_t)c->index);
+        break;
+    case DZ_WASM_OP_i32_add:
+    case DZ_WASM_OP_i32_sub:
+    case DZ_WASM_OP_i32_mul:
+        read_arithmetic(e, at, DZ_WASM_I32);
+        break;
+    case DZ_WASM_OP_i64_add:
+    case DZ_WASM_OP_i64_sub:
+    case DZ_WASM_OP_i64_mul:
+        read_arithmetic(e, at, DZ_WASM_I64);
+        break;
+    default:
+        dz_wasm_load_fail(e->l, at, DZ_EINVAL, "constant expression required, found opcode 0x%02x",
+                          c->op);
+        break;
+    }
+}
+
+/* A constant expression of a type, with its `end`, appended to l->consts. */
+static void decode_const(struct wasm_load *l, unsigned type, uint32_t *ret_first, uint32_t *ret_n)
+{
+    struct expr e = {.l = l};
+    const uint8_t *at = l->p;
+    *ret_first = (uint32_t)l->consts.n;
+    while (!l->code && !l->consts.err) {
+        at = l->p;
+        struct dz_wasm_const c = {.op = wasm_read_byte(l)};
+        if (l->code || c.op == DZ_WASM_OP_end)
+            break;
+        read_instruction(&e, at, &c);
+        dz_vec_push(&l->consts, c);
+    }
+    if (l->consts.err == DZ_ELIMIT)
+        dz_wasm_load_limit(l, at, (uint64_t)l->consts.n + 1, l->limits->consts,
+                           "instructions of constant expressions");
+    else if (l->consts.err)
+        dz_wasm_load_fail(l, at, l->consts.err, "out of memory");
+    if (l->code)
+        return;
+    pop(&e, at, (uint8_t)type);
+    if (e.depth > 0)
+        dz_wasm_load_fail(l, at, DZ_EINVAL,
+                          "type mismatch: a constant expression leaves %" PRIu32 " values too many",
+                          e.depth);
+    *ret_n = (uint32_t)l->consts.n - *ret_first;
+}
+
+/* --- entries of the index spaces: imports, tables, memories, globals, tags --------------- */
+
+enum {
+    MAX_PAGES = 65536, /* 4 GiB of 64 KiB pages */
+};
+
+/* The next entry of an index space is an import: count it. Returns false when
+ * the index space is full. */
+static bool room(struct wasm_load *l, const uint8_t *at, size_t n, uint32_t limit, const char *what)
+{
+    if (n < limit)
+        return true;
+    dz_wasm_load_limit(l, at, (uint64_t)n + 1, limit, what);
+    return false;
+}
+
+static void add_func(struct wasm_load *l, uint32_t type, const uint8_t *at)
+{
+    if (l->code || !dz_wasm_index_ok(l, at, type, l->types.n, "type") ||
+        !room(l, at, l->funcs.n, l->limits->functions, "functions"))
+        return;
+    dz_vec_push(&l->funcs, (struct dz_wasm_func){.type = type});
+    dz_vec_push(&l->declared, 0);
+}
+
+/* min, and max when there is one; the byte before says so. */
+static uint32_t read_limits(struct wasm_load *l, uint32_t bound, uint32_t *ret_min,
+                            uint32_t *ret_max)
+{
+    const uint8_t *at = l->p;
+    unsigned flags = wasm_read_byte(l);
+    if (flags & 4 && flags < 8)
+        dz_wasm_load_fail(l, at, DZ_EUNSUPPORTED, "uses memory64, which doze does not support");
+    else if (flags & 2 && flags < 8)
+        dz_wasm_load_fail(l, at, DZ_EUNSUPPORTED,
+                          "uses shared memory (threads), which doze does not support");
+    else if (flags > 1)
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed limits flags 0x%02x", flags);
+    at = l->p;
+    uint32_t min = wasm_read_u32(l);
+    uint32_t max = flags & 1 ? wasm_read_u32(l) : bound;
+    if (l->code)
+        return 0;
+    if (min > bound || max > bound)
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "memory size must be at most 65536 pages (4 GiB)");
+    else if (min > max)
+        dz_wasm_load_fail(l, at, DZ_EINVAL,
+                          "size minimum %" PRIu32 " must not be greater than maximum %" PRIu32, min,
+                          max);
+    *ret_min = min;
+    *ret_max = max;
+    return flags & 1;
+}
+
+/* The type of a table, from its element type on. */
+static void read_table_type(struct wasm_load *l, struct dz_wasm_table *t)
+{
+    if (l->p < l->end && *l->p == DZ_WASM_FUNCREF) /* what every table was once: no feature */
+        t->type = *l->p++;
+    else
+        t->type = dz_wasm_read_reftype(l);
+    t->has_max = read_limits(l, UINT32_MAX, &t->min, &t->max);
+}
+
+static void add_table(struct wasm_load *l, const struct dz_wasm_table *t, const uint8_t *at)
+{
+    if (l->code || !room(l, at, l->tables.n, l->limits->tables, "tables"))
+        return;
+    if (l->tables.n == 1)
+        (void)wasm_need(l, at, DZ_WASM_F_REFERENCE_TYPES);
+    dz_vec_push(&l->tables, *t);
+}
+
+/* 0x40 0x00, the type, and an expression for every first element; or only the type. */
+static void decode_table(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    struct dz_wasm_table t = {0};
+    bool init = l->p < l->end && *l->p == 0x40;
+    if (init) {
+        l->p++;
+        if (wasm_read_byte(l) != 0)
+            dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed table: 0x40 without 0x00");
+        (void)wasm_need(l, at, DZ_WASM_F_TABLE_INIT);
+    }
+    read_table_type(l, &t);
+    if (init && !l->code)
+        decode_const(l, t.type, &t.init, &t.n_init);
+    add_table(l, &t, at);
+}
+
+static void import_table(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    struct dz_wasm_table t = {0};
+    read_table_type(l, &t);
+    add_table(l, &t, at);
+}
+
+static void decode_memory(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    struct dz_wasm_memory m = {0};
+    m.has_max = read_limits(l, MAX_PAGES, &m.min, &m.max);
+    if (l->code || !room(l, at, l->memories.n, l->limits->memories, "memories"))
+        return;
+    if (l->memories.n == 1 && !(l->features & DZ_WASM_F_MULTI_MEMORY))
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "multiple memories (multi-memory is switched off)");
+    else if (l->memories.n == 1)
+        l->used |= DZ_WASM_F_MULTI_MEMORY;
+    dz_vec_push(&l->memories, m);
+}
+
+static void read_global_type(struct wasm_load *l, struct dz_wasm_global *g)
+{
+    g->type = dz_wasm_read_valtype(l);
+    const uint8_t *at = l->p;
+    g->mutable = wasm_read_byte(l);
+    if (g->mutable > 1)
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed mutability 0x%02x", g->mutable);
+}
+
+static void add_global(struct wasm_load *l, struct dz_wasm_global *g, const uint8_t *at)
+{
+    if (l->code || !room(l, at, l->globals.n, l->limits->globals, "globals"))
+        return;
+    g->slot = l->global_slots;
+    l->global_slots += dz_wasm_valtype_slots(g->type);
+    dz_vec_push(&l->globals, *g);
+}
+
+static void decode_global(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    struct dz_wasm_global g = {0};
+    read_global_type(l, &g);
+    if (!l->code)
+        decode_const(l, g.type, &g.init, &g.n_init);
+    add_global(l, &g, at);
+}
+
+/* One entry each of a section. */
+static void decode_tag(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    unsigned attribute = wasm_read_byte(l);
+    if (!l->code && attribute != 0)
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed tag attribute 0x%02x", attribute);
+    at = l->p;
+    struct dz_wasm_tag tag = {wasm_read_u32(l)};
+    if (l->code || !dz_wasm_index_ok(l, at, tag.type, l->types.n, "type") ||
+        !room(l, at, l->tags.n, l->limits->tags, "tags"))
+        return;
+    if (l->types.p[tag.type].n_results)
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "non-empty tag result type");
+    dz_vec_push(&l->tags, tag);
+}
+
+static void import_global(struct wasm_load *l, const uint8_t *at)
+{
+    struct dz_wasm_global g = {0};
+    read_global_type(l, &g);
+    if (!l->code && g.mutable)
+        (void)wasm_need(l, at, DZ_WASM_F_MUTABLE_GLOBALS);
+    add_global(l, &g, at);
+}
+
+static void decode_import(struct wasm_load *l)
+{
+    struct dz_wasm_import im = {.module = read_name(l)};
+    im.name = read_name(l);
+    const uint8_t *at = l->p;
+    im.kind = wasm_read_byte(l);
+    if (l->code)
+        return;
+    switch (im.kind) {
+    case DZ_WASM_KIND_FUNC:
+        im.index = (uint32_t)l->funcs.n;
+        add_func(l, wasm_read_u32(l), at);
+        break;
+    case DZ_WASM_KIND_TABLE:
+        im.index = (uint32_t)l->tables.n;
+        import_table(l);
+        break;
+    case DZ_WASM_KIND_MEMORY:
+        im.index = (uint32_t)l->memories.n;
+        decode_memory(l);
+        break;
+    case DZ_WASM_KIND_GLOBAL:
+        im.index = (uint32_t)l->globals.n;
+        import_global(l, at);
+        break;
+    case DZ_WASM_KIND_TAG:
+        im.index = (uint32_t)l->tags.n;
+        if (wasm_need(l, at, DZ_WASM_F_EXCEPTIONS))
+            decode_tag(l);
+        break;
+    default:
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed import kind 0x%02x", im.kind);
+        return;
+    }
+    l->n_imported[im.kind]++;
+    dz_vec_push(&l->imports, im);
+}
+
+/* --- element segments ------------------------------------------------------------------ */
+
+/* An element that is an expression: one instruction is all there can be. */
+static void read_item_expr(struct wasm_load *l, unsigned type)
+{
+    uint32_t first, n;
+    decode_const(l, type, &first, &n);
+    if (l->code || l->consts.err)
+        return;
+    const struct dz_wasm_const *c = &l->consts.p[first];
+    uint32_t item = c->op == DZ_WASM_OP_ref_func   ? c->index
+                    : c->op == DZ_WASM_OP_ref_null ? DZ_WASM_ITEM_NULL
+                                                   : DZ_WASM_ITEM_GLOBAL + c->index;
+    l->consts.n = first; /* it is in the item */
+    dz_vec_push(&l->elem_items, item);
+}
+
+static void read_item_func(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    uint32_t func = wasm_read_u32(l);
+    if (l->code || !dz_wasm_index_ok(l, at, func, l->funcs.n, "function"))
+        return;
+    declare(l, func);
+    dz_vec_push(&l->elem_items, func);
+}
+
+static void read_items(struct wasm_load *l, struct dz_wasm_elem *e, bool exprs)
+{
+    e->items = (uint32_t)l->elem_items.n;
+    e->n_items = wasm_read_u32(l);
+    for (uint32_t i = 0; i < e->n_items && !l->code && !l->elem_items.err; i++) {
+        if (exprs)
+            read_item_expr(l, e->type);
+        else
+            read_item_func(l);
+    }
+}
+
+/* Table and offset of an active segment. */
+static void read_elem_place(struct wasm_load *l, struct dz_wasm_elem *e, bool explicit)
+{
+    const uint8_t *at = l->p;
+    e->table = explicit ? wasm_read_u32(l) : 0;
+    if (!l->code && dz_wasm_index_ok(l, at, e->table, l->tables.n, "table"))
+        decode_const(l, DZ_WASM_I32, &e->offset, &e->n_offset);
+}
+
+static void decode_elem(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    uint32_t flags = wasm_read_u32(l); /* 1 passive or declared, 2 table or declared, 4 exprs */
+    struct dz_wasm_elem e = {.type = DZ_WASM_FUNCREF};
+    if (flags > 7)
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed elements segment kind %" PRIu32, flags);
+    else if (flags != 0)
+        (void)wasm_need(l, at, DZ_WASM_F_BULK_MEMORY);
+    if (flags & 1)
+        e.mode = flags & 2 ? DZ_WASM_DECLARED : DZ_WASM_PASSIVE;
+    else
+        read_elem_place(l, &e, flags & 2);
+    at = l->p;
+    if (flags & 3 && flags & 4)
+        e.type = dz_wasm_read_reftype(l);
+    else if (flags & 3 && wasm_read_byte(l) != 0)
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed element kind 0x%02x", *at);
+    if (!l->code && e.mode == DZ_WASM_ACTIVE && l->tables.p[e.table].type != e.type)
+        dz_wasm_load_fail(
+            l, at, DZ_EINVAL, "type mismatch: table %" PRIu32 " has %s, the segment %s", e.table,
+            dz_wasm_valtype_text(l->tables.p[e.table].type), dz_wasm_valtype_text(e.type));
+    read_items(l, &e, flags & 4);
+    if (l->elem_items.err == DZ_ELIMIT)
+        dz_wasm_load_limit(l, at, (uint64_t)l->elem_items.n + 1, l->limits->elem_items, "elements");
+    else if (l->elem_items.err)
+        dz_wasm_load_fail(l, at, l->elem_items.err, "out of memory");
+    if (l->code)
+        return;
+    if (l->elems.n % 64 == 0)
+        dz_vec_push(&l->elems_dropped, 0);
+    if (e.mode != DZ_WASM_PASSIVE && !l->elems_dropped.err)
+        l->elems_dropped.p[l->elems.n / 64] |= (uint64_t)1 << l->elems.n % 64;
+    dz_vec_push(&l->elems, e);
+}
+
+/* --- data segments ----------------------------------------------------------------------- */
+
+static void decode_data(struct wasm_load *l)
+{
+    const uint8_t *at = l->p;
+    uint32_t flags = wasm_read_u32(l);
+    struct dz_wasm_data d = {0};
+    if (flags > 2)
+        dz_wasm_load_fail(l, at, DZ_EINVAL, "malformed data segment kind %" PRIu32, flags);
+    else if (flags != 0)
+        (void)wasm_need(l, at, DZ_WASM_F_BULK_MEMORY);
+    d.mode = flags == 1 ? DZ_WASM_PASSIVE : DZ_WASM_ACTIVE;
+    if (d.mode == DZ_WASM_ACTIVE) {
+        d.memory = flags == 2 ? wasm_read_u32(l) : 0;
+        if (!l->code && dz_wasm_index_ok(l, at, d.memory, l->memories.n, "memory"))
+            decode_const(l, DZ_WASM_I32, &d.offset, &d.n_offset);
+    }
+    d.n_bytes = wasm_read_u32(l);
+    const uint8_t *bytes = dz_wasm_read_bytes(l, d.n_bytes);
+    if (l->code || !bytes)
+        return;
+    d.bytes = (uint32_t)(bytes - l->base);
+    if (l->datas.n % 64 == 0)
+        dz_vec_push(&l->datas_dropped, 0);
+    if (d.mode == DZ_WASM_ACTIVE && !l->datas_dropped.err)
+        l->datas_dropped.p[l->datas.n / 64] |= (uint64_t)1 << l->datas.n % 64;
+    dz_vec_push(&l->datas, d);
+}
 
 enum section {
     SEC_CUSTOM,
@@ -130,7 +814,7 @@ static int number_types(struct wasm_load *l)
 static void read_function(struct wasm_load *l)
 {
     const uint8_t *at = l->p;
-    dz_wasm_add_func(l, wasm_read_u32(l), at);
+    add_func(l, wasm_read_u32(l), at);
 }
 
 static size_t count_of_kind(const struct wasm_load *l, unsigned kind)
@@ -142,7 +826,7 @@ static size_t count_of_kind(const struct wasm_load *l, unsigned kind)
 static void read_export(struct wasm_load *l)
 {
     static const char *const what[] = {"function", "table", "memory", "global", "tag"};
-    struct dz_wasm_export e = {.name = dz_wasm_read_name(l)};
+    struct dz_wasm_export e = {.name = read_name(l)};
     const uint8_t *at = l->p;
     e.kind = wasm_read_byte(l);
     e.index = wasm_read_u32(l);
@@ -155,7 +839,7 @@ static void read_export(struct wasm_load *l)
     if (!dz_wasm_index_ok(l, at, e.index, count_of_kind(l, e.kind), what[e.kind]))
         return;
     if (e.kind == DZ_WASM_KIND_FUNC)
-        dz_wasm_declare(l, e.index);
+        declare(l, e.index);
     if (e.kind == DZ_WASM_KIND_GLOBAL && l->globals.p[e.index].mutable)
         (void)wasm_need(l, at, DZ_WASM_F_MUTABLE_GLOBALS);
     dz_vec_push(&l->exports, e);
@@ -244,7 +928,7 @@ static void read_body(struct wasm_load *l)
 /* --- sections ------------------------------------------------------------------------- */
 
 /* Sections that are a count and that many items. */
-static void read_items(struct wasm_load *l, unsigned id)
+static void read_entries(struct wasm_load *l, unsigned id)
 {
     static const struct {
         void (*read)(struct wasm_load *l);
@@ -252,17 +936,12 @@ static void read_items(struct wasm_load *l, unsigned id)
         const char *what;
     } items[SEC_COUNT] = {
 #define ROW(reader, field) {reader, offsetof(struct dz_wasm_limits, field), #field}
-        [SEC_TYPE] = ROW(read_type, types),
-        [SEC_FUNCTION] = ROW(read_function, functions),
-        [SEC_TABLE] = ROW(dz_wasm_decode_table, tables),
-        [SEC_MEMORY] = ROW(dz_wasm_decode_memory, memories),
-        [SEC_GLOBAL] = ROW(dz_wasm_decode_global, globals),
-        [SEC_EXPORT] = ROW(read_export, exports),
-        [SEC_ELEMENT] = ROW(dz_wasm_decode_elem, elems),
-        [SEC_IMPORT] = ROW(dz_wasm_decode_import, imports),
-        [SEC_CODE] = ROW(read_body, functions),
-        [SEC_DATA] = ROW(dz_wasm_decode_data, datas),
-        [SEC_TAG] = ROW(dz_wasm_decode_tag, tags),
+        [SEC_TYPE] = ROW(read_type, types),         [SEC_FUNCTION] = ROW(read_function, functions),
+        [SEC_TABLE] = ROW(decode_table, tables),    [SEC_MEMORY] = ROW(decode_memory, memories),
+        [SEC_GLOBAL] = ROW(decode_global, globals), [SEC_EXPORT] = ROW(read_export, exports),
+        [SEC_ELEMENT] = ROW(decode_elem, elems),    [SEC_IMPORT] = ROW(decode_import, imports),
+        [SEC_CODE] = ROW(read_body, functions),     [SEC_DATA] = ROW(decode_data, datas),
+        [SEC_TAG] = ROW(decode_tag, tags),
 #undef ROW
     };
     const uint8_t *at = l->p;
@@ -300,7 +979,7 @@ static void read_section(struct wasm_load *l, unsigned id)
         break;
     default:
         l->has_code |= id == SEC_CODE;
-        read_items(l, id);
+        read_entries(l, id);
         if (id == SEC_TYPE && !l->code && number_types(l) < 0)
             dz_wasm_load_fail(l, at, DZ_ENOMEM, "out of memory");
         if (id == SEC_EXPORT && !l->code)
@@ -315,7 +994,7 @@ static void read_section(struct wasm_load *l, unsigned id)
 static void read_custom(struct wasm_load *l, struct dz_wasm_section *s)
 {
     const uint8_t *at = l->p;
-    s->name = dz_wasm_read_name(l);
+    s->name = read_name(l);
     if (++l->n_customs > l->limits->customs)
         dz_wasm_load_limit(l, at, l->n_customs, l->limits->customs, "custom sections");
     if (l->code)

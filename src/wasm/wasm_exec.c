@@ -122,7 +122,7 @@ enum wasm_exit NAME(struct wasm_ctx *ctx) /* NOLINT(readability-function-size): 
 #define OP4(name, ...) [H_##name] = &&L_##name,
 #define OPX(name, ...) [H_##name] = &&L_##name,
         static const void *const labels[H_COUNT] = {
-#include "wasm/wasm_exec_all.inc"
+#include "wasm/wasm_exec_handlers.inc"
         };
         for (int i = 0; i < H_COUNT; i++)
             handler_table[i] = (wasm_word)(uintptr_t)labels[i];
@@ -147,11 +147,11 @@ enum wasm_exit NAME(struct wasm_ctx *ctx) /* NOLINT(readability-function-size): 
 
 #ifdef WASM_EXEC_GOTO
     NEXT;
-#include "wasm/wasm_exec_all.inc"
+#include "wasm/wasm_exec_handlers.inc"
 #else
 next:
     switch ((enum wasm_handler) * pc) {
-#include "wasm/wasm_exec_all.inc"
+#include "wasm/wasm_exec_handlers.inc"
     case H_COUNT:
         break;
     }

@@ -53,7 +53,7 @@ enum wasm_handler {
 #define OP3(name, ...) H_##name,
 #define OP4(name, ...) H_##name,
 #define OPX(name, ...) H_##name,
-#include "wasm/wasm_exec_all.inc"
+#include "wasm/wasm_exec_handlers.inc"
 #undef OP2
 #undef OP3
 #undef OP4

@@ -138,8 +138,9 @@ static struct wasm_exn *append(struct dz_wasm_store *s)
     return &s->exns[s->exn_count++];
 }
 
-struct wasm_exn *dz_wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const uint64_t *payload,
-                                 uint32_t slots, uint64_t *ret_ref)
+/* A new object; NULL: a trap. */
+static struct wasm_exn *exn_new(struct dz_wasm_store *s, uint64_t tag, const uint64_t *payload,
+                                uint32_t slots, uint64_t *ret_ref)
 {
     struct wasm_exn *e = find_free(s);
     if (!e && s->exn_count < s->cfg.exns_max)
@@ -174,8 +175,8 @@ bool dz_wasm_throw(struct wasm_ctx *ctx)
     uint32_t tag = wasm_imm(ctx->pc);
     const struct dz_wasm_type *y = &m->types[m->tags[tag].type];
     uint64_t ref;
-    if (!dz_wasm_exn_new(wasm_store_of(ctx), ctx->inst->tags[tag], ctx->fp + (uint32_t)ctx->pc[2],
-                         y->param_slots, &ref))
+    if (!exn_new(wasm_store_of(ctx), ctx->inst->tags[tag], ctx->fp + (uint32_t)ctx->pc[2],
+                 y->param_slots, &ref))
         return false;
     ctx->throwing = ref;
     ctx->pc += 3;

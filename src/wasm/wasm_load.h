@@ -95,7 +95,6 @@ static inline uint32_t wasm_read_u32(struct wasm_load *l)
 
 /* n bytes in place, or NULL. */
 const uint8_t *dz_wasm_read_bytes(struct wasm_load *l, size_t n);
-struct dz_wasm_name dz_wasm_read_name(struct wasm_load *l); /* UTF-8 */
 uint8_t dz_wasm_read_valtype(struct wasm_load *l);
 uint8_t dz_wasm_read_reftype(struct wasm_load *l);
 bool dz_wasm_valtype_ok(struct wasm_load *l, const uint8_t *at, unsigned byte);
@@ -105,20 +104,6 @@ bool dz_wasm_valtype_ok(struct wasm_load *l, const uint8_t *at, unsigned byte);
 void dz_wasm_load_init(struct wasm_load *l);
 void dz_wasm_load_release(struct wasm_load *l);
 void dz_wasm_decode(struct wasm_load *l); /* the whole module */
-/* One entry each of a section, wasm_decode_part.c. */
-void dz_wasm_decode_import(struct wasm_load *l);
-void dz_wasm_decode_table(struct wasm_load *l); /* not imported */
-void dz_wasm_decode_memory(struct wasm_load *l);
-void dz_wasm_decode_global(struct wasm_load *l);
-void dz_wasm_decode_tag(struct wasm_load *l);
-void dz_wasm_decode_elem(struct wasm_load *l);
-void dz_wasm_decode_data(struct wasm_load *l);
-void dz_wasm_add_func(struct wasm_load *l, uint32_t type, const uint8_t *at);
-
-/* A constant expression of a type, with its `end`, appended to l->consts. */
-void dz_wasm_decode_const(struct wasm_load *l, unsigned type, uint32_t *ret_first, uint32_t *ret_n);
-/* Note that function index may be named by ref.func. */
-void dz_wasm_declare(struct wasm_load *l, uint32_t func);
 
 /* The body [l->p, l->end) of function func: validate and fill its entry. */
 void dz_wasm_valid_body(struct wasm_load *l, uint32_t func);

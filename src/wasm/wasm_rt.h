@@ -45,9 +45,6 @@ bool dz_wasm_throw_ref(struct wasm_ctx *ctx);
 /* Go up from ctx->fp, ctx->pc (a return address) to who catches. -1: go on
  * there, else why the loop must end. */
 int dz_wasm_unwind(struct wasm_ctx *ctx);
-/* A new object; NULL: a trap. */
-struct wasm_exn *dz_wasm_exn_new(struct dz_wasm_store *s, uint64_t tag, const uint64_t *payload,
-                                 uint32_t slots, uint64_t *ret_ref);
 
 /* --- long and rare operations: wasm_bulk.c -------------------------------------------- */
 

@@ -116,7 +116,8 @@ static void inst_free(struct dz_wasm_inst *inst)
     dz_free(inst);
 }
 
-void dz_wasm_store_reset(struct dz_wasm_store *s)
+/* Take every instance, frame and exception out of the store (exec). */
+static void store_reset(struct dz_wasm_store *s)
 {
     dz_wasm_abandon(s);
     dz_wasm_exns_clear(s);
@@ -157,7 +158,7 @@ void dz_wasm_store_free(struct dz_wasm_store *s)
 {
     if (!s)
         return;
-    dz_wasm_store_reset(s);
+    store_reset(s);
     if (s->slots)
         dz_wasm_mem_anon.release(NULL, s->slots, s->slots_bytes);
     if (s->depths)

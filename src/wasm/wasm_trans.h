@@ -391,7 +391,7 @@ static inline void dz_trans_forget(struct wasm_trans *t)
     t->barrier = t->count;
 }
 
-/* --- wasm_trans_emit.c: operands in slots ------------------------------------------------------
+/* --- wasm_trans.c: operands in slots ------------------------------------------------------
  */
 
 void dz_trans_move(struct wasm_trans *t, uint32_t to, struct entry e);
@@ -437,7 +437,7 @@ uint32_t dz_trans_fuse_jump(struct wasm_trans *t, bool back);
  * 16-bit constant: its word, or WASM_NOWHERE. */
 uint32_t dz_trans_fuse_count(struct wasm_trans *t, unsigned index, bool constant, unsigned other);
 
-/* --- wasm_trans_access.c: accesses that take in the cell before them ----------------------- */
+/* --- wasm_trans_fuse.c: accesses that absorb the cell before them ----------------------- */
 
 enum fused_kind {
     FUSED_ADD_CONST = 0, /* in the order of LOAD_FUSED and STORE_FUSED */

@@ -3,7 +3,7 @@
  * wasm_trans_num.c - translation of numbers, memory, variables and vectors.
  *
  * A table says of each scalar instruction which handler it has first and in
- * what pattern the variants follow (see wasm_exec_int.inc); the functions here
+ * what pattern the variants follow (see wasm_exec_handlers.inc); the functions here
  * choose the variant by where the operands are.
  */
 #include "wasm/wasm_trans.h"

@@ -77,10 +77,6 @@ static inline uint8_t wasm_pop(struct wasm_valid *v, unsigned type)
     return (uint8_t)type;
 }
 
-void dz_wasm_valid_push_types(struct wasm_valid *v, struct wasm_types t);
-void dz_wasm_valid_pop_types(struct wasm_valid *v, struct wasm_types t);
-void dz_wasm_valid_unreachable(struct wasm_valid *v); /* nothing comes here from above */
-
 static inline bool wasm_same_types(struct wasm_types a, struct wasm_types b)
 {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
@@ -100,25 +96,9 @@ static inline struct wasm_types wasm_results_of(const struct wasm_load *l, uint3
 
 /* --- instructions ---------------------------------------------------------------- */
 
-uint8_t dz_wasm_valid_local(struct wasm_valid *v, uint32_t index); /* its type; 0: failed */
-
-/* The frame that a label names, or NULL. */
-struct wasm_ctrl *dz_wasm_valid_label(struct wasm_valid *v, uint32_t label);
-
 static inline struct wasm_types wasm_label_types(const struct wasm_ctrl *c)
 {
     return c->op == DZ_WASM_OP_loop ? c->params : c->results;
 }
-
-/* Blocks, branches and what ends them, wasm_valid_ctrl.c. */
-void dz_wasm_valid_enter(struct wasm_valid *v, unsigned op, struct wasm_types params,
-                         struct wasm_types results);
-void dz_wasm_valid_control(struct wasm_valid *v, unsigned op);
-
-/* The immediates of an instruction whose signature is fixed, wasm_valid_op.c. */
-void dz_wasm_valid_imm(struct wasm_valid *v, const struct dz_wasm_op_info *info);
-
-/* Variables, tables, references, calls: the rest of what is special. */
-void dz_wasm_valid_special(struct wasm_valid *v, unsigned op);
 
 #endif
