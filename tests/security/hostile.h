@@ -51,19 +51,18 @@ enum {
 };
 #define BY(fence) DZ_OS_FENCE_BIT(fence)
 
+/* Shared with tests in other languages: 32-bit numbers, then texts. */
 struct board {
-    _Atomic uint32_t place; /* enum place that is armed; 0 from when it was taken */
-    uint32_t attack;        /* index */
-    uint32_t without;       /* fences that the hook takes out, for a control run */
-    _Atomic uint32_t taken; /* the hook ran */
-    _Atomic uint32_t tried; /* the attack begins what it is about */
-    _Atomic uint32_t returned;
-    uint32_t got;             /* it got what it wanted */
-    int32_t error;            /* errno */
-    int32_t host;             /* process number of the test, for attacks on it */
-    int32_t victim;           /* of another cell or of anybody */
-    char text[160];           /* what the attack found */
-    _Atomic uint32_t stopped; /* a parked attack goes on */
+    _Atomic uint32_t place;    /* enum place that is armed; 0 from when it was taken */
+    uint32_t without;          /* fences that the hook takes out, for a control run */
+    _Atomic uint32_t taken;    /* the hook ran */
+    _Atomic uint32_t tried;    /* the attack begins what it is about */
+    _Atomic uint32_t returned; /* it is over */
+    uint32_t got;              /* it got what it wanted */
+    int32_t error;             /* errno */
+    int32_t host;              /* process number of the test, for attacks on it */
+    int32_t victim;            /* another process */
+    char attack[96];           /* the name of the attack */
 };
 extern struct board *hostile_board; /* NULL: not under test */
 
@@ -89,8 +88,8 @@ struct attacks {
     const struct attack *all;
     size_t count;
 };
-extern const struct attacks hostile_calls, hostile_acts;
-/* The index-th of all; NULL behind the last. */
+extern const struct attacks hostile_calls, hostile_acts, hostile_words;
+/* The index-th of all; NULL behind the last. Names are unique. */
 const struct attack *hostile_attack(size_t index);
 
 extern int hostile_image; /* in the test's process: its descriptor of the image; -1 */

@@ -36,7 +36,7 @@ struct board *hostile_board;
 
 const struct attack *hostile_attack(size_t index)
 {
-    const struct attacks *const groups[] = {&hostile_calls, &hostile_acts};
+    const struct attacks *const groups[] = {&hostile_calls, &hostile_acts, &hostile_words};
     for (size_t i = 0; i < DZ_ARRAY_LEN(groups); i++) {
         if (index < groups[i]->count)
             return &groups[i]->all[index];
@@ -165,7 +165,11 @@ static void hostile_arrive(const struct taken *t)
     uint32_t here = t->place;
     if (!b || !atomic_compare_exchange_strong(&b->place, &here, PLACE_NONE))
         return;
-    const struct attack *a = hostile_attack(b->attack);
+    const struct attack *a = NULL;
+    for (size_t i = 0; (a = hostile_attack(i)) && strcmp(a->name, b->attack) != 0;)
+        i++;
+    if (!a)
+        return;
     atomic_store(&b->taken, 1);
     errno = 0;
     b->got = a->run ? a->run(t, b) : make_call(a, t, b);

@@ -19,6 +19,7 @@
 
 #include "../lib/cell_rig.h"
 
+#include "base/sanitize.h"
 #include "cell/cell_call.h"
 #include "cell/cell_pool.h"
 #include "os/os_probe.h"
@@ -300,19 +301,24 @@ static void undo(struct rig *r)
         (void)close(fd);
 }
 
-static void attack(struct rig *r, size_t index, enum place place)
+static void arm(const char *name, enum place place)
+{
+    struct board *b = hostile_board;
+    (void)snprintf(b->attack, sizeof b->attack, "%s", name);
+    b->taken = b->tried = b->returned = b->got = 0;
+    last_signal = 0;
+    atomic_store(&b->place, place);
+}
+
+static void attack(struct rig *r, const struct attack *a, enum place place)
 {
     static void (*const at[PLACE_COUNT])(struct rig *) = {
         [PLACE_CELL] = attack_cell,     [PLACE_FIRST] = attack_first, [PLACE_RUN] = attack_run,
         [PLACE_ZYGOTE] = attack_zygote, [PLACE_CALL] = attack_call,
     };
-    const struct attack *a = hostile_attack(index);
-    struct board *b = hostile_board;
+    const struct board *b = hostile_board;
     bool got;
-    b->attack = (uint32_t)index;
-    b->taken = b->tried = b->returned = b->got = 0;
-    last_signal = 0;
-    atomic_store(&b->place, place);
+    arm(a->name, place);
     at[place](r);
     const char *how = outcome(b, a, &got);
     bool must_fail = (a->held_by & r->holding) != 0;
@@ -329,11 +335,11 @@ static void attack_all(const struct host *h)
 {
     struct rig r;
     rig_open(&r, h);
-    bool all = h->calls || getenv("HOSTILE_ALL");
+    bool all = (h->calls && !DZ_SANITIZED) || getenv("HOSTILE_ALL"); /* its filter has more rows */
     for (size_t i = all ? 0 : hostile_calls.count; hostile_attack(i); i++)
         for (enum place p = PLACE_CELL; p < PLACE_COUNT; p++)
             if (hostile_attack(i)->places & 1u << p) {
-                attack(&r, i, p);
+                attack(&r, hostile_attack(i), p);
                 undo(&r);
             }
     char held[128];
@@ -365,3 +371,95 @@ HOST(user_without_filter, .user = true, .without = BY_FILTER)
     (BY_FILTER | BY_LIMITS | BY_ANEW | BY(LANDLOCK) | BY(SCOPES) | BY(USER) | BY(NET) | BY(CAPS))
 HOST(root_without_a_fence, .without = NOTHING)
 HOST(user_without_a_fence, .user = true, .without = NOTHING)
+
+/* --- words ------------------------------------------------------------------------------------ */
+
+static void open_here(struct rig *r)
+{
+    static struct host here = {.name = "this host"};
+    here.user = geteuid() != 0;
+    rig_open(r, &here);
+}
+
+static size_t descriptors(void)
+{
+    size_t n = 0;
+    for (int fd = 0; fd < 4096; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* A cell of the pool says this and stays: nothing waits for it, and it is ended. */
+static void ended_after(const char *word, enum dz_cell_event_type last)
+{
+    struct rig r;
+    struct dz_cell_event e = {0};
+    open_here(&r);
+    arm(word, PLACE_CELL);
+    struct dz_cell *c = start_of(&r, 0);
+    while (e.type != last) {
+        struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
+        (void)poll(&p, 1, -1);
+        CHECK(dz_cell_receive(c, &e, &r.err) >= 0);
+    }
+    pid_t pid = dz_cell_pid(c);
+    while (pid == 0) { /* its zygote has not said it yet */
+        run_pool(&r);
+        pid = dz_cell_pid(c);
+    }
+    dz_cell_free(c);
+    while (kill(pid, 0) == 0)
+        run_pool(&r);
+    CHECK(hostile_board->tried && !hostile_board->returned);
+    rig_close(&r);
+}
+
+TEST(a_cell_that_failed_and_stays_is_ended)
+{
+    ended_after("fails and stays", DZ_CELL_FAILED);
+}
+
+TEST(a_cell_that_sleeps_and_stays_is_ended)
+{
+    ended_after("sleeps and stays", DZ_CELL_SUSPENDED);
+}
+
+TEST(a_cell_that_sleeps_closes_and_stays_is_ended)
+{
+    ended_after("sleeps, closes and stays", DZ_CELL_GONE);
+}
+
+TEST(a_call_that_is_done_and_stays_is_ended)
+{
+    struct rig r;
+    open_here(&r);
+    const struct dz_call_opts o = {.what = "attack",
+                                   .id = DZ_CALL_CHECKPOINT,
+                                   .run = dz_call_functions[DZ_CALL_CHECKPOINT],
+                                   .fds = &r.start.disk_fd,
+                                   .fd_count = 1};
+    arm("is done and stays", PLACE_CALL);
+    CHECK_INT(dz_cell_call(&o, NULL, &r.err), 3);
+    CHECK(hostile_board->tried);
+    rig_close(&r);
+}
+
+TEST(the_host_takes_no_descriptor_from_a_cell)
+{
+    struct rig r;
+    open_here(&r);
+    arm("hands over descriptors", PLACE_CELL);
+    struct dz_cell *c = start_of(&r, 0);
+    size_t before = descriptors();
+    struct dz_cell_event e = {0};
+    int rc = 0;
+    while (rc >= 0 && e.type != DZ_CELL_FAILED) {
+        struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
+        (void)poll(&p, 1, -1);
+        rc = dz_cell_receive(c, &e, &r.err);
+    }
+    CHECK(hostile_board->tried);
+    CHECK_INT(descriptors(), before);
+    dz_cell_free(c);
+    rig_close(&r);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hostile_words.c - attacks on what the host believes, and processes that stay after they have
+ * said their last word. The tests of hostile_main.c arm these one by one.
+ */
+#include "hostile.h"
+
+#include "cell/cell_int.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+DZ_NORETURN static void stay(void)
+{
+    for (;;)
+        (void)poll(NULL, 0, -1);
+}
+
+static void say(const struct taken *t, struct board *b, enum dz_frame_type type, uint64_t value)
+{
+    const struct dz_frame f = {.type = type, .value = value};
+    atomic_store(&b->tried, 1);
+    (void)dz_frame_send(t->socket, &f, NULL, true, NULL);
+}
+
+static bool stays(const struct taken *t, struct board *b)
+{
+    (void)t;
+    atomic_store(&b->tried, 1);
+    stay();
+}
+
+static bool fails_and_stays(const struct taken *t, struct board *b)
+{
+    say(t, b, DZ_FRAME_FAILED, 5);
+    stay();
+}
+
+static bool sleeps_and_stays(const struct taken *t, struct board *b)
+{
+    say(t, b, DZ_FRAME_SUSPENDED, INT64_MAX);
+    stay();
+}
+
+static bool sleeps_closes_and_stays(const struct taken *t, struct board *b)
+{
+    say(t, b, DZ_FRAME_SUSPENDED, INT64_MAX);
+    (void)close(t->socket);
+    (void)close(STDERR_FILENO); /* the same socket */
+    stay();
+}
+
+static bool is_done_and_stays(const struct taken *t, struct board *b)
+{
+    say(t, b, DZ_FRAME_DONE, 3);
+    stay();
+}
+
+/* Its own descriptors, in place of a word. */
+static bool hands_over_descriptors(const struct taken *t, struct board *b)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_LOST};
+    const int fds[] = {t->disk, t->disk, t->disk};
+    atomic_store(&b->tried, 1);
+    for (int i = 0; i < 4; i++)
+        (void)dz_frame_send_fds(t->socket, &f, fds, DZ_ARRAY_LEN(fds), NULL);
+    say(t, b, DZ_FRAME_FAILED, 5);
+    stay();
+}
+
+static const struct attack words[] = {
+    {.name = "stays", .run = stays},
+    {.name = "fails and stays", .finding = "B2", .run = fails_and_stays},
+    {.name = "sleeps and stays", .finding = "B2", .run = sleeps_and_stays},
+    {.name = "sleeps, closes and stays", .finding = "B2", .run = sleeps_closes_and_stays},
+    {.name = "is done and stays", .finding = "B2", .run = is_done_and_stays},
+    {.name = "hands over descriptors", .finding = "B5", .run = hands_over_descriptors},
+};
+const struct attacks hostile_words = {words, DZ_ARRAY_LEN(words)};
