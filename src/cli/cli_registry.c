@@ -24,6 +24,10 @@ static void print(struct dz_cli *c, const json_t *answer)
     }
     if (!c->quiet && json_is_true(json_object_get(answer, "ok")))
         fprintf(c->out, "registry and files agree\n");
+    if (!c->quiet && json_array_size(json_object_get(answer, "left_out")) > 0)
+        fprintf(c->err,
+                "The registry's own file was not checked for damage, because the daemon uses it. "
+                "Stop the daemon and check again for that.\n");
 }
 
 int dz_cli_remote_registry_check(struct dz_cli *c, struct dz_client *client, struct dz_err *err)
