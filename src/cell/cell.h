@@ -94,6 +94,7 @@ struct dz_cell_start {
     int64_t lock_wait_ms; /* for a cell that has the file still; then FAILED with DZ_EBUSY */
     const char *label;    /* the sandbox's id, in the log beside what the cell writes to standard
                              error; NULL: none */
+    uint32_t settle_as;   /* of a pool with users (cell_users.h): whom it becomes, the tenant's */
 };
 
 enum dz_cell_event_type {

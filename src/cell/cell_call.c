@@ -43,6 +43,7 @@ struct calling {
     const struct dz_call_opts *o;
     struct dz_buf *reply;
     pid_t pid;
+    uint32_t user; /* that the cell is, while it lives; DZ_USER_NONE: ours */
     int fd;
     volatile int *stop; /* written here only: the cell can write to it, too */
     int stop_fd;
@@ -317,7 +318,9 @@ static int start_by_seed(struct calling *c, int end, struct dz_err *err)
     struct dz_call_head head = {.memory_bytes = o->memory_bytes,
                                 .file_bytes = o->file_bytes,
                                 .fd_count = (uint32_t)o->fd_count,
-                                .arg_size = (uint32_t)o->arg_size};
+                                .arg_size = (uint32_t)o->arg_size,
+                                .users = dz_cell_users(),
+                                .user = c->user};
     const struct dz_frame ask = {.type = DZ_FRAME_NEST_CALL};
     int fds[2 + DZ_CALL_FDS_MAX] = {end, c->stop_fd};
     size_t n = 2;
@@ -397,7 +400,10 @@ int dz_cell_call(const struct dz_call_opts *o, struct dz_buf *reply, struct dz_e
     c->deadline_ns = o->timeout_ms ? dz_clock_boot_ns() + o->timeout_ms * DZ_NS_PER_MS : 0;
     int rc = make_stop(c, err);
     if (rc == 0)
+        rc = dz_cell_user_take(&c->user, err);
+    if (rc == 0)
         rc = run(c, err);
+    dz_cell_user_give(c->user);
     if (c->stop)
         (void)munmap((void *)(uintptr_t)c->stop, sizeof *c->stop);
     dz_fd_close(&c->stop_fd);

@@ -90,7 +90,8 @@ DZ_NORETURN static void end(const struct dz_call *c, int rc, const struct dz_err
     _exit(0);
 }
 
-void dz_call_serve(int fd, const struct dz_call_opts *o, const volatile int *stop)
+DZ_NORETURN static void serve(int fd, const struct dz_call_opts *o, const volatile int *stop,
+                              const struct dz_os_users *users, uint32_t user)
 {
     static struct dz_call call;
     struct dz_err err = {0};
@@ -98,6 +99,8 @@ void dz_call_serve(int fd, const struct dz_call_opts *o, const volatile int *sto
     const struct dz_cell_fence fence = {
         .file_bytes = o->file_bytes ? o->file_bytes : DZ_CELL_FILE_SIZE,
         .memory_bytes = o->memory_bytes ? o->memory_bytes : DZ_CELL_MEMORY,
+        .users = users,
+        .user = user,
     };
     call.fd = fd;
     call.stop = stop;
@@ -108,6 +111,11 @@ void dz_call_serve(int fd, const struct dz_call_opts *o, const volatile int *sto
     if (rc >= 0)
         rc = o->run(&call, o->arg, &err);
     end(&call, rc, &err);
+}
+
+void dz_call_serve(int fd, const struct dz_call_opts *o, const volatile int *stop)
+{
+    serve(fd, o, stop, NULL, DZ_USER_NONE);
 }
 
 void dz_call_begin(void)
@@ -137,5 +145,5 @@ void dz_call_begin(void)
                                       .fd_count = head.fd_count,
                                       .memory_bytes = head.memory_bytes,
                                       .file_bytes = head.file_bytes};
-    dz_call_serve(DZ_CALL_SOCKET, &opts, stop);
+    serve(DZ_CALL_SOCKET, &opts, stop, head.users.count ? &head.users : NULL, head.user);
 }

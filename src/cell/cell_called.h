@@ -7,6 +7,7 @@
 
 #include "cell/cell_call.h"
 #include "cell/cell_int.h"
+#include "cell/cell_users.h"
 
 struct dz_call {
     int fd;
@@ -22,6 +23,8 @@ struct dz_call_head {
     uint64_t memory_bytes, file_bytes;
     uint64_t present; /* a bit for each descriptor of the call that is not -1 */
     uint32_t fd_count, arg_size;
+    struct dz_os_users users; /* and the one of these that it is to be */
+    uint32_t user, pad;
 };
 enum {
     DZ_CALL_SOCKET = 3, /* of the process of such a call */

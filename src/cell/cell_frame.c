@@ -153,7 +153,7 @@ struct start_head {
                        64 resume, 128 drop memory, 256 many, 512 nested, 1024 strict,
                        2048 go */
     uint16_t rows, cols;
-    uint32_t argc, envc, preopens, modules, lock_wait_ms, sleepers;
+    uint32_t argc, envc, preopens, modules, lock_wait_ms, sleepers, settle_as, pad;
     uint64_t memory;
 };
 enum {
@@ -246,6 +246,7 @@ int dz_start_encode(const struct dz_cell_start *s, bool nested, struct dz_starti
                               .cols = s->cols,
                               .modules = nested ? 0 : (uint32_t)s->module_count,
                               .lock_wait_ms = lock_wait(s),
+                              .settle_as = s->settle_as,
                               .memory = s->memory_bytes};
     struct dz_buf *body = &ret->body;
     *ret = (struct dz_starting){.body = DZ_BUF_INIT(DZ_START_SIZE_MAX + DZ_CELL_FRAME_MAX),
@@ -406,6 +407,7 @@ static int decode(struct dz_started *s, struct dz_err *err)
     s->strict = head.flags & START_STRICT;
     s->go = head.flags & START_GO;
     s->lock_wait_ms = head.lock_wait_ms;
+    s->settle_as = head.settle_as;
     s->memory_bytes = head.memory;
     s->rows = head.rows;
     s->cols = head.cols;

@@ -74,6 +74,8 @@ enum dz_frame_type {
     DZ_FRAME_NEST_FORK = 64,  /* with the socket of a new cell */
     DZ_FRAME_NEST_IMAGE = 65, /* with the control socket of a new nest, an image, modules; payload:
                                  the image's hash */
+    DZ_FRAME_NEST_USER = 68,  /* to a zygote, its first. value: first of the ids; 0: none. stream:
+                                 their count. payload: u32, the zygote's own */
     DZ_FRAME_NEST_CALL = 67,  /* to the seed, with the socket of a call, its stop word, its files;
                                  then  on that socket: stream: dz_call_id; payload: struct
                                  dz_call_head,  argument */
@@ -280,21 +282,31 @@ enum {
     DZ_CELL_CODE_MAX = 1000, /* no DZ_E* is below its negative */
 };
 struct dz_os_dirty;
+struct dz_os_users;
 struct dz_cell_fence {
     uint64_t file_bytes;        /* that a file may have */
     uint64_t memory_bytes;      /* of private memory; 0: no limit of its own */
     struct dz_os_dirty **dirty; /* a tracker of dirty pages, opened on the way in; NULL: none */
     bool outlives;              /* it does not die with its host */
+    const struct dz_os_users *users; /* become `user`, one of these; NULL: stay who we are */
+    uint32_t user;
 };
 /* Close all descriptors but 0, 1, 2 and these (sorted here), ignore what a terminal sends. fds[0]
  * is the socket to the host, and becomes standard error. 0 or a negative errno. */
 int dz_cell_let_go(int *fds, size_t count);
 struct dz_nest;
 struct dz_os_jail_report;
+/* The calls of a cell that becomes its tenant's user (users NULL: of one that does not), in room
+ * for DZ_CELL_CALLS_MAX; how many. nest: those of a zygote, too. */
+enum {
+    DZ_CELL_CALLS_MAX = 128,
+};
+struct dz_os_syscall;
+size_t dz_cell_calls(bool nest, const struct dz_os_users *users, struct dz_os_syscall *ret_calls);
 /* A zygote: the jail but for what it must do to fork cells, and for what each of them
- * does after that. fds as below. */
-int dz_cell_enter_nest(int *fds, size_t count, struct dz_os_jail_report *ret_report,
-                       struct dz_err *err);
+ * does after that. It becomes `user` of these users (NULL: stays who it is). fds as below. */
+int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, int *fds, size_t count,
+                       struct dz_os_jail_report *ret_report, struct dz_err *err);
 /* In a child of a nest: the rest of the jail. */
 int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty, int *fds,
                          size_t count, struct dz_err *err);
@@ -331,6 +343,7 @@ struct dz_started {
     bool nested; /* the image and its modules are the nest's */
     uint16_t rows, cols;
     uint32_t lock_wait_ms;
+    uint32_t settle_as;    /* the user that the cell is to be; 0: it has no choice */
     uint64_t memory_bytes; /* 0: the policy's */
 };
 /* As it is sent; fds are borrowed. nested: to a cell that has the image and its modules. */

@@ -11,6 +11,7 @@
 #include "base/sanitize.h"
 #include "os/os_dirty.h"
 #include "os/os_jail.h"
+#include "os/os_user.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -82,6 +83,8 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
         .parent_signal = fence->outlives ? 0 : SIGKILL,
         .landlock = true,
         .namespaces = dz_os_jail_namespaces,
+        .users = fence->users,
+        .user = fence->user,
     };
     struct dz_os_jail_report report;
     return dz_os_jail_enter(&jail, &report, err);
@@ -142,26 +145,45 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
 
 /* --- a nest ---------------------------------------------------------------------------- */
 
-/* The limits are those of its cells, which inherit them, and so are the namespaces. */
-int dz_cell_enter_nest(int *fds, size_t count, struct dz_os_jail_report *ret_report,
-                       struct dz_err *err)
+static size_t add_calls(struct dz_os_syscall *calls, size_t n, const struct dz_os_syscall *more,
+                        size_t count)
 {
-    static struct dz_os_syscall calls[128];
+    assert(n + count <= DZ_CELL_CALLS_MAX);
+    memcpy(calls + n, more, count * sizeof calls[0]);
+    return n + count;
+}
+
+size_t dz_cell_calls(bool nest, const struct dz_os_users *users, struct dz_os_syscall *ret_calls)
+{
+    size_t n = add_calls(ret_calls, 0, dz_os_jail_compute, dz_os_jail_compute_count);
+    if (nest)
+        n = add_calls(ret_calls, n, dz_os_jail_nest, dz_os_jail_nest_count);
+    if (!users)
+        return n;
+    assert(n + dz_os_jail_users_count <= DZ_CELL_CALLS_MAX);
+    dz_os_users_calls(users, ret_calls + n);
+    return n + dz_os_jail_users_count;
+}
+
+/* The limits are those of its cells, which inherit them, and so are the namespaces. */
+int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, int *fds, size_t count,
+                       struct dz_os_jail_report *ret_report, struct dz_err *err)
+{
+    static struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
     const struct dz_os_rlimit limits[] = {
         {RLIMIT_FSIZE, DZ_CELL_FILE_SIZE}, {RLIMIT_CORE, 0}, {RLIMIT_NOFILE, DZ_CELL_NOFILE}};
-    size_t n = dz_os_jail_compute_count;
-    assert(n + dz_os_jail_nest_count <= DZ_ARRAY_LEN(calls));
-    memcpy(calls, dz_os_jail_compute, n * sizeof calls[0]);
-    memcpy(calls + n, dz_os_jail_nest, dz_os_jail_nest_count * sizeof calls[0]);
     const struct dz_os_jail jail = {
         .calls = calls,
-        .call_count = n + dz_os_jail_nest_count,
+        .call_count = dz_cell_calls(true, users, calls),
         .limits = limits,
         .limit_count = DZ_ARRAY_LEN(limits),
         .dumpable = true,
         .landlock = true,
         .landlock_proc = true,
         .namespaces = dz_os_jail_namespaces,
+        .users = users,
+        .user = user,
+        .settles_later = true,
     };
     int rc = prepare(fds, count, err);
     return rc < 0 ? rc : dz_os_jail_enter(&jail, ret_report, err);

@@ -314,6 +314,18 @@ static int be_of_image(const int *fds, size_t count, struct dz_err *err)
     return open_image(fds, count, (const char *)payload, err);
 }
 
+/* The first message of every zygote: whom it and its cells become. */
+static void hear_users(void)
+{
+    static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+    struct dz_frame f;
+    if (dz_frame_receive(nest.control, &f, payload, true, NULL) < 0 ||
+        f.type != DZ_FRAME_NEST_USER || f.size != sizeof nest.user)
+        _exit(0); /* the pool is gone */
+    nest.users = (struct dz_os_users){(uint32_t)f.value, f.stream};
+    memcpy(&nest.user, payload, sizeof nest.user);
+}
+
 /* The cells' filter is compiled first: the library that does it asks the kernel what it can do
  * by calls that the zygote's own jail does not have. */
 DZ_NORETURN static void zygote(void)
@@ -327,12 +339,16 @@ DZ_NORETURN static void zygote(void)
         count++;
     }
     nest.control = CONTROL_FD;
+    hear_users();
+    const struct dz_os_users *users = nest.users.count ? &nest.users : NULL;
+    struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
+    size_t call_count = dz_cell_calls(false, users, calls);
     int rc = open_anew(fds + 1, count - 1, &err);
     if (rc == 0)
-        rc = dz_os_filter_new(dz_os_jail_compute, dz_os_jail_compute_count, &nest.filter, &err);
+        rc = dz_os_filter_new(calls, call_count, &nest.filter, &err);
     memcpy(kept, fds, sizeof kept); /* sorted by the next call */
     if (rc == 0)
-        rc = dz_cell_enter_nest(kept, count, &report, &err);
+        rc = dz_cell_enter_nest(users, nest.user, kept, count, &report, &err);
     nest.fences = report.fences;
     if (rc == 0)
         rc = prepare_disk(&err);

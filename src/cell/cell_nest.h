@@ -12,6 +12,7 @@
 #define DZ_CELL_CELL_NEST_H
 
 #include "cell/cell_int.h"
+#include "cell/cell_users.h"
 
 struct dz_db;
 
@@ -19,6 +20,8 @@ struct dz_nest {
     int control;                 /* frames DZ_FRAME_NEST_* */
     struct dz_os_filter *filter; /* of a cell */
     uint32_t fences;             /* that hold it: bits of enum dz_os_fence */
+    struct dz_os_users users;    /* one of which each cell becomes; count 0: none */
+    uint32_t user;               /* the nest's own */
     struct dz_db *disk;          /* prepared for a sandbox's file; each cell uses its copy */
     struct dz_db *image;         /* NULL: blank */
     char image_sha256[65];

@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "cell/cell_host.h"
 #include "cell/cell_nest.h"
+#include "cell/cell_users.h"
 #include "os/os_jail.h"
 
 #include <assert.h>
@@ -66,6 +67,7 @@ struct zygote {
     bool ready;
     char sha256[65];      /* "": blank */
     struct dz_err failed; /* why it could not make itself ready */
+    uint32_t user;        /* that it is, one of cell_users.h; DZ_USER_NONE: ours */
     struct dz_list forks;
     size_t fork_count;
     size_t unsent; /* of them, at the end of the list: the socket had no room */
@@ -162,6 +164,7 @@ static void end_zygote(struct zygote *z)
     dz_cell_words_end(&z->words);
     if (z->pid > 0) /* it sees its socket close */
         dz_reaper_add(&p->reaper, z->pid, ZYGOTE_END_MS);
+    dz_cell_user_give(z->user);
     if (!dz_list_empty(&z->link)) {
         dz_list_remove(&z->link);
         p->image_count--;
@@ -325,6 +328,20 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
     return NULL;
 }
 
+/* Before it hears anything else: who it is. */
+static int send_user(struct zygote *z, struct dz_err *err)
+{
+    const struct dz_os_users users = dz_cell_users();
+    int rc = dz_cell_user_take(&z->user, err);
+    if (rc < 0)
+        return rc;
+    const struct dz_frame f = {.type = DZ_FRAME_NEST_USER,
+                               .stream = users.count,
+                               .value = users.first,
+                               .size = sizeof z->user};
+    return dz_frame_send(z->fd, &f, &z->user, false, err);
+}
+
 static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
 {
     int ends[2];
@@ -335,8 +352,9 @@ static int ask_for_blank(struct dz_cell_pool *p, struct dz_err *err)
         return rc;
     struct zygote *z = new_zygote(p, ends[0], DZ_WORDS_ZYGOTE, "");
     struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
-    rc = fork ? send_fork(p->seed, ends[1], err)
-              : dz_fail(err, DZ_ENOMEM, "fork a zygote: out of memory");
+    rc = fork ? send_user(z, err) : dz_fail(err, DZ_ENOMEM, "fork a zygote: out of memory");
+    if (rc > 0)
+        rc = send_fork(p->seed, ends[1], err);
     (void)close(ends[1]);
     if (rc > 0) {
         fork->nest = z;
@@ -381,7 +399,9 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
     struct zygote *z = new_zygote(p, ends[0], DZ_WORDS_ZYGOTE, s->image_sha256);
     struct dz_pool_fork *fork = z ? expect(p->seed) : NULL;
     /* the hash comes behind: a frame with descriptors has no payload */
-    int rc = fork ? dz_frame_send_fds(p->seed->fd, &f, fds, n, NULL) : -1;
+    int rc = fork ? send_user(z, NULL) : -1;
+    if (rc > 0)
+        rc = dz_frame_send_fds(p->seed->fd, &f, fds, n, NULL);
     (void)close(ends[1]);
     f = (struct dz_frame){.type = DZ_FRAME_NEST_IMAGE, .size = 65};
     if (rc > 0)
@@ -693,6 +713,7 @@ int dz_cell_pool_new(const struct dz_cell_pool_opts *opts, struct dz_cell_pool *
         p->opts.images = DZ_POOL_IMAGES_MAX;
     dz_list_init(&p->zygotes);
     raise_descriptors();
+    dz_cell_users_set(&opts->users);
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     int rc = p->epoll < 0 ? dz_fail_sys(err, errno, "make a pool of cells")
                           : dz_reaper_init(&p->reaper, p->epoll, err);
@@ -720,6 +741,7 @@ void dz_cell_pool_free(struct dz_cell_pool *p)
         end_zygote(p->seed);
     dz_reaper_release(&p->reaper);
     dz_fd_close(&p->epoll);
+    dz_cell_users_set(NULL);
     dz_free(p);
 }
 

@@ -20,6 +20,7 @@
 #define DZ_CELL_CELL_POOL_H
 
 #include "cell/cell.h"
+#include "os/os_jail.h"
 
 struct dz_cell_pool;
 
@@ -31,8 +32,10 @@ enum {
 };
 
 struct dz_cell_pool_opts {
-    size_t ahead;  /* 0: DZ_POOL_AHEAD */
-    size_t images; /* 0: DZ_POOL_IMAGES */
+    size_t ahead;             /* 0: DZ_POOL_AHEAD */
+    size_t images;            /* 0: DZ_POOL_IMAGES */
+    struct dz_os_users users; /* that its children become (cell_users.h), which
+                                 dz_os_users_check() allowed; count 0: they are who we are */
 };
 
 /* Forks the first zygote: before the process has threads, secrets, or sockets that others

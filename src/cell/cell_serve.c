@@ -15,8 +15,10 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/vm.h"
+#include "cell/cell_nest.h"
 #include "db/db.h"
 #include "kernel/kernel.h"
+#include "os/os_user.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm.h"
 
@@ -478,6 +480,8 @@ DZ_NORETURN void dz_cell_serve(int fd, struct dz_os_dirty *dirty, struct dz_nest
     dz_db_reseed(); /* our parent's random numbers are not ours */
     (void)sigaction(SIGALRM, &alarm, NULL);
     int rc = dz_start_receive(fd, &s->start, &err);
+    if (rc == 0 && nest && nest->users.count)
+        rc = dz_os_user_settle(s->start.settle_as ? s->start.settle_as : nest->user, &err);
     if (rc == 0 && s->start.many)
         dz_many_serve(s);
     if (rc == 0)

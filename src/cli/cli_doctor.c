@@ -62,6 +62,11 @@ static const struct feature {
          "The system call filter and these fences stand around a sandbox's process; the setting "
          "cells.fences can require more, and then no sandbox starts without them.",
          "A sandbox's process cannot be jailed, so none is started."},
+    [DZ_OS_PROBE_USERS] =
+        {false,
+         "A daemon that runs as this user gives each tenant's processes a user of their own.", "",
+         "The processes of all tenants are the daemon's user, apart by their jails only. A daemon "
+         "that runs as root gives each tenant a user of its own (the setting cells.uids)."},
     [DZ_OS_PROBE_CGROUP] =
         {false, "Memory, processes and CPU of all sandboxes together can be limited.",
          "Sandboxes together can be limited by the controllers that are there; each has limits of "

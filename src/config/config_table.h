@@ -89,6 +89,8 @@
       "processes kept ready for sandboxes, of each image in use") \
     X(cells, fences, TEXT, "", 0, 0, 0, "fences", "NAME,...", \
       "run no jailed process without these fences, of those that `doze doctor` lists") \
+    X(cells, uids, TEXT, "1879048192-1879113727", 0, 0, 0, "uids", "FIRST-LAST|no", \
+      "ids of which each tenant's processes get one, when the daemon is root") \
     X(cells, memory_max, SIZE, "0", UINT64_C(64) << 20, UINT64_C(1) << 50, ZERO, \
       "cells-memory", "SIZE", "memory of all sandboxes together, by a cgroup (0: no limit)") \
     X(cells, cpu_max, NUMBER, "0", 1, 1000000, ZERO, \

@@ -25,6 +25,7 @@
 #include "os/os_cgroup.h"
 #include "os/os_jail.h"
 #include "os/os_notify.h"
+#include "os/os_user.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -274,6 +275,25 @@ static int listen_all(struct daemon *d, struct dz_err *err)
     return rc < 0 ? rc : dz_http_listen_unix(dz_api_http(d->api), d->config->doze_socket, err);
 }
 
+/* Who is not root, or root of less than the range, goes on as one user, and says so. */
+static int find_users(const char *setting, struct dz_os_users *ret_users, struct dz_err *err)
+{
+    struct dz_err why = {0};
+    int rc = dz_os_users_parse(setting, ret_users, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "setting cells.uids");
+    if (ret_users->count == 0)
+        (void)dz_fail(&why, DZ_EDENIED, "the setting cells.uids is no");
+    else if (dz_os_users_check(ret_users, &why) == 0) {
+        dz_log(DZ_LOG_INFO, "users", dz_log_int("first", ret_users->first),
+               dz_log_int("count", ret_users->count));
+        return 0;
+    }
+    dz_log(DZ_LOG_INFO, "users_shared", dz_log_strz("why", why.msg));
+    ret_users->count = 0;
+    return 0;
+}
+
 /* What the pool's first processes are in, all cells are in: we are there while it is made. */
 static int start_pool(struct daemon *d, struct dz_err *err)
 {
@@ -287,6 +307,9 @@ static int start_pool(struct daemon *d, struct dz_err *err)
     if (rc < 0)
         return dz_wrap(err, rc, "setting cells.fences");
     dz_os_jail_demand(fences);
+    rc = find_users(d->config->cells_uids, &pool.users, err);
+    if (rc < 0)
+        return rc;
     rc = limited ? dz_os_cgroup_make("doze-cells", &limits, &d->cells, err) : 0;
     if (rc < 0)
         return dz_wrap(err, rc, "limit what all sandboxes take together");

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "cell/cell_users.h"
 #include "kernel/kernel.h"
 
 #include <assert.h>
@@ -607,10 +608,29 @@ static int open_files(const struct box *b, struct opened *o, struct dz_err *err)
     return rc < 0 ? rc : 0;
 }
 
+/* Whom a cell of this tenant becomes. */
+static int user_of(struct box *b, uint32_t *ret_user, struct dz_err *err)
+{
+    int64_t most = dz_cell_users_tenants(), number = 0;
+    if (most == INT64_MAX) {
+        *ret_user = DZ_USER_NONE;
+        return 0;
+    }
+    int rc = dz_registry_number(b->e->registry, b->tenant, most, &number, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "start a cell as its tenant's user (setting cells.uids)");
+    *ret_user = dz_cell_user_of_tenant(number);
+    return 0;
+}
+
 static int make_cell(struct box *b, const struct dz_instance *row, const struct opened *o, bool go,
                      struct dz_err *err)
 {
     struct dz_cell_sleeper sleepers[DZ_CELL_EXECS_MAX];
+    uint32_t user;
+    int rc = user_of(b, &user, err);
+    if (rc < 0)
+        return rc;
     const struct dz_image *info = b->image ? &b->image->info : NULL;
     const char *policy = o->config.policy       ? o->config.policy
                          : info && info->policy ? info->policy
@@ -637,8 +657,9 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
         .strict = is_strict(o),
         .lock_wait_ms = LOCK_WAIT_MS,
         .label = b->id,
+        .settle_as = user,
     };
-    int rc = dz_cell_pool_start(b->e->pool, &start, &b->cell, err);
+    rc = dz_cell_pool_start(b->e->pool, &start, &b->cell, err);
     dz_engine_pool_used(b->e);
     return rc;
 }

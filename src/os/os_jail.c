@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/landlock.h>
@@ -26,14 +27,17 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
 #include "os/os_uapi.h"
+#include "os/os_user.h"
 
 enum {
     CAPABILITIES_MAX = 64, /* that a kernel's sets have room for */
+    ARGS_MAX = 6,          /* of a system call */
 };
 
 const int dz_os_jail_namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -80,7 +84,7 @@ int dz_os_fences_parse(const char *text, uint32_t *ret_fences, struct dz_err *er
         if (i == DZ_OS_FENCE_COUNT)
             return dz_fail(err, DZ_EINVAL,
                            "\"%.*s\" is not a fence; the fences are: landlock, "
-                           "scopes, user, net, ipc, uts, caps",
+                           "scopes, user, net, ipc, uts, caps, users",
                            (int)n, text);
         set |= 1u << i;
         text += n;
@@ -127,6 +131,8 @@ static int enter_limits(const struct dz_os_jail *jail, struct dz_err *err)
     return 0;
 }
 
+/* --- namespaces ----------------------------------------------------------------------- */
+
 /* Each on its own: a host that forbids one may grant another. Without privileges
  * a user namespace comes first, and carries the others. */
 static int unshare_what_is_granted(int wanted)
@@ -146,16 +152,96 @@ static int unshare_what_is_granted(int wanted)
     return got;
 }
 
-static uint32_t enter_namespaces(int wanted)
+static uint32_t namespace_fences(int got)
 {
-    int got = unshare_what_is_granted(wanted);
     return (got & CLONE_NEWUSER ? DZ_OS_FENCE_BIT(USER) : 0) |
            (got & CLONE_NEWNET ? DZ_OS_FENCE_BIT(NET) : 0) |
            (got & CLONE_NEWIPC ? DZ_OS_FENCE_BIT(IPC) : 0) |
            (got & CLONE_NEWUTS ? DZ_OS_FENCE_BIT(UTS) : 0);
 }
 
+/* --- a user of its own ------------------------------------------------------------------ */
+
+static bool write_map(pid_t pid, const char *name, const char *line)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    DZ_AUTO(dz_fd_close) int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t n = (ssize_t)strlen(line);
+    return fd >= 0 && write(fd, line, (size_t)n) == n;
+}
+
+/* A user namespace knows the ids that its map names, and only a process outside may name others
+ * than its own. So a child stays outside, waits for the word that its parent is inside, and
+ * writes the map: each id is the same on both sides. */
+struct mapper {
+    pid_t pid;
+    int word; /* a pipe to it */
+};
+
+static int start_mapper(const struct dz_os_users *users, struct mapper *ret, struct dz_err *err)
+{
+    char line[48], byte;
+    int ends[2];
+    pid_t us = getpid();
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return dz_fail_sys(err, errno, "map users: make a pipe");
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)close(ends[1]);
+        (void)snprintf(line, sizeof line, "%u %u %u", users->first, users->first, users->count);
+        bool asked = read(ends[0], &byte, 1) == 1;
+        _exit(!asked || (write_map(us, "uid_map", line) && write_map(us, "gid_map", line)) ? 0 : 1);
+    }
+    (void)close(ends[0]);
+    *ret = (struct mapper){pid, ends[1]};
+    if (pid < 0) {
+        (void)close(ends[1]);
+        return dz_fail_sys(err, errno, "map users: fork");
+    }
+    return 0;
+}
+
+static int end_mapper(const struct mapper *m, bool map, struct dz_err *err)
+{
+    int status = 0;
+    if (map && write(m->word, "m", 1) != 1)
+        map = false; /* its status says so */
+    (void)close(m->word);
+    pid_t pid;
+    do
+        pid = waitpid(m->pid, &status, 0);
+    while (pid < 0 && errno == EINTR);
+    return pid == m->pid && status == 0
+               ? 0
+               : dz_fail(err, DZ_EDENIED,
+                         "the users of cells.uids cannot be mapped into a user "
+                         "namespace here: set cells.uids to no");
+}
+
+/* The capabilities stay: they are dropped later. A cell that waits counts as a process of its
+ * zygote's user, so that one may have many. */
+static int enter_user(const struct dz_os_jail *jail, int *ret_got, struct dz_err *err)
+{
+    const struct rlimit many = {RLIM_INFINITY, RLIM_INFINITY};
+    struct mapper mapper;
+    (void)setrlimit(RLIMIT_NPROC, &many);
+    if (setgroups(0, NULL) < 0)
+        return dz_fail_sys(err, errno, "give up all groups");
+    int rc = start_mapper(jail->users, &mapper, err);
+    if (rc < 0)
+        return rc;
+    *ret_got = unshare_what_is_granted(jail->namespaces);
+    rc = end_mapper(&mapper, *ret_got & CLONE_NEWUSER, err);
+    if (rc == 0 && prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        rc = dz_fail_sys(err, errno, "become user %u", jail->user);
+    return rc < 0 ? rc : dz_os_user_become(jail->user, err);
+}
+
 /* --- privileges ----------------------------------------------------------------------- */
+
+/* What dz_os_user_settle() needs. */
+#define TO_SETTLE (1u << CAP_SETUID | 1u << CAP_SETGID)
 
 /* Securebits: uid 0 gets no capabilities for being 0, and nothing raises one again. */
 enum {
@@ -164,27 +250,29 @@ enum {
              SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
 };
 
-static bool has_capabilities(void)
+static bool has_capabilities(uint32_t but)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
-    return syscall(SYS_capget, &head, sets) < 0 || sets[0].permitted || sets[1].permitted ||
-           sets[0].inheritable || sets[1].inheritable;
+    return syscall(SYS_capget, &head, sets) < 0 || (sets[0].permitted & ~but) ||
+           sets[1].permitted || sets[0].inheritable || sets[1].inheritable;
 }
 
-/* The bounding set first: dropping from it is itself a privilege. A process that never had one
- * keeps a full bounding set, which is of no use to it: it cannot exec, and has no_new_privs. */
-static int drop_capabilities(struct dz_err *err)
+/* All but `kept`. The bounding set first: dropping from it is itself a privilege. A process that
+ * never had one keeps a full bounding set, which is of no use to it: it cannot exec, and has
+ * no_new_privs. */
+static int drop_capabilities(uint32_t kept, struct dz_err *err)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
-    if (!has_capabilities())
+    const struct __user_cap_data_struct left[_LINUX_CAPABILITY_U32S_3] = {
+        {.effective = kept, .permitted = kept}};
+    if (!has_capabilities(0))
         return 0;
     for (unsigned long cap = 0; cap < CAPABILITIES_MAX; cap++)
         (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); /* EINVAL behind the last that there is */
     (void)prctl(PR_SET_SECUREBITS, SECURE, 0, 0, 0);
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    if (syscall(SYS_capset, &head, none) < 0 || has_capabilities())
+    if (syscall(SYS_capset, &head, left) < 0 || has_capabilities(kept))
         return dz_fail_sys(err, errno, "give up all capabilities");
     return 0;
 }
@@ -236,10 +324,11 @@ static int add_rows(scmp_filter_ctx filter, const struct dz_os_syscall *calls, s
 {
     for (size_t i = 0; i < count; i++) {
         const struct dz_os_syscall *c = &calls[i];
-        int rc = c->mask ? seccomp_rule_add(
-                               filter, SCMP_ACT_ALLOW, c->number, 1,
-                               SCMP_CMP((unsigned)c->arg, SCMP_CMP_MASKED_EQ, c->mask, c->value))
-                         : seccomp_rule_add(filter, SCMP_ACT_ALLOW, c->number, 0);
+        struct scmp_arg_cmp conditions[ARGS_MAX];
+        unsigned n = 0, wanted = !c->mask ? 0 : c->args ? (unsigned)c->args : 1;
+        for (; n < wanted && n < ARGS_MAX; n++)
+            conditions[n] = SCMP_CMP((unsigned)c->arg + n, SCMP_CMP_MASKED_EQ, c->mask, c->value);
+        int rc = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, c->number, n, conditions);
         if (rc < 0)
             return rc;
     }
@@ -318,14 +407,23 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
 {
     struct dz_os_jail_report report = {0};
     pid_t parent = getppid();
-    report.fences = jail->inherits | enter_namespaces(jail->namespaces);
-    if (jail->parent_signal) {
+    int got = 0, rc = 0;
+    if (jail->users)
+        rc = enter_user(jail, &got, err);
+    else
+        got = unshare_what_is_granted(jail->namespaces);
+    if (rc < 0)
+        return rc;
+    report.fences =
+        jail->inherits | namespace_fences(got) | (jail->users ? DZ_OS_FENCE_BIT(USERS) : 0);
+    if (jail->parent_signal) { /* becoming another user clears it */
         if (prctl(PR_SET_PDEATHSIG, jail->parent_signal) < 0)
             return dz_fail_sys(err, errno, "ask for a signal when the parent dies");
         if (getppid() != parent) /* it died in between */
             (void)raise(jail->parent_signal);
     }
-    int rc = jail->inherits & DZ_OS_FENCE_BIT(CAPS) ? 0 : drop_capabilities(err);
+    uint32_t kept = jail->users && jail->settles_later ? TO_SETTLE : 0;
+    rc = jail->inherits & DZ_OS_FENCE_BIT(CAPS) ? 0 : drop_capabilities(kept, err);
     if (rc < 0)
         return rc;
     report.fences |= DZ_OS_FENCE_BIT(CAPS);

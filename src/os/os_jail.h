@@ -14,6 +14,7 @@
  *   Landlock    no path can be opened, whatever the credentials
  *   namespaces  no network, no other process, no mount, no System V object
  *   capabilities  none, and none can be had: empty sets, empty bounding set, securebits
+ *   user        one of a range of ids that no account has, when root starts it
  *   no_new_privs, not dumpable, dies with its parent
  *
  * seccomp, no_new_privs and the loss of capabilities are required: without them
@@ -34,10 +35,16 @@
 struct dz_os_syscall {
     int number; /* __NR_* */
     int arg;
+    int args; /* the condition is on so many arguments from arg on; 0: on arg */
     uint64_t mask, value;
     const char *name; /* of the call */
     const char *text; /* the condition on the argument, in C; NULL: none */
     const char *why;  /* what needs it */
+};
+
+/* Ids from first on, count of them: see os_user.h. Count 0: none. */
+struct dz_os_users {
+    uint32_t first, count;
 };
 
 struct dz_os_rlimit {
@@ -60,7 +67,8 @@ void dz_os_filter_free(struct dz_os_filter *f); /* NULL is fine */
     X(NET, "net", "a network namespace without interfaces")                         \
     X(IPC, "ipc", "System V objects and message queues of its own")                 \
     X(UTS, "uts", "a host name of its own")                                         \
-    X(CAPS, "caps", "no capability, and none to be had")
+    X(CAPS, "caps", "no capability, and none to be had")                            \
+    X(USERS, "users", "processes of different tenants are different users")
 enum dz_os_fence {
 #define X(id, name, text) DZ_OS_FENCE_##id,
     DZ_OS_FENCES(X)
@@ -95,6 +103,10 @@ struct dz_os_jail {
     bool landlock_proc; /* but files below /proc can be opened for reading */
     uint32_t inherits;  /* fences that the parent's jail has set up and that hold here, too */
     int namespaces;     /* CLONE_NEW* flags to unshare */
+    /* Become `user`, one of these, which dz_os_users_check() allowed. NULL: stay who we are. */
+    const struct dz_os_users *users;
+    uint32_t user;
+    bool settles_later; /* keep what dz_os_user_settle() needs: CAP_SETUID and CAP_SETGID */
 };
 
 struct dz_os_jail_report {
@@ -118,5 +130,9 @@ extern const size_t dz_os_jail_compute_count;
  * parent's, descriptors of files in /proc, and the calls that set up a jail. */
 extern const struct dz_os_syscall dz_os_jail_nest[];
 extern const size_t dz_os_jail_nest_count;
+
+/* What both need besides to become a user of a range, by dz_os_users_calls(). */
+extern const struct dz_os_syscall dz_os_jail_users[];
+extern const size_t dz_os_jail_users_count;
 
 #endif

@@ -144,3 +144,18 @@ const struct dz_os_syscall dz_os_jail_nest[] = {
     ANY(getppid, "has the daemon gone in the meantime"),
 };
 const size_t dz_os_jail_nest_count = DZ_ARRAY_LEN(dz_os_jail_nest);
+
+const struct dz_os_syscall dz_os_jail_users[] = {
+    {.number = __NR_setresgid,
+     .name = "setresgid",
+     .args = 3,
+     .text = "an id of cells.uids",
+     .why = "the group of the tenant, once it is known"},
+    {.number = __NR_setresuid,
+     .name = "setresuid",
+     .args = 3,
+     .text = "an id of cells.uids",
+     .why = "the user of the tenant"},
+    ANY(capset, "then the two capabilities that this took are given up"),
+};
+const size_t dz_os_jail_users_count = DZ_ARRAY_LEN(dz_os_jail_users);

@@ -25,6 +25,7 @@
     X(LANDLOCK, "landlock", "Landlock")              /* a ruleset that forbids opening */       \
     X(USER_NS, "user_namespaces", "user namespaces") /* made and mounted in, unprivileged */    \
     X(JAIL, "jail", "jail")                          /* what holds a sandbox's process here */  \
+    X(USERS, "users", "users of tenants")            /* becoming one of cells.uids */           \
     X(CGROUP, "cgroups", "cgroups")                  /* version, controllers, making groups */  \
     X(NOFILE, "open_files", "open files")            /* RLIMIT_NOFILE */                        \
     X(REFLINK, "reflink", "reflink")                 /* FICLONE in the data directory */        \

@@ -5,6 +5,7 @@
 #include "os/os_jail.h"
 #include "os/os_probe_int.h"
 #include "os/os_uapi.h"
+#include "os/os_user.h"
 
 #include "base/buf.h"
 #include "base/fd.h"
@@ -156,7 +157,7 @@ void dz_os_probe_USER_NS(const char *data_dir, struct dz_os_finding *f)
 
 void dz_os_probe_JAIL(const char *data_dir, struct dz_os_finding *f)
 {
-    const uint32_t all = (1u << DZ_OS_FENCE_COUNT) - 1;
+    const uint32_t all = ((1u << DZ_OS_FENCE_COUNT) - 1) & ~DZ_OS_FENCE_BIT(USERS); /* see below */
     const struct dz_os_jail jail = {.calls = dz_os_jail_compute,
                                     .call_count = dz_os_jail_compute_count,
                                     .landlock = true,
@@ -175,6 +176,30 @@ void dz_os_probe_JAIL(const char *data_dir, struct dz_os_finding *f)
         dz_os_found(f, "%s", held);
     else
         dz_os_found_part(f, "%s; without %s", held, missing);
+}
+
+/* --- the users of tenants --- */
+
+void dz_os_probe_USERS(const char *data_dir, struct dz_os_finding *f)
+{
+    struct dz_os_users users = {0};
+    struct dz_err err = {0};
+    (void)data_dir;
+    if (dz_os_users_parse(DZ_OS_USERS_DEFAULT, &users, &err) < 0 ||
+        dz_os_users_check(&users, &err) < 0) {
+        dz_os_found_wrong(f, "%.120s", err.msg);
+        return;
+    }
+    const struct dz_os_jail jail = {.calls = dz_os_jail_compute,
+                                    .call_count = dz_os_jail_compute_count,
+                                    .namespaces = dz_os_jail_namespaces,
+                                    .users = &users,
+                                    .user = users.first};
+    struct dz_os_jail_report report;
+    if (dz_os_jail_enter(&jail, &report, &err) < 0)
+        dz_os_found_wrong(f, "%.120s", err.msg);
+    else
+        dz_os_found(f, "ids from %u on, unless the setting cells.uids says otherwise", users.first);
 }
 
 /* --- cgroups --- */

@@ -133,6 +133,17 @@ int dz_registry_event_span(struct dz_registry *r, int64_t *ret_first, int64_t *r
     return r->ops->event_span(r, ret_first, ret_last, err);
 }
 
+int dz_registry_number(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
+                       struct dz_err *err)
+{
+    assert(tenant[0] && most > 0);
+    int rc;
+    do
+        rc = r->ops->number(r, tenant, most, ret_number, err);
+    while (again(r, rc));
+    return rc;
+}
+
 int dz_registry_flush(struct dz_registry *r, struct dz_err *err)
 {
     return r->ops->flush(r, err);

@@ -191,6 +191,8 @@ struct dz_registry_ops {
     int (*record_count)(struct dz_registry *r, const struct dz_registry_table *t,
                         const struct dz_registry_record_filter *f, int64_t *ret_count,
                         struct dz_err *err);
+    int (*number)(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
+                  struct dz_err *err);
     int (*sweep)(struct dz_registry *r, int64_t now, size_t limit, size_t *ret_count,
                  struct dz_err *err);
     int (*flush)(struct dz_registry *r, struct dz_err *err);
@@ -263,6 +265,11 @@ DZ_NODISCARD int dz_registry_events(struct dz_registry *r, const struct dz_regis
  * is none. Who wants events after a number below *ret_first - 1 has missed some. */
 DZ_NODISCARD int dz_registry_event_span(struct dz_registry *r, int64_t *ret_first,
                                         int64_t *ret_last, struct dz_err *err);
+/* The number of a tenant, below `most`: the lowest that no other tenant has, given when it is asked
+ * for first, and kept until the tenant's record is removed. DZ_ELIMIT: there is none left, or its
+ * own is not below `most`. */
+DZ_NODISCARD int dz_registry_number(struct dz_registry *r, const char *tenant, int64_t most,
+                                    int64_t *ret_number, struct dz_err *err);
 /* What was acknowledged before the call is on the disk after it, as if it had been
  * `durable`. The one verb that may be called on another thread, while this one goes
  * on: a durable change waits for the disk, this lets a worker wait. */

@@ -127,11 +127,15 @@ static const char *const steps[] = {
     "ALTER TABLE ref ADD COLUMN expires INTEGER;\n"
     "CREATE UNIQUE INDEX ref_name ON ref(name, tenant) WHERE name IS NOT NULL;\n"
     "CREATE INDEX ref_expires ON ref(expires) WHERE expires > 0;\n",
+
+    /* Which user a tenant's processes are: see dz_registry_number. */
+    "CREATE TABLE tenant_number(tenant TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE)\n"
+    "  WITHOUT ROWID;\n",
 };
 
 const struct dz_db_schema dz_registry_schema = {
     .what = "registry",
     .application_id = 0x444f5a52, /* "DOZR" */
     .steps = steps,
-    .version = 6,
+    .version = 7,
 };

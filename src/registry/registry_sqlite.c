@@ -513,6 +513,7 @@ static const struct dz_registry_ops sqlite_ops = {
     .record_remove = dz_sqlite_record_remove,
     .record_list = dz_sqlite_record_list,
     .record_count = dz_sqlite_record_count,
+    .number = dz_sqlite_number,
     .sweep = dz_sqlite_sweep,
     .flush = sqlite_flush,
     .check = sqlite_check,

@@ -94,6 +94,9 @@ int dz_sqlite_record_count(struct dz_registry *r, const struct dz_registry_table
 int dz_sqlite_sweep(struct dz_registry *r, int64_t now, size_t limit, size_t *ret_count,
                     struct dz_err *err);
 
+int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
+                     struct dz_err *err);
+
 /* An event of the transaction under way; tenant NULL: the sandbox's. */
 DZ_NODISCARD int dz_sqlite_add_event(struct dz_sqlite_registry *s,
                                      const struct dz_registry_event *e, struct dz_err *err);

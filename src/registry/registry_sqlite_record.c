@@ -401,3 +401,59 @@ int dz_sqlite_sweep(struct dz_registry *r, int64_t now, size_t limit, size_t *re
         *ret_count = gone;
     return rc;
 }
+
+/* --- numbers of tenants ------------------------------------------------------------------------
+ */
+
+/* 1, or 0 when it has none. */
+static int number_of(struct dz_sqlite_registry *s, const char *tenant, int64_t *ret_number,
+                     struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(s->db, "SELECT number FROM tenant_number WHERE tenant = ?1");
+    dz_bind_text(st, 1, tenant);
+    int rc = dz_stmt_step(st, err);
+    if (rc == 1)
+        *ret_number = dz_col_int(st, 0);
+    return rc;
+}
+
+/* The lowest that is free: 0, or one more than a number that has no successor. */
+static int give_number(struct dz_sqlite_registry *s, const char *tenant, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st =
+        dz_db_stmt(s->db, "INSERT INTO tenant_number(tenant, number) SELECT ?1, min(n) FROM ("
+                          "SELECT 0 AS n WHERE NOT EXISTS "
+                          "(SELECT 1 FROM tenant_number WHERE number = 0) "
+                          "UNION ALL SELECT a.number + 1 FROM tenant_number a WHERE NOT EXISTS "
+                          "(SELECT 1 FROM tenant_number b WHERE b.number = a.number + 1))");
+    dz_bind_text(st, 1, tenant);
+    return dz_stmt_run(st, err);
+}
+
+int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
+                     struct dz_err *err)
+{
+    struct dz_sqlite_registry *s = dz_sqlite_self(r);
+    int64_t number = -1;
+    int rc = number_of(s, tenant, &number, err);
+    if (rc == 0) {
+        rc = dz_sqlite_begin(s, false, err);
+        if (rc < 0)
+            return rc;
+        rc = give_number(s, tenant, err);
+        if (rc == 0)
+            rc = number_of(s, tenant, &number, err);
+        if (rc >= 0)
+            rc = number < most ? 0 : DZ_ELIMIT; /* no number is wasted on it */
+        rc = dz_sqlite_end(s, rc, false, err);
+    }
+    if (rc == DZ_ELIMIT || (rc >= 0 && number >= most))
+        return dz_fail(err, DZ_ELIMIT, "tenant %s: all of %lld numbers of tenants are taken",
+                       tenant, (long long)most);
+    if (rc < 0)
+        return rc;
+    *ret_number = number;
+    return 0;
+}

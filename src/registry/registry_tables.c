@@ -39,6 +39,7 @@ static const char *const tenant_hangers[] = {
     "DELETE FROM token WHERE tenant = ?1",
     "DELETE FROM ref WHERE tenant = ?1",
     "DELETE FROM idempotency WHERE tenant = ?1",
+    "DELETE FROM tenant_number WHERE tenant = ?1",
     NULL,
 };
 static const struct dz_registry_guard snapshot_guards[] = {

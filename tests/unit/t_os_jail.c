@@ -252,6 +252,8 @@ TEST(every_allowed_call_says_why)
         CHECK(dz_os_jail_compute[i].name && dz_os_jail_compute[i].why);
     for (size_t i = 0; i < dz_os_jail_nest_count; i++)
         CHECK(dz_os_jail_nest[i].name && dz_os_jail_nest[i].why);
+    for (size_t i = 0; i < dz_os_jail_users_count; i++)
+        CHECK(dz_os_jail_users[i].name && dz_os_jail_users[i].why);
 }
 
 /* --- the tables in the documentation ---------------------------------------------------- */
@@ -267,7 +269,10 @@ static void print_calls(struct dz_buf *b, const char *title, const struct dz_os_
         const struct dz_os_syscall *c = &calls[i];
         if (strncmp(c->why, "sanitizers:", 11) == 0)
             continue;
-        if (c->text)
+        if (c->args)
+            dz_buf_addf(b, "| `%s` | %d to %d: %s | %s |\n", c->name, c->arg, c->arg + c->args - 1,
+                        c->text, c->why);
+        else if (c->text)
             dz_buf_addf(b, "| `%s` | %d: `%s` | %s |\n", c->name, c->arg, c->text, c->why);
         else
             dz_buf_addf(b, "| `%s` | | %s |\n", c->name, c->why);
@@ -287,6 +292,8 @@ TEST(the_documentation_has_these_tables)
     dz_buf_add(&want, text.p, (size_t)(first - text.p) + sizeof begins - 1);
     print_calls(&want, "Cells and calls", dz_os_jail_compute, dz_os_jail_compute_count);
     print_calls(&want, "Zygotes, besides", dz_os_jail_nest, dz_os_jail_nest_count);
+    print_calls(&want, "Both, where tenants have users of their own", dz_os_jail_users,
+                dz_os_jail_users_count);
     dz_buf_add(&want, "\n", 1);
     dz_buf_add(&want, last, strlen(last));
     CHECK_INT(want.err, 0);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "registry/registry.h"
+#include "registry/registry_record.h"
 #include "tap.h"
 
 #include <sys/stat.h>
@@ -42,6 +43,13 @@ static struct dz_instance sample(const char *id, const char *tenant)
                                 .kind = "wasm",
                                 .created = 1000,
                                 .epoch = 1};
+}
+
+static int64_t number_of(struct dz_registry *r, const char *tenant, int64_t most)
+{
+    int64_t n = -1;
+    int rc = dz_registry_number(r, tenant, most, &n, NULL);
+    return rc < 0 ? rc : n;
 }
 
 static int add(struct dz_registry *r, const char *id, const char *tenant, const char *name)
@@ -430,4 +438,24 @@ TORTURE(every_allocation_may_fail)
     dz_instance_release(&row);
     dz_instances_release(&rows);
     (void)dz_registry_close(r, NULL);
+}
+
+TEST(each_tenant_has_the_lowest_free_number_and_keeps_it)
+{
+    EACH_BACKEND(r)
+    {
+        const struct dz_tenant_row row = {.id = "b", .tenant = "b"};
+        CHECK_INT(number_of(r, "a", 3), 0);
+        CHECK_INT(number_of(r, "b", 3), 1);
+        CHECK_INT(number_of(r, "c", 3), 2);
+        CHECK_INT(number_of(r, "b", 3), 1);
+        CHECK_INT(number_of(r, "d", 3), DZ_ELIMIT);
+        CHECK_INT(number_of(r, "c", 2), DZ_ELIMIT); /* the range has shrunk */
+        CHECK_INT(number_of(r, "a", 1), 0);
+        CHECK_INT(dz_registry_tenant_add(r, &row, true, NULL), 0);
+        CHECK_INT(dz_registry_tenant_remove(r, NULL, "b", 1, NULL), 0);
+        CHECK_INT(number_of(r, "d", 3), 1);
+        CHECK_INT(number_of(r, "c", 3), 2);
+        CHECK_INT(number_of(r, "b", 4), 3);
+    }
 }

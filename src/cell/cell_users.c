@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_users.c - see cell_users.h.
+ */
+#include "cell/cell_users.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+static struct {
+    pthread_mutex_t lock;
+    struct dz_os_users range;
+    bool taken[DZ_USERS_HELPERS];
+    uint32_t next; /* where the search for a free one begins */
+} users = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void dz_cell_users_set(const struct dz_os_users *range)
+{
+    (void)pthread_mutex_lock(&users.lock);
+    users.range = range ? *range : (struct dz_os_users){0, 0};
+    memset(users.taken, 0, sizeof users.taken);
+    users.next = 0;
+    (void)pthread_mutex_unlock(&users.lock);
+}
+
+struct dz_os_users dz_cell_users(void)
+{
+    (void)pthread_mutex_lock(&users.lock);
+    struct dz_os_users range = users.range;
+    (void)pthread_mutex_unlock(&users.lock);
+    return range;
+}
+
+int dz_cell_user_take(uint32_t *ret_user, struct dz_err *err)
+{
+    uint32_t found = DZ_USER_NONE;
+    (void)pthread_mutex_lock(&users.lock);
+    bool none = users.range.count == 0;
+    for (uint32_t i = 0; !none && i < DZ_USERS_HELPERS && found == DZ_USER_NONE; i++) {
+        uint32_t at = (users.next + i) % DZ_USERS_HELPERS;
+        if (users.taken[at])
+            continue;
+        users.taken[at] = true;
+        users.next = at + 1;
+        found = users.range.first + at;
+    }
+    (void)pthread_mutex_unlock(&users.lock);
+    if (!none && found == DZ_USER_NONE)
+        return dz_fail(err, DZ_EBUSY, "%d zygotes and calls run already, each as a user of its own",
+                       DZ_USERS_HELPERS);
+    *ret_user = found;
+    return 0;
+}
+
+void dz_cell_user_give(uint32_t user)
+{
+    (void)pthread_mutex_lock(&users.lock);
+    if (user >= users.range.first && user - users.range.first < DZ_USERS_HELPERS)
+        users.taken[user - users.range.first] = false;
+    (void)pthread_mutex_unlock(&users.lock);
+}
+
+int64_t dz_cell_users_tenants(void)
+{
+    struct dz_os_users range = dz_cell_users();
+    return range.count ? (int64_t)range.count - DZ_USERS_HELPERS : INT64_MAX;
+}
+
+uint32_t dz_cell_user_of_tenant(int64_t number)
+{
+    struct dz_os_users range = dz_cell_users();
+    if (range.count == 0)
+        return DZ_USER_NONE;
+    assert(number >= 0 && number < (int64_t)range.count - DZ_USERS_HELPERS);
+    return range.first + DZ_USERS_HELPERS + (uint32_t)number;
+}

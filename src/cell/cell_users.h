@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_users.h - which user each of the daemon's children is.
+ *
+ *     first ........ first + 255   zygotes and calls: each that runs has one of its own
+ *     first + 256 .. last          tenants: number 0, 1, 2, ...
+ *
+ * A tenant's number is the registry's. A cell that waits is its zygote's user, and becomes its
+ * tenant's when it hears of its sandbox. The files that a cell works on stay the daemon's: it
+ * gets them open, and has no right to any file by its path.
+ *
+ * Without a range (DZ_USER_NONE everywhere) all of them are the daemon's user. Any thread.
+ */
+#ifndef DZ_CELL_CELL_USERS_H
+#define DZ_CELL_CELL_USERS_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "os/os_jail.h"
+
+#include <stdint.h>
+
+enum {
+    DZ_USER_NONE = 0,
+    DZ_USERS_HELPERS = 256, /* ids of zygotes and calls */
+};
+
+/* The range from now on; NULL: none. For the pool, when no child has an id of it. */
+void dz_cell_users_set(const struct dz_os_users *users);
+struct dz_os_users dz_cell_users(void);
+
+/* An id that no other zygote or call has; DZ_USER_NONE without a range. DZ_EBUSY: there is none
+ * left. Ids that were given back come last again, because their processes may still be ending. */
+DZ_NODISCARD int dz_cell_user_take(uint32_t *ret_user, struct dz_err *err);
+void dz_cell_user_give(uint32_t user);
+
+/* How many tenants can have a user: INT64_MAX without a range. And that of a number below. */
+int64_t dz_cell_users_tenants(void);
+uint32_t dz_cell_user_of_tenant(int64_t number);
+
+#endif
