@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -72,15 +73,33 @@ static int parse(struct dz_client *c, struct dz_err *err)
 
 /* --- connecting -------------------------------------------------------------------------- */
 
+/* poll(2) that SIGINT and SIGTERM interrupt, unless they came before stop() was asked. */
+static int poll_or_stop(const struct dz_client *c, struct pollfd *p, int ms, struct dz_err *err)
+{
+    sigset_t mine, before;
+    const struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    int rc = 0;
+    (void)sigemptyset(&mine);
+    (void)sigaddset(&mine, SIGINT);
+    (void)sigaddset(&mine, SIGTERM);
+    (void)pthread_sigmask(SIG_BLOCK, &mine, &before);
+    if (c->stop && c->stop())
+        rc = dz_fail(err, DZ_ECANCELED, "interrupted");
+    else if ((rc = ppoll(p, 1, ms < 0 ? NULL : &ts, &before)) < 0)
+        rc = errno == EINTR ? DZ_EBUSY : dz_fail_sys(err, errno, "wait for %s", c->url);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
 static int wait_for(const struct dz_client *c, short events, int64_t ms, struct dz_err *err)
 {
     struct pollfd p = {.fd = c->fd, .events = events};
     int rc;
     do
-        rc = poll(&p, 1, ms < 0 ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms);
-    while (rc < 0 && errno == EINTR);
+        rc = poll_or_stop(c, &p, ms < 0 ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms, err);
+    while (rc == DZ_EBUSY);
     if (rc < 0)
-        return dz_fail_sys(err, errno, "wait for %s", c->url);
+        return rc;
     return rc > 0 ? 0
                   : dz_fail(err, DZ_ETIMEOUT, "%s did not answer within %lld seconds", c->url,
                             (long long)(ms / 1000));
@@ -202,6 +221,11 @@ void dz_client_close(struct dz_client *c)
     dz_free(c->host);
     dz_free(c->token);
     dz_free(c);
+}
+
+void dz_client_stop(struct dz_client *c, bool (*asked)(void))
+{
+    c->stop = asked;
 }
 
 void dz_client_closep(struct dz_client **c)

@@ -34,6 +34,9 @@ DZ_NODISCARD int dz_client_open(const char *url, const char *token, struct dz_cl
                                 struct dz_err *err);
 void dz_client_close(struct dz_client *c); /* NULL is fine */
 void dz_client_closep(struct dz_client **c);
+/* Once asked() is true, a wait for the daemon ends with DZ_ECANCELED. It is asked before each wait
+ * and after SIGINT and SIGTERM, none of which is missed. */
+void dz_client_stop(struct dz_client *c, bool (*asked)(void));
 
 /* A target: each {} of the pattern is the next argument, a const char *, encoded. */
 void dz_client_target(struct dz_buf *out, const char *pattern, ...);

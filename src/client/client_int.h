@@ -31,6 +31,7 @@ struct dz_client {
     struct dz_tls *tls;
     short want; /* what recv and send wait for when they give EAGAIN */
     int64_t timeout_ms;
+    bool (*stop)(void); /* NULL: nothing but time ends a wait */
 
     /* what was read and not used */
     char in[DZ_CLIENT_IN];
