@@ -2,21 +2,18 @@
  *
  * vfs_tar_out.c - a tree of the disk as a tar stream.
  *
- * Depth first, names of a directory in byte order. A plain ustar header where all of a
- * member fits into one; else a pax header before it with what does not: long
- * names, big numbers, nanoseconds, extended attributes, the map of a sparse file
- * (form 1.0: the map is the start of the data). A second name of an inode is a
- * hard link to its first.
+ * Depth first, names of a directory in byte order; headers by vfs_tar_head.c. A second name of an
+ * inode is a hard link to its first.
  */
 #include "base/buf.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "vfs/vfs_tar_head.h"
 #include "vfs/vfs_tar_int.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -42,7 +39,7 @@ struct export
     const struct dz_tar_out *out;
     struct dz_vfs *v;
     struct dz_tar_stats stats;
-    struct dz_buf path, pax, target, map;
+    struct dz_buf path, pax, head, target, map;
     struct dz_map first; /* ino -> its first name, owned */
     DZ_VEC(, struct level) levels;
     uint64_t written;
@@ -85,130 +82,6 @@ static int pad(struct export *x, uint64_t multiple, struct dz_err *err)
 
 /* --- headers ----------------------------------------------------------------- */
 
-static size_t digits_of(size_t n)
-{
-    size_t digits = 1;
-    for (; n >= 10; n /= 10)
-        digits++;
-    return digits;
-}
-
-/* "LENGTH KEY=VALUE\n", where the length counts its own digits. */
-static void pax_record(struct export *x, const char *key, const void *value, size_t n)
-{
-    size_t rest = strlen(key) + n + 3, len = rest + 1;
-    while (len != rest + digits_of(len))
-        len = rest + digits_of(len);
-    dz_buf_addf(&x->pax, "%zu %s=", len, key);
-    dz_buf_add(&x->pax, value, n);
-    dz_buf_adds(&x->pax, "\n");
-}
-
-DZ_PRINTF(3, 4) static void pax_recordf(struct export *x, const char *key, const char *fmt, ...)
-{
-    char text[64];
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    pax_record(x, key, text, (size_t)n);
-}
-
-/* An octal field with a terminator; what does not fit goes to pax as key. */
-static void put_number(struct export *x, char *field, size_t n, uint64_t value, const char *key)
-{
-    char text[32];
-    if (value >> (3 * (n - 1)) != 0) {
-        if (key)
-            pax_recordf(x, key, "%llu", (unsigned long long)value);
-        value = 0;
-    }
-    (void)snprintf(text, sizeof text, "%0*llo", (int)(n - 1), (unsigned long long)value);
-    memcpy(field, text, n);
-}
-
-static void put_time(struct export *x, struct dz_tar_header *h, int64_t ns)
-{
-    int64_t s = ns / 1000000000, rest = ns % 1000000000;
-    if (rest < 0) {
-        s--;
-        rest += 1000000000;
-    }
-    put_number(x, h->mtime, sizeof h->mtime, s < 0 ? 0 : (uint64_t)s, NULL);
-    if (rest == 0 && s >= 0 && (uint64_t)s >> 33 == 0)
-        return;
-    if (ns >= 0) {
-        pax_recordf(x, "mtime", "%lld.%09lld", (long long)s, (long long)rest);
-    } else { /* -1.5 is 1.5 s before 1970, not rounded down */
-        uint64_t before = -(uint64_t)ns;
-        pax_recordf(x, "mtime", "-%llu.%09llu", (unsigned long long)(before / 1000000000),
-                    (unsigned long long)(before % 1000000000));
-    }
-}
-
-static void put_text(struct export *x, char *field, size_t n, struct dz_str s, const char *key)
-{
-    if (s.n > n)
-        pax_record(x, key, s.p, s.n);
-    if (s.n)
-        memcpy(field, s.p, s.n < n ? s.n : n);
-}
-
-/* prefix/name of ustar, cut at a slash, where that is enough. */
-static void put_path(struct export *x, struct dz_tar_header *h, struct dz_str path)
-{
-    if (path.n > sizeof h->name && path.n <= sizeof h->name + sizeof h->prefix + 1) {
-        size_t from = path.n - sizeof h->name - 1;
-        for (size_t i = from; i < path.n - 1 && i <= sizeof h->prefix; i++) {
-            if (path.p[i] == '/' && i > 0) {
-                memcpy(h->prefix, path.p, i);
-                memcpy(h->name, path.p + i + 1, path.n - i - 1);
-                return;
-            }
-        }
-    }
-    put_text(x, h->name, sizeof h->name, path, "path");
-}
-
-static void seal(struct dz_tar_header *h)
-{
-    char text[16];
-    unsigned sum = 0;
-    memset(h->chksum, ' ', sizeof h->chksum);
-    for (size_t i = 0; i < sizeof *h; i++)
-        sum += (unsigned char)((const char *)h)[i];
-    (void)snprintf(text, sizeof text, "%06o", sum);
-    memcpy(h->chksum, text, 7);
-}
-
-static void stamp(struct dz_tar_header *h, char type)
-{
-    memcpy(h->magic, "ustar", 6);
-    memcpy(h->version, "00", 2);
-    h->type = type;
-}
-
-static int emit_pax(struct export *x, struct dz_err *err)
-{
-    struct dz_tar_header h = {0};
-    if (x->pax.err)
-        return dz_fail(err, x->pax.err, "write an archive: %s", dz_err_text(x->pax.err));
-    if (x->pax.len == 0)
-        return 0;
-    memcpy(h.name, "PaxHeader", 9);
-    put_number(x, h.mode, sizeof h.mode, 0644, NULL);
-    put_number(x, h.uid, sizeof h.uid, 0, NULL);
-    put_number(x, h.gid, sizeof h.gid, 0, NULL);
-    put_number(x, h.size, sizeof h.size, x->pax.len, NULL);
-    put_number(x, h.mtime, sizeof h.mtime, 0, NULL);
-    stamp(&h, 'x');
-    seal(&h);
-    int r = emit(x, &h, sizeof h, err);
-    if (r == 0)
-        r = emit(x, x->pax.p, x->pax.len, err);
-    return r < 0 ? r : pad(x, DZ_TAR_BLOCK, err);
-}
-
 static int add_xattrs(struct export *x, uint64_t ino, struct dz_err *err)
 {
     char key[DZ_VFS_NAME_MAX + 32];
@@ -228,7 +101,7 @@ static int add_xattrs(struct export *x, uint64_t ino, struct dz_err *err)
             return disk_error(x, (int)len, err);
         }
         (void)snprintf(key, sizeof key, "SCHILY.xattr.%s", name);
-        pax_record(x, key, value, (size_t)len);
+        dz_tar_pax_add(&x->pax, key, value, (size_t)len);
     }
     dz_free(value);
     return 0;
@@ -243,23 +116,23 @@ struct member {
 
 static int emit_header(struct export *x, const struct member *m, struct dz_err *err)
 {
-    struct dz_tar_header h = {0};
     const struct dz_vfs_attr *a = m->attr;
-    put_path(x, &h, m->path);
-    put_text(x, h.link, sizeof h.link, m->link, "linkpath");
-    put_number(x, h.mode, sizeof h.mode, a->mode & 07777, NULL);
-    put_number(x, h.uid, sizeof h.uid, a->uid, "uid");
-    put_number(x, h.gid, sizeof h.gid, a->gid, "gid");
-    put_number(x, h.size, sizeof h.size, m->size, "size");
-    put_time(x, &h, a->mtime_ns);
-    if (m->type == '3' || m->type == '4') {
-        put_number(x, h.major, sizeof h.major, major(a->rdev), NULL);
-        put_number(x, h.minor, sizeof h.minor, minor(a->rdev), NULL);
-    }
-    stamp(&h, m->type);
-    seal(&h);
-    int r = emit_pax(x, err);
-    return r < 0 ? r : emit(x, &h, sizeof h, err);
+    const struct dz_tar_head h = {.type = m->type,
+                                  .path = m->path,
+                                  .link = m->link,
+                                  .mode = a->mode & 07777,
+                                  .uid = a->uid,
+                                  .gid = a->gid,
+                                  .size = m->size,
+                                  .mtime_ns = a->mtime_ns,
+                                  .major = major(a->rdev),
+                                  .minor = minor(a->rdev)};
+    dz_buf_reset(&x->head);
+    dz_tar_head_add(&x->head, &x->pax, &h);
+    if (x->pax.err || x->head.err)
+        return dz_fail(err, x->pax.err ? x->pax.err : x->head.err, "write an archive: %s",
+                       dz_err_text(x->pax.err ? x->pax.err : x->head.err));
+    return emit(x, x->head.p, x->head.len, err);
 }
 
 /* --- content ----------------------------------------------------------------- */
@@ -309,24 +182,11 @@ static int find_pieces(struct export *x, uint64_t ino, uint64_t size, struct pie
 static int emit_sparse(struct export *x, struct member *m, const struct pieces *pieces,
                        struct dz_err *err)
 {
-    static const char zeros[DZ_TAR_BLOCK];
-    struct dz_str path = m->path;
-    uint64_t stored = 0;
-    dz_buf_reset(&x->map);
-    dz_buf_addf(&x->map, "%zu\n", pieces->n);
-    for (size_t i = 0; i < pieces->n; i++) {
-        dz_buf_addf(&x->map, "%llu\n%llu\n", (unsigned long long)pieces->p[i].off,
-                    (unsigned long long)pieces->p[i].len);
-        stored += pieces->p[i].len;
-    }
-    dz_buf_add(&x->map, zeros, -x->map.len & (DZ_TAR_BLOCK - 1));
+    uint64_t stored =
+        dz_tar_sparse_add(&x->map, &x->pax, pieces->p, pieces->n, m->path, m->attr->size);
     if (x->map.err)
         return no_memory(err);
-    pax_record(x, "GNU.sparse.major", "1", 1);
-    pax_record(x, "GNU.sparse.minor", "0", 1);
-    pax_record(x, "GNU.sparse.name", path.p, path.n);
-    pax_recordf(x, "GNU.sparse.realsize", "%llu", (unsigned long long)m->attr->size);
-    m->path = DZ_STR("GNUSparseFile");
+    m->path = DZ_STR(DZ_TAR_SPARSE_NAME);
     m->size = stored + x->map.len;
     int r = emit_header(x, m, err);
     if (r == 0)
@@ -549,6 +409,7 @@ static void release(struct export *x)
     dz_map_release(&x->first);
     dz_buf_release(&x->path);
     dz_buf_release(&x->pax);
+    dz_buf_release(&x->head);
     dz_buf_release(&x->target);
     dz_buf_release(&x->map);
     dz_free(x->piece);
@@ -563,6 +424,7 @@ int dz_vfs_tar_out(const struct dz_tar_out *out, struct dz_tar_stats *ret_stats,
         .v = out->vfs,
         .path = DZ_BUF_INIT(1 << 20),
         .pax = DZ_BUF_INIT(8 << 20),
+        .head = DZ_BUF_INIT(9 << 20),
         .target = DZ_BUF_INIT(DZ_TAR_PATH_MAX),
         .map = DZ_BUF_INIT(16 << 20),
         .levels = DZ_VEC_INIT(DZ_VFS_DEPTH_MAX + 2),

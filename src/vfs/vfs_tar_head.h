@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfs_tar_head.h - headers of tar archives. Knows the format, not the disk.
+ */
+#ifndef DZ_VFS_VFS_TAR_HEAD_H
+#define DZ_VFS_VFS_TAR_HEAD_H
+
+#include "base/str.h"
+#include "vfs/vfs_tar_read.h"
+
+struct dz_tar_head {
+    char type; /* as in dz_tar_member */
+    struct dz_str path, link;
+    uint32_t mode, uid, gid;
+    uint64_t size; /* of the data that follows; pad it to DZ_TAR_BLOCK */
+    int64_t mtime_ns;
+    uint32_t major, minor;
+};
+
+/* One record for the extended header of the member that comes next. */
+void dz_tar_pax_add(struct dz_buf *pax, const char *key, const void *value, size_t n);
+/* Append the member's header, and before it the extended one if there are records in pax or if
+ * some are needed, which are added there: reset pax before the next member. */
+void dz_tar_head_add(struct dz_buf *out, struct dz_buf *pax, const struct dz_tar_head *m);
+
+/* For a file with holes: the map that its data begins with goes to map, what the header has to say
+ * to pax. The header's path is DZ_TAR_SPARSE_NAME then, its size that of the map and of all pieces,
+ * whose sum is returned. */
+#define DZ_TAR_SPARSE_NAME "GNUSparseFile"
+uint64_t dz_tar_sparse_add(struct dz_buf *map, struct dz_buf *pax,
+                           const struct dz_tar_piece *pieces, size_t count, struct dz_str path,
+                           uint64_t size);
+
+#endif
