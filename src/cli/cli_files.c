@@ -3,15 +3,17 @@
  * `doze cp`, `cat`, `edit`, `files`, `sql`: the files of a sandbox that a daemon keeps, also while
  * it sleeps.
  *
- * A file is one request, streamed. Directories go as tar streams: into a sandbox by the tar of
- * this system, out of one by local_tree_out.c, which trusts nothing in them.
+ * A file is one request, streamed. Directories go as tar streams: into a sandbox by
+ * local_tree_in.c, out of one by local_tree_out.c, which trusts nothing in them.
  */
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/num.h"
 #include "cli/cli_progress.h"
 #include "cli/cli_remote.h"
+#include "cli/cli_signal.h"
 #include "cli/cli_term.h"
+#include "cli/local_tree.h"
 #include "os/os_proc.h"
 
 #include <errno.h>
@@ -79,7 +81,9 @@ static ssize_t read_file(void *arg, char *p, size_t n, struct dz_err *err)
     ssize_t got;
     do
         got = read(s->fd, p, n);
-    while (got < 0 && errno == EINTR);
+    while (got < 0 && errno == EINTR && !dz_cli_interrupted());
+    if (dz_cli_interrupted())
+        return dz_fail(err, DZ_ECANCELED, "interrupted");
     if (got < 0)
         return dz_fail_sys(err, errno, "read");
     s->done += (uint64_t)got;
@@ -90,7 +94,7 @@ static ssize_t read_file(void *arg, char *p, size_t n, struct dz_err *err)
 /* PUT of what fd gives, to the target of `to` and as its type; read_size -1: not known
  * ahead. */
 static int put(struct dz_cli *c, struct dz_client *client, const struct dz_client_req *to, int fd,
-               struct dz_err *err)
+               struct dz_tree_stats *total, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf out = DZ_BUF_INIT(DZ_LINE_MAX);
     struct sending s = {.fd = fd};
@@ -103,12 +107,16 @@ static int put(struct dz_cli *c, struct dz_client *client, const struct dz_clien
                           DZ_CLI_BYTES);
     int rc = dz_client_call(client, &req, &out, err);
     dz_cli_progress_end(&s.progress);
+    if (rc >= 0 && total) {
+        total->files++;
+        total->bytes += s.done;
+    }
     return rc < 0 ? rc : 0;
 }
 
 /* GET, to fd. */
 static int get(struct dz_cli *c, struct dz_client *client, const char *target, int fd,
-               struct dz_err *err)
+               struct dz_tree_stats *total, struct dz_err *err)
 {
     const struct dz_client_req req = {
         .method = "GET", .target = target, .accept = "*/*", .timeout_ms = -1};
@@ -129,6 +137,10 @@ static int get(struct dz_cli *c, struct dz_client *client, const char *target, i
         dz_cli_progress_at(&p, done);
     }
     dz_cli_progress_end(&p);
+    if (rc == 0 && total) {
+        total->files++;
+        total->bytes += done;
+    }
     return rc;
 }
 
@@ -140,12 +152,16 @@ static int target_path(const char *from, const char *to, char ret_path[static DZ
                        struct dz_err *err)
 {
     bool into = to[0] && to[strlen(to) - 1] == '/';
-    int n = snprintf(ret_path, DZ_PATH_MAX, "%s%s", to, into ? base_name(from) : "");
+    struct dz_str name = into ? dz_cli_tree_name(from) : DZ_STR("");
+    if (dz_str_eqz(name, "..") || (into && name.n == 0))
+        return dz_fail(err, DZ_EINVAL, "copy %s to %s: say what it is to be called", from, to);
+    int n = snprintf(ret_path, DZ_PATH_MAX, "%s%.*s", to, DZ_STR_ARG(name));
     return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path %s is too long", to);
 }
 
+/* total: what was copied is added there, or NULL; likewise below. */
 static int copy_in(struct dz_cli *c, struct dz_client *client, const char *from,
-                   const struct place *to, struct dz_err *err)
+                   const struct place *to, struct dz_tree_stats *total, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     char path[DZ_PATH_MAX], mode[8];
@@ -162,14 +178,14 @@ static int copy_in(struct dz_cli *c, struct dz_client *client, const char *from,
     int rc = target_path(input ? "stdin" : from, to->path, path, err);
     if (rc < 0)
         return rc;
-    (void)snprintf(mode, sizeof mode, "%04o", st.st_mode & 07777);
+    (void)snprintf(mode, sizeof mode, "%04o", st.st_mode & 0777);
     dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", to->sandbox, path);
     if (S_ISREG(st.st_mode))
         dz_client_target_add(&target, "mode", mode);
     const struct dz_client_req how = {.target = target.p,
                                       .type = "application/octet-stream",
                                       .read_size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1};
-    return put(c, client, &how, fd, err);
+    return put(c, client, &how, fd, total, err);
 }
 
 static mode_t mode_of(struct dz_client *client)
@@ -181,18 +197,28 @@ static mode_t mode_of(struct dz_client *client)
     return mode ? mode & 0777 : 0644;
 }
 
+/* What is no file, as a terminal or /dev/null, is written to. */
+static int copy_to_device(struct dz_cli *c, struct dz_client *client, const char *target,
+                          const char *path, struct dz_tree_stats *total, struct dz_err *err)
+{
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_WRONLY | O_NOCTTY, 0, err);
+    return fd < 0 ? fd : get(c, client, target, fd, total, err);
+}
+
 /* Beside the target first, so that a broken copy does not take its place. */
 static int copy_out(struct dz_cli *c, struct dz_client *client, const struct place *from,
-                    const char *to, struct dz_err *err)
+                    const char *to, struct dz_tree_stats *total, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
     char path[DZ_PATH_MAX], temp[DZ_PATH_MAX + 16], into[DZ_PATH_MAX];
     struct stat st;
     dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", from->sandbox, from->path);
     if (strcmp(to, "-") == 0)
-        return get(c, client, target.p, STDOUT_FILENO, err);
-    bool dir = stat(to, &st) == 0 && S_ISDIR(st.st_mode);
-    (void)snprintf(into, sizeof into, "%s%s", to, dir ? "/" : "");
+        return get(c, client, target.p, STDOUT_FILENO, total, err);
+    bool there = stat(to, &st) == 0;
+    if (there && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return copy_to_device(c, client, target.p, to, total, err);
+    (void)snprintf(into, sizeof into, "%s%s", to, there && S_ISDIR(st.st_mode) ? "/" : "");
     int rc = target_path(from->path, into, path, err);
     if (rc < 0)
         return rc;
@@ -201,8 +227,10 @@ static int copy_out(struct dz_cli *c, struct dz_client *client, const struct pla
     int fd = dz_fd_open(AT_FDCWD, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, err);
     if (fd < 0)
         return fd;
-    rc = get(c, client, target.p, fd, err);
-    if (rc == 0 && (fchmod(fd, mode_of(client)) < 0 || rename(temp, path) < 0))
+    rc = get(c, client, target.p, fd, total, err);
+    mode_t mask = umask(0);
+    (void)umask(mask);
+    if (rc == 0 && (fchmod(fd, mode_of(client) & ~mask) < 0 || rename(temp, path) < 0))
         rc = dz_fail_sys(err, errno, "write %s", path);
     if (rc < 0)
         (void)unlink(temp);
@@ -212,141 +240,163 @@ static int copy_out(struct dz_cli *c, struct dz_client *client, const struct pla
 /* --- cp: directories
  * -------------------------------------------------------------------------------------- */
 
-/* The system's tar, whose standard output is read from *ret_fd. */
-static int spawn_tar(const char *const *argv, struct dz_os_proc *ret_proc, int *ret_fd,
-                     struct dz_err *err)
-{
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return dz_fail_sys(err, errno, "make a pipe");
-    const struct dz_os_fd map = {STDOUT_FILENO, fds[1]};
-    const struct dz_os_spawn_opts o = {.argv = argv, .fds = &map, .fd_count = 1};
-    int rc = dz_os_spawn(&o, ret_proc, err);
-    (void)close(fds[1]);
-    if (rc < 0)
-        (void)close(fds[0]);
-    else
-        *ret_fd = fds[0];
-    return rc;
-}
-
-static int wait_tar(struct dz_os_proc *proc, int rc, struct dz_err *err)
-{
-    struct dz_os_status status = {0};
-    if (rc < 0) {
-        dz_os_proc_close(proc);
-        return rc;
-    }
-    rc = dz_os_proc_wait(proc, -1, &status, err);
-    return rc == 0 && status.exit_code != 0 ? dz_fail(err, DZ_EIO, "tar failed: see above") : rc;
-}
-
-/* One that is there is fine: *ret_made is false then. */
-static int make_directory(struct dz_client *client, const char *sandbox, const char *path,
-                          bool *ret_made, struct dz_err *err)
+static bool is_there(struct dz_client *client, const char *sandbox, const char *path)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    DZ_AUTO(dz_buf_release) struct dz_buf answer = DZ_BUF_INIT(DZ_CLIENT_BODY_MAX);
+    dz_client_target(&target, "/v1/sandboxes/{}/files/list?path={}", sandbox, path);
+    dz_client_target_add(&target, "limit", "1");
+    const struct dz_client_req req = {.method = "GET", .target = target.p};
+    return dz_client_call(client, &req, &answer, NULL) != DZ_ENOENT;
+}
+
+/* What was made in a sandbox for a tree: the directory itself and those above it. */
+struct made {
+    char path[DZ_PATH_MAX]; /* of the directory */
+    size_t kept; /* bytes of the path that were there before; the whole path: nothing was made */
+};
+
+/* Make the directory, which may be there, and note what to take back. */
+static int make_directory(struct dz_client *client, const char *sandbox, struct made *m,
+                          struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    char above[DZ_PATH_MAX];
+    for (m->kept = strlen(m->path); m->kept > 1; m->kept--) {
+        if (m->path[m->kept] != '/' && m->path[m->kept] != '\0')
+            continue;
+        (void)snprintf(above, sizeof above, "%.*s", (int)m->kept, m->path);
+        if (is_there(client, sandbox, above))
+            break;
+    }
+    if (m->kept == strlen(m->path))
+        return 0;
     dz_client_target(&target, "/v1/sandboxes/{}/files/mkdir", sandbox);
     int rc = dz_client_json(client, "POST", target.p,
-                            json_pack("{s:s,s:b}", "path", path, "parents", 1), NULL, err);
-    *ret_made = rc >= 0;
+                            json_pack("{s:s,s:b}", "path", m->path, "parents", 1), NULL, err);
     return rc < 0 && rc != DZ_EEXIST ? rc : 0;
 }
 
-/* That was made for a tree which was then refused; only if it is empty. */
-static void remove_directory(struct dz_client *client, const char *sandbox, const char *path)
+/* The tree was refused: remove what was made for it, as far as it is empty. */
+static void take_back(struct dz_cli *c, const char *sandbox, struct made *m)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-    dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", sandbox, path);
-    (void)!dz_client_json(client, "DELETE", target.p, NULL, NULL, NULL);
+    DZ_AUTO(dz_client_closep)
+    struct dz_client *client = NULL; /* the copy may have broken its own */
+    if (m->kept == strlen(m->path) || dz_cli_remote(c, &client, NULL) < 0)
+        return;
+    for (size_t n = strlen(m->path); n > m->kept; n--) {
+        DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+        if (m->path[n] != '/' && m->path[n] != '\0')
+            continue;
+        m->path[n] = '\0';
+        dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", sandbox, m->path);
+        if (dz_client_json(client, "DELETE", target.p, NULL, NULL, NULL) < 0)
+            return;
+    }
 }
 
 static int tree_in(struct dz_cli *c, struct dz_client *client, const char *from,
-                   const struct place *to, struct dz_err *err)
+                   const struct place *to, struct dz_tree_stats *total, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-    const char *const argv[] = {"tar", "-c", "-f", "-", "-C", from, ".", NULL};
-    struct dz_os_proc proc = DZ_OS_PROC_NONE;
-    char path[DZ_PATH_MAX];
+    DZ_AUTO(dz_buf_release) struct dz_buf answer = DZ_BUF_INIT(DZ_LINE_MAX);
+    struct dz_cli_pack *pack = NULL;
+    struct made made = {0};
     struct stat st;
-    bool made = false;
-    int fd = -1, rc = target_path(from, to->path, path, err);
-    if (rc == 0 && stat(from, &st) < 0)
-        rc = dz_fail_sys(err, errno, "read %s", from);
-    if (rc == 0 && !S_ISDIR(st.st_mode))
-        rc = dz_cli_usage(c, err, "%s is no directory: leave -r out", from);
+    if (stat(from, &st) < 0)
+        return dz_fail_sys(err, errno, "read %s", from);
+    if (!S_ISDIR(st.st_mode))
+        return copy_in(c, client, from, to, total, err);
+    int rc = target_path(from, to->path, made.path, err);
     if (rc == 0)
-        rc = make_directory(client, to->sandbox, path, &made, err);
+        rc = make_directory(client, to->sandbox, &made, err);
     if (rc == 0)
-        rc = spawn_tar(argv, &proc, &fd, err);
+        rc = dz_cli_pack_open(c, from, made.kept < strlen(made.path), &pack, err);
     if (rc < 0)
         return rc;
-    dz_client_target(&target, "/v1/sandboxes/{}/files/tar?path={}", to->sandbox, path);
-    const struct dz_client_req how = {
-        .target = target.p, .type = "application/x-tar", .read_size = -1};
-    rc = put(c, client, &how, fd, err);
-    (void)close(fd);
-    rc = wait_tar(&proc, rc, err);
-    if (rc < 0 && made)
-        remove_directory(client, to->sandbox, path);
-    return rc;
+    dz_client_target(&target, "/v1/sandboxes/{}/files/tar?path={}", to->sandbox, made.path);
+    const struct dz_client_req req = {.method = "PUT",
+                                      .target = target.p,
+                                      .type = "application/x-tar",
+                                      .read = dz_cli_pack_read,
+                                      .read_arg = pack,
+                                      .read_size = -1,
+                                      .timeout_ms = -1};
+    rc = dz_client_call(client, &req, &answer, err);
+    dz_cli_pack_close(pack, total);
+    if (rc < 0)
+        take_back(c, to->sandbox, &made);
+    return rc < 0 ? rc : 0;
 }
 
-static int read_links(struct dz_cli *c, enum dz_cli_links *ret, struct dz_err *err)
+/* Is it a directory? A path that ends in "/." can be nothing else. */
+static int begin_tar(struct dz_client *client, const struct place *from, struct dz_err *err)
 {
-    static const char *const words[] = {"refuse", "skip", "keep"};
-    const char *given = dz_cli_value(c, "links");
-    *ret = DZ_CLI_LINKS_REFUSE;
-    for (size_t i = 0; given && i < DZ_ARRAY_LEN(words); i++)
-        if (strcmp(given, words[i]) == 0) {
-            *ret = (enum dz_cli_links)i;
-            given = NULL;
-        }
-    return given ? dz_cli_usage(c, err, "--links wants refuse, skip or keep, not %s", given) : 0;
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    char path[DZ_PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/.", from->path) >= (int)sizeof path)
+        return dz_fail(err, DZ_ELIMIT, "the path %s is too long", from->path);
+    dz_client_target(&target, "/v1/sandboxes/{}/files/tar?path={}", from->sandbox, path);
+    const struct dz_client_req req = {
+        .method = "GET", .target = target.p, .accept = "*/*", .timeout_ms = -1};
+    return dz_client_begin(client, &req, err);
 }
 
 static int tree_out(struct dz_cli *c, struct dz_client *client, const struct place *from,
-                    const char *to, struct dz_err *err)
+                    const char *to, struct dz_cli_tree *t, struct dz_err *err)
 {
-    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-    char path[DZ_PATH_MAX];
-    enum dz_cli_links links;
-    int rc = read_links(c, &links, err);
-    if (rc == 0)
-        rc = target_path(from->path, to, path, err);
-    dz_client_target(&target, "/v1/sandboxes/{}/files/tar?path={}", from->sandbox, from->path);
-    const struct dz_client_req req = {
-        .method = "GET", .target = target.p, .accept = "*/*", .timeout_ms = -1};
-    if (rc == 0)
-        rc = dz_client_begin(client, &req, err);
+    int rc = begin_tar(client, from, err);
+    if (rc < 0 && strstr(err->msg, "Not a directory"))
+        return copy_out(c, client, from, to, &t->total, err);
     if (rc >= 0)
-        rc = dz_fd_mkdirs(AT_FDCWD, path, 0777, err);
-    return rc < 0 ? rc : dz_cli_tree_out(c, client, path, links, err);
+        rc = dz_cli_tree_begin(t, from->path, to, err);
+    if (rc >= 0)
+        rc = dz_cli_tree_out(client, t, err);
+    return dz_cli_tree_end(t, rc < 0 ? rc : 0, err);
+}
+
+static int copy_one(struct dz_cli *c, struct dz_client *client, const char *source,
+                    const struct place *to, struct dz_cli_tree *t, struct dz_err *err)
+{
+    bool tree = dz_cli_flag(c, "recursive");
+    struct place from;
+    int rc = parse_place(c, source, &from, err);
+    if (rc < 0)
+        return rc;
+    if (!from.sandbox[0] == !to->sandbox[0])
+        return dz_cli_usage(c, err, "one of %s and %s must be in a sandbox, the other here", source,
+                            c->argv[c->argc - 1]);
+    if (to->sandbox[0])
+        return (tree ? tree_in : copy_in)(c, client, from.path, to, &t->total, err);
+    return tree ? tree_out(c, client, &from, to->path, t, err)
+                : copy_out(c, client, &from, to->path, &t->total, err);
 }
 
 static int cp(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
     const char *last = c->argv[c->argc - 1];
-    bool tree = dz_cli_flag(c, "recursive");
+    struct dz_cli_tree t;
     struct place to;
-    int rc = parse_place(c, last, &to, err);
+    struct stat st;
+    int rc = dz_cli_tree_init(c, &t, err);
+    if (rc == 0)
+        rc = parse_place(c, last, &to, err);
     if (rc == 0 && c->argc > 2 && to.sandbox[0] && last[strlen(last) - 1] != '/')
         return dz_cli_usage(c, err, "%s: several files go into a directory: end it with /", last);
+    if (rc == 0 && c->argc > 2 && !to.sandbox[0] && (stat(last, &st) < 0 || !S_ISDIR(st.st_mode)))
+        return dz_fail_sys(err, ENOTDIR, "copy several things to %s", last);
+    if (rc == 0 && c->json && !to.sandbox[0] && strcmp(last, "-") == 0)
+        return dz_cli_usage(c, err, "--json: the file itself goes to standard output");
     if (rc == 0)
         rc = dz_cli_remote(c, &client, err);
-    for (int i = 0; rc == 0 && i < c->argc - 1; i++) {
-        struct place from;
-        rc = parse_place(c, c->argv[i], &from, err);
-        if (rc == 0 && !from.sandbox[0] == !to.sandbox[0])
-            return dz_cli_usage(c, err, "one of %s and %s must be in a sandbox, the other here",
-                                c->argv[i], last);
-        if (rc == 0 && to.sandbox[0])
-            rc = (tree ? tree_in : copy_in)(c, client, from.path, &to, err);
-        else if (rc == 0)
-            rc = (tree ? tree_out : copy_out)(c, client, &from, last, err);
+    if (rc == 0) { /* what is half made is taken back */
+        dz_cli_catch_interrupts();
+        dz_client_stop(client, dz_cli_interrupted);
     }
-    return rc;
+    for (int i = 0; rc == 0 && i < c->argc - 1; i++)
+        rc = copy_one(c, client, c->argv[i], &to, &t, err);
+    return rc == 0 && c->json ? dz_cli_tree_json(c, &t.total, err) : rc;
 }
 
 const struct dz_cli_command dz_cmd_cp = {
@@ -356,20 +406,24 @@ const struct dz_cli_command dz_cmd_cp = {
     .args = "SOURCE... TARGET",
     .min_args = 2,
     .max_args = -1,
-    .options =
-        (const struct dz_cli_option[]){
-            {"recursive", 'r', NULL, "copy directories"},
-            {"links", 0, "HOW", "links out of the tree: refuse (default), skip, keep"},
-            DZ_CLI_OPTION_RAW,
-            DZ_CLI_OPTION_QUIET,
-            DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){{"recursive", 'r', NULL, "copy directories"},
+                                              DZ_CLI_OPTION_LINKS,
+                                              DZ_CLI_OPTION_LIMIT,
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_RAW,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
     .help = "A place in a sandbox is written SANDBOX:PATH; - is standard input or output. A\n"
-            "file goes into a TARGET that ends in /, or is a directory here; a directory's\n"
-            "contents go to TARGET itself, or below it by the directory's name when it ends\n"
-            "in /. Modes are kept, owners are not. The sandbox is not woken.\n"
+            "file or a directory goes into a TARGET that is a directory here or, in a\n"
+            "sandbox, ends in /; else it is copied as TARGET. A directory that ends in /.\n"
+            "stands for what is in it. Directories merge with those that are there, whose\n"
+            "modes and times stay, and files replace files. Owners, set-id bits, devices,\n"
+            "sockets and pipes do not come along. The sandbox is not woken.\n"
             "\n"
-            "Out of a sandbox, set-id bits do not come along, devices, sockets and pipes are\n"
-            "left out, and no symbolic link is followed here. Into one, links stay links.\n"
+            "Here, modes are kept as far as the umask allows, no symbolic link is followed,\n"
+            "and one that leads out of the tree is refused (see --links); what came before\n"
+            "an error stays. Into a sandbox links stay as they are, also those to absolute\n"
+            "paths, and a tree comes whole or not at all.\n"
             "\n"
             "    doze cp ./a.py web:/workspace/\n"
             "    doze cp -r web:/workspace/results ./\n",
@@ -389,7 +443,7 @@ static int cat(struct dz_cli *c, struct dz_err *err)
         struct place from;
         rc = remote_place(c, c->argv[i], &from, err);
         if (rc == 0)
-            rc = copy_out(c, client, &from, "-", err);
+            rc = copy_out(c, client, &from, "-", NULL, err);
     }
     return rc;
 }
@@ -446,7 +500,7 @@ static int edit_copy(struct dz_cli *c, struct dz_client *client, const struct pl
                      const char *path, bool *ret_kept, struct dz_err *err)
 {
     struct stat before, after;
-    int rc = copy_out(c, client, at, path, err);
+    int rc = copy_out(c, client, at, path, NULL, err);
     if (rc == DZ_ENOENT && strstr(err->msg, "No such file")) {
         int fd = dz_fd_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0644, err);
         rc = fd < 0 ? fd : 0;
@@ -459,7 +513,7 @@ static int edit_copy(struct dz_cli *c, struct dz_client *client, const struct pl
         rc = dz_fail_sys(err, errno, "stat %s", path);
     if (rc < 0 || same(&before, &after))
         return rc;
-    rc = copy_in(c, client, path, at, err);
+    rc = copy_in(c, client, path, at, NULL, err);
     *ret_kept = rc < 0;
     return rc;
 }

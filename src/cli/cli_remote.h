@@ -115,15 +115,10 @@ DZ_NODISCARD int dz_cli_session(struct dz_cli *c, struct dz_cli_session *s, stru
 
 /* --- trees (local_tree_out.c) ----------------------------------------------------------------- */
 
-/* What becomes of symbolic links that lead out of the tree. */
-enum dz_cli_links {
-    DZ_CLI_LINKS_REFUSE,
-    DZ_CLI_LINKS_SKIP,
-    DZ_CLI_LINKS_KEEP,
-};
-/* The tar stream that a request's answer is, into the directory `to`. */
-DZ_NODISCARD int dz_cli_tree_out(struct dz_cli *c, struct dz_client *client, const char *to,
-                                 enum dz_cli_links links, struct dz_err *err);
+struct dz_cli_tree;
+/* The tar stream that a request's answer is, into the tree that was begun. */
+DZ_NODISCARD int dz_cli_tree_out(struct dz_client *client, struct dz_cli_tree *t,
+                                 struct dz_err *err);
 
 /* --- commands that are a file's or a daemon's ------------------------------------------------- */
 

@@ -242,15 +242,6 @@ int dz_disk_place(const struct dz_disk *d, const char *path, const char *verb,
     return r < 0 ? dz_disk_fail(d, r, verb, path, err) : 0;
 }
 
-struct dz_str dz_disk_basename(const char *path)
-{
-    struct dz_str s = dz_str(path);
-    while (s.n && s.p[s.n - 1] == '/')
-        s.n--;
-    size_t slash = dz_str_rfind_char(s, '/');
-    return slash == DZ_STR_NONE ? s : dz_str_sub(s, slash + 1, SIZE_MAX);
-}
-
 /* --- listings ---------------------------------------------------------------- */
 
 static int add_name(void *arg, const struct dz_vfs_entry *e)
@@ -286,21 +277,4 @@ int dz_disk_names(const struct dz_disk *d, uint64_t dir, struct dz_buf *names, s
         dz_buf_add(names, index.p[i], strlen(index.p[i]) + 1);
     r = raw.err ? raw.err : index.err ? index.err : names->err;
     return r < 0 ? dz_fail(err, r, "list a directory: %s", dz_err_text(r)) : 0;
-}
-
-/* --- results ----------------------------------------------------------------- */
-
-int dz_disk_print_moved(struct dz_cli *c, const struct dz_disk_moved *m, struct dz_err *err)
-{
-    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
-    struct dz_json j;
-    dz_json_init(&j, &text, c->out_tty);
-    dz_json_object(&j);
-    dz_json_put_u64(&j, "files", m->files);
-    dz_json_put_u64(&j, "directories", m->directories);
-    dz_json_put_u64(&j, "links", m->links);
-    dz_json_put_u64(&j, "skipped", m->skipped);
-    dz_json_put_u64(&j, "bytes", m->bytes);
-    dz_json_end(&j);
-    return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }

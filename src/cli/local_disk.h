@@ -74,9 +74,6 @@ DZ_NODISCARD int dz_disk_find(const struct dz_disk *d, const char *path, bool fo
 DZ_NODISCARD int dz_disk_place(const struct dz_disk *d, const char *path, const char *verb,
                                struct dz_vfs_walked *ret_at, struct dz_err *err);
 
-/* The last part of a path, without slashes at its end: "/a/b/" has "b". */
-struct dz_str dz_disk_basename(const char *path);
-
 /* What lies at and below a path. A file with several names counts in equal parts
  * for each of them. */
 struct dz_disk_size {
@@ -84,13 +81,6 @@ struct dz_disk_size {
 };
 DZ_NODISCARD int dz_disk_measure(const struct dz_disk *d, const char *path, bool follow,
                                  struct dz_disk_size *ret_size, struct dz_err *err);
-
-/* What a copy moved; printed as one JSON object. */
-struct dz_disk_moved {
-    uint64_t files, directories, links, skipped, bytes;
-};
-DZ_NODISCARD int dz_disk_print_moved(struct dz_cli *c, const struct dz_disk_moved *m,
-                                     struct dz_err *err);
 
 /* The names in a directory, each with a terminator, in byte order, without
  * dots. *names is initialised here; release it. */

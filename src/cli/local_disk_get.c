@@ -2,11 +2,8 @@
  *
  * `doze disk get`, `doze disk cat`: files of a disk to this machine.
  *
- * The disk may be hostile, so it is read in a jail, which says what there is, entry
- * by entry; and because the jail may have been talked into anything, the host looks
- * at each name again. Every file is made in a directory that we hold open, under a
- * name of its own, and renamed when whole; no symbolic link is ever followed here,
- * and set-id bits do not come along.
+ * The disk may be hostile, so it is read in a jail, which says what there is, entry by entry. The
+ * jail may have been talked into anything: tree_write.c makes the files of what it says.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -17,16 +14,14 @@
 #include "cli/cli_signal.h"
 #include "cli/local_disk.h"
 #include "cli/local_jail.h"
+#include "cli/local_tree.h"
 
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ARRIVING ".doze-get"
-
 enum {
     PIECE_BYTES = DZ_VFS_CHUNK,
-    ENTRIES_MAX = 16000000, /* a damaged disk may loop */
 };
 _Static_assert((int)PIECE_BYTES <= (int)DZ_CALL_DATA_MAX, "a piece is a message");
 
@@ -36,233 +31,133 @@ enum {
     TOP = DZ_CLI_TAG_OWN, /* value: number of the operand that begins */
     FILE_,                /* a struct entry, its name */
     DATA,                 /* value: offset; bytes of that file */
-    FILE_END,
-    LINK, /* a struct entry, its name with a NUL, the target */
-    DIR_, /* a struct entry, its name: what follows is in it */
+    FILE_END,             /* value: its size */
+    LINK,                 /* a struct entry, its name with a NUL, the target */
+    DIR_,                 /* a struct entry, its name: what follows is in it */
     DIR_END,
+    SKIPPED, /* as FILE_, of what is no file, directory or link */
 };
 
 struct entry {
     uint32_t mode, reserved; /* permission bits */
-    uint64_t size;
     int64_t mtime_ns, atime_ns;
 };
 
 /* --- the host ------------------------------------------------------------------ */
 
-/* A directory under way: its entries go below fd. */
-struct level {
-    int fd;
-    struct entry entry;
-};
-
 static struct host {
     struct dz_cli *c;
-    const char *to;
-    bool into;
-    int top;                    /* directory of the operand; -1: none was begun */
-    char name[DZ_NAME_MAX + 1]; /* of the operand, or of the file */
-    int file;                   /* -1: none */
-    struct entry entry;         /* of the file */
-    uint64_t entries;
-    DZ_VEC(, struct level) levels;
-} host = {.top = -1, .file = -1, .levels = DZ_VEC_INIT(DZ_TREE_DEPTH_MAX)};
-
-static void put_times(const struct entry *e, struct timespec ts[static 2])
-{
-    const int64_t ns[2] = {e->atime_ns, e->mtime_ns};
-    for (int i = 0; i < 2; i++) {
-        int64_t rest = ns[i] % 1000000000, down = rest < 0;
-        ts[i].tv_sec = (time_t)(ns[i] / 1000000000 - down);
-        ts[i].tv_nsec = (long)(rest + down * 1000000000);
-    }
-}
+    struct dz_cli_tree tree;
+    size_t depth;           /* directories of the operand that were entered */
+    char path[DZ_PATH_MAX]; /* of the innermost, below the operand */
+} host;
 
 static int nonsense(struct dz_err *err)
 {
     return dz_fail(err, DZ_EIO, "copy out of a disk: its cell said what makes no sense");
 }
 
-static int current_dir(const struct host *h)
-{
-    return h->levels.n ? h->levels.p[h->levels.n - 1].fd : h->top;
-}
-
-/* The directory and the name of the operand that begins. */
 static int begin_top(struct host *h, uint64_t operand, struct dz_err *err)
 {
-    char parent[DZ_PATH_MAX];
-    if (operand < 1 || operand >= (uint64_t)h->c->argc - 1 || h->levels.n || h->file >= 0)
+    if (operand < 1 || operand >= (uint64_t)h->c->argc - 1 || h->depth > 0)
         return nonsense(err);
-    const char *path = h->c->argv[operand];
-    struct dz_str last = dz_disk_basename(h->into ? path : h->to);
-    if (h->into && (last.n == 0 || dz_str_eqz(last, ".") || dz_str_eqz(last, "..")))
-        return dz_fail(err, DZ_EINVAL, "copy %s to %s: say what it is to be called", path, h->to);
-    if (last.n > DZ_NAME_MAX || strlen(h->to) >= sizeof parent)
-        return dz_fail(err, DZ_ELIMIT, "copy %s: the name is too long", path);
-    (void)snprintf(h->name, sizeof h->name, "%.*s", DZ_STR_ARG(last));
-    size_t cut = h->into ? strlen(h->to) : (size_t)(last.p - h->to);
-    (void)snprintf(parent, sizeof parent, "%.*s", (int)cut, h->to);
-    dz_fd_close(&h->top);
-    h->top = dz_fd_open(AT_FDCWD, cut ? parent : ".", O_RDONLY | O_DIRECTORY, 0, err);
-    return h->top < 0 ? h->top : 0;
+    h->path[0] = '\0';
+    int rc = dz_cli_tree_end(&h->tree, 0, err);
+    return rc < 0
+               ? rc
+               : dz_cli_tree_begin(&h->tree, h->c->argv[operand], h->c->argv[h->c->argc - 1], err);
 }
 
-/* Take an entry apart; h->name is what it is called in current_dir(). */
-static int read_entry(struct host *h, const struct dz_call_msg *m, struct entry *ret_entry,
+/* Take an entry apart; its path replaces the one of the directory that it is in. */
+static int read_entry(struct host *h, const struct dz_call_msg *m, struct dz_tree_meta *ret_meta,
                       struct dz_str *ret_target, struct dz_err *err)
 {
-    const char *text = (const char *)m->data + sizeof *ret_entry;
-    if (m->size <= sizeof *ret_entry || h->top < 0 || h->file >= 0)
+    struct entry e;
+    const char *text = (const char *)m->data + sizeof e;
+    size_t len = strlen(h->path);
+    if (m->size <= sizeof e || !h->tree.w)
         return nonsense(err);
-    if (++h->entries > ENTRIES_MAX)
-        return dz_fail(err, DZ_ELIMIT, "copy out of a disk: over %d entries", ENTRIES_MAX);
-    memcpy(ret_entry, m->data, sizeof *ret_entry);
-    struct dz_str all = dz_str_n(text, m->size - sizeof *ret_entry);
+    memcpy(&e, m->data, sizeof e);
+    *ret_meta = (struct dz_tree_meta){e.mode, e.mtime_ns, e.atime_ns};
+    struct dz_str all = dz_str_n(text, m->size - sizeof e);
     struct dz_str name = dz_str_n(text, strnlen(text, all.n));
     *ret_target = dz_str_sub(all, name.n + 1, SIZE_MAX);
-    if (h->levels.n == 0)
-        return 0; /* its name was decided by begin_top() */
+    if (h->depth == 0)
+        return 0; /* the operand itself */
     if (name.n == 0 || name.n > DZ_NAME_MAX || dz_str_eqz(name, ".") || dz_str_eqz(name, "..") ||
         memchr(name.p, '/', name.n))
         return nonsense(err);
-    (void)snprintf(h->name, sizeof h->name, "%.*s", DZ_STR_ARG(name));
+    if (len + 1 + name.n >= sizeof h->path)
+        return dz_fail(err, DZ_ELIMIT, "copy out of a disk: a path of over %d bytes",
+                       DZ_PATH_MAX - 1);
+    (void)snprintf(h->path + len, sizeof h->path - len, "%s%.*s", len ? "/" : "", DZ_STR_ARG(name));
     return 0;
 }
 
-static int begin_file(struct host *h, const struct entry *e, struct dz_err *err)
+static void leave_name(struct host *h)
 {
-    int dir = current_dir(h);
-    (void)unlinkat(dir, ARRIVING, 0); /* of one that was killed */
-    h->file = dz_fd_open(dir, ARRIVING, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, err);
-    h->entry = *e;
-    if (h->file < 0)
-        return h->file;
-    if (e->size > INT64_MAX || ftruncate(h->file, (off_t)e->size) < 0)
-        return dz_fail_sys(err, e->size > INT64_MAX ? EFBIG : errno, "write %s", h->name);
-    return 0;
+    char *slash = strrchr(h->path, '/');
+    *(slash ? slash : h->path) = '\0';
 }
 
-/* Holes stay holes. */
-static int add_data(const struct host *h, const struct dz_call_msg *m, struct dz_err *err)
+static int take_entry(struct host *h, const struct dz_call_msg *m, struct dz_err *err)
 {
-    if (h->file < 0 || m->value > h->entry.size || m->size > h->entry.size - m->value)
-        return nonsense(err);
-    int rc = dz_fd_pwrite(h->file, m->data, m->size, m->value, err);
-    return rc < 0 ? dz_wrap(err, rc, "write %s", h->name) : 0;
-}
-
-static int end_file(struct host *h, struct dz_err *err)
-{
-    struct timespec ts[2];
-    int dir = current_dir(h);
-    if (h->file < 0)
-        return nonsense(err);
-    put_times(&h->entry, ts);
-    int bad = fchmod(h->file, h->entry.mode & 0777) < 0 || futimens(h->file, ts) < 0 ||
-                      renameat(dir, ARRIVING, dir, h->name) < 0
-                  ? errno
-                  : 0;
-    if (bad)
-        (void)unlinkat(dir, ARRIVING, 0);
-    dz_fd_close(&h->file);
-    return bad ? dz_fail_sys(err, bad, "write %s", h->name) : 0;
-}
-
-static int make_link(const struct host *h, struct dz_str target, struct dz_err *err)
-{
-    char text[DZ_VFS_PATH_MAX];
-    int dir = current_dir(h);
-    if (target.n >= sizeof text)
-        return nonsense(err);
-    (void)snprintf(text, sizeof text, "%.*s", DZ_STR_ARG(target));
-    (void)unlinkat(dir, ARRIVING, 0);
-    if (symlinkat(text, dir, ARRIVING) < 0 || renameat(dir, ARRIVING, dir, h->name) < 0) {
-        int sys = errno;
-        (void)unlinkat(dir, ARRIVING, 0);
-        return dz_fail_sys(err, sys, "make the symbolic link %s", h->name);
-    }
-    return 0;
-}
-
-static int enter_dir(struct host *h, const struct entry *e, struct dz_err *err)
-{
-    struct level l = {.entry = *e};
-    int dir = current_dir(h);
-    if (h->levels.n >= DZ_TREE_DEPTH_MAX)
-        return dz_fail(err, DZ_ELIMIT, "copy %s out of a disk: over %d directories deep", h->name,
-                       DZ_TREE_DEPTH_MAX);
-    if (mkdirat(dir, h->name, 0700) < 0 && errno != EEXIST)
-        return dz_fail_sys(err, errno, "make the directory %s", h->name);
-    l.fd = dz_fd_open(dir, h->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, err);
-    if (l.fd < 0)
-        return l.fd;
-    if (dz_vec_push(&h->levels, l) < 0) {
-        dz_fd_close(&l.fd);
-        return dz_fail(err, DZ_ENOMEM, "copy out of a disk: out of memory");
-    }
-    return 0;
-}
-
-static int leave_dir(struct host *h, struct dz_err *err)
-{
-    struct timespec ts[2];
-    if (h->levels.n == 0 || h->file >= 0)
-        return nonsense(err);
-    struct level l = dz_vec_pop(&h->levels);
-    put_times(&l.entry, ts);
-    int bad = fchmod(l.fd, l.entry.mode & 0777) < 0 || futimens(l.fd, ts) < 0 ? errno : 0;
-    dz_fd_close(&l.fd);
-    return bad ? dz_fail_sys(err, bad, "finish a directory") : 0;
+    struct dz_str target;
+    struct dz_tree_meta meta;
+    int rc = read_entry(h, m, &meta, &target, err);
+    struct dz_str path = dz_str(h->path);
+    if (rc < 0)
+        return rc;
+    if (m->tag == FILE_)
+        rc = dz_tree_write_file(h->tree.w, path, &meta, err);
+    else if (m->tag == LINK)
+        rc = dz_tree_write_link(h->tree.w, path, target, &meta, err);
+    else if (m->tag == DIR_)
+        rc = dz_tree_write_dir(h->tree.w, path, &meta, err);
+    else
+        dz_tree_write_skip(h->tree.w, path, "is no file, directory or link");
+    if (m->tag == DIR_)
+        h->depth++;
+    else
+        leave_name(h);
+    return rc;
 }
 
 static int take(void *arg, const struct dz_call_msg *m, struct dz_err *err)
 {
     struct host *h = arg;
-    struct dz_str target = DZ_STR("");
-    struct entry e;
-    switch (m->tag) {
-    case TOP:
+    if (m->tag == TOP)
         return begin_top(h, m->value, err);
-    case DATA:
-        return add_data(h, m, err);
-    case FILE_END:
-        return end_file(h, err);
-    case DIR_END:
-        return leave_dir(h, err);
-    default:
-        break;
-    }
-    int rc = read_entry(h, m, &e, &target, err);
-    if (rc < 0)
-        return rc;
-    if (m->tag == FILE_)
-        return begin_file(h, &e, err);
-    if (m->tag == LINK)
-        return make_link(h, target, err);
-    return m->tag == DIR_ ? enter_dir(h, &e, err) : nonsense(err);
+    if (m->tag > SKIPPED || !h->tree.w)
+        return nonsense(err);
+    if (m->tag == DATA)
+        return dz_tree_write_data(h->tree.w, m->value, m->data, m->size, err);
+    if (m->tag == FILE_END)
+        return dz_tree_write_end(h->tree.w, m->value, err);
+    if (m->tag != DIR_END)
+        return take_entry(h, m, err);
+    if (h->depth == 0)
+        return nonsense(err);
+    h->depth--;
+    leave_name(h);
+    return 0;
 }
 
 static int get_jail(struct dz_cli *c, struct dz_err *err)
 {
     struct dz_cli_jail j = {.take = take, .host = &host};
+    const char *to = c->argv[c->argc - 1];
     struct stat st;
     host.c = c;
-    host.to = c->argv[c->argc - 1];
-    host.into = stat(host.to, &st) == 0 && S_ISDIR(st.st_mode);
-    if (!host.into && c->argc > 3)
-        return dz_fail_sys(err, ENOTDIR, "copy several things to %s", host.to);
+    if (c->argc > 3 && (stat(to, &st) < 0 || !S_ISDIR(st.st_mode)))
+        return dz_fail_sys(err, ENOTDIR, "copy several things to %s", to);
+    int rc = dz_cli_tree_init(c, &host.tree, err);
+    if (rc < 0)
+        return rc;
     dz_cli_catch_interrupts();
-    int rc = dz_disk_jail_with(c, false, &j, err);
-    if (host.file >= 0) {
-        (void)unlinkat(current_dir(&host), ARRIVING, 0);
-        dz_fd_close(&host.file);
-    }
-    while (host.levels.n)
-        (void)leave_dir(&host, NULL);
-    dz_vec_release(&host.levels);
-    dz_fd_close(&host.top);
-    return rc;
+    rc = dz_disk_jail_with(c, false, &j, err);
+    rc = dz_cli_tree_end(&host.tree, rc, err);
+    return rc == 0 && c->json ? dz_cli_tree_json(c, &host.tree.total, err) : rc;
 }
 
 /* --- the jail -------------------------------------------------------------------- */
@@ -278,7 +173,7 @@ struct getting {
     struct dz_cli *c;
     struct dz_disk d;
     struct dz_cli_progress progress;
-    struct dz_disk_moved moved;
+    uint64_t bytes;
     char *piece;
     DZ_VEC(, struct reading) dirs;
 };
@@ -296,7 +191,7 @@ static int say_entry(uint32_t tag, const struct dz_vfs_attr *a, struct dz_str na
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_CALL_DATA_MAX);
     const struct entry e = {
-        .mode = a->mode & 0777, .size = a->size, .mtime_ns = a->mtime_ns, .atime_ns = a->atime_ns};
+        .mode = a->mode & 0777, .mtime_ns = a->mtime_ns, .atime_ns = a->atime_ns};
     dz_buf_add(&b, &e, sizeof e);
     dz_buf_add(&b, name.p, name.n);
     dz_buf_add(&b, "", 1);
@@ -318,8 +213,8 @@ static int say_range(struct getting *g, const struct dz_vfs_attr *a, const char 
         if (rc < 0)
             return rc;
         off += (uint64_t)n;
-        g->moved.bytes += (uint64_t)n;
-        dz_cli_progress_at(&g->progress, g->moved.bytes);
+        g->bytes += (uint64_t)n;
+        dz_cli_progress_at(&g->progress, g->bytes);
     }
     return 0;
 }
@@ -338,7 +233,7 @@ static int get_file(struct getting *g, const struct dz_vfs_attr *a, const char *
         rc = sys < 0 ? dz_disk_fail(&g->d, sys, "read", name, err)
                      : say_range(g, a, name, range, err);
     }
-    return rc < 0 ? rc : say(FILE_END, 0, NULL, 0, err);
+    return rc < 0 ? rc : say(FILE_END, a->size, NULL, 0, err);
 }
 
 static int get_link(const struct getting *g, const struct dz_vfs_attr *a, const char *name,
@@ -371,21 +266,13 @@ static int get_entry(struct getting *g, const char *name, const struct dz_vfs_at
 {
     switch (a->mode & S_IFMT) {
     case S_IFREG:
-        g->moved.files++;
         return get_file(g, a, name, err);
     case S_IFLNK:
-        g->moved.links++;
         return get_link(g, a, name, err);
     case S_IFDIR:
-        g->moved.directories++;
         return get_dir(g, a, name, err);
-    default: {
-        char quoted[DZ_STR_QUOTED];
-        g->moved.skipped++;
-        dz_cli_warn(g->c, "%s is no file, directory or link: left out",
-                    dz_str_quote(dz_str(name), quoted));
-        return 0;
-    }
+    default:
+        return say_entry(SKIPPED, a, dz_str(name), DZ_STR(""), err);
     }
 }
 
@@ -450,8 +337,7 @@ static int get(struct dz_cli *c, struct dz_err *err)
         dz_buf_release(&g.dirs.p[g.dirs.n - 1].names);
     dz_vec_release(&g.dirs);
     dz_free(g.piece);
-    rc = dz_disk_close(&g.d, rc, err);
-    return rc == 0 && c->json ? dz_disk_print_moved(c, &g.moved, err) : rc;
+    return dz_disk_close(&g.d, rc, err);
 }
 
 const struct dz_cli_command dz_cmd_disk_get = {
@@ -461,11 +347,14 @@ const struct dz_cli_command dz_cmd_disk_get = {
     .args = "FILE PATH... TARGET",
     .min_args = 3,
     .max_args = -1,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_LINKS, DZ_CLI_OPTION_LIMIT,
+                                              DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Into TARGET if that is a directory, else under that name. Directories come\n"
-            "with all in them. Modes without set-id bits, times and holes are kept;\n"
-            "devices, sockets and pipes are left out.\n",
+    .help = "Into TARGET if that is a directory, else under that name; a PATH that ends in\n"
+            "/. stands for what is in it. Directories come with all in them, and into those\n"
+            "that are there, whose modes and times stay. Files replace files. Times and\n"
+            "holes are kept, modes as far as the umask allows and without set-id bits;\n"
+            "devices, sockets and pipes are left out. No symbolic link is followed here.\n",
     .run = get,
     .jail = get_jail,
 };

@@ -11,13 +11,14 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/vec.h"
 #include "cli/cli_progress.h"
 #include "cli/cli_signal.h"
 #include "cli/local_disk.h"
 #include "cli/local_jail.h"
+#include "cli/local_tree.h"
 
 #include <errno.h>
-#include <fts.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ enum {
     END,     /* of the operand */
     FILE_,   /* a struct entry, its name; then DATA until one is short */
     LINK,    /* a struct entry, its name with a NUL, the target */
+    SAME,    /* a struct entry, its name: one more of the file with this number */
     DIR_,    /* a struct entry, its name; what is in it follows */
     DIR_END, /* a struct entry */
     SKIPPED, /* what a disk cannot hold was left out */
@@ -45,6 +47,7 @@ struct entry {
     uint32_t mode;  /* permission bits */
     uint32_t timed; /* are the times to be kept? */
     int64_t mtime_ns, atime_ns;
+    uint64_t number; /* of a file with several names: counted from 1; else 0 */
 };
 
 /* --- the host: sources ---------------------------------------------------------- */
@@ -52,76 +55,46 @@ struct entry {
 static struct source {
     struct dz_cli *c;
     int operand; /* that is being read; 0: none */
-    FTS *tree;
-    int fd; /* file whose bytes are due; -1: none */
+    struct dz_tree_read *tree;
+    int fd; /* file whose bytes are due, the reader's; -1: none */
     const char *name;
     char message[PIECE_BYTES];
 } source = {.fd = -1};
 
 static void close_source(struct source *s)
 {
-    if (s->tree)
-        (void)fts_close(s->tree);
-    if (s->fd != STDIN_FILENO)
-        dz_fd_close(&s->fd);
+    dz_tree_read_close(s->tree);
     s->tree = NULL;
     s->fd = -1;
     s->operand = 0;
 }
 
-static void fill_entry(const struct stat *st, bool file_mode, struct entry *ret)
+static struct entry entry_of(const struct stat *st, uint64_t number)
 {
-    *ret = (struct entry){
-        .mode = file_mode ? st->st_mode & 0777 : 0644,
-        .timed = file_mode,
+    return (struct entry){
+        .mode = st->st_mode & 0777,
+        .timed = true,
         .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
         .atime_ns = (int64_t)st->st_atim.tv_sec * 1000000000 + st->st_atim.tv_nsec,
+        .number = number,
     };
 }
 
-/* An entry with its name as an answer. */
-static int answer_entry(struct source *s, uint32_t tag, const struct entry *e, struct dz_str name,
-                        struct dz_call_msg *ret, struct dz_err *err)
+/* An entry with its name as an answer, and behind it the target of a link. */
+static int answer_entry(struct source *s, uint32_t tag, const struct entry *e,
+                        const struct dz_tree_entry *t, struct dz_call_msg *ret, struct dz_err *err)
 {
-    size_t need = sizeof *e + name.n + 1;
+    struct dz_str name = t->name;
+    const char *target = tag == LINK ? t->link : NULL;
+    size_t more = target ? strlen(target) : 0, need = sizeof *e + name.n + 1 + more;
     if (need > sizeof s->message)
         return dz_fail(err, DZ_ELIMIT, "read %s: the name is too long", s->name);
     memcpy(s->message, e, sizeof *e);
     memcpy(s->message + sizeof *e, name.p, name.n);
     s->message[sizeof *e + name.n] = '\0';
+    if (target)
+        memcpy(s->message + sizeof *e + name.n + 1, target, more);
     *ret = (struct dz_call_msg){tag, 0, s->message, need};
-    return 0;
-}
-
-/* Of the file that fd is: its bytes come next. */
-static int answer_file(struct source *s, int fd, struct dz_str name, struct dz_call_msg *ret,
-                       struct dz_err *err)
-{
-    struct stat st;
-    struct entry e;
-    if (fd < 0)
-        return fd;
-    s->fd = fd;
-    if (dz_fd_stat(fd, &st) < 0)
-        return dz_fail_sys(err, errno, "look at %s", s->name);
-    fill_entry(&st, S_ISREG(st.st_mode), &e);
-    return answer_entry(s, FILE_, &e, name, ret, err);
-}
-
-static int answer_link(struct source *s, const FTSENT *f, const struct entry *e,
-                       struct dz_call_msg *ret, struct dz_err *err)
-{
-    char target[DZ_VFS_PATH_MAX];
-    ssize_t n = readlink(f->fts_accpath, target, sizeof target - 1);
-    if (n < 0)
-        return dz_fail_sys(err, errno, "read the symbolic link %s", f->fts_path);
-    int rc = answer_entry(s, LINK, e, dz_str_n(f->fts_name, f->fts_namelen), ret, err);
-    if (rc < 0)
-        return rc;
-    if (ret->size + (size_t)n > sizeof s->message)
-        return dz_fail(err, DZ_ELIMIT, "read %s: the name is too long", s->name);
-    memcpy(s->message + ret->size, target, (size_t)n); /* behind the name */
-    ret->size += (size_t)n;
     return 0;
 }
 
@@ -136,8 +109,6 @@ static int answer_data(struct source *s, struct dz_call_msg *ret, struct dz_err 
             break;
         have += n > 0 ? (size_t)n : 0;
     }
-    if (have < PIECE_BYTES && s->fd != STDIN_FILENO)
-        dz_fd_close(&s->fd);
     if (have < PIECE_BYTES)
         s->fd = -1;
     *ret = (struct dz_call_msg){DATA, 0, s->message, have};
@@ -147,38 +118,27 @@ static int answer_data(struct source *s, struct dz_call_msg *ret, struct dz_err 
 /* The next entry of the tree. */
 static int answer_next(struct source *s, struct dz_call_msg *ret, struct dz_err *err)
 {
-    struct entry e = {0};
-    errno = 0;
-    FTSENT *f = s->tree ? fts_read(s->tree) : NULL;
-    if (!f && errno)
-        return dz_fail_sys(err, errno, "read %s", s->name);
-    if (!f) {
+    static const uint32_t tags[] = {
+        [DZ_TREE_DIR] = DIR_,  [DZ_TREE_DIR_END] = DIR_END, [DZ_TREE_FILE] = FILE_,
+        [DZ_TREE_LINK] = LINK, [DZ_TREE_SAME] = SAME,
+    };
+    struct dz_tree_entry t = {.kind = DZ_TREE_END};
+    int rc = s->tree ? dz_tree_read_next(s->tree, &t, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (t.kind == DZ_TREE_END) {
         close_source(s);
         *ret = (struct dz_call_msg){.tag = END};
         return 0;
     }
-    struct dz_str name = dz_str_n(f->fts_name, f->fts_namelen);
-    if (f->fts_statp)
-        fill_entry(f->fts_statp, true, &e);
-    switch (f->fts_info) {
-    case FTS_D:
-        return answer_entry(s, DIR_, &e, name, ret, err);
-    case FTS_DP:
-        return answer_entry(s, DIR_END, &e, name, ret, err);
-    case FTS_F:
-        return answer_file(s, dz_fd_open(AT_FDCWD, f->fts_path, O_RDONLY, 0, err), name, ret, err);
-    case FTS_SL:
-    case FTS_SLNONE:
-        return answer_link(s, f, &e, ret, err);
-    case FTS_DNR:
-    case FTS_ERR:
-    case FTS_NS:
-        return dz_fail_sys(err, f->fts_errno, "read %s", f->fts_path);
-    default:
-        dz_cli_warn(s->c, "%s is no file, directory or link: left out", f->fts_path);
+    if (t.kind == DZ_TREE_SKIP) {
+        dz_cli_tree_left_out(s->c, s->name, &t);
         *ret = (struct dz_call_msg){.tag = SKIPPED};
         return 0;
     }
+    const struct entry e = entry_of(&t.st, t.number);
+    s->fd = t.fd;
+    return answer_entry(s, tags[t.kind], &e, &t, ret, err);
 }
 
 static int answer(void *host, const struct dz_call_msg *q, struct dz_call_msg *ret,
@@ -193,12 +153,13 @@ static int answer(void *host, const struct dz_call_msg *q, struct dz_call_msg *r
     s->operand = (int)q->value;
     s->name = s->c->argv[s->operand];
     if (strcmp(s->name, "-") == 0) {
+        const struct entry e = {.mode = 0644};
         s->name = "standard input";
-        return answer_file(s, STDIN_FILENO, DZ_STR("-"), ret, err);
+        s->fd = STDIN_FILENO;
+        return answer_entry(s, FILE_, &e, &(struct dz_tree_entry){.name = DZ_STR("-")}, ret, err);
     }
-    char *const paths[] = {s->c->argv[s->operand], NULL};
-    s->tree = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
-    return s->tree ? answer_next(s, ret, err) : dz_fail_sys(err, errno, "read %s", s->name);
+    int rc = dz_tree_read_open(s->name, true, &s->tree, err);
+    return rc < 0 ? rc : answer_next(s, ret, err);
 }
 
 /* --- the jail: their way into the disk --------------------------------------------- */
@@ -207,10 +168,14 @@ struct putting {
     struct dz_cli *c;
     struct dz_disk d;
     struct dz_cli_progress progress;
-    struct dz_disk_moved moved;
+    struct dz_tree_stats moved;
     int operand;
-    uint64_t dirs[DEPTH_MAX]; /* directories under way */
+    struct level {
+        uint64_t ino;
+        bool made;     /* by this copy */
+    } dirs[DEPTH_MAX]; /* directories under way */
     size_t depth;
+    DZ_VEC(, uint64_t) several; /* inodes of files with several names, by their number */
 };
 
 static int next(const struct putting *p, struct dz_call_msg *ret, struct dz_err *err)
@@ -306,8 +271,28 @@ static int put_file(struct putting *p, const struct entry *e, uint64_t dir, stru
     sys = kept.timed ? set_times(p, ino, &kept) : 0;
     if (sys == 0)
         sys = arrive(p, dir, dz_str(from));
+    if (sys == 0 && kept.number && dz_vec_push(&p->several, ino) < 0)
+        sys = -ENOMEM;
     p->moved.files++;
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", from, err) : 0;
+}
+
+/* One more name of a file that came before. */
+static int put_same(struct putting *p, const struct entry *e, uint64_t dir, struct dz_str name,
+                    struct dz_err *err)
+{
+    if (e->number == 0 || e->number > p->several.n)
+        return dz_disk_fail(&p->d, -EINVAL, "store", name.p, err);
+    uint64_t ino = p->several.p[e->number - 1];
+    int sys = dz_vfs_link(p->d.vfs, ino, dir, ARRIVING, strlen(ARRIVING));
+    if (sys == -EEXIST) { /* of one that was killed */
+        (void)dz_vfs_unlink(p->d.vfs, dir, ARRIVING, strlen(ARRIVING));
+        sys = dz_vfs_link(p->d.vfs, ino, dir, ARRIVING, strlen(ARRIVING));
+    }
+    if (sys == 0)
+        sys = arrive(p, dir, name);
+    p->moved.files++;
+    return sys < 0 ? dz_disk_fail(&p->d, sys, "store", name.p, err) : 0;
 }
 
 static int put_link(struct putting *p, const struct entry *e, uint64_t dir, struct dz_str name,
@@ -325,24 +310,26 @@ static int put_link(struct putting *p, const struct entry *e, uint64_t dir, stru
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", name.p, err) : 0;
 }
 
+/* One that is there keeps its mode and times; a name of "": dir itself. */
 static int put_dir(struct putting *p, const struct entry *e, uint64_t dir, struct dz_str name,
                    struct dz_err *err)
 {
     const struct dz_vfs_new spec = {.mode = S_IFDIR | e->mode};
     struct dz_vfs_attr a = {0};
-    uint64_t ino = 0;
+    uint64_t ino = dir;
     if (p->depth >= DEPTH_MAX)
         return dz_disk_fail(&p->d, -ELOOP, "store", name.p, err);
-    int sys = dz_vfs_create(p->d.vfs, dir, name.p, name.n, &spec, &ino);
+    int sys = name.n ? dz_vfs_create(p->d.vfs, dir, name.p, name.n, &spec, &ino) : -EEXIST;
+    bool made = sys == 0;
     if (sys == -EEXIST) {
-        sys = dz_vfs_lookup(p->d.vfs, dir, name.p, name.n, &ino);
+        sys = name.n ? dz_vfs_lookup(p->d.vfs, dir, name.p, name.n, &ino) : 0;
         if (sys == 0)
             sys = dz_vfs_getattr(p->d.vfs, ino, &a);
         if (sys == 0 && !S_ISDIR(a.mode))
             sys = -ENOTDIR;
     }
-    p->dirs[p->depth++] = ino;
-    p->moved.directories++;
+    p->dirs[p->depth++] = (struct level){ino, made};
+    p->moved.directories += made;
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", name.p, err) : 0;
 }
 
@@ -350,7 +337,8 @@ static int end_dir(struct putting *p, const struct entry *e, const char *name, s
 {
     if (p->depth == 0)
         return dz_disk_fail(&p->d, -EINVAL, "store", name, err);
-    int sys = set_times(p, p->dirs[--p->depth], e);
+    const struct level *l = &p->dirs[--p->depth];
+    int sys = l->made ? set_times(p, l->ino, e) : 0;
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", name, err) : 0;
 }
 
@@ -360,6 +348,7 @@ static int put_source(struct putting *p, uint64_t top, struct dz_str top_name, s
     struct dz_call_msg m;
     struct entry e;
     p->depth = 0;
+    dz_vec_reset(&p->several);
     for (;;) {
         int rc = next(p, &m, err);
         if (rc < 0 || m.tag == END)
@@ -374,13 +363,15 @@ static int put_source(struct putting *p, uint64_t top, struct dz_str top_name, s
         const char *text = (const char *)m.data + sizeof e;
         struct dz_str name = dz_str(text);
         struct dz_str target = dz_str_n(text + name.n + 1, m.size - sizeof e - name.n - 1);
-        uint64_t dir = p->depth ? p->dirs[p->depth - 1] : top;
+        uint64_t dir = p->depth ? p->dirs[p->depth - 1].ino : top;
         if (p->depth == 0 && m.tag != DIR_END)
             name = top_name;
         if (m.tag == FILE_)
             rc = put_file(p, &e, dir, name, err);
         else if (m.tag == LINK)
             rc = put_link(p, &e, dir, name, target, err);
+        else if (m.tag == SAME)
+            rc = put_same(p, &e, dir, name, err);
         else if (m.tag == DIR_)
             rc = put_dir(p, &e, dir, name, err);
         else
@@ -398,7 +389,8 @@ static int put_one(struct putting *p, const char *from, const char *to, bool int
     struct dz_vfs_walked at;
     struct dz_vfs_attr a = {0};
     uint64_t dir = 0;
-    struct dz_str name = dz_disk_basename(from);
+    struct dz_str name = dz_cli_tree_name(from);
+    bool contents = into && dz_str_ends(dz_str(from), DZ_STR("/."));
     int rc = 0;
     if (into) {
         rc = dz_disk_find(&p->d, to, true, "store into", &a, err);
@@ -410,8 +402,12 @@ static int put_one(struct putting *p, const char *from, const char *to, bool int
     }
     if (rc < 0)
         return rc;
-    if (name.n == 0 || dz_str_eqz(name, ".") || dz_str_eqz(name, ".."))
-        return dz_fail(err, DZ_EINVAL, "store %s: say what it is to be called", from);
+    if (contents)
+        name = DZ_STR("");
+    else if (name.n == 0 || dz_str_eqz(name, ".") || dz_str_eqz(name, ".."))
+        return dz_fail(err, DZ_EINVAL,
+                       "store %s: say what it is to be called, or end it with /. for what is in it",
+                       from);
     if (name.n > DZ_VFS_NAME_MAX)
         return dz_disk_fail(&p->d, -ENAMETOOLONG, "store", from, err);
     if (into && strcmp(from, "-") == 0)
@@ -428,6 +424,7 @@ static int put(struct dz_cli *c, struct dz_err *err)
     struct dz_vfs_attr a = {0};
     const char *to = c->argv[c->argc - 1];
     p.c = c;
+    p.several.max = DZ_TREE_ENTRIES_MAX;
     int rc = dz_disk_open(c, DZ_DISK_WRITE, &p.d, err);
     bool into = rc == 0 && dz_disk_find(&p.d, to, true, "", &a, NULL) == 0 && S_ISDIR(a.mode);
     if (rc == 0 && !into && c->argc > 3)
@@ -436,8 +433,9 @@ static int put(struct dz_cli *c, struct dz_err *err)
     for (p.operand = 1; rc == 0 && p.operand < c->argc - 1; p.operand++)
         rc = put_one(&p, c->argv[p.operand], to, into, err);
     dz_cli_progress_end(&p.progress);
+    dz_vec_release(&p.several);
     rc = dz_disk_close(&p.d, rc, err);
-    return rc == 0 && c->json ? dz_disk_print_moved(c, &p.moved, err) : rc;
+    return rc == 0 && c->json ? dz_cli_tree_json(c, &p.moved, err) : rc;
 }
 
 static int put_jail(struct dz_cli *c, struct dz_err *err)
@@ -462,9 +460,12 @@ const struct dz_cli_command dz_cmd_disk_put = {
     .max_args = -1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Into PATH if that is a directory, else under that name. Directories come with\n"
-            "all in them; - is standard input. Modes and times are kept; the owner becomes\n"
-            "root, hard links become files. `doze disk untar` keeps more.\n",
+    .help = "Into PATH if that is a directory, else under that name; a SOURCE that ends in\n"
+            "/. stands for what is in it, - for standard input. Directories come with all\n"
+            "in them, and into those that are there, whose modes and times stay. Modes\n"
+            "and times are kept, links stay as they are; the owner becomes root. Set-id\n"
+            "bits, devices, sockets and pipes do not come along. `doze disk untar` keeps\n"
+            "more.\n",
     .run = put,
     .jail = put_jail,
 };

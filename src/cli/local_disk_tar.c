@@ -12,6 +12,7 @@
 #include "cli/cli_term.h"
 #include "cli/local_disk.h"
 #include "cli/local_jail.h"
+#include "cli/local_tree.h"
 #include "vfs/vfs_tar.h"
 
 #include <errno.h>
@@ -94,7 +95,7 @@ static int write_archive(struct dz_cli *c, struct dz_disk *d, struct stream *s,
     int rc = dz_disk_find(d, path, true, "archive", &a, err);
     out.ino = a.ino;
     if (rc == 0 && !S_ISDIR(a.mode))
-        (void)snprintf(name, sizeof name, "%.*s", DZ_STR_ARG(dz_disk_basename(path)));
+        (void)snprintf(name, sizeof name, "%.*s", DZ_STR_ARG(dz_cli_tree_name(path)));
     out.name = name;
     if (rc < 0)
         return rc;

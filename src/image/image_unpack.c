@@ -2,29 +2,22 @@
  *
  * image_unpack.c - an archive from outside as a directory of this machine, for a build
  * script. No byte of the archive is looked at here: one cell makes a disk of it, as it
- * does for an image, a second walks over that disk and says what is there, and because
- * both may have been talked into anything, each name is looked at again: it stays below
- * the directory, no symbolic link is followed on the way, none leads out, and all of it
- * together is not larger than an archive of this size may be.
+ * does for an image, and a second walks over that disk and says what is there. Both may have been
+ * talked into anything, so tree_write.c makes the files: below the directory, through no symbolic
+ * link, with none that leads out, and not more than an archive of this size may hold.
  */
 #include "image/image_int.h"
 #include "image/image_programs.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
-#include "base/path.h"
+#include "tree/tree.h"
 #include "vfs/vfs.h"
 
 #include <errno.h>
-#include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-enum {
-    ENTRIES_MAX = 1 << 20,
-};
 
 static const char below[] = "/archive"; /* of the disk in between: a new one is not empty */
 
@@ -39,126 +32,38 @@ uint64_t dz_archive_room(uint64_t size)
 
 struct unpacking {
     struct dz_build *b;
-    int dir;
-    int fd; /* the file that is being written; -1 */
-    uint64_t room, entries;
-    char path[DZ_PATH_MAX];
+    struct dz_tree_write *w;
 };
 
-static int nonsense(struct dz_err *err)
-{
-    return dz_fail(err, DZ_EIO, "unpack an archive: its cell said what makes no sense");
-}
-
-/* A path from the cell, relative to the directory; *ret_parent: what it is made in, with the
- * name of the entry in *ret_name. */
-static int open_parent(struct unpacking *u, struct dz_str path, struct dz_str *ret_name,
-                       int *ret_parent, struct dz_err *err)
-{
-    char parent[DZ_PATH_MAX];
-    const struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
-                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-    if (dz_path_inside(path, u->path, NULL) <= 0 || ++u->entries > ENTRIES_MAX)
-        return nonsense(err);
-    struct dz_str above = dz_path_parent(dz_str(u->path));
-    *ret_name = dz_path_name(dz_str(u->path));
-    (void)snprintf(parent, sizeof parent, "%.*s", DZ_STR_ARG(above));
-    long fd = syscall(SYS_openat2, u->dir, parent[0] ? parent : ".", &how, sizeof how);
-    if (fd < 0)
-        return dz_fail_sys(err, errno, "unpack %s", u->path);
-    *ret_parent = (int)fd;
-    return 0;
-}
-
-/* A link from a directory this deep: up at most to the top, and then only down. */
-static bool stays_inside(struct dz_str target, struct dz_str path)
-{
-    struct dz_str name, rest = dz_path_parent(path);
-    size_t depth = 0;
-    bool down = false;
-    while (dz_path_next(&rest, &name))
-        depth++;
-    if (target.n == 0 || target.p[0] == '/' || memchr(target.p, 0, target.n))
-        return false;
-    while (dz_path_next(&target, &name)) {
-        bool up = dz_str_eqz(name, "..");
-        if (up && (down || depth-- == 0))
-            return false;
-        down = down || (!up && !dz_str_eqz(name, "."));
-    }
-    return true;
-}
-
-static int make_link(struct unpacking *u, int parent, const char *name, struct dz_str target,
-                     struct dz_err *err)
-{
-    char text[DZ_PATH_MAX];
-    if (target.n >= sizeof text)
-        return nonsense(err);
-    if (!stays_inside(target, dz_str(u->path)))
-        return dz_fail(err, DZ_EINVAL, "the symbolic link %s of the archive leads out of it",
-                       u->path);
-    (void)snprintf(text, sizeof text, "%.*s", DZ_STR_ARG(target));
-    return symlinkat(text, parent, name) < 0 ? dz_fail_sys(err, errno, "unpack %s", u->path) : 0;
-}
-
+/* A build script may read and write all of it, whatever the archive says. */
 static int make_entry(struct unpacking *u, const struct dz_call_msg *m, struct dz_err *err)
 {
-    char name[DZ_PATH_MAX];
-    struct dz_str all = dz_str_n(m->data, m->size), last;
+    struct dz_str all = dz_str_n(m->data, m->size);
     struct dz_str path = dz_str_sub(all, 0, strnlen(all.p ? all.p : "", all.n));
-    DZ_AUTO(dz_fd_close) int parent = -1;
-    dz_fd_close(&u->fd);
-    int rc = open_parent(u, path, &last, &parent, err);
-    if (rc < 0)
-        return rc;
-    (void)snprintf(name, sizeof name, "%.*s", DZ_STR_ARG(last));
-    mode_t mode = (mode_t)m->value & 0777;
+    const struct dz_tree_meta meta = {.mode = ((uint32_t)m->value & 0777) |
+                                              (m->tag == DZ_FEED_DIR ? 0700 : 0600),
+                                      .mtime_ns = DZ_TREE_NO_TIME,
+                                      .atime_ns = DZ_TREE_NO_TIME};
     if (m->tag == DZ_FEED_LINK)
-        return make_link(u, parent, name, dz_str_sub(all, path.n + 1, SIZE_MAX), err);
-    if (m->tag == DZ_FEED_DIR)
-        return mkdirat(parent, name, mode | 0700) < 0
-                   ? dz_fail_sys(err, errno, "unpack %s", u->path)
-                   : 0;
-    int rc_fd = u->fd =
-        dz_fd_open(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode | 0600, err);
-    return rc_fd < 0 ? rc_fd : 0;
-}
-
-/* Bytes at their place; holes stay holes. */
-static int add_data(struct unpacking *u, const struct dz_call_msg *m, struct dz_err *err)
-{
-    if (u->fd < 0 || m->value > INT64_MAX - m->size)
-        return nonsense(err);
-    if (m->size > u->room)
-        return dz_fail(err, DZ_ELIMIT, "the archive holds more than one of its size may");
-    u->room -= m->size;
-    int rc = dz_fd_pwrite(u->fd, m->data, m->size, m->value, err);
-    return rc < 0 ? dz_wrap(err, rc, "unpack %s", u->path) : 0;
-}
-
-static int end_file(struct unpacking *u, uint64_t size, struct dz_err *err)
-{
-    if (u->fd < 0 || size > INT64_MAX)
-        return nonsense(err);
-    int sys = ftruncate(u->fd, (off_t)size) < 0 ? errno : 0;
-    dz_fd_close(&u->fd);
-    return sys ? dz_fail_sys(err, sys, "unpack %s", u->path) : 0;
+        return dz_tree_write_link(u->w, path, dz_str_sub(all, path.n + 1, SIZE_MAX), &meta, err);
+    return m->tag == DZ_FEED_DIR ? dz_tree_write_dir(u->w, path, &meta, err)
+                                 : dz_tree_write_file(u->w, path, &meta, err);
 }
 
 static int on_say(void *host, const struct dz_call_msg *m, struct dz_err *err)
 {
+    struct unpacking *u = host;
     switch (m->tag) {
     case DZ_FEED_DATA:
-        return add_data(host, m, err);
+        return dz_tree_write_data(u->w, m->value, m->data, m->size, err);
     case DZ_FEED_END:
-        return end_file(host, m->value, err);
+        return dz_tree_write_end(u->w, m->value, err);
     case DZ_FEED_DIR:
     case DZ_FEED_FILE:
     case DZ_FEED_LINK:
-        return make_entry(host, m, err);
+        return make_entry(u, m, err);
     default:
-        return nonsense(err);
+        return dz_fail(err, DZ_EIO, "unpack an archive: its cell said what makes no sense");
     }
 }
 
@@ -291,8 +196,10 @@ int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_
     if (rc == 0 && to < 0)
         rc = to;
     if (rc == 0) {
-        struct unpacking u = {
-            .b = b, .dir = to, .fd = -1, .room = dz_archive_room((uint64_t)st.st_size)};
+        const struct dz_tree_write_opts how = {.fresh = true,
+                                               .bytes_max = dz_archive_room((uint64_t)st.st_size),
+                                               .bytes_hint = "an archive of its size may not"};
+        struct unpacking u = {.b = b};
         struct telling t = {.fd = disk};
         const struct dz_call_opts opts = {.what = "unpack an archive",
                                           .run = tell_inside,
@@ -303,8 +210,10 @@ int dz_build_unpack(struct dz_build *b, int archive, const char *dir, struct dz_
                                           .take = on_say,
                                           .stop = on_stop,
                                           .host = &u};
-        rc = dz_cell_call(&opts, NULL, err);
-        dz_fd_close(&u.fd);
+        rc = dz_tree_write_open(to, "", &how, &u.w, err);
+        if (rc == 0)
+            rc = dz_cell_call(&opts, NULL, err);
+        rc = dz_tree_write_close(u.w, rc, err);
     }
     (void)unlinkat(b->store->dir, work, 0);
     return rc < 0 ? rc : 0;
