@@ -103,7 +103,7 @@ int __wrap_dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_rep
     if (without & BY(USER))
         j.namespaces = 0;
     if (without & BY(CAPS))
-        j.inherits = true;
+        j.inherits |= BY(CAPS);
     int rc = __real_dz_os_jail_enter(&j, ret_report, err);
     if (rc == 0)
         ret_report->fences &= ~without;
