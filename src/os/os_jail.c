@@ -224,7 +224,7 @@ static int end_mapper(const struct mapper *m, bool map, struct dz_err *err)
 static int enter_user(const struct dz_os_jail *jail, int *ret_got, struct dz_err *err)
 {
     const struct rlimit many = {RLIM_INFINITY, RLIM_INFINITY};
-    struct mapper mapper;
+    struct mapper mapper = {0};
     (void)setrlimit(RLIMIT_NPROC, &many);
     if (setgroups(0, NULL) < 0)
         return dz_fail_sys(err, errno, "give up all groups");

@@ -16,6 +16,8 @@ import struct
 import sys
 
 HEAD = "=IIIIIIiii96s"
+FIRST, IDS, HELPERS = 1879048192, 65536, 256  # of cells.uids, and those of zygotes and calls
+SETGID, SETUID = 1 << 6, 1 << 7
 KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 
 
@@ -97,9 +99,23 @@ def mapped(pid, images, board):
 
 def sets(s):
     names = ("CapEff", "CapPrm", "CapInh", "CapAmb")
+    both = f"{SETGID | SETUID:016x}"
+    if [s[n] for n in names] == [both, both, "0" * 16, "0" * 16] and int(s["CapBnd"], 16) == 0:
+        return "CAP_SETUID, CAP_SETGID"
     if all(int(s[n], 16) == 0 for n in names):
         return "none" if int(s["CapBnd"], 16) == 0 else "none but a bounding set"
     return "some"
+
+
+def user_of(s, d):
+    """By the layout of src/cell/cell_users.h. All four ids of user and group are the same, or it says so."""
+    if s["Uid"] == d["Uid"] and s["Gid"] == d["Gid"]:
+        return "the daemon's"
+    ids = set(s["Uid"].split() + s["Gid"].split())
+    if len(ids) != 1 or s["Groups"].strip():
+        return "SEVERAL"
+    place = int(ids.pop()) - FIRST
+    return "its own" if 0 <= place < HELPERS else "its tenant's" if HELPERS <= place < IDS else "ANOTHER"
 
 
 def limits(pid):
@@ -119,7 +135,7 @@ def row(daemon, place, pid, images, board):
     filters = own_filters(s, d)
     return [
         place,
-        "the daemon's" if s["Uid"] == d["Uid"] else "its own",
+        user_of(s, d),
         "the daemon's" if filters == 0 and s["CapEff"] == d["CapEff"] and s["CapBnd"] == d["CapBnd"] else sets(s),
         f"{filters}" + (", no_new_privs" if s["NoNewPrivs"] == "1" else ""),
         " ".join(own) or "none",
