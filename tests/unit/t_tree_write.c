@@ -188,6 +188,7 @@ TEST(links_out_of_the_tree_are_refused_left_out_or_kept)
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
         CHECK_INT(put_link("l", out[i]), DZ_EINVAL);
     CHECK_INT(put_link("a/l", "../../x"), DZ_EINVAL);
+    CHECK_INT(put_link("a/l", "x/../y"), DZ_EINVAL); /* x may be a link */
     CHECK_INT(put_link("l", ""), DZ_EINVAL);
     CHECK_INT(end(0), 0);
     CHECK(missing("t/l") && missing("t/a/l"));
