@@ -7,6 +7,7 @@
  */
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -35,12 +36,14 @@ enum {
     LINK,                 /* a struct entry, its name with a NUL, the target */
     DIR_,                 /* a struct entry, its name: what follows is in it */
     DIR_END,
+    SAME,    /* as FILE_, of one more name of a file that came with its number */
     SKIPPED, /* as FILE_, of what is no file, directory or link */
 };
 
 struct entry {
     uint32_t mode, reserved; /* permission bits */
     int64_t mtime_ns, atime_ns;
+    uint64_t number; /* of a file with several names; else 0 */
 };
 
 /* --- the host ------------------------------------------------------------------ */
@@ -50,7 +53,27 @@ static struct host {
     struct dz_cli_tree tree;
     size_t depth;           /* directories of the operand that were entered */
     char path[DZ_PATH_MAX]; /* of the innermost, below the operand */
+    struct dz_map firsts;   /* number of a file with several names -> its first path, owned */
 } host;
+
+static void forget_firsts(struct host *h)
+{
+    DZ_MAP_FOREACH(it, &h->firsts)
+        dz_free(it->value);
+    dz_map_clear(&h->firsts);
+}
+
+static int note_first(struct host *h, uint64_t number, struct dz_err *err)
+{
+    void *old = NULL;
+    char *path = number ? dz_str_dup(dz_str(h->path)) : NULL;
+    if (number && (!path || dz_map_put64(&h->firsts, number, path, &old) < 0)) {
+        dz_free(path);
+        return dz_fail(err, DZ_ENOMEM, "copy out of a disk: out of memory");
+    }
+    dz_free(old); /* a cell that tells a file twice */
+    return 0;
+}
 
 static int nonsense(struct dz_err *err)
 {
@@ -62,6 +85,7 @@ static int begin_top(struct host *h, uint64_t operand, struct dz_err *err)
     if (operand < 1 || operand >= (uint64_t)h->c->argc - 1 || h->depth > 0)
         return nonsense(err);
     h->path[0] = '\0';
+    forget_firsts(h);
     int rc = dz_cli_tree_end(&h->tree, 0, err);
     return rc < 0
                ? rc
@@ -69,17 +93,15 @@ static int begin_top(struct host *h, uint64_t operand, struct dz_err *err)
 }
 
 /* Take an entry apart; its path replaces the one of the directory that it is in. */
-static int read_entry(struct host *h, const struct dz_call_msg *m, struct dz_tree_meta *ret_meta,
+static int read_entry(struct host *h, const struct dz_call_msg *m, struct entry *ret_e,
                       struct dz_str *ret_target, struct dz_err *err)
 {
-    struct entry e;
-    const char *text = (const char *)m->data + sizeof e;
+    const char *text = (const char *)m->data + sizeof *ret_e;
     size_t len = strlen(h->path);
-    if (m->size <= sizeof e || !h->tree.w)
+    if (m->size <= sizeof *ret_e || !h->tree.w)
         return nonsense(err);
-    memcpy(&e, m->data, sizeof e);
-    *ret_meta = (struct dz_tree_meta){e.mode, e.mtime_ns, e.atime_ns};
-    struct dz_str all = dz_str_n(text, m->size - sizeof e);
+    memcpy(ret_e, m->data, sizeof *ret_e);
+    struct dz_str all = dz_str_n(text, m->size - sizeof *ret_e);
     struct dz_str name = dz_str_n(text, strnlen(text, all.n));
     *ret_target = dz_str_sub(all, name.n + 1, SIZE_MAX);
     if (h->depth == 0)
@@ -103,13 +125,19 @@ static void leave_name(struct host *h)
 static int take_entry(struct host *h, const struct dz_call_msg *m, struct dz_err *err)
 {
     struct dz_str target;
-    struct dz_tree_meta meta;
-    int rc = read_entry(h, m, &meta, &target, err);
-    struct dz_str path = dz_str(h->path);
+    struct entry e;
+    int rc = read_entry(h, m, &e, &target, err);
     if (rc < 0)
         return rc;
+    const struct dz_tree_meta meta = {e.mode, e.mtime_ns, e.atime_ns};
+    const char *first = m->tag == SAME ? dz_map_get64(&h->firsts, e.number) : NULL;
+    struct dz_str path = dz_str(h->path);
     if (m->tag == FILE_)
+        rc = note_first(h, e.number, err);
+    if (rc == 0 && m->tag == FILE_)
         rc = dz_tree_write_file(h->tree.w, path, &meta, err);
+    else if (m->tag == SAME)
+        rc = first ? dz_tree_write_same(h->tree.w, path, dz_str(first), err) : nonsense(err);
     else if (m->tag == LINK)
         rc = dz_tree_write_link(h->tree.w, path, target, &meta, err);
     else if (m->tag == DIR_)
@@ -149,6 +177,7 @@ static int get_jail(struct dz_cli *c, struct dz_err *err)
     const char *to = c->argv[c->argc - 1];
     struct stat st;
     host.c = c;
+    dz_map_init(&host.firsts, DZ_TREE_ENTRIES_MAX);
     if (c->argc > 3 && (stat(to, &st) < 0 || !S_ISDIR(st.st_mode)))
         return dz_fail_sys(err, ENOTDIR, "copy several things to %s", to);
     int rc = dz_cli_tree_init(c, &host.tree, err);
@@ -157,6 +186,8 @@ static int get_jail(struct dz_cli *c, struct dz_err *err)
     dz_cli_catch_interrupts();
     rc = dz_disk_jail_with(c, false, &j, err);
     rc = dz_cli_tree_end(&host.tree, rc, err);
+    forget_firsts(&host);
+    dz_map_release(&host.firsts);
     return rc == 0 && c->json ? dz_cli_tree_json(c, &host.tree.total, err) : rc;
 }
 
@@ -175,6 +206,7 @@ struct getting {
     struct dz_cli_progress progress;
     uint64_t bytes;
     char *piece;
+    struct dz_map told; /* inodes of the operand with several names that were told */
     DZ_VEC(, struct reading) dirs;
 };
 
@@ -190,8 +222,10 @@ static int say_entry(uint32_t tag, const struct dz_vfs_attr *a, struct dz_str na
                      struct dz_str target, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf b = DZ_BUF_INIT(DZ_CALL_DATA_MAX);
-    const struct entry e = {
-        .mode = a->mode & 0777, .mtime_ns = a->mtime_ns, .atime_ns = a->atime_ns};
+    const struct entry e = {.mode = a->mode & 0777,
+                            .mtime_ns = a->mtime_ns,
+                            .atime_ns = a->atime_ns,
+                            .number = S_ISREG(a->mode) && a->nlink > 1 ? a->ino : 0};
     dz_buf_add(&b, &e, sizeof e);
     dz_buf_add(&b, name.p, name.n);
     dz_buf_add(&b, "", 1);
@@ -223,6 +257,10 @@ static int get_file(struct getting *g, const struct dz_vfs_attr *a, const char *
                     struct dz_err *err)
 {
     uint64_t range[2] = {0, 0};
+    if (a->nlink > 1 && dz_map_get64(&g->told, a->ino))
+        return say_entry(SAME, a, dz_str(name), DZ_STR(""), err);
+    if (a->nlink > 1 && dz_map_put64(&g->told, a->ino, g, NULL) < 0)
+        return dz_fail(err, DZ_ENOMEM, "copy out of a disk: out of memory");
     int rc = say_entry(FILE_, a, dz_str(name), DZ_STR(""), err);
     while (rc == 0 && range[1] < a->size) {
         int sys = dz_vfs_seek(g->d.vfs, a->ino, range[1], SEEK_DATA, &range[0]);
@@ -317,6 +355,7 @@ static int get(struct dz_cli *c, struct dz_err *err)
 {
     struct getting g = {.c = c, .dirs = DZ_VEC_INIT(DZ_TREE_DEPTH_MAX)};
     struct dz_vfs_attr a = {0};
+    dz_map_init(&g.told, DZ_TREE_ENTRIES_MAX);
     int rc = dz_disk_open(c, DZ_DISK_READ, &g.d, err);
     if (rc == 0)
         g.piece = dz_alloc(PIECE_BYTES);
@@ -325,6 +364,7 @@ static int get(struct dz_cli *c, struct dz_err *err)
     dz_cli_progress_start(&g.progress, c, "get", rc == 0 ? total_bytes(c, &g.d) : 0, DZ_CLI_BYTES);
     for (int i = 1; rc == 0 && i < c->argc - 1; i++) {
         rc = dz_disk_find(&g.d, c->argv[i], false, "read", &a, err);
+        dz_map_clear(&g.told);
         if (rc == 0)
             rc = say(TOP, (uint64_t)i, NULL, 0, err);
         if (rc == 0)
@@ -336,6 +376,7 @@ static int get(struct dz_cli *c, struct dz_err *err)
     for (; g.dirs.n; (void)dz_vec_pop(&g.dirs))
         dz_buf_release(&g.dirs.p[g.dirs.n - 1].names);
     dz_vec_release(&g.dirs);
+    dz_map_release(&g.told);
     dz_free(g.piece);
     return dz_disk_close(&g.d, rc, err);
 }

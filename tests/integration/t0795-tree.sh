@@ -57,7 +57,7 @@ test_that 'like cp: into a directory under the name, else as TARGET; /. is what 
     both try
 '
 test_that 'several names of a file stay that, both ways' '
-    run 0 doze cp -r --links skip web:/workspace/src hard && [ hard/f -ef hard/hard ] && in_guest "[ /workspace/src/f -ef /workspace/src/hard ]" && run 0 doze disk ls -l box.doze /workspace/src && grep -Eq " 2 .* hard$" out
+    run 0 doze cp -r --links skip web:/workspace/src hard && [ hard/f -ef hard/hard ] && run 0 doze disk get --links skip box.doze /workspace/src hard2 && [ hard2/f -ef hard2/hard ] && in_guest "[ /workspace/src/f -ef /workspace/src/hard ]" && run 0 doze disk ls -l box.doze /workspace/src && grep -Eq " 2 .* hard$" out
 '
 test_that 'how much came, as JSON' '
     mkdir j && printf abc >j/f && ln j/f j/g && ln -s f j/l && mkfifo j/p && run 0 doze cp -r --json j web:/workspace/j && has err "\"j/p\" is a pipe: left out" && [ "$(cat out)" = "{\"files\":2,\"directories\":1,\"links\":1,\"skipped\":1,\"bytes\":3}" ] &&
