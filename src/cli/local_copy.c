@@ -440,7 +440,7 @@ const struct dz_cli_command dz_cmd_fork = {
     .options =
         (const struct dz_cli_option[]){
             {"count", 0, "N", "of a SANDBOX: make so many, and print their ids"},
-            {"label", 0, "TEXT", "of a SANDBOX: label the fork"},
+            {"label", 0, "TEXT", "of a SANDBOX: a note to the fork, shown by `fork ls`"},
             {"expires", 0, "DURATION", "of a SANDBOX: remove the fork after this long"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
