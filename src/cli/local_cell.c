@@ -6,6 +6,7 @@
  */
 #include "cli/local_cell.h"
 #include "cli/local_image.h"
+#include "cli/local_tree.h"
 
 #include "base/buf.h"
 #include "base/fd.h"
@@ -17,7 +18,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fts.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,70 +167,49 @@ int dz_cli_cell_open(struct dz_cli_cell *c, struct dz_err *err)
 
 /* --- files brought in ------------------------------------------------------------------------ */
 
-static int copy_bytes(struct dz_cli_cell *c, const char *path, struct dz_err *err)
+static int copy_bytes(struct dz_cli_cell *c, const struct dz_tree_entry *e, const char *host,
+                      struct dz_err *err)
 {
     static char step[COPY_STEP];
-    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
     ssize_t n = 1;
-    int rc = fd < 0 ? fd : 0;
-    while (rc == 0 && (n = read(fd, step, sizeof step)) > 0)
+    int rc = 0;
+    while (rc == 0 && (n = read(e->fd, step, sizeof step)) > 0)
         rc = dz_cell_put_data(c->cell, step, (size_t)n, err);
-    return rc == 0 && n < 0 ? dz_fail_sys(err, errno, "read %s", path) : rc;
+    return rc == 0 && n < 0 ? dz_fail_sys(err, errno, "read %s/%s", host, e->path) : rc;
 }
 
-static int copy_link(struct dz_cli_cell *c, const char *path, const char *to, struct dz_err *err)
-{
-    char target[PATH_MAX];
-    ssize_t n = readlink(path, target, sizeof target - 1);
-    if (n < 0)
-        return dz_fail_sys(err, errno, "read the link %s", path);
-    target[n] = '\0';
-    return dz_cell_put_link(c->cell, to, target, err);
-}
-
-static int copy_entry(struct dz_cli_cell *c, const FTSENT *e, const char *to, struct dz_err *err)
+static int copy_entry(struct dz_cli_cell *c, const struct dz_tree_entry *e, const char *host,
+                      const char *to, struct dz_err *err)
 {
     int rc;
-    switch (e->fts_info) {
-    case FTS_D:
-        return dz_cell_put_dir(c->cell, to, e->fts_statp->st_mode & 07777, err);
-    case FTS_F:
-        rc = dz_cell_put_file(c->cell, to, e->fts_statp->st_mode & 07777, err);
-        return rc < 0 ? rc : copy_bytes(c, e->fts_accpath, err);
-    case FTS_SL:
-    case FTS_SLNONE:
-        return copy_link(c, e->fts_accpath, to, err);
-    case FTS_DNR:
-    case FTS_ERR:
-    case FTS_NS:
-        return dz_fail_sys(err, e->fts_errno, "copy %s", e->fts_path);
-    default: /* directories a second time; devices and sockets stay out */
+    if (e->kind == DZ_TREE_DIR)
+        return dz_cell_put_dir(c->cell, to, e->st.st_mode & 07777, err);
+    if (e->kind == DZ_TREE_LINK)
+        return dz_cell_put_link(c->cell, to, e->link, err);
+    if (e->kind != DZ_TREE_FILE)
         return 0;
-    }
+    rc = dz_cell_put_file(c->cell, to, e->st.st_mode & 07777, err);
+    return rc < 0 ? rc : copy_bytes(c, e, host, err);
 }
 
-int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest, struct dz_err *err)
+int dz_cli_cell_copy(struct dz_cli_cell *c, struct dz_cli *cli, const char *host, const char *guest,
+                     struct dz_err *err)
 {
-    char to[PATH_MAX], from[PATH_MAX];
-    char *list[2] = {from, NULL};
-    size_t skip = strlen(host);
-    int rc = 0;
-    if (skip == 0 || skip >= sizeof from)
-        return dz_fail(err, DZ_EINVAL, "copy: the host's path is empty or too long");
-    memcpy(from, host, skip + 1);
-    FTS *tree = fts_open(list, FTS_PHYSICAL | FTS_NOCHDIR | FTS_COMFOLLOW, NULL);
-    if (!tree)
-        return dz_fail_sys(err, errno, "copy %s", host);
-    for (FTSENT *e; rc == 0 && (e = fts_read(tree));) {
-        const char *below = strlen(e->fts_path) > skip ? e->fts_path + skip : "";
-        int n = snprintf(to, sizeof to, "%s%s%s", strcmp(guest, "/") == 0 ? "" : guest,
-                         *below && *below != '/' ? "/" : "", below);
-        if (n >= (int)sizeof to)
-            rc = dz_fail(err, DZ_ELIMIT, "copy %s: the path is too long", e->fts_path);
+    char to[PATH_MAX];
+    const char *top = strcmp(guest, "/") == 0 ? "" : guest;
+    struct dz_tree_entry e = {.kind = DZ_TREE_SKIP};
+    struct dz_tree_read *r = NULL;
+    int rc = dz_tree_read_open(host, false, &r, err);
+    while (rc == 0 && (rc = dz_tree_read_next(r, &e, err)) == 0 && e.kind != DZ_TREE_END) {
+        int n = snprintf(to, sizeof to, "%s%s%s", top, e.path[0] ? "/" : "", e.path);
+        if (e.kind == DZ_TREE_SKIP)
+            dz_cli_tree_left_out(cli, host, &e);
+        else if (n >= (int)sizeof to)
+            rc = dz_fail(err, DZ_ELIMIT, "copy %s/%s: the path is too long", host, e.path);
         else if (n > 0) /* the root itself is there */
-            rc = copy_entry(c, e, to, err);
+            rc = copy_entry(c, &e, host, to, err);
     }
-    (void)fts_close(tree);
+    dz_tree_read_close(r);
     return rc;
 }
 
@@ -247,13 +226,13 @@ void dz_cli_cell_unlink(const struct dz_cli_cell *c)
 int dz_cli_cell_tidy(const struct dz_cli_cell *cell, int status)
 {
     char wal[PATH_MAX];
-    bool started = status >= 0 && (status < DZ_EXIT_RUN_FAILED || status >= DZ_EXIT_SIGNAL);
     if (!cell->file)
         return status;
     (void)snprintf(wal, sizeof wal, "%s-wal", cell->file);
-    if (cell->made && !started)
+    bool drop = cell->made && cell->failed; /* a guest may end with any status */
+    if (drop)
         (void)unlink(cell->file);
-    if ((cell->made && !started) || lseek(cell->start.wal_fd, 0, SEEK_END) == 0)
+    if (drop || lseek(cell->start.wal_fd, 0, SEEK_END) == 0)
         (void)unlink(wal);
     return status;
 }

@@ -46,7 +46,7 @@ int dz_cli_cell_root(struct dz_cli_cell *c, struct dz_cli *cli, const char *file
  * Files may be copied in from now on. */
 int dz_cli_cell_open(struct dz_cli_cell *c, struct dz_err *err);
 /* A host file or directory tree, to the path `guest`. */
-int dz_cli_cell_copy(struct dz_cli_cell *c, const char *host, const char *guest,
+int dz_cli_cell_copy(struct dz_cli_cell *c, struct dz_cli *cli, const char *host, const char *guest,
                      struct dz_err *err);
 /* Start the first process, carry the streams until it ends. An exit status as
  * of `docker run`, or DZ_E*. */

@@ -91,7 +91,7 @@ static int copy_all(struct dz_cli *c, struct dz_cli_cell *cell, struct dz_err *e
         if (!colon || colon == given || colon[1] != '/' || colon - given >= (long)sizeof host)
             return dz_cli_usage(c, err, "--copy wants HOST:GUEST, GUEST from / on, not %s", given);
         (void)snprintf(host, sizeof host, "%.*s", (int)(colon - given), given);
-        rc = dz_cli_cell_copy(cell, host, colon + 1, err);
+        rc = dz_cli_cell_copy(cell, c, host, colon + 1, err);
     }
     return rc;
 }

@@ -67,11 +67,12 @@ static int put_program(struct dz_cli_cell *cell, int fd, struct dz_err *err)
     return rc == 0 && n < 0 ? dz_fail_sys(err, errno, "read the program") : rc;
 }
 
-static int put_all(struct dz_cli_cell *cell, const struct dirs *d, int fd, struct dz_err *err)
+static int put_all(struct dz_cli *c, struct dz_cli_cell *cell, const struct dirs *d, int fd,
+                   struct dz_err *err)
 {
     int rc = put_program(cell, fd, err);
     for (size_t i = 0; rc == 0 && d->list[i]; i++)
-        rc = dz_cli_cell_copy(cell, d->host[i], d->place[i], err);
+        rc = dz_cli_cell_copy(cell, c, d->host[i], d->place[i], err);
     return rc;
 }
 
@@ -93,6 +94,6 @@ int dz_cli_wasm_in_cell(struct dz_cli *c, int fd, struct dz_err *err)
         rc = dz_cli_cell_open(&cell, err);
     if (rc < 0)
         return rc;
-    rc = put_all(&cell, &dirs, fd, err);
+    rc = put_all(c, &cell, &dirs, fd, err);
     return rc < 0 ? dz_cli_cell_why(&cell, c, rc, err) : dz_cli_cell_run(&cell, c, err);
 }
