@@ -106,29 +106,6 @@ void dz_json_end(struct dz_json *j)
     j->filled = true;
 }
 
-static void add_string(struct dz_buf *out, struct dz_str s)
-{
-    dz_buf_add(out, "\"", 1);
-    dz_json_escape(out, s);
-    dz_buf_add(out, "\"", 1);
-}
-
-void dz_json_key_str(struct dz_json *j, struct dz_str key)
-{
-    if (j->out->err)
-        return;
-    assert(j->depth > 0 && !in_array(j) && !j->keyed);
-    separate(j);
-    add_string(j->out, key);
-    dz_buf_adds(j->out, j->pretty ? ": " : ":");
-    j->keyed = true;
-}
-
-void dz_json_key(struct dz_json *j, const char *key)
-{
-    dz_json_key_str(j, dz_str(key));
-}
-
 /* Bytes at p that stand for themselves in a JSON string. What steers a terminal does not, although
  * JSON allows DEL and C1: documents are shown to people, and a line of the log is a JSON string. */
 static size_t plain_run(const char *p, size_t n)
@@ -169,7 +146,9 @@ size_t dz_json_escape_char(const char *p, size_t n, char out[static DZ_JSON_CHAR
     return len;
 }
 
-void dz_json_escape(struct dz_buf *out, struct dz_str s)
+/* The bytes of s as they stand between the quotes of a JSON string: escaped besides what JSON asks
+ * for are DEL and C1 (U+0080 to U+009F), which steer terminals. */
+static void json_escape(struct dz_buf *out, struct dz_str s)
 {
     char piece[DZ_JSON_CHAR];
     for (size_t i = 0, used; i < s.n && !out->err; i += used) {
@@ -179,6 +158,29 @@ void dz_json_escape(struct dz_buf *out, struct dz_str s)
         else
             dz_buf_add(out, piece, dz_json_escape_char(s.p + i, s.n - i, piece, &used));
     }
+}
+
+static void add_string(struct dz_buf *out, struct dz_str s)
+{
+    dz_buf_add(out, "\"", 1);
+    json_escape(out, s);
+    dz_buf_add(out, "\"", 1);
+}
+
+void dz_json_key_str(struct dz_json *j, struct dz_str key)
+{
+    if (j->out->err)
+        return;
+    assert(j->depth > 0 && !in_array(j) && !j->keyed);
+    separate(j);
+    add_string(j->out, key);
+    dz_buf_adds(j->out, j->pretty ? ": " : ":");
+    j->keyed = true;
+}
+
+void dz_json_key(struct dz_json *j, const char *key)
+{
+    dz_json_key_str(j, dz_str(key));
 }
 
 void dz_json_str(struct dz_json *j, struct dz_str s)

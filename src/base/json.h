@@ -69,10 +69,6 @@ void dz_json_put_bool(struct dz_json *j, const char *key, bool v);
 void dz_json_put_double(struct dz_json *j, const char *key, double v);
 void dz_json_put_null(struct dz_json *j, const char *key);
 
-/* The bytes of s as they stand between the quotes of a JSON string: escaped besides what JSON asks
- * for are DEL and C1 (U+0080 to U+009F), which steer terminals. */
-void dz_json_escape(struct dz_buf *out, struct dz_str s);
-
 /* The same for the first character of p[0..n), n > 0, without a buffer: writes
  * up to DZ_JSON_CHAR bytes to out, returns how many, and puts the bytes that
  * were read into *ret_used. */

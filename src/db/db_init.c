@@ -38,47 +38,7 @@ static int configure(void)
     return rc;
 }
 
-int dz_db_init(struct dz_err *err)
-{
-    int rc = SQLITE_OK;
-    (void)pthread_mutex_lock(&init.mutex);
-    if (!init.ready) {
-        tzset();
-        rc = configure();
-        init.ready = rc == SQLITE_OK;
-        if (rc != SQLITE_OK)
-            (void)sqlite3_shutdown();
-    }
-    (void)pthread_mutex_unlock(&init.mutex);
-    if (rc == SQLITE_OK)
-        return 0;
-    return dz_fail(err, dz_db_code(rc, 0), "start SQLite: %s", sqlite3_errstr(rc));
-}
-
-void dz_db_reseed(void)
-{
-    if (init.ready) /* else it has no state yet, and must be configured first */
-        sqlite3_randomness(0, NULL);
-}
-
-void dz_db_set_heap(const sqlite3_mem_methods *heap)
-{
-    init.heap = heap;
-}
-
-void dz_db_shutdown(void)
-{
-    (void)pthread_mutex_lock(&init.mutex);
-    if (init.ready)
-        dz_db_vfs_unregister();
-    (void)sqlite3_shutdown();
-    init.ready = false;
-    (void)pthread_mutex_unlock(&init.mutex);
-}
-
-/* --- errors ------------------------------------------------------------------ */
-
-int dz_db_code(int rc, int sys)
+static int db_code(int rc, int sys)
 {
     switch (rc) {
     case SQLITE_CONSTRAINT_UNIQUE:
@@ -122,12 +82,52 @@ int dz_db_code(int rc, int sys)
     }
 }
 
+int dz_db_init(struct dz_err *err)
+{
+    int rc = SQLITE_OK;
+    (void)pthread_mutex_lock(&init.mutex);
+    if (!init.ready) {
+        tzset();
+        rc = configure();
+        init.ready = rc == SQLITE_OK;
+        if (rc != SQLITE_OK)
+            (void)sqlite3_shutdown();
+    }
+    (void)pthread_mutex_unlock(&init.mutex);
+    if (rc == SQLITE_OK)
+        return 0;
+    return dz_fail(err, db_code(rc, 0), "start SQLite: %s", sqlite3_errstr(rc));
+}
+
+void dz_db_reseed(void)
+{
+    if (init.ready) /* else it has no state yet, and must be configured first */
+        sqlite3_randomness(0, NULL);
+}
+
+void dz_db_set_heap(const sqlite3_mem_methods *heap)
+{
+    init.heap = heap;
+}
+
+void dz_db_shutdown(void)
+{
+    (void)pthread_mutex_lock(&init.mutex);
+    if (init.ready)
+        dz_db_vfs_unregister();
+    (void)sqlite3_shutdown();
+    init.ready = false;
+    (void)pthread_mutex_unlock(&init.mutex);
+}
+
+/* --- errors ------------------------------------------------------------------ */
+
 int dz_db_fail(const struct dz_db *db, int rc, struct dz_err *err, const char *what)
 {
     int sys = 0;
     if ((rc & 0xff) == SQLITE_IOERR || (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_FULL)
         sys = sqlite3_system_errno(db->h);
-    int code = dz_db_code(rc, sys);
+    int code = db_code(rc, sys);
     const char *why = sqlite3_errcode(db->h) == (rc & 0xff) || sqlite3_extended_errcode(db->h) == rc
                           ? sqlite3_errmsg(db->h)
                           : sqlite3_errstr(rc);

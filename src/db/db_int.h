@@ -62,7 +62,6 @@ static inline uint32_t dz_db_big32(const uint8_t *p)
 /* Turn a result code of SQLite into an error of ours, with SQLite's sentence.
  * h may be NULL when there is no connection. */
 DZ_COLD int dz_db_fail(const struct dz_db *db, int rc, struct dz_err *err, const char *what);
-int dz_db_code(int rc, int sys);
 
 /* db_init.c: SQLite configured and our VFS registered, once per process. */
 DZ_NODISCARD int dz_db_init(struct dz_err *err);

@@ -125,9 +125,6 @@ DZ_NODISCARD int dz_http_tls(struct dz_http *h, const char *certificate, const c
  * DZ_EDENIED. */
 DZ_NODISCARD int dz_http_listen_tcp(struct dz_http *h, const char *address, bool plain,
                                     struct dz_err *err);
-/* A listener that somebody else made; the descriptor is the server's from here on, also
- * when this fails. */
-DZ_NODISCARD int dz_http_listen_fd(struct dz_http *h, int fd, struct dz_err *err);
 /* End what this finds, now: requests that wait for an answer, streams, WebSockets. A plain
  * answer that is on its way still goes out. */
 void dz_http_cut(struct dz_http *h, bool (*find)(const struct dz_http_req *r, void *arg),
@@ -173,7 +170,6 @@ const char *dz_http_query_unknown(const struct dz_http_req *r, const char *const
 const char *dz_http_header(const struct dz_http_req *r, const char *name); /* NULL: not sent */
 bool dz_http_accepts(const struct dz_http_req *r, const char *type); /* is it named in Accept? */
 struct dz_str dz_http_body(const struct dz_http_req *r); /* of routes that are not streamed */
-int64_t dz_http_body_size(const struct dz_http_req *r);  /* -1: not known ahead (chunked) */
 /* Of the peer on a unix socket; -1: not one. */
 int64_t dz_http_peer_uid(const struct dz_http_req *r);
 /* The address of the peer as text, "unix" for one on a unix socket. */

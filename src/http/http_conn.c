@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A connection's way from stage to stage; http_int.h has the picture.
+ * A connection: its bytes, by TLS or not, and its stages; http_int.h has the picture.
  *
- * While a request waits for its answer, or a stream for something to send, nothing is read,
- * and the poll watches for the other end's hang-up, which it sees behind bytes that nobody
- * has read. A client that shuts only its sending side cannot be told from one that left, over
- * TCP; it counts as gone on every kind of socket.
+ * While a request waits for its answer, or a stream for something to send, nothing is read, and
+ * the poll watches for the peer's hang-up, which it reports even behind bytes that nobody has
+ * read. Over TCP a client that shuts only its sending side cannot be told from one that left; it
+ * counts as gone on every kind of socket.
  *
- * Deadlines: a client has so long for a head, for each piece of a body, for taking each piece
- * of an answer, and between requests. `moved` counts bytes, so that one byte now and then
- * does not buy more time.
+ * Deadlines: a client has a limited time for a head, for each piece of a body, for reading each
+ * piece of an answer, and between requests. `moved` counts bytes, so one byte now and then does
+ * not extend the deadline.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -20,6 +20,99 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <unistd.h>
+
+/* --- bytes ------------------------------------------------------------------------------- */
+
+enum {
+    IN_MAX = DZ_HTTP_HEAD_MAX + DZ_IO_PIECE,
+};
+
+/* What TLS said: it may want to write while it reads. */
+static ssize_t of_tls(struct dz_http_conn *c, ssize_t n)
+{
+    if (n == DZ_TLS_WANT_READ || n == DZ_TLS_WANT_WRITE) {
+        c->want |= n == DZ_TLS_WANT_READ ? DZ_POLL_READ : DZ_POLL_WRITE;
+        return DZ_HTTP_IO_LATER;
+    }
+    return n < 0 ? DZ_HTTP_IO_BROKEN : n;
+}
+
+static ssize_t of_socket(ssize_t n)
+{
+    if (n >= 0)
+        return n;
+    return errno == EAGAIN || errno == EINTR ? DZ_HTTP_IO_LATER : DZ_HTTP_IO_BROKEN;
+}
+
+static ssize_t receive(struct dz_http_conn *c, void *p, size_t n)
+{
+    ssize_t got =
+        c->tls ? of_tls(c, dz_tls_read(c->tls, p, n)) : of_socket(recv(c->fd, p, n, MSG_DONTWAIT));
+    c->moved += got > 0 ? (uint64_t)got : 0;
+    return got;
+}
+
+/* More into c->in: as dz_http_read. */
+static void in_release(struct dz_http_conn *c)
+{
+    dz_free(c->in.p);
+    c->in = (struct dz_http_in){NULL, 0, 0, 0};
+}
+
+ssize_t dz_http_read(struct dz_http_conn *c, void *p, size_t n)
+{
+    size_t have = c->in.end - c->in.at;
+    if (have == 0)
+        return receive(c, p, n);
+    n = n < have ? n : have;
+    memcpy(p, c->in.p + c->in.at, n);
+    c->in.at += n;
+    if (c->in.at == c->in.end)
+        in_release(c);
+    return (ssize_t)n;
+}
+
+ssize_t dz_http_write(struct dz_http_conn *c, const void *p, size_t n, bool more)
+{
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
+    ssize_t put =
+        c->tls ? of_tls(c, dz_tls_write(c->tls, p, n)) : of_socket(send(c->fd, p, n, flags));
+    c->moved += put > 0 ? (uint64_t)put : 0;
+    return put;
+}
+
+/* Room for n bytes behind c->in.end; false: out of memory. */
+static bool make_room(struct dz_http_in *in, size_t n)
+{
+    if (in->at > 0) {
+        memmove(in->p, in->p + in->at, in->end - in->at);
+        in->end -= in->at;
+        in->at = 0;
+    }
+    if (in->size - in->end >= n)
+        return true;
+    size_t size = in->end + n < IN_MAX ? in->end + n : IN_MAX;
+    char *p = dz_realloc(in->p, size);
+    if (!p)
+        return false;
+    in->p = p;
+    in->size = size;
+    return true;
+}
+
+static ssize_t fill(struct dz_http_conn *c, size_t room)
+{
+    struct dz_http_in *in = &c->in;
+    if (in->size - in->end < room / 4 && !make_room(in, room))
+        return DZ_HTTP_IO_BROKEN;
+    assert(in->size > in->end);
+    ssize_t n = receive(c, in->p + in->end, in->size - in->end);
+    if (n > 0)
+        in->end += (size_t)n;
+    else if (in->at == in->end)
+        in_release(c);
+    return n;
+}
 
 enum {
     ROOM = 4096, /* read at a time while it is a head */
@@ -172,7 +265,7 @@ static bool read_head(struct dz_http_conn *c)
     bool had = c->in.end > c->in.at;
     if (take_head(c))
         return true;
-    ssize_t got = dz_http_fill(c, ROOM);
+    ssize_t got = fill(c, ROOM);
     if (got == 0 || got == DZ_HTTP_IO_BROKEN)
         c->dead = true;
     if (got > 0 && !had) /* the first bytes of a head: from now on it is expected */
@@ -199,7 +292,7 @@ static bool read_body(struct dz_http_conn *c)
     if (r->whole || (r->blocked && !r->nudged && !r->answered))
         return false;
     if (c->in.at == c->in.end) {
-        ssize_t got = dz_http_fill(c, DZ_IO_PIECE);
+        ssize_t got = fill(c, DZ_IO_PIECE);
         if ((got == 0 || got == DZ_HTTP_IO_BROKEN) && !r->answered)
             c->dead = true;
         else if (got == 0 || got == DZ_HTTP_IO_BROKEN)
@@ -262,7 +355,7 @@ static void finish(struct dz_http_conn *c)
     if (c->tls)
         dz_tls_goodbye(c->tls);
     (void)shutdown(c->fd, SHUT_WR);
-    dz_http_in_release(c);
+    in_release(c);
     c->stage = DZ_HTTP_AT_LINGER; /* closed now, what is unread would take the answer with it */
     dz_http_conn_allow(c, LINGER_MS);
 }
@@ -495,7 +588,7 @@ void dz_http_conn_free(struct dz_http_conn *c)
     dz_poll_free(c->poll);
     dz_tls_free(c->tls);
     dz_fd_close(&c->fd);
-    dz_http_in_release(c);
+    in_release(c);
     dz_buf_release(&c->out);
     dz_http_conn_over(h, c);
     dz_free(c);

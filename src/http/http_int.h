@@ -207,7 +207,7 @@ void dz_http_conn_watch(struct dz_http_conn *c, int events);
 void dz_http_conn_late(struct dz_http_conn *c);              /* its deadline is over */
 void dz_http_conn_allow(struct dz_http_conn *c, int64_t ms); /* a new deadline; 0: none */
 
-/* http_io.c: bytes, by TLS or not. */
+/* http_conn.c: bytes, by TLS or not. */
 enum {
     DZ_HTTP_IO_LATER = -1,
     DZ_HTTP_IO_BROKEN = -2,
@@ -215,9 +215,6 @@ enum {
 /* At least 1, 0 at the other end's end, or one of the above. What was read ahead comes first. */
 ssize_t dz_http_read(struct dz_http_conn *c, void *p, size_t n);
 ssize_t dz_http_write(struct dz_http_conn *c, const void *p, size_t n, bool more);
-/* More into c->in: as dz_http_read. */
-ssize_t dz_http_fill(struct dz_http_conn *c, size_t room);
-void dz_http_in_release(struct dz_http_conn *c);
 
 /* http_req.c */
 /* A request of a head of n bytes; NULL: out of memory. p may be NULL: it is refused. */
@@ -228,7 +225,6 @@ void dz_http_req_left(struct dz_http_req *r); /* its client has: the same, unles
 void dz_http_req_refuse(struct dz_http_req *r, int code, int status, const char *message);
 /* Bytes of the body: how many were used; negative: the connection is of no use. */
 ssize_t dz_http_req_body(struct dz_http_req *r, const char *p, size_t n);
-void dz_http_req_whole(struct dz_http_req *r); /* all of it has come */
 
 /* http_send.c */
 enum dz_http_sent {
@@ -240,7 +236,6 @@ enum dz_http_sent {
 };
 void dz_http_send_head(struct dz_http_req *r, const char *type, int64_t size);
 enum dz_http_sent dz_http_send_some(struct dz_http_conn *c);
-const char *dz_http_reason(int status);
 
 /* http_answer.c */
 /* One of the holders of r->held changes from *had to now bytes: as opts.hold. */

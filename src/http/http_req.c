@@ -301,6 +301,19 @@ static ssize_t chunks(struct dz_http_req *r, const char *p, size_t n)
     return framing + (ssize_t)taken;
 }
 
+/* all of it has come */
+static void req_whole(struct dz_http_req *r)
+{
+    if (r->answered)
+        return;
+    r->conn->stage = DZ_HTTP_AT_WAIT;
+    dz_http_conn_allow(r->conn, 0);
+    if (!r->called)
+        call_handler(r);
+    else if (r->sink && !r->useless)
+        r->sink->end(r->sink_arg);
+}
+
 ssize_t dz_http_req_body(struct dz_http_req *r, const char *p, size_t n)
 {
     ssize_t used;
@@ -315,20 +328,8 @@ ssize_t dz_http_req_body(struct dz_http_req *r, const char *p, size_t n)
     if (r->discarded > DZ_HTTP_DISCARD_MAX)
         return DZ_ELIMIT;
     if (used >= 0 && r->whole)
-        dz_http_req_whole(r);
+        req_whole(r);
     return used;
-}
-
-void dz_http_req_whole(struct dz_http_req *r)
-{
-    if (r->answered)
-        return;
-    r->conn->stage = DZ_HTTP_AT_WAIT;
-    dz_http_conn_allow(r->conn, 0);
-    if (!r->called)
-        call_handler(r);
-    else if (r->sink && !r->useless)
-        r->sink->end(r->sink_arg);
 }
 
 /* --- what a handler asks ---------------------------------------------------------------- */
@@ -464,11 +465,6 @@ bool dz_http_accepts(const struct dz_http_req *r, const char *type)
 struct dz_str dz_http_body(const struct dz_http_req *r)
 {
     return dz_str_n(r->body.p, r->body.len);
-}
-
-int64_t dz_http_body_size(const struct dz_http_req *r)
-{
-    return r->head.body_size;
 }
 
 int64_t dz_http_peer_uid(const struct dz_http_req *r)

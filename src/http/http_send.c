@@ -20,7 +20,7 @@ enum {
 
 /* --- the head ------------------------------------------------------------------------------- */
 
-const char *dz_http_reason(int status)
+static const char *reason(int status)
 {
     static const struct {
         int status;
@@ -70,8 +70,8 @@ void dz_http_send_head(struct dz_http_req *r, const char *type, int64_t size)
     struct dz_buf *b = &r->conn->out;
     bool bodyless = r->status == 204 || r->status == 304 || r->status < 200;
     r->no_body = bodyless || strcmp(r->head.method, "HEAD") == 0;
-    dz_buf_addf(b, "HTTP/1.1 %d %s\r\nDate: %s\r\nRequest-Id: %s\r\n", r->status,
-                dz_http_reason(r->status), dz_http_date(r->http), r->request_id);
+    dz_buf_addf(b, "HTTP/1.1 %d %s\r\nDate: %s\r\nRequest-Id: %s\r\n", r->status, reason(r->status),
+                dz_http_date(r->http), r->request_id);
     for (const struct dz_http_set *set = r->headers; set; set = set->next)
         dz_buf_addf(b, "%s: %s\r\n", set->name, set->value);
     if (type)

@@ -114,7 +114,7 @@ static int wait_for(struct dz_build *b, struct dz_os_proc *p, struct dz_os_statu
     return rc;
 }
 
-int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err)
+static int run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err)
 {
     char cause[CAUSE_MAX];
     struct dz_os_proc p = DZ_OS_PROC_NONE;
@@ -230,7 +230,7 @@ static int fetch_pypi(struct dz_build *b, struct dz_step *s, const char *dir,
                                 list,
                                 NULL};
     if (rc == 0)
-        rc = dz_build_run(b, argv, dir, err);
+        rc = run(b, argv, dir, err);
     return rc < 0 ? rc : only_file(dir, ".whl", out, err);
 }
 
@@ -240,7 +240,7 @@ static int fetch_npm(struct dz_build *b, struct dz_step *s, const char *dir,
     char what[512];
     (void)snprintf(what, sizeof what, "%s@%s", s->label, s->version);
     const char *const argv[] = {"npm", "pack", what, "--pack-destination", dir, NULL};
-    int rc = dz_build_run(b, argv, dir, err);
+    int rc = run(b, argv, dir, err);
     return rc < 0 ? rc : only_file(dir, ".tgz", out, err);
 }
 
@@ -293,7 +293,7 @@ static int fetch_crate(struct dz_build *b, struct dz_step *s, const char *dir,
         if (rc == 0)
             rc = dz_fd_replace(AT_FDCWD, source, "", 0, 0600, err);
         if (rc == 0)
-            rc = dz_build_run(b, argv, dir, err);
+            rc = run(b, argv, dir, err);
         if (rc == 0)
             rc = find_crate(s, kept, err);
     }
@@ -377,7 +377,7 @@ static int compile_c(struct dz_build *b, const struct dz_step *s, const char *ou
     (void)snprintf(flags, sizeof flags, "%s", s->flags ? s->flags : "");
     add_words(argv, &n, flags);
     add_words(argv, &n, source);
-    return dz_build_run(b, argv, NULL, err);
+    return run(b, argv, NULL, err);
 }
 
 /* The one directory that an archive held, or all of what it held, when that is more. */
@@ -410,7 +410,7 @@ static int run_script(struct dz_build *b, const struct dz_step *s, const char *d
     int rc = source_dir(dir, source, err);
     const char *const argv[] = {s->build, source, b->how->guest, out, NULL};
     if (rc == 0)
-        rc = dz_build_run(b, argv, NULL, err);
+        rc = run(b, argv, NULL, err);
     if (rc == 0 && access(out, R_OK) < 0)
         rc = dz_fail(err, DZ_EIO, "%s made nothing", s->build);
     return rc;
@@ -423,7 +423,7 @@ static int compile_debian(struct dz_build *b, const struct dz_step *s, const cha
     (void)snprintf(fetch, sizeof fetch, "%.4000s/fetch-source", b->how->guest);
     (void)snprintf(source, sizeof source, "%.4000s/source", dir);
     const char *const argv[] = {fetch, s->label, s->version, source, NULL};
-    int rc = dz_build_run(b, argv, NULL, err);
+    int rc = run(b, argv, NULL, err);
     return rc < 0 ? rc : run_script(b, s, source, out, err);
 }
 

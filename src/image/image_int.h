@@ -67,9 +67,6 @@ int dz_image_cut_names(int fd, struct dz_buf *ret_names, struct dz_err *err);
 
 /* --- looking into an image, in a cell --------------------------------------------------- */
 
-/* What the image in fd says and holds: checked, programs listed (found anew when
- * `search`, and compared with what it says). The reply is a manifest. */
-int dz_image_scan(int fd, const char *sha256, struct dz_image *ret_image, struct dz_err *err);
 /* In a cell: the disk in fd, to be read. What is opened goes with the cell. */
 struct dz_db;
 struct dz_vfs;
@@ -82,18 +79,11 @@ struct dz_image_copying {
     int image_fd, out_fd;
     const struct dz_image_program *program;
 };
-int dz_image_copy_program(struct dz_call *call, void *arg, struct dz_err *err);
 int dz_image_prepare(const struct dz_image_store *s, int fd, const struct dz_image_program *p,
                      dz_call_fn *copy, struct dz_err *err);
 /* Is the prepared module of this program there and whole? */
 int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
                           struct dz_err *err);
-/* The flat memory of what sleeps in the image in fd, whose modules are there, into the store. And
- * is the one there as it would be made now? 1, or 0, and then with `repair` it is made. */
-int dz_image_base_prepare(struct dz_image_store *s, int fd, const struct dz_image *image,
-                          struct dz_err *err);
-int dz_image_base_check(struct dz_image_store *s, int fd, const struct dz_image *image, bool repair,
-                        struct dz_err *err);
 /* A whole image into the store, fd its file in scratch/: scan, prepare, publish. The result is
  * its hash. */
 int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
@@ -177,7 +167,6 @@ struct dz_build {
 int dz_build_fetch(struct dz_build *b, struct dz_step *step, struct dz_err *err);
 /* Run a program with its output in the log; *ret_last (may be NULL): its last line. A status
  * that is not 0 is DZ_EIO with that line. */
-int dz_build_run(struct dz_build *b, const char *const *argv, const char *cwd, struct dz_err *err);
 DZ_PRINTF(2, 3) void dz_build_log(const struct dz_build *b, const char *fmt, ...);
 bool dz_build_stopped(const struct dz_build *b);
 /* An empty disk. */

@@ -1,23 +1,106 @@
 /* SPDX-License-Identifier: MIT
  *
- * image_scan.c - what an image says of itself and whether that is so, its modules
- * prepared, and an image put into the store. Each look inside runs in a cell.
+ * image_scan.c - checks an image against its manifest, prepares its modules, puts it into the
+ * store. Each look inside an image runs in a cell.
  */
 #include "image/image_int.h"
-#include "image/image_programs.h"
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "cell/cell_base.h"
 #include "db/db.h"
+#include "image/image_programs.h"
 #include "machine/machine.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm_module.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* --- the flat memory of the image's machine, beside the prepared modules ----------------- */
+
+enum {
+    STEP = 1 << 18,
+};
+
+void dz_image_base_path(char out[static DZ_IMAGE_PATH], const char *sha256)
+{
+    (void)snprintf(out, DZ_IMAGE_PATH, "memory/%s", sha256);
+}
+
+/* Into a new file in scratch/, whose name is in work: its descriptor. */
+static int make(struct dz_image_store *s, int fd, const struct dz_image *image,
+                char work[static DZ_IMAGE_PATH], struct dz_err *err)
+{
+    int modules[DZ_IMAGE_MODULES_MAX];
+    size_t count = 0, missing = 0;
+    DZ_AUTO(dz_fd_close) int out = dz_image_work_file(s, work, err);
+    int rc = out < 0 ? out : dz_image_modules(s, image, modules, &count, &missing, err);
+    const struct dz_cell_base base = {.image_fd = fd,
+                                      .image_sha256 = image->sha256,
+                                      .module_fds = modules,
+                                      .module_count = count,
+                                      .out_fd = out,
+                                      .timeout_ms = DZ_IMAGE_CALL_MS};
+    if (rc == 0)
+        rc = dz_cell_base_write(&base, err);
+    for (size_t i = 0; i < count; i++)
+        dz_fd_close(&modules[i]);
+    if (rc < 0 && out >= 0)
+        (void)unlinkat(s->dir, work, 0);
+    return rc < 0 ? rc : DZ_TAKE_FD(out);
+}
+
+/* The flat memory of what sleeps in the image in fd, whose modules are there, into the store. And
+ * is the one there as it would be made now? 1, or 0, and then with `repair` it is made. */
+static int base_prepare(struct dz_image_store *s, int fd, const struct dz_image *image,
+                        struct dz_err *err)
+{
+    char work[DZ_IMAGE_PATH], path[DZ_IMAGE_PATH];
+    dz_image_base_path(path, image->sha256);
+    DZ_AUTO(dz_fd_close) int out = make(s, fd, image, work, err);
+    int rc = out < 0 ? out : dz_image_publish(s, out, work, path, err);
+    if (rc < 0 && out >= 0)
+        (void)unlinkat(s->dir, work, 0);
+    return rc;
+}
+
+/* 1 when two files have the same bytes. */
+static int same_bytes(int a, int b, struct dz_err *err)
+{
+    DZ_AUTO(dz_freep) char *p = dz_alloc(STEP), *q = dz_alloc(STEP);
+    ssize_t n = 1;
+    if (!p || !q)
+        return dz_fail(err, DZ_ENOMEM, "compare two files: out of memory");
+    for (off_t at = 0; n > 0; at += n) {
+        n = pread(a, p, STEP, at);
+        if (n < 0)
+            return dz_fail_sys(err, errno, "read the memory of an image");
+        if (pread(b, q, STEP, at) != n || memcmp(p, q, (size_t)n) != 0)
+            return 0;
+    }
+    return 1;
+}
+
+static int base_check(struct dz_image_store *s, int fd, const struct dz_image *image, bool repair,
+                      struct dz_err *err)
+{
+    char work[DZ_IMAGE_PATH], path[DZ_IMAGE_PATH];
+    dz_image_base_path(path, image->sha256);
+    DZ_AUTO(dz_fd_close) int fresh = make(s, fd, image, work, err);
+    if (fresh < 0)
+        return fresh;
+    DZ_AUTO(dz_fd_close) int is = openat(s->dir, path, O_RDONLY | O_CLOEXEC);
+    int same = is < 0 ? 0 : same_bytes(is, fresh, err);
+    int rc = same == 0 && repair ? dz_image_publish(s, fresh, work, path, err) : 0;
+    if (same != 0 || !repair || rc < 0)
+        (void)unlinkat(s->dir, work, 0);
+    return rc < 0 ? rc : same;
+}
 
 enum {
     JAIL_BYTES = 1 << 20, /* the jail's filter goes through a file too */
@@ -108,7 +191,9 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
     return rc < 0 ? rc : dz_call_reply(call, s->text.p, s->text.len, err);
 }
 
-int dz_image_scan(int fd, const char *sha256, struct dz_image *ret_image, struct dz_err *err)
+/* What the image in fd says and holds: checked, programs listed (found anew when
+ * `search`, and compared with what it says). The reply is a manifest. */
+static int scan_image(int fd, const char *sha256, struct dz_image *ret_image, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
     struct scan s = {.fd = fd, .sha256 = sha256, .text = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX)};
@@ -151,11 +236,8 @@ static int out_zeros(void *ctx, uint64_t size, struct dz_err *err)
                : 0;
 }
 
-int dz_image_copy_program(struct dz_call *call, void *arg, struct dz_err *err)
+static int copy_program(struct dz_call *call, void *arg, struct dz_err *err)
 {
-    enum {
-        STEP = 1 << 18
-    };
     const struct dz_image_copying *w = arg;
     const struct dz_image_program *p = w->program;
     struct opened o = {0};
@@ -353,7 +435,7 @@ static int prepare_all(const struct dz_image_store *s, int fd, const struct dz_i
         if (stopped(how))
             return dz_fail(err, DZ_ECANCELED, "stopped");
         if (!dz_image_exists(s, path))
-            rc = dz_image_prepare(s, fd, p, dz_image_copy_program, err);
+            rc = dz_image_prepare(s, fd, p, copy_program, err);
         if (rc == DZ_EINVAL || rc == DZ_EUNSUPPORTED || rc == DZ_ELIMIT)
             rc = 0;
     }
@@ -382,13 +464,13 @@ int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
         how->status(how->arg, DZ_IMAGE_DEPLOYING);
     int rc = dz_image_hash_fd(fd, sha256, err);
     if (rc == 0)
-        rc = dz_image_scan(fd, sha256, &image, err);
+        rc = scan_image(fd, sha256, &image, err);
     if (rc < 0)
         return rc;
     rc = prepare_all(s, fd, &image, how, err);
     dz_image_base_path(path, sha256);
     if (rc == 0 && image.machine_bytes && !dz_image_exists(s, path))
-        rc = dz_image_base_prepare(s, fd, &image, err);
+        rc = base_prepare(s, fd, &image, err);
     dz_image_file_path(path, sha256);
     if (rc == 0)
         rc = write_manifest(s, &image, err);
@@ -398,4 +480,132 @@ int dz_image_deploy(struct dz_image_store *s, int fd, const char *work,
         memcpy(ret_sha256, sha256, DZ_SHA256_HEX);
     dz_image_release(&image);
     return rc;
+}
+
+/* --- verify: is an image whole, and everything made from it? Repairs on request ---------- */
+
+struct verifying {
+    struct dz_image_store *s;
+    const struct dz_image_verify *how;
+    const char *sha256;
+    int fd;
+    uint64_t count;
+};
+
+DZ_PRINTF(2, 3) static void tell(struct verifying *v, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    v->how->tell(v->how->arg, text);
+}
+
+/* The bytes, and what they say. 0, or what makes looking further pointless. */
+static int check_file(struct verifying *v, struct dz_image *ret_image, struct dz_err *err)
+{
+    char sha256[DZ_SHA256_HEX];
+    int rc = dz_image_hash_fd(v->fd, sha256, err);
+    if (rc == 0 && strcmp(sha256, v->sha256) != 0) {
+        tell(v,
+             "the image %.12s is damaged: its bytes have the hash %.12s; build or import it "
+             "again",
+             v->sha256, sha256);
+        v->count++;
+        return 1;
+    }
+    if (rc == 0)
+        rc = scan_image(v->fd, sha256, ret_image, err);
+    if (rc == DZ_ECORRUPT || rc == DZ_EINVAL) {
+        tell(v, "the image %.12s: %s", v->sha256, err->msg);
+        v->count++;
+        return 1;
+    }
+    return rc;
+}
+
+static int check_manifest(struct verifying *v, const struct dz_image *image, struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    DZ_AUTO(dz_buf_release) struct dz_buf is = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    DZ_AUTO(dz_buf_release) struct dz_buf should = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
+    dz_image_manifest_path(path, v->sha256);
+    dz_image_print(image, &should);
+    int rc = dz_fd_read_file(v->s->dir, path, &is, NULL);
+    if (rc == 0 && is.len == should.len && memcmp(is.p, should.p, is.len) == 0)
+        return 0;
+    tell(v, "the manifest of the image %.12s is %s%s", v->sha256,
+         rc == DZ_ENOENT ? "missing" : "damaged", v->how->repair ? ": made anew" : "");
+    if (!v->how->repair) {
+        v->count++;
+        return 0;
+    }
+    return dz_fd_replace(v->s->dir, path, should.p, should.len, 0444, err);
+}
+
+static int check_module(struct verifying *v, const struct dz_image_program *p, struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    struct dz_err why = {0};
+    int rc = dz_image_check_module(v->s, p, &why);
+    if (rc == 0)
+        return 0;
+    bool made = false;
+    if (v->how->repair) {
+        dz_image_module_path(path, p->sha256);
+        (void)unlinkat(v->s->dir, path, 0);
+        rc = dz_image_prepare(v->s, v->fd, p, copy_program, &why);
+        if (rc == DZ_EINVAL || rc == DZ_EUNSUPPORTED || rc == DZ_ELIMIT)
+            return 0; /* it only looks like a module */
+        made = rc == 0;
+        if (rc == DZ_ENOSPC || rc == DZ_ENOMEM)
+            return dz_fail(err, rc, "%s", why.msg);
+    }
+    tell(v, "the prepared module of %s%s%s", p->path,
+         made              ? " was damaged or missing: made anew"
+         : rc == DZ_ENOENT ? " is missing"
+                           : " is damaged: ",
+         made || rc == DZ_ENOENT ? "" : why.msg);
+    v->count += !made;
+    return 0;
+}
+
+static int check_base(struct verifying *v, const struct dz_image *image, struct dz_err *err)
+{
+    int same = image->machine_bytes ? base_check(v->s, v->fd, image, v->how->repair, err) : 1;
+    if (same != 0)
+        return same < 0 ? same : 0;
+    tell(v, "the prepared memory of the image %.12s is damaged or missing%s", v->sha256,
+         v->how->repair ? ": made anew" : "");
+    v->count += !v->how->repair;
+    return 0;
+}
+
+int dz_image_verify(struct dz_image_store *s, const char *sha256, const struct dz_image_verify *how,
+                    uint64_t *ret_count, struct dz_err *err)
+{
+    struct dz_image image = {0};
+    struct verifying v = {.s = s, .how = how, .sha256 = sha256};
+    DZ_AUTO(dz_fd_close) int lock = -1;
+    int rc = how->repair ? dz_image_lock(s, &lock, err) : 0;
+    DZ_AUTO(dz_fd_close) int fd = rc < 0 ? -1 : dz_image_open(s, sha256, err);
+    if (rc < 0 || fd < 0)
+        return rc < 0 ? rc : fd;
+    v.fd = fd;
+    rc = check_file(&v, &image, err);
+    if (rc == 0)
+        rc = check_manifest(&v, &image, err);
+    for (size_t i = 0; rc == 0 && i < image.program_count; i++) {
+        if (how->stop && how->stop(how->arg))
+            rc = dz_fail(err, DZ_ECANCELED, "stopped");
+        else
+            rc = check_module(&v, &image.programs[i], err);
+    }
+    if (rc == 0)
+        rc = check_base(&v, &image, err);
+    dz_image_release(&image);
+    if (rc >= 0)
+        *ret_count = v.count;
+    return rc < 0 ? rc : 0;
 }

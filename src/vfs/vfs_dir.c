@@ -322,7 +322,8 @@ void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip)
     dz_idirty(v, ip, DZ_DIRTY_ROW);
 }
 
-void dz_inode_lose_name(struct dz_vfs *v, struct dz_inode *ip, int64_t now)
+/* One name less, the last one of a directory: unlinked, or its row written. */
+static void lose_name(struct dz_vfs *v, struct dz_inode *ip, int64_t now)
 {
     bool last = dz_is_dir(ip) || ip->nlink <= 1;
     ip->ctime_ns = now;
@@ -368,7 +369,7 @@ static int remove_name(struct dz_vfs *v, const struct dz_vfs_name *n, struct dz_
     dir->nlink -= dz_is_dir(ip);
     dir_changed(v, dir, now);
     dz_name_set(v, dir->ino, n->name, n->len, 0, 0);
-    dz_inode_lose_name(v, ip, now);
+    lose_name(v, ip, now);
     return 0;
 }
 
@@ -693,7 +694,7 @@ static void replaced(struct dz_vfs *v, const struct move *m, int64_t now)
     if (dz_unlikely(v->watches))
         notify(v, DZ_VFS_EV_REMOVE, m->to, ip, 0);
     m->to_dir->nlink -= dz_is_dir(ip);
-    dz_inode_lose_name(v, ip, now);
+    lose_name(v, ip, now);
 }
 
 static int move(struct dz_vfs *v, const struct move *m)

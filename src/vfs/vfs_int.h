@@ -216,8 +216,6 @@ int dz_inode_delete_rows(struct dz_vfs *v, const struct dz_inode *ip);
 /* After its last name went (nlink is 0 already): forget it, or keep it for its references
  * or for its content, of which there may be more than one operation removes. */
 void dz_inode_unlinked(struct dz_vfs *v, struct dz_inode *ip);
-/* One name less, the last one of a directory: unlinked, or its row written. */
-void dz_inode_lose_name(struct dz_vfs *v, struct dz_inode *ip, int64_t now);
 /* After such an operation: remove what it kept for that. */
 void dz_inode_bury(struct dz_vfs *v);
 /* Remove what a truncation has left (v->cut). 0 when nothing is left, or -errno. */
