@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api.c - the table of routes, who asks, and how answers are begun and ended.
+ * api.c - the server, what every request has in common, and how answers begin and end.
  */
 #include "api/api_int.h"
 
@@ -10,110 +10,15 @@
 #include "base/log.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
-
-#define S "/v1/sandboxes/{id}"
-
-static const struct dz_http_route routes[] = {
-    {"POST", "/v1/sandboxes", dz_api_create, 0, 0, NULL},
-    {"GET", "/v1/sandboxes", dz_api_list, 0, 0, NULL},
-    {"GET", S, dz_api_get, 0, 0, NULL},
-    {"PATCH", S, dz_api_patch, 0, 0, NULL},
-    {"DELETE", S, dz_api_delete, 0, 0, NULL},
-    {"POST", S "/wake", dz_api_wake, 0, 0, NULL},
-    {"POST", S "/suspend", dz_api_suspend, 0, 0, NULL},
-    {"POST", S "/pause", dz_api_suspend, 0, 0, NULL},
-    {"POST", S "/hibernate", dz_api_suspend, 0, 0, NULL},
-    {"POST", S "/freeze", dz_api_freeze, 0, 0, NULL},
-    {"POST", S "/archive", dz_api_archive, 0, 0, NULL},
-    {"POST", S "/revive", dz_api_revive, 0, 0, NULL},
-    {"POST", S "/prefetch", dz_api_prefetch, 0, 0, NULL},
-    {"POST", S "/hold", dz_api_hold, 0, 0, NULL},
-    {"DELETE", S "/hold", dz_api_unhold, 0, 0, NULL},
-    {"POST", S "/timeout", dz_api_set_timeout, 0, 0, NULL},
-    {"DELETE", S "/timeout", dz_api_no_timeout, 0, 0, NULL},
-    {"POST", S "/exec", dz_api_exec, 0, 4 << 20, NULL},
-    {"GET", S "/exec", dz_api_execs, 0, 0, NULL},
-    {"GET", S "/exec/{exec}", dz_api_exec_get, 0, 0, NULL},
-    {"GET", S "/exec/{exec}/output", dz_api_exec_output, 0, 0, NULL},
-    {"POST", S "/exec/{exec}/stdin", dz_api_exec_stdin, 0, DZ_ENGINE_INPUT_MAX, NULL},
-    {"POST", S "/exec/{exec}/close-stdin", dz_api_exec_close, 0, 0, NULL},
-    {"POST", S "/exec/{exec}/signal", dz_api_exec_signal, 0, 0, NULL},
-    {"POST", S "/exec/{exec}/resize", dz_api_exec_resize, 0, 0, NULL},
-    {"POST", S "/exec/{exec}/wait", dz_api_exec_wait, 0, 0, NULL},
-    {"GET", S "/events", dz_api_sandbox_events, 0, 0, NULL},
-    {"GET", "/v1/events", dz_api_events, 0, 0, NULL},
-    {"GET", "/v1/images", dz_api_images, 0, 0, NULL},
-    {"POST", "/v1/images", dz_api_image_build, DZ_API_OPERATOR, 4 << 20, NULL},
-    {"POST", "/v1/images/upload", dz_api_image_upload, DZ_API_OPERATOR | DZ_HTTP_STREAMED, 0, NULL},
-    {"GET", "/v1/images/builds", dz_api_builds, DZ_API_OPERATOR, 0, NULL},
-    {"GET", "/v1/images/builds/{build}", dz_api_build, DZ_API_OPERATOR, 0, NULL},
-    {"DELETE", "/v1/images/builds/{build}", dz_api_build_cancel, DZ_API_OPERATOR, 0, NULL},
-    {"GET", "/v1/images/builds/{build}/log", dz_api_build_log, DZ_API_OPERATOR, 0, NULL},
-    {"POST", "/v1/images/gc", dz_api_image_gc, DZ_API_OPERATOR, 0, NULL},
-    {"POST", "/v1/images/verify", dz_api_image_verify, DZ_API_OPERATOR, 0, NULL},
-    {"GET", "/v1/images/{image}", dz_api_image, 0, 0, NULL},
-    {"DELETE", "/v1/images/{image}", dz_api_image_delete, DZ_API_OPERATOR, 0, NULL},
-    {"GET", S "/files", dz_api_file_get, 0, 0, NULL},
-    {"PUT", S "/files", dz_api_file_put, DZ_HTTP_STREAMED, 0, NULL},
-    {"DELETE", S "/files", dz_api_file_delete, 0, 0, NULL},
-    {"GET", S "/files/list", dz_api_file_list, 0, 0, NULL},
-    {"POST", S "/files/mkdir", dz_api_file_mkdir, 0, 0, NULL},
-    {"POST", S "/files/move", dz_api_file_move, 0, 0, NULL},
-    {"GET", S "/files/tar", dz_api_tar_get, 0, 0, NULL},
-    {"PUT", S "/files/tar", dz_api_tar_put, DZ_HTTP_STREAMED, 0, NULL},
-    {"GET", S "/files/watch", dz_api_file_watch, 0, 0, NULL},
-    {"POST", S "/sql", dz_api_sql, 0, 0, NULL},
-    {"POST", "/v1/tokens", dz_api_token_create, DZ_API_OPERATOR | DZ_API_SECRET, 0, NULL},
-    {"GET", "/v1/tokens", dz_api_tokens, DZ_API_OPERATOR, 0, NULL},
-    {"DELETE", "/v1/tokens/{token}", dz_api_token_revoke, DZ_API_OPERATOR, 0, NULL},
-    {"GET", "/instances", dz_api_instances, DZ_API_OPERATOR, 0, NULL},
-    {"GET", "/healthz", dz_api_healthz, DZ_API_OPEN, 0, NULL},
-    {"GET", "/readyz", dz_api_readyz, DZ_API_OPEN, 0, NULL},
-    {"GET", "/metrics", dz_api_metrics, DZ_API_OPERATOR, 0, NULL},
-    {"POST", "/v1/registry/check", dz_api_registry_check, DZ_API_OPERATOR, 0, NULL},
-    {"GET", "/v1/stats", dz_api_stats, DZ_API_OPERATOR, 0, NULL},
-    /* Known, and refused by name. */
-    {"POST", S "/snapshot", dz_api_snapshot, 0, 0, NULL},
-    {"POST", S "/fork", dz_api_fork, 0, 0, NULL},
-    {"POST", S "/clone", dz_api_clone, 0, 0, NULL},
-    {"POST", S "/refs", dz_api_refs, 0, 0, NULL},
-    {"GET", S "/share", dz_api_share, 0, 0, NULL},
-    {"GET", S "/usage", dz_api_later, 0, 0, "usage"},
-    {"GET", S "/services", dz_api_later, 0, 0, "services"},
-    {"GET", S "/previews", dz_api_later, 0, 0, "previews"},
-    {"GET", "/v1/snapshots", dz_api_snapshots, 0, 0, NULL},
-    {"POST", "/v1/snapshots/{snapshot}/resume", dz_api_snapshot_resume, 0, 0, NULL},
-    {"DELETE", "/v1/snapshots/{snapshot}", dz_api_snapshot_delete, 0, 0, NULL},
-    {"GET", "/v1/forks", dz_api_forks, 0, 0, NULL},
-    {"POST", "/v1/forks/{fork}/attach", dz_api_fork_attach, 0, 0, NULL},
-    {"DELETE", "/v1/forks/{fork}", dz_api_fork_delete, 0, 0, NULL},
-    {"GET", "/v1/refs", dz_api_ref_list, 0, 0, NULL},
-    {"POST", "/v1/refs/{ref}/attach", dz_api_ref_attach, 0, 0, NULL},
-    {"DELETE", "/v1/refs/{ref}/attachments/{n}", dz_api_ref_detach, 0, 0, NULL},
-    {"DELETE", "/v1/refs/{ref}", dz_api_ref_delete, 0, 0, NULL},
-    {"GET", "/v1/volumes", dz_api_later, 0, 0, "volumes"},
-    {"GET", "/v1/workbooks", dz_api_later, 0, 0, "workbooks"},
-    {"GET", "/v1/schedules", dz_api_later, 0, 0, "schedules"},
-    {"GET", "/v1/tenants", dz_api_tenants, DZ_API_OPERATOR, 0, NULL},
-    {"GET", "/v1/tenants/{tenant}", dz_api_tenant, 0, 0, NULL},
-    {"PATCH", "/v1/tenants/{tenant}", dz_api_tenant_set, DZ_API_OPERATOR, 0, NULL},
-    {"GET", "/openapi.json", dz_api_openapi, DZ_API_OPEN, 0, NULL},
-};
-
-const struct dz_http_route *dz_api_routes(size_t *ret_count)
-{
-    *ret_count = DZ_ARRAY_LEN(routes);
-    return routes;
-}
 
 void dz_api_later(struct dz_http_req *r, void *api)
 {
     char text[128];
-    const char *what = dz_http_route_of(r)->data;
     (void)api;
-    (void)snprintf(text, sizeof text, "%s: not available yet", what);
+    (void)snprintf(text, sizeof text, "%s: not available yet", dz_api_route_of(r)->summary);
     const struct dz_http_problem p = {
         .code = DZ_EUNSUPPORTED, .message = text, .reason = "unsupported"};
     dz_http_refuse(r, &p);
@@ -160,7 +65,7 @@ static void about_path(struct dz_http_req *r, void *api)
     struct dz_str rest = dz_str(dz_http_route_of(r)->pattern);
     struct dz_engine_why why = {0};
     const struct dz_api *a = api;
-    if (dz_str_eat(&rest, DZ_STR(S)) &&
+    if (dz_str_eat(&rest, DZ_STR(DZ_API_SANDBOX)) &&
         dz_engine_get(a->engine, dz_api_target(r, a, "id"), &row, &why) == 0)
         dz_http_about(r, row.id);
 }
@@ -170,10 +75,10 @@ static void about_path(struct dz_http_req *r, void *api)
 static bool before(struct dz_http_req *r, void *api)
 {
     static const char *const none[] = {NULL};
-    const struct dz_http_route *route = dz_http_route_of(r);
+    const struct dz_api_route *route = dz_api_route_of(r);
     struct dz_engine_why why = {0};
-    if (dz_api_only(r, none, &why) < 0 && !(route->flags & DZ_API_OPEN) &&
-        dz_api_takes_nothing(route)) {
+    if (route->id && !route->parameters && !(route->flags & DZ_API_OPEN) &&
+        dz_api_only(r, none, &why) < 0) {
         dz_api_refuse(r, &why);
         return true;
     }
@@ -248,10 +153,12 @@ void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms)
 
 /* --- questions ------------------------------------------------------------------------------ */
 
-bool dz_api_body(struct dz_http_req *r, const struct dz_api_field *fields, void *ret)
+bool dz_api_body(struct dz_http_req *r, void *ret)
 {
+    const struct dz_api_route *route = dz_api_route_of(r);
     struct dz_engine_why why = {0};
-    int rc = dz_api_read(dz_http_arena(r), dz_http_body(r), fields, ret, &why);
+    assert(route->fields);
+    int rc = dz_api_read(dz_http_arena(r), dz_http_body(r), route->fields, ret, &why);
     if (rc < 0)
         dz_api_refuse(r, &why);
     return rc == 0;
@@ -340,10 +247,12 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
     dz_api_auth_open(a, opts->tenant_requests);
     dz_map_init(&a->keyed, DZ_ENGINE_KEYS_UNDER_WAY);
     a->owner = (struct dz_engine_caller){opts->tenant, true, NULL};
+    size_t route_count;
+    a->routes = dz_api_http_routes(&route_count);
     const struct dz_http_opts http = {
         .loop = opts->loop,
-        .routes = routes,
-        .route_count = DZ_ARRAY_LEN(routes),
+        .routes = a->routes,
+        .route_count = route_count,
         .user = a,
         .connections_max = opts->connections,
         .address_max = opts->address_connections,
@@ -354,7 +263,8 @@ int dz_api_new(const struct dz_api_opts *opts, struct dz_api **ret_api, struct d
         .hold = dz_api_account,
         .done = on_done,
     };
-    int rc = dz_timer_new(opts->loop, dz_api_auth_expire, a, &a->expiry, err);
+    int rc = a->routes ? dz_timer_new(opts->loop, dz_api_auth_expire, a, &a->expiry, err)
+                       : dz_fail(err, DZ_ENOMEM, "start the API: out of memory");
     if (rc == 0)
         rc = dz_api_metrics_open(a, err);
     if (rc == 0)
@@ -377,6 +287,7 @@ void dz_api_free(struct dz_api *a)
     if (!a)
         return;
     dz_http_free(a->http);
+    dz_free(a->routes);
     dz_timer_free(a->expiry);
     dz_api_auth_close(a);
     dz_api_key_close(a);

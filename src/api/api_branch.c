@@ -19,24 +19,21 @@ struct body {
     const char *name, *label;
     int64_t count, expires_ms;
 };
-static const struct dz_api_field handle_fields[] = {
+const struct dz_api_field dz_api_handle_fields[] = {
     {"name", DZ_API_STR, offsetof(struct body, name), NULL, 0},
     {"expires_in", DZ_API_DURATION, offsetof(struct body, expires_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_handle = handle_fields;
-static const struct dz_api_field name_fields[] = {
+const struct dz_api_field dz_api_name_fields[] = {
     {"name", DZ_API_STR, offsetof(struct body, name), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_name = name_fields;
-static const struct dz_api_field fork_fields[] = {
+const struct dz_api_field dz_api_fork_fields[] = {
     {"label", DZ_API_STR, offsetof(struct body, label), NULL, 0},
     {"count", DZ_API_INT, offsetof(struct body, count), NULL, 0},
     {"expires_in", DZ_API_DURATION, offsetof(struct body, expires_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_fork = fork_fields;
 
 /* --- snapshots ------------------------------------------------------------------------------ */
 
@@ -73,7 +70,7 @@ void dz_api_snapshot(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct body b = {0};
-    struct dz_api_call *c = dz_api_body(r, handle_fields, &b) ? dz_api_wait(a, r, 0) : NULL;
+    struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 0) : NULL;
     const struct dz_engine_handle as = {b.name, b.expires_ms};
     if (c &&
         dz_engine_snapshot(a->engine, dz_api_target(r, a, "id"), &as, on_snapshot, c, &why) < 0)
@@ -110,7 +107,7 @@ void dz_api_snapshot_resume(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct body b = {0};
-    struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 201) : NULL;
+    struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 201) : NULL;
     if (c && dz_engine_resume(a->engine, dz_api_target(r, a, "snapshot"), b.name,
                               dz_api_done_sandbox, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
@@ -212,7 +209,7 @@ void dz_api_fork(struct dz_http_req *r, void *api)
     struct body b = {0};
     const struct dz_http_problem many = {
         .code = DZ_EINVAL, .message = "count: at most 100", .field = "count"};
-    if (!dz_api_body(r, fork_fields, &b))
+    if (!dz_api_body(r, &b))
         return;
     struct forking *f = b.count <= FORK_MAX ? dz_zalloc(sizeof *f) : NULL;
     if (!f) {
@@ -258,7 +255,7 @@ void dz_api_fork_attach(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct body b = {0};
-    struct dz_api_call *c = dz_api_body(r, name_fields, &b) ? dz_api_wait(a, r, 201) : NULL;
+    struct dz_api_call *c = dz_api_body(r, &b) ? dz_api_wait(a, r, 201) : NULL;
     if (c && dz_engine_fork_attach(a->engine, dz_api_target(r, a, "fork"), b.name,
                                    dz_api_done_sandbox, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
@@ -293,7 +290,7 @@ void dz_api_refs(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct dz_api_out o;
     struct body b = {0};
-    if (!dz_api_body(r, handle_fields, &b))
+    if (!dz_api_body(r, &b))
         return;
     const struct dz_engine_handle as = {b.name, b.expires_ms};
     if (dz_engine_ref_add(a->engine, dz_api_target(r, a, "id"), &as, &row, &why) < 0) {
@@ -334,9 +331,9 @@ void dz_api_ref_attach(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct dz_api_out o;
-    struct body b = {0};
+    char nothing[1];
     int64_t number = 0;
-    if (!dz_api_body(r, name_fields + 1, &b))
+    if (!dz_api_body(r, nothing))
         return;
     if (dz_engine_ref_attach(a->engine, dz_api_target(r, a, "ref"), &number, &row, &why) < 0) {
         dz_api_refuse(r, &why);

@@ -237,7 +237,7 @@ struct request {
     struct dz_engine_build_spec spec;
     int fresh;
 };
-static const struct dz_api_field fields[] = {
+const struct dz_api_field dz_api_build_fields[] = {
     {"name", DZ_API_STR, offsetof(struct request, spec.name), NULL, 0},
     {"recipe", DZ_API_STR, offsetof(struct request, spec.text), NULL, 0},
     {"from", DZ_API_STR, offsetof(struct request, spec.from), NULL, 0},
@@ -245,15 +245,13 @@ static const struct dz_api_field fields[] = {
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
 
-const struct dz_api_field *const dz_api_body_build = fields;
-
 void dz_api_image_build(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct request q = {.fresh = 0};
     struct dz_engine_why why = {0};
     struct dz_engine_build *b = NULL;
-    if (!dz_api_body(r, fields, &q))
+    if (!dz_api_body(r, &q))
         return;
     q.spec.fresh = q.fresh > 0;
     int rc = q.spec.text ? 0 : dz_fail(&why.err, DZ_EINVAL, "recipe: the text of a recipe");

@@ -102,7 +102,7 @@ static const struct dz_api_field tty_fields[] = {
     {"rows", DZ_API_INT, offsetof(struct dz_api_exec, rows), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-static const struct dz_api_field exec_fields[] = {
+const struct dz_api_field dz_api_exec_fields[] = {
     {"cmd", DZ_API_WORDS, offsetof(struct dz_api_exec, cmd), NULL, 0},
     {"shell", DZ_API_STR, offsetof(struct dz_api_exec, shell), NULL, 0},
     {"cwd", DZ_API_STR, offsetof(struct dz_api_exec, cwd), NULL, 0},
@@ -116,7 +116,6 @@ static const struct dz_api_field exec_fields[] = {
     {"max_output", DZ_API_SIZE, offsetof(struct dz_api_exec, max_output), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_exec = exec_fields;
 
 static int wrong(struct dz_engine_why *why, const char *field, const char *text)
 {
@@ -128,7 +127,7 @@ int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_e
                      struct dz_engine_exec *ret_exec, struct dz_engine_why *why)
 {
     *b = (struct dz_api_exec){.cols = 80, .rows = 24, .max_output = OUTPUT_DEFAULT};
-    int rc = dz_api_read(arena, text, exec_fields, b, why);
+    int rc = dz_api_read(arena, text, dz_api_exec_fields, b, why);
     if (rc < 0)
         return rc;
     if (b->cols < 1 || b->cols > 4096 || b->rows < 1 || b->rows > 4096)
@@ -344,19 +343,18 @@ struct wait {
     int64_t timeout_ms;
     uint64_t max_output;
 };
-static const struct dz_api_field wait_fields[] = {
+const struct dz_api_field dz_api_wait_fields[] = {
     {"timeout", DZ_API_DURATION, offsetof(struct wait, timeout_ms), NULL, 0},
     {"max_output", DZ_API_SIZE, offsetof(struct wait, max_output), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_wait = wait_fields;
 
 void dz_api_exec_wait(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct wait b = {.timeout_ms = -1, .max_output = OUTPUT_DEFAULT};
-    if (!dz_api_body(r, wait_fields, &b))
+    if (!dz_api_body(r, &b))
         return;
     if (b.max_output > OUTPUT_MAX) {
         (void)wrong(&why, "max_output", "at most 16MiB; a stream gives all of it");
@@ -429,23 +427,21 @@ struct told {
     const char *signal;
     int64_t cols, rows;
 };
-static const struct dz_api_field signal_fields[] = {
+const struct dz_api_field dz_api_signal_fields[] = {
     {"signal", DZ_API_STR, offsetof(struct told, signal), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_signal = signal_fields;
-static const struct dz_api_field resize_fields[] = {
+const struct dz_api_field dz_api_resize_fields[] = {
     {"cols", DZ_API_INT, offsetof(struct told, cols), NULL, 0},
     {"rows", DZ_API_INT, offsetof(struct told, rows), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_resize = resize_fields;
 
 void dz_api_exec_signal(struct dz_http_req *r, void *api)
 {
     struct dz_engine_why why = {0};
     struct told b = {0};
-    if (!dz_api_body(r, signal_fields, &b))
+    if (!dz_api_body(r, &b))
         return;
     int number = b.signal ? dz_api_signal(b.signal) : 0;
     if (number > 0) {
@@ -460,7 +456,7 @@ void dz_api_exec_resize(struct dz_http_req *r, void *api)
 {
     struct dz_engine_why why = {0};
     struct told b = {0};
-    if (!dz_api_body(r, resize_fields, &b))
+    if (!dz_api_body(r, &b))
         return;
     if (b.cols >= 1 && b.cols <= 4096 && b.rows >= 1 && b.rows <= 4096) {
         tell(api, r,

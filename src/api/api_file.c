@@ -232,20 +232,18 @@ struct names {
     const char *path, *from, *to;
     int parents, replace;
 };
-static const struct dz_api_field mkdir_fields[] = {
+const struct dz_api_field dz_api_mkdir_fields[] = {
     {"path", DZ_API_STR, offsetof(struct names, path), NULL, 0},
     {"parents", DZ_API_BOOL, offsetof(struct names, parents), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_mkdir = mkdir_fields;
-static const struct dz_api_field move_fields[] = {
+const struct dz_api_field dz_api_move_fields[] = {
     {"from", DZ_API_STR, offsetof(struct names, from), NULL, 0},
     {"to", DZ_API_STR, offsetof(struct names, to), NULL, 0},
     {"replace", DZ_API_BOOL, offsetof(struct names, replace), NULL, 0},
     {"parents", DZ_API_BOOL, offsetof(struct names, parents), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_move = move_fields;
 
 static bool absolute(struct dz_http_req *r, const char *field, const char *path)
 {
@@ -261,7 +259,7 @@ static bool absolute(struct dz_http_req *r, const char *field, const char *path)
 void dz_api_file_mkdir(struct dz_http_req *r, void *api)
 {
     struct names b = {0};
-    if (!dz_api_body(r, mkdir_fields, &b) || !absolute(r, "path", b.path))
+    if (!dz_api_body(r, &b) || !absolute(r, "path", b.path))
         return;
     const struct dz_cell_op op = {
         .type = DZ_CELL_OP_MKDIR, .path = b.path, .flags = b.parents ? DZ_CELL_OP_PARENTS : 0};
@@ -273,8 +271,7 @@ void dz_api_file_mkdir(struct dz_http_req *r, void *api)
 void dz_api_file_move(struct dz_http_req *r, void *api)
 {
     struct names b = {.replace = 1};
-    if (!dz_api_body(r, move_fields, &b) || !absolute(r, "from", b.from) ||
-        !absolute(r, "to", b.to))
+    if (!dz_api_body(r, &b) || !absolute(r, "from", b.from) || !absolute(r, "to", b.to))
         return;
     const struct dz_cell_op op = {.type = DZ_CELL_OP_MOVE,
                                   .path = b.from,
@@ -522,18 +519,17 @@ struct query {
     const char *query;
     int64_t limit;
 };
-static const struct dz_api_field sql_fields[] = {
+const struct dz_api_field dz_api_sql_fields[] = {
     {"query", DZ_API_STR, offsetof(struct query, query), NULL, 0},
     {"limit", DZ_API_INT, offsetof(struct query, limit), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_sql = sql_fields;
 
 void dz_api_sql(struct dz_http_req *r, void *api)
 {
     struct query b = {.limit = ROWS};
     struct dz_http_problem p = {.code = DZ_EINVAL};
-    if (!dz_api_body(r, sql_fields, &b))
+    if (!dz_api_body(r, &b))
         return;
     if (!b.query || !b.query[0]) {
         p.message = "query: one statement that reads";

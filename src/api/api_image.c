@@ -107,11 +107,10 @@ void dz_api_image_delete(struct dz_http_req *r, void *api)
 struct gc_request {
     int cache;
 };
-static const struct dz_api_field gc_fields[] = {
+const struct dz_api_field dz_api_gc_fields[] = {
     {"cache", DZ_API_BOOL, offsetof(struct gc_request, cache), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_gc = gc_fields;
 
 void dz_api_image_gc(struct dz_http_req *r, void *api)
 {
@@ -120,7 +119,7 @@ void dz_api_image_gc(struct dz_http_req *r, void *api)
     struct dz_image_gc gc = {0};
     struct gc_request q = {0};
     struct dz_api_out o;
-    if (!dz_api_body(r, gc_fields, &q))
+    if (!dz_api_body(r, &q))
         return;
     if (dz_engine_image_gc(a->engine, q.cache > 0, &gc, &why) < 0) {
         dz_api_refuse(r, &why);
@@ -138,12 +137,11 @@ struct verify_request {
     const char *image;
     int repair;
 };
-static const struct dz_api_field verify_fields[] = {
+const struct dz_api_field dz_api_verify_fields[] = {
     {"image", DZ_API_STR, offsetof(struct verify_request, image), NULL, 0},
     {"repair", DZ_API_BOOL, offsetof(struct verify_request, repair), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_verify = verify_fields;
 
 struct verifying {
     struct dz_api *api;
@@ -201,7 +199,7 @@ void dz_api_image_verify(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct verify_request q = {0};
-    if (!dz_api_body(r, verify_fields, &q))
+    if (!dz_api_body(r, &q))
         return;
     struct verifying *v = dz_zalloc(sizeof *v);
     const struct dz_engine_verify_spec spec = {

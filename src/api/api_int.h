@@ -33,6 +33,7 @@ enum {
 struct dz_api {
     struct dz_engine *engine;
     struct dz_http *http;
+    struct dz_http_route *routes; /* of http */
     struct dz_loop *loop;
     struct dz_engine_caller owner; /* of the socket */
     struct dz_map keyed;           /* api_key.c: by request */
@@ -124,8 +125,8 @@ struct dz_api_page {
 };
 int dz_api_page(struct dz_http_req *r, enum dz_api_cursor kind, const char *const *more,
                 struct dz_api_page *ret_page, struct dz_engine_why *why);
-/* The body by a table; false: refused, and answered. */
-bool dz_api_body(struct dz_http_req *r, const struct dz_api_field *fields, void *ret);
+/* Read the body by the route's table; false: the request was refused, and is answered. */
+bool dz_api_body(struct dz_http_req *r, void *ret);
 /* DZ_EINVAL names a parameter of the query that is not in the list. */
 int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
 
@@ -163,122 +164,45 @@ void dz_api_process_of(int64_t pid, struct dz_api_process *ret_process);
 uint64_t dz_api_open_files(void);
 void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int64_t duration_ns);
 
-/* --- the document (api_openapi.c) --------------------------------------------------------- */
+/* --- routes (api_routes.c), and the document (api_openapi.c) -------------------------------- */
 
-const struct dz_http_route *dz_api_routes(size_t *ret_count);
-bool dz_api_takes_nothing(const struct dz_http_route *route); /* in its query */
+#define DZ_API_SANDBOX "/v1/sandboxes/{id}"
+
+struct dz_api_route {
+    const char *method, *path;
+    void (*handle)(struct dz_http_req *r, void *api);
+    unsigned flags;                    /* DZ_API_*, DZ_HTTP_STREAMED */
+    size_t body_max;                   /* of a body that is not streamed; 0: DZ_HTTP_BODY_MAX */
+    const char *body;                  /* a schema, or a media type; NULL: it takes none */
+    const struct dz_api_field *fields; /* that read a schema's body; NULL: it is not JSON */
+    bool needed;                       /* a request without a body is refused */
+    const char *id, *tag, *summary;    /* id: NULL of a route that is not available yet */
+    const char *parameters, *answers, *errors; /* words, as api_routes.inc has them; NULL: none */
+};
+const struct dz_api_route *dz_api_routes(size_t *ret_count);
+/* The same for the HTTP server, whose data lead back to these; to be freed. NULL: out of memory. */
+struct dz_http_route *dz_api_http_routes(size_t *ret_count);
+const struct dz_api_route *dz_api_route_of(const struct dz_http_req *r);
+extern const char dz_api_errors_any[]; /* codes that any route may be refused with */
+
 DZ_NODISCARD int dz_api_openapi_text(struct dz_buf *out);
-/* For its test: the method of the row at index, NULL behind the last; and the tables of bodies
- * with the names of their schemas. */
-const char *dz_api_openapi_row(size_t index, const char **ret_path, const char **ret_body);
-#define DZ_API_BODIES(X)      \
-    X(create, "CreateBody")   \
-    X(patch, "PatchBody")     \
-    X(wake, "WakeBody")       \
-    X(suspend, "SuspendBody") \
-    X(archive, "ArchiveBody") \
-    X(none, "NoBody")         \
-    X(hold, "HoldBody")       \
-    X(clone, "CloneBody")     \
-    X(name, "NameBody")       \
-    X(handle, "HandleBody")   \
-    X(fork, "ForkBody")       \
-    X(exec, "ExecBody")       \
-    X(wait, "WaitBody")       \
-    X(signal, "SignalBody")   \
-    X(resize, "ResizeBody")   \
-    X(mkdir, "MkdirBody")     \
-    X(move, "MoveBody")       \
-    X(sql, "SqlBody")         \
-    X(token, "TokenBody")     \
-    X(tenant, "TenantBody")   \
-    X(timeout, "TimeoutBody") \
-    X(build, "BuildBody")     \
-    X(gc, "ImageGcBody")      \
-    X(verify, "ImageVerifyBody")
-#define X(name, schema) extern const struct dz_api_field *const dz_api_body_##name;
-DZ_API_BODIES(X)
-#undef X
 
-/* --- handlers, for the table in api.c --------------------------------------------------------- */
-
-#define HANDLER(name) void dz_api_##name(struct dz_http_req *r, void *api)
-HANDLER(create);
-HANDLER(list);
-HANDLER(get);
-HANDLER(patch);
-HANDLER(delete);
-HANDLER(wake);
-HANDLER(suspend);
-HANDLER(freeze);
-HANDLER(archive);
-HANDLER(revive);
-HANDLER(prefetch);
-HANDLER(hold);
-HANDLER(unhold);
-HANDLER(set_timeout);
-HANDLER(tenant);
-HANDLER(tenants);
-HANDLER(tenant_set);
-HANDLER(no_timeout);
-HANDLER(exec);
-HANDLER(execs);
-HANDLER(exec_get);
-HANDLER(exec_output);
-HANDLER(exec_stdin);
-HANDLER(exec_close);
-HANDLER(exec_signal);
-HANDLER(exec_resize);
-HANDLER(exec_wait);
-HANDLER(sandbox_events);
-HANDLER(events);
-HANDLER(image_build);
-HANDLER(image_upload);
-HANDLER(builds);
-HANDLER(build);
-HANDLER(build_cancel);
-HANDLER(build_log);
-HANDLER(images);
-HANDLER(image);
-HANDLER(image_delete);
-HANDLER(image_gc);
-HANDLER(image_verify);
-HANDLER(registry_check);
-HANDLER(instances);
-HANDLER(token_create);
-HANDLER(tokens);
-HANDLER(token_revoke);
-HANDLER(healthz);
-HANDLER(readyz);
-HANDLER(metrics);
-HANDLER(openapi);
-HANDLER(stats);
-HANDLER(later);
-HANDLER(snapshot);
-HANDLER(snapshots);
-HANDLER(snapshot_resume);
-HANDLER(snapshot_delete);
-HANDLER(fork);
-HANDLER(forks);
-HANDLER(fork_attach);
-HANDLER(fork_delete);
-HANDLER(refs);
-HANDLER(ref_list);
-HANDLER(ref_attach);
-HANDLER(ref_detach);
-HANDLER(ref_delete);
-HANDLER(file_get);
-HANDLER(file_put);
-HANDLER(file_delete);
-HANDLER(file_list);
-HANDLER(file_mkdir);
-HANDLER(file_move);
-HANDLER(file_watch);
-HANDLER(tar_get);
-HANDLER(tar_put);
-HANDLER(sql);
-HANDLER(clone);
-HANDLER(share);
-#undef HANDLER
+/* The handlers, and the tables of bodies. */
+void dz_api_later(struct dz_http_req *r, void *api);
+#define ROUTE(method, path, handler, body, ...)              \
+    void dz_api_##handler(struct dz_http_req *r, void *api); \
+    body
+#define LATER(method, path, word)
+#define NOTHING
+#define BYTES
+#define JSON(name, schema)   extern const struct dz_api_field dz_api_##name##_fields[];
+#define NEEDED(name, schema) JSON(name, schema)
+#include "api/api_routes.inc"
+#undef ROUTE
+#undef LATER
+#undef NOTHING
+#undef BYTES
+#undef JSON
+#undef NEEDED
 
 #endif

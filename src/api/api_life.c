@@ -51,36 +51,31 @@ void dz_api_done_wake(void *arg, const struct dz_engine_result *result)
     dz_api_send(r, 200, &o);
 }
 
-static const struct dz_api_field wake_fields[] = {
+const struct dz_api_field dz_api_wake_fields[] = {
     {"policy", DZ_API_STR, offsetof(struct dz_engine_order, policy), NULL, 0},
     {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_wake = wake_fields;
-static const struct dz_api_field suspend_fields[] = {
+const struct dz_api_field dz_api_suspend_fields[] = {
     {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_suspend = suspend_fields;
-static const struct dz_api_field archive_fields[] = {
+const struct dz_api_field dz_api_archive_fields[] = {
     {"keep", DZ_API_STR, offsetof(struct dz_engine_order, keep), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_archive = archive_fields;
-static const struct dz_api_field no_fields[] = {{NULL, DZ_API_LATER, 0, NULL, 0}};
-const struct dz_api_field *const dz_api_body_none = no_fields;
+const struct dz_api_field dz_api_no_fields[] = {{NULL, DZ_API_LATER, 0, NULL, 0}};
 
-static void order(struct dz_http_req *r, void *api, enum dz_request what,
-                  const struct dz_api_field *fields)
+static void order(struct dz_http_req *r, void *api, enum dz_request what)
 {
     struct dz_engine_order o = {.what = what};
-    if (dz_api_body(r, fields, &o))
+    if (dz_api_body(r, &o))
         dz_api_order(api, r, &o, 200);
 }
 
 void dz_api_wake(struct dz_http_req *r, void *api)
 {
-    order(r, api, DZ_REQUEST_WAKE, wake_fields);
+    order(r, api, DZ_REQUEST_WAKE);
 }
 
 /* The sandbox, and what resumes it. */
@@ -112,29 +107,29 @@ void dz_api_suspend(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_order o = {.what = DZ_REQUEST_SUSPEND};
     struct dz_engine_why why = {0};
-    struct dz_api_call *c = dz_api_body(r, suspend_fields, &o) ? dz_api_wait(a, r, 200) : NULL;
+    struct dz_api_call *c = dz_api_body(r, &o) ? dz_api_wait(a, r, 200) : NULL;
     if (c && dz_engine_order(a->engine, dz_api_target(r, a, "id"), &o, on_suspended, c, &why) < 0)
         dz_api_not_taken(c, r, &why);
 }
 
 void dz_api_freeze(struct dz_http_req *r, void *api)
 {
-    order(r, api, DZ_REQUEST_FREEZE, no_fields);
+    order(r, api, DZ_REQUEST_FREEZE);
 }
 
 void dz_api_archive(struct dz_http_req *r, void *api)
 {
-    order(r, api, DZ_REQUEST_ARCHIVE, archive_fields);
+    order(r, api, DZ_REQUEST_ARCHIVE);
 }
 
 void dz_api_revive(struct dz_http_req *r, void *api)
 {
-    order(r, api, DZ_REQUEST_REVIVE, no_fields);
+    order(r, api, DZ_REQUEST_REVIVE);
 }
 
 void dz_api_prefetch(struct dz_http_req *r, void *api)
 {
-    order(r, api, DZ_REQUEST_PREFETCH, no_fields);
+    order(r, api, DZ_REQUEST_PREFETCH);
 }
 
 /* --- hold ---------------------------------------------------------------------------------- */
@@ -142,11 +137,10 @@ void dz_api_prefetch(struct dz_http_req *r, void *api)
 struct hold {
     int64_t length_ms;
 };
-static const struct dz_api_field hold_fields[] = {
+const struct dz_api_field dz_api_hold_fields[] = {
     {"for", DZ_API_DURATION, offsetof(struct hold, length_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_hold = hold_fields;
 
 void dz_api_hold(struct dz_http_req *r, void *api)
 {
@@ -155,7 +149,7 @@ void dz_api_hold(struct dz_http_req *r, void *api)
     struct hold b = {.length_ms = -1};
     const struct dz_http_problem wrong = {
         .code = DZ_EINVAL, .message = "for: a duration of at most 30d", .field = "for"};
-    if (!dz_api_body(r, hold_fields, &b))
+    if (!dz_api_body(r, &b))
         return;
     if (b.length_ms <= 0 || b.length_ms > DZ_ENGINE_HOLD_MAX_MS) {
         dz_http_refuse(r, &wrong);
@@ -185,12 +179,11 @@ struct timeout {
     int64_t after_ms;
     const char *action;
 };
-static const struct dz_api_field timeout_fields[] = {
+const struct dz_api_field dz_api_timeout_fields[] = {
     {"after", DZ_API_DURATION, offsetof(struct timeout, after_ms), NULL, 0},
     {"action", DZ_API_STR, offsetof(struct timeout, action), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_timeout = timeout_fields;
 
 static void set_timeout(struct dz_api *a, struct dz_http_req *r, const struct timeout *t)
 {
@@ -213,7 +206,7 @@ void dz_api_set_timeout(struct dz_http_req *r, void *api)
     struct timeout t = {.after_ms = -1};
     const struct dz_http_problem wrong = {
         .code = DZ_EINVAL, .message = "after: a duration, 100ms to 365d", .field = "after"};
-    if (!dz_api_body(r, timeout_fields, &t))
+    if (!dz_api_body(r, &t))
         return;
     if (t.after_ms <= 0)
         dz_http_refuse(r, &wrong);
@@ -229,19 +222,18 @@ void dz_api_no_timeout(struct dz_http_req *r, void *api)
 
 /* --- clone, share --------------------------------------------------------------------------- */
 
-static const struct dz_api_field clone_fields[] = {
+const struct dz_api_field dz_api_clone_fields[] = {
     {"tenant", DZ_API_STR, offsetof(struct dz_engine_clone, tenant), NULL, 0},
     {"name", DZ_API_STR, offsetof(struct dz_engine_clone, name), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_clone = clone_fields;
 
 void dz_api_clone(struct dz_http_req *r, void *api)
 {
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     struct dz_engine_clone b = {0};
-    if (!dz_api_body(r, clone_fields, &b))
+    if (!dz_api_body(r, &b))
         return;
     struct dz_api_call *c = dz_api_wait(a, r, 201);
     if (!c)

@@ -2,24 +2,20 @@
  *
  * api_openapi.c - the API as an OpenAPI 3.1 document.
  *
- * It is made of three things: the table of routes, the table below, which has a row for
- * each route that is available, and api_schemas.json, which has what bodies, parameters
- * and answers look like. A route without a row, a row without a route, a field that one
- * of schema and reader has and the other has not: each fails t_api_openapi. That answers
- * are what the document says is tried by `make openapi`.
- *
- * Of a row:
- *   parameters  names of components.parameters, besides those of the path
- *   body        a schema, "!" before it when it must not be left out; or a media type
- *   answers     STATUS, or STATUS:WHAT[,WHAT]: a schema, `events`, or a media type
+ * It is made of the rows of api_routes.inc and of api_schemas.json, which says what bodies,
+ * parameters and answers look like. t_api_openapi fails if a schema has a field that the reader of
+ * that body does not have, or the other way round. `make openapi` asks a daemon and compares its
+ * answers with the document.
  */
 #include "api/api_int.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
     DOCUMENT_MAX = 1 << 20,
+    CODES_TEXT = 128, /* of all codes with the same status */
 };
 
 /* The file as it is, from `schemas` to `schemas_end`; the build runs in the tree's root. */
@@ -30,198 +26,19 @@ __asm__(".section .rodata\n"
 extern const char schemas[] __asm__("dz_api_schemas");
 extern const char schemas_end[] __asm__("dz_api_schemas_end");
 
-#define S     "/v1/sandboxes/{id}"
-#define E     S "/exec/{exec}"
-#define F     S "/files"
 #define TEXT  "text/plain"
 #define BYTES "application/octet-stream"
-#define TAR   "application/x-tar"
-
-static const struct doc {
-    const char *method, *path, *id, *tag, *summary, *parameters, *body, *answers;
-} docs[] = {
-    /* clang-format off */
-    {"POST", "/v1/sandboxes", "createSandbox", "sandboxes",
-     "Make a sandbox, and start it unless start is false", NULL, "CreateBody", "201:Sandbox"},
-    {"GET", "/v1/sandboxes", "listSandboxes", "sandboxes",
-     "List sandboxes by id", "limit cursor state kind label of_image", NULL, "200:SandboxPage"},
-    {"GET", S, "getSandbox", "sandboxes",
-     "One sandbox", NULL, NULL, "200:Sandbox"},
-    {"PATCH", S, "patchSandbox", "sandboxes",
-     "Change what is said of it", NULL, "PatchBody", "200:Sandbox"},
-    {"DELETE", S, "deleteSandbox", "sandboxes",
-     "Delete one that is archived; by force any", "force", NULL, "204"},
-    {"POST", S "/wake", "wakeSandbox", "lifecycle",
-     "Wake it", NULL, "WakeBody", "200:Woken"},
-    {"POST", S "/suspend", "suspendSandbox", "lifecycle",
-     "Put it to sleep", NULL, "SuspendBody", "200:Suspended"},
-    {"POST", S "/pause", "pauseSandbox", "lifecycle",
-     "The same as suspend", NULL, "SuspendBody", "200:Suspended"},
-    {"POST", S "/hibernate", "hibernateSandbox", "lifecycle",
-     "The same as suspend", NULL, "SuspendBody", "200:Suspended"},
-    {"POST", S "/freeze", "freezeSandbox", "lifecycle",
-     "Move its file to cold storage", NULL, "NoBody", "200:Sandbox"},
-    {"POST", S "/archive", "archiveSandbox", "lifecycle",
-     "Archive it: only an explicit wake or revive brings it back", NULL, "ArchiveBody",
-     "200:Sandbox"},
-    {"POST", S "/revive", "reviveSandbox", "lifecycle",
-     "Bring its file back", NULL, "NoBody", "200:Sandbox"},
-    {"POST", S "/prefetch", "prefetchSandbox", "lifecycle",
-     "Fetch its file, without waking it", NULL, "NoBody", "200:Sandbox"},
-    {"POST", S "/hold", "holdSandbox", "lifecycle",
-     "Keep it awake for so long", NULL, "!HoldBody", "200:Sandbox"},
-    {"DELETE", S "/hold", "unholdSandbox", "lifecycle",
-     "Keep it awake no longer", NULL, NULL, "200:Sandbox"},
-    {"POST", S "/timeout", "setTimeout", "lifecycle",
-     "Destroy or pause it after so long", NULL, "!TimeoutBody", "200:Sandbox"},
-    {"DELETE", S "/timeout", "noTimeout", "lifecycle",
-     "Let it be without a timeout", NULL, NULL, "200:Sandbox"},
-    {"POST", S "/exec", "startExec", "commands",
-     "Run a command, and wait for its end", NULL, "ExecBody", "200:ExecResult,events 201:ExecStarted"},
-    {"GET", S "/exec", "listExecs", "commands",
-     "Records of commands, the newest first. As a WebSocket: run one", "limit offset_cursor", NULL,
-     "101 200:ExecPage"},
-    {"GET", E, "getExec", "commands",
-     "One record", NULL, NULL, "200:Exec"},
-    {"GET", E "/output", "execOutput", "commands",
-     "Its output from an offset on, as events or a WebSocket", "offset last_event", NULL, "101 200:events"},
-    {"POST", E "/stdin", "execStdin", "commands",
-     "Bytes to its standard input", NULL, BYTES, "204"},
-    {"POST", E "/close-stdin", "execCloseStdin", "commands",
-     "The end of its standard input", NULL, NULL, "204"},
-    {"POST", E "/signal", "execSignal", "commands",
-     "Send it a signal", NULL, "!SignalBody", "204"},
-    {"POST", E "/resize", "execResize", "commands",
-     "Its terminal has another size", NULL, "!ResizeBody", "204"},
-    {"POST", E "/wait", "execWait", "commands",
-     "Wait for its end; 504 when it still runs", NULL, "WaitBody", "200:ExecResult"},
-    {"GET", S "/events", "sandboxEvents", "events",
-     "Events of one sandbox. With Accept: text/event-stream a stream that goes on",
-     "limit offset_cursor after last_event", NULL, "200:EventPage,events"},
-    {"GET", "/v1/events", "events", "events",
-     "Events of all of the tenant's sandboxes. With Accept: text/event-stream a stream that goes on",
-     "limit offset_cursor after last_event", NULL, "200:EventPage,events"},
-    {"GET", "/v1/images", "listImages", "images",
-     "List images", "limit cursor", NULL, "200:ImagePage"},
-    {"POST", "/v1/images", "buildImage", "images",
-     "Build an image from a recipe's text; with Accept: text/event-stream followed to its end", NULL,
-     "!BuildBody", "200:events 202:Build"},
-    {"POST", "/v1/images/upload", "uploadImage", "images",
-     "Build an image from an archive that holds a recipe and its files",
-     "build_name build_recipe build_from build_fresh", BYTES, "200:events 202:Build"},
-    {"GET", "/v1/images/builds", "listBuilds", "images",
-     "Builds that wait, run, or are over", NULL, NULL, "200:BuildList"},
-    {"GET", "/v1/images/builds/{build}", "getBuild", "images",
-     "One build", NULL, NULL, "200:Build"},
-    {"DELETE", "/v1/images/builds/{build}", "cancelBuild", "images",
-     "Cancel it: nothing of it stays", NULL, NULL, "202:Build"},
-    {"GET", "/v1/images/builds/{build}/log", "buildLog", "images",
-     "Its log; with Accept: text/event-stream followed, with its status, to its end", "offset last_event",
-     NULL, "200:" TEXT ",events"},
-    {"POST", "/v1/images/gc", "collectImages", "images",
-     "Remove images without a name on which nothing stands", NULL, "ImageGcBody", "200:ImageGc"},
-    {"POST", "/v1/images/verify", "verifyImages", "images",
-     "Read an image, or all, whole and look for damage; answers when that is done", NULL, "ImageVerifyBody",
-     "200:ImageVerify"},
-    {"GET", "/v1/images/{image}", "getImage", "images",
-     "One image", NULL, NULL, "200:ImageWhole"},
-    {"DELETE", "/v1/images/{image}", "deleteImage", "images",
-     "Delete one on which no sandbox stands", NULL, NULL, "204"},
-    {"GET", F, "getFile", "files",
-     "The bytes of a file; also HEAD", "path range", NULL, "200:" BYTES " 206:" BYTES},
-    {"PUT", F, "putFile", "files",
-     "Make or replace a file in one step", "path mode none_match", BYTES, "201 204"},
-    {"DELETE", F, "deleteFile", "files",
-     "Remove a file or directory", "path recursive", NULL, "204"},
-    {"GET", F "/list", "listFiles", "files",
-     "What a directory holds", "path depth entries", NULL, "200:Entries"},
-    {"POST", F "/mkdir", "makeDirectory", "files",
-     "Make a directory", NULL, "!MkdirBody", "204"},
-    {"POST", F "/move", "moveFile", "files",
-     "Move or rename", NULL, "!MoveBody", "204"},
-    {"GET", F "/tar", "getTar", "files",
-     "What is below a path, as an archive", "path", NULL, "200:" TAR},
-    {"PUT", F "/tar", "putTar", "files",
-     "Unpack a tar archive, all of it or nothing", "path mode", BYTES, "200:Members"},
-    {"GET", F "/watch", "watchFiles", "files",
-     "Changes below a path as they happen", "path recursive", NULL, "200:events"},
-    {"POST", S "/sql", "sql", "files",
-     "One statement that reads, over the file's tables and the view vfs", NULL, "!SqlBody", "200:Rows"},
-    {"GET", "/instances", "instances", "daemon",
-     "All sandboxes in five columns", NULL, NULL, "200:Instances"},
-    {"POST", S "/snapshot", "makeSnapshot", "branches",
-     "The sandbox as it is now, to begin others from", NULL, "HandleBody", "201:Snapshot"},
-    {"POST", S "/fork", "fork", "branches",
-     "A handle for branches, and count of them", NULL, "ForkBody", "201:Forked"},
-    {"POST", S "/clone", "clone", "branches",
-     "Its files as a new sandbox", NULL, "CloneBody", "201:Sandbox"},
-    {"POST", S "/refs", "makeRef", "branches",
-     "A reference to it, for others", NULL, "HandleBody", "201:Ref"},
-    {"GET", S "/share", "share", "branches",
-     "Its public volume as a disk file", NULL, NULL, "200:application/vnd.sqlite3"},
-    {"GET", "/v1/snapshots", "listSnapshots", "branches",
-     "List snapshots", "limit cursor", NULL, "200:SnapshotPage"},
-    {"POST", "/v1/snapshots/{snapshot}/resume", "resumeSnapshot", "branches",
-     "A sandbox that goes on from there; of a pause, the same one", NULL, "NameBody", "201:Sandbox"},
-    {"DELETE", "/v1/snapshots/{snapshot}", "deleteSnapshot", "branches",
-     "Delete a snapshot on which no fork stands", NULL, NULL, "204"},
-    {"GET", "/v1/forks", "listForks", "branches",
-     "List forks", "limit cursor", NULL, "200:ForkPage"},
-    {"POST", "/v1/forks/{fork}/attach", "attachFork", "branches",
-     "Another branch", NULL, "NameBody", "201:Sandbox"},
-    {"DELETE", "/v1/forks/{fork}", "deleteFork", "branches",
-     "Delete the handle; branches stay", NULL, NULL, "204"},
-    {"GET", "/v1/refs", "listRefs", "branches",
-     "List references", "limit cursor", NULL, "200:RefPage"},
-    {"POST", "/v1/refs/{ref}/attach", "attachRef", "branches",
-     "The sandbox that it means, shared", NULL, "NoBody", "200:Attached"},
-    {"DELETE", "/v1/refs/{ref}/attachments/{n}", "detachRef", "branches",
-     "Leave", NULL, NULL, "204"},
-    {"DELETE", "/v1/refs/{ref}", "deleteRef", "branches",
-     "The owner's cleanup: the sandbox is destroyed, unless it is to be kept", "ref_sandbox", NULL, "204"},
-    {"POST", "/v1/tokens", "makeToken", "tokens",
-     "Make a token", NULL, "TokenBody", "201:TokenMade"},
-    {"GET", "/v1/tokens", "listTokens", "tokens",
-     "List tokens", "limit cursor of_tenant", NULL, "200:TokenPage"},
-    {"DELETE", "/v1/tokens/{token}", "revokeToken", "tokens",
-     "Revoke a token", NULL, NULL, "204"},
-    {"GET", "/v1/tenants", "listTenants", "tenants",
-     "Tenants that have a token, or quotas of their own, and the operator's own", "limit cursor", NULL,
-     "200:TenantPage"},
-    {"GET", "/v1/tenants/{tenant}", "getTenant", "tenants",
-     "What a tenant may have, and what it has; self is the one who asks", NULL, NULL, "200:Tenant"},
-    {"PATCH", "/v1/tenants/{tenant}", "setTenant", "tenants",
-     "Set its quotas; what is not named stays", NULL, "TenantBody", "200:Tenant"},
-    {"GET", "/healthz", "healthz", "daemon",
-     "Is the process there?", NULL, NULL, "200:Health"},
-    {"GET", "/readyz", "readyz", "daemon",
-     "May requests come?", NULL, NULL, "200:Ready"},
-    {"GET", "/metrics", "metrics", "daemon",
-     "Figures, for Prometheus", NULL, NULL, "200:" TEXT},
-    {"GET", "/v1/stats", "stats", "daemon",
-     "Figures, for people: what is awake, and how long operations take", NULL, NULL, "200:Stats"},
-    {"POST", "/v1/registry/check", "checkRegistry", "daemon",
-     "Compare the registry with the files; answers when that is done", NULL, "NoBody",
-     "200:RegistryCheck"},
-    {"GET", "/openapi.json", "openapi", "daemon",
-     "This document", NULL, NULL, "200:Document"},
-    /* clang-format on */
-};
 
 /* --- words ------------------------------------------------------------------------------ */
 
-static const struct doc *doc_of(const struct dz_http_route *route)
+/* Is this one of the words of a list? */
+static bool has_word(const char *list, const char *word)
 {
-    for (size_t i = 0; i < DZ_ARRAY_LEN(docs); i++)
-        if (strcmp(docs[i].method, route->method) == 0 && strcmp(docs[i].path, route->pattern) == 0)
-            return &docs[i];
-    return NULL;
-}
-
-bool dz_api_takes_nothing(const struct dz_http_route *route)
-{
-    const struct doc *d = doc_of(route);
-    return d && !d->parameters;
+    struct dz_str rest = dz_str(list), part;
+    while (list && dz_str_split(&rest, ' ', &part))
+        if (dz_str_eqz(part, word))
+            return true;
+    return false;
 }
 
 static void put_ref(struct dz_json *j, const char *kind, struct dz_str name)
@@ -254,9 +71,10 @@ static void put_content(struct dz_json *j, struct dz_str what)
 
 /* --- one operation ------------------------------------------------------------------------ */
 
-static void put_parameters(struct dz_json *j, const struct dz_http_route *route, const char *more)
+static void put_parameters(struct dz_json *j, const struct dz_api_route *route)
 {
-    struct dz_str rest = dz_str(route->pattern), part;
+    const char *more = route->parameters;
+    struct dz_str rest = dz_str(route->path), part;
     dz_json_key(j, "parameters");
     dz_json_array(j);
     while (dz_str_split(&rest, '/', &part))
@@ -270,17 +88,17 @@ static void put_parameters(struct dz_json *j, const struct dz_http_route *route,
     dz_json_end(j);
 }
 
-static void put_body(struct dz_json *j, const char *body)
+static void put_body(struct dz_json *j, const struct dz_api_route *route)
 {
-    if (!body)
+    if (!route->body)
         return;
     dz_json_key(j, "requestBody");
     dz_json_object(j);
-    if (body[0] == '!')
+    if (route->needed)
         dz_json_put_bool(j, "required", true);
     dz_json_key(j, "content");
     dz_json_object(j);
-    put_content(j, dz_str(body + (body[0] == '!')));
+    put_content(j, dz_str(route->body));
     dz_json_end(j);
     dz_json_end(j);
 }
@@ -326,56 +144,97 @@ static void put_answer(struct dz_json *j, struct dz_str answer)
     dz_json_end(j);
 }
 
-static void put_answers(struct dz_json *j, const char *answers, bool refuses)
+/* The codes of a route's errors that have this HTTP status, as "not_found, gone"; "" for none. */
+static void codes_of_status(const struct dz_api_route *route, int status,
+                            char ret_codes[static CODES_TEXT])
 {
-    struct dz_str rest = dz_str(answers), answer;
-    dz_json_key(j, "responses");
-    dz_json_object(j);
-    while (answers && dz_str_split(&rest, ' ', &answer))
-        put_answer(j, answer);
-    if (refuses) {
-        dz_json_key(j, "4XX");
-        put_ref(j, "responses", DZ_STR("Refused"));
+    static const struct {
+        const char *code;
+        int status;
+    } errors[] = {
+#define X(name, number, wire, http, retry, text) {wire, http},
+        DZ_ERROR_MAP(X)
+#undef X
+    };
+    size_t n = 0;
+    ret_codes[0] = '\0';
+    for (size_t i = 0; i < DZ_ARRAY_LEN(errors); i++) {
+        bool twice = false;
+        for (size_t k = 0; k < i; k++)
+            twice |= strcmp(errors[k].code, errors[i].code) == 0;
+        if (twice || errors[i].status != status ||
+            (!has_word(dz_api_errors_any, errors[i].code) &&
+             !has_word(route->errors, errors[i].code)))
+            continue;
+        n += (size_t)snprintf(ret_codes + n, CODES_TEXT - n, "%s%s", n ? ", " : "", errors[i].code);
+        assert(n < CODES_TEXT);
     }
-    dz_json_key(j, "5XX");
-    put_ref(j, "responses", DZ_STR("Failed"));
+}
+
+static void put_refusal(struct dz_json *j, const char *key, const char *response, const char *codes)
+{
+    char text[96];
+    (void)snprintf(text, sizeof text, "#/components/responses/%s", response);
+    dz_json_key(j, key);
+    dz_json_object(j);
+    dz_json_put_strz(j, "$ref", text);
+    if (codes)
+        dz_json_put_strz(j, "description", codes);
     dz_json_end(j);
 }
 
-/* What is known and not available yet has an operation too. */
-static void put_operation(struct dz_json *j, const struct dz_http_route *route)
+/* Its own errors by status; what the server itself refuses, of a request that is not HTTP for
+ * instance, is in 4XX and 5XX. */
+static void put_errors(struct dz_json *j, const struct dz_api_route *route)
 {
-    static const struct doc none = {.tag = "later"};
-    const struct doc *d = doc_of(route);
+    char key[8], codes[CODES_TEXT];
+    for (int status = 400; status < 600; status++) {
+        codes_of_status(route, status, codes);
+        (void)snprintf(key, sizeof key, "%d", status);
+        if (codes[0])
+            put_refusal(j, key, status < 500 ? "Refused" : "Failed", codes);
+    }
+    put_refusal(j, "4XX", "Refused", NULL);
+}
+
+static void put_answers(struct dz_json *j, const struct dz_api_route *route)
+{
+    struct dz_str rest = dz_str(route->answers), answer;
+    dz_json_key(j, "responses");
+    dz_json_object(j);
+    while (route->answers && dz_str_split(&rest, ' ', &answer))
+        put_answer(j, answer);
+    if (!(route->flags & DZ_API_OPEN))
+        put_errors(j, route);
+    put_refusal(j, "5XX", "Failed", NULL);
+    dz_json_end(j);
+}
+
+static void put_operation(struct dz_json *j, const struct dz_api_route *route)
+{
     char method[8], summary[160];
     size_t n = 0;
-    bool open = route->flags & DZ_API_OPEN;
     for (; route->method[n] && n + 1 < sizeof method; n++)
         method[n] = (char)(route->method[n] | 0x20);
     method[n] = '\0';
-    d = d ? d : &none;
-    if (d->summary)
-        (void)snprintf(summary, sizeof summary, "%s.%s", d->summary,
-                       route->flags & DZ_API_OPERATOR ? " The operator's." : "");
-    else
-        (void)snprintf(summary, sizeof summary, "Refused with the reason unsupported: %s.",
-                       route->data ? (const char *)route->data : "not available yet");
+    (void)snprintf(summary, sizeof summary, route->id ? "%s.%s" : "Not available yet: %s.%s",
+                   route->summary, route->flags & DZ_API_OPERATOR ? " Operators only." : "");
     dz_json_key(j, method);
     dz_json_object(j);
-    if (d->id)
-        dz_json_put_strz(j, "operationId", d->id);
+    if (route->id)
+        dz_json_put_strz(j, "operationId", route->id);
     dz_json_key(j, "tags");
     dz_json_array(j);
-    dz_json_str(j, dz_str(d->tag));
+    dz_json_str(j, dz_str(route->tag));
     dz_json_end(j);
     dz_json_put_strz(j, "summary", summary);
-    if (open) {
+    if (route->flags & DZ_API_OPEN) {
         dz_json_key(j, "security");
         dz_json_raw(j, DZ_STR("[]"));
     }
-    put_parameters(j, route, d->parameters);
-    put_body(j, d->body);
-    put_answers(j, d->answers, !open);
+    put_parameters(j, route);
+    put_body(j, route);
+    put_answers(j, route);
     dz_json_end(j);
 }
 
@@ -400,10 +259,10 @@ static void put_info(struct dz_json *j)
     dz_json_raw(j, DZ_STR("[{\"token\":[]},{}]"));
 }
 
-static bool seen_before(const struct dz_http_route *routes, size_t at)
+static bool seen_before(const struct dz_api_route *routes, size_t at)
 {
     for (size_t i = 0; i < at; i++)
-        if (strcmp(routes[i].pattern, routes[at].pattern) == 0)
+        if (strcmp(routes[i].path, routes[at].path) == 0)
             return true;
     return false;
 }
@@ -412,7 +271,7 @@ int dz_api_openapi_text(struct dz_buf *out)
 {
     struct dz_json j;
     size_t count = 0;
-    const struct dz_http_route *routes = dz_api_routes(&count);
+    const struct dz_api_route *routes = dz_api_routes(&count);
     dz_json_init(&j, out, false);
     dz_json_object(&j);
     put_info(&j);
@@ -421,10 +280,10 @@ int dz_api_openapi_text(struct dz_buf *out)
     for (size_t i = 0; i < count; i++) {
         if (seen_before(routes, i))
             continue;
-        dz_json_key(&j, routes[i].pattern);
+        dz_json_key(&j, routes[i].path);
         dz_json_object(&j);
         for (size_t k = i; k < count; k++)
-            if (strcmp(routes[k].pattern, routes[i].pattern) == 0)
+            if (strcmp(routes[k].path, routes[i].path) == 0)
                 put_operation(&j, &routes[k]);
         dz_json_end(&j);
     }
@@ -444,15 +303,4 @@ void dz_api_openapi(struct dz_http_req *r, void *api)
         dz_http_fail(r, &(struct dz_err){.code = rc, .msg = "write the document"});
     else
         dz_http_send(r, 200, DZ_HTTP_JSON, &text);
-}
-
-/* --- for the test -------------------------------------------------------------------------- */
-
-const char *dz_api_openapi_row(size_t index, const char **ret_path, const char **ret_body)
-{
-    if (index >= DZ_ARRAY_LEN(docs))
-        return NULL;
-    *ret_path = docs[index].path;
-    *ret_body = docs[index].body;
-    return docs[index].method;
 }

@@ -59,7 +59,7 @@ void dz_api_registry_check(struct dz_http_req *r, void *api)
     struct dz_api *a = api;
     struct dz_engine_why why = {0};
     char nothing[1];
-    if (!dz_api_body(r, dz_api_body_none, nothing))
+    if (!dz_api_body(r, nothing))
         return;
     struct checking *c = dz_zalloc(sizeof *c);
     const struct dz_keeper_look_opts o = {.fn = on_finding, .done = on_done, .arg = c};

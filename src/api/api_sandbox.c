@@ -182,7 +182,7 @@ static const struct dz_api_field create_timeout[] = {
     {"action", DZ_API_STR, offsetof(struct create, spec.timeout_action), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-static const struct dz_api_field create_fields[] = {
+const struct dz_api_field dz_api_create_fields[] = {
     {"name", DZ_API_STR, offsetof(struct create, spec.name), NULL, 0},
     {"image", DZ_API_STR, offsetof(struct create, spec.image), NULL, 0},
     {"snapshot", DZ_API_STR, offsetof(struct create, spec.snapshot), NULL, 0},
@@ -209,7 +209,6 @@ static const struct dz_api_field create_fields[] = {
     {"services", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_create = create_fields;
 
 bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms)
 {
@@ -233,7 +232,7 @@ void dz_api_create(struct dz_http_req *r, void *api)
                        .persistent = 1,
                        .count_cpu = 1};
     struct dz_engine_why why = {0};
-    if (!dz_api_body(r, create_fields, &c) || !dz_api_timeout(r, c.timeout, c.timeout_ms))
+    if (!dz_api_body(r, &c) || !dz_api_timeout(r, c.timeout, c.timeout_ms))
         return;
     c.spec.timeout_ms = c.timeout ? c.timeout_ms : DZ_ENGINE_NO_TIMEOUT;
     c.spec.ephemeral = !c.persistent;
@@ -359,7 +358,7 @@ static const struct dz_api_field patch_idle[] = {
     {"connection_silence", DZ_API_DURATION, offsetof(struct patch, silence_ms), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-static const struct dz_api_field patch_fields[] = {
+const struct dz_api_field dz_api_patch_fields[] = {
     {"name", DZ_API_UNSET, offsetof(struct patch, p.name), NULL, 0},
     {"labels", DZ_API_OBJECT, offsetof(struct patch, p.labels_json), NULL, 0},
     {"metadata", DZ_API_OBJECT, offsetof(struct patch, p.metadata_json), NULL, 0},
@@ -370,7 +369,6 @@ static const struct dz_api_field patch_fields[] = {
     {"network", DZ_API_LATER, 0, NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_patch = patch_fields;
 
 void dz_api_patch(struct dz_http_req *r, void *api)
 {
@@ -379,7 +377,7 @@ void dz_api_patch(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct patch b = {
         .idle_ms = -1, .timeout_ms = -1, .silence_ms = -1, .auto_resume = -1, .count_cpu = -1};
-    if (!dz_api_body(r, patch_fields, &b) || !dz_api_timeout(r, b.timeout, b.timeout_ms))
+    if (!dz_api_body(r, &b) || !dz_api_timeout(r, b.timeout, b.timeout_ms))
         return;
     b.p.set_timeout = b.timeout;
     b.p.timeout_ms = b.timeout ? b.timeout_ms : DZ_ENGINE_NO_TIMEOUT;

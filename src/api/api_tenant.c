@@ -115,11 +115,10 @@ void dz_api_tenant(struct dz_http_req *r, void *api)
 struct set {
     const char *quotas;
 };
-static const struct dz_api_field set_fields[] = {
+const struct dz_api_field dz_api_tenant_fields[] = {
     {"quotas", DZ_API_OBJECT, offsetof(struct set, quotas), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_tenant = set_fields;
 
 void dz_api_tenant_set(struct dz_http_req *r, void *api)
 {
@@ -127,7 +126,7 @@ void dz_api_tenant_set(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     const char *tenant = dz_http_param(r, "tenant");
     struct set b = {0};
-    if (!dz_api_body(r, set_fields, &b))
+    if (!dz_api_body(r, &b))
         return;
     if (b.quotas &&
         dz_engine_set_quotas(a->engine, dz_api_caller(r, a), tenant, b.quotas, &why) < 0)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-static const struct dz_api_field fields[] = {
+const struct dz_api_field dz_api_token_fields[] = {
     {"name", DZ_API_STR, offsetof(struct dz_engine_token_spec, name), NULL, 0},
     {"tenant", DZ_API_STR, offsetof(struct dz_engine_token_spec, tenant), NULL, 0},
     {"scope", DZ_API_STR, offsetof(struct dz_engine_token_spec, scope), NULL, 0},
@@ -15,7 +15,6 @@ static const struct dz_api_field fields[] = {
     {"quotas", DZ_API_OBJECT, offsetof(struct dz_engine_token_spec, quotas_json), NULL, 0},
     {NULL, DZ_API_LATER, 0, NULL, 0},
 };
-const struct dz_api_field *const dz_api_body_token = fields;
 
 static void put_token(struct dz_json *j, const struct dz_token_row *row)
 {
@@ -36,7 +35,7 @@ void dz_api_token_create(struct dz_http_req *r, void *api)
     struct dz_engine_token_spec spec = {.tenant = "default", .scope = "tenant"};
     char secret[DZ_ENGINE_SECRET];
     struct dz_api_out o;
-    if (!dz_api_body(r, fields, &spec))
+    if (!dz_api_body(r, &spec))
         return;
     if (dz_engine_token_add(a->engine, dz_api_caller(r, a), &spec, secret, &row, &why) < 0) {
         dz_api_refuse(r, &why);

@@ -388,13 +388,16 @@ static void talk(struct dz_http_req *r, void *api)
         dz_http_refuse(r, &none);
 }
 
+/* What those of them that read a JSON body look up in their route. */
+static const struct dz_api_route waits = {.fields = dz_api_wait_fields},
+                                 signals = {.fields = dz_api_signal_fields};
 static const struct dz_http_route routes[] = {
     {"POST", "/s/{id}/exec", dz_api_exec, 0, 4 << 20, NULL},
     {"GET", "/s/{id}/exec", talk, 0, 0, NULL},
     {"GET", "/s/{id}/exec/{exec}/output", dz_api_exec_output, 0, 0, NULL},
-    {"POST", "/s/{id}/exec/{exec}/wait", dz_api_exec_wait, 0, 0, NULL},
+    {"POST", "/s/{id}/exec/{exec}/wait", dz_api_exec_wait, 0, 0, &waits},
     {"POST", "/s/{id}/exec/{exec}/stdin", dz_api_exec_stdin, 0, 1 << 20, NULL},
-    {"POST", "/s/{id}/exec/{exec}/signal", dz_api_exec_signal, 0, 0, NULL},
+    {"POST", "/s/{id}/exec/{exec}/signal", dz_api_exec_signal, 0, 0, &signals},
 };
 
 static const char *const messages[] = {

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * api_routes.c - the table of routes, made from the rows of api_routes.inc.
+ */
+#include "api/api_int.h"
+
+#define NOTHING              .body = NULL
+#define BYTES                .body = OCTETS
+#define JSON(name, schema)   .body = schema, .fields = dz_api_##name##_fields
+#define NEEDED(name, schema) .body = schema, .fields = dz_api_##name##_fields, .needed = true
+#define NONE                 NULL
+#define S                    DZ_API_SANDBOX
+#define E                    DZ_API_SANDBOX "/exec/{exec}"
+#define TEXT                 "text/plain"
+#define OCTETS               "application/octet-stream"
+#define TAR                  "application/x-tar"
+
+/* Codes that requests may be refused with, by what they do. FINDS: it finds a sandbox; conflict is
+ * for a name that means more than one. USES: it needs the sandbox's file or machine. */
+#define FINDS   "not_found gone conflict"
+#define CHANGES FINDS " quota_exceeded storage_full"
+#define USES    FINDS " invalid_transition restoring sandbox_unavailable quota_exceeded storage_full"
+#define CREATES FINDS " sandbox_unavailable quota_exceeded storage_full"
+#define DROPS   FINDS " invalid_transition storage_full"
+#define BUILDS  "not_found conflict quota_exceeded storage_full"
+
+/* clang-format off */
+static const struct dz_api_route routes[] = {
+#define ROUTE(m, p, h, b, i, t, s, q, a, e, f, x)                                        \
+    {.method = m, .path = p, .handle = dz_api_##h, b, .id = i, .tag = t, .summary = s,   \
+     .parameters = q, .answers = a, .errors = e, .flags = f, .body_max = x},
+#define LATER(m, p, word)                                                                \
+    {.method = m, .path = p, .handle = dz_api_later, .tag = "later", .summary = word},
+#include "api/api_routes.inc"
+};
+/* clang-format on */
+
+const char dz_api_errors_any[] = "invalid_argument unauthenticated permission_denied too_large "
+                                 "rate_limited timeout busy internal";
+
+const struct dz_api_route *dz_api_routes(size_t *ret_count)
+{
+    *ret_count = DZ_ARRAY_LEN(routes);
+    return routes;
+}
+
+struct dz_http_route *dz_api_http_routes(size_t *ret_count)
+{
+    struct dz_http_route *all = dz_alloc(sizeof *all * DZ_ARRAY_LEN(routes));
+    for (size_t i = 0; all && i < DZ_ARRAY_LEN(routes); i++)
+        all[i] = (struct dz_http_route){
+            .method = routes[i].method,
+            .pattern = routes[i].path,
+            .handle = routes[i].handle,
+            .flags = routes[i].flags,
+            .body_max = routes[i].body_max,
+            .data = &routes[i],
+        };
+    *ret_count = DZ_ARRAY_LEN(routes);
+    return all;
+}
+
+const struct dz_api_route *dz_api_route_of(const struct dz_http_req *r)
+{
+    return dz_http_route_of(r)->data;
+}
