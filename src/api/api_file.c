@@ -30,7 +30,7 @@ const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct 
     if (path && path[0] == '/')
         return path;
     (void)snprintf(why->field, sizeof why->field, "path");
-    (void)dz_fail(&why->err, DZ_EINVAL, "path: a path from / on");
+    (void)dz_fail(&why->err, DZ_EINVAL, "path: must be an absolute path");
     return NULL;
 }
 
@@ -248,7 +248,7 @@ const struct dz_api_field dz_api_move_fields[] = {
 static bool absolute(struct dz_http_req *r, const char *field, const char *path)
 {
     char text[48];
-    (void)snprintf(text, sizeof text, "%s: a path from / on", field);
+    (void)snprintf(text, sizeof text, "%s: must be an absolute path", field);
     const struct dz_http_problem p = {.code = DZ_EINVAL, .message = text, .field = field};
     if (path && path[0] == '/')
         return true;

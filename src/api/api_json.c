@@ -263,8 +263,8 @@ int dz_api_read(struct dz_arena *arena, struct dz_str text, const struct dz_api_
                        DZ_API_VALUES_MAX);
     json_t *o = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &bad);
     if (!o)
-        return dz_fail(&why->err, DZ_EINVAL, "the body is no JSON: %s at line %d", bad.text,
-                       bad.line);
+        return dz_fail(&why->err, DZ_EINVAL, "the request body is not valid JSON: %s at line %d",
+                       bad.text, bad.line);
     int rc = json_is_object(o) ? read_fields(&r, o, fields)
                                : dz_fail(&why->err, DZ_EINVAL, "the body must be a JSON object");
     json_decref(o);

@@ -30,7 +30,7 @@ static const struct dz_api_route routes[] = {
     {.method = m, .path = p, .handle = dz_api_##h, b, .id = i, .tag = t, .summary = s,   \
      .parameters = q, .answers = a, .errors = e, .flags = f, .body_max = x},
 #define LATER(m, p, word)                                                                \
-    {.method = m, .path = p, .handle = dz_api_later, .tag = "later", .summary = word},
+    {.method = m, .path = p, .handle = dz_api_later, .tag = "later", .summary = word, .errors = "sandbox_unavailable"},
 #include "api/api_routes.inc"
 };
 /* clang-format on */

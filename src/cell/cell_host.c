@@ -140,9 +140,10 @@ static int died(struct dz_cell *c, struct dz_err *err)
     }
     if (!gone)
         return dz_fail(err, DZ_EIO,
-                       "the cell sent a frame that makes no sense: killed; its disk "
+                       "the cell sent an invalid frame and was killed: killed; its disk "
                        "is as of its last commit");
-    return dz_cell_died(status, "run the machine (its disk is as of its last commit)", err);
+    return dz_cell_died(
+        status, "run the sandbox's process (files are as of the last commit, memory is lost)", err);
 }
 
 static void end_process(struct dz_cell *c, int64_t grace_ms)

@@ -404,7 +404,7 @@ int dz_cell_exec_took(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_
 
 int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err)
 {
-    return dz_fail(err, DZ_EIO, "the cell sent a frame that makes no sense (type %u)", f->type);
+    return dz_fail(err, DZ_EIO, "the cell sent an invalid frame and was killed (type %u)", f->type);
 }
 
 static int on_window(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,

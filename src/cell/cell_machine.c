@@ -291,7 +291,7 @@ static int spawn_in_path(struct dz_cell_machine *m, struct dz_spawn *spec,
     }
     spec->path = NULL;
     if (rc == DZ_ENOENT)
-        return dz_fail(err, rc, "%s: there is no such program in the machine's PATH", name);
+        return dz_fail(err, rc, "%s: command not found in the sandbox's PATH", name);
     return rc;
 }
 

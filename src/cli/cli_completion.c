@@ -26,53 +26,32 @@ struct shell {
 };
 
 static const char bash_tail[] =
-    "_doze() {\n"
-    "    local cur=${COMP_WORDS[COMP_CWORD]} name='' command='' i word\n"
-    "    COMPREPLY=()\n"
-    "    [[ $cur == '=' || ${COMP_WORDS[COMP_CWORD - 1]} == '=' ]] && return\n"
-    "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-    "        word=${COMP_WORDS[i]}\n"
-    "        [[ $word == -* ]] && continue\n"
-    "        [[ \" $(_doze_words \"$name\") \" == *\" $word \"* ]] || { [[ $command ]] || command=?; break; }\n"
-    "        name=${name:+$name }$word\n"
-    "        command=$name\n"
-    "        [[ $name == help ]] && name=''\n"
-    "    done\n"
-    "    if [[ $cur == -* ]]; then\n"
-    "        COMPREPLY=($(compgen -W \"$(_doze_options \"$command\")\" -- \"$cur\"))\n"
-    "        [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
-    "    else\n"
-    "        COMPREPLY=($(compgen -W \"$(_doze_words \"$name\")\" -- \"$cur\"))\n"
-    "    fi\n"
-    "} 2>/dev/null\n"
-    "complete -o default -F _doze doze\n";
+    "_doze() {     local cur=${COMP_WORDS[COMP_CWORD]} name='' command='' i word\n"
+    "COMPREPLY=()     [[ $cur == '=' || ${COMP_WORDS[COMP_CWORD - 1]} == '=' ]] &&\n"
+    "return     for ((i = 1; i < COMP_CWORD; i++)); do         word=${COMP_WORDS[i]}\n"
+    "[[ $word == -* ]] && continue         [[ \" $(_doze_words \"$name\") \" == *\" $word\n"
+    "\"* ]] || { [[ $command ]] || command=?; break; }         name=${name:+$name\n"
+    "}$word         command=$name         [[ $name == help ]] && name=''     done\n"
+    "if [[ $cur == -* ]]; then         COMPREPLY=($(compgen -W \"$(_doze_options\n"
+    "\"$command\")\" -- \"$cur\"))         [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]}\n"
+    "== *= ]] && compopt -o nospace     else         COMPREPLY=($(compgen -W\n"
+    "\"$(_doze_words \"$name\")\" -- \"$cur\"))     fi } 2>/dev/null complete -o default\n"
+    "-F _doze doze\n";
 
 /* The file may be sourced, or be found in fpath as the function's own. */
 static const char zsh_tail[] =
-    "_doze() {\n"
-    "    local name='' command='' word\n"
-    "    local -a plain valued\n"
-    "    integer i\n"
-    "    for ((i = 2; i < CURRENT; i++)); do\n"
-    "        word=$words[i]\n"
-    "        [[ $word == -* ]] && continue\n"
-    "        (( ${${(@f)\"$(_doze_words \"$name\")\"}[(I)$word:*]} )) || { [[ -n $command ]] || command='?'; break }\n"
-    "        name=${name:+$name }$word\n"
-    "        command=$name\n"
-    "        [[ $name == help ]] && name=''\n"
-    "    done\n"
-    "    if [[ $words[CURRENT] == -* ]]; then\n"
-    "        plain=(${(f)\"$(_doze_options \"$command\")\"})\n"
-    "        valued=(${(M)plain:#*=:*})\n"
-    "        plain=(${plain:#*=:*})\n"
-    "        (( $#plain )) && _describe -o option plain\n"
-    "        (( $#valued )) && _describe -o option valued -S ''\n"
-    "    else\n"
-    "        plain=(${(f)\"$(_doze_words \"$name\")\"})\n"
-    "        if (( $#plain )); then _describe command plain; else _files; fi\n"
-    "    fi\n"
-    "}\n"
-    "if [[ $funcstack[1] == _doze ]]; then _doze \"$@\"; else compdef _doze doze; fi\n";
+    "_doze() {     local name='' command='' word     local -a plain valued\n"
+    "integer i     for ((i = 2; i < CURRENT; i++)); do         word=$words[i]\n"
+    "[[ $word == -* ]] && continue         (( ${${(@f)\"$(_doze_words\n"
+    "\"$name\")\"}[(I)$word:*]} )) || { [[ -n $command ]] || command='?'; break }\n"
+    "name=${name:+$name }$word         command=$name         [[ $name == help ]] &&\n"
+    "name=''     done     if [[ $words[CURRENT] == -* ]]; then\n"
+    "plain=(${(f)\"$(_doze_options \"$command\")\"})         valued=(${(M)plain:#*=:*})\n"
+    "plain=(${plain:#*=:*})         (( $#plain )) && _describe -o option plain\n"
+    "(( $#valued )) && _describe -o option valued -S ''     else\n"
+    "plain=(${(f)\"$(_doze_words \"$name\")\"})         if (( $#plain )); then _describe\n"
+    "command plain; else _files; fi     fi } if [[ $funcstack[1] == _doze ]]; then\n"
+    "_doze \"$@\"; else compdef _doze doze; fi\n";
 
 static const char fish_tail[] =
     "function _doze\n"
@@ -240,7 +219,7 @@ static void print_words(FILE *out, const struct shell *sh)
 static void print_options(FILE *out, const struct shell *sh)
 {
     static const struct dz_cli_option top[] = {
-        {"help", 'h', NULL, "print this"},
+        {"help", 'h', NULL, "print this help"},
         DZ_CLI_OPTION_JSON,
         DZ_CLI_OPTION_QUIET,
         {"version", 'V', NULL, "print the version"},
@@ -262,7 +241,7 @@ static void print_options(FILE *out, const struct shell *sh)
             print_word(out, sh, first, dz_str(name), o->arg ? "=" : "", o->help);
             first = false;
         }
-        print_word(out, sh, first, DZ_STR("--help"), "", "print this");
+        print_word(out, sh, first, DZ_STR("--help"), "", "print this help");
         fputs(sh->row_end, out);
     }
     fputs(sh->end, out);
@@ -288,18 +267,18 @@ static int run(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_completion = {
     .name = "completion",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "print a script that teaches a shell to complete doze's words",
+    .summary = "print a shell completion script",
     .args = "SHELL",
     .min_args = 1,
     .max_args = 1,
     .words = "bash zsh fish",
-    .help = "SHELL is bash, zsh or fish. For this shell only:\n"
+    .help = "SHELL is bash, zsh or fish. For the current shell only:\n"
             "\n"
             "  source <(doze completion bash)\n"
             "  source <(doze completion zsh)        # after compinit\n"
             "  doze completion fish | source\n"
             "\n"
-            "For every new one:\n"
+            "For every new shell:\n"
             "\n"
             "  doze completion bash >/etc/bash_completion.d/doze\n"
             "  doze completion zsh >/usr/local/share/zsh/site-functions/_doze\n"

@@ -240,19 +240,19 @@ static int run(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_doctor = {
     .name = "doctor",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "find out what this machine offers, and say what it means for doze",
+    .summary = "check what this machine supports and what that means for doze",
     .args = "",
     .options =
         (const struct dz_cli_option[]){
-            {"data", 'd', "DIR", "the data directory to ask about, instead of DOZE_DATA"},
+            {"data", 'd', "DIR", "check this data directory instead of DOZE_DATA"},
             DZ_CLI_OPTION_JSON,
-            {"quiet", 'q', NULL, "show only what is not as it could be"},
+            {"quiet", 'q', NULL, "show only what is missing or limited"},
             DZ_CLI_OPTION_END,
         },
-    .help = "Each feature of the kernel is tried out on a small scale, in a process of its\n"
-            "own; nothing is left behind. The answer is yes, partly, no, or missing (no,\n"
-            "and doze requires it). Exits with 1 when something required is missing.\n"
+    .help = "Tries each kernel feature on a small scale in a separate process and leaves\n"
+            "nothing behind. The answer is yes, partly, no, or missing (no, and doze\n"
+            "requires it). Exits with 1 if something required is missing.\n"
             "\n"
-            "Ask as the user who is to run doze: root may do more than others.\n",
+            "Run it as the user who will run doze: root may do more than others.\n",
     .run = run,
 };

@@ -163,16 +163,16 @@ static int exec(struct dz_cli *c, struct dz_err *err)
     return rc;
 }
 
-#define OPTIONS_EXEC                                                       \
-    {"env", 'e', "K[=V]", "set a variable, or pass it on (repeatable)"},   \
-        {"workdir", 'w', "DIR", "start in this directory of the sandbox"}, \
-        {"user", 'u', "USER", "run as this user: a name, or UID[:GID]"},   \
-        {"timeout", 0, "DURATION", "stop it after this long, for instance 30s; exit with 124"}
+#define OPTIONS_EXEC                                                           \
+    {"env", 'e', "K[=V]", "set a variable, or pass on your own (repeatable)"}, \
+        {"workdir", 'w', "DIR", "start in this directory of the sandbox"},     \
+        {"user", 'u', "USER", "run as this user: a name, or UID[:GID]"},       \
+        {"timeout", 0, "DURATION", "kill it after this long, for instance 30s, and exit with 124"}
 
 static const struct dz_cli_option exec_options[] = {
-    {"interactive", 'i', NULL, "pass standard input on; without it there is none"},
-    {"tty", 't', NULL, "give it a terminal"},
-    {"detach", 'd', NULL, "start it, print its id, and leave it running"},
+    {"interactive", 'i', NULL, "pass standard input on; without -i it is /dev/null"},
+    {"tty", 't', NULL, "give the command a terminal"},
+    {"detach", 'd', NULL, "start the command, print its id and return"},
     OPTIONS_EXEC,
     DZ_CLI_OPTION_JSON,
     DZ_CLI_OPTION_QUIET,
@@ -180,26 +180,27 @@ static const struct dz_cli_option exec_options[] = {
 };
 
 #define HELP_EXEC                                                                       \
-    "SANDBOX is an id, the unique beginning of one, a name, or TENANT/NAME. One that\n" \
-    "sleeps is woken. COMMAND is looked for in the sandbox. Options may stand before\n" \
-    "and after SANDBOX; from COMMAND or -- on, all words are the command's.\n"          \
+    "SANDBOX is a name, an id, a unique prefix of an id, or TENANT/NAME; it is woken\n" \
+    "if it sleeps. COMMAND is looked up in the sandbox's PATH. Options may stand\n"     \
+    "before and after SANDBOX; from COMMAND or -- on, all words belong to the\n"        \
+    "command.\n"                                                                        \
     "\n"                                                                                \
     "Standard input is /dev/null unless -i is given:\n"                                 \
     "\n"                                                                                \
     "    echo hi | doze exec -i web -- cat\n"                                           \
     "\n"                                                                                \
-    "The exit status is the command's; 128 and the signal's number when a signal\n"     \
-    "ended it; 124 when --timeout was over, 125 when doze failed, 126 when COMMAND\n"   \
-    "is no program, 127 when it was not found. Signals that doze gets are passed\n"     \
-    "on; before the command has started they are kept for it, and a second one ends\n"  \
-    "doze and what it was about to start. If the connection is lost, doze attaches\n"   \
-    "again and goes on with the output where it stopped. With -d, `doze attach`\n"      \
-    "shows the output later.\n"                                                         \
+    "The exit status is that of the command. It is 128 plus the signal's number if a\n" \
+    "signal killed it, 124 if --timeout expired, 125 if doze failed, 126 if COMMAND\n"  \
+    "is not executable and 127 if it was not found. Signals that doze receives are\n"   \
+    "passed on to the command. A signal that comes before the command has started is\n" \
+    "delivered once it has; a second one ends doze and cancels the start. If the\n"     \
+    "connection is lost, doze reconnects and continues the output where it stopped.\n"  \
+    "With -d, `doze attach` shows the output later.\n"                                  \
     "\n"                                                                                \
-    "--json prints one object when the command has ended: exec_id, exit_code,\n"        \
-    "signal, timed_out, reason, duration_ms, truncated, stdout, stderr. Of each\n"      \
-    "stream the first megabyte is in it. Bytes that are no UTF-8 are U+FFFD there,\n"   \
-    "and exact in stdout_base64, stderr_base64. The exit status is the same.\n"
+    "--json prints one object when the command exits: exec_id, exit_code, signal,\n"    \
+    "timed_out, reason, duration_ms, truncated, stdout, stderr. It holds the first\n"   \
+    "megabyte of each stream. Bytes that are not valid UTF-8 appear as U+FFFD there,\n" \
+    "and unchanged in stdout_base64 and stderr_base64. The exit status is the same.\n"
 
 const struct dz_cli_command dz_cmd_exec = {
     .name = "exec",
@@ -253,9 +254,9 @@ const struct dz_cli_command dz_cmd_shell = {
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){OPTIONS_EXEC, DZ_CLI_OPTION_END},
-    .help = "Like `doze exec -it SANDBOX -- sh -l`; without a terminal, what comes on\n"
-            "standard input is run. Closing the window ends the shell; a sandbox that falls\n"
-            "asleep meanwhile does not: the next key wakes it.\n",
+    .help = "Like `doze exec -it SANDBOX -- sh -l`. Without a terminal, the shell runs what\n"
+            "it reads from standard input. Closing the window ends the shell. If the sandbox\n"
+            "is suspended meanwhile, the shell stays: the next key wakes the sandbox.\n",
     .run = shell,
 };
 
@@ -336,24 +337,26 @@ static int attach(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_attach = {
     .name = "attach",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "go on with a command, a fork or a reference",
+    .summary = "attach to a command, a fork or a reference",
     .args = "[SANDBOX] ID",
     .min_args = 1,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){{"tty", 't', NULL, "the command has a terminal"},
-                                              {"no-stdin", 0, NULL, "only show its output"},
-                                              {"name", 'n', "NAME", "name the new sandbox"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
-    .help = "exe_...: show a command's output from as far back as it is kept, pass standard\n"
-            "input on, and end with its exit status. Without SANDBOX, the one that has it\n"
-            "is looked for. --json prints what `doze exec --json` does.\n"
+    .options =
+        (const struct dz_cli_option[]){
+            {"tty", 't', NULL, "connect this terminal to the command's"},
+            {"no-stdin", 0, NULL, "show the output only; pass no input on"},
+            {"name", 'n', "NAME", "name the new sandbox"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
+    .help = "exe_...: shows the command's output, from the oldest byte that is kept, passes\n"
+            "standard input on, and exits with the command's status. Without SANDBOX, doze\n"
+            "looks for the sandbox that has it. --json prints what `doze exec --json` does.\n"
             "\n"
-            "main: the same for the program that slept in a warm image (doze image\n"
-            "snapshot): each sandbox made from the image goes on with it. Needs SANDBOX.\n"
+            "main: the same for the program that slept in a warm image (`doze image\n"
+            "snapshot`): each sandbox made from the image resumes it. Requires SANDBOX.\n"
             "\n"
-            "frk_...: make a sandbox that goes on from the fork, and print its id.\n"
-            "ref_...: get at the sandbox that was shared, and print its id.\n",
+            "frk_...: starts a sandbox from the fork and prints its id.\n"
+            "ref_...: attaches to the sandbox that the reference names and prints its id.\n",
     .run = attach,
 };

@@ -413,17 +413,17 @@ const struct dz_cli_command dz_cmd_cp = {
                                               DZ_CLI_OPTION_RAW,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = "A place in a sandbox is written SANDBOX:PATH; - is standard input or output. A\n"
-            "file or a directory goes into a TARGET that is a directory here or, in a\n"
-            "sandbox, ends in /; else it is copied as TARGET. A directory that ends in /.\n"
-            "stands for what is in it. Directories merge with those that are there, whose\n"
-            "modes and times stay, and files replace files. Owners, set-id bits, devices,\n"
-            "sockets and pipes do not come along. The sandbox is not woken.\n"
+    .help = "A place in a sandbox is written SANDBOX:PATH; - is standard input or output. If\n"
+            "TARGET is a directory here or, in a sandbox, ends in /, the source is copied\n"
+            "into it; otherwise it is copied as TARGET. A directory that ends in /. means\n"
+            "its content. Directories merge with existing ones, whose modes and times stay;\n"
+            "files replace files. Owners, set-id bits, devices, sockets and pipes are not\n"
+            "copied. The sandbox is not woken.\n"
             "\n"
-            "Here, modes are kept as far as the umask allows, no symbolic link is followed,\n"
-            "and one that leads out of the tree is refused (see --links); what came before\n"
-            "an error stays. Into a sandbox links stay as they are, also those to absolute\n"
-            "paths, and a tree comes whole or not at all.\n"
+            "On this machine, modes are limited by the umask, no symbolic link is followed,\n"
+            "and a link that leads out of the tree is refused (see --links); what was copied\n"
+            "before an error stays. In a sandbox, links stay as they are, absolute ones too,\n"
+            "and a tree is copied completely or not at all.\n"
             "\n"
             "    doze cp ./a.py web:/workspace/\n"
             "    doze cp -r web:/workspace/results ./\n",
@@ -451,14 +451,14 @@ static int cat(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_cat = {
     .name = "cat",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "print files of a sandbox",
+    .summary = "print files from a sandbox",
     .args = "SANDBOX:PATH...",
     .min_args = 1,
     .max_args = -1,
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_RAW, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Prints the files as they are, one after the other. On a terminal, control\n"
-            "characters are escaped: --raw prints them. The sandbox is not woken.\n",
+    .help = "Prints the files one after the other. On a terminal, control characters are\n"
+            "escaped; --raw prints them unchanged. The sandbox is not woken.\n",
     .run = cat,
 };
 
@@ -545,14 +545,14 @@ static int edit(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_edit = {
     .name = "edit",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "edit a file of a sandbox",
+    .summary = "edit a file in a sandbox",
     .args = "SANDBOX:PATH",
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "A copy, by $VISUAL, $EDITOR or vi; put back in one step when it was changed\n"
-            "and the editor ended well. One that is not there is made. The sandbox is not\n"
-            "woken.\n",
+    .help = "Opens a copy with $VISUAL, $EDITOR or vi. If the copy was changed and the\n"
+            "editor succeeded, the file is replaced in one step. A file that does not exist\n"
+            "is created. The sandbox is not woken.\n",
     .run = edit,
 };
 
@@ -591,15 +591,17 @@ static int files(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_files = {
     .name = "files",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "list files of a sandbox",
+    .summary = "list files in a sandbox",
     .args = "SANDBOX[:PATH]",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){{"depth", 0, "N", "so many levels (default 1)"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
-    .help = "Without PATH, of its root. The sandbox is not woken. -q prints names only.\n",
+    .options =
+        (const struct dz_cli_option[]){{"depth", 0, "N", "show this many levels (default 1)"},
+                                       DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_QUIET,
+                                       DZ_CLI_OPTION_END},
+    .help = "Without PATH, lists the root directory. The sandbox is not woken. -q prints\n"
+            "names only.\n",
     .run = files,
 };
 
@@ -622,11 +624,12 @@ static int files_rm(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_files_rm = {
     .name = "files rm",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "remove files of a sandbox",
+    .summary = "remove files from a sandbox",
     .args = "SANDBOX:PATH...",
     .min_args = 1,
     .max_args = -1,
-    .options = (const struct dz_cli_option[]){{"recursive", 'r', NULL, "and what is below"},
+    .options = (const struct dz_cli_option[]){{"recursive", 'r', NULL,
+                                               "remove directories with everything in them"},
                                               DZ_CLI_OPTION_END},
     .help = "The sandbox is not woken.\n",
     .run = files_rm,
@@ -650,7 +653,7 @@ const struct dz_cli_command dz_cmd_files_mkdir = {
     .args = "SANDBOX:PATH",
     .min_args = 1,
     .max_args = 1,
-    .help = "And those above it that are missing. The sandbox is not woken.\n",
+    .help = "Missing parent directories are made too. The sandbox is not woken.\n",
     .run = files_mkdir,
 };
 
@@ -673,7 +676,7 @@ const struct dz_cli_command dz_cmd_files_mv = {
     .args = "SANDBOX:PATH NEWPATH",
     .min_args = 2,
     .max_args = 2,
-    .help = "A file that is at NEWPATH is replaced. The sandbox is not woken.\n",
+    .help = "A file at NEWPATH is replaced. The sandbox is not woken.\n",
     .run = files_mv,
 };
 
@@ -729,14 +732,14 @@ static int sql(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_sql = {
     .name = "sql",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "ask a sandbox's files by SQL",
+    .summary = "query a sandbox's files with SQL",
     .args = "SANDBOX QUERY",
     .min_args = 2,
     .max_args = 2,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
-    .help = "One SELECT over the view vfs (volume, path, content, mtime) and the file's own\n"
-            "tables. Nothing can be changed, and the sandbox is not woken. Columns are\n"
-            "divided by tabs.\n"
+    .help = "Runs one SELECT over the view vfs (volume, path, content, mtime) and the file's\n"
+            "own tables. Nothing can be changed, and the sandbox is not woken. Columns are\n"
+            "separated by tabs.\n"
             "\n"
             "    doze sql web \"select path, mtime from vfs where path like '%.py'\"\n",
     .run = sql,

@@ -71,8 +71,8 @@ const struct dz_cli_command dz_cmd_snapshot_ls = {
     .summary = "list snapshots",
     .args = "",
     .options = list_options,
-    .help = "KIND: snapshot (of `doze snapshot`), fork (that a fork stands on; it goes with\n"
-            "the fork), pause (a paused sandbox). -q prints ids only.\n",
+    .help = "KIND is snapshot (made by `doze snapshot`), fork (used by a fork and removed\n"
+            "with it) or pause (a paused sandbox). -q prints ids only.\n",
     .run = snapshot_ls,
 };
 
@@ -89,8 +89,8 @@ const struct dz_cli_command dz_cmd_snapshot_rm = {
     .min_args = 1,
     .max_args = -1,
     .options = remove_options,
-    .help = "SNAPSHOT is its whole id, its name, or TENANT/NAME. Sandboxes that were made of\n"
-            "it stay. One that a fork stands on goes with `doze fork rm`.\n",
+    .help = "SNAPSHOT is a full id, a name, or TENANT/NAME. Sandboxes made from it stay. A\n"
+            "snapshot that a fork uses is removed by `doze fork rm`.\n",
     .run = snapshot_rm,
 };
 
@@ -116,7 +116,7 @@ const struct dz_cli_command dz_cmd_fork_ls = {
     .summary = "list forks",
     .args = "",
     .options = list_options,
-    .help = "BRANCHES: so many sandboxes were made of it. -q prints ids only.\n",
+    .help = "BRANCHES is how many sandboxes were started from it. -q prints ids only.\n",
     .run = fork_ls,
 };
 
@@ -133,8 +133,8 @@ const struct dz_cli_command dz_cmd_fork_rm = {
     .min_args = 1,
     .max_args = -1,
     .options = remove_options,
-    .help = "FORK is its whole id (frk_...). Its file goes with it; sandboxes that were made\n"
-            "of it stay.\n",
+    .help = "FORK is a full id (frk_...). Its file is deleted; sandboxes started from it\n"
+            "stay.\n",
     .run = fork_rm,
 };
 
@@ -155,7 +155,7 @@ static int ref(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_ref = {
     .name = "ref",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "make a reference to a sandbox, for others of its tenant",
+    .summary = "make a reference to a sandbox for others in its tenant",
     .args = "SANDBOX",
     .min_args = 1,
     .max_args = 1,
@@ -165,9 +165,9 @@ const struct dz_cli_command dz_cmd_ref = {
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = "Prints its id (ref_...), by which `doze attach` gets at the sandbox without\n"
-            "owning it. Who attaches may do all that the tenant may. A file of what is\n"
-            "public, for anybody: `doze share`.\n",
+    .help = "Prints its id (ref_...), with which `doze attach` reaches the sandbox without\n"
+            "owning it. Whoever attaches may do everything that the tenant may. To give\n"
+            "public files to anybody, use `doze share`.\n",
     .run = ref,
 };
 
@@ -192,8 +192,8 @@ const struct dz_cli_command dz_cmd_ref_ls = {
     .summary = "list references",
     .args = "",
     .options = list_options,
-    .help = "ATTACHED: so often was it attached. One whose sandbox is gone is listed for a\n"
-            "day as not alive. -q prints ids only.\n",
+    .help = "ATTACHED is how many are attached. A reference whose sandbox was deleted is\n"
+            "listed for one more day, as not alive. -q prints ids only.\n",
     .run = ref_ls,
 };
 
@@ -210,7 +210,7 @@ const struct dz_cli_command dz_cmd_ref_rm = {
     .min_args = 1,
     .max_args = -1,
     .options = remove_options,
-    .help = "REF is its whole id (ref_...), its name, or TENANT/NAME. The sandbox stays:\n"
-            "`doze rm` removes it.\n",
+    .help = "REF is a full id (ref_...), a name, or TENANT/NAME. The sandbox stays: `doze\n"
+            "rm` deletes it.\n",
     .run = ref_rm,
 };

@@ -49,9 +49,9 @@ void dz_cli_help_list(FILE *out, bool color)
             print_row(out, *c, color);
         }
     }
-    fputs(
-        "\n`doze help COMMAND` says more about one of them; `doze --version` prints the version.\n",
-        out);
+    fputs(" `doze help COMMAND` says more about one of them; `doze --version` prints the\n"
+          "version.\n",
+          out);
 }
 
 void dz_cli_help_prefix(FILE *out, bool color, const char *word)
@@ -81,7 +81,7 @@ static void print_option(FILE *out, const struct dz_cli_option *o)
 
 void dz_cli_help_command(FILE *out, bool color, const struct dz_cli_command *cmd)
 {
-    static const struct dz_cli_option help = {"help", 'h', NULL, "print this"};
+    static const struct dz_cli_option help = {"help", 'h', NULL, "print this help"};
     print_usage(out, cmd);
     fprintf(out, "\ndoze %s%s%s: %s.\n", dz_cli_sgr(color, DZ_CLI_BOLD), cmd->name,
             dz_cli_sgr_end(color, DZ_CLI_BOLD), cmd->summary);
@@ -143,10 +143,10 @@ const struct dz_cli_command dz_cmd_help = {
             {"man", 0, "DIR", "write the manual pages of all into DIR"},
             DZ_CLI_OPTION_END,
         },
-    .help = "`doze COMMAND --help` says the same.\n"
+    .help = "`doze COMMAND --help` prints the same.\n"
             "\n"
-            "Every command exits with 0 when it did what was asked, 1 when it could not\n"
-            "(one line on standard error says what, on what, and what to do), and 2 when\n"
-            "the command line is wrong.\n",
+            "Every command exits with 0 on success, 1 on failure (one line on standard error\n"
+            "says what was tried, on what, and what to do) and 2 if the command line is\n"
+            "wrong.\n",
     .run = run,
 };

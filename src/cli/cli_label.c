@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#define NAME_HELP "SANDBOX is an id, the unique beginning of one, a name, or TENANT/NAME.\n"
-
 static int rename_one(struct dz_cli *c, struct dz_err *err)
 {
     bool none = dz_cli_flag(c, "none");
@@ -28,16 +26,16 @@ static int rename_one(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_rename = {
     .name = "rename",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "give a sandbox another name",
+    .summary = "rename a sandbox",
     .args = "SANDBOX [NAME]",
     .min_args = 1,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){{"none", 0, NULL, "take its name away"},
+    .options = (const struct dz_cli_option[]){{"none", 0, NULL, "remove its name"},
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = NAME_HELP "Prints its id, which stays the same. Two sandboxes of a tenant cannot have\n"
-                      "the same name.\n",
+    .help = DZ_CLI_SANDBOX_HELP
+    "Prints its id, which stays the same. Names are unique within a tenant.\n",
     .run = rename_one,
 };
 
@@ -107,9 +105,11 @@ const struct dz_cli_command dz_cmd_label = {
     .max_args = -1,
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = NAME_HELP "KEY=VALUE sets a label, KEY- removes one; all of them in one step. Prints\n"
-                      "the labels that the sandbox then has. `doze ls --label` lists by label.\n"
-                      "\n"
-                      "    doze label web team=red temporary-\n",
+    .help = DZ_CLI_SANDBOX_HELP
+    "KEY=VALUE sets a label and KEY- removes one; all changes are made in one step.\n"
+    "Prints the labels that the sandbox has afterwards. `doze ls --label` lists\n"
+    "sandboxes by label.\n"
+    "\n"
+    "    doze label web team=red temporary-\n",
     .run = label,
 };

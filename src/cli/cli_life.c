@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#define NAME_HELP "SANDBOX is an id, the unique beginning of one, a name, or TENANT/NAME.\n"
-
 static const struct dz_cli_option plain_options[] = {DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET,
                                                      DZ_CLI_OPTION_END};
 
@@ -55,17 +53,18 @@ static int wake(struct dz_cli *c, struct dz_err *err)
 }
 
 static const struct dz_cli_option wake_options[] = {
-    {"keep", 0, "WHAT", "keep memory, or only files, when it sleeps again"},
-    {"policy", 0, "NAME", "limit it: minimal, network, posix, compute"},
+    {"keep", 0, "WHAT", "keep memory or only files at its next suspend"},
+    {"policy", 0, "NAME", "apply a policy: minimal, network, posix, compute"},
     DZ_CLI_OPTION_JSON,
     DZ_CLI_OPTION_QUIET,
     DZ_CLI_OPTION_END,
 };
 
-#define HELP_WAKE                                                                           \
-    NAME_HELP "Any command on a sandbox wakes it; this one only that. It says where the\n"  \
-              "machine was: local (its file was here), cold (fetched from cold storage),\n" \
-              "fresh (there was no memory to go on with).\n"
+#define HELP_WAKE                                                                    \
+    DZ_CLI_SANDBOX_HELP                                                              \
+    "Any command on a sandbox wakes it; this command does nothing else. It prints\n" \
+    "where the sandbox came from: local (its file was here), cold (its file was\n"   \
+    "fetched from cold storage) or fresh (there was no memory to resume).\n"
 
 const struct dz_cli_command dz_cmd_wake = {
     .name = "wake",
@@ -113,38 +112,38 @@ static int archive(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_archive = {
     .name = "archive",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "put a sandbox away, compressed",
+    .summary = "compress a sandbox and put it away",
     .args = "SANDBOX",
     .min_args = 1,
     .max_args = 1,
     .options =
-        (const struct dz_cli_option[]){{"keep", 0, "WHAT", "keep memory (default), or only files"},
+        (const struct dz_cli_option[]){{"keep", 0, "WHAT", "keep memory (default) or only files"},
                                        DZ_CLI_OPTION_JSON,
                                        DZ_CLI_OPTION_QUIET,
                                        DZ_CLI_OPTION_END},
-    .help = NAME_HELP
-    "SANDBOX is active or frozen; an active one is put to sleep first. The archive\n"
-    "holds its files, its sleeping processes with their memory, and the records of\n"
-    "its commands, compacted, compressed and read back. With --keep files processes,\n"
-    "memory, /tmp and records are dropped, and an event says so. Requests do not\n"
-    "wake an archived sandbox: `doze revive` brings it back.\n",
+    .help = DZ_CLI_SANDBOX_HELP
+    "SANDBOX must be active or frozen; an active one is suspended first. The archive\n"
+    "holds its files, its sleeping processes with their memory, and its command\n"
+    "records, compacted, compressed and verified. --keep files drops processes,\n"
+    "memory, /tmp and records, and an event says so. Requests do not wake an\n"
+    "archived sandbox: `doze revive` brings it back.\n",
     .run = archive,
 };
 
 const struct dz_cli_command dz_cmd_suspend = {
     .name = "suspend",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "put a sandbox to sleep now",
+    .summary = "suspend a sandbox now",
     .args = "SANDBOX",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){{"keep", 0, "WHAT", "keep memory, or only files"},
+    .options = (const struct dz_cli_option[]){{"keep", 0, "WHAT", "keep memory or only files"},
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help =
-        NAME_HELP "Its processes stop where they are and go into its file; the next request has\n"
-                  "them back. With --keep files only its files stay.\n",
+    .help = DZ_CLI_SANDBOX_HELP
+    "Its processes stop where they are and are stored in its file; the next request\n"
+    "resumes them. With --keep files, only its files are kept.\n",
     .run = suspend,
 };
 
@@ -161,17 +160,18 @@ const struct dz_cli_command dz_cmd_suspend = {
         .min_args = 1,                                  \
         .max_args = 1,                                  \
         .options = plain_options,                       \
-        .help = NAME_HELP what,                         \
+        .help = DZ_CLI_SANDBOX_HELP what,               \
         .run = id,                                      \
     }
 
-HOP(freeze, "move a sleeping sandbox to cold storage",
-    "Its file goes to the cold directory, with its hash. Waking it brings it back.\n");
-HOP(revive, "take a sandbox out of the archive",
-    "The sandbox is active then. Its processes resume where they stopped, as after\n"
-    "any sleep. A sandbox archived with --keep files starts from its files.\n");
-HOP(prefetch, "bring a frozen sandbox's file here",
-    "So that its next wake need not wait for cold storage. It stays frozen.\n");
+HOP(freeze, "move a suspended sandbox to cold storage",
+    "Moves its file to the cold directory and records its hash. Waking the sandbox\n"
+    "brings the file back.\n");
+HOP(revive, "restore an archived sandbox",
+    "The sandbox is active afterwards. Its processes resume where they stopped, as\n"
+    "after any suspend. A sandbox archived with --keep files starts from its files.\n");
+HOP(prefetch, "fetch a frozen sandbox's file from cold storage",
+    "The next wake then does not wait for cold storage. The sandbox stays frozen.\n");
 
 /* --- hold
  * ------------------------------------------------------------------------------------------ */
@@ -196,18 +196,18 @@ static int hold(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_hold = {
     .name = "hold",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "keep a sandbox from falling asleep",
+    .summary = "keep a sandbox awake for a time",
     .args = "SANDBOX",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){{"for", 0, "DURATION", "for so long (default 1h)"},
-                                              {"release", 0, NULL, "no longer"},
+    .options = (const struct dz_cli_option[]){{"for", 0, "DURATION", "for this long (default 1h)"},
+                                              {"release", 0, NULL, "end the hold"},
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help =
-        NAME_HELP "However idle it is. One that sleeps is woken. `doze suspend` still puts it to\n"
-                  "sleep.\n",
+    .help = DZ_CLI_SANDBOX_HELP
+    "Idleness does not suspend the sandbox meanwhile. A sleeping sandbox is woken.\n"
+    "`doze suspend` still suspends it.\n",
     .run = hold,
 };
 
@@ -237,18 +237,19 @@ static int timeout(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_timeout = {
     .name = "timeout",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "let a sandbox be awake for so long only",
+    .summary = "limit how long a sandbox may run",
     .args = "SANDBOX [DURATION]",
     .min_args = 1,
     .max_args = 2,
     .options = (const struct dz_cli_option[]){{"action", 0, "ACTION",
-                                               "then destroy it (default), or pause"},
-                                              {"release", 0, NULL, "no longer"},
+                                               "then destroy it (default) or pause it"},
+                                              {"release", 0, NULL, "clear the timeout"},
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help =
-        NAME_HELP "From now on, however busy it is; the time stands still while it sleeps. One\n"
-                  "that was paused begins anew when it is woken.\n",
+    .help = DZ_CLI_SANDBOX_HELP
+    "The time runs from now on, however busy the sandbox is, and stands still while\n"
+    "the sandbox is suspended. After a pause, the time starts anew when the sandbox\n"
+    "is woken.\n",
     .run = timeout,
 };

@@ -55,16 +55,17 @@ static int ps(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_ps = {
     .name = "ps",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "list the commands of a sandbox",
+    .summary = "list the commands run in a sandbox",
     .args = "SANDBOX",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){{"all", 'a', NULL, "also those that have ended"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
-    .help = "What `doze exec` and the API started and still runs, newest first; while the\n"
-            "sandbox sleeps, what will go on. Looking wakes nobody. -q prints ids only.\n",
+    .options =
+        (const struct dz_cli_option[]){{"all", 'a', NULL, "include commands that have exited"},
+                                       DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_QUIET,
+                                       DZ_CLI_OPTION_END},
+    .help = "Lists running commands, newest first; for a suspended sandbox, those that will\n"
+            "resume. This does not wake the sandbox. -q prints ids only.\n",
     .run = ps,
 };
 
@@ -179,19 +180,19 @@ static int logs(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_logs = {
     .name = "logs",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "print what a command has printed",
+    .summary = "print the output of a command",
     .args = "SANDBOX [EXEC]",
     .min_args = 1,
     .max_args = 2,
-    .options =
-        (const struct dz_cli_option[]){{"follow", 'f', NULL, "go on until it ends"},
-                                       DZ_CLI_OPTION_RAW,
-                                       {"offset", 0, "BYTES", "begin there, not at the beginning"},
-                                       DZ_CLI_OPTION_END},
-    .help = "EXEC is the id that `doze exec -d` printed; without it, the newest command. Of\n"
-            "a long output the last 256 KiB are kept; a warning says how much is missing.\n"
-            "Standard output goes to standard output, standard error to standard error.\n"
-            "On a terminal, control characters are escaped: --raw prints them.\n",
+    .options = (const struct dz_cli_option[]){{"follow", 'f', NULL,
+                                               "follow the output until the command exits"},
+                                              DZ_CLI_OPTION_RAW,
+                                              {"offset", 0, "BYTES", "start at this offset"},
+                                              DZ_CLI_OPTION_END},
+    .help = "EXEC is the id that `doze exec -d` printed; the default is the newest command.\n"
+            "The last 256 KiB of a long output are kept; a warning says how much is missing.\n"
+            "Standard output goes to standard output, standard error to standard error. On a\n"
+            "terminal, control characters are escaped; --raw prints them unchanged.\n",
     .run = logs,
 };
 
@@ -211,13 +212,14 @@ static int kill_exec(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_kill = {
     .name = "kill",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "send a signal to a command of a sandbox",
+    .summary = "send a signal to a command in a sandbox",
     .args = "SANDBOX EXEC",
     .min_args = 2,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){{"signal", 's', "NAME", "this one (default TERM)"},
-                                              DZ_CLI_OPTION_END},
-    .help = "EXEC is an id of `doze ps`. A sandbox that sleeps is woken for it.\n",
+    .options =
+        (const struct dz_cli_option[]){{"signal", 's', "NAME", "the signal to send (default TERM)"},
+                                       DZ_CLI_OPTION_END},
+    .help = "EXEC is an id from `doze ps`. A sleeping sandbox is woken.\n",
     .run = kill_exec,
 };
 
@@ -322,14 +324,16 @@ static int events(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_events = {
     .name = "events",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "show what happened to sandboxes",
+    .summary = "show the events of sandboxes",
     .args = "[SANDBOX]",
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){{"follow", 'f', NULL, "and what happens from now on"},
-                                              {"after", 0, "ID", "only what came after this event"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_END},
-    .help = "Made, woken, put to sleep, lost memory and why. With -f and --json, an object\n"
-            "a line; when the daemon ends, it goes on with the next one where it was.\n",
+    .options =
+        (const struct dz_cli_option[]){{"follow", 'f', NULL, "follow new events as they happen"},
+                                       {"after", 0, "ID", "show only events after this one"},
+                                       DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_END},
+    .help = "Shows when sandboxes were created, woken and suspended, and when and why memory\n"
+            "was lost. With -f and --json, prints one object per line. If the daemon\n"
+            "restarts, -f continues with the new one where it stopped.\n",
     .run = events,
 };

@@ -85,16 +85,17 @@ static int quota(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_quota = {
     .name = "quota",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "show or set what a tenant may have",
+    .summary = "show or set a tenant's quotas",
     .args = "[TENANT]",
     .max_args = 1,
     .options = (const struct dz_cli_option[]){{"set", 0, "QUOTA=VALUE",
                                                "a number, unlimited or default (repeatable)"},
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_END},
-    .help = "Without TENANT your own. Quotas are sandboxes, warm_sandboxes, creations,\n"
-            "creations_per_minute, memory_bytes and disk_bytes; - is no limit, or not yet\n"
-            "known. Only the operator sets them; the defaults are settings of the daemon.\n",
+    .help = "Without TENANT, shows your own. Quotas are sandboxes, warm_sandboxes,\n"
+            "creations, creations_per_minute, memory_bytes and disk_bytes; - means no limit,\n"
+            "or not yet known. Only the operator can set them; the defaults are settings of\n"
+            "the daemon.\n",
     .run = quota,
 };
 
@@ -160,12 +161,12 @@ static int tenant_ls(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_tenant_ls = {
     .name = "tenant ls",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "list tenants, and what they have of what they may",
+    .summary = "list tenants with their usage and quotas",
     .args = "",
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Those that have a token, or quotas of their own, and yours; for the operator.\n"
-            "DISK is measured when it is first asked for: ask again. `doze quota` shows and\n"
-            "sets what one may have.\n",
+    .help = "Lists the tenants that have a token or quotas of their own, and yours; for the\n"
+            "operator. DISK is measured when it is first asked for: ask again. `doze quota`\n"
+            "shows and sets the quotas of one tenant.\n",
     .run = tenant_ls,
 };

@@ -26,7 +26,7 @@ static void print(struct dz_cli *c, const json_t *answer)
         fprintf(c->out, "registry and files agree\n");
     if (!c->quiet && json_array_size(json_object_get(answer, "left_out")) > 0)
         fprintf(c->err,
-                "The registry's own file was not checked for damage, because the daemon uses it. "
+                "The registry's own file was not checked for damage, because the daemon uses it.\n"
                 "Stop the daemon and check again for that.\n");
 }
 

@@ -12,6 +12,9 @@
 #include "cli/cli.h"
 #include "client/client.h"
 
+/* The first line of the help of commands that take a SANDBOX. */
+#define DZ_CLI_SANDBOX_HELP "SANDBOX is a name, an id, a unique prefix of an id, or TENANT/NAME.\n"
+
 enum {
     DZ_CLI_TARGET_MAX = 32 << 10, /* bytes of a request's target */
 };

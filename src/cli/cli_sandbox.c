@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_HELP "SANDBOX is an id, the unique beginning of one, a name, or TENANT/NAME.\n"
-
 /* --- create -------------------------------------------------------------------------------- */
 
 static int put_pairs(struct dz_cli *c, json_t *o, const char *option, const char *key,
@@ -139,45 +137,47 @@ static int sandbox_create(struct dz_cli *c, struct dz_err *err)
     return dz_cli_show_one(c, answer, "id", err);
 }
 
-#define CREATE_OPTIONS                                                                         \
-    {"name", 'n', "NAME", "name it"}, {"image", 'I', "IMAGE", "make it of this image"},        \
-        {"snapshot", 0, "ID", "make it of this snapshot"},                                     \
-        {"memory", 'm', "SIZE", "limit its memory, for instance 512MB"},                       \
-        {"disk", 0, "SIZE", "limit its files, for instance 2GiB (default: disk.sandbox)"},     \
-        {"size", 0, "SIZE", "limit it by a size's name, for instance shared-cpu-1x"},          \
-        {"kind", 0, "KIND", "what runs it: wasm"},                                             \
-        {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},         \
-        {"keep", 0, "WHAT", "keep memory (default) or only files when it sleeps"},             \
-        {"durability", 0, "HOW", "normal (default), or strict: a power cut loses nothing"},    \
-        {"idle", 0, "DURATION", "sleep after so long without use; connections; never"},        \
-        {"timeout", 't', "DURATION", "let it be awake for so long, then:"},                    \
-        {"timeout-action", 0, "ACTION", "destroy it (default), or pause"},                     \
-        {"env", 'e', "K=V", "set a variable for its commands (repeatable)"},                   \
-        {"label", 'l', "K=V", "label it (repeatable)"}, {"no-start", 0, NULL, "only make it"}, \
-        {"no-resume", 0, NULL, "let only `doze wake` wake it"},
+#define CREATE_OPTIONS                                                                            \
+    {"name", 'n', "NAME", "name it"}, {"image", 'I', "IMAGE", "create it from this image"},       \
+        {"snapshot", 0, "ID", "create it from this snapshot"},                                    \
+        {"memory", 'm', "SIZE", "limit its memory, for instance 512MB"},                          \
+        {"disk", 0, "SIZE", "limit its files, for instance 2GiB (default: disk.sandbox)"},        \
+        {"size", 0, "SIZE", "limit it by a named size, for instance shared-cpu-1x"},              \
+        {"kind", 0, "KIND", "kind of guest: wasm"},                                               \
+        {"policy", 0, "NAME", "apply a policy: minimal, network, posix (default), compute"},      \
+        {"keep", 0, "WHAT", "keep memory (default) or only files when it sleeps"},                \
+        {"durability", 0, "HOW",                                                                  \
+         "normal (default) or strict: strict loses nothing in a power cut"},                      \
+        {"idle", 0, "DURATION", "suspend after this long without use; or connections, or never"}, \
+        {"timeout", 't', "DURATION", "limit how long it may run; afterwards:"},                   \
+        {"timeout-action", 0, "ACTION", "destroy it (default) or pause it"},                      \
+        {"env", 'e', "K=V", "set a variable for its commands (repeatable)"},                      \
+        {"label", 'l', "K=V", "add a label (repeatable)"},                                        \
+        {"no-start", 0, NULL, "create it without starting it"},                                   \
+        {"no-resume", 0, NULL, "wake it by `doze wake` only, not by requests"},
 
 static const struct dz_cli_option create_options[] = {
-    CREATE_OPTIONS{"ephemeral", 0, NULL, "never let it sleep: it goes when it ends"},
+    CREATE_OPTIONS{"ephemeral", 0, NULL, "never suspend it; delete it when its main command exits"},
     DZ_CLI_OPTION_JSON,
     DZ_CLI_OPTION_QUIET,
     DZ_CLI_OPTION_END,
 };
 static const struct dz_cli_option sandbox_create_options[] = {
-    CREATE_OPTIONS{"persistent", 'p', NULL, "let it sleep and stay"},
+    CREATE_OPTIONS{"persistent", 'p', NULL, "suspend it when idle, and keep it when COMMAND exits"},
     DZ_CLI_OPTION_JSON,
     DZ_CLI_OPTION_QUIET,
     DZ_CLI_OPTION_END,
 };
 
-#define HELP_CREATE                                                                   \
-    "Prints the id of the new sandbox. `doze image ls` shows which images there\n"    \
-    "are. A sandbox falls asleep by itself when nobody uses it, and wakes with the\n" \
-    "next request; it stays until `doze rm`.\n"
+#define HELP_CREATE                                                                     \
+    "Prints the id of the new sandbox. `doze image ls` lists the available images.\n"   \
+    "An idle sandbox suspends itself and wakes with the next request. It stays until\n" \
+    "`doze rm`.\n"
 
 const struct dz_cli_command dz_cmd_create = {
     .name = "create",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "make a sandbox",
+    .summary = "create a sandbox",
     .args = "[IMAGE]",
     .max_args = 1,
     .options = create_options,
@@ -188,17 +188,17 @@ const struct dz_cli_command dz_cmd_create = {
 const struct dz_cli_command dz_cmd_sandbox_create = {
     .name = "sandbox create",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "make a sandbox for one command",
+    .summary = "create a sandbox for one command",
     .args = "[IMAGE] [--] [COMMAND [ARG...]]",
     .max_args = -1,
     .flags = DZ_CLI_REST,
     .lead = 1,
     .instead_of_lead = (const char *const[]){"image", "snapshot", NULL},
     .options = sandbox_create_options,
-    .help = "Prints the id of the new sandbox, in which COMMAND runs in the background.\n"
-            "Without --persistent it never sleeps, and is destroyed when COMMAND ends,\n"
-            "when its --timeout is over, or with the daemon. With --image or --snapshot\n"
-            "all words are COMMAND.\n",
+    .help = "Prints the id of the new sandbox and runs COMMAND in it in the background.\n"
+            "Without --persistent, the sandbox is never suspended; it is destroyed when\n"
+            "COMMAND exits, when its --timeout expires, or with the daemon. With --image or\n"
+            "--snapshot, all words belong to COMMAND.\n",
     .run = sandbox_create,
 };
 
@@ -254,17 +254,19 @@ const struct dz_cli_command dz_cmd_ls = {
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "list sandboxes",
     .args = "",
-    .options = (const struct dz_cli_option[]){{"state", 0, "STATE", "only those in this state"},
-                                              {"kind", 0, "KIND", "only those of this kind"},
-                                              {"image", 0, "IMAGE", "only those of this image"},
-                                              {"label", 'l', "K[=V]", "only those with this label"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
-    .help = "States: active (it has a process), suspended (it is a file), frozen (the file\n"
-            "is in cold storage), archived. FILE is what its file takes; USED when somebody\n"
-            "last did something with it. TENANT is shown where there is more than one. -q\n"
-            "prints ids only.\n",
+    .options =
+        (const struct dz_cli_option[]){
+            {"state", 0, "STATE", "list only sandboxes in this state"},
+            {"kind", 0, "KIND", "list only sandboxes of this kind"},
+            {"image", 0, "IMAGE", "list only sandboxes of this image"},
+            {"label", 'l', "K[=V]", "list only sandboxes with this label"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
+    .help = "States: active (a process runs it), suspended (only its file is left), frozen\n"
+            "(the file is in cold storage), archived. FILE is the size of its file; USED is\n"
+            "when it was last used. TENANT is shown if there is more than one. -q prints ids\n"
+            "only.\n",
     .run = ls,
 };
 
@@ -309,15 +311,15 @@ static int get(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_get = {
     .name = "get",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "show all of one sandbox",
+    .summary = "show one sandbox in full",
     .args = "SANDBOX",
     .min_args = 1,
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help =
-        NAME_HELP "What is not set is left out; --json prints it all. Looking wakes nobody. -q\n"
-                  "prints the id.\n",
+    .help = DZ_CLI_SANDBOX_HELP
+    "Fields that are not set are left out; --json prints all of them. This does not\n"
+    "wake the sandbox. -q prints the id.\n",
     .run = get,
 };
 
@@ -345,16 +347,17 @@ static int rm(struct dz_cli *c, struct dz_err *err)
 }
 
 static const struct dz_cli_option rm_options[] = {
-    {"force", 'f', NULL, "in whatever state it is"}, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END};
+    {"force", 'f', NULL, "delete it in any state"}, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END};
 
-#define HELP_RM                                                                        \
-    NAME_HELP "Without -f only one that is archived goes. Its files, memory and the\n" \
-              "records of its commands go with it; snapshots and forks stay.\n"
+#define HELP_RM                                                                      \
+    DZ_CLI_SANDBOX_HELP                                                              \
+    "Without -f, only archived sandboxes are deleted. The sandbox's files, memory\n" \
+    "and command records are deleted with it; its snapshots and forks stay.\n"
 
 const struct dz_cli_command dz_cmd_rm = {
     .name = "rm",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "remove sandboxes for good",
+    .summary = "delete sandboxes permanently",
     .args = "SANDBOX...",
     .min_args = 1,
     .max_args = -1,

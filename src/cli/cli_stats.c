@@ -103,12 +103,12 @@ static int stats(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_stats = {
     .name = "stats",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "show what the daemon does, and how long it takes",
+    .summary = "show what the daemon does and how long operations take",
     .args = "",
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
-    .help = "How often sandboxes were made, woken and put to sleep since the daemon\n"
-            "started, how often that failed, and in how many milliseconds half of them, 90\n"
-            "and 99 of 100 were done. The same is at /metrics for Prometheus.\n",
+    .help = "Shows how often sandboxes were created, woken and suspended since the daemon\n"
+            "started, how often that failed, and the 50th, 90th and 99th percentile of its\n"
+            "time in milliseconds. /metrics has the same for Prometheus.\n",
     .run = stats,
 };
 

@@ -47,25 +47,24 @@ static int create(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_token_create = {
     .name = "token create",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "make a token for a tenant, and print it",
+    .summary = "create a token for a tenant and print it",
     .args = "NAME",
     .min_args = 1,
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
-            {"tenant", 0, "TENANT", "whose sandboxes it stands for (default: default)"},
-            {"expires", 0, "DURATION", "it is of no use after this (default: never)"},
-            {"quota", 0, "QUOTA=VALUE",
-             "what may be had by it, as of `doze quota --set` (repeatable)"},
-            {"operator", 0, NULL, "who has it sees all tenants and may do what the owner may"},
+            {"tenant", 0, "TENANT", "the tenant that the token acts for (default: default)"},
+            {"expires", 0, "DURATION", "expire the token after this long (default: never)"},
+            {"quota", 0, "QUOTA=VALUE", "limit what can be created with this token (repeatable)"},
+            {"operator", 0, NULL, "let its holder see all tenants and do what the owner may"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "The token is printed once, and cannot be shown again: the daemon keeps a hash\n"
-            "of it. Give it to a client as DOZE_TOKEN, or in the header Authorization:\n"
-            "Bearer. Quotas of a token bound what is made with it, beside those of its\n"
-            "tenant; they stay as they are.\n",
+    .help = "The token is printed once and cannot be shown again: the daemon keeps only a\n"
+            "hash of it. Give it to a client as DOZE_TOKEN, or in the header Authorization:\n"
+            "Bearer. Quotas of a token limit what is created with it, in addition to those\n"
+            "of its tenant; they cannot be changed later.\n",
     .run = create,
 };
 
@@ -100,11 +99,12 @@ const struct dz_cli_command dz_cmd_token_ls = {
     .group = DZ_CLI_GROUP_HOST,
     .summary = "list tokens",
     .args = "",
-    .options = (const struct dz_cli_option[]){{"tenant", 0, "TENANT", "only of this one"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
-    .help = "What has expired is gone. When one was last used is kept to the minute.\n",
+    .options =
+        (const struct dz_cli_option[]){{"tenant", 0, "TENANT", "list only tokens of this tenant"},
+                                       DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_QUIET,
+                                       DZ_CLI_OPTION_END},
+    .help = "Expired tokens are not listed. The time of last use is recorded to the minute.\n",
     .run = ls,
 };
 
@@ -117,11 +117,12 @@ static int revoke(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_token_revoke = {
     .name = "token revoke",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "make a token useless, at once",
+    .summary = "revoke a token immediately",
     .args = "TOKEN",
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_END},
-    .help = "TOKEN is its id or its name, not the secret. What it opened is cut off.\n",
+    .help = "TOKEN is an id or a name, not the secret. Connections that use the token are\n"
+            "closed.\n",
     .run = revoke,
 };

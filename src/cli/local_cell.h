@@ -68,12 +68,12 @@ int dz_cli_cell_keep(struct dz_cli *cli, struct dz_cli_cell *c, struct dz_err *e
  * DZ_CLI_OPTIONS_RESUME are right: `doze resume`, `doze fork`. */
 int dz_cli_resume(struct dz_cli *cli, const char *file,
                   int (*make)(struct dz_cli *cli, struct dz_err *err), struct dz_err *err);
-#define DZ_CLI_OPTIONS_RESUME                                                                  \
-    {"image", 'I', "IMAGE", "the image below (default: the one that FILE names)"},             \
-        {"base", 'b', "ROOT", "or the read-only disk that it had below (default: DOZE_BASE)"}, \
-        {"interactive", 'i', NULL, "pass standard input on"},                                  \
-        {"tty", 't', NULL, "its terminal is ours"},                                            \
-        {"suspend-after", 0, "DURATION", "put it to sleep again after this long"}
+#define DZ_CLI_OPTIONS_RESUME                                                                   \
+    {"image", 'I', "IMAGE", "the image that the disk stands on (default: the one FILE names)"}, \
+        {"base", 'b', "ROOT", "the read-only disk that it stands on (default: DOZE_BASE)"},     \
+        {"interactive", 'i', NULL, "pass standard input on"},                                   \
+        {"tty", 't', NULL, "connect this terminal to the sandbox's"},                           \
+        {"suspend-after", 0, "DURATION", "suspend it again after this long"}
 void dz_cli_cell_release(struct dz_cli_cell *c);
 
 #endif

@@ -183,7 +183,7 @@ static int run_defaults(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_config = {
     .name = "config",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "show the daemon's settings, and where each was said",
+    .summary = "show the daemon's settings and where each comes from",
     .args = "[SETTING]",
     .max_args = 1,
     .options =
@@ -192,13 +192,13 @@ const struct dz_cli_command dz_cmd_config = {
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_END,
         },
-    .help = "These are the settings with which `doze daemon` would start here and now.\n"
-            "SETTING, for instance log.level, prints the value of one.\n"
+    .help = "Shows the settings with which `doze daemon` would start here and now. SETTING,\n"
+            "for instance log.level, prints the value of one.\n"
             "\n"
-            "A setting is said by its default, the file, the environment, an option of\n"
-            "`doze daemon`, the later counting more. The file is that of --config, else of\n"
-            "DOZE_CONFIG, else ~/.config/doze/doze.ini if it is there, else, for root,\n"
-            "/etc/doze/doze.ini if it is there.\n",
+            "A setting comes from its default, the file, the environment, or an option of\n"
+            "`doze daemon`; later sources override earlier ones. The file is the one given\n"
+            "by --config, else DOZE_CONFIG, else ~/.config/doze/doze.ini if it exists, else,\n"
+            "for root, /etc/doze/doze.ini if it exists.\n",
     .run = run_config,
 };
 
@@ -209,8 +209,8 @@ const struct dz_cli_command dz_cmd_config_check = {
     .args = "FILE",
     .min_args = 1,
     .max_args = 1,
-    .help = "Says nothing when every section, key and value of FILE can be meant; else\n"
-            "which line is wrong, and what was probably meant.\n",
+    .help = "Prints nothing if every section, key and value of FILE is valid; otherwise\n"
+            "names the wrong line and what was probably meant.\n",
     .run = run_check,
 };
 
@@ -219,6 +219,6 @@ const struct dz_cli_command dz_cmd_config_defaults = {
     .group = DZ_CLI_GROUP_HOST,
     .summary = "print a file with every setting, explained",
     .args = "",
-    .help = "Every line of it is a comment: take the # away from what is to be otherwise.\n",
+    .help = "Every line is a comment: remove the # from the settings that you change.\n",
     .run = run_defaults,
 };

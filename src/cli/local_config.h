@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "config/config.h"
 
-#define DZ_CLI_OPTION_CONFIG {"config", 0, "FILE", "read the settings of this file"}
+#define DZ_CLI_OPTION_CONFIG {"config", 0, "FILE", "read settings from this file"}
 
 /* The file of --config, else of DOZE_CONFIG, else doze/doze.ini in XDG_CONFIG_HOME (or
  * ~/.config) if it is there, else for root DZ_CONFIG_FILE if it is there; then the

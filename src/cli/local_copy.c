@@ -341,7 +341,7 @@ static int share(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_snapshot = {
     .name = "snapshot",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "keep a sandbox as it is now, machine included",
+    .summary = "take a snapshot of a sandbox with its running processes",
     .args = "SANDBOX | FILE TARGET",
     .min_args = 1,
     .max_args = 2,
@@ -349,46 +349,46 @@ const struct dz_cli_command dz_cmd_snapshot = {
         (const struct dz_cli_option[]){
             {"name", 'n', "NAME", "of a SANDBOX: name the snapshot"},
             {"expires", 0, "DURATION", "of a SANDBOX: remove the snapshot after this long"},
-            {"flat", 0, NULL, "of a FILE: one that stands on no base and may be one itself"},
+            {"flat", 0, NULL, "of a FILE: include the base, so that TARGET can itself be a base"},
             DZ_CLI_OPTION_IMAGE,
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "Of a SANDBOX: prints the id of the snapshot, of which `doze create --snapshot`\n"
-            "makes any number of sandboxes. It goes on meanwhile.\n"
+    .help = "Of a SANDBOX: prints the id of the snapshot; `doze create --snapshot` creates\n"
+            "any number of sandboxes from it. The sandbox keeps running.\n"
             "\n"
-            "Of a FILE (it has a / in it, or ends in .doze): without a daemon, to a new\n"
-            "file. Both files can be resumed, and go their own ways. FILE may be run\n"
-            "meanwhile by `doze run --keep` or `doze resume`: the machine is stopped for\n"
-            "the moment that the copy takes. TARGET is there as a whole or not at all.\n"
+            "Of a FILE (it contains a / or ends in .doze): without a daemon, into a new\n"
+            "file. Both files can be resumed and develop independently. FILE may be running\n"
+            "under `doze run --keep` or `doze resume`: its processes stop for the moment of\n"
+            "the copy. TARGET appears complete or not at all.\n"
             "\n"
-            "With --flat, nobody may run FILE; TARGET holds what FILE and the base below it\n"
-            "(--image) hold together. As a base with a sleeping machine, it starts any\n"
-            "number of sandboxes at that instant: `doze resume --base TARGET --new FILE`.\n",
+            "With --flat, FILE must not be running; TARGET holds FILE and the base below it\n"
+            "(--image) together. As a base with sleeping processes, it starts any number of\n"
+            "sandboxes at that instant: `doze resume --base TARGET --new FILE`.\n",
     .run = snapshot,
 };
 
 const struct dz_cli_command dz_cmd_clone = {
     .name = "clone",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "copy the files of a sandbox, without its machine, to a new one",
+    .summary = "copy the files of a sandbox, without its processes, into a new one",
     .args = "SANDBOX | FILE TARGET",
     .min_args = 1,
     .max_args = 2,
     .options =
         (const struct dz_cli_option[]){
             {"name", 'n', "NAME", "of a SANDBOX: name the new one"},
-            {"tenant", 0, "NAME", "of a SANDBOX: make it this tenant's"},
+            {"tenant", 0, "NAME", "of a SANDBOX: give it to this tenant"},
             DZ_CLI_OPTION_IMAGE,
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "Of a SANDBOX that sleeps: prints the id of the new one. Of a FILE (it has a /\n"
-            "in it, or ends in .doze): without a daemon, to a new file. It stands on the\n"
-            "same base. It has no process, no memory, no /tmp, no records of commands and\n"
-            "none of the bytes that were deleted.\n",
+    .help = "Of a suspended SANDBOX: prints the id of the new one. Of a FILE (it contains a\n"
+            "/ or ends in .doze): without a daemon, into a new file. The copy stands on the\n"
+            "same base. It has no processes, no memory, no /tmp, no command records and none\n"
+            "of the bytes that were deleted.\n",
     .run = run_clone,
     .jail = clone,
 };
@@ -396,23 +396,22 @@ const struct dz_cli_command dz_cmd_clone = {
 const struct dz_cli_command dz_cmd_share = {
     .name = "share",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "share what is public of a sandbox",
+    .summary = "write the public files of a sandbox to a file for anybody",
     .args = "SANDBOX -o FILE | FILE TARGET",
     .min_args = 1,
     .max_args = 2,
     .options =
-        (const struct dz_cli_option[]){{"output", 'o', "FILE", "of a SANDBOX: write it here"},
+        (const struct dz_cli_option[]){{"output", 'o', "FILE", "of a SANDBOX: write to this file"},
                                        DZ_CLI_OPTION_IMAGE,
                                        DZ_CLI_OPTION_JSON,
                                        DZ_CLI_OPTION_QUIET,
                                        DZ_CLI_OPTION_END},
-    .help = "Of a SANDBOX that sleeps, or of a FILE (it has a / in it, or ends in .doze): a\n"
-            "new file, for anybody. To let others use the sandbox itself: `doze ref`.\n"
+    .help = "Of a suspended SANDBOX, or of a FILE (it contains a / or ends in .doze): writes\n"
+            "a new file for anybody. To let others use the sandbox itself, use `doze ref`.\n"
             "\n"
-            "It holds /workspace and nothing else: no memory volume, no /tmp, no\n"
-            "machine, no environment, and none of the bytes that were deleted in FILE. It\n"
-            "stands on no base; what /workspace has from the one below FILE (--image) is\n"
-            "copied.\n",
+            "The file holds /workspace and nothing else: no memory volume, no /tmp, no\n"
+            "processes, no environment, and none of the bytes that were deleted. It stands\n"
+            "on no base; files in /workspace from the image below (--image) are copied.\n",
     .run = run_share,
     .jail = share,
 };
@@ -433,31 +432,33 @@ static int fork_either(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_fork = {
     .name = "fork",
     .group = DZ_CLI_GROUP_SANDBOX,
-    .summary = "make other sandboxes of a running one",
+    .summary = "start more sandboxes from a running one",
     .args = "SANDBOX | FILE TARGET",
     .min_args = 1,
     .max_args = 2,
     .options =
         (const struct dz_cli_option[]){
-            {"count", 0, "N", "of a SANDBOX: make so many, and print their ids"},
-            {"label", 0, "TEXT", "of a SANDBOX: a note to the fork, shown by `fork ls`"},
+            {"count", 0, "N", "of a SANDBOX: start this many and print their ids"},
+            {"label", 0, "TEXT", "of a SANDBOX: add a note to the fork, shown by `fork ls`"},
             {"expires", 0, "DURATION", "of a SANDBOX: remove the fork after this long"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTIONS_RESUME,
             DZ_CLI_OPTION_END,
         },
-    .help = "Of a SANDBOX: it goes on; with --count, so many others go on from the same\n"
-            "instant. Without, or with --label or --expires, the fork (frk_...) is kept, of\n"
-            "which `doze attach` makes one, again and again, until `doze fork rm`.\n"
+    .help = "Of a SANDBOX: it keeps running; with --count, that many others start from the\n"
+            "same instant. Without --count, or with --label or --expires, the fork (frk_...)\n"
+            "is kept: `doze attach` starts one sandbox from it each time, until\n"
+            "`doze fork rm`.\n"
             "\n"
-            "Of a FILE (it has a / in it, or ends in .doze), without a daemon, the other\n"
-            "one runs here. From one instant on there are two: the one in FILE goes on\n"
-            "where it runs (by `doze run --keep` or `doze resume`, in another terminal),\n"
-            "its copy in TARGET goes on here, as by `doze resume TARGET`. They share\n"
-            "nothing but their past; random numbers and /proc/generation differ. If FILE is\n"
-            "asleep, it stays so.\n"
+            "Of a FILE (it contains a / or ends in .doze), without a daemon, the copy runs\n"
+            "here. From one instant on there are two: the one in FILE keeps running where it\n"
+            "runs (under `doze run --keep` or `doze resume`, in another terminal); its copy\n"
+            "in TARGET runs here, as by `doze resume TARGET`. They share nothing but their\n"
+            "past; random numbers and /proc/generation differ. If FILE is suspended, it\n"
+            "stays suspended.\n"
             "\n"
-            "The status is that of the copy's first process; 75 when it was put to sleep.\n",
+            "The exit status is that of the copy's first process, or 75 if the copy was\n"
+            "suspended.\n",
     .run = fork_either,
 };

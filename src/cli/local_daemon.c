@@ -20,7 +20,7 @@ static int run(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_daemon = {
     .name = "daemon",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "keep sandboxes and answer the API, in the foreground",
+    .summary = "run the daemon in the foreground",
     .args = "",
     .options =
         (const struct dz_cli_option[]){
@@ -32,11 +32,13 @@ const struct dz_cli_command dz_cmd_daemon = {
                 DZ_CLI_OPTION_END,
         },
     .help = "Only the owner can reach the socket. One daemon runs on a data directory.\n"
-            "SIGTERM and SIGINT put every sandbox to sleep, then the daemon ends; what was\n"
-            "awake when it died is asleep when the next one starts. It logs to standard\n"
-            "error, one line for each event. SIGHUP makes it read its settings again.\n"
+            "SIGTERM and SIGINT suspend every sandbox, then the daemon exits; sandboxes that\n"
+            "were awake when a daemon died are asleep when the next one starts. It logs to\n"
+            "standard error, one line for each event. SIGHUP makes it read its settings\n"
+            "again.\n"
             "\n"
-            "Every setting has an option, a variable and a key in the file: `doze config`\n"
-            "shows what is in force and why, `doze config defaults` explains each.\n",
+            "Every setting has an option, an environment variable and a key in the file:\n"
+            "`doze config` shows the values in force and where they come from, `doze config\n"
+            "defaults` explains each.\n",
     .run = run,
 };

@@ -294,17 +294,17 @@ static int run(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_debug_dump = {
     .name = "debug dump",
     .group = DZ_CLI_GROUP_HOST,
-    .summary = "write what the report of a bug needs, without secrets",
+    .summary = "write a report for bug reports, without secrets",
     .args = "",
     .options =
         (const struct dz_cli_option[]){
-            {"output", 'o', "FILE", "write it there (a new file), not to standard output"},
+            {"output", 'o', "FILE", "write to this new file instead of standard output"},
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "One JSON text: versions, this machine, `doze doctor`, the settings (secret\n"
-            "ones masked), the daemon's figures, how many sandboxes are in which state,\n"
-            "the last events and log lines. Sandboxes appear by id only: no name, label,\n"
-            "environment, path, token or content of one is in it.\n",
+    .help = "Writes one JSON text: versions, this machine, the report of `doze doctor`, the\n"
+            "settings (secret ones masked), the daemon's figures, how many sandboxes are in\n"
+            "which state, and the last events and log lines. Sandboxes appear by id only: it\n"
+            "holds no name, label, environment, path, token or content of a sandbox.\n",
     .run = run,
 };

@@ -14,7 +14,7 @@
 #include "db/db.h"
 #include "vfs/vfs.h"
 
-#define DZ_CLI_OPTION_IMAGE {"image", 0, "FILE", "open the image that the disk stands on"}
+#define DZ_CLI_OPTION_IMAGE {"image", 0, "FILE", "the image that the disk stands on"}
 
 /* Rows of `jail` for a command whose run calls dz_disk_open() with READ or DATA, or
  * with WRITE, and needs no other file: the first operand and --image are opened,

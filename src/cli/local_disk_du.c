@@ -138,15 +138,15 @@ static int du(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_disk_du = {
     .name = "disk du",
     .group = DZ_CLI_GROUP_DISK,
-    .summary = "add up what files of a disk take",
+    .summary = "show how much space files on a disk take",
     .args = "FILE [PATH...]",
     .min_args = 1,
     .max_args = -1,
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
-    .help = "One line for each PATH (/ without one): the content stored at and below it,\n"
-            "holes left out, what an image holds counted in. A file with several names\n"
-            "counts in equal parts for each of them.\n",
+    .help = "Prints one line for each PATH (/ by default): the content stored at and below\n"
+            "it, without holes, including content from an image. A file with several hard\n"
+            "links is divided equally among them.\n",
     .run = du,
     .jail = dz_disk_jail,
 };

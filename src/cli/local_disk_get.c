@@ -391,11 +391,11 @@ const struct dz_cli_command dz_cmd_disk_get = {
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_LINKS, DZ_CLI_OPTION_LIMIT,
                                               DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Into TARGET if that is a directory, else under that name; a PATH that ends in\n"
-            "/. stands for what is in it. Directories come with all in them, and into those\n"
-            "that are there, whose modes and times stay. Files replace files. Times and\n"
-            "holes are kept, modes as far as the umask allows and without set-id bits;\n"
-            "devices, sockets and pipes are left out. No symbolic link is followed here.\n",
+    .help = "Copies into TARGET if that is a directory; otherwise copies to TARGET. A PATH\n"
+            "that ends in /. means its content. Directories are copied with everything in\n"
+            "them and merge with existing ones, whose modes and times stay. Files replace\n"
+            "files. Times and holes are kept; modes are limited by the umask and lose set-id\n"
+            "bits; devices, sockets and pipes are left out. No symbolic link is followed.\n",
     .run = get,
     .jail = get_jail,
 };
@@ -440,14 +440,14 @@ static int cat(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_disk_cat = {
     .name = "disk cat",
     .group = DZ_CLI_GROUP_DISK,
-    .summary = "print files of a disk",
+    .summary = "print files from a disk",
     .args = "FILE PATH...",
     .min_args = 2,
     .max_args = -1,
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_RAW, DZ_CLI_OPTION_END},
-    .help = "Their bytes, one after another, on standard output. On a terminal, control\n"
-            "characters are escaped: --raw prints them.\n",
+    .help = "Writes the files one after the other to standard output. On a terminal, control\n"
+            "characters are escaped; --raw writes them unchanged.\n",
     .run = cat,
     .jail = dz_disk_jail_data,
 };

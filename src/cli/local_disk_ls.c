@@ -295,8 +295,8 @@ const struct dz_cli_command dz_cmd_disk_ls = {
                                               DZ_CLI_OPTION_IMAGE,
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_END},
-    .help = "A relative PATH starts at /, as does the listing without one. Names come in\n"
-            "byte order. With several paths or -R, names are given with their directory.\n",
+    .help = "A relative PATH starts at /. Without PATH, lists /. Names are in byte order.\n"
+            "With several paths or -R, names are shown with their directory.\n",
     .run = ls,
     .jail = dz_disk_jail,
 };

@@ -93,15 +93,15 @@ const struct dz_cli_command dz_cmd_disk_create = {
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){{"image", 0, "FILE",
-                                               "let it stand on this image, read-only"},
+                                               "build the disk on this image, read-only"},
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
     .help = "FILE must not exist. It gets the directories workspace, memory and tmp.\n"
             "\n"
-            "A disk that stands on an image shows the image's files as its own and keeps\n"
-            "only what differs. It knows the image by its SHA-256; all other commands then\n"
-            "need --image too.\n",
+            "A disk that stands on an image shows the image's files as its own and stores\n"
+            "only the differences. It names the image by its SHA-256; all other commands\n"
+            "then need --image too.\n",
     .run = create,
 };
 
@@ -162,8 +162,8 @@ const struct dz_cli_command dz_cmd_disk_df = {
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
-    .help = "The size of the file on this machine, and what the disk stores in it. What an\n"
-            "image holds is counted apart.\n",
+    .help = "Shows the size of the file on this machine and how much the disk stores in it.\n"
+            "The content of an image is counted separately.\n",
     .run = df,
     .jail = dz_disk_jail,
 };
@@ -238,7 +238,7 @@ static int check(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_disk_check = {
     .name = "disk check",
     .group = DZ_CLI_GROUP_DISK,
-    .summary = "look for damage in a disk",
+    .summary = "check a disk for damage",
     .args = "FILE",
     .min_args = 1,
     .max_args = 1,
@@ -248,8 +248,8 @@ const struct dz_cli_command dz_cmd_disk_check = {
                                        DZ_CLI_OPTION_JSON,
                                        DZ_CLI_OPTION_QUIET,
                                        DZ_CLI_OPTION_END},
-    .help = "Verifies what docs/format/disk.md promises and says what is damaged, one line\n"
-            "each. Changes nothing. Exits with 1 if there is damage.\n",
+    .help = "Checks what docs/format/disk.md promises and prints one line for each damage.\n"
+            "Changes nothing. Exits with 1 if there is damage.\n",
     .run = check,
     .jail = dz_disk_jail,
 };

@@ -460,12 +460,11 @@ const struct dz_cli_command dz_cmd_disk_put = {
     .max_args = -1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Into PATH if that is a directory, else under that name; a SOURCE that ends in\n"
-            "/. stands for what is in it, - for standard input. Directories come with all\n"
-            "in them, and into those that are there, whose modes and times stay. Modes\n"
-            "and times are kept, links stay as they are; the owner becomes root. Set-id\n"
-            "bits, devices, sockets and pipes do not come along. `doze disk untar` keeps\n"
-            "more.\n",
+    .help = "Copies into PATH if that is a directory; otherwise copies to PATH. A SOURCE\n"
+            "that ends in /. means its content; - is standard input. Directories are copied\n"
+            "with everything in them and merge with existing ones, whose modes and times\n"
+            "stay. Modes, times and links are kept; the owner becomes root. Set-id bits,\n"
+            "devices, sockets and pipes are not copied. `doze disk untar` keeps more.\n",
     .run = put,
     .jail = put_jail,
 };

@@ -167,7 +167,7 @@ static int sql_jail(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_disk_sql = {
     .name = "disk sql",
     .group = DZ_CLI_GROUP_DISK,
-    .summary = "ask a disk by SQL",
+    .summary = "query a disk with SQL",
     .args = "FILE STATEMENT",
     .min_args = 2,
     .max_args = 2,
@@ -177,12 +177,12 @@ const struct dz_cli_command dz_cmd_disk_sql = {
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = "The view vfs(volume, path, content, mtime) shows the files of the disk, with\n"
-            "--image those of the image too (its tables are image.node and so on). The\n"
-            "tables are described in docs/format/disk.md. Columns are separated by tabs,\n"
-            "the first line names them. No other file can be attached.\n"
+    .help = "The view vfs(volume, path, content, mtime) shows the files of the disk and,\n"
+            "with --image, those of the image (whose tables are image.node and so on).\n"
+            "docs/format/disk.md describes the tables. Columns are separated by tabs; the\n"
+            "first line names them. No other file can be attached.\n"
             "\n"
-            "--write can break a disk; doze disk check tells.\n",
+            "--write can break a disk; `doze disk check` tells.\n",
     .run = sql,
     .jail = sql_jail,
 };

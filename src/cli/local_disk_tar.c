@@ -150,21 +150,20 @@ static int tar_jail(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_disk_tar = {
     .name = "disk tar",
     .group = DZ_CLI_GROUP_DISK,
-    .summary = "write files of a disk as a tar archive",
+    .summary = "write files from a disk as a tar archive",
     .args = "FILE [PATH]",
     .min_args = 1,
     .max_args = 2,
-    .options =
-        (const struct dz_cli_option[]){{"output", 'o', "ARCHIVE", "write to this new file"},
-                                       {"sparse", 'S', NULL, "write files with holes as such"},
-                                       DZ_CLI_OPTION_IMAGE,
-                                       DZ_CLI_OPTION_JSON,
-                                       DZ_CLI_OPTION_QUIET,
-                                       DZ_CLI_OPTION_END},
-    .help = "All below the directory PATH (/ without one), or the file PATH, to standard\n"
-            "output in pax format: long names, times in nanoseconds, hard links, devices\n"
-            "and extended attributes are kept, sockets left out. To compress, use a pipe:\n"
-            "doze disk tar box.doze /workspace | zstd > box.tar.zst\n",
+    .options = (const struct dz_cli_option[]){{"output", 'o', "ARCHIVE", "write to this new file"},
+                                              {"sparse", 'S', NULL, "keep holes in files"},
+                                              DZ_CLI_OPTION_IMAGE,
+                                              DZ_CLI_OPTION_JSON,
+                                              DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
+    .help = "Writes the file PATH, or everything below the directory PATH (/ by default), to\n"
+            "standard output in pax format: long names, times in nanoseconds, hard links,\n"
+            "devices and extended attributes are kept; sockets are left out. To compress,\n"
+            "use a pipe: doze disk tar box.doze /workspace | zstd > box.tar.zst\n",
     .run = tar,
     .jail = tar_jail,
 };
@@ -252,7 +251,7 @@ const struct dz_cli_command dz_cmd_disk_untar = {
     .options =
         (const struct dz_cli_option[]){
             {"to", 0, "PATH", "unpack into this directory instead of /"},
-            {"skip-bad", 0, NULL, "leave bad members out instead of refusing all"},
+            {"skip-bad", 0, NULL, "skip bad members instead of refusing the archive"},
             {"same-owner", 0, NULL, "keep owners, set-id bits and all extended attributes"},
             {"links", 0, NULL, "keep symbolic links that lead out of the tree"},
             {"devices", 0, NULL, "keep device nodes"},
@@ -261,13 +260,13 @@ const struct dz_cli_command dz_cmd_disk_untar = {
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
-    .help = "From ARCHIVE or standard input: ustar, pax and GNU, not compressed (use a\n"
-            "pipe). Directories merge with those that are there, files replace files.\n"
+    .help = "Reads ARCHIVE or standard input: ustar, pax or GNU tar, not compressed (use a\n"
+            "pipe). Directories merge with existing ones; files replace files.\n"
             "\n"
-            "All of it or nothing: a member that is bad (an absolute name, .. in a name, a\n"
-            "link out of the tree, a device, more than the disk may hold) refuses the\n"
-            "archive, or with --skip-bad is left out, told, and the exit status is 1. A\n"
-            "broken archive is refused in any case.\n",
+            "All of it or nothing: a bad member (an absolute name, .. in a name, a link out\n"
+            "of the tree, a device, more than the disk may hold) refuses the archive. With\n"
+            "--skip-bad, bad members are left out and listed, and the exit status is 1. A\n"
+            "broken archive is always refused.\n",
     .run = untar,
     .jail = untar_jail,
 };

@@ -68,10 +68,11 @@ const struct dz_cli_command dz_cmd_disk_mkdir = {
     .min_args = 2,
     .max_args = -1,
     .options = (const struct dz_cli_option[]){{"parents", 'p', NULL,
-                                               "make missing directories above it too"},
+                                               "make missing parent directories too"},
                                               DZ_CLI_OPTION_IMAGE,
                                               DZ_CLI_OPTION_END},
-    .help = "They belong to root and have mode 0755. With -p, one that is there is fine.\n",
+    .help = "New directories belong to root and have mode 0755. With -p, existing ones are\n"
+            "accepted.\n",
     .run = mkdir_run,
     .jail = dz_disk_jail_write,
 };
@@ -118,7 +119,8 @@ const struct dz_cli_command dz_cmd_disk_mv = {
     .min_args = 3,
     .max_args = -1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_END},
-    .help = "Into TO if that is a directory, else to that name, replacing a file there.\n",
+    .help = "Moves into TO if TO is a directory; otherwise renames to TO and replaces a file\n"
+            "there.\n",
     .run = mv,
     .jail = dz_disk_jail_write,
 };
@@ -155,18 +157,18 @@ static int rm(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_disk_rm = {
     .name = "disk rm",
     .group = DZ_CLI_GROUP_DISK,
-    .summary = "remove files of a disk",
+    .summary = "remove files from a disk",
     .args = "FILE PATH...",
     .min_args = 2,
     .max_args = -1,
     .options =
         (const struct dz_cli_option[]){
-            {"recursive", 'r', NULL, "remove directories with all in them"},
-            {"force", 'f', NULL, "accept that a path is not there"},
+            {"recursive", 'r', NULL, "remove directories with everything in them"},
+            {"force", 'f', NULL, "ignore paths that do not exist"},
             DZ_CLI_OPTION_IMAGE,
             DZ_CLI_OPTION_END},
-    .help = "A symbolic link goes itself, not what it leads to. The directories workspace,\n"
-            "memory and tmp stay.\n",
+    .help = "Removes symbolic links themselves, not what they point to. The directories\n"
+            "workspace, memory and tmp stay.\n",
     .run = rm,
     .jail = dz_disk_jail_write,
 };

@@ -127,8 +127,8 @@ const struct dz_cli_command dz_cmd_image_ls = {
     .args = "",
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Each image in the data directory (DOZE_DATA), with its names. With -q only the\n"
-            "ids.\n",
+    .help = "Lists each image in the data directory (DOZE_DATA) with its tags. -q prints ids\n"
+            "only.\n",
     .run = ls,
 };
 
@@ -253,11 +253,12 @@ const struct dz_cli_command dz_cmd_image_inspect = {
     .args = "IMAGE",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){{"licenses", 0, NULL,
-                                               "list what was put in from outside, with licences"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_END},
-    .help = "IMAGE is a name, NAME:TAG, an id (img_...), or six or more digits of its\n"
+    .options =
+        (const struct dz_cli_option[]){
+            {"licenses", 0, NULL, "list packages and files from outside, with their licences"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_END},
+    .help = "IMAGE is a name, NAME:TAG, an id (img_...), or at least six digits of its\n"
             "SHA-256. The texts of licences are in the image, below /usr/share/doc.\n",
     .run = inspect,
 };
@@ -283,15 +284,15 @@ static int rm(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_image_rm = {
     .name = "image rm",
     .group = DZ_CLI_GROUP_IMAGE,
-    .summary = "take names away, and images that have none left",
+    .summary = "remove image tags, and images left without any",
     .args = "IMAGE...",
     .min_args = 1,
     .max_args = -1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "An id takes all names of its image. An image that a sandbox runs stays, and\n"
-            "one that a sandbox or a snapshot of the registry stands on. A daemon that runs\n"
-            "is asked. A disk file of `doze run --file` holds nothing: it then needs\n"
-            "the image again.\n",
+    .help = "An id removes all tags of its image. An image that a sandbox runs, or that a\n"
+            "sandbox or snapshot of the registry stands on, stays. If a daemon runs, it does\n"
+            "the work. Disk files of `doze run --file` do not count: they need the image\n"
+            "again later.\n",
     .run = rm,
 };
 
@@ -334,15 +335,16 @@ static int gc(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_image_gc = {
     .name = "image gc",
     .group = DZ_CLI_GROUP_IMAGE,
-    .summary = "remove images without a name, and what belongs to no image",
+    .summary = "remove images without a tag, and files that belong to no image",
     .args = "",
-    .options = (const struct dz_cli_option[]){{"cache", 0, NULL,
-                                               "also what was fetched and compiled for building"},
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
-    .help = "Images stay that a sandbox runs, or a sandbox or a snapshot stands on. A daemon\n"
-            "that runs is asked.\n",
+    .options =
+        (const struct dz_cli_option[]){
+            {"cache", 0, NULL, "also remove what was fetched and compiled for builds"},
+            DZ_CLI_OPTION_JSON,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
+    .help = "Images that a sandbox runs, or that a sandbox or snapshot stands on, stay. If a\n"
+            "daemon runs, it does the work.\n",
     .run = gc,
 };
 
@@ -429,19 +431,19 @@ static int verify(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_image_verify = {
     .name = "image verify",
     .group = DZ_CLI_GROUP_IMAGE,
-    .summary = "look for damage in images and what was made from them",
+    .summary = "check images and their prepared modules for damage",
     .args = "[IMAGE...]",
     .min_args = 0,
     .max_args = -1,
     .options =
         (const struct dz_cli_option[]){
-            {"repair", 0, NULL, "make anew what can be made from the image"},
-            {"local", 0, NULL, "read the files here, though a daemon runs"},
+            {"repair", 0, NULL, "remake derived files that can be made from the image"},
+            {"local", 0, NULL, "read the files in this process even if a daemon runs"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
-    .help = "Reads each image whole (without IMAGE: all of them) and checks its hash, its\n"
-            "disk, its manifest and its prepared modules. A daemon that runs is asked, and\n"
-            "does so in a process of its own. Exits with 1 if damage is left.\n",
+    .help = "Reads each image completely (without IMAGE: all of them) and checks its hash,\n"
+            "its disk, its manifest and its prepared modules. If a daemon runs, it does the\n"
+            "work in a separate process. Exits with 1 if damage is left.\n",
     .run = verify,
 };

@@ -191,21 +191,21 @@ const struct dz_cli_command dz_cmd_image_build = {
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
-            {"tag", 't', "NAME[:TAG]", "name the image so, not as the recipe says"},
-            {"from", 0, "IMAGE", "start from this image, or from a disk file"},
-            {"from-dir", 0, "DIR", "make DIR the root of the image; no recipe"},
-            {"files", 0, "ARCHIVE", "unpack this tar or zip first: RECIPE and its files are in it"},
-            {"confined", 0, NULL, "take nothing else of this machine, and run nothing on it"},
+            {"tag", 't', "NAME[:TAG]", "tag the image; overrides the recipe"},
+            {"from", 0, "IMAGE", "build on this image or disk file"},
+            {"from-dir", 0, "DIR", "use DIR as the root of the image, without a recipe"},
+            {"files", 0, "ARCHIVE", "unpack this tar or zip first; it holds RECIPE and its files"},
+            {"confined", 0, NULL, "read nothing else from this machine and run nothing on it"},
             {"guest", 0, "DIR", "compile with the doze-cc in DIR (default: DOZE_GUEST)"},
-            {"fresh", 0, NULL, "fetch and compile again what the cache has"},
+            {"fresh", 0, NULL, "fetch and compile everything again; do not use the cache"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "docs/guide/images.md describes recipes. Packages are fetched by pip, npm,\n"
-            "cargo and apt as they are set up here, in the exact version and, where the\n"
-            "recipe says so, with the exact hash. What was fetched and compiled is kept, so\n"
-            "that a build that was stopped goes on where it was. Prints the image's id.\n",
+    .help = "docs/guide/images.md describes recipes. Packages are fetched by the pip, npm,\n"
+            "cargo and apt of this machine, in the exact version and, where the recipe gives\n"
+            "one, with the exact hash. Fetched and compiled files are cached, so an\n"
+            "interrupted build continues where it stopped. Prints the image's id.\n",
     .run = build,
 };
 
@@ -258,29 +258,31 @@ static int snapshot(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_image_snapshot = {
     .name = "image snapshot",
     .group = DZ_CLI_GROUP_IMAGE,
-    .summary = "make an image of a sandbox and the machine that sleeps in it",
+    .summary = "make an image from a sleeping sandbox with its processes",
     .args = "FILE",
     .min_args = 1,
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
-            {"tag", 't', "NAME[:TAG]", "name the image"},
-            {"image", 'I', "IMAGE", "the image below (default: the one that FILE names)"},
-            {"base", 'b', "ROOT", "or the read-only disk that it stands on (default: DOZE_BASE)"},
-            {"allow-empty", 0, NULL, "also if no program sleeps in FILE: an image of its files"},
+            {"tag", 't', "NAME[:TAG]", "tag the image"},
+            {"image", 'I', "IMAGE",
+             "the image that the disk stands on (default: the one FILE names)"},
+            {"base", 'b', "ROOT", "the read-only disk that it stands on (default: DOZE_BASE)"},
+            {"allow-empty", 0, NULL,
+             "allow a FILE without running programs: an image of its files"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "Every sandbox that is started from the image goes on where FILE sleeps: start\n"
-            "Python, import what takes long, put it to sleep, and make an image of it. Its\n"
-            "memory is prepared once and shared by all of them, each pays for what it\n"
-            "changes. `doze run --image NAME` without a COMMAND goes on; with one, it\n"
-            "starts that over the image's files. In a sandbox of the daemon the program is\n"
-            "the command `main`: doze attach SANDBOX main. FILE stays as it is; nobody may\n"
-            "run it meanwhile. A FILE whose program has ended is refused.\n"
+    .help = "Every sandbox started from the image resumes where FILE sleeps: start Python,\n"
+            "import what takes long, suspend it, and make an image of it. Its memory is\n"
+            "prepared once and shared by all of them; each pays only for what it changes.\n"
+            "`doze run --image NAME` without a COMMAND resumes; with one, it runs the\n"
+            "command over the image's files. In a sandbox of the daemon the program is the\n"
+            "command `main`: `doze attach SANDBOX main`. FILE is not changed and must not be\n"
+            "running. A FILE whose program has ended is refused.\n"
             "\n"
-            "How the image is run otherwise is what the image below says. Prints its id.\n",
+            "Other settings come from the image below. Prints the new image's id.\n",
     .run = snapshot,
 };
 
@@ -317,18 +319,18 @@ static int import(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_image_import = {
     .name = "image import",
     .group = DZ_CLI_GROUP_IMAGE,
-    .summary = "take an image from a file",
+    .summary = "import an image from a file",
     .args = "FILE",
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){{"tag", 't', "NAME[:TAG]",
-                                               "name the image so, not as the file says"},
+                                               "tag the image; overrides the tags in the file"},
                                               DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = "FILE is what `doze image export` wrote. It is checked whole, in a jail, and\n"
-            "its programs are prepared; nothing of it is believed. The image gets the names\n"
-            "that it had, except those that another image has here.\n",
+    .help = "FILE is what `doze image export` wrote. It is checked completely in a jail and\n"
+            "nothing in it is trusted; its programs are prepared. The image keeps its tags,\n"
+            "except those that another image has here.\n",
     .run = import,
 };
 
@@ -363,13 +365,13 @@ static int export(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_image_export = {
     .name = "image export",
     .group = DZ_CLI_GROUP_IMAGE,
-    .summary = "write an image to a file",
+    .summary = "export an image to a file",
     .args = "IMAGE FILE",
     .min_args = 2,
     .max_args = 2,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "FILE must not exist; - is standard output. It is a disk file: `doze disk ls`\n"
-            "and sqlite3 read it, `doze image import` takes it on another machine. The\n"
-            "names of the image are in it.\n",
+            "and sqlite3 read it, and `doze image import` imports it on another machine. It\n"
+            "contains the tags of the image.\n",
     .run = export,
 };

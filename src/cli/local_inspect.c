@@ -341,10 +341,10 @@ const struct dz_cli_command dz_cmd_inspect = {
     .max_args = 1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_IMAGE, DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Lists processes, what each has open, how much memory the file keeps, and what\n"
-            "the volumes hold in this file. MEMORY is what a process has, KEPT what of it\n"
-            "differs from its program's image; WAITS counts bytes in a pipe or terminal.\n"
-            "The file is read in a jail and not changed.\n",
+    .help = "Lists processes, their open files, how much memory the file keeps, and what its\n"
+            "volumes hold. MEMORY is the size of a process; KEPT is how much of it differs\n"
+            "from its program's image; WAITS counts bytes in a pipe or terminal. The file is\n"
+            "read in a jail and is not changed.\n",
     .run = inspect,
     .jail = dz_disk_jail,
 };
@@ -363,18 +363,18 @@ const struct dz_cli_command dz_cmd_top = {
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
-            {"interval", 'n', "DURATION", "draw it anew so often (default 2s)"},
-            {"count", 'c', "N", "draw it so often, then end"},
+            {"interval", 'n', "DURATION", "redraw at this interval (default 2s)"},
+            {"count", 'c', "N", "draw this many times, then exit"},
             DZ_CLI_OPTION_IMAGE,
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END,
         },
-    .help = "On a terminal until Ctrl-C; else once, or as often as --count says. CPU is\n"
-            "that of a sandbox's process between two pictures, in per cent of one\n"
-            "processor.\n"
+    .help = "Runs until Ctrl-C on a terminal; otherwise prints once, or --count times. CPU\n"
+            "is the processor time of a sandbox's process between two redraws, in per cent\n"
+            "of one processor.\n"
             "\n"
-            "Of a FILE, without a daemon: the processes that sleep in it, in the order of\n"
+            "Of a FILE, without a daemon: lists the processes that sleep in it, ordered by\n"
             "the CPU time they have used, as `doze inspect` shows them.\n",
     .run = top,
     .jail = top_of_what,

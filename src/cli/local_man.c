@@ -112,7 +112,7 @@ static void put_option(struct dz_buf *b, const struct dz_cli_option *o)
 
 static void put_command(struct dz_buf *b, const struct dz_cli_command *cmd)
 {
-    static const struct dz_cli_option help = {"help", 'h', NULL, "print this"};
+    static const struct dz_cli_option help = {"help", 'h', NULL, "print this help"};
     char name[PAGE_NAME];
     page_name(cmd, name);
     put_head(b, name, 1, cmd->summary);

@@ -9,9 +9,8 @@
 #include "cli/cli.h"
 #include "keeper/keeper.h"
 
-#define DZ_CLI_OPTIONS_REGISTRY                    \
-    {"data", 0, "DIR", "use this data directory"}, \
-        {"registry", 0, "FILE", "use this registry, in whatever place"}
+#define DZ_CLI_OPTIONS_REGISTRY \
+    {"data", 0, "DIR", "use this data directory"}, {"registry", 0, "FILE", "use this registry file"}
 
 struct dz_cli_registry {
     struct dz_registry *registry;

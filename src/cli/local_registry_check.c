@@ -93,7 +93,7 @@ const struct dz_cli_command dz_cmd_registry_check = {
     .options =
         (const struct dz_cli_option[]){
             DZ_CLI_OPTIONS_REGISTRY,
-            {"local", 0, NULL, "open the registry here; a daemon must not run on it"},
+            {"local", 0, NULL, "open the registry in this process; no daemon may be using it"},
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_QUIET,
             DZ_CLI_OPTION_END},
@@ -110,15 +110,15 @@ const struct dz_cli_command dz_cmd_registry_check = {
 const struct dz_cli_command dz_cmd_registry_repair = {
     .name = "registry repair",
     .group = DZ_CLI_GROUP_REGISTRY,
-    .summary = "end what was cut short, remove files of no sandbox",
+    .summary = "finish interrupted operations and remove orphaned files",
     .args = "",
     .max_args = 0,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_REGISTRY, DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "First what the daemon does when it starts: operations that were cut short\n"
-            "are undone or finished, and what ran sleeps. Then orphans are removed; a\n"
-            "sandbox whose file is missing says so from then on. Be sure that the\n"
-            "registry is the right one: to another all files are orphans. Exits with 1\n"
-            "if anything is left.\n",
+    .help = "First does what the daemon does when it starts: interrupted operations are\n"
+            "undone or finished, and running sandboxes are suspended. Then removes orphaned\n"
+            "files, and marks sandboxes whose file is missing. Make sure that this is the\n"
+            "right registry: for another one, all files are orphans. Exits with 1 if\n"
+            "anything is left.\n",
     .run = repair,
 };

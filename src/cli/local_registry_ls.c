@@ -106,16 +106,18 @@ const struct dz_cli_command dz_cmd_registry_ls = {
     .summary = "list sandboxes as the registry has them",
     .args = "",
     .max_args = 0,
-    .options = (const struct dz_cli_option[]){{"tenant", 0, "NAME", "only those of this tenant"},
-                                              {"state", 0, "STATE", "only those in this state"},
-                                              DZ_CLI_OPTIONS_REGISTRY,
-                                              DZ_CLI_OPTION_JSON,
-                                              DZ_CLI_OPTION_QUIET,
-                                              DZ_CLI_OPTION_END},
-    .help = "By id. As JSON each has exactly id, tenant, state, vfs_path and updated (in\n"
-            "seconds since 1970); `doze registry get` shows all of one. -q prints ids only.\n"
+    .options =
+        (const struct dz_cli_option[]){{"tenant", 0, "NAME", "list only sandboxes of this tenant"},
+                                       {"state", 0, "STATE", "list only sandboxes in this state"},
+                                       DZ_CLI_OPTIONS_REGISTRY,
+                                       DZ_CLI_OPTION_JSON,
+                                       DZ_CLI_OPTION_QUIET,
+                                       DZ_CLI_OPTION_END},
+    .help = "Lists by id. As JSON, each entry has exactly id, tenant, state, vfs_path and\n"
+            "updated (in seconds since 1970); `doze registry get` shows all of one sandbox.\n"
+            "-q prints ids only.\n"
             "\n"
-            "The registry is the one that --registry names, else DOZE_REGISTRY, else\n"
+            "The registry is the one given by --registry, else DOZE_REGISTRY, else\n"
             "WB_REGISTRY, else registry.db in the data directory (--data, DOZE_DATA).\n",
     .run = ls,
 };
@@ -188,13 +190,13 @@ static int get(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_registry_get = {
     .name = "registry get",
     .group = DZ_CLI_GROUP_REGISTRY,
-    .summary = "show all that the registry has of a sandbox",
+    .summary = "show everything the registry records of a sandbox",
     .args = "SANDBOX",
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_REGISTRY, DZ_CLI_OPTION_JSON,
                                               DZ_CLI_OPTION_END},
-    .help = "SANDBOX is an id, a name, or the beginning of an id that only one has. Without\n"
-            "--json, what is empty or zero is left out, and times are printed as such.\n",
+    .help = "SANDBOX is a name, an id, or a unique prefix of an id. Without --json, empty\n"
+            "and zero fields are left out, and times are printed as dates.\n",
     .run = get,
 };

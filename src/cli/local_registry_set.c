@@ -74,20 +74,21 @@ static int register_run(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_registry_register = {
     .name = "registry register",
     .group = DZ_CLI_GROUP_REGISTRY,
-    .summary = "enter a sandbox, in the state created",
+    .summary = "add a sandbox to the registry, in the state created",
     .args = "ID TENANT [FILE]",
     .min_args = 2,
     .max_args = 3,
     .options =
-        (const struct dz_cli_option[]){{"name", 0, "NAME", "call it so; unique in its tenant"},
-                                       {"keep", 0, "WHAT", "keep memory or files in its sleep"},
-                                       DZ_CLI_OPTIONS_REGISTRY,
-                                       DZ_CLI_OPTION_QUIET,
-                                       DZ_CLI_OPTION_END},
+        (const struct dz_cli_option[]){
+            {"name", 0, "NAME", "name it; names are unique within a tenant"},
+            {"keep", 0, "WHAT", "keep memory or only files when suspended"},
+            DZ_CLI_OPTIONS_REGISTRY,
+            DZ_CLI_OPTION_QUIET,
+            DZ_CLI_OPTION_END},
     .help = "FILE, a disk, is copied into the live directory as the sandbox's own, with the\n"
-            "machine that may sleep in it; so a sandbox moves from one data directory to\n"
-            "another. The image that it stands on must be in the new one when it wakes.\n"
-            "Without FILE, or with \":memory:\", the first wake makes an empty disk.\n",
+            "processes that may sleep in it; this moves a sandbox from one data directory to\n"
+            "another. The image that it stands on must exist there when it wakes. Without\n"
+            "FILE, or with \":memory:\", the first wake makes an empty disk.\n",
     .run = register_run,
 };
 
@@ -145,15 +146,16 @@ static int set_state_run(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_registry_set_state = {
     .name = "registry set-state",
     .group = DZ_CLI_GROUP_REGISTRY,
-    .summary = "move a row one hop over the map",
+    .summary = "set a sandbox's state in the registry",
     .args = "SANDBOX STATE",
     .min_args = 2,
     .max_args = 2,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_REGISTRY, DZ_CLI_OPTION_QUIET,
                                               DZ_CLI_OPTION_END},
-    .help = "Only a hop that the map allows: created to active; active to suspended or\n"
-            "archived; suspended to active or frozen; frozen to active or archived;\n"
-            "archived to active or deleted. Moves no file and starts nothing: it is for\n"
-            "putting a row right by hand. What says active sleeps once the daemon starts.\n",
+    .help = "Allows only transitions of the state machine: created to active; active to\n"
+            "suspended or archived; suspended to active or frozen; frozen to active or\n"
+            "archived; archived to active or deleted. It moves no file and starts nothing:\n"
+            "it is for repairing a row by hand. A row that says active is suspended when the\n"
+            "daemon starts.\n",
     .run = set_state_run,
 };

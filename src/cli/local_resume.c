@@ -70,23 +70,23 @@ static int resume(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_resume = {
     .name = "resume",
     .group = DZ_CLI_GROUP_RUN,
-    .summary = "go on with the sandbox that sleeps in a file",
+    .summary = "resume the sandbox that sleeps in a file",
     .args = "FILE",
     .min_args = 1,
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){
             DZ_CLI_OPTIONS_RESUME,
-            {"new", 0, NULL, "make FILE: what sleeps in the base goes on there"},
+            {"new", 0, NULL, "create FILE and resume there what sleeps in the base"},
             DZ_CLI_OPTION_END,
         },
-    .help = "The sandbox goes on where `doze run --keep` or `doze resume` stopped it, with\n"
-            "its processes, open files, pipes and timers; a timer whose time has come\n"
-            "meanwhile goes off at once. What it prints comes here. Without -i nothing is\n"
-            "typed, and what reads waits. SIGTERM puts it to sleep again (status 75);\n"
-            "otherwise the status is that of its first process, as of `doze run`.\n"
+    .help = "Resumes the sandbox where `doze run --keep` or `doze resume` stopped it, with\n"
+            "its processes, open files, pipes and timers; timers that expired meanwhile fire\n"
+            "at once. Its output appears here. Without -i it gets no input, and programs\n"
+            "that read wait. SIGTERM suspends it again (status 75); otherwise the exit\n"
+            "status is that of its first process, as for `doze run`.\n"
             "\n"
-            "A base may hold a sleeping machine itself (`doze snapshot --flat` makes one):\n"
-            "with --new, each FILE goes on from there.\n",
+            "A base may hold sleeping processes itself (`doze snapshot --flat` makes one):\n"
+            "with --new, each FILE resumes from there.\n",
     .run = resume,
 };

@@ -209,34 +209,34 @@ const struct dz_cli_command dz_cmd_run = {
     .flags = DZ_CLI_REST,
     .options =
         (const struct dz_cli_option[]){
-            {"image", 'I', "IMAGE", "put this image below, and run it as it says"},
-            {"base", 'b', "ROOT", "put this read-only disk below (default: DOZE_BASE)"},
-            {"file", 'f', "FILE", "keep the disk in this file, made when missing"},
+            {"image", 'I', "IMAGE", "run in this image, with its command and settings"},
+            {"base", 'b', "ROOT", "run on this read-only disk (default: DOZE_BASE)"},
+            {"file", 'f', "FILE", "keep the disk in this file; it is created if missing"},
             {"copy", 'c', "HOST:GUEST", "copy a host file or directory in first (repeatable)"},
-            {"env", 'e', "K[=V]", "set a variable, or pass it on (repeatable)"},
+            {"env", 'e', "K[=V]", "set a variable, or pass on your own (repeatable)"},
             {"workdir", 'w', "DIR", "start in this directory of the sandbox"},
             {"user", 'u', "USER", "run as this user: a name, or UID[:GID]"},
             {"interactive", 'i', NULL, "pass standard input on"},
-            {"tty", 't', NULL, "give it a terminal"},
-            {"policy", 0, "NAME", "limit it: minimal, network, posix (default), compute"},
-            {"memory", 'm', "SIZE", "limit its memory, instead of the image or the policy"},
-            {"timeout", 0, "DURATION", "stop it after this long, for instance 30s"},
-            {"keep", 'k', NULL, "on SIGTERM, put it to sleep in --file"},
-            {"suspend-after", 0, "DURATION", "put it to sleep after this long; implies --keep"},
-            {"drop-memory", 0, NULL, "give up a machine that sleeps in --file"},
+            {"tty", 't', NULL, "give the command a terminal"},
+            {"policy", 0, "NAME", "apply a policy: minimal, network, posix (default), compute"},
+            {"memory", 'm', "SIZE", "limit its memory; overrides the image and the policy"},
+            {"timeout", 0, "DURATION", "kill it after this long, for instance 30s"},
+            {"keep", 'k', NULL, "on SIGTERM, suspend it into --file"},
+            {"suspend-after", 0, "DURATION", "suspend it after this long; implies --keep"},
+            {"drop-memory", 0, NULL, "discard the processes that sleep in --file"},
             DZ_CLI_OPTION_END,
         },
-    .help = "Without COMMAND, what sleeps in the image goes on, else its entry is run.\n"
-            "COMMAND is looked for in the sandbox. Its disk is one file: what the command\n"
-            "writes goes there, over the base, which is never changed. Without --file it\n"
-            "is gone afterwards. Modules prepared for the base may lie in ROOT.modules/:\n"
-            "they are trusted like doze itself, so prepare them yourself.\n"
+    .help = "Without COMMAND, resumes what sleeps in the image, or runs its entry point.\n"
+            "COMMAND is looked up in the sandbox's PATH. The disk is one file: writes go\n"
+            "there, over the base, which never changes. Without --file the disk is deleted\n"
+            "afterwards. Modules prepared for the base may lie in ROOT.modules/: they are\n"
+            "trusted like doze itself, so prepare them yourself.\n"
             "\n"
-            "The exit status is the command's; 128 and the signal's number when a signal\n"
-            "ended it; 125 when doze failed, 126 when COMMAND is no program, 127 when it\n"
-            "was not found. Signals that doze gets are passed on.\n"
+            "The exit status is that of the command. It is 128 plus the signal's number if a\n"
+            "signal killed it, 125 if doze failed, 126 if COMMAND is not executable and 127\n"
+            "if it was not found. Signals that doze receives are passed on.\n"
             "\n"
-            "With --keep, SIGTERM stops the sandbox wherever it is and keeps all of it in\n"
-            "--file: the exit status is 75, and `doze resume` goes on.\n",
+            "With --keep, SIGTERM stops the sandbox wherever it is and stores all of it in\n"
+            "--file: the exit status is then 75, and `doze resume` resumes it.\n",
     .run = run,
 };

@@ -372,17 +372,16 @@ static int run(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_wasm_info = {
     .name = "wasm info",
     .group = DZ_CLI_GROUP_WASM,
-    .summary = "show what a WebAssembly module needs and offers",
+    .summary = "show what a WebAssembly module requires and exports",
     .args = "FILE",
     .min_args = 1,
     .max_args = 1,
     .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
-    .help = "The module is read and validated as for running; FILE may be - for standard\n"
-            "input. Shown are its size, hash and the features of WebAssembly that it uses,\n"
-            "its types, imports and exports, and its sections.\n"
+    .help = "Reads and validates the module as for running; FILE may be - for standard\n"
+            "input. Shows its size, its hash, the WebAssembly features that it uses, its\n"
+            "types, imports and exports, and its sections.\n"
             "\n"
-            "A module that is not valid is an error that names the byte, the function and\n"
-            "the reason.\n",
+            "For an invalid module, the error names the byte, the function and the reason.\n",
     .run = run,
     .jail = dz_cli_module_jail,
 };

@@ -111,10 +111,10 @@ const struct dz_cli_command dz_cmd_wasm_prepare = {
     .max_args = 2,
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Writes what doze wants to know of the module to TARGET, its bytes included.\n"
-            "A file of this kind in ROOT.modules/, under any name, is mapped by doze run\n"
-            "--base ROOT whenever a program with the same bytes is started, instead of\n"
-            "validating the program again. Who can write there can write what runs.\n",
+    .help = "Writes the module and the results of its validation to TARGET. A file of this\n"
+            "kind in ROOT.modules/, under any name, is mapped by `doze run --base ROOT`\n"
+            "whenever a program with the same bytes starts, instead of validating the\n"
+            "program again. Whoever can write there decides what runs.\n",
     .run = run,
     .jail = jail,
 };

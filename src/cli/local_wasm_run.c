@@ -341,7 +341,7 @@ static int run_jail(struct dz_cli *c, struct dz_err *err)
 const struct dz_cli_command dz_cmd_wasm_run = {
     .name = "wasm run",
     .group = DZ_CLI_GROUP_WASM,
-    .summary = "run a WebAssembly module, also a WASI program",
+    .summary = "run a WebAssembly module or a WASI program",
     .args = "FILE [ARG...]",
     .min_args = 1,
     .max_args = -1,
@@ -353,17 +353,17 @@ const struct dz_cli_command dz_cmd_wasm_run = {
             DZ_CLI_OPTION_JSON,
             DZ_CLI_OPTION_END,
         },
-    .help = "Runs the module's start function and then what --invoke names, or else _start.\n"
-            "FILE may be - for standard input. Results are printed one a line.\n"
+    .help = "Runs the module's start function and then the function that --invoke names, or\n"
+            "_start. FILE may be - for standard input. Results are printed one per line.\n"
             "\n"
-            "A program that imports WASI preview 1, or the process ABI, runs in a sandbox\n"
-            "of its own on a scratch disk. It sees no directory but those of --dir, which\n"
-            "are copied in. Its arguments are FILE and what follows; its exit status is\n"
-            "passed on.\n"
+            "A program that imports WASI preview 1 or the process ABI runs in a sandbox of\n"
+            "its own on a scratch disk. It sees only the directories given by --dir, which\n"
+            "are copied in. Its arguments are FILE and the words after it; its exit status\n"
+            "is passed on.\n"
             "\n"
-            "Arguments of a function are read by its type: decimal or 0x integers (signed\n"
-            "or unsigned), decimal numbers, inf, nan; a v128 is 0x and 32 digits; a\n"
-            "reference can only be null. Put -- before a negative one: --invoke abs -- -5.\n"
+            "Arguments of a function are read by type: decimal or 0x integers (signed or\n"
+            "unsigned), decimal numbers, inf, nan; a v128 is 0x and 32 digits; a reference\n"
+            "can only be null. Put -- before a negative argument: --invoke abs -- -5.\n"
             "\n"
             "A trap is reported with the functions that were running; the exit status is\n"
             "then above 128.\n",

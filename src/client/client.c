@@ -151,7 +151,9 @@ static int shake_hands(struct dz_client *c, struct dz_err *err)
     if (rc != DZ_TLS_BROKEN)
         return rc;
     dz_tls_why(c->tls, why, sizeof why);
-    return dz_fail(err, DZ_EDENIED, "%s: no TLS with it: %s", c->url, why);
+    return dz_fail(err, DZ_EDENIED,
+                   "%s: TLS handshake failed: %s (SSL_CERT_FILE sets the CAs to trust)", c->url,
+                   why);
 }
 
 int dz_client_connect(struct dz_client *c, struct dz_err *err)

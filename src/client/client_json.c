@@ -76,7 +76,8 @@ static int parse(const struct dz_client *c, const struct dz_buf *text, json_t **
         return 0;
     json_t *j = json_loadb(text->p, text->len, JSON_ALLOW_NUL, &why);
     if (!j)
-        return dz_fail(err, DZ_EIO, "%s answered what is no JSON: %s", c->url, why.text);
+        return dz_fail(err, DZ_EIO, "%s sent an answer that is not valid JSON: %s", c->url,
+                       why.text);
     *ret_answer = j;
     return 0;
 }

@@ -96,7 +96,7 @@ static int set_key(struct reading *g, enum dz_config_key key, const char *value)
         return wrong(g, "%s is said twice: it stands at %s too", row->key,
                      g->c->values[key].origin);
     if (row->type == DZ_CONFIG_PATH && value[0] && value[0] != '/')
-        return wrong(g, "%s wants a path from / on", row->key);
+        return wrong(g, "%s must be an absolute path", row->key);
     (void)snprintf(origin, sizeof origin, "%s:%d", g->file, g->line);
     int rc = dz_config_set(g->c, key, value, origin, g->err);
     if (rc < 0)

@@ -90,8 +90,9 @@ void dz_config_print_defaults(struct dz_buf *out)
 {
     const char *section = "";
     char range[DZ_CONFIG_RANGE_TEXT], name[DZ_CONFIG_NAME_MAX];
-    dz_buf_adds(out, "# doze.ini: settings of the daemon. What is not said has its default, which\n"
-                     "# stands behind each key; take the # away to say something else.\n");
+    dz_buf_adds(out,
+                "# doze.ini: settings of the daemon. Each line shows a setting and its default;\n"
+                "# remove the # to change it.\n");
     for (size_t i = 0; i < DZ_CONFIG_COUNT; i++) {
         const struct dz_config_row *row = &dz_config_rows[i];
         if (strcmp(section, row->section) != 0)

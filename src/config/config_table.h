@@ -27,7 +27,7 @@
  *   SECRET   its value is not shown
  *
  * Rows of a section stand together. Sentences begin with a verb or a noun in lower case,
- * have no full stop, and fit a line of help.
+ * have no full stop, and fit one line of help.
  */
 #ifndef DZ_CONFIG_CONFIG_TABLE_H
 #define DZ_CONFIG_CONFIG_TABLE_H
@@ -37,7 +37,7 @@
 /* clang-format off */
 #define DZ_CONFIG_SETTINGS(X) \
     X(doze, data, PATH, "", 0, 0, 0, "data", "DIR", \
-      "directory in which everything is kept") \
+      "directory in which the daemon keeps everything") \
     X(doze, socket, PATH, "", 0, 0, 0, "socket", "PATH", \
       "unix socket to listen on (default: doze.sock in the data directory)") \
     X(doze, registry, TEXT, "", 0, 0, 0, "registry", "FILE", \
@@ -45,64 +45,64 @@
     X(listen, address, TEXT, "", 0, 0, 0, "listen", "HOST:PORT,...", \
       "TCP addresses to listen on, for clients with tokens (default: none)") \
     X(listen, plain, BOOL, "no", 0, 0, 0, "plain", "yes|no", \
-      "listen without TLS on addresses that others can reach") \
+      "allow listening without TLS on addresses that others can reach") \
     X(listen, connections, NUMBER, "16384", 16, 1000000, 0, "connections", "N", \
-      "connections at once; of more than 128, 64 are for the unix socket") \
+      "concurrent connections; above 128, 64 are reserved for the unix socket") \
     X(listen, connections_per_address, NUMBER, "1024", 1, 1000000, 0, \
-      "connections-per-address", "N", "connections at once from one address") \
+      "connections-per-address", "N", "concurrent connections from one address") \
     X(listen, requests_per_tenant, NUMBER, "1024", 1, 1000000, 0, "requests-per-tenant", "N", \
-      "requests and streams of one tenant under way at once") \
+      "concurrent requests and streams of one tenant") \
     X(listen, unread_per_tenant, SIZE, "128MiB", 1048576, UINT64_C(1) << 40, 0, \
       "unread-per-tenant", "SIZE", \
-      "bytes of a tenant's bodies, answers and input that wait; beyond, 429") \
+      "buffered bytes of a tenant's requests and answers; more is a 429") \
     X(listen, unread, SIZE, "1GiB", 1048576, UINT64_C(1) << 40, 0, "unread", "SIZE", \
-      "bytes of all bodies, answers and input that wait; beyond, 429") \
+      "buffered bytes of all requests and answers; more is a 429") \
     X(tls, certificate, PATH, "", 0, 0, RELOAD, "tls-certificate", "FILE", \
-      "certificate of the TCP addresses with its chain, PEM; TLS is on then") \
+      "PEM file with the certificate chain for TCP; setting it turns TLS on") \
     X(tls, key, PATH, "", 0, 0, RELOAD, "tls-key", "FILE", \
-      "private key of the certificate, PEM") \
+      "PEM file with the private key of the certificate") \
     X(ladder, suspend_after, DURATION, "15m", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \
-      "suspend-after", "DURATION", "put to sleep what is idle so long") \
+      "suspend-after", "DURATION", "suspend a sandbox after this much idle time") \
     X(ladder, freeze_after, DURATION, "24h", 1, DZ_CONFIG_YEAR_MS, RELOAD | NEVER, \
-      "freeze-after", "DURATION", "move to cold storage what sleeps so long") \
+      "freeze-after", "DURATION", "freeze a sandbox after it was suspended for this long") \
     X(quotas, sandboxes, NUMBER, "100000", 1, 10000000, ZERO, "quota-sandboxes", "N", \
-      "sandboxes of a tenant; 0 is no limit, as for all quotas") \
+      "sandboxes per tenant (0: no limit, as for all quotas)") \
     X(quotas, warm_sandboxes, NUMBER, "2000", 1, 1000000, ZERO, "quota-warm-sandboxes", "N", \
-      "sandboxes of a tenant that are awake") \
+      "awake sandboxes per tenant") \
     X(quotas, creations, NUMBER, "256", 1, 1000000, ZERO, "quota-creations", "N", \
-      "creations of a tenant under way at once") \
+      "concurrent creations per tenant") \
     X(quotas, creations_per_minute, NUMBER, "0", 1, 1000000, ZERO, "quota-creations-per-minute", "N", \
-      "creations of a tenant in a minute") \
+      "creations per tenant and minute") \
     X(quotas, memory, SIZE, "0", 1048576, INT64_MAX, ZERO, "quota-memory", "SIZE", \
-      "memory that a tenant's sandboxes that are awake may have, together") \
+      "memory of all awake sandboxes of a tenant") \
     X(quotas, disk, SIZE, "0", 1048576, INT64_MAX, ZERO, "quota-disk", "SIZE", \
-      "files of a tenant's sandboxes and snapshots, together") \
+      "disk space of all sandboxes and snapshots of a tenant") \
     X(disk, free_percent, NUMBER, "5", 1, 50, ZERO | RELOAD, "disk-free-percent", "PERCENT", \
-      "part of the file system kept free: below it nothing new is made (0: off)") \
+      "share of the file system to keep free; below it creations fail (0: off)") \
     X(disk, free_max, SIZE, "8GiB", 1048576, INT64_MAX, RELOAD, "disk-free-max", "SIZE", \
-      "most that disk.free_percent keeps free") \
+      "upper limit of what disk.free_percent keeps free") \
     X(disk, sandbox, SIZE, "10GiB", 1048576, UINT64_C(1) << 50, ZERO | RELOAD, "disk-sandbox", "SIZE", \
-      "files of one sandbox, unless its creation says otherwise (0: no limit)") \
+      "disk space of a sandbox that has no limit of its own (0: no limit)") \
     X(disk, reserve, SIZE, "16MiB", 1048576, UINT64_C(1) << 40, ZERO | RELOAD, "disk-reserve", "SIZE", \
-      "preallocated, so that deleting and suspending work on a full disk") \
+      "space reserved so that deleting and suspending work on a full disk") \
     X(cells, ahead, NUMBER, "8", 1, 256, 0, "ahead", "N", \
-      "processes kept ready for sandboxes, of each image in use") \
+      "processes kept ready for new sandboxes, for each image in use") \
     X(cells, fences, TEXT, "", 0, 0, 0, "fences", "NAME,...", \
-      "run no jailed process without these fences, of those that `doze doctor` lists") \
+      "run no jailed process without these fences (see `doze doctor`)") \
     X(cells, uids, TEXT, "1879048192-1879113727", 0, 0, 0, "uids", "FIRST-LAST|no", \
-      "ids of which each tenant's processes get one, when the daemon is root") \
+      "user ids of which each tenant's processes get one if the daemon is root") \
     X(cells, memory_max, SIZE, "0", UINT64_C(64) << 20, UINT64_C(1) << 50, ZERO, \
-      "cells-memory", "SIZE", "memory of all sandboxes together, by a cgroup (0: no limit)") \
+      "cells-memory", "SIZE", "memory of all sandboxes together, limited by a cgroup (0: no limit)") \
     X(cells, cpu_max, NUMBER, "0", 1, 1000000, ZERO, \
-      "cells-cpu", "PERCENT", "processor time of all, 100 is one core, by a cgroup (0: no limit)") \
+      "cells-cpu", "PERCENT", "processor time of all sandboxes in per cent of a core (0: no limit)") \
     X(cells, processes_max, NUMBER, "0", 16, 1000000, ZERO, \
-      "cells-processes", "N", "processes of all, by a cgroup (0: no limit)") \
+      "cells-processes", "N", "processes of all sandboxes, limited by a cgroup (0: no limit)") \
     X(daemon, drain_timeout, DURATION, "30s", 1000, INT64_C(3600) * 1000, RELOAD, "drain-timeout", \
-      "DURATION", "time for all sandboxes to fall asleep when the daemon ends") \
+      "DURATION", "how long the daemon waits at its end until all sandboxes are suspended") \
     X(log, level, WORD, "info", 0, 0, RELOAD, "log-level", "error|warn|info|debug", \
-      "least serious lines that are logged") \
+      "least severe lines to log") \
     X(log, format, WORD, "text", 0, 0, RELOAD, "log-format", "text|json", \
-      "key=value text, or a JSON object a line")
+      "key=value text, or one JSON object per line")
 /* clang-format on */
 
 #endif

@@ -65,7 +65,7 @@ int dz_engine_listen(struct dz_engine *e, void (*fn)(void *arg), void *arg,
     if (dz_list_count(&e->ears) < DZ_ENGINE_EVENT_WATCHES)
         ear = dz_zalloc(sizeof *ear);
     if (!ear)
-        return dz_why(why, DZ_EBUSY, NULL, "listen to events: %d others listen already",
+        return dz_why(why, DZ_EBUSY, NULL, "follow events: %d clients follow them already",
                       DZ_ENGINE_EVENT_WATCHES);
     ear->fn = fn;
     ear->arg = arg;
@@ -359,11 +359,11 @@ int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err)
 {
     if (e->draining)
         return dz_fail(err, DZ_EBUSY,
-                       "the daemon is ending and puts its sandboxes to sleep: ask again when it "
+                       "the daemon is stopping and suspends its sandboxes: ask again when it "
                        "is back");
     return e->recovered ? 0
                         : dz_fail(err, DZ_EBUSY,
-                                  "the daemon is starting and puts in order what the last one "
+                                  "the daemon is starting and finishes what the last one "
                                   "left: ask again in a moment");
 }
 

@@ -257,11 +257,11 @@ static void cell_sleeps(struct box *b, uint64_t wake_at_ns, bool busy)
     let_go(b);
     b->phase = BOX_NONE;
     b->e->counts.suspends += !files;
-    dz_op_down(b, DZ_ECANCELED, "the sandbox was put to sleep");
-    dz_copy_down(b, DZ_ECANCELED, "the sandbox was put to sleep");
+    dz_op_down(b, DZ_ECANCELED, "the sandbox was suspended");
+    dz_copy_down(b, DZ_ECANCELED, "the sandbox was suspended");
     if (!files)
         dz_exec_down(b, b->keep_memory ? 0 : DZ_EUNAVAIL, "asleep",
-                     "the sandbox was put to sleep without its memory");
+                     "the sandbox was suspended without its memory");
     bool told = b->ticket != 0;
     tell_keeper(b, &how);
     if (!told && !files)
@@ -315,8 +315,8 @@ static void tell_up(struct box *b)
 static void cell_full(struct box *b, const char *text)
 {
     static const char told[] =
-        "the disk is full: the sandbox is put to sleep with its memory; make "
-        "room, and the next request wakes it";
+        "the disk is full: the sandbox is being suspended with its memory; free "
+        "space, and the next request wakes it";
     const struct dz_keeper_request r = {.what = DZ_REQUEST_SUSPEND, .id = b->id};
     const struct dz_registry_event event = {
         .sandbox_id = b->id, .tenant = b->tenant, .what = "disk_full", .detail = text};
@@ -427,7 +427,7 @@ static void on_ready(struct box *b)
 static bool unasked(struct box *b)
 {
     dz_cell_kill(b->cell); /* also if it said that it was on its way out */
-    cell_failed(b, DZ_EIO, "the cell sent a frame that makes no sense");
+    cell_failed(b, DZ_EIO, "the cell sent an invalid frame and was killed");
     return false;
 }
 

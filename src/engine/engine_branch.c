@@ -223,7 +223,8 @@ int dz_engine_branch(struct dz_engine *e, const struct dz_engine_caller *who,
     if (rc == DZ_ENOENT)
         (void)snprintf(why->field, sizeof why->field, "snapshot");
     if (rc == 0 && strcmp(b->snap.kind, "pause") == 0)
-        rc = dz_why(why, DZ_EINVAL, "snapshot", "%s is of a pause: resume it", b->snap.id);
+        rc = dz_why(why, DZ_EINVAL, "snapshot", "%s is the snapshot of a pause: resume it",
+                    b->snap.id);
     if (rc == 0)
         rc = begin_copy(b, who, spec, memory, why);
     if (rc < 0)
@@ -300,7 +301,8 @@ int dz_engine_resume(struct dz_engine *e, struct dz_engine_target target, const 
     if (strcmp(row.kind, "pause") != 0)
         return dz_engine_create(e, target.who, &spec, done, arg, why);
     if (name)
-        return dz_why(why, DZ_EINVAL, "name", "%s is of a pause: its sandbox has its name", row.id);
+        return dz_why(why, DZ_EINVAL, "name",
+                      "%s is the snapshot of a pause: its sandbox keeps its name", row.id);
     target.word = row.sandbox_id;
     return dz_engine_order(e, target, &wake, done, arg, why);
 }

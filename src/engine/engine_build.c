@@ -345,9 +345,8 @@ static void start_next(struct dz_engine *e)
 
 static int only_operator(const struct dz_engine_caller *who, struct dz_engine_why *why)
 {
-    return who->is_operator
-               ? 0
-               : dz_why(why, DZ_EDENIED, NULL, "images are built by the operator of the daemon");
+    return who->is_operator ? 0
+                            : dz_why(why, DZ_EDENIED, NULL, "only the operator can build images");
 }
 
 static int check(struct dz_engine *e, const struct dz_engine_build_spec *s,
@@ -358,10 +357,9 @@ static int check(struct dz_engine *e, const struct dz_engine_build_spec *s,
     size_t under_way = 0;
     struct dz_err err;
     if (!s->name || dz_image_log(e->images, s->name, &path, &err) < 0)
-        return dz_why(why, DZ_EINVAL, "name", "%s",
-                      s->name ? err.msg : "name: which name is the image to have?");
+        return dz_why(why, DZ_EINVAL, "name", "%s", s->name ? err.msg : "name: required");
     if (s->recipe && strlen(s->recipe) > DZ_ENGINE_VALUE_MAX)
-        return dz_why(why, DZ_EINVAL, "recipe", "recipe: a path of at most %d bytes",
+        return dz_why(why, DZ_EINVAL, "recipe", "recipe: must be a path of at most %d bytes",
                       DZ_ENGINE_VALUE_MAX);
     if (s->text && strlen(s->text) > DZ_ENGINE_RECIPE_MAX)
         return dz_why(why, DZ_ELIMIT, "recipe", "recipe: more than %d bytes", DZ_ENGINE_RECIPE_MAX);
@@ -507,7 +505,7 @@ int dz_engine_build_listen(struct dz_engine_build *b, void (*fn)(void *arg), voi
     struct dz_engine_ear *ear =
         dz_list_count(&b->ears) < DZ_ENGINE_WATCHES_MAX ? dz_zalloc(sizeof *ear) : NULL;
     if (!ear)
-        return dz_why(why, DZ_EBUSY, NULL, "%d others follow the build already",
+        return dz_why(why, DZ_EBUSY, NULL, "%d clients follow this build already",
                       DZ_ENGINE_WATCHES_MAX);
     ear->fn = fn;
     ear->arg = arg;

@@ -86,9 +86,10 @@ int dz_engine_check_name(const char *name, struct dz_engine_why *why)
                       "a letter or digit",
                       dz_str_quote(s, quoted), DZ_ENGINE_NAME_MAX);
     if (dz_str_starts(s, DZ_STR("sbx_")) || dz_str_ends(s, DZ_STR(".doze")))
-        return dz_why(why, DZ_EINVAL, "name",
-                      "name %s: what begins with sbx_ is an id, and what ends in .doze a file",
-                      dz_str_quote(s, quoted));
+        return dz_why(
+            why, DZ_EINVAL, "name",
+            "name %s: must not begin with sbx_, which ids do, or end in .doze, which files do",
+            dz_str_quote(s, quoted));
     return 0;
 }
 
@@ -103,7 +104,7 @@ static json_t *read_object(const char *field, const char *json, size_t max,
     }
     json_t *o = json_loadb(json, n, JSON_REJECT_DUPLICATES, &bad);
     if (!json_is_object(o)) {
-        (void)dz_why(why, DZ_EINVAL, field, "%s: it must be an object", field);
+        (void)dz_why(why, DZ_EINVAL, field, "%s: must be an object", field);
         json_decref(o);
         return NULL;
     }
@@ -120,12 +121,12 @@ static int check_object(const char *field, const char *json, size_t max_count,
     json_t *value, *o = read_object(field, json, DZ_ENGINE_ENV_BYTES, why);
     int rc = o ? 0 : why->err.code;
     if (o && json_object_size(o) > max_count)
-        rc = dz_why(why, DZ_ELIMIT, field, "%s: more than %zu of them", field, max_count);
+        rc = dz_why(why, DZ_ELIMIT, field, "%s: more than %zu entries", field, max_count);
     if (rc == 0)
         json_object_foreach(o, key, value)
         {
             if (!json_is_string(value))
-                rc = dz_why(why, DZ_EINVAL, field, "%s.%.40s: it must be a string", field, key);
+                rc = dz_why(why, DZ_EINVAL, field, "%s.%.40s: must be a string", field, key);
             else
                 rc = check(field, dz_str(key),
                            dz_str_n(json_string_value(value), json_string_length(value)), why);
@@ -155,7 +156,7 @@ static int check_variable(const char *field, struct dz_str k, struct dz_str v,
 {
     char quoted[DZ_STR_QUOTED];
     if (k.n == 0 || dz_str_find_char(k, '=') != DZ_STR_NONE || memchr(v.p, 0, v.n))
-        return dz_why(why, DZ_EINVAL, field, "%s: %s is no variable", field,
+        return dz_why(why, DZ_EINVAL, field, "%s: %s is not the name of a variable", field,
                       dz_str_quote(k, quoted));
     return 0;
 }
@@ -206,12 +207,13 @@ static int check_words(const struct dz_engine_spec *s, struct dz_engine_why *why
     if (rc == 0 && s->kind && strcmp(s->kind, "linux") == 0)
         rc = dz_why_later(why, "kind", "kind: linux is not available yet; wasm is");
     else if (rc == 0 && s->kind && strcmp(s->kind, "wasm") != 0)
-        rc = dz_why(why, DZ_EINVAL, "kind", "kind: wasm or linux, not %s",
+        rc = dz_why(why, DZ_EINVAL, "kind", "kind: must be wasm or linux, not %s",
                     dz_str_quote(dz_str(s->kind), quoted));
     if (rc == 0)
         rc = check_word("durability", s->durability, durabilities, "normal or strict", why);
     if (rc == 0 && s->policy && !dz_policy_find(s->policy))
-        rc = dz_why(why, DZ_EINVAL, "policy", "no policy %s: minimal, network, posix or compute",
+        rc = dz_why(why, DZ_EINVAL, "policy",
+                    "policy: must be minimal, network, posix or compute, not %s",
                     dz_str_quote(dz_str(s->policy), quoted));
     return rc;
 }
@@ -223,9 +225,9 @@ static int check_memory(const struct dz_engine_spec *s, uint64_t *ret_memory,
     uint64_t memory = s->memory_bytes;
     size_t i = 0;
     if (memory && (memory < DZ_ENGINE_MEMORY_MIN || memory > DZ_ENGINE_MEMORY_MAX))
-        return dz_why(why, DZ_EINVAL, "memory", "memory: 1MiB to 64GiB");
+        return dz_why(why, DZ_EINVAL, "memory", "memory: must be from 1MiB to 64GiB");
     if (s->disk_bytes && (s->disk_bytes < DZ_ENGINE_DISK_MIN || s->disk_bytes > DZ_ENGINE_DISK_MAX))
-        return dz_why(why, DZ_EINVAL, "disk", "disk: 1MiB to 1PiB");
+        return dz_why(why, DZ_EINVAL, "disk", "disk: must be from 1MiB to 1PiB");
     while (s->size && i < DZ_ARRAY_LEN(sizes) && strcmp(sizes[i].name, s->size) != 0)
         i++;
     if (i == DZ_ARRAY_LEN(sizes))
@@ -242,22 +244,23 @@ static int check_times(const struct dz_engine_spec *s, struct dz_engine_why *why
     bool pauses = s->timeout_action && strcmp(s->timeout_action, "pause") == 0;
     if (s->idle_ms != DZ_LADDER_INHERIT && s->idle_ms != DZ_LADDER_NEVER &&
         (s->idle_ms < DZ_ENGINE_IDLE_MIN_MS || s->idle_ms > DZ_ENGINE_IDLE_MAX_MS))
-        return dz_why(why, DZ_EINVAL, "idle.timeout", "idle.timeout: 100ms to 365d");
+        return dz_why(why, DZ_EINVAL, "idle.timeout", "idle.timeout: must be from 100ms to 365d");
     if (s->silence_ms &&
         (s->silence_ms < DZ_ENGINE_IDLE_MIN_MS || s->silence_ms > DZ_ENGINE_IDLE_MAX_MS))
         return dz_why(why, DZ_EINVAL, "idle.connection_silence",
                       "idle.connection_silence: 100ms to 365d");
     if (s->timeout_ms != DZ_ENGINE_NO_TIMEOUT &&
         (s->timeout_ms < DZ_ENGINE_TIMEOUT_MIN_MS || s->timeout_ms > DZ_ENGINE_TIMEOUT_MAX_MS))
-        return dz_why(why, DZ_EINVAL, "timeout.after", "timeout.after: 100ms to 365d");
+        return dz_why(why, DZ_EINVAL, "timeout.after", "timeout.after: must be from 100ms to 365d");
     if (s->timeout_action && s->timeout_ms == DZ_ENGINE_NO_TIMEOUT)
         return dz_why(why, DZ_EINVAL, "timeout.after",
-                      "timeout.after: after which time is it to %.16s?", s->timeout_action);
+                      "timeout.after: required with timeout.action %.16s", s->timeout_action);
     if (s->ephemeral && pauses)
         return dz_why(why, DZ_EINVAL, "timeout.action",
-                      "timeout.action: what is not persistent never sleeps, so it cannot pause");
+                      "timeout.action: a sandbox that is not persistent cannot be paused");
     if (s->ephemeral && s->keep && strcmp(s->keep, "files") == 0)
-        return dz_why(why, DZ_EINVAL, "keep", "keep: what is not persistent keeps nothing");
+        return dz_why(why, DZ_EINVAL, "keep",
+                      "keep: a sandbox that is not persistent keeps nothing");
     return check_word("timeout.action", s->timeout_action, actions, "destroy or pause", why);
 }
 
@@ -266,7 +269,7 @@ int dz_engine_check_spec(const struct dz_engine_spec *s, uint64_t *ret_memory,
 {
     int rc = s->name ? dz_engine_check_name(s->name, why) : 0;
     if (rc == 0 && s->image && s->snapshot)
-        rc = dz_why(why, DZ_EINVAL, "snapshot", "an image or a snapshot, not both");
+        rc = dz_why(why, DZ_EINVAL, "snapshot", "give either an image or a snapshot, not both");
     if (rc == 0)
         rc = check_words(s, why);
     if (rc == 0)
@@ -386,7 +389,7 @@ int dz_engine_config_of(const struct dz_instance *row, struct dz_engine_config *
     if (!c || !m) {
         json_decref(c);
         json_decref(m);
-        return dz_fail(err, DZ_ECORRUPT, "the row of %s: its config is no JSON object", row->id);
+        return dz_fail(err, DZ_ECORRUPT, "the row of %s: its config is not a JSON object", row->id);
     }
     keep(&r, 0, json_string_value(json_object_get(c, "image")));
     keep(&r, 1, json_string_value(json_object_get(c, "size")));
@@ -458,7 +461,7 @@ int dz_engine_env_list(const char *json, char ***ret_list, struct dz_err *err)
 {
     json_t *o = column(json);
     if (!o)
-        return dz_fail(err, DZ_ECORRUPT, "read the environment: it is no JSON object");
+        return dz_fail(err, DZ_ECORRUPT, "read the environment: not a JSON object");
     return flatten(o, ret_list, err);
 }
 

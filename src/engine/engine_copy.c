@@ -47,9 +47,10 @@ int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
     const char *tenant = clone->tenant, *sees = dz_engine_sees(target.who);
     int rc = clone->name ? dz_engine_check_name(clone->name, why) : 0;
     if (rc == 0 && tenant && sees && strcmp(tenant, sees) != 0)
-        rc = dz_why(why, DZ_EDENIED, "tenant", "clone: only for your own tenant");
+        rc = dz_why(why, DZ_EDENIED, "tenant", "tenant: you can clone into your own tenant only");
     if (rc == 0 && tenant && dz_engine_check_name(tenant, why) < 0)
-        rc = dz_why(why, DZ_EINVAL, "tenant", "tenant: 1 to 63 letters, digits, '-', '_' or '.'");
+        rc = dz_why(why, DZ_EINVAL, "tenant",
+                    "tenant: must be 1 to 63 letters, digits, '-', '_' or '.'");
     if (rc == 0)
         rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
@@ -76,7 +77,7 @@ int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
             NULL, why);
     }
     if (rc == DZ_EEXIST && clone->name)
-        (void)dz_why(why, rc, "name", "there is a sandbox named %s already", clone->name);
+        (void)dz_why(why, rc, "name", "a sandbox named \"%s\" already exists", clone->name);
     if (rc < 0) {
         dz_free(c);
         dz_use_create_over(creating);

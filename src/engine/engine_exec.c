@@ -650,15 +650,15 @@ int dz_engine_exec_check(const struct dz_engine_exec *x, struct dz_engine_why *w
     for (; x->argv && x->argv[words]; words++)
         bytes += strlen(x->argv[words]) + 1;
     if (!x->argv == !x->shell)
-        return dz_why(why, DZ_EINVAL, "cmd", "cmd or shell: one of them");
+        return dz_why(why, DZ_EINVAL, "cmd", "exactly one of \"cmd\" and \"shell\" is required");
     if (x->argv && (words == 0 || !x->argv[0][0]))
-        return dz_why(why, DZ_EINVAL, "cmd", "cmd: it is empty");
+        return dz_why(why, DZ_EINVAL, "cmd", "cmd: must not be empty");
     if (words > DZ_ENGINE_ARGS_MAX || bytes > DZ_ENGINE_ARGS_BYTES ||
         (x->shell && strlen(x->shell) >= DZ_ENGINE_ARGS_BYTES))
         return dz_why(why, DZ_ELIMIT, x->shell ? "shell" : "cmd", "more than %d words or %d bytes",
                       DZ_ENGINE_ARGS_MAX, DZ_ENGINE_ARGS_BYTES);
     if (x->cwd && x->cwd[0] != '/')
-        return dz_why(why, DZ_EINVAL, "cwd", "cwd: a path from / on");
+        return dz_why(why, DZ_EINVAL, "cwd", "cwd: must be an absolute path");
     if (x->input.n > DZ_ENGINE_INPUT_MAX)
         return dz_why(why, DZ_ELIMIT, "stdin",
                       "stdin: more than %d bytes; send the rest afterwards", DZ_ENGINE_INPUT_MAX);
@@ -771,7 +771,7 @@ int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
         rc = dz_engine_row(e, target, &row, why);
     if (rc == 0 && exec->main && !row.ephemeral)
         rc = dz_why(why, DZ_EINVAL, "main",
-                    "main: %s is persistent and does not end with a command", row.id);
+                    "main: %s is persistent, so it does not end with a command", row.id);
     if (rc == 0)
         rc = dz_space_check(e, DZ_SPACE_OUT, why); /* a command leaves a record */
     if (rc < 0)
@@ -823,7 +823,7 @@ static void on_listen(void *arg, struct box *b, const struct dz_engine_result *r
     }
     if (dz_list_count(&x->watches) >= DZ_ENGINE_WATCHES_MAX) {
         struct dz_engine_why why = {0};
-        (void)dz_why(&why, DZ_EBUSY, NULL, "%d others listen to the command already",
+        (void)dz_why(&why, DZ_EBUSY, NULL, "%d clients follow this command already",
                      DZ_ENGINE_WATCHES_MAX);
         watch_fail(w, &why);
         return;
@@ -913,12 +913,13 @@ static int tell(struct exec *x, const struct dz_engine_tell *t, struct dz_engine
     switch (t->what) {
     case DZ_ENGINE_INPUT:
         if (x->input_end)
-            return dz_why(why, DZ_ESTATE, NULL, "the command's input has ended already");
+            return dz_why(why, DZ_ESTATE, NULL, "the command's input is closed already");
         dz_buf_add(&x->input, t->data.p, t->data.n);
         if (x->input.err) {
             x->input.err = 0;
             return dz_why(why, DZ_EBUSY, NULL,
-                          "the command does not read: %zu bytes wait for it already", x->input.len);
+                          "the command does not read its input: %zu bytes are waiting for it",
+                          x->input.len);
         }
         break;
     case DZ_ENGINE_INPUT_END:
@@ -958,7 +959,7 @@ static void on_tell(void *arg, struct box *b, const struct dz_engine_result *res
         if (!t->given)
             r.code = x && x->handle ? tell(x, &t->tell, &why)
                                     : dz_why(&why, DZ_ENOENT, NULL,
-                                             "no command %s runs in the sandbox", t->id);
+                                             "no command %s is running in the sandbox", t->id);
         r.why = &why;
         if (r.code == 0 && x && t->tell.what == DZ_ENGINE_INPUT && x->input.len > INPUT_MARK) {
             dz_list_push_back(&x->tellings, &t->link);

@@ -185,9 +185,7 @@ static int sandbox_needs(const struct dz_engine *e, const char *sha256, struct d
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
     const struct dz_registry_filter f = {.image = sha256, .limit = 1};
     int rc = dz_registry_list(e->registry, &f, &rows, err);
-    return rc < 0 || rows.n == 0
-               ? rc
-               : dz_fail(err, DZ_EEXIST, "the sandbox %s stands on it", rows.p[0].id);
+    return rc < 0 || rows.n == 0 ? rc : dz_fail(err, DZ_EEXIST, "sandbox %s uses it", rows.p[0].id);
 }
 
 static int snapshot_needs(const struct dz_engine *e, const char *sha256, struct dz_err *err)
@@ -203,7 +201,7 @@ static int snapshot_needs(const struct dz_engine *e, const char *sha256, struct 
         for (size_t i = 0; i < rows.n; i++) {
             (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
             if (strcmp(rows.p[i].image, sha256) == 0)
-                return dz_fail(err, DZ_EEXIST, "the snapshot %s stands on it", rows.p[i].id);
+                return dz_fail(err, DZ_EEXIST, "snapshot %s uses it", rows.p[i].id);
         }
     }
 }

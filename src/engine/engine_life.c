@@ -109,8 +109,8 @@ size_t dz_jobs_early(struct box *b)
 
 static int refuse_asleep(const struct dz_instance *row, struct dz_engine_why *why)
 {
-    int rc = dz_why(why, DZ_EUNAVAIL, NULL, "%s is asleep and has auto_resume off: wake it first",
-                    row->id);
+    int rc = dz_why(why, DZ_EUNAVAIL, NULL,
+                    "%s is asleep and auto_resume is off: wake it first (doze wake)", row->id);
     why->reason = "asleep";
     return rc;
 }
@@ -155,7 +155,7 @@ int dz_engine_may_wake(const struct dz_instance *row, struct dz_engine_why *why)
     if (strcmp(row->state, "active") == 0)
         return 0;
     if (row->ephemeral && strcmp(row->state, "created") != 0)
-        return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has ended", row->id);
+        return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
     if (strcmp(row->state, "archived") == 0) {
         (void)dz_why(why, DZ_EUNAVAIL, NULL, "%s is archived: revive it first", row->id);
         why->reason = "archived";
@@ -266,7 +266,7 @@ static void use(struct engine_job *j)
     struct dz_engine_why why = {0};
     struct dz_err err;
     int rc = ++j->tries > USE_TRIES
-                 ? dz_fail(&err, DZ_EBUSY, "%s is put to sleep again and again", j->id)
+                 ? dz_fail(&err, DZ_EBUSY, "%s keeps being suspended; try again", j->id)
                  : submit(j, &request, on_use, &err);
     if (rc < 0) {
         DZ_AUTO(dz_instance_release) struct dz_instance row = {0};

@@ -83,7 +83,7 @@ static int read_one(const char *name, const json_t *v, struct dz_quotas *q,
     while (i < DZ_ARRAY_LEN(fields) && strcmp(fields[i].name, name) != 0)
         i++;
     if (i == DZ_ARRAY_LEN(fields))
-        return dz_why(why, DZ_EINVAL, where, "%s: there is no such quota", where);
+        return dz_why(why, DZ_EINVAL, where, "%s: no such quota", where);
     if (word && strcmp(word, "default") == 0)
         *field(q, i) = DZ_QUOTA_DEFAULT;
     else if (word && strcmp(word, "unlimited") == 0)
@@ -101,8 +101,7 @@ int dz_quotas_read(const char *json, struct dz_quotas *q, struct dz_engine_why *
     json_error_t bad;
     const char *key;
     json_t *v, *o = json && json[0] ? json_loads(json, 0, &bad) : json_object();
-    int rc =
-        json_is_object(o) ? 0 : dz_why(why, DZ_EINVAL, "quotas", "quotas: it must be an object");
+    int rc = json_is_object(o) ? 0 : dz_why(why, DZ_EINVAL, "quotas", "quotas: must be an object");
     if (rc == 0)
         json_object_foreach(o, key, v)
         {
@@ -198,7 +197,8 @@ static int both_of(struct dz_engine *e, const char *tenant, const char *token, s
     ret->u[0] = use_of(e, tenant, NULL);
     ret->u[1] = has_token ? use_of(e, tenant, token) : NULL;
     if (!ret->u[0] || (has_token && !ret->u[1]))
-        return dz_why(why, DZ_EBUSY, NULL, "what tenant %s uses is not known now", tenant);
+        return dz_why(why, DZ_EBUSY, NULL,
+                      "the usage of tenant %s is not known at the moment; try again", tenant);
     return 0;
 }
 
@@ -217,7 +217,7 @@ void dz_use_counted(struct dz_engine *e, const struct dz_instance *row, int by)
 static int over(const struct use *u, const char *quota, uint64_t limit, uint64_t has,
                 struct dz_engine_why *why)
 {
-    return dz_why(why, DZ_EQUOTA, quota, "%s %s: the quota %s is %llu, and %llu are used",
+    return dz_why(why, DZ_EQUOTA, quota, "%s %s: the quota %s is %llu, and %llu are in use",
                   u->token ? "token" : "tenant", u->token ? u->name + 1 : u->name, quota,
                   (unsigned long long)limit, (unsigned long long)has);
 }
@@ -375,9 +375,10 @@ int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct d
         if (b.u[i] && b.u[i]->file_cells > 0)
             rc = CHECK(e, b.u[i], warm_sandboxes, b.u[i]->file_cells + 1, why);
     if (rc == 0 && b.u[0]->file_cells >= DZ_ENGINE_FILE_CELLS_MAX)
-        rc = dz_why(why, DZ_EBUSY, NULL,
-                    "tenant %s has the files of %d sleeping sandboxes open, the most: try again",
-                    row->tenant, DZ_ENGINE_FILE_CELLS_MAX);
+        rc = dz_why(
+            why, DZ_EBUSY, NULL,
+            "tenant %s has the files of %d sleeping sandboxes open, which is the limit: try again",
+            row->tenant, DZ_ENGINE_FILE_CELLS_MAX);
     return rc;
 }
 
@@ -584,11 +585,12 @@ int dz_engine_quotas(struct dz_engine *e, const struct dz_engine_caller *who, co
     if (!who->is_operator && strcmp(name, who->tenant) != 0)
         return dz_why(why, DZ_ENOENT, NULL, "there is no tenant %s", name);
     if (dz_engine_check_name(name, &inner) < 0)
-        return dz_why(why, DZ_EINVAL, "tenant", "%s is no tenant's name", name);
+        return dz_why(why, DZ_EINVAL, "tenant", "%s is not a valid tenant name", name);
     struct use *u = use_of(e, name, self ? who->token : NULL);
     struct use *t = self && who->token ? use_of(e, name, NULL) : u;
     if (!u || !t)
-        return dz_why(why, DZ_EBUSY, NULL, "what tenant %s uses is not known now", name);
+        return dz_why(why, DZ_EBUSY, NULL,
+                      "the usage of tenant %s is not known at the moment; try again", name);
     t->wanted_ms = dz_clock_mono_ms() + WANTED_MS;
     dz_timer_after(e->measure, 0);
     *ret = (struct dz_engine_quota_state){
@@ -608,7 +610,7 @@ int dz_engine_tenants(struct dz_engine *e, const struct dz_engine_caller *who, c
     const struct dz_registry_record_filter f = {.after = after, .limit = limit};
     struct dz_err err;
     if (!who->is_operator)
-        return dz_why(why, DZ_EDENIED, NULL, "the list of tenants is the operator's");
+        return dz_why(why, DZ_EDENIED, NULL, "only the operator can list tenants");
     int rc = dz_engine_know_tenant(e, who->tenant, &err); /* it needs no token to have sandboxes */
     if (rc == 0)
         rc = dz_registry_tenant_list(e->registry, &f, rows, &err);
@@ -621,7 +623,7 @@ int dz_engine_set_quotas(struct dz_engine *e, const struct dz_engine_caller *who
     DZ_AUTO(dz_tenant_row_release) struct dz_tenant_row row = {0};
     struct dz_engine_quota_state state;
     if (!who->is_operator)
-        return dz_why(why, DZ_EDENIED, NULL, "quotas are the operator's to set");
+        return dz_why(why, DZ_EDENIED, NULL, "only the operator can set quotas");
     int rc = dz_engine_quotas(e, who, tenant, &state, why);
     struct use *u = rc == 0 ? use_of(e, state.tenant, NULL) : NULL;
     if (rc < 0 || !u)
@@ -656,7 +658,9 @@ int dz_use_key(struct dz_engine *e, const char *tenant, struct dz_engine_why *wh
 {
     const struct dz_registry_record_filter f = {.tenant = tenant};
     struct use *u = use_of(e, tenant, NULL);
-    int rc = u ? 0 : dz_why(why, DZ_EBUSY, NULL, "what tenant %s uses is not known now", tenant);
+    int rc = u ? 0
+               : dz_why(why, DZ_EBUSY, NULL,
+                        "the usage of tenant %s is not known at the moment; try again", tenant);
     if (rc == 0 && u->keys < 0) {
         rc = dz_registry_idempotency_count(e->registry, &f, &u->keys, &why->err);
         if (rc < 0)

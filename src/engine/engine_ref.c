@@ -43,7 +43,7 @@ static int check_free(struct dz_engine *e, const char *tenant, const char *name,
         return 0;
     }
     if (rc == 0)
-        return dz_why(why, DZ_EEXIST, "name", "there is a reference named %s already: %s, to %s",
+        return dz_why(why, DZ_EEXIST, "name", "a reference named \"%s\" already exists: %s, to %s",
                       name, old.id, old.sandbox_id);
     return rc == DZ_ENOENT ? 0 : dz_why_err(why, rc, &err);
 }
@@ -220,7 +220,7 @@ int dz_engine_ref_delete(struct dz_engine *e, struct dz_engine_target target,
         rc = owner_gone(&ref, why);
     const char *sees = dz_engine_sees(target.who);
     if (rc == 0 && sees && strcmp(ref.owner, sees) != 0)
-        rc = dz_why(why, DZ_EDENIED, NULL, "%s: only its owner ends it; detach instead", ref.id);
+        rc = dz_why(why, DZ_EDENIED, NULL, "%s: only its owner can end it; detach instead", ref.id);
     target.word = ref.sandbox_id;
     return rc < 0 ? rc : dz_engine_order(e, target, &destroy, done, arg, why);
 }
@@ -233,7 +233,8 @@ int dz_engine_ref_forget(struct dz_engine *e, struct dz_engine_target target,
     int rc = get_ref(e, target, &ref, why);
     const char *sees = dz_engine_sees(target.who);
     if (rc == 0 && sees && strcmp(ref.owner, sees) != 0)
-        rc = dz_why(why, DZ_EDENIED, NULL, "%s: only its owner removes it; detach instead", ref.id);
+        rc = dz_why(why, DZ_EDENIED, NULL, "%s: only its owner can delete it; detach instead",
+                    ref.id);
     if (rc < 0)
         return rc;
     rc = dz_registry_ref_remove(e->registry, NULL, ref.id, 0, &err);

@@ -76,8 +76,9 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
 {
     int rc = dz_engine_check_spec(s, &m->memory_bytes, why);
     if (rc == 0 && !s->image)
-        rc = dz_why(why, DZ_EINVAL, "image",
-                    "image: which one? GET /v1/images (doze image ls) lists them");
+        rc = dz_why(
+            why, DZ_EINVAL, "image",
+            "image: an image is required; \"doze image ls\" or GET /v1/images lists the available ones");
     if (rc == 0)
         rc = dz_engine_image_find(e, s->image, m->sha256, why);
     if (rc == 0 && dz_engine_memory_of(e, m->sha256, s->policy, m->memory_bytes, &m->limit_bytes,
@@ -297,7 +298,7 @@ int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
         return why->err.code;
     rc = dz_keeper_register(e->keeper, &m.row, &err);
     if (rc == DZ_EEXIST)
-        (void)dz_why(why, rc, "name", "there is a sandbox named %s already", spec->name);
+        (void)dz_why(why, rc, "name", "a sandbox named \"%s\" already exists", spec->name);
     else if (rc < 0)
         (void)dz_why_err(why, rc, &err);
     else
@@ -500,7 +501,7 @@ int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
         }
     }
     if (rc == DZ_EEXIST)
-        return dz_why(why, rc, "name", "there is a sandbox named %s already", p->name);
+        return dz_why(why, rc, "name", "a sandbox named \"%s\" already exists", p->name);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
     if (p->set_idle || p->idle_mode || p->set_silence || p->set_cpu || p->set_resume)
@@ -518,9 +519,10 @@ int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
 static int check_keep(const struct dz_engine_order *order, struct dz_engine_why *why)
 {
     if (order->keep && strcmp(order->keep, "files") != 0 && strcmp(order->keep, "memory") != 0)
-        return dz_why(why, DZ_EINVAL, "keep", "keep: memory or files");
+        return dz_why(why, DZ_EINVAL, "keep", "keep: must be memory or files");
     if (order->what == DZ_REQUEST_WAKE && order->policy)
-        return dz_why_later(why, "policy", "policy: waking under another one is not available yet");
+        return dz_why_later(why, "policy",
+                            "policy: waking with another policy is not available yet");
     return 0;
 }
 
@@ -532,7 +534,7 @@ static int order_ephemeral(const struct dz_instance *row, enum dz_request what,
     if (what == DZ_REQUEST_DELETE || what == DZ_REQUEST_DESTROY)
         return 0;
     if (!awake)
-        return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has ended", row->id);
+        return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
     if (what == DZ_REQUEST_WAKE || what == DZ_REQUEST_PREFETCH)
         return 0;
     return dz_why(

@@ -301,10 +301,11 @@ static int check_free(struct dz_engine *e, const char *tenant, const char *name,
         return 0;
     }
     if (rc == 0)
-        return dz_why(why, DZ_EEXIST, "name",
-                      "there is a snapshot named %s already: %s, of %s; delete it, or take another "
-                      "name",
-                      name, old.id, old.sandbox_id);
+        return dz_why(
+            why, DZ_EEXIST, "name",
+            "a snapshot named \"%s\" already exists: %s, of %s; delete it or choose another "
+            "name",
+            name, old.id, old.sandbox_id);
     return rc == DZ_ENOENT ? 0 : dz_why_err(why, rc, &err);
 }
 
@@ -382,6 +383,7 @@ int dz_engine_snapshot_delete(struct dz_engine *e, struct dz_engine_target targe
         return rc;
     rc = dz_snap_remove(e, row.id, &err);
     if (rc == DZ_ESTATE)
-        return dz_why(why, DZ_EEXIST, NULL, "%s: a fork stands on it; delete that first", row.id);
+        return dz_why(why, DZ_EEXIST, NULL, "%s: a fork uses this snapshot; delete the fork first",
+                      row.id);
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }

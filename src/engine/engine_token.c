@@ -38,7 +38,8 @@ bool dz_engine_secret_hash(struct dz_str secret, char ret_sha256[static DZ_SHA25
 
 static int only_operator(const struct dz_engine_caller *who, struct dz_engine_why *why)
 {
-    return who->is_operator ? 0 : dz_why(why, DZ_EDENIED, NULL, "tokens are the operator's");
+    return who->is_operator ? 0
+                            : dz_why(why, DZ_EDENIED, NULL, "only the operator can manage tokens");
 }
 
 void dz_engine_caller_keep(struct dz_engine_own_caller *own, const struct dz_engine_caller *who)
@@ -73,15 +74,17 @@ static int check(const struct dz_engine_token_spec *spec, struct dz_engine_why *
 {
     struct dz_engine_why inner = {0};
     if (!spec->name || dz_engine_check_name(spec->name, &inner) < 0)
-        return dz_why(why, DZ_EINVAL, "name",
-                      "name: 1 to 63 letters, digits, '-', '_' or '.', beginning with a letter "
-                      "or digit");
+        return dz_why(
+            why, DZ_EINVAL, "name",
+            "name: must be 1 to 63 letters, digits, '-', '_' or '.', beginning with a letter "
+            "or digit");
     if (!spec->tenant || dz_engine_check_name(spec->tenant, &inner) < 0)
-        return dz_why(why, DZ_EINVAL, "tenant",
-                      "tenant: 1 to 63 letters, digits, '-', '_' or '.', beginning with a letter "
-                      "or digit");
+        return dz_why(
+            why, DZ_EINVAL, "tenant",
+            "tenant: must be 1 to 63 letters, digits, '-', '_' or '.', beginning with a letter "
+            "or digit");
     if (strcmp(spec->scope, "tenant") != 0 && strcmp(spec->scope, "operator") != 0)
-        return dz_why(why, DZ_EINVAL, "scope", "scope: tenant or operator");
+        return dz_why(why, DZ_EINVAL, "scope", "scope: must be tenant or operator");
     return dz_quotas_read(spec->quotas_json, &(struct dz_quotas){0}, why);
 }
 

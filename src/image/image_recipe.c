@@ -243,7 +243,8 @@ static int set_image(struct reading *g, const char *name, const char *value)
     if (strcmp(name, "policy") == 0)
         return dz_policy_find(value)
                    ? set_once(g, &c->policy, name, value)
-                   : wrong(g, g->line, "no policy %s: minimal, network, posix or compute", value);
+                   : wrong(g, g->line, "policy: must be minimal, network, posix or compute, not %s",
+                           value);
     if (strcmp(name, "memory") == 0)
         return dz_size_parse(dz_str(value), 1 << 20, UINT64_C(4) << 30, &c->memory_bytes, NULL) < 0
                    ? wrong(g, g->line, "memory is a size from 1MiB to 4GiB, such as 512MB")
@@ -281,7 +282,7 @@ static int set_copy(struct reading *g, const char *value)
     (void)dz_str_split(&to, ' ', &from);
     to = dz_str_trim(to);
     if (from.n == 0 || to.n == 0 || to.p[0] != '/')
-        return wrong(g, g->line, "copy wants a member of the archive and a path from / on");
+        return wrong(g, g->line, "copy requires a member of the archive and an absolute path");
     g->copies[g->copy_count++] =
         (struct dz_copy){dz_arena_str(&g->r->arena, from).p, dz_arena_str(&g->r->arena, to).p};
     g->step->copy_count++;

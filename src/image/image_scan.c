@@ -140,9 +140,7 @@ static int scan_program(void *arg, const struct dz_program_found *p, struct dz_e
     struct scan *s = arg;
     char hex[DZ_SHA256_HEX];
     if (!dz_image_tables_has(s->db, p))
-        return dz_fail(err, DZ_ECORRUPT,
-                       "the image does not tell of its program %s, or tells "
-                       "wrong",
+        return dz_fail(err, DZ_ECORRUPT, "the image's manifest is missing or wrong for %s",
                        p->path);
     s->programs++;
     dz_buf_addf(&s->text, "program %s %llu %llu %s\n", dz_sha256_hex(p->sha256, hex),

@@ -95,7 +95,7 @@ static void give_up(struct waiter *w, int code)
     struct slot *s = w->slot;
     struct dz_err err;
     (void)dz_fail(&err, code, "%s %s: %s", dz_request_name(w->what), s->id,
-                  code == DZ_ETIMEOUT ? "not done within its time" : "called off");
+                  code == DZ_ETIMEOUT ? "timed out" : "canceled");
     unlink_waiter(w);
     s->pins++;
     if (op && dz_list_empty(&op->waiters) && !op->background)
@@ -175,7 +175,7 @@ static struct waiter *make_waiter(struct dz_keeper *k, const struct dz_keeper_re
 static int queue(struct slot *s, struct waiter *w, struct dz_err *err)
 {
     if (s->waiting_count >= DZ_KEEPER_WAITING_MAX)
-        return dz_fail(err, DZ_EBUSY, "%s %s: %d requests wait for this sandbox already",
+        return dz_fail(err, DZ_EBUSY, "%s %s: %d requests are already waiting for this sandbox",
                        dz_request_name(w->what), s->id, DZ_KEEPER_WAITING_MAX);
     w->slot = s;
     dz_list_push_back(&s->waiting, &w->link);
@@ -185,8 +185,9 @@ static int queue(struct slot *s, struct waiter *w, struct dz_err *err)
 
 static int not_now(struct waiter *w, struct dz_err *err)
 {
-    int rc = dz_fail(err, DZ_EBUSY, "%s %s: what was under way cannot be ended now; ask again",
-                     dz_request_name(w->what), w->slot->id);
+    int rc =
+        dz_fail(err, DZ_EBUSY, "%s %s: the operation in progress cannot be finished now; try again",
+                dz_request_name(w->what), w->slot->id);
     unlink_waiter(w);
     return rc;
 }

@@ -405,12 +405,11 @@ static void run(struct op *op)
         }
         if (*op->step == DZ_STEP_COMMIT)
             op->drop = superfluous_files(op);
-        int rc = op->cancel && dz_op_recover(op->kind, *op->step) == DZ_RECOVER_UNDO
-                     ? dz_fail(&op->err, op->cancel_code, "%s %s: %s", dz_op_name(op->kind),
-                               op->slot->id,
-                               op->cancel_code == DZ_ETIMEOUT ? "not done within its time"
-                                                              : "called off")
-                     : journal(op, &op->err);
+        int rc =
+            op->cancel && dz_op_recover(op->kind, *op->step) == DZ_RECOVER_UNDO
+                ? dz_fail(&op->err, op->cancel_code, "%s %s: %s", dz_op_name(op->kind),
+                          op->slot->id, op->cancel_code == DZ_ETIMEOUT ? "timed out" : "canceled")
+                : journal(op, &op->err);
         if (rc == 0)
             rc = flush(op);
         if (rc == 0)
@@ -442,8 +441,8 @@ void dz_keeper_done(struct op *op, int rc)
         return;
     }
     if (rc < 0 && op->cancel && rc == DZ_ECANCELED && op->cancel_code != rc)
-        rc = dz_fail(&op->err, op->cancel_code, "%s %s: not done within its time",
-                     dz_op_name(op->kind), op->slot->id);
+        rc = dz_fail(&op->err, op->cancel_code, "%s %s: timed out", dz_op_name(op->kind),
+                     op->slot->id);
     if (op->phase == OP_UNDO) {
         if (rc < 0)
             park(op);

@@ -127,7 +127,7 @@ static int carry(struct op *op, enum dz_keeper_carry what, struct dz_blobs *stor
     if (rc == 0)
         rc = o->ops->carry(o->arg, &c, err);
     if (rc == 0 && atomic_load(&op->cancel))
-        rc = dz_fail(err, DZ_ECANCELED, "called off");
+        rc = dz_fail(err, DZ_ECANCELED, "canceled");
     return rc < 0 ? rc : dz_blob_out_commit(out, err);
 }
 

@@ -6,7 +6,7 @@ test_that 'install puts program, pages, completion, unit and settings in place; 
     run 0 "$LIB_ROOT/scripts/install" "$DOZE" "$PWD/dest" /usr/local && empty err &&
     run 0 dest/usr/local/bin/doze --version && has out "doze " &&
     run 0 doze config check dest/etc/doze/doze.ini && has dest/etc/doze/doze.ini "data = /var/lib/doze" &&
-    zcat dest/usr/local/share/man/man1/doze-daemon.1.gz | grep -q "keep sandboxes" &&
+    zcat dest/usr/local/share/man/man1/doze-daemon.1.gz | grep -q "run the daemon in the foreground" &&
     zcat dest/usr/local/share/man/man5/doze.ini.5.gz | grep -q suspend_after &&
     has dest/usr/local/lib/systemd/system/doze.service "ExecStart=/usr/local/bin/doze daemon" &&
     [ -s dest/usr/local/share/bash-completion/completions/doze ] && [ -s dest/usr/local/share/zsh/site-functions/_doze ] &&

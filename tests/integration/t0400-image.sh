@@ -82,7 +82,7 @@ test_that 'wrong recipes: the line, and the store as it was' '
     wrong 3 "mode is octal" "[image]" "[dir /x]" "mode = 9" &&
     wrong 1 "begins with /" "[dir x]" &&
     wrong 2 "services are not supported" "[image]" "services = a" &&
-    wrong 2 "no policy" "[image]" "policy = all" &&
+    wrong 2 "policy: must be" "[image]" "policy = all" &&
     wrong 1 "before the first section" "name = x" &&
     wrong 2 "neither a [section]" "[image]" "what is this" &&
     wrong 2 "are the most" "[image]" "entry = $(printf %0300d 0)" &&
@@ -130,7 +130,7 @@ test_that 'export and import: the same image' '
     DOZE_DATA=$PWD/data3 run 7 doze run -I got:1 seven &&
     run 0 doze disk create plain.doze && run 1 doze image import -q plain.doze && has err "no image" &&
     sqlite3 seven.doze "update program set sha256=zeroblob(32)" &&
-    run 1 doze image import -q seven.doze -t bad && has err "tells wrong" &&
+    run 1 doze image import -q seven.doze -t bad && has err "missing or wrong for" &&
     echo nothing >text && run 1 doze image import -q text && run 1 doze image inspect bad
 '
 test_that 'verify names what is damaged, and makes it anew' '

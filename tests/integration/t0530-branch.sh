@@ -38,7 +38,7 @@ test_that 'handles outlive the source, branches outlive the handle' '
 '
 test_that 'snapshots are listed and deleted; a fork holds its own' '
     api 200 GET "/v1/snapshots?limit=1" && has out "\"name\":\"two\"" && lacks out "\"next_cursor\":null" &&
-    api 201 POST "$(s /b1/fork)" && snap=$(api 200 GET /v1/snapshots && grep -oE "snap_[a-z0-9]{20}" out | tail -1) && api 409 DELETE "/v1/snapshots/$snap" && has out "fork stands on it" &&
+    api 201 POST "$(s /b1/fork)" && snap=$(api 200 GET /v1/snapshots && grep -oE "snap_[a-z0-9]{20}" out | tail -1) && api 409 DELETE "/v1/snapshots/$snap" && has out "a fork uses this snapshot" &&
     api 204 DELETE /v1/snapshots/two && api 404 DELETE /v1/snapshots/two && api 404 POST "$(s)" "{\"snapshot\":\"two\"}" && has out "\"field\":\"snapshot\"" &&
     [ "$(find data/snapshots -name "*.doze" | wc -l)" -eq 2 ] && [ -z "$(find data/snapshots -name ".*.doze*")" ]
 '

@@ -57,8 +57,8 @@ test_that 'a stop while it recovers ends it, and the next start goes on' '
 test_that 'while it ends it answers that it does, and its socket goes with it' '
     api 200 POST "$(s /b/wake)" && cell=$(cell_of) && kill -STOP "$cell" && kill -TERM "$(cat daemon.pid)" &&
     for _ in $(seq 200); do grep -q daemon_stopping daemon.log && ask /readyz && [ "$code" = 503 ] && break; read -rt 0.05 <> <(:) || :; done
-    refused /readyz "the daemon is ending" && refused "$(s)" "the daemon is ending" && refused "$(s /b)" "the daemon is ending" && api 200 GET /healthz &&
-    run 1 doze daemon && has err "another daemon runs on it" && run 1 doze ls && has err "the daemon is ending" && [ -S "$SOCK" ] &&
+    refused /readyz "the daemon is stopping" && refused "$(s)" "the daemon is stopping" && refused "$(s /b)" "the daemon is stopping" && api 200 GET /healthz &&
+    run 1 doze daemon && has err "another daemon runs on it" && run 1 doze ls && has err "the daemon is stopping" && [ -S "$SOCK" ] &&
     kill -CONT "$cell" && gone "$(cat daemon.pid)" && [ ! -e "$SOCK" ] && start && api 200 GET "$(s /b)" && has out "\"state\":\"suspended\"" && stop
 '
 

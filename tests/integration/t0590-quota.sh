@@ -34,7 +34,7 @@ test_that 'what is no quota is refused, and nothing is changed' '
     api 400 GET "/v1/tenants/a%20b" && api 200 GET /v1/tenants/self && has out "\"sandboxes\":100000"
 '
 test_that 'sandboxes' '
-    quota "{\"sandboxes\":2}" && new 201 b && new 429 c && over sandboxes && has out "is 2, and 2 are used" && has out "\"retry\":false" &&
+    quota "{\"sandboxes\":2}" && new 201 b && new 429 c && over sandboxes && has out "is 2, and 2 are in use" && has out "\"retry\":false" &&
     api 404 GET "$(s /c)" && used sandboxes 2 && used creations 0 &&
     api 201 POST "$(s /a/snapshot)" "{\"name\":\"sn\"}" &&
     api 429 POST "$(s)" "{\"snapshot\":\"sn\",\"name\":\"c\"}" && over sandboxes &&

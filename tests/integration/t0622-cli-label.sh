@@ -12,7 +12,7 @@ test_that 'PATCH takes a name away by null, and leaves it when none is named' '
 '
 test_that 'rename: another name, none, and one that is taken' '
     run 0 doze rename web shop && [ "$(cat out)" = "$id" ] && run 0 doze get shop -q && run 1 doze get web && run 0 doze create base -n other --no-start &&
-    run 1 doze rename shop other && has err "a sandbox named other already" && run 0 doze rename shop --none --json && has out "\"name\":null" && run 1 doze get shop &&
+    run 1 doze rename shop other && has err "a sandbox named \"other\" already exists" && run 0 doze rename shop --none --json && has out "\"name\":null" && run 1 doze get shop &&
     run 0 doze rename -q "$id" web && empty out && run 2 doze rename web && run 2 doze rename web x --none && run 1 doze rename web sbx_x && run 0 doze rm -qf other
 '
 test_that 'label: shows, sets and removes; what is wrong changes nothing' '

@@ -8,7 +8,7 @@ web=$(doze create base -n web) || exit 1
 files() { find data/snapshots -type f | wc -l; }
 
 test_that 'snapshots: a name is one of a tenant, listed, removed exactly' '
-    run 0 doze snapshot web -n s && snap=$(cat out) && run 1 doze snapshot web -n s && has err "a snapshot named s already: $snap, of $web" && api 409 POST "$(s /web/snapshot)" "{\"name\":\"s\"}" && has out "\"field\":\"name\"" &&
+    run 0 doze snapshot web -n s && snap=$(cat out) && run 1 doze snapshot web -n s && has err "a snapshot named \"s\" already exists: $snap, of $web" && api 409 POST "$(s /web/snapshot)" "{\"name\":\"s\"}" && has out "\"field\":\"name\"" &&
     run 0 doze snapshot web && bare=$(cat out) && run 0 doze snapshot ls -q && lines out 2 && run 0 doze snapshot ls && has out NAME && grep -q "$snap  *s  *snapshot" out &&
     run 0 doze snapshot rm s "$bare" && lines out 2 && run 0 doze snapshot ls -q && empty out && [ "$(files)" -eq 0 ] && run 1 doze snapshot rm s && has err "no snapshot" && run 0 doze snapshot web -n s -q && run 0 doze snapshot rm -q s && empty out
 '
@@ -19,7 +19,7 @@ test_that 'forks: made only for --count they go with it; others are listed and r
     run 0 doze rm -qf $branches && api 201 POST "$(s /web/fork)" "{\"count\":1}" && has out "\"kept\":false" && run 0 doze rm -qf $(grep -oE "sbx_[a-z0-9]+" out | sort -u | grep -v "$web")
 '
 test_that 'references: made, named, listed; rm leaves the sandbox' '
-    run 0 doze ref web -n r && ref=$(cat out) && run 1 doze ref web -n r && has err "a reference named r already" && run 0 doze attach "$ref" --json && has out "\"name\":\"web\"" && run 0 doze ref ls && has out "$ref" && has out yes &&
+    run 0 doze ref web -n r && ref=$(cat out) && run 1 doze ref web -n r && has err "a reference named \"r\" already exists" && run 0 doze attach "$ref" --json && has out "\"name\":\"web\"" && run 0 doze ref ls && has out "$ref" && has out yes &&
     run 0 doze ref rm r && run 0 doze ref ls -q && empty out && run 0 doze get web -q && run 1 doze attach "$ref" && api 400 DELETE "/v1/refs/$ref?sandbox=x" && api 404 DELETE "/v1/refs/$ref?sandbox=keep" &&
     run 2 doze share web && has err "doze share web -o FILE" && has err "doze ref web" && run 0 doze suspend web && run 0 doze share web -o public.doze && run 0 doze disk ls public.doze && has out workspace && run 2 doze share web -o a b
 '
@@ -29,8 +29,8 @@ test_that 'what expires goes: row and file' '
     run 0 doze fork ls -q && empty out && run 0 doze ref ls -q && empty out && run 0 doze snapshot ls && lacks out short && has out long && [ "$(files)" -eq 1 ] && run 1 doze create --snapshot short && run 1 doze snapshot web --expires soon
 '
 test_that 'the name of what has expired is free at once' '
-    run 0 doze snapshot web -n again --expires 1ms && run 0 doze snapshot web -n again && run 1 doze snapshot web -n again && has err "a snapshot named again already" &&
-    run 0 doze ref web -n again --expires 1ms && run 0 doze ref web -n again && run 1 doze ref web -n again && has err "a reference named again already"
+    run 0 doze snapshot web -n again --expires 1ms && run 0 doze snapshot web -n again && run 1 doze snapshot web -n again && has err "a snapshot named \"again\" already exists" &&
+    run 0 doze ref web -n again --expires 1ms && run 0 doze ref web -n again && run 1 doze ref web -n again && has err "a reference named \"again\" already exists"
 '
 test_that 'it ends clean' 'stop'
 test_done

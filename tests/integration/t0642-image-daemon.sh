@@ -7,17 +7,17 @@ export I=/v1/images
 printf '[image]\nname = two\nfrom = base\n[file /f]\ntext = x\n' >two
 
 test_that 'rm asks the daemon that runs, which knows what stands on the image' '
-    run 0 doze image build -q two && id=$(cat out) && run 0 doze create two --no-start --name web && run 1 doze image rm two && has err "remove the image two" && has err "stands on it" &&
+    run 0 doze image build -q two && id=$(cat out) && run 0 doze create two --no-start --name web && run 1 doze image rm two && has err "remove the image two" && has err "uses it" &&
     run 0 doze rm -f web && run 0 doze image rm two && run 0 doze image ls && lacks out two && [ ! -e "data/images/files/$id" ]
 '
 test_that 'an image on which only a snapshot stands is not removed' '
     run 0 doze image build -q two && run 0 doze create two --name web && run 0 doze exec web -- true && run 0 doze snapshot web && snap=$(grep -o "snap_[a-z0-9]*" out | head -n 1) && run 0 doze rm -f web &&
-    run 1 doze image rm two && has err "the snapshot $snap stands on it" && api 204 DELETE "/v1/snapshots/$snap"
+    run 1 doze image rm two && has err "snapshot $snap uses it" && api 204 DELETE "/v1/snapshots/$snap"
 '
 test_that 'an image whose sandboxes have run is removed when the last one is gone, and runs when it is built again' '
     for i in 1 2; do
         run 0 doze image build -q two && run 0 doze create two --name web && run 0 doze exec web -- cat /f && has out x && run 0 doze create two --name web2 && run 0 doze exec web2 -- true &&
-        run 1 doze image rm two && has err "stands on it" && run 0 doze rm -f web web2 && run 0 doze image rm two || exit 1
+        run 1 doze image rm two && has err "uses it" && run 0 doze rm -f web web2 && run 0 doze image rm two || exit 1
     done
 '
 test_that 'gc asks the daemon: images without a name go, those in use stay' '

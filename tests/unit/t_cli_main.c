@@ -26,8 +26,8 @@ TEST(main_lists_in_columns)
     AUTO_RESULT r = CLI_RUN("help");
     long at = column_of(r.out, "\n  help ", "list the commands");
     CHECK(at > 0);
-    CHECK_INT(column_of(r.out, "\n  registry set-state ", "move a row"), at);
-    CHECK_INT(column_of(r.out, "\n  registry register ", "enter a sandbox"), at);
+    CHECK_INT(column_of(r.out, "\n  registry set-state ", "set a sandbox"), at);
+    CHECK_INT(column_of(r.out, "\n  registry register ", "add a sandbox"), at);
 }
 
 TEST(main_prints_the_version)

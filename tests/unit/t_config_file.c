@@ -93,7 +93,7 @@ TEST(what_cannot_be_meant_is_named_with_its_line)
     REFUSED("[log]\nlevel = loud\n",
             "f.ini:2: log.level wants error, warn, info or debug, not \"loud\"");
     REFUSED("[log]\nlevel = \n", "f.ini:2: log.level wants error, warn, info or debug, not \"\"");
-    REFUSED("[doze]\ndata = here\n", "f.ini:2: data wants a path from / on");
+    REFUSED("[doze]\ndata = here\n", "f.ini:2: data must be an absolute path");
     REFUSED("[cells]\nahead = 257\n",
             "f.ini:2: cells.ahead wants a number from 1 to 256, not \"257\"");
     REFUSED("[cells]\nahead = 0\n", "f.ini:2: cells.ahead wants a number from 1 to 256, not \"0\"");

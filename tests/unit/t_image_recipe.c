@@ -88,7 +88,7 @@ TEST(what_is_wrong_is_told_with_its_line)
     refused(3, "twice", "[image]\nname = a\nname = b\n");
     refused(2, "no value", "[image]\nname =\n");
     refused(2, "1MiB to 4GiB", "[image]\nmemory = 1\n");
-    refused(2, "no policy", "[image]\npolicy = x\n");
+    refused(2, "policy: must be", "[image]\npolicy = x\n");
     refused(2, "begins with /", "[image]\nworkdir = x\n");
     refused(2, "contains wants", "[image]\ncontains = debian lua 5.4\n");
     refused(2, "contains wants", "[image]\ncontains = -x lua 5.4 MIT\n");
@@ -100,7 +100,7 @@ TEST(what_is_wrong_is_told_with_its_line)
     refused(2, "octal", "[dir /d]\nmode = 8\n");
     refused(2, "UID", "[dir /d]\nowner = root\n");
     refused(1, "mode goes with copy", "[tar /t]\nsource = a\nmode = 0755\n");
-    refused(2, "copy wants", "[tar /t]\ncopy = a b\n");
+    refused(2, "copy requires", "[tar /t]\ncopy = a b\n");
     refused(2, "64 hexadecimal", "[tar /t]\nsha256 = 12\n");
     refused(2, "has no key text", "[dir /t]\ntext = 12\n");
     refused(2, "neither", "[dir /t]\nwhat\n");
