@@ -17,11 +17,12 @@ until_true() { # COMMAND...: within 20 s
     echo "never: $*"
     return 1
 }
+secret=$(head -c 12 /dev/urandom | od -An -tx1 | tr -d ' \n')
 id_of() { api 200 GET "$(s "/$1")" && grep -o '"id":"sbx_[0-9a-z]*' out | cut -d'"' -f4; }
 # a: its machine runs. b: file-only, a file comes to it and does not end. c: a call clones it.
 every_kind() { # PREFIX
     for name in "$1a" "$1b" "$1c"; do
-        api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"$name\"}" && api 200 POST "$(s "/$name/exec")" '{"shell":"true"}' || return 1
+        api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"$name\",\"env\":{\"SECRET\":\"${secret:0:9}$name${secret:9}\"}}" && api 200 POST "$(s "/$name/exec")" '{"shell":"true"}' || return 1
     done
     for name in "$1b" "$1c"; do api 200 POST "$(s "/$name/suspend")" || return 1; done
     id_of "$1a" >id_a && id_of "$1b" >id_b && rm -f slow && mkfifo slow && exec 9<>slow || return 1
@@ -48,6 +49,7 @@ end() { # at once: a daemon that stops waits for its calls
     kill -9 "$(cat daemon.pid)" && gone "$(cat daemon.pid)"
 }
 all_fences() { # [USERS]: this host has what the table says
+    until_true has daemon.log event=jail >/dev/null || return 1
     has daemon.log "fences=\"landlock scopes user net ipc uts caps${1:-}\"" || skip "this host lacks a fence"
 }
 
@@ -65,6 +67,17 @@ test_that 'each process holds what the table of zones says, and nothing else' '
     [ -z "${DZ_WRITE_DOCS:-}" ] || write_docs
     documented >expected
     diff expected rows
+'
+# The secret of a sandbox is known to the daemon and to its cell: to no zygote, no other cell and
+# no call, whatever has been made since.
+test_that 'a secret is in the memory of the daemon and of its own cell, and nowhere else' '
+    [ "$(id -u)" -eq 0 ] || skip "only root may read the memory of cells"
+    python3 "$zones" holders "$(cat daemon.pid)" data "${secret:0:9}ra${secret:9}" "cell=$(cat id_a)" "cell, file-only=$(cat id_b)" >holders
+    cat holders
+    grep -qx cell holders && ! grep -vx "cell\|daemon" holders
+    python3 "$zones" holders "$(cat daemon.pid)" data "${secret:0:9}" "cell=$(cat id_a)" "cell, file-only=$(cat id_b)" >holders
+    cat holders
+    ! grep -vx "cell\|cell, file-only\|daemon\|call" holders
 '
 end
 cat >as_user <<END

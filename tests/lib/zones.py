@@ -6,6 +6,8 @@ filters, the namespaces that are not the daemon's, limits, every descriptor, eve
 NAME=ID names the cell of a sandbox. What varies from run to run (numbers, addresses, how many
 modules) is left out. Two processes of a kind that differ are two rows.
 
+zones.py holders DAEMON-PID DATA TEXT NAME=ID...: the names of the processes whose memory has this text, the
+daemon among them.
 zones.py arm BOARD PLACE ATTACK: arm an attack in a doze_hostile (tests/security/hostile.h).
 zones.py tried BOARD: has that attack begun?
 """
@@ -194,6 +196,36 @@ def table(daemon, data, names):
         yield from sorted(rows[name])
 
 
+def holds(pid, text):
+    """Whether a process's memory has these bytes; large mappings are a sanitizer's shadow."""
+    with open(f"/proc/{pid}/mem", "rb", 0) as mem:
+        for line in read(f"/proc/{pid}/maps").splitlines():
+            span, mode = line.split()[:2]
+            start, end = (int(x, 16) for x in span.split("-"))
+            if "r" not in mode or end - start > 1 << 30:
+                continue
+            try:
+                mem.seek(start)
+                if text in mem.read(end - start):
+                    return True
+            except (OSError, ValueError, OverflowError):
+                continue
+    return False
+
+
+def holders(daemon, data, text, names):
+    images = os.path.realpath(data) + "/images/"
+    if holds(daemon, text):
+        yield "daemon"
+    for pid in children(daemon):
+        try:
+            name = name_of(pid, daemon, images, names)
+            if holds(pid, text):
+                yield name
+        except FileNotFoundError:
+            continue
+
+
 HEADS = ["process", "user", "capabilities", "filters", "own namespaces", "size of a file, descriptors, core", "descriptors", "mapped files"]
 
 
@@ -202,6 +234,9 @@ def main():
         _, _, board, place, attack = sys.argv
         with open(board, "r+b") as f:  # in place: it is mapped
             f.write(struct.pack(HEAD, int(place), 0, 0, 0, 0, 0, 0, 0, 0, attack.encode()))
+    elif sys.argv[1] == "holders":
+        names = [a.split("=") for a in sys.argv[5:]]
+        print("\n".join(sorted(set(holders(int(sys.argv[2]), sys.argv[3], sys.argv[4].encode(), names)))))
     elif sys.argv[1] == "tried":
         with open(sys.argv[2], "rb") as f:
             sys.exit(0 if struct.unpack(HEAD, f.read(struct.calcsize(HEAD)))[3] else 1)

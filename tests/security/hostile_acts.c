@@ -141,7 +141,9 @@ static bool has_capability(const struct taken *t, struct board *b)
     struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
     (void)t;
     try(b);
-    return syscall(SYS_capget, &head, sets) == 0 && (sets[0].permitted || sets[1].permitted);
+    const uint32_t settles = 1u << CAP_SETUID | 1u << CAP_SETGID; /* see more_capabilities() */
+    return syscall(SYS_capget, &head, sets) == 0 &&
+           ((sets[0].permitted & ~settles) || sets[1].permitted);
 }
 
 static bool has_bounding_set(const struct taken *t, struct board *b)
@@ -149,6 +151,24 @@ static bool has_bounding_set(const struct taken *t, struct board *b)
     (void)t;
     try(b);
     return prctl(PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) == 1;
+}
+
+static bool become_root(const struct taken *t, struct board *b)
+{
+    (void)t;
+    try(b);
+    return setresuid(0, 0, 0) == 0;
+}
+
+/* All that a zygote keeps are the two by which its cells become their tenants' users. */
+static bool more_capabilities(const struct taken *t, struct board *b)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
+    (void)t;
+    try(b);
+    sets[0].permitted = sets[0].effective = 1u << CAP_KILL | 1u << CAP_SYS_ADMIN;
+    return syscall(SYS_capset, &head, sets) == 0;
 }
 
 static bool rename_host(const struct taken *t, struct board *b)
@@ -204,12 +224,12 @@ static bool many_descriptors(const struct taken *t, struct board *b)
     {.name = (what), .finding = (f), .places = (where), .held_by = (by), .run = (fn), __VA_ARGS__}
 
 static const struct attack acts[] = {
-    ACT("a signal to the host, by F_SETOWN", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES),
+    ACT("a signal to the host, by F_SETOWN", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES) | BY(USERS),
         signal_by_owner, .harmed = signal_pending),
-    ACT("a signal to the host, by kill", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES), signal_by_kill,
-        .harmed = signal_pending),
-    ACT("the host, traced", "B3", EVERYWHERE, BY_FILTER | BY(LANDLOCK) | BY(USER) | BY_LESS,
-        seize_host),
+    ACT("a signal to the host, by kill", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES) | BY(USERS),
+        signal_by_kill, .harmed = signal_pending),
+    ACT("the host, traced", "B3", EVERYWHERE,
+        BY_FILTER | BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, seize_host),
     ACT("an abstract socket of the host", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES) | BY(NET),
         abstract_socket),
     ACT("a TCP port", "B9", EVERYWHERE, BY_FILTER | BY(LANDLOCK), bind_tcp),
@@ -217,15 +237,17 @@ static const struct attack acts[] = {
     ACT("the host's network, seen by a zygote", "B9", AT(ZYGOTE), BY(NET), see_network),
     ACT("a file of the host", "B9", AT_CELLS, BY_FILTER | BY(LANDLOCK), open_host_file),
     ACT("a file of the host, read by a zygote", "B9", AT(ZYGOTE), BY(LANDLOCK), open_host_file),
-    ACT("the host's memory", "B1", AT_CELLS, BY_FILTER | BY(LANDLOCK) | BY(USER) | BY_LESS,
-        open_host_memory),
-    ACT("the host's memory, read by a zygote", "B1", AT(ZYGOTE), BY(LANDLOCK) | BY(USER) | BY_LESS,
-        open_host_memory),
-    ACT("the host's environment", "B1", AT_CELLS, BY_FILTER | BY(LANDLOCK) | BY(USER) | BY_LESS,
-        open_host_environ),
+    ACT("the host's memory", "B1", AT_CELLS,
+        BY_FILTER | BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, open_host_memory),
+    ACT("the host's memory, read by a zygote", "B1", AT(ZYGOTE),
+        BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, open_host_memory),
+    ACT("the host's environment", "B1", AT_CELLS,
+        BY_FILTER | BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, open_host_environ),
     ACT("the host's environment, read by a zygote", "B1", AT(ZYGOTE),
-        BY(LANDLOCK) | BY(USER) | BY_LESS, open_host_environ),
+        BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, open_host_environ),
     ACT("a capability", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, has_capability),
+    ACT("more capabilities", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, more_capabilities),
+    ACT("root", "B4", EVERYWHERE, BY_FILTER | BY(USER) | BY_NOBODY, become_root),
     ACT("a bounding set", "B4", EVERYWHERE, BY_FILTER | BY(CAPS), has_bounding_set),
     ACT("the host's name", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, rename_host),
     ACT("the offset of an image that others read", "B5", AT(CELL) | AT(FIRST) | AT(ZYGOTE), BY_ANEW,

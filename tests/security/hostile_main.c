@@ -22,7 +22,9 @@
 #include "base/sanitize.h"
 #include "cell/cell_call.h"
 #include "cell/cell_pool.h"
+#include "cell/cell_users.h"
 #include "os/os_probe.h"
+#include "os/os_user.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +43,8 @@ enum {
 struct host {
     const char *name;
     bool user, no_landlock, no_userns;
-    bool calls;       /* all attacks that are one call, too: a filter is the same everywhere */
+    bool users; /* each tenant's processes are a user of their own: as a daemon that is root */
+    bool calls; /* all attacks that are one call, too: a filter is the same everywhere */
     uint32_t without; /* of a control run */
 };
 
@@ -166,6 +169,19 @@ static struct dz_cell *start_of(struct rig *r, unsigned image)
     return c;
 }
 
+/* What `doze doctor` tells people about this host is what its cells have. */
+static void as_doctor_says(uint32_t fences)
+{
+    const uint32_t all = ((1u << DZ_OS_FENCE_COUNT) - 1) & ~BY(USERS); /* that is another line */
+    struct dz_os_finding f;
+    char held[128];
+    fences &= all;
+    dz_os_probe(DZ_OS_PROBE_JAIL, "/tmp", &f);
+    dz_os_fences_print(fences, held, sizeof held);
+    CHECK_INT(f.answer, fences == all ? DZ_OS_YES : DZ_OS_LIMITED);
+    CHECK(strncmp(f.detail, held, strlen(held)) == 0 && strchr(";", f.detail[strlen(held)]));
+}
+
 static void rig_open(struct rig *r, const struct host *h)
 {
     struct dz_cell_pool_stats s = {0};
@@ -176,7 +192,12 @@ static void rig_open(struct rig *r, const struct host *h)
     (void)sigemptyset(&usr1);
     (void)sigaddset(&usr1, SIGUSR1);
     CHECK_INT(sigprocmask(SIG_BLOCK, &usr1, NULL), 0);
-    CHECK_INT(dz_cell_pool_new(&(struct dz_cell_pool_opts){.ahead = 2}, &r->pool, &r->err), 0);
+    struct dz_cell_pool_opts opts = {.ahead = 2};
+    if (h->users)
+        CHECK_INT(dz_os_users_parse(DZ_OS_USERS_DEFAULT, &opts.users, &r->err), 0);
+    if (h->users && dz_os_users_check(&opts.users, &r->err) < 0)
+        SKIP(r->err.msg);
+    CHECK_INT(dz_cell_pool_new(&opts, &r->pool, &r->err), 0);
     r->start = (struct dz_cell_start){.disk_fd = empty_disk(),
                                       .wal_fd = crig_file(),
                                       .image_fd = -1,
@@ -184,6 +205,8 @@ static void rig_open(struct rig *r, const struct host *h)
                                       .policy = dz_policy_find("posix"),
                                       .many = true,
                                       .fresh = true};
+    if (h->users)
+        r->start.settle_as = dz_cell_user_of_tenant(0);
     r->image_fd = hostile_image = empty_disk();
     r->listener = listen_abstract();
     struct dz_cell *c = start_of(r, 0);
@@ -192,6 +215,8 @@ static void rig_open(struct rig *r, const struct host *h)
         dz_cell_pool_stats_get(r->pool, &s);
     }
     dz_cell_free(c);
+    if (h->without == 0)
+        as_doctor_says(s.fences);
     r->holding = s.fences | BY_FILTER | BY_LIMITS | BY_ANEW;
     r->holding |= h->user ? BY_NOBODY : s.fences & BY(CAPS) ? BY_LESS : 0;
     r->holding &= ~h->without;
@@ -321,7 +346,8 @@ static void attack(struct rig *r, const struct attack *a, enum place place)
     arm(a->name, place);
     at[place](r);
     const char *how = outcome(b, a, &got);
-    bool must_fail = (a->held_by & r->holding) != 0;
+    uint32_t holding = place == PLACE_RUN ? r->holding & ~BY(USERS) : r->holding;
+    bool must_fail = (a->held_by & holding) != 0;
     r->held += !got;
     r->broke += got;
     if (how && got != must_fail)
@@ -355,10 +381,11 @@ static void attack_all(const struct host *h)
     {                                                         \
         attack_all(&(struct host){.name = #id, __VA_ARGS__}); \
     }
-HOST(root, .calls = false)
-HOST(root_without_landlock, .no_landlock = true)
-HOST(root_without_user_namespaces, .no_userns = true)
-HOST(root_without_both, .no_landlock = true, .no_userns = true)
+HOST(root, .users = true)
+HOST(root_with_shared_users, .calls = false)
+HOST(root_without_landlock, .users = true, .no_landlock = true)
+HOST(root_without_user_namespaces, .users = true, .no_userns = true)
+HOST(root_without_both, .users = true, .no_landlock = true, .no_userns = true)
 HOST(user, .user = true, .calls = true)
 HOST(user_without_landlock, .user = true, .no_landlock = true)
 HOST(user_without_user_namespaces, .user = true, .no_userns = true)
@@ -366,6 +393,7 @@ HOST(user_without_both, .user = true, .no_landlock = true, .no_userns = true)
 
 /* Control runs. */
 HOST(root_without_filter, .calls = true, .without = BY_FILTER)
+HOST(root_of_users_without_filter, .users = true, .without = BY_FILTER)
 HOST(user_without_filter, .user = true, .without = BY_FILTER)
 #define NOTHING \
     (BY_FILTER | BY_LIMITS | BY_ANEW | BY(LANDLOCK) | BY(SCOPES) | BY(USER) | BY(NET) | BY(CAPS))
