@@ -144,11 +144,12 @@ int dz_sqlite_begin(struct dz_sqlite_registry *s, bool durable, struct dz_err *e
 }
 
 /* Moving the log into the file waits for the disk. Its owner has that done when nobody waits
- * (dz_registry_maintain); this is for one who does not come to it. */
-static int keep_log_short(struct dz_sqlite_registry *s, struct dz_err *err)
+ * (dz_registry_maintain); this is for one who does not come to it. The change before it is
+ * committed, so a failure here is not the change's: the next change comes here again. */
+static void keep_log_short(struct dz_sqlite_registry *s)
 {
-    int rc = dz_db_wal_pages(s->db) < LOG_PAGES_MAX ? 0 : dz_db_maintain(s->db, false, err);
-    return rc < 0 ? rc : 0;
+    if (dz_db_wal_pages(s->db) >= LOG_PAGES_MAX)
+        (void)!dz_db_maintain(s->db, false, NULL);
 }
 
 int dz_sqlite_end(struct dz_sqlite_registry *s, int rc, bool durable, struct dz_err *err)
@@ -157,11 +158,11 @@ int dz_sqlite_end(struct dz_sqlite_registry *s, int rc, bool durable, struct dz_
         dz_db_rollback(s->db);
     else
         rc = dz_db_commit(s->db, err);
-    if (durable) {
-        int lowered = dz_db_exec(s->db, "PRAGMA synchronous=NORMAL", rc < 0 ? NULL : err);
-        rc = rc < 0 ? rc : lowered;
-    }
-    return rc < 0 ? rc : keep_log_short(s, err);
+    if (durable) /* where this fails, later changes are durable, too */
+        (void)!dz_db_exec(s->db, "PRAGMA synchronous=NORMAL", NULL);
+    if (rc == 0)
+        keep_log_short(s);
+    return rc;
 }
 
 static int add_event(struct dz_sqlite_registry *s, const char *id, const char *what,
@@ -337,7 +338,9 @@ static int sqlite_change(struct dz_registry *r, const struct dz_registry_change 
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     if (!c->event && !c->durable && !c->ret_row) {
         int rc = update_row(s, c, err);
-        return rc < 0 ? rc : keep_log_short(s, err);
+        if (rc == 0)
+            keep_log_short(s);
+        return rc;
     }
     int rc = dz_sqlite_begin(s, c->durable, err);
     if (rc < 0)
