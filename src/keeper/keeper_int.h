@@ -140,6 +140,7 @@ struct dz_keeper {
     bool ticking, blocking;
     bool clock_on;         /* recovery is over */
     bool unwritten_deaths; /* rows may say active though their cells died: the tick writes them */
+    char deaths_after[DZ_COLD_KEY]; /* the id that it has come to; "": it is not at it */
     struct {
         bool begun;
         unsigned pass;           /* over the rows: those unfinished, then those awake */

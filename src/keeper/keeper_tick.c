@@ -74,29 +74,32 @@ void dz_keeper_arm(struct dz_keeper *k)
 void dz_keeper_death_unwritten(struct dz_keeper *k)
 {
     k->unwritten_deaths = true;
+    k->deaths_after[0] = '\0';
     dz_keeper_arm(k);
 }
 
-/* Rows that say active without a cell or an operation: write down what became of them. */
-static void write_deaths(struct dz_keeper *k)
+/* Rows that say active without a cell or an operation: write down what became of them. A few in
+ * each turn, for there may be as many as sandboxes that are awake. True: more are to be looked at,
+ * in the next turn. */
+static bool write_deaths(struct dz_keeper *k)
 {
-    char after[DZ_COLD_KEY] = "";
-    size_t n;
-    k->unwritten_deaths = false;
-    do {
-        DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_KEEPER_BATCH);
-        const struct dz_registry_filter f = {
-            .state = dz_state_name(DZ_STATE_ACTIVE), .after = after, .limit = DZ_KEEPER_BATCH};
-        k->unwritten_deaths |= dz_registry_list(k->opts.registry, &f, &rows, NULL) < 0;
-        n = rows.n;
-        for (size_t i = 0; i < n; i++) {
-            const struct slot *s = dz_map_get(&k->slots, dz_str(rows.p[i].id));
-            const struct dz_keeper_request r = {.what = DZ_REQUEST_CRASHED, .id = rows.p[i].id};
-            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
-            if (!s || (!s->op && !s->warm && !s->reserved))
-                k->unwritten_deaths |= !dz_keeper_background(k, &r);
-        }
-    } while (n == DZ_KEEPER_BATCH && !k->unwritten_deaths);
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_KEEPER_BATCH);
+    const struct dz_registry_filter f = {.state = dz_state_name(DZ_STATE_ACTIVE),
+                                         .after = k->deaths_after,
+                                         .limit = DZ_KEEPER_BATCH};
+    bool failed = dz_registry_list(k->opts.registry, &f, &rows, NULL) < 0;
+    for (size_t i = 0; i < rows.n; i++) {
+        const struct slot *s = dz_map_get(&k->slots, dz_str(rows.p[i].id));
+        const struct dz_keeper_request r = {.what = DZ_REQUEST_CRASHED, .id = rows.p[i].id};
+        (void)snprintf(k->deaths_after, sizeof k->deaths_after, "%s", rows.p[i].id);
+        if (!s || (!s->op && !s->warm && !s->reserved))
+            failed |= !dz_keeper_background(k, &r);
+    }
+    if (rows.n == DZ_KEEPER_BATCH && !failed)
+        return true;
+    k->deaths_after[0] = '\0';
+    k->unwritten_deaths = failed;
+    return false;
 }
 
 /* --- rows ------------------------------------------------------------------------ */
@@ -264,14 +267,15 @@ void dz_keeper_on_tick(void *arg)
     dz_timer_stop(k->wall);
     dz_keeper_clock_look(k);
     k->ticking = true;
-    if (k->unwritten_deaths)
-        write_deaths(k);
+    bool more = k->unwritten_deaths && write_deaths(k);
     int rc = dz_registry_due(k->opts.registry, dz_keeper_now(k), DZ_KEEPER_BATCH, &rows, NULL);
     bool moved = rows.n == 0;
     for (size_t i = 0; i < rows.n && k->background < DZ_KEEPER_BACKGROUND_MAX; i++)
         moved = look_at(k, &rows.p[i]) || moved;
     k->ticking = false;
-    if (rc < 0 || !moved) /* whatever hinders it, do not spin */
+    if (more)
+        set_tick(k, dz_keeper_now(k));
+    else if (rc < 0 || !moved) /* whatever hinders it, do not spin */
         set_tick(k, dz_keeper_now(k) + RETRY_MS);
     else
         dz_keeper_arm(k);

@@ -3,6 +3,7 @@
 #include "tap.h"
 
 #include "../lib/keeper_rig.h"
+#include "keeper/keeper_int.h"
 
 #define MIN ((int64_t)60 * 1000)
 
@@ -202,5 +203,49 @@ TEST(a_line_of_readers_does_not_keep_a_guest_asleep)
         rig_pass(&r, 1000);
     }
     CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
+
+/* --- rows of cells that died while the registry could not be written ----------------------------
+ */
+
+static int count_awake(struct rig *r)
+{
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    const struct dz_registry_filter f = {.state = "active", .limit = DZ_REGISTRY_LIST_MAX};
+    CHECK_INT(dz_registry_list(r->registry, &f, &rows, NULL), 0);
+    return (int)rows.n;
+}
+
+TEST(many_deaths_are_written_a_few_in_each_turn)
+{
+    enum {
+        DEAD = 5 * DZ_KEEPER_BATCH
+    };
+    struct rig r;
+    char id[16];
+    rig_open(&r);
+    for (int i = 0; i < DEAD; i++) {
+        (void)snprintf(id, sizeof id, "d%03d", i);
+        rig_register(&r, id);
+        const struct dz_instance to = {.state = "active"};
+        DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+        CHECK_INT(dz_registry_get(r.registry, id, &row, NULL), 0);
+        const struct dz_registry_change c = {.id = id,
+                                             .version = row.version,
+                                             .epoch = row.epoch,
+                                             .set = DZ_COLUMN(state),
+                                             .to = &to};
+        CHECK_INT(dz_registry_change(r.registry, &c, NULL), 0);
+    }
+    rig_pass(&r, 10);
+    CHECK_INT(count_awake(&r), DEAD);
+    dz_keeper_death_unwritten(r.k);
+    for (int was = DEAD, now, left = 1000; was > 0 && left > 0; was = now, left--) {
+        CHECK(dz_loop_sim_step(r.loop, dz_clock_real_ms() + 5000));
+        now = count_awake(&r);
+        CHECK(was - now <= DZ_KEEPER_BATCH);
+    }
+    CHECK_INT(count_awake(&r), 0);
     rig_close(&r);
 }
