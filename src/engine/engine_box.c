@@ -227,6 +227,7 @@ static void cell_failed(struct box *b, int code, const char *text)
 {
     const struct dz_keeper_cell how = {.code = code, .error = text};
     enum box_phase was = b->phase;
+    bool files = b->reserved; /* an answer below may reserve it anew, for another cell */
     b->pins++;
     drop_cell(b);
     b->phase = BOX_NONE;
@@ -240,7 +241,8 @@ static void cell_failed(struct box *b, int code, const char *text)
     tell_keeper(b, &how);
     if (!told && was == BOX_UP)
         dz_keeper_cell_died(b->e->keeper, b->id, text);
-    unreserve(b);
+    if (files)
+        unreserve(b);
     b->pins--;
     dz_box_leave(b);
 }
@@ -248,7 +250,7 @@ static void cell_failed(struct box *b, int code, const char *text)
 /* It sleeps, durably. */
 static void cell_sleeps(struct box *b, uint64_t wake_at_ns, bool busy)
 {
-    bool files = b->reserved;
+    bool files = b->reserved; /* as in cell_failed() */
     const struct dz_keeper_cell how = {
         .wake_at = wake_at_ns >= INT64_MAX || files ? 0 : (int64_t)(wake_at_ns / 1000000),
         .busy = busy && !files};
@@ -266,7 +268,8 @@ static void cell_sleeps(struct box *b, uint64_t wake_at_ns, bool busy)
     tell_keeper(b, &how);
     if (!told && !files)
         dz_keeper_cell_died(b->e->keeper, b->id, NULL); /* it went to sleep by itself */
-    unreserve(b);
+    if (files)
+        unreserve(b);
     b->pins--;
     dz_box_leave(b);
 }

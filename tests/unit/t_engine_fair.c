@@ -477,6 +477,27 @@ TEST(who_wants_files_of_a_sandbox_that_is_never_idle_is_served)
     rig_close(&r);
 }
 
+/* The end of the machine's cell gives the sandbox to who stands in line, and takes it from nobody.
+ */
+TEST(who_wants_files_of_a_sandbox_that_falls_asleep_has_it_reserved)
+{
+    struct rig r;
+    struct served s = {0};
+    struct asker suspend;
+    int turns = 0;
+    s.turns = &turns;
+    (void)alarm(60);
+    rig_open(&r);
+    run_well(&r, "a");
+    CHECK_INT(order(&r, "a", DZ_REQUEST_SUSPEND, &suspend), 0);
+    list_later(&r, "a", &s);
+    UNTIL(&r, suspend.done > 0 && turns > 0);
+    CHECK(suspend.code == 0 && s.code == 0);
+    CHECK(only(&r) && only(&r)->cell && only(&r)->reserved);
+    order_well(&r, "a", DZ_REQUEST_FREEZE);
+    rig_close(&r);
+}
+
 TEST(who_waits_too_long_for_a_busy_sandbox_is_told_so)
 {
     struct rig r;
