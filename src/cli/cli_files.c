@@ -323,10 +323,16 @@ static int tree_in(struct dz_cli *c, struct dz_client *client, const char *from,
                                       .read_size = -1,
                                       .timeout_ms = -1};
     rc = dz_client_call(client, &req, &answer, err);
+    bool unknown = dz_cli_pack_sent(pack) && dz_client_problem(client)->status == 0;
     dz_cli_pack_close(pack, total);
-    if (rc < 0)
-        take_back(c, to->sandbox, &made);
-    return rc < 0 ? rc : 0;
+    if (rc >= 0)
+        return 0;
+    if (unknown)
+        dz_cli_warn(c, "all of %s was sent, and the daemon did not say what became of it", from);
+    else
+        dz_cli_warn(c, "nothing of %s was copied", from);
+    take_back(c, to->sandbox, &made);
+    return rc;
 }
 
 /* Is it a directory? A path that ends in "/." can be nothing else. */

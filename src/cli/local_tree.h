@@ -47,6 +47,8 @@ DZ_NODISCARD int dz_cli_pack_open(struct dz_cli *c, const char *root, bool top,
                                   struct dz_cli_pack **ret_p, struct dz_err *err);
 /* As the `read` of a request, with p as its argument. */
 ssize_t dz_cli_pack_read(void *p, char *out, size_t n, struct dz_err *err);
+/* Was all of it given to the request? */
+bool dz_cli_pack_sent(const struct dz_cli_pack *p);
 /* Adds to *total what was read. NULL is fine. */
 void dz_cli_pack_close(struct dz_cli_pack *p, struct dz_tree_stats *total);
 

@@ -83,6 +83,11 @@ void dz_cli_pack_close(struct dz_cli_pack *p, struct dz_tree_stats *total)
     dz_free(p);
 }
 
+bool dz_cli_pack_sent(const struct dz_cli_pack *p)
+{
+    return p->ended && p->head_at == p->head.len;
+}
+
 /* --- files ------------------------------------------------------------------------------------ */
 
 static int fail(const struct dz_cli_pack *p, int sys, struct dz_err *err)

@@ -31,7 +31,7 @@ test_that 'into a sandbox: an absolute link, as of every venv, stays a link' '
     run 0 doze cp -r --links keep web:/workspace/venv back && diff <(cd venv && find . -printf "%P %l\n" | sort) <(cd back && find . -printf "%P %l\n" | sort)
 '
 test_that 'a tree that is refused leaves no directory behind' '
-    mkdir -p bad/$(printf "d/%.0s" $(seq 300)) && run 1 doze cp -r bad web:/workspace/bad && has err "directories deep" && run 0 doze files web:/workspace -q && lacks out bad &&
+    mkdir -p bad/$(printf "d/%.0s" $(seq 300)) && run 1 doze cp -r bad web:/workspace/bad && has err "directories deep" && has err "nothing of bad was copied" && run 0 doze files web:/workspace -q && lacks out bad &&
     run 1 doze cp -r bad web:/workspace/more/of/it && run 0 doze files web:/workspace -q && lacks out more && rm -r bad &&
     run 1 doze cp -r nothing web:/workspace/none && has err "nothing" && run 0 doze files web:/workspace -q && lacks out none
 '

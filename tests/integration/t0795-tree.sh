@@ -71,7 +71,7 @@ test_that 'into a sandbox: owners are root, holes and long names arrive, a direc
 '
 test_that 'a file that gets smaller while it is read fails the copy, and nothing is left' '
     [ -r /sys/kernel/mm/transparent_hugepage/enabled ] || skip "needs sysfs, whose files are shorter than they say"
-    run 1 doze cp -r /sys/kernel/mm/transparent_hugepage web:/workspace/sys && has err "got smaller while it was read" && run 0 doze files web:/workspace -q && lacks out sys
+    run 1 doze cp -r /sys/kernel/mm/transparent_hugepage web:/workspace/sys && has err "got smaller while it was read" && has err "nothing of /sys/kernel/mm/transparent_hugepage was copied" && run 0 doze files web:/workspace -q && lacks out sys
 '
 test_that 'a file to what is no file is written to it' '
     mkfifo way && { cat way >through & } && run 0 doze cp web:/workspace/src/f way && wait $! && [ -p way ] && [ "$(cat through)" = x ]
