@@ -9,8 +9,10 @@
 #include "base/clock.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct dz_clock_test *_Atomic test_clock;
 
@@ -216,4 +218,13 @@ int dz_rfc3339_parse(struct dz_str s, int64_t *ret_unix_ms, struct dz_err *err)
                        dz_str_quote(s, text));
     *ret_unix_ms = value;
     return 0;
+}
+
+void dz_clock_boot_id(char ret_id[static DZ_BOOT_ID])
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, ret_id, DZ_BOOT_ID - 1);
+    ret_id[n == DZ_BOOT_ID - 1 ? n : 0] = '\0';
+    if (fd >= 0)
+        (void)close(fd);
 }

@@ -36,6 +36,13 @@ static inline int64_t dz_clock_real_ms(void)
     return dz_clock_real_ns() / DZ_NS_PER_MS;
 }
 
+/* The id of the machine's boot, a UUID: CLOCK_BOOTTIME began anew where it differs. "" where the
+ * system does not tell. */
+enum {
+    DZ_BOOT_ID = 37, /* with the terminator */
+};
+void dz_clock_boot_id(char ret_id[static DZ_BOOT_ID]);
+
 /* A clock that stands until it is told to move. The fields may be read and
  * written from any thread through these functions only. */
 struct dz_clock_test {

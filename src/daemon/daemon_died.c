@@ -30,7 +30,6 @@
 
 enum {
     SIGNAL_AT = sizeof "signal=" - 1,
-    BOOT_TEXT = 40,
     STACK_BYTES = 64 << 10, /* for a fault that is an overflow of the stack */
 };
 
@@ -93,23 +92,15 @@ static int install(struct dz_err *err)
 
 /* --- the file ----------------------------------------------------------------------------- */
 
-static void read_boot(char out[static BOOT_TEXT])
-{
-    DZ_AUTO(dz_fd_close) int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, out, BOOT_TEXT - 1);
-    out[n < 0 ? 0 : n] = '\0';
-    out[strcspn(out, "\n")] = '\0';
-}
-
 /* A file that is cut or of another version tells only that a daemon died. */
 static void read_last(const char *boot, struct dz_died *ret)
 {
-    char text[192] = "", was[BOOT_TEXT] = "";
+    char text[192] = "", was[DZ_BOOT_ID] = "";
     long long started = 0;
     ssize_t n = pread(run.fd, text, sizeof text - 1, 0);
     text[n < 0 ? 0 : n] = '\0';
     *ret = (struct dz_died){.found = n >= 0};
-    if (sscanf(text, "signal=%2d pid=%d started=%lld boot=%39s", &ret->signal, &ret->pid, &started,
+    if (sscanf(text, "signal=%2d pid=%d started=%lld boot=%36s", &ret->signal, &ret->pid, &started,
                was) == 4)
         ret->rebooted = strcmp(was, boot) != 0;
     ret->started_ms = started;
@@ -128,7 +119,7 @@ static int write_own(const char *boot, struct dz_err *err)
 
 int dz_died_begin(const char *data_path, bool json, struct dz_died *ret_died, struct dz_err *err)
 {
-    char boot[BOOT_TEXT] = "";
+    char boot[DZ_BOOT_ID];
     struct dz_died died = {.found = false};
     if (snprintf(run.path, sizeof run.path, "%s/daemon.run", data_path) >= DZ_PATH_MAX)
         return dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
@@ -137,7 +128,7 @@ int dz_died_begin(const char *data_path, bool json, struct dz_died *ret_died, st
     run.fd = dz_fd_open(AT_FDCWD, run.path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, err);
     if (run.fd < 0)
         return run.fd;
-    read_boot(boot);
+    dz_clock_boot_id(boot);
     if (there)
         read_last(boot, &died);
     int rc = write_own(boot, err);

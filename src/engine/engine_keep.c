@@ -9,6 +9,7 @@
 #include "engine/engine_int.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "cell/cell_disk.h"
@@ -21,7 +22,7 @@
 #include <time.h>
 
 enum {
-    SETTLE_TRIES = 500,
+    SETTLE_MS = 10000, /* for a cell that is on its way out of the same file */
     SETTLE_STEP_NS = 20 * 1000 * 1000,
 };
 
@@ -147,7 +148,6 @@ static void keep_idle(void *arg, const struct dz_instance *row, struct dz_keeper
 #define CLOCK_FORMAT "%36s %" SCNd64 " %" SCNd64 " %" SCNd64
 
 enum {
-    BOOT_ID = 37, /* a UUID, with the terminator */
     CLOCK_TEXT = 128,
 };
 
@@ -156,25 +156,16 @@ static void clock_path(const struct dz_engine *e, char ret[static DZ_PATH_MAX])
     (void)snprintf(ret, DZ_PATH_MAX, "%s/clock", e->data_path);
 }
 
-static void boot_id(char ret[static BOOT_ID])
-{
-    struct dz_buf b = DZ_BUF_INIT(CLOCK_TEXT);
-    ret[0] = '\0';
-    if (dz_fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &b, NULL) == 0 && b.len >= 36)
-        (void)snprintf(ret, BOOT_ID, "%.36s", b.p);
-    dz_buf_release(&b);
-}
-
 static bool keep_clock_load(void *arg, struct dz_keeper_clock *ret_clock)
 {
     struct dz_buf b = DZ_BUF_INIT(CLOCK_TEXT);
-    char path[DZ_PATH_MAX], boot[BOOT_ID], was[BOOT_ID] = "";
+    char path[DZ_PATH_MAX], boot[DZ_BOOT_ID], was[DZ_BOOT_ID] = "";
     struct dz_keeper_clock c = {0};
     clock_path(arg, path);
     bool known = dz_fd_read_file(AT_FDCWD, path, &b, NULL) == 0 && b.len > 0 &&
                  sscanf(b.p, CLOCK_FORMAT, was, &c.offset_ms, &c.skew_ms, &c.seen_ms) == 4;
     dz_buf_release(&b);
-    boot_id(boot);
+    dz_clock_boot_id(boot);
     c.same_boot = known && boot[0] && strcmp(boot, was) == 0;
     if (known)
         *ret_clock = c;
@@ -183,10 +174,10 @@ static bool keep_clock_load(void *arg, struct dz_keeper_clock *ret_clock)
 
 static void keep_clock_save(void *arg, const struct dz_keeper_clock *clock)
 {
-    char path[DZ_PATH_MAX], boot[BOOT_ID], text[CLOCK_TEXT];
+    char path[DZ_PATH_MAX], boot[DZ_BOOT_ID], text[CLOCK_TEXT];
     struct dz_err err;
     clock_path(arg, path);
-    boot_id(boot);
+    dz_clock_boot_id(boot);
     int n = snprintf(text, sizeof text, "%s %" PRId64 " %" PRId64 " %" PRId64 "\n",
                      boot[0] ? boot : "-", clock->offset_ms, clock->skew_ms, clock->seen_ms);
     if (dz_fd_replace(AT_FDCWD, path, text, (size_t)n, 0600, &err) < 0)
@@ -214,8 +205,9 @@ static int keep_settle(void *arg, const char *id, struct dz_err *err)
     int n = snprintf(path, sizeof path, "%s/%s", e->live_path, dz_cold_key(id, DZ_COLD_LIVE, key));
     if (n < 0 || n >= DZ_PATH_MAX)
         return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
+    int64_t until = dz_clock_mono_ms() + SETTLE_MS; /* a try may take long by itself */
     int rc = dz_cell_disk_settle(path, err);
-    for (int i = 0; rc == DZ_EBUSY && i < SETTLE_TRIES; i++) {
+    while (rc == DZ_EBUSY && dz_clock_mono_ms() < until) {
         /* The cell that put it to sleep is on its way out, and has its lock until then. */
         const struct timespec step = {0, SETTLE_STEP_NS};
         (void)nanosleep(&step, NULL);

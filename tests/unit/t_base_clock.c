@@ -117,3 +117,13 @@ TEST(rfc3339_refuses_the_rest)
     CHECK_STR(e.msg, "\"soon\" is not a time: expected RFC 3339, for example "
                      "2026-01-31T23:59:59.000Z");
 }
+
+TEST(the_boot_has_one_id)
+{
+    char id[DZ_BOOT_ID], again[DZ_BOOT_ID];
+    dz_clock_boot_id(id);
+    dz_clock_boot_id(again);
+    CHECK_INT(strlen(id), DZ_BOOT_ID - 1);
+    CHECK_INT(strspn(id, "0123456789abcdef-"), DZ_BOOT_ID - 1);
+    CHECK_STR(id, again);
+}
