@@ -160,6 +160,15 @@ static bool become_root(const struct taken *t, struct board *b)
     return setresuid(0, 0, 0) == 0;
 }
 
+/* Of cells.uids, where the filter allows it: a cell that has its sandbox has settled. */
+static bool become_another_tenant(const struct taken *t, struct board *b)
+{
+    const unsigned id = 1879048192 + 256 + 7;
+    (void)t;
+    try(b);
+    return syscall(SYS_setresuid, id, id, id) == 0;
+}
+
 /* All that a zygote keeps are the two by which its cells become their tenants' users. */
 static bool more_capabilities(const struct taken *t, struct board *b)
 {
@@ -248,6 +257,8 @@ static const struct attack acts[] = {
     ACT("a capability", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, has_capability),
     ACT("more capabilities", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, more_capabilities),
     ACT("root", "B4", EVERYWHERE, BY_FILTER | BY(USER) | BY_NOBODY, become_root),
+    ACT("another tenant's user", "B4", AT_CELLS | AT(FIRST),
+        BY_FILTER | BY(CAPS) | BY(USER) | BY_NOBODY, become_another_tenant),
     ACT("a bounding set", "B4", EVERYWHERE, BY_FILTER | BY(CAPS), has_bounding_set),
     ACT("the host's name", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, rename_host),
     ACT("the offset of an image that others read", "B5", AT(CELL) | AT(FIRST) | AT(ZYGOTE), BY_ANEW,

@@ -86,7 +86,7 @@ static const struct attack calls[] = {
     CALL("B4", EVERYWHERE, madvise, "(MADV_SOFT_OFFLINE)", 1, 0, MADV_OFFLINE_),
     CALL("B4", EVERYWHERE, madvise, "(MADV_REMOVE)", 1, 0, MADV_REMOVE),
     CALL("B4", EVERYWHERE, madvise, "(MADV_MERGEABLE)", 1, 0, MADV_MERGEABLE),
-    CALL("B4", AT_CELLS, capset, "", 0, 0),
+    CALL("B4", AT(RUN) | AT(CALL), capset, "", 0, 0), /* a cell becomes its tenant's user by it */
     CALL("B4", EVERYWHERE, setresuid, "(0)", -1ul, -1ul, -1ul),
     CALL("B4", EVERYWHERE, setresgid, "(0)", -1ul, -1ul, -1ul),
     CALL("B4", EVERYWHERE, setgroups, "", -1ul, 0),
