@@ -31,7 +31,13 @@ enum {
     REMOVE_STEP_MS = 10,
 };
 
+enum {
+    MEMORY,
+    CPU,
+    PIDS,
+};
 static const char *const controllers[] = {"memory", "cpu", "pids"};
+static const char inner[] = "rest";
 static const char *const v1_files[] = {"memory.limit_in_bytes", "cpu.cfs_quota_us", "pids.max"};
 static const char *const v2_files[] = {"memory.max", "cpu.max", "pids.max"};
 
@@ -123,6 +129,30 @@ static int make_dir(const char *own, const char *name, char out[static DZ_OS_CGR
     return 0;
 }
 
+static bool is_inner(const char *name)
+{
+    return strcmp(name, inner) == 0 || (name[0] && name[strspn(name, "0123456789")] == '\0');
+}
+
+/* Remove a group with those below it. A process that was killed leaves its group a little later,
+ * which is waited for, `tries` times in all. */
+static void remove_tree(const char *group, int tries)
+{
+    DIR *d = opendir(group);
+    char path[DZ_OS_CGROUP_PATH + 300];
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        if (!is_inner(e->d_name))
+            continue;
+        (void)snprintf(path, sizeof path, "%s/%s", group, e->d_name);
+        for (; rmdir(path) < 0 && errno == EBUSY && tries > 0; tries--)
+            (void)poll(NULL, 0, REMOVE_STEP_MS);
+    }
+    if (d)
+        (void)closedir(d);
+    for (; rmdir(group) < 0 && errno == EBUSY && tries > 0; tries--)
+        (void)poll(NULL, 0, REMOVE_STEP_MS);
+}
+
 /* Groups that a process which is gone has left. One with processes stays. */
 static void sweep(const char *own, const char *name)
 {
@@ -136,7 +166,7 @@ static void sweep(const char *own, const char *name)
             errno != ESRCH)
             continue;
         (void)snprintf(path, sizeof path, "%s/%s", own, e->d_name);
-        (void)rmdir(path);
+        remove_tree(path, 0);
     }
     if (d)
         (void)closedir(d);
@@ -150,10 +180,16 @@ static uint64_t limit_of(const struct dz_os_cgroup_limits *l, size_t controller)
     return all[controller];
 }
 
+/* Of the controllers, those of a group for each process are the first and the last. */
+static bool is_needed(const struct dz_os_cgroup_limits *l, size_t controller)
+{
+    return limit_of(l, controller) || (l->each && controller != CPU);
+}
+
 static int set_limit(const char *group, size_t c, uint64_t limit, bool v2, struct dz_err *err)
 {
     unsigned long long n = limit;
-    if (c != 1)
+    if (c != CPU)
         return put(group, (v2 ? v2_files : v1_files)[c], err, "%llu", n);
     n = n * (CPU_PERIOD_US / 100);
     return v2 ? put(group, v2_files[c], err, "%llu %d", n, CPU_PERIOD_US)
@@ -166,8 +202,9 @@ static int make_v1(const char *name, const struct dz_os_cgroup_limits *limits, s
     int rc = 0;
     for (size_t c = 0; rc == 0 && c < DZ_ARRAY_LEN(controllers); c++) {
         uint64_t limit = limit_of(limits, c);
-        char *home = g->parts[g->count].home, *group = g->parts[g->count].group;
-        if (!limit)
+        struct dz_os_cgroup_part *part = &g->parts[g->count];
+        char *home = part->home, *group = part->group;
+        if (!is_needed(limits, c))
             continue;
         if (!find_own(controllers[c], mounts, groups, home))
             return dz_fail(err, DZ_EUNSUPPORTED, "this host has no cgroup controller %s",
@@ -177,7 +214,10 @@ static int make_v1(const char *name, const struct dz_os_cgroup_limits *limits, s
         if (rc < 0)
             return rc;
         g->count++; /* of two in one hierarchy the second finds the group made */
-        rc = set_limit(group, c, limit, false, err);
+        part->memory = c == MEMORY;
+        part->pids = c == PIDS;
+        memcpy(part->entry, group, sizeof part->group);
+        rc = limit ? set_limit(group, c, limit, false, err) : 0;
     }
     return rc;
 }
@@ -190,9 +230,23 @@ static bool v2_has(const char *own, const struct dz_os_cgroup_limits *limits)
     if (dz_fd_read_file(AT_FDCWD, path, &list, NULL) < 0)
         return false;
     for (size_t c = 0; c < DZ_ARRAY_LEN(controllers); c++)
-        if (limit_of(limits, c) && !in_list(dz_str_n(list.p, list.len), ' ', controllers[c]))
+        if (is_needed(limits, c) && !in_list(dz_str_n(list.p, list.len), ' ', controllers[c]))
             return false;
     return true;
+}
+
+/* A group that hands controllers down has no process of its own. */
+static int make_entry(const struct dz_os_cgroup_limits *limits, struct dz_os_cgroup_part *part,
+                      struct dz_err *err)
+{
+    memcpy(part->entry, part->group, sizeof part->group);
+    if (limits->each) {
+        size_t n = strlen(part->entry);
+        (void)snprintf(part->entry + n, sizeof part->entry - n, "/%s", inner);
+    }
+    if (limits->each && mkdir(part->entry, 0755) < 0 && errno != EEXIST)
+        return dz_fail_sys(err, errno, "make the cgroup %s", part->entry);
+    return 0;
 }
 
 static int make_v2(const char *own, const char *name, const struct dz_os_cgroup_limits *limits,
@@ -208,13 +262,18 @@ static int make_v2(const char *own, const char *name, const struct dz_os_cgroup_
     g->parts[0].made_home = true;
     rc = make_dir(own, name, g->parts[0].group, err);
     g->count = 1;
+    g->v2 = g->parts[0].memory = g->parts[0].pids = true;
+    if (rc == 0)
+        rc = make_entry(limits, &g->parts[0], err);
     if (rc == 0)
         rc = put(g->parts[0].home, "cgroup.procs", err, "0");
     for (size_t c = 0; rc == 0 && c < DZ_ARRAY_LEN(controllers); c++) {
-        if (!limit_of(limits, c))
+        if (!is_needed(limits, c))
             continue;
         rc = put(own, "cgroup.subtree_control", err, "+%s", controllers[c]);
-        if (rc == 0)
+        if (rc == 0 && limits->each && c != CPU)
+            rc = put(g->parts[0].group, "cgroup.subtree_control", err, "+%s", controllers[c]);
+        if (rc == 0 && limit_of(limits, c))
             rc = set_limit(g->parts[0].group, c, limit_of(limits, c), true, err);
     }
     if (rc < 0)
@@ -251,7 +310,7 @@ int dz_os_cgroup_enter(const struct dz_os_cgroup *g, struct dz_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < g->count; i++)
-        rc = put(g->parts[i].group, "cgroup.procs", err, "0");
+        rc = put(g->parts[i].entry, "cgroup.procs", err, "0");
     return rc;
 }
 
@@ -269,8 +328,7 @@ void dz_os_cgroup_remove(struct dz_os_cgroup *g)
 {
     for (size_t i = 0; i < g->count; i++) {
         char up[DZ_OS_CGROUP_PATH];
-        for (int n = 0; rmdir(g->parts[i].group) < 0 && errno == EBUSY && n < REMOVE_TRIES; n++)
-            (void)poll(NULL, 0, REMOVE_STEP_MS);
+        remove_tree(g->parts[i].group, REMOVE_TRIES);
         if (!g->parts[i].made_home)
             continue;
         (void)snprintf(up, sizeof up, "%s", g->parts[i].home);
@@ -279,4 +337,159 @@ void dz_os_cgroup_remove(struct dz_os_cgroup *g)
         (void)rmdir(g->parts[i].home);
     }
     *g = (struct dz_os_cgroup){.count = 0};
+}
+
+/* --- a group for each process ------------------------------------------------------------------
+ */
+
+enum {
+    EACH_MAX = 1 << 16,
+    EACH_TRIES = 8, /* unused groups that are looked at for one that is empty */
+    EACH_FILE_MAX = 4096,
+};
+
+void dz_os_each_init(struct dz_os_cgroup_each *e, const struct dz_os_cgroup *of)
+{
+    *e = (struct dz_os_cgroup_each){.of = of};
+    e->all.max = e->unused.max = EACH_MAX;
+}
+
+void dz_os_each_release(struct dz_os_cgroup_each *e)
+{
+    dz_vec_release(&e->all); /* the groups go with the one above */
+    dz_vec_release(&e->unused);
+    e->of = NULL;
+}
+
+static const char *path_of(const struct dz_os_cgroup_part *part, uint32_t number,
+                           char out[static DZ_OS_CGROUP_PATH + 16])
+{
+    (void)snprintf(out, DZ_OS_CGROUP_PATH + 16, "%s/%u", part->group, number);
+    return out;
+}
+
+static const struct dz_os_cgroup_part *memory_part(const struct dz_os_cgroup_each *e)
+{
+    size_t i = 0;
+    while (!e->of->parts[i].memory)
+        i++;
+    return &e->of->parts[i];
+}
+
+/* The counter is in memory.events of version 2, in memory.oom_control of version 1. */
+static uint64_t oom_kills(const struct dz_os_cgroup_each *e, uint32_t number)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(EACH_FILE_MAX);
+    char dir[DZ_OS_CGROUP_PATH + 16], path[sizeof dir + 32];
+    struct dz_str all, line;
+    uint64_t n = 0;
+    (void)snprintf(path, sizeof path, "%s/%s", path_of(memory_part(e), number, dir),
+                   e->of->v2 ? "memory.events" : "memory.oom_control");
+    if (dz_fd_read_file(AT_FDCWD, path, &text, NULL) < 0)
+        return 0;
+    all = dz_str_n(text.p, text.len);
+    while (dz_str_split(&all, '\n', &line))
+        if (dz_str_eat(&line, DZ_STR("oom_kill ")) &&
+            dz_num_u64(line, 0, UINT64_MAX, &n, NULL) == 0)
+            return n;
+    return 0;
+}
+
+/* A process that was killed, or that tidies up, is still in its group: nobody else comes in. */
+static bool is_empty(const struct dz_os_cgroup_each *e, uint32_t number)
+{
+    char dir[DZ_OS_CGROUP_PATH + 16], path[sizeof dir + 32], byte;
+    (void)snprintf(path, sizeof path, "%s/cgroup.procs", path_of(memory_part(e), number, dir));
+    DZ_AUTO(dz_fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, &byte, 1) == 0;
+}
+
+static int make_one(struct dz_os_cgroup_each *e, uint32_t *ret_number, struct dz_err *err)
+{
+    char dir[DZ_OS_CGROUP_PATH + 16];
+    uint32_t number = (uint32_t)e->all.n;
+    int rc = dz_vec_push(&e->all, ((struct dz_os_cgroup_one){.memory_bytes = 0}));
+    if (rc < 0)
+        return dz_fail(err, rc, "make a cgroup for a process: %s", dz_err_text(rc));
+    for (size_t i = 0; rc == 0 && i < e->of->count; i++) {
+        const struct dz_os_cgroup_part *part = &e->of->parts[i];
+        if (!part->memory && !part->pids)
+            continue;
+        if (mkdir(path_of(part, number, dir), 0755) < 0 && errno != EEXIST)
+            rc = dz_fail_sys(err, errno, "make the cgroup %s", dir);
+        if (rc == 0 && part->pids)
+            rc = put(dir, "pids.max", err, "1");
+    }
+    if (rc < 0)
+        e->all.n--;
+    else
+        *ret_number = number;
+    return rc;
+}
+
+static int take_one(struct dz_os_cgroup_each *e, uint32_t *ret_number, struct dz_err *err)
+{
+    for (size_t i = 0; i < e->unused.n && i < EACH_TRIES; i++) {
+        uint32_t number = e->unused.p[i];
+        if (is_empty(e, number)) {
+            dz_vec_remove(&e->unused, i);
+            *ret_number = number;
+            return 0;
+        }
+    }
+    return make_one(e, ret_number, err);
+}
+
+int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t *ret_number,
+                     struct dz_err *err)
+{
+    char dir[DZ_OS_CGROUP_PATH + 16];
+    uint32_t number;
+    int rc = take_one(e, &number, err);
+    if (rc < 0)
+        return rc;
+    e->all.p[number].oom_kills = oom_kills(e, number);
+    for (size_t i = 0; rc == 0 && i < e->of->count; i++)
+        if (e->of->parts[i].memory || e->of->parts[i].pids)
+            rc = put(path_of(&e->of->parts[i], number, dir), "cgroup.procs", err, "%d", (int)pid);
+    if (rc < 0)
+        dz_os_each_leave(e, number);
+    else
+        *ret_number = number;
+    return rc;
+}
+
+int dz_os_each_limit(struct dz_os_cgroup_each *e, uint32_t number, uint64_t memory_bytes,
+                     struct dz_err *err)
+{
+    char dir[DZ_OS_CGROUP_PATH + 16];
+    struct dz_os_cgroup_one *one = &e->all.p[number];
+    if (one->memory_bytes == memory_bytes) /* of its last process: most are alike */
+        return 0;
+    one->memory_bytes = 0;
+    int rc = set_limit(path_of(memory_part(e), number, dir), MEMORY, memory_bytes, e->of->v2, err);
+    if (rc == 0)
+        one->memory_bytes = memory_bytes;
+    return rc;
+}
+
+/* The limit is what the kernel has: an administrator may have changed it. */
+uint64_t dz_os_each_killed(const struct dz_os_cgroup_each *e, uint32_t number)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(EACH_FILE_MAX);
+    const struct dz_os_cgroup_one *one = &e->all.p[number];
+    char dir[DZ_OS_CGROUP_PATH + 16], path[sizeof dir + 32];
+    uint64_t limit = one->memory_bytes;
+    if (oom_kills(e, number) <= one->oom_kills)
+        return 0;
+    (void)snprintf(path, sizeof path, "%s/%s", path_of(memory_part(e), number, dir),
+                   (e->of->v2 ? v2_files : v1_files)[MEMORY]);
+    if (dz_fd_read_file(AT_FDCWD, path, &text, NULL) == 0)
+        (void)!dz_num_u64(dz_str_trim(dz_str_n(text.p, text.len)), 1, UINT64_MAX, &limit, NULL);
+    return limit;
+}
+
+void dz_os_each_leave(struct dz_os_cgroup_each *e, uint32_t number)
+{
+    (void)dz_vec_push(&e->unused, number); /* without memory for it the group is not used again */
 }
