@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "os/os_cgroup.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -142,6 +143,14 @@ static int died(struct dz_cell *c, struct dz_err *err)
         return dz_fail(err, DZ_EIO,
                        "the cell sent an invalid frame and was killed: killed; its disk "
                        "is as of its last commit");
+    uint64_t most = c->each ? dz_os_each_killed(c->each, c->group) : 0;
+    c->out_of_memory = most > 0;
+    if (most)
+        return dz_fail(
+            err, DZ_EIO,
+            "run the sandbox's process (files are as of the last commit, memory is lost): "
+            "it took more memory than the %llu MiB of its cgroup (memory.max) and was killed",
+            (unsigned long long)(most >> 20));
     return dz_cell_died(
         status, "run the sandbox's process (files are as of the last commit, memory is lost)", err);
 }
@@ -267,6 +276,11 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
         return died(c, err);
     rc = rc <= 0 ? rc : understand(c, &f, ret_event, err);
     return rc == DZ_EIO ? died(c, err) : rc;
+}
+
+bool dz_cell_out_of_memory(const struct dz_cell *c)
+{
+    return c->out_of_memory;
 }
 
 bool dz_cell_pending(const struct dz_cell *c)
@@ -412,6 +426,8 @@ void dz_cell_free(struct dz_cell *c)
     if (c->fork)
         dz_pool_forget(c->fork);
     dz_cell_words_end(&c->words);
+    if (c->each)
+        dz_os_each_leave(c->each, c->group);
     dz_cell_many_release(c);
     dz_free(c);
 }

@@ -64,6 +64,10 @@ struct dz_cell {
     struct dz_list queue;     /* of struct dz_queued */
     size_t queued_bytes;
     struct dz_cell_words words;
+    struct dz_os_cgroup_each *each; /* its pool's, once it is in `group` of them; NULL: it is not */
+    uint32_t group;
+    uint64_t memory_max; /* of its group; 0: not known yet */
+    bool out_of_memory;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 

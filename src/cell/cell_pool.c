@@ -24,6 +24,8 @@
 #include "cell/cell_host.h"
 #include "cell/cell_nest.h"
 #include "cell/cell_users.h"
+#include "kernel/kernel.h"
+#include "os/os_cgroup.h"
 #include "os/os_jail.h"
 
 #include <assert.h>
@@ -422,6 +424,31 @@ static void ask_for_zygote(struct dz_cell_pool *p, const struct dz_cell_start *s
 /* --- news ----------------------------------------------------------------------------------------
  */
 
+/* The limit of a cell that has its group and its sandbox. */
+static void limit_memory(struct dz_cell *c)
+{
+    struct dz_err err = {0};
+    if (c->each && c->memory_max && dz_os_each_limit(c->each, c->group, c->memory_max, &err) < 0)
+        dz_cell_kill(c); /* its host hears that it is gone */
+}
+
+/* A cell gets its group when its number is known: nobody waits for that, for it is forked ahead of
+ * need. A cell that cannot be moved gets no sandbox, or is killed if it has one. */
+static void place(struct dz_cell_pool *p, struct dz_cell *c)
+{
+    struct dz_err err = {0};
+    if (!p->opts.each || c->pid <= 0)
+        return;
+    if (dz_os_each_enter(p->opts.each, c->pid, &c->group, &err) < 0) {
+        (void)snprintf(p->stats.why, sizeof p->stats.why, "%s", err.msg);
+        if (c->memory_max)
+            dz_cell_kill(c);
+        return;
+    }
+    c->each = p->opts.each;
+    limit_memory(c);
+}
+
 static bool on_forked(struct zygote *z, const struct dz_frame *f)
 {
     struct dz_pool_fork *fork = DZ_LIST_FIRST(struct dz_pool_fork, &z->forks, link);
@@ -431,6 +458,7 @@ static bool on_forked(struct zygote *z, const struct dz_frame *f)
     if (fork->cell) {
         fork->cell->pid = pid;
         fork->cell->fork = NULL;
+        place(z->pool, fork->cell);
     } else if (fork->nest) {
         fork->nest->pid = pid;
         if (fork->nest == z->pool->blank)
@@ -675,11 +703,20 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
     struct dz_cell *c = take(nested ? z : p->blank, err);
     if (!c)
         return err && err->code ? err->code : DZ_EBUSY;
+    if (p->opts.each && c->pid > 0 && !c->each) {
+        dz_cell_free(c);
+        return dz_fail(err, DZ_EUNAVAIL, "start a cell: give it a cgroup: %s", p->stats.why);
+    }
     int rc = begin(c, s, nested, err);
     if (rc < 0)
         return rc;
     c->pool = nested ? p : NULL;
     dz_cell_words_init(&c->words, DZ_WORDS_CELL, s->label);
+    if (p->opts.each) {
+        c->memory_max = p->opts.memory_beside +
+                        (s->memory_bytes ? s->memory_bytes : s->policy->limits.memory_bytes);
+        limit_memory(c);
+    }
     (void)snprintf(c->image_sha256, sizeof c->image_sha256, "%s", nested ? s->image_sha256 : "");
     *ret_cell = c;
     return 0;

@@ -36,6 +36,10 @@ struct dz_cell_pool_opts {
     size_t images;            /* 0: DZ_POOL_IMAGES */
     struct dz_os_users users; /* that its children become (cell_users.h), which
                                  dz_os_users_check() allowed; count 0: they are who we are */
+    /* A cgroup for each cell, with one process and the memory of its machine and memory_beside. The
+     * caller's, who releases it after the pool and its cells. NULL: none */
+    struct dz_os_cgroup_each *each;
+    uint64_t memory_beside;
 };
 
 /* Forks the first zygote: before the process has threads, secrets, or sockets that others

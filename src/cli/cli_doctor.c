@@ -68,7 +68,9 @@ static const struct feature {
          "The processes of all tenants are the daemon's user, apart by their jails only. A daemon "
          "that runs as root gives each tenant a user of its own (the setting cells.uids)."},
     [DZ_OS_PROBE_CGROUP] =
-        {false, "Memory, processes and CPU of all sandboxes together can be limited.",
+        {false,
+         "Memory, processes and CPU of all sandboxes together can be limited, and memory of each "
+         "(cells.memory_beside).",
          "Sandboxes together can be limited by the controllers that are there; each has limits of "
          "its own besides. Under systemd, give doze a unit with Delegate=yes.",
          "Limits hold for each sandbox by itself, not for all of them together."},

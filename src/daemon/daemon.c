@@ -39,7 +39,8 @@ struct daemon {
     struct dz_timer *watchdog;
     int lock_fd;
     struct dz_cell_pool *pool;
-    struct dz_os_cgroup cells; /* in which all cells are, if there are limits for them */
+    struct dz_os_cgroup cells;     /* in which all cells are, if there are limits for them */
+    struct dz_os_cgroup_each each; /* below it, one for each cell, if there shall be */
     struct dz_loop *loop;
     struct dz_engine *engine;
     struct dz_api *api;
@@ -88,6 +89,7 @@ static void release(struct daemon *d)
     dz_signal_free(d->hangup);
     dz_loop_free(d->loop);
     dz_fd_close(&d->lock_fd);
+    dz_os_each_release(&d->each);
     dz_os_cgroup_remove(&d->cells);
 }
 
@@ -300,8 +302,9 @@ static int start_pool(struct daemon *d, struct dz_err *err)
     struct dz_cell_pool_opts pool = {.ahead = (size_t)d->config->cells_ahead};
     const struct dz_os_cgroup_limits limits = {.memory_bytes = d->config->cells_memory_max,
                                                .cpu_percent = d->config->cells_cpu_max,
-                                               .processes = d->config->cells_processes_max};
-    bool limited = limits.memory_bytes || limits.cpu_percent || limits.processes;
+                                               .processes = d->config->cells_processes_max,
+                                               .each = d->config->cells_memory_beside > 0};
+    bool limited = limits.memory_bytes || limits.cpu_percent || limits.processes || limits.each;
     uint32_t fences;
     int rc = dz_os_fences_parse(d->config->cells_fences, &fences, err);
     if (rc < 0)
@@ -312,7 +315,12 @@ static int start_pool(struct daemon *d, struct dz_err *err)
         return rc;
     rc = limited ? dz_os_cgroup_make("doze-cells", &limits, &d->cells, err) : 0;
     if (rc < 0)
-        return dz_wrap(err, rc, "limit what all sandboxes take together");
+        return dz_wrap(err, rc, "limit what sandboxes take");
+    if (limits.each) {
+        dz_os_each_init(&d->each, &d->cells);
+        pool.each = &d->each;
+        pool.memory_beside = d->config->cells_memory_beside;
+    }
     rc = dz_os_cgroup_enter(&d->cells, err);
     if (rc == 0)
         rc = dz_cell_pool_new(&pool, &d->pool, err);

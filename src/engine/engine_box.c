@@ -222,6 +222,16 @@ int dz_engine_cell_code(int code)
     return code == DZ_EIO ? DZ_EDIED : code;
 }
 
+static void note(const struct box *b, const char *what, const char *text)
+{
+    const struct dz_registry_event event = {
+        .sandbox_id = b->id, .tenant = b->tenant, .what = what, .detail = text};
+    struct dz_err err;
+    int64_t seq;
+    if (dz_registry_note(b->e->registry, &event, &seq, &err) < 0)
+        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", what), dz_log_err(&err));
+}
+
 /* The cell died or could not open its file. */
 static void cell_failed(struct box *b, int code, const char *text)
 {
@@ -229,6 +239,8 @@ static void cell_failed(struct box *b, int code, const char *text)
     enum box_phase was = b->phase;
     bool files = b->reserved; /* an answer below may reserve it anew, for another cell */
     b->pins++;
+    if (b->cell && dz_cell_out_of_memory(b->cell))
+        note(b, "memory_exceeded", text);
     drop_cell(b);
     b->phase = BOX_NONE;
     b->e->counts.crashes += was == BOX_UP || was == BOX_STOPPING;
@@ -321,13 +333,9 @@ static void cell_full(struct box *b, const char *text)
         "the disk is full: the sandbox is being suspended with its memory; free "
         "space, and the next request wakes it";
     const struct dz_keeper_request r = {.what = DZ_REQUEST_SUSPEND, .id = b->id};
-    const struct dz_registry_event event = {
-        .sandbox_id = b->id, .tenant = b->tenant, .what = "disk_full", .detail = text};
     struct dz_err err;
-    int64_t seq;
     dz_log(DZ_LOG_WARN, "cell_full", dz_log_strz("sandbox_id", b->id), dz_log_strz("error", text));
-    if (dz_registry_note(b->e->registry, &event, &seq, &err) < 0)
-        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
+    note(b, "disk_full", text);
     dz_op_down(b, DZ_ENOSPC, told);
     dz_copy_down(b, DZ_ENOSPC, told);
     dz_exec_down(b, DZ_ENOSPC, NULL, told);
@@ -441,12 +449,7 @@ void dz_box_over(struct box *b, uint64_t bytes, uint64_t most)
                    "the sandbox's files take %.1f MiB of the disk and may take %.1f MiB at most: "
                    "its cell did not obey its limit and was killed",
                    (double)bytes / (1 << 20), (double)most / (1 << 20));
-    const struct dz_registry_event event = {
-        .sandbox_id = b->id, .tenant = b->tenant, .what = "disk_exceeded", .detail = text};
-    struct dz_err err;
-    int64_t seq;
-    if (dz_registry_note(b->e->registry, &event, &seq, &err) < 0)
-        dz_log(DZ_LOG_WARN, "event_lost", dz_log_strz("what", event.what), dz_log_err(&err));
+    note(b, "disk_exceeded", text);
     dz_cell_kill(b->cell);
     cell_failed(b, DZ_EQUOTA, text);
 }
