@@ -1,7 +1,8 @@
 #!/bin/bash
 # A daemon that is root: the processes of each tenant are a user of their own, and so is each
-# zygote and call; the files stay the daemon's, whatever is done to a sandbox. A user that has
-# lost its whole jail reaches no file and no other tenant's process. Needs `make base`, python3.
+# zygote; the files stay the daemon's, whatever is done to a sandbox. A user that has lost its
+# whole jail reaches no file and no other tenant's process. t0772-zones.sh holds a call still and
+# looks at its user. Needs `make base`, python3.
 . "$(dirname "$0")/lib.sh"
 . "$LIB_ROOT/tests/integration/daemon.sh"
 command -v python3 >/dev/null || { echo '1..0 # SKIP there is no python3'; exit 0; }
@@ -78,24 +79,6 @@ test_that 'a cell that has only the files is its tenants user, too' '
         for p in $(find /proc/[0-9]*/fd -lname "*live/$(cat id_b_one).doze" 2>/dev/null | cut -d/ -f3); do [ "$(user "$p")" != 0 ] && found=$p; done
         [ -z "$found" ] || break; read -rt 0.05 <> <(:) || :
     done; is "$found" $((FIRST + 257)) && exec 9>&- && wait "$upload" && as b 200 GET "$(s "/one/files?path=/workspace/up")" && has out some
-'
-test_that 'a call is a user that nobody else is, and ends as none' '
-    as a 200 POST "$(s /one/wake)" && as a 200 POST "$(s /one/exec)" "{\"shell\":\"dd if=/dev/urandom of=/workspace/big bs=65536 count=400 2>/dev/null\"}" &&
-    as a 200 POST "$(s /one/suspend)" && as a 200 POST "$(s /one/freeze)" && : >calls &&
-    { python3 -c "
-import os, sys
-seen = set()
-while not os.path.exists(\"over\"):
-    for p in open(sys.argv[1]).read().split():
-        try:
-            if open(f\"/proc/{p}/cmdline\").read().startswith(\"doze-call\"):
-                uid = [l.split()[1:] for l in open(f\"/proc/{p}/status\") if l.startswith(\"Uid:\")][0]
-                seen.add(\" \".join(uid))
-        except OSError:
-            pass
-print(*sorted(seen), sep=\"\\n\")" "/proc/$(cat daemon.pid)/task/$(cat daemon.pid)/children" >calls & } && watch=$! &&
-    as a 200 POST "$(s /one/archive)" && as a 200 POST "$(s /one/revive)" && touch over && wait $watch && cat calls && ours archive &&
-    awk -v f=$FIRST "\$1 >= f && \$1 < f + 256 { n++ } \$1 >= f + 256 { bad++ } END { exit !n || bad }" calls
 '
 test_that 'a restart keeps who is who' '
     stop && users && for n in "b one 257" "a two 256"; do set -- $n; wake $1 $2 && is "$(cell_pid "$(cat "id_$1_$2")")" $((FIRST + $3)) || return 1; done
