@@ -187,7 +187,7 @@ static void put_refusal(struct dz_json *j, const char *key, const char *response
  * instance, is in 4XX and 5XX. */
 static void put_errors(struct dz_json *j, const struct dz_api_route *route)
 {
-    char key[8], codes[CODES_TEXT];
+    char key[16], codes[CODES_TEXT];
     for (int status = 400; status < 600; status++) {
         codes_of_status(route, status, codes);
         (void)snprintf(key, sizeof key, "%d", status);
