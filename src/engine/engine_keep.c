@@ -126,7 +126,9 @@ static void keep_kill(void *arg, const char *id)
 
 static void keep_awaited(void *arg, const char *id)
 {
-    dz_engine_make_way(arg, id, DZ_REQUEST_USE);
+    /* The wake stands in line. Until its turn comes another request may begin, so the sandbox is
+     * not given back before its cell has ended. */
+    dz_engine_make_way(arg, id, DZ_REQUEST_SUSPEND);
 }
 
 static void keep_idle(void *arg, const struct dz_instance *row, struct dz_keeper_idle *ret_idle)

@@ -204,15 +204,24 @@ static bool skip(struct dz_keeper *k, const struct dz_instance *row, int64_t unt
     return write_row(k, row, DZ_COLUMN(due), &to, NULL) == 0;
 }
 
-/* Somebody has the sandbox's file, perhaps for long. If its guest is to be woken, that one is
- * asked, each second, unless more requests stand in line: then the wake does, too. For anything
- * else the row waits until the file is given back. */
+static bool wake_in_line(const struct slot *s)
+{
+    DZ_LIST_FOREACH(const struct waiter, w, &s->waiting, link)
+        if (w->what == DZ_REQUEST_USE || w->what == DZ_REQUEST_WAKE)
+            return true;
+    return false;
+}
+
+/* Somebody has the sandbox's file, perhaps for long. If its guest is to be woken, that stands in
+ * line like any request, and the one is asked, each second. For anything else the row waits until
+ * the file is given back. */
 static bool skip_reserved(struct dz_keeper *k, const struct dz_instance *row, struct slot *s,
                           bool wake)
 {
     const struct dz_keeper_request use = {.what = DZ_REQUEST_USE, .id = row->id, .goes_on = true};
-    bool lines_up = wake && !dz_list_empty(&s->waiting) && dz_keeper_background(k, &use);
-    bool done = skip(k, row, dz_keeper_now(k) + (wake && !lines_up ? RETRY_MS : POSTPONED_MS));
+    if (wake && !wake_in_line(s))
+        (void)dz_keeper_background(k, &use);
+    bool done = skip(k, row, dz_keeper_now(k) + (wake ? RETRY_MS : POSTPONED_MS));
     s->skipped = true;
     if (wake && k->opts.ops->awaited)
         k->opts.ops->awaited(k->opts.arg, row->id); /* s may be gone */

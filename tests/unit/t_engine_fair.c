@@ -498,6 +498,25 @@ TEST(who_wants_files_of_a_sandbox_that_falls_asleep_has_it_reserved)
     rig_close(&r);
 }
 
+/* The clock asks for a sandbox whose file a cell has; another request comes before the wake. */
+TEST(a_cell_that_makes_way_for_a_wake_is_in_nobodys_way)
+{
+    struct rig r;
+    struct served s = {0};
+    int turns = 0;
+    s.turns = &turns;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    list_later(&r, "a", &s);
+    UNTIL(&r, turns > 0);
+    CHECK(only(&r) && only(&r)->phase == BOX_FILES && only(&r)->reserved);
+    dz_engine_keeper_ops.awaited(r.e, only(&r)->id);
+    order_well(&r, "a", DZ_REQUEST_FREEZE);
+    CHECK_INT(r.e->boxes.count, 0);
+    rig_close(&r);
+}
+
 TEST(who_waits_too_long_for_a_busy_sandbox_is_told_so)
 {
     struct rig r;
