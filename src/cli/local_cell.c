@@ -5,6 +5,7 @@
  * reading the user's own files is all that happens outside of the jail.
  */
 #include "cli/local_cell.h"
+#include "cli/cli_env.h"
 #include "cli/local_image.h"
 #include "cli/local_tree.h"
 
@@ -42,7 +43,61 @@ void dz_cli_cell_release(struct dz_cli_cell *c)
 
 /* --- the base -------------------------------------------------------------------------- */
 
-static int open_modules(struct dz_cli_cell *c, const char *base, struct dz_err *err)
+/* The file DATA/modules-checked/SHA256 says that the module of this hash was found to be right. */
+static int checked_path(const char *sha256, char ret[static PATH_MAX], struct dz_err *err)
+{
+    char data[DZ_PATH_MAX];
+    int rc = dz_cli_data_dir(NULL, data, err);
+    if (rc == 0 && snprintf(ret, PATH_MAX, "%s/modules-checked/%s", data, sha256) >= PATH_MAX)
+        rc = dz_fail(err, DZ_ELIMIT, "the path of the data directory is too long");
+    return rc;
+}
+
+/* Best effort: else it is checked again. */
+static void note_checked(const char *path)
+{
+    char dir[PATH_MAX];
+    (void)snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
+    if (dz_fd_mkdirs(AT_FDCWD, dir, 0700, NULL) < 0)
+        return;
+    DZ_AUTO(dz_fd_close) int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/* A module's code runs without being validated once more, so one that somebody wrote by hand can
+ * do in the cell whatever its jail permits. Prepare each module once more before its first use,
+ * compare, and remember its hash: what differs is not used. 0: it may be used. */
+static int check_module(int fd, const char *name, struct dz_err *err)
+{
+    char sha256[DZ_SHA256_HEX], path[PATH_MAX];
+    int rc = dz_cli_hash_fd(fd, name, sha256, err);
+    if (rc == 0)
+        rc = checked_path(sha256, path, err);
+    if (rc < 0 || access(path, F_OK) == 0)
+        return rc;
+    rc = dz_image_check_module_fd(fd, err);
+    if (rc == 0)
+        note_checked(path);
+    return rc;
+}
+
+static int add_module(struct dz_cli_cell *c, struct dz_cli *cli, int dir, const char *name,
+                      struct dz_err *err)
+{
+    struct dz_err why = {0};
+    int fd = dz_fd_open(dir, name, O_RDONLY, 0, err);
+    if (fd < 0)
+        return fd;
+    if (check_module(fd, name, &why) == 0) {
+        c->module_fds[c->start.module_count++] = fd;
+        return 0;
+    }
+    (void)close(fd);
+    dz_cli_warn(cli, "the prepared module %s is not used: %s", name, why.msg);
+    return 0;
+}
+
+static int open_modules(struct dz_cli_cell *c, struct dz_cli *cli, const char *base,
+                        struct dz_err *err)
 {
     char path[PATH_MAX];
     (void)snprintf(path, sizeof path, "%s.modules", base);
@@ -54,16 +109,14 @@ static int open_modules(struct dz_cli_cell *c, const char *base, struct dz_err *
     while (rc >= 0 && (e = readdir(d)) && c->start.module_count < DZ_CELL_MODULES_MAX) {
         if (e->d_name[0] == '.' || e->d_type == DT_DIR)
             continue;
-        rc = dz_fd_open(dirfd(d), e->d_name, O_RDONLY, 0, err);
-        if (rc >= 0)
-            c->module_fds[c->start.module_count++] = rc;
+        rc = add_module(c, cli, dirfd(d), e->d_name, err);
     }
     (void)closedir(d);
     c->start.module_fds = c->module_fds;
-    return rc < 0 ? rc : 0;
+    return rc;
 }
 
-static int set_base(struct dz_cli_cell *c, const char *base, struct dz_err *err)
+static int set_base(struct dz_cli_cell *c, struct dz_cli *cli, const char *base, struct dz_err *err)
 {
     int fd = dz_fd_open(AT_FDCWD, base, O_RDONLY, 0, err);
     if (fd < 0)
@@ -71,7 +124,7 @@ static int set_base(struct dz_cli_cell *c, const char *base, struct dz_err *err)
     c->start.image_fd = fd;
     int rc = dz_cli_hash_fd(fd, base, c->image_sha256, err);
     c->start.image_sha256 = c->image_sha256;
-    return rc < 0 ? rc : open_modules(c, base, err);
+    return rc < 0 ? rc : open_modules(c, cli, base, err);
 }
 
 int dz_cli_cell_image(struct dz_cli_cell *c, const char *name, struct dz_image *ret_image,
@@ -105,7 +158,7 @@ int dz_cli_cell_root(struct dz_cli_cell *c, struct dz_cli *cli, const char *file
     if (rc != 0)
         return rc < 0 ? rc : 0;
     base = base ? base : getenv("DOZE_BASE");
-    return base && base[0] ? set_base(c, base, err) : 0;
+    return base && base[0] ? set_base(c, cli, base, err) : 0;
 }
 
 /* --- the disk ----------------------------------------------------------------------------- */

@@ -114,7 +114,8 @@ const struct dz_cli_command dz_cmd_wasm_prepare = {
     .help = "Writes the module and the results of its validation to TARGET. A file of this\n"
             "kind in ROOT.modules/, under any name, is mapped by `doze run --base ROOT`\n"
             "whenever a program with the same bytes starts, instead of validating the\n"
-            "program again. Whoever can write there decides what runs.\n",
+            "program again. Before the first use of such a file, doze prepares the program\n"
+            "once more and compares: a file that differs is not used.\n",
     .run = run,
     .jail = jail,
 };

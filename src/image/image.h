@@ -120,6 +120,10 @@ DZ_NODISCARD int dz_image_modules(struct dz_image_store *s, const struct dz_imag
                                   int ret_fds[static DZ_IMAGE_MODULES_MAX], size_t *ret_count,
                                   size_t *ret_missing, struct dz_err *err);
 
+/* Is this prepared module, byte by byte, what its own binary gives? A jailed call prepares the
+ * binary once more. DZ_ECORRUPT says what differs. */
+DZ_NODISCARD int dz_image_check_module_fd(int fd, struct dz_err *err);
+
 /* Every image, in the order of their hashes, with its names ("a:1 b:2", maybe ""). fn returns
  * 0 or an error that ends it. */
 typedef int dz_image_each_fn(void *arg, const char *sha256, const char *tags, struct dz_err *err);

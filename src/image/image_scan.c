@@ -361,7 +361,7 @@ static int compare(void *ctx, const void *data, size_t size, struct dz_err *err)
 
 struct checking {
     int fd;
-    const struct dz_image_program *program;
+    const struct dz_image_program *program; /* NULL: of any */
 };
 
 /* Its checksums find damage in tables and code; the memory image has none, and whoever can
@@ -382,8 +382,8 @@ static int check_inside(struct dz_call *call, void *arg, struct dz_err *err)
     int rc = dz_wasm_module_open(map, (size_t)st.st_size, &m, err);
     if (rc == 0)
         rc = dz_sha256(m->wasm, m->wasm_size, digest, err);
-    if (rc == 0 && (strcmp(dz_sha256_hex(digest, hex), w->program->sha256) != 0 ||
-                    memcmp(digest, m->header->sha256, sizeof digest) != 0))
+    bool other = w->program && strcmp(dz_sha256_hex(digest, hex), w->program->sha256) != 0;
+    if (rc == 0 && (other || memcmp(digest, m->header->sha256, sizeof digest) != 0))
         rc = dz_fail(err, DZ_ECORRUPT, "it is of another binary");
     struct comparing c = {map, (size_t)st.st_size, 0};
     const struct dz_wasm_sink sink = {.write = compare, .ctx = &c};
@@ -394,14 +394,8 @@ static int check_inside(struct dz_call *call, void *arg, struct dz_err *err)
     return rc;
 }
 
-int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
-                          struct dz_err *err)
+static int check_prepared(int fd, const struct dz_image_program *p, struct dz_err *err)
 {
-    char path[DZ_IMAGE_PATH];
-    dz_image_module_path(path, p->sha256);
-    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(s->dir, path, O_RDONLY, 0, err);
-    if (fd < 0)
-        return fd;
     struct checking w = {fd, p};
     const struct dz_call_opts opts = {.what = "check a prepared module",
                                       .run = check_inside,
@@ -410,6 +404,20 @@ int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_
                                       .fd_count = 1,
                                       .timeout_ms = DZ_IMAGE_CALL_MS};
     return dz_cell_call(&opts, NULL, err);
+}
+
+int dz_image_check_module(const struct dz_image_store *s, const struct dz_image_program *p,
+                          struct dz_err *err)
+{
+    char path[DZ_IMAGE_PATH];
+    dz_image_module_path(path, p->sha256);
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(s->dir, path, O_RDONLY, 0, err);
+    return fd < 0 ? fd : check_prepared(fd, p, err);
+}
+
+int dz_image_check_module_fd(int fd, struct dz_err *err)
+{
+    return check_prepared(fd, NULL, err);
 }
 
 /* --- into the store ------------------------------------------------------------------------ */
