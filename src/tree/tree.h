@@ -121,14 +121,14 @@ enum dz_tree_kind {
 
 struct dz_tree_entry {
     enum dz_tree_kind kind;
-    const char *path; /* below the top, "" for it; borrowed until the next, as all here */
-    struct dz_str name;
-    struct stat st;   /* not of END and SKIP */
-    int fd;           /* of FILE, the reader's */
-    const char *link; /* of LINK the target, of SAME the path of the first name */
-    uint64_t number;  /* of FILE and SAME: equal for the names of one file; 0: it has one name */
-    const char *why;  /* of SKIP: follows the path, as in "is a socket" */
-    bool changed;     /* of SKIP: it went away, or became something else */
+    const char *path;   /* below the top, "" for it; borrowed until the next, as all here */
+    struct dz_str name; /* the last of path; "" of the top */
+    struct stat st;     /* not of END and SKIP */
+    int fd;             /* of FILE, the reader's */
+    const char *link;   /* of LINK the target, of SAME the path of the first name */
+    uint64_t number;    /* of FILE and SAME: equal for the names of one file; 0: it has one name */
+    const char *why;    /* of SKIP: follows the path, as in "is a socket" */
+    bool changed;       /* of SKIP: it went away, or became something else */
 };
 
 struct dz_tree_read;

@@ -286,7 +286,7 @@ static int give_next(struct dz_tree_read *r, struct dz_tree_entry *e, struct dz_
 
 int dz_tree_read_next(struct dz_tree_read *r, struct dz_tree_entry *ret_entry, struct dz_err *err)
 {
-    struct dz_tree_entry e = {.kind = DZ_TREE_END, .path = r->path, .fd = -1};
+    struct dz_tree_entry e = {.kind = DZ_TREE_END, .path = r->path, .name = DZ_STR(""), .fd = -1};
     int rc = 0;
     dz_fd_close(&r->fd);
     if (!r->begun) {
