@@ -246,16 +246,24 @@ static void until_it_ends(struct rig *r, struct dz_cell *c)
     dz_cell_free(c);
 }
 
+/* A cell that dies slowly is left to the pool's reaper, and so is the news of its signal. */
+static void until_it_is_reaped(struct rig *r)
+{
+    do
+        run_pool(r);
+    while (hostile_board->taken && !hostile_board->returned && last_signal == 0);
+}
+
 static void attack_cell(struct rig *r)
 {
     until_it_ends(r, start_of(r, 0));
-    CHECK_INT(dz_cell_pool_run(r->pool, &r->err), 0);
+    until_it_is_reaped(r);
 }
 
 static void attack_first(struct rig *r)
 {
     until_it_ends(r, start_of(r, ++r->images));
-    CHECK_INT(dz_cell_pool_run(r->pool, &r->err), 0);
+    until_it_is_reaped(r);
 }
 
 static void attack_run(struct rig *r)
