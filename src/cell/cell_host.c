@@ -141,8 +141,8 @@ static int died(struct dz_cell *c, struct dz_err *err)
     }
     if (!gone)
         return dz_fail(err, DZ_EIO,
-                       "the cell sent an invalid frame and was killed: killed; its disk "
-                       "is as of its last commit");
+                       "the cell sent an invalid frame and was killed: files are as of the last "
+                       "commit, memory is lost");
     uint64_t most = c->each ? dz_os_each_killed(c->each, c->group) : 0;
     c->out_of_memory = most > 0;
     if (most)
