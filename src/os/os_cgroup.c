@@ -444,7 +444,7 @@ int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t *ret_numbe
                      struct dz_err *err)
 {
     char dir[DZ_OS_CGROUP_PATH + 16];
-    uint32_t number;
+    uint32_t number = 0;
     int rc = take_one(e, &number, err);
     if (rc < 0)
         return rc;
