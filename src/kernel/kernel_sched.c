@@ -14,11 +14,12 @@
  *
  * Invariants:
  *   1. a process is in a queue exactly when it is READY, not STOPPED and not
- *      the current one;
+ *      the current one (assert_runnable, for the process that is picked);
  *   2. k->running is set only while the runner runs.
  */
 #include "kernel/kernel_int.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -70,6 +71,13 @@ bool dz_kernel_runnable(struct dz_kernel *k)
     return k->q_head[DZ_K_Q_NEW] != 0 || k->q_head[DZ_K_Q_OLD] != 0;
 }
 
+/* Of a process in a queue: invariant 1, and that of kernel_wait.c: only WAIT has waiters. */
+static void assert_runnable(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    assert(p->state == DZ_PROC_READY && !(p->flags & DZ_PROC_STOPPED) && p != k->current);
+    assert(p->waiters == 0);
+}
+
 static struct dz_proc *pick(struct dz_kernel *k)
 {
     bool tired = k->q_new_ns >= DZ_KERNEL_SLICE_NS && k->q_head[DZ_K_Q_OLD] != 0;
@@ -77,6 +85,7 @@ static struct dz_proc *pick(struct dz_kernel *k)
     struct dz_proc *p = dz_k_proc(k, k->q_head[q]);
     if (!p)
         return NULL;
+    assert_runnable(k, p);
     dz_k_unqueue(k, p);
     k->picked = q;
     return p;

@@ -8,7 +8,8 @@
  * not hold waits again. A process that waits in no queue and has no deadline is woken by signals
  * only.
  *
- * Invariant: a process has waiters only in state WAIT.
+ * Invariant: a process has waiters only in state WAIT (kernel_sched.c asserts it of each process
+ * that it picks).
  */
 #include "kernel/kernel_int.h"
 

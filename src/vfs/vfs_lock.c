@@ -2,12 +2,15 @@
  *
  * vfs_lock.c - advisory record locks, as a table of plain numbers.
  *
- * Invariant: the locks of one owner on one inode (of one family) do not overlap,
- * and neighbours of the same kind are merged. Nobody waits here: who may not have
- * a lock gets EAGAIN, and tries again when another has been dropped.
+ * Nobody waits here: a caller that may not have a lock gets EAGAIN, and tries again when another
+ * lock has been dropped.
+ *
+ * Invariant (assert_apart): the locks of one owner on one inode (of one family) do not overlap, and
+ * neighbours of the same kind are merged.
  */
 #include "vfs/vfs_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -20,6 +23,12 @@ static bool same_family(const struct dz_vfs_lock *a, const struct dz_vfs_lock *b
 static bool overlap(const struct dz_vfs_lock *a, const struct dz_vfs_lock *b)
 {
     return a->start <= b->end && b->start <= a->end;
+}
+
+/* Does a end just before b begins? */
+static bool ends_before(const struct dz_vfs_lock *a, const struct dz_vfs_lock *b)
+{
+    return a->end != UINT64_MAX && a->end + 1 == b->start;
 }
 
 int dz_vfs_lock_test(struct dz_vfs *v, const struct dz_vfs_lock *want, struct dz_vfs_lock *ret_lock)
@@ -51,7 +60,7 @@ static int reserve(struct dz_locks *t, size_t more)
     return 0;
 }
 
-/* Is the range the middle of one of the owner's locks? There is one such at the most. */
+/* Does the range lie inside one of the owner's locks, with bytes left on both sides? */
 static bool splits(const struct dz_locks *t, const struct dz_vfs_lock *range)
 {
     for (size_t i = 0; i < t->count; i++) {
@@ -85,22 +94,33 @@ static void carve(struct dz_locks *t, const struct dz_vfs_lock *range)
     }
 }
 
-/* Swallow the owner's locks of the same kind that touch *range. */
+/* Extend *range by the owner's locks of the same kind that touch it, and remove those. */
 static void merge(struct dz_locks *t, struct dz_vfs_lock *range)
 {
     for (size_t i = t->count; i-- > 0;) {
         const struct dz_vfs_lock *l = &t->lock[i];
         if (!same_family(l, range) || l->owner != range->owner || l->exclusive != range->exclusive)
             continue;
-        bool before = l->end != UINT64_MAX && l->end + 1 == range->start;
-        bool after = range->end != UINT64_MAX && range->end + 1 == l->start;
-        if (!before && !after)
-            continue;
-        if (before)
+        if (ends_before(l, range))
             range->start = l->start;
-        else
+        else if (ends_before(range, l))
             range->end = l->end;
+        else
+            continue;
         t->lock[i] = t->lock[--t->count];
+    }
+}
+
+/* The new lock neither overlaps another of its owner nor touches one of its kind. As many steps as
+ * the search for a conflict before it. */
+static void assert_apart(const struct dz_locks *t, const struct dz_vfs_lock *mine)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const struct dz_vfs_lock *l = &t->lock[i];
+        if (!same_family(l, mine) || l->owner != mine->owner)
+            continue;
+        assert(!overlap(l, mine));
+        assert(l->exclusive != mine->exclusive || !(ends_before(l, mine) || ends_before(mine, l)));
     }
 }
 
@@ -116,6 +136,7 @@ int dz_vfs_lock(struct dz_vfs *v, const struct dz_vfs_lock *want)
     struct dz_vfs_lock mine = *want;
     carve(&v->locks, &mine);
     merge(&v->locks, &mine);
+    assert_apart(&v->locks, &mine);
     v->locks.lock[v->locks.count++] = mine;
     return 0;
 }

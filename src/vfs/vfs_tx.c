@@ -9,8 +9,10 @@
  * the redo log in memory, from which the transaction is built again.
  *
  * Invariants between operations, unless `stale`:
- *   1. the open transaction holds exactly the rows of the redo log, in order;
- *   2. file + transaction + dirty inodes = what the guest sees.
+ *   1. the open transaction holds exactly the rows of the redo log, in order (assert_committed
+ *      checks the empty case; alive() repairs a transaction that SQLite rolled back);
+ *   2. file + transaction + dirty inodes = what the guest sees. No assertion can look at what the
+ *      guest has seen: tests/model compares it, with a crash after any step.
  * When a transaction could not be built again (no memory, the disk cannot even be read), `stale`
  * is set: the log still has everything; every operation first tries to rebuild and fails until
  * that works.
@@ -510,6 +512,12 @@ static int fail_commit(struct dz_vfs *v, struct dz_err *err)
     return dz_fail(err, v->why.code ? v->why.code : DZ_EIO, "cannot write changes: %s", v->why.msg);
 }
 
+/* After a commit nothing is left to write: no transaction, no row in the log, no dirty inode. */
+static void assert_committed(const struct dz_vfs *v)
+{
+    assert(!dz_db_in_txn(v->db) && v->redo.count == 0 && !v->dirty && !v->stale);
+}
+
 static int commit(struct dz_vfs *v, bool final, const struct extra *extra, struct dz_err *err)
 {
     struct dz_err e = {0};
@@ -536,6 +544,7 @@ static int commit(struct dz_vfs *v, bool final, const struct extra *extra, struc
         return fail_commit(v, err);
     }
     redo_cut(&v->redo, (struct dz_redo_mark){0});
+    assert_committed(v);
     return 0;
 }
 

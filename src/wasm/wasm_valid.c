@@ -8,6 +8,7 @@
  */
 #include "wasm/wasm_valid.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 /* The frame that a label names, or NULL. */
@@ -781,6 +782,12 @@ static void any_instruction(struct wasm_valid *v, unsigned op)
         wasm_push(v, info->type[3]);
 }
 
+/* The invariants of wasm_valid.h, but for the types in the stack: pushing is the only way in. */
+static void assert_stack(const struct wasm_valid *v)
+{
+    assert(v->n >= v->floor && v->wide <= v->n && v->max_slots >= v->n + v->wide);
+}
+
 /* The most frequent instructions here, the others by the table. */
 static void run(struct wasm_valid *v)
 {
@@ -809,6 +816,8 @@ static void run(struct wasm_valid *v)
             any_instruction(v, op);
             break;
         }
+        if (!l->code)
+            assert_stack(v);
     }
 }
 

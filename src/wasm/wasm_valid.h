@@ -9,7 +9,7 @@
  *
  * Invariants: floor is the height of the innermost frame; stack[0..n) holds
  * value types or WASM_UNKNOWN, n >= floor; wide is how many of them are v128;
- * max_slots >= n + wide at any time.
+ * max_slots >= n + wide at any time (assert_stack, after each instruction).
  */
 #ifndef DZ_WASM_VALID_H
 #define DZ_WASM_VALID_H
