@@ -95,7 +95,7 @@
       "cells-memory", "SIZE", "memory of all sandboxes together, limited by a cgroup (0: no limit)") \
     X(cells, memory_beside, SIZE, "0", UINT64_C(1) << 20, UINT64_C(1) << 50, ZERO, \
       "cells-memory-beside", "SIZE", \
-      "memory of a sandbox's process besides the guest's, by a cgroup (0: no limit)") \
+      "memory of a sandbox's process besides its guest's, by a cgroup (0: off)") \
     X(cells, cpu_max, NUMBER, "0", 1, 1000000, ZERO, \
       "cells-cpu", "PERCENT", "processor time of all sandboxes in per cent of a core (0: no limit)") \
     X(cells, processes_max, NUMBER, "0", 16, 1000000, ZERO, \

@@ -155,6 +155,8 @@ option 'daemon --unread-per-tenant --unread: the answer of a command does not fi
     third_daemon doze daemon --unread 1GiB --unread-per-tenant 4MiB && { [ "$(ask /large/exec "$big")" = 429 ] || { cat out; exit 1; } } && has out rate_limited'
 option 'daemon --suspend-after --freeze-after' '
     third_daemon doze daemon --suspend-after 200ms --freeze-after 200ms && run 0 doze create base -n cold && for _ in $(seq 400); do doze get --json cold | grep -q "\"state\":\"frozen\"" && break; sleep 0.05; done && shown cold "\"state\":\"frozen\""'
+option 'daemon --cells-memory-beside: its effect needs cgroups, and is tested in t0792-cgroup-each.sh' '
+    run 2 doze daemon --data third --cells-memory-beside nonsense && has err cells-memory-beside'
 option 'daemon --cells-cpu: its effect needs cgroups, and is tested in t0563-cgroup.sh' '
     run 2 doze daemon --data third --cells-cpu nonsense && has err cells-cpu'
 option 'daemon --drain-timeout: a cell that is stopped does not hold up its end' '
