@@ -62,6 +62,7 @@ struct board {
     int32_t error;             /* errno */
     int32_t host;              /* process number of the test, for attacks on it */
     int32_t victim;            /* another process */
+    _Atomic int32_t self;      /* of an attack that says a last word: its process */
     char attack[96];           /* the name of the attack */
 };
 extern struct board *hostile_board; /* NULL: not under test */
