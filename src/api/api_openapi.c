@@ -2,8 +2,8 @@
  *
  * api_openapi.c - the API as an OpenAPI 3.1 document.
  *
- * It is made of the rows of api_routes.inc and of api_schemas.json, which says what bodies,
- * parameters and answers look like. t_api_openapi fails if a schema has a field that the reader of
+ * The document is made of the rows of api_routes.inc and of api_schemas.json, which describes
+ * bodies, parameters and answers. t_api_openapi fails if a schema has a field that the reader of
  * that body does not have, or the other way round. `make openapi` asks a daemon and compares its
  * answers with the document.
  */
@@ -159,12 +159,13 @@ static void codes_of_status(const struct dz_api_route *route, int status,
     size_t n = 0;
     ret_codes[0] = '\0';
     for (size_t i = 0; i < DZ_ARRAY_LEN(errors); i++) {
+        if (errors[i].status != status)
+            continue;
         bool twice = false;
         for (size_t k = 0; k < i; k++)
             twice |= strcmp(errors[k].code, errors[i].code) == 0;
-        if (twice || errors[i].status != status ||
-            (!has_word(dz_api_errors_any, errors[i].code) &&
-             !has_word(route->errors, errors[i].code)))
+        if (twice || (!has_word(dz_api_errors_any, errors[i].code) &&
+                      !has_word(route->errors, errors[i].code)))
             continue;
         n += (size_t)snprintf(ret_codes + n, CODES_TEXT - n, "%s%s", n ? ", " : "", errors[i].code);
         assert(n < CODES_TEXT);
@@ -183,8 +184,8 @@ static void put_refusal(struct dz_json *j, const char *key, const char *response
     dz_json_end(j);
 }
 
-/* Its own errors by status; what the server itself refuses, of a request that is not HTTP for
- * instance, is in 4XX and 5XX. */
+/* Write the errors of a route by status. 4XX stands for what the HTTP server refuses before the
+ * route is known, for instance a request that is not HTTP. */
 static void put_errors(struct dz_json *j, const struct dz_api_route *route)
 {
     char key[16], codes[CODES_TEXT];

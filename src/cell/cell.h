@@ -194,9 +194,10 @@ int dz_cell_go(struct dz_cell *c, struct dz_err *err);
 /* Next event: 1, 0 when there is none now, or an error: DZ_EIO when the cell died
  * without a word (a bug or a breach: err says by which signal). */
 int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct dz_err *err);
-/* It died because its process took more memory than its cgroup gives it (cell_pool.h). */
+/* Was the cell killed because it took more memory than its cgroup allows (cell_pool.h)? */
 bool dz_cell_out_of_memory(const struct dz_cell *c);
-/* The next event came with the last one: who polls would wait for it in vain. */
+/* Did the next event come in the packet of the last one? The caller must take it before it polls.
+ */
 bool dz_cell_pending(const struct dz_cell *c);
 
 /* Input of STDIN or TTY: how much was taken, never more than its window. */

@@ -30,9 +30,9 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-/* What a terminal or an init sends to the whole group is the host's business; and a file that has
- * outgrown its limit is an error of write(2), as a full disk is, and as a host that is gone is for
- * standard error. */
+/* Signals that a terminal or an init sends to the whole group are ignored: the host handles them.
+ * SIGXFSZ and SIGPIPE are ignored so that write(2) fails instead, at the limit of a file's size and
+ * when the host has closed the other end of standard error. */
 static const int ignored[] = {SIGINT,  SIGTSTP,  SIGQUIT, SIGHUP,
                               SIGTERM, SIGWINCH, SIGXFSZ, SIGPIPE};
 

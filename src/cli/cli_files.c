@@ -197,7 +197,7 @@ static mode_t mode_of(struct dz_client *client)
     return mode ? mode & 0777 : 0644;
 }
 
-/* What is no file, as a terminal or /dev/null, is written to. */
+/* Write into the target, which is no regular file but, for instance, a terminal or /dev/null. */
 static int copy_to_device(struct dz_cli *c, struct dz_client *client, const char *target,
                           const char *path, struct dz_tree_stats *total, struct dz_err *err)
 {
@@ -250,7 +250,7 @@ static bool is_there(struct dz_client *client, const char *sandbox, const char *
     return dz_client_call(client, &req, &answer, NULL) != DZ_ENOENT;
 }
 
-/* What was made in a sandbox for a tree: the directory itself and those above it. */
+/* The directories that were made in a sandbox for a tree: its top and the missing parents. */
 struct made {
     char path[DZ_PATH_MAX]; /* of the directory */
     size_t kept; /* bytes of the path that were there before; the whole path: nothing was made */

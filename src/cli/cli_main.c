@@ -101,7 +101,8 @@ static int unknown(struct dz_cli *c, int argc, char **argv)
     return DZ_EXIT_USAGE;
 }
 
-/* What cells.fences is to the daemon, its variable is to the jails of every command. */
+/* Commands that start jailed processes themselves take the required fences from the environment
+ * variable of the setting cells.fences. */
 static int demand_fences(struct dz_err *err)
 {
     static const char variable[] = "DOZE_CELLS_FENCES";

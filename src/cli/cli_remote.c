@@ -157,8 +157,8 @@ int dz_cli_put_guest(struct dz_cli *c, int fd, struct dz_str bytes, struct dz_er
                  : dz_fd_write(fd, b.p, b.len, err);
 }
 
-/* What steers a terminal stands in strings only: outside of them JSON is ASCII, and what is below a
- * space there is a line's end or an indent. */
+/* Control characters can only be inside strings: outside of them JSON is ASCII, and its only bytes
+ * below a space are line ends and indents. */
 void dz_cli_put_json(struct dz_cli *c, struct dz_str text)
 {
     for (size_t i = 0, n; i < text.n; i += n) {

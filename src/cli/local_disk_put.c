@@ -277,7 +277,7 @@ static int put_file(struct putting *p, const struct entry *e, uint64_t dir, stru
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", from, err) : 0;
 }
 
-/* One more name of a file that came before. */
+/* Give a file that was stored earlier one more name (a hard link). */
 static int put_same(struct putting *p, const struct entry *e, uint64_t dir, struct dz_str name,
                     struct dz_err *err)
 {
@@ -310,7 +310,8 @@ static int put_link(struct putting *p, const struct entry *e, uint64_t dir, stru
     return sys < 0 ? dz_disk_fail(&p->d, sys, "store", name.p, err) : 0;
 }
 
-/* One that is there keeps its mode and times; a name of "": dir itself. */
+/* Make a directory. An existing directory keeps its mode and times; the name "" means dir itself.
+ */
 static int put_dir(struct putting *p, const struct entry *e, uint64_t dir, struct dz_str name,
                    struct dz_err *err)
 {

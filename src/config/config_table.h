@@ -54,9 +54,9 @@
       "concurrent requests and streams of one tenant") \
     X(listen, unread_per_tenant, SIZE, "128MiB", 1048576, UINT64_C(1) << 40, 0, \
       "unread-per-tenant", "SIZE", \
-      "buffered bytes of a tenant's requests and answers; more is a 429") \
+      "buffered bytes of a tenant's requests and answers; beyond it, 429") \
     X(listen, unread, SIZE, "1GiB", 1048576, UINT64_C(1) << 40, 0, "unread", "SIZE", \
-      "buffered bytes of all requests and answers; more is a 429") \
+      "buffered bytes of all requests and answers; beyond it, 429") \
     X(tls, certificate, PATH, "", 0, 0, RELOAD, "tls-certificate", "FILE", \
       "PEM file with the certificate chain for TCP; setting it turns TLS on") \
     X(tls, key, PATH, "", 0, 0, RELOAD, "tls-key", "FILE", \
@@ -90,7 +90,7 @@
     X(cells, fences, TEXT, "", 0, 0, 0, "fences", "NAME,...", \
       "run no jailed process without these fences (see `doze doctor`)") \
     X(cells, uids, TEXT, "1879048192-1879113727", 0, 0, 0, "uids", "FIRST-LAST|no", \
-      "user ids of which each tenant's processes get one if the daemon is root") \
+      "range of user ids, one for each tenant, if the daemon is root") \
     X(cells, memory_max, SIZE, "0", UINT64_C(64) << 20, UINT64_C(1) << 50, ZERO, \
       "cells-memory", "SIZE", "memory of all sandboxes together, limited by a cgroup (0: no limit)") \
     X(cells, memory_beside, SIZE, "0", UINT64_C(1) << 20, UINT64_C(1) << 50, ZERO, \

@@ -277,7 +277,8 @@ static int listen_all(struct daemon *d, struct dz_err *err)
     return rc < 0 ? rc : dz_http_listen_unix(dz_api_http(d->api), d->config->doze_socket, err);
 }
 
-/* Who is not root, or root of less than the range, goes on as one user, and says so. */
+/* Find the range of user ids for tenants. A daemon that is not root, or may not use the whole
+ * range, runs all cells as its own user and logs why. */
 static int find_users(const char *setting, struct dz_os_users *ret_users, struct dz_err *err)
 {
     struct dz_err why = {0};

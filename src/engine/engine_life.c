@@ -427,7 +427,8 @@ static void open_file(struct engine_job *j, const struct dz_instance *row)
     job_fail(j, &why);
 }
 
-/* Its turn has come, and the sandbox is reserved for it; or is given back. */
+/* The job has come to the head of the keeper's line and the sandbox is reserved for it: open the
+ * file, or give the reservation back. */
 static void take_turn(struct engine_job *j, const struct dz_instance *row)
 {
     struct dz_engine *e = j->e;
@@ -522,7 +523,7 @@ static void reach_file(struct engine_job *j)
     reach_now(j, false);
 }
 
-/* It has waited as long as it may. What is under way for it (a wake, a fetch) goes on. */
+/* The job has waited for its full time: fail it, unless a wake or a fetch is in progress for it. */
 static void on_late(void *arg)
 {
     struct engine_job *j = arg;

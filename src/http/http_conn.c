@@ -27,7 +27,8 @@ enum {
     IN_MAX = DZ_HTTP_HEAD_MAX + DZ_IO_PIECE,
 };
 
-/* What TLS said: it may want to write while it reads. */
+/* The result of a TLS call as an I/O result. TLS may need to write while it reads, so note what to
+ * poll for. */
 static ssize_t of_tls(struct dz_http_conn *c, ssize_t n)
 {
     if (n == DZ_TLS_WANT_READ || n == DZ_TLS_WANT_WRITE) {

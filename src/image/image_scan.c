@@ -189,8 +189,8 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
     return rc < 0 ? rc : dz_call_reply(call, s->text.p, s->text.len, err);
 }
 
-/* What the image in fd says and holds: checked, programs listed (found anew when
- * `search`, and compared with what it says). The reply is a manifest. */
+/* Check the image in fd and list its programs; with `search`, look for the programs and compare
+ * them with the manifest. The reply is a manifest. */
 static int scan_image(int fd, const char *sha256, struct dz_image *ret_image, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf reply = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);

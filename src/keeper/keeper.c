@@ -326,8 +326,8 @@ bool dz_keeper_background(struct dz_keeper *k, const struct dz_keeper_request *r
     return take(k, r, true, NULL, NULL) == 0;
 }
 
-/* Who is answered here may give the sandbox back at once, which comes here again: the outer call
- * goes on with the line. */
+/* Start the next requests of the line. A request that is answered here may give the sandbox back at
+ * once, which calls this function again; the outer call then continues with the line. */
 void dz_keeper_next(struct slot *s)
 {
     if (s->answering)

@@ -99,7 +99,7 @@ static void tell_busy(struct checking *c, const char *id)
 
 /* --- files ----------------------------------------------------------------------- */
 
-/* It was listed a while ago. */
+/* Has the file gone since it was listed? */
 static bool gone_since(struct checking *c, const char *key)
 {
     struct dz_err why = {0};
@@ -251,7 +251,7 @@ static void check_row(struct checking *c, const struct dz_instance *row)
     }
 }
 
-/* Those after this id, which becomes the last one's; `limit` of them, at most. */
+/* Check at most `limit` rows after the id `after`, which becomes the id of the last one. */
 static size_t check_some_rows(struct checking *c, char after[static DZ_COLD_KEY], size_t limit)
 {
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);

@@ -227,7 +227,7 @@ static void text_comm(struct dz_kernel *k, const struct dz_proc *of, struct dz_b
     dz_buf_addf(out, "%s\n", of->comm);
 }
 
-/* One line: the linear memory. There is nothing else in a guest's address space. */
+/* /proc/PID/maps has one line, because a guest's address space is its linear memory only. */
 static void text_maps(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
     (void)k;

@@ -70,7 +70,7 @@ static void set_ring(struct kind *kinds, uint32_t count, uint32_t blob, uint32_t
         kinds[blob] = (struct kind){DZ_BLOB_RING, head, len};
 }
 
-/* What each blob is, by what refers to it. */
+/* The kind of each blob, which follows from the row that refers to the blob. */
 static struct kind *blob_kinds(struct dz_kernel *k, uint32_t count)
 {
     struct kind *kinds = dz_zarray((size_t)count + 1, sizeof *kinds);

@@ -82,9 +82,9 @@ DZ_NODISCARD int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32
                                   struct dz_err *err);
 DZ_NODISCARD int dz_os_each_limit(struct dz_os_cgroup_each *e, uint32_t number,
                                   uint64_t memory_bytes, struct dz_err *err);
-/* Has the kernel killed its process for its limit of memory? Returns the limit; 0: no. */
+/* Has the kernel killed the process in this group at its memory limit? Returns the limit; 0: no. */
 uint64_t dz_os_each_killed(const struct dz_os_cgroup_each *e, uint32_t number);
-/* Its process has ended, or will. */
+/* The process in this group has ended or is about to: the group is reused once it is empty. */
 void dz_os_each_leave(struct dz_os_cgroup_each *e, uint32_t number);
 
 #endif

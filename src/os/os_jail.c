@@ -240,7 +240,7 @@ static int enter_user(const struct dz_os_jail *jail, int *ret_got, struct dz_err
 
 /* --- privileges ----------------------------------------------------------------------- */
 
-/* What dz_os_user_settle() needs. */
+/* The capabilities that dz_os_user_settle() needs. */
 #define TO_SETTLE (1u << CAP_SETUID | 1u << CAP_SETGID)
 
 /* Securebits: uid 0 gets no capabilities for being 0, and nothing raises one again. */

@@ -131,7 +131,8 @@ extern const size_t dz_os_jail_compute_count;
 extern const struct dz_os_syscall dz_os_jail_nest[];
 extern const size_t dz_os_jail_nest_count;
 
-/* What both need besides to become a user of a range, by dz_os_users_calls(). */
+/* The calls that a cell and a zygote need besides to become a user of a range
+ * (dz_os_users_calls()). */
 extern const struct dz_os_syscall dz_os_jail_users[];
 extern const size_t dz_os_jail_users_count;
 

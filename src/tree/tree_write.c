@@ -87,7 +87,8 @@ static int put_times(int fd, const struct dz_tree_meta *m)
     return futimens(fd, ts);
 }
 
-/* Its owner could do all with it while it was filled; the umask took effect when it was made. */
+/* Set the mode and times of a directory that is complete. The directory had all rights of its owner
+ * while it was filled; its other mode bits were limited by the umask when it was made. */
 static int finish_dir(const struct level *l)
 {
     struct stat st;

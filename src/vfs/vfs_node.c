@@ -23,7 +23,7 @@
 
 /* --- the cache --------------------------------------------------------------------------- */
 
-/* It knows neither inodes nor names: the owner embeds a struct dz_vfs_hnode, walks a bucket
+/* The cache knows neither inodes nor names: the owner embeds a struct dz_vfs_hnode, walks a bucket
  * itself, and decides which nodes may be evicted. The table doubles when it holds as many nodes
  * as buckets; when memory is short it stays as it is and its chains grow, so adding cannot fail. */
 

@@ -272,8 +272,8 @@ static int tell(struct dz_vfs *v, int rc, const char *what, struct dz_err *err)
     return rc ? dz_fail_sys(err, -rc, "%s (%s)", what, dz_vfs_why(v)) : 0;
 }
 
-/* It is whole: move all in it to its parent, where nothing may stand in the way.
- * Begins and ends with a commit. */
+/* The archive is unpacked completely: move all of it to the parent, where nothing may be in the
+ * way. Begins and ends with a commit. */
 static int merge_stage(struct dz_vfs *v, uint64_t stage, struct dz_err *err)
 {
     int rc = put_note(v, (int64_t)stage);

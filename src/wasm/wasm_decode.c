@@ -212,8 +212,9 @@ const char *dz_wasm_valtype_text(unsigned type)
 
 /* --- constant expressions ---------------------------------------------------------------- */
 
-/* They are kept as instructions (struct dz_wasm_const) and run at instantiation, because globals
- * may be imported. A stack of DZ_WASM_CONST_DEPTH types is enough to check them and to run them.
+/* Constant expressions are kept as instructions (struct dz_wasm_const) and run at instantiation,
+ * because globals may be imported. A stack of DZ_WASM_CONST_DEPTH types is enough to check them and
+ * to run them.
  *
  * Without extended-const, an expression may read only imported globals; with it, every immutable
  * global before it, as in WebAssembly 3.0. */

@@ -538,7 +538,8 @@ static void op_else(struct wasm_valid *v)
     valid_enter(v, DZ_WASM_OP_else, c.params, c.results);
 }
 
-/* One byte of its own for each value type, so that a block type can point to it. */
+/* The list of one value type. A block type points to its list, so each type has a byte that stays.
+ */
 static struct wasm_types one_type(unsigned byte)
 {
     static const uint8_t all[] = {DZ_WASM_I32,  DZ_WASM_I64,     DZ_WASM_F32,       DZ_WASM_F64,

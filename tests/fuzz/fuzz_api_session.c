@@ -388,7 +388,7 @@ static void talk(struct dz_http_req *r, void *api)
         dz_http_refuse(r, &none);
 }
 
-/* What those of them that read a JSON body look up in their route. */
+/* The handlers below that read a JSON body find its fields in their route. */
 static const struct dz_api_route waits = {.fields = dz_api_wait_fields},
                                  signals = {.fields = dz_api_signal_fields};
 static const struct dz_http_route routes[] = {

@@ -16,6 +16,15 @@ start() {
     cat daemon.log
     return 1
 }
+until_true() { # COMMAND...: within 20 s
+    for _ in $(seq 400); do
+        "$@" && return 0
+        read -rt 0.05 <> <(:) || :
+    done
+    echo "never: $*"
+    [ ! -e out ] || cat out
+    return 1
+}
 stop() { # and wait for its end
     kill -TERM "$(cat daemon.pid)" || return 1
     gone "$(cat daemon.pid)"

@@ -20,16 +20,6 @@ crashed() { # NAME TEXT: its error
     api 200 GET /v1/tenants/self && api 200 GET "$(s "/$1")" && has out "$2"
 }
 
-until_true() { # COMMAND...: within 20 s
-    for _ in $(seq 400); do
-        "$@" && return 0
-        read -rt 0.05 <> <(:) || :
-    done
-    echo "never: $*"
-    cat out
-    return 1
-}
-
 start || exit 1
 test_that 'the blocks of a log count, whatever its cell says and its size is' '
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"a\",\"memory\":\"16MiB\"}" &&

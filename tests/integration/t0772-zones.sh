@@ -9,14 +9,6 @@ command -v python3 >/dev/null || { echo '1..0 # SKIP there is no python3'; exit 
 zones=$LIB_ROOT/tests/lib/zones.py
 hostile=$(dirname "$DOZE")/doze_hostile
 call=5 # PLACE_CALL
-until_true() { # COMMAND...: within 20 s
-    for _ in $(seq 400); do
-        "$@" && return 0
-        read -rt 0.05 <> <(:) || :
-    done
-    echo "never: $*"
-    return 1
-}
 secret=$(head -c 12 /dev/urandom | od -An -tx1 | tr -d ' \n')
 id_of() { api 200 GET "$(s "/$1")" && grep -o '"id":"sbx_[0-9a-z]*' out | cut -d'"' -f4; }
 # a: its machine runs. b: file-only, a file comes to it and does not end. c: a call clones it.

@@ -88,7 +88,8 @@ test_that 'an ordinary user gets his tree, and what he may not write is refused'
 # --- a daemon that lies ------------------------------------------------------------------------
 python3 "$LIB_ROOT/tests/integration/tree_server.py" port >/dev/null 2>&1 &
 echo $! >liar.pid
-trap 'kill -9 "$(cat "$LIB_SCRATCH/work/liar.pid")" "$(cat "$LIB_SCRATCH/work/daemon.pid")" 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
+pids=$PWD
+trap 'kill -9 "$(cat "$pids/liar.pid")" "$(cat "$pids/daemon.pid")" 2>/dev/null; rm -rf "$LIB_SCRATCH"' EXIT
 for _ in $(seq 200); do
     [ -s port ] && break
     read -rt 0.05 <> <(:) || :

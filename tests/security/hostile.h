@@ -41,7 +41,7 @@ enum place {
 #define AT_CELLS   (AT(CELL) | AT(RUN) | AT(CALL)) /* the first table of docs/design/jail.md */
 #define EVERYWHERE (AT_CELLS | AT(ZYGOTE))
 
-/* What can hold an attack, besides the host's fences (DZ_OS_FENCE_BIT). */
+/* The means that can stop an attack, besides the host's fences (DZ_OS_FENCE_BIT). */
 enum {
     BY_FILTER = 1 << 24, /* seccomp: the process dies */
     BY_LIMITS = 1 << 25, /* resource limits */
@@ -67,7 +67,7 @@ struct board {
 };
 extern struct board *hostile_board; /* NULL: not under test */
 
-/* What a process that was taken over has; -1: nothing. */
+/* The descriptors of a process that was taken over; -1: none. */
 struct taken {
     enum place place;
     int socket, disk, wal, image;

@@ -169,7 +169,7 @@ static struct dz_cell *start_of(struct rig *r, unsigned image)
     return c;
 }
 
-/* What `doze doctor` tells people about this host is what its cells have. */
+/* `doze doctor` must report the same fences that the cells of this host have. */
 static void as_doctor_says(uint32_t fences)
 {
     const uint32_t all = ((1u << DZ_OS_FENCE_COUNT) - 1) & ~BY(USERS); /* that is another line */

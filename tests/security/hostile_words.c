@@ -57,7 +57,7 @@ static bool is_done_and_stays(const struct taken *t, struct board *b)
     stay();
 }
 
-/* Its own descriptors, in place of a word. */
+/* The cell sends its descriptors to the host. */
 static bool hands_over_descriptors(const struct taken *t, struct board *b)
 {
     const struct dz_frame f = {.type = DZ_FRAME_LOST};

@@ -52,7 +52,7 @@ TEST(lies_about_the_size_are_refused)
     close_pair();
 }
 
-/* What a process writes to standard error, which is its end of the socket. */
+/* Standard error of a process is its end of the socket, so its text arrives as a packet. */
 TEST(a_packet_of_text_is_words)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX + 1];

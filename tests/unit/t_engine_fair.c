@@ -415,7 +415,7 @@ TEST(who_waits_too_long_for_the_quota_is_told_so)
     CHECK(s[1].code == DZ_EBUSY && s[2].turn == 0);
 }
 
-/* Who asks for the files of "a", and what was done when that was answered. */
+/* The request for the files of "a", and the turn in which the start happened. */
 static struct served *reader;
 static int turn_at_start;
 

@@ -219,7 +219,7 @@ static bool file_is(const char *dir, const char *name, const char *text)
     return is;
 }
 
-/* What is written where by version 2: a directory stands in for the kernel's. */
+/* Version 2: which value goes into which file. A plain directory takes the kernel's place. */
 TEST(version_2_has_its_own_files)
 {
     char root[] = "/tmp/doze-cgroup.XXXXXX", dir[300];
