@@ -49,7 +49,8 @@ static bool signal_by_owner(const struct taken *t, struct board *b)
         fcntl(ends[0], 10 /* F_SETSIG */, SIGUSR1) < 0 ||
         fcntl(ends[0], F_SETFL, O_ASYNC | O_RDWR) < 0)
         return false;
-    (void)write(ends[1], "x", 1);
+    if (write(ends[1], "x", 1) != 1)
+        return false;
     return false; /* the host knows */
 }
 
