@@ -56,6 +56,13 @@ void dz_timer_free(struct dz_timer *t)
         t->ops->timer_free(t);
 }
 
+void dz_loop_post(struct dz_loop *loop, struct dz_loop_task *t)
+{
+    assert(t->fn);
+    if (!dz_loop_task_posted(t))
+        loop->ops->post(loop, t);
+}
+
 int dz_loop_work(struct dz_loop *loop, void (*work)(void *arg), void (*done)(void *arg), void *arg,
                  struct dz_err *err)
 {

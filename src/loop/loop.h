@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * loop.h - one thread that waits for everything: timers, descriptors, signals,
+ * loop.h - one thread that waits for everything: timers, tasks, descriptors, signals,
  * work that other threads did.
  *
  * The control plane is single-threaded: every callback runs on the thread that
@@ -13,13 +13,14 @@
  *
  * Handles are freed by their _free function, which may be called from any
  * callback, also their own; the callback does not come after it. All must be
- * freed before the loop is.
+ * freed, and tasks cancelled, before the loop is.
  */
 #ifndef DZ_LOOP_LOOP_H
 #define DZ_LOOP_LOOP_H
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,14 +31,14 @@ struct dz_poll;
 struct dz_signal;
 
 DZ_NODISCARD int dz_loop_new(struct dz_loop **ret_loop, struct dz_err *err);
-/* Waits for work that is still on a worker; its done is called. NULL is fine. */
+/* Waits for work that is still on a worker; its done is called, and tasks are run. NULL is fine. */
 void dz_loop_free(struct dz_loop *loop);
 
 /* Until dz_loop_stop, or until no timer, poll, signal or work is left that could
  * call anything. */
 DZ_NODISCARD int dz_loop_run(struct dz_loop *loop, struct dz_err *err);
 void dz_loop_stop(struct dz_loop *loop);
-/* Runs on until no work is under way: before what its ends lead to is freed. */
+/* Runs on until no work is under way and no task waits: before what they lead to is freed. */
 void dz_loop_settle(struct dz_loop *loop);
 
 /* --- timers ---------------------------------------------------------------------- */
@@ -52,6 +53,44 @@ void dz_timer_after(struct dz_timer *t, int64_t ms);
 void dz_timer_at(struct dz_timer *t, int64_t real_ms);
 void dz_timer_stop(struct dz_timer *t);
 void dz_timer_free(struct dz_timer *t); /* NULL is fine */
+
+/* --- tasks ----------------------------------------------------------------------- */
+
+/* A call that the loop makes once, soon, when whoever posted it has returned. It lies in the
+ * object that it is about and needs no memory, so posting cannot fail. */
+struct dz_loop_task {
+    struct dz_list link; /* in the loop's line, while it is posted */
+    void (*fn)(void *arg);
+    void *arg;
+    const void *owner; /* tasks of one owner come in the order in which they were posted */
+};
+
+static inline void dz_loop_task_init(struct dz_loop_task *t, const void *owner,
+                                     void (*fn)(void *arg), void *arg)
+{
+    dz_list_init(&t->link);
+    t->fn = fn;
+    t->arg = arg;
+    t->owner = owner;
+}
+
+/* In the same turn of the loop, after descriptors have been looked at; in the next one when a task
+ * or a timer of 0 posts it, so that those which post themselves keep nobody from his turn. A task
+ * that is posted already keeps its place. The loop does not touch it any more when fn is called,
+ * which may post it again, or free it. */
+void dz_loop_post(struct dz_loop *loop, struct dz_loop_task *t);
+
+static inline bool dz_loop_task_posted(const struct dz_loop_task *t)
+{
+    return !dz_list_empty(&t->link);
+}
+
+/* It is not called any more, unless it is posted again: before what it lies in is freed. Fine when
+ * it is not posted. */
+static inline void dz_loop_task_cancel(struct dz_loop_task *t)
+{
+    dz_list_remove(&t->link);
+}
 
 /* --- work ------------------------------------------------------------------------ */
 

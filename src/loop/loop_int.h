@@ -19,6 +19,7 @@ struct dz_loop_ops {
     void (*timer_at)(struct dz_timer *t, int64_t real_ms);
     void (*timer_stop)(struct dz_timer *t);
     void (*timer_free)(struct dz_timer *t);
+    void (*post)(struct dz_loop *l, struct dz_loop_task *t); /* one that is not posted */
     int (*work)(struct dz_loop *l, void (*work)(void *), void (*done)(void *), void *arg,
                 struct dz_err *err);
     int (*poll_new)(struct dz_loop *l, int fd, void (*fn)(void *, int), void *arg,

@@ -3,7 +3,8 @@
  * The simulated loop: a list of events in the order of their times.
  *
  * A test may turn the wall's clock back or forward. Timers "at" go by that one, and
- * have a list of their own; all other events go by CLOCK_BOOTTIME.
+ * have a list of their own; all other events go by CLOCK_BOOTTIME. While tasks wait, one
+ * event stands for them: the turn of the next one.
  */
 #include "loop/loop_sim.h"
 
@@ -25,7 +26,10 @@ struct sim_loop {
     struct dz_clock_test *clock;
     int64_t (*delay_ms)(void *arg);
     void *delay_arg;
-    struct dz_list events, wall;
+    size_t (*draw)(void *arg, size_t n);
+    void *draw_arg;
+    struct dz_list events, wall, tasks;
+    struct sim_event turn; /* in events while a task waits */
     bool stopped;
 };
 
@@ -135,6 +139,52 @@ static void sim_timer_free(struct dz_timer *timer)
     dz_free(timer);
 }
 
+/* --- tasks ----------------------------------------------------------------------- */
+
+/* Of the owner of a task that is drawn, the first one: those of one owner keep their order. */
+static struct dz_loop_task *draw_task(struct sim_loop *l)
+{
+    struct dz_list *at = l->tasks.next;
+    if (!l->draw)
+        return DZ_LIST_FIRST(struct dz_loop_task, &l->tasks, link);
+    for (size_t n = l->draw(l->draw_arg, dz_list_count(&l->tasks)); n > 0; n--)
+        at = at->next;
+    const struct dz_loop_task *drawn =
+        dz_list_entry(&l->tasks, at, offsetof(struct dz_loop_task, link));
+    DZ_LIST_FOREACH(struct dz_loop_task, t, &l->tasks, link)
+        if (t->owner == drawn->owner)
+            return t;
+    assert(!"a task that is drawn is in the list");
+    return NULL;
+}
+
+static void on_turn(void *arg)
+{
+    struct sim_loop *l = arg;
+    if (dz_list_empty(&l->tasks)) /* cancelled */
+        return;
+    struct dz_loop_task *t = draw_task(l);
+    dz_list_remove(&t->link);
+    if (!dz_list_empty(&l->tasks))
+        insert(&l->events, &l->turn, now_ms(l));
+    t->fn(t->arg);
+}
+
+static void sim_post(struct dz_loop *loop, struct dz_loop_task *t)
+{
+    struct sim_loop *l = (struct sim_loop *)loop;
+    dz_list_push_back(&l->tasks, &t->link);
+    if (dz_list_empty(&l->turn.link))
+        insert(&l->events, &l->turn, now_ms(l));
+}
+
+void dz_loop_sim_draw(struct dz_loop *loop, size_t (*draw)(void *arg, size_t n), void *arg)
+{
+    struct sim_loop *l = (struct sim_loop *)loop;
+    l->draw = draw;
+    l->draw_arg = arg;
+}
+
 /* --- work and calls ---------------------------------------------------------------- */
 
 static void on_work(void *arg)
@@ -187,10 +237,14 @@ void dz_loop_sim_forget(struct dz_loop *loop)
     }
     DZ_LIST_FOREACH(struct sim_event, e, &l->wall, link)
         dz_list_remove(&e->link);
+    DZ_LIST_FOREACH(struct dz_loop_task, t, &l->tasks, link)
+        dz_list_remove(&t->link);
 }
 
-static bool any_work(const struct sim_loop *l)
+static bool any_to_come(const struct sim_loop *l)
 {
+    if (!dz_list_empty(&l->tasks))
+        return true;
     DZ_LIST_FOREACH(struct sim_event, e, &l->events, link)
         if (e->fn == on_work)
             return true;
@@ -199,7 +253,7 @@ static bool any_work(const struct sim_loop *l)
 
 static void sim_settle(struct dz_loop *loop)
 {
-    while (any_work((struct sim_loop *)loop))
+    while (any_to_come((struct sim_loop *)loop))
         (void)dz_loop_sim_step(loop, INT64_MAX);
 }
 
@@ -239,6 +293,7 @@ static const struct dz_loop_ops sim_ops = {
     .timer_at = sim_timer_at,
     .timer_stop = sim_timer_stop,
     .timer_free = sim_timer_free,
+    .post = sim_post,
     .work = sim_work,
     .poll_new = no_poll,
     .signal_new = no_signal,
@@ -267,6 +322,9 @@ int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg),
         .head = {&sim_ops}, .clock = clock, .delay_ms = delay_ms, .delay_arg = arg};
     dz_list_init(&l->events);
     dz_list_init(&l->wall);
+    dz_list_init(&l->tasks);
+    l->turn = (struct sim_event){.fn = on_turn, .arg = l};
+    dz_list_init(&l->turn.link);
     dz_clock_use(clock);
     *ret_loop = &l->head;
     return 0;

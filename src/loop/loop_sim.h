@@ -5,7 +5,8 @@
  *
  * Work is done when its time comes, in one piece, after a delay that the test
  * draws; what fails in the middle of it is the business of the simulated stores.
- * Events of one moment come in the order in which they were made. There are no
+ * Events of one moment come in the order in which they were made; a posted task is
+ * such an event, too. There are no
  * descriptors and no signals here: asking for them is DZ_EUNSUPPORTED.
  *
  * While the loop lives, dz_clock_* of the process read its clock.
@@ -21,6 +22,10 @@
 DZ_NODISCARD int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg),
                                  void *arg, struct dz_loop **ret_loop, struct dz_err *err);
 
+/* Which task comes next is drawn: draw(arg, n) of 0 to n - 1, and of that one's owner the first. So
+ * a test finds whoever counts on an order between objects. NULL: in the order of posting. */
+void dz_loop_sim_draw(struct dz_loop *loop, size_t (*draw)(void *arg, size_t n), void *arg);
+
 /* The next event, whenever that is: the clock moves there. False: there is none.
  * `until` (real ms): not beyond that; the clock then stands there. */
 bool dz_loop_sim_step(struct dz_loop *loop, int64_t until);
@@ -29,8 +34,8 @@ bool dz_loop_sim_step(struct dz_loop *loop, int64_t until);
 DZ_NODISCARD int dz_loop_sim_call(struct dz_loop *loop, int64_t after_ms, void (*fn)(void *arg),
                                   void *arg, struct dz_err *err);
 
-/* As a crash: forget all that was to come, timers stopped, work neither done nor
- * reported. */
+/* As a crash: forget all that was to come, timers stopped, tasks cancelled, work neither
+ * done nor reported. */
 void dz_loop_sim_forget(struct dz_loop *loop);
 
 #endif

@@ -7,9 +7,10 @@
  * somebody sets the clock, all of them are: a timerfd with TFD_TIMER_CANCEL_ON_SET,
  * armed for the end of time, becomes readable at that moment and at no other.
  *
- * A timer of zero is none of libuv's, which runs one that its own function starts again
- * over and over before it looks at any descriptor: it waits in a list, and comes after the
- * next look, which does not block meanwhile. So everybody has his turn in between.
+ * Tasks wait in a list and come after the next look at the descriptors, which does not block
+ * meanwhile. A timer of zero is a task, and none of libuv's timers: libuv runs one that its own
+ * function starts again over and over before it looks at any descriptor. So everybody has his
+ * turn in between.
  *
  * A uv handle must live until its close callback, so freeing one of ours only
  * begins; the callback ends it.
@@ -35,9 +36,9 @@ struct uv_dz_loop {
     uv_loop_t uv;
     int clock_fd; /* tells of settings of the clock; -1: this kernel cannot */
     uv_poll_t clock;
-    size_t works;        /* under way */
-    struct dz_list wall; /* timers that wait for the wall's clock */
-    struct dz_list soon; /* timers of zero; idle and check run while there are some */
+    size_t works;         /* under way */
+    struct dz_list wall;  /* timers that wait for the wall's clock */
+    struct dz_list tasks; /* and timers of zero; idle and check run while there are some */
     uv_idle_t idle;
     uv_check_t check;
 };
@@ -46,10 +47,9 @@ struct uv_timer {
     struct dz_timer head;
     uv_timer_t uv;
     struct uv_dz_loop *loop;
-    struct dz_list link; /* in wall or soon, while it waits there */
+    struct dz_list link; /* in wall, while it waits there */
     int64_t at;
-    void (*fn)(void *arg);
-    void *arg;
+    struct dz_loop_task task; /* posted while it waits for no time */
 };
 
 struct uv_poll {
@@ -98,7 +98,7 @@ static void on_timer(uv_timer_t *uv)
         }
         dz_list_remove(&t->link);
     }
-    t->fn(t->arg);
+    t->task.fn(t->task.arg);
 }
 
 static void start_timer(struct uv_timer *t, int64_t ms)
@@ -121,58 +121,62 @@ static void on_idle(uv_idle_t *idle)
     (void)idle;
 }
 
-/* Who is started anew by one of these comes after the next look at the descriptors. */
+/* What one of these posts comes after the next look at the descriptors. */
 static void on_check(uv_check_t *check)
 {
     struct uv_dz_loop *l = check->data;
     struct dz_list now = DZ_LIST_INIT(now);
-    dz_list_splice_back(&now, &l->soon);
+    dz_list_splice_back(&now, &l->tasks);
     while (!dz_list_empty(&now)) {
-        struct uv_timer *t = DZ_LIST_FIRST(struct uv_timer, &now, link);
+        struct dz_loop_task *t = DZ_LIST_FIRST(struct dz_loop_task, &now, link);
         dz_list_remove(&t->link);
         t->fn(t->arg);
     }
-    if (dz_list_empty(&l->soon)) {
+    if (dz_list_empty(&l->tasks)) {
         (void)uv_idle_stop(&l->idle);
         (void)uv_check_stop(&l->check);
     }
 }
 
-static void uv_timer_after(struct dz_timer *timer, int64_t ms)
+static void uv_post(struct dz_loop *loop, struct dz_loop_task *t)
 {
-    struct uv_timer *t = (struct uv_timer *)timer;
-    struct uv_dz_loop *l = t->loop;
-    dz_list_remove(&t->link);
-    if (ms > 0) {
-        start_timer(t, ms);
-        return;
-    }
-    (void)uv_timer_stop(&t->uv);
-    dz_list_push_back(&l->soon, &t->link);
+    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    dz_list_push_back(&l->tasks, &t->link);
     (void)uv_idle_start(&l->idle, on_idle); /* neither can fail, nor matters twice */
     (void)uv_check_start(&l->check, on_check);
-}
-
-static void uv_timer_at(struct dz_timer *timer, int64_t real_ms)
-{
-    struct uv_timer *t = (struct uv_timer *)timer;
-    t->at = real_ms;
-    dz_list_remove(&t->link);
-    dz_list_push_back(&t->loop->wall, &t->link);
-    wait_for_wall(t);
 }
 
 static void uv_timer_end(struct dz_timer *timer)
 {
     struct uv_timer *t = (struct uv_timer *)timer;
     dz_list_remove(&t->link);
+    dz_loop_task_cancel(&t->task);
     (void)uv_timer_stop(&t->uv);
+}
+
+static void uv_timer_after(struct dz_timer *timer, int64_t ms)
+{
+    struct uv_timer *t = (struct uv_timer *)timer;
+    uv_timer_end(timer);
+    if (ms > 0)
+        start_timer(t, ms);
+    else
+        uv_post(&t->loop->head, &t->task);
+}
+
+static void uv_timer_at(struct dz_timer *timer, int64_t real_ms)
+{
+    struct uv_timer *t = (struct uv_timer *)timer;
+    uv_timer_end(timer);
+    t->at = real_ms;
+    dz_list_push_back(&t->loop->wall, &t->link);
+    wait_for_wall(t);
 }
 
 static void uv_timer_release(struct dz_timer *timer)
 {
     struct uv_timer *t = (struct uv_timer *)timer;
-    dz_list_remove(&t->link);
+    uv_timer_end(timer);
     uv_close((uv_handle_t *)&t->uv, on_closed);
 }
 
@@ -280,9 +284,17 @@ static void close_handle(uv_handle_t *h, void *arg)
         uv_close(h, NULL); /* only the loop's own may be left */
 }
 
+static void uv_dz_loop_settle(struct dz_loop *loop)
+{
+    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    while (l->works > 0 || !dz_list_empty(&l->tasks))
+        (void)uv_run(&l->uv, UV_RUN_ONCE);
+}
+
 static void uv_dz_loop_free(struct dz_loop *loop)
 {
     struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
+    uv_dz_loop_settle(loop); /* while its handles are open, for the ends of work may post */
     uv_walk(&l->uv, close_handle, NULL);
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
     int rc = uv_loop_close(&l->uv);
@@ -304,13 +316,6 @@ static void uv_dz_loop_stop(struct dz_loop *loop)
     uv_stop(&((struct uv_dz_loop *)loop)->uv);
 }
 
-static void uv_dz_loop_settle(struct dz_loop *loop)
-{
-    struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
-    while (l->works > 0)
-        (void)uv_run(&l->uv, UV_RUN_ONCE);
-}
-
 static int uv_dz_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg,
                            struct dz_timer **ret, struct dz_err *err);
 static int uv_dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *, int), void *arg,
@@ -328,6 +333,7 @@ static const struct dz_loop_ops uv_ops = {
     .timer_at = uv_timer_at,
     .timer_stop = uv_timer_end,
     .timer_free = uv_timer_release,
+    .post = uv_post,
     .work = uv_work,
     .poll_new = uv_dz_poll_new,
     .poll_set = uv_dz_poll_set,
@@ -343,8 +349,9 @@ static int uv_dz_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg,
     struct uv_timer *t = dz_zalloc(sizeof *t);
     if (!t)
         return dz_fail(err, DZ_ENOMEM, "make a timer: out of memory");
-    *t = (struct uv_timer){.head = {&uv_ops}, .loop = l, .fn = fn, .arg = arg};
+    *t = (struct uv_timer){.head = {&uv_ops}, .loop = l};
     dz_list_init(&t->link);
+    dz_loop_task_init(&t->task, t, fn, arg);
     (void)uv_timer_init(&l->uv, &t->uv); /* cannot fail */
     t->uv.data = t;
     *ret = &t->head;
@@ -417,7 +424,7 @@ int dz_loop_new(struct dz_loop **ret_loop, struct dz_err *err)
     }
     l->head.ops = &uv_ops;
     dz_list_init(&l->wall);
-    dz_list_init(&l->soon);
+    dz_list_init(&l->tasks);
     (void)uv_idle_init(&l->uv, &l->idle); /* cannot fail */
     (void)uv_check_init(&l->uv, &l->check);
     l->check.data = l;

@@ -3,6 +3,7 @@
  * What both loops must do, and what is particular to each.
  */
 #include "base/buf.h"
+#include "base/mem.h"
 #include "loop/loop_sim.h"
 #include "tap.h"
 
@@ -111,6 +112,133 @@ TEST(a_timer_by_the_wall_never_comes_early)
     }
 }
 
+/* --- tasks ------------------------------------------------------------------------ */
+
+/* An object with a task in it, on the heap, as its users have it. */
+struct thing {
+    struct dz_loop *loop;
+    struct dz_buf *b;
+    const char *text;
+    struct dz_loop_task task;
+    struct dz_loop_task *post[2]; /* by its task, once */
+    struct thing *end;            /* its task is cancelled, and it is freed, by this one's task */
+    int again;                    /* so often its task posts itself */
+};
+
+static void end_thing(struct thing *t)
+{
+    dz_loop_task_cancel(&t->task);
+    memset(t, 0xa5, sizeof *t); /* who still looks at it falls over */
+    dz_free(t);
+}
+
+static void run_thing(void *arg)
+{
+    struct thing *t = arg;
+    CHECK(!dz_loop_task_posted(&t->task));
+    dz_buf_adds(t->b, t->text);
+    for (int i = 0; i < 2; i++) {
+        if (t->post[i])
+            dz_loop_post(t->loop, t->post[i]);
+        t->post[i] = NULL;
+    }
+    if (t->again-- > 0)
+        dz_loop_post(t->loop, &t->task);
+    if (t->end)
+        end_thing(t->end);
+}
+
+static struct thing *make_thing(struct dz_loop *l, struct dz_buf *b, const char *text)
+{
+    struct thing *t = dz_zalloc(sizeof *t);
+    *t = (struct thing){.loop = l, .b = b, .text = text};
+    dz_loop_task_init(&t->task, t, run_thing, t);
+    return t;
+}
+
+static void make_things(struct dz_loop *l, struct dz_buf *b, struct thing *(*ret)[4])
+{
+    static const char *const texts[] = {"a", "b", "c", "d"};
+    for (int i = 0; i < 4; i++)
+        (*ret)[i] = make_thing(l, b, texts[i]);
+}
+
+static void free_things(struct thing *(*things)[4])
+{
+    for (int i = 0; i < 4; i++)
+        if ((*things)[i])
+            end_thing((*things)[i]);
+}
+
+TEST(tasks_come_once_and_in_their_order_when_the_caller_has_returned)
+{
+    EACH_LOOP(l)
+    {
+        struct dz_buf b = DZ_BUF_INIT(100);
+        struct thing *t[4];
+        make_things(l, &b, &t);
+        dz_loop_post(l, &t[1]->task);
+        dz_loop_post(l, &t[3]->task);
+        dz_loop_post(l, &t[0]->task);
+        dz_loop_post(l, &t[1]->task); /* is posted: keeps its place */
+        dz_loop_post(l, &t[2]->task);
+        dz_loop_task_cancel(&t[3]->task);
+        dz_loop_task_cancel(&t[3]->task);
+        CHECK_INT(b.len, 0);
+        CHECK(dz_loop_task_posted(&t[1]->task) && !dz_loop_task_posted(&t[3]->task));
+        CHECK_INT(dz_loop_run(l, NULL), 0);
+        CHECK_STR(b.p, "bac");
+        CHECK_INT(dz_loop_run(l, NULL), 0); /* nothing is left */
+        CHECK_INT(b.len, 3);
+        dz_loop_post(l, &t[3]->task);
+        dz_loop_task_cancel(&t[3]->task);
+        dz_loop_post(l, &t[3]->task);
+        CHECK_INT(dz_loop_run(l, NULL), 0);
+        CHECK_STR(b.p, "bacd");
+        free_things(&t);
+        dz_buf_release(&b);
+    }
+}
+
+TEST(a_task_posts_cancels_and_frees_others_and_itself)
+{
+    EACH_LOOP(l)
+    {
+        struct dz_buf b = DZ_BUF_INIT(100);
+        struct thing *t[4];
+        make_things(l, &b, &t);
+        t[0]->post[0] = &t[3]->task; /* not posted yet: behind all */
+        t[0]->post[1] = &t[1]->task; /* posted: keeps its place */
+        t[0]->again = 1;
+        t[1]->end = t[2]; /* posted, and gone with its task */
+        for (int i = 0; i < 3; i++)
+            dz_loop_post(l, &t[i]->task);
+        t[2] = NULL;
+        t[3]->end = t[3]; /* its own */
+        CHECK_INT(dz_loop_run(l, NULL), 0);
+        CHECK_STR(b.p, "abda");
+        t[3] = NULL;
+        free_things(&t);
+        dz_buf_release(&b);
+    }
+}
+
+TEST(settling_runs_tasks_too)
+{
+    EACH_LOOP(l)
+    {
+        struct dz_buf b = DZ_BUF_INIT(100);
+        struct thing *t[4];
+        make_things(l, &b, &t);
+        t[0]->post[0] = &t[1]->task;
+        dz_loop_post(l, &t[0]->task);
+        dz_loop_settle(l);
+        CHECK_STR(b.p, "ab");
+        free_things(&t);
+        dz_buf_release(&b);
+    }
+}
+
 struct job {
     pthread_t on;
     int done;
@@ -200,7 +328,7 @@ static void raise_it(void *arg)
     CHECK_INT(raise(SIGUSR1), 0);
 }
 
-static void on_signal(void *arg)
+static void stop_it(void *arg)
 {
     dz_loop_stop(arg);
 }
@@ -218,7 +346,7 @@ TEST(descriptors_and_signals_call_back)
     CHECK_INT(dz_poll_new(l, fds[1], on_ready, &ends[1], &out, NULL), 0);
     CHECK_INT(write(fds[1], "x", 1), 1);
     CHECK_INT(dz_poll_set(in, DZ_POLL_READ, NULL), 0);
-    CHECK_INT(dz_signal_new(l, SIGUSR1, on_signal, l, &s, NULL), 0);
+    CHECK_INT(dz_signal_new(l, SIGUSR1, stop_it, l, &s, NULL), 0);
     CHECK_INT(dz_timer_new(l, raise_it, NULL, &t, NULL), 0);
     dz_timer_after(t, 5);
     CHECK_INT(dz_loop_run(l, NULL), 0); /* until the signal */
@@ -261,6 +389,7 @@ TEST(a_hang_up_is_seen_behind_unread_bytes)
 struct hog {
     struct dz_loop *loop;
     struct dz_timer *timer;
+    struct dz_loop_task task;
     int turns;
 };
 
@@ -269,6 +398,15 @@ static void hog_again(void *arg)
     struct hog *h = arg;
     if (++h->turns < 1000)
         dz_timer_after(h->timer, 0);
+    else
+        dz_loop_stop(h->loop);
+}
+
+static void hog_posts(void *arg)
+{
+    struct hog *h = arg;
+    if (++h->turns < 1000)
+        dz_loop_post(h->loop, &h->task);
     else
         dz_loop_stop(h->loop);
 }
@@ -294,6 +432,13 @@ TEST(who_starts_himself_anew_at_once_leaves_others_their_turn)
     dz_timer_after(h.timer, 0);
     CHECK_INT(dz_loop_run(l, NULL), 0);
     CHECK(h.turns <= 2);
+    dz_timer_stop(h.timer);
+    h.turns = 0;
+    dz_loop_task_init(&h.task, &h, hog_posts, &h);
+    dz_loop_post(l, &h.task);
+    CHECK_INT(dz_loop_run(l, NULL), 0);
+    CHECK(h.turns <= 2);
+    dz_loop_task_cancel(&h.task);
     dz_timer_after(h.timer, 0); /* stopped, it does not come */
     dz_timer_stop(h.timer);
     h.turns = 0;
@@ -304,6 +449,71 @@ TEST(who_starts_himself_anew_at_once_leaves_others_their_turn)
     (void)close(pair[0]);
     (void)close(pair[1]);
     (void)close_loop(l);
+}
+
+static void post_met(void *arg, int events)
+{
+    struct hog *h = arg;
+    char c;
+    CHECK(events & DZ_POLL_READ);
+    CHECK_INT(read(h->turns, &c, 1), 1);
+    dz_loop_post(h->loop, &h->task);
+}
+
+/* The loop does not wait for a descriptor that says nothing more before it calls the task. */
+TEST(what_a_descriptor_posts_comes_in_the_same_turn)
+{
+    struct dz_loop *l = open_loop(0);
+    struct hog h = {.loop = l};
+    struct dz_poll *poll;
+    int pair[2];
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    CHECK_INT(write(pair[1], "x", 1), 1);
+    h.turns = pair[0];
+    dz_loop_task_init(&h.task, &h, stop_it, l);
+    CHECK_INT(dz_poll_new(l, pair[0], post_met, &h, &poll, NULL), 0);
+    CHECK_INT(dz_poll_set(poll, DZ_POLL_READ, NULL), 0);
+    CHECK_INT(dz_loop_run(l, NULL), 0);
+    dz_poll_free(poll);
+    (void)close(pair[0]);
+    (void)close(pair[1]);
+    (void)close_loop(l);
+}
+
+static size_t draw_last(void *arg, size_t n)
+{
+    (*(int *)arg)++;
+    return n - 1;
+}
+
+TEST(a_simulation_draws_whose_task_comes_and_a_crash_takes_all)
+{
+    struct dz_loop *l = open_loop(1);
+    struct dz_buf b = DZ_BUF_INIT(100);
+    struct thing *t[4];
+    int drawn = 0;
+    make_things(l, &b, &t);
+    dz_loop_sim_draw(l, draw_last, &drawn);
+    t[1]->task.owner = t[3]->task.owner = t[0];
+    for (int i = 0; i < 4; i++)
+        dz_loop_post(l, &t[i]->task);
+    CHECK_INT(dz_loop_run(l, NULL), 0); /* the last is a's: its first one comes, and so on */
+    CHECK_STR(b.p, "abdc");
+    CHECK_INT(drawn, 4);
+    int64_t before = dz_clock_real_ms();
+    dz_loop_post(l, &t[0]->task);
+    CHECK(dz_loop_sim_step(l, before)); /* without delay */
+    CHECK_INT(dz_clock_real_ms(), before);
+    dz_loop_post(l, &t[1]->task);
+    dz_loop_sim_forget(l);
+    CHECK(!dz_loop_task_posted(&t[1]->task));
+    CHECK(!dz_loop_sim_step(l, INT64_MAX));
+    dz_loop_post(l, &t[2]->task); /* and the loop goes on */
+    CHECK(dz_loop_sim_step(l, INT64_MAX));
+    CHECK_STR(b.p, "abdcac");
+    free_things(&t);
+    dz_loop_free(l);
+    dz_buf_release(&b);
 }
 
 TEST(simulated_time_jumps_and_can_be_stepped)
