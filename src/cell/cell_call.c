@@ -307,6 +307,9 @@ static int await_pid(struct calling *c, struct dz_err *err)
     }
     if (f.type != DZ_FRAME_NEST_CALLED || f.value < 2 || f.value > INT32_MAX)
         return dz_fail_sys(err, f.stream ? (int)f.stream : EIO, "%s: start its cell", c->o->what);
+    if (!dz_reap_claim((pid_t)f.value))
+        return dz_fail(err, DZ_EIO, "%s: the process that starts cells names a stranger",
+                       c->o->what);
     c->pid = (pid_t)f.value;
     return 0;
 }

@@ -138,6 +138,37 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
     }
 }
 
+void dz_frame_ask_sender(int fd, bool ask)
+{
+    const int on = ask;
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+}
+
+int dz_frame_sender(int fd, pid_t *ret_pid)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct ucred))];
+    char byte;
+    struct iovec iov = {&byte, sizeof byte};
+    struct msghdr msg;
+    struct ucred who;
+    ssize_t n;
+    do {
+        msg = (struct msghdr){.msg_iov = &iov,
+                              .msg_iovlen = 1,
+                              .msg_control = control,
+                              .msg_controllen = sizeof control};
+        n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
+    } while (n < 0 && (errno == EINTR || errno == ECONNRESET)); /* as dz_frame_receive_fds() */
+    if (n <= 0)
+        return n < 0 && errno == EAGAIN ? 0 : DZ_EIO;
+    const struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
+        return DZ_EIO;
+    memcpy(&who, CMSG_DATA(c), sizeof who);
+    *ret_pid = who.pid;
+    return 1;
+}
+
 bool dz_frame_gone(int fd)
 {
     struct pollfd p = {.fd = fd};

@@ -101,15 +101,29 @@ int dz_cell_fd(const struct dz_cell *c)
 
 int32_t dz_cell_pid(struct dz_cell *c)
 {
-    if (c->fork)
-        dz_pool_ask_pid(c, false);
+    (void)dz_cell_learn(c);
     return c->pid > 0 ? c->pid : 0;
 }
 
-bool dz_cell_is_child(pid_t pid)
+/* What a zygote or a cell says about numbers counts for nothing: a zygote that was taken over
+ * would name another tenant's cell. The kernel says who sent a packet. A zygote could send one
+ * itself, but it has a holder already. */
+int dz_cell_learn(struct dz_cell *c)
 {
-    siginfo_t info;
-    return pid > 1 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+    pid_t pid = 0;
+    int rc = c->reaper && !c->known ? dz_frame_sender(c->fd, &pid) : 0;
+    if (rc <= 0)
+        return 0; /* its end is for the receiver to find out */
+    c->known = true;
+    dz_frame_ask_sender(c->fd, false);
+    if (!dz_reap_claim(pid))
+        return DZ_EIO;
+    c->pid = pid;
+    if (c->home)
+        dz_pool_born(c);
+    if (c->doomed)
+        (void)kill(pid, SIGKILL);
+    return 0;
 }
 
 /* A dead process has its status at once. One that dies slowly is left to the pool's reaper, and
@@ -131,7 +145,7 @@ static int died(struct dz_cell *c, struct dz_err *err)
     int status = 0;
     bool gone = dz_frame_gone(c->fd);
     if (c->fork)
-        dz_pool_ask_pid(c, true);
+        dz_pool_ask(c);
     if (c->pid > 0)
         status = kill_and_reap(c);
     if (c->unborn.code) {
@@ -212,6 +226,8 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->code = f->stream ? -(int)(f->value % 1000) : 0;
         e->text = (const char *)c->payload;
         return 1;
+    case DZ_FRAME_BORN:
+        return 0;
     case DZ_FRAME_LOST:
         e->type = DZ_CELL_LOST;
         return 1;
@@ -264,6 +280,8 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     struct dz_frame f;
     if (c->gone)
         return 0;
+    if (dz_cell_learn(c) < 0)
+        return died(c, err);
     int rc = c->waking ? dz_cell_up_event(c, ret_event, err) : 0;
     if (rc == DZ_EIO)
         return died(c, err);
@@ -405,8 +423,8 @@ int dz_cell_go(struct dz_cell *c, struct dz_err *err)
 
 void dz_cell_kill(struct dz_cell *c)
 {
-    if (c->fork)
-        dz_pool_ask_pid(c, true);
+    (void)dz_cell_learn(c);
+    c->doomed = true;
     if (c->pid > 0)
         (void)kill(c->pid, SIGKILL);
 }
@@ -417,14 +435,19 @@ void dz_cell_free(struct dz_cell *c)
         return;
     /* A cell that has said its last word may tidy up its file for a while. Every other one is
      * killed before it sees the socket close, and so is one that has closed it itself. */
+    (void)dz_cell_learn(c);
     bool tidies = c->tidies && !dz_frame_gone(c->fd);
     if (c->pid > 0 && !tidies)
         (void)kill(c->pid, SIGKILL);
-    dz_fd_close(&c->fd);
+    bool unborn = c->reaper && !c->known;
+    if (c->fork)
+        dz_pool_forget(c->fork, unborn ? c->fd : -1);
+    else if (unborn)
+        dz_reaper_add_unborn(c->reaper, c->fd);
+    if (!unborn)
+        dz_fd_close(&c->fd);
     if (c->pid > 0)
         end_process(c, !tidies ? 0 : c->reaper ? TIDY_MS : TIDY_ALONE_MS);
-    if (c->fork)
-        dz_pool_forget(c->fork);
     dz_cell_words_end(&c->words);
     if (c->each)
         dz_os_each_leave(c->each, c->group);

@@ -37,7 +37,9 @@ struct dz_open_op {
 };
 
 struct dz_cell {
-    pid_t pid;
+    pid_t pid;   /* 0: not known yet, or reaped */
+    bool known;  /* of a pool: its pid was learned from its first packet */
+    bool doomed; /* to be killed when it is */
     int fd;
     bool many;
     size_t window[4]; /* bytes of input that each stream takes */
@@ -50,8 +52,9 @@ struct dz_cell {
     uint32_t next_exec, next_op;
     DZ_VEC(, struct dz_open_exec) execs;
     DZ_VEC(, struct dz_open_op) ops;
-    struct dz_pool_fork *fork; /* its pid is not known yet; NULL: it is */
+    struct dz_pool_fork *fork; /* its zygote has not answered yet; NULL: it has */
     struct dz_err unborn;      /* why its zygote could not fork it; code 0: it could */
+    struct dz_cell_pool *home; /* whose zygote forked it; NULL: none */
     struct dz_reaper *reaper;  /* of its pool; NULL: its host waits for its end itself */
     struct dz_cell_pool *pool; /* it may tell what its image uses; NULL: not */
     char image_sha256[65];
@@ -94,12 +97,16 @@ int dz_cell_together_next(struct dz_cell *c, struct dz_frame *ret_frame, struct 
 /* Its start, unless it is held: then it is sent by dz_cell_begin(). */
 int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, bool nested,
                        struct dz_err *err);
-/* Is this a child of ours, dead or alive? */
-bool dz_cell_is_child(pid_t pid);
-/* cell_pool.c: it is freed before its pid is known; its image uses these functions. */
-void dz_pool_forget(struct dz_pool_fork *f);
-/* Has its zygote said its pid? wait: for a moment. */
-void dz_pool_ask_pid(struct dz_cell *c, bool wait);
+/* cell_pool.c: it is freed before its zygote has answered, its socket, if any, is the pool's from
+ * now on; its image uses these functions. */
+void dz_pool_forget(struct dz_pool_fork *f, int fd);
+/* Its zygote's answer, for which this waits a moment. */
+void dz_pool_ask(struct dz_cell *c);
+/* The number of a cell is known: it gets what the pool has for a process. */
+void dz_pool_born(struct dz_cell *c);
+/* Which process it is, if that is not known and its first packet is there. DZ_EIO: it is none that
+ * a zygote may have forked. */
+int dz_cell_learn(struct dz_cell *c);
 void dz_pool_used(struct dz_cell *c, const void *payload, size_t size);
 
 #endif

@@ -437,13 +437,6 @@ static int on_exited(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
     return 1;
 }
 
-/* Its zygote died before it told us. */
-static void learn_pid(struct dz_cell *c, int32_t pid)
-{
-    if (c->pid == 0 && !c->fork && dz_cell_is_child(pid))
-        c->pid = pid;
-}
-
 static int nonsense_up(struct dz_cell *c, struct dz_err *err)
 {
     c->waking = false;
@@ -498,7 +491,6 @@ static int on_up(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_eve
     if (f->size < sizeof up)
         return dz_cell_nonsense(f, err);
     memcpy(&up, c->payload, sizeof up);
-    learn_pid(c, up.pid);
     c->waking = true;
     c->live_count = up.live;
     c->live_at = sizeof up;
@@ -562,7 +554,6 @@ static int on_ready(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_
         return dz_cell_nonsense(f, err);
     memcpy(&r, c->payload, sizeof r);
     e->wake_at = r.wake_at;
-    learn_pid(c, r.pid);
     e->type = DZ_CELL_READY;
     return 1;
 }

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum dz_frame_type {
     /* host to cell */
@@ -69,6 +70,7 @@ enum dz_frame_type {
     DZ_FRAME_FULL = 60, /* nothing can be committed: the disk is full. The machine stands still and
                          * tries again now and then; this comes again, too. payload: the sentence */
     DZ_FRAME_TOGETHER = 59, /* payload: several frames of the above, in their order */
+    DZ_FRAME_BORN = 62,     /* first of a forked cell: its credentials say which process it is */
     DZ_FRAME_WORDS = 61,    /* payload: what a process wrote to standard error; any process */
     /* pool to nest (cell_nest.h) */
     DZ_FRAME_NEST_FORK = 64,  /* with the socket of a new cell */
@@ -81,7 +83,7 @@ enum dz_frame_type {
                                  dz_call_head,  argument */
     DZ_FRAME_NEST_WARM = 66,  /* payload: struct dz_nest_warm, functions */
     /* and nest to pool */
-    DZ_FRAME_NEST_FORKED = 72, /* value: pid; or stream: errno */
+    DZ_FRAME_NEST_FORKED = 72, /* of a seed, value: pid; or stream: errno */
     DZ_FRAME_NEST_CALLED = 75, /* the seed's, on a call's socket. value: pid; or stream: errno */
     DZ_FRAME_NEST_READY = 73,  /* value: the fences that hold it */
     DZ_FRAME_NEST_FAILED = 74, /* last. value: -DZ_E*; payload: the sentence */
@@ -317,6 +319,11 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
 DZ_COLD int dz_cell_died(int status, const char *what, struct dz_err *err);
 /* Has the other end of this socket gone? */
 bool dz_frame_gone(int fd);
+/* Which process sent the packet that comes next, in our numbers, by the kernel's word: 1; the
+ * packet stays. 0: there is none yet. DZ_EIO: none will come. Only packets that were sent while
+ * the socket asked for that (dz_frame_ask_sender) have a sender. */
+void dz_frame_ask_sender(int fd, bool ask);
+int dz_frame_sender(int fd, pid_t *ret_pid);
 
 /* The host's side of a socket whose other end is somebody's business already; NULL
  * when memory is short. dz_cell_free() closes fd. */

@@ -14,6 +14,7 @@
 #include "cell/cell_serve.h"
 #include "db/db.h"
 #include "machine/machine.h"
+#include "os/os_guard.h"
 #include "os/os_jail.h"
 #include "os/os_warm.h"
 #include "vfs/vfs.h"
@@ -110,9 +111,13 @@ __attribute__((always_inline)) static inline void renew_canary(void)
 #endif
 }
 
+/* The host learns from the credentials of the first packet which process has this socket. */
 DZ_NORETURN static void cell(int fd)
 {
+    const struct dz_frame born = {.type = DZ_FRAME_BORN};
     renew_canary();
+    if (dz_frame_send(fd, &born, NULL, true, NULL) < 0)
+        _exit(0); /* the host has changed its mind */
     struct dz_os_dirty *dirty = NULL;
     struct dz_err err = {0};
     int fds[2 + DZ_CELL_MODULES_MAX] = {fd};
@@ -129,6 +134,7 @@ DZ_NORETURN static void cell(int fd)
     dz_cell_serve(fd, dirty, &nest);
 }
 
+/* A number that only the seed's is believed of: it reads no hostile byte. */
 static void answer(long pid)
 {
     say(DZ_FRAME_NEST_FORKED, pid < 0 ? (uint32_t)errno : 0, pid < 0 ? 0 : (uint64_t)pid, NULL);
@@ -193,7 +199,10 @@ DZ_NORETURN static void serve(void)
 enum {
     CONTROL_FD = 3, /* of a seed and of a zygote; of a zygote, image and modules follow */
     CALLS_FD = 4,   /* of a seed: where calls come */
+    HOST_FD = 5,    /* of a seed: for the guard, closed when the host has died */
     FD_HIGH = 128,  /* above all of these */
+    /* Cells of a host that was killed put their machines to sleep meanwhile. */
+    GUARD_MS = 20000,
 };
 static const char seed_name[] = "doze-seed", zygote_name[] = "doze-zygote",
                   call_name[] = "doze-call";
@@ -231,13 +240,13 @@ DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
     _exit(127);
 }
 
-DZ_NORETURN void dz_nest_begin(int control, int calls)
+DZ_NORETURN void dz_nest_begin(int control, int calls, int host)
 {
-    const int mine[2] = {control, calls};
-    int kept[2] = {control, calls}; /* sorted by the next call */
-    if (dz_cell_let_go(kept, 2) < 0)
+    const int mine[3] = {control, calls, host};
+    int kept[3] = {control, calls, host}; /* sorted by the next call */
+    if (dz_cell_let_go(kept, 3) < 0)
         _exit(1);
-    become(seed_name, mine, 2);
+    become(seed_name, mine, 3);
 }
 
 /* A zygote: its control socket, and of an image its file and modules. */
@@ -267,11 +276,19 @@ static void start_call(const struct dz_frame_fds *fds)
 DZ_NORETURN static void seed(void)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
-    struct pollfd p[] = {{.fd = CONTROL_FD, .events = POLLIN}, {.fd = CALLS_FD, .events = POLLIN}};
+    struct pollfd p[] = {{.fd = CONTROL_FD, .events = POLLIN},
+                         {.fd = CALLS_FD, .events = POLLIN},
+                         {.events = POLLIN}};
+    struct dz_err err = {0};
     nest.control = CONTROL_FD;
+    if (dz_os_guard_start(HOST_FD, GUARD_MS, &p[2].fd, &err) < 0)
+        fail(&err);
+    (void)close(HOST_FD);
     for (;;) {
         (void)poll(p, DZ_ARRAY_LEN(p), -1);
-        for (size_t i = 0; i < DZ_ARRAY_LEN(p); i++) {
+        if (p[2].revents)
+            _exit(1); /* no process can be started in the namespace of a guard that is dead */
+        for (size_t i = 0; i < 2; i++) {
             struct dz_frame f;
             struct dz_frame_fds fds;
             if (!p[i].revents)

@@ -41,8 +41,8 @@ enum {
 
 /* In a child just forked: become, by exec, the seed. On `control` come requests for zygotes, each
  * with a control socket (DZ_FRAME_NEST_FORK), or with an image and its modules besides; on `calls`
- * those of cell_call.c. */
-DZ_NORETURN void dz_nest_begin(int control, int calls);
+ * those of cell_call.c; `host` is for the guard (os_guard.h). */
+DZ_NORETURN void dz_nest_begin(int control, int calls, int host);
 
 /* cell_call.c: the socket on which the seed takes calls, from any thread; -1: there is none any
  * more. Closes the one before. */

@@ -7,14 +7,15 @@
  *        `-- zygote of an image (up to opts.images) ---- cells that wait
  *
  * A cell is a socket pair whose other end was sent to a zygote with the request to
- * fork: it can be written to at once, before the child exists. Pids come back in
- * the order of the requests.
+ * fork: it can be written to at once, before the child exists. The child's first packet on that
+ * socket says which process it is (dz_cell_learn()).
  *
  * A zygote's socket takes a few hundred requests. More wait here, in order, and are sent when the
  * socket has room.
  *
- * Invariants: 1. a zygote's forks are answered in order, so `forks` is a queue; 2. a pid is
- * believed only if it is a child of ours; 3. nothing here waits: who has to end is a reaper's.
+ * Invariants: 1. a zygote's forks are answered in order, so `forks` is a queue; 2. a number is
+ * believed from the seed and from the kernel, and has one holder (dz_reap_claim()); 3. nothing here
+ * waits: who has to end is a reaper's.
  */
 #include "cell/cell_pool.h"
 
@@ -30,6 +31,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -57,7 +59,8 @@ struct dz_pool_fork {
     struct dz_list link;
     struct zygote *by;
     int end; /* the child's end of its socket, while the request is not sent; else -1 */
-    struct dz_cell *cell; /* NULL: it was freed meanwhile */
+    struct dz_cell *cell; /* NULL: it was freed meanwhile, and */
+    int left;             /* this was its socket; -1 */
     struct zygote *nest;  /* or this is a zygote's; else NULL */
 };
 
@@ -90,6 +93,7 @@ struct failure {
 struct dz_cell_pool {
     struct dz_cell_pool_opts opts;
     int epoll;
+    int guards[2]; /* a pipe: our end, while we live, and that of the seeds' guards */
     struct zygote *seed, *blank;
     struct dz_list zygotes; /* of images */
     size_t image_count;
@@ -121,24 +125,33 @@ static struct zygote *new_zygote(struct dz_cell_pool *p, int fd, enum dz_cell_wo
     return z;
 }
 
+/* It was freed before its zygote answered. */
+static void leave_unborn(struct zygote *z, struct dz_pool_fork *f)
+{
+    if (f->left >= 0)
+        dz_reaper_add_unborn(&z->pool->reaper, f->left);
+    f->left = -1;
+}
+
 static void forget_forks(struct zygote *z)
 {
     DZ_LIST_FOREACH(struct dz_pool_fork, f, &z->forks, link) {
         dz_list_remove(&f->link);
         if (f->cell) {
             f->cell->unborn = z->failed;
-            f->cell->fork = NULL; /* it can be reaped by nobody: its socket says its end */
+            f->cell->fork = NULL;
         }
         if (f->nest)
             f->nest->pid = 0;
         dz_fd_close(&f->end);
+        leave_unborn(z, f);
         dz_free(f);
     }
 }
 
 static bool hear(struct zygote *z);
 
-/* Its answers that are on the way still: they are pids. Bounded, for it may hang. */
+/* Answers of a seed that are on the way still: they are pids. Bounded, for it may hang. */
 static void last_words(struct zygote *z)
 {
     (void)shutdown(z->fd, SHUT_WR);
@@ -154,7 +167,8 @@ static void end_zygote(struct zygote *z)
     struct dz_cell_pool *p = z->pool;
     for (size_t i = 0; i < z->waiting_count; i++)
         dz_cell_free(z->waiting[i]);
-    last_words(z);
+    if (z == p->seed || !p->seed)
+        last_words(z);
     forget_forks(z);
     /* Who forked it may still be about to say its pid. */
     struct zygote *const makers[] = {p->seed, p->blank};
@@ -189,7 +203,7 @@ static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
     }
     pid_t pid = fork();
     if (pid == 0)
-        dz_nest_begin(ends[1], calls[1]);
+        dz_nest_begin(ends[1], calls[1], p->guards[0]);
     (void)close(ends[1]);
     (void)close(calls[1]);
     dz_call_set_seed(calls[0]);
@@ -200,7 +214,7 @@ static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
             dz_reaper_add(&p->reaper, pid, 0);
         return dz_fail(err, DZ_ENOMEM, "fork the first zygote: out of memory or processes");
     }
-    p->seed->pid = pid;
+    p->seed->pid = dz_reap_claim(pid) ? pid : 0;
     return 0;
 }
 
@@ -238,7 +252,7 @@ static struct dz_pool_fork *expect(struct zygote *z)
         return NULL;
     dz_list_init(&f->link);
     f->by = z;
-    f->end = -1;
+    f->end = f->left = -1;
     dz_list_push_back(&z->forks, &f->link);
     z->fork_count++;
     return f;
@@ -305,12 +319,14 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
     int ends[2];
     if (dz_frame_pair(ends, err) < 0)
         return NULL;
+    dz_frame_ask_sender(ends[0], true);
     struct dz_cell *c = dz_cell_adopt(ends[0]);
     struct dz_pool_fork *fork = c ? expect(z) : NULL;
     if (fork) {
         if (request_fork(z, fork, ends[1], err) == 0) {
             fork->cell = c;
             c->reaper = &z->pool->reaper;
+            c->home = z->pool;
             c->fork = fork;
             c->many = true;
             return c;
@@ -434,10 +450,11 @@ static void limit_memory(struct dz_cell *c)
 
 /* A cell gets its group when its number is known: nobody waits for that, for it is forked ahead of
  * need. A cell that cannot be moved gets no sandbox, or is killed if it has one. */
-static void place(struct dz_cell_pool *p, struct dz_cell *c)
+void dz_pool_born(struct dz_cell *c)
 {
+    struct dz_cell_pool *p = c->home;
     struct dz_err err = {0};
-    if (!p->opts.each || c->pid <= 0)
+    if (!p->opts.each)
         return;
     if (dz_os_each_enter(p->opts.each, c->pid, &c->group, &err) < 0) {
         (void)snprintf(p->stats.why, sizeof p->stats.why, "%s", err.msg);
@@ -449,23 +466,30 @@ static void place(struct dz_cell_pool *p, struct dz_cell *c)
     limit_memory(c);
 }
 
+/* The seed's answer: the zygote's number. */
+static bool on_zygote(struct zygote *seed, struct dz_pool_fork *fork, const struct dz_frame *f)
+{
+    pid_t pid = f->value > 1 && f->value < INT32_MAX ? (pid_t)f->value : 0;
+    if (pid > 0 && !dz_reap_claim(pid))
+        return false;
+    if (fork->nest) {
+        fork->nest->pid = pid;
+        if (fork->nest == seed->pool->blank)
+            seed->pool->stats.blank_pid = pid;
+    } else if (pid > 0) {
+        dz_reaper_add(&seed->pool->reaper, pid, 0);
+    }
+    return true;
+}
+
 static bool on_forked(struct zygote *z, const struct dz_frame *f)
 {
     struct dz_pool_fork *fork = DZ_LIST_FIRST(struct dz_pool_fork, &z->forks, link);
-    pid_t pid = f->value > 1 && f->value < INT32_MAX ? (pid_t)f->value : 0;
-    if (!fork || (pid > 0 && !dz_cell_is_child(pid)))
+    if (!fork || (z == z->pool->seed && !on_zygote(z, fork, f)))
         return false;
-    if (fork->cell) {
-        fork->cell->pid = pid;
+    if (fork->cell)
         fork->cell->fork = NULL;
-        place(z->pool, fork->cell);
-    } else if (fork->nest) {
-        fork->nest->pid = pid;
-        if (fork->nest == z->pool->blank)
-            z->pool->stats.blank_pid = pid;
-    } else if (pid > 0) {
-        dz_reaper_add(&z->pool->reaper, pid, 0);
-    }
+    leave_unborn(z, fork);
     unexpect(z, fork);
     return true;
 }
@@ -501,16 +525,17 @@ static bool hear(struct zygote *z)
     return rc >= 0;
 }
 
-void dz_pool_forget(struct dz_pool_fork *f)
+void dz_pool_forget(struct dz_pool_fork *f, int fd)
 {
     f->cell = NULL;
+    f->left = fd;
 }
 
-void dz_pool_ask_pid(struct dz_cell *c, bool wait)
+void dz_pool_ask(struct dz_cell *c)
 {
-    for (int i = 0; i < (wait ? LAST_WORDS_TURNS : 1) && c->fork; i++) {
+    for (int i = 0; i < LAST_WORDS_TURNS && c->fork; i++) {
         struct pollfd p = {.fd = c->fork->by->fd, .events = POLLIN};
-        (void)poll(&p, 1, wait ? LAST_WORDS_MS : 0);
+        (void)poll(&p, 1, LAST_WORDS_MS);
         if (!hear(c->fork->by)) {
             c->unborn = c->fork->by->failed;
             return;
@@ -530,7 +555,7 @@ static void fork_ahead(struct zygote *z)
 {
     /* Some of those that were asked for have died meanwhile. */
     for (size_t i = 0; i < z->waiting_count;) {
-        if (dz_frame_gone(z->waiting[i]->fd))
+        if (dz_cell_learn(z->waiting[i]) < 0 || dz_frame_gone(z->waiting[i]->fd))
             drop_waiting(z, i);
         else
             i++;
@@ -655,7 +680,7 @@ static struct dz_cell *take(struct zygote *z, struct dz_err *err)
         z->waiting_count--;
         z->stale -= z->stale > 0;
         memmove(z->waiting, z->waiting + 1, z->waiting_count * sizeof z->waiting[0]);
-        if (!dz_frame_gone(c->fd)) {
+        if (dz_cell_learn(c) == 0 && !dz_frame_gone(c->fd)) {
             p->stats.warm++;
             return c;
         }
@@ -665,9 +690,13 @@ static struct dz_cell *take(struct zygote *z, struct dz_err *err)
     return ask_for_cell(z, err);
 }
 
+/* That it is gone already is for the receiver to find out, as if it died a moment later: who closes
+ * its socket may do so at any time. */
 static int begin(struct dz_cell *c, const struct dz_cell_start *s, bool nested, struct dz_err *err)
 {
     int rc = dz_cell_give_start(c, s, nested, err);
+    if (rc == DZ_EIO && dz_frame_gone(c->fd))
+        return 0;
     if (rc < 0)
         dz_cell_free(c);
     return rc;
@@ -698,7 +727,7 @@ int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *s,
         dz_list_remove(&z->link);
         dz_list_push_front(&p->zygotes, &z->link);
     }
-    bool nested = z && z->ready;
+    bool nested = z && z->ready && z->pid > 0;
     p->stats.blank += image && !nested;
     struct dz_cell *c = take(nested ? z : p->blank, err);
     if (!c)
@@ -741,6 +770,7 @@ int dz_cell_pool_new(const struct dz_cell_pool_opts *opts, struct dz_cell_pool *
     if (!p)
         return dz_fail(err, DZ_ENOMEM, "make a pool of cells: out of memory");
     p->opts = *opts;
+    p->guards[0] = p->guards[1] = -1;
     p->reaper.timer = -1;
     p->opts.ahead = opts->ahead ? opts->ahead : DZ_POOL_AHEAD;
     p->opts.images = opts->images ? opts->images : DZ_POOL_IMAGES;
@@ -754,6 +784,8 @@ int dz_cell_pool_new(const struct dz_cell_pool_opts *opts, struct dz_cell_pool *
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     int rc = p->epoll < 0 ? dz_fail_sys(err, errno, "make a pool of cells")
                           : dz_reaper_init(&p->reaper, p->epoll, err);
+    if (rc == 0 && pipe2(p->guards, O_CLOEXEC) < 0)
+        rc = dz_fail_sys(err, errno, "make a pipe to the guards of cells");
     if (rc == 0)
         rc = ask_for_blank(p, err);
     if (rc < 0) {
@@ -777,6 +809,10 @@ void dz_cell_pool_free(struct dz_cell_pool *p)
     if (p->seed)
         end_zygote(p->seed);
     dz_reaper_release(&p->reaper);
+    if (p->guards[1] >= 0)
+        (void)!write(p->guards[1], "e", 1); /* nobody is left: they need not wait */
+    dz_fd_close(&p->guards[0]);
+    dz_fd_close(&p->guards[1]);
     dz_fd_close(&p->epoll);
     dz_cell_users_set(NULL);
     dz_free(p);

@@ -11,10 +11,12 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "cell/cell_int.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -24,14 +26,47 @@
 enum {
     DYING_MAX = 1 << 16,
     KILLED_MS = 10000, /* a killed process that is still there hangs in the kernel */
+    BORN_MS = 10000,   /* from the request for a child to its first packet */
+    PID_MAX = 1 << 22, /* the kernel's limit */
+    PID_WORD = 64,
 };
+
+/* --- whose number it is ------------------------------------------------------------------ */
+
+static _Atomic uint64_t claimed[PID_MAX / PID_WORD];
+
+static uint64_t bit_of(pid_t pid)
+{
+    return UINT64_C(1) << pid % PID_WORD;
+}
+
+bool dz_reap_claim(pid_t pid)
+{
+    siginfo_t info;
+    if (pid <= 1 || pid >= PID_MAX ||
+        waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+        return false;
+    return (atomic_fetch_or(&claimed[pid / PID_WORD], bit_of(pid)) & bit_of(pid)) == 0;
+}
+
+/* Nobody's from the moment that it is reaped: its number may then be another child's. */
+static pid_t reap(pid_t pid, int *ret_status)
+{
+    pid_t got = waitpid(pid, ret_status, WNOHANG);
+    if (got == pid && pid < PID_MAX)
+        (void)atomic_fetch_and(&claimed[pid / PID_WORD], ~bit_of(pid));
+    return got;
+}
+
+/* --- one child --------------------------------------------------------------------------- */
 
 static int open_pidfd(pid_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* Whether the process ended within that time; it stays to be reaped. */
+/* Whether the descriptor became readable within that time: the process ended, and stays to be
+ * reaped. */
 static bool ends_within(int pidfd, int64_t ms)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
@@ -50,7 +85,7 @@ bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status)
     int status = 0;
     pid_t got = 0;
     if (pidfd < 0 || ends_within(pidfd, ms))
-        got = waitpid(pid, &status, WNOHANG);
+        got = reap(pid, &status);
     dz_fd_close(&pidfd);
     if (got == pid && ret_status)
         *ret_status = status;
@@ -100,7 +135,7 @@ void dz_reaper_add(struct dz_reaper *r, pid_t pid, int64_t grace_ms)
         d.kill_at_ns = dz_clock_boot_ns() + grace_ms * DZ_NS_PER_MS;
     else
         (void)kill(pid, SIGKILL);
-    if (waitpid(pid, NULL, WNOHANG) != 0)
+    if (reap(pid, NULL) != 0)
         return;
     d.pidfd = open_pidfd(pid);
     if (d.pidfd >= 0)
@@ -114,22 +149,58 @@ void dz_reaper_add(struct dz_reaper *r, pid_t pid, int64_t grace_ms)
         arm(r);
 }
 
+void dz_reaper_add_unborn(struct dz_reaper *r, int fd)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    const struct dz_dying d = {.pidfd = fd,
+                               .kill_at_ns = dz_clock_boot_ns() + BORN_MS * DZ_NS_PER_MS};
+    (void)epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &ev);
+    if (dz_vec_push(&r->dying, d) < 0)
+        (void)close(fd); /* the child finds nobody there, and ends */
+    else
+        arm(r);
+}
+
+/* Its number, when it has come. False: it was never born, or is late. */
+static bool await_birth(struct dz_reaper *r, struct dz_dying *d, int64_t now)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    pid_t pid = 0;
+    int rc = dz_frame_sender(d->pidfd, &pid);
+    if (rc == 0)
+        return d->kill_at_ns > now;
+    if (rc < 0 || !dz_reap_claim(pid))
+        return false;
+    dz_fd_close(&d->pidfd);
+    *d = (struct dz_dying){.pid = pid, .pidfd = open_pidfd(pid), .kill_at_ns = INT64_MAX};
+    if (d->pidfd >= 0)
+        (void)epoll_ctl(r->epoll, EPOLL_CTL_ADD, d->pidfd, &ev);
+    (void)kill(pid, SIGKILL);
+    return true;
+}
+
+static bool is_over(struct dz_reaper *r, struct dz_dying *d, int64_t now)
+{
+    if (d->pid == 0 && !await_birth(r, d, now))
+        return true;
+    if (d->pid > 0 && d->kill_at_ns <= now) {
+        (void)kill(d->pid, SIGKILL);
+        d->kill_at_ns = INT64_MAX;
+    }
+    return d->pid > 0 && reap(d->pid, NULL) != 0;
+}
+
 void dz_reaper_run(struct dz_reaper *r)
 {
     uint64_t ticks;
     int64_t now = dz_clock_boot_ns();
     bool rang = read(r->timer, &ticks, sizeof ticks) > 0;
     for (size_t i = 0; i < r->dying.n;) {
-        struct dz_dying *d = &r->dying.p[i];
-        if (d->kill_at_ns <= now) {
-            (void)kill(d->pid, SIGKILL);
-            d->kill_at_ns = INT64_MAX;
-        }
-        if (waitpid(d->pid, NULL, WNOHANG) == 0) {
+        if (!is_over(r, &r->dying.p[i], now)) {
             i++;
             continue;
         }
-        dz_fd_close(&d->pidfd);
+        dz_fd_close(&r->dying.p[i].pidfd);
         dz_vec_remove(&r->dying, i);
     }
     if (rang)
@@ -138,10 +209,16 @@ void dz_reaper_run(struct dz_reaper *r)
 
 void dz_reaper_release(struct dz_reaper *r)
 {
-    for (size_t i = 0; i < r->dying.n; i++)
-        (void)kill(r->dying.p[i].pid, SIGKILL);
     for (size_t i = 0; i < r->dying.n; i++) {
-        (void)dz_reap_within(r->dying.p[i].pid, KILLED_MS, NULL);
+        struct dz_dying *d = &r->dying.p[i];
+        if (d->pid > 0)
+            (void)kill(d->pid, SIGKILL);
+        else if (ends_within(d->pidfd, BORN_MS)) /* its first packet, or the end of its socket */
+            (void)await_birth(r, d, 0);
+    }
+    for (size_t i = 0; i < r->dying.n; i++) {
+        if (r->dying.p[i].pid > 0)
+            (void)dz_reap_within(r->dying.p[i].pid, KILLED_MS, NULL);
         dz_fd_close(&r->dying.p[i].pidfd);
     }
     dz_vec_release(&r->dying);

@@ -19,8 +19,8 @@
 #include <sys/types.h>
 
 struct dz_dying {
-    pid_t pid;
-    int pidfd;          /* in the epoll set; -1: none */
+    pid_t pid;          /* 0: nobody has said it yet */
+    int pidfd;          /* in the epoll set; -1: none. Without pid: the process's socket */
     int64_t kill_at_ns; /* on the boot clock; INT64_MAX: it was killed already */
 };
 
@@ -33,9 +33,17 @@ struct dz_reaper {
 DZ_NODISCARD int dz_reaper_init(struct dz_reaper *r, int epoll, struct dz_err *err);
 /* A child of ours has so long to end by itself; 0: it is killed at once. */
 void dz_reaper_add(struct dz_reaper *r, pid_t pid, int64_t grace_ms);
+/* A child that has not sent its first packet (dz_frame_sender()) to this socket, which is taken:
+ * it is killed when it does. */
+void dz_reaper_add_unborn(struct dz_reaper *r, int fd);
 void dz_reaper_run(struct dz_reaper *r);
 /* Kill and reap all that are left; the epoll set stays the owner's. */
 void dz_reaper_release(struct dz_reaper *r);
+
+/* A process number has one holder here, from when it becomes known until the process is reaped: as
+ * long as that lasts the kernel gives it to nobody else. False: this is no child of ours, or it
+ * has a holder. Any thread. */
+DZ_NODISCARD bool dz_reap_claim(pid_t pid);
 
 /* Wait so long for a child, and reap it: true, and its status (NULL: not wanted). False: it has
  * not ended. Blocks. */

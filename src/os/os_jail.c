@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -32,6 +33,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "os/os_guard.h"
 #include "os/os_uapi.h"
 #include "os/os_user.h"
 
@@ -40,7 +42,7 @@ enum {
     ARGS_MAX = 6,          /* of a system call */
 };
 
-const int dz_os_jail_namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+const int dz_os_jail_namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS;
 
 static const struct {
     const char *name, *text;
@@ -84,7 +86,7 @@ int dz_os_fences_parse(const char *text, uint32_t *ret_fences, struct dz_err *er
         if (i == DZ_OS_FENCE_COUNT)
             return dz_fail(err, DZ_EINVAL,
                            "\"%.*s\" is not a fence; the fences are: landlock, "
-                           "scopes, user, net, ipc, uts, caps, users",
+                           "scopes, user, net, ipc, uts, mount, pid, caps, users",
                            (int)n, text);
         set |= 1u << i;
         text += n;
@@ -152,12 +154,37 @@ static int unshare_what_is_granted(int wanted)
     return got;
 }
 
-static uint32_t namespace_fences(int got)
+/* Leave all files of the host: the root becomes what a guard made ready, which has a /proc that
+ * shows the guarded processes only; without a guard an empty directory, unless the jail shall have
+ * /proc. */
+static bool leave_files(bool proc)
+{
+    static const char root[] = DZ_OS_GUARD_ROOT;
+    bool guarded = access(DZ_OS_GUARD_ROOT "/proc/self", F_OK) == 0;
+    if ((proc && !guarded) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return false;
+    if (mount(guarded ? root : "doze-root", root, guarded ? NULL : "tmpfs",
+              guarded ? MS_BIND | MS_REC : MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY,
+              guarded ? NULL : "size=4k,mode=0555") < 0)
+        return false;
+    return chdir(root) == 0 && syscall(SYS_pivot_root, ".", ".") == 0 &&
+           umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
+}
+
+/* Who started us has no number here: so nobody outside has one. */
+static bool has_own_pids(void)
+{
+    return getppid() == 0;
+}
+
+static uint32_t namespace_fences(int got, bool proc)
 {
     return (got & CLONE_NEWUSER ? DZ_OS_FENCE_BIT(USER) : 0) |
            (got & CLONE_NEWNET ? DZ_OS_FENCE_BIT(NET) : 0) |
            (got & CLONE_NEWIPC ? DZ_OS_FENCE_BIT(IPC) : 0) |
-           (got & CLONE_NEWUTS ? DZ_OS_FENCE_BIT(UTS) : 0);
+           (got & CLONE_NEWUTS ? DZ_OS_FENCE_BIT(UTS) : 0) |
+           (got & CLONE_NEWNS && leave_files(proc) ? DZ_OS_FENCE_BIT(MOUNT) : 0) |
+           (has_own_pids() ? DZ_OS_FENCE_BIT(PID) : 0);
 }
 
 /* --- a user of its own ------------------------------------------------------------------ */
@@ -414,8 +441,8 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
         got = unshare_what_is_granted(jail->namespaces);
     if (rc < 0)
         return rc;
-    report.fences =
-        jail->inherits | namespace_fences(got) | (jail->users ? DZ_OS_FENCE_BIT(USERS) : 0);
+    report.fences = jail->inherits | namespace_fences(got, jail->landlock_proc) |
+                    (jail->users ? DZ_OS_FENCE_BIT(USERS) : 0);
     if (jail->parent_signal) { /* becoming another user clears it */
         if (prctl(PR_SET_PDEATHSIG, jail->parent_signal) < 0)
             return dz_fail_sys(err, errno, "ask for a signal when the parent dies");

@@ -67,6 +67,8 @@ void dz_os_filter_free(struct dz_os_filter *f); /* NULL is fine */
     X(NET, "net", "a network namespace without interfaces")                         \
     X(IPC, "ipc", "System V objects and message queues of its own")                 \
     X(UTS, "uts", "a host name of its own")                                         \
+    X(MOUNT, "mount", "a root directory without a file of the host")                \
+    X(PID, "pid", "no process outside has a number")                                \
     X(CAPS, "caps", "no capability, and none to be had")                            \
     X(USERS, "users", "processes of different tenants are different users")
 enum dz_os_fence {

@@ -2,6 +2,7 @@
  *
  * Probes of what can hold a process in: seccomp, Landlock, namespaces, cgroups.
  */
+#include "os/os_guard.h"
 #include "os/os_jail.h"
 #include "os/os_probe_int.h"
 #include "os/os_uapi.h"
@@ -155,24 +156,59 @@ void dz_os_probe_USER_NS(const char *data_dir, struct dz_os_finding *f)
 
 /* --- the jail of cells, entered --- */
 
-void dz_os_probe_JAIL(const char *data_dir, struct dz_os_finding *f)
+struct jailed {
+    int code;
+    struct dz_os_jail_report report;
+    char why[sizeof((struct dz_err *)0)->msg];
+};
+
+/* In a child of a process that has a guard, as cells are. */
+DZ_NORETURN static void enter_jail(int result)
 {
-    const uint32_t all = ((1u << DZ_OS_FENCE_COUNT) - 1) & ~DZ_OS_FENCE_BIT(USERS); /* see below */
     const struct dz_os_jail jail = {.calls = dz_os_jail_compute,
                                     .call_count = dz_os_jail_compute_count,
                                     .landlock = true,
                                     .namespaces = dz_os_jail_namespaces};
-    struct dz_os_jail_report report;
+    struct jailed j = {0};
+    struct dz_err err = {0};
+    j.code = dz_os_jail_enter(&jail, &j.report, &err);
+    (void)snprintf(j.why, sizeof j.why, "%s", err.msg);
+    (void)!write(result, &j, sizeof j);
+    _exit(0);
+}
+
+static int try_jail(struct jailed *ret, struct dz_err *err)
+{
+    int host[2], result[2], guard;
+    if (pipe2(host, O_CLOEXEC) < 0 || pipe2(result, O_CLOEXEC) < 0)
+        return dz_fail_sys(err, errno, "make a pipe to a jail");
+    int rc = dz_os_guard_start(host[0], 0, &guard, err);
+    if (rc < 0)
+        return rc;
+    pid_t pid = fork();
+    if (pid == 0)
+        enter_jail(result[1]);
+    (void)close(result[1]);
+    if (pid < 0 || read(result[0], ret, sizeof *ret) != (ssize_t)sizeof *ret)
+        return dz_fail(err, DZ_EIO, "a process that enters the jail dies there");
+    return 0; /* our end is that of the guard */
+}
+
+void dz_os_probe_JAIL(const char *data_dir, struct dz_os_finding *f)
+{
+    const uint32_t all = ((1u << DZ_OS_FENCE_COUNT) - 1) & ~DZ_OS_FENCE_BIT(USERS); /* see below */
+    struct jailed j;
     struct dz_err err = {0};
     char held[128], missing[128];
     (void)data_dir;
-    if (dz_os_jail_enter(&jail, &report, &err) < 0) {
-        dz_os_found_wrong(f, "%.120s", err.msg);
+    int rc = try_jail(&j, &err);
+    if (rc < 0 || j.code < 0) {
+        dz_os_found_wrong(f, "%.120s", rc < 0 ? err.msg : j.why);
         return;
     }
-    dz_os_fences_print(report.fences, held, sizeof held);
-    dz_os_fences_print(all & ~report.fences, missing, sizeof missing);
-    if (report.fences == all)
+    dz_os_fences_print(j.report.fences, held, sizeof held);
+    dz_os_fences_print(all & ~j.report.fences, missing, sizeof missing);
+    if (j.report.fences == all)
         dz_os_found(f, "%s", held);
     else
         dz_os_found_part(f, "%s; without %s", held, missing);

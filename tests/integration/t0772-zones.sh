@@ -26,11 +26,12 @@ every_kind() { # PREFIX
 }
 complete() { # every kind of process is there
     python3 "$zones" "$(cat daemon.pid)" data "cell=$(cat id_a)" "cell, file-only=$(cat id_b)" >rows
-    [ "$(cut -d'|' -f2 rows | sort -u | wc -l)" -eq 10 ] # a head, a rule, eight kinds
+    [ "$(cut -d'|' -f2 rows | sort -u | wc -l)" -eq 11 ] # a head, a rule, nine kinds
 }
 # Of a daemon that is root; and of one that is not, whose processes are all its user.
 documented() { sed -n '/<!-- zones: begin -->/,/<!-- zones: end -->/p' "$LIB_ROOT/SECURITY.md" | grep '^|'; }
-shared() { documented | sed "s/| its own |/| the daemon's |/; s/| its tenant's |/| the daemon's |/; s/| CAP_SETUID, CAP_SETGID |/| none |/"; }
+shared() { documented | sed "s/| its own |/| the daemon's |/; s/| its tenant's |/| the daemon's |/; s/| CAP_SETUID, CAP_SETGID |/| none |/
+    s/^\\(| seed .*\\)| mnt |/\\1| mnt user |/; s/^\\(| guard .*\\)| mnt pid |/\\1| mnt pid user |/"; }
 write_docs() {
     awk -v rows="$PWD/rows" '
         /<!-- zones: begin -->/ { print; print ""; while ((getline line <rows) > 0) print line; print ""; skip = 1 }
@@ -42,7 +43,7 @@ end() { # at once: a daemon that stops waits for its calls
 }
 all_fences() { # [USERS]: this host has what the table says
     until_true has daemon.log event=jail >/dev/null || return 1
-    has daemon.log "fences=\"landlock scopes user net ipc uts caps${1:-}\"" || skip "this host lacks a fence"
+    has daemon.log "fences=\"landlock scopes user net ipc uts mount pid caps${1:-}\"" || skip "this host lacks a fence"
 }
 
 test_that 'the hook is in no program but those that are for it' '

@@ -138,7 +138,7 @@ def row(daemon, place, pid, images, board):
     return [
         place,
         user_of(s, d),
-        "the daemon's" if filters == 0 and s["CapEff"] == d["CapEff"] and s["CapBnd"] == d["CapBnd"] else sets(s),
+        "the daemon's" if filters == 0 and s["CapEff"] == d["CapEff"] and (s["CapBnd"] == d["CapBnd"] or "user" in own) else sets(s),
         f"{filters}" + (", no_new_privs" if s["NoNewPrivs"] == "1" else ""),
         " ".join(own) or "none",
         limits(pid) if filters else "the daemon's",
@@ -158,6 +158,8 @@ def files_of(pid):
 def name_of(pid, daemon, images, names):
     """The kind of a process; of a cell with a sandbox, the name that was given to that."""
     program = read(f"/proc/{pid}/cmdline").split("\0")[0]
+    if read(f"/proc/{pid}/comm").strip() == "doze-guard":
+        return "guard"
     if program != "doze-zygote":
         return program.removeprefix("doze-")
     files = files_of(pid)
@@ -178,14 +180,15 @@ def children(daemon):
             continue
 
 
-ORDER = ["seed", "zygote, blank", "zygote of an image", "cell that waits, blank", "cell that waits of an image"]
+ORDER = ["seed", "guard", "zygote, blank", "zygote of an image", "cell that waits, blank", "cell that waits of an image"]
 
 
 def table(daemon, data, names):
     board = os.environ.get("DZ_HOSTILE", "")
     images = os.path.realpath(data) + "/images/"
     rows = {}
-    for pid in children(daemon):
+    ours = list(children(daemon))
+    for pid in ours + [p for parent in ours for p in children(parent)]:
         try:
             name = name_of(pid, daemon, images, names)
             rows.setdefault(name, set()).add("| " + " | ".join(row(daemon, name, pid, images, board)) + " |")
@@ -217,7 +220,8 @@ def holders(daemon, data, text, names):
     images = os.path.realpath(data) + "/images/"
     if holds(daemon, text):
         yield "daemon"
-    for pid in children(daemon):
+    ours = list(children(daemon))
+    for pid in ours + [p for parent in ours for p in children(parent)]:
         try:
             name = name_of(pid, daemon, images, names)
             if holds(pid, text):

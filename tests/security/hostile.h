@@ -62,8 +62,7 @@ struct board {
     int32_t error;             /* errno */
     int32_t host;              /* process number of the test, for attacks on it */
     int32_t victim;            /* another process */
-    char attack[96];           /* the name of the attack; tests/lib/zones.py writes up to here */
-    _Atomic int32_t self;      /* the process of an attack that says a last word */
+    char attack[96];           /* the name of the attack; tests/lib/zones.py writes all of this */
 };
 extern struct board *hostile_board; /* NULL: not under test */
 

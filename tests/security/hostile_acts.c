@@ -108,6 +108,16 @@ static bool open_host_file(const struct taken *t, struct board *b)
     return open_for(b, "/etc/passwd", O_RDONLY);
 }
 
+/* Process 1 as the host sees it; in a pid namespace that is the guard, which says whose it is. */
+static bool read_first(const struct taken *t, struct board *b)
+{
+    char text[64] = "";
+    (void)t;
+    try(b);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/1/cmdline", O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, text, sizeof text - 1) > 0 && strcmp(text, "doze-seed") != 0;
+}
+
 static bool open_below_host(const struct board *b, const char *name, struct board *ret)
 {
     char path[64];
@@ -230,31 +240,58 @@ static bool many_descriptors(const struct taken *t, struct board *b)
     return fd > 2 * DZ_CELL_NOFILE;
 }
 
+/* --- numbers of other processes (B12) --------------------------------------------------------- */
+
+/* In a zygote: each request for a cell is answered by the number of another's cell, and the new
+ * cell's socket is closed. */
+static bool name_another(const struct taken *t, struct board *b)
+{
+    static uint8_t payload[DZ_CELL_FRAME_MAX];
+    const struct dz_frame ready = {.type = DZ_FRAME_NEST_READY},
+                          forked = {.type = DZ_FRAME_NEST_FORKED, .value = (uint64_t)b->victim};
+    struct dz_frame f;
+    struct dz_frame_fds fds;
+    int rc = dz_frame_send(t->socket, &ready, NULL, true, NULL);
+    try(b);
+    while (rc > 0 && dz_frame_receive_fds(t->socket, &f, payload, true, &fds, NULL) > 0) {
+        if (f.type == DZ_FRAME_NEST_FORK)
+            rc = dz_frame_send(t->socket, &forked, NULL, true, NULL);
+        for (size_t i = 0; i < fds.count; i++)
+            (void)close(fds.fds[i]);
+    }
+    return false;
+}
+
 #define ACT(what, f, where, by, fn, ...) \
     {.name = (what), .finding = (f), .places = (where), .held_by = (by), .run = (fn), __VA_ARGS__}
 
 static const struct attack acts[] = {
-    ACT("a signal to the host, by F_SETOWN", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES) | BY(USERS),
-        signal_by_owner, .harmed = signal_pending),
-    ACT("a signal to the host, by kill", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES) | BY(USERS),
-        signal_by_kill, .harmed = signal_pending),
+    ACT("a signal to the host, by F_SETOWN", "B3", EVERYWHERE,
+        BY_FILTER | BY(SCOPES) | BY(PID) | BY(USERS), signal_by_owner, .harmed = signal_pending),
+    ACT("a signal to the host, by kill", "B3", EVERYWHERE,
+        BY_FILTER | BY(SCOPES) | BY(PID) | BY(USERS), signal_by_kill, .harmed = signal_pending),
     ACT("the host, traced", "B3", EVERYWHERE,
-        BY_FILTER | BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, seize_host),
+        BY_FILTER | BY(LANDLOCK) | BY(USER) | BY(PID) | BY(USERS) | BY_LESS, seize_host),
     ACT("an abstract socket of the host", "B3", EVERYWHERE, BY_FILTER | BY(SCOPES) | BY(NET),
         abstract_socket),
     ACT("a TCP port", "B9", EVERYWHERE, BY_FILTER | BY(LANDLOCK), bind_tcp),
-    ACT("the host's network", "B9", AT_CELLS, BY_FILTER | BY(LANDLOCK) | BY(NET), see_network),
+    ACT("the host's network", "B9", AT_CELLS, BY_FILTER | BY(LANDLOCK) | BY(MOUNT) | BY(NET),
+        see_network),
     ACT("the host's network, seen by a zygote", "B9", AT(ZYGOTE), BY(NET), see_network),
-    ACT("a file of the host", "B9", AT_CELLS, BY_FILTER | BY(LANDLOCK), open_host_file),
-    ACT("a file of the host, read by a zygote", "B9", AT(ZYGOTE), BY(LANDLOCK), open_host_file),
+    ACT("a file of the host", "B9", AT_CELLS, BY_FILTER | BY(LANDLOCK) | BY(MOUNT), open_host_file),
+    ACT("a file of the host, read by a zygote", "B9", AT(ZYGOTE), BY(LANDLOCK) | BY(MOUNT),
+        open_host_file),
+    ACT("the host's first process", "B9", AT_CELLS, BY_FILTER | BY(LANDLOCK) | BY(MOUNT),
+        read_first),
+    ACT("the host's first process, read by a zygote", "B9", AT(ZYGOTE), BY(MOUNT), read_first),
     ACT("the host's memory", "B1", AT_CELLS,
-        BY_FILTER | BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, open_host_memory),
+        BY_FILTER | BY(LANDLOCK) | BY(USER) | BY(MOUNT) | BY(USERS) | BY_LESS, open_host_memory),
     ACT("the host's memory, read by a zygote", "B1", AT(ZYGOTE),
-        BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, open_host_memory),
+        BY(LANDLOCK) | BY(USER) | BY(MOUNT) | BY(USERS) | BY_LESS, open_host_memory),
     ACT("the host's environment", "B1", AT_CELLS,
-        BY_FILTER | BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, open_host_environ),
+        BY_FILTER | BY(LANDLOCK) | BY(USER) | BY(MOUNT) | BY(USERS) | BY_LESS, open_host_environ),
     ACT("the host's environment, read by a zygote", "B1", AT(ZYGOTE),
-        BY(LANDLOCK) | BY(USER) | BY(USERS) | BY_LESS, open_host_environ),
+        BY(LANDLOCK) | BY(USER) | BY(MOUNT) | BY(USERS) | BY_LESS, open_host_environ),
     ACT("a capability", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, has_capability),
     ACT("more capabilities", "B4", EVERYWHERE, BY_FILTER | BY(CAPS) | BY_NOBODY, more_capabilities),
     ACT("root", "B4", EVERYWHERE, BY_FILTER | BY(USER) | BY_NOBODY, become_root),
@@ -266,6 +303,7 @@ static const struct attack acts[] = {
         move_image_offset, .harmed = image_moved),
     ACT("a file of 20 GiB, by ftruncate", "B7", AT(CELL) | AT(CALL), BY_LIMITS, grow_file),
     ACT("a file of 20 GiB, by pwrite", "B7", AT(CELL) | AT(CALL), BY_LIMITS, write_far),
+    ACT("names another cell", "B12", 0, 0, name_another), /* a test of its own arms it */
     ACT("five hundred descriptors", "B7", EVERYWHERE, BY_LIMITS, many_descriptors),
 };
 const struct attacks hostile_acts = {acts, DZ_ARRAY_LEN(acts)};

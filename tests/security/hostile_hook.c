@@ -5,6 +5,7 @@
  * Each __wrap_x stands before the product's x. Only these are the hook:
  *   execve                 hands on the name of the board
  *   dz_os_jail_enter       leaves out fences, for control runs
+ *   unshare                makes no pid namespace, for the same
  *   open64                 does not open an image anew, for the same
  *   dz_many_serve          a cell of a pool has its start
  *   dz_cell_enter          a cell of `doze run`, or a call, is jailed
@@ -19,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +110,17 @@ int __wrap_dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_rep
     if (rc == 0)
         ret_report->fences &= ~without;
     return rc;
+}
+
+int __real_unshare(int flags);
+int __wrap_unshare(int flags);
+int __wrap_unshare(int flags)
+{
+    if (hostile_board && (hostile_board->without & BY(PID)) && (flags & CLONE_NEWPID)) {
+        errno = EPERM;
+        return -1;
+    }
+    return __real_unshare(flags);
 }
 
 int __real_open64(const char *path, int flags, ...);

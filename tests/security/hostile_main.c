@@ -246,6 +246,18 @@ static void until_it_ends(struct rig *r, struct dz_cell *c)
     dz_cell_free(c);
 }
 
+static void until_it_is_ready(struct rig *r, struct dz_cell *c)
+{
+    struct dz_cell_event e = {0};
+    int rc = 0;
+    while (rc >= 0 && e.type != DZ_CELL_READY) {
+        struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
+        (void)poll(&p, 1, -1);
+        rc = dz_cell_receive(c, &e, &r->err);
+    }
+    CHECK(rc >= 0);
+}
+
 /* A cell that dies slowly is left to the pool's reaper, and so is the news of its signal. */
 static void until_it_is_reaped(struct rig *r)
 {
@@ -403,8 +415,9 @@ HOST(user_without_both, .user = true, .no_landlock = true, .no_userns = true)
 HOST(root_without_filter, .calls = true, .without = BY_FILTER)
 HOST(root_of_users_without_filter, .users = true, .without = BY_FILTER)
 HOST(user_without_filter, .user = true, .without = BY_FILTER)
-#define NOTHING \
-    (BY_FILTER | BY_LIMITS | BY_ANEW | BY(LANDLOCK) | BY(SCOPES) | BY(USER) | BY(NET) | BY(CAPS))
+#define NOTHING                                                                         \
+    (BY_FILTER | BY_LIMITS | BY_ANEW | BY(LANDLOCK) | BY(SCOPES) | BY(USER) | BY(NET) | \
+     BY(MOUNT) | BY(PID) | BY(CAPS))
 HOST(root_without_a_fence, .without = NOTHING)
 HOST(user_without_a_fence, .user = true, .without = NOTHING)
 
@@ -433,12 +446,13 @@ static void ended_after(const char *word, enum dz_cell_event_type last)
     open_here(&r);
     arm(word, PLACE_CELL);
     struct dz_cell *c = start_of(&r, 0);
+    pid_t pid = 0;
     while (e.type != last) {
         struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
         (void)poll(&p, 1, -1);
+        pid = pid ? pid : dz_cell_pid(c); /* its first packet is there */
         CHECK(dz_cell_receive(c, &e, &r.err) >= 0);
     }
-    pid_t pid = atomic_load(&hostile_board->self); /* the host may have ended and forgotten it */
     dz_cell_free(c);
     while (pid > 0 && kill(pid, 0) == 0)
         run_pool(&r);
@@ -494,5 +508,33 @@ TEST(the_host_takes_no_descriptor_from_a_cell)
     CHECK(hostile_board->tried);
     CHECK_INT(descriptors(), before);
     dz_cell_free(c);
+    rig_close(&r);
+}
+
+/* A zygote answers requests for cells with the number of another tenant's cell, and closes the new
+ * cell's socket: the host would kill what it believes to be that cell. */
+TEST(a_zygote_that_names_another_cell_ends_nothing)
+{
+    struct rig r;
+    siginfo_t end = {0};
+    open_here(&r);
+    struct dz_cell *victim = start_of(&r, 0), *c;
+    until_it_is_ready(&r, victim); /* it has the lock of the file, which all of these share */
+    const pid_t pid = dz_cell_pid(victim);
+    CHECK(pid > 0);
+    hostile_board->victim = pid;
+    arm("names another cell", PLACE_ZYGOTE);
+    struct dz_cell *first = start_of(&r, ++r.images); /* its zygote comes besides */
+    while (!atomic_load(&hostile_board->tried))
+        run_pool(&r);
+    for (int i = 0; i < 3; i++) {
+        run_pool(&r); /* takes what the zygote says */
+        c = start_of(&r, r.images);
+        until_it_ends(&r, c);
+    }
+    CHECK_INT(waitid(P_PID, (id_t)pid, &end, WEXITED | WNOHANG | WNOWAIT), 0);
+    CHECK_INT(end.si_pid, 0); /* it lives */
+    dz_cell_free(first);
+    dz_cell_free(victim);
     rig_close(&r);
 }

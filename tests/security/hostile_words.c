@@ -19,7 +19,6 @@ DZ_NORETURN static void stay(void)
 static void say(const struct taken *t, struct board *b, enum dz_frame_type type, uint64_t value)
 {
     const struct dz_frame f = {.type = type, .value = value};
-    atomic_store(&b->self, getpid());
     atomic_store(&b->tried, 1);
     (void)dz_frame_send(t->socket, &f, NULL, true, NULL);
 }

@@ -36,6 +36,7 @@ static struct dz_cell *cell_that_says(enum dz_frame_type type, bool closes)
     struct dz_cell *c = dz_cell_adopt(ends[0]);
     CHECK(c);
     c->pid = pid;
+    c->known = true;
     c->many = true;
     return c;
 }

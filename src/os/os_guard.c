@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * os_guard.c - see os_guard.h.
+ *
+ *     caller -- unshare --> its children are in the new pid namespace, itself is not
+ *        \ fork: guard, process 1 there; mounts what shows that namespace
+ *         \ clone: everything else
+ *
+ * The caller's mount namespace is new, too, so that the guard's mounts are its children's and not
+ * the host's. All of them are in the caller's process group, which lives as long as the guard
+ * does: its number is never that of strangers.
+ */
+#include "os/os_guard.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    HOST_FD = 0, /* of the guard */
+    OURS_FD = 1,
+};
+
+static bool write_text(const char *path, const char *text)
+{
+    DZ_AUTO(dz_fd_close) int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t n = (ssize_t)strlen(text);
+    return fd >= 0 && write(fd, text, (size_t)n) == n;
+}
+
+/* Without privileges a user namespace carries the others. It knows the caller by the id that it
+ * has outside, or its children could make no user namespace of their own. */
+static bool unshare_as_anybody(int wanted)
+{
+    char uid[48], gid[48];
+    (void)snprintf(uid, sizeof uid, "%u %u 1", geteuid(), geteuid());
+    (void)snprintf(gid, sizeof gid, "%u %u 1", getegid(), getegid());
+    return unshare(CLONE_NEWUSER | wanted) == 0 && write_text("/proc/self/setgroups", "deny") &&
+           write_text("/proc/self/uid_map", uid) && write_text("/proc/self/gid_map", gid);
+}
+
+/* All that a user namespace gave: the mounts were what it was for. */
+static void drop_gained(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+    (void)syscall(SYS_capset, &head, none);
+}
+
+/* A jail that asks whether it has the root of a guard looks for all of this. */
+static void mount_own(void)
+{
+    const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+        mount("proc", "/proc", "proc", flags, "subset=pid") == 0 &&
+        mount("doze-root", DZ_OS_GUARD_ROOT, "tmpfs", flags, "size=4k,mode=0555") == 0 &&
+        mkdir(DZ_OS_GUARD_ROOT "/proc", 0555) == 0 &&
+        mount("proc", DZ_OS_GUARD_ROOT "/proc", "proc", flags, "subset=pid") == 0)
+        (void)mount(NULL, DZ_OS_GUARD_ROOT, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, NULL);
+}
+
+/* In the guard. Its host's death closes the pipe, whoever killed the host and however. */
+DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, bool gained)
+{
+    struct pollfd p = {.fd = HOST_FD, .events = POLLIN};
+    if (dup2(host, HOST_FD) < 0 || dup2(ours, OURS_FD) < 0 ||
+        syscall(SYS_close_range, OURS_FD + 1, ~0u, 0) < 0)
+        _exit(1);
+    (void)prctl(PR_SET_NAME, "doze-guard");
+    if (inside)
+        mount_own();
+    if (gained)
+        drop_gained();
+    if (write(OURS_FD, "r", 1) != 1)
+        _exit(1);
+    while (poll(&p, 1, -1) < 0 && errno == EINTR)
+        ;
+    if (!(p.revents & POLLIN))
+        (void)poll(NULL, 0, grace_ms);
+    (void)kill(0, SIGKILL); /* as process 1 it survives that, and takes the namespace with it: */
+    _exit(0);
+}
+
+int dz_os_guard_start(int host, int grace_ms, int *ret_guard, struct dz_err *err)
+{
+    const int own = CLONE_NEWPID | CLONE_NEWNS;
+    int ends[2];
+    char byte;
+    if (setsid() < 0 && getpgrp() != getpid()) /* the guard ends its whole group */
+        return dz_fail_sys(err, errno, "start a guard: make a session");
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return dz_fail_sys(err, errno, "start a guard: make a pipe");
+    bool inside = unshare(own) == 0, gained = !inside && unshare_as_anybody(own);
+    pid_t pid = fork();
+    if (pid == 0)
+        guard(host, ends[1], grace_ms, inside || gained, gained);
+    (void)close(ends[1]);
+    if (gained)
+        drop_gained();
+    ssize_t n;
+    do
+        n = pid < 0 ? -1 : read(ends[0], &byte, 1);
+    while (n < 0 && pid > 0 && errno == EINTR);
+    if (n != 1) {
+        (void)close(ends[0]);
+        return dz_fail_sys(err, pid < 0 ? errno : EIO, "start a guard");
+    }
+    *ret_guard = ends[0];
+    return 0;
+}
