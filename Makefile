@@ -33,14 +33,14 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
-MODULES    := base tree config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob cold loop
+MODULES    := base tree config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob loop
 MODULES    += keeper image http metrics client engine api daemon
 NEEDS_os   := base
 NEEDS_tree := base
 NEEDS_config := base
 NEEDS_cli  := base os client
 # what files cli/local_* may use besides
-NEEDS_cli_local := tree config db vfs wasm kernel cell machine lifecycle loop registry blob cold keeper image daemon
+NEEDS_cli_local := tree config db vfs wasm kernel cell machine lifecycle loop registry blob keeper image daemon
 NEEDS_wasm := base
 NEEDS_db   := base
 NEEDS_vfs  := base db
@@ -54,12 +54,11 @@ NEEDS_http := base loop tls
 NEEDS_metrics := base
 NEEDS_client := base tls
 NEEDS_blob := base
-NEEDS_cold := base blob
-NEEDS_keeper := base loop lifecycle registry cold
+NEEDS_keeper := base loop lifecycle registry blob
 NEEDS_machine := base db vfs kernel wasm
-NEEDS_cell := base os db wasm kernel wasi vfs machine blob cold
+NEEDS_cell := base os db wasm kernel wasi vfs machine blob
 NEEDS_image := base tree os db vfs wasm kernel cell machine
-NEEDS_engine := base os db kernel vfs loop lifecycle registry cold keeper cell image
+NEEDS_engine := base os db kernel vfs loop lifecycle registry blob keeper cell image
 NEEDS_api := base loop cell http metrics engine
 NEEDS_daemon := base config os loop cell http engine api
 SYS_base   := -lcrypto
@@ -68,7 +67,7 @@ SYS_os     := -lseccomp
 SYS_wasm   := -lm
 SYS_db     := -lsqlite3
 SYS_loop   := -luv
-SYS_cold   := -lzstd
+SYS_blob   := -lzstd
 SYS_machine := -llz4
 SYS_image  := -linih -lz
 SYS_config := -linih

@@ -12,10 +12,10 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "blob/blob_cold.h"
 #include "cell/cell_exec.h"
 #include "cell/cell_op.h"
 #include "cell/cell_pool.h"
-#include "cold/cold.h"
 #include "engine/engine.h"
 
 #include <pthread.h>

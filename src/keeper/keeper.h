@@ -20,7 +20,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "cold/cold.h"
+#include "blob/blob_cold.h"
 #include "lifecycle/lifecycle_op.h"
 #include "loop/loop.h"
 #include "registry/registry.h"

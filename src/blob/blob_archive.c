@@ -16,7 +16,7 @@
  */
 #include "base/mem.h"
 #include "base/vec.h"
-#include "cold/cold.h"
+#include "blob/blob_cold.h"
 
 #include <endian.h>
 #include <stdatomic.h>

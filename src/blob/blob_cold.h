@@ -14,8 +14,8 @@
  * belongs on a worker. Nothing here knows the registry: who calls writes down
  * first what he is about to do.
  */
-#ifndef DZ_COLD_COLD_H
-#define DZ_COLD_COLD_H
+#ifndef DZ_BLOB_BLOB_COLD_H
+#define DZ_BLOB_BLOB_COLD_H
 
 #include "base/attr.h"
 #include "base/err.h"

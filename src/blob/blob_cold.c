@@ -6,7 +6,7 @@
  * here is "open, copy, commit": what is cut short leaves a temporary file, and
  * nothing under the name.
  */
-#include "cold/cold.h"
+#include "blob/blob_cold.h"
 
 #include "base/str.h"
 

@@ -4,7 +4,7 @@
  */
 #include "base/fd.h"
 #include "base/str.h"
-#include "cold/cold.h"
+#include "blob/blob_cold.h"
 #include "tap.h"
 
 #include <fcntl.h>

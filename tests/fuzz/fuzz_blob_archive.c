@@ -2,7 +2,7 @@
  * Archives: any bytes are read without harm, and what was compressed comes back
  * as it was, with the same hash. */
 #include "base/buf.h"
-#include "cold/cold.h"
+#include "blob/blob_cold.h"
 
 #include <assert.h>
 #include <stdint.h>
