@@ -178,6 +178,16 @@ static void end_process(struct dz_cell *c, int64_t grace_ms)
     c->pid = 0;
 }
 
+const char *dz_cell_sentence(struct dz_cell *c, size_t at)
+{
+    enum {
+        LONGEST = sizeof(((struct dz_err *)0)->msg) - 1
+    };
+    if (at + LONGEST < sizeof c->payload)
+        c->payload[at + LONGEST] = 0;
+    return (const char *)c->payload + at;
+}
+
 /* A frame as an event; 0: it was only for us. */
 static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                       struct dz_err *err)
@@ -205,7 +215,7 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->type = DZ_CELL_ENDED;
         e->exit_code = f->value < 1000 ? (int)(f->value & 0xff) : -1;
         e->signal = f->value < 1000 ? 0 : (int)((f->value - 1000) & 0x7f);
-        e->text = (const char *)c->payload;
+        e->text = dz_cell_sentence(c, 0);
         c->ended = c->tidies = true;
         return 1;
     case DZ_FRAME_SUSPENDED:
@@ -218,13 +228,13 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->type = DZ_CELL_AWAKE;
         c->suspending = false;
         e->code = f->value > 0 && f->value < 1000 ? -(int)f->value : DZ_EIO;
-        e->text = (const char *)c->payload;
+        e->text = dz_cell_sentence(c, 0);
         return 1;
     case DZ_FRAME_COPIED:
         e->type = DZ_CELL_COPIED;
         e->count = f->stream ? 0 : f->value;
         e->code = f->stream ? -(int)(f->value % 1000) : 0;
-        e->text = (const char *)c->payload;
+        e->text = dz_cell_sentence(c, 0);
         return 1;
     case DZ_FRAME_BORN:
         return 0;
@@ -244,7 +254,7 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     case DZ_FRAME_FAILED:
         e->type = DZ_CELL_FAILED;
         e->code = f->value > 0 && f->value < 1000 ? -(int)f->value : DZ_EIO;
-        e->text = (const char *)c->payload;
+        e->text = dz_cell_sentence(c, 0);
         c->ended = true;
         return 1;
     default:

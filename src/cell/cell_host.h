@@ -58,7 +58,9 @@ struct dz_cell {
     struct dz_reaper *reaper;  /* of its pool; NULL: its host waits for its end itself */
     struct dz_cell_pool *pool; /* it may tell what its image uses; NULL: not */
     char image_sha256[65];
-    bool waking; /* payload is an UP, of which these are still to be told: */
+    int64_t began;              /* dz_clock_boot_ns() of its start */
+    uint64_t activities, fulls; /* that it has said since */
+    bool waking;                /* payload is an UP, of which these are still to be told: */
     uint32_t live_count;
     size_t live_at, live_end;
     uint8_t *together; /* frames that came in one packet, of which some are still to be told */
@@ -89,6 +91,8 @@ int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
                      struct dz_err *err);
 /* A frame that makes no sense. */
 DZ_COLD int dz_cell_nonsense(const struct dz_frame *f, struct dz_err *err);
+/* The sentence at payload[at]. An honest one fits in struct dz_err; what is longer is cut. */
+const char *dz_cell_sentence(struct dz_cell *c, size_t at);
 void dz_cell_many_release(struct dz_cell *c);
 /* Frames that came together: all of them are the next ones to come. And the next of these: 1, 0
  * when there is none. DZ_EIO: that is none. */

@@ -8,6 +8,7 @@
  */
 #include "cell/cell_host.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 
@@ -16,6 +17,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+
+enum {
+    OFTEN = 64,           /* frames of a kind that may always come, and besides twice as many as */
+    ACTIVITIES_PER_S = 8, /* cell_many.c sends: TELL_NS */
+    FULLS_PER_S = 1,      /* FULL_NS */
+};
 
 /* --- the queue --------------------------------------------------------------------------- */
 
@@ -211,6 +218,7 @@ int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, boo
         return rc;
     rc = name_sleepers(c, start, err);
     c->silent = start->go;
+    c->began = dz_clock_boot_ns();
     if (rc == 0 && start->hold) {
         c->held = dz_alloc(sizeof *c->held);
         if (c->held) {
@@ -426,11 +434,13 @@ static int on_exited(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
     if (f->size < sizeof head)
         return dz_cell_nonsense(f, err);
     memcpy(&head, c->payload, sizeof head);
+    if (head.cpu_ns < 0)
+        return dz_cell_nonsense(f, err);
     e->type = DZ_CELL_EXITED;
     e->cpu_ns = head.cpu_ns;
     e->count = head.total;
     e->timed_out = head.flags & DZ_EXEC_TIMED_OUT;
-    e->text = (const char *)c->payload + sizeof head;
+    e->text = dz_cell_sentence(c, sizeof head);
     e->exit_code = f->value < DZ_ENDED_SIGNAL ? (int)(f->value & 0xff) : -1;
     e->signal = f->value < DZ_ENDED_SIGNAL ? 0 : (int)((f->value - DZ_ENDED_SIGNAL) & 0x7f);
     close_one(c, e->exec);
@@ -518,7 +528,7 @@ static int about_exec(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->type = DZ_CELL_EXEC_FAILED;
         e->wrong = e->stream <= DZ_EXEC_WRONG_CWD ? (enum dz_exec_wrong)e->stream : 0;
         e->code = f->value > 0 && f->value < DZ_CELL_CODE_MAX ? -(int)f->value : DZ_EIO;
-        e->text = (const char *)c->payload;
+        e->text = dz_cell_sentence(c, 0);
         close_one(c, e->exec);
         return 1;
     case DZ_FRAME_EXITED:
@@ -528,13 +538,23 @@ static int about_exec(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     }
 }
 
+/* Of what an honest cell says by its own clock, it has said no more than its life so far allows:
+ * the host may have been stopped for long, and hear a day's words at once. */
+static bool too_often(const struct dz_cell *c, uint64_t *said, uint64_t per_s)
+{
+    uint64_t lives_s = (uint64_t)(dz_clock_boot_ns() - c->began) / DZ_NS_PER_S;
+    return ++*said > OFTEN + lives_s * per_s;
+}
+
 static int on_activity(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                        struct dz_err *err)
 {
     struct dz_frame_activity a;
-    if (f->size != sizeof a)
+    if (f->size != sizeof a || too_often(c, &c->activities, ACTIVITIES_PER_S))
         return dz_cell_nonsense(f, err);
     memcpy(&a, c->payload, sizeof a);
+    if (a.cpu_ns < 0 || a.wake_at < 0)
+        return dz_cell_nonsense(f, err);
     e->type = DZ_CELL_ACTIVITY;
     e->cpu_ns = a.cpu_ns;
     e->wake_at = a.wake_at;
@@ -572,8 +592,10 @@ int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
     case DZ_FRAME_ACTIVITY:
         return on_activity(c, f, e, err);
     case DZ_FRAME_FULL:
+        if (too_often(c, &c->fulls, FULLS_PER_S))
+            return dz_cell_nonsense(f, err);
         e->type = DZ_CELL_FULL;
-        e->text = (const char *)c->payload;
+        e->text = dz_cell_sentence(c, 0);
         return 1;
     case DZ_FRAME_OUTPUT:
     case DZ_FRAME_WINDOW:

@@ -138,7 +138,7 @@ int dz_cell_op_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell
     e->type = DZ_CELL_OP_DONE;
     e->code = value < 0 ? (int)value : 0;
     e->count = value < 0 ? 0 : f->value;
-    e->text = (const char *)c->payload;
+    e->text = dz_cell_sentence(c, 0);
     close_one(c, f->stream);
     return 1;
 }

@@ -419,7 +419,6 @@ static bool goes_on(struct dz_serve *s)
     if (rc < 0 && rc != DZ_ENOSPC)
         dz_serve_fail(s, rc, &s->full);
     s->stalled = rc < 0;
-    s->full_at = rc < 0 ? s->full_at : 0;
     return !s->stalled;
 }
 

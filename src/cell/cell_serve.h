@@ -34,7 +34,7 @@ struct dz_serve {
     uint64_t disk_limit; /* bytes of its files; 0: none */
     uint64_t room;       /* as ROOM said last; UINT64_MAX: no limit */
     bool stalled;        /* the disk is full: nothing runs until a commit succeeds */
-    int64_t full_at;     /* boot time of the last FULL; 0: none since it went on */
+    int64_t full_at;     /* boot time of the last FULL; 0: none */
     struct dz_err full;  /* why */
 };
 

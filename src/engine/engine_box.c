@@ -31,6 +31,7 @@ enum {
     LINGER_MS = 1000,        /* a file-only cell that nobody uses any more */
     HURRY_MS = 10000,        /* for operations on a file that others wait for */
     CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
+    FULL_MS = 1500,          /* between two tellings of a full disk; a cell says it each 2 s */
 };
 
 /* --- boxes ------------------------------------------------------------------------------ */
@@ -301,7 +302,7 @@ static void cell_goes_on(struct box *b, int code, const char *text)
 static void on_activity(struct box *b, const struct dz_cell_event *event)
 {
     int64_t now = dz_clock_mono_ns(), cpu = event->cpu_ns, since = now - b->cpu_at;
-    bool busy = b->cpu_at && since > 0 && (cpu - b->cpu_ns) * 1000 / since > CPU_BUSY_PER_MILLE;
+    bool busy = b->cpu_at && since > 0 && cpu - b->cpu_ns > since / 1000 * CPU_BUSY_PER_MILLE;
     b->cpu_ns = cpu;
     b->cpu_at = now;
     if (busy)
@@ -334,7 +335,15 @@ static void cell_full(struct box *b, const char *text)
         "space, and the next request wakes it";
     const struct dz_keeper_request r = {.what = DZ_REQUEST_SUSPEND, .id = b->id};
     struct dz_err err;
-    dz_log(DZ_LOG_WARN, "cell_full", dz_log_strz("sandbox_id", b->id), dz_log_strz("error", text));
+    int64_t now = dz_clock_boot_ns();
+    if (b->full_at && now - b->full_at < FULL_MS * DZ_NS_PER_MS) {
+        b->full_more++;
+        return;
+    }
+    dz_log(DZ_LOG_WARN, "cell_full", dz_log_strz("sandbox_id", b->id), dz_log_strz("error", text),
+           dz_log_uint("untold", b->full_more));
+    b->full_at = now;
+    b->full_more = 0;
     note(b, "disk_full", text);
     dz_op_down(b, DZ_ENOSPC, told);
     dz_copy_down(b, DZ_ENOSPC, told);

@@ -74,6 +74,8 @@ struct box {
     int64_t start_at;          /* the same: dz_clock_boot_ns() */
     struct dz_list start_link; /* in its tenant's line, or in engine.starts.begun */
     int64_t cpu_ns, cpu_at;    /* at the last ACTIVITY */
+    int64_t full_at;           /* of the last FULL that was told; 0: none */
+    unsigned full_more;        /* since then, that were not */
     unsigned pins;             /* callers up the stack that still look at it */
     char tenant[DZ_ENGINE_VALUE_MAX + 1];
     char id[];
