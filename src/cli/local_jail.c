@@ -166,7 +166,7 @@ static void put_text(FILE *f, struct text_filter *t, const void *text, size_t n)
 /* --- the host's side ---------------------------------------------------------------------------
  */
 
-static int input_fd = STDIN_FILENO;
+static int input_fd = -1; /* of a command that reads nothing */
 
 struct host {
     struct dz_cli *c;
@@ -267,7 +267,7 @@ static int answer(void *host, const struct dz_call_msg *q, struct dz_call_msg *r
                   struct dz_err *err)
 {
     struct host *h = host;
-    if (q->tag == TAG_READ) {
+    if (q->tag == TAG_READ && input_fd >= 0) {
         read_input(h, q->value, ret);
         return 0;
     }

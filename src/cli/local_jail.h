@@ -39,10 +39,11 @@ DZ_NODISCARD int dz_cli_jail_run(struct dz_cli *c, const struct dz_cli_jail *j, 
 
 /* Inside: the conversation with the host. */
 struct dz_call *dz_cli_jail_call(void);
-/* Inside: up to n bytes of the host's standard input, or of the file that the host
- * put in its place with fd; 0 at its end, a negative errno. */
+/* Inside: up to n bytes of what the host said with dz_cli_jail_input(); 0 at its end, a negative
+ * errno. Where it said nothing, asking is nonsense, and the end of the call. */
 ssize_t dz_cli_jail_read(void *buf, size_t n);
-/* In the host, before: what dz_cli_jail_read() reads. */
+/* In the host, before: what dz_cli_jail_read() reads. A command that does not call this has no
+ * input that its body could ask for. */
 void dz_cli_jail_input(int fd);
 
 #endif
