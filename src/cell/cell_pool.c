@@ -543,12 +543,13 @@ void dz_pool_ask(struct dz_cell *c)
     }
 }
 
-static void drop_waiting(struct zygote *z, size_t i)
+static struct dz_cell *remove_waiting(struct zygote *z, size_t i)
 {
-    dz_cell_free(z->waiting[i]);
+    struct dz_cell *c = z->waiting[i];
     z->waiting_count--;
     z->stale -= i < z->stale;
     memmove(z->waiting + i, z->waiting + i + 1, (z->waiting_count - i) * sizeof z->waiting[0]);
+    return c;
 }
 
 static void fork_ahead(struct zygote *z)
@@ -556,12 +557,12 @@ static void fork_ahead(struct zygote *z)
     /* Some of those that were asked for have died meanwhile. */
     for (size_t i = 0; i < z->waiting_count;) {
         if (dz_cell_learn(z->waiting[i]) < 0 || dz_frame_gone(z->waiting[i]->fd))
-            drop_waiting(z, i);
+            dz_cell_free(remove_waiting(z, i));
         else
             i++;
     }
     if (z->stale > 0 && z->fork_count == 0) { /* one after the other */
-        drop_waiting(z, 0);
+        dz_cell_free(remove_waiting(z, 0));
         z->pool->stats.renewed++;
     }
     while (z->ready && z->waiting_count < z->pool->opts.ahead && z->fork_count < AT_ONCE) {
@@ -671,15 +672,23 @@ int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
 /* --- starting
  * -------------------------------------------------------------------------------------- */
 
+/* The one that waits and can do most at once: the newest that is known to be forked, for a stale
+ * one would translate functions again; if none is, the newest, which the zygote is about to fork.
+ */
+static size_t best_waiting(const struct zygote *z)
+{
+    for (size_t i = z->waiting_count; i > z->stale; i--)
+        if (!z->waiting[i - 1]->fork)
+            return i - 1;
+    return z->waiting_count - 1;
+}
+
 /* One that waits and lives, else one that is on its way. */
 static struct dz_cell *take(struct zygote *z, struct dz_err *err)
 {
     struct dz_cell_pool *p = z->pool;
     while (z->waiting_count > 0) {
-        struct dz_cell *c = z->waiting[0];
-        z->waiting_count--;
-        z->stale -= z->stale > 0;
-        memmove(z->waiting, z->waiting + 1, z->waiting_count * sizeof z->waiting[0]);
+        struct dz_cell *c = remove_waiting(z, best_waiting(z));
         if (dz_cell_learn(c) == 0 && !dz_frame_gone(c->fd)) {
             p->stats.warm++;
             return c;

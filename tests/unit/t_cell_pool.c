@@ -469,6 +469,29 @@ TEST(an_image_gets_a_zygote_of_its_own)
     free_pool(p);
 }
 
+/* Those that were forked before the zygote learned of much are ended, not handed out. */
+TEST(a_start_gets_the_cell_that_was_forked_last)
+{
+    struct mrig image, r[2], late;
+    struct dz_cell_pool *p = pool(2);
+    make_image(&image);
+    settle(p, 1, 2);
+    of_image(&r[0], p, &image);
+    settle(p, 2, 4);
+    of_image(&r[1], p, &image);
+    settle(p, 2, 4);
+    tell(&r[1], 0, 24);
+    for (int i = 0; i < 500 && stats(p).renewed == 0; i++, usleep(2000))
+        CHECK_INT(dz_cell_pool_run(p, NULL), 0); /* ends one of the two, and forks another */
+    of_image(&late, p, &image);
+    renewed(p, 2); /* the other waited still */
+    mrig_free(&late);
+    for (int i = 0; i < 2; i++)
+        mrig_free(&r[i]);
+    mrig_free(&image);
+    free_pool(p);
+}
+
 TEST(the_image_that_was_not_used_for_longest_goes)
 {
     static const char digits[] = "abc";
