@@ -71,12 +71,16 @@ enum dz_call_id {
     DZ_CALL_EXPAND,
     DZ_CALL_COUNT,
 };
-/* cell_disk.c. */
-extern int (*const dz_call_functions[DZ_CALL_COUNT])(struct dz_call *call, void *arg,
-                                                     struct dz_err *err);
-
 /* Runs in the cell. Its result (>= 0, or DZ_E* and *err) is that of the call. */
 typedef int dz_call_fn(struct dz_call *call, void *arg, struct dz_err *err);
+
+/* What each of them takes. cell_disk.c; run is NULL for DZ_CALL_FORK. */
+struct dz_call_function {
+    dz_call_fn *run;
+    size_t arg_size, fd_count;
+    bool (*sound)(const void *arg); /* may run have these bytes, at any address? NULL: all */
+};
+extern const struct dz_call_function dz_call_functions[DZ_CALL_COUNT];
 
 struct dz_call_opts {
     const char *what; /* "look into a.doze": begins the sentence when the cell fails */

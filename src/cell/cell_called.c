@@ -79,14 +79,14 @@ bool dz_call_stopped(const struct dz_call *c)
     return *c->stop != 0;
 }
 
-DZ_NORETURN static void end(const struct dz_call *c, int rc, const struct dz_err *err)
+DZ_NORETURN static void end(int fd, int rc, const struct dz_err *err)
 {
     struct dz_frame f = {.type = DZ_FRAME_DONE, .value = (uint64_t)(int64_t)rc};
     if (rc < 0) {
         f.stream = (uint32_t)err->sys;
         f.size = (uint32_t)strnlen(err->msg, sizeof err->msg - 1);
     }
-    (void)dz_frame_send(c->fd, &f, err->msg, true, NULL);
+    (void)dz_frame_send(fd, &f, err->msg, true, NULL);
     _exit(0);
 }
 
@@ -110,7 +110,7 @@ DZ_NORETURN static void serve(int fd, const struct dz_call_opts *o, const volati
     int rc = dz_cell_enter(&fence, fds, o->fd_count + 1, &err);
     if (rc >= 0)
         rc = o->run(&call, o->arg, &err);
-    end(&call, rc, &err);
+    end(fd, rc, &err);
 }
 
 void dz_call_serve(int fd, const struct dz_call_opts *o, const volatile int *stop)
@@ -120,30 +120,27 @@ void dz_call_serve(int fd, const struct dz_call_opts *o, const volatile int *sto
 
 void dz_call_begin(void)
 {
-    static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
-    struct dz_call_head head;
+    static uint8_t payload[DZ_CELL_FRAME_MAX];
+    struct dz_request r;
     struct dz_frame f;
-    int fds[DZ_CALL_FDS_MAX], next = DZ_CALL_FILES;
+    struct dz_err err = {0};
     if (dz_frame_receive(DZ_CALL_SOCKET, &f, payload, true, NULL) < 0)
         _exit(0); /* the host has changed its mind */
-    if (f.type != DZ_FRAME_NEST_CALL || f.size < sizeof head || f.stream >= DZ_CALL_COUNT ||
-        !dz_call_functions[f.stream])
-        _exit(1);
-    memcpy(&head, payload, sizeof head);
-    if (head.fd_count > DZ_CALL_FDS_MAX || head.arg_size != f.size - sizeof head)
-        _exit(1);
-    for (size_t i = 0; i < head.fd_count; i++)
-        fds[i] = head.present >> i & 1 ? next++ : -1;
+    size_t files = dz_nest_inherited(DZ_CALL_FILES, DZ_CALL_FDS_MAX + 1);
+    int rc = dz_request_read(DZ_READER_CALL, &f, payload, files, &r, &err);
+    if (rc < 0)
+        end(DZ_CALL_SOCKET, rc, &err);
+    size_t size = r.call.function->arg_size;
     const int *stop = mmap(NULL, sizeof *stop, PROT_READ, MAP_SHARED, DZ_CALL_STOP, 0);
-    void *arg = dz_alloc(head.arg_size + 1);
+    void *arg = dz_alloc(size + 1);
     if (stop == MAP_FAILED || !arg)
         _exit(1);
-    memcpy(arg, payload + sizeof head, head.arg_size);
-    const struct dz_call_opts opts = {.run = dz_call_functions[f.stream],
+    memcpy(arg, r.call.arg, size);
+    const struct dz_call_opts opts = {.run = r.call.function->run,
                                       .arg = arg,
-                                      .fds = fds,
-                                      .fd_count = head.fd_count,
-                                      .memory_bytes = head.memory_bytes,
-                                      .file_bytes = head.file_bytes};
-    serve(DZ_CALL_SOCKET, &opts, stop, head.users.count ? &head.users : NULL, head.user);
+                                      .fds = r.call.fds,
+                                      .fd_count = r.call.fd_count,
+                                      .memory_bytes = r.call.memory_bytes,
+                                      .file_bytes = r.call.file_bytes};
+    serve(DZ_CALL_SOCKET, &opts, stop, r.call.users.count ? &r.call.users : NULL, r.call.user);
 }

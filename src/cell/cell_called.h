@@ -18,20 +18,6 @@ struct dz_call {
 };
 _Static_assert((int)DZ_CALL_DATA_MAX == (int)DZ_CELL_FRAME_MAX, "a message is a frame");
 
-/* Before the argument of a call that the seed started. */
-struct dz_call_head {
-    uint64_t memory_bytes, file_bytes;
-    uint64_t present; /* a bit for each descriptor of the call that is not -1 */
-    uint32_t fd_count, arg_size;
-    struct dz_os_users users; /* and the one of these that it is to be */
-    uint32_t user, pad;
-};
-enum {
-    DZ_CALL_SOCKET = 3, /* of the process of such a call */
-    DZ_CALL_STOP = 4,
-    DZ_CALL_FILES = 5,
-};
-
 /* In the child: enter the jail, run, say how it ended. */
 DZ_NORETURN void dz_call_serve(int fd, const struct dz_call_opts *opts, const volatile int *stop);
 /* In the host: take and answer what comes from fd until that says how it ended: the

@@ -85,6 +85,14 @@ struct carrying {
     char label[128], image_sha256[65]; /* "": of no image */
 };
 
+static bool is_sound_carry(const void *arg)
+{
+    struct carrying c;
+    memcpy(&c, arg, sizeof c);
+    return (unsigned)c.what <= DZ_CELL_CARRY_SHARE && memchr(c.label, 0, sizeof c.label) &&
+           memchr(c.image_sha256, 0, sizeof c.image_sha256);
+}
+
 static int open_source(int fd, const char *label, struct dz_db **ret_db, struct dz_err *err)
 {
     const struct dz_db_opts opts = {
@@ -296,11 +304,10 @@ static int expand_call(struct dz_call *call, void *arg, struct dz_err *err)
     return rc < 0 ? rc : dz_call_reply(call, digest, sizeof digest, err);
 }
 
-int (*const dz_call_functions[DZ_CALL_COUNT])(struct dz_call *call, void *arg,
-                                              struct dz_err *err) = {
-    [DZ_CALL_CHECKPOINT] = settle_call,
-    [DZ_CALL_CARRY] = carry_call,
-    [DZ_CALL_EXPAND] = expand_call,
+const struct dz_call_function dz_call_functions[DZ_CALL_COUNT] = {
+    [DZ_CALL_CHECKPOINT] = {settle_call, 0, 2, NULL},
+    [DZ_CALL_CARRY] = {carry_call, sizeof(struct carrying), 4, is_sound_carry},
+    [DZ_CALL_EXPAND] = {expand_call, sizeof(struct expand_args), 2, NULL},
 };
 
 /* The hash of what the cell has written: it might say of anything that it is right. */

@@ -144,43 +144,43 @@ DZ_NORETURN static void serve(void);
 
 static void on_fork(const struct dz_frame_fds *fds)
 {
-    long pid = fds->count == 1 ? fork_for_parent() : -1;
+    long pid = fork_for_parent();
     if (pid == 0)
         cell(fds->fds[0]);
     answer(pid);
 }
 
-static void on_warm(const struct dz_frame *f, const uint8_t *payload)
+static void on_warm(const struct dz_request *r)
 {
-    static const uint8_t no_module[sizeof((struct dz_nest_warm *)0)->sha256];
-    static uint32_t funcs[DZ_NEST_WARM_MAX];
-    struct dz_nest_warm w;
-    if (f->size < sizeof w || !nest.modules)
+    static uint32_t numbers[DZ_NEST_WARM_MAX];
+    if (!nest.modules)
         return;
-    memcpy(&w, payload, sizeof w);
-    size_t n = (f->size - sizeof w) / sizeof funcs[0];
-    memcpy(funcs, payload + sizeof w, n * sizeof funcs[0]);
-    if (memcmp(w.sha256, no_module, sizeof no_module) == 0)
-        dz_os_warm_learn(funcs, n);
+    memcpy(numbers, r->warm.numbers, r->warm.count * sizeof numbers[0]);
+    if (r->warm.sha256)
+        dz_modules_warm(nest.modules, r->warm.sha256, numbers, r->warm.count);
     else
-        dz_modules_warm(nest.modules, w.sha256, funcs, n);
+        dz_os_warm_learn(numbers, r->warm.count);
 }
 
 DZ_NORETURN static void serve(void)
 {
     static const char *const libraries[] = {"libc.so", "libsqlite3.so", "liblz4.so", NULL};
-    static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
+    static uint8_t payload[DZ_CELL_FRAME_MAX];
     struct dz_frame f;
     struct dz_frame_fds fds;
+    struct dz_request r;
+    struct dz_err err = {0};
     dz_os_warm_plan(libraries);
     for (;;) {
         if (dz_frame_receive_fds(nest.control, &f, payload, true, &fds, NULL) < 0)
             _exit(0); /* the pool is gone */
-        payload[f.size] = '\0';
-        if (f.type == DZ_FRAME_NEST_FORK)
+        int rc = dz_request_read(DZ_READER_ZYGOTE, &f, payload, fds.count, &r, &err);
+        if (rc < 0 && f.type != DZ_FRAME_NEST_WARM) /* a cell must not end its zygote */
+            fail(&err);
+        if (rc == 0 && r.type == DZ_FRAME_NEST_FORK)
             on_fork(&fds);
-        else if (f.type == DZ_FRAME_NEST_WARM)
-            on_warm(&f, payload);
+        if (rc == 0 && r.type == DZ_FRAME_NEST_WARM)
+            on_warm(&r);
         for (size_t i = 0; i < fds.count; i++)
             dz_fd_close(&fds.fds[i]);
     }
@@ -217,7 +217,7 @@ DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
     char *argv[] = {(char *)(uintptr_t)name, fences, NULL}; /* execve takes no const */
     char *env[DZ_ARRAY_LEN(kept) + 1];
     size_t n = 0;
-    int high[1 + 1 + DZ_CELL_MODULES_MAX];
+    int high[DZ_FRAME_FDS_MAX];
     sigset_t none;
     (void)snprintf(fences, sizeof fences, "%u", dz_os_jail_demanded());
     for (char **e = environ; *e && n < DZ_ARRAY_LEN(kept); e++)
@@ -252,20 +252,23 @@ DZ_NORETURN void dz_nest_begin(int control, int calls, int host)
 /* A zygote: its control socket, and of an image its file and modules. */
 static void start_zygote(const struct dz_frame_fds *fds)
 {
-    long pid = fds->count > 0 ? fork_for_parent() : -1;
+    long pid = fork_for_parent();
     if (pid == 0)
         become(zygote_name, fds->fds, fds->count);
     answer(pid);
 }
 
-/* A call: its socket, its stop word, its files. The answer goes to who called. */
-static void start_call(const struct dz_frame_fds *fds)
+/* A call: its socket, its stop word, its files. The answer goes to who called, also when the
+ * request is refused: other calls, and zygotes, have nothing to do with that. */
+static void start_call(const struct dz_frame_fds *fds, bool refused)
 {
-    long pid = fds->count >= 2 ? fork_for_parent() : -1;
+    long pid = refused ? -1 : fork_for_parent();
     if (pid == 0)
         become(call_name, fds->fds, fds->count);
     const struct dz_frame f = {.type = DZ_FRAME_NEST_CALLED,
-                               .stream = pid < 0 ? (uint32_t)errno : 0,
+                               .stream = refused   ? EPROTO
+                                         : pid < 0 ? (uint32_t)errno
+                                                   : 0,
                                .value = pid < 0 ? 0 : (uint64_t)pid};
     if (fds->count > 0)
         (void)dz_frame_send(fds->fds[0], &f, NULL, false, NULL);
@@ -291,18 +294,32 @@ DZ_NORETURN static void seed(void)
         for (size_t i = 0; i < 2; i++) {
             struct dz_frame f;
             struct dz_frame_fds fds;
+            struct dz_request r;
             if (!p[i].revents)
                 continue;
             if (dz_frame_receive_fds(p[i].fd, &f, payload, true, &fds, NULL) < 0)
                 _exit(0); /* the host is gone */
-            if (f.type == DZ_FRAME_NEST_CALL)
-                start_call(&fds);
+            bool calls = p[i].fd == CALLS_FD;
+            int rc = dz_request_read(calls ? DZ_READER_SEED_CALLS : DZ_READER_SEED, &f, payload,
+                                     fds.count, &r, &err);
+            if (calls)
+                start_call(&fds, rc < 0);
+            else if (rc < 0)
+                fail(&err);
             else
                 start_zygote(&fds);
             for (size_t k = 0; k < fds.count; k++)
                 dz_fd_close(&fds.fds[k]);
         }
     }
+}
+
+size_t dz_nest_inherited(int first, size_t most)
+{
+    size_t n = 0;
+    while (n < most && fcntl(first + (int)n, F_GETFD) >= 0)
+        n++;
+    return n;
 }
 
 /* Open the image and its modules anew: flags and offsets of an open file are shared by all who
@@ -319,28 +336,35 @@ static int open_anew(int *fds, size_t count, struct dz_err *err)
     return 0;
 }
 
-/* The first message of a zygote with an image is the image's hash: descriptors come without a
+/* One of the messages that come before a zygote is ready. */
+static int hear(enum dz_request_reader by, struct dz_request *ret, struct dz_err *err)
+{
+    static uint8_t payload[DZ_CELL_FRAME_MAX];
+    struct dz_frame f;
+    if (dz_frame_receive(nest.control, &f, payload, true, NULL) < 0)
+        _exit(0); /* the pool is gone */
+    return dz_request_read(by, &f, payload, 0, ret, err);
+}
+
+/* The second message of a zygote with an image is the image's hash: descriptors come without a
  * payload. */
 static int be_of_image(const int *fds, size_t count, struct dz_err *err)
 {
-    static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
-    struct dz_frame f;
-    if (dz_frame_receive(nest.control, &f, payload, true, NULL) < 0)
-        _exit(0);
-    payload[f.size] = '\0';
-    return open_image(fds, count, (const char *)payload, err);
+    struct dz_request r;
+    int rc = hear(DZ_READER_ZYGOTE_IMAGE, &r, err);
+    return rc < 0 ? rc : open_image(fds, count, r.image_sha256, err);
 }
 
 /* The first message of every zygote: whom it and its cells become. */
-static void hear_users(void)
+static int hear_users(struct dz_err *err)
 {
-    static uint8_t payload[DZ_CELL_FRAME_MAX + 1];
-    struct dz_frame f;
-    if (dz_frame_receive(nest.control, &f, payload, true, NULL) < 0 ||
-        f.type != DZ_FRAME_NEST_USER || f.size != sizeof nest.user)
-        _exit(0); /* the pool is gone */
-    nest.users = (struct dz_os_users){(uint32_t)f.value, f.stream};
-    memcpy(&nest.user, payload, sizeof nest.user);
+    struct dz_request r;
+    int rc = hear(DZ_READER_ZYGOTE_FIRST, &r, err);
+    if (rc < 0)
+        return rc;
+    nest.users = r.who.users;
+    nest.user = r.who.user;
+    return 0;
 }
 
 /* The cells' filter is compiled first: the library that does it asks the kernel what it can do
@@ -350,13 +374,12 @@ DZ_NORETURN static void zygote(void)
     struct dz_err err = {0};
     struct dz_os_jail_report report = {0};
     int fds[1 + 1 + DZ_CELL_MODULES_MAX], kept[DZ_ARRAY_LEN(fds)];
-    size_t count = 0;
-    while (count < DZ_ARRAY_LEN(fds) && fcntl(CONTROL_FD + (int)count, F_GETFD) >= 0) {
-        fds[count] = CONTROL_FD + (int)count;
-        count++;
-    }
+    size_t count = dz_nest_inherited(CONTROL_FD, DZ_ARRAY_LEN(fds));
+    for (size_t i = 0; i < count; i++)
+        fds[i] = CONTROL_FD + (int)i;
     nest.control = CONTROL_FD;
-    hear_users();
+    if (hear_users(&err) < 0)
+        fail(&err);
     const struct dz_os_users *users = nest.users.count ? &nest.users : NULL;
     struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
     size_t call_count = dz_cell_calls(false, users, calls);

@@ -12,6 +12,7 @@
 #define DZ_CELL_CELL_NEST_H
 
 #include "cell/cell_int.h"
+#include "cell/cell_request.h"
 #include "cell/cell_users.h"
 
 struct dz_db;
@@ -30,15 +31,6 @@ struct dz_nest {
     size_t fd_count;
 };
 
-/* Functions of a module that starts of the image have used: u32 each behind it. Without a module
- * (zeros): pages of the heap that they wrote. */
-struct dz_nest_warm {
-    uint8_t sha256[32];
-};
-enum {
-    DZ_NEST_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
-};
-
 /* In a child just forked: become, by exec, the seed. On `control` come requests for zygotes, each
  * with a control socket (DZ_FRAME_NEST_FORK), or with an image and its modules besides; on `calls`
  * those of cell_call.c; `host` is for the guard (os_guard.h). */
@@ -47,6 +39,9 @@ DZ_NORETURN void dz_nest_begin(int control, int calls, int host);
 /* cell_call.c: the socket on which the seed takes calls, from any thread; -1: there is none any
  * more. Closes the one before. */
 void dz_call_set_seed(int fd);
+/* In a process that was exec'd: how many descriptors from this number on, `most` at most, are
+ * open without a gap. Those that it was given are the only ones that are. */
+size_t dz_nest_inherited(int first, size_t most);
 /* cell_called.c: in the process that the seed started for a call: receive the argument, serve. */
 DZ_NORETURN void dz_call_begin(void);
 

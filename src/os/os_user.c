@@ -21,6 +21,13 @@ enum {
     MAP_MAX = 1 << 20, /* bytes of a map: 340 lines */
 };
 
+bool dz_os_users_sound(const struct dz_os_users *u)
+{
+    return u->first > 0 && u->count >= DZ_OS_USERS_MIN && u->count <= DZ_OS_USERS_MAX &&
+           (u->count & (u->count - 1)) == 0 && u->first % u->count == 0 &&
+           u->first <= INT32_MAX - (u->count - 1);
+}
+
 int dz_os_users_parse(const char *text, struct dz_os_users *ret_users, struct dz_err *err)
 {
     struct dz_str rest = dz_str(text), from = {NULL, 0};
@@ -36,13 +43,13 @@ int dz_os_users_parse(const char *text, struct dz_os_users *ret_users, struct dz
     if (rc < 0)
         return dz_wrap(err, rc, "\"%s\" is not FIRST-LAST or no", text);
     uint64_t count = last - first + 1;
-    if (count < DZ_OS_USERS_MIN || count > DZ_OS_USERS_MAX || (count & (count - 1)) != 0 ||
-        first % count != 0)
+    const struct dz_os_users users = {(uint32_t)first, (uint32_t)count};
+    if (!dz_os_users_sound(&users))
         return dz_fail(err, DZ_EINVAL,
                        "%s are %llu ids: it takes a power of two, at least %d, and the first a "
                        "multiple of it",
                        text, (unsigned long long)count, DZ_OS_USERS_MIN);
-    *ret_users = (struct dz_os_users){(uint32_t)first, (uint32_t)count};
+    *ret_users = users;
     return 0;
 }
 

@@ -27,6 +27,8 @@ enum {
     DZ_OS_USERS_MAX = 1 << 28, /* so that none reaches the ids with a meaning of their own */
 };
 
+/* Is this a range as dz_os_users_parse() makes it, with at least one id? */
+bool dz_os_users_sound(const struct dz_os_users *users);
 /* "FIRST-LAST", or "no": *ret_users has the count 0. DZ_EINVAL says what is wrong. */
 DZ_NODISCARD int dz_os_users_parse(const char *text, struct dz_os_users *ret_users,
                                    struct dz_err *err);

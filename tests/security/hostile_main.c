@@ -295,7 +295,7 @@ static void attack_call(struct rig *r)
     const int fds[] = {r->start.disk_fd, r->start.wal_fd};
     const struct dz_call_opts o = {.what = "attack",
                                    .id = DZ_CALL_CHECKPOINT,
-                                   .run = dz_call_functions[DZ_CALL_CHECKPOINT],
+                                   .run = dz_call_functions[DZ_CALL_CHECKPOINT].run,
                                    .fds = fds,
                                    .fd_count = DZ_ARRAY_LEN(fds)};
     CHECK(dz_cell_call(&o, NULL, &r->err) < 0);
@@ -480,11 +480,12 @@ TEST(a_call_that_is_done_and_stays_is_ended)
 {
     struct rig r;
     open_here(&r);
+    const int fds[] = {r.start.disk_fd, r.start.wal_fd};
     const struct dz_call_opts o = {.what = "attack",
                                    .id = DZ_CALL_CHECKPOINT,
-                                   .run = dz_call_functions[DZ_CALL_CHECKPOINT],
-                                   .fds = &r.start.disk_fd,
-                                   .fd_count = 1};
+                                   .run = dz_call_functions[DZ_CALL_CHECKPOINT].run,
+                                   .fds = fds,
+                                   .fd_count = DZ_ARRAY_LEN(fds)};
     arm("is done and stays", PLACE_CALL);
     CHECK_INT(dz_cell_call(&o, NULL, &r.err), 3);
     CHECK(hostile_board->tried);

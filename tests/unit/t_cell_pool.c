@@ -273,7 +273,9 @@ static int call_nothing(struct dz_call *c, void *arg, struct dz_err *err)
 static bool call_is_refused(enum dz_call_id id)
 {
     struct dz_err err = {0};
-    const struct dz_call_opts o = {.what = "call", .run = call_nothing, .id = id};
+    const int fds[] = {-1, -1};
+    const struct dz_call_opts o = {
+        .what = "call", .run = call_nothing, .id = id, .fds = fds, .fd_count = 2};
     return dz_cell_call(&o, NULL, &err) < 0 && lacks_net(&err);
 }
 

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_request.c - see cell_request.h.
+ */
+#include "cell/cell_request.h"
+
+#include "cell/cell_users.h"
+#include "os/os_user.h"
+
+#include <string.h>
+
+/* What a reader takes: types with the least and the most descriptors. */
+struct rule {
+    enum dz_request_reader by;
+    enum dz_frame_type type;
+    size_t fds_min, fds_max;
+    int (*read)(const struct dz_frame *f, const uint8_t *payload, size_t fd_count,
+                struct dz_request *r, struct dz_err *err);
+};
+
+/* --- one type each ---------------------------------------------------------------------------- */
+
+/* Descriptors come with an empty frame. */
+static int read_empty(const struct dz_frame *f, const uint8_t *payload, size_t fd_count,
+                      struct dz_request *r, struct dz_err *err)
+{
+    (void)payload;
+    (void)fd_count;
+    (void)r;
+    if (f->size || f->stream || f->value)
+        return dz_fail(err, DZ_EIO, "request %u must be empty", f->type);
+    return 0;
+}
+
+static int check_user(const struct dz_os_users *users, uint32_t user, struct dz_err *err)
+{
+    if (users->count == 0 && users->first == 0 && user == DZ_USER_NONE)
+        return 0;
+    if (!dz_os_users_sound(users))
+        return dz_fail(err, DZ_EIO, "request for a user: %u ids from %u on are no range of users",
+                       users->count, users->first);
+    if (user < users->first || user - users->first >= DZ_USERS_HELPERS)
+        return dz_fail(err, DZ_EIO, "request for a user: %u is none for zygotes and calls", user);
+    return 0;
+}
+
+static int read_user(const struct dz_frame *f, const uint8_t *payload, size_t fd_count,
+                     struct dz_request *r, struct dz_err *err)
+{
+    (void)fd_count;
+    if (f->size != sizeof r->who.user || f->value > UINT32_MAX)
+        return dz_fail(err, DZ_EIO, "request for a user: wrong size or number");
+    r->who.users = (struct dz_os_users){(uint32_t)f->value, f->stream};
+    memcpy(&r->who.user, payload, sizeof r->who.user);
+    return check_user(&r->who.users, r->who.user, err);
+}
+
+static int read_image(const struct dz_frame *f, const uint8_t *payload, size_t fd_count,
+                      struct dz_request *r, struct dz_err *err)
+{
+    (void)fd_count;
+    bool good = f->size == sizeof r->image_sha256 && !f->stream && !f->value && !payload[64];
+    for (size_t i = 0; good && i < 64; i++)
+        good = (payload[i] >= '0' && payload[i] <= '9') || (payload[i] >= 'a' && payload[i] <= 'f');
+    if (!good)
+        return dz_fail(err, DZ_EIO, "request for a zygote: the image's hash is malformed");
+    memcpy(r->image_sha256, payload, sizeof r->image_sha256);
+    return 0;
+}
+
+static int read_warm(const struct dz_frame *f, const uint8_t *payload, size_t fd_count,
+                     struct dz_request *r, struct dz_err *err)
+{
+    static const uint8_t no_module[sizeof((struct dz_nest_warm *)0)->sha256];
+    (void)fd_count;
+    if (f->size < sizeof no_module || (f->size - sizeof no_module) % sizeof(uint32_t) != 0 ||
+        f->stream || f->value)
+        return dz_fail(err, DZ_EIO, "numbers of functions or pages: %u bytes are no list of them",
+                       f->size);
+    r->warm.sha256 = memcmp(payload, no_module, sizeof no_module) != 0 ? payload : NULL;
+    r->warm.numbers = payload + sizeof no_module;
+    r->warm.count = (f->size - sizeof no_module) / sizeof(uint32_t);
+    return 0;
+}
+
+/* Every file must be one of the call's descriptors, and each of these must have a file if its bit
+ * says so: a number too many would be that of another file. */
+static int place_files(const struct dz_call_head *h, size_t fd_count, struct dz_request *r,
+                       struct dz_err *err)
+{
+    int next = DZ_CALL_FILES;
+    if (h->fd_count < DZ_CALL_FDS_MAX && h->present >> h->fd_count != 0)
+        return dz_fail(err, DZ_EIO, "request for a call: a file beyond its %u", h->fd_count);
+    for (size_t i = 0; i < h->fd_count; i++)
+        r->call.fds[i] = h->present >> i & 1 ? next++ : -1;
+    if ((size_t)(next - DZ_CALL_FILES) != fd_count)
+        return dz_fail(err, DZ_EIO, "request for a call: %d files announced, %zu are here",
+                       next - DZ_CALL_FILES, fd_count);
+    r->call.fd_count = h->fd_count;
+    return 0;
+}
+
+static int read_call(const struct dz_frame *f, const uint8_t *payload, size_t fd_count,
+                     struct dz_request *r, struct dz_err *err)
+{
+    struct dz_call_head h;
+    const struct dz_call_function *fn =
+        f->stream < DZ_CALL_COUNT ? &dz_call_functions[f->stream] : NULL;
+    if (!fn || !fn->run)
+        return dz_fail(err, DZ_EIO, "request for a call: there is no function %u", f->stream);
+    if (f->value || f->size < sizeof h)
+        return dz_fail(err, DZ_EIO, "request for a call: its head is malformed");
+    memcpy(&h, payload, sizeof h);
+    if (h.pad || h.arg_size != fn->arg_size || f->size - sizeof h != fn->arg_size ||
+        h.fd_count != fn->fd_count)
+        return dz_fail(err, DZ_EIO,
+                       "request for a call: function %u does not take %u bytes and %u files",
+                       f->stream, h.arg_size, h.fd_count);
+    if (fn->sound && !fn->sound(payload + sizeof h))
+        return dz_fail(err, DZ_EIO, "request for a call: the argument of function %u is malformed",
+                       f->stream);
+    r->call.function = fn;
+    r->call.arg = payload + sizeof h;
+    r->call.memory_bytes = h.memory_bytes;
+    r->call.file_bytes = h.file_bytes;
+    r->call.users = h.users;
+    r->call.user = h.user;
+    int rc = check_user(&h.users, h.user, err);
+    return rc < 0 ? rc : place_files(&h, fd_count, r, err);
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+static const struct rule rules[] = {
+    {DZ_READER_SEED, DZ_FRAME_NEST_FORK, 1, 1, read_empty},
+    {DZ_READER_SEED, DZ_FRAME_NEST_IMAGE, 2, 2 + DZ_CELL_MODULES_MAX, read_empty},
+    {DZ_READER_SEED_CALLS, DZ_FRAME_NEST_CALL, 2, 2 + DZ_CALL_FDS_MAX, read_empty},
+    {DZ_READER_ZYGOTE_FIRST, DZ_FRAME_NEST_USER, 0, 0, read_user},
+    {DZ_READER_ZYGOTE_IMAGE, DZ_FRAME_NEST_IMAGE, 0, 0, read_image},
+    {DZ_READER_ZYGOTE, DZ_FRAME_NEST_FORK, 1, 1, read_empty},
+    {DZ_READER_ZYGOTE, DZ_FRAME_NEST_WARM, 0, 0, read_warm},
+    {DZ_READER_CALL, DZ_FRAME_NEST_CALL, 0, DZ_CALL_FDS_MAX, read_call},
+};
+
+int dz_request_read(enum dz_request_reader by, const struct dz_frame *f, const uint8_t *payload,
+                    size_t fd_count, struct dz_request *ret_request, struct dz_err *err)
+{
+    for (size_t i = 0; i < DZ_ARRAY_LEN(rules); i++) {
+        const struct rule *u = &rules[i];
+        struct dz_request r = {.type = u->type};
+        if (u->by != by || (uint32_t)u->type != f->type)
+            continue;
+        if (fd_count < u->fds_min || fd_count > u->fds_max)
+            return dz_fail(err, DZ_EIO, "request %u came with %zu descriptors, not %zu to %zu",
+                           f->type, fd_count, u->fds_min, u->fds_max);
+        int rc = u->read(f, payload, fd_count, &r, err);
+        if (rc == 0)
+            *ret_request = r;
+        return rc;
+    }
+    return dz_fail(err, DZ_EIO, "request %u is none for this process", f->type);
+}

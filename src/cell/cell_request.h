@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cell_request.h - the requests that a seed, a zygote and the process of a call read, checked
+ * before anything is done for them.
+ *
+ * A request is one frame and the descriptors that came with it. Each socket takes a few types of
+ * them. dz_request_read() looks at every byte of a request and does nothing else: it opens, forks
+ * and allocates nothing. docs/format/cell-protocol.md has the frames.
+ *
+ * These processes believe their host. So a request that is refused is a bug of the host, or
+ * descriptors that the kernel did not hand over; but the numbers of WARM come from cells.
+ */
+#ifndef DZ_CELL_CELL_REQUEST_H
+#define DZ_CELL_CELL_REQUEST_H
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "cell/cell_call.h"
+#include "cell/cell_int.h"
+#include "os/os_jail.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Functions of a module that starts of the image have used: u32 each behind it. Without a module
+ * (zeros): pages of the heap that they wrote. */
+struct dz_nest_warm {
+    uint8_t sha256[32];
+};
+enum {
+    DZ_NEST_WARM_MAX = (DZ_CELL_FRAME_MAX - 32) / 4,
+};
+
+/* Before the argument of a call that the seed started. */
+struct dz_call_head {
+    uint64_t memory_bytes, file_bytes;
+    uint64_t present; /* a bit for each descriptor of the call that is not -1 */
+    uint32_t fd_count, arg_size;
+    struct dz_os_users users; /* and the one of these that it is to be */
+    uint32_t user, pad;
+};
+enum {
+    DZ_CALL_SOCKET = 3, /* of the process of such a call */
+    DZ_CALL_STOP = 4,
+    DZ_CALL_FILES = 5,
+};
+
+/* Which socket was read, and by whom. */
+enum dz_request_reader {
+    DZ_READER_SEED,         /* FORK: a blank zygote; IMAGE: a zygote of an image */
+    DZ_READER_SEED_CALLS,   /* CALL */
+    DZ_READER_ZYGOTE_FIRST, /* USER */
+    DZ_READER_ZYGOTE_IMAGE, /* IMAGE, its second frame: the hash */
+    DZ_READER_ZYGOTE,       /* FORK: a cell; WARM */
+    DZ_READER_CALL,         /* CALL: what to do */
+    DZ_READERS,
+};
+
+/* Pointers are into the payload. */
+struct dz_request {
+    enum dz_frame_type type;
+    union {
+        struct {
+            struct dz_os_users users; /* count 0: none, and user is DZ_USER_NONE */
+            uint32_t user;
+        } who; /* USER */
+        char image_sha256[65];
+        struct {
+            const uint8_t *sha256;  /* of the module; NULL: the numbers are pages of the heap */
+            const uint8_t *numbers; /* u32 each, at any address */
+            size_t count;
+        } warm;
+        struct {
+            const struct dz_call_function *function;
+            const uint8_t *arg; /* function->arg_size bytes, at any address */
+            int fds[DZ_CALL_FDS_MAX];
+            size_t fd_count;
+            uint64_t memory_bytes, file_bytes; /* 0: the default */
+            struct dz_os_users users;          /* as of USER */
+            uint32_t user;
+        } call; /* of DZ_READER_CALL */
+    };
+};
+
+/* Check a frame that this reader received, with its payload of f->size bytes and so many
+ * descriptors. DZ_READER_CALL has its descriptors since its exec: fd_count is how many stand from
+ * DZ_CALL_FILES on. 0, or DZ_EIO and *err says what is wrong with the request. */
+DZ_NODISCARD int dz_request_read(enum dz_request_reader by, const struct dz_frame *f,
+                                 const uint8_t *payload, size_t fd_count,
+                                 struct dz_request *ret_request, struct dz_err *err);
+
+#endif
