@@ -287,7 +287,7 @@ void bench_box_gone(struct bench_box *x)
 void bench_box_copy(struct bench_box *x, struct bench_box *to)
 {
     x->copied = false;
-    if (dz_cell_snapshot(x->cell, to->disk, to->wal, NULL) < 0)
+    if (dz_cell_snapshot(x->cell, to->disk, NULL) < 0)
         bench_die("snapshot", NULL);
     while (!x->copied)
         bench_box_step(x);

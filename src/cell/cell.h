@@ -217,10 +217,10 @@ int dz_cell_limits(struct dz_cell *c, uint64_t keep_free, uint64_t disk_bytes, s
  * process was faster. files_only: nothing but the disk is kept. Windows are shut until
  * AWAKE: input that is sent meanwhile would be lost. */
 int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err);
-/* Copy the machine as it is now, asleep, into two empty files, of which the
- * second, its log, stays empty, while it runs on: the
- * event COPIED. The copy is not synced. Another cell may resume it at once: a fork. */
-int dz_cell_snapshot(struct dz_cell *c, int db_fd, int wal_fd, struct dz_err *err);
+/* Copy the machine as it is now, asleep, into an empty file, while it runs on: the event COPIED.
+ * The copy is not synced, and the cell has closed it. Another cell may resume it at once: a fork.
+ */
+int dz_cell_snapshot(struct dz_cell *c, int fd, struct dz_err *err);
 
 /* Whatever it said: it ends now, and what it had said to be durable is. Then free it. */
 void dz_cell_kill(struct dz_cell *c);

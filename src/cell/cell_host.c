@@ -388,11 +388,10 @@ int dz_cell_suspend(struct dz_cell *c, bool files_only, struct dz_err *err)
     return rc;
 }
 
-int dz_cell_snapshot(struct dz_cell *c, int db_fd, int wal_fd, struct dz_err *err)
+int dz_cell_snapshot(struct dz_cell *c, int fd, struct dz_err *err)
 {
     const struct dz_frame f = {.type = DZ_FRAME_SNAPSHOT};
-    const int fds[] = {db_fd, wal_fd};
-    return dz_cell_send_fds(c, &f, fds, DZ_ARRAY_LEN(fds), err);
+    return dz_cell_send_fds(c, &f, &fd, 1, err);
 }
 
 int dz_cell_put_dir(struct dz_cell *c, const char *path, uint32_t mode, struct dz_err *err)

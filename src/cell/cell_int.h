@@ -33,7 +33,7 @@ enum dz_frame_type {
     DZ_FRAME_DATA = 9,   /* payload: more bytes of that file */
     DZ_FRAME_GO = 10,
     DZ_FRAME_SUSPEND = 11,  /* value: 1 = keep the files only */
-    DZ_FRAME_SNAPSHOT = 12, /* with two descriptors, a file and its log, both empty */
+    DZ_FRAME_SNAPSHOT = 12, /* with the descriptor of an empty file */
     DZ_FRAME_EXEC = 13,     /* value: bytes of the whole; payload: the next of them */
     DZ_FRAME_ATTACH = 14,   /* value: offset */
     DZ_FRAME_DETACH = 15,

@@ -245,7 +245,7 @@ static void snapshot(struct dz_serve *s)
 static void take_copy(struct dz_serve *s, const struct dz_frame_fds *fds)
 {
     struct dz_frame_fds got = *fds;
-    if (got.count == 2 && s->copy.count == 0) {
+    if (got.count == 1 && s->copy.count == 0) {
         s->copy = got;
         return;
     }

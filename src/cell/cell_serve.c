@@ -184,7 +184,7 @@ static void obey(struct dz_serve *s, const struct dz_frame *f, const struct dz_f
         s->files_only = f->value == 1;
         break;
     case DZ_FRAME_SNAPSHOT:
-        if (fds->count == 2 && s->copy.count == 0)
+        if (fds->count == 1 && s->copy.count == 0)
             s->copy = *fds;
         break;
     case DZ_FRAME_SIGNAL:

@@ -14,7 +14,7 @@ struct dz_serve {
     bool block; /* the end: wait until the host has taken everything */
     bool refused[4];
     bool suspend, files_only; /* the host wants it to sleep */
-    struct dz_frame_fds copy; /* or a snapshot in these */
+    struct dz_frame_fds copy; /* or a snapshot in this */
     struct dz_started start;
     struct dz_cell_machine machine;
     struct dz_put put;

@@ -187,7 +187,7 @@ static int take_request(struct carrier *r, struct dz_err *err)
     int fds[2];
     if (!dz_control_accept(&r->control, fds))
         return 0;
-    int rc = dz_cell_snapshot(r->cell, fds[0], fds[1], err);
+    int rc = dz_cell_snapshot(r->cell, fds[0], err);
     (void)close(fds[0]);
     (void)close(fds[1]);
     return rc;

@@ -178,6 +178,7 @@ void dz_engine_pool_used(struct dz_engine *e)
 
 static int watch_pool(struct dz_engine *e, struct dz_err *err)
 {
+    dz_copies_init(e);
     int rc = dz_poll_new(e->loop, dz_cell_pool_fd(e->pool), on_pool, e, &e->pool_poll, err);
     if (rc == 0)
         rc = dz_poll_set(e->pool_poll, DZ_POLL_READ, err);

@@ -98,6 +98,7 @@ void dz_box_destroy(struct box *b)
 {
     (void)dz_start_unqueue(b);
     drop_cell(b);
+    dz_copies_free(b);
     dz_timer_free(b->linger);
     dz_free(b);
 }
@@ -451,16 +452,11 @@ static bool unasked(struct box *b)
     return false;
 }
 
-void dz_box_over(struct box *b, uint64_t bytes, uint64_t most)
+void dz_box_end(struct box *b, int code, const char *what, const char *text)
 {
-    char text[200];
-    (void)snprintf(text, sizeof text,
-                   "the sandbox's files take %.1f MiB of the disk and may take %.1f MiB at most: "
-                   "its cell did not obey its limit and was killed",
-                   (double)bytes / (1 << 20), (double)most / (1 << 20));
-    note(b, "disk_exceeded", text);
+    note(b, what, text);
     dz_cell_kill(b->cell);
-    cell_failed(b, DZ_EQUOTA, text);
+    cell_failed(b, code, text);
 }
 
 /* False: the box has no such cell any more. */
@@ -507,7 +503,8 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
         dz_op_event(b, event);
         break;
     case DZ_CELL_COPIED:
-        dz_copy_event(b, event);
+        if (!dz_copy_event(b, event))
+            return unasked(b);
         break;
     case DZ_CELL_ENDED: /* of a cell that runs one command only */
         return unasked(b);
@@ -675,6 +672,7 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
         .settle_as = user,
     };
     rc = dz_cell_pool_start(b->e->pool, &start, &b->cell, err);
+    b->born = ++b->e->cells_born;
     dz_engine_pool_used(b->e);
     return rc;
 }

@@ -74,6 +74,7 @@ struct box {
     int64_t start_at;          /* the same: dz_clock_boot_ns() */
     struct dz_list start_link; /* in its tenant's line, or in engine.starts.begun */
     int64_t cpu_ns, cpu_at;    /* at the last ACTIVITY */
+    uint64_t born;             /* which of the engine's cells its own is, or was */
     int64_t full_at;           /* of the last FULL that was told; 0: none */
     unsigned full_more;        /* since then, that were not */
     unsigned pins;             /* callers up the stack that still look at it */
@@ -213,6 +214,8 @@ struct dz_engine {
     struct dz_quotas quotas;   /* of tenants without their own */
     struct dz_timer *measure;  /* disk space */
     struct dz_timer *sweep;    /* of the registry */
+    uint64_t cells_born;
+    int64_t copy_ms; /* how long a cell may take for a snapshot, besides what its size takes */
     struct dz_list leaving, ears, builds;
     struct dz_engine_verify *verify; /* of images, under way; or NULL */
     struct dz_list uses_waiting;     /* jobs that bring a machine up */
@@ -316,8 +319,8 @@ void dz_box_leave(struct box *b); /* free it if nothing needs it */
 int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct dz_err *err);
 void dz_box_stop(struct box *b, bool keep_memory); /* the cell suspends itself */
 void dz_box_kill(struct box *b);                   /* its cell is gone when this returns */
-/* Kill its cell, which took more disk space than any cell that obeys. */
-void dz_box_over(struct box *b, uint64_t bytes, uint64_t most);
+/* Kill its cell, which did what no cell does that obeys: an event says what, and why. */
+void dz_box_end(struct box *b, int code, const char *what, const char *text);
 void dz_box_watch(struct box *b);      /* after anything was sent to its cell */
 int dz_engine_cell_code(int code);     /* what a client is told: DZ_EIO of a cell is DZ_EDIED */
 void dz_box_promote(struct box *b);    /* file-only: wake its machine */
@@ -407,6 +410,8 @@ void dz_use_cold(struct box *b);
  */
 int dz_use_may_open(struct dz_engine *e, const struct dz_instance *row, struct dz_engine_why *why);
 void dz_use_open(struct box *b, const struct dz_instance *row);
+/* What each of the files of a sandbox may take, if its cell obeys; 0: there is no limit. */
+uint64_t dz_use_most(const struct box *b);
 void dz_use_tell_disk(struct box *b); /* its cell, how much it may write still */
 /* Blocks of a sandbox's file and log, as the file system counts them: 0 when neither is there. */
 uint64_t dz_live_bytes(const struct dz_engine *e, const char *id);
@@ -505,9 +510,15 @@ int dz_fork_remove(struct dz_engine *e, const struct dz_fork_row *row, struct dz
 int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
                           struct snap_label label, dz_engine_snap_fn *done, void *arg,
                           struct dz_engine_why *why);
+void dz_copies_init(struct dz_engine *e);
 void dz_copy_next(struct box *b); /* the cell can make the next one */
-void dz_copy_event(struct box *b, const struct dz_cell_event *event);
-void dz_copy_down(struct box *b, int code, const char *text); /* the cell is gone */
+/* False: the cell was not asked. */
+bool dz_copy_event(struct box *b, const struct dz_cell_event *event);
+/* Who waits is told so: the cell is gone, or will not come to it. */
+void dz_copy_down(struct box *b, int code, const char *text);
+/* Bytes of the one that its cell is writing, as the file system has them. */
+uint64_t dz_copy_bytes(const struct box *b);
+void dz_copies_free(struct box *b); /* the engine's end: nobody is told */
 int dz_snap_path(const struct dz_engine *e, const char *id, bool temp, bool log,
                  char ret[static DZ_PATH_MAX], struct dz_err *err);
 int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_err *err);

@@ -470,6 +470,12 @@ void dz_use_tell_disk(struct box *box)
     dz_box_watch(box);
 }
 
+/* Sizes of old rows are what a cell said: a sum ends at the highest number. */
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
 static uint64_t snapshot_bytes(struct dz_engine *e, const char *tenant)
 {
     char after[DZ_COLD_KEY] = "";
@@ -481,7 +487,7 @@ static uint64_t snapshot_bytes(struct dz_engine *e, const char *tenant)
         if (dz_registry_snapshot_list(e->registry, &f, &rows, NULL) < 0)
             break;
         for (size_t i = 0; i < rows.n; i++) {
-            sum += rows.p[i].size > 0 ? (uint64_t)rows.p[i].size : 0;
+            sum = plus(sum, rows.p[i].size > 0 ? (uint64_t)rows.p[i].size : 0);
             (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
         }
         more = rows.n == DZ_REGISTRY_LIST_MAX;
@@ -500,12 +506,12 @@ static void measure(struct dz_engine *e, struct use *u)
     if (dz_registry_list(e->registry, &f, &rows, NULL) < 0)
         return;
     for (size_t i = 0; i < rows.n; i++) {
-        u->sum += dz_engine_file_bytes(e, &rows.p[i]);
+        u->sum = plus(u->sum, dz_engine_file_bytes(e, &rows.p[i]));
         (void)snprintf(u->after, sizeof u->after, "%s", rows.p[i].id);
     }
     if (rows.n == MEASURE_ROWS)
         return;
-    u->now.disk_bytes = u->sum + (u->token ? 0 : snapshot_bytes(e, u->name));
+    u->now.disk_bytes = plus(u->sum, u->token ? 0 : snapshot_bytes(e, u->name));
     u->measured = true;
     u->sum = 0;
     u->after[0] = '\0';
@@ -532,7 +538,7 @@ static uint64_t room_of(const struct box *b)
 /* A cell obeys its limits by itself; one that has been taken over does not. What an honest one may
  * take besides its limit is the memory of its machine, a log of both, and what the file system and
  * the database add. 0: it has no limit. */
-static uint64_t most_of(const struct box *b)
+uint64_t dz_use_most(const struct box *b)
 {
     uint64_t room = room_of(b);
     return room > UINT64_MAX / 4 || b->disk_state > UINT64_MAX / 4
@@ -540,16 +546,28 @@ static uint64_t most_of(const struct box *b)
                : 2 * (room + b->disk_state) + DISK_SLACK;
 }
 
-/* Kill one cell that took far more than it may. True: there may be more of them. */
+static void end_greedy(struct box *b, const char *whose, uint64_t bytes, uint64_t most)
+{
+    char text[200];
+    (void)snprintf(text, sizeof text,
+                   "the sandbox's %s %.1f MiB of the disk and may take %.1f MiB at most: its cell "
+                   "did not obey its limit and was killed",
+                   whose, (double)bytes / (1 << 20), (double)most / (1 << 20));
+    dz_box_end(b, DZ_EQUOTA, "disk_exceeded", text);
+}
+
+/* Kill one cell that took far more than it may, in its own files or in a snapshot that it is
+ * writing. True: there may be more of them. */
 static bool kill_greedy(struct dz_engine *e, bool *any)
 {
     DZ_MAP_FOREACH(it, &e->boxes) {
         struct box *b = it->value;
-        uint64_t most = b->cell ? most_of(b) : 0;
-        uint64_t bytes = most ? dz_live_bytes(e, b->id) : 0;
+        uint64_t most = b->cell ? dz_use_most(b) : 0;
+        uint64_t live = most ? dz_live_bytes(e, b->id) : 0, copy = most ? dz_copy_bytes(b) : 0;
         *any |= most != 0;
-        if (bytes > most) {
-            dz_box_over(b, bytes, most);
+        if (live > most || copy > most) {
+            end_greedy(b, live > most ? "files take" : "new snapshot takes",
+                       live > most ? live : copy, most);
             return true; /* the box may be gone, and with it our place in the map */
         }
     }

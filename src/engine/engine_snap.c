@@ -3,13 +3,18 @@
  * engine_snap.c - snapshots: a sandbox's file as it is at one instant, with its machine
  * asleep in it, while the sandbox goes on.
  *
- *     DATA/snapshots/.SNAP.doze, .SNAP.doze-wal   being written, by the sandbox's cell; the log
- *                                                 stays empty and goes
- *     DATA/snapshots/SNAP.doze                    there, before its row is; with a log when an
- *                                                 older doze wrote it
+ *     DATA/snapshots/.SNAP.doze    being written, by the sandbox's cell
+ *     DATA/snapshots/SNAP.doze     there, before its row is; with a log when an older doze wrote it
  *
  * What was being written or removed when a daemon died has a claim, by which the next one
  * removes it. A snapshot outlives its sandbox.
+ *
+ * The cell is not believed. It has a deadline; what it writes is measured while it does, as its
+ * own file is; and the size of a snapshot is what the file system says. A file that the cell could
+ * still write to is not kept, nor removed with the cell alive, for what it grew by then nobody
+ * would count: an honest cell closes it before it says COPIED, and a lease proves that it did,
+ * because the kernel grants one for reading only while no process has the file open for writing.
+ * Where a file system has no leases, what is kept is a copy.
  */
 #include "engine/engine_int.h"
 
@@ -18,21 +23,34 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum {
+    COPY_MS = 60000,      /* for a cell to write a snapshot, and besides */
+    COPY_BYTES_MS = 4096, /* a millisecond for so much of its files: 4 MiB/s */
+    CLOSED_MS = 1000,     /* until nobody may have it open any more: a child that the daemon */
+    CLOSED_STEP_MS = 10,  /* forked has all it has, until it execs */
+};
+
 struct copy {
     struct dz_list link; /* in box.copies */
     struct dz_engine *e;
     struct box *box;
-    struct dz_instance row; /* of the sandbox */
-    dz_engine_snap_fn *done;
+    struct dz_instance row;  /* of the sandbox */
+    dz_engine_snap_fn *done; /* NULL: was called, for nobody waits for the cell any more */
     void *arg;
-    int fds[2];
+    struct dz_timer *late;
+    uint64_t born;    /* of the cell that was asked */
+    uint64_t most;    /* bytes that it may have; 0: any */
+    int fd;           /* of the file, for reading */
     bool asked;       /* the cell is at it */
-    bool claimed;     /* files may be there */
+    bool claimed;     /* the file may be there */
+    bool open;        /* somebody has it open for writing */
     char *name;       /* may be NULL */
     const char *kind; /* a literal */
     int64_t expires;
@@ -41,6 +59,11 @@ struct copy {
     int rc; /* of the worker */
     struct dz_err err;
 };
+
+void dz_copies_init(struct dz_engine *e)
+{
+    e->copy_ms = COPY_MS;
+}
 
 /* --- paths ------------------------------------------------------------------------------- */
 
@@ -69,8 +92,8 @@ int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_er
 
 static void copy_free(struct copy *c)
 {
-    dz_fd_close(&c->fds[0]);
-    dz_fd_close(&c->fds[1]);
+    dz_timer_free(c->late);
+    dz_fd_close(&c->fd);
     dz_instance_release(&c->row);
     dz_free(c->name);
     dz_free(c);
@@ -81,6 +104,7 @@ static void leave_box(struct copy *c)
 {
     struct box *b = c->box;
     c->box = NULL;
+    dz_timer_stop(c->late);
     dz_list_remove(&c->link);
     if (!b)
         return;
@@ -97,7 +121,8 @@ static void copy_fail(struct copy *c, const struct dz_engine_why *why)
         dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", c->id));
     leave_box(c);
     copy_free(c);
-    done(arg, NULL, why);
+    if (done)
+        done(arg, NULL, why);
 }
 
 static void copy_fail_err(struct copy *c, int code, const struct dz_err *err)
@@ -109,33 +134,115 @@ static void copy_fail_err(struct copy *c, int code, const struct dz_err *err)
 
 /* --- the copy is on the disk ------------------------------------------------------------------ */
 
-static int keep_one(const struct copy *c, bool log, struct dz_err *err)
+enum writers {
+    WRITERS_NONE,
+    WRITERS_SOME,
+    WRITERS_UNKNOWN, /* the file system has no leases */
+};
+
+static enum writers look_for_writers(int fd)
 {
-    char from[DZ_PATH_MAX], to[DZ_PATH_MAX];
-    int fd = c->fds[log], rc = dz_snap_path(c->e, c->id, true, log, from, err);
+    for (int waited = 0;; waited += CLOSED_STEP_MS) {
+        if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
+            (void)fcntl(fd, F_SETLEASE, F_UNLCK);
+            return WRITERS_NONE;
+        }
+        if (errno != EAGAIN)
+            return WRITERS_UNKNOWN;
+        if (waited >= CLOSED_MS)
+            return WRITERS_SOME;
+        (void)poll(NULL, 0, CLOSED_STEP_MS);
+    }
+}
+
+/* What it takes of the disk, or would take if it had no holes, as a copy of it has none. */
+static uint64_t bytes_of(const struct stat *st)
+{
+    enum {
+        BLOCK = 512 /* the unit of st_blocks */
+    };
+    uint64_t size = (uint64_t)st->st_size, blocks = (uint64_t)st->st_blocks * BLOCK;
+    return size > blocks ? size : blocks;
+}
+
+static int read_fd(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err)
+{
+    return dz_fd_pread(in->fd, buf, n, at, err);
+}
+
+/* Another inode, of the same content. */
+static int copy_file(struct copy *c, uint64_t size, const char *from, const char *to,
+                     struct dz_err *err)
+{
+    static const struct dz_blob_in_ops ops = {.read = read_fd};
+    DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
+    const struct dz_blob_copy how = {.no_hash = true};
+    struct dz_blob_in in = {&ops, size, c->fd};
+    struct dz_blob_copied copied;
     struct stat st;
+    int rc = dz_blob_out_open(c->e->snapshots, strrchr(to, '/') + 1, &out, err);
     if (rc == 0)
-        rc = dz_snap_path(c->e, c->id, false, log, to, err);
-    if (rc < 0)
-        return rc;
-    if (fstat(fd, &st) == 0 && log && st.st_size == 0)
-        return unlink(from) < 0 ? dz_fail_sys(err, errno, "remove %s", from) : 0;
+        rc = dz_blob_copy(&in, out, &how, &copied, err);
+    if (rc == 0)
+        rc = dz_blob_out_commit(out, err);
+    if (rc == 0 && (unlink(from) < 0 || lstat(to, &st) < 0))
+        rc = dz_fail_sys(err, errno, "put %s in the place of %s", to, from);
+    if (rc == 0)
+        c->bytes = bytes_of(&st);
+    return rc;
+}
+
+/* The directory is synced by a commit, too. */
+static int move_file(const struct copy *c, const char *from, const char *to, struct dz_err *err)
+{
+    char dir[DZ_PATH_MAX];
+    (void)snprintf(dir, sizeof dir, "%s/snapshots", c->e->data_path);
     if (rename(from, to) <
         0) /* first: the claim knows of it, and one wait for the disk is enough */
         return dz_fail_sys(err, errno, "rename to %s", to);
-    return fsync(fd) < 0 ? dz_fail_sys(err, errno, "sync %s", to) : 0;
+    if (fsync(c->fd) < 0)
+        return dz_fail_sys(err, errno, "sync %s", to);
+    return dz_fd_sync_dir(AT_FDCWD, dir, err);
+}
+
+static int keep(struct copy *c, bool copied, struct dz_err *err)
+{
+    char from[DZ_PATH_MAX], to[DZ_PATH_MAX];
+    struct stat st;
+    int rc = dz_snap_path(c->e, c->id, true, false, from, err);
+    if (rc == 0)
+        rc = dz_snap_path(c->e, c->id, false, false, to, err);
+    if (rc == 0 && dz_fd_stat(c->fd, &st) < 0)
+        rc = dz_fail_sys(err, errno, "look at %s", from);
+    if (rc < 0)
+        return rc;
+    c->bytes = bytes_of(&st);
+    if (c->most && c->bytes > c->most)
+        return dz_fail(err, DZ_EQUOTA, "snapshot %s: it is larger than its sandbox may be",
+                       c->row.id);
+    return copied ? copy_file(c, (uint64_t)st.st_size, from, to, err) : move_file(c, from, to, err);
 }
 
 static void work_keep(void *arg)
 {
     struct copy *c = arg;
-    char dir[DZ_PATH_MAX];
-    c->rc = keep_one(c, true, &c->err); /* the log first: a file alone would be an older one */
-    if (c->rc == 0)
-        c->rc = keep_one(c, false, &c->err);
-    (void)snprintf(dir, sizeof dir, "%s/snapshots", c->e->data_path);
-    if (c->rc == 0)
-        c->rc = dz_fd_sync_dir(AT_FDCWD, dir, &c->err);
+    enum writers w = look_for_writers(c->fd);
+    c->open = w == WRITERS_SOME;
+    if (c->open)
+        c->rc = dz_fail(&c->err, DZ_EDIED,
+                        "snapshot %s: its cell kept the file of the snapshot open and was killed",
+                        c->row.id);
+    else if (c->rc == 0 && c->done)
+        c->rc = keep(c, w == WRITERS_UNKNOWN, &c->err);
+}
+
+/* A cell that lives holds the file of a snapshot: it would go on writing, and nobody would see it.
+ */
+static void end_holder(const struct copy *c)
+{
+    struct box *b = dz_box_find(c->e, c->row.id);
+    if (b && b->cell && b->born == c->born)
+        dz_box_end(b, DZ_EIO, "snapshot_held", c->err.msg);
 }
 
 static void on_kept(void *arg)
@@ -159,6 +266,10 @@ static void on_kept(void *arg)
     /* A fork is as durable as a sandbox that was just made: its files are, and its row goes to the
      * disk with the next ones, in their order. */
     bool durable = strcmp(c->kind, "fork") != 0;
+    if (c->open)
+        end_holder(c);
+    if (c->rc == 0 && !c->done)
+        c->rc = DZ_ECANCELED;
     if (c->rc == 0)
         c->rc = dz_registry_snapshot_add(c->e->registry, &row, durable, &c->err);
     if (c->rc < 0) {
@@ -172,34 +283,55 @@ static void on_kept(void *arg)
     copy_free(c);
 }
 
-void dz_copy_event(struct box *b, const struct dz_cell_event *event)
+bool dz_copy_event(struct box *b, const struct dz_cell_event *event)
 {
     struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
     struct dz_err err;
     if (!c || !c->asked)
-        return;
-    if (event->code < 0) {
-        int rc = dz_fail(&err, event->code, "snapshot %s: %s", b->id, event->text);
-        copy_fail_err(c, rc, &err);
-        return;
-    }
-    c->bytes = event->count;
+        return false;
+    if (event->code < 0)
+        c->rc = dz_fail(&c->err, event->code, "snapshot %s: %s", b->id, event->text);
     b->pins++;
     leave_box(c);
-    int rc = dz_loop_work(c->e->loop, work_keep, on_kept, c, &err);
+    int rc = dz_loop_work(b->e->loop, work_keep, on_kept, c, &err);
     if (rc < 0)
         copy_fail_err(c, rc, &err);
     b->pins--;
     dz_box_leave(b);
+    return true;
+}
+
+uint64_t dz_copy_bytes(const struct box *b)
+{
+    const struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
+    struct stat st;
+    return c && c->fd >= 0 && dz_fd_stat(c->fd, &st) == 0 ? bytes_of(&st) : 0;
+}
+
+/* A cell that lives still has the file of the one that it was asked for: that waits for its COPIED,
+ * and only who asked for it is answered. */
+static struct copy *next_down(const struct box *b)
+{
+    struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
+    if (c && c->asked && b->cell)
+        c = dz_list_entry(&b->copies, c->link.next, offsetof(struct copy, link));
+    return c;
 }
 
 void dz_copy_down(struct box *b, int code, const char *text)
 {
+    struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
+    dz_engine_snap_fn *done = c && c->asked ? c->done : NULL;
+    struct dz_engine_why why = {0};
     struct dz_err err;
     (void)dz_fail(&err, code, "snapshot %s: %s", b->id, text);
+    (void)dz_why_err(&why, code, &err);
     b->pins++;
-    while (!dz_list_empty(&b->copies)) {
-        struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
+    if (done) {
+        c->done = NULL;
+        done(c->arg, NULL, &why);
+    }
+    while ((c = next_down(b))) {
         dz_list_remove(&c->link);
         c->box = NULL;
         copy_fail_err(c, code, &err);
@@ -207,21 +339,38 @@ void dz_copy_down(struct box *b, int code, const char *text)
     b->pins--;
 }
 
+void dz_copies_free(struct box *b)
+{
+    while (!dz_list_empty(&b->copies)) {
+        struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
+        dz_list_remove(&c->link);
+        copy_free(c);
+    }
+}
+
 /* --- the beginning ------------------------------------------------------------------------------
  */
 
-static int open_files(struct copy *c, struct dz_err *err)
+static int open_file(struct copy *c, int *ret_fd, struct dz_err *err)
 {
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
     char path[DZ_PATH_MAX];
-    int rc = dz_claim_make(c->e, c->id, err);
+    int rc = dz_snap_path(c->e, c->id, true, false, path, err);
+    if (rc == 0)
+        rc = dz_claim_make(c->e, c->id, err);
     c->claimed = rc == 0;
-    for (int log = 0; log < 2 && rc >= 0; log++) {
-        rc = dz_snap_path(c->e, c->id, true, log, path, err);
-        if (rc == 0)
-            rc = c->fds[log] =
-                dz_fd_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, err);
-    }
+    if (rc == 0)
+        rc = *ret_fd = dz_fd_open(AT_FDCWD, path, flags, 0600, err);
+    if (rc >= 0)
+        rc = c->fd = dz_fd_open(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW, 0, err);
     return rc < 0 ? rc : 0;
+}
+
+static void on_late(void *arg)
+{
+    const struct copy *c = arg;
+    dz_box_end(c->box, DZ_EIO, "snapshot_late",
+               "the cell did not write a snapshot in the time it had and was killed");
 }
 
 /* A cell makes one at a time. */
@@ -229,16 +378,21 @@ void dz_copy_next(struct box *b)
 {
     struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
     struct dz_err err;
+    DZ_AUTO(dz_fd_close) int fd = -1;
     if (!c || c->asked || !b->cell)
         return;
     c->asked = true;
-    int rc = open_files(c, &err);
+    c->born = b->born;
+    c->most = dz_use_most(b);
+    int rc = open_file(c, &fd, &err);
     if (rc == 0)
-        rc = dz_engine_cell_code(dz_cell_snapshot(b->cell, c->fds[0], c->fds[1], &err));
-    if (rc < 0)
+        rc = dz_engine_cell_code(dz_cell_snapshot(b->cell, fd, &err));
+    if (rc < 0) {
         copy_fail_err(c, rc, &err);
-    else
-        dz_box_watch(b);
+        return;
+    }
+    dz_timer_after(c->late, b->e->copy_ms + (int64_t)(dz_live_bytes(b->e, b->id) / COPY_BYTES_MS));
+    dz_box_watch(b);
 }
 
 static void on_reached(void *arg, struct box *b, const struct dz_engine_result *result)
@@ -270,14 +424,12 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
     int rc = c ? 0 : dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc < 0)
         return rc;
-    *c = (struct copy){.e = e,
-                       .done = done,
-                       .arg = arg,
-                       .fds = {-1, -1},
-                       .kind = label.kind,
-                       .expires = label.expires};
+    *c = (struct copy){
+        .e = e, .done = done, .arg = arg, .fd = -1, .kind = label.kind, .expires = label.expires};
     dz_list_init(&c->link);
     rc = dz_id_new("snap", c->id, &why->err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, on_late, c, &c->late, &why->err);
     if (rc == 0 && label.name && !(c->name = dz_str_dup(dz_str(label.name))))
         rc = dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc == 0)

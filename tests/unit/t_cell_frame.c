@@ -436,7 +436,7 @@ TEST(nothing_goes_before_a_start_that_is_held)
     struct dz_err err = {0};
     int fd = c->held->fds[0];
     CHECK_INT(dz_cell_room(c, 7, &err), 0);
-    CHECK_INT(dz_cell_snapshot(c, fd, fd, &err), 0);
+    CHECK_INT(dz_cell_snapshot(c, fd, &err), 0);
     CHECK_INT(dz_cell_room(c, 8, &err), 0);
     CHECK_INT(dz_cell_flush(c, &err), 0);
     CHECK_INT(dz_frame_receive(pair[0], &got, payload, false, &err), 0);

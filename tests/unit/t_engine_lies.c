@@ -7,6 +7,8 @@
 
 #include "cell/cell_int.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,6 +22,8 @@ static struct {
     uint8_t packet[sizeof(struct dz_frame) + DZ_CELL_FRAME_MAX];
     size_t size;
     unsigned left, told;
+    void (*copied)(struct dz_frame *f, struct rig *r); /* what it does instead of saying COPIED */
+    struct rig *of;                                    /* its rig */
 } lie;
 
 static bool lies(int fd)
@@ -33,6 +37,13 @@ static bool lies(int fd)
 ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
     ssize_t n = syscall(SYS_recvmsg, fd, msg, flags);
+    struct dz_frame f;
+    if (lie.copied && n == (ssize_t)sizeof f && lie.left == 0) {
+        memcpy(&f, msg->msg_iov[0].iov_base, sizeof f);
+        if (f.type == DZ_FRAME_COPIED)
+            lie.copied(&f, lie.of);
+        memcpy(msg->msg_iov[0].iov_base, &f, sizeof f);
+    }
     if (n <= 0 || !lies(fd))
         return n;
     lie.left--;
@@ -66,7 +77,7 @@ static void lie_of(struct rig *r, const struct dz_frame *f, const void *payload,
 static void talk(struct rig *r, struct asker *a)
 {
     CHECK_INT(run(r, "a", "f", a), 0);
-    UNTIL(r, a->bytes > 0 || a->failed);
+    UNTIL(r, a->failed || (a->bytes > 0 && dz_list_empty(&only(r)->untold)));
 }
 
 struct seen {
@@ -163,23 +174,289 @@ TEST(figures_of_a_cell_are_checked)
     struct rig r;
     struct asker a;
     rig_open(&r);
-    talk(&r, &a);
-    for (size_t i = 0; i < DZ_ARRAY_LEN(good); i++) {
-        lie_of(&r, &f, &good[i], 1);
-        lie.left = 1;
-        UNTIL(&r, lie.told == 1);
-        CHECK(a.failed == 0);
-    }
     for (size_t i = 0; i < DZ_ARRAY_LEN(bad); i++) {
         lie.in = NULL;
-        if (i)
-            talk(&r, &a);
+        talk(&r, &a);
         lie_of(&r, &f, &bad[i], 1);
         lie.left = 1;
         UNTIL(&r, a.failed > 0);
         UNTIL(&r, in_state(&r, "a", "suspended"));
     }
+    for (size_t i = 0; i < DZ_ARRAY_LEN(good); i++) { /* they may let it fall asleep */
+        lie.in = NULL;
+        talk(&r, &a);
+        lie_of(&r, &f, &good[i], 1);
+        lie.left = 1;
+        UNTIL(&r, lie.told == 1);
+        CHECK(a.failed == 0);
+        if (a.watch)
+            dz_engine_watch_end(a.watch);
+    }
+    CHECK_INT(events(&r, "crashed").count, DZ_ARRAY_LEN(bad));
     lie.in = NULL;
     run_well(&r, "a");
     rig_close(&r);
+}
+
+/* --- snapshots ----------------------------------------------------------------------------------
+ */
+
+struct taken {
+    struct asker a;
+    char id[DZ_ID_TEXT];
+    int64_t size;
+};
+
+static void on_taken(void *arg, const struct dz_snapshot_row *row, const struct dz_engine_why *why)
+{
+    struct taken *t = arg;
+    t->a.done++;
+    t->a.code = why ? why->err.code : 0;
+    t->size = row ? row->size : 0;
+    (void)snprintf(t->id, sizeof t->id, "%s", row ? row->id : "");
+}
+
+static void snapshot(struct rig *r, struct taken *t)
+{
+    static const struct dz_engine_handle as = {0};
+    *t = (struct taken){0};
+    CHECK_INT(dz_engine_snapshot(r->e, box("a"), &as, on_taken, t, &r->why), 0);
+}
+
+/* The only file in `snapshots`, open for writing. */
+static int open_copy(const struct rig *r, struct stat *ret)
+{
+    char dir[DZ_TEMP_DIR_TEXT + 16], path[sizeof dir + 300];
+    (void)snprintf(dir, sizeof dir, "%s/snapshots", r->dir);
+    DIR *d = opendir(dir);
+    int fd = -1, files = 0;
+    CHECK(d != NULL);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        if (!strstr(e->d_name, "snap_") || strstr(e->d_name, "-wal"))
+            continue;
+        files++;
+        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+    }
+    if (d)
+        (void)closedir(d);
+    CHECK(files <= 1);
+    CHECK(fd < 0 || fstat(fd, ret) == 0);
+    return fd;
+}
+
+static int held = -1; /* by the cell, so to say */
+static struct stat seen_copy;
+
+static void say_less(struct dz_frame *f, struct rig *r)
+{
+    f->value = 1;
+    (void)r;
+}
+
+static void hold(struct dz_frame *f, struct rig *r)
+{
+    (void)f;
+    held = open_copy(r, &seen_copy);
+    CHECK(held >= 0);
+}
+
+static void see(struct dz_frame *f, struct rig *r)
+{
+    (void)f;
+    int fd = open_copy(r, &seen_copy);
+    CHECK(fd >= 0);
+    (void)close(fd);
+}
+
+static void say_nothing(struct dz_frame *f, struct rig *r)
+{
+    hold(f, r);
+    f->type = DZ_FRAME_LOST;
+}
+
+static void fail_and_hold(struct dz_frame *f, struct rig *r)
+{
+    hold(f, r);
+    f->stream = 1;
+    f->value = (uint64_t)-DZ_EIO;
+}
+
+static void rig_open_with(struct rig *r, void (*copied)(struct dz_frame *f, struct rig *r))
+{
+    rig_open(r);
+    run_well(r, "a");
+    memset(&lie, 0, sizeof lie);
+    lie.copied = copied;
+    lie.of = r;
+}
+
+static void rig_close_well(struct rig *r)
+{
+    lie.copied = NULL;
+    if (held >= 0)
+        (void)close(held);
+    held = -1;
+    run_well(r, "a");
+    struct taken t;
+    snapshot(r, &t);
+    UNTIL(r, t.a.done > 0);
+    CHECK_INT(t.a.code, 0);
+    rig_close(r);
+}
+
+TEST(the_size_of_a_snapshot_is_what_the_file_system_says)
+{
+    struct rig r;
+    struct taken t;
+    rig_open_with(&r, say_less);
+    snapshot(&r, &t);
+    UNTIL(&r, t.a.done > 0);
+    CHECK_INT(t.a.code, 0);
+    int fd = open_copy(&r, &seen_copy);
+    CHECK(fd >= 0 && seen_copy.st_size > 4096);
+    CHECK(t.size >= seen_copy.st_size && t.size >= seen_copy.st_blocks * 512);
+    (void)close(fd);
+    CHECK_INT(dz_engine_snapshot_delete(r.e, box(t.id), &r.why), 0);
+    rig_close_well(&r);
+}
+
+/* Whatever the cell said of it: it could go on writing, and nobody would count that. */
+static void held_copy(void (*copied)(struct dz_frame *f, struct rig *r))
+{
+    struct rig r;
+    struct taken t;
+    rig_open_with(&r, copied);
+    snapshot(&r, &t);
+    UNTIL(&r, t.a.done > 0);
+    CHECK_INT(t.a.code, DZ_EDIED);
+    CHECK_INT(events(&r, "crashed").count, 1);
+    CHECK_INT(events(&r, "snapshot_held").count, 1);
+    CHECK(open_copy(&r, &seen_copy) < 0);
+    rig_close_well(&r);
+}
+
+TEST(a_snapshot_that_its_cell_could_still_write_to_is_not_kept)
+{
+    held_copy(hold);
+}
+
+TEST(nor_may_a_cell_keep_the_file_of_one_that_failed)
+{
+    held_copy(fail_and_hold);
+}
+
+TEST(a_cell_has_a_deadline_for_a_snapshot)
+{
+    struct rig r;
+    struct taken t;
+    rig_open_with(&r, say_nothing);
+    r.e->copy_ms = 100;
+    snapshot(&r, &t);
+    UNTIL(&r, t.a.done > 0);
+    CHECK_INT(t.a.code, DZ_EDIED);
+    CHECK_INT(events(&r, "snapshot_late").count, 1);
+    r.e->copy_ms = 60000;
+    rig_close_well(&r);
+}
+
+TEST(a_snapshot_that_grows_without_end_is_the_end_of_its_cell)
+{
+    struct rig r;
+    struct taken t;
+    rig_open_with(&r, say_nothing);
+    snapshot(&r, &t);
+    UNTIL(&r, held >= 0);
+    only(&r)->disk_limit = 1 << 20;
+    only(&r)->disk_state = 0;
+    CHECK_INT(fallocate(held, 0, 0, 60 << 20), 0);
+    dz_uses_measure(r.e);
+    CHECK_INT(t.a.done, 0);
+    CHECK_INT(fallocate(held, 0, 0, 100 << 20), 0);
+    dz_uses_measure(r.e);
+    UNTIL(&r, t.a.done > 0);
+    CHECK_INT(t.a.code, DZ_EQUOTA);
+    CHECK_INT(events(&r, "disk_exceeded").count, 1);
+    rig_close_well(&r);
+}
+
+TEST(a_copy_that_nobody_asked_for_is_nonsense)
+{
+    const struct dz_frame copied = {.type = DZ_FRAME_COPIED, .value = 1};
+    struct rig r;
+    struct asker a;
+    rig_open(&r);
+    talk(&r, &a);
+    lie_of(&r, &copied, NULL, 1);
+    lie.left = 1;
+    UNTIL(&r, a.failed > 0);
+    lie.in = NULL;
+    CHECK_INT(events(&r, "crashed").count, 1);
+    run_well(&r, "a");
+    rig_close(&r);
+}
+
+static void (*then)(struct dz_frame *f, struct rig *r);
+
+/* The disk became full while it was at it; it says that first. */
+static void full_first(struct dz_frame *f, struct rig *r)
+{
+    struct box *b = only(r);
+    lie.copied = NULL;
+    dz_copy_down(b, DZ_ENOSPC, "the disk is full");
+    if (then)
+        then(f, r);
+}
+
+TEST(a_snapshot_that_was_given_up_waits_for_its_cell)
+{
+    struct rig r;
+    struct taken t, second;
+    for (int i = 0; i < 2; i++) {
+        rig_open_with(&r, full_first);
+        then = i ? hold : NULL;
+        snapshot(&r, &t);
+        snapshot(&r, &second);
+        UNTIL(&r, t.a.done > 0 && second.a.done > 0);
+        CHECK(t.a.code == DZ_ENOSPC && second.a.code == DZ_ENOSPC);
+        UNTIL(&r, !only(&r) || dz_list_empty(&only(&r)->copies));
+        UNTIL(&r, events(&r, "crashed").count == i);
+        rig_close_well(&r);
+    }
+}
+
+static bool no_leases;
+
+int fcntl(int fd, int cmd, ...)
+{
+    va_list args;
+    va_start(args, cmd);
+    void *arg = va_arg(args, void *);
+    va_end(args);
+    if (cmd == F_SETLEASE && no_leases) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_fcntl, fd, cmd, arg);
+}
+
+TEST(without_leases_a_copy_is_kept)
+{
+    struct rig r;
+    struct taken t;
+    struct stat written;
+    for (int i = 0; i < 2; i++) {
+        no_leases = i;
+        rig_open_with(&r, see);
+        snapshot(&r, &t);
+        UNTIL(&r, t.a.done > 0);
+        CHECK_INT(t.a.code, 0);
+        written = seen_copy;
+        int fd = open_copy(&r, &seen_copy);
+        CHECK(fd >= 0 && seen_copy.st_size == written.st_size);
+        CHECK_INT(seen_copy.st_ino == written.st_ino, !no_leases);
+        (void)close(fd);
+        rig_close_well(&r);
+    }
+    no_leases = false;
 }
