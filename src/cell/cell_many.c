@@ -259,7 +259,7 @@ static void limit_disk(struct dz_serve *s)
     if (!s->machine.vfs)
         return;
     uint64_t used = dz_vfs_used_bytes(s->machine.vfs);
-    uint64_t bytes = s->room > UINT64_MAX - used ? 0 : used + s->room; /* 0: none */
+    uint64_t bytes = s->room >= UINT64_MAX - used ? 0 : used + s->room; /* 0: none */
     if (bytes == 0 && s->room != UINT64_MAX)
         bytes = 1;
     if (s->disk_limit && (bytes == 0 || s->disk_limit < bytes))
