@@ -534,14 +534,24 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
     return b->cell == c;
 }
 
+/* Who was told that the cell takes nothing has its turn when the socket has taken what waited: the
+ * cell itself says nothing then, for its windows were open all the time. */
+static void flush(struct box *b)
+{
+    if (dz_cell_flush(b->cell, NULL) < 0 || dz_cell_poll_events(b->cell) & POLLOUT)
+        return; /* an error: receive says why */
+    dz_op_room(b);
+    dz_exec_room(b);
+}
+
 static void on_cell(void *arg, int events)
 {
     struct box *b = arg;
     struct dz_err err = {0};
     bool here = true;
     b->pins++;
-    if (events & DZ_POLL_WRITE && dz_cell_flush(b->cell, &err) < 0)
-        here = true; /* receive says why */
+    if (events & DZ_POLL_WRITE)
+        flush(b);
     for (int i = 0; here && (i < TURN || dz_cell_pending(b->cell)); i++) {
         struct dz_cell_event event;
         int rc = dz_cell_receive(b->cell, &event, &err);

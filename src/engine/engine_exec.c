@@ -467,6 +467,12 @@ void dz_exec_event(struct box *b, const struct dz_cell_event *e)
     }
 }
 
+void dz_exec_room(struct box *b)
+{
+    DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
+        push_input(x);
+}
+
 size_t dz_exec_sleepers(struct box *b, struct dz_cell_sleeper *ret, size_t most)
 {
     size_t n = 0;

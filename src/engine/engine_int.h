@@ -543,7 +543,8 @@ int dz_claims_settle(const struct dz_engine *e, struct dz_err *err);
 
 /* An event of a command of the box's cell. */
 void dz_exec_event(struct box *b, const struct dz_cell_event *event);
-void dz_exec_up(struct box *b); /* all that lives in the machine has been told */
+void dz_exec_room(struct box *b); /* the cell's socket took all that waited */
+void dz_exec_up(struct box *b);   /* all that lives in the machine has been told */
 /* The commands that sleep in the machine to be started, at most `most`; and they have handles. */
 size_t dz_exec_sleepers(struct box *b, struct dz_cell_sleeper *ret, size_t most);
 void dz_exec_named(struct box *b);
@@ -560,6 +561,7 @@ void dz_exec_replay(struct box *b, struct dz_engine_watch *w);
  * ------------------------------------------------------------------------------------ */
 
 void dz_op_event(struct box *b, const struct dz_cell_event *event);
+void dz_op_room(struct box *b); /* the cell's socket took all that waited */
 void dz_op_down(struct box *b, int code, const char *text); /* the cell is gone */
 /* Begin the parked watches of files in the box's new cell. */
 void dz_op_resume(struct box *b);

@@ -128,6 +128,13 @@ void dz_op_event(struct box *b, const struct dz_cell_event *event)
     }
 }
 
+void dz_op_room(struct box *b)
+{
+    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->ops, link)
+        if (op->handle && op->ops && op->ops->room)
+            op->ops->room(op->arg);
+}
+
 void dz_op_down(struct box *b, int code, const char *text)
 {
     b->pins++;

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Every request ends in its own time: also where the cell, its socket or another request is slow.
+ */
+#include "../lib/engine_rig.h"
+
+#include "base/str.h"
+
+#include <poll.h>
+
+/* --- a socket that was full ------------------------------------------------------------------- */
+
+/* A client that writes a file. */
+struct upload {
+    int done, code;
+    bool silent; /* the client sends nothing */
+    size_t left; /* bytes that it has still */
+    struct dz_engine_op *op;
+};
+
+static void upload_room(void *arg)
+{
+    static const char text[4096];
+    struct upload *u = arg;
+    int64_t n = 1;
+    while (!u->silent && u->left > 0 && n > 0) {
+        n = dz_engine_op_send(u->op, text, u->left < sizeof text ? u->left : sizeof text);
+        u->left -= (size_t)n;
+    }
+    if (!u->silent && u->left == 0)
+        dz_engine_op_end(u->op);
+}
+
+static void upload_done(void *arg, const struct dz_engine_why *why, uint64_t count)
+{
+    struct upload *u = arg;
+    (void)count;
+    u->done++;
+    u->code = why ? why->err.code : 0;
+    u->op = NULL;
+}
+
+static void ignore_data(void *arg, const void *data, size_t n)
+{
+    (void)arg, (void)data, (void)n;
+}
+
+static const struct dz_engine_op_ops upload_ops = {
+    .data = ignore_data, .room = upload_room, .done = upload_done};
+
+static void ask(struct rig *r, const struct dz_cell_op *op, struct upload *u)
+{
+    const struct dz_engine_op_request request = {op, op->type == DZ_CELL_OP_WRITE,
+                                                 DZ_ACTIVITY_LIST_DIRECTORY, &upload_ops, u};
+    CHECK_INT(dz_engine_op(r->e, box("a"), &request, &u->op, &r->why), 0);
+}
+
+/* Long questions of other clients, until the socket of the cell of "a", which stands still, takes
+ * no more. Returns how many. */
+static int fill_socket(struct rig *r, struct upload *others, int most)
+{
+    static char text[DZ_CELL_OP_TEXT_MAX];
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_SQL, .text = text, .limit = 1};
+    int n = 0;
+    memset(text, ' ', sizeof text - 1);
+    memcpy(text, "select 1", 8);
+    UNTIL(r, dz_cell_pid(only(r)->cell) > 0);
+    CHECK_INT(kill(dz_cell_pid(only(r)->cell), SIGSTOP), 0);
+    while (n < most && !(dz_cell_poll_events(only(r)->cell) & POLLOUT))
+        ask(r, &op, &others[n++]);
+    CHECK(dz_cell_poll_events(only(r)->cell) & POLLOUT);
+    return n;
+}
+
+enum {
+    OTHERS = 100,
+};
+
+TEST(an_upload_goes_on_when_the_full_socket_of_its_cell_has_room)
+{
+    static const struct dz_cell_op write_f = {.type = DZ_CELL_OP_WRITE, .path = "/f", .mode = 0644};
+    static struct upload others[OTHERS];
+    struct upload u = {.silent = true, .left = 100000};
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    run_well(&r, "a");
+    ask(&r, &write_f, &u);
+    UNTIL(&r, u.op && dz_cell_op_window(only(&r)->cell, u.op->handle) > 0);
+    int n = fill_socket(&r, others, OTHERS);
+    u.silent = false;
+    upload_room(&u);
+    CHECK_INT(u.left, 100000);
+    CHECK_INT(kill(dz_cell_pid(only(&r)->cell), SIGCONT), 0);
+    UNTIL(&r, u.done > 0);
+    CHECK_INT(u.done, 1);
+    CHECK_INT(u.code, 0);
+    for (int i = 0; i < n; i++)
+        UNTIL(&r, others[i].done == 1);
+    rig_close(&r);
+}
+
+TEST(input_goes_on_when_the_full_socket_of_its_cell_has_room)
+{
+    static struct upload others[OTHERS];
+    const char *const argv[] = {"g", "c", NULL}; /* copies its input to its output */
+    const struct dz_engine_exec exec = {.argv = argv, .keep_input = true};
+    struct asker a = {0}, told = {0};
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    CHECK_INT(dz_engine_exec(r.e, box("a"), &exec,
+                             (struct dz_engine_listener){.ops = &watch_ops, .arg = &a}, &a.watch,
+                             &r.why),
+              0);
+    UNTIL(&r, a.started == 1);
+    int n = fill_socket(&r, others, OTHERS);
+    const struct dz_engine_tell tell = {.exec_id = dz_engine_watch_exec(a.watch),
+                                        .what = DZ_ENGINE_INPUT,
+                                        .data = DZ_STR("twelve bytes")};
+    CHECK_INT(dz_engine_exec_tell(r.e, box("a"), &tell, on_done, &told, &r.why), 0);
+    CHECK_INT(kill(dz_cell_pid(only(&r)->cell), SIGCONT), 0);
+    UNTIL(&r, a.bytes == 12);
+    for (int i = 0; i < n; i++)
+        UNTIL(&r, others[i].done == 1);
+    dz_engine_watch_end(a.watch);
+    rig_close(&r);
+}
