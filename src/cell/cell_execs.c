@@ -54,7 +54,7 @@ struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id
     return e;
 }
 
-void dz_execs_remove(struct dz_execs *x, struct dz_exec *e)
+static void exec_remove(struct dz_execs *x, struct dz_exec *e)
 {
     for (struct dz_exec **at = &x->all; *at; at = &(*at)->next)
         if (*at == e) {
@@ -66,15 +66,6 @@ void dz_execs_remove(struct dz_execs *x, struct dz_exec *e)
     dz_buf_release(&e->spec);
     dz_free(e->in);
     dz_free(e);
-}
-
-void dz_execs_free(struct dz_execs *x)
-{
-    while (x && x->all)
-        dz_execs_remove(x, x->all);
-    if (x)
-        dz_buf_release(&x->incoming);
-    dz_free(x);
 }
 
 static struct dz_exec *by_handle(const struct dz_execs *x, uint32_t handle)
@@ -284,7 +275,7 @@ static void exec_frame(struct dz_execs *x, const struct dz_frame *f, const uint8
     if (rc < 0)
         tell_failed(x, handle, rc, w.wrong, err.msg);
     if (rc < 0 && e)
-        dz_execs_remove(x, e);
+        exec_remove(x, e);
     wanted_release(&w);
     dz_buf_reset(&x->incoming);
 }
@@ -447,7 +438,7 @@ static void say_exited(struct dz_execs *x, struct dz_exec *e)
     memcpy(body.why, e->why, n);
     tell(x, e, DZ_FRAME_EXITED, (uint64_t)e->code,
          dz_str_n((const char *)&body, sizeof body.head + n));
-    dz_execs_remove(x, e);
+    exec_remove(x, e);
 }
 
 /* --- time ------------------------------------------------------------------------------------ */
@@ -494,7 +485,7 @@ bool dz_execs_turn(struct dz_execs *x)
         push_input(x, e);
         pump(x, e);
         if (e->handle == 0 && !e->changed)
-            dz_execs_remove(x, e);
+            exec_remove(x, e);
         else if (e->over && e->handle && (!e->attached || e->cursor == e->total))
             say_exited(x, e);
         else if (!e->over)

@@ -92,7 +92,6 @@ struct dz_execs {
 
 struct dz_execs *dz_execs_new(struct dz_frame_out *out, struct dz_cell_machine *m,
                               const char *const *env);
-void dz_execs_free(struct dz_execs *x);
 
 /* cell_execs.c */
 /* A frame about a command; payload is its bytes. */
@@ -114,7 +113,6 @@ int dz_execs_woken(struct dz_execs *x, const char *const *sleepers, struct dz_bu
 /* To be killed at this time (ns since 1970; 0: never). */
 void dz_execs_limit(struct dz_execs *x, struct dz_exec *e, int64_t real_ns);
 struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id);
-void dz_execs_remove(struct dz_execs *x, struct dz_exec *e);
 
 /* cell_record.c */
 /* On a handle of dz_db_prepare(): compile what the first command needs. */

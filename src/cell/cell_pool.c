@@ -840,18 +840,3 @@ void dz_cell_pool_stats_get(const struct dz_cell_pool *p, struct dz_cell_pool_st
     DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
         ret->waiting += z->waiting_count;
 }
-
-/* --- kinds
- * ------------------------------------------------------------------------------------------- */
-
-static const struct dz_cell_kind kinds[] = {
-    {.name = "wasm", .suspends_memory = true, .start = dz_cell_pool_start},
-};
-
-const struct dz_cell_kind *dz_cell_kind_find(const char *name)
-{
-    for (size_t i = 0; i < DZ_ARRAY_LEN(kinds); i++)
-        if (strcmp(kinds[i].name, name) == 0)
-            return &kinds[i];
-    return NULL;
-}

@@ -76,16 +76,4 @@ struct dz_cell_pool_stats {
 };
 void dz_cell_pool_stats_get(const struct dz_cell_pool *p, struct dz_cell_pool_stats *ret);
 
-/* --- kinds of cells ------------------------------------------------------------------- */
-
-/* What is behind the events and functions of cell.h, cell_exec.h and cell_op.h. */
-struct dz_cell_kind {
-    const char *name;
-    bool suspends_memory; /* what runs can be put to sleep */
-    int (*start)(struct dz_cell_pool *pool, const struct dz_cell_start *start,
-                 struct dz_cell **ret_cell, struct dz_err *err);
-};
-/* "wasm"; NULL: there is none of this name. */
-const struct dz_cell_kind *dz_cell_kind_find(const char *name);
-
 #endif

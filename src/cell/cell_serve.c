@@ -313,7 +313,8 @@ static void receive_files(struct dz_serve *s)
     dz_put_release(&s->put);
 }
 
-DZ_NORETURN void dz_serve_end(struct dz_serve *s, const struct dz_job *job)
+/* The first process has ended: so has the cell. */
+DZ_NORETURN static void end(struct dz_serve *s, const struct dz_job *job)
 {
     char text[160] = "";
     struct dz_err err = {0};
@@ -359,7 +360,7 @@ enum dz_kernel_state dz_serve_run(struct dz_serve *s, int64_t ns)
             dz_serve_fail(s, rc, &err);
         }
         if (!s->machine.execs && job.tag == DZ_MACHINE_FIRST)
-            dz_serve_end(s, &job);
+            end(s, &job);
     }
     return state;
 }

@@ -56,8 +56,6 @@ void dz_serve_tidy(struct dz_serve *s);
 void dz_serve_trim(struct dz_serve *s);
 /* Answer to SNAPSHOT: rc of what was done, and copy the file. */
 void dz_serve_copy(struct dz_serve *s, int rc, struct dz_err *err);
-/* The first process has ended: so has the cell. */
-DZ_NORETURN void dz_serve_end(struct dz_serve *s, const struct dz_job *job);
 /* A file put into the disk. */
 int dz_serve_put(struct dz_serve *s, const struct dz_frame *f, struct dz_err *err);
 

@@ -16,8 +16,7 @@
 
 /* --- sending -------------------------------------------------------------------------------- */
 
-void dz_client_put_head(const struct dz_client *c, struct dz_buf *out,
-                        const struct dz_client_req *req)
+static void put_head(const struct dz_client *c, struct dz_buf *out, const struct dz_client_req *req)
 {
     dz_buf_addf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: doze/%s\r\n", req->method,
                 req->target, c->host ? c->host : "doze", DZ_VERSION);
@@ -30,7 +29,7 @@ void dz_client_put_head(const struct dz_client *c, struct dz_buf *out,
 static void put_request(const struct dz_client *c, struct dz_buf *out,
                         const struct dz_client_req *req)
 {
-    dz_client_put_head(c, out, req);
+    put_head(c, out, req);
     dz_buf_addf(out, "Accept: %s\r\n", req->accept ? req->accept : "application/json");
     if (req->read || req->body.n > 0)
         dz_buf_addf(out, "Content-Type: %s\r\n", req->type ? req->type : "application/json");
@@ -151,7 +150,9 @@ static int read_framing(struct dz_client *c, bool no_body, struct dz_err *err)
     return 0;
 }
 
-int dz_client_read_head(struct dz_client *c, bool no_body, struct dz_err *err)
+/* The head of an answer into c->status and the rest; DZ_EGONE: the connection ended before its
+ * first byte. */
+static int read_head(struct dz_client *c, bool no_body, struct dz_err *err)
 {
     uint64_t status = 0;
     size_t at;
@@ -284,7 +285,7 @@ static int exchange(struct dz_client *c, const struct dz_client_req *req, struct
     int rc = dz_client_write(c, head.p, head.len, err);
     for (;;) {
         if (rc == 0)
-            rc = dz_client_read_head(c, no_body, err);
+            rc = read_head(c, no_body, err);
         if (rc < 0 || c->status >= 200 || c->status == 101)
             break;
         if (c->status == 100 && unsent) {

@@ -60,11 +60,5 @@ DZ_NODISCARD ssize_t dz_client_send(struct dz_client *c, const void *p, size_t n
 DZ_NODISCARD ssize_t dz_client_fill(struct dz_client *c, struct dz_err *err);
 /* Is there something to read already? */
 bool dz_client_readable(struct dz_client *c);
-/* The head of an answer into c->status and the rest; DZ_EGONE: the connection ended before
- * its first byte. */
-DZ_NODISCARD int dz_client_read_head(struct dz_client *c, bool no_body, struct dz_err *err);
-/* Request line and headers of a request. */
-void dz_client_put_head(const struct dz_client *c, struct dz_buf *out,
-                        const struct dz_client_req *req);
 
 #endif

@@ -351,11 +351,6 @@ void dz_engine_set_ladder(struct dz_engine *e, const struct dz_ladder *ladder)
     dz_keeper_set_ladder(e->keeper, ladder);
 }
 
-bool dz_engine_ready(const struct dz_engine *e)
-{
-    return e->recovered && !e->draining;
-}
-
 int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err)
 {
     if (e->draining)

@@ -172,8 +172,7 @@ void dz_engine_set_space(struct dz_engine *e, const struct dz_space_opts *opts);
 void dz_engine_space(struct dz_engine *e, struct dz_engine_space *ret_space); /* measured now */
 /* 0, or DZ_ENOSPC: the disk is too full for anything new. */
 DZ_NODISCARD int dz_engine_check_space(struct dz_engine *e, struct dz_engine_why *why);
-bool dz_engine_ready(const struct dz_engine *e); /* recovered, and not draining */
-/* 0, or DZ_EBUSY and why it is not ready. */
+/* 0: recovered, and not draining; or DZ_EBUSY and why not. */
 DZ_NODISCARD int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err);
 void dz_engine_free(struct dz_engine *e); /* NULL is fine */
 
@@ -339,8 +338,6 @@ typedef void dz_engine_fork_fn(void *arg, const struct dz_fork_row *row,
 DZ_NODISCARD int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
                                 const struct dz_engine_handle *as, dz_engine_fork_fn *done,
                                 void *arg, struct dz_engine_why *why);
-DZ_NODISCARD int dz_engine_fork_get(struct dz_engine *e, struct dz_engine_target target,
-                                    struct dz_fork_row *ret_row, struct dz_engine_why *why);
 DZ_NODISCARD int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who,
                                  const char *after, size_t limit, struct dz_fork_rows *rows,
                                  struct dz_engine_why *why);

@@ -372,8 +372,8 @@ int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
     return rc;
 }
 
-int dz_engine_fork_get(struct dz_engine *e, struct dz_engine_target target,
-                       struct dz_fork_row *ret_row, struct dz_engine_why *why)
+static int fork_get(struct dz_engine *e, struct dz_engine_target target,
+                    struct dz_fork_row *ret_row, struct dz_engine_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     struct dz_err err;
@@ -405,7 +405,7 @@ int dz_engine_fork_attach(struct dz_engine *e, struct dz_engine_target target, c
 {
     DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
     struct dz_err err;
-    int rc = dz_engine_fork_get(e, target, &row, why);
+    int rc = fork_get(e, target, &row, why);
     if (rc < 0)
         return rc;
     const struct dz_engine_spec spec = {
@@ -430,7 +430,7 @@ int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_target target,
 {
     DZ_AUTO(dz_fork_row_release) struct dz_fork_row row = {0};
     struct dz_err err;
-    int rc = dz_engine_fork_get(e, target, &row, why);
+    int rc = fork_get(e, target, &row, why);
     if (rc < 0)
         return rc;
     rc = dz_fork_remove(e, &row, &err);

@@ -161,17 +161,12 @@ static int check_variable(const char *field, struct dz_str k, struct dz_str v,
     return 0;
 }
 
-int dz_engine_check_pairs(const char *field, const char *json, struct dz_engine_why *why)
-{
-    return check_object(field, json, DZ_ENGINE_LABELS_MAX, check_label, why);
-}
-
 int dz_engine_check_env(const char *field, const char *json, struct dz_engine_why *why)
 {
     return check_object(field, json, DZ_ENGINE_ENV_MAX, check_variable, why);
 }
 
-int dz_engine_check_metadata(const char *json, struct dz_engine_why *why)
+static int check_metadata(const char *json, struct dz_engine_why *why)
 {
     json_t *o = read_object("metadata", json, DZ_ENGINE_METADATA_MAX, why);
     json_decref(o);
@@ -279,9 +274,9 @@ int dz_engine_check_spec(const struct dz_engine_spec *s, uint64_t *ret_memory,
     if (rc == 0 && s->env_json)
         rc = dz_engine_check_env("env", s->env_json, why);
     if (rc == 0 && s->labels_json)
-        rc = dz_engine_check_pairs("labels", s->labels_json, why);
+        rc = check_object("labels", s->labels_json, DZ_ENGINE_LABELS_MAX, check_label, why);
     if (rc == 0 && s->metadata_json)
-        rc = dz_engine_check_metadata(s->metadata_json, why);
+        rc = check_metadata(s->metadata_json, why);
     return rc;
 }
 

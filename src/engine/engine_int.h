@@ -278,8 +278,6 @@ DZ_COLD int dz_why_err(struct dz_engine_why *why, int code, const struct dz_err 
 
 /* Each is 0 or DZ_EINVAL, DZ_ELIMIT with the field. Texts are as they are kept. */
 int dz_engine_check_name(const char *name, struct dz_engine_why *why);
-int dz_engine_check_pairs(const char *field, const char *json, struct dz_engine_why *why);
-int dz_engine_check_metadata(const char *json, struct dz_engine_why *why);
 int dz_engine_check_env(const char *field, const char *json, struct dz_engine_why *why);
 int dz_engine_check_spec(const struct dz_engine_spec *spec, uint64_t *ret_memory,
                          struct dz_engine_why *why);
@@ -511,7 +509,6 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
                           struct snap_label label, dz_engine_snap_fn *done, void *arg,
                           struct dz_engine_why *why);
 void dz_copies_init(struct dz_engine *e);
-void dz_copy_next(struct box *b); /* the cell can make the next one */
 /* False: the cell was not asked. */
 bool dz_copy_event(struct box *b, const struct dz_cell_event *event);
 /* Who waits is told so: the cell is gone, or will not come to it. */
@@ -519,8 +516,6 @@ void dz_copy_down(struct box *b, int code, const char *text);
 /* Bytes of the one that its cell is writing, as the file system has them. */
 uint64_t dz_copy_bytes(const struct box *b);
 void dz_copies_free(struct box *b); /* the engine's end: nobody is told */
-int dz_snap_path(const struct dz_engine *e, const char *id, bool temp, bool log,
-                 char ret[static DZ_PATH_MAX], struct dz_err *err);
 int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_err *err);
 void dz_engine_pause_over(struct dz_engine *e, const char *sandbox); /* it is deleted */
 /* A new sandbox of spec->snapshot. */

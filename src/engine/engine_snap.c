@@ -67,8 +67,8 @@ void dz_copies_init(struct dz_engine *e)
 
 /* --- paths ------------------------------------------------------------------------------- */
 
-int dz_snap_path(const struct dz_engine *e, const char *id, bool temp, bool log,
-                 char ret[static DZ_PATH_MAX], struct dz_err *err)
+static int snap_path(const struct dz_engine *e, const char *id, bool temp, bool log,
+                     char ret[static DZ_PATH_MAX], struct dz_err *err)
 {
     int n = snprintf(ret, DZ_PATH_MAX, "%s/snapshots/%s%s.doze%s", e->data_path, temp ? "." : "",
                      id, log ? "-wal" : "");
@@ -79,7 +79,7 @@ int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_er
 {
     char path[DZ_PATH_MAX];
     for (int i = 0; i < 4; i++) {
-        int rc = dz_snap_path(e, id, i & 2, i & 1, path, err);
+        int rc = snap_path(e, id, i & 2, i & 1, path, err);
         if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
             rc = dz_fail_sys(err, errno, "remove %s", path);
         if (rc < 0)
@@ -99,6 +99,8 @@ static void copy_free(struct copy *c)
     dz_free(c);
 }
 
+static void copy_next(struct box *b);
+
 /* Out of its box, which may go on with the next one. */
 static void leave_box(struct copy *c)
 {
@@ -108,7 +110,7 @@ static void leave_box(struct copy *c)
     dz_list_remove(&c->link);
     if (!b)
         return;
-    dz_copy_next(b);
+    copy_next(b);
     dz_box_files_over(b);
     dz_box_leave(b);
 }
@@ -209,9 +211,9 @@ static int keep(struct copy *c, bool copied, struct dz_err *err)
 {
     char from[DZ_PATH_MAX], to[DZ_PATH_MAX];
     struct stat st;
-    int rc = dz_snap_path(c->e, c->id, true, false, from, err);
+    int rc = snap_path(c->e, c->id, true, false, from, err);
     if (rc == 0)
-        rc = dz_snap_path(c->e, c->id, false, false, to, err);
+        rc = snap_path(c->e, c->id, false, false, to, err);
     if (rc == 0 && dz_fd_stat(c->fd, &st) < 0)
         rc = dz_fail_sys(err, errno, "look at %s", from);
     if (rc < 0)
@@ -355,7 +357,7 @@ static int open_file(struct copy *c, int *ret_fd, struct dz_err *err)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
     char path[DZ_PATH_MAX];
-    int rc = dz_snap_path(c->e, c->id, true, false, path, err);
+    int rc = snap_path(c->e, c->id, true, false, path, err);
     if (rc == 0)
         rc = dz_claim_make(c->e, c->id, err);
     c->claimed = rc == 0;
@@ -373,8 +375,8 @@ static void on_late(void *arg)
                "the cell did not write a snapshot in the time it had and was killed");
 }
 
-/* A cell makes one at a time. */
-void dz_copy_next(struct box *b)
+/* A cell makes one at a time: ask it for the next one, if it can. */
+static void copy_next(struct box *b)
 {
     struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
     struct dz_err err;
@@ -411,7 +413,7 @@ static void on_reached(void *arg, struct box *b, const struct dz_engine_result *
     }
     c->box = b;
     dz_list_push_back(&b->copies, &c->link);
-    dz_copy_next(b);
+    copy_next(b);
 }
 
 int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,

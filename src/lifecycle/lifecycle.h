@@ -205,16 +205,9 @@ enum dz_due {
     DZ_DUE_SUSPEND,
     DZ_DUE_FREEZE,
 };
-const char *dz_due_name(enum dz_due d);
 
 /* The next thing that time alone will do to it, and when, at *ret_at (INT64_MAX
  * with NOTHING). A time that lies in the past is due now. */
 enum dz_due dz_lifecycle_due(const struct dz_facts *facts, int64_t *ret_at);
-
-/* Since when the sandbox is idle; INT64_MAX while it is not. */
-int64_t dz_lifecycle_idle_since(const struct dz_facts *facts);
-
-/* When a sandbox that stays as it is expires; INT64_MAX: never. */
-int64_t dz_lifecycle_expiry(const struct dz_facts *facts);
 
 #endif

@@ -129,7 +129,8 @@ static int64_t since_activity(const struct dz_facts *f)
     return f->last_active ? f->last_active : f->created;
 }
 
-int64_t dz_lifecycle_idle_since(const struct dz_facts *f)
+/* Since when the sandbox is idle; INT64_MAX while it is not. */
+static int64_t idle_since(const struct dz_facts *f)
 {
     if (f->state == DZ_STATE_SUSPENDED)
         return max(f->suspended_at, since_activity(f));
@@ -143,7 +144,7 @@ int64_t dz_lifecycle_idle_since(const struct dz_facts *f)
 /* When a guest that only waits for a time may be put down; its deadline must be far. */
 static int64_t sleeper_at(const struct dz_facts *f)
 {
-    int64_t at = later(dz_lifecycle_idle_since(f), DZ_IDLE_SLEEPER_QUIET_MS);
+    int64_t at = later(idle_since(f), DZ_IDLE_SLEEPER_QUIET_MS);
     return later(at, DZ_IDLE_SLEEPER_MS) <= f->sleeps_until ? at : INT64_MAX;
 }
 
@@ -156,11 +157,11 @@ static int64_t suspend_at(const struct dz_facts *f)
         return INT64_MAX;
     if (f->mode == DZ_IDLE_CONNECTIONS && f->connections)
         at = later(f->last_byte, f->silence_ms ? f->silence_ms : DZ_IDLE_SILENCE_MS);
-    else if (dz_lifecycle_idle_since(f) == INT64_MAX)
+    else if (idle_since(f) == INT64_MAX)
         return INT64_MAX;
     else
-        at = later(dz_lifecycle_idle_since(f), f->ladder.suspend_ms);
-    if (f->sleeps_until && dz_lifecycle_idle_since(f) != INT64_MAX) {
+        at = later(idle_since(f), f->ladder.suspend_ms);
+    if (f->sleeps_until && idle_since(f) != INT64_MAX) {
         int64_t early = sleeper_at(f);
         at = early < at ? early : at;
     }
@@ -188,7 +189,8 @@ static int64_t destroy_at(const struct dz_facts *f)
                                                         : INT64_MAX;
 }
 
-int64_t dz_lifecycle_expiry(const struct dz_facts *f)
+/* When a sandbox that stays as it is expires; INT64_MAX: never. */
+static int64_t expiry(const struct dz_facts *f)
 {
     int64_t at = f->expires ? f->expires : INT64_MAX;
     if (f->ttl_idle_ms && f->state != DZ_STATE_ACTIVE) {
@@ -213,27 +215,18 @@ enum dz_due dz_lifecycle_due(const struct dz_facts *f, int64_t *ret_at)
     *ret_at = INT64_MAX;
     if (f->state == DZ_STATE_DELETED)
         return due;
-    at[DZ_DUE_EXPIRE] = dz_lifecycle_expiry(f);
+    at[DZ_DUE_EXPIRE] = expiry(f);
     at[DZ_DUE_DESTROY] = destroy_at(f);
     if (asleep(f->state) && f->wake_at && !f->ephemeral)
         at[DZ_DUE_WAKE] = max(f->wake_at, f->retry_at);
     if (f->state == DZ_STATE_ACTIVE && !f->ephemeral)
         at[DZ_DUE_SUSPEND] = max(min(suspend_at(f), timeout_at(f, DZ_TIMEOUT_PAUSE)), f->retry_at);
     if (f->state == DZ_STATE_SUSPENDED && !f->ephemeral)
-        at[DZ_DUE_FREEZE] =
-            max(later(dz_lifecycle_idle_since(f), f->ladder.freeze_ms), f->retry_at);
+        at[DZ_DUE_FREEZE] = max(later(idle_since(f), f->ladder.freeze_ms), f->retry_at);
     for (int i = DZ_DUE_EXPIRE; i <= DZ_DUE_FREEZE; i++)
         if (at[i] < *ret_at) {
             *ret_at = at[i];
             due = (enum dz_due)i;
         }
     return due;
-}
-
-const char *dz_due_name(enum dz_due d)
-{
-    static const char *const names[] = {"nothing", "expire",  "destroy",
-                                        "wake",    "suspend", "freeze"};
-    assert(d < DZ_ARRAY_LEN(names));
-    return names[d];
 }

@@ -44,23 +44,11 @@ enum {
 
 const int dz_os_jail_namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS;
 
-static const struct {
-    const char *name, *text;
-} fences[] = {
-#define X(id, name, text) {name, text},
+static const char *const fences[] = {
+#define X(id, name, text) name,
     DZ_OS_FENCES(X)
 #undef X
 };
-
-const char *dz_os_fence_name(enum dz_os_fence fence)
-{
-    return fences[fence].name;
-}
-
-const char *dz_os_fence_text(enum dz_os_fence fence)
-{
-    return fences[fence].text;
-}
 
 void dz_os_fences_print(uint32_t set, char *ret_text, size_t size)
 {
@@ -68,8 +56,7 @@ void dz_os_fences_print(uint32_t set, char *ret_text, size_t size)
     (void)snprintf(ret_text, size, "none");
     for (size_t i = 0; i < DZ_OS_FENCE_COUNT; i++)
         if ((set & 1u << i) && len < size)
-            len += (size_t)snprintf(ret_text + len, size - len, "%s%s", len ? " " : "",
-                                    fences[i].name);
+            len += (size_t)snprintf(ret_text + len, size - len, "%s%s", len ? " " : "", fences[i]);
 }
 
 int dz_os_fences_parse(const char *text, uint32_t *ret_fences, struct dz_err *err)
@@ -81,7 +68,7 @@ int dz_os_fences_parse(const char *text, uint32_t *ret_fences, struct dz_err *er
         if (n == 0)
             break;
         while (i < DZ_OS_FENCE_COUNT &&
-               (strlen(fences[i].name) != n || strncmp(fences[i].name, text, n) != 0))
+               (strlen(fences[i]) != n || strncmp(fences[i], text, n) != 0))
             i++;
         if (i == DZ_OS_FENCE_COUNT)
             return dz_fail(err, DZ_EINVAL,
@@ -402,11 +389,6 @@ int dz_os_filter_new(const struct dz_os_syscall *calls, size_t count,
     return rc;
 }
 
-void dz_os_filter_free(struct dz_os_filter *f)
-{
-    dz_free(f);
-}
-
 static int load(const struct dz_os_filter *f, struct dz_err *err)
 {
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &f->program) == 0)
@@ -425,7 +407,7 @@ static int enter_filter(const struct dz_os_jail *jail, struct dz_err *err)
     int rc = dz_os_filter_new(jail->calls, jail->call_count, &f, err);
     if (rc == 0)
         rc = load(f, err);
-    dz_os_filter_free(f);
+    dz_free(f);
     return rc;
 }
 

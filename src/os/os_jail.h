@@ -57,7 +57,6 @@ struct dz_os_rlimit {
 struct dz_os_filter;
 DZ_NODISCARD int dz_os_filter_new(const struct dz_os_syscall *calls, size_t count,
                                   struct dz_os_filter **ret_filter, struct dz_err *err);
-void dz_os_filter_free(struct dz_os_filter *f); /* NULL is fine */
 
 /* The fences that depend on the host: X(id, name, what it keeps out). */
 #define DZ_OS_FENCES(X)                                                             \
@@ -78,8 +77,6 @@ enum dz_os_fence {
     DZ_OS_FENCE_COUNT
 };
 #define DZ_OS_FENCE_BIT(id) (1u << DZ_OS_FENCE_##id)
-const char *dz_os_fence_name(enum dz_os_fence fence);
-const char *dz_os_fence_text(enum dz_os_fence fence);
 /* "landlock scopes net ..." of a set of bits, "none" of none. */
 void dz_os_fences_print(uint32_t fences, char *ret_text, size_t size);
 /* The set of a list of names between commas or spaces. DZ_EINVAL names the one that is unknown. */
