@@ -48,13 +48,11 @@ static int make_absolute(const char *path, char ret_path[static DZ_PATH_MAX], st
     return 0;
 }
 
-int dz_cli_data_dir(const char *given, char ret_path[static DZ_PATH_MAX], struct dz_err *err)
+/* path NULL: the default. */
+static int data_dir(const char *path, char ret_path[static DZ_PATH_MAX], struct dz_err *err)
 {
-    const char *path = given ? given : set("DOZE_DATA");
     char found[DZ_PATH_MAX];
     const char *below = "";
-    if (given && !given[0])
-        return dz_fail(err, DZ_EINVAL, "the data directory has an empty name");
     if (!path && (path = absolute("XDG_DATA_HOME")))
         below = "/doze";
     if (!path && (path = absolute("HOME")))
@@ -65,4 +63,17 @@ int dz_cli_data_dir(const char *given, char ret_path[static DZ_PATH_MAX], struct
     if (n < 0 || n >= DZ_PATH_MAX)
         return too_long(err);
     return make_absolute(found, ret_path, err);
+}
+
+int dz_cli_data_dir(const char *given, char ret_path[static DZ_PATH_MAX], struct dz_err *err)
+{
+    if (given && !given[0])
+        return dz_fail(err, DZ_EINVAL, "the data directory has an empty name");
+    return data_dir(given ? given : set("DOZE_DATA"), ret_path, err);
+}
+
+bool dz_cli_data_dir_is_default(const char *path)
+{
+    char usual[DZ_PATH_MAX];
+    return data_dir(NULL, usual, NULL) == 0 && strcmp(path, usual) == 0;
 }

@@ -9,6 +9,8 @@
 #include "base/err.h"
 #include "base/limits.h"
 
+#include <stdbool.h>
+
 /* Where doze keeps its data: `given` (an option, may be NULL), else DOZE_DATA,
  * else $XDG_DATA_HOME/doze, else $HOME/.local/share/doze, else /var/lib/doze.
  * An empty variable counts as none, and so does an XDG_DATA_HOME or HOME that
@@ -17,5 +19,7 @@
  * path is too long; DZ_EINVAL: it is empty. */
 DZ_NODISCARD int dz_cli_data_dir(const char *given, char ret_path[static DZ_PATH_MAX],
                                  struct dz_err *err);
+/* Is this the directory that dz_cli_data_dir() gives without an option and without DOZE_DATA? */
+bool dz_cli_data_dir_is_default(const char *path);
 
 #endif

@@ -86,6 +86,18 @@ static int ls_one(void *arg, const char *sha256, const char *tags, struct dz_err
     return 0;
 }
 
+/* Images that seem to be lost are usually in another data directory. */
+static void note_place(struct dz_cli *c, const char *data, bool empty)
+{
+    if (empty)
+        dz_cli_note(c,
+                    "there are no images in %s/images: build some (doze image build RECIPE, or "
+                    "make images in doze's source) or import one (doze image import FILE)",
+                    data);
+    else if (!dz_cli_data_dir_is_default(data))
+        dz_cli_note(c, "DOZE_DATA: the images are in %s/images", data);
+}
+
 static int ls(struct dz_cli *c, struct dz_err *err)
 {
     static const struct dz_cli_column columns[] = {
@@ -96,7 +108,10 @@ static int ls(struct dz_cli *c, struct dz_err *err)
     const char *url = getenv("DOZE_URL");
     if (url && url[0]) /* its images, not this machine's */
         return dz_cli_remote_images(c, err);
-    int rc = dz_cli_image_store(&s, err);
+    char data[DZ_PATH_MAX];
+    int rc = dz_cli_data_dir(NULL, data, err);
+    if (rc == 0)
+        rc = dz_image_store_open(data, &s, err);
     if (rc < 0)
         return rc;
     l.s = s;
@@ -112,10 +127,8 @@ static int ls(struct dz_cli *c, struct dz_err *err)
         rc = dz_cli_print_json(c, &text, dz_json_finish(&l.json), err);
     else if (rc == 0 && !c->quiet)
         rc = dz_cli_table_print(&l.table, c, err);
-    if (rc == 0 && l.count == 0)
-        dz_cli_note(c,
-                    "there are no images yet: build some (doze image build RECIPE, or make images "
-                    "in doze's source) or import one (doze image import FILE)");
+    if (rc == 0 && !c->json)
+        note_place(c, data, l.count == 0);
     dz_cli_table_release(&l.table);
     return rc;
 }
@@ -127,8 +140,8 @@ const struct dz_cli_command dz_cmd_image_ls = {
     .args = "",
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Lists each image in the data directory (DOZE_DATA) with its tags. -q prints ids\n"
-            "only.\n",
+    .help = "Lists each image in the data directory (DOZE_DATA) with its tags, and says which\n"
+            "directory that is if it is not the default one. -q prints ids only.\n",
     .run = ls,
 };
 
