@@ -169,7 +169,7 @@ $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/fuzz_$(f),\
   $(B)/tests/fuzz/fuzz_$(f).o,$(call module_of,x_$(f)),-fsanitize=fuzzer)))
 $(foreach p,$(PROGRAMS),$(eval $(call linked_rule,$(B)/$(p),$(SRC_$(p):%.c=$(B)/%.o),$(p))))
 $(B)/hostile $(B)/doze_hostile: private LDFLAGS += $(HOSTILE_WRAPS:%=-Wl,--wrap=%)
-$(B)/hostile: private LDFLAGS += -Wl,--wrap=waitpid
+$(B)/hostile: private LDFLAGS += -Wl,--wrap=waitpid -Wl,--wrap=poll
 bench_pool = $(if $(filter sleep cell,$(1)),$(B)/bench/bench_pool.o)
 $(foreach b,$(BENCHES),$(eval $(call linked_rule,$(B)/bench_$(b),\
   $(B)/bench/bench_$(b).o $(B)/bench/bench.o $(call bench_pool,$(b)),bench_$(b))))

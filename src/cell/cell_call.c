@@ -273,16 +273,17 @@ static bool has_seed(void)
     return has;
 }
 
+/* Who waits for a seed holds no lock: the loop takes it when it has another seed. */
 static int send_to_seed(const struct calling *c, const struct dz_frame *f, const int *fds, size_t n,
                         struct dz_err *err)
 {
-    struct pollfd p = {.events = POLLOUT};
     int rc = 0;
     (void)pthread_mutex_lock(&seed.lock);
-    p.fd = seed.fd;
-    if (seed.fd >= 0 && poll(&p, 1, SEED_MS) > 0)
-        rc = dz_frame_send_fds(seed.fd, f, fds, n, err);
+    DZ_AUTO(dz_fd_close) int fd = seed.fd < 0 ? -1 : fcntl(seed.fd, F_DUPFD_CLOEXEC, 3);
     (void)pthread_mutex_unlock(&seed.lock);
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    while (fd >= 0 && rc == 0 && poll(&p, 1, SEED_MS) > 0)
+        rc = dz_frame_send_fds(fd, f, fds, n, err); /* 0: somebody else took the room */
     if (rc == 0)
         return dz_fail(err, DZ_EBUSY, "%s: the process that starts cells does not answer",
                        c->o->what);

@@ -345,11 +345,6 @@ int dz_start_send(int fd, const struct dz_starting *s, struct dz_err *err)
                        : send_start(fd, &f, s, err);
     if (rc == 0) /* it is the first */
         rc = dz_fail(err, DZ_EBUSY, "hand descriptors to the cell: its socket is full");
-    for (size_t at = f.size; rc >= 0 && at < body->len; at += f.size) {
-        f.size =
-            (uint32_t)(body->len - at < DZ_CELL_FRAME_MAX ? body->len - at : DZ_CELL_FRAME_MAX);
-        rc = dz_frame_send(fd, &f, body->p + at, true, err);
-    }
     return rc < 0 ? rc : 0;
 }
 

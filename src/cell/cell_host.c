@@ -10,6 +10,7 @@
 #include "cell/cell_call.h"
 #include "cell/cell_op.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "os/os_cgroup.h"
@@ -24,7 +25,7 @@
 enum {
     TIDY_MS = 5000,        /* for a checkpoint after the last word */
     TIDY_ALONE_MS = 60000, /* the same, where somebody waits for nothing else */
-    DYING_MS = 50,         /* for the status of a process that was killed */
+    DYING_MS = 50,         /* for the status of a process that was killed, in turns of the loop */
 };
 
 static void tell_failure(int fd, int code, const struct dz_err *err)
@@ -126,34 +127,47 @@ int dz_cell_learn(struct dz_cell *c)
     return 0;
 }
 
-/* A dead process has its status at once. One that dies slowly is left to the pool's reaper, and
- * counts as killed. */
-static int kill_and_reap(struct dz_cell *c)
+/* How it ended: true. False: it was killed, and is dead in a moment. Who has a loop goes through it
+ * meanwhile, for the socket stays readable; one that dies slowly is then left to the pool's reaper,
+ * and counts as killed. */
+static bool has_ended(struct dz_cell *c, int *ret_status)
 {
-    int status = SIGKILL;
-    (void)kill(c->pid, SIGKILL); /* changes nothing about one that is dying already */
+    *ret_status = 0;
+    if (c->pid == 0)
+        return true;
+    if (c->dying_ns == 0) {
+        c->dying_ns = dz_clock_boot_ns();
+        (void)kill(c->pid, SIGKILL); /* changes nothing about one that is dying already */
+    }
     if (!c->reaper)
-        status = dz_reap_or_kill(c->pid, 0);
-    else if (!dz_reap_within(c->pid, DYING_MS, &status))
+        *ret_status = dz_reap_or_kill(c->pid, 0);
+    else if (!dz_reap_within(c->pid, 0, ret_status)) {
+        if (dz_clock_boot_ns() - c->dying_ns < DYING_MS * DZ_NS_PER_MS)
+            return false;
+        *ret_status = SIGKILL;
         dz_reaper_add(c->reaper, c->pid, 0);
+    }
     c->pid = 0;
-    return status;
+    return true;
 }
 
+/* 0: not quite yet. */
 static int died(struct dz_cell *c, struct dz_err *err)
 {
-    int status = 0;
-    bool gone = dz_frame_gone(c->fd);
-    if (c->fork)
-        dz_pool_ask(c);
-    if (c->pid > 0)
-        status = kill_and_reap(c);
+    int status;
+    if (c->dying_ns == 0) {
+        c->nonsense = !dz_frame_gone(c->fd);
+        if (c->fork)
+            dz_pool_ask(c);
+    }
+    if (!has_ended(c, &status))
+        return 0;
     if (c->unborn.code) {
         if (err)
             *err = c->unborn;
         return c->unborn.code;
     }
-    if (!gone)
+    if (c->nonsense)
         return dz_fail(err, DZ_EIO,
                        "the cell sent an invalid frame and was killed: files are as of the last "
                        "commit, memory is lost");
@@ -290,7 +304,7 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     struct dz_frame f;
     if (c->gone)
         return 0;
-    if (dz_cell_learn(c) < 0)
+    if (c->dying_ns || dz_cell_learn(c) < 0)
         return died(c, err);
     int rc = c->waking ? dz_cell_up_event(c, ret_event, err) : 0;
     if (rc == DZ_EIO)

@@ -37,9 +37,11 @@ struct dz_open_op {
 };
 
 struct dz_cell {
-    pid_t pid;   /* 0: not known yet, or reaped */
-    bool known;  /* of a pool: its pid was learned from its first packet */
-    bool doomed; /* to be killed when it is */
+    pid_t pid;        /* 0: not known yet, or reaped */
+    bool known;       /* of a pool: its pid was learned from its first packet */
+    bool doomed;      /* to be killed when it is */
+    int64_t dying_ns; /* since when its end is awaited, on the boot clock; 0: it is not */
+    bool nonsense;    /* dying: for what it sent */
     int fd;
     bool many;
     size_t window[4]; /* bytes of input that each stream takes */
@@ -104,7 +106,8 @@ int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, boo
 /* cell_pool.c: it is freed before its zygote has answered, its socket, if any, is the pool's from
  * now on; its image uses these functions. */
 void dz_pool_forget(struct dz_pool_fork *f, int fd);
-/* Its zygote's answer, for which this waits a moment. */
+/* Its zygote's answer, if it is there: of a zygote that failed it is, before the cell's socket is
+ * closed. */
 void dz_pool_ask(struct dz_cell *c);
 /* The number of a cell is known: it gets what the pool has for a process. */
 void dz_pool_born(struct dz_cell *c);

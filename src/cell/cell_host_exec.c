@@ -209,6 +209,18 @@ static int name_sleepers(struct dz_cell *c, const struct dz_cell_start *start, s
     return rc;
 }
 
+static int send_start(struct dz_cell *c, const struct dz_starting *s, struct dz_err *err)
+{
+    struct dz_frame f = {.type = DZ_FRAME_START, .value = s->size};
+    int rc = dz_start_send(c->fd, s, err);
+    for (size_t at = DZ_CELL_FRAME_MAX; rc == 0 && at < s->body.len; at += f.size) {
+        size_t left = s->body.len - at;
+        f.size = (uint32_t)(left < DZ_CELL_FRAME_MAX ? left : DZ_CELL_FRAME_MAX);
+        rc = dz_cell_send(c, &f, s->body.p + at, err);
+    }
+    return rc;
+}
+
 int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, bool nested,
                        struct dz_err *err)
 {
@@ -227,25 +239,30 @@ int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, boo
         }
     }
     if (rc == 0)
-        rc = dz_start_send(c->fd, &s, err);
+        rc = send_start(c, &s, err);
     dz_buf_release(&s.body);
     return rc;
 }
 
 int dz_cell_begin(struct dz_cell *c, struct dz_err *err)
 {
-    if (!c->held)
+    struct dz_starting *s = c->held;
+    struct dz_list later;
+    if (!s)
         return 0;
     while (!dz_list_empty(&c->queue)) {
         struct dz_queued *q = DZ_LIST_FIRST(struct dz_queued, &c->queue, link);
-        if (q->fd_count || !dz_start_add(c->held, &q->frame, q->payload))
+        if (q->fd_count || !dz_start_add(s, &q->frame, q->payload))
             break;
         drop(c, q);
     }
-    int rc = dz_start_send(c->fd, c->held, err);
-    dz_buf_release(&c->held->body);
-    dz_free(c->held);
     c->held = NULL;
+    dz_list_init(&later); /* than a long start's end */
+    dz_list_splice_back(&later, &c->queue);
+    int rc = send_start(c, s, err);
+    dz_list_splice_back(&c->queue, &later);
+    dz_buf_release(&s->body);
+    dz_free(s);
     return rc < 0 ? rc : dz_cell_flush(c, err);
 }
 

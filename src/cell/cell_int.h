@@ -364,6 +364,8 @@ int dz_start_encode(const struct dz_cell_start *start, bool nested, struct dz_st
                     struct dz_err *err);
 /* The frame goes with it; false: there is no room. */
 bool dz_start_add(struct dz_starting *s, const struct dz_frame *f, const void *payload);
+/* Its first packet, with the descriptors. Of a longer one, what is behind DZ_CELL_FRAME_MAX bytes
+ * of the body follows in START frames, which the socket need not have room for. Never waits. */
 int dz_start_send(int fd, const struct dz_starting *s, struct dz_err *err);
 int dz_start_receive(int fd, struct dz_started *ret_started, struct dz_err *err);
 void dz_started_release(struct dz_started *s);

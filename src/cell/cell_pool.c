@@ -151,7 +151,8 @@ static void forget_forks(struct zygote *z)
 
 static bool hear(struct zygote *z);
 
-/* Answers of a seed that are on the way still: they are pids. Bounded, for it may hang. */
+/* Answers of a seed that are on the way still: they are pids. At the pool's end, so nobody else
+ * waits for it. Bounded, for it may hang. */
 static void last_words(struct zygote *z)
 {
     (void)shutdown(z->fd, SHUT_WR);
@@ -167,8 +168,6 @@ static void end_zygote(struct zygote *z)
     struct dz_cell_pool *p = z->pool;
     for (size_t i = 0; i < z->waiting_count; i++)
         dz_cell_free(z->waiting[i]);
-    if (z == p->seed || !p->seed)
-        last_words(z);
     forget_forks(z);
     /* Who forked it may still be about to say its pid. */
     struct zygote *const makers[] = {p->seed, p->blank};
@@ -487,8 +486,12 @@ static bool on_forked(struct zygote *z, const struct dz_frame *f)
     struct dz_pool_fork *fork = DZ_LIST_FIRST(struct dz_pool_fork, &z->forks, link);
     if (!fork || (z == z->pool->seed && !on_zygote(z, fork, f)))
         return false;
-    if (fork->cell)
+    if (fork->cell) {
         fork->cell->fork = NULL;
+        if (f->stream)
+            (void)dz_fail_sys(&fork->cell->unborn, f->stream < INT32_MAX ? (int)f->stream : EIO,
+                              "start a cell: fork it");
+    }
     leave_unborn(z, fork);
     unexpect(z, fork);
     return true;
@@ -533,14 +536,9 @@ void dz_pool_forget(struct dz_pool_fork *f, int fd)
 
 void dz_pool_ask(struct dz_cell *c)
 {
-    for (int i = 0; i < LAST_WORDS_TURNS && c->fork; i++) {
-        struct pollfd p = {.fd = c->fork->by->fd, .events = POLLIN};
-        (void)poll(&p, 1, LAST_WORDS_MS);
-        if (!hear(c->fork->by)) {
-            c->unborn = c->fork->by->failed;
-            return;
-        }
-    }
+    struct zygote *z = c->fork->by;
+    if (!hear(z))
+        c->unborn = z->failed;
 }
 
 static struct dz_cell *remove_waiting(struct zygote *z, size_t i)
@@ -815,8 +813,10 @@ void dz_cell_pool_free(struct dz_cell_pool *p)
         end_zygote(p->blank);
     p->blank = NULL;
     dz_call_set_seed(-1);
-    if (p->seed)
+    if (p->seed) {
+        last_words(p->seed);
         end_zygote(p->seed);
+    }
     dz_reaper_release(&p->reaper);
     if (p->guards[1] >= 0)
         (void)!write(p->guards[1], "e", 1); /* nobody is left: they need not wait */

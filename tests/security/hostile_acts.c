@@ -262,6 +262,31 @@ static bool name_another(const struct taken *t, struct board *b)
     return false;
 }
 
+/* In a zygote: it is ready, takes requests for cells, and never answers one. */
+static bool never_answer(const struct taken *t, struct board *b, bool closes)
+{
+    static uint8_t payload[DZ_CELL_FRAME_MAX];
+    const struct dz_frame ready = {.type = DZ_FRAME_NEST_READY};
+    struct dz_frame f;
+    struct dz_frame_fds fds;
+    int rc = dz_frame_send(t->socket, &ready, NULL, true, NULL);
+    try(b);
+    while (rc > 0 && (rc = dz_frame_receive_fds(t->socket, &f, payload, true, &fds, NULL)) > 0)
+        for (size_t i = 0; closes && i < fds.count; i++)
+            (void)close(fds.fds[i]);
+    return false;
+}
+
+static bool close_and_be_silent(const struct taken *t, struct board *b)
+{
+    return never_answer(t, b, true);
+}
+
+static bool be_silent(const struct taken *t, struct board *b)
+{
+    return never_answer(t, b, false);
+}
+
 #define ACT(what, f, where, by, fn, ...) \
     {.name = (what), .finding = (f), .places = (where), .held_by = (by), .run = (fn), __VA_ARGS__}
 
@@ -304,6 +329,9 @@ static const struct attack acts[] = {
     ACT("a file of 20 GiB, by ftruncate", "B7", AT(CELL) | AT(CALL), BY_LIMITS, grow_file),
     ACT("a file of 20 GiB, by pwrite", "B7", AT(CELL) | AT(CALL), BY_LIMITS, write_far),
     ACT("names another cell", "B12", 0, 0, name_another), /* a test of its own arms it */
+    ACT("closes its cells' sockets and says nothing", "B2", 0, 0,
+        close_and_be_silent),                   /* the same */
+    ACT("says nothing", "B2", 0, 0, be_silent), /* the same */
     ACT("five hundred descriptors", "B7", EVERYWHERE, BY_LIMITS, many_descriptors),
 };
 const struct attacks hostile_acts = {acts, DZ_ARRAY_LEN(acts)};

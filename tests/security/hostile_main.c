@@ -78,6 +78,34 @@ pid_t __wrap_waitpid(pid_t pid, int *status, int options)
     return got;
 }
 
+/* --- nothing waits ------------------------------------------------------------------------ */
+
+static bool on_loop;   /* in a call that a daemon's loop makes */
+static unsigned waits; /* that such calls began */
+
+int __real_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    waits += on_loop && timeout_ms != 0;
+    return __real_poll(fds, count, timeout_ms);
+}
+
+static int receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct dz_err *err)
+{
+    on_loop = true;
+    int rc = dz_cell_receive(c, ret_event, err);
+    on_loop = false;
+    return rc;
+}
+
+static void free_cell(struct dz_cell *c)
+{
+    on_loop = true;
+    dz_cell_free(c);
+    on_loop = false;
+}
+
 /* --- hosts -------------------------------------------------------------------------------- */
 
 static void refuse(const struct host *h)
@@ -153,7 +181,9 @@ static int empty_disk(void)
 static void run_pool(struct rig *r)
 {
     struct pollfd p = {.fd = dz_cell_pool_fd(r->pool), .events = POLLIN};
+    on_loop = true;
     CHECK_INT(dz_cell_pool_run(r->pool, &r->err), 0);
+    on_loop = false;
     (void)poll(&p, 1, 5);
 }
 
@@ -165,7 +195,9 @@ static struct dz_cell *start_of(struct rig *r, unsigned image)
     (void)snprintf(sha, sizeof sha, "%064x", image);
     start.image_fd = r->image_fd;
     start.image_sha256 = sha;
+    on_loop = true;
     CHECK_INT(dz_cell_pool_start(r->pool, &start, &c, &r->err), 0);
+    on_loop = false;
     return c;
 }
 
@@ -204,7 +236,8 @@ static void rig_open(struct rig *r, const struct host *h)
                                       .env = crig_env,
                                       .policy = dz_policy_find("posix"),
                                       .many = true,
-                                      .fresh = true};
+                                      .fresh = true,
+                                      .lock_wait_ms = 10000};
     if (h->users)
         r->start.settle_as = dz_cell_user_of_tenant(0);
     r->image_fd = hostile_image = empty_disk();
@@ -214,7 +247,7 @@ static void rig_open(struct rig *r, const struct host *h)
         run_pool(r);
         dz_cell_pool_stats_get(r->pool, &s);
     }
-    dz_cell_free(c);
+    free_cell(c);
     if (h->without == 0)
         as_doctor_says(s.fences);
     r->holding = s.fences | BY_FILTER | BY_LIMITS | BY_ANEW;
@@ -224,6 +257,7 @@ static void rig_open(struct rig *r, const struct host *h)
 
 static void rig_close(struct rig *r)
 {
+    CHECK_INT(waits, 0);
     dz_cell_pool_free(r->pool);
     (void)close(r->start.disk_fd);
     (void)close(r->start.wal_fd);
@@ -241,21 +275,23 @@ static void until_it_ends(struct rig *r, struct dz_cell *c)
     while (rc >= 0 && (rc == 0 || e.type != DZ_CELL_FAILED)) {
         struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
         (void)poll(&p, 1, -1);
-        rc = dz_cell_receive(c, &e, &r->err);
+        rc = receive(c, &e, &r->err);
     }
-    dz_cell_free(c);
+    free_cell(c);
 }
 
 static void until_it_is_ready(struct rig *r, struct dz_cell *c)
 {
     struct dz_cell_event e = {0};
     int rc = 0;
-    while (rc >= 0 && e.type != DZ_CELL_READY) {
+    while (rc >= 0 && e.type != DZ_CELL_READY && e.type != DZ_CELL_FAILED) {
         struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
         (void)poll(&p, 1, -1);
-        rc = dz_cell_receive(c, &e, &r->err);
+        rc = receive(c, &e, &r->err);
     }
-    CHECK(rc >= 0);
+    if (rc < 0 || e.type != DZ_CELL_READY)
+        printf("# %s\n", rc < 0 ? r->err.msg : e.text);
+    CHECK(rc >= 0 && e.type == DZ_CELL_READY);
 }
 
 /* A cell that dies slowly is left to the pool's reaper, and so is the news of its signal. */
@@ -286,8 +322,13 @@ static void attack_run(struct rig *r)
     start.many = false;
     start.argv = argv;
     int rc = dz_cell_spawn(&start, &c, &r->err);
-    if (rc == 0) /* else it had ended already */
-        until_it_ends(r, c);
+    struct dz_cell_event e;
+    while (rc == 0 || (rc > 0 && e.type != DZ_CELL_FAILED)) { /* else it had ended already */
+        struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
+        (void)poll(&p, 1, -1);
+        rc = dz_cell_receive(c, &e, &r->err); /* who has no loop waits for its end */
+    }
+    dz_cell_free(c);
 }
 
 static void attack_call(struct rig *r)
@@ -312,7 +353,7 @@ static void attack_zygote(struct rig *r)
         dz_cell_pool_stats_get(r->pool, &now);
     } while (now.died == before.died ||
              (!atomic_load(&hostile_board->returned) && last_signal == 0));
-    dz_cell_free(c);
+    free_cell(c);
 }
 
 static const char *outcome(const struct board *b, const struct attack *a, bool *ret_got)
@@ -451,9 +492,9 @@ static void ended_after(const char *word, enum dz_cell_event_type last)
         struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
         (void)poll(&p, 1, -1);
         pid = pid ? pid : dz_cell_pid(c); /* its first packet is there */
-        CHECK(dz_cell_receive(c, &e, &r.err) >= 0);
+        CHECK(receive(c, &e, &r.err) >= 0);
     }
-    dz_cell_free(c);
+    free_cell(c);
     while (pid > 0 && kill(pid, 0) == 0)
         run_pool(&r);
     CHECK(pid > 0);
@@ -504,12 +545,67 @@ TEST(the_host_takes_no_descriptor_from_a_cell)
     while (rc >= 0 && e.type != DZ_CELL_FAILED) {
         struct pollfd p = {.fd = dz_cell_fd(c), .events = POLLIN};
         (void)poll(&p, 1, -1);
-        rc = dz_cell_receive(c, &e, &r.err);
+        rc = receive(c, &e, &r.err);
     }
     CHECK(hostile_board->tried);
     CHECK_INT(descriptors(), before);
-    dz_cell_free(c);
+    free_cell(c);
     rig_close(&r);
+}
+
+/* An environment that no socket has room for. */
+static const char *const *large_env(void)
+{
+    enum {
+        STRINGS = 30,
+        SIZE = 30000,
+    };
+    static char text[SIZE];
+    static const char *env[STRINGS + 1];
+    memset(text, 'x', SIZE - 1);
+    memcpy(text, "A=", 2);
+    for (size_t i = 0; i < STRINGS; i++)
+        env[i] = text;
+    return env;
+}
+
+/* A zygote that takes requests and does not answer delays nobody: neither what asks it, nor the
+ * cells of others. */
+static void others_go_on(const char *attack, bool closes)
+{
+    struct rig r;
+    open_here(&r);
+    const char *const *const env = r.start.env;
+    struct dz_cell *other = start_of(&r, 0);
+    until_it_is_ready(&r, other); /* the disk stands on its image from now on */
+    free_cell(other);
+    arm(attack, PLACE_ZYGOTE);
+    struct dz_cell *first = start_of(&r, ++r.images), *silent; /* its zygote comes besides */
+    while (!atomic_load(&hostile_board->tried))
+        run_pool(&r);
+    free_cell(first);
+    run_pool(&r); /* takes what the zygote says */
+    r.start.env = large_env();
+    silent = start_of(&r, r.images);
+    r.start.env = env;
+    other = start_of(&r, 0);
+    until_it_is_ready(&r, other);
+    if (closes)
+        until_it_ends(&r, silent);
+    else
+        free_cell(silent); /* nobody knows which process it would have been */
+    free_cell(other);
+    rig_close(&r);
+}
+
+TEST(a_zygote_that_closes_sockets_and_says_nothing_delays_nobody)
+{
+    others_go_on("closes its cells' sockets and says nothing", true);
+}
+
+TEST(a_zygote_that_says_nothing_delays_nobody)
+{
+    others_go_on("says nothing", false);
 }
 
 /* A zygote answers requests for cells with the number of another tenant's cell, and closes the new
@@ -535,7 +631,7 @@ TEST(a_zygote_that_names_another_cell_ends_nothing)
     }
     CHECK_INT(waitid(P_PID, (id_t)pid, &end, WEXITED | WNOHANG | WNOWAIT), 0);
     CHECK_INT(end.si_pid, 0); /* it lives */
-    dz_cell_free(first);
-    dz_cell_free(victim);
+    free_cell(first);
+    free_cell(victim);
     rig_close(&r);
 }

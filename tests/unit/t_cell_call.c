@@ -6,10 +6,14 @@
 #include "base/hash.h"
 #include "cell/cell_call.h"
 #include "cell/cell_called.h"
+#include "cell/cell_nest.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -382,4 +386,53 @@ TORTURE(memory_short)
     CHECK(rc == 7 ? reply.len == DZ_SHA256_BYTES : err.msg[0] != '\0');
     dz_buf_release(&reply);
     (void)close(s.fd);
+}
+
+/* --- a seed that does not listen ------------------------------------------------------------ */
+
+static _Atomic int caller_tid;
+static atomic_bool caller_done;
+
+static void *call_by_seed(void *arg)
+{
+    const struct dz_call_opts o = {
+        .what = "test", .id = DZ_CALL_CHECKPOINT, .run = dz_call_functions[DZ_CALL_CHECKPOINT].run};
+    struct dz_err e = {0};
+    atomic_store(&caller_tid, (int)syscall(SYS_gettid));
+    *(int *)arg = dz_cell_call(&o, NULL, &e);
+    atomic_store(&caller_done, true);
+    return NULL;
+}
+
+/* In poll or ppoll, by the kernel's word. */
+static bool waits_in_poll(int tid)
+{
+    char path[64];
+    long number = -1;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+    FILE *f = fopen(path, "re");
+    if (f && fscanf(f, "%ld", &number) != 1)
+        number = -1;
+    if (f)
+        (void)fclose(f);
+    return number == SYS_poll || number == SYS_ppoll;
+}
+
+TEST(who_waits_for_a_seed_does_not_hold_up_who_changes_it)
+{
+    static const struct dz_frame junk = {.type = DZ_FRAME_NEST_FORK};
+    int ends[2], got = 0;
+    pthread_t caller;
+    CHECK_INT(dz_frame_pair(ends, &err), 0);
+    while (dz_frame_send(ends[0], &junk, NULL, false, &err) > 0)
+        ;
+    dz_call_set_seed(ends[0]);
+    CHECK_INT(pthread_create(&caller, NULL, call_by_seed, &got), 0);
+    while (!atomic_load(&caller_tid) || !waits_in_poll(atomic_load(&caller_tid)))
+        (void)sched_yield();
+    dz_call_set_seed(-1); /* the loop does this when a seed has died */
+    CHECK(!atomic_load(&caller_done));
+    (void)close(ends[1]);
+    CHECK_INT(pthread_join(caller, NULL), 0);
+    CHECK_INT(got, DZ_EIO);
 }
