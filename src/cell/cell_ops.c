@@ -189,7 +189,7 @@ static void run(void *arg)
 {
     struct dz_op *op = arg;
     struct dz_err err = {0};
-    int rc = check_places(op, &err);
+    int rc = op->cancelled ? dz_fail(&err, DZ_ECANCELED, "canceled") : check_places(op, &err);
     if (rc == 0)
         rc = functions[op->type](op, &err);
     if (rc == 0)

@@ -28,6 +28,7 @@ enum {
     LOCK_WAIT_MS = 10000,    /* for a cell that is on its way out of the same file */
     LEAVE_MS = 5000,         /* a cell that sleeps durably tidies up for so long, and is ended */
     TELL_MS = 1,             /* until the registry is told of a wake */
+    OPEN_MS = 30000,         /* a cell that has not opened its file then is ended */
     LINGER_MS = 1000,        /* a file-only cell that nobody uses any more */
     HURRY_MS = 10000,        /* for operations on a file that others wait for */
     CPU_BUSY_PER_MILLE = 10, /* of a core: more is activity */
@@ -41,9 +42,16 @@ struct box *dz_box_find(struct dz_engine *e, const char *id)
     return dz_map_get(&e->boxes, dz_str(id));
 }
 
+static void cell_failed(struct box *b, int code, const char *text);
+
 static void on_linger(void *arg)
 {
     struct box *b = arg;
+    if (b->phase == BOX_OPENING) {
+        dz_cell_kill(b->cell);
+        cell_failed(b, DZ_EBUSY, "the cell that was to open the sandbox's file did not do so");
+        return;
+    }
     if (b->phase != BOX_FILES || !dz_list_empty(&b->copies))
         return;
     if (dz_list_empty(&b->ops))
@@ -433,6 +441,7 @@ static void on_ready(struct box *b)
     if (b->phase != BOX_OPENING)
         return;
     b->phase = BOX_FILES;
+    dz_timer_stop(b->linger);
     dz_start_over(b);
     dz_box_files_over(b);
 }
@@ -737,6 +746,7 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     dz_use_tell_disk(b);
     if (go)
         return begin(b, err);
+    dz_timer_after(b->linger, OPEN_MS);
     dz_op_resume(b);
     dz_box_watch(b);
     return 0;

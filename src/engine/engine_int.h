@@ -63,7 +63,7 @@ struct box {
     struct dz_cell *cell;
     struct dz_poll *poll;
     struct engine_image *image;  /* of the cell */
-    struct dz_timer *linger;     /* the end of FILES that nobody uses */
+    struct dz_timer *linger;     /* the end of OPENING, and of FILES that nobody uses */
     struct dz_list untold;       /* in engine.untold: it is up, and the keeper does not know yet; */
     bool has_active;             /* nor the next */
     struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */
@@ -150,6 +150,8 @@ struct dz_engine_op {
     uint32_t handle; /* 0: not yet given to the cell */
     unsigned tries;
     int64_t began_us;
+    struct dz_timer *limit; /* of the wait for a cell that is not up yet; or NULL */
+    bool writes;
     bool ended;
     bool moved;  /* bytes went one way or the other: it cannot begin again */
     bool parked; /* in box.parked: a watch of files, and the sandbox has no cell */
@@ -463,11 +465,14 @@ struct job_spec {
      * registry is written. At most once; fn follows, with the outcome. */
     void (*early)(void *arg, struct box *b);
     int64_t began_us; /* JOB_FILES: since when it waits, where an earlier job did not do; 0: now */
+    bool writes;      /* JOB_FILES: the file is changed: a frozen sandbox is woken for that */
 };
 /* Bring it there. ret_job may be NULL; it is for dz_job_forget: fn is not called any more. */
 int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why);
 void dz_job_forget(struct engine_job *job);
+/* DZ_EBUSY: a request for the sandbox's files has waited for its full time. */
+int dz_files_late(const struct dz_engine *e, const char *id, struct dz_engine_why *why);
 int dz_files_init(struct dz_engine *e, struct dz_err *err);
 void dz_files_release(struct dz_engine *e);
 /* A cell has ended, or a quota has changed: those that wait to open a file have their turns soon.

@@ -3,11 +3,13 @@
  * engine_life.c - the way of a request to the sandbox that it needs: hops of the
  * lifecycle, wakes, and cells that only have the file.
  *
- * A job ends in one call of its function. One that wants a file-only cell waits twice, and polls
- * nothing: first for room (the quotas of its tenant, and the cells that may start at once), in one
- * list with the oldest job first, which the end of any cell looks at; then for its sandbox, in the
- * keeper's line, where all requests for the sandbox stand. Both together take FILES_WAIT_MS at
- * most.
+ * A job calls its function once. One that wants a file-only cell waits twice, and polls nothing:
+ * first for room (the quotas of its tenant, and the cells that may start at once), in one list with
+ * the oldest job first, which the end of any cell looks at; then for its sandbox, in the keeper's
+ * line, where all requests for the sandbox stand. Where the sandbox is awake, or is to be woken
+ * because a frozen file must not be changed, it waits for the machine. All together take
+ * FILES_WAIT_MS at most: a wake or a fetch that was begun for it goes on then, and finds nobody
+ * when it ends.
  */
 #include "engine/engine_int.h"
 
@@ -28,13 +30,13 @@ struct engine_job {
     struct dz_list link; /* JOB_USE: in engine.uses_waiting; JOB_FILES: in engine.files.waiting */
     struct dz_engine *e;
     enum job_kind kind;
-    engine_job_fn *fn;                       /* NULL: forgotten */
+    engine_job_fn *fn;                       /* NULL: nobody waits for it any more */
     void (*early)(void *arg, struct box *b); /* NULL: there is nothing to do, or it was done */
     void *arg;
     struct dz_timer *limit; /* JOB_FILES: of the time that it may wait */
     uint64_t number;        /* the same: a later one has a greater number */
     uint64_t ticket;        /* of what was asked of the keeper; 0: nothing */
-    bool late, prefetched;
+    bool late, prefetched, writes;
     int tries;
     int64_t began_us;
     char request_id[DZ_LOG_ID_TEXT]; /* who asked, for the log */
@@ -126,14 +128,19 @@ static void explain(struct dz_engine_why *why, int code, const struct dz_err *er
         why->reason = "unsupported";
 }
 
-static int late(const struct engine_job *j, struct dz_engine_why *why)
+int dz_files_late(const struct dz_engine *e, const char *id, struct dz_engine_why *why)
 {
     int rc = dz_why(why, DZ_EBUSY, NULL,
-                    "%s: other requests keep it busy; this one for its files has waited for %d "
-                    "seconds",
-                    j->id, (int)(j->e->files.wait_ms / 1000));
+                    "%s: others keep it busy, or it is being brought up; this request for its "
+                    "files has waited for %d seconds",
+                    id, (int)(e->files.wait_ms / 1000));
     why->retry_s = FILES_RETRY_S;
     return rc;
+}
+
+static int late(const struct engine_job *j, struct dz_engine_why *why)
+{
+    return dz_files_late(j->e, j->id, why);
 }
 
 /* The same to one that may have left the line because its time was over. */
@@ -251,7 +258,7 @@ static void on_use(void *arg, const struct dz_keeper_result *k)
         job_fail(j, &why);
         return;
     }
-    if (!b || b->phase != BOX_UP) {
+    if ((!b || b->phase != BOX_UP) && j->fn) {
         use(j);
         return;
     }
@@ -287,7 +294,7 @@ static void on_prefetched(void *arg, const struct dz_keeper_result *k)
     struct dz_engine_why why = {0};
     j->ticket = 0;
     j->prefetched = true;
-    if (k->code == 0) {
+    if (k->code == 0 && j->fn) {
         reach_file(j);
         return;
     }
@@ -393,7 +400,8 @@ static bool has_file(const struct box *b)
 static void join(struct engine_job *j, struct box *b, const struct dz_instance *row)
 {
     const struct dz_engine_result r = {.row = row};
-    dz_timer_stop(b->linger);
+    if (b->phase == BOX_FILES)
+        dz_timer_stop(b->linger);
     job_end(j, b, &r);
 }
 
@@ -435,7 +443,8 @@ static void take_turn(struct engine_job *j, const struct dz_instance *row)
     struct dz_engine_why why = {0};
     const struct box *b = dz_box_find(e, j->id);
     bool leaving = b && b->cell && !has_file(b); /* it was to become the machine's */
-    bool fetch = strcmp(row->state, "frozen") == 0 && dz_live_bytes(e, j->id) == 0;
+    bool frozen = strcmp(row->state, "frozen") == 0;
+    bool fetch = frozen && (j->writes || dz_live_bytes(e, j->id) == 0);
     int rc = e->draining        ? dz_why(&why, DZ_EBUSY, NULL, "the daemon is stopping")
              : leaving || fetch ? 0
                                 : take_room(j, false, &why);
@@ -448,7 +457,7 @@ static void take_turn(struct engine_job *j, const struct dz_instance *row)
     dz_keeper_unreserve(e->keeper, row->id);
     if (rc < 0) {
         job_fail(j, &why);
-    } else if (fetch && !leaving) { /* it was awake in the meantime, and frozen again */
+    } else if (fetch && !leaving) { /* it was frozen in the meantime */
         j->prefetched = false;
         again(j);
     }
@@ -488,7 +497,13 @@ static int reach(struct engine_job *j, const struct dz_instance *row, bool first
     if (rc < 0)
         return rc;
     bool stopping = b && b->phase == BOX_STOPPING; /* then it sleeps soon */
-    if (!stopping && (strcmp(row->state, "active") == 0 || strcmp(row->state, "created") == 0)) {
+    bool frozen = strcmp(row->state, "frozen") == 0;
+    if (frozen && j->writes) /* beside its cold copy, nobody would know of the change */
+        rc = dz_use_may_wake(j->e, row, why);
+    if (rc < 0)
+        return rc;
+    if ((frozen && j->writes) ||
+        (!stopping && (strcmp(row->state, "active") == 0 || strcmp(row->state, "created") == 0))) {
         use(j);
         return 0;
     }
@@ -496,7 +511,7 @@ static int reach(struct engine_job *j, const struct dz_instance *row, bool first
         join(j, b, row);
         return 0;
     }
-    if (strcmp(row->state, "frozen") == 0 && !j->prefetched) {
+    if (frozen && !j->prefetched) {
         rc = submit(j, &fetch, on_prefetched, &err);
         return rc < 0 ? dz_why_err(why, rc, &err) : 0;
     }
@@ -523,7 +538,19 @@ static void reach_file(struct engine_job *j)
     reach_now(j, false);
 }
 
-/* The job has waited for its full time: fail it, unless a wake or a fetch is in progress for it. */
+/* Its client is told now. What is under way for it goes on, and ends the job. */
+static void leave_behind(struct engine_job *j)
+{
+    struct dz_engine_why why = {0};
+    const struct dz_engine_result r = {
+        .code = late(j, &why), .why = &why, .us = now_us() - j->began_us};
+    engine_job_fn *fn = j->fn;
+    j->fn = NULL;
+    if (fn)
+        fn(j->arg, NULL, &r);
+}
+
+/* The job has waited for its full time. */
 static void on_late(void *arg)
 {
     struct engine_job *j = arg;
@@ -535,8 +562,8 @@ static void on_late(void *arg)
             (void)late(j, &why);
         why.retry_s = FILES_RETRY_S;
         job_fail(j, &why);
-    } else if (j->ticket) {
-        (void)dz_keeper_leave_line(j->e->keeper, j->ticket);
+    } else if (j->ticket && !dz_keeper_leave_line(j->e->keeper, j->ticket)) {
+        leave_behind(j);
     }
 }
 
@@ -589,6 +616,7 @@ static struct engine_job *make_job(struct dz_engine *e, const struct dz_instance
     j->fn = spec->fn;
     j->early = spec->early;
     j->arg = spec->arg;
+    j->writes = spec->writes;
     j->began_us = spec->began_us ? spec->began_us : now_us();
     j->number = ++e->files.jobs;
     dz_list_init(&j->link);

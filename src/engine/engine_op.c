@@ -18,6 +18,7 @@ static void op_free(struct dz_engine_op *op)
 {
     struct box *b = op->box;
     dz_list_remove(&op->link);
+    dz_timer_free(op->limit);
     for (size_t i = 0; i < DZ_ARRAY_LEN(op->texts); i++)
         dz_free(op->texts[i]);
     dz_free(op);
@@ -72,14 +73,20 @@ static bool again(struct dz_engine_op *op, int code)
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_engine_why why;
     struct box *b = op->box;
-    const struct job_spec job = {
-        .kind = JOB_FILES, .fn = on_reached, .arg = op, .began_us = op->began_us};
+    const struct job_spec job = {.kind = JOB_FILES,
+                                 .fn = on_reached,
+                                 .arg = op,
+                                 .began_us = op->began_us,
+                                 .writes = op->writes};
     if (code != DZ_ECANCELED || !op->ops || op->moved || ++op->tries > TRIES ||
         dz_registry_get(b->e->registry, b->id, &row, NULL) < 0)
         return false;
     op->handle = 0;
+    op->cut = false;
     op->box = NULL;
     dz_list_remove(&op->link);
+    if (op->limit)
+        dz_timer_stop(op->limit);
     if (dz_job_start(b->e, &row, &job, &op->job, &why) == 0)
         return true;
     op->box = b;
@@ -119,8 +126,10 @@ void dz_op_event(struct box *b, const struct dz_cell_event *event)
                 dz_box_files_over(b);
             return;
         }
-        if (event->code < 0 && again(op, event->code))
+        if (event->code < 0 && again(op, event->code)) {
+            dz_box_files_over(b);
             return;
+        }
         if (event->code < 0)
             op_fail(op, event->code, event->text);
         else
@@ -177,12 +186,46 @@ void dz_op_cut(struct box *b, bool all)
 
 /* --- starting -------------------------------------------------------------------------------- */
 
+static bool is_coming_up(const struct box *b)
+{
+    return b->phase == BOX_OPENING || b->phase == BOX_STARTING;
+}
+
+/* Its client has waited for its full time, and the cell is not up yet. */
+static void on_limit(void *arg)
+{
+    struct dz_engine_op *op = arg;
+    const struct dz_engine_op_ops *ops = op->ops;
+    struct dz_engine_why why = {0};
+    if (!ops || !op->handle || !is_coming_up(op->box))
+        return;
+    (void)dz_files_late(op->box->e, op->box->id, &why);
+    void *to = op->arg;
+    dz_engine_op_cancel(op);
+    ops->done(to, &why, 0);
+}
+
+/* What the cell is asked before it is up waits for that, no longer than for a cell. */
+static int limit(struct dz_engine_op *op, const struct box *b, struct dz_err *err)
+{
+    struct dz_engine *e = b->e;
+    if (!is_coming_up(b) || op->op.type == DZ_CELL_OP_WATCH)
+        return 0;
+    int rc = op->limit ? 0 : dz_timer_new(e->loop, on_limit, op, &op->limit, err);
+    int64_t left = e->files.wait_ms - (dz_clock_mono_ns() / 1000 - op->began_us) / 1000;
+    if (rc == 0)
+        dz_timer_after(op->limit, left > 0 ? left : 0);
+    return rc;
+}
+
 static void begin(struct dz_engine_op *op, struct box *b)
 {
     struct dz_err err;
     op->box = b;
     dz_list_push_back(&b->ops, &op->link);
-    int rc = dz_engine_cell_code(dz_cell_op_start(b->cell, &op->op, &op->handle, &err));
+    int rc = limit(op, b, &err);
+    if (rc == 0)
+        rc = dz_engine_cell_code(dz_cell_op_start(b->cell, &op->op, &op->handle, &err));
     if (rc < 0) {
         op_fail(op, rc, err.msg);
         return;
@@ -259,10 +302,12 @@ int dz_engine_op(struct dz_engine *e, struct dz_engine_target target,
         return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row.id);
     dz_keeper_touch(e->keeper, row.id, request->activity);
     *ret_op = o;
-    /* A frozen file must not be changed beside its cold copy: that is a wake's. */
-    bool use = request->writes && strcmp(row.state, "frozen") == 0;
-    const struct job_spec job = {
-        .kind = use ? JOB_USE : JOB_FILES, .fn = on_reached, .arg = o, .began_us = o->began_us};
+    o->writes = request->writes;
+    const struct job_spec job = {.kind = JOB_FILES,
+                                 .fn = on_reached,
+                                 .arg = o,
+                                 .began_us = o->began_us,
+                                 .writes = o->writes};
     rc = dz_job_start(e, &row, &job, &o->job, why);
     if (rc < 0) {
         *ret_op = NULL;

@@ -5,8 +5,13 @@
 #include "../lib/engine_rig.h"
 
 #include "base/str.h"
+#include "db/db.h"
+#include "vfs/vfs.h"
 
 #include <poll.h>
+
+static const struct dz_cell_op write_f = {.type = DZ_CELL_OP_WRITE, .path = "/f", .mode = 0644};
+static const struct dz_cell_op list_bin = {.type = DZ_CELL_OP_LIST, .path = "/bin", .depth = 1};
 
 /* --- a socket that was full ------------------------------------------------------------------- */
 
@@ -78,7 +83,6 @@ enum {
 
 TEST(an_upload_goes_on_when_the_full_socket_of_its_cell_has_room)
 {
-    static const struct dz_cell_op write_f = {.type = DZ_CELL_OP_WRITE, .path = "/f", .mode = 0644};
     static struct upload others[OTHERS];
     struct upload u = {.silent = true, .left = 100000};
     struct rig r;
@@ -124,5 +128,137 @@ TEST(input_goes_on_when_the_full_socket_of_its_cell_has_room)
     for (int i = 0; i < n; i++)
         UNTIL(&r, others[i].done == 1);
     dz_engine_watch_end(a.watch);
+    rig_close(&r);
+}
+
+/* --- requests for files, and what others do --------------------------------------------------- */
+
+static void until_done(struct rig *r, const int *done)
+{
+    for (int i = 0; i < 4 * PATIENCE && *done == 0; i++)
+        turn(r);
+    CHECK_INT(*done, 1);
+}
+
+/* Nobody has said a word to the cell yet, so the upload begins again in the next one; the cell that
+ * it has left makes way. */
+TEST(an_upload_that_is_cut_before_its_first_byte_leaves_no_cell_behind)
+{
+    struct upload u = {.silent = true, .left = 10};
+    struct asker freeze;
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    ask(&r, &write_f, &u);
+    UNTIL(&r, u.op && u.op->handle);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &freeze), 0); /* after HURRY_MS it is cut */
+    until_done(&r, &freeze.done);
+    CHECK_INT(freeze.code, 0);
+    u.silent = false;
+    if (u.op)
+        upload_room(&u);
+    until_done(&r, &u.done);
+    CHECK_INT(u.code, 0);
+    rig_close(&r);
+}
+
+/* A change of a file beside its cold copy would be lost with the file. */
+TEST(a_write_that_waited_for_a_freeze_wakes_the_sandbox)
+{
+    struct upload u = {.left = 10};
+    struct asker freeze;
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &freeze), 0);
+    ask(&r, &write_f, &u);
+    UNTIL(&r, u.done > 0);
+    CHECK(freeze.done == 1 && freeze.code == 0 && u.done == 1 && u.code == 0);
+    CHECK(in_state(&r, "a", "active"));
+    rig_close(&r);
+}
+
+/* Take the lock of the file of "a", which sleeps: its next cell is not up before that is let go. */
+static struct dz_db *hold_file(struct rig *r)
+{
+    const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "held"};
+    struct dz_db *db = NULL;
+    char path[DZ_PATH_MAX];
+    struct dz_instance row = {0};
+    CHECK_INT(dz_engine_get(r->e, box("a"), &row, &r->why), 0);
+    (void)snprintf(path, sizeof path, "%s/live/%s.doze", r->dir, row.id);
+    dz_instance_release(&row);
+    for (int i = 0; i < PATIENCE; i++) { /* its last cell may be on its way out */
+        if (dz_db_open_path(&db, path, &opts, NULL) == 0)
+            return db;
+        turn(r);
+    }
+    CHECK(db);
+    return NULL;
+}
+
+TEST(who_waits_too_long_for_a_wake_is_told_so_and_the_wake_goes_on)
+{
+    struct dz_db *held = NULL;
+    struct upload u = {0};
+    struct asker a;
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    held = hold_file(&r);
+    r.e->files.wait_ms = 300;
+    CHECK_INT(run(&r, "a", "h", &a), 0);
+    ask(&r, &list_bin, &u); /* stands in line behind the wake */
+    UNTIL(&r, u.done > 0);
+    CHECK(u.code == DZ_EBUSY && a.ended + a.failed == 0);
+    dz_db_closep(&held);
+    UNTIL(&r, a.ended + a.failed > 0);
+    CHECK(a.ended == 1 && a.failed == 0 && u.done == 1);
+    rig_close(&r);
+}
+
+TEST(who_waits_too_long_for_a_wake_of_his_own_is_told_so_and_the_wake_goes_on)
+{
+    struct dz_db *held = NULL;
+    struct upload u = {.left = 10};
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    order_well(&r, "a", DZ_REQUEST_FREEZE);
+    order_well(&r, "a", DZ_REQUEST_PREFETCH);
+    held = hold_file(&r);
+    r.e->files.wait_ms = 300;
+    ask(&r, &write_f, &u); /* a frozen file is not changed: this wakes the sandbox */
+    UNTIL(&r, u.done > 0);
+    CHECK_INT(u.code, DZ_EBUSY);
+    dz_db_closep(&held);
+    UNTIL(&r, in_state(&r, "a", "active"));
+    CHECK_INT(u.done, 1);
+    rig_close(&r);
+}
+
+TEST(who_waits_too_long_for_a_cell_that_opens_the_file_is_told_so)
+{
+    struct dz_db *held = NULL;
+    struct upload u = {.left = 10}, late = {0};
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    held = hold_file(&r);
+    r.e->files.wait_ms = 300;
+    ask(&r, &write_f, &u);
+    UNTIL(&r, u.done > 0);
+    CHECK_INT(u.code, DZ_EBUSY);
+    CHECK(only(&r) && only(&r)->phase == BOX_OPENING);
+    dz_db_closep(&held); /* who comes now finds the cell that the other one has left */
+    r.e->files.wait_ms = 30000;
+    ask(&r, &list_bin, &late);
+    UNTIL(&r, late.done > 0);
+    CHECK(late.code == 0 && u.done == 1);
     rig_close(&r);
 }
