@@ -87,8 +87,11 @@ static int start_command(struct dz_cli *c, const char *id, int first, bool persi
 
 static int make(struct dz_cli *c, bool persistent, json_t **ret_answer, struct dz_err *err)
 {
+    bool named = dz_cli_value(c, "image") || dz_cli_value(c, "snapshot");
+    if (!named && c->argc == 0)
+        return dz_cli_usage(c, err, "IMAGE is missing (`doze image ls` lists the images)");
     json_t *o = json_object();
-    if (c->argc > 0 && !dz_cli_value(c, "image") && !dz_cli_value(c, "snapshot"))
+    if (!named)
         (void)json_object_set_new(o, "image", json_string(c->argv[0]));
     for (size_t i = 0; i < DZ_ARRAY_LEN(fields); i++)
         if (dz_cli_value(c, fields[i]))

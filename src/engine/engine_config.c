@@ -81,15 +81,15 @@ int dz_engine_check_name(const char *name, struct dz_engine_why *why)
     struct dz_str s = dz_str(name);
     char quoted[DZ_STR_QUOTED];
     if (s.n > DZ_ENGINE_NAME_MAX || !is_word(s, "-_.") || !is_word(dz_str_sub(s, 0, 1), ""))
-        return dz_why(why, DZ_EINVAL, "name",
-                      "name %s: it has 1 to %d letters, digits, '-', '_' or '.', and begins with "
-                      "a letter or digit",
-                      dz_str_quote(s, quoted), DZ_ENGINE_NAME_MAX);
-    if (dz_str_starts(s, DZ_STR("sbx_")) || dz_str_ends(s, DZ_STR(".doze")))
         return dz_why(
             why, DZ_EINVAL, "name",
-            "name %s: must not begin with sbx_, which ids do, or end in .doze, which files do",
-            dz_str_quote(s, quoted));
+            "name: %s is invalid: a name has 1 to %d letters, digits, '-', '_' or '.' and "
+            "begins with a letter or digit",
+            dz_str_quote(s, quoted), DZ_ENGINE_NAME_MAX);
+    if (dz_str_starts(s, DZ_STR("sbx_")) || dz_str_ends(s, DZ_STR(".doze")))
+        return dz_why(why, DZ_EINVAL, "name",
+                      "name: %s is invalid: only ids begin with sbx_, and only files end in .doze",
+                      dz_str_quote(s, quoted));
     return 0;
 }
 
@@ -143,8 +143,9 @@ static int check_label(const char *field, struct dz_str k, struct dz_str v,
     char quoted[DZ_STR_QUOTED];
     if (k.n > DZ_ENGINE_KEY_MAX || !is_word(k, "-_./"))
         return dz_why(why, DZ_EINVAL, field,
-                      "%s: the key %s: it has 1 to %d letters, digits, '-', '_', '.' or '/'", field,
-                      dz_str_quote(k, quoted), DZ_ENGINE_KEY_MAX);
+                      "%s: the key %s is invalid: a key has 1 to %d letters, digits, '-', '_', '.' "
+                      "or '/'",
+                      field, dz_str_quote(k, quoted), DZ_ENGINE_KEY_MAX);
     if (v.n > DZ_ENGINE_VALUE_MAX)
         return dz_why(why, DZ_ELIMIT, field, "%s.%.*s: more than %d bytes", field, DZ_STR_ARG(k),
                       DZ_ENGINE_VALUE_MAX);

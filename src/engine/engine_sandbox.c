@@ -76,9 +76,8 @@ static int prepare(struct dz_engine *e, const struct dz_engine_caller *who,
 {
     int rc = dz_engine_check_spec(s, &m->memory_bytes, why);
     if (rc == 0 && !s->image)
-        rc = dz_why(
-            why, DZ_EINVAL, "image",
-            "image: an image is required; \"doze image ls\" or GET /v1/images lists the available ones");
+        rc = dz_why(why, DZ_EINVAL, "image",
+                    "image: an image is required; GET /v1/images lists the available ones");
     if (rc == 0)
         rc = dz_engine_image_find(e, s->image, m->sha256, why);
     if (rc == 0 && dz_engine_memory_of(e, m->sha256, s->policy, m->memory_bytes, &m->limit_bytes,

@@ -28,7 +28,7 @@ test_that 'create passes its options on' '
     has out "\"env\":{\"A\":\"1\"}" && has out "\"labels\":{\"t\":\"a=b\"}" && has out "\"memory\":\"64MB\"" &&
     has out "\"timeout\":\"5m\"" && has out "\"start\":false" && has out "\"auto_resume\":false" &&
     run 2 doze create python -e A && has err NAME=VALUE && run 2 doze create python --idle soon && has err duration &&
-    run 2 doze create python --image other && run 0 doze sandbox create -q python && has out sbx_new
+    run 2 doze create && has err "IMAGE is missing" && run 2 doze create python --image other && run 0 doze sandbox create -q python && has out sbx_new
 '
 test_that 'one hop each, and the state after it' '
     for verb in freeze revive prefetch; do run 0 doze $verb web && has out "after $verb" || exit 1; done &&
