@@ -52,7 +52,7 @@ static struct dz_vfs_path at_root(const char *path)
 
 static int put_failed(struct assembly *a, const char *path, int e)
 {
-    return dz_fail_sys(a->err, -e, "put %s into the image", path);
+    return dz_fail_sys(a->err, -e, "add %s to the image", path);
 }
 
 /* --- entries ---------------------------------------------------------------------------- */
@@ -266,7 +266,7 @@ static int put_zip_link(struct assembly *a, struct dz_zip *z, const char *path)
     struct inner i = {a, DZ_BUF_INIT(TARGET_MAX)};
     int rc = dz_zip_read(z, sink_to_buf, &i, a->err);
     if (rc == 0 && (i.bytes.len == 0 || memchr(i.bytes.p, 0, i.bytes.len)))
-        rc = dz_fail(a->err, DZ_EINVAL, "a symbolic link of the archive leads nowhere");
+        rc = dz_fail(a->err, DZ_EINVAL, "a symbolic link in the archive has no target");
     if (rc == 0)
         rc = put_link(a, path, i.bytes.p);
     dz_buf_release(&i.bytes);
@@ -612,7 +612,7 @@ static int close_disk(struct assembly *a)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf config = DZ_BUF_INIT(DZ_IMAGE_MANIFEST_MAX);
     dz_image_print_config(&a->b->recipe->config, &config);
-    int rc = config.err ? dz_fail(a->err, config.err, "the image says too much of itself")
+    int rc = config.err ? dz_fail(a->err, config.err, "the image's settings are too large")
                         : dz_vfs_commit(a->vfs, a->err);
     if (rc == 0)
         rc = dz_db_begin(a->db, a->err);

@@ -404,7 +404,8 @@ int dz_image_build(struct dz_image_store *s, const struct dz_image_build *how,
         return rc;
     const char *name = how->name ? how->name : recipe.name;
     rc = name ? dz_image_full_name(name, full, err)
-              : dz_fail(err, DZ_EINVAL, "the image has no name: say it in [image] or with -t");
+              : dz_fail(err, DZ_EINVAL,
+                        "the image has no name: set name in [image] or give -t NAME:TAG");
     if (rc == 0)
         rc = dz_image_lock(s, &lock, err);
     if (rc == 0)

@@ -147,7 +147,7 @@ int dz_feed_answer(void *host, const struct dz_call_msg *question, struct dz_cal
 {
     struct dz_feed *f = host;
     if (question->value >= f->r->step_count)
-        return dz_fail(err, DZ_EIO, "the cell asks for a step that there is not");
+        return dz_fail(err, DZ_EIO, "the cell asked for a step that does not exist");
     const struct dz_step *s = &f->r->steps[question->value];
     int rc = f->step == question->value + 1 ? 0 : open_step(f, (size_t)question->value, err);
     if (rc == 0 && f->fd >= 0)

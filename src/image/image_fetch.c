@@ -397,7 +397,7 @@ static int source_dir(const char *dir, char out[static DZ_IMAGE_PATH], struct dz
     }
     (void)closedir(d);
     if (found == 0)
-        return dz_fail(err, DZ_EINVAL, "there is nothing in the source");
+        return dz_fail(err, DZ_EINVAL, "the source is empty");
     if (found > 1 || lstat(out, &st) < 0 || !S_ISDIR(st.st_mode))
         (void)snprintf(out, DZ_IMAGE_PATH, "%s", dir);
     return 0;
@@ -412,7 +412,7 @@ static int run_script(struct dz_build *b, const struct dz_step *s, const char *d
     if (rc == 0)
         rc = run(b, argv, NULL, err);
     if (rc == 0 && access(out, R_OK) < 0)
-        rc = dz_fail(err, DZ_EIO, "%s made nothing", s->build);
+        rc = dz_fail(err, DZ_EIO, "%s ran and did not make its output", s->build);
     return rc;
 }
 

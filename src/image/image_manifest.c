@@ -55,7 +55,7 @@ static int take_hash(struct parse *p, struct dz_str s, char ret[static DZ_SHA256
 {
     uint8_t digest[DZ_SHA256_BYTES];
     if (dz_sha256_parse(s, digest, NULL) < 0)
-        return wrong(p, "this is no SHA-256", err);
+        return wrong(p, "not a SHA-256 hash", err);
     (void)dz_sha256_hex(digest, ret);
     return 0;
 }
@@ -63,7 +63,7 @@ static int take_hash(struct parse *p, struct dz_str s, char ret[static DZ_SHA256
 static int take_number(struct parse *p, struct dz_str s, uint64_t max, uint64_t *ret,
                        struct dz_err *err)
 {
-    return dz_num_u64(s, 0, max, ret, NULL) < 0 ? wrong(p, "this is no number", err) : 0;
+    return dz_num_u64(s, 0, max, ret, NULL) < 0 ? wrong(p, "not a number", err) : 0;
 }
 
 /* --- lines -------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ static int take_program(struct parse *p, struct dz_str rest, struct dz_err *err)
     struct dz_str sha, bytes, ino;
     if (!dz_str_split(&rest, ' ', &sha) || !dz_str_split(&rest, ' ', &bytes) ||
         !dz_str_split(&rest, ' ', &ino) || rest.n == 0 || rest.p[0] != '/')
-        return wrong(p, "a program has a hash, a size, an inode and a path", err);
+        return wrong(p, "a program needs a hash, a size, an inode and a path", err);
     int rc = take_hash(p, sha, g.sha256, err);
     if (rc == 0)
         rc = take_number(p, bytes, UINT32_MAX, &g.bytes, err);
@@ -93,7 +93,7 @@ static int take_package(struct parse *p, struct dz_str rest, struct dz_err *err)
     struct dz_str part[4];
     for (size_t k = 0; k < DZ_ARRAY_LEN(part); k++)
         if (!dz_str_split(&rest, ' ', &part[k]) || part[k].n == 0)
-            return wrong(p, "a package has a kind, a name, a version, a hash and a licence", err);
+            return wrong(p, "a package needs a kind, a name, a version, a hash and a licence", err);
     struct dz_image_package g = {keep(p, part[0]), keep(p, part[1]), keep(p, part[2]),
                                  keep(p, part[3]), keep(p, rest.n ? rest : DZ_STR("-"))};
     dz_vec_push(&p->packages, g);
@@ -140,7 +140,7 @@ static int take_line(struct parse *p, struct dz_str key, struct dz_str rest, str
     else if (dz_str_eqz(key, "env") && dz_str_find_char(rest, '=') != DZ_STR_NONE)
         rc = take_word(p, i->env, &p->env_count, rest, err);
     else
-        rc = wrong(p, "nothing that this version knows", err);
+        rc = wrong(p, "unknown or malformed line", err);
     return rc;
 }
 
@@ -150,11 +150,11 @@ static int take_lines(struct parse *p, struct dz_str text, struct dz_err *err)
     int rc = 0;
     for (p->line = 1; rc == 0 && dz_str_split(&text, '\n', &line); p->line++) {
         if (p->line == 1 && !dz_str_eqz(line, "doze-image 1") && !dz_str_eqz(line, "doze-image 2"))
-            return wrong(p, "this is no manifest of an image, or a newer one", err);
+            return wrong(p, "not the manifest of an image, or of a newer version", err);
         if (p->line == 1 || (line.n == 0 && text.n == 0))
             continue;
         if (!dz_image_text_ok(line) || !dz_str_split(&line, ' ', &key) || line.n == 0)
-            return wrong(p, "a word and what it says are expected", err);
+            return wrong(p, "expected a word and its value", err);
         rc = take_line(p, key, line, err);
     }
     if (rc == 0 && p->line == 1)
@@ -190,8 +190,8 @@ int dz_image_parse(struct dz_str text, struct dz_image *ret_image, struct dz_err
                       .programs = DZ_VEC_INIT(DZ_IMAGE_PROGRAMS_MAX),
                       .packages = DZ_VEC_INIT(DZ_IMAGE_PACKAGES_MAX)};
     int rc = text.n > DZ_IMAGE_MANIFEST_MAX
-                 ? dz_fail(err, DZ_ELIMIT, "a manifest of %zu bytes: %d are the most", text.n,
-                           DZ_IMAGE_MANIFEST_MAX)
+                 ? dz_fail(err, DZ_ELIMIT, "the manifest has %zu bytes; at most %d are allowed",
+                           text.n, DZ_IMAGE_MANIFEST_MAX)
                  : take_lines(&p, text, err);
     if (rc == 0)
         rc = finish(&p, err);

@@ -159,9 +159,7 @@ static int look_at(void *arg, const struct dz_image_entry *at, struct dz_err *er
         told_before(w, &a))
         return 0;
     if (!dz_image_text_ok(dz_str(at->path)))
-        return dz_fail(err, DZ_EINVAL,
-                       "a program of the image has control characters in its "
-                       "name");
+        return dz_fail(err, DZ_EINVAL, "the name of a program in the image has control characters");
     p.bytes = a.size;
     int rc = hash_file(w, at->ino, a.size, p.sha256);
     return rc < 0 ? rc : w->fn(w->arg, &p, err);
@@ -218,19 +216,19 @@ int dz_image_tables_config(struct dz_db *db, struct dz_buf *ret_text, struct dz_
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *tables = dz_db_stmt(db, exists);
     int rc = dz_stmt_step(tables, err);
     if (rc > 0 && dz_col_int(tables, 0) != 2)
-        return dz_fail(err, DZ_EINVAL,
-                       "this disk is no image: `doze image build --from FILE` "
-                       "makes one of it");
+        return dz_fail(
+            err, DZ_EINVAL,
+            "this disk is not an image: `doze image build --from FILE` makes one from it");
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st = rc < 0 ? NULL : dz_db_stmt(db, "SELECT v FROM image WHERE k='config'");
     rc = rc < 0 ? rc : dz_stmt_step(st, err);
     if (rc == 0)
-        rc = dz_fail(err, DZ_ECORRUPT, "the image does not say how it is to be run");
+        rc = dz_fail(err, DZ_ECORRUPT, "the image has no settings that say how to run it");
     if (rc < 0)
         return rc;
     const void *text = dz_col_blob(st, 0, &n);
     dz_buf_add(ret_text, text, n);
-    return ret_text->err ? dz_fail(err, ret_text->err, "the image says too much of itself") : 0;
+    return ret_text->err ? dz_fail(err, ret_text->err, "the image's settings are too large") : 0;
 }
 
 int dz_image_tables_has(struct dz_db *db, const struct dz_program_found *p)

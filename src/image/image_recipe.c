@@ -91,13 +91,13 @@ static int finish_step(struct reading *g)
     if (!s || g->failed)
         return g->failed;
     if (is(s, FETCHED) && !s->version)
-        return wrong(g, s->line, "version is missing: the exact one");
+        return wrong(g, s->line, "version is missing: give the exact one");
     if (is(s, BIT(DZ_STEP_PYPI) | BIT(DZ_STEP_CRATE)) && !s->sha256)
-        return wrong(g, s->line, "sha256 is missing: of what is fetched");
+        return wrong(g, s->line, "sha256 is missing: the hash of what is fetched");
     if (is(s, BIT(DZ_STEP_DEBIAN)) && !s->build)
         return wrong(g, s->line, "build is missing: the script that compiles it");
     if (s->build && !s->path)
-        return wrong(g, s->line, "path is missing: where the program goes");
+        return wrong(g, s->line, "path is missing: the program's place in the image");
     if (s->kind == DZ_STEP_LINK && !s->text)
         return wrong(g, s->line, "target is missing");
     if (s->kind == DZ_STEP_FILE && ((!s->text && !s->source) || one))
@@ -106,11 +106,12 @@ static int finish_step(struct reading *g)
         return wrong(g, s->line, "source is missing");
     bool archive = is(s, FETCHED & ARCHIVES);
     if (s->kind == DZ_STEP_TAR && s->has_mode && !s->copy_count)
-        return wrong(g, s->line, "mode goes with copy: an archive taken whole keeps its modes");
+        return wrong(g, s->line, "mode needs copy: an archive that is taken whole keeps its modes");
     if (archive && !s->copy_count && !s->build)
-        return wrong(g, s->line, "copy is missing, or build: what is taken out of it, or compiled");
+        return wrong(g, s->line,
+                     "copy or build is missing: what to take out of it, or how to compile it");
     if (archive && s->copy_count && s->build)
-        return wrong(g, s->line, "copy and build are two sections: one takes out, one compiles");
+        return wrong(g, s->line, "a section has copy or build, not both: write two sections");
     return 0;
 }
 
@@ -140,9 +141,9 @@ static int begin_step(struct reading *g, enum dz_step_kind kind, struct dz_str l
     if (!dz_image_text_ok(label))
         return wrong(g, g->line, "the section has no name: [%s NAME]", kinds[kind - 1].name);
     if (is(s, PLACED) && label.p[0] != '/')
-        return wrong(g, g->line, "a path in the image begins with /");
+        return wrong(g, g->line, "a path in the image must begin with /");
     if (is(s, FETCHED) && !name_ok(label))
-        return wrong(g, g->line, "this is no name of a package");
+        return wrong(g, g->line, "not the name of a package");
     if (is(s, PLACED))
         s->path = s->label;
     s->mode = is(s, FETCHED | BIT(DZ_STEP_DIR) | BIT(DZ_STEP_C)) ? 0755 : 0644;
@@ -155,7 +156,7 @@ static int begin_section(struct reading *g, struct dz_str line)
     int rc = finish_step(g);
     struct dz_str head = dz_str_sub(line, 1, dz_str_find_char(line, ']') - 1), word;
     if (rc < 0 || dz_str_find_char(line, ']') == DZ_STR_NONE)
-        return rc < 0 ? rc : wrong(g, g->line, "the section's head has no ]");
+        return rc < 0 ? rc : wrong(g, g->line, "the head of the section does not end in ]");
     g->step = NULL;
     g->env = g->image = false;
     g->any = true;
@@ -169,9 +170,9 @@ static int begin_section(struct reading *g, struct dz_str line)
     for (size_t i = 0; i < DZ_ARRAY_LEN(kinds); i++)
         if (dz_str_eqz(word, kinds[i].name))
             return begin_step(g, kinds[i].kind, head);
-    return wrong(g, g->line,
-                 "no such section: image, env, dir, file, link, tree, tar, c, debian, pypi, npm, "
-                 "crate and remove are");
+    return wrong(
+        g, g->line,
+        "unknown section; the sections are image, env, dir, file, link, tree, tar, c, debian, pypi, npm, crate and remove");
 }
 
 /* --- keys ------------------------------------------------------------------------------ */
@@ -179,7 +180,7 @@ static int begin_section(struct reading *g, struct dz_str line)
 static int set_once(struct reading *g, const char **to, const char *name, const char *value)
 {
     if (*to)
-        return wrong(g, g->line, "%s is said twice", name);
+        return wrong(g, g->line, "%s is given twice", name);
     *to = keep(g, value);
     return 0;
 }
@@ -205,10 +206,10 @@ static int set_contains(struct reading *g, const char *value)
         return wrong(g, g->line, "more than %d packages", CONTAINS_MAX);
     for (size_t i = 0; i < DZ_ARRAY_LEN(part); i++)
         if (!dz_str_split(&rest, ' ', &part[i]) || !name_ok(part[i]))
-            return wrong(g, g->line, "contains wants where from, a name, a version and a licence");
+            return wrong(g, g->line, "contains needs an origin, a name, a version and a licence");
     rest = dz_str_trim(rest);
     if (rest.n == 0)
-        return wrong(g, g->line, "contains wants a licence");
+        return wrong(g, g->line, "contains needs a licence");
     struct dz_arena *a = &g->r->arena;
     g->packages[g->package_count++] =
         (struct dz_image_package){dz_arena_str(a, part[0]).p, dz_arena_str(a, part[1]).p,
@@ -221,7 +222,7 @@ static int set_note(struct reading *g, const char *value)
     if (g->note_count == DZ_IMAGE_NOTES_MAX)
         return wrong(g, g->line, "more than %d notes", DZ_IMAGE_NOTES_MAX);
     if (!dz_image_text_ok(dz_str(value)))
-        return wrong(g, g->line, "a note is one line of text");
+        return wrong(g, g->line, "a note must be one line of text");
     g->r->config.note[g->note_count++] = keep(g, value);
     return 0;
 }
@@ -239,7 +240,7 @@ static int set_image(struct reading *g, const char *name, const char *value)
         return set_words(g, c->entry, &g->entry_count, value);
     if (strcmp(name, "workdir") == 0)
         return value[0] == '/' ? set_once(g, &c->workdir, name, value)
-                               : wrong(g, g->line, "workdir begins with /");
+                               : wrong(g, g->line, "workdir must begin with /");
     if (strcmp(name, "policy") == 0)
         return dz_policy_find(value)
                    ? set_once(g, &c->policy, name, value)
@@ -247,7 +248,7 @@ static int set_image(struct reading *g, const char *name, const char *value)
                            value);
     if (strcmp(name, "memory") == 0)
         return dz_size_parse(dz_str(value), 1 << 20, UINT64_C(4) << 30, &c->memory_bytes, NULL) < 0
-                   ? wrong(g, g->line, "memory is a size from 1MiB to 4GiB, such as 512MB")
+                   ? wrong(g, g->line, "memory must be a size from 1MiB to 4GiB, such as 512MB")
                    : 0;
     if (strcmp(name, "contains") == 0)
         return set_contains(g, value);
@@ -255,9 +256,9 @@ static int set_image(struct reading *g, const char *name, const char *value)
         return set_note(g, value);
     if (strcmp(name, "services") == 0)
         return wrong(g, g->line, "services are not supported yet");
-    return wrong(g, g->line,
-                 "no such key in [image]: name, from, entry, user, workdir, policy, "
-                 "memory, note and contains are");
+    return wrong(
+        g, g->line,
+        "unknown key in [image]; the keys are name, from, entry, user, workdir, policy, memory, note and contains");
 }
 
 static int set_env(struct reading *g, const char *name, const char *value)
@@ -296,7 +297,7 @@ static int set_mode(struct reading *g, const char *value)
     for (size_t i = 0; i < n && i < 5; i++)
         mode = mode << 3 | (uint32_t)(value[i] - '0');
     if (n == 0 || n > 5 || value[n] || mode > 07777)
-        return wrong(g, g->line, "mode is octal, such as 0755");
+        return wrong(g, g->line, "mode must be octal, such as 0755");
     g->step->mode = mode;
     g->step->has_mode = true;
     return 0;
@@ -309,7 +310,7 @@ static int set_owner(struct reading *g, const char *value)
     (void)dz_str_split(&gid, ':', &uid);
     if (dz_num_u64(uid, 0, UINT32_MAX - 1, &u, NULL) < 0 ||
         dz_num_u64(gid.p ? gid : uid, 0, UINT32_MAX - 1, &v, NULL) < 0)
-        return wrong(g, g->line, "owner is UID or UID:GID, numbers");
+        return wrong(g, g->line, "owner must be UID or UID:GID, as numbers");
     g->step->uid = (uint32_t)u;
     g->step->gid = (uint32_t)v;
     return 0;
@@ -319,7 +320,7 @@ static int set_sha256(struct reading *g, const char *value)
 {
     uint8_t digest[DZ_SHA256_BYTES];
     if (dz_sha256_parse(dz_str(value), digest, NULL) < 0)
-        return wrong(g, g->line, "sha256 is 64 hexadecimal digits");
+        return wrong(g, g->line, "sha256 must be 64 hexadecimal digits");
     return set_once(g, &g->step->sha256, "sha256", value);
 }
 
@@ -351,7 +352,7 @@ static int set_text(struct reading *g, const char *value)
 static int set_path(struct reading *g, const char *value)
 {
     if (value[0] != '/')
-        return wrong(g, g->line, "a path in the image begins with /");
+        return wrong(g, g->line, "a path in the image must begin with /");
     return set_once(g, &g->step->path, "path", value);
 }
 
@@ -378,7 +379,7 @@ static int set_step(struct reading *g, const char *name, const char *value)
         return set_once(g, &s->license, name, value);
     if (strcmp(name, "version") == 0 && is(s, FETCHED))
         return name_ok(dz_str(value)) ? set_once(g, &s->version, name, value)
-                                      : wrong(g, g->line, "this is no version of a package");
+                                      : wrong(g, g->line, "not the version of a package");
     if (strcmp(name, "build") == 0 && is(s, FETCHED))
         return set_source(g, &s->build, name, value);
     if (strcmp(name, "path") == 0 && is(s, FETCHED))
@@ -401,7 +402,7 @@ static int on_key(void *user, const char *section, const char *name, const char 
     else if (g->image || g->env)
         (void)(g->env ? set_env(g, name, value) : set_image(g, name, value));
     else
-        (void)wrong(g, g->line, "%s stands before the first section", name);
+        (void)wrong(g, g->line, "%s is before the first section", name);
     return g->failed == 0;
 }
 
@@ -417,7 +418,7 @@ static char *next_line(char *to, int size, void *stream)
         return NULL;
     g->line++;
     if (line.n + 2 > (size_t)size) {
-        (void)wrong(g, g->line, "a line of %zu bytes: %d are the most", line.n, size - 2);
+        (void)wrong(g, g->line, "a line has %zu bytes; at most %d are allowed", line.n, size - 2);
         return NULL;
     }
     if (line.n > 0 && memchr(line.p, 0, line.n)) {
@@ -440,9 +441,7 @@ static int parse(struct reading *g, struct dz_str text, struct dz_err *err)
     g->err = err;
     int line = ini_parse_stream(next_line, g, on_key, g);
     if (!g->failed && line != 0)
-        (void)wrong(g, line > 0 ? line : g->line,
-                    "this is neither a [section], nor KEY = VALUE, "
-                    "nor a comment");
+        (void)wrong(g, line > 0 ? line : g->line, "expected a [section], KEY = VALUE or a comment");
     if (!g->failed)
         (void)finish_step(g);
     if (!g->failed && !g->any)
@@ -507,7 +506,7 @@ int dz_recipe_of_dir(const char *dir, struct dz_recipe *ret_recipe, struct dz_er
     struct stat st;
     *ret_recipe = (struct dz_recipe){.arena = DZ_ARENA_INIT(ARENA_MAX), .dir = "."};
     if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
-        return dz_fail(err, DZ_EINVAL, "%s is no directory", dir);
+        return dz_fail(err, DZ_EINVAL, "%s is not a directory", dir);
     ret_recipe->steps[0] =
         (struct dz_step){.kind = DZ_STEP_TREE,
                          .label = "/",
@@ -537,14 +536,14 @@ int dz_recipe_confined(const struct dz_recipe *r, struct dz_err *err)
     if (strchr(from, '/') || dz_str_ends(dz_str(from), DZ_STR(".doze")))
         return dz_fail(
             err, DZ_EDENIED,
-            "from: an image by its name; files of the machine that builds are not taken");
+            "from: must be the name of an image; a daemon's build takes no files of its machine");
     for (size_t i = 0; i < r->step_count; i++) {
         const struct dz_step *s = &r->steps[i];
         if (is(s, runs) || s->build)
-            return dz_fail(err, DZ_EDENIED,
-                           "line %d, %s: what is compiled or run on the machine that builds is "
-                           "built there, by doze image build",
-                           s->line, s->label);
+            return dz_fail(
+                err, DZ_EDENIED,
+                "line %d, %s: a daemon's build runs no compiler and no script; use doze image build on its machine",
+                s->line, s->label);
         if (s->source && !is_below(r->dir, s->source))
             return dz_fail(err, DZ_EDENIED,
                            "line %d, %s: its source is not among the files of the recipe", s->line,

@@ -173,7 +173,8 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
     if (rc == 0)
         rc = dz_vfs_check(&(struct dz_vfs_check_opts){.db = o.db}, &damages, err);
     if (rc == 0 && damages > 0)
-        rc = dz_fail(err, DZ_ECORRUPT, "the disk has %llu damages: `doze disk check` tells them",
+        rc = dz_fail(err, DZ_ECORRUPT,
+                     "the disk is damaged in %llu places: `doze disk check` lists them",
                      (unsigned long long)damages);
     s->db = o.db;
     if (rc == 0)
@@ -185,7 +186,7 @@ static int scan_inside(struct dz_call *call, void *arg, struct dz_err *err)
     if (rc == 0)
         rc = dz_programs_each(o.vfs, scan_program, s, err);
     if (rc == 0 && dz_image_tables_count(o.db) != s->programs)
-        rc = dz_fail(err, DZ_ECORRUPT, "the image tells of programs that it does not have");
+        rc = dz_fail(err, DZ_ECORRUPT, "the image lists programs that it does not have");
     return rc < 0 ? rc : dz_call_reply(call, s->text.p, s->text.len, err);
 }
 
@@ -278,7 +279,7 @@ static int take_program(const struct dz_image_store *s, int image_fd,
         rc = dz_image_hash_fd(out, sha256, err);
     if (rc == 0 && strcmp(sha256, p->sha256) != 0)
         rc = dz_fail(err, DZ_ECORRUPT,
-                     "the program %s: its bytes have another hash than the manifest says", p->path);
+                     "the program %s does not have the hash that the manifest gives", p->path);
     if (rc == 0)
         *ret_fd = DZ_TAKE_FD(out);
     return rc;
@@ -353,7 +354,7 @@ static int compare(void *ctx, const void *data, size_t size, struct dz_err *err)
 {
     struct comparing *c = ctx;
     if (size > c->size - c->at || memcmp(c->with + c->at, data, size) != 0)
-        return dz_fail(err, DZ_ECORRUPT, "what is from byte %zu on is not what its binary gives",
+        return dz_fail(err, DZ_ECORRUPT, "it differs from byte %zu on from what its binary gives",
                        c->at);
     c->at += size;
     return 0;
@@ -384,13 +385,13 @@ static int check_inside(struct dz_call *call, void *arg, struct dz_err *err)
         rc = dz_sha256(m->wasm, m->wasm_size, digest, err);
     bool other = w->program && strcmp(dz_sha256_hex(digest, hex), w->program->sha256) != 0;
     if (rc == 0 && (other || memcmp(digest, m->header->sha256, sizeof digest) != 0))
-        rc = dz_fail(err, DZ_ECORRUPT, "it is of another binary");
+        rc = dz_fail(err, DZ_ECORRUPT, "it was prepared from another binary");
     struct comparing c = {map, (size_t)st.st_size, 0};
     const struct dz_wasm_sink sink = {.write = compare, .ctx = &c};
     if (rc == 0)
         rc = dz_wasm_prepare(m->wasm, m->wasm_size, DZ_WASM_F_ALL, NULL, &sink, err);
     if (rc == 0 && c.at != c.size)
-        rc = dz_fail(err, DZ_ECORRUPT, "%zu bytes too many", c.size - c.at);
+        rc = dz_fail(err, DZ_ECORRUPT, "it is %zu bytes too long", c.size - c.at);
     return rc;
 }
 

@@ -34,7 +34,7 @@ static int check_image(const struct sealing *w, struct dz_err *err)
         return rc;
     if (rc > 0 && w->image && strcmp(dz_col_text(st, 0), w->from->image_sha256) == 0)
         return 0;
-    return dz_fail(err, DZ_EINVAL, "%s stands on another image: give that one by --image",
+    return dz_fail(err, DZ_EINVAL, "%s stands on another image: name that one with --image",
                    w->from->label);
 }
 
@@ -62,15 +62,15 @@ static int check_machine(const struct sealing *w, struct dz_err *err)
     struct dz_machine *m = NULL;
     int rc = dz_machine_open(&opts, &m, err);
     if (rc == 0 && dz_machine_found(m) == DZ_MACHINE_LOST)
-        rc = dz_fail(err, DZ_ESTATE,
-                     "memory_lost: the machine in %s ran and was not put to sleep; `doze run "
-                     "--file` starts with its files",
-                     w->from->label);
+        rc = dz_fail(
+            err, DZ_ESTATE,
+            "memory_lost: the machine in %s was not suspended before it ended; `doze run --file` starts from its files",
+            w->from->label);
     else if (rc == 0 && dz_machine_found(m) == DZ_MACHINE_NONE && !w->from->allow_empty)
-        rc = dz_fail(err, DZ_ESTATE,
-                     "no program sleeps in %s: it has ended or was never started; put a running "
-                     "one to sleep, or make an image of the files alone (--allow-empty)",
-                     w->from->label);
+        rc = dz_fail(
+            err, DZ_ESTATE,
+            "no program is suspended in %s: it has ended or was never started; suspend one that runs, or make an image of the files alone (--allow-empty)",
+            w->from->label);
     dz_machine_close(m);
     return rc;
 }
@@ -81,7 +81,7 @@ static int write_tables(const struct sealing *w, struct dz_err *err)
     const struct dz_vfs_opts opts = {.db = w->to, .readonly = true, .noatime = true};
     struct dz_vfs *vfs = NULL;
     dz_image_print_config(w->from->image, &config);
-    int rc = config.err ? dz_fail(err, config.err, "the image says too much of itself")
+    int rc = config.err ? dz_fail(err, config.err, "the image's settings are too large")
                         : dz_vfs_open(&opts, &vfs, err);
     if (rc == 0)
         rc = dz_db_begin(w->to, err);

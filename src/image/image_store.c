@@ -164,10 +164,10 @@ int dz_image_full_name(const char *name, char out[static DZ_IMAGE_NAME_MAX + 1],
     if (!word_ok(name, n) || !word_ok(tag, strlen(tag)) ||
         n + 1 + strlen(tag) > DZ_IMAGE_NAME_MAX) {
         char quoted[DZ_STR_QUOTED];
-        return dz_fail(err, DZ_EINVAL,
-                       "%s is no name of an image: NAME or NAME:TAG of a-z, 0-9 and, not first, "
-                       "'.', '_', '-'",
-                       dz_str_quote(dz_str(name), quoted));
+        return dz_fail(
+            err, DZ_EINVAL,
+            "%s is not the name of an image: that is NAME or NAME:TAG, of a-z, 0-9 and, not first, '.', '_', '-'",
+            dz_str_quote(dz_str(name), quoted));
     }
     (void)snprintf(out, DZ_IMAGE_NAME_MAX + 1, "%.*s:%s", (int)n, name, tag);
     return 0;

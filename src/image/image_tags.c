@@ -54,7 +54,7 @@ static int list(const struct dz_image_store *s, const char *part, struct names *
     }
     (void)closedir(d);
     if (ret->err)
-        return dz_fail(err, ret->err, "list %s/%s: too much is there", s->path, part);
+        return dz_fail(err, ret->err, "list %s/%s: it has too many entries", s->path, part);
     if (ret->n > 0)
         qsort(ret->p, ret->n, sizeof *ret->p, by_bytes);
     return 0;
@@ -76,7 +76,7 @@ int dz_image_read_name(const struct dz_image_store *s, const char *full,
     if (rc < 0)
         return rc;
     if (dz_sha256_parse(dz_str_trim(dz_str_n(b.p, b.len)), digest, NULL) < 0)
-        return dz_fail(err, DZ_ECORRUPT, "%s/%s is damaged: remove it and name the image again",
+        return dz_fail(err, DZ_ECORRUPT, "%s/%s is damaged: remove it and tag the image again",
                        s->path, path);
     (void)dz_sha256_hex(digest, ret);
     return 0;
@@ -130,8 +130,8 @@ static int find_only_tag(struct dz_image_store *s, const char *name,
         count++;
     }
     if (rc == 0 && count > 1)
-        rc = dz_fail(err, DZ_EINVAL, "there are %d images %s, none of them %s:latest: say which",
-                     count, name, name);
+        rc = dz_fail(err, DZ_EINVAL, "there are %d images %s and no %s:latest: give a tag", count,
+                     name, name);
     else if (rc == 0)
         rc = only ? dz_image_read_name(s, only, ret_sha256, err) : DZ_ENOENT;
     names_release(&tags);
@@ -180,12 +180,11 @@ int dz_image_load(struct dz_image_store *s, const char *sha256, struct dz_image 
         rc = dz_image_parse(dz_str_n(text.p, text.len), ret_image, err);
     if (rc == 0 && strcmp(ret_image->sha256, sha256) != 0) {
         dz_image_release(ret_image);
-        rc = dz_fail(err, DZ_ECORRUPT, "it is that of another image");
+        rc = dz_fail(err, DZ_ECORRUPT, "it belongs to another image");
     }
     if (rc == DZ_EINVAL || rc == DZ_ECORRUPT || rc == DZ_ENOENT)
         return dz_wrap(err, rc == DZ_ENOENT ? rc : DZ_ECORRUPT,
-                       "the manifest of the image %.12s: `doze image verify --repair` makes it "
-                       "anew",
+                       "the manifest of the image %.12s: `doze image verify --repair` rebuilds it",
                        sha256);
     return rc;
 }
@@ -336,7 +335,7 @@ static int remove_image(const struct dz_image_store *s, const char *sha256, stru
     if (fchmod(held, 0444) < 0 && rc == 0)
         rc = dz_fail_sys(err, errno, "change %s/%s", s->path, path);
     if (rc == DZ_EBUSY)
-        return dz_fail(err, rc, "the image %.12s is being run: end its sandboxes first", sha256);
+        return dz_fail(err, rc, "the image %.12s is in use: delete its sandboxes first", sha256);
     if (rc < 0)
         return rc;
     unlink_counted(s, path, gc);

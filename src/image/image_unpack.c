@@ -63,7 +63,7 @@ static int on_say(void *host, const struct dz_call_msg *m, struct dz_err *err)
     case DZ_FEED_LINK:
         return make_entry(u, m, err);
     default:
-        return dz_fail(err, DZ_EIO, "unpack an archive: its cell said what makes no sense");
+        return dz_fail(err, DZ_EIO, "unpack an archive: its cell sent an invalid message");
     }
 }
 
@@ -88,7 +88,7 @@ static int say(struct telling *t, uint32_t tag, uint64_t value, struct dz_str da
     if (dz_call_stopped(t->call))
         return dz_fail(err, DZ_ECANCELED, "stopped");
     int rc = dz_call_say(t->call, &m);
-    return rc < 0 ? dz_fail(err, rc, "unpack an archive: tell the host") : 0;
+    return rc < 0 ? dz_fail(err, rc, "unpack an archive: send a message to the host") : 0;
 }
 
 static int tell_data(struct telling *t, const struct dz_image_entry *e, uint64_t size,

@@ -69,9 +69,9 @@ static int read_directory(struct dz_zip *z, const uint8_t *end, struct dz_err *e
 {
     uint32_t size = u32(end + 12), offset = u32(end + 16);
     if (u16(end + 4) != 0 || u16(end + 6) != 0 || u16(end + 8) != u16(end + 10))
-        return dz_fail(err, DZ_EUNSUPPORTED, "a zip archive of several parts cannot be read");
+        return dz_fail(err, DZ_EUNSUPPORTED, "doze cannot read a zip archive in several parts");
     if (offset == UINT32_MAX || size == UINT32_MAX || u16(end + 10) == UINT16_MAX)
-        return dz_fail(err, DZ_EUNSUPPORTED, "a zip archive of the 64-bit form cannot be read");
+        return dz_fail(err, DZ_EUNSUPPORTED, "doze cannot read a zip archive of the 64-bit form");
     if (size > DIRECTORY_MAX || (uint64_t)offset + size > z->from.size)
         return broken(err, "its directory lies outside of it");
     z->left = u16(end + 10);
@@ -91,7 +91,7 @@ int dz_zip_open(const struct dz_zip_source *from, struct dz_zip **ret_zip, struc
                        : dz_fail(err, DZ_ENOMEM, "read a zip archive: out of memory");
     const uint8_t *end = rc < 0 ? NULL : find_end(tail, n);
     if (rc == 0 && !end)
-        rc = dz_fail(err, DZ_EINVAL, "this is no zip archive, or its end is missing");
+        rc = dz_fail(err, DZ_EINVAL, "not a zip archive, or its end is missing");
     if (rc == 0) {
         z->from = *from;
         rc = read_directory(z, end, err);
@@ -148,10 +148,9 @@ int dz_zip_next(struct dz_zip *z, struct dz_archive_member *ret_member, struct d
     z->size = u32(e + 24);
     z->offset = u32(e + 42);
     if (z->packed == UINT32_MAX || z->size == UINT32_MAX || z->offset == UINT32_MAX)
-        return dz_fail(err, DZ_EUNSUPPORTED,
-                       "the member %s of the zip archive is of the 64-bit form, which cannot be "
-                       "read",
-                       safe);
+        return dz_fail(
+            err, DZ_EUNSUPPORTED,
+            "the member %s of the zip archive is in the 64-bit form, which doze cannot read", safe);
     if (u16(e + 8) & 1)
         return dz_fail(err, DZ_EUNSUPPORTED, "the member %s of the zip archive is encrypted", safe);
     memcpy(z->path, safe, sizeof safe);

@@ -35,7 +35,7 @@ test_that 'inspect, by name and by digits, and as JSON' '
     run 0 doze image inspect seven && has out /bin/seven &&
     run 0 doze image inspect --json "$(cat one)" && has out "\"path\":\"/bin/seven\"" &&
     run 1 doze image inspect nothing && has err "no image nothing:latest" &&
-    run 1 doze image inspect "../x" && has err "no name of an image"
+    run 1 doze image inspect "../x" && has err "not the name of an image"
 '
 test_that 'a recipe: what it says, and how it is run' '
     mkdir -p tree/sub && echo t >tree/sub/t && ln -s sub tree/l && chmod 700 tree/sub &&
@@ -75,18 +75,18 @@ P
 '
 test_that 'wrong recipes: the line, and the store as it was' '
     files >before &&
-    wrong 2 "no such section" "[image]" "[nonsense /x]" &&
+    wrong 2 "unknown section" "[image]" "[nonsense /x]" &&
     wrong 3 "no key colour" "[image]" "[dir /x]" "colour = red" &&
     wrong 1 "version is missing" "[pypi numpy]" "sha256 = $(printf %064d 0)" &&
     wrong 1 "sha256 is missing" "[pypi numpy]" "version = 1" &&
-    wrong 3 "mode is octal" "[image]" "[dir /x]" "mode = 9" &&
-    wrong 1 "begins with /" "[dir x]" &&
+    wrong 3 "mode must be octal" "[image]" "[dir /x]" "mode = 9" &&
+    wrong 1 "must begin with /" "[dir x]" &&
     wrong 2 "services are not supported" "[image]" "services = a" &&
     wrong 2 "policy: must be" "[image]" "policy = all" &&
     wrong 1 "before the first section" "name = x" &&
-    wrong 2 "neither a [section]" "[image]" "what is this" &&
-    wrong 2 "are the most" "[image]" "entry = $(printf %0300d 0)" &&
-    wrong 3 "said twice" "[image]" "name = a" "name = b" &&
+    wrong 2 "expected a [section]" "[image]" "what is this" &&
+    wrong 2 "are allowed" "[image]" "entry = $(printf %0300d 0)" &&
+    wrong 3 "given twice" "[image]" "name = a" "name = b" &&
     run 2 doze image build && run 2 doze image build --from-dir root &&
     run 1 doze image build none.ini && files | cmp - before
 '
@@ -108,7 +108,7 @@ at = b.index(b\"PK\\x01\\x02\"); b[at + 24:at + 28] = (5).to_bytes(4, \"little\"
     run 1 doze image build -q r.ini && has err "longer than it says" &&
     head -c 1000 /dev/urandom >noise.zip && printf PK | dd of=noise.zip conv=notrunc status=none &&
     recipe "[image]" "name = bad" "[tar /z]" "source = noise.zip" "copy = / /z/" &&
-    run 1 doze image build -q r.ini && has err "no zip archive" &&
+    run 1 doze image build -q r.ini && has err "not a zip archive" &&
     recipe "[image]" "name = bad" "[tar /z]" "source = a.zip" "copy = nowhere /z" &&
     run 1 doze image build -q r.ini && has err "has no nowhere" &&
     recipe "[image]" "name = bad" "[tar /z]" "source = p.tgz" "sha256 = $(printf %064d 0)" &&
@@ -128,7 +128,7 @@ test_that 'export and import: the same image' '
     run 0 doze image export seven seven.doze && run 1 doze image export seven seven.doze &&
     DOZE_DATA=$PWD/data3 run 0 doze image import -q seven.doze -t got:1 && cmp out one &&
     DOZE_DATA=$PWD/data3 run 7 doze run -I got:1 seven &&
-    run 0 doze disk create plain.doze && run 1 doze image import -q plain.doze && has err "no image" &&
+    run 0 doze disk create plain.doze && run 1 doze image import -q plain.doze && has err "not an image" &&
     sqlite3 seven.doze "update program set sha256=zeroblob(32)" &&
     run 1 doze image import -q seven.doze -t bad && has err "missing or wrong for" &&
     echo nothing >text && run 1 doze image import -q text && run 1 doze image inspect bad
@@ -142,7 +142,7 @@ test_that 'verify names what is damaged, and makes it anew' '
     run 0 doze image verify --repair seven && has out "made anew" && run 0 doze image verify seven &&
     m=$(ls data/images/modules/* | head -n 1) && chmod 600 "$m" &&
     printf x | dd of="$m" bs=1 seek=$(($(stat -c %s "$m") - 1)) conv=notrunc status=none && # no sum has it
-    run 1 doze image verify seven && has out "is not what its binary gives" &&
+    run 1 doze image verify seven && has out "from what its binary gives" &&
     run 0 doze image verify --repair seven && run 0 doze image verify seven &&
     rm -f data/images/files/*.manifest && run 125 doze run -I seven seven &&
     has err "verify --repair" &&
@@ -155,7 +155,7 @@ test_that 'rm and gc: what has no name goes, what runs stays' '
     hex 0061736d 01000000 010401 60 0000 030201 00 0707 01 0372756e 0000 0a0901 07 00 0340 0c00 0b 0b >root/bin/loop &&
     chmod 755 root/bin/loop && run 0 doze image build -q --from-dir root -t loop &&
     { doze run -I loop loop & } && pid=$! && sleep 0.5 &&
-    run 1 doze image rm loop && has err "being run" && kill $pid && { wait $pid || true; } &&
+    run 1 doze image rm loop && has err "in use" && kill $pid && { wait $pid || true; } &&
     run 0 doze image rm loop && run 1 doze image inspect loop &&
     echo more >root/etc/more && run 0 doze image build -q --from-dir root -t seven &&
     run 0 doze image ls -q && before=$(wc -l <out) && run 0 doze image gc && has out removed &&

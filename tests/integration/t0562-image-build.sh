@@ -43,7 +43,7 @@ test_that 'nothing of the machine that builds gets in, and nothing is run there'
         upload 202 name=bad $t.tar && b=$(build_of) && until_over "$b" && has out "\"status\":\"FAILED\"" && clean || return 1
     done
     api 202 POST $I "{\"name\":\"bad\",\"recipe\":\"[image]\\nfrom = /etc/x.doze\\n\"}" && b=$(build_of) && until_over "$b" &&
-    has out "\"status\":\"FAILED\"" && has out "not taken" && api 404 GET $I/bad
+    has out "\"status\":\"FAILED\"" && has out "takes no files" && api 404 GET $I/bad
 '
 test_that 'what is wrong is said: by its field at once, by its line in the build' '
     api 400 POST $I "{\"recipe\":\"[image]\\n\"}" && has out "\"field\":\"name\"" &&

@@ -58,7 +58,7 @@ warm() { # FILE
 }
 test_that 'no warm image of a program that has ended, unless it is asked for' '
     run 0 doze run --image base --file ended.doze -- sh -c "echo done >/workspace/f" && run 1 doze image snapshot ended.doze -t ended &&
-    has err "no program sleeps in ended.doze" && has err "--allow-empty" && run 0 doze image ls && lacks out ended && [ -z "$(ls data/images/scratch)" ] &&
+    has err "no program is suspended in ended.doze" && has err "--allow-empty" && run 0 doze image ls && lacks out ended && [ -z "$(ls data/images/scratch)" ] &&
     run 0 doze image snapshot --allow-empty ended.doze -t ended && run 0 doze run --image ended -- cat /workspace/f && has out done
 '
 stop_daemon() {

@@ -57,16 +57,16 @@ TEST(what_is_wrong_is_refused_by_its_line)
 {
     refused("", "line 1");
     refused("doze-image 3\n", "newer");
-    refused("doze-image 2\nmachine x\n", "no number");
+    refused("doze-image 2\nmachine x\n", "not a number");
     refused("doze-image 1\ncolour red\n", "line 2");
     refused("doze-image 1\npolicy\n", "line 2");
     refused("doze-image 1\nuser a\033b\n", "line 2");
     refused("doze-image 1\nworkdir w\n", "line 2");
     refused("doze-image 1\nenv A\n", "line 2");
-    refused("doze-image 1\nmemory x\n", "no number");
-    refused("doze-image 1\nsha256 12\n", "no SHA-256");
-    refused("doze-image 1\nprogram " HASH " 8 12 bin\n", "a program has");
-    refused("doze-image 1\npackage a b\n", "a package has");
+    refused("doze-image 1\nmemory x\n", "not a number");
+    refused("doze-image 1\nsha256 12\n", "not a SHA-256");
+    refused("doze-image 1\nprogram " HASH " 8 12 bin\n", "a program needs");
+    refused("doze-image 1\npackage a b\n", "a package needs");
 }
 
 TEST(names)

@@ -80,18 +80,18 @@ TEST(what_is_wrong_is_told_with_its_line)
 {
     refused(1, "no section", "");
     refused(1, "no section", "; nothing\n");
-    refused(1, "no ]", "[image\n");
-    refused(1, "no such section", "[x y]\n");
+    refused(1, "does not end in ]", "[image\n");
+    refused(1, "unknown section", "[x y]\n");
     refused(1, "no name", "[dir]\n");
-    refused(2, "no such key", "[image]\ncolour = x\n");
+    refused(2, "unknown key", "[image]\ncolour = x\n");
     refused(2, "not supported", "[image]\nservices = x\n");
     refused(3, "twice", "[image]\nname = a\nname = b\n");
     refused(2, "no value", "[image]\nname =\n");
     refused(2, "1MiB to 4GiB", "[image]\nmemory = 1\n");
     refused(2, "policy: must be", "[image]\npolicy = x\n");
-    refused(2, "begins with /", "[image]\nworkdir = x\n");
-    refused(2, "contains wants", "[image]\ncontains = debian lua 5.4\n");
-    refused(2, "contains wants", "[image]\ncontains = -x lua 5.4 MIT\n");
+    refused(2, "must begin with /", "[image]\nworkdir = x\n");
+    refused(2, "contains needs", "[image]\ncontains = debian lua 5.4\n");
+    refused(2, "contains needs", "[image]\ncontains = -x lua 5.4 MIT\n");
     refused(2, "a name", "[env]\n= x\n");
     refused(1, "target", "[link /l]\n");
     refused(1, "source is missing", "[tree /t]\n");
@@ -99,27 +99,27 @@ TEST(what_is_wrong_is_told_with_its_line)
     refused(1, "either source or text", "[file /f]\nsource = a\ntext = b\n");
     refused(2, "octal", "[dir /d]\nmode = 8\n");
     refused(2, "UID", "[dir /d]\nowner = root\n");
-    refused(1, "mode goes with copy", "[tar /t]\nsource = a\nmode = 0755\n");
+    refused(1, "mode needs copy", "[tar /t]\nsource = a\nmode = 0755\n");
     refused(2, "copy requires", "[tar /t]\ncopy = a b\n");
     refused(2, "64 hexadecimal", "[tar /t]\nsha256 = 12\n");
     refused(2, "has no key text", "[dir /t]\ntext = 12\n");
-    refused(2, "neither", "[dir /t]\nwhat\n");
+    refused(2, "expected a [section]", "[dir /t]\nwhat\n");
 }
 
 TEST(packages_have_names_versions_and_a_use)
 {
     refused(1, "version is missing", "[npm a]\ncopy = / /\n");
     refused(1, "sha256 is missing", "[pypi a]\nversion = 1\ncopy = / /\n");
-    refused(1, "copy is missing", "[npm a]\nversion = 1\n");
-    refused(1, "copy is missing", "[crate a]\nversion = 1\nsha256 = " HASH "\n");
+    refused(1, "copy or build is missing", "[npm a]\nversion = 1\n");
+    refused(1, "copy or build is missing", "[crate a]\nversion = 1\nsha256 = " HASH "\n");
     refused(1, "two sections", "[npm a]\nversion = 1\ncopy = / /\nbuild = b\npath = /p\n");
     refused(1, "path is missing", "[npm a]\nversion = 1\nbuild = b\n");
     refused(1, "build is missing", "[debian a]\nversion = 1\n");
-    refused(1, "no name of a package", "[npm -x]\n");
-    refused(1, "no name of a package", "[npm a b]\n");
-    refused(1, "no name of a package", "[crate a\"]\n");
-    refused(2, "no version", "[npm a]\nversion = -1\n");
-    refused(2, "no version", "[crate a]\nversion = 1\"\n");
+    refused(1, "not the name of a package", "[npm -x]\n");
+    refused(1, "not the name of a package", "[npm a b]\n");
+    refused(1, "not the name of a package", "[crate a\"]\n");
+    refused(2, "not the version", "[npm a]\nversion = -1\n");
+    refused(2, "not the version", "[crate a]\nversion = 1\"\n");
 }
 
 TEST(lines_and_bytes_that_no_recipe_has)
@@ -128,7 +128,7 @@ TEST(lines_and_bytes_that_no_recipe_has)
     static char text[1000];
     memset(text, 'x', 500);
     memcpy(text, "[image]\n", 8);
-    refused(2, "are the most", text);
+    refused(2, "are allowed", text);
     CHECK_INT(dz_recipe_parse("r", DZ_STR("[dir /a]\nmode = 07\0008\n"), &r, &err), DZ_EINVAL);
     CHECK(strstr(err.msg, "r:2: a NUL byte") != NULL);
     refused(2, "control", "[image]\nname = a\033b\n");
