@@ -19,12 +19,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-enum {
-    SETTLE_MS = 10000, /* for a cell that is on its way out of the same file */
-    SETTLE_STEP_NS = 20 * 1000 * 1000,
-};
 
 static void fail_start(struct dz_keeper *k, uint64_t ticket, int code, const struct dz_err *err)
 {
@@ -207,15 +201,7 @@ static int keep_settle(void *arg, const char *id, struct dz_err *err)
     int n = snprintf(path, sizeof path, "%s/%s", e->live_path, dz_cold_key(id, DZ_COLD_LIVE, key));
     if (n < 0 || n >= DZ_PATH_MAX)
         return dz_fail(err, DZ_ELIMIT, "the path of %s's file is too long", id);
-    int64_t until = dz_clock_mono_ms() + SETTLE_MS; /* a try may take long by itself */
-    int rc = dz_cell_disk_settle(path, err);
-    while (rc == DZ_EBUSY && dz_clock_mono_ms() < until) {
-        /* The cell that put it to sleep is on its way out, and has its lock until then. */
-        const struct timespec step = {0, SETTLE_STEP_NS};
-        (void)nanosleep(&step, NULL);
-        rc = dz_cell_disk_settle(path, err);
-    }
-    return rc;
+    return dz_cell_disk_settle(path, err);
 }
 
 static int keep_carry(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err)

@@ -92,7 +92,9 @@ struct dz_keeper_ops {
     /* One that was made ahead, of which only the name is missing; NULL: there is none. May be
      * NULL. */
     struct dz_blob_out *(*ready)(void *arg);
-    int (*settle)(void *arg, const char *id, struct dz_err *err); /* log into file, log gone */
+    /* Log into file, log gone. DZ_EBUSY: the last cell has not left the file yet; it is asked
+     * again, for ten seconds. */
+    int (*settle)(void *arg, const char *id, struct dz_err *err);
     int (*carry)(void *arg, const struct dz_keeper_carrying *c, struct dz_err *err);
 
     /* Does somebody make a sandbox of this id, whose row comes after its file? NULL: nobody. */

@@ -84,6 +84,9 @@ struct op {
     _Atomic bool cancel;    /* seen by workers */
     int cancel_code;        /* DZ_ECANCELED or DZ_ETIMEOUT */
     struct dz_timer *timer; /* its deadline; later the next try */
+    struct dz_timer *again; /* SETTLE: the next look at a file that is not free yet; or NULL */
+    int64_t again_ms;       /* until then */
+    int64_t again_until;    /* dz_clock_mono_ms(): not later than that */
     int64_t backoff_ms;
     struct share *background; /* the clock started it; of its tenant; NULL: a client did */
     bool anew;                /* an explicit wake: the timeout begins anew */

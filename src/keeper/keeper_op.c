@@ -31,7 +31,10 @@
 enum {
     BACKOFF_FIRST_MS = 1000,
     BACKOFF_MAX_MS = 60000,
-    QUICK_MS = 25, /* a wake that takes longer is written down */
+    QUICK_MS = 25,        /* a wake that takes longer is written down */
+    LEAVE_FIRST_MS = 20,  /* until a file that its last cell has still is looked at again, */
+    LEAVE_STEP_MS = 500,  /* later and later, */
+    LEAVE_MAX_MS = 10000, /* and so long at most */
 };
 
 static void advance(struct op *op);
@@ -49,6 +52,7 @@ void dz_keeper_free_op(struct op *op)
     if (s->op == op)
         s->op = NULL;
     dz_timer_free(op->timer);
+    dz_timer_free(op->again);
     dz_instance_release(&op->row);
     dz_free(op->clone_id);
     dz_free(op->clone_tenant);
@@ -233,8 +237,36 @@ static bool made_room(const struct op *op, int rc)
            ops->make_room(op->k->opts.arg);
 }
 
+static void on_again(void *arg)
+{
+    struct op *op = arg;
+    dz_keeper_done(op, dz_keeper_step(op, &op->err));
+}
+
+/* The cell that put it to sleep is on its way out, and has the file's lock until then. No worker
+ * waits for that: they are few, and all sandboxes need them. */
+static bool waits_for_file(struct op *op, int rc)
+{
+    int64_t now = dz_clock_mono_ms();
+    if (rc != DZ_EBUSY || op->phase != OP_FORWARD || *op->step != DZ_STEP_SETTLE)
+        return false;
+    if (!op->again) {
+        if (dz_timer_new(op->k->opts.loop, on_again, op, &op->again, NULL) < 0)
+            return false;
+        op->again_ms = LEAVE_FIRST_MS / 2;
+        op->again_until = now + LEAVE_MAX_MS;
+    }
+    if (now >= op->again_until)
+        return false;
+    op->again_ms = op->again_ms * 2 > LEAVE_STEP_MS ? LEAVE_STEP_MS : op->again_ms * 2;
+    dz_timer_after(op->again, op->again_ms);
+    return true;
+}
+
 static void fail(struct op *op, int rc)
 {
+    if (waits_for_file(op, rc))
+        return;
     if (made_room(op, rc)) {
         run(op); /* each step may be done again */
         return;

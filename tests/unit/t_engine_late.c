@@ -180,16 +180,22 @@ TEST(a_write_that_waited_for_a_freeze_wakes_the_sandbox)
     rig_close(&r);
 }
 
-/* Take the lock of the file of "a", which sleeps: its next cell is not up before that is let go. */
-static struct dz_db *hold_file(struct rig *r)
+static void path_of(struct rig *r, const char *name, const char *after, char ret[DZ_PATH_MAX])
+{
+    struct dz_instance row = {0};
+    CHECK_INT(dz_engine_get(r->e, box(name), &row, &r->why), 0);
+    (void)snprintf(ret, DZ_PATH_MAX, "%s/live/%s.doze%s", r->dir, row.id, after);
+    dz_instance_release(&row);
+}
+
+/* Take the lock of the file of a sandbox that sleeps: its next cell is not up before that is let
+ * go. */
+static struct dz_db *hold_file(struct rig *r, const char *name)
 {
     const struct dz_db_opts opts = {.schema = &dz_vfs_schema, .label = "held"};
     struct dz_db *db = NULL;
     char path[DZ_PATH_MAX];
-    struct dz_instance row = {0};
-    CHECK_INT(dz_engine_get(r->e, box("a"), &row, &r->why), 0);
-    (void)snprintf(path, sizeof path, "%s/live/%s.doze", r->dir, row.id);
-    dz_instance_release(&row);
+    path_of(r, name, "", path);
     for (int i = 0; i < PATIENCE; i++) { /* its last cell may be on its way out */
         if (dz_db_open_path(&db, path, &opts, NULL) == 0)
             return db;
@@ -208,7 +214,7 @@ TEST(who_waits_too_long_for_a_wake_is_told_so_and_the_wake_goes_on)
     (void)alarm(60);
     rig_open(&r);
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
-    held = hold_file(&r);
+    held = hold_file(&r, "a");
     r.e->files.wait_ms = 300;
     CHECK_INT(run(&r, "a", "h", &a), 0);
     ask(&r, &list_bin, &u); /* stands in line behind the wake */
@@ -230,7 +236,7 @@ TEST(who_waits_too_long_for_a_wake_of_his_own_is_told_so_and_the_wake_goes_on)
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
     order_well(&r, "a", DZ_REQUEST_FREEZE);
     order_well(&r, "a", DZ_REQUEST_PREFETCH);
-    held = hold_file(&r);
+    held = hold_file(&r, "a");
     r.e->files.wait_ms = 300;
     ask(&r, &write_f, &u); /* a frozen file is not changed: this wakes the sandbox */
     UNTIL(&r, u.done > 0);
@@ -249,7 +255,7 @@ TEST(who_waits_too_long_for_a_cell_that_opens_the_file_is_told_so)
     (void)alarm(60);
     rig_open(&r);
     order_well(&r, "a", DZ_REQUEST_SUSPEND);
-    held = hold_file(&r);
+    held = hold_file(&r, "a");
     r.e->files.wait_ms = 300;
     ask(&r, &write_f, &u);
     UNTIL(&r, u.done > 0);
@@ -260,5 +266,43 @@ TEST(who_waits_too_long_for_a_cell_that_opens_the_file_is_told_so)
     ask(&r, &list_bin, &late);
     UNTIL(&r, late.done > 0);
     CHECK(late.code == 0 && u.done == 1);
+    rig_close(&r);
+}
+
+enum {
+    HELD = 4, /* as many as there are workers */
+};
+
+/* What waits for the end of a cell that has the file still keeps no worker. */
+TEST(files_that_are_not_free_yet_hold_nobody_up)
+{
+    struct dz_db *held[HELD];
+    struct asker freeze[HELD], other;
+    char path[DZ_PATH_MAX], name[16];
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    for (int i = 0; i < HELD; i++) {
+        (void)snprintf(name, sizeof name, "b%d", i);
+        rig_create(&r, name);
+        order_well(&r, name, DZ_REQUEST_SUSPEND);
+        held[i] = hold_file(&r, name);
+        path_of(&r, name, "-wal", path); /* there is something to be moved into the file */
+        CHECK_INT(truncate(path, 1), 0);
+        CHECK_INT(order(&r, name, DZ_REQUEST_FREEZE, &freeze[i]), 0);
+    }
+    order_well(&r, "a", DZ_REQUEST_FREEZE);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_PREFETCH, &other), 0);
+    UNTIL(&r, other.done > 0);
+    CHECK_INT(other.code, 0);
+    for (int i = 0; i < HELD; i++) {
+        CHECK_INT(freeze[i].done, 0);
+        dz_db_closep(&held[i]);
+    }
+    for (int i = 0; i < HELD; i++) {
+        UNTIL(&r, freeze[i].done > 0);
+        CHECK_INT(freeze[i].code, 0);
+    }
     rig_close(&r);
 }

@@ -643,6 +643,51 @@ TEST(a_log_that_a_crash_left_is_settled_before_the_file_moves)
     rig_close(&r);
 }
 
+/* Its last cell leaves soon. Each look is a worker's, and in between none is kept. */
+TEST(a_file_that_its_last_cell_has_still_is_looked_at_again)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    rig_register(&r, "a");
+    rig_bring(&r, "a", DZ_STATE_SUSPENDED);
+    CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "live", "a.doze-wal"), "w", 1, 0600, NULL), 0);
+    r.settle_busy = 3;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &reply), 0);
+    rig_pass(&r, 50);
+    CHECK(reply.count == 0 && r.settles == 2);
+    rig_pass(&r, 1000);
+    CHECK(reply.count == 1 && reply.code == 0 && r.settles == 4);
+    CHECK_STR(rig_text(&r, "cold", "a.sqlite"), "new+~w");
+    rig_close(&r);
+}
+
+TEST(a_file_that_is_never_free_is_given_up_after_ten_seconds)
+{
+    struct rig r;
+    struct rig_reply reply, destroy;
+    rig_open(&r);
+    rig_register(&r, "a");
+    rig_bring(&r, "a", DZ_STATE_SUSPENDED);
+    CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "live", "a.doze-wal"), "w", 1, 0600, NULL), 0);
+    r.settle_busy = 1000;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &reply), 0);
+    rig_pass(&r, 9000);
+    CHECK_INT(reply.count, 0);
+    rig_pass(&r, 2000);
+    CHECK(reply.count == 1 && reply.code == DZ_EBUSY);
+    CHECK(r.settles > 5 && r.settles < 50);
+    CHECK_INT(dz_keeper_busy(r.k), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &reply), 0); /* a deletion comes next */
+    rig_pass(&r, 100);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_DESTROY, "a", &destroy), 0);
+    rig_pass(&r, 12000);
+    CHECK_INT(reply.code, DZ_EBUSY);
+    CHECK(reply.count == 1 && destroy.count == 1);
+    CHECK_INT(destroy.code, 0);
+    rig_close(&r);
+}
+
 static void count_finding(void *arg, const struct dz_keeper_finding *f)
 {
     dz_buf_addf(arg, "%s:%s%s ", f->what, f->id, f->repairable ? "!" : "");
