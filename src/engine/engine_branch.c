@@ -192,8 +192,12 @@ static int begin_copy(struct branch *b, const struct dz_engine_caller *who,
         rc = dz_id_new("sbx", b->id, &err);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    const struct dz_engine_creation what = {who->tenant, who->token, b->memory_bytes,
-                                            !spec->no_start};
+    const struct dz_engine_creation what = {.tenant = who->tenant,
+                                            .token = who->token,
+                                            .memory_bytes = b->memory_bytes,
+                                            .starts = !spec->no_start,
+                                            .copy_bytes = dz_snap_bytes(b->e, b->snap.id),
+                                            .shared = true};
     struct dz_creating *c = dz_use_create(b->e, &what, b->done, b->arg, why);
     if (!c)
         return why->err.code;

@@ -58,8 +58,10 @@ int dz_engine_clone(struct dz_engine *e, struct dz_engine_target target,
     struct cloning *c = dz_zalloc(sizeof *c);
     if (!c)
         return dz_why(why, DZ_ENOMEM, NULL, "clone: out of memory");
-    const struct dz_engine_creation what = {tenant ? tenant : row.tenant, target.who->token,
-                                            (uint64_t)row.memory, false};
+    const struct dz_engine_creation what = {.tenant = tenant ? tenant : row.tenant,
+                                            .token = target.who->token,
+                                            .memory_bytes = (uint64_t)row.memory,
+                                            .copy_bytes = dz_engine_file_bytes(e, &row)};
     struct dz_creating *creating = dz_use_create(e, &what, done, arg, why);
     if (!creating) {
         dz_free(c);

@@ -187,6 +187,8 @@ struct dz_space {
     struct dz_space_opts opts;
     struct dz_engine_space now; /* as of the last look */
     struct dz_timer *timer;
+    uint64_t promised;             /* bytes that copies under way will take */
+    bool shares;                   /* the file system can share blocks between files */
     int dir_fd, reserve_fd;        /* the data directory and the reserve's; -1: none */
     uint64_t held[DZ_SPACE_STEPS]; /* bytes of each file of the reserve; 0: it is not there */
     bool changed;                  /* opts, since cells were told */
@@ -383,12 +385,35 @@ void dz_engine_keys_release(struct dz_engine *e);
 /* --- engine_quota.c ----------------------------------------------------------------------------
  */
 
+/* Disk space that a copy will take. From dz_room_take() on it counts as used, by a tenant and his
+ * token, and as not free; until dz_room_end(), which every copy comes to. */
+struct dz_room {
+    struct dz_engine *e; /* NULL: nothing was taken */
+    uint64_t bytes;
+    bool shared; /* with a file that is there, where the file system can: then it stays free */
+    char tenant[DZ_ENGINE_VALUE_MAX + 1], token[DZ_ID_TEXT]; /* "": none */
+};
+struct dz_room_of {
+    const char *tenant, *token; /* token: NULL or "": none */
+    uint64_t bytes;
+    bool shared;
+};
+/* DZ_EQUOTA, DZ_ENOSPC: there is none. */
+int dz_room_take(struct dz_engine *e, const struct dz_room_of *of, struct dz_room *ret_room,
+                 struct dz_engine_why *why);
+/* It takes so many bytes, as is known now. Else it has what it had. */
+int dz_room_resize(struct dz_room *room, uint64_t bytes, struct dz_engine_why *why);
+/* kept: the copy is there, and counts as it was until the disk is measured again. Any time. */
+void dz_room_end(struct dz_room *room, bool kept);
+
 /* A creation: is it within all quotas? Then it is under way; it ends by dz_use_created, which
  * takes this for its argument and calls done, or by dz_use_create_over. NULL: why. */
 struct dz_engine_creation {
     const char *tenant, *token;
     uint64_t memory_bytes;
     bool starts;
+    uint64_t copy_bytes; /* that its file will take at once */
+    bool shared;         /* as of struct dz_room */
 };
 struct dz_creating;
 struct dz_creating *dz_use_create(struct dz_engine *e, const struct dz_engine_creation *c,
@@ -397,9 +422,6 @@ void dz_use_created(void *creating, const struct dz_engine_result *result);
 void dz_use_create_over(struct dz_creating *c);
 /* May there be one more row? Asked again by what enters it late. */
 int dz_use_room(struct dz_engine *e, const char *tenant, const char *token,
-                struct dz_engine_why *why);
-/* Is there room for another file? */
-int dz_use_disk(struct dz_engine *e, const char *tenant, const char *token,
                 struct dz_engine_why *why);
 void dz_use_counted(struct dz_engine *e, const struct dz_instance *row, int by); /* a row more */
 /* May it be woken now? And: it is, until dz_use_cold. */
@@ -434,6 +456,8 @@ void dz_space_watch(struct dz_engine *e); /* look now, and regularly */
 void dz_space_close(struct dz_engine *e);
 /* DZ_ENOSPC with a sentence for the client if the disk is at this level or worse, now. */
 int dz_space_check(struct dz_engine *e, enum dz_space_level level, struct dz_engine_why *why);
+/* The same at DZ_SPACE_FULL, if so many bytes more were taken, and all that was promised. */
+int dz_space_check_for(struct dz_engine *e, uint64_t bytes, struct dz_engine_why *why);
 /* Its cell: what it leaves free on the host, and what its disk may take. */
 void dz_space_tell(struct box *b);
 /* A write met ENOSPC: gives up one file of the reserve. False: none is left. */
@@ -521,6 +545,8 @@ void dz_copy_down(struct box *b, int code, const char *text);
 /* Bytes of the one that its cell is writing, as the file system has them. */
 uint64_t dz_copy_bytes(const struct box *b);
 void dz_copies_free(struct box *b); /* the engine's end: nobody is told */
+/* What a branch of it takes. */
+uint64_t dz_snap_bytes(const struct dz_engine *e, const char *id);
 int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_err *err);
 void dz_engine_pause_over(struct dz_engine *e, const char *sandbox); /* it is deleted */
 /* A new sandbox of spec->snapshot. */

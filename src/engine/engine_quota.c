@@ -34,6 +34,7 @@ struct use {
     int64_t next; /* creations: the theoretical time of the next one, ns */
     int64_t wanted_ms;
     uint64_t sum;
+    uint64_t promised;   /* bytes of disk space to copies under way */
     uint64_t file_cells; /* cells that have only a file */
     char tenant[DZ_ENGINE_VALUE_MAX + 1];
     char after[DZ_COLD_KEY]; /* of the measurement under way */
@@ -264,39 +265,174 @@ static int check_create(const struct dz_engine *e, struct use *u,
     int rc = CHECK(e, u, sandboxes, 1, why);
     if (rc == 0)
         rc = CHECK(e, u, creations, 1, why);
-    if (rc == 0 && u->measured)
-        rc = CHECK(e, u, disk_bytes, 1, why);
     if (rc == 0 && c->starts)
         rc = check_warm(e, u, c->memory_bytes, why);
     return rc < 0 ? rc : rate(e, u, false, why);
 }
 
+/* --- measuring ------------------------------------------------------------------------------ */
+
+/* Sizes of old rows are what a cell said: a sum ends at the highest number. */
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t snapshot_bytes(struct dz_engine *e, const char *tenant)
+{
+    char after[DZ_COLD_KEY] = "";
+    uint64_t sum = 0;
+    for (bool more = true; more;) {
+        DZ_AUTO(dz_snapshot_rows_release)
+        struct dz_snapshot_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+        const struct dz_registry_record_filter f = {.tenant = tenant, .after = after};
+        if (dz_registry_snapshot_list(e->registry, &f, &rows, NULL) < 0)
+            break;
+        for (size_t i = 0; i < rows.n; i++) {
+            sum = plus(sum, rows.p[i].size > 0 ? (uint64_t)rows.p[i].size : 0);
+            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
+        }
+        more = rows.n == DZ_REGISTRY_LIST_MAX;
+    }
+    return sum;
+}
+
+/* The next rows; at the end of them the sum is what is used. False: there are no more. */
+static bool measure(struct dz_engine *e, struct use *u)
+{
+    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
+    const struct dz_registry_filter f = {.tenant = u->tenant,
+                                         .owner = u->token ? u->name + 1 : NULL,
+                                         .after = u->after,
+                                         .limit = MEASURE_ROWS};
+    if (dz_registry_list(e->registry, &f, &rows, NULL) < 0)
+        return false;
+    for (size_t i = 0; i < rows.n; i++) {
+        u->sum = plus(u->sum, dz_engine_file_bytes(e, &rows.p[i]));
+        (void)snprintf(u->after, sizeof u->after, "%s", rows.p[i].id);
+    }
+    if (rows.n == MEASURE_ROWS)
+        return true;
+    u->now.disk_bytes = plus(u->sum, u->token ? 0 : snapshot_bytes(e, u->name));
+    u->measured = true;
+    u->sum = 0;
+    u->after[0] = '\0';
+    return false;
+}
+
+/* --- room for copies ---------------------------------------------------------------------------
+ */
+
+static struct both known_both(const struct dz_room *room)
+{
+    const struct dz_room *r = room;
+    return (struct both){
+        {known(r->e, r->tenant, NULL), r->token[0] ? known(r->e, r->tenant, r->token) : NULL}};
+}
+
+/* A quota holds from the first request on: who was never measured is, now. */
+static int check_disk(struct dz_engine *e, struct use *u, uint64_t more, struct dz_engine_why *why)
+{
+    uint64_t max = LIMIT(e, u, disk_bytes);
+    if (max == DZ_QUOTA_NONE)
+        return 0;
+    for (bool rest = true; rest && !u->measured;)
+        rest = measure(e, u);
+    uint64_t has = plus(u->now.disk_bytes, u->promised);
+    return has > max || more > max - has ? over(u, "disk_bytes", max, has, why) : 0;
+}
+
+/* One more file takes something, whatever is known of it. */
+static int check_room(struct dz_engine *e, const struct both *b, uint64_t more, bool shared,
+                      struct dz_engine_why *why)
+{
+    int rc = dz_space_check_for(e, shared && e->space.shares ? 0 : more, why);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(b->u) && rc == 0; i++)
+        rc = b->u[i] ? check_disk(e, b->u[i], more ? more : 1, why) : 0;
+    return rc;
+}
+
+static void promise(const struct dz_room *room, uint64_t more, uint64_t less)
+{
+    const struct both b = known_both(room);
+    if (!(room->shared && room->e->space.shares))
+        room->e->space.promised += more - less;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(b.u); i++)
+        if (b.u[i])
+            b.u[i]->promised += more - less;
+}
+
+int dz_room_take(struct dz_engine *e, const struct dz_room_of *of, struct dz_room *ret_room,
+                 struct dz_engine_why *why)
+{
+    struct both b;
+    int rc = both_of(e, of->tenant, of->token, &b, why);
+    if (rc == 0)
+        rc = check_room(e, &b, of->bytes, of->shared, why);
+    if (rc < 0)
+        return rc;
+    *ret_room = (struct dz_room){.e = e, .bytes = of->bytes, .shared = of->shared};
+    (void)snprintf(ret_room->tenant, sizeof ret_room->tenant, "%s", of->tenant);
+    (void)snprintf(ret_room->token, sizeof ret_room->token, "%s", of->token ? of->token : "");
+    promise(ret_room, of->bytes, 0);
+    return 0;
+}
+
+int dz_room_resize(struct dz_room *room, uint64_t bytes, struct dz_engine_why *why)
+{
+    const struct both b = known_both(room);
+    int rc = 0;
+    if (bytes > room->bytes)
+        rc = check_room(room->e, &b, bytes - room->bytes, room->shared, why);
+    if (rc < 0)
+        return rc;
+    promise(room, bytes, room->bytes);
+    room->bytes = bytes;
+    return 0;
+}
+
+void dz_room_end(struct dz_room *room, bool kept)
+{
+    if (!room->e)
+        return;
+    const struct both b = known_both(room);
+    promise(room, 0, room->bytes);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(b.u) && kept; i++)
+        if (b.u[i] && b.u[i]->measured)
+            b.u[i]->now.disk_bytes = plus(b.u[i]->now.disk_bytes, room->bytes);
+    room->e = NULL;
+}
+
+/* --- creations --------------------------------------------------------------------------------
+ */
+
 struct dz_creating {
     struct dz_engine *e;
     dz_engine_done_fn *done;
     void *arg;
-    char tenant[DZ_ENGINE_VALUE_MAX + 1], token[DZ_ID_TEXT];
+    struct dz_room room;
 };
 
 struct dz_creating *dz_use_create(struct dz_engine *e, const struct dz_engine_creation *c,
                                   dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
 {
-    struct dz_creating *creating = NULL;
+    const struct dz_room_of file = {c->tenant, c->token, c->copy_bytes, c->shared};
+    struct dz_creating *creating = dz_zalloc(sizeof *creating);
     struct both b;
-    int rc = dz_space_check(e, DZ_SPACE_FULL, why);
+    int rc = creating ? 0 : dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
     if (rc == 0)
         rc = both_of(e, c->tenant, c->token, &b, why);
     for (size_t i = 0; i < 2 && rc == 0; i++)
         rc = b.u[i] ? check_create(e, b.u[i], c, why) : 0;
     if (rc == 0)
-        creating = dz_zalloc(sizeof *creating);
-    if (rc == 0 && !creating)
-        (void)dz_why(why, DZ_ENOMEM, NULL, "create: out of memory");
-    if (!creating)
+        rc = dz_room_take(e, &file, &creating->room, why);
+    if (rc < 0) {
+        dz_free(creating);
         return NULL;
-    *creating = (struct dz_creating){.e = e, .done = done, .arg = arg};
-    (void)snprintf(creating->tenant, sizeof creating->tenant, "%s", c->tenant);
-    (void)snprintf(creating->token, sizeof creating->token, "%s", c->token ? c->token : "");
+    }
+    creating->e = e;
+    creating->done = done;
+    creating->arg = arg;
     for (size_t i = 0; i < 2; i++)
         if (b.u[i]) {
             b.u[i]->now.creations++;
@@ -315,26 +451,19 @@ int dz_use_room(struct dz_engine *e, const char *tenant, const char *token,
     return rc;
 }
 
-int dz_use_disk(struct dz_engine *e, const char *tenant, const char *token,
-                struct dz_engine_why *why)
+static void create_over(struct dz_creating *c, bool kept)
 {
-    struct both b;
-    int rc = dz_space_check(e, DZ_SPACE_FULL, why);
-    if (rc == 0)
-        rc = both_of(e, tenant, token, &b, why);
-    for (size_t i = 0; i < 2 && rc == 0; i++)
-        rc = b.u[i] && b.u[i]->measured ? CHECK(e, b.u[i], disk_bytes, 1, why) : 0;
-    return rc;
+    const struct both b = known_both(&c->room);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(b.u); i++)
+        if (b.u[i] && b.u[i]->now.creations)
+            b.u[i]->now.creations--;
+    dz_room_end(&c->room, kept);
+    dz_free(c);
 }
 
 void dz_use_create_over(struct dz_creating *c)
 {
-    struct use *u[] = {known(c->e, c->tenant, NULL),
-                       c->token[0] ? known(c->e, c->tenant, c->token) : NULL};
-    for (size_t i = 0; i < DZ_ARRAY_LEN(u); i++)
-        if (u[i] && u[i]->now.creations)
-            u[i]->now.creations--;
-    dz_free(c);
+    create_over(c, false);
 }
 
 void dz_use_created(void *creating, const struct dz_engine_result *result)
@@ -342,7 +471,7 @@ void dz_use_created(void *creating, const struct dz_engine_result *result)
     struct dz_creating *c = creating;
     dz_engine_done_fn *done = c->done;
     void *arg = c->arg;
-    dz_use_create_over(c);
+    create_over(c, result->code == 0);
     done(arg, result);
 }
 
@@ -448,10 +577,8 @@ void dz_use_cold(struct box *box)
 
 static uint64_t left_of(const struct dz_engine *e, const struct use *u)
 {
-    uint64_t max = LIMIT(e, u, disk_bytes);
-    return max == DZ_QUOTA_NONE || !u->measured ? UINT64_MAX
-           : max > u->now.disk_bytes            ? max - u->now.disk_bytes
-                                                : 0;
+    uint64_t max = LIMIT(e, u, disk_bytes), has = plus(u->now.disk_bytes, u->promised);
+    return max == DZ_QUOTA_NONE || !u->measured ? UINT64_MAX : max > has ? max - has : 0;
 }
 
 void dz_use_tell_disk(struct box *box)
@@ -468,53 +595,6 @@ void dz_use_tell_disk(struct box *box)
     if (dz_cell_room(box->cell, left, &err) < 0)
         dz_log(DZ_LOG_WARN, "room_not_told", dz_log_strz("sandbox_id", box->id), dz_log_err(&err));
     dz_box_watch(box);
-}
-
-/* Sizes of old rows are what a cell said: a sum ends at the highest number. */
-static uint64_t plus(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
-static uint64_t snapshot_bytes(struct dz_engine *e, const char *tenant)
-{
-    char after[DZ_COLD_KEY] = "";
-    uint64_t sum = 0;
-    for (bool more = true; more;) {
-        DZ_AUTO(dz_snapshot_rows_release)
-        struct dz_snapshot_rows rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
-        const struct dz_registry_record_filter f = {.tenant = tenant, .after = after};
-        if (dz_registry_snapshot_list(e->registry, &f, &rows, NULL) < 0)
-            break;
-        for (size_t i = 0; i < rows.n; i++) {
-            sum = plus(sum, rows.p[i].size > 0 ? (uint64_t)rows.p[i].size : 0);
-            (void)snprintf(after, sizeof after, "%s", rows.p[i].id);
-        }
-        more = rows.n == DZ_REGISTRY_LIST_MAX;
-    }
-    return sum;
-}
-
-/* The next rows; at the end of them the sum is what is used. */
-static void measure(struct dz_engine *e, struct use *u)
-{
-    DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_REGISTRY_LIST_MAX);
-    const struct dz_registry_filter f = {.tenant = u->tenant,
-                                         .owner = u->token ? u->name + 1 : NULL,
-                                         .after = u->after,
-                                         .limit = MEASURE_ROWS};
-    if (dz_registry_list(e->registry, &f, &rows, NULL) < 0)
-        return;
-    for (size_t i = 0; i < rows.n; i++) {
-        u->sum = plus(u->sum, dz_engine_file_bytes(e, &rows.p[i]));
-        (void)snprintf(u->after, sizeof u->after, "%s", rows.p[i].id);
-    }
-    if (rows.n == MEASURE_ROWS)
-        return;
-    u->now.disk_bytes = plus(u->sum, u->token ? 0 : snapshot_bytes(e, u->name));
-    u->measured = true;
-    u->sum = 0;
-    u->after[0] = '\0';
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -582,7 +662,7 @@ void dz_uses_measure(void *arg)
         struct use *u = it->value;
         if (LIMIT(e, u, disk_bytes) == DZ_QUOTA_NONE && dz_clock_mono_ms() > u->wanted_ms)
             continue;
-        measure(e, u);
+        (void)measure(e, u);
         any = true;
     }
     if (any)

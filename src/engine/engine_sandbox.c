@@ -290,8 +290,10 @@ int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,
     int rc = prepare(e, who, spec, &m, why);
     if (rc < 0)
         return rc;
-    const struct dz_engine_creation what = {who->tenant, who->token, m.limit_bytes,
-                                            !spec->no_start};
+    const struct dz_engine_creation what = {.tenant = who->tenant,
+                                            .token = who->token,
+                                            .memory_bytes = m.limit_bytes,
+                                            .starts = !spec->no_start};
     struct dz_creating *c = dz_use_create(e, &what, done, arg, why);
     if (!c)
         return why->err.code;

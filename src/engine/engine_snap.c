@@ -45,14 +45,16 @@ struct copy {
     dz_engine_snap_fn *done; /* NULL: was called, for nobody waits for the cell any more */
     void *arg;
     struct dz_timer *late;
-    uint64_t born;    /* of the cell that was asked */
-    uint64_t most;    /* bytes that it may have; 0: any */
-    int fd;           /* of the file, for reading */
-    bool asked;       /* the cell is at it */
-    bool claimed;     /* the file may be there */
-    bool open;        /* somebody has it open for writing */
-    char *name;       /* may be NULL */
-    const char *kind; /* a literal */
+    uint64_t born;       /* of the cell that was asked */
+    uint64_t most;       /* bytes that it may have; 0: any */
+    int fd;              /* of the file, for reading */
+    bool asked;          /* the cell is at it */
+    bool claimed;        /* the file may be there */
+    bool open;           /* somebody has it open for writing */
+    bool kept;           /* it is there, and has a row */
+    struct dz_room room; /* for it */
+    char *name;          /* may be NULL */
+    const char *kind;    /* a literal */
     int64_t expires;
     char id[DZ_ID_TEXT];
     uint64_t bytes;
@@ -65,6 +67,16 @@ void dz_copies_init(struct dz_engine *e)
     e->copy_ms = COPY_MS;
 }
 
+/* What it takes of the disk, or would take if it had no holes, as a copy of it has none. */
+static uint64_t bytes_of(const struct stat *st)
+{
+    enum {
+        BLOCK = 512 /* the unit of st_blocks */
+    };
+    uint64_t size = (uint64_t)st->st_size, blocks = (uint64_t)st->st_blocks * BLOCK;
+    return size > blocks ? size : blocks;
+}
+
 /* --- paths ------------------------------------------------------------------------------- */
 
 static int snap_path(const struct dz_engine *e, const char *id, bool temp, bool log,
@@ -73,6 +85,18 @@ static int snap_path(const struct dz_engine *e, const char *id, bool temp, bool 
     int n = snprintf(ret, DZ_PATH_MAX, "%s/snapshots/%s%s.doze%s", e->data_path, temp ? "." : "",
                      id, log ? "-wal" : "");
     return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path of a snapshot is too long");
+}
+
+uint64_t dz_snap_bytes(const struct dz_engine *e, const char *id)
+{
+    char path[DZ_PATH_MAX];
+    uint64_t sum = 0;
+    for (int log = 0; log < 2; log++) {
+        struct stat st;
+        if (snap_path(e, id, false, log, path, NULL) == 0 && lstat(path, &st) == 0)
+            sum += bytes_of(&st);
+    }
+    return sum;
 }
 
 int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_err *err)
@@ -92,6 +116,7 @@ int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_er
 
 static void copy_free(struct copy *c)
 {
+    dz_room_end(&c->room, c->kept);
     dz_timer_free(c->late);
     dz_fd_close(&c->fd);
     dz_instance_release(&c->row);
@@ -155,16 +180,6 @@ static enum writers look_for_writers(int fd)
             return WRITERS_SOME;
         (void)poll(NULL, 0, CLOSED_STEP_MS);
     }
-}
-
-/* What it takes of the disk, or would take if it had no holes, as a copy of it has none. */
-static uint64_t bytes_of(const struct stat *st)
-{
-    enum {
-        BLOCK = 512 /* the unit of st_blocks */
-    };
-    uint64_t size = (uint64_t)st->st_size, blocks = (uint64_t)st->st_blocks * BLOCK;
-    return size > blocks ? size : blocks;
 }
 
 static int read_fd(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err)
@@ -250,6 +265,7 @@ static void end_holder(const struct copy *c)
 static void on_kept(void *arg)
 {
     struct copy *c = arg;
+    struct dz_engine_why why = {0};
     struct dz_snapshot_row row = {
         .id = c->id,
         .tenant = c->row.tenant,
@@ -272,12 +288,17 @@ static void on_kept(void *arg)
         end_holder(c);
     if (c->rc == 0 && !c->done)
         c->rc = DZ_ECANCELED;
+    if (c->rc == 0 && dz_room_resize(&c->room, c->bytes, &why) < 0) {
+        copy_fail(c, &why);
+        return;
+    }
     if (c->rc == 0)
         c->rc = dz_registry_snapshot_add(c->e->registry, &row, durable, &c->err);
     if (c->rc < 0) {
         copy_fail_err(c, c->rc, &c->err);
         return;
     }
+    c->kept = true;
     dz_engine_note(c->e, &c->row, "snapshot", c->id);
     c->done(c->arg, &row, NULL);
     dz_claim_over(c->e, c->id);
@@ -420,8 +441,6 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
                           struct snap_label label, dz_engine_snap_fn *done, void *arg,
                           struct dz_engine_why *why)
 {
-    if (dz_use_disk(e, row->tenant, row->owner, why) < 0)
-        return why->err.code;
     struct copy *c = dz_zalloc(sizeof *c);
     int rc = c ? 0 : dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc < 0)
@@ -429,7 +448,11 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
     *c = (struct copy){
         .e = e, .done = done, .arg = arg, .fd = -1, .kind = label.kind, .expires = label.expires};
     dz_list_init(&c->link);
-    rc = dz_id_new("snap", c->id, &why->err);
+    const struct dz_room_of room = {
+        .tenant = row->tenant, .token = row->owner, .bytes = dz_engine_file_bytes(e, row)};
+    rc = dz_room_take(e, &room, &c->room, why);
+    if (rc == 0)
+        rc = dz_id_new("snap", c->id, &why->err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_late, c, &c->late, &why->err);
     if (rc == 0 && label.name && !(c->name = dz_str_dup(dz_str(label.name))))

@@ -13,13 +13,15 @@
  * What is below the mark belongs to sandboxes that must still fall asleep. Below that lies
  * the reserve: files in DATA/reserve/ with real blocks. One of them is removed each time the
  * registry, or an operation that ends or saves a sandbox, meets ENOSPC; then the write is
- * tried again. A file instead of a part of one, because its inode may be what is missing.
+ * tried again. What copies under way are expected to take is promised, and is not free for others.
+ * A file instead of a part of one, because its inode may be what is missing.
  * The timer makes them anew when there is room. Loop thread only.
  */
 #include "engine/engine_int.h"
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "os/os_probe.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -262,6 +264,22 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
+int dz_space_check_for(struct dz_engine *e, uint64_t bytes, struct dz_engine_why *why)
+{
+    const struct dz_space *s = &e->space;
+    uint64_t most = UINT64_MAX - s->promised, all = s->promised + (bytes < most ? bytes : most);
+    int rc = dz_space_check(e, DZ_SPACE_FULL, why);
+    if (rc < 0 || all == 0 ||
+        (s->now.free_bytes >= all && s->now.free_bytes - all >= s->now.mark_bytes))
+        return rc;
+    return dz_why(
+        why, DZ_ENOSPC, NULL,
+        "the disk of the data directory has %.1f MiB left, of which copies under way take "
+        "%.1f MiB and %.1f MiB are kept free (disk.free_percent): there is no room for "
+        "%.1f MiB",
+        mib(s->now.free_bytes), mib(s->promised), mib(s->now.mark_bytes), mib(bytes));
+}
+
 int dz_space_check(struct dz_engine *e, enum dz_space_level level, struct dz_engine_why *why)
 {
     struct dz_space *s = &e->space;
@@ -287,6 +305,13 @@ int dz_engine_check_space(struct dz_engine *e, struct dz_engine_why *why)
     return dz_space_check(e, DZ_SPACE_FULL, why);
 }
 
+static bool shares(const char *path)
+{
+    struct dz_os_finding f;
+    dz_os_probe(DZ_OS_PROBE_REFLINK, path, &f);
+    return f.answer == DZ_OS_YES;
+}
+
 /* --- opening, closing ----------------------------------------------------------------------- */
 
 int dz_space_open(struct dz_engine *e, const struct dz_space_opts *opts, struct dz_err *err)
@@ -297,6 +322,7 @@ int dz_space_open(struct dz_engine *e, const struct dz_space_opts *opts, struct 
     if (s->dir_fd < 0)
         return s->dir_fd;
     measure(s);
+    s->shares = shares(e->data_path);
     /* A full disk may have no inode for the directory: then there is no reserve until it has. */
     if (mkdirat(s->dir_fd, "reserve", 0700) == 0 || errno == EEXIST)
         s->reserve_fd =
