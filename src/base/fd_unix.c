@@ -125,6 +125,6 @@ int dz_fd_unix_connect(const char *path, struct dz_err *err)
     if (connect(fd, (const struct sockaddr *)&addr, sizeof addr) == 0)
         return DZ_TAKE_FD(fd);
     if (errno == ENOENT || errno == ECONNREFUSED)
-        return dz_fail(err, DZ_ENOENT, "nobody listens at %s", path);
+        return dz_fail(err, DZ_ENOENT, "nothing listens at %s", path);
     return dz_fail_sys(err, errno, "connect to %s", path);
 }

@@ -16,9 +16,10 @@ static int check_key(const char *key, struct dz_err *err)
     char quoted[DZ_STR_QUOTED];
     if (n > 0 && n <= DZ_BLOB_KEY_MAX && key[0] != '.' && strspn(key, good) == n)
         return 0;
-    return dz_fail(err, DZ_EINVAL,
-                   "%s is no key of an object: 1 to %d of A-Z a-z 0-9 . _ -, no dot first",
-                   dz_str_quote(dz_str(key), quoted), DZ_BLOB_KEY_MAX);
+    return dz_fail(
+        err, DZ_EINVAL,
+        "%s is not a valid key: a key has 1 to %d characters of A-Z a-z 0-9 . _ - and does not begin with a dot",
+        dz_str_quote(dz_str(key), quoted), DZ_BLOB_KEY_MAX);
 }
 
 int dz_blobs_stat(struct dz_blobs *s, const char *key, uint64_t *ret_size, struct dz_err *err)
@@ -97,7 +98,7 @@ int dz_blob_out_rename(struct dz_blob_out *out, const char *key, struct dz_err *
 {
     int rc = check_key(key, err);
     if (rc == 0 && !out->ops->rename)
-        rc = dz_fail(err, DZ_EUNSUPPORTED, "write %s: an object keeps its key here", key);
+        rc = dz_fail(err, DZ_EUNSUPPORTED, "write %s: this store cannot rename an object", key);
     if (rc == 0)
         out->ops->rename(out, key);
     return rc;

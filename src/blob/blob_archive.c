@@ -69,7 +69,7 @@ static uint64_t get64(const uint8_t *p)
 static int check_cancel(dz_cold_cancel cancel, struct dz_err *err)
 {
     return cancel && atomic_load_explicit(cancel, memory_order_relaxed)
-               ? dz_fail(err, DZ_ECANCELED, "archiving was called off")
+               ? dz_fail(err, DZ_ECANCELED, "archiving was canceled")
                : 0;
 }
 
@@ -192,7 +192,7 @@ static int read_footer(struct dz_blob_in *in, struct footer *f, struct dz_err *e
     if (rc < 0)
         return rc;
     if (memcmp(raw + 48, MAGIC, 8) != 0)
-        return damaged(err, "it does not end in a footer; was it cut?");
+        return damaged(err, "it does not end in a footer; it may be cut off");
     if (get32(raw + 44) != VERSION)
         return dz_fail(err, DZ_EUNSUPPORTED, "the archive has version %u, and this doze reads %d",
                        get32(raw + 44), VERSION);
@@ -200,7 +200,7 @@ static int read_footer(struct dz_blob_in *in, struct footer *f, struct dz_err *e
     f->content = get64(raw + 32);
     f->count = get32(raw + 40);
     if (f->count > FRAMES_MAX || in->size - HEADER - FOOTER < (uint64_t)f->count * ENTRY)
-        return damaged(err, "its table is larger than itself");
+        return damaged(err, "its table is larger than the archive");
     return 0;
 }
 
@@ -264,7 +264,7 @@ int dz_cold_expand(struct dz_blob_in *in, struct dz_blob_out *out, dz_cold_cance
     if (rc < 0)
         return rc;
     if (memcmp(digest, f.digest, sizeof digest) != 0)
-        return damaged(err, "its content has another SHA-256");
+        return damaged(err, "the SHA-256 of its content is wrong");
     memcpy(ret_digest, digest, sizeof digest);
     return 0;
 }

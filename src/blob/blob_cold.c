@@ -104,7 +104,8 @@ int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cance
     uint64_t log = 0;
     int rc = dz_cold_has(c, id, DZ_COLD_LOG, &log, err);
     if (rc == 1 && log > 0)
-        return dz_fail(err, DZ_ESTATE, "freeze %s: its file has a log with commits beside it", id);
+        return dz_fail(err, DZ_ESTATE, "freeze %s: the log beside its file still holds commits",
+                       id);
     if (rc >= 0)
         rc = open_in(c, id, DZ_COLD_LIVE, &in, err);
     if (rc == 0)
@@ -139,10 +140,10 @@ static int compare(const struct dz_cold_copy *copy, const uint8_t *digest, struc
     char want[DZ_SHA256_HEX], got[DZ_SHA256_HEX];
     if (!copy->hashed || memcmp(copy->sha256, digest, DZ_SHA256_BYTES) == 0)
         return 0;
-    return dz_fail(err, DZ_ECORRUPT,
-                   "the cold copy is damaged: its SHA-256 is %.12s..., and %.12s... was stored; "
-                   "restore that file from a backup",
-                   dz_sha256_hex(digest, got), dz_sha256_hex(copy->sha256, want));
+    return dz_fail(
+        err, DZ_ECORRUPT,
+        "the cold copy is damaged: its SHA-256 is %.12s..., but %.12s... was stored; restore that file from a backup",
+        dz_sha256_hex(digest, got), dz_sha256_hex(copy->sha256, want));
 }
 
 static int fill(const struct dz_cold *c, struct dz_blob_in *in, struct dz_blob_out *out,
@@ -152,7 +153,7 @@ static int fill(const struct dz_cold *c, struct dz_blob_in *in, struct dz_blob_o
     struct dz_blob_copied copied = {0};
     int rc;
     if (copy->size && in->size != copy->size)
-        return dz_fail(err, DZ_ECORRUPT, "the cold copy has %llu bytes, and %llu were stored",
+        return dz_fail(err, DZ_ECORRUPT, "the cold copy has %llu bytes, but %llu were stored",
                        (unsigned long long)in->size, (unsigned long long)copy->size);
     if (copy->file == DZ_COLD_ARCHIVE) {
         rc = (c->expand ? c->expand : dz_cold_expand)(in, out, cancel, copied.sha256, err);
@@ -176,7 +177,7 @@ int dz_cold_thaw(const struct dz_cold *c, const char *id, const struct dz_cold_c
         rc = fill(c, in, out, copy, cancel, err);
     if (rc == 0)
         rc = dz_blob_out_commit(out, err);
-    return rc < 0 ? dz_wrap(err, rc, "bring %s back", id) : 0;
+    return rc < 0 ? dz_wrap(err, rc, "restore %s", id) : 0;
 }
 
 /* --- archive --------------------------------------------------------------------- */

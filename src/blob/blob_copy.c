@@ -36,7 +36,7 @@ static bool canceled(const _Atomic bool *cancel)
 
 static int fail_canceled(struct dz_err *err)
 {
-    return dz_fail(err, DZ_ECANCELED, "copying was called off");
+    return dz_fail(err, DZ_ECANCELED, "copying was canceled");
 }
 
 /* --- through memory -------------------------------------------------------------- */
@@ -93,7 +93,7 @@ static int copy_range(int from, int to, uint64_t size, const _Atomic bool *cance
         if (did < 0)
             return dz_fail_sys(err, errno, "copy a file");
         if (did == 0)
-            return dz_fail(err, DZ_EIO, "copy a file: it became shorter meanwhile");
+            return dz_fail(err, DZ_EIO, "copy a file: it shrank meanwhile");
         at += (uint64_t)did;
         /* a hint: what fails here is told by the fsync, which comes next after the last */
         if (at < size)

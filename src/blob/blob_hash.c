@@ -103,7 +103,7 @@ static int hash_piece(struct dz_blob_hashing *h, size_t piece, void *buf, struct
         size_t n = end - at < READ ? (size_t)(end - at) : READ;
         if (atomic_load_explicit(&h->stop, memory_order_relaxed) ||
             (h->cancel && atomic_load_explicit(h->cancel, memory_order_relaxed)))
-            return dz_fail(err, DZ_ECANCELED, "hashing was called off");
+            return dz_fail(err, DZ_ECANCELED, "hashing was canceled");
         rc = dz_blob_in_read(h->in, buf, n, at, err);
         dz_sha256_update(&sha, buf, rc == 0 ? n : 0);
         at += n;

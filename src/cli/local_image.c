@@ -140,8 +140,8 @@ const struct dz_cli_command dz_cmd_image_ls = {
     .args = "",
     .options =
         (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
-    .help = "Lists each image in the data directory (DOZE_DATA) with its tags, and says which\n"
-            "directory that is if it is not the default one. -q prints ids only.\n",
+    .help = "Lists each image in the data directory (DOZE_DATA) with its tags, and says\n"
+            "which directory that is if it is not the default one. -q prints ids only.\n",
     .run = ls,
 };
 

@@ -30,7 +30,7 @@ static int parse_host(struct dz_client *c, struct dz_str s, struct dz_err *err)
     uint64_t port = DEFAULT_PORT;
     size_t slash = dz_str_find_char(s, '/'), colon;
     if (slash != DZ_STR_NONE && slash + 1 < s.n)
-        return dz_fail(err, DZ_EINVAL, "%s: a daemon's URL has no path", c->url);
+        return dz_fail(err, DZ_EINVAL, "%s: the URL of a daemon must have no path", c->url);
     s = dz_str_sub(s, 0, slash);
     size_t bracket = dz_str_rfind_char(s, ']');
     colon = dz_str_rfind_char(s, ':');
@@ -66,9 +66,9 @@ static int parse(struct dz_client *c, struct dz_err *err)
         int rc = dz_tls_client(NULL, &c->trust, err);
         return rc < 0 ? rc : parse_host(c, rest, err);
     }
-    return dz_fail(err, DZ_EINVAL,
-                   "%s: a daemon's URL is unix:PATH, https://HOST:PORT or http://HOST:PORT",
-                   c->url);
+    return dz_fail(
+        err, DZ_EINVAL,
+        "%s: the URL of a daemon must be unix:PATH, https://HOST:PORT or http://HOST:PORT", c->url);
 }
 
 /* --- connecting -------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ static int connect_one(struct dz_client *c, const struct addrinfo *a, struct dz_
         (void)getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &sys, &len);
     }
     if (sys == ECONNREFUSED)
-        return dz_fail(err, DZ_ENOENT, "nobody listens at %s", c->url);
+        return dz_fail(err, DZ_ENOENT, "nothing listens at %s", c->url);
     return sys ? dz_fail_sys(err, sys, "connect to %s", c->url) : 0;
 }
 

@@ -27,7 +27,7 @@ static int deliver(struct stream *s, struct dz_err *err)
                                 .id = s->id.p,
                                 .data = dz_str_n(s->data.p, s->data.len)};
     if (s->data.err || s->event.err || s->id.err)
-        return dz_fail(err, DZ_EIO, "an event of the daemon is too large");
+        return dz_fail(err, DZ_EIO, "the daemon sent an event that is too large");
     if (s->has_data)
         rc = s->take(s->arg, &e, err);
     dz_buf_reset(&s->event);
@@ -69,7 +69,7 @@ static int take_bytes(struct stream *s, const char *p, size_t n, struct dz_err *
         size_t part = end ? (size_t)(end - p) : n;
         dz_buf_add(&s->line, p, part);
         if (s->line.err)
-            return dz_fail(err, DZ_EIO, "an event of the daemon is too large");
+            return dz_fail(err, DZ_EIO, "the daemon sent an event that is too large");
         if (end) {
             rc = take_line(s, err);
             dz_buf_reset(&s->line);

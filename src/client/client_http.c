@@ -62,7 +62,7 @@ static int send_body(struct dz_client *c, const struct dz_client_req *req, struc
             break;
         sent += (uint64_t)n;
         if (req->read_size >= 0 && sent > (uint64_t)req->read_size)
-            return dz_fail(err, DZ_EIO, "it became larger while it was sent");
+            return dz_fail(err, DZ_EIO, "the file grew while it was being sent");
         (void)snprintf(size, sizeof size, "%zx\r\n", (size_t)n);
         if (req->read_size < 0)
             rc = dz_client_write(c, size, strlen(size), err);
@@ -74,7 +74,7 @@ static int send_body(struct dz_client *c, const struct dz_client_req *req, struc
             return rc;
     }
     if (req->read_size >= 0 && sent < (uint64_t)req->read_size)
-        return dz_fail(err, DZ_EIO, "it became smaller while it was sent");
+        return dz_fail(err, DZ_EIO, "the file shrank while it was being sent");
     return req->read_size < 0 ? dz_client_write(c, "0\r\n\r\n", 5, err) : 0;
 }
 
@@ -97,10 +97,10 @@ static int read_line(struct dz_client *c, struct dz_err *err)
         if (got < 0)
             return (int)got;
         if (got == 0)
-            return first
-                       ? dz_fail(err, DZ_EGONE, "%s closed the connection without an answer",
-                                 c->url)
-                       : dz_fail(err, DZ_EIO, "%s closed the connection within its answer", c->url);
+            return first ? dz_fail(err, DZ_EGONE, "%s closed the connection without an answer",
+                                   c->url)
+                         : dz_fail(err, DZ_EIO,
+                                   "%s closed the connection in the middle of its answer", c->url);
     }
     if (c->head.len > 0 && c->head.p[c->head.len - 1] == '\r')
         c->head.p[--c->head.len] = '\0';
@@ -135,7 +135,7 @@ static int read_framing(struct dz_client *c, bool no_body, struct dz_err *err)
     c->framing = DZ_CLIENT_TO_THE_END;
     if (length) {
         if (dz_num_u64(dz_str(length), 0, INT64_MAX, &size, NULL) < 0)
-            return dz_fail(err, DZ_EIO, "%s: Content-Length is no number", c->url);
+            return dz_fail(err, DZ_EIO, "%s: Content-Length is not a number", c->url);
         c->framing = DZ_CLIENT_SIZED;
         c->size = (int64_t)size;
         c->left = size;
@@ -197,7 +197,7 @@ static int next_chunk(struct dz_client *c, struct dz_err *err)
     rc = dz_num_u64(dz_str(text), 0, INT64_MAX, &c->left, NULL);
     cut_head(c, at);
     if (rc < 0)
-        return dz_fail(err, DZ_EIO, "%s: the size of a chunk is no number", c->url);
+        return dz_fail(err, DZ_EIO, "%s: the size of a chunk is not a number", c->url);
     c->in_chunks = true;
     if (c->left > 0)
         return 0;
@@ -225,7 +225,8 @@ static ssize_t read_body(struct dz_client *c, char *p, size_t n, struct dz_err *
             c->over = true;
             return c->framing == DZ_CLIENT_TO_THE_END
                        ? 0
-                       : dz_fail(err, DZ_EIO, "%s closed the connection within its answer", c->url);
+                       : dz_fail(err, DZ_EIO,
+                                 "%s closed the connection in the middle of its answer", c->url);
         }
     }
     size_t have = c->in_end - c->in_at;
@@ -261,7 +262,7 @@ int dz_client_read_all(struct dz_client *c, struct dz_buf *out, struct dz_err *e
         dz_buf_add(out, piece, (size_t)n);
         if (out->err) {
             dz_client_drop(c);
-            return dz_fail(err, out->err, "the answer of %s is too large", c->url);
+            return dz_fail(err, out->err, "the answer from %s is too large", c->url);
         }
     }
     return (int)n;

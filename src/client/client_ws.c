@@ -101,7 +101,7 @@ static int upgrade(struct dz_client *c, const char *target, struct dz_err *err)
     int rc = dz_client_begin(c, &req, err);
     return rc == 101 ? 0
            : rc < 0  ? rc
-                     : dz_fail(err, DZ_EIO, "%s does not speak WebSocket there", c->url);
+                     : dz_fail(err, DZ_EIO, "%s did not accept the WebSocket", c->url);
 }
 
 int dz_client_ws_open(struct dz_client *c, const char *target, const struct dz_client_ws_ops *ops,

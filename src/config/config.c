@@ -148,7 +148,7 @@ int dz_config_set(struct dz_config *c, enum dz_config_key key, const char *value
     union value v = {0};
     int rc = read_value(row, dz_str(value), &v);
     if (rc < 0)
-        return dz_fail(err, DZ_EINVAL, "%s: %s wants %s, not %s", origin ? origin : BY_DEFAULT,
+        return dz_fail(err, DZ_EINVAL, "%s: %s must be %s, not %s", origin ? origin : BY_DEFAULT,
                        dz_config_name(row, name), dz_config_range(row, range),
                        row->flags & SECRET ? "what was given"
                                            : dz_str_quote(dz_str(value), quoted));
@@ -199,9 +199,9 @@ static int check_variable(const char *entry, struct dz_err *err)
     size_t near = dz_str_nearest(name, known, DZ_CONFIG_COUNT);
     (void)dz_str_quote(name, quoted);
     if (near == DZ_STR_NONE)
-        return dz_fail(err, DZ_EINVAL, "environment: %s is no setting; doze config lists them",
+        return dz_fail(err, DZ_EINVAL, "environment: %s is not a setting; doze config lists them",
                        quoted);
-    return dz_fail(err, DZ_EINVAL, "environment: %s is no setting; did you mean %s?", quoted,
+    return dz_fail(err, DZ_EINVAL, "environment: %s is not a setting; did you mean %s?", quoted,
                    known[near]);
 }
 

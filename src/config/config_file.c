@@ -45,11 +45,11 @@ static int begin_section(struct reading *g, struct dz_str line)
     char quoted[DZ_STR_QUOTED];
     size_t end = dz_str_find_char(line, ']');
     if (end == DZ_STR_NONE)
-        return wrong(g, "the section's head has no ]");
+        return wrong(g, "the head of the section does not end in ]");
     struct dz_str name = dz_str_sub(line, 1, end - 1);
     struct dz_str behind = dz_str_trim(dz_str_sub(line, end + 1, line.n - end - 1));
     if (behind.n > 0 && behind.p[0] != ';' && behind.p[0] != '#')
-        return wrong(g, "%s stands behind a section's head: it belongs on a line of its own",
+        return wrong(g, "%s follows the head of a section: put it on a line of its own",
                      dz_str_quote(behind, quoted));
     for (size_t i = 0; i < DZ_CONFIG_COUNT; i++) {
         names[i] = dz_config_rows[i].section;
@@ -60,7 +60,7 @@ static int begin_section(struct reading *g, struct dz_str line)
     }
     size_t near = dz_str_nearest(name, names, DZ_CONFIG_COUNT);
     (void)dz_str_quote(name, quoted);
-    return near == DZ_STR_NONE ? wrong(g, "no section %s; doze config lists what there is", quoted)
+    return near == DZ_STR_NONE ? wrong(g, "no section %s; doze config lists the sections", quoted)
                                : wrong(g, "no section %s; did you mean %s?", quoted, names[near]);
 }
 
@@ -83,7 +83,7 @@ static int no_key(struct reading *g, const char *name)
         return wrong(g, "no key %s in [%s]; did you mean %s?", quoted, g->section, names[near]);
     if (elsewhere)
         return wrong(g, "no key %s in [%s]; it belongs to [%s]", quoted, g->section, elsewhere);
-    return wrong(g, "no key %s in [%s]; doze config lists what there is", quoted, g->section);
+    return wrong(g, "no key %s in [%s]; doze config lists the keys", quoted, g->section);
 }
 
 /* --- keys --------------------------------------------------------------------------- */
@@ -93,8 +93,7 @@ static int set_key(struct reading *g, enum dz_config_key key, const char *value)
     const struct dz_config_row *row = &dz_config_rows[key];
     char origin[DZ_CONFIG_ORIGIN_MAX];
     if (g->c->values[key].from_file)
-        return wrong(g, "%s is said twice: it stands at %s too", row->key,
-                     g->c->values[key].origin);
+        return wrong(g, "%s is set twice: it is also at %s", row->key, g->c->values[key].origin);
     if (row->type == DZ_CONFIG_PATH && value[0] && value[0] != '/')
         return wrong(g, "%s must be an absolute path", row->key);
     (void)snprintf(origin, sizeof origin, "%s:%d", g->file, g->line);
@@ -113,7 +112,7 @@ static int on_key(void *user, const char *section, const char *name, const char 
     if (g->failed)
         return 0;
     if (!g->section) {
-        (void)wrong(g, "%s stands before the first [section]", dz_str_quote(dz_str(name), quoted));
+        (void)wrong(g, "%s is before the first [section]", dz_str_quote(dz_str(name), quoted));
         return 0;
     }
     for (size_t i = 0; i < DZ_CONFIG_COUNT; i++)
@@ -136,7 +135,7 @@ static char *next_line(char *to, int size, void *stream)
     g->line++;
     line = dz_str_trim(line);
     if (line.n + 2 > (size_t)size)
-        (void)wrong(g, "a line of %zu bytes: %d are the most", line.n, size - 2);
+        (void)wrong(g, "a line has %zu bytes; at most %d are allowed", line.n, size - 2);
     else if (line.n > 0 && memchr(line.p, 0, line.n))
         (void)wrong(g, "a NUL byte");
     else if (line.n > 0 && line.p[0] == '[')
@@ -158,7 +157,7 @@ int dz_config_read_ini(struct dz_config *c, const char *file, struct dz_str text
         return dz_fail(err, DZ_ENOMEM, "read %s: out of memory", file);
     if (!g.failed && line > 0) {
         g.line = line;
-        (void)wrong(&g, "this is neither a [section], nor KEY = VALUE, nor a comment");
+        (void)wrong(&g, "expected a [section], KEY = VALUE or a comment");
     }
     return g.failed;
 }

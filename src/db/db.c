@@ -157,7 +157,7 @@ static int migrate(struct dz_db *db, const struct dz_db_schema *schema, int vers
     if (r == 0)
         return 0;
     dz_db_rollback(db);
-    return dz_wrap(err, r, "bring %s from format %d to %d", db->label, version, schema->version);
+    return dz_wrap(err, r, "migrate %s from format %d to %d", db->label, version, schema->version);
 }
 
 /* We hold the lock: with an empty log, the header tells, without a statement. */
@@ -192,7 +192,7 @@ static int check_version(struct dz_db *db, const struct dz_db_opts *opts, struct
                        "use a newer doze",
                        db->label, version, schema->version);
     if (version < 1)
-        return dz_fail(err, DZ_ECORRUPT, "%s has no format version: it was never finished",
+        return dz_fail(err, DZ_ECORRUPT, "%s has no format version: its creation did not finish",
                        db->label);
     if (opts->immutable)
         return dz_fail(err, DZ_ESTATE,

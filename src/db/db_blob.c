@@ -71,8 +71,8 @@ static int check_range(const struct dz_blob *b, size_t size_bytes, size_t offset
     size_t have = dz_blob_size(b);
     if (offset <= have && size_bytes <= have - offset)
         return 0;
-    return dz_fail(err, DZ_EINVAL, "%zu bytes at %zu of a value of %s: it has only %zu", size_bytes,
-                   offset, b->db->label, have);
+    return dz_fail(err, DZ_EINVAL, "%zu bytes from %zu on in a value of %s: it has only %zu",
+                   size_bytes, offset, b->db->label, have);
 }
 
 static int fail_io(const struct dz_blob *b, int rc, struct dz_err *err, const char *what)

@@ -35,7 +35,7 @@ static int prepare(struct dz_stmt **ret_st, struct dz_db *db, const char *sql,
     }
     dz_free(st);
     if (rc == SQLITE_OK)
-        return dz_fail(err, DZ_EINVAL, "run SQL on %s: no statement in it", db->label);
+        return dz_fail(err, DZ_EINVAL, "run SQL on %s: it has no statement", db->label);
     return dz_db_fail(db, rc, err, "run SQL on");
 }
 
@@ -149,7 +149,7 @@ int dz_stmt_step(struct dz_stmt *st, struct dz_err *err)
         return 1;
     int r = 0;
     if (rc == SQLITE_INTERRUPT && db->out_of_ops)
-        r = dz_fail(err, DZ_ELIMIT, "run SQL on %s: it takes too long", db->label);
+        r = dz_fail(err, DZ_ELIMIT, "run SQL on %s: it took too long", db->label);
     else if (rc != SQLITE_DONE)
         r = dz_db_fail(db, rc, err, sqlite3_stmt_readonly(st->st) ? "read" : "change");
     dz_stmt_reset(st);

@@ -82,7 +82,7 @@ int dz_db_savepoint(struct dz_db *db, struct dz_err *err)
 int dz_db_release(struct dz_db *db, struct dz_err *err)
 {
     if (!dz_db_in_txn(db))
-        return dz_fail(err, DZ_ESTATE, "keep a change in %s: its transaction was rolled back",
+        return dz_fail(err, DZ_ESTATE, "commit a change to %s: its transaction was rolled back",
                        db->label);
     assert(db->savepoints > 0);
     int r = dz_stmt_run(dz_db_stmt(db, sql_release), err);

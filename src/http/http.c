@@ -393,7 +393,7 @@ static int split(const char *address, char host[static HOST_TEXT], char port[sta
     if (s.n > 2 && s.p[0] == '[' && s.p[s.n - 1] == ']')
         s = dz_str_sub(s, 1, s.n - 2);
     else if (dz_str_find_char(s, ':') != DZ_STR_NONE || s.n >= HOST_TEXT)
-        return dz_fail(err, DZ_EINVAL, "listen at %s: an IPv6 address stands in brackets",
+        return dz_fail(err, DZ_EINVAL, "listen at %s: put an IPv6 address in brackets",
                        dz_str_quote(dz_str(address), quoted));
     (void)snprintf(host, HOST_TEXT, "%.*s", DZ_STR_ARG(s));
     (void)snprintf(port, PORT_TEXT, "%u", (unsigned)number);
@@ -450,10 +450,10 @@ int dz_http_listen_tcp(struct dz_http *h, const char *address, bool plain, struc
         return dz_fail(err, DZ_ENOENT, "listen at %s: %s", address, gai_strerror(failed));
     for (const struct addrinfo *a = list; a && rc == 0; a = a->ai_next) {
         if (!h->tls && !plain && !is_loopback(a))
-            rc = dz_fail(err, DZ_EDENIED,
-                         "listen at %s: others could read along what is sent there, tokens too: "
-                         "set tls.certificate and tls.key, or listen.plain if a proxy does TLS",
-                         address);
+            rc = dz_fail(
+                err, DZ_EDENIED,
+                "listen at %s: without TLS others could read the traffic, tokens included: set tls.certificate and tls.key, or listen.plain if a proxy does TLS",
+                address);
         else
             rc = listen_one(h, address, a, err);
     }

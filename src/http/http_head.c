@@ -49,7 +49,7 @@ ssize_t dz_http_head_end(const char *p, size_t n, size_t *at, int *ret_status, s
         if (p[i] == '\n' && i >= 3 && p[i - 2] == '\n')
             return (ssize_t)i + 1;
         if (p[i] == '\n' && i == 1)
-            return bad(ret_status, 400, err, "a request begins with its method");
+            return bad(ret_status, 400, err, "a request must begin with its method");
     }
     *at = n;
     return 0;
@@ -65,7 +65,7 @@ static int read_version(const char *s, struct dz_http_head *h, int *ret_status, 
     }
     bool other = strlen(s) == 8 && strncmp(s, "HTTP/", 5) == 0 && s[6] == '.';
     return (int)bad(ret_status, other ? 505 : 400, err,
-                    other ? "only HTTP/1.1 and 1.0 are spoken here"
+                    other ? "only HTTP/1.1 and 1.0 are supported"
                           : "the request line does not end in HTTP/1.1");
 }
 
@@ -75,13 +75,14 @@ static int read_request_line(char *line, struct dz_http_head *h, int *ret_status
 {
     char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
     if (!version)
-        return (int)bad(ret_status, 400, err, "a request line is a method, a target and a version");
+        return (int)bad(ret_status, 400, err,
+                        "a request line must have a method, a target and a version");
     *target++ = '\0';
     *version++ = '\0';
     h->method = line;
     h->target = target;
     if (strlen(line) > METHOD_MAX || !dz_http_is_token(dz_str(line)))
-        return (int)bad(ret_status, 400, err, "the method is no word");
+        return (int)bad(ret_status, 400, err, "the method is not a valid token");
     if (version - target - 1 > DZ_HTTP_TARGET_MAX) {
         h->target = "/";
         return (int)bad(ret_status, 414, err, "the target of the request is too long");
@@ -91,7 +92,7 @@ static int read_request_line(char *line, struct dz_http_head *h, int *ret_status
     for (const char *s = target; *s; s++)
         if (*s <= ' ' || *s >= 0x7f)
             return (int)bad(ret_status, 400, err,
-                            "the target of a request has only printable ASCII in it");
+                            "the target of a request must be printable ASCII");
     return read_version(version, h, ret_status, err);
 }
 
@@ -107,11 +108,12 @@ static int read_header(char *line, struct dz_http_head *h, int *ret_status, stru
         return (int)bad(ret_status, 400, err, "a header has no colon");
     if (h->count == DZ_HTTP_HEADERS_MAX) {
         *ret_status = 431;
-        return dz_fail(err, DZ_ELIMIT, "a request has at most %d headers", DZ_HTTP_HEADERS_MAX);
+        return dz_fail(err, DZ_ELIMIT, "a request may have at most %d headers",
+                       DZ_HTTP_HEADERS_MAX);
     }
     *colon = '\0';
     if (!dz_http_is_token(dz_str(line)))
-        return (int)bad(ret_status, 400, err, "a header's name has characters that no name has");
+        return (int)bad(ret_status, 400, err, "the name of a header has an invalid character");
     char *value = colon + 1 + strspn(colon + 1, " \t");
     size_t n = strlen(value);
     while (n > 0 && (value[n - 1] == ' ' || value[n - 1] == '\t'))
@@ -143,7 +145,7 @@ static int check_single(const struct dz_http_head *h, int *ret_status, struct dz
             n += strcasecmp(h->headers[i].name, single[k]) == 0;
         if (n > 1) {
             *ret_status = 400;
-            return dz_fail(err, DZ_EINVAL, "a request has one %s, not %zu", single[k], n);
+            return dz_fail(err, DZ_EINVAL, "a request must have one %s, not %zu", single[k], n);
         }
     }
     return 0;
@@ -186,9 +188,9 @@ static int check_host(const struct dz_http_head *h, int *ret_status, struct dz_e
 {
     const char *host = dz_http_head_get(h, "Host");
     if (!host && h->minor > 0)
-        return (int)bad(ret_status, 400, err, "a request of HTTP/1.1 names a Host");
+        return (int)bad(ret_status, 400, err, "an HTTP/1.1 request must have a Host header");
     if (host && !is_host(dz_str(host)))
-        return (int)bad(ret_status, 400, err, "Host is no name of a host");
+        return (int)bad(ret_status, 400, err, "Host is not a valid host name");
     return 0;
 }
 
@@ -215,14 +217,14 @@ static int read_framing(struct dz_http_head *h, int *ret_status, struct dz_err *
     uint64_t size = 0;
     if (length && coding)
         return (int)bad(ret_status, 400, err,
-                        "a request has a Content-Length or a Transfer-Encoding, not both");
+                        "a request must not have both Content-Length and Transfer-Encoding");
     if (coding && (h->minor == 0 || strcasecmp(coding, "chunked") != 0))
-        return (int)bad(ret_status, 400, err, "the only Transfer-Encoding is chunked");
+        return (int)bad(ret_status, 400, err, "the only supported Transfer-Encoding is chunked");
     if (length && (!length[0] || length[strspn(length, "0123456789")] ||
                    dz_num_u64(dz_str(length), 0, INT64_MAX, &size, NULL) < 0))
         return (int)bad(ret_status, 400, err, "Content-Length must be a number of bytes");
     if (expect && strcasecmp(expect, "100-continue") != 0)
-        return (int)bad(ret_status, 417, err, "only 100-continue may be expected");
+        return (int)bad(ret_status, 417, err, "the only supported Expect is 100-continue");
     h->body_size = coding ? -1 : (int64_t)size;
     h->expects = expect && h->minor > 0 && h->body_size != 0;
     h->close = h->minor == 0 || dz_http_head_lists(h, "Connection", "close");

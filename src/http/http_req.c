@@ -177,7 +177,8 @@ static size_t body_max(const struct dz_http_req *r)
 static void refuse_size(struct dz_http_req *r)
 {
     struct dz_err err;
-    (void)dz_fail(&err, DZ_ELIMIT, "the body may have at most %zu bytes here", body_max(r));
+    (void)dz_fail(&err, DZ_ELIMIT, "the body of this request may have at most %zu bytes",
+                  body_max(r));
     refuse(r, &err, 0, true);
 }
 

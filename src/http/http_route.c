@@ -31,7 +31,7 @@ static int decode(struct dz_str s, bool plus, struct dz_arena *arena, const char
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         if (c == '\0')
-            return dz_fail(err, DZ_EINVAL, "%s: a NUL has no place in a target",
+            return dz_fail(err, DZ_EINVAL, "%s: a target must not contain a NUL",
                            dz_str_quote(s, quoted));
         if (c == '%') {
             int high = i + 2 < s.n ? hex(s.p[i + 1]) : -1, low = high < 0 ? -1 : hex(s.p[i + 2]);
@@ -78,7 +78,8 @@ int dz_http_query_parse(struct dz_str query, struct dz_arena *arena,
         if (part.n == 0)
             continue;
         if (ret_query->count == DZ_HTTP_QUERY_MAX)
-            return dz_fail(err, DZ_ELIMIT, "a query has at most %d parameters", DZ_HTTP_QUERY_MAX);
+            return dz_fail(err, DZ_ELIMIT, "a query may have at most %d parameters",
+                           DZ_HTTP_QUERY_MAX);
         (void)dz_str_split(&value, '=', &name);
         if (!value.p)
             value = DZ_STR("");
@@ -180,7 +181,7 @@ int dz_http_match(const struct dz_http_wanted *want, struct dz_arena *arena,
     if (!ret_match->allow[0])
         return dz_fail(err, DZ_ENOENT, "there is nothing at %s", dz_str_quote(path, quoted));
     if (!route)
-        return dz_fail(err, DZ_ESTATE, "%s knows no such method, only %s",
+        return dz_fail(err, DZ_ESTATE, "%s does not support this method, only %s",
                        dz_str_quote(path, quoted), ret_match->allow);
     ret_match->route = route;
     for (size_t i = 0; i < found_count; i++) {

@@ -292,7 +292,7 @@ int dz_registry_locate(const char *given, const char *data_dir, char ret_name[st
     int n = name && name[0] ? snprintf(ret_name, DZ_PATH_MAX, "%s", name)
                             : snprintf(ret_name, DZ_PATH_MAX, "%s/registry.db", data_dir);
     if (n < 0 || n >= DZ_PATH_MAX)
-        return dz_fail(err, DZ_ELIMIT, "the registry's name is over %d bytes long",
+        return dz_fail(err, DZ_ELIMIT, "the registry's name is longer than %d bytes",
                        DZ_PATH_MAX - 1);
     return 0;
 }

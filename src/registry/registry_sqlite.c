@@ -200,8 +200,8 @@ static int insert_row(struct dz_sqlite_registry *s, const struct dz_instance *ro
     dz_sql_bind_set(use.st, &dz_instance_table, &full, UINT64_MAX, 1);
     rc = dz_stmt_run(use.st, err);
     if (rc == DZ_EEXIST)
-        return dz_fail(err, rc, "register %s: tenant %s has a sandbox of that %s", row->id,
-                       row->tenant, row->name && row->name[0] ? "id or name" : "id");
+        return dz_fail(err, rc, "register %s: tenant %s already has a sandbox with that %s",
+                       row->id, row->tenant, row->name && row->name[0] ? "id or name" : "id");
     return rc;
 }
 
@@ -210,7 +210,8 @@ static int sqlite_create(struct dz_registry *r, const struct dz_instance *row, s
     struct dz_sqlite_registry *s = dz_sqlite_self(r);
     int rc = is_gone(s, row->id, NULL, err);
     if (rc == 1)
-        return dz_fail(err, DZ_EEXIST, "register %s: a sandbox of that id was deleted today",
+        return dz_fail(err, DZ_EEXIST,
+                       "register %s: a sandbox with that id was deleted less than a day ago",
                        row->id);
     if (rc == 0)
         rc = dz_sqlite_begin(s, false, err);
@@ -309,7 +310,7 @@ static int stale(struct dz_sqlite_registry *s, const char *id, struct dz_err *er
     if (rc < 0)
         return rc;
     dz_instance_release(&row);
-    return dz_fail(err, DZ_EBUSY, "sandbox %s was changed by somebody else: read it again", id);
+    return dz_fail(err, DZ_EBUSY, "sandbox %s was changed meanwhile: read it again", id);
 }
 
 static int update_row(struct dz_sqlite_registry *s, const struct dz_registry_change *c,
@@ -327,7 +328,8 @@ static int update_row(struct dz_sqlite_registry *s, const struct dz_registry_cha
     dz_sql_bind_set(use.st, &dz_instance_table, c->to, c->set, 5);
     rc = dz_stmt_run(use.st, err);
     if (rc == DZ_EEXIST)
-        return dz_fail(err, rc, "change %s: its tenant has a sandbox of that name", c->id);
+        return dz_fail(err, rc, "change %s: its tenant already has a sandbox with that name",
+                       c->id);
     return rc < 0 ? rc : dz_db_changes(s->db) == 1 ? 0 : stale(s, c->id, err);
 }
 

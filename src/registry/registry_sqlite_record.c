@@ -247,7 +247,7 @@ static int insert(struct dz_sqlite_registry *s, const struct dz_registry_table *
     dz_bind_int(use.st, UPDATED + 1, now);
     rc = dz_stmt_run(use.st, err);
     if (rc == DZ_EEXIST)
-        return dz_fail(err, rc, "add %s %s: there is one of that id%s%s", t->what,
+        return dz_fail(err, rc, "add %s %s: there is already one with that id%s%s", t->what,
                        dz_str_quote(dz_str(dz_row_text(t, row, ID)), quoted),
                        t->alias ? " or " : "", t->alias ? t->alias : "");
     return rc;
@@ -280,8 +280,8 @@ static int stale(struct dz_sqlite_registry *s, const struct dz_registry_table *t
     if (rc < 0)
         return rc;
     return rc == 0 ? missing(t, key->id, err)
-                   : dz_fail(err, DZ_EBUSY, "%s %s was changed by somebody else: read it again",
-                             t->what, dz_str_quote(dz_str(key->id), quoted));
+                   : dz_fail(err, DZ_EBUSY, "%s %s was changed meanwhile: read it again", t->what,
+                             dz_str_quote(dz_str(key->id), quoted));
 }
 
 static int update(struct dz_sqlite_registry *s, const struct dz_registry_table *t, void *row,
@@ -301,7 +301,8 @@ static int update(struct dz_sqlite_registry *s, const struct dz_registry_table *
     dz_sql_bind_set(use.st, t, row, set, P_SET);
     rc = dz_stmt_run(use.st, err);
     if (rc == DZ_EEXIST)
-        return dz_fail(err, rc, "change %s %s: another one has that %s", t->what, key.id, t->alias);
+        return dz_fail(err, rc, "change %s %s: another one already has that %s", t->what, key.id,
+                       t->alias);
     return rc < 0 ? rc : dz_db_changes(s->db) == 1 ? 0 : stale(s, t, &key, err);
 }
 
@@ -450,8 +451,8 @@ int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, in
         rc = dz_sqlite_end(s, rc, false, err);
     }
     if (rc == DZ_ELIMIT || (rc >= 0 && number >= most))
-        return dz_fail(err, DZ_ELIMIT, "tenant %s: all of %lld numbers of tenants are taken",
-                       tenant, (long long)most);
+        return dz_fail(err, DZ_ELIMIT, "tenant %s: all %lld tenant numbers are in use", tenant,
+                       (long long)most);
     if (rc < 0)
         return rc;
     *ret_number = number;

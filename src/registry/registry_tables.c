@@ -178,7 +178,7 @@ int dz_registry_check_texts(const struct dz_registry_table *t, const void *row, 
     for (size_t c = 0; c < t->count; c++)
         if (set & UINT64_C(1) << c && t->columns[c].text &&
             strlen(dz_row_text(t, row, (int)c)) > DZ_REGISTRY_TEXT_MAX)
-            return dz_fail(err, DZ_ELIMIT, "the %s of a %s is over %d bytes long",
+            return dz_fail(err, DZ_ELIMIT, "the %s of a %s is longer than %d bytes",
                            t->columns[c].name, t->what, DZ_REGISTRY_TEXT_MAX);
     return 0;
 }

@@ -139,7 +139,8 @@ int dz_tls_server(const char *certificate, const char *key, struct dz_tls_contex
     else if (lib.SSL_CTX_use_PrivateKey_file_(x->ctx, key, SSL_FILETYPE_PEM) != 1)
         rc = dz_fail(err, DZ_EINVAL, "read the key %s: %s", key, reason(text, sizeof text));
     else if (lib.SSL_CTX_check_private_key_(x->ctx) != 1)
-        rc = dz_fail(err, DZ_EINVAL, "%s is not the key of %s", key, certificate);
+        rc = dz_fail(err, DZ_EINVAL, "%s is not the private key of the certificate %s", key,
+                     certificate);
     ERR_clear_error();
     if (rc < 0) {
         dz_tls_context_free(x);
@@ -254,7 +255,7 @@ int dz_tls_new(struct dz_tls_context *x, int fd, const char *host, struct dz_tls
     if (!bio || (host && !expect(t->ssl, host))) {
         dz_tls_free(t);
         ERR_clear_error();
-        return dz_fail(err, DZ_ENOMEM, "begin TLS: out of memory");
+        return dz_fail(err, DZ_ENOMEM, "start a TLS connection: out of memory");
     }
     if (host)
         lib.SSL_set_connect_state_(t->ssl);

@@ -275,7 +275,7 @@ static int give_next(struct dz_tree_read *r, struct dz_tree_entry *e, struct dz_
     size_t len = strlen(name), from = l->path_len + (l->path_len > 0);
     l->at += len + 1;
     if (from + len >= sizeof r->path)
-        return dz_fail(err, DZ_ELIMIT, "read %s: a path of over %d bytes", r->root,
+        return dz_fail(err, DZ_ELIMIT, "read %s: a path is longer than %d bytes", r->root,
                        DZ_PATH_MAX - 1);
     if (l->path_len)
         r->path[l->path_len] = '/';

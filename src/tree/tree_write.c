@@ -188,7 +188,7 @@ static int go_beside(struct dz_tree_write *w, struct dz_str path, struct dz_err 
 {
     int rc = go_above(w, path, err);
     if (rc == 0 && (w->depth > 0 || !w->top[0]))
-        return dz_fail(err, DZ_EEXIST, "write %s: the tree is a directory here", w->shown);
+        return dz_fail(err, DZ_EEXIST, "write %s: the top of the tree is a directory", w->shown);
     return rc < 0 ? rc : 0;
 }
 
@@ -265,7 +265,7 @@ int dz_tree_write_data(struct dz_tree_write *w, uint64_t at, const void *data, s
                        struct dz_err *err)
 {
     if (w->fd < 0)
-        return dz_fail(err, DZ_EINVAL, "write a tree: data of no file");
+        return dz_fail(err, DZ_EINVAL, "write a tree: data came before a file");
     if (at > (uint64_t)INT64_MAX - n)
         return fail(w, EFBIG, err);
     if (all_zero(data, n))
@@ -290,7 +290,7 @@ int dz_tree_write_end(struct dz_tree_write *w, uint64_t size, struct dz_err *err
 {
     struct stat st = {0};
     if (w->fd < 0)
-        return dz_fail(err, DZ_EINVAL, "write a tree: the end of no file");
+        return dz_fail(err, DZ_EINVAL, "write a tree: the end of a file came before the file");
     int sys = size > INT64_MAX ? EFBIG
               : ftruncate(w->fd, (off_t)size) < 0 || put_times(w->fd, &w->meta) < 0 ||
                       dz_fd_stat(w->fd, &st) < 0
@@ -347,7 +347,7 @@ static int make_link(struct dz_tree_write *w, struct dz_str target, const struct
 {
     char text[DZ_PATH_MAX], quoted[DZ_STR_QUOTED], why[DZ_STR_QUOTED + 64];
     if (target.n == 0 || target.n >= sizeof text || memchr(target.p, 0, target.n))
-        return dz_fail(err, DZ_EINVAL, "write %s: a symbolic link to a path that is none",
+        return dz_fail(err, DZ_EINVAL, "write %s: the target of the symbolic link is not a path",
                        w->shown);
     bool inside = stays_inside(dz_str(w->at), target);
     (void)snprintf(why, sizeof why, "is a symbolic link out of the tree, to %s",
@@ -388,7 +388,7 @@ int dz_tree_write_same(struct dz_tree_write *w, struct dz_str path, struct dz_st
     struct stat st;
     int rc = dz_path_inside(first, from, err);
     if (rc == 0)
-        return dz_fail(err, DZ_EINVAL, "write a tree: a link to the top of it");
+        return dz_fail(err, DZ_EINVAL, "write a tree: a hard link to its top");
     if (rc > 0)
         rc = go_above(w, first, err);
     if (rc < 0)
@@ -409,7 +409,9 @@ int dz_tree_write_same(struct dz_tree_write *w, struct dz_str path, struct dz_st
     }
     if (!S_ISREG(st.st_mode) ||
         (uintptr_t)dz_map_get64(&w->made, st.st_ino) != (uintptr_t)(st.st_dev + 1))
-        return dz_fail(err, DZ_EINVAL, "write %s: a link to what is no file of the tree", w->shown);
+        return dz_fail(err, DZ_EINVAL,
+                       "write %s: a hard link to something that is not a file of the tree",
+                       w->shown);
     rc = draw_name(w, err);
     if (rc < 0)
         return rc;
@@ -427,7 +429,7 @@ int dz_tree_write_open(int dir, const char *name, const struct dz_tree_write_opt
 {
     struct dz_tree_write *w;
     if (strlen(name) > DZ_NAME_MAX || strchr(name, '/') || strcmp(name, "..") == 0)
-        return dz_fail(err, DZ_EINVAL, "write a tree: %.80s is no name", name);
+        return dz_fail(err, DZ_EINVAL, "write a tree: %.80s is not a valid name", name);
     w = dz_zalloc(sizeof *w);
     if (!w)
         return dz_fail(err, DZ_ENOMEM, "write a tree: out of memory");

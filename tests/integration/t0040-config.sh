@@ -31,7 +31,7 @@ test_that 'check says which line is wrong; a daemon does not start with it' '
     printf "[log]\n\nlevle = info\n" >bad.ini && run 1 doze config check bad.ini &&
     has err "doze: bad.ini:3: no key \"levle\" in [log]; did you mean level?" &&
     run 1 doze daemon --data d --config bad.ini && has err "bad.ini:3" && [ ! -e d ] &&
-    run 2 doze daemon --data d --ahead 0 && has err "--ahead: cells.ahead wants a number from 1 to 256" && [ ! -e d ]
+    run 2 doze daemon --data d --ahead 0 && has err "--ahead: cells.ahead must be a number from 1 to 256" && [ ! -e d ]
 '
 
 test_that 'defaults is a file that check takes, with all that config shows' '
@@ -64,7 +64,7 @@ test_that 'SIGHUP reads the file again: what can, the rest by name, and a bad fi
     api 201 POST "$(s)" "{\"name\":\"a\",\"image\":\"base\"}" && until_state a suspended &&
     logged "\"level\":\"debug\"" &&
     printf "[log]\nlevel = quiet\n" >doze.ini &&
-    hangup && logged "config_not_reloaded" && has daemon.log "doze.ini:2: log.level wants" &&
+    hangup && logged "config_not_reloaded" && has daemon.log "doze.ini:2: log.level must be" &&
     api 200 GET /readyz && stop
 '
 

@@ -29,7 +29,7 @@ test_that 'the list as JSON has exactly the five columns' '
 test_that 'ids and names are taken once, bad ones are refused' '
     run 1 doze registry register sbx_841 acme && has err "sbx_841" &&
     run 1 doze registry register sbx_9 globex --name web && has err "name" &&
-    run 1 doze registry register ../x acme && has err "no key" &&
+    run 1 doze registry register ../x acme && has err "not a valid key" &&
     run 2 doze registry register sbx_9 acme --keep nothing && has err "memory or files"
 '
 

@@ -114,8 +114,8 @@ test_that 'ps, logs, kill, events, image ls' '
     run 124 timeout 1 doze events -f --json && has out "{\"id\":8" && run 0 doze image ls && has out "python  img_1" && run 0 doze image ls -q && has out img_1
 '
 test_that 'where the daemon is' '
-    DOZE_URL=unix:$PWD/none run 1 doze ls && has err "that DOZE_URL names: nobody listens" &&
-    DOZE_URL=https://localhost:1 run 1 doze ls && has err "nobody listens" && DOZE_URL=ftp://x run 1 doze ls && has err "unix:PATH, https://HOST:PORT or http" &&
+    DOZE_URL=unix:$PWD/none run 1 doze ls && has err "that DOZE_URL names: nothing listens" &&
+    DOZE_URL=https://localhost:1 run 1 doze ls && has err "nothing listens" && DOZE_URL=ftp://x run 1 doze ls && has err "unix:PATH, https://HOST:PORT or http" &&
     unset DOZE_URL && mkdir d && export DOZE_DATA=$PWD/d &&
     DOZE_AUTOSTART=0 run 1 doze ls && has err "DOZE_AUTOSTART=0" && echo doze-x.service >d/service && run 1 doze ls && has err "systemctl start doze-x.service" &&
     rm d/service && ln -s ../sock d/doze.sock && run 0 doze ls -q && has out sbx_1 && [ ! -e d/daemon.log ]

@@ -21,7 +21,7 @@ tcp() {
 }
 
 test_that 'without TLS it listens on this machine only, unless it is told otherwise' '
-    run 1 doze daemon --listen 0.0.0.0:$port && has err "others could read along" &&
+    run 1 doze daemon --listen 0.0.0.0:$port && has err "others could read the traffic" &&
     run 1 doze daemon --listen nowhere && has err "HOST:PORT" &&
     run 1 doze daemon --listen ::1:$port && has err "brackets" &&
     run 1 doze daemon --tls-certificate none.pem --listen 127.0.0.1:$port && has err "tls.key" &&

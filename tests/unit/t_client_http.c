@@ -90,7 +90,7 @@ TEST(urls_are_read)
     struct dz_client *c;
     struct dz_err err = {0};
     CHECK_INT(dz_client_open("unix:/nonexistent/s", NULL, &c, &err), DZ_ENOENT);
-    CHECK(strstr(err.msg, "nobody listens at /nonexistent/s"));
+    CHECK(strstr(err.msg, "nothing listens at /nonexistent/s"));
     CHECK_INT(dz_client_open("unix:", NULL, &c, &err), DZ_EINVAL);
     CHECK_INT(dz_client_open("http://127.0.0.1:1", NULL, &c, &err), DZ_ENOENT);
     CHECK_INT(dz_client_open("http://[::1]:1/", NULL, &c, &err), DZ_ENOENT);

@@ -77,30 +77,31 @@ TEST(a_file_says_what_is_otherwise_and_where)
 TEST(what_cannot_be_meant_is_named_with_its_line)
 {
     REFUSED("\n[lgo]\n", "f.ini:2: no section \"lgo\"; did you mean log?");
-    REFUSED("[xyzzy]\n", "f.ini:1: no section \"xyzzy\"; doze config lists what there is");
-    REFUSED("[log\n", "f.ini:1: the section's head has no ]");
+    REFUSED("[xyzzy]\n", "f.ini:1: no section \"xyzzy\"; doze config lists the sections");
+    REFUSED("[log\n", "f.ini:1: the head of the section does not end in ]");
     REFUSED("[log]\nlevle = info\n", "f.ini:2: no key \"levle\" in [log]; did you mean level?");
     REFUSED("[log]\nahead = 4\n", "f.ini:2: no key \"ahead\" in [log]; it belongs to [cells]");
-    REFUSED("[log]\nq = 4\n", "f.ini:2: no key \"q\" in [log]; doze config lists what there is");
-    REFUSED("[log] level = info\n", "f.ini:1: \"level = info\" stands behind a section's head: it "
-                                    "belongs on a line of its own");
-    REFUSED("level = info\n", "f.ini:1: \"level\" stands before the first [section]");
-    REFUSED("\033[2J = info\n", "f.ini:1: \"\\x1b[2J\" stands before the first [section]");
+    REFUSED("[log]\nq = 4\n", "f.ini:2: no key \"q\" in [log]; doze config lists the keys");
+    REFUSED("[log] level = info\n", "f.ini:1: \"level = info\" follows the head of a section: "
+                                    "put it on a line of its own");
+    REFUSED("level = info\n", "f.ini:1: \"level\" is before the first [section]");
+    REFUSED("\033[2J = info\n", "f.ini:1: \"\\x1b[2J\" is before the first [section]");
     REFUSED("[log]\nlevel = info\nlevel = info\n",
-            "f.ini:3: level is said twice: it stands at f.ini:2 too");
-    REFUSED("[log]\nlevel\n",
-            "f.ini:2: this is neither a [section], nor KEY = VALUE, nor a comment");
+            "f.ini:3: level is set twice: it is also at f.ini:2");
+    REFUSED("[log]\nlevel\n", "f.ini:2: expected a [section], KEY = VALUE or a comment");
     REFUSED("[log]\nlevel = loud\n",
-            "f.ini:2: log.level wants error, warn, info or debug, not \"loud\"");
-    REFUSED("[log]\nlevel = \n", "f.ini:2: log.level wants error, warn, info or debug, not \"\"");
+            "f.ini:2: log.level must be error, warn, info or debug, not \"loud\"");
+    REFUSED("[log]\nlevel = \n", "f.ini:2: log.level must be error, warn, info or debug, not \"\"");
     REFUSED("[doze]\ndata = here\n", "f.ini:2: data must be an absolute path");
     REFUSED("[cells]\nahead = 257\n",
-            "f.ini:2: cells.ahead wants a number from 1 to 256, not \"257\"");
-    REFUSED("[cells]\nahead = 0\n", "f.ini:2: cells.ahead wants a number from 1 to 256, not \"0\"");
-    REFUSED("[ladder]\nsuspend_after = 0\n", "f.ini:2: ladder.suspend_after wants a duration from "
-                                             "1ms to 365d, or never, not \"0\"");
+            "f.ini:2: cells.ahead must be a number from 1 to 256, not \"257\"");
+    REFUSED("[cells]\nahead = 0\n",
+            "f.ini:2: cells.ahead must be a number from 1 to 256, not \"0\"");
+    REFUSED("[ladder]\nsuspend_after = 0\n",
+            "f.ini:2: ladder.suspend_after must be a duration from "
+            "1ms to 365d, or never, not \"0\"");
     REFUSED("[daemon]\ndrain_timeout = never\n",
-            "f.ini:2: daemon.drain_timeout wants a duration from 1s to 1h, not \"never\"");
+            "f.ini:2: daemon.drain_timeout must be a duration from 1s to 1h, not \"never\"");
     CHECK_INT(dz_config_parse("f.ini", DZ_STR("[log]\nlevel = a\0b\n"), &c, &err), DZ_EINVAL);
     CHECK_STR(err.msg, "f.ini:2: a NUL byte");
 }
@@ -120,7 +121,7 @@ TEST(a_line_that_is_too_long_is_not_cut)
     char text[8192];
     int n = snprintf(text, sizeof text, "[doze]\ndata = /%0*d\n", 6000, 0);
     CHECK(n > 6000 && parse(text) == DZ_EINVAL);
-    CHECK(strncmp(err.msg, "f.ini:2: a line of 60", 21) == 0);
+    CHECK(strncmp(err.msg, "f.ini:2: a line has 60", 21) == 0);
 }
 
 TEST(the_environment_counts_more_and_an_option_most)
@@ -134,7 +135,7 @@ TEST(the_environment_counts_more_and_an_option_most)
     CHECK_STR(c.doze_data, "relative");
     CHECK_STR(c.log_format, "text");
     CHECK_INT(dz_config_set(&c, DZ_CONFIG_log_level, "loud", "--log-level", &err), DZ_EINVAL);
-    CHECK_STR(err.msg, "--log-level: log.level wants error, warn, info or debug, not \"loud\"");
+    CHECK_STR(err.msg, "--log-level: log.level must be error, warn, info or debug, not \"loud\"");
     CHECK_STR(c.log_level, "warn"); /* untouched */
     CHECK_INT(dz_config_set(&c, DZ_CONFIG_log_level, "error", "--log-level", &err), 0);
     CHECK_STR(c.log_level, "error");
@@ -143,11 +144,11 @@ TEST(the_environment_counts_more_and_an_option_most)
     (void)setenv("DOZE_LOG_LEVL", "info", 1);
     CHECK_INT(dz_config_load(NULL, &c, &err), DZ_EINVAL);
     CHECK_STR(err.msg,
-              "environment: \"DOZE_LOG_LEVL\" is no setting; did you mean DOZE_LOG_LEVEL?");
+              "environment: \"DOZE_LOG_LEVL\" is not a setting; did you mean DOZE_LOG_LEVEL?");
     (void)unsetenv("DOZE_LOG_LEVL");
     (void)setenv("DOZE_LOG_LEVEL", "x", 1);
     CHECK_INT(dz_config_load(NULL, &c, &err), DZ_EINVAL);
-    CHECK(strncmp(err.msg, "DOZE_LOG_LEVEL: log.level wants", 31) == 0);
+    CHECK(strncmp(err.msg, "DOZE_LOG_LEVEL: log.level must be", 33) == 0);
     CHECK_INT(dz_config_load("/nowhere/doze.ini", &c, &err), DZ_ENOENT);
 }
 

@@ -277,7 +277,7 @@ TEST(db_rolls_a_failed_migration_back)
     const char *a = make_dir();
     create(a, &schema_v1);
     expect_refusal(a, &bad, DZ_EINVAL,
-                   "bring x.doze from format 1 to 2: change x.doze: no such table: nowhere");
+                   "migrate x.doze from format 1 to 2: change x.doze: no such table: nowhere");
     CHECK_INT(dz_db_open_path(&db, a, &(struct dz_db_opts){.schema = &schema_v1}, NULL), 0);
     CHECK_INT(ask(db, "SELECT count(*) FROM pragma_table_info('t')"), 2);
     dz_db_closep(&db);

@@ -475,7 +475,7 @@ TEST(restricted_handle_stops_what_runs_too_long)
     struct dz_stmt *st = NULL;
     CHECK_INT(dz_stmt_new(&st, db, endless, NULL, NULL), 0);
     CHECK_INT(dz_stmt_run(st, &e), DZ_ELIMIT);
-    CHECK_STR(e.msg, "run SQL on x: it takes too long");
+    CHECK_STR(e.msg, "run SQL on x: it took too long");
     dz_stmt_free(st);
     CHECK_INT(try(db, endless), DZ_ELIMIT); /* the budget is spent */
     dz_db_restrict(db, 100000);
