@@ -7,10 +7,12 @@
  * no more children than before), another one each time: a key is sent to a shell that
  * waits, and the time ends with the first byte of its answer, a number that it counted
  * before it slept, on an event stream that was open all the while. Beside each row, as the
- * yardstick, posix_spawn of /bin/true.
+ * yardstick, posix_spawn of /bin/true. With DOZE_BENCH_DEBUG=1 the daemon logs at level debug:
+ * its lines event=wake say what the time of each wake went to.
  */
 #include "bench.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,9 +22,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -229,7 +233,9 @@ static void run_daemon(void)
     static struct conn c;
     char data[TEXT];
     (void)snprintf(data, sizeof data, "--data=%s", root);
-    spawn((const char *const[]){doze, "daemon", data, "--log-level=error",
+    spawn((const char *const[]){doze, "daemon", data,
+                                getenv("DOZE_BENCH_DEBUG") ? "--log-level=debug"
+                                                           : "--log-level=error",
                                 "--requests-per-tenant=10000", "--quota-warm-sandboxes=10000",
                                 NULL},
           false);
@@ -333,14 +339,19 @@ static double wake(struct conn *c, struct box *b)
 
 /* Every sandbox of a kind is put down, and then, when no cell of theirs is left, woken.
  * beyond: without the pauses in which the daemon forks cells ahead. */
-static int wake_all(struct conn *c, struct box *boxes, int n, bool beyond, double *us)
+static void settle_down(void)
 {
     int last = 0;
-    for (int i = 0; i < n; i++)
-        put_down(c, &boxes[i]);
     pause_ms(300);
     for (int i = 0; i < 100 && last != children(); i++, pause_ms(50))
         last = children();
+}
+
+static int wake_all(struct conn *c, struct box *boxes, int n, bool beyond, double *us)
+{
+    for (int i = 0; i < n; i++)
+        put_down(c, &boxes[i]);
+    settle_down();
     for (int i = 0; i < n; i++) {
         us[i] = wake(c, &boxes[i]);
         if (!beyond)
@@ -376,6 +387,30 @@ static void wake_rows(struct bench *b, struct conn *c, double spawn_us)
     row(b, "  p99", quantile(us, n, 0.99), spawn_us, 0);
     for (int i = 0; i < SHELLS; i++)
         conn_close(&shells[i].stream);
+}
+
+/* From the request to the whole answer of a command that did not run before. */
+static void exec_asleep_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    static double us[SHELLS];
+    for (int i = 0; i < SHELLS; i++) {
+        char body[128];
+        (void)snprintf(body, sizeof body, "{\"image\":\"base\",\"name\":\"asleep%d\"}", i);
+        call(c, 201, "POST", body, "/v1/sandboxes");
+        call(c, 200, "POST", "{\"shell\":\"echo first\"}", "/v1/sandboxes/asleep%d/exec", i);
+        call(c, 200, "POST", "", "/v1/sandboxes/asleep%d/suspend", i);
+    }
+    settle_down();
+    for (int i = 0; i < SHELLS; i++) {
+        double from = now_us();
+        call(c, 200, "POST", "{\"shell\":\"echo hello\"}", "/v1/sandboxes/asleep%d/exec", i);
+        us[i] = now_us() - from;
+        if (!strstr(c->in, "hello"))
+            die("exec on a sleeping sandbox", c->in);
+        pause_ms(30);
+    }
+    row(b, "exec on a sleeping sandbox: p50", quantile(us, SHELLS, 0.5), spawn_us, 0);
+    row(b, "  p99", quantile(us, SHELLS, 0.99), spawn_us, 0);
 }
 
 static void wake_python_rows(struct bench *b, struct conn *c, double spawn_us)
@@ -424,6 +459,74 @@ static void warm_rows(struct bench *b, struct conn *c, double spawn_us)
         pause_ms(30);
     }
     row(b, "fork, to a running child: p50", quantile(us, n, 0.5), spawn_us, 2);
+}
+
+/* What the daemon's thread stands at is the beginning of a system call that waits for the disk. */
+static bool at_sync(pid_t tid)
+{
+    struct __ptrace_syscall_info info;
+    return ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof info, &info) > 0 &&
+           info.op == PTRACE_SYSCALL_INFO_ENTRY &&
+           (info.entry.nr == SYS_fsync || info.entry.nr == SYS_fdatasync);
+}
+
+/* Watch all threads of the daemon, or let them go. */
+static void watch_daemon(bool on)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/task", daemon_pid);
+    DIR *d = opendir(path);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        int status, tid = atoi(e->d_name);
+        if (tid <= 0 || (on && ptrace(PTRACE_SEIZE, tid, NULL,
+                                      PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE) < 0))
+            continue;
+        if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0 && !on &&
+            waitpid(tid, &status, __WALL) == tid)
+            (void)ptrace(PTRACE_DETACH, tid, NULL, NULL);
+    }
+    if (d)
+        (void)closedir(d);
+}
+
+/* A fork, and the syncs that the daemon made before it answered. */
+static int syncs_of_fork(struct conn *c, const char *name)
+{
+    char path[64];
+    int n = 0, status;
+    (void)snprintf(path, sizeof path, "/v1/sandboxes/%s/fork", name);
+    watch_daemon(true);
+    c->len = 0;
+    ask(c, "POST", path, "{\"count\":1}", "");
+    while (!answered(c)) {
+        pid_t tid = waitpid(-1, &status, __WALL | WNOHANG);
+        if (tid > 0 && WIFSTOPPED(status)) {
+            bool call = WSTOPSIG(status) == (SIGTRAP | 0x80), event = status >> 16 != 0;
+            n += call && at_sync(tid);
+            (void)ptrace(PTRACE_SYSCALL, tid, NULL, call || event ? 0L : (long)WSTOPSIG(status));
+            continue;
+        }
+        struct pollfd p = {.fd = c->fd, .events = POLLIN};
+        if (poll(&p, 1, 1) > 0)
+            take(c);
+    }
+    watch_daemon(false);
+    return n;
+}
+
+static void fork_rows(struct bench *b, struct conn *c, double spawn_us)
+{
+    double n[10];
+    (void)spawn_us;
+    call(c, 201, "POST", "{\"image\":\"base\",\"name\":\"forked\"}", "/v1/sandboxes");
+    call(c, 200, "POST", "{\"cmd\":[\"true\"]}", "/v1/sandboxes/forked/exec");
+    for (int i = 0; i < 10; i++) {
+        n[i] = syncs_of_fork(c, "forked");
+        pause_ms(30);
+    }
+    bench_row(b, &(struct bench_row){.row = "fork, syncs of the daemon before its answer: p50",
+                                     .value = quantile(n, 10, 0.5),
+                                     .unit = "syncs"});
 }
 
 /* What it costs that each commit is on the disk: a command that writes a file. */
@@ -819,12 +922,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(struct bench *b, struct conn *c, double spawn_us);
-    } parts[] = {{"warm", warm_rows},           {"durable", durable_rows},
-                 {"wake", wake_rows},           {"wakepython", wake_python_rows},
-                 {"idle", idle_rows},           {"python", python_rows},
-                 {"pythons", warm_python_rows}, {"load", load_row},
-                 {"many", at_once_rows},        {"flood", flood_rows},
-                 {"drain", drain_rows},         {"start", start_rows}};
+    } parts[] = {
+        {"warm", warm_rows},   {"fork", fork_rows},          {"durable", durable_rows},
+        {"wake", wake_rows},   {"asleep", exec_asleep_rows}, {"wakepython", wake_python_rows},
+        {"idle", idle_rows},   {"python", python_rows},      {"pythons", warm_python_rows},
+        {"load", load_row},    {"many", at_once_rows},       {"flood", flood_rows},
+        {"drain", drain_rows}, {"start", start_rows}};
     static struct bench b;
     static struct conn c;
     bench_init(&b, "daemon", 15);

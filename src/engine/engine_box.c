@@ -90,6 +90,7 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
 static void drop_cell(struct box *b)
 {
     dz_start_over(b);
+    dz_wake_over(b);
     dz_list_remove(&b->untold);
     b->has_active = false;
     dz_use_cold(b);
@@ -193,6 +194,7 @@ static void let_go(struct box *b)
     struct leaving *l = dz_zalloc(sizeof *l);
     struct dz_engine *e = b->e;
     dz_start_over(b);
+    dz_wake_over(b);
     if (!l) {
         drop_cell(b);
         return;
@@ -330,6 +332,7 @@ static void tell_up(struct box *b)
     dz_list_remove(&b->untold);
     b->has_active = false;
     tell_keeper(b, &how);
+    dz_wake_step(b, WAKE_WRITTEN);
     dz_exec_connected(b);
     if (has_active && b->cell == c)
         on_activity(b, &active);
@@ -376,6 +379,7 @@ static void give_early(struct box *b)
 static void on_up(struct box *b)
 {
     b->phase = BOX_UP;
+    dz_wake_step(b, WAKE_UP);
     dz_start_over(b);
     b->cpu_at = 0;
     dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", b->id),
@@ -505,6 +509,8 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
     case DZ_CELL_EXITED:
     case DZ_CELL_EXEC_FAILED:
         dz_exec_event(b, event);
+        if (event->type == DZ_CELL_OUTPUT || event->type == DZ_CELL_EXITED)
+            dz_wake_step(b, WAKE_TOLD);
         break;
     case DZ_CELL_OP_DATA:
     case DZ_CELL_OP_WINDOW_OPEN:
@@ -710,6 +716,7 @@ static int begin(struct box *b, struct dz_err *err)
         dz_exec_down(b, DZ_EUNAVAIL, "crashed", err ? err->msg : "");
         return rc;
     }
+    dz_wake_step(b, WAKE_SENT);
     dz_box_watch(b);
     return 0;
 }
@@ -718,6 +725,8 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
 {
     DZ_AUTO(opened_release) struct opened o = {.disk_fd = -1, .wal_fd = -1};
     assert(!b->cell);
+    if (go)
+        dz_wake_step(b, WAKE_ASKED);
     int rc = dz_engine_config_of(row, &o.config, err);
     if (rc == 0 && row->image[0])
         rc = dz_engine_image_get(b->e, row->image, &b->image, err);
@@ -756,12 +765,14 @@ void dz_box_promote(struct box *b)
 {
     struct dz_err err = {0};
     dz_timer_stop(b->linger);
+    dz_wake_step(b, WAKE_ASKED);
     b->phase = BOX_STARTING;
     b->lost = false;
     if (dz_cell_go(b->cell, &err) < 0) {
         cell_failed(b, err.code, err.msg);
         return;
     }
+    dz_wake_step(b, WAKE_SENT);
     dz_op_resume(b);
     dz_box_watch(b);
 }

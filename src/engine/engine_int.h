@@ -35,6 +35,14 @@ enum box_phase {
     BOX_FILES,
     BOX_STOPPING,
 };
+enum wake_step { /* engine_wake.c */
+    WAKE_ASKED,
+    WAKE_SENT,
+    WAKE_UP,
+    WAKE_TOLD,
+    WAKE_WRITTEN,
+    WAKE_STEPS,
+};
 enum box_start { /* engine_start.c */
     START_NONE,
     START_QUEUED, /* waits for a cell: it has none */
@@ -77,6 +85,7 @@ struct box {
     uint64_t born;             /* which of the engine's cells its own is, or was */
     int64_t full_at;           /* of the last FULL that was told; 0: none */
     unsigned full_more;        /* since then, that were not */
+    int64_t wake[WAKE_STEPS];  /* when they were made, of a wake that the log is told of; else 0 */
     unsigned pins;             /* callers up the stack that still look at it */
     char tenant[DZ_ENGINE_VALUE_MAX + 1];
     char id[];
@@ -582,6 +591,11 @@ void dz_exec_down(struct box *b, int code, const char *reason, const char *text)
 
 /* engine_replay.c: tell a watch about a command that has ended. */
 void dz_exec_replay(struct box *b, struct dz_engine_watch *w);
+
+/* --- engine_wake.c --------------------------------------------------------------------------- */
+
+void dz_wake_step(struct box *b, enum wake_step step); /* it is made now; ASKED: a wake begins */
+void dz_wake_over(struct box *b);                      /* nothing more will come of it */
 
 /* --- engine_op.c
  * ------------------------------------------------------------------------------------ */

@@ -29,6 +29,16 @@ void dz_loop_settle(struct dz_loop *loop)
     loop->ops->settle(loop);
 }
 
+bool dz_loop_longest(const struct dz_loop *loop, int64_t since_ns, struct dz_loop_spell *ret_spell)
+{
+    return loop->ops->longest(loop, since_ns, ret_spell);
+}
+
+int64_t dz_loop_turn_ns(const struct dz_loop *loop)
+{
+    return loop->ops->turn_ns(loop);
+}
+
 int dz_timer_new(struct dz_loop *loop, void (*fn)(void *arg), void *arg,
                  struct dz_timer **ret_timer, struct dz_err *err)
 {

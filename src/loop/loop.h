@@ -41,6 +41,18 @@ void dz_loop_stop(struct dz_loop *loop);
 /* Runs on until no work is under way and no task waits: before what they lead to is freed. */
 void dz_loop_settle(struct dz_loop *loop);
 
+/* What holds everybody up: a callback that takes long. */
+struct dz_loop_spell {
+    int64_t us;
+    const char *kind; /* timer, task, poll, work or signal */
+    uintptr_t fn;     /* the function, as `addr2line -f -e` of the program knows it */
+};
+/* The longest callback that ended at since_ns (dz_clock_mono_ns) or later, of the last 32 that took
+ * a millisecond or more. False: there was none; a simulation has none. */
+bool dz_loop_longest(const struct dz_loop *loop, int64_t since_ns, struct dz_loop_spell *ret_spell);
+/* When the callback began that is running: dz_clock_mono_ns. */
+int64_t dz_loop_turn_ns(const struct dz_loop *loop);
+
 /* --- timers ---------------------------------------------------------------------- */
 
 DZ_NODISCARD int dz_timer_new(struct dz_loop *loop, void (*fn)(void *arg), void *arg,

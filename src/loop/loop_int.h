@@ -13,6 +13,8 @@ struct dz_loop_ops {
     int (*run)(struct dz_loop *l, struct dz_err *err);
     void (*stop)(struct dz_loop *l);
     void (*settle)(struct dz_loop *l);
+    bool (*longest)(const struct dz_loop *l, int64_t since_ns, struct dz_loop_spell *ret_spell);
+    int64_t (*turn_ns)(const struct dz_loop *l);
     int (*timer_new)(struct dz_loop *l, void (*fn)(void *), void *arg, struct dz_timer **ret,
                      struct dz_err *err);
     void (*timer_after)(struct dz_timer *t, int64_t ms);

@@ -283,11 +283,25 @@ static int no_signal(struct dz_loop *loop, int number, void (*fn)(void *), void 
 static int sim_timer_new(struct dz_loop *loop, void (*fn)(void *), void *arg, struct dz_timer **ret,
                          struct dz_err *err);
 
+static bool no_spell(const struct dz_loop *loop, int64_t since_ns, struct dz_loop_spell *ret)
+{
+    (void)loop, (void)since_ns, (void)ret;
+    return false;
+}
+
+static int64_t sim_turn_ns(const struct dz_loop *loop)
+{
+    (void)loop;
+    return dz_clock_mono_ns();
+}
+
 static const struct dz_loop_ops sim_ops = {
     .free = sim_free,
     .run = sim_run,
     .stop = sim_stop,
     .settle = sim_settle,
+    .longest = no_spell,
+    .turn_ns = sim_turn_ns,
     .timer_new = sim_timer_new,
     .timer_after = sim_timer_after,
     .timer_at = sim_timer_at,

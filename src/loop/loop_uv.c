@@ -29,7 +29,11 @@
 
 enum {
     WALL_MAX_MS = 24 * 3600 * 1000, /* look again at least daily */
+    SPELLS = 32,                    /* the last that were long are remembered */
+    SPELL_MIN_US = 1000,
 };
+
+extern const char __executable_start[]; /* the linker's */
 
 struct uv_dz_loop {
     struct dz_loop head;
@@ -41,6 +45,12 @@ struct uv_dz_loop {
     struct dz_list tasks; /* and timers of zero; idle and check run while there are some */
     uv_idle_t idle;
     uv_check_t check;
+    int64_t turn_ns; /* the running callback began */
+    struct {
+        struct dz_loop_spell spell;
+        int64_t end_ns;
+    } spells[SPELLS]; /* a ring */
+    size_t spell_count;
 };
 
 struct uv_timer {
@@ -55,6 +65,7 @@ struct uv_timer {
 struct uv_poll {
     struct dz_poll head;
     uv_poll_t uv;
+    struct uv_dz_loop *loop;
     void (*fn)(void *arg, int events);
     void *arg;
 };
@@ -62,6 +73,7 @@ struct uv_poll {
 struct uv_signal {
     struct dz_signal head;
     uv_signal_t uv;
+    struct uv_dz_loop *loop;
     void (*fn)(void *arg);
     void *arg;
 };
@@ -84,6 +96,47 @@ static void on_closed(uv_handle_t *h)
     dz_free(h->data);
 }
 
+/* --- callbacks ------------------------------------------------------------------- */
+
+static void begin_call(struct uv_dz_loop *l)
+{
+    l->turn_ns = dz_clock_mono_ns();
+}
+
+static void end_call(struct uv_dz_loop *l, const char *kind, uintptr_t fn)
+{
+    int64_t now = dz_clock_mono_ns(), us = (now - l->turn_ns) / 1000;
+    if (us < SPELL_MIN_US)
+        return;
+    size_t i = l->spell_count++ % SPELLS;
+    l->spells[i].spell = (struct dz_loop_spell){us, kind, fn - (uintptr_t)__executable_start};
+    l->spells[i].end_ns = now;
+}
+
+static void call(struct uv_dz_loop *l, const char *kind, void (*fn)(void *arg), void *arg)
+{
+    begin_call(l);
+    fn(arg);
+    end_call(l, kind, (uintptr_t)fn);
+}
+
+static bool uv_longest(const struct dz_loop *loop, int64_t since_ns, struct dz_loop_spell *ret)
+{
+    const struct uv_dz_loop *l = (const struct uv_dz_loop *)loop;
+    int64_t most = 0;
+    for (size_t i = 0; i < SPELLS && i < l->spell_count; i++)
+        if (l->spells[i].end_ns >= since_ns && l->spells[i].spell.us > most) {
+            *ret = l->spells[i].spell;
+            most = ret->us;
+        }
+    return most > 0;
+}
+
+static int64_t uv_turn_ns(const struct dz_loop *loop)
+{
+    return ((const struct uv_dz_loop *)loop)->turn_ns;
+}
+
 /* --- timers ---------------------------------------------------------------------- */
 
 static void wait_for_wall(struct uv_timer *t);
@@ -98,7 +151,7 @@ static void on_timer(uv_timer_t *uv)
         }
         dz_list_remove(&t->link);
     }
-    t->task.fn(t->task.arg);
+    call(t->loop, "timer", t->task.fn, t->task.arg);
 }
 
 static void start_timer(struct uv_timer *t, int64_t ms)
@@ -130,7 +183,7 @@ static void on_check(uv_check_t *check)
     while (!dz_list_empty(&now)) {
         struct dz_loop_task *t = DZ_LIST_FIRST(struct dz_loop_task, &now, link);
         dz_list_remove(&t->link);
-        t->fn(t->arg);
+        call(l, "task", t->fn, t->arg);
     }
     if (dz_list_empty(&l->tasks)) {
         (void)uv_idle_stop(&l->idle);
@@ -210,13 +263,14 @@ static void on_work(uv_work_t *w)
 static void on_work_done(uv_work_t *w, int status)
 {
     struct uv_job *j = w->data;
+    struct uv_dz_loop *l = j->loop;
     void (*done)(void *arg) = j->done;
     void *arg = j->arg;
     assert(status == 0); /* nothing here calls uv_cancel */
     (void)status;
-    j->loop->works--;
+    l->works--;
     dz_free(j);
-    done(arg);
+    call(l, "work", done, arg);
 }
 
 static int uv_work(struct dz_loop *loop, void (*work)(void *), void (*done)(void *), void *arg,
@@ -245,7 +299,11 @@ static void on_poll(uv_poll_t *uv, int status, int events)
                            : (events & UV_READABLE ? DZ_POLL_READ : 0) |
                                  (events & UV_WRITABLE ? DZ_POLL_WRITE : 0) |
                                  (events & UV_DISCONNECT ? DZ_POLL_HANGUP : 0);
+    struct uv_dz_loop *l = p->loop;
+    uintptr_t fn = (uintptr_t)p->fn;
+    begin_call(l);
     p->fn(p->arg, ready);
+    end_call(l, "poll", fn);
 }
 
 static int uv_dz_poll_set(struct dz_poll *poll, int events, struct dz_err *err)
@@ -267,7 +325,7 @@ static void on_signal(uv_signal_t *uv, int number)
 {
     struct uv_signal *s = uv->data;
     (void)number;
-    s->fn(s->arg);
+    call(s->loop, "signal", s->fn, s->arg);
 }
 
 static void uv_dz_signal_free(struct dz_signal *signal)
@@ -328,6 +386,8 @@ static const struct dz_loop_ops uv_ops = {
     .run = uv_dz_loop_run,
     .stop = uv_dz_loop_stop,
     .settle = uv_dz_loop_settle,
+    .longest = uv_longest,
+    .turn_ns = uv_turn_ns,
     .timer_new = uv_dz_timer_new,
     .timer_after = uv_timer_after,
     .timer_at = uv_timer_at,
@@ -365,7 +425,7 @@ static int uv_dz_poll_new(struct dz_loop *loop, int fd, void (*fn)(void *, int),
     struct uv_poll *p = dz_zalloc(sizeof *p);
     if (!p)
         return dz_fail(err, DZ_ENOMEM, "watch a descriptor: out of memory");
-    *p = (struct uv_poll){.head = {&uv_ops}, .fn = fn, .arg = arg};
+    *p = (struct uv_poll){.head = {&uv_ops}, .loop = l, .fn = fn, .arg = arg};
     int rc = uv_poll_init(&l->uv, &p->uv, fd);
     if (rc < 0) {
         dz_free(p);
@@ -383,7 +443,7 @@ static int uv_dz_signal_new(struct dz_loop *loop, int number, void (*fn)(void *)
     struct uv_signal *s = dz_zalloc(sizeof *s);
     if (!s)
         return dz_fail(err, DZ_ENOMEM, "watch a signal: out of memory");
-    *s = (struct uv_signal){.head = {&uv_ops}, .fn = fn, .arg = arg};
+    *s = (struct uv_signal){.head = {&uv_ops}, .loop = l, .fn = fn, .arg = arg};
     (void)uv_signal_init(&l->uv, &s->uv);
     s->uv.data = s;
     int rc = uv_signal_start(&s->uv, on_signal, number);

@@ -480,6 +480,40 @@ TEST(what_a_descriptor_posts_comes_in_the_same_turn)
     (void)close_loop(l);
 }
 
+static void take_long(void *arg)
+{
+    struct dz_loop *l = arg;
+    int64_t began = dz_loop_turn_ns(l), now;
+    while ((now = dz_clock_mono_ns()) < began + 3 * DZ_NS_PER_MS)
+        ;
+    CHECK(began > 0 && began <= now);
+}
+
+TEST(the_loop_says_which_callback_was_the_longest)
+{
+    struct dz_loop *l = open_loop(0);
+    struct dz_buf b = DZ_BUF_INIT(100);
+    struct thing *quick = make_thing(l, &b, "q");
+    struct dz_loop_spell spell = {0};
+    struct dz_loop_task t;
+    int64_t start = dz_clock_mono_ns();
+    CHECK(!dz_loop_longest(l, 0, &spell));
+    dz_loop_task_init(&t, l, take_long, l);
+    for (int i = 0; i < 40; i++) { /* more than are remembered */
+        dz_loop_post(l, &t);
+        dz_loop_post(l, &quick->task);
+        CHECK_INT(dz_loop_run(l, NULL), 0);
+    }
+    CHECK(dz_loop_longest(l, start, &spell));
+    CHECK(spell.us >= 3000 && spell.fn > 0);
+    CHECK_STR(spell.kind, "task");
+    CHECK(!dz_loop_longest(l, dz_clock_mono_ns() + 1, &spell)); /* before that */
+    CHECK_INT(b.len, 40);
+    end_thing(quick);
+    dz_buf_release(&b);
+    dz_loop_free(l);
+}
+
 static size_t draw_last(void *arg, size_t n)
 {
     (*(int *)arg)++;
