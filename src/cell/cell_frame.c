@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
+#include "os/os_uapi.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -144,29 +145,55 @@ void dz_frame_ask_sender(int fd, bool ask)
     (void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
 }
 
-int dz_frame_sender(int fd, pid_t *ret_pid)
+/* What comes with the next packet, as far as there is room for it: 1, 0, or DZ_EIO. */
+static int peek(int fd, void *control, size_t size, struct msghdr *ret_msg)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct ucred))];
     char byte;
     struct iovec iov = {&byte, sizeof byte};
-    struct msghdr msg;
-    struct ucred who;
     ssize_t n;
     do {
-        msg = (struct msghdr){.msg_iov = &iov,
-                              .msg_iovlen = 1,
-                              .msg_control = control,
-                              .msg_controllen = sizeof control};
-        n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
+        *ret_msg = (struct msghdr){
+            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = size};
+        n = recvmsg(fd, ret_msg, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (n < 0 && (errno == EINTR || errno == ECONNRESET)); /* as dz_frame_receive_fds() */
-    if (n <= 0)
-        return n < 0 && errno == EAGAIN ? 0 : DZ_EIO;
+    ret_msg->msg_iov = NULL;
+    return n > 0 ? 1 : n < 0 && errno == EAGAIN ? 0 : DZ_EIO;
+}
+
+/* The process itself, whatever its number is by now. Asked for only when the packet is known to
+ * have no descriptors: they would come before this one, and into its room. */
+static int pidfd_of_sender(int fd, int *ret_pidfd)
+{
+    _Alignas(
+        struct cmsghdr) char control[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
+    const int on = 1, off = 0;
+    struct msghdr msg;
+    *ret_pidfd = -1;
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSPIDFD, &on, sizeof on) < 0)
+        return 1;
+    int rc = peek(fd, control, sizeof control, &msg);
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSPIDFD, &off, sizeof off);
+    for (struct cmsghdr *c = rc > 0 ? CMSG_FIRSTHDR(&msg) : NULL; c; c = CMSG_NXTHDR(&msg, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_PIDFD)
+            memcpy(ret_pidfd, CMSG_DATA(c), sizeof *ret_pidfd);
+    return *ret_pidfd >= 0 ? 1 : DZ_EIO; /* it has been reaped */
+}
+
+int dz_frame_sender(int fd, struct dz_sender *ret_sender)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct ucred))];
+    struct msghdr msg;
+    struct ucred who;
+    int rc = peek(fd, control, sizeof control, &msg);
+    if (rc <= 0)
+        return rc;
     const struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
+    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS ||
+        (msg.msg_flags & MSG_CTRUNC))
         return DZ_EIO;
     memcpy(&who, CMSG_DATA(c), sizeof who);
-    *ret_pid = who.pid;
-    return 1;
+    ret_sender->pid = who.pid;
+    return pidfd_of_sender(fd, &ret_sender->pidfd);
 }
 
 bool dz_frame_gone(int fd)

@@ -111,19 +111,19 @@ int32_t dz_cell_pid(struct dz_cell *c)
  * itself, but it has a holder already. */
 int dz_cell_learn(struct dz_cell *c)
 {
-    pid_t pid = 0;
-    int rc = c->reaper && !c->known ? dz_frame_sender(c->fd, &pid) : 0;
+    struct dz_sender who;
+    int rc = c->reaper && !c->known ? dz_frame_sender(c->fd, &who) : 0;
     if (rc <= 0)
         return 0; /* its end is for the receiver to find out */
     c->known = true;
     dz_frame_ask_sender(c->fd, false);
-    if (!dz_reap_claim(pid))
+    if (!dz_reap_claim_sender(&who))
         return DZ_EIO;
-    c->pid = pid;
+    c->pid = who.pid;
     if (c->home)
         dz_pool_born(c);
     if (c->doomed)
-        (void)kill(pid, SIGKILL);
+        (void)kill(c->pid, SIGKILL);
     return 0;
 }
 

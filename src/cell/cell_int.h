@@ -319,11 +319,15 @@ int dz_cell_enter(const struct dz_cell_fence *fence, int *fds, size_t count, str
 DZ_COLD int dz_cell_died(int status, const char *what, struct dz_err *err);
 /* Has the other end of this socket gone? */
 bool dz_frame_gone(int fd);
-/* Which process sent the packet that comes next, in our numbers, by the kernel's word: 1; the
- * packet stays. 0: there is none yet. DZ_EIO: none will come. Only packets that were sent while
- * the socket asked for that (dz_frame_ask_sender) have a sender. */
+/* Which process sent the packet that comes next, by the kernel's word: 1; the packet stays. 0:
+ * there is none yet. DZ_EIO: none will come, or it has descriptors. Only packets that were sent
+ * while the socket asked for that (dz_frame_ask_sender) have a sender. */
+struct dz_sender {
+    pid_t pid; /* in our numbers */
+    int pidfd; /* the caller's to close; -1: this kernel gives none (before Linux 6.5) */
+};
 void dz_frame_ask_sender(int fd, bool ask);
-int dz_frame_sender(int fd, pid_t *ret_pid);
+int dz_frame_sender(int fd, struct dz_sender *ret_sender);
 
 /* The host's side of a socket whose other end is somebody's business already; NULL
  * when memory is short. dz_cell_free() closes fd. */

@@ -40,13 +40,32 @@ static uint64_t bit_of(pid_t pid)
     return UINT64_C(1) << pid % PID_WORD;
 }
 
-bool dz_reap_claim(pid_t pid)
+/* The number is taken first: from then on whoever has it is not reaped, so it stays that process's
+ * while this looks whether the process is the right one. */
+static bool claim(pid_t pid, idtype_t type, id_t id)
 {
     siginfo_t info;
     if (pid <= 1 || pid >= PID_MAX ||
-        waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+        (atomic_fetch_or(&claimed[pid / PID_WORD], bit_of(pid)) & bit_of(pid)))
         return false;
-    return (atomic_fetch_or(&claimed[pid / PID_WORD], bit_of(pid)) & bit_of(pid)) == 0;
+    if (waitid(type, id, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+        return true;
+    (void)atomic_fetch_and(&claimed[pid / PID_WORD], ~bit_of(pid));
+    return false;
+}
+
+bool dz_reap_claim(pid_t pid)
+{
+    return claim(pid, P_PID, (id_t)pid);
+}
+
+bool dz_reap_claim_sender(const struct dz_sender *who)
+{
+    int pidfd = who->pidfd;
+    bool got =
+        pidfd >= 0 ? claim(who->pid, P_PIDFD, (id_t)pidfd) : claim(who->pid, P_PID, (id_t)who->pid);
+    dz_fd_close(&pidfd);
+    return got;
 }
 
 /* Nobody's from the moment that it is reaped: its number may then be another child's. */
@@ -165,12 +184,13 @@ void dz_reaper_add_unborn(struct dz_reaper *r, int fd)
 static bool await_birth(struct dz_reaper *r, struct dz_dying *d, int64_t now)
 {
     struct epoll_event ev = {.events = EPOLLIN};
-    pid_t pid = 0;
-    int rc = dz_frame_sender(d->pidfd, &pid);
+    struct dz_sender who;
+    int rc = dz_frame_sender(d->pidfd, &who);
     if (rc == 0)
         return d->kill_at_ns > now;
-    if (rc < 0 || !dz_reap_claim(pid))
+    if (rc < 0 || !dz_reap_claim_sender(&who))
         return false;
+    const pid_t pid = who.pid;
     dz_fd_close(&d->pidfd);
     *d = (struct dz_dying){.pid = pid, .pidfd = open_pidfd(pid), .kill_at_ns = INT64_MAX};
     if (d->pidfd >= 0)

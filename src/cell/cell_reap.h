@@ -44,6 +44,10 @@ void dz_reaper_release(struct dz_reaper *r);
  * long as that lasts the kernel gives it to nobody else. False: this is no child of ours, or it
  * has a holder. Any thread. */
 DZ_NODISCARD bool dz_reap_claim(pid_t pid);
+/* The same of who sent a packet, whose pidfd is closed: false also when its number is another
+ * process's by now. Without a pidfd that cannot be told. */
+struct dz_sender;
+DZ_NODISCARD bool dz_reap_claim_sender(const struct dz_sender *who);
 
 /* Wait so long for a child, and reap it: true, and its status (NULL: not wanted). False: it has
  * not ended. Blocks. */

@@ -11,6 +11,15 @@
 #include <linux/userfaultfd.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+
+/* Linux 6.5: with a packet comes a descriptor of the process that sent it. */
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76
+#endif
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 0x04
+#endif
 
 /* Linux 6.4, 6.7 */
 #ifndef UFFD_FEATURE_WP_UNPOPULATED
