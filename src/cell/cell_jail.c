@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -177,7 +178,6 @@ int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, int *fds,
         .call_count = dz_cell_calls(true, users, calls),
         .limits = limits,
         .limit_count = DZ_ARRAY_LEN(limits),
-        .dumpable = true,
         .landlock = true,
         .landlock_proc = true,
         .namespaces = dz_os_jail_namespaces,
@@ -187,6 +187,15 @@ int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, int *fds,
     };
     int rc = prepare(fds, count, err);
     return rc < 0 ? rc : dz_os_jail_enter(&jail, ret_report, err);
+}
+
+/* The files below /proc of a process that is not dumpable are root's. A cell opens its pagemap when
+ * nothing has come yet that a sandbox has; the jail makes it as it was. */
+static int open_dirty(struct dz_os_dirty **ret_dirty, struct dz_err *err)
+{
+    if (prctl(PR_SET_DUMPABLE, 1) < 0)
+        return dz_fail_sys(err, errno, "open the pagemap of a cell");
+    return dz_os_dirty_open(DZ_OS_DIRTY_SCAN, ret_dirty, err);
 }
 
 /* The nest's Landlock lets files of /proc be read, so a cell's own counts only. */
@@ -201,7 +210,7 @@ int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_di
     struct dz_os_jail_report report;
     int e = dup3(fds[0], STDERR_FILENO, 0) < 0 ? -errno : keep_only(fds, count);
     int rc = e < 0 ? dz_fail_sys(err, -e, "close the descriptors that a cell must not have")
-                   : dz_os_dirty_open(DZ_OS_DIRTY_SCAN, ret_dirty, err);
+                   : open_dirty(ret_dirty, err);
     return rc < 0 ? rc : dz_os_jail_enter(&jail, &report, err);
 }
 

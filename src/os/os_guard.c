@@ -59,15 +59,19 @@ static void drop_gained(void)
     (void)syscall(SYS_capset, &head, none);
 }
 
+/* Only processes, and of those only what who looks could trace: none but itself, for all of them
+ * are not dumpable. */
+#define OWN_PROC "subset=pid,hidepid=2"
+
 /* A jail that asks whether it has the root of a guard looks for all of this. */
 static void mount_own(void)
 {
     const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-        mount("proc", "/proc", "proc", flags, "subset=pid") == 0 &&
+        mount("proc", "/proc", "proc", flags, OWN_PROC) == 0 &&
         mount("doze-root", DZ_OS_GUARD_ROOT, "tmpfs", flags, "size=4k,mode=0555") == 0 &&
         mkdir(DZ_OS_GUARD_ROOT "/proc", 0555) == 0 &&
-        mount("proc", DZ_OS_GUARD_ROOT "/proc", "proc", flags, "subset=pid") == 0)
+        mount("proc", DZ_OS_GUARD_ROOT "/proc", "proc", flags, OWN_PROC) == 0)
         (void)mount(NULL, DZ_OS_GUARD_ROOT, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, NULL);
 }
 

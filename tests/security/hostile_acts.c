@@ -108,14 +108,14 @@ static bool open_host_file(const struct taken *t, struct board *b)
     return open_for(b, "/etc/passwd", O_RDONLY);
 }
 
-/* Process 1 as the host sees it; in a pid namespace that is the guard, which says whose it is. */
+/* Process 1, as the host sees it, or the guard: neither is the business of who looks. */
 static bool read_first(const struct taken *t, struct board *b)
 {
-    char text[64] = "";
+    char byte;
     (void)t;
     try(b);
     int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/1/cmdline", O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, text, sizeof text - 1) > 0 && strcmp(text, "doze-seed") != 0;
+    return fd >= 0 && read(fd, &byte, 1) > 0;
 }
 
 static bool open_below_host(const struct board *b, const char *name, struct board *ret)

@@ -553,6 +553,22 @@ TEST(the_host_takes_no_descriptor_from_a_cell)
     rig_close(&r);
 }
 
+/* What belongs to root below /proc is that of a process that is not dumpable. */
+TEST(a_zygote_is_not_dumpable)
+{
+    struct rig r;
+    struct dz_cell_pool_stats s;
+    struct stat st;
+    char path[64];
+    rig_open(&r, &(struct host){.name = "user", .user = true});
+    dz_cell_pool_stats_get(r.pool, &s);
+    CHECK(s.blank_pid > 1);
+    (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)s.blank_pid);
+    CHECK_INT(stat(path, &st), 0);
+    CHECK(st.st_uid != geteuid());
+    rig_close(&r);
+}
+
 /* An environment that no socket has room for. */
 static const char *const *large_env(void)
 {
