@@ -9,6 +9,7 @@
 #include "cell/cell_host.h"
 #include "cell/cell_call.h"
 #include "cell/cell_op.h"
+#include "cell/cell_users.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -127,6 +128,13 @@ int dz_cell_learn(struct dz_cell *c)
     return 0;
 }
 
+/* What it had for a user goes with its process to the reaper. */
+static void leave_to_reaper(struct dz_cell *c, int64_t grace_ms)
+{
+    dz_reaper_add(c->reaper, c->pid, c->helper, grace_ms);
+    c->helper = DZ_USER_NONE;
+}
+
 /* How it ended: true. False: it was killed, and is dead in a moment. Who has a loop goes through it
  * meanwhile, for the socket stays readable; one that dies slowly is then left to the pool's reaper,
  * and counts as killed. */
@@ -145,7 +153,7 @@ static bool has_ended(struct dz_cell *c, int *ret_status)
         if (dz_clock_boot_ns() - c->dying_ns < DYING_MS * DZ_NS_PER_MS)
             return false;
         *ret_status = SIGKILL;
-        dz_reaper_add(c->reaper, c->pid, 0);
+        leave_to_reaper(c, 0);
     }
     c->pid = 0;
     return true;
@@ -186,7 +194,7 @@ static int died(struct dz_cell *c, struct dz_err *err)
 static void end_process(struct dz_cell *c, int64_t grace_ms)
 {
     if (c->reaper)
-        dz_reaper_add(c->reaper, c->pid, grace_ms);
+        leave_to_reaper(c, grace_ms);
     else
         (void)dz_reap_or_kill(c->pid, grace_ms);
     c->pid = 0;
@@ -209,6 +217,10 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     *e = (struct dz_cell_event){
         .stream = f->stream, .data = c->payload, .size = f->size, .text = ""};
     c->payload[f->size] = 0;
+    if (f->type == DZ_FRAME_READY || f->type == DZ_FRAME_UP) { /* it has become its tenant's */
+        dz_cell_user_give(c->helper);
+        c->helper = DZ_USER_NONE;
+    }
     int rc = c->many ? dz_cell_many_event(c, f, e, err) : 0;
     if (rc != 0)
         return rc;
@@ -464,13 +476,15 @@ void dz_cell_free(struct dz_cell *c)
         (void)kill(c->pid, SIGKILL);
     bool unborn = c->reaper && !c->known;
     if (c->fork)
-        dz_pool_forget(c->fork, unborn ? c->fd : -1);
-    else if (unborn)
-        dz_reaper_add_unborn(c->reaper, c->fd);
-    if (!unborn)
+        dz_pool_forget(c->fork);
+    if (unborn) {
+        dz_reaper_add_unborn(c->reaper, c->fd, c->helper);
+        c->helper = DZ_USER_NONE;
+    } else
         dz_fd_close(&c->fd);
     if (c->pid > 0)
         end_process(c, !tidies ? 0 : c->reaper ? TIDY_MS : TIDY_ALONE_MS);
+    dz_cell_user_give(c->helper);
     dz_cell_words_end(&c->words);
     if (c->each)
         dz_os_each_leave(c->each, c->group);

@@ -54,6 +54,7 @@ struct dz_cell {
     uint32_t next_exec, next_op;
     DZ_VEC(, struct dz_open_exec) execs;
     DZ_VEC(, struct dz_open_op) ops;
+    uint32_t helper; /* its zygote's user, which it holds until it has its own (cell_users.h) */
     struct dz_pool_fork *fork; /* its zygote has not answered yet; NULL: it has */
     struct dz_err unborn;      /* why its zygote could not fork it; code 0: it could */
     struct dz_cell_pool *home; /* whose zygote forked it; NULL: none */
@@ -103,9 +104,8 @@ int dz_cell_together_next(struct dz_cell *c, struct dz_frame *ret_frame, struct 
 /* Its start, unless it is held: then it is sent by dz_cell_begin(). */
 int dz_cell_give_start(struct dz_cell *c, const struct dz_cell_start *start, bool nested,
                        struct dz_err *err);
-/* cell_pool.c: it is freed before its zygote has answered, its socket, if any, is the pool's from
- * now on; its image uses these functions. */
-void dz_pool_forget(struct dz_pool_fork *f, int fd);
+/* cell_pool.c: it is freed before its zygote has answered. */
+void dz_pool_forget(struct dz_pool_fork *f);
 /* Its zygote's answer, if it is there: of a zygote that failed it is, before the cell's socket is
  * closed. */
 void dz_pool_ask(struct dz_cell *c);
@@ -114,6 +114,7 @@ void dz_pool_born(struct dz_cell *c);
 /* Which process it is, if that is not known and its first packet is there. DZ_EIO: it is none that
  * a zygote may have forked. */
 int dz_cell_learn(struct dz_cell *c);
+/* Its image uses these functions. */
 void dz_pool_used(struct dz_cell *c, const void *payload, size_t size);
 
 #endif

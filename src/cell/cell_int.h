@@ -282,6 +282,9 @@ int dz_out_flush(struct dz_frame_out *o, bool block);
 enum {
     DZ_CELL_NOFILE = 256,    /* descriptors */
     DZ_CELL_CODE_MAX = 1000, /* no DZ_E* is below its negative */
+    /* of a zygote, with all of its cells: between these */
+    DZ_CELL_PROCESSES_LEAST = 4096,
+    DZ_CELL_PROCESSES_MOST = 1 << 16,
 };
 struct dz_os_dirty;
 struct dz_os_users;

@@ -8,6 +8,9 @@
 #include "cell/cell_int.h"
 #include "cell/cell_nest.h"
 
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/num.h"
 #include "base/sanitize.h"
 #include "os/os_dirty.h"
 #include "os/os_jail.h"
@@ -166,13 +169,30 @@ size_t dz_cell_calls(bool nest, const struct dz_os_users *users, struct dz_os_sy
     return n + dz_os_jail_users_count;
 }
 
+/* Of a zygote and all cells that it forked: a quarter of what the machine may have. */
+static uint64_t processes_of_nest(void)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(64);
+    uint64_t all = 0;
+    if (dz_fd_read_file(AT_FDCWD, "/proc/sys/kernel/pid_max", &text, NULL) < 0 ||
+        dz_num_u64(dz_str_trim(dz_str_n(text.p, text.len)), 1, UINT32_MAX, &all, NULL) < 0)
+        return DZ_CELL_PROCESSES_LEAST;
+    all /= 4;
+    return all < DZ_CELL_PROCESSES_LEAST  ? DZ_CELL_PROCESSES_LEAST
+           : all > DZ_CELL_PROCESSES_MOST ? DZ_CELL_PROCESSES_MOST
+                                          : all;
+}
+
 /* The limits are those of its cells, which inherit them, and so are the namespaces. */
 int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, int *fds, size_t count,
                        struct dz_os_jail_report *ret_report, struct dz_err *err)
 {
     static struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
-    const struct dz_os_rlimit limits[] = {
-        {RLIMIT_FSIZE, DZ_CELL_FILE_SIZE}, {RLIMIT_CORE, 0}, {RLIMIT_NOFILE, DZ_CELL_NOFILE}};
+    const uint64_t processes = processes_of_nest();
+    const struct dz_os_rlimit limits[] = {{RLIMIT_FSIZE, DZ_CELL_FILE_SIZE},
+                                          {RLIMIT_CORE, 0},
+                                          {RLIMIT_NOFILE, DZ_CELL_NOFILE},
+                                          {RLIMIT_NPROC, processes}};
     const struct dz_os_jail jail = {
         .calls = calls,
         .call_count = dz_cell_calls(true, users, calls),
@@ -183,6 +203,7 @@ int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, int *fds,
         .namespaces = dz_os_jail_namespaces,
         .users = users,
         .user = user,
+        .processes = processes,
         .settles_later = true,
     };
     int rc = prepare(fds, count, err);

@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "cell/cell_host.h"
 #include "cell/cell_nest.h"
+#include "cell/cell_stray.h"
 #include "cell/cell_users.h"
 #include "kernel/kernel.h"
 #include "os/os_cgroup.h"
@@ -59,9 +60,9 @@ struct dz_pool_fork {
     struct dz_list link;
     struct zygote *by;
     int end; /* the child's end of its socket, while the request is not sent; else -1 */
-    struct dz_cell *cell; /* NULL: it was freed meanwhile, and */
-    int left;             /* this was its socket; -1 */
+    struct dz_cell *cell; /* NULL: it was freed meanwhile, */
     struct zygote *nest;  /* or this is a zygote's; else NULL */
+    uint32_t user;        /* of a zygote that was freed meanwhile */
 };
 
 struct zygote {
@@ -98,6 +99,7 @@ struct dz_cell_pool {
     struct dz_list zygotes; /* of images */
     size_t image_count;
     struct dz_reaper reaper; /* of cells and zygotes that have to end */
+    struct dz_strays strays;
     struct failure failures[8];
     unsigned next_failure;
     struct dz_err refused; /* why the last blank zygote could not make itself ready */
@@ -125,14 +127,6 @@ static struct zygote *new_zygote(struct dz_cell_pool *p, int fd, enum dz_cell_wo
     return z;
 }
 
-/* It was freed before its zygote answered. */
-static void leave_unborn(struct zygote *z, struct dz_pool_fork *f)
-{
-    if (f->left >= 0)
-        dz_reaper_add_unborn(&z->pool->reaper, f->left);
-    f->left = -1;
-}
-
 static void forget_forks(struct zygote *z)
 {
     DZ_LIST_FOREACH(struct dz_pool_fork, f, &z->forks, link) {
@@ -144,7 +138,7 @@ static void forget_forks(struct zygote *z)
         if (f->nest)
             f->nest->pid = 0;
         dz_fd_close(&f->end);
-        leave_unborn(z, f);
+        dz_cell_user_give(f->user);
         dz_free(f);
     }
 }
@@ -174,12 +168,17 @@ static void end_zygote(struct zygote *z)
     for (size_t i = 0; i < DZ_ARRAY_LEN(makers); i++)
         if (makers[i] && makers[i] != z)
             DZ_LIST_FOREACH(struct dz_pool_fork, f, &makers[i]->forks, link)
-                f->nest = f->nest == z ? NULL : f->nest;
+                if (f->nest == z) {
+                    f->nest = NULL;
+                    f->user = z->user;
+                    z->user = DZ_USER_NONE;
+                }
     dz_fd_close(&z->fd);
     dz_cell_words_end(&z->words);
     if (z->pid > 0) /* it sees its socket close */
-        dz_reaper_add(&p->reaper, z->pid, ZYGOTE_END_MS);
-    dz_cell_user_give(z->user);
+        dz_reaper_add(&p->reaper, z->pid, z->user, ZYGOTE_END_MS);
+    else
+        dz_cell_user_give(z->user);
     if (!dz_list_empty(&z->link)) {
         dz_list_remove(&z->link);
         p->image_count--;
@@ -210,10 +209,11 @@ static int fork_seed(struct dz_cell_pool *p, struct dz_err *err)
     if (!p->seed) {
         (void)close(ends[0]);
         if (pid > 0)
-            dz_reaper_add(&p->reaper, pid, 0);
+            dz_reaper_add(&p->reaper, pid, DZ_USER_NONE, 0);
         return dz_fail(err, DZ_ENOMEM, "fork the first zygote: out of memory or processes");
     }
     p->seed->pid = dz_reap_claim(pid) ? pid : 0;
+    dz_strays_session(&p->strays, pid);
     return 0;
 }
 
@@ -251,7 +251,7 @@ static struct dz_pool_fork *expect(struct zygote *z)
         return NULL;
     dz_list_init(&f->link);
     f->by = z;
-    f->end = f->left = -1;
+    f->end = -1;
     dz_list_push_back(&z->forks, &f->link);
     z->fork_count++;
     return f;
@@ -327,6 +327,8 @@ static struct dz_cell *ask_for_cell(struct zygote *z, struct dz_err *err)
             c->reaper = &z->pool->reaper;
             c->home = z->pool;
             c->fork = fork;
+            c->helper = z->user;
+            dz_cell_user_hold(z->user);
             c->many = true;
             return c;
         }
@@ -475,8 +477,12 @@ static bool on_zygote(struct zygote *seed, struct dz_pool_fork *fork, const stru
         fork->nest->pid = pid;
         if (fork->nest == seed->pool->blank)
             seed->pool->stats.blank_pid = pid;
-    } else if (pid > 0) {
-        dz_reaper_add(&seed->pool->reaper, pid, 0);
+    } else {
+        if (pid > 0)
+            dz_reaper_add(&seed->pool->reaper, pid, fork->user, 0);
+        else
+            dz_cell_user_give(fork->user);
+        fork->user = DZ_USER_NONE;
     }
     return true;
 }
@@ -492,7 +498,6 @@ static bool on_forked(struct zygote *z, const struct dz_frame *f)
             (void)dz_fail_sys(&fork->cell->unborn, f->stream < INT32_MAX ? (int)f->stream : EIO,
                               "start a cell: fork it");
     }
-    leave_unborn(z, fork);
     unexpect(z, fork);
     return true;
 }
@@ -528,10 +533,14 @@ static bool hear(struct zygote *z)
     return rc >= 0;
 }
 
-void dz_pool_forget(struct dz_pool_fork *f, int fd)
+void dz_pool_forget(struct dz_pool_fork *f)
 {
+    struct zygote *z = f->by;
     f->cell = NULL;
-    f->left = fd;
+    if (f->end < 0)
+        return;
+    unexpect(z, f); /* nobody has heard of it */
+    watch_room(z);
 }
 
 void dz_pool_ask(struct dz_cell *c)
@@ -646,8 +655,31 @@ static int bury_dead_blank(struct dz_cell_pool *p, struct dz_err *err)
     return why.code;
 }
 
+/* A child that nobody knows: its zygote was taken over, or was hurt by the death of its seed. */
+static void end_stray(void *arg, pid_t pid)
+{
+    struct dz_cell_pool *p = arg;
+    struct zygote *by =
+        p->blank && p->blank->pid > 0 && dz_strays_same_kind(pid, p->blank->pid) ? p->blank : NULL;
+    DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
+        if (z->pid > 0 && dz_strays_same_kind(pid, z->pid))
+            by = z;
+    if (!dz_reap_claim(pid))
+        return;
+    dz_reaper_add(&p->reaper, pid, DZ_USER_NONE, 0);
+    p->stats.strays++;
+    if (!by)
+        return;
+    if (by == p->blank)
+        p->blank = NULL;
+    else
+        note_failure(p, by->sha256);
+    bury(by);
+}
+
 int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
 {
+    dz_strays_run(&p->strays, end_stray, p);
     DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link) {
         if (hear(z)) {
             fork_ahead(z);
@@ -778,7 +810,7 @@ int dz_cell_pool_new(const struct dz_cell_pool_opts *opts, struct dz_cell_pool *
         return dz_fail(err, DZ_ENOMEM, "make a pool of cells: out of memory");
     p->opts = *opts;
     p->guards[0] = p->guards[1] = -1;
-    p->reaper.timer = -1;
+    p->reaper.timer = p->strays.timer = -1;
     p->opts.ahead = opts->ahead ? opts->ahead : DZ_POOL_AHEAD;
     p->opts.images = opts->images ? opts->images : DZ_POOL_IMAGES;
     if (p->opts.ahead > DZ_POOL_AHEAD_MAX)
@@ -791,6 +823,9 @@ int dz_cell_pool_new(const struct dz_cell_pool_opts *opts, struct dz_cell_pool *
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     int rc = p->epoll < 0 ? dz_fail_sys(err, errno, "make a pool of cells")
                           : dz_reaper_init(&p->reaper, p->epoll, err);
+    if (rc == 0)
+        rc = dz_strays_init(&p->strays, p->epoll,
+                            opts->strays_ms ? opts->strays_ms : DZ_STRAY_EVERY_MS, err);
     if (rc == 0 && pipe2(p->guards, O_CLOEXEC) < 0)
         rc = dz_fail_sys(err, errno, "make a pipe to the guards of cells");
     if (rc == 0)
@@ -818,6 +853,7 @@ void dz_cell_pool_free(struct dz_cell_pool *p)
         end_zygote(p->seed);
     }
     dz_reaper_release(&p->reaper);
+    dz_strays_release(&p->strays);
     if (p->guards[1] >= 0)
         (void)!write(p->guards[1], "e", 1); /* nobody is left: they need not wait */
     dz_fd_close(&p->guards[0]);

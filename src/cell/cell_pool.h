@@ -40,6 +40,7 @@ struct dz_cell_pool_opts {
      * caller's, who releases it after the pool and its cells. NULL: none */
     struct dz_os_cgroup_each *each;
     uint64_t memory_beside;
+    int64_t strays_ms; /* between two looks for children that nobody knows; 0: DZ_STRAY_EVERY_MS */
 };
 
 /* Forks the first zygote: before the process has threads, secrets, or sockets that others
@@ -68,6 +69,7 @@ struct dz_cell_pool_stats {
     uint64_t warm, cold;     /* cells started: that waited; forked when they were wanted */
     uint64_t blank;          /* of an image, by a blank cell */
     uint64_t died;           /* zygotes */
+    uint64_t strays;         /* children that were forked unasked, and ended */
     uint64_t renewed;        /* cells that waited, for ones of a zygote that has more ready now */
     size_t zygotes, waiting; /* now: zygotes; cells */
     char why[256];           /* what the last zygote said that could not make itself ready; "" */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cell/cell_int.h"
+#include "cell/cell_users.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -27,6 +28,7 @@ enum {
     DYING_MAX = 1 << 16,
     KILLED_MS = 10000, /* a killed process that is still there hangs in the kernel */
     BORN_MS = 10000,   /* from the request for a child to its first packet */
+    RELEASE_MS = 2000,
     PID_MAX = 1 << 22, /* the kernel's limit */
     PID_WORD = 64,
 };
@@ -57,6 +59,11 @@ static bool claim(pid_t pid, idtype_t type, id_t id)
 bool dz_reap_claim(pid_t pid)
 {
     return claim(pid, P_PID, (id_t)pid);
+}
+
+bool dz_reap_is_claimed(pid_t pid)
+{
+    return pid > 0 && pid < PID_MAX && (atomic_load(&claimed[pid / PID_WORD]) & bit_of(pid));
 }
 
 bool dz_reap_claim_sender(const struct dz_sender *who)
@@ -146,21 +153,24 @@ static void arm(struct dz_reaper *r)
     (void)timerfd_settime(r->timer, TFD_TIMER_ABSTIME, &t, NULL);
 }
 
-void dz_reaper_add(struct dz_reaper *r, pid_t pid, int64_t grace_ms)
+void dz_reaper_add(struct dz_reaper *r, pid_t pid, uint32_t user, int64_t grace_ms)
 {
     struct epoll_event ev = {.events = EPOLLIN};
-    struct dz_dying d = {.pid = pid, .kill_at_ns = INT64_MAX};
+    struct dz_dying d = {.pid = pid, .kill_at_ns = INT64_MAX, .user = user};
     if (grace_ms > 0)
         d.kill_at_ns = dz_clock_boot_ns() + grace_ms * DZ_NS_PER_MS;
     else
         (void)kill(pid, SIGKILL);
-    if (reap(pid, NULL) != 0)
+    if (reap(pid, NULL) != 0) {
+        dz_cell_user_give(user);
         return;
+    }
     d.pidfd = open_pidfd(pid);
     if (d.pidfd >= 0)
         (void)epoll_ctl(r->epoll, EPOLL_CTL_ADD, d.pidfd, &ev);
     if (dz_vec_push(&r->dying, d) < 0) { /* without memory for it: it must not stay unseen */
         (void)dz_reap_or_kill(pid, 0);
+        dz_cell_user_give(user);
         dz_fd_close(&d.pidfd);
         return;
     }
@@ -168,16 +178,18 @@ void dz_reaper_add(struct dz_reaper *r, pid_t pid, int64_t grace_ms)
         arm(r);
 }
 
-void dz_reaper_add_unborn(struct dz_reaper *r, int fd)
+void dz_reaper_add_unborn(struct dz_reaper *r, int fd, uint32_t user)
 {
     struct epoll_event ev = {.events = EPOLLIN};
-    const struct dz_dying d = {.pidfd = fd,
-                               .kill_at_ns = dz_clock_boot_ns() + BORN_MS * DZ_NS_PER_MS};
+    const struct dz_dying d = {
+        .pidfd = fd, .kill_at_ns = dz_clock_boot_ns() + BORN_MS * DZ_NS_PER_MS, .user = user};
     (void)epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &ev);
-    if (dz_vec_push(&r->dying, d) < 0)
-        (void)close(fd); /* the child finds nobody there, and ends */
-    else
+    if (dz_vec_push(&r->dying, d) == 0) {
         arm(r);
+        return;
+    }
+    (void)close(fd); /* the child finds nobody there, and ends */
+    dz_cell_user_give(user);
 }
 
 /* Its number, when it has come. False: it was never born, or is late. */
@@ -192,7 +204,8 @@ static bool await_birth(struct dz_reaper *r, struct dz_dying *d, int64_t now)
         return false;
     const pid_t pid = who.pid;
     dz_fd_close(&d->pidfd);
-    *d = (struct dz_dying){.pid = pid, .pidfd = open_pidfd(pid), .kill_at_ns = INT64_MAX};
+    *d = (struct dz_dying){
+        .pid = pid, .pidfd = open_pidfd(pid), .kill_at_ns = INT64_MAX, .user = d->user};
     if (d->pidfd >= 0)
         (void)epoll_ctl(r->epoll, EPOLL_CTL_ADD, d->pidfd, &ev);
     (void)kill(pid, SIGKILL);
@@ -221,25 +234,36 @@ void dz_reaper_run(struct dz_reaper *r)
             continue;
         }
         dz_fd_close(&r->dying.p[i].pidfd);
+        dz_cell_user_give(r->dying.p[i].user);
         dz_vec_remove(&r->dying, i);
     }
     if (rang)
         arm(r);
 }
 
+/* Those who were asked for and have not been born have so long together: who forks them has been
+ * told to end. */
+static int64_t until(int64_t end_ns)
+{
+    int64_t left = (end_ns - dz_clock_boot_ns()) / DZ_NS_PER_MS;
+    return left > 0 ? left : 0;
+}
+
 void dz_reaper_release(struct dz_reaper *r)
 {
+    const int64_t end = dz_clock_boot_ns() + RELEASE_MS * DZ_NS_PER_MS;
     for (size_t i = 0; i < r->dying.n; i++) {
         struct dz_dying *d = &r->dying.p[i];
         if (d->pid > 0)
             (void)kill(d->pid, SIGKILL);
-        else if (ends_within(d->pidfd, BORN_MS)) /* its first packet, or the end of its socket */
+        else if (ends_within(d->pidfd, until(end))) /* its first packet, or the end of its socket */
             (void)await_birth(r, d, 0);
     }
     for (size_t i = 0; i < r->dying.n; i++) {
         if (r->dying.p[i].pid > 0)
             (void)dz_reap_within(r->dying.p[i].pid, KILLED_MS, NULL);
         dz_fd_close(&r->dying.p[i].pidfd);
+        dz_cell_user_give(r->dying.p[i].user);
     }
     dz_vec_release(&r->dying);
     dz_fd_close(&r->timer);

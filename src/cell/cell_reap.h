@@ -22,6 +22,7 @@ struct dz_dying {
     pid_t pid;          /* 0: nobody has said it yet */
     int pidfd;          /* in the epoll set; -1: none. Without pid: the process's socket */
     int64_t kill_at_ns; /* on the boot clock; INT64_MAX: it was killed already */
+    uint32_t user;      /* that it holds (cell_users.h), given back when it is reaped */
 };
 
 struct dz_reaper {
@@ -32,10 +33,10 @@ struct dz_reaper {
 
 DZ_NODISCARD int dz_reaper_init(struct dz_reaper *r, int epoll, struct dz_err *err);
 /* A child of ours has so long to end by itself; 0: it is killed at once. */
-void dz_reaper_add(struct dz_reaper *r, pid_t pid, int64_t grace_ms);
+void dz_reaper_add(struct dz_reaper *r, pid_t pid, uint32_t user, int64_t grace_ms);
 /* A child that has not sent its first packet (dz_frame_sender()) to this socket, which is taken:
  * it is killed when it does. */
-void dz_reaper_add_unborn(struct dz_reaper *r, int fd);
+void dz_reaper_add_unborn(struct dz_reaper *r, int fd, uint32_t user);
 void dz_reaper_run(struct dz_reaper *r);
 /* Kill and reap all that are left; the epoll set stays the owner's. */
 void dz_reaper_release(struct dz_reaper *r);
@@ -44,6 +45,7 @@ void dz_reaper_release(struct dz_reaper *r);
  * long as that lasts the kernel gives it to nobody else. False: this is no child of ours, or it
  * has a holder. Any thread. */
 DZ_NODISCARD bool dz_reap_claim(pid_t pid);
+bool dz_reap_is_claimed(pid_t pid);
 /* The same of who sent a packet, whose pidfd is closed: false also when its number is another
  * process's by now. Without a pidfd that cannot be told. */
 struct dz_sender;

@@ -12,15 +12,15 @@
 static struct {
     pthread_mutex_t lock;
     struct dz_os_users range;
-    bool taken[DZ_USERS_HELPERS];
+    uint32_t holders[DZ_USERS_HELPERS];
     uint32_t next; /* where the search for a free one begins */
 } users = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void dz_cell_users_set(const struct dz_os_users *range)
 {
     (void)pthread_mutex_lock(&users.lock);
-    users.range = range ? *range : (struct dz_os_users){0, 0};
-    memset(users.taken, 0, sizeof users.taken);
+    users.range = range && range->count ? *range : (struct dz_os_users){0, 0};
+    memset(users.holders, 0, sizeof users.holders);
     users.next = 0;
     (void)pthread_mutex_unlock(&users.lock);
 }
@@ -40,9 +40,9 @@ int dz_cell_user_take(uint32_t *ret_user, struct dz_err *err)
     bool none = users.range.count == 0;
     for (uint32_t i = 0; !none && i < DZ_USERS_HELPERS && found == DZ_USER_NONE; i++) {
         uint32_t at = (users.next + i) % DZ_USERS_HELPERS;
-        if (users.taken[at])
+        if (users.holders[at])
             continue;
-        users.taken[at] = true;
+        users.holders[at] = 1;
         users.next = at + 1;
         found = users.range.first + at;
     }
@@ -54,12 +54,24 @@ int dz_cell_user_take(uint32_t *ret_user, struct dz_err *err)
     return 0;
 }
 
-void dz_cell_user_give(uint32_t user)
+static void count(uint32_t user, bool more)
 {
     (void)pthread_mutex_lock(&users.lock);
-    if (user >= users.range.first && user - users.range.first < DZ_USERS_HELPERS)
-        users.taken[user - users.range.first] = false;
+    uint32_t at = user - users.range.first;
+    if (user != DZ_USER_NONE && user >= users.range.first && at < DZ_USERS_HELPERS &&
+        users.holders[at] > 0)
+        users.holders[at] += more ? 1 : UINT32_MAX;
     (void)pthread_mutex_unlock(&users.lock);
+}
+
+void dz_cell_user_hold(uint32_t user)
+{
+    count(user, true);
+}
+
+void dz_cell_user_give(uint32_t user)
+{
+    count(user, false);
 }
 
 int64_t dz_cell_users_tenants(void)

@@ -30,8 +30,10 @@ void dz_cell_users_set(const struct dz_os_users *users);
 struct dz_os_users dz_cell_users(void);
 
 /* An id that no other zygote or call has; DZ_USER_NONE without a range. DZ_EBUSY: there is none
- * left. Ids that were given back come last again, because their processes may still be ending. */
+ * left. The id has one holder; each other process that is it holds it, too. When all have given it
+ * back another may get it, those that were free for longer before. */
 DZ_NODISCARD int dz_cell_user_take(uint32_t *ret_user, struct dz_err *err);
+void dz_cell_user_hold(uint32_t user);
 void dz_cell_user_give(uint32_t user);
 
 /* How many tenants can have a user: INT64_MAX without a range. And that of a number below. */

@@ -61,7 +61,7 @@ static void drop_gained(void)
 
 /* Only processes, and of those only what who looks could trace: none but itself, for all of them
  * are not dumpable. */
-#define OWN_PROC "subset=pid,hidepid=2"
+#define OWN_PROC "subset=pid,hidepid=4" /* 2 hides nothing from the group of root */
 
 /* A jail that asks whether it has the root of a guard looks for all of this. */
 static void mount_own(void)
@@ -83,6 +83,7 @@ DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, boo
         syscall(SYS_close_range, OURS_FD + 1, ~0u, 0) < 0)
         _exit(1);
     (void)prctl(PR_SET_NAME, "doze-guard");
+    (void)prctl(PR_SET_DUMPABLE, 0); /* nothing for a zygote of the same user to look at */
     if (inside)
         mount_own();
     if (gained)

@@ -233,11 +233,23 @@ static int end_mapper(const struct mapper *m, bool map, struct dz_err *err)
                          "namespace here: set cells.uids to no");
 }
 
+static int become_user(uint32_t user, struct dz_err *err)
+{
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return dz_fail_sys(err, errno, "become user %u", user);
+    return dz_os_user_become(user, err);
+}
+
 /* The capabilities stay: they are dropped later. A cell that waits counts as a process of its
- * zygote's user, so that one may have many. */
+ * zygote's user, so that one may have many.
+ *
+ * A user namespace counts all its processes for the user who made it, whoever they become, and
+ * holds them to the limit that this user had then, unless it was root. So the user comes first, and
+ * again inside, where a new namespace forgets the securebits. */
 static int enter_user(const struct dz_os_jail *jail, int *ret_got, struct dz_err *err)
 {
-    const struct rlimit many = {RLIM_INFINITY, RLIM_INFINITY};
+    const rlim_t most = jail->processes ? jail->processes : RLIM_INFINITY;
+    const struct rlimit many = {most, most};
     struct mapper mapper = {0};
     (void)setrlimit(RLIMIT_NPROC, &many);
     if (setgroups(0, NULL) < 0)
@@ -245,11 +257,12 @@ static int enter_user(const struct dz_os_jail *jail, int *ret_got, struct dz_err
     int rc = start_mapper(jail->users, &mapper, err);
     if (rc < 0)
         return rc;
-    *ret_got = unshare_what_is_granted(jail->namespaces);
-    rc = end_mapper(&mapper, *ret_got & CLONE_NEWUSER, err);
-    if (rc == 0 && prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
-        rc = dz_fail_sys(err, errno, "become user %u", jail->user);
-    return rc < 0 ? rc : dz_os_user_become(jail->user, err);
+    rc = become_user(jail->user, err);
+    if (rc == 0)
+        *ret_got = unshare_what_is_granted(jail->namespaces);
+    int mapped = end_mapper(&mapper, *ret_got & CLONE_NEWUSER, rc < 0 ? NULL : err);
+    rc = rc < 0 ? rc : mapped;
+    return rc < 0 ? rc : become_user(jail->user, err);
 }
 
 /* --- privileges ----------------------------------------------------------------------- */
@@ -436,7 +449,7 @@ int dz_os_jail_enter(const struct dz_os_jail *jail, struct dz_os_jail_report *re
     if (rc < 0)
         return rc;
     report.fences |= DZ_OS_FENCE_BIT(CAPS);
-    if (prctl(PR_SET_DUMPABLE, jail->dumpable) < 0)
+    if (prctl(PR_SET_DUMPABLE, 0) < 0)
         return dz_fail_sys(err, errno, "forbid core dumps");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return dz_fail_sys(err, errno, "give up new privileges");

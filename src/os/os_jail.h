@@ -97,7 +97,6 @@ struct dz_os_jail {
     const struct dz_os_rlimit *limits;
     size_t limit_count;
     int parent_signal; /* sent when the parent dies; 0: none */
-    bool dumpable;     /* stays so: /proc/self of a process that is not belongs to root */
     bool landlock;
     bool landlock_proc; /* but files below /proc can be opened for reading */
     uint32_t inherits;  /* fences that the parent's jail has set up and that hold here, too */
@@ -105,6 +104,8 @@ struct dz_os_jail {
     /* Become `user`, one of these, which dz_os_users_check() allowed. NULL: stay who we are. */
     const struct dz_os_users *users;
     uint32_t user;
+    /* With users: so many at once, of whatever user, while there is a user namespace. */
+    uint64_t processes;
     bool settles_later; /* keep what dz_os_user_settle() needs: CAP_SETUID and CAP_SETGID */
 };
 

@@ -277,6 +277,37 @@ static bool never_answer(const struct taken *t, struct board *b, bool closes)
     return false;
 }
 
+/* In a zygote: children of the host that never say who they are; half of them end at once. */
+static bool fork_strays(const struct taken *t, struct board *b)
+{
+    enum {
+        STRAYS = 50,
+    };
+    const struct dz_frame ready = {.type = DZ_FRAME_NEST_READY};
+    (void)dz_frame_send(t->socket, &ready, NULL, true, NULL);
+    for (int i = 0; i < STRAYS; i++) {
+        if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) != 0)
+            continue;
+        if (i % 2)
+            _exit(0);
+        for (;;)
+            (void)poll(NULL, 0, -1);
+    }
+    try(b);
+    for (;;)
+        (void)poll(NULL, 0, -1);
+}
+
+/* In a zygote: how many processes may it and its cells be? */
+static bool without_bound(const struct taken *t, struct board *b)
+{
+    struct rlimit r = {0, RLIM_INFINITY};
+    (void)t;
+    try(b);
+    return syscall(SYS_prlimit64, 0, RLIMIT_NPROC, NULL, &r) < 0 ||
+           r.rlim_max > DZ_CELL_PROCESSES_MOST;
+}
+
 static bool close_and_be_silent(const struct taken *t, struct board *b)
 {
     return never_answer(t, b, true);
@@ -330,8 +361,10 @@ static const struct attack acts[] = {
     ACT("a file of 20 GiB, by pwrite", "B7", AT(CELL) | AT(CALL), BY_LIMITS, write_far),
     ACT("names another cell", "B12", 0, 0, name_another), /* a test of its own arms it */
     ACT("closes its cells' sockets and says nothing", "B2", 0, 0,
-        close_and_be_silent),                   /* the same */
-    ACT("says nothing", "B2", 0, 0, be_silent), /* the same */
+        close_and_be_silent),                                  /* the same */
+    ACT("forks what says nothing", "B12", 0, 0, fork_strays),  /* the same */
+    ACT("may fork without bound", "B12", 0, 0, without_bound), /* the same */
+    ACT("says nothing", "B2", 0, 0, be_silent),                /* the same */
     ACT("five hundred descriptors", "B7", EVERYWHERE, BY_LIMITS, many_descriptors),
 };
 const struct attacks hostile_acts = {acts, DZ_ARRAY_LEN(acts)};

@@ -46,6 +46,7 @@ struct host {
     bool users; /* each tenant's processes are a user of their own: as a daemon that is root */
     bool calls; /* all attacks that are one call, too: a filter is the same everywhere */
     uint32_t without; /* of a control run */
+    int64_t strays_ms;
 };
 
 struct rig {
@@ -224,7 +225,7 @@ static void rig_open(struct rig *r, const struct host *h)
     (void)sigemptyset(&usr1);
     (void)sigaddset(&usr1, SIGUSR1);
     CHECK_INT(sigprocmask(SIG_BLOCK, &usr1, NULL), 0);
-    struct dz_cell_pool_opts opts = {.ahead = 2};
+    struct dz_cell_pool_opts opts = {.ahead = 2, .strays_ms = h->strays_ms};
     if (h->users)
         CHECK_INT(dz_os_users_parse(DZ_OS_USERS_DEFAULT, &opts.users, &r->err), 0);
     if (h->users && dz_os_users_check(&opts.users, &r->err) < 0)
@@ -551,6 +552,66 @@ TEST(the_host_takes_no_descriptor_from_a_cell)
     CHECK_INT(descriptors(), before);
     free_cell(c);
     rig_close(&r);
+}
+
+/* Children of the host that say nothing are found, ended and reaped, and so is who forked them. */
+static void strays_are_ended(const struct host *h)
+{
+    struct rig r;
+    struct dz_cell_pool_stats s;
+    rig_open(&r, h);
+    arm("forks what says nothing", PLACE_ZYGOTE);
+    free_cell(start_of(&r, ++r.images));
+    do {
+        run_pool(&r);
+        dz_cell_pool_stats_get(r.pool, &s);
+    } while (s.strays < 50 || ((s.fences & BY(USER)) && s.died == 0));
+    CHECK(hostile_board->tried);
+    CHECK_INT(s.strays, 50);
+    struct dz_cell *c = start_of(&r, 0); /* who did nothing is not ended */
+    until_it_is_ready(&r, c);
+    free_cell(c);
+    rig_close(&r);
+    CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+TEST(strays_of_a_zygote_are_ended)
+{
+    strays_are_ended(&(struct host){.name = "root", .users = true, .strays_ms = 100});
+}
+
+TEST(strays_of_an_ordinary_user_are_ended)
+{
+    strays_are_ended(&(struct host){.name = "user", .user = true, .strays_ms = 100});
+}
+
+TEST(strays_without_user_namespaces_are_ended)
+{
+    strays_are_ended(
+        &(struct host){.name = "user", .user = true, .no_userns = true, .strays_ms = 100});
+}
+
+static void forks_have_a_bound(const struct host *h)
+{
+    struct rig r;
+    rig_open(&r, h);
+    arm("may fork without bound", PLACE_ZYGOTE);
+    struct dz_cell *c = start_of(&r, ++r.images);
+    while (!atomic_load(&hostile_board->returned))
+        run_pool(&r);
+    CHECK(!hostile_board->got);
+    free_cell(c);
+    rig_close(&r);
+}
+
+TEST(what_a_zygote_forks_has_a_bound)
+{
+    forks_have_a_bound(&(struct host){.name = "root", .users = true});
+}
+
+TEST(what_a_zygote_of_an_ordinary_user_forks_has_a_bound)
+{
+    forks_have_a_bound(&(struct host){.name = "user", .user = true});
 }
 
 /* What belongs to root below /proc is that of a process that is not dumpable. */

@@ -49,7 +49,34 @@ TEST(the_default_has_room_for_many_tenants)
     CHECK(u.count >= 65536);
 }
 
+TEST(a_range_of_no_ids_begins_nowhere)
+{
+    const struct dz_os_users none = {1024, 0}; /* of a daemon that may not use its setting */
+    dz_cell_users_set(&none);
+    CHECK_INT(dz_cell_users().first, 0);
+    CHECK_INT(dz_cell_users().count, 0);
+}
+
 /* --- who is who ------------------------------------------------------------------------------ */
+
+TEST(a_user_is_free_when_its_last_process_has_given_it_back)
+{
+    struct dz_err err = {0};
+    uint32_t user, other;
+    dz_cell_users_set(&range);
+    CHECK_INT(dz_cell_user_take(&user, &err), 0);
+    dz_cell_user_hold(user); /* a cell that waits */
+    dz_cell_user_give(user);
+    for (int i = 1; i < DZ_USERS_HELPERS; i++) {
+        CHECK_INT(dz_cell_user_take(&other, &err), 0);
+        CHECK(other != user);
+    }
+    CHECK_INT(dz_cell_user_take(&other, &err), DZ_EBUSY);
+    dz_cell_user_give(user);
+    CHECK_INT(dz_cell_user_take(&other, &err), 0);
+    CHECK_INT(other, user);
+    dz_cell_users_set(NULL);
+}
 
 TEST(zygotes_and_calls_have_users_that_nobody_has)
 {

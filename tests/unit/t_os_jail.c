@@ -5,12 +5,14 @@
 #include "base/fd.h"
 #include "base/sanitize.h"
 #include "os/os_jail.h"
+#include "os/os_user.h"
 #include "tap.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/fsverity.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -327,4 +329,71 @@ TEST(jail_refuses_a_row_with_an_argument_that_no_call_has)
     int status = 0;
     CHECK_INT(waitpid(pid, &status, 0), pid);
     CHECK_INT(status, 0);
+}
+
+/* --- how many processes ---------------------------------------------------------------------- */
+
+enum {
+    PROCESSES = 20,
+    NO_NAMESPACE = 98,
+};
+
+/* In a zygote that was taken over: each child becomes another user of the range, where it does not
+ * count as its parent's. How many come? */
+DZ_NORETURN static void fork_as_others(const struct dz_os_users *users)
+{
+    struct dz_os_syscall calls[128];
+    size_t n = dz_os_jail_compute_count + dz_os_jail_nest_count;
+    memcpy(calls, dz_os_jail_compute, dz_os_jail_compute_count * sizeof calls[0]);
+    memcpy(calls + dz_os_jail_compute_count, dz_os_jail_nest,
+           dz_os_jail_nest_count * sizeof calls[0]);
+    dz_os_users_calls(users, calls + n);
+    const struct dz_os_jail jail = {.calls = calls,
+                                    .call_count = n + dz_os_jail_users_count,
+                                    .namespaces = dz_os_jail_namespaces,
+                                    .users = users,
+                                    .user = users->first,
+                                    .processes = PROCESSES,
+                                    .settles_later = true};
+    struct dz_os_jail_report report;
+    struct dz_err err = {0};
+    int count = 0;
+    if (setpgid(0, 0) < 0 || dz_os_jail_enter(&jail, &report, &err) < 0)
+        _exit(99);
+    if (!(report.fences & DZ_OS_FENCE_BIT(USER)))
+        _exit(NO_NAMESPACE);
+    for (; count < 3 * PROCESSES; count++) {
+        long pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
+        if (pid < 0)
+            break;
+        if (pid == 0) {
+            uid_t other = users->first + 1 + (uid_t)count;
+            (void)syscall(SYS_setresuid, other, other, other);
+            for (;;)
+                (void)poll(NULL, 0, -1);
+        }
+        (void)poll(NULL, 0, 1); /* it is another by now, or counts here */
+    }
+    _exit(count);
+}
+
+TEST(processes_of_a_user_namespace_are_bounded_whoever_they_become)
+{
+    struct dz_os_users users;
+    struct dz_err err = {0};
+    int status = 0;
+    CHECK_INT(dz_os_users_parse(DZ_OS_USERS_DEFAULT, &users, &err), 0);
+    if (dz_os_users_check(&users, &err) < 0)
+        SKIP(err.msg);
+    pid_t pid = fork();
+    if (pid == 0)
+        fork_as_others(&users);
+    CHECK_INT(waitpid(pid, &status, 0), pid);
+    (void)kill(-pid, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
+    CHECK(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NO_NAMESPACE)
+        SKIP("no user namespaces");
+    CHECK(WEXITSTATUS(status) > 0 && WEXITSTATUS(status) < PROCESSES);
 }
