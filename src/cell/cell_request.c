@@ -32,10 +32,13 @@ static int read_empty(const struct dz_frame *f, const uint8_t *payload, size_t f
     return 0;
 }
 
-static int check_user(const struct dz_os_users *users, uint32_t user, struct dz_err *err)
+/* Without users, that is a count of 0, a host may still name the first that it would have had. */
+static int check_user(struct dz_os_users *users, uint32_t user, struct dz_err *err)
 {
-    if (users->count == 0 && users->first == 0 && user == DZ_USER_NONE)
+    if (users->count == 0 && user == DZ_USER_NONE) {
+        users->first = 0;
         return 0;
+    }
     if (!dz_os_users_sound(users))
         return dz_fail(err, DZ_EIO, "request for a user: %u ids from %u on are no range of users",
                        users->count, users->first);
@@ -125,7 +128,7 @@ static int read_call(const struct dz_frame *f, const uint8_t *payload, size_t fd
     r->call.file_bytes = h.file_bytes;
     r->call.users = h.users;
     r->call.user = h.user;
-    int rc = check_user(&h.users, h.user, err);
+    int rc = check_user(&r->call.users, h.user, err);
     return rc < 0 ? rc : place_files(&h, fd_count, r, err);
 }
 

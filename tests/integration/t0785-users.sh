@@ -97,7 +97,7 @@ import sqlite3
 d = sqlite3.connect(\"data/registry.db\")
 d.executemany(\"INSERT INTO tenant_number VALUES(?, ?)\", [(f\"x{i}\", i) for i in range(2, 256)])
 d.commit()" && users && wake a two && got=$(curl -sS --unix-socket "$SOCK" -o out -w "%{http_code}" -d "{\"shell\":\"true\"}" "http://d/v1/sandboxes/tc%2Fkept/exec") && cat out &&
-    [ "$got" -ge 400 ] && has out "cells.uids" && has out "all of 256 numbers" && wake b one
+    [ "$got" -ge 400 ] && has out "cells.uids" && has out "all 256 tenant numbers" && wake b one
 '
 test_that 'without users: said, all are root, and a fence can refuse that' '
     stop && start --uids no && has daemon.log "event=users_shared why=" && wake a two && is "$(cell_pid "$(cat id_a_two)")" 0 &&

@@ -103,7 +103,8 @@ TEST(a_zygote_becomes_a_user_of_a_range_or_stays)
     CHECK(user_is(FIRST, COUNT, FIRST + DZ_USERS_HELPERS - 1, NULL));
     CHECK(user_is(0, 0, 1, "no range"));     /* any user at all */
     CHECK(user_is(0, COUNT, 0, "no range")); /* root's ids */
-    CHECK(user_is(FIRST, 0, 0, "no range"));
+    CHECK(user_is(FIRST, 0, 0, NULL));       /* of a host that found out that it can have none */
+    CHECK(user_is(FIRST, 0, FIRST, "no range"));
     CHECK(user_is(FIRST, COUNT - 1, FIRST, "no range")); /* what no mask describes */
     CHECK(user_is(FIRST + 1, COUNT, FIRST + 1, "no range"));
     CHECK(user_is(FIRST, 256, FIRST, "no range"));
