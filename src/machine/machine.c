@@ -198,7 +198,7 @@ int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vf
                     struct dz_err *err)
 {
     if (m->found != DZ_MACHINE_ASLEEP)
-        return dz_fail(err, DZ_ESTATE, "the file holds no machine that sleeps");
+        return dz_fail(err, DZ_ESTATE, "the file holds no suspended machine");
     m->vfs = vfs;
     int rc = dz_machine_state_read(m, k, vfs, err);
     dz_machine_modules_close(m);
@@ -323,7 +323,8 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
 {
     struct write w = {.m = m, .k = k, .tidy = how->goes_on}; /* a copy has no garbage */
     if (strlen(how->policy) >= DZ_MACHINE_POLICY_MAX || how->host_size > DZ_MACHINE_HOST_MAX)
-        return dz_fail(err, DZ_ELIMIT, "put the machine to sleep: too much to keep with it");
+        return dz_fail(err, DZ_ELIMIT,
+                       "put the machine to sleep: its policy or the host's data is too long");
     m->vfs = vfs;
     int rc = dz_machine_damage(m, err);
     if (rc == 0)

@@ -169,7 +169,7 @@ static int make(struct dz_machine *m, struct dz_vfs *vfs, struct dz_base *ret_ba
 {
     uint64_t size;
     if (m->found != DZ_MACHINE_ASLEEP)
-        return dz_fail(err, DZ_ESTATE, "no machine sleeps in the image");
+        return dz_fail(err, DZ_ESTATE, "the image holds no suspended machine");
     m->vfs = vfs;
     int rc = measure(m, &size, err);
     if (rc < 0)
@@ -206,9 +206,9 @@ int dz_machine_base_get(struct dz_machine *m, struct dz_err *err)
     if (m->base.at)
         return 0;
     if (!m->image)
-        return dz_fail(err, DZ_ESTATE,
-                       "the memory of the machine is that of one that sleeps in its image, and "
-                       "there is no image: give the one that the file stands on");
+        return dz_fail(
+            err, DZ_ESTATE,
+            "the machine uses memory of the one that is suspended in its image: give the image that the file stands on");
     if (m->ops->base_get)
         m->base.at = m->ops->base_get(m->ops->arg, &m->base.size);
     return m->base.at ? 0 : make_from_image(m, err);

@@ -118,9 +118,10 @@ static int need_page(struct dz_machine *m, struct dz_space *s, size_t page, stru
     if (rc < 0 || !s->absent[page])
         return rc;
     if (home)
-        return dz_fail(err, DZ_ECORRUPT,
-                       "the memory of the machine in the file is damaged: row %u has not page %zu",
-                       home - 1, page);
+        return dz_fail(
+            err, DZ_ECORRUPT,
+            "the memory of the machine in the file is damaged: row %u does not have page %zu",
+            home - 1, page);
     return fill_base(m, s, page, err);
 }
 
@@ -426,10 +427,10 @@ static int put_base(struct dz_machine *m, struct dz_space *s, struct dz_err *err
     if (rc < 0)
         return rc;
     if (size > r->size || size < r->image_at + r->image_size)
-        return dz_fail(err, DZ_ECORRUPT,
-                       "the machine in the file is damaged: memory %llu is not of the size of the "
-                       "one in the image",
-                       (unsigned long long)s->s.id);
+        return dz_fail(
+            err, DZ_ECORRUPT,
+            "the machine in the file is damaged: memory %llu does not have the size of the one in the image",
+            (unsigned long long)s->s.id);
     if (size > 0 && (!m->ops->base_map || !m->ops->base_map(m->ops->arg, r->at, base, size)))
         memcpy(r->at, base, size);
     s->base = base;
@@ -474,11 +475,11 @@ static int bind_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
         for (size_t o = 0; rc == 0 && o < i; o++)
             if (m->mem.spaces.p[o].range.at == m->mem.spaces.p[i].range.at)
                 rc = dz_fail(err, DZ_ECORRUPT,
-                             "the machine in the file is damaged: a memory is there twice");
+                             "the machine in the file is damaged: it has a memory twice");
     }
     if (rc == 0 && memories != m->mem.spaces.n)
         rc = dz_fail(err, DZ_ECORRUPT,
-                     "the machine in the file is damaged: it has %zu memories and tells of %zu",
+                     "the machine in the file is damaged: it has %zu memories and lists %zu",
                      memories, m->mem.spaces.n);
     return rc;
 }

@@ -327,7 +327,7 @@ static int take_space(struct dz_machine *m, const struct dz_task *t, uint32_t me
         struct dz_space fresh = {.serial = t->serial, .s = {.id = m->next_space, .memory = memory}};
         if (dz_vec_push(&m->mem.spaces, fresh) < 0)
             return dz_fail(err, m->mem.spaces.err,
-                           "put the machine to sleep: %d memories are the most",
+                           "put the machine to sleep: at most %d memories are allowed",
                            DZ_MACHINE_SPACES_MAX);
         m->next_space++;
         s = &m->mem.spaces.p[m->mem.spaces.n - 1];
@@ -534,9 +534,9 @@ static int flush_row(struct row_out *o, struct dz_err *err)
                              .pages = pages,
                              .live = pages};
     if (rc == 0 && dz_vec_push(&o->c->rows, row) < 0)
-        rc =
-            dz_fail(err, o->c->rows.err, "put the machine to sleep: %d rows of memory are the most",
-                    DZ_MACHINE_ROWS_MAX);
+        rc = dz_fail(err, o->c->rows.err,
+                     "put the machine to sleep: at most %d rows of memory are allowed",
+                     DZ_MACHINE_ROWS_MAX);
     return rc;
 }
 

@@ -180,10 +180,10 @@ static int check_head(const struct dz_mem_head *h, size_t size, struct dz_err *e
     if (memcmp(h->magic, "mem1", 4) != 0)
         return BAD(err, "a row does not begin as one");
     if (h->codec > DZ_MEM_LZ4)
-        return dz_fail(err, DZ_EUNSUPPORTED,
-                       "the memory in the file is packed in way %u, which this doze does not know: "
-                       "a newer one wrote it",
-                       h->codec);
+        return dz_fail(
+            err, DZ_EUNSUPPORTED,
+            "the memory in the file is packed by method %u, which this doze does not know: a newer one wrote it",
+            h->codec);
     if (h->runs > DZ_MEM_ROW_PAGES || h->pages > DZ_MEM_ROW_PAGES || h->stored > h->pages * PAGE ||
         (is_raw(h) && h->stored != h->pages * PAGE) || (!runs_first(h) && h->index_sum) ||
         size != sizeof *h + h->stored + h->runs * sizeof(struct dz_mem_run))
@@ -307,9 +307,10 @@ int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struc
     }
     memcpy(&h, rows->p, sizeof h);
     if (h.size > DZ_MACHINE_STATE_MAX || h.size / 255 > rows->len)
-        return dz_fail(err, DZ_ECORRUPT,
-                       "the machine in the file is damaged: a state of %llu bytes in %zu",
-                       (unsigned long long)h.size, rows->len);
+        return dz_fail(
+            err, DZ_ECORRUPT,
+            "the machine in the file is damaged: its state has %llu bytes, packed into %zu",
+            (unsigned long long)h.size, rows->len);
     DZ_AUTO(dz_freep) char *to = dz_alloc((size_t)h.size + 1);
     if (!to)
         return dz_fail(err, DZ_ENOMEM, "read the state of the machine: out of memory");

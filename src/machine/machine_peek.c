@@ -225,7 +225,7 @@ int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
 {
     struct peek p = {.m = m, .ops = ops};
     if (m->found != DZ_MACHINE_ASLEEP)
-        return dz_fail(err, DZ_ESTATE, "the file holds no machine that sleeps");
+        return dz_fail(err, DZ_ESTATE, "the file holds no suspended machine");
     p.blobs.max = DZ_KERNEL_BLOBS_MAX;
     p.files.max = DZ_KERNEL_FILES_MAX;
     p.pipes.max = DZ_KERNEL_PIPES_MAX;

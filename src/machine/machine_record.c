@@ -141,8 +141,7 @@ static int get_subs(const struct piece *all, const struct dz_record *r, const st
     while (at < end) {
         struct piece p;
         if (!next_piece(&at, end, &p) || p.key < next || p.key >= f->count)
-            return dz_fail(err, DZ_ECORRUPT, "a saved %s is damaged in its field %u", r->what,
-                           f->tag);
+            return dz_fail(err, DZ_ECORRUPT, "a saved %s is damaged in field %u", r->what, f->tag);
         int rc = get_record(p.bytes, p.size, f->sub, to + (size_t)p.key * f->width, err);
         if (rc < 0)
             return rc;
@@ -160,7 +159,7 @@ static int get_record(const uint8_t *bytes, size_t size, const struct dz_record 
     while (at < end) {
         struct piece p;
         if (!next_piece(&at, end, &p) || p.key <= last)
-            return dz_fail(err, DZ_ECORRUPT, "a saved %s is damaged behind its field %llu", r->what,
+            return dz_fail(err, DZ_ECORRUPT, "a saved %s is damaged after field %llu", r->what,
                            (unsigned long long)last);
         last = p.key;
         while (i < r->field_count && r->fields[i].tag < p.key)
@@ -176,7 +175,7 @@ static int get_record(const uint8_t *bytes, size_t size, const struct dz_record 
             if (rc < 0)
                 return rc;
         } else if (p.size > (size_t)f->width * f->count) {
-            return dz_fail(err, DZ_ECORRUPT, "a saved %s has too large a number in its field %u",
+            return dz_fail(err, DZ_ECORRUPT, "a saved %s has too large a number in field %u",
                            r->what, f->tag);
         } else {
             memcpy(to + f->offset, p.bytes, p.size);

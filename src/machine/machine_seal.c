@@ -180,7 +180,8 @@ static int rebase_machine(struct dz_db *from, struct dz_db *image, struct dz_db 
     if (based)
         rc = dz_machine_open(&below, &g.below, err);
     if (rc == 0 && based && g.below->found != DZ_MACHINE_ASLEEP)
-        rc = dz_fail(err, DZ_ECORRUPT, "no machine sleeps in the image that the file stands on");
+        rc = dz_fail(err, DZ_ECORRUPT,
+                     "the image that the file stands on holds no suspended machine");
     if (rc == 0 && based)
         rc = merge(&g, err);
     dz_machine_close(g.below);

@@ -203,7 +203,8 @@ static int module_number(struct out *o, const struct dz_wasm_module *module, uin
     if (row.ino == 0)
         row.pieces = (uint32_t)((row.size + DZ_STATE_PIECE - 1) / DZ_STATE_PIECE);
     if (dz_vec_push(&m->modules, row) < 0)
-        return dz_fail(err, m->modules.err, "put the machine to sleep: %d programs are the most",
+        return dz_fail(err, m->modules.err,
+                       "put the machine to sleep: at most %d programs are allowed",
                        DZ_MACHINE_MODULES_MAX);
     *ret_number = (uint32_t)m->modules.n;
     return 0;
@@ -243,7 +244,7 @@ static int put_engines(struct out *o, struct dz_err *err)
     for (uint32_t i = 2; rc == 0 && i <= dz_kernel_rows(o->k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_task *t = dz_kernel_task(o->k, i);
         if (t && t->borrowed)
-            rc = dz_fail(err, DZ_EBUSY, "put the machine to sleep: process %d is inside of vfork",
+            rc = dz_fail(err, DZ_EBUSY, "put the machine to sleep: process %d is in vfork",
                          t->proc->pid);
         else if (t)
             rc = put_engine(o, i, t, err);
@@ -372,10 +373,10 @@ static int read_pieces(struct dz_machine *m, const struct dz_machine_module *row
         done += size;
     }
     if (rc >= 0 && done != row->size)
-        return dz_fail(err, DZ_ECORRUPT,
-                       "the machine in the file is damaged: of its program %.16s "
-                       "there are %llu of %llu bytes",
-                       part + 7, (unsigned long long)done, (unsigned long long)row->size);
+        return dz_fail(
+            err, DZ_ECORRUPT,
+            "the machine in the file is damaged: its program %.16s has %llu of %llu bytes",
+            part + 7, (unsigned long long)done, (unsigned long long)row->size);
     return rc;
 }
 
@@ -406,12 +407,13 @@ static int module_open(struct dz_machine *m, const struct dz_machine_module *row
         return rc;
     part_name(row->sha256, part);
     if (row->ino)
-        return dz_fail(err, DZ_ENOENT,
-                       "wake the machine: its program %.16s is not on the disk or in the image any "
-                       "more",
-                       part + 7);
+        return dz_fail(
+            err, DZ_ENOENT,
+            "wake the machine: its program %.16s is no longer on the disk or in the image",
+            part + 7);
     if (row->size > DZ_MACHINE_MODULE_MAX)
-        return dz_fail(err, DZ_ELIMIT, "wake the machine: a program of %llu bytes",
+        return dz_fail(err, DZ_ELIMIT,
+                       "wake the machine: a program has %llu bytes, which is too large",
                        (unsigned long long)row->size);
     uint8_t *bytes = dz_alloc((size_t)row->size);
     rc = bytes ? read_pieces(m, row, bytes, err)

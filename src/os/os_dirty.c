@@ -431,7 +431,8 @@ int dz_os_dirty_absent(struct dz_os_dirty *d, void *at, size_t size, struct dz_e
     if (mmap(at, size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
         ioctl(d->uffd, UFFDIO_REGISTER, &r) < 0)
-        return dz_fail_sys(err, errno, "make %zu bytes of memory that come by need", size);
+        return dz_fail_sys(err, errno, "reserve %zu bytes of memory that is filled on demand",
+                           size);
     return 0;
 }
 
@@ -580,7 +581,7 @@ int dz_os_dirty_written(struct dz_os_dirty *d, const struct dz_os_dirty_range *r
                 add_run(runs, at, d->page);
         }
     } else if (scan_since(d, m->at, m->size, m->at, runs) < 0) {
-        return dz_fail_sys(err, errno, "scan %zu bytes for what was written", m->size);
+        return dz_fail_sys(err, errno, "scan %zu bytes for written pages", m->size);
     }
     compare(d, &(struct dz_os_dirty_range){.at = r->at, .size = r->size}, m->size, r->size, runs);
     return runs_done(runs, err);

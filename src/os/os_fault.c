@@ -43,7 +43,7 @@ int dz_os_fault_catch(dz_os_fault_fn *fn, void *arg, struct dz_err *err)
         (void)sigaltstack(&caught.stack_before, NULL);
     }
     if (rc < 0)
-        return dz_fail_sys(err, errno, "catch the touching of pages that are not there");
+        return dz_fail_sys(err, errno, "handle faults on pages that are not present");
     caught.fn = fn;
     caught.arg = arg;
     return 0;

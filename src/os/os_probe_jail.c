@@ -190,7 +190,7 @@ static int try_jail(struct jailed *ret, struct dz_err *err)
         enter_jail(result[1]);
     (void)close(result[1]);
     if (pid < 0 || read(result[0], ret, sizeof *ret) != (ssize_t)sizeof *ret)
-        return dz_fail(err, DZ_EIO, "a process that enters the jail dies there");
+        return dz_fail(err, DZ_EIO, "a process died when it entered the jail");
     return 0; /* our end is that of the guard */
 }
 

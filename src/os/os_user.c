@@ -45,10 +45,10 @@ int dz_os_users_parse(const char *text, struct dz_os_users *ret_users, struct dz
     uint64_t count = last - first + 1;
     const struct dz_os_users users = {(uint32_t)first, (uint32_t)count};
     if (!dz_os_users_sound(&users))
-        return dz_fail(err, DZ_EINVAL,
-                       "%s are %llu ids: it takes a power of two, at least %d, and the first a "
-                       "multiple of it",
-                       text, (unsigned long long)count, DZ_OS_USERS_MIN);
+        return dz_fail(
+            err, DZ_EINVAL,
+            "%s is %llu ids: the number must be a power of two, at least %d, and the first id a multiple of it",
+            text, (unsigned long long)count, DZ_OS_USERS_MIN);
     *ret_users = users;
     return 0;
 }
@@ -72,7 +72,7 @@ static int check_capabilities(struct dz_err *err)
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {0};
     if (syscall(SYS_capget, &head, sets) < 0)
-        return dz_fail_sys(err, errno, "ask for our capabilities");
+        return dz_fail_sys(err, errno, "read our capabilities");
     for (size_t i = 0; i < DZ_ARRAY_LEN(needed); i++)
         if (!has(sets, needed[i].cap))
             return dz_fail(err, DZ_EDENIED, "root has no %s here", needed[i].name);

@@ -307,7 +307,7 @@ static int inode_read(struct dz_vfs *v, struct dz_db *db, struct dz_inode *ip)
     if (!here) /* all of the image's content may show, whatever its own column says */
         ip->base_size = S_ISREG(ip->mode) && !ip->data ? ip->size : 0;
     if (!plausible(ip) || (here && ip->base_size && !ip->below)) {
-        (void)dz_fail(&v->why, DZ_ECORRUPT, "the row of inode %llu makes no sense",
+        (void)dz_fail(&v->why, DZ_ECORRUPT, "the row of inode %llu is invalid",
                       (unsigned long long)ip->ino);
         return -EIO;
     }

@@ -160,7 +160,7 @@ static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct
         return dz_fail(err, DZ_EUNSUPPORTED, "image %s stands on another image: flatten it first",
                        m->image);
     if (below->max_ino < DZ_VFS_TMP)
-        return dz_fail(err, DZ_ECORRUPT, "image %s has no fixed directories", m->image);
+        return dz_fail(err, DZ_ECORRUPT, "image %s lacks the fixed directories", m->image);
     return 0;
 }
 
@@ -174,7 +174,7 @@ int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err)
     struct meta m;
     int64_t names = 0, nodes = 0;
     if (!is_sha256(sha256))
-        return dz_fail(err, DZ_EINVAL, "an image is named by 64 hexadecimal digits");
+        return dz_fail(err, DZ_EINVAL, "the id of an image must be 64 hexadecimal digits");
     int r = meta_read(db, "disk", &m, err);
     if (!r && m.image[0])
         return strcmp(m.image, sha256) == 0
@@ -284,7 +284,7 @@ static int resume_cut(struct dz_vfs *v, struct dz_err *err)
     int rc = dz_iget(v, v->cut >> DZ_VFS_CHUNK_BITS, &ip);
     if (rc == -ENOENT || rc == -EIO || (!rc && !dz_cut_fits(ip, v->cut)))
         return dz_fail(err, DZ_ECORRUPT,
-                       "the note of a truncation, %llu, fits no file: doze disk check tells more",
+                       "the note of a truncation, %llu, belongs to no file: see doze disk check",
                        (unsigned long long)v->cut);
     if (rc)
         return dz_fail(err, DZ_ENOMEM, "no memory to open the disk");

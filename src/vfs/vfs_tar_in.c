@@ -413,7 +413,7 @@ static int clean(struct import *imp, const struct dz_buf *raw, struct dz_buf *ou
         if (dz_str_eqz(part, ".."))
             return bad(imp, DZ_EINVAL, "holds \"..\"");
         if (part.n > DZ_VFS_NAME_MAX)
-            return bad(imp, DZ_EINVAL, "has a part of over %d bytes", DZ_VFS_NAME_MAX);
+            return bad(imp, DZ_EINVAL, "has a part longer than %d bytes", DZ_VFS_NAME_MAX);
         if (out->len == 0 && dz_str_eqz(part, STAGE))
             return bad(imp, DZ_EINVAL, "has a reserved name");
         if (out->len)
@@ -613,7 +613,7 @@ static int put_link(struct import *imp, const struct dz_vfs_name *at, struct dz_
     uint64_t ino = 0;
     int r = clean(imp, &imp->r.m.link, &imp->target);
     if (r == 0 && imp->target.len == 0)
-        return bad(imp, DZ_EINVAL, "is a hard link to nothing");
+        return bad(imp, DZ_EINVAL, "is a hard link without a target");
     if (r == 0)
         r = walk(imp, dz_str_n(imp->target.p, imp->target.len), false, &to, err);
     if (r == BAD)
@@ -624,7 +624,7 @@ static int put_link(struct import *imp, const struct dz_vfs_name *at, struct dz_
     if (r == 0)
         r = dz_vfs_getattr(imp->v, ino, &attr);
     if (r == -ENOENT)
-        return bad(imp, DZ_EINVAL, "is a hard link to what the archive does not hold");
+        return bad(imp, DZ_EINVAL, "is a hard link to a file that the archive does not have");
     if (r == 0 && S_ISDIR(attr.mode))
         return bad(imp, DZ_EINVAL, "is a hard link to a directory");
     if (r == 0 && to.dir == at->dir &&
@@ -829,7 +829,7 @@ static int check_batch(struct import *imp, size_t frame, const struct dz_buf *na
         if (r == BAD)
             r = leave_out(imp, f.from, name, len);
         if (r < 0)
-            return dz_fail_sys(err, -r, "compare what was unpacked with what is there (%s)",
+            return dz_fail_sys(err, -r, "compare the archive with the disk (%s)",
                                dz_vfs_why(imp->v));
         at += len + 1;
     }
