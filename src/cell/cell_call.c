@@ -32,7 +32,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STOP_TICK_NS (DZ_NS_PER_S / 4)
+#define STOP_TICK_NS  (DZ_NS_PER_S / 4)
+#define WATCH_TICK_NS (DZ_NS_PER_S / 20)
 
 enum {
     SEED_MS = 10000,  /* for the seed to take a call, and to start its process */
@@ -78,6 +79,20 @@ static void fail(struct calling *c, int rc)
     ask_to_stop(c);
 }
 
+/* Its limit of the size of a file is for those on the disk, too, and so is much higher. */
+static int look_at_file(const struct calling *c, struct dz_err *err)
+{
+    enum {
+        BLOCK = 512 /* the unit of st_blocks */
+    };
+    struct stat st;
+    if (!c->o->watched_bytes || dz_fd_stat(c->o->watched_fd, &st) < 0 ||
+        (uint64_t)st.st_blocks * BLOCK <= c->o->watched_bytes)
+        return 0;
+    return dz_fail(err, DZ_ELIMIT, "%s: its cell took more than %llu MiB of memory for a file",
+                   c->o->what, (unsigned long long)(c->o->watched_bytes >> 20));
+}
+
 /* Until the socket is readable: 1; or it is time to ask `stop` again: 0. Signals are let in only
  * here, so that none comes between asking `stop` and waiting. */
 static int wait_readable(struct calling *c, struct dz_err *err)
@@ -89,8 +104,10 @@ static int wait_readable(struct calling *c, struct dz_err *err)
     if (c->o->stop && c->o->stop(c->o->host))
         ask_to_stop(c);
     int64_t left = c->deadline_ns ? c->deadline_ns - dz_clock_boot_ns() : 0;
-    bool tick = c->o->stop && !c->stopping && (!c->deadline_ns || left > STOP_TICK_NS);
-    int64_t wait = tick ? STOP_TICK_NS : left;
+    int64_t step = c->o->watched_bytes ? WATCH_TICK_NS : STOP_TICK_NS;
+    bool looks = c->o->watched_bytes || (c->o->stop && !c->stopping);
+    bool tick = looks && (!c->deadline_ns || left > step);
+    int64_t wait = tick ? step : left;
     const struct timespec ts = {wait / DZ_NS_PER_S, wait % DZ_NS_PER_S};
     int n = c->deadline_ns && left <= 0
                 ? 0
@@ -202,7 +219,9 @@ static int converse(struct calling *c, struct dz_err *err)
     struct dz_frame f = {0};
     int result = 0;
     for (;;) {
-        int rc = wait_readable(c, err);
+        int rc = look_at_file(c, err);
+        if (rc == 0)
+            rc = wait_readable(c, err);
         if (rc > 0)
             rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
         if (rc == DZ_EIO && dz_frame_gone(c->fd)) /* its status is decided before that */
@@ -370,7 +389,8 @@ static int run(struct calling *c, struct dz_err *err)
     if (rc == 0)
         rc = converse(c, err);
     dz_fd_close(&c->fd);
-    (void)reap(c, rc < 0 ? 0 : DZ_CALL_END_MS);
+    /* One whose file is watched has no time after its last word, in which nobody would look. */
+    (void)reap(c, rc < 0 || c->o->watched_bytes ? 0 : DZ_CALL_END_MS);
     dz_cell_words_end(&c->words);
     return outcome(c, rc, err);
 }

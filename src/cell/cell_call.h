@@ -93,6 +93,10 @@ struct dz_call_opts {
     int64_t timeout_ms;    /* of the whole call; 0: none */
     uint64_t memory_bytes; /* of the cell; 0: DZ_CELL_MEMORY */
     uint64_t file_bytes;   /* that a file may have; 0: DZ_CELL_FILE_SIZE */
+    /* One of fds that is in the host's memory: the cell is killed (DZ_ELIMIT) when it takes more
+     * than so many bytes, as is seen twenty times a second. 0: none. */
+    uint64_t watched_bytes;
+    int watched_fd;
 
     /* What run says. An error ends the call with it. NULL: run has nothing to say. */
     int (*take)(void *host, const struct dz_call_msg *msg, struct dz_err *err);

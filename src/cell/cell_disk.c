@@ -5,7 +5,7 @@
  * The host hands over descriptors and looks at nothing itself. What is carried is
  * read as an image is, without locks or a log: the source's log is empty, and who
  * calls sees to it that nobody runs it. The new file's log is a nameless one in
- * memory, moved into the file every 16 MiB.
+ * memory, moved into the file every 16 MiB. A cell that lets it grow is killed.
  */
 #include "cell/cell_disk.h"
 
@@ -31,6 +31,7 @@ enum {
     CALL_MS = 60 * 60 * 1000, /* no call takes longer; operations have their own deadlines */
     TAG_READ = 1,             /* value: offset << 16 | bytes; answered with them */
     READ_MAX = DZ_CALL_DATA_MAX,
+    LOG_MAX = 256 << 20, /* of a file that is made: its log is emptied at some 16 MiB */
 };
 
 static bool is_canceled(void *host)
@@ -206,6 +207,8 @@ int dz_cell_disk_carry(const struct dz_cell_disk *d, enum dz_cell_carry what, st
         .fds = fds,
         .fd_count = DZ_ARRAY_LEN(fds),
         .timeout_ms = CALL_MS,
+        .watched_bytes = LOG_MAX,
+        .watched_fd = log,
         .stop = is_canceled,
         .host = &cancel,
     };

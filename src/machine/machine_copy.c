@@ -421,6 +421,7 @@ enum {
     LINKS_MAX = 4000000,
     DIR_NAMES_MAX = 256 << 20, /* bytes of the names of one directory */
     STEP = 1 << 20,
+    NODE_BYTES = 1024, /* of the log, about: for an inode and its name */
 };
 
 struct dir {
@@ -433,8 +434,21 @@ struct share {
     struct dz_map links;     /* inode there -> its place in made + 1 */
     struct dz_buf names;     /* of the directory under way: inode, length, bytes */
     uint8_t *step;
+    uint64_t since_commit;
     struct dz_copied copied;
 };
+
+/* As breathe(). */
+static int breathe_out(struct share *s, uint64_t bytes)
+{
+    struct dz_err err = {0};
+    s->since_commit += bytes;
+    if (s->since_commit < COMMIT_BYTES)
+        return 0;
+    s->since_commit = 0;
+    int rc = dz_vfs_maintain(s->to, false, &err);
+    return rc >= 0 ? 0 : err.sys ? -err.sys : -EIO;
+}
 
 static int failed(const struct share *s, int sys, const char *what, struct dz_err *err)
 {
@@ -460,6 +474,9 @@ static int copy_bytes(struct share *s, uint64_t from, uint64_t to, uint64_t size
             return put < 0 ? (int)put : -EIO;
         at = data + (uint64_t)put;
         s->copied.bytes += (uint64_t)put;
+        e = breathe_out(s, (uint64_t)put);
+        if (e)
+            return e;
     }
     struct dz_vfs_attr end = {.size = size};
     return dz_vfs_setattr(s->to, to, DZ_VFS_SET_SIZE, &end);
@@ -501,7 +518,7 @@ static int copy_inode(struct share *s, const struct dz_vfs_attr *a, uint64_t par
     if (!e)
         e = dz_vfs_setattr(s->to, *ret_ino, DZ_VFS_SET_ATIME | DZ_VFS_SET_MTIME, a);
     s->copied.nodes += !e;
-    return e;
+    return e ? e : breathe_out(s, NODE_BYTES);
 }
 
 /* --- names ----------------------------------------------------------------------------------- */

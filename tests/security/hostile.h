@@ -62,7 +62,8 @@ struct board {
     int32_t error;             /* errno */
     int32_t host;              /* process number of the test, for attacks on it */
     int32_t victim;            /* another process */
-    char attack[96];           /* the name of the attack; tests/lib/zones.py writes all of this */
+    char attack[96];           /* the name of the attack; tests/lib/zones.py writes up to here */
+    _Atomic uint32_t mib;      /* that an attack has filled */
 };
 extern struct board *hostile_board; /* NULL: not under test */
 

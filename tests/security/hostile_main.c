@@ -20,7 +20,9 @@
 #include "../lib/cell_rig.h"
 
 #include "base/sanitize.h"
+#include "blob/blob.h"
 #include "cell/cell_call.h"
+#include "cell/cell_disk.h"
 #include "cell/cell_pool.h"
 #include "cell/cell_users.h"
 #include "os/os_probe.h"
@@ -531,6 +533,22 @@ TEST(a_call_that_is_done_and_stays_is_ended)
     arm("is done and stays", PLACE_CALL);
     CHECK_INT(dz_cell_call(&o, NULL, &r.err), 3);
     CHECK(hostile_board->tried);
+    rig_close(&r);
+}
+
+TEST(a_call_that_fills_its_log_is_killed)
+{
+    struct rig r;
+    open_here(&r);
+    struct dz_blob_in from = {.fd = r.start.disk_fd};
+    struct dz_blob_out to = {.fd = crig_file()};
+    const struct dz_cell_disk d = {
+        .from = &from, .to = &to, .image_fd = -1, .label = "a sandbox's file"};
+    hostile_board->mib = 0;
+    arm("fills its log and stays", PLACE_CALL);
+    CHECK_INT(dz_cell_disk_carry(&d, DZ_CELL_CARRY_CLONE, &r.err), DZ_ELIMIT);
+    CHECK(hostile_board->tried && hostile_board->mib > 0);
+    (void)close(to.fd);
     rig_close(&r);
 }
 

@@ -8,6 +8,8 @@
 #include "cell/cell_int.h"
 
 #include <poll.h>
+#include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 DZ_NORETURN static void stay(void)
@@ -68,12 +70,34 @@ static bool hands_over_descriptors(const struct taken *t, struct board *b)
     stay();
 }
 
+/* The log of a call is in the host's memory. */
+static bool fills_its_log(const struct taken *t, struct board *b)
+{
+    enum {
+        TMPFS = 0x01021994,
+        MOST = 400, /* MiB */
+    };
+    static char mib[1 << 20];
+    struct statfs fs;
+    int fd = 3;
+    (void)t;
+    while (fd < DZ_CELL_NOFILE && (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS ||
+                                   pwrite(fd, "x", 1, 0) != 1)) /* the stop word is sealed */
+        fd++;
+    memset(mib, 'x', sizeof mib);
+    atomic_store(&b->tried, 1);
+    while (b->mib < MOST && pwrite(fd, mib, sizeof mib, (off_t)b->mib << 20) == sizeof mib)
+        atomic_fetch_add(&b->mib, 1);
+    stay();
+}
+
 static const struct attack words[] = {
     {.name = "stays", .run = stays},
     {.name = "fails and stays", .finding = "B2", .run = fails_and_stays},
     {.name = "sleeps and stays", .finding = "B2", .run = sleeps_and_stays},
     {.name = "sleeps, closes and stays", .finding = "B2", .run = sleeps_closes_and_stays},
     {.name = "is done and stays", .finding = "B2", .run = is_done_and_stays},
+    {.name = "fills its log and stays", .finding = "S6", .run = fills_its_log},
     {.name = "hands over descriptors", .finding = "B5", .run = hands_over_descriptors},
 };
 const struct attacks hostile_words = {words, DZ_ARRAY_LEN(words)};

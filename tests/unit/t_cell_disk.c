@@ -11,6 +11,7 @@
 #include "cell/cell_disk.h"
 #include "cell/cell_pool.h"
 #include "db/db.h"
+#include "machine/machine_copy.h"
 #include "tap.h"
 #include "vfs/vfs.h"
 
@@ -307,6 +308,36 @@ TEST(a_share_has_the_public_volume_and_what_it_has_from_the_image)
         .image_sha256 = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"};
     CHECK_INT(carry_with(&wrong, DZ_CELL_CARRY_SHARE, "c.doze", &err), DZ_ECORRUPT);
     CHECK(strstr(err.msg, "share a") != NULL);
+    close_store();
+}
+
+/* Else its log, which is in memory, would have every byte of it. */
+TEST(the_log_of_a_share_stays_short)
+{
+    enum {
+        STEP = 1 << 20,
+        STEPS = 64,
+        LOG_MAX = 32 << 20,
+    };
+    static char step[STEP];
+    const struct dz_vfs_new spec = {.mode = S_IFREG | 0644};
+    struct dz_copied copied;
+    struct disk from, to;
+    uint64_t ino;
+    open_store();
+    open_disk(&from, "a.doze", NULL, true);
+    open_disk(&to, "b.doze", NULL, true);
+    CHECK_INT(dz_vfs_create(from.v, DZ_VFS_WORKSPACE, "big", 3, &spec, &ino), 0);
+    for (uint64_t i = 0; i < STEPS; i++) {
+        memset(step, (int)i + 1, sizeof step);
+        CHECK_INT(dz_vfs_write(from.v, ino, i * STEP, step, STEP), STEP);
+    }
+    CHECK_INT(dz_machine_share(from.v, to.v, &copied, NULL), 0);
+    CHECK_INT(copied.bytes, (uint64_t)STEPS * STEP);
+    CHECK(size_of("b.doze-wal") >= 0 && size_of("b.doze-wal") < LOG_MAX);
+    CHECK(size_of("b.doze") > STEPS * STEP - LOG_MAX);
+    close_disk(&from);
+    close_disk(&to);
     close_store();
 }
 
