@@ -459,6 +459,31 @@ int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t *ret_numbe
     return rc;
 }
 
+/* A file that a kernel without accounting of swap does not have. */
+static int put_swap(const char *dir, const char *name, uint64_t bytes, struct dz_err *err)
+{
+    struct dz_err e = {0};
+    int rc = put(dir, name, &e, "%llu", (unsigned long long)bytes);
+    if (rc == 0 || e.sys == ENOENT)
+        return 0;
+    if (err)
+        *err = e;
+    return rc;
+}
+
+/* With swap the kernel would put a process that exceeds its memory there instead of killing it, as
+ * much as there is of it. Version 1 limits the sum, which is never below the other limit. */
+static int limit_memory(const char *dir, uint64_t bytes, bool v2, struct dz_err *err)
+{
+    static const char sum[] = "memory.memsw.limit_in_bytes";
+    if (!v2)
+        (void)put_swap(dir, sum, bytes, NULL); /* it fails where the limit becomes lower */
+    int rc = set_limit(dir, MEMORY, bytes, v2, err);
+    if (rc == 0)
+        rc = v2 ? put_swap(dir, "memory.swap.max", 0, err) : put_swap(dir, sum, bytes, err);
+    return rc;
+}
+
 int dz_os_each_limit(struct dz_os_cgroup_each *e, uint32_t number, uint64_t memory_bytes,
                      struct dz_err *err)
 {
@@ -467,7 +492,7 @@ int dz_os_each_limit(struct dz_os_cgroup_each *e, uint32_t number, uint64_t memo
     if (one->memory_bytes == memory_bytes) /* of its last process: most are alike */
         return 0;
     one->memory_bytes = 0;
-    int rc = set_limit(path_of(memory_part(e), number, dir), MEMORY, memory_bytes, e->of->v2, err);
+    int rc = limit_memory(path_of(memory_part(e), number, dir), memory_bytes, e->of->v2, err);
     if (rc == 0)
         one->memory_bytes = memory_bytes;
     return rc;

@@ -80,6 +80,7 @@ void dz_os_each_release(struct dz_os_cgroup_each *e);
 /* Move a process that has one thread and will have no child into an empty group. */
 DZ_NODISCARD int dz_os_each_enter(struct dz_os_cgroup_each *e, pid_t pid, uint32_t *ret_number,
                                   struct dz_err *err);
+/* Its memory; of swap it has none, where the kernel counts that. */
 DZ_NODISCARD int dz_os_each_limit(struct dz_os_cgroup_each *e, uint32_t number,
                                   uint64_t memory_bytes, struct dz_err *err);
 /* Has the kernel killed the process in this group at its memory limit? Returns the limit; 0: no. */

@@ -19,6 +19,12 @@ can() {
     doze doctor 2>/dev/null | grep -i cgroup | grep -q "not ours to divide" && skip "cgroups are not ours to divide"
     for c in memory pids; do doze doctor 2>/dev/null | grep -i cgroup | grep -q $c || skip "there is no cgroup controller $c"; done
 }
+no_swap() { # PID: where the kernel counts swap
+    local dir
+    dir=$(group_of "$1" memory) || return 1
+    if [ -e "$dir/memory.swap.max" ]; then [ "$(cat "$dir/memory.swap.max")" = 0 ]
+    elif [ -e "$dir/memory.memsw.limit_in_bytes" ]; then [ "$(cat "$dir/memory.memsw.limit_in_bytes")" = "$(limit_of "$1")" ]; fi
+}
 cell_id() { sed -n "s/.*event=cell_up .*sandbox_id=$1 .*pid=//p" daemon.log | tail -1; }
 make_box() { # NAME MEMORY
     api 201 POST "$(s)" "{\"image\":\"base\",\"name\":\"$1\",\"memory\":\"$2\"}" && grep -oE "sbx_[a-z0-9]+" out | head -1 >"id_$1" &&
@@ -28,7 +34,7 @@ big='{"shell":"awk \"BEGIN{x=\\\"0123456789\\\";for(i=0;i<22;i++)x=x x;print len
 
 test_that 'each cell has a group of its own, for its memory and one process; zygotes and the daemon do not' '
     can; start --cells-memory-beside 64MiB && make_box a 32MiB && make_box b 128MiB && a=$(cell_id "$(cat id_a)") && b=$(cell_id "$(cat id_b)") &&
-    [ "$(limit_of "$a")" = $((96 << 20)) ] && [ "$(limit_of "$b")" = $((192 << 20)) ] && [ "$(group_of "$a" memory)" != "$(group_of "$b" memory)" ] &&
+    [ "$(limit_of "$a")" = $((96 << 20)) ] && [ "$(limit_of "$b")" = $((192 << 20)) ] && no_swap "$a" && no_swap "$b" && [ "$(group_of "$a" memory)" != "$(group_of "$b" memory)" ] &&
     [ "$(cat "$(group_of "$a" memory)/cgroup.procs")" = "$a" ] && [ "$(cat "$(group_of "$a" pids)/pids.max")" = 1 ] && [ "$(cat "$(group_of "$a" pids)/cgroup.procs")" = "$a" ] &&
     for p in $(pgrep -P "$(cat daemon.pid)"); do
         case $(tr -d "\0" <"/proc/$p/cmdline") in doze-seed) case $(group_of "$p" memory) in */[0-9]*[0-9]/[0-9]*) cat "/proc/$p/cgroup"; exit 1 ;; esac ;; esac

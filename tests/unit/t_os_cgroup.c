@@ -232,7 +232,9 @@ TEST(version_2_has_its_own_files)
     g.parts[0].memory = g.parts[0].pids = true;
     (void)snprintf(dir, sizeof dir, "%s/0", root);
     CHECK_INT(mkdir(dir, 0700), 0);
-    for (const char *const *f = (const char *const[]){"pids.max", "memory.max", NULL}; *f; f++)
+    for (const char *const *f =
+             (const char *const[]){"pids.max", "memory.max", "memory.swap.max", NULL};
+         *f; f++)
         file(dir, *f, "");
     file(dir, "cgroup.procs", "");
     file(dir, "memory.events", "low 0\noom 5\noom_kill 2\noom_group_kill 0\n");
@@ -241,10 +243,37 @@ TEST(version_2_has_its_own_files)
     CHECK_INT(number, 0);
     CHECK(file_is(dir, "pids.max", "1") && file_is(dir, "cgroup.procs", "12345"));
     CHECK_INT(dz_os_each_limit(&each, 0, 4096, &err), 0);
-    CHECK(file_is(dir, "memory.max", "4096"));
+    CHECK(file_is(dir, "memory.max", "4096") && file_is(dir, "memory.swap.max", "0"));
     CHECK_INT(dz_os_each_killed(&each, 0), 0);
     file(dir, "memory.events", "low 0\noom 6\noom_kill 3\noom_group_kill 0\n");
     CHECK_INT(dz_os_each_killed(&each, 0), 4096);
+    dz_os_each_release(&each);
+    CHECK_INT(dz_fd_remove_tree(AT_FDCWD, root, &err), 0);
+}
+
+/* Version 1 limits memory and swap together; a kernel may count no swap at all. */
+TEST(version_1_leaves_no_swap_either)
+{
+    char root[] = "/tmp/doze-cgroup.XXXXXX", dir[300];
+    struct dz_os_cgroup g = {.count = 1};
+    struct dz_os_cgroup_each each;
+    struct dz_err err = {0};
+    uint32_t number = 9;
+    CHECK(mkdtemp(root) != NULL);
+    (void)snprintf(g.parts[0].group, sizeof g.parts[0].group, "%s", root);
+    g.parts[0].memory = true;
+    (void)snprintf(dir, sizeof dir, "%s/0", root);
+    CHECK_INT(mkdir(dir, 0700), 0);
+    file(dir, "cgroup.procs", "");
+    file(dir, "memory.limit_in_bytes", "");
+    dz_os_each_init(&each, &g);
+    CHECK_INT(dz_os_each_enter(&each, 12345, &number, &err), 0);
+    CHECK_INT(dz_os_each_limit(&each, 0, 4096, &err), 0);
+    CHECK(file_is(dir, "memory.limit_in_bytes", "4096"));
+    file(dir, "memory.memsw.limit_in_bytes", "");
+    CHECK_INT(dz_os_each_limit(&each, 0, 8192, &err), 0);
+    CHECK(file_is(dir, "memory.limit_in_bytes", "8192") &&
+          file_is(dir, "memory.memsw.limit_in_bytes", "8192"));
     dz_os_each_release(&each);
     CHECK_INT(dz_fd_remove_tree(AT_FDCWD, root, &err), 0);
 }
