@@ -265,9 +265,10 @@ DZ_NODISCARD int dz_registry_events(struct dz_registry *r, const struct dz_regis
  * is none. Who wants events after a number below *ret_first - 1 has missed some. */
 DZ_NODISCARD int dz_registry_event_span(struct dz_registry *r, int64_t *ret_first,
                                         int64_t *ret_last, struct dz_err *err);
-/* The number of a tenant, below `most`: the lowest that no other tenant has, given when it is asked
- * for first, and kept until the tenant's record is removed. DZ_ELIMIT: there is none left, or its
- * own is not below `most`. */
+/* The number of a tenant, below `most`, that no other tenant has: given when it is asked for first,
+ * and kept until the tenant's record is removed. One that was given before by this process comes
+ * when all others have been: processes of who had it may still be there. DZ_ELIMIT: there is none
+ * left, or its own is not below `most`. */
 DZ_NODISCARD int dz_registry_number(struct dz_registry *r, const char *tenant, int64_t most,
                                     int64_t *ret_number, struct dz_err *err);
 /* What was acknowledged before the call is on the disk after it, as if it had been

@@ -34,6 +34,7 @@ struct dz_sqlite_registry {
     struct dz_db *db;
     struct dz_sql_texts texts[DZ_REGISTRY_TABLES];
     size_t text_count;
+    int64_t next_number; /* of tenants: those below were given in this run */
 };
 
 static inline struct dz_sqlite_registry *dz_sqlite_self(struct dz_registry *r)

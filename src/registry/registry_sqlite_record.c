@@ -419,18 +419,36 @@ static int number_of(struct dz_sqlite_registry *s, const char *tenant, int64_t *
     return rc;
 }
 
-/* The lowest that is free: 0, or one more than a number that has no successor. */
-static int give_number(struct dz_sqlite_registry *s, const char *tenant, struct dz_err *err)
+/* The lowest from `from` on that is free: that, or one more than a number that has no successor. */
+static int give_number(struct dz_sqlite_registry *s, const char *tenant, int64_t from,
+                       struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
     struct dz_stmt *st =
         dz_db_stmt(s->db, "INSERT INTO tenant_number(tenant, number) SELECT ?1, min(n) FROM ("
-                          "SELECT 0 AS n WHERE NOT EXISTS "
-                          "(SELECT 1 FROM tenant_number WHERE number = 0) "
-                          "UNION ALL SELECT a.number + 1 FROM tenant_number a WHERE NOT EXISTS "
+                          "SELECT ?2 AS n WHERE NOT EXISTS "
+                          "(SELECT 1 FROM tenant_number WHERE number = ?2) "
+                          "UNION ALL SELECT a.number + 1 FROM tenant_number a WHERE a.number >= ?2 "
+                          "AND NOT EXISTS "
                           "(SELECT 1 FROM tenant_number b WHERE b.number = a.number + 1))");
     dz_bind_text(st, 1, tenant);
+    dz_bind_int(st, 2, from);
     return dz_stmt_run(st, err);
+}
+
+/* A number that a tenant had comes last: processes may still be its user. */
+static int give_below(struct dz_sqlite_registry *s, const char *tenant, int64_t from, int64_t most,
+                      int64_t *ret_number, struct dz_err *err)
+{
+    int rc = dz_sqlite_begin(s, false, err);
+    if (rc < 0)
+        return rc;
+    rc = give_number(s, tenant, from, err);
+    if (rc == 0)
+        rc = number_of(s, tenant, ret_number, err);
+    if (rc >= 0)
+        rc = *ret_number < most ? 0 : DZ_ELIMIT; /* no number is wasted on it */
+    return dz_sqlite_end(s, rc, false, err);
 }
 
 int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, int64_t *ret_number,
@@ -440,15 +458,11 @@ int dz_sqlite_number(struct dz_registry *r, const char *tenant, int64_t most, in
     int64_t number = -1;
     int rc = number_of(s, tenant, &number, err);
     if (rc == 0) {
-        rc = dz_sqlite_begin(s, false, err);
-        if (rc < 0)
-            return rc;
-        rc = give_number(s, tenant, err);
+        rc = give_below(s, tenant, s->next_number, most, &number, err);
+        if (rc == DZ_ELIMIT && s->next_number > 0)
+            rc = give_below(s, tenant, 0, most, &number, err);
         if (rc == 0)
-            rc = number_of(s, tenant, &number, err);
-        if (rc >= 0)
-            rc = number < most ? 0 : DZ_ELIMIT; /* no number is wasted on it */
-        rc = dz_sqlite_end(s, rc, false, err);
+            s->next_number = number + 1;
     }
     if (rc == DZ_ELIMIT || (rc >= 0 && number >= most))
         return dz_fail(err, DZ_ELIMIT, "tenant %s: all %lld tenant numbers are in use", tenant,

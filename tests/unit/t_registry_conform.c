@@ -440,7 +440,7 @@ TORTURE(every_allocation_may_fail)
     (void)dz_registry_close(r, NULL);
 }
 
-TEST(each_tenant_has_the_lowest_free_number_and_keeps_it)
+TEST(each_tenant_has_a_number_of_its_own_and_keeps_it)
 {
     EACH_BACKEND(r)
     {
@@ -457,5 +457,21 @@ TEST(each_tenant_has_the_lowest_free_number_and_keeps_it)
         CHECK_INT(number_of(r, "d", 3), 1);
         CHECK_INT(number_of(r, "c", 3), 2);
         CHECK_INT(number_of(r, "b", 4), 3);
+    }
+}
+
+TEST(a_number_that_a_tenant_had_comes_last)
+{
+    EACH_BACKEND(r)
+    {
+        const struct dz_tenant_row row = {.id = "a", .tenant = "a"};
+        CHECK_INT(number_of(r, "a", 4), 0);
+        CHECK_INT(number_of(r, "b", 4), 1);
+        CHECK_INT(dz_registry_tenant_add(r, &row, true, NULL), 0);
+        CHECK_INT(dz_registry_tenant_remove(r, NULL, "a", 1, NULL), 0);
+        CHECK_INT(number_of(r, "c", 4), 2);
+        CHECK_INT(number_of(r, "d", 4), 3);
+        CHECK_INT(number_of(r, "e", 4), 0);
+        CHECK_INT(number_of(r, "f", 4), DZ_ELIMIT);
     }
 }
