@@ -291,6 +291,7 @@ static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file fil
     struct slot *s = op->slot;
     const struct dz_instance to = {
         .state = dz_state_name(state),
+        .wake_at = state == DZ_STATE_FROZEN ? op->row.wake_at : 0,
         .step = dz_step_name(DZ_STEP_DROP),
         .cold_uri = dz_cold_key(s->id, file, key),
         .cold_sha256 = op->copy.hashed ? dz_sha256_hex(op->copy.sha256, hash) : "",

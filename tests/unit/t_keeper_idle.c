@@ -38,6 +38,27 @@ TEST(who_reads_a_sleeping_file_makes_way_when_its_guest_is_to_be_woken)
     rig_close(&r);
 }
 
+/* Also by the time limit of a command, for which somebody may wait. */
+TEST(a_guest_whose_file_was_frozen_is_woken_at_its_deadline)
+{
+    struct rig r;
+    struct rig_reply reply;
+    awake(&r, &reply, 1000);
+    r.wake_at = dz_clock_real_ms() + 10 * MIN;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    r.wake_at = 0;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_FREEZE, "a", &reply), 0);
+    rig_pass(&r, 9 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "frozen//");
+    rig_pass(&r, 2 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 30 * MIN);
+    CHECK_INT(r.starts, 2);
+    rig_close(&r);
+}
+
 TEST(a_guest_that_says_that_it_only_sleeps_is_put_down_and_woken_in_time)
 {
     struct rig r;
