@@ -494,6 +494,17 @@ bool dz_execs_turn(struct dz_execs *x)
     return again;
 }
 
+void dz_execs_say_ended(struct dz_execs *x)
+{
+    for (struct dz_exec *e = x->all, *next; e; e = next) {
+        next = e->next;
+        if (!e->over || !e->handle)
+            continue;
+        pump(x, e);
+        say_exited(x, e);
+    }
+}
+
 /* --- ending ---------------------------------------------------------------------------------- */
 
 int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_err *err)

@@ -102,6 +102,9 @@ size_t dz_execs_output(struct dz_execs *x, uint64_t tag, size_t n);
 int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_err *err);
 /* Carry what can be carried both ways. True: the kernel has something to do now. */
 bool dz_execs_turn(struct dz_execs *x);
+/* The machine sleeps, durably: no command that is over waits for it to wake. What of its output is
+ * not sent is in the file. */
+void dz_execs_say_ended(struct dz_execs *x);
 /* When the next command is to be killed: boot clock, ns; INT64_MAX: none is. */
 int64_t dz_execs_kill_at(const struct dz_execs *x);
 /* The inputs that a machine sleeps with. */

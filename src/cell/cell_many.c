@@ -208,6 +208,8 @@ static void suspend(struct dz_serve *s)
     }
     if (rc < 0)
         dz_serve_fail(s, rc, &err);
+    if (memory)
+        dz_execs_say_ended(s->machine.execs);
     f.value = (uint64_t)(memory ? next_deadline(s) : wake_at);
     f.stream = memory && dz_kernel_runnable(s->machine.kernel);
     (void)dz_out_add(&s->out, &f, NULL, true);

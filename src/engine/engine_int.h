@@ -611,7 +611,8 @@ void dz_op_gone(struct box *b);
  * up nothing, and goes on in the next cell. */
 bool dz_op_busy(const struct box *b);
 void dz_op_cut(struct box *b, bool all); /* end the watches; with all: the other ones, too */
-/* In a cell that is there; a failure is told by done, perhaps before this returns. */
+/* In the cell that is there, or the next one where that is being put to sleep; a failure is told by
+ * done, perhaps before this returns. */
 void dz_op_in_box(struct box *b, const struct dz_cell_op *op, const struct dz_engine_op_ops *ops,
                   void *arg, struct dz_engine_op **ret_op);
 

@@ -319,15 +319,26 @@ int dz_engine_op(struct dz_engine *e, struct dz_engine_target target,
 void dz_op_in_box(struct box *b, const struct dz_cell_op *op, const struct dz_engine_op_ops *ops,
                   void *arg, struct dz_engine_op **ret_op)
 {
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_engine_why why = {0};
     struct dz_engine_op *o = make_op(op, ops, arg);
     *ret_op = o;
-    if (o) {
+    if (!o) {
+        (void)dz_why(&why, DZ_ENOMEM, NULL, "out of memory");
+        ops->done(arg, &why, 0);
+        return;
+    }
+    if (b->phase != BOX_STOPPING) {
         begin(o, b);
         return;
     }
-    (void)dz_why(&why, DZ_ENOMEM, NULL, "out of memory");
-    ops->done(arg, &why, 0);
+    const struct job_spec job = {
+        .kind = JOB_FILES, .fn = on_reached, .arg = o, .began_us = o->began_us};
+    int rc = dz_registry_get(b->e->registry, b->id, &row, &why.err);
+    if (rc == 0)
+        rc = dz_job_start(b->e, &row, &job, &o->job, &why);
+    if (rc < 0)
+        op_done(o, &why, 0);
 }
 
 int64_t dz_engine_op_send(struct dz_engine_op *op, const void *data, size_t n)

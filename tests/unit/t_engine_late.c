@@ -306,3 +306,70 @@ TEST(files_that_are_not_free_yet_hold_nobody_up)
     }
     rig_close(&r);
 }
+
+/* --- a command that ends as its sandbox is put to sleep --------------------------------------- */
+
+/* Who listens to a command, and takes nothing of its output for a while. */
+struct slow {
+    struct dz_engine_watch *watch;
+    uint64_t bytes, took;
+    bool takes;
+    int ended, failed;
+};
+
+static void slow_output(void *arg, unsigned stream, uint64_t offset, const void *data, size_t n)
+{
+    struct slow *s = arg;
+    (void)stream, (void)offset, (void)data;
+    s->bytes += n;
+    if (!s->takes)
+        return;
+    dz_engine_watch_took(s->watch, (size_t)(s->bytes - s->took));
+    s->took = s->bytes;
+}
+
+static void slow_ended(void *arg, const struct dz_engine_exit *how)
+{
+    struct slow *s = arg;
+    CHECK_INT(how->exit_code, 0);
+    s->ended++;
+    s->watch = NULL;
+}
+
+static void slow_failed(void *arg, const struct dz_engine_why *why)
+{
+    struct slow *s = arg;
+    (void)why;
+    s->failed++;
+    s->watch = NULL;
+}
+
+/* It has ended in the machine, and its listener has the first half of what it said. */
+TEST(a_command_that_is_over_does_not_wait_for_its_sandbox_to_wake)
+{
+    static const struct dz_engine_watch_ops ops = {NULL, slow_output, slow_ended, slow_failed};
+    static char input[DZ_CELL_WINDOW + DZ_CELL_WINDOW / 2];
+    const char *const argv[] = {"g", "c", NULL}; /* copies its input to its output */
+    const struct dz_engine_exec exec = {.argv = argv, .input = {input, sizeof input}};
+    struct slow s = {0};
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    struct dz_engine_listener one = {.ops = &ops, .arg = &s};
+    CHECK_INT(dz_engine_exec(r.e, box("a"), &exec, one, &s.watch, &r.why), 0);
+    UNTIL(&r, s.bytes == DZ_CELL_WINDOW);
+    for (int i = 0; i < 100; i++) /* it writes the rest, and ends */
+        turn(&r);
+    CHECK_INT(s.ended, 0);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    s.takes = true;
+    if (s.watch)
+        dz_engine_watch_took(s.watch, DZ_CELL_WINDOW);
+    s.took = DZ_CELL_WINDOW;
+    UNTIL(&r, s.ended + s.failed > 0);
+    CHECK_INT(s.failed, 0);
+    CHECK_INT(s.ended, 1);
+    CHECK_INT(s.bytes, sizeof input);
+    CHECK(in_state(&r, "a", "suspended"));
+    rig_close(&r);
+}
