@@ -69,6 +69,17 @@ for kind in up awake ended; do
     test_that "a cell that says unasked that it is $kind: it is ended" '
         hostile '$kind' && old=$(cell_of_h) && gone "$old" && others && back && [ "$(cell_of_h)" != "$old" ]'
 done
+test_that 'a cell that says without end that the disk is full: it is told once, and it is ended' '
+    back && old=$(cell_of_h) && hostile full && gone "$old" && others && [ "$(grep -c "event=cell_full .*$(cat id_h)" daemon.log)" = 1 ] &&
+    api 200 GET "/v1/events?limit=1000" && [ "$(grep -o "\"type\":\"disk_full\",\"sandbox_id\":\"$(cat id_h)\"" out | wc -l)" = 1 ] && back
+'
+test_that 'a cell that says unasked that a snapshot is there: it is ended' '
+    back && old=$(cell_of_h) && hostile copied && gone "$old" && others && back'
+test_that 'a cell that keeps the file of a snapshot open: it is ended, and nothing is kept' '
+    : >said && back && old=$(cell_of_h) && { timeout 60 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" held >said & } &&
+    until_said && api 503 POST "$(s /h/snapshot)" "{}" && gone "$old" && others && grep -q "kept the file of the snapshot open" daemon.log &&
+    ! find data/snapshots -name "*snap_*" | grep . && back && api 201 POST "$(s /h/snapshot)" "{}" && api 204 DELETE "/v1/snapshots/$(grep -oE "snap_[a-z0-9]+" out | head -1)"
+'
 test_that 'a cell that is asked to sleep and says that it has started: it is ended, and the sandbox wakes' '
     : >said && back && old=$(cell_of_h) && { timeout 60 python3 "$LIB_ROOT/tests/lib/hostile_cell.py" "$old" late >said & } &&
     until_said && api 200 POST "$(s /h/suspend)" && gone "$old" && others && back && [ "$(cell_of_h)" != "$old" ]

@@ -6,8 +6,9 @@ frames (each type, malformed), ids (of commands and operations that there are no
 much as goes), packets (the same with many frames in each), left (asleep, and packets for as long as
 it is heard), asleep (it says that it sleeps, and runs on), up (that it has started), awake
 (that it could not sleep), ended (that its command is over), late (once it is asked to sleep:
-that it has started), early (once it is asked to start: that it sleeps), mute (it is left
-stopped). Prints "skip" where that is not permitted.
+that it has started), early (once it is asked to start: that it sleeps), full (that the disk is
+full, without end), copied (that a snapshot is there), held (once it is asked for one: the same, and
+it keeps the file open), mute (it is left stopped). Prints "skip" where that is not permitted.
 """
 
 import ctypes
@@ -22,8 +23,8 @@ import time
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
 OUTPUT, WINDOW, ENDED, FAILED, SUSPENDED, AWAKE, LOST, COPIED = 16, 17, 18, 19, 20, 21, 22, 23
 READY, UP, STARTED, EXEC_FAILED, EXITED, ACTIVITY, USED = 24, 26, 27, 28, 29, 30, 31
-OP_DATA, OP_WINDOW, OP_DONE, TOGETHER = 56, 57, 58, 59
-GO, SUSPEND = 10, 11
+OP_DATA, OP_WINDOW, OP_DONE, TOGETHER, FULL = 56, 57, 58, 59, 60
+GO, SUSPEND, SNAPSHOT = 10, 11, 12
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -161,6 +162,30 @@ def early(s):
     asleep(s)
 
 
+def full(s):
+    packet = frame(TOGETHER, 0, 0, frame(FULL, 0, 0, b"x" * 1000) * 30)
+    end = time.monotonic() + 3
+    while time.monotonic() < end and say(s, packet, 0.5):
+        pass
+
+
+def copied(s):
+    say(s, frame(COPIED, 0, 1 << 40), 1)
+
+
+def held(s):
+    s.settimeout(20)
+    print("listens", flush=True)
+    while True:
+        packet, fds, _, _ = socket.recv_fds(s, 1 << 16, 4)
+        if struct.unpack_from("<I", packet)[0] == SNAPSHOT:
+            break
+    os.write(fds[0], b"not what it seems")
+    copied(s)
+    while s.recv(1 << 16):  # until the daemon has ended it
+        pass
+
+
 def main():
     pid, kind = int(sys.argv[1]), sys.argv[2]
     os.kill(pid, signal.SIGSTOP)
@@ -172,8 +197,9 @@ def main():
         print("skip")
         return
     {"frames": frames, "ids": ids, "flood": flood, "packets": packets, "left": left, "asleep": asleep,
-     "up": started, "awake": awake, "ended": ended, "late": late, "early": early}[kind](s)
-    if kind not in ("asleep", "late", "early", "left"):
+     "up": started, "awake": awake, "ended": ended, "late": late, "early": early, "full": full,
+     "copied": copied, "held": held}[kind](s)
+    if kind not in ("asleep", "late", "early", "left", "held"):
         try:
             os.kill(pid, signal.SIGCONT)
         except ProcessLookupError:
