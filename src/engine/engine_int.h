@@ -86,6 +86,7 @@ struct box {
     int64_t full_at;           /* of the last FULL that was told; 0: none */
     unsigned full_more;        /* since then, that were not */
     int64_t wake[WAKE_STEPS];  /* when they were made, of a wake that the log is told of; else 0 */
+    int64_t wake_cell[2];      /* and what its cell ran and waited */
     unsigned pins;             /* callers up the stack that still look at it */
     char tenant[DZ_ENGINE_VALUE_MAX + 1];
     char id[];
