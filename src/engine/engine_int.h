@@ -542,6 +542,13 @@ void dz_engine_handles_sweep(struct dz_engine *e);
 int64_t dz_engine_expiry(const struct dz_engine_handle *as);
 /* Is it over, though it may still be there? */
 bool dz_engine_expired(int64_t expires);
+/* What has a name that is to be given: DZ_EEXIST, or 0 where it has expired. */
+struct dz_engine_named {
+    const char *kind, *name, *id, *sandbox_id;
+    int64_t expires;
+};
+int dz_engine_check_free(struct dz_engine *e, const struct dz_engine_named *old,
+                         struct dz_engine_why *why);
 int dz_snap_remove(struct dz_engine *e, const char *id, struct dz_err *err);
 int dz_fork_remove(struct dz_engine *e, const struct dz_fork_row *row, struct dz_err *err);
 int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,

@@ -31,21 +31,28 @@ bool dz_engine_expired(int64_t expires)
     return expires > 0 && expires <= dz_clock_real_ms();
 }
 
+int dz_engine_check_free(struct dz_engine *e, const struct dz_engine_named *old,
+                         struct dz_engine_why *why)
+{
+    if (!dz_engine_expired(old->expires))
+        return dz_why(why, DZ_EEXIST, "name",
+                      "a %s named \"%s\" already exists: %s, of %s; delete it or choose another "
+                      "name",
+                      old->kind, old->name, old->id, old->sandbox_id);
+    dz_engine_handles_sweep(e); /* nobody finds it, or can delete it, any more */
+    return 0;
+}
+
 static int check_free(struct dz_engine *e, const char *tenant, const char *name,
                       struct dz_engine_why *why)
 {
     DZ_AUTO(dz_ref_row_release) struct dz_ref_row old = {0};
     struct dz_err err;
-    int rc = dz_registry_ref_find(e->registry, tenant, name, &old, &err);
-    if (rc == 0 &&
-        dz_engine_expired(old.expires)) { /* nobody finds it, or can delete it, any more */
-        dz_engine_handles_sweep(e);
-        return 0;
-    }
-    if (rc == 0)
-        return dz_why(why, DZ_EEXIST, "name", "a reference named \"%s\" already exists: %s, to %s",
-                      name, old.id, old.sandbox_id);
-    return rc == DZ_ENOENT ? 0 : dz_why_err(why, rc, &err);
+    int found = dz_registry_ref_find(e->registry, tenant, name, &old, &err);
+    const struct dz_engine_named n = {"reference", name, old.id, old.sandbox_id, old.expires};
+    if (found == 0)
+        return dz_engine_check_free(e, &n, why);
+    return found == DZ_ENOENT ? 0 : dz_why_err(why, found, &err);
 }
 
 int dz_engine_ref_add(struct dz_engine *e, struct dz_engine_target target,

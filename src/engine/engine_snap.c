@@ -471,19 +471,11 @@ static int check_free(struct dz_engine *e, const char *tenant, const char *name,
 {
     DZ_AUTO(dz_snapshot_row_release) struct dz_snapshot_row old = {0};
     struct dz_err err;
-    int rc = dz_registry_snapshot_find(e->registry, tenant, name, &old, &err);
-    if (rc == 0 &&
-        dz_engine_expired(old.expires)) { /* nobody finds it, or can delete it, any more */
-        dz_engine_handles_sweep(e);
-        return 0;
-    }
-    if (rc == 0)
-        return dz_why(
-            why, DZ_EEXIST, "name",
-            "a snapshot named \"%s\" already exists: %s, of %s; delete it or choose another "
-            "name",
-            name, old.id, old.sandbox_id);
-    return rc == DZ_ENOENT ? 0 : dz_why_err(why, rc, &err);
+    int found = dz_registry_snapshot_find(e->registry, tenant, name, &old, &err);
+    const struct dz_engine_named n = {"snapshot", name, old.id, old.sandbox_id, old.expires};
+    if (found == 0)
+        return dz_engine_check_free(e, &n, why);
+    return found == DZ_ENOENT ? 0 : dz_why_err(why, found, &err);
 }
 
 int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target,
