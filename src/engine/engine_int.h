@@ -192,6 +192,13 @@ enum {
     DZ_SPACE_STEPS = 8, /* files of the reserve */
 };
 
+/* One file of the reserve. */
+struct dz_space_step {
+    unsigned number;
+    uint64_t bytes;
+    bool made;
+};
+
 /* Free space, and the reserve: engine_space.c. */
 struct dz_space {
     struct dz_space_opts opts;
@@ -201,6 +208,8 @@ struct dz_space {
     bool shares;                   /* the file system can share blocks between files */
     int dir_fd, reserve_fd;        /* the data directory and the reserve's; -1: none */
     uint64_t held[DZ_SPACE_STEPS]; /* bytes of each file of the reserve; 0: it is not there */
+    struct dz_space_step making;   /* a worker's while it is */
+    bool busy;                     /* with it */
     bool changed;                  /* opts, since cells were told */
     bool told;                     /* the log and the events say that the disk is full */
 };

@@ -110,20 +110,29 @@ static void forget_deleted(struct dz_space *s)
     }
 }
 
-/* One more step if the mark stays free beside it. */
-static bool refill(struct dz_space *s)
+/* The step that is made next: one that is not there, if the mark stays free beside it. */
+static bool next_step(struct dz_space *s)
 {
     uint64_t bytes = step_bytes(s);
-    for (unsigned i = 0; bytes && i < DZ_SPACE_STEPS; i++) {
-        if (s->held[i])
-            continue;
-        if (s->now.level >= DZ_SPACE_FULL || s->now.free_bytes < s->now.mark_bytes + 2 * bytes ||
-            !make_step(s, i, bytes))
-            return false;
-        s->held[i] = bytes;
-        return true;
-    }
-    return false;
+    unsigned i = 0;
+    while (i < DZ_SPACE_STEPS && s->held[i])
+        i++;
+    s->making = (struct dz_space_step){.number = i, .bytes = bytes};
+    return bytes && i < DZ_SPACE_STEPS && s->now.level < DZ_SPACE_FULL &&
+           s->now.free_bytes >= s->now.mark_bytes + 2 * bytes;
+}
+
+static void make_next(void *engine)
+{
+    struct dz_space *s = &((struct dz_engine *)engine)->space;
+    s->making.made = make_step(s, s->making.number, s->making.bytes);
+}
+
+static bool hold(struct dz_space *s)
+{
+    if (s->making.made)
+        s->held[s->making.number] = s->making.bytes;
+    return s->making.made;
 }
 
 static uint64_t held_bytes(const struct dz_space *s)
@@ -238,6 +247,27 @@ static void tell_cells(struct dz_engine *e)
         dz_space_tell(it->value);
 }
 
+static void refill(struct dz_engine *e);
+
+static void on_made(void *engine)
+{
+    struct dz_engine *e = engine;
+    e->space.busy = false;
+    if (!hold(&e->space))
+        return;
+    measure(&e->space);
+    refill(e);
+}
+
+/* A step each; where the file system has no fallocate it is written, which takes long. */
+static void refill(struct dz_engine *e)
+{
+    struct dz_space *s = &e->space;
+    if (s->busy || !next_step(s))
+        return;
+    s->busy = dz_loop_work(e->loop, make_next, on_made, e, NULL) == 0; /* else the next look does */
+}
+
 static void on_look(void *arg)
 {
     struct dz_engine *e = arg;
@@ -248,8 +278,7 @@ static void on_look(void *arg)
     tell(e);
     if (s->changed || mark != s->now.mark_bytes)
         tell_cells(e);
-    while (refill(s))
-        measure(s);
+    refill(e);
     dz_timer_after(s->timer, s->now.level >= DZ_SPACE_LOW ? LOW_MS : OK_MS);
 }
 
@@ -329,8 +358,12 @@ int dz_space_open(struct dz_engine *e, const struct dz_space_opts *opts, struct 
             dz_fd_open(s->dir_fd, "reserve", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, NULL);
     if (s->reserve_fd >= 0) {
         adopt(s);
-        while (refill(s))
+        while (next_step(s)) { /* nobody waits for the loop yet */
+            make_next(e);
+            if (!hold(s))
+                break;
             measure(s);
+        }
     }
     return dz_timer_new(e->loop, on_look, e, &s->timer, err);
 }

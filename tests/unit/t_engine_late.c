@@ -373,3 +373,21 @@ TEST(a_command_that_is_over_does_not_wait_for_its_sandbox_to_wake)
     CHECK(in_state(&r, "a", "suspended"));
     rig_close(&r);
 }
+
+/* --- the reserve of disk space ---------------------------------------------------------------- */
+
+/* Where a file system has no fallocate, each of its files is written, block by block. */
+TEST(a_worker_makes_the_files_of_the_reserve_one_after_the_other)
+{
+    const struct dz_space_opts opts = {
+        .free_percent = 1, .free_max_bytes = 1 << 20, .reserve_bytes = 1 << 20};
+    struct dz_engine_space space;
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    dz_engine_set_space(r.e, &opts);
+    UNTIL(&r, r.e->space.held[DZ_SPACE_STEPS - 1]);
+    dz_engine_space(r.e, &space);
+    CHECK_INT(space.reserve_bytes, opts.reserve_bytes);
+    rig_close(&r);
+}
