@@ -2,9 +2,9 @@
  *
  * blob.h - stores of byte objects: a directory, or a service like S3.
  *
- * An object has a key and bytes. It appears whole and durable, when its writer
- * commits, or not at all; it replaces what was under the key at that moment, and
- * readers that have the old one open keep it. There is no changing in place.
+ * An object has a key and bytes. When its writer commits, it appears whole and durable, and
+ * replaces the object that had the key; without a commit nothing appears. Readers that have
+ * the old object open keep it. An object is never changed in place.
  *
  * A key is 1 to DZ_BLOB_KEY_MAX of the characters A-Z a-z 0-9 . _ - and does
  * not begin with a dot.
@@ -55,13 +55,13 @@ struct dz_blobs { /* the head of every back end */
 /* Size of an object; DZ_ENOENT. */
 DZ_NODISCARD int dz_blobs_stat(struct dz_blobs *s, const char *key, uint64_t *ret_size,
                                struct dz_err *err);
-/* Remove an object, durably; nothing there is fine. */
+/* Remove an object, durably. A missing object is no error. */
 DZ_NODISCARD int dz_blobs_remove(struct dz_blobs *s, const char *key, struct dz_err *err);
-/* Each object, in no order, until fn returns non-zero. */
+/* Call fn for each object, in no particular order, until fn returns non-zero. */
 DZ_NODISCARD int dz_blobs_list(struct dz_blobs *s,
                                int (*fn)(void *arg, const char *key, uint64_t size), void *arg,
                                struct dz_err *err);
-/* Remove what writers left that never came to commit. Only while nobody writes. */
+/* Remove the remains of writers that never committed. Only while nobody writes. */
 DZ_NODISCARD int dz_blobs_sweep(struct dz_blobs *s, struct dz_err *err);
 void dz_blobs_free(struct dz_blobs *s); /* NULL is fine */
 
@@ -79,7 +79,7 @@ struct dz_blob_in {
 
 DZ_NODISCARD int dz_blob_in_open(struct dz_blobs *s, const char *key, struct dz_blob_in **ret_in,
                                  struct dz_err *err); /* DZ_ENOENT */
-/* Exactly n bytes from `at`; beyond the end is DZ_EIO. */
+/* Read exactly n bytes from `at` on. DZ_EIO beyond the end. */
 DZ_NODISCARD int dz_blob_in_read(struct dz_blob_in *in, void *buf, size_t n, uint64_t at,
                                  struct dz_err *err);
 void dz_blob_in_close(struct dz_blob_in *in); /* NULL is fine */
@@ -97,9 +97,9 @@ struct dz_blob_out_ops {
 struct dz_blob_out {
     const struct dz_blob_out_ops *ops;
     int fd; /* a descriptor to write it by, borrowed; -1 where there is none */
-    /* Set before the commit: after a power cut in it the key may be there without all bytes, and
-     * somebody knows that and removes it. A file then waits for one commit of its file system's
-     * journal, not for two. */
+    /* Set it before the commit if the caller removes the object after a power cut, for then the
+     * key may be there without all of its bytes. A commit then waits for one commit of the file
+     * system's journal instead of two. */
     bool claimed;
 };
 
@@ -107,15 +107,15 @@ DZ_NODISCARD int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz
                                   struct dz_err *err);
 DZ_NODISCARD int dz_blob_out_write(struct dz_blob_out *out, const void *data, size_t n,
                                    struct dz_err *err);
-/* Ahead: what was written is durable, and the commit waits for the name only. Nothing may be
- * written after it. */
+/* Make the bytes durable ahead of the commit, which then only waits for the name. Write nothing
+ * after it. */
 DZ_NODISCARD int dz_blob_out_sync(struct dz_blob_out *out, struct dz_err *err);
-/* The commit makes it this object. DZ_EUNSUPPORTED: this store cannot. */
+/* Let the commit use this key instead. DZ_EUNSUPPORTED: this store cannot. */
 DZ_NODISCARD int dz_blob_out_rename(struct dz_blob_out *out, const char *key, struct dz_err *err);
-/* The object is there, whole and durable. After a failure it may be there or not;
- * what was there before is not damaged. */
+/* Commit: the object is there, whole and durable. After a failure it may be there or not, and
+ * the object that it replaces is not damaged. */
 DZ_NODISCARD int dz_blob_out_commit(struct dz_blob_out *out, struct dz_err *err);
-/* Without a commit before, nothing happened. NULL is fine. */
+/* Release the writer. Without a commit before, the store is unchanged. NULL is fine. */
 void dz_blob_out_close(struct dz_blob_out *out);
 void dz_blob_out_closep(struct dz_blob_out **out);
 
@@ -123,8 +123,8 @@ void dz_blob_out_closep(struct dz_blob_out **out);
 
 /* The hash of an object of at most DZ_BLOB_HASH_PIECE bytes is its SHA-256. Of a
  * longer one it is the SHA-256 of the SHA-256s of its pieces of that length, one
- * after the other: several cores can take it, and so can a service that gets the
- * object in parts. This takes it in order. */
+ * after the other: several cores can compute it, and so can a service that gets the
+ * object in parts. This one computes it in order. */
 struct dz_blob_digest {
     struct dz_sha256 piece, all;
     uint64_t pieces; /* that ended */
@@ -151,19 +151,19 @@ struct dz_blob_copied {
     bool hashed; /* sha256 is that of the bytes */
     uint8_t sha256[DZ_SHA256_BYTES];
 };
-/* All of in to out, which is not committed. By reflink, else inside the kernel
- * with the hash taken on other cores, else through memory. */
+/* Copy all of `in` to `out`, without committing it: by reflink, else inside the kernel
+ * while other cores compute the hash, else through memory. */
 DZ_NODISCARD int dz_blob_copy(struct dz_blob_in *in, struct dz_blob_out *out,
                               const struct dz_blob_copy *how, struct dz_blob_copied *ret_copied,
                               struct dz_err *err);
-/* Only the hash of what is in `in`, by every core that is free. */
+/* Compute the hash of `in`, on every core that is free. */
 DZ_NODISCARD int dz_blob_hash(struct dz_blob_in *in, const _Atomic bool *cancel,
                               uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err);
 
 /* --- back ends ------------------------------------------------------------------- */
 
-/* A directory, made (0700) if it is missing. Objects are files of mode 0600,
- * writers' temporary files begin with a dot. */
+/* Open a directory as a store; a missing one is made with mode 0700. Objects are files of mode
+ * 0600; the names of writers' temporary files begin with a dot. */
 DZ_NODISCARD int dz_blobs_open_dir(const char *path, struct dz_blobs **ret_store,
                                    struct dz_err *err);
 

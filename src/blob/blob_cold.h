@@ -9,10 +9,10 @@
  *   store  ID.sqlite      frozen: the file, byte by byte
  *          ID.archive     archived: compressed (docs/format/cold.md)
  *
- * Each function is one step of an operation: done again after a crash it does the
- * same; called off or failing it leaves what was there. Everything blocks and
- * belongs on a worker. Nothing here knows the registry: who calls writes down
- * first what he is about to do.
+ * Each function is one step of an operation. Repeated after a crash it has the same
+ * result; if it fails or is canceled it leaves the files as they were. Everything blocks and
+ * belongs on a worker. Nothing here knows the registry: the caller records
+ * there first what it is about to do.
  */
 #ifndef DZ_BLOB_BLOB_COLD_H
 #define DZ_BLOB_BLOB_COLD_H
@@ -25,14 +25,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Set from another thread, the step ends soon with DZ_ECANCELED. May be NULL. */
+/* Another thread sets it to cancel: the step soon ends with DZ_ECANCELED. May be NULL. */
 typedef const _Atomic bool *dz_cold_cancel;
 
 struct dz_cold { /* both are borrowed */
     struct dz_blobs *live;
     struct dz_blobs *store;
-    /* How an archive is unpacked: whoever can write to the store could send bytes that
-     * break a decompressor, so a daemon does it in a jail. NULL: dz_cold_expand. */
+    /* Unpacks an archive. The bytes in a store may be hostile and break a decompressor, so a
+     * daemon unpacks in a jail. NULL: dz_cold_expand. */
     int (*expand)(struct dz_blob_in *in, struct dz_blob_out *out, dz_cold_cancel cancel,
                   uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err);
 };
@@ -52,13 +52,13 @@ enum {
     DZ_COLD_ID_MAX = DZ_BLOB_KEY_MAX - 16, /* bytes of a sandbox's id */
 };
 
-/* The key of a sandbox's file, and which file of which sandbox a key is: false
- * when it is none of ours. Returns out. */
+/* The key of a sandbox's file; returns out. And the reverse: which file of which sandbox has this
+ * key; false if it is not one of these keys. */
 char *dz_cold_key(const char *id, enum dz_cold_file file, char out[static DZ_COLD_KEY]);
 bool dz_cold_parse_key(const char *key, char ret_id[static DZ_COLD_KEY],
                        enum dz_cold_file *ret_file);
 
-/* Where a copy is, and what it is of. */
+/* A copy: its place and its content. */
 struct dz_cold_copy {
     enum dz_cold_file file; /* FROZEN or ARCHIVE */
     uint64_t size;          /* bytes in the store */
@@ -66,28 +66,28 @@ struct dz_cold_copy {
     uint8_t sha256[DZ_SHA256_BYTES]; /* of the sandbox's file, uncompressed */
 };
 
-/* Is it there? Size to *ret_size (may be NULL). 1, 0 or an error. */
+/* Does it exist? 1 and its size in *ret_size (may be NULL), 0, or an error. */
 DZ_NODISCARD int dz_cold_has(const struct dz_cold *c, const char *id, enum dz_cold_file file,
                              uint64_t *ret_size, struct dz_err *err);
 
-/* Live file to the store. DZ_ESTATE while a log with commits lies beside it. A
- * copy of over 16 MiB that shares blocks is not hashed (dz_cold_hash later). */
+/* Copy the live file to the store. DZ_ESTATE while its log still has commits. A copy of more than
+ * 16 MiB that shares blocks is not hashed here; dz_cold_hash does it later. */
 DZ_NODISCARD int dz_cold_freeze(const struct dz_cold *c, const char *id, dz_cold_cancel cancel,
                                 struct dz_cold_copy *ret_copy, struct dz_err *err);
 
-/* Back: the live file is there afterwards, whole, durable, and the copy stays.
- * Verified against copy's hash if it has one (a clone of blocks is
- * read up to 16 MiB only).
- * DZ_ENOENT: the store does not have it; DZ_ECORRUPT: it is not what was stored. */
+/* Restore the live file, whole and durable; the copy stays in the store. It is
+ * verified against the copy's hash if that has one (a clone that shares blocks only up to
+ * 16 MiB).
+ * DZ_ENOENT: the store does not have it; DZ_ECORRUPT: it differs from what was stored. */
 DZ_NODISCARD int dz_cold_thaw(const struct dz_cold *c, const char *id,
                               const struct dz_cold_copy *copy, dz_cold_cancel cancel,
                               struct dz_err *err);
 
-/* The hash of a frozen copy. */
+/* Compute the hash of a frozen copy. */
 DZ_NODISCARD int dz_cold_hash(const struct dz_cold *c, const char *id, dz_cold_cancel cancel,
                               uint8_t ret_digest[static DZ_SHA256_BYTES], struct dz_err *err);
 
-/* Scratch file to an archive, compressed. */
+/* Compress the scratch file into an archive. */
 DZ_NODISCARD int dz_cold_pack(const struct dz_cold *c, const char *id, dz_cold_cancel cancel,
                               struct dz_cold_copy *ret_copy, struct dz_err *err);
 /* Read an archive back and compare; nothing is written. DZ_ECORRUPT. */
@@ -95,21 +95,21 @@ DZ_NODISCARD int dz_cold_verify(const struct dz_cold *c, const char *id,
                                 const struct dz_cold_copy *copy, dz_cold_cancel cancel,
                                 struct dz_err *err);
 
-/* Remove those of a sandbox's files whose bits are set, durably. Those that are
- * not there are fine. */
+/* Remove, durably, the files of a sandbox whose bits are set. Missing files are no
+ * error. */
 DZ_NODISCARD int dz_cold_drop(const struct dz_cold *c, const char *id, unsigned files,
                               struct dz_err *err);
 
-/* At start-up: what unfinished writers left. */
+/* At start-up: remove what unfinished writers left. */
 DZ_NODISCARD int dz_cold_sweep(const struct dz_cold *c, struct dz_err *err);
 
 /* --- the archive's format, for whoever reads one from elsewhere -------------------- */
 
-/* The bytes of `in` to `out`, compressed; the hash of what went in. */
+/* Compress `in` to `out`; returns the hash of the bytes of `in`. */
 DZ_NODISCARD int dz_cold_compress(struct dz_blob_in *in, struct dz_blob_out *out,
                                   dz_cold_cancel cancel, uint8_t ret_digest[static DZ_SHA256_BYTES],
                                   struct dz_err *err);
-/* The other way; out NULL: only check. DZ_ECORRUPT with what is wrong. */
+/* Uncompress. out NULL: only check. DZ_ECORRUPT, and *err says what is wrong. */
 DZ_NODISCARD int dz_cold_expand(struct dz_blob_in *in, struct dz_blob_out *out,
                                 dz_cold_cancel cancel, uint8_t ret_digest[static DZ_SHA256_BYTES],
                                 struct dz_err *err);

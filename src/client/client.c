@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The connection: where the daemon is, bytes there and back, with a limit on waiting.
+ * The connection: finds the daemon, and sends and receives bytes with a limit on waiting.
  */
 #include "client/client.h"
 
@@ -73,7 +73,8 @@ static int parse(struct dz_client *c, struct dz_err *err)
 
 /* --- connecting -------------------------------------------------------------------------- */
 
-/* poll(2) that SIGINT and SIGTERM interrupt, unless they came before stop() was asked. */
+/* poll(2) that SIGINT and SIGTERM interrupt. A signal that came before stop() was called is seen by
+ * stop(). */
 static int poll_or_stop(const struct dz_client *c, struct pollfd *p, int ms, struct dz_err *err)
 {
     sigset_t mine, before;
@@ -303,7 +304,7 @@ ssize_t dz_client_fill(struct dz_client *c, struct dz_err *err)
     }
 }
 
-/* With TLS, bytes on the socket need not be bytes for us. */
+/* With TLS, bytes on the socket are not always bytes of the answer. */
 bool dz_client_readable(struct dz_client *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -317,7 +318,7 @@ bool dz_client_readable(struct dz_client *c)
 
 /* --- targets --------------------------------------------------------------------------------- */
 
-/* RFC 3986: all but the unreserved characters. */
+/* Encode all characters but the unreserved ones of RFC 3986. */
 static void encode(struct dz_buf *out, const char *s)
 {
     for (; *s; s++) {

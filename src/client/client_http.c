@@ -3,8 +3,8 @@
  * Requests and answers (RFC 9112), as far as a server of ours speaks it: bodies by length,
  * in chunks, or to the end of the connection; interim answers; kept connections.
  *
- * A body that is not at hand is announced with Expect, and sent once the daemon wants it.
- * One that answers in the middle of a body has made up its mind: the rest is not sent.
+ * A body that comes from a reader is announced with Expect and sent when the daemon asks for it.
+ * If the daemon answers in the middle of a body, it has decided: the client does not send the rest.
  */
 #include "base/mem.h"
 #include "base/num.h"
@@ -45,7 +45,7 @@ static void put_request(const struct dz_client *c, struct dz_buf *out,
     dz_buf_add(out, req->body.p, req->body.n);
 }
 
-/* The body from its reader, until the daemon answers. */
+/* Send the body that the reader gives, until the daemon answers. */
 static int send_body(struct dz_client *c, const struct dz_client_req *req, struct dz_err *err)
 {
     DZ_AUTO(dz_freep) char *p = dz_alloc(DZ_CLIENT_IN);
@@ -80,7 +80,7 @@ static int send_body(struct dz_client *c, const struct dz_client_req *req, struc
 
 /* --- the head of an answer -------------------------------------------------------------------- */
 
-/* The next line, without its end, appended to c->head with a NUL. */
+/* Append the next line to c->head, without its line end and with a NUL. */
 static int read_line(struct dz_client *c, struct dz_err *err)
 {
     for (;;) {
@@ -180,7 +180,7 @@ static void cut_head(struct dz_client *c, size_t at)
     c->head.p[at] = '\0';
 }
 
-/* The size of the next chunk into c->left; the last one makes the body over. */
+/* Read the size of the next chunk into c->left. The last chunk ends the body. */
 static int next_chunk(struct dz_client *c, struct dz_err *err)
 {
     char text[DZ_NUM_TEXT_MAX];
@@ -303,7 +303,7 @@ static int exchange(struct dz_client *c, const struct dz_client_req *req, struct
     return rc;
 }
 
-/* The rest of an answer that nobody wanted would be taken for the next one. */
+/* Unread bytes of an answer would be taken for the beginning of the next one. */
 static void finish_last(struct dz_client *c)
 {
     if (!c->over || !c->keep || c->in_at != c->in_end)

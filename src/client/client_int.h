@@ -33,7 +33,7 @@ struct dz_client {
     int64_t timeout_ms;
     bool (*stop)(void); /* NULL: nothing but time ends a wait */
 
-    /* what was read and not used */
+    /* bytes that were read and not used yet */
     char in[DZ_CLIENT_IN];
     size_t in_at, in_end;
 
@@ -53,12 +53,12 @@ struct dz_client {
 DZ_NODISCARD int dz_client_connect(struct dz_client *c, struct dz_err *err);
 void dz_client_drop(struct dz_client *c);
 DZ_NODISCARD int dz_client_write(struct dz_client *c, const char *p, size_t n, struct dz_err *err);
-/* As recv and send that do not wait, through TLS. */
+/* Like recv(2) and send(2) without waiting, through TLS if there is TLS. */
 DZ_NODISCARD ssize_t dz_client_recv(struct dz_client *c, void *p, size_t n);
 DZ_NODISCARD ssize_t dz_client_send(struct dz_client *c, const void *p, size_t n);
-/* More bytes into c->in, which is empty: how many, 0 at the connection's end. */
+/* Read more bytes into c->in, which must be empty. How many; 0 at the end of the connection. */
 DZ_NODISCARD ssize_t dz_client_fill(struct dz_client *c, struct dz_err *err);
-/* Is there something to read already? */
+/* Can something be read without waiting? */
 bool dz_client_readable(struct dz_client *c);
 
 #endif

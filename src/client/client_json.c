@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON there and back, and the error envelope.
+ * Requests and answers in JSON, and the error envelope.
  */
 #include "base/mem.h"
 #include "client/client_int.h"
@@ -10,7 +10,7 @@
 
 /* --- errors ------------------------------------------------------------------------------- */
 
-/* The code of a wire name: of several that share it, the one that says least. */
+/* The code of a wire name. If several codes share the name, the most general one. */
 static int code_of(const char *wire, int status)
 {
     static const int codes[] = {DZ_EBUSY, DZ_EIO, DZ_EUNAVAIL, DZ_EEXIST,

@@ -91,7 +91,8 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
 
 static int upgrade(struct dz_client *c, const char *target, struct dz_err *err)
 {
-    /* The key proves to nobody anything over a connection of our own: any will do. */
+    /* The key guards against caches and proxies. There are none on our own connection, so any key
+     * will do. */
     const struct dz_client_req req = {
         .method = "GET",
         .target = target,

@@ -3,8 +3,8 @@
  * config.c - the table as data, values read by their type, and the order in which the
  * places count.
  *
- * A value is kept as the text that was said, beside the field it became: so it can be
- * shown as it was meant, compared, and said again to another struct.
+ * Each value is kept as the text that was given, beside the field that it became: so it can be
+ * shown as given, compared, and set in another struct.
  */
 #include "base/fd.h"
 #include "base/mem.h"
@@ -117,7 +117,7 @@ static int read_value(const struct dz_config_row *row, struct dz_str s, union va
     return 0;
 }
 
-/* The field, from what was read and the text that is kept. */
+/* Set the field from the value that was read or from the kept text. */
 static void put_field(struct dz_config *c, enum dz_config_key key, const union value *v)
 {
     void *field = (char *)c + offsets[key];
@@ -178,7 +178,7 @@ static int set_defaults(struct dz_config *c, struct dz_err *err)
     return 0;
 }
 
-/* A variable that looks like one of ours and is not: it was meant, and would do nothing. */
+/* Refuse a variable that looks like a setting but is not one: it would have no effect. */
 static int check_variable(const char *entry, struct dz_err *err)
 {
     char names[DZ_CONFIG_COUNT][DZ_CONFIG_NAME_MAX], quoted[DZ_STR_QUOTED];
@@ -232,7 +232,7 @@ static int load_file(struct dz_config *c, const char *file, struct dz_err *err)
     return rc < 0 ? rc : dz_config_read_ini(c, file, dz_str_n(text.p, text.len), err);
 }
 
-/* c as it should be, or empty. */
+/* On an error c is left empty. */
 static int ended(struct dz_config *c, int rc)
 {
     if (rc < 0)
@@ -271,7 +271,7 @@ void dz_config_release(struct dz_config *c)
 
 /* --- again -------------------------------------------------------------------------- */
 
-/* Was it said where it counts more than in a file? */
+/* Was it set by a source that overrides the file? */
 static bool is_above_file(const struct dz_config *c, size_t key)
 {
     const char *origin = c->values[key].origin;
@@ -282,11 +282,11 @@ static bool has_changed(const struct dz_config *c, const struct dz_config *fresh
 {
     if (is_above_file(c, key) || strcmp(c->values[key].text, fresh->values[key].text) == 0)
         return false;
-    /* what somebody worked out in place of an empty default is no other than that */
+    /* a value that was computed in place of an empty default counts as that default */
     return c->values[key].from_file || !c->values[key].origin || fresh->values[key].from_file;
 }
 
-/* The two change places; the fields follow. */
+/* Exchange the two values, and set the fields. */
 static void exchange(struct dz_config *c, struct dz_config *fresh, enum dz_config_key key)
 {
     struct dz_config_value old = c->values[key];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * config.h - the daemon's settings: from where they come, and what they are.
+ * config.h - the daemon's settings: their sources and their values.
  *
- * A setting is a row of config_table.h. It is said, the later counting more, by its
- * default, the file, the environment, the command line. What cannot be meant is an error
- * that names the place: an unknown section or key (with the nearest one there is), a key
- * that is said twice, a value outside its range.
+ * A setting is a row of config_table.h. Its value comes from its default, the file, the
+ * environment or the command line; a later one of these overrides an earlier one. A mistake is an
+ * error that names its place: an unknown section or key (with the nearest known one), a key
+ * that is set twice, a value outside of its range.
  *
  *     struct dz_config c;
  *     rc = dz_config_load("/etc/doze/doze.ini", &c, err);
@@ -99,21 +99,21 @@ struct dz_config {
     } values[DZ_CONFIG_COUNT];
 };
 
-/* Defaults, then the file (NULL: none), then the environment. A file that is not there is
- * DZ_ENOENT. On failure there is nothing to release. */
+/* Load the defaults, then the file (NULL: none), then the environment. DZ_ENOENT if the file does
+ * not exist. On failure there is nothing to release. */
 DZ_NODISCARD int dz_config_load(const char *file, struct dz_config *ret_config, struct dz_err *err);
-/* The same of a text that stands for a file, without the environment: for checks. */
+/* The same from a text instead of a file, without the environment: for checks. */
 DZ_NODISCARD int dz_config_parse(const char *file, struct dz_str text, struct dz_config *ret_config,
                                  struct dz_err *err);
 void dz_config_release(struct dz_config *c);
 
-/* One setting, said by `origin`. DZ_EINVAL: the sentence begins with the origin. */
+/* Set one setting on behalf of `origin`. DZ_EINVAL: the sentence begins with the origin. */
 DZ_NODISCARD int dz_config_set(struct dz_config *c, enum dz_config_key key, const char *value,
                                const char *origin, struct dz_err *err);
 
-/* Read the file again, the rest stays as it was said. Settings that changed and can be
- * reloaded are changed in c; fn is told of every one that changed, with `applied` false for
- * those that need a new start. On failure nothing changes. */
+/* Read the file again; settings from the environment and the command line stay. Changes c where
+ * a changed setting can be reloaded. Calls fn for each changed setting, with `applied` false if
+ * it needs a restart. On failure nothing changes. */
 DZ_NODISCARD int dz_config_reload(struct dz_config *c,
                                   void (*fn)(void *arg, const struct dz_config_row *row,
                                              bool applied),
@@ -129,9 +129,10 @@ char *dz_config_variable(const struct dz_config_row *row, char out[static DZ_CON
  * to be shown. */
 const char *dz_config_text(const struct dz_config *c, enum dz_config_key key);
 const char *dz_config_origin(const struct dz_config *c, enum dz_config_key key);
-/* A file with every setting, its explanation and its default, all as comments. */
+/* Print a configuration file with every setting, its explanation and its default, all as comments.
+ */
 void dz_config_print_defaults(struct dz_buf *out);
-/* An object: the file, and "section.key" with value and origin. */
+/* Print a JSON object: the file, and each "section.key" with its value and origin. */
 void dz_config_print_json(const struct dz_config *c, struct dz_json *j);
 
 #endif

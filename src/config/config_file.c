@@ -2,9 +2,9 @@
  *
  * config_file.c - the file: sections and keys by libinih.
  *
- * Lines are handed to it one by one, so that each sentence can say which line it is about,
- * and a section is seen although nothing stands in it. An indented line would go on the
- * value above it: lines are trimmed, there is no such thing here.
+ * It gets the lines one by one, so that each error can name its line,
+ * and so that empty sections are checked too. libinih would take an indented line for more of the
+ * value above it; lines are trimmed, so that there are no such values here.
  */
 #include "base/mem.h"
 #include "config/config_int.h"
@@ -64,7 +64,7 @@ static int begin_section(struct reading *g, struct dz_str line)
                                : wrong(g, "no section %s; did you mean %s?", quoted, names[near]);
 }
 
-/* No such key here: the nearest one of the section, or the section that has it. */
+/* Refuse an unknown key, and suggest the nearest one of the section or the section that has it. */
 static int no_key(struct reading *g, const char *name)
 {
     const char *names[DZ_CONFIG_COUNT];
