@@ -332,13 +332,6 @@ int dz_op_output(struct dz_op *op, struct dz_err *err)
 
 /* --- figures ---------------------------------------------------------------------------------- */
 
-static char letter_of(const struct dz_proc *p)
-{
-    if (p->flags & DZ_PROC_STOPPED)
-        return 'T';
-    return p->state == DZ_PROC_ZOMBIE ? 'Z' : p->state == DZ_PROC_READY ? 'R' : 'S';
-}
-
 static void exec_of(const struct dz_serve *s, const struct dz_proc *p,
                     char ret[static DZ_CELL_ID_MAX + 1])
 {
@@ -368,7 +361,8 @@ static int put_process(struct dz_op *op, const struct dz_proc *p, struct dz_err 
                                         .pgid = p->pgid,
                                         .sid = p->sid,
                                         .uid = p->euid,
-                                        .state = (uint32_t)letter_of(p),
+                                        .state =
+                                            (uint32_t)dz_kernel_proc_letter(s->machine.kernel, p),
                                         .started_ns = p->start_ns,
                                         .cpu_ns = p->utime_ns + p->stime_ns,
                                         .memory_bytes = p->mem_bytes};

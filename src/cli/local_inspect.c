@@ -46,14 +46,11 @@ static const char *state_of(const struct dz_peek_proc *p)
 {
     if (p->row.flags & DZ_PROC_STOPPED)
         return "stopped";
-    switch ((int)p->row.state) {
-    case DZ_PROC_ZOMBIE:
+    if (p->row.state == DZ_PROC_ZOMBIE)
         return "zombie";
-    case DZ_PROC_WAIT:
-        return p->wakes_in_ns == INT64_MAX ? "waiting" : "timer";
-    default:
+    if (!p->waits)
         return "ready";
-    }
+    return p->wakes_in_ns == INT64_MAX ? "waiting" : "timer";
 }
 
 static const char *found_text(enum dz_machine_found found)

@@ -75,6 +75,8 @@ static const struct {
     [DZ_KERNEL_TABLE_PTY] = {sizeof(struct dz_pty), DZ_KERNEL_PTYS_MAX},
     [DZ_KERNEL_TABLE_STREAM] = {sizeof(struct dz_stream), DZ_KERNEL_STREAMS_MAX},
     [DZ_KERNEL_TABLE_JOB] = {sizeof(struct dz_job), DZ_KERNEL_JOBS_MAX},
+    [DZ_KERNEL_TABLE_THREAD] = {sizeof(struct dz_thread), DZ_KERNEL_THREADS_MAX},
+    [DZ_KERNEL_TABLE_SIGINFO] = {sizeof(struct dz_siginfo), DZ_KERNEL_SIGINFOS_MAX},
 };
 
 static int make_tables(struct dz_kernel *k)
@@ -83,7 +85,7 @@ static int make_tables(struct dz_kernel *k)
         dz_k_table_init(&k->tab[i], tables[i].size, tables[i].max);
     dz_k_table_init(&k->blobs, sizeof(struct dz_k_blob), DZ_KERNEL_BLOBS_MAX);
     dz_k_table_init(&k->waiters, sizeof(struct dz_k_waiter), DZ_KERNEL_WAITERS_MAX);
-    k->task = dz_zalloc((DZ_KERNEL_PROCS_MAX + 1) * sizeof(struct dz_task *));
+    k->task = dz_zalloc((DZ_KERNEL_THREADS_MAX + 1) * sizeof(struct dz_task *));
     return k->task ? 0 : -ENOMEM;
 }
 
@@ -94,7 +96,7 @@ static int make_init(struct dz_kernel *k)
     if (!p)
         return -ENOMEM;
     p->pid = p->pgid = p->sid = 1;
-    p->state = DZ_PROC_WAIT;
+    p->state = DZ_PROC_LIVE;
     p->flags = DZ_PROC_INIT;
     p->alarm_at = INT64_MAX;
     p->root = p->cwd = (struct dz_node){.ino = DZ_VFS_ROOT};
@@ -149,11 +151,12 @@ void dz_kernel_free(struct dz_kernel *k)
     if (k->task) {
         DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
         if (p->flags & DZ_PROC_VFORKED)
-            dz_k_task_free(k, p); /* before its parent's, whose instance it borrows */
+            dz_k_task_free(k, dz_k_thread(k, p->threads)); /* before its lender's */
         DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
         {
-            if (p->state == DZ_PROC_VFORK)
-                k->runner->frames_restore(k->runner_arg, k->task[p->index]);
+            DZ_K_THREADS(t, k, p)
+            if (t->state == DZ_THREAD_VFORK)
+                k->runner->frames_restore(k->runner_arg, k->task[t->index]);
             if (p->state != DZ_PROC_ZOMBIE)
                 dz_vfs_lock_drop(k->vfs, p->lock_owner, 0);
             dz_k_proc_free(k, p);

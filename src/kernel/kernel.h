@@ -79,11 +79,12 @@ const struct dz_policy *dz_policy_find(const char *name);
 
 /* ---- the runner --------------------------------------------------------------- */
 
-/* A process as something that runs. The kernel owns it; `user` of the host
+/* A thread as something that runs. The kernel owns it; `user` of the host
  * functions is a struct dz_task *. */
 struct dz_task {
     struct dz_kernel *kernel;
     struct dz_proc *proc;
+    struct dz_thread *thread;
     struct dz_wasm_store *store; /* the engine's runner: else NULL */
     struct dz_wasm_inst *inst;
     struct dz_wasm_module *module;
@@ -113,8 +114,9 @@ struct dz_kernel_runner {
     enum dz_run_stop (*run)(void *arg, struct dz_task *t, int *ret_signal);
     /* Make `to` a copy of `from`, which is at a safepoint. */
     int (*copy)(void *arg, struct dz_task *from, struct dz_task *to);
-    /* Call the guest's signal entry on top of what runs. */
-    int (*inject)(void *arg, struct dz_task *t, uint32_t handler, int signo, int code);
+    /* Call the guest's handler on top of what runs. */
+    int (*inject)(void *arg, struct dz_task *t, const struct dz_sigact *act,
+                  const struct dz_siginfo *info);
     uint32_t (*injected)(void *arg, struct dz_task *t); /* injected calls that have not ended */
     /* vfork: keep the frames, and put them back when the child lets go. */
     int (*frames_save)(void *arg, struct dz_task *t);
@@ -269,6 +271,8 @@ enum dz_kernel_table {
     DZ_KERNEL_TABLE_PTY,
     DZ_KERNEL_TABLE_STREAM,
     DZ_KERNEL_TABLE_JOB,
+    DZ_KERNEL_TABLE_THREAD,
+    DZ_KERNEL_TABLE_SIGINFO,
     DZ_KERNEL_TABLE_COUNT
 };
 size_t dz_kernel_row_size(enum dz_kernel_table table);
@@ -276,7 +280,10 @@ uint32_t dz_kernel_rows(struct dz_kernel *k, enum dz_kernel_table table); /* hig
 const void *dz_kernel_row(struct dz_kernel *k, enum dz_kernel_table table, uint32_t index);
 const void *dz_kernel_blob(struct dz_kernel *k, uint32_t blob, size_t *ret_size); /* NULL: none */
 uint32_t dz_kernel_blobs(struct dz_kernel *k); /* highest index */
+/* Of the first thread of a process. */
 struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc);
+/* As ps(1) shows it: R, S, D, T or Z. */
+char dz_kernel_proc_letter(const struct dz_kernel *k, const struct dz_proc *p);
 /* The rest: counters, and what offset makes kernel time go on. */
 struct dz_kernel_misc {
     int64_t now_ns;
@@ -374,10 +381,13 @@ int64_t dz_sys_vfork(struct dz_kernel *k, struct dz_proc *p);
 int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_strings argv, struct dz_strings env);
 int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code); /* DZ_KEXIT */
+/* The calling thread alone; of the last one the process. */
+int64_t dz_sys_exit_thread(struct dz_kernel *k, struct dz_proc *p, int code);
 /* options: WNOHANG, WUNTRACED, WCONTINUED; WNOWAIT leaves the child. */
 int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int options,
                        int *ret_status, struct dz_kusage *ret_usage);
 int64_t dz_sys_getpid(struct dz_kernel *k, struct dz_proc *p);
+int64_t dz_sys_gettid(struct dz_kernel *k, struct dz_proc *p);
 int64_t dz_sys_getppid(struct dz_kernel *k, struct dz_proc *p);
 int64_t dz_sys_getpgid(struct dz_kernel *k, struct dz_proc *p, int pid);
 int64_t dz_sys_setpgid(struct dz_kernel *k, struct dz_proc *p, int pid, int pgid);
@@ -410,6 +420,11 @@ struct dz_strings dz_sys_environ(struct dz_kernel *k, struct dz_proc *p);
 
 /* signals */
 int64_t dz_sys_kill(struct dz_kernel *k, struct dz_proc *p, int pid, int signo);
+/* To one thread; tgid 0: of whatever process (tkill). */
+int64_t dz_sys_tgkill(struct dz_kernel *k, struct dz_proc *p, int tgid, int tid, int signo);
+/* rt_sigqueueinfo and, with tid, rt_tgsigqueueinfo: of info code and value are taken. */
+int64_t dz_sys_sigqueue(struct dz_kernel *k, struct dz_proc *p, int pid, int tid,
+                        const struct dz_siginfo *info);
 int64_t dz_sys_sigaction(struct dz_kernel *k, struct dz_proc *p, int signo,
                          const struct dz_sigact *act, struct dz_sigact *ret_old);
 /* how: SIG_BLOCK 0, SIG_UNBLOCK 1, SIG_SETMASK 2. Bit n-1 is signal n. */
@@ -419,7 +434,7 @@ int64_t dz_sys_sigpending(struct dz_kernel *k, struct dz_proc *p, uint64_t *ret_
 int64_t dz_sys_sigsuspend(struct dz_kernel *k, struct dz_proc *p, uint64_t mask);
 /* Returns the signal taken; EAGAIN after timeout_ns (negative: none). */
 int64_t dz_sys_sigtimedwait(struct dz_kernel *k, struct dz_proc *p, uint64_t set,
-                            int64_t timeout_ns);
+                            int64_t timeout_ns, struct dz_siginfo *ret_info); /* may be NULL */
 /* setjmp is dz_wasm_mark() alone. longjmp: DZ_KJUMP, or -EINVAL: kill the guest. */
 int64_t dz_sys_longjmp(struct dz_kernel *k, struct dz_proc *p, const uint64_t token[2],
                        uint64_t value);

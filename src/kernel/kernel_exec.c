@@ -134,7 +134,7 @@ static int get_module(struct dz_kernel *k, const struct program *prog, struct dz
 static int load_task(struct dz_kernel *k, struct dz_proc *p, const struct program *prog,
                      struct dz_task **ret_task)
 {
-    struct dz_task *t = dz_k_task_new(k, p);
+    struct dz_task *t = dz_k_task_new(k, dz_k_me(k, p));
     if (!t)
         return -ENOMEM;
     int e = get_module(k, prog, &t->module);
@@ -274,13 +274,15 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     p->flags &= ~(uint32_t)DZ_PROC_EXEC_READY;
     if (p->flags & DZ_PROC_VFORKED)
         dz_k_vfork_done(k, p);
-    dz_k_task_free(k, p);
+    struct dz_thread *t = x->task->thread;
+    dz_k_threads_free(k, p, t);
+    dz_k_task_free(k, t);
     dz_k_fd_close_all(k, p, true);
-    dz_k_sig_exec(p);
+    dz_k_sig_exec(k, p);
     dz_k_blob_free(k, p->argv);
     dz_k_blob_free(k, p->envv);
     dz_k_blob_free(k, p->exe_path);
-    k->task[p->index] = x->task;
+    k->task[t->index] = x->task;
     p->argv = x->argv;
     p->argc = x->argc;
     p->envv = x->envv;
@@ -289,11 +291,11 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     p->exe = x->exe;
     memcpy(p->comm, x->comm, sizeof p->comm);
     p->flags |= DZ_PROC_EXECED | x->task->starting;
-    p->state = DZ_PROC_READY;
+    t->state = DZ_THREAD_READY;
     if (x->task->plain)
         give_root(k, p);
     *x = (struct dz_k_exec){0};
-    dz_k_alarm(k, p);
+    dz_k_alarm(k, t);
 }
 
 int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
@@ -306,7 +308,7 @@ int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
     if (e)
         return dz_k_end(k, p, e);
     p->flags |= DZ_PROC_EXEC_READY;
-    p->call[p->depth].parked = 1;
+    dz_k_my_call(k, p)->parked = 1;
     return DZ_KBLOCK;
 }
 
@@ -318,7 +320,7 @@ static const uint64_t first_limits[DZ_KERNEL_RLIMITS] = {
     [RLIMIT_CORE] = 0,           [RLIMIT_RSS] = UINT64_MAX,
     [RLIMIT_NPROC] = UINT64_MAX, [RLIMIT_NOFILE] = DZ_KERNEL_FDS_MAX,
     [RLIMIT_MEMLOCK] = 0,        [RLIMIT_AS] = UINT64_MAX,
-    [RLIMIT_LOCKS] = UINT64_MAX, [RLIMIT_SIGPENDING] = DZ_KERNEL_SIGNALS,
+    [RLIMIT_LOCKS] = UINT64_MAX, [RLIMIT_SIGPENDING] = DZ_KERNEL_SIGINFOS_MAX / 8,
     [RLIMIT_MSGQUEUE] = 0,       [RLIMIT_NICE] = 0,
     [RLIMIT_RTPRIO] = 0,         [RLIMIT_RTTIME] = UINT64_MAX,
 };
@@ -430,7 +432,7 @@ int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *
         return dz_fail(err, DZ_ELIMIT, "cannot start %s: %u processes exist, its limit", spec->path,
                        k->limits.procs);
     }
-    int e = spawn_load(k, p, spec);
+    int e = dz_k_thread_new(k, p) ? spawn_load(k, p, spec) : -ENOMEM;
     if (e) {
         if (p->tty)
             dz_k_tty_disown(k, p);
@@ -450,7 +452,7 @@ int dz_kernel_spawn(struct dz_kernel *k, const struct dz_spawn *spec, uint32_t *
     job->tag = spec->tag;
     job->cpu_limit_ns = spec->background ? 0 : limit_of(spec->cpu_ns, k->limits.cpu_ns);
     job->out_limit = limit_of(spec->output_bytes, k->limits.output_bytes);
-    dz_k_enqueue(k, p, DZ_K_Q_NEW);
+    dz_k_enqueue(k, dz_k_me(k, p), DZ_K_Q_NEW);
     *ret_job = job->gen << 16 | job->index;
     return 0;
 }

@@ -111,7 +111,7 @@ static struct dz_file *file_for(struct dz_kernel *k, struct dz_proc *p, int fd, 
 static int64_t stopped(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int64_t r,
                        short events)
 {
-    struct dz_call *c = &p->call[p->depth];
+    struct dz_call *c = dz_k_my_call(k, p);
     int64_t done = (int64_t)c->done;
     if (done > 0)
         c->flags |= DZ_CALL_NORESTART;
@@ -135,7 +135,7 @@ static int64_t stopped(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f
 /* A transfer whose descriptor is none: a handler may have closed it meanwhile. */
 static int64_t no_file(struct dz_kernel *k, struct dz_proc *p)
 {
-    const struct dz_call *c = &p->call[p->depth];
+    const struct dz_call *c = dz_k_my_call(k, p);
     int64_t done = (int64_t)c->done;
     return dz_k_end(k, p, done > 0 ? done : c->intr ? -EINTR : -EBADF);
 }

@@ -31,18 +31,18 @@ static int64_t fork_call(struct dz_kernel *k, struct dz_proc *p, uint32_t want)
     c->flags = DZ_CALL_BEGUN;
     c->result = -EAGAIN;
     c->parked = 1;
-    p->flags |= want;
+    dz_k_me(k, p)->flags |= want;
     return DZ_KBLOCK;
 }
 
 int64_t dz_sys_fork(struct dz_kernel *k, struct dz_proc *p)
 {
-    return fork_call(k, p, DZ_PROC_FORK_WANTED);
+    return fork_call(k, p, DZ_THREAD_FORK_WANTED);
 }
 
 int64_t dz_sys_vfork(struct dz_kernel *k, struct dz_proc *p)
 {
-    return fork_call(k, p, DZ_PROC_VFORK_WANTED);
+    return fork_call(k, p, DZ_THREAD_VFORK_WANTED);
 }
 
 /* What a child has from its parent as it is, and what begins anew. */
@@ -56,7 +56,7 @@ static void inherit(struct dz_proc *c, const struct dz_proc *p)
     c->start_ns = own.start_ns;
     c->lock_owner = own.lock_owner;
     c->ppid = p->pid;
-    c->state = DZ_PROC_READY;
+    c->state = DZ_PROC_LIVE;
     c->flags = 0;
     c->sig_pending = 0;
     c->alarm_at = INT64_MAX;
@@ -64,9 +64,38 @@ static void inherit(struct dz_proc *c, const struct dz_proc *p)
     c->utime_ns = c->stime_ns = c->child_utime_ns = c->child_stime_ns = 0;
     c->minflt = c->slices = 0;
     c->mem_bytes = 0;
-    c->vfork_child = 0;
     c->fds = c->argv = c->envv = c->exe_path = c->fd_count = 0;
-    c->run_next = c->run_prev = c->run_queue = c->waiters = c->wait_child = 0;
+    c->threads = c->thread = c->wait_child = 0;
+}
+
+/* The child's one thread, from the one that forked. */
+static struct dz_thread *copy_thread(struct dz_kernel *k, struct dz_proc *c,
+                                     const struct dz_thread *from)
+{
+    struct dz_thread *t = dz_k_thread_new(k, c);
+    if (!t)
+        return NULL;
+    struct dz_thread own = *t;
+    *t = *from;
+    t->index = own.index;
+    t->proc = own.proc;
+    t->tid = own.tid;
+    t->next = own.next;
+    t->tid_next = own.tid_next;
+    t->state = DZ_THREAD_READY;
+    t->flags = 0;
+    t->sig_pending = 0;
+    t->alarm_at = INT64_MAX;
+    t->utime_ns = t->stime_ns = 0;
+    t->clear_tid = t->robust = 0;
+    t->vfork_child = 0;
+    t->run_next = t->run_prev = t->run_queue = t->waiters = 0;
+    t->frame = 0;
+    if (from->frame && !(t->frame = dz_k_blob_dup(k, from->frame))) {
+        dz_k_thread_free(k, t);
+        return NULL;
+    }
+    return t;
 }
 
 static int copy_blobs(struct dz_kernel *k, struct dz_proc *c, const struct dz_proc *p)
@@ -82,7 +111,7 @@ static int copy_blobs(struct dz_kernel *k, struct dz_proc *c, const struct dz_pr
 }
 
 /* The child's own instance. */
-static int copy_task(struct dz_kernel *k, struct dz_proc *c, struct dz_proc *p)
+static int copy_task(struct dz_kernel *k, struct dz_thread *c, const struct dz_thread *p)
 {
     struct dz_task *from = k->task[p->index];
     struct dz_task *to = dz_k_task_new(k, c);
@@ -101,7 +130,7 @@ static int copy_task(struct dz_kernel *k, struct dz_proc *c, struct dz_proc *p)
 }
 
 /* The parent's instance, lent. */
-static int lend_task(struct dz_kernel *k, struct dz_proc *c, struct dz_proc *p)
+static int lend_task(struct dz_kernel *k, struct dz_thread *c, struct dz_thread *p)
 {
     struct dz_task *from = k->task[p->index];
     struct dz_task *to = dz_k_task_new(k, c);
@@ -119,9 +148,9 @@ static int lend_task(struct dz_kernel *k, struct dz_proc *c, struct dz_proc *p)
     to->borrowed = true;
     k->task[c->index] = to;
     k->runner->set_task(k->runner_arg, to);
-    c->flags |= DZ_PROC_VFORKED;
-    p->state = DZ_PROC_VFORK;
-    p->vfork_child = c->pid;
+    to->proc->flags |= DZ_PROC_VFORKED;
+    p->state = DZ_THREAD_VFORK;
+    p->vfork_child = c->tid;
     return 0;
 }
 
@@ -136,32 +165,34 @@ static bool too_many(const struct dz_kernel *k, const struct dz_proc *p)
     return n >= p->rlimit[RLIMIT_NPROC][0];
 }
 
-static int make_child(struct dz_kernel *k, struct dz_proc *p, bool vfork,
-                      struct dz_proc **ret_child)
+static int make_child(struct dz_kernel *k, struct dz_thread *t, bool vfork,
+                      struct dz_thread **ret_child)
 {
+    struct dz_proc *p = dz_k_proc_of(k, t);
     struct dz_proc *c = too_many(k, p) ? NULL : dz_k_proc_new(k);
     if (!c)
         return -EAGAIN;
     inherit(c, p);
-    int e = copy_blobs(k, c, p);
+    struct dz_thread *first = copy_thread(k, c, t);
+    int e = first ? copy_blobs(k, c, p) : -ENOMEM;
     if (!e && vfork)
-        e = lend_task(k, c, p);
+        e = lend_task(k, first, t);
     if (!e && !vfork)
-        e = copy_task(k, c, p);
+        e = copy_task(k, first, t);
     if (e) {
         dz_k_proc_free(k, c);
         return e;
     }
-    *ret_child = c;
+    *ret_child = first;
     return 0;
 }
 
-int dz_k_fork_now(struct dz_kernel *k, struct dz_proc *p)
+int dz_k_fork_now(struct dz_kernel *k, struct dz_thread *p)
 {
-    bool vfork = (p->flags & DZ_PROC_VFORK_WANTED) != 0;
-    p->flags &= ~(uint32_t)(DZ_PROC_FORK_WANTED | DZ_PROC_VFORK_WANTED);
-    struct dz_call *mine = &p->call[p->depth];
-    struct dz_proc *c = NULL;
+    bool vfork = (p->flags & DZ_THREAD_VFORK_WANTED) != 0;
+    p->flags &= ~(uint32_t)(DZ_THREAD_FORK_WANTED | DZ_THREAD_VFORK_WANTED);
+    struct dz_call *mine = dz_k_parked(p);
+    struct dz_thread *c = NULL;
     int e = make_child(k, p, vfork, &c);
     if (e == -ENOSYS && vfork) /* a runner that cannot lend */
         e = make_child(k, p, false, &c);
@@ -169,9 +200,9 @@ int dz_k_fork_now(struct dz_kernel *k, struct dz_proc *p)
         mine->result = e;
         return e;
     }
-    mine->result = c->pid;
-    c->call[c->depth].result = 0;
-    struct dz_job *job = dz_k_job(k, c->job);
+    mine->result = c->tid;
+    dz_k_parked(c)->result = 0;
+    struct dz_job *job = dz_k_job(k, dz_k_proc_of(k, c)->job);
     if (job)
         job->procs++;
     k->forks++;
@@ -183,24 +214,25 @@ void dz_k_vfork_done(struct dz_kernel *k, struct dz_proc *child)
 {
     assert(child->flags & DZ_PROC_VFORKED);
     child->flags &= ~(uint32_t)DZ_PROC_VFORKED;
-    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    DZ_K_FOREACH(dz_thread, p, k, DZ_KERNEL_TABLE_THREAD)
     {
-        if (p->state != DZ_PROC_VFORK || p->vfork_child != child->pid)
+        if (p->state != DZ_THREAD_VFORK || p->vfork_child != child->pid)
             continue;
         struct dz_task *t = k->task[p->index];
         k->runner->frames_restore(k->runner_arg, t);
         k->runner->set_task(k->runner_arg, t);
         p->vfork_child = 0;
-        p->state = DZ_PROC_READY;
-        if (!(p->flags & DZ_PROC_STOPPED))
+        p->state = DZ_THREAD_READY;
+        if (!(dz_k_proc_of(k, p)->flags & DZ_PROC_STOPPED))
             dz_k_enqueue(k, p, DZ_K_Q_NEW);
     }
 }
 
 int dz_k_vfork_part(struct dz_kernel *k, struct dz_proc *child)
 {
-    struct dz_task *lent = k->task[child->index];
-    struct dz_task *own = dz_k_task_new(k, child);
+    struct dz_thread *thread = dz_k_thread(k, child->threads);
+    struct dz_task *lent = k->task[thread->index];
+    struct dz_task *own = dz_k_task_new(k, thread);
     if (!own)
         return -ENOMEM;
     int e = k->runner->copy(k->runner_arg, lent, own);
@@ -211,7 +243,7 @@ int dz_k_vfork_part(struct dz_kernel *k, struct dz_proc *child)
     own->module = lent->module;
     if (own->module && k->ops.module_ref)
         k->ops.module_ref(k->ops.arg, own->module);
-    k->task[child->index] = own;
+    k->task[thread->index] = own;
     dz_free(lent);
     dz_k_vfork_done(k, child);
     return 0;

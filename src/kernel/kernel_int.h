@@ -45,12 +45,12 @@ struct dz_k_blob {
     size_t size;
     uint8_t *p;
 };
-/* A process that waits at a queue; a queue is a uint32_t in the row waited for. */
+/* A thread that waits at a queue; a queue is a uint32_t in the row waited for. */
 struct dz_k_waiter {
     uint32_t used, index;
-    uint32_t proc;
+    uint32_t thread;
     uint32_t next, prev; /* in the queue */
-    uint32_t more;       /* the same process's next one */
+    uint32_t more;       /* the same thread's next one */
     uint32_t *head;
 };
 
@@ -88,18 +88,18 @@ struct dz_kernel {
 
     struct dz_k_table tab[DZ_KERNEL_TABLE_COUNT];
     struct dz_k_table blobs, waiters;
-    struct dz_task **task; /* by index of the process; what cannot be data */
+    struct dz_task **task; /* by index of the thread; what cannot be data */
 
-    uint32_t pid_hash[DZ_K_HASH];
+    uint32_t pid_hash[DZ_K_HASH], tid_hash[DZ_K_HASH];
     uint32_t q_head[DZ_K_QUEUES], q_tail[DZ_K_QUEUES];
-    uint32_t picked;  /* the queue that the current process came from */
+    uint32_t picked;  /* the queue that the current thread came from */
     int64_t q_new_ns; /* the NEW queue has run so long without a turn of OLD */
-    struct dz_proc *current;
+    struct dz_thread *current;
     _Atomic(struct dz_task *) running;
     atomic_int resched, stop;
 
     uint32_t next_pid;
-    uint64_t next_owner, next_anon_ino, next_serial;
+    uint64_t next_owner, next_anon_ino, next_serial, next_siginfo;
     uint64_t memory_used; /* bytes: linear memories and blobs */
     uint64_t pipe_bytes;  /* of pipe buffers */
     uint64_t total_cpu_ns, forks;
@@ -148,6 +148,34 @@ static inline struct dz_job *dz_k_job(const struct dz_kernel *k, uint32_t index)
     return dz_k_row(&k->tab[DZ_KERNEL_TABLE_JOB], index);
 }
 
+static inline struct dz_thread *dz_k_thread(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_THREAD], index);
+}
+static inline struct dz_proc *dz_k_proc_of(const struct dz_kernel *k, const struct dz_thread *t)
+{
+    return dz_k_proc(k, t->proc);
+}
+#define DZ_K_THREADS(var, k, p)                                             \
+    for (struct dz_thread *var = dz_k_thread(k, (p)->threads), *var##_next; \
+         var && (var##_next = dz_k_thread(k, var->next), true); var = var##_next)
+
+/* The thread of p whose call is served, and that call. */
+static inline struct dz_thread *dz_k_me(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    struct dz_thread *t = dz_k_thread(k, p->thread);
+    assert(t && t->proc == p->index);
+    return t;
+}
+static inline struct dz_call *dz_k_parked(struct dz_thread *t)
+{
+    return &t->call[t->depth];
+}
+static inline struct dz_call *dz_k_my_call(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    return dz_k_parked(dz_k_me(k, p));
+}
+
 /* Memory counted in the machine's sum; false: over the limit. */
 bool dz_k_charge(struct dz_kernel *k, uint64_t bytes);
 void dz_k_uncharge(struct dz_kernel *k, uint64_t bytes);
@@ -168,8 +196,9 @@ size_t dz_k_ring_get(const uint8_t *ring, uint32_t cap, uint32_t *head, uint32_t
 
 /* ---- waiting: kernel_wait.c --------------------------------------------------------- */
 
-int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue); /* -ENOMEM */
-void dz_k_unwait(struct dz_kernel *k, struct dz_proc *p);
+/* p's thread whose call is served, at a queue: -ENOMEM. */
+int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue);
+void dz_k_unwait(struct dz_kernel *k, struct dz_thread *t);
 void dz_k_wake(struct dz_kernel *k, const uint32_t *queue);
 
 /* The frame of every call that may park:
@@ -186,13 +215,14 @@ int64_t dz_k_block(struct dz_kernel *k, struct dz_proc *p);          /* DZ_KBLOC
 int64_t dz_k_restart(struct dz_kernel *k, struct dz_proc *p);        /* again, after signals */
 int64_t dz_k_end(struct dz_kernel *k, struct dz_proc *p, int64_t r); /* r */
 int64_t dz_k_wait_end(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue);
-void dz_k_alarm(struct dz_kernel *k, struct dz_proc *p); /* after a deadline changed */
+void dz_k_alarm(struct dz_kernel *k, struct dz_thread *t);    /* after a deadline changed */
+void dz_k_proc_alarm(struct dz_kernel *k, struct dz_proc *p); /* after its timer was set */
 
 /* ---- scheduling: kernel_sched.c -------------------------------------------------------- */
 
-void dz_k_ready(struct dz_kernel *k, struct dz_proc *p);   /* may run again: its wait may be over */
-void dz_k_unqueue(struct dz_kernel *k, struct dz_proc *p); /* out of the run queue */
-void dz_k_enqueue(struct dz_kernel *k, struct dz_proc *p, uint32_t queue);
+void dz_k_ready(struct dz_kernel *k, struct dz_thread *t); /* may run again: its wait may be over */
+void dz_k_unqueue(struct dz_kernel *k, struct dz_thread *t); /* out of the run queue */
+void dz_k_enqueue(struct dz_kernel *k, struct dz_thread *t, uint32_t queue);
 void dz_k_expire(struct dz_kernel *k, int64_t now); /* kernel_timer.c */
 
 /* ---- processes: kernel_proc.c ---------------------------------------------------------- */
@@ -206,24 +236,45 @@ bool dz_k_is_member(const struct dz_proc *p, uint32_t gid);
 bool dz_k_pgrp_orphaned(const struct dz_kernel *k, int32_t pgid, const struct dz_proc *without);
 bool dz_k_pgrp_in(const struct dz_kernel *k, int32_t pgid, int32_t sid);
 struct dz_vfs_who dz_k_who(const struct dz_proc *p);
-void dz_k_task_free(struct dz_kernel *k, struct dz_proc *p);
-struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_job_kill(struct dz_kernel *k, struct dz_job *job, uint32_t end);
-int dz_k_fork_now(struct dz_kernel *k, struct dz_proc *p); /* at the safepoint */
+int dz_k_fork_now(struct dz_kernel *k, struct dz_thread *t); /* at the safepoint */
 void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_vfork_done(struct dz_kernel *k, struct dz_proc *child); /* lets the parent's go */
 int dz_k_vfork_part(struct dz_kernel *k, struct dz_proc *child);  /* a memory of its own for it */
 
+/* ---- threads: kernel_thread.c ----------------------------------------------------------- */
+
+/* The first thread of p has p's pid, others a number of their own. NULL: none free, or no
+ * memory. The first one also becomes the one whose call is served. */
+struct dz_thread *dz_k_thread_new(struct dz_kernel *k, struct dz_proc *p);
+void dz_k_thread_free(struct dz_kernel *k, struct dz_thread *t);
+void dz_k_threads_free(struct dz_kernel *k, struct dz_proc *p, const struct dz_thread *but);
+struct dz_thread *dz_k_thread_find(const struct dz_kernel *k, int32_t tid);
+void dz_k_thread_link(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *t);
+int32_t dz_k_number_new(struct dz_kernel *k); /* that no thread, process, group, session has */
+/* Of a process: is a thread of it in this state? */
+bool dz_k_has_state(const struct dz_kernel *k, const struct dz_proc *p, uint32_t state);
+/* What runs a thread. A vfork child's instance is its parent's. */
+struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *t);
+void dz_k_task_free(struct dz_kernel *k, struct dz_thread *t);
+
 /* ---- signals: kernel_signal.c ------------------------------------------------------------ */
 
 #define DZ_K_BIT(signo) (UINT64_C(1) << ((signo) - 1))
-void dz_k_send(struct dz_kernel *k, struct dz_proc *p, int signo, int code);
-int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid, int signo); /* how many got it */
-bool dz_k_sig_waits(const struct dz_proc *p);                     /* something is to be delivered */
+/* Send to the process, or to one of its threads when to is not NULL. In info signo, code and
+ * what goes with them are filled in. -EAGAIN: a real-time signal of sigqueue(3) that the
+ * limit leaves no room for. */
+int dz_k_send_info(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *to,
+                   const struct dz_siginfo *info);
+void dz_k_send(struct dz_kernel *k, struct dz_proc *p, int signo, int code); /* from the kernel */
+/* All that wait for the process, or for a thread that ends. */
+void dz_k_siginfo_drop(struct dz_kernel *k, uint32_t proc, uint32_t thread, uint64_t set);
+int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid, int signo);          /* how many got it */
+bool dz_k_sig_waits(const struct dz_kernel *k, const struct dz_thread *t); /* to be delivered */
 bool dz_k_sig_ignored(const struct dz_proc *p, int signo);
-void dz_k_sig_sync(struct dz_kernel *k, struct dz_proc *p); /* see which handlers returned */
-bool dz_k_deliver(struct dz_kernel *k, struct dz_proc *p);  /* false: it cannot run now */
-void dz_k_sig_exec(struct dz_proc *p);
+void dz_k_sig_sync(struct dz_kernel *k, struct dz_proc *p);  /* see which handlers returned */
+bool dz_k_deliver(struct dz_kernel *k, struct dz_thread *t); /* false: it cannot run now */
+void dz_k_sig_exec(struct dz_kernel *k, struct dz_proc *p);
 
 /* ---- descriptors and files: kernel_fd.c, kernel_file.c ------------------------------------- */
 

@@ -458,7 +458,7 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
     if (!at.path)
         return -EFAULT;
     dz_k_sig_sync(k, p);
-    if (p->call[p->depth].parked) /* only a FIFO's open waits; its name may be gone by now */
+    if (dz_k_my_call(k, p)->parked) /* only a FIFO's open waits; its name may be gone by now */
         return dz_k_fifo_wait(k, p, flags);
     at.flags |= nofollow ? DZ_AT_NOFOLLOW : 0;
     int e = dz_k_walk(k, p, at, &w);

@@ -290,7 +290,7 @@ int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_n
 
 int64_t dz_k_fifo_wait(struct dz_kernel *k, struct dz_proc *p, int flags)
 {
-    const struct dz_call *c = &p->call[p->depth];
+    const struct dz_call *c = dz_k_my_call(k, p);
     bool reads = (flags & O_ACCMODE) == O_RDONLY;
     int fd = (int)c->done;
     const struct dz_file *f = dz_k_fd_file(k, p, fd);

@@ -47,17 +47,6 @@ static void hash_remove(struct dz_kernel *k, struct dz_proc *p)
     *at = p->pid_next;
 }
 
-/* Is the number a process, a group or a session? */
-static bool pid_taken(const struct dz_kernel *k, int32_t pid)
-{
-    if (dz_k_find(k, pid))
-        return true;
-    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    if (p->pgid == pid || p->sid == pid)
-        return true;
-    return false;
-}
-
 struct dz_proc *dz_k_proc_new(struct dz_kernel *k)
 {
     if (k->tab[DZ_KERNEL_TABLE_PROC].used >= (uint64_t)k->limits.procs + 1) /* and process 1 */
@@ -65,11 +54,8 @@ struct dz_proc *dz_k_proc_new(struct dz_kernel *k)
     struct dz_proc *p = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_PROC]);
     if (!p)
         return NULL;
-    do {
-        k->next_pid = k->next_pid + 1 < DZ_KERNEL_PID_MAX ? k->next_pid + 1 : 2;
-    } while (pid_taken(k, (int32_t)k->next_pid));
-    p->pid = (int32_t)k->next_pid;
-    p->state = DZ_PROC_READY;
+    p->pid = dz_k_number_new(k);
+    p->state = DZ_PROC_LIVE;
     p->alarm_at = INT64_MAX;
     p->start_ns = dz_kernel_now(k);
     p->lock_owner = k->next_owner++;
@@ -77,38 +63,10 @@ struct dz_proc *dz_k_proc_new(struct dz_kernel *k)
     return p;
 }
 
-struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_proc *p)
-{
-    struct dz_task *t = dz_zalloc(sizeof *t);
-    if (t) {
-        t->kernel = k;
-        t->proc = p;
-        t->serial = ++k->next_serial;
-    }
-    return t;
-}
-
-/* Give back what runs p. A vfork child's instance is its parent's. */
-void dz_k_task_free(struct dz_kernel *k, struct dz_proc *p)
-{
-    struct dz_task *t = k->task[p->index];
-    if (!t)
-        return;
-    k->task[p->index] = NULL;
-    if (!t->borrowed) {
-        k->runner->unload(k->runner_arg, t);
-        if (t->module && k->ops.module_put)
-            k->ops.module_put(k->ops.arg, t->module);
-        assert(t->charged == 0);
-    }
-    dz_free(t);
-}
-
 void dz_k_proc_free(struct dz_kernel *k, struct dz_proc *p)
 {
-    dz_k_unwait(k, p);
-    dz_k_unqueue(k, p);
-    dz_k_task_free(k, p);
+    dz_k_threads_free(k, p, NULL);
+    dz_k_siginfo_drop(k, p->index, 0, UINT64_MAX);
     dz_k_fd_close_all(k, p, false);
     dz_k_blob_free(k, p->fds);
     dz_k_blob_free(k, p->argv);
@@ -247,7 +205,12 @@ static void tell_parent(struct dz_kernel *k, struct dz_proc *p)
     }
     const struct dz_sigact *act = &parent->act[SIGCHLD - 1];
     bool forget = act->handler == 1 || (act->flags & SA_NOCLDWAIT) != 0;
-    dz_k_send(k, parent, SIGCHLD, p->term_sig ? CLD_KILLED : CLD_EXITED);
+    const struct dz_siginfo info = {.signo = SIGCHLD,
+                                    .code = p->term_sig ? CLD_KILLED : CLD_EXITED,
+                                    .pid = p->pid,
+                                    .uid = p->uid,
+                                    .status = p->term_sig ? (int)p->term_sig : p->exit_code};
+    (void)dz_k_send_info(k, parent, NULL, &info);
     dz_k_wake(k, &parent->wait_child);
     if (forget)
         reap(k, p);
@@ -267,14 +230,14 @@ static void give_children_away(struct dz_kernel *k, struct dz_proc *p)
 
 void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
 {
-    assert(p->state != DZ_PROC_ZOMBIE && p->state != DZ_PROC_VFORK && k->running == NULL);
+    assert(p->state != DZ_PROC_ZOMBIE && k->running == NULL);
+    assert(!dz_k_has_state(k, p, DZ_THREAD_VFORK));
     p->term_sig = (uint32_t)signo;
     p->exit_code = code & 0xff;
-    dz_k_unwait(k, p);
-    dz_k_unqueue(k, p);
     if (p->flags & DZ_PROC_VFORKED)
         dz_k_vfork_done(k, p);
-    dz_k_task_free(k, p);
+    dz_k_threads_free(k, p, NULL);
+    dz_k_siginfo_drop(k, p->index, 0, UINT64_MAX);
     dz_k_fd_close_all(k, p, false);
     dz_vfs_lock_drop(k->vfs, p->lock_owner, 0);
     dz_k_wake(k, &k->wait_lock);

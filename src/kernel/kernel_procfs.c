@@ -72,11 +72,11 @@ static void text_loadavg(struct dz_kernel *k, const struct dz_proc *of, struct d
 {
     unsigned running = 0;
     (void)of;
-    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    running += p->state == DZ_PROC_READY;
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    running += t->state == DZ_THREAD_READY;
     for (int i = 0; i < 3; i++)
         dz_buf_addf(out, "%u.%02u ", k->load[i] >> 16, (k->load[i] & 0xffff) * 100 >> 16);
-    dz_buf_addf(out, "%u/%u %u\n", running, k->tab[DZ_KERNEL_TABLE_PROC].used, k->next_pid);
+    dz_buf_addf(out, "%u/%u %u\n", running, k->tab[DZ_KERNEL_TABLE_THREAD].used + 1, k->next_pid);
 }
 
 static void text_machine_stat(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
@@ -124,13 +124,25 @@ static void text_filesystems(struct dz_kernel *k, const struct dz_proc *of, stru
 
 /* ---- a process ------------------------------------------------------------------ */
 
-static char state_of(const struct dz_proc *p)
+char dz_kernel_proc_letter(const struct dz_kernel *k, const struct dz_proc *p)
 {
     if (p->state == DZ_PROC_ZOMBIE)
         return 'Z';
     if (p->flags & DZ_PROC_STOPPED)
         return 'T';
-    return p->state == DZ_PROC_READY ? 'R' : p->state == DZ_PROC_VFORK ? 'D' : 'S';
+    if (dz_k_has_state(k, p, DZ_THREAD_READY))
+        return 'R';
+    return dz_k_has_state(k, p, DZ_THREAD_VFORK) ? 'D' : 'S';
+}
+
+/* What the first thread blocks, and how many there are. */
+static uint64_t mask_of(const struct dz_kernel *k, const struct dz_proc *p, uint32_t *ret_threads)
+{
+    const struct dz_thread *first = dz_k_thread(k, p->threads);
+    *ret_threads = 0;
+    DZ_K_THREADS(t, k, p)
+    ++*ret_threads;
+    return first ? first->sig_mask : 0;
 }
 
 /* Signals with a handler of the given kind: 1 ignored, 2 caught. */
@@ -138,7 +150,7 @@ static uint64_t actions(const struct dz_proc *p, int kind)
 {
     uint64_t set = 0;
     for (int i = 1; i <= DZ_KERNEL_SIGNALS; i++) {
-        uint32_t h = p->act[i - 1].handler;
+        uint64_t h = p->act[i - 1].handler;
         if ((h == 1) == (kind == 1) && h != 0)
             set |= DZ_K_BIT(i);
     }
@@ -149,15 +161,17 @@ static void text_stat(struct dz_kernel *k, const struct dz_proc *of, struct dz_b
 {
     const struct dz_pty *t = dz_k_pty(k, of->tty);
     unsigned tty = t ? 136u << 8 | (t->index - 1) : 0;
-    dz_buf_addf(out, "%d (%s) %c %d %d %d %u %d 0 ", of->pid, of->comm, state_of(of), of->ppid,
-                of->pgid, of->sid, tty, t ? t->pgrp : -1);
+    uint32_t threads;
+    uint64_t mask = mask_of(k, of, &threads);
+    dz_buf_addf(out, "%d (%s) %c %d %d %d %u %d 0 ", of->pid, of->comm,
+                dz_kernel_proc_letter(k, of), of->ppid, of->pgid, of->sid, tty, t ? t->pgrp : -1);
     dz_buf_addf(out, "%llu 0 0 0 %llu %llu %llu %llu ", (ull)of->minflt, ticks(of->utime_ns),
                 ticks(of->stime_ns), ticks(of->child_utime_ns), ticks(of->child_stime_ns));
-    dz_buf_addf(out, "%d %d 1 0 %llu %llu %llu %llu ", 20 + of->nice, of->nice,
+    dz_buf_addf(out, "%d %d %u 0 %llu %llu %llu %llu ", 20 + of->nice, of->nice, threads,
                 ticks((uint64_t)of->start_ns), (ull)of->mem_bytes, (ull)(of->mem_bytes / PAGE),
                 (ull)of->rlimit[RLIMIT_RSS][0]);
     dz_buf_addf(out, "0 0 0 0 0 %llu %llu %llu %llu ", (ull)(of->sig_pending & 0x7fffffff),
-                (ull)(of->sig_mask & 0x7fffffff), (ull)(actions(of, 1) & 0x7fffffff),
+                (ull)(mask & 0x7fffffff), (ull)(actions(of, 1) & 0x7fffffff),
                 (ull)(actions(of, 2) & 0x7fffffff));
     dz_buf_addf(out, "0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 %d\n",
                 of->term_sig ? (int)of->term_sig : of->exit_code << 8);
@@ -181,19 +195,21 @@ static const char *state_text(char c)
 
 static void text_status(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
 {
-    (void)k;
+    uint32_t threads;
+    uint64_t mask = mask_of(k, of, &threads);
     dz_buf_addf(out, "Name:\t%s\nUmask:\t%04o\nState:\t%s\n", of->comm, of->umask,
-                state_text(state_of(of)));
+                state_text(dz_kernel_proc_letter(k, of)));
     dz_buf_addf(out, "Tgid:\t%d\nPid:\t%d\nPPid:\t%d\nTracerPid:\t0\n", of->pid, of->pid, of->ppid);
     dz_buf_addf(out, "Uid:\t%u\t%u\t%u\t%u\n", of->uid, of->euid, of->suid, of->euid);
     dz_buf_addf(out, "Gid:\t%u\t%u\t%u\t%u\n", of->gid, of->egid, of->sgid, of->egid);
     dz_buf_addf(out, "FDSize:\t%u\nGroups:\t", of->fd_count);
     for (uint32_t i = 0; i < of->group_count; i++)
         dz_buf_addf(out, "%u ", of->groups[i]);
-    dz_buf_addf(out, "\nVmPeak:\t%8llu kB\nVmSize:\t%8llu kB\nVmRSS:\t%8llu kB\nThreads:\t1\n",
-                (ull)of->maxrss / 1024, (ull)of->mem_bytes / 1024, (ull)of->mem_bytes / 1024);
+    dz_buf_addf(out, "\nVmPeak:\t%8llu kB\nVmSize:\t%8llu kB\nVmRSS:\t%8llu kB\nThreads:\t%u\n",
+                (ull)of->maxrss / 1024, (ull)of->mem_bytes / 1024, (ull)of->mem_bytes / 1024,
+                threads);
     dz_buf_addf(out, "SigPnd:\t%016llx\nSigBlk:\t%016llx\nSigIgn:\t%016llx\nSigCgt:\t%016llx\n",
-                (ull)of->sig_pending, (ull)of->sig_mask, (ull)actions(of, 1), (ull)actions(of, 2));
+                (ull)of->sig_pending, (ull)mask, (ull)actions(of, 1), (ull)actions(of, 2));
 }
 
 static void text_statm(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)

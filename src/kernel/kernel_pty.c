@@ -149,7 +149,7 @@ static int64_t foreground(struct dz_kernel *k, struct dz_proc *p, const struct d
 {
     if (p->tty != t->index || p->pgid == t->pgrp || t->pgrp == 0)
         return 1;
-    bool deaf = dz_k_sig_ignored(p, signo) || (p->sig_mask & DZ_K_BIT(signo));
+    bool deaf = dz_k_sig_ignored(p, signo) || (dz_k_me(k, p)->sig_mask & DZ_K_BIT(signo));
     if (signo == SIGTTOU && deaf)
         return 1;
     if (deaf || dz_k_pgrp_orphaned(k, p->pgid, NULL))
@@ -167,7 +167,7 @@ static bool raw_may_return(struct dz_kernel *k, struct dz_proc *p, const struct 
     const uint8_t *cc = t->termios.cc;
     uint32_t want = cc[VMIN] ? cc[VMIN] : 1;
     int64_t tenths = cc[VTIME], now = dz_kernel_now(k);
-    struct dz_call *c = &p->call[p->depth];
+    struct dz_call *c = dz_k_my_call(k, p);
     if (t->len >= dz_k_min64(want, n) || (tenths == 0 && cc[VMIN] == 0))
         return true;
     if (tenths == 0 || (cc[VMIN] > 0 && t->len == 0)) /* no timer yet */

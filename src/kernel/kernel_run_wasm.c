@@ -303,9 +303,10 @@ static int copy(void *arg, struct dz_task *from, struct dz_task *to)
     return 0;
 }
 
-static int inject(void *arg, struct dz_task *t, uint32_t handler, int signo, int code)
+static int inject(void *arg, struct dz_task *t, const struct dz_sigact *act,
+                  const struct dz_siginfo *info)
 {
-    uint64_t args[3] = {handler, (uint32_t)signo, (uint32_t)code};
+    uint64_t args[3] = {(uint32_t)act->handler, (uint32_t)info->signo, (uint32_t)info->code};
     int64_t entry = dz_wasm_export(t->inst, "__doze_signal", DZ_WASM_KIND_FUNC);
     (void)arg;
     if (entry < 0)

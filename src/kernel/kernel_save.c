@@ -21,6 +21,8 @@ size_t dz_kernel_row_size(enum dz_kernel_table table)
         [DZ_KERNEL_TABLE_PTY] = sizeof(struct dz_pty),
         [DZ_KERNEL_TABLE_STREAM] = sizeof(struct dz_stream),
         [DZ_KERNEL_TABLE_JOB] = sizeof(struct dz_job),
+        [DZ_KERNEL_TABLE_THREAD] = sizeof(struct dz_thread),
+        [DZ_KERNEL_TABLE_SIGINFO] = sizeof(struct dz_siginfo),
     };
     return table < DZ_KERNEL_TABLE_COUNT ? sizes[table] : 0;
 }
@@ -45,11 +47,6 @@ uint32_t dz_kernel_blobs(struct dz_kernel *k)
     return k->blobs.high;
 }
 
-struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc)
-{
-    return proc <= DZ_KERNEL_PROCS_MAX ? k->task[proc] : NULL;
-}
-
 void dz_kernel_misc_get(struct dz_kernel *k, struct dz_kernel_misc *ret_misc)
 {
     *ret_misc = (struct dz_kernel_misc){
@@ -64,6 +61,14 @@ void dz_kernel_misc_get(struct dz_kernel *k, struct dz_kernel_misc *ret_misc)
 }
 
 /* ---- in ---------------------------------------------------------------------------- */
+
+/* A process finds its task by its first thread, before a thaw links them all. */
+static void note_thread(const struct dz_kernel *k, const struct dz_thread *t)
+{
+    struct dz_proc *p = t->proc > 1 ? dz_k_proc(k, t->proc) : NULL;
+    if (p && p->threads == 0)
+        p->threads = t->index;
+}
 
 int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const void *row,
                       struct dz_err *err)
@@ -80,6 +85,10 @@ int dz_kernel_row_put(struct dz_kernel *k, enum dz_kernel_table table, const voi
     if (!to)
         return dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
     memcpy(to, row, dz_kernel_row_size(table));
+    if (table == DZ_KERNEL_TABLE_PROC)
+        ((struct dz_proc *)to)->threads = ((struct dz_proc *)to)->thread = 0;
+    if (table == DZ_KERNEL_TABLE_THREAD)
+        note_thread(k, to);
     return 0;
 }
 
@@ -118,9 +127,10 @@ int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, struct dz_wasm_module
                        struct dz_task **ret_task, struct dz_err *err)
 {
     struct dz_proc *p = proc > 1 ? dz_k_proc(k, proc) : NULL;
-    if (!p || k->task[proc] || p->state == DZ_PROC_ZOMBIE)
+    struct dz_thread *first = p ? dz_k_thread(k, p->threads) : NULL;
+    if (!first || k->task[first->index] || p->state == DZ_PROC_ZOMBIE)
         return dz_fail(err, DZ_ECORRUPT, "a saved program belongs to row %u, no process", proc);
-    struct dz_task *t = dz_k_task_new(k, p);
+    struct dz_task *t = dz_k_task_new(k, first);
     if (!t)
         return dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
     t->module = module;
@@ -133,7 +143,7 @@ int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, struct dz_wasm_module
         k->ops.module_ref(k->ops.arg, module);
     if (t->store)
         dz_wasm_abandon(t->store); /* it will stand elsewhere than at its start */
-    k->task[proc] = t;
+    k->task[first->index] = t;
     *ret_task = t;
     return 0;
 }
@@ -171,10 +181,10 @@ static bool ring_ok(uint32_t head, uint32_t len, size_t cap)
 static bool proc_ok(struct dz_kernel *k, const struct dz_proc *p)
 {
     bool ok = p->pid > 1 && p->pid < DZ_KERNEL_PID_MAX && p->pgid > 0 && p->sid > 0;
-    ok = ok && p->state >= DZ_PROC_READY && p->state <= DZ_PROC_ZOMBIE;
+    ok = ok && (p->state == DZ_PROC_LIVE || p->state == DZ_PROC_ZOMBIE);
     ok = ok && !(p->flags & (DZ_PROC_INIT | DZ_PROC_VFORKED | DZ_PROC_EXEC_READY));
     ok = ok && p->group_count <= DZ_KERNEL_GROUPS_MAX && p->nice >= -20 && p->nice <= 19;
-    ok = ok && p->depth <= DZ_KERNEL_HANDLERS_MAX && p->stop_sig <= DZ_KERNEL_SIGNALS;
+    ok = ok && p->stop_sig <= DZ_KERNEL_SIGNALS;
     ok = ok && p->term_sig <= DZ_KERNEL_SIGNALS && p->comm[15] == '\0';
     ok = ok && node_ok(&p->cwd) && node_ok(&p->root) && p->root.fs == DZ_KERNEL_FS_DISK;
     ok = ok && (p->tty == 0 || dz_k_pty(k, p->tty)) && (p->job == 0 || dz_k_job(k, p->job));
@@ -182,6 +192,24 @@ static bool proc_ok(struct dz_kernel *k, const struct dz_proc *p)
     ok = ok && p->fd_count <= DZ_KERNEL_FDS_MAX;
     size_t fds = p->fd_count * sizeof(struct dz_fd);
     return ok && (p->fd_count == 0 ? p->fds == 0 : blob_is(k, p->fds, fds));
+}
+
+static bool thread_ok(struct dz_kernel *k, const struct dz_thread *t)
+{
+    const struct dz_proc *p = t->proc > 1 ? dz_k_proc(k, t->proc) : NULL;
+    bool ok = p && p->state == DZ_PROC_LIVE && t->tid > 1 && t->tid < DZ_KERNEL_PID_MAX;
+    ok = ok && (t->state == DZ_THREAD_READY || t->state == DZ_THREAD_WAIT) && t->vfork_child == 0;
+    ok = ok && t->depth <= DZ_KERNEL_HANDLERS_MAX && blob_or_none(k, t->frame);
+    return ok && k->task[t->index];
+}
+
+static bool siginfo_ok(struct dz_kernel *k, const struct dz_siginfo *i)
+{
+    const struct dz_proc *p = i->proc > 1 ? dz_k_proc(k, i->proc) : NULL;
+    const struct dz_thread *t = dz_k_thread(k, i->thread);
+    bool ok = p && p->state == DZ_PROC_LIVE && i->signo >= 1 && i->signo <= DZ_KERNEL_SIGNALS;
+    ok = ok && (i->thread == 0 || (t && t->proc == i->proc)) && i->order <= INT64_MAX;
+    return ok && ((t ? t->sig_pending : p->sig_pending) & DZ_K_BIT(i->signo));
 }
 
 static bool file_ok(struct dz_kernel *k, const struct dz_file *f)
@@ -262,6 +290,8 @@ static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
         for (uint32_t i = 0; fds && i < p->fd_count; i++)
             ok = ok && (fds[i].file == 0 || claim(seen, fds[i].preopen));
     }
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    ok = ok && claim(seen, t->frame);
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     ok = ok && claim(seen, f->path);
     DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
@@ -287,8 +317,14 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     if (p->index != 1 && /* that one is ours, whatever flags another claims */
-        (!proc_ok(k, p) || !k->task[p->index] != (p->state == DZ_PROC_ZOMBIE)))
+        (!proc_ok(k, p) || (p->threads == 0) != (p->state == DZ_PROC_ZOMBIE)))
         return dz_fail(err, DZ_ECORRUPT, "saved process %d is damaged", p->pid);
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    if (!thread_ok(k, t))
+        return dz_fail(err, DZ_ECORRUPT, "saved thread %d is damaged", t->tid);
+    DZ_K_FOREACH(dz_siginfo, i, k, DZ_KERNEL_TABLE_SIGINFO)
+    if (!siginfo_ok(k, i))
+        return dz_fail(err, DZ_ECORRUPT, "saved signal %u is damaged", i->index);
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     if (!file_ok(k, f))
         return dz_fail(err, DZ_ECORRUPT, "saved open file %u is damaged", f->index);
@@ -372,17 +408,29 @@ static int count_file(struct dz_kernel *k, const struct dz_file *f, struct dz_er
 
 static void revive(struct dz_kernel *k, struct dz_proc *p)
 {
-    p->run_next = p->run_prev = p->run_queue = p->waiters = p->wait_child = 0;
+    p->threads = p->thread = p->wait_child = 0;
     dz_k_hash_add(k, p);
     struct dz_job *job = dz_k_job(k, p->job);
     if (job)
         job->procs++;
-    if (p->state == DZ_PROC_ZOMBIE)
-        return;
-    p->state = DZ_PROC_READY; /* whatever it waits for, it asks again */
+    if (p->state != DZ_PROC_ZOMBIE)
+        dz_k_proc_alarm(k, p);
+}
+
+/* After its process. */
+static int revive_thread(struct dz_kernel *k, struct dz_thread *t, struct dz_err *err)
+{
+    struct dz_proc *p = dz_k_proc_of(k, t);
+    const struct dz_proc *same = dz_k_find(k, t->tid);
+    if (dz_k_thread_find(k, t->tid) || (same && same != p))
+        return dz_fail(err, DZ_ECORRUPT, "two saved threads are number %d", t->tid);
+    t->run_next = t->run_prev = t->run_queue = t->waiters = 0;
+    dz_k_thread_link(k, p, t);
+    t->state = DZ_THREAD_READY; /* whatever it waits for, it asks again */
     if (!(p->flags & DZ_PROC_STOPPED))
-        dz_k_enqueue(k, p, DZ_K_Q_NEW);
-    dz_k_alarm(k, p);
+        dz_k_enqueue(k, t, DZ_K_Q_NEW);
+    dz_k_alarm(k, t);
+    return 0;
 }
 
 /* Do its parents lead to process 1? One may not be its own grandparent. */
@@ -409,6 +457,14 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
             return rc;
         revive(k, p);
     }
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    {
+        int rc = revive_thread(k, t, err);
+        if (rc)
+            return rc;
+    }
+    DZ_K_FOREACH(dz_siginfo, i, k, DZ_KERNEL_TABLE_SIGINFO)
+    k->next_siginfo = i->order > k->next_siginfo ? i->order : k->next_siginfo;
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     if (!descends(k, p))
         return dz_fail(err, DZ_ECORRUPT, "saved process %d has no parent", p->pid);
@@ -425,7 +481,7 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
  * were taken on the disk go with the disk, which nobody will use after this. */
 void dz_kernel_unput(struct dz_kernel *k)
 {
-    for (uint32_t i = 1; i <= DZ_KERNEL_PROCS_MAX; i++) {
+    for (uint32_t i = 1; i <= DZ_KERNEL_THREADS_MAX; i++) {
         struct dz_task *t = k->task[i];
         if (!t)
             continue;
@@ -443,6 +499,7 @@ void dz_kernel_unput(struct dz_kernel *k)
                 dz_k_row_free(tab, i);
     }
     memset(k->pid_hash, 0, sizeof k->pid_hash);
+    memset(k->tid_hash, 0, sizeof k->tid_hash);
     memset(k->q_head, 0, sizeof k->q_head);
     memset(k->q_tail, 0, sizeof k->q_tail);
     struct dz_proc *init = dz_k_proc(k, 1);
@@ -486,8 +543,8 @@ int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64
 
 bool dz_kernel_settled(struct dz_kernel *k)
 {
-    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    if (p->state == DZ_PROC_VFORK)
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    if (t->state == DZ_THREAD_VFORK)
         return false;
     return true;
 }
@@ -496,7 +553,7 @@ bool dz_kernel_settled(struct dz_kernel *k)
 static struct dz_proc *borrower(struct dz_kernel *k)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    if ((p->flags & DZ_PROC_VFORKED) && p->state != DZ_PROC_VFORK)
+    if ((p->flags & DZ_PROC_VFORKED) && !dz_k_has_state(k, p, DZ_THREAD_VFORK))
         return p;
     return NULL;
 }

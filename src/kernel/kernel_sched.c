@@ -2,19 +2,19 @@
  *
  * kernel_sched.c - who runs next, for how long, and what that costs.
  *
- * Two queues, first in first out. NEW holds processes that have just become
+ * Two queues, first in first out. NEW holds threads that have just become
  * runnable, OLD those that used a whole slice up. NEW goes first, so a shell
  * answers while a loop burns; but when NEW has run for one slice without OLD
  * having a turn, OLD gets one, so nothing starves. A slice is at most
- * DZ_KERNEL_SLICE_NS and shorter for nice processes. A process that waits is in
+ * DZ_KERNEL_SLICE_NS and shorter for nice processes. A thread that waits is in
  * no queue and costs nothing.
  *
  * One turn: deliver signals, arm the embedder's timer, run to a safepoint,
- * account, then do what the process asked for (fork, exec, exit) or park it.
+ * account, then do what the thread asked for (fork, exec, exit) or park it.
  *
  * Invariants:
- *   1. a process is in a queue exactly when it is READY, not STOPPED and not
- *      the current one (assert_runnable, for the process that is picked);
+ *   1. a thread is in a queue exactly when it is READY, its process not STOPPED, and
+ *      it is not the current one (assert_runnable, for the thread that is picked);
  *   2. k->running is set only while the runner runs.
  */
 #include "kernel/kernel_int.h"
@@ -24,46 +24,46 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
-void dz_k_enqueue(struct dz_kernel *k, struct dz_proc *p, uint32_t queue)
+void dz_k_enqueue(struct dz_kernel *k, struct dz_thread *t, uint32_t queue)
 {
-    if (p->run_queue != 0 || p == k->current)
+    if (t->run_queue != 0 || t == k->current)
         return;
-    struct dz_proc *last = dz_k_proc(k, k->q_tail[queue]);
-    p->run_queue = queue;
-    p->run_next = 0;
-    p->run_prev = k->q_tail[queue];
+    struct dz_thread *last = dz_k_thread(k, k->q_tail[queue]);
+    t->run_queue = queue;
+    t->run_next = 0;
+    t->run_prev = k->q_tail[queue];
     if (last)
-        last->run_next = p->index;
+        last->run_next = t->index;
     else
-        k->q_head[queue] = p->index;
-    k->q_tail[queue] = p->index;
+        k->q_head[queue] = t->index;
+    k->q_tail[queue] = t->index;
 }
 
-void dz_k_unqueue(struct dz_kernel *k, struct dz_proc *p)
+void dz_k_unqueue(struct dz_kernel *k, struct dz_thread *t)
 {
-    uint32_t q = p->run_queue;
+    uint32_t q = t->run_queue;
     if (q == 0)
         return;
-    struct dz_proc *next = dz_k_proc(k, p->run_next), *prev = dz_k_proc(k, p->run_prev);
+    struct dz_thread *next = dz_k_thread(k, t->run_next), *prev = dz_k_thread(k, t->run_prev);
     if (next)
-        next->run_prev = p->run_prev;
+        next->run_prev = t->run_prev;
     else
-        k->q_tail[q] = p->run_prev;
+        k->q_tail[q] = t->run_prev;
     if (prev)
-        prev->run_next = p->run_next;
+        prev->run_next = t->run_next;
     else
-        k->q_head[q] = p->run_next;
-    p->run_queue = p->run_next = p->run_prev = 0;
+        k->q_head[q] = t->run_next;
+    t->run_queue = t->run_next = t->run_prev = 0;
 }
 
-void dz_k_ready(struct dz_kernel *k, struct dz_proc *p)
+void dz_k_ready(struct dz_kernel *k, struct dz_thread *t)
 {
-    if (p->state != DZ_PROC_WAIT)
+    if (t->state != DZ_THREAD_WAIT)
         return;
-    dz_k_unwait(k, p);
-    p->state = DZ_PROC_READY;
-    if (!(p->flags & DZ_PROC_STOPPED))
-        dz_k_enqueue(k, p, DZ_K_Q_NEW);
+    dz_k_unwait(k, t);
+    t->state = DZ_THREAD_READY;
+    if (!(dz_k_proc_of(k, t)->flags & DZ_PROC_STOPPED))
+        dz_k_enqueue(k, t, DZ_K_Q_NEW);
 }
 
 bool dz_kernel_runnable(struct dz_kernel *k)
@@ -71,24 +71,25 @@ bool dz_kernel_runnable(struct dz_kernel *k)
     return k->q_head[DZ_K_Q_NEW] != 0 || k->q_head[DZ_K_Q_OLD] != 0;
 }
 
-/* Of a process in a queue: invariant 1, and that of kernel_wait.c: only WAIT has waiters. */
-static void assert_runnable(const struct dz_kernel *k, const struct dz_proc *p)
+/* Of a thread in a queue: invariant 1, and that of kernel_wait.c: only WAIT has waiters. */
+static void assert_runnable(const struct dz_kernel *k, const struct dz_thread *t)
 {
-    assert(p->state == DZ_PROC_READY && !(p->flags & DZ_PROC_STOPPED) && p != k->current);
-    assert(p->waiters == 0);
+    assert(t->state == DZ_THREAD_READY && t != k->current);
+    assert(!(dz_k_proc_of(k, t)->flags & DZ_PROC_STOPPED));
+    assert(t->waiters == 0);
 }
 
-static struct dz_proc *pick(struct dz_kernel *k)
+static struct dz_thread *pick(struct dz_kernel *k)
 {
     bool tired = k->q_new_ns >= DZ_KERNEL_SLICE_NS && k->q_head[DZ_K_Q_OLD] != 0;
     uint32_t q = k->q_head[DZ_K_Q_NEW] != 0 && !tired ? DZ_K_Q_NEW : DZ_K_Q_OLD;
-    struct dz_proc *p = dz_k_proc(k, k->q_head[q]);
-    if (!p)
+    struct dz_thread *t = dz_k_thread(k, k->q_head[q]);
+    if (!t)
         return NULL;
-    assert_runnable(k, p);
-    dz_k_unqueue(k, p);
+    assert_runnable(k, t);
+    dz_k_unqueue(k, t);
     k->picked = q;
-    return p;
+    return t;
 }
 
 static int64_t slice_of(const struct dz_proc *p)
@@ -121,10 +122,12 @@ static void cpu_limits(struct dz_kernel *k, struct dz_proc *p, uint64_t before_n
         dz_k_job_kill(k, job, DZ_JOB_LIMIT_CPU);
 }
 
-static void account(struct dz_kernel *k, struct dz_proc *p, uint64_t ns)
+static void account(struct dz_kernel *k, struct dz_thread *t, uint64_t ns)
 {
+    struct dz_proc *p = dz_k_proc_of(k, t);
     uint64_t before = p->utime_ns;
     struct dz_job *job = dz_k_job(k, p->job);
+    t->utime_ns += ns;
     p->utime_ns += ns;
     p->slices++;
     k->total_cpu_ns += ns;
@@ -142,8 +145,8 @@ static void sample_load(struct dz_kernel *k, int64_t now)
     uint64_t active = k->current ? 1 : 0;
     if (now < k->load_at)
         return;
-    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    active += p->run_queue != 0;
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    active += t->run_queue != 0;
     int64_t missed = (now - k->load_at) / 5000000000 + 1;
     k->load_at += missed * 5000000000;
     for (int i = 0; i < 3; i++)
@@ -155,17 +158,23 @@ static void sample_load(struct dz_kernel *k, int64_t now)
 /* ---- one turn --------------------------------------------------------------------------- */
 
 /* Says of a job whose first process trapped what it did. */
-static void note_trap(struct dz_kernel *k, const struct dz_proc *p)
+static void note_trap(struct dz_kernel *k, const struct dz_thread *t)
 {
+    const struct dz_proc *p = dz_k_proc_of(k, t);
     struct dz_job *job = dz_k_job(k, p->job);
     if (job && p->flags & DZ_PROC_LEADER && job->end == DZ_JOB_RUNNING)
-        job->end = DZ_JOB_TRAPPED + k->task[p->index]->trap;
+        job->end = DZ_JOB_TRAPPED + k->task[t->index]->trap;
 }
 
-static void after_stop(struct dz_kernel *k, struct dz_proc *p, enum dz_run_stop stop, int signo)
+static void after_stop(struct dz_kernel *k, struct dz_thread *t, enum dz_run_stop stop, int signo)
 {
+    struct dz_proc *p = dz_k_proc_of(k, t);
     if (p->flags & DZ_PROC_EXITING) {
         dz_k_die(k, p, (int)p->term_sig, p->exit_code);
+        return;
+    }
+    if (t->flags & DZ_THREAD_EXITING) {
+        dz_k_thread_free(k, t);
         return;
     }
     switch (stop) {
@@ -174,7 +183,7 @@ static void after_stop(struct dz_kernel *k, struct dz_proc *p, enum dz_run_stop 
         dz_k_die(k, p, 0, p->exit_code);
         return;
     case DZ_RUN_TRAPPED:
-        note_trap(k, p);
+        note_trap(k, t);
         dz_k_die(k, p, signo, 0);
         return;
     case DZ_RUN_READY:
@@ -183,17 +192,19 @@ static void after_stop(struct dz_kernel *k, struct dz_proc *p, enum dz_run_stop 
     }
     if (p->flags & DZ_PROC_EXEC_READY)
         dz_k_exec_now(k, p);
-    else if (p->flags & (DZ_PROC_FORK_WANTED | DZ_PROC_VFORK_WANTED))
-        (void)dz_k_fork_now(k, p); /* its failure is the call's result */
+    else if (t->flags & (DZ_THREAD_FORK_WANTED | DZ_THREAD_VFORK_WANTED))
+        (void)dz_k_fork_now(k, t); /* its failure is the call's result */
 }
 
-static void turn(struct dz_kernel *k, struct dz_proc *p)
+static void turn(struct dz_kernel *k, struct dz_thread *thread)
 {
-    struct dz_task *t = k->task[p->index];
+    struct dz_task *t = k->task[thread->index];
+    struct dz_proc *p = dz_k_proc_of(k, thread);
     int64_t slice = slice_of(p);
+    uint32_t index = thread->index;
     int signo = 0;
-    k->current = p;
-    if (!t || !dz_k_deliver(k, p)) {
+    k->current = thread;
+    if (!t || !dz_k_deliver(k, thread)) {
         k->current = NULL;
         return;
     }
@@ -209,11 +220,12 @@ static void turn(struct dz_kernel *k, struct dz_proc *p)
     int64_t used = k->ops.cpu_ns(k->ops.arg) - begin;
     used = used < 0 ? 0 : used;
     k->q_new_ns = k->picked == DZ_K_Q_NEW ? k->q_new_ns + used : 0;
-    account(k, p, (uint64_t)used);
-    after_stop(k, p, stop, signo);
+    account(k, thread, (uint64_t)used);
+    after_stop(k, thread, stop, signo);
     k->current = NULL;
-    if (dz_k_proc(k, p->index) == p && p->state == DZ_PROC_READY && !(p->flags & DZ_PROC_STOPPED))
-        dz_k_enqueue(k, p, used * 2 >= slice ? DZ_K_Q_OLD : DZ_K_Q_NEW);
+    if (dz_k_thread(k, index) == thread && thread->state == DZ_THREAD_READY &&
+        !(p->flags & DZ_PROC_STOPPED))
+        dz_k_enqueue(k, thread, used * 2 >= slice ? DZ_K_Q_OLD : DZ_K_Q_NEW);
 }
 
 void dz_kernel_interrupt(struct dz_kernel *k)
@@ -233,7 +245,7 @@ void dz_kernel_stop(struct dz_kernel *k)
 bool dz_kernel_must_stop(struct dz_kernel *k, struct dz_proc *p)
 {
     dz_k_sig_sync(k, p);
-    return dz_k_sig_waits(p) || atomic_load(&k->resched) != 0;
+    return dz_k_sig_waits(k, dz_k_me(k, p)) || atomic_load(&k->resched) != 0;
 }
 
 /* A stream is half full: its reader outside should not wait for the end of the run. */
@@ -271,8 +283,8 @@ enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct
             state = DZ_KERNEL_TIME;
             break;
         }
-        struct dz_proc *p = pick(k);
-        if (!p) {
+        struct dz_thread *t = pick(k);
+        if (!t) {
             if (!k->output_waits)
                 break;
             if (dz_kernel_flush(k, err) != 0) /* its going may wake a writer */
@@ -281,7 +293,7 @@ enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct
                 break;
             continue;
         }
-        turn(k, p);
+        turn(k, t);
     }
     if (k->ops.slice)
         k->ops.slice(k->ops.arg, 0);

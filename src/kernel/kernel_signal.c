@@ -17,13 +17,16 @@
  * slice ends.
  * longjmp out of a handler leaves the mask alone, as POSIX lets it.
  *
- * Real-time signals (32..64) do not queue: one of each is kept.
+ * What a signal tells (struct dz_siginfo) waits in a row of its own. Of a signal below 32 one
+ * waits at most, for each thread and for the process; of a real-time signal as many as were
+ * sent, the oldest first. A thread takes its own before those of the process.
  *
  * Invariant: call[d] for d < depth is parked, or was not inside a call.
  */
 #include "kernel/kernel_int.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #define NEVER_BLOCKED (DZ_K_BIT(SIGKILL) | DZ_K_BIT(SIGSTOP))
 #define STOPS         (DZ_K_BIT(SIGSTOP) | DZ_K_BIT(SIGTSTP) | DZ_K_BIT(SIGTTIN) | DZ_K_BIT(SIGTTOU))
@@ -32,31 +35,129 @@
 enum {
     HANDLER_DEFAULT = 0,
     HANDLER_IGNORE = 1,
+    REAL_TIME = 32, /* these and all above queue */
 };
 
 bool dz_k_sig_ignored(const struct dz_proc *p, int signo)
 {
-    uint32_t h = p->act[signo - 1].handler;
+    uint64_t h = p->act[signo - 1].handler;
     return h == HANDLER_IGNORE || (h == HANDLER_DEFAULT && (DZ_K_BIT(signo) & IGNORED));
 }
 
-bool dz_k_sig_waits(const struct dz_proc *p)
+bool dz_k_sig_waits(const struct dz_kernel *k, const struct dz_thread *t)
 {
-    uint64_t now = p->sig_pending & ~p->sig_mask;
-    if (p->depth == DZ_KERNEL_HANDLERS_MAX)
+    uint64_t now = (t->sig_pending | dz_k_proc_of(k, t)->sig_pending) & ~t->sig_mask;
+    if (t->depth == DZ_KERNEL_HANDLERS_MAX)
         now &= NEVER_BLOCKED; /* no room for one more handler */
     return now != 0;
 }
 
-static void note_parent(struct dz_kernel *k, struct dz_proc *p, uint32_t news, int code)
+/* ---- what waits, and what it tells ----------------------------------------------- */
+
+void dz_k_siginfo_drop(struct dz_kernel *k, uint32_t proc, uint32_t thread, uint64_t set)
+{
+    if (k->tab[DZ_KERNEL_TABLE_SIGINFO].used == 0)
+        return;
+    DZ_K_FOREACH(dz_siginfo, i, k, DZ_KERNEL_TABLE_SIGINFO)
+    if (i->proc == proc && (thread == 0 || i->thread == thread) && (DZ_K_BIT(i->signo) & set))
+        dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_SIGINFO], i->index);
+}
+
+/* These do not wait any more, for the process nor for any thread of it. */
+static void forget(struct dz_kernel *k, struct dz_proc *p, uint64_t set)
+{
+    p->sig_pending &= ~set;
+    DZ_K_THREADS(t, k, p)
+    t->sig_pending &= ~set;
+    dz_k_siginfo_drop(k, p->index, 0, set);
+}
+
+/* RLIMIT_SIGPENDING: rows of the user, to whatever process. */
+static bool too_many(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    uint64_t n = 0, most = p->rlimit[RLIMIT_SIGPENDING][0];
+    if (k->tab[DZ_KERNEL_TABLE_SIGINFO].used < most)
+        return false;
+    DZ_K_FOREACH(dz_siginfo, i, k, DZ_KERNEL_TABLE_SIGINFO)
+    n += i->owner == p->uid;
+    return n >= most;
+}
+
+/* As on Linux the limit binds what sigqueue(3) sends, and every real-time signal. */
+static int keep(struct dz_kernel *k, const struct dz_proc *p, const struct dz_thread *to,
+                const struct dz_siginfo *info)
+{
+    bool real_time = info->signo >= REAL_TIME;
+    bool bound = real_time || info->code < 0;
+    struct dz_siginfo *i = NULL;
+    if (info->signo == SIGKILL)
+        return 0;
+    if (!bound || !too_many(k, p))
+        i = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_SIGINFO]);
+    if (!i)
+        return real_time && info->code != SI_USER ? -EAGAIN : 0;
+    uint32_t index = i->index;
+    *i = *info;
+    i->used = 1;
+    i->index = index;
+    i->proc = p->index;
+    i->thread = to ? to->index : 0;
+    i->owner = p->uid;
+    i->order = ++k->next_siginfo;
+    return 0;
+}
+
+/* Take one of this signal that waits in *pending, of the thread or (0) of the process. */
+static void take_from(struct dz_kernel *k, const struct dz_proc *p, uint32_t thread,
+                      uint64_t *pending, struct dz_siginfo *ret_info)
+{
+    int32_t signo = ret_info->signo;
+    struct dz_siginfo *first = NULL;
+    unsigned more = 0;
+    DZ_K_FOREACH(dz_siginfo, i, k, DZ_KERNEL_TABLE_SIGINFO)
+    {
+        if (i->proc != p->index || i->thread != thread || i->signo != signo)
+            continue;
+        more++;
+        if (!first || i->order < first->order)
+            first = i;
+    }
+    if (more <= 1)
+        *pending &= ~DZ_K_BIT(signo);
+    if (!first)
+        return;
+    *ret_info = *first;
+    dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_SIGINFO], first->index);
+}
+
+/* The next one of `set`, taken: its own before those of the process, the lowest number first. */
+static int take(struct dz_kernel *k, struct dz_thread *t, uint64_t set, struct dz_siginfo *ret_info)
+{
+    struct dz_proc *p = dz_k_proc_of(k, t);
+    bool own = (t->sig_pending & set) != 0;
+    uint64_t *pending = own ? &t->sig_pending : &p->sig_pending;
+    uint64_t now = *pending & set;
+    if (now == 0)
+        return 0;
+    *ret_info = (struct dz_siginfo){.signo = __builtin_ctzll(now) + 1, .code = SI_USER};
+    take_from(k, p, own ? t->index : 0, pending, ret_info);
+    return ret_info->signo;
+}
+
+/* ---- sending ---------------------------------------------------------------------- */
+
+/* Tell p's parent that it stopped, or goes on. */
+static void note_parent(struct dz_kernel *k, struct dz_proc *p, uint32_t news, int code, int signo)
 {
     struct dz_proc *parent = dz_k_find(k, p->ppid);
+    const struct dz_siginfo info = {
+        .signo = SIGCHLD, .code = code, .pid = p->pid, .uid = p->uid, .status = signo};
     p->flags &= ~(uint32_t)(DZ_PROC_STOP_NEWS | DZ_PROC_CONT_NEWS);
     p->flags |= news;
     if (!parent)
         return;
     if (!(parent->act[SIGCHLD - 1].flags & SA_NOCLDSTOP))
-        dz_k_send(k, parent, SIGCHLD, code);
+        (void)dz_k_send_info(k, parent, NULL, &info);
     dz_k_wake(k, &parent->wait_child);
 }
 
@@ -65,36 +166,79 @@ static void resume(struct dz_kernel *k, struct dz_proc *p)
     if (!(p->flags & DZ_PROC_STOPPED))
         return;
     p->flags &= ~(uint32_t)DZ_PROC_STOPPED;
-    if (p->state == DZ_PROC_READY)
-        dz_k_enqueue(k, p, DZ_K_Q_NEW);
+    DZ_K_THREADS(t, k, p)
+    if (t->state == DZ_THREAD_READY)
+        dz_k_enqueue(k, t, DZ_K_Q_NEW);
+}
+
+/* Does it want to know of this signal now? */
+static bool takes(const struct dz_kernel *k, struct dz_thread *t, uint64_t bit)
+{
+    const struct dz_call *c = dz_k_parked(t);
+    bool awaited = c->parked && (c->flags & DZ_CALL_SIGWAIT) && (c->done & bit);
+    return awaited || (!(t->sig_mask & bit & ~NEVER_BLOCKED) && dz_k_sig_waits(k, t));
+}
+
+/* One thread is enough: one that runs already, or the first that waits. */
+static void wake_one(struct dz_kernel *k, struct dz_proc *p, uint64_t bit)
+{
+    struct dz_thread *found = NULL;
+    DZ_K_THREADS(t, k, p)
+    if (takes(k, t, bit) && (!found || t->state == DZ_THREAD_READY))
+        found = t;
+    if (found)
+        dz_k_ready(k, found);
+}
+
+static bool is_blocked(const struct dz_kernel *k, const struct dz_proc *p,
+                       const struct dz_thread *to, uint64_t bit)
+{
+    if (to)
+        return (to->sig_mask & bit) != 0;
+    DZ_K_THREADS(t, k, p)
+    if (!(t->sig_mask & bit))
+        return false;
+    return true;
+}
+
+int dz_k_send_info(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *to,
+                   const struct dz_siginfo *info)
+{
+    int signo = info->signo;
+    assert(signo >= 1 && signo <= DZ_KERNEL_SIGNALS);
+    uint64_t bit = DZ_K_BIT(signo), *pending = to ? &to->sig_pending : &p->sig_pending;
+    if (p->state == DZ_PROC_ZOMBIE || (p->flags & DZ_PROC_INIT))
+        return 0;
+    if (signo == SIGCONT) {
+        forget(k, p, STOPS);
+        if (p->flags & DZ_PROC_STOPPED) {
+            resume(k, p);
+            note_parent(k, p, DZ_PROC_CONT_NEWS, CLD_CONTINUED, SIGCONT);
+        }
+    } else if (bit & STOPS) {
+        forget(k, p, DZ_K_BIT(SIGCONT));
+    } else if (signo == SIGKILL) {
+        resume(k, p);
+    }
+    if (!(bit & NEVER_BLOCKED) && dz_k_sig_ignored(p, signo) && !is_blocked(k, p, to, bit))
+        return 0;
+    if (signo >= REAL_TIME || !(*pending & bit)) { /* of the others one waits at most */
+        int e = keep(k, p, to, info);
+        if (e)
+            return e;
+    }
+    *pending |= bit;
+    if (!to)
+        wake_one(k, p, bit);
+    else if (takes(k, to, bit))
+        dz_k_ready(k, to);
+    return 0;
 }
 
 void dz_k_send(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
 {
-    assert(signo >= 1 && signo <= DZ_KERNEL_SIGNALS);
-    uint64_t bit = DZ_K_BIT(signo);
-    if (p->state == DZ_PROC_ZOMBIE || (p->flags & DZ_PROC_INIT))
-        return;
-    if (signo == SIGCONT) {
-        p->sig_pending &= ~STOPS;
-        if (p->flags & DZ_PROC_STOPPED) {
-            resume(k, p);
-            note_parent(k, p, DZ_PROC_CONT_NEWS, CLD_CONTINUED);
-        }
-    } else if (bit & STOPS) {
-        p->sig_pending &= ~DZ_K_BIT(SIGCONT);
-    } else if (signo == SIGKILL) {
-        resume(k, p);
-    }
-    bool blocked = (p->sig_mask & bit & ~NEVER_BLOCKED) != 0;
-    if (!blocked && !(bit & NEVER_BLOCKED) && dz_k_sig_ignored(p, signo))
-        return;
-    p->sig_pending |= bit;
-    p->sig_code[signo - 1] = (uint8_t)code;
-    const struct dz_call *c = &p->call[p->depth];
-    bool awaited = c->parked && (c->flags & DZ_CALL_SIGWAIT) && (c->done & bit);
-    if (awaited || dz_k_sig_waits(p))
-        dz_k_ready(k, p);
+    const struct dz_siginfo info = {.signo = signo, .code = code};
+    (void)dz_k_send_info(k, p, NULL, &info);
 }
 
 int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid, int signo)
@@ -116,54 +260,55 @@ int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid, int signo)
 
 void dz_k_sig_sync(struct dz_kernel *k, struct dz_proc *p)
 {
-    struct dz_task *t = k->task[p->index];
-    if (p->depth == 0 || !t)
+    struct dz_thread *t = dz_k_me(k, p);
+    struct dz_task *task = k->task[t->index];
+    if (t->depth == 0 || !task)
         return;
-    uint32_t running = k->runner->injected(k->runner_arg, t);
-    while (p->depth > running)
-        p->sig_mask = p->handler[--p->depth].mask;
+    uint32_t running = k->runner->injected(k->runner_arg, task);
+    while (t->depth > running)
+        t->sig_mask = t->handler[--t->depth].mask;
 }
 
 static void stop_process(struct dz_kernel *k, struct dz_proc *p, int signo)
 {
     p->flags |= DZ_PROC_STOPPED;
     p->stop_sig = (uint32_t)signo;
-    dz_k_unqueue(k, p);
-    note_parent(k, p, DZ_PROC_STOP_NEWS, CLD_STOPPED);
+    DZ_K_THREADS(t, k, p)
+    dz_k_unqueue(k, t);
+    note_parent(k, p, DZ_PROC_STOP_NEWS, CLD_STOPPED, signo);
 }
 
 /* Put the guest's handler on top. False: there was no room in the guest. */
-static bool push_handler(struct dz_kernel *k, struct dz_proc *p, int signo)
+static bool push_handler(struct dz_kernel *k, struct dz_thread *t, const struct dz_siginfo *info)
 {
-    struct dz_sigact *act = &p->act[signo - 1];
-    struct dz_call *c = &p->call[p->depth];
-    uint32_t handler = act->handler;
-    if (k->runner->inject(k->runner_arg, k->task[p->index], handler, signo,
-                          p->sig_code[signo - 1]) != 0)
+    struct dz_sigact *act = &dz_k_proc_of(k, t)->act[info->signo - 1];
+    struct dz_call *c = dz_k_parked(t);
+    if (k->runner->inject(k->runner_arg, k->task[t->index], act, info) != 0)
         return false;
-    p->handler[p->depth] = (struct dz_handler){
-        .mask = c->masked ? c->mask : p->sig_mask,
-        .signo = (uint32_t)signo,
+    t->handler[t->depth] = (struct dz_handler){
+        .mask = c->masked ? c->mask : t->sig_mask,
+        .signo = (uint32_t)info->signo,
     };
     c->masked = 0;
     if (c->parked && (!(act->flags & SA_RESTART) || (c->flags & DZ_CALL_NORESTART)))
         c->intr = 1;
-    p->sig_mask |= act->mask & ~NEVER_BLOCKED;
+    t->sig_mask |= act->mask & ~NEVER_BLOCKED;
     if (!(act->flags & SA_NODEFER))
-        p->sig_mask |= DZ_K_BIT(signo);
+        t->sig_mask |= DZ_K_BIT(info->signo);
     if (act->flags & SA_RESETHAND)
         *act = (struct dz_sigact){.flags = act->flags};
-    p->depth++;
-    p->call[p->depth] = (struct dz_call){.deadline = INT64_MAX};
+    t->depth++;
+    *dz_k_parked(t) = (struct dz_call){.deadline = INT64_MAX};
     return true;
 }
 
 /* One signal. False: the process cannot run now. */
-static bool deliver_one(struct dz_kernel *k, struct dz_proc *p, int signo)
+static bool deliver_one(struct dz_kernel *k, struct dz_thread *t, const struct dz_siginfo *info)
 {
+    struct dz_proc *p = dz_k_proc_of(k, t);
+    int signo = info->signo;
     const struct dz_sigact *act = &p->act[signo - 1];
     uint64_t bit = DZ_K_BIT(signo);
-    p->sig_pending &= ~bit;
     if (signo == SIGKILL) {
         dz_k_die(k, p, SIGKILL, 0);
         return false;
@@ -180,35 +325,39 @@ static bool deliver_one(struct dz_kernel *k, struct dz_proc *p, int signo)
         dz_k_die(k, p, signo, 0);
         return false;
     }
-    if (!push_handler(k, p, signo)) {
+    if (!push_handler(k, t, info)) {
         dz_k_die(k, p, SIGSEGV, 0);
         return false;
     }
     return true;
 }
 
-bool dz_k_deliver(struct dz_kernel *k, struct dz_proc *p)
+bool dz_k_deliver(struct dz_kernel *k, struct dz_thread *t)
 {
+    struct dz_proc *p = dz_k_proc_of(k, t);
+    struct dz_siginfo info;
+    p->thread = t->index;
     dz_k_sig_sync(k, p);
-    while (dz_k_sig_waits(p)) {
-        uint64_t now = p->sig_pending & ~p->sig_mask;
-        if (now & NEVER_BLOCKED)
-            now &= NEVER_BLOCKED;
-        if (!deliver_one(k, p, __builtin_ctzll(now) + 1))
+    while (dz_k_sig_waits(k, t)) {
+        if (!take(k, t, NEVER_BLOCKED, &info))
+            (void)take(k, t, ~t->sig_mask, &info);
+        if (!deliver_one(k, t, &info))
             return false;
     }
     return true;
 }
 
-void dz_k_sig_exec(struct dz_proc *p)
+void dz_k_sig_exec(struct dz_kernel *k, struct dz_proc *p)
 {
+    struct dz_thread *t = dz_k_me(k, p);
     for (int i = 0; i < DZ_KERNEL_SIGNALS; i++)
         if (p->act[i].handler != HANDLER_IGNORE)
             p->act[i] = (struct dz_sigact){0};
         else
             p->act[i] = (struct dz_sigact){.handler = HANDLER_IGNORE};
-    p->depth = 0;
-    memset(p->call, 0, sizeof p->call);
+    t->depth = 0;
+    memset(t->call, 0, sizeof t->call);
+    t->clear_tid = t->robust = t->alt_stack = t->alt_size = t->alt_flags = 0;
 }
 
 /* ---- calls ---------------------------------------------------------------------------- */
@@ -233,6 +382,7 @@ int64_t dz_sys_kill(struct dz_kernel *k, struct dz_proc *p, int pid, int signo)
     if (signo < 0 || signo > DZ_KERNEL_SIGNALS || pid == INT32_MIN)
         return -EINVAL;
     int64_t r = -ESRCH;
+    const struct dz_siginfo info = {.signo = signo, .code = SI_USER, .pid = p->pid, .uid = p->uid};
     DZ_K_FOREACH(dz_proc, q, k, DZ_KERNEL_TABLE_PROC)
     {
         if (!kill_selects(p, q, pid))
@@ -244,10 +394,58 @@ int64_t dz_sys_kill(struct dz_kernel *k, struct dz_proc *p, int pid, int signo)
             continue;
         }
         if (signo != 0)
-            dz_k_send(k, q, signo, SI_USER);
+            (void)dz_k_send_info(k, q, NULL, &info);
         r = 0;
     }
     return r;
+}
+
+/* The thread `tid`, for p to signal: 0, -ESRCH, -EPERM. */
+static int64_t find_target(const struct dz_kernel *k, const struct dz_proc *p, int tgid, int tid,
+                           int signo, struct dz_thread **ret_thread)
+{
+    struct dz_thread *t = dz_k_thread_find(k, tid);
+    const struct dz_proc *q = t ? dz_k_proc_of(k, t) : NULL;
+    if (!q || (tgid != 0 && q->pid != tgid) || (q != p && !(k->caps & DZ_CAP_PROCESS)))
+        return -ESRCH;
+    if (q != p && !may_signal(p, q, signo))
+        return -EPERM;
+    *ret_thread = t;
+    return 0;
+}
+
+int64_t dz_sys_tgkill(struct dz_kernel *k, struct dz_proc *p, int tgid, int tid, int signo)
+{
+    const struct dz_siginfo info = {.signo = signo, .code = SI_TKILL, .pid = p->pid, .uid = p->uid};
+    struct dz_thread *t = NULL;
+    if (tid <= 0 || tgid < 0 || signo < 0 || signo > DZ_KERNEL_SIGNALS)
+        return -EINVAL;
+    int64_t r = find_target(k, p, tgid, tid, signo, &t);
+    if (r || signo == 0)
+        return r;
+    return dz_k_send_info(k, dz_k_proc_of(k, t), t, &info);
+}
+
+int64_t dz_sys_sigqueue(struct dz_kernel *k, struct dz_proc *p, int pid, int tid,
+                        const struct dz_siginfo *info)
+{
+    struct dz_siginfo own = {.signo = info->signo,
+                             .code = info->code,
+                             .pid = p->pid,
+                             .uid = p->uid,
+                             .value = info->value};
+    struct dz_thread *t = NULL;
+    struct dz_proc *q = dz_k_find(k, pid);
+    if (pid <= 0 || tid < 0 || own.signo < 0 || own.signo > DZ_KERNEL_SIGNALS)
+        return -EINVAL;
+    if (!q || (q != p && !(k->caps & DZ_CAP_PROCESS)))
+        return -ESRCH;
+    if (q != p && (own.code >= 0 || own.code == SI_TKILL)) /* only the kernel says so */
+        return -EPERM;
+    if (!may_signal(p, q, own.signo))
+        return -EPERM;
+    int64_t r = tid ? find_target(k, p, pid, tid, own.signo, &t) : 0;
+    return r || own.signo == 0 ? r : dz_k_send_info(k, q, t, &own);
 }
 
 int64_t dz_sys_sigaction(struct dz_kernel *k, struct dz_proc *p, int signo,
@@ -263,7 +461,7 @@ int64_t dz_sys_sigaction(struct dz_kernel *k, struct dz_proc *p, int signo,
         p->act[signo - 1] = *act;
         p->act[signo - 1].mask &= ~NEVER_BLOCKED;
         if (dz_k_sig_ignored(p, signo))
-            p->sig_pending &= ~DZ_K_BIT(signo);
+            forget(k, p, DZ_K_BIT(signo));
     }
     if (ret_old)
         *ret_old = old;
@@ -274,7 +472,8 @@ int64_t dz_sys_sigprocmask(struct dz_kernel *k, struct dz_proc *p, int how, cons
                            uint64_t *ret_old)
 {
     dz_k_sig_sync(k, p);
-    uint64_t old = p->sig_mask, now = old;
+    struct dz_thread *t = dz_k_me(k, p);
+    uint64_t old = t->sig_mask, now = old;
     if (set && how == 0)
         now |= *set;
     else if (set && how == 1)
@@ -283,7 +482,7 @@ int64_t dz_sys_sigprocmask(struct dz_kernel *k, struct dz_proc *p, int how, cons
         now = *set;
     else if (set)
         return -EINVAL;
-    p->sig_mask = now & ~NEVER_BLOCKED;
+    t->sig_mask = now & ~NEVER_BLOCKED;
     if (ret_old)
         *ret_old = old;
     return 0;
@@ -292,7 +491,8 @@ int64_t dz_sys_sigprocmask(struct dz_kernel *k, struct dz_proc *p, int how, cons
 int64_t dz_sys_sigpending(struct dz_kernel *k, struct dz_proc *p, uint64_t *ret_set)
 {
     dz_k_sig_sync(k, p);
-    *ret_set = p->sig_pending & p->sig_mask;
+    const struct dz_thread *t = dz_k_me(k, p);
+    *ret_set = (t->sig_pending | p->sig_pending) & t->sig_mask;
     return 0;
 }
 
@@ -304,20 +504,22 @@ int64_t dz_sys_sigsuspend(struct dz_kernel *k, struct dz_proc *p, uint64_t mask)
     if (!(c->flags & DZ_CALL_BEGUN)) {
         c->flags = DZ_CALL_BEGUN | DZ_CALL_NORESTART;
         c->masked = 1;
-        c->mask = p->sig_mask;
-        p->sig_mask = mask & ~NEVER_BLOCKED;
+        struct dz_thread *t = dz_k_me(k, p);
+        c->mask = t->sig_mask;
+        t->sig_mask = mask & ~NEVER_BLOCKED;
     }
     return dz_k_block(k, p);
 }
 
 int64_t dz_sys_sigtimedwait(struct dz_kernel *k, struct dz_proc *p, uint64_t set,
-                            int64_t timeout_ns)
+                            int64_t timeout_ns, struct dz_siginfo *ret_info)
 {
+    struct dz_siginfo info;
     struct dz_call *c = dz_k_call(k, p);
-    uint64_t got = p->sig_pending & set & ~NEVER_BLOCKED;
-    if (got) {
-        int signo = __builtin_ctzll(got) + 1;
-        p->sig_pending &= ~DZ_K_BIT(signo);
+    int signo = take(k, dz_k_me(k, p), set & ~NEVER_BLOCKED, &info);
+    if (signo) {
+        if (ret_info)
+            *ret_info = info;
         return dz_k_end(k, p, signo);
     }
     if (c->intr)
@@ -337,13 +539,14 @@ int64_t dz_sys_sigtimedwait(struct dz_kernel *k, struct dz_proc *p, uint64_t set
 int64_t dz_sys_longjmp(struct dz_kernel *k, struct dz_proc *p, const uint64_t token[2],
                        uint64_t value)
 {
-    struct dz_task *t = k->task[p->index];
-    if (!t || k->runner->jump(k->runner_arg, t, token, value) != 0)
+    struct dz_thread *t = dz_k_me(k, p);
+    struct dz_task *task = k->task[t->index];
+    if (!task || k->runner->jump(k->runner_arg, task, token, value) != 0)
         return -EINVAL;
-    uint32_t left = k->runner->injected(k->runner_arg, t);
-    if (left < p->depth) {
-        p->depth = left;
-        p->call[left] = (struct dz_call){.deadline = INT64_MAX};
+    uint32_t left = k->runner->injected(k->runner_arg, task);
+    if (left < t->depth) {
+        t->depth = left;
+        t->call[left] = (struct dz_call){.deadline = INT64_MAX};
     }
     return DZ_KJUMP;
 }

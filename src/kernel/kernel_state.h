@@ -10,6 +10,9 @@
  * cannot be data (the engine's instance, the module) stands apart in struct
  * dz_task and is made again after a thaw.
  *
+ * A process is what its threads share; what runs is a thread (struct dz_thread), which
+ * is parked, woken and scheduled. Numbers of threads and of processes are of one space.
+ *
  * Two kinds of field are derived and need not be right in a saved row: links
  * of queues and hashes (marked "link"), and waiters. For a call that waits is
  * restartable: dz_kernel_thaw() makes every parked process runnable, each asks
@@ -31,6 +34,8 @@ enum {
     DZ_KERNEL_JOBS_MAX = 256,
     DZ_KERNEL_BLOBS_MAX = 32768,
     DZ_KERNEL_WAITERS_MAX = 65536,
+    DZ_KERNEL_THREADS_MAX = 4096,
+    DZ_KERNEL_SIGINFOS_MAX = 8192,    /* signals that wait with what siginfo_t carries */
     DZ_KERNEL_FDS_MAX = 1024,         /* of one process */
     DZ_KERNEL_PID_MAX = 32768,        /* pids are below */
     DZ_KERNEL_SIGNALS = 64,           /* 1..64 */
@@ -221,16 +226,37 @@ struct dz_job {
 /* ---- processes ------------------------------------------------------------------------ */
 
 enum dz_proc_state {
-    DZ_PROC_READY = 1, /* in the run queue, or running */
-    DZ_PROC_WAIT = 2,  /* parked in a call */
+    DZ_PROC_LIVE = 1, /* it has threads, but for process 1 */
     DZ_PROC_ZOMBIE = 3,
-    DZ_PROC_VFORK = 4, /* its vfork child runs in its instance */
+};
+
+enum dz_thread_state {
+    DZ_THREAD_READY = 1, /* in the run queue, or running */
+    DZ_THREAD_WAIT = 2,  /* parked in a call */
+    DZ_THREAD_VFORK = 4, /* its vfork child runs in its instance */
 };
 
 struct dz_sigact {
-    uint32_t handler; /* 0 default, 1 ignore, else the guest's number for it */
-    uint32_t flags;   /* SA_* */
+    uint64_t handler; /* 0 default, 1 ignore, else the guest's number or address of it */
     uint64_t mask;
+    uint64_t restorer; /* SA_RESTORER: where the handler returns to */
+    uint32_t flags;    /* SA_* */
+    uint32_t pad;
+};
+
+/* A signal that waits, with what siginfo_t tells of it. A signal may wait without such a row,
+ * when there was no room for one: it is then SI_USER from nobody, as on Linux. */
+struct dz_siginfo {
+    uint32_t used, index;
+    uint32_t proc;   /* to whom */
+    uint32_t thread; /* and to which of its threads; 0: to any */
+    int32_t signo, code;
+    int32_t pid; /* sender, or child */
+    uint32_t uid;
+    int32_t status; /* of a child */
+    uint32_t owner; /* user whose limit it counts against */
+    uint64_t addr, value;
+    uint64_t order; /* of two of one signal the lower one came first */
 };
 
 enum {
@@ -263,19 +289,49 @@ struct dz_itimer {
 };
 
 enum {
-    DZ_PROC_STOPPED = 1,      /* job control: not scheduled */
-    DZ_PROC_STOP_NEWS = 2,    /* the parent has not been told of the stop */
-    DZ_PROC_CONT_NEWS = 4,    /* nor of the continuation */
-    DZ_PROC_EXECED = 8,       /* has called exec: setpgid by the parent is refused */
-    DZ_PROC_VFORKED = 16,     /* runs in its parent's instance */
-    DZ_PROC_FORK_WANTED = 32, /* kernel_fork.c copies it at the safepoint */
-    DZ_PROC_EXEC_READY = 64,  /* the new program is loaded: swap at the safepoint */
+    DZ_PROC_STOPPED = 1,     /* job control: not scheduled */
+    DZ_PROC_STOP_NEWS = 2,   /* the parent has not been told of the stop */
+    DZ_PROC_CONT_NEWS = 4,   /* nor of the continuation */
+    DZ_PROC_EXECED = 8,      /* has called exec: setpgid by the parent is refused */
+    DZ_PROC_VFORKED = 16,    /* runs in its parent's instance */
+    DZ_PROC_EXEC_READY = 64, /* the new program is loaded: swap at the safepoint */
     DZ_PROC_EXITING = 128,
-    DZ_PROC_INIT = 256,     /* pid 1: no program */
-    DZ_PROC_STARTING = 512, /* a module's start function runs before _start */
-    DZ_PROC_VFORK_WANTED = 1024,
+    DZ_PROC_INIT = 256,          /* pid 1: no program */
+    DZ_PROC_STARTING = 512,      /* a module's start function runs before _start */
     DZ_PROC_LEADER = 2048,       /* of its job */
     DZ_PROC_INITIALIZING = 4096, /* a reactor's _initialize runs before its entry */
+};
+
+enum {
+    DZ_THREAD_FORK_WANTED = 32, /* kernel_fork.c copies its process at the safepoint */
+    DZ_THREAD_EXITING = 128,
+    DZ_THREAD_VFORK_WANTED = 1024,
+};
+
+/* What runs. A WebAssembly process has one thread. */
+struct dz_thread {
+    uint32_t used, index;
+    uint32_t proc;  /* its process */
+    uint32_t state; /* enum dz_thread_state */
+    uint32_t flags; /* DZ_THREAD_* */
+    int32_t tid;    /* of the first thread of a process: its pid */
+    uint64_t sig_mask, sig_pending;
+    uint32_t depth; /* handlers running that the runner counts */
+    uint32_t frame; /* blob: the runner's registers; 0 = it keeps them elsewhere */
+    struct dz_handler handler[DZ_KERNEL_HANDLERS_MAX];
+    struct dz_call call[DZ_KERNEL_HANDLERS_MAX + 1]; /* [depth] is the current one */
+    uint64_t clear_tid; /* address that becomes 0, and is woken, when it ends; 0 = none */
+    uint64_t robust;    /* head of its list of robust futexes; 0 = none */
+    uint64_t alt_stack, alt_size;
+    uint32_t alt_flags;  /* SS_* */
+    int32_t vfork_child; /* pid, in state VFORK */
+    uint64_t utime_ns, stime_ns;
+
+    int64_t alarm_at;                       /* the current call's deadline; link */
+    uint32_t run_next, run_prev, run_queue; /* link */
+    uint32_t tid_next;                      /* link: hash */
+    uint32_t next;                          /* link: of its process */
+    uint32_t waiters;                       /* link: what it waits for */
 };
 
 struct dz_proc {
@@ -297,16 +353,12 @@ struct dz_proc {
     uint32_t exe_path;      /* blob */
     uint32_t fds, fd_count; /* blob of struct dz_fd, and its slots */
 
-    uint64_t sig_mask, sig_pending;
-    uint8_t sig_code[DZ_KERNEL_SIGNALS]; /* si_code of what is pending */
+    uint64_t sig_pending; /* sent to the process: any thread that does not block it takes it */
     struct dz_sigact act[DZ_KERNEL_SIGNALS];
-    uint32_t depth;    /* handlers running */
     uint32_t term_sig; /* the process was killed by: 0 = exits with exit_code */
-    struct dz_handler handler[DZ_KERNEL_HANDLERS_MAX];
-    struct dz_call call[DZ_KERNEL_HANDLERS_MAX + 1]; /* [depth] is the current one */
 
     struct dz_itimer itimer[3];
-    int64_t alarm_at; /* the nearest of call.deadline and itimer[0]; link */
+    int64_t alarm_at; /* of itimer[0]; link */
     int64_t start_ns; /* kernel time */
     uint64_t utime_ns, stime_ns, child_utime_ns, child_stime_ns;
     uint64_t minflt, slices, maxrss;
@@ -316,12 +368,11 @@ struct dz_proc {
 
     int32_t exit_code; /* 0..255 */
     uint32_t stop_sig;
-    int32_t vfork_child; /* pid, in state VFORK */
 
-    uint32_t run_next, run_prev, run_queue; /* link */
-    uint32_t pid_next;                      /* link: hash */
-    uint32_t waiters;                       /* link: what it waits for */
-    uint32_t wait_child;                    /* link: waiters in its waitpid, and on its exec */
+    uint32_t threads;    /* link: the first one */
+    uint32_t thread;     /* link: the one whose call is served */
+    uint32_t pid_next;   /* link: hash */
+    uint32_t wait_child; /* link: waiters in its waitpid, and on its exec */
 };
 
 #endif

@@ -6,9 +6,9 @@
  * thaw it goes on as if the machine had waited: what was to be woken meanwhile
  * is woken at once. All deadlines are absolute in it.
  *
- * Each process has one alarm, the nearest of its parked call's deadline and its
+ * Each thread has an alarm, its parked call's deadline, and each process one, its
  * real timer. The kernel remembers a lower bound of all of them; only when that
- * passes does it look at every process. Bounded tables make that cheap, and it
+ * passes does it look at every row. Bounded tables make that cheap, and it
  * needs no structure that would have to be saved.
  */
 #include "kernel/kernel_int.h"
@@ -44,13 +44,15 @@ void dz_k_expire(struct dz_kernel *k, int64_t now)
     {
         if (p->state == DZ_PROC_ZOMBIE)
             continue;
-        if (p->alarm_at <= now) {
+        if (p->alarm_at <= now)
             real_timer(k, p, now);
-            const struct dz_call *c = &p->call[p->depth];
-            if (p->state == DZ_PROC_WAIT && c->parked && c->deadline <= now)
-                dz_k_ready(k, p);
-        }
-        dz_k_alarm(k, p);
+        dz_k_proc_alarm(k, p);
+    }
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    {
+        if (t->alarm_at <= now && t->state == DZ_THREAD_WAIT)
+            dz_k_ready(k, t);
+        dz_k_alarm(k, t);
     }
 }
 
@@ -60,6 +62,8 @@ int64_t dz_kernel_next_deadline(struct dz_kernel *k)
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     if (p->state != DZ_PROC_ZOMBIE && p->alarm_at < at)
         at = p->alarm_at;
+    DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
+    at = t->alarm_at < at ? t->alarm_at : at;
     k->next_alarm = at;
     return at;
 }
@@ -155,7 +159,7 @@ int64_t dz_sys_setitimer(struct dz_kernel *k, struct dz_proc *p, int which, cons
     if (set) {
         t->interval = set[0];
         t->value = set[1] ? dz_k_add_ns(now, set[1]) : 0;
-        dz_k_alarm(k, p);
+        dz_k_proc_alarm(k, p);
     }
     return 0;
 }

@@ -3,12 +3,12 @@
  * kernel_wait.c - wait queues, the frame of a call that may park, and poll.
  *
  * A queue is one uint32_t in the object that is waited for: the index of its first waiter. A
- * process may be in many queues at once (poll). Waking a queue makes all its processes runnable
- * and takes each out of every queue it is in. They look again; a process whose condition does
- * not hold waits again. A process that waits in no queue and has no deadline is woken by signals
+ * thread may be in many queues at once (poll). Waking a queue makes all its threads runnable
+ * and takes each out of every queue it is in. They look again; a thread whose condition does
+ * not hold waits again. A thread that waits in no queue and has no deadline is woken by signals
  * only.
  *
- * Invariant: a process has waiters only in state WAIT (kernel_sched.c asserts it of each process
+ * Invariant: a thread has waiters only in state WAIT (kernel_sched.c asserts it of each thread
  * that it picks).
  */
 #include "kernel/kernel_int.h"
@@ -20,7 +20,8 @@ int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue)
     struct dz_k_waiter *w = dz_k_row_new(&k->waiters);
     if (!w)
         return -ENOMEM;
-    w->proc = p->index;
+    struct dz_thread *t = dz_k_me(k, p);
+    w->thread = t->index;
     w->head = queue;
     struct dz_k_waiter *first = dz_k_row(&k->waiters, *queue);
     if (first) { /* circular: to the end */
@@ -32,16 +33,16 @@ int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue)
         w->next = w->prev = w->index;
         *queue = w->index;
     }
-    w->more = p->waiters;
-    p->waiters = w->index;
+    w->more = t->waiters;
+    t->waiters = w->index;
     return 0;
 }
 
-void dz_k_unwait(struct dz_kernel *k, struct dz_proc *p)
+void dz_k_unwait(struct dz_kernel *k, struct dz_thread *t)
 {
-    for (uint32_t i = p->waiters, more; i != 0; i = more) {
+    for (uint32_t i = t->waiters, more; i != 0; i = more) {
         struct dz_k_waiter *w = dz_k_row(&k->waiters, i);
-        assert(w && w->proc == p->index);
+        assert(w && w->thread == t->index);
         more = w->more;
         if (w->next == i) {
             *w->head = 0;
@@ -55,14 +56,14 @@ void dz_k_unwait(struct dz_kernel *k, struct dz_proc *p)
         }
         dz_k_row_free(&k->waiters, i);
     }
-    p->waiters = 0;
+    t->waiters = 0;
 }
 
 void dz_k_wake(struct dz_kernel *k, const uint32_t *queue)
 {
     while (*queue != 0) {
         const struct dz_k_waiter *w = dz_k_row(&k->waiters, *queue);
-        dz_k_ready(k, dz_k_proc(k, w->proc)); /* takes it out of the queue */
+        dz_k_ready(k, dz_k_thread(k, w->thread)); /* takes it out of the queue */
     }
 }
 
@@ -71,9 +72,10 @@ void dz_k_wake(struct dz_kernel *k, const uint32_t *queue)
 struct dz_call *dz_k_call(struct dz_kernel *k, struct dz_proc *p)
 {
     dz_k_sig_sync(k, p);
-    struct dz_call *c = &p->call[p->depth];
-    dz_k_unwait(k, p);
-    p->state = DZ_PROC_READY;
+    struct dz_thread *t = dz_k_me(k, p);
+    struct dz_call *c = dz_k_parked(t);
+    dz_k_unwait(k, t);
+    t->state = DZ_THREAD_READY;
     if (!c->parked)
         *c = (struct dz_call){.deadline = INT64_MAX};
     return c;
@@ -81,39 +83,42 @@ struct dz_call *dz_k_call(struct dz_kernel *k, struct dz_proc *p)
 
 int64_t dz_k_restart(struct dz_kernel *k, struct dz_proc *p)
 {
-    dz_k_unwait(k, p);
-    p->call[p->depth].parked = 1;
-    dz_k_alarm(k, p);
+    struct dz_thread *t = dz_k_me(k, p);
+    dz_k_unwait(k, t);
+    dz_k_parked(t)->parked = 1;
+    dz_k_alarm(k, t);
     return DZ_KBLOCK;
 }
 
 int64_t dz_k_block(struct dz_kernel *k, struct dz_proc *p)
 {
-    if (dz_k_sig_waits(p))
+    struct dz_thread *t = dz_k_me(k, p);
+    if (dz_k_sig_waits(k, t))
         return dz_k_restart(k, p); /* a signal first: it may end the call */
-    p->call[p->depth].parked = 1;
-    p->state = DZ_PROC_WAIT;
-    dz_k_alarm(k, p);
+    dz_k_parked(t)->parked = 1;
+    t->state = DZ_THREAD_WAIT;
+    dz_k_alarm(k, t);
     return DZ_KBLOCK;
 }
 
 int64_t dz_k_end(struct dz_kernel *k, struct dz_proc *p, int64_t r)
 {
-    struct dz_call *c = &p->call[p->depth];
-    dz_k_unwait(k, p);
+    struct dz_thread *t = dz_k_me(k, p);
+    struct dz_call *c = dz_k_parked(t);
+    dz_k_unwait(k, t);
     if (c->masked)
-        p->sig_mask = c->mask;
+        t->sig_mask = c->mask;
     bool timed = c->deadline != INT64_MAX;
     *c = (struct dz_call){.deadline = INT64_MAX};
     if (timed)
-        dz_k_alarm(k, p);
+        dz_k_alarm(k, t);
     return r;
 }
 
 int64_t dz_kernel_call_end(struct dz_kernel *k, struct dz_proc *p, int64_t r)
 {
     dz_k_sig_sync(k, p);
-    const struct dz_call *c = &p->call[p->depth];
+    const struct dz_call *c = dz_k_my_call(k, p);
     if (!c->parked)
         return r;
     return dz_k_end(k, p, c->intr && r < 0 ? -EINTR : r);
@@ -125,16 +130,19 @@ int64_t dz_k_wait_end(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue)
     return e ? dz_k_end(k, p, e) : dz_k_block(k, p);
 }
 
-void dz_k_alarm(struct dz_kernel *k, struct dz_proc *p)
+void dz_k_alarm(struct dz_kernel *k, struct dz_thread *t)
 {
-    int64_t at = INT64_MAX;
-    if (p->state == DZ_PROC_WAIT && p->call[p->depth].parked)
-        at = p->call[p->depth].deadline;
-    if (p->itimer[0].value != 0 && p->itimer[0].value < at)
-        at = p->itimer[0].value;
-    p->alarm_at = at;
-    if (at < k->next_alarm)
-        k->next_alarm = at;
+    const struct dz_call *c = dz_k_parked(t);
+    t->alarm_at = t->state == DZ_THREAD_WAIT && c->parked ? c->deadline : INT64_MAX;
+    if (t->alarm_at < k->next_alarm)
+        k->next_alarm = t->alarm_at;
+}
+
+void dz_k_proc_alarm(struct dz_kernel *k, struct dz_proc *p)
+{
+    p->alarm_at = p->itimer[0].value != 0 ? p->itimer[0].value : INT64_MAX;
+    if (p->alarm_at < k->next_alarm)
+        k->next_alarm = p->alarm_at;
 }
 
 /* --- poll, and through it select and WASI's poll_oneoff ---------------------------------- */
@@ -183,8 +191,9 @@ int64_t dz_sys_poll(struct dz_kernel *k, struct dz_proc *p, struct pollfd *fds, 
             c->deadline = now + timeout_ns;
         if (mask) {
             c->masked = 1;
-            c->mask = p->sig_mask;
-            p->sig_mask = *mask & ~(DZ_K_BIT(9) | DZ_K_BIT(19));
+            struct dz_thread *t = dz_k_me(k, p);
+            c->mask = t->sig_mask;
+            t->sig_mask = *mask & ~(DZ_K_BIT(9) | DZ_K_BIT(19));
         }
     }
     size_t ready = look(k, p, fds, n);

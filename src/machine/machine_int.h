@@ -53,6 +53,13 @@ struct dz_machine_lock {
 };
 
 extern const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT];
+/* A process of version 1, which had one thread, in the same row. */
+struct dz_machine_proc1 {
+    struct dz_proc row;
+    struct dz_thread thread;
+    uint8_t sig_code[DZ_KERNEL_SIGNALS]; /* of the signals that wait */
+};
+extern const struct dz_record dz_machine_proc1_record;
 extern const struct dz_record dz_machine_fd_record, dz_machine_head_record,
     dz_machine_module_record, dz_machine_space_record, dz_machine_lock_record;
 
@@ -73,15 +80,26 @@ enum dz_state_tag { /* in this order; each is there once */
     DZ_STATE_HEAD = 1,
     DZ_STATE_HOST = 2,  /* the embedder's bytes */
     DZ_STATE_BLOBS = 3, /* { u32 index, u32 kind, ... }* */
-    DZ_STATE_ROWS = 4,  /* and 5 to 9: a table of the kernel each */
+    DZ_STATE_ROWS = 4,  /* and 5 to 9: the first tables of the kernel */
     DZ_STATE_LOCKS = 10,
     DZ_STATE_ENGINES = 11, /* { u32 process, u32 module, u64 size, state }* */
     DZ_STATE_MODULES = 12, /* numbered from 1 in this order */
     DZ_STATE_SPACES = 13,
-    DZ_STATE_TAGS = 14,
+    DZ_STATE_TAGS_1 = 14, /* version 1 ends here */
+    DZ_STATE_THREADS = 14,
+    DZ_STATE_SIGINFOS = 15,
+    DZ_STATE_TAGS = 16,
 };
-_Static_assert(DZ_STATE_ROWS + (int)DZ_KERNEL_TABLE_COUNT == (int)DZ_STATE_LOCKS,
+_Static_assert(DZ_STATE_ROWS + (int)DZ_KERNEL_TABLE_JOB + 1 == (int)DZ_STATE_LOCKS &&
+                   (int)DZ_KERNEL_TABLE_COUNT - (int)DZ_KERNEL_TABLE_THREAD ==
+                       (int)DZ_STATE_TAGS - (int)DZ_STATE_THREADS,
                "a section a table");
+static inline unsigned dz_state_rows(enum dz_kernel_table table)
+{
+    return table <= DZ_KERNEL_TABLE_JOB
+               ? DZ_STATE_ROWS + (unsigned)table
+               : DZ_STATE_THREADS + (unsigned)table - DZ_KERNEL_TABLE_THREAD;
+}
 
 enum {
     DZ_STATE_PIECE = 1 << 20, /* bytes of a row that holds a part of the state or of a module */
@@ -171,6 +189,7 @@ struct dz_machine {
     bool live_written; /* in a transaction that may still fail */
     bool writing;      /* inside dz_machine_sleep() or _drop(): before_commit keeps still */
     struct dz_buf state;
+    uint32_t version; /* of the state */
     struct dz_view section[DZ_STATE_TAGS];
     struct dz_machine_head head;
     DZ_VEC(, struct dz_machine_module) modules;

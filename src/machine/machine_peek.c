@@ -16,6 +16,7 @@ struct blob {
     struct dz_state_blob head;
     struct dz_view stored;
 };
+DZ_VEC(procs, struct dz_proc);
 struct peek {
     struct dz_machine *m;
     const struct dz_peek_ops *ops;
@@ -23,6 +24,7 @@ struct peek {
     DZ_VEC(, struct dz_file) files;
     DZ_VEC(, struct dz_pipe) pipes;
     DZ_VEC(, struct dz_pty) ptys;
+    DZ_VEC(, struct dz_thread) threads;
     struct dz_peek_total total;
 };
 
@@ -68,7 +70,7 @@ static void text_of(const struct peek *p, uint32_t index, char ret[static DZ_PEE
 
 #define READ_ROWS(peek, rows, table, err)                                                         \
     ({                                                                                            \
-        struct dz_view view_ = (peek)->m->section[DZ_STATE_ROWS + (int)(table)];                  \
+        struct dz_view view_ = (peek)->m->section[dz_state_rows(table)];                          \
         __typeof__(*(rows)->p) row_;                                                              \
         uint64_t key_;                                                                            \
         int rc_;                                                                                  \
@@ -187,20 +189,52 @@ static int tell_fds(const struct peek *p, const struct dz_proc *proc, bool count
     return rc;
 }
 
+/* When the first of its threads can run. */
+static int look_at_thread(const struct peek *p, const struct dz_thread *t, struct dz_peek_proc *ret)
+{
+    int64_t in_ns = INT64_MAX;
+    if (t->depth > DZ_KERNEL_HANDLERS_MAX)
+        return DZ_ECORRUPT;
+    const struct dz_call *call = &t->call[t->depth];
+    ret->threads++;
+    if (t->state == DZ_THREAD_READY) {
+        in_ns = -1;
+        ret->waits = false;
+    } else if (call->parked && call->deadline != INT64_MAX &&
+               __builtin_sub_overflow(call->deadline, p->m->head.now_ns, &in_ns)) {
+        in_ns = INT64_MAX;
+    }
+    ret->wakes_in_ns = in_ns < ret->wakes_in_ns ? in_ns : ret->wakes_in_ns;
+    return 0;
+}
+
+/* Processes, and their threads into p->threads. */
+static int read_procs(struct peek *p, struct procs *procs, struct dz_err *err)
+{
+    struct dz_view v = p->m->section[dz_state_rows(DZ_KERNEL_TABLE_PROC)];
+    struct dz_machine_proc1 one;
+    uint64_t key;
+    int rc;
+    while ((rc = dz_machine_state_proc(p->m, &v, &key, &one, err)) > 0) {
+        one.row.used = 1;
+        one.row.index = (uint32_t)key;
+        if (dz_vec_push(procs, one.row) < 0 ||
+            (one.thread.tid && dz_vec_push(&p->threads, one.thread) < 0))
+            return dz_fail(err, DZ_ENOMEM, "look at the machine: out of memory");
+    }
+    return rc < 0 ? rc : READ_ROWS(p, &p->threads, DZ_KERNEL_TABLE_THREAD, err);
+}
+
 static int tell_proc(struct peek *p, const struct dz_proc *row, struct dz_err *err)
 {
     struct dz_peek_proc t = {.row = *row, .wakes_in_ns = INT64_MAX};
     text_of(p, row->argv, t.command);
     if (!t.command[0])
         (void)snprintf(t.command, sizeof t.command, "%.*s", (int)sizeof row->comm, row->comm);
-    if (row->depth > DZ_KERNEL_HANDLERS_MAX)
-        return BAD(err, "process %d", row->pid);
-    const struct dz_call *call = &row->call[row->depth];
-    if (row->state == DZ_PROC_READY)
-        t.wakes_in_ns = -1;
-    else if (row->state == DZ_PROC_WAIT && call->parked && call->deadline != INT64_MAX &&
-             __builtin_sub_overflow(call->deadline, p->m->head.now_ns, &t.wakes_in_ns))
-        t.wakes_in_ns = INT64_MAX;
+    t.waits = row->state == DZ_PROC_LIVE;
+    for (size_t i = 0; i < p->threads.n; i++)
+        if (p->threads.p[i].proc == row->index && look_at_thread(p, &p->threads.p[i], &t) < 0)
+            return BAD(err, "process %d", row->pid);
     memory_of(p, row->index, &t);
     int rc = tell_fds(p, row, true, &t.descriptors, err);
     return rc < 0 ? rc : p->ops->proc(p->ops->arg, &t, err);
@@ -208,9 +242,9 @@ static int tell_proc(struct peek *p, const struct dz_proc *row, struct dz_err *e
 
 static int tell_all(struct peek *p, struct dz_err *err)
 {
-    DZ_VEC(, struct dz_proc) procs = DZ_VEC_INIT(DZ_KERNEL_PROCS_MAX);
+    struct procs procs = DZ_VEC_INIT(DZ_KERNEL_PROCS_MAX);
     uint32_t none = 0;
-    int rc = READ_ROWS(p, &procs, DZ_KERNEL_TABLE_PROC, err);
+    int rc = read_procs(p, &procs, err);
     for (size_t i = 0; rc == 0 && i < procs.n; i++)
         rc = tell_proc(p, &procs.p[i], err);
     for (size_t i = 0; rc == 0 && p->ops->fd && i < procs.n; i++)
@@ -230,6 +264,7 @@ int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
     p.files.max = DZ_KERNEL_FILES_MAX;
     p.pipes.max = DZ_KERNEL_PIPES_MAX;
     p.ptys.max = DZ_KERNEL_PTYS_MAX;
+    p.threads.max = DZ_KERNEL_THREADS_MAX;
     int rc = read_blobs(&p, err);
     if (rc == 0)
         rc = READ_ROWS(&p, &p.files, DZ_KERNEL_TABLE_FILE, err);
@@ -254,6 +289,7 @@ int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
     dz_vec_release(&p.files);
     dz_vec_release(&p.pipes);
     dz_vec_release(&p.ptys);
+    dz_vec_release(&p.threads);
     if (rc == 0)
         *ret_total = p.total;
     return rc;
@@ -269,9 +305,10 @@ int dz_machine_peek_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t 
                            struct dz_err *err)
 {
     struct peek p = {.m = m, .files = DZ_VEC_INIT(DZ_KERNEL_FILES_MAX)};
-    DZ_VEC(, struct dz_proc) procs = DZ_VEC_INIT(DZ_KERNEL_PROCS_MAX);
+    struct procs procs = DZ_VEC_INIT(DZ_KERNEL_PROCS_MAX);
     p.pipes.max = DZ_KERNEL_PIPES_MAX;
-    int rc = READ_ROWS(&p, &procs, DZ_KERNEL_TABLE_PROC, err);
+    p.threads.max = DZ_KERNEL_THREADS_MAX;
+    int rc = read_procs(&p, &procs, err);
     if (rc == 0)
         rc = READ_ROWS(&p, &p.files, DZ_KERNEL_TABLE_FILE, err);
     if (rc == 0)
@@ -288,6 +325,7 @@ int dz_machine_peek_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t 
         if (p.pipes.p[i].fifo)
             fn(arg, p.pipes.p[i].ino);
     dz_vec_release(&procs);
+    dz_vec_release(&p.threads);
     dz_vec_release(&p.files);
     dz_vec_release(&p.pipes);
     return rc;

@@ -15,6 +15,8 @@ enum {
 
 struct dz_peek_proc {
     struct dz_proc row;
+    uint32_t threads;
+    bool waits;                 /* all of them */
     char command[DZ_PEEK_TEXT]; /* argv with spaces; its name when it has none */
     uint64_t memory_bytes;      /* of its linear memories */
     uint64_t kept_bytes;        /* of them in the file */

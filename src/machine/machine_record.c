@@ -211,6 +211,7 @@ static const struct dz_field sigact_fields[] = {
     DZ_FIELD(T, 1, handler),
     DZ_FIELD(T, 2, flags),
     DZ_FIELD(T, 3, mask),
+    DZ_FIELD(T, 4, restorer),
 };
 #undef T
 static const struct dz_record sigact = DZ_RECORD("signal action", struct dz_sigact, sigact_fields);
@@ -301,14 +302,9 @@ static const struct dz_field proc_fields[] = {
     DZ_FIELD(T, 27, exe_path),
     DZ_FIELD(T, 28, fds),
     DZ_FIELD(T, 29, fd_count),
-    DZ_FIELD(T, 30, sig_mask),
     DZ_FIELD(T, 31, sig_pending),
-    DZ_FIELD_ARRAY(T, 32, sig_code),
     DZ_FIELD_SUBS(T, 33, act, &sigact),
-    DZ_FIELD(T, 34, depth),
     DZ_FIELD(T, 35, term_sig),
-    DZ_FIELD_SUBS(T, 36, handler, &handler),
-    DZ_FIELD_SUBS(T, 37, call, &call),
     DZ_FIELD_SUBS(T, 38, itimer, &itimer),
     DZ_FIELD(T, 39, start_ns),
     DZ_FIELD(T, 40, utime_ns),
@@ -323,9 +319,99 @@ static const struct dz_field proc_fields[] = {
     DZ_FIELD(T, 49, lock_owner),
     DZ_FIELD(T, 50, exit_code),
     DZ_FIELD(T, 51, stop_sig),
-    DZ_FIELD(T, 52, vfork_child),
 };
 #undef T
+
+#define T struct dz_thread
+static const struct dz_field thread_fields[] = {
+    DZ_FIELD(T, 1, proc),
+    DZ_FIELD(T, 2, state),
+    DZ_FIELD(T, 3, flags),
+    DZ_FIELD(T, 4, tid),
+    DZ_FIELD(T, 5, sig_mask),
+    DZ_FIELD(T, 6, sig_pending),
+    DZ_FIELD(T, 7, depth),
+    DZ_FIELD(T, 8, frame),
+    DZ_FIELD_SUBS(T, 9, handler, &handler),
+    DZ_FIELD_SUBS(T, 10, call, &call),
+    DZ_FIELD(T, 11, clear_tid),
+    DZ_FIELD(T, 12, robust),
+    DZ_FIELD(T, 13, alt_stack),
+    DZ_FIELD(T, 14, alt_size),
+    DZ_FIELD(T, 15, alt_flags),
+    DZ_FIELD(T, 16, vfork_child),
+    DZ_FIELD(T, 17, utime_ns),
+    DZ_FIELD(T, 18, stime_ns),
+};
+#undef T
+
+#define T struct dz_siginfo
+static const struct dz_field siginfo_fields[] = {
+    DZ_FIELD(T, 1, proc), DZ_FIELD(T, 2, thread), DZ_FIELD(T, 3, signo),  DZ_FIELD(T, 4, code),
+    DZ_FIELD(T, 5, pid),  DZ_FIELD(T, 6, uid),    DZ_FIELD(T, 7, status), DZ_FIELD(T, 8, owner),
+    DZ_FIELD(T, 9, addr), DZ_FIELD(T, 10, value), DZ_FIELD(T, 11, order),
+};
+#undef T
+
+/* As version 1 had it: with its one thread. */
+#define T struct dz_machine_proc1
+static const struct dz_field proc1_fields[] = {
+    DZ_FIELD(T, 1, row.state),
+    DZ_FIELD(T, 2, row.flags),
+    DZ_FIELD(T, 3, row.pid),
+    DZ_FIELD(T, 4, row.ppid),
+    DZ_FIELD(T, 5, row.pgid),
+    DZ_FIELD(T, 6, row.sid),
+    DZ_FIELD(T, 7, row.uid),
+    DZ_FIELD(T, 8, row.euid),
+    DZ_FIELD(T, 9, row.suid),
+    DZ_FIELD(T, 10, row.gid),
+    DZ_FIELD(T, 11, row.egid),
+    DZ_FIELD(T, 12, row.sgid),
+    DZ_FIELD(T, 13, row.group_count),
+    DZ_FIELD_ARRAY(T, 14, row.groups),
+    DZ_FIELD(T, 15, row.tty),
+    DZ_FIELD(T, 16, row.umask),
+    DZ_FIELD(T, 17, row.nice),
+    DZ_FIELD(T, 18, row.job),
+    DZ_FIELD_SUB(T, 19, row.cwd, &node),
+    DZ_FIELD_SUB(T, 20, row.root, &node),
+    DZ_FIELD(T, 21, row.exe),
+    DZ_FIELD_ARRAY(T, 22, row.comm),
+    DZ_FIELD(T, 23, row.argv),
+    DZ_FIELD(T, 24, row.argc),
+    DZ_FIELD(T, 25, row.envv),
+    DZ_FIELD(T, 26, row.envc),
+    DZ_FIELD(T, 27, row.exe_path),
+    DZ_FIELD(T, 28, row.fds),
+    DZ_FIELD(T, 29, row.fd_count),
+    DZ_FIELD(T, 30, thread.sig_mask),
+    DZ_FIELD(T, 31, row.sig_pending),
+    DZ_FIELD_ARRAY(T, 32, sig_code),
+    DZ_FIELD_SUBS(T, 33, row.act, &sigact),
+    DZ_FIELD(T, 34, thread.depth),
+    DZ_FIELD(T, 35, row.term_sig),
+    DZ_FIELD_SUBS(T, 36, thread.handler, &handler),
+    DZ_FIELD_SUBS(T, 37, thread.call, &call),
+    DZ_FIELD_SUBS(T, 38, row.itimer, &itimer),
+    DZ_FIELD(T, 39, row.start_ns),
+    DZ_FIELD(T, 40, row.utime_ns),
+    DZ_FIELD(T, 41, row.stime_ns),
+    DZ_FIELD(T, 42, row.child_utime_ns),
+    DZ_FIELD(T, 43, row.child_stime_ns),
+    DZ_FIELD(T, 44, row.minflt),
+    DZ_FIELD(T, 45, row.slices),
+    DZ_FIELD(T, 46, row.maxrss),
+    DZ_FIELD(T, 47, row.mem_bytes),
+    {48, sizeof(uint64_t), offsetof(T, row.rlimit), 2 * (uint32_t)DZ_KERNEL_RLIMITS, NULL},
+    DZ_FIELD(T, 49, row.lock_owner),
+    DZ_FIELD(T, 50, row.exit_code),
+    DZ_FIELD(T, 51, row.stop_sig),
+    DZ_FIELD(T, 52, thread.vfork_child),
+};
+#undef T
+const struct dz_record dz_machine_proc1_record =
+    DZ_RECORD("process", struct dz_machine_proc1, proc1_fields);
 
 #define T struct dz_file
 static const struct dz_field file_fields[] = {
@@ -402,6 +488,8 @@ const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
     [DZ_KERNEL_TABLE_PTY] = DZ_RECORD("terminal", struct dz_pty, pty_fields),
     [DZ_KERNEL_TABLE_STREAM] = DZ_RECORD("stream", struct dz_stream, stream_fields),
     [DZ_KERNEL_TABLE_JOB] = DZ_RECORD("job", struct dz_job, job_fields),
+    [DZ_KERNEL_TABLE_THREAD] = DZ_RECORD("thread", struct dz_thread, thread_fields),
+    [DZ_KERNEL_TABLE_SIGINFO] = DZ_RECORD("signal", struct dz_siginfo, siginfo_fields),
 };
 
 /* --- the tables: structs of this module -------------------------------------------------- */

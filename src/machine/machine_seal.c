@@ -21,7 +21,7 @@
 /* It is written again so that the base of its memories is their modules only. A page comes from
  * the machine's own rows; a page that they do not name, or name as equal to its base, comes from
  * the rows of the image's machine. Every page is packed anew, once, as generation 1. The state is
- * the same but for its last section, which describes the memories. */
+ * the same but for the section that describes the memories. */
 
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
 
@@ -134,9 +134,11 @@ static int write_state(struct merge *g, struct dz_err *err)
         s.base_space = 0;
         dz_machine_item_put(&b, i, &dz_machine_space_record, &s);
     }
+    section.size = b.len - at;
+    const struct dz_view *spaces = &g->own->section[DZ_STATE_SPACES];
+    dz_buf_add(&b, spaces->end, (size_t)((const uint8_t *)old->p + old->len - spaces->end));
     if (b.err)
         return dz_fail(err, b.err, "write the machine: out of memory");
-    section.size = b.len - at;
     memcpy(b.p + at - sizeof section, &section, sizeof section);
     memcpy(&h, b.p, sizeof h);
     h.size = b.len;

@@ -158,7 +158,7 @@ static int put_blobs(struct out *o, struct dz_err *err)
 
 static void put_rows(struct out *o, enum dz_kernel_table table)
 {
-    begin(o, DZ_STATE_ROWS + (unsigned)table);
+    begin(o, dz_state_rows(table));
     uint32_t first = table == DZ_KERNEL_TABLE_PROC ? 2 : 1; /* process 1 is the kernel's own */
     for (uint32_t i = first; i <= dz_kernel_rows(o->k, table); i++) {
         const void *row = dz_kernel_row(o->k, table, i);
@@ -313,7 +313,7 @@ int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_
     dz_buf_add(o.b, &h, sizeof h);
     put_head(&o, how);
     int rc = put_blobs(&o, err);
-    for (int t = 0; rc == 0 && t < DZ_KERNEL_TABLE_COUNT; t++)
+    for (int t = 0; rc == 0 && t <= DZ_KERNEL_TABLE_JOB; t++)
         put_rows(&o, (enum dz_kernel_table)t);
     if (rc == 0)
         put_locks(&o, vfs);
@@ -323,6 +323,8 @@ int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_
         return rc;
     put_modules(&o);
     put_spaces(&o);
+    put_rows(&o, DZ_KERNEL_TABLE_THREAD);
+    put_rows(&o, DZ_KERNEL_TABLE_SIGINFO);
     if (o.b->err)
         return dz_fail(err, o.b->err, "put the machine to sleep: its state is larger than %d bytes",
                        DZ_MACHINE_STATE_MAX);
@@ -602,17 +604,20 @@ int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err)
     struct dz_state_section s;
     if (!dz_view_take(&v, &h, sizeof h) || memcmp(h.magic, DZ_STATE_MAGIC, sizeof h.magic) != 0)
         return BAD(err, "its state does not begin as one");
-    if (h.version != DZ_MACHINE_VERSION)
+    if (h.version < 1 || h.version > DZ_MACHINE_VERSION)
         return dz_fail(err, DZ_EUNSUPPORTED,
                        "the machine in the file is of version %u, this doze knows %d: a newer doze "
                        "wrote it",
                        h.version, DZ_MACHINE_VERSION);
-    if (h.size != m->state.len || h.sections != DZ_STATE_TAGS - 1)
+    uint32_t tags = h.version == 1 ? DZ_STATE_TAGS_1 : DZ_STATE_TAGS;
+    if (h.size != m->state.len || h.sections != tags - 1)
         return BAD(err, "its state has %zu of %llu bytes", m->state.len,
                    (unsigned long long)h.size);
     if (dz_machine_sum(0, v.at, dz_view_left(&v)) != h.sum)
         return BAD(err, "the checksum of its state is wrong");
-    for (uint32_t tag = 1; tag < DZ_STATE_TAGS; tag++)
+    m->version = h.version;
+    memset(m->section, 0, sizeof m->section);
+    for (uint32_t tag = 1; tag < tags; tag++)
         if (!dz_view_take(&v, &s, sizeof s) || s.tag != tag ||
             !dz_view_cut(&v, s.size, &m->section[tag]))
             return BAD(err, "section %u of its state is cut off", tag);
@@ -691,22 +696,90 @@ union row {
     struct dz_pty pty;
     struct dz_stream stream;
     struct dz_job job;
-    uint32_t head[2]; /* used, index: what every row begins with */
+    struct dz_thread thread;
+    struct dz_siginfo siginfo;
 };
+
+int dz_machine_state_proc(const struct dz_machine *m, struct dz_view *v, uint64_t *ret_key,
+                          struct dz_machine_proc1 *ret_proc, struct dz_err *err)
+{
+    if (m->version > 1) {
+        memset(ret_proc, 0, sizeof *ret_proc);
+        return dz_machine_state_item(v, &dz_machine_row_records[DZ_KERNEL_TABLE_PROC], ret_key,
+                                     &ret_proc->row, err);
+    }
+    int rc = dz_machine_state_item(v, &dz_machine_proc1_record, ret_key, ret_proc, err);
+    struct dz_proc *p = &ret_proc->row;
+    struct dz_thread *t = &ret_proc->thread;
+    const uint32_t wanted = DZ_THREAD_FORK_WANTED | DZ_THREAD_VFORK_WANTED;
+    if (rc <= 0 || p->state == DZ_PROC_ZOMBIE)
+        return rc;
+    t->proc = (uint32_t)*ret_key;
+    t->tid = p->pid;
+    t->state = p->state;
+    t->flags = p->flags & wanted;
+    t->utime_ns = p->utime_ns;
+    t->stime_ns = p->stime_ns;
+    p->flags &= ~wanted;
+    p->state = DZ_PROC_LIVE;
+    return rc;
+}
+
+static int put_row(struct dz_kernel *k, enum dz_kernel_table table, uint32_t index, void *row,
+                   struct dz_err *err)
+{
+    const uint32_t head[2] = {1, index}; /* used, index: what every row begins with */
+    memcpy(row, head, sizeof head);
+    return dz_kernel_row_put(k, table, row, err);
+}
+
+/* A process, and of version 1 its thread and what its signals tell. */
+static int put_proc(struct dz_kernel *k, uint32_t index, struct dz_machine_proc1 *p,
+                    uint32_t *signals, struct dz_err *err)
+{
+    int rc = put_row(k, DZ_KERNEL_TABLE_PROC, index, &p->row, err);
+    if (rc < 0 || p->thread.tid == 0)
+        return rc;
+    rc = put_row(k, DZ_KERNEL_TABLE_THREAD, index, &p->thread, err);
+    for (int i = 0; rc == 0 && i < DZ_KERNEL_SIGNALS; i++) {
+        struct dz_siginfo info = {.proc = index, .signo = i + 1, .code = p->sig_code[i]};
+        if (!(p->row.sig_pending >> i & 1) || *signals == DZ_KERNEL_SIGINFOS_MAX)
+            continue;
+        info.owner = p->row.uid;
+        info.order = ++*signals;
+        rc = put_row(k, DZ_KERNEL_TABLE_SIGINFO, *signals, &info, err);
+    }
+    return rc;
+}
+
+static int read_procs(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
+{
+    struct dz_view v = m->section[dz_state_rows(DZ_KERNEL_TABLE_PROC)];
+    struct dz_machine_proc1 p;
+    uint32_t signals = 0;
+    uint64_t key;
+    int rc;
+    while ((rc = dz_machine_state_proc(m, &v, &key, &p, err)) > 0) {
+        if (key > UINT32_MAX || key < 2)
+            return BAD(err, "a process has no valid number");
+        rc = put_proc(k, (uint32_t)key, &p, &signals, err);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
 
 static int read_rows(struct dz_machine *m, struct dz_kernel *k, enum dz_kernel_table table,
                      struct dz_err *err)
 {
-    struct dz_view v = m->section[DZ_STATE_ROWS + (int)table];
+    struct dz_view v = m->section[dz_state_rows(table)];
     union row row;
     uint64_t key;
     int rc;
     while ((rc = dz_machine_state_item(&v, &dz_machine_row_records[table], &key, &row, err)) > 0) {
-        if (key > UINT32_MAX || (table == DZ_KERNEL_TABLE_PROC && key < 2))
+        if (key > UINT32_MAX)
             return BAD(err, "a %s has no valid number", dz_machine_row_records[table].what);
-        row.head[0] = 1;
-        row.head[1] = (uint32_t)key;
-        rc = dz_kernel_row_put(k, table, &row, err);
+        rc = put_row(k, table, (uint32_t)key, &row, err);
         if (rc < 0)
             return rc;
     }
@@ -794,7 +867,8 @@ int dz_machine_state_read(struct dz_machine *m, struct dz_kernel *k, struct dz_v
                           struct dz_err *err)
 {
     int rc = read_blobs(m, k, err);
-    for (int t = 0; rc == 0 && t < DZ_KERNEL_TABLE_COUNT; t++)
+    rc = rc < 0 ? rc : read_procs(m, k, err);
+    for (int t = DZ_KERNEL_TABLE_PROC + 1; rc == 0 && t < DZ_KERNEL_TABLE_COUNT; t++)
         rc = read_rows(m, k, (enum dz_kernel_table)t, err);
     if (rc == 0)
         rc = read_locks(m, vfs, err);

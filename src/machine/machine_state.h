@@ -50,6 +50,10 @@ int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err);
 /* One item of a section of records: 1, 0 at its end, DZ_ECORRUPT. */
 int dz_machine_state_item(struct dz_view *v, const struct dz_record *r, uint64_t *ret_key,
                           void *ret_item, struct dz_err *err);
+/* One process of the section of processes, as a row has it now: 1, 0, DZ_ECORRUPT. Of version 1
+ * thread.tid is 0 when it had none. */
+int dz_machine_state_proc(const struct dz_machine *m, struct dz_view *v, uint64_t *ret_key,
+                          struct dz_machine_proc1 *ret_proc, struct dz_err *err);
 /* What stands in m->state into a fresh kernel; memories have their size and what
  * the module gives them. */
 int dz_machine_state_read(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,

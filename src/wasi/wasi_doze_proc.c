@@ -275,18 +275,26 @@ WASI_DOZE(kill)
     return dz_sys_kill(c->k, c->p, arg_i32(c, 0), arg_i32(c, 1));
 }
 
+/* A guest's struct: u32 handler, u32 flags, u64 mask. */
+enum {
+    SIGACT = 16,
+};
+
 WASI_DOZE(sigaction)
 {
     uint8_t *set, *old;
-    struct dz_sigact want, have;
-    if (!guest_opt(c, arg_u32(c, 1), sizeof want, &set) ||
-        !guest_opt(c, arg_u32(c, 2), sizeof have, &old))
+    struct dz_sigact want = {0}, have;
+    if (!guest_opt(c, arg_u32(c, 1), SIGACT, &set) || !guest_opt(c, arg_u32(c, 2), SIGACT, &old))
         return -EFAULT;
     if (set)
-        memcpy(&want, set, sizeof want);
+        want = (struct dz_sigact){
+            .handler = get_u32(set), .flags = get_u32(set + 4), .mask = get_u64(set + 8)};
     int64_t r = dz_sys_sigaction(c->k, c->p, arg_i32(c, 0), set ? &want : NULL, &have);
-    if (r >= 0 && old)
-        memcpy(old, &have, sizeof have);
+    if (r >= 0 && old) {
+        put_u32(old, (uint32_t)have.handler);
+        put_u32(old + 4, have.flags);
+        put_u64(old + 8, have.mask);
+    }
     return r;
 }
 
@@ -331,7 +339,8 @@ static int64_t timeout_ns(int64_t us)
 WASI_DOZE(sigtimedwait)
 {
     const uint8_t *set = guest(c, arg_u32(c, 0), 8);
-    return set ? dz_sys_sigtimedwait(c->k, c->p, get_u64(set), timeout_ns(arg_i64(c, 1))) : -EFAULT;
+    return set ? dz_sys_sigtimedwait(c->k, c->p, get_u64(set), timeout_ns(arg_i64(c, 1)), NULL)
+               : -EFAULT;
 }
 
 WASI_DOZE(setitimer)

@@ -85,10 +85,9 @@ static int put_rows(struct krig *a, struct krig *b, const uint8_t *data, size_t 
 
 static void put_tasks(struct krig *b)
 {
-    DZ_K_FOREACH(dz_proc, p, b->k, DZ_KERNEL_TABLE_PROC)
+    DZ_K_FOREACH(dz_thread, p, b->k, DZ_KERNEL_TABLE_THREAD)
     {
-        struct dz_task *t =
-            p->pid == 1 || p->state == DZ_PROC_ZOMBIE ? NULL : dz_k_task_new(b->k, p);
+        struct dz_task *t = dz_k_task_new(b->k, p);
         if (!t)
             continue;
         fib_attach(fib_new(b, poke), t);

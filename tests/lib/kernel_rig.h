@@ -67,8 +67,9 @@ struct fib {
         int signo;
     } inj[64];
     uint32_t depth;
-    void (*handler[8])(struct fib *f, int signo); /* by number, from 2 on */
-    int64_t note[8];                              /* the program's own */
+    struct dz_siginfo info[DZ_KERNEL_SIGNALS + 1]; /* of the last one of each */
+    void (*handler[8])(struct fib *f, int signo);  /* by number, from 2 on */
+    int64_t note[8];                               /* the program's own */
 };
 
 static inline void krig_log(struct krig *r, const char *text)
@@ -194,15 +195,17 @@ static int fib_copy(void *arg, struct dz_task *from, struct dz_task *to)
     return 0;
 }
 
-static int fib_inject(void *arg, struct dz_task *t, uint32_t handler, int signo, int code)
+static int fib_inject(void *arg, struct dz_task *t, const struct dz_sigact *act,
+                      const struct dz_siginfo *info)
 {
+    uint64_t handler = act->handler;
     struct fib *f = t->own;
     (void)arg;
-    (void)code;
     if (handler >= 8 || !f->handler[handler])
         return -ENOSYS;
-    f->inj[f->depth].handler = handler;
-    f->inj[f->depth++].signo = signo;
+    f->inj[f->depth].handler = (uint32_t)handler;
+    f->info[info->signo] = *info;
+    f->inj[f->depth++].signo = info->signo;
     return 0;
 }
 

@@ -141,7 +141,7 @@ static int target(struct fib *f)
     OK(f, e.count == 1 && strcmp(e.bytes, "E=5") == 0);
     OK(f, dz_sys_fd(FK(f), 3) == NULL && dz_sys_fd(FK(f), 4) != NULL);
     OK(f, f->p->act[SIGUSR1 - 1].handler == 0 && f->p->act[SIGUSR2 - 1].handler == 1);
-    OK(f, f->p->depth == 0);
+    OK(f, dz_k_me(FK(f))->depth == 0);
     krig_log(f->r, f->p->comm);
     for (const char *s = a.bytes; s < a.bytes + a.size; s += strlen(s) + 1) {
         krig_log(f->r, " ");

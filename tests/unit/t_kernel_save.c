@@ -15,7 +15,7 @@ static int reader(struct fib *f)
         OK(f, fib_open(f, "/tmp/f", O_CREAT | O_RDWR) == 2);
         OK(f, SYS(f, dz_sys_write(FK(f), 2, "abc", 3)) == 3);
         OK(f, dz_sys_unlinkat(FK(f), (struct dz_at){AT_FDCWD, "/tmp/f", 0}, false) == 0);
-        const struct dz_sigact a = {2, 0, 0};
+        const struct dz_sigact a = {.handler = 2, .flags = 0, .mask = 0};
         OK(f, dz_sys_sigaction(FK(f), SIGUSR1, &a, NULL) == 0);
     }
     fib_sleep(f, 60000);
@@ -47,9 +47,9 @@ static int move(struct krig *from, struct krig *to, int64_t slept)
             if (rc)
                 return rc;
         }
-    DZ_K_FOREACH(dz_proc, p, to->k, DZ_KERNEL_TABLE_PROC)
+    DZ_K_FOREACH(dz_thread, p, to->k, DZ_KERNEL_TABLE_THREAD)
     {
-        struct dz_task *t = p->pid == 1 ? NULL : dz_k_task_new(to->k, p);
+        struct dz_task *t = dz_k_task_new(to->k, p);
         if (!t)
             continue;
         fib_attach(fib_new(to, to->prog[0].main), t);
@@ -105,6 +105,7 @@ TEST(save_damaged_rows_are_refused)
     two(&a, &b);
     dz_kernel_free(b.k);
     struct dz_proc *p = dz_k_proc(a.k, 2);
+    struct dz_thread *t = dz_k_me(a.k, p);
     struct dz_file *f = dz_k_file(a.k, 1);
     struct dz_pipe *q = dz_k_pipe(a.k, 1);
     uint32_t *const victims[] = {&p->job,
@@ -112,7 +113,7 @@ TEST(save_damaged_rows_are_refused)
                                  &p->fd_count,
                                  &p->argv,
                                  &p->state,
-                                 &p->depth,
+                                 &t->depth,
                                  &p->tty,
                                  &f->kind,
                                  &f->obj,
@@ -175,7 +176,7 @@ static int keeps_a_signal(struct fib *f)
     }
     fib_sleep(f, 60000);
     OK(f, dz_sys_sigpending(FK(f), &pending) == 0 && pending == usr1);
-    OK(f, f->p->sig_mask == usr1);
+    OK(f, dz_k_me(FK(f))->sig_mask == usr1);
     return 0;
 }
 TEST(save_keeps_signals_that_are_pending)
@@ -220,7 +221,7 @@ static void notes_alarm(struct fib *f, int signo)
 }
 static int computes(struct fib *f)
 {
-    const struct dz_sigact a = {2, 0, 0};
+    const struct dz_sigact a = {.handler = 2, .flags = 0, .mask = 0};
     const int64_t set[2] = {0, 20000000000};
     f->handler[2] = notes_alarm;
     if (first_life(f)) {
@@ -239,7 +240,7 @@ TEST(save_keeps_the_timer_of_a_process_that_computes)
     krig_prog(&a, "main", computes);
     (void)krig_spawn(&a, "main", 0, NULL, 0);
     CHECK_INT(dz_kernel_run(a.k, a.now + 1000000000, NULL), DZ_KERNEL_TIME);
-    CHECK_INT(dz_k_proc(a.k, 2)->state, DZ_PROC_READY);
+    CHECK_INT(dz_k_thread(a.k, dz_k_proc(a.k, 2)->threads)->state, DZ_THREAD_READY);
     beside(&a, &b);
     CHECK_INT(move(&a, &b, 0), 0);
     CHECK_INT(dz_kernel_run(b.k, INT64_MAX, NULL), DZ_KERNEL_EVENT); /* nobody asks when */

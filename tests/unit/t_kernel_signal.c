@@ -18,7 +18,7 @@ static void notes(struct fib *f, int signo)
 
 static int64_t act(struct fib *f, int signo, uint32_t handler, uint32_t flags, uint64_t mask)
 {
-    const struct dz_sigact a = {handler, flags, mask};
+    const struct dz_sigact a = {.handler = handler, .flags = flags, .mask = mask};
     f->handler[2] = notes;
     return dz_sys_sigaction(FK(f), signo, &a, NULL);
 }
@@ -43,8 +43,8 @@ static int handles(struct fib *f)
     OK(f, f->p->act[SIGUSR1 - 1].handler == 0);
     OK(f, act(f, SIGKILL, 2, 0, 0) == -EINVAL && act(f, 65, 2, 0, 0) == -EINVAL);
     OK(f, mask(f, 2, UINT64_MAX) == 0);
-    OK(f, f->p->sig_mask == ~(DZ_K_BIT(SIGKILL) | DZ_K_BIT(SIGSTOP)));
-    OK(f, f->p->depth == 0);
+    OK(f, dz_k_me(FK(f))->sig_mask == ~(DZ_K_BIT(SIGKILL) | DZ_K_BIT(SIGSTOP)));
+    OK(f, dz_k_me(FK(f))->depth == 0);
     (void)SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGKILL));
     return 1;
 }
@@ -89,7 +89,7 @@ static int interrupted(struct fib *f)
     OK(f, fib_fork(f, sends) > 0);
     int64_t pid = fib_fork(f, sends);
     OK(f, SYS(f, dz_sys_waitpid(FK(f), (int)pid, 0, NULL, NULL)) == -EINTR);
-    OK(f, f->p->depth == 0 && f->p->sig_mask == 0);
+    OK(f, dz_k_me(FK(f))->depth == 0 && dz_k_me(FK(f))->sig_mask == 0);
     return 0;
 }
 TEST(signal_interrupts_calls_or_restarts_them)
@@ -136,7 +136,7 @@ static int nests(struct fib *f)
     fib_sleep(f, 1000);
     OK(f, SYS(f, dz_sys_getpid(FK(f))) > 0); /* what a mask held back comes with the next call */
     dz_k_sig_sync(FK(f));
-    OK(f, f->note[7] == 4 && f->p->sig_mask == 0 && f->p->depth == 0);
+    OK(f, f->note[7] == 4 && dz_k_me(FK(f))->sig_mask == 0 && dz_k_me(FK(f))->depth == 0);
     return 0;
 }
 TEST(signal_handlers_nest_and_give_the_mask_back)
@@ -157,16 +157,16 @@ static int suspends(struct fib *f)
     OK(f, fib_fork(f, sends) > 0);
     OK(f, SYS(f, dz_sys_sigsuspend(FK(f), 0)) == -EINTR);
     OK(f, f->note[7] == 1);
-    OK(f, f->p->sig_mask == (DZ_K_BIT(SIGUSR1) | DZ_K_BIT(SIGUSR2)));
+    OK(f, dz_k_me(FK(f))->sig_mask == (DZ_K_BIT(SIGUSR1) | DZ_K_BIT(SIGUSR2)));
     OK(f, fib_fork(f, sends) > 0);
-    OK(f, SYS(f, dz_sys_sigtimedwait(FK(f), DZ_K_BIT(SIGUSR1), -1)) == SIGUSR1);
+    OK(f, SYS(f, dz_sys_sigtimedwait(FK(f), DZ_K_BIT(SIGUSR1), -1, NULL)) == SIGUSR1);
     OK(f, f->note[7] == 1);
-    OK(f, SYS(f, dz_sys_sigtimedwait(FK(f), DZ_K_BIT(SIGUSR1), 5000000)) == -EAGAIN);
+    OK(f, SYS(f, dz_sys_sigtimedwait(FK(f), DZ_K_BIT(SIGUSR1), 5000000, NULL)) == -EAGAIN);
     struct pollfd none = {-1, 0, 0};
     const uint64_t empty = 0;
     OK(f, fib_fork(f, sends) > 0);
     OK(f, SYS(f, dz_sys_poll(FK(f), &none, 1, -1, &empty)) == -EINTR && f->note[7] == 2);
-    OK(f, f->p->sig_mask == (DZ_K_BIT(SIGUSR1) | DZ_K_BIT(SIGUSR2)));
+    OK(f, dz_k_me(FK(f))->sig_mask == (DZ_K_BIT(SIGUSR1) | DZ_K_BIT(SIGUSR2)));
     return 0;
 }
 TEST(signal_suspend_takes_its_mask_for_the_wait_only)
@@ -307,7 +307,7 @@ static void forever(struct fib *f, int signo)
 }
 static int buried(struct fib *f)
 {
-    const struct dz_sigact a = {3, SA_NODEFER, 0};
+    const struct dz_sigact a = {.handler = 3, .flags = SA_NODEFER, .mask = 0};
     f->handler[3] = forever;
     OK(f, dz_sys_sigaction(FK(f), SIGUSR1, &a, NULL) == 0);
     fib_sleep(f, 100000);
@@ -321,7 +321,7 @@ static int buries(struct fib *f)
         fib_sleep(f, 10);
         OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGUSR1)) == 0);
     }
-    const struct dz_proc *c = dz_k_find(f->k, (int32_t)pid);
+    const struct dz_thread *c = dz_k_thread_find(f->k, (int32_t)pid);
     OK(f, c && c->depth == DZ_KERNEL_HANDLERS_MAX);
     OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGKILL)) == 0);
     OK(f, fib_wait(f, pid, &status) == pid && WTERMSIG(status) == SIGKILL);
@@ -528,7 +528,7 @@ static int nodefer(struct fib *f)
     OK(f, fib_fork(f, sends) > 0);
     OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGUSR1)) == 0);
     dz_k_sig_sync(FK(f));
-    OK(f, f->note[7] == 2 && f->p->sig_mask == 0);
+    OK(f, f->note[7] == 2 && dz_k_me(FK(f))->sig_mask == 0);
     return 0;
 }
 TEST(signal_nodefer_lets_itself_in)
@@ -607,7 +607,8 @@ static int keeps_its_mask(struct fib *f)
     OK(f, act(f, SIGUSR1, 2, 0, 0) == 0 && mask(f, 0, DZ_K_BIT(SIGUSR1)) == 0);
     OK(f, fib_fork(f, sends) > 0);
     OK(f, SYS(f, dz_sys_sigsuspend(FK(f), 0)) == -EINTR);
-    OK(f, f->p->sig_mask == DZ_K_BIT(SIGUSR1)); /* that of before the call, not of the wait */
+    OK(f, dz_k_me(FK(f))->sig_mask ==
+              DZ_K_BIT(SIGUSR1)); /* that of before the call, not of the wait */
     OK(f, act(f, SIGUSR2, 2, SA_RESETHAND, 0) == 0);
     OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGUSR2)) == 0);
     return f->p->act[SIGUSR2 - 1].handler == 0 ? 0 : 1;
@@ -687,7 +688,7 @@ static int masks_for_a_poll(struct fib *f)
     const uint64_t usr2 = DZ_K_BIT(SIGUSR2);
     OK(f, mask(f, 2, DZ_K_BIT(SIGUSR1)) == 0);
     OK(f, SYS(f, dz_sys_poll(FK(f), &none, 1, 5000000, &usr2)) == 0);
-    OK(f, f->p->sig_mask == DZ_K_BIT(SIGUSR1)); /* when its time is up, too */
+    OK(f, dz_k_me(FK(f))->sig_mask == DZ_K_BIT(SIGUSR1)); /* when its time is up, too */
     int64_t t[2], set[2] = {0, 10000000};
     OK(f, mask(f, 2, DZ_K_BIT(SIGALRM)) == 0 && act(f, SIGALRM, 2, 0, 0) == 0);
     OK(f, dz_sys_setitimer(FK(f), ITIMER_REAL, set, NULL) == 0);
@@ -710,7 +711,7 @@ static void closes(struct fib *f, int signo)
 }
 static int reads_what_a_handler_closes(struct fib *f)
 {
-    const struct dz_sigact a = {3, 0, 0};
+    const struct dz_sigact a = {.handler = 3, .flags = 0, .mask = 0};
     int fds[2];
     char c;
     f->handler[3] = closes;
@@ -735,7 +736,7 @@ TEST(signal_that_closes_what_is_read_interrupts_the_read)
  * is EINTR (a handler may have closed the descriptor); what was done is never hidden by it. */
 static int64_t answered(struct fib *f, bool handled, int64_t r)
 {
-    struct dz_call *c = &f->p->call[f->p->depth];
+    struct dz_call *c = dz_k_my_call(FK(f));
     c->parked = 1;
     c->intr = handled;
     r = dz_kernel_call_end(FK(f), r);

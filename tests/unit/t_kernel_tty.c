@@ -400,7 +400,7 @@ static void winch(struct fib *f, int signo)
 }
 static int waits_for_size(struct fib *f)
 {
-    const struct dz_sigact a = {2, 0, 0};
+    const struct dz_sigact a = {.handler = 2, .flags = 0, .mask = 0};
     struct dz_winsize w;
     f->handler[2] = winch;
     OK(f, dz_sys_sigaction(FK(f), SIGWINCH, &a, NULL) == 0);
@@ -745,7 +745,7 @@ TEST(tty_end_of_input_waits_for_room)
 
 static int handles_ttin(struct fib *f)
 {
-    const struct dz_sigact a = {2, 0, 0};
+    const struct dz_sigact a = {.handler = 2, .flags = 0, .mask = 0};
     char c;
     f->handler[2] = winch; /* notes its number */
     OK(f, dz_sys_setpgid(FK(f), 0, 0) == 0);
@@ -772,7 +772,7 @@ TEST(tty_handler_of_ttin_interrupts_the_read)
 
 static int stays_in_front(struct fib *f)
 {
-    const struct dz_sigact a = {2, 0, 0};
+    const struct dz_sigact a = {.handler = 2, .flags = 0, .mask = 0};
     f->handler[2] = winch;
     OK(f, dz_sys_sigaction(FK(f), SIGHUP, &a, NULL) == 0);
     fib_sleep(f, 1000);
@@ -802,7 +802,7 @@ TEST(tty_leader_that_ends_hangs_up_who_is_in_front)
 
 static int counts_resizes(struct fib *f)
 {
-    const struct dz_sigact a = {2, 0, 0};
+    const struct dz_sigact a = {.handler = 2, .flags = 0, .mask = 0};
     f->handler[2] = winch;
     OK(f, dz_sys_sigaction(FK(f), SIGWINCH, &a, NULL) == 0);
     fib_sleep(f, 100);

@@ -10,11 +10,17 @@ struct hole {
     size_t at, size;
 };
 static const struct hole proc_holes[] = {
-    HOLE(struct dz_proc, used),      HOLE(struct dz_proc, index),
-    HOLE(struct dz_proc, alarm_at),  HOLE(struct dz_proc, run_next),
-    HOLE(struct dz_proc, run_prev),  HOLE(struct dz_proc, run_queue),
-    HOLE(struct dz_proc, pid_next),  HOLE(struct dz_proc, waiters),
+    HOLE(struct dz_proc, used),      HOLE(struct dz_proc, index),  HOLE(struct dz_proc, alarm_at),
+    HOLE(struct dz_proc, threads),   HOLE(struct dz_proc, thread), HOLE(struct dz_proc, pid_next),
     HOLE(struct dz_proc, wait_child)};
+static const struct hole thread_holes[] = {
+    HOLE(struct dz_thread, used),     HOLE(struct dz_thread, index),
+    HOLE(struct dz_thread, alarm_at), HOLE(struct dz_thread, run_next),
+    HOLE(struct dz_thread, run_prev), HOLE(struct dz_thread, run_queue),
+    HOLE(struct dz_thread, tid_next), HOLE(struct dz_thread, next),
+    HOLE(struct dz_thread, waiters)};
+static const struct hole siginfo_holes[] = {HOLE(struct dz_siginfo, used),
+                                            HOLE(struct dz_siginfo, index)};
 static const struct hole file_holes[] = {HOLE(struct dz_file, used), HOLE(struct dz_file, index),
                                          HOLE(struct dz_file, refs),
                                          HOLE(struct dz_file, reserved)};
@@ -41,6 +47,8 @@ static const struct {
     [DZ_KERNEL_TABLE_PTY] = {pty_holes, DZ_ARRAY_LEN(pty_holes)},
     [DZ_KERNEL_TABLE_STREAM] = {stream_holes, DZ_ARRAY_LEN(stream_holes)},
     [DZ_KERNEL_TABLE_JOB] = {job_holes, DZ_ARRAY_LEN(job_holes)},
+    [DZ_KERNEL_TABLE_THREAD] = {thread_holes, DZ_ARRAY_LEN(thread_holes)},
+    [DZ_KERNEL_TABLE_SIGINFO] = {siginfo_holes, DZ_ARRAY_LEN(siginfo_holes)},
 };
 
 enum {
@@ -90,10 +98,16 @@ TEST(zeros_take_no_room)
     struct dz_proc *p = (struct dz_proc *)(void *)full;
     p->pid = 2;
     p->nice = -1;
-    p->call[16].deadline = INT64_MAX;
     round_trip(&dz_machine_row_records[DZ_KERNEL_TABLE_PROC], &b);
+    CHECK(b.len < 16);
+    CHECK(memcmp(full, back, sizeof *p) == 0);
+    memset(full, 0, sizeof full);
+    struct dz_thread *t = (struct dz_thread *)(void *)full;
+    t->tid = 2;
+    t->call[16].deadline = INT64_MAX;
+    round_trip(&dz_machine_row_records[DZ_KERNEL_TABLE_THREAD], &b);
     CHECK(b.len < 32);
-    CHECK(memcmp(full, back, sizeof(struct dz_proc)) == 0);
+    CHECK(memcmp(full, back, sizeof *t) == 0);
 }
 
 TEST(damaged_records_are_refused)

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_thread.c - threads: made, found, gone; and what runs each of them.
+ *
+ * A process lists its threads, the oldest first. Numbers of threads and of
+ * processes are of one space: the first thread of a process has the process's.
+ *
+ * Invariants:
+ *   1. a thread's tid is in the hash, exactly once;
+ *   2. p->thread is a thread of p while p has any: the one whose call is served.
+ *      A WebAssembly process has one thread, so that it is always this one; who
+ *      serves calls of several sets it before each.
+ */
+#include "kernel/kernel_int.h"
+
+static uint32_t *bucket(struct dz_kernel *k, int32_t tid)
+{
+    return &k->tid_hash[(uint32_t)tid % DZ_K_HASH];
+}
+
+struct dz_thread *dz_k_thread_find(const struct dz_kernel *k, int32_t tid)
+{
+    struct dz_thread *t = tid > 0 ? dz_k_thread(k, k->tid_hash[(uint32_t)tid % DZ_K_HASH]) : NULL;
+    while (t && t->tid != tid)
+        t = dz_k_thread(k, t->tid_next);
+    return t;
+}
+
+/* Is the number a thread, a process, a group or a session? */
+static bool is_taken(const struct dz_kernel *k, int32_t number)
+{
+    if (dz_k_find(k, number) || dz_k_thread_find(k, number))
+        return true;
+    DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
+    if (p->pgid == number || p->sid == number)
+        return true;
+    return false;
+}
+
+int32_t dz_k_number_new(struct dz_kernel *k)
+{
+    do {
+        k->next_pid = k->next_pid + 1 < DZ_KERNEL_PID_MAX ? k->next_pid + 1 : 2;
+    } while (is_taken(k, (int32_t)k->next_pid));
+    return (int32_t)k->next_pid;
+}
+
+void dz_k_thread_link(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *t)
+{
+    uint32_t *at = &p->threads;
+    while (*at != 0 && t->tid != p->pid) /* that one is the first */
+        at = &dz_k_thread(k, *at)->next;
+    t->proc = p->index;
+    t->next = *at;
+    *at = t->index;
+    if (p->thread == 0)
+        p->thread = t->index;
+    t->tid_next = *bucket(k, t->tid);
+    *bucket(k, t->tid) = t->index;
+}
+
+struct dz_thread *dz_k_thread_new(struct dz_kernel *k, struct dz_proc *p)
+{
+    struct dz_thread *t = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_THREAD]);
+    if (!t)
+        return NULL;
+    t->tid = p->threads ? dz_k_number_new(k) : p->pid;
+    t->state = DZ_THREAD_READY;
+    t->alarm_at = INT64_MAX;
+    dz_k_thread_link(k, p, t);
+    return t;
+}
+
+void dz_k_thread_free(struct dz_kernel *k, struct dz_thread *t)
+{
+    struct dz_proc *p = dz_k_proc_of(k, t);
+    dz_k_unwait(k, t);
+    dz_k_unqueue(k, t);
+    dz_k_task_free(k, t);
+    dz_k_siginfo_drop(k, p->index, t->index, UINT64_MAX);
+    dz_k_blob_free(k, t->frame);
+    uint32_t *at = bucket(k, t->tid);
+    while (*at != t->index)
+        at = &dz_k_thread(k, *at)->tid_next;
+    *at = t->tid_next;
+    at = &p->threads;
+    while (*at != t->index)
+        at = &dz_k_thread(k, *at)->next;
+    *at = t->next;
+    if (p->thread == t->index)
+        p->thread = p->threads;
+    if (k->current == t)
+        k->current = NULL;
+    dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_THREAD], t->index);
+}
+
+void dz_k_threads_free(struct dz_kernel *k, struct dz_proc *p, const struct dz_thread *but)
+{
+    DZ_K_THREADS(t, k, p)
+    if (t != but)
+        dz_k_thread_free(k, t);
+}
+
+bool dz_k_has_state(const struct dz_kernel *k, const struct dz_proc *p, uint32_t state)
+{
+    DZ_K_THREADS(t, k, p)
+    if (t->state == state)
+        return true;
+    return false;
+}
+
+int64_t dz_sys_gettid(struct dz_kernel *k, struct dz_proc *p)
+{
+    return dz_k_me(k, p)->tid;
+}
+
+int64_t dz_sys_exit_thread(struct dz_kernel *k, struct dz_proc *p, int code)
+{
+    struct dz_thread *t = dz_k_me(k, p);
+    if (p->threads == t->index && t->next == 0)
+        return dz_sys_exit(k, p, code);
+    t->flags |= DZ_THREAD_EXITING; /* the scheduler ends it at the safepoint */
+    return DZ_KEXIT;
+}
+
+/* ---- what runs them --------------------------------------------------------------- */
+
+struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *thread)
+{
+    struct dz_task *t = dz_zalloc(sizeof *t);
+    if (t) {
+        t->kernel = k;
+        t->thread = thread;
+        t->proc = dz_k_proc_of(k, thread);
+        t->serial = ++k->next_serial;
+    }
+    return t;
+}
+
+void dz_k_task_free(struct dz_kernel *k, struct dz_thread *thread)
+{
+    struct dz_task *t = thread ? k->task[thread->index] : NULL;
+    if (!t)
+        return;
+    k->task[thread->index] = NULL;
+    if (!t->borrowed) {
+        k->runner->unload(k->runner_arg, t);
+        if (t->module && k->ops.module_put)
+            k->ops.module_put(k->ops.arg, t->module);
+        assert(t->charged == 0);
+    }
+    dz_free(t);
+}
+
+struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc)
+{
+    const struct dz_proc *p = dz_k_proc(k, proc);
+    return p && p->threads ? k->task[p->threads] : NULL;
+}
