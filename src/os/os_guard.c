@@ -31,6 +31,7 @@
 enum {
     HOST_FD = 0, /* of the guard */
     OURS_FD = 1,
+    LOOK_MS = 50, /* between two looks at whether somebody is left */
 };
 
 static bool write_text(const char *path, const char *text)
@@ -75,6 +76,17 @@ static void mount_own(void)
         (void)mount(NULL, DZ_OS_GUARD_ROOT, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, NULL);
 }
 
+/* Give those who are left their time, and no more than they need where they can be counted: nobody
+ * but the guard is left in its pid namespace when there is nobody for it to signal. */
+static void wait_for_all(int grace_ms, bool inside)
+{
+    for (int left = grace_ms; left > 0; left -= LOOK_MS) {
+        if (inside && kill(-1, 0) < 0 && errno == ESRCH)
+            return;
+        (void)poll(NULL, 0, left < LOOK_MS ? left : LOOK_MS);
+    }
+}
+
 /* In the guard. Its host's death closes the pipe, whoever killed the host and however. */
 DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, bool gained)
 {
@@ -93,7 +105,7 @@ DZ_NORETURN static void guard(int host, int ours, int grace_ms, bool inside, boo
     while (poll(&p, 1, -1) < 0 && errno == EINTR)
         ;
     if (!(p.revents & POLLIN))
-        (void)poll(NULL, 0, grace_ms);
+        wait_for_all(grace_ms, inside);
     (void)kill(0, SIGKILL); /* as process 1 it survives that, and takes the namespace with it: */
     _exit(0);
 }

@@ -20,9 +20,9 @@
 #define DZ_OS_GUARD_ROOT "/sys" /* of those who are guarded: a directory that every Linux has */
 
 /* Makes the caller the leader of a session of its own. `host` is a pipe that the host holds the
- * other end of: closed without a word, the guard waits grace_ms; a byte in it: it ends all at
- * once. *ret_guard is readable when the guard is gone: nobody waits for the guard, so the caller
- * should end then, too.
+ * other end of. Closed without a word: the guard waits grace_ms, or in a pid namespace until nobody
+ * is left in it. A byte in it: the guard ends all at once. *ret_guard is readable when the guard is
+ * gone: nobody waits for the guard, so the caller should end then, too.
  *
  * Nothing is missing to the caller where there is no pid namespace to be had: the guard is then
  * an ordinary process. */

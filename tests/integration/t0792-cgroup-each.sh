@@ -14,6 +14,14 @@ group_of() {
 }
 # left PID: is a group of that daemon there?
 left() { find /sys/fs/cgroup -maxdepth 6 -type d -name "doze-cells*.$1" 2>/dev/null | grep .; }
+# emptied PID: wait until nobody is in it: a killed daemon's cells go to sleep first, then its guard ends
+emptied() {
+    for _ in $(seq 200); do
+        [ -z "$(left "$1" | while read -r g; do cat "$g/cgroup.procs" "$g"/[0-9]*/cgroup.procs 2>/dev/null; done)" ] && return
+        read -rt 0.1 <> <(:) || :
+    done
+    echo "somebody is left in the group of $1" && false
+}
 limit_of() { cat "$(group_of "$1" memory)"/memory.max "$(group_of "$1" memory)"/memory.limit_in_bytes 2>/dev/null | head -1; }
 can() {
     doze doctor 2>/dev/null | grep -i cgroup | grep -q "not ours to divide" && skip "cgroups are not ours to divide"
@@ -55,7 +63,7 @@ test_that 'a cell over its memory.max is killed, alone, and its event says why' 
     api 200 POST "$(s /x/exec)" "$big" && has out 41943040 && stop
 '
 test_that 'groups of a daemon that was killed are removed by the next' '
-    can; start --cells-memory-beside 64MiB && old=$(cat daemon.pid) && kill -9 "$old" && gone "$old" && { read -rt 1 <> <(:) || :; } && left "$old" &&
+    can; start --cells-memory-beside 64MiB && old=$(cat daemon.pid) && kill -9 "$old" && gone "$old" && left "$old" && emptied "$old" &&
     start --cells-memory-beside 64MiB && ! left "$old" && stop && ! left "$(cat daemon.pid)"
 '
 test_done

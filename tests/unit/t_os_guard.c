@@ -21,6 +21,7 @@
 enum {
     NOBODY = 65534,
     GRACE_MS = 100,
+    LONG_MS = 600000, /* more than a test may take: who waits for all of it meets the alarm */
 };
 
 /* What a child of the guarded process sees. */
@@ -174,4 +175,35 @@ TEST(a_word_of_the_host_ends_all_at_once)
     CHECK_INT(write(f.host, "e", 1), 1);
     ends(&f);
     (void)close(f.host);
+}
+
+TEST(a_guard_does_not_outlive_the_last_of_its_namespace)
+{
+    if (!has_namespaces())
+        SKIP("no pid namespaces");
+    struct dz_err err;
+    int host[2], alive[2], guard;
+    char byte;
+    CHECK(pipe2(host, O_CLOEXEC) == 0 && pipe2(alive, O_CLOEXEC) == 0);
+    pid_t seed = fork();
+    if (seed == 0) {
+        (void)close(host[1]);
+        if (dz_os_guard_start(host[0], LONG_MS, &guard, &err) < 0)
+            _exit(1);
+        if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) == 0) {
+            (void)close(guard);
+            (void)!read(host[0], &byte, 1); /* as a cell that hears of its host's death */
+            _exit(0);
+        }
+        (void)!write(alive[1], "r", 1);
+        (void)poll(&(struct pollfd){.fd = guard, .events = POLLIN}, 1, -1);
+        _exit(0);
+    }
+    CHECK_INT(read(alive[0], &byte, 1), 1);
+    (void)close(host[1]);
+    pid_t pid;
+    do /* the child, too: a zombie is somebody */
+        pid = wait(NULL);
+    while (pid > 0 && pid != seed); /* or the alarm comes */
+    CHECK_INT(pid, seed); /* the guard ends it, too, when it is slow */
 }
