@@ -339,9 +339,11 @@ enum {
 };
 
 /* In a zygote that was taken over: each child becomes another user of the range, where it does not
- * count as its parent's. How many come? */
+ * count as its parent's. How many come? The users are of the range's second half: daemons begin
+ * with its first, and what they run would count here. */
 DZ_NORETURN static void fork_as_others(const struct dz_os_users *users)
 {
+    const uint32_t mine = users->first + users->count / 2 + (uint32_t)getpid() % (users->count / 4);
     struct dz_os_syscall calls[128];
     size_t n = dz_os_jail_compute_count + dz_os_jail_nest_count;
     memcpy(calls, dz_os_jail_compute, dz_os_jail_compute_count * sizeof calls[0]);
@@ -352,7 +354,7 @@ DZ_NORETURN static void fork_as_others(const struct dz_os_users *users)
                                     .call_count = n + dz_os_jail_users_count,
                                     .namespaces = dz_os_jail_namespaces,
                                     .users = users,
-                                    .user = users->first,
+                                    .user = mine,
                                     .processes = PROCESSES,
                                     .settles_later = true};
     struct dz_os_jail_report report;
@@ -367,7 +369,7 @@ DZ_NORETURN static void fork_as_others(const struct dz_os_users *users)
         if (pid < 0)
             break;
         if (pid == 0) {
-            uid_t other = users->first + 1 + (uid_t)count;
+            uid_t other = mine + 1 + (uid_t)count;
             (void)syscall(SYS_setresuid, other, other, other);
             for (;;)
                 (void)poll(NULL, 0, -1);
