@@ -106,6 +106,22 @@ enum dz_run_stop {
     DZ_RUN_TRAPPED = 4, /* *ret_signal is what kills it */
 };
 
+/* What is done atomically with a word of a guest's memory. */
+enum dz_word_op {
+    DZ_WORD_LOAD,
+    DZ_WORD_SET,
+    DZ_WORD_ADD,
+    DZ_WORD_OR,
+    DZ_WORD_ANDN, /* and with the complement */
+    DZ_WORD_XOR,
+    DZ_WORD_SWAP_IF, /* the new value, if the word is the old one */
+};
+struct dz_word {
+    uint64_t at; /* address, of four bytes */
+    enum dz_word_op op;
+    uint32_t value, old; /* old: of SWAP_IF */
+};
+
 /* All but run and interrupt: 0 or -errno; -ENOMEM, -ENOEXEC. */
 struct dz_kernel_runner {
     /* Load t->module, ready to run from its entry. */
@@ -125,6 +141,12 @@ struct dz_kernel_runner {
     int (*jump)(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value);
     void (*set_task)(void *arg, struct dz_task *t);  /* host calls are t's from now on */
     void (*interrupt)(void *arg, struct dz_task *t); /* async-signal-safe */
+    /* Futexes; NULL: there are none. -EFAULT. What the word was; bytes; what two addresses that
+     * name the same word have in common: a memory and an address in it, or (shared) an object
+     * and an offset. */
+    int (*word)(void *arg, struct dz_task *t, const struct dz_word *w, uint32_t *ret_was);
+    int (*read)(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n);
+    int (*key)(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2]);
 };
 extern const struct dz_kernel_runner dz_kernel_runner_wasm; /* arg: the kernel itself */
 
@@ -438,6 +460,31 @@ int64_t dz_sys_sigtimedwait(struct dz_kernel *k, struct dz_proc *p, uint64_t set
 /* setjmp is dz_wasm_mark() alone. longjmp: DZ_KJUMP, or -EINVAL: kill the guest. */
 int64_t dz_sys_longjmp(struct dz_kernel *k, struct dz_proc *p, const uint64_t token[2],
                        uint64_t value);
+
+/* futexes of Linux. ENOSYS where the runner has none, EFAULT, EINVAL for an address that is not
+ * a multiple of 4. */
+struct dz_futex {
+    uint64_t at;
+    bool shared; /* without FUTEX_PRIVATE_FLAG */
+};
+/* deadline: kernel time, INT64_MAX = none. 0: woken; EAGAIN: the word is not `value`; ETIMEDOUT,
+ * EINTR. */
+int64_t dz_sys_futex_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, uint32_t value,
+                          uint32_t bits, int64_t deadline);
+/* How many were woken, at most n. */
+int64_t dz_sys_futex_wake(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, uint32_t n,
+                          uint32_t bits);
+/* Wake n[0], let n[1] others wait for `to`: how many of both. expect: NULL, or what the word must
+ * be, else EAGAIN. */
+int64_t dz_sys_futex_requeue(struct dz_kernel *k, struct dz_proc *p, const struct dz_futex f[2],
+                             const uint32_t n[2], const uint32_t *expect);
+/* FUTEX_WAKE_OP: change the word of f[1] as `op` says, wake n[0] of f[0], and n[1] of f[1] if
+ * what the word was compares as it says. ENOSYS: an operation that Linux does not have. */
+int64_t dz_sys_futex_wake_op(struct dz_kernel *k, struct dz_proc *p, const struct dz_futex f[2],
+                             const uint32_t n[2], uint32_t op);
+/* Returns the thread's number. */
+int64_t dz_sys_set_tid_address(struct dz_kernel *k, struct dz_proc *p, uint64_t at);
+int64_t dz_sys_set_robust_list(struct dz_kernel *k, struct dz_proc *p, uint64_t head, size_t size);
 
 /* time. Clocks: CLOCK_REALTIME, MONOTONIC, PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID, BOOTTIME. */
 int64_t dz_sys_clock_gettime(struct dz_kernel *k, struct dz_proc *p, int clock, int64_t *ret_ns);

@@ -275,6 +275,8 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     if (p->flags & DZ_PROC_VFORKED)
         dz_k_vfork_done(k, p);
     struct dz_thread *t = x->task->thread;
+    DZ_K_THREADS(each, k, p)
+    dz_k_futex_exit(k, each);
     dz_k_threads_free(k, p, t);
     dz_k_task_free(k, t);
     dz_k_fd_close_all(k, p, true);

@@ -89,6 +89,7 @@ static struct dz_thread *copy_thread(struct dz_kernel *k, struct dz_proc *c,
     t->utime_ns = t->stime_ns = 0;
     t->clear_tid = t->robust = 0;
     t->vfork_child = 0;
+    t->futex_bits = t->futex_next = 0;
     t->run_next = t->run_prev = t->run_queue = t->waiters = 0;
     t->frame = 0;
     if (from->frame && !(t->frame = dz_k_blob_dup(k, from->frame))) {

@@ -91,6 +91,7 @@ struct dz_kernel {
     struct dz_task **task; /* by index of the thread; what cannot be data */
 
     uint32_t pid_hash[DZ_K_HASH], tid_hash[DZ_K_HASH];
+    uint32_t futex_hash[DZ_K_HASH]; /* threads that wait, the oldest first */
     uint32_t q_head[DZ_K_QUEUES], q_tail[DZ_K_QUEUES];
     uint32_t picked;  /* the queue that the current thread came from */
     int64_t q_new_ns; /* the NEW queue has run so long without a turn of OLD */
@@ -99,7 +100,7 @@ struct dz_kernel {
     atomic_int resched, stop;
 
     uint32_t next_pid;
-    uint64_t next_owner, next_anon_ino, next_serial, next_siginfo;
+    uint64_t next_owner, next_anon_ino, next_serial, next_siginfo, next_futex;
     uint64_t memory_used; /* bytes: linear memories and blobs */
     uint64_t pipe_bytes;  /* of pipe buffers */
     uint64_t total_cpu_ns, forks;
@@ -257,6 +258,13 @@ bool dz_k_has_state(const struct dz_kernel *k, const struct dz_proc *p, uint32_t
 /* What runs a thread. A vfork child's instance is its parent's. */
 struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *t);
 void dz_k_task_free(struct dz_kernel *k, struct dz_thread *t);
+
+/* ---- futexes: kernel_futex.c -------------------------------------------------------------- */
+
+void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t); /* it waits for none any more */
+void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t); /* after a thaw */
+/* What a thread that ends leaves behind: its robust list, and its number at clear_tid. */
+void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t);
 
 /* ---- signals: kernel_signal.c ------------------------------------------------------------ */
 

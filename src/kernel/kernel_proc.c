@@ -234,6 +234,8 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
     assert(!dz_k_has_state(k, p, DZ_THREAD_VFORK));
     p->term_sig = (uint32_t)signo;
     p->exit_code = code & 0xff;
+    DZ_K_THREADS(t, k, p)
+    dz_k_futex_exit(k, t);
     if (p->flags & DZ_PROC_VFORKED)
         dz_k_vfork_done(k, p);
     dz_k_threads_free(k, p, NULL);

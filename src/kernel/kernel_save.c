@@ -199,7 +199,8 @@ static bool thread_ok(struct dz_kernel *k, const struct dz_thread *t)
     const struct dz_proc *p = t->proc > 1 ? dz_k_proc(k, t->proc) : NULL;
     bool ok = p && p->state == DZ_PROC_LIVE && t->tid > 1 && t->tid < DZ_KERNEL_PID_MAX;
     ok = ok && (t->state == DZ_THREAD_READY || t->state == DZ_THREAD_WAIT) && t->vfork_child == 0;
-    ok = ok && t->depth <= DZ_KERNEL_HANDLERS_MAX && blob_or_none(k, t->frame);
+    ok = ok && t->depth <= DZ_KERNEL_HANDLERS_MAX && blob_or_none(k, t->frame) &&
+         t->futex_order <= INT64_MAX;
     return ok && k->task[t->index];
 }
 
@@ -426,6 +427,7 @@ static int revive_thread(struct dz_kernel *k, struct dz_thread *t, struct dz_err
         return dz_fail(err, DZ_ECORRUPT, "two saved threads are number %d", t->tid);
     t->run_next = t->run_prev = t->run_queue = t->waiters = 0;
     dz_k_thread_link(k, p, t);
+    dz_k_futex_link(k, t);
     t->state = DZ_THREAD_READY; /* whatever it waits for, it asks again */
     if (!(p->flags & DZ_PROC_STOPPED))
         dz_k_enqueue(k, t, DZ_K_Q_NEW);
@@ -500,6 +502,7 @@ void dz_kernel_unput(struct dz_kernel *k)
     }
     memset(k->pid_hash, 0, sizeof k->pid_hash);
     memset(k->tid_hash, 0, sizeof k->tid_hash);
+    memset(k->futex_hash, 0, sizeof k->futex_hash);
     memset(k->q_head, 0, sizeof k->q_head);
     memset(k->q_tail, 0, sizeof k->q_tail);
     struct dz_proc *init = dz_k_proc(k, 1);

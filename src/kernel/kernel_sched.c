@@ -174,6 +174,7 @@ static void after_stop(struct dz_kernel *k, struct dz_thread *t, enum dz_run_sto
         return;
     }
     if (t->flags & DZ_THREAD_EXITING) {
+        dz_k_futex_exit(k, t);
         dz_k_thread_free(k, t);
         return;
     }

@@ -55,6 +55,7 @@ enum {
     DZ_KERNEL_SLICE_NS = 5000000,     /* longest time slice */
     DZ_KERNEL_SYNTH_MAX = 256 * 1024, /* bytes of a file in /proc */
     DZ_KERNEL_RLIMITS = 16,
+    DZ_KERNEL_ROBUST_MAX = 2048,     /* futexes of a robust list that are looked at */
     DZ_KERNEL_STACK_SLOTS = 1 << 19, /* of the engine, for each process */
 };
 
@@ -323,14 +324,19 @@ struct dz_thread {
     uint64_t clear_tid; /* address that becomes 0, and is woken, when it ends; 0 = none */
     uint64_t robust;    /* head of its list of robust futexes; 0 = none */
     uint64_t alt_stack, alt_size;
-    uint32_t alt_flags;  /* SS_* */
-    int32_t vfork_child; /* pid, in state VFORK */
+    uint32_t alt_flags;             /* SS_* */
+    int32_t vfork_child;            /* pid, in state VFORK */
+    uint64_t futex_space, futex_at; /* the futex that it waits for */
+    uint64_t futex_order;           /* who came first is woken first */
+    uint32_t futex_bits;            /* 0 = none, or it was woken */
+    uint32_t pad;
     uint64_t utime_ns, stime_ns;
 
     int64_t alarm_at;                       /* the current call's deadline; link */
     uint32_t run_next, run_prev, run_queue; /* link */
     uint32_t tid_next;                      /* link: hash */
     uint32_t next;                          /* link: of its process */
+    uint32_t futex_next;                    /* link: hash */
     uint32_t waiters;                       /* link: what it waits for */
 };
 

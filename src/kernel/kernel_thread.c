@@ -74,6 +74,7 @@ struct dz_thread *dz_k_thread_new(struct dz_kernel *k, struct dz_proc *p)
 void dz_k_thread_free(struct dz_kernel *k, struct dz_thread *t)
 {
     struct dz_proc *p = dz_k_proc_of(k, t);
+    dz_k_futex_drop(k, t);
     dz_k_unwait(k, t);
     dz_k_unqueue(k, t);
     dz_k_task_free(k, t);

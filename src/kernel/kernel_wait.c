@@ -106,6 +106,7 @@ int64_t dz_k_end(struct dz_kernel *k, struct dz_proc *p, int64_t r)
     struct dz_thread *t = dz_k_me(k, p);
     struct dz_call *c = dz_k_parked(t);
     dz_k_unwait(k, t);
+    dz_k_futex_drop(k, t);
     if (c->masked)
         t->sig_mask = c->mask;
     bool timed = c->deadline != INT64_MAX;

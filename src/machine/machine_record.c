@@ -342,6 +342,10 @@ static const struct dz_field thread_fields[] = {
     DZ_FIELD(T, 16, vfork_child),
     DZ_FIELD(T, 17, utime_ns),
     DZ_FIELD(T, 18, stime_ns),
+    DZ_FIELD(T, 19, futex_space),
+    DZ_FIELD(T, 20, futex_at),
+    DZ_FIELD(T, 21, futex_order),
+    DZ_FIELD(T, 22, futex_bits),
 };
 #undef T
 

@@ -48,7 +48,8 @@ struct krig {
     char out[FIB_OUT];    /* all that left, of every stream */
     size_t out_len, take; /* take: bytes that may be taken yet */
     int commits;
-    void *arg; /* the test's */
+    uint32_t words[64]; /* the memory of all processes: their addresses are 4 * index */
+    void *arg;          /* the test's */
     char log[4096];
     bool quiet; /* programs fail as they must: do not print it */
 };
@@ -258,6 +259,46 @@ static void fib_interrupt(void *arg, struct dz_task *t)
     (void)t; /* a coroutine looks at must_stop after each call */
 }
 
+/* Guests' memory, of which the rig has one for all. */
+static int fib_read(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n)
+{
+    const struct krig *r = arg;
+    (void)t;
+    if (at > sizeof r->words || n > sizeof r->words - at)
+        return -EFAULT;
+    memcpy(buf, (const char *)r->words + at, n);
+    return 0;
+}
+
+static int fib_word(void *arg, struct dz_task *t, const struct dz_word *w, uint32_t *ret_was)
+{
+    struct krig *r = arg;
+    (void)t;
+    if (w->at / 4 >= DZ_ARRAY_LEN(r->words))
+        return -EFAULT;
+    uint32_t *at = &r->words[w->at / 4], was = *at;
+    const uint32_t now[] = {
+        [DZ_WORD_LOAD] = was,
+        [DZ_WORD_SET] = w->value,
+        [DZ_WORD_ADD] = was + w->value,
+        [DZ_WORD_OR] = was | w->value,
+        [DZ_WORD_ANDN] = was & ~w->value,
+        [DZ_WORD_XOR] = was ^ w->value,
+        [DZ_WORD_SWAP_IF] = was == w->old ? w->value : was,
+    };
+    *at = now[w->op];
+    *ret_was = was;
+    return 0;
+}
+
+static int fib_key(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2])
+{
+    (void)arg;
+    ret_key[0] = shared ? UINT64_MAX : (uint64_t)t->proc->pid;
+    ret_key[1] = at;
+    return 0;
+}
+
 static const struct dz_kernel_runner fib_runner = {
     .load = fib_load,
     .unload = fib_unload,
@@ -270,6 +311,9 @@ static const struct dz_kernel_runner fib_runner = {
     .jump = fib_jump,
     .set_task = fib_set_task,
     .interrupt = fib_interrupt,
+    .word = fib_word,
+    .read = fib_read,
+    .key = fib_key,
 };
 
 /* ---- the embedder --------------------------------------------------------------------------- */
@@ -454,6 +498,21 @@ static inline int64_t fib_fork(struct fib *f, fib_main child)
 {
     f->child = child;
     return SYS(f, dz_sys_fork(FK(f)));
+}
+/* A second thread of f's process, which does `does`. Its number. */
+static inline int32_t fib_thread(struct fib *f, fib_main does)
+{
+    struct dz_thread *t = dz_k_thread_new(f->k, f->p);
+    struct dz_task *task = t ? dz_k_task_new(f->k, t) : NULL;
+    struct fib *own = task ? fib_new(f->r, does) : NULL;
+    if (!own)
+        return -1;
+    memcpy(own->handler, f->handler, sizeof own->handler);
+    fib_attach(own, task);
+    f->k->task[t->index] = task;
+    t->sig_mask = dz_k_me(FK(f))->sig_mask;
+    dz_k_enqueue(f->k, t, DZ_K_Q_NEW);
+    return t->tid;
 }
 static inline int64_t fib_wait(struct fib *f, int64_t pid, int *ret_status)
 {

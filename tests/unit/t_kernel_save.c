@@ -98,6 +98,46 @@ TEST(save_a_sleeping_machine_goes_on_elsewhere)
     end_two(&a, &b);
 }
 
+/* Two threads: the second waits for a futex, and is woken in the second kernel. */
+static bool moved;
+static int waits_for_futex(struct fib *f)
+{
+    OK(f, SYS(f, dz_sys_futex_wait(FK(f), (struct dz_futex){.at = 4}, 0, 1, INT64_MAX)) == 0);
+    return 11;
+}
+static int has_waiter(struct fib *f)
+{
+    const uint64_t rt = DZ_K_BIT(40);
+    struct dz_siginfo info = {.signo = 40, .code = SI_QUEUE};
+    if (dz_sys_gettid(FK(f)) != f->p->pid)
+        return waits_for_futex(f);
+    if (!moved) {
+        (void)dz_sys_sigprocmask(FK(f), 0, &rt, NULL);
+        (void)fib_thread(f, waits_for_futex);
+        for (info.value = 1; info.value < 4; info.value++)
+            OK(f, dz_sys_sigqueue(FK(f), f->p->pid, 0, &info) == 0);
+    }
+    fib_sleep(f, 60000);
+    for (uint64_t i = 1; i < 4; i++)
+        OK(f, SYS(f, dz_sys_sigtimedwait(FK(f), rt, 0, &info)) == 40 && info.value == i);
+    OK(f, SYS(f, dz_sys_futex_wake(FK(f), (struct dz_futex){.at = 4}, 9, 1)) == 1);
+    fib_sleep(f, 1000);
+    return 12;
+}
+TEST(save_threads_futexes_and_queues_go_on_elsewhere)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    moved = false;
+    two_of(&a, &b, has_waiter);
+    moved = true;
+    b.words[1] = 7; /* the word is looked at once, when the wait begins */
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(WEXITSTATUS(job.status), 11);
+    end_two(&a, &b);
+}
+
 TEST(save_damaged_rows_are_refused)
 {
     static struct krig a, b;
@@ -114,6 +154,9 @@ TEST(save_damaged_rows_are_refused)
                                  &p->argv,
                                  &p->state,
                                  &t->depth,
+                                 &t->proc,
+                                 &t->frame,
+                                 (uint32_t *)&t->tid,
                                  &p->tty,
                                  &f->kind,
                                  &f->obj,
@@ -151,7 +194,7 @@ TEST(save_damaged_rows_are_refused)
     CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
     p->ppid = 1;
     dz_kernel_free(b.k);
-    CHECK_INT(taken, 1); /* 77 is a pid like any other */
+    CHECK_INT(taken, 2); /* 77 is a number for a process, and for a thread */
     CHECK(refused > 0);
     CHECK_INT(krig_stop(&a), 0);
 }

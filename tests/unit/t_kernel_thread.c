@@ -3,22 +3,6 @@
 #include "../lib/kernel_rig.h"
 #include "tap.h"
 
-/* A second thread of f's process, which does `does`. Its number. */
-static int32_t thread(struct fib *f, fib_main does)
-{
-    struct dz_thread *t = dz_k_thread_new(f->k, f->p);
-    struct dz_task *task = t ? dz_k_task_new(f->k, t) : NULL;
-    struct fib *own = task ? fib_new(f->r, does) : NULL;
-    if (!own)
-        return -1;
-    memcpy(own->handler, f->handler, sizeof own->handler);
-    fib_attach(own, task);
-    f->k->task[t->index] = task;
-    t->sig_mask = dz_k_me(FK(f))->sig_mask;
-    dz_k_enqueue(f->k, t, DZ_K_Q_NEW);
-    return t->tid;
-}
-
 /* The main thread is tid = pid, others have numbers that no process gets. */
 static int names_itself(struct fib *f)
 {
@@ -40,7 +24,7 @@ static int two_threads(struct fib *f)
     int64_t seen[3] = {0};
     int status;
     f->r->arg = seen;
-    int32_t tid = thread(f, names_itself);
+    int32_t tid = fib_thread(f, names_itself);
     OK(f, tid > 0 && tid != f->p->pid && dz_sys_gettid(FK(f)) == f->p->pid);
     fib_sleep(f, 10);
     OK(f, seen[0] == tid && seen[1] == f->p->pid && seen[2] == 0);
@@ -73,14 +57,14 @@ static int exits_soon(struct fib *f)
 }
 static int has_sleepers(struct fib *f)
 {
-    (void)thread(f, sleeps);
-    (void)thread(f, exits_soon);
+    (void)fib_thread(f, sleeps);
+    (void)fib_thread(f, exits_soon);
     fib_sleep(f, 1000000);
     return 95;
 }
 static int is_killed(struct fib *f)
 {
-    (void)thread(f, sleeps);
+    (void)fib_thread(f, sleeps);
     fib_sleep(f, 1000000);
     return 94;
 }
@@ -126,7 +110,7 @@ static int signals_threads(struct fib *f)
     gots = 0;
     OK(f, dz_sys_sigaction(FK(f), SIGUSR1, &a, NULL) == 0);
     OK(f, dz_sys_sigaction(FK(f), SIGUSR2, &a, NULL) == 0);
-    int32_t one = thread(f, waits_open), two = thread(f, waits_open);
+    int32_t one = fib_thread(f, waits_open), two = fib_thread(f, waits_open);
     OK(f, dz_sys_sigprocmask(FK(f), 0, &usr, NULL) == 0); /* of this thread only */
     fib_sleep(f, 1);
     OK(f, SYS(f, dz_sys_kill(FK(f), f->p->pid, SIGUSR1)) == 0);
@@ -263,5 +247,43 @@ TEST(signal_tells_which_child_and_how_it_ended)
 {
     struct krig r;
     CHECK_INT(krig_main_as(told_of_child, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
+
+/* ---- at the edges --------------------------------------------------------------------- */
+
+static int leaves_the_others(struct fib *f)
+{
+    (void)fib_thread(f, exits_soon);
+    (void)SYS(f, dz_sys_exit_thread(FK(f), 3)); /* the first one alone */
+    return 92;
+}
+static int edges(struct fib *f)
+{
+    const uint64_t usr = DZ_K_BIT(SIGUSR1) | DZ_K_BIT(SIGUSR2) | DZ_K_BIT(SIGWINCH);
+    uint64_t pending = 0;
+    int status;
+    int64_t pid = fib_fork(f, leaves_the_others);
+    OK(f, fib_wait(f, pid, &status) == pid && WEXITSTATUS(status) == 7);
+    int32_t tid = fib_thread(f, sleeps);
+    f->k->next_pid = (uint32_t)tid - 1; /* as when numbers have gone round */
+    pid = fib_fork(f, nothing);
+    OK(f, pid > tid && fib_wait(f, pid, &status) == pid);
+    OK(f, dz_sys_sigprocmask(FK(f), 0, &usr, NULL) == 0);
+    OK(f, dz_sys_tgkill(FK(f), 0, f->p->pid, SIGUSR1) == 0);
+    dz_k_thread_find(f->k, tid)->sig_mask = usr & ~DZ_K_BIT(SIGWINCH);
+    OK(f, dz_sys_kill(FK(f), f->p->pid, SIGUSR2) == 0);
+    OK(f, SYS(f, dz_sys_sigtimedwait(FK(f), DZ_K_BIT(SIGUSR2), 1000, NULL)) == SIGUSR2);
+    OK(f, dz_sys_tgkill(FK(f), 0, f->p->pid, SIGWINCH) == 0); /* ignored, but blocked by it */
+    OK(f, dz_sys_sigpending(FK(f), &pending) == 0);
+    OK(f, pending == (DZ_K_BIT(SIGUSR1) | DZ_K_BIT(SIGWINCH)));
+    OK(f, dz_sys_tgkill(FK(f), 0, tid, SIGWINCH) == 0); /* and not by that one */
+    OK(f, dz_k_thread_find(f->k, tid)->sig_pending == 0);
+    return 0;
+}
+TEST(thread_signals_and_numbers_at_the_edges)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(edges, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }

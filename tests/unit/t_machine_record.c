@@ -14,10 +14,11 @@ static const struct hole proc_holes[] = {
     HOLE(struct dz_proc, threads),   HOLE(struct dz_proc, thread), HOLE(struct dz_proc, pid_next),
     HOLE(struct dz_proc, wait_child)};
 static const struct hole thread_holes[] = {
-    HOLE(struct dz_thread, used),     HOLE(struct dz_thread, index),
-    HOLE(struct dz_thread, alarm_at), HOLE(struct dz_thread, run_next),
-    HOLE(struct dz_thread, run_prev), HOLE(struct dz_thread, run_queue),
-    HOLE(struct dz_thread, tid_next), HOLE(struct dz_thread, next),
+    HOLE(struct dz_thread, used),       HOLE(struct dz_thread, index),
+    HOLE(struct dz_thread, alarm_at),   HOLE(struct dz_thread, run_next),
+    HOLE(struct dz_thread, run_prev),   HOLE(struct dz_thread, run_queue),
+    HOLE(struct dz_thread, tid_next),   HOLE(struct dz_thread, next),
+    HOLE(struct dz_thread, futex_next), HOLE(struct dz_thread, pad),
     HOLE(struct dz_thread, waiters)};
 static const struct hole siginfo_holes[] = {HOLE(struct dz_siginfo, used),
                                             HOLE(struct dz_siginfo, index)};

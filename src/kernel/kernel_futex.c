@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_futex.c - futexes of Linux: wait, wake, requeue, wake_op, robust lists.
+ *
+ * What a thread waits for stands in its row: a key, which the runner makes of an
+ * address, its bits, and its place in line. So a machine that sleeps keeps it, and a
+ * thread that asks again after a thaw still waits where it was, also when it was
+ * requeued. The word itself is looked at once, when the wait begins. A wake takes the
+ * bits away; the thread, made runnable, sees that and answers 0.
+ *
+ * Whatever must be atomic the runner does (struct dz_word). Between looking at a word
+ * and parking nobody else can wake, for the kernel serves one call at a time.
+ *
+ * Invariants:
+ *   1. a thread is in the hash exactly when its futex_bits are not 0;
+ *   2. a bucket is in the order of futex_order;
+ *   3. only a thread inside of dz_sys_futex_wait() has futex_bits.
+ */
+#include "kernel/kernel_int.h"
+
+enum {
+    WAITERS = (int)0x80000000,
+    OWNER_DIED = 0x40000000,
+    TID_MASK = 0x3fffffff,
+};
+
+static uint32_t *bucket(struct dz_kernel *k, const uint64_t key[2])
+{
+    uint64_t h = (key[0] * 31 + key[1] / 4) * UINT64_C(0x9e3779b97f4a7c15);
+    return &k->futex_hash[h >> 56];
+}
+_Static_assert(DZ_K_HASH == 256, "the hash is one byte");
+
+static uint32_t *bucket_of(struct dz_kernel *k, const struct dz_thread *t)
+{
+    return bucket(k, (const uint64_t[2]){t->futex_space, t->futex_at});
+}
+
+void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t)
+{
+    if (t->futex_bits == 0)
+        return;
+    uint32_t *at = bucket_of(k, t);
+    while (*at != t->index)
+        at = &dz_k_thread(k, *at)->futex_next;
+    *at = t->futex_next;
+    t->futex_next = 0;
+    t->futex_bits = 0;
+}
+
+void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t)
+{
+    t->futex_next = 0;
+    if (t->futex_bits == 0)
+        return;
+    uint32_t *at = bucket_of(k, t);
+    while (*at != 0 && dz_k_thread(k, *at)->futex_order <= t->futex_order)
+        at = &dz_k_thread(k, *at)->futex_next;
+    t->futex_next = *at;
+    *at = t->index;
+    if (t->futex_order > k->next_futex)
+        k->next_futex = t->futex_order;
+}
+
+/* At the end of the line. */
+static void join(struct dz_kernel *k, struct dz_thread *t, const uint64_t key[2], uint32_t bits)
+{
+    t->futex_space = key[0];
+    t->futex_at = key[1];
+    t->futex_bits = bits;
+    t->futex_order = ++k->next_futex;
+    dz_k_futex_link(k, t);
+}
+
+static bool waits_for(const struct dz_thread *t, const uint64_t key[2])
+{
+    return t->futex_space == key[0] && t->futex_at == key[1];
+}
+
+static uint32_t wake(struct dz_kernel *k, const uint64_t key[2], uint32_t n, uint32_t bits)
+{
+    uint32_t woken = 0, next;
+    for (uint32_t i = *bucket(k, key); i != 0 && woken < n; i = next) {
+        struct dz_thread *t = dz_k_thread(k, i);
+        next = t->futex_next;
+        if (!waits_for(t, key) || !(t->futex_bits & bits))
+            continue;
+        dz_k_futex_drop(k, t);
+        dz_k_ready(k, t);
+        woken++;
+    }
+    return woken;
+}
+
+static uint32_t requeue(struct dz_kernel *k, const uint64_t from[2], const uint64_t to[2],
+                        uint32_t n)
+{
+    uint32_t moved = 0, next;
+    if (from[0] == to[0] && from[1] == to[1])
+        return 0;
+    for (uint32_t i = *bucket(k, from); i != 0 && moved < n; i = next) {
+        struct dz_thread *t = dz_k_thread(k, i);
+        uint32_t bits = t->futex_bits;
+        next = t->futex_next;
+        if (!waits_for(t, from))
+            continue;
+        dz_k_futex_drop(k, t);
+        join(k, t, to, bits);
+        moved++;
+    }
+    return moved;
+}
+
+static int64_t key_of(struct dz_kernel *k, const struct dz_thread *t, struct dz_futex f,
+                      uint64_t ret_key[2])
+{
+    struct dz_task *task = k->task[t->index];
+    if (!k->runner->key || !task)
+        return -ENOSYS;
+    if (f.at % 4)
+        return -EINVAL;
+    return k->runner->key(k->runner_arg, task, f.at, f.shared, ret_key);
+}
+
+static int64_t load(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, uint32_t *ret_word)
+{
+    const struct dz_word w = {.at = at, .op = DZ_WORD_LOAD};
+    return k->runner->word(k->runner_arg, k->task[t->index], &w, ret_word);
+}
+
+/* ---- calls ------------------------------------------------------------------------- */
+
+static int64_t begin_wait(struct dz_kernel *k, struct dz_thread *t, struct dz_futex f,
+                          uint32_t value, uint32_t bits)
+{
+    uint64_t key[2];
+    uint32_t word;
+    int64_t r = bits ? key_of(k, t, f, key) : -EINVAL;
+    if (r == 0)
+        r = load(k, t, f.at, &word);
+    if (r)
+        return r;
+    if (word != value)
+        return -EAGAIN;
+    join(k, t, key, bits);
+    return 0;
+}
+
+int64_t dz_sys_futex_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, uint32_t value,
+                          uint32_t bits, int64_t deadline)
+{
+    struct dz_call *c = dz_k_call(k, p);
+    const struct dz_thread *t = dz_k_me(k, p);
+    if (!(c->flags & DZ_CALL_BEGUN)) {
+        int64_t r = begin_wait(k, dz_k_me(k, p), f, value, bits);
+        if (r)
+            return dz_k_end(k, p, r);
+        c->flags = DZ_CALL_BEGUN;
+        c->deadline = deadline;
+    }
+    if (t->futex_bits == 0)
+        return dz_k_end(k, p, 0);
+    if (dz_kernel_now(k) >= c->deadline)
+        return dz_k_end(k, p, -ETIMEDOUT);
+    if (c->intr)
+        return dz_k_end(k, p, -EINTR);
+    return dz_k_block(k, p);
+}
+
+int64_t dz_sys_futex_wake(struct dz_kernel *k, struct dz_proc *p, struct dz_futex f, uint32_t n,
+                          uint32_t bits)
+{
+    uint64_t key[2];
+    if (bits == 0)
+        return -EINVAL;
+    int64_t r = key_of(k, dz_k_me(k, p), f, key);
+    return r ? r : wake(k, key, n, bits);
+}
+
+int64_t dz_sys_futex_requeue(struct dz_kernel *k, struct dz_proc *p, const struct dz_futex f[2],
+                             const uint32_t n[2], const uint32_t *expect)
+{
+    const struct dz_thread *t = dz_k_me(k, p);
+    uint64_t from[2], to[2];
+    uint32_t word;
+    int64_t r = key_of(k, t, f[0], from);
+    if (r == 0)
+        r = key_of(k, t, f[1], to);
+    if (r == 0 && expect)
+        r = load(k, t, f[0].at, &word);
+    if (r)
+        return r;
+    if (expect && word != *expect)
+        return -EAGAIN;
+    uint32_t woken = wake(k, from, n[0], UINT32_MAX);
+    return (int64_t)woken + requeue(k, from, to, n[1]);
+}
+
+/* A field of 12 bits with a sign. */
+static int32_t argument(uint32_t bits)
+{
+    return (int32_t)(bits & 0xfff) - (bits & 0x800 ? 0x1000 : 0);
+}
+
+/* Does a <cmp> b, of the comparisons that FUTEX_WAKE_OP knows? */
+static bool compares(uint32_t cmp, int32_t a, int32_t b)
+{
+    switch (cmp) {
+    case 0:
+        return a == b;
+    case 1:
+        return a != b;
+    case 2:
+        return a < b;
+    case 3:
+        return a <= b;
+    case 4:
+        return a > b;
+    default:
+        return a >= b;
+    }
+}
+
+int64_t dz_sys_futex_wake_op(struct dz_kernel *k, struct dz_proc *p, const struct dz_futex f[2],
+                             const uint32_t n[2], uint32_t op)
+{
+    static const enum dz_word_op ops[] = {DZ_WORD_SET, DZ_WORD_ADD, DZ_WORD_OR, DZ_WORD_ANDN,
+                                          DZ_WORD_XOR};
+    const struct dz_thread *t = dz_k_me(k, p);
+    uint32_t what = op >> 28 & 7, cmp = op >> 24 & 15, was;
+    uint64_t first[2], second[2];
+    int64_t r = key_of(k, t, f[0], first);
+    if (r == 0)
+        r = key_of(k, t, f[1], second);
+    if (r)
+        return r;
+    if (what >= sizeof ops / sizeof ops[0] || cmp > 5)
+        return -ENOSYS;
+    int32_t value = argument(op >> 12);
+    if (op >> 31) /* FUTEX_OP_OPARG_SHIFT */
+        value = (int32_t)(UINT32_C(1) << (value & 31));
+    const struct dz_word w = {.at = f[1].at, .op = ops[what], .value = (uint32_t)value};
+    r = k->runner->word(k->runner_arg, k->task[t->index], &w, &was);
+    if (r)
+        return r;
+    uint32_t woken = wake(k, first, n[0], UINT32_MAX);
+    if (compares(cmp, (int32_t)was, argument(op)))
+        woken += wake(k, second, n[1], UINT32_MAX);
+    return woken;
+}
+
+int64_t dz_sys_set_tid_address(struct dz_kernel *k, struct dz_proc *p, uint64_t at)
+{
+    struct dz_thread *t = dz_k_me(k, p);
+    t->clear_tid = at;
+    return t->tid;
+}
+
+int64_t dz_sys_set_robust_list(struct dz_kernel *k, struct dz_proc *p, uint64_t head, size_t size)
+{
+    if (size != 3 * sizeof(uint64_t)) /* next, offset of the word, the one being locked */
+        return -EINVAL;
+    dz_k_me(k, p)->robust = head;
+    return 0;
+}
+
+/* ---- the end of a thread -------------------------------------------------------------- */
+
+static void wake_at(struct dz_kernel *k, const struct dz_thread *t, uint64_t at)
+{
+    uint64_t key[2]; /* nobody knows whether the others wait by FUTEX_PRIVATE_FLAG */
+    for (int shared = 0; shared < 2; shared++)
+        if (key_of(k, t, (struct dz_futex){at, shared != 0}, key) == 0 &&
+            wake(k, key, 1, UINT32_MAX) != 0)
+            return;
+}
+
+/* One futex of the list: if the thread holds it, its next owner learns that it died. pending: it
+ * was being unlocked, perhaps after its word was set to 0 and before anyone was woken. */
+static int bury(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, bool pending)
+{
+    struct dz_word w = {.at = at, .op = DZ_WORD_SWAP_IF};
+    uint32_t was;
+    if (at % 4 || load(k, t, at, &w.old) != 0)
+        return -EFAULT;
+    for (;; w.old = was) {
+        if (pending && w.old == 0)
+            wake_at(k, t, at);
+        if ((w.old & TID_MASK) != (uint32_t)t->tid)
+            return 0;
+        w.value = (w.old & (uint32_t)WAITERS) | OWNER_DIED;
+        if (k->runner->word(k->runner_arg, k->task[t->index], &w, &was) != 0)
+            return -EFAULT;
+        if (was == w.old)
+            break;
+    }
+    if (w.old & (uint32_t)WAITERS)
+        wake_at(k, t, at);
+    return 0;
+}
+
+/* The list is the guest's: anything may stand there, and it may go round. */
+static void bury_all(struct dz_kernel *k, const struct dz_thread *t)
+{
+    struct dz_task *task = k->task[t->index];
+    uint64_t head[3], entry, next = 0;
+    if (k->runner->read(k->runner_arg, task, t->robust, head, sizeof head) != 0)
+        return;
+    uint64_t pending = head[2] & ~UINT64_C(1); /* bit 0: with priority inheritance */
+    entry = head[0] & ~UINT64_C(1);
+    for (int i = 0; entry != t->robust && i < DZ_KERNEL_ROBUST_MAX; i++) {
+        bool more = k->runner->read(k->runner_arg, task, entry, &next, sizeof next) == 0;
+        if (entry != pending && bury(k, t, entry + head[1], false) != 0)
+            return;
+        if (!more)
+            return;
+        entry = next & ~UINT64_C(1);
+    }
+    if (pending)
+        (void)bury(k, t, pending + head[1], true);
+}
+
+void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t)
+{
+    struct dz_task *task = k->task[t->index];
+    uint32_t was;
+    if (!task || !k->runner->word)
+        return;
+    if (t->robust)
+        bury_all(k, t);
+    const struct dz_word zero = {.at = t->clear_tid, .op = DZ_WORD_SET};
+    if (t->clear_tid && k->runner->word(k->runner_arg, task, &zero, &was) == 0)
+        wake_at(k, t, t->clear_tid);
+    t->robust = t->clear_tid = 0;
+}
