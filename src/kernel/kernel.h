@@ -95,6 +95,7 @@ struct dz_task {
     uint64_t charged;  /* bytes of memory counted for this task */
     uint32_t trap;     /* after DZ_RUN_TRAPPED: enum dz_wasm_trap_kind */
     uint64_t serial;   /* no other task of this kernel has it, or had it */
+    bool away;         /* runs elsewhere */
     void *own;         /* the runner's */
 };
 
@@ -104,6 +105,7 @@ enum dz_run_stop {
     DZ_RUN_DONE = 2,    /* the program returned: its exit_code is in the row */
     DZ_RUN_EXITED = 3,  /* dz_sys_exit() was called */
     DZ_RUN_TRAPPED = 4, /* *ret_signal is what kills it */
+    DZ_RUN_AWAY = 5,    /* it runs elsewhere: dz_kernel_task_event() will tell how it stops */
 };
 
 /* What is done atomically with a word of a guest's memory. */
@@ -124,8 +126,14 @@ struct dz_word {
 
 /* All but run and interrupt: 0 or -errno; -ENOMEM, -ENOEXEC. */
 struct dz_kernel_runner {
+    /* Copying a process needs no safepoint: fork and vfork are done inside of the call. */
+    bool copies_at_once;
+    /* Report what stopped meanwhile, by dz_kernel_task_event(), and serve calls of tasks that are
+     * away, each after dz_kernel_serve(); do not wait. NULL: nobody is ever away. */
+    void (*poll)(void *arg);
     /* Load t->module, ready to run from its entry. */
     int (*load)(void *arg, struct dz_task *t);
+    /* One that is away is stopped first; no event of it comes after. */
     void (*unload)(void *arg, struct dz_task *t);
     enum dz_run_stop (*run)(void *arg, struct dz_task *t, int *ret_signal);
     /* Make `to` a copy of `from`, which is at a safepoint. */
@@ -148,6 +156,16 @@ struct dz_kernel_runner {
     int (*read)(void *arg, struct dz_task *t, uint64_t at, void *buf, size_t n);
     int (*key)(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2]);
 };
+/* A task that was away has stopped, having used so much CPU since it last ran or was reported. */
+void dz_kernel_task_event(struct dz_task *t, enum dz_run_stop stop, int signo, int64_t cpu_ns);
+/* The next calls are of this task's thread. */
+void dz_kernel_serve(struct dz_task *t);
+/* Tasks that run elsewhere: while there are any, DZ_KERNEL_IDLE is not the end; the embedder
+ * waits for the runner's events too. */
+uint32_t dz_kernel_away(const struct dz_kernel *k);
+/* A process has so many bytes of memory now, by a runner that counts them itself: -ENOMEM, and
+ * nothing changed, when the machine has not. What it has when it ends is given back. */
+int dz_kernel_memory(struct dz_kernel *k, struct dz_proc *p, uint64_t bytes);
 extern const struct dz_kernel_runner dz_kernel_runner_wasm; /* arg: the kernel itself */
 
 /* ---- the embedder ---------------------------------------------------------------- */

@@ -278,6 +278,7 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     DZ_K_THREADS(each, k, p)
     dz_k_futex_exit(k, each);
     dz_k_threads_free(k, p, t);
+    dz_k_thread_lead(k, t); /* the process's number, whoever called exec */
     dz_k_task_free(k, t);
     dz_k_fd_close_all(k, p, true);
     dz_k_sig_exec(k, p);

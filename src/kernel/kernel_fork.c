@@ -31,8 +31,12 @@ static int64_t fork_call(struct dz_kernel *k, struct dz_proc *p, uint32_t want)
     c->flags = DZ_CALL_BEGUN;
     c->result = -EAGAIN;
     c->parked = 1;
-    dz_k_me(k, p)->flags |= want;
-    return DZ_KBLOCK;
+    struct dz_thread *t = dz_k_me(k, p);
+    t->flags |= want;
+    if (!k->runner->copies_at_once)
+        return DZ_KBLOCK;
+    (void)dz_k_fork_now(k, t);
+    return t->state == DZ_THREAD_VFORK ? DZ_KBLOCK : dz_k_end(k, p, c->result);
 }
 
 int64_t dz_sys_fork(struct dz_kernel *k, struct dz_proc *p)

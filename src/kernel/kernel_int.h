@@ -97,6 +97,7 @@ struct dz_kernel {
     int64_t q_new_ns; /* the NEW queue has run so long without a turn of OLD */
     struct dz_thread *current;
     _Atomic(struct dz_task *) running;
+    uint32_t away; /* tasks that run elsewhere */
     atomic_int resched, stop;
 
     uint32_t next_pid;
@@ -250,6 +251,9 @@ int dz_k_vfork_part(struct dz_kernel *k, struct dz_proc *child);  /* a memory of
 struct dz_thread *dz_k_thread_new(struct dz_kernel *k, struct dz_proc *p);
 void dz_k_thread_free(struct dz_kernel *k, struct dz_thread *t);
 void dz_k_threads_free(struct dz_kernel *k, struct dz_proc *p, const struct dz_thread *but);
+void dz_k_thread_lead(struct dz_kernel *k, struct dz_thread *t); /* its number: the process's */
+/* It runs elsewhere: it shall stop. */
+void dz_k_call_back(struct dz_kernel *k, const struct dz_thread *t);
 struct dz_thread *dz_k_thread_find(const struct dz_kernel *k, int32_t tid);
 void dz_k_thread_link(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *t);
 int32_t dz_k_number_new(struct dz_kernel *k); /* that no thread, process, group, session has */

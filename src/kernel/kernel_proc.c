@@ -66,6 +66,7 @@ struct dz_proc *dz_k_proc_new(struct dz_kernel *k)
 void dz_k_proc_free(struct dz_kernel *k, struct dz_proc *p)
 {
     dz_k_threads_free(k, p, NULL);
+    (void)dz_kernel_memory(k, p, 0);
     dz_k_siginfo_drop(k, p->index, 0, UINT64_MAX);
     dz_k_fd_close_all(k, p, false);
     dz_k_blob_free(k, p->fds);
@@ -231,7 +232,7 @@ static void give_children_away(struct dz_kernel *k, struct dz_proc *p)
 void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
 {
     assert(p->state != DZ_PROC_ZOMBIE && k->running == NULL);
-    assert(!dz_k_has_state(k, p, DZ_THREAD_VFORK));
+    assert(k->runner->copies_at_once || !dz_k_has_state(k, p, DZ_THREAD_VFORK));
     p->term_sig = (uint32_t)signo;
     p->exit_code = code & 0xff;
     DZ_K_THREADS(t, k, p)
@@ -239,6 +240,7 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
     if (p->flags & DZ_PROC_VFORKED)
         dz_k_vfork_done(k, p);
     dz_k_threads_free(k, p, NULL);
+    (void)dz_kernel_memory(k, p, 0);
     dz_k_siginfo_drop(k, p->index, 0, UINT64_MAX);
     dz_k_fd_close_all(k, p, false);
     dz_vfs_lock_drop(k->vfs, p->lock_owner, 0);

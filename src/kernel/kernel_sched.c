@@ -26,7 +26,8 @@
 
 void dz_k_enqueue(struct dz_kernel *k, struct dz_thread *t, uint32_t queue)
 {
-    if (t->run_queue != 0 || t == k->current)
+    const struct dz_task *task = k->task[t->index];
+    if (t->run_queue != 0 || t == k->current || (task && task->away))
         return;
     struct dz_thread *last = dz_k_thread(k, k->q_tail[queue]);
     t->run_queue = queue;
@@ -142,7 +143,7 @@ static void account(struct dz_kernel *k, struct dz_thread *t, uint64_t ns)
 static void sample_load(struct dz_kernel *k, int64_t now)
 {
     static const uint64_t decay[3] = {60284, 64452, 65171}; /* 65536 / e^(5s / 1, 5, 15 min) */
-    uint64_t active = k->current ? 1 : 0;
+    uint64_t active = (k->current ? 1 : 0) + k->away;
     if (now < k->load_at)
         return;
     DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
@@ -189,6 +190,7 @@ static void after_stop(struct dz_kernel *k, struct dz_thread *t, enum dz_run_sto
         return;
     case DZ_RUN_READY:
     case DZ_RUN_BLOCKED:
+    case DZ_RUN_AWAY:
         break;
     }
     if (p->flags & DZ_PROC_EXEC_READY)
@@ -197,12 +199,55 @@ static void after_stop(struct dz_kernel *k, struct dz_thread *t, enum dz_run_sto
         (void)dz_k_fork_now(k, t); /* its failure is the call's result */
 }
 
+/* What follows a run that used so much CPU. */
+static void turn_over(struct dz_kernel *k, struct dz_thread *t, enum dz_run_stop stop, int signo,
+                      int64_t used)
+{
+    struct dz_proc *p = dz_k_proc_of(k, t);
+    int64_t slice = slice_of(p);
+    uint32_t index = t->index;
+    k->current = t;
+    account(k, t, (uint64_t)used);
+    after_stop(k, t, stop, signo);
+    k->current = NULL;
+    if (dz_k_thread(k, index) == t && t->state == DZ_THREAD_READY && !(p->flags & DZ_PROC_STOPPED))
+        dz_k_enqueue(k, t, used * 2 >= slice ? DZ_K_Q_OLD : DZ_K_Q_NEW);
+}
+
+/* It runs on elsewhere. What was sent to it since it was looked at calls it back. */
+static void goes_away(struct dz_kernel *k, struct dz_task *t)
+{
+    t->away = true;
+    k->away++;
+    k->current = NULL;
+    if (dz_k_sig_waits(k, t->thread))
+        dz_k_call_back(k, t->thread);
+}
+
+void dz_kernel_task_event(struct dz_task *t, enum dz_run_stop stop, int signo, int64_t cpu_ns)
+{
+    struct dz_kernel *k = t->kernel;
+    assert(t->away && stop != DZ_RUN_AWAY && k->running == NULL);
+    t->away = false;
+    k->away--;
+    t->proc->thread = t->thread->index;
+    turn_over(k, t->thread, stop, signo, cpu_ns < 0 ? 0 : cpu_ns);
+}
+
+void dz_kernel_serve(struct dz_task *t)
+{
+    t->proc->thread = t->thread->index;
+}
+
+uint32_t dz_kernel_away(const struct dz_kernel *k)
+{
+    return k->away;
+}
+
 static void turn(struct dz_kernel *k, struct dz_thread *thread)
 {
     struct dz_task *t = k->task[thread->index];
-    struct dz_proc *p = dz_k_proc_of(k, thread);
-    int64_t slice = slice_of(p);
-    uint32_t index = thread->index;
+    int64_t slice = slice_of(dz_k_proc_of(k, thread));
     int signo = 0;
     k->current = thread;
     if (!t || !dz_k_deliver(k, thread)) {
@@ -221,12 +266,10 @@ static void turn(struct dz_kernel *k, struct dz_thread *thread)
     int64_t used = k->ops.cpu_ns(k->ops.arg) - begin;
     used = used < 0 ? 0 : used;
     k->q_new_ns = k->picked == DZ_K_Q_NEW ? k->q_new_ns + used : 0;
-    account(k, thread, (uint64_t)used);
-    after_stop(k, thread, stop, signo);
-    k->current = NULL;
-    if (dz_k_thread(k, index) == thread && thread->state == DZ_THREAD_READY &&
-        !(p->flags & DZ_PROC_STOPPED))
-        dz_k_enqueue(k, thread, used * 2 >= slice ? DZ_K_Q_OLD : DZ_K_Q_NEW);
+    if (stop == DZ_RUN_AWAY)
+        goes_away(k, t);
+    else
+        turn_over(k, thread, stop, signo, used);
 }
 
 void dz_kernel_interrupt(struct dz_kernel *k)
@@ -267,6 +310,8 @@ enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct
         int64_t now = dz_kernel_now(k);
         dz_k_expire(k, now);
         sample_load(k, now);
+        if (k->away)
+            k->runner->poll(k->runner_arg);
         if (k->output_waits && (now >= k->flush_at || much_output(k))) {
             if (dz_kernel_flush(k, err) != 0)
                 return DZ_KERNEL_FAILED;

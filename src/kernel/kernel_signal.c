@@ -186,8 +186,10 @@ static void wake_one(struct dz_kernel *k, struct dz_proc *p, uint64_t bit)
     DZ_K_THREADS(t, k, p)
     if (takes(k, t, bit) && (!found || t->state == DZ_THREAD_READY))
         found = t;
-    if (found)
+    if (found) {
         dz_k_ready(k, found);
+        dz_k_call_back(k, found);
+    }
 }
 
 static bool is_blocked(const struct dz_kernel *k, const struct dz_proc *p,
@@ -230,8 +232,10 @@ int dz_k_send_info(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *to,
     *pending |= bit;
     if (!to)
         wake_one(k, p, bit);
-    else if (takes(k, to, bit))
+    else if (takes(k, to, bit)) {
         dz_k_ready(k, to);
+        dz_k_call_back(k, to);
+    }
     return 0;
 }
 
@@ -274,7 +278,10 @@ static void stop_process(struct dz_kernel *k, struct dz_proc *p, int signo)
     p->flags |= DZ_PROC_STOPPED;
     p->stop_sig = (uint32_t)signo;
     DZ_K_THREADS(t, k, p)
-    dz_k_unqueue(k, t);
+    {
+        dz_k_unqueue(k, t);
+        dz_k_call_back(k, t);
+    }
     note_parent(k, p, DZ_PROC_STOP_NEWS, CLD_STOPPED, signo);
 }
 

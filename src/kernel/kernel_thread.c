@@ -71,6 +71,22 @@ struct dz_thread *dz_k_thread_new(struct dz_kernel *k, struct dz_proc *p)
     return t;
 }
 
+static void hash_remove(struct dz_kernel *k, const struct dz_thread *t)
+{
+    uint32_t *at = bucket(k, t->tid);
+    while (*at != t->index)
+        at = &dz_k_thread(k, *at)->tid_next;
+    *at = t->tid_next;
+}
+
+void dz_k_thread_lead(struct dz_kernel *k, struct dz_thread *t)
+{
+    hash_remove(k, t);
+    t->tid = dz_k_proc_of(k, t)->pid;
+    t->tid_next = *bucket(k, t->tid);
+    *bucket(k, t->tid) = t->index;
+}
+
 void dz_k_thread_free(struct dz_kernel *k, struct dz_thread *t)
 {
     struct dz_proc *p = dz_k_proc_of(k, t);
@@ -80,11 +96,8 @@ void dz_k_thread_free(struct dz_kernel *k, struct dz_thread *t)
     dz_k_task_free(k, t);
     dz_k_siginfo_drop(k, p->index, t->index, UINT64_MAX);
     dz_k_blob_free(k, t->frame);
-    uint32_t *at = bucket(k, t->tid);
-    while (*at != t->index)
-        at = &dz_k_thread(k, *at)->tid_next;
-    *at = t->tid_next;
-    at = &p->threads;
+    hash_remove(k, t);
+    uint32_t *at = &p->threads;
     while (*at != t->index)
         at = &dz_k_thread(k, *at)->next;
     *at = t->next;
@@ -124,6 +137,17 @@ int64_t dz_sys_exit_thread(struct dz_kernel *k, struct dz_proc *p, int code)
     return DZ_KEXIT;
 }
 
+int dz_kernel_memory(struct dz_kernel *k, struct dz_proc *p, uint64_t bytes)
+{
+    if (bytes > p->mem_bytes && !dz_k_charge(k, bytes - p->mem_bytes))
+        return -ENOMEM;
+    if (bytes < p->mem_bytes)
+        dz_k_uncharge(k, p->mem_bytes - bytes);
+    p->mem_bytes = bytes;
+    p->maxrss = p->maxrss > bytes ? p->maxrss : bytes;
+    return 0;
+}
+
 /* ---- what runs them --------------------------------------------------------------- */
 
 struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *thread)
@@ -144,6 +168,8 @@ void dz_k_task_free(struct dz_kernel *k, struct dz_thread *thread)
     if (!t)
         return;
     k->task[thread->index] = NULL;
+    if (t->away)
+        k->away--;
     if (!t->borrowed) {
         k->runner->unload(k->runner_arg, t);
         if (t->module && k->ops.module_put)
@@ -151,6 +177,13 @@ void dz_k_task_free(struct dz_kernel *k, struct dz_thread *thread)
         assert(t->charged == 0);
     }
     dz_free(t);
+}
+
+void dz_k_call_back(struct dz_kernel *k, const struct dz_thread *t)
+{
+    struct dz_task *task = k->task[t->index];
+    if (task && task->away)
+        k->runner->interrupt(k->runner_arg, task);
 }
 
 struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc)

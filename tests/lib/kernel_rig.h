@@ -27,6 +27,11 @@ enum {
     FIB_STACK = 128 * 1024,
     FIB_PROGS = 16,
     FIB_OUT = 1 << 16,
+#ifdef KRIG_AWAY
+    KRIG_IS_AWAY = 1,
+#else
+    KRIG_IS_AWAY = 0,
+#endif
 };
 
 struct fib;
@@ -299,10 +304,39 @@ static int fib_key(void *arg, struct dz_task *t, uint64_t at, bool shared, uint6
     return 0;
 }
 
+/* The same as a runner whose tasks run elsewhere: run only lets one go, and what it does until it
+ * stops it does in a poll. With KRIG_AWAY the rig is that one. */
+static inline enum dz_run_stop fib_let_go(void *arg, struct dz_task *t, int *ret_signal)
+{
+    (void)arg, (void)t, (void)ret_signal;
+    return DZ_RUN_AWAY;
+}
+
+static inline void fib_poll(void *arg)
+{
+    struct krig *r = arg;
+    for (uint32_t i = 1; i <= r->k->tab[DZ_KERNEL_TABLE_THREAD].high; i++) {
+        struct dz_task *t = r->k->task[i];
+        int signo = 0;
+        int64_t before = r->cpu;
+        if (!t || !t->away)
+            continue;
+        dz_kernel_serve(t);
+        enum dz_run_stop stop = fib_run(arg, t, &signo);
+        dz_kernel_task_event(t, stop, signo, r->cpu - before);
+    }
+}
+
 static const struct dz_kernel_runner fib_runner = {
+#ifdef KRIG_AWAY
+    .run = fib_let_go,
+    .poll = fib_poll,
+    .copies_at_once = true,
+#else
+    .run = fib_run,
+#endif
     .load = fib_load,
     .unload = fib_unload,
-    .run = fib_run,
     .copy = fib_copy,
     .inject = fib_inject,
     .injected = fib_injected,

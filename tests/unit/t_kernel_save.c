@@ -190,6 +190,17 @@ TEST(save_damaged_rows_are_refused)
     p->flags &= ~(uint32_t)DZ_PROC_INIT;
     dz_kernel_free(b.k);
     CHECK_INT(krig_kernel(&b, NULL, 0), 0);
+    uint32_t had = f->path;
+    f->path = p->argv; /* the bytes of another */
+    CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
+    f->path = had;
+    dz_kernel_free(b.k);
+    CHECK_INT(krig_kernel(&b, NULL, 0), 0);
+    t->frame = p->argv;
+    CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
+    t->frame = 0;
+    dz_kernel_free(b.k);
+    CHECK_INT(krig_kernel(&b, NULL, 0), 0);
     p->ppid = p->pid; /* its own parent */
     CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
     p->ppid = 1;

@@ -369,6 +369,8 @@ static int starts_burners(struct fib *f)
 }
 TEST(sched_shares_by_nice_and_answers_who_wakes)
 {
+    if (KRIG_IS_AWAY) /* there the host shares the processor */
+        return;
     struct krig r;
     struct dz_job job = {0};
     int64_t turns[4] = {0};
@@ -418,6 +420,8 @@ static int ping_pong(struct fib *f)
 }
 TEST(sched_lets_nobody_starve)
 {
+    if (KRIG_IS_AWAY) /* there the host shares the processor */
+        return;
     struct krig r;
     struct dz_job job = {0};
     int64_t turns[4] = {0};

@@ -287,3 +287,39 @@ TEST(thread_signals_and_numbers_at_the_edges)
     CHECK_INT(krig_main_as(edges, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* ---- exec by a thread that is not the first --------------------------------------------- */
+
+static int is_whole(struct fib *f)
+{
+    OK(f, dz_sys_gettid(FK(f)) == f->p->pid);
+    OK(f, f->p->threads == dz_k_me(FK(f))->index && dz_k_me(FK(f))->next == 0);
+    OK(f, dz_k_thread_find(f->k, f->p->pid) == dz_k_me(FK(f)));
+    return 5;
+}
+static int execs(struct fib *f)
+{
+    fib_sleep(f, 5);
+    (void)SYS(f, dz_sys_execve(FK(f), (struct dz_at){.dirfd = AT_FDCWD, .path = "/bin/whole"},
+                               (struct dz_strings){"whole", 6, 1}, (struct dz_strings){0}));
+    return 91;
+}
+static int has_one_that_execs(struct fib *f)
+{
+    (void)fib_thread(f, sleeps);
+    (void)fib_thread(f, execs);
+    fib_sleep(f, 1000000);
+    return 90;
+}
+TEST(thread_that_calls_exec_becomes_its_process)
+{
+    struct krig r;
+    struct dz_job job = {0};
+    krig_start(&r);
+    krig_prog(&r, "main", has_one_that_execs);
+    krig_prog(&r, "whole", is_whole);
+    (void)krig_spawn(&r, "main", 0, NULL, 0);
+    CHECK_INT(krig_run(&r, 1, &job), 1);
+    CHECK_INT(WEXITSTATUS(job.status), 5);
+    CHECK_INT(krig_stop(&r), 0);
+}
