@@ -53,6 +53,7 @@ struct krig {
     char out[FIB_OUT];    /* all that left, of every stream */
     size_t out_len, take; /* take: bytes that may be taken yet */
     int commits;
+    uint64_t space;     /* of shared futexes */
     uint32_t words[64]; /* the memory of all processes: their addresses are 4 * index */
     void *arg;          /* the test's */
     char log[4096];
@@ -298,8 +299,8 @@ static int fib_word(void *arg, struct dz_task *t, const struct dz_word *w, uint3
 
 static int fib_key(void *arg, struct dz_task *t, uint64_t at, bool shared, uint64_t ret_key[2])
 {
-    (void)arg;
-    ret_key[0] = shared ? UINT64_MAX : (uint64_t)t->proc->pid;
+    const struct krig *r = arg;
+    ret_key[0] = shared ? UINT64_MAX - r->space : (uint64_t)t->proc->pid;
     ret_key[1] = at;
     return 0;
 }
@@ -315,6 +316,8 @@ static inline enum dz_run_stop fib_let_go(void *arg, struct dz_task *t, int *ret
 static inline void fib_poll(void *arg)
 {
     struct krig *r = arg;
+    if (dz_kernel_runnable(r->k)) /* first all are away that can be */
+        return;
     for (uint32_t i = 1; i <= r->k->tab[DZ_KERNEL_TABLE_THREAD].high; i++) {
         struct dz_task *t = r->k->task[i];
         int signo = 0;

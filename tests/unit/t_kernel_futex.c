@@ -38,7 +38,8 @@ static int wakes(struct fib *f)
         tid[i] = fib_thread(f, waiter);
     fib_sleep(f, 1);
     OK(f, wake_on(f, on_b, 9) == 0);
-    OK(f, wake_on(f, (struct dz_futex){A, true}, 9) == 0); /* another key */
+    for (f->r->space = 0; f->r->space < 1000; f->r->space++) /* other keys, some in its bucket */
+        OK(f, wake_on(f, (struct dz_futex){A, true}, 9) == 0);
     OK(f, wake_on(f, on_a, 1) == 1);
     OK(f, wake_on(f, on_a, 2) == 2);
     fib_sleep(f, 1);

@@ -323,3 +323,37 @@ TEST(thread_that_calls_exec_becomes_its_process)
     CHECK_INT(WEXITSTATUS(job.status), 5);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+/* ---- stopped while they run ----------------------------------------------------------- */
+
+static int spins(struct fib *f)
+{
+    for (int i = 0; i < 50; i++)
+        fib_burn(f, 1000000);
+    (void)SYS(f, dz_sys_exit_thread(FK(f), 0));
+    return 89;
+}
+static int spinners(struct fib *f)
+{
+    for (int i = 0; i < 3; i++)
+        (void)fib_thread(f, spins);
+    (void)spins(f);
+    return 88;
+}
+static int stops_spinners(struct fib *f)
+{
+    int status;
+    int64_t pid = fib_fork(f, spinners);
+    for (int i = 0; i < 40; i++) {
+        fib_burn(f, 1000000);
+        OK(f, dz_sys_kill(FK(f), (int)pid, i % 2 ? SIGCONT : SIGSTOP) == 0);
+    }
+    OK(f, fib_wait(f, pid, &status) == pid && status == 0);
+    return 0;
+}
+TEST(thread_that_runs_is_stopped_and_goes_on_with_its_process)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(stops_spinners, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
