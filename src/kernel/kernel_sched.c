@@ -217,6 +217,7 @@ static void turn_over(struct dz_kernel *k, struct dz_thread *t, enum dz_run_stop
 /* It runs on elsewhere. What was sent to it since it was looked at calls it back. */
 static void goes_away(struct dz_kernel *k, struct dz_task *t)
 {
+    assert(!t->away);
     t->away = true;
     k->away++;
     k->current = NULL;
