@@ -77,6 +77,7 @@ struct fib {
     struct dz_siginfo info[DZ_KERNEL_SIGNALS + 1]; /* of the last one of each */
     void (*handler[8])(struct fib *f, int signo);  /* by number, from 2 on */
     int64_t note[8];                               /* the program's own */
+    int lingers; /* polls that it stays away for, when it is let go */
 };
 
 static inline void krig_log(struct krig *r, const char *text)
@@ -324,6 +325,9 @@ static inline void fib_poll(void *arg)
         int64_t before = r->cpu;
         if (!t || !t->away)
             continue;
+        struct fib *f = t->own;
+        if (f->lingers > 0 && f->lingers--)
+            continue;
         dz_kernel_serve(t);
         enum dz_run_stop stop = fib_run(arg, t, &signo);
         dz_kernel_task_event(t, stop, signo, r->cpu - before);
@@ -500,6 +504,8 @@ static inline int krig_run(struct krig *r, int jobs, struct dz_job *ret)
             continue;
         }
         int64_t at = dz_kernel_next_deadline(r->k);
+        if (s == DZ_KERNEL_IDLE && dz_kernel_away(r->k) != 0)
+            continue; /* its event comes */
         if (s == DZ_KERNEL_FAILED || (s == DZ_KERNEL_IDLE && at == INT64_MAX))
             break;
         int64_t wait = at - dz_kernel_now(r->k);

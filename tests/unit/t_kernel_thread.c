@@ -357,3 +357,37 @@ TEST(thread_that_runs_is_stopped_and_goes_on_with_its_process)
     CHECK_INT(krig_main_as(stops_spinners, 0, &r), 0);
     CHECK_INT(krig_stop(&r), 0);
 }
+
+static int lingers(struct fib *f)
+{
+    for (int i = 0; i < 20; i++) {
+        f->lingers = 3;
+        fib_burn(f, 1000000);
+    }
+    (void)SYS(f, dz_sys_exit_thread(FK(f), 0));
+    return 87;
+}
+static int has_one_that_lingers(struct fib *f)
+{
+    (void)fib_thread(f, lingers);
+    (void)spins(f);
+    return 86;
+}
+static int stops_one_that_is_away(struct fib *f)
+{
+    int status;
+    int64_t pid = fib_fork(f, has_one_that_lingers);
+    for (int i = 0; i < 40; i++) { /* one of its threads stops it, the other is away then */
+        fib_burn(f, 1000000);
+        OK(f, dz_sys_kill(FK(f), (int)pid, i % 3 == 2 ? SIGCONT : SIGSTOP) == 0);
+    }
+    OK(f, dz_sys_kill(FK(f), (int)pid, SIGCONT) == 0);
+    OK(f, fib_wait(f, pid, &status) == pid && status == 0);
+    return 0;
+}
+TEST(thread_that_is_away_when_its_process_goes_on_is_not_started_twice)
+{
+    struct krig r;
+    CHECK_INT(krig_main_as(stops_one_that_is_away, 0, &r), 0);
+    CHECK_INT(krig_stop(&r), 0);
+}
