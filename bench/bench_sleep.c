@@ -167,7 +167,7 @@ PYTHON(pandas_argv, "import sys, pandas", "eval(l)");
 /* The first process of a cell of its own, so that it is the image's "main" later. */
 static void sleep_as_first(struct bench_box *x, const char *const *argv)
 {
-    static const char *const env[] = {"PATH=/bin:/usr/bin", "HOME=/", NULL};
+    static const char *const env[] = {"PATH=/bin:/usr/bin", "HOME=/", "DOZE_NUMPY_QUIET=1", NULL};
     const struct bench_base *b = x->base;
     struct dz_cell_event e = {0};
     struct dz_err err = {0};
@@ -192,6 +192,8 @@ static void sleep_as_first(struct bench_box *x, const char *const *argv)
             bench_die(rc < 0 ? "first" : e.text, &err);
         if (rc == 0)
             (void)poll(&p, 1, -1);
+        if (rc > 0 && e.type == DZ_CELL_OUTPUT && (e.size < 5 || memcmp(e.data, "ready", 5) != 0))
+            bench_die("first: it says something else than ready", NULL);
         if (rc > 0 && e.type == DZ_CELL_OUTPUT && dz_cell_suspend(x->cell, false, &err) < 0)
             bench_die("first", &err);
     }
