@@ -210,10 +210,18 @@ int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, int *fds,
     return rc < 0 ? rc : dz_os_jail_enter(&jail, ret_report, err);
 }
 
+/* Each of them keeps another zygote, which may open files below /proc, from the memory of a cell
+ * that is dumpable. */
+#define KEEPS_OTHERS_OUT \
+    (DZ_OS_FENCE_BIT(LANDLOCK) | DZ_OS_FENCE_BIT(USER) | DZ_OS_FENCE_BIT(USERS))
+
 /* The files below /proc of a process that is not dumpable are root's. A cell opens its pagemap when
- * nothing has come yet that a sandbox has; the jail makes it as it was. */
-static int open_dirty(struct dz_os_dirty **ret_dirty, struct dz_err *err)
+ * nothing has come yet that a sandbox has; the jail makes it as it was. Whoever opened its memory
+ * in between would go on reading it: where nothing keeps others out, pages are compared. */
+static int open_dirty(uint32_t fences, struct dz_os_dirty **ret_dirty, struct dz_err *err)
 {
+    if (!(fences & KEEPS_OTHERS_OUT))
+        return dz_os_dirty_open(DZ_OS_DIRTY_COMPARE, ret_dirty, err);
     if (prctl(PR_SET_DUMPABLE, 1) < 0)
         return dz_fail_sys(err, errno, "open the pagemap of a cell");
     return dz_os_dirty_open(DZ_OS_DIRTY_SCAN, ret_dirty, err);
@@ -231,7 +239,7 @@ int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_di
     struct dz_os_jail_report report;
     int e = dup3(fds[0], STDERR_FILENO, 0) < 0 ? -errno : keep_only(fds, count);
     int rc = e < 0 ? dz_fail_sys(err, -e, "close the descriptors that a cell must not have")
-                   : open_dirty(ret_dirty, err);
+                   : open_dirty(nest->fences, ret_dirty, err);
     return rc < 0 ? rc : dz_os_jail_enter(&jail, &report, err);
 }
 

@@ -355,6 +355,11 @@ static int add_rows(scmp_filter_ctx filter, const struct dz_os_syscall *calls, s
         unsigned n = 0, wanted = !c->mask ? 0 : c->args ? (unsigned)c->args : 1;
         for (; n < wanted && n < ARGS_MAX; n++)
             conditions[n] = SCMP_CMP((unsigned)c->arg + n, SCMP_CMP_MASKED_EQ, c->mask, c->value);
+        if (c->also_mask && n < ARGS_MAX) {
+            conditions[n] =
+                SCMP_CMP((unsigned)c->arg + n, SCMP_CMP_MASKED_EQ, c->also_mask, c->also_value);
+            n++;
+        }
         int rc = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, c->number, n, conditions);
         if (rc < 0)
             return rc;

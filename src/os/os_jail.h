@@ -31,12 +31,14 @@
 #include <stdint.h>
 
 /* One allowed system call. When mask is not 0, only with (argument arg & mask)
- * == value: give several rows for several values. */
+ * == value: give several rows for several values. When also_mask is not 0, likewise of the
+ * argument behind it. */
 struct dz_os_syscall {
     int number; /* __NR_* */
     int arg;
     int args; /* the condition is on so many arguments from arg on; 0: on arg */
     uint64_t mask, value;
+    uint64_t also_mask, also_value;
     const char *name; /* of the call */
     const char *text; /* the condition on the argument, in C; NULL: none */
     const char *why;  /* what needs it */

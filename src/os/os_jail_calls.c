@@ -26,6 +26,11 @@
 #include "os/os_uapi.h"
 
 #define ALL UINT64_MAX
+/* What private memory is mapped with. Shared memory without a file counts against no limit of ours,
+ * and huge pages are the host's reserve: both are missing. */
+#define PRIVATE_FLAGS \
+    (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_NORESERVE | MAP_STACK)
+
 /* A call with any arguments; with argument N equal to V; with no bit of M in argument N. */
 #define ANY(c, reason) {.number = __NR_##c, .name = #c, .why = (reason)}
 #define EQUAL(c, n, v, reason) \
@@ -80,10 +85,26 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
     ANY(sendmsg, "messages to the host, which takes no descriptors"),
     ANY(poll, "wait for the host"),
     ANY(ppoll, "the same"),
-    WITHOUT(mmap, 2, PROT_EXEC, "memory and mapped images, never executable"),
+    {.number = __NR_mmap,
+     .name = "mmap",
+     .arg = 2,
+     .mask = PROT_EXEC,
+     .also_mask = ~(uint64_t)PRIVATE_FLAGS | MAP_PRIVATE,
+     .also_value = MAP_PRIVATE,
+     .text = "without PROT_EXEC, MAP_PRIVATE and at most PRIVATE_FLAGS",
+     .why = "memory and mapped images, never executable"},
+    {.number = __NR_mmap,
+     .name = "mmap",
+     .arg = 2,
+     .mask = ALL,
+     .value = PROT_READ,
+     .also_mask = ALL,
+     .also_value = MAP_SHARED,
+     .text = "PROT_READ and MAP_SHARED",
+     .why = "a file as it is now: SQLite's own, and the word that a call shall stop"},
     WITHOUT(mprotect, 2, PROT_EXEC, "the same"),
     ANY(munmap, "memory is given back"),
-    ANY(mremap, "large buffers grow in place"),
+    ONLY(mremap, 3, MREMAP_MAYMOVE, "large buffers grow in place"),
     EQUAL(madvise, 2, MADV_DONTNEED, "pages are given back"),
     EQUAL(madvise, 2, MADV_FREE, "the same, by the allocator"),
     EQUAL(madvise, 2, MADV_HUGEPAGE, "one fault for a large buffer"),
