@@ -109,20 +109,24 @@ static int on_commit(void *arg, struct dz_err *err)
     return dz_cell_machine_commit(arg, err);
 }
 
-static int on_module_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
-                         struct dz_wasm_module **ret_module, struct dz_err *err)
+static int on_program_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
+                          struct dz_program *ret_program, struct dz_err *err)
 {
-    return dz_modules_get(((struct dz_cell_machine *)arg)->modules, ino, attr, ret_module, err);
+    struct dz_wasm_module *module = NULL;
+    int rc = dz_modules_get(((struct dz_cell_machine *)arg)->modules, ino, attr, &module, err);
+    if (rc == 0)
+        *ret_program = (struct dz_program){.handle = module, .kind = DZ_KIND_WASM};
+    return rc;
 }
 
-static void on_module_ref(void *arg, struct dz_wasm_module *module)
+static void on_program_ref(void *arg, const struct dz_program *program)
 {
-    dz_modules_ref(((struct dz_cell_machine *)arg)->modules, module);
+    dz_modules_ref(((struct dz_cell_machine *)arg)->modules, program->handle);
 }
 
-static void on_module_put(void *arg, struct dz_wasm_module *module)
+static void on_program_put(void *arg, const struct dz_program *program)
 {
-    dz_modules_put(((struct dz_cell_machine *)arg)->modules, module);
+    dz_modules_put(((struct dz_cell_machine *)arg)->modules, program->handle);
 }
 
 static bool on_map_image(void *arg, void *at, const uint8_t *image, size_t size)
@@ -161,10 +165,9 @@ int dz_cell_machine_open(struct dz_cell_machine *m, struct dz_started *s, void *
         .slice = dz_cell_slice,
         .output = on_output,
         .commit = on_commit,
-        .module_get = on_module_get,
-        .module_ref = on_module_ref,
-        .module_put = on_module_put,
-        .map_image = on_map_image,
+        .program_get = on_program_get,
+        .program_ref = on_program_ref,
+        .program_put = on_program_put,
         .arg = m,
     };
     int rc = open_disk(m, s, err);
@@ -188,14 +191,18 @@ int dz_cell_machine_up(struct dz_cell_machine *m, const struct dz_started *s, st
     struct dz_kernel_limits limits = policy->limits;
     if (s->memory_bytes)
         limits.memory_bytes = s->memory_bytes;
+    m->wasm = (struct dz_kernel_wasm){
+        .host = m->hosts,
+        .host_count = dz_wasi_hosts(policy->caps, m->hosts),
+        .map_image = on_map_image,
+        .arg = m,
+    };
     const struct dz_kernel_opts opts = {
         .vfs = m->vfs,
         .ops = &m->ops,
         .limits = &limits,
         .caps = policy->caps,
-        .runner = &dz_kernel_runner_wasm,
-        .host = m->hosts,
-        .host_count = dz_wasi_hosts(policy->caps, m->hosts),
+        .kinds = {[DZ_KIND_WASM] = {&dz_kernel_runner_wasm, &m->wasm}},
     };
     return dz_kernel_new(&opts, &m->kernel, err);
 }

@@ -6,7 +6,7 @@
 #define DZ_CELL_CELL_MACHINE_H
 
 #include "cell/cell_int.h"
-#include "kernel/kernel.h"
+#include "kernel/kernel_wasm.h"
 #include "machine/machine.h"
 #include "wasi/wasi.h"
 
@@ -35,6 +35,7 @@ struct dz_cell_machine {
     struct dz_vfs *vfs;
     struct dz_modules *modules;
     struct dz_kernel *kernel;
+    struct dz_kernel_wasm wasm;
     struct dz_wasm_host hosts[DZ_WASI_HOSTS_MAX];
     struct dz_kernel_ops ops;
     void *serve;         /* the loop's: argument of dz_cell_output() */

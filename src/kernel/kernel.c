@@ -57,10 +57,7 @@ static void set_ops(struct dz_kernel *k, const struct dz_kernel_opts *opts)
     k->ops.random = k->ops.random ? k->ops.random : default_random;
     k->limits = opts->limits ? *opts->limits : dz_policy_find("posix")->limits;
     k->caps = opts->caps ? opts->caps : UINT32_MAX;
-    k->runner = opts->runner;
-    k->runner_arg = opts->runner_arg ? opts->runner_arg : k;
-    k->host = opts->host;
-    k->host_count = opts->host_count;
+    memcpy(k->kinds, opts->kinds, sizeof k->kinds);
     const char *name = opts->hostname ? opts->hostname : "doze";
     memcpy(k->hostname, name, dz_k_min64(strlen(name), sizeof k->hostname - 1));
 }
@@ -156,7 +153,7 @@ void dz_kernel_free(struct dz_kernel *k)
         {
             DZ_K_THREADS(t, k, p)
             if (t->state == DZ_THREAD_VFORK)
-                k->runner->frames_restore(k->runner_arg, k->task[t->index]);
+                dz_k_take_back(k->task[t->index]);
             if (p->state != DZ_PROC_ZOMBIE)
                 dz_vfs_lock_drop(k->vfs, p->lock_owner, 0);
             dz_k_proc_free(k, p);

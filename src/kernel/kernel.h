@@ -8,15 +8,15 @@
  *                 and drains streams (this header's first half);
  *   the calls     dz_sys_*, one for each system call: wasi/ checks the guest's
  *                 pointers and calls them with host memory (second half);
- *   the runner    what executes a process: the engine (dz_kernel_runner_wasm),
- *                 or a test's.
+ *   the runners   what executes a process, one for each kind of program: the engine
+ *                 (kernel_wasm.h), native Linux (linux/), a test's.
  *
  * Two kinds of result. Functions for the embedder that take a struct dz_err
  * return 0 or DZ_E*. Calls return 0 or more, or a NEGATIVE ERRNO of Linux, or
- * one of DZ_K*: what the host function has to answer to the engine.
+ * one of DZ_K*: what the runner is to do.
  *
- * Blocking is restartable. A call that must wait answers DZ_KBLOCK; the host
- * function answers DZ_WASM_HOST_BLOCK, and is called again, with unchanged
+ * Blocking is restartable. A call that must wait answers DZ_KBLOCK; the thread
+ * stops there, and the call is issued again, with unchanged
  * arguments, when the wait may be over. What makes it the same call (absolute
  * deadline, bytes already moved) stands in the process (struct dz_call). So
  * outputs are written only with a result that is not DZ_KBLOCK.
@@ -41,10 +41,7 @@
 struct dz_kernel;
 struct dz_vfs;
 struct dz_vfs_attr;
-struct dz_wasm_module;
-struct dz_wasm_store;
-struct dz_wasm_inst;
-struct dz_wasm_host;
+struct dz_kernel_runner;
 
 /* ---- policy ---------------------------------------------------------------- */
 
@@ -77,26 +74,57 @@ struct dz_policy {
 /* "minimal", "network", "posix", "compute"; NULL when there is none of this name. */
 const struct dz_policy *dz_policy_find(const char *name);
 
-/* ---- the runner --------------------------------------------------------------- */
+/* ---- programs, and what runs them --------------------------------------------- */
 
-/* A thread as something that runs. The kernel owns it; `user` of the host
- * functions is a struct dz_task *. */
+enum dz_program_kind {
+    DZ_KIND_WASM,  /* kernel_wasm.h */
+    DZ_KIND_LINUX, /* x86-64 */
+    DZ_KERNEL_KINDS_MAX,
+};
+/* A program. The handle is the embedder's, and the runner of its kind knows what it is. */
+struct dz_program {
+    void *handle;
+    uint32_t kind; /* enum dz_program_kind */
+};
+
+/* A thread as something that runs. The kernel owns it. */
 struct dz_task {
     struct dz_kernel *kernel;
     struct dz_proc *proc;
     struct dz_thread *thread;
-    struct dz_wasm_store *store; /* the engine's runner: else NULL */
-    struct dz_wasm_inst *inst;
-    struct dz_wasm_module *module;
+    const struct dz_kernel_runner *runner; /* of the program's kind, */
+    void *runner_arg;                      /* and what it gets as arg */
+    struct dz_program program;             /* threads of a process share it */
+    void *own;                             /* the runner's */
     uint32_t starting; /* what it is loaded at: DZ_PROC_STARTING, _INITIALIZING, or 0: its entry */
     bool plain;        /* knows WASI only: exec gives it the descriptor of / */
-    bool borrowed;     /* store and inst are the parent's: a vfork child */
-    void *frames;      /* of the parent, while a vfork child runs in its instance */
-    uint64_t charged;  /* bytes of memory counted for this task */
-    uint32_t trap;     /* after DZ_RUN_TRAPPED: enum dz_wasm_trap_kind */
-    uint64_t serial;   /* no other task of this kernel has it, or had it */
+    bool borrowed;     /* program and own are the parent's: a vfork child of a runner that lends */
     bool away;         /* runs elsewhere */
-    void *own;         /* the runner's */
+    uint32_t trap;     /* after DZ_RUN_TRAPPED: what it did wrong, by the runner's number */
+    uint64_t serial;   /* no other task of this kernel has it, or had it */
+};
+
+/* Strings one after the other, each with its NUL. */
+struct dz_strings {
+    const char *bytes;
+    size_t size;
+    uint32_t count;
+};
+
+/* clone(2) and clone3(2). What is not about rows is for the runner: stacks, tls, and the numbers
+ * that CLONE_PARENT_SETTID (in the parent's memory) and CLONE_CHILD_SETTID (in the child's) ask
+ * for; the child's is in its row already. */
+struct dz_clone {
+    uint64_t flags;  /* CLONE_*, without the signal */
+    int exit_signal; /* of a process; 0: none */
+    uint64_t stack, stack_size, tls, parent_tid, child_tid;
+};
+
+/* With what a program begins: exec's arguments, after "#!" lines. Valid during the call. */
+struct dz_load {
+    uint64_t ino;     /* the disk's: the file that holds it */
+    const char *path; /* as it was called */
+    struct dz_strings argv, env;
 };
 
 enum dz_run_stop {
@@ -124,30 +152,50 @@ struct dz_word {
     uint32_t value, old; /* old: of SWAP_IF */
 };
 
-/* All but run and interrupt: 0 or -errno; -ENOMEM, -ENOEXEC. */
+/* Put a handler of the guest's on top of what it does. */
+struct dz_inject {
+    const struct dz_sigact *act;
+    const struct dz_siginfo *info;
+    /* Where handlers are on the guest's own stack (reissue() is not NULL): */
+    uint64_t mask;  /* to be put back when the handler returns: dz_sys_sigreturn() */
+    bool in_call;   /* it was parked in a call, which is over: */
+    bool again;     /* it is issued again when the handler has returned; */
+    int64_t result; /* else this is its answer */
+};
+
+/* All but run, interrupt and injected: 0 or -errno; -ENOMEM, -ENOEXEC. What may be NULL says so.
+ *
+ * There are two ways with handlers. Either the runner stacks calls of handlers and counts them
+ * (injected), and each has a struct dz_call of its own, so that a parked call goes on below
+ * them. Or it writes frames on the guest's stack and forgets them (reissue): then a parked call
+ * ends before its thread gets a handler. */
 struct dz_kernel_runner {
-    /* Copying a process needs no safepoint: fork and vfork are done inside of the call. */
+    /* Copying a process needs no safepoint: fork, vfork and clone are done inside of the call. */
     bool copies_at_once;
     /* Report what stopped meanwhile, by dz_kernel_task_event(), and serve calls of tasks that are
      * away, each after dz_kernel_serve(); do not wait. NULL: nobody is ever away. */
     void (*poll)(void *arg);
-    /* Load t->module, ready to run from its entry. */
-    int (*load)(void *arg, struct dz_task *t);
+    /* Load t->program, ready to run from its entry, beside what the process runs now. from NULL:
+     * it stood elsewhere when its machine was saved, and the caller fills it. */
+    int (*load)(void *arg, struct dz_task *t, const struct dz_load *from);
     /* One that is away is stopped first; no event of it comes after. */
     void (*unload)(void *arg, struct dz_task *t);
     enum dz_run_stop (*run)(void *arg, struct dz_task *t, int *ret_signal);
-    /* Make `to` a copy of `from`, which is at a safepoint. */
-    int (*copy)(void *arg, struct dz_task *from, struct dz_task *to);
-    /* Call the guest's handler on top of what runs. */
-    int (*inject)(void *arg, struct dz_task *t, const struct dz_sigact *act,
-                  const struct dz_siginfo *info);
+    /* Make `to` a copy of `from`, which is at a safepoint. how NULL: as fork(2) does. */
+    int (*copy)(void *arg, struct dz_task *from, struct dz_task *to, const struct dz_clone *how);
+    /* Its failure kills the process, or is a SIGSEGV for it. */
+    int (*inject)(void *arg, struct dz_task *t, const struct dz_inject *h);
     uint32_t (*injected)(void *arg, struct dz_task *t); /* injected calls that have not ended */
-    /* vfork: keep the frames, and put them back when the child lets go. */
+    /* Issue once more the call that it is parked in, and let it stand there: the call's result,
+     * which is never DZ_KBLOCK. What the call writes to the guest is written. */
+    int64_t (*reissue)(void *arg, struct dz_task *t);
+    /* vfork: keep the frames, and put them back when the child lets go. NULL, and -ENOSYS: the
+     * child is a copy, by `copy`. */
     int (*frames_save)(void *arg, struct dz_task *t);
     void (*frames_restore)(void *arg, struct dz_task *t);
-    /* longjmp: 0, or -EINVAL when the token leads nowhere. */
+    /* longjmp: 0, or -EINVAL when the token leads nowhere. NULL: there is none. */
     int (*jump)(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value);
-    void (*set_task)(void *arg, struct dz_task *t);  /* host calls are t's from now on */
+    void (*set_task)(void *arg, struct dz_task *t);  /* host calls are t's. With frames_save */
     void (*interrupt)(void *arg, struct dz_task *t); /* async-signal-safe */
     /* Futexes; NULL: there are none. -EFAULT. What the word was; bytes; what two addresses that
      * name the same word have in common: a memory and an address in it, or (shared) an object
@@ -158,15 +206,19 @@ struct dz_kernel_runner {
 };
 /* A task that was away has stopped, having used so much CPU since it last ran or was reported. */
 void dz_kernel_task_event(struct dz_task *t, enum dz_run_stop stop, int signo, int64_t cpu_ns);
-/* The next calls are of this task's thread. */
+/* The next calls are of this task's thread. One that answers DZ_KBLOCK or DZ_KEXIT is followed by
+ * its event before another task is served. */
 void dz_kernel_serve(struct dz_task *t);
 /* Tasks that run elsewhere: while there are any, DZ_KERNEL_IDLE is not the end; the embedder
  * waits for the runner's events too. */
 uint32_t dz_kernel_away(const struct dz_kernel *k);
 /* A process has so many bytes of memory now, by a runner that counts them itself: -ENOMEM, and
- * nothing changed, when the machine has not. What it has when it ends is given back. */
+ * nothing changed, when the machine has not. What it has when it ends or calls exec is given
+ * back; not inside of load(), for there it has what ran before. */
 int dz_kernel_memory(struct dz_kernel *k, struct dz_proc *p, uint64_t bytes);
-extern const struct dz_kernel_runner dz_kernel_runner_wasm; /* arg: the kernel itself */
+/* The thread did something that it must be told of (a fault): of info signo, code, addr. A handler
+ * that is blocked or ignored does not save it. Its task is away, or in run(). */
+void dz_kernel_force(struct dz_task *t, const struct dz_siginfo *info);
 
 /* ---- the embedder ---------------------------------------------------------------- */
 
@@ -183,28 +235,29 @@ struct dz_kernel_ops {
     /* Bytes for the outside, after a commit: how many were taken. Fewer than n:
      * no more of this stream until dz_kernel_stream_ready(). */
     size_t (*output)(void *arg, uint32_t stream, uint64_t tag, const void *data, size_t n);
-    /* The module in file `ino`: 0 and a module that lives until module_put(); DZ_EINVAL:
-     * no WebAssembly; another DZ_E*: could not be had. */
-    int (*module_get)(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
-                      struct dz_wasm_module **ret_module, struct dz_err *err);
-    void (*module_ref)(void *arg, struct dz_wasm_module *module); /* one more user */
-    void (*module_put)(void *arg, struct dz_wasm_module *module);
-    /* Map the memory image of a module over the pages at `at`, copy-on-write; false: it
-     * must be copied. NULL: always. */
-    bool (*map_image)(void *arg, void *at, const uint8_t *image, size_t size);
+    /* The program in file `ino`: 0 and one that lives until program_put(); DZ_EINVAL: it is
+     * none; another DZ_E*: could not be had. NULL: all have no handle, and are of the first kind.
+     */
+    int (*program_get)(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
+                       struct dz_program *ret_program, struct dz_err *err);
+    void (*program_ref)(void *arg, const struct dz_program *program); /* one more user */
+    void (*program_put)(void *arg, const struct dz_program *program);
+    void *arg;
+};
+
+/* A kind of programs. */
+struct dz_kernel_kind {
+    const struct dz_kernel_runner *runner; /* NULL: the machine has none of this kind */
     void *arg;
 };
 
 struct dz_kernel_opts {
     struct dz_vfs *vfs; /* borrowed */
     const struct dz_kernel_ops *ops;
-    const struct dz_kernel_limits *limits; /* NULL: of policy posix */
-    uint32_t caps;                         /* DZ_CAP_*; 0: all */
-    const struct dz_kernel_runner *runner; /* &dz_kernel_runner_wasm, or a test's */
-    void *runner_arg;                      /* NULL: the kernel */
-    const struct dz_wasm_host *host;       /* imports of every program (wasi/) */
-    size_t host_count;
-    const char *hostname; /* NULL: "doze" */
+    const struct dz_kernel_limits *limits;            /* NULL: of policy posix */
+    uint32_t caps;                                    /* DZ_CAP_*; 0: all */
+    struct dz_kernel_kind kinds[DZ_KERNEL_KINDS_MAX]; /* by enum dz_program_kind */
+    const char *hostname;                             /* NULL: "doze" */
 };
 
 int dz_kernel_new(const struct dz_kernel_opts *opts, struct dz_kernel **ret_kernel,
@@ -236,13 +289,6 @@ int dz_kernel_stream_close(struct dz_kernel *k, uint32_t stream);
  * to be given away is dropped. A terminal's hangs up. */
 int dz_kernel_stream_sink(struct dz_kernel *k, uint32_t stream);
 int dz_kernel_pty_resize(struct dz_kernel *k, uint32_t stream, const struct dz_winsize *size);
-
-/* Strings one after the other, each with its NUL. */
-struct dz_strings {
-    const char *bytes;
-    size_t size;
-    uint32_t count;
-};
 
 struct dz_spawn_fd {
     int fd;
@@ -320,8 +366,9 @@ uint32_t dz_kernel_rows(struct dz_kernel *k, enum dz_kernel_table table); /* hig
 const void *dz_kernel_row(struct dz_kernel *k, enum dz_kernel_table table, uint32_t index);
 const void *dz_kernel_blob(struct dz_kernel *k, uint32_t blob, size_t *ret_size); /* NULL: none */
 uint32_t dz_kernel_blobs(struct dz_kernel *k); /* highest index */
-/* Of the first thread of a process. */
+/* Of the first thread of a process; of a thread, by its row. */
 struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc);
+struct dz_task *dz_kernel_thread_task(struct dz_kernel *k, uint32_t thread);
 /* As ps(1) shows it: R, S, D, T or Z. */
 char dz_kernel_proc_letter(const struct dz_kernel *k, const struct dz_proc *p);
 /* The rest: counters, and what offset makes kernel time go on. */
@@ -346,11 +393,13 @@ int dz_kernel_blob_put(struct dz_kernel *k, uint32_t blob, const void *data, siz
 /* The same with zeros, for the caller to fill. */
 int dz_kernel_blob_room(struct dz_kernel *k, uint32_t blob, size_t size, uint8_t **ret_bytes,
                         struct dz_err *err);
-/* What runs in the process of a row that was put: a fresh instance of the module,
- * stopped, to be filled. Takes a reference to the module. DZ_ECORRUPT: there is no
- * such process, or it has one already. */
-int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, struct dz_wasm_module *module,
+/* What runs in the first thread of a process, or in a thread, whose row was put: loaded, stopped,
+ * to be filled. Takes a reference to the program. DZ_ECORRUPT: there is no such process or thread,
+ * or it has one already. */
+int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, const struct dz_program *program,
                        struct dz_task **ret_task, struct dz_err *err);
+int dz_kernel_thread_put(struct dz_kernel *k, uint32_t thread, const struct dz_program *program,
+                         struct dz_task **ret_task, struct dz_err *err);
 /* Instead of a thaw: drop all that was put. */
 void dz_kernel_unput(struct dz_kernel *k);
 int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64_t slept_ns,
@@ -363,15 +412,15 @@ bool dz_kernel_settled(struct dz_kernel *k);
 uint32_t dz_kernel_stream_find(struct dz_kernel *k, uint64_t tag);
 uint32_t dz_kernel_job_find(struct dz_kernel *k, uint64_t tag);
 
-/* ======================= the calls: for wasi/ ============================================ */
+/* ======================= the calls: for wasi/ and linux/ ================================== */
 
 enum {
-    DZ_KBLOCK = -0x10000, /* answer DZ_WASM_HOST_BLOCK */
-    DZ_KEXIT = -0x10001,  /* answer DZ_WASM_HOST_EXIT */
-    DZ_KJUMP = -0x10002,  /* answer DZ_WASM_HOST_JUMP */
+    DZ_KBLOCK = -0x10000, /* stop with DZ_RUN_BLOCKED */
+    DZ_KEXIT = -0x10001,  /* stop with DZ_RUN_EXITED */
+    DZ_KJUMP = -0x10002,  /* longjmp: run on where it leads to */
 };
 /* After a call that is done: a signal waits to be delivered, or the slice is over:
- * answer DZ_WASM_HOST_STOP, not DONE. */
+ * stop with DZ_RUN_READY. */
 bool dz_kernel_must_stop(struct dz_kernel *k, struct dz_proc *p);
 /* The answer of a call that is done. One that waited and was then refused before the
  * kernel saw it again (a handler closed its descriptor, say) ends here; EINTR if a handler
@@ -417,13 +466,29 @@ struct dz_ksysinfo {
 /* processes */
 int64_t dz_sys_fork(struct dz_kernel *k, struct dz_proc *p);
 int64_t dz_sys_vfork(struct dz_kernel *k, struct dz_proc *p);
+/* A process or a thread: its number; where the runner copies at once, else ENOSYS. *ret_pidfd: with
+ * CLONE_PIDFD, may be NULL without. A thread shares all that a process has; what shares only some
+ * of it is EINVAL; namespaces are EPERM. The parent of a CLONE_VFORK child waits until it lets
+ * go: DZ_KBLOCK. */
+int64_t dz_sys_clone(struct dz_kernel *k, struct dz_proc *p, const struct dz_clone *how,
+                     int *ret_pidfd);
 /* Does not return to the program when it works: DZ_KBLOCK. E2BIG, ENOEXEC, EACCES, ... */
 int64_t dz_sys_execve(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
                       struct dz_strings argv, struct dz_strings env);
-int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code); /* DZ_KEXIT */
-/* The calling thread alone; of the last one the process. */
+/* exit_group(2): the process with all its threads. DZ_KEXIT */
+int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code);
+/* The calling thread alone; of the last one the process, whose code is that of its first thread.
+ * DZ_KEXIT */
 int64_t dz_sys_exit_thread(struct dz_kernel *k, struct dz_proc *p, int code);
-/* options: WNOHANG, WUNTRACED, WCONTINUED; WNOWAIT leaves the child. */
+struct dz_waitid {
+    int idtype, id; /* P_ALL, P_PID, P_PGID, P_PIDFD: a descriptor */
+    int options;
+};
+/* waitid(2). *ret_info: what SIGCHLD tells; signo 0: WNOHANG, and
+ * nobody has anything to say. ret_usage may be NULL. */
+int64_t dz_sys_waitid(struct dz_kernel *k, struct dz_proc *p, const struct dz_waitid *w,
+                      struct dz_siginfo *ret_info, struct dz_kusage *ret_usage);
+/* options: WNOHANG, WUNTRACED, WCONTINUED, __WALL, __WCLONE; WNOWAIT leaves the child. */
 int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int options,
                        int *ret_status, struct dz_kusage *ret_usage);
 int64_t dz_sys_getpid(struct dz_kernel *k, struct dz_proc *p);
@@ -462,6 +527,11 @@ struct dz_strings dz_sys_environ(struct dz_kernel *k, struct dz_proc *p);
 int64_t dz_sys_kill(struct dz_kernel *k, struct dz_proc *p, int pid, int signo);
 /* To one thread; tgid 0: of whatever process (tkill). */
 int64_t dz_sys_tgkill(struct dz_kernel *k, struct dz_proc *p, int tgid, int tid, int signo);
+/* A descriptor that becomes readable when the process ends; flags: O_NONBLOCK. Always closed by
+ * exec. */
+int64_t dz_sys_pidfd_open(struct dz_kernel *k, struct dz_proc *p, int pid, int flags);
+int64_t dz_sys_pidfd_send_signal(struct dz_kernel *k, struct dz_proc *p, int fd,
+                                 const struct dz_siginfo *info, int signo); /* info may be NULL */
 /* rt_sigqueueinfo and, with tid, rt_tgsigqueueinfo: of info code and value are taken. */
 int64_t dz_sys_sigqueue(struct dz_kernel *k, struct dz_proc *p, int pid, int tid,
                         const struct dz_siginfo *info);
@@ -475,7 +545,17 @@ int64_t dz_sys_sigsuspend(struct dz_kernel *k, struct dz_proc *p, uint64_t mask)
 /* Returns the signal taken; EAGAIN after timeout_ns (negative: none). */
 int64_t dz_sys_sigtimedwait(struct dz_kernel *k, struct dz_proc *p, uint64_t set,
                             int64_t timeout_ns, struct dz_siginfo *ret_info); /* may be NULL */
-/* setjmp is dz_wasm_mark() alone. longjmp: DZ_KJUMP, or -EINVAL: kill the guest. */
+/* A handler that inject() put on the guest's stack has returned: the mask of its frame. */
+int64_t dz_sys_sigreturn(struct dz_kernel *k, struct dz_proc *p, uint64_t mask);
+/* The alternate stack of the thread; set and ret_old may be NULL. sp: where it stands now. EPERM
+ * when that is on it. A runner that puts a handler on one with SS_AUTODISARM clears the row's. */
+struct dz_altstack {
+    uint64_t at, size;
+    uint32_t flags; /* SS_* */
+};
+int64_t dz_sys_sigaltstack(struct dz_kernel *k, struct dz_proc *p, uint64_t sp,
+                           const struct dz_altstack *set, struct dz_altstack *ret_old);
+/* longjmp: DZ_KJUMP, or -EINVAL: kill the guest. */
 int64_t dz_sys_longjmp(struct dz_kernel *k, struct dz_proc *p, const uint64_t token[2],
                        uint64_t value);
 

@@ -120,30 +120,50 @@ static int find_program(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
     }
 }
 
-static int get_module(struct dz_kernel *k, const struct program *prog, struct dz_wasm_module **ret)
+static int get_program(struct dz_kernel *k, const struct program *prog, struct dz_program *ret)
 {
     k->why = (struct dz_err){0};
-    if (!k->ops.module_get) /* a runner that needs none */
+    if (!k->ops.program_get)
         return 0;
-    int rc = k->ops.module_get(k->ops.arg, prog->node.ino, &prog->attr, ret, &k->why);
+    int rc = k->ops.program_get(k->ops.arg, prog->node.ino, &prog->attr, ret, &k->why);
     if (rc == DZ_EINVAL || rc == DZ_EUNSUPPORTED || rc == DZ_ELIMIT)
         return -ENOEXEC;
-    return rc == 0 ? 0 : rc == DZ_ENOMEM ? -ENOMEM : -EIO;
+    if (rc)
+        return rc == DZ_ENOMEM ? -ENOMEM : -EIO;
+    if (ret->kind < DZ_KERNEL_KINDS_MAX && k->kinds[ret->kind].runner)
+        return 0;
+    k->ops.program_put(k->ops.arg, ret);
+    return -ENOEXEC; /* a kind that this machine does not run */
+}
+
+static struct dz_strings strings_of(const struct dz_kernel *k, uint32_t blob, uint32_t count)
+{
+    struct dz_strings s = {.count = count};
+    s.bytes = dz_k_blob(k, blob, &s.size);
+    return s;
 }
 
 static int load_task(struct dz_kernel *k, struct dz_proc *p, const struct program *prog,
                      struct dz_task **ret_task)
 {
-    struct dz_task *t = dz_k_task_new(k, dz_k_me(k, p));
-    if (!t)
-        return -ENOMEM;
-    int e = get_module(k, prog, &t->module);
-    if (!e) {
-        e = k->runner->load(k->runner_arg, t);
-        if (e && t->module && k->ops.module_put)
-            k->ops.module_put(k->ops.arg, t->module);
+    const struct dz_k_exec *x = &k->exec;
+    struct dz_program program = {0};
+    int e = get_program(k, prog, &program);
+    if (e)
+        return e;
+    struct dz_task *t = dz_k_task_new(k, dz_k_me(k, p), program.kind);
+    e = t ? 0 : -ENOMEM;
+    if (t) {
+        const struct dz_load from = {.ino = prog->node.ino,
+                                     .path = prog->path,
+                                     .argv = strings_of(k, x->argv, x->argc),
+                                     .env = strings_of(k, x->envv, x->envc)};
+        t->program = program;
+        e = t->runner->load(t->runner_arg, t, &from);
     }
     if (e) {
+        if (program.handle && k->ops.program_put)
+            k->ops.program_put(k->ops.arg, &program);
         dz_free(t);
         return e;
     }
@@ -155,12 +175,8 @@ static void exec_drop(struct dz_kernel *k, struct dz_proc *p)
 {
     struct dz_k_exec *x = &k->exec;
     (void)p;
-    if (x->task) {
-        k->runner->unload(k->runner_arg, x->task);
-        if (x->task->module && k->ops.module_put)
-            k->ops.module_put(k->ops.arg, x->task->module);
-        dz_free(x->task);
-    }
+    if (x->task)
+        dz_k_task_drop(x->task);
     dz_k_blob_free(k, x->argv);
     dz_k_blob_free(k, x->envv);
     dz_k_blob_free(k, x->path);
@@ -280,6 +296,7 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     dz_k_threads_free(k, p, t);
     dz_k_thread_lead(k, t); /* the process's number, whoever called exec */
     dz_k_task_free(k, t);
+    (void)dz_kernel_memory(k, p, 0); /* of what was there; the new one's is counted from here on */
     dz_k_fd_close_all(k, p, true);
     dz_k_sig_exec(k, p);
     dz_k_blob_free(k, p->argv);
@@ -293,7 +310,7 @@ void dz_k_exec_now(struct dz_kernel *k, struct dz_proc *p)
     p->exe_path = x->path;
     p->exe = x->exe;
     memcpy(p->comm, x->comm, sizeof p->comm);
-    p->flags |= DZ_PROC_EXECED | x->task->starting;
+    p->flags = (p->flags & ~(uint32_t)DZ_PROC_LED) | DZ_PROC_EXECED | x->task->starting;
     t->state = DZ_THREAD_READY;
     if (x->task->plain)
         give_root(k, p);

@@ -72,6 +72,13 @@ static int grow(struct dz_kernel *k, struct dz_proc *p, int fd)
     return 0;
 }
 
+int dz_k_fd_room(struct dz_kernel *k, struct dz_proc *p)
+{
+    int fd = dz_k_fd_free(k, p, 0);
+    int e = fd < 0 ? fd : grow(k, p, fd);
+    return e ? e : fd;
+}
+
 /* Give f the number fd, which is free. On failure f is as it was. */
 int dz_k_fd_put(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_file *f, uint32_t flags)
 {

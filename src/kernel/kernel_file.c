@@ -24,6 +24,7 @@ const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f)
         [DZ_FILE_PTM] = &dz_k_ptm_ops,       [DZ_FILE_PTS] = &dz_k_pts_ops,
         [DZ_FILE_DEVICE] = &dz_k_device_ops, [DZ_FILE_STREAM] = &dz_k_stream_ops,
         [DZ_FILE_SYNTH] = &dz_k_synth_ops,   [DZ_FILE_DIR] = &dz_k_dir_ops,
+        [DZ_FILE_PIDFD] = &dz_k_pidfd_ops,
     };
     assert(f->kind < DZ_ARRAY_LEN(kinds) && kinds[f->kind]);
     return kinds[f->kind];

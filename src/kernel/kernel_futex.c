@@ -115,17 +115,24 @@ static int64_t key_of(struct dz_kernel *k, const struct dz_thread *t, struct dz_
                       uint64_t ret_key[2])
 {
     struct dz_task *task = k->task[t->index];
-    if (!k->runner->key || !task)
+    if (!task || !task->runner->key)
         return -ENOSYS;
     if (f.at % 4)
         return -EINVAL;
-    return k->runner->key(k->runner_arg, task, f.at, f.shared, ret_key);
+    return task->runner->key(task->runner_arg, task, f.at, f.shared, ret_key);
+}
+
+static int do_word(struct dz_kernel *k, const struct dz_thread *t, const struct dz_word *w,
+                   uint32_t *ret_was)
+{
+    struct dz_task *task = k->task[t->index];
+    return task->runner->word(task->runner_arg, task, w, ret_was);
 }
 
 static int64_t load(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, uint32_t *ret_word)
 {
     const struct dz_word w = {.at = at, .op = DZ_WORD_LOAD};
-    return k->runner->word(k->runner_arg, k->task[t->index], &w, ret_word);
+    return do_word(k, t, &w, ret_word);
 }
 
 /* ---- calls ------------------------------------------------------------------------- */
@@ -155,7 +162,7 @@ int64_t dz_sys_futex_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_fute
         int64_t r = begin_wait(k, dz_k_me(k, p), f, value, bits);
         if (r)
             return dz_k_end(k, p, r);
-        c->flags = DZ_CALL_BEGUN;
+        c->flags = DZ_CALL_BEGUN | (deadline != INT64_MAX ? DZ_CALL_NORESTART : 0); /* as Linux */
         c->deadline = deadline;
     }
     if (t->futex_bits == 0)
@@ -240,7 +247,7 @@ int64_t dz_sys_futex_wake_op(struct dz_kernel *k, struct dz_proc *p, const struc
     if (op >> 31) /* FUTEX_OP_OPARG_SHIFT */
         value = (int32_t)(UINT32_C(1) << (value & 31));
     const struct dz_word w = {.at = f[1].at, .op = ops[what], .value = (uint32_t)value};
-    r = k->runner->word(k->runner_arg, k->task[t->index], &w, &was);
+    r = do_word(k, t, &w, &was);
     if (r)
         return r;
     uint32_t woken = wake(k, first, n[0], UINT32_MAX);
@@ -289,7 +296,7 @@ static int bury(struct dz_kernel *k, const struct dz_thread *t, uint64_t at, boo
         if ((w.old & TID_MASK) != (uint32_t)t->tid)
             return 0;
         w.value = (w.old & (uint32_t)WAITERS) | OWNER_DIED;
-        if (k->runner->word(k->runner_arg, k->task[t->index], &w, &was) != 0)
+        if (do_word(k, t, &w, &was) != 0)
             return -EFAULT;
         if (was == w.old)
             break;
@@ -304,12 +311,12 @@ static void bury_all(struct dz_kernel *k, const struct dz_thread *t)
 {
     struct dz_task *task = k->task[t->index];
     uint64_t head[3], entry, next = 0;
-    if (k->runner->read(k->runner_arg, task, t->robust, head, sizeof head) != 0)
+    if (task->runner->read(task->runner_arg, task, t->robust, head, sizeof head) != 0)
         return;
     uint64_t pending = head[2] & ~UINT64_C(1); /* bit 0: with priority inheritance */
     entry = head[0] & ~UINT64_C(1);
     for (int i = 0; entry != t->robust && i < DZ_KERNEL_ROBUST_MAX; i++) {
-        bool more = k->runner->read(k->runner_arg, task, entry, &next, sizeof next) == 0;
+        bool more = task->runner->read(task->runner_arg, task, entry, &next, sizeof next) == 0;
         if (entry != pending && bury(k, t, entry + head[1], false) != 0)
             return;
         if (!more)
@@ -324,12 +331,12 @@ void dz_k_futex_exit(struct dz_kernel *k, struct dz_thread *t)
 {
     struct dz_task *task = k->task[t->index];
     uint32_t was;
-    if (!task || !k->runner->word)
+    if (!task || !task->runner->word)
         return;
     if (t->robust)
         bury_all(k, t);
     const struct dz_word zero = {.at = t->clear_tid, .op = DZ_WORD_SET};
-    if (t->clear_tid && k->runner->word(k->runner_arg, task, &zero, &was) == 0)
+    if (t->clear_tid && do_word(k, t, &zero, &was) == 0)
         wake_at(k, t, t->clear_tid);
     t->robust = t->clear_tid = 0;
 }

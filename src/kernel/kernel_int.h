@@ -80,10 +80,7 @@ struct dz_kernel {
     struct dz_vfs *vfs;
     struct dz_kernel_limits limits;
     uint32_t caps;
-    const struct dz_kernel_runner *runner;
-    void *runner_arg;
-    const struct dz_wasm_host *host;
-    size_t host_count;
+    struct dz_kernel_kind kinds[DZ_KERNEL_KINDS_MAX];
     char hostname[65];
 
     struct dz_k_table tab[DZ_KERNEL_TABLE_COUNT];
@@ -116,6 +113,7 @@ struct dz_kernel {
     bool output_waits;           /* some stream has bytes to give away */
     bool events;                 /* a job's leader has ended and was not taken */
     uint32_t wait_lock;          /* queue */
+    uint32_t wait_end;           /* queue: the end of some process */
     uint64_t mount[DZ_K_MOUNTS]; /* inodes covered by /proc and /dev */
     struct dz_err *run_err;
     uint8_t *scratch; /* DZ_KERNEL_PIPE_SIZE bytes, made when first needed */
@@ -259,8 +257,11 @@ void dz_k_thread_link(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *
 int32_t dz_k_number_new(struct dz_kernel *k); /* that no thread, process, group, session has */
 /* Of a process: is a thread of it in this state? */
 bool dz_k_has_state(const struct dz_kernel *k, const struct dz_proc *p, uint32_t state);
-/* What runs a thread. A vfork child's instance is its parent's. */
-struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *t);
+/* What runs a thread, of this kind and without a program yet. */
+struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *t, uint32_t kind);
+void dz_k_program_share(struct dz_task *t, const struct dz_task *with); /* one more user */
+void dz_k_task_drop(struct dz_task *t); /* that is of no thread: loaded, and its program */
+void dz_k_take_back(struct dz_task *t); /* what it lent to a vfork child, if it did */
 void dz_k_task_free(struct dz_kernel *k, struct dz_thread *t);
 
 /* ---- futexes: kernel_futex.c -------------------------------------------------------------- */
@@ -307,12 +308,13 @@ enum {
     DZ_KRESTART = -0x10010,
 };
 extern const struct dz_k_file_ops dz_k_disk_ops, dz_k_pipe_ops, dz_k_ptm_ops, dz_k_pts_ops,
-    dz_k_device_ops, dz_k_stream_ops, dz_k_synth_ops, dz_k_dir_ops;
+    dz_k_device_ops, dz_k_stream_ops, dz_k_synth_ops, dz_k_dir_ops, dz_k_pidfd_ops;
 const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f);
 
 struct dz_fd *dz_k_fd(const struct dz_kernel *k, const struct dz_proc *p, int fd);
 struct dz_file *dz_k_fd_file(const struct dz_kernel *k, const struct dz_proc *p, int fd);
 int dz_k_fd_free(struct dz_kernel *k, struct dz_proc *p, int least); /* a free number, -EMFILE */
+int dz_k_fd_room(struct dz_kernel *k, struct dz_proc *p); /* a free number, with room for it */
 int dz_k_fd_put(struct dz_kernel *k, struct dz_proc *p, int fd, struct dz_file *f, uint32_t flags);
 void dz_k_fd_close(struct dz_kernel *k, struct dz_proc *p, int fd);
 void dz_k_fd_close_all(struct dz_kernel *k, struct dz_proc *p, bool cloexec_only);
@@ -324,6 +326,11 @@ int64_t dz_k_install(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, 
 void dz_k_stat_anon(struct dz_kstat *st, uint32_t mode, uint64_t ino);
 void dz_k_stat_attr(struct dz_kernel *k, const struct dz_vfs_attr *a, struct dz_kstat *st);
 
+/* pidfds */
+void dz_k_pidfd_set(struct dz_file *f, const struct dz_proc *of);
+/* The process's number: -EBADF. */
+int dz_k_pidfd_of(const struct dz_kernel *k, const struct dz_proc *p, int fd, int *ret_pid,
+                  bool *ret_nonblock);
 /* pipes */
 int64_t dz_k_fifo_open(struct dz_kernel *k, struct dz_proc *p, const struct dz_node *node,
                        int flags);

@@ -441,6 +441,7 @@ int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, i
         return e ? e : fd;
     }
     case DZ_FILE_PTM:
+    case DZ_FILE_PIDFD:
     case DZ_FILE_NONE:
         break;
     }

@@ -197,6 +197,25 @@ static void reap(struct dz_kernel *k, struct dz_proc *p)
     dz_k_proc_free(k, p);
 }
 
+/* Has the child something to say of what `options` ask for? Then what SIGCHLD tells of it. */
+static bool has_news(const struct dz_proc *c, int options, struct dz_siginfo *info)
+{
+    *info = (struct dz_siginfo){.signo = SIGCHLD, .pid = c->pid, .uid = c->uid};
+    if (c->state == DZ_PROC_ZOMBIE && (options & WEXITED)) {
+        info->code = c->term_sig ? CLD_KILLED : CLD_EXITED;
+        info->status = c->term_sig ? (int)c->term_sig : c->exit_code;
+    } else if ((options & WSTOPPED) && (c->flags & DZ_PROC_STOP_NEWS)) {
+        info->code = CLD_STOPPED;
+        info->status = (int)c->stop_sig;
+    } else if ((options & WCONTINUED) && (c->flags & DZ_PROC_CONT_NEWS)) {
+        info->code = CLD_CONTINUED;
+        info->status = SIGCONT;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static void tell_parent(struct dz_kernel *k, struct dz_proc *p)
 {
     struct dz_proc *parent = dz_k_find(k, p->ppid);
@@ -206,12 +225,12 @@ static void tell_parent(struct dz_kernel *k, struct dz_proc *p)
     }
     const struct dz_sigact *act = &parent->act[SIGCHLD - 1];
     bool forget = act->handler == 1 || (act->flags & SA_NOCLDWAIT) != 0;
-    const struct dz_siginfo info = {.signo = SIGCHLD,
-                                    .code = p->term_sig ? CLD_KILLED : CLD_EXITED,
-                                    .pid = p->pid,
-                                    .uid = p->uid,
-                                    .status = p->term_sig ? (int)p->term_sig : p->exit_code};
-    (void)dz_k_send_info(k, parent, NULL, &info);
+    struct dz_siginfo info;
+    (void)has_news(p, WEXITED, &info);
+    info.signo = p->exit_signal ? p->exit_signal : SIGCHLD;
+    if (info.signo != DZ_PROC_SILENT)
+        (void)dz_k_send_info(k, parent, NULL, &info);
+    forget = forget && p->exit_signal == 0;
     dz_k_wake(k, &parent->wait_child);
     if (forget)
         reap(k, p);
@@ -232,7 +251,6 @@ static void give_children_away(struct dz_kernel *k, struct dz_proc *p)
 void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
 {
     assert(p->state != DZ_PROC_ZOMBIE && k->running == NULL);
-    assert(k->runner->copies_at_once || !dz_k_has_state(k, p, DZ_THREAD_VFORK));
     p->term_sig = (uint32_t)signo;
     p->exit_code = code & 0xff;
     DZ_K_THREADS(t, k, p)
@@ -258,6 +276,7 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
     hangup_orphans(k, p);
     p->state = DZ_PROC_ZOMBIE;
     p->flags &= ~(uint32_t)(DZ_PROC_STOPPED | DZ_PROC_STOP_NEWS | DZ_PROC_CONT_NEWS);
+    dz_k_wake(k, &k->wait_end);
     give_children_away(k, p);
     job_leave(k, p);
     tell_parent(k, p);
@@ -265,9 +284,12 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
 
 /* ---- waiting for children ------------------------------------------------------------ */
 
-static bool matches(const struct dz_proc *p, const struct dz_proc *child, int pid)
+static bool matches(const struct dz_proc *p, const struct dz_proc *child, int pid, int options)
 {
+    bool clone = child->exit_signal != 0; /* a child of clone that is no child of fork */
     if (child->ppid != p->pid)
+        return false;
+    if (!(options & __WALL) && clone != ((options & (int)__WCLONE) != 0))
         return false;
     return pid == -1 || (pid > 0 && child->pid == pid) || (pid == 0 && child->pgid == p->pgid) ||
            (pid < -1 && child->pgid == -pid);
@@ -281,20 +303,6 @@ static void usage_of(const struct dz_proc *c, struct dz_kusage *u)
         .maxrss_bytes = c->maxrss,
         .minflt = c->minflt,
     };
-}
-
-/* Has the child something to say? Then its status, and whether it is its end. */
-static bool has_news(const struct dz_proc *c, int options, int *status)
-{
-    if (c->state == DZ_PROC_ZOMBIE)
-        *status = wait_status(c);
-    else if ((options & WUNTRACED) && (c->flags & DZ_PROC_STOP_NEWS))
-        *status = (int)(c->stop_sig << 8) | 0x7f;
-    else if ((options & WCONTINUED) && (c->flags & DZ_PROC_CONT_NEWS))
-        *status = 0xffff;
-    else
-        return false;
-    return true;
 }
 
 static int64_t take_news(struct dz_kernel *k, struct dz_proc *p, struct dz_proc *c, int options)
@@ -312,25 +320,19 @@ static int64_t take_news(struct dz_kernel *k, struct dz_proc *p, struct dz_proc 
     return pid;
 }
 
-int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int options,
-                       int *ret_status, struct dz_kusage *ret_usage)
+/* Whom a wait is for, as waitpid(2) numbers them. */
+static int64_t wait_for(struct dz_kernel *k, struct dz_proc *p, int pid, int options,
+                        struct dz_siginfo *info, struct dz_kusage *ret_usage)
 {
-    const struct dz_call *call = dz_k_call(k, p);
-    if (options & ~(WNOHANG | WUNTRACED | WCONTINUED | WNOWAIT | WEXITED))
-        return dz_k_end(k, p, -EINVAL);
-    if (pid == INT32_MIN) /* there is no such group's number */
-        return dz_k_end(k, p, -ESRCH);
+    const struct dz_call *call = dz_k_my_call(k, p);
     bool any = false;
     DZ_K_FOREACH(dz_proc, c, k, DZ_KERNEL_TABLE_PROC)
     {
-        int status;
-        if (!matches(p, c, pid))
+        if (!matches(p, c, pid, options))
             continue;
         any = true;
-        if (!has_news(c, options, &status))
+        if (!has_news(c, options, info))
             continue;
-        if (ret_status)
-            *ret_status = status;
         if (ret_usage)
             usage_of(c, ret_usage);
         return dz_k_end(k, p, take_news(k, p, c, options));
@@ -342,6 +344,82 @@ int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int opti
     if (call->intr)
         return dz_k_end(k, p, -EINTR);
     return dz_k_wait_end(k, p, &p->wait_child);
+}
+
+/* What wait(2) makes of it. */
+static int status_of(const struct dz_siginfo *info)
+{
+    switch (info->code) {
+    case CLD_EXITED:
+        return (info->status & 0xff) << 8;
+    case CLD_STOPPED:
+        return info->status << 8 | 0x7f;
+    case CLD_CONTINUED:
+        return 0xffff;
+    default:
+        return info->status;
+    }
+}
+
+int64_t dz_sys_waitpid(struct dz_kernel *k, struct dz_proc *p, int pid, int options,
+                       int *ret_status, struct dz_kusage *ret_usage)
+{
+    const int known =
+        WNOHANG | WUNTRACED | WCONTINUED | WNOWAIT | WEXITED | __WNOTHREAD | __WALL | (int)__WCLONE;
+    struct dz_siginfo info;
+    (void)dz_k_call(k, p);
+    if (options & ~known)
+        return dz_k_end(k, p, -EINVAL);
+    if (pid == INT32_MIN) /* there is no such group's number */
+        return dz_k_end(k, p, -ESRCH);
+    int64_t r = wait_for(k, p, pid, options | WEXITED, &info, ret_usage);
+    if (r > 0 && ret_status)
+        *ret_status = status_of(&info);
+    return r;
+}
+
+/* The number of waitpid(2) for what waitid(2) names: 0, -errno. */
+static int pid_of(struct dz_kernel *k, const struct dz_proc *p, const struct dz_waitid *w,
+                  int *ret_pid, bool *ret_nonblock)
+{
+    int id = w->id;
+    switch (w->idtype) {
+    case P_ALL:
+        *ret_pid = -1;
+        return 0;
+    case P_PID:
+        *ret_pid = id;
+        return id > 0 ? 0 : -EINVAL;
+    case P_PGID:
+        *ret_pid = id == 0 ? -p->pgid : -id;
+        return id >= 0 ? 0 : -EINVAL;
+    case P_PIDFD:
+        return dz_k_pidfd_of(k, p, id, ret_pid, ret_nonblock);
+    default:
+        return -EINVAL;
+    }
+}
+
+int64_t dz_sys_waitid(struct dz_kernel *k, struct dz_proc *p, const struct dz_waitid *w,
+                      struct dz_siginfo *ret_info, struct dz_kusage *ret_usage)
+{
+    const int what = WEXITED | WSTOPPED | WCONTINUED;
+    const int known = what | WNOHANG | WNOWAIT | __WNOTHREAD | __WALL | (int)__WCLONE;
+    struct dz_siginfo info;
+    int options = w->options;
+    bool nonblock = false;
+    int pid = -1;
+    (void)dz_k_call(k, p);
+    int e = (options & ~known) || !(options & what) ? -EINVAL : pid_of(k, p, w, &pid, &nonblock);
+    if (e)
+        return dz_k_end(k, p, e);
+    nonblock = nonblock && !(options & WNOHANG);
+    int64_t r = wait_for(k, p, pid, options | (nonblock ? WNOHANG : 0), &info, ret_usage);
+    if (r == 0 && nonblock)
+        return -EAGAIN;
+    if (r >= 0)
+        *ret_info = r > 0 ? info : (struct dz_siginfo){0};
+    return r > 0 ? 0 : r;
 }
 
 int64_t dz_sys_exit(struct dz_kernel *k, struct dz_proc *p, int code)

@@ -472,6 +472,9 @@ static int64_t file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz
     case DZ_FILE_DEVICE:
         n = snprintf(buf, size, "%s", devices[f->obj]);
         break;
+    case DZ_FILE_PIDFD:
+        n = snprintf(buf, size, "anon_inode:[pidfd]");
+        break;
     default: {
         int64_t r = dz_k_node_path(k, p, &f->node, buf, size);
         if (r >= 0)

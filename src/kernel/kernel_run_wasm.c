@@ -11,6 +11,8 @@
  * handle. Memory is counted page by page as it is committed, so a memory.grow
  * past the machine's limit fails in the guest as it should; so does a table.grow.
  */
+#include "kernel/kernel_wasm.h"
+
 #include "kernel/kernel_int.h"
 
 #include "base/str.h"
@@ -23,6 +25,41 @@ enum {
     TABLES_FREE = 1 << 20, /* bytes */
 };
 
+/* What dz_task.own is. A vfork child has its parent's, which counts for the parent. */
+struct own {
+    struct dz_task *task; /* whose it is */
+    const struct dz_kernel_wasm *with;
+    struct dz_wasm_store *store;
+    struct dz_wasm_inst *inst;
+    void *frames;     /* of the parent, while a vfork child runs in its instance */
+    uint64_t charged; /* bytes of memory, counted */
+};
+
+static struct own *own_of(const struct dz_task *t)
+{
+    return t->own;
+}
+
+struct dz_wasm_module *dz_kernel_wasm_module(const struct dz_task *t)
+{
+    return t->runner == &dz_kernel_runner_wasm ? t->program.handle : NULL;
+}
+
+struct dz_wasm_inst *dz_kernel_wasm_inst(const struct dz_task *t)
+{
+    return t->runner == &dz_kernel_runner_wasm ? own_of(t)->inst : NULL;
+}
+
+static struct own *own_new(struct dz_task *t, const struct dz_kernel_wasm *with)
+{
+    struct own *o = dz_zalloc(sizeof *o);
+    if (o) {
+        o->task = t;
+        o->with = with;
+    }
+    return o;
+}
+
 /* ---- memory, counted --------------------------------------------------------------- */
 
 static int mem_reserve(void *ctx, size_t size, void **ret_base, struct dz_err *err)
@@ -31,35 +68,38 @@ static int mem_reserve(void *ctx, size_t size, void **ret_base, struct dz_err *e
     return dz_wasm_mem_anon.reserve(NULL, size, ret_base, err);
 }
 
-static void count(struct dz_task *t)
+static void count(const struct own *o)
 {
-    struct dz_proc *p = t->proc;
-    p->mem_bytes = t->charged;
-    p->maxrss = p->maxrss > t->charged ? p->maxrss : t->charged;
+    struct dz_proc *p = o->task->proc;
+    p->mem_bytes = o->charged;
+    p->maxrss = p->maxrss > o->charged ? p->maxrss : o->charged;
 }
 
-static int charge(struct dz_task *t, uint64_t bytes, struct dz_err *err)
+static int charge(struct own *o, uint64_t bytes, struct dz_err *err)
 {
-    uint64_t most = t->proc->rlimit[RLIMIT_AS][0];
-    if (t->charged > most || bytes > most - t->charged)
+    uint64_t most = o->task->proc->rlimit[RLIMIT_AS][0];
+    if (o->charged > most || bytes > most - o->charged)
         return dz_fail(err, DZ_ELIMIT, "the process has as much memory as its limit allows");
-    if (!dz_k_charge(t->kernel, bytes))
+    if (!dz_k_charge(o->task->kernel, bytes))
         return dz_fail(err, DZ_ELIMIT, "the machine's memory is used up");
-    t->charged += bytes;
+    o->charged += bytes;
     return 0;
+}
+
+static void uncharge(struct own *o, uint64_t bytes)
+{
+    dz_k_uncharge(o->task->kernel, bytes);
+    o->charged -= bytes;
 }
 
 static int mem_commit(void *ctx, void *base, size_t old, size_t size, struct dz_err *err)
 {
-    struct dz_task *t = ctx;
-    int rc = charge(t, size - old, err);
+    int rc = charge(ctx, size - old, err);
     if (rc < 0)
         return rc;
     rc = dz_wasm_mem_anon.commit(NULL, base, old, size, err);
-    if (rc < 0) {
-        dz_k_uncharge(t->kernel, size - old);
-        t->charged -= size - old;
-    }
+    if (rc < 0)
+        uncharge(ctx, size - old);
     return rc;
 }
 
@@ -75,11 +115,10 @@ static int mem_tables(void *ctx, uint64_t old, uint64_t size)
 static int mem_map_image(void *ctx, void *at, uint32_t index, const uint8_t *image, size_t size,
                          struct dz_err *err)
 {
-    const struct dz_task *t = ctx;
-    const struct dz_kernel_ops *ops = &t->kernel->ops;
+    const struct dz_kernel_wasm *with = ((struct own *)ctx)->with;
     (void)index;
     (void)err;
-    if (!ops->map_image || !ops->map_image(ops->arg, at, image, size))
+    if (!with->map_image || !with->map_image(with->arg, at, image, size))
         memcpy(at, image, size);
     return 0;
 }
@@ -119,11 +158,11 @@ static const struct dz_wasm_mem_ops counted = {
     .clear = mem_clear,
 };
 
-static struct dz_wasm_config config_for(struct dz_task *t)
+static struct dz_wasm_config config_for(struct own *o)
 {
     return (struct dz_wasm_config){
         .mem_ops = &counted,
-        .mem_ctx = t,
+        .mem_ctx = o,
         .stack_slots = DZ_KERNEL_STACK_SLOTS,
     };
 }
@@ -137,34 +176,34 @@ static int errno_of(int rc)
 
 static void unload(void *arg, struct dz_task *t)
 {
+    struct own *o = own_of(t);
     (void)arg;
-    dz_wasm_store_free(t->store);
-    t->store = NULL;
-    t->inst = NULL;
-    dz_k_uncharge(t->kernel, t->charged);
-    t->charged = 0;
+    dz_wasm_store_free(o->store);
+    uncharge(o, o->charged);
     t->proc->mem_bytes = 0;
+    dz_free(o);
+    t->own = NULL;
 }
 
-static int begin_export(struct dz_task *t, const char *name)
+static int begin_export(const struct own *o, const char *name)
 {
-    int64_t entry = dz_wasm_export(t->inst, name, DZ_WASM_KIND_FUNC);
-    return entry < 0 ? DZ_ENOENT : dz_wasm_begin(t->inst, (uint32_t)entry, NULL, 0, NULL);
+    int64_t entry = dz_wasm_export(o->inst, name, DZ_WASM_KIND_FUNC);
+    return entry < 0 ? DZ_ENOENT : dz_wasm_begin(o->inst, (uint32_t)entry, NULL, 0, NULL);
 }
 
 /* What comes after the start function; *ret_flags: what the process is at then. */
-static int begin_entry(struct dz_task *t, uint32_t *ret_flags)
+static int begin_entry(const struct own *o, uint32_t *ret_flags)
 {
     *ret_flags = 0;
-    int rc = begin_export(t, "_start");
+    int rc = begin_export(o, "_start");
     if (rc != DZ_ENOENT)
         return rc;
     *ret_flags = DZ_PROC_INITIALIZING;
-    rc = begin_export(t, "_initialize");
+    rc = begin_export(o, "_initialize");
     if (rc != DZ_ENOENT)
         return rc;
     *ret_flags = 0;
-    return begin_export(t, "run");
+    return begin_export(o, "run");
 }
 
 /* Does it import WASI's way to files, and nothing of ours? */
@@ -182,28 +221,32 @@ static bool is_plain(const struct dz_wasm_module *m)
     return preopens;
 }
 
-static int load(void *arg, struct dz_task *t)
+static int load(void *arg, struct dz_task *t, const struct dz_load *from)
 {
-    struct dz_kernel *k = arg;
-    struct dz_wasm_config cfg = config_for(t);
+    struct own *o = own_new(t, arg);
+    if (!o)
+        return -ENOMEM;
+    t->own = o;
+    struct dz_wasm_config cfg = config_for(o);
     uint64_t before = t->proc->mem_bytes;
-    int rc = dz_wasm_store_new(&cfg, &t->store, NULL);
+    int rc = dz_wasm_store_new(&cfg, &o->store, NULL);
     if (!rc)
-        rc = dz_wasm_instantiate(t->store, t->module,
-                                 &(struct dz_wasm_imports){k->host, k->host_count, t}, &t->inst,
-                                 &k->why);
+        rc = dz_wasm_instantiate(o->store, t->program.handle,
+                                 &(struct dz_wasm_imports){o->with->host, o->with->host_count, t},
+                                 &o->inst, &t->kernel->why);
     if (!rc) {
-        t->plain = is_plain(t->module);
-        rc = dz_wasm_begin_start(t->inst, NULL);
+        t->plain = is_plain(t->program.handle);
+        rc = dz_wasm_begin_start(o->inst, NULL);
         t->starting = rc == 1 ? DZ_PROC_STARTING : 0;
-        rc = rc == 1 ? 0 : rc == 0 ? begin_entry(t, &t->starting) : rc;
+        rc = rc == 1 ? 0 : rc == 0 ? begin_entry(o, &t->starting) : rc;
     }
     if (rc) {
-        if (t->store)
-            unload(arg, t);
+        unload(arg, t);
         t->proc->mem_bytes = before;
         return errno_of(rc);
     }
+    if (!from)
+        dz_wasm_abandon(o->store); /* it will stand elsewhere than at its start */
     return 0;
 }
 
@@ -232,7 +275,8 @@ static int begin_next(struct dz_task *t)
     uint32_t at = p->flags & (DZ_PROC_STARTING | DZ_PROC_INITIALIZING), next = 0;
     if (!at)
         return 0;
-    int rc = at == DZ_PROC_STARTING ? begin_entry(t, &next) : begin_export(t, "run");
+    int rc =
+        at == DZ_PROC_STARTING ? begin_entry(own_of(t), &next) : begin_export(own_of(t), "run");
     p->flags = (p->flags & ~at) | next;
     return rc == 0 ? 1 : rc;
 }
@@ -240,21 +284,23 @@ static int begin_next(struct dz_task *t)
 /* What the entry returned is the exit status; "_start" returns nothing. */
 static void keep_status(struct dz_task *t)
 {
+    const struct own *o = own_of(t);
     uint32_t params, results = 0;
-    int64_t entry = dz_wasm_export(t->inst, "run", DZ_WASM_KIND_FUNC);
-    if (entry >= 0 && dz_wasm_export(t->inst, "_start", DZ_WASM_KIND_FUNC) < 0)
-        (void)dz_wasm_func_slots(t->inst, (uint32_t)entry, &params, &results);
-    t->proc->exit_code = results ? (int32_t)(dz_wasm_results(t->store)[0] & 0xff) : 0;
+    int64_t entry = dz_wasm_export(o->inst, "run", DZ_WASM_KIND_FUNC);
+    if (entry >= 0 && dz_wasm_export(o->inst, "_start", DZ_WASM_KIND_FUNC) < 0)
+        (void)dz_wasm_func_slots(o->inst, (uint32_t)entry, &params, &results);
+    t->proc->exit_code = results ? (int32_t)(dz_wasm_results(o->store)[0] & 0xff) : 0;
 }
 
 static enum dz_run_stop run(void *arg, struct dz_task *t, int *ret_signal)
 {
+    const struct own *o = own_of(t);
     int next;
     (void)arg;
     for (;;) {
-        enum dz_wasm_stop stop = dz_wasm_run(t->store);
+        enum dz_wasm_stop stop = dz_wasm_run(o->store);
         if (!t->borrowed)
-            count(t);
+            count(o);
         switch (stop) {
         case DZ_WASM_DONE:
             next = begin_next(t);
@@ -275,7 +321,7 @@ static enum dz_run_stop run(void *arg, struct dz_task *t, int *ret_signal)
         case DZ_WASM_OUT_OF_FUEL:
             return DZ_RUN_READY;
         case DZ_WASM_TRAPPED:
-            t->trap = dz_wasm_trap_get(t->store).kind;
+            t->trap = dz_wasm_trap_get(o->store).kind;
             *ret_signal = signal_of(t->trap);
             return DZ_RUN_TRAPPED;
         case DZ_WASM_UNCAUGHT:
@@ -286,74 +332,80 @@ static enum dz_run_stop run(void *arg, struct dz_task *t, int *ret_signal)
     }
 }
 
-static int copy(void *arg, struct dz_task *from, struct dz_task *to)
+static int copy(void *arg, struct dz_task *from, struct dz_task *to, const struct dz_clone *how)
 {
-    struct dz_kernel *k = arg;
-    struct dz_wasm_config cfg = config_for(to);
-    struct dz_wasm_copy how = {
-        .cfg = &cfg, .host = k->host, .host_count = k->host_count, .user = to};
-    int rc = dz_wasm_copy(from->inst, &how, &to->inst, NULL);
+    struct own *o = own_new(to, arg);
+    assert(!how); /* it does not copy at once */
+    if (!o)
+        return -ENOMEM;
+    struct dz_wasm_config cfg = config_for(o);
+    struct dz_wasm_copy with = {
+        .cfg = &cfg, .host = o->with->host, .host_count = o->with->host_count, .user = to};
+    int rc = dz_wasm_copy(own_of(from)->inst, &with, &o->inst, NULL);
     if (rc) {
-        dz_k_uncharge(k, to->charged);
-        to->charged = 0;
+        uncharge(o, o->charged);
+        dz_free(o);
         return rc == DZ_ENOMEM || rc == DZ_ELIMIT ? -ENOMEM : -EAGAIN;
     }
-    to->store = dz_wasm_inst_store(to->inst);
-    count(to);
+    o->store = dz_wasm_inst_store(o->inst);
+    to->own = o;
+    count(o);
     return 0;
 }
 
-static int inject(void *arg, struct dz_task *t, const struct dz_sigact *act,
-                  const struct dz_siginfo *info)
+static int inject(void *arg, struct dz_task *t, const struct dz_inject *h)
 {
-    uint64_t args[3] = {(uint32_t)act->handler, (uint32_t)info->signo, (uint32_t)info->code};
-    int64_t entry = dz_wasm_export(t->inst, "__doze_signal", DZ_WASM_KIND_FUNC);
+    struct dz_wasm_inst *inst = own_of(t)->inst;
+    uint64_t args[3] = {(uint32_t)h->act->handler, (uint32_t)h->info->signo,
+                        (uint32_t)h->info->code};
+    int64_t entry = dz_wasm_export(inst, "__doze_signal", DZ_WASM_KIND_FUNC);
     (void)arg;
     if (entry < 0)
         return -ENOSYS;
-    return dz_wasm_inject(t->inst, (uint32_t)entry, args, 3, NULL) == 0 ? 0 : -ENOMEM;
+    return dz_wasm_inject(inst, (uint32_t)entry, args, 3, NULL) == 0 ? 0 : -ENOMEM;
 }
 
 static uint32_t injected(void *arg, struct dz_task *t)
 {
     (void)arg;
-    return dz_wasm_injected(t->inst);
+    return dz_wasm_injected(own_of(t)->inst);
 }
 
 static int frames_save(void *arg, struct dz_task *t)
 {
     struct dz_wasm_frames *f;
     (void)arg;
-    int rc = dz_wasm_frames_save(t->inst, &f, NULL);
+    int rc = dz_wasm_frames_save(own_of(t)->inst, &f, NULL);
     if (rc)
         return rc == DZ_ENOMEM ? -ENOMEM : -ENOSYS; /* then vfork copies, as fork */
-    t->frames = f;
+    own_of(t)->frames = f;
     return 0;
 }
 
 static void frames_restore(void *arg, struct dz_task *t)
 {
+    struct own *o = own_of(t);
     (void)arg;
-    dz_wasm_frames_restore(t->inst, t->frames);
-    t->frames = NULL;
+    dz_wasm_frames_restore(o->inst, o->frames);
+    o->frames = NULL;
 }
 
 static int jump(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value)
 {
     (void)arg;
-    return dz_wasm_jump(t->inst, token, value, NULL) == 0 ? 0 : -EINVAL;
+    return dz_wasm_jump(own_of(t)->inst, token, value, NULL) == 0 ? 0 : -EINVAL;
 }
 
 static void set_task(void *arg, struct dz_task *t)
 {
     (void)arg;
-    dz_wasm_inst_set_user(t->inst, t);
+    dz_wasm_inst_set_user(own_of(t)->inst, t);
 }
 
 static void interrupt(void *arg, struct dz_task *t)
 {
     (void)arg;
-    dz_wasm_interrupt(t->store);
+    dz_wasm_interrupt(own_of(t)->store);
 }
 
 const struct dz_kernel_runner dz_kernel_runner_wasm = {

@@ -8,8 +8,6 @@
  */
 #include "kernel/kernel_int.h"
 
-#include "wasm/wasm.h"
-
 #include <fcntl.h>
 
 size_t dz_kernel_row_size(enum dz_kernel_table table)
@@ -123,29 +121,41 @@ int dz_kernel_blob_room(struct dz_kernel *k, uint32_t blob, size_t size, uint8_t
     return 0;
 }
 
-int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, struct dz_wasm_module *module,
-                       struct dz_task **ret_task, struct dz_err *err)
+int dz_kernel_thread_put(struct dz_kernel *k, uint32_t thread, const struct dz_program *program,
+                         struct dz_task **ret_task, struct dz_err *err)
 {
-    struct dz_proc *p = proc > 1 ? dz_k_proc(k, proc) : NULL;
-    struct dz_thread *first = p ? dz_k_thread(k, p->threads) : NULL;
-    if (!first || k->task[first->index] || p->state == DZ_PROC_ZOMBIE)
-        return dz_fail(err, DZ_ECORRUPT, "a saved program belongs to row %u, no process", proc);
-    struct dz_task *t = dz_k_task_new(k, first);
+    struct dz_thread *of = dz_k_thread(k, thread);
+    const struct dz_proc *p = of && of->proc > 1 ? dz_k_proc(k, of->proc) : NULL;
+    if (!p || k->task[thread] || p->state == DZ_PROC_ZOMBIE)
+        return dz_fail(err, DZ_ECORRUPT, "a saved program belongs to row %u, no thread", thread);
+    if (program->kind >= DZ_KERNEL_KINDS_MAX || !k->kinds[program->kind].runner)
+        return dz_fail(err, DZ_EUNSUPPORTED,
+                       "saved process %d runs a program of a kind that this "
+                       "machine does not run",
+                       p->pid);
+    struct dz_task *t = dz_k_task_new(k, of, program->kind);
     if (!t)
         return dz_fail(err, DZ_ENOMEM, "cannot load the machine: out of memory");
-    t->module = module;
-    int e = k->runner->load(k->runner_arg, t);
+    t->program = *program;
+    int e = t->runner->load(t->runner_arg, t, NULL);
     if (e) {
         dz_free(t);
         return dz_fail_sys(err, -e, "cannot load the program of saved process %d", p->pid);
     }
-    if (k->ops.module_ref)
-        k->ops.module_ref(k->ops.arg, module);
-    if (t->store)
-        dz_wasm_abandon(t->store); /* it will stand elsewhere than at its start */
-    k->task[first->index] = t;
+    if (program->handle && k->ops.program_ref)
+        k->ops.program_ref(k->ops.arg, program);
+    k->task[thread] = t;
     *ret_task = t;
     return 0;
+}
+
+int dz_kernel_task_put(struct dz_kernel *k, uint32_t proc, const struct dz_program *program,
+                       struct dz_task **ret_task, struct dz_err *err)
+{
+    const struct dz_proc *p = proc > 1 ? dz_k_proc(k, proc) : NULL;
+    if (!p || p->threads == 0)
+        return dz_fail(err, DZ_ECORRUPT, "a saved program belongs to row %u, no process", proc);
+    return dz_kernel_thread_put(k, p->threads, program, ret_task, err);
 }
 
 /* ---- checking -------------------------------------------------------------------------- */
@@ -178,11 +188,23 @@ static bool ring_ok(uint32_t head, uint32_t len, size_t cap)
     return len <= cap && (cap == 0 ? head == 0 : head < cap);
 }
 
+/* Whose parent lent it its instance has parted from it before it was saved. */
+static bool lends(const struct dz_kernel *k, uint32_t thread)
+{
+    const struct dz_task *t = dz_k_thread(k, thread) ? k->task[thread] : NULL;
+    return !t || t->runner->frames_save;
+}
+
+static bool vfork_ok(const struct dz_kernel *k, const struct dz_proc *p)
+{
+    return !(p->flags & DZ_PROC_VFORKED) || !lends(k, p->threads);
+}
+
 static bool proc_ok(struct dz_kernel *k, const struct dz_proc *p)
 {
     bool ok = p->pid > 1 && p->pid < DZ_KERNEL_PID_MAX && p->pgid > 0 && p->sid > 0;
     ok = ok && (p->state == DZ_PROC_LIVE || p->state == DZ_PROC_ZOMBIE);
-    ok = ok && !(p->flags & (DZ_PROC_INIT | DZ_PROC_VFORKED | DZ_PROC_EXEC_READY));
+    ok = ok && !(p->flags & (DZ_PROC_INIT | DZ_PROC_EXEC_READY)) && vfork_ok(k, p);
     ok = ok && p->group_count <= DZ_KERNEL_GROUPS_MAX && p->nice >= -20 && p->nice <= 19;
     ok = ok && p->stop_sig <= DZ_KERNEL_SIGNALS;
     ok = ok && p->term_sig <= DZ_KERNEL_SIGNALS && p->comm[15] == '\0';
@@ -198,7 +220,9 @@ static bool thread_ok(struct dz_kernel *k, const struct dz_thread *t)
 {
     const struct dz_proc *p = t->proc > 1 ? dz_k_proc(k, t->proc) : NULL;
     bool ok = p && p->state == DZ_PROC_LIVE && t->tid > 1 && t->tid < DZ_KERNEL_PID_MAX;
-    ok = ok && (t->state == DZ_THREAD_READY || t->state == DZ_THREAD_WAIT) && t->vfork_child == 0;
+    bool vfork = t->state == DZ_THREAD_VFORK && !lends(k, t->index);
+    ok = ok && (t->state == DZ_THREAD_READY || t->state == DZ_THREAD_WAIT || vfork) &&
+         (vfork || t->vfork_child == 0);
     ok = ok && t->depth <= DZ_KERNEL_HANDLERS_MAX && blob_or_none(k, t->frame) &&
          t->futex_order <= INT64_MAX;
     return ok && k->task[t->index];
@@ -231,6 +255,8 @@ static bool file_ok(struct dz_kernel *k, const struct dz_file *f)
         return dz_k_stream(k, f->obj) != NULL;
     case DZ_FILE_SYNTH:
         return f->node.fs == DZ_KERNEL_FS_PROC && blob_is(k, f->obj, 0);
+    case DZ_FILE_PIDFD:
+        return f->obj < DZ_KERNEL_PID_MAX;
     case DZ_FILE_DIR:
         return f->node.fs != DZ_KERNEL_FS_DISK;
     default:
@@ -428,6 +454,10 @@ static int revive_thread(struct dz_kernel *k, struct dz_thread *t, struct dz_err
     t->run_next = t->run_prev = t->run_queue = t->waiters = 0;
     dz_k_thread_link(k, p, t);
     dz_k_futex_link(k, t);
+    const struct dz_proc *child = dz_k_find(k, t->vfork_child);
+    if (t->state == DZ_THREAD_VFORK && child && (child->flags & DZ_PROC_VFORKED))
+        return 0;
+    t->vfork_child = 0;
     t->state = DZ_THREAD_READY; /* whatever it waits for, it asks again */
     if (!(p->flags & DZ_PROC_STOPPED))
         dz_k_enqueue(k, t, DZ_K_Q_NEW);
@@ -487,10 +517,7 @@ void dz_kernel_unput(struct dz_kernel *k)
         struct dz_task *t = k->task[i];
         if (!t)
             continue;
-        k->runner->unload(k->runner_arg, t);
-        if (t->module && k->ops.module_put)
-            k->ops.module_put(k->ops.arg, t->module);
-        dz_free(t);
+        dz_k_task_drop(t);
         k->task[i] = NULL;
     }
     for (int t = 0; t < DZ_KERNEL_TABLE_COUNT; t++) {
@@ -547,7 +574,7 @@ int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64
 bool dz_kernel_settled(struct dz_kernel *k)
 {
     DZ_K_FOREACH(dz_thread, t, k, DZ_KERNEL_TABLE_THREAD)
-    if (t->state == DZ_THREAD_VFORK)
+    if (t->state == DZ_THREAD_VFORK && lends(k, t->index))
         return false;
     return true;
 }
@@ -556,7 +583,8 @@ bool dz_kernel_settled(struct dz_kernel *k)
 static struct dz_proc *borrower(struct dz_kernel *k)
 {
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
-    if ((p->flags & DZ_PROC_VFORKED) && !dz_k_has_state(k, p, DZ_THREAD_VFORK))
+    if ((p->flags & DZ_PROC_VFORKED) && lends(k, p->threads) &&
+        !dz_k_has_state(k, p, DZ_THREAD_VFORK))
         return p;
     return NULL;
 }

@@ -259,10 +259,10 @@ static void turn(struct dz_kernel *k, struct dz_thread *thread)
     atomic_store(&k->running, t); /* from here on an interrupt finds it */
     atomic_store(&k->resched, 0);
     if (atomic_load(&k->stop))
-        k->runner->interrupt(k->runner_arg, t);
+        t->runner->interrupt(t->runner_arg, t);
     if (k->ops.slice)
         k->ops.slice(k->ops.arg, slice);
-    enum dz_run_stop stop = k->runner->run(k->runner_arg, t, &signo);
+    enum dz_run_stop stop = t->runner->run(t->runner_arg, t, &signo);
     atomic_store(&k->running, NULL);
     int64_t used = k->ops.cpu_ns(k->ops.arg) - begin;
     used = used < 0 ? 0 : used;
@@ -278,7 +278,7 @@ void dz_kernel_interrupt(struct dz_kernel *k)
     atomic_store(&k->resched, 1);
     struct dz_task *t = atomic_load(&k->running);
     if (t)
-        k->runner->interrupt(k->runner_arg, t);
+        t->runner->interrupt(t->runner_arg, t);
 }
 
 void dz_kernel_stop(struct dz_kernel *k)
@@ -291,6 +291,13 @@ bool dz_kernel_must_stop(struct dz_kernel *k, struct dz_proc *p)
 {
     dz_k_sig_sync(k, p);
     return dz_k_sig_waits(k, dz_k_me(k, p)) || atomic_load(&k->resched) != 0;
+}
+
+static void poll_all(struct dz_kernel *k)
+{
+    for (int i = 0; i < DZ_KERNEL_KINDS_MAX && k->away; i++)
+        if (k->kinds[i].runner && k->kinds[i].runner->poll)
+            k->kinds[i].runner->poll(k->kinds[i].arg);
 }
 
 /* A stream is half full: its reader outside should not wait for the end of the run. */
@@ -311,8 +318,7 @@ enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct
         int64_t now = dz_kernel_now(k);
         dz_k_expire(k, now);
         sample_load(k, now);
-        if (k->away)
-            k->runner->poll(k->runner_arg);
+        poll_all(k);
         if (k->output_waits && (now >= k->flush_at || much_output(k))) {
             if (dz_kernel_flush(k, err) != 0)
                 return DZ_KERNEL_FAILED;

@@ -17,6 +17,9 @@
  * slice ends.
  * longjmp out of a handler leaves the mask alone, as POSIX lets it.
  *
+ * A runner with frames on the guest's own stack (reissue) has nothing of that: the call ends,
+ * the frame carries the mask, and dz_sys_sigreturn() puts it back. Its depth stays 0.
+ *
  * What a signal tells (struct dz_siginfo) waits in a row of its own. Of a signal below 32 one
  * waits at most, for each thread and for the process; of a real-time signal as many as were
  * sent, the oldest first. A thread takes its own before those of the process.
@@ -36,7 +39,11 @@ enum {
     HANDLER_DEFAULT = 0,
     HANDLER_IGNORE = 1,
     REAL_TIME = 32, /* these and all above queue */
+    ALT_STACK_MIN = 2048,
 };
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1u << 31)
+#endif
 
 bool dz_k_sig_ignored(const struct dz_proc *p, int signo)
 {
@@ -171,6 +178,17 @@ static void resume(struct dz_kernel *k, struct dz_proc *p)
         dz_k_enqueue(k, t, DZ_K_Q_NEW);
 }
 
+/* A parent that lent nothing need not wait for its vfork child to be killed. */
+static void leave_vfork(struct dz_kernel *k, struct dz_proc *p)
+{
+    DZ_K_THREADS(t, k, p)
+    if (t->state == DZ_THREAD_VFORK && !k->task[t->index]->runner->frames_save) {
+        t->vfork_child = 0;
+        t->state = DZ_THREAD_READY;
+        dz_k_enqueue(k, t, DZ_K_Q_NEW);
+    }
+}
+
 /* Does it want to know of this signal now? */
 static bool takes(const struct dz_kernel *k, struct dz_thread *t, uint64_t bit)
 {
@@ -221,6 +239,7 @@ int dz_k_send_info(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *to,
         forget(k, p, DZ_K_BIT(SIGCONT));
     } else if (signo == SIGKILL) {
         resume(k, p);
+        leave_vfork(k, p);
     }
     if (!(bit & NEVER_BLOCKED) && dz_k_sig_ignored(p, signo) && !is_blocked(k, p, to, bit))
         return 0;
@@ -268,9 +287,48 @@ void dz_k_sig_sync(struct dz_kernel *k, struct dz_proc *p)
     struct dz_task *task = k->task[t->index];
     if (t->depth == 0 || !task)
         return;
-    uint32_t running = k->runner->injected(k->runner_arg, task);
+    uint32_t running = task->runner->injected(task->runner_arg, task);
     while (t->depth > running)
         t->sig_mask = t->handler[--t->depth].mask;
+}
+
+/* A frame on the guest's own stack. A call that the thread was parked in ends first, and what
+ * becomes of it is decided here: as on Linux, by the action of the first handler. */
+static bool push_frame(struct dz_kernel *k, struct dz_thread *t, const struct dz_siginfo *info)
+{
+    struct dz_task *task = k->task[t->index];
+    struct dz_sigact *act = &dz_k_proc_of(k, t)->act[info->signo - 1];
+    const struct dz_sigact taken = *act;
+    struct dz_inject h = {.act = &taken, .info = info};
+    struct dz_call *c = dz_k_parked(t);
+    uint64_t now = t->sig_mask; /* that of sigsuspend, if it waits there */
+    if (c->parked) {
+        bool restarts = (taken.flags & SA_RESTART) && !(c->flags & DZ_CALL_NORESTART);
+        c->intr = 1;
+        h.in_call = true;
+        h.result = task->runner->reissue(task->runner_arg, task);
+        assert(h.result != DZ_KBLOCK && !c->parked);
+        h.again = restarts && h.result == -EINTR;
+    }
+    h.mask = t->sig_mask;
+    if (task->runner->inject(task->runner_arg, task, &h) != 0)
+        return false;
+    t->sig_mask = now | (taken.mask & ~NEVER_BLOCKED);
+    if (!(taken.flags & SA_NODEFER))
+        t->sig_mask |= DZ_K_BIT(info->signo);
+    if (taken.flags & SA_RESETHAND)
+        *act = (struct dz_sigact){.flags = taken.flags};
+    return true;
+}
+
+void dz_kernel_force(struct dz_task *t, const struct dz_siginfo *info)
+{
+    uint64_t bit = DZ_K_BIT(info->signo);
+    struct dz_sigact *act = &t->proc->act[info->signo - 1];
+    if (act->handler == HANDLER_IGNORE || (t->thread->sig_mask & bit))
+        *act = (struct dz_sigact){0};
+    t->thread->sig_mask &= ~bit;
+    (void)dz_k_send_info(t->kernel, t->proc, t->thread, info);
 }
 
 static void stop_process(struct dz_kernel *k, struct dz_proc *p, int signo)
@@ -288,9 +346,13 @@ static void stop_process(struct dz_kernel *k, struct dz_proc *p, int signo)
 /* Put the guest's handler on top. False: there was no room in the guest. */
 static bool push_handler(struct dz_kernel *k, struct dz_thread *t, const struct dz_siginfo *info)
 {
+    struct dz_task *task = k->task[t->index];
+    if (task->runner->reissue)
+        return push_frame(k, t, info);
     struct dz_sigact *act = &dz_k_proc_of(k, t)->act[info->signo - 1];
     struct dz_call *c = dz_k_parked(t);
-    if (k->runner->inject(k->runner_arg, k->task[t->index], act, info) != 0)
+    const struct dz_inject h = {.act = act, .info = info};
+    if (task->runner->inject(task->runner_arg, task, &h) != 0)
         return false;
     t->handler[t->depth] = (struct dz_handler){
         .mask = c->masked ? c->mask : t->sig_mask,
@@ -332,11 +394,15 @@ static bool deliver_one(struct dz_kernel *k, struct dz_thread *t, const struct d
         dz_k_die(k, p, signo, 0);
         return false;
     }
-    if (!push_handler(k, t, info)) {
-        dz_k_die(k, p, SIGSEGV, 0);
-        return false;
+    if (push_handler(k, t, info))
+        return true;
+    struct dz_task *task = k->task[t->index];
+    if (task->runner->reissue && signo != SIGSEGV) { /* its handler may have a stack that is good */
+        dz_kernel_force(task, &(struct dz_siginfo){.signo = SIGSEGV, .code = SI_KERNEL});
+        return true;
     }
-    return true;
+    dz_k_die(k, p, SIGSEGV, 0);
+    return false;
 }
 
 bool dz_k_deliver(struct dz_kernel *k, struct dz_thread *t)
@@ -495,6 +561,45 @@ int64_t dz_sys_sigprocmask(struct dz_kernel *k, struct dz_proc *p, int how, cons
     return 0;
 }
 
+int64_t dz_sys_sigreturn(struct dz_kernel *k, struct dz_proc *p, uint64_t mask)
+{
+    dz_k_me(k, p)->sig_mask = mask & ~NEVER_BLOCKED;
+    return 0;
+}
+
+static bool on_alt_stack(const struct dz_thread *t, uint64_t sp)
+{
+    return !(t->alt_flags & SS_AUTODISARM) && sp > t->alt_stack && sp - t->alt_stack <= t->alt_size;
+}
+
+int64_t dz_sys_sigaltstack(struct dz_kernel *k, struct dz_proc *p, uint64_t sp,
+                           const struct dz_altstack *set, struct dz_altstack *ret_old)
+{
+    struct dz_thread *t = dz_k_me(k, p);
+    bool on = on_alt_stack(t, sp);
+    const struct dz_altstack old = {.at = t->alt_stack,
+                                    .size = t->alt_size,
+                                    .flags = t->alt_flags | (t->alt_size == 0 ? SS_DISABLE
+                                                             : on             ? SS_ONSTACK
+                                                                              : 0)};
+    if (set) {
+        uint32_t mode = set->flags & ~SS_AUTODISARM;
+        bool off = mode == SS_DISABLE;
+        if (on)
+            return -EPERM;
+        if (mode != 0 && !off && mode != SS_ONSTACK)
+            return -EINVAL;
+        if (!off && set->size < ALT_STACK_MIN)
+            return -ENOMEM;
+        t->alt_stack = off ? 0 : set->at;
+        t->alt_size = off ? 0 : set->size;
+        t->alt_flags = set->flags & SS_AUTODISARM;
+    }
+    if (ret_old)
+        *ret_old = old;
+    return 0;
+}
+
 int64_t dz_sys_sigpending(struct dz_kernel *k, struct dz_proc *p, uint64_t *ret_set)
 {
     dz_k_sig_sync(k, p);
@@ -548,9 +653,10 @@ int64_t dz_sys_longjmp(struct dz_kernel *k, struct dz_proc *p, const uint64_t to
 {
     struct dz_thread *t = dz_k_me(k, p);
     struct dz_task *task = k->task[t->index];
-    if (!task || k->runner->jump(k->runner_arg, task, token, value) != 0)
+    if (!task || !task->runner->jump ||
+        task->runner->jump(task->runner_arg, task, token, value) != 0)
         return -EINVAL;
-    uint32_t left = k->runner->injected(k->runner_arg, task);
+    uint32_t left = task->runner->injected(task->runner_arg, task);
     if (left < t->depth) {
         t->depth = left;
         t->call[left] = (struct dz_call){.deadline = INT64_MAX};

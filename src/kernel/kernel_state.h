@@ -85,6 +85,7 @@ enum dz_file_kind {
     DZ_FILE_STREAM = 6, /* obj: stream to or from the outside */
     DZ_FILE_SYNTH = 7,  /* obj: blob with the text of a /proc file, made when opened */
     DZ_FILE_DIR = 8,    /* directory of /proc or /dev; node says which */
+    DZ_FILE_PIDFD = 9,  /* obj: number of the process; pos: dz_proc.lock_owner */
 };
 enum dz_device {
     DZ_DEVICE_NULL = 1,
@@ -208,8 +209,8 @@ enum dz_job_end {
     DZ_JOB_LIMIT_CPU = 2, /* stopped: the others carry a reason too */
     DZ_JOB_LIMIT_OUTPUT = 3,
     DZ_JOB_FAILED = 4,    /* the kernel could not go on with it: the host's fault */
-    DZ_JOB_TRAPPED = 256, /* and above, by enum dz_wasm_trap_kind: what it did wrong; NONE: an
-                             exception that nothing caught. status names the signal */
+    DZ_JOB_TRAPPED = 256, /* and above, by dz_task.trap: what it did wrong. status names the
+                             signal */
 };
 struct dz_job {
     uint32_t used, index;
@@ -234,7 +235,7 @@ enum dz_proc_state {
 enum dz_thread_state {
     DZ_THREAD_READY = 1, /* in the run queue, or running */
     DZ_THREAD_WAIT = 2,  /* parked in a call */
-    DZ_THREAD_VFORK = 4, /* its vfork child runs in its instance */
+    DZ_THREAD_VFORK = 4, /* waits until its vfork child lets go of its memory */
 };
 
 struct dz_sigact {
@@ -294,13 +295,17 @@ enum {
     DZ_PROC_STOP_NEWS = 2,   /* the parent has not been told of the stop */
     DZ_PROC_CONT_NEWS = 4,   /* nor of the continuation */
     DZ_PROC_EXECED = 8,      /* has called exec: setpgid by the parent is refused */
-    DZ_PROC_VFORKED = 16,    /* runs in its parent's instance */
+    DZ_PROC_VFORKED = 16,    /* runs in its parent's memory, and the parent waits */
     DZ_PROC_EXEC_READY = 64, /* the new program is loaded: swap at the safepoint */
     DZ_PROC_EXITING = 128,
     DZ_PROC_INIT = 256,          /* pid 1: no program */
     DZ_PROC_STARTING = 512,      /* a module's start function runs before _start */
     DZ_PROC_LEADER = 2048,       /* of its job */
     DZ_PROC_INITIALIZING = 4096, /* a reactor's _initialize runs before its entry */
+    DZ_PROC_LED = 8192,          /* its first thread has ended, with exit_code */
+};
+enum {
+    DZ_PROC_SILENT = -1, /* dz_proc.exit_signal: none */
 };
 
 enum {
@@ -374,6 +379,8 @@ struct dz_proc {
 
     int32_t exit_code; /* 0..255 */
     uint32_t stop_sig;
+    int32_t exit_signal; /* that its end sends to its parent; 0: SIGCHLD; DZ_PROC_SILENT */
+    uint32_t pad;
 
     uint32_t threads;    /* link: the first one */
     uint32_t thread;     /* link: the one whose call is served */

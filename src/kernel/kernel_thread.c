@@ -131,8 +131,13 @@ int64_t dz_sys_gettid(struct dz_kernel *k, struct dz_proc *p)
 int64_t dz_sys_exit_thread(struct dz_kernel *k, struct dz_proc *p, int code)
 {
     struct dz_thread *t = dz_k_me(k, p);
+    bool first = t->tid == p->pid;
     if (p->threads == t->index && t->next == 0)
-        return dz_sys_exit(k, p, code);
+        return dz_sys_exit(k, p, !first && (p->flags & DZ_PROC_LED) ? p->exit_code : code);
+    if (first) {
+        p->flags |= DZ_PROC_LED;
+        p->exit_code = code & 0xff;
+    }
     t->flags |= DZ_THREAD_EXITING; /* the scheduler ends it at the safepoint */
     return DZ_KEXIT;
 }
@@ -150,16 +155,47 @@ int dz_kernel_memory(struct dz_kernel *k, struct dz_proc *p, uint64_t bytes)
 
 /* ---- what runs them --------------------------------------------------------------- */
 
-struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *thread)
+struct dz_task *dz_k_task_new(struct dz_kernel *k, struct dz_thread *thread, uint32_t kind)
 {
+    assert(kind < DZ_KERNEL_KINDS_MAX && k->kinds[kind].runner);
     struct dz_task *t = dz_zalloc(sizeof *t);
     if (t) {
+        t->runner = k->kinds[kind].runner;
+        t->runner_arg = k->kinds[kind].arg;
+        t->program.kind = kind;
         t->kernel = k;
         t->thread = thread;
         t->proc = dz_k_proc_of(k, thread);
         t->serial = ++k->next_serial;
     }
     return t;
+}
+
+void dz_k_program_share(struct dz_task *t, const struct dz_task *with)
+{
+    const struct dz_kernel_ops *ops = &t->kernel->ops;
+    t->program = with->program;
+    if (t->program.handle && ops->program_ref)
+        ops->program_ref(ops->arg, &t->program);
+}
+
+void dz_k_task_drop(struct dz_task *t)
+{
+    const struct dz_kernel_ops *ops = &t->kernel->ops;
+    if (!t->borrowed) {
+        t->runner->unload(t->runner_arg, t);
+        if (t->program.handle && ops->program_put)
+            ops->program_put(ops->arg, &t->program);
+    }
+    dz_free(t);
+}
+
+void dz_k_take_back(struct dz_task *t)
+{
+    if (!t->runner->frames_save)
+        return;
+    t->runner->frames_restore(t->runner_arg, t);
+    t->runner->set_task(t->runner_arg, t);
 }
 
 void dz_k_task_free(struct dz_kernel *k, struct dz_thread *thread)
@@ -170,24 +206,23 @@ void dz_k_task_free(struct dz_kernel *k, struct dz_thread *thread)
     k->task[thread->index] = NULL;
     if (t->away)
         k->away--;
-    if (!t->borrowed) {
-        k->runner->unload(k->runner_arg, t);
-        if (t->module && k->ops.module_put)
-            k->ops.module_put(k->ops.arg, t->module);
-        assert(t->charged == 0);
-    }
-    dz_free(t);
+    dz_k_task_drop(t);
 }
 
 void dz_k_call_back(struct dz_kernel *k, const struct dz_thread *t)
 {
     struct dz_task *task = k->task[t->index];
     if (task && task->away)
-        k->runner->interrupt(k->runner_arg, task);
+        task->runner->interrupt(task->runner_arg, task);
 }
 
 struct dz_task *dz_kernel_task(struct dz_kernel *k, uint32_t proc)
 {
     const struct dz_proc *p = dz_k_proc(k, proc);
     return p && p->threads ? k->task[p->threads] : NULL;
+}
+
+struct dz_task *dz_kernel_thread_task(struct dz_kernel *k, uint32_t thread)
+{
+    return dz_k_thread(k, thread) ? k->task[thread] : NULL;
 }

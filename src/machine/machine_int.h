@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "db/db.h"
-#include "kernel/kernel.h"
+#include "kernel/kernel_wasm.h"
 #include "machine/machine.h"
 #include "machine/machine_record.h"
 

@@ -442,12 +442,12 @@ static int bind_space(struct dz_machine *m, struct dz_space *s, struct dz_kernel
                       struct dz_err *err)
 {
     const struct dz_task *t = dz_kernel_task(k, s->s.proc);
-    if (!t || s->s.memory >= dz_wasm_mem_count(t->inst))
+    if (!t || s->s.memory >= dz_wasm_mem_count(dz_kernel_wasm_inst(t)))
         return dz_fail(err, DZ_ECORRUPT,
                        "the machine in the file is damaged: memory %llu belongs to no process",
                        (unsigned long long)s->s.id);
     s->serial = t->serial;
-    dz_mem_set_range(s, t->inst);
+    dz_mem_set_range(s, dz_kernel_wasm_inst(t));
     if (s->s.pages != s->range.size / PAGE)
         return dz_fail(err, DZ_ECORRUPT,
                        "the machine in the file is damaged: memory %llu has %zu pages, not %llu",
@@ -456,8 +456,8 @@ static int bind_space(struct dz_machine *m, struct dz_space *s, struct dz_kernel
     int rc = s->s.base == DZ_MACHINE_BASE_IMAGE ? put_base(m, s, err) : 0;
     if (rc < 0)
         return rc;
-    dz_mem_set_range(s, t->inst);
-    if (dz_wasm_inst_module(t->inst)->n_datas_left)
+    dz_mem_set_range(s, dz_kernel_wasm_inst(t));
+    if (dz_wasm_inst_module(dz_kernel_wasm_inst(t))->n_datas_left)
         wipe(&s->range);
     return dz_mem_grow_homes(s, err);
 }
@@ -469,7 +469,7 @@ static int bind_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
     int rc = 0;
     for (uint32_t i = 2; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++)
         if (dz_kernel_task(k, i))
-            memories += dz_wasm_mem_count(dz_kernel_task(k, i)->inst);
+            memories += dz_wasm_mem_count(dz_kernel_wasm_inst(dz_kernel_task(k, i)));
     for (size_t i = 0; rc == 0 && i < m->mem.spaces.n; i++) {
         rc = bind_space(m, &m->mem.spaces.p[i], k, err);
         for (size_t o = 0; rc == 0 && o < i; o++)

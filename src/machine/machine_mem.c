@@ -333,7 +333,7 @@ static int take_space(struct dz_machine *m, const struct dz_task *t, uint32_t me
         s = &m->mem.spaces.p[m->mem.spaces.n - 1];
     }
     s->seen = true;
-    dz_mem_set_range(s, t->inst);
+    dz_mem_set_range(s, dz_kernel_wasm_inst(t));
     s->s.proc = t->proc->index;
     s->s.pages = s->range.size / PAGE;
     return dz_mem_grow_homes(s, err);
@@ -348,7 +348,8 @@ static int take_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
         const struct dz_task *t = dz_kernel_task(k, i);
         if (!t || t->borrowed)
             continue;
-        for (uint32_t memory = 0; rc == 0 && memory < dz_wasm_mem_count(t->inst); memory++)
+        for (uint32_t memory = 0; rc == 0 && memory < dz_wasm_mem_count(dz_kernel_wasm_inst(t));
+             memory++)
             rc = take_space(m, t, memory, err);
     }
     return rc;

@@ -319,6 +319,7 @@ static const struct dz_field proc_fields[] = {
     DZ_FIELD(T, 49, lock_owner),
     DZ_FIELD(T, 50, exit_code),
     DZ_FIELD(T, 51, stop_sig),
+    DZ_FIELD(T, 53, exit_signal), /* 52 was version 1's */
 };
 #undef T
 

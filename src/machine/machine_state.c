@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "kernel/kernel.h"
+#include "kernel/kernel_wasm.h"
 #include "machine/machine_state.h"
 #include "vfs/vfs.h"
 #include "wasm/wasm.h"
@@ -224,11 +224,11 @@ static int put_engine(struct out *o, uint32_t proc, const struct dz_task *t, str
 {
     struct dz_state_engine h = {.proc = proc};
     const struct dz_wasm_sink to = {.write = sink_write, .ctx = o->b};
-    int rc = module_number(o, t->module, &h.module, err);
+    int rc = module_number(o, dz_kernel_wasm_module(t), &h.module, err);
     size_t at = o->b->len;
     dz_buf_add(o->b, &h, sizeof h);
     if (rc == 0)
-        rc = dz_wasm_save(t->inst, false, &to, err);
+        rc = dz_wasm_save(dz_kernel_wasm_inst(t), false, &to, err);
     if (rc < 0)
         return dz_wrap(err, rc, "put process %d to sleep", t->proc->pid);
     h.size = o->b->len - at - sizeof h;
@@ -246,6 +246,9 @@ static int put_engines(struct out *o, struct dz_err *err)
         if (t && t->borrowed)
             rc = dz_fail(err, DZ_EBUSY, "put the machine to sleep: process %d is in vfork",
                          t->proc->pid);
+        else if (t && !dz_kernel_wasm_inst(t))
+            rc = dz_fail(err, DZ_EUNSUPPORTED,
+                         "put the machine to sleep: process %d is no WebAssembly", t->proc->pid);
         else if (t)
             rc = put_engine(o, i, t, err);
     }
@@ -440,8 +443,8 @@ static const struct dz_wasm_module *find_running(struct dz_kernel *k, const uint
 {
     for (uint32_t i = 2; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_task *t = dz_kernel_task(k, i);
-        if (t && memcmp(t->module->header->sha256, sha256, DZ_SHA256_BYTES) == 0)
-            return t->module;
+        if (t && memcmp(dz_kernel_wasm_module(t)->header->sha256, sha256, DZ_SHA256_BYTES) == 0)
+            return dz_kernel_wasm_module(t);
     }
     return NULL;
 }
@@ -842,9 +845,10 @@ static int read_engine(struct dz_machine *m, struct dz_kernel *k, const struct d
     struct dz_task *t = NULL;
     if (h->module == 0 || h->module > m->opened.n)
         return BAD(err, "process in row %u runs no program", h->proc);
-    int rc = dz_kernel_task_put(k, h->proc, m->opened.p[h->module - 1], &t, err);
+    const struct dz_program program = {.handle = m->opened.p[h->module - 1], .kind = DZ_KIND_WASM};
+    int rc = dz_kernel_task_put(k, h->proc, &program, &t, err);
     if (rc == 0)
-        rc = dz_wasm_load(t->inst, &from, err);
+        rc = dz_wasm_load(dz_kernel_wasm_inst(t), &from, err);
     if (rc == 0 && dz_view_left(&v))
         rc = BAD(err, "there is more behind the state of process %d", t->proc->pid);
     return rc < 0 && t ? dz_wrap(err, rc, "wake process %d", t->proc->pid) : rc;

@@ -161,9 +161,9 @@ static uint64_t touch_all(struct world *w)
     uint64_t sum = 0;
     for (uint32_t i = 2; i <= dz_kernel_rows(w->kernel, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_task *t = dz_kernel_task(w->kernel, i);
-        for (uint32_t mem = 0; t && mem < dz_wasm_mem_count(t->inst); mem++)
-            sum = dz_machine_sum(sum, dz_wasm_mem_base(t->inst, mem),
-                                 (size_t)dz_wasm_mem_size(t->inst, mem));
+        for (uint32_t mem = 0; t && mem < dz_wasm_mem_count(dz_kernel_wasm_inst(t)); mem++)
+            sum = dz_machine_sum(sum, dz_wasm_mem_base(dz_kernel_wasm_inst(t), mem),
+                                 (size_t)dz_wasm_mem_size(dz_kernel_wasm_inst(t), mem));
     }
     return sum;
 }

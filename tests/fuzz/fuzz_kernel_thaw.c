@@ -87,7 +87,7 @@ static void put_tasks(struct krig *b)
 {
     DZ_K_FOREACH(dz_thread, p, b->k, DZ_KERNEL_TABLE_THREAD)
     {
-        struct dz_task *t = dz_k_task_new(b->k, p);
+        struct dz_task *t = dz_k_task_new(b->k, p, 0);
         if (!t)
             continue;
         fib_attach(fib_new(b, poke), t);

@@ -14,6 +14,7 @@
 
 #include "kernel/kernel_int.h"
 
+#include <linux/sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -27,6 +28,12 @@ enum {
     FIB_STACK = 128 * 1024,
     FIB_PROGS = 16,
     FIB_OUT = 1 << 16,
+#ifdef KRIG_NATIVE
+#define KRIG_AWAY
+    KRIG_IS_NATIVE = 1,
+#else
+    KRIG_IS_NATIVE = 0,
+#endif
 #ifdef KRIG_AWAY
     KRIG_IS_AWAY = 1,
 #else
@@ -72,11 +79,15 @@ struct fib {
     struct {
         uint32_t handler;
         int signo;
+        uint64_t mask; /* native: of its frame */
     } inj[64];
     uint32_t depth;
+    bool reissued, again; /* native: stands in a call that is over; which is issued again */
+    int64_t answer;
     struct dz_siginfo info[DZ_KERNEL_SIGNALS + 1]; /* of the last one of each */
     void (*handler[8])(struct fib *f, int signo);  /* by number, from 2 on */
     int64_t note[8];                               /* the program's own */
+    struct fib *lender;                            /* of a vfork child: whose place it has */
     int lingers; /* polls that it stays away for, when it is let go */
 };
 
@@ -88,16 +99,44 @@ static inline void krig_log(struct krig *r, const char *text)
 
 /* ---- coroutines ---------------------------------------------------------------------- */
 
+static void fib_yield(struct fib *f, enum dz_run_stop stop);
+
+/* Handlers that were injected since: the last one runs first. */
+static inline void fib_handle(struct fib *f, uint32_t base)
+{
+    while (f->depth > base) {
+        uint32_t h = f->inj[f->depth - 1].handler;
+        f->handler[h](f, f->inj[f->depth - 1].signo);
+        f->depth--;
+        if (!KRIG_IS_NATIVE)
+            continue;
+        (void)dz_sys_sigreturn(f->k, f->p, f->inj[f->depth].mask);
+        if (dz_kernel_must_stop(f->k, f->p))
+            fib_yield(f, DZ_RUN_READY);
+    }
+}
+
 static void fib_yield(struct fib *f, enum dz_run_stop stop)
 {
     uint32_t base = f->depth;
     f->stop = stop;
     (void)swapcontext(&f->ctx, &f->back);
-    while (f->depth > base) { /* the last one injected runs first */
-        uint32_t h = f->inj[f->depth - 1].handler;
-        f->handler[h](f, f->inj[f->depth - 1].signo);
-        f->depth--;
-    }
+    fib_handle(f, base);
+}
+
+/* A call is over. A native one that was issued for a handler's sake stands until that has run: is
+ * it issued again then? */
+static inline bool fib_again(struct fib *f, int64_t r)
+{
+    uint32_t base = f->depth;
+    if (!f->reissued)
+        return false;
+    f->reissued = f->again = false;
+    f->answer = r;
+    (void)swapcontext(&f->ctx, &f->back);
+    bool again = f->again;
+    fib_handle(f, base);
+    return again;
 }
 
 static inline int64_t fib_done(struct fib *f, int64_t r)
@@ -109,12 +148,14 @@ static inline int64_t fib_done(struct fib *f, int64_t r)
     return r;
 }
 
-#define SYS(f, call)                         \
-    ({                                       \
-        int64_t sys_;                        \
-        while ((sys_ = (call)) == DZ_KBLOCK) \
-            fib_yield(f, DZ_RUN_BLOCKED);    \
-        fib_done(f, sys_);                   \
+#define SYS(f, call)                             \
+    ({                                           \
+        int64_t sys_;                            \
+        do {                                     \
+            while ((sys_ = (call)) == DZ_KBLOCK) \
+                fib_yield(f, DZ_RUN_BLOCKED);    \
+        } while (fib_again(f, sys_));            \
+        fib_done(f, sys_);                       \
     })
 #define FK(f) (f)->k, (f)->p
 
@@ -164,9 +205,10 @@ static inline void fib_attach(struct fib *f, struct dz_task *t)
     t->own = f;
 }
 
-static int fib_load(void *arg, struct dz_task *t)
+static int fib_load(void *arg, struct dz_task *t, const struct dz_load *from)
 {
-    const struct fib_prog *g = (const void *)t->module;
+    const struct fib_prog *g = t->program.handle;
+    (void)from;
     struct fib *f = fib_new(arg, g->main);
     if (!f)
         return -ENOMEM;
@@ -190,8 +232,14 @@ static enum dz_run_stop fib_run(void *arg, struct dz_task *t, int *ret_signal)
     return f->stop;
 }
 
-static int fib_copy(void *arg, struct dz_task *from, struct dz_task *to)
+/* A clone's memory is its parent's, as all of the rig's is. */
+static int fib_copy(void *arg, struct dz_task *from, struct dz_task *to, const struct dz_clone *how)
 {
+    struct krig *r = arg;
+    if (how && (how->flags & CLONE_PARENT_SETTID))
+        r->words[how->parent_tid / 4] = (uint32_t)to->thread->tid;
+    if (how && (how->flags & CLONE_CHILD_SETTID))
+        r->words[how->child_tid / 4] = (uint32_t)to->thread->tid;
     const struct fib *f = from->own;
     struct fib *c = fib_new(arg, f->child);
     if (!c)
@@ -203,34 +251,46 @@ static int fib_copy(void *arg, struct dz_task *from, struct dz_task *to)
     return 0;
 }
 
-static int fib_inject(void *arg, struct dz_task *t, const struct dz_sigact *act,
-                      const struct dz_siginfo *info)
+static int fib_inject(void *arg, struct dz_task *t, const struct dz_inject *h)
 {
-    uint64_t handler = act->handler;
+    const struct dz_siginfo *info = h->info;
+    uint64_t handler = h->act->handler;
     struct fib *f = t->own;
     (void)arg;
     if (handler >= 8 || !f->handler[handler])
         return -ENOSYS;
     f->inj[f->depth].handler = (uint32_t)handler;
+    f->inj[f->depth].mask = h->mask;
+    if (h->in_call)
+        f->again = h->again;
     f->info[info->signo] = *info;
     f->inj[f->depth++].signo = info->signo;
     return 0;
 }
 
-static uint32_t fib_injected(void *arg, struct dz_task *t)
+static inline uint32_t fib_injected(void *arg, struct dz_task *t)
 {
     (void)arg;
     return ((struct fib *)t->own)->depth;
 }
 
+static inline int64_t fib_reissue(void *arg, struct dz_task *t)
+{
+    struct fib *f = t->own;
+    (void)arg;
+    f->reissued = true;
+    (void)swapcontext(&f->back, &f->ctx);
+    return f->answer;
+}
+
 /* vfork: the child's coroutine takes the parent's place in the task. */
-static int fib_frames_save(void *arg, struct dz_task *t)
+static inline int fib_frames_save(void *arg, struct dz_task *t)
 {
     struct fib *f = t->own;
     struct fib *c = fib_new(arg, f->child);
     if (!c)
         return -ENOMEM;
-    t->frames = f;
+    c->lender = f;
     t->own = c;
     c->k = f->k;
     c->forked = true;
@@ -238,15 +298,15 @@ static int fib_frames_save(void *arg, struct dz_task *t)
     return 0;
 }
 
-static void fib_frames_restore(void *arg, struct dz_task *t)
+static inline void fib_frames_restore(void *arg, struct dz_task *t)
 {
     (void)arg;
+    struct fib *f = ((struct fib *)t->own)->lender;
     fib_free(t->own);
-    t->own = t->frames;
-    t->frames = NULL;
+    t->own = f;
 }
 
-static int fib_jump(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value)
+static inline int fib_jump(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value)
 {
     (void)arg;
     (void)t;
@@ -254,7 +314,7 @@ static int fib_jump(void *arg, struct dz_task *t, const uint64_t token[2], uint6
     return token[0] ? 0 : -EINVAL;
 }
 
-static void fib_set_task(void *arg, struct dz_task *t)
+static inline void fib_set_task(void *arg, struct dz_task *t)
 {
     (void)arg;
     ((struct fib *)t->own)->p = t->proc;
@@ -346,11 +406,15 @@ static const struct dz_kernel_runner fib_runner = {
     .unload = fib_unload,
     .copy = fib_copy,
     .inject = fib_inject,
+#ifdef KRIG_NATIVE
+    .reissue = fib_reissue,
+#else
     .injected = fib_injected,
     .frames_save = fib_frames_save,
     .frames_restore = fib_frames_restore,
     .jump = fib_jump,
     .set_task = fib_set_task,
+#endif
     .interrupt = fib_interrupt,
     .word = fib_word,
     .read = fib_read,
@@ -391,28 +455,28 @@ static size_t krig_output(void *arg, uint32_t stream, uint64_t tag, const void *
     r->take -= n;
     return n;
 }
-static int krig_module_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
-                           struct dz_wasm_module **ret_module, struct dz_err *err)
+static int krig_program_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
+                            struct dz_program *ret_program, struct dz_err *err)
 {
     struct krig *r = arg;
     (void)attr;
     for (int i = 0; i < r->progs; i++)
         if (r->prog[i].ino == ino) {
             r->prog[i].users++;
-            *ret_module = (void *)&r->prog[i];
+            *ret_program = (struct dz_program){.handle = &r->prog[i]};
             return 0;
         }
     return dz_fail(err, DZ_EINVAL, "no program");
 }
-static void krig_module_ref(void *arg, struct dz_wasm_module *module)
+static void krig_program_ref(void *arg, const struct dz_program *program)
 {
     (void)arg;
-    ((struct fib_prog *)(void *)module)->users++;
+    ((struct fib_prog *)program->handle)->users++;
 }
-static void krig_module_put(void *arg, struct dz_wasm_module *module)
+static void krig_program_put(void *arg, const struct dz_program *program)
 {
     (void)arg;
-    ((struct fib_prog *)(void *)module)->users--;
+    ((struct fib_prog *)program->handle)->users--;
 }
 
 static const struct dz_kernel_ops krig_ops = {
@@ -422,21 +486,17 @@ static const struct dz_kernel_ops krig_ops = {
     .random = krig_random,
     .commit = krig_commit,
     .output = krig_output,
-    .module_get = krig_module_get,
-    .module_ref = krig_module_ref,
-    .module_put = krig_module_put,
+    .program_get = krig_program_get,
+    .program_ref = krig_program_ref,
+    .program_put = krig_program_put,
 };
 
 static inline int krig_kernel(struct krig *r, const struct dz_kernel_limits *limits, uint32_t caps)
 {
     struct dz_kernel_ops ops = krig_ops;
     ops.arg = r;
-    const struct dz_kernel_opts opts = {.vfs = r->disk.v,
-                                        .ops = &ops,
-                                        .limits = limits,
-                                        .caps = caps,
-                                        .runner = &fib_runner,
-                                        .runner_arg = r};
+    const struct dz_kernel_opts opts = {
+        .vfs = r->disk.v, .ops = &ops, .limits = limits, .caps = caps, .kinds = {{&fib_runner, r}}};
     return dz_kernel_new(&opts, &r->k, &r->disk.err);
 }
 
@@ -546,7 +606,7 @@ static inline int64_t fib_fork(struct fib *f, fib_main child)
 static inline int32_t fib_thread(struct fib *f, fib_main does)
 {
     struct dz_thread *t = dz_k_thread_new(f->k, f->p);
-    struct dz_task *task = t ? dz_k_task_new(f->k, t) : NULL;
+    struct dz_task *task = t ? dz_k_task_new(f->k, t, 0) : NULL;
     struct fib *own = task ? fib_new(f->r, does) : NULL;
     if (!own)
         return -1;

@@ -12,7 +12,7 @@
 #include "guest_wasm.h"
 #include "vfs_rig.h"
 
-#include "kernel/kernel.h"
+#include "kernel/kernel_wasm.h"
 #include "machine/machine.h"
 #include "wasi/wasi.h"
 #include "wasm/wasm.h"
@@ -32,6 +32,7 @@ struct world {
     struct dz_machine_ops ops;
     struct dz_kernel_ops kernel_ops;
     struct dz_wasm_host hosts[DZ_WASI_HOSTS_MAX];
+    struct dz_kernel_wasm wasm;
     void *flat;
     struct dz_wasm_module *module;
     uint32_t in, out, job;
@@ -71,11 +72,11 @@ static inline int world_gate(void *arg, struct dz_err *err)
     return dz_machine_gate(w->machine, w->vfs, err);
 }
 
-static inline int world_module_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
-                                   struct dz_wasm_module **ret_module, struct dz_err *err)
+static inline int world_program_get(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
+                                    struct dz_program *ret_program, struct dz_err *err)
 {
     (void)ino, (void)attr, (void)err;
-    *ret_module = ((struct world *)arg)->module;
+    *ret_program = (struct dz_program){.handle = ((struct world *)arg)->module};
     return 0;
 }
 
@@ -139,7 +140,7 @@ static inline int world_open(struct world *w, bool keep_orphans)
                                            .cpu_ns = world_cpu,
                                            .commit = world_gate,
                                            .output = world_output,
-                                           .module_get = world_module_get,
+                                           .program_get = world_program_get,
                                            .arg = w};
     int rc = dz_db_open_disk(&w->db, dz_db_sim_disk(w->sim), &opts, &w->err);
     const struct dz_machine_opts mo = {.db = w->db, .image = w->image, .ops = &w->ops};
@@ -158,13 +159,13 @@ static inline int world_open(struct world *w, bool keep_orphans)
 static inline int world_kernel(struct world *w)
 {
     const struct dz_policy *policy = dz_policy_find("posix");
+    w->wasm = (struct dz_kernel_wasm){.host = w->hosts,
+                                      .host_count = dz_wasi_hosts(policy->caps, w->hosts)};
     const struct dz_kernel_opts ko = {.vfs = w->vfs,
                                       .ops = &w->kernel_ops,
                                       .limits = &policy->limits,
                                       .caps = policy->caps,
-                                      .runner = &dz_kernel_runner_wasm,
-                                      .host = w->hosts,
-                                      .host_count = dz_wasi_hosts(policy->caps, w->hosts)};
+                                      .kinds = {{&dz_kernel_runner_wasm, &w->wasm}}};
     return dz_kernel_new(&ko, &w->kernel, &w->err);
 }
 
@@ -276,7 +277,8 @@ static inline char world_memory(struct world *w)
 {
     for (uint32_t i = 2; i <= dz_kernel_rows(w->kernel, DZ_KERNEL_TABLE_PROC); i++)
         if (dz_kernel_task(w->kernel, i))
-            return (char)*dz_wasm_mem(dz_kernel_task(w->kernel, i)->inst, 0, WORLD_BUFFER, 1);
+            return (char)*dz_wasm_mem(dz_kernel_wasm_inst(dz_kernel_task(w->kernel, i)), 0,
+                                      WORLD_BUFFER, 1);
     return '?';
 }
 

@@ -188,7 +188,7 @@ static uint8_t *page_of(struct world *w, uint32_t proc, int page)
 {
     const struct dz_task *t = dz_kernel_task(w->kernel, proc);
     CHECK(t != NULL);
-    return dz_wasm_mem(t->inst, 0, (uint64_t)page * DZ_MACHINE_PAGE, 1);
+    return dz_wasm_mem(dz_kernel_wasm_inst(t), 0, (uint64_t)page * DZ_MACHINE_PAGE, 1);
 }
 
 static void asleep(struct world *w)

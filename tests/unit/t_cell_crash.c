@@ -54,7 +54,7 @@ TEST(memory_in_the_file_does_not_grow)
 
 static uint8_t *page_of(struct world *w, uint32_t page)
 {
-    struct dz_wasm_inst *inst = dz_kernel_task(w->kernel, 2)->inst;
+    struct dz_wasm_inst *inst = dz_kernel_wasm_inst(dz_kernel_task(w->kernel, 2));
     return dz_wasm_mem(inst, 0, (uint64_t)page * DZ_MACHINE_PAGE, DZ_MACHINE_PAGE);
 }
 

@@ -52,7 +52,7 @@ static void by_need_unmarked(struct world *w)
 
 static struct dz_wasm_inst *inst_of(struct world *w)
 {
-    return dz_kernel_task(w->kernel, 2)->inst;
+    return dz_kernel_wasm_inst(dz_kernel_task(w->kernel, 2));
 }
 
 /* As the engine: nobody is told. */

@@ -2,6 +2,7 @@
  * What programs have beside their linear memory counts against the machine's memory: large
  * tables. */
 #include "kernel/kernel_int.h"
+#include "kernel/kernel_wasm.h"
 #include "tap.h"
 #include "wasm_rig.h"
 
@@ -13,6 +14,7 @@ enum {
 };
 static struct dz_err err;
 static struct dz_kernel kernel;
+static struct dz_kernel_wasm wasm;
 
 /* _start: its table of no elements grows by so many. */
 static void grows(struct mod *m, uint32_t elements)
@@ -42,23 +44,26 @@ static struct dz_proc proc_with(uint64_t bytes)
 static uint64_t counts(uint32_t elements, uint64_t limit, uint64_t *ret_copied)
 {
     struct dz_proc p = proc_with(limit), q = p;
-    struct dz_task t = {.kernel = &kernel, .proc = &p}, child = {.kernel = &kernel, .proc = &q};
+    const struct dz_kernel_runner *r1 = &dz_kernel_runner_wasm;
+    struct dz_task t = {.kernel = &kernel, .proc = &p, .runner = r1};
+    struct dz_task child = {.kernel = &kernel, .proc = &q, .runner = r1};
+    const struct dz_load from = {.path = "/bin/x"};
     struct rig r;
     struct mod m;
     int sig;
     grows(&m, elements);
     CHECK_INT(rig_prepare(&r, m.p, m.n, &err), 0);
-    t.module = r.module;
-    CHECK_INT(dz_kernel_runner_wasm.load(&kernel, &t), 0);
-    CHECK_INT(dz_kernel_runner_wasm.run(&kernel, &t, &sig), DZ_RUN_DONE);
+    t.program.handle = r.module;
+    CHECK_INT(r1->load(&wasm, &t, &from), 0);
+    CHECK_INT(r1->run(&wasm, &t, &sig), DZ_RUN_DONE);
     uint64_t used = kernel.memory_used;
     CHECK_INT(p.mem_bytes, used);
-    int e = dz_kernel_runner_wasm.copy(&kernel, &t, &child);
+    int e = r1->copy(&wasm, &t, &child, NULL);
     CHECK(e == 0 || e == -ENOMEM);
     *ret_copied = kernel.memory_used;
     if (e == 0)
-        dz_kernel_runner_wasm.unload(&kernel, &child);
-    dz_kernel_runner_wasm.unload(&kernel, &t);
+        r1->unload(&wasm, &child);
+    r1->unload(&wasm, &t);
     CHECK_INT(kernel.memory_used, 0);
     rig_close(&r);
     return used;

@@ -49,7 +49,7 @@ static int move(struct krig *from, struct krig *to, int64_t slept)
         }
     DZ_K_FOREACH(dz_thread, p, to->k, DZ_KERNEL_TABLE_THREAD)
     {
-        struct dz_task *t = dz_k_task_new(to->k, p);
+        struct dz_task *t = dz_k_task_new(to->k, p, 0);
         if (!t)
             continue;
         fib_attach(fib_new(to, to->prog[0].main), t);

@@ -13,7 +13,7 @@
 
 #include "base/fd.h"
 #include "cell/cell_int.h"
-#include "kernel/kernel.h"
+#include "kernel/kernel_wasm.h"
 #include "wasi/wasi.h"
 
 #include <dirent.h>
@@ -71,20 +71,23 @@ static size_t on_output(void *arg, uint32_t stream, uint64_t tag, const void *da
     return n;
 }
 
-static int on_module(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
-                     struct dz_wasm_module **ret_module, struct dz_err *err)
+static int on_program(void *arg, uint64_t ino, const struct dz_vfs_attr *attr,
+                      struct dz_program *ret_program, struct dz_err *err)
 {
-    return dz_modules_get(((struct test *)arg)->modules, ino, attr, ret_module, err);
+    struct dz_wasm_module *module = NULL;
+    int rc = dz_modules_get(((struct test *)arg)->modules, ino, attr, &module, err);
+    *ret_program = (struct dz_program){.handle = module};
+    return rc;
 }
 
-static void on_module_ref(void *arg, struct dz_wasm_module *module)
+static void on_program_ref(void *arg, const struct dz_program *program)
 {
-    dz_modules_ref(((struct test *)arg)->modules, module);
+    dz_modules_ref(((struct test *)arg)->modules, program->handle);
 }
 
-static void on_module_put(void *arg, struct dz_wasm_module *module)
+static void on_program_put(void *arg, const struct dz_program *program)
 {
-    dz_modules_put(((struct test *)arg)->modules, module);
+    dz_modules_put(((struct test *)arg)->modules, program->handle);
 }
 
 /* ---- the disk of a test -------------------------------------------------------------- */
@@ -129,12 +132,14 @@ static bool make_kernel(struct test *t, struct dz_err *err)
 {
     static struct dz_wasm_host hosts[DZ_WASI_HOSTS_MAX];
     const struct dz_policy *policy = dz_policy_find("posix");
+    static struct dz_kernel_wasm wasm;
     static struct dz_kernel_ops ops;
+    wasm = (struct dz_kernel_wasm){.host = hosts, .host_count = dz_wasi_hosts(policy->caps, hosts)};
     ops = (struct dz_kernel_ops){
         .output = on_output,
-        .module_get = on_module,
-        .module_ref = on_module_ref,
-        .module_put = on_module_put,
+        .program_get = on_program,
+        .program_ref = on_program_ref,
+        .program_put = on_program_put,
         .arg = t,
     };
     struct dz_kernel_opts opts = {
@@ -142,9 +147,7 @@ static bool make_kernel(struct test *t, struct dz_err *err)
         .ops = &ops,
         .limits = &policy->limits,
         .caps = policy->caps,
-        .runner = &dz_kernel_runner_wasm,
-        .host = hosts,
-        .host_count = dz_wasi_hosts(policy->caps, hosts),
+        .kinds = {{&dz_kernel_runner_wasm, &wasm}},
     };
     return dz_modules_new(NULL, 0, &(struct dz_modules_of){.vfs = t->disk.v}, &t->modules, err) ==
                0 &&

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_pidfd.c - descriptors that stand for a process: pidfd_open, CLONE_PIDFD.
+ *
+ * The description holds the process's number and, because numbers are used again, its owner
+ * number of locks, which never is (dz_file.pos). Once the process is gone it stands for nobody.
+ */
+#include "kernel/kernel_int.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+void dz_k_pidfd_set(struct dz_file *f, const struct dz_proc *of)
+{
+    f->obj = (uint32_t)of->pid;
+    f->pos = of->lock_owner;
+}
+
+static struct dz_proc *process(const struct dz_kernel *k, const struct dz_file *f)
+{
+    struct dz_proc *p = dz_k_find(k, (int32_t)f->obj);
+    return p && p->lock_owner == f->pos ? p : NULL;
+}
+
+static short pidfd_ready(struct dz_kernel *k, const struct dz_file *f)
+{
+    const struct dz_proc *p = process(k, f);
+    return !p || p->state == DZ_PROC_ZOMBIE ? POLLIN | POLLRDNORM : 0;
+}
+
+static int pidfd_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events)
+{
+    (void)f, (void)events;
+    return dz_k_wait(k, p, &k->wait_end);
+}
+
+static void pidfd_stat(struct dz_kernel *k, const struct dz_file *f, struct dz_kstat *st)
+{
+    (void)k;
+    dz_k_stat_anon(st, S_IFREG | 0700, f->pos);
+}
+
+const struct dz_k_file_ops dz_k_pidfd_ops = {
+    .ready = pidfd_ready,
+    .wait = pidfd_wait,
+    .stat = pidfd_stat,
+};
+
+static struct dz_file *pidfd(const struct dz_kernel *k, const struct dz_proc *p, int fd)
+{
+    struct dz_file *f = dz_k_fd_file(k, p, fd);
+    return f && f->kind == DZ_FILE_PIDFD && !(f->flags & O_PATH) ? f : NULL;
+}
+
+int dz_k_pidfd_of(const struct dz_kernel *k, const struct dz_proc *p, int fd, int *ret_pid,
+                  bool *ret_nonblock)
+{
+    const struct dz_file *f = pidfd(k, p, fd);
+    if (!f)
+        return -EBADF;
+    *ret_pid = process(k, f) ? (int)f->obj : INT32_MAX; /* nobody: nobody's child */
+    *ret_nonblock = (f->flags & O_NONBLOCK) != 0;
+    return 0;
+}
+
+int64_t dz_sys_pidfd_open(struct dz_kernel *k, struct dz_proc *p, int pid, int flags)
+{
+    if (pid <= 0 || (flags & ~O_NONBLOCK))
+        return -EINVAL;
+    const struct dz_proc *of = dz_k_find(k, pid);
+    if (!of || (of != p && !(k->caps & DZ_CAP_PROCESS)))
+        return -ESRCH;
+    struct dz_file *f = dz_k_file_new(k, DZ_FILE_PIDFD, O_RDWR | ((uint32_t)flags & O_NONBLOCK));
+    if (!f)
+        return -ENFILE;
+    dz_k_pidfd_set(f, of);
+    return dz_k_install(k, p, f, O_CLOEXEC);
+}
+
+int64_t dz_sys_pidfd_send_signal(struct dz_kernel *k, struct dz_proc *p, int fd,
+                                 const struct dz_siginfo *info, int signo)
+{
+    const struct dz_file *f = pidfd(k, p, fd);
+    if (!f)
+        return -EBADF;
+    if (info && info->signo != signo)
+        return -EINVAL;
+    if (!process(k, f))
+        return -ESRCH;
+    return info ? dz_sys_sigqueue(k, p, (int)f->obj, 0, info)
+                : dz_sys_kill(k, p, (int)f->obj, signo);
+}

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: MIT
+ * Futexes under a runner whose handlers have frames on the guest's stack. */
+#define KRIG_NATIVE
+#include "t_kernel_futex.c"
