@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_host.h"
 #include "cell/cell_nest.h"
@@ -71,9 +72,11 @@ struct zygote {
     int fd;
     pid_t pid;
     bool ready;
-    char sha256[65];      /* "": blank */
-    struct dz_err failed; /* why it could not make itself ready */
-    uint32_t user;        /* that it is, one of cell_users.h; DZ_USER_NONE: ours */
+    char sha256[65];           /* "": blank */
+    struct dz_err failed;      /* why it could not make itself ready */
+    uint32_t user;             /* that it is, one of cell_users.h; DZ_USER_NONE: ours */
+    int64_t since_ns;          /* on the boot clock */
+    struct dz_stray_home home; /* once it was looked for */
     struct dz_list forks;
     size_t fork_count;
     size_t unsent; /* of them, at the end of the list: the socket had no room */
@@ -120,6 +123,7 @@ static struct zygote *new_zygote(struct dz_cell_pool *p, int fd, enum dz_cell_wo
     struct epoll_event ev = {.events = EPOLLIN};
     z->pool = p;
     z->fd = fd;
+    z->since_ns = dz_clock_boot_ns();
     (void)snprintf(z->sha256, sizeof z->sha256, "%s", sha256);
     dz_list_init(&z->link);
     dz_list_init(&z->forks);
@@ -655,31 +659,64 @@ static int bury_dead_blank(struct dz_cell_pool *p, struct dz_err *err)
     return why.code;
 }
 
-/* A child that nobody knows: its zygote was taken over, or was hurt by the death of its seed. */
-static void end_stray(void *arg, pid_t pid)
+/* Children that nobody knows: its zygote was taken over, or was hurt by the death of its seed. It
+ * ends, and forks no more. */
+static void end_forker(struct zygote *z)
 {
-    struct dz_cell_pool *p = arg;
-    struct zygote *by =
-        p->blank && p->blank->pid > 0 && dz_strays_same_kind(pid, p->blank->pid) ? p->blank : NULL;
-    DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
-        if (z->pid > 0 && dz_strays_same_kind(pid, z->pid))
-            by = z;
-    if (!dz_reap_claim(pid))
-        return;
-    dz_reaper_add(&p->reaper, pid, DZ_USER_NONE, 0);
-    p->stats.strays++;
-    if (!by)
-        return;
-    if (by == p->blank)
+    struct dz_cell_pool *p = z->pool;
+    dz_log(DZ_LOG_WARN, "zygote_ended", dz_log_strz("image", z->sha256),
+           dz_log_strz("why", "it forked processes that were not asked for"));
+    if (z == p->blank)
         p->blank = NULL;
     else
-        note_failure(p, by->sha256);
-    bury(by);
+        note_failure(p, z->sha256);
+    bury(z);
+}
+
+static bool lives_in(struct zygote *z, struct dz_stray_home home)
+{
+    if (z->home.ino == 0 && z->pid > 0)
+        z->home = dz_stray_home(z->pid);
+    return z->home.ino == home.ino && z->home.dev == home.dev;
+}
+
+static void end_forker_in(struct dz_cell_pool *p, struct dz_stray_home home)
+{
+    if (p->blank && lives_in(p->blank, home))
+        end_forker(p->blank);
+    DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
+        if (lives_in(z, home))
+            end_forker(z);
+}
+
+/* Where zygotes have no user namespaces nobody can tell which one it was. */
+static void end_all_forkers(struct dz_cell_pool *p)
+{
+    if (p->blank && p->blank->since_ns < p->strays.before_ns)
+        end_forker(p->blank);
+    DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
+        if (z->since_ns < p->strays.before_ns)
+            end_forker(z);
+}
+
+static void on_strays(void *arg, const pid_t *pids, size_t count)
+{
+    struct dz_cell_pool *p = arg;
+    size_t homeless = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct dz_stray_home home = dz_stray_home(pids[i]);
+        if (home.ino)
+            end_forker_in(p, home);
+        homeless += home.ino == 0;
+    }
+    if (homeless == DZ_STRAYS_AT_ONCE)
+        end_all_forkers(p);
+    p->stats.strays += count;
 }
 
 int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err)
 {
-    dz_strays_run(&p->strays, end_stray, p);
+    dz_strays_run(&p->strays, on_strays, p);
     DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link) {
         if (hear(z)) {
             fork_ahead(z);

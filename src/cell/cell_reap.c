@@ -105,6 +105,11 @@ static bool ends_within(int pidfd, int64_t ms)
     }
 }
 
+bool dz_reap_ended(pid_t pid)
+{
+    return reap(pid, NULL) != 0;
+}
+
 bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status)
 {
     int pidfd = open_pidfd(pid);
@@ -235,7 +240,7 @@ void dz_reaper_run(struct dz_reaper *r)
         }
         dz_fd_close(&r->dying.p[i].pidfd);
         dz_cell_user_give(r->dying.p[i].user);
-        dz_vec_remove(&r->dying, i);
+        r->dying.p[i] = dz_vec_pop(&r->dying); /* their order means nothing */
     }
     if (rang)
         arm(r);

@@ -51,6 +51,8 @@ bool dz_reap_is_claimed(pid_t pid);
 struct dz_sender;
 DZ_NODISCARD bool dz_reap_claim_sender(const struct dz_sender *who);
 
+/* Reap a child, if it has ended: true, also when it is no child any more. */
+bool dz_reap_ended(pid_t pid);
 /* Wait so long for a child, and reap it: true, and its status (NULL: not wanted). False: it has
  * not ended. Blocks. */
 bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status);

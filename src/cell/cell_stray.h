@@ -4,12 +4,16 @@
  *
  *     dz_strays_init(&s, epoll, every_ms, err);
  *     dz_strays_session(&s, seed);          whose descendants may have forked some
- *     ... epoll is readable: dz_strays_run(&s, end, arg) ...
+ *     ... epoll is readable: dz_strays_run(&s, found, arg) ...
  *
  * A zygote forks children of its host (CLONE_PARENT). One that was taken over forks some that never
  * say which process they are (dz_cell_learn()): nobody would end them, or reap them. So the host
  * looks at its children now and then. One of a seed's session whose number has no holder
- * (dz_reap_claim()), and had none when it was looked for before, is a stray.
+ * (dz_reap_claim()), and that was born before the last look but this one, is a stray. It is
+ * claimed, killed and reaped here.
+ *
+ * There may be tens of thousands. A turn of the loop deals with DZ_STRAYS_AT_ONCE of them, and the
+ * timer rings again at once while some are left.
  */
 #ifndef DZ_CELL_CELL_STRAY_H
 #define DZ_CELL_CELL_STRAY_H
@@ -18,32 +22,46 @@
 #include "base/err.h"
 #include "base/vec.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 enum {
     DZ_STRAY_EVERY_MS = 10000, /* an honest child is known milliseconds after its birth */
     DZ_STRAY_SESSIONS = 16,    /* of the last seeds */
-    DZ_STRAYS_MAX = 1 << 20,
+    DZ_STRAYS_AT_ONCE = 64,    /* killed in one turn, and so many of those killed before reaped */
+    DZ_STRAYS_LISTED = 4096,   /* by one look: what is behind them is for the next one */
 };
 
 struct dz_strays {
     int timer; /* in the owner's epoll set */
+    int64_t every_ms;
     pid_t sessions[DZ_STRAY_SESSIONS];
     unsigned next_session;
-    DZ_VEC(, pid_t) before, now; /* sorted: unclaimed when it was looked, and now */
+    int64_t looked_ns, before_ns; /* on the boot clock: when it was looked, and the time before */
+    DZ_VEC(, pid_t) listed;       /* unclaimed when it was looked; the oldest first */
+    size_t at;                    /* of these: dealt with */
+    bool again;                   /* some of the list were strays: there may be more behind it */
+    DZ_VEC(, pid_t) killed;       /* and not reaped yet; claimed */
+    size_t next_killed;
 };
 
 DZ_NODISCARD int dz_strays_init(struct dz_strays *s, int epoll, int64_t every_ms,
                                 struct dz_err *err);
 /* A process that leads a session of its own, from now on. */
 void dz_strays_session(struct dz_strays *s, pid_t leader);
-/* If it is time to look: `end` gets each stray, which is a child of ours that nobody has reaped. */
-void dz_strays_run(struct dz_strays *s, void (*end)(void *arg, pid_t pid), void *arg);
+/* If it is time to: `found` gets strays, at most DZ_STRAYS_AT_ONCE, which are claimed and live
+ * until it returns, so that it can end first who forks them. */
+typedef void dz_strays_fn(void *arg, const pid_t *pids, size_t count);
+void dz_strays_run(struct dz_strays *s, dz_strays_fn *found, void *arg);
+/* Reaps those that were killed. */
 void dz_strays_release(struct dz_strays *s);
 
-/* Are these in the same user namespace, and that not ours? A zygote and all that it forked are,
- * where there are any. */
-bool dz_strays_same_kind(pid_t a, pid_t b);
+/* The user namespace of a process. A zygote has one that it shares only with what it forked, where
+ * there are any. */
+struct dz_stray_home {
+    uint64_t dev, ino; /* ino 0: it is in ours, or that is not known */
+};
+struct dz_stray_home dz_stray_home(pid_t pid);
 
 #endif

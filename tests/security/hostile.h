@@ -64,6 +64,7 @@ struct board {
     int32_t victim;            /* another process */
     char attack[96];           /* the name of the attack; tests/lib/zones.py writes up to here */
     _Atomic uint32_t mib;      /* that an attack has filled */
+    uint32_t count;            /* how often an attack is to do what it does; 0: its own number */
 };
 extern struct board *hostile_board; /* NULL: not under test */
 

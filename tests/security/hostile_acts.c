@@ -280,12 +280,9 @@ static bool never_answer(const struct taken *t, struct board *b, bool closes)
 /* In a zygote: children of the host that never say who they are; half of them end at once. */
 static bool fork_strays(const struct taken *t, struct board *b)
 {
-    enum {
-        STRAYS = 50,
-    };
     const struct dz_frame ready = {.type = DZ_FRAME_NEST_READY};
     (void)dz_frame_send(t->socket, &ready, NULL, true, NULL);
-    for (int i = 0; i < STRAYS; i++) {
+    for (uint32_t i = 0; i < b->count; i++) {
         if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL) != 0)
             continue;
         if (i % 2)
