@@ -102,6 +102,24 @@ static void make_words(struct dz_frame *head, uint8_t *payload, size_t size)
     *head = (struct dz_frame){.type = DZ_FRAME_WORDS, .size = (uint32_t)(first + rest)};
 }
 
+/* Cut: it is longer than any frame, whatever its head says, or it has descriptors for which there
+ * is no room: a host, which takes none, has none. (SO_PASSCRED without room for credentials looks
+ * the same: dz_frame_sender() comes first, and ends that.) */
+static bool is_malformed(const struct dz_frame *head, size_t size, const struct msghdr *msg)
+{
+    return size < sizeof *head || size != sizeof *head + head->size ||
+           (msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+}
+
+static int refuse(struct msghdr *msg, struct dz_err *err)
+{
+    struct dz_frame_fds fds;
+    take_fds(msg, &fds);
+    for (size_t i = 0; i < fds.count; i++)
+        dz_fd_close(&fds.fds[i]);
+    return dz_fail(err, DZ_EIO, "a frame of the cell's socket is malformed");
+}
+
 int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
                          struct dz_frame_fds *ret_fds, struct dz_err *err)
 {
@@ -111,17 +129,18 @@ int dz_frame_receive_fds(int fd, struct dz_frame *ret_frame, uint8_t *ret_payloa
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
     if (ret_fds) {
         msg.msg_control = control;
-        msg.msg_controllen = sizeof control;
+        msg.msg_controllen = CMSG_LEN(sizeof ret_fds->fds); /* what the alignment adds is no room */
     }
     for (;;) {
         ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (n == 0)
             return gone(err);
         if (n > 0) {
-            if (is_text(&head, (size_t)n))
+            bool text = is_text(&head, (size_t)n);
+            if (text && !(msg.msg_flags & MSG_CTRUNC))
                 make_words(&head, ret_payload, (size_t)n);
-            else if ((size_t)n < sizeof head || (size_t)n != sizeof head + head.size)
-                return dz_fail(err, DZ_EIO, "a frame of the cell's socket is malformed");
+            else if (text || is_malformed(&head, (size_t)n, &msg))
+                return refuse(&msg, err);
             *ret_frame = head;
             if (ret_fds)
                 take_fds(&msg, ret_fds);
@@ -190,7 +209,7 @@ int dz_frame_sender(int fd, struct dz_sender *ret_sender)
     const struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS ||
         (msg.msg_flags & MSG_CTRUNC))
-        return DZ_EIO;
+        return DZ_EINVAL;
     memcpy(&who, CMSG_DATA(c), sizeof who);
     ret_sender->pid = who.pid;
     return pidfd_of_sender(fd, &ret_sender->pidfd);
@@ -380,8 +399,10 @@ static int receive_fds(int fd, struct dz_frame *ret_head, uint8_t *payload, stru
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * DZ_START_FDS_MAX)];
     struct iovec iov[2] = {{ret_head, sizeof *ret_head}, {payload, DZ_CELL_FRAME_MAX}};
-    struct msghdr msg = {
-        .msg_iov = iov, .msg_iovlen = 2, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr msg = {.msg_iov = iov,
+                         .msg_iovlen = 2,
+                         .msg_control = control,
+                         .msg_controllen = CMSG_LEN(sizeof s->fds)};
     ssize_t n;
     int rc = wait_for(fd, POLLIN, err);
     if (rc < 0)
@@ -390,7 +411,7 @@ static int receive_fds(int fd, struct dz_frame *ret_head, uint8_t *payload, stru
         n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
     if (n < (ssize_t)sizeof *ret_head || (size_t)n != sizeof *ret_head + ret_head->size ||
-        (msg.msg_flags & MSG_CTRUNC))
+        (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return gone(err);
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     if (!c || c->cmsg_type != SCM_RIGHTS || ret_head->type != DZ_FRAME_START)

@@ -115,7 +115,7 @@ int dz_cell_learn(struct dz_cell *c)
     struct dz_sender who;
     int rc = c->reaper && !c->known ? dz_frame_sender(c->fd, &who) : 0;
     if (rc <= 0)
-        return 0; /* its end is for the receiver to find out */
+        return rc == DZ_EINVAL ? DZ_EIO : 0; /* its end is for the receiver to find out */
     c->known = true;
     dz_frame_ask_sender(c->fd, false);
     if (!dz_reap_claim_sender(&who))
@@ -262,16 +262,14 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->code = f->stream ? -(int)(f->value % 1000) : 0;
         e->text = dz_cell_sentence(c, 0);
         return 1;
-    case DZ_FRAME_BORN:
-        return 0;
+    case DZ_FRAME_BORN: /* of a cell that a zygote was asked for, once */
+        if (!c->reaper || c->born)
+            break;
+        c->born = true;
+        e->type = DZ_CELL_NOTHING;
+        return 1;
     case DZ_FRAME_LOST:
         e->type = DZ_CELL_LOST;
-        return 1;
-    case DZ_FRAME_USED: /* an event, so that a flood of these frames uses up the cell's turn */
-        if (!c->many)
-            break;
-        dz_pool_used(c, c->payload, f->size);
-        e->type = DZ_CELL_NOTHING;
         return 1;
     case DZ_FRAME_WORDS:
         dz_cell_words_take(&c->words, c->payload, f->size);
@@ -316,8 +314,11 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     struct dz_frame f;
     if (c->gone)
         return 0;
+    bool may_come = c->reaper && !c->known && !dz_frame_gone(c->fd);
     if (c->dying_ns || dz_cell_learn(c) < 0)
         return died(c, err);
+    if (may_come && !c->known)
+        return 0; /* its first packet says who it is, and is looked at before it is taken */
     int rc = c->waking ? dz_cell_up_event(c, ret_event, err) : 0;
     if (rc == DZ_EIO)
         return died(c, err);

@@ -61,9 +61,10 @@ struct dz_cell {
     struct dz_reaper *reaper;  /* of its pool; NULL: its host waits for its end itself */
     struct dz_cell_pool *pool; /* it may tell what its image uses; NULL: not */
     char image_sha256[65];
-    int64_t began;              /* dz_clock_boot_ns() of its start */
-    uint64_t activities, fulls; /* that it has said since */
-    bool waking;                /* payload is an UP, of which these are still to be told: */
+    int64_t began;                     /* dz_clock_boot_ns() of its start */
+    uint64_t activities, fulls, useds; /* that it has said since */
+    bool born;                         /* its BORN was heard */
+    bool waking;                       /* payload is an UP, of which these are still to be told: */
     uint32_t live_count;
     size_t live_at, live_end;
     uint8_t *together; /* frames that came in one packet, of which some are still to be told */

@@ -22,6 +22,7 @@ enum {
     OFTEN = 64,           /* frames of a kind that may always come, and besides twice as many as */
     ACTIVITIES_PER_S = 8, /* cell_many.c sends: TELL_NS */
     FULLS_PER_S = 1,      /* FULL_NS */
+    USEDS_MOST = 16, /* in a cell's life; cell_many.c sends eight of functions and one of pages */
 };
 
 /* --- the queue --------------------------------------------------------------------------- */
@@ -158,7 +159,7 @@ int dz_cell_together_next(struct dz_cell *c, struct dz_frame *ret_frame, struct 
     if (left < sizeof f)
         return dz_cell_nonsense(&f, err);
     memcpy(&f, c->together + c->together_at, sizeof f);
-    if (f.type == DZ_FRAME_TOGETHER || f.size > left - sizeof f)
+    if (f.type == DZ_FRAME_TOGETHER || f.type == DZ_FRAME_BORN || f.size > left - sizeof f)
         return dz_cell_nonsense(&f, err);
     memcpy(c->payload, c->together + c->together_at + sizeof f, f.size);
     c->together_at += sizeof f + f.size;
@@ -613,6 +614,12 @@ int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_ce
             return dz_cell_nonsense(f, err);
         e->type = DZ_CELL_FULL;
         e->text = dz_cell_sentence(c, 0);
+        return 1;
+    case DZ_FRAME_USED:
+        if (++c->useds > USEDS_MOST)
+            return dz_cell_nonsense(f, err);
+        dz_pool_used(c, c->payload, f->size);
+        e->type = DZ_CELL_NOTHING;
         return 1;
     case DZ_FRAME_OUTPUT:
     case DZ_FRAME_WINDOW:

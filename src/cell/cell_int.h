@@ -245,11 +245,13 @@ int dz_frame_send(int fd, const struct dz_frame *f, const void *payload, bool bl
  * as standard error; dz_frame_send() and dz_frame_receive() wait by poll(2). */
 DZ_NODISCARD int dz_frame_pair(int ret_ends[2], struct dz_err *err);
 /* Receive one into a buffer of DZ_CELL_FRAME_MAX bytes: 1, 0 when there is none
- * (without block), DZ_EIO when the other end is gone or sent nonsense. */
+ * (without block), DZ_EIO when the other end is gone or sent nonsense, which descriptors are, and a
+ * packet that is longer than any frame. */
 int dz_frame_receive(int fd, struct dz_frame *ret_frame, uint8_t *ret_payload, bool block,
                      struct dz_err *err);
 
-/* The same with the descriptors that came along; and sending some with a head alone. */
+/* The same with the descriptors that came along; and sending some with a head alone. More than
+ * DZ_FRAME_FDS_MAX are nonsense, and closed. */
 enum {
     DZ_FRAME_FDS_MAX = 3 + DZ_CELL_MODULES_MAX,
 };
@@ -323,8 +325,8 @@ DZ_COLD int dz_cell_died(int status, const char *what, struct dz_err *err);
 /* Has the other end of this socket gone? */
 bool dz_frame_gone(int fd);
 /* Which process sent the packet that comes next, by the kernel's word: 1; the packet stays. 0:
- * there is none yet. DZ_EIO: none will come, or it has descriptors. Only packets that were sent
- * while the socket asked for that (dz_frame_ask_sender) have a sender. */
+ * there is none yet. DZ_EIO: none will come. DZ_EINVAL: it has descriptors. Only packets that were
+ * sent while the socket asked for that (dz_frame_ask_sender) have a sender. */
 struct dz_sender {
     pid_t pid; /* in our numbers */
     int pidfd; /* the caller's to close; -1: this kernel gives none (before Linux 6.5) */

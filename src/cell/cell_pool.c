@@ -21,10 +21,12 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_host.h"
 #include "cell/cell_nest.h"
+#include "cell/cell_rate.h"
 #include "cell/cell_stray.h"
 #include "cell/cell_users.h"
 #include "kernel/kernel.h"
@@ -38,24 +40,34 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum {
-    FORKS_MAX = 4096, /* asked for and not answered, of one zygote */
-    AT_ONCE = 2,      /* forked ahead of need together: somebody may need a processor */
-    RENEW_MIN = 16,   /* news in such words: then cells that wait are forked anew */
-    TOLD_BITS = 16,   /* of a word's hash, by which what was told before is known */
-    WARM_MAX = 1024,  /* words about functions that a zygote gets */
-    HEAR_TURN = 256,  /* frames of one zygote before others have their turn */
+    FORKS_MAX = 4096,    /* asked for and not answered, of one zygote */
+    AT_ONCE = 2,         /* forked ahead of need together: somebody may need a processor */
+    RENEW_MIN = 16,      /* news in such words: then cells that wait are forked anew */
+    TOLD_BITS = 16,      /* of a word's hash, by which what was told before is known */
+    WARM_MAX = 1024,     /* words about functions that a zygote gets */
+    USED_BUCKETS = 1024, /* two sandboxes whose keyed hashes meet share one */
+    HEAR_TURN = 256,     /* frames of one zygote before others have their turn */
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
     ZYGOTE_END_MS = 1000, /* for a zygote whose socket is closed */
 };
 
 #define FAILURE_NS (2 * DZ_NS_PER_S)
+
+/* What a zygote may write to standard error, in packets and in bytes: an honest one writes nothing,
+ * or a sanitizer's report. And what a sandbox may say of what it uses, which costs its image's
+ * zygote time: a cell says it ten times at most, all cells of the sandbox together so often. */
+static const struct dz_rate_of
+    words_of_zygote = {.burst = 4096, .more = 16, .every_ns = DZ_NS_PER_S},
+    bytes_of_zygote = {.burst = 1 << 20, .more = 1 << 12, .every_ns = DZ_NS_PER_S},
+    used_of_sandbox = {.burst = 32, .more = 1, .every_ns = 10 * DZ_NS_PER_S};
 
 struct dz_pool_fork {
     struct dz_list link;
@@ -72,6 +84,8 @@ struct zygote {
     int fd;
     pid_t pid;
     bool ready;
+    bool silent; /* it had too much to say, and is heard no more */
+    struct dz_rate said, said_bytes;
     char sha256[65];           /* "": blank */
     struct dz_err failed;      /* why it could not make itself ready */
     uint32_t user;             /* that it is, one of cell_users.h; DZ_USER_NONE: ours */
@@ -105,7 +119,9 @@ struct dz_cell_pool {
     struct dz_strays strays;
     struct failure failures[8];
     unsigned next_failure;
-    struct dz_err refused; /* why the last blank zygote could not make itself ready */
+    uint64_t used_key[2];
+    struct dz_rate used[USED_BUCKETS]; /* of sandboxes, by their labels */
+    struct dz_err refused;             /* why the last blank zygote could not make itself ready */
     int64_t refused_until_ns;
     struct dz_cell_pool_stats stats;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
@@ -506,35 +522,74 @@ static bool on_forked(struct zygote *z, const struct dz_frame *f)
     return true;
 }
 
-/* false: it is dead, or talks nonsense. */
+static void on_failed(struct zygote *z, const struct dz_frame *f)
+{
+    char *why = z->pool->stats.why;
+    (void)snprintf(why, sizeof z->pool->stats.why, "%.255s", (const char *)z->pool->payload);
+    (void)dz_fail(&z->failed, f->value > 0 && f->value < DZ_CELL_CODE_MAX ? -(int)f->value : DZ_EIO,
+                  "start a cell: %s", why);
+}
+
+static bool on_ready(struct zygote *z, const struct dz_frame *f)
+{
+    if (z->ready || z->failed.code)
+        return false;
+    z->ready = true;
+    if (z == z->pool->blank)
+        z->pool->stats.fences = (uint32_t)f->value;
+    return true;
+}
+
+/* The limits of cell_words.h are those of the log. These are those of the loop, which reads it. */
+static bool on_words(struct zygote *z, const struct dz_frame *f)
+{
+    const int64_t now = dz_clock_boot_ns();
+    if (dz_rate_left(&z->said, &words_of_zygote, now) < 1 ||
+        dz_rate_left(&z->said_bytes, &bytes_of_zygote, now) < (int64_t)f->size) {
+        dz_log(DZ_LOG_WARN, "zygote_ended", dz_log_strz("image", z->sha256),
+               dz_log_strz("why", "it wrote too much to standard error"));
+        return false;
+    }
+    z->said.tokens--;
+    z->said_bytes.tokens -= (int64_t)f->size;
+    dz_cell_words_take(&z->words, z->pool->payload, f->size);
+    return true;
+}
+
+/* A frame of its: false: it makes no sense there. */
+static bool on_frame(struct zygote *z, const struct dz_frame *f)
+{
+    switch (f->type) {
+    case DZ_FRAME_NEST_READY:
+        return on_ready(z, f);
+    case DZ_FRAME_NEST_FORKED:
+        return on_forked(z, f);
+    case DZ_FRAME_WORDS:
+        return on_words(z, f);
+    case DZ_FRAME_NEST_FAILED: /* its last */
+        on_failed(z, f);
+        return false;
+    default:
+        return false;
+    }
+}
+
+/* false: it is dead, has failed, or talks nonsense, or too much. */
 static bool hear(struct zygote *z)
 {
     struct dz_cell_pool *p = z->pool;
     struct dz_frame f;
     int rc = 1;
-    for (int i = 0; i < HEAR_TURN; i++) {
+    for (int i = 0; i < HEAR_TURN && !z->silent; i++) {
         rc = dz_frame_receive(z->fd, &f, p->payload, false, NULL);
         if (rc <= 0)
             break;
         p->payload[f.size] = '\0';
-        if (f.type == DZ_FRAME_NEST_FAILED) {
-            (void)snprintf(p->stats.why, sizeof p->stats.why, "%.255s", (const char *)p->payload);
-            (void)dz_fail(&z->failed,
-                          f.value > 0 && f.value < DZ_CELL_CODE_MAX ? -(int)f.value : DZ_EIO,
-                          "start a cell: %s", p->stats.why);
-        }
-        if (f.type == DZ_FRAME_NEST_READY) {
-            z->ready = true;
-            if (z == p->blank)
-                p->stats.fences = (uint32_t)f.value;
-        } else if (f.type == DZ_FRAME_WORDS) {
-            dz_cell_words_take(&z->words, p->payload, f.size);
-        } else if (f.type != DZ_FRAME_NEST_FORKED || !on_forked(z, &f))
-            return false;
+        z->silent = !on_frame(z, &f);
     }
     if (rc == 0)
         send_unsent(z);
-    return rc >= 0;
+    return rc >= 0 && !z->silent;
 }
 
 void dz_pool_forget(struct dz_pool_fork *f)
@@ -602,16 +657,31 @@ static uint32_t news(struct zygote *z, const uint8_t *payload, size_t size)
     return n;
 }
 
+static bool may_tell_use(const struct dz_cell *c)
+{
+    struct dz_cell_pool *p = c->pool;
+    const char *label = c->words.label;
+    if (!p->used_key[0] && getrandom(p->used_key, sizeof p->used_key, 0) < 0)
+        p->used_key[0] = 1; /* never: then who shares can be chosen */
+    struct dz_rate *r = &p->used[dz_siphash(p->used_key, label, strlen(label)) % USED_BUCKETS];
+    bool may = dz_rate_left(r, &used_of_sandbox, dz_clock_boot_ns()) > 0;
+    r->tokens -= may;
+    return may;
+}
+
 void dz_pool_used(struct dz_cell *c, const void *payload, size_t size)
 {
     struct zygote *z = c->pool ? find(c->pool, c->image_sha256) : NULL;
     const struct dz_frame f = {.type = DZ_FRAME_NEST_WARM, .size = (uint32_t)size};
-    uint32_t n = z && z->ready && z->warmed < WARM_MAX ? news(z, payload, size) : 0;
+    if (!z || !z->ready || z->warmed >= WARM_MAX || !may_tell_use(c))
+        return;
+    uint32_t n = news(z, payload, size);
     if (n == 0)
         return;
     z->warmed++;
     if (dz_frame_send(z->fd, &f, payload, false, NULL) <= 0)
         return;
+    z->pool->stats.uses++;
     z->news += n;
     if (z->news >= RENEW_MIN) {
         z->stale = z->waiting_count;

@@ -70,6 +70,7 @@ struct dz_cell_pool_stats {
     uint64_t blank;          /* of an image, by a blank cell */
     uint64_t died;           /* zygotes */
     uint64_t strays;         /* children that were forked unasked, and ended */
+    uint64_t uses;           /* words of cells about what they use that zygotes were told */
     uint64_t renewed;        /* cells that waited, for ones of a zygote that has more ready now */
     size_t zygotes, waiting; /* now: zygotes; cells */
     char why[256];           /* what the last zygote said that could not make itself ready; "" */

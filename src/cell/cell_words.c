@@ -2,8 +2,8 @@
  *
  * cell_words.c - see cell_words.h.
  *
- * The number of lines is limited by token buckets: BURST lines at once, then PER_S in a second.
- * ASan's report of one error has up to 150 lines, which BURST lets through. Labels share
+ * The number of lines is limited by token buckets: of_each.
+ * ASan's report of one error has up to 150 lines, which the burst lets through. Labels share
  * BUCKETS buckets by a keyed hash: two sandboxes in one bucket share its lines.
  */
 #include "cell/cell_words.h"
@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "cell/cell_rate.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -19,35 +20,16 @@
 
 enum {
     BUCKETS = 1024,
-    BURST = 256,
-    PER_S = 1,
-    ALL_BURST = 4096, /* of all labels together */
-    ALL_PER_S = 64,
 };
-
-struct bucket {
-    int64_t since_ns; /* the tokens were counted then; 0: never used */
-    int64_t tokens;
-};
+/* Lines of one label, and of all labels together. */
+static const struct dz_rate_of of_each = {.burst = 256, .more = 1, .every_ns = DZ_NS_PER_S},
+                               of_all = {.burst = 4096, .more = 64, .every_ns = DZ_NS_PER_S};
 
 static struct {
     pthread_mutex_t lock;
     uint64_t key[2]; /* zero: not drawn yet */
-    struct bucket all, each[BUCKETS];
+    struct dz_rate all, each[BUCKETS];
 } limit = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static bool has_token(struct bucket *b, int64_t now_ns, int64_t burst, int64_t per_s)
-{
-    int64_t more = (now_ns - b->since_ns) / DZ_NS_PER_S;
-    if (b->since_ns == 0 || more > burst) {
-        *b = (struct bucket){.since_ns = now_ns, .tokens = burst};
-    } else if (more > 0) {
-        b->since_ns += more * DZ_NS_PER_S;
-        b->tokens += more * per_s;
-        b->tokens = b->tokens < burst ? b->tokens : burst;
-    }
-    return b->tokens > 0;
-}
 
 static const char *const names[] = {"seed", "zygote", "cell", "call"};
 static const char *const keys[] = {NULL, "image", "sandbox_id", "call"};
@@ -59,9 +41,9 @@ static bool may_log(const struct dz_cell_words *w)
     if (!limit.key[0] && getrandom(limit.key, sizeof limit.key, 0) < 0)
         limit.key[0] = 1; /* never: then collisions can be chosen, which share lines */
     size_t at = dz_siphash(limit.key, w->label, strlen(w->label)) % BUCKETS;
-    struct bucket *mine = &limit.each[at];
-    bool may = has_token(mine, now_ns, BURST, PER_S) &&
-               has_token(&limit.all, now_ns, ALL_BURST, ALL_PER_S);
+    struct dz_rate *mine = &limit.each[at];
+    bool may =
+        dz_rate_left(mine, &of_each, now_ns) > 0 && dz_rate_left(&limit.all, &of_all, now_ns) > 0;
     if (may) {
         mine->tokens--;
         limit.all.tokens--;

@@ -295,6 +295,47 @@ static bool fork_strays(const struct taken *t, struct board *b)
         (void)poll(NULL, 0, -1);
 }
 
+/* By the calls that it has. */
+static ssize_t send_packet(int fd, const void *p, size_t size)
+{
+    union { /* sendmsg does not write to it */
+        const void *in;
+        void *out;
+    } body = {.in = p};
+    struct iovec iov = {body.out, size};
+    const struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    return sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* In a zygote: the same packet without end. */
+DZ_NORETURN static void repeat(const struct taken *t, struct board *b, const void *p, size_t size)
+{
+    struct pollfd room = {.fd = t->socket, .events = POLLOUT};
+    try(b);
+    for (;;)
+        if (send_packet(t->socket, p, size) < 0)
+            (void)poll(&room, 1, -1);
+}
+
+static bool write_without_end(const struct taken *t, struct board *b)
+{
+    static char text[100];
+    memset(text, 'x', sizeof text);
+    repeat(t, b, text, sizeof text);
+}
+
+static bool be_ready_without_end(const struct taken *t, struct board *b)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_NEST_READY};
+    repeat(t, b, &f, sizeof f);
+}
+
+static bool fail_without_end(const struct taken *t, struct board *b)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_NEST_FAILED, .value = 5};
+    repeat(t, b, &f, sizeof f);
+}
+
 /* In a zygote: how many processes may it and its cells be? */
 static bool without_bound(const struct taken *t, struct board *b)
 {
@@ -358,10 +399,13 @@ static const struct attack acts[] = {
     ACT("a file of 20 GiB, by pwrite", "B7", AT(CELL) | AT(CALL), BY_LIMITS, write_far),
     ACT("names another cell", "B12", 0, 0, name_another), /* a test of its own arms it */
     ACT("closes its cells' sockets and says nothing", "B2", 0, 0,
-        close_and_be_silent),                                  /* the same */
-    ACT("forks what says nothing", "B12", 0, 0, fork_strays),  /* the same */
-    ACT("may fork without bound", "B12", 0, 0, without_bound), /* the same */
-    ACT("says nothing", "B2", 0, 0, be_silent),                /* the same */
+        close_and_be_silent),                                       /* the same */
+    ACT("forks what says nothing", "B12", 0, 0, fork_strays),       /* the same */
+    ACT("may fork without bound", "B12", 0, 0, without_bound),      /* the same */
+    ACT("writes without end", "B12", 0, 0, write_without_end),      /* the same */
+    ACT("is ready without end", "B12", 0, 0, be_ready_without_end), /* the same */
+    ACT("fails without end", "B12", 0, 0, fail_without_end),        /* the same */
+    ACT("says nothing", "B2", 0, 0, be_silent),                     /* the same */
     ACT("five hundred descriptors", "B7", EVERYWHERE, BY_LIMITS, many_descriptors),
 };
 const struct attacks hostile_acts = {acts, DZ_ARRAY_LEN(acts)};

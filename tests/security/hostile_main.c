@@ -19,6 +19,7 @@
 
 #include "../lib/cell_rig.h"
 
+#include "base/clock.h"
 #include "base/sanitize.h"
 #include "blob/blob.h"
 #include "cell/cell_call.h"
@@ -567,6 +568,7 @@ TEST(the_host_takes_no_descriptor_from_a_cell)
         rc = receive(c, &e, &r.err);
     }
     CHECK(hostile_board->tried);
+    CHECK(rc < 0 && strstr(r.err.msg, "invalid frame"));
     CHECK_INT(descriptors(), before);
     free_cell(c);
     rig_close(&r);
@@ -620,6 +622,43 @@ TEST(many_strays_without_user_namespaces_end_every_zygote)
 {
     const struct host h = {.name = "user", .user = true, .no_userns = true, .strays_ms = 100};
     strays_are_ended(&h, 200);
+}
+
+/* A zygote that has too much to say is ended, and nobody else is. */
+static void is_ended_for(const char *attack)
+{
+    struct rig r;
+    struct dz_cell_pool_stats s;
+    open_here(&r);
+    arm(attack, PLACE_ZYGOTE);
+    free_cell(start_of(&r, ++r.images));
+    int64_t ends = INT64_MAX;
+    do {
+        run_pool(&r);
+        dz_cell_pool_stats_get(r.pool, &s);
+        if (hostile_board->tried && ends == INT64_MAX)
+            ends = dz_clock_boot_ns() + 20 * DZ_NS_PER_S;
+    } while (s.died == 0 && dz_clock_boot_ns() < ends);
+    CHECK_INT(s.died, 1);
+    struct dz_cell *c = start_of(&r, 0);
+    until_it_is_ready(&r, c);
+    free_cell(c);
+    rig_close(&r);
+}
+
+TEST(a_zygote_that_writes_without_end_is_ended)
+{
+    is_ended_for("writes without end");
+}
+
+TEST(a_zygote_that_is_ready_without_end_is_ended)
+{
+    is_ended_for("is ready without end");
+}
+
+TEST(a_zygote_that_fails_without_end_is_ended)
+{
+    is_ended_for("fails without end");
 }
 
 static void forks_have_a_bound(const struct host *h)

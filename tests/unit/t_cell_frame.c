@@ -281,6 +281,84 @@ TEST(a_packet_of_frames_that_lies_is_nonsense)
     CHECK_INT(hear(f, sizeof f), 2);
 }
 
+/* --- what a cell may not say ---------------------------------------------------------------- */
+
+/* It says this so often. Returns how often that was heard, or the error. */
+static int hear_again(const struct dz_frame *f, const void *payload, int count, bool forked)
+{
+    struct dz_reaper nobody = {.epoll = -1, .timer = -1};
+    struct dz_cell_event event;
+    struct dz_err err = {0};
+    int heard = 0, rc = 0;
+    open_pair();
+    struct dz_cell *c = dz_cell_adopt(pair[1]);
+    c->many = c->known = true;
+    c->reaper = forked ? &nobody : NULL;
+    for (int i = 0; i < count && rc >= 0; i++) {
+        CHECK_INT(dz_frame_send(pair[0], f, payload, true, &err), 1);
+        rc = dz_cell_receive(c, &event, &err);
+        CHECK(rc <= 0 || event.type == DZ_CELL_NOTHING);
+        heard += rc > 0;
+    }
+    CHECK(rc == 1 || (rc == DZ_EIO && strstr(err.msg, "invalid frame")));
+    dz_cell_free(c);
+    (void)close(pair[0]);
+    return rc < 0 ? rc : heard;
+}
+
+TEST(a_cell_is_born_once_if_a_zygote_forked_it)
+{
+    const struct dz_frame born = {.type = DZ_FRAME_BORN}, two[] = {born, born};
+    CHECK_INT(hear_again(&born, NULL, 1, true), 1);
+    CHECK_INT(hear_again(&born, NULL, 2, true), DZ_EIO);
+    CHECK_INT(hear_again(&born, NULL, 1, false), DZ_EIO);
+    CHECK_INT(hear(two, sizeof two), DZ_EIO);
+}
+
+TEST(a_cell_says_a_few_times_what_it_uses)
+{
+    const struct dz_frame used = {.type = DZ_FRAME_USED, .size = 36};
+    CHECK_INT(hear_again(&used, bytes, 16, false), 16);
+    CHECK_INT(hear_again(&used, bytes, 17, false), DZ_EIO);
+}
+
+TEST(a_packet_that_is_longer_than_any_frame_is_nonsense)
+{
+    static uint8_t packet[sizeof(struct dz_frame) + DZ_CELL_FRAME_MAX + 1];
+    const struct dz_frame f = {.type = DZ_FRAME_OUTPUT, .size = DZ_CELL_FRAME_MAX};
+    struct dz_frame got;
+    struct dz_err err = {0};
+    memcpy(packet, &f, sizeof f);
+    open_pair();
+    CHECK(send(pair[0], packet, sizeof packet - 1, 0) == sizeof packet - 1);
+    CHECK_INT(dz_frame_receive(pair[1], &got, bytes, false, &err), 1);
+    CHECK(send(pair[0], packet, sizeof packet, 0) == sizeof packet);
+    CHECK_INT(dz_frame_receive(pair[1], &got, bytes, false, &err), DZ_EIO);
+    close_pair();
+}
+
+TEST(descriptors_that_nobody_wants_are_nonsense_and_do_not_come)
+{
+    const struct dz_frame f = {.type = DZ_FRAME_LOST};
+    int many[DZ_FRAME_FDS_MAX + 1];
+    struct dz_frame got;
+    struct dz_frame_fds fds;
+    struct dz_err err = {0};
+    open_pair();
+    int before = dup(pair[0]);
+    (void)close(before);
+    CHECK_INT(dz_frame_send_fds(pair[0], &f, pair, 1, &err), 1);
+    CHECK_INT(dz_frame_receive(pair[1], &got, bytes, false, &err), DZ_EIO);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(many); i++)
+        many[i] = pair[0];
+    CHECK_INT(dz_frame_send_fds(pair[0], &f, many, DZ_ARRAY_LEN(many), &err), 1);
+    CHECK_INT(dz_frame_receive_fds(pair[1], &got, bytes, false, &fds, &err), DZ_EIO);
+    int after = dup(pair[0]);
+    CHECK_INT(after, before);
+    (void)close(after);
+    close_pair();
+}
+
 /* --- sleepers that were named ----------------------------------------------------------------- */
 
 /* A cell that was started for two of them, exe_1 and exe_2; what it says is ours to say. */
@@ -428,6 +506,16 @@ TEST(a_window_is_less_what_went_with_the_start)
     ended_for_two(c);
 }
 
+static void take_with_fds(struct dz_frame *ret)
+{
+    struct dz_frame_fds fds = {.count = 0};
+    struct dz_err err = {0};
+    CHECK_INT(dz_frame_receive_fds(pair[0], ret, bytes, false, &fds, &err), 1);
+    CHECK(fds.count > 0);
+    for (size_t i = 0; i < fds.count; i++)
+        (void)close(fds.fds[i]);
+}
+
 TEST(nothing_goes_before_a_start_that_is_held)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
@@ -441,10 +529,10 @@ TEST(nothing_goes_before_a_start_that_is_held)
     CHECK_INT(dz_cell_flush(c, &err), 0);
     CHECK_INT(dz_frame_receive(pair[0], &got, payload, false, &err), 0);
     CHECK_INT(dz_cell_begin(c, &err), 0);
-    CHECK_INT(dz_frame_receive(pair[0], &got, payload, false, &err), 1);
+    take_with_fds(&got);
     CHECK_INT(got.type, DZ_FRAME_START);
     CHECK_INT(got.size - got.value, sizeof got); /* the first ROOM; a descriptor goes by itself */
-    CHECK_INT(dz_frame_receive(pair[0], &got, payload, false, &err), 1);
+    take_with_fds(&got);
     CHECK_INT(got.type, DZ_FRAME_SNAPSHOT);
     CHECK_INT(dz_frame_receive(pair[0], &got, payload, false, &err), 1);
     CHECK(got.type == DZ_FRAME_ROOM && got.value == 8);
@@ -482,7 +570,7 @@ static struct dz_cell *silent_cell(void)
 TEST(each_word_of_use_counts_as_an_event)
 {
     enum {
-        FRAMES = 50
+        FRAMES = 16
     };
     static const uint8_t use[48] = {1};
     struct dz_cell_event event = {0};

@@ -471,6 +471,34 @@ TEST(an_image_gets_a_zygote_of_its_own)
     free_pool(p);
 }
 
+/* Whoever sleeps and wakes again and again says no more than one who does not: what they say costs
+ * their image's zygote time. */
+TEST(what_a_sandbox_says_of_its_use_has_a_bound)
+{
+    struct mrig image, r[2];
+    struct dz_cell_pool *p = pool(2);
+    make_image(&image);
+    settle(p, 1, 2);
+    of_image(&r[0], p, &image);
+    settle(p, 2, 4);
+    for (uint32_t wake = 0; wake < 5; wake++) {
+        of_image(&r[1], p, &image);
+        for (uint32_t i = 0; i < 10; i++)
+            tell(&r[1], (wake * 10 + i) * 2, 1);
+        mrig_free(&r[1]);
+    }
+    CHECK_INT(stats(p).uses, 32);
+    r[1] = (struct mrig){.cell = NULL};
+    of_image(&r[1], p, &image);
+    (void)snprintf(r[1].cell->words.label, sizeof r[1].cell->words.label, "another sandbox");
+    tell(&r[1], 1000, 1);
+    CHECK_INT(stats(p).uses, 33);
+    for (int i = 0; i < 2; i++)
+        mrig_free(&r[i]);
+    mrig_free(&image);
+    free_pool(p);
+}
+
 /* Those that were forked before the zygote learned of much are ended, not handed out. */
 TEST(a_start_gets_the_cell_that_was_forked_last)
 {
