@@ -26,7 +26,7 @@ static const char *const steps[] = {
     "CREATE TABLE kv(ns TEXT, k BLOB, v BLOB, mtime INTEGER, PRIMARY KEY(ns, k)) WITHOUT ROWID;"
     "INSERT INTO node VALUES(1, 16877, 2, 0, 0, 0, NULL)",
 };
-static const struct dz_db_schema schema = {"bench file", 0x42454e43, steps, 1};
+static const struct dz_db_schema schema = {"bench file", 0x42454e43, steps, 1, 0};
 
 static const char *const statements[] = {
     "SELECT mode, size FROM node WHERE ino = ?",

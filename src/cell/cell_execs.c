@@ -44,7 +44,8 @@ struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id
         return NULL;
     e->handle = handle;
     e->tail = (struct dz_buf)DZ_BUF_INIT((size_t)4 * DZ_KERNEL_STREAM_SIZE);
-    e->spec = (struct dz_buf)DZ_BUF_INIT(1 << 16);
+    e->argv = (struct dz_buf)DZ_BUF_INIT(DZ_EXEC_ARGV_KEPT);
+    e->own = (struct dz_buf)DZ_BUF_INIT(DZ_CELL_SPEC_MAX);
     e->keep = DZ_CELL_KEEP;
     e->kill_at = INT64_MAX;
     (void)snprintf(e->id, sizeof e->id, "%s", id);
@@ -63,7 +64,8 @@ static void exec_remove(struct dz_execs *x, struct dz_exec *e)
             break;
         }
     dz_buf_release(&e->tail);
-    dz_buf_release(&e->spec);
+    dz_buf_release(&e->argv);
+    dz_buf_release(&e->own);
     dz_free(e->in);
     dz_free(e);
 }
@@ -129,26 +131,20 @@ static void wanted_release(struct wanted *w)
     dz_free(w->env);
 }
 
-/* The bytes of the record. */
-static void describe(struct dz_exec *e, const struct wanted *w)
+/* What its record says of it from the beginning. */
+static int describe(struct dz_exec *e, const struct wanted *w, struct dz_err *err)
 {
-    struct dz_exec_spec s = {.version = DZ_EXEC_SPEC_VERSION,
-                             .flags = w->head.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN),
-                             .own_size = w->head.spec_size,
-                             .keep_bytes = e->keep,
-                             .cpu_ns =
-                                 w->head.timeout_ns > 0 ? e->started_ns + w->head.timeout_ns : 0};
-    for (; w->argv[s.argc]; s.argc++) {
-        size_t n = strlen(w->argv[s.argc]) + 1;
-        if (s.argv_size + n > DZ_EXEC_ARGV_KEPT)
+    e->flags = w->head.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN);
+    e->kill_real_ns = w->head.timeout_ns > 0 ? e->started_ns + w->head.timeout_ns : 0;
+    for (uint32_t i = 0; w->argv[i]; i++) {
+        size_t n = strlen(w->argv[i]) + 1;
+        if (e->argv.len + n > DZ_EXEC_ARGV_KEPT)
             break;
-        s.argv_size += (uint32_t)n;
+        dz_buf_add(&e->argv, w->argv[i], n);
     }
-    dz_buf_add(&e->spec, &s, sizeof s);
-    dz_buf_add(&e->spec, e->id, strlen(e->id) + 1);
-    for (uint32_t i = 0; i < s.argc; i++)
-        dz_buf_add(&e->spec, w->argv[i], strlen(w->argv[i]) + 1);
-    dz_buf_add(&e->spec, w->own, w->head.spec_size);
+    dz_buf_add(&e->own, w->own, w->head.spec_size);
+    return e->argv.err || e->own.err ? dz_fail(err, DZ_ENOMEM, "record a command: out of memory")
+                                     : 0;
 }
 
 static int may_start(struct dz_execs *x, const char *id, struct dz_err *err)
@@ -182,14 +178,16 @@ static int launch(struct dz_execs *x, struct dz_exec *e, struct wanted *w, struc
     e->keep = keep > DZ_CELL_KEEP_MAX ? DZ_CELL_KEEP_MAX : keep;
     e->keep = e->keep < least ? least : e->keep;
     e->started_ns = dz_clock_real_ns();
-    describe(e, w);
+    int rc = describe(e, w, err);
+    if (rc < 0)
+        return rc;
     if (p.tty || p.open_stdin)
         e->in = dz_alloc(sizeof *e->in);
-    if (e->spec.err || ((p.tty || p.open_stdin) && !e->in))
+    if ((p.tty || p.open_stdin) && !e->in)
         return dz_fail(err, DZ_ENOMEM, "run a command: out of memory");
     if (e->in)
         e->in->head = e->in->len = e->in->eof = 0;
-    int rc = may_start(x, w->id, err);
+    rc = may_start(x, w->id, err);
     if (rc == 0)
         rc = dz_cell_machine_spawn(x->machine, &p, err);
     w->wrong = p.wrong;
@@ -234,13 +232,12 @@ static int start(struct dz_execs *x, struct dz_exec *e, struct wanted *w, struct
     int rc = launch(x, e, w, err);
     if (rc < 0)
         return rc;
-    int32_t pid = leader_of(x, e->job);
-    memcpy(e->spec.p + offsetof(struct dz_exec_spec, pid), &pid, sizeof pid);
+    e->pid = leader_of(x, e->job);
     if (!e->attached)
         rc = dz_cell_machine_commit(x->machine, err);
     if (rc < 0)
         return rc;
-    tell(x, e, DZ_FRAME_STARTED, (uint64_t)(uint32_t)pid, (struct dz_str){0});
+    tell(x, e, DZ_FRAME_STARTED, (uint64_t)(uint32_t)e->pid, (struct dz_str){0});
     open_window(x, e);
     return 0;
 }
@@ -562,9 +559,9 @@ static int adopt_first(struct dz_execs *x, struct dz_err *err)
     e->state = DZ_EXEC_RUNNING;
     e->started_ns = dz_clock_real_ns();
     e->changed = true;
-    describe(e, &w);
+    int rc = describe(e, &w, err);
     dz_free(w.argv);
-    return e->spec.err ? dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory") : 0;
+    return rc;
 }
 
 static void announce(const struct dz_execs *x, const struct dz_exec *e, struct dz_buf *live)

@@ -27,19 +27,7 @@ enum dz_exec_state {
     DZ_EXEC_LOST = 3,  /* its machine's memory was lost, or given up */
 };
 
-/* exec.spec: this, id with its NUL, argv with their NULs, the host's own. */
-struct dz_exec_spec {
-    uint32_t version, flags; /* DZ_EXEC_TTY, DZ_EXEC_STDIN, DZ_EXEC_TIMED_OUT */
-    uint32_t argc, argv_size, own_size;
-    int32_t pid;
-    uint64_t keep_bytes;
-    int64_t
-        cpu_ns; /* when it has ended; before, when it is to be killed, ns since 1970, 0: never */
-    uint64_t total; /* bytes it printed, when it has ended */
-};
-_Static_assert(sizeof(struct dz_exec_spec) == 48, "as docs/format/disk.md has it");
 enum {
-    DZ_EXEC_SPEC_VERSION = 1,
     DZ_EXEC_ARGV_KEPT = 4096, /* bytes of argv in a record */
 };
 
@@ -55,12 +43,16 @@ struct dz_exec {
     uint32_t job, streams[4];
     bool attached, over; /* over: it has ended, and that is in the file; EXITED is not sent */
     bool changed;        /* its row is to be written */
+    bool recorded;       /* it has a row: what is not of its end is written */
     int state, code;
     int64_t started_ns, ended_ns, cpu_ns;
     int64_t kill_at; /* boot clock, ns; INT64_MAX: never */
     bool timed_out;
     char why[160];            /* it was stopped */
-    struct dz_buf spec;       /* as in the row */
+    uint32_t flags;           /* DZ_EXEC_TTY, DZ_EXEC_STDIN */
+    int32_t pid;              /* of its first process */
+    int64_t kill_real_ns;     /* as kill_at, but since 1970; 0: never */
+    struct dz_buf argv, own;  /* with NULs; the host's own. Until they are in its row */
     struct dz_cell_input *in; /* NULL: it has none */
     uint64_t total;           /* bytes that were taken from the kernel */
     uint64_t cursor, acked;   /* bytes that were sent, and used */
@@ -124,7 +116,15 @@ void dz_execs_prepare(struct dz_db *db);
 int dz_execs_load(struct dz_execs *x, struct dz_err *err);
 /* The machine begins anew, or its memory is given up: those that ran are lost. */
 int dz_execs_lose(struct dz_execs *x, struct dz_err *err);
+/* The number of the record with this id: 1; 0: there is none. */
+int dz_execs_find(struct dz_db *db, const char *id, int64_t *ret_number, struct dz_err *err);
 bool dz_execs_known(struct dz_execs *x, const char *id); /* is there a record of this id? */
+/* What the file has of a command's output. */
+struct dz_exec_kept {
+    uint64_t first, total; /* offsets of the first byte and behind the last; 0, 0: none */
+    uint32_t next_row;     /* after the last of its rows; 0: there is none */
+};
+int dz_execs_kept(struct dz_db *db, uint32_t number, struct dz_exec_kept *ret, struct dz_err *err);
 /* The gate: take from the kernel what may be taken. True: there is something to write. */
 bool dz_execs_collect(struct dz_execs *x);
 int dz_execs_write(struct dz_execs *x, struct dz_db *db, struct dz_err *err);

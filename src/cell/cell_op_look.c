@@ -20,6 +20,7 @@ enum {
     VALUE_PIECE = 16 << 10, /* bytes of a value in one record */
     ROWS_DEFAULT = 10000,
     COMMAND_MAX = 4096,
+    NO_ROOM = 2, /* what put_row() says */
 };
 
 /* --- SQL -------------------------------------------------------------------------------- */
@@ -133,21 +134,6 @@ int dz_op_sql(struct dz_op *op, struct dz_err *err)
 
 /* --- records of commands ----------------------------------------------------------------- */
 
-static int output_of(struct dz_db *db, int64_t number, struct dz_record_exec *r, struct dz_err *err)
-{
-    static const char sql[] =
-        "SELECT min(at),max(at+length(data))FROM exec_output WHERE id BETWEEN "
-        "?1<<32 AND(?1+1<<32)-1";
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
-    dz_bind_int(st, 1, number);
-    int rc = dz_stmt_step(st, err);
-    if (rc > 0) {
-        r->first_offset = (uint64_t)dz_col_int(st, 0);
-        r->output_bytes = (uint64_t)dz_col_int(st, 1);
-    }
-    return rc < 0 ? rc : 0;
-}
-
 /* A command that is recorded as running, in a file that no machine runs and in which none sleeps,
  * is gone: the sandbox's process died, and the next wake writes that down. */
 static bool is_lost(const struct dz_serve *s, uint32_t state)
@@ -157,70 +143,94 @@ static bool is_lost(const struct dz_serve *s, uint32_t state)
 }
 
 /* The rows may hold somewhat more than is promised; nobody gets that. */
-static uint64_t kept_from(uint64_t first, uint64_t total, const struct dz_exec_spec *s)
+static uint64_t kept_from(const struct dz_exec_kept *kept, uint64_t total, int64_t keep)
 {
-    uint64_t keep = s->keep_bytes ? s->keep_bytes : DZ_CELL_KEEP;
-    uint64_t from = total > keep ? total - keep : 0;
-    return from > first ? from : first;
+    uint64_t most = keep > 0 ? (uint64_t)keep : DZ_CELL_KEEP;
+    uint64_t from = total > most ? total - most : 0;
+    return from > kept->first ? from : kept->first;
 }
 
-/* A row (number, state, code, started, ended, spec) as a record; one that is damaged is
- * left out. */
-static int put_exec_row(struct dz_op *op, struct dz_stmt *st, struct dz_err *err)
+static uint32_t count_strings(const char *p, size_t size)
 {
-    struct dz_record_exec r = {.number = (uint64_t)dz_col_int(st, 0),
-                               .state = (uint32_t)dz_col_int(st, 1),
-                               .code = (uint32_t)dz_col_int(st, 2),
-                               .started_ns = dz_col_int(st, 3),
-                               .ended_ns = dz_col_int(st, 4)};
-    struct dz_exec_spec s;
-    size_t size;
-    const char *bytes = dz_col_blob(st, 5, &size);
-    if (size <= sizeof s)
-        return 0;
-    memcpy(&s, bytes, sizeof s);
-    const char *id = bytes + sizeof s;
-    size_t id_size = strnlen(id, size - sizeof s) + 1, left = size - sizeof s;
-    if (id_size > left || s.argv_size > left - id_size || s.argv_size > DZ_EXEC_ARGV_KEPT ||
-        s.own_size > DZ_CELL_SPEC_MAX || s.own_size != left - id_size - s.argv_size)
-        return 0;
-    r.flags = s.flags;
-    r.argc = s.argc;
-    r.argv_size = s.argv_size;
-    r.own_size = s.own_size;
-    r.pid = s.pid;
-    r.cpu_ns = r.state == DZ_EXEC_ENDED ? s.cpu_ns : 0;
-    int rc = output_of(op->ops->serve->machine.db, (int64_t)r.number, &r, err);
-    if (r.state != DZ_EXEC_RUNNING && s.total > r.output_bytes)
-        r.output_bytes = s.total;
-    r.first_offset = kept_from(r.first_offset, r.output_bytes, &s);
-    if (is_lost(op->ops->serve, r.state))
+    uint32_t n = 0;
+    for (size_t i = 0; i < size; i++)
+        n += p[i] == '\0';
+    return n;
+}
+
+/* A row of sql_rows as a record: its struct, and its bytes, borrowed from the statement. False:
+ * it is damaged. */
+static bool read_row(struct dz_stmt *st, struct dz_record_exec *ret, struct dz_op_part parts[3])
+{
+    size_t argv_size, own_size;
+    const char *id = dz_col_text(st, 1), *argv = dz_col_blob(st, 2, &argv_size);
+    const void *own = dz_col_blob(st, 3, &own_size);
+    int64_t number = dz_col_int(st, 0);
+    if (number < 0 || number >= DZ_EXEC_MAX || !id[0] || strlen(id) > DZ_CELL_ID_MAX ||
+        argv_size > DZ_EXEC_ARGV_KEPT || own_size > DZ_CELL_SPEC_MAX ||
+        (argv_size > 0 && argv[argv_size - 1] != '\0'))
+        return false;
+    parts[0] = (struct dz_op_part){id, strlen(id) + 1};
+    parts[1] = (struct dz_op_part){argv, argv_size};
+    parts[2] = (struct dz_op_part){own, own_size};
+    *ret = (struct dz_record_exec){.number = (uint64_t)number,
+                                   .state = (uint32_t)dz_col_int(st, 4),
+                                   .code = (uint32_t)dz_col_int(st, 5),
+                                   .started_ns = dz_col_int(st, 6),
+                                   .ended_ns = dz_col_int(st, 7),
+                                   .flags = (uint32_t)dz_col_int(st, 8),
+                                   .pid = (int32_t)dz_col_int(st, 9),
+                                   .output_bytes = (uint64_t)dz_col_int(st, 12),
+                                   .argc = count_strings(argv, argv_size),
+                                   .argv_size = (uint32_t)argv_size,
+                                   .own_size = (uint32_t)own_size};
+    ret->cpu_ns = ret->state == DZ_EXEC_ENDED ? dz_col_int(st, 10) : 0;
+    return true;
+}
+
+/* The record of the next row below *below, if the frame that is being filled has room for it: 1,
+ * and *below is its number. 0: there is none. NO_ROOM. Nothing waits in here. */
+static int put_row(struct dz_op *op, int64_t *below, struct dz_err *err)
+{
+    static const char sql_rows[] =
+        "SELECT number,id,argv,own,state,code,started,ended,flags,pid,cpu,keep,printed FROM exec "
+        "WHERE number<?1 ORDER BY number DESC LIMIT 1";
+    struct dz_serve *s = op->ops->serve;
+    struct dz_record_exec r;
+    struct dz_op_part parts[3];
+    struct dz_exec_kept kept;
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(s->machine.db, sql_rows);
+    dz_bind_int(st, 1, *below);
+    int rc = dz_stmt_step(st, err);
+    if (rc <= 0)
+        return rc;
+    if (!read_row(st, &r, parts)) {
+        *below = dz_col_int(st, 0);
+        return 1;
+    }
+    if (!dz_op_record_fits(op, sizeof r, parts))
+        return NO_ROOM;
+    rc = dz_execs_kept(s->machine.db, (uint32_t)r.number, &kept, err);
+    if (rc < 0)
+        return rc;
+    if (r.state == DZ_EXEC_RUNNING || kept.total > r.output_bytes)
+        r.output_bytes = kept.total;
+    r.first_offset = kept_from(&kept, r.output_bytes, dz_col_int(st, 11));
+    if (is_lost(s, r.state))
         r.state = DZ_EXEC_LOST;
-    const struct dz_op_part parts[3] = {
-        {id, id_size}, {id + id_size, s.argv_size}, {id + id_size + s.argv_size, s.own_size}};
-    return rc < 0 ? rc : dz_op_record(op, DZ_RECORD_EXEC, &r, sizeof r, parts, err);
+    *below = (int64_t)r.number;
+    rc = dz_op_record(op, DZ_RECORD_EXEC, &r, sizeof r, parts, err);
+    return rc < 0 ? rc : 1;
 }
 
-/* One by one, for an answer may wait between two. */
-static int next_row(struct dz_op *op, int64_t below, int64_t *ret_number, struct dz_err *err)
+static int next_row(struct dz_op *op, int64_t *below, struct dz_err *err)
 {
-    static const char sql[] = "SELECT id,state,code,started,ended,spec FROM exec WHERE id<?1 "
-                              "ORDER BY id DESC LIMIT 1";
-    struct dz_db *db = op->ops->serve->machine.db;
-    struct dz_stmt *st = NULL;
-    int rc = dz_op_emit_records(op, err); /* so that nothing waits while the row is open */
-    if (rc == 0)
-        rc = dz_stmt_new(&st, db, sql, NULL, err);
-    if (rc == 0) {
-        dz_bind_int(st, 1, below);
-        rc = dz_stmt_step(st, err);
+    int rc;
+    while ((rc = put_row(op, below, err)) == NO_ROOM) {
+        rc = dz_op_emit_records(op, err); /* may wait */
+        if (rc < 0)
+            break;
     }
-    if (rc > 0) {
-        *ret_number = dz_col_int(st, 0);
-        int put = put_exec_row(op, st, err);
-        rc = put < 0 ? put : 1;
-    }
-    dz_stmt_free(st);
     return rc;
 }
 
@@ -231,7 +241,7 @@ int dz_op_execs(struct dz_op *op, struct dz_err *err)
     int rc = dz_cell_machine_commit(&op->ops->serve->machine, err);
     if (rc < 0)
         return rc;
-    while (limit-- > 0 && (rc = next_row(op, below, &below, err)) > 0)
+    while (limit-- > 0 && (rc = next_row(op, &below, err)) > 0)
         ;
     return rc < 0 ? rc : 0;
 }
@@ -239,27 +249,23 @@ int dz_op_execs(struct dz_op *op, struct dz_err *err)
 /* The number of the command with this id. */
 static int find_exec(struct dz_op *op, int64_t *ret_number, struct dz_err *err)
 {
-    static const char sql[] =
-        "SELECT id FROM exec WHERE substr(spec,49,length(?1)+1)=CAST(?1||char(0)AS BLOB)";
-    int rc = dz_cell_machine_commit(&op->ops->serve->machine, err);
-    if (rc < 0)
-        return rc;
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(op->ops->serve->machine.db, sql);
-    dz_bind_text(st, 1, op->text);
-    rc = dz_stmt_step(st, err);
+    struct dz_cell_machine *m = &op->ops->serve->machine;
+    int rc = dz_cell_machine_commit(m, err);
+    if (rc == 0)
+        rc = dz_execs_find(m->db, op->text, ret_number, err);
     if (rc == 0)
         return dz_fail(err, DZ_ENOENT, "there is no record of a command %s", op->text);
-    if (rc > 0)
-        *ret_number = dz_col_int(st, 0);
     return rc < 0 ? rc : 0;
 }
 
 int dz_op_exec(struct dz_op *op, struct dz_err *err)
 {
-    int64_t number = 0, ignored;
-    int rc = find_exec(op, &number, err);
-    if (rc == 0)
-        rc = next_row(op, number + 1, &ignored, err);
+    int64_t below = 0;
+    int rc = find_exec(op, &below, err);
+    if (rc == 0) {
+        below++;
+        rc = next_row(op, &below, err);
+    }
     return rc < 0 ? rc : 0;
 }
 
@@ -297,20 +303,17 @@ static int put_piece(struct dz_op *op, int64_t number, uint64_t *at, struct dz_e
 static int first_kept(struct dz_op *op, int64_t number, uint64_t *ret_first, struct dz_err *err)
 {
     struct dz_db *db = op->ops->serve->machine.db;
-    struct dz_record_exec r = {0};
-    struct dz_exec_spec s = {0};
+    struct dz_exec_kept kept;
     DZ_AUTO(dz_stmt_resetp)
-    struct dz_stmt *st = dz_db_stmt(db, "SELECT spec FROM exec WHERE id=?1");
+    struct dz_stmt *st = dz_db_stmt(db, "SELECT keep FROM exec WHERE number=?1");
     dz_bind_int(st, 1, number);
     int rc = dz_stmt_step(st, err);
-    size_t size = 0;
-    const void *bytes = rc > 0 ? dz_col_blob(st, 0, &size) : NULL;
-    if (bytes && size >= sizeof s)
-        memcpy(&s, bytes, sizeof s);
-    if (rc >= 0)
-        rc = output_of(db, number, &r, err);
+    if (rc < 0)
+        return rc;
+    int64_t keep = rc > 0 ? dz_col_int(st, 0) : 0;
+    rc = dz_execs_kept(db, (uint32_t)number, &kept, err);
     if (rc == 0)
-        *ret_first = kept_from(r.first_offset, r.output_bytes, &s);
+        *ret_first = kept_from(&kept, kept.total, keep);
     return rc;
 }
 

@@ -107,15 +107,24 @@ int dz_op_emit_records(struct dz_op *op, struct dz_err *err)
     return rc;
 }
 
+static size_t record_size(size_t fixed_size, const struct dz_op_part parts[3])
+{
+    return sizeof(struct dz_op_record) + fixed_size + parts[0].size + parts[1].size + parts[2].size;
+}
+
+bool dz_op_record_fits(const struct dz_op *op, size_t fixed_size, const struct dz_op_part parts[3])
+{
+    return op->records.len + record_size(fixed_size, parts) <= DZ_CELL_FRAME_MAX;
+}
+
 int dz_op_record(struct dz_op *op, enum dz_op_record_kind kind, const void *fixed,
                  size_t fixed_size, const struct dz_op_part parts[3], struct dz_err *err)
 {
     struct dz_op_record r = {.kind = (uint16_t)kind, .fixed = (uint16_t)fixed_size};
     for (int i = 0; i < 3; i++)
         r.size += (uint32_t)parts[i].size;
-    size_t whole = sizeof r + r.fixed + r.size;
-    assert(whole <= DZ_CELL_FRAME_MAX);
-    int rc = op->records.len + whole > DZ_CELL_FRAME_MAX ? dz_op_emit_records(op, err) : 0;
+    assert(record_size(fixed_size, parts) <= DZ_CELL_FRAME_MAX);
+    int rc = dz_op_record_fits(op, fixed_size, parts) ? 0 : dz_op_emit_records(op, err);
     if (rc < 0)
         return rc;
     dz_buf_add(&op->records, &r, sizeof r);

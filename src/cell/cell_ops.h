@@ -69,6 +69,8 @@ struct dz_op_part {
 };
 int dz_op_record(struct dz_op *op, enum dz_op_record_kind kind, const void *fixed,
                  size_t fixed_size, const struct dz_op_part parts[3], struct dz_err *err);
+/* Would that record not wait? */
+bool dz_op_record_fits(const struct dz_op *op, size_t fixed_size, const struct dz_op_part parts[3]);
 int dz_op_emit_records(struct dz_op *op, struct dz_err *err);
 /* Bytes from the host; 0 at the end of them. DZ_ECANCELED. */
 int64_t dz_op_take(struct dz_op *op, void *data, size_t size, struct dz_err *err);

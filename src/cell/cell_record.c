@@ -18,15 +18,18 @@
 static const uint32_t out_streams[] = {DZ_CELL_STDOUT, DZ_CELL_STDERR, DZ_CELL_TTY};
 
 /* What every machine begins with, and every command: compiled ahead by a zygote. */
-static const char sql_last_number[] = "SELECT max(id)FROM exec";
-static const char sql_put_exec[] = "INSERT OR REPLACE INTO exec(id,state,code,started,ended,spec)"
-                                   "VALUES(?1,?2,?3,?4,?5,?6)";
+static const char sql_last_number[] = "SELECT max(number)FROM exec";
+static const char sql_put_exec[] =
+    "INSERT OR REPLACE INTO exec(number,state,code,ended,cpu,kill_at,flags,printed,id,started,pid,"
+    "keep,argv,own)VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)";
+static const char sql_put_end[] = "UPDATE exec SET state=?2,code=?3,ended=?4,cpu=?5,kill_at=?6,"
+                                  "flags=?7,printed=?8 WHERE number=?1";
 static const char sql_put_output[] =
     "INSERT OR REPLACE INTO exec_output(id,exec,stream,at,data)VALUES(?1,?2,?3,?4,?5)";
-static const char sql_known[] = "SELECT 1 FROM exec WHERE substr(spec,49,length(?1)+1)="
-                                "CAST(?1||char(0)AS BLOB)";
+static const char sql_find[] = "SELECT number FROM exec WHERE id=?1";
 
-static const char sql_running[] = "SELECT id,started,spec FROM exec WHERE state=1";
+static const char sql_running[] =
+    "SELECT number,started,id,flags,kill_at,keep FROM exec WHERE state=1";
 static const char sql_last_output[] = "SELECT id,at+length(data)FROM exec_output WHERE id BETWEEN "
                                       "?1 AND ?2 ORDER BY id DESC LIMIT 1";
 static const char sql_first_output[] =
@@ -34,67 +37,83 @@ static const char sql_first_output[] =
 
 void dz_execs_prepare(struct dz_db *db)
 {
-    static const char *const all[] = {sql_last_number, sql_put_exec,    sql_put_output,  sql_known,
-                                      sql_running,     sql_last_output, sql_first_output};
+    static const char *const all[] = {sql_last_number, sql_put_exec,    sql_put_end,
+                                      sql_put_output,  sql_find,        sql_running,
+                                      sql_last_output, sql_first_output};
     for (size_t i = 0; i < DZ_ARRAY_LEN(all); i++)
         (void)dz_db_stmt(db, all[i]);
 }
 
-static int64_t row_id(const struct dz_exec *e, uint32_t n)
+static int64_t row_id(uint32_t number, uint32_t n)
 {
-    return (int64_t)((uint64_t)e->number << 32 | n);
+    return (int64_t)((uint64_t)number << 32 | n);
 }
 
 /* --- loading ---------------------------------------------------------------------------- */
 
-/* What the rows of its output say of it. */
-static int load_output(struct dz_execs *x, struct dz_exec *e, struct dz_err *err)
+int dz_execs_kept(struct dz_db *db, uint32_t number, struct dz_exec_kept *ret, struct dz_err *err)
 {
-    struct dz_db *db = x->machine->db;
+    struct dz_exec_kept kept = {0};
     {
         DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_last_output);
-        dz_bind_int(st, 1, row_id(e, 0));
-        dz_bind_int(st, 2, row_id(e, UINT32_MAX));
+        dz_bind_int(st, 1, row_id(number, 0));
+        dz_bind_int(st, 2, row_id(number, UINT32_MAX));
         int rc = dz_stmt_step(st, err);
-        if (rc <= 0)
+        if (rc <= 0) {
+            *ret = kept;
             return rc;
-        e->next_row = (uint32_t)dz_col_int(st, 0) + 1;
-        e->total = (uint64_t)dz_col_int(st, 1);
+        }
+        kept.next_row = (uint32_t)dz_col_int(st, 0) + 1;
+        kept.total = (uint64_t)dz_col_int(st, 1);
     }
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_first_output);
-    dz_bind_int(st, 1, row_id(e, 0));
-    dz_bind_int(st, 2, row_id(e, UINT32_MAX));
+    dz_bind_int(st, 1, row_id(number, 0));
+    dz_bind_int(st, 2, row_id(number, UINT32_MAX));
     int rc = dz_stmt_step(st, err);
-    if (rc > 0)
-        e->first = (uint64_t)dz_col_int(st, 0);
-    return rc < 0 ? rc : 0;
+    if (rc < 0)
+        return rc;
+    kept.first = rc > 0 ? (uint64_t)dz_col_int(st, 0) : 0;
+    *ret = kept;
+    return 0;
+}
+
+static int load_output(struct dz_execs *x, struct dz_exec *e, struct dz_err *err)
+{
+    struct dz_exec_kept kept;
+    int rc = dz_execs_kept(x->machine->db, e->number, &kept, err);
+    if (rc < 0)
+        return rc;
+    e->next_row = kept.next_row;
+    e->total = kept.total;
+    e->first = kept.first;
+    return 0;
 }
 
 static int load_row(struct dz_execs *x, struct dz_stmt *st, struct dz_err *err)
 {
-    size_t size;
-    const char *bytes = dz_col_blob(st, 2, &size);
-    struct dz_exec_spec s;
-    const char *id = size > sizeof s ? bytes + sizeof s : NULL;
     int64_t number = dz_col_int(st, 0);
-    if (!id || !memchr(id, 0, size - sizeof s) || strlen(id) > DZ_CELL_ID_MAX || number < 0 ||
-        number >= DZ_EXEC_MAX)
+    const char *id = dz_col_text(st, 2);
+    uint64_t keep = (uint64_t)dz_col_int(st, 5);
+    if (strlen(id) > DZ_CELL_ID_MAX || number < 0 || number >= DZ_EXEC_MAX)
         return 0; /* it is only a record */
-    memcpy(&s, bytes, sizeof s);
     struct dz_exec *e = x->count < DZ_CELL_EXECS_MAX ? dz_execs_add(x, x->next_woken++, id) : NULL;
     if (!e)
         return dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory, or too many commands");
     e->number = (uint32_t)number;
     e->started_ns = dz_col_int(st, 1);
+    e->flags = (uint32_t)dz_col_int(st, 3);
+    e->kill_real_ns = dz_col_int(st, 4);
     e->state = DZ_EXEC_RUNNING;
-    e->keep = s.keep_bytes > DZ_CELL_KEEP_MAX ? DZ_CELL_KEEP_MAX : s.keep_bytes;
-    dz_execs_limit(x, e, s.cpu_ns);
-    dz_buf_add(&e->spec, bytes, size);
-    if ((s.flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN)) || number == 0)
+    e->recorded = true;
+    e->keep = keep > DZ_CELL_KEEP_MAX ? DZ_CELL_KEEP_MAX : keep;
+    dz_execs_limit(x, e, e->kill_real_ns);
+    if ((e->flags & (DZ_EXEC_TTY | DZ_EXEC_STDIN)) || number == 0) {
         e->in = dz_alloc(sizeof *e->in);
-    if (e->in)
+        if (!e->in)
+            return dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory");
         e->in->head = e->in->len = e->in->eof = 0;
-    return e->spec.err ? dz_fail(err, DZ_ENOMEM, "wake the machine: out of memory") : 0;
+    }
+    return 0;
 }
 
 static int load_next_number(struct dz_execs *x, struct dz_err *err)
@@ -139,14 +158,23 @@ int dz_execs_lose(struct dz_execs *x, struct dz_err *err)
     return dz_stmt_run(st, err); /* goes with the next commit */
 }
 
+int dz_execs_find(struct dz_db *db, const char *id, int64_t *ret_number, struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_find);
+    dz_bind_text(st, 1, id);
+    int rc = dz_stmt_step(st, err);
+    if (rc > 0)
+        *ret_number = dz_col_int(st, 0);
+    return rc;
+}
+
 bool dz_execs_known(struct dz_execs *x, const char *id)
 {
+    int64_t number;
     for (const struct dz_exec *e = x->all; e; e = e->next)
         if (e->state != 0 && strcmp(e->id, id) == 0)
             return true;
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(x->machine->db, sql_known);
-    dz_bind_text(st, 1, id);
-    return dz_stmt_step(st, NULL) > 0;
+    return dz_execs_find(x->machine->db, id, &number, NULL) > 0;
 }
 
 /* --- collecting -------------------------------------------------------------------------- */
@@ -260,23 +288,28 @@ bool dz_execs_collect(struct dz_execs *x)
 /* --- writing -----------------------------------------------------------------------------------
  */
 
-static int put_exec(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
+/* A row is made once; at the end of its command, only what is new of it is written. */
+static int put_exec(const struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
-    struct dz_exec_spec s;
-    if (e->spec.len >= sizeof s && e->state != DZ_EXEC_RUNNING) {
-        memcpy(&s, e->spec.p, sizeof s);
-        s.cpu_ns = e->cpu_ns;
-        s.total = e->total;
-        s.flags |= e->timed_out ? DZ_EXEC_TIMED_OUT : 0;
-        memcpy(e->spec.p, &s, sizeof s);
-    }
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_put_exec);
+    bool runs = e->state == DZ_EXEC_RUNNING;
+    DZ_AUTO(dz_stmt_resetp)
+    struct dz_stmt *st = dz_db_stmt(db, e->recorded ? sql_put_end : sql_put_exec);
     dz_bind_int(st, 1, e->number);
     dz_bind_int(st, 2, e->state);
     dz_bind_int(st, 3, e->code);
-    dz_bind_int(st, 4, e->started_ns);
-    dz_bind_int(st, 5, e->ended_ns);
-    dz_bind_blob(st, 6, e->spec.p, e->spec.len);
+    dz_bind_int(st, 4, e->ended_ns);
+    dz_bind_int(st, 5, e->cpu_ns);
+    dz_bind_int(st, 6, runs ? e->kill_real_ns : 0);
+    dz_bind_int(st, 7, e->flags | (e->timed_out ? DZ_EXEC_TIMED_OUT : 0));
+    dz_bind_int(st, 8, runs ? 0 : (int64_t)e->total);
+    if (!e->recorded) {
+        dz_bind_text(st, 9, e->id);
+        dz_bind_int(st, 10, e->started_ns);
+        dz_bind_int(st, 11, e->pid);
+        dz_bind_int(st, 12, (int64_t)e->keep);
+        dz_bind_blob(st, 13, e->argv.p, e->argv.len);
+        dz_bind_blob(st, 14, e->own.p, e->own.len);
+    }
     return dz_stmt_run(st, err);
 }
 
@@ -287,7 +320,7 @@ static int put_output(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < e->piece_count; i++) {
         DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql_put_output);
-        dz_bind_int(st, 1, row_id(e, e->tail_row + i));
+        dz_bind_int(st, 1, row_id(e->number, e->tail_row + i));
         dz_bind_int(st, 2, e->number);
         dz_bind_int(st, 3, e->pieces[i].stream);
         dz_bind_int(st, 4, (int64_t)at);
@@ -313,8 +346,8 @@ static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
     if (from <= e->first)
         return 0;
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(db, sql);
-    dz_bind_int(st, 1, row_id(e, 0));
-    dz_bind_int(st, 2, row_id(e, e->tail_row));
+    dz_bind_int(st, 1, row_id(e->number, 0));
+    dz_bind_int(st, 2, row_id(e->number, e->tail_row));
     dz_bind_int(st, 3, (int64_t)(from > DZ_CELL_WINDOW ? from - DZ_CELL_WINDOW : 0));
     int rc = dz_stmt_run(st, err);
     if (rc == 0)
@@ -326,8 +359,8 @@ static int trim(struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 static int forget(const struct dz_exec *e, struct dz_db *db, struct dz_err *err)
 {
     static const char rows[] = "DELETE FROM exec_output WHERE id<?1<<32 AND exec IN"
-                               "(SELECT id FROM exec WHERE id<?1 AND state<>1)";
-    static const char execs[] = "DELETE FROM exec WHERE id<?1 AND state<>1";
+                               "(SELECT number FROM exec WHERE number<?1 AND state<>1)";
+    static const char execs[] = "DELETE FROM exec WHERE number<?1 AND state<>1";
     static const char *const both[] = {rows, execs};
     int rc = 0;
     if (e->number <= DZ_CELL_EXECS_KEPT || e->state != DZ_EXEC_RUNNING)
@@ -358,8 +391,14 @@ int dz_execs_write(struct dz_execs *x, struct dz_db *db, struct dz_err *err)
 
 void dz_execs_written(struct dz_execs *x)
 {
-    for (struct dz_exec *e = x->all; e; e = e->next)
+    for (struct dz_exec *e = x->all; e; e = e->next) {
+        if (e->changed && !e->recorded) {
+            e->recorded = true;
+            dz_buf_release(&e->argv);
+            dz_buf_release(&e->own);
+        }
         e->changed = e->unwritten = false;
+    }
 }
 
 /* --- reading again -------------------------------------------------------------------------------
@@ -393,7 +432,7 @@ static size_t from_file(struct dz_execs *x, struct dz_exec *e, const void **ret_
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(x->machine->db, sql);
     size_t size;
     dz_bind_int(st, 1, (int64_t)e->read_row);
-    dz_bind_int(st, 2, row_id(e, UINT32_MAX));
+    dz_bind_int(st, 2, row_id(e->number, UINT32_MAX));
     dz_bind_int(st, 3, (int64_t)e->cursor);
     if (dz_stmt_step(st, NULL) <= 0) {
         e->acked = e->cursor = e->total; /* nothing of it is kept */

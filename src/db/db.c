@@ -194,6 +194,8 @@ static int check_version(struct dz_db *db, const struct dz_db_opts *opts, struct
     if (version < 1)
         return dz_fail(err, DZ_ECORRUPT, "%s has no format version: its creation did not finish",
                        db->label);
+    if (opts->immutable && schema->reads > 0 && version >= schema->reads)
+        return 0;
     if (opts->immutable)
         return dz_fail(err, DZ_ESTATE,
                        "%s has the old format %" PRId64 " and is read-only; make it again with "

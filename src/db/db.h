@@ -58,6 +58,8 @@ struct dz_db_schema {
     uint32_t application_id; /* of the file header */
     const char *const *steps;
     int version; /* number of steps = user_version of a current file */
+    int reads;   /* the oldest version that an immutable file may have: it is not migrated,
+                  * and its readers know how it differs. 0: only the current one */
 };
 
 /* The bytes of an empty database of this schema, already in WAL mode, appended

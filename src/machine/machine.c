@@ -293,7 +293,7 @@ int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz
 static int write_all(void *arg, struct dz_db *db, struct dz_err *err)
 {
     struct write *w = arg;
-    int rc = dz_db_exec(db, dz_vfs_schema_mem, err);
+    int rc = dz_db_exec(db, dz_vfs_schema_sleeper, err);
     if (rc == 0 && !w->m->woken)
         rc = dz_db_exec(db, "DELETE FROM machine; DELETE FROM mem", err);
     if (rc == 0)
@@ -360,7 +360,7 @@ static int write_nothing(void *arg, struct dz_db *db, struct dz_err *err)
 {
     const struct dz_machine *m = arg;
     int64_t there = 0;
-    int rc = dz_db_exec(db, dz_vfs_schema_mem, err);
+    int rc = dz_db_exec(db, dz_vfs_schema_sleeper, err);
     if (rc == 0)
         rc = dz_db_exec(db,
                         "DELETE FROM machine; DELETE FROM mem;"

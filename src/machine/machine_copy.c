@@ -314,8 +314,11 @@ static const struct whole {
     {"xattr", "SELECT ino,name,value FROM xattr",
      "INSERT INTO xattr(ino,name,value)VALUES(?1,?2,?3)"},
     {"kv", "SELECT ns,k,v,mtime FROM kv", "INSERT INTO kv(ns,k,v,mtime)VALUES(?1,?2,?3,?4)"},
-    {"exec", "SELECT id,state,code,started,ended,spec FROM exec",
-     "INSERT INTO exec(id,state,code,started,ended,spec)VALUES(?1,?2,?3,?4,?5,?6)"},
+    {"exec",
+     "SELECT number,id,state,code,started,ended,flags,pid,cpu,kill_at,keep,printed,argv,own "
+     "FROM exec",
+     "INSERT INTO exec(number,id,state,code,started,ended,flags,pid,cpu,kill_at,keep,printed,argv,"
+     "own)VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)"},
     {"exec_output", "SELECT id,exec,stream,at,data FROM exec_output",
      "INSERT INTO exec_output(id,exec,stream,at,data)VALUES(?1,?2,?3,?4,?5)"},
     {"machine", "SELECT part,key,value FROM machine" ASLEEP,
@@ -324,10 +327,24 @@ static const struct whole {
      "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)"},
 };
 
+/* A file of version 1 that is read only has its records of commands in another form. */
+static int query_of(const struct clone *c, const struct whole *t, const char **ret_query,
+                    struct dz_err *err)
+{
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(c->from, "PRAGMA user_version");
+    int rc = dz_stmt_step(st, err);
+    bool old = rc > 0 && dz_col_int(st, 0) == 1 && strcmp(t->name, "exec") == 0;
+    *ret_query = old ? dz_vfs_exec_of_1 : t->query;
+    return rc < 0 ? rc : 0;
+}
+
 static int copy_table(struct clone *c, const struct whole *t, struct dz_err *err)
 {
-    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(c->from, t->query);
-    int rc;
+    const char *query = NULL;
+    int rc = query_of(c, t, &query, err);
+    if (rc < 0)
+        return rc;
+    DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(c->from, query);
     while ((rc = dz_stmt_step(st, err)) > 0) {
         size_t size = 0;
         int last = dz_col_count(st) - 1;
@@ -349,7 +366,7 @@ static int copy_whole(struct clone *c, struct dz_err *err)
 {
     int rc = dz_db_exec(c->to, "DELETE FROM node; DELETE FROM dentry; DELETE FROM meta", err);
     if (rc == 0)
-        rc = dz_db_exec(c->to, dz_vfs_schema_mem, err);
+        rc = dz_db_exec(c->to, dz_vfs_schema_sleeper, err);
     for (size_t i = 0; rc == 0 && i < DZ_ARRAY_LEN(whole); i++) {
         DZ_AUTO(dz_stmt_resetp)
         struct dz_stmt *has = dz_db_stmt(c->from, "SELECT 1 FROM sqlite_schema WHERE name=?1");

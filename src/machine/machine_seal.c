@@ -334,7 +334,7 @@ static int copy_machine(struct dz_db *from, struct dz_db *image, struct dz_db *t
 
 static int seal(struct dz_db *from, struct dz_db *image, struct dz_db *to, struct dz_err *err)
 {
-    int rc = dz_db_exec(to, dz_vfs_schema_mem, err);
+    int rc = dz_db_exec(to, dz_vfs_schema_sleeper, err);
     if (rc == 0)
         rc = dz_db_exec(to,
                         "DELETE FROM node; DELETE FROM dentry; DELETE FROM meta WHERE k IN("

@@ -75,15 +75,15 @@ int main(void)
     const char *const steps[] = {
         replace(replace(dz_vfs_schema.steps[0], "abs(random()>>1)", DZ_VFS_MARK_SEED),
                 "CAST(strftime('%s','now') AS INTEGER)*1000000000", DZ_VFS_MARK_TIME),
-        dz_vfs_schema_mem};
+        dz_vfs_schema.steps[1], dz_vfs_schema_sleeper};
     struct dz_db_schema schema = dz_vfs_schema;
-    if (schema.version != 1) {
+    if (schema.version != 2) {
         (void)fprintf(stderr, "template: the schema has more steps now\n");
         return 1;
     }
     schema.steps = steps;
     printf("#include \"vfs/vfs_template.h\"\n\n");
     int rc = print("disk", &schema);
-    schema.version = 2;
+    schema.version = 3;
     return print("machine", &schema) | rc;
 }

@@ -76,14 +76,19 @@ extern const struct dz_db_schema dz_vfs_schema;
 /* The same bytes in microseconds: made when doze was built, with a seed of its own
  * and the time of now. Appended to *out, for dz_db_create_*(). */
 DZ_NODISCARD int dz_vfs_template(struct dz_buf *out, struct dz_err *err);
-/* For a sandbox that will keep its memory: with the table of dz_vfs_schema_mem, two pages
- * more. Its schema stays as it is when it sleeps, so a handle that was prepared for such
+/* For a sandbox that will keep its memory: with what dz_vfs_schema_sleeper makes, three
+ * pages more. Its schema stays as it is when it sleeps, so a handle that was prepared for such
  * bytes (dz_db_prepare) fits afterwards too. */
 DZ_NODISCARD int dz_vfs_template_sleeper(struct dz_buf *out, struct dz_err *err);
 
-/* The one table that an empty disk does not have yet, IF NOT EXISTS: whoever keeps
- * a machine's memory in the file runs this first. (It would take two pages more.) */
-extern const char dz_vfs_schema_mem[];
+/* The table of memory and the index of `exec` by id, which an empty disk does not have yet,
+ * IF NOT EXISTS: whoever keeps a machine's memory in the file runs this first. (They would
+ * take three pages more. Without the index, a record is found by looking at all of them.) */
+extern const char dz_vfs_schema_sleeper[];
+
+/* In a file of version 1 that is read only: a query with the rows of `exec` as they are since
+ * version 2, in the order of its columns. */
+extern const char dz_vfs_exec_of_1[];
 
 /* Let SQL on a disk that stands on this image see all of its files: the view vfs of
  * this handle then shows the image's too, and the image's tables are those of the

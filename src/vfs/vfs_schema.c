@@ -82,14 +82,58 @@ int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image, const char *ima
     return r < 0 ? r : dz_db_exec(db, merged_view, err);
 }
 
-const char dz_vfs_schema_mem[] =
-    "CREATE TABLE IF NOT EXISTS mem(gen INT,seq INT,data BLOB,PRIMARY KEY(gen,seq));";
+/* A record of version 1 was a blob, `spec`: numbers at fixed places, low byte first, the id with
+ * its NUL, the arguments, the host's own. SQL has no word for a number in a blob: each byte is
+ * looked up in a blob of all of them, t. Places count from 1. */
+#define BYTE(AT) "(instr(t,substr(spec," AT ",1))-1)"
+#define U16(AT)  BYTE(AT) "+(" BYTE(AT "+1") "<<8)"
+#define U32(AT)  U16(AT) "+((" U16(AT "+2") ")<<16)"
+#define I64(AT)  U32(AT) "+((" U32(AT "+4") ")<<32)"
+#define BYTES                                                          \
+    "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f" \
+    "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f" \
+    "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f" \
+    "606162636465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f" \
+    "808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f" \
+    "a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3b4b5b6b7b8b9babbbcbdbebf" \
+    "c0c1c2c3c4c5c6c7c8c9cacbcccdcecfd0d1d2d3d4d5d6d7d8d9dadbdcdddedf" \
+    "e0e1e2e3e4e5e6e7e8e9eaebecedeeeff0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"
 
-static const char *const steps[] = {schema_1};
+#define FLAGS_AND_SIZES U32("5") "flags," U32("13") "argv_size," U32("17") "own_size,"
+#define OTHER_NUMBERS   U32("21") "pid," I64("25") "keep," I64("33") "cpu," I64("41") "printed "
+
+/* Rows that are damaged were never shown, and are left out. */
+#define EXEC_OF_1                                                                                \
+    "WITH b(t)AS(VALUES(x'" BYTES                                                                \
+    "')),r AS(SELECT*,49+instr(substr(spec,49),x'00')arg," FLAGS_AND_SIZES OTHER_NUMBERS         \
+    "FROM exec,b WHERE typeof(spec)='blob'AND length(spec)>48)"                                  \
+    "SELECT id number,CAST(substr(spec,49,arg-50)AS TEXT)id,state,code,started,ended,flags,pid," \
+    "iif(state=2,cpu,0)cpu,iif(state=1,cpu,0)kill_at,keep,printed,"                              \
+    "substr(spec,arg,argv_size)argv,substr(spec,arg+argv_size)own "                              \
+    "FROM r WHERE arg>50 AND length(spec)=arg-1+argv_size+own_size"
+const char dz_vfs_exec_of_1[] = EXEC_OF_1;
+
+/* By way of a table in memory, so that the new table takes the place of the old in the file.
+ * The first files of version 1 had no records. */
+static const char schema_2[] =
+    "CREATE TABLE IF NOT EXISTS exec(id INTEGER PRIMARY KEY,state,code,started,ended,spec);"
+    "CREATE TABLE IF NOT EXISTS exec_output(id INTEGER PRIMARY KEY,exec INT,stream INT,at INT,"
+    "data BLOB);"
+    "CREATE TEMP TABLE exec_of_1 AS " EXEC_OF_1 ";DROP TABLE exec;"
+    "CREATE TABLE exec(number INTEGER PRIMARY KEY,id TEXT,state INT,code INT,started INT,ended INT,"
+    "flags INT,pid INT,cpu INT,kill_at INT,keep INT,printed INT,argv BLOB,own BLOB);"
+    "INSERT INTO exec SELECT*FROM temp.exec_of_1;DROP TABLE temp.exec_of_1;";
+
+const char dz_vfs_schema_sleeper[] =
+    "CREATE TABLE IF NOT EXISTS mem(gen INT,seq INT,data BLOB,PRIMARY KEY(gen,seq));"
+    "CREATE INDEX IF NOT EXISTS exec_id ON exec(id);";
+
+static const char *const steps[] = {schema_1, schema_2};
 
 const struct dz_db_schema dz_vfs_schema = {
     .what = "sandbox file",
     .application_id = 0x444F5A45,
     .steps = steps,
-    .version = 1,
+    .version = 2,
+    .reads = 1,
 };

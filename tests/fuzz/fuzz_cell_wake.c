@@ -108,7 +108,7 @@ static void lay_out(struct world *w, struct input in)
         abort();
     world_crash(w);
     if (dz_db_open_disk(&w->db, dz_db_sim_disk(w->sim), &opts, &w->err) < 0 ||
-        dz_db_exec(w->db, dz_vfs_schema_mem, NULL) < 0 ||
+        dz_db_exec(w->db, dz_vfs_schema_sleeper, NULL) < 0 ||
         dz_db_exec(w->db, "INSERT INTO meta VALUES('machine',1)", NULL) < 0)
         abort();
     for (int64_t i = 0; next_part(&in, &part, &size); i++) {

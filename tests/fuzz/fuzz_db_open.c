@@ -32,7 +32,7 @@ static const char *const steps[] = {
     "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i+1 FROM n WHERE i < 400) "
     "INSERT INTO dentry SELECT i % 3, 'a name of some length ' || i, i FROM n",
 };
-static const struct dz_db_schema schema = {"fuzzed file", 0x46555a5a, steps, 1};
+static const struct dz_db_schema schema = {"fuzzed file", 0x46555a5a, steps, 1, 0};
 
 struct bytes {
     uint8_t *p;

@@ -210,7 +210,8 @@ static void make_sleeper(void)
                          "INSERT INTO mem VALUES(1,0,'page one'),(1,1,'page two');"
                          "UPDATE meta SET v=0 WHERE k='machine_live';"
                          "INSERT INTO meta VALUES('machine',1);"
-                         "INSERT INTO exec VALUES(7,1,0,1,2,'spec');"
+                         "INSERT INTO exec(number,id,started,argv,own)"
+                         "VALUES(7,'exe_7',1,'argv','own');"
                          "INSERT INTO exec_output VALUES(1,7,1,0,'said')",
                          NULL),
               0);
@@ -232,7 +233,9 @@ TEST(compacted_it_keeps_the_machine_that_sleeps)
               1);
     CHECK_INT(number(&d, "SELECT count(*) FROM mem WHERE data IN('page one','page two')"), 2);
     CHECK_INT(number(&d, "SELECT v FROM meta WHERE k='machine'"), 1);
-    CHECK_INT(number(&d, "SELECT started FROM exec WHERE id=7 AND spec='spec'"), 1);
+    CHECK_INT(number(&d, "SELECT started FROM exec WHERE number=7 AND id='exe_7' AND argv='argv' "
+                         "AND own='own'"),
+              1);
     CHECK_INT(number(&d, "SELECT exec FROM exec_output WHERE data='said'"), 7);
     CHECK_INT(number(&d, "PRAGMA freelist_count"), 0);
     close_disk(&d);

@@ -267,7 +267,8 @@ TEST(files_only_loses_the_commands_and_says_so_in_their_records)
     CHECK_INT(r.live, 0);
     mrig_sleep(&r, false);
     CHECK_STR(
-        mrig_sql(&r, "SELECT group_concat(state||':'||code) FROM (SELECT * FROM exec ORDER BY id)"),
+        mrig_sql(&r,
+                 "SELECT group_concat(state||':'||code) FROM (SELECT * FROM exec ORDER BY number)"),
         "3:0,2:3");
     CHECK_STR(mrig_sql(&r, "SELECT group_concat(stream||data,'') FROM exec_output"), "1hi\n2err\n");
     mrig_free(&r);

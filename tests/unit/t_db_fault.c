@@ -25,7 +25,7 @@ static const char *const steps[] = {
     "CREATE TABLE t(id INTEGER PRIMARY KEY, txn INTEGER, v BLOB);"
     "CREATE INDEX t_txn ON t(txn)",
 };
-static const struct dz_db_schema schema = {"test file", 0x54455354, steps, 1};
+static const struct dz_db_schema schema = {"test file", 0x54455354, steps, 1, 0};
 
 static struct dz_buf template = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
 static bool acked[TXNS + 1];

@@ -14,7 +14,7 @@ static const char *const steps[] = {
     "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);"
     "CREATE TABLE big(a, b)",
 };
-static const struct dz_db_schema schema = {"test file", 0x54455354, steps, 1};
+static const struct dz_db_schema schema = {"test file", 0x54455354, steps, 1, 0};
 
 static void make_files(int *db_fd, int *wal_fd)
 {

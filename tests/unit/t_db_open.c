@@ -15,9 +15,9 @@ static const char *const steps_v2[] = {
     "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)",
     "ALTER TABLE t ADD COLUMN n INTEGER; INSERT INTO t(id, n) VALUES(100, 7)",
 };
-static const struct dz_db_schema schema_v1 = {"test file", 0x54455354, steps_v1, 1};
-static const struct dz_db_schema schema_v2 = {"test file", 0x54455354, steps_v2, 2};
-static const struct dz_db_schema other = {"other file", 0x4f544852, steps_v1, 1};
+static const struct dz_db_schema schema_v1 = {"test file", 0x54455354, steps_v1, 1, 0};
+static const struct dz_db_schema schema_v2 = {"test file", 0x54455354, steps_v2, 2, 0};
+static const struct dz_db_schema other = {"other file", 0x4f544852, steps_v1, 1, 0};
 
 static char dir[64];
 
@@ -255,6 +255,13 @@ TEST(db_migrates_an_old_file_and_only_a_writable_one)
     create(a, &schema_v1);
     CHECK_INT(dz_db_open_path(&db, a, &opts, &err), DZ_ESTATE);
     CHECK_STR(err.msg, "x has the old format 1 and is read-only; make it again with this doze");
+    struct dz_db_schema reads_from_1 = schema_v2;
+    reads_from_1.reads = 1;
+    opts.schema = &reads_from_1;
+    CHECK_INT(dz_db_open_path(&db, a, &opts, NULL), 0); /* its readers know how it differs */
+    CHECK_INT(ask(db, "PRAGMA user_version"), 1);
+    dz_db_closep(&db);
+    opts.schema = &schema_v2;
     opts.immutable = false;
     CHECK_INT(dz_db_open_path(&db, a, &opts, NULL), 0);
     CHECK_INT(ask(db, "PRAGMA user_version"), 2);
@@ -272,7 +279,7 @@ TEST(db_rolls_a_failed_migration_back)
         "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)",
         "ALTER TABLE t ADD COLUMN n INTEGER; INSERT INTO nowhere VALUES(1)",
     };
-    static const struct dz_db_schema bad = {"test file", 0x54455354, bad_steps, 2};
+    static const struct dz_db_schema bad = {"test file", 0x54455354, bad_steps, 2, 0};
     struct dz_db *db = NULL;
     const char *a = make_dir();
     create(a, &schema_v1);

@@ -22,11 +22,11 @@ static const char *const old_steps[] = {
     "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)",
     "CREATE TABLE u(a, b)",
 };
-static const struct dz_db_schema schema = {"test file", 0x54455354, steps, 1};
-static const struct dz_db_schema twisted = {"test file", 0x54455354, twisted_steps, 1};
-static const struct dz_db_schema old = {"test file", 0x54455354, old_steps, 1};
-static const struct dz_db_schema newer = {"test file", 0x54455354, old_steps, 2};
-static const struct dz_db_schema foreign = {"other file", 0x4f544852, steps, 1};
+static const struct dz_db_schema schema = {"test file", 0x54455354, steps, 1, 0};
+static const struct dz_db_schema twisted = {"test file", 0x54455354, twisted_steps, 1, 0};
+static const struct dz_db_schema old = {"test file", 0x54455354, old_steps, 1, 0};
+static const struct dz_db_schema newer = {"test file", 0x54455354, old_steps, 2, 0};
+static const struct dz_db_schema foreign = {"other file", 0x4f544852, steps, 1, 0};
 
 static const char insert[] = "INSERT INTO t(v) VALUES(?1)";
 static const char count[] = "SELECT count(*) FROM t";

@@ -15,7 +15,7 @@ static const char *const steps[] = {
     "CREATE TABLE u(name BLOB PRIMARY KEY, n INTEGER) WITHOUT ROWID;"
     "CREATE VIEW w AS SELECT id FROM t",
 };
-static const struct dz_db_schema schema = {"test file", 0x54455354, steps, 1};
+static const struct dz_db_schema schema = {"test file", 0x54455354, steps, 1, 0};
 
 static struct dz_db_sim *sim;
 static struct dz_err err;

@@ -82,7 +82,7 @@ TEST(a_second_process_is_told)
 TEST(what_is_no_registry_is_refused)
 {
     static const char *const step = "CREATE TABLE x(a)";
-    const struct dz_db_schema other = {"bee hive", 0x42454553, &step, 1};
+    const struct dz_db_schema other = {"bee hive", 0x42454553, &step, 1, 0};
     /* the registry of a later doze: one step more than ours, however many those are */
     const char *steps[64];
     struct dz_db_schema newer = dz_registry_schema;

@@ -74,13 +74,13 @@ TEST(a_sleepers_disk_has_the_table_of_memory_and_is_else_the_same)
 {
     struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
     CHECK_INT(dz_vfs_template_sleeper(&t, NULL), 0);
-    CHECK_INT(t.len, 12 * DZ_DB_PAGE_BYTES);
+    CHECK_INT(t.len, 13 * DZ_DB_PAGE_BYTES);
     sqlite3 *h = open_bytes(&t);
     CHECK_INT(number(h, "SELECT count(*) FROM mem"), 0);
     CHECK_INT(number(h, "PRAGMA user_version"), dz_vfs_schema.version);
     CHECK_INT(number(h, "SELECT max(integrity_check)='ok' FROM pragma_integrity_check"), 1);
     int64_t cookie = number(h, "PRAGMA schema_version");
-    CHECK_INT(sqlite3_exec(h, dz_vfs_schema_mem, NULL, NULL, NULL), SQLITE_OK);
+    CHECK_INT(sqlite3_exec(h, dz_vfs_schema_sleeper, NULL, NULL, NULL), SQLITE_OK);
     CHECK_INT(number(h, "PRAGMA schema_version"), cookie);
     (void)sqlite3_close(h);
     dz_buf_release(&t);
