@@ -503,6 +503,7 @@ void dz_engine_free(struct dz_engine *e)
     DZ_MAP_FOREACH(it, &e->boxes)
         dz_box_destroy(it->value);
     dz_map_release(&e->boxes);
+    dz_copies_release(e);
     dz_starts_release(e);
     dz_files_release(e);
     dz_leaving_free_all(e);

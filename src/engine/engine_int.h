@@ -238,7 +238,11 @@ struct dz_engine {
     struct dz_timer *measure;  /* disk space */
     struct dz_timer *sweep;    /* of the registry */
     uint64_t cells_born;
-    int64_t copy_ms; /* how long a cell may take for a snapshot, besides what its size takes */
+    struct {                        /* engine_snap.c */
+        int64_t cell_ms, closed_ms; /* for a cell to write one, besides what its size takes; and to
+                                       close it */
+        struct dz_list closing;
+    } copies;
     struct dz_list leaving, ears, builds;
     struct dz_engine_verify *verify; /* of images, under way; or NULL */
     struct dz_list uses_waiting;     /* jobs that bring a machine up */
@@ -420,6 +424,8 @@ struct dz_room_of {
 /* DZ_EQUOTA, DZ_ENOSPC: there is none. */
 int dz_room_take(struct dz_engine *e, const struct dz_room_of *of, struct dz_room *ret_room,
                  struct dz_engine_why *why);
+/* The same, without taking it. */
+int dz_room_check(struct dz_engine *e, const struct dz_room_of *of, struct dz_engine_why *why);
 /* It takes so many bytes, as is known now. Else it has what it had. */
 int dz_room_resize(struct dz_room *room, uint64_t bytes, struct dz_engine_why *why);
 /* kept: the copy is there, and counts as it was until the disk is measured again. Any time. */
@@ -570,7 +576,8 @@ bool dz_copy_event(struct box *b, const struct dz_cell_event *event);
 void dz_copy_down(struct box *b, int code, const char *text);
 /* Bytes of the one that its cell is writing, as the file system has them. */
 uint64_t dz_copy_bytes(const struct box *b);
-void dz_copies_free(struct box *b); /* the engine's end: nobody is told */
+void dz_copies_free(struct box *b);          /* the engine's end: nobody is told */
+void dz_copies_release(struct dz_engine *e); /* the same of those that have left their boxes */
 /* What a branch of it takes. */
 uint64_t dz_snap_bytes(const struct dz_engine *e, const char *id);
 int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_err *err);

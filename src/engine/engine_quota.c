@@ -362,13 +362,17 @@ static void promise(const struct dz_room *room, uint64_t more, uint64_t less)
             b.u[i]->promised += more - less;
 }
 
-int dz_room_take(struct dz_engine *e, const struct dz_room_of *of, struct dz_room *ret_room,
-                 struct dz_engine_why *why)
+int dz_room_check(struct dz_engine *e, const struct dz_room_of *of, struct dz_engine_why *why)
 {
     struct both b;
     int rc = both_of(e, of->tenant, of->token, &b, why);
-    if (rc == 0)
-        rc = check_room(e, &b, of->bytes, of->shared, why);
+    return rc == 0 ? check_room(e, &b, of->bytes, of->shared, why) : rc;
+}
+
+int dz_room_take(struct dz_engine *e, const struct dz_room_of *of, struct dz_room *ret_room,
+                 struct dz_engine_why *why)
+{
+    int rc = dz_room_check(e, of, why);
     if (rc < 0)
         return rc;
     *ret_room = (struct dz_room){.e = e, .bytes = of->bytes, .shared = of->shared};

@@ -15,6 +15,13 @@
  * would count: an honest cell closes it before it says COPIED, and a lease proves that it did,
  * because the kernel grants one for reading only while no process has the file open for writing.
  * Where a file system has no leases, what is kept is a copy.
+ *
+ * Until that is known a copy is closing: it stays the first of its box, whose cell begins no other
+ * one. A worker tries for the lease once and is free again; a timer comes between two tries. Of
+ * one tenant CLOSING_TRIED copies are tried again at a time, the others stand in line.
+ *
+ * Room for a copy is promised when it begins, not when it is asked for: what waits in a box holds
+ * no room.
  */
 #include "engine/engine_int.h"
 
@@ -24,7 +31,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,26 +41,36 @@ enum {
     COPY_BYTES_MS = 4096, /* a millisecond for so much of its files: 4 MiB/s */
     CLOSED_MS = 1000,     /* until nobody may have it open any more: a child that the daemon */
     CLOSED_STEP_MS = 10,  /* forked has all it has, until it execs */
+    CLOSING_TRIED = 4,    /* copies of a tenant that are tried again, at a time */
+};
+
+enum writers {
+    WRITERS_NONE,
+    WRITERS_SOME,
+    WRITERS_UNKNOWN, /* the file system has no leases */
 };
 
 struct copy {
-    struct dz_list link; /* in box.copies */
+    struct dz_list link;    /* in box.copies */
+    struct dz_list closing; /* in engine.copies.closing, from COPIED until it is known who writes */
     struct dz_engine *e;
-    struct box *box;
+    struct box *box;         /* NULL: it is not in one */
     struct dz_instance row;  /* of the sandbox */
     dz_engine_snap_fn *done; /* NULL: was called, for nobody waits for the cell any more */
     void *arg;
-    struct dz_timer *late;
-    uint64_t born;       /* of the cell that was asked */
-    uint64_t most;       /* bytes that it may have; 0: any */
-    int fd;              /* of the file, for reading */
-    bool asked;          /* the cell is at it */
-    bool claimed;        /* the file may be there */
-    bool open;           /* somebody has it open for writing */
-    bool kept;           /* it is there, and has a row */
-    struct dz_room room; /* for it */
-    char *name;          /* may be NULL */
-    const char *kind;    /* a literal */
+    struct dz_timer *timer; /* the cell is late; or, of one that is closing: its next try */
+    int64_t closing_until;  /* dz_clock_mono_ms(); 0: it is tried for the first time, or in line */
+    enum writers writers;   /* the last try */
+    uint64_t born;          /* of the cell that was asked */
+    uint64_t most;          /* bytes that it may have; 0: any */
+    int fd;                 /* of the file, for reading */
+    bool asked;             /* the cell is at it */
+    bool in_line;           /* closing, and its tenant has as many that are tried as may be */
+    bool claimed;           /* the file may be there */
+    bool kept;              /* it is there, and has a row */
+    struct dz_room room;    /* for it */
+    char *name;             /* may be NULL */
+    const char *kind;       /* a literal */
     int64_t expires;
     char id[DZ_ID_TEXT];
     uint64_t bytes;
@@ -64,7 +80,14 @@ struct copy {
 
 void dz_copies_init(struct dz_engine *e)
 {
-    e->copy_ms = COPY_MS;
+    e->copies.cell_ms = COPY_MS;
+    e->copies.closed_ms = CLOSED_MS;
+    dz_list_init(&e->copies.closing);
+}
+
+static bool is_closing(const struct copy *c)
+{
+    return !dz_list_empty(&c->closing);
 }
 
 /* What it takes of the disk, or would take if it had no holes, as a copy of it has none. */
@@ -117,7 +140,9 @@ int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_er
 static void copy_free(struct copy *c)
 {
     dz_room_end(&c->room, c->kept);
-    dz_timer_free(c->late);
+    dz_list_remove(&c->link);
+    dz_list_remove(&c->closing);
+    dz_timer_free(c->timer);
     dz_fd_close(&c->fd);
     dz_instance_release(&c->row);
     dz_free(c->name);
@@ -131,7 +156,7 @@ static void leave_box(struct copy *c)
 {
     struct box *b = c->box;
     c->box = NULL;
-    dz_timer_stop(c->late);
+    dz_timer_stop(c->timer);
     dz_list_remove(&c->link);
     if (!b)
         return;
@@ -160,27 +185,6 @@ static void copy_fail_err(struct copy *c, int code, const struct dz_err *err)
 }
 
 /* --- the copy is on the disk ------------------------------------------------------------------ */
-
-enum writers {
-    WRITERS_NONE,
-    WRITERS_SOME,
-    WRITERS_UNKNOWN, /* the file system has no leases */
-};
-
-static enum writers look_for_writers(int fd)
-{
-    for (int waited = 0;; waited += CLOSED_STEP_MS) {
-        if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
-            (void)fcntl(fd, F_SETLEASE, F_UNLCK);
-            return WRITERS_NONE;
-        }
-        if (errno != EAGAIN)
-            return WRITERS_UNKNOWN;
-        if (waited >= CLOSED_MS)
-            return WRITERS_SOME;
-        (void)poll(NULL, 0, CLOSED_STEP_MS);
-    }
-}
 
 static int read_fd(struct dz_blob_in *in, void *buf, size_t n, uint64_t at, struct dz_err *err)
 {
@@ -243,23 +247,7 @@ static int keep(struct copy *c, bool copied, struct dz_err *err)
 static void work_keep(void *arg)
 {
     struct copy *c = arg;
-    enum writers w = look_for_writers(c->fd);
-    c->open = w == WRITERS_SOME;
-    if (c->open)
-        c->rc = dz_fail(&c->err, DZ_EDIED,
-                        "snapshot %s: its cell kept the file of the snapshot open and was killed",
-                        c->row.id);
-    else if (c->rc == 0 && c->done)
-        c->rc = keep(c, w == WRITERS_UNKNOWN, &c->err);
-}
-
-/* A cell that lives holds the file of a snapshot: it would go on writing, and nobody would see it.
- */
-static void end_holder(const struct copy *c)
-{
-    struct box *b = dz_box_find(c->e, c->row.id);
-    if (b && b->cell && b->born == c->born)
-        dz_box_end(b, DZ_EIO, "snapshot_held", c->err.msg);
+    c->rc = keep(c, c->writers == WRITERS_UNKNOWN, &c->err);
 }
 
 static void on_kept(void *arg)
@@ -284,10 +272,6 @@ static void on_kept(void *arg)
     /* A fork is as durable as a sandbox that was just made: its files are, and its row goes to the
      * disk with the next ones, in their order. */
     bool durable = strcmp(c->kind, "fork") != 0;
-    if (c->open)
-        end_holder(c);
-    if (c->rc == 0 && !c->done)
-        c->rc = DZ_ECANCELED;
     if (c->rc == 0 && dz_room_resize(&c->room, c->bytes, &why) < 0) {
         copy_fail(c, &why);
         return;
@@ -306,21 +290,115 @@ static void on_kept(void *arg)
     copy_free(c);
 }
 
+/* --- does anybody write to it? ----------------------------------------------------------------
+ */
+
+static void closed(struct copy *c);
+
+static void work_lease(void *arg)
+{
+    struct copy *c = arg;
+    if (fcntl(c->fd, F_SETLEASE, F_RDLCK) == 0) {
+        (void)fcntl(c->fd, F_SETLEASE, F_UNLCK);
+        c->writers = WRITERS_NONE;
+    } else {
+        c->writers = errno == EAGAIN ? WRITERS_SOME : WRITERS_UNKNOWN;
+    }
+}
+
+/* May it be tried again, or has its tenant as many as may be? */
+static bool has_turn(const struct copy *c)
+{
+    size_t tried = 0;
+    DZ_LIST_FOREACH(const struct copy, other, &c->e->copies.closing, closing)
+        tried += other->closing_until && strcmp(other->row.tenant, c->row.tenant) == 0;
+    return tried < CLOSING_TRIED;
+}
+
+static void try_again(struct copy *c)
+{
+    if (!c->closing_until)
+        c->closing_until = dz_clock_mono_ms() + c->e->copies.closed_ms;
+    dz_timer_after(c->timer, CLOSED_STEP_MS);
+}
+
+/* One of this tenant is not tried any more: the first in his line is. */
+static void next_in_line(struct dz_engine *e, const char *tenant)
+{
+    DZ_LIST_FOREACH(struct copy, c, &e->copies.closing, closing)
+        if (!c->closing_until && c->in_line && strcmp(c->row.tenant, tenant) == 0) {
+            c->in_line = false;
+            try_again(c);
+            return;
+        }
+}
+
+static void on_tried(void *arg)
+{
+    struct copy *c = arg;
+    if (c->writers == WRITERS_SOME && !c->closing_until && !has_turn(c))
+        c->in_line = true;
+    else if (c->writers == WRITERS_SOME &&
+             (!c->closing_until || dz_clock_mono_ms() < c->closing_until))
+        try_again(c);
+    else
+        closed(c);
+}
+
+static void try_lease(struct copy *c)
+{
+    if (dz_loop_work(c->e->loop, work_lease, on_tried, c, NULL) < 0)
+        dz_timer_after(c->timer, CLOSED_STEP_MS); /* no memory: a look that did not take place */
+}
+
+/* A cell that lives holds the file of a snapshot: it would go on writing, and nobody would see it.
+ */
+static void end_holder(struct copy *c)
+{
+    struct box *b = dz_box_find(c->e, c->row.id);
+    c->rc = dz_fail(&c->err, DZ_EDIED,
+                    "snapshot %s: its cell kept the file of the snapshot open and was killed",
+                    c->row.id);
+    if (b && b->cell && b->born == c->born)
+        dz_box_end(b, DZ_EIO, "snapshot_held", c->err.msg);
+}
+
+/* It is known: the box goes on with its next one, unless its cell is to end. */
+static void closed(struct copy *c)
+{
+    struct box *b = c->box;
+    if (b)
+        b->pins++;
+    bool tried = c->closing_until != 0;
+    dz_timer_stop(c->timer);
+    if (c->writers == WRITERS_SOME)
+        end_holder(c);
+    dz_list_remove(&c->closing);
+    if (tried)
+        next_in_line(c->e, c->row.tenant);
+    leave_box(c);
+    if (c->rc == 0 && !c->done)
+        c->rc = DZ_ECANCELED;
+    if (c->rc == 0)
+        c->rc = dz_loop_work(c->e->loop, work_keep, on_kept, c, &c->err);
+    if (c->rc < 0)
+        copy_fail_err(c, c->rc, &c->err);
+    if (b) {
+        b->pins--;
+        dz_box_leave(b);
+    }
+}
+
 bool dz_copy_event(struct box *b, const struct dz_cell_event *event)
 {
     struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
-    struct dz_err err;
-    if (!c || !c->asked)
+    if (!c || !c->asked || is_closing(c))
         return false;
     if (event->code < 0)
         c->rc = dz_fail(&c->err, event->code, "snapshot %s: %s", b->id, event->text);
-    b->pins++;
-    leave_box(c);
-    int rc = dz_loop_work(b->e->loop, work_keep, on_kept, c, &err);
-    if (rc < 0)
-        copy_fail_err(c, rc, &err);
-    b->pins--;
-    dz_box_leave(b);
+    dz_timer_stop(c->timer);
+    dz_list_push_back(&c->e->copies.closing, &c->closing);
+    try_lease(c);
     return true;
 }
 
@@ -332,11 +410,11 @@ uint64_t dz_copy_bytes(const struct box *b)
 }
 
 /* A cell that lives still has the file of the one that it was asked for: that waits for its COPIED,
- * and only who asked for it is answered. */
+ * and only who asked for it is answered. One that is closing is whole. */
 static struct copy *next_down(const struct box *b)
 {
     struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
-    if (c && c->asked && b->cell)
+    if (c && c->asked && (b->cell || is_closing(c)))
         c = dz_list_entry(&b->copies, c->link.next, offsetof(struct copy, link));
     return c;
 }
@@ -344,7 +422,7 @@ static struct copy *next_down(const struct box *b)
 void dz_copy_down(struct box *b, int code, const char *text)
 {
     struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
-    dz_engine_snap_fn *done = c && c->asked ? c->done : NULL;
+    dz_engine_snap_fn *done = c && c->asked && !is_closing(c) ? c->done : NULL;
     struct dz_engine_why why = {0};
     struct dz_err err;
     (void)dz_fail(&err, code, "snapshot %s: %s", b->id, text);
@@ -359,16 +437,24 @@ void dz_copy_down(struct box *b, int code, const char *text)
         c->box = NULL;
         copy_fail_err(c, code, &err);
     }
+    c = DZ_LIST_FIRST(struct copy, &b->copies, link);
+    if (c && !b->cell) { /* it is closing, and goes on without the box */
+        dz_list_remove(&c->link);
+        c->box = NULL;
+    }
     b->pins--;
 }
 
 void dz_copies_free(struct box *b)
 {
-    while (!dz_list_empty(&b->copies)) {
-        struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
-        dz_list_remove(&c->link);
-        copy_free(c);
-    }
+    while (!dz_list_empty(&b->copies))
+        copy_free(DZ_LIST_FIRST(struct copy, &b->copies, link));
+}
+
+void dz_copies_release(struct dz_engine *e)
+{
+    while (e->copies.closing.next && !dz_list_empty(&e->copies.closing))
+        copy_free(DZ_LIST_FIRST(struct copy, &e->copies.closing, closing));
 }
 
 /* --- the beginning ------------------------------------------------------------------------------
@@ -389,33 +475,54 @@ static int open_file(struct copy *c, int *ret_fd, struct dz_err *err)
     return rc < 0 ? rc : 0;
 }
 
-static void on_late(void *arg)
+static void on_timer(void *arg)
 {
-    const struct copy *c = arg;
-    dz_box_end(c->box, DZ_EIO, "snapshot_late",
-               "the cell did not write a snapshot in the time it had and was killed");
+    struct copy *c = arg;
+    if (is_closing(c))
+        try_lease(c);
+    else
+        dz_box_end(c->box, DZ_EIO, "snapshot_late",
+                   "the cell did not write a snapshot in the time it had and was killed");
+}
+
+static int begin(struct copy *c, struct box *b, struct dz_engine_why *why)
+{
+    const struct dz_room_of room = {.tenant = c->row.tenant,
+                                    .token = c->row.owner,
+                                    .bytes = dz_engine_file_bytes(c->e, &c->row)};
+    DZ_AUTO(dz_fd_close) int fd = -1;
+    struct dz_err err;
+    int rc = dz_room_take(c->e, &room, &c->room, why);
+    if (rc < 0)
+        return rc;
+    c->asked = true;
+    c->born = b->born;
+    c->most = dz_use_most(b);
+    rc = open_file(c, &fd, &err);
+    if (rc == 0)
+        rc = dz_engine_cell_code(dz_cell_snapshot(b->cell, fd, &err));
+    if (rc < 0)
+        return dz_why_err(why, rc, &err);
+    dz_timer_after(c->timer,
+                   b->e->copies.cell_ms + (int64_t)(dz_live_bytes(b->e, b->id) / COPY_BYTES_MS));
+    dz_box_watch(b);
+    return 0;
 }
 
 /* A cell makes one at a time: ask it for the next one, if it can. */
 static void copy_next(struct box *b)
 {
-    struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
-    struct dz_err err;
-    DZ_AUTO(dz_fd_close) int fd = -1;
-    if (!c || c->asked || !b->cell)
-        return;
-    c->asked = true;
-    c->born = b->born;
-    c->most = dz_use_most(b);
-    int rc = open_file(c, &fd, &err);
-    if (rc == 0)
-        rc = dz_engine_cell_code(dz_cell_snapshot(b->cell, fd, &err));
-    if (rc < 0) {
-        copy_fail_err(c, rc, &err);
-        return;
+    struct copy *c;
+    b->pins++;
+    while ((c = DZ_LIST_FIRST(struct copy, &b->copies, link)) && !c->asked && b->cell) {
+        struct dz_engine_why why = {0};
+        if (begin(c, b, &why) == 0)
+            break;
+        dz_list_remove(&c->link);
+        c->box = NULL;
+        copy_fail(c, &why);
     }
-    dz_timer_after(c->late, b->e->copy_ms + (int64_t)(dz_live_bytes(b->e, b->id) / COPY_BYTES_MS));
-    dz_box_watch(b);
+    b->pins--;
 }
 
 static void on_reached(void *arg, struct box *b, const struct dz_engine_result *result)
@@ -435,6 +542,7 @@ static void on_reached(void *arg, struct box *b, const struct dz_engine_result *
     c->box = b;
     dz_list_push_back(&b->copies, &c->link);
     copy_next(b);
+    dz_box_files_over(b);
 }
 
 int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
@@ -448,13 +556,14 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
     *c = (struct copy){
         .e = e, .done = done, .arg = arg, .fd = -1, .kind = label.kind, .expires = label.expires};
     dz_list_init(&c->link);
+    dz_list_init(&c->closing);
     const struct dz_room_of room = {
         .tenant = row->tenant, .token = row->owner, .bytes = dz_engine_file_bytes(e, row)};
-    rc = dz_room_take(e, &room, &c->room, why);
+    rc = dz_room_check(e, &room, why); /* who waits in vain is told so now */
     if (rc == 0)
         rc = dz_id_new("snap", c->id, &why->err);
     if (rc == 0)
-        rc = dz_timer_new(e->loop, on_late, c, &c->late, &why->err);
+        rc = dz_timer_new(e->loop, on_timer, c, &c->timer, &why->err);
     if (rc == 0 && label.name && !(c->name = dz_str_dup(dz_str(label.name))))
         rc = dz_why(why, DZ_ENOMEM, NULL, "snapshot: out of memory");
     if (rc == 0)

@@ -353,12 +353,12 @@ TEST(a_cell_has_a_deadline_for_a_snapshot)
     struct rig r;
     struct taken t;
     rig_open_with(&r, say_nothing);
-    r.e->copy_ms = 100;
+    r.e->copies.cell_ms = 100;
     snapshot(&r, &t);
     UNTIL(&r, t.a.done > 0);
     CHECK_INT(t.a.code, DZ_EDIED);
     CHECK_INT(events(&r, "snapshot_late").count, 1);
-    r.e->copy_ms = 60000;
+    r.e->copies.cell_ms = 60000;
     rig_close_well(&r);
 }
 
@@ -428,6 +428,9 @@ TEST(a_snapshot_that_was_given_up_waits_for_its_cell)
 }
 
 static bool no_leases;
+static _Atomic bool written_to; /* every file */
+static _Atomic unsigned tries;
+static _Atomic unsigned tries_of[1024]; /* a descriptor */
 
 int fcntl(int fd, int cmd, ...)
 {
@@ -437,6 +440,13 @@ int fcntl(int fd, int cmd, ...)
     va_end(args);
     if (cmd == F_SETLEASE && no_leases) {
         errno = EINVAL;
+        return -1;
+    }
+    if (cmd == F_SETLEASE && written_to) {
+        tries++;
+        if (fd < (int)DZ_ARRAY_LEN(tries_of))
+            tries_of[fd]++;
+        errno = EAGAIN;
         return -1;
     }
     return (int)syscall(SYS_fcntl, fd, cmd, arg);
@@ -461,4 +471,130 @@ TEST(without_leases_a_copy_is_kept)
         rig_close_well(&r);
     }
     no_leases = false;
+}
+
+/* --- files of snapshots that stay open -----------------------------------------------------------
+ */
+
+enum {
+    HOLDERS = 6, /* sandboxes; more than there are workers, and than are tried at a time */
+    TRIED = 4,
+};
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+static void on_nothing(void *arg)
+{
+    ++*(int *)arg;
+}
+
+static void snapshot_by_number(struct rig *r, int i, struct taken *t)
+{
+    static const struct dz_engine_handle as = {0};
+    const char name[] = {(char)('a' + i), '\0'};
+    *t = (struct taken){0};
+    CHECK_INT(dz_engine_snapshot(r->e, box(name), &as, on_taken, t, &r->why), 0);
+}
+
+static unsigned tried_again(void)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < DZ_ARRAY_LEN(tries_of); i++)
+        n += tries_of[i] > 1;
+    return n;
+}
+
+static void holders(struct rig *r, struct taken *t)
+{
+    rig_open(r);
+    for (int i = 1; i < HOLDERS; i++)
+        rig_create(r, (char[]){(char)('a' + i), '\0'});
+    for (int i = 0; i < HOLDERS; i++)
+        run_well(r, (char[]){(char)('a' + i), '\0'});
+    for (size_t i = 0; i < DZ_ARRAY_LEN(tries_of); i++)
+        tries_of[i] = 0;
+    tries = 0;
+    written_to = true;
+    r->e->copies.closed_ms = 60000;
+    for (int i = 0; i < HOLDERS; i++)
+        snapshot_by_number(r, i, &t[i]);
+}
+
+TEST(files_of_snapshots_that_stay_open_take_no_worker)
+{
+    struct rig r;
+    struct taken t[HOLDERS];
+    int worked = 0;
+    holders(&r, t);
+    UNTIL(&r, tries >= TRIED);
+    CHECK_INT(dz_loop_work(r.loop, nothing, on_nothing, &worked, NULL), 0);
+    UNTIL(&r, worked > 0);
+    for (int i = 0; i < HOLDERS; i++)
+        CHECK_INT(t[i].a.done, 0);
+    written_to = false;
+    for (int i = 0; i < HOLDERS; i++) {
+        UNTIL(&r, t[i].a.done > 0);
+        CHECK_INT(t[i].a.code, 0);
+    }
+    rig_close(&r);
+}
+
+TEST(only_some_of_a_tenant_are_tried_again_at_a_time)
+{
+    struct rig r;
+    struct taken t[HOLDERS];
+    holders(&r, t);
+    UNTIL(&r, tries >= HOLDERS + 10 * TRIED);
+    CHECK_INT(tried_again(), TRIED);
+    written_to = false;
+    for (int i = 0; i < HOLDERS; i++) { /* those in line have their turns */
+        UNTIL(&r, t[i].a.done > 0);
+        CHECK_INT(t[i].a.code, 0);
+    }
+    rig_close(&r);
+}
+
+TEST(no_next_copy_is_begun_while_the_file_of_one_is_open)
+{
+    struct rig r;
+    struct taken first, second;
+    rig_open(&r);
+    run_well(&r, "a");
+    tries = 0;
+    written_to = true;
+    r.e->copies.closed_ms = 60000;
+    snapshot(&r, &first);
+    snapshot(&r, &second);
+    UNTIL(&r, tries >= 3);
+    int fd = open_copy(&r, &seen_copy); /* which finds one file only */
+    CHECK(fd >= 0 && close(fd) == 0);
+    CHECK(first.a.done == 0 && second.a.done == 0);
+    CHECK_INT(kill(dz_cell_pid(only(&r)->cell), SIGKILL), 0); /* the file is whole */
+    UNTIL(&r, second.a.done > 0);
+    CHECK(second.a.code == DZ_EDIED && first.a.done == 0);
+    written_to = false;
+    UNTIL(&r, first.a.done > 0);
+    CHECK_INT(first.a.code, 0);
+    UNTIL(&r, in_state(&r, "a", "suspended"));
+    rig_close(&r);
+}
+
+/* The engine may end before it is known. */
+TEST(a_file_that_stays_open_does_not_keep_the_engine)
+{
+    struct rig r;
+    struct taken t;
+    rig_open(&r);
+    run_well(&r, "a");
+    tries = 0;
+    written_to = true;
+    r.e->copies.closed_ms = 60000;
+    snapshot(&r, &t);
+    UNTIL(&r, tries >= 3);
+    rig_close(&r);
+    CHECK_INT(t.a.done, 0);
+    written_to = false;
 }
