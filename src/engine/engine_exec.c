@@ -565,16 +565,28 @@ void dz_exec_down(struct box *b, int code, const char *reason, const char *text)
     b->pins--;
 }
 
-void dz_exec_lost(struct box *b)
+/* Of a sandbox whose memory is not there: but for commands that are to start, nobody waits. */
+static void let_go(struct box *b, const char *reason, const char *text)
 {
     b->pins++;
     DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
         if (!x->starting) {
             take_back(x);
-            down(x, DZ_EUNAVAIL, "memory_lost",
-                 "the sandbox's memory was lost; it started from its files");
+            down(x, DZ_EUNAVAIL, reason, text);
         }
     b->pins--;
+}
+
+void dz_exec_lost(struct box *b)
+{
+    let_go(b, "memory_lost", "the sandbox's memory was lost; it started from its files");
+}
+
+void dz_exec_archived(struct box *b)
+{
+    let_go(b, "archived",
+           "the sandbox was archived, and its commands sleep in the archive: they go on when it is "
+           "revived and woken");
 }
 
 /* --- starting one --------------------------------------------------------------------------- */

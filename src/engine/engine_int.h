@@ -609,6 +609,7 @@ size_t dz_exec_sleepers(struct box *b, struct dz_cell_sleeper *ret, size_t most)
 void dz_exec_named(struct box *b);
 void dz_exec_asleep(struct box *b);    /* its cell goes */
 void dz_exec_lost(struct box *b);      /* all that slept in it is over */
+void dz_exec_archived(struct box *b);  /* nobody is left to wait for what sleeps in it */
 void dz_exec_connected(struct box *b); /* the keeper says that it is awake */
 /* The cell is gone, or sleeps: watches stay (code 0) or are told this failure. */
 void dz_exec_down(struct box *b, int code, const char *reason, const char *text);

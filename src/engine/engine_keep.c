@@ -237,6 +237,15 @@ static void keep_timed(void *arg, const struct dz_keeper_timing *timing)
         .us = timing->us,
     };
     dz_engine_timed(arg, &t);
+    struct box *b = strcmp(timing->operation, "archive") == 0 && timing->code == 0
+                        ? dz_box_find(arg, timing->id)
+                        : NULL;
+    if (!b)
+        return;
+    b->pins++;
+    dz_exec_archived(b);
+    b->pins--;
+    dz_box_leave(b);
 }
 
 static void keep_counted(void *arg, const struct dz_instance *row, int by)

@@ -88,6 +88,7 @@ static void tell_time(const struct op *op)
 {
     const struct dz_keeper *k = op->k;
     const struct dz_keeper_timing t = {
+        .id = op->slot->id,
         .operation = dz_op_name(op->kind),
         .rung = op->rung,
         .code = op->rc,

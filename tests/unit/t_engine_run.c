@@ -135,6 +135,30 @@ TEST(a_cell_that_is_killed_while_it_runs_fails_who_listens_once)
     rig_close(&r);
 }
 
+/* Nothing wakes an archived sandbox but who revives it, so nobody is left to wait for its commands;
+ * they go on when it does. */
+TEST(who_listens_to_a_command_is_told_that_its_sandbox_was_archived)
+{
+    for (int asleep = 0; asleep < 2; asleep++) {
+        struct rig r;
+        struct asker a;
+        rig_open(&r);
+        CHECK_INT(run(&r, "a", "w", &a), 0);
+        UNTIL(&r, a.started == 1);
+        if (asleep) {
+            order_well(&r, "a", DZ_REQUEST_SUSPEND);
+            order_well(&r, "a", DZ_REQUEST_FREEZE);
+        }
+        CHECK(a.failed == 0 && a.ended == 0);
+        order_well(&r, "a", DZ_REQUEST_ARCHIVE);
+        UNTIL(&r, a.failed + a.ended > 0);
+        CHECK(a.failed == 1 && a.code == DZ_EUNAVAIL);
+        order_well(&r, "a", DZ_REQUEST_REVIVE);
+        run_well(&r, "a");
+        rig_close(&r);
+    }
+}
+
 TEST(a_cell_that_is_killed_while_it_starts_fails_who_waits_once)
 {
     struct rig r;
