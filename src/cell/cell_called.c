@@ -104,10 +104,12 @@ DZ_NORETURN static void serve(int fd, const struct dz_call_opts *o, const volati
     };
     call.fd = fd;
     call.stop = stop;
-    for (size_t i = 0; i < o->fd_count; i++)
-        fds[i + 1] = call.fds[i] = o->fds[i];
+    memcpy(call.fds, o->fds, o->fd_count * sizeof call.fds[0]);
     call.fd_count = o->fd_count;
-    int rc = dz_cell_enter(&fence, fds, o->fd_count + 1, &err);
+    int rc = dz_cell_part_shared(call.fds, call.fd_count, &err);
+    memcpy(fds + 1, call.fds, call.fd_count * sizeof fds[0]); /* sorted by the next call */
+    if (rc == 0)
+        rc = dz_cell_enter(&fence, fds, o->fd_count + 1, &err);
     if (rc >= 0)
         rc = o->run(&call, o->arg, &err);
     end(fd, rc, &err);

@@ -418,6 +418,9 @@ static int receive_fds(int fd, struct dz_frame *ret_head, uint8_t *payload, stru
         return dz_fail(err, DZ_EIO, "the first frame of a cell is not a start");
     s->fd_count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     memcpy(s->fds, CMSG_DATA(c), s->fd_count * sizeof(int));
+    rc = dz_cell_part_shared(s->fds, s->fd_count, err);
+    if (rc < 0)
+        return rc;
     dz_buf_add(&s->bytes, payload, ret_head->size);
     return s->bytes.err ? dz_fail(err, s->bytes.err, "the start of a cell is too large") : 0;
 }

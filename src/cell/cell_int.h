@@ -301,6 +301,9 @@ struct dz_cell_fence {
 /* Close all descriptors but 0, 1, 2 and these (sorted here), ignore what a terminal sends. fds[0]
  * is the socket to the host, and becomes standard error. 0 or a negative errno. */
 int dz_cell_let_go(int *fds, size_t count);
+/* Move each of these that can only be read (an image, a module: others have it, too) to a number
+ * through which the jail lets nobody lock it; -1 stays. DZ_EIO: it cannot be moved. */
+int dz_cell_part_shared(int *fds, size_t count, struct dz_err *err);
 struct dz_nest;
 struct dz_os_jail_report;
 /* The calls of a cell that becomes its tenant's user (users NULL: of one that does not), in room

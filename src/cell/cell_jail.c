@@ -128,6 +128,21 @@ int dz_cell_let_go(int *fds, size_t count)
     return e;
 }
 
+int dz_cell_part_shared(int *fds, size_t count, struct dz_err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int flags = fds[i] < 0 || fds[i] >= DZ_OS_JAIL_SHARED_FD ? O_RDWR : fcntl(fds[i], F_GETFL);
+        if ((flags & O_ACCMODE) != O_RDONLY)
+            continue;
+        int moved = fcntl(fds[i], F_DUPFD_CLOEXEC, DZ_OS_JAIL_SHARED_FD);
+        if (moved < 0)
+            return dz_fail_sys(err, errno, "keep the files that others have, too, apart");
+        (void)close(fds[i]);
+        fds[i] = moved;
+    }
+    return 0;
+}
+
 static int prepare(int *fds, size_t count, struct dz_err *err)
 {
     int e = dz_cell_let_go(fds, count);

@@ -385,6 +385,8 @@ DZ_NORETURN static void zygote(void)
     size_t call_count = dz_cell_calls(false, users, calls);
     int rc = open_anew(fds + 1, count - 1, &err);
     if (rc == 0)
+        rc = dz_cell_part_shared(fds + 1, count - 1, &err);
+    if (rc == 0)
         rc = dz_os_filter_new(calls, call_count, &nest.filter, &err);
     memcpy(kept, fds, sizeof kept); /* sorted by the next call */
     if (rc == 0)

@@ -189,7 +189,7 @@ enum dz_rung {
 const char *dz_rung_name(enum dz_rung r);
 
 struct dz_keeper_timing {
-    const char *id; /* of the sandbox */
+    const char *id;        /* of the sandbox */
     const char *operation; /* as in rows: "activate", "suspend", "freeze" */
     enum dz_rung rung;     /* of activate */
     int code;              /* 0 or DZ_E* */

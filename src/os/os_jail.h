@@ -128,6 +128,13 @@ DZ_NODISCARD int dz_os_jail_enter(const struct dz_os_jail *jail,
 extern const struct dz_os_syscall dz_os_jail_compute[];
 extern const size_t dz_os_jail_compute_count;
 
+/* There, locks are taken through descriptors below this number only, and no other descriptor can
+ * get below it. So files that many processes have open belong at it and above: each lock makes
+ * whoever closes the file slower, and nobody counts them. A power of two. */
+enum {
+    DZ_OS_JAIL_SHARED_FD = 64
+};
+
 /* What a process needs besides that forks others into such a jail: children that are its
  * parent's, descriptors of files in /proc, and the calls that set up a jail. */
 extern const struct dz_os_syscall dz_os_jail_nest[];

@@ -56,6 +56,16 @@
      .text = "at most " #m,   \
      .why = (reason)}
 
+#define LOCK(v, reason)                             \
+    {.number = __NR_fcntl,                          \
+     .name = "fcntl",                               \
+     .arg = 0,                                      \
+     .mask = ~(uint64_t)(DZ_OS_JAIL_SHARED_FD - 1), \
+     .also_mask = ALL,                              \
+     .also_value = (v),                             \
+     .text = "below DZ_OS_JAIL_SHARED_FD, and " #v, \
+     .why = (reason)}
+
 const struct dz_os_syscall dz_os_jail_compute[] = {
     ANY(read, "files and the socket that were handed in"),
     ANY(write, "the same"),
@@ -74,13 +84,20 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
     ANY(fdatasync, "the same"),
     ANY(sync_file_range, "write-back begins before a commit waits for it"),
     ANY(close, "descriptors that are no longer needed"),
-    ANY(dup, "the image is opened by two connections"),
     EQUAL(fcntl, 1, F_GETFD, "libraries ask for a descriptor's flags"),
     EQUAL(fcntl, 1, F_SETFD, "close-on-exec"),
     EQUAL(fcntl, 1, F_GETFL, "how a file was opened"),
-    EQUAL(fcntl, 1, F_DUPFD_CLOEXEC, "a second descriptor of a file"),
-    EQUAL(fcntl, 1, F_OFD_SETLK, "SQLite's lock bytes: strangers see that the file is in use"),
-    EQUAL(fcntl, 1, F_OFD_GETLK, "the same"),
+    {.number = __NR_fcntl,
+     .name = "fcntl",
+     .arg = 1,
+     .mask = ALL,
+     .value = F_DUPFD_CLOEXEC,
+     .also_mask = ALL,
+     .also_value = DZ_OS_JAIL_SHARED_FD,
+     .text = "F_DUPFD_CLOEXEC and DZ_OS_JAIL_SHARED_FD",
+     .why = "files that others have, too, get numbers through which nothing is locked"},
+    LOCK(F_OFD_SETLK, "SQLite's lock bytes: strangers see that the file is in use"),
+    LOCK(F_OFD_GETLK, "the same"),
     ANY(recvmsg, "messages and descriptors from the host"),
     ANY(sendmsg, "messages to the host, which takes no descriptors"),
     ANY(poll, "wait for the host"),

@@ -17,6 +17,7 @@
 #include "cell/cell_int.h"
 #include "cell/cell_nest.h"
 #include "cell/cell_serve.h"
+#include "os/os_jail.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -230,11 +231,9 @@ void __wrap_dz_vfs_prepare_image(struct dz_db *image);
 void __wrap_dz_vfs_prepare_image(struct dz_db *image)
 {
     enum {
-        CONTROL_FD = 3, /* of a zygote, and its image next: cell_nest.c */
+        CONTROL_FD = 3, /* of a zygote: cell_nest.c */
     };
-    struct taken t = {PLACE_ZYGOTE, CONTROL_FD, -1, -1, CONTROL_FD + 1};
-    if (fcntl(t.image, F_GETFD) < 0) /* not opened anew: a copy of it */
-        t.image++;
+    struct taken t = {PLACE_ZYGOTE, CONTROL_FD, -1, -1, DZ_OS_JAIL_SHARED_FD};
     hostile_arrive(&t);
     __real_dz_vfs_prepare_image(image);
 }

@@ -224,6 +224,10 @@ static void rig_open(struct rig *r, const struct host *h)
     sigset_t usr1;
     *r = (struct rig){.host = h};
     become(h);
+    int written = empty_disk();
+    r->image_fd = hostile_image = dz_fd_reopen(written, &r->err); /* as the image store opens one */
+    CHECK(r->image_fd >= 0);
+    (void)close(written);
     make_board(h);
     (void)sigemptyset(&usr1);
     (void)sigaddset(&usr1, SIGUSR1);
@@ -244,7 +248,6 @@ static void rig_open(struct rig *r, const struct host *h)
                                       .lock_wait_ms = 10000};
     if (h->users)
         r->start.settle_as = dz_cell_user_of_tenant(0);
-    r->image_fd = hostile_image = empty_disk();
     r->listener = listen_abstract();
     struct dz_cell *c = start_of(r, 0);
     while (s.zygotes < 2 || s.waiting < 4 || (!s.fences && !(h->without & BY(CAPS)))) {
