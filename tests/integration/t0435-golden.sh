@@ -39,6 +39,16 @@ stop() { # the daemon, and wait for its end
 rows() { sqlite3 "$(ls data/live/*.doze)" "$1"; }
 # shellcheck disable=SC2034 # the tests' strings use it
 jobs=$'TICK 1\nTICK 2\nTICK 3\nTICK 4\nTICK 5\nTICK 6\nwriter 3\nfilter 4'
+asleep() { # a daemon on the data of $file
+    rm -rf data && tar -xzf "$file" && sqlite3 data/registry.db 'UPDATE instances SET wake_at=0,due=0' && start
+}
+goes_on() { # its first command, of those whose ids are in the file ids, ends as it would have
+    for _ in $(seq 200); do
+        run 0 doze logs golden "$(head -1 ids)" && [ "$(cat out)" != "$jobs" ] || break
+        read -rt 0.05 <> <(:) || :
+    done
+    [ "$(cat out)" = "$jobs" ] && run 0 doze ps -aq golden && diff out ids
+}
 for file in "$LIB_ROOT"/tests/data/golden/v*/data.tar.gz; do
     version=$(basename "$(dirname "$file")")
     rm -rf data && tar -xzf "$file"
@@ -60,17 +70,42 @@ open(\"ids\", \"w\").write(\"\".join(x[\"exec_id\"] + \"\\n\" for x in r))
     '
     # Its ticks wake it, without anybody asking.
     test_that "$version: the machine wakes, and the command goes on to its end" '
-        for _ in $(seq 200); do
-            run 0 doze logs golden "$(head -1 ids)" && [ "$(cat out)" != "$jobs" ] || break
-            read -rt 0.05 <> <(:) || :
-        done
-        [ "$(cat out)" = "$jobs" ] &&
+        goes_on &&
         run 5 doze exec golden -- mini jobs && run 0 doze ps -aq golden && lines out 4
     '
     test_that "$version: asleep again, its records are columns with an index" '
         run 0 doze suspend golden && stop && [ "$(rows "PRAGMA user_version")" = 2 ] &&
         [ "$(rows "SELECT group_concat(code) FROM exec INDEXED BY exec_id WHERE id LIKE \"exe_%\"")" ] &&
         start && run 0 doze ps -aq golden && lines out 4 && run 0 doze logs golden && stop
+    '
+    # The file as it was, whose timer does not wake it: what puts it away or copies it reads the
+    # records as they are.
+    asleep
+    test_that "$version: shared before it woke, the copy is a disk without records" '
+        run 0 doze share golden -o "public-$version.doze" && run 0 doze disk check "public-$version.doze" &&
+        [ "$(sqlite3 "public-$version.doze" "SELECT count(*) FROM exec")" = 0 ]
+    '
+    test_that "$version: cloned before it woke, the clone has its files and no records" '
+        run 0 doze clone --name twin golden && run 0 doze ps -aq twin && lines out 0 &&
+        run 0 doze files -q golden:/ && cp out names && run 0 doze files -q twin:/ && diff names out &&
+        run 0 doze rm -f twin
+    '
+    test_that "$version: frozen before it woke, it goes on in another data directory" '
+        id=$(basename data/live/*.doze .doze) && run 0 doze freeze golden && stop && mkdir other &&
+        cp -a data/images other/ &&
+        run 0 doze registry register --data other "$id" default "data/cold/$id.sqlite" --name golden &&
+        rm -rf data && mv other data && start && run 0 doze wake golden && goes_on && stop
+    '
+    asleep
+    test_that "$version: archived before it woke, it goes on when it is revived" '
+        run 0 doze freeze golden && run 0 doze archive golden && [ -z "$(ls data/live)" ] && run 0 doze revive golden &&
+        run 0 doze wake golden && goes_on &&
+        run 0 doze suspend golden && stop && [ "$(rows "PRAGMA user_version")" = 2 ]
+    '
+    asleep
+    test_that "$version: archived without its memory, it keeps its files and no command runs" '
+        run 0 doze freeze golden && run 0 doze archive --keep files golden && run 0 doze revive golden &&
+        run 5 doze exec golden -- mini jobs && stop
     '
 done
 
