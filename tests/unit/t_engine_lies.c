@@ -427,6 +427,33 @@ TEST(a_snapshot_that_was_given_up_waits_for_its_cell)
     }
 }
 
+/* Both are asked of it before it has answered one, in either order: it is honest, so it is neither
+ * killed nor does it lose what it has in memory. */
+TEST(a_cell_that_is_asked_for_a_copy_and_to_sleep_is_not_killed)
+{
+    struct rig r;
+    struct taken t, second;
+    struct asker suspend;
+    for (int i = 0; i < 3; i++) {
+        rig_open_with(&r, NULL);
+        if (i == 1)
+            CHECK_INT(order(&r, "a", DZ_REQUEST_SUSPEND, &suspend), 0);
+        snapshot(&r, &t);
+        snapshot(&r, &second); /* is asked of it when it has made the first */
+        if (i == 2)
+            UNTIL(&r, only(&r)->cell && !dz_list_empty(&only(&r)->copies));
+        if (i != 1)
+            CHECK_INT(order(&r, "a", DZ_REQUEST_SUSPEND, &suspend), 0);
+        UNTIL(&r, suspend.done > 0 && t.a.done > 0 && second.a.done > 0);
+        CHECK_INT(suspend.code, 0);
+        CHECK(t.a.code == 0 || t.a.code == DZ_ECANCELED);
+        CHECK(second.a.code == 0 || second.a.code == DZ_ECANCELED);
+        CHECK_INT(events(&r, "crashed").count, 0);
+        CHECK_INT(events(&r, "snapshot_held").count, 0);
+        rig_close_well(&r);
+    }
+}
+
 static bool no_leases;
 static _Atomic bool written_to; /* every file */
 static _Atomic unsigned tries;
