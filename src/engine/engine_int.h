@@ -199,6 +199,12 @@ struct dz_space_step {
     bool made;
 };
 
+/* Who was given one. */
+struct dz_space_given {
+    int64_t at; /* dz_clock_mono_ms(); 0: nobody */
+    char id[DZ_COLD_KEY];
+};
+
 /* Free space, and the reserve: engine_space.c. */
 struct dz_space {
     struct dz_space_opts opts;
@@ -209,9 +215,11 @@ struct dz_space {
     int dir_fd, reserve_fd;        /* the data directory and the reserve's; -1: none */
     uint64_t held[DZ_SPACE_STEPS]; /* bytes of each file of the reserve; 0: it is not there */
     struct dz_space_step making;   /* a worker's while it is */
-    bool busy;                     /* with it */
-    bool changed;                  /* opts, since cells were told */
-    bool told;                     /* the log and the events say that the disk is full */
+    struct dz_space_given given[DZ_SPACE_STEPS];
+    bool no_inodes; /* are free, as of the last look */
+    bool busy;      /* with it */
+    bool changed;   /* opts, since cells were told */
+    bool told;      /* the log and the events say that the disk is full */
 };
 
 struct dz_engine {
@@ -487,9 +495,10 @@ int dz_space_check_for(struct dz_engine *e, uint64_t bytes, struct dz_engine_why
 void dz_space_tell(struct box *b);
 /* A write met ENOSPC: gives up one file of the reserve. False: none is left. */
 bool dz_space_release(void *engine);
-/* The same for a step of an operation, which leaves the last files to the registry: it must
- * still write down how the operation ended. */
-bool dz_space_make_room(void *engine);
+/* The same for a step of an operation on this sandbox, which leaves the last files to the registry:
+ * it must still write down how the operation ended. False, too: the disk is not full, or this
+ * sandbox had one in the last minute. */
+bool dz_space_make_room(void *engine, const char *id);
 
 /* --- engine_keep.c: what the keeper asks for -----------------------------------------------------
  */

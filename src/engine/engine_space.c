@@ -13,12 +13,15 @@
  * What is below the mark belongs to sandboxes that must still fall asleep. Below that lies
  * the reserve: files in DATA/reserve/ with real blocks. One of them is removed each time the
  * registry, or an operation that ends or saves a sandbox, meets ENOSPC; then the write is
- * tried again. What copies under way are expected to take is promised, and is not free for others.
- * A file instead of a part of one, because its inode may be what is missing.
- * The timer makes them anew when there is room. Loop thread only.
+ * tried again. An operation gets one only while the file system has little space, and one a minute
+ * for each sandbox: that there is none may be the word of a cell that lies. What copies under way
+ * are expected to take is promised, and is not free for others. A file instead of a part of one,
+ * because its inode may be what is missing. The timer makes them anew when there is room. Loop
+ * thread only.
  */
 #include "engine/engine_int.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "os/os_probe.h"
@@ -27,6 +30,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -37,7 +41,8 @@ enum {
     MARK_INODES_MAX = 1000, /* the mark for inodes, at most */
     RESERVE_SHARE = 16,     /* the reserve is at most this part of the file system */
     BLOCK = 4096,
-    STEP_NAME = 12, /* a number of 32 bits */
+    STEP_NAME = 12,   /* a number of 32 bits */
+    GIVEN_MS = 60000, /* until an operation on the same sandbox may have another file */
 };
 
 static const char *const level_names[] = {
@@ -160,15 +165,6 @@ bool dz_space_release(void *engine)
     return false;
 }
 
-bool dz_space_make_room(void *engine)
-{
-    const struct dz_engine *e = engine;
-    unsigned held = 0;
-    for (unsigned i = 0; i < DZ_SPACE_STEPS; i++)
-        held += e->space.held[i] != 0;
-    return held > DZ_SPACE_STEPS / 2 && dz_space_release(engine);
-}
-
 /* --- measuring ------------------------------------------------------------------------------ */
 
 static enum dz_space_level level_of(uint64_t have, uint64_t mark)
@@ -192,6 +188,7 @@ static void measure(struct dz_space *s)
     if (n->mark_bytes > s->opts.free_max_bytes)
         n->mark_bytes = s->opts.free_max_bytes;
     n->free_inodes = v.f_favail;
+    s->no_inodes = v.f_files && !v.f_favail;
     n->mark_inodes = v.f_files / 100 * percent;
     if (n->mark_inodes > MARK_INODES_MAX)
         n->mark_inodes = MARK_INODES_MAX;
@@ -199,6 +196,47 @@ static void measure(struct dz_space *s)
     enum dz_space_level inodes = v.f_files ? level_of(n->free_inodes, n->mark_inodes) : DZ_SPACE_OK;
     n->level = inodes > n->level ? inodes : n->level;
     n->reserve_bytes = held_bytes(s);
+}
+
+/* By the file system's own word. Where no mark is set, what counts is whether the reserve is more
+ * than what is free. */
+static bool is_full(struct dz_space *s)
+{
+    measure(s);
+    return s->now.level >= DZ_SPACE_FULL || s->no_inodes ||
+           s->now.free_bytes < s->opts.reserve_bytes;
+}
+
+/* Where it is written down that this sandbox is given a file; NULL: not now. There are as many
+ * places as files, so all of them are never taken but by files that were made anew within the
+ * minute: then all wait. */
+static struct dz_space_given *may_have(struct dz_space *s, const char *id, int64_t now)
+{
+    struct dz_space_given *place = NULL;
+    for (unsigned i = 0; i < DZ_SPACE_STEPS; i++) {
+        struct dz_space_given *g = &s->given[i];
+        bool over = g->at == 0 || now - g->at >= GIVEN_MS;
+        if (!over && strcmp(g->id, id) == 0)
+            return NULL;
+        place = over ? g : place;
+    }
+    return place;
+}
+
+bool dz_space_make_room(void *engine, const char *id)
+{
+    struct dz_engine *e = engine;
+    struct dz_space *s = &e->space;
+    int64_t now = dz_clock_mono_ms();
+    struct dz_space_given *given = may_have(s, id, now);
+    unsigned held = 0;
+    for (unsigned i = 0; i < DZ_SPACE_STEPS; i++)
+        held += s->held[i] != 0;
+    if (!given || held <= DZ_SPACE_STEPS / 2 || !is_full(s) || !dz_space_release(e))
+        return false;
+    given->at = now;
+    (void)snprintf(given->id, sizeof given->id, "%s", id);
+    return true;
 }
 
 /* Events and log lines come once for each time that the disk is full: it counts as full until

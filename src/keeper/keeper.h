@@ -115,9 +115,9 @@ struct dz_keeper_ops {
      * business. NULL: nothing. */
     void (*expired)(void *arg, const char *id);
 
-    /* An operation that ends or saves a sandbox met DZ_ENOSPC. True: there is more room now, and
-     * its step is done again. NULL: there is no reserve. */
-    bool (*make_room)(void *arg);
+    /* An operation that ends or saves this sandbox met DZ_ENOSPC, or its cell says so. True: there
+     * is more room now, and its step is done again. NULL: there is no reserve. */
+    bool (*make_room)(void *arg, const char *id);
 
     /* The keeper's clock, from one daemon to the next; see dz_keeper_now. load: false, there is
      * none. NULL: nothing is kept. */

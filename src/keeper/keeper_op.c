@@ -235,7 +235,7 @@ static bool made_room(const struct op *op, int rc)
 {
     const struct dz_keeper_ops *ops = op->k->opts.ops;
     return rc == DZ_ENOSPC && may_use_reserve(op) && ops->make_room &&
-           ops->make_room(op->k->opts.arg);
+           ops->make_room(op->k->opts.arg, op->slot->id);
 }
 
 static void on_again(void *arg)

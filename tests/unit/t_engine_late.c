@@ -391,3 +391,38 @@ TEST(a_worker_makes_the_files_of_the_reserve_one_after_the_other)
     CHECK_INT(space.reserve_bytes, opts.reserve_bytes);
     rig_close(&r);
 }
+
+/* A cell may lie when it says that there is no room for its sleep: the reserve is for a disk that
+ * is full, and for all sandboxes. */
+TEST(the_reserve_is_given_for_a_full_disk_and_once_a_minute_to_each)
+{
+    struct dz_space_opts opts = {
+        .free_percent = 1, .free_max_bytes = 1 << 20, .reserve_bytes = 1 << 20};
+    struct dz_engine_space space;
+    struct rig r;
+    rig_open(&r);
+    dz_engine_set_space(r.e, &opts);
+    for (unsigned i = 0; i < DZ_SPACE_STEPS; i++)
+        UNTIL(&r, r.e->space.held[i] && !r.e->space.busy);
+    CHECK(!dz_space_make_room(r.e, "a")); /* the file system has room */
+    dz_engine_space(r.e, &space);
+    CHECK_INT(space.reserve_bytes, opts.reserve_bytes);
+    r.e->space.opts.free_max_bytes = UINT64_MAX; /* the mark is above what is free */
+    for (opts.free_percent = 50; space.level < DZ_SPACE_FULL && opts.free_percent <= 100;
+         opts.free_percent++) {
+        r.e->space.opts.free_percent = opts.free_percent;
+        dz_engine_space(r.e, &space);
+    }
+    CHECK(space.level >= DZ_SPACE_FULL);
+    CHECK(dz_space_make_room(r.e, "a"));
+    CHECK(!dz_space_make_room(r.e, "a"));
+    CHECK(dz_space_make_room(r.e, "b"));
+    for (unsigned i = 0; i < DZ_SPACE_STEPS; i++)
+        r.e->space.given[i].at -= r.e->space.given[i].at ? 60000 : 0;
+    CHECK(dz_space_make_room(r.e, "a")); /* the minute is over */
+    CHECK(dz_space_make_room(r.e, "c"));
+    CHECK(!dz_space_make_room(r.e, "d")); /* the rest is the registry's */
+    dz_engine_space(r.e, &space);
+    CHECK_INT(space.reserve_bytes, opts.reserve_bytes / 2);
+    rig_close(&r);
+}

@@ -409,9 +409,10 @@ TEST(a_death_that_cannot_be_written_down_is_written_when_there_is_room)
 }
 
 static int steps_left, steps_used;
-static bool make_room(void *arg)
+static bool make_room(void *arg, const char *id)
 {
     struct rig *r = arg;
+    CHECK_STR(id, "a");
     if (steps_left == 0)
         return false;
     steps_used++;
