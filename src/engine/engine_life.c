@@ -117,14 +117,30 @@ static int refuse_asleep(const struct dz_instance *row, struct dz_engine_why *wh
     return rc;
 }
 
-/* Code and reason of what the keeper said. */
-static void explain(struct dz_engine_why *why, int code, const struct dz_err *err,
-                    const struct dz_instance *row)
+static int refuse_archived(const char *id, struct dz_engine_why *why)
 {
+    int rc = dz_why(why, DZ_EUNAVAIL, NULL, "%s is archived: revive it first", id);
+    why->reason = "archived";
+    return rc;
+}
+
+static bool is_archived(const struct dz_engine *e, const char *id)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    return dz_registry_get(e->registry, id, &row, NULL) == 0 && strcmp(row.state, "archived") == 0;
+}
+
+/* Code and reason of what the keeper said. It may have been archived while the job stood in line.
+ */
+static void explain(const struct engine_job *j, int code, const struct dz_err *err,
+                    struct dz_engine_why *why)
+{
+    if (code == DZ_EUNAVAIL && is_archived(j->e, j->id)) {
+        (void)refuse_archived(j->id, why);
+        return;
+    }
     (void)dz_why_err(why, code, err);
-    if (code == DZ_EUNAVAIL && row && strcmp(row->state, "archived") == 0)
-        why->reason = "archived";
-    else if (code == DZ_EUNSUPPORTED)
+    if (code == DZ_EUNSUPPORTED)
         why->reason = "unsupported";
 }
 
@@ -150,7 +166,7 @@ static void explain_to(const struct engine_job *j, const struct dz_keeper_result
     if (j->late && k->code == DZ_ECANCELED)
         (void)late(j, why);
     else
-        explain(why, k->code, &k->err, k->row);
+        explain(j, k->code, &k->err, why);
 }
 
 int dz_engine_may_wake(const struct dz_instance *row, struct dz_engine_why *why)
@@ -163,11 +179,8 @@ int dz_engine_may_wake(const struct dz_instance *row, struct dz_engine_why *why)
         return 0;
     if (row->ephemeral && strcmp(row->state, "created") != 0)
         return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
-    if (strcmp(row->state, "archived") == 0) {
-        (void)dz_why(why, DZ_EUNAVAIL, NULL, "%s is archived: revive it first", row->id);
-        why->reason = "archived";
-        return DZ_EUNAVAIL;
-    }
+    if (strcmp(row->state, "archived") == 0)
+        return refuse_archived(row->id, why);
     int rc = dz_engine_config_of(row, &config, &err);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
@@ -233,7 +246,7 @@ static void on_order(void *arg, const struct dz_keeper_result *k)
         .code = k->code, .row = k->row, .rung = k->rung, .memory_lost = k->memory_lost};
     if (k->code < 0) {
         give_up_files(j);
-        explain(&why, k->code, &k->err, k->row);
+        explain(j, k->code, &k->err, &why);
         r.why = &why;
     } else {
         count(j->e, DZ_REQUEST_WAKE, k);
@@ -276,9 +289,7 @@ static void use(struct engine_job *j)
                  ? dz_fail(&err, DZ_EBUSY, "%s keeps being suspended; try again", j->id)
                  : submit(j, &request, on_use, &err);
     if (rc < 0) {
-        DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-        bool known = dz_registry_get(j->e->registry, j->id, &row, NULL) == 0;
-        explain(&why, rc, &err, known ? &row : NULL);
+        explain(j, rc, &err, &why);
         job_fail(j, &why);
     }
 }
@@ -693,7 +704,7 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struc
     }
     rc = submit(j, spec->request, on_order, &err);
     if (rc < 0) {
-        explain(why, rc, &err, row);
+        explain(j, rc, &err, why);
         dz_free(j);
     }
     return rc;

@@ -374,6 +374,44 @@ TEST(a_command_that_is_over_does_not_wait_for_its_sandbox_to_wake)
     rig_close(&r);
 }
 
+/* --- a line whose sandbox is archived meanwhile ------------------------------------------------
+ */
+
+static struct dz_engine_why told_why;
+
+static void on_refused(void *arg, const struct dz_engine_why *why)
+{
+    told_why = *why;
+    on_failed(arg, why);
+}
+
+TEST(who_waits_while_a_sandbox_is_archived_is_told_so_as_who_comes_later)
+{
+    static const char *const argv[] = {"g", "h", NULL};
+    static const struct dz_engine_watch_ops ops = {on_started, on_output, on_ended, on_refused};
+    const struct dz_engine_exec exec = {.argv = argv};
+    struct asker order_of, a = {0};
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    run_well(&r, "a");
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    order_well(&r, "a", DZ_REQUEST_FREEZE);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_ARCHIVE, &order_of), 0);
+    CHECK_INT(dz_engine_exec(r.e, box("a"), &exec,
+                             (struct dz_engine_listener){.ops = &ops, .arg = &a}, &a.watch, &r.why),
+              0);
+    UNTIL(&r, a.failed > 0);
+    CHECK(order_of.done == 1 && order_of.code == 0);
+    struct asker later;
+    CHECK_INT(run(&r, "a", "h", &later), DZ_EUNAVAIL);
+    CHECK_INT(a.code, DZ_EUNAVAIL);
+    CHECK_STR(r.why.reason, "archived");
+    CHECK(told_why.reason && strcmp(told_why.reason, r.why.reason) == 0);
+    CHECK_STR(told_why.err.msg, r.why.err.msg);
+    rig_close(&r);
+}
+
 /* --- the reserve of disk space ---------------------------------------------------------------- */
 
 /* Where a file system has no fallocate, each of its files is written, block by block. */
