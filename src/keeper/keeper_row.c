@@ -289,7 +289,7 @@ static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file fil
 {
     char key[DZ_COLD_KEY], hash[DZ_SHA256_HEX];
     struct slot *s = op->slot;
-    const struct dz_instance to = {
+    struct dz_instance to = {
         .state = dz_state_name(state),
         .wake_at = state == DZ_STATE_FROZEN ? op->row.wake_at : 0,
         .step = dz_step_name(DZ_STEP_DROP),
@@ -298,13 +298,12 @@ static int commit_cold(struct op *op, enum dz_state state, enum dz_cold_file fil
         .cold_size = (int64_t)op->copy.size,
         .cold_generation = op->row.generation,
     };
+    uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(step) | DZ_COLUMN(cold_uri) |
+                   DZ_COLUMN(cold_sha256) | DZ_COLUMN(cold_size) | DZ_COLUMN(cold_generation) |
+                   DZ_COLUMN(wake_at);
+    stop_timeout(&op->row, dz_keeper_now(op->k), &to, &set); /* what is left of it stays so */
     const struct row_change change = {
-        .set = DZ_COLUMN(state) | DZ_COLUMN(step) | DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) |
-               DZ_COLUMN(cold_size) | DZ_COLUMN(cold_generation) | DZ_COLUMN(wake_at) |
-               DZ_COLUMN(timeout_at) | DZ_COLUMN(timeout_left),
-        .to = &to,
-        .durable = true,
-        .event = dz_state_name(state)};
+        .set = set, .to = &to, .durable = true, .event = dz_state_name(state)};
     return dz_keeper_change(op, &change, err);
 }
 

@@ -225,3 +225,26 @@ TEST(what_a_client_sets_during_a_wake_counts_from_that_wake_on)
     CHECK_STR(rig_row(&r, "a"), "suspended//");
     rig_close(&r);
 }
+
+/* What is left of a timeout stands still while the sandbox is asleep, however deep. */
+TEST(what_is_left_of_a_timeout_survives_a_freeze)
+{
+    struct dz_instance row = {0};
+    struct rig r;
+    struct rig_reply reply;
+    awake(&r, &reply, 1000);
+    CHECK_INT(dz_keeper_timeout(r.k, "a", 10 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
+    rig_pass(&r, 4 * MIN);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_FREEZE, "a"), 0);
+    rig_pass(&r, 60 * MIN);
+    CHECK_INT(dz_registry_get(r.registry, "a", &row, NULL), 0);
+    CHECK(row.timeout_at == 0 && row.timeout_left > 5 * MIN && row.timeout_left <= 6 * MIN);
+    dz_instance_release(&row);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &reply), 0);
+    rig_pass(&r, 5 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_pass(&r, 2 * MIN);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
