@@ -58,6 +58,7 @@ static void set_ops(struct dz_kernel *k, const struct dz_kernel_opts *opts)
     k->limits = opts->limits ? *opts->limits : dz_policy_find("posix")->limits;
     k->caps = opts->caps ? opts->caps : UINT32_MAX;
     memcpy(k->kinds, opts->kinds, sizeof k->kinds);
+    k->pages = opts->pages;
     const char *name = opts->hostname ? opts->hostname : "doze";
     memcpy(k->hostname, name, dz_k_min64(strlen(name), sizeof k->hostname - 1));
 }
@@ -74,6 +75,7 @@ static const struct {
     [DZ_KERNEL_TABLE_JOB] = {sizeof(struct dz_job), DZ_KERNEL_JOBS_MAX},
     [DZ_KERNEL_TABLE_THREAD] = {sizeof(struct dz_thread), DZ_KERNEL_THREADS_MAX},
     [DZ_KERNEL_TABLE_SIGINFO] = {sizeof(struct dz_siginfo), DZ_KERNEL_SIGINFOS_MAX},
+    [DZ_KERNEL_TABLE_EPITEM] = {sizeof(struct dz_epitem), DZ_KERNEL_EPITEMS_MAX},
 };
 
 static int make_tables(struct dz_kernel *k)

@@ -251,12 +251,26 @@ struct dz_kernel_kind {
     void *arg;
 };
 
+/* Files of the disk whose bytes some program has mapped, shared: the mapped bytes are then what
+ * they hold, below the size that the disk knows. What a call writes goes to the disk and to
+ * them, what a program writes there reaches the disk by sync. */
+struct dz_kernel_pages {
+    bool (*covers)(void *arg, uint64_t ino);
+    /* All n bytes, below the file's size: 0 or -errno. */
+    int (*read)(void *arg, uint64_t ino, uint64_t off, void *buf, size_t n);
+    int (*write)(void *arg, uint64_t ino, uint64_t off, const void *buf, size_t n);
+    void (*truncate)(void *arg, uint64_t ino, uint64_t size); /* it has been */
+    int (*sync)(void *arg, uint64_t ino); /* 0: of all; before each commit for output. -errno */
+    void *arg;
+};
+
 struct dz_kernel_opts {
     struct dz_vfs *vfs; /* borrowed */
     const struct dz_kernel_ops *ops;
     const struct dz_kernel_limits *limits;            /* NULL: of policy posix */
     uint32_t caps;                                    /* DZ_CAP_*; 0: all */
     struct dz_kernel_kind kinds[DZ_KERNEL_KINDS_MAX]; /* by enum dz_program_kind */
+    const struct dz_kernel_pages *pages;              /* NULL: nobody maps files. Borrowed */
     const char *hostname;                             /* NULL: "doze" */
 };
 
@@ -359,6 +373,7 @@ enum dz_kernel_table {
     DZ_KERNEL_TABLE_JOB,
     DZ_KERNEL_TABLE_THREAD,
     DZ_KERNEL_TABLE_SIGINFO,
+    DZ_KERNEL_TABLE_EPITEM,
     DZ_KERNEL_TABLE_COUNT
 };
 size_t dz_kernel_row_size(enum dz_kernel_table table);
@@ -601,7 +616,8 @@ int64_t dz_sys_dup(struct dz_kernel *k, struct dz_proc *p, int fd, int least, bo
 int64_t dz_sys_dup2(struct dz_kernel *k, struct dz_proc *p, int fd, int to);
 int64_t dz_sys_dup3(struct dz_kernel *k, struct dz_proc *p, int fd, int to, int flags);
 int64_t dz_sys_pipe2(struct dz_kernel *k, struct dz_proc *p, int flags, int ret_fds[2]);
-/* F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETPIPE_SZ */
+/* F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETPIPE_SZ, F_ADD_SEALS,
+ * F_GET_SEALS */
 int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, int64_t arg);
 /* F_GETLK, F_SETLK, F_SETLKW and the F_OFD_ ones. */
 struct dz_flock {
@@ -645,6 +661,43 @@ int dz_ioctl_size(uint32_t req);
 /* timeout_ns negative: none. mask: signals blocked meanwhile, or NULL. */
 int64_t dz_sys_poll(struct dz_kernel *k, struct dz_proc *p, struct pollfd *fds, size_t n,
                     int64_t timeout_ns, const uint64_t *mask);
+/* epoll, as epoll(7). flags: O_CLOEXEC. op: EPOLL_CTL_*. timeout_ns negative: none. */
+struct dz_epoll_event {
+    uint32_t events; /* EPOLL* */
+    uint64_t data;
+};
+int64_t dz_sys_epoll_create(struct dz_kernel *k, struct dz_proc *p, int flags);
+struct dz_epoll_ctl {
+    int op, fd;
+    struct dz_epoll_event event;
+};
+int64_t dz_sys_epoll_ctl(struct dz_kernel *k, struct dz_proc *p, int epfd,
+                         const struct dz_epoll_ctl *c);
+struct dz_epoll_wait {
+    struct dz_epoll_event *ret_events;
+    size_t max; /* 1 to 65536 */
+    int64_t timeout_ns;
+    const uint64_t *mask; /* NULL: none */
+};
+int64_t dz_sys_epoll_wait(struct dz_kernel *k, struct dz_proc *p, int epfd,
+                          const struct dz_epoll_wait *w);
+
+/* Descriptors of other things. flags: O_CLOEXEC, O_NONBLOCK, EFD_SEMAPHORE. */
+int64_t dz_sys_eventfd(struct dz_kernel *k, struct dz_proc *p, uint32_t count, int flags);
+/* fd -1: a new one; else the mask of that one changes. Reads give struct signalfd_siginfo. */
+int64_t dz_sys_signalfd(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t mask, int flags);
+int64_t dz_sys_timerfd_create(struct dz_kernel *k, struct dz_proc *p, int clock, int flags);
+/* [0] interval, [1] value, ns; flags: TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET (no clock is ever
+ * set here). ret_old may be NULL. */
+int64_t dz_sys_timerfd_settime(struct dz_kernel *k, struct dz_proc *p, int fd, int flags,
+                               const int64_t set[2], int64_t *ret_old);
+int64_t dz_sys_timerfd_gettime(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t ret_now[2]);
+/* A file of the disk without a name, which goes with its last descriptor and mapping. flags: MFD_*
+ * but MFD_HUGETLB. dz_sys_fcntl() knows F_ADD_SEALS, F_GET_SEALS. */
+int64_t dz_sys_memfd_create(struct dz_kernel *k, struct dz_proc *p, const char *name, int flags);
+/* F_SEAL_* of a file of the disk, for who maps it; 0: none. */
+uint32_t dz_kernel_seals(struct dz_kernel *k, uint64_t ino);
+
 /* The slot of a descriptor, for its rights and preopen; NULL: EBADF. Valid until
  * the next call that makes or closes a descriptor. */
 struct dz_fd *dz_sys_fd(struct dz_kernel *k, struct dz_proc *p, int fd);

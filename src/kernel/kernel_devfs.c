@@ -267,8 +267,9 @@ static int64_t device_write(struct dz_kernel *k, struct dz_proc *p, struct dz_fi
     return f->obj == DZ_DEVICE_FULL ? -ENOSPC : (int64_t)n;
 }
 
-static short device_ready(struct dz_kernel *k, const struct dz_file *f)
+static short device_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
 {
+    (void)p;
     (void)k;
     (void)f;
     return POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;

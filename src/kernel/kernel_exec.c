@@ -102,7 +102,7 @@ static int find_program(struct dz_kernel *k, struct dz_proc *p, struct dz_at at,
         if (e)
             return e;
         char line[DZ_KERNEL_SCRIPT_LINE_MAX + 1] = {0};
-        ssize_t n = dz_vfs_read(k->vfs, prog->node.ino, 0, line, DZ_KERNEL_SCRIPT_LINE_MAX);
+        int64_t n = dz_k_disk_bytes(k, prog->node.ino, 0, line, DZ_KERNEL_SCRIPT_LINE_MAX);
         if (n < 0)
             return (int)n;
         if (n < 2 || line[0] != '#' || line[1] != '!')

@@ -48,9 +48,12 @@ static int fd_limit(const struct dz_proc *p)
 int dz_k_fd_free(struct dz_kernel *k, struct dz_proc *p, int least)
 {
     const struct dz_fd *t = table(k, p);
-    int fd = least;
+    bool lowest = least <= (int)p->fd_hint;
+    int fd = lowest ? (int)p->fd_hint : least;
     while ((uint32_t)fd < p->fd_count && t[fd].file)
         fd++;
+    if (lowest)
+        p->fd_hint = (uint32_t)fd;
     return fd < fd_limit(p) ? fd : -EMFILE;
 }
 
@@ -126,6 +129,7 @@ void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f)
     if (f->refs > 0 && --f->refs > 0)
         return;
     const struct dz_k_file_ops *ops = dz_k_ops(f);
+    dz_k_epoll_forget(k, f);
     if (f->flocked) {
         dz_vfs_lock_drop(k->vfs, f->locks, 0);
         dz_k_wake(k, &k->wait_lock);
@@ -145,6 +149,7 @@ void dz_k_fd_close(struct dz_kernel *k, struct dz_proc *p, int fd)
     assert(f);
     dz_k_blob_free(k, slot->preopen);
     *slot = (struct dz_fd){0};
+    p->fd_hint = (uint32_t)fd < p->fd_hint ? (uint32_t)fd : p->fd_hint;
     if (f->kind == DZ_FILE_DISK) { /* POSIX: any close gives up the process's record locks */
         dz_vfs_lock_drop(k->vfs, p->lock_owner, f->node.ino);
         dz_k_wake(k, &k->wait_lock);
@@ -282,6 +287,9 @@ int64_t dz_sys_fcntl(struct dz_kernel *k, struct dz_proc *p, int fd, int cmd, in
             return -EBADF;
         f->flags = (f->flags & ~(uint32_t)SETTABLE) | ((uint32_t)arg & SETTABLE);
         return 0;
+    case F_ADD_SEALS:
+    case F_GET_SEALS:
+        return dz_k_seals_fcntl(k, f, cmd, (uint32_t)arg);
     case F_GETPIPE_SZ:
         return f->kind == DZ_FILE_PIPE ? DZ_KERNEL_PIPE_SIZE : -EBADF;
     default:

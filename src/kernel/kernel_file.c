@@ -20,11 +20,13 @@
 const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f)
 {
     static const struct dz_k_file_ops *const kinds[] = {
-        [DZ_FILE_DISK] = &dz_k_disk_ops,     [DZ_FILE_PIPE] = &dz_k_pipe_ops,
-        [DZ_FILE_PTM] = &dz_k_ptm_ops,       [DZ_FILE_PTS] = &dz_k_pts_ops,
-        [DZ_FILE_DEVICE] = &dz_k_device_ops, [DZ_FILE_STREAM] = &dz_k_stream_ops,
-        [DZ_FILE_SYNTH] = &dz_k_synth_ops,   [DZ_FILE_DIR] = &dz_k_dir_ops,
-        [DZ_FILE_PIDFD] = &dz_k_pidfd_ops,
+        [DZ_FILE_DISK] = &dz_k_disk_ops,         [DZ_FILE_PIPE] = &dz_k_pipe_ops,
+        [DZ_FILE_PTM] = &dz_k_ptm_ops,           [DZ_FILE_PTS] = &dz_k_pts_ops,
+        [DZ_FILE_DEVICE] = &dz_k_device_ops,     [DZ_FILE_STREAM] = &dz_k_stream_ops,
+        [DZ_FILE_SYNTH] = &dz_k_synth_ops,       [DZ_FILE_DIR] = &dz_k_dir_ops,
+        [DZ_FILE_PIDFD] = &dz_k_pidfd_ops,       [DZ_FILE_EPOLL] = &dz_k_epoll_ops,
+        [DZ_FILE_EVENTFD] = &dz_k_eventfd_ops,   [DZ_FILE_TIMERFD] = &dz_k_timerfd_ops,
+        [DZ_FILE_SIGNALFD] = &dz_k_signalfd_ops,
     };
     assert(f->kind < DZ_ARRAY_LEN(kinds) && kinds[f->kind]);
     return kinds[f->kind];
@@ -113,6 +115,7 @@ static int64_t stopped(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f
                        short events)
 {
     struct dz_call *c = dz_k_my_call(k, p);
+    const struct dz_k_sleeper me = {.thread = dz_k_me(k, p)};
     int64_t done = (int64_t)c->done;
     if (done > 0)
         c->flags |= DZ_CALL_NORESTART;
@@ -121,7 +124,7 @@ static int64_t stopped(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f
     if (r == -EAGAIN && !(f->flags & O_NONBLOCK)) {
         if (c->intr)
             r = -EINTR;
-        else if (dz_k_ops(f)->wait && dz_k_ops(f)->wait(k, p, f, events) == 0)
+        else if (dz_k_ops(f)->wait && dz_k_ops(f)->wait(k, &me, f, events) == 0)
             return dz_k_block(k, p);
         else
             r = -ENOMEM;
@@ -284,6 +287,11 @@ int64_t dz_sys_lseek(struct dz_kernel *k, struct dz_proc *p, int fd, int64_t off
 
 /* ---- other calls on a descriptor ------------------------------------------------------ */
 
+static bool is_mapped(const struct dz_kernel *k, uint64_t ino)
+{
+    return k->pages && k->pages->covers(k->pages->arg, ino);
+}
+
 /* What a call that changes a file's size answers for what is no such file. */
 struct misfits {
     int reading; /* open for reading only */
@@ -314,7 +322,10 @@ static int set_size(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, uint64
     }
     if (size > DZ_VFS_FILE_MAX)
         return -EFBIG;
-    return dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
+    int e = dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
+    if (!e)
+        dz_k_disk_cut(k, ino);
+    return e;
 }
 
 int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t size)
@@ -322,7 +333,8 @@ int64_t dz_sys_ftruncate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_
     static const struct misfits is = {-EINVAL, -EINVAL, -EINVAL};
     int e = 0;
     const struct dz_file *f = disk_file(k, p, fd, &is, &e);
-    return f ? set_size(k, p, f->node.ino, size) : e;
+    e = f ? dz_k_seals_check(k, f, size, false) : e;
+    return e ? e : set_size(k, p, f->node.ino, size);
 }
 
 int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_t off, uint64_t n)
@@ -336,6 +348,7 @@ int64_t dz_sys_fallocate(struct dz_kernel *k, struct dz_proc *p, int fd, uint64_
     if (n == 0 || off > DZ_VFS_FILE_MAX || n > DZ_VFS_FILE_MAX - off)
         return n == 0 ? -EINVAL : -EFBIG;
     e = dz_vfs_getattr(k->vfs, f->node.ino, &a);
+    e = e ? e : dz_k_seals_check(k, f, off + n > a.size ? off + n : a.size, false);
     if (e || off + n <= a.size)
         return e; /* chunks are allocated when written; nothing to do */
     return set_size(k, p, f->node.ino, off + n);
@@ -348,7 +361,8 @@ int64_t dz_sys_fsync(struct dz_kernel *k, struct dz_proc *p, int fd)
         return -EBADF;
     if (f->kind != DZ_FILE_DISK)
         return -EINVAL;
-    return dz_vfs_sync(k->vfs, NULL) == 0 ? 0 : -EIO;
+    int e = is_mapped(k, f->node.ino) ? k->pages->sync(k->pages->arg, f->node.ino) : 0;
+    return e ? e : dz_vfs_sync(k->vfs, NULL) == 0 ? 0 : -EIO;
 }
 
 int dz_ioctl_size(uint32_t req)
@@ -413,11 +427,31 @@ int64_t dz_sys_ioctl(struct dz_kernel *k, struct dz_proc *p, int fd, uint32_t re
 
 /* ---- files of the disk ------------------------------------------------------------------ */
 
+int64_t dz_k_disk_bytes(struct dz_kernel *k, uint64_t ino, uint64_t off, void *buf, size_t n)
+{
+    struct dz_vfs_attr a;
+    if (!is_mapped(k, ino))
+        return dz_vfs_read(k->vfs, ino, off, buf, n);
+    int e = dz_vfs_getattr(k->vfs, ino, &a);
+    if (e || off >= a.size)
+        return e;
+    n = dz_k_min64(n, a.size - off);
+    e = k->pages->read(k->pages->arg, ino, off, buf, n);
+    return e ? e : (int64_t)n;
+}
+
+void dz_k_disk_cut(struct dz_kernel *k, uint64_t ino)
+{
+    struct dz_vfs_attr a;
+    if (is_mapped(k, ino) && dz_vfs_getattr(k->vfs, ino, &a) == 0)
+        k->pages->truncate(k->pages->arg, ino, a.size);
+}
+
 static int64_t disk_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, void *buf,
                          size_t n)
 {
     (void)p;
-    ssize_t r = dz_vfs_read(k->vfs, f->node.ino, f->pos, buf, n);
+    int64_t r = dz_k_disk_bytes(k, f->node.ino, f->pos, buf, n);
     if (r > 0)
         f->pos += (uint64_t)r;
     return r;
@@ -438,17 +472,26 @@ static int64_t disk_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file
         return -EFBIG;
     }
     n = dz_k_min64(n, limit - off);
+    int sealed = f->seals ? dz_k_seals_check(k, f, off + n, true) : 0;
+    if (sealed)
+        return sealed;
     ssize_t r = f->flags & O_APPEND ? dz_vfs_append(k->vfs, f->node.ino, buf, n, &off)
                                     : dz_vfs_write(k->vfs, f->node.ino, off, buf, n);
     if (r > 0)
         f->pos = off + (uint64_t)r;
+    if (r > 0 && is_mapped(k, f->node.ino)) {
+        int e = k->pages->write(k->pages->arg, f->node.ino, off, buf, (size_t)r);
+        if (e)
+            return e;
+    }
     if (r > 0 && (f->flags & O_DSYNC) && dz_vfs_sync(k->vfs, NULL) != 0)
         return -EIO;
     return r;
 }
 
-static short disk_ready(struct dz_kernel *k, const struct dz_file *f)
+static short disk_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
 {
+    (void)p;
     (void)k;
     (void)f;
     return POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;

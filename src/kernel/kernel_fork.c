@@ -52,7 +52,7 @@ static void inherit(struct dz_proc *c, const struct dz_proc *p)
     c->utime_ns = c->stime_ns = c->child_utime_ns = c->child_stime_ns = 0;
     c->minflt = c->slices = 0;
     c->mem_bytes = 0;
-    c->fds = c->argv = c->envv = c->exe_path = c->fd_count = 0;
+    c->fds = c->argv = c->envv = c->exe_path = c->fd_count = c->fd_hint = 0;
     c->threads = c->thread = c->wait_child = 0;
 }
 

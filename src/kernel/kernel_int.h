@@ -45,12 +45,13 @@ struct dz_k_blob {
     size_t size;
     uint8_t *p;
 };
-/* A thread that waits at a queue; a queue is a uint32_t in the row waited for. */
+/* A thread, or an item of epoll, that waits at a queue; a queue is a uint32_t in the row waited
+ * for. */
 struct dz_k_waiter {
     uint32_t used, index;
-    uint32_t thread;
-    uint32_t next, prev; /* in the queue */
-    uint32_t more;       /* the same thread's next one */
+    uint32_t thread, item; /* one of both */
+    uint32_t next, prev;   /* in the queue */
+    uint32_t more;         /* the next one of the same thread or item */
     uint32_t *head;
 };
 
@@ -81,6 +82,7 @@ struct dz_kernel {
     struct dz_kernel_limits limits;
     uint32_t caps;
     struct dz_kernel_kind kinds[DZ_KERNEL_KINDS_MAX];
+    const struct dz_kernel_pages *pages;
     char hostname[65];
 
     struct dz_k_table tab[DZ_KERNEL_TABLE_COUNT];
@@ -104,6 +106,7 @@ struct dz_kernel {
     uint64_t total_cpu_ns, forks;
     struct dz_err why;  /* the last program that was none: the reason, in words */
     int64_t next_alarm; /* nobody's alarm_at is before */
+    uint32_t timerfds;  /* open */
     int64_t mono_offset;
     int64_t boot_real_ns;
     uint64_t generation;
@@ -114,6 +117,10 @@ struct dz_kernel {
     bool events;                 /* a job's leader has ended and was not taken */
     uint32_t wait_lock;          /* queue */
     uint32_t wait_end;           /* queue: the end of some process */
+    uint32_t wait_signal;        /* queue: a signal was sent to somebody */
+    uint32_t walk, walks;        /* of kernel_epoll.c: the last one, and how deep in one we are */
+    uint32_t next_ready;         /* order of items of epoll */
+    bool memfds;                 /* there was one */
     uint64_t mount[DZ_K_MOUNTS]; /* inodes covered by /proc and /dev */
     struct dz_err *run_err;
     uint8_t *scratch; /* DZ_KERNEL_PIPE_SIZE bytes, made when first needed */
@@ -196,10 +203,19 @@ size_t dz_k_ring_get(const uint8_t *ring, uint32_t cap, uint32_t *head, uint32_t
 
 /* ---- waiting: kernel_wait.c --------------------------------------------------------- */
 
-/* p's thread whose call is served, at a queue: -ENOMEM. */
+struct dz_k_sleeper { /* one of both */
+    struct dz_thread *thread;
+    struct dz_epitem *item;
+};
+/* At a queue: -ENOMEM. */
+int dz_k_sleep(struct dz_kernel *k, const struct dz_k_sleeper *s, uint32_t *queue);
+void dz_k_leave(struct dz_kernel *k, uint32_t *waiters); /* all queues that they are in */
+/* p's thread whose call is served. */
 int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue);
 void dz_k_unwait(struct dz_kernel *k, struct dz_thread *t);
 void dz_k_wake(struct dz_kernel *k, const uint32_t *queue);
+/* Signals that are blocked until the call ends; mask may be NULL. */
+void dz_k_mask_for(struct dz_kernel *k, struct dz_proc *p, const uint64_t *mask);
 
 /* The frame of every call that may park:
  *
@@ -224,6 +240,8 @@ void dz_k_ready(struct dz_kernel *k, struct dz_thread *t); /* may run again: its
 void dz_k_unqueue(struct dz_kernel *k, struct dz_thread *t); /* out of the run queue */
 void dz_k_enqueue(struct dz_kernel *k, struct dz_thread *t, uint32_t queue);
 void dz_k_expire(struct dz_kernel *k, int64_t now); /* kernel_timer.c */
+/* A time of some clock as kernel time. */
+int64_t dz_k_kernel_time(struct dz_kernel *k, int clock, bool absolute, int64_t ns);
 
 /* ---- processes: kernel_proc.c ---------------------------------------------------------- */
 
@@ -284,6 +302,9 @@ void dz_k_send(struct dz_kernel *k, struct dz_proc *p, int signo, int code); /* 
 void dz_k_siginfo_drop(struct dz_kernel *k, uint32_t proc, uint32_t thread, uint64_t set);
 int dz_k_send_pgrp(struct dz_kernel *k, int32_t pgid, int signo);          /* how many got it */
 bool dz_k_sig_waits(const struct dz_kernel *k, const struct dz_thread *t); /* to be delivered */
+/* One of `set` that waits, taken: its number, 0: there is none. */
+int dz_k_sig_take(struct dz_kernel *k, struct dz_thread *t, uint64_t set,
+                  struct dz_siginfo *ret_info);
 bool dz_k_sig_ignored(const struct dz_proc *p, int signo);
 void dz_k_sig_sync(struct dz_kernel *k, struct dz_proc *p);  /* see which handlers returned */
 bool dz_k_deliver(struct dz_kernel *k, struct dz_thread *t); /* false: it cannot run now */
@@ -297,8 +318,9 @@ struct dz_k_file_ops {
     int64_t (*read)(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, void *buf, size_t n);
     int64_t (*write)(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, const void *buf,
                      size_t n);
-    short (*ready)(struct dz_kernel *k, const struct dz_file *f); /* POLLIN, ... */
-    int (*wait)(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events);
+    short (*ready)(struct dz_kernel *k, struct dz_proc *p,
+                   const struct dz_file *f); /* POLLIN, ... */
+    int (*wait)(struct dz_kernel *k, const struct dz_k_sleeper *s, struct dz_file *f, short events);
     int64_t (*ioctl)(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, uint32_t req,
                      void *arg);
     void (*close)(struct dz_kernel *k, struct dz_file *f); /* the last descriptor is gone */
@@ -308,7 +330,8 @@ enum {
     DZ_KRESTART = -0x10010,
 };
 extern const struct dz_k_file_ops dz_k_disk_ops, dz_k_pipe_ops, dz_k_ptm_ops, dz_k_pts_ops,
-    dz_k_device_ops, dz_k_stream_ops, dz_k_synth_ops, dz_k_dir_ops, dz_k_pidfd_ops;
+    dz_k_device_ops, dz_k_stream_ops, dz_k_synth_ops, dz_k_dir_ops, dz_k_pidfd_ops, dz_k_epoll_ops,
+    dz_k_eventfd_ops, dz_k_timerfd_ops, dz_k_signalfd_ops;
 const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f);
 
 struct dz_fd *dz_k_fd(const struct dz_kernel *k, const struct dz_proc *p, int fd);
@@ -323,9 +346,27 @@ int dz_k_fd_copy(struct dz_kernel *k, const struct dz_proc *from, struct dz_proc
 struct dz_file *dz_k_file_new(struct dz_kernel *k, enum dz_file_kind kind, uint32_t flags);
 void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f); /* one reference less, or none */
 int64_t dz_k_install(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, int flags);
+/* Bytes of a file of the disk; of one that is mapped, those that are mapped. How many, -errno. */
+int64_t dz_k_disk_bytes(struct dz_kernel *k, uint64_t ino, uint64_t off, void *buf, size_t n);
+void dz_k_disk_cut(struct dz_kernel *k, uint64_t ino); /* its size has changed */
 void dz_k_stat_anon(struct dz_kstat *st, uint32_t mode, uint64_t ino);
 void dz_k_stat_attr(struct dz_kernel *k, const struct dz_vfs_attr *a, struct dz_kstat *st);
 
+/* epoll */
+static inline struct dz_epitem *dz_k_epitem(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_EPITEM], index);
+}
+void dz_k_epoll_hot(struct dz_kernel *k, struct dz_epitem *i);  /* its file has news */
+void dz_k_epoll_forget(struct dz_kernel *k, struct dz_file *f); /* a description that goes */
+int dz_k_epoll_revive(struct dz_kernel *k); /* after a thaw. -ENOMEM; -EINVAL: they go round */
+/* timerfds */
+void dz_k_timerfd_expire(struct dz_kernel *k, int64_t now);
+int64_t dz_k_timerfd_next(struct dz_kernel *k); /* INT64_MAX: none is set */
+/* memfds: -EPERM when a seal forbids that the file gets this size, or is written to */
+int dz_k_seals_check(const struct dz_kernel *k, const struct dz_file *f, uint64_t size, bool write);
+int64_t dz_k_seals_fcntl(struct dz_kernel *k, struct dz_file *f, int cmd, uint32_t seals);
+uint32_t dz_k_seals_of(const struct dz_kernel *k, uint64_t ino); /* of an open file; 0: no memfd */
 /* pidfds */
 void dz_k_pidfd_set(struct dz_file *f, const struct dz_proc *of);
 /* The process's number: -EBADF. */

@@ -351,6 +351,7 @@ static int64_t disk_opened(struct dz_kernel *k, struct dz_proc *p, uint64_t ino,
     }
     f->node = (struct dz_node){.ino = ino};
     f->path = path ? dz_k_blob_new(k, path, strlen(path) + 1) : 0;
+    f->seals = k->memfds ? dz_k_seals_of(k, ino) : 0;
     return dz_k_install(k, p, f, flags);
 }
 
@@ -403,6 +404,7 @@ static int64_t open_inode(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, 
     if (!e && emptied) {
         a.size = 0;
         (void)dz_vfs_setattr(k->vfs, ino, DZ_VFS_SET_SIZE, &a);
+        dz_k_disk_cut(k, ino);
     }
     return e ? e : disk_opened(k, p, ino, flags, NULL);
 }
@@ -442,6 +444,10 @@ int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, i
     }
     case DZ_FILE_PTM:
     case DZ_FILE_PIDFD:
+    case DZ_FILE_EPOLL:
+    case DZ_FILE_EVENTFD:
+    case DZ_FILE_TIMERFD:
+    case DZ_FILE_SIGNALFD:
     case DZ_FILE_NONE:
         break;
     }
@@ -479,6 +485,8 @@ int64_t dz_sys_openat(struct dz_kernel *k, struct dz_proc *p, struct dz_at at, i
         return fd;
     struct dz_vfs_who who = dz_k_who(p);
     e = dz_vfs_open_at(k->vfs, &who, vfs_path(&w), flags & OPEN_FLAGS, mode & 07777, &ino);
+    if (!e && (flags & O_TRUNC))
+        dz_k_disk_cut(k, ino);
     return e ? e : disk_opened(k, p, ino, flags, at.path);
 }
 
@@ -859,8 +867,9 @@ static void dir_stat(struct dz_kernel *k, const struct dz_file *f, struct dz_kst
         dz_k_stat_anon(st, S_IFDIR | 0555, f->node.ino); /* its process is gone */
 }
 
-static short dir_ready(struct dz_kernel *k, const struct dz_file *f)
+static short dir_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
 {
+    (void)p;
     (void)k;
     (void)f;
     return POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;

@@ -23,16 +23,18 @@ static struct dz_proc *process(const struct dz_kernel *k, const struct dz_file *
     return p && p->lock_owner == f->pos ? p : NULL;
 }
 
-static short pidfd_ready(struct dz_kernel *k, const struct dz_file *f)
+static short pidfd_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
 {
-    const struct dz_proc *p = process(k, f);
-    return !p || p->state == DZ_PROC_ZOMBIE ? POLLIN | POLLRDNORM : 0;
+    (void)p;
+    const struct dz_proc *of = process(k, f);
+    return !of || of->state == DZ_PROC_ZOMBIE ? POLLIN | POLLRDNORM : 0;
 }
 
-static int pidfd_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events)
+static int pidfd_wait(struct dz_kernel *k, const struct dz_k_sleeper *s, struct dz_file *f,
+                      short events)
 {
     (void)f, (void)events;
-    return dz_k_wait(k, p, &k->wait_end);
+    return dz_k_sleep(k, s, &k->wait_end);
 }
 
 static void pidfd_stat(struct dz_kernel *k, const struct dz_file *f, struct dz_kstat *st)

@@ -109,8 +109,17 @@ static int64_t pipe_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file
     return (int64_t)put;
 }
 
-static short pipe_ready(struct dz_kernel *k, const struct dz_file *f)
+/* For a write of PIPE_BUF bytes, if need be in a larger ring. */
+static bool has_room(struct dz_kernel *k, const struct dz_pipe *q)
 {
+    uint32_t cap = cap_of(k, q);
+    return cap == 0 || cap - q->len >= DZ_KERNEL_PIPE_BUF ||
+           (cap < DZ_KERNEL_PIPE_SIZE && may_grow(k, DZ_KERNEL_PIPE_SIZE - cap));
+}
+
+static short pipe_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
+{
+    (void)p;
     const struct dz_pipe *q = dz_k_pipe(k, f->obj);
     uint32_t access = f->flags & O_ACCMODE;
     short r = 0;
@@ -118,20 +127,21 @@ static short pipe_ready(struct dz_kernel *k, const struct dz_file *f)
         r |= POLLIN | POLLRDNORM;
     if (access != O_WRONLY && q->writers == 0 && (!q->fifo || f->pos != q->writer_opens))
         r |= POLLHUP;
-    if (access != O_RDONLY && (cap_of(k, q) == 0 || cap_of(k, q) - q->len >= DZ_KERNEL_PIPE_BUF))
+    if (access != O_RDONLY && has_room(k, q))
         r |= POLLOUT | POLLWRNORM;
     if (access != O_RDONLY && q->readers == 0)
         r |= POLLERR;
     return r;
 }
 
-static int pipe_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events)
+static int pipe_wait(struct dz_kernel *k, const struct dz_k_sleeper *s, struct dz_file *f,
+                     short events)
 {
     struct dz_pipe *q = dz_k_pipe(k, f->obj);
     uint32_t access = f->flags & O_ACCMODE;
     (void)events; /* the end decides: HUP and ERR are always waited for */
-    int e = access != O_WRONLY ? dz_k_wait(k, p, &q->wait_r) : 0;
-    return !e && access != O_RDONLY ? dz_k_wait(k, p, &q->wait_w) : e;
+    int e = access != O_WRONLY ? dz_k_sleep(k, s, &q->wait_r) : 0;
+    return !e && access != O_RDONLY ? dz_k_sleep(k, s, &q->wait_w) : e;
 }
 
 static void pipe_close(struct dz_kernel *k, struct dz_file *f)

@@ -267,7 +267,7 @@ void dz_k_die(struct dz_kernel *k, struct dz_proc *p, int signo, int code)
     dz_k_blob_free(k, p->argv);
     dz_k_blob_free(k, p->envv);
     dz_k_blob_free(k, p->exe_path);
-    p->fds = p->argv = p->envv = p->exe_path = p->fd_count = p->argc = p->envc = 0;
+    p->fds = p->argv = p->envv = p->exe_path = p->fd_count = p->fd_hint = p->argc = p->envc = 0;
     memset(p->itimer, 0, sizeof p->itimer);
     p->alarm_at = INT64_MAX;
     p->sig_pending = 0;

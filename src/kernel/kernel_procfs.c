@@ -4,8 +4,8 @@
  *
  * Inode numbers are composed, nothing is stored: the machine's entries are 1 + their row; a
  * process's are pid << 16 | row + 1, its directory pid << 16; its descriptors
- * pid << 16 | FD_BASE + fd. A file's text is made when the file is opened and kept in a blob of
- * the description, so one reader sees one state.
+ * fd << 32 | pid << 16 | FD_ROW. A file's text is made when the file is opened and kept in a blob
+ * of the description, so one reader sees one state.
  *
  * The texts have what ps, top, free, uptime and shells read. Sizes in pages are in pages of
  * 64 KiB, as the guest's getpagesize() returns; times are in hundredths of a second.
@@ -280,7 +280,7 @@ static void text_limits(struct dz_kernel *k, const struct dz_proc *of, struct dz
 typedef void (*text_fn)(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
 
 enum {
-    FD_BASE = 0x1000,
+    FD_ROW = 0x1000,
     SELF = 2, /* the inode of the link "self" */
 };
 
@@ -331,20 +331,26 @@ static const struct row *machine_row(uint64_t ino)
 static const struct row *proc_row(uint64_t ino)
 {
     uint64_t n = ino & 0xffff;
-    return ino >= 0x10000 && n >= 1 && n <= DZ_ARRAY_LEN(proc_rows) ? &proc_rows[n - 1] : NULL;
+    return ino >= 0x10000 && ino >> 32 == 0 && n >= 1 && n <= DZ_ARRAY_LEN(proc_rows)
+               ? &proc_rows[n - 1]
+               : NULL;
 }
 
 static struct dz_proc *proc_of(struct dz_kernel *k, uint64_t ino)
 {
-    return ino >= 0x10000 ? dz_k_find(k, (int32_t)(ino >> 16)) : NULL;
+    return ino >= 0x10000 ? dz_k_find(k, (int32_t)(ino >> 16 & 0xffff)) : NULL;
+}
+
+static uint64_t fd_ino(uint64_t dir, uint64_t fd)
+{
+    return fd << 32 | (dir & 0xffff0000) | FD_ROW;
 }
 
 /* The descriptor that an inode below fd/ stands for. */
 static struct dz_file *file_of(struct dz_kernel *k, uint64_t ino)
 {
     const struct dz_proc *p = proc_of(k, ino);
-    uint64_t n = ino & 0xffff;
-    return p && n >= FD_BASE ? dz_k_fd_file(k, p, (int)(n - FD_BASE)) : NULL;
+    return p && (ino & 0xffff) == FD_ROW ? dz_k_fd_file(k, p, (int)(ino >> 32)) : NULL;
 }
 
 const struct dz_file *dz_k_proc_file(struct dz_kernel *k, const struct dz_node *n)
@@ -405,7 +411,7 @@ static int proc_lookup(struct dz_kernel *k, struct dz_proc *p, uint64_t dir, con
             return -EACCES;
         if (number(name, len, &n) != 0 || n >= DZ_KERNEL_FDS_MAX || !dz_k_fd(k, of, (int)n))
             return -ENOENT;
-        *ret_ino = (dir & ~UINT64_C(0xffff)) | (FD_BASE + n);
+        *ret_ino = fd_ino(dir, n);
         return 0;
     }
     i = find_row(proc_rows, DZ_ARRAY_LEN(proc_rows), name, len);
@@ -416,8 +422,8 @@ static int proc_lookup(struct dz_kernel *k, struct dz_proc *p, uint64_t dir, con
 
 static uint64_t proc_parent(uint64_t ino)
 {
-    if ((ino & 0xffff) >= FD_BASE)
-        return (ino & ~UINT64_C(0xffff)) | ROW_FD;
+    if ((ino & 0xffff) == FD_ROW)
+        return (ino & 0xffff0000) | ROW_FD;
     return (ino & 0xffff) != 0 && ino >= 0x10000 ? ino & ~UINT64_C(0xffff) : DZ_K_SYNTH_ROOT;
 }
 
@@ -454,6 +460,7 @@ static int64_t file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz
 {
     static const char *const devices[] = {"",          "/dev/null",   "/dev/zero",
                                           "/dev/full", "/dev/random", "/dev/urandom"};
+    static const char *const anonymous[] = {"pidfd", "eventpoll", "eventfd", "timerfd", "signalfd"};
     const char *path = dz_k_blob(k, f->path, NULL);
     int n;
     switch (f->kind) {
@@ -473,7 +480,11 @@ static int64_t file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz
         n = snprintf(buf, size, "%s", devices[f->obj]);
         break;
     case DZ_FILE_PIDFD:
-        n = snprintf(buf, size, "anon_inode:[pidfd]");
+    case DZ_FILE_EPOLL:
+    case DZ_FILE_EVENTFD:
+    case DZ_FILE_TIMERFD:
+    case DZ_FILE_SIGNALFD:
+        n = snprintf(buf, size, "anon_inode:[%s]", anonymous[f->kind - DZ_FILE_PIDFD]);
         break;
     default: {
         int64_t r = dz_k_node_path(k, p, &f->node, buf, size);
@@ -588,7 +599,7 @@ static void list_fds(struct dz_kernel *k, const struct lister *l, uint64_t dir, 
         if (!dz_k_fd(k, of, (int)fd))
             continue;
         (void)snprintf(name, sizeof name, "%u", (unsigned)fd);
-        if (!give(l, (dir & ~UINT64_C(0xffff)) | (FD_BASE + fd), fd + 3, S_IFLNK, name))
+        if (!give(l, fd_ino(dir, fd), fd + 3, S_IFLNK, name))
             return;
     }
 }
@@ -669,7 +680,7 @@ static int64_t proc_open(struct dz_kernel *k, struct dz_proc *p, uint64_t ino, i
 static int64_t proc_path(struct dz_kernel *k, uint64_t ino, char *buf, size_t size)
 {
     const struct row *r = ino >= 0x10000 ? proc_row(ino) : machine_row(ino);
-    unsigned pid = (unsigned)(ino >> 16);
+    unsigned pid = (unsigned)(ino >> 16 & 0xffff);
     int n;
     (void)k;
     if (ino == DZ_K_SYNTH_ROOT)
@@ -706,8 +717,9 @@ static int64_t synth_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file
     return (int64_t)n;
 }
 
-static short synth_ready(struct dz_kernel *k, const struct dz_file *f)
+static short synth_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
 {
+    (void)p;
     (void)k;
     (void)f;
     return POLLIN | POLLRDNORM;

@@ -216,8 +216,9 @@ static int64_t pts_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file 
     return (int64_t)done;
 }
 
-static short pts_ready(struct dz_kernel *k, const struct dz_file *f)
+static short pts_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
 {
+    (void)p;
     const struct dz_pty *t = dz_k_pty(k, f->obj);
     if (t->hungup)
         return POLLIN | POLLRDNORM | POLLOUT | POLLERR | POLLHUP;
@@ -227,11 +228,12 @@ static short pts_ready(struct dz_kernel *k, const struct dz_file *f)
     return r;
 }
 
-static int pts_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events)
+static int pts_wait(struct dz_kernel *k, const struct dz_k_sleeper *s, struct dz_file *f,
+                    short events)
 {
     struct dz_pty *t = dz_k_pty(k, f->obj);
-    int e = dz_k_wait(k, p, &t->wait_in); /* a hangup comes here too */
-    return !e && (events & POLLOUT) ? dz_k_wait(k, p, &t->wait_out) : e;
+    int e = dz_k_sleep(k, s, &t->wait_in); /* a hangup comes here too */
+    return !e && (events & POLLOUT) ? dz_k_sleep(k, s, &t->wait_out) : e;
 }
 
 static void pts_close(struct dz_kernel *k, struct dz_file *f)
@@ -463,8 +465,9 @@ static int64_t ptm_write(struct dz_kernel *k, struct dz_proc *p, struct dz_file 
     return done > 0 ? (int64_t)done : -EAGAIN;
 }
 
-static short ptm_ready(struct dz_kernel *k, const struct dz_file *f)
+static short ptm_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
 {
+    (void)p;
     const struct dz_pty *t = dz_k_pty(k, f->obj);
     short r = t->out_len > 0 ? POLLIN | POLLRDNORM : 0;
     if (t->opened && t->slaves == 0)
@@ -474,10 +477,11 @@ static short ptm_ready(struct dz_kernel *k, const struct dz_file *f)
     return r;
 }
 
-static int ptm_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events)
+static int ptm_wait(struct dz_kernel *k, const struct dz_k_sleeper *s, struct dz_file *f,
+                    short events)
 {
     (void)events;
-    return dz_k_wait(k, p, &dz_k_pty(k, f->obj)->wait_master);
+    return dz_k_sleep(k, s, &dz_k_pty(k, f->obj)->wait_master);
 }
 
 static void ptm_close(struct dz_kernel *k, struct dz_file *f)

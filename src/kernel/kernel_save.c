@@ -21,6 +21,7 @@ size_t dz_kernel_row_size(enum dz_kernel_table table)
         [DZ_KERNEL_TABLE_JOB] = sizeof(struct dz_job),
         [DZ_KERNEL_TABLE_THREAD] = sizeof(struct dz_thread),
         [DZ_KERNEL_TABLE_SIGINFO] = sizeof(struct dz_siginfo),
+        [DZ_KERNEL_TABLE_EPITEM] = sizeof(struct dz_epitem),
     };
     return table < DZ_KERNEL_TABLE_COUNT ? sizes[table] : 0;
 }
@@ -257,11 +258,24 @@ static bool file_ok(struct dz_kernel *k, const struct dz_file *f)
         return f->node.fs == DZ_KERNEL_FS_PROC && blob_is(k, f->obj, 0);
     case DZ_FILE_PIDFD:
         return f->obj < DZ_KERNEL_PID_MAX;
+    case DZ_FILE_EPOLL:
+    case DZ_FILE_SIGNALFD:
+        return true;
+    case DZ_FILE_EVENTFD:
+        return f->pos < UINT64_MAX;
+    case DZ_FILE_TIMERFD:
+        return f->timer_at >= 0 && f->timer_every >= 0;
     case DZ_FILE_DIR:
         return f->node.fs != DZ_KERNEL_FS_DISK;
     default:
         return false;
     }
+}
+
+static bool epitem_ok(struct dz_kernel *k, const struct dz_epitem *i)
+{
+    const struct dz_file *e = dz_k_file(k, i->epoll), *f = dz_k_file(k, i->file);
+    return e && e->kind == DZ_FILE_EPOLL && f && f != e && dz_k_ops(f)->wait && i->fd >= 0;
 }
 
 static bool pipe_ok(const struct dz_kernel *k, const struct dz_pipe *q)
@@ -355,6 +369,9 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     if (!file_ok(k, f))
         return dz_fail(err, DZ_ECORRUPT, "saved open file %u is damaged", f->index);
+    DZ_K_FOREACH(dz_epitem, i, k, DZ_KERNEL_TABLE_EPITEM)
+    if (!epitem_ok(k, i))
+        return dz_fail(err, DZ_ECORRUPT, "saved item %u of an epoll is damaged", i->index);
     DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
     if (!pipe_ok(k, q))
         return dz_fail(err, DZ_ECORRUPT, "saved pipe %u is damaged", q->index);
@@ -372,7 +389,11 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
 static void reset_counts(struct dz_kernel *k)
 {
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
-    f->refs = 0;
+    {
+        f->refs = f->wait_r = f->wait_w = f->watched = f->items = f->walk = 0;
+        k->timerfds += f->kind == DZ_FILE_TIMERFD;
+        k->memfds |= f->seals != 0;
+    }
     DZ_K_FOREACH(dz_pipe, q, k, DZ_KERNEL_TABLE_PIPE)
     {
         q->readers = q->writers = q->wait_r = q->wait_w = 0;
@@ -435,7 +456,7 @@ static int count_file(struct dz_kernel *k, const struct dz_file *f, struct dz_er
 
 static void revive(struct dz_kernel *k, struct dz_proc *p)
 {
-    p->threads = p->thread = p->wait_child = 0;
+    p->threads = p->thread = p->wait_child = p->fd_hint = 0;
     dz_k_hash_add(k, p);
     struct dz_job *job = dz_k_job(k, p->job);
     if (job)
@@ -506,6 +527,10 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
         if (rc)
             return rc;
     }
+    int e = dz_k_epoll_revive(k);
+    if (e)
+        return dz_fail(err, e == -ENOMEM ? DZ_ENOMEM : DZ_ECORRUPT,
+                       "what the saved epolls watch makes no sense, or is too much");
     return 0;
 }
 
@@ -530,6 +555,10 @@ void dz_kernel_unput(struct dz_kernel *k)
     memset(k->pid_hash, 0, sizeof k->pid_hash);
     memset(k->tid_hash, 0, sizeof k->tid_hash);
     memset(k->futex_hash, 0, sizeof k->futex_hash);
+    for (uint32_t i = k->waiters.high; i > 0; i--) /* of epolls, whose queues are gone */
+        if (dz_k_row(&k->waiters, i))
+            dz_k_row_free(&k->waiters, i);
+    k->timerfds = 0;
     memset(k->q_head, 0, sizeof k->q_head);
     memset(k->q_tail, 0, sizeof k->q_tail);
     struct dz_proc *init = dz_k_proc(k, 1);

@@ -138,7 +138,8 @@ static void take_from(struct dz_kernel *k, const struct dz_proc *p, uint32_t thr
 }
 
 /* The next one of `set`, taken: its own before those of the process, the lowest number first. */
-static int take(struct dz_kernel *k, struct dz_thread *t, uint64_t set, struct dz_siginfo *ret_info)
+int dz_k_sig_take(struct dz_kernel *k, struct dz_thread *t, uint64_t set,
+                  struct dz_siginfo *ret_info)
 {
     struct dz_proc *p = dz_k_proc_of(k, t);
     bool own = (t->sig_pending & set) != 0;
@@ -249,6 +250,7 @@ int dz_k_send_info(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *to,
             return e;
     }
     *pending |= bit;
+    dz_k_wake(k, &k->wait_signal);
     if (!to)
         wake_one(k, p, bit);
     else if (takes(k, to, bit)) {
@@ -412,8 +414,8 @@ bool dz_k_deliver(struct dz_kernel *k, struct dz_thread *t)
     p->thread = t->index;
     dz_k_sig_sync(k, p);
     while (dz_k_sig_waits(k, t)) {
-        if (!take(k, t, NEVER_BLOCKED, &info))
-            (void)take(k, t, ~t->sig_mask, &info);
+        if (!dz_k_sig_take(k, t, NEVER_BLOCKED, &info))
+            (void)dz_k_sig_take(k, t, ~t->sig_mask, &info);
         if (!deliver_one(k, t, &info))
             return false;
     }
@@ -628,7 +630,7 @@ int64_t dz_sys_sigtimedwait(struct dz_kernel *k, struct dz_proc *p, uint64_t set
 {
     struct dz_siginfo info;
     struct dz_call *c = dz_k_call(k, p);
-    int signo = take(k, dz_k_me(k, p), set & ~NEVER_BLOCKED, &info);
+    int signo = dz_k_sig_take(k, dz_k_me(k, p), set & ~NEVER_BLOCKED, &info);
     if (signo) {
         if (ret_info)
             *ret_info = info;

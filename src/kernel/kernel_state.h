@@ -35,8 +35,10 @@ enum {
     DZ_KERNEL_BLOBS_MAX = 32768,
     DZ_KERNEL_WAITERS_MAX = 65536,
     DZ_KERNEL_THREADS_MAX = 4096,
+    DZ_KERNEL_EPITEMS_MAX = 65536,    /* descriptors that all epolls watch */
+    DZ_KERNEL_EPOLL_DEPTH = 5,        /* epolls that watch epolls */
     DZ_KERNEL_SIGINFOS_MAX = 8192,    /* signals that wait with what siginfo_t carries */
-    DZ_KERNEL_FDS_MAX = 1024,         /* of one process */
+    DZ_KERNEL_FDS_MAX = 65536,        /* of one process: the hard limit of RLIMIT_NOFILE */
     DZ_KERNEL_PID_MAX = 32768,        /* pids are below */
     DZ_KERNEL_SIGNALS = 64,           /* 1..64 */
     DZ_KERNEL_HANDLERS_MAX = 16,      /* handlers on top of each other; more wait */
@@ -50,7 +52,7 @@ enum {
     DZ_KERNEL_STREAM_SIZE = 65536,    /* bytes that wait in a stream, each way */
     DZ_KERNEL_TTY_IN = 4096,          /* bytes of input a terminal holds (MAX_CANON) */
     DZ_KERNEL_TTY_OUT = 8192,         /* bytes of output it holds for the master */
-    DZ_KERNEL_POLL_MAX = 1024,        /* descriptors in one poll */
+    DZ_KERNEL_POLL_MAX = 1024,        /* descriptors in one poll of WebAssembly */
     DZ_KERNEL_IOV_MAX = 1024,         /* pieces of one readv or writev */
     DZ_KERNEL_SLICE_NS = 5000000,     /* longest time slice */
     DZ_KERNEL_SYNTH_MAX = 256 * 1024, /* bytes of a file in /proc */
@@ -86,6 +88,10 @@ enum dz_file_kind {
     DZ_FILE_SYNTH = 7,  /* obj: blob with the text of a /proc file, made when opened */
     DZ_FILE_DIR = 8,    /* directory of /proc or /dev; node says which */
     DZ_FILE_PIDFD = 9,  /* obj: number of the process; pos: dz_proc.lock_owner */
+    DZ_FILE_EPOLL = 10,
+    DZ_FILE_EVENTFD = 11,  /* pos: its count; obj: EFD_SEMAPHORE or 0 */
+    DZ_FILE_TIMERFD = 12,  /* obj: its clock; pos: expiries not read yet */
+    DZ_FILE_SIGNALFD = 13, /* pos: its mask */
 };
 enum dz_device {
     DZ_DEVICE_NULL = 1,
@@ -108,7 +114,30 @@ struct dz_file {
     uint32_t path;       /* blob: the path as it was opened, for /proc/PID/fd; 0 = none */
     uint32_t dir_synth;  /* entries of a synthetic directory given so far (with pos) */
     uint32_t flocked;    /* has ever held a flock(2) lock */
-    uint32_t reserved[3];
+    uint32_t seals;      /* F_SEAL_* of a memfd, with DZ_SEAL_MEMFD; all descriptions of it agree */
+    int64_t timer_at;    /* TIMERFD: kernel time when it expires next; 0 = off */
+    int64_t timer_every; /* ns; 0 = once */
+
+    uint32_t wait_r, wait_w; /* link: waiters; of kinds that are no row but this */
+    uint32_t watched;        /* link: items of epoll that watch it */
+    uint32_t items;          /* link: EPOLL: its items */
+    uint32_t walk, level;    /* link: EPOLL: the last walk that came by, and what it found */
+};
+#define DZ_SEAL_MEMFD (1u << 31)
+
+/* What an epoll watches: a description, by the number under which it was named. */
+struct dz_epitem {
+    uint32_t used, index;
+    uint32_t epoll, file; /* descriptions */
+    int32_t fd;
+    uint32_t events; /* EPOLL*; 0: disabled by EPOLLONESHOT */
+    uint64_t data;
+    uint32_t hot; /* something happened since it was last found not ready, or told of */
+
+    uint32_t next_item, next_watch; /* link: of the epoll, of the file */
+    uint32_t ready_order;           /* link: who became hot first is told of first */
+    uint32_t waiters;               /* link */
+    uint32_t pad;
 };
 
 /* A slot of a process's descriptor table (blob dz_proc.fds). */
@@ -382,8 +411,10 @@ struct dz_proc {
     int32_t exit_signal; /* that its end sends to its parent; 0: SIGCHLD; DZ_PROC_SILENT */
     uint32_t pad;
 
-    uint32_t threads;    /* link: the first one */
-    uint32_t thread;     /* link: the one whose call is served */
+    uint32_t threads; /* link: the first one */
+    uint32_t thread;  /* link: the one whose call is served */
+    uint32_t fd_hint; /* link: no descriptor below is free */
+    uint32_t pad2;
     uint32_t pid_next;   /* link: hash */
     uint32_t wait_child; /* link: waiters in its waitpid, and on its exec */
 };

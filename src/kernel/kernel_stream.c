@@ -221,6 +221,9 @@ static bool has_output(const struct dz_kernel *k, const struct dz_stream *s)
 
 static int commit(struct dz_kernel *k, struct dz_err *err)
 {
+    int e = k->pages ? k->pages->sync(k->pages->arg, 0) : 0;
+    if (e)
+        return dz_fail_sys(err, -e, "cannot write mapped files to the disk");
     return k->ops.commit ? k->ops.commit(k->ops.arg, err) : dz_vfs_commit(k->vfs, err);
 }
 
@@ -315,8 +318,9 @@ static int64_t stream_write(struct dz_kernel *k, struct dz_proc *p, struct dz_fi
     return (int64_t)put;
 }
 
-static short stream_ready(struct dz_kernel *k, const struct dz_file *f)
+static short stream_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
 {
+    (void)p;
     const struct dz_stream *s = dz_k_stream(k, f->obj);
     short r = 0;
     if ((s->kind & DZ_STREAM_IN) && (s->in_len > 0 || s->in_eof))
@@ -330,12 +334,13 @@ static short stream_ready(struct dz_kernel *k, const struct dz_file *f)
     return r;
 }
 
-static int stream_wait(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, short events)
+static int stream_wait(struct dz_kernel *k, const struct dz_k_sleeper *who, struct dz_file *f,
+                       short events)
 {
     struct dz_stream *s = dz_k_stream(k, f->obj);
     (void)events; /* the end of the outside is told to whoever waits */
-    int e = dz_k_wait(k, p, &s->wait_r);
-    return e ? e : dz_k_wait(k, p, &s->wait_w);
+    int e = dz_k_sleep(k, who, &s->wait_r);
+    return e ? e : dz_k_sleep(k, who, &s->wait_w);
 }
 
 static void stream_close(struct dz_kernel *k, struct dz_file *f)

@@ -40,6 +40,7 @@ void dz_k_expire(struct dz_kernel *k, int64_t now)
     if (now < k->next_alarm)
         return;
     k->next_alarm = INT64_MAX;
+    dz_k_timerfd_expire(k, now);
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     {
         if (p->state == DZ_PROC_ZOMBIE)
@@ -58,7 +59,7 @@ void dz_k_expire(struct dz_kernel *k, int64_t now)
 
 int64_t dz_kernel_next_deadline(struct dz_kernel *k)
 {
-    int64_t at = INT64_MAX;
+    int64_t at = dz_k_timerfd_next(k);
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     if (p->state != DZ_PROC_ZOMBIE && p->alarm_at < at)
         at = p->alarm_at;
@@ -102,7 +103,7 @@ int64_t dz_sys_clock_getres(struct dz_kernel *k, struct dz_proc *p, int clock, i
 }
 
 /* A time of some clock as kernel time. */
-static int64_t to_kernel_time(struct dz_kernel *k, int clock, bool absolute, int64_t ns)
+int64_t dz_k_kernel_time(struct dz_kernel *k, int clock, bool absolute, int64_t ns)
 {
     int64_t now = dz_kernel_now(k);
     if (!absolute)
@@ -122,7 +123,7 @@ int64_t dz_sys_clock_nanosleep(struct dz_kernel *k, struct dz_proc *p, int clock
         return dz_k_end(k, p, -EINVAL);
     if (!(c->flags & DZ_CALL_BEGUN)) {
         c->flags = DZ_CALL_BEGUN | DZ_CALL_NORESTART;
-        c->deadline = to_kernel_time(k, clock, absolute, ns);
+        c->deadline = dz_k_kernel_time(k, clock, absolute, ns);
     }
     int64_t now = dz_kernel_now(k);
     if (now >= c->deadline)

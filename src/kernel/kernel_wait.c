@@ -10,18 +10,21 @@
  *
  * Invariant: a thread has waiters only in state WAIT (kernel_sched.c asserts it of each thread
  * that it picks).
+ * An item of epoll is in the queues of its file all the time, and waking them notes that something
+ * happened (kernel_epoll.c).
  */
 #include "kernel/kernel_int.h"
 
 #include <fcntl.h>
 
-int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue)
+int dz_k_sleep(struct dz_kernel *k, const struct dz_k_sleeper *s, uint32_t *queue)
 {
     struct dz_k_waiter *w = dz_k_row_new(&k->waiters);
     if (!w)
         return -ENOMEM;
-    struct dz_thread *t = dz_k_me(k, p);
-    w->thread = t->index;
+    uint32_t *own = s->item ? &s->item->waiters : &s->thread->waiters;
+    w->thread = s->item ? 0 : s->thread->index;
+    w->item = s->item ? s->item->index : 0;
     w->head = queue;
     struct dz_k_waiter *first = dz_k_row(&k->waiters, *queue);
     if (first) { /* circular: to the end */
@@ -33,16 +36,21 @@ int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue)
         w->next = w->prev = w->index;
         *queue = w->index;
     }
-    w->more = t->waiters;
-    t->waiters = w->index;
+    w->more = *own;
+    *own = w->index;
     return 0;
 }
 
-void dz_k_unwait(struct dz_kernel *k, struct dz_thread *t)
+int dz_k_wait(struct dz_kernel *k, struct dz_proc *p, uint32_t *queue)
 {
-    for (uint32_t i = t->waiters, more; i != 0; i = more) {
+    return dz_k_sleep(k, &(struct dz_k_sleeper){.thread = dz_k_me(k, p)}, queue);
+}
+
+void dz_k_leave(struct dz_kernel *k, uint32_t *waiters)
+{
+    for (uint32_t i = *waiters, more; i != 0; i = more) {
         struct dz_k_waiter *w = dz_k_row(&k->waiters, i);
-        assert(w && w->thread == t->index);
+        assert(w);
         more = w->more;
         if (w->next == i) {
             *w->head = 0;
@@ -56,14 +64,33 @@ void dz_k_unwait(struct dz_kernel *k, struct dz_thread *t)
         }
         dz_k_row_free(&k->waiters, i);
     }
-    t->waiters = 0;
+    *waiters = 0;
+}
+
+void dz_k_unwait(struct dz_kernel *k, struct dz_thread *t)
+{
+    dz_k_leave(k, &t->waiters);
+}
+
+/* The first one in a queue that is a thread; NULL: there is none. */
+static const struct dz_k_waiter *first_thread(const struct dz_kernel *k, uint32_t queue)
+{
+    const struct dz_k_waiter *w = dz_k_row(&k->waiters, queue);
+    while (w && w->thread == 0)
+        w = w->next == queue ? NULL : dz_k_row(&k->waiters, w->next);
+    return w;
 }
 
 void dz_k_wake(struct dz_kernel *k, const uint32_t *queue)
 {
-    while (*queue != 0) {
-        const struct dz_k_waiter *w = dz_k_row(&k->waiters, *queue);
+    const struct dz_k_waiter *w;
+    while ((w = first_thread(k, *queue)))
         dz_k_ready(k, dz_k_thread(k, w->thread)); /* takes it out of the queue */
+    uint32_t first = *queue, i = first;           /* items of epoll stay */
+    while (i != 0) {
+        w = dz_k_row(&k->waiters, i);
+        dz_k_epoll_hot(k, dz_k_epitem(k, w->item));
+        i = w->next == first ? 0 : w->next;
     }
 }
 
@@ -150,7 +177,7 @@ void dz_k_proc_alarm(struct dz_kernel *k, struct dz_proc *p)
 
 #define ALWAYS (POLLERR | POLLHUP | POLLNVAL)
 
-static size_t look(struct dz_kernel *k, const struct dz_proc *p, struct pollfd *fds, size_t n)
+static size_t look(struct dz_kernel *k, struct dz_proc *p, struct pollfd *fds, size_t n)
 {
     size_t ready = 0;
     for (size_t i = 0; i < n; i++) {
@@ -159,7 +186,7 @@ static size_t look(struct dz_kernel *k, const struct dz_proc *p, struct pollfd *
         if (fds[i].fd >= 0 && (!f || (f->flags & O_PATH)))
             r = POLLNVAL;
         else if (f)
-            r = dz_k_ops(f)->ready(k, f) & (short)(fds[i].events | ALWAYS);
+            r = dz_k_ops(f)->ready(k, p, f) & (short)(fds[i].events | ALWAYS);
         fds[i].revents = r;
         ready += r != 0;
     }
@@ -168,34 +195,41 @@ static size_t look(struct dz_kernel *k, const struct dz_proc *p, struct pollfd *
 
 static int wait_for_all(struct dz_kernel *k, struct dz_proc *p, const struct pollfd *fds, size_t n)
 {
+    const struct dz_k_sleeper me = {.thread = dz_k_me(k, p)};
     for (size_t i = 0; i < n; i++) {
         struct dz_file *f = dz_k_fd_file(k, p, fds[i].fd);
         if (!f || !dz_k_ops(f)->wait)
             continue;
-        int e = dz_k_ops(f)->wait(k, p, f, fds[i].events);
+        int e = dz_k_ops(f)->wait(k, &me, f, fds[i].events);
         if (e)
             return e;
     }
     return 0;
 }
 
+void dz_k_mask_for(struct dz_kernel *k, struct dz_proc *p, const uint64_t *mask)
+{
+    struct dz_thread *t = dz_k_me(k, p);
+    struct dz_call *c = dz_k_parked(t);
+    if (!mask)
+        return;
+    c->masked = 1;
+    c->mask = t->sig_mask;
+    t->sig_mask = *mask & ~(DZ_K_BIT(9) | DZ_K_BIT(19));
+}
+
 int64_t dz_sys_poll(struct dz_kernel *k, struct dz_proc *p, struct pollfd *fds, size_t n,
                     int64_t timeout_ns, const uint64_t *mask)
 {
     struct dz_call *c = dz_k_call(k, p);
-    if (n > DZ_KERNEL_POLL_MAX)
+    if (n > DZ_KERNEL_FDS_MAX)
         return dz_k_end(k, p, -EINVAL);
     int64_t now = dz_kernel_now(k);
     if (!(c->flags & DZ_CALL_BEGUN)) {
         c->flags = DZ_CALL_BEGUN | DZ_CALL_NORESTART;
         if (timeout_ns >= 0 && timeout_ns < INT64_MAX - now)
             c->deadline = now + timeout_ns;
-        if (mask) {
-            c->masked = 1;
-            struct dz_thread *t = dz_k_me(k, p);
-            c->mask = t->sig_mask;
-            t->sig_mask = *mask & ~(DZ_K_BIT(9) | DZ_K_BIT(19));
-        }
+        dz_k_mask_for(k, p, mask);
     }
     size_t ready = look(k, p, fds, n);
     if (ready > 0 || now >= c->deadline)

@@ -42,7 +42,7 @@ struct dz_vfs;
 struct dz_wasm_module;
 
 enum {
-    DZ_MACHINE_VERSION = 2,
+    DZ_MACHINE_VERSION = 3,
     DZ_MACHINE_PAGE = 4096,           /* what memory is kept in */
     DZ_MACHINE_STATE_MAX = 256 << 20, /* bytes of all but memory */
     DZ_MACHINE_MODULES_MAX = 1024,    /* different programs that run */

@@ -420,11 +420,19 @@ const struct dz_record dz_machine_proc1_record =
 
 #define T struct dz_file
 static const struct dz_field file_fields[] = {
-    DZ_FIELD(T, 1, kind),    DZ_FIELD(T, 2, obj),
-    DZ_FIELD(T, 3, flags),   DZ_FIELD_SUB(T, 4, node, &node),
-    DZ_FIELD(T, 5, pos),     DZ_FIELD(T, 6, locks),
-    DZ_FIELD(T, 7, path),    DZ_FIELD(T, 8, dir_synth),
-    DZ_FIELD(T, 9, flocked),
+    DZ_FIELD(T, 1, kind),      DZ_FIELD(T, 2, obj),
+    DZ_FIELD(T, 3, flags),     DZ_FIELD_SUB(T, 4, node, &node),
+    DZ_FIELD(T, 5, pos),       DZ_FIELD(T, 6, locks),
+    DZ_FIELD(T, 7, path),      DZ_FIELD(T, 8, dir_synth),
+    DZ_FIELD(T, 9, flocked),   DZ_FIELD(T, 10, seals),
+    DZ_FIELD(T, 11, timer_at), DZ_FIELD(T, 12, timer_every),
+};
+#undef T
+
+#define T struct dz_epitem
+static const struct dz_field epitem_fields[] = {
+    DZ_FIELD(T, 1, epoll),  DZ_FIELD(T, 2, file), DZ_FIELD(T, 3, fd),
+    DZ_FIELD(T, 4, events), DZ_FIELD(T, 5, data), DZ_FIELD(T, 6, hot),
 };
 #undef T
 
@@ -495,6 +503,7 @@ const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
     [DZ_KERNEL_TABLE_JOB] = DZ_RECORD("job", struct dz_job, job_fields),
     [DZ_KERNEL_TABLE_THREAD] = DZ_RECORD("thread", struct dz_thread, thread_fields),
     [DZ_KERNEL_TABLE_SIGINFO] = DZ_RECORD("signal", struct dz_siginfo, siginfo_fields),
+    [DZ_KERNEL_TABLE_EPITEM] = DZ_RECORD("item of an epoll", struct dz_epitem, epitem_fields),
 };
 
 /* --- the tables: structs of this module -------------------------------------------------- */

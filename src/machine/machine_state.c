@@ -305,11 +305,21 @@ static void put_head(struct out *o, const struct dz_machine_how *how)
     end(o);
 }
 
+/* Tables at the end that have no rows are left out. */
+static uint32_t last_section(struct dz_kernel *k)
+{
+    uint32_t tag = DZ_STATE_TAGS - 1;
+    while (tag >= DZ_STATE_TAGS_2 &&
+           dz_kernel_rows(
+               k, (enum dz_kernel_table)(DZ_KERNEL_TABLE_THREAD + (tag - DZ_STATE_THREADS))) == 0)
+        tag--;
+    return tag;
+}
+
 int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                            const struct dz_machine_how *how, struct dz_err *err)
 {
-    struct dz_state_head h = {
-        .magic = DZ_STATE_MAGIC, .version = DZ_MACHINE_VERSION, .sections = DZ_STATE_TAGS - 1};
+    struct dz_state_head h = {.magic = DZ_STATE_MAGIC, .version = DZ_MACHINE_VERSION};
     struct out o = {.m = m, .k = k, .b = &m->state};
     dz_buf_reset(o.b);
     dz_vec_reset(&m->modules);
@@ -326,8 +336,9 @@ int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_
         return rc;
     put_modules(&o);
     put_spaces(&o);
-    put_rows(&o, DZ_KERNEL_TABLE_THREAD);
-    put_rows(&o, DZ_KERNEL_TABLE_SIGINFO);
+    h.sections = last_section(k);
+    for (unsigned tag = DZ_STATE_THREADS; tag <= h.sections; tag++)
+        put_rows(&o, (enum dz_kernel_table)(DZ_KERNEL_TABLE_THREAD + (tag - DZ_STATE_THREADS)));
     if (o.b->err)
         return dz_fail(err, o.b->err, "put the machine to sleep: its state is larger than %d bytes",
                        DZ_MACHINE_STATE_MAX);
@@ -612,7 +623,15 @@ int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err)
                        "the machine in the file is of version %u, this doze knows %d: a newer doze "
                        "wrote it",
                        h.version, DZ_MACHINE_VERSION);
-    uint32_t tags = h.version == 1 ? DZ_STATE_TAGS_1 : DZ_STATE_TAGS;
+    uint32_t tags = h.version == 1 ? DZ_STATE_TAGS_1 : DZ_STATE_TAGS_2;
+    if (h.version > 2 && h.sections >= tags) {
+        if (h.sections >= DZ_STATE_TAGS)
+            return dz_fail(err, DZ_EUNSUPPORTED,
+                           "the machine in the file has %u parts, this doze knows %d: a newer doze "
+                           "wrote it",
+                           h.sections, DZ_STATE_TAGS - 1);
+        tags = h.sections + 1;
+    }
     if (h.size != m->state.len || h.sections != tags - 1)
         return BAD(err, "its state has %zu of %llu bytes", m->state.len,
                    (unsigned long long)h.size);
@@ -701,6 +720,7 @@ union row {
     struct dz_job job;
     struct dz_thread thread;
     struct dz_siginfo siginfo;
+    struct dz_epitem epitem;
 };
 
 int dz_machine_state_proc(const struct dz_machine *m, struct dz_view *v, uint64_t *ret_key,

@@ -313,7 +313,7 @@ static int users(struct fib *f)
     OK(f, dz_sys_setpriority(FK(f), PRIO_PROCESS, 0, 5) == 0);
     OK(f, dz_sys_setpriority(FK(f), PRIO_PROCESS, 0, 4) == -EACCES);
     OK(f, dz_sys_getpriority(FK(f), PRIO_PROCESS, 0) == 15);
-    const uint64_t up[2] = {100, 2000};
+    const uint64_t up[2] = {100, 70000};
     OK(f, dz_sys_prlimit(FK(f), RLIMIT_NOFILE, up, NULL) == -EPERM);
     OK(f, dz_sys_umask(FK(f), 077) == 022);
     OK(f, fib_open(f, "/tmp/mine", O_CREAT | O_RDWR) >= 0);

@@ -3,6 +3,9 @@
 #include "../lib/kernel_rig.h"
 #include "tap.h"
 
+#include <sys/epoll.h>
+#include <sys/mman.h>
+
 /* A program whose place can be seen from its descriptors, so that a coroutine that
  * begins anew can go on where the other stood: note[] is lost, the kernel's state not. */
 static int reader(struct fib *f)
@@ -453,4 +456,91 @@ TEST(save_bounds_are_exact)
     CHECK_INT(refused_with(&a, &p->fds, shorter), DZ_ECORRUPT);
     CHECK_INT(refused_with(&a, &fds[2].file, 0), DZ_ECORRUPT); /* an open file of nobody */
     CHECK_INT(krig_stop(&a), 0);
+}
+
+/* ---- epolls, timers, counters ------------------------------------------------------------ */
+
+/* 0: an eventfd, watched by 1 for edges, which 2 watches; 3: a timer; 4: a memfd. */
+static int watches(struct fib *f)
+{
+    struct dz_epoll_event got[2];
+    const struct dz_epoll_wait how = {.ret_events = got, .max = 2, .timeout_ns = -1};
+    const struct dz_epoll_ctl edge = {EPOLL_CTL_ADD, 0, {EPOLLIN | EPOLLET, 5}};
+    const struct dz_epoll_ctl nest = {EPOLL_CTL_ADD, 1, {EPOLLIN, 6}};
+    const struct dz_epoll_ctl timer = {EPOLL_CTL_ADD, 3, {EPOLLIN, 7}};
+    const int64_t at[2] = {0, 30000000000};
+    uint64_t v = 3;
+    if (!dz_sys_fd(FK(f), 0)) {
+        OK(f, dz_sys_eventfd(FK(f), 0, 0) == 0);
+        OK(f, dz_sys_epoll_create(FK(f), 0) == 1 && dz_sys_epoll_create(FK(f), 0) == 2);
+        OK(f, dz_sys_timerfd_create(FK(f), CLOCK_MONOTONIC, 0) == 3);
+        OK(f, dz_sys_memfd_create(FK(f), "m", MFD_ALLOW_SEALING) == 4);
+        OK(f, dz_sys_fcntl(FK(f), 4, F_ADD_SEALS, F_SEAL_GROW) == 0);
+        OK(f, dz_sys_epoll_ctl(FK(f), 1, &edge) == 0 && dz_sys_epoll_ctl(FK(f), 2, &nest) == 0);
+        OK(f, dz_sys_timerfd_settime(FK(f), 3, 0, at, NULL) == 0);
+        OK(f, dz_sys_epoll_ctl(FK(f), 2, &timer) == 0);
+        OK(f, SYS(f, dz_sys_write(FK(f), 0, &v, 8)) == 8);
+        const struct dz_epoll_wait look = {.ret_events = got, .max = 2};
+        OK(f, SYS(f, dz_sys_epoll_wait(FK(f), 1, &look)) == 1); /* the edge is told */
+    }
+    OK(f, SYS(f, dz_sys_epoll_wait(FK(f), 2, &how)) == 1); /* so it is the timer */
+    OK(f, got[0].data == 7 && SYS(f, dz_sys_read(FK(f), 3, &v, 8)) == 8 && v == 1);
+    OK(f, SYS(f, dz_sys_write(FK(f), 0, &v, 8)) == 8);
+    OK(f, SYS(f, dz_sys_epoll_wait(FK(f), 2, &how)) == 1 && got[0].data == 6);
+    OK(f, SYS(f, dz_sys_read(FK(f), 0, &v, 8)) == 8 && v == 4);
+    OK(f, dz_sys_ftruncate(FK(f), 4, 9) == -EPERM);
+    OK(f, dz_sys_fcntl(FK(f), 4, F_GET_SEALS, 0) == F_SEAL_GROW);
+    return 0;
+}
+TEST(save_epolls_and_timers_go_on_elsewhere)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    two_of(&a, &b, watches);
+    CHECK_INT(move(&a, &b, 10000000000), 0);
+    CHECK_INT(dz_kernel_run(b.k, INT64_MAX, NULL), DZ_KERNEL_IDLE);
+    CHECK_INT(dz_kernel_next_deadline(b.k) - dz_kernel_now(b.k), 20000000000);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    end_two(&a, &b);
+}
+
+TEST(save_epolls_that_make_no_sense_are_refused)
+{
+    static struct krig a, b;
+    two_of(&a, &b, watches);
+    uint32_t nested = 0;
+    DZ_K_FOREACH(dz_epitem, i, a.k, DZ_KERNEL_TABLE_EPITEM)
+    nested = i->data == 6 ? i->index : nested;
+    struct dz_epitem *i = dz_k_epitem(a.k, nested), was = *i;
+    CHECK(nested != 0);
+    for (int bad = 0; bad < 6; bad++) {
+        *i = was;
+        if (bad == 0)
+            i->file = i->epoll; /* itself */
+        else if (bad == 1)
+            i->epoll = 999;
+        else if (bad == 2)
+            i->file = 999;
+        else if (bad == 3)
+            i->epoll = 1; /* no epoll */
+        else if (bad == 4)
+            i->fd = -1;
+        else
+            i->epoll = was.file,
+            i->file = was.epoll; /* and the other way round, with the timer's */
+        if (bad == 5) {
+            struct dz_epitem *more = dz_k_row_new(&a.k->tab[DZ_KERNEL_TABLE_EPITEM]);
+            uint32_t index = more->index;
+            *more = was;
+            more->index = index;
+        }
+        CHECK_INT(move(&a, &b, 0), DZ_ECORRUPT);
+        dz_kernel_free(b.k);
+        beside(&a, &b);
+        if (bad == 5)
+            dz_k_row_free(&a.k->tab[DZ_KERNEL_TABLE_EPITEM], a.k->tab[DZ_KERNEL_TABLE_EPITEM].high);
+    }
+    *i = was;
+    end_two(&a, &b);
 }

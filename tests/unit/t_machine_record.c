@@ -10,9 +10,9 @@ struct hole {
     size_t at, size;
 };
 static const struct hole proc_holes[] = {
-    HOLE(struct dz_proc, used),      HOLE(struct dz_proc, index),  HOLE(struct dz_proc, alarm_at),
-    HOLE(struct dz_proc, threads),   HOLE(struct dz_proc, thread), HOLE(struct dz_proc, pid_next),
-    HOLE(struct dz_proc, wait_child)};
+    HOLE(struct dz_proc, used),       HOLE(struct dz_proc, index),  HOLE(struct dz_proc, alarm_at),
+    HOLE(struct dz_proc, threads),    HOLE(struct dz_proc, thread), HOLE(struct dz_proc, pid_next),
+    HOLE(struct dz_proc, wait_child), HOLE(struct dz_proc, fd_hint)};
 static const struct hole thread_holes[] = {
     HOLE(struct dz_thread, used),       HOLE(struct dz_thread, index),
     HOLE(struct dz_thread, alarm_at),   HOLE(struct dz_thread, run_next),
@@ -22,9 +22,15 @@ static const struct hole thread_holes[] = {
     HOLE(struct dz_thread, waiters)};
 static const struct hole siginfo_holes[] = {HOLE(struct dz_siginfo, used),
                                             HOLE(struct dz_siginfo, index)};
-static const struct hole file_holes[] = {HOLE(struct dz_file, used), HOLE(struct dz_file, index),
-                                         HOLE(struct dz_file, refs),
-                                         HOLE(struct dz_file, reserved)};
+static const struct hole file_holes[] = {
+    HOLE(struct dz_file, used),   HOLE(struct dz_file, index),  HOLE(struct dz_file, refs),
+    HOLE(struct dz_file, wait_r), HOLE(struct dz_file, wait_w), HOLE(struct dz_file, watched),
+    HOLE(struct dz_file, items),  HOLE(struct dz_file, walk),   HOLE(struct dz_file, level)};
+static const struct hole epitem_holes[] = {
+    HOLE(struct dz_epitem, used),        HOLE(struct dz_epitem, index),
+    HOLE(struct dz_epitem, next_item),   HOLE(struct dz_epitem, next_watch),
+    HOLE(struct dz_epitem, ready_order), HOLE(struct dz_epitem, waiters),
+    HOLE(struct dz_epitem, pad)};
 static const struct hole pipe_holes[] = {
     HOLE(struct dz_pipe, used),    HOLE(struct dz_pipe, index),  HOLE(struct dz_pipe, readers),
     HOLE(struct dz_pipe, writers), HOLE(struct dz_pipe, wait_r), HOLE(struct dz_pipe, wait_w)};
@@ -50,6 +56,7 @@ static const struct {
     [DZ_KERNEL_TABLE_JOB] = {job_holes, DZ_ARRAY_LEN(job_holes)},
     [DZ_KERNEL_TABLE_THREAD] = {thread_holes, DZ_ARRAY_LEN(thread_holes)},
     [DZ_KERNEL_TABLE_SIGINFO] = {siginfo_holes, DZ_ARRAY_LEN(siginfo_holes)},
+    [DZ_KERNEL_TABLE_EPITEM] = {epitem_holes, DZ_ARRAY_LEN(epitem_holes)},
 };
 
 enum {
