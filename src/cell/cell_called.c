@@ -104,12 +104,10 @@ DZ_NORETURN static void serve(int fd, const struct dz_call_opts *o, const volati
     };
     call.fd = fd;
     call.stop = stop;
-    memcpy(call.fds, o->fds, o->fd_count * sizeof call.fds[0]);
+    for (size_t i = 0; i < o->fd_count; i++)
+        fds[i + 1] = call.fds[i] = o->fds[i];
     call.fd_count = o->fd_count;
-    int rc = dz_cell_part_shared(call.fds, call.fd_count, &err);
-    memcpy(fds + 1, call.fds, call.fd_count * sizeof fds[0]); /* sorted by the next call */
-    if (rc == 0)
-        rc = dz_cell_enter(&fence, fds, o->fd_count + 1, &err);
+    int rc = dz_cell_enter(&fence, fds, o->fd_count + 1, &err);
     if (rc >= 0)
         rc = o->run(&call, o->arg, &err);
     end(fd, rc, &err);
@@ -130,6 +128,8 @@ void dz_call_begin(void)
         _exit(0); /* the host has changed its mind */
     size_t files = dz_nest_inherited(DZ_CALL_FILES, DZ_CALL_FDS_MAX + 1);
     int rc = dz_request_read(DZ_READER_CALL, &f, payload, files, &r, &err);
+    if (rc == 0)
+        rc = dz_cell_part_shared(r.call.fds, r.call.fd_count, &err);
     if (rc < 0)
         end(DZ_CALL_SOCKET, rc, &err);
     size_t size = r.call.function->arg_size;
