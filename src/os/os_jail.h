@@ -132,7 +132,7 @@ extern const size_t dz_os_jail_compute_count;
  * get below it. So files that many processes have open belong at it and above: each lock makes
  * whoever closes the file slower, and nobody counts them. A power of two. */
 enum {
-    DZ_OS_JAIL_SHARED_FD = 64
+    DZ_OS_JAIL_SHARED_FD = 128
 };
 
 /* What a process needs besides that forks others into such a jail: children that are its
