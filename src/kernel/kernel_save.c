@@ -457,6 +457,7 @@ static int count_file(struct dz_kernel *k, const struct dz_file *f, struct dz_er
 static void revive(struct dz_kernel *k, struct dz_proc *p)
 {
     p->threads = p->thread = p->wait_child = p->fd_hint = 0;
+    p->mem_bytes = 0; /* what it has is counted by what runs it */
     dz_k_hash_add(k, p);
     struct dz_job *job = dz_k_job(k, p->job);
     if (job)

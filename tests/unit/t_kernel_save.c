@@ -544,3 +544,32 @@ TEST(save_epolls_that_make_no_sense_are_refused)
     *i = was;
     end_two(&a, &b);
 }
+
+static int sleeps_short(struct fib *f)
+{
+    (void)f;
+    return 0;
+}
+static int leaves_a_zombie(struct fib *f)
+{
+    int status;
+    if (first_life(f))
+        f->note[0] = fib_fork(f, sleeps_short);
+    fib_sleep(f, 60000);
+    OK(f, SYS(f, dz_sys_waitpid(FK(f), -1, 0, &status, NULL)) > 0);
+    return 0;
+}
+TEST(save_memory_that_a_row_tells_of_is_not_believed)
+{
+    static struct krig a, b;
+    struct dz_job job = {0};
+    two_of(&a, &b, leaves_a_zombie);
+    DZ_K_FOREACH(dz_proc, p, a.k, DZ_KERNEL_TABLE_PROC)
+    p->mem_bytes = p->index > 1 ? UINT64_C(1) << 40 : 0;
+    CHECK_INT(move(&a, &b, 0), 0);
+    CHECK_INT(krig_run(&b, 1, &job), 1);
+    CHECK_INT(job.status, 0);
+    DZ_K_FOREACH(dz_proc, p, a.k, DZ_KERNEL_TABLE_PROC)
+    p->mem_bytes = 0;
+    end_two(&a, &b);
+}
