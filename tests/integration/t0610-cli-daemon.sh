@@ -32,7 +32,7 @@ test_that 'standard input, and much of it' '
     run 0 doze exec -e A=1 -w /tmp -i web -- sh -c "echo \$A; pwd; cat" </dev/null && [ "$(cat out)" = "$(printf "1\n/tmp")" ]
 '
 test_that 'it sleeps and wakes; a command in it goes on' '
-    run 0 doze exec -d web -- sh -c "n=0; while sleep 0.2; do n=\$((n+1)); echo n\$n; done" && exe=$(cat out) &&
+    run 0 doze exec -d web -- sh -c "n=0; while sleep 1; do n=\$((n+1)); echo n\$n; done" && exe=$(cat out) &&
     run 0 doze suspend web && has out suspended && run 0 doze ps web && has out "$exe" && run 0 doze wake web && has out awake &&
     for _ in $(seq 100); do run 0 doze logs web "$exe"; grep -q n3 out && break; sleep 0.1; done ; has out n3 && [ "$(head -n 1 out)" = n1 ] &&
     run 0 doze kill web "$exe" -s KILL && run 137 doze attach --no-stdin web "$exe"
