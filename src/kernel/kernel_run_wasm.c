@@ -31,7 +31,7 @@ struct own {
     const struct dz_kernel_wasm *with;
     struct dz_wasm_store *store;
     struct dz_wasm_inst *inst;
-    void *frames;     /* of the parent, while a vfork child runs in its instance */
+    void *frames;     /* of those whose vfork children run in their instance: the last one's */
     uint64_t charged; /* bytes of memory, counted */
 };
 
@@ -386,8 +386,7 @@ static void frames_restore(void *arg, struct dz_task *t)
 {
     struct own *o = own_of(t);
     (void)arg;
-    dz_wasm_frames_restore(o->inst, o->frames);
-    o->frames = NULL;
+    o->frames = dz_wasm_frames_restore(o->inst, o->frames);
 }
 
 static int jump(void *arg, struct dz_task *t, const uint64_t token[2], uint64_t value)

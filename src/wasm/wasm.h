@@ -342,12 +342,14 @@ uint32_t dz_wasm_injected(const struct dz_wasm_inst *inst);
 
 /* vfork: keep what runs aside, let another program run on in the same instance
  * and memory, and put the first back, parked as it was, whatever became of the
- * second. restore takes the frames, the last kept first. DZ_EUNSUPPORTED while an
- * exception is on its way. */
+ * second. restore takes the frames, the last kept first, and returns those that
+ * were kept before them, NULL: none. DZ_EUNSUPPORTED while an exception is on its
+ * way. */
 struct dz_wasm_frames;
 int dz_wasm_frames_save(struct dz_wasm_inst *inst, struct dz_wasm_frames **ret_frames,
                         struct dz_err *err);
-void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *frames);
+struct dz_wasm_frames *dz_wasm_frames_restore(struct dz_wasm_inst *inst,
+                                              struct dz_wasm_frames *frames);
 
 /* Translate functions ahead, for stores of the default configuration: a process that is
  * forked has them then, and writes nothing to their code. A number with DZ_WASM_WARM_POINTS

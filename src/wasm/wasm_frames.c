@@ -76,11 +76,12 @@ const struct dz_wasm_frames *dz_wasm_frames_look(const struct dz_wasm_frames *f,
     return f->outer;
 }
 
-void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *f)
+struct dz_wasm_frames *dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *f)
 {
     struct dz_wasm_store *s = inst->store;
+    struct dz_wasm_frames *outer = f->outer;
     assert(s->aside == f);
-    s->aside = f->outer;
+    s->aside = outer;
     dz_wasm_abandon(s);
     memcpy(s->slots, f->slots, f->count * sizeof f->slots[0]);
     memcpy(inst->globals, f->slots + f->count,
@@ -98,4 +99,5 @@ void dz_wasm_frames_restore(struct dz_wasm_inst *inst, struct dz_wasm_frames *f)
     s->marks = f->marks;                /* those of the other program went with it */
     (void)dz_wasm_depth_count(s, NULL); /* they were within the limit */
     dz_free(f);
+    return outer;
 }
