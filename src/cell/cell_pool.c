@@ -57,6 +57,7 @@ enum {
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
     ZYGOTE_END_MS = 1000, /* for a zygote whose socket is closed */
+    FORKER_STRAYS = 32,   /* children that nobody knows, of one zygote in one look: it ends */
 };
 
 #define FAILURE_NS (2 * DZ_NS_PER_S)
@@ -769,15 +770,21 @@ static void end_all_forkers(struct dz_cell_pool *p)
             end_forker(z);
 }
 
+/* On a machine that is busy beyond measure an honest child may not have said a word yet: it ends as
+ * any stray. Only who has forked many is ended. */
 static void on_strays(void *arg, const pid_t *pids, size_t count)
 {
     struct dz_cell_pool *p = arg;
+    struct dz_stray_home homes[DZ_STRAYS_AT_ONCE];
     size_t homeless = 0;
     for (size_t i = 0; i < count; i++) {
-        const struct dz_stray_home home = dz_stray_home(pids[i]);
-        if (home.ino)
-            end_forker_in(p, home);
-        homeless += home.ino == 0;
+        homes[i] = dz_stray_home(pids[i]);
+        homeless += homes[i].ino == 0;
+        size_t same = 0;
+        for (size_t j = 0; j <= i; j++)
+            same += homes[j].ino == homes[i].ino && homes[j].dev == homes[i].dev;
+        if (homes[i].ino && same == FORKER_STRAYS)
+            end_forker_in(p, homes[i]);
     }
     if (homeless == DZ_STRAYS_AT_ONCE)
         end_all_forkers(p);
