@@ -57,7 +57,9 @@ enum {
     LAST_WORDS_TURNS = 20,
     LAST_WORDS_MS = 50,
     ZYGOTE_END_MS = 1000, /* for a zygote whose socket is closed */
-    FORKER_STRAYS = 32,   /* children that nobody knows, of one zygote in one look: it ends */
+    FORKER_STRAYS = 16,   /* children of one zygote that nobody knows: it ends */
+    HOMELESS_STRAYS = 64, /* the same, where nobody can tell whose they are: all zygotes end */
+    STRAYS_FORGOTTEN_LOOKS = 6, /* after so many looks that found none */
 };
 
 #define FAILURE_NS (2 * DZ_NS_PER_S)
@@ -92,6 +94,7 @@ struct zygote {
     uint32_t user;             /* that it is, one of cell_users.h; DZ_USER_NONE: ours */
     int64_t since_ns;          /* on the boot clock */
     struct dz_stray_home home; /* once it was looked for */
+    size_t strays;             /* that it has forked lately */
     struct dz_list forks;
     size_t fork_count;
     size_t unsent; /* of them, at the end of the list: the socket had no room */
@@ -118,6 +121,8 @@ struct dz_cell_pool {
     size_t image_count;
     struct dz_reaper reaper; /* of cells and zygotes that have to end */
     struct dz_strays strays;
+    size_t homeless_strays; /* found lately, of no known zygote */
+    int64_t stray_ns;       /* on the boot clock: when the last one was found */
     struct failure failures[8];
     unsigned next_failure;
     uint64_t used_key[2];
@@ -751,13 +756,18 @@ static bool lives_in(struct zygote *z, struct dz_stray_home home)
     return z->home.ino == home.ino && z->home.dev == home.dev;
 }
 
-static void end_forker_in(struct dz_cell_pool *p, struct dz_stray_home home)
+static void count_stray(struct zygote *z, struct dz_stray_home home)
 {
-    if (p->blank && lives_in(p->blank, home))
-        end_forker(p->blank);
+    if (lives_in(z, home) && ++z->strays == FORKER_STRAYS)
+        end_forker(z);
+}
+
+static void count_stray_of(struct dz_cell_pool *p, struct dz_stray_home home)
+{
+    if (p->blank)
+        count_stray(p->blank, home);
     DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
-        if (lives_in(z, home))
-            end_forker(z);
+        count_stray(z, home);
 }
 
 /* Where zygotes have no user namespaces nobody can tell which one it was. */
@@ -770,24 +780,37 @@ static void end_all_forkers(struct dz_cell_pool *p)
             end_forker(z);
 }
 
+static void forget_strays(struct dz_cell_pool *p)
+{
+    p->homeless_strays = 0;
+    if (p->blank)
+        p->blank->strays = 0;
+    DZ_LIST_FOREACH(struct zygote, z, &p->zygotes, link)
+        z->strays = 0;
+}
+
 /* On a machine that is busy beyond measure an honest child may not have said a word yet: it ends as
- * any stray. Only who has forked many is ended. */
+ * any stray. Only who goes on forking them is ended. A child that ended has no home any more. */
 static void on_strays(void *arg, const pid_t *pids, size_t count)
 {
     struct dz_cell_pool *p = arg;
-    struct dz_stray_home homes[DZ_STRAYS_AT_ONCE];
+    const int64_t now = dz_clock_boot_ns();
+    if (p->stray_ns + STRAYS_FORGOTTEN_LOOKS * p->strays.every_ms * DZ_NS_PER_MS < now)
+        forget_strays(p);
+    p->stray_ns = now;
     size_t homeless = 0;
     for (size_t i = 0; i < count; i++) {
-        homes[i] = dz_stray_home(pids[i]);
-        homeless += homes[i].ino == 0;
-        size_t same = 0;
-        for (size_t j = 0; j <= i; j++)
-            same += homes[j].ino == homes[i].ino && homes[j].dev == homes[i].dev;
-        if (homes[i].ino && same == FORKER_STRAYS)
-            end_forker_in(p, homes[i]);
+        const struct dz_stray_home home = dz_stray_home(pids[i]);
+        if (home.ino)
+            count_stray_of(p, home);
+        else
+            homeless++;
     }
-    if (homeless == DZ_STRAYS_AT_ONCE)
+    p->homeless_strays = homeless < count ? 0 : p->homeless_strays + homeless;
+    if (p->homeless_strays >= HOMELESS_STRAYS) {
+        p->homeless_strays = 0;
         end_all_forkers(p);
+    }
     p->stats.strays += count;
 }
 

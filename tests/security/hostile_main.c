@@ -587,6 +587,8 @@ static void strays_are_ended(const struct host *h, uint32_t count)
     hostile_board->count = count;
     arm("forks what says nothing", PLACE_ZYGOTE);
     free_cell(start_of(&r, ++r.images));
+    while (!atomic_load(&hostile_board->tried)) /* nobody looks before all are forked */
+        (void)poll(NULL, 0, 1);
     do {
         uint64_t before = s.strays;
         run_pool(&r);
