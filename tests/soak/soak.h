@@ -131,6 +131,8 @@ bool soak_kill_cell(struct soak_host *h); /* a child of the daemon, by the dice 
 DZ_NODISCARD int soak_fill(struct soak_host *h, struct dz_err *err);
 DZ_NODISCARD int soak_look(const struct soak_host *h, struct soak_sample *ret_sample,
                            struct dz_err *err);
+/* The children of the daemon: number, name, state and file of each. */
+void soak_tell_children(const struct soak_host *h);
 /* Run doze with these words (up to NULL) and keep what it prints. */
 DZ_NODISCARD int soak_doze(const struct soak_host *h, const char *const *words, struct dz_buf *out,
                            struct dz_err *err);

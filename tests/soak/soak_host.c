@@ -300,6 +300,39 @@ static int count_entries(const char *path, unsigned *ret_count, struct dz_err *e
     return 0;
 }
 
+/* Its file of a sandbox or an image, by which one sees what it is for. */
+static void opened_file(const struct soak_host *h, pid_t pid, char *out, size_t size)
+{
+    char path[64], name[300];
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *d = opendir(path);
+    (void)snprintf(out, size, "%s", d ? "no file" : strerror(errno));
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        ssize_t n = readlinkat(dirfd(d), e->d_name, name, sizeof name - 1);
+        name[n < 0 ? 0 : n] = '\0';
+        if (strncmp(name, h->data, strlen(h->data)) == 0)
+            (void)snprintf(out, size, "%s", name + strlen(h->data));
+    }
+    if (d)
+        (void)closedir(d);
+}
+
+void soak_tell_children(const struct soak_host *h)
+{
+    pid_t list[CHILDREN_MAX];
+    size_t n = children(h->daemon.pid, list, CHILDREN_MAX);
+    for (size_t i = 0; i < n; i++) {
+        char path[64], file[300];
+        struct dz_buf text = DZ_BUF_INIT(4096);
+        (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)list[i]);
+        opened_file(h, list[i], file, sizeof file);
+        if (dz_fd_read_file(AT_FDCWD, path, &text, NULL) == 0)
+            printf("# child %.*s: %s\n", (int)(text.len < 40 ? text.len : 40), (char *)text.p,
+                   file);
+        dz_buf_release(&text);
+    }
+}
+
 int soak_look(const struct soak_host *h, struct soak_sample *ret_sample, struct dz_err *err)
 {
     char path[64];

@@ -362,6 +362,8 @@ static void end(struct run *r, const struct soak_sample *before, const struct so
             "nothing acknowledged is lost, no answer is wrong, no tenant meets another's");
     verdict(after->descriptors <= before->descriptors + SLACK_DESCRIPTORS,
             "no descriptor is leaked");
+    if (after->processes > before->processes)
+        soak_tell_children(&r->host);
     verdict(after->processes <= before->processes, "no process is left");
     verdict(after->private_bytes <= before->private_bytes + SLACK_BYTES, "memory stays flat");
     destroy_all(r);
