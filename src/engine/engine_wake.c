@@ -59,8 +59,8 @@ static void tell(const struct box *b)
     struct dz_loop_spell spell = {.kind = ""};
     char what[64] = "";
     int64_t all = 0;
-    for (int i = 0; i < WAKE_STEPS; i++)
-        all = since_asked(b, i) > all ? since_asked(b, i) : all;
+    for (enum wake_step step = 0; step < WAKE_STEPS; step++)
+        all = since_asked(b, step) > all ? since_asked(b, step) : all;
     if (all >= SLOW_US && dz_loop_longest(b->e->loop, b->wake[WAKE_ASKED], &spell))
         (void)snprintf(what, sizeof what, "%s at 0x%zx", spell.kind, (size_t)spell.fn);
     dz_log(DZ_LOG_DEBUG, "wake", dz_log_strz("sandbox_id", b->id),

@@ -129,8 +129,8 @@ static const char *const steps[] = {
     "CREATE INDEX ref_expires ON ref(expires) WHERE expires > 0;\n",
 
     /* Which user a tenant's processes are: see dz_registry_number. */
-    "CREATE TABLE tenant_number(tenant TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE)\n"
-    "  WITHOUT ROWID;\n",
+    ("CREATE TABLE tenant_number(tenant TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE)\n"
+     "  WITHOUT ROWID;\n"),
 };
 
 const struct dz_db_schema dz_registry_schema = {
