@@ -393,8 +393,11 @@ int dz_engine_each_warm(const struct dz_engine *e,
             .pid = b->cell ? dz_cell_pid(b->cell) : 0,
             .commands = dz_list_count(&b->execs),
         };
-        if (b->phase == BOX_UP && rc == 0)
-            rc = fn(arg, &w);
+        if (b->phase != BOX_UP || rc != 0)
+            continue;
+        b->pins++; /* who looks at its row may find that it has ended */
+        rc = fn(arg, &w);
+        b->pins--;
     }
     return rc;
 }

@@ -524,24 +524,55 @@ TEST(a_daemon_killed_before_the_registry_knows_of_a_wake_loses_no_answer)
     }
 }
 
-/* Nobody can be told of that wake, so it is over: with its memory, which is told. */
-TEST(a_registry_that_cannot_be_written_takes_no_answer_back)
+/* The registry cannot be written while this runs. */
+static void without_room(struct rig *r, void (*fn)(void *engine))
 {
-    struct rig r;
-    struct both both;
     struct rlimit before, none;
-    answered(&r, &both);
     CHECK_INT(getrlimit(RLIMIT_FSIZE, &before), 0);
     none = before;
     none.rlim_cur = 0;
     (void)signal(SIGXFSZ, SIG_IGN);
     CHECK_INT(setrlimit(RLIMIT_FSIZE, &none), 0);
-    dz_boxes_tell(r.e);
+    fn(r->e);
     CHECK_INT(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+/* Nobody can be told of that wake, so it is over: with its memory, which is told. */
+TEST(a_registry_that_cannot_be_written_takes_no_answer_back)
+{
+    struct rig r;
+    struct both both;
+    answered(&r, &both);
+    without_room(&r, dz_boxes_tell);
     CHECK(only(&r) == NULL || only(&r)->cell == NULL);
     UNTIL(&r, dz_keeper_busy(r.e->keeper) == 0);
     CHECK(in_state(&r, "a", "suspended"));
     is_as_answered(&r, &both, true);
+    rig_close(&r);
+}
+
+static int look_at_its_row(void *engine, const struct dz_engine_warm *warm)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    struct dz_engine_why why;
+    CHECK_INT(dz_engine_get(engine, box(warm->id), &row, &why), 0);
+    CHECK_STR(warm->id, row.id);
+    return 0;
+}
+
+static void look_at_the_rows(void *engine)
+{
+    CHECK_INT(dz_engine_each_warm(engine, look_at_its_row, engine), 0);
+}
+
+/* Whoever lists what is awake looks at a row, and the registry hears then who is. */
+TEST(a_sandbox_that_is_listed_stays_until_it_has_been_looked_at)
+{
+    struct rig r;
+    struct both both;
+    answered(&r, &both);
+    without_room(&r, look_at_the_rows);
+    is_as_answered(&r, &both, false);
     rig_close(&r);
 }
 
