@@ -395,10 +395,28 @@ int dz_keeper_commit(struct op *op, struct dz_err *err)
 
 #define RETRY_FIRST_MS ((int64_t)60 * 1000)
 #define RETRY_MAX_MS   ((int64_t)3600 * 1000)
+#define QUOTA_FIRST_MS ((int64_t)2 * 1000) /* a place may be free soon */
+#define QUOTA_MAX_MS   ((int64_t)60 * 1000)
 
-static int64_t retry_after(int64_t tries)
+static int64_t retry_after(int rc, int64_t tries)
 {
-    return tries < 6 ? RETRY_FIRST_MS << tries : RETRY_MAX_MS;
+    int64_t first = rc == DZ_EQUOTA ? QUOTA_FIRST_MS : RETRY_FIRST_MS;
+    int64_t most = rc == DZ_EQUOTA ? QUOTA_MAX_MS : RETRY_MAX_MS;
+    return tries < 6 && first << tries < most ? first << tries : most;
+}
+
+/* The clock began it, and comes again later. What it has to do else does not wait for that: a
+ * guest is woken at its time though its file cannot be frozen. */
+static void try_again(const struct op *op, struct dz_instance *to, uint64_t *set)
+{
+    int64_t at = dz_keeper_now(op->k) + retry_after(op->rc, op->row.tries);
+    to->tries = op->row.tries + 1;
+    if (op->kind == DZ_OP_ACTIVATE)
+        to->wake_at = at;
+    else
+        to->retry_at = at;
+    *set |=
+        DZ_COLUMN(tries) | (op->kind == DZ_OP_ACTIVATE ? DZ_COLUMN(wake_at) : DZ_COLUMN(retry_at));
 }
 
 int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
@@ -432,11 +450,8 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
         event = op->cell_dead ? "crashed" : "suspended";
         s->warm = false;
     }
-    if (failed && op->background) {
-        to.tries = op->row.tries + 1;
-        to.retry_at = dz_keeper_now(op->k) + retry_after(op->row.tries);
-        set |= DZ_COLUMN(tries) | DZ_COLUMN(retry_at);
-    }
+    if (failed && op->background)
+        try_again(op, &to, &set);
     const struct row_change change = {
         .set = set, .to = &to, .event = event, .detail = told ? op->err.msg : NULL};
     rc = due_after(op, set, &to, s, &to.due, err);

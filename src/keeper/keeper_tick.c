@@ -155,12 +155,14 @@ static void note(struct dz_keeper *k, const struct dz_instance *row, const char 
 }
 
 /* What cannot be begun now is not due for a while. */
-static bool postpone(struct dz_keeper *k, const struct dz_instance *row, struct dz_facts *facts)
+static bool postpone(struct dz_keeper *k, const struct dz_instance *row, bool wake,
+                     struct dz_facts *facts)
 {
-    struct dz_instance to = {.retry_at = dz_keeper_now(k) + POSTPONED_MS};
-    facts->retry_at = to.retry_at;
-    to.due = dz_keeper_due(k, facts);
-    return write_row(k, row, DZ_COLUMN(retry_at) | DZ_COLUMN(due), &to, NULL) == 0;
+    int64_t at = dz_keeper_now(k) + POSTPONED_MS;
+    *(wake ? &facts->wake_at : &facts->retry_at) = at;
+    const struct dz_instance to = {.wake_at = at, .retry_at = at, .due = dz_keeper_due(k, facts)};
+    uint64_t set = DZ_COLUMN(due) | (wake ? DZ_COLUMN(wake_at) : DZ_COLUMN(retry_at));
+    return write_row(k, row, set, &to, NULL) == 0;
 }
 
 /* --- shares ------------------------------------------------------------------------ */
@@ -264,7 +266,7 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
     if (timeout)
         note(k, row, "timeout", due == DZ_DUE_DESTROY ? "destroy" : "pause");
     const struct dz_keeper_request r = {.what = asks[due], .id = row->id, .goes_on = !timeout};
-    return dz_keeper_background(k, &r) || postpone(k, row, &facts);
+    return dz_keeper_background(k, &r) || postpone(k, row, due == DZ_DUE_WAKE, &facts);
 }
 
 void dz_keeper_on_tick(void *arg)

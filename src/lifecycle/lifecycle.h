@@ -186,10 +186,10 @@ struct dz_facts {
     int64_t last_closed;  /* when the last one closed */
     int64_t silence_ms;   /* 0: DZ_IDLE_SILENCE_MS */
     int64_t hold_until;   /* kept awake until then */
-    int64_t wake_at;      /* a guest that sleeps is to be woken then */
+    int64_t wake_at;      /* a guest that sleeps is to be woken then; later, if that failed */
     int64_t expires;      /* at the latest, in any state */
     int64_t ttl_idle_ms;  /* and after so long without activity, but never while active */
-    int64_t retry_at;     /* the last try failed: not before */
+    int64_t retry_at;     /* the last try of anything else failed: not before */
     int64_t timeout_at;   /* awake until then at the longest; what then: */
     enum dz_timeout_action timeout_action;
     bool ephemeral;       /* it never sleeps: once it is not awake any more, it goes */

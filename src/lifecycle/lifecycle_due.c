@@ -218,7 +218,7 @@ enum dz_due dz_lifecycle_due(const struct dz_facts *f, int64_t *ret_at)
     at[DZ_DUE_EXPIRE] = expiry(f);
     at[DZ_DUE_DESTROY] = destroy_at(f);
     if (asleep(f->state) && f->wake_at && !f->ephemeral)
-        at[DZ_DUE_WAKE] = max(f->wake_at, f->retry_at);
+        at[DZ_DUE_WAKE] = f->wake_at;
     if (f->state == DZ_STATE_ACTIVE && !f->ephemeral)
         at[DZ_DUE_SUSPEND] = max(min(suspend_at(f), timeout_at(f, DZ_TIMEOUT_PAUSE)), f->retry_at);
     if (f->state == DZ_STATE_SUSPENDED && !f->ephemeral)

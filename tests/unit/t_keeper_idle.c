@@ -59,6 +59,46 @@ TEST(a_guest_whose_file_was_frozen_is_woken_at_its_deadline)
     rig_close(&r);
 }
 
+TEST(a_guest_whose_file_cannot_be_frozen_is_woken_at_its_deadline)
+{
+    const struct dz_instance row = {.id = "a", .tenant = "acme", .freeze_ms = MIN};
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    r.wake_at = dz_clock_real_ms() + 4 * MIN;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 1000);
+    r.wake_at = 0;
+    CHECK_INT(dz_fd_replace(AT_FDCWD, rig_path(&r, "live", "a.doze-wal"), "w", 1, 0600, NULL), 0);
+    r.settle_busy = 1000;
+    rig_pass(&r, 3 * MIN); /* that was tried after one minute, and after one more */
+    CHECK_STR(rig_row(&r, "a"), "suspended/error/");
+    rig_pass(&r, MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
+
+TEST(a_guest_whose_wake_the_quota_refuses_is_woken_soon_after)
+{
+    struct rig r;
+    struct rig_reply reply;
+    awake(&r, &reply, 1000);
+    r.wake_at = dz_clock_real_ms() + 10 * MIN;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
+    rig_pass(&r, 10 * MIN - 1000);
+    r.start_code = DZ_EQUOTA;
+    rig_pass(&r, 2000 + 2000 + 4000 - 500);
+    CHECK_STR(rig_row(&r, "a"), "suspended/error/");
+    CHECK_INT(r.starts, 1 + 3);
+    r.start_code = 0;
+    rig_pass(&r, 9000);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
+
 TEST(a_guest_that_says_that_it_only_sleeps_is_put_down_and_woken_in_time)
 {
     struct rig r;

@@ -176,6 +176,8 @@ static int64_t naive_due(const struct dz_facts *f, int64_t from, int64_t to)
         if (f->state != DZ_STATE_ACTIVE && f->ttl_idle_ms && now >= last + f->ttl_idle_ms)
             return now;
         bool sleeps = f->state == DZ_STATE_SUSPENDED || f->state == DZ_STATE_FROZEN;
+        if (sleeps && f->wake_at && now >= f->wake_at && !f->ephemeral)
+            return now;
         if (now < f->retry_at)
             continue;
         if (f->state == DZ_STATE_ACTIVE && f->timeout_at && now >= f->timeout_at)
@@ -184,8 +186,6 @@ static int64_t naive_due(const struct dz_facts *f, int64_t from, int64_t to)
             return now;
         if (f->ephemeral)
             continue;
-        if (sleeps && f->wake_at && now >= f->wake_at)
-            return now;
         if (f->state == DZ_STATE_ACTIVE && now >= f->hold_until) {
             if (f->mode == DZ_IDLE_ACTIVITY)
                 idle = now - last;
