@@ -106,14 +106,21 @@ static int share(struct dz_call *call, const struct carrying *c, struct dz_db *f
 {
     struct dz_db *image = NULL;
     struct dz_vfs *source = NULL, *target = NULL;
+    char stands_on[DZ_VFS_IMAGE_TEXT] = "";
     int image_fd = dz_call_fd(call, CARRY_IMAGE);
     int rc = image_fd < 0 ? 0 : open_source(image_fd, "the image", &image, err);
-    const struct dz_vfs_opts in = {.db = from,
-                                   .image = image,
-                                   .image_sha256 = c->image_sha256[0] ? c->image_sha256 : NULL,
-                                   .readonly = true,
-                                   .noatime = true};
+    if (rc == 0)
+        rc = dz_vfs_image_of(from, stands_on, err);
+    struct dz_vfs_opts in = {.db = from,
+                             .image = image,
+                             .image_sha256 = c->image_sha256[0] ? c->image_sha256 : NULL,
+                             .readonly = true,
+                             .noatime = true};
     const struct dz_vfs_opts out = {.db = to};
+    /* No cell has opened the file yet, so it is empty and names no image: the sandbox
+     * has what its image has. */
+    if (image && !stands_on[0])
+        in = (struct dz_vfs_opts){.db = image, .readonly = true, .noatime = true};
     if (rc == 0)
         rc = dz_vfs_open(&in, &source, err);
     if (rc == 0)

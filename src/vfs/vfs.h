@@ -67,6 +67,8 @@ enum {
     DZ_VFS_TMP = 4,
 };
 
+#define DZ_VFS_IMAGE_TEXT 65 /* bytes of an image's sha256 in hexadecimal, with the null byte */
+
 /* ---- a new file ----------------------------------------------------------- */
 
 /* For dz_db_template() and dz_db_open_*(): tables, view and fixed inodes of an
@@ -95,6 +97,10 @@ extern const char dz_vfs_exec_of_1[];
  * schema `image`. Both handles stay the caller's. DZ_ECORRUPT: it stands on another. */
 DZ_NODISCARD int dz_vfs_sql_over(struct dz_db *db, const struct dz_db *image,
                                  const char *image_sha256, struct dz_err *err);
+
+/* The sha256 of the image that the disk stands on, "" when it stands on none. */
+DZ_NODISCARD int dz_vfs_image_of(struct dz_db *db, char ret_sha256[static DZ_VFS_IMAGE_TEXT],
+                                 struct dz_err *err);
 
 /* Say that this fresh disk stands on the image with this sha256 (64 hex
  * digits). DZ_ESTATE when the disk stands on another, or already holds files. */

@@ -25,7 +25,7 @@ static int64_t clock_ns(void *arg)
 /* ---- meta ------------------------------------------------------------------------------- */
 
 enum {
-    SHA_LEN = 64
+    SHA_LEN = DZ_VFS_IMAGE_TEXT - 1
 };
 
 struct meta {
@@ -167,6 +167,15 @@ static int check_image(const struct dz_vfs_opts *o, const struct meta *m, struct
 static bool is_sha256(const char *s)
 {
     return s && strlen(s) == SHA_LEN && strspn(s, "0123456789abcdef") == SHA_LEN;
+}
+
+int dz_vfs_image_of(struct dz_db *db, char ret_sha256[static DZ_VFS_IMAGE_TEXT], struct dz_err *err)
+{
+    struct meta m;
+    int r = meta_read(db, "disk", &m, err);
+    if (!r)
+        memcpy(ret_sha256, m.image, sizeof m.image);
+    return r;
 }
 
 int dz_vfs_bind_image(struct dz_db *db, const char *sha256, struct dz_err *err)

@@ -314,6 +314,29 @@ TEST(a_share_has_the_public_volume_and_what_it_has_from_the_image)
     close_store();
 }
 
+/* Its first cell was ended before it could write to the file. */
+TEST(a_share_of_a_disk_that_no_cell_has_opened_has_what_its_image_has)
+{
+    struct disk d;
+    struct dz_err err = {0};
+    open_store();
+    open_disk(&d, "image", NULL, true);
+    put(&d, DZ_VFS_WORKSPACE, "below", "of the image");
+    put(&d, DZ_VFS_MEMORY, "below", "not public");
+    close_disk(&d);
+    open_disk(&d, "a.doze", NULL, true);
+    close_disk(&d);
+    DZ_AUTO(dz_fd_close) int fd = open(in_dir("image"), O_RDONLY | O_CLOEXEC);
+    const struct dz_cell_disk over = {.image_fd = fd, .image_sha256 = SHA};
+    CHECK_INT(carry_with(&over, DZ_CELL_CARRY_SHARE, "b.doze", &err), 0);
+    CHECK_STR(err.msg, "");
+    CHECK(!has_bytes("b.doze", "not public"));
+    open_disk(&d, "b.doze", NULL, false);
+    CHECK_STR(get(&d, "/workspace/below"), "of the image");
+    close_disk(&d);
+    close_store();
+}
+
 /* Else its log, which is in memory, would have every byte of it. */
 TEST(the_log_of_a_share_stays_short)
 {
