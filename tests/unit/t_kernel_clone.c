@@ -170,8 +170,10 @@ static int lends(struct fib *f)
     OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGTERM)) == 0); /* waits until it has its memory */
     fib_sleep(f, 10);
     OK(f, t->state == DZ_THREAD_VFORK && t->tid == pid);
+    int64_t before = f->r->now;
     OK(f, SYS(f, dz_sys_kill(FK(f), (int)pid, SIGKILL)) == 0);
     OK(f, fib_wait(f, pid, &status) == pid && WTERMSIG(status) == SIGKILL);
+    OK(f, f->r->now == before); /* not only when the child has ended */
     return 0;
 }
 TEST(vfork_of_clone_waits_and_can_be_killed)
