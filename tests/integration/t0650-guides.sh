@@ -52,7 +52,7 @@ run_of() { # DOCUMENT BLOCK
     local dir
     dir=$LIB_SCRATCH/blocks/$(basename "$1" .md)
     [ -e "$dir/$2.done" ] || { echo "not ended:"; cat "$dir/$2.sh" "$dir/$2.out"; return 1; }
-    [ "$(cat "$dir/$2.done")" = 0 ] || { cat "$dir/$2.sh"; echo "--- printed"; tail -n 40 "$dir/$2.out" | cut -c1-300; return 1; }
+    [ "$(cat "$dir/$2.done")" = 0 ] || { cat "$dir/$2.sh"; echo "--- printed"; tail -n 100 "$dir/$2.out" | cut -c1-300; return 1; }
 }
 
 documents="README.md $(cd "$LIB_ROOT" && echo docs/guide/*.md)"
