@@ -22,7 +22,7 @@ check: $(CHECKED_UNITS) $(CHECKED_CORPORA) ## unit tests and corpora; T=vfs_file
 	@scripts/run-tap $(if $(CHECKED_UNITS),unit $(CHECKED_UNITS)) \
 	    $(if $(and $(CHECKED_UNITS),$(CHECKED_CORPORA)),--) $(if $(CHECKED_CORPORA),corpora $(CHECKED_CORPORA))
 check-asan: ## the same under ASan and UBSan
-	@$(IN_ASAN) check
+	+@$(IN_ASAN) check
 TORTURED = $(patsubst %.c,$(B)/%,$(shell grep -l '^TORTURE' tests/unit/t_*.c))
 torture: $(UNITS) ## only the tests in which every allocation fails once
 	@TAP_ONLY=torture scripts/run-tap torture $(TORTURED)
@@ -47,7 +47,7 @@ build/wasi-tests/%.wasm: tests/wasi/p1/%.c tests/wasi/p1/p1.h
 spec: $(B)/spec ## WebAssembly's own tests, by both loops of the engine
 	@tests/spec/run $(B)/spec build/spectest
 spec-asan: ## the same by the switch, under ASan and UBSan
-	@$(IN_ASAN) $(ASAN)/spec >/dev/null
+	+@$(IN_ASAN) $(ASAN)/spec >/dev/null
 	@tests/spec/run $(ASAN)/spec build/spectest switch
 freeze: $(FREEZE:%=$(B)/%) guests ## stop programs anywhere, finish them elsewhere; copy, jump, inject
 	@DOZE_SPEC_DIR=$$(tests/spec/unpack build/spectest | head -n 1) \
@@ -60,7 +60,7 @@ security: $(SECURITY) $(B)/hostile $(HOSTILE_WASM) ## guests, hosts and cells th
 security-all: export HOSTILE_ALL := 1
 security-all: security ## the same, with every attack on every kind of host
 security-asan: ## the same under ASan and UBSan
-	@$(IN_ASAN) security
+	+@$(IN_ASAN) security
 crash: $(B)/torture_vfs ## the disk with each call failing, each power cut, each full disk
 	@scripts/run-tap crash $(B)/torture_vfs
 MODELS := $(B)/model_vfs $(B)/views_vfs $(B)/host_vfs
@@ -76,14 +76,14 @@ kill: $(B)/kill ## SIGKILL before each system call of each operation of the life
 
 sleep: export DOZE_OTHER ?= $(abspath $(ASAN)/doze)
 sleep: $(SLEEP:%=$(B)/%) $(BASE) ## programs asleep anywhere, woken by other builds; SEED= POINTS= CYCLES=
-	@$(IN_ASAN) $(ASAN)/doze >/dev/null
+	+@$(IN_ASAN) $(ASAN)/doze >/dev/null
 	@POINTS=$(or $(POINTS),8) CYCLES=$(or $(CYCLES),100) scripts/run-tap sleep $(SLEEP:%=$(B)/%)
 sleep-all: ## the same at 50 points each, and 1,000 times
 	@$(MAKE) --no-print-directory sleep POINTS=50 CYCLES=1000
 chaos: export SEED := $(or $(SEED),$(shell date +%s))
 chaos: export CHAOS_SECONDS ?= 90
 chaos: $(B)/doze $(BASE) ## clients from hell on a daemon under ASan; SEED= CHAOS_SECONDS= CHAOS_ACTS=
-	@$(IN_ASAN) -o $(BASE) $(ASAN)/doze >/dev/null
+	+@$(IN_ASAN) -o $(BASE) $(ASAN)/doze >/dev/null
 	@echo "chaos: SEED=$(SEED) CHAOS_SECONDS=$(CHAOS_SECONDS)"
 	@DOZE=$(abspath $(B)/doze) DOZE_ASAN=$(abspath $(ASAN)/doze) DOZE_BASE=$(abspath $(BASE)) \
 	    scripts/run-tap chaos tests/chaos/chaos.py
