@@ -15,6 +15,7 @@
 #include "wasi/wasi.h"
 
 enum {
+    PATIENCE_S = 300,  /* hundreds of jailed processes, under ASan, beside other work */
     CALLS = 24,        /* in one module */
     MODULES = 4,       /* for each row */
     PATIENCE_MS = 150, /* for one that waits, as a read may */
@@ -177,7 +178,7 @@ static void try_rows(const char *module, size_t part, size_t parts)
     const struct dz_wasm_host *h;
     uint32_t caps;
     size_t count = 0, waited = 0;
-    (void)alarm(60); /* some seventy cells */
+    (void)alarm(PATIENCE_S);
     for (size_t i = 0; (h = dz_wasi_host_at(i, &caps)); i++) {
         if (strcmp(h->module, module) != 0 || i % parts != part)
             continue;

@@ -18,7 +18,8 @@
 #include <sys/syscall.h>
 
 enum {
-    SYSCALLS = 470, /* numbers that Linux has given away */
+    PATIENCE_S = 300, /* hundreds of jailed processes, under ASan, beside other work */
+    SYSCALLS = 470,   /* numbers that Linux has given away */
     FRAMES = 2000,
 };
 
@@ -50,7 +51,7 @@ static int try_syscall(struct dz_call *c, void *arg, struct dz_err *err)
 TEST(each_call_outside_of_the_list_kills_only_the_cell)
 {
     struct dz_err err;
-    (void)alarm(60);
+    (void)alarm(PATIENCE_S);
     for (int n = 0; n < SYSCALLS; n++) {
         const struct dz_call_opts o = {.what = "test", .run = try_syscall, .arg = &n};
         if (is_allowed(n) || is_probe(n))
@@ -157,7 +158,7 @@ static int answer(void *host, const struct dz_call_msg *q, struct dz_call_msg *r
 
 TEST(a_host_of_a_call_believes_nothing)
 {
-    (void)alarm(60);
+    (void)alarm(PATIENCE_S);
     for (uint64_t seed = 1; seed <= 300; seed++) {
         struct dz_err err = {0};
         struct dz_buf reply = DZ_BUF_INIT(1 << 16);
@@ -215,7 +216,7 @@ static void send_frames(uint64_t seed, bool go)
 
 TEST(a_cell_survives_a_host_out_of_its_mind)
 {
-    (void)alarm(60);
+    (void)alarm(PATIENCE_S);
     for (uint64_t seed = 1; seed <= 150; seed++)
         send_frames(seed, seed % 2);
 }
@@ -227,7 +228,7 @@ TEST(a_start_that_lies_is_refused)
 {
     static uint8_t body[4096];
     uint64_t d = 7;
-    (void)alarm(60);
+    (void)alarm(PATIENCE_S);
     for (int i = 0; i < FRAMES; i++) {
         int pair[2], devnull = open("/dev/null", O_RDONLY | O_CLOEXEC);
         struct dz_started s = {0};
