@@ -111,6 +111,8 @@ static int64_t elsewhere(struct dz_mm *mm, const struct dz_mm_remap *r, uint64_t
         if (dz_mm_mapped(mm, at, at + new_size))
             dz_mm_emit(calls, (struct dz_mm_call){.op = DZ_MM_MUNMAP, .at = at, .size = new_size});
         dz_mm_remove(mm, at, at + new_size);
+        if (r->at >= at && r->at < at + new_size)
+            return -EFAULT; /* a copy (old_size 0) over its own source, which is gone now */
     }
     if (old_size > new_size) {
         dz_mm_remove(mm, r->at + new_size, r->at + old_size);
