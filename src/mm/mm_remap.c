@@ -107,12 +107,12 @@ static int64_t elsewhere(struct dz_mm *mm, const struct dz_mm_remap *r, uint64_t
         if (at == 0)
             return -ENOMEM;
     }
-    if (fixed) {
-        if (dz_mm_mapped(mm, at, at + new_size))
-            dz_mm_emit(calls, (struct dz_mm_call){.op = DZ_MM_MUNMAP, .at = at, .size = new_size});
+    if (fixed) { /* the calls that follow replace all that the host has there */
         dz_mm_remove(mm, at, at + new_size);
-        if (r->at >= at && r->at < at + new_size)
-            return -EFAULT; /* a copy (old_size 0) over its own source, which is gone now */
+        if (r->at == at) { /* a copy (old_size 0) over its own source, now gone */
+            dz_mm_emit(calls, (struct dz_mm_call){.op = DZ_MM_MUNMAP, .at = at, .size = new_size});
+            return -EFAULT;
+        }
     }
     if (old_size > new_size) {
         dz_mm_remove(mm, r->at + new_size, r->at + old_size);

@@ -140,6 +140,88 @@ TEST(limits_hold)
     close_rig(&r);
 }
 
+TEST(what_a_fixed_mapping_replaces_does_not_count)
+{
+    struct rig r;
+    const struct dz_mm_limits limits = {K(64), NONE, K(1024), 100};
+    open_rig(&r, &limits);
+    CHECK_INT(map(&r, AT, K(56), PROT_READ, PRIVATE | MAP_FIXED), (int64_t)AT);
+    CHECK_INT(map(&r, AT + K(48), K(20), PROT_READ, PRIVATE | MAP_FIXED), -ENOMEM);
+    CHECK_INT(map(&r, AT + K(48), K(16), PROT_READ, PRIVATE | MAP_FIXED), (int64_t)(AT + K(48)));
+    CHECK_INT(dz_mm_munmap(&r.mm, AT + K(60), K(4), &r.calls), 0);
+    CHECK_INT(map(&r, AT - K(8), K(12), PROT_READ, PRIVATE | MAP_FIXED), -ENOMEM);
+    CHECK_INT(map(&r, AT - K(4), K(8), PROT_READ, PRIVATE | MAP_FIXED), (int64_t)(AT - K(4)));
+    CHECK_INT(r.mm.total, K(64));
+    close_rig(&r);
+}
+
+TEST(a_descriptor_decides_what_may_be)
+{
+    struct rig r;
+    struct dz_mm_map m = {.at = AT,
+                          .size = K(8),
+                          .prot = PROT_READ,
+                          .flags = MAP_PRIVATE | MAP_FIXED,
+                          .may = PROT_READ,
+                          .back = {DZ_MM_FILE, 0, 9, 0}};
+    open_rig(&r, &no_limits);
+    m.prot = PROT_READ | PROT_EXEC; /* on a mount that forbids it */
+    CHECK_INT(dz_mm_mmap(&r.mm, &m, &r.calls), -EPERM);
+    m.prot = PROT_READ;
+    CHECK_INT(dz_mm_mmap(&r.mm, &m, &r.calls), (int64_t)AT);
+    CHECK_INT(dz_mm_mprotect(&r.mm, AT, K(8), PROT_EXEC, &r.calls), -EACCES);
+    m.at = AT + K(8);
+    m.may = PROT_READ | PROT_EXEC;
+    m.back.offset = K(8);
+    CHECK_INT(dz_mm_mmap(&r.mm, &m, &r.calls), (int64_t)m.at); /* the same but for may */
+    CHECK_INT(r.mm.vmas.n, 2);
+    m.flags = MAP_SHARED | MAP_FIXED;
+    CHECK_INT(dz_mm_mmap(&r.mm, &m, &r.calls), (int64_t)m.at);
+    CHECK_INT(dz_mm_madvise(&r.mm, m.at, K(4), MADV_REMOVE, &r.calls), -EACCES);
+    m.may = PROT_READ | PROT_WRITE;
+    CHECK_INT(dz_mm_mmap(&r.mm, &m, &r.calls), (int64_t)m.at);
+    CHECK_INT(dz_mm_madvise(&r.mm, m.at, K(4), MADV_REMOVE, &r.calls), 0);
+    CHECK_INT(r.calls.p[r.calls.n - 1].advice, MADV_REMOVE);
+    CHECK_INT(dz_mm_madvise(&r.mm, AT, K(4), MADV_REMOVE, &r.calls), -EACCES);
+    m.may = PROT_WRITE;
+    CHECK_INT(dz_mm_mmap(&r.mm, &m, &r.calls), -EACCES);
+    m.may = RW;
+    m.flags = MAP_SHARED_VALIDATE | MAP_FIXED | MAP_SYNC;
+    CHECK_INT(dz_mm_mmap(&r.mm, &m, &r.calls), -EOPNOTSUPP);
+    close_rig(&r);
+}
+
+TEST(a_copy_over_its_own_source_leaves_a_hole)
+{
+    struct rig r;
+    const struct dz_mm_back object = {DZ_MM_OBJECT, 0, 5, 0};
+    const struct dz_mm_remap onto = {AT, 0, K(8), MREMAP_MAYMOVE | MREMAP_FIXED, AT};
+    const struct dz_mm_remap copy = {AT + K(8), 0, K(8), MREMAP_MAYMOVE | MREMAP_FIXED, AT};
+    open_rig(&r, &no_limits);
+    (void)map_back(&r, AT, K(16), RW, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, object);
+    r.calls.n = 0;
+    CHECK_INT(dz_mm_mremap(&r.mm, &onto, &r.calls), -EFAULT);
+    CHECK_INT(r.mm.total, K(8));
+    CHECK_INT(r.calls.n, 1);
+    CHECK(r.calls.p[0].op == DZ_MM_MUNMAP && r.calls.p[0].at == AT && r.calls.p[0].size == K(8));
+    CHECK_INT(dz_mm_mremap(&r.mm, &copy, &r.calls), (int64_t)AT);
+    CHECK_INT(r.mm.vmas.p[0].back.offset, K(8));
+    CHECK_INT(r.calls.p[1].back.offset, K(8));
+    close_rig(&r);
+}
+
+TEST(an_allocation_that_failed_once_is_forgotten)
+{
+    struct rig r;
+    open_rig(&r, &no_limits);
+    dz_mem_fail_at(0, false);
+    CHECK_INT(map(&r, AT, K(4), RW, PRIVATE | MAP_FIXED), -ENOMEM);
+    dz_mem_fail_at(-1, false);
+    CHECK(dz_mem_failed());
+    CHECK_INT(map(&r, AT, K(4), RW, PRIVATE | MAP_FIXED), (int64_t)AT);
+    close_rig(&r);
+}
+
 TEST(the_heap_moves_by_brk)
 {
     struct rig r;
@@ -248,6 +330,10 @@ TEST(msync_names_the_shared_pages_of_files)
     CHECK_INT(r.calls.n, 1);
     CHECK(r.calls.p[0].op == DZ_MM_SYNC && r.calls.p[0].back.id == 77);
     CHECK(r.calls.p[0].size == K(4) && r.calls.p[0].back.offset == K(4));
+    struct dz_mm_back private = {DZ_MM_FILE, 0, 78, 0};
+    (void)map_back(&r, AT + K(16), K(4), RW, MAP_PRIVATE | MAP_FIXED, private);
+    r.calls.n = 1;
+    CHECK_INT(dz_mm_msync(&r.mm, AT + K(16), K(4), MS_SYNC, &r.calls), 0);
     CHECK_INT(dz_mm_msync(&r.mm, AT, K(12), MS_ASYNC, &r.calls), 0);
     CHECK_INT(r.calls.n, 1);
     close_rig(&r);
@@ -272,6 +358,46 @@ TEST(maps_reads_as_linux_writes_it)
         "200000020000-200000021000 ---p 00000000 00:00 0 \n"
         "7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]\n");
     dz_buf_release(&text);
+    close_rig(&r);
+}
+
+/* Row `from` with n bytes of VMA `vma` replaced, at `at` of it: what is said of it? */
+static int spoiled(const struct dz_buf *from, size_t vma, size_t at, const void *bytes, size_t n)
+{
+    struct dz_mm mm;
+    struct dz_buf row = DZ_BUF_INIT(DZ_MM_ROW_MAX);
+    dz_buf_add(&row, from->p, from->len);
+    memcpy(row.p + 104 + 56 * vma + at, bytes, n);
+    int rc = dz_mm_decode((uint8_t *)row.p, row.len, ours, 1, &mm, NULL);
+    if (rc == 0)
+        dz_mm_release(&mm);
+    dz_buf_release(&row);
+    return rc;
+}
+
+TEST(rows_that_lie_are_refused)
+{
+    struct rig r;
+    struct dz_buf row = DZ_BUF_INIT(DZ_MM_ROW_MAX);
+    open_rig(&r, &no_limits);
+    map_some(&r); /* 0 heap, 1 pack, 2 file, 3 object, 4 stack */
+    dz_mm_encode(&r.mm, &row);
+    const uint64_t start = AT, last = UINT64_MAX - K(4) + 1, odd = K(4) + 1;
+    CHECK_INT(spoiled(&row, 0, 0, "", 0), 0);
+    CHECK_INT(spoiled(&row, 2, 0, &start, 8), DZ_ECORRUPT); /* overlaps the one below */
+    CHECK_INT(spoiled(&row, 1, 24, &last, 8), DZ_ECORRUPT); /* an offset that wraps around */
+    CHECK_INT(spoiled(&row, 1, 24, &odd, 8), DZ_ECORRUPT);
+    CHECK_INT(spoiled(&row, 0, 16, &start, 8), DZ_ECORRUPT); /* zeros of an inode */
+    const uint64_t ids[2] = {1, K(520)};
+    const uint32_t words[3] = {0, DZ_MM_PACK, 0};
+    struct dz_buf joined = DZ_BUF_INIT(DZ_MM_ROW_MAX);
+    dz_buf_add(&joined, row.p, row.len);
+    memcpy(joined.p + 104 + 56 * 2 + 16, ids, 16);
+    memcpy(joined.p + 104 + 56 * 2 + 32, words, 12);
+    CHECK_INT(spoiled(&joined, 2, 44, "\1\7", 2), 0);
+    CHECK_INT(spoiled(&joined, 2, 44, "\5\7", 2), DZ_ECORRUPT); /* one VMA as two */
+    dz_buf_release(&joined);
+    dz_buf_release(&row);
     close_rig(&r);
 }
 
