@@ -2,7 +2,8 @@
  *
  * The same random calls go to the host's kernel and to mm/; the answers and the shape of
  * /proc/self/maps must be the same. And the calls that mm/ asks for, executed in a second
- * arena of this process, must give that shape, too: the list is complete. */
+ * arena of this process, must give that shape, too: the list is complete. DZ_SEED=N runs
+ * the one sequence of this number. */
 #include "mm/mm.h"
 
 #include "tap.h"
