@@ -168,7 +168,7 @@ static int unknown_parameter(const char *name, struct dz_engine_why *why)
 {
     char quoted[DZ_STR_QUOTED];
     (void)snprintf(why->field, sizeof why->field, "%s", name);
-    return dz_fail(&why->err, DZ_EINVAL, "%s: there is no such parameter",
+    return dz_fail(&why->err, DZ_EINVAL, "%s: unknown query parameter",
                    dz_str_quote(dz_str(name), quoted));
 }
 
@@ -197,7 +197,7 @@ static int check_cursor(const char *text, enum dz_api_cursor kind, struct dz_eng
     if (good)
         return 0;
     (void)snprintf(why->field, sizeof why->field, "cursor");
-    return dz_fail(&why->err, DZ_EINVAL, "cursor: %s is not the next_cursor of a page of this list",
+    return dz_fail(&why->err, DZ_EINVAL, "cursor: %s is not a next_cursor of this list",
                    dz_str_quote(dz_str(text), quoted));
 }
 

@@ -197,7 +197,8 @@ static int stranger(struct dz_api *a, struct dz_http_req *r, const char *challen
     if (!may_fail(a, r)) {
         dz_http_set(r, "Retry-After", "3");
         dz_http_close(r);
-        return dz_fail(err, DZ_ERATE, "too many requests without a valid token: wait");
+        return dz_fail(err, DZ_ERATE,
+                       "too many requests without a valid token; wait and try again");
     }
     dz_http_set(r, "WWW-Authenticate", challenge);
     return dz_fail(err, DZ_EUNAUTH, "%s", text);
@@ -224,7 +225,7 @@ static int by_token(struct dz_api *a, struct dz_http_req *r, const char *header,
     if (rc < 0)
         return rc;
     if (!s->who.is_operator && s->tenant->requests >= a->tenant_requests)
-        return dz_fail(err, DZ_ERATE, "%zu requests of this tenant are under way already",
+        return dz_fail(err, DZ_ERATE, "the tenant already has %zu requests in progress",
                        s->tenant->requests);
     s->refs++;
     s->tenant->requests++;
@@ -257,7 +258,7 @@ int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err)
             a, r, "Bearer realm=\"doze\"",
             "a token is needed: Authorization: Bearer TOKEN (doze token create makes one)", err);
     if (rc == 0 && flags & DZ_API_OPERATOR && !dz_api_caller(r, a)->is_operator)
-        rc = dz_fail(err, DZ_EDENIED, "this is for the operator of the daemon only");
+        rc = dz_fail(err, DZ_EDENIED, "only the operator of the daemon may do this");
     return rc;
 }
 

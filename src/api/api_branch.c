@@ -208,7 +208,7 @@ void dz_api_fork(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct body b = {0};
     const struct dz_http_problem many = {
-        .code = DZ_EINVAL, .message = "count: at most 100", .field = "count"};
+        .code = DZ_EINVAL, .message = "count: must be at most 100", .field = "count"};
     if (!dz_api_body(r, &b))
         return;
     struct forking *f = b.count <= FORK_MAX ? dz_zalloc(sizeof *f) : NULL;
@@ -366,7 +366,7 @@ void dz_api_ref_delete(struct dz_http_req *r, void *api)
     bool keep = sandbox && strcmp(sandbox, "keep") == 0;
     int rc = dz_api_only(r, names, &why);
     if (rc == 0 && sandbox && !keep && strcmp(sandbox, "destroy") != 0) {
-        rc = dz_fail(&why.err, DZ_EINVAL, "sandbox: keep or destroy");
+        rc = dz_fail(&why.err, DZ_EINVAL, "sandbox: must be keep or destroy");
         (void)snprintf(why.field, sizeof why.field, "sandbox");
     }
     if (rc == 0 && keep)

@@ -211,7 +211,7 @@ void dz_api_image_upload(struct dz_http_req *r, void *api)
                                               .fresh = fresh && strcmp(fresh, "true") == 0};
     int rc = dz_api_only(r, names, &why);
     if (rc == 0 && fresh && !spec.fresh && strcmp(fresh, "false") != 0) {
-        rc = dz_fail(&why.err, DZ_EINVAL, "fresh: true or false");
+        rc = dz_fail(&why.err, DZ_EINVAL, "fresh: must be true or false");
         (void)snprintf(why.field, sizeof why.field, "fresh");
     }
     if (rc == 0 && !(s = dz_zalloc(sizeof *s)))
@@ -254,7 +254,8 @@ void dz_api_image_build(struct dz_http_req *r, void *api)
     if (!dz_api_body(r, &q))
         return;
     q.spec.fresh = q.fresh > 0;
-    int rc = q.spec.text ? 0 : dz_fail(&why.err, DZ_EINVAL, "recipe: the text of a recipe");
+    int rc =
+        q.spec.text ? 0 : dz_fail(&why.err, DZ_EINVAL, "recipe: the text of a recipe is required");
     if (rc < 0)
         (void)snprintf(why.field, sizeof why.field, "recipe");
     if (rc == 0)

@@ -131,11 +131,11 @@ int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_e
     if (rc < 0)
         return rc;
     if (b->cols < 1 || b->cols > 4096 || b->rows < 1 || b->rows > 4096)
-        return wrong(why, "tty", "cols and rows are 1 to 4096");
+        return wrong(why, "tty", "cols and rows must be from 1 to 4096");
     if (b->timeout_ms > TIMEOUT_MAX_MS)
-        return wrong(why, "timeout", "at most 7d");
+        return wrong(why, "timeout", "must be at most 7d");
     if (b->max_output > OUTPUT_MAX)
-        return wrong(why, "max_output", "at most 16MiB; a stream gives all of it");
+        return wrong(why, "max_output", "must be at most 16MiB; a stream has no such limit");
     *ret_exec = (struct dz_engine_exec){
         .argv = b->cmd,
         .shell = b->shell,
@@ -277,7 +277,8 @@ static void on_timeout(void *arg)
 {
     struct run *run = arg;
     struct dz_http_req *r = run_request(run);
-    const struct dz_http_problem late = {.code = DZ_ETIMEOUT, .message = "the command still runs"};
+    const struct dz_http_problem late = {.code = DZ_ETIMEOUT,
+                                         .message = "the command is still running"};
     if (r)
         dz_http_refuse(r, &late);
     dz_engine_watch_end(run->watch);
@@ -357,7 +358,7 @@ void dz_api_exec_wait(struct dz_http_req *r, void *api)
     if (!dz_api_body(r, &b))
         return;
     if (b.max_output > OUTPUT_MAX) {
-        (void)wrong(&why, "max_output", "at most 16MiB; a stream gives all of it");
+        (void)wrong(&why, "max_output", "must be at most 16MiB; a stream has no such limit");
         dz_api_refuse(r, &why);
         return;
     }
@@ -448,7 +449,7 @@ void dz_api_exec_signal(struct dz_http_req *r, void *api)
         tell(api, r, (struct dz_engine_tell){.what = DZ_ENGINE_SIGNAL, .number = number});
         return;
     }
-    (void)wrong(&why, "signal", "a name such as TERM, or a number from 1 to 64");
+    (void)wrong(&why, "signal", "must be a name such as TERM, or a number from 1 to 64");
     dz_api_refuse(r, &why);
 }
 
@@ -464,6 +465,6 @@ void dz_api_exec_resize(struct dz_http_req *r, void *api)
                  .what = DZ_ENGINE_RESIZE, .rows = (uint16_t)b.rows, .cols = (uint16_t)b.cols});
         return;
     }
-    (void)wrong(&why, "cols", "cols and rows are 1 to 4096");
+    (void)wrong(&why, "cols", "cols and rows must be from 1 to 4096");
     dz_api_refuse(r, &why);
 }

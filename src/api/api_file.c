@@ -292,7 +292,7 @@ static int boolean(struct dz_http_req *r, const char *name)
         return 0;
     if (strcmp(given, "true") == 0)
         return 1;
-    (void)snprintf(text, sizeof text, "%s: true or false", name);
+    (void)snprintf(text, sizeof text, "%s: must be true or false", name);
     const struct dz_http_problem p = {.code = DZ_EINVAL, .message = text, .field = name};
     dz_http_refuse(r, &p);
     return -1;
@@ -532,10 +532,10 @@ void dz_api_sql(struct dz_http_req *r, void *api)
     if (!dz_api_body(r, &b))
         return;
     if (!b.query || !b.query[0]) {
-        p.message = "query: one statement that reads";
+        p.message = "query: one read-only SQL statement is required";
         p.field = "query";
     } else if (b.limit < 1 || b.limit > ROWS_MAX) {
-        p.message = "limit: 1 to 100000";
+        p.message = "limit: must be from 1 to 100000";
         p.field = "limit";
     }
     if (p.message) {

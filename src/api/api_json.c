@@ -52,7 +52,7 @@ static int read_text(struct reading *r, const char *name, const json_t *v, const
     if (!s.p)
         return refuse(r, DZ_ENOMEM, name, "out of memory");
     if (memchr(s.p, 0, s.n))
-        return refuse(r, DZ_EINVAL, name, "it has a NUL in it");
+        return refuse(r, DZ_EINVAL, name, "it must not contain a NUL");
     assert(to);
     *to = s.p;
     return 0;
@@ -124,7 +124,8 @@ static int read_input(struct reading *r, const char *name, const json_t *v, stru
         return 0;
     }
     if (!json_is_string(v))
-        return refuse(r, DZ_EINVAL, name, "it must be a text, or true to keep it open");
+        return refuse(r, DZ_EINVAL, name,
+                      "it must be a string, or true to leave standard input open");
     to->text = dz_arena_str(r->arena, dz_str_n(json_string_value(v), json_string_length(v)));
     return to->text.p ? 0 : refuse(r, DZ_ENOMEM, name, "out of memory");
 }
@@ -204,8 +205,8 @@ static int unknown(struct reading *r, const struct dz_api_field *fields, const c
     size_t near = dz_str_nearest(dz_str(name), names, n);
     (void)dz_str_quote(dz_str(name), quoted);
     if (near == DZ_STR_NONE)
-        return refuse(r, DZ_EINVAL, name, "there is no such field");
-    return refuse(r, DZ_EINVAL, name, "there is no such field; %s%s is one", r->path, names[near]);
+        return refuse(r, DZ_EINVAL, name, "unknown field");
+    return refuse(r, DZ_EINVAL, name, "unknown field; did you mean %s%s?", r->path, names[near]);
 }
 
 static int read_fields(struct reading *r, const json_t *o, const struct dz_api_field *fields)

@@ -66,7 +66,7 @@ static void replay(struct dz_http_req *r, const struct dz_idempotency_row *row)
     const struct dz_http_problem unkept = {
         .code = DZ_EEXIST,
         .reason = "not_kept",
-        .message = "this request was done, and its answer was too large to be kept",
+        .message = "this request was carried out, but its answer was too large to keep",
         .field = "Idempotency-Key"};
     struct dz_buf text = DZ_BUF_INIT(DZ_REGISTRY_TEXT_MAX);
     dz_http_set(r, "Idempotent-Replayed", "true");

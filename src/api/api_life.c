@@ -148,7 +148,7 @@ void dz_api_hold(struct dz_http_req *r, void *api)
     struct dz_engine_why why = {0};
     struct hold b = {.length_ms = -1};
     const struct dz_http_problem wrong = {
-        .code = DZ_EINVAL, .message = "for: a duration of at most 30d", .field = "for"};
+        .code = DZ_EINVAL, .message = "for: must be a duration of at most 30d", .field = "for"};
     if (!dz_api_body(r, &b))
         return;
     if (b.length_ms <= 0 || b.length_ms > DZ_ENGINE_HOLD_MAX_MS) {
@@ -204,8 +204,9 @@ static void set_timeout(struct dz_api *a, struct dz_http_req *r, const struct ti
 void dz_api_set_timeout(struct dz_http_req *r, void *api)
 {
     struct timeout t = {.after_ms = -1};
-    const struct dz_http_problem wrong = {
-        .code = DZ_EINVAL, .message = "after: a duration, 100ms to 365d", .field = "after"};
+    const struct dz_http_problem wrong = {.code = DZ_EINVAL,
+                                          .message = "after: must be a duration from 100ms to 365d",
+                                          .field = "after"};
     if (!dz_api_body(r, &t))
         return;
     if (t.after_ms <= 0)

@@ -14,31 +14,37 @@ enum {
 };
 
 #define METRICS(X)                                                                                \
-    X(WARM, GAUGE, "doze_sandboxes_warm", "sandboxes that are awake", "")                         \
-    X(OPERATIONS, GAUGE, "doze_operations", "operations of the lifecycle under way", "")          \
-    X(CONNECTIONS, GAUGE, "doze_http_connections", "connections that are open", "")               \
+    X(WARM, GAUGE, "doze_sandboxes_warm", "awake sandboxes", "")                                  \
+    X(OPERATIONS, GAUGE, "doze_operations", "lifecycle operations in progress", "")               \
+    X(CONNECTIONS, GAUGE, "doze_http_connections", "open HTTP connections", "")                   \
     X(CREATES, COUNTER, "doze_creates_total", "sandboxes created", "")                            \
     X(WAKES, COUNTER, "doze_wakes_total", "sandboxes woken", "")                                  \
-    X(WAKES_COLD, COUNTER, "doze_wakes_cold_total", "of them, from cold storage", "")             \
-    X(SUSPENDS, COUNTER, "doze_suspends_total", "sandboxes put to sleep", "")                     \
+    X(WAKES_COLD, COUNTER, "doze_wakes_cold_total", "sandboxes woken from cold storage", "")      \
+    X(SUSPENDS, COUNTER, "doze_suspends_total", "sandboxes suspended", "")                        \
     X(CRASHES, COUNTER, "doze_crashes_total", "cells that died", "")                              \
     X(EXECS, COUNTER, "doze_execs_total", "commands started", "")                                 \
-    X(DIED, COUNTER, "doze_daemon_died_total", "1: the daemon before this one died", "signal")    \
+    X(DIED, COUNTER, "doze_daemon_died_total",                                                    \
+      "1 if the previous daemon died, with its fatal signal", "signal")                           \
     X(OPERATION, HISTOGRAM, "doze_operation_seconds",                                             \
-      "operations on sandboxes, by how a wake found the file and how all ended",                  \
+      "time of operations on sandboxes, by result and, for wakes, by where the file was",         \
       "operation,rung,result")                                                                    \
-    X(DISK_FREE, GAUGE, "doze_disk_free_bytes", "free on the data directory's file system", "")   \
-    X(DISK_MARK, GAUGE, "doze_disk_mark_bytes", "below this much free nothing new is made", "")   \
-    X(DISK_INODES, GAUGE, "doze_disk_free_inodes", "free on the same file system", "")            \
-    X(DISK_RESERVE, GAUGE, "doze_disk_reserve_bytes", "preallocated for a full disk, now", "")    \
-    X(DISK_LEVEL, GAUGE, "doze_disk_level", "0 ok, 1 low, 2 full, 3 out", "")                     \
-    X(RESIDENT, GAUGE, "process_resident_memory_bytes", "memory of the daemon, cells apart", "")  \
-    X(CPU, COUNTER, "process_cpu_seconds_total", "CPU time of the daemon, cells apart", "")       \
-    X(FILES, GAUGE, "process_open_fds", "descriptors that the daemon has open", "")               \
-    X(STARTED, GAUGE, "process_start_time_seconds", "when the daemon started, since 1970", "")    \
-    X(BUILD, GAUGE, "doze_build_info", "1; which doze this is", "version")                        \
-    X(REQUEST, HISTOGRAM, "doze_http_request_seconds", "from a request to the end of its answer", \
-      "method,route,status")
+    X(DISK_FREE, GAUGE, "doze_disk_free_bytes", "free space in the data directory's file system", \
+      "")                                                                                         \
+    X(DISK_MARK, GAUGE, "doze_disk_mark_bytes", "free space below which creations fail", "")      \
+    X(DISK_INODES, GAUGE, "doze_disk_free_inodes",                                                \
+      "free inodes in the data directory's file system", "")                                      \
+    X(DISK_RESERVE, GAUGE, "doze_disk_reserve_bytes",                                             \
+      "space now reserved for use when the disk is full", "")                                     \
+    X(DISK_LEVEL, GAUGE, "doze_disk_level", "state of the disk: 0 ok, 1 low, 2 full, 3 out", "")  \
+    X(RESIDENT, GAUGE, "process_resident_memory_bytes",                                           \
+      "resident memory of the daemon without its cells", "")                                      \
+    X(CPU, COUNTER, "process_cpu_seconds_total", "CPU time of the daemon without its cells", "")  \
+    X(FILES, GAUGE, "process_open_fds", "open descriptors of the daemon", "")                     \
+    X(STARTED, GAUGE, "process_start_time_seconds",                                               \
+      "start time of the daemon, in seconds since 1970", "")                                      \
+    X(BUILD, GAUGE, "doze_build_info", "always 1; the label is the version of doze", "version")   \
+    X(REQUEST, HISTOGRAM, "doze_http_request_seconds",                                            \
+      "time from a request to the end of its answer", "method,route,status")
 
 enum {
     DZ_METRICS_ENUM(METRICS)

@@ -212,9 +212,10 @@ const struct dz_api_field dz_api_create_fields[] = {
 
 bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms)
 {
-    const struct dz_http_problem wrong = {.code = DZ_EINVAL,
-                                          .message = "timeout.after: a duration, 100ms to 365d",
-                                          .field = "timeout.after"};
+    const struct dz_http_problem wrong = {
+        .code = DZ_EINVAL,
+        .message = "timeout.after: must be a duration from 100ms to 365d",
+        .field = "timeout.after"};
     bool sound = !given || after_ms > 0;
     if (!sound)
         dz_http_refuse(r, &wrong);
@@ -405,7 +406,7 @@ void dz_api_delete(struct dz_http_req *r, void *api)
     bool forced = force && strcmp(force, "true") == 0;
     int rc = dz_api_only(r, names, &why);
     if (rc == 0 && force && !forced && strcmp(force, "false") != 0) {
-        rc = dz_fail(&why.err, DZ_EINVAL, "force: true or false");
+        rc = dz_fail(&why.err, DZ_EINVAL, "force: must be true or false");
         (void)snprintf(why.field, sizeof why.field, "force");
     }
     if (rc < 0) {

@@ -299,7 +299,7 @@ static void on_first(struct session *s, bool text, struct dz_str data)
     struct dz_api_exec b;
     s->waits = false;
     if (!text) {
-        ws_fail(s, &why, "the first message is text: the request for a command");
+        ws_fail(s, &why, "the first message must be text: the request to run a command");
         return;
     }
     if (dz_api_exec_read(&arena, data, &b, &exec, &why) < 0) {

@@ -100,16 +100,17 @@ static bool begin_file(struct download *d, struct dz_http_req *r, const struct d
     char text[96];
     struct dz_http_problem p = {.code = DZ_EINVAL, .field = "path"};
     if (!S_ISREG(st->mode)) {
-        p.message = S_ISDIR(st->mode) ? "it is a directory: list it, or take it as tar"
-                                      : "it is no regular file";
+        p.message = S_ISDIR(st->mode) ? "it is a directory: list it, or read it as a tar archive"
+                                      : "it is not a regular file";
         dz_http_refuse(r, &p);
         return false;
     }
     if (d->ranged && d->from >= st->size) {
         (void)snprintf(text, sizeof text, "bytes */%llu", (unsigned long long)st->size);
         dz_http_set(r, "Content-Range", text);
-        p = (struct dz_http_problem){
-            .code = DZ_EINVAL, .status = 416, .message = "the file ends before that range"};
+        p = (struct dz_http_problem){.code = DZ_EINVAL,
+                                     .status = 416,
+                                     .message = "the range begins beyond the end of the file"};
         dz_http_refuse(r, &p);
         return false;
     }
@@ -138,7 +139,9 @@ static void on_bytes(void *arg, const void *data, size_t n)
         if (r && sound && begin_file(d, r, &st))
             return;
         if (r && !sound)
-            dz_http_fail(r, &(struct dz_err){.code = DZ_EIO, .msg = "the cell answered nonsense"});
+            dz_http_fail(r,
+                         &(struct dz_err){.code = DZ_EIO,
+                                          .msg = "the sandbox's process sent an invalid answer"});
         dz_engine_op_cancel(d->op);
         download_free(d);
         return;
@@ -317,7 +320,7 @@ static int read_mode(const struct dz_http_req *r, uint32_t *ret_mode, struct dz_
     for (size_t i = 0; i < n; i++) {
         if (n > 4 || text[i] < '0' || text[i] > '7') {
             (void)snprintf(why->field, sizeof why->field, "mode");
-            return dz_fail(&why->err, DZ_EINVAL, "mode: up to four octal digits");
+            return dz_fail(&why->err, DZ_EINVAL, "mode: must be one to four octal digits");
         }
         mode = mode * 8 + (uint32_t)(text[i] - '0');
     }

@@ -139,7 +139,8 @@ static int load_certificate(struct daemon *d, struct dz_err *err)
         return 0;
     }
     if (!certificate[0] || !key[0])
-        return dz_fail(err, DZ_EINVAL, "tls.certificate and tls.key go together: one is missing");
+        return dz_fail(err, DZ_EINVAL,
+                       "tls.certificate and tls.key must be set together: one is missing");
     int rc = dz_http_tls(dz_api_http(d->api), certificate, key, err);
     d->tls = d->tls || rc == 0;
     return rc;
@@ -316,7 +317,7 @@ static int start_pool(struct daemon *d, struct dz_err *err)
         return rc;
     rc = limited ? dz_os_cgroup_make("doze-cells", &limits, &d->cells, err) : 0;
     if (rc < 0)
-        return dz_wrap(err, rc, "limit what sandboxes take");
+        return dz_wrap(err, rc, "limit the resources of sandboxes");
     if (limits.each) {
         dz_os_each_init(&d->each, &d->cells);
         pool.each = &d->each;

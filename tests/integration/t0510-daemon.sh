@@ -33,7 +33,7 @@ test_that 'exec: output, status, signal, environment, input, directory' '
     api 200 POST "$(s /web/exec)" "{\"shell\":\"head -c 100000 /dev/zero\",\"max_output\":10}" && has out "\"truncated\":true"
 '
 test_that 'what is wrong is refused before anything is made, and the field is named' '
-    api 400 POST "$(s)" "{\"image\":\"base\",\"nme\":\"x\"}" && has out "\"field\":\"nme\"" && has out "name is one" &&
+    api 400 POST "$(s)" "{\"image\":\"base\",\"nme\":\"x\"}" && has out "\"field\":\"nme\"" && has out "did you mean name?" &&
     api 400 POST "$(s)" "{\"image\":\"none\"}" && has out "\"field\":\"image\"" &&
     api 400 POST "$(s)" "{}" && has out "\"field\":\"image\"" &&
     api 400 POST "$(s)" "{\"image\":\"base\",\"idle\":{\"timeout\":\"soon\"}}" && has out "\"field\":\"idle.timeout\"" &&

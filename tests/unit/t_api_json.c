@@ -133,7 +133,7 @@ TEST(json_suggests_the_field_that_was_meant)
     struct dz_engine_why why;
     struct body b;
     CHECK_INT(read_body("{\"numbr\":1}", &b, &why), DZ_EINVAL);
-    CHECK(strstr(why.err.msg, "number is one") != NULL);
+    CHECK(strstr(why.err.msg, "did you mean number?") != NULL);
     dz_arena_release(&arena);
 }
 
