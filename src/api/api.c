@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api.c - the server, what every request has in common, and how answers begin and end.
+ * api.c - create the server, check what every request must satisfy, begin and end answers.
  */
 #include "api/api_int.h"
 
@@ -58,7 +58,7 @@ void dz_api_done(struct dz_http_req *r, int rc, const struct dz_engine_why *why)
         dz_http_send(r, 204, NULL, NULL);
 }
 
-/* The sandbox of the path, of a request that was refused before anybody looked for it. */
+/* Name the sandbox in the path for a request that was refused before its handler looked it up. */
 static void about_path(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
@@ -70,8 +70,8 @@ static void about_path(struct dz_http_req *r, void *api)
         dz_http_about(r, row.id);
 }
 
-/* A parameter of the query is refused by name. Operations that have some look at them themselves;
- * those of strangers (probes) and those that are not there yet do not. */
+/* Refuse unknown query parameters by name. Handlers that take parameters check them themselves;
+ * open routes (probes) and routes that are not available yet accept any. */
 static bool before(struct dz_http_req *r, void *api)
 {
     static const char *const none[] = {NULL};
@@ -178,7 +178,7 @@ int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_engin
     return other ? unknown_parameter(other, why) : 0;
 }
 
-/* A cursor is what the page before gave, never something that was put together. */
+/* A cursor must be a next_cursor of this kind of list; clients cannot make one themselves. */
 static int check_cursor(const char *text, enum dz_api_cursor kind, struct dz_engine_why *why)
 {
     static const char *const prefixes[] = {[DZ_API_CURSOR_SANDBOX] = "sbx",

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_auth.c - who asks: the owner of the socket, or who has a token.
+ * api_auth.c - identify the caller: the owner of the unix socket, or the holder of a token.
  *
- * A token that was found in the registry is remembered as a session: for some seconds it is
- * not looked up again, and streams that it opened have something to hold on to. A session
- * is there as long as a request of it is, or until it has to be looked up again. What is
- * revoked here is forgotten at once, and what it opened is cut off; what another host
- * revokes, after FRESH_MS. A token that expires ends its streams, too.
+ * A token that was found in the registry is cached as a session for FRESH_MS, so that each
+ * request need not look it up. Requests and streams hold a reference to their session; it
+ * lives until the last of them ends and the cache has dropped it. Revoking a token on this
+ * host drops its session and cuts its streams at once; a token that another host revokes is
+ * noticed after FRESH_MS. A token that expires ends its streams, too.
  *
- * Secrets have 256 random bits: nobody finds one by trying. Who tries costs time, so an
- * address may fail FAILURES times and then once in FAILURE_MS; one that has a valid token
- * comes in whatever others behind the same address do.
+ * Secrets have 256 random bits, so guessing is hopeless, but each guess costs a lookup.
+ * Therefore an address may fail FAILURES times and then once per FAILURE_MS. A valid token is
+ * accepted no matter how often other clients behind the same address fail.
  */
 #include "api/api_int.h"
 
@@ -26,32 +26,32 @@
 
 enum {
     FRESH_MS = 5000,
-    TENANT_REQUESTS = 1024, /* of one tenant under way, streams too */
-    FAILURES = 20,          /* of one address without a pause */
-    FAILURE_MS = 3000,      /* in which one of them is forgiven */
-    ADDRESSES_MAX = 4096,   /* that are remembered for it */
+    TENANT_REQUESTS = 1024, /* requests and streams of one tenant in progress */
+    FAILURES = 20,          /* failures of one address without a pause */
+    FAILURE_MS = 3000,      /* after which one failure is forgiven */
+    ADDRESSES_MAX = 4096,   /* addresses with remembered failures */
     USED_MS = 60000,
-    SESSIONS_MAX = 4096, /* remembered without a request; beyond, all are looked up anew */
+    SESSIONS_MAX = 4096, /* cached; beyond it the cache is emptied */
 };
 
 struct tenant {
     char name[DZ_ENGINE_NAME_MAX + 1];
-    size_t requests; /* under way */
+    size_t requests; /* in progress */
     size_t refs;     /* sessions */
 };
 
 struct failures {
     uint8_t key[16];
-    int64_t until_ms; /* all are forgiven then */
+    int64_t until_ms; /* when all are forgiven */
 };
 
 struct session {
-    struct dz_engine_caller who; /* the first: dz_api_caller gives its address */
+    struct dz_engine_caller who; /* must be first: dz_api_caller returns its address */
     char sha256[DZ_SHA256_HEX];
     char id[DZ_ID_TEXT];
     struct tenant *tenant;
     int64_t expires, looked_ms, used_ms;
-    size_t refs; /* requests, and one for the map */
+    size_t refs; /* one for each request, one for the map */
 };
 
 /* --- sessions --------------------------------------------------------------------------- */
@@ -126,7 +126,7 @@ static int look_up(struct dz_api *a, const char *sha256, struct session **ret, s
     return 0;
 }
 
-/* The session of a secret; DZ_ENOENT: it is nobody's. */
+/* Find the session of a secret, from the cache or the registry; DZ_ENOENT: no such token. */
 static int session_of(struct dz_api *a, struct dz_str secret, struct session **ret,
                       struct dz_err *err)
 {
@@ -164,7 +164,7 @@ static bool bearer(const char *header, struct dz_str *ret_secret)
     return true;
 }
 
-/* Another failure of this address; false: it has failed too often of late. */
+/* Count a failure of this address; false: it has failed too often recently. */
 static bool may_fail(struct dz_api *a, const struct dz_http_req *r)
 {
     uint8_t key[16];
@@ -204,7 +204,7 @@ static int stranger(struct dz_api *a, struct dz_http_req *r, const char *challen
     return dz_fail(err, DZ_EUNAUTH, "%s", text);
 }
 
-/* When the first of the tokens expires that have something under way. */
+/* Set the timer for the earliest expiry of a token that has requests in progress. */
 static void expire_at(struct dz_api *a, int64_t at)
 {
     if (at && (!a->expiry_at || at < a->expiry_at)) {
@@ -247,7 +247,7 @@ int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err)
     int rc = 0;
     if (flags & DZ_API_OPEN)
         return 0;
-    if (dz_engine_check_ready(a->engine, err) < 0) { /* nobody's secret is looked at */
+    if (dz_engine_check_ready(a->engine, err) < 0) { /* the secret is not even looked up */
         dz_http_set(r, "Retry-After", DZ_API_RETRY_S);
         return DZ_EBUSY;
     }
@@ -289,7 +289,7 @@ bool dz_api_account(struct dz_http_req *r, size_t *held, size_t now, bool must, 
     const struct dz_api *a = api;
     if (s)
         return dz_engine_account(a->engine, s->tenant->name, held, now, must);
-    *held = now; /* the daemon's owner may have all */
+    *held = now; /* the daemon's owner has no limit */
     return true;
 }
 

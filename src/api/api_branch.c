@@ -135,14 +135,14 @@ static void put_fork(struct dz_json *j, const struct dz_fork_row *row)
     dz_api_put_time(j, "expires_at", row->expires);
 }
 
-/* A fork, and as many branches as were asked for, one after the other. */
+/* A fork request: creates the fork, then its branches one after another. */
 struct forking {
     struct dz_api *api;
     uint64_t id; /* of the request */
     struct dz_api_out out;
     int64_t left;
-    bool drop; /* the handle was made for the branches only, and goes with the last of them */
-    struct dz_engine_own_caller own; /* the request may be gone before the last branch */
+    bool drop; /* the fork exists only for these branches: delete it after the last one */
+    struct dz_engine_own_caller own; /* outlives the request */
     char fork[DZ_ID_TEXT];
 };
 
@@ -356,7 +356,7 @@ void dz_api_ref_detach(struct dz_http_req *r, void *api)
     dz_api_done(r, rc, &why);
 }
 
-/* ?sandbox=keep: the reference only. */
+/* With ?sandbox=keep, delete the reference only. */
 void dz_api_ref_delete(struct dz_http_req *r, void *api)
 {
     static const char *const names[] = {"sandbox", NULL};

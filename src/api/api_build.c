@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_build.c - building images: sent as a recipe's text or as an archive, followed by status
- * and log, cancelled.
+ * api_build.c - build images from a recipe's text or from an archive; follow a build's status
+ * and log; cancel a build.
  *
- * A follower is a place in the build's log: it is sent what comes after that, as far as the
- * client takes it. One that comes late, or was away, misses what the build does not keep.
+ * A follower is an offset in the build's log. It sends the bytes after that offset as fast as
+ * the client reads them. A follower that starts or resumes late misses the bytes that the build
+ * has already dropped.
  */
 #include "api/api_exec.h"
 

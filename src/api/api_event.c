@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_event.c - events: as a list, and as a stream that goes on.
+ * api_event.c - events: as a list, and as a live stream.
  *
- * A stream is a place in the stored events: it sends what comes after the last one
- * sent, as far as the client takes it, and is called again when there is more. So it
- * needs no queue, and a client that comes back with Last-Event-ID has missed nothing.
+ * A stream is a position in the stored events. It sends the events after that position as
+ * fast as the client reads them, and is notified when there are more. So it needs no queue,
+ * and a client that reconnects with Last-Event-ID misses nothing.
  */
 #include "api/api_int.h"
 
@@ -24,8 +24,8 @@ struct stream {
     struct dz_engine_ear *ear;
     const struct dz_engine_caller *who;
     int64_t after;
-    bool full;                        /* the client has not caught up */
-    char id[DZ_ENGINE_VALUE_MAX + 1]; /* of one sandbox; "": all */
+    bool full;                        /* the client must read before more is sent */
+    char id[DZ_ENGINE_VALUE_MAX + 1]; /* only this sandbox's events; "": all */
 };
 
 static void put_event(struct dz_json *j, const struct dz_registry_event *e)
@@ -164,7 +164,8 @@ static int read_id(const char *text, const char *name, int64_t *ret_after,
     return rc;
 }
 
-/* The later in this order counts more; all that are given must be right. */
+/* The position to start after. Last-Event-ID overrides cursor, which overrides after; each one
+ * given must be valid. */
 static int read_after(const struct dz_http_req *r, const char *cursor, int64_t *ret_after,
                       struct dz_engine_why *why)
 {

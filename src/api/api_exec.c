@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_exec.c - commands: started and waited for, started in the background, told
- * something. Streams are in api_stream.c.
+ * api_exec.c - commands: run and wait, run in the background, write to stdin, signal, resize.
+ * Streams are in api_stream.c.
  */
 #include "api/api_exec.h"
 
@@ -162,7 +162,7 @@ struct run {
     struct dz_engine_watch *watch;
     struct dz_timer *timer;
     struct dz_buf out[2];
-    size_t reserved; /* bytes of both: dz_http_reserve() */
+    size_t reserved; /* bytes reserved for both by dz_http_reserve() */
     bool truncated, background, gone;
     int64_t pid;
     char exec_id[DZ_ENGINE_VALUE_MAX + 1];
@@ -208,7 +208,7 @@ static void on_started(void *arg, const char *exec_id, int64_t pid)
     run_free(run);
 }
 
-/* May n bytes more be gathered? */
+/* Is there room for n more bytes of output in memory? Reserves it. */
 static bool has_room(struct run *run, size_t n)
 {
     struct dz_http_req *r = dz_http_find(run->api->http, run->id);
@@ -232,7 +232,7 @@ static void on_output(void *arg, unsigned stream, uint64_t offset, const void *d
         part = 0;
     dz_buf_add(b, data, part);
     run->truncated = run->truncated || part < n || b->err;
-    if (part < n) /* what follows would leave a gap */
+    if (part < n) /* drop all later output too: it would leave a gap */
         b->max = b->len;
     dz_engine_watch_took(run->watch, n);
 }
@@ -265,7 +265,7 @@ static void on_failed(void *arg, const struct dz_engine_why *why)
 static const struct dz_engine_watch_ops run_ops = {on_started, on_output, on_ended, on_failed};
 static const struct dz_engine_watch_ops quiet_ops = {on_started, NULL, on_ended, on_failed};
 
-/* The client has left: the command goes on without it. */
+/* The client disconnected; its command keeps running. */
 static void on_gone(void *arg)
 {
     struct run *run = arg;
@@ -285,9 +285,9 @@ static void on_timeout(void *arg)
     run_free(run);
 }
 
-/* Refused before the command starts if its answer would be. More output than the default is
- * reserved whole; less shares what is left of the tenant's room, and is truncated when that ends.
- */
+/* Reserve memory for the answer before the command starts, so that a refusal has no effect.
+ * A max_output above the default is reserved in full. Otherwise the output grows within what is
+ * left of the tenant's limit and is truncated when that is used up. */
 static struct run *make_run(struct dz_api *a, struct dz_http_req *r, uint64_t max_output)
 {
     size_t reserve = max_output > OUTPUT_DEFAULT ? (size_t)max_output : DZ_HELD_FREE;

@@ -17,20 +17,20 @@ struct dz_api_exec {
     uint64_t max_output;
 };
 enum {
-    DZ_API_EXEC_MAX = 8 << 20, /* bytes of one as it is read */
+    DZ_API_EXEC_MAX = 8 << 20, /* bytes of memory to parse one */
 };
-/* Read and checked; *ret_exec leads into *ret_body and the arena. */
+/* Read and check the body of an exec. *ret_exec points into *ret_body and the arena. */
 int dz_api_exec_read(struct dz_arena *arena, struct dz_str text, struct dz_api_exec *ret_body,
                      struct dz_engine_exec *ret_exec, struct dz_engine_why *why);
-/* "exec_id", "exit_code", "signal", ... into an open object. */
+/* Write "exec_id", "exit_code", "signal", ... into an open object. */
 void dz_api_exec_put_exit(struct dz_json *j, const char *exec_id, const struct dz_engine_exit *how,
                           bool truncated);
-/* "TERM" or "SIGTERM" or "15": the number, 0 for none. */
+/* The number of "TERM", "SIGTERM" or "15"; 0 if there is no such signal. */
 int dz_api_signal(const char *name);
 const char *dz_api_signal_name(int number); /* NULL: none */
-/* {"text"} or {"base64"}, whichever it is. */
+/* Write {"text"} if data is valid UTF-8, else {"base64"}. */
 void dz_api_put_bytes(struct dz_json *j, struct dz_str data);
-/* The object "error" as in the envelope, for a stream that has begun. */
+/* For streams that have begun: write the object "error" of a refusal as an event. */
 struct dz_api_stream_of {
     char sandbox_id[DZ_ENGINE_VALUE_MAX + 1], request_id[DZ_ID_TEXT];
 };
@@ -39,7 +39,8 @@ void dz_api_stream_is(struct dz_api_stream_of *of, const struct dz_http_req *r,
 void dz_api_put_error(struct dz_json *j, const struct dz_engine_why *why,
                       const struct dz_api_stream_of *of);
 
-/* api_stream.c: events or a socket, of a new command (exec) or one that there is (exec_id). */
+/* api_stream.c: stream a new command (exec) or an existing one (exec_id), as events or over a
+ * WebSocket. */
 void dz_api_exec_events(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_exec *exec,
                         const char *exec_id, uint64_t offset);
 void dz_api_exec_talk(struct dz_api *a, struct dz_http_req *r, const char *exec_id,

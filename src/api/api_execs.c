@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_execs.c - records of commands: the list, and one. Read from the sandbox's file,
- * awake or asleep, without starting its machine.
+ * api_execs.c - get and list the records of commands. They are read from the sandbox's file,
+ * whether it is awake or asleep, without waking it.
  */
 #include "api/api_exec.h"
 
@@ -19,7 +19,7 @@ struct reading {
     struct dz_api_out out;
     bool one; /* else a list */
     size_t count, limit;
-    uint64_t last; /* number of the last command in the list */
+    uint64_t last; /* number of the last command listed so far */
 };
 
 static void put_words(struct dz_json *j, const struct dz_cell_exec_row *row)
@@ -61,7 +61,7 @@ static void on_data(void *arg, const void *data, size_t n)
     struct dz_cell_exec_row row;
     while (dz_cell_exec_row_next(&v, &row, NULL) == 1) {
         if (s->count++ >= s->limit)
-            continue; /* one more than asked for tells that there are more */
+            continue; /* one row beyond the limit means that there are more */
         s->last = row.number;
         if (!s->one)
             dz_json_object(&s->out.json);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * api_file.c - directories and names: list, make, move, remove, watch; and SQL over the
- * file. What has bytes is in api_transfer.c.
+ * sandbox's file. api_transfer.c moves the contents of files.
  */
 #include "api/api_exec.h"
 
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 enum {
-    ENTRIES = 1000,       /* of a list, when nobody says */
+    ENTRIES = 1000,       /* listed by default */
     ENTRIES_MAX = 100000, /* and at most */
     DEPTH_MAX = 64,
     ROWS = 1000,
@@ -45,7 +45,7 @@ struct asking {
     void (*finish)(struct asking *s, struct dz_http_req *r, uint64_t count);
     struct dz_api_out out;
     size_t count, columns;
-    bool rows, row, more; /* SQL: after the columns; in a row; a value goes on */
+    bool rows, row, more; /* SQL: columns written; a row is open; a value is incomplete */
     int kind;
     struct dz_buf value;
 };
@@ -64,7 +64,7 @@ static bool has_room(const struct asking *s)
     return !r || bytes <= DZ_HELD_FREE || dz_http_reserve(r, bytes);
 }
 
-/* Too much waits for the tenant already. An operation whose answer is long only reads. */
+/* Refuse: the tenant is over its memory limit. Only reads have long answers, so nothing changed. */
 static void give_up(struct asking *s)
 {
     struct dz_http_req *r = dz_http_find(s->api->http, s->id);
@@ -189,7 +189,7 @@ static void finish_list(struct asking *s, struct dz_http_req *r, uint64_t count)
     dz_api_send(r, 200, &s->out);
 }
 
-/* A number of the query; false: refused. */
+/* Read a number from the query; false: the request has been refused. */
 static bool number(struct dz_http_req *r, const char *name, uint64_t max, uint64_t *value)
 {
     struct dz_engine_why why = {0};
@@ -283,7 +283,7 @@ void dz_api_file_move(struct dz_http_req *r, void *api)
         ask(s, r, &op, true, DZ_ACTIVITY_UPLOAD);
 }
 
-/* "true" or "false" of the query; negative: refused. */
+/* Read "true" or "false" from the query; negative: the request has been refused. */
 static int boolean(struct dz_http_req *r, const char *name)
 {
     char text[48];
@@ -472,7 +472,7 @@ static void put_value(struct asking *s, const struct dz_cell_value *value)
         return;
     }
     if (value->kind != DZ_CELL_COLUMN && !s->row)
-        return; /* a cell that talks nonsense */
+        return; /* a cell that sends invalid data */
     switch (value->kind) {
     case DZ_CELL_INT:
         dz_json_i64(j, value->integer);
@@ -507,7 +507,7 @@ static void put_values(struct asking *s, struct dz_cell_view *v)
 
 static void finish_sql(struct asking *s, struct dz_http_req *r, uint64_t count)
 {
-    bool cut = count >= s->columns; /* as many rows as were allowed: there may be more */
+    bool cut = count >= s->columns; /* the limit was reached: there may be more rows */
     begin_rows(s);
     end_row(s);
     dz_json_end(&s->out.json);

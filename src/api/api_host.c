@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_host.c - the daemon itself: is it alive, is it ready, its figures.
+ * api_host.c - the daemon itself: liveness, readiness, metrics.
  */
 #include "api/api_int.h"
 
@@ -12,7 +12,7 @@ void dz_api_healthz(struct dz_http_req *r, void *api)
     (void)api;
     dz_api_begin(&o);
     dz_json_put_strz(&o.json, "status", "ok");
-    if (dz_http_peer_uid(r) >= 0) /* strangers need not know which holes to try */
+    if (dz_http_peer_uid(r) >= 0) /* do not tell strangers which version to attack */
         dz_json_put_strz(&o.json, "version", DZ_VERSION);
     dz_api_send(r, 200, &o);
 }
@@ -30,7 +30,7 @@ void dz_api_readyz(struct dz_http_req *r, void *api)
     struct dz_engine_space space;
     struct dz_engine_why why;
     dz_engine_space(a->engine, &space);
-    if (dz_engine_check_space(a->engine, &why) < 0) { /* up, but nothing new can be made */
+    if (dz_engine_check_space(a->engine, &why) < 0) { /* running, but creations fail */
         const struct dz_http_problem p = {
             .code = why.err.code, .reason = "degraded", .message = why.err.msg, .status = 503};
         dz_http_set(r, "Retry-After", DZ_API_RETRY_S);

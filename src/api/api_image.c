@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_image.c - images: list, one, delete, remove what nothing needs, look for damage.
+ * api_image.c - images: list, get, delete, collect unused ones, verify.
  */
 #include "api/api_int.h"
 
@@ -186,7 +186,7 @@ static void verified(void *arg, struct dz_str json, const struct dz_engine_why *
         send_damage(r, json);
 }
 
-/* Nobody waits for the result. */
+/* The client has left: discard the result. */
 static void verifying_gone(void *arg)
 {
     struct verifying *v = arg;

@@ -17,17 +17,17 @@
 #include "engine/engine.h"
 #include "http/http.h"
 
-#define DZ_API_RETRY_S "1" /* of who asks a daemon that is not ready */
+#define DZ_API_RETRY_S "1" /* Retry-After while the daemon is not ready */
 
 enum {
     DZ_API_ANSWER_MAX = 64 << 20, /* bytes of one JSON answer */
-    DZ_API_LIMIT = 100,           /* of a list, when nobody says */
+    DZ_API_LIMIT = 100,           /* items of a page by default */
     DZ_API_LIMIT_MAX = 1000,
 
-    /* Of a route, beside DZ_HTTP_STREAMED. */
-    DZ_API_OPEN = 1 << 8,     /* for anybody, without a token */
+    /* Flags of a route, besides DZ_HTTP_STREAMED. */
+    DZ_API_OPEN = 1 << 8,     /* needs no token */
     DZ_API_OPERATOR = 1 << 9, /* for the operator only */
-    DZ_API_SECRET = 1 << 10,  /* its answer holds a secret: it is not kept for a key */
+    DZ_API_SECRET = 1 << 10,  /* the answer holds a secret: never store it for an Idempotency-Key */
 };
 
 struct dz_api {
@@ -37,14 +37,14 @@ struct dz_api {
     struct dz_loop *loop;
     struct dz_engine_caller owner; /* of the socket */
     struct dz_map keyed;           /* api_key.c: by request */
-    /* api_auth.c: hash of a token -> who has it; name -> its requests; address -> failures */
+    /* api_auth.c: token hash -> session; tenant name -> requests; address -> failures */
     struct dz_map sessions, tenants, failures;
-    struct dz_timer *expiry; /* the next token under way expires */
+    struct dz_timer *expiry; /* fires when the next token in use expires */
     int64_t expiry_at;       /* 0: none */
-    size_t tenant_requests;  /* of one under way, at most */
+    size_t tenant_requests;  /* limit of requests in progress for one tenant */
     struct dz_metrics *metrics;
     int64_t started_ms;
-    struct dz_engine_counts counted; /* of what the metrics know */
+    struct dz_engine_counts counted; /* the engine's counts that the metrics already include */
 };
 
 /* A request that waits for the engine. */
@@ -56,9 +56,9 @@ struct dz_api_call {
 
 /* --- api_auth.c -------------------------------------------------------------------------- */
 
-/* Who asks: valid as long as the request, and what is called when its stream ends. */
+/* The caller of a request. Valid until the request is over and its stream's closed has returned. */
 const struct dz_engine_caller *dz_api_caller(const struct dz_http_req *r, const struct dz_api *a);
-/* And about what: the parameter of the path that names it. */
+/* The caller, and the object that the path parameter `param` names. */
 struct dz_engine_target dz_api_target(const struct dz_http_req *r, const struct dz_api *a,
                                       const char *param);
 int dz_api_admit(struct dz_http_req *r, void *api, struct dz_err *err);   /* dz_http_opts.admit */
@@ -66,7 +66,7 @@ void dz_api_admitted_over(const struct dz_http_req *r, struct dz_api *a); /* it 
 bool dz_api_account(struct dz_http_req *r, size_t *held, size_t now, bool must,
                     void *api);                                  /* as dz_http_opts.hold */
 void dz_api_auth_expire(void *api);                              /* of the timer */
-void dz_api_auth_revoked(struct dz_api *a, const char *id);      /* its streams are cut off */
+void dz_api_auth_revoked(struct dz_api *a, const char *id);      /* cuts its streams */
 void dz_api_auth_open(struct dz_api *a, size_t tenant_requests); /* 0: the default */
 void dz_api_auth_close(struct dz_api *a);
 
@@ -75,24 +75,24 @@ void dz_api_auth_close(struct dz_api *a);
 bool dz_api_key_before(struct dz_http_req *r, void *api); /* dz_http_opts.before, .kept, .done */
 void dz_api_key_kept(struct dz_http_req *r, int status, struct dz_str body, void *api);
 void dz_api_key_over(struct dz_api *a, const struct dz_http_req *r);
-/* The id that the sandbox of this creation is to have; NULL: any. */
+/* The id that this creation must give to its sandbox; NULL: any. */
 const char *dz_api_key_id(const struct dz_api *a, const struct dz_http_req *r);
 void dz_api_key_close(struct dz_api *a);
 
 /* --- api.c ------------------------------------------------------------------------------- */
 
-/* Refuse with what the engine, or a reader, said. */
+/* Refuse with an error of the engine or of a reader. */
 void dz_api_refuse(struct dz_http_req *r, const struct dz_engine_why *why);
 void dz_api_refuse_about(struct dz_http_req *r, const struct dz_engine_why *why,
                          const char *sandbox_id);
-/* NULL: out of memory, and answered. */
+/* Begin a call of the engine. NULL: out of memory; the request has been answered. */
 struct dz_api_call *dz_api_wait(struct dz_api *a, struct dz_http_req *r, unsigned flags);
-/* The call is over: the request, or NULL when its client has left. Frees the call. */
+/* End a call and free it. Returns the request, NULL if its client has left. */
 struct dz_http_req *dz_api_over(struct dz_api_call *c);
-/* The engine did not take the call: frees it, and refuses. */
+/* The engine rejected the call: free it and refuse the request. */
 void dz_api_not_taken(struct dz_api_call *c, struct dz_http_req *r,
                       const struct dz_engine_why *why);
-/* An answer without a body, or why there is none (rc < 0). */
+/* Answer without a body, or with the error if rc < 0. */
 void dz_api_done(struct dz_http_req *r, int rc, const struct dz_engine_why *why);
 
 /* An answer: begin, write, send. */
@@ -102,11 +102,12 @@ struct dz_api_out {
 };
 void dz_api_begin(struct dz_api_out *o);
 void dz_api_send(struct dz_http_req *r, int status, struct dz_api_out *o); /* ends the object */
-/* The same of a list: `name` is its member; `next` is where its next page begins, NULL: none. */
+/* The same for a list: `name` is the member with the items; `next` is the next_cursor, NULL on the
+ * last page. */
 void dz_api_list_begin(struct dz_api_out *o, const char *name);
 void dz_api_list_send(struct dz_http_req *r, struct dz_api_out *o, const char *next);
 
-/* What the cursors of a list are. */
+/* What kind of value a list's cursors are. */
 enum dz_api_cursor {
     DZ_API_CURSOR_NUMBER,
     DZ_API_CURSOR_SANDBOX, /* ids, by their kind */
@@ -115,48 +116,51 @@ enum dz_api_cursor {
     DZ_API_CURSOR_REF,
     DZ_API_CURSOR_TOKEN,
     DZ_API_CURSOR_IMAGE,  /* a hash */
-    DZ_API_CURSOR_TENANT, /* a name behind DZ_API_TENANT_CURSOR, so that no other word is one */
+    DZ_API_CURSOR_TENANT, /* DZ_API_TENANT_CURSOR and a name: the prefix rejects other words */
 };
 #define DZ_API_TENANT_CURSOR "tenant:"
-/* limit= and cursor= of a list, and no parameter but those and `more` (ends with NULL). */
+/* limit= and cursor= of a list. Parameters that are neither those nor in `more` (ends with NULL)
+ * are refused. */
 struct dz_api_page {
     size_t limit;
     const char *cursor;
 };
 int dz_api_page(struct dz_http_req *r, enum dz_api_cursor kind, const char *const *more,
                 struct dz_api_page *ret_page, struct dz_engine_why *why);
-/* Read the body by the route's table; false: the request was refused, and is answered. */
+/* Read the body by the route's table; false: the request has been refused. */
 bool dz_api_body(struct dz_http_req *r, void *ret);
 /* DZ_EINVAL names a parameter of the query that is not in the list. */
 int dz_api_only(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
 
 void dz_api_put_time(struct dz_json *j, const char *key, int64_t unix_ms); /* 0: null */
-/* Its members, into an open object; or all of it. */
+/* Write the members of a sandbox into an open object, or the whole object. */
 void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 void dz_api_put_sandbox(struct dz_api *a, struct dz_json *j, const struct dz_instance *row);
 
 void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
                          const struct dz_instance *row);
-/* dz_engine_done_fn's of a struct dz_api_call: the answer is the sandbox (flags: the status; 204:
- * nothing), or how it was woken. */
+/* Completions (dz_engine_done_fn) of a struct dz_api_call. _sandbox answers with the sandbox and
+ * the status in flags (204: no body), _wake with how the sandbox was woken. */
 void dz_api_done_sandbox(void *call, const struct dz_engine_result *result);
 void dz_api_done_wake(void *call, const struct dz_engine_result *result);
 void dz_api_order(struct dz_api *a, struct dz_http_req *r, const struct dz_engine_order *order,
                   int status);
-/* Is what was said of a timeout (after_ms < 0: nothing) a length? Else it is answered. */
+/* Is the timeout's after_ms (< 0: missing) a duration? False: the request has been refused. */
 bool dz_api_timeout(struct dz_http_req *r, bool given, int64_t after_ms);
-/* The parameter path, absolute, and no parameter but names; NULL: why says what is wrong. */
+/* The query parameter path, which must be absolute. Parameters not in names are an error. NULL: an
+ * error, in *why. */
 const char *dz_api_path(struct dz_http_req *r, const char *const *names, struct dz_engine_why *why);
 /* api_metrics.c */
 DZ_NODISCARD int dz_api_metrics_open(struct dz_api *a, struct dz_err *err);
 void dz_api_metrics_close(struct dz_api *a);
-/* Operations of this name that ended so ("*": any): how many, and 50, 90 and 99 % of them. */
+/* How many operations of this name had this result ("*": any), and the 50th, 90th and 99th
+ * percentile of their times. */
 enum {
     DZ_API_QUANTILES = 3,
 };
 uint64_t dz_api_timed(const struct dz_api *a, const char *operation, const char *result,
                       double ret_seconds[static DZ_API_QUANTILES]);
-/* api_stats.c: what the kernel says of a process (0: this one); zeros when it is gone. */
+/* api_stats.c: the kernel's figures of a process (0: this one); zeros if it is gone. */
 struct dz_api_process {
     int64_t cpu_ms, resident_bytes;
 };
@@ -173,14 +177,15 @@ struct dz_api_route {
     void (*handle)(struct dz_http_req *r, void *api);
     unsigned flags;                    /* DZ_API_*, DZ_HTTP_STREAMED */
     size_t body_max;                   /* of a body that is not streamed; 0: DZ_HTTP_BODY_MAX */
-    const char *body;                  /* a schema, or a media type; NULL: it takes none */
-    const struct dz_api_field *fields; /* that read a schema's body; NULL: it is not JSON */
+    const char *body;                  /* a schema, or a media type; NULL: no body */
+    const struct dz_api_field *fields; /* table for a JSON body; NULL: not JSON */
     bool needed;                       /* a request without a body is refused */
     const char *id, *tag, *summary;    /* id: NULL of a route that is not available yet */
     const char *parameters, *answers, *errors; /* words, as api_routes.inc has them; NULL: none */
 };
 const struct dz_api_route *dz_api_routes(size_t *ret_count);
-/* The same for the HTTP server, whose data lead back to these; to be freed. NULL: out of memory. */
+/* The routes for the HTTP server; data of each points to its row here. The caller frees the array.
+ * NULL: out of memory. */
 struct dz_http_route *dz_api_http_routes(size_t *ret_count);
 const struct dz_api_route *dz_api_route_of(const struct dz_http_req *r);
 extern const char dz_api_errors_any[]; /* codes that any route may be refused with */

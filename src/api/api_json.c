@@ -58,7 +58,7 @@ static int read_text(struct reading *r, const char *name, const json_t *v, const
     return 0;
 }
 
-/* A number, or a text that parse takes. */
+/* Read a number, or a string that parse accepts. */
 static int read_size(struct reading *r, const char *name, const json_t *v, uint64_t *to)
 {
     struct dz_err err;
@@ -74,7 +74,7 @@ static int read_duration(struct reading *r, const char *name, const json_t *v, i
 {
     struct dz_err err;
     double seconds = json_is_number(v) ? json_number_value(v) : -1;
-    if (seconds >= 0 && seconds <= (double)(DURATION_MAX_MS / 1000)) /* up: 0 stays "none" */
+    if (seconds >= 0 && seconds <= (double)(DURATION_MAX_MS / 1000)) /* up: 0 means "none" */
         *to = (int64_t)(seconds * 1000) + ((double)(int64_t)(seconds * 1000) < seconds * 1000);
     else if (!json_is_string(v) ||
              dz_duration_parse(dz_str(json_string_value(v)), 0, DURATION_MAX_MS, to, &err) < 0)
@@ -231,8 +231,8 @@ static int read_fields(struct reading *r, const json_t *o, const struct dz_api_f
     return 0;
 }
 
-/* Values that the text has at most: commas and brackets outside of strings. Counted first,
- * because a parser takes 0.1 us for each, and nobody else has a turn meanwhile. */
+/* An upper bound of the values in the text: commas and brackets outside of strings. Counted before
+ * parsing, because the parser needs 0.1 us for each value and blocks the loop meanwhile. */
 static size_t count_values(struct dz_str text)
 {
     size_t n = 1;

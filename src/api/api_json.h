@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_json.h - what a body says, by a table of its fields.
+ * api_json.h - read a JSON body by a table of its fields.
  *
  *     static const struct dz_api_field fields[] = {
  *         {"name", DZ_API_STR, offsetof(struct body, name)},
@@ -9,8 +9,7 @@
  *         {NULL},
  *     };
  *
- * A field that is not in the table is refused by name. null is as if the field were
- * not there.
+ * A field that is not in the table is refused by name. A null counts as a missing field.
  */
 #ifndef DZ_API_API_JSON_H
 #define DZ_API_API_JSON_H
@@ -20,8 +19,8 @@
 
 enum dz_api_kind {
     DZ_API_STR,      /* const char * */
-    DZ_API_UNSET,    /* the same; null is "", which unsets what there is */
-    DZ_API_BOOL,     /* int: 0 or 1; what it was before says "not given" */
+    DZ_API_UNSET,    /* the same; null reads as "", which clears the value */
+    DZ_API_BOOL,     /* int: 0 or 1; unchanged if not given */
     DZ_API_INT,      /* int64_t, at least 0 */
     DZ_API_SIZE,     /* uint64_t: bytes, or "64MB" */
     DZ_API_DURATION, /* int64_t: milliseconds; seconds as a number, or "90s" */
@@ -36,7 +35,7 @@ struct dz_api_field {
     enum dz_api_kind kind;
     size_t at; /* in the struct */
     const struct dz_api_field *sub;
-    size_t seen; /* of SUB: an int that becomes 1; 0: none */
+    size_t seen; /* of SUB: offset of an int set to 1 if the object is given; 0: none */
 };
 struct dz_api_input {
     struct dz_str text;
@@ -48,7 +47,7 @@ enum {
     DZ_API_VALUES_MAX = 32 << 10, /* in a body; 64 KiB of metadata cannot hold more */
 };
 
-/* An empty text is an object without fields. Strings live in the arena. */
+/* Read `text` by the table. An empty text counts as {}. Strings are in the arena. */
 DZ_NODISCARD int dz_api_read(struct dz_arena *arena, struct dz_str text,
                              const struct dz_api_field *fields, void *ret,
                              struct dz_engine_why *why);

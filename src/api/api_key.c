@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_key.c - Idempotency-Key: a POST that comes twice is done once, and answered twice.
+ * api_key.c - Idempotency-Key: a POST that is sent twice is executed once and answered twice.
  *
- * The request with a key stays until it is answered, whether its client waits or has
- * left: it is for the one who comes back with the key. Kept are answers that another
- * try would not change (2xx, 400, 404, 410, 413); after any other the request may
- * be made again.
+ * A request with a key runs to its answer even if the client disconnects, because the client
+ * may retry with the same key. Answers that a retry would not change (2xx, 400, 404, 410, 413)
+ * are stored; after any other answer a retry executes the request again.
  */
 #include "api/api_int.h"
 
@@ -17,7 +16,7 @@ struct keyed {
     struct dz_engine_own_caller own;
     uint64_t id; /* of the request */
     bool answered;
-    char sandbox_id[DZ_ID_TEXT]; /* "": it makes none */
+    char sandbox_id[DZ_ID_TEXT]; /* of the new sandbox; "": none is created */
     char key[DZ_ENGINE_IDEM_MAX + 1];
 };
 
@@ -40,7 +39,7 @@ static bool wrong(struct dz_http_req *r, const char *text)
     return true;
 }
 
-/* What makes this request another one: its path and its body. */
+/* Hash the path and the body: a key may be reused only for the same request. */
 static int hash_of(const struct dz_http_req *r, char ret_hex[static DZ_SHA256_HEX],
                    struct dz_err *err)
 {
@@ -115,7 +114,7 @@ static void free_keyed(struct dz_api *a, struct keyed *k)
     dz_free(k);
 }
 
-/* True: answered. */
+/* Start a request with a key. True: it has been answered. */
 static bool begin(struct dz_api *a, struct dz_http_req *r, struct keyed *k)
 {
     DZ_AUTO(dz_idempotency_row_release) struct dz_idempotency_row row = {0};
@@ -159,7 +158,7 @@ bool dz_api_key_before(struct dz_http_req *r, void *api)
     return true;
 }
 
-/* Would another try end the same? */
+/* Would a retry get the same answer? */
 static bool is_final(int status)
 {
     return status < 300 || status == 400 || status == 404 || status == 410 || status == 413;
@@ -179,7 +178,7 @@ void dz_api_key_over(struct dz_api *a, const struct dz_http_req *r)
 {
     struct keyed *k = dz_map_get64(&a->keyed, dz_http_id(r));
     if (k)
-        free_keyed(a, k); /* without an answer its row stays, as of one that was interrupted */
+        free_keyed(a, k); /* unanswered: its row stays, as after an interruption */
 }
 
 const char *dz_api_key_id(const struct dz_api *a, const struct dz_http_req *r)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_life.c - hops of the lifecycle: wake, suspend, freeze, archive, revive,
+ * api_life.c - transitions of the lifecycle: wake, suspend, freeze, archive, revive,
  * prefetch, hold.
  */
 #include "api/api_int.h"
@@ -78,7 +78,7 @@ void dz_api_wake(struct dz_http_req *r, void *api)
     order(r, api, DZ_REQUEST_WAKE);
 }
 
-/* The sandbox, and what resumes it. */
+/* Answer with the sandbox and the id of the snapshot that resumes it. */
 static void on_suspended(void *arg, const struct dz_engine_result *result)
 {
     struct dz_api_call *c = arg;
@@ -196,7 +196,7 @@ static void set_timeout(struct dz_api *a, struct dz_http_req *r, const struct ti
         dz_api_send_sandbox(a, r, 200, &row);
         return;
     }
-    if (strncmp(why.field, "timeout.", 8) == 0) /* here it has no such object around it */
+    if (strncmp(why.field, "timeout.", 8) == 0) /* this route's body has no object "timeout" */
         memmove(why.field, why.field + 8, strlen(why.field + 8) + 1);
     dz_api_refuse(r, &why);
 }

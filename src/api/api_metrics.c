@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_metrics.c - the daemon's figures for Prometheus.
+ * api_metrics.c - the daemon's metrics for Prometheus.
  */
 #include "api/api_int.h"
 
@@ -94,12 +94,12 @@ void dz_api_count(struct dz_api *a, const struct dz_http_req *r, int status, int
     const struct dz_http_route *route = dz_http_route_of(r);
     char text[16];
     (void)snprintf(text, sizeof text, "%d", status);
-    /* Without a route the method is whatever a stranger says: it would crowd out the others. */
+    /* Without a route the client may send any method; counting those would use up the series. */
     dz_metric_observe(a->metrics, REQUEST, (double)duration_ns / 1e9,
                       route ? dz_http_method(r) : "none", route ? route->pattern : "none", text);
 }
 
-/* What the engine has counted since the last time. */
+/* Add what the engine has counted since the last call. */
 static void add(struct dz_api *a, size_t metric, uint64_t now, uint64_t *before)
 {
     dz_metric_add(a->metrics, metric, (double)(now - *before));

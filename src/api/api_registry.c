@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_registry.c - the registry against the files. The answer is written when all has been
- * compared, into a buffer that grows with each finding.
+ * api_registry.c - compare the registry with the files. Findings are collected in a buffer,
+ * and the answer is sent when the comparison is complete.
  */
 #include "api/api_int.h"
 
@@ -45,7 +45,7 @@ static void on_done(void *arg, uint64_t left, int rc, const struct dz_err *err)
     dz_free(c);
 }
 
-/* Nobody waits for the findings. */
+/* The client has left: stop the comparison. */
 static void on_gone(void *arg)
 {
     struct checking *c = arg;

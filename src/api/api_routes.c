@@ -15,8 +15,8 @@
 #define OCTETS               "application/octet-stream"
 #define TAR                  "application/x-tar"
 
-/* Codes that requests may be refused with, by what they do. FINDS: it finds a sandbox; conflict is
- * for a name that means more than one. USES: it needs the sandbox's file or machine. */
+/* Error codes of groups of routes. FINDS: routes that look up a sandbox; conflict means that a name
+ * is ambiguous. USES: routes that need the sandbox's file or machine. */
 #define FINDS   "not_found gone conflict"
 #define CHANGES FINDS " quota_exceeded storage_full"
 #define USES    FINDS " invalid_transition restoring sandbox_unavailable quota_exceeded storage_full"

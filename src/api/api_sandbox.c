@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_sandbox.c - sandboxes: create, list, get, patch, delete; and how one is written.
+ * api_sandbox.c - sandboxes: create, list, get, patch, delete; and the JSON of a sandbox.
  */
 #include "api/api_int.h"
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* --- how one is written ------------------------------------------------------------------- */
+/* --- the JSON of a sandbox ---------------------------------------------------------------- */
 
 static void put_raw(struct dz_json *j, const char *key, const char *json)
 {
@@ -110,7 +110,7 @@ void dz_api_put_members(struct dz_api *a, struct dz_json *j, const struct dz_ins
     put_timeout(a, j, row);
     put_capabilities(j);
     dz_api_put_time(j, "created_at", row->created);
-    /* The registry keeps the second: that of its creation began before it. */
+    /* updated is in whole seconds: rounded down, it may lie before created. */
     dz_api_put_time(j, "updated_at",
                     row->updated * 1000 > row->created ? row->updated * 1000 : row->created);
     dz_api_put_time(j, "last_active_at", dz_engine_date(a->engine, row->last_active));
@@ -139,7 +139,7 @@ void dz_api_send_sandbox(struct dz_api *a, struct dz_http_req *r, int status,
     dz_api_send(r, status, &o);
 }
 
-/* The answer is the sandbox. flags: the status. */
+/* Answer with the sandbox; flags is the status. */
 void dz_api_done_sandbox(void *arg, const struct dz_engine_result *result)
 {
     struct dz_api_call *c = arg;
@@ -300,7 +300,7 @@ void dz_api_get(struct dz_http_req *r, void *api)
         dz_api_send_sandbox(a, r, 200, &row);
 }
 
-/* S0's plain list: five columns, and all rows. */
+/* The plain list of /instances: five columns, all rows. */
 void dz_api_instances(struct dz_http_req *r, void *api)
 {
     DZ_AUTO(dz_instances_release) struct dz_instances rows = DZ_VEC_INIT(DZ_API_LIMIT_MAX);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_stats.c - the daemon's figures for people: `doze stats` and `doze top`.
+ * api_stats.c - the daemon's statistics for people: `doze stats` and `doze top`.
  *
- * What a process uses is the kernel's word (/proc/PID/stat), not the cell's: a cell may say
- * of itself what it likes.
+ * The usage of a process is read from the kernel (/proc/PID/stat), because a cell's own report
+ * cannot be trusted.
  */
 #include "api/api_int.h"
 
@@ -18,7 +18,7 @@
 enum {
     SANDBOXES_MAX = 1000, /* of one answer */
     STAT_MAX = 4096,      /* bytes of /proc/PID/stat */
-    FIELD_CPU = 11,       /* behind the name in brackets, from 0: utime, stime, ... */
+    FIELD_CPU = 11,       /* counted from 0 after the name in parentheses: utime, stime, ... */
     FIELD_RESIDENT = 21,  /* pages */
 };
 

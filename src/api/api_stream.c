@@ -2,14 +2,14 @@
  *
  * api_stream.c - a command as a stream: server-sent events, or a WebSocket.
  *
- * What a client has not taken yet is not acknowledged to the engine, so that a slow
- * client holds up its command and nothing else. What a client types is given to the
- * engine message by message; when too much waits there, the socket is not read.
+ * Output is acknowledged to the engine only when the client has read it, so a slow client
+ * holds up its command and nothing else. Input goes to the engine message by message; while too
+ * much input is pending there, the socket is not read.
  *
- * Two parties hold a session: the connection, until it says `closed`, and each message that
- * the engine has not answered (session.tells). The last one frees it. The engine's watch ends
- * in one place, let_go(), whoever ends the session; a command that the session began and that
- * its client cannot know of, or that the session failed with, is killed there.
+ * A session is held by its connection, until `closed`, and by each message that the engine has
+ * not answered (session.tells). The last holder frees it. Only let_go() ends the engine's
+ * watch. It also kills the command if the session failed, or if the session started the command
+ * and its client never learned the command's id.
  */
 #include "api/api_exec.h"
 
@@ -27,12 +27,12 @@ enum {
 
 struct session {
     struct dz_api *api;
-    struct dz_engine_target target; /* of.sandbox_id: a name may become another's */
-    struct dz_sse *sse;             /* one of them */
+    struct dz_engine_target target; /* by id (of.sandbox_id), because a name may be reassigned */
+    struct dz_sse *sse;             /* either sse or ws */
     struct dz_ws *ws;
     struct dz_engine_watch *watch;
     bool over, full; /* ended; the client has not caught up */
-    bool waits;      /* for the first message, which says what to run */
+    bool waits;      /* for the first message, which names the command to run */
     bool closed;     /* the connection has ended */
     size_t tells;    /* messages that the engine has not answered yet */
     size_t untaken;
@@ -40,7 +40,7 @@ struct session {
     struct dz_api_stream_of of;
 };
 
-/* NULL: refused as any other request, before anything is streamed. */
+/* NULL: the request has been refused; nothing was streamed. */
 static struct session *make_session(struct dz_api *a, struct dz_http_req *r)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
@@ -71,7 +71,7 @@ static void send_json(struct session *s, const char *event, const char *id,
     s->full = s->full || rc == 1;
 }
 
-/* The one end of the watch, if the engine has not ended it itself. */
+/* End the watch, unless the engine has ended it already. */
 static void let_go(struct session *s, bool failed)
 {
     struct dz_engine_watch *w = s->watch;
@@ -182,7 +182,7 @@ static void session_free_unheld(struct session *s)
 
 static void session_gone(struct session *s)
 {
-    s->tells++; /* an answer to a message may come from inside */
+    s->tells++; /* the engine may answer a message from inside this call */
     s->over = s->closed = true;
     let_go(s, false);
     s->tells--;
@@ -231,7 +231,7 @@ static void ws_fail(struct session *s, struct dz_engine_why *why, const char *te
     on_failed(s, why);
 }
 
-/* Messages that were read ahead still come after a pause: several are under way then. */
+/* Several messages may be pending, because messages read ahead still arrive after a pause. */
 static void on_told(void *arg, const struct dz_engine_result *result)
 {
     struct session *s = arg;
@@ -249,7 +249,7 @@ static void tell(struct session *s, struct dz_engine_tell what)
         dz_ws_pause(s->ws, true);
     what.exec_id = s->exec_id;
     int rc = dz_engine_exec_tell(s->api->engine, s->target, &what, on_told, s, &why);
-    if (rc == DZ_ERATE) { /* the input would be lost in silence */
+    if (rc == DZ_ERATE) { /* otherwise input would be lost silently */
         let_go(s, false);
         on_failed(s, &why);
     }
@@ -308,7 +308,7 @@ static void on_first(struct session *s, bool text, struct dz_str data)
     }
     exec.background = false;
     if (!b.input.text.p)
-        exec.keep_input = true; /* a socket is there to be typed on */
+        exec.keep_input = true; /* a WebSocket always has input */
     if (dz_engine_exec(s->api->engine, s->target, &exec, (struct dz_engine_listener){&ops, s, 0},
                        &s->watch, &why) < 0)
         ws_fail(s, &why, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_tenant.c - tenants: what they use and what they may; quotas, which the operator sets.
+ * api_tenant.c - tenants: their usage and quotas; the operator sets quotas.
  */
 #include "api/api_int.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_token.c - tokens: made, listed, revoked. The operator's.
+ * api_token.c - create, list and revoke tokens; for the operator only.
  */
 #include "api/api_int.h"
 

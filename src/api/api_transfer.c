@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_transfer.c - bytes of files and archives, both ways, piece by piece.
+ * api_transfer.c - stream the bytes of files and archives in both directions.
  *
- * Down: the cell sends as long as its window is open; what came waits here, at most a
- * window of it, until the client takes it, and then the window opens again. Up: the
- * server reads no more of a body than the cell has room for.
+ * Download: the cell sends while its window is open. At most one window of bytes is pending
+ * here; when the client has read some, the window opens again. Upload: the server reads no
+ * more of a body than the cell has room for.
  */
 #include "api/api_int.h"
 
@@ -29,7 +29,7 @@ struct download {
     struct dz_engine_op *op;
     struct dz_buf pending;
     size_t sent;   /* of pending */
-    uint64_t left; /* of the file, as it was announced */
+    uint64_t left; /* bytes of the announced size still to send */
     bool tar, head, ranged, begun, over, failed, closed;
     uint64_t from, length; /* of the range */
 };
@@ -67,7 +67,7 @@ static ssize_t pull(void *arg, char *p, size_t n)
         return (ssize_t)part;
     }
     if (d->failed || (d->over && !d->tar && d->left > 0))
-        return DZ_HTTP_CUT; /* it became shorter, or cannot be read: say so by not ending it */
+        return DZ_HTTP_CUT; /* the file shrank, or a read failed */
     return d->over || (!d->tar && d->left == 0) ? DZ_HTTP_END : DZ_HTTP_WAIT;
 }
 
@@ -94,7 +94,7 @@ static void set_times(struct dz_http_req *r, const struct dz_cell_stat *st)
     dz_http_set(r, "Accept-Ranges", "bytes");
 }
 
-/* What the file is, before its bytes. False: it is answered, and there will be none. */
+/* The attributes of the file, before its bytes. False: answered without any bytes. */
 static bool begin_file(struct download *d, struct dz_http_req *r, const struct dz_cell_stat *st)
 {
     char text[96];
@@ -158,7 +158,7 @@ static void on_bytes(void *arg, const void *data, size_t n)
         download_free(d);
         return;
     }
-    if (d->sent > 0) { /* what was taken makes room */
+    if (d->sent > 0) { /* drop what the client has read */
         d->pending.len -= d->sent;
         memmove(d->pending.p, d->pending.p + d->sent, d->pending.len);
         d->pending.p[d->pending.len] = '\0';
@@ -196,7 +196,7 @@ static void down_gone(void *arg)
     download_free(d);
 }
 
-/* "bytes=FROM-[TO]": others are as if there were none. */
+/* Only "bytes=FROM-[TO]" counts; any other Range header is ignored. */
 static void read_range(const struct dz_http_req *r, struct download *d)
 {
     const char *text = dz_http_header(r, "Range");
@@ -358,7 +358,7 @@ static void upload(struct dz_api *a, struct dz_http_req *r, bool tar)
         dz_api_refuse(r, &why);
         return;
     }
-    r = dz_http_find(a->http, id); /* it may be answered already */
+    r = dz_http_find(a->http, id); /* NULL if it has been answered already */
     if (r)
         dz_http_receive(r, &sink, u);
 }
