@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server: listeners, whom they let in, deadlines, birth and death.
+ * The server: listeners, limits of connections, deadlines, creation and end.
  *
- * At the limit connections wait in the kernel. Some places are kept for unix sockets, so that
- * the operator comes in when strangers have taken all others.
+ * At the limit, new connections wait in the kernel. Some places are reserved for unix sockets, so
+ * that the operator can connect even if strangers have taken all others.
  */
 #include "http/http.h"
 
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 enum {
-    RESERVED = 64,    /* connections that only unix sockets have */
+    RESERVED = 64,    /* connections reserved for unix sockets */
     TICK_MS = 1000,   /* between looks at the deadlines, at most */
     TICK_MIN_MS = 10, /* and at least */
     TICK_PARTS = 4,   /* of the shortest deadline */
@@ -58,7 +58,7 @@ const char *dz_http_date(struct dz_http *h)
 
 /* --- running ------------------------------------------------------------------------------- */
 
-/* Those that somebody wanted to move. Who comes meanwhile has the next turn. */
+/* Run the connections that were kicked. Those kicked meanwhile run in the next turn. */
 static void on_soon(void *arg)
 {
     struct dz_http *h = arg;
@@ -112,10 +112,11 @@ static void on_retry(void *arg)
 size_t dz_http_address_key(const struct dz_http_conn *c, uint8_t out[static 16])
 {
     memcpy(out, c->address.s6_addr, 16);
-    return IN6_IS_ADDR_V4MAPPED(&c->address) ? 16 : 8; /* who has one of a network has all */
+    return IN6_IS_ADDR_V4MAPPED(&c->address) ? 16
+                                             : 8; /* one client usually has a whole IPv6 network */
 }
 
-/* Another connection of its address; false: it has too many. */
+/* Count a connection of this address; false: the address has too many. */
 static bool count_in(struct dz_http *h, const struct dz_http_conn *c)
 {
     uint8_t key[16];
@@ -165,7 +166,7 @@ static void take_in(struct dz_http_listener *l, int fd, const struct sockaddr_st
     if (l->tcp && !count_in(h, c))
         dz_http_conn_free(c);
     else
-        dz_http_conn_run(c); /* what it sent is often there already */
+        dz_http_conn_run(c); /* its first request has often arrived already */
 }
 
 static void on_listener(void *arg, int events)
@@ -183,7 +184,7 @@ static void on_listener(void *arg, int events)
         }
         int fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-            h->full = true; /* it would stay readable and spin */
+            h->full = true; /* otherwise it stays readable and the loop spins */
             dz_http_poll_set(l->poll, 0);
             dz_timer_after(h->retry, DZ_HTTP_ACCEPT_PAUSE_MS);
         }
@@ -193,8 +194,7 @@ static void on_listener(void *arg, int events)
     }
 }
 
-/* A listener that somebody else made; the descriptor is the server's from here on, also
- * when this fails. */
+/* Add a listening socket. Takes ownership of the descriptor, also on failure. */
 static int listen_fd(struct dz_http *h, int fd, struct dz_err *err)
 {
     struct dz_http_listener *l = &h->listeners[h->listener_count];
@@ -377,7 +377,7 @@ int dz_http_tls(struct dz_http *h, const char *certificate, const char *key, str
     return 0;
 }
 
-/* HOST:PORT into its parts. */
+/* Split HOST:PORT into its parts. */
 static int split(const char *address, char host[static HOST_TEXT], char port[static PORT_TEXT],
                  struct dz_err *err)
 {

@@ -9,9 +9,9 @@
  * It answers exactly once; after that the request belongs to the server, and the
  * pointer must not be used again.
  *
- * Who answers later keeps dz_http_id and asks dz_http_find: a client may hang up at
- * any time, and then the request is gone. Who has something to stop in that case
- * says so by dz_http_on_gone.
+ * A handler that answers later keeps the request's dz_http_id and calls dz_http_find,
+ * because the client may hang up at any time, and then the request is gone. A handler
+ * that must stop something in that case sets a callback with dz_http_on_gone.
  *
  *     static void ran(uint64_t request, ...)
  *     {
@@ -20,8 +20,8 @@
  *             dz_http_send(r, 200, DZ_HTTP_JSON, &text);
  *     }
  *
- * Everything is called on the loop's thread; no callback comes from inside a call of
- * the functions here, except `closed` and `done` where it is said.
+ * All callbacks run on the loop's thread. None is called from inside a function of this
+ * header, except `closed` and `done` where the function says so.
  */
 #ifndef DZ_HTTP_HTTP_H
 #define DZ_HTTP_HTTP_H
@@ -48,13 +48,13 @@ struct dz_http_req;
 /* --- routes ---------------------------------------------------------------------- */
 
 enum {
-    /* The handler is called before the body is read, and takes it by dz_http_receive.
-     * Otherwise it is called with the whole body. */
+    /* Call the handler before the body is read; it reads the body with dz_http_receive. Without
+     * this flag the handler is called with the whole body. */
     DZ_HTTP_STREAMED = 1,
 };
 
-/* The first pattern that fits a path is what it means, whatever the method: "/a/b" stands before
- * "/a/{x}", and then a DELETE of "/a/b" is none of "/a/{x}". */
+/* The first pattern that matches a path is its route, whatever the method. So "/a/b" must stand
+ * before "/a/{x}", and a DELETE of "/a/b" then never reaches "/a/{x}". */
 struct dz_http_route {
     const char *method;  /* "GET"; such a route answers HEAD too unless HEAD has its own */
     const char *pattern; /* "/v1/things/{id}/parts"; {x} is one segment, decoded, not empty */
@@ -64,7 +64,7 @@ struct dz_http_route {
     const void *data; /* the handler's own */
 };
 
-/* What is said of an error. The envelope is API.md's. */
+/* The fields of an error answer; docs/guide/api.md describes the JSON around them. */
 struct dz_http_problem {
     int code;                   /* DZ_E* */
     int status;                 /* 0: the code's */
@@ -88,78 +88,79 @@ struct dz_http_opts {
     unsigned stall_s;         /* of streams, both ways; 0: DZ_HTTP_STALL_S */
     unsigned sse_comment_ms;  /* 0: DZ_HTTP_SSE_COMMENT_MS */
     unsigned ws_ping_ms;      /* 0: DZ_HTTP_WS_PING_MS */
-    /* Asked first for every request with a route: 0, or a negative error that is answered
-     * in place of the handler. NULL: all come in. */
+    /* Called first for every request that has a route. A negative result refuses the request with
+     * *err instead of calling the handler. NULL: every request is admitted. */
     int (*admit)(struct dz_http_req *r, void *user, struct dz_err *err);
-    /* Asked with the whole body before the handler of a route that is not streamed: has it seen
-     * to the request already? NULL: never. */
+    /* Called with the whole body before the handler of a route that is not streamed. True: the
+     * request has been answered, so the handler is not called. NULL: never. */
     bool (*before)(struct dz_http_req *r, void *user);
-    /* A request that came in is refused, and nobody has said which sandbox it is about: say so by
-     * dz_http_about, if that can be known. NULL: it cannot. */
+    /* Called when an admitted request is refused before its sandbox is known: calls dz_http_about
+     * if it can find the sandbox. NULL: it cannot. */
     void (*about)(struct dz_http_req *r, void *user);
-    /* Told of the answer of a request that is kept, whoever is there to have it. */
+    /* Called with the answer of a kept request, whether its client is still connected or not. */
     void (*kept)(struct dz_http_req *r, int status, struct dz_str body, void *user);
-    /* The bytes in memory for this request change from *held to now; on success *held = now. False:
-     * there is no room for them. `must`: they are counted all the same, because they are there
-     * already. The server sets them to 0 when the request is over. NULL: all may wait. */
+    /* Account for memory: the bytes held for this request change from *held to now. Sets *held =
+     * now on success; false if that exceeds a limit. With `must` the bytes are counted in any case,
+     * because they exist already. The server sets them to 0 when the request is over. NULL: no
+     * limit. */
     bool (*hold)(struct dz_http_req *r, size_t *held, size_t now, bool must, void *user);
-    /* Told of every request once it is over, for logs and metrics. */
+    /* Called once for every request when it is over, for logs and metrics. */
     void (*done)(const struct dz_http_req *r, int status, int64_t duration_ns, void *user);
 };
 
 DZ_NODISCARD int dz_http_new(const struct dz_http_opts *opts, struct dz_http **ret_http,
                              struct dz_err *err);
-/* Ends every connection; all on_gone, done and closed come from inside. NULL is fine. */
+/* Closes every connection. Calls on_gone, done and closed from inside. NULL is fine. */
 void dz_http_free(struct dz_http *h);
 
-/* A listener at a path of the file system, for its owner only. A socket that nobody
- * listens on any more is replaced; DZ_EBUSY when somebody does. Removed by dz_http_free,
- * unless somebody else's stands there by then. */
+/* Listen on a unix socket at path that only its owner may connect to. A stale socket is replaced;
+ * DZ_EBUSY if a process still listens on it. dz_http_free removes the socket unless another
+ * process has replaced it by then. */
 DZ_NODISCARD int dz_http_listen_unix(struct dz_http *h, const char *path, struct dz_err *err);
-/* A certificate with its chain, and its key: PEM files. TCP is TLS from now on; called again, new
- * connections have the new one. On failure nothing changes. */
+/* Use TLS for TCP from now on, with a certificate chain and its key from PEM files. Calling it
+ * again changes the certificate of new connections. On failure nothing changes. */
 DZ_NODISCARD int dz_http_tls(struct dz_http *h, const char *certificate, const char *key,
                              struct dz_err *err);
-/* Listeners at "HOST:PORT", "[IPv6]:PORT" or ":PORT" (any address), all that the name has.
- * Without a certificate only on this machine's own addresses, unless `plain` says so:
- * DZ_EDENIED. */
+/* Listen at "HOST:PORT", "[IPv6]:PORT" or ":PORT" (any address), on every address of the name.
+ * DZ_EDENIED without a certificate, unless the address is local to this machine or `plain` is
+ * set. */
 DZ_NODISCARD int dz_http_listen_tcp(struct dz_http *h, const char *address, bool plain,
                                     struct dz_err *err);
-/* End what this finds, now: requests that wait for an answer, streams, WebSockets. A plain
- * answer that is on its way still goes out. */
+/* Cut off every request for which find() returns true: requests that wait for an answer, streams,
+ * WebSockets. A plain answer that is being sent is still completed. */
 void dz_http_cut(struct dz_http *h, bool (*find)(const struct dz_http_req *r, void *arg),
                  void *arg);
-/* The end is near: each connection goes on until its next answer, and new ones have one. */
+/* Prepare to stop: every connection, also a new one, is closed after its next answer. */
 void dz_http_quiesce(struct dz_http *h);
 size_t dz_http_connections(const struct dz_http *h);
-size_t dz_http_requests(const struct dz_http *h); /* begun and not over, streams too */
+size_t dz_http_requests(const struct dz_http *h); /* requests in progress, including streams */
 
 /* --- a request --------------------------------------------------------------------- */
 
-/* Never 0, never given twice. */
+/* The id of a request: never 0, never reused. */
 uint64_t dz_http_id(const struct dz_http_req *r);
-/* The request while it waits for its answer; NULL: it is answered or the client left. */
+/* The request with this id; NULL if it has been answered or its client has left. */
 struct dz_http_req *dz_http_find(const struct dz_http *h, uint64_t id);
-/* fn(arg) when nobody wants the handler's answer any more: the client has left, the server ends,
- * or the server has to answer by itself, for a body that is malformed or too slow. The request
- * must not be used any more then, and its sink is not called again. The last fn that was set
- * counts; NULL takes it back. */
+/* Call fn(arg) when the handler's answer is no longer wanted: the client has left, the server ends,
+ * or the server itself refuses the request because its body is malformed or too slow. From then on
+ * the request must not be used, and its sink is not called again. A later call replaces fn; NULL
+ * removes it. */
 void dz_http_on_gone(struct dz_http_req *r, void (*fn)(void *arg), void *arg);
 
-/* In `before`: the request stays until it is answered, also when its client leaves, so that
- * the answer is not lost: on_gone is not called. It must be answered by dz_http_send and its
- * like, not by a stream. */
+/* To be called in `before`: keep the request until it is answered even if its client leaves, so
+ * that the answer is not lost. on_gone is not called then. Answer it with dz_http_send or an
+ * error, not with a stream. */
 void dz_http_keep(struct dz_http_req *r);
 
 /* All borrowed, for as long as the request waits. */
 const struct dz_http_route *dz_http_route_of(const struct dz_http_req *r); /* NULL in done only */
 const char *dz_http_method(const struct dz_http_req *r);
-struct dz_str dz_http_path(const struct dz_http_req *r);     /* as it came, without query */
+struct dz_str dz_http_path(const struct dz_http_req *r);     /* as received, without the query */
 const char *dz_http_request_id(const struct dz_http_req *r); /* "req_..." */
-/* For the log and for errors: handlers and `done` run in a context of the request's id and of the
- * sandbox that it is about, once that is known (dz_log_about, or this). */
+/* Set the sandbox that a request concerns (dz_log_about does the same), for log lines and errors:
+ * handlers and `done` run in a log context with the request's id and this sandbox. */
 void dz_http_about(struct dz_http_req *r, const char *sandbox_id);
-/* The code of the error that was its answer, as clients see it; NULL: it was none. */
+/* The wire code of the error that answered the request; NULL if it was not refused. */
 const char *dz_http_refused(const struct dz_http_req *r);
 const char *dz_http_param(const struct dz_http_req *r,
                           const char *name); /* must be in the pattern */
@@ -168,58 +169,58 @@ const char *dz_http_query(const struct dz_http_req *r, const char *name);
 /* The first parameter of the query that is not among names (up to NULL); NULL: none. */
 const char *dz_http_query_unknown(const struct dz_http_req *r, const char *const *names);
 const char *dz_http_header(const struct dz_http_req *r, const char *name); /* NULL: not sent */
-bool dz_http_accepts(const struct dz_http_req *r, const char *type); /* is it named in Accept? */
+bool dz_http_accepts(const struct dz_http_req *r, const char *type); /* does Accept name it? */
 struct dz_str dz_http_body(const struct dz_http_req *r); /* of routes that are not streamed */
-/* Of the peer on a unix socket; -1: not one. */
+/* The user id of the peer on a unix socket; -1 over TCP. */
 int64_t dz_http_peer_uid(const struct dz_http_req *r);
 /* The address of the peer as text, "unix" for one on a unix socket. */
 enum {
     DZ_HTTP_PEER = 48,
 };
 const char *dz_http_peer(const struct dz_http_req *r, char out[static DZ_HTTP_PEER]);
-/* What requests of one client have in common: bytes of its address, of IPv6 its network. */
+/* A key for all requests of one client: the bytes of its address, for IPv6 of its network. */
 size_t dz_http_peer_key(const struct dz_http_req *r, uint8_t out[static 16]);
-/* For what lives as long as the request waits. */
+/* Memory that lives as long as the request waits for its answer. */
 struct dz_arena *dz_http_arena(struct dz_http_req *r);
-/* Where who admits keeps what it found out (a tenant); NULL at first. */
+/* A pointer for the admit callback's result, for instance the caller; NULL at first. */
 void dz_http_set_context(struct dz_http_req *r, void *context);
 void *dz_http_context(const struct dz_http_req *r);
 
 /* --- a body that is taken piece by piece --------------------------------------------- */
 
 struct dz_http_sink {
-    /* How many bytes are taken, 0 to n. What is not taken is kept, and nothing more is read
-     * until dz_http_more. Negative: the body is of no use; the sink is not called again, the
-     * handler still has to answer. */
+    /* Returns how many of the n bytes it consumed. The rest is kept, and nothing more is read
+     * until dz_http_more. Negative: discard the body; the sink is not called again, and the
+     * handler must still answer. */
     ssize_t (*push)(void *arg, const char *p, size_t n);
-    /* It was all; comes from inside dz_http_receive when there is no body. A body that breaks off
-     * has no end: on_gone tells of that. */
+    /* The body is complete. Called from inside dz_http_receive if there is no body. Not called if
+     * the body breaks off: then on_gone is called. */
     void (*end)(void *arg);
 };
-/* In a handler of a streamed route, or later. Until then nothing is read, and a client that
- * asked (Expect) is not told to go on. The answer may come before the end of the body, which
- * is then thrown away; when that is long, the connection is closed. */
+/* Start reading the body, from the handler of a streamed route or later. Until then nothing is
+ * read, and a client that sent Expect gets no 100 Continue. If the answer comes before the end of
+ * the body, the rest is discarded, or the connection is closed if the rest is long. */
 void dz_http_receive(struct dz_http_req *r, const struct dz_http_sink *sink, void *arg);
 
 /* --- answers ------------------------------------------------------------------------- */
 
-/* The handler gathers an answer of so many bytes in memory: false if opts.hold has no room for
- * them. May grow by further calls. An answer with a reservation is never refused for its size in
- * memory, so a handler that changes something reserves before it does. */
+/* Reserve memory for an answer of this many bytes; false if opts.hold refuses. Further calls may
+ * raise the number. An answer with a reservation is never refused because of opts.hold, so a
+ * handler that changes something reserves before it does. */
 DZ_NODISCARD bool dz_http_reserve(struct dz_http_req *r, size_t bytes);
-/* 429: opts.hold had no room. */
+/* Refuse with 429 because opts.hold refused. */
 void dz_http_refuse_held(struct dz_http_req *r);
-/* A header of the answer, before it. Request-Id comes by itself. */
+/* Set a header of the answer; call it before answering. Request-Id is set by the server. */
 void dz_http_set(struct dz_http_req *r, const char *name, const char *value);
 
-/* The answer is the connection's last. */
+/* Close the connection after the answer. */
 void dz_http_close(struct dz_http_req *r);
-/* body is emptied; NULL: none. type NULL: no Content-Type. */
+/* Answer with body, which is emptied (NULL: none). type NULL: no Content-Type. */
 void dz_http_send(struct dz_http_req *r, int status, const char *type, struct dz_buf *body);
-/* From a file; the descriptor is the server's from here on. */
+/* Answer with bytes of a file. Takes ownership of the descriptor. */
 void dz_http_send_fd(struct dz_http_req *r, int status, const char *type, int fd, uint64_t at,
                      uint64_t size);
-/* With the status and name of err->code. */
+/* Answer with an error: the status and wire code of err->code, and its message. */
 void dz_http_fail(struct dz_http_req *r, const struct dz_err *err);
 void dz_http_refuse(struct dz_http_req *r, const struct dz_http_problem *p);
 
@@ -229,32 +230,33 @@ enum {
     DZ_HTTP_CUT = -2,  /* it cannot be finished: cut the connection */
 };
 struct dz_http_source {
-    /* Up to n > 0 bytes to p: how many, or one of the above. */
+    /* Write up to n > 0 bytes to p; returns how many, or one of the above. */
     ssize_t (*pull)(void *arg, char *p, size_t n);
     void (*done)(void *arg); /* exactly once, when all is sent or the client left */
 };
-/* size < 0: not known ahead (chunked). done is called from inside when memory is short. */
+/* Answer with the bytes of a source. size < 0: not known in advance (chunked). Calls done from
+ * inside if it is out of memory. */
 void dz_http_stream(struct dz_http_req *r, int status, const char *type, int64_t size,
                     const struct dz_http_source *source, void *arg);
-/* Go on pulling or pushing; of a request that is gone: nothing. */
+/* Resume pulling or pushing. Does nothing if the request is gone. */
 void dz_http_more(struct dz_http *h, uint64_t id);
 
 /* --- server-sent events ----------------------------------------------------------------- */
 
 struct dz_sse;
 struct dz_sse_ops {
-    void (*room)(void *arg);   /* after dz_sse_send gave 1: the client has caught up */
-    void (*closed)(void *arg); /* exactly once, the last: ended, or the client left */
+    void (*room)(void *arg);   /* after dz_sse_send returned 1: the client has caught up */
+    void (*closed)(void *arg); /* exactly once, last: the stream ended, or the client left */
 };
-/* Answers with 200 and a stream; a comment keeps it open every DZ_HTTP_SSE_COMMENT_MS.
- * NULL: memory is short, the client is cut off, and closed does not come. */
+/* Answer with 200 and an event stream. Sends a comment every DZ_HTTP_SSE_COMMENT_MS to keep it
+ * open. NULL: out of memory; the client is cut off and closed is not called. */
 struct dz_sse *dz_http_sse(struct dz_http_req *r, const struct dz_sse_ops *ops, void *arg);
 const char *dz_http_last_event_id(const struct dz_http_req *r); /* NULL: not sent */
-/* An event; id and event may be NULL. 0: more may come; 1: it is kept, wait for room();
- * DZ_ELIMIT: beyond DZ_HTTP_SSE_QUEUE_MAX, DZ_ENOMEM: the client is cut off, closed follows
- * from the loop. */
+/* Send an event; id and event may be NULL. 0: send more; 1: the event is queued, wait for room()
+ * before sending more. DZ_ELIMIT (more than DZ_HTTP_SSE_QUEUE_MAX bytes queued) and DZ_ENOMEM: the
+ * client is cut off, and the loop calls closed. */
 int dz_sse_send(struct dz_sse *s, const char *event, const char *id, struct dz_str data);
-/* The end, behind what is still queued; closed follows from the loop. */
+/* End the stream after the queued events; the loop calls closed. */
 void dz_sse_end(struct dz_sse *s);
 
 /* --- WebSocket (RFC 6455) ------------------------------------------------------------------ */
@@ -263,19 +265,19 @@ struct dz_ws;
 struct dz_ws_ops {
     /* One whole message, at most DZ_HTTP_WS_MESSAGE_MAX bytes. */
     void (*message)(void *arg, bool text, struct dz_str data);
-    void (*room)(void *arg);  /* after dz_ws_send gave 1: the client has caught up */
-    void (*alive)(void *arg); /* the client sent a ping of its own; NULL: nobody cares */
-    /* Exactly once, the last; code as in RFC 6455, 1006 without a closing frame. */
+    void (*room)(void *arg);  /* after dz_ws_send returned 1: the client has caught up */
+    void (*alive)(void *arg); /* the client sent a ping of its own; may be NULL */
+    /* Exactly once, last. code as in RFC 6455; 1006 if there was no closing frame. */
     void (*closed)(void *arg, int code);
 };
-bool dz_http_wants_ws(const struct dz_http_req *r); /* a sound request for an upgrade? */
-/* Answers with 101. A ping goes out every DZ_HTTP_WS_PING_MS; a client that does not answer
- * two is cut off. NULL: memory is short, the client is cut off, closed does not come. */
+bool dz_http_wants_ws(const struct dz_http_req *r); /* is it a valid request for an upgrade? */
+/* Answer with 101. Sends a ping every DZ_HTTP_WS_PING_MS; a client that leaves two unanswered is
+ * cut off. NULL: out of memory; the client is cut off and closed is not called. */
 struct dz_ws *dz_http_ws(struct dz_http_req *r, const struct dz_ws_ops *ops, void *arg);
-/* As dz_sse_send; the ceiling is DZ_HTTP_WS_QUEUE_MAX. */
+/* Like dz_sse_send, with the limit DZ_HTTP_WS_QUEUE_MAX. */
 int dz_ws_send(struct dz_ws *w, bool text, struct dz_str data);
 void dz_ws_pause(struct dz_ws *w, bool paused); /* read no more messages for now */
-/* A closing frame behind what is still queued; closed follows from the loop. */
+/* Send a closing frame after the queued messages; the loop calls closed. */
 void dz_ws_close(struct dz_ws *w, int code, const char *reason);
 
 #endif

@@ -8,9 +8,9 @@
 
 #include <assert.h>
 
-#define HELD                                                                                \
-    "too many bytes of this tenant's requests, answers and input wait in the daemon: read " \
-    "the answers that are open, or send and ask for less at a time"
+#define HELD                                                                               \
+    "the daemon buffers too much data of this tenant: read the open answers, or send and " \
+    "request less at a time"
 
 /* --- bytes that wait ------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ void dz_http_refuse_held(struct dz_http_req *r)
 
 /* --- handing over --------------------------------------------------------------------- */
 
-/* Nothing can be said: memory is short. The connection is cut. */
+/* Out of memory, even for an error answer: cut the connection. */
 static void give_up(struct dz_http_req *r)
 {
     r->answered = true;
@@ -54,13 +54,13 @@ static void give_up(struct dz_http_req *r)
         dz_http_req_over(r);
 }
 
-/* Is the rest of the body not worth waiting for? The connection is then of no use. */
+/* Is the rest of the body too long to discard? Then the connection must be closed. */
 static bool too_long(const struct dz_http_req *r)
 {
     return !r->whole && (!r->asked || r->body_left > DZ_HTTP_DISCARD_MAX);
 }
 
-/* What is to be sent stands in r; size as of dz_http_send_head. */
+/* Start sending the answer in r; size as in dz_http_send_head. */
 static void answer(struct dz_http_req *r, int status, const char *type, int64_t size)
 {
     struct dz_http_conn *c = r->conn;
@@ -70,7 +70,7 @@ static void answer(struct dz_http_req *r, int status, const char *type, int64_t 
     r->on_gone = NULL;
     r->status = status;
     (void)dz_map_remove64(&r->http->waiting, r->id);
-    if (!c) { /* its client has left: only who keeps answers was told */
+    if (!c) { /* its client has left; opts.kept has the answer */
         dz_http_req_over(r);
         return;
     }
@@ -78,7 +78,7 @@ static void answer(struct dz_http_req *r, int status, const char *type, int64_t 
     c->stage = DZ_HTTP_AT_SEND;
     dz_http_conn_allow(c, 0);
     dz_http_send_head(r, type, size);
-    /* At once, if nobody is called by that; what is left is the loop's. */
+    /* Send at once if that calls no callback; the loop sends the rest. */
     if (!c->running && !r->source) {
         enum dz_http_sent rc = dz_http_send_some(c);
         r->sent = rc == DZ_HTTP_SENT;
@@ -101,7 +101,7 @@ void dz_http_set(struct dz_http_req *r, const char *name, const char *value)
     struct dz_str name_copy = dz_arena_str(&r->arena, dz_str(name));
     struct dz_str value_copy = dz_arena_str(&r->arena, dz_str(value));
     if (!set || !name_copy.p || !value_copy.p || !is_line(value))
-        return; /* an answer without it is better than none, or two */
+        return; /* an answer without this header is better than none, or two */
     *set = (struct dz_http_set){name_copy.p, value_copy.p, NULL};
     while (*at)
         at = &(*at)->next;
@@ -152,7 +152,7 @@ void dz_http_send_fd(struct dz_http_req *r, int status, const char *type, int fd
 
 /* --- errors ------------------------------------------------------------------------------ */
 
-/* NULL: about none, or about one that nobody could name. */
+/* The sandbox that the request concerns; NULL: none, or unknown. */
 static const char *sandbox_of(struct dz_http_req *r)
 {
     const struct dz_http_opts *o = &r->http->opts;

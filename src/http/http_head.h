@@ -3,11 +3,10 @@
  * http_head.h - the head of a request and the framing of its body, from bytes. Text only: no
  * connection is needed.
  *
- * Where two readers could come to different ends of a request, one request hides in another
- * (RFC 9112, 11.2). So nothing is put right here that the grammar does not allow: a line that
- * ends in a bare LF, a folded header, a space before a colon, a control character, two
- * lengths, a length and chunks, another coding than chunked, are refused, and the connection
- * with them.
+ * If two parsers disagree about where a request ends, one request can hide in another
+ * (RFC 9112, 11.2). So the parser tolerates nothing that the grammar does not allow: a line that
+ * ends in a bare LF, a folded header, a space before a colon, a control character, two lengths,
+ * a length and chunks, or another coding than chunked is refused, and the connection closed.
  */
 #ifndef DZ_HTTP_HEAD_H
 #define DZ_HTTP_HEAD_H
@@ -34,12 +33,12 @@ struct dz_http_head {
     bool close;        /* the client wants no other request on this connection */
 };
 
-/* The length of a head with the empty line behind it; 0: more bytes are needed, *at says where
- * to go on. Negative: it can become none (DZ_EINVAL), or is too long (DZ_ELIMIT), and
- * *ret_status is the answer's. */
+/* The length of a head including its empty line; 0: more bytes are needed, and *at says where to
+ * resume. Negative: not a valid head (DZ_EINVAL) or too long (DZ_ELIMIT); *ret_status is the HTTP
+ * status to answer with. */
 DZ_NODISCARD ssize_t dz_http_head_end(const char *p, size_t n, size_t *at, int *ret_status,
                                       struct dz_err *err);
-/* What is in it. Its n bytes are changed, and ret_head points into them. Negative as above. */
+/* Parse a head. Changes its n bytes, and ret_head points into them. Negative as above. */
 DZ_NODISCARD int dz_http_head_parse(char *p, size_t n, struct dz_http_head *ret_head,
                                     int *ret_status, struct dz_err *err);
 const char *dz_http_head_get(const struct dz_http_head *head, const char *name); /* NULL: none */
@@ -54,9 +53,9 @@ struct dz_http_chunks {
     unsigned line;   /* bytes of the line so far */
     unsigned total;  /* of extensions and trailers */
 };
-/* Takes bytes of the framing in front of p: how many. Then *ret_data bytes of the body follow
- * there (dz_http_chunks_took), or *ret_end: it is over. Negative: malformed (DZ_EINVAL) or
- * too large (DZ_ELIMIT). */
+/* Consume framing at the start of p; returns how many bytes. *ret_data bytes of the body follow
+ * (report them with dz_http_chunks_took), or *ret_end is set at the end of the body. Negative:
+ * malformed (DZ_EINVAL) or too large (DZ_ELIMIT). */
 DZ_NODISCARD ssize_t dz_http_chunks_next(struct dz_http_chunks *c, const char *p, size_t n,
                                          size_t *ret_data, bool *ret_end, struct dz_err *err);
 void dz_http_chunks_took(struct dz_http_chunks *c, size_t n); /* of what *ret_data said */

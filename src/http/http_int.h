@@ -14,18 +14,18 @@
  *                                           some is still read and thrown away)
  *
  * and moves in one function, dz_http_conn_run, which is called by the loop only: by the
- * connection's poll, the tick, and a timer of zero milliseconds for those that somebody
- * wanted to move (dz_http_conn_kick). So no callback comes from inside a call of the user.
- * What ends a connection anywhere only marks it (`dead`); it is taken apart in run.
+ * connection's poll, the tick, and a timer of zero milliseconds for connections that were
+ * kicked (dz_http_conn_kick). So no callback runs inside a call of the user. Code that ends a
+ * connection only marks it (`dead`); dz_http_conn_run then frees it.
  *
- * A step of a handshake costs as much as ten requests, and a stranger may ask for as many as he
- * likes. So they stand in line, and one is made in each turn of the loop: who has a connection
- * waits for one of them at most, and when nobody else has something to do they follow one
- * another.
+ * A step of a handshake costs as much as ten requests, and strangers may start any number of
+ * handshakes. So the steps wait in a queue, and each turn of the loop makes one: other
+ * connections wait for one step at most. While the loop has nothing else to do, the steps follow
+ * one another.
  *
- * Invariants: a request is in http->waiting exactly while it is not answered and not gone;
- * `gone` is called or dropped when it leaves; `done` of a source comes once. A connection
- * that waits for its next request owns no buffer.
+ * Invariants: a request is in http->waiting exactly while it is neither answered nor gone;
+ * on_gone is called or dropped when the request leaves; `done` of a source is called once. A
+ * connection that waits for its next request owns no buffer.
  */
 #ifndef DZ_HTTP_INT_H
 #define DZ_HTTP_INT_H
@@ -44,9 +44,9 @@
 
 enum {
     DZ_HTTP_LISTENERS_MAX = 16,
-    DZ_HTTP_ACCEPT_BATCH = 64,     /* connections taken before others have their turn */
-    DZ_HTTP_ACCEPT_PAUSE_MS = 200, /* when descriptors have run out */
-    DZ_HTTP_TURN_MAX = 16,         /* requests of one connection before others have theirs */
+    DZ_HTTP_ACCEPT_BATCH = 64,     /* connections accepted in one turn of the loop */
+    DZ_HTTP_ACCEPT_PAUSE_MS = 200, /* pause when out of descriptors */
+    DZ_HTTP_TURN_MAX = 16,         /* requests of one connection in one turn of the loop */
 };
 
 struct dz_http_listener {
@@ -73,7 +73,7 @@ struct dz_http {
     struct dz_list orphans; /* requests that are kept without a client */
     struct dz_list shaking; /* connections whose handshake can go on */
     size_t connection_count, request_count;
-    struct { /* whose handler runs, for the log: the request may go while it does */
+    struct { /* of the running handler, for the log: its request may go meanwhile */
         char request_id[DZ_ID_TEXT], sandbox_id[DZ_LOG_ID_TEXT];
     } running;
     struct dz_map waiting, streaming; /* by id: dz_http_req */
@@ -163,7 +163,7 @@ struct dz_http_req {
 
     bool admitted; /* it has a route, and who asks may ask */
     bool answered, gone;
-    bool kept; /* it is answered also when the client has left; then conn is NULL */
+    bool kept; /* answered even if the client has left; conn is NULL then */
     bool sent; /* the answer */
     void (*on_gone)(void *arg);
     void *gone_arg;
@@ -192,7 +192,7 @@ struct dz_http_req {
 void dz_http_poll_set(struct dz_poll *poll, int events);
 void dz_http_conn_over(struct dz_http *h, const struct dz_http_conn *c); /* one less */
 const char *dz_http_date(struct dz_http *h);
-/* What connections of one client have in common: its address, of IPv6 the network. */
+/* A key for all connections of one client: its address, for IPv6 its network. */
 size_t dz_http_address_key(const struct dz_http_conn *c, uint8_t out[static 16]);
 
 /* http_conn.c */
@@ -212,7 +212,7 @@ enum {
     DZ_HTTP_IO_LATER = -1,
     DZ_HTTP_IO_BROKEN = -2,
 };
-/* At least 1, 0 at the other end's end, or one of the above. What was read ahead comes first. */
+/* Read bytes, those read ahead first. At least 1, 0 at the end of input, or one of the above. */
 ssize_t dz_http_read(struct dz_http_conn *c, void *p, size_t n);
 ssize_t dz_http_write(struct dz_http_conn *c, const void *p, size_t n, bool more);
 
@@ -223,7 +223,7 @@ void dz_http_req_head(struct dz_http_req *r, const char *p, size_t n);
 void dz_http_req_over(struct dz_http_req *r); /* taken apart */
 void dz_http_req_left(struct dz_http_req *r); /* its client has: the same, unless it is kept */
 void dz_http_req_refuse(struct dz_http_req *r, int code, int status, const char *message);
-/* Bytes of the body: how many were used; negative: the connection is of no use. */
+/* Pass on bytes of the body. How many were consumed; negative: close the connection. */
 ssize_t dz_http_req_body(struct dz_http_req *r, const char *p, size_t n);
 
 /* http_send.c */
@@ -238,7 +238,7 @@ void dz_http_send_head(struct dz_http_req *r, const char *type, int64_t size);
 enum dz_http_sent dz_http_send_some(struct dz_http_conn *c);
 
 /* http_answer.c */
-/* One of the holders of r->held changes from *had to now bytes: as opts.hold. */
+/* Change one part of r->held from *had to now bytes; otherwise like opts.hold. */
 bool dz_http_hold(struct dz_http_req *r, size_t *had, size_t now, bool must);
 void dz_http_switch(struct dz_http_req *r);  /* answers with 101; r->ws follows */
 void dz_http_cut_off(struct dz_http_req *r); /* nothing can be said: the connection is cut */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A request's life: its head is looked at, its route found, its body gathered or given to a
- * sink, its handler called. http_int.h has the picture.
+ * The life of a request: check its head, find its route, buffer its body or pass it to a sink,
+ * call its handler. http_int.h has the picture.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -41,8 +41,8 @@ struct dz_http_req *dz_http_req_new(struct dz_http_conn *c)
     return r;
 }
 
-/* The one end of a handler's work on a request that it has not answered. Neither its sink nor
- * dz_http_find leads to the request any more. */
+/* The only place that ends a handler's work on an unanswered request: from here on, neither the
+ * sink nor dz_http_find reaches the request. */
 static void stop_waiting(struct dz_http_req *r)
 {
     void (*fn)(void *arg) = r->on_gone;
@@ -86,7 +86,7 @@ void dz_http_req_left(struct dz_http_req *r)
         dz_http_req_over(r);
         return;
     }
-    r->gone = true; /* nobody is there, and the answer counts */
+    r->gone = true; /* the client has left, but the answer is still wanted */
     r->conn = NULL;
     dz_list_push_back(&r->http->orphans, &r->link);
 }
@@ -111,7 +111,7 @@ static void refuse(struct dz_http_req *r, const struct dz_err *err, int status, 
     dz_http_req_refuse(r, err->code, status, err->msg);
 }
 
-/* Looks the route up. When that fails it is answered. */
+/* Find the route. On failure the request has been answered. */
 static bool find_route(struct dz_http_req *r)
 {
     struct dz_http *h = r->http;
@@ -182,7 +182,7 @@ static void refuse_size(struct dz_http_req *r)
     refuse(r, &err, 0, true);
 }
 
-/* There is no room for the body: it is not read. */
+/* Refuse a body that opts.hold has no room for, without reading it. */
 static void refuse_held(struct dz_http_req *r)
 {
     r->conn->close = true;
@@ -190,7 +190,7 @@ static void refuse_held(struct dz_http_req *r)
     dz_http_refuse_held(r);
 }
 
-/* The body is wanted: a client that asked is told so. */
+/* The body is wanted: send 100 Continue if the client asked for it. */
 static void go_on(struct dz_http_req *r)
 {
     if (r->head.expects && !r->asked)
@@ -198,7 +198,7 @@ static void go_on(struct dz_http_req *r)
     r->asked = true;
 }
 
-/* The route is found: what of its body? */
+/* The route is known: decide what to do with the body. */
 static void begin_body(struct dz_http_req *r)
 {
     bool streamed = r->match.route->flags & DZ_HTTP_STREAMED;
@@ -247,7 +247,7 @@ void dz_http_req_head(struct dz_http_req *r, const char *p, size_t n)
 
 /* --- the body --------------------------------------------------------------------------------- */
 
-/* A piece of it: how many of the n bytes were taken. */
+/* Consume a piece of the body; returns how many of the n bytes. */
 static size_t take(struct dz_http_req *r, const char *p, size_t n)
 {
     if (r->answered || r->useless) {

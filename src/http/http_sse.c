@@ -143,7 +143,7 @@ const char *dz_http_last_event_id(const struct dz_http_req *r)
     return dz_http_header(r, "Last-Event-ID");
 }
 
-/* Each line of data has its own "data: ". */
+/* Append an event; each line of data needs its own "data: ". */
 static void add_event(struct dz_buf *b, const char *event, const char *id, struct dz_str data)
 {
     struct dz_str rest = data.p ? data : DZ_STR(""), line;
@@ -159,7 +159,7 @@ static void add_event(struct dz_buf *b, const char *event, const char *id, struc
     dz_buf_adds(b, "\n");
 }
 
-/* A client that reads nothing would hold its connection until it stalls for too long. */
+/* Cut off a client that does not read: otherwise it holds its connection until the stall limit. */
 static int cut(struct dz_sse *s, int rc)
 {
     s->cut = true;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * WebSockets: the connection is theirs after its 101, libwslay makes and reads the frames, the
- * connection's poll says when.
+ * WebSockets: after its 101 a connection belongs to its WebSocket. libwslay encodes and decodes
+ * the frames; the connection's poll says when.
  *
- * A socket ends in one place, end(), which runs from the loop only (a poll or the timer) and
- * never inside a call of the user: what a call finds broken it notes, and sets the timer to
- * now. The timer is otherwise the next ping's or, once a closing frame is out, the end of
- * the wait for the other one.
+ * Only end() ends a WebSocket. It runs from the loop (a poll or the timer), never inside a call of
+ * the user: a call that finds the socket broken notes that and sets the timer to now. Otherwise
+ * the timer is for the next ping or, after a closing frame was sent, for the end of the wait for
+ * the client's closing frame.
  */
 #include "base/mem.h"
 #include "http/http_int.h"
@@ -23,7 +23,7 @@ enum {
     PINGS_MISSED = 2,
     ROOM_TURNS = 4,
     READS = 2,      /* of 4096 bytes in one turn: they may hold many messages */
-    PONGS_MAX = 64, /* that wait to be sent: then nothing is read */
+    PONGS_MAX = 64, /* unsent pongs at which reading stops */
     REASON_MAX = 123,
     GONE = 1006, /* no closing frame came */
 };
@@ -77,7 +77,7 @@ static bool accept_text(const char *key, char out[static ACCEPT_TEXT])
 
 /* --- frames ------------------------------------------------------------------------------- */
 
-/* A client that sends pings and reads no pongs would fill the queue. */
+/* Stop reading from a client that sends pings and reads no pongs: it would fill the queue. */
 static bool is_choked(const struct dz_ws *w)
 {
     return w->pongs >= PONGS_MAX && wslay_event_want_write(w->ctx);
@@ -125,7 +125,7 @@ static void on_frame(wslay_event_context_ptr ctx,
                      const struct wslay_event_on_frame_recv_start_arg *frame, void *arg)
 {
     struct dz_ws *w = arg;
-    w->pings = 0; /* whatever it says: somebody is there */
+    w->pings = 0; /* any frame shows that the client is alive */
     if (!wslay_event_want_write(ctx))
         w->pongs = 0;
     w->pongs += frame->opcode == WSLAY_PING;
@@ -207,8 +207,8 @@ static void flush(struct dz_ws *w)
         w->broken = !wslay_event_get_close_received(w->ctx);
 }
 
-/* False: too much waits for the client's tenant. Before the upgrade and after the request nothing
- * is counted. */
+/* Count the queue against the tenant; false: over its limit. Nothing is counted before the upgrade
+ * and after the request. */
 static bool count(struct dz_ws *w)
 {
     struct dz_http_req *r = w->conn ? w->conn->request : NULL;
@@ -216,8 +216,8 @@ static bool count(struct dz_ws *w)
     return !r || dz_http_hold(r, &r->answer_held, n > DZ_HELD_FREE ? n : 0, true);
 }
 
-/* The client has caught up. It may do so at once with what comes now, again and again;
- * after some turns others have theirs (watch). */
+/* The client has caught up: call room(). A fast client may catch up again at once, so after some
+ * rounds other connections get their turn (watch). */
 static void give_room(struct dz_ws *w)
 {
     for (int i = 0; i < ROOM_TURNS && w->behind && !w->broken && !w->closing; i++) {
@@ -254,7 +254,7 @@ void dz_http_ws_poll(struct dz_ws *w, int events)
     io(w);
 }
 
-/* Time for a ping, or the other side has had its time. */
+/* Send a ping, or end a WebSocket whose client has not answered in time. */
 static void on_timer(void *arg)
 {
     struct dz_ws *w = arg;
@@ -410,7 +410,7 @@ void dz_ws_pause(struct dz_ws *w, bool paused)
     w->paused = paused;
     if (w->conn && !w->in_io && paused)
         watch(w);
-    else if (w->conn && !w->in_io) /* what was read ahead shows in no poll */
+    else if (w->conn && !w->in_io) /* no poll reports bytes that were read ahead */
         dz_http_conn_watch(w->conn, DZ_POLL_READ | DZ_POLL_WRITE);
 }
 
