@@ -4,9 +4,9 @@
  *
  * The order of the start matters: the pool of cells is forked before there is a thread,
  * a lock or a socket that it could inherit; the data directory is locked before anything
- * in it is read. What an earlier daemon left is put right in the loop, some rows at a time:
- * the sockets are there meanwhile, as at the end while sandboxes go to sleep, and who asks
- * is told to come again (api_auth.c). The manager hears of it when all is done.
+ * in it is read. The loop recovers what an earlier daemon left, a few rows at a time. During
+ * recovery, and at the end while sandboxes are suspended, the sockets are open and requests are
+ * told to try again (api_auth.c). The service manager is notified when recovery is complete.
  */
 #include "daemon/daemon.h"
 
@@ -39,8 +39,8 @@ struct daemon {
     struct dz_timer *watchdog;
     int lock_fd;
     struct dz_cell_pool *pool;
-    struct dz_os_cgroup cells;     /* in which all cells are, if there are limits for them */
-    struct dz_os_cgroup_each each; /* below it, one for each cell, if there shall be */
+    struct dz_os_cgroup cells;     /* of all cells, if they have limits */
+    struct dz_os_cgroup_each each; /* below it, one for each cell, if configured */
     struct dz_loop *loop;
     struct dz_engine *engine;
     struct dz_api *api;
@@ -134,7 +134,7 @@ static int load_certificate(struct daemon *d, struct dz_err *err)
 {
     const char *certificate = d->config->tls_certificate, *key = d->config->tls_key;
     if (!certificate[0] && !key[0]) {
-        if (d->tls) /* who connects expects it: the last certificate goes on */
+        if (d->tls) /* clients expect TLS: keep the last certificate */
             dz_log(DZ_LOG_WARN, "setting_needs_restart", dz_log_strz("setting", "tls.certificate"));
         return 0;
     }
@@ -146,7 +146,7 @@ static int load_certificate(struct daemon *d, struct dz_err *err)
     return rc;
 }
 
-/* What reads its setting when it needs it has nothing to be told. */
+/* Reload the configuration. Settings that are read at their point of use need no hook here. */
 static void reload(struct daemon *d)
 {
     struct dz_err why = {0};
@@ -157,7 +157,7 @@ static void reload(struct daemon *d)
     const struct dz_ladder ladder = ladder_of(d->config);
     const struct dz_space_opts space = space_of(d->config);
     set_up_log(d->config);
-    if (load_certificate(d, &why) < 0) /* the old one goes on */
+    if (load_certificate(d, &why) < 0) /* the old one stays in use */
         dz_log(DZ_LOG_ERROR, "certificate_not_reloaded", dz_log_err(&why));
     dz_engine_set_ladder(d->engine, &ladder);
     dz_engine_set_space(d->engine, &space);
@@ -173,7 +173,7 @@ static void on_hangup(void *arg)
         dz_os_notify(&d->manager, "READY=1");
 }
 
-/* The loop turns: half as often as the manager wants to hear of it. */
+/* Tell the service manager that the loop runs, twice in each watchdog period. */
 static void on_watchdog(void *arg)
 {
     struct daemon *d = arg;
@@ -259,7 +259,7 @@ static int start_engine(struct daemon *d, struct dz_err *err)
     return dz_api_new(&api, &d->api, err);
 }
 
-/* The unix socket comes last: who waits for it finds all others open. */
+/* Open the unix socket last, so that a client that waits for it finds all other sockets open. */
 static int listen_all(struct daemon *d, struct dz_err *err)
 {
     struct dz_str rest = dz_str(d->config->listen_address), part;
@@ -298,7 +298,8 @@ static int find_users(const char *setting, struct dz_os_users *ret_users, struct
     return 0;
 }
 
-/* What the pool's first processes are in, all cells are in: we are there while it is made. */
+/* Start the pool. All cells inherit the cgroup of its first processes, so the daemon enters that
+ * cgroup while it forks them. */
 static int start_pool(struct daemon *d, struct dz_err *err)
 {
     struct dz_cell_pool_opts pool = {.ahead = (size_t)d->config->cells_ahead};
@@ -361,7 +362,8 @@ static void tell_ready(struct daemon *d)
         on_watchdog(d);
 }
 
-/* Who asks has his turn after each piece. What a stop leaves undone, the next start does. */
+/* Recover one piece per turn of the loop, so that requests are answered in between. The next start
+ * continues if the daemon is stopped before the end. */
 static void on_recovery(void *arg)
 {
     struct daemon *d = arg;
@@ -373,7 +375,7 @@ static void on_recovery(void *arg)
         dz_timer_after(d->recovery, 0);
         return;
     }
-    if (rc < 0) /* what it hindered is tried again later */
+    if (rc < 0) /* what failed is retried later */
         dz_log(DZ_LOG_WARN, "recovery_incomplete", dz_log_err(&why));
     tell_ready(d);
 }
@@ -384,7 +386,8 @@ static int start_timers(struct daemon *d, struct dz_err *err)
     if (rc == 0 && d->manager.watchdog_ms > 0)
         rc = dz_timer_new(d->loop, on_watchdog, d, &d->watchdog, err);
     if (rc == 0)
-        on_recovery(d); /* most have little to do, and are ready when they listen */
+        on_recovery(
+            d); /* usually there is little to recover: be ready as soon as the sockets listen */
     return rc;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * daemon.h - the process that keeps sandboxes: everything opened, tied together, and
- * brought to its end.
+ * daemon.h - the daemon: opens all parts, connects them, serves, and shuts down.
  */
 #ifndef DZ_DAEMON_DAEMON_H
 #define DZ_DAEMON_DAEMON_H
@@ -10,12 +9,11 @@
 #include "base/err.h"
 #include "config/config.h"
 
-/* Serve until SIGTERM or SIGINT; then every sandbox is put to sleep. To be called before
- * the process has threads. doze.data, doze.socket and doze.registry must be said; the log
- * is set up by it. SIGHUP reads the configuration's file again (dz_config_reload).
- * A service manager (systemd) is told when it is ready, reloads, stops, and lives. It listens
- * from the start to the end; before it is ready and while it puts sandboxes to sleep it answers
- * that it is not.
+/* Serve until SIGTERM or SIGINT, then suspend every sandbox. To be called before the process
+ * has threads. doze.data, doze.socket and doze.registry must be set. Sets up the log. SIGHUP
+ * rereads the configuration file (dz_config_reload). A service manager (systemd) is notified of
+ * readiness, reloads, the stop and watchdog pings. The daemon listens from start to end; before
+ * recovery is complete and while it suspends sandboxes, it answers that it is not ready.
  * DZ_EBUSY: another daemon has the data directory. */
 DZ_NODISCARD int dz_daemon_run(struct dz_config *config, struct dz_err *err);
 

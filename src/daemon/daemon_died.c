@@ -30,7 +30,7 @@
 
 enum {
     SIGNAL_AT = sizeof "signal=" - 1,
-    STACK_BYTES = 64 << 10, /* for a fault that is an overflow of the stack */
+    STACK_BYTES = 64 << 10, /* alternate stack, for stack overflows */
 };
 
 static const int fatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
@@ -59,7 +59,7 @@ static void on_fatal(int sig)
     (void)raise(sig); /* blocked until the handler returns */
 }
 
-/* The line that says it, as the log would write it but for its time. */
+/* Prepare the log line of a fatal signal: as the log writes it, but without the time. */
 static void make_line(bool json)
 {
     int n =
@@ -92,7 +92,7 @@ static int install(struct dz_err *err)
 
 /* --- the file ----------------------------------------------------------------------------- */
 
-/* A file that is cut or of another version tells only that a daemon died. */
+/* Read the file. One that is truncated or of another version shows only that a daemon died. */
 static void read_last(const char *boot, struct dz_died *ret)
 {
     char text[192] = "", was[DZ_BOOT_ID] = "";
@@ -114,7 +114,7 @@ static int write_own(const char *boot, struct dz_err *err)
     if (ftruncate(run.fd, 0) < 0)
         return dz_fail_sys(err, errno, "write %s", run.path);
     int rc = dz_fd_pwrite(run.fd, text, (size_t)n, 0, err);
-    return rc == DZ_ENOSPC ? 0 : rc; /* on a full disk a death is told without its details */
+    return rc == DZ_ENOSPC ? 0 : rc; /* on a full disk a death is recorded without details */
 }
 
 int dz_died_begin(const char *data_path, bool json, struct dz_died *ret_died, struct dz_err *err)

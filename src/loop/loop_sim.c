@@ -50,7 +50,7 @@ static int64_t now_ms(const struct sim_loop *l)
     return dz_clock_boot_ns() / DZ_NS_PER_MS;
 }
 
-/* Behind all that come before it or at the same time. */
+/* Insert an event after all events of an earlier or the same time. */
 static void insert(struct dz_list *events, struct sim_event *e, int64_t at)
 {
     dz_list_remove(&e->link);
@@ -139,7 +139,7 @@ static void sim_timer_free(struct dz_timer *timer)
 
 /* --- tasks ----------------------------------------------------------------------- */
 
-/* Of the owner of a task that is drawn, the first one: those of one owner keep their order. */
+/* Draw a task and take the first one of its owner, because tasks of one owner keep their order. */
 static struct dz_loop_task *draw_task(struct sim_loop *l)
 {
     struct dz_list *at = l->tasks.next;

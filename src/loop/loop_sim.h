@@ -3,11 +3,10 @@
  * loop_sim.h - a loop for tests: time jumps from one event to the next, and there
  * is no other thread. Nothing that ships links it.
  *
- * Work is done when its time comes, in one piece, after a delay that the test
- * draws; what fails in the middle of it is the business of the simulated stores.
- * Events of one moment come in the order in which they were made; a posted task is
- * such an event, too. There are no
- * descriptors and no signals here: asking for them is DZ_EUNSUPPORTED.
+ * Work runs in one piece, after a delay that the test draws; the simulated stores
+ * inject failures in the middle of it. Events of the same moment run in the order in
+ * which they were created; a posted task is such an event, too. There are no
+ * descriptors and no signals: asking for them fails with DZ_EUNSUPPORTED.
  *
  * While the loop lives, dz_clock_* of the process read its clock.
  */
@@ -22,8 +21,9 @@
 DZ_NODISCARD int dz_loop_sim_new(struct dz_clock_test *clock, int64_t (*delay_ms)(void *arg),
                                  void *arg, struct dz_loop **ret_loop, struct dz_err *err);
 
-/* Which task comes next is drawn: draw(arg, n) of 0 to n - 1, and of that one's owner the first. So
- * a test finds whoever counts on an order between objects. NULL: in the order of posting. */
+/* Draw which task runs next: draw(arg, n) picks one of n, and the first posted task of its owner
+ * runs. So a test finds code that relies on an order between objects. NULL: in the order of
+ * posting. */
 void dz_loop_sim_draw(struct dz_loop *loop, size_t (*draw)(void *arg, size_t n), void *arg);
 
 /* The next event, whenever that is: the clock moves there. False: there is none.
@@ -34,8 +34,8 @@ bool dz_loop_sim_step(struct dz_loop *loop, int64_t until);
 DZ_NODISCARD int dz_loop_sim_call(struct dz_loop *loop, int64_t after_ms, void (*fn)(void *arg),
                                   void *arg, struct dz_err *err);
 
-/* As a crash: forget all that was to come, timers stopped, tasks cancelled, work neither
- * done nor reported. */
+/* Simulate a crash: stop all timers, cancel all tasks, and drop all work without running or
+ * reporting it. */
 void dz_loop_sim_forget(struct dz_loop *loop);
 
 #endif

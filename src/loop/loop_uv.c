@@ -2,18 +2,17 @@
  *
  * The loop by libuv.
  *
- * libuv's timers count the monotonic clock. A timer by the wall's clock is one of
- * those, set to what is left, and started again when it comes too early; and when
- * somebody sets the clock, all of them are: a timerfd with TFD_TIMER_CANCEL_ON_SET,
- * armed for the end of time, becomes readable at that moment and at no other.
+ * libuv's timers use the monotonic clock. A timer for the wall clock is a libuv timer for the
+ * time left, which is restarted if it fires too early. When somebody sets the clock, all such
+ * timers are restarted: a timerfd with TFD_TIMER_CANCEL_ON_SET, armed for the end of time,
+ * becomes readable at that moment and at no other.
  *
- * Tasks wait in a list and come after the next look at the descriptors, which does not block
- * meanwhile. A timer of zero is a task, and none of libuv's timers: libuv runs one that its own
- * function starts again over and over before it looks at any descriptor. So everybody has his
- * turn in between.
+ * Tasks wait in a list and run after the next poll of the descriptors, which does not block
+ * while there are tasks. A timer of zero is a task, not a libuv timer, because libuv runs a timer
+ * that restarts itself again and again before it polls any descriptor.
  *
- * A uv handle must live until its close callback, so freeing one of ours only
- * begins; the callback ends it.
+ * A uv handle must live until its close callback, so our _free functions only start closing it;
+ * the callback frees the memory.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -29,7 +28,7 @@
 
 enum {
     WALL_MAX_MS = 24 * 3600 * 1000, /* look again at least daily */
-    SPELLS = 32,                    /* the last that were long are remembered */
+    SPELLS = 32,                    /* remembered long callbacks */
     SPELL_MIN_US = 1000,
 };
 
@@ -38,7 +37,7 @@ extern const char __executable_start[]; /* the linker's */
 struct uv_dz_loop {
     struct dz_loop head;
     uv_loop_t uv;
-    int clock_fd; /* tells of settings of the clock; -1: this kernel cannot */
+    int clock_fd; /* readable when the clock is set; -1: not supported */
     uv_poll_t clock;
     size_t works;         /* under way */
     struct dz_list wall;  /* timers that wait for the wall's clock */
@@ -174,7 +173,7 @@ static void on_idle(uv_idle_t *idle)
     (void)idle;
 }
 
-/* What one of these posts comes after the next look at the descriptors. */
+/* Run the posted tasks; tasks that they post run after the next poll of the descriptors. */
 static void on_check(uv_check_t *check)
 {
     struct uv_dz_loop *l = check->data;
@@ -352,7 +351,7 @@ static void uv_dz_loop_settle(struct dz_loop *loop)
 static void uv_dz_loop_free(struct dz_loop *loop)
 {
     struct uv_dz_loop *l = (struct uv_dz_loop *)loop;
-    uv_dz_loop_settle(loop); /* while its handles are open, for the ends of work may post */
+    uv_dz_loop_settle(loop); /* while the handles are open, because done callbacks may post tasks */
     uv_walk(&l->uv, close_handle, NULL);
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
     int rc = uv_loop_close(&l->uv);
@@ -455,8 +454,8 @@ static int uv_dz_signal_new(struct dz_loop *loop, int number, void (*fn)(void *)
     return 0;
 }
 
-/* The clock's descriptor is a help, not a need: without it a jump is noticed
- * within a day. It keeps no loop running. */
+/* Watch for settings of the clock. Optional: without it a jump is noticed within a
+ * day. The watch alone does not keep the loop running. */
 static void watch_clock(struct uv_dz_loop *l)
 {
     l->clock_fd = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);

@@ -3,8 +3,8 @@
  * Metrics. Each has a list of series in the order in which they appeared, and a map from
  * their label values, joined with a byte that cannot be in text.
  *
- * A histogram keeps, for each bucket, how many values fell into it and not below; the sums
- * that Prometheus wants are made when it is printed.
+ * A histogram keeps the number of values in each bucket; the cumulative counts that Prometheus
+ * wants are computed when it is printed.
  */
 #include "metrics/metrics.h"
 

@@ -14,10 +14,10 @@
  *     dz_metric_add(m, REQUESTS, 1, "GET", "200");
  *     dz_metric_observe(m, WAKE, 0.0008);
  *
- * Each combination of label values is a series of its own; a metric has at most
- * DZ_METRIC_SERIES_MAX of them, and what would be one more counts in the series whose
- * values are all "other". One thread. A series for which there is no memory is not counted;
- * dz_metrics_lost() says how often that was.
+ * Each combination of label values is a series of its own. A metric has at most
+ * DZ_METRIC_SERIES_MAX series; further combinations count in the series whose values are all
+ * "other". A value whose series cannot be allocated is dropped; dz_metrics_lost() counts those.
+ * One thread.
  */
 #ifndef DZ_METRICS_METRICS_H
 #define DZ_METRICS_METRICS_H
@@ -38,8 +38,8 @@ enum {
 
 enum dz_metric_kind {
     DZ_METRIC_COUNTER,   /* only grows; its name ends in _total */
-    DZ_METRIC_GAUGE,     /* what it is now */
-    DZ_METRIC_HISTOGRAM, /* how often which size; its name ends in its unit */
+    DZ_METRIC_GAUGE,     /* the present value */
+    DZ_METRIC_HISTOGRAM, /* counts values by size; its name ends in its unit */
 };
 
 struct dz_metric_row {
@@ -47,7 +47,7 @@ struct dz_metric_row {
     const char *name;
     const char *help;
     const char *labels;    /* names with commas between, "" for none */
-    const double *buckets; /* upper bounds, rising, the last 0; NULL: dz_metric_seconds */
+    const double *buckets; /* ascending upper bounds, ends with 0; NULL: dz_metric_seconds */
 };
 
 /* 0.1 ms to 60 s, about three to each power of ten. */
@@ -61,13 +61,13 @@ extern const double dz_metric_seconds[];
 
 struct dz_metrics;
 
-/* rows must live as long as the result. A row that Prometheus would not read (a name, a
- * label, bounds that do not rise) is a bug and aborts. */
+/* rows must outlive the result. A row that Prometheus would reject (invalid name or label, bounds
+ * that do not ascend) is a bug and aborts. */
 DZ_NODISCARD int dz_metrics_new(const struct dz_metric_row *rows, size_t count,
                                 struct dz_metrics **ret_metrics, struct dz_err *err);
 void dz_metrics_free(struct dz_metrics *m); /* NULL is fine */
 
-/* values: those of the row's labels, as many as it has, each a const char *. */
+/* The variable arguments are the values of the row's labels, a const char * for each label. */
 #define dz_metric_add(m, metric, by, ...) \
     dz_metric_add_to((m), (metric), (by), (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 #define dz_metric_set(m, metric, to, ...) \
@@ -78,12 +78,12 @@ void dz_metric_add_to(struct dz_metrics *m, size_t metric, double by, const char
 void dz_metric_set_to(struct dz_metrics *m, size_t metric, double to, const char *const *values);
 void dz_metric_observe_in(struct dz_metrics *m, size_t metric, double v, const char *const *values);
 
-/* Forget all series of a gauge, before it is set anew from what there is now. */
+/* Remove all series of a gauge, before setting it anew. */
 void dz_metric_clear(struct dz_metrics *m, size_t metric);
 
-/* Over all series whose label values are these, "*" for any: how many values a histogram
- * has, and what part q (0 to 1) of them is not above, by a straight line through its bucket;
- * beyond the last bound, that bound. 0 when it has none. */
+/* The number of values of a histogram, and their quantile q (0 to 1), over all series with these
+ * label values ("*" matches any). The quantile is interpolated linearly within its bucket; values
+ * above the last bound count as that bound. 0 if there are no values. */
 #define dz_metric_count(m, metric, ...) \
     dz_metric_count_of((m), (metric), (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 #define dz_metric_quantile(m, metric, q, ...) \
@@ -95,7 +95,7 @@ double dz_metric_quantile_of(const struct dz_metrics *m, size_t metric, double q
 
 uint64_t dz_metrics_lost(const struct dz_metrics *m);
 
-/* Everything, as text. out's err tells when it had no room. */
+/* Print all metrics as text. out->err is set if the buffer is too small. */
 void dz_metrics_print(const struct dz_metrics *m, struct dz_buf *out);
 #define DZ_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 

@@ -34,8 +34,8 @@ size_t dz_wasi_hosts(uint32_t caps, struct dz_wasm_host ret[DZ_WASI_HOSTS_MAX]);
 /* Every row, for documents and tests: NULL past the last. */
 const struct dz_wasm_host *dz_wasi_host_at(size_t i, uint32_t *ret_caps);
 
-/* Linux's errno as WASI preview 1 numbers it; what has no number there is
- * EIO's. */
+/* The number of a Linux errno in WASI preview 1; EIO's for an errno that has none
+ * there. */
 uint16_t dz_wasi_errno(int linux_errno);
 
 #endif

@@ -330,7 +330,7 @@ WASI_DOZE(sigsuspend)
     return mask ? dz_sys_sigsuspend(c->k, c->p, get_u64(mask)) : -EFAULT;
 }
 
-/* µs as ns; what is too long is for ever. */
+/* Convert µs to ns; a timeout that overflows is infinite. */
 static int64_t timeout_ns(int64_t us)
 {
     return us < 0 || us > INT64_MAX / 1000 ? -1 : us * 1000;
@@ -387,7 +387,7 @@ WASI_DOZE(setjmp)
     return 0;
 }
 
-/* It has no result: a forged token ends the program. */
+/* longjmp cannot return an error, so a forged token ends the program. */
 enum dz_wasm_host_result dz_wasi_doze_longjmp(void *user, struct dz_wasm_inst *inst,
                                               uint64_t *slots)
 {

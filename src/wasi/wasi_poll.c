@@ -119,9 +119,9 @@ static void put_event(uint8_t *at, const uint8_t *sub, uint16_t error, uint64_t 
     put_u16(at + 24, hangup);
 }
 
-/* The clocks that ended the wait. A call that waited reads its clocks anew, and cannot
- * tell how long: what is absolute says itself whether it is due, and if none is, it
- * was the nearest of the relative ones. */
+/* The clocks that ended the wait. A restarted call does not know how long it has waited. An
+ * absolute clock shows by itself whether it is due; if none is, the nearest relative clock ended
+ * the wait. */
 static uint32_t clock_events(const struct subscriptions *s, uint8_t *out)
 {
     uint32_t n = 0;

@@ -57,8 +57,8 @@
     X(sock_send, "iiiii>i", 0)                           \
     X(sock_shutdown, "ii>i", 0)
 
-/* Module "host": a door through which a program that was built to be embedded calls
- * its embedder. Nobody stands behind it. */
+/* Module "host": programs that were built to be embedded call their embedder through it. Here
+ * there is no embedder, so the call fails. */
 #define WASI_HOST_DOOR(X) X(call, "iiii>i", 0)
 
 #define WASI_DOZE_ABI(X)                 \
