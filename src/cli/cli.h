@@ -5,7 +5,7 @@
  * A command is one row: a constant `struct dz_cli_command` named
  * dz_cmd_<name with _ for spaces>, beside its function in a file of its own,
  * and one line in cli_commands.h. Parsing, help, completion and the check of
- * the documents all read that row; nothing else has to be told.
+ * the documents all read that row; there is nothing else to register.
  *
  *     static int run(struct dz_cli *c, struct dz_err *err)
  *     {
@@ -36,8 +36,8 @@ enum dz_cli_exit {
     DZ_EXIT_OK = 0,
     DZ_EXIT_FAILURE = 1,
     DZ_EXIT_USAGE = 2,
-    DZ_EXIT_ASLEEP = 75,      /* it was put to sleep and can be resumed */
-    DZ_EXIT_TIMED_OUT = 124,  /* its time limit was over */
+    DZ_EXIT_ASLEEP = 75,      /* the sandbox was suspended and can be resumed */
+    DZ_EXIT_TIMED_OUT = 124,  /* it exceeded its time limit */
     DZ_EXIT_RUN_FAILED = 125, /* doze itself failed before or after the run */
     DZ_EXIT_NOT_EXECUTABLE = 126,
     DZ_EXIT_NOT_FOUND = 127,
@@ -73,8 +73,8 @@ struct dz_cli_option {
 #define DZ_CLI_OPTION_RAW   {"raw", 0, NULL, "do not escape control characters on a terminal"}
 #define DZ_CLI_OPTION_END   {NULL, 0, NULL, NULL}
 
-/* Options end at the first word of what is run, or at `--`: the words from there on are not read.
- * `lead` operands stand before it, and options may stand around those. */
+/* Options end at `--` or at the first word of the command to run: the words from there on are
+ * passed on unread. `lead` operands come before that command, and options may stand around them. */
 #define DZ_CLI_REST 1u
 
 struct dz_cli;
@@ -87,7 +87,7 @@ struct dz_cli_command {
     int min_args;        /* fewest and most operands; max_args < 0: any number */
     int max_args;
     unsigned flags;                      /* DZ_CLI_REST or 0 */
-    int lead;                            /* with DZ_CLI_REST: operands before what is run */
+    int lead;                            /* with DZ_CLI_REST: operands before the command to run */
     const char *const *instead_of_lead;  /* options that replace these operands; NULL: none */
     const struct dz_cli_option *options; /* up to DZ_CLI_OPTION_END; NULL: none */
     const char *words; /* what completion offers as first operand, or NULL: files */

@@ -106,7 +106,7 @@ static int receive(struct dz_cli *c, struct dz_client *client, const char *to, i
     return rc;
 }
 
-/* A copy of what is public, in the file of -o, or TARGET. */
+/* Write the public volumes to the file given by -o or TARGET. */
 int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
@@ -118,10 +118,11 @@ int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err)
         return dz_cli_usage(c, err, "-o or TARGET, not both");
     to = to ? to : c->argv[1];
     if (!to)
-        return dz_cli_usage(c, err,
-                            "which file? doze share %s -o FILE writes what is public; a reference "
-                            "to the sandbox is made by doze ref %s",
-                            c->argv[0], c->argv[0]);
+        return dz_cli_usage(
+            c, err,
+            "a file is required: doze share %s -o FILE writes the public files to it; "
+            "to make a reference to the sandbox, use doze ref %s",
+            c->argv[0], c->argv[0]);
     if (snprintf(temp, sizeof temp, "%s.tmp", to) >= (int)sizeof temp)
         return dz_fail(err, DZ_ELIMIT, "share: the path is too long");
     if (access(to, F_OK) == 0)

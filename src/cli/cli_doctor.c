@@ -22,71 +22,69 @@ static const struct feature {
     const char *no;
 } features[DZ_OS_PROBE_COUNT] = {
     [DZ_OS_PROBE_SECCOMP] =
-        {true, "A sandbox's process can be held to the few system calls that it needs.", "",
-         "Nothing would hold a sandbox's process to what it may do, so none is started."},
+        {true, "A sandbox's process can be limited to the few system calls that it needs.", "",
+         "The system calls of a sandbox's process cannot be limited, so none is started."},
     [DZ_OS_PROBE_PIDFD] =
-        {true, "Processes are watched and ended without ever mistaking one for another.", "",
-         "doze cannot look after its processes. Linux 5.4 or newer is needed, and in a container a "
+        {true, "doze can watch and end processes without confusing one with another.", "",
+         "doze cannot supervise its processes. Linux 5.4 or newer is needed, and in a container a "
          "profile that allows clone3."},
     [DZ_OS_PROBE_MEMFD] =
-        {true, "Data goes from process to process in memory that nobody can change any more.", "",
+        {true, "Processes can share data in memory that is sealed against changes.", "",
          "doze cannot hand data to its processes. Linux 3.17 or newer is needed."},
     [DZ_OS_PROBE_LOCKS] =
-        {true, "A sandbox's file has one user at a time; others are told that it is locked.", "",
+        {true, "Only one process at a time can use a sandbox's file.", "",
          "Two processes could write one sandbox's file. Put the data directory on a local disk "
          "that you may write to (DOZE_DATA)."},
-    [DZ_OS_PROBE_RESERVE] =
-        {true, "The memory of a sandboxed program can grow without moving.", "",
-         "Programs have no room for their memory. Lift the limit on addresses (ulimit -v "
-         "unlimited) and set vm.overcommit_memory to 0 or 1."},
+    [DZ_OS_PROBE_RESERVE] = {true, "The memory of a sandboxed program can grow without moving.", "",
+                             "Programs cannot reserve address space. Lift its limit (ulimit -v "
+                             "unlimited) and set vm.overcommit_memory to 0 or 1."},
     [DZ_OS_PROBE_USERFAULTFD] =
         {false, "A waking sandbox can run before all of its memory is back.",
-         "A waking sandbox can run before all of its memory is back; but which pages changed is "
-         "found by comparing. Linux 6.7 does without.",
-         "A waking sandbox reads all of its memory first, which takes longer for large ones."},
+         "A waking sandbox can run before all of its memory is back, but doze finds changed pages "
+         "by comparing memory. Linux 6.7 or newer tracks them.",
+         "A sandbox reads all of its memory before it wakes, which is slower for large ones."},
     [DZ_OS_PROBE_PAGEMAP_SCAN] =
         {false, "Suspending writes only the pages that changed, and reads no others.", "",
-         "Suspending compares all memory to find the pages that changed: the same result, slower "
-         "for large sandboxes. Linux 6.7 or newer is needed."},
+         "Suspending compares all memory to find the pages that changed, which is slower for "
+         "large sandboxes. Linux 6.7 or newer is needed."},
     [DZ_OS_PROBE_LANDLOCK] =
         {false, "A second fence between a sandbox's process and the host's files and network.",
-         "A second fence between a sandbox's process and the host's files; for the network there "
-         "is only seccomp.",
-         "One fence less: only seccomp is between a sandbox's process and the host's files."},
+         "A second fence between a sandbox's process and the host's files; only seccomp protects "
+         "the network.",
+         "Only seccomp stands between a sandbox's process and the host's files."},
     [DZ_OS_PROBE_USER_NS] =
-        {false, "Sandboxes get namespaces of their own, and no root is needed for that.", "",
-         "Without root, a sandbox's process shares the host's namespaces, held by seccomp alone, "
-         "and sandboxes of kind linux cannot run."},
+        {false, "Sandboxes get namespaces of their own, even if doze does not run as root.", "",
+         "Without root, a sandbox's process shares the host's namespaces, confined by seccomp "
+         "alone, and sandboxes of kind linux cannot run."},
     [DZ_OS_PROBE_JAIL] =
-        {true, "Every fence that doze knows stands around a sandbox's process.",
-         "The system call filter and these fences stand around a sandbox's process; the setting "
+        {true, "Every fence that doze supports confines a sandbox's process.",
+         "The system call filter and these fences confine a sandbox's process; the setting "
          "cells.fences can require more, and then no sandbox starts without them.",
          "A sandbox's process cannot be jailed, so none is started."},
     [DZ_OS_PROBE_USERS] =
-        {false,
-         "A daemon that runs as this user gives each tenant's processes a user of their own.", "",
-         "The processes of all tenants are the daemon's user, apart by their jails only. A daemon "
-         "that runs as root gives each tenant a user of its own (the setting cells.uids)."},
+        {false, "A daemon that runs as this user gives each tenant a user id of its own.", "",
+         "The processes of all tenants run as the daemon's user, separated only by their jails. A "
+         "daemon that runs as root gives each tenant a user id of its own (setting cells.uids)."},
     [DZ_OS_PROBE_CGROUP] =
         {false,
-         "Memory, processes and CPU of all sandboxes together can be limited, and memory of each "
-         "(cells.memory_beside).",
-         "Sandboxes together can be limited by the controllers that are there; each has limits of "
-         "its own besides. Under systemd, give doze a unit with Delegate=yes.",
-         "Limits hold for each sandbox by itself, not for all of them together."},
+         "Memory, processes and CPU of all sandboxes together can be limited, and the memory of "
+         "each (cells.memory_beside).",
+         "All sandboxes together can be limited by the controllers that are available; each also "
+         "has limits of its own. Under systemd, give doze a unit with Delegate=yes.",
+         "Each sandbox can be limited, but not all of them together."},
     [DZ_OS_PROBE_NOFILE] =
-        {false, "Room for thousands of sandboxes that run at once.",
-         "It bounds how many sandboxes run at once (each takes a few); those asleep take none. "
-         "Raise it by LimitNOFILE= in the unit, or in /etc/security/limits.conf.",
+        {false, "Thousands of sandboxes can be awake at once.",
+         "The limit bounds how many sandboxes can be awake (each takes a few descriptors). "
+         "Raise it with LimitNOFILE= in the unit, or in /etc/security/limits.conf.",
          ""},
     [DZ_OS_PROBE_REFLINK] =
         {false, "Freezing, copying and cloning a large sandbox takes neither time nor space.", "",
-         "A large sandbox is copied byte by byte when it is frozen or cloned. On XFS or Btrfs its "
-         "blocks would be shared."},
+         "A large sandbox is copied byte by byte when it is frozen or cloned. XFS and Btrfs can "
+         "share its blocks instead."},
     [DZ_OS_PROBE_FUSE] =
         {false, "Sandboxes of kind linux can have their files on a doze disk.",
          "Sandboxes of kind linux can have their files on a doze disk, but only for root.",
-         "No sandboxes of kind linux. Those of kind wasm are not affected."},
+         "Sandboxes of kind linux cannot run. Those of kind wasm are not affected."},
     [DZ_OS_PROBE_KVM] = {false, "Not used: no kind of sandbox runs in a virtual machine.", "",
                          "Nothing is lost: no kind of sandbox runs in a virtual machine."},
 };
@@ -186,9 +184,9 @@ static void print_text(struct dz_cli *c, const struct report *r)
                 r->missing, r->missing == 1 ? "is" : "are");
     else if (r->lesser > 0)
         fprintf(c->out,
-                "All that doze requires is here; what is not costs what is said beside it.\n");
+                "doze can run here; a missing or limited feature costs what is said beside it.\n");
     else
-        fprintf(c->out, "All that doze can use is here.\n");
+        fprintf(c->out, "doze can run here, with every feature that it can use.\n");
 }
 
 static int print_json(struct dz_cli *c, const struct report *r, struct dz_err *err)
@@ -255,6 +253,6 @@ const struct dz_cli_command dz_cmd_doctor = {
             "nothing behind. The answer is yes, partly, no, or missing (no, and doze\n"
             "requires it). Exits with 1 if something required is missing.\n"
             "\n"
-            "Run it as the user who will run doze: root may do more than others.\n",
+            "Run it as the user who will run doze, because root has more rights.\n",
     .run = run,
 };

@@ -120,7 +120,7 @@ static int print_kept(struct dz_cli *c, const char *exec_id, const struct dz_cli
     return dz_cli_print_json(c, &text, dz_json_finish(&j), err);
 }
 
-/* Until the command ends; with --json its output is printed then. */
+/* Run the session until the command ends; with --json, print its output then. */
 static int carry(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err)
 {
     struct dz_cli_kept kept = {.out = {DZ_BUF_INIT(KEPT_MAX), DZ_BUF_INIT(KEPT_MAX)}};
@@ -303,7 +303,7 @@ static int attach_exec(struct dz_cli *c, const char *sandbox, const char *id, st
     return rc < 0 ? rc : carry(c, &s, err);
 }
 
-/* From a fork or a reference: a sandbox. */
+/* Attach to a fork or a reference, which gives a sandbox. */
 static int attach_branch(struct dz_cli *c, const char *kind, const char *id, struct dz_err *err)
 {
     json_t *answer = NULL, *body = json_object();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * `doze snapshot ls|rm`, `doze fork ls|rm`, `doze ref`, `doze ref ls|rm`: the handles of a
- * daemon. They are made by cli_branch.c, but for references.
+ * daemon. cli_branch.c creates snapshots and forks.
  */
 #include "base/limits.h"
 #include "cli/cli_remote.h"
@@ -23,7 +23,7 @@ static int list(struct dz_cli *c, const char *plural, const struct dz_cli_shown 
     return rc;
 }
 
-/* Each operand; one that fails does not stop the others. */
+/* Remove each operand; a failure does not stop the others. */
 static int remove_all(struct dz_cli *c, const char *plural, const char *sandbox, struct dz_err *err)
 {
     int status = DZ_EXIT_OK;

@@ -79,7 +79,7 @@ int dz_cli_remote_image_gc(struct dz_cli *c, struct dz_client *client, struct dz
     return DZ_EXIT_OK;
 }
 
-/* One image, or with NULL all: what is damaged is appended to `damage`. */
+/* Verify one image, or all if NULL; append the damage found to `damage`. */
 static int verify_one(struct dz_cli *c, struct dz_client *client, const char *image, json_t *damage,
                       struct dz_err *err)
 {
@@ -89,7 +89,7 @@ static int verify_one(struct dz_cli *c, struct dz_client *client, const char *im
     json_decref(body);
     if (!sent)
         return dz_fail(err, DZ_ENOMEM, "image verify: out of memory");
-    /* Nothing comes until all has been read, which may take long. */
+    /* the daemon answers only when it has read everything, which may take long */
     const struct dz_client_req req = {
         .method = "POST", .target = "/v1/images/verify", .body = dz_str(sent), .timeout_ms = -1};
     int rc = dz_client_call(client, &req, &text, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze wake`, `suspend`, `freeze`, `archive`, `revive`, `prefetch`, `hold`: one hop each
- * from one state of a sandbox to the next.
+ * `doze wake`, `suspend`, `freeze`, `archive`, `revive`, `prefetch`, `hold`: each is one
+ * transition between states of a sandbox.
  */
 #include "base/num.h"
 #include "cli/cli_remote.h"
@@ -11,7 +11,7 @@
 static const struct dz_cli_option plain_options[] = {DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_QUIET,
                                                      DZ_CLI_OPTION_END};
 
-/* The state after the hop, for people; -q: nothing but errors. */
+/* Print the state after the transition; with -q, print only errors. */
 static int show_state(struct dz_cli *c, json_t *answer, struct dz_err *err)
 {
     if (!c->json && c->quiet) {
@@ -226,8 +226,8 @@ static int timeout(struct dz_cli *c, struct dz_err *err)
         return rc < 0 ? rc : show_state(c, answer, err);
     }
     if (!after || dz_duration_parse(dz_str(after), 1, INT64_MAX, &ms, NULL) < 0)
-        return dz_cli_usage(c, err, "after which time? A duration such as 15m%s%s",
-                            after ? ", not " : "", after ? after : "");
+        return dz_cli_usage(c, err, "a duration such as 15m is required%s%s", after ? ", not " : "",
+                            after ? after : "");
     json_t *body = json_pack("{s:s}", "after", after);
     if (action)
         (void)json_object_set_new(body, "action", json_string(action));

@@ -140,7 +140,7 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* Options that may stand before the command too: how many do. */
+/* Count the options before the command; only some options may stand there. */
 static int count_leading(int argc, char **argv, bool *ret_help)
 {
     int n = 0;
@@ -154,7 +154,7 @@ static int count_leading(int argc, char **argv, bool *ret_help)
     return n;
 }
 
-/* The command's words, which stand behind `leading` options, to the front. */
+/* Move the command's words, which follow `leading` options, to the front. */
 static void put_command_first(char **argv, int leading, int words)
 {
     for (int i = 0; i < words; i++) {
@@ -200,8 +200,8 @@ static bool reader_left(FILE *f)
     return fd.fd >= 0 && poll(&fd, 1, 0) > 0 && (fd.revents & POLLERR);
 }
 
-/* Results that did not reach their file are a failure. A reader who went away
- * (`| head -1` with SIGPIPE blocked) is not told so, nor is who pressed Ctrl-C.
+/* Fail if results could not be written. Nothing is printed if the reader has gone away
+ * (`| head -1` with SIGPIPE blocked) or if the user pressed Ctrl-C.
  * The errno of a write that failed earlier is lost. */
 static int finish(struct dz_cli *c, int status)
 {

@@ -125,7 +125,7 @@ static int refuse(const struct dz_cli_command *cmd, int what, const char *word, 
     return unknown_long(cmd, word, err);
 }
 
-/* The name of the first operand that is not there; options and what is in brackets may be away. */
+/* The name of the first missing operand; options and operands in brackets are optional. */
 static void say_missing(const struct dz_cli *c, char *what, size_t size)
 {
     const char *word = c->command->args + strspn(c->command->args, " ");
@@ -165,7 +165,7 @@ static bool given(const struct dz_cli *c, const char *name)
     return false;
 }
 
-/* How many operands stand before what is run. */
+/* How many operands come before the command to run. */
 static int lead_of(const struct dz_cli *c)
 {
     for (const char *const *o = c->command->instead_of_lead; o && *o; o++)
@@ -174,9 +174,9 @@ static int lead_of(const struct dz_cli *c)
     return c->command->lead;
 }
 
-/* getopt has stopped. Is the word that it stopped at an operand before what is run, with more
- * options behind it? Then that word goes to the front, behind the `taken` ones that went there
- * before, and getopt goes on behind it. */
+/* getopt has stopped at a word. If the word is an operand that comes before the command to run,
+ * options may follow it: move the word to the front, behind the `taken` operands moved earlier,
+ * and let getopt continue after it. */
 static bool take_lead(const struct dz_cli *c, int argc, char **argv, bool dashes, int taken)
 {
     if (!(c->command->flags & DZ_CLI_REST) || dashes || optind >= argc || taken >= lead_of(c))
@@ -188,7 +188,7 @@ static bool take_lead(const struct dz_cli *c, int argc, char **argv, bool dashes
     return true;
 }
 
-/* The operands that were taken, in one piece with the rest. */
+/* Join the operands that were moved to the front with the rest. */
 static void put_operands(struct dz_cli *c, int argc, char **argv, bool dashes, int taken)
 {
     int rest = optind, lead = lead_of(c);

@@ -79,7 +79,7 @@ struct logs {
     uint64_t at;
 };
 
-/* RFC 4648; the daemon's own, so nothing is said of what is not. */
+/* Decode base64 (RFC 4648). The daemon encoded it, so invalid input needs no error. */
 static void decode(struct dz_buf *out, const char *s)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -122,7 +122,7 @@ static int take_output(void *arg, const struct dz_client_event *e, struct dz_err
     return rc < 0 ? rc : strcmp(e->event, "exit") == 0 || l->at >= l->until;
 }
 
-/* The command that was asked for, or the newest one. */
+/* Find the requested command, or the newest one. */
 static int find_exec(struct dz_cli *c, struct dz_client *client, json_t **ret_exec,
                      struct dz_err *err)
 {
@@ -234,7 +234,7 @@ static const struct dz_cli_shown event_columns[] = {
 };
 
 enum {
-    AGAIN_MS = 30000, /* a lost connection is tried again for so long */
+    AGAIN_MS = 30000, /* how long to retry a lost connection */
     AGAIN_STEP_MS = 200,
 };
 struct following {
@@ -261,7 +261,7 @@ static int take_event(void *arg, const struct dz_client_event *e, struct dz_err 
     dz_cli_put(c, line.p);
     free(text); /* jansson's */
     json_decref(m);
-    return fflush(c->out) == 0 ? 0 : 1; /* nobody reads any more */
+    return fflush(c->out) == 0 ? 0 : 1; /* the reader has gone away */
 }
 
 static void event_target(const struct dz_cli *c, const char *after, struct dz_buf *target)
@@ -274,7 +274,7 @@ static void event_target(const struct dz_cli *c, const char *after, struct dz_bu
     dz_client_target_add(target, "after", after);
 }
 
-/* A daemon that ended: another one, for a while. None is started for onlookers. */
+/* The daemon ended: wait a while for another one. Following events does not start one. */
 static int connect_again(struct dz_cli *c, struct dz_client **client, struct dz_err *err)
 {
     int64_t until = dz_clock_mono_ms() + AGAIN_MS;
@@ -288,7 +288,7 @@ static int connect_again(struct dz_cli *c, struct dz_client **client, struct dz_
     return rc;
 }
 
-/* What comes, over as many connections as it takes; each goes on behind the last event. */
+/* Print events as they arrive. After a lost connection, continue after the last event. */
 static int follow(struct dz_cli *c, struct dz_client **client, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Asking a daemon, and showing what it says.
+ * Send requests to a daemon and show its answers.
  */
 #include "cli/cli_remote.h"
 
@@ -20,7 +20,8 @@ enum {
     OWN_MAX = DZ_PATH_MAX + 32, /* bytes of the URL of a data directory's socket */
 };
 
-/* As the daemon has it of names: letters, digits, '-', '_', '.', the first a letter or digit. */
+/* Is it a valid name for the daemon? Letters, digits, '-', '_', '.', the first a letter or digit.
+ */
 static bool is_name(struct dz_str s)
 {
     for (size_t i = 0; i < s.n; i++) {

@@ -3,7 +3,7 @@
  * cli_remote.h - what the commands that ask a daemon share.
  *
  * The daemon is the one that DOZE_URL names, else the one of the data directory (DOZE_DATA),
- * which is started when nobody answers there (cli_start.c).
+ * which is started if no daemon answers there (cli_start.c).
  */
 #ifndef DZ_CLI_REMOTE_H
 #define DZ_CLI_REMOTE_H
@@ -25,15 +25,15 @@ bool dz_cli_is_file(const char *word);
 /* Has the text the shape of TENANT/NAME? */
 bool dz_cli_is_tenants(struct dz_str text);
 
-/* Connected; *ret_client is to be closed. */
+/* Connect to the daemon, starting one if needed. The caller closes *ret_client. */
 DZ_NODISCARD int dz_cli_remote(struct dz_cli *c, struct dz_client **ret_client, struct dz_err *err);
 
-/* The daemon that DOZE_URL names, or the one that runs on the data directory: none is started. NULL
- * in ret_client: none runs, so the command may work on the files. */
+/* Connect to the daemon that DOZE_URL names or that runs on the data directory, without starting
+ * one. *ret_client is NULL if none runs; the command may then work on the files. */
 DZ_NODISCARD int dz_cli_remote_running(struct dz_client **ret_client, struct dz_err *err);
 
-/* Start a daemon on this data directory, unless one is there when it is our turn, and wait
- * until it answers: a client. Says so once. DZ_ENOENT with a sentence when it must not be
+/* Start a daemon on this data directory and connect to it when it answers. If another command
+ * has started one meanwhile, connect to that. Prints a note. DZ_ENOENT if no daemon may be
  * started here. */
 DZ_NODISCARD int dz_cli_start_daemon(struct dz_cli *c, const char *data, const char *url,
                                      struct dz_client **ret_client, struct dz_err *err);
@@ -113,13 +113,13 @@ struct dz_cli_session {
     int failed;               /* set: the status for a command that could not be started */
     struct dz_cli_kept *kept; /* not NULL: keep the output here and print nothing */
 };
-/* Until the command ends: its exit status as `doze run` has it. */
+/* Run until the command ends; returns its exit status as `doze run` does. */
 DZ_NODISCARD int dz_cli_session(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err);
 
 /* --- trees (local_tree_out.c) ----------------------------------------------------------------- */
 
 struct dz_cli_tree;
-/* The tar stream that a request's answer is, into the tree that was begun. */
+/* Unpack the tar stream of a request's answer into the tree that was begun. */
 DZ_NODISCARD int dz_cli_tree_out(struct dz_client *client, struct dz_cli_tree *t,
                                  struct dz_err *err);
 
@@ -130,7 +130,7 @@ DZ_NODISCARD int dz_cli_remote_fork(struct dz_cli *c, struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_clone(struct dz_cli *c, struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_share(struct dz_cli *c, struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_images(struct dz_cli *c, struct dz_err *err);
-/* By this daemon: `image inspect`, `image rm`, `image gc`, `image verify`. */
+/* `image inspect`, `image rm`, `image gc` and `image verify`, done by a running daemon. */
 DZ_NODISCARD int dz_cli_remote_image_inspect(struct dz_cli *c, struct dz_client *client,
                                              struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_image_rm(struct dz_cli *c, struct dz_client *client,
@@ -139,7 +139,7 @@ DZ_NODISCARD int dz_cli_remote_image_gc(struct dz_cli *c, struct dz_client *clie
                                         struct dz_err *err);
 DZ_NODISCARD int dz_cli_remote_image_verify(struct dz_cli *c, struct dz_client *client,
                                             struct dz_err *err);
-/* By this daemon: `registry check`. */
+/* `registry check`, done by a running daemon. */
 DZ_NODISCARD int dz_cli_remote_registry_check(struct dz_cli *c, struct dz_client *client,
                                               struct dz_err *err);
 /* Refuse a command that works on the files of this machine while DOZE_URL names a daemon. */

@@ -70,7 +70,7 @@ static int put_timeout(struct dz_cli *c, json_t *o, struct dz_err *err)
     return 0;
 }
 
-/* Its command, in the background; the sandbox ends with it unless it is persistent. */
+/* Start the command in the background; unless persistent, the sandbox ends with it. */
 static int start_command(struct dz_cli *c, const char *id, int first, bool persistent,
                          struct dz_err *err)
 {
@@ -276,7 +276,7 @@ const struct dz_cli_command dz_cmd_ls = {
 /* --- get ---------------------------------------------------------------------------------------
  */
 
-/* "key: value" for what an object says; what is inside of another is named with a dot. */
+/* Print the members of an object as "key: value"; nested members as "above.key: value". */
 static void print_fields(struct dz_cli *c, const char *above, json_t *o)
 {
     const char *key;
@@ -339,7 +339,7 @@ static int rm(struct dz_cli *c, struct dz_err *err)
         int rc = dz_cli_ask_target(c, "DELETE", &target, NULL, NULL, err);
         if (rc < 0 && c->argc == 1)
             return rc;
-        if (rc < 0) { /* the others still go */
+        if (rc < 0) { /* continue with the others */
             dz_cli_warn(c, "%s: %s", c->argv[i], err->msg);
             status = DZ_EXIT_FAILURE;
         } else if (!c->quiet) {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * A command in a sandbox, with our standard streams: over a WebSocket whose binary frames
- * are input and output, and whose text frames say the rest.
+ * Connect a command in a sandbox to our standard streams, over a WebSocket: binary frames carry
+ * input and output, text frames carry everything else.
  *
- * One poll over the socket, our input and a signalfd. Signals that a user sends go to the
- * command; with a terminal ^C is a byte, and a change of its size goes along. Our terminal
- * is raw meanwhile, and put back whatever happens.
+ * One poll waits for the socket, standard input and a signalfd. Signals to doze are forwarded to
+ * the command; on a terminal ^C is sent as a byte, and changes of the terminal's size are
+ * forwarded. The terminal is in raw mode meanwhile and is always restored.
  *
- * Until the daemon says `start` it takes no message: input is not read, and signals are kept
- * and sent then. A second signal before start ends doze, and with it the command's start.
+ * The daemon accepts no message before it has sent `start`. Until then input is not read, and
+ * signals are kept and sent later. A second signal before `start` ends doze and cancels the start.
  *
- * When the connection ends before the command, it is made again and attached to where the
- * output stopped: the command lives in the sandbox, not in the connection, also when the
- * daemon is another one by then.
+ * If the connection ends before the command does, doze reconnects and attaches at the offset where
+ * the output stopped. This works because the command lives in the sandbox, not in the connection,
+ * and also if the daemon has been replaced.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -30,8 +30,8 @@
 
 enum {
     INPUT_STEP = 16384,
-    QUEUE_MARK = 256 << 10, /* bytes of input on their way, before more is read */
-    AGAIN_MS = 10000,       /* a lost connection is tried again for so long */
+    QUEUE_MARK = 256 << 10, /* unsent bytes of input at which reading stops */
+    AGAIN_MS = 10000,       /* how long to retry a lost connection */
     AGAIN_STEP_MS = 200,
     KEPT_SIGNALS = 8,
 };
@@ -43,7 +43,7 @@ struct session {
     struct dz_client_ws *ws;
     int signals, status;
     bool input, over, raw;
-    bool fresh;   /* the connection is new: what was read with its answer shows in no poll */
+    bool fresh;   /* the connection is new: no poll reports frames that were read with its answer */
     bool started; /* on this connection */
     int kept[KEPT_SIGNALS], kept_count;
     struct termios saved;
@@ -70,7 +70,7 @@ static void terminal_back(struct session *x)
 
 /* --- to the command ------------------------------------------------------------------------ */
 
-/* A text frame; j is taken. */
+/* Send a text frame. Takes the reference to j. */
 static int tell(struct session *x, json_t *j, struct dz_err *err)
 {
     char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
@@ -117,12 +117,12 @@ static void close_socket(struct session *x)
     x->started = false;
 }
 
-/* By the very signal, as if doze had not caught it. */
+/* Die by the signal itself, as if doze had not caught it. */
 static void die_by(struct session *x, int sig)
 {
     sigset_t set;
     terminal_back(x);
-    close_socket(x); /* the daemon ends what has not started */
+    close_socket(x); /* the daemon cancels a command that has not started */
     (void)sigemptyset(&set);
     (void)sigaddset(&set, sig);
     (void)signal(sig, SIG_DFL);
@@ -135,7 +135,7 @@ static bool asks_to_end(int sig)
     return sig == SIGINT || sig == SIGTERM || sig == SIGQUIT || sig == SIGHUP;
 }
 
-/* A signal before start: kept, but the second one that asks for the end is obeyed here. */
+/* Keep a signal that arrives before start; a second one that asks to terminate ends doze. */
 static void keep_signal(struct session *x, int sig)
 {
     for (int i = 0; asks_to_end(sig) && i < x->kept_count; i++)
@@ -233,7 +233,7 @@ static int take_text(struct session *x, struct dz_str data, struct dz_err *err)
     return rc;
 }
 
-/* What is over the ceiling is left out, and that is said. */
+/* Keep output up to the limit; drop the rest and note that. */
 static void keep(struct dz_cli_kept *k, struct dz_str data)
 {
     struct dz_buf *b = &k->out[data.p[0] == 2];
@@ -281,8 +281,8 @@ static int open_socket(struct session *x, struct dz_err *err)
     return rc;
 }
 
-/* The connection was lost: another one, for a while. Nothing is known of a command that
- * had not said that it started, and nothing of input that was on its way. */
+/* The connection was lost: try to reconnect for a while. Fails if the command's start had not been
+ * reported or if input was in transit, because then it is unknown what arrived. */
 static int again(struct session *x, struct dz_err *err)
 {
     int64_t until = dz_clock_mono_ms() + AGAIN_MS;
@@ -299,7 +299,7 @@ static int again(struct session *x, struct dz_err *err)
         close_socket(x);
         if (dz_clock_mono_ms() > until)
             return rc;
-        if (poll(&p, 1, AGAIN_STEP_MS) > 0) /* somebody has had enough */
+        if (poll(&p, 1, AGAIN_STEP_MS) > 0) /* the user sent a signal */
             return dz_fail(err, DZ_ECANCELED, "interrupted while the daemon did not answer");
     }
 }

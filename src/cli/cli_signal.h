@@ -3,9 +3,9 @@
  * cli_signal.h - Ctrl-C without a mess.
  *
  * By default SIGINT and SIGTERM end the process at once, which is right for a
- * command that leaves nothing behind. One that must tidy up first says so and
- * asks now and then; a second Ctrl-C still ends it at once. A progress line on
- * the terminal is finished in either case.
+ * command that leaves nothing behind. A command that must clean up first calls
+ * dz_cli_catch_interrupts and then dz_cli_interrupted now and then; a second Ctrl-C
+ * still ends it at once. A progress line on the terminal is finished in either case.
  */
 #ifndef DZ_CLI_SIGNAL_H
 #define DZ_CLI_SIGNAL_H
@@ -23,7 +23,8 @@ void dz_cli_signal_finish(void);
  * true. Blocking system calls return EINTR. */
 void dz_cli_catch_interrupts(void);
 bool dz_cli_interrupted(void);
-/* In a process that signals do not reach: ask this too. NULL: no more. */
+/* Also consult asked() in dz_cli_interrupted, for a process that signals do not reach. NULL: stop.
+ */
 void dz_cli_signal_follow(bool (*asked)(void));
 
 /* For cli_progress: is a line being drawn that a signal must finish? */

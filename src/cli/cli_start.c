@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * A daemon of the user's own, started when a command needs one and nobody answers.
+ * Start a daemon for this user when a command needs one and none answers.
  *
- * Not when DOZE_URL names one, when DOZE_AUTOSTART=0, when the data directory belongs to
- * somebody else, or when a system service owns it: a file `service` in it then has the
- * service's name. Two commands that come to this at once take turns at a lock beside the
- * socket; who comes second finds the daemon of the first. The daemon has a session of its
- * own, so it outlives the terminal, and writes its log to daemon.log there.
+ * No daemon is started if DOZE_URL names one, if DOZE_AUTOSTART=0, if the data directory belongs
+ * to another user, or if a system service owns it (the file `service` in it then holds the
+ * service's name). Commands that start a daemon at the same time take turns at a lock beside the
+ * socket, so the second command finds the daemon of the first. The daemon gets a session of its
+ * own, so that it outlives the terminal, and writes its log to daemon.log in the data directory.
  *
- * It is ready when /readyz says so. Until it listens, its socket does not exist: a watch on
- * the directory tells when that changes. One that is there and not ready, for it starts or
- * ends, is waited for; when it is gone, another is started.
+ * The daemon is ready when /readyz says so. Its socket does not exist until it listens; a watch on
+ * the directory reports the change. If a daemon is there but not ready, because it is starting or
+ * stopping, wait for it; if it goes away, start another.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -42,7 +42,7 @@ struct start {
     int64_t until_ms;
 };
 
-/* May one be started here? */
+/* May a daemon be started here? */
 static int may_start(const struct start *s, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf service = DZ_BUF_INIT(256);
@@ -54,8 +54,8 @@ static int may_start(const struct start *s, struct dz_err *err)
                        "no daemon answers at %s, and DOZE_AUTOSTART=0: run `doze daemon`", s->url);
     if (stat(s->data, &st) == 0 && st.st_uid != geteuid())
         return dz_fail(err, DZ_ENOENT,
-                       "no daemon answers at %s, and the directory is somebody else's: who owns "
-                       "it can run `doze daemon`",
+                       "no daemon answers at %s, and the data directory belongs to another user: "
+                       "its owner can run `doze daemon`",
                        s->url);
     (void)snprintf(path, sizeof path, "%s/service", s->data);
     if (access(path, F_OK) != 0)
@@ -111,7 +111,7 @@ static int spawn(struct start *s, struct dz_err *err)
     return rc < 0 ? dz_wrap(err, rc, "start a daemon") : 0;
 }
 
-/* It has ended: its last line of the log says why. */
+/* The daemon has ended: report the last line of its log, which says why. */
 static int ended(const struct start *s, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_LINE_MAX);
@@ -147,7 +147,7 @@ static int wait_for_change(struct start *s, struct dz_err *err)
     return p[1].revents ? ended(s, err) : 0;
 }
 
-/* Connected, and it says that it is ready: 1; not yet: 0. Is somebody there? */
+/* 1: connected to a daemon that is ready; 0: not yet. *ret_there: does a daemon listen? */
 static int is_ready(const struct start *s, bool *ret_there, struct dz_client **ret_client,
                     struct dz_err *err)
 {
@@ -158,7 +158,7 @@ static int is_ready(const struct start *s, bool *ret_there, struct dz_client **r
     if (rc < 0)
         return rc == DZ_ENOENT ? 0 : rc;
     rc = dz_client_json(client, "GET", "/readyz", NULL, NULL, err);
-    if (rc >= 0 || rc == DZ_ENOSPC) { /* on a full disk it still deletes and puts to sleep */
+    if (rc >= 0 || rc == DZ_ENOSPC) { /* on a full disk the daemon can still delete and suspend */
         *ret_client = client;
         return 1;
     }

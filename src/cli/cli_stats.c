@@ -3,9 +3,9 @@
  * `doze stats`: what the daemon does and how long it takes; `doze top`: the sandboxes that
  * are awake, busiest first, drawn again and again.
  *
- * CPU is that of a sandbox's process between two answers; the first picture has none
- * before it, and shows what was used since the process began. It is drawn from the top of
- * the terminal with what remains of the old picture cleared line by line: nothing flickers.
+ * CPU is the CPU time of a sandbox's process between two answers; the first picture shows the
+ * use since the process began. Each picture is drawn from the top of the terminal, and the
+ * rest of the old one is cleared line by line, so that nothing flickers.
  */
 #include "cli/cli_stats.h"
 
@@ -26,7 +26,7 @@ enum {
     EVERY_MS = 2000,
     EVERY_MIN_MS = 100,
     EVERY_MAX_MS = 3600 * 1000,
-    LINES = 24, /* of a terminal that does not say */
+    LINES = 24, /* if the terminal does not report its size */
     ABOVE = 4,  /* lines before the first sandbox, and the cursor's behind the last */
     ROUNDS_MAX = 1000000,
 };
@@ -136,7 +136,7 @@ static int by_cpu(const void *a, const void *b)
                   : strcmp(dz_cli_text(x->sandbox, "id"), dz_cli_text(y->sandbox, "id"));
 }
 
-/* What each used since the last picture; since it began when there is none. */
+/* The CPU use of each sandbox since the last picture, or since its process began. */
 static size_t make_lines(struct picture *p, const json_t *s, int64_t now_ms, struct line *lines)
 {
     json_t *next = json_object();
@@ -189,7 +189,7 @@ static int show_lines(struct dz_cli *c, const struct line *lines, size_t n, stru
     return rc;
 }
 
-/* One picture: on a live terminal over the last one, and no more lines than it has. */
+/* Draw one picture; on a live terminal over the last one, cut to the terminal's height. */
 static int draw(struct dz_cli *c, struct picture *p, const json_t *s, struct dz_err *err)
 {
     DZ_AUTO(dz_freep) struct line *lines = NULL;

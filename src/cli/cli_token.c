@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * `doze token create`, `ls`, `revoke`: secrets by which others ask the daemon over the net.
+ * `doze token create`, `ls`, `revoke`: secrets with which clients use the daemon over the network.
  */
 #include "base/limits.h"
 #include "cli/cli_remote.h"
 
 #include <string.h>
 
-/* What is said of quotas; NULL: nothing is. */
+/* Read the quota options; NULL if none is given. */
 static int read_quotas(struct dz_cli *c, json_t **ret_quotas, struct dz_err *err)
 {
     json_t *quotas = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program `doze`. Makes the descriptors and signals sound, runs the command
- * line, and hands its status to the shell.
+ * The program `doze`: set up descriptors and signals, run the command line, and
+ * return its status to the shell.
  */
 #include "cli/cli.h"
 #include "cli/cli_signal.h"
@@ -9,9 +9,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* When the caller closed 0, 1 or 2, the next file to be opened would take that
- * number and be written over. Put something there that fails instead: reading
- * from 0 and writing to 1 or 2 then says EBADF. */
+/* If the caller closed 0, 1 or 2, the next file that is opened would get that number
+ * and messages would overwrite it. Open something there that fails instead: reading
+ * from 0 and writing to 1 or 2 then gives EBADF. */
 static void fill_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -4,7 +4,7 @@
 
 test_that 'doctor says something about each feature and that all required ones are here' '
     run 0 doze doctor && empty err &&
-    has out "All that doze " &&
+    has out "doze can run here" &&
     [ "$(grep -cE "^(yes|partly|no|missing) " out)" -eq 16 ] &&
     awk "NR > 1 && length > 80 { print; bad = 1 } END { exit bad }" out
 '
@@ -28,7 +28,7 @@ END
 '
 
 test_that 'doctor -q shows only what is not as it could be' '
-    run 0 doze doctor -q && ! grep -q "^yes" out && lacks out "All that doze"
+    run 0 doze doctor -q && ! grep -q "^yes" out && lacks out "doze can run here"
 '
 
 test_that 'the data directory comes from the option, DOZE_DATA, XDG_DATA_HOME, HOME, or is /var/lib/doze' '
@@ -71,7 +71,7 @@ test_that 'doctor answers as another user, too' '
     chmod 711 "$LIB_SCRATCH" && cp "$DOZE" "$LIB_SCRATCH/for-nobody" && chmod 755 "$LIB_SCRATCH/for-nobody"
     nobody="setpriv --reuid 65534 --regid 65534 --clear-groups"
     $nobody test -x "$LIB_SCRATCH/for-nobody" || skip "nobody may not look into $LIB_SCRATCH"
-    run 0 $nobody "$LIB_SCRATCH/for-nobody" doctor -d /tmp && has out "All that doze "
+    run 0 $nobody "$LIB_SCRATCH/for-nobody" doctor -d /tmp && has out "doze can run here"
 '
 
 test_done
