@@ -109,6 +109,7 @@ test_that 'a guest that sleeps until a time is woken then' '
     until_state web suspended && api 200 POST "$(s /web/exec)" "{\"shell\":\"cat /workspace/woken\"}" && has out "done"
 '
 test_that 'frozen and back; delete only from archived, or by force; then it is gone' '
+    api 200 PATCH "$(s /web)" "{\"idle\":{\"timeout\":\"1h\"}}" && api 200 POST "$(s /web/exec)" "{\"shell\":\"true\"}" &&
     api 409 POST "$(s /web/freeze)" && has out "invalid_transition" && api 200 POST "$(s /web/suspend)" &&
     api 200 POST "$(s /web/freeze)" && has out "\"state\":\"frozen\"" && [ -z "$(ls data/live)" ] &&
     api 200 POST "$(s /web/prefetch)" && has out "\"state\":\"frozen\"" &&
