@@ -184,8 +184,7 @@ size_t dz_cell_calls(bool nest, const struct dz_os_users *users, struct dz_os_sy
     return n + dz_os_jail_users_count;
 }
 
-/* Of a zygote and all cells that it forked: a quarter of what the machine may have. */
-static uint64_t processes_of_nest(void)
+uint64_t dz_cell_processes(void)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(64);
     uint64_t all = 0;
@@ -199,11 +198,10 @@ static uint64_t processes_of_nest(void)
 }
 
 /* The limits are those of its cells, which inherit them, and so are the namespaces. */
-int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, int *fds, size_t count,
-                       struct dz_os_jail_report *ret_report, struct dz_err *err)
+int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, uint64_t processes, int *fds,
+                       size_t count, struct dz_os_jail_report *ret_report, struct dz_err *err)
 {
     static struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
-    const uint64_t processes = processes_of_nest();
     const struct dz_os_rlimit limits[] = {{RLIMIT_FSIZE, DZ_CELL_FILE_SIZE},
                                           {RLIMIT_CORE, 0},
                                           {RLIMIT_NOFILE, DZ_CELL_NOFILE},

@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -208,18 +209,20 @@ static const char seed_name[] = "doze-seed", zygote_name[] = "doze-zygote",
                   call_name[] = "doze-call";
 
 /* Between fork and exec: calls that need no lock. Descriptors fds become CONTROL_FD and up, all
- * others are closed. The first is the socket to the host, and standard error. The argument is the
- * set of fences that every jail must have. */
+ * others are closed. The first is the socket to the host, and standard error. The arguments are the
+ * set of fences that every jail must have, and how many processes a zygote may have with its cells
+ * (0 for a seed, which finds that out). */
 DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
 {
     static const char *const kept[] = {"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
-    char fences[11];
-    char *argv[] = {(char *)(uintptr_t)name, fences, NULL}; /* execve takes no const */
+    char fences[11], processes[21];
+    char *argv[] = {(char *)(uintptr_t)name, fences, processes, NULL}; /* execve takes no const */
     char *env[DZ_ARRAY_LEN(kept) + 1];
     size_t n = 0;
     int high[DZ_FRAME_FDS_MAX];
     sigset_t none;
     (void)snprintf(fences, sizeof fences, "%u", dz_os_jail_demanded());
+    (void)snprintf(processes, sizeof processes, "%" PRIu64, nest.processes);
     for (char **e = environ; *e && n < DZ_ARRAY_LEN(kept); e++)
         for (size_t i = 0; i < DZ_ARRAY_LEN(kept); i++)
             if (strncmp(*e, kept[i], strlen(kept[i])) == 0 && n < DZ_ARRAY_LEN(kept))
@@ -284,6 +287,7 @@ DZ_NORETURN static void seed(void)
                          {.events = POLLIN}};
     struct dz_err err = {0};
     nest.control = CONTROL_FD;
+    nest.processes = dz_cell_processes(); /* the guard's /proc does not tell */
     if (dz_os_guard_start(HOST_FD, GUARD_MS, &p[2].fd, &err) < 0)
         fail(&err);
     (void)close(HOST_FD);
@@ -390,7 +394,7 @@ DZ_NORETURN static void zygote(void)
         rc = dz_os_filter_new(calls, call_count, &nest.filter, &err);
     memcpy(kept, fds, sizeof kept); /* sorted by the next call */
     if (rc == 0)
-        rc = dz_cell_enter_nest(users, nest.user, kept, count, &report, &err);
+        rc = dz_cell_enter_nest(users, nest.user, nest.processes, kept, count, &report, &err);
     nest.fences = report.fences;
     if (rc == 0)
         rc = prepare_disk(&err);
@@ -408,10 +412,11 @@ DZ_NORETURN static void zygote(void)
  * decided before main: every program with a pool has zygotes, the tests' programs too. */
 __attribute__((constructor)) static void be_what_argv_says(int argc, char **argv)
 {
-    if (argc != 2 || strncmp(argv[0], "doze-", strlen("doze-")) != 0)
+    if (argc != 3 || strncmp(argv[0], "doze-", strlen("doze-")) != 0)
         return;
     uint64_t fences;
-    if (dz_num_u64(dz_str(argv[1]), 0, UINT32_MAX, &fences, NULL) < 0)
+    if (dz_num_u64(dz_str(argv[1]), 0, UINT32_MAX, &fences, NULL) < 0 ||
+        dz_num_u64(dz_str(argv[2]), 0, DZ_CELL_PROCESSES_MOST, &nest.processes, NULL) < 0)
         _exit(1);
     dz_os_jail_demand((uint32_t)fences);
     if (strcmp(argv[0], seed_name) == 0)

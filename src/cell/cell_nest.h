@@ -23,6 +23,7 @@ struct dz_nest {
     uint32_t fences;             /* that hold it: bits of enum dz_os_fence */
     struct dz_os_users users;    /* one of which each cell becomes; count 0: none */
     uint32_t user;               /* the nest's own */
+    uint64_t processes;          /* that it may have with its cells */
     struct dz_db *disk;          /* prepared for a sandbox's file; each cell uses its copy */
     struct dz_db *image;         /* NULL: blank */
     char image_sha256[65];

@@ -521,8 +521,12 @@ static bool on_forked(struct zygote *z, const struct dz_frame *f)
     if (fork->cell) {
         fork->cell->fork = NULL;
         if (f->stream)
-            (void)dz_fail_sys(&fork->cell->unborn, f->stream < INT32_MAX ? (int)f->stream : EIO,
-                              "start a cell: fork it");
+            (void)dz_fail_sys(
+                &fork->cell->unborn, f->stream < INT32_MAX ? (int)f->stream : EIO,
+                f->stream == EAGAIN
+                    ? "start a cell: no process is left for it (suspend sandboxes, or "
+                      "raise kernel.pid_max, of which an image may have a quarter)"
+                    : "start a cell: fork it");
     }
     unexpect(z, fork);
     return true;

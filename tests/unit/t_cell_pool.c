@@ -7,6 +7,7 @@
 
 #include "cell/cell_call.h"
 #include "cell/cell_host.h"
+#include "cell/cell_int.h"
 #include "cell/cell_nest.h"
 #include "cell/cell_pool.h"
 #include "os/os_jail.h"
@@ -243,6 +244,36 @@ static pid_t find_seed(void)
     if (f)
         (void)fclose(f);
     return strcmp(name, "doze-seed") == 0 ? pid : 0;
+}
+
+/* As the kernel holds it: the soft limit of a process. 0: it has none. */
+static uint64_t most_processes(pid_t pid)
+{
+    char path[64], line[256];
+    unsigned long most = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/limits", (int)pid);
+    FILE *f = fopen(path, "re");
+    CHECK(f);
+    while (fgets(line, sizeof line, f) && sscanf(line, "Max processes %lu", &most) != 1) {
+    }
+    (void)fclose(f);
+    return most;
+}
+
+/* Thousands of sandboxes of one image are awake at once where the machine has room for them. */
+TEST(a_zygote_may_have_a_quarter_of_the_machines_processes)
+{
+    struct dz_cell_pool *p = pool(1);
+    unsigned long all = 0;
+    FILE *f = fopen("/proc/sys/kernel/pid_max", "re");
+    CHECK(f && fscanf(f, "%lu", &all) == 1);
+    (void)fclose(f);
+    settle(p, 1, 1);
+    uint64_t most = all / 4 < DZ_CELL_PROCESSES_LEAST  ? DZ_CELL_PROCESSES_LEAST
+                    : all / 4 > DZ_CELL_PROCESSES_MOST ? DZ_CELL_PROCESSES_MOST
+                                                       : all / 4;
+    CHECK_INT(most_processes(stats(p).blank_pid), most);
+    free_pool(p);
 }
 
 /* From now on no process from here gets a namespace. */
