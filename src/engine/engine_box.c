@@ -44,6 +44,13 @@ struct box *dz_box_find(struct dz_engine *e, const char *id)
 
 static void cell_failed(struct box *b, int code, const char *text);
 
+static void on_broken(void *arg)
+{
+    struct box *b = arg;
+    const struct dz_err err = b->broken_why;
+    cell_failed(b, err.code, err.msg);
+}
+
 static void on_linger(void *arg)
 {
     struct box *b = arg;
@@ -78,6 +85,7 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
     dz_list_init(&b->copies);
     dz_list_init(&b->parked);
     dz_list_init(&b->start_link);
+    dz_loop_task_init(&b->broken, b, on_broken, b);
     if (dz_timer_new(e->loop, on_linger, b, &b->linger, NULL) < 0 ||
         dz_map_put(&e->boxes, dz_str(b->id), b, NULL) < 0) {
         dz_timer_free(b->linger);
@@ -91,6 +99,7 @@ static void drop_cell(struct box *b)
 {
     dz_start_over(b);
     dz_wake_over(b);
+    dz_loop_task_cancel(&b->broken);
     dz_list_remove(&b->untold);
     b->has_active = false;
     dz_use_cold(b);
@@ -195,6 +204,7 @@ static void let_go(struct box *b)
     struct dz_engine *e = b->e;
     dz_start_over(b);
     dz_wake_over(b);
+    dz_loop_task_cancel(&b->broken);
     if (!l) {
         drop_cell(b);
         return;
@@ -761,15 +771,20 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     return 0;
 }
 
+/* The keeper asks, and hears of its end from the loop alone. */
+static void fail_soon(struct box *b)
+{
+    dz_loop_post(b->e->loop, &b->broken);
+}
+
 void dz_box_promote(struct box *b)
 {
-    struct dz_err err = {0};
     dz_timer_stop(b->linger);
     dz_wake_step(b, WAKE_ASKED);
     b->phase = BOX_STARTING;
     b->lost = false;
-    if (dz_cell_go(b->cell, &err) < 0) {
-        cell_failed(b, err.code, err.msg);
+    if (dz_cell_go(b->cell, &b->broken_why) < 0) {
+        fail_soon(b);
         return;
     }
     dz_wake_step(b, WAKE_SENT);
@@ -779,12 +794,11 @@ void dz_box_promote(struct box *b)
 
 void dz_box_stop(struct box *b, bool keep_memory)
 {
-    struct dz_err err = {0};
     dz_timer_stop(b->linger);
     b->phase = BOX_STOPPING;
     b->keep_memory = keep_memory;
-    if (dz_cell_suspend(b->cell, !keep_memory, &err) < 0)
-        cell_failed(b, err.code, err.msg);
+    if (dz_cell_suspend(b->cell, !keep_memory, &b->broken_why) < 0)
+        fail_soon(b);
     else
         dz_box_watch(b);
 }

@@ -70,8 +70,10 @@ struct box {
     uint64_t ticket; /* the keeper's, of the start or stop under way; 0: none */
     struct dz_cell *cell;
     struct dz_poll *poll;
-    struct engine_image *image;  /* of the cell */
-    struct dz_timer *linger;     /* the end of OPENING, and of FILES that nobody uses */
+    struct engine_image *image; /* of the cell */
+    struct dz_timer *linger;    /* the end of OPENING, and of FILES that nobody uses */
+    struct dz_loop_task broken; /* its cell could not be told something, and fails for that: */
+    struct dz_err broken_why;
     struct dz_list untold;       /* in engine.untold: it is up, and the keeper does not know yet; */
     bool has_active;             /* nor the next */
     struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */

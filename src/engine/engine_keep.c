@@ -20,12 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void fail_start(struct dz_keeper *k, uint64_t ticket, int code, const struct dz_err *err)
-{
-    const struct dz_keeper_cell how = {.code = code, .error = err->msg};
-    dz_keeper_cell_done(k, ticket, &how);
-}
-
 /* A cell that had only the file may still be on its way down, for whom it was to become the machine
  * for has left: nothing of it is waited for, and what was committed is in the file. Any other that
  * is here has no right to be. A cell that has only the file cannot give up the memory in it: then
@@ -39,42 +33,38 @@ static void take_over(struct box *b, bool keep_memory)
     b->pins--;
 }
 
-static void keep_start(void *arg, struct dz_keeper *k, uint64_t ticket,
-                       const struct dz_instance *row, bool keep_memory)
+static int start(struct box *b, const struct dz_keeper_start *call, struct dz_err *err)
 {
-    struct dz_engine *e = arg;
-    struct box *b = dz_box_get(e, row->id, row->tenant);
-    struct dz_err err = {0};
-    int rc = b ? 0 : dz_fail(&err, DZ_ENOMEM, "start %s: out of memory", row->id);
+    struct dz_engine *e = b->e;
     struct dz_engine_why why = {0};
-    if (rc == 0)
-        take_over(b, keep_memory);
-    if (b)
-        b->drop_memory = !keep_memory;
-    if (rc == 0 && e->draining)
-        rc = dz_fail(&err, DZ_EBUSY, "start %s: the daemon is stopping", row->id);
-    if (rc == 0 && dz_use_warm(b, row, &why) < 0) {
-        err = why.err;
-        rc = err.code;
+    take_over(b, call->keep_memory);
+    b->drop_memory = !call->keep_memory;
+    if (e->draining)
+        return dz_fail(err, DZ_EBUSY, "start %s: the daemon is stopping", b->id);
+    if (dz_use_warm(b, call->row, &why) < 0) {
+        *err = why.err;
+        return err->code;
     }
-    if (rc == 0 &&
-        (b->phase == BOX_FILES ||
-         b->phase == BOX_OPENING)) { /* the cell that has its files becomes the machine's */
-        b->ticket = ticket;
-        dz_box_promote(b);
-        return;
+    if (b->phase == BOX_FILES || b->phase == BOX_OPENING) {
+        dz_box_promote(b); /* the cell that has its files becomes the machine's */
+        return 0;
     }
-    if (rc == 0)
-        rc = dz_start_may(e, true) ? dz_box_start(b, row, true, &err) : dz_start_queue(b, &err);
+    return dz_start_may(e, true) ? dz_box_start(b, call->row, true, err) : dz_start_queue(b, err);
+}
+
+static int keep_start(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+{
+    struct box *b = dz_box_get(arg, call->row->id, call->row->tenant);
+    if (!b)
+        return dz_fail(err, DZ_ENOMEM, "start %s: out of memory", call->row->id);
+    int rc = start(b, call, err);
     if (rc == 0) {
-        b->ticket = ticket;
-        return;
+        b->ticket = call->ticket;
+        return 0;
     }
-    if (b)
-        dz_use_cold(b);
-    fail_start(k, ticket, rc, &err);
-    if (b)
-        dz_box_leave(b);
+    dz_use_cold(b);
+    dz_box_leave(b);
+    return rc;
 }
 
 void dz_box_start_turn(struct box *b)
@@ -89,26 +79,23 @@ void dz_box_start_turn(struct box *b)
     if (rc == 0)
         rc = dz_box_start(b, &row, true, &err);
     if (rc < 0) {
+        const struct dz_keeper_cell how = {.code = rc, .error = err.msg};
         b->ticket = 0;
         dz_use_cold(b);
-        fail_start(e->keeper, ticket, rc, &err);
+        dz_keeper_cell_done(e->keeper, ticket, &how);
     }
     b->pins--;
     dz_box_leave(b);
 }
 
-static void keep_stop(void *arg, struct dz_keeper *k, uint64_t ticket,
-                      const struct dz_instance *row, bool keep_memory)
+static int keep_stop(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
 {
-    struct box *b = dz_box_find(arg, row->id);
-    struct dz_err err = {0};
-    if (!b || b->phase != BOX_UP) {
-        (void)dz_fail(&err, DZ_EIO, "stop %s: it has no cell", row->id);
-        fail_start(k, ticket, DZ_EIO, &err);
-        return;
-    }
-    b->ticket = ticket;
-    dz_box_stop(b, keep_memory);
+    struct box *b = dz_box_find(arg, call->row->id);
+    if (!b || b->phase != BOX_UP)
+        return dz_fail(err, DZ_EIO, "stop %s: it has no cell", call->row->id);
+    b->ticket = call->ticket;
+    dz_box_stop(b, call->keep_memory);
+    return 0;
 }
 
 static void keep_kill(void *arg, const char *id)

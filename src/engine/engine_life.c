@@ -485,7 +485,7 @@ static void on_turn(void *arg, const struct dz_keeper_result *k)
         job_fail(j, &why);
     } else if (k->reserved) {
         take_turn(j, k->row);
-    } else if (k->shared && b && has_file(b)) {
+    } else if (k->shared && b && b->reserved && has_file(b)) {
         join(j, b, k->row);
     } else {
         again(j);

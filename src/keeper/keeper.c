@@ -4,7 +4,8 @@
  *
  * A request is a waiter from its acceptance to its one answer. It stands in its
  * slot's line, or in the list of the operation that it started or joined; it may
- * leave either place at any time, by being called off or by its deadline.
+ * leave either place at any time, by being called off or by its deadline. Once it is
+ * answered it does not stand anywhere: the loop calls its function, and frees it.
  */
 #include "keeper/keeper_int.h"
 
@@ -23,6 +24,11 @@ static struct slot *find_slot(struct dz_keeper *k, const char *id)
     return dz_map_get(&k->slots, dz_str(id));
 }
 
+static void on_turn(void *slot)
+{
+    dz_keeper_turn(slot);
+}
+
 struct slot *dz_keeper_slot(struct dz_keeper *k, const char *id)
 {
     struct slot *s = find_slot(k, id);
@@ -35,20 +41,26 @@ struct slot *dz_keeper_slot(struct dz_keeper *k, const char *id)
     s->k = k;
     memcpy(s->id, id, n);
     dz_list_init(&s->waiting);
+    dz_loop_task_init(&s->turn, s, on_turn, s);
     if (dz_map_put(&k->slots, dz_str(s->id), s, NULL) < 0) {
         dz_free(s);
         return NULL;
     }
+    dz_keeper_turn_soon(s);
     return s;
 }
 
-void dz_keeper_leave_slot(struct slot *s)
+static void free_slot(struct slot *s)
 {
-    if (s->op || s->warm || s->pins || !dz_list_empty(&s->waiting))
-        return;
     (void)dz_map_remove(&s->k->slots, dz_str(s->id));
+    dz_loop_task_cancel(&s->turn);
     dz_free(s->died_of);
     dz_free(s);
+}
+
+void dz_keeper_turn_soon(struct slot *s)
+{
+    dz_loop_post(s->k->opts.loop, &s->turn);
 }
 
 /* --- waiters --------------------------------------------------------------------- */
@@ -56,6 +68,9 @@ void dz_keeper_leave_slot(struct slot *s)
 static void free_waiter(struct waiter *w)
 {
     (void)dz_map_remove64(&w->k->waiters, w->ticket);
+    dz_list_remove(&w->link);
+    dz_loop_task_cancel(&w->task);
+    dz_instance_release(&w->row);
     dz_timer_free(w->deadline);
     dz_free(w->clone_id);
     dz_free(w->clone_tenant);
@@ -67,19 +82,32 @@ static void free_waiter(struct waiter *w)
 
 static void unlink_waiter(struct waiter *w)
 {
-    if (!w->op && w->slot && !dz_list_empty(&w->link))
+    if (!w->op && !dz_list_empty(&w->link))
         w->slot->waiting_count--;
     dz_list_remove(&w->link);
 }
 
+static void on_answer(void *arg)
+{
+    struct waiter *w = arg;
+    w->result.row = w->op && w->op->row.id ? &w->op->row : w->row.id ? &w->row : NULL;
+    if (w->done)
+        w->done(w->arg, &w->result);
+    free_waiter(w);
+}
+
 void dz_keeper_answer(struct waiter *w, const struct dz_keeper_result *result)
 {
-    void (*done)(void *arg, const struct dz_keeper_result *result) = w->done;
-    void *arg = w->arg;
+    assert(!w->answered && w->slot);
     unlink_waiter(w);
-    free_waiter(w);
-    if (done)
-        done(arg, result);
+    if (w->op)
+        dz_list_push_back(&w->op->told, &w->link);
+    dz_timer_free(w->deadline);
+    w->deadline = NULL;
+    w->answered = true;
+    w->result = *result;
+    dz_loop_task_init(&w->task, w->slot, on_answer, w);
+    dz_loop_post(w->k->opts.loop, &w->task);
 }
 
 static void answer_error(struct waiter *w, int code, const struct dz_err *err)
@@ -92,17 +120,15 @@ static void answer_error(struct waiter *w, int code, const struct dz_err *err)
 static void give_up(struct waiter *w, int code)
 {
     struct op *op = w->op;
-    struct slot *s = w->slot;
     struct dz_err err;
-    (void)dz_fail(&err, code, "%s %s: %s", dz_request_name(w->what), s->id,
+    (void)dz_fail(&err, code, "%s %s: %s", dz_request_name(w->what), w->slot->id,
                   code == DZ_ETIMEOUT ? "timed out" : "canceled");
     unlink_waiter(w);
-    s->pins++;
+    w->op = NULL;
+    answer_error(w, code, &err);
+    dz_keeper_turn_soon(w->slot);
     if (op && dz_list_empty(&op->waiters) && !op->background)
         dz_keeper_call_off(op, code);
-    answer_error(w, code, &err);
-    s->pins--;
-    dz_keeper_leave_slot(s);
 }
 
 static void on_deadline(void *arg)
@@ -141,9 +167,10 @@ static int fill_waiter(struct waiter *w, const struct dz_keeper_request *r, stru
     return rc;
 }
 
-static struct waiter *make_waiter(struct dz_keeper *k, const struct dz_keeper_request *r,
+static struct waiter *make_waiter(struct slot *s, const struct dz_keeper_request *r,
                                   bool background, struct dz_err *err)
 {
+    struct dz_keeper *k = s->k;
     struct waiter *w = dz_zalloc(sizeof *w);
     if (!w) {
         (void)dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_request_name(r->what), r->id);
@@ -151,6 +178,7 @@ static struct waiter *make_waiter(struct dz_keeper *k, const struct dz_keeper_re
     }
     *w = (struct waiter){
         .k = k,
+        .slot = s,
         .ticket = ++k->next_ticket,
         .what = r->what,
         .background = background,
@@ -163,6 +191,7 @@ static struct waiter *make_waiter(struct dz_keeper *k, const struct dz_keeper_re
         .arg = r->arg,
     };
     dz_list_init(&w->link);
+    dz_list_init(&w->task.link);
     if (fill_waiter(w, r, err) < 0) {
         free_waiter(w);
         return NULL;
@@ -177,7 +206,6 @@ static int queue(struct slot *s, struct waiter *w, struct dz_err *err)
     if (s->waiting_count >= DZ_KEEPER_WAITING_MAX)
         return dz_fail(err, DZ_EBUSY, "%s %s: %d requests are already waiting for this sandbox",
                        dz_request_name(w->what), s->id, DZ_KEEPER_WAITING_MAX);
-    w->slot = s;
     dz_list_push_back(&s->waiting, &w->link);
     s->waiting_count++;
     return 0;
@@ -230,15 +258,14 @@ static int start_request(struct slot *s, struct waiter *w, struct dz_err *err)
     if (v.answer == DZ_ANSWER_NOTHING || over) {
         bool reserved = w->what == DZ_REQUEST_FILES && !s->lent && may_reserve(s, state);
         const struct dz_keeper_result result = {
-            .row = &row, .rung = DZ_RUNG_WARM, .reserved = reserved, .shared = s->lent};
-        if (reserved) {
+            .rung = DZ_RUNG_WARM, .reserved = reserved, .shared = s->lent};
+        if (reserved)
             s->reserved = s->lent = true;
-            s->pins++;
-        }
+        w->row = row;
+        row = (struct dz_instance){0};
         dz_keeper_answer(w, &result);
         return 0;
     }
-    w->slot = s;
     return dz_keeper_begin(s, v.op, w, &row, err);
 }
 
@@ -248,7 +275,8 @@ static int meet(struct slot *s, struct waiter *w, struct dz_err *err)
     int code = 0;
     if (s->op->committed && s->op->kind == DZ_OP_ACTIVATE && s->warm &&
         (w->what == DZ_REQUEST_USE || w->what == DZ_REQUEST_WAKE)) {
-        const struct dz_keeper_result result = {.row = &s->op->row, .rung = DZ_RUNG_WARM};
+        const struct dz_keeper_result result = {.rung = DZ_RUNG_WARM};
+        w->op = s->op;
         dz_keeper_answer(w, &result);
         return 0;
     }
@@ -260,7 +288,6 @@ static int meet(struct slot *s, struct waiter *w, struct dz_err *err)
     case DZ_MEET_JOIN:
         if (s->op->phase != OP_FORWARD)
             return queue(s, w, err); /* that one is lost; try again after it */
-        w->slot = s;
         w->op = s->op;
         s->op->goes_on &= w->goes_on;
         dz_list_push_back(&s->op->waiters, &w->link);
@@ -289,24 +316,16 @@ static int take(struct dz_keeper *k, const struct dz_keeper_request *r, bool bac
     struct slot *s = dz_keeper_slot(k, r->id);
     if (!s)
         return dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_request_name(r->what), r->id);
-    struct waiter *w = make_waiter(k, r, background, err);
-    if (!w) {
-        dz_keeper_leave_slot(s);
+    struct waiter *w = make_waiter(s, r, background, err);
+    if (!w)
         return DZ_ENOMEM;
-    }
-    if (ret_ticket)
-        *ret_ticket = w->ticket; /* done may free it */
     int rc = s->op                                        ? meet(s, w, err)
              : dz_list_empty(&s->waiting) && !s->reserved ? start_request(s, w, err)
                                                           : queue(s, w, err);
-    if (rc < 0) {
+    if (ret_ticket)
+        *ret_ticket = rc < 0 ? 0 : w->ticket;
+    if (rc < 0)
         free_waiter(w);
-        if (ret_ticket)
-            *ret_ticket = 0;
-    }
-    s = find_slot(k, r->id); /* the answer may have ended it */
-    if (s)
-        dz_keeper_leave_slot(s);
     return rc;
 }
 
@@ -326,14 +345,15 @@ bool dz_keeper_background(struct dz_keeper *k, const struct dz_keeper_request *r
     return take(k, r, true, NULL, NULL) == 0;
 }
 
-/* Start the next requests of the line. A request that is answered here may give the sandbox back at
- * once, which calls this function again; the outer call then continues with the line. */
-void dz_keeper_next(struct slot *s)
+void dz_keeper_turn(struct slot *s)
 {
-    if (s->answering)
-        return;
-    s->answering = true;
-    s->pins++;
+    struct dz_keeper *k = s->k;
+    bool arm = s->given_back;
+    s->given_back = false;
+    if (s->skipped && !s->op && !s->reserved) {
+        s->skipped = false;
+        dz_keeper_look_again(k, s->id);
+    }
     while (!s->op && !dz_list_empty(&s->waiting)) {
         struct waiter *w = DZ_LIST_FIRST(struct waiter, &s->waiting, link);
         struct dz_err err = {0};
@@ -344,21 +364,23 @@ void dz_keeper_next(struct slot *s)
         if (rc < 0)
             answer_error(w, rc, &err);
     }
-    s->answering = false;
-    s->pins--;
+    if (!s->op && !s->warm && !s->reserved && dz_list_empty(&s->waiting))
+        free_slot(s);
+    if (arm)
+        dz_keeper_arm(k);
 }
 
 void dz_keeper_cancel(struct dz_keeper *k, uint64_t ticket)
 {
     struct waiter *w = dz_map_get64(&k->waiters, ticket);
-    if (w)
+    if (w && !w->answered)
         give_up(w, DZ_ECANCELED);
 }
 
 bool dz_keeper_leave_line(struct dz_keeper *k, uint64_t ticket)
 {
     struct waiter *w = dz_map_get64(&k->waiters, ticket);
-    bool in_line = w && !w->op;
+    bool in_line = w && !w->op && !w->answered;
     if (in_line)
         give_up(w, DZ_ECANCELED);
     return in_line;
@@ -383,14 +405,8 @@ void dz_keeper_unreserve(struct dz_keeper *k, const char *id)
     struct slot *s = find_slot(k, id);
     assert(s && s->reserved);
     s->reserved = s->lent = false;
-    if (s->skipped && !s->op) {
-        s->skipped = false;
-        dz_keeper_look_again(k, id);
-    }
-    dz_keeper_next(s);
-    s->pins--;
-    dz_keeper_leave_slot(s);
-    dz_keeper_arm(k);
+    s->given_back = true;
+    dz_keeper_turn_soon(s);
 }
 
 size_t dz_keeper_waiters(const struct dz_keeper *k, const char *id)
@@ -464,6 +480,7 @@ void dz_keeper_cell_died(struct dz_keeper *k, const char *id, const char *why)
     s->died_of = why ? dz_str_dup(dz_str(why)) : NULL; /* without memory for it: no sentence */
     if (!dz_keeper_background(k, &r))
         dz_keeper_death_unwritten(k);
+    dz_keeper_turn_soon(s);
 }
 
 /* --- making and freeing ------------------------------------------------------------ */
@@ -514,14 +531,11 @@ void dz_keeper_free(struct dz_keeper *k)
     for (const struct dz_map_entry *it; (it = dz_map_next(&k->waiters, NULL));)
         free_waiter(it->value);
     dz_map_release(&k->waiters);
-    DZ_MAP_FOREACH(it, &k->slots) {
+    for (const struct dz_map_entry *it; (it = dz_map_next(&k->slots, NULL));) {
         struct slot *s = it->value;
-        if (s->op) {
-            dz_list_init(&s->op->waiters);
+        if (s->op)
             dz_keeper_free_op(s->op);
-        }
-        dz_free(s->died_of);
-        dz_free(s);
+        free_slot(s);
     }
     dz_map_release(&k->slots);
     dz_map_release(&k->shares);

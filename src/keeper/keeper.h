@@ -73,15 +73,20 @@ struct dz_keeper_clock {
     bool same_boot;    /* loaded: the machine has run since */
 };
 
+/* A cell that is to be started, or stopped. */
+struct dz_keeper_start {
+    uint64_t ticket;
+    const struct dz_instance *row; /* borrowed, for the call */
+    bool keep_memory;              /* else it sleeps, or begins, with its files alone */
+};
+
 struct dz_keeper_timing;
 struct dz_keeper_ops {
-    /* Start a cell on the sandbox's live file, or stop it, keeping its memory or not: a start
-     * that does not keep it begins from the files. Ends in one dz_keeper_cell_done with this
-     * ticket, perhaps at once. */
-    void (*start)(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row,
-                  bool keep_memory);
-    void (*stop)(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row,
-                 bool keep_memory);
+    /* Start a cell on the sandbox's live file, or stop it. 0: it ends in one dz_keeper_cell_done
+     * with this ticket, after the call has returned. Negative: it does not, for it could not even
+     * begin; a stop finds no cell then. */
+    int (*start)(void *arg, const struct dz_keeper_start *call, struct dz_err *err);
+    int (*stop)(void *arg, const struct dz_keeper_start *call, struct dz_err *err);
     /* No cell runs this sandbox any more when it returns, whatever it was doing; a
      * ticket of it is not answered any more. None running is fine. */
     void (*kill)(void *arg, const char *id);
@@ -137,6 +142,8 @@ struct dz_keeper_cell {
     int64_t wake_at;   /* of a stop: the guest's earliest deadline, 0: none */
     bool busy;         /* of a stop: it has something to compute, too */
 };
+/* From the loop, never from within start, stop or kill. Its row is written when this returns, or a
+ * worker is at it. */
 void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_keeper_cell *how);
 /* A cell ended by itself. why: the sentence for the row's error; NULL: it put itself to sleep. */
 void dz_keeper_cell_died(struct dz_keeper *k, const char *id, const char *why);
@@ -224,13 +231,13 @@ struct dz_keeper_request {
     void (*done)(void *arg, const struct dz_keeper_result *result); /* exactly once */
     void *arg;
 };
-/* Ask. Negative: refused, done is not called. 0: done is called with the outcome,
- * perhaps before this returns. *ret_ticket (may be NULL) is for dz_keeper_cancel; it is there
- * before done is called, and is 0 after a refusal. */
+/* Ask. Negative: refused, done is not called. 0: the loop calls done with the outcome, never
+ * before this returns. *ret_ticket (may be NULL) is for dz_keeper_cancel; 0 after a refusal. */
 DZ_NODISCARD int dz_keeper_submit(struct dz_keeper *k, const struct dz_keeper_request *request,
                                   uint64_t *ret_ticket, struct dz_err *err);
-/* The asker does not want it any more: done is called with DZ_ECANCELED now. An
- * operation that nobody waits for is called off where that is still possible. */
+/* The asker does not want it any more: done is called with DZ_ECANCELED soon, unless it is to be
+ * called with an outcome already. An operation that nobody waits for is called off where that is
+ * still possible. */
 void dz_keeper_cancel(struct dz_keeper *k, uint64_t ticket);
 /* The same, if it stands in line still. False: what it asked for is under way, or over. */
 bool dz_keeper_leave_line(struct dz_keeper *k, uint64_t ticket);
@@ -238,7 +245,7 @@ bool dz_keeper_leave_line(struct dz_keeper *k, uint64_t ticket);
  * DZ_ECANCELED. DZ_ESTATE: nothing is, or it cannot be called off any more. */
 DZ_NODISCARD int dz_keeper_abort(struct dz_keeper *k, const char *id, struct dz_err *err);
 
-/* The end of what a request FILES reserved. */
+/* The end of what a request FILES reserved. Those in line have their turn soon. */
 void dz_keeper_unreserve(struct dz_keeper *k, const char *id);
 /* How many requests wait for the end of what is under way? */
 size_t dz_keeper_waiters(const struct dz_keeper *k, const char *id);

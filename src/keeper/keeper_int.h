@@ -6,7 +6,10 @@
  *                                  |        `-- waiters that share its outcome
  *                                  `------- waiting: requests whose turn comes later
  *
- * A slot exists while its sandbox has an operation, requests in line, or a cell.
+ * A slot exists while its sandbox has an operation, requests in line, a cell, or is reserved.
+ * Only its task ends it, and only an operation's task ends that: whoever is on the stack finds
+ * both where they were. Answers are tasks, too, of the same owner: they come in the order in which
+ * they were given, before the end of the operation whose row they show.
  */
 #ifndef DZ_KEEPER_KEEPER_INT_H
 #define DZ_KEEPER_KEEPER_INT_H
@@ -22,10 +25,10 @@ struct slot {
     struct op *op;
     struct dz_list waiting;
     size_t waiting_count;
-    unsigned pins;       /* callers up the stack that still look at it */
+    struct dz_loop_task turn; /* starts the next requests in line; frees a slot that is idle */
+    bool given_back;          /* it was reserved: its turn looks when its row is due */
     bool reserved;       /* somebody else has its file, or it is cloned into: all requests wait */
     bool lent;           /* reserved by a request FILES: others of that kind may share */
-    bool answering;      /* dz_keeper_next() works on the line */
     bool warm;           /* a cell runs it */
     struct dz_facts now; /* of a warm one: last_active, connections, last_byte, last_closed,
                           * sleeps_until; and its mode */
@@ -43,10 +46,14 @@ struct share {
 };
 
 struct waiter {
-    struct dz_list link; /* in slot.waiting or op.waiters */
+    struct dz_list link; /* in slot.waiting, op.waiters or op.told */
     struct dz_keeper *k;
     struct slot *slot;
     struct op *op; /* that it shares, or NULL */
+    bool answered; /* result is known, and task is posted: it cannot leave any more */
+    struct dz_keeper_result result;
+    struct dz_instance row; /* for the result, where there is no op */
+    struct dz_loop_task task;
     uint64_t ticket;
     enum dz_request what;
     bool background; /* the clock asks, not a client */
@@ -64,7 +71,7 @@ struct waiter {
 enum op_phase {
     OP_FORWARD,
     OP_UNDO,   /* taking back: files first, then the row */
-    OP_OVER,   /* only its waiters are answered still */
+    OP_OVER,   /* its task answers the last waiters, and frees it */
     OP_PARKED, /* after its commit (or in the undo) a step failed; tried again later */
 };
 
@@ -79,6 +86,8 @@ struct op {
     struct dz_instance row; /* as it is now */
     enum dz_state state;    /* of row */
     struct dz_list waiters;
+    struct dz_list told;     /* waiters whose answer is on the way */
+    struct dz_loop_task end; /* posted when it is over */
     int64_t began_ns;
 
     _Atomic bool cancel;    /* seen by workers */
@@ -97,7 +106,6 @@ struct op {
     bool unsynced;   /* its row is to be on the disk before the next step */
     bool flushing;   /* a worker sees to that */
     bool written;    /* the COMMIT step is done but for that */
-    bool calling, answered; /* a call to the cell is on the stack; it was answered there */
 
     bool keep_memory;
     bool only_files; /* ARCHIVE: without machine, memory and records */
@@ -110,7 +118,7 @@ struct op {
     struct dz_cold_copy copy;
     unsigned drop; /* files of the DROP step or of the undo */
     char *clone_id, *clone_tenant;
-    struct slot *target; /* of a clone, reserved and pinned */
+    struct slot *target; /* of a clone, reserved */
     struct dz_blobs *share_store;
     char *share_key;
 
@@ -154,10 +162,13 @@ struct dz_keeper {
 };
 
 /* keeper.c */
-struct slot *dz_keeper_slot(struct dz_keeper *k, const char *id); /* or NULL */
-void dz_keeper_leave_slot(struct slot *s);                        /* free it if it is idle */
+/* Found or made; NULL: out of memory. One that comes to nothing goes by itself. */
+struct slot *dz_keeper_slot(struct dz_keeper *k, const char *id);
+/* Tell w soon, with the row of its operation; without one with w->row. */
 void dz_keeper_answer(struct waiter *w, const struct dz_keeper_result *result);
-void dz_keeper_next(struct slot *s); /* the operation is over: whose turn is it? */
+/* Something is over: whose turn is it? Now, from a task; or soon. */
+void dz_keeper_turn(struct slot *s);
+void dz_keeper_turn_soon(struct slot *s);
 /* dz_keeper_register, of a row that may have an operation under way. */
 int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err);
 /* A request of the clock. True: it was taken. */

@@ -47,6 +47,7 @@ static int write_beginning(struct op *op, struct dz_err *err);
 void dz_keeper_free_op(struct op *op)
 {
     struct slot *s = op->slot;
+    dz_loop_task_cancel(&op->end);
     (void)dz_map_remove64(&op->k->ops, op->ticket);
     dz_keeper_share_leave(op->k, op->background);
     if (s->op == op)
@@ -65,7 +66,6 @@ static void answer_all(struct op *op, int code)
     const struct dz_keeper_result result = {
         .code = code,
         .err = code < 0 ? op->err : (struct dz_err){0},
-        .row = op->row.id ? &op->row : NULL,
         .rung = op->rung,
         .memory_lost = op->memory_lost,
     };
@@ -79,9 +79,7 @@ static void release_target(struct slot *target)
     if (!target)
         return;
     target->reserved = false;
-    dz_keeper_next(target);
-    target->pins--;
-    dz_keeper_leave_slot(target);
+    dz_keeper_turn_soon(target);
 }
 
 static void tell_time(const struct op *op)
@@ -98,22 +96,36 @@ static void tell_time(const struct op *op)
         k->opts.ops->timed(k->opts.arg, &t);
 }
 
-/* All is done, forward or back: answer and go. */
-static void finish(struct op *op)
+/* Its last task: its waiters have been told. */
+static void on_end(void *arg)
 {
+    struct op *op = arg;
     struct slot *s = op->slot, *target = op->target;
     struct dz_keeper *k = op->k;
-    tell_time(op);
-    op->phase = OP_OVER; /* who is answered may ask again at once, behind those in line */
-    answer_all(op, op->rc);
+    if (!dz_list_empty(&op->told)) { /* one was answered since it was over */
+        dz_loop_post(k->opts.loop, &op->end);
+        return;
+    }
     bool stale = op->stale; /* its last change of the row did not know of another one */
     dz_keeper_free_op(op);
     if (stale)
         dz_keeper_look_again(k, s->id);
     release_target(target);
-    dz_keeper_next(s);
-    dz_keeper_leave_slot(s);
+    dz_keeper_turn(s);
     dz_keeper_arm(k);
+}
+
+/* All is done, forward or back: answer and go. */
+static void finish(struct op *op)
+{
+    tell_time(op);
+    dz_timer_stop(op->timer); /* nothing is written down any more */
+    op->phase = OP_OVER;      /* who is answered may ask again at once, behind those in line */
+    answer_all(op, op->rc);
+    if (op->k->blocking)
+        on_end(op); /* recovery: the loop does not turn, and nobody waits */
+    else
+        dz_loop_post(op->k->opts.loop, &op->end);
 }
 
 static void on_timer(void *arg)
@@ -534,6 +546,8 @@ static struct op *make_op(struct slot *s, enum dz_op kind, struct dz_instance *r
     op->began_ns = dz_clock_mono_ns();
     op->state = dz_keeper_state(row);
     dz_list_init(&op->waiters);
+    dz_list_init(&op->told);
+    dz_loop_task_init(&op->end, s, on_end, op);
     int rc = dz_timer_new(k->opts.loop, on_timer, op, &op->timer, err);
     if (rc == 0 && dz_map_put64(&k->ops, op->ticket, op, NULL) < 0)
         rc = dz_fail(err, DZ_ENOMEM, "%s %s: out of memory", dz_op_name(kind), s->id);
@@ -578,12 +592,9 @@ static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
         return dz_fail(err, DZ_EEXIST, "clone %s: there is a sandbox %s", op->slot->id,
                        w->clone_id);
     int rc = dz_keeper_enter(op->k, &row, err);
-    if (rc < 0) {
-        dz_keeper_leave_slot(target);
+    if (rc < 0)
         return rc;
-    }
     target->reserved = true;
-    target->pins++;
     op->target = target;
     op->clone_id = DZ_TAKE_PTR(w->clone_id);
     op->clone_tenant = DZ_TAKE_PTR(w->clone_tenant);
@@ -722,11 +733,8 @@ int dz_keeper_resume(struct dz_keeper *k, struct dz_instance *row, struct dz_err
     if (s && s->op)
         return 0; /* it is tried again already */
     struct op *op = s ? make_op(s, kind == DZ_OP_NONE ? DZ_OP_SUSPEND : kind, row, err) : NULL;
-    if (!op) {
-        if (s)
-            dz_keeper_leave_slot(s);
+    if (!op)
         return rc < 0 ? rc : dz_fail(err, DZ_ENOMEM, "recover a sandbox: out of memory");
-    }
     op->cell_dead = true; /* it died with whoever had started this */
     op->rc = DZ_ECANCELED;
     op->step = step;
@@ -735,7 +743,6 @@ int dz_keeper_resume(struct dz_keeper *k, struct dz_instance *row, struct dz_err
         op->clone_id = dz_str_dup(dz_str(s->id));
         if (!op->clone_id) {
             dz_keeper_free_op(op);
-            dz_keeper_leave_slot(s);
             return dz_fail(err, DZ_ENOMEM, "recover a sandbox: out of memory");
         }
     }

@@ -198,19 +198,19 @@ static int step_fetch(struct op *op, struct dz_err *err)
 static int ask_cell(struct op *op, bool start, struct dz_err *err)
 {
     const struct dz_keeper_opts *o = &op->k->opts;
+    const struct dz_keeper_start call = {op->ticket, &op->row, op->keep_memory};
     op->cell_asked = true;
-    op->calling = true;
-    op->answered = false;
-    if (start)
-        o->ops->start(o->arg, op->k, op->ticket, &op->row, op->keep_memory);
-    else
-        o->ops->stop(o->arg, op->k, op->ticket, &op->row, op->keep_memory);
-    op->calling = false;
-    if (!op->answered)
+    op->work_err = (struct dz_err){0};
+    int rc = (start ? o->ops->start : o->ops->stop)(o->arg, &call, &op->work_err);
+    if (rc == 0)
         return 1;
-    if (op->work_rc < 0 && err)
+    if (!start) {
+        op->cell_dead = true; /* there is none to be stopped */
+        return 0;
+    }
+    if (err)
         *err = op->work_err;
-    return op->work_rc;
+    return rc;
 }
 
 void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_keeper_cell *how)
@@ -228,10 +228,6 @@ void dz_keeper_cell_done(struct dz_keeper *k, uint64_t ticket, const struct dz_k
     if (*op->step == DZ_STEP_STOP && how->code < 0 && !how->alive) {
         op->cell_dead = true; /* what was to be stopped is stopped, by itself */
         op->work_rc = 0;
-    }
-    if (op->calling) {
-        op->answered = true;
-        return;
     }
     if (op->work_rc < 0)
         op->err = op->work_err;

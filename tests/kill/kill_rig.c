@@ -69,41 +69,50 @@ static int sleep_machine(struct dz_db *db, bool keep, struct dz_err *err)
                               err);
 }
 
-static void start(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row,
-                  bool keep_memory)
+static void on_done_cell(void *arg)
 {
-    (void)keep_memory;
     struct rig *r = arg;
-    struct rig_cell *c = find_cell(r, "");
-    struct dz_keeper_cell how = {0};
-    struct dz_err err = {0};
-    char path[DZ_PATH_MAX];
-    live_path(r, row->id, path);
-    how.code = open_disk(path, &c->db, &c->vfs, &err);
-    if (how.code == 0 && strcmp(row->keep, "files") == 0 &&
-        (dz_vfs_clear(c->vfs, DZ_VFS_TMP) < 0 || dz_vfs_commit(c->vfs, &err) < 0))
-        how.code = DZ_EIO;
-    how.error = err.msg;
-    r->had_memory = how.code == 0 && wake_machine(c->db);
-    if (how.code == 0)
-        (void)snprintf(c->id, sizeof c->id, "%s", row->id);
-    dz_keeper_cell_done(k, ticket, &how);
+    dz_keeper_cell_done(r->k, r->ticket, &r->how);
 }
 
-static void stop(void *arg, struct dz_keeper *k, uint64_t ticket, const struct dz_instance *row,
-                 bool keep_memory)
+static void tell(struct rig *r, uint64_t ticket, int code)
 {
-    struct rig_cell *c = find_cell(arg, row->id);
-    struct dz_keeper_cell how = {0};
-    struct dz_err err = {0};
-    how.code = dz_vfs_close(c->vfs, &err);
-    if (how.code == 0)
-        how.code = sleep_machine(c->db, keep_memory, &err);
-    int closed = dz_db_close(c->db, false, &err);
-    how.code = how.code < 0 ? how.code : closed;
-    how.error = err.msg;
+    r->ticket = ticket;
+    r->how = (struct dz_keeper_cell){.code = code, .error = r->cell_err.msg};
+    dz_loop_task_init(&r->done, r, on_done_cell, r);
+    dz_loop_post(r->loop, &r->done);
+}
+
+static int start(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+{
+    struct rig *r = arg;
+    struct rig_cell *c = find_cell(r, "");
+    char path[DZ_PATH_MAX];
+    (void)err;
+    live_path(r, call->row->id, path);
+    int rc = open_disk(path, &c->db, &c->vfs, &r->cell_err);
+    if (rc == 0 && strcmp(call->row->keep, "files") == 0 &&
+        (dz_vfs_clear(c->vfs, DZ_VFS_TMP) < 0 || dz_vfs_commit(c->vfs, &r->cell_err) < 0))
+        rc = DZ_EIO;
+    r->had_memory = rc == 0 && wake_machine(c->db);
+    if (rc == 0)
+        (void)snprintf(c->id, sizeof c->id, "%s", call->row->id);
+    tell(r, call->ticket, rc);
+    return 0;
+}
+
+static int stop(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
+{
+    struct rig *r = arg;
+    struct rig_cell *c = find_cell(r, call->row->id);
+    (void)err;
+    int rc = dz_vfs_close(c->vfs, &r->cell_err);
+    if (rc == 0)
+        rc = sleep_machine(c->db, call->keep_memory, &r->cell_err);
+    int closed = dz_db_close(c->db, false, &r->cell_err);
     *c = (struct rig_cell){0};
-    dz_keeper_cell_done(k, ticket, &how);
+    tell(r, call->ticket, rc < 0 ? rc : closed);
+    return 0;
 }
 
 static void end_cell(struct rig_cell *c)

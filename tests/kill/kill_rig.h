@@ -30,6 +30,10 @@ struct rig {
     struct dz_cold cold;
     struct dz_keeper *k;
     struct rig_cell cells[RIG_CELLS];
+    struct dz_loop_task done; /* a stop or a start is over: */
+    uint64_t ticket;
+    struct dz_keeper_cell how;
+    struct dz_err cell_err;
     bool had_memory; /* the last start found a machine asleep in the file */
     struct dz_err err;
 };

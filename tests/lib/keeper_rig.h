@@ -29,6 +29,7 @@ struct rig_call {
     uint64_t ticket;
     char id[64];
     bool start, keep;
+    struct dz_loop_task task; /* of one that takes no time */
 };
 
 struct rig {
@@ -124,35 +125,36 @@ static inline void rig_answer(void *arg)
     dz_keeper_cell_done(r->k, c->ticket, &how);
 }
 
-static inline void rig_ask(struct rig *r, uint64_t ticket, const char *id, bool start, bool keep)
+/* A start that takes no time and fails could not even begin. */
+static inline int rig_ask(struct rig *r, const struct dz_keeper_start *call, bool start,
+                          struct dz_err *err)
 {
     struct rig_call *c = &r->calls[r->call_count++ % 64];
-    *c = (struct rig_call){.rig = r, .ticket = ticket, .start = start, .keep = keep};
-    (void)snprintf(c->id, sizeof c->id, "%s", id);
-    if (r->silent)
-        return;
-    if (r->cell_ms == 0)
-        rig_answer(c);
-    else
+    *c = (struct rig_call){
+        .rig = r, .ticket = call->ticket, .start = start, .keep = call->keep_memory};
+    (void)snprintf(c->id, sizeof c->id, "%s", call->row->id);
+    if (start && r->cell_ms == 0 && r->start_code < 0)
+        return dz_fail(err, r->start_code, "the cell says no");
+    dz_loop_task_init(&c->task, r, rig_answer, c);
+    if (!r->silent && r->cell_ms == 0)
+        dz_loop_post(r->loop, &c->task);
+    else if (!r->silent)
         CHECK_INT(dz_loop_sim_call(r->loop, r->cell_ms, rig_answer, c, NULL), 0);
+    return 0;
 }
 
-static inline void rig_start(void *arg, struct dz_keeper *k, uint64_t ticket,
-                             const struct dz_instance *row, bool keep_memory)
+static inline int rig_start(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
 {
     struct rig *r = arg;
-    (void)k, (void)keep_memory;
     r->starts++;
-    rig_ask(r, ticket, row->id, true, false);
+    return rig_ask(r, call, true, err);
 }
 
-static inline void rig_stop(void *arg, struct dz_keeper *k, uint64_t ticket,
-                            const struct dz_instance *row, bool keep_memory)
+static inline int rig_stop(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
 {
     struct rig *r = arg;
-    (void)k;
     r->stops++;
-    rig_ask(r, ticket, row->id, false, keep_memory);
+    return rig_ask(r, call, false, err);
 }
 
 static inline void rig_kill(void *arg, const char *id)
@@ -358,6 +360,7 @@ static inline int rig_submit(struct rig *r, enum dz_request what, const char *id
                                               .arg = reply};
     *reply = (struct rig_reply){.code = 1};
     int rc = dz_keeper_submit(r->k, &request, NULL, &err);
+    CHECK_INT(reply->count, 0); /* the loop answers, whatever it is */
     if (rc < 0)
         (void)snprintf(reply->text, sizeof reply->text, "%s", err.msg);
     return rc;
@@ -368,6 +371,7 @@ static inline void rig_reserve(struct rig *r, const char *id)
 {
     struct rig_reply reply;
     CHECK_INT(rig_submit(r, DZ_REQUEST_FILES, id, &reply), 0);
+    rig_pass(r, 0);
     CHECK(reply.count == 1 && reply.code == 0 && reply.reserved);
 }
 

@@ -22,6 +22,8 @@ struct call {
     uint64_t ticket;
     char id[16];
     bool start, keep;
+    bool acted; /* in the call; what it came to is told later */
+    struct dz_keeper_cell how;
 };
 static struct call calls[CALLS_MAX];
 static size_t call_count;
@@ -100,6 +102,12 @@ static void sync_file(struct sim_world *w, struct sim_sandbox *b)
 
 /* --- starting and stopping --------------------------------------------------------- */
 
+void sim_end(struct sim_sandbox *b)
+{
+    b->running = false;
+    b->ended_ns = dz_clock_boot_ns();
+}
+
 static void start(struct sim_world *w, const char *id, struct dz_keeper_cell *how)
 {
     struct sim_sandbox *b = sim_box(w, id);
@@ -136,57 +144,69 @@ static void stop(struct sim_world *w, const char *id, bool keep, struct dz_keepe
     if (luck < 2) {
         *how = (struct dz_keeper_cell){
             .code = DZ_ENOSPC, .error = "simulated: full", .alive = luck == 0};
-        b->running = luck == 0;
+        if (luck != 0)
+            sim_end(b);
         return;
     }
     if (keep && o)
         (void)snprintf(o->bytes + o->size++, 2, "M");
     sync_file(w, b);
     b->slept = keep && o;
-    b->running = false;
+    sim_end(b);
     how->wake_at = luck == 2 ? dz_clock_real_ms() + dice_below(&w->dice, 30000) : 0;
+}
+
+static void act(struct call *c)
+{
+    if (c->start)
+        start(c->w, c->id, &c->how);
+    else
+        stop(c->w, c->id, c->keep, &c->how);
+    c->acted = true;
 }
 
 static void answer(void *arg)
 {
     struct call *c = arg;
-    struct dz_keeper_cell how = {0};
     if (c->w->dead || c->ticket == 0)
         return;
-    if (c->start)
-        start(c->w, c->id, &how);
-    else
-        stop(c->w, c->id, c->keep, &how);
-    dz_keeper_cell_done(c->w->k, c->ticket, &how);
+    if (!c->acted)
+        act(c);
+    dz_keeper_cell_done(c->w->k, c->ticket, &c->how);
     c->ticket = 0;
 }
 
-static void ask(struct sim_world *w, uint64_t ticket, const char *id, bool is_start, bool keep)
+/* A quarter of them act within the call: those that fail say so there, half of the time, if no cell
+ * is left that runs. */
+static int ask(struct sim_world *w, const struct dz_keeper_start *call, bool is_start,
+               struct dz_err *err)
 {
     struct call *c = &calls[call_count++ % CALLS_MAX];
-    *c = (struct call){w, ticket, "", is_start, keep};
-    (void)snprintf(c->id, sizeof c->id, "%s", id);
-    if (!w->calm && dice_below(&w->dice, 50) == 0)
-        return; /* never */
-    if (dice_below(&w->dice, 4) == 0)
-        answer(c);
-    else
-        (void)!dz_loop_sim_call(w->loop, dice_below(&w->dice, SLOW_MS), answer, c, NULL);
+    *c = (struct call){
+        .w = w, .ticket = call->ticket, .start = is_start, .keep = !is_start && call->keep_memory};
+    (void)snprintf(c->id, sizeof c->id, "%s", call->row->id);
+    if (w->dead || (!w->calm && dice_below(&w->dice, 50) == 0))
+        return 0; /* never */
+    bool at_once = dice_below(&w->dice, 4) == 0;
+    if (at_once)
+        act(c);
+    if (c->how.code < 0 && !c->how.alive && dice_below(&w->dice, 2) == 0) {
+        c->ticket = 0;
+        return dz_fail(err, c->how.code, "%s", c->how.error);
+    }
+    uint32_t delay = at_once ? 0 : dice_below(&w->dice, SLOW_MS);
+    (void)!dz_loop_sim_call(w->loop, delay, answer, c, NULL);
+    return 0;
 }
 
-static void cell_start(void *arg, struct dz_keeper *k, uint64_t ticket,
-                       const struct dz_instance *row, bool keep_memory)
+static int cell_start(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
 {
-    (void)keep_memory;
-    (void)k;
-    ask(arg, ticket, row->id, true, false);
+    return ask(arg, call, true, err);
 }
 
-static void cell_stop(void *arg, struct dz_keeper *k, uint64_t ticket,
-                      const struct dz_instance *row, bool keep_memory)
+static int cell_stop(void *arg, const struct dz_keeper_start *call, struct dz_err *err)
 {
-    (void)k;
-    ask(arg, ticket, row->id, false, keep_memory);
+    return ask(arg, call, false, err);
 }
 
 static void cell_kill(void *arg, const char *id)
@@ -196,8 +216,8 @@ static void cell_kill(void *arg, const char *id)
     for (int i = 0; i < CALLS_MAX; i++)
         if (strcmp(calls[i].id, id) == 0)
             calls[i].ticket = 0;
-    if (b)
-        b->running = false;
+    if (b && b->running)
+        sim_end(b);
 }
 
 void sim_cells_gone(struct sim_world *w)

@@ -31,7 +31,8 @@ struct sim_sandbox {
     bool doomed;  /* a delete was asked for: it may go at any time */
     bool unknown; /* a crash came between: the registry knows whether it exists */
     bool running;
-    bool answered; /* since it runs somebody was told so: what it writes from now on counts */
+    int64_t ended_ns; /* dz_clock_boot_ns() when it ran last */
+    bool answered;    /* since it runs somebody was told so: what it writes from now on counts */
     /* Versions: the last acknowledged, the last certainly on the disk, and the least
      * that may be found: after a power cut something between, until it is read. */
     uint64_t acked, synced, least;
@@ -88,6 +89,7 @@ extern const struct dz_keeper_ops sim_cell_ops;
 struct sim_sandbox *sim_box(struct sim_world *w, const char *id);
 void sim_cells_gone(struct sim_world *w); /* with their daemon */
 void sim_write(struct sim_world *w, struct sim_sandbox *b);
+void sim_end(struct sim_sandbox *b); /* its cell runs no more */
 /* Does this content hold a version that b may have? From then on it has that one. */
 bool sim_believe(struct sim_sandbox *b, const char *bytes, size_t size);
 

@@ -160,9 +160,80 @@ TEST(who_wants_the_file_may_leave_the_line)
     CHECK_INT(dz_keeper_submit(r.k, &request, &ticket, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &wake), 0);
     dz_keeper_cancel(r.k, ticket);
+    CHECK_INT(files.count, 0); /* not within the call */
+    rig_pass(&r, 0);
     CHECK(files.count == 1 && files.code == DZ_ECANCELED);
     rig_pass(&r, 60000);
     CHECK(files.count == 1 && wake.count == 1 && wake.code == 0);
+    rig_close(&r);
+}
+
+TEST(a_file_that_is_on_its_way_to_who_asked_is_his)
+{
+    struct rig r;
+    struct rig_reply files = {0}, wake;
+    uint64_t ticket = 0;
+    const struct dz_keeper_request request = {
+        .what = DZ_REQUEST_FILES, .id = "a", .done = rig_done, .arg = &files, .deadline_ms = 1};
+    asleep(&r, "a");
+    CHECK_INT(dz_keeper_submit(r.k, &request, &ticket, NULL), 0);
+    CHECK(!dz_keeper_leave_line(r.k, ticket));
+    dz_keeper_cancel(r.k, ticket);
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &wake), 0);
+    rig_pass(&r, 60000);
+    CHECK(files.count == 1 && files.code == 0 && files.reserved);
+    CHECK_INT(wake.count, 0);
+    dz_keeper_unreserve(r.k, "a");
+    CHECK_INT(wake.count, 0);
+    rig_pass(&r, 60000);
+    CHECK(wake.count == 1 && wake.code == 0);
+    rig_close(&r);
+}
+
+/* At the moment at which a wake that takes long would be written down. */
+TEST(a_wake_that_is_over_is_not_written_down_as_begun)
+{
+    struct rig r;
+    struct rig_reply wake;
+    asleep(&r, "a");
+    r.cell_ms = 25;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &wake), 0);
+    rig_pass(&r, 1000);
+    CHECK(wake.count == 1 && wake.code == 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    CHECK_INT(dz_keeper_busy(r.k), 0);
+    rig_close(&r);
+}
+
+struct asking_again {
+    struct rig *rig;
+    int left, answers;
+};
+
+static void ask_again(void *arg, const struct dz_keeper_result *result)
+{
+    struct asking_again *a = arg;
+    const struct dz_keeper_request use = {
+        .what = DZ_REQUEST_USE, .id = "a", .done = ask_again, .arg = a};
+    a->answers++;
+    CHECK_INT(result->code, 0);
+    CHECK(result->row && strcmp(result->row->state, "active") == 0);
+    if (a->left-- > 0)
+        CHECK_INT(dz_keeper_submit(a->rig->k, &use, NULL, NULL), 0);
+}
+
+/* Within its answer, so that the operation that it was answered by is not freed yet. */
+TEST(who_is_answered_may_ask_again_at_once)
+{
+    struct rig r;
+    struct asking_again a = {&r, 5, 0};
+    const struct dz_keeper_request use = {
+        .what = DZ_REQUEST_USE, .id = "a", .done = ask_again, .arg = &a};
+    asleep(&r, "a");
+    CHECK_INT(dz_keeper_submit(r.k, &use, NULL, NULL), 0);
+    rig_pass(&r, 1000);
+    CHECK_INT(a.answers, 6);
+    CHECK_INT(dz_keeper_busy(r.k), 0);
     rig_close(&r);
 }
 
@@ -174,6 +245,7 @@ TEST(there_is_no_file_to_give_of_one_that_is_awake_archived_or_gone)
     rig_register(&r, "a");
     rig_bring(&r, "a", DZ_STATE_ACTIVE);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_FILES, "a", &files), 0);
+    rig_pass(&r, 0);
     CHECK(files.count == 1 && files.code == 0 && !files.reserved && !files.shared);
     CHECK_INT(rig_do(&r, DZ_REQUEST_ARCHIVE, "a"), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_FILES, "a", &files), DZ_EUNAVAIL);

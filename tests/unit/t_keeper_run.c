@@ -61,8 +61,8 @@ TEST(a_wake_says_from_where)
     CHECK_INT(reply.rung, DZ_RUNG_FRESH);
     for (size_t i = 0; i < DZ_ARRAY_LEN(before); i++) {
         CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
-        CHECK_INT(reply.count, 1); /* awake already: at once */
-        CHECK_INT(reply.rung, DZ_RUNG_WARM);
+        rig_pass(&r, 0);
+        CHECK(reply.count == 1 && reply.rung == DZ_RUNG_WARM); /* awake already: at once */
         for (size_t k = 0; k <= i; k++)
             CHECK_INT(rig_do(&r, before[k], "a"), 0);
         CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
@@ -305,8 +305,10 @@ TEST(who_gives_up_is_answered_at_once)
     CHECK_INT(dz_keeper_submit(r.k, &request, &ticket, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &other), 0);
     dz_keeper_cancel(r.k, ticket);
-    CHECK_INT(reply.code, DZ_ECANCELED);
+    CHECK_INT(reply.count, 0);
     dz_keeper_cancel(r.k, ticket); /* nobody any more */
+    rig_pass(&r, 0);
+    CHECK(reply.count == 1 && reply.code == DZ_ECANCELED);
     CHECK_INT(dz_keeper_submit(r.k, &request, &ticket, NULL), 0);
     rig_pass(&r, 100);
     CHECK_INT(reply.count, 2);
