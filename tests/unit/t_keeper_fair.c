@@ -205,6 +205,23 @@ TEST(a_wake_that_is_over_is_not_written_down_as_begun)
     rig_close(&r);
 }
 
+/* The deadline comes between the answer and its delivery. */
+TEST(who_is_answered_is_not_told_that_his_time_is_over)
+{
+    struct rig r;
+    struct rig_reply first, late = {0};
+    const struct dz_keeper_request use = {
+        .what = DZ_REQUEST_USE, .id = "a", .done = rig_done, .arg = &late, .deadline_ms = 50};
+    asleep(&r, "a");
+    r.cell_ms = 50;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_USE, "a", &first), 0);
+    CHECK_INT(dz_keeper_submit(r.k, &use, NULL, NULL), 0);
+    rig_pass(&r, 1000);
+    CHECK(first.count == 1 && first.code == 0);
+    CHECK(late.count == 1 && late.code == 0);
+    rig_close(&r);
+}
+
 struct asking_again {
     struct rig *rig;
     int left, answers;
