@@ -18,7 +18,6 @@
 enum {
     POOL_AFTER_MS = 6, /* between a start and the forks that make up for it */
     TIDY_MS = 100,     /* without a change: the registry's log may be moved into its file */
-    DRAIN_LOOK_MS = 5, /* while the keeper has something to end that no cell tells of */
 };
 
 /* --- events -------------------------------------------------------------------------- */
@@ -435,17 +434,8 @@ static size_t awake(const struct dz_engine *e)
 
 void dz_engine_drain_look(struct dz_engine *e)
 {
-    if (!e->drained || awake(e) > 0)
-        return;
-    if (dz_keeper_busy(e->keeper) == 0)
+    if (e->drained && dz_keeper_busy(e->keeper) == 0 && awake(e) == 0)
         dz_timer_after(e->drain_timer, 0); /* not from inside of what ended */
-    else
-        dz_timer_after(e->drain_soon, DRAIN_LOOK_MS);
-}
-
-static void on_drain_soon(void *arg)
-{
-    dz_engine_drain_look(arg);
 }
 
 static void on_drain_timer(void *arg)
@@ -464,8 +454,7 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
     e->draining = true;
     e->drained = done;
     e->drained_arg = arg;
-    if (dz_timer_new(e->loop, on_drain_timer, e, &e->drain_timer, NULL) < 0 ||
-        dz_timer_new(e->loop, on_drain_soon, e, &e->drain_soon, NULL) < 0) {
+    if (dz_timer_new(e->loop, on_drain_timer, e, &e->drain_timer, NULL) < 0) {
         e->drained = NULL;
         done(arg, awake(e));
         return;
@@ -530,7 +519,6 @@ void dz_engine_free(struct dz_engine *e)
     dz_space_close(e);
     dz_engine_keys_release(e);
     dz_timer_free(e->drain_timer);
-    dz_timer_free(e->drain_soon);
     dz_uses_release(e);
     dz_held_close(e);
     dz_free(e->data_path);

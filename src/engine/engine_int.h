@@ -288,7 +288,7 @@ struct dz_engine {
         int rc;
         struct dz_err err;
     } claims;
-    struct dz_timer *drain_timer, *drain_soon;
+    struct dz_timer *drain_timer;
     void (*drained)(void *arg, size_t left);
     void *drained_arg;
     struct dz_engine_counts counts;

@@ -248,6 +248,11 @@ static void keep_counted(void *arg, const struct dz_instance *row, int by)
     dz_box_leave(b);
 }
 
+static void keep_quiet(void *arg)
+{
+    dz_engine_drain_look(arg);
+}
+
 static bool keep_claimed(void *arg, const char *id)
 {
     return dz_claim_is(arg, id);
@@ -265,6 +270,7 @@ const struct dz_keeper_ops dz_engine_keeper_ops = {
     .carry = keep_carry,
     .awaited = keep_awaited,
     .timed = keep_timed,
+    .quiet = keep_quiet,
     .idle = keep_idle,
     .clock_load = keep_clock_load,
     .clock_save = keep_clock_save,

@@ -131,6 +131,9 @@ struct dz_keeper_ops {
 
     /* An operation is over: how, and how long it took. NULL: nobody counts. */
     void (*timed)(void *arg, const struct dz_keeper_timing *timing);
+
+    /* The last operation under way has ended (dz_keeper_busy is 0). NULL: nobody waits for that. */
+    void (*quiet)(void *arg);
 };
 
 /* How a start or a stop ended. */

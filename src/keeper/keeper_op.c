@@ -113,6 +113,8 @@ static void on_end(void *arg)
     release_target(target);
     dz_keeper_turn(s);
     dz_keeper_arm(k);
+    if (k->ops.count == 0 && k->opts.ops->quiet)
+        k->opts.ops->quiet(k->opts.arg);
 }
 
 /* All is done, forward or back: answer and go. */

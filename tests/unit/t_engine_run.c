@@ -788,3 +788,17 @@ TEST(a_drain_puts_all_down_and_refuses_what_comes)
     dz_loop_free(r.loop);
     CHECK_INT(dz_fd_remove_tree(AT_FDCWD, r.dir, NULL), 0);
 }
+
+TEST(a_drain_waits_for_an_operation_without_a_cell)
+{
+    struct rig r;
+    struct asker freeze;
+    rig_open(&r);
+    order_well(&r, "a", DZ_REQUEST_WAKE);
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    UNTIL(&r, dz_list_empty(&r.e->leaving));
+    CHECK_INT(order(&r, "a", DZ_REQUEST_FREEZE, &freeze), 0);
+    CHECK_INT(freeze.done, 0);
+    rig_close(&r);
+    CHECK(freeze.done == 1 && freeze.code == 0);
+}
