@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/num.h"
-#include "cell/cell_op.h"
+#include "cell/cell_op_json.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -44,23 +44,21 @@ struct asking {
     void (*data)(struct asking *s, struct dz_cell_view *v);
     void (*finish)(struct asking *s, struct dz_http_req *r, uint64_t count);
     struct dz_api_out out;
-    size_t count, columns;
-    bool rows, row, more; /* SQL: columns written; a row is open; a value is incomplete */
-    int kind;
-    struct dz_buf value;
+    size_t rows_max;               /* SQL: as many rows as were allowed */
+    struct dz_cell_json_rows rows; /* SQL */
 };
 
 static void asking_free(struct asking *s)
 {
     dz_buf_release(&s->out.text);
-    dz_buf_release(&s->value);
+    dz_cell_json_rows_release(&s->rows);
     dz_free(s);
 }
 
 static bool has_room(const struct asking *s)
 {
     struct dz_http_req *r = dz_http_find(s->api->http, s->id);
-    size_t bytes = s->out.text.len + s->value.len;
+    size_t bytes = s->out.text.len + s->rows.value.len;
     return !r || bytes <= DZ_HELD_FREE || dz_http_reserve(r, bytes);
 }
 
@@ -120,7 +118,6 @@ static struct asking *make_asking(struct dz_api *a, struct dz_http_req *r)
     }
     s->api = a;
     s->id = dz_http_id(r);
-    s->value = (struct dz_buf)DZ_BUF_INIT(DZ_CELL_SQL_BYTES_MAX + 1);
     dz_api_begin(&s->out);
     return s;
 }
@@ -142,44 +139,9 @@ static void ask(struct asking *s, struct dz_http_req *r, const struct dz_cell_op
 /* --- list
  * ----------------------------------------------------------------------------------------- */
 
-static const char *type_name(uint32_t mode)
+static void put_entries(struct asking *s, struct dz_cell_view *v)
 {
-    switch (mode & S_IFMT) {
-    case S_IFDIR:
-        return "directory";
-    case S_IFREG:
-        return "file";
-    case S_IFLNK:
-        return "symlink";
-    case S_IFIFO:
-        return "fifo";
-    case S_IFCHR:
-        return "device";
-    default:
-        return "other";
-    }
-}
-
-static void put_stats(struct asking *s, struct dz_cell_view *v)
-{
-    struct dz_cell_stat st;
-    char mode[8];
-    while (dz_cell_stat_next(v, &st, NULL) == 1) {
-        const char *slash = strrchr(st.path, '/');
-        struct dz_json *j = &s->out.json;
-        dz_json_object(j);
-        dz_json_put_strz(j, "name", slash ? slash + 1 : st.path);
-        dz_json_put_strz(j, "path", st.path);
-        dz_json_put_strz(j, "type", type_name(st.mode));
-        dz_json_put_u64(j, "size", st.size);
-        (void)snprintf(mode, sizeof mode, "%04o", st.mode & 07777);
-        dz_json_put_strz(j, "mode", mode);
-        dz_json_put_u64(j, "uid", st.uid);
-        dz_json_put_u64(j, "gid", st.gid);
-        dz_api_put_time(j, "mtime", st.mtime_ns / DZ_NS_PER_MS);
-        dz_json_put_strz(j, "target", st.target[0] ? st.target : NULL);
-        dz_json_end(j);
-    }
+    dz_cell_json_entries(&s->out.json, v);
 }
 
 static void finish_list(struct asking *s, struct dz_http_req *r, uint64_t count)
@@ -218,7 +180,7 @@ void dz_api_file_list(struct dz_http_req *r, void *api)
     struct asking *s = make_asking(api, r);
     if (!s)
         return;
-    s->data = put_stats;
+    s->data = put_entries;
     s->finish = finish_list;
     dz_json_key(&s->out.json, "entries");
     dz_json_array(&s->out.json);
@@ -340,7 +302,7 @@ static void put_changes(void *arg, const void *data, size_t n)
         dz_json_init(&j, &text, false);
         dz_json_object(&j);
         dz_json_put_strz(&j, "path", c.path[0] ? c.path : NULL);
-        dz_json_put_strz(&j, "type", type_name(c.mode));
+        dz_json_put_strz(&j, "type", dz_cell_type_name(c.mode));
         if (c.cookie)
             dz_json_put_u64(&j, "cookie", c.cookie);
         dz_json_end(&j);
@@ -427,90 +389,15 @@ void dz_api_file_watch(struct dz_http_req *r, void *api)
  * -------------------------------------------------------------------------------------------------
  */
 
-static void end_value(struct asking *s)
+static void put_rows(struct asking *s, struct dz_cell_view *v)
 {
-    struct dz_str bytes = dz_str_n(s->value.p, s->value.len);
-    struct dz_json *j = &s->out.json;
-    if (s->kind == DZ_CELL_BLOB) {
-        DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(DZ_API_ANSWER_MAX);
-        dz_buf_add_base64(&text, bytes.p, bytes.n);
-        dz_json_object(j);
-        dz_json_put_str(j, "base64", dz_str_n(text.p, text.len));
-        dz_json_end(j);
-    } else {
-        dz_json_str(j, bytes);
-    }
-    dz_buf_reset(&s->value);
-}
-
-static void begin_rows(struct asking *s)
-{
-    if (s->rows)
-        return;
-    s->rows = true;
-    dz_json_end(&s->out.json); /* the columns */
-    dz_json_key(&s->out.json, "rows");
-    dz_json_array(&s->out.json);
-}
-
-static void end_row(struct asking *s)
-{
-    if (s->row)
-        dz_json_end(&s->out.json);
-    s->row = false;
-}
-
-static void put_value(struct asking *s, const struct dz_cell_value *value)
-{
-    struct dz_json *j = &s->out.json;
-    if (value->kind == DZ_CELL_ROW) {
-        begin_rows(s);
-        end_row(s);
-        dz_json_array(j);
-        s->row = true;
-        s->count++;
-        return;
-    }
-    if (value->kind != DZ_CELL_COLUMN && !s->row)
-        return; /* a cell that sends invalid data */
-    switch (value->kind) {
-    case DZ_CELL_INT:
-        dz_json_i64(j, value->integer);
-        break;
-    case DZ_CELL_REAL:
-        dz_json_double(j, value->real);
-        break;
-    case DZ_CELL_NULL:
-        dz_json_null(j);
-        break;
-    case DZ_CELL_COLUMN:
-    case DZ_CELL_TEXT:
-    case DZ_CELL_BLOB:
-        if (value->kind == DZ_CELL_COLUMN && s->rows)
-            return;
-        s->kind = (int)value->kind;
-        dz_buf_add(&s->value, value->data, value->size);
-        if (!value->more)
-            end_value(s);
-        break;
-    case DZ_CELL_ROW:
-        break;
-    }
-}
-
-static void put_values(struct asking *s, struct dz_cell_view *v)
-{
-    struct dz_cell_value value;
-    while (dz_cell_value_next(v, &value, NULL) == 1)
-        put_value(s, &value);
+    dz_cell_json_rows_add(&s->rows, v);
 }
 
 static void finish_sql(struct asking *s, struct dz_http_req *r, uint64_t count)
 {
-    bool cut = count >= s->columns; /* the limit was reached: there may be more rows */
-    begin_rows(s);
-    end_row(s);
-    dz_json_end(&s->out.json);
+    bool cut = count >= s->rows_max; /* as many rows as were allowed: there may be more */
+    dz_cell_json_rows_end(&s->rows);
     dz_json_put_bool(&s->out.json, "truncated", cut);
     dz_api_send(r, 200, &s->out);
 }
@@ -547,10 +434,9 @@ void dz_api_sql(struct dz_http_req *r, void *api)
     struct asking *s = make_asking(api, r);
     if (!s)
         return;
-    s->data = put_values;
+    s->data = put_rows;
     s->finish = finish_sql;
-    s->columns = (size_t)b.limit;
-    dz_json_key(&s->out.json, "columns");
-    dz_json_array(&s->out.json);
+    s->rows_max = (size_t)b.limit;
+    dz_cell_json_rows_begin(&s->rows, &s->out.json);
     ask(s, r, &op, false, DZ_ACTIVITY_DOWNLOAD);
 }
