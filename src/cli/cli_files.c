@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * `doze cp`, `cat`, `edit`, `files`, `sql`: the files of a sandbox that a daemon keeps, also while
- * it sleeps.
+ * it sleeps. `cat`, `files` and `sql` also take the sandbox's file itself (local_files.c).
  *
  * A file is one request, streamed. Directories go as tar streams: into a sandbox by
  * local_tree_in.c, out of one by local_tree_out.c, which trusts nothing in them.
@@ -13,6 +13,7 @@
 #include "cli/cli_remote.h"
 #include "cli/cli_signal.h"
 #include "cli/cli_term.h"
+#include "cli/local_files.h"
 #include "cli/local_tree.h"
 #include "os/os_proc.h"
 
@@ -25,6 +26,7 @@
 
 enum {
     NAME_MAX_BYTES = 256, /* of a sandbox's name or id */
+    DEPTH_MAX = 64,       /* levels of a list, as the API has it */
 };
 
 /* --- SANDBOX:PATH ------------------------------------------------------------------------------
@@ -58,6 +60,47 @@ static int remote_place(struct dz_cli *c, const char *word, struct place *ret, s
     if (rc == 0 && !ret->sandbox[0])
         rc = dz_cli_usage(c, err, "%s: a sandbox and a path are written SANDBOX:PATH", word);
     return rc;
+}
+
+/* --- SANDBOX:PATH or FILE:PATH ------------------------------------------------------------------
+ */
+
+/* A place in a sandbox of the daemon or in a sandbox's file. */
+struct spot {
+    char file[DZ_PATH_MAX]; /* "": in the sandbox of `at` */
+    struct place at;
+};
+
+/* The text before the first colon is a FILE if it ends in ".doze", or has a '/' and is there. */
+static int find_spot(struct dz_cli *c, const char *word, struct spot *ret, struct dz_err *err)
+{
+    const char *colon = strchr(word, ':');
+    ret->file[0] = '\0';
+    if (!colon || colon - word >= DZ_PATH_MAX)
+        return remote_place(c, word, &ret->at, err);
+    (void)snprintf(ret->file, sizeof ret->file, "%.*s", (int)(colon - word), word);
+    if (dz_str_ends(dz_str(ret->file), DZ_STR(".doze")) ||
+        (strchr(ret->file, '/') && access(ret->file, F_OK) == 0)) {
+        ret->at = (struct place){.path = colon[1] ? colon + 1 : "/"};
+        return 0;
+    }
+    ret->file[0] = '\0';
+    int rc = remote_place(c, word, &ret->at, err);
+    if (rc == 0 && (dz_cli_value(c, "image") || dz_cli_value(c, "base")))
+        rc = dz_cli_usage(c, err, "%s: --image and --base are for a FILE", word);
+    return rc;
+}
+
+/* The file of spot, which may be open already; *open_name is what f has open. */
+static int open_spot(struct dz_cli *c, const struct spot *s, struct dz_files **f,
+                     char open_name[static DZ_PATH_MAX], struct dz_err *err)
+{
+    if (*f && strcmp(open_name, s->file) == 0)
+        return 0;
+    int rc = dz_files_close(*f, 0, err);
+    *f = NULL;
+    (void)snprintf(open_name, DZ_PATH_MAX, "%s", s->file);
+    return rc < 0 ? rc : dz_files_open(c, open_name, f, err);
 }
 
 static const char *base_name(const char *path)
@@ -436,6 +479,12 @@ const struct dz_cli_command dz_cmd_cp = {
     .run = cp,
 };
 
+/* Of a command that also takes a file. */
+#define FILE_HELP                                                                      \
+    "\n"                                                                               \
+    "A FILE (it contains a / or ends in .doze) is a sandbox's file on this machine.\n" \
+    "It needs no daemon, must be writable and must not be in use.\n"
+
 /* --- cat
  * -------------------------------------------------------------------------------------------------
  */
@@ -443,28 +492,37 @@ const struct dz_cli_command dz_cmd_cp = {
 static int cat(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
-    int rc = dz_cli_remote(c, &client, err);
+    struct dz_files *f = NULL;
+    char open_name[DZ_PATH_MAX] = "";
+    int rc = 0;
     (void)fflush(c->out);
     for (int i = 0; rc == 0 && i < c->argc; i++) {
-        struct place from;
-        rc = remote_place(c, c->argv[i], &from, err);
+        struct spot from;
+        rc = find_spot(c, c->argv[i], &from, err);
+        if (rc == 0 && from.file[0]) {
+            rc = open_spot(c, &from, &f, open_name, err);
+            rc = rc < 0 ? rc : dz_files_print(f, from.at.path, err);
+            continue;
+        }
+        if (rc == 0 && !client)
+            rc = dz_cli_remote(c, &client, err);
         if (rc == 0)
-            rc = copy_out(c, client, &from, "-", NULL, err);
+            rc = copy_out(c, client, &from.at, "-", NULL, err);
     }
-    return rc;
+    return dz_files_close(f, rc, err);
 }
 
 const struct dz_cli_command dz_cmd_cat = {
     .name = "cat",
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "print files from a sandbox",
-    .args = "SANDBOX:PATH...",
+    .args = "SANDBOX:PATH | FILE:PATH...",
     .min_args = 1,
     .max_args = -1,
-    .options =
-        (const struct dz_cli_option[]){DZ_CLI_OPTION_RAW, DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_BELOW, DZ_CLI_OPTION_RAW,
+                                              DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
     .help = "Prints the files one after the other. On a terminal, control characters are\n"
-            "escaped; --raw prints them unchanged. The sandbox is not woken.\n",
+            "escaped; --raw prints them unchanged. The sandbox is not woken.\n" FILE_HELP,
     .run = cat,
 };
 
@@ -572,22 +630,42 @@ static const struct dz_cli_shown entry_columns[] = {
     {"CHANGED", "mtime", DZ_CLI_SHOW_TIME}, {"TARGET", "target", DZ_CLI_SHOW_TEXT},
 };
 
-static int files(struct dz_cli *c, struct dz_err *err)
+static int list_remote(struct dz_cli *c, const struct place *at, json_t **ret_items,
+                       struct dz_err *err)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
     DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-    char word[NAME_MAX_BYTES + DZ_PATH_MAX];
-    struct place at;
-    json_t *items = NULL;
-    (void)snprintf(word, sizeof word, "%s%s", c->argv[0], strchr(c->argv[0], ':') ? "" : ":/");
-    int rc = remote_place(c, word, &at, err);
-    if (rc == 0)
-        rc = dz_cli_remote(c, &client, err);
+    int rc = dz_cli_remote(c, &client, err);
     if (rc < 0)
         return rc;
-    dz_client_target(&target, "/v1/sandboxes/{}/files/list?path={}", at.sandbox, at.path);
+    dz_client_target(&target, "/v1/sandboxes/{}/files/list?path={}", at->sandbox, at->path);
     dz_client_target_add(&target, "depth", dz_cli_value(c, "depth"));
-    rc = dz_cli_ask_list(c, client, &target, "entries", &items, err);
+    return dz_cli_ask_list(c, client, &target, "entries", ret_items, err);
+}
+
+static int list_file(struct dz_cli *c, const struct spot *at, json_t **ret_items,
+                     struct dz_err *err)
+{
+    struct dz_files *f = NULL;
+    uint64_t depth = 1;
+    const char *given = dz_cli_value(c, "depth");
+    if (given && dz_num_u64(dz_str(given), 1, DEPTH_MAX, &depth, NULL) < 0)
+        return dz_cli_usage(c, err, "--depth: 1 to %d", DEPTH_MAX);
+    int rc = dz_files_open(c, at->file, &f, err);
+    if (rc == 0)
+        rc = dz_files_list(f, at->at.path, (uint32_t)depth, ret_items, err);
+    return dz_files_close(f, rc, err);
+}
+
+static int files(struct dz_cli *c, struct dz_err *err)
+{
+    char word[DZ_PATH_MAX + DZ_PATH_MAX];
+    struct spot at;
+    json_t *items = NULL;
+    (void)snprintf(word, sizeof word, "%s%s", c->argv[0], strchr(c->argv[0], ':') ? "" : ":/");
+    int rc = find_spot(c, word, &at, err);
+    if (rc == 0)
+        rc = at.file[0] ? list_file(c, &at, &items, err) : list_remote(c, &at.at, &items, err);
     if (rc == 0)
         rc = dz_cli_show(c, items, entry_columns, DZ_ARRAY_LEN(entry_columns), err);
     json_decref(items);
@@ -598,32 +676,47 @@ const struct dz_cli_command dz_cmd_files = {
     .name = "files",
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "list files in a sandbox",
-    .args = "SANDBOX[:PATH]",
+    .args = "SANDBOX[:PATH] | FILE[:PATH]",
     .min_args = 1,
     .max_args = 1,
     .options =
         (const struct dz_cli_option[]){{"depth", 0, "N", "show this many levels (default 1)"},
+                                       DZ_CLI_OPTIONS_BELOW,
                                        DZ_CLI_OPTION_JSON,
                                        DZ_CLI_OPTION_QUIET,
                                        DZ_CLI_OPTION_END},
     .help = "Without PATH, lists the root directory. The sandbox is not woken. -q prints\n"
-            "names only.\n",
+            "names only.\n" FILE_HELP,
     .run = files,
 };
 
+static int rm_remote(struct dz_cli *c, const struct place *at, bool recursive, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
+    dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", at->sandbox, at->path);
+    dz_client_target_add(&target, "recursive", recursive ? "true" : NULL);
+    return dz_cli_ask_target(c, "DELETE", &target, NULL, NULL, err);
+}
+
 static int files_rm(struct dz_cli *c, struct dz_err *err)
 {
+    struct dz_files *f = NULL;
+    char open_name[DZ_PATH_MAX] = "";
+    bool recursive = dz_cli_flag(c, "recursive");
     int rc = 0;
     for (int i = 0; rc >= 0 && i < c->argc; i++) {
-        DZ_AUTO(dz_buf_release) struct dz_buf target = DZ_BUF_INIT(DZ_CLI_TARGET_MAX);
-        struct place at;
-        rc = remote_place(c, c->argv[i], &at, err);
-        if (rc < 0)
-            return rc;
-        dz_client_target(&target, "/v1/sandboxes/{}/files?path={}", at.sandbox, at.path);
-        dz_client_target_add(&target, "recursive", dz_cli_flag(c, "recursive") ? "true" : NULL);
-        rc = dz_cli_ask_target(c, "DELETE", &target, NULL, NULL, err);
+        struct spot at;
+        rc = find_spot(c, c->argv[i], &at, err);
+        if (rc == 0 && !at.file[0]) {
+            rc = rm_remote(c, &at.at, recursive, err);
+            continue;
+        }
+        if (rc == 0)
+            rc = open_spot(c, &at, &f, open_name, err);
+        if (rc == 0)
+            rc = dz_files_remove(f, at.at.path, recursive, err);
     }
+    rc = dz_files_close(f, rc, err);
     return rc < 0 ? rc : DZ_EXIT_OK;
 }
 
@@ -631,24 +724,30 @@ const struct dz_cli_command dz_cmd_files_rm = {
     .name = "files rm",
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "remove files from a sandbox",
-    .args = "SANDBOX:PATH...",
+    .args = "SANDBOX:PATH | FILE:PATH...",
     .min_args = 1,
     .max_args = -1,
     .options = (const struct dz_cli_option[]){{"recursive", 'r', NULL,
                                                "remove directories with everything in them"},
+                                              DZ_CLI_OPTIONS_BELOW,
                                               DZ_CLI_OPTION_END},
-    .help = "The sandbox is not woken.\n",
+    .help = "The sandbox is not woken.\n" FILE_HELP,
     .run = files_rm,
 };
 
 static int files_mkdir(struct dz_cli *c, struct dz_err *err)
 {
-    struct place at;
-    int rc = remote_place(c, c->argv[0], &at, err);
-    if (rc < 0)
-        return rc;
-    rc = dz_cli_ask(c, "POST", json_pack("{s:s,s:b}", "path", at.path, "parents", 1), NULL, err,
-                    "/v1/sandboxes/{}/files/mkdir", at.sandbox);
+    struct dz_files *f = NULL;
+    struct spot at;
+    int rc = find_spot(c, c->argv[0], &at, err);
+    if (rc == 0 && at.file[0]) {
+        rc = dz_files_open(c, at.file, &f, err);
+        rc = rc < 0 ? rc : dz_files_mkdir(f, at.at.path, err);
+        rc = dz_files_close(f, rc, err);
+    } else if (rc == 0) {
+        rc = dz_cli_ask(c, "POST", json_pack("{s:s,s:b}", "path", at.at.path, "parents", 1), NULL,
+                        err, "/v1/sandboxes/{}/files/mkdir", at.at.sandbox);
+    }
     return rc < 0 ? rc : DZ_EXIT_OK;
 }
 
@@ -656,22 +755,29 @@ const struct dz_cli_command dz_cmd_files_mkdir = {
     .name = "files mkdir",
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "make a directory in a sandbox",
-    .args = "SANDBOX:PATH",
+    .args = "SANDBOX:PATH | FILE:PATH",
     .min_args = 1,
     .max_args = 1,
-    .help = "Missing parent directories are made too. The sandbox is not woken.\n",
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_BELOW, DZ_CLI_OPTION_END},
+    .help = "Missing parent directories are made too. The sandbox is not woken.\n" FILE_HELP,
     .run = files_mkdir,
 };
 
 static int files_mv(struct dz_cli *c, struct dz_err *err)
 {
-    struct place at;
-    int rc = remote_place(c, c->argv[0], &at, err);
-    if (rc < 0)
-        return rc;
-    rc = dz_cli_ask(c, "POST",
-                    json_pack("{s:s,s:s,s:b}", "from", at.path, "to", c->argv[1], "replace", 1),
-                    NULL, err, "/v1/sandboxes/{}/files/move", at.sandbox);
+    struct dz_files *f = NULL;
+    struct spot at;
+    int rc = find_spot(c, c->argv[0], &at, err);
+    if (rc == 0 && at.file[0]) {
+        rc = dz_files_open(c, at.file, &f, err);
+        rc = rc < 0 ? rc : dz_files_move(f, at.at.path, c->argv[1], err);
+        rc = dz_files_close(f, rc, err);
+    } else if (rc == 0) {
+        rc = dz_cli_ask(
+            c, "POST",
+            json_pack("{s:s,s:s,s:b}", "from", at.at.path, "to", c->argv[1], "replace", 1), NULL,
+            err, "/v1/sandboxes/{}/files/move", at.at.sandbox);
+    }
     return rc < 0 ? rc : DZ_EXIT_OK;
 }
 
@@ -679,10 +785,11 @@ const struct dz_cli_command dz_cmd_files_mv = {
     .name = "files mv",
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "move a file within a sandbox",
-    .args = "SANDBOX:PATH NEWPATH",
+    .args = "SANDBOX:PATH | FILE:PATH NEWPATH",
     .min_args = 2,
     .max_args = 2,
-    .help = "A file at NEWPATH is replaced. The sandbox is not woken.\n",
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_BELOW, DZ_CLI_OPTION_END},
+    .help = "A file at NEWPATH is replaced. The sandbox is not woken.\n" FILE_HELP,
     .run = files_mv,
 };
 
@@ -721,11 +828,24 @@ static int print_rows(struct dz_cli *c, const json_t *answer)
     return DZ_EXIT_OK;
 }
 
+static int sql_file(struct dz_cli *c, json_t **ret_answer, struct dz_err *err)
+{
+    struct dz_files *f = NULL;
+    int rc = dz_files_open(c, c->argv[0], &f, err);
+    if (rc == 0)
+        rc = dz_files_sql(f, c->argv[1], ret_answer, err);
+    return dz_files_close(f, rc, err);
+}
+
 static int sql(struct dz_cli *c, struct dz_err *err)
 {
     json_t *answer = NULL;
-    int rc = dz_cli_ask(c, "POST", json_pack("{s:s}", "query", c->argv[1]), &answer, err,
-                        "/v1/sandboxes/{}/sql", c->argv[0]);
+    bool file = dz_cli_is_file(c->argv[0]);
+    if (!file && (dz_cli_value(c, "image") || dz_cli_value(c, "base")))
+        return dz_cli_usage(c, err, "%s: --image and --base are for a FILE", c->argv[0]);
+    int rc = file ? sql_file(c, &answer, err)
+                  : dz_cli_ask(c, "POST", json_pack("{s:s}", "query", c->argv[1]), &answer, err,
+                               "/v1/sandboxes/{}/sql", c->argv[0]);
     if (rc < 0)
         return rc;
     if (c->json)
@@ -739,14 +859,15 @@ const struct dz_cli_command dz_cmd_sql = {
     .name = "sql",
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "query a sandbox's files with SQL",
-    .args = "SANDBOX QUERY",
+    .args = "SANDBOX | FILE QUERY",
     .min_args = 2,
     .max_args = 2,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
+    .options =
+        (const struct dz_cli_option[]){DZ_CLI_OPTIONS_BELOW, DZ_CLI_OPTION_JSON, DZ_CLI_OPTION_END},
     .help = "Runs one SELECT over the view vfs (volume, path, content, mtime) and the file's\n"
             "own tables. Nothing can be changed, and the sandbox is not woken. Columns are\n"
             "separated by tabs.\n"
             "\n"
-            "    doze sql web \"select path, mtime from vfs where path like '%.py'\"\n",
+            "    doze sql web \"select path, mtime from vfs where path like '%.py'\"\n" FILE_HELP,
     .run = sql,
 };

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local_files.c - operations on a sandbox's file in a file-only cell, one at a time.
+ *
+ * Nothing of the file is read here: a jailed cell has it, and its answers arrive as records that
+ * cell_op_json.c checks. Closing puts the cell to sleep, which commits and moves the log into
+ * the file, and waits until the cell has ended and the lock is free.
+ */
+#include "cli/local_files.h"
+
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "cell/cell_exec.h"
+#include "cell/cell_op_json.h"
+#include "cli/cli_remote.h"
+#include "cli/cli_term.h"
+#include "cli/local_cell.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LOCK_WAIT_MS = 1000,    /* for a cell that is still leaving */
+    ANSWER_MAX = 256 << 20, /* bytes of one answer as JSON */
+    LIST_ENTRIES = 1000,    /* of the API's list when no limit is given */
+    SQL_ROWS = 1000,        /* rows of the API's answer when no limit is given */
+};
+
+struct dz_files {
+    struct dz_cli *c;
+    struct dz_cli_cell cell;
+    struct dz_image image;
+};
+
+/* What the data of an operation becomes. */
+struct sink {
+    int (*data)(struct sink *s, struct dz_cell_view *v, struct dz_err *err);
+    struct dz_cli *c;
+    struct dz_json json;
+    struct dz_buf text; /* what json writes to */
+    struct dz_cell_json_rows rows;
+    uint64_t count; /* of DONE */
+    bool stat_seen; /* READ: its first data is a record */
+};
+
+/* --- the cell ----------------------------------------------------------------------------- */
+
+/* The words of a cell: a hostile file may have chosen them. */
+static int said(int code, const char *text, struct dz_err *err)
+{
+    DZ_AUTO(dz_buf_release) struct dz_buf clean = DZ_BUF_INIT(DZ_LINE_MAX);
+    dz_cli_escape(&clean, dz_str(text));
+    return dz_fail(err, code, "%s", clean.len ? clean.p : dz_err_text(code));
+}
+
+static int in_use(const char *file, struct dz_err *err)
+{
+    return dz_fail(err, DZ_EBUSY,
+                   "open %s: a daemon or another command uses it: name its sandbox instead "
+                   "(doze ls), or end that command",
+                   file);
+}
+
+static int could_not_open(const struct dz_files *f, const struct dz_cell_event *e,
+                          struct dz_err *err)
+{
+    if (e->code == DZ_EBUSY)
+        return in_use(f->cell.file, err);
+    int rc = said(e->code, e->text, err);
+    if (rc == DZ_ENOENT && f->cell.start.image_fd < 0)
+        return dz_wrap(err, rc, "open %s (--image or --base names what it stands on)",
+                       f->cell.file);
+    return dz_wrap(err, rc, "open %s", f->cell.file);
+}
+
+/* The next event. FAILED is an error. */
+static int next_event(struct dz_files *f, struct dz_cell_event *ret, struct dz_err *err)
+{
+    struct dz_cell *cell = f->cell.cell;
+    int rc;
+    while ((rc = dz_cell_receive(cell, ret, err)) == 0) {
+        struct pollfd p = {.fd = dz_cell_fd(cell), .events = dz_cell_poll_events(cell)};
+        if (poll(&p, 1, -1) < 0 && errno != EINTR)
+            return dz_fail_sys(err, errno, "wait for the cell of %s", f->cell.file);
+        if (p.revents & POLLOUT && (rc = dz_cell_flush(cell, err)) < 0)
+            return rc;
+    }
+    if (rc < 0)
+        return rc;
+    return ret->type == DZ_CELL_FAILED ? could_not_open(f, ret, err) : 0;
+}
+
+/* Until an event of this type came. */
+static int wait_for(struct dz_files *f, enum dz_cell_event_type type, struct dz_err *err)
+{
+    struct dz_cell_event e = {0};
+    int rc = 0;
+    while (rc == 0 && e.type != type) {
+        rc = next_event(f, &e, err);
+        if (rc == 0 && e.type == DZ_CELL_AWAKE)
+            rc = said(e.code, e.text, err);
+    }
+    return rc;
+}
+
+/* DOZE_BASE counts only for a file that says that it stands on something. */
+static int find_root(struct dz_files *f, struct dz_err *err)
+{
+    char sha256[DZ_SHA256_HEX] = "";
+    bool given = dz_cli_value(f->c, "image") || dz_cli_value(f->c, "base");
+    int rc = given ? 0 : dz_cli_file_image(f->cell.file, sha256, err);
+    if (rc == DZ_EBUSY)
+        return in_use(f->cell.file, err);
+    if (rc < 0 || (!given && !sha256[0]))
+        return rc;
+    return dz_cli_cell_root(&f->cell, f->c, f->cell.file, &f->image, err);
+}
+
+int dz_files_open(struct dz_cli *c, const char *file, struct dz_files **ret_files,
+                  struct dz_err *err)
+{
+    if (access(file, R_OK | W_OK) < 0) /* the cell would make what is missing */
+        return dz_fail_sys(err, errno, "open %s", file);
+    struct dz_files *f = dz_zalloc(sizeof *f);
+    if (!f)
+        return dz_fail(err, DZ_ENOMEM, "open %s: out of memory", file);
+    f->c = c;
+    f->cell = (struct dz_cli_cell)DZ_CLI_CELL_INIT;
+    f->cell.file = file;
+    int rc = find_root(f, err);
+    f->cell.start.many = true;
+    f->cell.start.lock_wait_ms = LOCK_WAIT_MS;
+    if (rc == 0)
+        rc = dz_cli_cell_open(&f->cell, err);
+    if (rc == 0)
+        rc = wait_for(f, DZ_CELL_READY, err);
+    if (rc < 0) {
+        (void)dz_files_close(f, rc, NULL);
+        return rc;
+    }
+    *ret_files = f;
+    return 0;
+}
+
+int dz_files_close(struct dz_files *f, int rc, struct dz_err *err)
+{
+    struct dz_err late = {0};
+    if (!f)
+        return rc;
+    if (f->cell.cell) {
+        int ended = dz_cell_suspend(f->cell.cell, false, &late);
+        if (ended == 0)
+            ended = wait_for(f, DZ_CELL_GONE, &late);
+        if (ended < 0 && rc >= 0) {
+            *err = late;
+            rc = ended;
+        }
+        dz_cell_free(f->cell.cell);
+        f->cell.cell = NULL;
+    }
+    if (f->cell.start.wal_fd >= 0)
+        rc = dz_cli_cell_tidy(&f->cell, rc);
+    dz_cli_cell_release(&f->cell);
+    dz_image_release(&f->image);
+    dz_free(f);
+    return rc;
+}
+
+/* --- operations --------------------------------------------------------------------------- */
+
+/* Until it is over. sink NULL: nothing is to come of it but its end. */
+static int run(struct dz_files *f, const struct dz_cell_op *op, struct sink *sink,
+               struct dz_err *err)
+{
+    struct dz_cell_event e;
+    uint32_t handle = 0;
+    int rc = dz_cell_op_start(f->cell.cell, op, &handle, err);
+    while (rc == 0) {
+        rc = next_event(f, &e, err);
+        if (rc < 0 || e.op != handle)
+            continue;
+        if (e.type == DZ_CELL_OP_DONE) {
+            if (sink)
+                sink->count = e.count;
+            return e.code < 0 ? said(e.code, e.text, err) : 0;
+        }
+        if (e.type != DZ_CELL_OP_DATA)
+            continue;
+        struct dz_cell_view v = {e.data, e.size};
+        if (sink)
+            rc = sink->data(sink, &v, err);
+        if (rc == 0)
+            rc = dz_cell_op_took(f->cell.cell, handle, e.size, err);
+    }
+    return rc;
+}
+
+static int parse(struct sink *s, const char *what, json_t **ret, struct dz_err *err)
+{
+    dz_json_end(&s->json);
+    int rc = dz_json_finish(&s->json);
+    if (rc < 0)
+        return dz_fail(err, rc, "%s: %s", what, dz_err_text(rc));
+    *ret = json_loadb(s->text.p, s->text.len, JSON_ALLOW_NUL, NULL);
+    return *ret ? 0 : dz_fail(err, DZ_ENOMEM, "%s: the answer cannot be read", what);
+}
+
+static int add_entries(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
+{
+    (void)err; /* json keeps its failure for parse() */
+    dz_cell_json_entries(&s->json, v);
+    return 0;
+}
+
+int dz_files_list(struct dz_files *f, const char *path, uint32_t depth, json_t **ret_entries,
+                  struct dz_err *err)
+{
+    struct sink s = {.data = add_entries, .text = DZ_BUF_INIT(ANSWER_MAX)};
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_LIST, .path = path, .depth = depth, .limit = LIST_ENTRIES};
+    dz_json_init(&s.json, &s.text, false);
+    dz_json_array(&s.json);
+    int rc = run(f, &op, &s, err);
+    if (rc == 0)
+        rc = parse(&s, "list", ret_entries, err);
+    if (rc == 0 && s.count == 1)
+        dz_cli_warn(f->c, "there are more entries: the answer is at its limit");
+    dz_buf_release(&s.text);
+    return rc;
+}
+
+static int add_rows(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
+{
+    (void)err;
+    dz_cell_json_rows_add(&s->rows, v);
+    return 0;
+}
+
+int dz_files_sql(struct dz_files *f, const char *query, json_t **ret_answer, struct dz_err *err)
+{
+    struct sink s = {.data = add_rows, .text = DZ_BUF_INIT(ANSWER_MAX)};
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_SQL, .text = query, .limit = SQL_ROWS};
+    dz_json_init(&s.json, &s.text, false);
+    dz_json_object(&s.json);
+    dz_cell_json_rows_begin(&s.rows, &s.json);
+    int rc = run(f, &op, &s, err);
+    if (rc == 0) {
+        dz_cell_json_rows_end(&s.rows);
+        dz_json_put_bool(&s.json, "truncated", s.count >= SQL_ROWS);
+        rc = parse(&s, "query", ret_answer, err);
+    }
+    dz_cell_json_rows_release(&s.rows);
+    dz_buf_release(&s.text);
+    return rc;
+}
+
+static int print(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
+{
+    struct dz_cell_stat st;
+    if (s->stat_seen)
+        return dz_cli_put_guest(s->c, STDOUT_FILENO, dz_str_n((const char *)v->at, v->left), err);
+    s->stat_seen = true;
+    int rc = dz_cell_stat_next(v, &st, err);
+    return rc < 0 ? rc : 0;
+}
+
+int dz_files_print(struct dz_files *f, const char *path, struct dz_err *err)
+{
+    struct sink s = {.data = print, .c = f->c};
+    return run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_READ, .path = path}, &s, err);
+}
+
+int dz_files_mkdir(struct dz_files *f, const char *path, struct dz_err *err)
+{
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_MKDIR, .path = path, .flags = DZ_CELL_OP_PARENTS};
+    return run(f, &op, NULL, err);
+}
+
+int dz_files_move(struct dz_files *f, const char *from, const char *to, struct dz_err *err)
+{
+    return run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_MOVE, .path = from, .to = to}, NULL, err);
+}
+
+int dz_files_remove(struct dz_files *f, const char *path, bool recursive, struct dz_err *err)
+{
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_REMOVE, .path = path, .flags = recursive ? DZ_CELL_OP_DEEP : 0};
+    return run(f, &op, NULL, err);
+}

@@ -1,0 +1,65 @@
+#!/bin/bash
+# The file verbs on a sandbox of the daemon and on a sandbox's file: the same answers.
+# shellcheck disable=SC2016 # $ inside of tests
+. "$(dirname "$0")/lib.sh"
+. "$LIB_ROOT/tests/integration/daemon.sh"
+start || exit 1
+doze create base -n web >/dev/null || exit 1
+mkdir -p tree/sub
+printf 'one\n' >tree/one
+printf 'two\n' >tree/sub/two
+head -c 700000 /dev/urandom >tree/big
+ln -s ../one tree/sub/link
+chmod 750 tree/sub/two
+touch -d '2001-02-03 04:05:06 UTC' tree/one tree/big tree/sub/two
+doze cp -r tree/. web:/workspace/ || exit 1
+doze disk create box.doze && doze disk put -q box.doze tree/. /workspace || exit 1
+
+# WORD... with @ for the place before the colon: on both, the same status, output and error. Only
+# the time of what was made just now, and the names of the two, may differ.
+both() { # STATUS COMMAND...
+    local want=$1 word remote=() file=()
+    shift
+    for word in "$@"; do
+        remote+=("${word/#@/web}")
+        file+=("${word/#@/./box.doze}")
+    done
+    run "$want" doze "${remote[@]}" && cp out out.remote && cp err err.remote &&
+        DOZE_URL=unix:/nowhere run "$want" doze "${file[@]}" && cp out out.file && cp err err.file &&
+        sed -i 's/"mtime":"[^"]*"//g' out.remote out.file && cmp out.remote out.file
+}
+same_error() { # TEXT: both said it
+    has err.remote "$1" && has err.file "$1"
+}
+
+test_that 'cat prints the same bytes' '
+    both 0 cat @:/workspace/one @:/workspace/sub/two && [ "$(cat out)" = "$(printf "one\ntwo")" ] &&
+    both 0 cat @:/workspace/big && cmp out tree/big && both 0 cat @:/workspace/sub/link && [ "$(cat out)" = one ] &&
+    both 1 cat @:/workspace/none && same_error "No such file" && both 1 cat @:/workspace && same_error "Is a directory"
+'
+test_that 'files lists the same entries, with the same type names, as JSON too' '
+    both 0 files --json @:/workspace/sub --depth 3 && has out "\"type\":\"symlink\"" && has out "\"target\":\"../one\"" && has out "\"mode\":\"0750\"" && has out "\"mtime\":\"2001-02-03T04:05:06" &&
+    both 0 files -q @:/workspace && printf "big\none\nsub\n" | cmp - out && both 1 files @:/none && same_error "No such file" && run 0 doze files -q ./box.doze && has out workspace
+'
+test_that 'sql answers the same rows, text, blobs, and refusals' '
+    q="select path, length(content) as n, x'"'00ff'"' as b, null as z, 1.5 as r from vfs where volume='"'workspace'"' and path like '"'%o%'"' order by path" &&
+    run 0 doze sql web "$q" --json && cp out out.remote && run 0 doze sql ./box.doze "$q" --json && cmp out out.remote && has out base64 &&
+    run 0 doze sql web "$q" && cp out out.remote && run 0 doze sql ./box.doze "$q" && cmp out out.remote &&
+    run 1 doze sql web "delete from node" && run 1 doze sql ./box.doze "delete from node" && run 1 doze sql ./box.doze "select 1; select 2" && has err "one statement"
+'
+test_that 'files mkdir, mv and rm do the same' '
+    both 0 files mkdir @:/workspace/a/b/c && both 0 files mkdir @:/workspace/a/b && both 0 files mv @:/workspace/one /workspace/a/moved && both 0 cat @:/workspace/a/moved && [ "$(cat out)" = one ] &&
+    both 1 files mv @:/workspace/none /workspace/x && same_error "No such file" && both 0 files -q @:/workspace/a --depth 9 &&
+    both 1 files rm @:/workspace/a && both 0 files rm -r @:/workspace/a @:/workspace/sub/two && both 1 files rm @:/workspace/a && same_error "No such file" && both 0 files -q @:/workspace
+'
+test_that 'what was changed is in the file, and its log is gone' '
+    [ ! -e box.doze-wal ] && run 0 doze disk check -q box.doze && run 1 doze disk cat box.doze /workspace/one && run 0 doze disk cat box.doze /workspace/big && cmp out tree/big
+'
+test_that 'a file that is not there is not made, and --image is of a FILE' '
+    run 1 doze cat ./none.doze:/x && has err "open ./none.doze: No such file" && [ ! -e none.doze ] && run 2 doze files --image base web && has err "are for a FILE"
+'
+test_that 'a file that a daemon uses is refused: the message says what to do' '
+    run 0 doze exec web -- true && f=$(find data -name "sbx_*.doze" | head -1) && [ -n "$f" ] && run 1 doze files "./$f:/" && has err "a daemon or another command uses it" && run 1 doze files "./$f:/" --base "$DOZE_BASE" && has err "a daemon or another command uses it" && has err "doze ls"
+'
+stop
+test_done
