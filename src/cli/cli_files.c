@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * `doze cp`, `cat`, `edit`, `files`, `sql`: the files of a sandbox that a daemon keeps, also while
- * it sleeps. `cat`, `files` and `sql` also take the sandbox's file itself (local_files.c).
+ * it sleeps. `cat`, `edit`, `files` and `sql` also take the sandbox's file itself (local_files.c).
  *
  * A file is one request, streamed. Directories go as tar streams: into a sandbox by
  * local_tree_in.c, out of one by local_tree_out.c, which trusts nothing in them.
@@ -559,13 +559,48 @@ static bool same(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
+/* A file that does not exist begins empty. */
+static int fetch_from_file(struct dz_cli *c, const struct spot *at, const char *path,
+                           struct dz_err *err)
+{
+    struct dz_files *f = NULL;
+    uint32_t mode = 0;
+    int rc = dz_files_open(c, at->file, &f, err);
+    if (rc < 0)
+        return rc;
+    DZ_AUTO(dz_fd_close)
+    int fd = dz_fd_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0600, err);
+    rc = fd < 0 ? fd : dz_files_get(f, at->at.path, fd, &mode, err);
+    if (rc == DZ_ENOENT) {
+        mode = 0644;
+        rc = 0;
+    }
+    if (rc == 0 && fchmod(fd, mode | 0600) < 0)
+        rc = dz_fail_sys(err, errno, "write %s", path);
+    if (rc < 0)
+        (void)unlink(path);
+    return dz_files_close(f, rc, err);
+}
+
+static int store_in_file(struct dz_cli *c, const struct spot *at, const char *path, mode_t mode,
+                         struct dz_err *err)
+{
+    struct dz_files *f = NULL;
+    DZ_AUTO(dz_fd_close) int fd = dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, err);
+    int rc = fd < 0 ? fd : dz_files_open(c, at->file, &f, err);
+    if (rc == 0)
+        rc = dz_files_put(f, at->at.path, mode & 0777, fd, err);
+    return dz_files_close(f, rc, err);
+}
+
 /* One that there is not begins empty. *ret_kept: what was written did not get back. */
-static int edit_copy(struct dz_cli *c, struct dz_client *client, const struct place *at,
+static int edit_copy(struct dz_cli *c, struct dz_client *client, const struct spot *at,
                      const char *path, bool *ret_kept, struct dz_err *err)
 {
     struct stat before, after;
-    int rc = copy_out(c, client, at, path, NULL, err);
-    if (rc == DZ_ENOENT && strstr(err->msg, "No such file")) {
+    int rc = at->file[0] ? fetch_from_file(c, at, path, err)
+                         : copy_out(c, client, &at->at, path, NULL, err);
+    if (!at->file[0] && rc == DZ_ENOENT && strstr(err->msg, "No such file")) {
         int fd = dz_fd_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0644, err);
         rc = fd < 0 ? fd : 0;
         dz_fd_close(&fd);
@@ -577,7 +612,8 @@ static int edit_copy(struct dz_cli *c, struct dz_client *client, const struct pl
         rc = dz_fail_sys(err, errno, "stat %s", path);
     if (rc < 0 || same(&before, &after))
         return rc;
-    rc = copy_in(c, client, path, at, NULL, err);
+    rc = at->file[0] ? store_in_file(c, at, path, after.st_mode, err)
+                     : copy_in(c, client, path, &at->at, NULL, err);
     *ret_kept = rc < 0;
     return rc;
 }
@@ -585,19 +621,20 @@ static int edit_copy(struct dz_cli *c, struct dz_client *client, const struct pl
 static int edit(struct dz_cli *c, struct dz_err *err)
 {
     DZ_AUTO(dz_client_closep) struct dz_client *client = NULL;
-    struct place at;
+    struct spot at;
     struct dz_err why;
     const char *tmp = getenv("TMPDIR");
     char dir[DZ_PATH_MAX / 2], path[DZ_PATH_MAX];
     bool kept = false;
-    int rc = remote_place(c, c->argv[0], &at, err);
-    rc = rc < 0 ? rc : dz_cli_remote(c, &client, err);
+    int rc = find_spot(c, c->argv[0], &at, err);
+    if (rc == 0 && !at.file[0])
+        rc = dz_cli_remote(c, &client, err);
     if (rc < 0)
         return rc;
     (void)snprintf(dir, sizeof dir, "%s/doze-edit.XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
     if (!mkdtemp(dir))
         return dz_fail_sys(err, errno, "make %s", dir);
-    (void)snprintf(path, sizeof path, "%s/%.255s", dir, base_name(at.path));
+    (void)snprintf(path, sizeof path, "%s/%.255s", dir, base_name(at.at.path));
     rc = edit_copy(c, client, &at, path, &kept, &why);
     if (kept)
         return dz_fail(err, rc, "%s; what was written is in %s", why.msg, path);
@@ -610,13 +647,15 @@ const struct dz_cli_command dz_cmd_edit = {
     .name = "edit",
     .group = DZ_CLI_GROUP_SANDBOX,
     .summary = "edit a file in a sandbox",
-    .args = "SANDBOX:PATH",
+    .args = "SANDBOX:PATH | FILE:PATH",
     .min_args = 1,
     .max_args = 1,
-    .options = (const struct dz_cli_option[]){DZ_CLI_OPTION_QUIET, DZ_CLI_OPTION_END},
+    .options = (const struct dz_cli_option[]){DZ_CLI_OPTIONS_BELOW, DZ_CLI_OPTION_QUIET,
+                                              DZ_CLI_OPTION_END},
     .help = "Opens a copy with $VISUAL, $EDITOR or vi. If the copy was changed and the\n"
             "editor succeeded, the file is replaced in one step. A file that does not exist\n"
-            "is created. The sandbox is not woken.\n",
+            "is created. The sandbox is not woken. A FILE is in use only while it is read\n"
+            "and written, not while the editor runs.\n" FILE_HELP,
     .run = edit,
 };
 

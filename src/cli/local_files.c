@@ -8,6 +8,7 @@
  */
 #include "cli/local_files.h"
 
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -43,6 +44,8 @@ struct sink {
     struct dz_buf text; /* what json writes to */
     struct dz_cell_json_rows rows;
     uint64_t count; /* of DONE */
+    int fd;         /* READ: where its bytes go */
+    uint32_t mode;  /* READ: permission bits */
     bool stat_seen; /* READ: its first data is a record */
 };
 
@@ -172,12 +175,10 @@ int dz_files_close(struct dz_files *f, int rc, struct dz_err *err)
 /* --- operations --------------------------------------------------------------------------- */
 
 /* Until it is over. sink NULL: nothing is to come of it but its end. */
-static int run(struct dz_files *f, const struct dz_cell_op *op, struct sink *sink,
-               struct dz_err *err)
+static int finish(struct dz_files *f, uint32_t handle, struct sink *sink, struct dz_err *err)
 {
     struct dz_cell_event e;
-    uint32_t handle = 0;
-    int rc = dz_cell_op_start(f->cell.cell, op, &handle, err);
+    int rc = 0;
     while (rc == 0) {
         rc = next_event(f, &e, err);
         if (rc < 0 || e.op != handle)
@@ -196,6 +197,14 @@ static int run(struct dz_files *f, const struct dz_cell_op *op, struct sink *sin
             rc = dz_cell_op_took(f->cell.cell, handle, e.size, err);
     }
     return rc;
+}
+
+static int run(struct dz_files *f, const struct dz_cell_op *op, struct sink *sink,
+               struct dz_err *err)
+{
+    uint32_t handle = 0;
+    int rc = dz_cell_op_start(f->cell.cell, op, &handle, err);
+    return rc < 0 ? rc : finish(f, handle, sink, err);
 }
 
 static int parse(struct sink *s, const char *what, json_t **ret, struct dz_err *err)
@@ -271,6 +280,66 @@ int dz_files_print(struct dz_files *f, const char *path, struct dz_err *err)
 {
     struct sink s = {.data = print, .c = f->c};
     return run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_READ, .path = path}, &s, err);
+}
+
+static int keep(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
+{
+    struct dz_cell_stat st;
+    if (s->stat_seen)
+        return dz_fd_write(s->fd, v->at, v->left, err);
+    s->stat_seen = true;
+    int rc = dz_cell_stat_next(v, &st, err);
+    if (rc > 0)
+        s->mode = st.mode & 0777;
+    return rc < 0 ? rc : 0;
+}
+
+int dz_files_get(struct dz_files *f, const char *path, int fd, uint32_t *ret_mode,
+                 struct dz_err *err)
+{
+    struct sink s = {.data = keep, .fd = fd};
+    int rc = run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_READ, .path = path}, &s, err);
+    if (rc == 0)
+        *ret_mode = s.mode;
+    return rc;
+}
+
+/* All of a piece, as the cell has room. An operation that ended before says why. */
+static int send_piece(struct dz_files *f, uint32_t handle, const char *p, size_t n,
+                      struct dz_err *err)
+{
+    struct dz_cell_event e;
+    while (n > 0) {
+        int64_t took = dz_cell_op_send(f->cell.cell, handle, p, n, err);
+        if (took < 0)
+            return (int)took;
+        p += took;
+        n -= (size_t)took;
+        int rc = took > 0 ? 0 : next_event(f, &e, err);
+        if (rc < 0)
+            return rc;
+        if (took == 0 && e.op == handle && e.type == DZ_CELL_OP_DONE)
+            return said(e.code < 0 ? e.code : DZ_EIO, e.text, err);
+    }
+    return 0;
+}
+
+int dz_files_put(struct dz_files *f, const char *path, uint32_t mode, int fd, struct dz_err *err)
+{
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_WRITE, .path = path, .mode = mode, .flags = DZ_CELL_OP_PARENTS};
+    char piece[DZ_IO_PIECE];
+    uint32_t handle = 0;
+    ssize_t n = 0;
+    int rc = dz_cell_op_start(f->cell.cell, &op, &handle, err);
+    while (rc == 0 && (n = read(fd, piece, sizeof piece)) != 0)
+        if (n > 0)
+            rc = send_piece(f, handle, piece, (size_t)n, err);
+        else if (errno != EINTR)
+            rc = dz_fail_sys(err, errno, "read what goes to %s", path);
+    if (rc == 0)
+        rc = dz_cell_op_end(f->cell.cell, handle, err);
+    return rc < 0 ? rc : finish(f, handle, NULL, err);
 }
 
 int dz_files_mkdir(struct dz_files *f, const char *path, struct dz_err *err)

@@ -34,6 +34,13 @@ DZ_NODISCARD int dz_files_sql(struct dz_files *f, const char *query, json_t **re
                               struct dz_err *err);
 /* The bytes of a file to standard output, as dz_cli_put_guest() writes them. */
 DZ_NODISCARD int dz_files_print(struct dz_files *f, const char *path, struct dz_err *err);
+/* The bytes of a file into fd; *ret_mode is its permission bits. */
+DZ_NODISCARD int dz_files_get(struct dz_files *f, const char *path, int fd, uint32_t *ret_mode,
+                              struct dz_err *err);
+/* What fd gives, to the end, becomes the file at path in one step; missing directories are made.
+ * mode: its permission bits. */
+DZ_NODISCARD int dz_files_put(struct dz_files *f, const char *path, uint32_t mode, int fd,
+                              struct dz_err *err);
 /* Make a directory and the missing ones above it; it may be there. */
 DZ_NODISCARD int dz_files_mkdir(struct dz_files *f, const char *path, struct dz_err *err);
 /* Replaces what is at `to`. */

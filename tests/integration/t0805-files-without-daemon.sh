@@ -11,6 +11,7 @@ printf 'two\n' >tree/sub/two
 head -c 700000 /dev/urandom >tree/big
 ln -s ../one tree/sub/link
 chmod 750 tree/sub/two
+chmod 740 tree/big
 touch -d '2001-02-03 04:05:06 UTC' tree/one tree/big tree/sub/two
 doze cp -r tree/. web:/workspace/ || exit 1
 doze disk create box.doze && doze disk put -q box.doze tree/. /workspace || exit 1
@@ -52,11 +53,17 @@ test_that 'files mkdir, mv and rm do the same' '
     both 1 files mv @:/workspace/none /workspace/x && same_error "No such file" && both 0 files -q @:/workspace/a --depth 9 &&
     both 1 files rm @:/workspace/a && both 0 files rm -r @:/workspace/a @:/workspace/sub/two && both 1 files rm @:/workspace/a && same_error "No such file" && both 0 files -q @:/workspace
 '
+test_that 'edit changes a file, makes one with its directories, and keeps what cannot go back' '
+    cp tree/big want && echo more >>want && export EDITOR="sh -c '"'"'echo more >>\"\$1\"'"'"' x" &&
+    both 0 edit @:/workspace/big && both 0 cat @:/workspace/big && cmp out want && both 0 files --json @:/workspace && has out "\"mode\":\"0740\"" && both 0 edit @:/workspace/sub/new/made && both 0 cat @:/workspace/sub/new/made && [ "$(cat out)" = more ] &&
+    EDITOR=false && both 1 edit @:/workspace/big && same_error "the file is as it was" && both 0 cat @:/workspace/big && cmp out want &&
+    EDITOR="sh -c '"'"'echo kept >\"\$1\"'"'"' x" && run 1 doze edit ./box.doze:/proc/x && has err "what was written is in" && [ "$(cat "$(sed -n "s/.*what was written is in //p" err)")" = kept ]
+'
 test_that 'what was changed is in the file, and its log is gone' '
-    [ ! -e box.doze-wal ] && run 0 doze disk check -q box.doze && run 1 doze disk cat box.doze /workspace/one && run 0 doze disk cat box.doze /workspace/big && cmp out tree/big
+    [ ! -e box.doze-wal ] && run 0 doze disk check -q box.doze && run 1 doze disk cat box.doze /workspace/one && run 0 doze disk cat box.doze /workspace/big && cmp out want
 '
 test_that 'a file that is not there is not made, and --image is of a FILE' '
-    run 1 doze cat ./none.doze:/x && has err "open ./none.doze: No such file" && [ ! -e none.doze ] && run 2 doze files --image base web && has err "are for a FILE"
+    run 1 doze cat ./none.doze:/x && has err "open ./none.doze: No such file" && [ ! -e none.doze ] && EDITOR="touch ran" run 1 doze edit ./none.doze:/x && has err "open ./none.doze: No such file" && [ ! -e ran ] && run 2 doze files --image base web && has err "are for a FILE"
 '
 test_that 'a file that a daemon uses is refused: the message says what to do' '
     run 0 doze exec web -- true && f=$(find data -name "sbx_*.doze" | head -1) && [ -n "$f" ] && run 1 doze files "./$f:/" && has err "a daemon or another command uses it" && run 1 doze files "./$f:/" --base "$DOZE_BASE" && has err "a daemon or another command uses it" && has err "doze ls"
