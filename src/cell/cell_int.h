@@ -317,10 +317,10 @@ size_t dz_cell_calls(bool nest, const struct dz_os_users *users, struct dz_os_sy
  * asked where /proc/sys can be read: no guard's process (os_guard.h) can. */
 uint64_t dz_cell_processes(void);
 /* A zygote: the jail but for what it must do to fork cells, and for what each of them
- * does after that. It becomes `user` of these users (NULL: stays who it is), who may then have this
- * many processes. fds as below. */
-int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, uint64_t processes, int *fds,
-                       size_t count, struct dz_os_jail_report *ret_report, struct dz_err *err);
+ * does after that. It becomes its user (without users it stays who it is), who may then have its
+ * number of processes. fds as below. */
+int dz_cell_enter_nest(const struct dz_nest *nest, int *fds, size_t count,
+                       struct dz_os_jail_report *ret_report, struct dz_err *err);
 /* In a child of a nest: the rest of the jail. */
 int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty, int *fds,
                          size_t count, struct dz_err *err);

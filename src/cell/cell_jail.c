@@ -198,14 +198,15 @@ uint64_t dz_cell_processes(void)
 }
 
 /* The limits are those of its cells, which inherit them, and so are the namespaces. */
-int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, uint64_t processes, int *fds,
-                       size_t count, struct dz_os_jail_report *ret_report, struct dz_err *err)
+int dz_cell_enter_nest(const struct dz_nest *nest, int *fds, size_t count,
+                       struct dz_os_jail_report *ret_report, struct dz_err *err)
 {
+    const struct dz_os_users *users = nest->users.count ? &nest->users : NULL;
     static struct dz_os_syscall calls[DZ_CELL_CALLS_MAX];
     const struct dz_os_rlimit limits[] = {{RLIMIT_FSIZE, DZ_CELL_FILE_SIZE},
                                           {RLIMIT_CORE, 0},
                                           {RLIMIT_NOFILE, DZ_CELL_NOFILE},
-                                          {RLIMIT_NPROC, processes}};
+                                          {RLIMIT_NPROC, nest->processes}};
     const struct dz_os_jail jail = {
         .calls = calls,
         .call_count = dz_cell_calls(true, users, calls),
@@ -215,8 +216,8 @@ int dz_cell_enter_nest(const struct dz_os_users *users, uint32_t user, uint64_t 
         .landlock_proc = true,
         .namespaces = dz_os_jail_namespaces,
         .users = users,
-        .user = user,
-        .processes = processes,
+        .user = nest->user,
+        .processes = nest->processes,
         .settles_later = true,
     };
     int rc = prepare(fds, count, err);

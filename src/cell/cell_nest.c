@@ -394,7 +394,7 @@ DZ_NORETURN static void zygote(void)
         rc = dz_os_filter_new(calls, call_count, &nest.filter, &err);
     memcpy(kept, fds, sizeof kept); /* sorted by the next call */
     if (rc == 0)
-        rc = dz_cell_enter_nest(users, nest.user, nest.processes, kept, count, &report, &err);
+        rc = dz_cell_enter_nest(&nest, kept, count, &report, &err);
     nest.fences = report.fences;
     if (rc == 0)
         rc = prepare_disk(&err);

@@ -109,6 +109,14 @@ option 'fork --base; resume --base; image snapshot --base' '
     { doze run --base "$DOZE_BASE" --file on-base.doze --suspend-after 100ms -- sh -c "while :; do sleep 0.3; done" >run.out 2>&1 || [ $? -eq 75 ]; } && base=$DOZE_BASE && unset DOZE_BASE &&
     run 75 doze resume --base "$base" --suspend-after 50ms on-base.doze && run 75 doze fork --base "$base" --suspend-after 50ms on-base.doze on-base2.doze && [ -s on-base2.doze ] &&
     run 125 doze fork --suspend-after 50ms on-base.doze none.doze && has err "was not given" && run 0 doze image snapshot --base "$base" -t of-b on-base.doze && run 0 doze image inspect of-b && has out asleep'
+option 'cat, edit, sql, files rm, files mkdir, files mv --image' '
+    run 0 doze files mkdir --image base ./e.doze:/d && run 0 doze cat --image base ./e.doze:/etc/passwd && has out root && run 0 env EDITOR="cp passwd" doze edit --image base ./e.doze:/d/a &&
+    run 0 doze files mv --image base ./e.doze:/d/a /d/b && run 0 doze cat --image base ./e.doze:/d/b && cmp out passwd &&
+    run 0 doze files rm --image base ./e.doze:/d/b && run 1 doze cat --image base ./e.doze:/d/b && run 0 doze sql --image base ./e.doze "select 40 + 2" && has out 42'
+option 'cat, edit, sql, files rm, files mkdir, files mv --base' '
+    export base=$DOZE_BASE DOZE_DATA=$PWD/none; unset DOZE_BASE; run 1 doze cat ./on-base.doze:/etc/passwd && has err "was not given" && run 0 doze cat --base "$base" ./on-base.doze:/etc/passwd && has out root && run 0 doze files mkdir --base "$base" ./on-base.doze:/d &&
+    run 0 env EDITOR="cp passwd" doze edit --base "$base" ./on-base.doze:/d/a && run 0 doze files mv --base "$base" ./on-base.doze:/d/a /d/b && run 0 doze cat --base "$base" ./on-base.doze:/d/b && cmp out passwd &&
+    run 0 doze files rm --base "$base" ./on-base.doze:/d/b && run 1 doze cat --base "$base" ./on-base.doze:/d/b && run 0 doze sql --base "$base" ./on-base.doze "select 40 + 2" && has out 42'
 option 'ls --kind; fork --label; clone --tenant; sandbox create --snapshot' '
     run 0 doze ls -q --kind wasm && [ -s out ] && { run 0 doze ls -q --kind other && empty out; } &&
     run 0 doze exec s-b -- sh -c "echo snapped >/workspace/snapped" && run 0 doze snapshot s-b && snap=$(grep -o "snap_[a-z0-9]*" out) &&

@@ -12,6 +12,7 @@ import socket
 import sys
 
 TIMEOUT_S = 60
+PATIENCE_S = 2
 
 
 def connect(where):
@@ -35,8 +36,8 @@ def ask(c, target="/healthz", headers=None):
 
 
 def connections(where, count):
-    """The daemon answers each request in its turn, so what is not answered after a few more rounds of
-    the first connection was not accepted, or was closed."""
+    """What is not answered within PATIENCE_S, in which the first connection is answered five times, was
+    not accepted, or was closed."""
     held, waiting = [], []
     for _ in range(count):
         c = connect(where)
@@ -46,7 +47,7 @@ def connections(where, count):
             continue  # it was closed at once
         for _ in range(5 if held else 0):
             ask(held[0])
-        if not held or select.select([c.sock], [], [], 0)[0]:
+        if not held or select.select([c.sock], [], [], PATIENCE_S)[0]:
             try:
                 answer = c.getresponse()
                 answer.read()
