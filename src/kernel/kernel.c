@@ -76,6 +76,8 @@ static const struct {
     [DZ_KERNEL_TABLE_THREAD] = {sizeof(struct dz_thread), DZ_KERNEL_THREADS_MAX},
     [DZ_KERNEL_TABLE_SIGINFO] = {sizeof(struct dz_siginfo), DZ_KERNEL_SIGINFOS_MAX},
     [DZ_KERNEL_TABLE_EPITEM] = {sizeof(struct dz_epitem), DZ_KERNEL_EPITEMS_MAX},
+    [DZ_KERNEL_TABLE_SOCKET] = {sizeof(struct dz_socket), DZ_KERNEL_SOCKETS_MAX},
+    [DZ_KERNEL_TABLE_MESSAGE] = {sizeof(struct dz_message), DZ_KERNEL_MESSAGES_MAX},
 };
 
 static int make_tables(struct dz_kernel *k)

@@ -60,7 +60,7 @@ struct dz_kernel_limits {
     uint32_t files; /* open file descriptions of the machine */
     uint32_t fds;   /* RLIMIT_NOFILE at the start */
     uint32_t ptys;
-    uint64_t pipe_bytes;   /* in buffers of all pipes */
+    uint64_t pipe_bytes;   /* in buffers of all pipes; and in messages of all sockets */
     uint64_t memory_bytes; /* linear memories and large tables of all processes, and argv,
                               environ, buffers */
     uint64_t cpu_ns;       /* CPU of one foreground command; 0 = none */
@@ -374,6 +374,8 @@ enum dz_kernel_table {
     DZ_KERNEL_TABLE_THREAD,
     DZ_KERNEL_TABLE_SIGINFO,
     DZ_KERNEL_TABLE_EPITEM,
+    DZ_KERNEL_TABLE_SOCKET,
+    DZ_KERNEL_TABLE_MESSAGE,
     DZ_KERNEL_TABLE_COUNT
 };
 size_t dz_kernel_row_size(enum dz_kernel_table table);
@@ -697,6 +699,73 @@ int64_t dz_sys_timerfd_gettime(struct dz_kernel *k, struct dz_proc *p, int fd, i
 int64_t dz_sys_memfd_create(struct dz_kernel *k, struct dz_proc *p, const char *name, int flags);
 /* F_SEAL_* of a file of the disk, for who maps it; 0: none. */
 uint32_t dz_kernel_seals(struct dz_kernel *k, uint64_t ino);
+
+/* Sockets, as socket(7) and unix(7). Numbers are Linux's: families, types, flags, options. Each
+ * answers EBADF, or ENOTSOCK for what is no socket. */
+struct dz_sockaddr {
+    uint32_t size;      /* bytes that count */
+    uint8_t bytes[128]; /* u16 family, then what the family says; sun_path */
+};
+/* type may carry SOCK_CLOEXEC and SOCK_NONBLOCK. EAFNOSUPPORT: a family there is not. */
+int64_t dz_sys_socket(struct dz_kernel *k, struct dz_proc *p, int family, int type, int protocol);
+int64_t dz_sys_socketpair(struct dz_kernel *k, struct dz_proc *p, const int what[3],
+                          int ret_fds[2]); /* what: family, type, protocol */
+int64_t dz_sys_bind(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_sockaddr *to);
+int64_t dz_sys_listen(struct dz_kernel *k, struct dz_proc *p, int fd, int backlog);
+/* flags: SOCK_CLOEXEC, SOCK_NONBLOCK. ret_from, of the peer, may be NULL. */
+int64_t dz_sys_accept4(struct dz_kernel *k, struct dz_proc *p, int fd, int flags,
+                       struct dz_sockaddr *ret_from);
+int64_t dz_sys_connect(struct dz_kernel *k, struct dz_proc *p, int fd,
+                       const struct dz_sockaddr *to);
+int64_t dz_sys_shutdown(struct dz_kernel *k, struct dz_proc *p, int fd, int how);
+int64_t dz_sys_getsockname(struct dz_kernel *k, struct dz_proc *p, int fd,
+                           struct dz_sockaddr *ret_name);
+int64_t dz_sys_getpeername(struct dz_kernel *k, struct dz_proc *p, int fd,
+                           struct dz_sockaddr *ret_name);
+/* sendmsg(2), recvmsg(2), and with NULLs all other forms. What the control buffer of the guest
+ * holds, the ABI turns into these fields and back. */
+struct dz_msg {
+    const struct iovec *iov;
+    size_t iov_count;
+    const struct dz_sockaddr *to; /* send: NULL: the peer */
+    const int *fds;               /* send: SCM_RIGHTS */
+    size_t fd_count;
+    const struct dz_ucred *cred; /* send: SCM_CREDENTIALS; NULL: none */
+    int *ret_fds;                /* recv: room for descriptors, and how many fit: after the */
+    size_t fds_max;              /* credentials where they are asked for */
+    bool cred_room;              /* recv: there is room for credentials */
+};
+struct dz_msg_got {
+    struct dz_sockaddr from; /* size 0: without a name */
+    struct dz_ucred cred;
+    bool has_cred; /* SO_PASSCRED */
+    size_t fd_count;
+    uint32_t flags; /* MSG_TRUNC, MSG_CTRUNC */
+};
+/* flags: MSG_DONTWAIT, MSG_NOSIGNAL; MSG_OOB is EOPNOTSUPP; others mean nothing here. Bytes. */
+int64_t dz_sys_sendmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_msg *m,
+                       int flags);
+/* flags: MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, MSG_CMSG_CLOEXEC. Bytes. With MSG_WAITALL
+ * DZ_KBLOCK may leave bytes in the buffers, as many as dz_call.done says: an ABI whose buffers
+ * are copies of the guest's has to copy them then, too. ret_got may be NULL. */
+int64_t dz_sys_recvmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_msg *m,
+                       int flags, struct dz_msg_got *ret_got);
+/* SOL_SOCKET: SO_TYPE, DOMAIN, PROTOCOL, ERROR, ACCEPTCONN, PEERCRED to read; SNDBUF, RCVBUF,
+ * RCVTIMEO, SNDTIMEO, PASSCRED, REUSEADDR, KEEPALIVE, BROADCAST also to set. */
+enum dz_sockopt_form {
+    DZ_SOCKOPT_INT,  /* value: an int */
+    DZ_SOCKOPT_TIME, /* value: ns; 0: for ever. A struct timeval */
+    DZ_SOCKOPT_CRED, /* cred */
+};
+struct dz_sockopt {
+    int64_t value;
+    struct dz_ucred cred;
+};
+int dz_sockopt_form(int level, int name); /* enum dz_sockopt_form; -ENOPROTOOPT */
+int64_t dz_sys_getsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const int what[2],
+                          struct dz_sockopt *ret_value); /* what: level, name */
+int64_t dz_sys_setsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const int what[2],
+                          const struct dz_sockopt *value);
 
 /* The slot of a descriptor, for its rights and preopen; NULL: EBADF. Valid until
  * the next call that makes or closes a descriptor. */

@@ -7,7 +7,8 @@
  * shared by descriptors of many processes. The table is a blob that grows as
  * descriptors are used, so an idle process pays for what it has open.
  *
- * Invariant: dz_file.refs is the number of slots that name it.
+ * Invariant: dz_file.refs is the number of slots that name it, and of messages that carry it
+ * (kernel_sock_flight.c).
  */
 #include "kernel/kernel_int.h"
 
@@ -15,6 +16,8 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+
+#include "kernel/kernel_sock.h"
 
 enum {
     FDS_FIRST = 8, /* slots of a new table */
@@ -126,8 +129,10 @@ struct dz_file *dz_k_file_new(struct dz_kernel *k, enum dz_file_kind kind, uint3
 
 void dz_k_file_drop(struct dz_kernel *k, struct dz_file *f)
 {
-    if (f->refs > 0 && --f->refs > 0)
+    if (f->refs > 0 && --f->refs > 0) {
+        dz_k_sock_left(k, f);
         return;
+    }
     const struct dz_k_file_ops *ops = dz_k_ops(f);
     dz_k_epoll_forget(k, f);
     if (f->flocked) {

@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernel/kernel_sock.h"
+
 const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f)
 {
     static const struct dz_k_file_ops *const kinds[] = {
@@ -26,7 +28,7 @@ const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f)
         [DZ_FILE_SYNTH] = &dz_k_synth_ops,       [DZ_FILE_DIR] = &dz_k_dir_ops,
         [DZ_FILE_PIDFD] = &dz_k_pidfd_ops,       [DZ_FILE_EPOLL] = &dz_k_epoll_ops,
         [DZ_FILE_EVENTFD] = &dz_k_eventfd_ops,   [DZ_FILE_TIMERFD] = &dz_k_timerfd_ops,
-        [DZ_FILE_SIGNALFD] = &dz_k_signalfd_ops,
+        [DZ_FILE_SIGNALFD] = &dz_k_signalfd_ops, [DZ_FILE_SOCKET] = &dz_k_socket_ops,
     };
     assert(f->kind < DZ_ARRAY_LEN(kinds) && kinds[f->kind]);
     return kinds[f->kind];
@@ -155,6 +157,8 @@ int64_t dz_sys_readv(struct dz_kernel *k, struct dz_proc *p, int fd, const struc
     int64_t total = total_of(iov, n);
     if (total < 0)
         return dz_k_end(k, p, total);
+    if (f->kind == DZ_FILE_SOCKET) /* datagrams are not pieces */
+        return dz_k_sock_read(k, p, fd, iov, n);
     if (!ops->read)
         return dz_k_end(k, p, f->kind == DZ_FILE_DIR ? -EISDIR : -EINVAL);
     if (n == 1) {
@@ -182,6 +186,8 @@ int64_t dz_sys_writev(struct dz_kernel *k, struct dz_proc *p, int fd, const stru
     int64_t total = total_of(iov, n);
     if (total < 0)
         return dz_k_end(k, p, total);
+    if (f->kind == DZ_FILE_SOCKET)
+        return dz_k_sock_write(k, p, fd, iov, n);
     if (!ops->write)
         return dz_k_end(k, p, -EINVAL);
     while (c->done < (uint64_t)total) {

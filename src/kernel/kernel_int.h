@@ -121,6 +121,12 @@ struct dz_kernel {
     uint32_t walk, walks;        /* of kernel_epoll.c: the last one, and how deep in one we are */
     uint32_t next_ready;         /* order of items of epoll */
     bool memfds;                 /* there was one */
+    uint64_t socket_bytes;       /* of messages in queues of sockets */
+    uint64_t next_message;       /* order in those queues */
+    uint32_t in_flight;          /* descriptors in those messages */
+    uint32_t doomed;             /* messages that go: kernel_sock_flight.c */
+    uint32_t mark;               /* the last search for sockets that nobody can reach */
+    bool settling, garbage;      /* such messages are going; there may be such sockets */
     uint64_t mount[DZ_K_MOUNTS]; /* inodes covered by /proc and /dev */
     struct dz_err *run_err;
     uint8_t *scratch; /* DZ_KERNEL_PIPE_SIZE bytes, made when first needed */
@@ -331,7 +337,7 @@ enum {
 };
 extern const struct dz_k_file_ops dz_k_disk_ops, dz_k_pipe_ops, dz_k_ptm_ops, dz_k_pts_ops,
     dz_k_device_ops, dz_k_stream_ops, dz_k_synth_ops, dz_k_dir_ops, dz_k_pidfd_ops, dz_k_epoll_ops,
-    dz_k_eventfd_ops, dz_k_timerfd_ops, dz_k_signalfd_ops;
+    dz_k_eventfd_ops, dz_k_timerfd_ops, dz_k_signalfd_ops, dz_k_socket_ops;
 const struct dz_k_file_ops *dz_k_ops(const struct dz_file *f);
 
 struct dz_fd *dz_k_fd(const struct dz_kernel *k, const struct dz_proc *p, int fd);

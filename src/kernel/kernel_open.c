@@ -448,6 +448,7 @@ int64_t dz_k_reopen(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, i
     case DZ_FILE_EVENTFD:
     case DZ_FILE_TIMERFD:
     case DZ_FILE_SIGNALFD:
+    case DZ_FILE_SOCKET:
     case DZ_FILE_NONE:
         break;
     }

@@ -22,6 +22,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernel/kernel_sock.h"
+
 /* --- texts ------------------------------------------------------------------------------- */
 
 enum {
@@ -300,6 +302,7 @@ static const struct row machine_rows[] = {
     {"version", S_IFREG | 0444, text_version},
     {"filesystems", S_IFREG | 0444, text_filesystems},
     {"generation", S_IFREG | 0444, text_generation},
+    {"net", S_IFLNK | 0777, NULL},
 };
 static const struct row proc_rows[] = {
     {"fd", S_IFDIR | 0500, NULL},
@@ -315,6 +318,14 @@ static const struct row proc_rows[] = {
     {"maps", S_IFREG | 0444, text_maps},
     {"limits", S_IFREG | 0444, text_limits},
     {"mounts", S_IFREG | 0444, text_mounts},
+    {"net", S_IFDIR | 0555, NULL},
+    {"net/unix", S_IFREG | 0444, dz_k_sock_text}, /* an entry of net, the last row */
+};
+enum {
+    PROC_ROWS = DZ_ARRAY_LEN(proc_rows) - 1, /* entries of a process's directory */
+    ROW_NET = PROC_ROWS,
+    ROW_NET_UNIX,
+    MACHINE_NET = 2 + DZ_ARRAY_LEN(machine_rows) - 1,
 };
 enum {
     ROW_FD = 1, /* numbers in an inode: index in proc_rows + 1 */
@@ -414,7 +425,11 @@ static int proc_lookup(struct dz_kernel *k, struct dz_proc *p, uint64_t dir, con
         *ret_ino = fd_ino(dir, n);
         return 0;
     }
-    i = find_row(proc_rows, DZ_ARRAY_LEN(proc_rows), name, len);
+    if ((dir & 0xffff) == ROW_NET) {
+        *ret_ino = (dir & ~UINT64_C(0xffff)) | ROW_NET_UNIX;
+        return len == 4 && memcmp(name, "unix", 4) == 0 ? 0 : -ENOENT;
+    }
+    i = find_row(proc_rows, PROC_ROWS, name, len);
     if (i >= 0)
         *ret_ino = dir | ((uint64_t)i + 1);
     return i < 0 ? i : 0;
@@ -424,6 +439,8 @@ static uint64_t proc_parent(uint64_t ino)
 {
     if ((ino & 0xffff) == FD_ROW)
         return (ino & 0xffff0000) | ROW_FD;
+    if (ino >= 0x10000 && (ino & 0xffff) == ROW_NET_UNIX)
+        return (ino & 0xffff0000) | ROW_NET;
     return (ino & 0xffff) != 0 && ino >= 0x10000 ? ino & ~UINT64_C(0xffff) : DZ_K_SYNTH_ROOT;
 }
 
@@ -473,6 +490,10 @@ static int64_t file_path(struct dz_kernel *k, struct dz_proc *p, const struct dz
     case DZ_FILE_PIPE:
         n = snprintf(buf, size, "pipe:[%llu]", (unsigned long long)dz_k_pipe(k, f->obj)->ino);
         break;
+    case DZ_FILE_SOCKET:
+        n = snprintf(buf, size, "socket:[%llu]",
+                     (unsigned long long)dz_k_socket(k, f->obj)->number);
+        break;
     case DZ_FILE_STREAM:
         n = snprintf(buf, size, "stream:[%u]", f->obj);
         break;
@@ -506,6 +527,8 @@ static int64_t proc_readlink(struct dz_kernel *k, struct dz_proc *p, uint64_t in
     const struct dz_file *f = file_of(k, ino);
     if (ino == SELF)
         n = snprintf(text, sizeof text, "%d", p->pid);
+    else if (ino == MACHINE_NET)
+        n = snprintf(text, sizeof text, "self/net");
     else if (of && !may_look(p, of))
         return -EACCES;
     else if (f)
@@ -616,8 +639,10 @@ static int64_t proc_readdir(struct dz_kernel *k, struct dz_proc *p, uint64_t dir
     if (dir != DZ_K_SYNTH_ROOT) {
         if ((dir & 0xffff) == ROW_FD)
             list_fds(k, &l, dir, cookie);
-        else if (proc_of(k, dir))
-            list_rows(&l, proc_rows, DZ_ARRAY_LEN(proc_rows), dir + 1, cookie);
+        else if ((dir & 0xffff) == ROW_NET && cookie == 2)
+            (void)give(&l, dir + 1, 3, S_IFREG, "unix");
+        else if ((dir & 0xffff) == 0 && proc_of(k, dir))
+            list_rows(&l, proc_rows, PROC_ROWS, dir + 1, cookie);
         return 0;
     }
     for (; cookie < 2 + rows; cookie++)

@@ -10,6 +10,8 @@
 
 #include <fcntl.h>
 
+#include "kernel/kernel_sock.h"
+
 size_t dz_kernel_row_size(enum dz_kernel_table table)
 {
     static const size_t sizes[DZ_KERNEL_TABLE_COUNT] = {
@@ -22,6 +24,8 @@ size_t dz_kernel_row_size(enum dz_kernel_table table)
         [DZ_KERNEL_TABLE_THREAD] = sizeof(struct dz_thread),
         [DZ_KERNEL_TABLE_SIGINFO] = sizeof(struct dz_siginfo),
         [DZ_KERNEL_TABLE_EPITEM] = sizeof(struct dz_epitem),
+        [DZ_KERNEL_TABLE_SOCKET] = sizeof(struct dz_socket),
+        [DZ_KERNEL_TABLE_MESSAGE] = sizeof(struct dz_message),
     };
     return table < DZ_KERNEL_TABLE_COUNT ? sizes[table] : 0;
 }
@@ -261,6 +265,8 @@ static bool file_ok(struct dz_kernel *k, const struct dz_file *f)
     case DZ_FILE_EPOLL:
     case DZ_FILE_SIGNALFD:
         return true;
+    case DZ_FILE_SOCKET:
+        return dz_k_socket(k, f->obj) != NULL;
     case DZ_FILE_EVENTFD:
         return f->pos < UINT64_MAX;
     case DZ_FILE_TIMERFD:
@@ -341,6 +347,10 @@ static bool blobs_ok(struct dz_kernel *k, uint8_t *seen)
     ok = ok && claim(seen, t->in) && claim(seen, t->marks) && claim(seen, t->out);
     DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
     ok = ok && claim(seen, s->in) && claim(seen, s->out);
+    DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
+    ok = ok && claim(seen, s->name);
+    DZ_K_FOREACH(dz_message, m, k, DZ_KERNEL_TABLE_MESSAGE)
+    ok = ok && claim(seen, m->blob) && claim(seen, m->fds);
     return ok;
 }
 
@@ -381,7 +391,7 @@ static int check_rows(struct dz_kernel *k, struct dz_err *err)
     DZ_K_FOREACH(dz_stream, s, k, DZ_KERNEL_TABLE_STREAM)
     if (!stream_ok(k, s))
         return dz_fail(err, DZ_ECORRUPT, "saved stream %u is damaged", s->index);
-    return 0;
+    return dz_k_sock_check(k, err);
 }
 
 /* ---- counting anew ------------------------------------------------------------------------ */
@@ -522,6 +532,9 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
     DZ_K_FOREACH(dz_proc, p, k, DZ_KERNEL_TABLE_PROC)
     if (!descends(k, p))
         return dz_fail(err, DZ_ECORRUPT, "saved process %d has no parent", p->pid);
+    int sockets = dz_k_sock_revive(k, err);
+    if (sockets)
+        return sockets;
     DZ_K_FOREACH(dz_file, f, k, DZ_KERNEL_TABLE_FILE)
     {
         int rc = count_file(k, f, err);
@@ -532,6 +545,7 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
     if (e)
         return dz_fail(err, e == -ENOMEM ? DZ_ENOMEM : DZ_ECORRUPT,
                        "what the saved epolls watch makes no sense, or is too much");
+    dz_k_sock_revived(k);
     return 0;
 }
 
@@ -560,6 +574,8 @@ void dz_kernel_unput(struct dz_kernel *k)
         if (dz_k_row(&k->waiters, i))
             dz_k_row_free(&k->waiters, i);
     k->timerfds = 0;
+    k->socket_bytes = 0;
+    k->in_flight = 0;
     memset(k->q_head, 0, sizeof k->q_head);
     memset(k->q_tail, 0, sizeof k->q_tail);
     struct dz_proc *init = dz_k_proc(k, 1);

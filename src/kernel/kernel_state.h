@@ -37,6 +37,10 @@ enum {
     DZ_KERNEL_THREADS_MAX = 4096,
     DZ_KERNEL_EPITEMS_MAX = 65536,    /* descriptors that all epolls watch */
     DZ_KERNEL_EPOLL_DEPTH = 5,        /* epolls that watch epolls */
+    DZ_KERNEL_SOCKETS_MAX = 16384,    /* closed ones that others still name count, too */
+    DZ_KERNEL_MESSAGES_MAX = 16384,   /* in the queues of all sockets */
+    DZ_KERNEL_IN_FLIGHT_MAX = 16384,  /* descriptors in those messages */
+    DZ_KERNEL_SCM_FDS_MAX = 253,      /* descriptors in one message */
     DZ_KERNEL_SIGINFOS_MAX = 8192,    /* signals that wait with what siginfo_t carries */
     DZ_KERNEL_FDS_MAX = 65536,        /* of one process: the hard limit of RLIMIT_NOFILE */
     DZ_KERNEL_PID_MAX = 32768,        /* pids are below */
@@ -92,6 +96,7 @@ enum dz_file_kind {
     DZ_FILE_EVENTFD = 11,  /* pos: its count; obj: EFD_SEMAPHORE or 0 */
     DZ_FILE_TIMERFD = 12,  /* obj: its clock; pos: expiries not read yet */
     DZ_FILE_SIGNALFD = 13, /* pos: its mask */
+    DZ_FILE_SOCKET = 14,   /* obj: socket */
 };
 enum dz_device {
     DZ_DEVICE_NULL = 1,
@@ -163,6 +168,89 @@ struct dz_pipe {
     uint32_t fifo;           /* has a name on the disk */
     uint32_t wait_r, wait_w; /* link: waiters */
     int64_t atime, mtime, ctime;
+};
+
+/* ---- sockets ------------------------------------------------------------------ */
+
+enum dz_socket_state {
+    DZ_SOCKET_CLOSED = 0, /* not connected */
+    DZ_SOCKET_LISTENING = 1,
+    DZ_SOCKET_CONNECTED = 2,
+};
+enum { /* dz_socket.shut: what is over */
+    DZ_SOCKET_SHUT_RD = 1,
+    DZ_SOCKET_SHUT_WR = 2,
+    DZ_SOCKET_SHUT_BOTH = 3,
+};
+enum { /* dz_socket.options */
+    DZ_SOCKET_PASSCRED = 1,
+    DZ_SOCKET_REUSEADDR = 2,
+    DZ_SOCKET_KEEPALIVE = 4,
+    DZ_SOCKET_BROADCAST = 8,
+    DZ_SOCKET_OPTIONS = 15,
+};
+enum {
+    DZ_SOCKET_NAME_MAX = 109, /* bytes of sun_path, with the NUL that a full one lacks */
+    DZ_SOCKET_CHUNK = 32768,  /* bytes of one message of a stream */
+    DZ_SOCKET_COST = 768,     /* what a message counts against SO_SNDBUF besides its bytes */
+    DZ_SOCKET_BUF = 212992,   /* SO_SNDBUF, SO_RCVBUF at first, and half of the most */
+    DZ_SOCKET_SNDBUF_MIN = 4608,
+    DZ_SOCKET_RCVBUF_MIN = 2304,
+    DZ_SOCKET_BACKLOG_MAX = 4096,
+    DZ_SOCKET_DATAGRAMS = 10, /* more than these in a queue stop those who are no peer of it */
+};
+
+/* As SO_PEERCRED and SCM_CREDENTIALS tell them. Nobody: 0, UINT32_MAX, UINT32_MAX. */
+struct dz_ucred {
+    int32_t pid;
+    uint32_t uid, gid;
+};
+
+/* The row stays while its description, a listener's queue, a peer or a message names it. Each
+ * non-dead socket has either one description or a listener that has not accepted it yet. */
+struct dz_socket {
+    uint32_t used, index;
+    uint32_t family, type, protocol; /* AF_UNIX; SOCK_* of Linux */
+    uint32_t state;                  /* enum dz_socket_state */
+    uint32_t shut;                   /* DZ_SOCKET_SHUT_* */
+    uint32_t dead;                   /* closed; others still name it */
+    uint32_t peer;                   /* socket; 0 = none. A stream's stays, dead or not */
+    uint32_t listener;               /* socket that has not accepted it yet */
+    uint32_t name;                   /* blob: the bytes of sun_path; 0 = none */
+    uint32_t bound;                  /* by that name others find it; else it is the listener's */
+    uint64_t ino;                    /* bound to a path: the disk's inode */
+    uint64_t number;                 /* inode number in stat; no other socket has it */
+    uint64_t order;                  /* place in the listener's queue: the lowest is first */
+    uint32_t backlog;
+    uint32_t error;   /* errno for SO_ERROR and the next call */
+    uint32_t options; /* DZ_SOCKET_PASSCRED, ... */
+    uint32_t sndbuf, rcvbuf;
+    struct dz_ucred peer_cred;
+    int64_t rcvtimeo, sndtimeo; /* ns; 0 = none */
+
+    uint32_t refs;                   /* link: counted anew */
+    uint32_t file;                   /* link: its description */
+    uint32_t wmem;                   /* link: bytes and cost of messages that it sent */
+    uint32_t in_flight;              /* link: references to its description in messages */
+    uint32_t head, tail, count;      /* link: queue of messages; of a listener, of sockets */
+    uint32_t next;                   /* link: in the listener's queue */
+    uint32_t wait_r, wait_w, wait_p; /* link: waiters; p: for room in its queue */
+    uint32_t mark, mark_next;        /* link: kernel_sock_flight.c */
+    uint32_t pad;
+};
+
+/* In a queue: a datagram, or bytes of a stream. */
+struct dz_message {
+    uint32_t used, index;
+    uint32_t socket, sender;
+    uint64_t order;         /* place in the queue: the lowest is first */
+    uint32_t blob;          /* its bytes, from head on; 0 = none */
+    uint32_t head, len;     /* len: that nobody has read yet */
+    uint32_t fds, fd_count; /* blob of uint32_t: open file descriptions */
+    struct dz_ucred cred;   /* of who sent it; nobody: not asked for */
+
+    uint32_t next; /* link: in the queue, or of those that go */
+    uint32_t pad;
 };
 
 /* ---- terminals ---------------------------------------------------------------- */

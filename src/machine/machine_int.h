@@ -90,7 +90,9 @@ enum dz_state_tag { /* in this order; each is there once */
     DZ_STATE_SIGINFOS = 15,
     DZ_STATE_TAGS_2 = 16, /* version 2 ends here; version 3 where the last tables are empty */
     DZ_STATE_EPITEMS = 16,
-    DZ_STATE_TAGS = 17,
+    DZ_STATE_SOCKETS = 17,
+    DZ_STATE_MESSAGES = 18,
+    DZ_STATE_TAGS = 19,
 };
 _Static_assert(DZ_STATE_ROWS + (int)DZ_KERNEL_TABLE_JOB + 1 == (int)DZ_STATE_LOCKS &&
                    (int)DZ_KERNEL_TABLE_COUNT - (int)DZ_KERNEL_TABLE_THREAD ==

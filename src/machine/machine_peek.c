@@ -24,6 +24,8 @@ struct peek {
     DZ_VEC(, struct dz_file) files;
     DZ_VEC(, struct dz_pipe) pipes;
     DZ_VEC(, struct dz_pty) ptys;
+    DZ_VEC(, struct dz_socket) sockets;
+    DZ_VEC(, struct dz_message) messages;
     DZ_VEC(, struct dz_thread) threads;
     struct dz_peek_total total;
 };
@@ -153,9 +155,24 @@ static void memory_of(const struct peek *p, uint32_t proc, struct dz_peek_proc *
 
 static const char *kind_of(const struct dz_file *f)
 {
-    static const char *const kinds[] = {"?",      "file",   "pipe", "terminal", "terminal",
-                                        "device", "stream", "proc", "directory"};
+    static const char *const kinds[] = {"?",      "file",   "pipe",  "terminal",  "terminal",
+                                        "device", "stream", "proc",  "directory", "process",
+                                        "epoll",  "event",  "timer", "signal",    "socket"};
     return f->kind < DZ_ARRAY_LEN(kinds) ? kinds[f->kind] : "?";
+}
+
+/* Its name, or its peer's; an abstract one begins with @. Bytes that wait to be read. */
+static uint32_t tell_socket(const struct peek *p, const struct dz_socket *s,
+                            char ret[static DZ_PEEK_TEXT])
+{
+    const struct dz_socket *peer = FIND_ROW(&p->sockets, s->peer);
+    uint64_t n = 0;
+    text_of(p, s->name || !peer ? s->name : peer->name, ret);
+    if (ret[0] == ' ')
+        ret[0] = '@';
+    for (size_t i = 0; i < p->messages.n; i++)
+        n += p->messages.p[i].socket == s->index ? p->messages.p[i].len : 0;
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
 static int tell_fd(const struct peek *p, const struct dz_proc *proc, uint32_t fd,
@@ -165,7 +182,9 @@ static int tell_fd(const struct peek *p, const struct dz_proc *proc, uint32_t fd
     const struct dz_pipe *pipe = f->kind == DZ_FILE_PIPE ? FIND_ROW(&p->pipes, f->obj) : NULL;
     const struct dz_pty *pty = f->kind == DZ_FILE_PTS ? FIND_ROW(&p->ptys, f->obj) : NULL;
     text_of(p, f->path, t.name);
-    t.waiting = pipe ? pipe->len : pty ? pty->len : 0;
+    const struct dz_socket *socket =
+        f->kind == DZ_FILE_SOCKET ? FIND_ROW(&p->sockets, f->obj) : NULL;
+    t.waiting = pipe ? pipe->len : pty ? pty->len : socket ? tell_socket(p, socket, t.name) : 0;
     return p->ops->fd ? p->ops->fd(p->ops->arg, &t, err) : 0;
 }
 
@@ -264,6 +283,8 @@ int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
     p.files.max = DZ_KERNEL_FILES_MAX;
     p.pipes.max = DZ_KERNEL_PIPES_MAX;
     p.ptys.max = DZ_KERNEL_PTYS_MAX;
+    p.sockets.max = DZ_KERNEL_SOCKETS_MAX;
+    p.messages.max = DZ_KERNEL_MESSAGES_MAX;
     p.threads.max = DZ_KERNEL_THREADS_MAX;
     int rc = read_blobs(&p, err);
     if (rc == 0)
@@ -272,6 +293,10 @@ int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
         rc = READ_ROWS(&p, &p.pipes, DZ_KERNEL_TABLE_PIPE, err);
     if (rc == 0)
         rc = READ_ROWS(&p, &p.ptys, DZ_KERNEL_TABLE_PTY, err);
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.sockets, DZ_KERNEL_TABLE_SOCKET, err);
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.messages, DZ_KERNEL_TABLE_MESSAGE, err);
     if (rc == 0)
         rc = read_memory(&p, err);
     if (rc == 0)
@@ -289,6 +314,8 @@ int dz_machine_peek(struct dz_machine *m, const struct dz_peek_ops *ops,
     dz_vec_release(&p.files);
     dz_vec_release(&p.pipes);
     dz_vec_release(&p.ptys);
+    dz_vec_release(&p.sockets);
+    dz_vec_release(&p.messages);
     dz_vec_release(&p.threads);
     if (rc == 0)
         *ret_total = p.total;
@@ -313,6 +340,12 @@ int dz_machine_peek_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t 
         rc = READ_ROWS(&p, &p.files, DZ_KERNEL_TABLE_FILE, err);
     if (rc == 0)
         rc = READ_ROWS(&p, &p.pipes, DZ_KERNEL_TABLE_PIPE, err);
+    p.sockets.max = DZ_KERNEL_SOCKETS_MAX;
+    if (rc == 0)
+        rc = READ_ROWS(&p, &p.sockets, DZ_KERNEL_TABLE_SOCKET, err);
+    for (size_t i = 0; rc == 0 && i < p.sockets.n; i++)
+        if (p.sockets.p[i].ino)
+            fn(arg, p.sockets.p[i].ino);
     for (size_t i = 0; rc == 0 && i < procs.n; i++) {
         give(&procs.p[i].cwd, fn, arg);
         give(&procs.p[i].root, fn, arg);
@@ -328,5 +361,6 @@ int dz_machine_peek_inodes(struct dz_machine *m, void (*fn)(void *arg, uint64_t 
     dz_vec_release(&p.threads);
     dz_vec_release(&p.files);
     dz_vec_release(&p.pipes);
+    dz_vec_release(&p.sockets);
     return rc;
 }

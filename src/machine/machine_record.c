@@ -436,6 +436,49 @@ static const struct dz_field epitem_fields[] = {
 };
 #undef T
 
+#define T struct dz_ucred
+static const struct dz_field ucred_fields[] = {
+    DZ_FIELD(T, 1, pid),
+    DZ_FIELD(T, 2, uid),
+    DZ_FIELD(T, 3, gid),
+};
+#undef T
+static const struct dz_record ucred = DZ_RECORD("sender", struct dz_ucred, ucred_fields);
+
+#define T struct dz_socket
+static const struct dz_field socket_fields[] = {
+    DZ_FIELD(T, 1, family),
+    DZ_FIELD(T, 2, type),
+    DZ_FIELD(T, 3, protocol),
+    DZ_FIELD(T, 4, state),
+    DZ_FIELD(T, 5, shut),
+    DZ_FIELD(T, 6, dead),
+    DZ_FIELD(T, 7, peer),
+    DZ_FIELD(T, 8, listener),
+    DZ_FIELD(T, 9, name),
+    DZ_FIELD(T, 10, bound),
+    DZ_FIELD(T, 11, ino),
+    DZ_FIELD(T, 12, number),
+    DZ_FIELD(T, 13, order),
+    DZ_FIELD(T, 14, backlog),
+    DZ_FIELD(T, 15, error),
+    DZ_FIELD(T, 16, options),
+    DZ_FIELD(T, 17, sndbuf),
+    DZ_FIELD(T, 18, rcvbuf),
+    DZ_FIELD_SUB(T, 19, peer_cred, &ucred),
+    DZ_FIELD(T, 20, rcvtimeo),
+    DZ_FIELD(T, 21, sndtimeo),
+};
+#undef T
+
+#define T struct dz_message
+static const struct dz_field message_fields[] = {
+    DZ_FIELD(T, 1, socket), DZ_FIELD(T, 2, sender),   DZ_FIELD(T, 3, order),
+    DZ_FIELD(T, 4, blob),   DZ_FIELD(T, 5, head),     DZ_FIELD(T, 6, len),
+    DZ_FIELD(T, 7, fds),    DZ_FIELD(T, 8, fd_count), DZ_FIELD_SUB(T, 9, cred, &ucred),
+};
+#undef T
+
 #define T struct dz_pipe
 static const struct dz_field pipe_fields[] = {
     DZ_FIELD(T, 1, opens),  DZ_FIELD(T, 2, reader_opens), DZ_FIELD(T, 3, writer_opens),
@@ -504,6 +547,8 @@ const struct dz_record dz_machine_row_records[DZ_KERNEL_TABLE_COUNT] = {
     [DZ_KERNEL_TABLE_THREAD] = DZ_RECORD("thread", struct dz_thread, thread_fields),
     [DZ_KERNEL_TABLE_SIGINFO] = DZ_RECORD("signal", struct dz_siginfo, siginfo_fields),
     [DZ_KERNEL_TABLE_EPITEM] = DZ_RECORD("item of an epoll", struct dz_epitem, epitem_fields),
+    [DZ_KERNEL_TABLE_SOCKET] = DZ_RECORD("socket", struct dz_socket, socket_fields),
+    [DZ_KERNEL_TABLE_MESSAGE] = DZ_RECORD("message", struct dz_message, message_fields),
 };
 
 /* --- the tables: structs of this module -------------------------------------------------- */

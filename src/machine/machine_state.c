@@ -96,6 +96,11 @@ static struct kind *blob_kinds(struct dz_kernel *k, uint32_t count)
         set_ring(kinds, count, s->in, s->in_head, s->in_len);
         set_ring(kinds, count, s->out, s->out_head, s->out_len);
     }
+    for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_MESSAGE); i++) {
+        const struct dz_message *m = dz_kernel_row(k, DZ_KERNEL_TABLE_MESSAGE, i);
+        if (m)
+            set_ring(kinds, count, m->blob, m->head, m->len);
+    }
     for (uint32_t i = 1; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
         const struct dz_proc *p = dz_kernel_row(k, DZ_KERNEL_TABLE_PROC, i);
         if (p && p->fds && p->fds <= count)

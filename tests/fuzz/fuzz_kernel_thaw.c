@@ -6,12 +6,29 @@
 #include "../lib/kernel_rig.h"
 
 #include <assert.h>
+#include <sys/socket.h>
 
 enum {
     ROW_MAX = 8192,
     LAPS = 50,  /* of the loop, for what does not end by itself */
     LIVES = 64, /* runs over one disk */
 };
+
+/* A listener with one who waits there, having sent bytes and a descriptor. */
+static int64_t sockets(struct fib *f)
+{
+    const struct dz_sockaddr a = {.size = 4, .bytes = {AF_UNIX, 0, 0, 's'}};
+    const struct iovec iov = {(void *)(uintptr_t)"bytes", 5};
+    int64_t l = dz_sys_socket(FK(f), AF_UNIX, SOCK_STREAM, 0);
+    int64_t c = dz_sys_socket(FK(f), AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    const int fds[1] = {(int)l};
+    (void)dz_sys_bind(FK(f), (int)l, &a);
+    (void)dz_sys_listen(FK(f), (int)l, 4);
+    (void)dz_sys_connect(FK(f), (int)c, &a);
+    return dz_sys_sendmsg(FK(f), (int)c,
+                          &(struct dz_msg){.iov = &iov, .iov_count = 1, .fds = fds, .fd_count = 1},
+                          MSG_DONTWAIT);
+}
 
 static int sleeper(struct fib *f)
 {
@@ -21,6 +38,7 @@ static int sleeper(struct fib *f)
     (void)SYS(f, dz_sys_write(FK(f), fds[1], "pipe", 4));
     (void)fib_open(f, "/tmp/f", O_CREAT | O_RDWR);
     (void)fib_open(f, "/tmp", O_RDONLY);
+    (void)sockets(f);
     fib_sleep(f, 60000);
     return (int)SYS(f, dz_sys_waitpid(FK(f), -1, 0, &status, NULL));
 }
@@ -38,6 +56,7 @@ static int poke(struct fib *f)
     static char buf[64];
     int status;
     for (int fd = 0; fd < 12; fd++) {
+        (void)dz_sys_accept4(FK(f), fd, SOCK_NONBLOCK, NULL);
         (void)dz_sys_lseek(FK(f), fd, 0, SEEK_SET);
         (void)dz_sys_dup(FK(f), fd, 20, false);
         (void)dz_sys_read(FK(f), fd, buf, sizeof buf);

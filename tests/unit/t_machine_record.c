@@ -31,6 +31,18 @@ static const struct hole epitem_holes[] = {
     HOLE(struct dz_epitem, next_item),   HOLE(struct dz_epitem, next_watch),
     HOLE(struct dz_epitem, ready_order), HOLE(struct dz_epitem, waiters),
     HOLE(struct dz_epitem, pad)};
+static const struct hole socket_holes[] = {
+    HOLE(struct dz_socket, used),   HOLE(struct dz_socket, index),
+    HOLE(struct dz_socket, refs),   HOLE(struct dz_socket, file),
+    HOLE(struct dz_socket, wmem),   HOLE(struct dz_socket, in_flight),
+    HOLE(struct dz_socket, head),   HOLE(struct dz_socket, tail),
+    HOLE(struct dz_socket, count),  HOLE(struct dz_socket, next),
+    HOLE(struct dz_socket, wait_r), HOLE(struct dz_socket, wait_w),
+    HOLE(struct dz_socket, wait_p), HOLE(struct dz_socket, mark),
+    HOLE(struct dz_socket, pad),    HOLE(struct dz_socket, mark_next)};
+static const struct hole message_holes[] = {
+    HOLE(struct dz_message, used), HOLE(struct dz_message, index), HOLE(struct dz_message, next),
+    HOLE(struct dz_message, pad)};
 static const struct hole pipe_holes[] = {
     HOLE(struct dz_pipe, used),    HOLE(struct dz_pipe, index),  HOLE(struct dz_pipe, readers),
     HOLE(struct dz_pipe, writers), HOLE(struct dz_pipe, wait_r), HOLE(struct dz_pipe, wait_w)};
@@ -57,6 +69,8 @@ static const struct {
     [DZ_KERNEL_TABLE_THREAD] = {thread_holes, DZ_ARRAY_LEN(thread_holes)},
     [DZ_KERNEL_TABLE_SIGINFO] = {siginfo_holes, DZ_ARRAY_LEN(siginfo_holes)},
     [DZ_KERNEL_TABLE_EPITEM] = {epitem_holes, DZ_ARRAY_LEN(epitem_holes)},
+    [DZ_KERNEL_TABLE_SOCKET] = {socket_holes, DZ_ARRAY_LEN(socket_holes)},
+    [DZ_KERNEL_TABLE_MESSAGE] = {message_holes, DZ_ARRAY_LEN(message_holes)},
 };
 
 enum {

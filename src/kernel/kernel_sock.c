@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_sock.c - sockets: the calls and options that all families have, and their description.
+ *
+ * What a family does differently stands in a table (struct dz_k_family); another family is one
+ * more row in `families`.
+ *
+ * Invariant: dz_socket.refs counts its description, the listener's queue that it is in, sockets
+ * whose peer it is, and messages that it sent. The row goes with the last.
+ */
+#include "kernel/kernel_sock.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+static const struct dz_k_family *const families[] = {&dz_k_unix};
+
+enum {
+    FAMILIES = 46, /* numbers that Linux knows are below */
+    TYPES = 11,
+    TYPE_MASK = 0xf,
+    SIZE_MAX_RW = 0x7ffff000,
+};
+
+const struct dz_k_family *dz_k_family(uint32_t family)
+{
+    for (size_t i = 0; i < DZ_ARRAY_LEN(families); i++)
+        if (families[i]->family == family)
+            return families[i];
+    return NULL;
+}
+
+/* ---- rows ------------------------------------------------------------------ */
+
+struct dz_socket *dz_k_sock_new(struct dz_kernel *k, uint32_t family, uint32_t type)
+{
+    struct dz_socket *s = dz_k_row_new(&k->tab[DZ_KERNEL_TABLE_SOCKET]);
+    if (!s)
+        return NULL;
+    s->family = family;
+    s->type = type;
+    s->sndbuf = s->rcvbuf = DZ_SOCKET_BUF;
+    s->number = k->next_anon_ino++;
+    s->peer_cred = dz_k_nobody;
+    s->refs = 1;
+    return s;
+}
+
+void dz_k_sock_unref(struct dz_kernel *k, struct dz_socket *s)
+{
+    assert(s->refs > 0);
+    if (--s->refs > 0)
+        return;
+    assert(s->wmem == 0 && s->head == 0);
+    dz_k_blob_free(k, s->name);
+    dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_SOCKET], s->index);
+}
+
+void dz_k_sock_wake(struct dz_kernel *k, const struct dz_socket *s)
+{
+    dz_k_wake(k, &s->wait_r);
+    dz_k_wake(k, &s->wait_w);
+}
+
+int dz_k_sock_error(struct dz_socket *s)
+{
+    int e = -(int)s->error;
+    s->error = 0;
+    return e;
+}
+
+/* A description of s, which it then keeps. */
+static struct dz_file *describe(struct dz_kernel *k, struct dz_socket *s, int flags)
+{
+    struct dz_file *f =
+        dz_k_file_new(k, DZ_FILE_SOCKET, O_RDWR | (uint32_t)(flags & SOCK_NONBLOCK));
+    if (!f)
+        return NULL;
+    f->obj = s->index;
+    s->file = f->index;
+    return f;
+}
+
+/* ---- the frame of a call --------------------------------------------------- */
+
+static struct dz_socket *find(struct dz_kernel *k, struct dz_proc *p, int fd,
+                              struct dz_file **ret_file, int *ret_e)
+{
+    struct dz_file *f = dz_k_fd_file(k, p, fd);
+    if (!f || (f->flags & O_PATH)) {
+        *ret_e = -EBADF;
+        return NULL;
+    }
+    *ret_file = f;
+    *ret_e = -ENOTSOCK;
+    return f->kind == DZ_FILE_SOCKET ? dz_k_socket(k, f->obj) : NULL;
+}
+
+/* 0; else why not, and the call has ended. */
+static int begin(struct dz_k_sock_call *call, struct dz_kernel *k, struct dz_proc *p, int fd)
+{
+    int e = 0;
+    *call = (struct dz_k_sock_call){.k = k, .p = p, .c = dz_k_call(k, p)};
+    call->s = find(k, p, fd, &call->f, &e);
+    call->again = call->c->parked != 0;
+    if (!call->s) { /* a handler may have closed it meanwhile */
+        e = call->c->intr ? -EINTR : e;
+        return (int)dz_k_sock_end(call, e);
+    }
+    call->nonblock = (call->f->flags & O_NONBLOCK) != 0;
+    return 0;
+}
+
+/* A call with a timeout is not restarted after a handler, whatever SA_RESTART says. */
+static void set_timeout(const struct dz_k_sock_call *call, int64_t timeout_ns)
+{
+    if ((call->c->flags & DZ_CALL_BEGUN) || timeout_ns == 0)
+        return;
+    call->c->flags |= DZ_CALL_BEGUN | DZ_CALL_NORESTART;
+    call->c->deadline = dz_k_add_ns(dz_kernel_now(call->k), timeout_ns);
+}
+
+int64_t dz_k_sock_wait(const struct dz_k_sock_call *call, uint32_t *queue)
+{
+    if (call->nonblock || dz_kernel_now(call->k) >= call->c->deadline)
+        return dz_k_sock_end(call, -EAGAIN);
+    if (call->c->done > 0)
+        call->c->flags |= DZ_CALL_NORESTART;
+    if (call->c->intr)
+        return dz_k_sock_end(call, -EINTR);
+    int e = dz_k_wait(call->k, call->p, queue);
+    return e ? dz_k_sock_end(call, e) : dz_k_block(call->k, call->p);
+}
+
+int64_t dz_k_sock_end(const struct dz_k_sock_call *call, int64_t r)
+{
+    int64_t done = (int64_t)call->c->done;
+    return dz_k_end(call->k, call->p, done > 0 ? done : r);
+}
+
+/* ---- made ------------------------------------------------------------------ */
+
+static int check_kind(const struct dz_kernel *k, int family, int *type, int protocol,
+                      const struct dz_k_family **ret_family)
+{
+    int what = *type & TYPE_MASK;
+    if (*type & ~(TYPE_MASK | SOCK_CLOEXEC | SOCK_NONBLOCK))
+        return -EINVAL;
+    if (family < 0 || family >= FAMILIES)
+        return -EAFNOSUPPORT;
+    if (what >= TYPES)
+        return -EINVAL;
+    *ret_family = dz_k_family((uint32_t)family);
+    if (!*ret_family || (k->caps & (*ret_family)->caps) != (*ret_family)->caps)
+        return -EAFNOSUPPORT;
+    int e = (*ret_family)->create(&what, protocol);
+    *type = what;
+    return e;
+}
+
+int64_t dz_sys_socket(struct dz_kernel *k, struct dz_proc *p, int family, int type, int protocol)
+{
+    const struct dz_k_family *of;
+    int flags = type;
+    int e = check_kind(k, family, &type, protocol, &of);
+    if (e)
+        return e;
+    struct dz_socket *s = dz_k_sock_new(k, of->family, (uint32_t)type);
+    if (!s)
+        return -ENFILE;
+    s->protocol = (uint32_t)protocol;
+    struct dz_file *f = describe(k, s, flags);
+    if (!f) {
+        dz_k_sock_unref(k, s);
+        return -ENFILE;
+    }
+    return dz_k_install(k, p, f, flags & SOCK_CLOEXEC);
+}
+
+int64_t dz_sys_socketpair(struct dz_kernel *k, struct dz_proc *p, const int what[3], int ret_fds[2])
+{
+    const struct dz_k_family *of;
+    struct dz_socket *ends[2] = {NULL, NULL};
+    struct dz_file *f[2] = {NULL, NULL};
+    int type = what[1], flags = type, e = check_kind(k, what[0], &type, what[2], &of);
+    if (e)
+        return e;
+    if (!of->pair)
+        return -EOPNOTSUPP;
+    for (int i = 0; i < 2; i++) {
+        ends[i] = dz_k_sock_new(k, of->family, (uint32_t)type);
+        f[i] = ends[i] ? describe(k, ends[i], flags) : NULL;
+        if (f[i])
+            ends[i]->protocol = (uint32_t)what[2];
+        else if (ends[i])
+            dz_k_sock_unref(k, ends[i]);
+    }
+    e = f[0] && f[1] ? of->pair(k, p, ends) : -ENFILE;
+    int64_t fd = e ? e : dz_k_install(k, p, f[0], flags & SOCK_CLOEXEC);
+    if (fd < 0) {
+        for (int i = e ? 0 : 1; i < 2; i++) /* a failed install has let its own go */
+            if (f[i])
+                dz_k_file_drop(k, f[i]);
+        return fd;
+    }
+    int64_t other = dz_k_install(k, p, f[1], flags & SOCK_CLOEXEC);
+    if (other < 0) {
+        dz_k_fd_close(k, p, (int)fd);
+        return other;
+    }
+    ret_fds[0] = (int)fd;
+    ret_fds[1] = (int)other;
+    return 0;
+}
+
+/* ---- connections ------------------------------------------------------------------------------
+ */
+
+int64_t dz_sys_bind(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_sockaddr *to)
+{
+    struct dz_k_sock_call call;
+    int e = begin(&call, k, p, fd);
+    return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->bind(&call, to));
+}
+
+int64_t dz_sys_listen(struct dz_kernel *k, struct dz_proc *p, int fd, int backlog)
+{
+    struct dz_k_sock_call call;
+    uint32_t most =
+        backlog < 0 || backlog > DZ_SOCKET_BACKLOG_MAX ? DZ_SOCKET_BACKLOG_MAX : (uint32_t)backlog;
+    int e = begin(&call, k, p, fd);
+    return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->listen(&call, most));
+}
+
+/* The one that waited first gets a description and a number, or stays in the queue. */
+int64_t dz_sys_accept4(struct dz_kernel *k, struct dz_proc *p, int fd, int flags,
+                       struct dz_sockaddr *ret_from)
+{
+    struct dz_k_sock_call call;
+    struct dz_socket *s = NULL;
+    int e = begin(&call, k, p, fd);
+    if (e)
+        return e;
+    if (flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK))
+        return dz_k_end(k, p, -EINVAL);
+    set_timeout(&call, call.s->rcvtimeo);
+    int room = dz_k_fd_room(k, p);
+    if (room < 0)
+        return dz_k_end(k, p, room);
+    const struct dz_k_family *of = dz_k_family(call.s->family);
+    int64_t r = of->accept(&call, &s);
+    if (!s)
+        return r;
+    struct dz_file *f = describe(k, s, flags);
+    if (!f)
+        return dz_k_end(k, p, -ENFILE);
+    call.s->head = s->next;
+    call.s->tail = s->next ? call.s->tail : 0;
+    call.s->count--;
+    s->listener = s->next = 0;
+    s->options |= call.s->options & DZ_SOCKET_PASSCRED;
+    of->accepted(k, call.s);
+    if (ret_from)
+        (void)of->name(k, s, true, ret_from);
+    return dz_k_end(k, p, dz_k_install(k, p, f, flags & SOCK_CLOEXEC));
+}
+
+int64_t dz_sys_connect(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_sockaddr *to)
+{
+    struct dz_k_sock_call call;
+    int e = begin(&call, k, p, fd);
+    if (e)
+        return e;
+    set_timeout(&call, call.s->sndtimeo);
+    return dz_k_family(call.s->family)->connect(&call, to);
+}
+
+int64_t dz_sys_shutdown(struct dz_kernel *k, struct dz_proc *p, int fd, int how)
+{
+    struct dz_k_sock_call call;
+    int e = begin(&call, k, p, fd);
+    if (e)
+        return e;
+    if (how < SHUT_RD || how > SHUT_RDWR)
+        return dz_k_end(k, p, -EINVAL);
+    return dz_k_end(k, p, dz_k_family(call.s->family)->shutdown(&call, (uint32_t)how + 1));
+}
+
+int64_t dz_sys_getsockname(struct dz_kernel *k, struct dz_proc *p, int fd,
+                           struct dz_sockaddr *ret_name)
+{
+    struct dz_k_sock_call call;
+    int e = begin(&call, k, p, fd);
+    return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->name(k, call.s, false, ret_name));
+}
+
+int64_t dz_sys_getpeername(struct dz_kernel *k, struct dz_proc *p, int fd,
+                           struct dz_sockaddr *ret_name)
+{
+    struct dz_k_sock_call call;
+    int e = begin(&call, k, p, fd);
+    return e ? e : dz_k_end(k, p, dz_k_family(call.s->family)->name(k, call.s, true, ret_name));
+}
+
+/* ---- bytes --------------------------------------------------------------------------------------
+ */
+
+static int64_t total_of(const struct dz_msg *m)
+{
+    size_t sum = 0;
+    if (m->iov_count > DZ_KERNEL_IOV_MAX)
+        return -EMSGSIZE;
+    for (size_t i = 0; i < m->iov_count; i++)
+        sum = m->iov[i].iov_len < SIZE_MAX_RW - sum ? sum + m->iov[i].iov_len : SIZE_MAX_RW;
+    return (int64_t)sum;
+}
+
+int64_t dz_sys_sendmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_msg *m,
+                       int flags)
+{
+    struct dz_k_sock_call call;
+    int64_t total = total_of(m);
+    int e = begin(&call, k, p, fd);
+    if (e)
+        return e;
+    if (total < 0)
+        return dz_k_end(k, p, total);
+    call.nonblock |= (flags & MSG_DONTWAIT) != 0;
+    set_timeout(&call, call.s->sndtimeo);
+    return dz_k_family(call.s->family)->send(&call, m, (size_t)total, flags);
+}
+
+int64_t dz_sys_recvmsg(struct dz_kernel *k, struct dz_proc *p, int fd, const struct dz_msg *m,
+                       int flags, struct dz_msg_got *ret_got)
+{
+    struct dz_k_sock_call call;
+    struct dz_msg_got got = {.cred = dz_k_nobody};
+    int64_t total = total_of(m);
+    int e = begin(&call, k, p, fd);
+    if (e)
+        return e;
+    if (total < 0)
+        return dz_k_end(k, p, total);
+    call.nonblock |= (flags & MSG_DONTWAIT) != 0;
+    set_timeout(&call, call.s->rcvtimeo);
+    int64_t r =
+        dz_k_family(call.s->family)->recv(&call, m, (size_t)total, flags, ret_got ? ret_got : &got);
+    return r;
+}
+
+int64_t dz_k_sock_read(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                       size_t n)
+{
+    const struct dz_msg m = {.iov = iov, .iov_count = n};
+    if (total_of(&m) == 0)
+        return dz_k_end(k, p, 0); /* as System V */
+    return dz_sys_recvmsg(k, p, fd, &m, 0, NULL);
+}
+
+int64_t dz_k_sock_write(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                        size_t n)
+{
+    const struct dz_msg m = {.iov = iov, .iov_count = n};
+    return dz_sys_sendmsg(k, p, fd, &m, 0);
+}
+
+/* ---- options --------------------------------------------------------------- */
+
+static const struct option {
+    int name;
+    enum dz_sockopt_form form;
+    bool settable;
+    uint32_t bit; /* in dz_socket.options */
+} options[] = {
+    {SO_TYPE, DZ_SOCKOPT_INT, false, 0},
+    {SO_DOMAIN, DZ_SOCKOPT_INT, false, 0},
+    {SO_PROTOCOL, DZ_SOCKOPT_INT, false, 0},
+    {SO_ERROR, DZ_SOCKOPT_INT, false, 0},
+    {SO_ACCEPTCONN, DZ_SOCKOPT_INT, false, 0},
+    {SO_PEERCRED, DZ_SOCKOPT_CRED, false, 0},
+    {SO_SNDBUF, DZ_SOCKOPT_INT, true, 0},
+    {SO_RCVBUF, DZ_SOCKOPT_INT, true, 0},
+    {SO_RCVTIMEO, DZ_SOCKOPT_TIME, true, 0},
+    {SO_SNDTIMEO, DZ_SOCKOPT_TIME, true, 0},
+    {SO_PASSCRED, DZ_SOCKOPT_INT, true, DZ_SOCKET_PASSCRED},
+    {SO_REUSEADDR, DZ_SOCKOPT_INT, true, DZ_SOCKET_REUSEADDR},
+    {SO_KEEPALIVE, DZ_SOCKOPT_INT, true, DZ_SOCKET_KEEPALIVE},
+    {SO_BROADCAST, DZ_SOCKOPT_INT, true, DZ_SOCKET_BROADCAST},
+};
+
+static const struct option *option(int level, int name)
+{
+    for (size_t i = 0; level == SOL_SOCKET && i < DZ_ARRAY_LEN(options); i++)
+        if (options[i].name == name)
+            return &options[i];
+    return NULL;
+}
+
+int dz_sockopt_form(int level, int name)
+{
+    const struct option *o = option(level, name);
+    return o ? (int)o->form : -ENOPROTOOPT;
+}
+
+int64_t dz_sys_getsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const int what[2],
+                          struct dz_sockopt *ret_value)
+{
+    struct dz_k_sock_call call;
+    const struct option *o = option(what[0], what[1]);
+    int e = begin(&call, k, p, fd);
+    if (e)
+        return e;
+    if (!o)
+        return dz_k_end(k, p, what[0] == SOL_SOCKET ? -ENOPROTOOPT : -EOPNOTSUPP);
+    struct dz_socket *s = call.s;
+    *ret_value = (struct dz_sockopt){.cred = s->peer_cred};
+    switch (o->name) {
+    case SO_TYPE:
+        ret_value->value = s->type;
+        break;
+    case SO_DOMAIN:
+        ret_value->value = s->family;
+        break;
+    case SO_PROTOCOL:
+        ret_value->value = s->protocol;
+        break;
+    case SO_ERROR:
+        ret_value->value = -dz_k_sock_error(s);
+        break;
+    case SO_ACCEPTCONN:
+        ret_value->value = s->state == DZ_SOCKET_LISTENING;
+        break;
+    case SO_SNDBUF:
+        ret_value->value = s->sndbuf;
+        break;
+    case SO_RCVBUF:
+        ret_value->value = s->rcvbuf;
+        break;
+    case SO_RCVTIMEO:
+        ret_value->value = s->rcvtimeo;
+        break;
+    case SO_SNDTIMEO:
+        ret_value->value = s->sndtimeo;
+        break;
+    default:
+        ret_value->value = (s->options & o->bit) != 0;
+        break;
+    }
+    return dz_k_end(k, p, 0);
+}
+
+/* Linux keeps twice what is asked for, for its own use of the room. */
+static uint32_t buffer_size(int64_t value, uint32_t least)
+{
+    uint32_t v = value < 0 || value > DZ_SOCKET_BUF ? DZ_SOCKET_BUF : (uint32_t)value;
+    return 2 * v > least ? 2 * v : least;
+}
+
+int64_t dz_sys_setsockopt(struct dz_kernel *k, struct dz_proc *p, int fd, const int what[2],
+                          const struct dz_sockopt *value)
+{
+    struct dz_k_sock_call call;
+    const struct option *o = option(what[0], what[1]);
+    int e = begin(&call, k, p, fd);
+    if (e)
+        return e;
+    if (!o || !o->settable)
+        return dz_k_end(k, p, what[0] == SOL_SOCKET ? -ENOPROTOOPT : -EOPNOTSUPP);
+    struct dz_socket *s = call.s;
+    int64_t v = value->value;
+    if (o->name == SO_SNDBUF) {
+        s->sndbuf = buffer_size(v, DZ_SOCKET_SNDBUF_MIN);
+        dz_k_wake(k, &s->wait_w);
+    } else if (o->name == SO_RCVBUF) {
+        s->rcvbuf = buffer_size(v, DZ_SOCKET_RCVBUF_MIN);
+    } else if (o->form == DZ_SOCKOPT_TIME) {
+        *(o->name == SO_RCVTIMEO ? &s->rcvtimeo : &s->sndtimeo) = v < 0 ? 0 : v;
+    } else {
+        s->options = v ? s->options | o->bit : s->options & ~o->bit;
+    }
+    return dz_k_end(k, p, 0);
+}
+
+/* ---- the description ------------------------------------------------------- */
+
+static struct dz_socket *of(const struct dz_kernel *k, const struct dz_file *f)
+{
+    return dz_k_socket(k, f->obj);
+}
+
+static short socket_ready(struct dz_kernel *k, struct dz_proc *p, const struct dz_file *f)
+{
+    (void)p;
+    const struct dz_socket *s = of(k, f);
+    return dz_k_family(s->family)->ready(k, s);
+}
+
+/* Its state wakes both queues, so each watcher is in both, whatever it waits for. */
+static int socket_wait(struct dz_kernel *k, const struct dz_k_sleeper *who, struct dz_file *f,
+                       short events)
+{
+    struct dz_socket *s = of(k, f);
+    (void)events;
+    int e = dz_k_sleep(k, who, &s->wait_r);
+    return e ? e : dz_k_sleep(k, who, &s->wait_w);
+}
+
+static int64_t socket_ioctl(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, uint32_t req,
+                            void *arg)
+{
+    const struct dz_socket *s = of(k, f);
+    (void)p;
+    if (req != FIONREAD && req != TIOCOUTQ)
+        return -ENOTTY;
+    int64_t n = req == FIONREAD ? dz_k_family(s->family)->waiting(k, s) : s->wmem;
+    if (n < 0)
+        return n;
+    *(int *)arg = n > INT32_MAX ? INT32_MAX : (int)n;
+    return 0;
+}
+
+static void socket_close(struct dz_kernel *k, struct dz_file *f)
+{
+    struct dz_socket *s = of(k, f);
+    s->file = 0;
+    dz_k_family(s->family)->close(k, s);
+}
+
+static void socket_stat(struct dz_kernel *k, const struct dz_file *f, struct dz_kstat *st)
+{
+    dz_k_stat_anon(st, S_IFSOCK | 0777, of(k, f)->number);
+}
+
+const struct dz_k_file_ops dz_k_socket_ops = {
+    .ready = socket_ready,
+    .wait = socket_wait,
+    .ioctl = socket_ioctl,
+    .close = socket_close,
+    .stat = socket_stat,
+};

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_sock.h - shared by the files of sockets.
+ *
+ *   kernel_sock.c         calls that all families have; options; the description
+ *   kernel_sock_unix.c    AF_UNIX: names, connections, one datagram or bytes to a peer
+ *   kernel_sock_flight.c  queues of messages, and the descriptors that are in them
+ *   kernel_sock_save.c    what a saved machine says of all this, checked
+ */
+#ifndef DZ_KERNEL_KERNEL_SOCK_H
+#define DZ_KERNEL_KERNEL_SOCK_H
+
+#include "kernel/kernel_int.h"
+
+#include <sys/socket.h>
+
+static inline struct dz_socket *dz_k_socket(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_SOCKET], index);
+}
+static inline struct dz_message *dz_k_message(const struct dz_kernel *k, uint32_t index)
+{
+    return dz_k_row(&k->tab[DZ_KERNEL_TABLE_MESSAGE], index);
+}
+
+/* A call on a socket that is under way. */
+struct dz_k_sock_call {
+    struct dz_kernel *k;
+    struct dz_proc *p;
+    struct dz_call *c;
+    struct dz_file *f;
+    struct dz_socket *s;
+    bool again;    /* it was parked */
+    bool nonblock; /* O_NONBLOCK, MSG_DONTWAIT */
+};
+
+/* What a family does with its sockets. A function that may wait ends the call (dz_k_end) or
+ * answers DZ_KBLOCK; all others return 0 or -errno. */
+struct dz_k_family {
+    uint32_t family;
+    uint32_t caps;                          /* DZ_CAP_* that a machine needs */
+    int (*create)(int *type, int protocol); /* may it be; *type may become another */
+    int (*pair)(struct dz_kernel *k, struct dz_proc *p, struct dz_socket *const ends[2]);
+    int (*bind)(const struct dz_k_sock_call *call, const struct dz_sockaddr *to);
+    int (*listen)(const struct dz_k_sock_call *call, uint32_t backlog);
+    /* Whose description is made by the caller; in *ret_socket, still in the queue. */
+    int64_t (*accept)(const struct dz_k_sock_call *call, struct dz_socket **ret_socket);
+    void (*accepted)(struct dz_kernel *k, struct dz_socket *listener); /* it has left the queue */
+    int64_t (*connect)(const struct dz_k_sock_call *call, const struct dz_sockaddr *to);
+    int (*shutdown)(const struct dz_k_sock_call *call, uint32_t how);
+    /* peer: of the other end, -ENOTCONN. */
+    int (*name)(const struct dz_kernel *k, const struct dz_socket *s, bool peer,
+                struct dz_sockaddr *ret_name);
+    int64_t (*send)(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                    int flags);
+    int64_t (*recv)(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                    int flags, struct dz_msg_got *got);
+    short (*ready)(const struct dz_kernel *k, const struct dz_socket *s);
+    int64_t (*waiting)(const struct dz_kernel *k, const struct dz_socket *s); /* FIONREAD */
+    void (*close)(struct dz_kernel *k, struct dz_socket *s); /* its description is gone */
+};
+extern const struct dz_k_family dz_k_unix;
+const struct dz_k_family *dz_k_family(uint32_t family); /* NULL: there is none */
+
+/* A row that its maker refers to. NULL: no room. */
+struct dz_socket *dz_k_sock_new(struct dz_kernel *k, uint32_t family, uint32_t type);
+void dz_k_sock_unref(struct dz_kernel *k, struct dz_socket *s);
+void dz_k_sock_wake(struct dz_kernel *k, const struct dz_socket *s); /* all that watch it */
+int dz_k_sock_error(struct dz_socket *s);                            /* 0 or -errno, once */
+/* The transfer has to wait: until its timeout, a signal, or not at all. */
+int64_t dz_k_sock_wait(const struct dz_k_sock_call *call, uint32_t *queue);
+/* It ends: with how many bytes it has moved, or with r. */
+int64_t dz_k_sock_end(const struct dz_k_sock_call *call, int64_t r);
+/* read(2) and write(2). */
+int64_t dz_k_sock_read(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                       size_t n);
+int64_t dz_k_sock_write(struct dz_kernel *k, struct dz_proc *p, int fd, const struct iovec *iov,
+                        size_t n);
+
+struct dz_buf;
+/* /proc/net/unix; `of` does not matter. */
+void dz_k_sock_text(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out);
+
+/* ---- messages: kernel_sock_flight.c ---------------------------------------- */
+
+/* What one message carries. */
+struct dz_k_parcel {
+    const struct iovec *iov;
+    size_t iov_count, skip, size; /* bytes [skip, skip + size) of the pieces */
+    const int *fds;               /* p's, looked at already */
+    size_t fd_count;
+    struct dz_ucred cred;
+};
+extern const struct dz_ucred dz_k_nobody;
+static inline bool dz_k_same_cred(const struct dz_ucred *a, const struct dz_ucred *b)
+{
+    return a->pid == b->pid && a->uid == b->uid && a->gid == b->gid;
+}
+/* Copy between bytes [skip, skip + n) of the pieces and flat. */
+void dz_k_pieces_get(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n);
+void dz_k_pieces_put(const struct iovec *iov, size_t skip, const uint8_t *flat, size_t n);
+/* May p send these descriptors? -EINVAL, -EBADF, -ETOOMANYREFS. */
+int dz_k_fds_check(const struct dz_kernel *k, const struct dz_proc *p, const int *fds, size_t n);
+/* At the end of to's queue. stream: bytes may go to what is there already. -ENOBUFS. */
+int dz_k_message_put(struct dz_kernel *k, const struct dz_proc *p, struct dz_socket *from,
+                     struct dz_socket *to, const struct dz_k_parcel *what);
+/* n bytes of the first message were read. */
+void dz_k_message_eat(struct dz_kernel *k, struct dz_message *m, uint32_t n);
+/* Its descriptors into p, as many as there is room for; whether all were. */
+bool dz_k_message_fds(struct dz_kernel *k, struct dz_proc *p, const struct dz_message *m,
+                      const struct dz_msg *to, int flags, struct dz_msg_got *got);
+void dz_k_message_drop_fds(struct dz_kernel *k, struct dz_message *m);
+void dz_k_message_free(struct dz_kernel *k, struct dz_message *m); /* the first of its queue */
+void dz_k_queue_purge(struct dz_kernel *k, struct dz_socket *s);   /* all messages */
+/* After anything that let messages go, or a reference to a description of a socket. */
+void dz_k_sock_settle(struct dz_kernel *k);
+void dz_k_sock_left(struct dz_kernel *k, const struct dz_file *f); /* a reference less, of some */
+
+/* ---- saved: kernel_sock_save.c --------------------------------------------- */
+
+int dz_k_sock_check(struct dz_kernel *k, struct dz_err *err);  /* each row for itself */
+int dz_k_sock_revive(struct dz_kernel *k, struct dz_err *err); /* before files are counted */
+void dz_k_sock_revived(struct dz_kernel *k);                   /* at the end of a thaw */
+
+#endif

@@ -1,0 +1,846 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernel_sock_unix.c - AF_UNIX: names, connections, streams, datagrams, packets.
+ *
+ * A path is bound by making a socket on the disk; who connects finds the inode by that path and
+ * the socket by the inode, so renaming the file changes nothing and removing it makes the socket
+ * unreachable. An abstract name is compared by its bytes, among sockets of one type.
+ *
+ * connect(2) of a stream makes the server's end at once and puts it into the listener's queue,
+ * connected: bytes may flow before it is accepted. That end gets its description in accept(2).
+ *
+ * The order in which errors are found is Linux's (net/unix/af_unix.c), because programs see it:
+ * a stream that was shut says EPIPE before an error that waits, a datagram does the reverse.
+ */
+#include "kernel/kernel_sock.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+
+enum {
+    FAMILY_SIZE = 2, /* bytes of a name before sun_path */
+    PATH_SIZE = 108,
+    AUTO_SIZE = 6,        /* an abstract name that the kernel chose */
+    AUTO_COUNT = 1 << 20, /* of which there are so many */
+};
+
+/* ---- names ------------------------------------------------------------------------------------
+ */
+
+static bool is_datagram(const struct dz_socket *s)
+{
+    return s->type == SOCK_DGRAM;
+}
+
+static int unix_name(const struct dz_kernel *k, const struct dz_socket *s, bool peer,
+                     struct dz_sockaddr *ret_name)
+{
+    const uint16_t family = AF_UNIX;
+    size_t size = 0;
+    if (peer && !(s = dz_k_socket(k, s->peer)))
+        return -ENOTCONN;
+    const void *name = dz_k_blob(k, s->name, &size);
+    memcpy(ret_name->bytes, &family, sizeof family);
+    if (name)
+        memcpy(ret_name->bytes + FAMILY_SIZE, name, size);
+    ret_name->size = (uint32_t)(FAMILY_SIZE + size);
+    return 0;
+}
+
+static uint16_t family_of(const struct dz_sockaddr *a)
+{
+    uint16_t family;
+    memcpy(&family, a->bytes, sizeof family);
+    return family;
+}
+
+static int check_name(const struct dz_sockaddr *a)
+{
+    return a->size <= FAMILY_SIZE || a->size > FAMILY_SIZE + PATH_SIZE || family_of(a) != AF_UNIX
+               ? -EINVAL
+               : 0;
+}
+
+static bool is_abstract(const struct dz_sockaddr *a)
+{
+    return a->bytes[FAMILY_SIZE] == '\0';
+}
+
+/* The path in it, with its NUL. */
+static void path_in(const struct dz_sockaddr *a, char path[static PATH_SIZE + 1])
+{
+    size_t n = a->size - FAMILY_SIZE;
+    memcpy(path, a->bytes + FAMILY_SIZE, n);
+    path[n] = '\0';
+}
+
+static struct dz_socket *find_abstract(struct dz_kernel *k, uint32_t type, const void *name,
+                                       size_t n)
+{
+    DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
+    {
+        size_t size = 0;
+        const void *has = s->bound && s->ino == 0 && s->type == type && s->family == AF_UNIX
+                              ? dz_k_blob(k, s->name, &size)
+                              : NULL;
+        if (has && size == n && memcmp(has, name, n) == 0)
+            return s;
+    }
+    return NULL;
+}
+
+static int find_path(struct dz_kernel *k, struct dz_proc *p, const char *path,
+                     struct dz_socket **ret_socket)
+{
+    struct dz_vfs_who who = dz_k_who(p);
+    struct dz_vfs_attr a;
+    struct dz_node n;
+    if (!(k->caps & DZ_CAP_DISK))
+        return -ENOSYS;
+    int e = dz_k_resolve(k, p, (struct dz_at){.dirfd = AT_FDCWD, .path = path}, &n);
+    if (e)
+        return e;
+    if (n.fs != DZ_KERNEL_FS_DISK)
+        return -ECONNREFUSED;
+    e = dz_vfs_access(k->vfs, n.ino, &who.cred, W_OK);
+    e = e ? e : dz_vfs_getattr(k->vfs, n.ino, &a);
+    if (e || !S_ISSOCK(a.mode))
+        return e ? e : -ECONNREFUSED;
+    DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
+    if (s->bound && s->ino == n.ino && s->family == AF_UNIX) {
+        *ret_socket = s;
+        return 0;
+    }
+    return -ECONNREFUSED;
+}
+
+/* Whom a name means, for a socket of this type. */
+static int find(struct dz_kernel *k, struct dz_proc *p, const struct dz_sockaddr *a, uint32_t type,
+                struct dz_socket **ret_socket)
+{
+    char path[PATH_SIZE + 1];
+    if (is_abstract(a)) {
+        *ret_socket = find_abstract(k, type, a->bytes + FAMILY_SIZE, a->size - FAMILY_SIZE);
+        return *ret_socket ? 0 : -ECONNREFUSED;
+    }
+    path_in(a, path);
+    int e = find_path(k, p, path, ret_socket);
+    return !e && (*ret_socket)->type != type ? -EPROTOTYPE : e;
+}
+
+static int take_name(struct dz_kernel *k, struct dz_socket *s, const void *name, size_t n)
+{
+    s->name = dz_k_blob_new(k, name, n);
+    s->bound = s->name != 0;
+    return s->name ? 0 : -ENOMEM;
+}
+
+/* An abstract name that nobody has: five digits. */
+static int autobind(struct dz_kernel *k, struct dz_socket *s)
+{
+    char name[AUTO_SIZE + 1] = "";
+    if (s->name)
+        return 0;
+    for (uint64_t i = 0; i <= DZ_KERNEL_SOCKETS_MAX; i++) {
+        (void)snprintf(name + 1, sizeof name - 1, "%05x", (unsigned)((s->number + i) % AUTO_COUNT));
+        if (!find_abstract(k, s->type, name, AUTO_SIZE))
+            return take_name(k, s, name, AUTO_SIZE);
+    }
+    return -ENOSPC;
+}
+
+static int bind_path(const struct dz_k_sock_call *call, const struct dz_sockaddr *to)
+{
+    struct dz_kernel *k = call->k;
+    struct dz_proc *p = call->p;
+    char path[PATH_SIZE + 1];
+    struct dz_node n;
+    path_in(to, path);
+    const struct dz_at at = {.dirfd = AT_FDCWD, .path = path, .flags = DZ_AT_NOFOLLOW};
+    if (!(k->caps & DZ_CAP_DISK))
+        return -ENOSYS;
+    int e = (int)dz_sys_mknodat(k, p, at, S_IFSOCK | 0777, 0);
+    if (e)
+        return e == -EEXIST ? -EADDRINUSE : e;
+    e = call->s->name ? -EINVAL : dz_k_resolve(k, p, at, &n);
+    e = e ? e : dz_vfs_ref(k->vfs, n.ino);
+    if (!e) {
+        e = take_name(k, call->s, path, strlen(path) + 1);
+        if (e)
+            dz_vfs_unref(k->vfs, n.ino);
+    }
+    if (e)
+        (void)dz_sys_unlinkat(k, p, at, false);
+    else
+        call->s->ino = n.ino;
+    return e;
+}
+
+static int unix_bind(const struct dz_k_sock_call *call, const struct dz_sockaddr *to)
+{
+    struct dz_socket *s = call->s;
+    if (to->size == FAMILY_SIZE && family_of(to) == AF_UNIX)
+        return autobind(call->k, s);
+    int e = check_name(to);
+    if (e)
+        return e;
+    if (!is_abstract(to))
+        return bind_path(call, to);
+    if (s->name)
+        return -EINVAL;
+    const uint8_t *name = to->bytes + FAMILY_SIZE;
+    if (find_abstract(call->k, s->type, name, to->size - FAMILY_SIZE))
+        return -EADDRINUSE;
+    return take_name(call->k, s, name, to->size - FAMILY_SIZE);
+}
+
+/* ---- made, and gone -------------------------------------------------------- */
+
+static int unix_create(int *type, int protocol)
+{
+    if (protocol != 0 && protocol != PF_UNIX)
+        return -EPROTONOSUPPORT;
+    if (*type == SOCK_RAW) /* as BSD had it */
+        *type = SOCK_DGRAM;
+    return *type == SOCK_STREAM || *type == SOCK_DGRAM || *type == SOCK_SEQPACKET
+               ? 0
+               : -ESOCKTNOSUPPORT;
+}
+
+static struct dz_ucred cred_of(const struct dz_proc *p)
+{
+    return (struct dz_ucred){p->pid, p->euid, p->egid};
+}
+
+static void set_peer(struct dz_socket *s, struct dz_socket *peer)
+{
+    s->peer = peer->index;
+    s->state = DZ_SOCKET_CONNECTED;
+    peer->refs++;
+}
+
+static int unix_pair(struct dz_kernel *k, struct dz_proc *p, struct dz_socket *const ends[2])
+{
+    (void)k;
+    for (int i = 0; i < 2; i++) {
+        set_peer(ends[i], ends[1 - i]);
+        ends[i]->peer_cred = cred_of(p);
+    }
+    return 0;
+}
+
+/* There is room in its queue again: for those that wait for it, and those whose peer it is. */
+static void wake_senders(struct dz_kernel *k, const struct dz_socket *s)
+{
+    dz_k_wake(k, &s->wait_p);
+    if (!is_datagram(s))
+        return;
+    DZ_K_FOREACH(dz_socket, from, k, DZ_KERNEL_TABLE_SOCKET)
+    if (from->peer == s->index)
+        dz_k_wake(k, &from->wait_w);
+}
+
+/* A socket without a description: it was closed, or is none that was accepted. */
+static void die(struct dz_kernel *k, struct dz_socket *s, bool unaccepted)
+{
+    struct dz_socket *peer = dz_k_socket(k, s->peer);
+    bool was_listening = s->state == DZ_SOCKET_LISTENING;
+    s->dead = 1;
+    s->shut = DZ_SOCKET_SHUT_BOTH;
+    s->state = DZ_SOCKET_CLOSED;
+    s->peer = s->listener = s->bound = 0;
+    if (s->ino)
+        dz_vfs_unref(k->vfs, s->ino);
+    s->ino = 0;
+    wake_senders(k, s);
+    dz_k_sock_wake(k, s); /* other threads, whose descriptor was closed */
+    if (peer && !is_datagram(s) && !peer->dead) {
+        peer->shut = DZ_SOCKET_SHUT_BOTH;
+        if (s->head || unaccepted)
+            peer->error = ECONNRESET;
+        dz_k_sock_wake(k, peer);
+    }
+    if (peer)
+        dz_k_sock_unref(k, peer);
+    for (uint32_t i = was_listening ? s->head : 0; i != 0;) {
+        struct dz_socket *end = dz_k_socket(k, i);
+        i = end->next;
+        end->next = 0;
+        die(k, end, true); /* it is in a queue, so it has none */
+    }
+    if (was_listening)
+        s->head = s->tail = s->count = 0;
+    else
+        dz_k_queue_purge(k, s);
+    dz_k_sock_unref(k, s);
+}
+
+static void unix_close(struct dz_kernel *k, struct dz_socket *s)
+{
+    die(k, s, false);
+}
+
+/* ---- connections ----------------------------------------------------------- */
+
+static bool is_full(const struct dz_socket *s)
+{
+    return s->count > (s->state == DZ_SOCKET_LISTENING ? s->backlog : DZ_SOCKET_DATAGRAMS);
+}
+
+static int unix_listen(const struct dz_k_sock_call *call, uint32_t backlog)
+{
+    struct dz_socket *s = call->s;
+    if (is_datagram(s))
+        return -EOPNOTSUPP;
+    if (!s->name || s->state == DZ_SOCKET_CONNECTED)
+        return -EINVAL;
+    if (backlog > s->backlog)
+        dz_k_wake(call->k, &s->wait_p);
+    s->backlog = backlog;
+    s->state = DZ_SOCKET_LISTENING;
+    s->peer_cred = cred_of(call->p);
+    return 0;
+}
+
+static int64_t unix_accept(const struct dz_k_sock_call *call, struct dz_socket **ret_socket)
+{
+    struct dz_socket *s = call->s;
+    if (is_datagram(s))
+        return dz_k_sock_end(call, -EOPNOTSUPP);
+    if (s->state != DZ_SOCKET_LISTENING)
+        return dz_k_sock_end(call, -EINVAL);
+    if (s->head) {
+        *ret_socket = dz_k_socket(call->k, s->head);
+        return 0;
+    }
+    if ((s->shut & DZ_SOCKET_SHUT_RD) && !call->nonblock)
+        return dz_k_sock_end(call, -EINVAL);
+    return dz_k_sock_wait(call, &s->wait_r);
+}
+
+static void unix_accepted(struct dz_kernel *k, struct dz_socket *listener)
+{
+    dz_k_wake(k, &listener->wait_p);
+}
+
+/* The server's end, in the listener's queue. NULL: no room. */
+static struct dz_socket *server_end(struct dz_kernel *k, const struct dz_proc *p,
+                                    struct dz_socket *listener)
+{
+    struct dz_socket *s = dz_k_sock_new(k, AF_UNIX, listener->type);
+    if (!s)
+        return NULL;
+    s->name = dz_k_blob_dup(k, listener->name);
+    if (!s->name) {
+        dz_k_sock_unref(k, s);
+        return NULL;
+    }
+    s->peer_cred = cred_of(p);
+    s->listener = listener->index;
+    s->order = ++k->next_message;
+    if (listener->tail)
+        dz_k_socket(k, listener->tail)->next = s->index;
+    else
+        listener->head = s->index;
+    listener->tail = s->index;
+    listener->count++;
+    return s;
+}
+
+static int64_t connect_stream(const struct dz_k_sock_call *call, const struct dz_sockaddr *to)
+{
+    struct dz_kernel *k = call->k;
+    struct dz_socket *s = call->s, *other;
+    int e = check_name(to);
+    if (!e && (s->options & DZ_SOCKET_PASSCRED))
+        e = autobind(k, s);
+    e = e ? e : find(k, call->p, to, s->type, &other);
+    if (e)
+        return dz_k_sock_end(call, e);
+    if (other->state != DZ_SOCKET_LISTENING || (other->shut & DZ_SOCKET_SHUT_RD))
+        return dz_k_sock_end(call, -ECONNREFUSED);
+    if (is_full(other))
+        return dz_k_sock_wait(call, &other->wait_p);
+    if (s->state != DZ_SOCKET_CLOSED)
+        return dz_k_sock_end(call, s->state == DZ_SOCKET_CONNECTED ? -EISCONN : -EINVAL);
+    struct dz_socket *end = server_end(k, call->p, other);
+    if (!end)
+        return dz_k_sock_end(call, -ENOMEM);
+    set_peer(s, end);
+    set_peer(end, s);
+    s->peer_cred = other->peer_cred;
+    dz_k_wake(k, &other->wait_r);
+    return dz_k_sock_end(call, 0);
+}
+
+static bool may_send(const struct dz_socket *s, const struct dz_socket *other)
+{
+    return other->peer == 0 || other->peer == s->index;
+}
+
+/* What waits was sent by the old peer, and is lost. */
+static void parted(struct dz_kernel *k, struct dz_socket *s, struct dz_socket *old)
+{
+    if (s->head == 0)
+        return;
+    dz_k_queue_purge(k, s);
+    wake_senders(k, s);
+    if (!old->dead && old->peer == s->index) {
+        old->error = ECONNRESET;
+        dz_k_sock_wake(k, old);
+    }
+}
+
+static int64_t connect_datagrams(const struct dz_k_sock_call *call, const struct dz_sockaddr *to)
+{
+    struct dz_kernel *k = call->k;
+    struct dz_socket *s = call->s, *other = NULL, *old = dz_k_socket(k, s->peer);
+    int e = to->size < FAMILY_SIZE ? -EINVAL : 0;
+    if (!e && family_of(to) != AF_UNSPEC) {
+        e = check_name(to);
+        if (!e && (s->options & DZ_SOCKET_PASSCRED))
+            e = autobind(k, s);
+        e = e ? e : find(k, call->p, to, s->type, &other);
+        if (!e && !may_send(s, other))
+            e = -EPERM;
+    }
+    if (e)
+        return dz_k_sock_end(call, e);
+    s->peer = 0;
+    s->state = DZ_SOCKET_CLOSED;
+    if (other)
+        set_peer(s, other);
+    dz_k_wake(k, &s->wait_w);
+    if (old) {
+        if (old != other)
+            parted(k, s, old);
+        dz_k_sock_unref(k, old);
+    }
+    return dz_k_sock_end(call, 0);
+}
+
+static int64_t unix_connect(const struct dz_k_sock_call *call, const struct dz_sockaddr *to)
+{
+    return is_datagram(call->s) ? connect_datagrams(call, to) : connect_stream(call, to);
+}
+
+static int unix_shutdown(const struct dz_k_sock_call *call, uint32_t how)
+{
+    struct dz_socket *s = call->s, *peer = dz_k_socket(call->k, s->peer);
+    s->shut |= how;
+    dz_k_sock_wake(call->k, s);
+    if (!peer || is_datagram(s))
+        return 0;
+    peer->shut |= (how & DZ_SOCKET_SHUT_RD ? (uint32_t)DZ_SOCKET_SHUT_WR : 0) |
+                  (how & DZ_SOCKET_SHUT_WR ? (uint32_t)DZ_SOCKET_SHUT_RD : 0);
+    dz_k_sock_wake(call->k, peer);
+    return 0;
+}
+
+/* ---- readiness ------------------------------------------------------------- */
+
+static short unix_ready(const struct dz_kernel *k, const struct dz_socket *s)
+{
+    const struct dz_socket *peer = is_datagram(s) ? dz_k_socket(k, s->peer) : NULL;
+    int r = s->error ? POLLERR : 0;
+    if (s->shut & DZ_SOCKET_SHUT_RD)
+        r |= POLLRDHUP | POLLIN | POLLRDNORM;
+    if (s->shut == DZ_SOCKET_SHUT_BOTH)
+        r |= POLLHUP;
+    if (s->head)
+        r |= POLLIN | POLLRDNORM;
+    if (!is_datagram(s) && s->state == DZ_SOCKET_CLOSED)
+        r |= POLLHUP;
+    bool stopped = peer && peer->peer != s->index && is_full(peer);
+    if (s->state != DZ_SOCKET_LISTENING && s->wmem <= s->sndbuf / 4 && !stopped)
+        r |= POLLOUT | POLLWRNORM | POLLWRBAND;
+    return (short)r;
+}
+
+static int64_t unix_waiting(const struct dz_kernel *k, const struct dz_socket *s)
+{
+    int64_t n = 0;
+    if (s->state == DZ_SOCKET_LISTENING)
+        return -EINVAL;
+    for (const struct dz_message *m = dz_k_message(k, s->head); m; m = dz_k_message(k, m->next)) {
+        n += m->len;
+        if (is_datagram(s))
+            break;
+    }
+    return n;
+}
+
+/* A line, as of net/unix/af_unix.c. */
+static void tell_line(struct dz_kernel *k, const struct dz_socket *s, struct dz_buf *out)
+{
+    enum { /* of struct socket, which Linux writes here */
+        UNCONNECTED = 1,
+        CONNECTING = 2,
+        CONNECTED = 3,
+        DISCONNECTING = 4,
+        ACCEPTING = 0x10000, /* __SO_ACCEPTCON */
+    };
+    unsigned state = s->state == DZ_SOCKET_CONNECTED ? CONNECTED : UNCONNECTED;
+    size_t size = 0;
+    const char *name = dz_k_blob(k, s->name, &size);
+    if (s->file == 0)
+        state = s->state == DZ_SOCKET_CONNECTED ? CONNECTING : DISCONNECTING;
+    dz_buf_addf(out, "%016x: %08X %08X %08X %04X %02X %5llu", 0u, s->refs, 0u,
+                s->state == DZ_SOCKET_LISTENING ? (unsigned)ACCEPTING : 0u, s->type, state,
+                s->file ? (unsigned long long)s->number : 0ull);
+    for (size_t i = 0; i < size && (i + 1 < size || name[0] == '\0'); i++)
+        dz_buf_addf(out, "%s%c", i == 0 ? " " : "", name[i] ? name[i] : '@');
+    dz_buf_adds(out, "\n");
+}
+
+void dz_k_sock_text(struct dz_kernel *k, const struct dz_proc *of, struct dz_buf *out)
+{
+    (void)of;
+    dz_buf_adds(out, "Num               RefCount Protocol Flags    Type St Inode Path\n");
+    DZ_K_FOREACH(dz_socket, s, k, DZ_KERNEL_TABLE_SOCKET)
+    if (s->family == AF_UNIX)
+        tell_line(k, s, out);
+}
+
+/* ---- sending --------------------------------------------------------------- */
+
+/* Whom the message says that it is from: itself, or, for root, anybody. */
+static int check_cred(const struct dz_kernel *k, const struct dz_proc *p, const struct dz_ucred *c)
+{
+    if (p->euid == 0)
+        return dz_k_find(k, c->pid) ? 0 : -ESRCH;
+    bool uid = c->uid == p->uid || c->uid == p->euid || c->uid == p->suid;
+    bool gid = c->gid == p->gid || c->gid == p->egid || c->gid == p->sgid;
+    return c->pid == p->pid && uid && gid ? 0 : -EPERM;
+}
+
+static int check_control(const struct dz_k_sock_call *call, const struct dz_msg *m)
+{
+    int e = m->cred ? check_cred(call->k, call->p, m->cred) : 0;
+    if (call->c->done > 0) /* they went with the first bytes */
+        return 0;
+    return e ? e : dz_k_fds_check(call->k, call->p, m->fds, m->fd_count);
+}
+
+/* Credentials go along where they are given, or somebody asked for them. */
+static struct dz_ucred cred_for(const struct dz_k_sock_call *call, const struct dz_msg *m,
+                                const struct dz_socket *other)
+{
+    if (m->cred)
+        return *m->cred;
+    if (((call->s->options | other->options) & DZ_SOCKET_PASSCRED) || other->file == 0)
+        return (struct dz_ucred){call->p->pid, call->p->uid, call->p->gid};
+    return dz_k_nobody;
+}
+
+static int64_t broken_pipe(const struct dz_k_sock_call *call, int flags)
+{
+    if (call->c->done == 0 && !(flags & MSG_NOSIGNAL))
+        dz_k_send(call->k, call->p, SIGPIPE, SI_KERNEL & 0xff);
+    return dz_k_sock_end(call, -EPIPE);
+}
+
+static int64_t send_stream(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                           int flags)
+{
+    struct dz_kernel *k = call->k;
+    struct dz_socket *s = call->s, *other = dz_k_socket(k, s->peer);
+    uint64_t *done = &call->c->done;
+    if (m->to)
+        return dz_k_sock_end(call, s->state == DZ_SOCKET_CONNECTED ? -EISCONN : -EOPNOTSUPP);
+    if (!other)
+        return dz_k_sock_end(call, -ENOTCONN);
+    if (!call->again && (s->shut & DZ_SOCKET_SHUT_WR))
+        return broken_pipe(call, flags);
+    while (*done < total) {
+        int e = dz_k_sock_error(s);
+        if (e || (s->shut & DZ_SOCKET_SHUT_WR))
+            return dz_k_sock_end(call, e ? e : -EPIPE);
+        if (s->wmem >= s->sndbuf)
+            return dz_k_sock_wait(call, &s->wait_w);
+        if (other->dead || (other->shut & DZ_SOCKET_SHUT_RD))
+            return broken_pipe(call, flags);
+        struct dz_k_parcel what = {m->iov, m->iov_count, *done, 0, m->fds, 0, {0}};
+        what.size = dz_k_min64(total - *done, s->sndbuf / 2 - 64); /* two of them fit */
+        what.size = dz_k_min64(what.size, DZ_SOCKET_CHUNK);
+        what.fd_count = *done == 0 ? m->fd_count : 0;
+        what.cred = cred_for(call, m, other);
+        e = dz_k_message_put(k, call->p, s, other, &what);
+        if (e)
+            return dz_k_sock_end(call, e);
+        *done += what.size;
+        dz_k_wake(k, &other->wait_r);
+    }
+    return dz_k_sock_end(call, 0);
+}
+
+/* To whom a datagram goes: 0 and the socket, or -errno. */
+static int receiver(const struct dz_k_sock_call *call, const struct dz_msg *m,
+                    struct dz_socket **ret_other)
+{
+    struct dz_kernel *k = call->k;
+    struct dz_socket *s = call->s;
+    if (m->to && is_datagram(s))
+        return find(k, call->p, m->to, s->type, ret_other);
+    *ret_other = dz_k_socket(k, s->peer);
+    if (!*ret_other)
+        return -ENOTCONN;
+    if (!(*ret_other)->dead)
+        return 0;
+    if (!is_datagram(s))
+        return -EPIPE;
+    struct dz_socket *old = *ret_other;
+    s->peer = 0;
+    s->state = DZ_SOCKET_CLOSED;
+    parted(k, s, old);
+    dz_k_sock_unref(k, old);
+    return -ECONNREFUSED;
+}
+
+static int64_t send_datagram(const struct dz_k_sock_call *call, const struct dz_msg *m,
+                             size_t total)
+{
+    struct dz_kernel *k = call->k;
+    struct dz_socket *s = call->s, *other;
+    int e = m->to && is_datagram(s) ? check_name(m->to) : 0;
+    if (!e && (s->options & DZ_SOCKET_PASSCRED))
+        e = autobind(k, s);
+    if (!e && total > s->sndbuf - 32)
+        e = -EMSGSIZE;
+    e = e ? e : dz_k_sock_error(s);
+    if (!e && (s->shut & DZ_SOCKET_SHUT_WR))
+        e = -EPIPE;
+    if (e)
+        return dz_k_sock_end(call, e);
+    if (s->wmem >= s->sndbuf)
+        return dz_k_sock_wait(call, &s->wait_w);
+    e = receiver(call, m, &other);
+    if (!e && !may_send(s, other))
+        e = -EPERM;
+    if (!e && (other->shut & DZ_SOCKET_SHUT_RD))
+        e = -EPIPE;
+    if (e)
+        return dz_k_sock_end(call, e);
+    if (other != s && other->peer != s->index && is_full(other))
+        return dz_k_sock_wait(call, &other->wait_p);
+    const struct dz_k_parcel what = {
+        m->iov, m->iov_count, 0, total, m->fds, m->fd_count, cred_for(call, m, other)};
+    e = dz_k_message_put(k, call->p, s, other, &what);
+    if (e)
+        return dz_k_sock_end(call, e);
+    dz_k_wake(k, &other->wait_r);
+    return dz_k_sock_end(call, (int64_t)total);
+}
+
+static int64_t unix_send(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                         int flags)
+{
+    struct dz_socket *s = call->s;
+    int e = check_control(call, m);
+    if (!e && (flags & MSG_OOB))
+        e = -EOPNOTSUPP;
+    if (!e && s->type == SOCK_SEQPACKET) {
+        e = dz_k_sock_error(s);
+        if (!e && s->state != DZ_SOCKET_CONNECTED)
+            e = -ENOTCONN;
+    }
+    if (e)
+        return dz_k_sock_end(call, e);
+    return s->type == SOCK_STREAM ? send_stream(call, m, total, flags)
+                                  : send_datagram(call, m, total);
+}
+
+/* ---- receiving ------------------------------------------------------------- */
+
+/* What came with a message goes to who reads it. Its descriptors leave it, unless this is a peek.
+ */
+static void give_control(const struct dz_k_sock_call *call, struct dz_message *msg,
+                         const struct dz_msg *m, int flags, struct dz_msg_got *got)
+{
+    if (msg->fd_count && !dz_k_message_fds(call->k, call->p, msg, m, flags, got))
+        got->flags |= MSG_CTRUNC;
+    if (msg->fd_count && !(flags & MSG_PEEK))
+        dz_k_message_drop_fds(call->k, msg);
+}
+
+/* Credentials that are none are told as those of nobody. */
+static void give_cred(const struct dz_socket *s, const struct dz_ucred *cred,
+                      const struct dz_msg *m, struct dz_msg_got *got)
+{
+    const uint32_t nobody = 65534;
+    if (!(s->options & DZ_SOCKET_PASSCRED))
+        return;
+    got->has_cred = m->cred_room;
+    got->cred = *cred;
+    if (cred->uid == UINT32_MAX)
+        got->cred.uid = nobody;
+    if (cred->gid == UINT32_MAX)
+        got->cred.gid = nobody;
+    if (!m->cred_room)
+        got->flags |= MSG_CTRUNC;
+}
+
+/* What a transfer of a stream that waits has seen of credentials stands in fields of its call that
+ * have no other use there. */
+static struct dz_ucred noted_cred(const struct dz_call *c)
+{
+    return (struct dz_ucred){(int32_t)(c->result >> 32), (uint32_t)c->result, (uint32_t)c->mask};
+}
+
+static void note_cred(struct dz_call *c, const struct dz_ucred *cred)
+{
+    c->result = (int64_t)((uint64_t)(uint32_t)cred->pid << 32 | cred->uid);
+    c->mask = cred->gid;
+}
+
+/* What a read of a stream tells besides its bytes: who wrote them. */
+static void tell(const struct dz_k_sock_call *call, const struct dz_ucred *cred,
+                 const struct dz_msg *m, struct dz_msg_got *got)
+{
+    give_cred(call->s, cred, m, got);
+    (void)unix_name(call->k, call->s, true, &got->from);
+    if (got->from.size == FAMILY_SIZE)
+        got->from.size = 0;
+}
+
+/* The queue is empty: the answer, DZ_KBLOCK; or KEEP: what has been read so far is the answer. */
+enum {
+    KEEP = -0x10020,
+};
+static int64_t stream_none(const struct dz_k_sock_call *call, uint64_t done, uint64_t target)
+{
+    if (done >= target)
+        return KEEP;
+    int e = dz_k_sock_error(call->s);
+    if (done == 0 && e)
+        return dz_k_sock_end(call, e);
+    if (e || (call->s->shut & DZ_SOCKET_SHUT_RD) || (done > 0 && call->nonblock))
+        return KEEP;
+    return dz_k_sock_wait(call, &call->s->wait_r);
+}
+
+static int64_t recv_stream(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                           int flags, struct dz_msg_got *got)
+{
+    struct dz_kernel *k = call->k;
+    struct dz_socket *s = call->s;
+    const bool peek = flags & MSG_PEEK;
+    uint64_t done = call->c->done, target = (flags & MSG_WAITALL) && total > 0 ? total : 1;
+    struct dz_ucred cred = noted_cred(call->c);
+    bool seen = done > 0, more = true;
+    struct dz_message *msg = dz_k_message(k, s->head);
+    if (s->state != DZ_SOCKET_CONNECTED)
+        return dz_k_sock_end(call, -EINVAL);
+    while (more) {
+        if (!msg && peek && done > 0)
+            break;
+        if (!msg) {
+            if (done > 0)
+                note_cred(call->c, &cred);
+            int64_t r = stream_none(call, done, target);
+            if (r == KEEP)
+                break;
+            if (r != DZ_KBLOCK && done > 0)
+                tell(call, &cred, m, got);
+            return r;
+        }
+        if (seen && (s->options & DZ_SOCKET_PASSCRED) && !dz_k_same_cred(&cred, &msg->cred))
+            break; /* bytes of two writers are not mixed */
+        cred = seen ? cred : msg->cred;
+        seen = true;
+        uint32_t n = (uint32_t)dz_k_min64(msg->len, total - done);
+        dz_k_pieces_put(m->iov, done, (const uint8_t *)dz_k_blob(k, msg->blob, NULL) + msg->head,
+                        n);
+        done += n;
+        more = n == msg->len && msg->fd_count == 0 && done < total;
+        give_control(call, msg, m, flags, got);
+        if (peek) {
+            msg = dz_k_message(k, msg->next);
+            continue;
+        }
+        call->c->done = done;
+        dz_k_message_eat(k, msg, n);
+        if (msg->len == 0)
+            dz_k_message_free(k, msg);
+        msg = dz_k_message(k, s->head);
+    }
+    if (seen)
+        tell(call, &cred, m, got);
+    else /* the end: Linux tells of root, without a process */
+        give_cred(s, &(struct dz_ucred){0}, m, got);
+    return dz_k_end(k, call->p, (int64_t)done);
+}
+
+/* There is no message. */
+static int64_t recv_none(const struct dz_k_sock_call *call)
+{
+    struct dz_socket *s = call->s;
+    if ((s->shut & DZ_SOCKET_SHUT_RD) && (!call->nonblock || !is_datagram(s)))
+        return dz_k_sock_end(call, 0);
+    return dz_k_sock_wait(call, &s->wait_r);
+}
+
+static int64_t recv_datagram(const struct dz_k_sock_call *call, const struct dz_msg *m,
+                             size_t total, int flags, struct dz_msg_got *got)
+{
+    struct dz_kernel *k = call->k;
+    struct dz_socket *s = call->s;
+    int e = dz_k_sock_error(s);
+    struct dz_message *msg = dz_k_message(k, s->head);
+    if (e || !msg)
+        return e ? dz_k_sock_end(call, e) : recv_none(call);
+    uint32_t n = (uint32_t)dz_k_min64(msg->len, total), len = msg->len;
+    if (n > 0)
+        dz_k_pieces_put(m->iov, 0, (const uint8_t *)dz_k_blob(k, msg->blob, NULL) + msg->head, n);
+    got->flags |= n < len ? (uint32_t)MSG_TRUNC : 0;
+    struct dz_socket from = *dz_k_socket(k, msg->sender);
+    (void)unix_name(k, &from, false, &got->from);
+    if (!from.name)
+        got->from.size = 0;
+    give_cred(s, &msg->cred, m, got);
+    give_control(call, msg, m, flags, got);
+    if (!(flags & MSG_PEEK)) {
+        bool was_full = is_full(s);
+        dz_k_message_free(k, msg);
+        if (was_full)
+            wake_senders(k, s);
+    }
+    return dz_k_end(k, call->p, flags & MSG_TRUNC ? len : n);
+}
+
+static int64_t unix_recv(const struct dz_k_sock_call *call, const struct dz_msg *m, size_t total,
+                         int flags, struct dz_msg_got *got)
+{
+    *got = (struct dz_msg_got){.cred = dz_k_nobody};
+    if (call->s->type == SOCK_SEQPACKET && call->s->state != DZ_SOCKET_CONNECTED)
+        return dz_k_sock_end(call, -ENOTCONN);
+    if (flags & MSG_OOB)
+        return dz_k_sock_end(call,
+                             call->s->type == SOCK_STREAM && call->s->state != DZ_SOCKET_CONNECTED
+                                 ? -EINVAL
+                                 : -EOPNOTSUPP);
+    return call->s->type == SOCK_STREAM ? recv_stream(call, m, total, flags, got)
+                                        : recv_datagram(call, m, total, flags, got);
+}
+
+const struct dz_k_family dz_k_unix = {
+    .family = AF_UNIX,
+    .create = unix_create,
+    .pair = unix_pair,
+    .bind = unix_bind,
+    .listen = unix_listen,
+    .accept = unix_accept,
+    .accepted = unix_accepted,
+    .connect = unix_connect,
+    .shutdown = unix_shutdown,
+    .name = unix_name,
+    .send = unix_send,
+    .recv = unix_recv,
+    .ready = unix_ready,
+    .waiting = unix_waiting,
+    .close = unix_close,
+};
