@@ -34,10 +34,11 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
 MODULES    := base tree config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob loop
-MODULES    += keeper image http metrics client engine api daemon mm
+MODULES    += keeper image http metrics client engine api daemon mm linux
 NEEDS_os   := base
 NEEDS_tree := base
 NEEDS_mm   := base
+NEEDS_linux := base kernel mm
 NEEDS_config := base
 NEEDS_cli  := base os client
 # what files cli/local_* may use besides

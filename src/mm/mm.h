@@ -137,6 +137,13 @@ DZ_NODISCARD int dz_mm_fork(const struct dz_mm *mm, struct dz_mm *ret_copy);
 /* The heap starts at the page after the program, or at a random one above. */
 void dz_mm_set_brk(struct dz_mm *mm, uint64_t program_end, uint64_t data_size, uint64_t seed);
 
+/* Where exec puts a program that may lie anywhere, with the same seed. */
+uint64_t dz_mm_program_base(uint64_t seed);
+
+/* Where a mapping of so many bytes (whole pages, at most DZ_MM_ADDRESS_MAX) would come: at the hint
+ * if that is a hole, else as high as one is. flags: MAP_32BIT counts. 0: nowhere. */
+uint64_t dz_mm_place(const struct dz_mm *mm, uint64_t hint, uint64_t size, int flags);
+
 /* The VMA at this address or the first one above; NULL. Borrowed until the next change. */
 const struct dz_mm_vma *dz_mm_find(const struct dz_mm *mm, uint64_t at);
 

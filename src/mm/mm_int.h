@@ -41,7 +41,6 @@ bool dz_mm_mapped(const struct dz_mm *mm, uint64_t start, uint64_t end); /* any 
 bool dz_mm_is_reserved(const struct dz_mm *mm, uint64_t start, uint64_t end);
 struct dz_mm_vma dz_mm_part(const struct dz_mm_vma *v, uint64_t start, uint64_t end);
 uint64_t dz_mm_bottom(const struct dz_mm_vma *v); /* its start less a growing stack's gap */
-uint64_t dz_mm_place(const struct dz_mm *mm, uint64_t hint, uint64_t size, int flags); /* or 0 */
 bool dz_mm_may_expand(const struct dz_mm *mm, const struct dz_mm_vma *like, uint64_t more,
                       uint64_t less);
 

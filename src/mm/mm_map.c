@@ -14,8 +14,10 @@ enum {
     MMAP_BITS = 28,
     STACK_BITS = 22,
     BRK_BITS = 13,
+    PROGRAM_BITS = 28,
 };
-static const uint64_t STACK_GAP_MIN = UINT64_C(128) << 20; /* between mmap_base and the stack */
+static const uint64_t PROGRAM_MIN = UINT64_C(0x555555554000); /* two thirds of user memory */
+static const uint64_t STACK_GAP_MIN = UINT64_C(128) << 20;    /* between mmap_base and the stack */
 
 static uint64_t mix(uint64_t seed, uint64_t n) /* splitmix64: a number for each n */
 {
@@ -82,6 +84,11 @@ void dz_mm_set_brk(struct dz_mm *mm, uint64_t program_end, uint64_t data_size, u
     mm->brk_start = dz_mm_round(program_end) + random_pages(seed, 3, BRK_BITS);
     mm->brk = mm->brk_start;
     mm->data_size = data_size;
+}
+
+uint64_t dz_mm_program_base(uint64_t seed)
+{
+    return PROGRAM_MIN + random_pages(seed, 4, PROGRAM_BITS);
 }
 
 /* ---- mmap -------------------------------------------------------------------------- */
