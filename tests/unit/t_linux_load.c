@@ -389,6 +389,51 @@ static const char *string(const struct rig *r, uint64_t at)
     return (const char *)r->start.stack + (at - r->start.sp);
 }
 
+static void read_aux(const struct rig *r, uint64_t aux[static 64])
+{
+    memset(aux, 0, 64 * sizeof *aux);
+    size_t i = 2 + word(r, 0);
+    while (word(r, i) != 0) /* the environment */
+        i++;
+    for (i++; word(r, i) != AT_NULL; i += 2) {
+        CHECK(word(r, i) < 64);
+        aux[word(r, i)] = word(r, i + 1);
+    }
+}
+
+TEST(the_vector_names_program_and_interpreter)
+{
+    struct made m;
+    struct rig r;
+    uint64_t aux[64];
+    make(&m, true, 0);
+    open_rig(&r, &no_limits);
+    CHECK_INT(read_made(&m, &r.interp), 0);
+    struct bytes b = {&m, sizeof m};
+    r.interp_file = file_of(&b);
+    r.program.interp = &r.interp;
+    CHECK_INT(load_made(&r, &m), 0);
+    read_aux(&r, aux);
+    CHECK_INT(aux[AT_ENTRY], TEST_BASE + TEXT);
+    CHECK_INT(aux[AT_PHDR], TEST_BASE + sizeof(Elf64_Ehdr));
+    CHECK_INT(aux[AT_BASE], r.start.entry - TEXT);
+    close_rig(&r);
+}
+
+TEST(an_interpreter_does_not_replace_the_program)
+{
+    struct made m;
+    struct rig r;
+    make(&m, false, 0x200000);
+    open_rig(&r, &no_limits);
+    CHECK_INT(read_made(&m, &r.interp), 0);
+    struct bytes b = {&m, sizeof m};
+    r.interp_file = file_of(&b);
+    r.program.interp = &r.interp;
+    CHECK_INT(load_made(&r, &m), -EEXIST);
+    close_rig(&r);
+}
+
 TEST(the_stack_has_arguments_environment_and_vector)
 {
     struct made m;
@@ -404,9 +449,8 @@ TEST(the_stack_has_arguments_environment_and_vector)
     CHECK_INT(word(&r, 3), 0);
     CHECK_STR(string(&r, word(&r, 4)), "A=b");
     CHECK_INT(word(&r, 5), 0);
-    uint64_t aux[64] = {0};
-    for (size_t i = 6; word(&r, i) != AT_NULL; i += 2)
-        aux[word(&r, i)] = word(&r, i + 1);
+    uint64_t aux[64];
+    read_aux(&r, aux);
     CHECK_INT(aux[AT_PHDR], 0x200000 + sizeof(Elf64_Ehdr));
     CHECK_INT(aux[AT_PHNUM], HEADS);
     CHECK_INT(aux[AT_ENTRY], 0x201000);
@@ -563,7 +607,8 @@ TEST(the_interpreter_is_a_path)
     REFUSES(-ENOEXEC, interp(&m, "/lib/ld", 7));
     REFUSES(-ENOEXEC, interp(&m, "", 1));
     REFUSES(-ENOEXEC, interp(&m, "\0", 2));
-    REFUSES(-ENOEXEC, interp(&m, "/x", 3); m.heads[5].p_filesz = DZ_ELF_PATH_MAX + 1);
+    REFUSES(-ENOEXEC, interp(&m, "/x", 3); m.heads[5].p_filesz = DZ_ELF_PATH_MAX + 1;
+            m.rest[DZ_ELF_PATH_MAX] = '\0');
     REFUSES(-EIO, interp(&m, "/x", 3); m.heads[5].p_offset = FILE_SIZE - 1);
     REFUSES(-ENOEXEC, interp(&m, "/x", 3); m.heads[5].p_offset = INT64_MAX);
 }
