@@ -179,8 +179,8 @@ int dz_engine_may_wake(const struct dz_instance *row, struct dz_engine_why *why)
         return 0;
     if (row->ephemeral && strcmp(row->state, "created") != 0)
         return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
-    if (strcmp(row->state, "archived") == 0)
-        return refuse_archived(row->id, why);
+    if (strcmp(row->state, "archived") == 0) /* while it is revived, all others stand in its line */
+        return strcmp(row->status, "restoring") == 0 ? 0 : refuse_archived(row->id, why);
     int rc = dz_engine_config_of(row, &config, &err);
     if (rc < 0)
         return dz_why_err(why, rc, &err);

@@ -188,13 +188,23 @@ def run_clients(d, plan):
 
 
 def read_file(d, s, path):
-    """Status and bytes of a file. An archive whose client has left may end while the box is checked: the box is revived then, and asked again."""
-    for _ in range(5):
+    """Status and bytes of a file. An archive whose client has left may end while the box is checked: the box is revived then, and asked
+    again. Where the tenant's quota of machines does not allow it yet, the others are put to sleep."""
+    end = time.monotonic() + acts.PATIENCE
+    while True:
         status, text = d.ask("GET", "%s/files?path=%s" % (s, path))
         if status != 503 or b"archived" not in text:
-            break
-        d.ask("POST", s + "/revive")
-    return status, text
+            return status, text
+        code, answer = d.ask("POST", s + "/revive")
+        if time.monotonic() > end:
+            return status, text + b"; revive answered %d %s" % (code, answer)
+        if code == 429:
+            _, listed = d.ask("GET", "/v1/sandboxes?limit=1000")
+            for other in json.loads(listed)["sandboxes"]:
+                if other["state"] == "active":
+                    d.ask("POST", "/v1/sandboxes/%s/suspend" % other["id"])
+        elif code != 200:
+            time.sleep(0.1)
 
 
 def check_box(d, box):

@@ -163,6 +163,15 @@ static inline bool in_state(struct rig *r, const char *name, const char *state)
     return is;
 }
 
+static inline bool has_status(struct rig *r, const char *name, const char *status)
+{
+    struct dz_instance row = {0};
+    bool has =
+        dz_engine_get(r->e, box(name), &row, &r->why) == 0 && strcmp(row.status, status) == 0;
+    dz_instance_release(&row);
+    return has;
+}
+
 /* --- the rig ------------------------------------------------------------------------------ */
 
 static inline void make_image(struct rig *r)

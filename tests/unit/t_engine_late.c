@@ -412,6 +412,30 @@ TEST(who_waits_while_a_sandbox_is_archived_is_told_so_as_who_comes_later)
     rig_close(&r);
 }
 
+TEST(who_comes_while_an_archived_sandbox_is_revived_waits_for_it)
+{
+    struct asker order_of, a;
+    struct upload list = {0};
+    struct rig r;
+    (void)alarm(60);
+    rig_open(&r);
+    run_well(&r, "a");
+    order_well(&r, "a", DZ_REQUEST_SUSPEND);
+    order_well(&r, "a", DZ_REQUEST_FREEZE);
+    order_well(&r, "a", DZ_REQUEST_ARCHIVE);
+    CHECK_INT(order(&r, "a", DZ_REQUEST_REVIVE, &order_of), 0);
+    UNTIL(&r, order_of.done > 0 || has_status(&r, "a", "restoring"));
+    CHECK_INT(order_of.done, 0);
+    ask(&r, &list_bin, &list);
+    CHECK_INT(run(&r, "a", "h", &a), 0);
+    UNTIL(&r, list.done > 0 && a.ended + a.failed > 0);
+    CHECK_INT(list.code, 0);
+    CHECK_INT(a.failed, 0);
+    CHECK(order_of.done == 1 && order_of.code == 0);
+    CHECK(in_state(&r, "a", "active"));
+    rig_close(&r);
+}
+
 /* --- the reserve of disk space ---------------------------------------------------------------- */
 
 /* Where a file system has no fallocate, each of its files is written, block by block. */
