@@ -34,10 +34,11 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
 MODULES    := base tree config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob loop
-MODULES    += keeper image http metrics client engine api daemon mm linux
+MODULES    += keeper image http metrics client engine api daemon mm linux runtime
 NEEDS_os   := base
 NEEDS_tree := base
 NEEDS_mm   := base
+NEEDS_runtime := base
 NEEDS_linux := base kernel mm
 NEEDS_config := base
 NEEDS_cli  := base os client
@@ -58,10 +59,10 @@ NEEDS_client := base tls
 NEEDS_blob := base
 NEEDS_keeper := base loop lifecycle registry blob
 NEEDS_machine := base db vfs kernel wasm
-NEEDS_cell := base os db wasm kernel wasi vfs machine blob
+NEEDS_cell := base os db wasm kernel wasi vfs machine blob runtime
 NEEDS_image := base tree os db vfs wasm kernel cell machine
-NEEDS_engine := base os db kernel vfs loop lifecycle registry blob keeper cell image
-NEEDS_api := base loop cell http metrics engine
+NEEDS_engine := base os db kernel vfs loop lifecycle registry blob runtime keeper cell image
+NEEDS_api := base loop runtime cell http metrics engine
 NEEDS_daemon := base config os loop cell http engine api
 SYS_base   := -lcrypto
 SYS_tls    := -lcrypto

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/num.h"
-#include "cell/cell_op.h"
+#include "runtime/runtime_op.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "cell/cell.h"
+#include "runtime/runtime_record.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -116,7 +117,6 @@ _Static_assert(sizeof(struct dz_frame) == 24, "the head of a frame");
 enum {
     DZ_EXEC_WOKEN = 1 << 29,
     DZ_EXEC_MAX = 1 << 30,
-    DZ_ENDED_SIGNAL = 1000, /* of the value of ENDED and EXITED */
 };
 struct dz_frame_ready {
     int64_t wake_at;
@@ -160,68 +160,11 @@ struct dz_exec_head {
     int64_t timeout_ns; /* 0: never */
     uint32_t spec_size, pad;
 };
-enum {
-    DZ_EXEC_TTY = 1,
-    DZ_EXEC_STDIN = 2,
-    DZ_EXEC_ATTACH = 4,
-    DZ_EXEC_TIMED_OUT = 8, /* of a record, and of EXITED */
-};
-
 /* Of an OP: this; path, to and text with their NULs. */
 struct dz_op_args {
     uint64_t offset, length, limit;
     uint32_t mode, depth, flags, pad;
 };
-/* A record of an operation's data: this, a struct of below, bytes. */
-struct dz_op_record {
-    uint16_t kind, fixed; /* enum dz_op_record_kind; bytes of the struct */
-    uint32_t size;        /* of the bytes */
-};
-enum dz_op_record_kind {
-    DZ_RECORD_STAT = 1,
-    DZ_RECORD_CHANGE = 2,
-    DZ_RECORD_VALUE = 3,
-    DZ_RECORD_EXEC = 4,
-    DZ_RECORD_PIECE = 5,
-    DZ_RECORD_STATS = 6,
-    DZ_RECORD_PROCESS = 7,
-};
-struct dz_record_stat { /* path, target */
-    uint64_t ino, size;
-    int64_t mtime_ns, ctime_ns;
-    uint32_t mode, uid, gid, nlink;
-};
-struct dz_record_change { /* path */
-    uint32_t what, cookie, mode, pad;
-};
-struct dz_record_value { /* bytes */
-    uint32_t kind, more;
-    int64_t integer;
-    double real;
-};
-struct dz_record_exec { /* id, argv, own bytes */
-    uint64_t number, output_bytes, first_offset;
-    int64_t started_ns, ended_ns, cpu_ns;
-    uint32_t state, code, flags, argc, argv_size, own_size;
-    int32_t pid;
-    uint32_t pad;
-};
-struct dz_record_piece { /* bytes */
-    uint64_t offset;
-    uint32_t stream, pad;
-};
-struct dz_record_stats {
-    uint64_t cpu_ns, memory_bytes, memory_limit;
-    uint64_t disk_bytes, disk_limit, inodes, inode_limit, image_bytes;
-    uint32_t procs, execs, load[3], up;
-};
-struct dz_record_process { /* id of the command, command */
-    int32_t pid, ppid, pgid, sid;
-    uint32_t uid, state;
-    int64_t started_ns;
-    uint64_t cpu_ns, memory_bytes;
-};
-
 /* Strings with their NUL, one after the other. */
 struct dz_cursor {
     const char *at, *end;

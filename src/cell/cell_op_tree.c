@@ -219,6 +219,16 @@ int dz_op_tar_in(struct dz_op *op, struct dz_err *err)
 
 /* --- changes ---------------------------------------------------------------------------------- */
 
+#define SAME(what) _Static_assert((int)DZ_CHANGE_##what == (int)DZ_VFS_EV_##what, #what)
+SAME(CREATE);
+SAME(WRITE);
+SAME(REMOVE);
+SAME(MOVED_FROM);
+SAME(MOVED_TO);
+SAME(ATTR);
+SAME(OVERFLOW);
+#undef SAME
+
 static int put_change(struct dz_op *op, const struct dz_vfs_event *ev, struct dz_err *err)
 {
     char path[DZ_VFS_PATH_MAX + DZ_VFS_NAME_MAX + 2] = "";

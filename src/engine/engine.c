@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "cell/cell_disk.h"
+#include "cell/cell_pool.h"
 #include "db/db.h"
 #include "os/os_jail.h"
 #include "vfs/vfs.h"
@@ -389,7 +390,7 @@ int dz_engine_each_warm(const struct dz_engine *e,
         const struct dz_engine_warm w = {
             .id = b->id,
             .tenant = b->tenant,
-            .pid = b->cell ? dz_cell_pid(b->cell) : 0,
+            .pid = b->cell ? b->ops->pid(b->cell) : 0,
             .commands = dz_list_count(&b->execs),
         };
         if (b->phase != BOX_UP || rc != 0)

@@ -672,7 +672,7 @@ DZ_NODISCARD int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_targe
 
 /* --- what is asked of a sandbox's file, awake or asleep ---------------------------------- */
 
-struct dz_cell_op; /* cell/cell_op.h */
+struct dz_cell_op; /* runtime/runtime_op.h */
 struct dz_engine_op;
 struct dz_engine_op_ops {
     void (*data)(void *arg, const void *data, size_t n); /* acknowledge by dz_engine_op_took */

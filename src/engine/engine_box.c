@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "cell/cell_runtime.h"
 #include "cell/cell_users.h"
 #include "kernel/kernel.h"
 
@@ -55,13 +56,13 @@ static void on_linger(void *arg)
 {
     struct box *b = arg;
     if (b->phase == BOX_OPENING) {
-        dz_cell_kill(b->cell);
+        b->ops->kill(b->cell);
         cell_failed(b, DZ_EBUSY, "the cell that was to open the sandbox's file did not do so");
         return;
     }
     if (b->phase != BOX_FILES || !dz_list_empty(&b->copies))
         return;
-    if (dz_list_empty(&b->ops))
+    if (dz_list_empty(&b->file_ops))
         dz_box_stop(b, true);
     else
         dz_op_cut(b, b->hurry || b->e->draining); /* the end of the last one comes again */
@@ -77,11 +78,12 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
     if (!b)
         return NULL;
     b->e = e;
+    b->ops = &dz_cell_wasm; /* the only kind of guests that there is */
     memcpy(b->id, id, n);
     (void)snprintf(b->tenant, sizeof b->tenant, "%s", tenant);
     dz_list_init(&b->untold);
     dz_list_init(&b->execs);
-    dz_list_init(&b->ops);
+    dz_list_init(&b->file_ops);
     dz_list_init(&b->copies);
     dz_list_init(&b->parked);
     dz_list_init(&b->start_link);
@@ -105,7 +107,7 @@ static void drop_cell(struct box *b)
     dz_use_cold(b);
     b->disk_left = 0;
     dz_poll_free(b->poll);
-    dz_cell_free(b->cell);
+    b->ops->free(b->cell);
     dz_engine_image_put(b->e, b->image);
     b->poll = NULL;
     b->cell = NULL;
@@ -125,7 +127,7 @@ void dz_box_leave(struct box *b)
 {
     struct dz_engine *e = b->e;
     if (b->pins || b->cell || b->reserved || b->start == START_QUEUED ||
-        !dz_list_empty(&b->execs) || !dz_list_empty(&b->ops) || !dz_list_empty(&b->copies) ||
+        !dz_list_empty(&b->execs) || !dz_list_empty(&b->file_ops) || !dz_list_empty(&b->copies) ||
         !dz_list_empty(&b->parked))
         return;
     (void)dz_map_remove(&e->boxes, dz_str(b->id));
@@ -152,7 +154,7 @@ static void leaving_free(struct leaving *l)
     dz_list_remove(&l->link);
     dz_timer_free(l->late);
     dz_poll_free(l->poll);
-    dz_cell_free(l->cell);
+    l->ops->free(l->cell);
     dz_engine_image_put(e, l->image);
     dz_free(l);
 }
@@ -161,7 +163,7 @@ void dz_leaving_free_all(struct dz_engine *e)
 {
     while (!dz_list_empty(&e->leaving)) {
         struct leaving *l = DZ_LIST_FIRST(struct leaving, &e->leaving, link);
-        dz_cell_kill(l->cell); /* its time is over, and it must not be waited for */
+        l->ops->kill(l->cell); /* its time is over, and it must not be waited for */
         leaving_free(l);
     }
 }
@@ -171,9 +173,9 @@ static void on_late(void *arg)
 {
     struct leaving *l = arg;
     struct dz_engine *e = l->e;
-    dz_log(DZ_LOG_WARN, "cell_ended", dz_log_int("pid", dz_cell_pid(l->cell)),
+    dz_log(DZ_LOG_WARN, "cell_ended", dz_log_int("pid", l->ops->pid(l->cell)),
            dz_log_strz("why", "it slept, and did not go"));
-    dz_cell_kill(l->cell);
+    l->ops->kill(l->cell);
     leaving_free(l);
     dz_engine_drain_look(e);
 }
@@ -186,8 +188,8 @@ static void on_leaving(void *arg, int events)
     struct dz_err err;
     int rc = 1;
     (void)events;
-    for (int i = 0; rc == 1 && (i < TURN || dz_cell_pending(l->cell)); i++) {
-        rc = dz_cell_receive(l->cell, &event, &err);
+    for (int i = 0; rc == 1 && (i < TURN || l->ops->pending(l->cell)); i++) {
+        rc = l->ops->receive(l->cell, &event, &err);
         if (rc == 1 && event.type == DZ_CELL_GONE)
             rc = DZ_ECANCELED;
     }
@@ -209,11 +211,11 @@ static void let_go(struct box *b)
         drop_cell(b);
         return;
     }
-    *l = (struct leaving){.e = e, .cell = b->cell, .image = b->image};
+    *l = (struct leaving){.e = e, .ops = b->ops, .cell = b->cell, .image = b->image};
     dz_list_init(&l->link);
     dz_poll_free(b->poll);
     b->poll = NULL;
-    if (dz_poll_new(e->loop, dz_cell_fd(l->cell), on_leaving, l, &l->poll, NULL) < 0 ||
+    if (dz_poll_new(e->loop, l->ops->fd(l->cell), on_leaving, l, &l->poll, NULL) < 0 ||
         dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0 ||
         dz_timer_new(e->loop, on_late, l, &l->late, NULL) < 0) {
         dz_poll_free(l->poll);
@@ -261,7 +263,7 @@ static void cell_failed(struct box *b, int code, const char *text)
     enum box_phase was = b->phase;
     bool files = b->reserved; /* an answer below may reserve it anew, for another cell */
     b->pins++;
-    if (b->cell && dz_cell_out_of_memory(b->cell))
+    if (b->cell && b->ops->out_of_memory(b->cell))
         note(b, "memory_exceeded", text);
     drop_cell(b);
     b->phase = BOX_NONE;
@@ -393,7 +395,7 @@ static void on_up(struct box *b)
     dz_start_over(b);
     b->cpu_at = 0;
     dz_log(DZ_LOG_DEBUG, "cell_up", dz_log_strz("sandbox_id", b->id),
-           dz_log_int("pid", dz_cell_pid(b->cell)));
+           dz_log_int("pid", b->ops->pid(b->cell)));
     if (b->lost)
         dz_exec_lost(b);
     dz_exec_up(b);
@@ -470,7 +472,7 @@ static void on_ready(struct box *b)
 /* What it says happened was not asked for: it is not to be believed in anything. */
 static bool unasked(struct box *b)
 {
-    dz_cell_kill(b->cell); /* also if it said that it was on its way out */
+    b->ops->kill(b->cell); /* also if it said that it was on its way out */
     cell_failed(b, DZ_EIO, "the cell sent an invalid frame and was killed");
     return false;
 }
@@ -478,7 +480,7 @@ static bool unasked(struct box *b)
 void dz_box_end(struct box *b, int code, const char *what, const char *text)
 {
     note(b, what, text);
-    dz_cell_kill(b->cell);
+    b->ops->kill(b->cell);
     cell_failed(b, code, text);
 }
 
@@ -563,7 +565,7 @@ static bool take_event(struct box *b, const struct dz_cell_event *event)
  * cell itself says nothing then, for its windows were open all the time. */
 static void flush(struct box *b)
 {
-    if (dz_cell_flush(b->cell, NULL) < 0 || dz_cell_poll_events(b->cell) & POLLOUT)
+    if (b->ops->flush(b->cell, NULL) < 0 || b->ops->want(b->cell) & POLLOUT)
         return; /* an error: receive says why */
     dz_op_room(b);
     dz_exec_room(b);
@@ -577,9 +579,9 @@ static void on_cell(void *arg, int events)
     b->pins++;
     if (events & DZ_POLL_WRITE)
         flush(b);
-    for (int i = 0; here && (i < TURN || dz_cell_pending(b->cell)); i++) {
+    for (int i = 0; here && (i < TURN || b->ops->pending(b->cell)); i++) {
         struct dz_cell_event event;
-        int rc = dz_cell_receive(b->cell, &event, &err);
+        int rc = b->ops->receive(b->cell, &event, &err);
         if (rc == 0)
             break;
         if (rc < 0)
@@ -602,7 +604,7 @@ void dz_box_watch(struct box *b)
 {
     if (!b->poll)
         return;
-    short want = dz_cell_poll_events(b->cell);
+    short want = b->ops->want(b->cell);
     int events = (want & POLLIN ? DZ_POLL_READ : 0) | (want & POLLOUT ? DZ_POLL_WRITE : 0);
     if (dz_poll_set(b->poll, events, NULL) < 0)
         dz_log(DZ_LOG_WARN, "poll_failed", dz_log_strz("sandbox_id", b->id));
@@ -706,7 +708,7 @@ static int make_cell(struct box *b, const struct dz_instance *row, const struct 
         .label = b->id,
         .settle_as = user,
     };
-    rc = dz_cell_pool_start(b->e->pool, &start, &b->cell, err);
+    rc = b->ops->start(b->e->pool, &start, &b->cell, err);
     b->born = ++b->e->cells_born;
     dz_engine_pool_used(b->e);
     return rc;
@@ -718,7 +720,7 @@ static int begin(struct box *b, struct dz_err *err)
     dz_exec_named(b);
     dz_op_resume(b); /* it sees what the machine changes from its first step on */
     give_early(b);
-    int rc = dz_cell_begin(b->cell, err);
+    int rc = b->ops->begin(b->cell, err);
     if (rc < 0) {
         dz_op_down(b, DZ_ECANCELED, "the sandbox did not start");
         drop_cell(b);
@@ -747,7 +749,7 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     if (rc == 0)
         rc = make_cell(b, row, &o, go, err);
     if (rc == 0)
-        rc = dz_poll_new(b->e->loop, dz_cell_fd(b->cell), on_cell, b, &b->poll, err);
+        rc = dz_poll_new(b->e->loop, b->ops->fd(b->cell), on_cell, b, &b->poll, err);
     if (rc < 0) {
         drop_cell(b);
         return rc;
@@ -783,7 +785,7 @@ void dz_box_promote(struct box *b)
     dz_wake_step(b, WAKE_ASKED);
     b->phase = BOX_STARTING;
     b->lost = false;
-    if (dz_cell_go(b->cell, &b->broken_why) < 0) {
+    if (b->ops->go(b->cell, &b->broken_why) < 0) {
         fail_soon(b);
         return;
     }
@@ -797,7 +799,7 @@ void dz_box_stop(struct box *b, bool keep_memory)
     dz_timer_stop(b->linger);
     b->phase = BOX_STOPPING;
     b->keep_memory = keep_memory;
-    if (dz_cell_suspend(b->cell, !keep_memory, &b->broken_why) < 0)
+    if (b->ops->suspend(b->cell, !keep_memory, &b->broken_why) < 0)
         fail_soon(b);
     else
         dz_box_watch(b);
@@ -826,7 +828,7 @@ void dz_box_files_over(struct box *b)
             dz_timer_after(b->linger, HURRY_MS);
     } else if (!hurry && !dz_files_awaited(b->e, b->tenant)) {
         dz_timer_after(b->linger, LINGER_MS);
-    } else if (dz_list_empty(&b->ops)) {
+    } else if (dz_list_empty(&b->file_ops)) {
         dz_box_stop(b, true);
     } else {
         dz_op_cut(b, false);

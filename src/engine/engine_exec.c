@@ -253,7 +253,7 @@ static void open_window(struct exec *x)
     least = least < x->next ? least : x->next; /* who begins later has taken all until then */
     if (least <= x->took)
         return;
-    (void)dz_cell_exec_took(x->box->cell, x->handle, (size_t)(least - x->took), NULL);
+    (void)x->box->ops->exec->took(x->box->cell, x->handle, (size_t)(least - x->took), NULL);
     x->took = least;
     dz_box_watch(x->box);
 }
@@ -274,11 +274,11 @@ static void attach(struct exec *x)
         return;
     if (least == UINT64_MAX) {
         if (x->attached)
-            (void)dz_cell_exec_detach(x->box->cell, x->handle, NULL);
+            (void)x->box->ops->exec->detach(x->box->cell, x->handle, NULL);
         x->attached = false;
     } else if (!x->attached || is_behind(x)) {
         x->again = x->attached;
-        x->attached = dz_cell_exec_attach(x->box->cell, x->handle, least, NULL) == 0;
+        x->attached = x->box->ops->exec->attach(x->box->cell, x->handle, least, NULL) == 0;
         x->took = least;
         x->next = x->again ? x->next : least;
     }
@@ -325,8 +325,8 @@ static void push_input(struct exec *x)
 {
     size_t at = 0;
     while (x->handle && !x->starting && at < x->input.len) {
-        int64_t n =
-            dz_cell_exec_input(x->box->cell, x->handle, x->input.p + at, x->input.len - at, NULL);
+        int64_t n = x->box->ops->exec->input(x->box->cell, x->handle, x->input.p + at,
+                                             x->input.len - at, NULL);
         if (n <= 0)
             break;
         at += (size_t)n;
@@ -340,7 +340,7 @@ static void push_input(struct exec *x)
     if (x->input.len <= INPUT_MARK)
         answer_tellings(x, &(struct dz_engine_result){.code = 0});
     if (x->handle && !x->starting && x->input_end && x->input.len == 0) {
-        (void)dz_cell_exec_input_end(x->box->cell, x->handle, NULL);
+        (void)x->box->ops->exec->input_end(x->box->cell, x->handle, NULL);
         x->input_end = false;
     }
     if (x->handle)
@@ -412,7 +412,7 @@ static void on_live(struct box *b, const struct dz_cell_event *e)
 static void kill_doomed(struct exec *x)
 {
     if (x->doomed && x->handle && !x->asleep)
-        (void)dz_cell_exec_signal(x->box->cell, x->handle, SIGKILL, true, NULL);
+        (void)x->box->ops->exec->signal(x->box->cell, x->handle, SIGKILL, true, NULL);
 }
 
 static void on_started(struct exec *x, const struct dz_cell_event *e)
@@ -498,7 +498,7 @@ void dz_exec_named(struct box *b)
 void dz_exec_asleep(struct box *b)
 {
     DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
-        x->takes = x->handle ? dz_cell_exec_takes(b->cell, x->handle) : 0;
+        x->takes = x->handle ? b->ops->exec->takes(b->cell, x->handle) : 0;
 }
 
 /* What was given to it was not. */
@@ -709,7 +709,7 @@ static int start_command(struct exec *x, const struct launch *l, bool listen, st
         .cpu_ns = l->background ? -1 : 0,
         .timeout_ns = l->timeout_ms < INT64_MAX / DZ_NS_PER_MS ? l->timeout_ms * DZ_NS_PER_MS : 0,
     };
-    rc = dz_engine_cell_code(dz_cell_exec(b->cell, &spec, &x->handle, err));
+    rc = dz_engine_cell_code(b->ops->exec->start(b->cell, &spec, &x->handle, err));
     dz_free(env);
     return rc;
 }
@@ -944,10 +944,10 @@ static int tell(struct exec *x, const struct dz_engine_tell *t, struct dz_engine
         x->input_end = true;
         break;
     case DZ_ENGINE_SIGNAL:
-        rc = dz_cell_exec_signal(x->box->cell, x->handle, t->number, true, &err);
+        rc = x->box->ops->exec->signal(x->box->cell, x->handle, t->number, true, &err);
         break;
     case DZ_ENGINE_RESIZE:
-        rc = dz_cell_exec_resize(x->box->cell, x->handle, t->rows, t->cols, &err);
+        rc = x->box->ops->exec->resize(x->box->cell, x->handle, t->rows, t->cols, &err);
         break;
     }
     if (rc < 0)

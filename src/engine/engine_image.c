@@ -9,6 +9,7 @@
  * the lock away and ends the zygote (forget_unused). A cell that is still on its way out keeps the
  * file's bytes, not its name.
  */
+#include "cell/cell_pool.h"
 #include "engine/engine_int.h"
 #include "kernel/kernel.h"
 #include "registry/registry_record.h"

@@ -13,10 +13,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "blob/blob_cold.h"
-#include "cell/cell_exec.h"
-#include "cell/cell_op.h"
-#include "cell/cell_pool.h"
 #include "engine/engine.h"
+#include "runtime/runtime_exec.h"
+#include "runtime/runtime_op.h"
 
 #include <pthread.h>
 
@@ -67,7 +66,8 @@ struct box {
     uint64_t disk_limit; /* as its config says; 0: the server's */
     uint64_t disk_state; /* bytes that its memory may take in its file besides */
     char owner[DZ_ID_TEXT];
-    uint64_t ticket; /* the keeper's, of the start or stop under way; 0: none */
+    uint64_t ticket;               /* the keeper's, of the start or stop under way; 0: none */
+    const struct dz_cell_ops *ops; /* of its kind of guests: the only way to its cell */
     struct dz_cell *cell;
     struct dz_poll *poll;
     struct engine_image *image; /* of the cell */
@@ -77,7 +77,7 @@ struct box {
     struct dz_list untold;       /* in engine.untold: it is up, and the keeper does not know yet; */
     bool has_active;             /* nor the next */
     struct dz_cell_event active; /* its last DZ_CELL_ACTIVITY */
-    struct dz_list execs, ops, copies;
+    struct dz_list execs, file_ops, copies;
     struct dz_list parked; /* watches of files that wait for the next cell */
     enum box_start start;
     bool start_machine;        /* START_BEGUN: not only its file */
@@ -98,6 +98,7 @@ struct box {
 struct leaving {
     struct dz_list link;
     struct dz_engine *e;
+    const struct dz_cell_ops *ops;
     struct dz_cell *cell;
     struct dz_poll *poll;
     struct dz_timer *late;
@@ -154,7 +155,7 @@ struct dz_engine_watch {
 };
 
 struct dz_engine_op {
-    struct dz_list link; /* in box.ops */
+    struct dz_list link; /* in box.file_ops */
     struct box *box;
     struct engine_job *job; /* that brings the sandbox's file into a cell, or NULL */
     struct dz_cell_op op;   /* its texts are owned */

@@ -90,13 +90,13 @@ static bool again(struct dz_engine_op *op, int code)
     if (dz_job_start(b->e, &row, &job, &op->job, &why) == 0)
         return true;
     op->box = b;
-    dz_list_push_back(&b->ops, &op->link);
+    dz_list_push_back(&b->file_ops, &op->link);
     return false;
 }
 
 static struct dz_engine_op *op_of(struct box *b, uint32_t handle)
 {
-    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->ops, link)
+    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->file_ops, link)
         if (op->handle == handle)
             return op;
     return NULL;
@@ -112,7 +112,7 @@ void dz_op_event(struct box *b, const struct dz_cell_event *event)
         if (op->ops && op->ops->data)
             op->ops->data(op->arg, event->data, event->size);
         else
-            (void)dz_cell_op_took(b->cell, op->handle, event->size, NULL);
+            (void)b->ops->file->took(b->cell, op->handle, event->size, NULL);
     } else if (event->type == DZ_CELL_OP_WINDOW_OPEN) {
         if (op->ops && op->ops->room)
             op->ops->room(op->arg);
@@ -139,7 +139,7 @@ void dz_op_event(struct box *b, const struct dz_cell_event *event)
 
 void dz_op_room(struct box *b)
 {
-    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->ops, link)
+    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->file_ops, link)
         if (op->handle && op->ops && op->ops->room)
             op->ops->room(op->arg);
 }
@@ -147,8 +147,8 @@ void dz_op_room(struct box *b)
 void dz_op_down(struct box *b, int code, const char *text)
 {
     b->pins++;
-    while (!dz_list_empty(&b->ops)) {
-        struct dz_engine_op *op = DZ_LIST_FIRST(struct dz_engine_op, &b->ops, link);
+    while (!dz_list_empty(&b->file_ops)) {
+        struct dz_engine_op *op = DZ_LIST_FIRST(struct dz_engine_op, &b->file_ops, link);
         if (!park(op) && !again(op, code))
             op_fail(op, code, text);
     }
@@ -167,7 +167,7 @@ void dz_op_gone(struct box *b)
 
 bool dz_op_busy(const struct box *b)
 {
-    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->ops, link)
+    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->file_ops, link)
         if (op->op.type != DZ_CELL_OP_WATCH)
             return true;
     return false;
@@ -175,11 +175,11 @@ bool dz_op_busy(const struct box *b)
 
 void dz_op_cut(struct box *b, bool all)
 {
-    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->ops, link) {
+    DZ_LIST_FOREACH(struct dz_engine_op, op, &b->file_ops, link) {
         if (!op->handle || op->cut || (!all && op->op.type != DZ_CELL_OP_WATCH))
             continue;
         op->cut = true;
-        (void)dz_cell_op_cancel(b->cell, op->handle, NULL);
+        (void)b->ops->file->cancel(b->cell, op->handle, NULL);
     }
     dz_box_watch(b);
 }
@@ -222,15 +222,15 @@ static void begin(struct dz_engine_op *op, struct box *b)
 {
     struct dz_err err;
     op->box = b;
-    dz_list_push_back(&b->ops, &op->link);
+    dz_list_push_back(&b->file_ops, &op->link);
     int rc = limit(op, b, &err);
     if (rc == 0)
-        rc = dz_engine_cell_code(dz_cell_op_start(b->cell, &op->op, &op->handle, &err));
+        rc = dz_engine_cell_code(b->ops->file->start(b->cell, &op->op, &op->handle, &err));
     if (rc < 0) {
         op_fail(op, rc, err.msg);
         return;
     }
-    if (op->ended && dz_cell_op_end(b->cell, op->handle, &err) < 0)
+    if (op->ended && b->ops->file->end(b->cell, op->handle, &err) < 0)
         dz_log(DZ_LOG_WARN, "op_failed", dz_log_err(&err)); /* the cell's end tells the rest */
     dz_box_watch(b);
     if (!op->ended && op->ops->room)
@@ -346,7 +346,7 @@ int64_t dz_engine_op_send(struct dz_engine_op *op, const void *data, size_t n)
     struct dz_err err;
     if (!op->handle)
         return 0;
-    int64_t took = dz_cell_op_send(op->box->cell, op->handle, data, n, &err);
+    int64_t took = op->box->ops->file->send(op->box->cell, op->handle, data, n, &err);
     op->moved = op->moved || took > 0;
     dz_box_watch(op->box);
     return took < 0 ? 0 : took; /* what is wrong with the cell its next event says */
@@ -355,7 +355,7 @@ int64_t dz_engine_op_send(struct dz_engine_op *op, const void *data, size_t n)
 void dz_engine_op_end(struct dz_engine_op *op)
 {
     if (op->handle && !op->ended)
-        (void)dz_cell_op_end(op->box->cell, op->handle, NULL);
+        (void)op->box->ops->file->end(op->box->cell, op->handle, NULL);
     op->ended = true;
     if (op->box)
         dz_box_watch(op->box);
@@ -365,7 +365,7 @@ void dz_engine_op_took(struct dz_engine_op *op, size_t n)
 {
     if (!op->handle)
         return;
-    (void)dz_cell_op_took(op->box->cell, op->handle, n, NULL);
+    (void)op->box->ops->file->took(op->box->cell, op->handle, n, NULL);
     dz_box_watch(op->box);
 }
 
@@ -381,6 +381,6 @@ void dz_engine_op_cancel(struct dz_engine_op *op)
     }
     if (!op->handle)
         return;
-    (void)dz_cell_op_cancel(op->box->cell, op->handle, NULL);
+    (void)op->box->ops->file->cancel(op->box->cell, op->handle, NULL);
     dz_box_watch(op->box);
 }

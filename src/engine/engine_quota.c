@@ -596,7 +596,7 @@ void dz_use_tell_disk(struct box *box)
         return;
     struct dz_err err;
     box->disk_left = left;
-    if (dz_cell_room(box->cell, left, &err) < 0)
+    if (box->ops->room(box->cell, left, &err) < 0)
         dz_log(DZ_LOG_WARN, "room_not_told", dz_log_strz("sandbox_id", box->id), dz_log_err(&err));
     dz_box_watch(box);
 }

@@ -500,7 +500,7 @@ static int begin(struct copy *c, struct box *b, struct dz_engine_why *why)
     c->most = dz_use_most(b);
     rc = open_file(c, &fd, &err);
     if (rc == 0)
-        rc = dz_engine_cell_code(dz_cell_snapshot(b->cell, fd, &err));
+        rc = dz_engine_cell_code(b->ops->copy(b->cell, fd, &err));
     if (rc < 0)
         return dz_why_err(why, rc, &err);
     dz_timer_after(c->timer,

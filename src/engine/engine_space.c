@@ -272,7 +272,7 @@ void dz_space_tell(struct box *b)
     uint64_t limit = b->disk_limit ? b->disk_limit : s->opts.sandbox_bytes;
     if (!b->cell)
         return;
-    if (dz_cell_limits(b->cell, s->now.mark_bytes, limit, &err) < 0)
+    if (b->ops->limits(b->cell, s->now.mark_bytes, limit, &err) < 0)
         dz_log(DZ_LOG_WARN, "limits_not_told", dz_log_strz("sandbox_id", b->id), dz_log_err(&err));
     dz_box_watch(b);
 }

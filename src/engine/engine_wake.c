@@ -38,7 +38,7 @@ static int64_t since_asked(const struct box *b, enum wake_step step)
 static bool look_at_cell(const struct box *b, int64_t ret_ns[static 2])
 {
     char path[64], text[64] = "";
-    int pid = dz_cell_pid(b->cell);
+    int pid = b->ops->pid(b->cell);
     (void)snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
     DZ_AUTO(dz_fd_close) int fd = pid > 0 ? dz_fd_open(AT_FDCWD, path, O_RDONLY, 0, NULL) : -1;
     return fd >= 0 && read(fd, text, sizeof text - 1) > 0 &&

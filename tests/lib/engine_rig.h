@@ -7,6 +7,8 @@
 #include "tap.h"
 
 #include "base/fd.h"
+#include "cell/cell_op.h"
+#include "cell/cell_pool.h"
 
 #include "guest_wasm.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_op_view.c - records of operations, as the host reads them. A cell is not
+ * runtime_view.c - records of operations, as the host reads them. A cell is not
  * believed: sizes are compared with what is there, strings must end.
  */
-#include "cell/cell_int.h"
-#include "cell/cell_op.h"
-#include "vfs/vfs.h"
+#include "runtime/runtime_op.h"
 
 #include <string.h>
-#include <sys/wait.h>
+
+#include "base/attr.h"
+#include "runtime/runtime_record.h"
 
 static int damaged(struct dz_err *err)
 {
@@ -70,19 +70,19 @@ int dz_cell_stat_next(struct dz_cell_view *v, struct dz_cell_stat *ret, struct d
 static const char *change_name(uint32_t what)
 {
     switch (what) {
-    case DZ_VFS_EV_CREATE:
+    case DZ_CHANGE_CREATE:
         return "create";
-    case DZ_VFS_EV_WRITE:
+    case DZ_CHANGE_WRITE:
         return "write";
-    case DZ_VFS_EV_REMOVE:
+    case DZ_CHANGE_REMOVE:
         return "remove";
-    case DZ_VFS_EV_MOVED_FROM:
+    case DZ_CHANGE_MOVED_FROM:
         return "moved_from";
-    case DZ_VFS_EV_MOVED_TO:
+    case DZ_CHANGE_MOVED_TO:
         return "moved_to";
-    case DZ_VFS_EV_ATTR:
+    case DZ_CHANGE_ATTR:
         return "attr";
-    case DZ_VFS_EV_OVERFLOW:
+    case DZ_CHANGE_OVERFLOW:
         return "overflow";
     default:
         return NULL;
