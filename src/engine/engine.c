@@ -242,6 +242,8 @@ static int open_registry(struct dz_engine *e, const char *name, struct dz_err *e
     return rc;
 }
 
+static void on_drain_timer(void *arg);
+
 static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, struct dz_err *err)
 {
     int rc = path_in(opts->data_path, "", &e->data_path, err);
@@ -257,6 +259,8 @@ static int open_all(struct dz_engine *e, const struct dz_engine_opts *opts, stru
         rc = open_stores(e, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_told, e, &e->told, err);
+    if (rc == 0)
+        rc = dz_timer_new(e->loop, on_drain_timer, e, &e->drain_timer, err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, dz_boxes_tell, e, &e->tell, err);
     if (rc == 0)
@@ -395,9 +399,9 @@ int dz_engine_each_warm(const struct dz_engine *e,
         };
         if (b->phase != BOX_UP || rc != 0)
             continue;
-        b->pins++; /* who looks at its row may find that it has ended */
+        b->in_turn = true;
         rc = fn(arg, &w);
-        b->pins--;
+        b->in_turn = false;
     }
     return rc;
 }
@@ -455,16 +459,9 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
     e->draining = true;
     e->drained = done;
     e->drained_arg = arg;
-    if (dz_timer_new(e->loop, on_drain_timer, e, &e->drain_timer, NULL) < 0) {
-        e->drained = NULL;
-        done(arg, awake(e));
-        return;
-    }
     dz_timer_after(e->drain_timer, deadline_ms);
     DZ_MAP_FOREACH(it, &e->boxes)
         (void)dz_vec_push(&all, it->value);
-    for (size_t i = 0; i < all.n; i++)
-        all.p[i]->pins++;
     for (size_t i = 0; i < all.n; i++) {
         struct box *b = all.p[i];
         const struct dz_keeper_request r = {.what = b->ephemeral ? DZ_REQUEST_DESTROY
@@ -479,10 +476,6 @@ void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void
     }
     dz_starts_drain(e);
     dz_files_room(e); /* it refuses all that wait */
-    for (size_t i = 0; i < all.n; i++) {
-        all.p[i]->pins--;
-        dz_box_leave(all.p[i]);
-    }
     dz_vec_release(&all);
     dz_engine_drain_look(e);
 }

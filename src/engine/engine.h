@@ -4,10 +4,12 @@
  *
  * The engine knows who asks, what he may ask, and what it needs: the lifecycle
  * through a keeper, machines through cells, images through the store, all that is
- * remembered through the registry. It knows no HTTP. What takes time ends in a
- * callback on the loop's thread, exactly once, perhaps before the call returns;
- * what does not answers at once. Nothing here opens a sandbox's file as a database
- * or reads what is in one: that is done in cells.
+ * remembered through the registry. It knows no HTTP. Nothing here opens a sandbox's
+ * file as a database or reads what is in one: that is done in cells.
+ *
+ * What takes time ends in a callback, exactly once, from the loop: never before the
+ * call that began it has returned. A call that refuses says so by its result, and
+ * then nothing is called back. What takes no time answers at once.
  *
  * A failure says what (err), why in one word (reason, may be NULL) and which field
  * of the request is to blame (field, may be "").

@@ -45,6 +45,29 @@ struct box *dz_box_find(struct dz_engine *e, const char *id)
 
 static void cell_failed(struct box *b, int code, const char *text);
 
+static bool is_needed(const struct box *b)
+{
+    return b->cell || b->reserved || b->start == START_QUEUED || !dz_list_empty(&b->execs) ||
+           !dz_list_empty(&b->file_ops) || !dz_list_empty(&b->copies) || !dz_list_empty(&b->parked);
+}
+
+static void on_over(void *arg)
+{
+    struct box *b = arg;
+    struct dz_engine *e = b->e;
+    if (is_needed(b))
+        return;
+    (void)dz_map_remove(&e->boxes, dz_str(b->id));
+    dz_box_destroy(b);
+    dz_engine_drain_look(e);
+}
+
+void dz_box_leave(struct box *b)
+{
+    if (!is_needed(b))
+        dz_loop_post(b->e->loop, &b->over);
+}
+
 static void on_broken(void *arg)
 {
     struct box *b = arg;
@@ -88,6 +111,7 @@ struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant)
     dz_list_init(&b->parked);
     dz_list_init(&b->start_link);
     dz_loop_task_init(&b->broken, b, on_broken, b);
+    dz_loop_task_init(&b->over, b, on_over, b);
     if (dz_timer_new(e->loop, on_linger, b, &b->linger, NULL) < 0 ||
         dz_map_put(&e->boxes, dz_str(b->id), b, NULL) < 0) {
         dz_timer_free(b->linger);
@@ -118,21 +142,10 @@ void dz_box_destroy(struct box *b)
 {
     (void)dz_start_unqueue(b);
     drop_cell(b);
+    dz_loop_task_cancel(&b->over);
     dz_copies_free(b);
     dz_timer_free(b->linger);
     dz_free(b);
-}
-
-void dz_box_leave(struct box *b)
-{
-    struct dz_engine *e = b->e;
-    if (b->pins || b->cell || b->reserved || b->start == START_QUEUED ||
-        !dz_list_empty(&b->execs) || !dz_list_empty(&b->file_ops) || !dz_list_empty(&b->copies) ||
-        !dz_list_empty(&b->parked))
-        return;
-    (void)dz_map_remove(&e->boxes, dz_str(b->id));
-    dz_box_destroy(b);
-    dz_engine_drain_look(e);
 }
 
 /* The keeper may go on with the sandbox. */
@@ -141,9 +154,7 @@ static void unreserve(struct box *b)
     if (!b->reserved)
         return;
     b->reserved = false;
-    b->pins++;
     dz_keeper_unreserve(b->e->keeper, b->id);
-    b->pins--;
 }
 
 /* --- cells on their way out ------------------------------------------------------------------ */
@@ -262,7 +273,6 @@ static void cell_failed(struct box *b, int code, const char *text)
     const struct dz_keeper_cell how = {.code = code, .error = text};
     enum box_phase was = b->phase;
     bool files = b->reserved; /* an answer below may reserve it anew, for another cell */
-    b->pins++;
     if (b->cell && b->ops->out_of_memory(b->cell))
         note(b, "memory_exceeded", text);
     drop_cell(b);
@@ -279,7 +289,6 @@ static void cell_failed(struct box *b, int code, const char *text)
         dz_keeper_cell_died(b->e->keeper, b->id, text);
     if (files)
         unreserve(b);
-    b->pins--;
     dz_box_leave(b);
 }
 
@@ -290,7 +299,6 @@ static void cell_sleeps(struct box *b, uint64_t wake_at_ns, bool busy)
     const struct dz_keeper_cell how = {
         .wake_at = wake_at_ns >= INT64_MAX || files ? 0 : (int64_t)(wake_at_ns / 1000000),
         .busy = busy && !files};
-    b->pins++;
     dz_exec_asleep(b);
     let_go(b);
     b->phase = BOX_NONE;
@@ -306,7 +314,6 @@ static void cell_sleeps(struct box *b, uint64_t wake_at_ns, bool busy)
         dz_keeper_cell_died(b->e->keeper, b->id, NULL); /* it went to sleep by itself */
     if (files)
         unreserve(b);
-    b->pins--;
     dz_box_leave(b);
 }
 
@@ -423,11 +430,9 @@ static void tell_soon(const struct box *b)
 bool dz_box_tell(struct dz_engine *e, const char *id)
 {
     struct box *b = dz_box_find(e, id);
-    if (!b || dz_list_empty(&b->untold) || b->pins)
+    if (!b || dz_list_empty(&b->untold) || b->in_turn)
         return false;
-    b->pins++;
     tell_up(b);
-    b->pins--;
     dz_box_leave(b);
     return true;
 }
@@ -438,9 +443,7 @@ void dz_boxes_tell(void *engine)
     e->tell_set = false;
     while (!dz_list_empty(&e->untold)) {
         struct box *b = DZ_LIST_FIRST(struct box, &e->untold, untold);
-        b->pins++;
         tell_up(b);
-        b->pins--;
         dz_box_leave(b);
     }
 }
@@ -461,13 +464,6 @@ static void on_ready(struct box *b)
     dz_start_over(b);
     dz_box_files_over(b);
 }
-
-/* The next two run with the box pinned (on_cell): whatever an event ends, it stays until they
- * are over. gcc does not see that nobody else lowers the count. */
-#if defined DZ_ANALYZE && !defined __clang__
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wanalyzer-use-after-free"
-#endif
 
 /* What it says happened was not asked for: it is not to be believed in anything. */
 static bool unasked(struct box *b)
@@ -576,7 +572,7 @@ static void on_cell(void *arg, int events)
     struct box *b = arg;
     struct dz_err err = {0};
     bool here = true;
-    b->pins++;
+    b->in_turn = true;
     if (events & DZ_POLL_WRITE)
         flush(b);
     for (int i = 0; here && (i < TURN || b->ops->pending(b->cell)); i++) {
@@ -592,13 +588,9 @@ static void on_cell(void *arg, int events)
         dz_box_watch(b);
     if (!dz_list_empty(&b->untold))
         tell_soon(b);
-    b->pins--;
+    b->in_turn = false;
     dz_box_leave(b);
 }
-
-#if defined DZ_ANALYZE && !defined __clang__
-#pragma GCC diagnostic pop
-#endif
 
 void dz_box_watch(struct box *b)
 {
@@ -807,14 +799,12 @@ void dz_box_stop(struct box *b, bool keep_memory)
 
 void dz_box_kill(struct box *b)
 {
-    b->pins++;
     b->ticket = 0;
     drop_cell(b);
     b->phase = BOX_NONE;
     dz_op_down(b, DZ_ECANCELED, "the sandbox was stopped");
     dz_copy_down(b, DZ_ECANCELED, "the sandbox was stopped");
     dz_exec_down(b, DZ_EGONE, NULL, "the sandbox was stopped");
-    b->pins--;
     dz_box_leave(b);
 }
 

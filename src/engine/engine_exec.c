@@ -82,6 +82,10 @@ struct telling {
     struct dz_list link; /* in exec.tellings or exec.given, or alone */
     dz_engine_done_fn *done;
     void *arg;
+    struct dz_loop_task over; /* done is told: */
+    int code;
+    struct dz_engine_why why;
+    int64_t us;
     struct dz_engine_tell tell;
     bool given; /* before the wake was over */
     char id[DZ_CELL_ID_MAX + 1];
@@ -91,16 +95,31 @@ struct telling {
 static void telling_free(struct telling *t)
 {
     (void)dz_engine_account(t->e, t->tenant, &t->held, 0, true);
+    dz_loop_task_cancel(&t->over);
     dz_list_remove(&t->link);
     dz_free(t);
 }
 
+static void on_told(void *arg)
+{
+    struct telling *t = arg;
+    const struct dz_engine_why why = t->why;
+    const struct dz_engine_result result = {.code = t->code, .why = &why, .us = t->us};
+    dz_engine_done_fn *done = t->done;
+    void *to = t->arg;
+    telling_free(t);
+    done(to, &result);
+}
+
+/* The end of a telling: its sender is answered soon. */
 static void told(struct telling *t, const struct dz_engine_result *result)
 {
-    dz_engine_done_fn *done = t->done;
-    void *arg = t->arg;
-    telling_free(t);
-    done(arg, result);
+    dz_list_remove(&t->link);
+    t->code = result->code;
+    t->us = result->us;
+    if (result->code < 0)
+        t->why = *result->why;
+    dz_loop_post(t->e->loop, &t->over);
 }
 
 /* Input that waits is the sender's wait too, or a fast one would overrun a slow command. */
@@ -118,6 +137,7 @@ static bool is_unused(const struct exec *x)
 
 static void exec_free(struct exec *x)
 {
+    struct box *b = x->box;
     struct dz_engine_why why = {0};
     struct dz_engine_result gone = {.why = &why};
     gone.code = dz_why(&why, DZ_ENOENT, NULL, "the command has ended");
@@ -128,6 +148,7 @@ static void exec_free(struct exec *x)
     dz_buf_release(&x->input);
     count_input(x);
     dz_free(x);
+    dz_box_leave(b);
 }
 
 /* The arguments of dz_engine_exec, kept until the machine is up. */
@@ -177,30 +198,60 @@ static void disconnect(struct dz_engine_watch *w)
     w->connected = false;
 }
 
-static void watch_free(struct dz_engine_watch *w)
+/* It waits for nothing any more. */
+static void watch_leave(struct dz_engine_watch *w)
 {
     disconnect(w);
     dz_job_forget(w->job);
     dz_engine_op_cancel(w->op);
     dz_list_remove(&w->link);
     launch_end(w);
+    w->job = NULL;
+    w->op = NULL;
+    w->exec = NULL;
+}
+
+static void watch_free(struct dz_engine_watch *w)
+{
+    watch_leave(w);
+    dz_loop_task_cancel(&w->over);
+    dz_free(w->text);
     dz_free(w);
 }
 
-static void watch_fail(struct dz_engine_watch *w, const struct dz_engine_why *why)
+static void on_watch_over(void *arg)
 {
+    struct dz_engine_watch *w = arg;
     const struct dz_engine_watch_ops *ops = w->ops;
-    void *arg = w->arg;
+    const struct dz_engine_why why = w->why;
+    struct dz_engine_exit exit = w->exit;
+    bool failed = w->failed;
+    char *text = w->text;
+    void *to = w->arg;
+    w->text = NULL;
     watch_free(w);
-    ops->failed(arg, why);
+    exit.text = text ? text : "";
+    if (failed)
+        ops->failed(to, &why);
+    else
+        ops->ended(to, &exit);
+    dz_free(text);
 }
 
-static void watch_end(struct dz_engine_watch *w, const struct dz_engine_exit *how)
+void dz_watch_fail(struct dz_engine_watch *w, const struct dz_engine_why *why)
 {
-    const struct dz_engine_watch_ops *ops = w->ops;
-    void *arg = w->arg;
-    watch_free(w);
-    ops->ended(arg, how);
+    watch_leave(w);
+    w->failed = true;
+    w->why = *why;
+    dz_loop_post(w->e->loop, &w->over);
+}
+
+void dz_watch_end(struct dz_engine_watch *w, const struct dz_engine_exit *how)
+{
+    watch_leave(w);
+    w->exit = *how;
+    w->text = how->text[0] ? dz_str_dup(dz_str(how->text)) : NULL; /* NULL, too: no memory for it */
+    dz_loop_post(w->e->loop, &w->over);
 }
 
 static void watch_started(struct dz_engine_watch *w, const char *id, int64_t pid)
@@ -218,7 +269,7 @@ static void fail_why(struct exec *x, const struct dz_engine_why *why)
     while (!dz_list_empty(&x->watches)) {
         struct dz_engine_watch *w = DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link);
         if (!w->job) {
-            watch_fail(w, why);
+            dz_watch_fail(w, why);
             continue;
         }
         dz_list_remove(&w->link);
@@ -294,7 +345,6 @@ static void on_output(struct exec *x, const struct dz_cell_event *e)
     bool stale = x->again && e->offset == x->next;
     x->again = stale;
     x->next = end;
-    x->box->pins++;
     if (!dz_list_empty(&x->watches))
         dz_keeper_touch(x->box->e->keeper, x->box->id, DZ_ACTIVITY_CONNECTION_BYTE);
     DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link) {
@@ -307,7 +357,6 @@ static void on_output(struct exec *x, const struct dz_cell_event *e)
         w->ops->output(w->arg, stream, e->offset + skip, e->data + skip, e->size - (size_t)skip);
     }
     open_window(x);
-    x->box->pins--;
 }
 
 void dz_engine_watch_took(struct dz_engine_watch *w, size_t n)
@@ -355,7 +404,7 @@ static void read_rest(struct dz_engine_watch *w, struct exec *x)
     disconnect(w);
     dz_list_remove(&w->link);
     w->exec = NULL;
-    dz_exec_replay(x->box, w);
+    dz_exec_replay(w, x->box->id);
 }
 
 /* Its command is over: so is a sandbox that is not persistent. */
@@ -378,20 +427,18 @@ static void on_ended(struct exec *x, const struct dz_cell_event *e)
         .bytes = e->count,
     };
     x->handle = 0;
-    x->box->pins++;
     while (!dz_list_empty(&x->watches)) {
         struct dz_engine_watch *w = DZ_LIST_FIRST(struct dz_engine_watch, &x->watches, link);
         if (w->ops->output && w->at < e->count)
             read_rest(w, x); /* it ended right after a wake, before it was asked for output */
         else
-            watch_end(w, &how);
+            dz_watch_end(w, &how);
     }
     struct box *b = x->box;
     bool last = x->main;
     exec_free(x);
     if (last)
         end_sandbox(b);
-    b->pins--;
 }
 
 static void on_live(struct box *b, const struct dz_cell_event *e)
@@ -460,9 +507,7 @@ void dz_exec_event(struct box *b, const struct dz_cell_event *e)
         on_ended(x, e);
     } else if (e->type == DZ_CELL_EXEC_FAILED) {
         x->handle = 0;
-        b->pins++;
         start_failed(x, e);
-        b->pins--;
         exec_free(x);
     }
 }
@@ -513,7 +558,6 @@ static void take_back(struct exec *x)
 
 void dz_exec_up(struct box *b)
 {
-    b->pins++;
     DZ_LIST_FOREACH(struct exec, x, &b->execs, link) {
         if (!x->handle || x->asleep) { /* it did not come back */
             x->handle = 0;
@@ -527,17 +571,14 @@ void dz_exec_up(struct box *b)
         push_input(x);
         kill_doomed(x);
     }
-    b->pins--;
 }
 
 /* A woken sandbox has no connections but those that it is told of. */
 void dz_exec_connected(struct box *b)
 {
-    b->pins++;
     DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
         DZ_LIST_FOREACH(struct dz_engine_watch, w, &x->watches, link)
             connect(w);
-    b->pins--;
 }
 
 /* code < 0: the command is over. Its watches and the senders of its input are told, and its input
@@ -559,22 +600,18 @@ static void down(struct exec *x, int code, const char *reason, const char *text)
 
 void dz_exec_down(struct box *b, int code, const char *reason, const char *text)
 {
-    b->pins++;
     DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
         down(x, code, reason, text);
-    b->pins--;
 }
 
 /* Of a sandbox whose memory is not there: but for commands that are to start, nobody waits. */
 static void let_go(struct box *b, const char *reason, const char *text)
 {
-    b->pins++;
     DZ_LIST_FOREACH(struct exec, x, &b->execs, link)
         if (!x->starting) {
             take_back(x);
             down(x, DZ_EUNAVAIL, reason, text);
         }
-    b->pins--;
 }
 
 void dz_exec_lost(struct box *b)
@@ -756,26 +793,28 @@ static void on_launch(void *arg, struct box *b, const struct dz_engine_result *r
     struct dz_engine_why why = {0};
     w->job = NULL;
     if (result->code < 0) {
-        watch_fail(w, result->why);
+        dz_watch_fail(w, result->why);
         return;
     }
     if (!w->exec && launch(w, b, &why) < 0) {
-        watch_fail(w, &why);
+        dz_watch_fail(w, &why);
         return;
     }
     connect(w);
     launch_end(w);
 }
 
-static struct dz_engine_watch *make_watch(struct dz_engine_listener listener)
+static struct dz_engine_watch *make_watch(struct dz_engine *e, struct dz_engine_listener listener)
 {
     struct dz_engine_watch *w = dz_zalloc(sizeof *w);
     if (!w)
         return NULL;
+    w->e = e;
     w->ops = listener.ops;
     w->arg = listener.arg;
     w->at = w->took = listener.offset;
     dz_list_init(&w->link);
+    dz_loop_task_init(&w->over, w, on_watch_over, w);
     return w;
 }
 
@@ -794,7 +833,7 @@ int dz_engine_exec(struct dz_engine *e, struct dz_engine_target target,
         rc = dz_space_check(e, DZ_SPACE_OUT, why); /* a command leaves a record */
     if (rc < 0)
         return rc;
-    struct dz_engine_watch *w = make_watch(listener);
+    struct dz_engine_watch *w = make_watch(e, listener);
     if (w)
         w->launch = make_launch(exec);
     if (!w || !w->launch) {
@@ -831,19 +870,19 @@ static void on_listen(void *arg, struct box *b, const struct dz_engine_result *r
     struct dz_engine_watch *w = arg;
     w->job = NULL;
     if (result->code < 0) {
-        watch_fail(w, result->why);
+        dz_watch_fail(w, result->why);
         return;
     }
     struct exec *x = exec_find(b, w->id);
     if (!x || !x->handle) {
-        dz_exec_replay(b, w);
+        dz_exec_replay(w, b->id);
         return;
     }
     if (dz_list_count(&x->watches) >= DZ_ENGINE_WATCHES_MAX) {
         struct dz_engine_why why = {0};
         (void)dz_why(&why, DZ_EBUSY, NULL, "%d clients follow this command already",
                      DZ_ENGINE_WATCHES_MAX);
-        watch_fail(w, &why);
+        dz_watch_fail(w, &why);
         return;
     }
     w->exec = x;
@@ -866,7 +905,7 @@ int dz_engine_exec_watch(struct dz_engine *e, struct dz_engine_target target, co
         rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
-    struct dz_engine_watch *w = make_watch(listener);
+    struct dz_engine_watch *w = make_watch(e, listener);
     if (!w)
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
     (void)snprintf(w->id, sizeof w->id, "%s", exec_id);
@@ -889,14 +928,12 @@ void dz_engine_watch_end(struct dz_engine_watch *w)
     watch_free(w);
     if (!x)
         return;
-    struct box *b = x->box;
     if (x->handle) {
         attach(x);
         open_window(x);
     } else if (is_unused(x)) {
         exec_free(x);
     }
-    dz_box_leave(b);
 }
 
 void dz_engine_watch_abort(struct dz_engine_watch *w)
@@ -1001,6 +1038,7 @@ int dz_engine_exec_tell(struct dz_engine *e, struct dz_engine_target target,
     if (!t)
         return dz_why(why, DZ_ENOMEM, NULL, "exec: out of memory");
     dz_list_init(&t->link);
+    dz_loop_task_init(&t->over, t, on_told, t);
     if (what->data.n > DZ_HELD_FREE &&
         !dz_engine_account(e, row.tenant, &t->held, what->data.n, false)) {
         dz_free(t);

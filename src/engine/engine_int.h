@@ -89,7 +89,9 @@ struct box {
     unsigned full_more;        /* since then, that were not */
     int64_t wake[WAKE_STEPS];  /* when they were made, of a wake that the log is told of; else 0 */
     int64_t wake_cell[2];      /* and what its cell ran and waited */
-    unsigned pins;             /* callers up the stack that still look at it */
+    bool in_turn; /* its events are handled, or it is listed: dz_box_tell() waits for the end of
+                     that */
+    struct dz_loop_task over; /* frees it, if nothing needs it then: nobody else does */
     char tenant[DZ_ENGINE_VALUE_MAX + 1];
     char id[];
 };
@@ -135,9 +137,13 @@ struct exec {
 };
 
 struct dz_engine_watch {
-    struct dz_list link;    /* in exec.watches, or alone */
-    struct exec *exec;      /* NULL while it waits for its sandbox */
-    struct engine_job *job; /* that brings the sandbox up, or NULL */
+    struct dz_list link;      /* in exec.watches, or alone */
+    struct exec *exec;        /* NULL while it waits for its sandbox */
+    struct engine_job *job;   /* that brings the sandbox up, or NULL */
+    struct dz_loop_task over; /* it is told its end: failed, and why; or exit, with text */
+    bool failed;
+    struct dz_engine_why why;
+    char *text; /* owned; NULL: "" */
     const struct dz_engine_watch_ops *ops;
     void *arg;
     uint64_t at, took; /* offsets: told next, acknowledged */
@@ -156,9 +162,14 @@ struct dz_engine_watch {
 
 struct dz_engine_op {
     struct dz_list link; /* in box.file_ops */
-    struct box *box;
-    struct engine_job *job; /* that brings the sandbox's file into a cell, or NULL */
-    struct dz_cell_op op;   /* its texts are owned */
+    struct dz_engine *e;
+    struct box *box;          /* NULL: it is in none */
+    struct engine_job *job;   /* that brings the sandbox's file into a cell, or NULL */
+    struct dz_loop_task over; /* done is told: */
+    bool failed;
+    struct dz_engine_why why;
+    uint64_t count;
+    struct dz_cell_op op; /* its texts are owned */
     char *texts[3];
     uint32_t handle; /* 0: not yet given to the cell */
     unsigned tries;
@@ -350,7 +361,9 @@ bool dz_engine_has_label(const struct dz_instance *row, const char *label);
 struct box *dz_box_find(struct dz_engine *e, const char *id);
 /* Found or made; NULL: out of memory. */
 struct box *dz_box_get(struct dz_engine *e, const char *id, const char *tenant);
-void dz_box_leave(struct box *b); /* free it if nothing needs it */
+/* Something let go of it: its task frees it soon, if nothing needs it then. Until the caller
+ * returns to the loop it stays. */
+void dz_box_leave(struct box *b);
 /* Start a cell on its file; without go it is file-only. */
 int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct dz_err *err);
 void dz_box_stop(struct box *b, bool keep_memory); /* the cell suspends itself */
@@ -528,7 +541,9 @@ struct job_spec {
     int64_t began_us; /* JOB_FILES: since when it waits, where an earlier job did not do; 0: now */
     bool writes;      /* JOB_FILES: the file is changed: a frozen sandbox is woken for that */
 };
-/* Bring it there. ret_job may be NULL; it is for dz_job_forget: fn is not called any more. */
+/* Bring it there. fn is called from the loop, after this has returned; after a refusal it is not
+ * called, and *ret_job is untouched. ret_job may be NULL; it is for dz_job_forget: fn is not called
+ * any more. */
 int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why);
 void dz_job_forget(struct engine_job *job);
@@ -627,7 +642,10 @@ void dz_exec_connected(struct box *b); /* the keeper says that it is awake */
 void dz_exec_down(struct box *b, int code, const char *reason, const char *text);
 
 /* engine_replay.c: tell a watch about a command that has ended. */
-void dz_exec_replay(struct box *b, struct dz_engine_watch *w);
+void dz_exec_replay(struct dz_engine_watch *w, const char *sandbox_id);
+/* engine_exec.c: the end of a watch. It leaves all that it waits for now, and is told soon. */
+void dz_watch_fail(struct dz_engine_watch *w, const struct dz_engine_why *why);
+void dz_watch_end(struct dz_engine_watch *w, const struct dz_engine_exit *how);
 
 /* --- engine_wake.c --------------------------------------------------------------------------- */
 
@@ -648,9 +666,8 @@ void dz_op_gone(struct box *b);
  * up nothing, and goes on in the next cell. */
 bool dz_op_busy(const struct box *b);
 void dz_op_cut(struct box *b, bool all); /* end the watches; with all: the other ones, too */
-/* In the cell that is there, or the next one where that is being put to sleep; a failure is told by
- * done, perhaps before this returns. */
-void dz_op_in_box(struct box *b, const struct dz_cell_op *op, const struct dz_engine_op_ops *ops,
-                  void *arg, struct dz_engine_op **ret_op);
+/* In the cell that the sandbox has, or the next one. done is told from the loop. */
+int dz_op_on(struct dz_engine *e, const char *id, const struct dz_engine_op_request *request,
+             struct dz_engine_op **ret_op, struct dz_engine_why *why);
 
 #endif

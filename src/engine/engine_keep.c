@@ -28,9 +28,7 @@ static void take_over(struct box *b, bool keep_memory)
 {
     if (!b->cell || (keep_memory && (b->phase == BOX_FILES || b->phase == BOX_OPENING)))
         return;
-    b->pins++;
     dz_box_kill(b);
-    b->pins--;
 }
 
 static int start(struct box *b, const struct dz_keeper_start *call, struct dz_err *err)
@@ -75,7 +73,6 @@ void dz_box_start_turn(struct box *b)
     struct dz_err err = {0};
     int rc = e->draining ? dz_fail(&err, DZ_EBUSY, "start %s: the daemon is stopping", b->id)
                          : dz_registry_get(e->registry, b->id, &row, &err);
-    b->pins++;
     if (rc == 0)
         rc = dz_box_start(b, &row, true, &err);
     if (rc < 0) {
@@ -84,7 +81,6 @@ void dz_box_start_turn(struct box *b)
         dz_use_cold(b);
         dz_keeper_cell_done(e->keeper, ticket, &how);
     }
-    b->pins--;
     dz_box_leave(b);
 }
 
@@ -229,9 +225,7 @@ static void keep_timed(void *arg, const struct dz_keeper_timing *timing)
                         : NULL;
     if (!b)
         return;
-    b->pins++;
     dz_exec_archived(b);
-    b->pins--;
     dz_box_leave(b);
 }
 
@@ -241,10 +235,8 @@ static void keep_counted(void *arg, const struct dz_instance *row, int by)
     dz_use_counted(arg, row, by);
     if (!b)
         return;
-    b->pins++;
     dz_op_gone(b);
     dz_exec_down(b, DZ_EGONE, NULL, "the sandbox was deleted"); /* commands that slept in it */
-    b->pins--;
     dz_box_leave(b);
 }
 

@@ -3,13 +3,14 @@
  * engine_life.c - the way of a request to the sandbox that it needs: hops of the
  * lifecycle, wakes, and cells that only have the file.
  *
- * A job calls its function once. One that wants a file-only cell waits twice, and polls nothing:
- * first for room (the quotas of its tenant, and the cells that may start at once), in one list with
- * the oldest job first, which the end of any cell looks at; then for its sandbox, in the keeper's
- * line, where all requests for the sandbox stand. Where the sandbox is awake, or is to be woken
- * because a frozen file must not be changed, it waits for the machine. All together take
- * FILES_WAIT_MS at most: a wake or a fetch that was begun for it goes on then, and finds nobody
- * when it ends.
+ * A job calls its function once, from the loop, never before the call that began it has returned:
+ * that call may refuse, and then there is no job. One that wants a file-only cell waits twice, and
+ * polls nothing: first for room (the quotas of its tenant, and the cells that may start at once),
+ * in one list with the oldest job first, which the end of any cell looks at; then for its sandbox,
+ * in the keeper's line, where all requests for the sandbox stand. Where the sandbox is awake, or is
+ * to be woken because a frozen file must not be changed, it waits for the machine. All together
+ * take FILES_WAIT_MS at most: a wake or a fetch that was begun for it goes on then, and finds
+ * nobody when it ends.
  */
 #include "engine/engine_int.h"
 
@@ -33,9 +34,10 @@ struct engine_job {
     engine_job_fn *fn;                       /* NULL: nobody waits for it any more */
     void (*early)(void *arg, struct box *b); /* NULL: there is nothing to do, or it was done */
     void *arg;
-    struct dz_timer *limit; /* JOB_FILES: of the time that it may wait */
-    uint64_t number;        /* the same: a later one has a greater number */
-    uint64_t ticket;        /* of what was asked of the keeper; 0: nothing */
+    struct dz_loop_task ready; /* the sandbox is where the job needs it: look, and end */
+    struct dz_timer *limit;    /* JOB_FILES: of the time that it may wait */
+    uint64_t number;           /* the same: a later one has a greater number */
+    uint64_t ticket;           /* of what was asked of the keeper; 0: nothing */
     bool late, prefetched, writes;
     int tries;
     int64_t began_us;
@@ -49,6 +51,15 @@ static int64_t now_us(void)
     return dz_clock_mono_ns() / 1000;
 }
 
+static void job_free(struct engine_job *j)
+{
+    dz_loop_task_cancel(&j->ready);
+    dz_list_remove(&j->link);
+    dz_timer_free(j->limit);
+    dz_free(j);
+}
+
+/* The end of a job that was begun. Only from the loop. */
 static void job_end(struct engine_job *j, struct box *b, const struct dz_engine_result *result)
 {
     struct dz_engine_result r = *result;
@@ -58,19 +69,14 @@ static void job_end(struct engine_job *j, struct box *b, const struct dz_engine_
         dz_log_enter((struct dz_log_context){j->request_id, j->id, NULL});
     r.us = now_us() - j->began_us;
     dz_list_remove(&j->link);
-    dz_timer_free(j->limit);
-    if (b)
-        b->pins++;
     if (fn)
         fn(arg, b, &r);
     else if (b)
         dz_box_files_over(b); /* nobody uses the file any more */
     (void)dz_log_enter(before);
-    dz_free(j);
-    if (b) {
-        b->pins--;
+    job_free(j);
+    if (b)
         dz_box_leave(b);
-    }
 }
 
 static void job_fail(struct engine_job *j, const struct dz_engine_why *why)
@@ -85,11 +91,9 @@ void dz_job_forget(struct engine_job *j)
         return;
     j->fn = NULL;
     j->early = NULL;
-    if (j->kind != JOB_FILES)
-        return;
-    if (!dz_list_empty(&j->link))
+    if (dz_loop_task_posted(&j->ready) || (j->kind == JOB_FILES && !dz_list_empty(&j->link)))
         job_end(j, NULL, &(struct dz_engine_result){.code = DZ_ECANCELED});
-    else if (j->ticket)
+    else if (j->kind == JOB_FILES && j->ticket)
         (void)dz_keeper_leave_line(j->e->keeper, j->ticket); /* that ends the job */
 }
 
@@ -195,7 +199,6 @@ void dz_engine_make_way(struct dz_engine *e, const char *id, enum dz_request wha
     if (!b || !b->reserved)
         return;
     b->hurry = true;
-    b->pins++;
     if ((what == DZ_REQUEST_USE || what == DZ_REQUEST_WAKE) && b->phase != BOX_STOPPING &&
         !dz_keeper_awaited(e->keeper, id)) {
         b->reserved = false;
@@ -203,7 +206,6 @@ void dz_engine_make_way(struct dz_engine *e, const char *id, enum dz_request wha
     } else {
         dz_box_files_over(b);
     }
-    b->pins--;
     dz_box_leave(b);
 }
 
@@ -256,7 +258,15 @@ static void on_order(void *arg, const struct dz_keeper_result *k)
 
 /* --- a machine that runs ---------------------------------------------------------------------- */
 
-static void use(struct engine_job *j);
+static int use(struct engine_job *j, struct dz_engine_why *why);
+
+/* From the loop: what refuses the job ends it. */
+static void use_again(struct engine_job *j)
+{
+    struct dz_engine_why why = {0};
+    if (use(j, &why) < 0)
+        job_fail(j, &why);
+}
 
 static void on_use(void *arg, const struct dz_keeper_result *k)
 {
@@ -272,7 +282,7 @@ static void on_use(void *arg, const struct dz_keeper_result *k)
         return;
     }
     if ((!b || b->phase != BOX_UP) && j->fn) {
-        use(j);
+        use_again(j);
         return;
     }
     const struct dz_engine_result r = {
@@ -280,18 +290,16 @@ static void on_use(void *arg, const struct dz_keeper_result *k)
     job_end(j, b, &r);
 }
 
-static void use(struct engine_job *j)
+static int use(struct engine_job *j, struct dz_engine_why *why)
 {
     const struct dz_keeper_request request = {.what = DZ_REQUEST_USE};
-    struct dz_engine_why why = {0};
     struct dz_err err;
     int rc = ++j->tries > USE_TRIES
                  ? dz_fail(&err, DZ_EBUSY, "%s keeps being suspended; try again", j->id)
                  : submit(j, &request, on_use, &err);
-    if (rc < 0) {
-        explain(j, rc, &err, &why);
-        job_fail(j, &why);
-    }
+    if (rc < 0)
+        explain(j, rc, &err, why);
+    return rc;
 }
 
 /* --- a cell that has the file --------------------------------------------------------------------
@@ -408,9 +416,9 @@ static bool has_file(const struct box *b)
     return b->phase == BOX_FILES || b->phase == BOX_OPENING;
 }
 
-static void join(struct engine_job *j, struct box *b, const struct dz_instance *row)
+static void join(struct engine_job *j, struct box *b)
 {
-    const struct dz_engine_result r = {.row = row};
+    const struct dz_engine_result r = {0};
     if (b->phase == BOX_FILES)
         dz_timer_stop(b->linger);
     job_end(j, b, &r);
@@ -434,7 +442,7 @@ static void open_file(struct engine_job *j, const struct dz_instance *row)
         rc = dz_box_start(b, row, false, &err);
     }
     if (rc == 0) {
-        join(j, b, row);
+        join(j, b);
         return;
     }
     if (b)
@@ -486,13 +494,13 @@ static void on_turn(void *arg, const struct dz_keeper_result *k)
     } else if (k->reserved) {
         take_turn(j, k->row);
     } else if (k->shared && b && b->reserved && has_file(b)) {
-        join(j, b, k->row);
+        join(j, b);
     } else {
         again(j);
     }
 }
 
-/* Where its files are now. The job may be over, and gone, when this returns 0. */
+/* Where its files are now. 0: the loop tells the job more. */
 static int reach(struct engine_job *j, const struct dz_instance *row, bool first,
                  struct dz_engine_why *why)
 {
@@ -515,11 +523,10 @@ static int reach(struct engine_job *j, const struct dz_instance *row, bool first
         return rc;
     if ((frozen && j->writes) ||
         (!stopping && (strcmp(row->state, "active") == 0 || strcmp(row->state, "created") == 0))) {
-        use(j);
-        return 0;
+        return use(j, why);
     }
     if (b && b->reserved && !b->hurry && has_file(b)) {
-        join(j, b, row);
+        dz_loop_post(j->e->loop, &j->ready);
         return 0;
     }
     if (frozen && !j->prefetched) {
@@ -533,20 +540,31 @@ static int reach(struct engine_job *j, const struct dz_instance *row, bool first
     return rc < 0 ? dz_why_err(why, rc, &err) : 0;
 }
 
-static void reach_now(struct engine_job *j, bool first)
+static void reach_file(struct engine_job *j)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
     struct dz_engine_why why = {0};
     struct dz_err err;
     int rc = dz_registry_get(j->e->registry, j->id, &row, &err);
-    rc = rc < 0 ? dz_why_err(&why, rc, &err) : reach(j, &row, first, &why);
+    rc = rc < 0 ? dz_why_err(&why, rc, &err) : reach(j, &row, false, &why);
     if (rc < 0)
         job_fail(j, &why);
 }
 
-static void reach_file(struct engine_job *j)
+/* When the job was begun the sandbox was where it needs it. That may be over by now. */
+static void on_ready(void *arg)
 {
-    reach_now(j, false);
+    struct engine_job *j = arg;
+    struct box *b = dz_box_find(j->e, j->id);
+    const struct dz_engine_result warm = {.rung = DZ_RUNG_WARM};
+    if (b && b->phase == BOX_UP)
+        job_end(j, b, &warm);
+    else if (j->kind == JOB_USE)
+        use_again(j);
+    else if (b && b->reserved && !b->hurry && has_file(b))
+        join(j, b);
+    else
+        again(j);
 }
 
 /* Its client is told now. What is under way for it goes on, and ends the job. */
@@ -631,6 +649,7 @@ static struct engine_job *make_job(struct dz_engine *e, const struct dz_instance
     j->began_us = spec->began_us ? spec->began_us : now_us();
     j->number = ++e->files.jobs;
     dz_list_init(&j->link);
+    dz_loop_task_init(&j->ready, j, on_ready, j);
     if (spec->kind == JOB_USE)
         dz_list_push_back(&e->uses_waiting, &j->link);
     const char *request_id = dz_log_current().request_id;
@@ -641,7 +660,7 @@ static struct engine_job *make_job(struct dz_engine *e, const struct dz_instance
     if (spec->kind != JOB_FILES)
         return j;
     if (dz_timer_new(e->loop, on_late, j, &j->limit, NULL) < 0) {
-        dz_free(j);
+        job_free(j);
         return NULL;
     }
     int64_t left = e->files.wait_ms - (now_us() - j->began_us) / 1000;
@@ -656,57 +675,49 @@ void dz_engine_use_noted(struct dz_engine *e, const char *id, enum dz_activity w
         dz_keeper_touch(e->keeper, id, what);
 }
 
-/* It runs already: nothing to bring up. */
-static bool use_warm(struct dz_engine *e, const struct dz_instance *row,
-                     const struct job_spec *spec)
+static int begin(struct engine_job *j, const struct dz_instance *row, const struct job_spec *spec,
+                 struct dz_engine_why *why)
 {
-    const struct dz_engine_result r = {.row = row, .rung = DZ_RUNG_WARM};
-    struct box *b = dz_box_find(e, row->id);
-    if (!b || b->phase != BOX_UP)
-        return false;
-    b->pins++;
-    spec->fn(spec->arg, b, &r);
-    b->pins--;
-    dz_box_leave(b);
-    return true;
+    const struct box *b = dz_box_find(j->e, row->id);
+    struct dz_err err;
+    if (spec->kind != JOB_ORDER && b && b->phase == BOX_UP) { /* nothing to bring up */
+        j->early = NULL;
+        dz_loop_post(j->e->loop, &j->ready);
+        return 0;
+    }
+    if (spec->kind == JOB_USE)
+        return use(j, why);
+    if (spec->kind == JOB_FILES)
+        return reach(j, row, true, why);
+    int rc = submit(j, spec->request, on_order, &err);
+    if (rc < 0)
+        explain(j, rc, &err, why);
+    return rc;
 }
 
 int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struct job_spec *spec,
                  struct engine_job **ret_job, struct dz_engine_why *why)
 {
-    struct dz_err err;
+    const struct box *b = dz_box_find(e, row->id);
+    bool up = b && b->phase == BOX_UP;
     int rc;
     if (e->draining)
         return dz_why(why, DZ_EBUSY, NULL, "the daemon is stopping");
-    if (spec->kind != JOB_ORDER && use_warm(e, row, spec))
-        return 0;
-    if (spec->kind == JOB_USE && (rc = dz_engine_may_wake(row, why)) < 0)
+    if (spec->kind == JOB_USE && !up && (rc = dz_engine_may_wake(row, why)) < 0)
         return rc;
     assert(spec->kind != JOB_ORDER || spec->request);
-    bool wakes = spec->kind == JOB_USE ||
+    bool wakes = (spec->kind == JOB_USE && !up) ||
                  (spec->kind == JOB_ORDER && spec->request->what == DZ_REQUEST_WAKE);
     if (wakes && strcmp(row->state, "active") != 0 && (rc = dz_use_may_wake(e, row, why)) < 0)
         return rc;
     struct engine_job *j = make_job(e, row, spec);
     if (!j)
         return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row->id);
-    if (ret_job)
+    rc = begin(j, row, spec, why);
+    if (rc < 0)
+        job_free(j);
+    else if (ret_job)
         *ret_job = j;
-    switch (spec->kind) {
-    case JOB_USE:
-        use(j);
-        return 0;
-    case JOB_FILES:
-        reach_now(j, true);
-        return 0;
-    case JOB_ORDER:
-        break;
-    }
-    rc = submit(j, spec->request, on_order, &err);
-    if (rc < 0) {
-        explain(j, rc, &err, why);
-        dz_free(j);
-    }
     return rc;
 }
 

@@ -16,30 +16,47 @@ enum {
 
 static void op_free(struct dz_engine_op *op)
 {
-    struct box *b = op->box;
+    dz_loop_task_cancel(&op->over);
     dz_list_remove(&op->link);
     dz_timer_free(op->limit);
     for (size_t i = 0; i < DZ_ARRAY_LEN(op->texts); i++)
         dz_free(op->texts[i]);
     dz_free(op);
-    if (b) {
-        dz_box_files_over(b);
-        dz_box_leave(b);
-    }
 }
 
+static void on_over(void *arg)
+{
+    struct dz_engine_op *op = arg;
+    const struct dz_engine_op_ops *ops = op->ops;
+    const struct dz_engine_why why = op->why;
+    bool failed = op->failed;
+    uint64_t count = op->count;
+    void *to = op->arg;
+    op_free(op);
+    ops->done(to, failed ? &why : NULL, count);
+}
+
+/* The end of an operation. It is out of its cell and its box now, and is told of it soon. */
 static void op_done(struct dz_engine_op *op, const struct dz_engine_why *why, uint64_t count)
 {
-    const struct dz_engine_op_ops *ops = op->ops;
-    void *arg = op->arg;
-    if (op->box)
-        op->box->pins++;
     struct box *b = op->box;
-    op_free(op);
-    if (ops)
-        ops->done(arg, why, count);
+    dz_list_remove(&op->link);
+    op->box = NULL;
+    op->handle = 0;
+    op->parked = false;
+    if (op->limit)
+        dz_timer_stop(op->limit);
+    if (op->ops) {
+        op->failed = why != NULL;
+        if (why)
+            op->why = *why;
+        op->count = count;
+        dz_loop_post(op->e->loop, &op->over);
+    } else {
+        op_free(op);
+    }
     if (b) {
-        b->pins--;
+        dz_box_files_over(b);
         dz_box_leave(b);
     }
 }
@@ -146,22 +163,18 @@ void dz_op_room(struct box *b)
 
 void dz_op_down(struct box *b, int code, const char *text)
 {
-    b->pins++;
     while (!dz_list_empty(&b->file_ops)) {
         struct dz_engine_op *op = DZ_LIST_FIRST(struct dz_engine_op, &b->file_ops, link);
         if (!park(op) && !again(op, code))
             op_fail(op, code, text);
     }
-    b->pins--;
 }
 
 void dz_op_gone(struct box *b)
 {
-    b->pins++;
     while (!dz_list_empty(&b->parked))
         op_fail(DZ_LIST_FIRST(struct dz_engine_op, &b->parked, link), DZ_EGONE,
                 "the sandbox was deleted");
-    b->pins--;
     dz_box_leave(b);
 }
 
@@ -240,7 +253,6 @@ static void begin(struct dz_engine_op *op, struct box *b)
 void dz_op_resume(struct box *b)
 {
     struct dz_list parked = DZ_LIST_INIT(parked);
-    b->pins++;
     dz_list_splice_back(&parked, &b->parked);
     while (!dz_list_empty(&parked)) {
         struct dz_engine_op *op = DZ_LIST_FIRST(struct dz_engine_op, &parked, link);
@@ -248,7 +260,6 @@ void dz_op_resume(struct box *b)
         op->parked = false;
         begin(op, b);
     }
-    b->pins--;
 }
 
 static void on_reached(void *arg, struct box *b, const struct dz_engine_result *result)
@@ -270,17 +281,19 @@ static int own(struct dz_engine_op *op, int i, const char **text)
     return op->texts[i] ? 0 : DZ_ENOMEM;
 }
 
-static struct dz_engine_op *make_op(const struct dz_cell_op *from,
+static struct dz_engine_op *make_op(struct dz_engine *e, const struct dz_cell_op *from,
                                     const struct dz_engine_op_ops *ops, void *arg)
 {
     struct dz_engine_op *op = dz_zalloc(sizeof *op);
     if (!op)
         return NULL;
+    op->e = e;
     op->op = *from;
     op->ops = ops;
     op->arg = arg;
     op->began_us = dz_clock_mono_ns() / 1000;
     dz_list_init(&op->link);
+    dz_loop_task_init(&op->over, op, on_over, op);
     if (own(op, 0, &op->op.path) < 0 || own(op, 1, &op->op.to) < 0 ||
         own(op, 2, &op->op.text) < 0) {
         op_free(op);
@@ -297,7 +310,7 @@ int dz_engine_op(struct dz_engine *e, struct dz_engine_target target,
     int rc = dz_engine_row(e, target, &row, why);
     if (rc < 0)
         return rc;
-    struct dz_engine_op *o = make_op(request->op, request->ops, request->arg);
+    struct dz_engine_op *o = make_op(e, request->op, request->ops, request->arg);
     if (!o)
         return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", row.id);
     dz_keeper_touch(e->keeper, row.id, request->activity);
@@ -316,29 +329,29 @@ int dz_engine_op(struct dz_engine *e, struct dz_engine_target target,
     return rc;
 }
 
-void dz_op_in_box(struct box *b, const struct dz_cell_op *op, const struct dz_engine_op_ops *ops,
-                  void *arg, struct dz_engine_op **ret_op)
+int dz_op_on(struct dz_engine *e, const char *id, const struct dz_engine_op_request *request,
+             struct dz_engine_op **ret_op, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_engine_why why = {0};
-    struct dz_engine_op *o = make_op(op, ops, arg);
-    *ret_op = o;
-    if (!o) {
-        (void)dz_why(&why, DZ_ENOMEM, NULL, "out of memory");
-        ops->done(arg, &why, 0);
-        return;
-    }
-    if (b->phase != BOX_STOPPING) {
+    struct dz_engine_op *o = make_op(e, request->op, request->ops, request->arg);
+    struct box *b = dz_box_find(e, id);
+    struct dz_err err;
+    if (!o)
+        return dz_why(why, DZ_ENOMEM, NULL, "%s: out of memory", id);
+    if (b && b->cell && b->phase != BOX_STOPPING) {
+        *ret_op = o;
         begin(o, b);
-        return;
+        return 0;
     }
     const struct job_spec job = {
         .kind = JOB_FILES, .fn = on_reached, .arg = o, .began_us = o->began_us};
-    int rc = dz_registry_get(b->e->registry, b->id, &row, &why.err);
+    int rc = dz_registry_get(e->registry, id, &row, &err);
+    rc = rc < 0 ? dz_why_err(why, rc, &err) : dz_job_start(e, &row, &job, &o->job, why);
     if (rc == 0)
-        rc = dz_job_start(b->e, &row, &job, &o->job, &why);
-    if (rc < 0)
-        op_done(o, &why, 0);
+        *ret_op = o;
+    else
+        op_free(o);
+    return rc;
 }
 
 int64_t dz_engine_op_send(struct dz_engine_op *op, const void *data, size_t n)
@@ -374,9 +387,12 @@ void dz_engine_op_cancel(struct dz_engine_op *op)
     if (!op)
         return;
     op->ops = NULL;
-    if (op->job || op->parked) {
+    if (op->job || op->parked || dz_loop_task_posted(&op->over)) {
+        struct box *b = op->box;
         dz_job_forget(op->job);
         op_free(op);
+        if (b)
+            dz_box_leave(b);
         return;
     }
     if (!op->handle)

@@ -7,18 +7,8 @@
 
 #include "base/clock.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
-
-static void replay_fail(struct dz_engine_watch *w, const struct dz_engine_why *why)
-{
-    const struct dz_engine_watch_ops *ops = w->ops;
-    void *arg = w->arg;
-    w->op = NULL;
-    dz_engine_watch_end(w);
-    ops->failed(arg, why);
-}
 
 /* --- its output ---------------------------------------------------------------------------- */
 
@@ -41,11 +31,9 @@ static void on_pieces(void *arg, const void *data, size_t n)
 static void on_replayed(void *arg, const struct dz_engine_why *why, uint64_t count)
 {
     struct dz_engine_watch *w = arg;
-    const struct dz_engine_watch_ops *ops = w->ops;
-    struct dz_engine_exit how = w->exit;
-    void *to = w->arg;
-    (void)count;
     struct dz_engine_why lost = {0};
+    (void)count;
+    w->op = NULL;
     if (!why && w->lost) {
         (void)dz_why(&lost, DZ_EUNAVAIL, NULL,
                      "the command %.40s was lost with its sandbox's memory; what it printed before "
@@ -55,13 +43,11 @@ static void on_replayed(void *arg, const struct dz_engine_why *why, uint64_t cou
         why = &lost;
     }
     if (why) {
-        replay_fail(w, why);
+        dz_watch_fail(w, why);
         return;
     }
-    w->op = NULL;
-    dz_engine_watch_end(w);
-    how.text = "";
-    ops->ended(to, &how);
+    const struct dz_engine_exit how = w->exit;
+    dz_watch_end(w, &how);
 }
 
 static const struct dz_engine_op_ops output_ops = {.data = on_pieces, .done = on_replayed};
@@ -88,36 +74,44 @@ static void on_record(void *arg, const void *data, size_t n)
     dz_engine_op_took(w->op, n);
 }
 
+static void read_file(struct dz_engine_watch *w, const struct dz_cell_op *op,
+                      const struct dz_engine_op_ops *ops)
+{
+    const struct dz_engine_op_request request = {.op = op, .ops = ops, .arg = w};
+    struct dz_engine_why why = {0};
+    if (dz_op_on(w->e, w->sandbox_id, &request, &w->op, &why) < 0)
+        dz_watch_fail(w, &why);
+}
+
 static void on_recorded(void *arg, const struct dz_engine_why *why, uint64_t count)
 {
     struct dz_engine_watch *w = arg;
     struct dz_engine_why missing = {0};
-    struct dz_cell_op op = {
+    const struct dz_cell_op op = {
         .type = DZ_CELL_OP_OUTPUT, .text = dz_engine_watch_exec(w), .offset = w->at};
     (void)count;
-    /* Not the box that the operation began in: when that was put to sleep, it moved to another. */
-    struct box *b = dz_box_find(w->e, w->sandbox_id);
     w->op = NULL;
-    if (!why && !w->recorded)
+    if (!why && !w->recorded) {
         (void)dz_why(&missing, DZ_ENOENT, NULL, "there is no command %.40s in the sandbox",
                      dz_engine_watch_exec(w));
-    if (!why && missing.err.code == 0) {
-        assert(b && b->cell); /* the cell has just answered */
-        if (w->ops->started && !w->told)
-            w->ops->started(w->arg, dz_engine_watch_exec(w), 0);
-        w->told = true;
-        dz_op_in_box(b, &op, &output_ops, w, &w->op);
+        why = &missing;
+    }
+    if (why) {
+        dz_watch_fail(w, why);
         return;
     }
-    replay_fail(w, why ? why : &missing);
+    bool first = !w->told;
+    w->told = true;
+    read_file(w, &op, &output_ops); /* what comes of it comes later */
+    if (w->ops->started && first)
+        w->ops->started(w->arg, dz_engine_watch_exec(w), 0); /* may end the watch */
 }
 
 static const struct dz_engine_op_ops record_ops = {.data = on_record, .done = on_recorded};
 
-void dz_exec_replay(struct box *b, struct dz_engine_watch *w)
+void dz_exec_replay(struct dz_engine_watch *w, const char *sandbox_id)
 {
-    struct dz_cell_op op = {.type = DZ_CELL_OP_EXEC, .text = dz_engine_watch_exec(w)};
-    w->e = b->e;
-    (void)snprintf(w->sandbox_id, sizeof w->sandbox_id, "%s", b->id);
-    dz_op_in_box(b, &op, &record_ops, w, &w->op);
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_EXEC, .text = dz_engine_watch_exec(w)};
+    (void)snprintf(w->sandbox_id, sizeof w->sandbox_id, "%s", sandbox_id);
+    read_file(w, &op, &record_ops);
 }

@@ -209,10 +209,12 @@ static int start_new(struct dz_engine *e, const struct dz_instance *row, dz_engi
     return rc;
 }
 
-/* A strict one is not told of before its row is on the disk: a worker waits for that. */
+/* A strict one is not told of before its row is on the disk: a worker waits for that. One that is
+ * not to be started is told of soon. */
 struct flushing {
     struct dz_engine *e;
-    bool no_start;
+    struct dz_loop_task now; /* there is nothing to wait for */
+    bool strict, no_start;
     dz_engine_done_fn *done;
     void *arg;
     int rc;
@@ -246,13 +248,17 @@ static void on_flushed(void *arg)
     dz_free(f);
 }
 
-static int start_durably(struct dz_engine *e, const struct flushing *how, struct dz_engine_why *why)
+static int start_later(struct dz_engine *e, const struct flushing *how, struct dz_engine_why *why)
 {
     struct flushing *f = dz_zalloc(sizeof *f);
     int rc = f ? 0 : dz_fail(&why->err, DZ_ENOMEM, "create: out of memory");
     if (rc == 0) {
         *f = *how;
-        rc = dz_loop_work(e->loop, work_flush, on_flushed, f, &why->err);
+        dz_loop_task_init(&f->now, f, on_flushed, f);
+        if (f->strict)
+            rc = dz_loop_work(e->loop, work_flush, on_flushed, f, &why->err);
+        else
+            dz_loop_post(e->loop, &f->now);
     }
     if (rc < 0) {
         undo(e, how->id);
@@ -265,16 +271,13 @@ int dz_engine_started(struct dz_engine *e, const struct dz_instance *row, bool n
                       dz_engine_done_fn *done, void *arg, struct dz_engine_why *why)
 {
     DZ_AUTO(dz_engine_config_release) struct dz_engine_config c = {0};
-    if (dz_engine_config_of(row, &c, &why->err) == 0 && c.durability &&
-        strcmp(c.durability, "strict") == 0) {
-        struct flushing how = {.e = e, .no_start = no_start, .done = done, .arg = arg};
-        (void)snprintf(how.id, sizeof how.id, "%s", row->id);
-        return start_durably(e, &how, why);
-    }
-    if (!no_start)
+    struct flushing how = {.e = e, .no_start = no_start, .done = done, .arg = arg};
+    how.strict = dz_engine_config_of(row, &c, &why->err) == 0 && c.durability &&
+                 strcmp(c.durability, "strict") == 0;
+    if (!how.strict && !no_start)
         return start_new(e, row, done, arg, why);
-    created_at_rest(e, row->id, done, arg);
-    return 0;
+    (void)snprintf(how.id, sizeof how.id, "%s", row->id);
+    return start_later(e, &how, why);
 }
 
 int dz_engine_create(struct dz_engine *e, const struct dz_engine_caller *who,

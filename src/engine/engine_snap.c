@@ -54,10 +54,14 @@ struct copy {
     struct dz_list link;    /* in box.copies */
     struct dz_list closing; /* in engine.copies.closing, from COPIED until it is known who writes */
     struct dz_engine *e;
-    struct box *box;         /* NULL: it is not in one */
-    struct dz_instance row;  /* of the sandbox */
-    dz_engine_snap_fn *done; /* NULL: was called, for nobody waits for the cell any more */
+    struct box *box;        /* NULL: it is not in one */
+    struct dz_instance row; /* of the sandbox */
+    dz_engine_snap_fn *done;
     void *arg;
+    struct dz_loop_task failed; /* done is told why, */
+    struct dz_engine_why why;   /* and the copy goes then, if it is over: */
+    bool answered;              /* the task is or was posted: nobody waits for the copy any more */
+    bool over;
     struct dz_timer *timer; /* the cell is late; or, of one that is closing: its next try */
     int64_t closing_until;  /* dz_clock_mono_ms(); 0: it is tried for the first time, or in line */
     enum writers writers;   /* the last try */
@@ -139,6 +143,7 @@ int dz_snap_remove_files(const struct dz_engine *e, const char *id, struct dz_er
 
 static void copy_free(struct copy *c)
 {
+    dz_loop_task_cancel(&c->failed);
     dz_room_end(&c->room, c->kept);
     dz_list_remove(&c->link);
     dz_list_remove(&c->closing);
@@ -165,16 +170,36 @@ static void leave_box(struct copy *c)
     dz_box_leave(b);
 }
 
+static void on_failed(void *arg)
+{
+    struct copy *c = arg;
+    const struct dz_engine_why why = c->why;
+    dz_engine_snap_fn *done = c->done;
+    void *to = c->arg;
+    if (c->over)
+        copy_free(c);
+    done(to, NULL, &why);
+}
+
+static void answer(struct copy *c, const struct dz_engine_why *why)
+{
+    if (c->answered)
+        return;
+    c->answered = true;
+    c->why = *why;
+    dz_loop_post(c->e->loop, &c->failed);
+}
+
+/* The end of a copy that comes to nothing. */
 static void copy_fail(struct copy *c, const struct dz_engine_why *why)
 {
-    dz_engine_snap_fn *done = c->done;
-    void *arg = c->arg;
     if (c->claimed && dz_claim_undo(c->e, c->id, NULL) < 0)
         dz_log(DZ_LOG_WARN, "snapshot_left", dz_log_strz("id", c->id));
     leave_box(c);
-    copy_free(c);
-    if (done)
-        done(arg, NULL, why);
+    answer(c, why);
+    c->over = true;
+    if (!dz_loop_task_posted(&c->failed))
+        copy_free(c); /* it was told before */
 }
 
 static void copy_fail_err(struct copy *c, int code, const struct dz_err *err)
@@ -366,9 +391,6 @@ static void end_holder(struct copy *c)
 /* It is known: the box goes on with its next one, unless its cell is to end. */
 static void closed(struct copy *c)
 {
-    struct box *b = c->box;
-    if (b)
-        b->pins++;
     bool tried = c->closing_until != 0;
     dz_timer_stop(c->timer);
     if (c->writers == WRITERS_SOME)
@@ -377,16 +399,12 @@ static void closed(struct copy *c)
     if (tried)
         next_in_line(c->e, c->row.tenant);
     leave_box(c);
-    if (c->rc == 0 && !c->done)
+    if (c->rc == 0 && c->answered)
         c->rc = DZ_ECANCELED;
     if (c->rc == 0)
         c->rc = dz_loop_work(c->e->loop, work_keep, on_kept, c, &c->err);
     if (c->rc < 0)
         copy_fail_err(c, c->rc, &c->err);
-    if (b) {
-        b->pins--;
-        dz_box_leave(b);
-    }
 }
 
 bool dz_copy_event(struct box *b, const struct dz_cell_event *event)
@@ -422,16 +440,12 @@ static struct copy *next_down(const struct box *b)
 void dz_copy_down(struct box *b, int code, const char *text)
 {
     struct copy *c = DZ_LIST_FIRST(struct copy, &b->copies, link);
-    dz_engine_snap_fn *done = c && c->asked && !is_closing(c) ? c->done : NULL;
     struct dz_engine_why why = {0};
     struct dz_err err;
     (void)dz_fail(&err, code, "snapshot %s: %s", b->id, text);
     (void)dz_why_err(&why, code, &err);
-    b->pins++;
-    if (done) {
-        c->done = NULL;
-        done(c->arg, NULL, &why);
-    }
+    if (c && c->asked && !is_closing(c))
+        answer(c, &why);
     while ((c = next_down(b))) {
         dz_list_remove(&c->link);
         c->box = NULL;
@@ -442,7 +456,6 @@ void dz_copy_down(struct box *b, int code, const char *text)
         dz_list_remove(&c->link);
         c->box = NULL;
     }
-    b->pins--;
 }
 
 void dz_copies_free(struct box *b)
@@ -513,7 +526,6 @@ static int begin(struct copy *c, struct box *b, struct dz_engine_why *why)
 static void copy_next(struct box *b)
 {
     struct copy *c;
-    b->pins++;
     while ((c = DZ_LIST_FIRST(struct copy, &b->copies, link)) && !c->asked && b->cell) {
         struct dz_engine_why why = {0};
         if (begin(c, b, &why) == 0)
@@ -522,7 +534,6 @@ static void copy_next(struct box *b)
         c->box = NULL;
         copy_fail(c, &why);
     }
-    b->pins--;
 }
 
 static void on_reached(void *arg, struct box *b, const struct dz_engine_result *result)
@@ -557,6 +568,7 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
         .e = e, .done = done, .arg = arg, .fd = -1, .kind = label.kind, .expires = label.expires};
     dz_list_init(&c->link);
     dz_list_init(&c->closing);
+    dz_loop_task_init(&c->failed, c, on_failed, c);
     const struct dz_room_of room = {
         .tenant = row->tenant, .token = row->owner, .bytes = dz_engine_file_bytes(e, row)};
     rc = dz_room_check(e, &room, why); /* who waits in vain is told so now */

@@ -71,8 +71,10 @@ static int fill_socket(struct rig *r, struct upload *others, int most)
     memcpy(text, "select 1", 8);
     UNTIL(r, dz_cell_pid(only(r)->cell) > 0);
     CHECK_INT(kill(dz_cell_pid(only(r)->cell), SIGSTOP), 0);
-    while (n < most && !(dz_cell_poll_events(only(r)->cell) & POLLOUT))
+    while (n < most && !(dz_cell_poll_events(only(r)->cell) & POLLOUT)) {
         ask(r, &op, &others[n++]);
+        turn(r);
+    }
     CHECK(dz_cell_poll_events(only(r)->cell) & POLLOUT);
     return n;
 }
@@ -123,6 +125,7 @@ TEST(input_goes_on_when_the_full_socket_of_its_cell_has_room)
                                         .what = DZ_ENGINE_INPUT,
                                         .data = DZ_STR("twelve bytes")};
     CHECK_INT(dz_engine_exec_tell(r.e, box("a"), &tell, on_done, &told, &r.why), 0);
+    turn(&r); /* it stands behind the full socket */
     CHECK_INT(kill(dz_cell_pid(only(&r)->cell), SIGCONT), 0);
     UNTIL(&r, a.bytes == 12);
     for (int i = 0; i < n; i++)

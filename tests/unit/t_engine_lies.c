@@ -427,6 +427,19 @@ TEST(a_snapshot_that_was_given_up_waits_for_its_cell)
     }
 }
 
+struct suspending {
+    struct rig *r;
+    struct asker *asker;
+    struct dz_loop_task task;
+};
+
+static void on_suspend(void *arg)
+{
+    const struct suspending *s = arg;
+    CHECK(only(s->r)->cell && !dz_list_empty(&only(s->r)->copies));
+    CHECK_INT(order(s->r, "a", DZ_REQUEST_SUSPEND, s->asker), 0);
+}
+
 /* Both are asked of it before it has answered one, in either order: it is honest, so it is neither
  * killed nor does it lose what it has in memory. */
 TEST(a_cell_that_is_asked_for_a_copy_and_to_sleep_is_not_killed)
@@ -440,9 +453,13 @@ TEST(a_cell_that_is_asked_for_a_copy_and_to_sleep_is_not_killed)
             CHECK_INT(order(&r, "a", DZ_REQUEST_SUSPEND, &suspend), 0);
         snapshot(&r, &t);
         snapshot(&r, &second); /* is asked of it when it has made the first */
-        if (i == 2)
-            UNTIL(&r, only(&r)->cell && !dz_list_empty(&only(&r)->copies));
-        if (i != 1)
+        struct suspending behind = {.r = &r, .asker = &suspend};
+        dz_loop_task_init(&behind.task, &behind, on_suspend, &behind);
+        if (i == 2) {
+            suspend = (struct asker){0};
+            dz_loop_post(r.loop, &behind.task); /* the cell has been asked for the first then */
+        }
+        if (i == 0)
             CHECK_INT(order(&r, "a", DZ_REQUEST_SUSPEND, &suspend), 0);
         UNTIL(&r, suspend.done > 0 && t.a.done > 0 && second.a.done > 0);
         CHECK_INT(suspend.code, 0);

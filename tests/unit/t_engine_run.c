@@ -262,13 +262,27 @@ TEST(a_cell_that_has_only_the_file_may_die_too)
     rig_close(&r);
 }
 
-/* The cell of "a" is dead, and the engine has not looked at its socket yet. */
-static void kill_unseen(struct rig *r)
+struct killer {
+    struct rig *r;
+    struct dz_loop_task task;
+};
+
+static void on_kill(void *arg)
 {
+    const struct killer *k = arg;
     siginfo_t info;
+    kill_in(k->r, BOX_UP);
+    CHECK_INT(waitid(P_PID, (id_t)dz_cell_pid(only(k->r)->cell), &info, WEXITED | WNOWAIT), 0);
+}
+
+/* The cell of "a" dies after the loop has looked at its socket, right before the request that comes
+ * next reaches it. */
+static void kill_unseen(struct rig *r, struct killer *k)
+{
     run_well(r, "a");
-    kill_in(r, BOX_UP);
-    CHECK_INT(waitid(P_PID, (id_t)dz_cell_pid(only(r)->cell), &info, WEXITED | WNOWAIT), 0);
+    *k = (struct killer){.r = r};
+    dz_loop_task_init(&k->task, k, on_kill, k);
+    dz_loop_post(r->loop, &k->task);
 }
 
 static void on_copy(void *arg, const struct dz_snapshot_row *row, const struct dz_engine_why *why)
@@ -283,20 +297,21 @@ static void on_copy(void *arg, const struct dz_snapshot_row *row, const struct d
 TEST(what_meets_a_dead_cell_may_be_asked_again)
 {
     struct rig r;
+    struct killer killer;
     struct asker a = {0};
     const struct dz_engine_handle as = {0};
     rig_open(&r);
-    kill_unseen(&r);
+    kill_unseen(&r, &killer);
     CHECK_INT(dz_engine_snapshot(r.e, box("a"), &as, on_copy, &a, &r.why), 0);
     UNTIL(&r, a.done > 0);
     CHECK_INT(a.code, DZ_EDIED);
     UNTIL(&r, in_state(&r, "a", "suspended"));
-    kill_unseen(&r);
+    kill_unseen(&r, &killer);
     CHECK_INT(list(&r, &a), 0);
     UNTIL(&r, a.done > 0);
     CHECK_INT(a.code, DZ_EDIED);
     UNTIL(&r, in_state(&r, "a", "suspended"));
-    kill_unseen(&r);
+    kill_unseen(&r, &killer);
     CHECK_INT(run(&r, "a", "h", &a), 0);
     UNTIL(&r, a.failed > 0);
     CHECK_INT(a.code, DZ_EDIED);
@@ -415,6 +430,81 @@ TEST(all_who_listen_to_a_wake_are_connections)
     dz_engine_watch_end(beside.watch);
     CHECK_INT(connections(&r), 1);
     just_up_over(&r, &a);
+}
+
+static bool is_untold(const struct asker *a)
+{
+    return a->done + a->started + a->ended + a->failed == 0;
+}
+
+/* Whatever state the sandbox is in, its answer comes from the loop. */
+TEST(nothing_is_told_before_the_call_returns)
+{
+    const struct dz_engine_spec resting = {
+        .image = "g", .idle_ms = DZ_LADDER_INHERIT, .no_start = true, .name = "resting"};
+    const struct dz_engine_handle as = {0};
+    struct asker ran, listed, copied, told, made = {0};
+    struct rig r;
+    rig_open(&r);
+    for (int dead = 0; dead < 2; dead++) {
+        run_well(&r, "a");
+        if (dead)
+            kill_in(&r, BOX_UP);
+        const struct dz_engine_tell nobody = {.exec_id = "exe_none", .what = DZ_ENGINE_INPUT};
+        copied = told = (struct asker){0};
+        CHECK_INT(run(&r, "a", "h", &ran), 0);
+        CHECK_INT(list(&r, &listed), 0);
+        CHECK_INT(dz_engine_snapshot(r.e, box("a"), &as, on_copy, &copied, &r.why), 0);
+        CHECK_INT(dz_engine_exec_tell(r.e, box("a"), &nobody, on_done, &told, &r.why), 0);
+        CHECK(is_untold(&ran) && is_untold(&listed) && is_untold(&copied) && is_untold(&told));
+        UNTIL(&r, ran.ended + ran.failed > 0 && listed.done && copied.done && told.done);
+        CHECK(ran.ended + ran.failed == 1 && listed.done == 1);
+        CHECK(copied.done == 1 && told.done == 1 && told.code == DZ_ENOENT);
+    }
+    CHECK_INT(dz_engine_create(r.e, &me, &resting, on_done, &made, &r.why), 0);
+    CHECK(is_untold(&made));
+    UNTIL(&r, made.done > 0);
+    CHECK_INT(made.code, 0);
+    rig_close(&r);
+}
+
+/* It is over, and its client leaves before the loop says so. What was said of it is not kept by who
+ * said it. */
+TEST(who_leaves_between_an_end_and_its_telling_is_told_nothing)
+{
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_WRITE, .path = "/f", .mode = 0644};
+    const struct dz_engine_op_request q = {
+        .op = &op, .activity = DZ_ACTIVITY_LIST_DIRECTORY, .ops = &op_ops};
+    struct asker left, stays;
+    struct dz_engine_op_request left_q = q, stays_q = q;
+    struct rig r;
+    rig_open(&r);
+    CHECK_INT(run(&r, "a", "w", &left), 0);
+    CHECK_INT(run(&r, "a", "w", &stays), 0);
+    UNTIL(&r, left.started && stays.started);
+    char text[] = "it is over";
+    dz_exec_down(only(&r), DZ_EGONE, NULL, text);
+    memset(text, 0, sizeof text);
+    dz_engine_watch_took(left.watch, 1);
+    dz_engine_watch_abort(left.watch);
+    UNTIL(&r, stays.failed > 0);
+    CHECK(stays.failed == 1 && stays.code == DZ_EGONE);
+    CHECK_INT(left.failed, 0);
+
+    left = stays = (struct asker){0};
+    left_q.arg = &left;
+    stays_q.arg = &stays;
+    CHECK_INT(dz_engine_op(r.e, box("a"), &left_q, &left.op, &r.why), 0);
+    CHECK_INT(dz_engine_op(r.e, box("a"), &stays_q, &stays.op, &r.why), 0);
+    UNTIL(&r, left.op->handle && stays.op->handle);
+    dz_op_down(only(&r), DZ_EDIED, "it is over");
+    CHECK_INT(dz_engine_op_send(left.op, "x", 1), 0);
+    dz_engine_op_end(left.op);
+    dz_engine_op_cancel(left.op);
+    UNTIL(&r, stays.done > 0);
+    CHECK(stays.done == 1 && stays.code == DZ_EDIED);
+    CHECK_INT(left.done, 0);
+    rig_close(&r);
 }
 
 static void copy_file(const char *from, const char *to)
