@@ -4,6 +4,7 @@
  */
 #include "api/api_json.h"
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/str.h"

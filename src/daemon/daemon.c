@@ -19,7 +19,7 @@
 #include "cell/cell_call.h"
 #include "cell/cell_pool.h"
 #include "daemon/daemon_died.h"
-#include "engine/engine.h"
+#include "engine/engine_daemon.h"
 #include "http/http.h"
 #include "loop/loop.h"
 #include "os/os_cgroup.h"

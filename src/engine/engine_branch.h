@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_branch.h - snapshots, pauses, forks and branches.
+ */
+#ifndef DZ_ENGINE_ENGINE_BRANCH_H
+#define DZ_ENGINE_ENGINE_BRANCH_H
+
+#include "engine/engine_why.h"
+#include "registry/registry_record.h"
+
+/* What a snapshot, a fork or a reference is called, and how long it is kept. */
+struct dz_engine_handle {
+    const char *name;      /* of a snapshot and of a reference unique of its tenant; NULL: none */
+    int64_t expires_in_ms; /* it is removed then; 0: never */
+};
+
+/* Rows are the callback's for its time; why is not NULL: it failed. */
+typedef void dz_engine_snap_fn(void *arg, const struct dz_snapshot_row *row,
+                               const struct dz_engine_why *why);
+/* The sandbox as it is now, asleep, in a file of its own; it goes on. A sandbox is made of it
+ * by dz_engine_create, as often as one likes. */
+DZ_NODISCARD int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target,
+                                    const struct dz_engine_handle *as, dz_engine_snap_fn *done,
+                                    void *arg, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_snapshot_get(struct dz_engine *e, struct dz_engine_target target,
+                                        struct dz_snapshot_row *ret_row, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_snapshots(struct dz_engine *e, const struct dz_engine_caller *who,
+                                     const char *after, size_t limit, struct dz_snapshot_rows *rows,
+                                     struct dz_engine_why *why);
+/* DZ_EEXIST: a fork stands on it. */
+DZ_NODISCARD int dz_engine_snapshot_delete(struct dz_engine *e, struct dz_engine_target target,
+                                           struct dz_engine_why *why);
+
+/* What stands for a sandbox that was put to sleep: resuming it wakes the same one. */
+DZ_NODISCARD int dz_engine_pause(struct dz_engine *e, const struct dz_instance *row,
+                                 char ret_id[static DZ_ID_TEXT], struct dz_engine_why *why);
+/* Wake the sandbox of a pause, or make one of a snapshot. */
+DZ_NODISCARD int dz_engine_resume(struct dz_engine *e, struct dz_engine_target target,
+                                  const char *name, dz_engine_done_fn *done, void *arg,
+                                  struct dz_engine_why *why);
+
+/* A snapshot with a label, for branches. */
+typedef void dz_engine_fork_fn(void *arg, const struct dz_fork_row *row,
+                               const struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
+                                const struct dz_engine_handle *as, dz_engine_fork_fn *done,
+                                void *arg, struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who,
+                                 const char *after, size_t limit, struct dz_fork_rows *rows,
+                                 struct dz_engine_why *why);
+/* Another branch: a sandbox that goes on from there. */
+DZ_NODISCARD int dz_engine_fork_attach(struct dz_engine *e, struct dz_engine_target target,
+                                       const char *name, dz_engine_done_fn *done, void *arg,
+                                       struct dz_engine_why *why);
+DZ_NODISCARD int dz_engine_fork_delete(struct dz_engine *e, struct dz_engine_target target,
+                                       struct dz_engine_why *why);
+
+#endif

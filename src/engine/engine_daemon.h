@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_daemon.h - the engine as a whole: open, recover, drain, count.
+ */
+#ifndef DZ_ENGINE_ENGINE_DAEMON_H
+#define DZ_ENGINE_ENGINE_DAEMON_H
+
+#include "base/hash.h"
+#include "engine/engine_quota.h"
+#include "engine/engine_space.h"
+#include "engine/engine_why.h"
+#include "keeper/keeper.h"
+#include "loop/loop.h"
+
+struct dz_cell_pool;
+
+struct dz_engine_opts {
+    struct dz_loop *loop;
+    struct dz_cell_pool *pool; /* borrowed; made before the process had a thread */
+    const char *data_path;     /* of the data directory; made when missing */
+    const char *registry;      /* as of dz_registry_open */
+    struct dz_ladder ladder;
+    struct dz_quotas quotas; /* of a tenant that has none of its own; DZ_QUOTA_NONE */
+    struct dz_space_opts space;
+    uint64_t held_tenant, held_all; /* bytes that dz_engine_account() lets wait; 0: the defaults */
+};
+/* Open everything. DZ_EBUSY: another process has the data directory. */
+DZ_NODISCARD int dz_engine_new(const struct dz_engine_opts *opts, struct dz_engine **ret_engine,
+                               struct dz_err *err);
+/* Finish or undo what an earlier process began; then requests may come. Blocks. */
+DZ_NODISCARD int dz_engine_recover(struct dz_engine *e, struct dz_err *err);
+/* The same in pieces: as dz_keeper_recover_some. Requests may come once it is over. */
+DZ_NODISCARD int dz_engine_recover_some(struct dz_engine *e, int64_t until_ms, struct dz_err *err);
+/* Put every sandbox to sleep; done(left) when none is awake or deadline_ms is over:
+ * how many still were. New work is refused from now on with DZ_EBUSY. */
+void dz_engine_drain(struct dz_engine *e, int64_t deadline_ms, void (*done)(void *arg, size_t left),
+                     void *arg);
+/* Another one from now on: of each sandbox when its row is next looked at. */
+void dz_engine_set_ladder(struct dz_engine *e, const struct dz_ladder *ladder);
+/* 0: recovered, and not draining; or DZ_EBUSY and why not. */
+DZ_NODISCARD int dz_engine_check_ready(const struct dz_engine *e, struct dz_err *err);
+void dz_engine_free(struct dz_engine *e); /* NULL is fine */
+
+struct dz_engine_counts {
+    uint64_t warm, busy; /* cells; operations under way */
+    uint64_t creates, wakes, wakes_cold, execs, suspends, crashes;
+    char died[16]; /* the signal that ended the daemon before this one, "none"; "": it stopped */
+};
+/* The daemon before this one died: an event, and in the counts. */
+void dz_engine_note_death(struct dz_engine *e, int pid, const char *signal, bool rebooted);
+/* An operation is over: told to who counts, one function. Of creations: those that start. */
+struct dz_engine_timing {
+    const char *operation; /* "create", "wake", "suspend", "freeze", "archive", ... */
+    const char *rung;      /* of a wake: "local", "cold", "fresh"; else "" */
+    int code;              /* 0 or DZ_E* */
+    int64_t us;
+};
+void dz_engine_on_timed(struct dz_engine *e,
+                        void (*fn)(void *arg, const struct dz_engine_timing *timing), void *arg);
+/* Those that are awake: what there is to say of each without waiting. Stops at a non-zero
+ * result, and returns it. */
+struct dz_engine_warm {
+    const char *id, *tenant;
+    int64_t pid; /* of its cell; 0: not known yet */
+    size_t commands;
+};
+int dz_engine_each_warm(const struct dz_engine *e,
+                        int (*fn)(void *arg, const struct dz_engine_warm *warm), void *arg);
+void dz_engine_counts(const struct dz_engine *e, struct dz_engine_counts *ret_counts);
+
+/* Compare the registry with the files: as dz_keeper_look. */
+DZ_NODISCARD int dz_engine_registry_check(struct dz_engine *e, const struct dz_keeper_look_opts *o,
+                                          struct dz_keeper_look **ret_look,
+                                          struct dz_engine_why *why);
+
+#endif
