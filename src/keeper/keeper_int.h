@@ -20,6 +20,17 @@
 
 #include <stdatomic.h>
 
+/* What a row says about the clock, parsed. A copy of numbers: it owns nothing. */
+struct record {
+    bool known;               /* a slot's is as its row is; else the row is to be read */
+    int64_t version, epoch;   /* of the row */
+    int64_t created, expires; /* by the wall's clock */
+    struct dz_facts facts;    /* without those two, the ladder, and what a slot knows besides */
+    struct dz_ladder ladder;  /* its own */
+    bool ignore_cpu;
+    bool sleeper_stays; /* its guest's deadlines are no reason to put it down */
+};
+
 struct slot {
     struct dz_keeper *k;
     struct op *op;
@@ -33,6 +44,8 @@ struct slot {
     struct dz_facts now; /* of a warm one: last_active, connections, last_byte, last_closed,
                           * sleeps_until; and its mode */
     int64_t due;         /* as its row says, while warm */
+    struct record rec;   /* of a warm one, read when it is wanted; each change of the row by this
+                          * process makes it unknown, one by another is told by the next write */
     bool skipped;        /* the row was due while reserved, and was put off */
     char *died_of;       /* what its cell died of, until that is in the row; or NULL */
     char id[];
@@ -217,6 +230,13 @@ int dz_keeper_erase(struct dz_keeper *k, const struct dz_instance *row, struct d
 int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err);
 int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, const struct slot *s,
                     struct dz_facts *ret_facts, struct dz_err *err);
+int dz_keeper_record(const struct dz_keeper *k, const struct dz_instance *row,
+                     struct record *ret_rec, struct dz_err *err);
+/* s NULL: as the row alone says. */
+struct dz_facts dz_keeper_facts_of(const struct dz_keeper *k, const struct record *rec,
+                                   const struct slot *s);
+/* The row of this sandbox was changed. */
+void dz_keeper_record_stale(struct dz_keeper *k, const char *id);
 int64_t dz_keeper_due(const struct dz_keeper *k,
                       const struct dz_facts *facts);          /* as rows have it: 0 for never */
 enum dz_state dz_keeper_state(const struct dz_instance *row); /* NONE: not one we know */

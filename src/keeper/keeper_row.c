@@ -36,46 +36,78 @@ enum dz_state dz_keeper_state(const struct dz_instance *row)
 
 /* --- what is due ------------------------------------------------------------------- */
 
-int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, const struct slot *s,
-                    struct dz_facts *ret_facts, struct dz_err *err)
+int dz_keeper_record(const struct dz_keeper *k, const struct dz_instance *row,
+                     struct record *ret_rec, struct dz_err *err)
 {
-    struct dz_facts f = {
-        .created = dz_keeper_steady(k, row->created),
-        .last_active = row->last_active,
-        .suspended_at = row->suspended_at,
-        .hold_until = row->hold_until,
-        .wake_at = row->wake_at,
-        .expires = dz_keeper_steady(k, row->expires),
-        .ttl_idle_ms = row->ttl_idle_ms,
-        .retry_at = row->retry_at,
-        .timeout_at = row->timeout_at,
-        .ephemeral = row->ephemeral != 0,
+    struct record r = {
+        .known = true,
+        .version = row->version,
+        .epoch = row->epoch,
+        .created = row->created,
+        .expires = row->expires,
+        .ladder = {row->suspend_ms, row->freeze_ms},
+        .facts = {.last_active = row->last_active,
+                  .suspended_at = row->suspended_at,
+                  .hold_until = row->hold_until,
+                  .wake_at = row->wake_at,
+                  .ttl_idle_ms = row->ttl_idle_ms,
+                  .retry_at = row->retry_at,
+                  .timeout_at = row->timeout_at,
+                  .ephemeral = row->ephemeral != 0},
     };
-    struct dz_ladder own = {row->suspend_ms, row->freeze_ms};
-    int rc = dz_state_parse(dz_str(row->state), &f.state, err);
+    struct dz_facts *f = &r.facts;
+    int rc = dz_state_parse(dz_str(row->state), &f->state, err);
     if (rc == 0 && row->idle_mode && row->idle_mode[0])
-        rc = dz_idle_mode_parse(dz_str(row->idle_mode), &f.mode, err);
+        rc = dz_idle_mode_parse(dz_str(row->idle_mode), &f->mode, err);
     if (rc == 0 && row->timeout_action && row->timeout_action[0])
-        rc = dz_timeout_action_parse(dz_str(row->timeout_action), &f.timeout_action, err);
+        rc = dz_timeout_action_parse(dz_str(row->timeout_action), &f->timeout_action, err);
     if (rc < 0)
         return dz_wrap(err, rc, "the row of %s", row->id);
-    if (f.mode == DZ_IDLE_CONNECTIONS && own.suspend_ms == DZ_LADDER_INHERIT)
-        own.suspend_ms = DZ_IDLE_CONNECTION_LAG_MS;
+    if (f->mode == DZ_IDLE_CONNECTIONS && r.ladder.suspend_ms == DZ_LADDER_INHERIT)
+        r.ladder.suspend_ms = DZ_IDLE_CONNECTION_LAG_MS;
     struct dz_keeper_idle idle = {0};
     if (k->opts.ops->idle)
         k->opts.ops->idle(k->opts.arg, row, &idle);
-    f.silence_ms = idle.silence_ms;
-    f.ladder = dz_ladder_choose(&own, NULL, &k->opts.ladder);
+    bool files = row->keep && strcmp(row->keep, "files") == 0; /* it would lose its memory */
+    f->silence_ms = idle.silence_ms;
+    r.ignore_cpu = idle.ignore_cpu;
+    r.sleeper_stays = idle.stays || files;
+    *ret_rec = r;
+    return 0;
+}
+
+struct dz_facts dz_keeper_facts_of(const struct dz_keeper *k, const struct record *rec,
+                                   const struct slot *s)
+{
+    struct dz_facts f = rec->facts;
+    f.created = dz_keeper_steady(k, rec->created);
+    f.expires = dz_keeper_steady(k, rec->expires);
+    f.ladder = dz_ladder_choose(&rec->ladder, NULL, &k->opts.ladder);
     if (s && s->warm) {
         f.last_active = s->now.last_active > f.last_active ? s->now.last_active : f.last_active;
         f.connections = s->now.connections;
         f.last_byte = s->now.last_byte;
         f.last_closed = s->now.last_closed;
-        bool keeps = row->keep && strcmp(row->keep, "files") == 0; /* it would lose its memory */
-        f.sleeps_until = idle.stays || keeps ? 0 : s->now.sleeps_until;
+        f.sleeps_until = rec->sleeper_stays ? 0 : s->now.sleeps_until;
     }
-    *ret_facts = f;
-    return 0;
+    return f;
+}
+
+int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, const struct slot *s,
+                    struct dz_facts *ret_facts, struct dz_err *err)
+{
+    struct record rec;
+    int rc = dz_keeper_record(k, row, &rec, err);
+    if (rc == 0)
+        *ret_facts = dz_keeper_facts_of(k, &rec, s);
+    return rc;
+}
+
+void dz_keeper_record_stale(struct dz_keeper *k, const char *id)
+{
+    struct slot *s = dz_map_get(&k->slots, dz_str(id));
+    if (s)
+        s->rec.known = false;
 }
 
 /* A row that expires at a date is looked at now and then, because the wall's clock may be set. */
@@ -154,6 +186,7 @@ int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err)
     dz_instance_release(&op->row);
     op->row = row;
     op->state = dz_keeper_state(&row);
+    op->slot->rec.known = false;
     return 0;
 }
 
@@ -162,6 +195,7 @@ int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_e
     struct dz_err why = {0};
     struct dz_instance row;
     int rc = DZ_EBUSY;
+    op->slot->rec.known = false;
     if (change->set & DZ_COLUMN(state) && strcmp(change->to->state, op->row.state) != 0) {
         enum dz_state next = dz_keeper_state(change->to);
         int hop = next == DZ_STATE_NONE ? DZ_EINVAL : dz_lifecycle_next(op->state, next, err);
@@ -492,6 +526,7 @@ int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_e
         .to = &next,
         .event = "crashed",
     };
+    dz_keeper_record_stale(k, row->id);
     rc = dz_lifecycle_next(dz_keeper_state(row), DZ_STATE_SUSPENDED, err);
     if (rc >= 0)
         rc = dz_registry_change(k->opts.registry, &c, err);

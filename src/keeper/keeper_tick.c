@@ -116,6 +116,7 @@ static int write_row(struct dz_keeper *k, const struct dz_instance *row, uint64_
         .to = to,
         .event = event,
     };
+    dz_keeper_record_stale(k, row->id);
     return dz_registry_change(k->opts.registry, &c, NULL);
 }
 
@@ -306,20 +307,49 @@ static void note_activity(struct dz_facts *f, enum dz_activity what, int64_t now
 }
 
 /* Does this count for the sandbox, by its mode and what its row says of the guest's work? */
-static bool counts(const struct dz_keeper *k, const struct dz_instance *row, enum dz_activity what)
+static bool counts(const struct record *rec, enum dz_activity what)
 {
-    struct dz_keeper_idle idle = {0};
-    enum dz_idle_mode mode = DZ_IDLE_ACTIVITY;
-    if (row->idle_mode && row->idle_mode[0])
-        (void)!dz_idle_mode_parse(dz_str(row->idle_mode), &mode, NULL);
-    if (k->opts.ops->idle)
-        k->opts.ops->idle(k->opts.arg, row, &idle);
-    return dz_lifecycle_counts(what, mode, !idle.ignore_cpu);
+    return dz_lifecycle_counts(what, rec->facts.mode, !rec->ignore_cpu);
 }
 
 bool dz_keeper_counts_cpu(const struct dz_keeper *k, const struct dz_instance *row)
 {
-    return counts(k, row, DZ_ACTIVITY_GUEST_CPU);
+    struct record rec;
+    return dz_keeper_record(k, row, &rec, NULL) == 0 && counts(&rec, DZ_ACTIVITY_GUEST_CPU);
+}
+
+/* The record of a sandbox: its warm slot's, where that has one, else the row's. */
+static int look_up(struct dz_keeper *k, const char *id, struct slot *s, struct record *ret_rec)
+{
+    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
+    if (s && s->rec.known) {
+        *ret_rec = s->rec;
+        return 0;
+    }
+    int rc = dz_registry_get(k->opts.registry, id, &row, NULL);
+    if (rc == 0)
+        rc = dz_keeper_record(k, &row, ret_rec, NULL);
+    if (rc == 0 && s)
+        s->rec = *ret_rec;
+    return rc;
+}
+
+/* Write the due time of a sandbox, whose record may be older than its row: then once more. */
+static void write_due_of(struct dz_keeper *k, const char *id, struct slot *s,
+                         const struct record *rec, const struct dz_facts *facts)
+{
+    struct dz_instance row = {.id = id, .version = rec->version, .epoch = rec->epoch};
+    struct dz_facts now = *facts;
+    struct record fresh;
+    if (write_due(k, &row, s, facts) == DZ_EBUSY && look_up(k, id, s, &fresh) == 0) {
+        row.version = fresh.version;
+        row.epoch = fresh.epoch;
+        now = dz_keeper_facts_of(k, &fresh, s);
+        if (!s)
+            now.last_active = facts->last_active;
+        (void)write_due(k, &row, s, &now);
+    }
+    dz_keeper_arm(k);
 }
 
 /* Only what brings the next moment closer (the last connection closed) must be
@@ -327,8 +357,7 @@ bool dz_keeper_counts_cpu(const struct dz_keeper *k, const struct dz_instance *r
 void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
 {
     struct slot *s = dz_map_get(&k->slots, dz_str(id));
-    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_facts facts;
+    struct record rec;
     bool edge = s && s->now.mode == DZ_IDLE_CONNECTIONS &&
                 (what == DZ_ACTIVITY_CONNECTION_OPEN || what == DZ_ACTIVITY_CONNECTION_CLOSE);
     if ((s && !s->warm) || what >= DZ_ACTIVITY_COUNT)
@@ -338,57 +367,49 @@ void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
         note_activity(&s->now, what, dz_keeper_now(k));
         return;
     }
-    if (dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
-        dz_keeper_facts(k, &row, s, &facts, NULL) < 0 || !counts(k, &row, what))
+    if (look_up(k, id, s, &rec) < 0 || !counts(&rec, what))
         return;
-    if (s) {
+    if (s)
         note_activity(&s->now, what, dz_keeper_now(k));
-        if (dz_keeper_facts(k, &row, s, &facts, NULL) < 0 || s->op)
-            return;
-    } else { /* touched in its sleep: files were read, for instance */
+    if (s && s->op)
+        return;
+    struct dz_facts facts = dz_keeper_facts_of(k, &rec, s);
+    if (!s) /* touched in its sleep: files were read, for instance */
         facts.last_active = dz_keeper_now(k);
-    }
     int64_t due = dz_keeper_due(k, &facts);
-    if (!s || (due && (due < s->due || !s->due))) {
-        (void)write_due(k, &row, s, &facts);
-        dz_keeper_arm(k);
-    }
+    if (!s || (due && (due < s->due || !s->due)))
+        write_due_of(k, id, s, &rec, &facts);
 }
 
 void dz_keeper_guest_sleeps(struct dz_keeper *k, const char *id, int64_t until)
 {
     struct slot *s = dz_map_get(&k->slots, dz_str(id));
-    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_facts facts;
+    struct record rec;
     until = dz_keeper_steady(k, until);
     if (!s || !s->warm || llabs(s->now.sleeps_until - until) <= SAME_MS)
         return;
     s->now.sleeps_until = until;
-    if (s->op || until < dz_keeper_now(k) + DZ_IDLE_SLEEPER_MS ||
-        dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
-        dz_keeper_facts(k, &row, s, &facts, NULL) < 0)
+    if (s->op || until < dz_keeper_now(k) + DZ_IDLE_SLEEPER_MS || look_up(k, id, s, &rec) < 0)
         return; /* what is due comes no earlier for it */
+    struct dz_facts facts = dz_keeper_facts_of(k, &rec, s);
     int64_t due = dz_keeper_due(k, &facts);
-    if (due && (due < s->due || !s->due)) {
-        (void)write_due(k, &row, s, &facts);
-        dz_keeper_arm(k);
-    }
+    if (due && (due < s->due || !s->due))
+        write_due_of(k, id, s, &rec, &facts);
 }
 
 void dz_keeper_look_again(struct dz_keeper *k, const char *id)
 {
     struct slot *s = dz_map_get(&k->slots, dz_str(id));
-    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    struct dz_facts facts;
+    struct record rec;
+    dz_keeper_record_stale(k, id);
     if (s && s->op)
         s->op->stale = true;
-    if ((s && s->op) || dz_registry_get(k->opts.registry, id, &row, NULL) < 0 ||
-        dz_keeper_facts(k, &row, s, &facts, NULL) < 0)
+    if ((s && s->op) || look_up(k, id, s, &rec) < 0)
         return; /* the end of what is under way computes what is due */
+    struct dz_facts facts = dz_keeper_facts_of(k, &rec, s);
     if (s)
         s->now.mode = facts.mode;
-    (void)write_due(k, &row, s, &facts);
-    dz_keeper_arm(k);
+    write_due_of(k, id, s, &rec, &facts);
 }
 
 /* A row, the slot that it has, and what is known of both. */
@@ -421,6 +442,7 @@ static int change_due(struct dz_keeper *k, const struct known *known, uint64_t s
         .to = to,
         .event = event,
     };
+    dz_keeper_record_stale(k, known->row.id);
     int rc = dz_registry_change(k->opts.registry, &c, err);
     if (rc == 0 && running)
         s->op->stale = true;

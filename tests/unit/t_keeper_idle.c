@@ -110,6 +110,7 @@ TEST(a_guest_that_says_that_it_only_sleeps_is_put_down_and_woken_in_time)
     rig_pass(&r, 5000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     r.idle.stays = false;
+    dz_keeper_look_again(r.k, "a"); /* as after each change of what a row says of that */
     dz_keeper_guest_sleeps(r.k, "a", 0);
     dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
     rig_pass(&r, 500);
@@ -245,6 +246,82 @@ static void set_suspend_ms(struct rig *r, const char *id, int64_t ms)
     CHECK_INT(dz_registry_change(r->registry, &c, NULL), 0);
     dz_instance_release(&row);
     dz_keeper_look_again(r->k, id);
+}
+
+/* The mode is one of what the keeper knows of an awake sandbox, and is new from the change on. */
+TEST(a_mode_that_is_set_while_awake_counts_at_once)
+{
+    struct rig r;
+    struct rig_reply reply;
+    struct dz_instance row = {0};
+    awake(&r, &reply, 100);
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
+    CHECK_INT(dz_registry_get(r.registry, "a", &row, NULL), 0);
+    const struct dz_instance to = {.idle_mode = "connections"};
+    const struct dz_registry_change c = {.id = "a",
+                                         .version = row.version,
+                                         .epoch = row.epoch,
+                                         .set = DZ_COLUMN(idle_mode),
+                                         .to = &to};
+    CHECK_INT(dz_registry_change(r.registry, &c, NULL), 0);
+    dz_instance_release(&row);
+    dz_keeper_look_again(r.k, "a");
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
+    for (int i = 0; i < 20; i++) {
+        rig_pass(&r, 30000);
+        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_KEEPALIVE);
+    }
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_CLOSE);
+    rig_pass(&r, DZ_IDLE_CONNECTION_LAG_MS + 1000);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
+
+static const struct dz_registry_ops *real_ops;
+static int reads;
+
+static int counted_get(struct dz_registry *r, const char *id, struct dz_instance *ret_row,
+                       struct dz_err *err)
+{
+    reads++;
+    return real_ops->get(r, id, ret_row, err);
+}
+
+/* Guests report each second, and of what their rows say nothing changes. What others write into a
+ * row meanwhile does not keep a report from the next write. */
+TEST(a_busy_guest_is_not_looked_up_with_each_report)
+{
+    struct rig r;
+    struct rig_reply reply;
+    struct dz_instance row = {0};
+    awake(&r, &reply, 100);
+    real_ops = r.registry->ops;
+    struct dz_registry_ops ops = *real_ops;
+    ops.get = counted_get;
+    r.registry->ops = &ops;
+    reads = 0;
+    for (int i = 0; i < 100; i++) {
+        dz_keeper_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
+        rig_pass(&r, 1000);
+    }
+    CHECK(reads <= 2);
+    r.registry->ops = real_ops;
+
+    r.wake_at = dz_clock_real_ms() + MIN;
+    CHECK_INT(dz_registry_get(r.registry, "a", &row, NULL), 0);
+    const struct dz_instance to = {.metadata = "{}"};
+    const struct dz_registry_change c = {.id = "a",
+                                         .version = row.version,
+                                         .epoch = row.epoch,
+                                         .set = DZ_COLUMN(metadata),
+                                         .to = &to};
+    CHECK_INT(dz_registry_change(r.registry, &c, NULL), 0);
+    dz_instance_release(&row);
+    dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
+    rig_pass(&r, 2000);
+    CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
 }
 
 TEST(what_a_client_sets_during_a_wake_counts_from_that_wake_on)
