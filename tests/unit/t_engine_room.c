@@ -151,6 +151,22 @@ static void snapshots(struct rig *r, struct copies *c)
         ask(c, dz_engine_snapshot(r->e, box("a"), &as, on_snap, &c->all[c->taken], &r->why));
 }
 
+struct killer {
+    struct rig *r;
+    uint64_t before;
+    struct dz_loop_task task;
+};
+
+/* Behind the requests: the cell has been asked for the first, and the others wait for it. */
+static void on_kill(void *arg)
+{
+    const struct killer *k = arg;
+    const struct dz_engine *e = k->r->e;
+    CHECK(e->space.promised > 0);
+    CHECK(k->before + e->space.promised <= e->quotas.disk_bytes);
+    CHECK_INT(kill(dz_cell_pid(only(k->r)->cell), SIGKILL), 0);
+}
+
 TEST(snapshots_under_way_count_also_when_their_cell_dies)
 {
     struct dz_instance row = {0};
@@ -162,10 +178,12 @@ TEST(snapshots_under_way_count_also_when_their_cell_dies)
         CHECK_INT(dz_engine_get(r.e, box("a"), &row, &r.why), 0);
         allow(&r, dz_engine_file_bytes(r.e, &row));
         dz_instance_release(&row);
-        if (round < 2)
-            CHECK_INT(kill(dz_cell_pid(only(&r)->cell), SIGKILL), 0);
         uint64_t before = used(&r);
+        struct killer killer = {.r = &r, .before = before};
+        dz_loop_task_init(&killer.task, &killer, on_kill, &killer);
         snapshots(&r, &c);
+        if (round < 2)
+            dz_loop_post(r.loop, &killer.task);
         CHECK_INT(c.taken, ASKED);
         UNTIL(&r, round < 2 || r.e->space.promised > 0);
         CHECK(before + r.e->space.promised <= r.e->quotas.disk_bytes);
