@@ -131,7 +131,7 @@ static int refuse_archived(const char *id, struct dz_engine_why *why)
 static bool is_archived(const struct dz_engine *e, const char *id)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    return dz_registry_get(e->registry, id, &row, NULL) == 0 && strcmp(row.state, "archived") == 0;
+    return dz_registry_get(e->registry, id, &row, NULL) == 0 && row.is == DZ_STATE_ARCHIVED;
 }
 
 /* Code and reason of what the keeper said. It may have been archived while the job stood in line.
@@ -179,11 +179,11 @@ int dz_engine_may_wake(const struct dz_instance *row, struct dz_engine_why *why)
     struct dz_err err;
     if (strcmp(row->deployment, "TERMINATED") == 0)
         return dz_why(why, DZ_EGONE, NULL, "%s has expired", row->id);
-    if (strcmp(row->state, "active") == 0)
+    if (row->is == DZ_STATE_ACTIVE)
         return 0;
-    if (row->ephemeral && strcmp(row->state, "created") != 0)
+    if (row->ephemeral && row->is != DZ_STATE_CREATED)
         return dz_why(why, DZ_EGONE, NULL, "%s was ephemeral and has exited", row->id);
-    if (strcmp(row->state, "archived") == 0) /* while it is revived, all others stand in its line */
+    if (row->is == DZ_STATE_ARCHIVED) /* while it is revived, all others stand in its line */
         return strcmp(row->status, "restoring") == 0 ? 0 : refuse_archived(row->id, why);
     int rc = dz_engine_config_of(row, &config, &err);
     if (rc < 0)
@@ -462,7 +462,7 @@ static void take_turn(struct engine_job *j, const struct dz_instance *row)
     struct dz_engine_why why = {0};
     const struct box *b = dz_box_find(e, j->id);
     bool leaving = b && b->cell && !has_file(b); /* it was to become the machine's */
-    bool frozen = strcmp(row->state, "frozen") == 0;
+    bool frozen = row->is == DZ_STATE_FROZEN;
     bool fetch = frozen && (j->writes || dz_live_bytes(e, j->id) == 0);
     int rc = e->draining        ? dz_why(&why, DZ_EBUSY, NULL, "the daemon is stopping")
              : leaving || fetch ? 0
@@ -516,13 +516,13 @@ static int reach(struct engine_job *j, const struct dz_instance *row, bool first
     if (rc < 0)
         return rc;
     bool stopping = b && b->phase == BOX_STOPPING; /* then it sleeps soon */
-    bool frozen = strcmp(row->state, "frozen") == 0;
+    bool frozen = row->is == DZ_STATE_FROZEN;
     if (frozen && j->writes) /* beside its cold copy, nobody would know of the change */
         rc = dz_use_may_wake(j->e, row, why);
     if (rc < 0)
         return rc;
     if ((frozen && j->writes) ||
-        (!stopping && (strcmp(row->state, "active") == 0 || strcmp(row->state, "created") == 0))) {
+        (!stopping && (row->is == DZ_STATE_ACTIVE || row->is == DZ_STATE_CREATED))) {
         return use(j, why);
     }
     if (b && b->reserved && !b->hurry && has_file(b)) {
@@ -708,7 +708,7 @@ int dz_job_start(struct dz_engine *e, const struct dz_instance *row, const struc
     assert(spec->kind != JOB_ORDER || spec->request);
     bool wakes = (spec->kind == JOB_USE && !up) ||
                  (spec->kind == JOB_ORDER && spec->request->what == DZ_REQUEST_WAKE);
-    if (wakes && strcmp(row->state, "active") != 0 && (rc = dz_use_may_wake(e, row, why)) < 0)
+    if (wakes && row->is != DZ_STATE_ACTIVE && (rc = dz_use_may_wake(e, row, why)) < 0)
         return rc;
     struct engine_job *j = make_job(e, row, spec);
     if (!j)

@@ -534,7 +534,7 @@ static int check_keep(const struct dz_engine_order *order, struct dz_engine_why 
 static int order_ephemeral(const struct dz_instance *row, enum dz_request what,
                            struct dz_engine_why *why)
 {
-    bool awake = strcmp(row->state, "active") == 0 || strcmp(row->state, "created") == 0;
+    bool awake = row->is == DZ_STATE_ACTIVE || row->is == DZ_STATE_CREATED;
     if (what == DZ_REQUEST_DELETE || what == DZ_REQUEST_DESTROY)
         return 0;
     if (!awake)

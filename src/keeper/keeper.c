@@ -239,13 +239,13 @@ static int start_request(struct slot *s, struct waiter *w, struct dz_err *err)
         rc = queue(s, w, err);
         return rc < 0 ? rc : dz_keeper_resume(k, &row, NULL) < 0 ? not_now(w, err) : 0;
     }
-    if (strcmp(row.state, dz_state_name(DZ_STATE_ACTIVE)) == 0 && !s->warm &&
+    if (row.is == DZ_STATE_ACTIVE && !s->warm &&
         w->what != DZ_REQUEST_CRASHED) { /* its cell died, and that could not be written down */
         rc = dz_keeper_lay_down(k, &row, err);
         if (rc < 0)
             return rc;
     }
-    enum dz_state state = dz_keeper_state(&row);
+    enum dz_state state = row.is;
     if (state == DZ_STATE_NONE)
         return dz_fail(err, DZ_ECORRUPT,
                        "%s %s: its row has the state \"%.40s\"; doze registry "

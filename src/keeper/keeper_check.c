@@ -67,7 +67,7 @@ static unsigned files_of(const struct dz_instance *row)
     char id[DZ_COLD_KEY];
     enum dz_cold_file cold;
     bool has = row->cold_uri[0] && dz_cold_parse_key(row->cold_uri, id, &cold);
-    switch (dz_keeper_state(row)) {
+    switch (row->is) {
     case DZ_STATE_CREATED:
     case DZ_STATE_ACTIVE:
     case DZ_STATE_SUSPENDED:
@@ -162,7 +162,7 @@ static int check_file(void *arg, const char *key, uint64_t size)
 /* The file without which the row's sandbox cannot be woken; DZ_COLD_FILES: none. */
 static enum dz_cold_file needed_file(const struct dz_instance *row)
 {
-    switch (dz_keeper_state(row)) {
+    switch (row->is) {
     case DZ_STATE_ACTIVE:
     case DZ_STATE_SUSPENDED:
         return DZ_COLD_LIVE;
@@ -237,7 +237,7 @@ static void check_missing(struct checking *c, const struct dz_instance *row)
 static void check_row(struct checking *c, const struct dz_instance *row)
 {
     char text[256];
-    if (dz_keeper_state(row) == DZ_STATE_NONE) {
+    if (row->is == DZ_STATE_NONE) {
         (void)snprintf(text, sizeof text, "its state \"%.40s\" is none", row->state);
         tell(c, row->id, "state", text, false);
     } else if (c->files && (row->op[0] || in_use(c, row->id))) {

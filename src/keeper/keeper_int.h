@@ -97,7 +97,6 @@ struct op {
     enum op_phase phase;
     bool undoing;           /* what PARKED goes back to */
     struct dz_instance row; /* as it is now */
-    enum dz_state state;    /* of row */
     struct dz_list waiters;
     struct dz_list told;     /* waiters whose answer is on the way */
     struct dz_loop_task end; /* posted when it is over */
@@ -238,8 +237,7 @@ struct dz_facts dz_keeper_facts_of(const struct dz_keeper *k, const struct recor
 /* The row of this sandbox was changed. */
 void dz_keeper_record_stale(struct dz_keeper *k, const char *id);
 int64_t dz_keeper_due(const struct dz_keeper *k,
-                      const struct dz_facts *facts);          /* as rows have it: 0 for never */
-enum dz_state dz_keeper_state(const struct dz_instance *row); /* NONE: not one we know */
+                      const struct dz_facts *facts); /* as rows have it: 0 for never */
 
 /* keeper_clock.c */
 void dz_keeper_clock_begin(struct dz_keeper *k);

@@ -170,15 +170,15 @@ static unsigned undo_files(const struct op *op)
     case DZ_OP_ACTIVATE:
         /* What is archived has no local file; what is frozen may, but not one that a
          * cell has had: the cold copy still holds its memory as it was. */
-        return op->state == DZ_STATE_ARCHIVED ||
-                       (op->state == DZ_STATE_FROZEN && *op->step != DZ_STEP_FETCH)
+        return op->row.is == DZ_STATE_ARCHIVED ||
+                       (op->row.is == DZ_STATE_FROZEN && *op->step != DZ_STEP_FETCH)
                    ? DZ_COLD_BIT(LIVE) | DZ_COLD_BIT(LOG)
                    : 0;
     case DZ_OP_FREEZE: /* its beginning forgot what stale copies there were */
         return DZ_COLD_BIT(FROZEN) | DZ_COLD_BIT(ARCHIVE);
     case DZ_OP_ARCHIVE:
         return DZ_COLD_BIT(SCRATCH) | DZ_COLD_BIT(ARCHIVE) |
-               (op->state == DZ_STATE_FROZEN ? 0 : DZ_COLD_BIT(FROZEN));
+               (op->row.is == DZ_STATE_FROZEN ? 0 : DZ_COLD_BIT(FROZEN));
     case DZ_OP_CLONE:
         return op->clone_id ? DZ_COLD_BIT(LIVE) : 0;
     case DZ_OP_NONE:
@@ -308,7 +308,7 @@ static void fail(struct op *op, int rc)
 static bool simple_wake(const struct op *op)
 {
     return op->kind == DZ_OP_ACTIVATE && !op->row.cold_uri[0] &&
-           (op->state == DZ_STATE_SUSPENDED || op->state == DZ_STATE_CREATED);
+           (op->row.is == DZ_STATE_SUSPENDED || op->row.is == DZ_STATE_CREATED);
 }
 
 static int journal(struct op *op, struct dz_err *err)
@@ -546,7 +546,6 @@ static struct op *make_op(struct slot *s, enum dz_op kind, struct dz_instance *r
     op->kind = kind;
     op->step = dz_op_steps(kind);
     op->began_ns = dz_clock_mono_ns();
-    op->state = dz_keeper_state(row);
     dz_list_init(&op->waiters);
     dz_list_init(&op->told);
     dz_loop_task_init(&op->end, s, on_end, op);
@@ -608,7 +607,7 @@ static int enter_clone(struct op *op, struct waiter *w, struct dz_err *err)
 static bool begins_durably(const struct op *op)
 {
     return op->kind == DZ_OP_FREEZE || op->kind == DZ_OP_ARCHIVE || op->kind == DZ_OP_CLONE ||
-           (op->kind == DZ_OP_ACTIVATE && op->state == DZ_STATE_ARCHIVED);
+           (op->kind == DZ_OP_ACTIVATE && op->row.is == DZ_STATE_ARCHIVED);
 }
 
 /* The row says what begins, and that nothing else is due. */
@@ -619,7 +618,7 @@ static int write_beginning(struct op *op, struct dz_err *err)
     const struct dz_instance to = {
         .op = dz_op_name(op->kind),
         .step = dz_step_name(*op->step),
-        .status = dz_status_name(status == DZ_STATUS_RESTORING && op->state == DZ_STATE_CREATED
+        .status = dz_status_name(status == DZ_STATUS_RESTORING && op->row.is == DZ_STATE_CREATED
                                      ? DZ_STATUS_STARTING
                                      : status),
     };
@@ -728,7 +727,7 @@ int dz_keeper_resume(struct dz_keeper *k, struct dz_instance *row, struct dz_err
     const enum dz_step *step;
     int rc = find_step(row, &kind, &step, err);
     bool clone = strcmp(row->step, dz_step_name(DZ_STEP_MAKE)) == 0 && kind == DZ_OP_CLONE;
-    if (rc == 0 && dz_keeper_state(row) == DZ_STATE_NONE)
+    if (rc == 0 && row->is == DZ_STATE_NONE)
         rc =
             dz_fail(err, DZ_ECORRUPT, "the row of %s has the state \"%.40s\"", row->id, row->state);
     struct slot *s = rc == 0 ? dz_keeper_slot(k, row->id) : NULL;

@@ -28,12 +28,6 @@ enum {
     TRIES_MAX = 8, /* others change a row rarely, and never at once */
 };
 
-enum dz_state dz_keeper_state(const struct dz_instance *row)
-{
-    enum dz_state s;
-    return dz_state_parse(dz_str(row->state), &s, NULL) == 0 ? s : DZ_STATE_NONE;
-}
-
 /* --- what is due ------------------------------------------------------------------- */
 
 int dz_keeper_record(const struct dz_keeper *k, const struct dz_instance *row,
@@ -177,15 +171,14 @@ int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err)
     int rc = dz_registry_get(op->k->opts.registry, op->slot->id, &row, err);
     if (rc < 0)
         return rc;
-    if (mine && (row.epoch != op->row.epoch || strcmp(row.op, op->row.op) != 0 ||
-                 strcmp(row.state, op->row.state) != 0)) {
+    if (mine &&
+        (row.epoch != op->row.epoch || strcmp(row.op, op->row.op) != 0 || row.is != op->row.is)) {
         dz_instance_release(&row);
         return dz_fail(err, DZ_EBUSY, "%s %s: another owner has taken the sandbox over",
                        dz_op_name(op->kind), op->slot->id);
     }
     dz_instance_release(&op->row);
     op->row = row;
-    op->state = dz_keeper_state(&row);
     op->slot->rec.known = false;
     return 0;
 }
@@ -197,8 +190,10 @@ int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_e
     int rc = DZ_EBUSY;
     op->slot->rec.known = false;
     if (change->set & DZ_COLUMN(state) && strcmp(change->to->state, op->row.state) != 0) {
-        enum dz_state next = dz_keeper_state(change->to);
-        int hop = next == DZ_STATE_NONE ? DZ_EINVAL : dz_lifecycle_next(op->state, next, err);
+        enum dz_state next;
+        int hop = dz_state_parse(dz_str(change->to->state), &next, err);
+        if (hop == 0)
+            hop = dz_lifecycle_next(op->row.is, next, err);
         if (hop < 0)
             return hop;
     }
@@ -229,7 +224,6 @@ int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_e
     op->unsynced |= change->durable && !op->k->blocking; /* nobody else is to wait for the disk */
     dz_instance_release(&op->row);
     op->row = row;
-    op->state = dz_keeper_state(&row);
     return 0;
 }
 
@@ -379,7 +373,7 @@ static int commit_clone(struct op *op, struct dz_err *err)
 static int commit_deleted(struct op *op, struct dz_err *err)
 {
     enum dz_state path[DZ_STATE_COUNT];
-    int hops = dz_lifecycle_walk(op->state, DZ_STATE_DELETED, path, err), rc = 0;
+    int hops = dz_lifecycle_walk(op->row.is, DZ_STATE_DELETED, path, err), rc = 0;
     if (hops < 0)
         return hops;
     op->slot->warm = false;
@@ -473,7 +467,7 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
     uint64_t set =
         DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status) | DZ_COLUMN(error) | DZ_COLUMN(due);
     const char *event = told ? "failed" : NULL;
-    if (op->state == DZ_STATE_ACTIVE && !warm) { /* it ran and does not any more */
+    if (op->row.is == DZ_STATE_ACTIVE && !warm) { /* it ran and does not any more */
         to.state = dz_state_name(DZ_STATE_SUSPENDED);
         to.suspended_at = dz_keeper_now(op->k);
         if (s->now.last_active > to.last_active)
@@ -527,7 +521,7 @@ int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_e
         .event = "crashed",
     };
     dz_keeper_record_stale(k, row->id);
-    rc = dz_lifecycle_next(dz_keeper_state(row), DZ_STATE_SUSPENDED, err);
+    rc = dz_lifecycle_next(row->is, DZ_STATE_SUSPENDED, err);
     if (rc >= 0)
         rc = dz_registry_change(k->opts.registry, &c, err);
     if (rc == 0)

@@ -174,7 +174,7 @@ static int step_fetch(struct op *op, struct dz_err *err)
     if (live < 0)
         return live;
     bool behind = op->row.cold_generation > op->row.generation;
-    op->have_live = live == 1 && op->state != DZ_STATE_ARCHIVED && !behind;
+    op->have_live = live == 1 && op->row.is != DZ_STATE_ARCHIVED && !behind;
     op->rung = DZ_RUNG_LOCAL;
     if (op->have_live)
         return 0;
@@ -184,10 +184,10 @@ static int step_fetch(struct op *op, struct dz_err *err)
         return rc < 0 ? rc : dz_keeper_give_work(op, work_thaw, err);
     }
     op->rung = DZ_RUNG_FRESH;
-    if (op->state == DZ_STATE_CREATED && op->kind == DZ_OP_ACTIVATE)
+    if (op->row.is == DZ_STATE_CREATED && op->kind == DZ_OP_ACTIVATE)
         return 0;
     return dz_fail(err, DZ_ENOENT,
-                   op->state == DZ_STATE_CREATED
+                   op->row.is == DZ_STATE_CREATED
                        ? "%s %s: it never ran, so it has no file yet"
                        : "%s %s: its file is missing; restore it from a replica or a backup",
                    dz_op_name(op->kind), id);
@@ -255,7 +255,7 @@ bool dz_keeper_step_applies(const struct op *op, enum dz_step step)
     switch (step) {
     case DZ_STEP_STOP:
     case DZ_STEP_KILL:
-        return op->state == DZ_STATE_ACTIVE && !op->cell_dead;
+        return op->row.is == DZ_STATE_ACTIVE && !op->cell_dead;
     case DZ_STEP_SETTLE:
         return has_log(op);
     case DZ_STEP_MAKE:

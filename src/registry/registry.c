@@ -52,16 +52,38 @@ int dz_registry_create(struct dz_registry *r, const struct dz_instance *row, str
     return told(r, rc);
 }
 
+/* Of a row that was read, whatever back end did that. */
+static void typed(struct dz_instance *row)
+{
+    if (dz_state_parse(dz_str(row->state), &row->is, NULL) < 0)
+        row->is = DZ_STATE_NONE;
+}
+
+static int typed_one(struct dz_instance *row, int rc)
+{
+    if (rc == 0)
+        typed(row);
+    return rc;
+}
+
+/* The rows that were appended, also where the next one could not be. */
+static int typed_from(struct dz_instances *rows, size_t first, int rc)
+{
+    for (size_t i = first; i < rows->n; i++)
+        typed(&rows->p[i]);
+    return rc;
+}
+
 int dz_registry_get(struct dz_registry *r, const char *id, struct dz_instance *ret_row,
                     struct dz_err *err)
 {
-    return r->ops->get(r, id, ret_row, err);
+    return typed_one(ret_row, r->ops->get(r, id, ret_row, err));
 }
 
 int dz_registry_find(struct dz_registry *r, const char *tenant, const char *home, const char *word,
                      struct dz_instance *ret_row, struct dz_err *err)
 {
-    return r->ops->find(r, tenant, home, word, ret_row, err);
+    return typed_one(ret_row, r->ops->find(r, tenant, home, word, ret_row, err));
 }
 
 int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c,
@@ -74,6 +96,8 @@ int dz_registry_change(struct dz_registry *r, const struct dz_registry_change *c
     do
         rc = r->ops->change(r, c, err);
     while (again(r, rc));
+    if (rc == 0 && c->ret_row)
+        typed(c->ret_row);
     return c->event ? told(r, rc) : rc;
 }
 
@@ -90,13 +114,15 @@ int dz_registry_erase(struct dz_registry *r, const char *id, int64_t version, in
 int dz_registry_list(struct dz_registry *r, const struct dz_registry_filter *f,
                      struct dz_instances *rows, struct dz_err *err)
 {
-    return r->ops->list(r, f, rows, err);
+    size_t first = rows->n;
+    return typed_from(rows, first, r->ops->list(r, f, rows, err));
 }
 
 int dz_registry_due(struct dz_registry *r, int64_t now, size_t limit, struct dz_instances *rows,
                     struct dz_err *err)
 {
-    return r->ops->due(r, now, limit, rows, err);
+    size_t first = rows->n;
+    return typed_from(rows, first, r->ops->due(r, now, limit, rows, err));
 }
 
 int dz_registry_next_due(struct dz_registry *r, int64_t *ret_at, struct dz_err *err)

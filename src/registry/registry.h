@@ -14,8 +14,9 @@
  * survives a power cut, which is what must stand before a file is removed.
  *
  * Times are milliseconds since 1970, 0 is "never" or "none"; only `updated` is
- * in seconds. Text is "" where there is none. States, operations and the like
- * are text here: their meaning is another module's (lifecycle).
+ * in seconds. Text is "" where there is none. Operations, steps and the like are
+ * text here: their meaning is another module's (lifecycle). So is the state in the
+ * table; a row that was read has it as an enum besides.
  *
  * One thread at a time, but for dz_registry_flush.
  */
@@ -26,6 +27,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/vec.h"
+#include "lifecycle/lifecycle.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -95,6 +97,9 @@ struct dz_instance {
 #undef T
 #undef I
     char *text; /* what a row that was read owns; NULL in one that a caller made */
+    /* What `state` says, of a row that was read: DZ_STATE_NONE where it is no state that this doze
+     * knows. A row that a caller makes has `state` alone. */
+    enum dz_state is;
 };
 
 enum dz_instance_column {

@@ -104,6 +104,42 @@ TEST(a_row_reads_back_as_it_was_written)
     }
 }
 
+/* Whichever verb read it: its state is an enum, too; NONE where a newer doze wrote it. */
+TEST(a_row_that_was_read_has_its_state_as_an_enum)
+{
+    EACH_BACKEND(r)
+    {
+        struct dz_instances rows = DZ_VEC_INIT(10);
+        struct dz_instance row = {0}, frozen = {0}, odd = sample("odd", "t");
+        odd.state = "melted";
+        odd.due = 1;
+        CHECK_INT(add(r, "sbx_1", "t", "web"), 0);
+        CHECK_INT(dz_registry_create(r, &odd, NULL), 0);
+        CHECK_INT(dz_registry_get(r, "sbx_1", &row, NULL), 0);
+        CHECK_INT(row.is, DZ_STATE_CREATED);
+        const struct dz_instance to = {.state = "frozen", .due = 2};
+        const struct dz_registry_change c = {.id = "sbx_1",
+                                             .version = row.version,
+                                             .epoch = row.epoch,
+                                             .set = DZ_COLUMN(state) | DZ_COLUMN(due),
+                                             .to = &to,
+                                             .ret_row = &frozen};
+        CHECK_INT(dz_registry_change(r, &c, NULL), 0);
+        CHECK_INT(frozen.is, DZ_STATE_FROZEN);
+        dz_instance_release(&frozen);
+        dz_instance_release(&row);
+        CHECK_INT(dz_registry_find(r, "t", NULL, "web", &row, NULL), 0);
+        CHECK_INT(row.is, DZ_STATE_FROZEN);
+        dz_instance_release(&row);
+        const struct dz_registry_filter all = {.tenant = "t"};
+        CHECK_INT(dz_registry_list(r, &all, &rows, NULL), 0);
+        CHECK(rows.n == 2 && rows.p[0].is == DZ_STATE_NONE && rows.p[1].is == DZ_STATE_FROZEN);
+        CHECK_INT(dz_registry_due(r, 10, 10, &rows, NULL), 0);
+        CHECK(rows.n == 4 && rows.p[2].is == DZ_STATE_NONE && rows.p[3].is == DZ_STATE_FROZEN);
+        dz_instances_release(&rows);
+    }
+}
+
 TEST(ids_and_living_names_are_unique)
 {
     EACH_BACKEND(r)
