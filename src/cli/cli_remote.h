@@ -116,13 +116,6 @@ struct dz_cli_session {
 /* Run until the command ends; returns its exit status as `doze run` does. */
 DZ_NODISCARD int dz_cli_session(struct dz_cli *c, struct dz_cli_session *s, struct dz_err *err);
 
-/* --- trees (local_tree_out.c) ----------------------------------------------------------------- */
-
-struct dz_cli_tree;
-/* Unpack the tar stream of a request's answer into the tree that was begun. */
-DZ_NODISCARD int dz_cli_tree_out(struct dz_client *client, struct dz_cli_tree *t,
-                                 struct dz_err *err);
-
 /* --- commands that are a file's or a daemon's ------------------------------------------------- */
 
 DZ_NODISCARD int dz_cli_remote_snapshot(struct dz_cli *c, struct dz_err *err);

@@ -8,13 +8,12 @@
  */
 #include "cli/local_files.h"
 
-#include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cell/cell_exec.h"
 #include "cell/cell_op_json.h"
-#include "cli/cli_remote.h"
+#include "cli/cli_signal.h"
 #include "cli/cli_term.h"
 #include "cli/local_cell.h"
 
@@ -34,19 +33,21 @@ struct dz_files {
     struct dz_cli *c;
     struct dz_cli_cell cell;
     struct dz_image image;
+    bool deaf;            /* an interrupt ends nothing: what is left is tidying up */
+    uint32_t reading;     /* the operation whose data the caller reads; 0: none */
+    const uint8_t *piece; /* of that data, in the last event */
+    size_t piece_size, piece_at;
+    uint64_t size; /* of the file that is read */
+    uint32_t mode;
 };
 
 /* What the data of an operation becomes. */
 struct sink {
     int (*data)(struct sink *s, struct dz_cell_view *v, struct dz_err *err);
-    struct dz_cli *c;
     struct dz_json json;
     struct dz_buf text; /* what json writes to */
     struct dz_cell_json_rows rows;
     uint64_t count; /* of DONE */
-    int fd;         /* READ: where its bytes go */
-    uint32_t mode;  /* READ: permission bits */
-    bool stat_seen; /* READ: its first data is a record */
 };
 
 /* --- the cell ----------------------------------------------------------------------------- */
@@ -79,12 +80,14 @@ static int could_not_open(const struct dz_files *f, const struct dz_cell_event *
     return dz_wrap(err, rc, "open %s", f->cell.file);
 }
 
-/* The next event. FAILED is an error. */
+/* The next event. FAILED is an error, and so is an interrupt that the command catches. */
 static int next_event(struct dz_files *f, struct dz_cell_event *ret, struct dz_err *err)
 {
     struct dz_cell *cell = f->cell.cell;
     int rc;
     while ((rc = dz_cell_receive(cell, ret, err)) == 0) {
+        if (!f->deaf && dz_cli_interrupted())
+            return dz_fail(err, DZ_ECANCELED, "interrupted");
         struct pollfd p = {.fd = dz_cell_fd(cell), .events = dz_cell_poll_events(cell)};
         if (poll(&p, 1, -1) < 0 && errno != EINTR)
             return dz_fail_sys(err, errno, "wait for the cell of %s", f->cell.file);
@@ -131,6 +134,7 @@ int dz_files_open(struct dz_cli *c, const char *file, struct dz_files **ret_file
     if (!f)
         return dz_fail(err, DZ_ENOMEM, "open %s: out of memory", file);
     f->c = c;
+    f->deaf = dz_cli_interrupted();
     f->cell = (struct dz_cli_cell)DZ_CLI_CELL_INIT;
     f->cell.file = file;
     int rc = find_root(f, err);
@@ -153,6 +157,7 @@ int dz_files_close(struct dz_files *f, int rc, struct dz_err *err)
     struct dz_err late = {0};
     if (!f)
         return rc;
+    f->deaf = true;
     if (f->cell.cell) {
         int ended = dz_cell_suspend(f->cell.cell, false, &late);
         if (ended == 0)
@@ -174,8 +179,10 @@ int dz_files_close(struct dz_files *f, int rc, struct dz_err *err)
 
 /* --- operations --------------------------------------------------------------------------- */
 
-/* Until it is over. sink NULL: nothing is to come of it but its end. */
-static int finish(struct dz_files *f, uint32_t handle, struct sink *sink, struct dz_err *err)
+/* Until it is over. sink NULL: nothing is to come of it but its end. *ret_ended: the cell said how
+ * it ended. */
+static int finish(struct dz_files *f, uint32_t handle, struct sink *sink, bool *ret_ended,
+                  struct dz_err *err)
 {
     struct dz_cell_event e;
     int rc = 0;
@@ -184,6 +191,7 @@ static int finish(struct dz_files *f, uint32_t handle, struct sink *sink, struct
         if (rc < 0 || e.op != handle)
             continue;
         if (e.type == DZ_CELL_OP_DONE) {
+            *ret_ended = true;
             if (sink)
                 sink->count = e.count;
             return e.code < 0 ? said(e.code, e.text, err) : 0;
@@ -203,8 +211,9 @@ static int run(struct dz_files *f, const struct dz_cell_op *op, struct sink *sin
                struct dz_err *err)
 {
     uint32_t handle = 0;
+    bool ended = false;
     int rc = dz_cell_op_start(f->cell.cell, op, &handle, err);
-    return rc < 0 ? rc : finish(f, handle, sink, err);
+    return rc < 0 ? rc : finish(f, handle, sink, &ended, err);
 }
 
 static int parse(struct sink *s, const char *what, json_t **ret, struct dz_err *err)
@@ -266,43 +275,91 @@ int dz_files_sql(struct dz_files *f, const char *query, json_t **ret_answer, str
     return rc;
 }
 
-static int print(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
-{
-    struct dz_cell_stat st;
-    if (s->stat_seen)
-        return dz_cli_put_guest(s->c, STDOUT_FILENO, dz_str_n((const char *)v->at, v->left), err);
-    s->stat_seen = true;
-    int rc = dz_cell_stat_next(v, &st, err);
-    return rc < 0 ? rc : 0;
-}
+/* --- reading ------------------------------------------------------------------------------ */
 
-int dz_files_print(struct dz_files *f, const char *path, struct dz_err *err)
+/* The next data of the operation that is read: 1, 0 when it is over. */
+static int next_piece(struct dz_files *f, struct dz_err *err)
 {
-    struct sink s = {.data = print, .c = f->c};
-    return run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_READ, .path = path}, &s, err);
-}
-
-static int keep(struct sink *s, struct dz_cell_view *v, struct dz_err *err)
-{
-    struct dz_cell_stat st;
-    if (s->stat_seen)
-        return dz_fd_write(s->fd, v->at, v->left, err);
-    s->stat_seen = true;
-    int rc = dz_cell_stat_next(v, &st, err);
-    if (rc > 0)
-        s->mode = st.mode & 0777;
-    return rc < 0 ? rc : 0;
-}
-
-int dz_files_get(struct dz_files *f, const char *path, int fd, uint32_t *ret_mode,
-                 struct dz_err *err)
-{
-    struct sink s = {.data = keep, .fd = fd};
-    int rc = run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_READ, .path = path}, &s, err);
-    if (rc == 0)
-        *ret_mode = s.mode;
+    struct dz_cell_event e;
+    int rc = f->piece_size > 0 ? dz_cell_op_took(f->cell.cell, f->reading, f->piece_size, err) : 0;
+    f->piece_size = f->piece_at = 0;
+    while (rc == 0 && f->reading) {
+        rc = next_event(f, &e, err);
+        if (rc < 0 || e.op != f->reading)
+            continue;
+        if (e.type == DZ_CELL_OP_DONE) {
+            f->reading = 0;
+            return e.code < 0 ? said(e.code, e.text, err) : 0;
+        }
+        if (e.type == DZ_CELL_OP_DATA && e.size > 0) {
+            f->piece = e.data;
+            f->piece_size = e.size;
+            return 1;
+        }
+    }
     return rc;
 }
+
+/* Start an operation and wait for its first data or its end: an error comes before anything else
+ * is done. */
+static int begin_reading(struct dz_files *f, const struct dz_cell_op *op, struct dz_err *err)
+{
+    int rc = dz_cell_op_start(f->cell.cell, op, &f->reading, err);
+    return rc < 0 ? rc : next_piece(f, err);
+}
+
+int dz_files_begin_get(struct dz_files *f, const char *path, struct dz_err *err)
+{
+    const struct dz_cell_op op = {.type = DZ_CELL_OP_READ, .path = path};
+    struct dz_cell_stat st;
+    int rc = begin_reading(f, &op, err); /* a record, alone */
+    struct dz_cell_view v = {f->piece, f->piece_size};
+    if (rc > 0)
+        rc = dz_cell_stat_next(&v, &st, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 0)
+        return dz_fail(err, DZ_EIO, "read %s: the cell said nothing about the file", path);
+    f->size = st.size;
+    f->mode = st.mode & 0777;
+    f->piece_at = f->piece_size;
+    return 0;
+}
+
+int dz_files_begin_tar(struct dz_files *f, const char *path, struct dz_err *err)
+{
+    int rc = begin_reading(f, &(struct dz_cell_op){.type = DZ_CELL_OP_TAR_OUT, .path = path}, err);
+    return rc < 0 ? rc : 0;
+}
+
+ssize_t dz_files_read(struct dz_files *f, void *p, size_t n, struct dz_err *err)
+{
+    int rc = f->piece_at < f->piece_size ? 1 : next_piece(f, err);
+    if (rc <= 0)
+        return rc;
+    size_t left = f->piece_size - f->piece_at;
+    n = n < left ? n : left;
+    memcpy(p, f->piece + f->piece_at, n);
+    f->piece_at += n;
+    return (ssize_t)n;
+}
+
+int64_t dz_files_size(const struct dz_files *f)
+{
+    return (int64_t)f->size;
+}
+
+uint32_t dz_files_mode(const struct dz_files *f)
+{
+    return f->mode;
+}
+
+int dz_files_stat(struct dz_files *f, const char *path, struct dz_err *err)
+{
+    return run(f, &(struct dz_cell_op){.type = DZ_CELL_OP_STAT, .path = path}, NULL, err);
+}
+
+/* --- writing ------------------------------------------------------------------------------ */
 
 /* All of a piece, as the cell has room. An operation that ended before says why. */
 static int send_piece(struct dz_files *f, uint32_t handle, const char *p, size_t n,
@@ -324,23 +381,48 @@ static int send_piece(struct dz_files *f, uint32_t handle, const char *p, size_t
     return 0;
 }
 
-int dz_files_put(struct dz_files *f, const char *path, uint32_t mode, int fd, struct dz_err *err)
+/* Everything that read gives, and the end of the operation. *ret_ended: the cell said how it
+ * ended. */
+static int send_all(struct dz_files *f, const struct dz_cell_op *op, dz_files_read_fn *read,
+                    void *arg, bool *ret_ended, struct dz_err *err)
 {
-    const struct dz_cell_op op = {
-        .type = DZ_CELL_OP_WRITE, .path = path, .mode = mode, .flags = DZ_CELL_OP_PARENTS};
     char piece[DZ_IO_PIECE];
     uint32_t handle = 0;
     ssize_t n = 0;
-    int rc = dz_cell_op_start(f->cell.cell, &op, &handle, err);
-    while (rc == 0 && (n = read(fd, piece, sizeof piece)) != 0)
-        if (n > 0)
-            rc = send_piece(f, handle, piece, (size_t)n, err);
-        else if (errno != EINTR)
-            rc = dz_fail_sys(err, errno, "read what goes to %s", path);
-    if (rc == 0)
-        rc = dz_cell_op_end(f->cell.cell, handle, err);
-    return rc < 0 ? rc : finish(f, handle, NULL, err);
+    *ret_ended = false;
+    int rc = dz_cell_op_start(f->cell.cell, op, &handle, err);
+    while (rc == 0 && (n = read(arg, piece, sizeof piece, err)) > 0)
+        rc = send_piece(f, handle, piece, (size_t)n, err);
+    if (rc == 0 && n < 0)
+        rc = (int)n;
+    if (rc < 0) {
+        *ret_ended = true; /* without its end nothing of it is done */
+        return rc;
+    }
+    rc = dz_cell_op_end(f->cell.cell, handle, err);
+    return rc < 0 ? rc : finish(f, handle, NULL, ret_ended, err);
 }
+
+int dz_files_put(struct dz_files *f, const char *path, uint32_t mode, dz_files_read_fn *read,
+                 void *arg, struct dz_err *err)
+{
+    const struct dz_cell_op op = {
+        .type = DZ_CELL_OP_WRITE, .path = path, .mode = mode, .flags = DZ_CELL_OP_PARENTS};
+    bool ended;
+    return send_all(f, &op, read, arg, &ended, err);
+}
+
+int dz_files_unpack(struct dz_files *f, const char *path, dz_files_read_fn *read, void *arg,
+                    bool *ret_unknown, struct dz_err *err)
+{
+    bool ended;
+    int rc = send_all(f, &(struct dz_cell_op){.type = DZ_CELL_OP_TAR_IN, .path = path}, read, arg,
+                      &ended, err);
+    *ret_unknown = rc < 0 && !ended;
+    return rc;
+}
+
+/* --- names -------------------------------------------------------------------------------- */
 
 int dz_files_mkdir(struct dz_files *f, const char *path, struct dz_err *err)
 {

@@ -34,6 +34,12 @@ DZ_NODISCARD int dz_cli_tree_begin(struct dz_cli_tree *t, const char *from, cons
  * Returns rc, or what went wrong here. Also without a tree. */
 int dz_cli_tree_end(struct dz_cli_tree *t, int rc, struct dz_err *err);
 
+/* Unpack a tar stream into the tree that was begun. read gives it: bytes, 0 at its end, or DZ_E*.
+ */
+typedef ssize_t dz_cli_read_fn(void *arg, void *p, size_t n, struct dz_err *err);
+DZ_NODISCARD int dz_cli_tree_out(dz_cli_read_fn *read, void *arg, struct dz_cli_tree *t,
+                                 struct dz_err *err);
+
 /* One JSON object. */
 DZ_NODISCARD int dz_cli_tree_json(struct dz_cli *c, const struct dz_tree_stats *stats,
                                   struct dz_err *err);

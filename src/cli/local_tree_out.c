@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "cli/cli_progress.h"
-#include "cli/cli_remote.h"
 #include "cli/cli_signal.h"
 #include "cli/local_tree.h"
 #include "vfs/vfs_tar_read.h"
@@ -18,9 +17,11 @@
 
 struct untar {
     struct dz_cli_tree *t;
-    struct dz_client *client;
+    dz_cli_read_fn *read;
+    void *read_arg;
     uint64_t done;
-    struct dz_err lost; /* of the connection, which the reader of the archive cannot pass on */
+    struct dz_err
+        lost; /* of what gives the stream, which the reader of the archive cannot pass on */
     struct dz_cli_progress progress;
     struct dz_tar_reader r;
 };
@@ -32,7 +33,7 @@ static ssize_t read_stream(void *arg, void *p, size_t n)
         (void)dz_fail(&u->lost, DZ_ECANCELED, "interrupted");
         return -ECANCELED;
     }
-    ssize_t got = dz_client_read(u->client, p, n, &u->lost);
+    ssize_t got = u->read(u->read_arg, p, n, &u->lost);
     if (got < 0)
         return -EIO;
     u->done += (uint64_t)got;
@@ -76,7 +77,7 @@ static int make_member(struct untar *u, struct dz_err *err)
     }
 }
 
-int dz_cli_tree_out(struct dz_client *client, struct dz_cli_tree *t, struct dz_err *err)
+int dz_cli_tree_out(dz_cli_read_fn *read, void *arg, struct dz_cli_tree *t, struct dz_err *err)
 {
     /* The archive does not have the directory itself. */
     static const struct dz_tree_meta top = {0777, DZ_TREE_NO_TIME, DZ_TREE_NO_TIME};
@@ -85,7 +86,8 @@ int dz_cli_tree_out(struct dz_client *client, struct dz_cli_tree *t, struct dz_e
     if (!u)
         return dz_fail(err, DZ_ENOMEM, "copy to %s: out of memory", t->where);
     u->t = t;
-    u->client = client;
+    u->read = read;
+    u->read_arg = arg;
     int rc = dz_tree_write_dir(t->w, DZ_STR(""), &top, err);
     dz_tar_init(&u->r, read_stream, u);
     dz_cli_progress_start(&u->progress, t->c, "copy", 0, DZ_CLI_BYTES);

@@ -59,6 +59,26 @@ test_that 'edit changes a file, makes one with its directories, and keeps what c
     EDITOR=false && both 1 edit @:/workspace/big && same_error "the file is as it was" && both 0 cat @:/workspace/big && cmp out want &&
     EDITOR="sh -c '"'"'echo kept >\"\$1\"'"'"' x" && run 1 doze edit ./box.doze:/proc/x && has err "what was written is in" && [ "$(cat "$(sed -n "s/.*what was written is in //p" err)")" = kept ]
 '
+test_that 'cp copies a file in and out, with its mode, and says how much' '
+    both 0 cp --json tree/big @:/workspace/in/here && has out "{\"files\":1,\"directories\":0,\"links\":0,\"skipped\":0,\"bytes\":700000}" && both 0 files --json @:/workspace/in && has out "\"mode\":\"0740\"" &&
+    rm -f got && both 0 cp @:/workspace/in/here got && cmp got tree/big && [ "$(stat -c %a got)" = 740 ] && both 0 cp @:/workspace/in/here - && cmp out tree/big && both 0 cp tree/one @:/workspace/in/ && both 0 cat @:/workspace/in/one &&
+    both 1 cp @:/workspace/none got && same_error "No such file" && cmp got tree/big && both 1 cp tree/one @:/workspace/in && same_error "Is a directory: end it with / to copy into it" && both 1 cp @:/workspace/in got && same_error "Is a directory: give -r to copy it" &&
+    both 2 cp tree @:/workspace/in/ && same_error "give -r" && both 2 cp tree/one tree/big @:/workspace/in && same_error "end it with /" && both 2 cp --json @:/workspace/in/one - && run 2 doze cp --image base web:/workspace/in/one got && has err "are for a FILE" &&
+    printf typed | run 0 doze cp - ./box.doze:/workspace/in/typed && run 0 doze cat ./box.doze:/workspace/in/typed && [ "$(cat out)" = typed ] && run 0 doze files rm ./box.doze:/workspace/in/typed
+'
+test_that 'cp -r copies a tree in and out; links, several names and times arrive' '
+    rm -rf t && mkdir -p t/d && echo x >t/f && ln t/f t/g && ln -s f t/l && touch -d "2001-02-03 04:05:06 UTC" t/f t/d && truncate -s 3000000 t/holes && echo end >>t/holes && mkfifo t/p &&
+    both 0 cp -r --json t @:/workspace/more/t && same_error "\"t/p\" is a pipe: left out" && has out "\"files\":3" && rm -rf back && both 0 files --json @:/workspace/more/t --depth 2 && rm -rf back &&
+    run 0 doze cp -r --json ./box.doze:/workspace/more/t back && has out "\"files\":3" && [ back/f -ef back/g ] && [ "$(readlink back/l)" = f ] && cmp back/holes t/holes && [ "$(stat -c %Y back/f back/d)" = "$(stat -c %Y t/f t/d)" ] &&
+    rm -rf back && run 1 doze cp -r ./box.doze:/workspace/sub back && has err "is a symbolic link out of the tree" && run 0 doze cp -r --links skip ./box.doze:/workspace/sub back2 && has err "left out" && [ ! -L back2/link ]
+'
+test_that 'a tree that is refused leaves nothing in either' '
+    mkdir -p deep/$(printf "d/%.0s" $(seq 300)) && both 1 cp -r deep @:/workspace/x/y/deep && same_error "directories deep" && same_error "nothing of deep was copied" && both 1 files @:/workspace/x && same_error "No such file"
+'
+test_that 'Ctrl-C in the middle of cp leaves no part of the file, and no log' '
+    mkfifo slow && { doze cp slow ./box.doze:/workspace/half 2>interrupted & pid=$!; exec 7>slow; } && head -c 300000 /dev/zero >&7 && kill -TERM $pid && { wait $pid; [ $? -eq 143 ]; } && exec 7>&- && has interrupted interrupted &&
+    run 1 doze cat ./box.doze:/workspace/half && [ ! -e box.doze-wal ] && run 0 doze disk check -q box.doze
+'
 test_that 'what was changed is in the file, and its log is gone' '
     [ ! -e box.doze-wal ] && run 0 doze disk check -q box.doze && run 1 doze disk cat box.doze /workspace/one && run 0 doze disk cat box.doze /workspace/big && cmp out want
 '
