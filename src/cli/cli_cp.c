@@ -136,6 +136,8 @@ int dz_cli_copy_out(struct dz_cli_side *s, const struct dz_cli_spot *from, const
     if (fd < 0)
         return fd;
     rc = get(s, from, fd, total, err);
+    if (rc < 0 && strncmp(err->msg, "write to descriptor", 19) == 0)
+        (void)dz_wrap(err, rc, "copy to %s", path);
     mode_t mask = umask(0);
     (void)umask(mask);
     if (rc == 0 && (fchmod(fd, (mode_t)dz_cli_side_mode(s) & ~mask) < 0 || rename(temp, path) < 0))
