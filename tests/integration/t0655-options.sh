@@ -113,8 +113,8 @@ option 'cat, edit, sql, files rm, files mkdir, files mv --image' '
     run 0 doze files mkdir --image base ./e.doze:/d && run 0 doze cat --image base ./e.doze:/etc/passwd && has out root && run 0 env EDITOR="cp passwd" doze edit --image base ./e.doze:/d/a &&
     run 0 doze files mv --image base ./e.doze:/d/a /d/b && run 0 doze cat --image base ./e.doze:/d/b && cmp out passwd &&
     run 0 doze files rm --image base ./e.doze:/d/b && run 1 doze cat --image base ./e.doze:/d/b && run 0 doze sql --image base ./e.doze "select 40 + 2" && has out 42'
-option 'cat, edit, sql, files rm, files mkdir, files mv --base' '
-    export base=$DOZE_BASE DOZE_DATA=$PWD/none; unset DOZE_BASE; run 1 doze cat ./on-base.doze:/etc/passwd && has err "was not given" && run 0 doze cat --base "$base" ./on-base.doze:/etc/passwd && has out root && run 0 doze files mkdir --base "$base" ./on-base.doze:/d &&
+option 'cat, cp, edit, sql, files rm, files mkdir, files mv --base' '
+    export base=$DOZE_BASE DOZE_DATA=$PWD/none; unset DOZE_BASE; run 1 doze cat ./on-base.doze:/etc/passwd && has err "was not given" && run 0 doze cat --base "$base" ./on-base.doze:/etc/passwd && has out root && run 1 doze cp ./on-base.doze:/etc/passwd copied && run 0 doze cp --base "$base" ./on-base.doze:/etc/passwd copied && grep -q root copied && run 0 doze files mkdir --base "$base" ./on-base.doze:/d &&
     run 0 env EDITOR="cp passwd" doze edit --base "$base" ./on-base.doze:/d/a && run 0 doze files mv --base "$base" ./on-base.doze:/d/a /d/b && run 0 doze cat --base "$base" ./on-base.doze:/d/b && cmp out passwd &&
     run 0 doze files rm --base "$base" ./on-base.doze:/d/b && run 1 doze cat --base "$base" ./on-base.doze:/d/b && run 0 doze sql --base "$base" ./on-base.doze "select 40 + 2" && has out 42'
 option 'ls --kind; fork --label; clone --tenant; sandbox create --snapshot' '
