@@ -34,12 +34,13 @@ LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CON
 # A module is a directory of src/. NEEDS_x: the modules it may use; this drives
 # linking, unit tests and scripts/check-layers. SYS_x: its system libraries.
 MODULES    := base tree config tls wasm db os cli vfs kernel wasi machine cell lifecycle registry blob loop
-MODULES    += keeper image http metrics client engine api daemon mm linux runtime
+MODULES    += keeper image http metrics client engine api daemon mm linux runtime stub
 NEEDS_os   := base
 NEEDS_tree := base
 NEEDS_mm   := base
 NEEDS_runtime := base
 NEEDS_linux := base kernel mm
+NEEDS_stub := base mm
 NEEDS_config := base
 NEEDS_cli  := base os client
 # what files cli/local_* may use besides

@@ -10,9 +10,9 @@
 #ifndef DZ_CELL_CELL_OPS_H
 #define DZ_CELL_CELL_OPS_H
 
+#include "base/fiber.h"
 #include "base/list.h"
 #include "cell/cell_execs.h"
-#include "cell/cell_fiber.h"
 #include "cell/cell_op.h"
 
 struct dz_serve;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_fiber.c - see cell_fiber.h. The C library's contexts: they make one system call
+ * fiber.c - see fiber.h. The C library's contexts: they make one system call
  * (rt_sigprocmask), which the jail allows. A page below each stack is not mapped.
  */
-#include "cell/cell_fiber.h"
+#include "base/fiber.h"
 
 #include "base/mem.h"
 

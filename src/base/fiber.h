@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * cell_fiber.h - a function that can stop in the middle and go on later, on a stack of
+ * fiber.h - a function that can stop in the middle and go on later, on a stack of
  * its own. So that what takes long (an archive, a large file) is written as a loop, and
  * still lets the machine run in between.
  */
-#ifndef DZ_CELL_CELL_FIBER_H
-#define DZ_CELL_CELL_FIBER_H
+#ifndef DZ_BASE_FIBER_H
+#define DZ_BASE_FIBER_H
 
 #include <stdbool.h>
 
@@ -16,6 +16,7 @@ struct dz_fiber *dz_fiber_new(void (*fn)(void *arg), void *arg); /* NULL: no mem
 bool dz_fiber_resume(struct dz_fiber *f);
 /* From inside. */
 void dz_fiber_yield(struct dz_fiber *f);
-void dz_fiber_free(struct dz_fiber *f); /* it has returned, or was never resumed */
+/* What its function has not given back is lost where it has not returned. NULL is fine. */
+void dz_fiber_free(struct dz_fiber *f);
 
 #endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stub_play.h - the back end for tests: a guest's thread is a function of the test on a stack of
+ * its own, which "issues" system calls and touches "memory" by the functions below. No process,
+ * no clock, no descriptor: the same seed runs the same way each time.
+ *
+ *     static void hello(struct dz_play *me, void *arg)
+ *     {
+ *         dz_play_call(me, SYS_write, 1, 0x1000, 3, 0);
+ *     }
+ *     struct dz_play_program programs[] = {{0x400000, hello}};
+ *
+ * A program's address stands for its code: a thread whose rip is there when it runs executes the
+ * function. So exec is a new process with rip at a program, and a signal is delivered by rip at a
+ * handler, with the old registers kept by whoever delivers; when the handler returns, its thread
+ * issues rt_sigreturn, and goes on with the registers that it then has. A call whose rip is moved
+ * back by 2 is issued again. A function that returns, and isn't a handler, has come to an
+ * instruction that is none: SIGILL, each time that it runs. wait() lets each running thread execute
+ * once if its timeout is not negative, else until one has stopped.
+ *
+ * Differences to processes: memory is pages of this heap, at most DZ_PLAY_PAGES_MAX for each
+ * memory; what a file has beyond its end reads as zeros; extended registers are only kept.
+ */
+#ifndef DZ_STUB_STUB_PLAY_H
+#define DZ_STUB_STUB_PLAY_H
+
+#include "stub/stub.h"
+
+enum {
+    DZ_PLAY_PAGES_MAX = 1 << 16,
+    DZ_PLAY_XSTATE = 832, /* bytes */
+};
+
+struct dz_play; /* a thread, as its function sees it */
+typedef void dz_play_fn(struct dz_play *me, void *arg);
+struct dz_play_program {
+    uint64_t at; /* a multiple of 64; the next program lies 64 above at least */
+    dz_play_fn *fn;
+};
+struct dz_play_opts {
+    const struct dz_play_program *programs; /* borrowed until close() */
+    size_t program_count;
+    void *arg;     /* of their functions */
+    uint64_t seed; /* in which order threads run; 0: by turns */
+    struct dz_stub_files files;
+};
+DZ_NODISCARD int dz_stub_play_open(const struct dz_play_opts *o, struct dz_stub **ret_stub,
+                                   struct dz_err *err);
+
+/* From inside of a program's function. */
+int64_t dz_play_call(struct dz_play *me, uint64_t number, uint64_t a, uint64_t b, uint64_t c,
+                     uint64_t d);
+/* Move bytes between the guest's memory and the function: what cannot be reached is a FAULT, and
+ * is tried again when the thread runs. */
+void dz_play_load(struct dz_play *me, uint64_t at, void *ret_bytes, size_t n);
+void dz_play_store(struct dz_play *me, uint64_t at, const void *bytes, size_t n);
+/* Work: others run now, and the thread can be interrupted. */
+void dz_play_work(struct dz_play *me);
+/* What a clone of this thread executes, with the registers of that moment. */
+void dz_play_child(struct dz_play *me, dz_play_fn *fn);
+struct dz_stub_regs *dz_play_regs(struct dz_play *me);
+/* The host kills its process: ENDED with this status for each of its threads. Does not return. */
+DZ_NORETURN void dz_play_die(struct dz_play *me, int status);
+
+#endif
