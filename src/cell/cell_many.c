@@ -19,7 +19,9 @@
 #include "vfs/vfs.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 enum {
@@ -32,7 +34,7 @@ enum {
     TRIM_NS = 1000 * 1000 * 1000,   /* which is not done again so soon */
     STALL_NS = 100 * 1000 * 1000,   /* between two tries to commit on a full disk */
     FULL_NS = 2000 * 1000 * 1000LL, /* between two words about that */
-    LOCK_STEP_NS = 2 * 1000 * 1000, /* between two tries for the lock of the file */
+    LOCK_END_US = 10 * 1000,        /* between signals that end the wait for the file, once due */
 };
 
 static void say(struct dz_serve *s, enum dz_frame_type type, uint64_t value, const void *p,
@@ -44,20 +46,40 @@ static void say(struct dz_serve *s, enum dz_frame_type type, uint64_t value, con
 
 /* --- the file -------------------------------------------------------------------------- */
 
-/* A cell that has outlived its host may still be writing: wait for its lock, but not for
- * longer than our own host is there. */
+static void on_lock_end(int signo)
+{
+    (void)signo; /* it ends a system call */
+}
+
+/* A signal when the wait is over, and again until disarmed: the first one may come just before the
+ * wait begins. lock_wait_ms 0 disarms. */
+static void arm_lock_end(uint32_t lock_wait_ms)
+{
+    const struct itimerval t = {.it_value = {lock_wait_ms / 1000, lock_wait_ms % 1000 * 1000},
+                                .it_interval = {0, lock_wait_ms ? LOCK_END_US : 0}};
+    (void)setitimer(ITIMER_REAL, &t, NULL);
+}
+
+/* A cell that has outlived its host may still be writing: wait for its lock. Our own host may go
+ * meanwhile, which is seen when the lock is ours: nothing was written then. */
 static int open_locked(struct dz_serve *s, struct dz_err *err)
 {
+    const struct sigaction ends = {.sa_handler = on_lock_end};
+    struct sigaction slices;
+    int rc = dz_cell_machine_open(&s->machine, &s->start, s, err);
+    if (rc != DZ_EBUSY || s->start.lock_wait_ms == 0)
+        return rc;
     int64_t until = dz_clock_boot_ns() + (int64_t)s->start.lock_wait_ms * DZ_NS_PER_MS;
-    for (;;) {
-        int rc = dz_cell_machine_open(&s->machine, &s->start, s, err);
-        if (rc != DZ_EBUSY || dz_clock_boot_ns() >= until)
-            return rc;
-        const struct timespec step = {0, LOCK_STEP_NS};
-        (void)ppoll(NULL, 0, &step, NULL);
+    (void)sigaction(SIGALRM, &ends, &slices);
+    arm_lock_end(s->start.lock_wait_ms);
+    while (rc == DZ_EBUSY && dz_clock_boot_ns() < until && dz_db_lock_wait(s->start.fds[0]) == 0) {
         if (dz_frame_gone(s->fd))
             _exit(1);
+        rc = dz_cell_machine_open(&s->machine, &s->start, s, err);
     }
+    arm_lock_end(0);
+    (void)sigaction(SIGALRM, &slices, NULL);
+    return rc;
 }
 
 /* When a command that sleeps is to be killed, the machine must wake. Ns since 1970. */

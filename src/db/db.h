@@ -101,6 +101,11 @@ struct dz_db_opts {
 DZ_NODISCARD int dz_db_open_fds(struct dz_db **ret_db, int db_fd, int wal_fd,
                                 const struct dz_db_opts *opts, struct dz_err *err);
 
+/* Wait until nobody else has the database open; the descriptor must be open for writing, and have
+ * no handle. Holds nothing afterwards, so somebody else may come first. Negative errno; -EINTR when
+ * a signal came whose handler has no SA_RESTART, which is the only way to end the wait early. */
+DZ_NODISCARD int dz_db_lock_wait(int db_fd);
+
 /* Opens path and path-wal first. On close the empty log is removed. */
 DZ_NODISCARD int dz_db_open_path(struct dz_db **ret_db, const char *path,
                                  const struct dz_db_opts *opts, struct dz_err *err);

@@ -193,6 +193,16 @@ static int fd_lock(struct dz_db_disk *base, enum dz_db_lock from, enum dz_db_loc
     return -EINVAL;
 }
 
+int dz_db_lock_wait(int db_fd)
+{
+    struct flock fl = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = PENDING_BYTE, .l_len = ALL_BYTES};
+    if (fcntl(db_fd, F_OFD_SETLKW, &fl) < 0)
+        return -errno;
+    fl.l_type = F_UNLCK;
+    return fcntl(db_fd, F_OFD_SETLK, &fl) < 0 ? -errno : 0;
+}
+
 static void *fd_map(struct dz_db_disk *base, size_t n)
 {
     const struct fd_disk *d = (const struct fd_disk *)base;

@@ -98,6 +98,7 @@ const struct dz_os_syscall dz_os_jail_compute[] = {
      .why = "files that others have, too, get numbers through which nothing is locked"},
     LOCK(F_OFD_SETLK, "SQLite's lock bytes: strangers see that the file is in use"),
     LOCK(F_OFD_GETLK, "the same"),
+    LOCK(F_OFD_SETLKW, "a cell waits for the one before it to leave the same file"),
     ANY(recvmsg, "messages and descriptors from the host"),
     ANY(sendmsg, "messages to the host, which takes no descriptors"),
     ANY(poll, "wait for the host"),

@@ -6,7 +6,9 @@
 #include "../lib/many_rig.h"
 #include "../lib/tar_make.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static const char *const copy[] = {"g", "c", NULL};
 static const char *const says[] = {"g", "h", NULL};
@@ -383,6 +385,105 @@ TEST(a_cell_that_has_only_the_file_waits_when_all_is_said)
     while (state_of(dz_cell_pid(r.cell)) != 'S') /* or the alarm comes */
         (void)usleep(1000);
     mrig_sleep(&r, false);
+    mrig_free(&r);
+}
+
+/* As another cell has it: all of SQLite's lock bytes. Ends with the descriptor that this is. */
+static int hold_file(const struct mrig *r)
+{
+    struct flock all = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0x40000000, .l_len = 512};
+    int fd = mrig_reopen(r->start.disk_fd);
+    CHECK_INT(fcntl(fd, F_OFD_SETLK, &all), 0);
+    return fd;
+}
+
+/* How often the process has waited for something. */
+static long waits(int32_t pid)
+{
+    char path[64], line[256];
+    long n = -1;
+    (void)snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "voluntary_ctxt_switches:", 24) == 0)
+            n = strtol(line + 24, NULL, 10);
+    if (f)
+        (void)fclose(f);
+    return n;
+}
+
+/* It sleeps, and does not look again and again whether it may go on. */
+static void until_it_rests(const struct mrig *r)
+{
+    const int32_t pid = dz_cell_pid(r->cell);
+    long before = -1, now = waits(pid);
+    for (int i = 0; i < 30 && (now != before || state_of(pid) != 'S'); i++) {
+        (void)usleep(100 * 1000);
+        before = now;
+        now = waits(pid);
+    }
+    CHECK_INT(now, before);
+}
+
+static void asleep_as_files(struct mrig *r)
+{
+    mrig_start(r);
+    mrig_sleep(r, true);
+    r->file_only = true;
+    r->ready = false;
+}
+
+TEST(a_file_that_another_has_is_waited_for)
+{
+    struct mrig r;
+    asleep_as_files(&r);
+    int other = hold_file(&r);
+    CHECK_INT(mrig_spawn(&r), 0);
+    until_it_rests(&r);
+    (void)close(other);
+    while (!r.ready)
+        if (!mrig_step(&r) || r.last == DZ_CELL_FAILED)
+            exit(1);
+    CHECK_INT(mrig_write(&r, "/workspace/a", "mine", 0), 0);
+    mrig_free(&r);
+}
+
+TEST(the_wait_for_a_file_ends)
+{
+    struct mrig r;
+    asleep_as_files(&r);
+    int other = hold_file(&r);
+    r.start.lock_wait_ms = 50;
+    CHECK_INT(mrig_spawn(&r), 0);
+    while (r.last != DZ_CELL_FAILED && mrig_step(&r))
+        ;
+    CHECK_INT(r.end.type, DZ_CELL_FAILED);
+    CHECK_INT(r.end.code, DZ_EBUSY);
+    dz_cell_free(r.cell);
+    r.start.lock_wait_ms = 5000;
+    (void)close(other);
+    mrig_again(&r);
+    CHECK_INT(mrig_write(&r, "/workspace/a", "mine", 0), 0);
+    mrig_free(&r);
+}
+
+/* Nobody wants the file of a cell whose host has gone: it leaves it as it is. */
+TEST(a_cell_that_waits_for_a_file_does_not_outlive_its_host)
+{
+    struct mrig r;
+    siginfo_t info;
+    asleep_as_files(&r);
+    int other = hold_file(&r);
+    CHECK_INT(mrig_spawn(&r), 0);
+    until_it_rests(&r);
+    CHECK_INT(shutdown(dz_cell_fd(r.cell), SHUT_RDWR), 0);
+    (void)close(other);
+    CHECK_INT(waitid(P_PID, (id_t)dz_cell_pid(r.cell), &info, WEXITED | WNOWAIT), 0);
+    CHECK_INT(info.si_code, CLD_EXITED);
+    CHECK_INT(info.si_status, 1);
+    dz_cell_free(r.cell);
+    mrig_again(&r);
     mrig_free(&r);
 }
 
