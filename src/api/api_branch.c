@@ -135,7 +135,8 @@ static void put_fork(struct dz_json *j, const struct dz_fork_row *row)
     dz_api_put_time(j, "expires_at", row->expires);
 }
 
-/* A fork request: creates the fork, then its branches one after another. */
+/* A fork request: creates the fork, then its branches one after another. Where the handle is for
+ * one branch only there is none. */
 struct forking {
     struct dz_api *api;
     uint64_t id; /* of the request */
@@ -151,14 +152,15 @@ static void forking_end(struct forking *f, const struct dz_engine_why *why)
     struct dz_http_req *r = dz_http_find(f->api->http, f->id);
     const struct dz_engine_target fork = {&f->own.who, f->fork};
     struct dz_engine_why left = {0};
-    if (f->drop && f->fork[0] && dz_engine_fork_delete(f->api->engine, fork, &left) < 0)
-        dz_log(DZ_LOG_WARN, "fork_left", dz_log_strz("id", f->fork), dz_log_err(&left.err));
     if (r && why) {
         dz_api_refuse(r, why);
     } else if (r) {
         dz_json_end(&f->out.json);
         dz_api_send(r, 201, &f->out);
     }
+    /* Behind the answer, but before any other request. */
+    if (f->drop && f->fork[0] && dz_engine_fork_delete(f->api->engine, fork, &left) < 0)
+        dz_log(DZ_LOG_WARN, "fork_left", dz_log_strz("id", f->fork), dz_log_err(&left.err));
     dz_buf_release(&f->out.text);
     dz_free(f);
 }
@@ -187,6 +189,14 @@ static void attach_next(struct forking *f)
         forking_end(f, &why);
 }
 
+static void put_forked(struct forking *f, const struct dz_fork_row *row)
+{
+    put_fork(&f->out.json, row);
+    dz_json_put_bool(&f->out.json, "kept", !f->drop);
+    dz_json_key(&f->out.json, "sandboxes");
+    dz_json_array(&f->out.json);
+}
+
 static void on_fork(void *arg, const struct dz_fork_row *row, const struct dz_engine_why *why)
 {
     struct forking *f = arg;
@@ -195,11 +205,19 @@ static void on_fork(void *arg, const struct dz_fork_row *row, const struct dz_en
         return;
     }
     (void)snprintf(f->fork, sizeof f->fork, "%s", row->id);
-    put_fork(&f->out.json, row);
-    dz_json_put_bool(&f->out.json, "kept", !f->drop);
-    dz_json_key(&f->out.json, "sandboxes");
-    dz_json_array(&f->out.json);
+    put_forked(f, row);
     attach_next(f);
+}
+
+static void on_fork_one(void *arg, const struct dz_fork_row *row,
+                        const struct dz_engine_result *result)
+{
+    struct forking *f = arg;
+    if (result->code == 0) {
+        put_forked(f, row);
+        dz_api_put_sandbox(f->api, &f->out.json, result->row);
+    }
+    forking_end(f, result->code < 0 ? result->why : NULL);
 }
 
 void dz_api_fork(struct dz_http_req *r, void *api)
@@ -223,7 +241,10 @@ void dz_api_fork(struct dz_http_req *r, void *api)
     dz_engine_caller_keep(&f->own, dz_api_caller(r, a));
     dz_api_begin(&f->out);
     const struct dz_engine_handle as = {b.label, b.expires_ms};
-    if (dz_engine_fork(a->engine, dz_api_target(r, a, "id"), &as, on_fork, f, &why) < 0)
+    const struct dz_engine_target target = dz_api_target(r, a, "id");
+    int rc = f->drop && f->left == 1 ? dz_engine_fork_one(a->engine, target, on_fork_one, f, &why)
+                                     : dz_engine_fork(a->engine, target, &as, on_fork, f, &why);
+    if (rc < 0)
         forking_end(f, &why);
 }
 

@@ -4,7 +4,9 @@
  * that any number of branches are attached to; references, which share one sandbox.
  *
  * A branch's file is a copy of the snapshot's, made before its row is, under a claim: what a
- * daemon that dies between the two leaves is removed at the next start.
+ * daemon that dies between the two leaves is removed at the next start. Where a fork is for one
+ * branch only there is no snapshot: the cell writes the branch's file (engine_snap.c), and the
+ * branch is made as soon as that file is on the disk.
  */
 #include "engine/engine_int.h"
 
@@ -70,6 +72,12 @@ static int copy_one(const struct branch *b, bool log, struct dz_err *err)
     return dz_blob_out_commit(out, err);
 }
 
+static void undo_file(const struct branch *b)
+{
+    if (dz_claim_undo(b->e, b->id, NULL) < 0)
+        dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
+}
+
 static void work_copy(void *arg)
 {
     struct branch *b = arg;
@@ -78,8 +86,8 @@ static void work_copy(void *arg)
         b->rc = copy_one(b, true, &b->err);
     if (b->rc == 0)
         b->rc = copy_one(b, false, &b->err);
-    if (b->rc < 0 && dz_claim_undo(b->e, b->id, NULL) < 0)
-        dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
+    if (b->rc < 0)
+        undo_file(b);
 }
 
 static void branch_fail(struct branch *b, int code, const struct dz_err *err)
@@ -125,8 +133,7 @@ static void on_copied(void *arg)
     else
         rc = dz_keeper_register(b->e->keeper, &row, &b->err);
     if (rc < 0) {
-        if (dz_claim_undo(b->e, b->id, NULL) < 0)
-            dz_log(DZ_LOG_WARN, "copy_left", dz_log_strz("sandbox_id", b->id));
+        undo_file(b);
         branch_fail(b, rc, &b->err);
         return;
     }
@@ -181,6 +188,23 @@ static int inherit(struct branch *b, const struct dz_engine_caller *who,
                                &b->memory_bytes, err);
 }
 
+/* The branch is within all quotas, and under way: done is told of its end. copy_bytes: of the
+ * snapshot that it is a copy of. */
+static struct dz_creating *begin_create(struct branch *b, const struct dz_engine_caller *who,
+                                        uint64_t copy_bytes, struct dz_engine_why *why)
+{
+    const struct dz_engine_creation what = {.tenant = who->tenant,
+                                            .token = who->token,
+                                            .memory_bytes = b->memory_bytes,
+                                            .starts = !b->no_start,
+                                            .copy_bytes = copy_bytes,
+                                            .shared = true};
+    struct dz_creating *c = dz_use_create(b->e, &what, b->done, b->arg, why);
+    b->done = dz_use_created;
+    b->arg = c;
+    return c;
+}
+
 static int begin_copy(struct branch *b, const struct dz_engine_caller *who,
                       const struct dz_engine_spec *spec, uint64_t memory, struct dz_engine_why *why)
 {
@@ -192,17 +216,9 @@ static int begin_copy(struct branch *b, const struct dz_engine_caller *who,
         rc = dz_id_new("sbx", b->id, &err);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    const struct dz_engine_creation what = {.tenant = who->tenant,
-                                            .token = who->token,
-                                            .memory_bytes = b->memory_bytes,
-                                            .starts = !spec->no_start,
-                                            .copy_bytes = dz_snap_bytes(b->e, b->snap.id),
-                                            .shared = true};
-    struct dz_creating *c = dz_use_create(b->e, &what, b->done, b->arg, why);
+    struct dz_creating *c = begin_create(b, who, dz_snap_bytes(b->e, b->snap.id), why);
     if (!c)
         return why->err.code;
-    b->done = dz_use_created;
-    b->arg = c;
     rc = dz_loop_work(b->e->loop, work_copy, on_copied, b, &err);
     if (rc < 0)
         dz_use_create_over(c);
@@ -367,11 +383,121 @@ int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
     if (rc == 0 && own(&f->label, label) < 0)
         rc = dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
     if (rc == 0)
-        rc =
-            dz_engine_snapshot_of(e, &row, (struct snap_label){"fork", NULL, 0}, on_forked, f, why);
+        rc = dz_engine_snapshot_of(e, &row, (struct snap_label){.kind = "fork"}, on_forked, f, why);
     if (rc < 0) {
         dz_free(f->label);
         dz_free(f);
+    }
+    return rc;
+}
+
+/* A fork for one branch: what its client is told, and who asks. */
+struct fork_one {
+    struct branch *b; /* until it has its file */
+    dz_engine_fork_one_fn *done;
+    void *arg;
+    struct dz_engine_own_caller own; /* outlives the request */
+    struct dz_instance source;
+    char fork[DZ_ID_TEXT], snap[DZ_ID_TEXT];
+    int64_t created;
+};
+
+static void fork_one_free(struct fork_one *f)
+{
+    if (f->b)
+        branch_free(f->b);
+    dz_instance_release(&f->source);
+    dz_free(f);
+}
+
+static void on_one(void *arg, const struct dz_engine_result *result)
+{
+    struct fork_one *f = arg;
+    const struct dz_fork_row row = {.id = f->fork,
+                                    .tenant = f->source.tenant,
+                                    .status = "ready",
+                                    .sandbox_id = f->source.id,
+                                    .snapshot_id = f->snap,
+                                    .created = f->created};
+    f->done(f->arg, result->code < 0 ? NULL : &row, result);
+    fork_one_free(f);
+}
+
+/* Its file is on the disk, under its claim. Its client may have lost its token meanwhile. */
+static void on_own_file(void *arg, const struct dz_snapshot_row *snap,
+                        const struct dz_engine_why *failed)
+{
+    struct fork_one *f = arg;
+    struct branch *b = f->b;
+    struct dz_engine_why why = {0};
+    (void)snap;
+    f->b = NULL;
+    if (failed) {
+        const struct dz_engine_result r = {.code = failed->err.code, .why = failed};
+        b->done(b->arg, &r);
+        branch_free(b);
+        return;
+    }
+    b->rc = dz_engine_caller_check(b->e, &f->own.who, &why);
+    if (b->rc < 0) {
+        const struct dz_engine_result r = {.code = b->rc, .why = &why};
+        undo_file(b);
+        b->done(b->arg, &r);
+        branch_free(b);
+        return;
+    }
+    on_copied(b);
+}
+
+/* Its ids, and what a snapshot would have been that the branch inherits from. */
+static int describe(struct fork_one *f, struct dz_err *err)
+{
+    int rc = dz_id_new("frk", f->fork, err);
+    if (rc == 0)
+        rc = dz_id_new("snap", f->snap, err);
+    if (rc == 0)
+        rc = dz_id_new("sbx", f->b->id, err);
+    f->created = dz_clock_real_ms();
+    f->b->snap = (struct dz_snapshot_row){.id = f->snap,
+                                          .image = f->source.image,
+                                          .config = f->source.config,
+                                          .metadata = f->source.metadata};
+    return rc;
+}
+
+int dz_engine_fork_one(struct dz_engine *e, struct dz_engine_target target,
+                       dz_engine_fork_one_fn *done, void *arg, struct dz_engine_why *why)
+{
+    const struct dz_engine_spec spec = {.idle_ms = DZ_LADDER_INHERIT};
+    struct dz_creating *c = NULL;
+    struct dz_err err;
+    struct fork_one *f = dz_zalloc(sizeof *f);
+    struct branch *b = f ? dz_zalloc(sizeof *b) : NULL;
+    if (!b) {
+        dz_free(f);
+        return dz_why(why, DZ_ENOMEM, NULL, "fork: out of memory");
+    }
+    *f = (struct fork_one){.b = b, .done = done, .arg = arg};
+    *b = (struct branch){.e = e, .done = on_one, .arg = f};
+    dz_engine_caller_keep(&f->own, target.who);
+    int rc = dz_engine_row(e, target, &f->source, why);
+    if (rc == 0) {
+        rc = describe(f, &err);
+        if (rc == 0)
+            rc = inherit(b, target.who, &spec, 0, &err);
+        if (rc < 0)
+            (void)dz_why_err(why, rc, &err);
+    }
+    if (rc == 0 && !(c = begin_create(b, target.who, 0, why)))
+        rc = why->err.code;
+    const struct snap_label label = {
+        .kind = "fork", .child = b->id, .tenant = b->tenant, .token = b->owner};
+    if (rc == 0)
+        rc = dz_engine_snapshot_of(e, &f->source, label, on_own_file, f, why);
+    if (rc < 0) {
+        if (c)
+            dz_use_create_over(c);
+        fork_one_free(f);
     }
     return rc;
 }

@@ -45,6 +45,14 @@ typedef void dz_engine_fork_fn(void *arg, const struct dz_fork_row *row,
 DZ_NODISCARD int dz_engine_fork(struct dz_engine *e, struct dz_engine_target target,
                                 const struct dz_engine_handle *as, dz_engine_fork_fn *done,
                                 void *arg, struct dz_engine_why *why);
+/* One branch of the sandbox as it is now, which goes on, and no handle: its file is written in its
+ * place at once. The result is the branch, or why there is none; then fork is NULL. Else it is what
+ * a handle would have been, for the time of the callback, and names nothing that is there. */
+typedef void dz_engine_fork_one_fn(void *arg, const struct dz_fork_row *fork,
+                                   const struct dz_engine_result *result);
+DZ_NODISCARD int dz_engine_fork_one(struct dz_engine *e, struct dz_engine_target target,
+                                    dz_engine_fork_one_fn *done, void *arg,
+                                    struct dz_engine_why *why);
 DZ_NODISCARD int dz_engine_forks(struct dz_engine *e, const struct dz_engine_caller *who,
                                  const char *after, size_t limit, struct dz_fork_rows *rows,
                                  struct dz_engine_why *why);

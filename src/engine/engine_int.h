@@ -577,6 +577,9 @@ struct snap_label {
     const char *kind; /* what made it: a literal */
     const char *name; /* NULL: none */
     int64_t expires;  /* 0: never */
+    const char
+        *child; /* id of a sandbox whose file it becomes, under its claim; NULL: a snapshot */
+    const char *tenant, *token; /* of that sandbox */
 };
 /* Snapshots, forks and references whose time is over go. */
 void dz_engine_handles_sweep(struct dz_engine *e);
@@ -593,6 +596,7 @@ int dz_engine_check_free(struct dz_engine *e, const struct dz_engine_named *old,
                          struct dz_engine_why *why);
 int dz_snap_remove(struct dz_engine *e, const char *id, struct dz_err *err);
 int dz_fork_remove(struct dz_engine *e, const struct dz_fork_row *row, struct dz_err *err);
+/* done gets a row in either case; a child's names its claim, which then is the callback's. */
 int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
                           struct snap_label label, dz_engine_snap_fn *done, void *arg,
                           struct dz_engine_why *why);

@@ -9,6 +9,11 @@
  * What was being written or removed when a daemon died has a claim, by which the next one
  * removes it. A snapshot outlives its sandbox.
  *
+ * A copy that becomes one sandbox alone is written where that sandbox's file belongs, under that
+ * sandbox's claim: no snapshot, no row of one, and no second copy. Its row is made by who asked.
+ *
+ *     DATA/live/SBX.doze           being written, or there; .SBX.new is its claim
+ *
  * The cell is not believed. It has a deadline; what it writes is measured while it does, as its
  * own file is; and the size of a snapshot is what the file system says. A file that the cell could
  * still write to is not kept, nor removed with the cell alive, for what it grew by then nobody
@@ -71,12 +76,14 @@ struct copy {
     bool asked;             /* the cell is at it */
     bool in_line;           /* closing, and its tenant has as many that are tried as may be */
     bool claimed;           /* the file may be there */
-    bool kept;              /* it is there, and has a row */
-    struct dz_room room;    /* for it */
-    char *name;             /* may be NULL */
-    const char *kind;       /* a literal */
+    bool kept;              /* it is there, and has a row, or gets one from who asked */
+    bool child;             /* it is a sandbox's file: id is that one's */
+    struct dz_room room;    /* for it, */
+    char tenant[DZ_ENGINE_VALUE_MAX + 1], token[DZ_ID_TEXT]; /* of these */
+    char *name;                                              /* may be NULL */
+    const char *kind;                                        /* a literal */
     int64_t expires;
-    char id[DZ_ID_TEXT];
+    char id[DZ_ID_TEXT]; /* a snapshot's, or a sandbox's that is yet to be */
     uint64_t bytes;
     int rc; /* of the worker */
     struct dz_err err;
@@ -112,6 +119,18 @@ static int snap_path(const struct dz_engine *e, const char *id, bool temp, bool 
     int n = snprintf(ret, DZ_PATH_MAX, "%s/snapshots/%s%s.doze%s", e->data_path, temp ? "." : "",
                      id, log ? "-wal" : "");
     return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path of a snapshot is too long");
+}
+
+/* Where the cell writes it, and, kept, where it stays: for a sandbox's file that is one place. */
+static int copy_path(const struct copy *c, bool kept, char ret[static DZ_PATH_MAX],
+                     struct dz_err *err)
+{
+    char key[DZ_COLD_KEY];
+    if (!c->child)
+        return snap_path(c->e, c->id, !kept, false, ret, err);
+    int n =
+        snprintf(ret, DZ_PATH_MAX, "%s/%s", c->e->live_path, dz_cold_key(c->id, DZ_COLD_LIVE, key));
+    return n < DZ_PATH_MAX ? 0 : dz_fail(err, DZ_ELIMIT, "the path of %s is too long", c->id);
 }
 
 uint64_t dz_snap_bytes(const struct dz_engine *e, const char *id)
@@ -226,12 +245,13 @@ static int copy_file(struct copy *c, uint64_t size, const char *from, const char
     struct dz_blob_in in = {&ops, size, c->fd};
     struct dz_blob_copied copied;
     struct stat st;
-    int rc = dz_blob_out_open(c->e->snapshots, strrchr(to, '/') + 1, &out, err);
+    int rc = dz_blob_out_open(c->child ? c->e->cold.live : c->e->snapshots, strrchr(to, '/') + 1,
+                              &out, err);
     if (rc == 0)
         rc = dz_blob_copy(&in, out, &how, &copied, err);
     if (rc == 0)
         rc = dz_blob_out_commit(out, err);
-    if (rc == 0 && (unlink(from) < 0 || lstat(to, &st) < 0))
+    if (rc == 0 && ((!c->child && unlink(from) < 0) || lstat(to, &st) < 0))
         rc = dz_fail_sys(err, errno, "put %s in the place of %s", to, from);
     if (rc == 0)
         c->bytes = bytes_of(&st);
@@ -242,9 +262,10 @@ static int copy_file(struct copy *c, uint64_t size, const char *from, const char
 static int move_file(const struct copy *c, const char *from, const char *to, struct dz_err *err)
 {
     char dir[DZ_PATH_MAX];
-    (void)snprintf(dir, sizeof dir, "%s/snapshots", c->e->data_path);
-    if (rename(from, to) <
-        0) /* first: the claim knows of it, and one wait for the disk is enough */
+    (void)snprintf(dir, sizeof dir, "%s", to);
+    *strrchr(dir, '/') = '\0';
+    /* First: the claim knows of it, and one wait for the disk is enough. */
+    if (!c->child && rename(from, to) < 0)
         return dz_fail_sys(err, errno, "rename to %s", to);
     if (fsync(c->fd) < 0)
         return dz_fail_sys(err, errno, "sync %s", to);
@@ -255,9 +276,9 @@ static int keep(struct copy *c, bool copied, struct dz_err *err)
 {
     char from[DZ_PATH_MAX], to[DZ_PATH_MAX];
     struct stat st;
-    int rc = snap_path(c->e, c->id, true, false, from, err);
+    int rc = copy_path(c, false, from, err);
     if (rc == 0)
-        rc = snap_path(c->e, c->id, false, false, to, err);
+        rc = copy_path(c, true, to, err);
     if (rc == 0 && dz_fd_stat(c->fd, &st) < 0)
         rc = dz_fail_sys(err, errno, "look at %s", from);
     if (rc < 0)
@@ -301,16 +322,18 @@ static void on_kept(void *arg)
         copy_fail(c, &why);
         return;
     }
-    if (c->rc == 0)
+    if (c->rc == 0 && !c->child)
         c->rc = dz_registry_snapshot_add(c->e->registry, &row, durable, &c->err);
     if (c->rc < 0) {
         copy_fail_err(c, c->rc, &c->err);
         return;
     }
     c->kept = true;
-    dz_engine_note(c->e, &c->row, "snapshot", c->id);
+    if (!c->child)
+        dz_engine_note(c->e, &c->row, "snapshot", c->id);
     c->done(c->arg, &row, NULL);
-    dz_claim_over(c->e, c->id);
+    if (!c->child)
+        dz_claim_over(c->e, c->id);
     leave_box(c);
     copy_free(c);
 }
@@ -477,7 +500,7 @@ static int open_file(struct copy *c, int *ret_fd, struct dz_err *err)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
     char path[DZ_PATH_MAX];
-    int rc = snap_path(c->e, c->id, true, false, path, err);
+    int rc = copy_path(c, false, path, err);
     if (rc == 0)
         rc = dz_claim_make(c->e, c->id, err);
     c->claimed = rc == 0;
@@ -500,9 +523,8 @@ static void on_timer(void *arg)
 
 static int begin(struct copy *c, struct box *b, struct dz_engine_why *why)
 {
-    const struct dz_room_of room = {.tenant = c->row.tenant,
-                                    .token = c->row.owner,
-                                    .bytes = dz_engine_file_bytes(c->e, &c->row)};
+    const struct dz_room_of room = {
+        .tenant = c->tenant, .token = c->token, .bytes = dz_engine_file_bytes(c->e, &c->row)};
     DZ_AUTO(dz_fd_close) int fd = -1;
     struct dz_err err;
     int rc = dz_room_take(c->e, &room, &c->room, why);
@@ -566,13 +588,18 @@ int dz_engine_snapshot_of(struct dz_engine *e, const struct dz_instance *row,
         return rc;
     *c = (struct copy){
         .e = e, .done = done, .arg = arg, .fd = -1, .kind = label.kind, .expires = label.expires};
+    c->child = label.child != NULL;
+    (void)snprintf(c->tenant, sizeof c->tenant, "%s", c->child ? label.tenant : row->tenant);
+    (void)snprintf(c->token, sizeof c->token, "%s", c->child ? label.token : row->owner);
     dz_list_init(&c->link);
     dz_list_init(&c->closing);
     dz_loop_task_init(&c->failed, c, on_failed, c);
     const struct dz_room_of room = {
-        .tenant = row->tenant, .token = row->owner, .bytes = dz_engine_file_bytes(e, row)};
+        .tenant = c->tenant, .token = c->token, .bytes = dz_engine_file_bytes(e, row)};
     rc = dz_room_check(e, &room, why); /* who waits in vain is told so now */
-    if (rc == 0)
+    if (rc == 0 && c->child)
+        (void)snprintf(c->id, sizeof c->id, "%s", label.child);
+    else if (rc == 0)
         rc = dz_id_new("snap", c->id, &why->err);
     if (rc == 0)
         rc = dz_timer_new(e->loop, on_timer, c, &c->timer, &why->err);
@@ -604,7 +631,8 @@ int dz_engine_snapshot(struct dz_engine *e, struct dz_engine_target target,
                        struct dz_engine_why *why)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    const struct snap_label label = {"snapshot", as->name, dz_engine_expiry(as)};
+    const struct snap_label label = {
+        .kind = "snapshot", .name = as->name, .expires = dz_engine_expiry(as)};
     int rc = as->name ? dz_engine_check_name(as->name, why) : 0;
     if (rc == 0)
         rc = dz_engine_row(e, target, &row, why);

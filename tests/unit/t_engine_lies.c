@@ -382,6 +382,121 @@ TEST(a_snapshot_that_grows_without_end_is_the_end_of_its_cell)
     rig_close_well(&r);
 }
 
+/* --- files of branches, which their source's cell writes ----------------------------------------
+ */
+
+struct branched {
+    struct asker a;
+    char id[DZ_ID_TEXT];
+};
+
+static void on_branched(void *arg, const struct dz_fork_row *fork,
+                        const struct dz_engine_result *result)
+{
+    struct branched *t = arg;
+    t->a.done++;
+    t->a.code = result->code;
+    CHECK((fork != NULL) == (result->code == 0));
+    (void)snprintf(t->id, sizeof t->id, "%s", result->code == 0 ? result->row->id : "");
+}
+
+/* Files of sandboxes that are there, and claims; the path of what a claim is of. */
+static int live_files(const struct rig *r, int *ret_claims, char ret_claimed[static DZ_PATH_MAX])
+{
+    char dir[DZ_TEMP_DIR_TEXT + 16];
+    (void)snprintf(dir, sizeof dir, "%s/live", r->dir);
+    DIR *d = opendir(dir);
+    int files = 0;
+    *ret_claims = 0;
+    CHECK(d != NULL);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        size_t n = strlen(e->d_name);
+        bool claim = n > 4 && strcmp(e->d_name + n - 4, ".new") == 0;
+        files += n > 5 && e->d_name[0] == 's' && strcmp(e->d_name + n - 5, ".doze") == 0;
+        *ret_claims += claim;
+        if (claim)
+            (void)snprintf(ret_claimed, DZ_PATH_MAX, "%s/%.*s.doze", dir, (int)n - 5,
+                           e->d_name + 1);
+    }
+    if (d)
+        (void)closedir(d);
+    return files;
+}
+
+static void hold_branch(struct dz_frame *f, struct rig *r)
+{
+    char path[DZ_PATH_MAX] = "";
+    int claims;
+    (void)f;
+    CHECK_INT(live_files(r, &claims, path), 2);
+    CHECK_INT(claims, 1);
+    held = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(held >= 0);
+}
+
+static void branch_of(struct rig *r, const struct dz_engine_caller *who, struct branched *t)
+{
+    const struct dz_engine_target a = {who, "a"};
+    *t = (struct branched){0};
+    CHECK_INT(dz_engine_fork_one(r->e, a, on_branched, t, &r->why), 0);
+    CHECK_INT(t->a.done, 0);
+    UNTIL(r, t->a.done > 0);
+}
+
+static void one_file_left(const struct rig *r)
+{
+    char path[DZ_PATH_MAX];
+    int claims;
+    CHECK_INT(live_files(r, &claims, path), 1);
+    CHECK_INT(claims, 0);
+}
+
+TEST(a_branch_whose_file_its_cell_could_still_write_to_is_not_made)
+{
+    struct rig r;
+    struct branched t;
+    rig_open_with(&r, hold_branch);
+    branch_of(&r, &me, &t);
+    CHECK_INT(t.a.code, DZ_EDIED);
+    CHECK_INT(events(&r, "snapshot_held").count, 1);
+    one_file_left(&r);
+    (void)close(held);
+    held = -1;
+    lie.copied = NULL;
+    run_well(&r, "a");
+    branch_of(&r, &me, &t);
+    CHECK_INT(t.a.code, 0);
+    run_well(&r, t.id);
+    rig_close_well(&r);
+}
+
+static const struct dz_engine_caller operator= {.tenant = "acme", .is_operator = true };
+static const char *revoked;
+
+static void revoke_token(struct dz_frame *f, struct rig *r)
+{
+    char id[DZ_ID_TEXT];
+    (void)f;
+    CHECK_INT(dz_engine_token_remove(r->e, &operator, revoked, id, &r->why), 0);
+}
+
+TEST(a_branch_is_not_made_for_a_token_that_was_revoked_meanwhile)
+{
+    DZ_AUTO(dz_token_row_release) struct dz_token_row row = {0};
+    const struct dz_engine_token_spec spec = {.name = "t", .tenant = me.tenant, .scope = "tenant"};
+    char secret[DZ_ENGINE_SECRET];
+    struct branched t;
+    struct rig r;
+    rig_open_with(&r, revoke_token);
+    CHECK_INT(dz_engine_token_add(r.e, &operator, & spec, secret, &row, &r.why), 0);
+    const struct dz_engine_caller client = {.tenant = me.tenant, .token = row.id};
+    revoked = row.id;
+    branch_of(&r, &client, &t);
+    CHECK_INT(t.a.code, DZ_EUNAUTH);
+    one_file_left(&r);
+    rig_close_well(&r);
+}
+
 TEST(a_copy_that_nobody_asked_for_is_nonsense)
 {
     const struct dz_frame copied = {.type = DZ_FRAME_COPIED, .value = 1};
