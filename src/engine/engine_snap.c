@@ -74,6 +74,7 @@ struct copy {
     uint64_t most;          /* bytes that it may have; 0: any */
     int fd;                 /* of the file, for reading */
     bool asked;             /* the cell is at it */
+    bool synced;            /* a worker has been at it, and rc says how that went */
     bool in_line;           /* closing, and its tenant has as many that are tried as may be */
     bool claimed;           /* the file may be there */
     bool kept;              /* it is there, and has a row, or gets one from who asked */
@@ -352,6 +353,12 @@ static void work_lease(void *arg)
     } else {
         c->writers = errno == EAGAIN ? WRITERS_SOME : WRITERS_UNKNOWN;
     }
+    /* The same worker goes on: a hop through the loop would stand between a request and its answer.
+     * A snapshot's box does not wait for the disk. */
+    if (c->child && c->writers == WRITERS_NONE && c->rc == 0) {
+        work_keep(c);
+        c->synced = true;
+    }
 }
 
 /* May it be tried again, or has its tenant as many as may be? */
@@ -424,6 +431,10 @@ static void closed(struct copy *c)
     leave_box(c);
     if (c->rc == 0 && c->answered)
         c->rc = DZ_ECANCELED;
+    if (c->rc == 0 && c->synced) {
+        on_kept(c);
+        return;
+    }
     if (c->rc == 0)
         c->rc = dz_loop_work(c->e->loop, work_keep, on_kept, c, &c->err);
     if (c->rc < 0)
