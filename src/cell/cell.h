@@ -26,7 +26,9 @@
 /* Fork a cell and hand it everything. The descriptors stay the caller's. */
 DZ_NODISCARD int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell,
                                struct dz_err *err);
-int dz_cell_fd(const struct dz_cell *c); /* readable: receive something */
+/* Readable: receive something. Another one from the moment that the cell is dying: ask again after
+ * each receive that had nothing to say. */
+int dz_cell_fd(const struct dz_cell *c);
 /* Of a cell with many commands nothing waits: what its socket does not take is kept.
  * POLLIN, and POLLOUT while something is; then flush. */
 short dz_cell_poll_events(const struct dz_cell *c);

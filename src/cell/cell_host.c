@@ -26,7 +26,7 @@
 enum {
     TIDY_MS = 5000,        /* for a checkpoint after the last word */
     TIDY_ALONE_MS = 60000, /* the same, where somebody waits for nothing else */
-    DYING_MS = 50,         /* for the status of a process that was killed, in turns of the loop */
+    DYING_MS = 50,         /* for the status of a process that was killed */
 };
 
 static void tell_failure(int fd, int code, const struct dz_err *err)
@@ -57,6 +57,7 @@ struct dz_cell *dz_cell_adopt(int fd)
     if (!c)
         return NULL;
     c->fd = fd;
+    c->death = DZ_REAP_WATCH_INIT;
     dz_cell_words_init(&c->words, DZ_WORDS_CELL, NULL);
     c->execs.max = (size_t)DZ_CELL_EXECS_MAX * 2;
     c->ops.max = DZ_CELL_OPS_MAX;
@@ -98,7 +99,7 @@ int dz_cell_spawn(const struct dz_cell_start *start, struct dz_cell **ret_cell, 
 
 int dz_cell_fd(const struct dz_cell *c)
 {
-    return c->fd;
+    return c->death.fd >= 0 ? c->death.fd : c->fd;
 }
 
 int32_t dz_cell_pid(struct dz_cell *c)
@@ -135,9 +136,9 @@ static void leave_to_reaper(struct dz_cell *c, int64_t grace_ms)
     c->helper = DZ_USER_NONE;
 }
 
-/* How it ended: true. False: it was killed, and is dead in a moment. Who has a loop goes through it
- * meanwhile, for the socket stays readable; one that dies slowly is then left to the pool's reaper,
- * and counts as killed. */
+/* How it ended: true. False: it was killed, and is dead in a moment, which dz_cell_fd() tells from
+ * now on. One that dies slowly is left to the pool's reaper and counts as killed; so does one whose
+ * death cannot be watched. */
 static bool has_ended(struct dz_cell *c, int *ret_status)
 {
     *ret_status = 0;
@@ -150,7 +151,8 @@ static bool has_ended(struct dz_cell *c, int *ret_status)
     if (!c->reaper)
         *ret_status = dz_reap_or_kill(c->pid, 0);
     else if (!dz_reap_within(c->pid, 0, ret_status)) {
-        if (dz_clock_boot_ns() - c->dying_ns < DYING_MS * DZ_NS_PER_MS)
+        if (c->death.fd < 0 ? dz_reap_watch_begin(&c->death, c->pid, DYING_MS) == 0
+                            : dz_clock_boot_ns() - c->dying_ns < DYING_MS * DZ_NS_PER_MS)
             return false;
         *ret_status = SIGKILL;
         leave_to_reaper(c, 0);
@@ -483,6 +485,7 @@ void dz_cell_free(struct dz_cell *c)
         c->helper = DZ_USER_NONE;
     } else
         dz_fd_close(&c->fd);
+    dz_reap_watch_release(&c->death);
     if (c->pid > 0)
         end_process(c, !tidies ? 0 : c->reaper ? TIDY_MS : TIDY_ALONE_MS);
     dz_cell_user_give(c->helper);

@@ -37,11 +37,12 @@ struct dz_open_op {
 };
 
 struct dz_cell {
-    pid_t pid;        /* 0: not known yet, or reaped */
-    bool known;       /* of a pool: its pid was learned from its first packet */
-    bool doomed;      /* to be killed when it is */
-    int64_t dying_ns; /* since when its end is awaited, on the boot clock; 0: it is not */
-    bool nonsense;    /* dying: for what it sent */
+    pid_t pid;                  /* 0: not known yet, or reaped */
+    bool known;                 /* of a pool: its pid was learned from its first packet */
+    bool doomed;                /* to be killed when it is */
+    int64_t dying_ns;           /* since when its end is awaited, on the boot clock; 0: it is not */
+    struct dz_reap_watch death; /* is polled meanwhile, in the place of the socket */
+    bool nonsense;              /* dying: for what it sent */
     int fd;
     bool many;
     size_t window[4]; /* bytes of input that each stream takes */

@@ -119,7 +119,7 @@ int dz_cell_flush(struct dz_cell *c, struct dz_err *err)
 
 short dz_cell_poll_events(const struct dz_cell *c)
 {
-    return dz_list_empty(&c->queue) ? POLLIN : POLLIN | POLLOUT;
+    return c->dying_ns || dz_list_empty(&c->queue) ? POLLIN : POLLIN | POLLOUT;
 }
 
 void dz_cell_many_release(struct dz_cell *c)

@@ -123,6 +123,30 @@ bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status)
     return got != 0; /* -1: it is no child any more */
 }
 
+int dz_reap_watch_begin(struct dz_reap_watch *w, pid_t pid, int64_t ms)
+{
+    const struct itimerspec late = {.it_value = {ms / 1000, ms % 1000 * DZ_NS_PER_MS}};
+    struct epoll_event ev = {.events = EPOLLIN};
+    w->pidfd = open_pidfd(pid);
+    w->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
+    w->fd = epoll_create1(EPOLL_CLOEXEC);
+    if (w->pidfd >= 0 && w->timer >= 0 && w->fd >= 0 &&
+        timerfd_settime(w->timer, 0, &late, NULL) == 0 &&
+        epoll_ctl(w->fd, EPOLL_CTL_ADD, w->timer, &ev) == 0 &&
+        epoll_ctl(w->fd, EPOLL_CTL_ADD, w->pidfd, &ev) == 0)
+        return 0;
+    int e = errno;
+    dz_reap_watch_release(w);
+    return -e;
+}
+
+void dz_reap_watch_release(struct dz_reap_watch *w)
+{
+    dz_fd_close(&w->fd);
+    dz_fd_close(&w->pidfd);
+    dz_fd_close(&w->timer);
+}
+
 int dz_reap_or_kill(pid_t pid, int64_t grace_ms)
 {
     int status = 0;

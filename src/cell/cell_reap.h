@@ -53,6 +53,14 @@ DZ_NODISCARD bool dz_reap_claim_sender(const struct dz_sender *who);
 
 /* Reap a child, if it has ended: true, also when it is no child any more. */
 bool dz_reap_ended(pid_t pid);
+/* A child that was killed and is not dead: fd is readable when it is, or after ms. All of it is -1
+ * where there is none. Release before its fd is used for something else. */
+struct dz_reap_watch {
+    int fd, pidfd, timer;
+};
+#define DZ_REAP_WATCH_INIT ((struct dz_reap_watch){-1, -1, -1})
+DZ_NODISCARD int dz_reap_watch_begin(struct dz_reap_watch *w, pid_t pid, int64_t ms);
+void dz_reap_watch_release(struct dz_reap_watch *w);
 /* Wait so long for a child, and reap it: true, and its status (NULL: not wanted). False: it has
  * not ended. Blocks. */
 bool dz_reap_within(pid_t pid, int64_t ms, int *ret_status);

@@ -191,6 +191,19 @@ static void on_late(void *arg)
     dz_engine_drain_look(e);
 }
 
+/* A cell is polled by another descriptor when it is dying. Without memory for that the old one
+ * goes on: the loop then goes round until the process has ended. */
+static void poll_again(struct dz_engine *e, struct dz_poll **poll, int *polled, int fd,
+                       void (*fn)(void *arg, int events), void *arg)
+{
+    struct dz_poll *now;
+    if (fd == *polled || dz_poll_new(e->loop, fd, fn, arg, &now, NULL) < 0)
+        return;
+    dz_poll_free(*poll);
+    *poll = now;
+    *polled = fd;
+}
+
 static void on_leaving(void *arg, int events)
 {
     struct leaving *l = arg;
@@ -204,8 +217,12 @@ static void on_leaving(void *arg, int events)
         if (rc == 1 && event.type == DZ_CELL_GONE)
             rc = DZ_ECANCELED;
     }
-    if (rc >= 0)
+    if (rc >= 0) {
+        poll_again(e, &l->poll, &l->polled, l->ops->fd(l->cell), on_leaving, l);
+        if (dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0) /* on_late() comes in any case */
+            dz_log(DZ_LOG_WARN, "poll_failed", dz_log_int("pid", l->ops->pid(l->cell)));
         return;
+    }
     leaving_free(l);
     dz_engine_drain_look(e);
 }
@@ -226,7 +243,8 @@ static void let_go(struct box *b)
     dz_list_init(&l->link);
     dz_poll_free(b->poll);
     b->poll = NULL;
-    if (dz_poll_new(e->loop, l->ops->fd(l->cell), on_leaving, l, &l->poll, NULL) < 0 ||
+    l->polled = l->ops->fd(l->cell);
+    if (dz_poll_new(e->loop, l->polled, on_leaving, l, &l->poll, NULL) < 0 ||
         dz_poll_set(l->poll, DZ_POLL_READ, NULL) < 0 ||
         dz_timer_new(e->loop, on_late, l, &l->late, NULL) < 0) {
         dz_poll_free(l->poll);
@@ -596,6 +614,7 @@ void dz_box_watch(struct box *b)
 {
     if (!b->poll)
         return;
+    poll_again(b->e, &b->poll, &b->polled, b->ops->fd(b->cell), on_cell, b);
     short want = b->ops->want(b->cell);
     int events = (want & POLLIN ? DZ_POLL_READ : 0) | (want & POLLOUT ? DZ_POLL_WRITE : 0);
     if (dz_poll_set(b->poll, events, NULL) < 0)
@@ -741,7 +760,9 @@ int dz_box_start(struct box *b, const struct dz_instance *row, bool go, struct d
     if (rc == 0)
         rc = make_cell(b, row, &o, go, err);
     if (rc == 0)
-        rc = dz_poll_new(b->e->loop, b->ops->fd(b->cell), on_cell, b, &b->poll, err);
+        b->polled = b->ops->fd(b->cell);
+    if (rc == 0)
+        rc = dz_poll_new(b->e->loop, b->polled, on_cell, b, &b->poll, err);
     if (rc < 0) {
         drop_cell(b);
         return rc;

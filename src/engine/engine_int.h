@@ -70,6 +70,7 @@ struct box {
     const struct dz_cell_ops *ops; /* of its kind of guests: the only way to its cell */
     struct dz_cell *cell;
     struct dz_poll *poll;
+    int polled;                 /* the cell's descriptor in it */
     struct engine_image *image; /* of the cell */
     struct dz_timer *linger;    /* the end of OPENING, and of FILES that nobody uses */
     struct dz_loop_task broken; /* its cell could not be told something, and fails for that: */
@@ -103,6 +104,7 @@ struct leaving {
     const struct dz_cell_ops *ops;
     struct dz_cell *cell;
     struct dz_poll *poll;
+    int polled; /* the cell's descriptor in it */
     struct dz_timer *late;
     struct engine_image *image;
 };

@@ -224,7 +224,8 @@ struct dz_cell_ops {
     int (*begin)(struct dz_cell *c, struct dz_err *err);
 
     /* What the loop polls, and for what: POLLIN, and POLLOUT while bytes wait for the socket;
-     * flush sends these. An error of flush is told by receive, too. */
+     * flush sends these. An error of flush is told by receive, too. fd may be another one after a
+     * receive that returned 0: a cell that dies says so by the end of its process. */
     int (*fd)(const struct dz_cell *c);
     short (*want)(const struct dz_cell *c);
     int (*flush)(struct dz_cell *c, struct dz_err *err);

@@ -187,6 +187,34 @@ TEST(starts_wait_for_a_zygote_that_has_no_time)
     CHECK_INT(descriptors(), before);
 }
 
+/* The host does not go round and round until the process is dead: it waits for that. */
+TEST(the_death_of_a_cell_is_waited_for)
+{
+    struct mrig r = {.spawn = from_pool};
+    struct dz_cell_pool *p = pool(2);
+    struct dz_cell_event event;
+    int rc, looks = 0;
+    r.arg = p;
+    settle(p, 1, 2);
+    mrig_start_by(&r);
+    settle(p, 1, 2);
+    size_t before = descriptors();
+    CHECK_INT(shutdown(dz_cell_fd(r.cell), SHUT_RDWR), 0);
+    while ((rc = dz_cell_receive(r.cell, &event, &r.err)) >= 0)
+        if (rc == 0) {
+            struct pollfd fd = {.fd = dz_cell_fd(r.cell), .events = POLLIN};
+            CHECK_INT(poll(&fd, 1, 5000), 1);
+            looks++;
+        }
+    CHECK(looks <= 1);
+    CHECK(strstr(r.err.msg, "signal 9") != NULL);
+    dz_cell_free(r.cell);
+    r.cell = NULL;
+    CHECK_INT(descriptors(), before - 1);
+    mrig_free(&r);
+    free_pool(p);
+}
+
 TEST(a_killed_cell_is_told_and_a_killed_zygote_replaced)
 {
     struct mrig r = {.spawn = from_pool}, other = {.spawn = from_pool};
