@@ -40,7 +40,7 @@ NEEDS_tree := base
 NEEDS_mm   := base
 NEEDS_runtime := base
 NEEDS_linux := base kernel mm
-NEEDS_stub := base mm
+NEEDS_stub := base os mm
 NEEDS_config := base
 NEEDS_cli  := base os client
 # what files cli/local_* may use besides
@@ -102,18 +102,19 @@ $(call program,doze_hostile,src/cli/main.c $(HOSTILE),cli)
 $(call program,canned,tests/web/canned.c,http)$(call program,load,tests/load/load.c,)
 $(foreach p,spec freeze_spec wasi_suite canned,$(eval SYS_$(p) := -ljansson))
 # bench/bench_x.c, run by `make bench-x`.
-BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon
+BENCHES    := spawn db disk wasm run sleep cell lifecycle images daemon stub
 NEEDS_bench_wasm  := wasm
 NEEDS_bench_sleep := image
 NEEDS_bench_cell  := cell
 NEEDS_bench_db    := db
 NEEDS_bench_disk  := vfs
 NEEDS_bench_lifecycle := keeper
+NEEDS_bench_stub  := stub
 
 deps  = $(sort $(1) $(foreach m,$(NEEDS_$(1)) $(NEEDS_$(1)_local),$(call deps,$(m))))
 libs  = $(patsubst %,$(B)/lib%.a,$(filter $(MODULES),$(call deps,$(1))))
 sys   = $(sort $(foreach m,$(call deps,$(1)),$(SYS_$(m))))
-obj   = $(patsubst %.c,$(B)/%.o,$(filter-out src/$(1)/main.c %/template_main.c,$(wildcard src/$(1)/*.c)))
+obj   = $(patsubst %.c,$(B)/%.o,$(filter-out src/$(1)/main.c %/template_main.c %/stub_guest.c,$(wildcard src/$(1)/*.c)))
 group = -Wl,--start-group $(1) -Wl,--end-group
 
 LIBS     := $(MODULES:%=$(B)/lib%.a)
@@ -160,11 +161,31 @@ $(B)/make_template: $(B)/src/vfs/template_main.o $(B)/src/vfs/vfs_schema.o $(B)/
 $(B)/gen/vfs_template_bytes.o: $(B)/make_template
 	@mkdir -p $(@D) && $< >$(@:.o=.c) && $(CC) $(CPPFLAGS) $(CFLAGS) -c $(@:.o=.c) -o $@
 
+# the program in the processes of native guests: no C library, no data, at an address of its own; as C
+$(B)/libstub.a: $(B)/gen/stub_program.o
+$(B)/stub_program: src/stub/stub_guest.c src/stub/stub_page.h
+	@mkdir -p $(@D)
+	$(CC) -Isrc -std=gnu17 $(WARN) -O2 -ffreestanding -fPIE -fvisibility=hidden -fno-stack-protector -fcf-protection=none \
+	  -fno-asynchronous-unwind-tables -mgeneral-regs-only -fno-strict-aliasing -nostdlib -static \
+	  -Wl,-Ttext-segment=0x600000000000,-z,noseparate-code,-z,norelro,--build-id=none,--fatal-warnings $< -o $@
+$(B)/gen/stub_program.o: $(B)/stub_program
+	@mkdir -p $(@D)
+	@{ echo '#include "stub/stub_int.h"'; echo 'const unsigned char dz_stub_program[] = {'; \
+	  od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '};'; \
+	  echo 'const size_t dz_stub_program_size = sizeof dz_stub_program;'; } >$(@:.o=.c)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c $(@:.o=.c) -o $@
+
 # t_MODULE_PART and fuzz_MODULE_PART link MODULE and what it needs.
 define linked_rule
 $(1): $(2) $(call libs,$(3))
 	$(CC) $$(LDFLAGS) $(2) $$(call group,$(call libs,$(3))) $(call sys,$(3)) $(4) -o $$@
 endef
+# t_native_*: programs of this machine on all that executes them
+NEEDS_native := linux stub
+$(B)/tests/unit/t_native_run: $(B)/tests/native/native_hello
+$(B)/tests/native/%: tests/native/%.c
+	@mkdir -p $(@D)
+	gcc -std=gnu17 -O1 -Wall -Wextra -Werror -static -pthread $< -o $@
 module_of = $(word 2,$(subst _, ,$(notdir $(1))))
 $(foreach t,$(UNITS) $(SECURITY),$(eval $(call linked_rule,$(t),$(t).o,$(call module_of,$(t)))))
 $(foreach f,$(FUZZERS),$(eval $(call linked_rule,$(B)/tests/fuzz/corpus_$(f),\

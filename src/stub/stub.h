@@ -41,6 +41,7 @@ enum {
     DZ_STUB_THREADS_MAX = 4096, /* of a machine, its own ones included */
     DZ_STUB_FILES_MAX = 4096,   /* in the table of numbers that lists may map */
     DZ_STUB_XSTATE_MAX = 12288, /* bytes of a thread's extended registers */
+    DZ_STUB_LOOK_MS = 100,
     DZ_STUB_EVENTS_MAX = 64,    /* of one wait() */
     DZ_STUB_RUNS_MAX = 1 << 20, /* of one changed() */
 };
@@ -135,7 +136,8 @@ struct dz_stub_ops {
      */
     int (*wait)(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event *ret_events,
                 size_t max);
-    /* Readable when wait() has something, once wait(0) had nothing; -1: there is none. */
+    /* Readable when wait() has something, once wait(0) had nothing; -1: there is none. A hostile
+     * guest can silence it, so while threads run wait(0) is due every DZ_STUB_LOOK_MS as well. */
     int (*fd)(struct dz_stub *s);
 
     /* End all; waits for the host to be done with them. */

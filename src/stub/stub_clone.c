@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stub_clone.c - processes and threads: each is a clone that another stub makes by order.
+ *
+ *     parent             kernel's side                           child
+ *     clone(flags) ────> the flags are the ordered ones?
+ *                  <──── go on ............................... > starts in the stub's text
+ *                        its thread's number, by the host <───── mmap(its own ctx)
+ *                        go on ──────────────────────────────>
+ *     waits                                                      waits
+ *
+ * The child's number is what the notification of its first call says, never what the parent says:
+ * so a hostile parent can hide no child. A child that does not make this call (its parent rewrote
+ * the stub) is found among our children, and killed.
+ */
+#include "stub/stub_int.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/num.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool known(const struct host *h, pid_t pid)
+{
+    for (uint32_t i = 0; i < numbers_used(h); i++)
+        if (h->groups[i] && h->groups[i]->pid == pid)
+            return true;
+    return false;
+}
+
+/* Kill children of the stubs' session that have no group. Needs CONFIG_PROC_CHILDREN; without it
+ * they live until the pid namespace ends, which a cell has for that. */
+static void kill_strays(const struct host *h)
+{
+    char path[64];
+    DZ_AUTO(dz_buf_release) struct dz_buf text = DZ_BUF_INIT(1 << 20);
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)gettid());
+    if (dz_fd_read_file(AT_FDCWD, path, &text, NULL) < 0)
+        return;
+    uint64_t pid = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        const char c = (char)text.p[i];
+        if (c >= '0' && c <= '9') {
+            pid = pid * 10 + (uint64_t)(c - '0');
+            continue;
+        }
+        if (pid && getsid((pid_t)pid) == h->threads[STUB_ZYGOTE].tid && !known(h, (pid_t)pid)) {
+            struct pollfd end = {(int)syscall(SYS_pidfd_open, (pid_t)pid, 0), POLLIN, 0};
+            (void)kill((pid_t)pid, SIGKILL);
+            for (uint32_t tick = 0; tick < h->ticks && poll(&end, 1, STUB_TICK_MS) == 0; tick++) {
+            }
+            (void)waitpid((pid_t)pid, NULL, __WALL | WNOHANG);
+            dz_fd_close(&end.fd);
+        }
+        pid = 0;
+    }
+}
+
+static uint32_t number_find(const struct host *h)
+{
+    for (uint32_t i = STUB_ZYGOTE + 1; i < DZ_STUB_THREADS_MAX; i++)
+        if (h->threads[i].state == T_FREE)
+            return i;
+    return 0;
+}
+/* Which of the threads that were told to go are gone? */
+static void number_harvest(struct host *h)
+{
+    for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h); i++) {
+        struct thread *t = &h->threads[i];
+        if (t->state != T_GOING)
+            continue;
+        if (t->group->killed)
+            dz_stub_reap(h, t->group);
+        else if (syscall(SYS_tgkill, t->group->pid, t->tid, 0) < 0 && errno == ESRCH)
+            dz_stub_number_free(h, i);
+    }
+}
+static uint32_t number_new(struct host *h)
+{
+    uint32_t number = number_find(h);
+    for (uint32_t tick = 0; !number && h->going && tick < h->ticks; tick++) {
+        number_harvest(h);
+        number = number_find(h);
+        if (!number)
+            (void)poll(NULL, 0, STUB_TICK_MS / 10);
+    }
+    return number;
+}
+
+static void ctx_prepare(struct host *h, uint32_t number, uint32_t from)
+{
+    struct stub_ctx *c = ctx_of(h, number);
+    memset(c, 0, sizeof *c);
+    c->parent = (uint32_t)getpid();
+    c->spin = h->spin;
+    uint8_t *to = ctx_bytes(h, number) + h->frame_at;
+    const size_t fp = h->fp_at - h->frame_at;
+    memcpy(to, h->frame, PAGE_CTX_SIZE - h->frame_at);
+    if (from != STUB_ZYGOTE) /* the guest's own, which may be anything */
+        memcpy(to + fp, ctx_bytes(h, from) + h->fp_at, h->fp_size);
+    dz_stub_frame_write(h, number);
+}
+
+/* The new one has spoken: until then nobody knows its number. */
+static int await_child(struct host *h, const struct group *parent)
+{
+    for (uint32_t tick = 0; h->order.active && tick < h->ticks;) {
+        struct pollfd fds[] = {{h->listener, POLLIN, 0}, {parent->pidfd, POLLIN, 0}};
+        const int n = poll(fds, 2, STUB_TICK_MS);
+        if (n > 0 && (fds[0].revents & POLLIN))
+            dz_stub_notified(h);
+        else if (n > 0)
+            break; /* the parent is gone, and a thread with it */
+        tick += n <= 0;
+    }
+    return h->order.active ? -ESRCH : 0;
+}
+
+/* The process whose first thread this is. */
+static int group_new(struct host *h, uint32_t number, pid_t pid)
+{
+    siginfo_t info = {.si_pid = 0};
+    struct group *g = dz_zalloc(sizeof *g);
+    const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct epoll_event e = {.events = EPOLLIN, .data = {.u64 = number}};
+    if (!g || fd < 0 || waitid(P_PIDFD, (id_t)fd, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+        epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &e) < 0) {
+        const int rc = g && fd < 0 ? -errno : -ENOMEM;
+        if (fd >= 0)
+            (void)close(fd);
+        dz_free(g);
+        return rc;
+    }
+    *g = (struct group){.pid = pid, .pidfd = fd};
+    h->groups[number] = g;
+    h->threads[number].group = g;
+    h->threads[number].process = ++h->processes;
+    return 0;
+}
+
+static int adopt(struct host *h, uint32_t number, uint32_t from, enum dz_stub_clone how)
+{
+    struct thread *t = &h->threads[number];
+    t->tid = h->order.got;
+    if (how == DZ_STUB_THREAD) {
+        t->group = h->threads[from].group;
+        t->process = h->threads[from].process;
+        if (syscall(SYS_tgkill, t->group->pid, t->tid, 0) < 0)
+            return -ESRCH;
+    } else {
+        const int rc = group_new(h, number, t->tid);
+        if (rc < 0)
+            return rc;
+    }
+    t->group->threads++;
+    t->state = T_STOPPED;
+    return 0;
+}
+
+int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_t *ret_thread)
+{
+    static const uint64_t flags[] = {[DZ_STUB_FORK] = STUB_CLONE_FORK,
+                                     [DZ_STUB_SHARE] = STUB_CLONE_SHARE,
+                                     [DZ_STUB_THREAD] = STUB_CLONE_THREAD};
+    struct group *parent = h->threads[from].group;
+    if (h->threads[from].state == T_DEAD || parent->killed)
+        return -ESRCH;
+    const uint32_t number = number_new(h);
+    if (!number)
+        return -EAGAIN;
+    h->words = number / 64 + 1 > h->words ? number / 64 + 1 : h->words;
+    struct thread *t = &h->threads[number];
+    *t = (struct thread){.state = T_FREE, .regs = h->threads[from].regs};
+    ctx_prepare(h, number, from);
+    struct stub_ctx *c = ctx_of(h, from);
+    c->clone_flags = flags[how];
+    c->clone_ctx = ctx_address(number);
+    h->order = (struct order){.active = true,
+                              .pid = h->threads[from].tid,
+                              .number = SYS_clone,
+                              .args = {flags[how]},
+                              .args_counted = 0x1f,
+                              .child = ctx_address(number)};
+    int rc = dz_stub_order(h, from, STUB_CLONE);
+    const bool cloned = h->order.cloned || h->order.got;
+    const int64_t said = *(volatile int64_t *)&c->clone_result;
+    if (rc == 0 && cloned && said >= 0)
+        rc = await_child(h, parent);
+    else if (rc == 0)
+        rc = said == -ENOMEM ? -ENOMEM : -EAGAIN;
+    const bool came = h->order.got && !h->order.active;
+    h->order.active = false;
+    if (came && adopt(h, number, from, how) == 0) {
+        if (rc == 0)
+            rc = dz_stub_await(h, number);
+        if (rc == 0) {
+            *ret_thread = number;
+            return 0;
+        }
+        dz_stub_kill(h, t->group); /* it did not come, or its parent denies it */
+        t->group->threads--;
+        t->state = T_GOING;
+        h->going++;
+        return rc;
+    }
+    if (cloned) {
+        if (rc == 0 || came)
+            rc = -ESRCH;
+        if (said >= 0 && from != STUB_ZYGOTE)
+            dz_stub_kill(h, parent); /* where its threads are, and it no longer obeys */
+        kill_strays(h);
+    }
+    dz_stub_number_free(h, number);
+    return rc;
+}

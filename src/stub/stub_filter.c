@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stub_filter.c - the two seccomp filters of a stub.
+ *
+ * The first asks the kernel's side (user notification) before a clone, a mapping of the memory
+ * that holds every ctx, a recvmsg and a close. The second lets the calls of the table below pass,
+ * from the stub's text; everything else becomes SIGSYS, and so an event. A trap comes before a
+ * notification, so nothing outside of the table ever asks.
+ *
+ * The instruction's address is no boundary, as a guest may jump to the stub: it only tells a
+ * guest's call from the stub's. What a call of the table can do is bounded by its arguments, and
+ * must be harmless whoever makes it.
+ */
+#include "stub/stub_int.h"
+
+#include <linux/audit.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+enum test {
+    NONE,
+    EQUAL,   /* all 64 bits */
+    WITHIN,  /* no other bits than these, of 64 */
+    LOW_IS,  /* the low 32 bits: descriptors */
+    LOW_MIN, /* the low 32 bits are at least */
+};
+struct condition {
+    enum test test;
+    int arg;
+    uint32_t value;
+};
+struct row {
+    uint32_t number;
+    struct condition conditions[4];
+};
+
+#define MAP_ALLOWED \
+    (MAP_SHARED | MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK)
+static const struct row rows[] = {
+    {SYS_rt_sigreturn, {{NONE, 0, 0}}},
+    {SYS_futex, {{EQUAL, 1, 0 /* FUTEX_WAIT */}, {EQUAL, 3, 0}}},
+    {SYS_write, {{LOW_IS, 0, STUB_FD_BELL}, {EQUAL, 2, 8}}},
+    {SYS_mmap, {{WITHIN, 2, 7}, {WITHIN, 3, MAP_ALLOWED}, {LOW_MIN, 4, STUB_FD_FIRST}}},
+    {SYS_munmap, {{NONE, 0, 0}}},
+    {SYS_mprotect, {{WITHIN, 2, 7}}},
+    {SYS_mremap, {{EQUAL, 3, MREMAP_MAYMOVE | MREMAP_FIXED}}},
+    {SYS_mremap, {{EQUAL, 3, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP}}},
+    {SYS_madvise, {{EQUAL, 2, MADV_DONTNEED}}},
+    {SYS_madvise, {{EQUAL, 2, MADV_FREE}}},
+    {SYS_madvise, {{EQUAL, 2, MADV_REMOVE}}},
+    {SYS_madvise, {{EQUAL, 2, MADV_DONTFORK}}},
+    {SYS_madvise, {{EQUAL, 2, MADV_DOFORK}}},
+    {SYS_madvise, {{EQUAL, 2, MADV_WIPEONFORK}}},
+    {SYS_madvise, {{EQUAL, 2, MADV_KEEPONFORK}}},
+    {SYS_arch_prctl, {{EQUAL, 0, 0x1001 /* ARCH_SET_GS */}}},
+    {SYS_arch_prctl, {{EQUAL, 0, 0x1002 /* ARCH_SET_FS */}}},
+    {SYS_exit, {{NONE, 0, 0}}},
+    {SYS_prctl, {{EQUAL, 0, PR_SET_PDEATHSIG}, {EQUAL, 1, SIGKILL}}},
+    {SYS_getppid, {{NONE, 0, 0}}},
+    /* the kernel's side is asked */
+    {SYS_clone, {{EQUAL, 0, STUB_CLONE_FORK}}},
+    {SYS_clone, {{EQUAL, 0, STUB_CLONE_SHARE}}},
+    {SYS_clone, {{EQUAL, 0, STUB_CLONE_THREAD}}},
+    {SYS_mmap,
+     {{EQUAL, 1, PAGE_CTX_SIZE},
+      {EQUAL, 2, 3},
+      {EQUAL, 3, MAP_SHARED | MAP_FIXED},
+      {LOW_IS, 4, STUB_FD_MEMORY}}},
+    {SYS_recvmsg, {{LOW_IS, 0, STUB_FD_SOCKET}, {EQUAL, 2, 0}}},
+    {SYS_close, {{NONE, 0, 0}}},
+};
+
+static void add(struct stub_filter *f, uint16_t code, uint32_t k, uint8_t yes, uint8_t no)
+{
+    assert(f->count < STUB_FILTER_MAX);
+    f->code[f->count++] = (struct sock_filter){code, yes, no, k};
+}
+static void load(struct stub_filter *f, size_t offset)
+{
+    add(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+}
+static size_t arg_at(int arg)
+{
+    return offsetof(struct seccomp_data, args) + (size_t)arg * 8;
+}
+static void answer(struct stub_filter *f, uint32_t what)
+{
+    add(f, BPF_RET | BPF_K, what, 0, 0);
+}
+
+void dz_stub_filter_ask(struct stub_filter *f)
+{
+    f->count = 0;
+    load(f, offsetof(struct seccomp_data, arch));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
+    answer(f, SECCOMP_RET_ALLOW); /* the other filter traps it */
+    load(f, offsetof(struct seccomp_data, nr));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 5, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_recvmsg, 4, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 3, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3);
+    load(f, arg_at(4));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, STUB_FD_MEMORY, 0, 1);
+    answer(f, SECCOMP_RET_USER_NOTIF);
+    answer(f, SECCOMP_RET_ALLOW);
+}
+
+/* How many instructions a condition takes: the last one's jump leads behind the row. */
+static uint8_t size_of(const struct condition *c)
+{
+    static const uint8_t size[] = {
+        [NONE] = 0, [EQUAL] = 4, [WITHIN] = 4, [LOW_IS] = 2, [LOW_MIN] = 2};
+    return size[c->test];
+}
+
+void dz_stub_filter_trap(struct stub_filter *f)
+{
+    f->count = 0;
+    load(f, offsetof(struct seccomp_data, arch));
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
+    answer(f, SECCOMP_RET_TRAP);
+    load(f, offsetof(struct seccomp_data, instruction_pointer) + 4);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, PAGE_TEXT >> 32, 1, 0);
+    answer(f, SECCOMP_RET_TRAP);
+    load(f, offsetof(struct seccomp_data, instruction_pointer));
+    add(f, BPF_JMP | BPF_JGE | BPF_K, (uint32_t)PAGE_TEXT_SIZE, 0, 1);
+    answer(f, SECCOMP_RET_TRAP);
+    for (size_t i = 0; i < DZ_ARRAY_LEN(rows); i++) {
+        const struct row *r = &rows[i];
+        uint8_t left = 1; /* the row's answer */
+        for (size_t n = 0; n < DZ_ARRAY_LEN(r->conditions); n++)
+            left = (uint8_t)(left + size_of(&r->conditions[n]));
+        load(f, offsetof(struct seccomp_data, nr));
+        add(f, BPF_JMP | BPF_JEQ | BPF_K, r->number, 0, left);
+        for (size_t n = 0; n < DZ_ARRAY_LEN(r->conditions); n++) {
+            const struct condition *c = &r->conditions[n];
+            left = (uint8_t)(left - size_of(c));
+            if (c->test == NONE)
+                continue;
+            if (c->test == EQUAL || c->test == WITHIN) {
+                load(f, arg_at(c->arg) + 4);
+                add(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 0, (uint8_t)(left + 2));
+            }
+            load(f, arg_at(c->arg));
+            if (c->test == WITHIN)
+                add(f, BPF_JMP | BPF_JSET | BPF_K, ~c->value, left, 0);
+            else
+                add(f, BPF_JMP | (c->test == LOW_MIN ? BPF_JGE : BPF_JEQ) | BPF_K, c->value, 0,
+                    left);
+        }
+        answer(f, SECCOMP_RET_ALLOW);
+    }
+    answer(f, SECCOMP_RET_TRAP);
+}

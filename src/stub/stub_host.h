@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stub_host.h - the back end of host processes: native code at native speed.
+ *
+ * Needs Linux 5.9 and no privilege. Opened before a jail: it starts a program from memory
+ * (memfd_create, execveat), which all later processes are forks of. Afterwards it makes the calls
+ * futex, tgkill, epoll_wait, poll, read, pidfd_open, pidfd_send_signal, waitid,
+ * process_vm_readv, process_vm_writev, sendmsg, ioctl (of the listener and of pagemaps), openat of
+ * /proc/PID/pagemap, and clock_gettime.
+ *
+ * The opener's children are its own; its SIGCHLD must not be ignored.
+ */
+#ifndef DZ_STUB_STUB_HOST_H
+#define DZ_STUB_STUB_HOST_H
+
+#include "stub/stub.h"
+
+struct dz_stub_host_opts {
+    struct dz_stub_files files;
+    /* How long each side looks for the other's word before it sleeps, in nanoseconds; 0: not at
+     * all. It pays with a processor for each side. At most DZ_STUB_SPIN_MAX_NS. */
+    uint32_t spin_ns;
+    /* How long a stub may take for what it was told, in steps of 100 ms, before its process is
+     * killed; 0: ten seconds. The time in which this process or the host stood still counts as
+     * one step. */
+    uint32_t patience_ms;
+};
+enum {
+    DZ_STUB_SPIN_MAX_NS = 1000 * 1000
+};
+/* DZ_EUNSUPPORTED: the host lacks what the message says. */
+DZ_NODISCARD int dz_stub_host_open(const struct dz_stub_host_opts *o, struct dz_stub **ret_stub,
+                                   struct dz_err *err);
+
+#endif

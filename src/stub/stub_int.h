@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stub_int.h - the back end of host processes, shared by its files.
+ *
+ *     stub_host.c   opening and closing, the zygote, ends
+ *     stub_clone.c  processes and threads
+ *     stub_order.c  commands to a stub that it executes while its kernel waits; notifications
+ *     stub_turn.c   registers, run, interrupt, wait: what happens at each system call
+ *     stub_mem.c    lists of memory calls, bytes, written pages, files
+ *     stub_filter.c what a stub may ask of the host
+ *
+ * INVARIANTS
+ * 1. Nothing that is read from a ctx, from the bell or from a notification's arguments decides
+ *    anything but the fate of the process that wrote it. Who a thread is, in which process, with
+ *    which number of the host, stands here.
+ * 2. Every host process of a stub is a child of ours with a pidfd in `groups`, from before it can
+ *    execute an instruction of a guest until it is reaped. Its numbers are reused after that only.
+ * 3. A stub clones, maps a ctx, receives and closes only while `order` says so, once.
+ * 4. No wait for a stub is without end: it is counted in ticks, and the process is killed. (In
+ *    ticks, because a machine may stand still, and its stubs with it, for any time.)
+ */
+#ifndef DZ_STUB_STUB_INT_H
+#define DZ_STUB_STUB_INT_H
+
+#include "stub/stub_host.h"
+#include "stub/stub_page.h"
+
+#include <assert.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/types.h>
+#include <ucontext.h>
+
+enum {
+    STUB_TICK_MS = DZ_STUB_LOOK_MS,
+    STUB_TICKS = 100,      /* that a command, an interrupt may take, unless the opener says */
+    STUB_FILTER_MAX = 384, /* instructions */
+    STUB_ZYGOTE = 1,       /* its thread's number */
+};
+#define STUB_CLONE_FORK  (CLONE_FILES | CLONE_PARENT | SIGCHLD)
+#define STUB_CLONE_SHARE (CLONE_VM | CLONE_FILES | CLONE_PARENT | SIGCHLD)
+#define STUB_CLONE_THREAD \
+    (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
+
+struct stub_filter {
+    size_t count;
+    struct sock_filter code[STUB_FILTER_MAX];
+};
+void dz_stub_filter_ask(struct stub_filter *f);
+void dz_stub_filter_trap(struct stub_filter *f);
+
+/* The frame of a signal, as the host's kernel writes it: this, then struct _fpstate. */
+struct stub_frame {
+    struct { /* struct ucontext of the kernel, which is shorter than the C library's */
+        uint64_t flags, link;
+        stack_t stack;
+        greg_t regs[NGREG];
+        uint64_t fpstate, reserved[8];
+        uint64_t mask;
+    } uc;
+    siginfo_t info;
+};
+_Static_assert(offsetof(struct stub_frame, info) == 304, "rt_sigframe of x86-64");
+_Static_assert(sizeof(siginfo_t) == 128, "siginfo_t");
+
+enum thread_state {
+    T_FREE,
+    T_STOPPED,
+    T_RUNNING,
+    T_DEAD,  /* gone; its ENDED has not been told */
+    T_GOING, /* the caller has no more to do with it; the host has */
+};
+struct group;
+struct thread {
+    enum thread_state state;
+    pid_t tid;
+    struct group *group; /* NULL: it was reaped */
+    uint32_t process;    /* no other process of this machine has it, or had it */
+    int status;          /* of T_DEAD */
+    uint32_t interrupts; /* 1 + ticks since interrupt(); 0: none */
+    struct dz_stub_regs regs;
+};
+struct group { /* a process of the host */
+    pid_t pid;
+    int pidfd;
+    uint32_t threads; /* that are neither free nor going */
+    bool killed;
+};
+
+/* The only call that a notification may be about; pid 0: of a thread that nobody knows. */
+struct order {
+    bool active;
+    pid_t pid;
+    uint64_t number, args[6];
+    uint32_t args_counted; /* bits: which arguments must be these */
+    uint64_t child;        /* address of the ctx that the clone's child maps next; 0: is no clone */
+    bool cloned;           /* the clone went through */
+    pid_t got;             /* whose call went through */
+};
+
+struct host {
+    struct dz_stub stub;
+    struct dz_stub_ops ops;
+    struct dz_stub_host_opts o;
+    uint8_t *memory; /* bell and every ctx */
+    int memory_fd, socket, bell_fd, listener, epoll;
+    bool direct;                   /* STUB_BASES_DIRECT */
+    bool armed;                    /* the caller waits for fd(): what comes rings the bell */
+    uint32_t spin;                 /* turns of a stub's loop */
+    uint32_t ticks;                /* that a stub may take */
+    uint32_t running, dead, going; /* threads in these states */
+    uint32_t processes;            /* how many there ever were */
+    uint32_t words;                /* of the bell that ever had a thread */
+    int64_t swept_ns;
+    uint64_t frame_at, fp_at, fp_size; /* in a ctx; bytes */
+    uint8_t *frame;                    /* a frame as a process begins with, up to the ctx's end */
+    struct order order;
+    struct thread threads[DZ_STUB_THREADS_MAX];
+    struct group *groups[DZ_STUB_THREADS_MAX]; /* by the number of their first thread */
+    uint64_t files[DZ_STUB_FILES_MAX / 64];
+};
+
+static inline struct host *host_of(struct dz_stub *s)
+{
+    return (struct host *)s;
+}
+static inline uint8_t *ctx_bytes(const struct host *h, uint32_t number)
+{
+    return h->memory + number * PAGE_CTX_SIZE;
+}
+static inline struct stub_ctx *ctx_of(const struct host *h, uint32_t number)
+{
+    return (void *)ctx_bytes(h, number);
+}
+static inline struct stub_bell *bell_of(const struct host *h)
+{
+    return (void *)h->memory;
+}
+static inline uint64_t ctx_address(uint32_t number)
+{
+    return PAGE_CTX + number * PAGE_CTX_SIZE;
+}
+static inline struct thread *thread_of(struct host *h, uint32_t number)
+{
+    assert(number > STUB_ZYGOTE && number < DZ_STUB_THREADS_MAX);
+    struct thread *t = &h->threads[number];
+    assert(t->state == T_STOPPED || t->state == T_RUNNING || t->state == T_DEAD);
+    return t;
+}
+static inline uint32_t numbers_used(const struct host *h) /* all that are used are below */
+{
+    return h->words * 64;
+}
+/* For a function that needs a stopped thread, which may have died since. */
+static inline struct thread *stopped_of(struct host *h, uint32_t number)
+{
+    struct thread *t = thread_of(h, number);
+    assert(t->state != T_RUNNING);
+    return t;
+}
+
+/* stub_order.c. A command, and until it is done; 0 or -ESRCH, then its process was killed. */
+void dz_stub_go(struct host *h, uint32_t number, enum stub_command command);
+int dz_stub_await(struct host *h, uint32_t number);
+int dz_stub_order(struct host *h, uint32_t number, enum stub_command command);
+/* Execute calls[0..n) there, whatever each answers; their results, as the stub says, come back. */
+int dz_stub_calls(struct host *h, uint32_t number, struct stub_call *calls, size_t n);
+int dz_stub_close_there(struct host *h, int fd); /* one of the stubs' descriptors, by the zygote */
+void dz_stub_notified(struct host *h);           /* answer one notification, if there is one */
+
+/* stub_host.c */
+void dz_stub_ring(struct host *h); /* ours: fd() is readable */
+void dz_stub_kill(struct host *h, struct group *g);
+void dz_stub_reap(struct host *h, struct group *g); /* if it has ended */
+void dz_stub_thread_ended(struct host *h, struct thread *t, int status);
+void dz_stub_number_free(struct host *h, uint32_t number);
+
+/* stub_clone.c: 0, -EAGAIN, -ENOMEM, -ESRCH */
+int dz_stub_spawn(struct host *h, uint32_t from, enum dz_stub_clone how, uint32_t *ret_thread);
+
+/* stub_turn.c, stub_mem.c: their functions of the table */
+void dz_stub_ops_turn(struct dz_stub_ops *ops);
+void dz_stub_ops_mem(struct dz_stub_ops *ops);
+void dz_stub_frame_write(struct host *h, uint32_t number);
+
+/* The program, by the Makefile. */
+extern const unsigned char dz_stub_program[];
+extern const size_t dz_stub_program_size;
+
+#endif

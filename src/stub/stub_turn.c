@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stub_turn.c - registers, run, interrupt, wait.
+ *
+ * A running thread has stopped when the state in its ctx says so. That is looked for where the
+ * bell has a bit, which the guest may clear or set as it likes: so every tick all are looked at.
+ */
+#include "stub/stub_int.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* struct dz_stub_regs begins with what sigcontext begins with. */
+_Static_assert(offsetof(struct dz_stub_regs, fs_base) == 18 * 8 && REG_EFL == 17 && REG_RIP == 16,
+               "18 registers in the order of sigcontext");
+
+static struct stub_frame *frame_of(const struct host *h, uint32_t number)
+{
+    return (void *)(ctx_bytes(h, number) + h->frame_at);
+}
+
+/* All but what the extended registers are: nothing of the guest's stays in it. */
+void dz_stub_frame_write(struct host *h, uint32_t number)
+{
+    const struct thread *t = &h->threads[number];
+    const uint64_t ctx = ctx_address(number);
+    struct stub_frame *f = frame_of(h, number);
+    struct stub_frame fresh;
+    memcpy(&fresh, h->frame, sizeof fresh); /* flags, segments */
+    memcpy(fresh.uc.regs, &t->regs, 18 * 8);
+    fresh.uc.link = 0;
+    fresh.uc.fpstate = ctx + h->fp_at;
+    fresh.uc.mask = 0;
+    fresh.uc.stack = (stack_t){.ss_sp = (void *)(ctx + CTX_STACK_AT), /* NOLINT */
+                               .ss_size = PAGE_CTX_SIZE - CTX_STACK_AT,
+                               .ss_flags = (int)(1u << 31) /* SS_AUTODISARM */};
+    memcpy(&f->uc, &fresh.uc, sizeof f->uc);
+    struct stub_ctx *c = ctx_of(h, number);
+    c->frame = ctx + h->frame_at;
+    c->fs_base = t->regs.fs_base;
+    c->gs_base = t->regs.gs_base;
+    c->bases = STUB_BASES_SET | (h->direct ? STUB_BASES_DIRECT : 0);
+}
+
+static void turn_run(struct dz_stub *s, uint32_t thread)
+{
+    struct host *h = host_of(s);
+    struct thread *t = stopped_of(h, thread);
+    if (t->state == T_DEAD)
+        return;
+    dz_stub_frame_write(h, thread);
+    t->state = T_RUNNING;
+    t->interrupts = 0;
+    h->running++;
+    dz_stub_go(h, thread, STUB_RUN);
+}
+
+static struct dz_stub_regs *turn_regs(struct dz_stub *s, uint32_t thread)
+{
+    return &stopped_of(host_of(s), thread)->regs;
+}
+
+static int64_t turn_xstate_get(struct dz_stub *s, uint32_t thread, void *ret_bytes, size_t size)
+{
+    struct host *h = host_of(s);
+    (void)stopped_of(h, thread);
+    if (size < h->fp_size)
+        return -ENOSPC;
+    memcpy(ret_bytes, ctx_bytes(h, thread) + h->fp_at, h->fp_size);
+    return (int64_t)h->fp_size;
+}
+static int turn_xstate_set(struct dz_stub *s, uint32_t thread, const void *bytes, size_t size)
+{
+    struct host *h = host_of(s);
+    (void)stopped_of(h, thread);
+    /* what the frame says of its own layout, before and behind the registers */
+    const size_t at = 464, head = 48, magic = size - 4;
+    const uint8_t *ours = h->frame + (h->fp_at - h->frame_at), *b = bytes;
+    if (size != h->fp_size || memcmp(b + at, ours + at, head) != 0 ||
+        memcmp(b + magic, ours + magic, 4) != 0)
+        return -EINVAL;
+    memcpy(ctx_bytes(h, thread) + h->fp_at, bytes, size);
+    return 0;
+}
+
+static void turn_interrupt(struct dz_stub *s, uint32_t thread)
+{
+    struct host *h = host_of(s);
+    struct thread *t = thread_of(h, thread);
+    if (t->state != T_RUNNING || t->interrupts)
+        return;
+    t->interrupts = 1;
+    (void)syscall(SYS_tgkill, t->group->pid, t->tid, SIGUSR1);
+}
+
+/* ---- events ---------------------------------------------------------------------------- */
+
+static void stopped(struct host *h, uint32_t number, struct dz_stub_event *ret_event)
+{
+    struct thread *t = &h->threads[number];
+    struct stub_frame f;
+    struct stub_ctx *c = ctx_of(h, number);
+    memcpy(&f, frame_of(h, number), sizeof f);
+    memcpy(&t->regs, f.uc.regs, 18 * 8);
+    if (h->direct) { /* else nobody but us sets them */
+        t->regs.fs_base = *(volatile uint64_t *)&c->fs_base;
+        t->regs.gs_base = *(volatile uint64_t *)&c->gs_base;
+    }
+    *ret_event = (struct dz_stub_event){.kind = DZ_STUB_FAULT,
+                                        .thread = number,
+                                        .signo = f.info.si_signo,
+                                        .code = f.info.si_code,
+                                        .addr = (uint64_t)f.info.si_addr,
+                                        .trap = (uint64_t)f.uc.regs[REG_TRAPNO],
+                                        .error = (uint64_t)f.uc.regs[REG_ERR]};
+    if (f.info.si_signo == SIGSYS) {
+        ret_event->kind = DZ_STUB_CALL;
+        ret_event->arch = f.info.si_arch;
+    } else if (f.info.si_signo == SIGUSR1) {
+        ret_event->kind = DZ_STUB_STOPPED;
+    } else if (f.info.si_signo != SIGSEGV && f.info.si_signo != SIGBUS &&
+               f.info.si_signo != SIGFPE && f.info.si_signo != SIGTRAP) {
+        ret_event->signo = SIGILL; /* it is, or the guest wrote this */
+    }
+    t->state = T_STOPPED;
+    t->interrupts = 0;
+    h->running--;
+}
+
+static bool take(struct host *h, uint32_t number, struct dz_stub_event *ret_event)
+{
+    struct thread *t = &h->threads[number];
+    if (t->state == T_RUNNING && !t->group->killed &&
+        atomic_load_explicit(&ctx_of(h, number)->state, memory_order_acquire) == STUB_WAITS) {
+        stopped(h, number, ret_event);
+        return true;
+    }
+    if (t->state != T_DEAD)
+        return false;
+    *ret_event =
+        (struct dz_stub_event){.kind = DZ_STUB_ENDED, .thread = number, .status = t->status};
+    h->dead--;
+    dz_stub_number_free(h, number);
+    return true;
+}
+
+/* What the bell says, in the words that have a thread. Bits of what does not fit stay. */
+static size_t heard(struct host *h, struct dz_stub_event *ret_events, size_t max)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < h->words && count < max; i++) {
+        if (!atomic_load_explicit(&bell_of(h)->ready[i], memory_order_relaxed))
+            continue;
+        uint64_t bits = atomic_exchange(&bell_of(h)->ready[i], 0);
+        for (; bits && count < max; bits &= bits - 1)
+            count += take(h, i * 64 + (uint32_t)__builtin_ctzll(bits), &ret_events[count]);
+        if (bits)
+            atomic_fetch_or(&bell_of(h)->ready[i], bits);
+    }
+    return count;
+}
+
+/* Every thread: has it stopped unheard, ended alone, does it not come when interrupted? */
+static size_t sweep(struct host *h, struct dz_stub_event *ret_events, size_t max)
+{
+    size_t count = 0;
+    for (uint32_t i = STUB_ZYGOTE + 1; i < numbers_used(h) && count < max; i++) {
+        struct thread *t = &h->threads[i];
+        if (t->state != T_RUNNING || t->group->killed)
+            continue;
+        if (take(h, i, &ret_events[count]))
+            count++;
+        else if (syscall(SYS_tgkill, t->group->pid, t->tid, 0) < 0 && errno == ESRCH)
+            dz_stub_thread_ended(h, t, -1);
+        else if (t->interrupts && ++t->interrupts > h->ticks)
+            dz_stub_kill(h, t->group);
+        else if (t->interrupts)
+            (void)syscall(SYS_tgkill, t->group->pid, t->tid, SIGUSR1);
+    }
+    return count;
+}
+
+static size_t look(struct host *h, struct dz_stub_event *ret_events, size_t max)
+{
+    size_t count = heard(h, ret_events, max);
+    for (uint32_t i = 2; h->dead && i < numbers_used(h) && count < max; i++)
+        if (h->threads[i].state == T_DEAD)
+            count += take(h, i, &ret_events[count]);
+    return count;
+}
+
+/* Sleep, for at most so long; what woke us is dealt with. */
+static void sleep_until(struct host *h, int timeout_ms)
+{
+    struct epoll_event events[16];
+    const int n = epoll_wait(h->epoll, events, DZ_ARRAY_LEN(events), timeout_ms);
+    for (int i = 0; i < n; i++) {
+        const uint64_t what = events[i].data.u64;
+        uint64_t rings;
+        if (what == UINT64_MAX)
+            (void)!read(h->bell_fd, &rings, sizeof rings);
+        else if (what == UINT64_MAX - 1)
+            dz_stub_notified(h);
+        else if (h->groups[what])
+            dz_stub_reap(h, h->groups[what]);
+    }
+}
+
+/* Is there anything whose event can come? */
+static bool comes(const struct host *h)
+{
+    for (uint32_t i = STUB_ZYGOTE + 1; !h->running && !h->dead && i < numbers_used(h); i++)
+        if (h->groups[i] && h->groups[i]->killed && h->groups[i]->threads)
+            return true;
+    return h->running || h->dead;
+}
+
+/* The bell stays armed for fd() when there was nothing. */
+static int told(struct host *h, size_t count)
+{
+    if (count && h->armed) {
+        h->armed = false;
+        atomic_store(&bell_of(h)->asleep, 0);
+    }
+    return (int)count;
+}
+
+static int turn_wait(struct dz_stub *s, int64_t timeout_ns, struct dz_stub_event *ret_events,
+                     size_t max)
+{
+    struct host *h = host_of(s);
+    max = max < DZ_STUB_EVENTS_MAX ? max : DZ_STUB_EVENTS_MAX;
+    size_t count = look(h, ret_events, max);
+    if (count || !max)
+        return told(h, count);
+    const int64_t began = dz_clock_mono_ns();
+    for (int64_t now = began; timeout_ns != 0 && now - began < h->o.spin_ns && h->running;
+         now = dz_clock_mono_ns()) {
+        for (int i = 0; i < 64; i++) {
+            count = heard(h, ret_events, max);
+            if (count)
+                return told(h, count);
+            __builtin_ia32_pause();
+        }
+    }
+    for (;;) {
+        const int64_t now = dz_clock_mono_ns();
+        if (now - h->swept_ns >= STUB_TICK_MS * DZ_NS_PER_MS) {
+            h->swept_ns = now;
+            count = sweep(h, ret_events, max);
+        }
+        int64_t left_ms = STUB_TICK_MS;
+        if (timeout_ns >= 0 && began + timeout_ns - now < left_ms * DZ_NS_PER_MS)
+            left_ms = began + timeout_ns <= now
+                          ? 0
+                          : (began + timeout_ns - now + DZ_NS_PER_MS - 1) / DZ_NS_PER_MS;
+        h->armed = true;
+        atomic_store(&bell_of(h)->asleep, 1);
+        count += look(h, ret_events + count, max - count);
+        if (!count) {
+            sleep_until(h, (int)left_ms);
+            count = look(h, ret_events, max);
+        }
+        if (count || !left_ms || !comes(h))
+            break;
+    }
+    return told(h, count);
+}
+static int turn_fd(struct dz_stub *s)
+{
+    return host_of(s)->epoll;
+}
+
+void dz_stub_ops_turn(struct dz_stub_ops *ops)
+{
+    ops->regs = turn_regs;
+    ops->xstate_get = turn_xstate_get;
+    ops->xstate_set = turn_xstate_set;
+    ops->run = turn_run;
+    ops->interrupt = turn_interrupt;
+    ops->wait = turn_wait;
+    ops->fd = turn_fd;
+}

@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The back end of host processes: guests are pieces of machine code of this file, copied into
+ * fresh processes. */
+#include "stub/stub_host.h"
+#include "stub/stub_page.h"
+
+#define TAP_ALARM_S 30
+#include "tap.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TEXT  UINT64_C(0x400000)
+#define DATA  UINT64_C(0x500000)
+#define PAGES 4
+
+/* What guests execute. Data is at DATA; rbx is not changed by the kernel's side. */
+__asm__(".pushsection .rodata\n"
+        ".globl guest_begin, guest_end, guest_hello, guest_spin, guest_count, guest_store\n"
+        ".globl guest_load, guest_loop, guest_sse, guest_ud, guest_int80, guest_x32, guest_vsys\n"
+        ".globl guest_bases, guest_exit, guest_bp\n"
+        "guest_begin:\n"
+        "guest_hello: mov $1, %edi\n lea 9f(%rip), %rsi\n mov $6, %edx\n mov $1, %eax\n syscall\n"
+        " mov %rax, %rbx\n mov $60, %eax\n mov $7, %edi\n syscall\n ud2\n"
+        "9: .ascii \"hello\\n\"\n"
+        "guest_spin: mov $0x500000, %rdi\n"
+        "1: incq (%rdi)\n jmp 1b\n"
+        "guest_count: mov $39, %eax\n syscall\n inc %rbx\n jmp guest_count\n"
+        "guest_store: movb $1, (%rdi)\n mov $39, %eax\n syscall\n ud2\n"
+        "guest_load: mov (%rdi), %rax\n mov $39, %eax\n syscall\n ud2\n"
+        "guest_loop: mov $0x500000, %rdi\n"
+        "1: lock incq (%rdi)\n mov $39, %eax\n syscall\n jmp 1b\n"
+        "guest_sse: movq %rdi, %xmm3\n"
+        "1: mov $39, %eax\n syscall\n movq %xmm3, %rbx\n jmp 1b\n"
+        "guest_ud: ud2\n"
+        "guest_bp: int3\n ud2\n"
+        "guest_int80: mov $20, %eax\n int $0x80\n ud2\n"
+        "guest_x32: mov $0x40000027, %eax\n syscall\n ud2\n"
+        "guest_vsys: mov $0xffffffffff600400, %rax\n call *%rax\n mov $39, %eax\n syscall\n ud2\n"
+        "guest_bases: mov %fs:0, %rbx\n mov %gs:0, %rbp\n mov $39, %eax\n syscall\n ud2\n"
+        "guest_exit: mov $60, %eax\n syscall\n ud2\n"
+        "guest_end:\n"
+        ".popsection\n");
+extern const uint8_t guest_begin[], guest_end[], guest_hello[], guest_spin[], guest_count[],
+    guest_store[], guest_load[], guest_loop[], guest_sse[], guest_ud[], guest_int80[], guest_x32[],
+    guest_vsys[], guest_bases[], guest_exit[], guest_bp[];
+
+static struct dz_stub *stub;
+static uint32_t text_number;
+static int text_fd = -1;
+
+static int number(void *arg, const struct dz_mm_back *back, uint32_t *ret_number,
+                  uint64_t *ret_offset)
+{
+    (void)arg;
+    if (back->id != 1)
+        return -ENOENT;
+    *ret_number = text_number;
+    *ret_offset = back->offset;
+    return 0;
+}
+
+static void start(uint32_t spin_ns)
+{
+    const struct dz_stub_host_opts o = {.files = {.number = number}, .spin_ns = spin_ns};
+    struct dz_err err = {.code = 0};
+    if (dz_stub_host_open(&o, &stub, &err) < 0) {
+        printf("# %s\n", err.msg);
+        CHECK(false);
+        exit(1);
+    }
+    text_fd = memfd_create("text", MFD_CLOEXEC);
+    CHECK(write(text_fd, guest_begin, (size_t)(guest_end - guest_begin)) > 0);
+    CHECK_INT(stub->ops->file(stub, text_fd, &text_number), 0);
+}
+static void end(void)
+{
+    stub->ops->close(stub);
+    (void)close(text_fd);
+    errno = 0;
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD); /* nobody is left */
+}
+
+static struct dz_mm_call anon(uint64_t at, uint64_t size, int prot)
+{
+    return (struct dz_mm_call){.op = DZ_MM_MMAP,
+                               .at = at,
+                               .size = size,
+                               .prot = prot,
+                               .flags = MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS};
+}
+static uint32_t process(const uint8_t *code)
+{
+    uint32_t t = 0;
+    CHECK_INT(stub->ops->process(stub, &t), 0);
+    struct dz_mm_call calls[] = {anon(TEXT, 4096, PROT_READ | PROT_EXEC),
+                                 anon(DATA, PAGES * 4096, PROT_READ | PROT_WRITE)};
+    calls[0].flags = MAP_PRIVATE | MAP_FIXED;
+    calls[0].back = (struct dz_mm_back){.kind = DZ_MM_PACK, .id = 1};
+    CHECK_INT(stub->ops->memory(stub, t, calls, 2), 0);
+    stub->ops->regs(stub, t)->rip = TEXT + (uint64_t)(code - guest_begin);
+    stub->ops->regs(stub, t)->rsp = DATA + PAGES * 4096;
+    return t;
+}
+static struct dz_stub_event next(void)
+{
+    struct dz_stub_event e = {.kind = DZ_STUB_ENDED, .thread = 0};
+    CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 1);
+    return e;
+}
+static struct dz_stub_event run(uint32_t t)
+{
+    stub->ops->run(stub, t);
+    return next();
+}
+static struct dz_stub_regs *regs(uint32_t t)
+{
+    return stub->ops->regs(stub, t);
+}
+static uint64_t word(uint32_t t, uint64_t at)
+{
+    uint64_t w = 0;
+    CHECK_INT(stub->ops->read(stub, t, at, &w, sizeof w), sizeof w);
+    return w;
+}
+
+TEST(host_hello)
+{
+    start(0);
+    const uint32_t t = process(guest_hello);
+    struct dz_stub_event e = run(t);
+    CHECK_INT(e.kind, DZ_STUB_CALL);
+    CHECK_INT(e.thread, t);
+    CHECK_INT(e.arch, AUDIT_ARCH_X86_64);
+    CHECK_INT(regs(t)->rax, SYS_write);
+    char text[7] = "";
+    CHECK_INT(stub->ops->read(stub, t, regs(t)->rsi, text, regs(t)->rdx), 6);
+    CHECK_STR(text, "hello\n");
+    regs(t)->rax = 6;
+    e = run(t);
+    CHECK_INT(e.kind, DZ_STUB_CALL);
+    CHECK_INT(regs(t)->rax, SYS_exit);
+    CHECK_INT(regs(t)->rdi, 7);
+    CHECK_INT(regs(t)->rbx, 6);
+    stub->ops->end(stub, t);
+    CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 0);
+    end();
+}
+
+TEST(host_faults)
+{
+    start(0);
+    static const struct {
+        const uint8_t *code;
+        uint64_t at;
+        int signo, code_is;
+        uint64_t error;
+    } cases[] = {
+        {guest_load, 0x10, SIGSEGV, SEGV_MAPERR, 4},
+        {guest_load, UINT64_C(1) << 63, SIGSEGV, SI_KERNEL, 0},
+        {guest_store, TEXT, SIGSEGV, SEGV_ACCERR, 7},
+        {guest_store, DATA + 0x100000, SIGSEGV, SEGV_MAPERR, 6},
+        {guest_ud, 0, SIGILL, ILL_ILLOPN, 0},
+        {guest_bp, 0, SIGTRAP, SI_KERNEL, 0},
+    };
+    for (size_t i = 0; i < DZ_ARRAY_LEN(cases); i++) {
+        const uint32_t t = process(cases[i].code);
+        regs(t)->rdi = cases[i].at;
+        const struct dz_stub_event e = run(t);
+        CHECK_INT(e.kind, DZ_STUB_FAULT);
+        CHECK_INT(e.signo, cases[i].signo);
+        CHECK_INT(e.code, cases[i].code_is);
+        CHECK_INT(e.error, cases[i].error);
+        if (cases[i].code_is == SEGV_MAPERR)
+            CHECK_INT(e.addr, cases[i].at);
+        stub->ops->end(stub, t);
+    }
+    const uint32_t t = process(guest_store); /* what is missing comes, and it goes on */
+    regs(t)->rdi = DATA + 0x100000;
+    CHECK_INT(run(t).kind, DZ_STUB_FAULT);
+    const struct dz_mm_call c = anon(DATA + 0x100000, 4096, PROT_READ | PROT_WRITE);
+    CHECK_INT(stub->ops->memory(stub, t, &c, 1), 0);
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    CHECK_INT(word(t, DATA + 0x100000), 1);
+    end();
+}
+
+TEST(host_registers)
+{
+    start(0);
+    const uint32_t t = process(guest_count);
+    struct dz_stub_regs r = {.r8 = 8,
+                             .r9 = 9,
+                             .r10 = 10,
+                             .r11 = 11,
+                             .r12 = 12,
+                             .r13 = 13,
+                             .r14 = 14,
+                             .r15 = 15,
+                             .rdi = 20,
+                             .rsi = 21,
+                             .rbp = 22,
+                             .rbx = 23,
+                             .rdx = 24,
+                             .rcx = 25,
+                             .rsp = 26,
+                             .rip = regs(t)->rip,
+                             .rflags = 0x246};
+    *regs(t) = r;
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    const struct dz_stub_regs *g = regs(t);
+    CHECK(g->r8 == 8 && g->r9 == 9 && g->r10 == 10 && g->r12 == 12 && g->r13 == 13);
+    CHECK(g->r14 == 14 && g->r15 == 15 && g->rdi == 20 && g->rsi == 21 && g->rbp == 22);
+    CHECK(g->rbx == 23 && g->rdx == 24 && g->rsp == 26 && g->rax == SYS_getpid);
+    CHECK_INT(g->rflags & 0xff, 0x46);
+    CHECK_INT(g->rcx, g->rip);
+    CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    CHECK_INT(regs(t)->rbx, 24);
+    /* extended ones */
+    const uint32_t x = process(guest_sse);
+    regs(x)->rdi = 0x1122334455667788;
+    CHECK_INT(run(x).kind, DZ_STUB_CALL);
+    static uint8_t state[DZ_STUB_XSTATE_MAX];
+    const int64_t n = stub->ops->xstate_get(stub, x, state, sizeof state);
+    CHECK(n >= 576);
+    uint64_t xmm3;
+    memcpy(&xmm3, state + 160 + 48, sizeof xmm3);
+    CHECK(xmm3 == 0x1122334455667788);
+    xmm3 = 77;
+    memcpy(state + 160 + 48, &xmm3, sizeof xmm3);
+    CHECK_INT(stub->ops->xstate_set(stub, x, state, (size_t)n), 0);
+    CHECK_INT(stub->ops->xstate_set(stub, x, state, (size_t)n - 1), -EINVAL);
+    CHECK_INT(stub->ops->xstate_get(stub, x, state, 10), -ENOSPC);
+    CHECK_INT(run(x).kind, DZ_STUB_CALL);
+    CHECK_INT(regs(x)->rbx, 77);
+    state[464] ^= 1;
+    CHECK_INT(stub->ops->xstate_set(stub, x, state, (size_t)n), -EINVAL);
+    /* bases */
+    const uint32_t b = process(guest_bases);
+    const uint64_t words[] = {111, 222};
+    CHECK_INT(stub->ops->write(stub, b, DATA, words, sizeof words), sizeof words);
+    regs(b)->fs_base = DATA;
+    regs(b)->gs_base = DATA + 8;
+    CHECK_INT(run(b).kind, DZ_STUB_CALL);
+    CHECK_INT(regs(b)->rbx, 111);
+    CHECK_INT(regs(b)->rbp, 222);
+    CHECK_INT(regs(b)->fs_base, DATA);
+    CHECK_INT(regs(b)->gs_base, DATA + 8);
+    end();
+}
+
+TEST(host_interrupts)
+{
+    start(0);
+    const uint32_t t = process(guest_spin);
+    stub->ops->run(stub, t);
+    struct dz_stub_event e;
+    CHECK_INT(stub->ops->wait(stub, 5000000, &e, 1), 0);
+    for (int i = 0; i < 5; i++) {
+        stub->ops->interrupt(stub, t);
+        CHECK_INT(next().kind, DZ_STUB_STOPPED);
+        const uint64_t was = word(t, DATA);
+        CHECK(was > 0);
+        stub->ops->interrupt(stub, t); /* it stands: nothing happens */
+        stub->ops->run(stub, t);
+        while (word(t, DATA) == was) {
+        }
+    }
+    int64_t ns = 0;
+    CHECK_INT(stub->ops->cpu(stub, t, &ns), 0);
+    CHECK(ns > 0);
+    end();
+}
+
+TEST(host_bytes_and_pages)
+{
+    start(0);
+    const uint32_t t = process(guest_hello);
+    CHECK_INT(stub->ops->write(stub, t, DATA + PAGES * 4096 - 2, "abcd", 4), 2);
+    CHECK_INT(stub->ops->write(stub, t, DATA + PAGES * 4096, "abcd", 4), -EFAULT);
+    CHECK_INT(stub->ops->write(stub, t, TEXT, "abcd", 4), -EFAULT); /* as the guest */
+    char b[4];
+    CHECK_INT(stub->ops->read(stub, t, TEXT, b, 4), 4);
+    CHECK_INT(memcmp(b, guest_begin, 4), 0);
+    CHECK_INT(stub->ops->read(stub, t, PAGE_TEXT, b, 4), -EFAULT); /* none of its business */
+    CHECK_INT(stub->ops->read(stub, t, PAGE_CTX, b, 4), -EFAULT);
+    CHECK_INT(stub->ops->read(stub, t, PAGE_TEXT - 2, b, 4), -EFAULT);
+    CHECK_INT(stub->ops->read(stub, t, UINT64_MAX - 1, b, 4), -EFAULT);
+    struct dz_stub_runs runs = DZ_VEC_INIT(DZ_STUB_RUNS_MAX);
+    CHECK_INT(stub->ops->write(stub, t, DATA, "x", 1), 1);
+    const int rc = stub->ops->changed(stub, t, 0, UINT64_MAX, &runs);
+    if (rc != -EOPNOTSUPP) {
+        CHECK_INT(rc, 0);
+        CHECK_INT(runs.n, 2); /* not the text, not the page that was read only, nothing of ours */
+        CHECK_INT(runs.p[0].start, DATA);
+        CHECK_INT(runs.p[0].end, DATA + 4096);
+        CHECK_INT(runs.p[1].start, DATA + (PAGES - 1) * 4096);
+    }
+    dz_vec_release(&runs);
+    end();
+}
+
+TEST(host_lists)
+{
+    enum {
+        MANY = 1000
+    };
+    start(0);
+    const uint32_t t = process(guest_hello);
+    static struct dz_mm_call calls[MANY];
+    for (size_t i = 0; i < MANY; i++)
+        calls[i] = anon(0x10000000 + i * 8192, 4096, PROT_READ | PROT_WRITE);
+    calls[500] = (struct dz_mm_call){.op = DZ_MM_SYNC, .at = 1, .size = 1};
+    CHECK_INT(stub->ops->memory(stub, t, calls, MANY), 0);
+    CHECK_INT(stub->ops->write(stub, t, 0x10000000, "a", 1), 1);
+    CHECK_INT(stub->ops->write(stub, t, 0x10000000 + (MANY - 1) * 8192, "a", 1), 1);
+    CHECK_INT(stub->ops->write(stub, t, 0x10000000 + 500 * 8192, "a", 1), -EFAULT);
+    const struct dz_mm_call rest[] = {
+        {.op = DZ_MM_MPROTECT, .at = 0x10000000, .size = 4096, .prot = PROT_READ},
+        {.op = DZ_MM_MREMAP,
+         .at = 0x10000000,
+         .size = 4096,
+         .to = 0x20000000,
+         .flags = MREMAP_MAYMOVE | MREMAP_FIXED},
+        {.op = DZ_MM_MUNMAP, .at = 0x10002000, .size = 4096},
+        {.op = DZ_MM_MADVISE, .at = DATA, .size = 4096, .advice = MADV_DONTNEED},
+    };
+    CHECK_INT(stub->ops->write(stub, t, DATA, "b", 1), 1);
+    CHECK_INT(stub->ops->memory(stub, t, rest, 4), 0);
+    CHECK_INT(word(t, 0x20000000) & 0xff, 'a');
+    CHECK_INT(word(t, DATA), 0);
+    CHECK_INT(stub->ops->write(stub, t, 0x20000000, "a", 1), -EFAULT);
+    CHECK_INT(stub->ops->write(stub, t, 0x10002000, "a", 1), -EFAULT);
+    /* the first failure ends it */
+    struct dz_mm_call bad[] = {anon(0x30000000, 4096, PROT_READ),
+                               {.op = DZ_MM_MPROTECT, .at = 0x66660000, .size = 4096},
+                               anon(0x31000000, 4096, PROT_READ)};
+    CHECK_INT(stub->ops->memory(stub, t, bad, 3), -ENOMEM);
+    bad[0].back = (struct dz_mm_back){.kind = DZ_MM_FILE, .id = 5};
+    CHECK_INT(stub->ops->memory(stub, t, bad, 1), -ENOENT);
+    stub->ops->file_close(stub, text_number);
+    bad[0].back = (struct dz_mm_back){.kind = DZ_MM_FILE, .id = 1};
+    CHECK_INT(stub->ops->memory(stub, t, bad, 1), -EBADF);
+    CHECK_INT(stub->ops->file(stub, text_fd, &text_number), 0); /* the number is used again */
+    CHECK_INT(text_number, STUB_FD_FIRST);
+    end();
+}
+
+TEST(host_threads)
+{
+    enum {
+        THREADS = 8,
+        TURNS = 4000
+    };
+    start(0);
+    uint32_t t[THREADS] = {process(guest_loop)};
+    for (int i = 1; i < THREADS; i++) {
+        CHECK_INT(stub->ops->clone(stub, t[0], DZ_STUB_THREAD, &t[i]), 0);
+        CHECK(regs(t[i])->rip == regs(t[0])->rip);
+    }
+    for (int i = 0; i < THREADS; i++)
+        stub->ops->run(stub, t[i]);
+    int turns = 0, stopped = 0;
+    while (stopped < THREADS) {
+        struct dz_stub_event e[DZ_STUB_EVENTS_MAX];
+        const int n = stub->ops->wait(stub, -1, e, DZ_STUB_EVENTS_MAX);
+        CHECK(n > 0);
+        for (int i = 0; i < n; i++) {
+            CHECK_INT(e[i].kind, DZ_STUB_CALL);
+            if (++turns <= TURNS)
+                stub->ops->run(stub, e[i].thread);
+            else
+                stopped++;
+        }
+    }
+    CHECK_INT(word(t[0], DATA), TURNS + THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        stub->ops->exit(stub, t[i]); /* the first of the host's, too, before the others */
+        if (i + 1 < THREADS)
+            CHECK_INT(word(t[i + 1], DATA), TURNS + THREADS);
+    }
+    struct dz_stub_event e;
+    CHECK_INT(stub->ops->wait(stub, 0, &e, 1), 0);
+    end();
+}
+
+TEST(host_forks)
+{
+    start(0);
+    const uint32_t t = process(guest_store);
+    uint32_t c = 0, v = 0, again = 0;
+    CHECK_INT(stub->ops->write(stub, t, DATA, "p", 1), 1);
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_FORK, &c), 0);
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_SHARE, &v), 0);
+    CHECK_INT(stub->ops->clone(stub, c, DZ_STUB_FORK, &again), 0);
+    regs(c)->rdi = DATA + 1;
+    CHECK_INT(run(c).kind, DZ_STUB_CALL);
+    regs(v)->rdi = DATA + 2;
+    CHECK_INT(run(v).kind, DZ_STUB_CALL);
+    CHECK_INT(word(t, DATA), 0x010070);
+    CHECK_INT(word(v, DATA), 0x010070);
+    CHECK_INT(word(c, DATA), 0x000170);
+    CHECK_INT(word(again, DATA), 0x000070);
+    stub->ops->end(stub, t); /* a child does not end with its parent */
+    CHECK_INT(word(v, DATA), 0x010070);
+    regs(again)->rdi = DATA;
+    CHECK_INT(run(again).kind, DZ_STUB_CALL);
+    end();
+}
+
+TEST(host_ends)
+{
+    start(0);
+    struct dz_stub_event e;
+    const uint32_t t = process(guest_spin);
+    uint32_t c = 0;
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_THREAD, &c), 0);
+    const uint32_t other = process(guest_count);
+    stub->ops->run(stub, t);
+    /* the host kills it: t runs, c stands */
+    char path[64], list[64] = "";
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "re");
+    CHECK(f && fgets(list, sizeof list, f));
+    if (f)
+        (void)fclose(f);
+    char *second = strchr(list, ' ');
+    CHECK(second);
+    CHECK_INT(kill((pid_t)strtol(second, NULL, 10), SIGKILL), 0);
+    bool seen[2] = {false, false};
+    for (int i = 0; i < 2; i++) {
+        e = next();
+        CHECK_INT(e.kind, DZ_STUB_ENDED);
+        CHECK_INT(e.status, SIGKILL);
+        CHECK(e.thread == t || e.thread == c);
+        seen[e.thread == c] = true;
+    }
+    CHECK(seen[0] && seen[1]);
+    CHECK_INT(run(other).kind, DZ_STUB_CALL);
+    CHECK_INT(run(other).kind, DZ_STUB_CALL);
+    stub->ops->end(stub, other);
+    CHECK_INT(stub->ops->wait(stub, 0, &e, 1), 0);
+    end();
+}
+
+TEST(host_numbers_come_again)
+{
+    start(0);
+    uint32_t highest = 0;
+    for (int i = 0; i < 300; i++) {
+        const uint32_t t = process(guest_count);
+        CHECK_INT(run(t).kind, DZ_STUB_CALL);
+        CHECK_INT(regs(t)->rbx, 0); /* nothing of who had the number */
+        uint32_t c = 0;
+        CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_THREAD, &c), 0);
+        stub->ops->exit(stub, t);
+        CHECK_INT(run(c).kind, DZ_STUB_CALL);
+        stub->ops->end(stub, c);
+        struct dz_stub_event e;
+        CHECK_INT(stub->ops->wait(stub, 0, &e, 1), 0);
+        highest = c > highest ? c : highest;
+    }
+    CHECK(highest < 300);
+    end();
+}
+
+TEST(host_other_abis)
+{
+    start(0);
+    uint32_t t = process(guest_int80);
+    struct dz_stub_event e = run(t);
+    CHECK_INT(e.kind, DZ_STUB_CALL);
+    CHECK_INT(e.arch, AUDIT_ARCH_I386);
+    t = process(guest_x32);
+    e = run(t);
+    CHECK_INT(e.kind, DZ_STUB_CALL);
+    CHECK_INT(regs(t)->rax, 0x40000027);
+    t = process(guest_vsys);
+    e = run(t);
+    CHECK(e.kind == DZ_STUB_CALL || e.kind == DZ_STUB_FAULT); /* by the host's kernel */
+    if (e.kind == DZ_STUB_CALL)
+        CHECK_INT(regs(t)->rax, SYS_time);
+    end();
+}
+
+#include <poll.h>
+TEST(host_descriptor)
+{
+    start(0);
+    const uint32_t t = process(guest_count);
+    struct dz_stub_event e;
+    for (int i = 0; i < 50; i++) {
+        stub->ops->run(stub, t);
+        int n;
+        while ((n = stub->ops->wait(stub, 0, &e, 1)) == 0) {
+            struct pollfd p = {stub->ops->fd(stub), POLLIN, 0};
+            CHECK_INT(poll(&p, 1, -1), 1);
+        }
+        CHECK_INT(n, 1);
+        CHECK_INT(e.kind, DZ_STUB_CALL);
+    }
+    /* who rings while a list of another one is executed is not forgotten */
+    const uint32_t other = process(guest_count);
+    const struct dz_mm_call c = anon(0x700000, 4096, PROT_READ);
+    for (int i = 0; i < 50; i++) {
+        CHECK_INT(stub->ops->wait(stub, 0, &e, 1), 0);
+        stub->ops->run(stub, t);
+        for (int k = 0; k < 5; k++)
+            CHECK_INT(stub->ops->memory(stub, other, &c, 1), 0);
+        struct pollfd p = {stub->ops->fd(stub), POLLIN, 0};
+        CHECK_INT(poll(&p, 1, 20000), 1);
+        CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 1);
+        CHECK_INT(e.thread, t);
+    }
+    end();
+}
+
+TEST(host_spins)
+{
+    start(50000);
+    const uint32_t t = process(guest_loop);
+    for (int i = 0; i < 2000; i++)
+        CHECK_INT(run(t).kind, DZ_STUB_CALL);
+    CHECK_INT(word(t, DATA), 2000);
+    end();
+}
+
+#include <grp.h>
+#include <sys/prctl.h>
+TEST(host_without_privileges)
+{
+    if (geteuid() == 0) {
+        CHECK_INT(setgroups(0, NULL), 0);
+        CHECK_INT(setresgid(65534, 65534, 65534), 0);
+        CHECK_INT(setresuid(65534, 65534, 65534), 0);
+        CHECK_INT(prctl(PR_SET_DUMPABLE, 1), 0); /* /proc/self is ours again */
+    }
+    start(0);
+    const uint32_t t = process(guest_store);
+    uint32_t c = 0;
+    CHECK_INT(stub->ops->clone(stub, t, DZ_STUB_FORK, &c), 0);
+    regs(c)->rdi = DATA;
+    CHECK_INT(run(c).kind, DZ_STUB_CALL);
+    CHECK_INT(word(c, DATA), 1);
+    struct dz_stub_runs runs = DZ_VEC_INIT(DZ_STUB_RUNS_MAX);
+    const int rc = stub->ops->changed(stub, c, DATA, DATA + 8192, &runs);
+    CHECK(rc == -EOPNOTSUPP || (rc == 0 && runs.n == 1));
+    dz_vec_release(&runs);
+    end();
+}
