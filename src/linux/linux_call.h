@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_call.h - the system calls of x86-64, answered by the kernel.
+ *
+ * A call is data: its number and six arguments, as the registers had them. dz_linux_call()
+ * checks them, copies what they point to, and asks the kernel (dz_sys_*). A call that has to wait
+ * answers DZ_LINUX_BLOCK, and the same data is given again when the kernel resumes the thread:
+ * nothing of it stays here.
+ *
+ *     registers ──> struct dz_linux_call ── dz_linux_call() ──> answer for rax
+ *                            │       guest's memory <──> struct dz_linux_mem
+ *                            └── dz_linux_trace() ──> a line as strace(1) has it
+ *
+ * linux_table.h is the table of all calls: both functions follow it.
+ */
+#ifndef DZ_LINUX_LINUX_CALL_H
+#define DZ_LINUX_LINUX_CALL_H
+
+#include "base/buf.h"
+#include "kernel/kernel.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    DZ_LINUX_CALLS_MAX = 512,       /* numbers are below */
+    DZ_LINUX_CHUNK = 1 << 20,       /* bytes of a file that are copied at once */
+    DZ_LINUX_WRITE_MAX = 16 << 20,  /* bytes that one write to what is no file may have */
+    DZ_LINUX_TRACE_STRING = 32,     /* bytes of a string that a trace shows */
+    DZ_LINUX_TRACE_MAX = 64 * 1024, /* bytes of a line of a trace */
+};
+
+/* The memory of the process that calls. Each answers how many bytes it moved, or would move: less
+ * than n when the next one may not be read, or written. Any address and n may come. */
+struct dz_linux_mem {
+    size_t (*read)(void *arg, uint64_t at, void *to, size_t n);
+    size_t (*write)(void *arg, uint64_t at, const void *from, size_t n);
+    size_t (*room)(void *arg, uint64_t at, size_t n); /* what write would */
+    void *arg;
+};
+
+struct dz_linux_call {
+    struct dz_kernel *kernel;
+    struct dz_proc *proc; /* its thread is the one that calls: dz_kernel_serve() */
+    const struct dz_linux_mem *mem;
+    uint64_t number;
+    uint64_t arg[6];
+};
+
+enum dz_linux_next {
+    DZ_LINUX_DONE,  /* *ret_result is the answer: a number, or a negative errno */
+    DZ_LINUX_STOP,  /* the same; then stop with DZ_RUN_READY */
+    DZ_LINUX_BLOCK, /* stop with DZ_RUN_BLOCKED; call again when the thread runs again */
+    DZ_LINUX_EXIT,  /* stop with DZ_RUN_EXITED */
+};
+/* *ret_result is untouched by BLOCK and EXIT. */
+enum dz_linux_next dz_linux_call(const struct dz_linux_call *c, int64_t *ret_result);
+
+/* The name of a call; NULL: there is none. */
+const char *dz_linux_call_name(uint64_t number);
+
+/* A line, without its end, as strace shows a call and its answer: after the call, as buffers that
+ * it wrote are read from memory. DZ_LINUX_BLOCK and EXIT show "= ?". */
+void dz_linux_trace(const struct dz_linux_call *c, enum dz_linux_next next, int64_t result,
+                    struct dz_buf *to);
+
+#endif

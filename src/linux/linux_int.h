@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_int.h - shared by the files that answer calls: arguments, guest memory, the table.
+ *
+ * A handler answers a number, a negative errno or DZ_K*. It reads what arguments point to anew
+ * each time that it is issued, and writes to the guest only when the kernel has answered. Between
+ * a call that waits and its repetition it may use of the kernel only what does not look at
+ * dz_call: dz_sys_fd, lseek and fcntl, the stat family, pread and pwrite of files.
+ */
+#ifndef DZ_LINUX_LINUX_INT_H
+#define DZ_LINUX_LINUX_INT_H
+
+#include "base/attr.h"
+#include "base/mem.h"
+#include "linux/linux_call.h"
+#include "linux/linux_table.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+typedef struct dz_linux_call linux_call;
+
+#define LINUX_K(c) (c)->kernel, (c)->proc
+
+#define X(number, name, args) int64_t dz_linux_do_##name(const linux_call *c);
+#define N(number, name, args, error)
+LINUX_CALLS(X, N)
+#undef X
+#undef N
+#define LINUX_CALL(name) int64_t dz_linux_do_##name(const linux_call *c)
+
+/* What a row of the table says. */
+struct dz_linux_row {
+    const char *name, *args;
+    int64_t (*fn)(const linux_call *c); /* NULL: refused */
+    int error;
+};
+const struct dz_linux_row *dz_linux_row(uint64_t number); /* NULL: there is none */
+
+static inline int arg_int(const linux_call *c, int i)
+{
+    return (int)(uint32_t)c->arg[i];
+}
+static inline uint32_t arg_u32(const linux_call *c, int i)
+{
+    return (uint32_t)c->arg[i];
+}
+static inline int64_t arg_long(const linux_call *c, int i)
+{
+    return (int64_t)c->arg[i];
+}
+
+/* All n bytes: 0 or -EFAULT. */
+int dz_linux_get(const linux_call *c, uint64_t at, void *to, size_t n);
+int dz_linux_put(const linux_call *c, uint64_t at, const void *from, size_t n);
+/* The same when r is an answer: r, or -EFAULT. at 0: nothing to write. */
+int64_t dz_linux_give(const linux_call *c, int64_t r, uint64_t at, const void *from, size_t n);
+/* A C string of less than size bytes. 0, -EFAULT, -ENAMETOOLONG. */
+int dz_linux_string(const linux_call *c, uint64_t at, char *to, size_t size);
+
+/* A descriptor itself, for the calls on paths; -EBADF: there is none. */
+int dz_linux_at_fd(const linux_call *c, int fd, struct dz_at *ret_at);
+/* A path in arguments: dirfd in `dir` (-1: the directory of the process), address in `path`. flags:
+ * AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, AT_EACCESS. 0, or what dz_linux_string answers. */
+int dz_linux_at(const linux_call *c, int dir, int path, int flags, char text[PATH_MAX],
+                struct dz_at *ret_at);
+
+/* Times: nanoseconds of a struct timespec or timeval; -EFAULT, -EINVAL for one that is none.
+ * Longer than 292 years is INT64_MAX. at 0: -1, no time at all. */
+int dz_linux_timespec(const linux_call *c, uint64_t at, int64_t *ret_ns);
+int dz_linux_timeval(const linux_call *c, uint64_t at, int64_t *ret_ns);
+void dz_linux_split(int64_t ns, int64_t ret_timespec[2]); /* also of times before 1970 */
+
+/* A signal mask and its size in two arguments; *ret_mask NULL: there is none. */
+int dz_linux_mask(const linux_call *c, uint64_t at, uint64_t size, uint64_t *mask,
+                  const uint64_t **ret_mask);
+
+#endif

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_io.c - calls that move bytes: read, write and their forms, sendfile, copy_file_range,
+ * getdents, lseek, sizes.
+ *
+ * Bytes go through a buffer. What can be sought in (files, devices) never waits, so it is read
+ * and written by the chunk. A write to anything else has to be there as a whole, for the kernel
+ * remembers how far it came and asks for the rest with the same arguments.
+ */
+#include "linux/linux_int.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    TRANSFER_MAX = 0x7ffff000, /* bytes of one call, as on Linux */
+    SMALL = 4096,              /* bytes that need no heap */
+    DENTS_MAX = 32 * 1024,     /* bytes of entries in one call */
+    RWF_KNOWN = 0x3f,          /* HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND of preadv2(2) */
+    RWF_MEAN_NOTHING = 0x1 | 0x2 | 0x4, /* HIPRI; DSYNC, SYNC: the output gate commits */
+};
+
+/* A place for bytes: on the stack, or on the heap. */
+struct bounce {
+    uint8_t small[SMALL];
+    uint8_t *big;
+};
+static uint8_t *bounce_get(struct bounce *b, size_t n)
+{
+    b->big = NULL;
+    if (n <= sizeof b->small)
+        return b->small;
+    b->big = dz_alloc(n);
+    return b->big;
+}
+static void bounce_put(struct bounce *b)
+{
+    dz_free(b->big);
+}
+
+/* ---- what a transfer is about --------------------------------------------------------- */
+
+/* The pieces of guest memory of a call: those that may be touched, in order. */
+struct pieces {
+    struct {
+        uint64_t at;
+        size_t n;
+    } iov[DZ_KERNEL_IOV_MAX];
+    size_t count;
+    size_t total; /* bytes of all that count */
+    bool bad;     /* there was more, behind an address that is wrong */
+};
+
+/* One more; `into`: the guest's memory is to be written. */
+static void piece_add(const linux_call *c, struct pieces *p, uint64_t at, size_t n, bool into)
+{
+    if (p->bad || n == 0)
+        return;
+    n = n < TRANSFER_MAX - p->total ? n : TRANSFER_MAX - p->total;
+    size_t good = into ? c->mem->room(c->mem->arg, at, n) : n; /* else reading it will tell */
+    p->bad = good < n;
+    if (good == 0)
+        return;
+    p->iov[p->count].at = at;
+    p->iov[p->count++].n = good;
+    p->total += good;
+}
+
+/* The array of struct iovec at `at`. -EINVAL, -EFAULT. */
+static int pieces_of(const linux_call *c, uint64_t at, uint64_t count, bool into, struct pieces *p)
+{
+    uint64_t v[DZ_KERNEL_IOV_MAX][2];
+    if (count > DZ_KERNEL_IOV_MAX)
+        return -EINVAL;
+    if (dz_linux_get(c, at, v, (size_t)count * sizeof v[0]) < 0)
+        return -EFAULT;
+    for (size_t i = 0; i < count; i++)
+        if (v[i][1] > INT64_MAX)
+            return -EINVAL;
+    for (size_t i = 0; i < count; i++)
+        piece_add(c, p, v[i][0], v[i][1], into);
+    return 0;
+}
+
+/* Copy bytes [from, from + n) of the pieces: how many. */
+static size_t copy(const linux_call *c, const struct pieces *p, size_t from, uint8_t *flat,
+                   size_t n, bool into)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < p->count && done < n; i++) {
+        if (from >= p->iov[i].n) {
+            from -= p->iov[i].n;
+            continue;
+        }
+        const uint64_t at = p->iov[i].at + from;
+        size_t len = p->iov[i].n - from;
+        len = len < n - done ? len : n - done;
+        const size_t got = into ? c->mem->write(c->mem->arg, at, flat + done, len)
+                                : c->mem->read(c->mem->arg, at, flat + done, len);
+        done += got;
+        if (got < len)
+            break;
+        from = 0;
+    }
+    return done;
+}
+
+/* Where in the file: here (its own offset) or there. */
+struct place {
+    bool there;
+    uint64_t offset;
+};
+
+static bool seekable(const linux_call *c, int fd)
+{
+    return dz_sys_lseek(LINUX_K(c), fd, 0, SEEK_CUR) >= 0;
+}
+
+static int64_t read_some(const linux_call *c, struct place at, uint8_t *buf, size_t n)
+{
+    const int fd = arg_int(c, 0);
+    return at.there ? dz_sys_pread(LINUX_K(c), fd, buf, n, at.offset)
+                    : dz_sys_read(LINUX_K(c), fd, buf, n);
+}
+
+static int64_t write_some(const linux_call *c, struct place at, const uint8_t *buf, size_t n)
+{
+    const int fd = arg_int(c, 0);
+    return at.there ? dz_sys_pwrite(LINUX_K(c), fd, buf, n, at.offset)
+                    : dz_sys_write(LINUX_K(c), fd, buf, n);
+}
+
+static int64_t transfer_in(const linux_call *c, const struct pieces *p, struct place at)
+{
+    struct bounce b;
+    const int fd = arg_int(c, 0);
+    if (p->bad && p->total == 0)
+        return dz_sys_fd(LINUX_K(c), fd) ? -EFAULT : -EBADF;
+    const size_t chunk = p->total < DZ_LINUX_CHUNK ? p->total : DZ_LINUX_CHUNK;
+    uint8_t *buf = bounce_get(&b, chunk);
+    int64_t r = buf ? 0 : -ENOMEM;
+    size_t done = 0;
+    while (buf) {
+        const size_t n = p->total - done < chunk ? p->total - done : chunk;
+        r = read_some(c, at, buf, n);
+        if (r <= 0)
+            break;
+        if (copy(c, p, done, buf, (size_t)r, true) < (size_t)r) {
+            r = -EFAULT;
+            break;
+        }
+        done += (size_t)r;
+        at.offset += (uint64_t)r;
+        if ((size_t)r < n || done == p->total || !seekable(c, fd))
+            break;
+    }
+    bounce_put(&b);
+    return done > 0 && r != -EFAULT ? (int64_t)done : r;
+}
+
+static int64_t transfer_out(const linux_call *c, const struct pieces *p, struct place at)
+{
+    struct bounce b;
+    const int fd = arg_int(c, 0);
+    const size_t most = seekable(c, fd) ? DZ_LINUX_CHUNK : DZ_LINUX_WRITE_MAX;
+    const size_t chunk = p->total < most ? p->total : most;
+    uint8_t *buf = bounce_get(&b, chunk);
+    int64_t r = buf ? 0 : -ENOMEM;
+    size_t done = 0;
+    while (buf) {
+        const size_t want = p->total - done < chunk ? p->total - done : chunk;
+        const size_t n = copy(c, p, done, buf, want, false);
+        if (n == 0 && want > 0) {
+            r = dz_sys_fd(LINUX_K(c), fd) ? -EFAULT : -EBADF;
+            break;
+        }
+        r = write_some(c, at, buf, n);
+        if (r <= 0)
+            break;
+        done += (size_t)r;
+        at.offset += (uint64_t)r;
+        if ((size_t)r < want || done == p->total || most == DZ_LINUX_WRITE_MAX)
+            break;
+    }
+    bounce_put(&b);
+    return done > 0 ? (int64_t)done : r;
+}
+
+/* ---- read and write ------------------------------------------------------------------- */
+
+static int64_t one(const linux_call *c, bool into, struct place at)
+{
+    struct pieces p;
+    p.count = p.total = 0, p.bad = false;
+    if (c->arg[2] > INT64_MAX) /* no address space has that */
+        return dz_sys_fd(LINUX_K(c), arg_int(c, 0)) ? -EFAULT : -EBADF;
+    piece_add(c, &p, c->arg[1], c->arg[2], into);
+    return into ? transfer_in(c, &p, at) : transfer_out(c, &p, at);
+}
+
+static int64_t many(const linux_call *c, bool into, struct place at)
+{
+    struct pieces p;
+    p.count = p.total = 0, p.bad = false;
+    if (!dz_sys_fd(LINUX_K(c), arg_int(c, 0)))
+        return -EBADF;
+    int e = pieces_of(c, c->arg[1], c->arg[2], into, &p);
+    if (e < 0)
+        return e;
+    return into ? transfer_in(c, &p, at) : transfer_out(c, &p, at);
+}
+
+LINUX_CALL(read)
+{
+    return one(c, true, (struct place){0});
+}
+LINUX_CALL(write)
+{
+    return one(c, false, (struct place){0});
+}
+LINUX_CALL(readv)
+{
+    return many(c, true, (struct place){0});
+}
+LINUX_CALL(writev)
+{
+    return many(c, false, (struct place){0});
+}
+
+/* The offset in argument 3. */
+static int64_t there(const linux_call *c,
+                     int64_t (*transfer)(const linux_call *c, bool into, struct place at),
+                     bool into)
+{
+    if (arg_long(c, 3) < 0)
+        return -EINVAL;
+    return transfer(c, into, (struct place){true, c->arg[3]});
+}
+LINUX_CALL(pread64)
+{
+    return there(c, one, true);
+}
+LINUX_CALL(pwrite64)
+{
+    return there(c, one, false);
+}
+LINUX_CALL(preadv)
+{
+    return there(c, many, true);
+}
+LINUX_CALL(pwritev)
+{
+    return there(c, many, false);
+}
+
+/* preadv2 and pwritev2: offset -1 is the file's own. */
+static int64_t flagged(const linux_call *c, bool into)
+{
+    if (c->arg[5] & ~(uint64_t)RWF_KNOWN)
+        return -EOPNOTSUPP;
+    if (c->arg[5] & ~(uint64_t)RWF_MEAN_NOTHING)
+        return -EOPNOTSUPP;
+    return arg_long(c, 3) == -1 ? many(c, into, (struct place){0}) : there(c, many, into);
+}
+LINUX_CALL(preadv2)
+{
+    return flagged(c, true);
+}
+LINUX_CALL(pwritev2)
+{
+    return flagged(c, false);
+}
+
+/* ---- from descriptor to descriptor ------------------------------------------------------ */
+
+/* An offset at an address; address 0: the file's own. */
+static int64_t offset_of(const linux_call *c, int i, int fd, uint64_t *ret_offset)
+{
+    int64_t v = c->arg[i] ? 0 : dz_sys_lseek(LINUX_K(c), fd, 0, SEEK_CUR);
+    if (c->arg[i] && dz_linux_get(c, c->arg[i], &v, sizeof v) < 0)
+        return -EFAULT;
+    if (v < 0)
+        return c->arg[i] ? -EINVAL : v;
+    *ret_offset = (uint64_t)v;
+    return 0;
+}
+static int64_t offset_set(const linux_call *c, int i, int fd, uint64_t offset)
+{
+    if (c->arg[i])
+        return dz_linux_put(c, c->arg[i], &offset, sizeof offset);
+    const int64_t r = dz_sys_lseek(LINUX_K(c), fd, (int64_t)offset, SEEK_SET);
+    return r < 0 ? r : 0;
+}
+
+/* A regular file that is open as `mode` says, by its inode. */
+static int64_t regular(const linux_call *c, int fd, int not_mode, uint64_t *ret_ino)
+{
+    struct dz_kstat st;
+    if (!dz_sys_fd(LINUX_K(c), fd))
+        return -EBADF;
+    const int64_t flags = dz_sys_fcntl(LINUX_K(c), fd, F_GETFL, 0);
+    if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == not_mode)
+        return -EBADF;
+    const int64_t r = dz_sys_fstatat(LINUX_K(c), dz_at_fd(fd), &st);
+    if (r < 0)
+        return r;
+    if (S_ISDIR(st.mode))
+        return -EISDIR;
+    *ret_ino = st.ino;
+    return S_ISREG(st.mode) ? 0 : -EINVAL;
+}
+
+LINUX_CALL(sendfile)
+{
+    struct bounce b;
+    const int out = arg_int(c, 0), in = arg_int(c, 1);
+    uint64_t at, ino;
+    int64_t r = regular(c, in, O_WRONLY, &ino);
+    r = r < 0 ? r : offset_of(c, 2, in, &at);
+    if (r < 0)
+        return r == -EISDIR ? -EINVAL : r;
+    const size_t n = c->arg[3] < DZ_LINUX_CHUNK ? c->arg[3] : DZ_LINUX_CHUNK;
+    uint8_t *buf = bounce_get(&b, n);
+    r = buf ? dz_sys_pread(LINUX_K(c), in, buf, n, at) : -ENOMEM;
+    if (r > 0)
+        r = dz_sys_write(LINUX_K(c), out, buf, (size_t)r);
+    bounce_put(&b);
+    const int64_t e = r > 0 ? offset_set(c, 2, in, at + (uint64_t)r) : 0;
+    return e < 0 ? e : r;
+}
+
+LINUX_CALL(copy_file_range)
+{
+    struct bounce b;
+    const int in = arg_int(c, 0), out = arg_int(c, 2);
+    uint64_t from, to, in_ino, out_ino;
+    if (c->arg[5] != 0)
+        return -EINVAL;
+    int64_t r = regular(c, in, O_WRONLY, &in_ino);
+    r = r < 0 ? r : regular(c, out, O_RDONLY, &out_ino);
+    if (r == 0 && (dz_sys_fcntl(LINUX_K(c), out, F_GETFL, 0) & O_APPEND))
+        r = -EBADF;
+    r = r < 0 ? r : offset_of(c, 1, in, &from);
+    r = r < 0 ? r : offset_of(c, 3, out, &to);
+    if (r < 0)
+        return r;
+    const size_t want = c->arg[4] < DZ_LINUX_WRITE_MAX ? c->arg[4] : DZ_LINUX_WRITE_MAX;
+    if (in_ino == out_ino && from < to + want && to < from + want)
+        return -EINVAL;
+    uint8_t *buf = bounce_get(&b, DZ_LINUX_CHUNK);
+    size_t done = 0;
+    r = buf ? 0 : -ENOMEM;
+    while (buf && done < want) {
+        const size_t n = want - done < DZ_LINUX_CHUNK ? want - done : DZ_LINUX_CHUNK;
+        r = dz_sys_pread(LINUX_K(c), in, buf, n, from + done);
+        if (r > 0)
+            r = dz_sys_pwrite(LINUX_K(c), out, buf, (size_t)r, to + done);
+        if (r <= 0)
+            break;
+        done += (size_t)r;
+    }
+    bounce_put(&b);
+    if (done == 0)
+        return r;
+    r = offset_set(c, 1, in, from + done);
+    r = r < 0 ? r : offset_set(c, 3, out, to + done);
+    return r < 0 ? r : (int64_t)done;
+}
+
+/* ---- directories ------------------------------------------------------------------------ */
+
+struct listing {
+    uint8_t bytes[DENTS_MAX];
+    size_t size, used;
+    uint64_t cookie; /* after the last entry that fitted */
+    bool old;        /* getdents: the type stands behind the name */
+    bool full;
+};
+
+static int add_entry(void *arg, const struct dz_kdirent *e)
+{
+    struct listing *l = arg;
+    enum {
+        NAME = 18, /* u64 inode, u64 offset, u16 length */
+    };
+    const uint8_t type = (uint8_t)(e->type >> 12 & 15);
+    const size_t n = (NAME + e->len + 2 + 7) & ~(size_t)7;
+    const uint16_t size = (uint16_t)n;
+    if (n > l->size - l->used) {
+        l->full = true;
+        return 1;
+    }
+    uint8_t *at = l->bytes + l->used;
+    memset(at, 0, n);
+    memcpy(at, &e->ino, 8);
+    memcpy(at + 8, &e->cookie, 8);
+    memcpy(at + 16, &size, 2);
+    if (l->old) {
+        memcpy(at + NAME, e->name, e->len);
+        at[n - 1] = type;
+    } else {
+        at[NAME] = type;
+        memcpy(at + NAME + 1, e->name, e->len);
+    }
+    l->used += n;
+    l->cookie = e->cookie;
+    return 0;
+}
+
+static int64_t getdents(const linux_call *c, bool old)
+{
+    struct listing l = {.old = old};
+    const int fd = arg_int(c, 0);
+    const uint32_t size = arg_u32(c, 2);
+    l.size = size < sizeof l.bytes ? size : sizeof l.bytes;
+    const int64_t from = dz_sys_lseek(LINUX_K(c), fd, 0, SEEK_CUR);
+    if (from < 0)
+        return from == -ESPIPE ? -ENOTDIR : from;
+    int64_t r = dz_sys_readdir(LINUX_K(c), fd, (uint64_t)from, add_entry, &l);
+    if (r < 0)
+        return r;
+    if (l.used == 0)
+        return l.full ? -EINVAL : 0;
+    if (dz_linux_put(c, c->arg[1], l.bytes, l.used) < 0)
+        return -EFAULT;
+    r = dz_sys_lseek(LINUX_K(c), fd, (int64_t)l.cookie, SEEK_SET);
+    return r < 0 ? r : (int64_t)l.used;
+}
+LINUX_CALL(getdents)
+{
+    return getdents(c, true);
+}
+LINUX_CALL(getdents64)
+{
+    return getdents(c, false);
+}
+
+/* ---- offsets and sizes -------------------------------------------------------------------- */
+
+LINUX_CALL(lseek)
+{
+    return dz_sys_lseek(LINUX_K(c), arg_int(c, 0), arg_long(c, 1), arg_int(c, 2));
+}
+
+LINUX_CALL(ftruncate)
+{
+    if (arg_long(c, 1) < 0)
+        return -EINVAL;
+    return dz_sys_ftruncate(LINUX_K(c), arg_int(c, 0), c->arg[1]);
+}
+
+LINUX_CALL(truncate)
+{
+    char path[PATH_MAX];
+    struct dz_at at;
+    if (arg_long(c, 1) < 0)
+        return -EINVAL;
+    int64_t fd = dz_linux_at(c, -1, 0, 0, path, &at);
+    struct dz_kstat st;
+    fd = fd < 0 ? fd : dz_sys_fstatat(LINUX_K(c), at, &st);
+    if (fd < 0)
+        return fd;
+    if (!S_ISREG(st.mode)) /* a FIFO's open would wait */
+        return S_ISDIR(st.mode) ? -EISDIR : -EINVAL;
+    fd = dz_sys_openat(LINUX_K(c), at, O_WRONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return fd;
+    const int64_t r = dz_sys_ftruncate(LINUX_K(c), (int)fd, c->arg[1]);
+    (void)dz_sys_close(LINUX_K(c), (int)fd);
+    return r;
+}
+
+LINUX_CALL(fallocate)
+{
+    const uint64_t mode = c->arg[1];
+    if (arg_long(c, 2) < 0 || arg_long(c, 3) <= 0)
+        return -EINVAL;
+    if (mode != 0) /* FALLOC_FL_*: holes, KEEP_SIZE */
+        return dz_sys_fd(LINUX_K(c), arg_int(c, 0)) ? -EOPNOTSUPP : -EBADF;
+    return dz_sys_fallocate(LINUX_K(c), arg_int(c, 0), c->arg[2], c->arg[3]);
+}
+
+LINUX_CALL(fsync)
+{
+    return dz_sys_fsync(LINUX_K(c), arg_int(c, 0));
+}
+LINUX_CALL(fdatasync)
+{
+    return dz_sys_fsync(LINUX_K(c), arg_int(c, 0));
+}
+LINUX_CALL(syncfs)
+{
+    const int64_t r = dz_sys_fsync(LINUX_K(c), arg_int(c, 0));
+    return r == -EINVAL ? 0 : r; /* no file of the disk: nothing waits */
+}
+LINUX_CALL(sync)
+{
+    (void)c; /* what a commit has not written yet nobody outside has seen */
+    return 0;
+}
+
+/* Hints: nothing to do but to refuse what Linux refuses. */
+LINUX_CALL(fadvise64)
+{
+    const int fd = arg_int(c, 0), advice = arg_int(c, 3);
+    if (!dz_sys_fd(LINUX_K(c), fd))
+        return -EBADF;
+    if (dz_sys_lseek(LINUX_K(c), fd, 0, SEEK_CUR) == -ESPIPE)
+        return -ESPIPE;
+    return advice < POSIX_FADV_NORMAL || advice > POSIX_FADV_NOREUSE || arg_long(c, 2) < 0 ? -EINVAL
+                                                                                           : 0;
+}
+LINUX_CALL(readahead)
+{
+    uint64_t ino;
+    const int64_t r = regular(c, arg_int(c, 0), O_WRONLY, &ino);
+    return r == -EISDIR ? -EINVAL : r;
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_proc.c - calls on processes that neither make nor end one: numbers, ids, limits, usage,
+ * clocks, and what the machine is called.
+ */
+#include "linux/linux_int.h"
+
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+enum {
+    TICKS_PER_S = 100,    /* USER_HZ */
+    RANDOM_CHUNK = 4096,  /* bytes that getrandom copies at once, */
+    RANDOM_MAX = 1 << 20, /* and in one call */
+};
+
+/* ---- numbers ------------------------------------------------------------------------- */
+
+LINUX_CALL(getpid)
+{
+    return dz_sys_getpid(LINUX_K(c));
+}
+LINUX_CALL(gettid)
+{
+    return dz_sys_gettid(LINUX_K(c));
+}
+LINUX_CALL(getppid)
+{
+    return dz_sys_getppid(LINUX_K(c));
+}
+LINUX_CALL(getpgid)
+{
+    return dz_sys_getpgid(LINUX_K(c), arg_int(c, 0));
+}
+LINUX_CALL(getpgrp)
+{
+    return dz_sys_getpgid(LINUX_K(c), 0);
+}
+LINUX_CALL(setpgid)
+{
+    return dz_sys_setpgid(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
+}
+LINUX_CALL(getsid)
+{
+    return dz_sys_getsid(LINUX_K(c), arg_int(c, 0));
+}
+LINUX_CALL(setsid)
+{
+    return dz_sys_setsid(LINUX_K(c));
+}
+LINUX_CALL(sched_yield)
+{
+    return dz_sys_sched_yield(LINUX_K(c));
+}
+
+/* ---- ids -------------------------------------------------------------------------------- */
+
+LINUX_CALL(getuid)
+{
+    uint32_t ids[3];
+    dz_sys_getresuid(LINUX_K(c), ids);
+    return ids[0];
+}
+LINUX_CALL(geteuid)
+{
+    uint32_t ids[3];
+    dz_sys_getresuid(LINUX_K(c), ids);
+    return ids[1];
+}
+LINUX_CALL(getgid)
+{
+    uint32_t ids[3];
+    dz_sys_getresgid(LINUX_K(c), ids);
+    return ids[0];
+}
+LINUX_CALL(getegid)
+{
+    uint32_t ids[3];
+    dz_sys_getresgid(LINUX_K(c), ids);
+    return ids[1];
+}
+
+/* Three ids at three addresses. */
+static int64_t put_ids(const linux_call *c, const uint32_t ids[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (dz_linux_put(c, c->arg[i], &ids[i], sizeof ids[i]) < 0)
+            return -EFAULT;
+    return 0;
+}
+LINUX_CALL(getresuid)
+{
+    uint32_t ids[3];
+    dz_sys_getresuid(LINUX_K(c), ids);
+    return put_ids(c, ids);
+}
+LINUX_CALL(getresgid)
+{
+    uint32_t ids[3];
+    dz_sys_getresgid(LINUX_K(c), ids);
+    return put_ids(c, ids);
+}
+
+LINUX_CALL(setuid)
+{
+    return dz_sys_setuid(LINUX_K(c), arg_u32(c, 0));
+}
+LINUX_CALL(setgid)
+{
+    return dz_sys_setgid(LINUX_K(c), arg_u32(c, 0));
+}
+LINUX_CALL(setresuid)
+{
+    const uint32_t ids[3] = {arg_u32(c, 0), arg_u32(c, 1), arg_u32(c, 2)};
+    return dz_sys_setresuid(LINUX_K(c), ids);
+}
+LINUX_CALL(setresgid)
+{
+    const uint32_t ids[3] = {arg_u32(c, 0), arg_u32(c, 1), arg_u32(c, 2)};
+    return dz_sys_setresgid(LINUX_K(c), ids);
+}
+
+/* setreuid(2): who sets the real id, or the effective one to another than the real, has the new
+ * effective id as the saved one, too. The real id may not become the saved one, unless by root. */
+static int reids(const linux_call *c, const uint32_t now[3], uint32_t ret_ids[3])
+{
+    const uint32_t real = arg_u32(c, 0), effective = arg_u32(c, 1);
+    if (c->proc->euid != 0 && real != UINT32_MAX && real != now[0] && real != now[1])
+        return -EPERM;
+    ret_ids[0] = real;
+    ret_ids[1] = effective;
+    const bool saved = real != UINT32_MAX || (effective != UINT32_MAX && effective != now[0]);
+    ret_ids[2] = !saved ? UINT32_MAX : effective != UINT32_MAX ? effective : now[1];
+    return 0;
+}
+LINUX_CALL(setreuid)
+{
+    uint32_t now[3], ids[3];
+    dz_sys_getresuid(LINUX_K(c), now);
+    const int e = reids(c, now, ids);
+    return e < 0 ? e : dz_sys_setresuid(LINUX_K(c), ids);
+}
+LINUX_CALL(setregid)
+{
+    uint32_t now[3], ids[3];
+    dz_sys_getresgid(LINUX_K(c), now);
+    const int e = reids(c, now, ids);
+    return e < 0 ? e : dz_sys_setresgid(LINUX_K(c), ids);
+}
+
+LINUX_CALL(getgroups)
+{
+    uint32_t groups[DZ_KERNEL_GROUPS_MAX];
+    const int n = arg_int(c, 0);
+    if (n < 0)
+        return -EINVAL;
+    const int64_t r = dz_sys_getgroups(LINUX_K(c), (size_t)n, groups);
+    if (r <= 0 || n == 0)
+        return r;
+    return dz_linux_put(c, c->arg[1], groups, (size_t)r * sizeof *groups) < 0 ? -EFAULT : r;
+}
+LINUX_CALL(setgroups)
+{
+    uint32_t groups[DZ_KERNEL_GROUPS_MAX];
+    const uint32_t n = arg_u32(c, 0);
+    if (c->proc->euid != 0)
+        return -EPERM;
+    if (n > DZ_ARRAY_LEN(groups))
+        return -EINVAL;
+    if (dz_linux_get(c, c->arg[1], groups, n * sizeof *groups) < 0)
+        return -EFAULT;
+    return dz_sys_setgroups(LINUX_K(c), n, groups);
+}
+
+/* ---- limits, priority, usage ---------------------------------------------------------------- */
+
+static int64_t limits(const linux_call *c, int resource, uint64_t set_at, uint64_t old_at)
+{
+    uint64_t set[2], old[2];
+    if (set_at && dz_linux_get(c, set_at, set, sizeof set) < 0)
+        return -EFAULT;
+    const int64_t r = dz_sys_prlimit(LINUX_K(c), resource, set_at ? set : NULL, old);
+    return dz_linux_give(c, r, old_at, old, sizeof old);
+}
+LINUX_CALL(prlimit64)
+{
+    const int pid = arg_int(c, 0);
+    if (pid != 0 && pid != c->proc->pid)
+        return dz_sys_getpgid(LINUX_K(c), pid) < 0 ? -ESRCH : -EPERM;
+    return limits(c, arg_int(c, 1), c->arg[2], c->arg[3]);
+}
+LINUX_CALL(getrlimit)
+{
+    return c->arg[1] == 0 ? -EFAULT : limits(c, arg_int(c, 0), 0, c->arg[1]);
+}
+LINUX_CALL(setrlimit)
+{
+    return c->arg[1] == 0 ? -EFAULT : limits(c, arg_int(c, 0), c->arg[1], 0);
+}
+
+LINUX_CALL(getpriority)
+{
+    return dz_sys_getpriority(LINUX_K(c), arg_int(c, 0), arg_int(c, 1));
+}
+LINUX_CALL(setpriority)
+{
+    return dz_sys_setpriority(LINUX_K(c), arg_int(c, 0), arg_int(c, 1), arg_int(c, 2));
+}
+
+LINUX_CALL(getrusage)
+{
+    struct dz_kusage u;
+    const int64_t r = dz_sys_getrusage(LINUX_K(c), arg_int(c, 0), &u);
+    if (r < 0)
+        return r;
+    const int64_t out[18] = {/* struct rusage: two timevals and 14 longs */
+                             (int64_t)(u.utime_us / 1000000),  (int64_t)(u.utime_us % 1000000),
+                             (int64_t)(u.stime_us / 1000000),  (int64_t)(u.stime_us % 1000000),
+                             (int64_t)(u.maxrss_bytes / 1024), [8] = (int64_t)u.minflt};
+    return dz_linux_put(c, c->arg[1], out, sizeof out);
+}
+
+LINUX_CALL(times)
+{
+    struct dz_kusage own, children;
+    (void)dz_sys_getrusage(LINUX_K(c), RUSAGE_SELF, &own);
+    (void)dz_sys_getrusage(LINUX_K(c), RUSAGE_CHILDREN, &children);
+    const uint64_t tick = 1000000 / TICKS_PER_S;
+    const uint64_t out[4] = {own.utime_us / tick, own.stime_us / tick, children.utime_us / tick,
+                             children.stime_us / tick};
+    const int64_t now = dz_kernel_now(c->kernel) / (1000000000 / TICKS_PER_S);
+    return dz_linux_give(c, now, c->arg[0], out, sizeof out);
+}
+
+LINUX_CALL(sysinfo)
+{
+    struct dz_ksysinfo k;
+    const int64_t r = dz_sys_sysinfo(LINUX_K(c), &k);
+    const struct sysinfo out = {
+        .uptime = (long)k.uptime_s,
+        .loads = {k.load[0], k.load[1], k.load[2]},
+        .totalram = k.total,
+        .freeram = k.free,
+        .procs = (unsigned short)(k.procs < UINT16_MAX ? k.procs : UINT16_MAX),
+        .mem_unit = 1,
+    };
+    return r < 0 ? r : dz_linux_put(c, c->arg[0], &out, sizeof out);
+}
+
+/* ---- clocks -------------------------------------------------------------------------------- */
+
+static int64_t put_clock(const linux_call *c, int64_t r, int64_t ns)
+{
+    int64_t v[2];
+    dz_linux_split(ns, v);
+    return dz_linux_give(c, r, c->arg[1], v, sizeof v);
+}
+
+/* Those that are another one here. */
+static int same_clock(int clock)
+{
+    switch (clock) {
+    case 4: /* MONOTONIC_RAW */
+    case 6: /* MONOTONIC_COARSE */
+        return 1;
+    case 5:  /* REALTIME_COARSE */
+    case 11: /* TAI, whose offset nobody has set */
+        return 0;
+    default:
+        return clock;
+    }
+}
+LINUX_CALL(clock_gettime)
+{
+    int64_t ns = 0;
+    const int64_t r = dz_sys_clock_gettime(LINUX_K(c), same_clock(arg_int(c, 0)), &ns);
+    if (r >= 0 && c->arg[1] == 0)
+        return -EFAULT;
+    return put_clock(c, r, ns);
+}
+LINUX_CALL(clock_getres)
+{
+    int64_t ns = 0;
+    const int64_t r = dz_sys_clock_getres(LINUX_K(c), same_clock(arg_int(c, 0)), &ns);
+    return put_clock(c, r, ns);
+}
+LINUX_CALL(gettimeofday)
+{
+    int64_t ns = 0, v[2];
+    const int32_t zone[2] = {0, 0};
+    int64_t r = dz_sys_clock_gettime(LINUX_K(c), 0, &ns);
+    dz_linux_split(ns, v);
+    v[1] /= 1000;
+    r = dz_linux_give(c, r, c->arg[0], v, sizeof v);
+    return dz_linux_give(c, r, c->arg[1], zone, sizeof zone);
+}
+LINUX_CALL(time)
+{
+    int64_t ns = 0, v[2];
+    const int64_t r = dz_sys_clock_gettime(LINUX_K(c), 0, &ns);
+    dz_linux_split(ns, v);
+    return r < 0 ? r : dz_linux_give(c, v[0], c->arg[0], &v[0], sizeof v[0]);
+}
+
+/* ---- the machine ------------------------------------------------------------------------------
+ */
+
+static void name_set(char *to, const char *text)
+{
+    const size_t n = strlen(text);
+    memcpy(to, text, n < _UTSNAME_LENGTH ? n : _UTSNAME_LENGTH - 1);
+}
+
+/* What glibc and programs look at is the release: it must not be too old. */
+LINUX_CALL(uname)
+{
+    struct utsname u = {0};
+    name_set(u.sysname, "Linux");
+    name_set(u.nodename, dz_kernel_hostname(c->kernel));
+    name_set(u.release, "6.1.0-doze");
+    name_set(u.version, "#1 SMP doze");
+    name_set(u.machine, "x86_64");
+    name_set(u.domainname, "(none)");
+    return dz_linux_put(c, c->arg[0], &u, sizeof u);
+}
+
+LINUX_CALL(getrandom)
+{
+    uint8_t bytes[RANDOM_CHUNK];
+    const uint64_t want = c->arg[1] < RANDOM_MAX ? c->arg[1] : RANDOM_MAX;
+    const uint32_t flags = arg_u32(c, 2);
+    if ((flags & ~7u) || (flags & 6) == 6) /* NONBLOCK, RANDOM, INSECURE */
+        return -EINVAL;
+    uint64_t done = 0;
+    while (done < want) {
+        const size_t n = want - done < sizeof bytes ? (size_t)(want - done) : sizeof bytes;
+        const int64_t r = dz_sys_getrandom(LINUX_K(c), bytes, n);
+        if (r < 0)
+            return r;
+        const size_t put = c->mem->write(c->mem->arg, c->arg[0] + done, bytes, n);
+        done += put;
+        if (put < n)
+            break;
+    }
+    return done == 0 && want > 0 ? -EFAULT : (int64_t)done;
+}

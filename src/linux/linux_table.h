@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_table.h - the system calls of x86-64, one row each, by number.
+ *
+ *     X(number, name, arguments)          answered by call_<name>() of linux_*.c
+ *     N(number, name, arguments, errno)   refused
+ *
+ * Arguments are a letter each, in the order of the registers; the decoder of a trace follows them:
+ *
+ *     d  int                        f  descriptor
+ *     u  unsigned int               F  descriptor of a directory, or AT_FDCWD
+ *     l  long                       i  uid or gid: unsigned int, -1 for none
+ *     z  size_t                     s  C string
+ *     x  long, in hex               p  address
+ *     o  mode, in octal             a  address of an array of C strings, ended by NULL
+ *     O  flags of open(2)           w  bytes that the call reads, so many as the next one says
+ *     A  AT_* flags                 r  bytes that the call writes, so many as it answers
+ *     M  mode of access(2)          v  struct iovec to write from, so many as the next one says
+ *     W  whence of lseek(2)         V  struct iovec to read into, so many as the next one says
+ *     P  PROT_*                     I  two ints that the call writes
+ *     m  MAP_*                      t  struct timespec that the call reads
+ *     g  signal                     q  sigset_t that the call reads
+ *     c  clock                      k  command of fcntl(2)
+ *     K  request of ioctl(2)        e  operation of epoll_ctl(2)
+ *
+ * Behind '>' may stand how the answer is told: x or o; else it is a number.
+ *
+ * Refused are, with the errno that Linux has for a process without privilege where it asks for
+ * one: what administers a machine; with ENOSYS: what Linux itself has no more, what programs do
+ * without, and what is not here yet (KNOWN_LIMITS).
+ */
+#ifndef DZ_LINUX_LINUX_TABLE_H
+#define DZ_LINUX_LINUX_TABLE_H
+
+#define LINUX_CALLS(X, N)                           \
+    X(0, read, "frz")                               \
+    X(1, write, "fwz")                              \
+    X(2, open, "sOo")                               \
+    X(3, close, "f")                                \
+    X(4, stat, "sp")                                \
+    X(5, fstat, "fp")                               \
+    X(6, lstat, "sp")                               \
+    X(7, poll, "pud")                               \
+    X(8, lseek, "flW")                              \
+    N(9, mmap, "pzPmfx>x", ENOSYS)                  \
+    N(10, mprotect, "pzP", ENOSYS)                  \
+    N(11, munmap, "pz", ENOSYS)                     \
+    N(12, brk, "p>x", ENOSYS)                       \
+    N(13, rt_sigaction, "gppz", ENOSYS)             \
+    N(14, rt_sigprocmask, "dqpz", ENOSYS)           \
+    N(15, rt_sigreturn, "", ENOSYS)                 \
+    X(16, ioctl, "fKx")                             \
+    X(17, pread64, "frzl")                          \
+    X(18, pwrite64, "fwzl")                         \
+    X(19, readv, "fVd")                             \
+    X(20, writev, "fvd")                            \
+    X(21, access, "sM")                             \
+    X(22, pipe, "I")                                \
+    X(23, select, "dpppp")                          \
+    X(24, sched_yield, "")                          \
+    N(25, mremap, "pzzxp>x", ENOSYS)                \
+    N(26, msync, "pzx", ENOSYS)                     \
+    N(27, mincore, "pzp", ENOSYS)                   \
+    N(28, madvise, "pzd", ENOSYS)                   \
+    N(29, shmget, "dzx", ENOSYS)                    \
+    N(30, shmat, "dpx>x", ENOSYS)                   \
+    N(31, shmctl, "ddp", ENOSYS)                    \
+    X(32, dup, "f")                                 \
+    X(33, dup2, "ff")                               \
+    N(34, pause, "", ENOSYS)                        \
+    N(35, nanosleep, "tp", ENOSYS)                  \
+    N(36, getitimer, "dp", ENOSYS)                  \
+    N(37, alarm, "u", ENOSYS)                       \
+    N(38, setitimer, "dpp", ENOSYS)                 \
+    X(39, getpid, "")                               \
+    X(40, sendfile, "ffpz")                         \
+    N(41, socket, "dxd", ENOSYS)                    \
+    N(42, connect, "fpu", ENOSYS)                   \
+    N(43, accept, "fpp", ENOSYS)                    \
+    N(44, sendto, "fwzxpu", ENOSYS)                 \
+    N(45, recvfrom, "frzxpp", ENOSYS)               \
+    N(46, sendmsg, "fpx", ENOSYS)                   \
+    N(47, recvmsg, "fpx", ENOSYS)                   \
+    N(48, shutdown, "fd", ENOSYS)                   \
+    N(49, bind, "fpu", ENOSYS)                      \
+    N(50, listen, "fd", ENOSYS)                     \
+    N(51, getsockname, "fpp", ENOSYS)               \
+    N(52, getpeername, "fpp", ENOSYS)               \
+    N(53, socketpair, "dxdI", ENOSYS)               \
+    N(54, setsockopt, "fddpu", ENOSYS)              \
+    N(55, getsockopt, "fddpp", ENOSYS)              \
+    N(56, clone, "xpppp", ENOSYS)                   \
+    N(57, fork, "", ENOSYS)                         \
+    N(58, vfork, "", ENOSYS)                        \
+    N(59, execve, "saa", ENOSYS)                    \
+    N(60, exit, "d", ENOSYS)                        \
+    N(61, wait4, "dpxp", ENOSYS)                    \
+    N(62, kill, "dg", ENOSYS)                       \
+    X(63, uname, "p")                               \
+    N(64, semget, "ddx", ENOSYS)                    \
+    N(65, semop, "dpz", ENOSYS)                     \
+    N(66, semctl, "dddx", ENOSYS)                   \
+    N(67, shmdt, "p", ENOSYS)                       \
+    N(68, msgget, "dx", ENOSYS)                     \
+    N(69, msgsnd, "dpzx", ENOSYS)                   \
+    N(70, msgrcv, "dpzlx", ENOSYS)                  \
+    N(71, msgctl, "ddp", ENOSYS)                    \
+    X(72, fcntl, "fkx")                             \
+    X(73, flock, "fx")                              \
+    X(74, fsync, "f")                               \
+    X(75, fdatasync, "f")                           \
+    X(76, truncate, "sl")                           \
+    X(77, ftruncate, "fl")                          \
+    X(78, getdents, "fpu")                          \
+    X(79, getcwd, "pz")                             \
+    X(80, chdir, "s")                               \
+    X(81, fchdir, "f")                              \
+    X(82, rename, "ss")                             \
+    X(83, mkdir, "so")                              \
+    X(84, rmdir, "s")                               \
+    X(85, creat, "so")                              \
+    X(86, link, "ss")                               \
+    X(87, unlink, "s")                              \
+    X(88, symlink, "ss")                            \
+    X(89, readlink, "srz")                          \
+    X(90, chmod, "so")                              \
+    X(91, fchmod, "fo")                             \
+    X(92, chown, "sii")                             \
+    X(93, fchown, "fii")                            \
+    X(94, lchown, "sii")                            \
+    X(95, umask, "o>o")                             \
+    X(96, gettimeofday, "pp")                       \
+    X(97, getrlimit, "dp")                          \
+    X(98, getrusage, "dp")                          \
+    X(99, sysinfo, "p")                             \
+    X(100, times, "p")                              \
+    N(101, ptrace, "lppp", EPERM)                   \
+    X(102, getuid, "")                              \
+    N(103, syslog, "dpd", EPERM)                    \
+    X(104, getgid, "")                              \
+    X(105, setuid, "i")                             \
+    X(106, setgid, "i")                             \
+    X(107, geteuid, "")                             \
+    X(108, getegid, "")                             \
+    X(109, setpgid, "dd")                           \
+    X(110, getppid, "")                             \
+    X(111, getpgrp, "")                             \
+    X(112, setsid, "")                              \
+    X(113, setreuid, "ii")                          \
+    X(114, setregid, "ii")                          \
+    X(115, getgroups, "dp")                         \
+    X(116, setgroups, "dp")                         \
+    X(117, setresuid, "iii")                        \
+    X(118, getresuid, "ppp")                        \
+    X(119, setresgid, "iii")                        \
+    X(120, getresgid, "ppp")                        \
+    X(121, getpgid, "d")                            \
+    N(122, setfsuid, "i", ENOSYS)                   \
+    N(123, setfsgid, "i", ENOSYS)                   \
+    X(124, getsid, "d")                             \
+    N(125, capget, "pp", ENOSYS)                    \
+    N(126, capset, "pp", EPERM)                     \
+    N(127, rt_sigpending, "pz", ENOSYS)             \
+    N(128, rt_sigtimedwait, "qptz", ENOSYS)         \
+    N(129, rt_sigqueueinfo, "dgp", ENOSYS)          \
+    N(130, rt_sigsuspend, "qz", ENOSYS)             \
+    N(131, sigaltstack, "pp", ENOSYS)               \
+    X(132, utime, "sp")                             \
+    X(133, mknod, "sox")                            \
+    N(134, uselib, "s", ENOSYS)                     \
+    N(135, personality, "x>x", ENOSYS)              \
+    N(136, ustat, "xp", ENOSYS)                     \
+    X(137, statfs, "sp")                            \
+    X(138, fstatfs, "fp")                           \
+    N(139, sysfs, "dxx", ENOSYS)                    \
+    X(140, getpriority, "dd")                       \
+    X(141, setpriority, "ddd")                      \
+    N(142, sched_setparam, "dp", ENOSYS)            \
+    N(143, sched_getparam, "dp", ENOSYS)            \
+    N(144, sched_setscheduler, "ddp", ENOSYS)       \
+    N(145, sched_getscheduler, "d", ENOSYS)         \
+    N(146, sched_get_priority_max, "d", ENOSYS)     \
+    N(147, sched_get_priority_min, "d", ENOSYS)     \
+    N(148, sched_rr_get_interval, "dp", ENOSYS)     \
+    N(149, mlock, "pz", ENOSYS)                     \
+    N(150, munlock, "pz", ENOSYS)                   \
+    N(151, mlockall, "x", ENOSYS)                   \
+    N(152, munlockall, "", ENOSYS)                  \
+    N(153, vhangup, "", EPERM)                      \
+    N(154, modify_ldt, "dpz", ENOSYS)               \
+    N(155, pivot_root, "ss", EPERM)                 \
+    N(156, _sysctl, "p", ENOSYS)                    \
+    N(157, prctl, "dxxxx", ENOSYS)                  \
+    N(158, arch_prctl, "xp", ENOSYS)                \
+    N(159, adjtimex, "p", EPERM)                    \
+    X(160, setrlimit, "dp")                         \
+    X(161, chroot, "s")                             \
+    X(162, sync, "")                                \
+    N(163, acct, "s", EPERM)                        \
+    N(164, settimeofday, "pp", EPERM)               \
+    N(165, mount, "sssxp", EPERM)                   \
+    N(166, umount2, "sx", EPERM)                    \
+    N(167, swapon, "sx", EPERM)                     \
+    N(168, swapoff, "s", EPERM)                     \
+    N(169, reboot, "xxxp", EPERM)                   \
+    N(170, sethostname, "sz", EPERM)                \
+    N(171, setdomainname, "sz", EPERM)              \
+    N(172, iopl, "d", EPERM)                        \
+    N(173, ioperm, "xzd", EPERM)                    \
+    N(174, create_module, "", ENOSYS)               \
+    N(175, init_module, "pzs", EPERM)               \
+    N(176, delete_module, "sx", EPERM)              \
+    N(177, get_kernel_syms, "", ENOSYS)             \
+    N(178, query_module, "", ENOSYS)                \
+    N(179, quotactl, "xsdp", ENOSYS)                \
+    N(180, nfsservctl, "", ENOSYS)                  \
+    N(181, getpmsg, "", ENOSYS)                     \
+    N(182, putpmsg, "", ENOSYS)                     \
+    N(183, afs_syscall, "", ENOSYS)                 \
+    N(184, tuxcall, "", ENOSYS)                     \
+    N(185, security, "", ENOSYS)                    \
+    X(186, gettid, "")                              \
+    X(187, readahead, "flz")                        \
+    N(188, setxattr, "sspzx", EOPNOTSUPP)           \
+    N(189, lsetxattr, "sspzx", EOPNOTSUPP)          \
+    N(190, fsetxattr, "fspzx", EOPNOTSUPP)          \
+    N(191, getxattr, "sspz", EOPNOTSUPP)            \
+    N(192, lgetxattr, "sspz", EOPNOTSUPP)           \
+    N(193, fgetxattr, "fspz", EOPNOTSUPP)           \
+    N(194, listxattr, "spz", EOPNOTSUPP)            \
+    N(195, llistxattr, "spz", EOPNOTSUPP)           \
+    N(196, flistxattr, "fpz", EOPNOTSUPP)           \
+    N(197, removexattr, "ss", EOPNOTSUPP)           \
+    N(198, lremovexattr, "ss", EOPNOTSUPP)          \
+    N(199, fremovexattr, "fs", EOPNOTSUPP)          \
+    N(200, tkill, "dg", ENOSYS)                     \
+    X(201, time, "p")                               \
+    N(202, futex, "pxutpu", ENOSYS)                 \
+    N(203, sched_setaffinity, "dzp", ENOSYS)        \
+    N(204, sched_getaffinity, "dzp", ENOSYS)        \
+    N(205, set_thread_area, "p", ENOSYS)            \
+    N(206, io_setup, "up", ENOSYS)                  \
+    N(207, io_destroy, "x", ENOSYS)                 \
+    N(208, io_getevents, "xllpt", ENOSYS)           \
+    N(209, io_submit, "xlp", ENOSYS)                \
+    N(210, io_cancel, "xpp", ENOSYS)                \
+    N(211, get_thread_area, "p", ENOSYS)            \
+    N(212, lookup_dcookie, "xpz", ENOSYS)           \
+    X(213, epoll_create, "d")                       \
+    N(214, epoll_ctl_old, "", ENOSYS)               \
+    N(215, epoll_wait_old, "", ENOSYS)              \
+    N(216, remap_file_pages, "pzPzx", ENOSYS)       \
+    X(217, getdents64, "fpu")                       \
+    N(218, set_tid_address, "p", ENOSYS)            \
+    N(219, restart_syscall, "", EINTR)              \
+    N(220, semtimedop, "dpzt", ENOSYS)              \
+    X(221, fadvise64, "flzd")                       \
+    N(222, timer_create, "cpp", ENOSYS)             \
+    N(223, timer_settime, "dxpp", ENOSYS)           \
+    N(224, timer_gettime, "dp", ENOSYS)             \
+    N(225, timer_getoverrun, "d", ENOSYS)           \
+    N(226, timer_delete, "d", ENOSYS)               \
+    N(227, clock_settime, "ct", EPERM)              \
+    X(228, clock_gettime, "cp")                     \
+    X(229, clock_getres, "cp")                      \
+    N(230, clock_nanosleep, "cxtp", ENOSYS)         \
+    N(231, exit_group, "d", ENOSYS)                 \
+    X(232, epoll_wait, "fpdd")                      \
+    X(233, epoll_ctl, "fefp")                       \
+    N(234, tgkill, "ddg", ENOSYS)                   \
+    X(235, utimes, "sp")                            \
+    N(236, vserver, "", ENOSYS)                     \
+    N(237, mbind, "pzdpzx", ENOSYS)                 \
+    N(238, set_mempolicy, "dpz", ENOSYS)            \
+    N(239, get_mempolicy, "ppzpx", ENOSYS)          \
+    N(240, mq_open, "sOop", ENOSYS)                 \
+    N(241, mq_unlink, "s", ENOSYS)                  \
+    N(242, mq_timedsend, "fwzut", ENOSYS)           \
+    N(243, mq_timedreceive, "frzpt", ENOSYS)        \
+    N(244, mq_notify, "fp", ENOSYS)                 \
+    N(245, mq_getsetattr, "fpp", ENOSYS)            \
+    N(246, kexec_load, "pzpx", EPERM)               \
+    N(247, waitid, "ddpxp", ENOSYS)                 \
+    N(248, add_key, "sspzd", ENOSYS)                \
+    N(249, request_key, "sssd", ENOSYS)             \
+    N(250, keyctl, "dxxxx", ENOSYS)                 \
+    N(251, ioprio_set, "ddd", ENOSYS)               \
+    N(252, ioprio_get, "dd", ENOSYS)                \
+    N(253, inotify_init, "", ENOSYS)                \
+    N(254, inotify_add_watch, "fsx", ENOSYS)        \
+    N(255, inotify_rm_watch, "fd", ENOSYS)          \
+    N(256, migrate_pages, "dzpp", ENOSYS)           \
+    X(257, openat, "FsOo")                          \
+    X(258, mkdirat, "Fso")                          \
+    X(259, mknodat, "Fsox")                         \
+    X(260, fchownat, "FsiiA")                       \
+    X(261, futimesat, "Fsp")                        \
+    X(262, newfstatat, "FspA")                      \
+    X(263, unlinkat, "FsA")                         \
+    X(264, renameat, "FsFs")                        \
+    X(265, linkat, "FsFsA")                         \
+    X(266, symlinkat, "sFs")                        \
+    X(267, readlinkat, "Fsrz")                      \
+    X(268, fchmodat, "Fso")                         \
+    X(269, faccessat, "FsM")                        \
+    X(270, pselect6, "dppppp")                      \
+    X(271, ppoll, "putqz")                          \
+    N(272, unshare, "x", EPERM)                     \
+    N(273, set_robust_list, "pz", ENOSYS)           \
+    N(274, get_robust_list, "dpp", ENOSYS)          \
+    N(275, splice, "fpfpzx", ENOSYS)                \
+    N(276, tee, "ffzx", ENOSYS)                     \
+    N(277, sync_file_range, "fllx", ENOSYS)         \
+    N(278, vmsplice, "fvzx", ENOSYS)                \
+    N(279, move_pages, "dzpppx", ENOSYS)            \
+    X(280, utimensat, "FspA")                       \
+    X(281, epoll_pwait, "fpddqz")                   \
+    X(282, signalfd, "fqz")                         \
+    X(283, timerfd_create, "cO")                    \
+    X(284, eventfd, "u")                            \
+    X(285, fallocate, "fxll")                       \
+    X(286, timerfd_settime, "fxpp")                 \
+    X(287, timerfd_gettime, "fp")                   \
+    N(288, accept4, "fppx", ENOSYS)                 \
+    X(289, signalfd4, "fqzO")                       \
+    X(290, eventfd2, "uO")                          \
+    X(291, epoll_create1, "O")                      \
+    X(292, dup3, "ffO")                             \
+    X(293, pipe2, "IO")                             \
+    N(294, inotify_init1, "O", ENOSYS)              \
+    X(295, preadv, "fVdl")                          \
+    X(296, pwritev, "fvdl")                         \
+    N(297, rt_tgsigqueueinfo, "ddgp", ENOSYS)       \
+    N(298, perf_event_open, "pddfx", EACCES)        \
+    N(299, recvmmsg, "fpuxp", ENOSYS)               \
+    N(300, fanotify_init, "xx", EPERM)              \
+    N(301, fanotify_mark, "fxxFs", EPERM)           \
+    X(302, prlimit64, "ddpp")                       \
+    N(303, name_to_handle_at, "FsppA", EOPNOTSUPP)  \
+    N(304, open_by_handle_at, "fpO", EPERM)         \
+    N(305, clock_adjtime, "cp", EPERM)              \
+    X(306, syncfs, "f")                             \
+    N(307, sendmmsg, "fpux", ENOSYS)                \
+    N(308, setns, "fx", EPERM)                      \
+    N(309, getcpu, "ppp", ENOSYS)                   \
+    N(310, process_vm_readv, "dpzpzx", ENOSYS)      \
+    N(311, process_vm_writev, "dpzpzx", ENOSYS)     \
+    N(312, kcmp, "dddxx", ENOSYS)                   \
+    N(313, finit_module, "fsx", EPERM)              \
+    N(314, sched_setattr, "dpx", ENOSYS)            \
+    N(315, sched_getattr, "dpux", ENOSYS)           \
+    X(316, renameat2, "FsFsx")                      \
+    N(317, seccomp, "uxp", EINVAL)                  \
+    X(318, getrandom, "rzx")                        \
+    X(319, memfd_create, "sx")                      \
+    N(320, kexec_file_load, "ffzpx", EPERM)         \
+    N(321, bpf, "dpu", EPERM)                       \
+    N(322, execveat, "FsaaA", ENOSYS)               \
+    N(323, userfaultfd, "O", ENOSYS)                \
+    N(324, membarrier, "dxd", ENOSYS)               \
+    N(325, mlock2, "pzx", ENOSYS)                   \
+    X(326, copy_file_range, "fpfpzx")               \
+    X(327, preadv2, "fVdlxx")                       \
+    X(328, pwritev2, "fvdlxx")                      \
+    N(329, pkey_mprotect, "pzPd", ENOSYS)           \
+    N(330, pkey_alloc, "xx", ENOSYS)                \
+    N(331, pkey_free, "d", ENOSYS)                  \
+    X(332, statx, "FsAxp")                          \
+    N(333, io_pgetevents, "xllptp", ENOSYS)         \
+    N(334, rseq, "puxu", ENOSYS)                    \
+    N(424, pidfd_send_signal, "fgpx", ENOSYS)       \
+    N(425, io_uring_setup, "up", ENOSYS)            \
+    N(426, io_uring_enter, "fuuxpz", ENOSYS)        \
+    N(427, io_uring_register, "fupu", ENOSYS)       \
+    N(428, open_tree, "FsO", EPERM)                 \
+    N(429, move_mount, "FsFsx", EPERM)              \
+    N(430, fsopen, "sx", EPERM)                     \
+    N(431, fsconfig, "fdssd", EPERM)                \
+    N(432, fsmount, "fxx", EPERM)                   \
+    N(433, fspick, "Fsx", EPERM)                    \
+    N(434, pidfd_open, "dO", ENOSYS)                \
+    N(435, clone3, "pz", ENOSYS)                    \
+    X(436, close_range, "uux")                      \
+    N(437, openat2, "Fspz", ENOSYS)                 \
+    N(438, pidfd_getfd, "ffx", ENOSYS)              \
+    X(439, faccessat2, "FsMA")                      \
+    N(440, process_madvise, "fpzdx", ENOSYS)        \
+    X(441, epoll_pwait2, "fpdtqz")                  \
+    N(442, mount_setattr, "FsApz", EPERM)           \
+    N(443, quotactl_fd, "fxdp", ENOSYS)             \
+    N(444, landlock_create_ruleset, "pzx", ENOSYS)  \
+    N(445, landlock_add_rule, "fdpx", ENOSYS)       \
+    N(446, landlock_restrict_self, "fx", ENOSYS)    \
+    N(447, memfd_secret, "x", ENOSYS)               \
+    N(448, process_mrelease, "fx", ENOSYS)          \
+    N(449, futex_waitv, "puxtc", ENOSYS)            \
+    N(450, set_mempolicy_home_node, "pzxx", ENOSYS) \
+    X(452, fchmodat2, "FsoA")
+
+#endif

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linux_trace.c - a call as a line of text, by the letters of its row in linux_table.h:
+ *
+ *     openat(AT_FDCWD, "/etc/passwd", O_RDONLY|O_CLOEXEC) = 3
+ *     read(3, "root:x:0:0:root:/root:/bin/bash\n"..., 4096) = 1024
+ *     access("/etc/ld.so.preload", R_OK) = -1 ENOENT (No such file or directory)
+ *
+ * Every byte of guest memory that is shown is read anew and may be anything: it is quoted, and cut.
+ */
+#include "linux/linux_int.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LIST_MAX = 16, /* elements of an array that are shown */
+};
+
+struct word {
+    uint64_t value;
+    const char *name;
+};
+#define W(name) {(uint64_t)(name), #name}
+
+/* A bit of its own, or several: those of several first. */
+static const struct word open_words[] = {
+    W(O_TMPFILE),   {04010000, "O_SYNC"}, W(O_CREAT),   W(O_EXCL),
+    W(O_NOCTTY),    W(O_TRUNC),           W(O_APPEND),  W(O_NONBLOCK),
+    W(O_DSYNC),     W(O_ASYNC),           W(O_DIRECT),  {0100000, "O_LARGEFILE"},
+    W(O_DIRECTORY), W(O_NOFOLLOW),        W(O_NOATIME), W(O_CLOEXEC),
+    W(O_PATH),
+};
+static const struct word at_words[] = {
+    W(AT_SYMLINK_NOFOLLOW), W(AT_REMOVEDIR),        W(AT_SYMLINK_FOLLOW),  W(AT_NO_AUTOMOUNT),
+    W(AT_EMPTY_PATH),       W(AT_STATX_FORCE_SYNC), W(AT_STATX_DONT_SYNC),
+};
+static const struct word access_words[] = {W(R_OK), W(W_OK), W(X_OK)};
+static const struct word prot_words[] = {W(PROT_READ), W(PROT_WRITE), W(PROT_EXEC)};
+static const struct word map_words[] = {
+    {3, "MAP_SHARED_VALIDATE"},
+    W(MAP_SHARED),
+    W(MAP_PRIVATE),
+    W(MAP_32BIT),
+    W(MAP_FIXED),
+    W(MAP_ANONYMOUS),
+    W(MAP_GROWSDOWN),
+    W(MAP_DENYWRITE),
+    W(MAP_LOCKED),
+    W(MAP_NORESERVE),
+    W(MAP_POPULATE),
+    W(MAP_NONBLOCK),
+    W(MAP_STACK),
+    W(MAP_HUGETLB),
+    W(MAP_FIXED_NOREPLACE),
+};
+/* One of them. */
+static const struct word whence_words[] = {W(SEEK_SET), W(SEEK_CUR), W(SEEK_END), W(SEEK_DATA),
+                                           W(SEEK_HOLE)};
+static const struct word clock_words[] = {
+    W(CLOCK_REALTIME),          W(CLOCK_MONOTONIC),     W(CLOCK_PROCESS_CPUTIME_ID),
+    W(CLOCK_THREAD_CPUTIME_ID), W(CLOCK_MONOTONIC_RAW), W(CLOCK_REALTIME_COARSE),
+    W(CLOCK_MONOTONIC_COARSE),  W(CLOCK_BOOTTIME),      W(CLOCK_TAI),
+};
+static const struct word fcntl_words[] = {
+    W(F_DUPFD),      W(F_GETFD),     W(F_SETFD),      W(F_GETFL),         W(F_SETFL),
+    W(F_GETLK),      W(F_SETLK),     W(F_SETLKW),     W(F_SETOWN),        W(F_GETOWN),
+    W(F_OFD_GETLK),  W(F_OFD_SETLK), W(F_OFD_SETLKW), W(F_DUPFD_CLOEXEC), W(F_SETPIPE_SZ),
+    W(F_GETPIPE_SZ), W(F_ADD_SEALS), W(F_GET_SEALS),
+};
+static const struct word ioctl_words[] = {
+    W(TCGETS),    W(TCSETS),    W(TCSETSW),  W(TCSETSF),  W(TIOCGWINSZ), W(TIOCSWINSZ),
+    W(TIOCGPGRP), W(TIOCSPGRP), W(FIONREAD), W(FIONBIO),  W(FIOCLEX),    W(FIONCLEX),
+    W(TIOCSCTTY), W(TIOCNOTTY), W(TIOCGPTN), W(TIOCGSID), W(TCFLSH),     W(TIOCSPTLCK),
+};
+static const struct word epoll_words[] = {W(EPOLL_CTL_ADD), W(EPOLL_CTL_DEL), W(EPOLL_CTL_MOD)};
+static const struct word signal_words[] = {
+    W(SIGHUP),  W(SIGINT),    W(SIGQUIT), W(SIGILL),  W(SIGTRAP),   W(SIGABRT), W(SIGBUS),
+    W(SIGFPE),  W(SIGKILL),   W(SIGUSR1), W(SIGSEGV), W(SIGUSR2),   W(SIGPIPE), W(SIGALRM),
+    W(SIGTERM), W(SIGSTKFLT), W(SIGCHLD), W(SIGCONT), W(SIGSTOP),   W(SIGTSTP), W(SIGTTIN),
+    W(SIGTTOU), W(SIGURG),    W(SIGXCPU), W(SIGXFSZ), W(SIGVTALRM), W(SIGPROF), W(SIGWINCH),
+    W(SIGIO),   W(SIGPWR),    W(SIGSYS),
+};
+#undef W
+
+/* Bits by their names, what is left in hex. none: what no bit at all is called. */
+static void bits(struct dz_buf *to, uint64_t v, const struct word *w, size_t n, const char *none)
+{
+    const char *between = "";
+    if (v == 0)
+        dz_buf_adds(to, none);
+    for (size_t i = 0; i < n; i++)
+        if ((v & w[i].value) == w[i].value) {
+            dz_buf_addf(to, "%s%s", between, w[i].name);
+            v &= ~w[i].value;
+            between = "|";
+        }
+    if (v != 0)
+        dz_buf_addf(to, "%s0x%llx", between, (unsigned long long)v);
+}
+
+/* One word, or the number. */
+static void one_of(struct dz_buf *to, uint64_t v, const struct word *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (w[i].value == v) {
+            dz_buf_adds(to, w[i].name);
+            return;
+        }
+    dz_buf_addf(to, "%d", (int)v);
+}
+#define BITS(to, v, words, none) bits(to, v, words, DZ_ARRAY_LEN(words), none)
+
+static void address(struct dz_buf *to, uint64_t v)
+{
+    if (v == 0)
+        dz_buf_adds(to, "NULL");
+    else
+        dz_buf_addf(to, "0x%llx", (unsigned long long)v);
+}
+
+static void quoted(struct dz_buf *to, const uint8_t *p, size_t n, bool cut)
+{
+    static const char plain[] = "\n\t\r\v\f\"\\", after[] = "ntrvf\"\\";
+    dz_buf_adds(to, "\"");
+    for (size_t i = 0; i < n; i++) {
+        const char *s = p[i] ? strchr(plain, p[i]) : NULL;
+        if (s)
+            dz_buf_addf(to, "\\%c", after[s - plain]);
+        else if (p[i] >= ' ' && p[i] < 0x7f)
+            dz_buf_add(to, &p[i], 1);
+        else
+            dz_buf_addf(to, "\\%03o", p[i]);
+    }
+    dz_buf_adds(to, cut ? "\"..." : "\"");
+}
+
+/* n bytes of guest memory, or their address when they are not there. */
+static void bytes(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_t n)
+{
+    uint8_t b[DZ_LINUX_TRACE_STRING];
+    const size_t show = n < sizeof b ? (size_t)n : sizeof b;
+    if (dz_linux_get(c, at, b, show) < 0)
+        address(to, at);
+    else
+        quoted(to, b, show, show < n);
+}
+
+static void string(const linux_call *c, struct dz_buf *to, uint64_t at)
+{
+    char s[PATH_MAX];
+    if (at == 0 || dz_linux_string(c, at, s, sizeof s) < 0)
+        address(to, at);
+    else
+        quoted(to, (const uint8_t *)s, strlen(s), false);
+}
+
+static void strings(const linux_call *c, struct dz_buf *to, uint64_t at)
+{
+    uint64_t s = 0;
+    if (at == 0 || dz_linux_get(c, at, &s, sizeof s) < 0) {
+        address(to, at);
+        return;
+    }
+    dz_buf_adds(to, "[");
+    for (uint64_t i = 0; s != 0; i++) {
+        dz_buf_adds(to, i ? ", " : "");
+        if (i == LIST_MAX) {
+            dz_buf_adds(to, "...");
+            break;
+        }
+        string(c, to, s);
+        if (dz_linux_get(c, at + 8 * (i + 1), &s, sizeof s) < 0)
+            break;
+    }
+    dz_buf_adds(to, "]");
+}
+
+/* left: bytes of all pieces that are shown at most. */
+static void pieces(const linux_call *c, struct dz_buf *to, uint64_t at, uint64_t count,
+                   uint64_t left)
+{
+    uint64_t v[2];
+    if (count > 0 && dz_linux_get(c, at, v, sizeof v) < 0) {
+        address(to, at);
+        return;
+    }
+    dz_buf_adds(to, "[");
+    for (uint64_t i = 0; i < count; i++) {
+        dz_buf_adds(to, i ? ", " : "");
+        if (i == LIST_MAX || dz_linux_get(c, at + 16 * i, v, sizeof v) < 0) {
+            dz_buf_adds(to, "...");
+            break;
+        }
+        dz_buf_adds(to, "{iov_base=");
+        const uint64_t n = v[1] < left ? v[1] : left;
+        bytes(c, to, v[0], n);
+        left -= n;
+        dz_buf_addf(to, ", iov_len=%llu}", (unsigned long long)v[1]);
+    }
+    dz_buf_adds(to, "]");
+}
+
+static void ints(const linux_call *c, struct dz_buf *to, uint64_t at, int64_t result)
+{
+    int v[2];
+    if (result < 0 || dz_linux_get(c, at, v, sizeof v) < 0)
+        address(to, at);
+    else
+        dz_buf_addf(to, "[%d, %d]", v[0], v[1]);
+}
+
+static void timespec(const linux_call *c, struct dz_buf *to, uint64_t at)
+{
+    int64_t v[2];
+    if (at == 0 || dz_linux_get(c, at, v, sizeof v) < 0)
+        address(to, at);
+    else
+        dz_buf_addf(to, "{tv_sec=%lld, tv_nsec=%lld}", (long long)v[0], (long long)v[1]);
+}
+
+static void signal_name(struct dz_buf *to, uint64_t v, bool short_form)
+{
+    for (size_t i = 0; i < DZ_ARRAY_LEN(signal_words); i++)
+        if (signal_words[i].value == v) {
+            dz_buf_adds(to, signal_words[i].name + (short_form ? sizeof "SIG" - 1 : 0));
+            return;
+        }
+    if (v >= 32 && v <= DZ_KERNEL_SIGNALS)
+        dz_buf_addf(to, short_form ? "RT_%d" : "SIGRT_%d", (int)v - 32);
+    else
+        dz_buf_addf(to, "%d", (int)v);
+}
+
+static void signals(const linux_call *c, struct dz_buf *to, uint64_t at)
+{
+    uint64_t set;
+    const char *between = "";
+    if (at == 0 || dz_linux_get(c, at, &set, sizeof set) < 0) {
+        address(to, at);
+        return;
+    }
+    dz_buf_adds(to, "[");
+    for (uint64_t i = 1; i <= DZ_KERNEL_SIGNALS; i++)
+        if (set >> (i - 1) & 1) {
+            dz_buf_adds(to, between);
+            signal_name(to, i, true);
+            between = " ";
+        }
+    dz_buf_adds(to, "]");
+}
+
+static void open_flags(struct dz_buf *to, uint64_t v)
+{
+    static const char *const modes[] = {"O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE"};
+    dz_buf_adds(to, modes[v & O_ACCMODE]);
+    if (v & ~(uint64_t)O_ACCMODE) {
+        dz_buf_adds(to, "|");
+        BITS(to, v & ~(uint64_t)O_ACCMODE, open_words, "");
+    }
+}
+
+/* Flags in the place of open's where they are those of a new descriptor: without a mode. */
+static void new_flags(struct dz_buf *to, uint64_t v)
+{
+    BITS(to, v, open_words, "0");
+}
+
+/* Letters whose numbers have names. */
+static const struct {
+    char letter;
+    bool bits; /* else it is one of them */
+    const struct word *words;
+    size_t count;
+    const char *none; /* what no bit at all is called */
+} named[] = {
+#define ROW(letter, bits, words, none) {letter, bits, words, DZ_ARRAY_LEN(words), none}
+    ROW('A', true, at_words, "0"),           ROW('M', true, access_words, "F_OK"),
+    ROW('P', true, prot_words, "PROT_NONE"), ROW('m', true, map_words, "0"),
+    ROW('W', false, whence_words, ""),       ROW('c', false, clock_words, ""),
+    ROW('k', false, fcntl_words, ""),        ROW('K', false, ioctl_words, ""),
+    ROW('e', false, epoll_words, ""),
+#undef ROW
+};
+static bool name(struct dz_buf *to, char letter, uint64_t v)
+{
+    for (size_t i = 0; i < DZ_ARRAY_LEN(named); i++) {
+        if (named[i].letter != letter)
+            continue;
+        if (named[i].bits)
+            bits(to, v, named[i].words, named[i].count, named[i].none);
+        else
+            one_of(to, v, named[i].words, named[i].count);
+        return true;
+    }
+    return false;
+}
+
+static void argument(const linux_call *c, struct dz_buf *to, const char *args, int i, int64_t got)
+{
+    const uint64_t v = c->arg[i];
+    const uint64_t low = (uint32_t)v;
+    const bool opens = strchr(args, 's') != NULL;
+    if (name(to, args[i], low))
+        return;
+    switch (args[i]) {
+    case 'd':
+    case 'f':
+        dz_buf_addf(to, "%d", (int)low);
+        break;
+    case 'F':
+        if ((int)low == AT_FDCWD)
+            dz_buf_adds(to, "AT_FDCWD");
+        else
+            dz_buf_addf(to, "%d", (int)low);
+        break;
+    case 'u':
+        dz_buf_addf(to, "%u", (unsigned)low);
+        break;
+    case 'i':
+        dz_buf_addf(to, low == UINT32_MAX ? "-1" : "%u", (unsigned)low);
+        break;
+    case 'l':
+        dz_buf_addf(to, "%lld", (long long)v);
+        break;
+    case 'z':
+        dz_buf_addf(to, "%llu", (unsigned long long)v);
+        break;
+    case 'x':
+        dz_buf_addf(to, v ? "0x%llx" : "%llu", (unsigned long long)v);
+        break;
+    case 'o':
+        dz_buf_addf(to, low ? "0%o" : "%o", (unsigned)low);
+        break;
+    case 'O':
+        if (opens)
+            open_flags(to, low);
+        else
+            new_flags(to, low);
+        break;
+    case 'g':
+        signal_name(to, low, false);
+        break;
+    case 's':
+        string(c, to, v);
+        break;
+    case 'a':
+        strings(c, to, v);
+        break;
+    case 'w':
+        bytes(c, to, v, c->arg[i + 1]);
+        break;
+    case 'r':
+        if (got < 0)
+            address(to, v);
+        else
+            bytes(c, to, v, (uint64_t)got);
+        break;
+    case 'v':
+        pieces(c, to, v, (uint32_t)c->arg[i + 1], UINT64_MAX);
+        break;
+    case 'V':
+        if (got < 0)
+            address(to, v);
+        else
+            pieces(c, to, v, (uint32_t)c->arg[i + 1], (uint64_t)got);
+        break;
+    case 'I':
+        ints(c, to, v, got);
+        break;
+    case 't':
+        timespec(c, to, v);
+        break;
+    case 'q':
+        signals(c, to, v);
+        break;
+    default: /* p */
+        address(to, v);
+        break;
+    }
+}
+
+void dz_linux_trace(const struct dz_linux_call *c, enum dz_linux_next next, int64_t result,
+                    struct dz_buf *to)
+{
+    const struct dz_linux_row *row = dz_linux_row(c->number);
+    const bool done = next == DZ_LINUX_DONE || next == DZ_LINUX_STOP;
+    const char *args = row ? row->args : "xxxxxx", *kind = strchr(args, '>');
+    if (row)
+        dz_buf_addf(to, "%s(", row->name);
+    else
+        dz_buf_addf(to, "syscall_0x%llx(", (unsigned long long)c->number);
+    for (int i = 0; i < 6 && args[i] && args[i] != '>'; i++) {
+        dz_buf_adds(to, i ? ", " : "");
+        argument(c, to, args, i, done ? result : -1);
+    }
+    dz_buf_adds(to, ") = ");
+    if (!done)
+        dz_buf_adds(to, "?");
+    else if (result < 0 && result > -4096) {
+        const char *name = strerrorname_np((int)-result);
+        dz_buf_addf(to, "-1 %s (%s)", name ? name : "E?", strerrordesc_np((int)-result));
+    } else if (kind)
+        dz_buf_addf(to, kind[1] == 'o' ? "0%llo" : "0x%llx", (unsigned long long)result);
+    else
+        dz_buf_addf(to, "%lld", (long long)result);
+}
