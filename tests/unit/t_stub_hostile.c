@@ -23,7 +23,7 @@
 
 __asm__(".pushsection .rodata\n"
         ".globl hostile_begin, hostile_end, hostile_count, hostile_spin, hostile_scribble\n"
-        ".globl hostile_zero\n"
+        ".globl hostile_pretend\n"
         "hostile_begin:\n"
         "hostile_count: mov $39, %eax\n syscall\n lock incq 0x500000\n jmp hostile_count\n"
         "hostile_spin: jmp hostile_spin\n"
@@ -39,11 +39,13 @@ __asm__(".pushsection .rodata\n"
         "5: cmp $5, %edx\n jb 6f\n mov %rbx, %r8\n"
         "6: mov %r8, (%rdi, %rcx)\n"
         " test $0xff00, %ebx\n jnz 1b\n mov $39, %eax\n syscall\n jmp 1b\n"
-        "hostile_zero: mov $39, %eax\n syscall\n"
+        /* rdi: its ctx, whose state says that it waits; rbx: where it sleeps then */
+        "hostile_pretend: movl $1, (%rdi)\n mov $0x504000, %edi\n xor %esi, %esi\n"
+        " xor %edx, %edx\n xor %r10d, %r10d\n mov $202, %eax\n jmp *%rbx\n"
         "hostile_end:\n"
         ".popsection\n");
 extern const uint8_t hostile_begin[], hostile_end[], hostile_count[], hostile_spin[],
-    hostile_scribble[];
+    hostile_scribble[], hostile_pretend[];
 
 static struct dz_stub *stub;
 static uint32_t text_number;
@@ -274,14 +276,15 @@ TEST(hostile_silence)
     stub->ops->interrupt(stub, t);
     CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 1);
     CHECK_INT(e.kind, DZ_STUB_STOPPED); /* the other one lives */
-    /* a frame of the guest's, which blocks all signals and spins */
+    /* a frame of the guest's, which blocks all signals and sleeps */
     const struct host *h = host_of(stub);
     struct stub_frame f;
     memcpy(&f, h->frame, sizeof f);
     f.uc.mask = UINT64_MAX;
     f.uc.fpstate = 0;
-    f.uc.regs[REG_RIP] = (greg_t)(TEXT + (uint64_t)(hostile_spin - hostile_begin));
-    f.uc.regs[REG_RSP] = DATA;
+    f.uc.regs[REG_RIP] = (greg_t)site;
+    f.uc.regs[REG_RAX] = SYS_futex;
+    f.uc.regs[REG_RDI] = DATA + 0x4000;
     f.uc.stack = (stack_t){.ss_flags = SS_DISABLE};
     CHECK_INT(stub->ops->write(stub, t, DATA, &f, sizeof f), sizeof f);
     *stub->ops->regs(stub, t) =
@@ -292,6 +295,38 @@ TEST(hostile_silence)
     CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 1);
     CHECK_INT(e.kind, DZ_STUB_ENDED);
     CHECK_INT(e.status, SIGKILL);
+    end();
+}
+
+/* It says that it waits for a command, and does not. */
+TEST(hostile_pretence)
+{
+    start(1000);
+    const uint32_t t = process(hostile_pretend);
+    stub->ops->regs(stub, t)->rdi = ctx_address(t);
+    stub->ops->regs(stub, t)->rbx = site;
+    (void)run(t);
+    const struct dz_mm_call c = {.op = DZ_MM_MUNMAP, .at = 0x700000, .size = 4096};
+    CHECK_INT(stub->ops->memory(stub, t, &c, 1), -ESRCH);
+    struct dz_stub_event e;
+    CHECK_INT(stub->ops->wait(stub, -1, &e, 1), 1);
+    CHECK_INT(e.kind, DZ_STUB_ENDED);
+    CHECK_INT(e.status, SIGKILL);
+    end();
+}
+
+/* Its stack pointer is in the stub's stack: the frame lies where it always does. */
+TEST(hostile_stack_pointer)
+{
+    start(0);
+    const uint32_t t = process(hostile_count);
+    for (uint64_t at = CTX_STACK_AT; at <= PAGE_CTX_SIZE; at += 0x800) {
+        stub->ops->regs(stub, t)->rsp = ctx_address(t) + at;
+        stub->ops->regs(stub, t)->rbx = at;
+        CHECK_INT(run(t).kind, DZ_STUB_CALL);
+        CHECK_INT(stub->ops->regs(stub, t)->rax, SYS_getpid);
+        CHECK_INT(stub->ops->regs(stub, t)->rbx, at);
+    }
     end();
 }
 
