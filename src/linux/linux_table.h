@@ -46,8 +46,8 @@
     N(10, mprotect, "pzP", ENOSYS)                  \
     N(11, munmap, "pz", ENOSYS)                     \
     N(12, brk, "p>x", ENOSYS)                       \
-    N(13, rt_sigaction, "gppz", ENOSYS)             \
-    N(14, rt_sigprocmask, "dqpz", ENOSYS)           \
+    X(13, rt_sigaction, "gppz")                     \
+    X(14, rt_sigprocmask, "dqpz")                   \
     N(15, rt_sigreturn, "", ENOSYS)                 \
     X(16, ioctl, "fKx")                             \
     X(17, pread64, "frzl")                          \
@@ -67,11 +67,11 @@
     N(31, shmctl, "ddp", ENOSYS)                    \
     X(32, dup, "f")                                 \
     X(33, dup2, "ff")                               \
-    N(34, pause, "", ENOSYS)                        \
-    N(35, nanosleep, "tp", ENOSYS)                  \
-    N(36, getitimer, "dp", ENOSYS)                  \
-    N(37, alarm, "u", ENOSYS)                       \
-    N(38, setitimer, "dpp", ENOSYS)                 \
+    X(34, pause, "")                                \
+    X(35, nanosleep, "tp")                          \
+    X(36, getitimer, "dp")                          \
+    X(37, alarm, "u")                               \
+    X(38, setitimer, "dpp")                         \
     X(39, getpid, "")                               \
     X(40, sendfile, "ffpz")                         \
     N(41, socket, "dxd", ENOSYS)                    \
@@ -93,9 +93,9 @@
     N(57, fork, "", ENOSYS)                         \
     N(58, vfork, "", ENOSYS)                        \
     N(59, execve, "saa", ENOSYS)                    \
-    N(60, exit, "d", ENOSYS)                        \
+    X(60, exit, "d")                                \
     N(61, wait4, "dpxp", ENOSYS)                    \
-    N(62, kill, "dg", ENOSYS)                       \
+    X(62, kill, "dg")                               \
     X(63, uname, "p")                               \
     N(64, semget, "ddx", ENOSYS)                    \
     N(65, semop, "dpz", ENOSYS)                     \
@@ -160,10 +160,10 @@
     X(124, getsid, "d")                             \
     N(125, capget, "pp", ENOSYS)                    \
     N(126, capset, "pp", EPERM)                     \
-    N(127, rt_sigpending, "pz", ENOSYS)             \
-    N(128, rt_sigtimedwait, "qptz", ENOSYS)         \
+    X(127, rt_sigpending, "pz")                     \
+    X(128, rt_sigtimedwait, "qptz")                 \
     N(129, rt_sigqueueinfo, "dgp", ENOSYS)          \
-    N(130, rt_sigsuspend, "qz", ENOSYS)             \
+    X(130, rt_sigsuspend, "qz")                     \
     N(131, sigaltstack, "pp", ENOSYS)               \
     X(132, utime, "sp")                             \
     X(133, mknod, "sox")                            \
@@ -233,7 +233,7 @@
     N(197, removexattr, "ss", EOPNOTSUPP)           \
     N(198, lremovexattr, "ss", EOPNOTSUPP)          \
     N(199, fremovexattr, "fs", EOPNOTSUPP)          \
-    N(200, tkill, "dg", ENOSYS)                     \
+    X(200, tkill, "dg")                             \
     X(201, time, "p")                               \
     N(202, futex, "pxutpu", ENOSYS)                 \
     N(203, sched_setaffinity, "dzp", ENOSYS)        \
@@ -263,11 +263,11 @@
     N(227, clock_settime, "ct", EPERM)              \
     X(228, clock_gettime, "cp")                     \
     X(229, clock_getres, "cp")                      \
-    N(230, clock_nanosleep, "cxtp", ENOSYS)         \
-    N(231, exit_group, "d", ENOSYS)                 \
+    X(230, clock_nanosleep, "cxtp")                 \
+    X(231, exit_group, "d")                         \
     X(232, epoll_wait, "fpdd")                      \
     X(233, epoll_ctl, "fefp")                       \
-    N(234, tgkill, "ddg", ENOSYS)                   \
+    X(234, tgkill, "ddg")                           \
     X(235, utimes, "sp")                            \
     N(236, vserver, "", ENOSYS)                     \
     N(237, mbind, "pzdpzx", ENOSYS)                 \

@@ -109,7 +109,7 @@ static int shows_more(struct fib *f)
     TRACED(f,
            "execve(\"hello\", [\"hello\", \"hello\"], NULL) = -1 ENOSYS (Function not implemented)",
            -ENOSYS, execve, text, list, 0);
-    TRACED(f, "kill(7, SIGKILL) = -1 ENOSYS (Function not implemented)", -ENOSYS, kill, 7, SIGKILL);
+    TRACED(f, "kill(7, SIGKILL) = -1 ESRCH (No such process)", -ESRCH, kill, 7, SIGKILL);
     TRACED(f, "epoll_ctl(9, EPOLL_CTL_DEL, 3, NULL) = -1 EBADF (Bad file descriptor)", -EBADF,
            epoll_ctl, 9, EPOLL_CTL_DEL, 3, 0);
     memcpy(lmem_at(ts), time, sizeof time);
