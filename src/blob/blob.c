@@ -9,12 +9,17 @@
 #include <assert.h>
 #include <string.h>
 
-static int check_key(const char *key, struct dz_err *err)
+bool dz_blob_is_key(const char *key)
 {
     static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     size_t n = strlen(key);
+    return n > 0 && n <= DZ_BLOB_KEY_MAX && key[0] != '.' && strspn(key, good) == n;
+}
+
+static int check_key(const char *key, struct dz_err *err)
+{
     char quoted[DZ_STR_QUOTED];
-    if (n > 0 && n <= DZ_BLOB_KEY_MAX && key[0] != '.' && strspn(key, good) == n)
+    if (dz_blob_is_key(key))
         return 0;
     return dz_fail(
         err, DZ_EINVAL,

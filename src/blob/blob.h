@@ -30,6 +30,8 @@ enum {
     DZ_BLOB_HASH_PIECE = 8 << 20,
 };
 
+bool dz_blob_is_key(const char *key);
+
 /* --- a store --------------------------------------------------------------------- */
 
 struct dz_blobs;
@@ -63,7 +65,7 @@ DZ_NODISCARD int dz_blobs_list(struct dz_blobs *s,
                                struct dz_err *err);
 /* Remove the remains of writers that never committed. Only while nobody writes. */
 DZ_NODISCARD int dz_blobs_sweep(struct dz_blobs *s, struct dz_err *err);
-void dz_blobs_free(struct dz_blobs *s); /* NULL is fine */
+void dz_blobs_free(struct dz_blobs *s); /* its readers and writers are closed; NULL is fine */
 
 /* --- reading --------------------------------------------------------------------- */
 
@@ -101,6 +103,8 @@ struct dz_blob_out {
      * key may be there without all of its bytes. A commit then waits for one commit of the file
      * system's journal instead of two. */
     bool claimed;
+    bool only_new; /* set it before the commit: DZ_EEXIST, and nothing changed, if the key is there
+                    */
 };
 
 DZ_NODISCARD int dz_blob_out_open(struct dz_blobs *s, const char *key, struct dz_blob_out **ret_out,

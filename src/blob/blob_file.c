@@ -116,7 +116,9 @@ static int out_commit(struct dz_blob_out *out, struct dz_err *err)
     int rc = out->claimed ? 0 : sync_bytes(o, err);
     if (rc < 0)
         return rc;
-    if (renameat(f->dir, o->temp, f->dir, o->key) < 0)
+    rc = out->only_new ? renameat2(f->dir, o->temp, f->dir, o->key, RENAME_NOREPLACE)
+                       : renameat(f->dir, o->temp, f->dir, o->key);
+    if (rc < 0)
         return dz_fail_sys(err, errno, "rename to %s/%s", f->path, o->key);
     o->done = true;
     rc = out->claimed ? sync_bytes(o, err) : 0;

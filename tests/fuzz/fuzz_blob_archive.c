@@ -36,7 +36,7 @@ static const struct dz_blob_out_ops out_ops = {.write = memory_write};
 
 static struct memory_out make_out(void)
 {
-    return (struct memory_out){{&out_ops, -1, false}, DZ_BUF_INIT(64 << 20)};
+    return (struct memory_out){{.ops = &out_ops, .fd = -1}, DZ_BUF_INIT(64 << 20)};
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
