@@ -28,6 +28,8 @@ OPT_cover   := -O0 -g --coverage
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 
 CPPFLAGS := -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DDZ_VERSION='"$(VERSION)"' -Isrc -MMD -MP
+# DZ_CHECK_DEEP: assertions that walk whole tables; the others stand in every build
+CPPFLAGS += $(if $(filter debug asan fuzz,$(CONFIG)),-DDZ_CHECK_DEEP=1)
 CFLAGS   := -std=gnu17 $(WARN) $(HARDEN) $(OPT_$(CONFIG))
 LDFLAGS  := -pie -Wl,-z,relro,-z,now $(filter -fsanitize% --coverage,$(OPT_$(CONFIG)))
 

@@ -30,6 +30,12 @@
 #define DZ_UNINIT
 #endif
 
+/* 1: assertions that walk whole tables run too, after every call that could break what they
+ * check. The Makefile sets it for debug, asan and fuzz; all other assertions are in every build. */
+#ifndef DZ_CHECK_DEEP
+#define DZ_CHECK_DEEP 0
+#endif
+
 /* Run f(&variable) when the variable leaves scope; see STYLE.md "Ownership". */
 #define DZ_AUTO(f) __attribute__((cleanup(f)))
 

@@ -10,8 +10,11 @@
  * An item goes with its description's last descriptor, not with the number it was named by.
  * The order of hot items is not saved: after a thaw it is that of their rows.
  *
- * Invariant: an item is in the list of its epoll and in that of its file; epolls that watch epolls
- * do not go round and are DZ_KERNEL_EPOLL_DEPTH deep at most.
+ * Invariants:
+ *   1. an item is in the list of its epoll and in that of its file (unlink_from, and
+ *      dz_k_assert_all for all items);
+ *   2. epolls that watch epolls form no cycle and are DZ_KERNEL_EPOLL_DEPTH deep at most (not
+ *      asserted: may_watch() walks the graph whenever it grows, and is the check itself).
  */
 #include "kernel/kernel_int.h"
 
@@ -48,12 +51,16 @@ void dz_k_epoll_hot(struct dz_kernel *k, struct dz_epitem *i)
 static void unlink_from(struct dz_kernel *k, struct dz_epitem *i)
 {
     uint32_t *at = &dz_k_file(k, i->epoll)->items;
-    while (*at != i->index)
+    while (*at != i->index) {
+        assert(*at != 0);
         at = &dz_k_epitem(k, *at)->next_item;
+    }
     *at = i->next_item;
     at = &dz_k_file(k, i->file)->watched;
-    while (*at != i->index)
+    while (*at != i->index) {
+        assert(*at != 0);
         at = &dz_k_epitem(k, *at)->next_watch;
+    }
     *at = i->next_watch;
 }
 

@@ -8,7 +8,7 @@
  * descriptors are used, so an idle process pays for what it has open.
  *
  * Invariant: dz_file.refs is the number of slots that name it, and of messages that carry it
- * (kernel_sock_flight.c).
+ * (kernel_sock_flight.c). dz_k_assert_all counts both.
  */
 #include "kernel/kernel_int.h"
 

@@ -12,9 +12,11 @@
  * and parking nobody else can wake, for the kernel serves one call at a time.
  *
  * Invariants:
- *   1. a thread is in the hash exactly when its futex_bits are not 0;
- *   2. a bucket is in the order of futex_order;
- *   3. only a thread inside of dz_sys_futex_wait() has futex_bits.
+ *   1. a thread is in the hash exactly when its futex_bits are not 0 (dz_k_futex_drop when
+ *      it leaves, assert_linked when it enters, dz_k_assert_all for all);
+ *   2. a bucket is in the order of futex_order (assert_linked);
+ *   3. only a thread inside of dz_sys_futex_wait() has futex_bits: some call of it is
+ *      parked (dz_k_assert_all; a row does not say which call that is).
  */
 #include "kernel/kernel_int.h"
 
@@ -41,11 +43,23 @@ void dz_k_futex_drop(struct dz_kernel *k, struct dz_thread *t)
     if (t->futex_bits == 0)
         return;
     uint32_t *at = bucket_of(k, t);
-    while (*at != t->index)
+    while (*at != t->index) {
+        assert(*at != 0); /* invariant 1 */
         at = &dz_k_thread(k, *at)->futex_next;
+    }
     *at = t->futex_next;
     t->futex_next = 0;
     t->futex_bits = 0;
+}
+
+/* t entered its bucket behind `before`, which may be NULL. */
+static void assert_linked(const struct dz_kernel *k, const struct dz_thread *t,
+                          const struct dz_thread *before)
+{
+    const struct dz_thread *after = dz_k_thread(k, t->futex_next);
+    assert(t->futex_bits != 0);
+    assert(!before || (before != t && before->futex_order <= t->futex_order));
+    assert(!after || (after != t && after->futex_order > t->futex_order));
 }
 
 void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t)
@@ -54,10 +68,13 @@ void dz_k_futex_link(struct dz_kernel *k, struct dz_thread *t)
     if (t->futex_bits == 0)
         return;
     uint32_t *at = bucket_of(k, t);
-    while (*at != 0 && dz_k_thread(k, *at)->futex_order <= t->futex_order)
-        at = &dz_k_thread(k, *at)->futex_next;
+    const struct dz_thread *before = NULL;
+    for (struct dz_thread *i; (i = dz_k_thread(k, *at)) && i->futex_order <= t->futex_order;
+         before = i)
+        at = &i->futex_next;
     t->futex_next = *at;
     *at = t->index;
+    assert_linked(k, t, before);
     if (t->futex_order > k->next_futex)
         k->next_futex = t->futex_order;
 }

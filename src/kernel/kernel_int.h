@@ -207,6 +207,18 @@ size_t dz_k_ring_put(uint8_t *ring, uint32_t cap, uint32_t head, uint32_t *len, 
 size_t dz_k_ring_get(const uint8_t *ring, uint32_t cap, uint32_t *head, uint32_t *len, void *data,
                      size_t n);
 
+/* ---- invariants: kernel_check.c ------------------------------------------------------------ */
+
+/* Counts all rows and links anew and compares. Only between turns: no call is half done. */
+#if DZ_CHECK_DEEP
+void dz_k_assert_all(const struct dz_kernel *k);
+#else
+static inline void dz_k_assert_all(const struct dz_kernel *k)
+{
+    (void)k;
+}
+#endif
+
 /* ---- waiting: kernel_wait.c --------------------------------------------------------- */
 
 struct dz_k_sleeper { /* one of both */

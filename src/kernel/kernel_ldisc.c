@@ -15,8 +15,9 @@
  * Not here: IUCLC, OLCUC, XCASE, delays, parity (PARMRK, INPCK), ECHOPRT, VDISCARD.
  *
  * Invariants:
- *   1. edit <= len <= DZ_KERNEL_TTY_IN; edit is 0 in raw mode;
- *   2. lines is the number of marks in the ring.
+ *   1. edit <= len <= DZ_KERNEL_TTY_IN; edit is 0 in raw mode (assert_rings);
+ *   2. lines is the number of marks in the ring, none of them in the edited line
+ *      (assert_rings checks the bound, dz_k_assert_all counts the marks).
  */
 #include "kernel/kernel_int.h"
 
@@ -54,6 +55,15 @@ static bool is(const struct dz_pty *t, int which, uint8_t c)
 static bool local(const struct dz_pty *t, uint32_t flag)
 {
     return (t->termios.lflag & flag) != 0;
+}
+
+/* At the end of whatever changes the rings or the mode. */
+static void assert_rings(const struct dz_pty *t)
+{
+    assert(t->edit <= t->len && t->len <= DZ_KERNEL_TTY_IN && t->head < DZ_KERNEL_TTY_IN);
+    assert(t->edit == 0 || local(t, ICANON));
+    assert(t->lines <= t->len - t->edit);
+    assert(t->out_len <= DZ_KERNEL_TTY_OUT && t->out_head < DZ_KERNEL_TTY_OUT);
 }
 
 /* ---- output ----------------------------------------------------------------------- */
@@ -128,6 +138,7 @@ size_t dz_k_ldisc_write(struct dz_kernel *k, struct dz_pty *t, const uint8_t *da
         t->canon_col = t->column; /* what is typed from here on begins here */
         dz_k_pty_output(k, t);
     }
+    assert_rings(t);
     return done;
 }
 
@@ -236,6 +247,7 @@ static void erase_one(struct dz_kernel *k, struct dz_pty *t, bool show)
             put_text(k, t, tab ? "\b" : "\b \b");
         t->column = to;
     }
+    assert(n <= t->edit);
     t->len -= n;
     t->edit -= n;
 }
@@ -405,6 +417,7 @@ size_t dz_k_ldisc_input(struct dz_kernel *k, struct dz_pty *t, const uint8_t *da
     t->atime = k->ops.real_ns(k->ops.arg);
     if (t->out_len > 0)
         dz_k_pty_output(k, t);
+    assert_rings(t);
     return i;
 }
 
@@ -427,6 +440,7 @@ static uint32_t first_line(const struct dz_kernel *k, const struct dz_pty *t, ui
 static void drop_in(const struct dz_kernel *k, struct dz_pty *t, uint32_t n)
 {
     struct ring r = ring_of(k, t);
+    assert(n <= t->len);
     for (uint32_t i = 0; i < n; i++)
         t->lines -= r.marks[slot(t, i)] != MARK_NONE;
     t->head = slot(t, n);
@@ -476,6 +490,7 @@ int64_t dz_k_ldisc_read(struct dz_kernel *k, struct dz_pty *t, uint8_t *buf, siz
         if (got == line && mark == MARK_EOF)
             drop_in(k, t, 1);
     }
+    assert_rings(t);
     dz_k_wake(k, &t->wait_master); /* a typist that waits for room */
     return got;
 }
@@ -493,6 +508,7 @@ void dz_k_ldisc_set(struct dz_kernel *k, struct dz_pty *t, const struct dz_termi
         *mark = *mark == MARK_NONE ? MARK_LINE : *mark;
         t->edit = 0;
     }
+    assert_rings(t);
     if (!(to->iflag & IXON) && t->stopped)
         start_output(k, t);
     dz_k_wake(k, &t->wait_in);

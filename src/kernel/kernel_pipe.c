@@ -10,6 +10,11 @@
  * A FIFO is a pipe found by the inode of its name. Opening one end waits for the
  * other; the descriptor is there already while it waits, so that a process that
  * is killed there leaves nothing behind.
+ *
+ * Invariants:
+ *   1. the content lies in the ring: len <= its size, head < its size (assert_ring);
+ *   2. readers and writers count the descriptions of each end, and k->pipe_bytes is the size
+ *      of all rings (pipe_close and release for their underflow, dz_k_assert_all counts).
  */
 #include "kernel/kernel_int.h"
 
@@ -21,6 +26,13 @@ static uint32_t cap_of(const struct dz_kernel *k, const struct dz_pipe *q)
 {
     size_t size = 0;
     return dz_k_blob(k, q->blob, &size) ? (uint32_t)size : 0;
+}
+
+static void assert_ring(const struct dz_kernel *k, const struct dz_pipe *q)
+{
+    uint32_t cap = cap_of(k, q);
+    assert(cap <= DZ_KERNEL_PIPE_SIZE && cap <= k->pipe_bytes);
+    assert(q->len <= cap && (cap == 0 ? q->head == 0 : q->head < cap));
 }
 
 static struct dz_pipe *pipe_new(struct dz_kernel *k)
@@ -37,6 +49,7 @@ static void release(struct dz_kernel *k, struct dz_pipe *q)
 {
     if (q->readers > 0 || q->writers > 0)
         return;
+    assert_ring(k, q);
     k->pipe_bytes -= cap_of(k, q);
     dz_k_blob_free(k, q->blob);
     dz_k_wake(k, &q->wait_r);
@@ -72,6 +85,7 @@ static void grow(struct dz_kernel *k, struct dz_pipe *q, size_t n)
     q->head = 0;
     q->len = len;
     k->pipe_bytes += want - cap;
+    assert_ring(k, q);
 }
 
 static int64_t pipe_read(struct dz_kernel *k, struct dz_proc *p, struct dz_file *f, void *buf,
@@ -148,6 +162,7 @@ static void pipe_close(struct dz_kernel *k, struct dz_file *f)
 {
     struct dz_pipe *q = dz_k_pipe(k, f->obj);
     uint32_t access = f->flags & O_ACCMODE;
+    assert((access == O_WRONLY || q->readers > 0) && (access == O_RDONLY || q->writers > 0));
     q->readers -= access != O_WRONLY;
     q->writers -= access != O_RDONLY;
     dz_k_wake(k, &q->wait_r);

@@ -10,8 +10,10 @@
  * its row, its pid and its status; everything else is given back.
  *
  * Invariants:
- *   1. a row's pid is in the hash, exactly once, zombies too;
- *   2. ppid is the pid of a living row, or 0 (of process 1).
+ *   1. a row's pid is in the hash, exactly once, zombies too (dz_k_hash_add and
+ *      hash_remove, and dz_k_assert_all for the hash as a whole);
+ *   2. ppid is the pid of a process that is no zombie, or 0 (of process 1)
+ *      (dz_k_assert_all: only a walk sees who names a dead parent).
  */
 #include "kernel/kernel_int.h"
 
@@ -35,6 +37,7 @@ struct dz_proc *dz_k_find(const struct dz_kernel *k, int32_t pid)
 
 void dz_k_hash_add(struct dz_kernel *k, struct dz_proc *p)
 {
+    assert(p->pid > 0 && !dz_k_find(k, p->pid));
     p->pid_next = k->pid_hash[bucket(p->pid)];
     k->pid_hash[bucket(p->pid)] = p->index;
 }
@@ -42,8 +45,10 @@ void dz_k_hash_add(struct dz_kernel *k, struct dz_proc *p)
 static void hash_remove(struct dz_kernel *k, struct dz_proc *p)
 {
     uint32_t *at = &k->pid_hash[bucket(p->pid)];
-    while (*at != p->index)
+    while (*at != p->index) {
+        assert(*at != 0); /* invariant 1 */
         at = &dz_k_proc(k, *at)->pid_next;
+    }
     *at = p->pid_next;
 }
 
@@ -155,6 +160,7 @@ static void job_leave(struct dz_kernel *k, struct dz_proc *p)
     struct dz_job *job = dz_k_job(k, p->job);
     if (!job)
         return;
+    assert(job->procs > 0);
     job->procs--;
     if (p->flags & DZ_PROC_LEADER) {
         if (job->end == DZ_JOB_RUNNING)

@@ -9,6 +9,7 @@
 #include "kernel/kernel_int.h"
 
 #include <fcntl.h>
+#include <termios.h>
 
 #include "kernel/kernel_sock.h"
 
@@ -212,6 +213,7 @@ static bool proc_ok(struct dz_kernel *k, const struct dz_proc *p)
     ok = ok && !(p->flags & (DZ_PROC_INIT | DZ_PROC_EXEC_READY)) && vfork_ok(k, p);
     ok = ok && p->group_count <= DZ_KERNEL_GROUPS_MAX && p->nice >= -20 && p->nice <= 19;
     ok = ok && p->stop_sig <= DZ_KERNEL_SIGNALS;
+    ok = ok && (p->state != DZ_PROC_ZOMBIE || p->job == 0); /* it left its job when it died */
     ok = ok && p->term_sig <= DZ_KERNEL_SIGNALS && p->comm[15] == '\0';
     ok = ok && node_ok(&p->cwd) && node_ok(&p->root) && p->root.fs == DZ_KERNEL_FS_DISK;
     ok = ok && (p->tty == 0 || dz_k_pty(k, p->tty)) && (p->job == 0 || dz_k_job(k, p->job));
@@ -230,6 +232,10 @@ static bool thread_ok(struct dz_kernel *k, const struct dz_thread *t)
          (vfork || t->vfork_child == 0);
     ok = ok && t->depth <= DZ_KERNEL_HANDLERS_MAX && blob_or_none(k, t->frame) &&
          t->futex_order <= INT64_MAX;
+    bool parked = false;
+    for (uint32_t d = 0; ok && d <= t->depth; d++)
+        parked |= t->call[d].parked != 0;
+    ok = ok && (t->futex_bits == 0 || parked);
     return ok && k->task[t->index];
 }
 
@@ -295,10 +301,14 @@ static bool pipe_ok(const struct dz_kernel *k, const struct dz_pipe *q)
 
 static bool pty_ok(const struct dz_kernel *k, const struct dz_pty *t)
 {
+    const uint8_t *marks = dz_k_blob(k, t->marks, NULL);
     bool ok = blob_is(k, t->in, DZ_KERNEL_TTY_IN) && blob_is(k, t->marks, DZ_KERNEL_TTY_IN) &&
               blob_is(k, t->out, DZ_KERNEL_TTY_OUT);
     ok = ok && ring_ok(t->head, t->len, DZ_KERNEL_TTY_IN) && t->edit <= t->len;
     ok = ok && ring_ok(t->out_head, t->out_len, DZ_KERNEL_TTY_OUT);
+    ok = ok && (t->edit == 0 || (t->termios.lflag & ICANON));
+    for (uint32_t i = 0; ok && i < t->edit; i++) /* no end of a line in the line being edited */
+        ok = marks[(t->head + t->len - 1 - i) % DZ_KERNEL_TTY_IN] == 0;
     return ok && (t->stream == 0 || dz_k_stream(k, t->stream));
 }
 
@@ -504,6 +514,8 @@ static bool descends(const struct dz_kernel *k, const struct dz_proc *p)
         if (p->flags & DZ_PROC_INIT)
             return true;
         p = dz_k_find(k, p->ppid);
+        if (p && p->state == DZ_PROC_ZOMBIE)
+            return false;
     }
     return false;
 }
@@ -612,6 +624,7 @@ int dz_kernel_thaw(struct dz_kernel *k, const struct dz_kernel_misc *misc, int64
         return rc;
     }
     take_misc(k, misc, slept_ns);
+    dz_k_assert_all(k);
     return 0;
 }
 

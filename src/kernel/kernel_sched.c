@@ -13,9 +13,10 @@
  * account, then do what the thread asked for (fork, exec, exit) or park it.
  *
  * Invariants:
- *   1. a thread is in a queue exactly when it is READY, its process not STOPPED, and
- *      it is not the current one (assert_runnable, for the thread that is picked);
- *   2. k->running is set only while the runner runs.
+ *   1. a thread is in a queue exactly when it is READY, its process not STOPPED, and it
+ *      is neither the current one nor away (assert_runnable for the thread that enters
+ *      or leaves a queue, dz_k_assert_all for all threads);
+ *   2. k->running is set only while the runner runs (assert_between_turns).
  */
 #include "kernel/kernel_int.h"
 
@@ -24,11 +25,28 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
+/* Of a thread in a queue: invariant 1, and that of kernel_wait.c: only WAIT has waiters. */
+static void assert_runnable(const struct dz_kernel *k, const struct dz_thread *t)
+{
+    assert(t->state == DZ_THREAD_READY && t != k->current);
+    assert(!(dz_k_proc_of(k, t)->flags & DZ_PROC_STOPPED));
+    assert(t->waiters == 0);
+}
+
+static void assert_between_turns(const struct dz_kernel *k)
+{
+    assert(k->running == NULL && k->current == NULL);
+    assert((k->q_head[DZ_K_Q_NEW] == 0) == (k->q_tail[DZ_K_Q_NEW] == 0));
+    assert((k->q_head[DZ_K_Q_OLD] == 0) == (k->q_tail[DZ_K_Q_OLD] == 0));
+}
+
 void dz_k_enqueue(struct dz_kernel *k, struct dz_thread *t, uint32_t queue)
 {
     const struct dz_task *task = k->task[t->index];
     if (t->run_queue != 0 || t == k->current || (task && task->away))
         return;
+    assert(queue == DZ_K_Q_NEW || queue == DZ_K_Q_OLD);
+    assert_runnable(k, t);
     struct dz_thread *last = dz_k_thread(k, k->q_tail[queue]);
     t->run_queue = queue;
     t->run_next = 0;
@@ -70,14 +88,6 @@ void dz_k_ready(struct dz_kernel *k, struct dz_thread *t)
 bool dz_kernel_runnable(struct dz_kernel *k)
 {
     return k->q_head[DZ_K_Q_NEW] != 0 || k->q_head[DZ_K_Q_OLD] != 0;
-}
-
-/* Of a thread in a queue: invariant 1, and that of kernel_wait.c: only WAIT has waiters. */
-static void assert_runnable(const struct dz_kernel *k, const struct dz_thread *t)
-{
-    assert(t->state == DZ_THREAD_READY && t != k->current);
-    assert(!(dz_k_proc_of(k, t)->flags & DZ_PROC_STOPPED));
-    assert(t->waiters == 0);
 }
 
 static struct dz_thread *pick(struct dz_kernel *k)
@@ -311,7 +321,7 @@ static bool much_output(struct dz_kernel *k)
     return false;
 }
 
-enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct dz_err *err)
+static enum dz_kernel_state run(struct dz_kernel *k, int64_t until_ns, struct dz_err *err)
 {
     enum dz_kernel_state state = DZ_KERNEL_IDLE;
     for (;;) {
@@ -352,5 +362,14 @@ enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct
         k->ops.slice(k->ops.arg, 0);
     if (k->output_waits && dz_kernel_flush(k, err) != 0)
         return DZ_KERNEL_FAILED;
+    return state;
+}
+
+enum dz_kernel_state dz_kernel_run(struct dz_kernel *k, int64_t until_ns, struct dz_err *err)
+{
+    assert_between_turns(k);
+    enum dz_kernel_state state = run(k, until_ns, err);
+    assert_between_turns(k);
+    dz_k_assert_all(k);
     return state;
 }

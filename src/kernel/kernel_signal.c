@@ -24,7 +24,10 @@
  * waits at most, for each thread and for the process; of a real-time signal as many as were
  * sent, the oldest first. A thread takes its own before those of the process.
  *
- * Invariant: call[d] for d < depth is parked, or was not inside a call.
+ * Invariants:
+ *   1. depth <= DZ_KERNEL_HANDLERS_MAX (push_handler, and dz_k_assert_all);
+ *   2. call[d] for d < depth is parked, or was not inside a call (not asserted: a row does
+ *      not tell a thread outside of calls from one whose call has lost its mark).
  */
 #include "kernel/kernel_int.h"
 
@@ -356,6 +359,7 @@ static bool push_handler(struct dz_kernel *k, struct dz_thread *t, const struct 
     const struct dz_inject h = {.act = act, .info = info};
     if (task->runner->inject(task->runner_arg, task, &h) != 0)
         return false;
+    assert(t->depth < DZ_KERNEL_HANDLERS_MAX);
     t->handler[t->depth] = (struct dz_handler){
         .mask = c->masked ? c->mask : t->sig_mask,
         .signo = (uint32_t)info->signo,

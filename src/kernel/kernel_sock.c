@@ -6,7 +6,8 @@
  * more row in `families`.
  *
  * Invariant: dz_socket.refs counts its description, the listener's queue that it is in, sockets
- * whose peer it is, and messages that it sent. The row goes with the last.
+ * whose peer it is, and messages that it sent (dz_k_assert_all counts them). The row goes with
+ * the last (dz_k_sock_unref).
  */
 #include "kernel/kernel_sock.h"
 

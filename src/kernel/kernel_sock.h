@@ -96,8 +96,7 @@ static inline bool dz_k_same_cred(const struct dz_ucred *a, const struct dz_ucre
 {
     return a->pid == b->pid && a->uid == b->uid && a->gid == b->gid;
 }
-/* Copy between bytes [skip, skip + n) of the pieces and flat. */
-void dz_k_pieces_get(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n);
+/* Copy flat to bytes [skip, skip + n) of the pieces. */
 void dz_k_pieces_put(const struct iovec *iov, size_t skip, const uint8_t *flat, size_t n);
 /* May p send these descriptors? -EINVAL, -EBADF, -ETOOMANYREFS. */
 int dz_k_fds_check(const struct dz_kernel *k, const struct dz_proc *p, const int *fds, size_t n);

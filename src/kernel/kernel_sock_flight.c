@@ -18,8 +18,9 @@
  *
  * Invariants:
  *   1. dz_socket.in_flight of a socket is how often messages name its description; the sum over
- *      all descriptions is dz_kernel.in_flight;
- *   2. dz_socket.wmem is the sum of len + DZ_SOCKET_COST of the messages that it sent.
+ *      all descriptions is dz_kernel.in_flight (fly for its underflow, dz_k_assert_all counts);
+ *   2. dz_socket.wmem is the sum of len + DZ_SOCKET_COST of the messages that it sent (sent for
+ *      its underflow, dz_k_assert_all counts).
  */
 #include "kernel/kernel_sock.h"
 
@@ -47,7 +48,7 @@ static void move(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n, 
     }
 }
 
-void dz_k_pieces_get(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n)
+static void pieces_get(const struct iovec *iov, size_t skip, uint8_t *flat, size_t n)
 {
     move(iov, skip, flat, n, false);
 }
@@ -78,6 +79,7 @@ int dz_k_fds_check(const struct dz_kernel *k, const struct dz_proc *p, const int
 static void fly(struct dz_kernel *k, const struct dz_file *f, bool off)
 {
     struct dz_socket *s = f->kind == DZ_FILE_SOCKET ? dz_k_socket(k, f->obj) : NULL;
+    assert(off || (k->in_flight > 0 && (!s || s->in_flight > 0)));
     k->in_flight += off ? 1u : UINT32_MAX;
     if (s)
         s->in_flight += off ? 1u : UINT32_MAX;
@@ -152,7 +154,7 @@ static bool append(struct dz_kernel *k, struct dz_socket *from, const struct dz_
         k->socket_bytes += size - cap;
         bytes = dz_k_blob(k, m->blob, NULL);
     }
-    dz_k_pieces_get(what->iov, what->skip, bytes + m->head + m->len, what->size);
+    pieces_get(what->iov, what->skip, bytes + m->head + m->len, what->size);
     m->len += (uint32_t)what->size;
     from->wmem += (uint32_t)what->size;
     return true;
@@ -177,7 +179,7 @@ static struct dz_message *message_new(struct dz_kernel *k, const struct dz_proc 
     m->len = (uint32_t)what->size;
     m->cred = what->cred;
     if (what->size)
-        dz_k_pieces_get(what->iov, what->skip, dz_k_blob(k, m->blob, NULL), what->size);
+        pieces_get(what->iov, what->skip, dz_k_blob(k, m->blob, NULL), what->size);
     uint32_t *fds = dz_k_blob(k, m->fds, NULL);
     for (size_t i = 0; i < what->fd_count; i++) {
         struct dz_file *f = dz_k_fd_file(k, p, what->fds[i]);
@@ -223,6 +225,7 @@ static void sent(struct dz_kernel *k, struct dz_socket *from, uint32_t bytes)
 
 void dz_k_message_eat(struct dz_kernel *k, struct dz_message *m, uint32_t n)
 {
+    assert(n <= m->len);
     m->head += n;
     m->len -= n;
     sent(k, dz_k_socket(k, m->sender), n);
@@ -232,6 +235,7 @@ void dz_k_message_eat(struct dz_kernel *k, struct dz_message *m, uint32_t n)
 static void doom(struct dz_kernel *k, struct dz_socket *s)
 {
     struct dz_message *m = dz_k_message(k, s->head);
+    assert(s->count > 0 && m->socket == s->index);
     s->head = m->next;
     s->tail = s->head ? s->tail : 0;
     s->count--;
@@ -259,6 +263,7 @@ static void end_message(struct dz_kernel *k, struct dz_message *m)
     struct dz_socket *from = dz_k_socket(k, m->sender);
     k->doomed = m->next;
     dz_k_message_drop_fds(k, m);
+    assert(k->socket_bytes >= room_of(k, m));
     k->socket_bytes -= room_of(k, m);
     dz_k_blob_free(k, m->blob);
     sent(k, from, m->len + DZ_SOCKET_COST);

@@ -7,8 +7,10 @@
  * CHUNK_BYTES, and never move; chunks are kept until the kernel goes.
  *
  * Invariants:
- *   1. row index i lies in chunks[(i-1) / chunk_rows]; row->index == i while used;
- *   2. every index below hint is used; no index above high is.
+ *   1. row index i lies in chunks[(i-1) / chunk_rows]; row->index == i while used
+ *      (dz_k_row_free, and dz_k_assert_all of every row);
+ *   2. every index below hint is used; no index above high is (assert_table sees what
+ *      follows from that for the counts, dz_k_assert_all looks at every index).
  */
 #include "kernel/kernel_int.h"
 
@@ -39,6 +41,12 @@ void dz_k_table_release(struct dz_k_table *t)
         dz_free(t->chunks[c]);
     dz_free(t->chunks);
     *t = (struct dz_k_table){0};
+}
+
+static void assert_table(const struct dz_k_table *t)
+{
+    assert(t->hint >= 1 && t->hint <= t->high + 1);
+    assert(t->used >= t->hint - 1 && t->used <= t->high && t->high <= t->max);
 }
 
 static struct row *row_at(const struct dz_k_table *t, uint32_t index)
@@ -91,6 +99,7 @@ void *dz_k_row_new_at(struct dz_k_table *t, uint32_t index)
     t->used++;
     if (index > t->high)
         t->high = index;
+    assert_table(t);
     return r;
 }
 
@@ -110,13 +119,14 @@ void *dz_k_row_new(struct dz_k_table *t)
 void dz_k_row_free(struct dz_k_table *t, uint32_t index)
 {
     struct row *r = dz_k_row(t, index);
-    assert(r);
+    assert(r && r->index == index);
     r->used = 0;
     t->used--;
     if (index < t->hint)
         t->hint = index;
     while (t->high > 0 && !dz_k_row(t, t->high))
         t->high--;
+    assert_table(t);
 }
 
 /* ---- memory in sum, blobs ---------------------------------------------------- */
@@ -238,6 +248,7 @@ uint32_t dz_k_blob_dup(struct dz_kernel *k, uint32_t blob)
 size_t dz_k_ring_put(uint8_t *ring, uint32_t cap, uint32_t head, uint32_t *len, const void *data,
                      size_t n)
 {
+    assert(*len <= cap && head < cap);
     size_t room = cap - *len, tail = (head + *len) % cap;
     if (n > room)
         n = room;
@@ -251,6 +262,7 @@ size_t dz_k_ring_put(uint8_t *ring, uint32_t cap, uint32_t head, uint32_t *len, 
 size_t dz_k_ring_get(const uint8_t *ring, uint32_t cap, uint32_t *head, uint32_t *len, void *data,
                      size_t n)
 {
+    assert(*len <= cap && (*head < cap || cap == 0));
     if (n > *len)
         n = *len;
     size_t first = dz_k_min64(n, cap - *head);

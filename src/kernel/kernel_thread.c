@@ -6,10 +6,11 @@
  * processes are of one space: the first thread of a process has the process's.
  *
  * Invariants:
- *   1. a thread's tid is in the hash, exactly once;
- *   2. p->thread is a thread of p while p has any: the one whose call is served.
- *      A WebAssembly process has one thread, so that it is always this one; who
- *      serves calls of several sets it before each.
+ *   1. a thread's tid is in the hash, exactly once (assert_new_tid when it enters,
+ *      dz_k_assert_all for the hash as a whole);
+ *   2. p->thread is a thread of p while p has any: the one whose call is served
+ *      (dz_k_me, at each call). A WebAssembly process has one thread; a runner with
+ *      several threads sets p->thread before it serves a call.
  */
 #include "kernel/kernel_int.h"
 
@@ -24,6 +25,11 @@ struct dz_thread *dz_k_thread_find(const struct dz_kernel *k, int32_t tid)
     while (t && t->tid != tid)
         t = dz_k_thread(k, t->tid_next);
     return t;
+}
+
+static void assert_new_tid(const struct dz_kernel *k, const struct dz_thread *t)
+{
+    assert(t->tid > 0 && !dz_k_thread_find(k, t->tid));
 }
 
 /* Is the number a thread, a process, a group or a session? */
@@ -50,6 +56,7 @@ void dz_k_thread_link(struct dz_kernel *k, struct dz_proc *p, struct dz_thread *
     uint32_t *at = &p->threads;
     while (*at != 0 && t->tid != p->pid) /* that one is the first */
         at = &dz_k_thread(k, *at)->next;
+    assert_new_tid(k, t);
     t->proc = p->index;
     t->next = *at;
     *at = t->index;
@@ -74,8 +81,10 @@ struct dz_thread *dz_k_thread_new(struct dz_kernel *k, struct dz_proc *p)
 static void hash_remove(struct dz_kernel *k, const struct dz_thread *t)
 {
     uint32_t *at = bucket(k, t->tid);
-    while (*at != t->index)
+    while (*at != t->index) {
+        assert(*at != 0); /* invariant 1 */
         at = &dz_k_thread(k, *at)->tid_next;
+    }
     *at = t->tid_next;
 }
 
@@ -83,6 +92,7 @@ void dz_k_thread_lead(struct dz_kernel *k, struct dz_thread *t)
 {
     hash_remove(k, t);
     t->tid = dz_k_proc_of(k, t)->pid;
+    assert_new_tid(k, t);
     t->tid_next = *bucket(k, t->tid);
     *bucket(k, t->tid) = t->index;
 }
@@ -98,11 +108,14 @@ void dz_k_thread_free(struct dz_kernel *k, struct dz_thread *t)
     dz_k_blob_free(k, t->frame);
     hash_remove(k, t);
     uint32_t *at = &p->threads;
-    while (*at != t->index)
+    while (*at != t->index) {
+        assert(*at != 0);
         at = &dz_k_thread(k, *at)->next;
+    }
     *at = t->next;
     if (p->thread == t->index)
         p->thread = p->threads;
+    assert(p->threads == 0 || dz_k_me(k, p)); /* invariant 2 */
     if (k->current == t)
         k->current = NULL;
     dz_k_row_free(&k->tab[DZ_KERNEL_TABLE_THREAD], t->index);
@@ -204,6 +217,7 @@ void dz_k_task_free(struct dz_kernel *k, struct dz_thread *thread)
     if (!t)
         return;
     k->task[thread->index] = NULL;
+    assert(!t->away || k->away > 0);
     if (t->away)
         k->away--;
     dz_k_task_drop(t);

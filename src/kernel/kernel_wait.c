@@ -9,7 +9,7 @@
  * only.
  *
  * Invariant: a thread has waiters only in state WAIT (kernel_sched.c asserts it of each thread
- * that it picks).
+ * that enters a run queue, dz_k_assert_all of all).
  * An item of epoll is in the queues of its file all the time, and waking them notes that something
  * happened (kernel_epoll.c).
  */
@@ -19,6 +19,7 @@
 
 int dz_k_sleep(struct dz_kernel *k, const struct dz_k_sleeper *s, uint32_t *queue)
 {
+    assert(!s->item != !s->thread);
     struct dz_k_waiter *w = dz_k_row_new(&k->waiters);
     if (!w)
         return -ENOMEM;

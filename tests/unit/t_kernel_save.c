@@ -443,6 +443,7 @@ TEST(save_bounds_are_exact)
     struct dz_pipe *q = dz_k_pipe(a.k, 1);
     size_t size = 0;
     q->blob = dz_k_blob_new(a.k, NULL, 16);
+    a.k->pipe_bytes += 16;
     CHECK_INT(refused_with(&a, &q->head, 15), 0);
     CHECK_INT(refused_with(&a, &q->head, 16), DZ_ECORRUPT);
     CHECK_INT(refused_with(&a, &q->len, 16), 0);
@@ -455,6 +456,41 @@ TEST(save_bounds_are_exact)
     uint32_t shorter = dz_k_blob_new(a.k, fds, p->fd_count * sizeof *fds - 1);
     CHECK_INT(refused_with(&a, &p->fds, shorter), DZ_ECORRUPT);
     CHECK_INT(refused_with(&a, &fds[2].file, 0), DZ_ECORRUPT); /* an open file of nobody */
+    CHECK_INT(krig_stop(&a), 0);
+}
+
+/* What dz_k_assert_all() would find wrong is refused before. */
+TEST(save_of_what_the_invariants_rule_out_is_refused)
+{
+    static struct krig a, b;
+    const struct dz_winsize size = {24, 80, 0, 0};
+    uint32_t stream;
+    two(&a, &b);
+    dz_kernel_free(b.k);
+    struct dz_proc *p = dz_k_proc(a.k, 2);
+    struct dz_thread *t = dz_k_me(a.k, p);
+    CHECK_INT(dz_kernel_pty_new(a.k, &size, 5, &stream, NULL), 0);
+    struct dz_pty *tty = dz_k_pty(a.k, 1);
+    CHECK_INT(dz_kernel_stream_push(a.k, stream, "one\rtwo", 7), 7);
+    CHECK_INT(tty->edit, 3);
+    CHECK_INT(refused_with(&a, &tty->edit, 2), 0);
+    CHECK_INT(refused_with(&a, &tty->edit, 4), DZ_ECORRUPT);          /* a line that has ended */
+    CHECK_INT(refused_with(&a, &tty->termios.lflag, 0), DZ_ECORRUPT); /* edited in raw mode */
+    uint32_t was = dz_k_parked(t)->parked;
+    dz_k_parked(t)->parked = 0;
+    CHECK_INT(refused_with(&a, &t->futex_bits, 1), DZ_ECORRUPT); /* it waits in no call */
+    dz_k_parked(t)->parked = 1;
+    CHECK_INT(refused_with(&a, &t->futex_bits, 1), 0);
+    dz_k_parked(t)->parked = was;
+    struct dz_proc *dead = dz_k_proc_new(a.k), *child = dz_k_proc_new(a.k);
+    dead->state = child->state = DZ_PROC_ZOMBIE;
+    dead->ppid = child->ppid = p->pid;
+    dead->pgid = child->pgid = dead->sid = child->sid = p->pid;
+    dead->root = child->root = p->root;
+    dead->cwd = child->cwd = p->cwd;
+    CHECK_INT(refused_with(&a, &dead->job, 0), 0);
+    CHECK_INT(refused_with(&a, &dead->job, p->job), DZ_ECORRUPT); /* the dead have left it */
+    CHECK_INT(refused_with(&a, (uint32_t *)&child->ppid, (uint32_t)dead->pid), DZ_ECORRUPT);
     CHECK_INT(krig_stop(&a), 0);
 }
 
