@@ -340,7 +340,7 @@ TEST(a_writer_of_what_must_be_new_knows_its_own)
     struct dz_blobs *s = open_empty();
     for (size_t i = 0; i < DZ_ARRAY_LEN(faults); i++) {
         DZ_AUTO(dz_blob_out_closep) struct dz_blob_out *out = NULL;
-        char key[8];
+        char key[32];
         (void)snprintf(key, sizeof key, "k%zu", i);
         CHECK_INT(dz_blob_out_open(s, key, &out, NULL), 0);
         CHECK_INT(dz_blob_out_write(out, "mine", 4, NULL), 0);
@@ -375,7 +375,7 @@ TEST(parts_survive_faults_and_leave_nothing)
     for (size_t i = 0; i < DZ_ARRAY_LEN(faults); i++)
         for (int new = 0; new < 2; new ++) {
             struct dz_blob_out *out = NULL;
-            char key[16];
+            char key[64];
             (void)snprintf(key, sizeof key, "k%zu%d", i, new);
             CHECK_INT(dz_blob_out_open(s, key, &out, NULL), 0);
             out->only_new = new != 0;
@@ -476,7 +476,7 @@ TEST(lists_have_pages_and_only_what_is_the_stores)
     struct dz_blobs *s = open_empty(), *root = open_with("s3://bucket", 0),
                     *below = open_with("s3://bucket/some/where/below", 0);
     uint64_t sum = 0;
-    char key[8];
+    char key[16];
     for (int i = 0; i < 10; i++) {
         (void)snprintf(key, sizeof key, "k%02d", i);
         CHECK_INT(put(s, key, "v", 1, NULL), 0);
