@@ -498,9 +498,10 @@ static void *s3d_serve(void *arg)
         char fault = s3d.faults && *s3d.faults ? *s3d.faults++ : '.';
         s3d.requests++;
         (void)pthread_mutex_unlock(&s3d.mutex);
-        if (fault == 'x' || !s3d_read(fd, r))
+        if (fault == 'x')
             break;
-        goes_on = s3d_answer_to(fd, r, fault);
+        bool whole = s3d_read(fd, r);
+        goes_on = whole && s3d_answer_to(fd, r, fault);
         free(r->body.p);
     }
     free(r);
