@@ -577,6 +577,15 @@ TEST(the_host_takes_no_descriptor_from_a_cell)
     rig_close(&r);
 }
 
+/* The disk of all cells stands on image 0 from now on. A cell of another image that is ended at
+ * once may have begun, and would have put the disk on its own image. */
+static void stand_on_image_0(struct rig *r)
+{
+    struct dz_cell *c = start_of(r, 0);
+    until_it_is_ready(r, c);
+    free_cell(c);
+}
+
 /* Children of the host that say nothing are found, ended and reaped, and so is who forked them. In
  * one turn of a loop only some of them. */
 static void strays_are_ended(const struct host *h, uint32_t count)
@@ -584,6 +593,7 @@ static void strays_are_ended(const struct host *h, uint32_t count)
     struct rig r;
     struct dz_cell_pool_stats s = {0};
     rig_open(&r, h);
+    stand_on_image_0(&r);
     hostile_board->count = count;
     arm("forks what says nothing", PLACE_ZYGOTE);
     free_cell(start_of(&r, ++r.images));
@@ -635,6 +645,7 @@ static void is_ended_for(const char *attack)
     struct rig r;
     struct dz_cell_pool_stats s;
     open_here(&r);
+    stand_on_image_0(&r);
     arm(attack, PLACE_ZYGOTE);
     free_cell(start_of(&r, ++r.images));
     int64_t ends = INT64_MAX;
@@ -728,11 +739,10 @@ static void others_go_on(const char *attack, bool closes)
     struct rig r;
     open_here(&r);
     const char *const *const env = r.start.env;
-    struct dz_cell *other = start_of(&r, 0);
-    until_it_is_ready(&r, other); /* the disk stands on its image from now on */
-    free_cell(other);
+    stand_on_image_0(&r);
     arm(attack, PLACE_ZYGOTE);
-    struct dz_cell *first = start_of(&r, ++r.images), *silent; /* its zygote comes besides */
+    struct dz_cell *first = start_of(&r, ++r.images), *silent,
+                   *other; /* its zygote comes besides */
     while (!atomic_load(&hostile_board->tried))
         run_pool(&r);
     free_cell(first);
