@@ -50,8 +50,10 @@ killed() {
         curl -sS --max-time 30 --unix-socket "$SOCK" -o out -w '%{http_code}' -X POST --data-binary '{"count":1}' "http://d$(s /src/fork)" >status 2>curl.err || :
         child=$([ "$(cat status)" != 201 ] || id sbx)
         [ -z "$child" ] || answered=1
-        untraced
+        # It ends with the daemon. If it were told to end while the daemon dies, it might wait for
+        # ever: for the first thread, which waits for another one to be reaped.
         kill -9 "$(cat daemon.pid)" 2>/dev/null || :
+        wait "$tracer" || :
         gone "$(cat daemon.pid)" && start && until_true agree || return 1
         [ -z "$child" ] || says "$child" one || return 1
         [ -z "$answered" ] || break
