@@ -13,8 +13,7 @@
 #include <sys/stat.h>
 
 enum {
-    CHANGE_TRIES = 8, /* a row is changed by others rarely, and never for long */
-    LIST_PAGE = 256,  /* rows read at a time */
+    LIST_PAGE = 256, /* rows read at a time */
 };
 
 /* --- an answer that comes later ----------------------------------------------------------- */
@@ -445,22 +444,18 @@ static int change_of(const struct dz_instance *row, const struct dz_engine_patch
     return rc;
 }
 
-static int change_once(struct dz_engine *e, const struct dz_instance *row,
-                       const struct dz_engine_patch *p, struct dz_err *err)
+struct patching {
+    const struct dz_engine_patch *p;
+    struct making m; /* texts of the last try */
+};
+
+static int fill_patch(void *arg, const struct dz_instance *row, struct dz_instance *to,
+                      uint64_t *set, struct dz_err *err)
 {
-    DZ_AUTO(making_release) struct making m = {0};
-    struct dz_instance to;
-    uint64_t set;
-    int rc = change_of(row, p, &m, &to, &set, err);
-    if (rc < 0 || set == 0)
-        return rc;
-    const struct dz_registry_change c = {.id = row->id,
-                                         .version = row->version,
-                                         .epoch = row->epoch,
-                                         .set = set,
-                                         .to = &to,
-                                         .event = "changed"};
-    return dz_registry_change(e->registry, &c, err);
+    struct patching *c = arg;
+    making_release(&c->m);
+    c->m = (struct making){0};
+    return change_of(row, c->p, &c->m, to, set, err);
 }
 
 static int set_timeout(struct dz_engine *e, const char *id, const struct dz_engine_patch *p,
@@ -493,28 +488,25 @@ int dz_engine_change(struct dz_engine *e, struct dz_engine_target target,
                     "timeout.action: %s is not persistent: it never sleeps", row.id);
     if (rc < 0)
         return rc;
-    char id[DZ_COLD_KEY];
-    (void)snprintf(id, sizeof id, "%s", row.id);
-    rc = DZ_EBUSY;
-    for (int i = 0; i < CHANGE_TRIES && rc == DZ_EBUSY; i++) {
-        rc = change_once(e, &row, p, &err);
-        if (rc == DZ_EBUSY || rc == 0) {
-            dz_instance_release(&row);
-            int again = dz_registry_get(e->registry, id, &row, &err);
-            rc = again < 0 ? again : rc;
-        }
-    }
+    struct patching c = {.p = p};
+    struct dz_instance changed = {0};
+    const struct dz_keeper_update u = {
+        .id = row.id, .fill = fill_patch, .arg = &c, .event = "changed"};
+    rc = dz_keeper_update(e->keeper, &u, &changed, &err);
+    making_release(&c.m);
     if (rc == DZ_EEXIST)
         return dz_why(why, rc, "name", "a sandbox named \"%s\" already exists", p->name);
     if (rc < 0)
         return dz_why_err(why, rc, &err);
-    if (p->set_idle || p->idle_mode || p->set_silence || p->set_cpu || p->set_resume)
-        dz_keeper_look_again(e->keeper, id);
-    if (p->set_timeout)
-        return set_timeout(e, id, p, ret_row, why);
-    *ret_row = row;
-    row = (struct dz_instance){0};
-    return 0;
+    *ret_row = changed;
+    if (p->set_timeout) {
+        rc = set_timeout(e, row.id, p, &changed, why);
+        if (rc < 0)
+            changed = (struct dz_instance){0};
+        dz_instance_release(ret_row);
+        *ret_row = changed;
+    }
+    return rc;
 }
 
 /* --- orders ------------------------------------------------------------------------------------

@@ -433,7 +433,7 @@ int dz_keeper_register(struct dz_keeper *k, const struct dz_instance *row, struc
 int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err)
 {
     struct dz_instance full = *row;
-    struct dz_facts facts;
+    struct record rec;
     char path[DZ_PATH_MAX], key[DZ_COLD_KEY];
     if (!row->id || !row->id[0] || strlen(row->id) > DZ_COLD_ID_MAX)
         return dz_fail(err, DZ_EINVAL, "register a sandbox: an id has 1 to %d bytes",
@@ -457,9 +457,10 @@ int dz_keeper_enter(struct dz_keeper *k, const struct dz_instance *row, struct d
     full.host = k->host;
     full.created = row->created ? row->created : dz_clock_real_ms();
     full.epoch = 1;
-    rc = dz_keeper_facts(k, &full, NULL, &facts, err);
+    rc = dz_keeper_record(k, &full, &rec, err);
     if (rc < 0)
         return rc;
+    const struct dz_facts facts = dz_keeper_facts_of(k, &rec, NULL);
     full.due = dz_keeper_due(k, &facts);
     rc = dz_registry_create(k->opts.registry, &full, err);
     if (rc == 0 && k->opts.ops->counted)

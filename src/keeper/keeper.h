@@ -255,6 +255,25 @@ size_t dz_keeper_waiters(const struct dz_keeper *k, const char *id);
 /* Does a request wait in line for this sandbox? */
 bool dz_keeper_awaited(const struct dz_keeper *k, const char *id);
 
+/* --- rows ------------------------------------------------------------------------ */
+
+/* A change of a row that is no operation: of its name, its labels, how it counts idleness. fill
+ * says what it is, by the row as it is now; it is asked again where somebody else was faster. When
+ * the row is due follows from the change. */
+struct dz_keeper_update {
+    const char *id;
+    /* to and *set as of struct dz_registry_change; what `to` points to stays until the next call
+     * of fill, or the end of dz_keeper_update. A set of 0: nothing is to be changed. */
+    int (*fill)(void *arg, const struct dz_instance *row, struct dz_instance *to, uint64_t *set,
+                struct dz_err *err);
+    void *arg;
+    const char *event, *detail; /* NULL: none */
+};
+/* 0, an error of fill or of the registry. *ret_row (NULL: not wanted), the caller's to release, is
+ * the row as it is then. */
+DZ_NODISCARD int dz_keeper_update(struct dz_keeper *k, const struct dz_keeper_update *update,
+                                  struct dz_instance *ret_row, struct dz_err *err);
+
 /* --- the clock ------------------------------------------------------------------- */
 
 /* The clock of all durations, and of the times in rows: ms since 1970 as the wall's clock had
@@ -270,8 +289,6 @@ int64_t dz_keeper_steady(const struct dz_keeper *k, int64_t date);
 void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what);
 /* All processes of its guest sleep until then (a date, ms); 0: they do not. */
 void dz_keeper_guest_sleeps(struct dz_keeper *k, const char *id, int64_t until);
-/* How its row counts idleness has changed: when is it due now? */
-void dz_keeper_look_again(struct dz_keeper *k, const char *id);
 /* Keep it awake until then (a date, ms; 0: no longer). The time until then is what counts. */
 DZ_NODISCARD int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until,
                                 struct dz_err *err);

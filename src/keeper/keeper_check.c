@@ -181,13 +181,9 @@ static enum dz_cold_file needed_file(const struct dz_instance *row)
 static void note_error(struct checking *c, const struct dz_instance *row, const char *text)
 {
     const struct dz_instance to = {.status = dz_status_name(DZ_STATUS_ERROR), .error = text};
-    const struct dz_registry_change change = {.id = row->id,
-                                              .version = row->version,
-                                              .epoch = row->epoch,
-                                              .set = DZ_COLUMN(status) | DZ_COLUMN(error),
-                                              .to = &to};
+    const struct row_change change = {.set = DZ_COLUMN(status) | DZ_COLUMN(error), .to = &to};
     if (strcmp(row->error, text) != 0)
-        c->rc = dz_registry_change(c->k->opts.registry, &change, c->err);
+        c->rc = dz_keeper_write_row(c->k, row, &change, NULL, c->err);
 }
 
 static int by_key(const void *a, const void *b)

@@ -22,7 +22,7 @@
 
 /* What a row says about the clock, parsed. A copy of numbers: it owns nothing. */
 struct record {
-    bool known;               /* a slot's is as its row is; else the row is to be read */
+    bool known;               /* else the row is to be read */
     int64_t version, epoch;   /* of the row */
     int64_t created, expires; /* by the wall's clock */
     struct dz_facts facts;    /* without those two, the ladder, and what a slot knows besides */
@@ -44,8 +44,7 @@ struct slot {
     struct dz_facts now; /* of a warm one: last_active, connections, last_byte, last_closed,
                           * sleeps_until; and its mode */
     int64_t due;         /* as its row says, while warm */
-    struct record rec;   /* of a warm one, read when it is wanted; each change of the row by this
-                          * process makes it unknown, one by another is told by the next write */
+    struct record rec;   /* read when it is wanted, and kept right by each write: keeper_record.c */
     bool skipped;        /* the row was due while reserved, and was put off */
     char *died_of;       /* what its cell died of, until that is in the row; or NULL */
     char id[];
@@ -211,33 +210,53 @@ int dz_keeper_give_work(struct op *op, int (*work)(struct op *op, struct dz_err 
                         struct dz_err *err);
 bool dz_keeper_step_applies(const struct op *op, enum dz_step step);
 
-/* keeper_row.c */
+/* keeper_record.c */
 struct row_change { /* borrowed, as of struct dz_registry_change */
-    uint64_t set;   /* DZ_COLUMN(x) of `to` */
+    uint64_t set;   /* DZ_COLUMN(x) of `to`; without due it is computed, if that is to be */
     const struct dz_instance *to;
     bool durable;
     const char *event, *detail; /* NULL: none */
 };
+struct row_write {
+    const char *id;
+    const struct record *rec;      /* of the row that is to be changed. Not known: nothing but its
+                                    * version and epoch, and the change says when it is due */
+    const struct dz_instance *row; /* that row; NULL: it was not read, and neither state nor what
+                                    * stands in its JSON is changed */
+    const struct row_change *change;
+    const struct op *by;         /* the slot's operation, if it makes the change */
+    struct dz_instance *ret_row; /* NULL: not wanted */
+};
+/* The only function that changes rows, but for who enters and erases them. DZ_EBUSY: the row has
+ * another version by now. An operation of somebody else is told that its row is stale. */
+int dz_keeper_write(struct dz_keeper *k, const struct row_write *w, struct dz_err *err);
+/* The same, of a row that was read. */
+int dz_keeper_write_row(struct dz_keeper *k, const struct dz_instance *row,
+                        const struct row_change *change, struct dz_instance *ret_row,
+                        struct dz_err *err);
+/* By an operation, of its row, which is read again where another has changed it meanwhile. */
 int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_err *err);
 /* Read the row again. With mine: DZ_EBUSY unless it is still ours, as it was. */
 int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err);
+int dz_keeper_record(const struct dz_keeper *k, const struct dz_instance *row,
+                     struct record *ret_rec, struct dz_err *err);
+/* The slot's, if it is of this version of the row; else the row's, which the slot (NULL: none)
+ * keeps then. */
+int dz_keeper_record_of(const struct dz_keeper *k, struct slot *s, const struct dz_instance *row,
+                        struct record *ret_rec, struct dz_err *err);
+/* s NULL: as the row alone says. */
+struct dz_facts dz_keeper_facts_of(const struct dz_keeper *k, const struct record *rec,
+                                   const struct slot *s);
+int64_t dz_keeper_due(const struct dz_keeper *k,
+                      const struct dz_facts *facts); /* as rows have it: 0 for never */
+
+/* keeper_row.c */
 int dz_keeper_commit(struct op *op, struct dz_err *err); /* the COMMIT step */
 int dz_keeper_settle_row(struct op *op, bool failed,
                          struct dz_err *err); /* no operation any more */
 int dz_keeper_erase(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err);
 /* A row that says active, and no cell runs it: it sleeps. *row is read again. */
 int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err);
-int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, const struct slot *s,
-                    struct dz_facts *ret_facts, struct dz_err *err);
-int dz_keeper_record(const struct dz_keeper *k, const struct dz_instance *row,
-                     struct record *ret_rec, struct dz_err *err);
-/* s NULL: as the row alone says. */
-struct dz_facts dz_keeper_facts_of(const struct dz_keeper *k, const struct record *rec,
-                                   const struct slot *s);
-/* The row of this sandbox was changed. */
-void dz_keeper_record_stale(struct dz_keeper *k, const char *id);
-int64_t dz_keeper_due(const struct dz_keeper *k,
-                      const struct dz_facts *facts); /* as rows have it: 0 for never */
 
 /* keeper_clock.c */
 void dz_keeper_clock_begin(struct dz_keeper *k);
@@ -248,8 +267,10 @@ void dz_keeper_clock_look(struct dz_keeper *k); /* save it, if the wall's clock 
 struct share *dz_keeper_share_enter(struct dz_keeper *k, const char *tenant);
 void dz_keeper_share_leave(struct dz_keeper *k, struct share *share); /* NULL is fine */
 /* Does the guest's own work count as activity? */
-bool dz_keeper_counts_cpu(const struct dz_keeper *k, const struct dz_instance *row);
+bool dz_keeper_counts_cpu(const struct op *op);
 void dz_keeper_arm(struct dz_keeper *k); /* set the timer to the earliest due row */
 void dz_keeper_on_tick(void *k);
+/* Changes were made beside an operation, or it was put off: when is it due now? */
+void dz_keeper_look_again(struct dz_keeper *k, const char *id);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * What operations write into rows.
  *
- * All changes of a row that an operation makes go through dz_keeper_change, which
- * asks the map for each new state. The row may be changed by others meanwhile (its
+ * All changes of a row that an operation makes go through dz_keeper_change
+ * (keeper_record.c). The row may be changed by others meanwhile (its
  * name, its metadata): that only costs a second try. What no other may change
  * while an operation runs is the epoch and the operation itself: then the sandbox
  * is not ours any more.
@@ -21,123 +21,6 @@
 
 #include <assert.h>
 #include <string.h>
-
-#define DATES_MS ((int64_t)3600 * 1000)
-
-enum {
-    TRIES_MAX = 8, /* others change a row rarely, and never at once */
-};
-
-/* --- what is due ------------------------------------------------------------------- */
-
-int dz_keeper_record(const struct dz_keeper *k, const struct dz_instance *row,
-                     struct record *ret_rec, struct dz_err *err)
-{
-    struct record r = {
-        .known = true,
-        .version = row->version,
-        .epoch = row->epoch,
-        .created = row->created,
-        .expires = row->expires,
-        .ladder = {row->suspend_ms, row->freeze_ms},
-        .facts = {.last_active = row->last_active,
-                  .suspended_at = row->suspended_at,
-                  .hold_until = row->hold_until,
-                  .wake_at = row->wake_at,
-                  .ttl_idle_ms = row->ttl_idle_ms,
-                  .retry_at = row->retry_at,
-                  .timeout_at = row->timeout_at,
-                  .ephemeral = row->ephemeral != 0},
-    };
-    struct dz_facts *f = &r.facts;
-    int rc = dz_state_parse(dz_str(row->state), &f->state, err);
-    if (rc == 0 && row->idle_mode && row->idle_mode[0])
-        rc = dz_idle_mode_parse(dz_str(row->idle_mode), &f->mode, err);
-    if (rc == 0 && row->timeout_action && row->timeout_action[0])
-        rc = dz_timeout_action_parse(dz_str(row->timeout_action), &f->timeout_action, err);
-    if (rc < 0)
-        return dz_wrap(err, rc, "the row of %s", row->id);
-    if (f->mode == DZ_IDLE_CONNECTIONS && r.ladder.suspend_ms == DZ_LADDER_INHERIT)
-        r.ladder.suspend_ms = DZ_IDLE_CONNECTION_LAG_MS;
-    struct dz_keeper_idle idle = {0};
-    if (k->opts.ops->idle)
-        k->opts.ops->idle(k->opts.arg, row, &idle);
-    bool files = row->keep && strcmp(row->keep, "files") == 0; /* it would lose its memory */
-    f->silence_ms = idle.silence_ms;
-    r.ignore_cpu = idle.ignore_cpu;
-    r.sleeper_stays = idle.stays || files;
-    *ret_rec = r;
-    return 0;
-}
-
-struct dz_facts dz_keeper_facts_of(const struct dz_keeper *k, const struct record *rec,
-                                   const struct slot *s)
-{
-    struct dz_facts f = rec->facts;
-    f.created = dz_keeper_steady(k, rec->created);
-    f.expires = dz_keeper_steady(k, rec->expires);
-    f.ladder = dz_ladder_choose(&rec->ladder, NULL, &k->opts.ladder);
-    if (s && s->warm) {
-        f.last_active = s->now.last_active > f.last_active ? s->now.last_active : f.last_active;
-        f.connections = s->now.connections;
-        f.last_byte = s->now.last_byte;
-        f.last_closed = s->now.last_closed;
-        f.sleeps_until = rec->sleeper_stays ? 0 : s->now.sleeps_until;
-    }
-    return f;
-}
-
-int dz_keeper_facts(const struct dz_keeper *k, const struct dz_instance *row, const struct slot *s,
-                    struct dz_facts *ret_facts, struct dz_err *err)
-{
-    struct record rec;
-    int rc = dz_keeper_record(k, row, &rec, err);
-    if (rc == 0)
-        *ret_facts = dz_keeper_facts_of(k, &rec, s);
-    return rc;
-}
-
-void dz_keeper_record_stale(struct dz_keeper *k, const char *id)
-{
-    struct slot *s = dz_map_get(&k->slots, dz_str(id));
-    if (s)
-        s->rec.known = false;
-}
-
-/* A row that expires at a date is looked at now and then, because the wall's clock may be set. */
-int64_t dz_keeper_due(const struct dz_keeper *k, const struct dz_facts *facts)
-{
-    int64_t at, now = dz_keeper_now(k);
-    if (dz_lifecycle_due(facts, &at) == DZ_DUE_NOTHING)
-        return 0;
-    if (facts->expires && at > now + DATES_MS)
-        at = now + DATES_MS;
-    return at > 0 ? at : 1;
-}
-
-/* The due time of a row that will be as *to says in the columns of set. */
-static int due_after(const struct op *op, uint64_t set, const struct dz_instance *to,
-                     const struct slot *s, int64_t *ret_due, struct dz_err *err)
-{
-    struct dz_instance next = op->row;
-    struct dz_facts facts;
-    if (set & DZ_COLUMN(state))
-        next.state = to->state;
-    if (set & DZ_COLUMN(last_active))
-        next.last_active = to->last_active;
-    if (set & DZ_COLUMN(suspended_at))
-        next.suspended_at = to->suspended_at;
-    if (set & DZ_COLUMN(wake_at))
-        next.wake_at = to->wake_at;
-    if (set & DZ_COLUMN(retry_at))
-        next.retry_at = to->retry_at;
-    if (set & DZ_COLUMN(timeout_at))
-        next.timeout_at = to->timeout_at;
-    int rc = dz_keeper_facts(op->k, &next, s, &facts, err);
-    if (rc == 0)
-        *ret_due = dz_keeper_due(op->k, &facts);
-    return rc;
-}
 
 /* It stops being active: the rest of its timeout stands still. */
 static void stop_timeout(const struct dz_instance *row, int64_t when, struct dz_instance *to,
@@ -163,70 +46,6 @@ static int64_t last_sign(const struct dz_keeper *k, const struct dz_instance *ro
     return updated > row->last_active ? updated : row->last_active;
 }
 
-/* --- changing ---------------------------------------------------------------------- */
-
-int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err)
-{
-    struct dz_instance row = {0};
-    int rc = dz_registry_get(op->k->opts.registry, op->slot->id, &row, err);
-    if (rc < 0)
-        return rc;
-    if (mine &&
-        (row.epoch != op->row.epoch || strcmp(row.op, op->row.op) != 0 || row.is != op->row.is)) {
-        dz_instance_release(&row);
-        return dz_fail(err, DZ_EBUSY, "%s %s: another owner has taken the sandbox over",
-                       dz_op_name(op->kind), op->slot->id);
-    }
-    dz_instance_release(&op->row);
-    op->row = row;
-    op->slot->rec.known = false;
-    return 0;
-}
-
-int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_err *err)
-{
-    struct dz_err why = {0};
-    struct dz_instance row;
-    int rc = DZ_EBUSY;
-    op->slot->rec.known = false;
-    if (change->set & DZ_COLUMN(state) && strcmp(change->to->state, op->row.state) != 0) {
-        enum dz_state next;
-        int hop = dz_state_parse(dz_str(change->to->state), &next, err);
-        if (hop == 0)
-            hop = dz_lifecycle_next(op->row.is, next, err);
-        if (hop < 0)
-            return hop;
-    }
-    for (int i = 0; i < TRIES_MAX && rc == DZ_EBUSY; i++) {
-        const struct dz_registry_change c = {
-            .id = op->slot->id,
-            .version = op->row.version,
-            .epoch = op->row.epoch,
-            .set = change->set,
-            .to = change->to,
-            .durable = change->durable && op->k->blocking,
-            .event = change->event,
-            .detail = change->detail,
-            .ret_row = &row,
-        };
-        rc = dz_registry_change(op->k->opts.registry, &c, &why);
-        if (rc == DZ_EBUSY) {
-            int again = dz_keeper_reload(op, true, err);
-            if (again < 0)
-                return again;
-        }
-    }
-    if (rc < 0) {
-        if (err)
-            *err = why;
-        return rc;
-    }
-    op->unsynced |= change->durable && !op->k->blocking; /* nobody else is to wait for the disk */
-    dz_instance_release(&op->row);
-    op->row = row;
-    return 0;
-}
-
 /* --- commits ----------------------------------------------------------------------- */
 
 static int commit_active(struct op *op, struct dz_err *err)
@@ -246,7 +65,7 @@ static int commit_active(struct op *op, struct dz_err *err)
                          DZ_COLUMN(status) | DZ_COLUMN(host) | DZ_COLUMN(epoch) |
                          DZ_COLUMN(generation) | DZ_COLUMN(last_active) | DZ_COLUMN(wake_at) |
                          DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(error) | DZ_COLUMN(retry_at) |
-                         DZ_COLUMN(tries) | DZ_COLUMN(due) |
+                         DZ_COLUMN(tries) |
                          (op->drop ? DZ_COLUMN(cold_uri) | DZ_COLUMN(cold_sha256) |
                                          DZ_COLUMN(cold_size) | DZ_COLUMN(cold_generation)
                                    : 0);
@@ -255,19 +74,14 @@ static int commit_active(struct op *op, struct dz_err *err)
         to.step = dz_step_name(DZ_STEP_DROP);
     }
     s->now = (struct dz_facts){.last_active = to.last_active, .last_byte = now};
-    if (dz_idle_mode_parse(dz_str(op->row.idle_mode), &s->now.mode, NULL) < 0)
-        s->now.mode = DZ_IDLE_ACTIVITY;
     s->warm = true;
     const struct row_change change = {.set = set,
                                       .to = &to,
                                       .durable = op->drop != 0,
                                       .event = op->memory_lost ? "memory_lost" : "activated",
                                       .detail = dz_rung_name(op->rung)};
-    int rc = due_after(op, set, &to, s, &to.due, err);
-    if (rc == 0)
-        rc = dz_keeper_change(op, &change, err);
+    int rc = dz_keeper_change(op, &change, err);
     s->warm = rc == 0;
-    s->due = to.due;
     return rc;
 }
 
@@ -275,7 +89,7 @@ static int commit_active(struct op *op, struct dz_err *err)
  * be awake for: else it sleeps until somebody asks, or a deadline of its own comes. */
 static int64_t wakes_at(const struct op *op, int64_t now)
 {
-    return op->busy && op->goes_on && dz_keeper_counts_cpu(op->k, &op->row) ? now : op->wake_at;
+    return op->busy && op->goes_on && dz_keeper_counts_cpu(op) ? now : op->wake_at;
 }
 
 static int commit_suspended(struct op *op, struct dz_err *err)
@@ -290,7 +104,7 @@ static int commit_suspended(struct op *op, struct dz_err *err)
     };
     uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(suspended_at) |
                    DZ_COLUMN(wake_at) | DZ_COLUMN(last_active) | DZ_COLUMN(op) | DZ_COLUMN(step) |
-                   DZ_COLUMN(error) | DZ_COLUMN(retry_at) | DZ_COLUMN(tries) | DZ_COLUMN(due);
+                   DZ_COLUMN(error) | DZ_COLUMN(retry_at) | DZ_COLUMN(tries);
     const char *died_of = s->died_of ? s->died_of : op->work_err.msg;
     if (op->cell_dead && died_of[0]) {
         to.status = dz_status_name(DZ_STATUS_ERROR);
@@ -302,9 +116,7 @@ static int commit_suspended(struct op *op, struct dz_err *err)
                                       .to = &to,
                                       .event = op->cell_dead ? "crashed" : "suspended",
                                       .detail = op->keep_memory ? "memory" : "files"};
-    int rc = due_after(op, set, &to, NULL, &to.due, err);
-    if (rc == 0)
-        rc = dz_keeper_change(op, &change, err);
+    int rc = dz_keeper_change(op, &change, err);
     if (rc == 0) {
         dz_free(s->died_of);
         s->died_of = NULL;
@@ -350,22 +162,20 @@ static int commit_archived(struct op *op, struct dz_err *err)
     return rc;
 }
 
+static int fill_clone(void *arg, const struct dz_instance *row, struct dz_instance *to,
+                      uint64_t *set, struct dz_err *err)
+{
+    (void)arg, (void)row, (void)to, (void)err;
+    *set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status);
+    return 0;
+}
+
 /* The new sandbox's row, which was written before its file, is a plain one now. */
 static int commit_clone(struct op *op, struct dz_err *err)
 {
-    DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
-    const struct dz_instance to = {0};
-    int rc = dz_registry_get(op->k->opts.registry, op->clone_id, &row, err);
-    const struct dz_registry_change c = {
-        .id = op->clone_id,
-        .version = row.version,
-        .epoch = row.epoch,
-        .set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status),
-        .to = &to,
-        .event = "cloned",
-        .detail = op->slot->id,
-    };
-    return rc < 0 ? rc : dz_registry_change(op->k->opts.registry, &c, err);
+    const struct dz_keeper_update u = {
+        .id = op->clone_id, .fill = fill_clone, .event = "cloned", .detail = op->slot->id};
+    return dz_keeper_update(op->k, &u, NULL, err);
 }
 
 /* By hops of the map: each is a change with an event, the last one durable. Cut
@@ -464,8 +274,7 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
         .suspended_at = op->row.suspended_at,
         .last_active = op->row.last_active,
     };
-    uint64_t set =
-        DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status) | DZ_COLUMN(error) | DZ_COLUMN(due);
+    uint64_t set = DZ_COLUMN(op) | DZ_COLUMN(step) | DZ_COLUMN(status) | DZ_COLUMN(error);
     const char *event = told ? "failed" : NULL;
     if (op->row.is == DZ_STATE_ACTIVE && !warm) { /* it ran and does not any more */
         to.state = dz_state_name(DZ_STATE_SUSPENDED);
@@ -482,12 +291,7 @@ int dz_keeper_settle_row(struct op *op, bool failed, struct dz_err *err)
         try_again(op, &to, &set);
     const struct row_change change = {
         .set = set, .to = &to, .event = event, .detail = told ? op->err.msg : NULL};
-    rc = due_after(op, set, &to, s, &to.due, err);
-    if (rc == 0)
-        rc = dz_keeper_change(op, &change, err);
-    if (rc == 0)
-        s->due = to.due;
-    return rc;
+    return dz_keeper_change(op, &change, err);
 }
 
 int dz_keeper_erase(struct dz_keeper *k, const struct dz_instance *row, struct dz_err *err)
@@ -500,32 +304,13 @@ int dz_keeper_erase(struct dz_keeper *k, const struct dz_instance *row, struct d
 
 int dz_keeper_lay_down(struct dz_keeper *k, struct dz_instance *row, struct dz_err *err)
 {
-    struct dz_instance next = *row, fresh = {0};
-    struct dz_facts facts;
-    next.state = dz_state_name(DZ_STATE_SUSPENDED);
-    next.status = next.error = "";
-    next.suspended_at = dz_keeper_now(k);
-    uint64_t set = DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(error) |
-                   DZ_COLUMN(suspended_at) | DZ_COLUMN(due);
-    stop_timeout(row, last_sign(k, row), &next, &set);
-    int rc = dz_keeper_facts(k, &next, NULL, &facts, err);
-    if (rc < 0)
-        return rc;
-    next.due = dz_keeper_due(k, &facts);
-    const struct dz_registry_change c = {
-        .id = row->id,
-        .version = row->version,
-        .epoch = row->epoch,
-        .set = set,
-        .to = &next,
-        .event = "crashed",
-    };
-    dz_keeper_record_stale(k, row->id);
-    rc = dz_lifecycle_next(row->is, DZ_STATE_SUSPENDED, err);
-    if (rc >= 0)
-        rc = dz_registry_change(k->opts.registry, &c, err);
-    if (rc == 0)
-        rc = dz_registry_get(k->opts.registry, row->id, &fresh, err);
+    struct dz_instance fresh,
+        to = {.state = dz_state_name(DZ_STATE_SUSPENDED), .suspended_at = dz_keeper_now(k)};
+    uint64_t set =
+        DZ_COLUMN(state) | DZ_COLUMN(status) | DZ_COLUMN(error) | DZ_COLUMN(suspended_at);
+    stop_timeout(row, last_sign(k, row), &to, &set);
+    const struct row_change change = {.set = set, .to = &to, .event = "crashed"};
+    int rc = dz_keeper_write_row(k, row, &change, &fresh, err);
     if (rc < 0)
         return rc;
     dz_instance_release(row);

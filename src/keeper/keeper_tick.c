@@ -104,43 +104,19 @@ static bool write_deaths(struct dz_keeper *k)
 
 /* --- rows ------------------------------------------------------------------------ */
 
-/* A change of a row that no operation makes. What fails is tried with the next. */
-static int write_row(struct dz_keeper *k, const struct dz_instance *row, uint64_t set,
-                     const struct dz_instance *to, const char *event)
+/* A change of a row by the clock. What fails is tried with the next. */
+static bool write_row(struct dz_keeper *k, const struct dz_instance *row, uint64_t set,
+                      const struct dz_instance *to, const char *event)
 {
-    const struct dz_registry_change c = {
-        .id = row->id,
-        .version = row->version,
-        .epoch = row->epoch,
-        .set = set,
-        .to = to,
-        .event = event,
-    };
-    dz_keeper_record_stale(k, row->id);
-    return dz_registry_change(k->opts.registry, &c, NULL);
+    const struct row_change change = {.set = set, .to = to, .event = event};
+    return dz_keeper_write_row(k, row, &change, NULL, NULL) == 0;
 }
 
-/* Put a row's due time right, with the activity that was not written down. */
-static int write_due(struct dz_keeper *k, const struct dz_instance *row, struct slot *s,
-                     const struct dz_facts *facts)
+static bool expire(struct dz_keeper *k, const struct dz_instance *row)
 {
-    const struct dz_instance to = {.due = dz_keeper_due(k, facts),
-                                   .last_active = facts->last_active};
-    int rc = write_row(k, row, DZ_COLUMN(due) | DZ_COLUMN(last_active), &to, NULL);
-    if (rc == 0 && s)
-        s->due = to.due;
-    return rc;
-}
-
-static bool expire(struct dz_keeper *k, const struct dz_instance *row, struct dz_facts *facts)
-{
-    struct dz_instance to = {.deployment = "TERMINATED"};
-    facts->expires = facts->ttl_idle_ms = 0;
-    to.due = dz_keeper_due(k, facts);
-    bool done = write_row(k, row,
-                          DZ_COLUMN(deployment) | DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms) |
-                              DZ_COLUMN(due),
-                          &to, "expired") == 0;
+    const struct dz_instance to = {.deployment = "TERMINATED"};
+    uint64_t set = DZ_COLUMN(deployment) | DZ_COLUMN(expires) | DZ_COLUMN(ttl_idle_ms);
+    bool done = write_row(k, row, set, &to, "expired");
     if (done && k->opts.ops->expired)
         k->opts.ops->expired(k->opts.arg, row->id);
     return done;
@@ -156,14 +132,11 @@ static void note(struct dz_keeper *k, const struct dz_instance *row, const char 
 }
 
 /* What cannot be begun now is not due for a while. */
-static bool postpone(struct dz_keeper *k, const struct dz_instance *row, bool wake,
-                     struct dz_facts *facts)
+static bool postpone(struct dz_keeper *k, const struct dz_instance *row, bool wake)
 {
     int64_t at = dz_keeper_now(k) + POSTPONED_MS;
-    *(wake ? &facts->wake_at : &facts->retry_at) = at;
-    const struct dz_instance to = {.wake_at = at, .retry_at = at, .due = dz_keeper_due(k, facts)};
-    uint64_t set = DZ_COLUMN(due) | (wake ? DZ_COLUMN(wake_at) : DZ_COLUMN(retry_at));
-    return write_row(k, row, set, &to, NULL) == 0;
+    const struct dz_instance to = {.wake_at = at, .retry_at = at};
+    return write_row(k, row, wake ? DZ_COLUMN(wake_at) : DZ_COLUMN(retry_at), &to, NULL);
 }
 
 /* --- shares ------------------------------------------------------------------------ */
@@ -204,7 +177,7 @@ void dz_keeper_share_leave(struct dz_keeper *k, struct share *s)
 static bool skip(struct dz_keeper *k, const struct dz_instance *row, int64_t until)
 {
     const struct dz_instance to = {.due = until};
-    return write_row(k, row, DZ_COLUMN(due), &to, NULL) == 0;
+    return write_row(k, row, DZ_COLUMN(due), &to, NULL);
 }
 
 static bool wake_in_line(const struct slot *s)
@@ -231,6 +204,26 @@ static bool skip_reserved(struct dz_keeper *k, const struct dz_instance *row, st
     return done;
 }
 
+/* A row of no doze: nobody comes again. */
+static bool leave(struct dz_keeper *k, const struct dz_instance *row)
+{
+    const struct dz_instance to = {0};
+    const struct record rec = {.version = row->version, .epoch = row->epoch};
+    const struct row_change change = {.set = DZ_COLUMN(due), .to = &to};
+    const struct row_write w = {.id = row->id, .rec = &rec, .row = row, .change = &change};
+    return dz_keeper_write(k, &w, NULL) == 0;
+}
+
+/* The activity that was not written down; so its due time is right then. */
+static int write_active(struct dz_keeper *k, const char *id, const struct record *rec,
+                        int64_t last_active)
+{
+    const struct dz_instance to = {.last_active = last_active};
+    const struct row_change change = {.set = DZ_COLUMN(last_active), .to = &to};
+    const struct row_write w = {.id = id, .rec = rec, .change = &change};
+    return dz_keeper_write(k, &w, NULL);
+}
+
 /* Did that change anything? */
 static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
 {
@@ -241,19 +234,18 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
         [DZ_DUE_FREEZE] = DZ_REQUEST_FREEZE,
     };
     struct slot *s = dz_map_get(&k->slots, dz_str(row->id));
-    struct dz_facts facts;
+    struct record rec;
     int64_t at;
     if (s && s->op) /* its end puts the row right */
         return skip(k, row, dz_keeper_now(k) + POSTPONED_MS);
-    if (dz_keeper_facts(k, row, s, &facts, NULL) < 0) {
-        const struct dz_instance to = {0}; /* a row of no doze: leave it, and do not come again */
-        return write_row(k, row, DZ_COLUMN(due), &to, NULL) == 0;
-    }
+    if (dz_keeper_record_of(k, s, row, &rec, NULL) < 0)
+        return leave(k, row);
+    const struct dz_facts facts = dz_keeper_facts_of(k, &rec, s);
     enum dz_due due = dz_lifecycle_due(&facts, &at);
     if (due == DZ_DUE_NOTHING || at > dz_keeper_now(k))
-        return write_due(k, row, s, &facts) == 0;
+        return write_active(k, row->id, &rec, facts.last_active) == 0;
     if (due == DZ_DUE_EXPIRE)
-        return expire(k, row, &facts);
+        return expire(k, row);
     if (s && s->reserved)
         return skip_reserved(k, row, s, due == DZ_DUE_WAKE);
     struct share *share = dz_map_get(&k->shares, dz_str(row->tenant));
@@ -267,7 +259,7 @@ static bool look_at(struct dz_keeper *k, const struct dz_instance *row)
     if (timeout)
         note(k, row, "timeout", due == DZ_DUE_DESTROY ? "destroy" : "pause");
     const struct dz_keeper_request r = {.what = asks[due], .id = row->id, .goes_on = !timeout};
-    return dz_keeper_background(k, &r) || postpone(k, row, due == DZ_DUE_WAKE, &facts);
+    return dz_keeper_background(k, &r) || postpone(k, row, due == DZ_DUE_WAKE);
 }
 
 void dz_keeper_on_tick(void *arg)
@@ -312,13 +304,14 @@ static bool counts(const struct record *rec, enum dz_activity what)
     return dz_lifecycle_counts(what, rec->facts.mode, !rec->ignore_cpu);
 }
 
-bool dz_keeper_counts_cpu(const struct dz_keeper *k, const struct dz_instance *row)
+bool dz_keeper_counts_cpu(const struct op *op)
 {
     struct record rec;
-    return dz_keeper_record(k, row, &rec, NULL) == 0 && counts(&rec, DZ_ACTIVITY_GUEST_CPU);
+    return dz_keeper_record_of(op->k, op->slot, &op->row, &rec, NULL) == 0 &&
+           counts(&rec, DZ_ACTIVITY_GUEST_CPU);
 }
 
-/* The record of a sandbox: its warm slot's, where that has one, else the row's. */
+/* The record of a sandbox: its slot's, where that has one, else the row's. */
 static int look_up(struct dz_keeper *k, const char *id, struct slot *s, struct record *ret_rec)
 {
     DZ_AUTO(dz_instance_release) struct dz_instance row = {0};
@@ -334,20 +327,15 @@ static int look_up(struct dz_keeper *k, const char *id, struct slot *s, struct r
     return rc;
 }
 
-/* Write the due time of a sandbox, whose record may be older than its row: then once more. */
-static void write_due_of(struct dz_keeper *k, const char *id, struct slot *s,
-                         const struct record *rec, const struct dz_facts *facts)
+/* Write down activity, by a record that may be older than its row: then once more. */
+static void write_active_of(struct dz_keeper *k, const char *id, struct slot *s,
+                            const struct record *rec, int64_t last_active)
 {
-    struct dz_instance row = {.id = id, .version = rec->version, .epoch = rec->epoch};
-    struct dz_facts now = *facts;
     struct record fresh;
-    if (write_due(k, &row, s, facts) == DZ_EBUSY && look_up(k, id, s, &fresh) == 0) {
-        row.version = fresh.version;
-        row.epoch = fresh.epoch;
-        now = dz_keeper_facts_of(k, &fresh, s);
-        if (!s)
-            now.last_active = facts->last_active;
-        (void)write_due(k, &row, s, &now);
+    if (write_active(k, id, rec, last_active) == DZ_EBUSY && look_up(k, id, s, &fresh) == 0) {
+        if (s)
+            last_active = dz_keeper_facts_of(k, &fresh, s).last_active;
+        (void)write_active(k, id, &fresh, last_active);
     }
     dz_keeper_arm(k);
 }
@@ -378,7 +366,7 @@ void dz_keeper_touch(struct dz_keeper *k, const char *id, enum dz_activity what)
         facts.last_active = dz_keeper_now(k);
     int64_t due = dz_keeper_due(k, &facts);
     if (!s || (due && (due < s->due || !s->due)))
-        write_due_of(k, id, s, &rec, &facts);
+        write_active_of(k, id, s, &rec, facts.last_active);
 }
 
 void dz_keeper_guest_sleeps(struct dz_keeper *k, const char *id, int64_t until)
@@ -394,96 +382,61 @@ void dz_keeper_guest_sleeps(struct dz_keeper *k, const char *id, int64_t until)
     struct dz_facts facts = dz_keeper_facts_of(k, &rec, s);
     int64_t due = dz_keeper_due(k, &facts);
     if (due && (due < s->due || !s->due))
-        write_due_of(k, id, s, &rec, &facts);
+        write_active_of(k, id, s, &rec, facts.last_active);
 }
 
 void dz_keeper_look_again(struct dz_keeper *k, const char *id)
 {
     struct slot *s = dz_map_get(&k->slots, dz_str(id));
     struct record rec;
-    dz_keeper_record_stale(k, id);
-    if (s && s->op)
-        s->op->stale = true;
     if ((s && s->op) || look_up(k, id, s, &rec) < 0)
         return; /* the end of what is under way computes what is due */
     struct dz_facts facts = dz_keeper_facts_of(k, &rec, s);
-    if (s)
-        s->now.mode = facts.mode;
-    write_due_of(k, id, s, &rec, &facts);
+    write_active_of(k, id, s, &rec, facts.last_active);
 }
 
-/* A row, the slot that it has, and what is known of both. */
-struct known {
-    struct dz_instance row;
-    struct dz_facts facts;
-    struct slot *slot; /* or NULL */
-};
-
-static int know(struct dz_keeper *k, const char *id, struct known *ret, struct dz_err *err)
+static int fill_hold(void *arg, const struct dz_instance *row, struct dz_instance *to,
+                     uint64_t *set, struct dz_err *err)
 {
-    *ret = (struct known){.slot = dz_map_get(&k->slots, dz_str(id))};
-    int rc = dz_registry_get(k->opts.registry, id, &ret->row, err);
-    return rc < 0 ? rc : dz_keeper_facts(k, &ret->row, ret->slot, &ret->facts, err);
-}
-
-/* What a client changes of a row, and with it, by known->facts, what is due; while an operation
- * runs, its end computes that. */
-static int change_due(struct dz_keeper *k, const struct known *known, uint64_t set,
-                      struct dz_instance *to, const char *event, struct dz_err *err)
-{
-    struct slot *s = known->slot;
-    bool running = s && s->op;
-    to->due = dz_keeper_due(k, &known->facts);
-    const struct dz_registry_change c = {
-        .id = known->row.id,
-        .version = known->row.version,
-        .epoch = known->row.epoch,
-        .set = set | (running ? 0 : DZ_COLUMN(due)),
-        .to = to,
-        .event = event,
-    };
-    dz_keeper_record_stale(k, known->row.id);
-    int rc = dz_registry_change(k->opts.registry, &c, err);
-    if (rc == 0 && running)
-        s->op->stale = true;
-    else if (rc == 0 && s)
-        s->due = to->due;
-    dz_keeper_arm(k);
-    return rc;
+    (void)row, (void)err;
+    to->hold_until = *(const int64_t *)arg;
+    *set = DZ_COLUMN(hold_until);
+    return 0;
 }
 
 int dz_keeper_hold(struct dz_keeper *k, const char *id, int64_t until, struct dz_err *err)
 {
-    struct known known;
-    struct dz_instance to = {.hold_until = dz_keeper_steady(k, until)};
-    int rc = know(k, id, &known, err);
-    known.facts.hold_until = to.hold_until;
-    if (rc == 0)
-        rc = change_due(k, &known, DZ_COLUMN(hold_until), &to, "held", err);
-    dz_instance_release(&known.row);
-    return rc;
+    int64_t at = dz_keeper_steady(k, until);
+    const struct dz_keeper_update u = {.id = id, .fill = fill_hold, .arg = &at, .event = "held"};
+    return dz_keeper_update(k, &u, NULL, err);
+}
+
+struct timeout {
+    int64_t length_ms, now;
+    enum dz_timeout_action action;
+};
+
+static int fill_timeout(void *arg, const struct dz_instance *row, struct dz_instance *to,
+                        uint64_t *set, struct dz_err *err)
+{
+    const struct timeout *t = arg;
+    (void)err;
+    to->timeout_ms = t->length_ms;
+    to->timeout_action = t->length_ms ? dz_timeout_action_name(t->action) : "";
+    to->timeout_at =
+        row->is == DZ_STATE_ACTIVE ? dz_timeout_begin(t->length_ms, 0, true, t->now) : 0;
+    *set = DZ_COLUMN(timeout_ms) | DZ_COLUMN(timeout_action) | DZ_COLUMN(timeout_at) |
+           DZ_COLUMN(timeout_left);
+    return 0;
 }
 
 int dz_keeper_timeout(struct dz_keeper *k, const char *id, int64_t length_ms,
                       enum dz_timeout_action action, struct dz_err *err)
 {
-    struct known known;
-    int rc = know(k, id, &known, err);
-    bool active = rc == 0 && known.facts.state == DZ_STATE_ACTIVE;
-    struct dz_instance to = {
-        .timeout_ms = length_ms,
-        .timeout_action = length_ms ? dz_timeout_action_name(action) : "",
-        .timeout_at = active ? dz_timeout_begin(length_ms, 0, true, dz_keeper_now(k)) : 0,
-    };
-    known.facts.timeout_at = to.timeout_at;
-    known.facts.timeout_action = action;
-    if (rc == 0)
-        rc = change_due(k, &known,
-                        DZ_COLUMN(timeout_ms) | DZ_COLUMN(timeout_action) | DZ_COLUMN(timeout_at) |
-                            DZ_COLUMN(timeout_left),
-                        &to, "timeout_set", err);
-    dz_instance_release(&known.row);
-    return rc;
+    struct timeout t = {.length_ms = length_ms, .now = dz_keeper_now(k), .action = action};
+    const struct dz_keeper_update u = {
+        .id = id, .fill = fill_timeout, .arg = &t, .event = "timeout_set"};
+    return dz_keeper_update(k, &u, NULL, err);
 }
 
 /* --- recovery -------------------------------------------------------------------- */

@@ -57,6 +57,7 @@ struct rig {
     bool stays;                  /* who reserved it keeps it */
     struct dz_keeper_clock kept; /* the keeper's, for the next one */
     struct dz_keeper_idle idle;
+    unsigned idle_reads; /* of a row's config */
     struct rig_call calls[64];
     size_t call_count;
 };
@@ -236,6 +237,7 @@ static inline void rig_idle(void *arg, const struct dz_instance *row,
                             struct dz_keeper_idle *ret_idle)
 {
     (void)row;
+    ((struct rig *)arg)->idle_reads++;
     *ret_idle = ((struct rig *)arg)->idle;
 }
 
@@ -398,6 +400,36 @@ static inline void rig_bring(struct rig *r, const char *id, enum dz_state to)
     };
     for (int s = DZ_STATE_ACTIVE; s <= (int)to; s++)
         CHECK_INT(rig_do(r, way[s], id), 0);
+}
+
+struct rig_columns {
+    uint64_t set;
+    struct dz_instance to;
+};
+
+static inline int rig_fill(void *arg, const struct dz_instance *row, struct dz_instance *to,
+                           uint64_t *set, struct dz_err *err)
+{
+    const struct rig_columns *c = arg;
+    (void)row, (void)err;
+    *to = c->to;
+    *set = c->set;
+    return 0;
+}
+
+/* Columns are changed as a client does with PATCH. */
+static inline void rig_change(struct rig *r, const char *id, uint64_t set, struct dz_instance to)
+{
+    struct rig_columns c = {.set = set, .to = to};
+    const struct dz_keeper_update u = {.id = id, .fill = rig_fill, .arg = &c};
+    CHECK_INT(dz_keeper_update(r->k, &u, NULL, NULL), 0);
+}
+
+/* A config that says this is written. */
+static inline void rig_set_idle(struct rig *r, const char *id, struct dz_keeper_idle idle)
+{
+    r->idle = idle;
+    rig_change(r, id, DZ_COLUMN(config), (struct dz_instance){.config = "{}"});
 }
 
 /* "state/status/op" of a row, "gone", or "none". */

@@ -102,7 +102,7 @@ TEST(a_silent_connection_is_not_changed_by_the_walls_clock)
         struct rig r;
         const struct dz_instance row = {.id = "a", .tenant = "acme", .idle_mode = "connections"};
         open_awake(&r, &row);
-        r.idle.silence_ms = 10 * MIN;
+        rig_set_idle(&r, "a", (struct dz_keeper_idle){.silence_ms = 10 * MIN});
         dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
         expect_at(&r, 10 * MIN, steps[i], "active/running/", "suspended//");
         rig_close(&r);

@@ -104,13 +104,12 @@ TEST(a_guest_that_says_that_it_only_sleeps_is_put_down_and_woken_in_time)
     struct rig r;
     struct rig_reply reply;
     awake(&r, &reply, 100);
-    r.idle.stays = true;
+    rig_set_idle(&r, "a", (struct dz_keeper_idle){.stays = true});
     r.wake_at = dz_clock_real_ms() + MIN;
     dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
     rig_pass(&r, 5000);
     CHECK_STR(rig_row(&r, "a"), "active/running/");
-    r.idle.stays = false;
-    dz_keeper_look_again(r.k, "a"); /* as after each change of what a row says of that */
+    rig_set_idle(&r, "a", (struct dz_keeper_idle){0});
     dz_keeper_guest_sleeps(r.k, "a", 0);
     dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
     rig_pass(&r, 500);
@@ -144,7 +143,7 @@ TEST(a_guest_put_down_while_it_computes_goes_on_at_once_where_that_counts)
     CHECK_STR(rig_row(&r, "a"), "active/running/");
     CHECK_INT(r.starts, 3);
 
-    r.idle.ignore_cpu = true;
+    rig_set_idle(&r, "a", (struct dz_keeper_idle){.ignore_cpu = true});
     r.wake_at = dz_clock_real_ms() + 10 * MIN; /* another process waits for this */
     CHECK_INT(rig_submit(&r, DZ_REQUEST_SUSPEND, "a", &reply), 0);
     rig_pass(&r, 9 * MIN);
@@ -169,7 +168,7 @@ TEST(silence_and_cpu_are_counted_as_the_row_says)
     CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
     CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
     rig_pass(&r, 1000);
-    r.idle.silence_ms = 30000;
+    rig_set_idle(&r, "a", (struct dz_keeper_idle){.silence_ms = 30000});
     dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
     rig_pass(&r, 20000);
     dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_KEEPALIVE);
@@ -180,7 +179,7 @@ TEST(silence_and_cpu_are_counted_as_the_row_says)
     const struct dz_instance busy = {.id = "b", .tenant = "acme", .suspend_ms = 10000};
     CHECK_INT(dz_keeper_register(r.k, &busy, NULL), 0);
     for (int i = 0; i < 2; i++) {
-        r.idle.ignore_cpu = i == 1;
+        rig_set_idle(&r, "b", (struct dz_keeper_idle){.ignore_cpu = i == 1});
         CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "b", &reply), 0);
         for (int n = 0; n < 15; n++) {
             rig_pass(&r, 1000);
@@ -232,20 +231,9 @@ TEST(a_hold_that_is_given_up_ends_at_once)
     rig_close(&r);
 }
 
-/* As a client does with PATCH: the row first, then the keeper is told. */
 static void set_suspend_ms(struct rig *r, const char *id, int64_t ms)
 {
-    struct dz_instance row = {0};
-    CHECK_INT(dz_registry_get(r->registry, id, &row, NULL), 0);
-    const struct dz_instance to = {.suspend_ms = ms};
-    const struct dz_registry_change c = {.id = id,
-                                         .version = row.version,
-                                         .epoch = row.epoch,
-                                         .set = DZ_COLUMN(suspend_ms),
-                                         .to = &to};
-    CHECK_INT(dz_registry_change(r->registry, &c, NULL), 0);
-    dz_instance_release(&row);
-    dz_keeper_look_again(r->k, id);
+    rig_change(r, id, DZ_COLUMN(suspend_ms), (struct dz_instance){.suspend_ms = ms});
 }
 
 /* The mode is one of what the keeper knows of an awake sandbox, and is new from the change on. */
@@ -253,19 +241,9 @@ TEST(a_mode_that_is_set_while_awake_counts_at_once)
 {
     struct rig r;
     struct rig_reply reply;
-    struct dz_instance row = {0};
     awake(&r, &reply, 100);
     dz_keeper_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
-    CHECK_INT(dz_registry_get(r.registry, "a", &row, NULL), 0);
-    const struct dz_instance to = {.idle_mode = "connections"};
-    const struct dz_registry_change c = {.id = "a",
-                                         .version = row.version,
-                                         .epoch = row.epoch,
-                                         .set = DZ_COLUMN(idle_mode),
-                                         .to = &to};
-    CHECK_INT(dz_registry_change(r.registry, &c, NULL), 0);
-    dz_instance_release(&row);
-    dz_keeper_look_again(r.k, "a");
+    rig_change(&r, "a", DZ_COLUMN(idle_mode), (struct dz_instance){.idle_mode = "connections"});
     dz_keeper_touch(r.k, "a", DZ_ACTIVITY_CONNECTION_OPEN);
     for (int i = 0; i < 20; i++) {
         rig_pass(&r, 30000);
@@ -279,7 +257,14 @@ TEST(a_mode_that_is_set_while_awake_counts_at_once)
 }
 
 static const struct dz_registry_ops *real_ops;
-static int reads;
+static int reads, writes;
+
+static int counted_change(struct dz_registry *r, const struct dz_registry_change *c,
+                          struct dz_err *err)
+{
+    writes++;
+    return real_ops->change(r, c, err);
+}
 
 static int counted_get(struct dz_registry *r, const char *id, struct dz_instance *ret_row,
                        struct dz_err *err)
@@ -299,13 +284,15 @@ TEST(a_busy_guest_is_not_looked_up_with_each_report)
     real_ops = r.registry->ops;
     struct dz_registry_ops ops = *real_ops;
     ops.get = counted_get;
+    ops.change = counted_change;
     r.registry->ops = &ops;
-    reads = 0;
+    reads = writes = 0;
     for (int i = 0; i < 100; i++) {
         dz_keeper_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
         rig_pass(&r, 1000);
     }
-    CHECK(reads <= 2);
+    CHECK_INT(reads, 0);
+    CHECK_INT(writes, 0); /* its activity is written when its row is due */
     r.registry->ops = real_ops;
 
     r.wake_at = dz_clock_real_ms() + MIN;
@@ -321,6 +308,84 @@ TEST(a_busy_guest_is_not_looked_up_with_each_report)
     dz_keeper_guest_sleeps(r.k, "a", r.wake_at);
     rig_pass(&r, 2000);
     CHECK_STR(rig_row(&r, "a"), "suspended//");
+    rig_close(&r);
+}
+
+/* A change of the name, and before it one of another process. */
+struct rivals {
+    struct rig *r;
+    int tries;
+};
+
+static int fill_second(void *arg, const struct dz_instance *row, struct dz_instance *to,
+                       uint64_t *set, struct dz_err *err)
+{
+    struct rivals *v = arg;
+    const struct dz_instance other = {.metadata = "{}"};
+    const struct dz_registry_change c = {.id = row->id,
+                                         .version = row->version,
+                                         .epoch = row->epoch,
+                                         .set = DZ_COLUMN(metadata),
+                                         .to = &other};
+    if (v->tries++ == 0)
+        CHECK_INT(dz_registry_change(v->r->registry, &c, err), 0);
+    to->name = "web";
+    *set = DZ_COLUMN(name);
+    return 0;
+}
+
+TEST(a_change_that_comes_second_is_made_of_the_row_as_it_is_then)
+{
+    struct rig r;
+    struct rig_reply reply;
+    struct dz_instance row = {0};
+    awake(&r, &reply, 100);
+    struct rivals v = {.r = &r};
+    const struct dz_keeper_update u = {.id = "a", .fill = fill_second, .arg = &v};
+    CHECK_INT(dz_keeper_update(r.k, &u, &row, NULL), 0);
+    CHECK_INT(v.tries, 2);
+    CHECK_STR(row.name, "web");
+    CHECK_STR(row.metadata, "{}");
+    dz_instance_release(&row);
+    rig_close(&r);
+}
+
+TEST(nobody_moves_a_sandbox_to_a_state_that_it_cannot_reach_from_its_own)
+{
+    struct rig r;
+    struct rig_reply reply;
+    struct dz_err err;
+    awake(&r, &reply, 100);
+    struct rig_columns c = {.set = DZ_COLUMN(state), .to = {.state = "created"}};
+    const struct dz_keeper_update u = {.id = "a", .fill = rig_fill, .arg = &c};
+    CHECK(dz_keeper_update(r.k, &u, NULL, &err) < 0);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    rig_close(&r);
+}
+
+/* Its JSON is parsed when it is first wanted, and when it changes. */
+TEST(the_config_of_an_awake_sandbox_is_parsed_once)
+{
+    struct rig r;
+    struct rig_reply reply;
+    rig_open(&r);
+    const struct dz_instance row = {.id = "a", .tenant = "acme", .suspend_ms = 60 * MIN};
+    CHECK_INT(dz_keeper_register(r.k, &row, NULL), 0);
+    rig_bring(&r, "a", DZ_STATE_SUSPENDED);
+    rig_pass(&r, 1000);
+    r.idle_reads = 0;
+    CHECK_INT(rig_submit(&r, DZ_REQUEST_WAKE, "a", &reply), 0);
+    rig_pass(&r, MIN);
+    CHECK_STR(rig_row(&r, "a"), "active/running/");
+    dz_keeper_touch(r.k, "a", DZ_ACTIVITY_GUEST_CPU);
+    CHECK_INT(dz_keeper_hold(r.k, "a", dz_clock_real_ms() + MIN, NULL), 0);
+    CHECK_INT(dz_keeper_timeout(r.k, "a", 90 * MIN, DZ_TIMEOUT_PAUSE, NULL), 0);
+    rig_change(&r, "a", DZ_COLUMN(metadata), (struct dz_instance){.metadata = "{}"});
+    CHECK_INT(r.idle_reads, 1);
+    rig_change(&r, "a", DZ_COLUMN(config), (struct dz_instance){.config = "{}"});
+    CHECK_INT(r.idle_reads, 2);
+    CHECK_INT(rig_do(&r, DZ_REQUEST_SUSPEND, "a"), 0);
+    CHECK_INT(r.idle_reads, 2);
     rig_close(&r);
 }
 

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a row says about the clock, as numbers, and the one function that changes rows.
+ *
+ * A slot keeps the record of its sandbox, so that a report of a busy guest, or a commit, reads no
+ * row and parses no JSON. Each write leaves the record as it made the row. So the record is that
+ * of the row, unless another process has changed the row since: then the next write meets another
+ * version (DZ_EBUSY), and the row is read again.
+ *
+ * Invariants, asserted in dz_keeper_write():
+ *  1. A state changes along an edge of the map only.
+ *  2. After a write the record is what the row would be read as (in builds with DZ_CHECK_DEEP).
+ *  3. The time at which a row is due follows from the row as it is after the change. It is
+ *     computed here, for every change. Two kinds of changes are left alone: those that say
+ *     themselves when the row is due, and those beside an operation, whose end computes it.
+ */
+#include "keeper/keeper_int.h"
+
+#include "base/str.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define DATES_MS ((int64_t)3600 * 1000)
+
+enum {
+    TRIES_MAX = 8, /* others change a row rarely, and never at once */
+};
+
+/* --- records ----------------------------------------------------------------------- */
+
+/* What the columns say; without what stands in the JSON of `config`. */
+static int of_columns(const struct dz_instance *row, struct record *ret_rec, struct dz_err *err)
+{
+    struct record r = {
+        .known = true,
+        .version = row->version,
+        .epoch = row->epoch,
+        .created = row->created,
+        .expires = row->expires,
+        .ladder = {row->suspend_ms, row->freeze_ms},
+        .facts = {.last_active = row->last_active,
+                  .suspended_at = row->suspended_at,
+                  .hold_until = row->hold_until,
+                  .wake_at = row->wake_at,
+                  .ttl_idle_ms = row->ttl_idle_ms,
+                  .retry_at = row->retry_at,
+                  .timeout_at = row->timeout_at,
+                  .ephemeral = row->ephemeral != 0},
+    };
+    struct dz_facts *f = &r.facts;
+    int rc = dz_state_parse(dz_str(row->state), &f->state, err);
+    if (rc == 0 && row->idle_mode && row->idle_mode[0])
+        rc = dz_idle_mode_parse(dz_str(row->idle_mode), &f->mode, err);
+    if (rc == 0 && row->timeout_action && row->timeout_action[0])
+        rc = dz_timeout_action_parse(dz_str(row->timeout_action), &f->timeout_action, err);
+    if (rc < 0)
+        return dz_wrap(err, rc, "the row of %s", row->id);
+    if (f->mode == DZ_IDLE_CONNECTIONS && r.ladder.suspend_ms == DZ_LADDER_INHERIT)
+        r.ladder.suspend_ms = DZ_IDLE_CONNECTION_LAG_MS;
+    *ret_rec = r;
+    return 0;
+}
+
+int dz_keeper_record(const struct dz_keeper *k, const struct dz_instance *row,
+                     struct record *ret_rec, struct dz_err *err)
+{
+    struct dz_keeper_idle idle = {0};
+    int rc = of_columns(row, ret_rec, err);
+    if (rc < 0)
+        return rc;
+    if (k->opts.ops->idle)
+        k->opts.ops->idle(k->opts.arg, row, &idle);
+    bool files = row->keep && strcmp(row->keep, "files") == 0; /* it would lose its memory */
+    ret_rec->facts.silence_ms = idle.silence_ms;
+    ret_rec->ignore_cpu = idle.ignore_cpu;
+    ret_rec->sleeper_stays = idle.stays || files;
+    return 0;
+}
+
+int dz_keeper_record_of(const struct dz_keeper *k, struct slot *s, const struct dz_instance *row,
+                        struct record *ret_rec, struct dz_err *err)
+{
+    if (s && s->rec.known && s->rec.version == row->version && s->rec.epoch == row->epoch) {
+        *ret_rec = s->rec;
+        return 0;
+    }
+    int rc = dz_keeper_record(k, row, ret_rec, err);
+    if (rc == 0 && s)
+        s->rec = *ret_rec;
+    return rc;
+}
+
+struct dz_facts dz_keeper_facts_of(const struct dz_keeper *k, const struct record *rec,
+                                   const struct slot *s)
+{
+    struct dz_facts f = rec->facts;
+    f.created = dz_keeper_steady(k, rec->created);
+    f.expires = dz_keeper_steady(k, rec->expires);
+    f.ladder = dz_ladder_choose(&rec->ladder, NULL, &k->opts.ladder);
+    if (s && s->warm) {
+        f.last_active = s->now.last_active > f.last_active ? s->now.last_active : f.last_active;
+        f.connections = s->now.connections;
+        f.last_byte = s->now.last_byte;
+        f.last_closed = s->now.last_closed;
+        f.sleeps_until = rec->sleeper_stays ? 0 : s->now.sleeps_until;
+    }
+    return f;
+}
+
+/* A row that expires at a date is looked at now and then, because the wall's clock may be set. */
+int64_t dz_keeper_due(const struct dz_keeper *k, const struct dz_facts *facts)
+{
+    int64_t at, now = dz_keeper_now(k);
+    if (dz_lifecycle_due(facts, &at) == DZ_DUE_NOTHING)
+        return 0;
+    if (facts->expires && at > now + DATES_MS)
+        at = now + DATES_MS;
+    return at > 0 ? at : 1;
+}
+
+/* --- a record after a change ---------------------------------------------------------- */
+
+/* What these columns say stands in the record by way of other columns, or of JSON. */
+#define PARSED (DZ_COLUMN(idle_mode) | DZ_COLUMN(suspend_ms) | DZ_COLUMN(config) | DZ_COLUMN(keep))
+
+/* The row as the change leaves it. Its texts are those of both. */
+static struct dz_instance changed(const struct dz_instance *row, uint64_t set,
+                                  const struct dz_instance *to)
+{
+    struct dz_instance next = *row;
+#define T(name)                \
+    if (set & DZ_COLUMN(name)) \
+        next.name = to->name ? to->name : "";
+#define I(name)                \
+    if (set & DZ_COLUMN(name)) \
+        next.name = to->name;
+    DZ_INSTANCE_COLUMNS(T, I)
+#undef T
+#undef I
+    next.version++;
+    return next;
+}
+
+static int fold(struct record *rec, uint64_t set, const struct dz_instance *to, struct dz_err *err)
+{
+    struct dz_facts *f = &rec->facts;
+#define FOLD(column, where)      \
+    if (set & DZ_COLUMN(column)) \
+        (where) = to->column;
+    FOLD(epoch, rec->epoch)
+    FOLD(created, rec->created)
+    FOLD(expires, rec->expires)
+    FOLD(freeze_ms, rec->ladder.freeze_ms)
+    FOLD(last_active, f->last_active)
+    FOLD(suspended_at, f->suspended_at)
+    FOLD(hold_until, f->hold_until)
+    FOLD(wake_at, f->wake_at)
+    FOLD(ttl_idle_ms, f->ttl_idle_ms)
+    FOLD(retry_at, f->retry_at)
+    FOLD(timeout_at, f->timeout_at)
+    FOLD(ephemeral, f->ephemeral)
+#undef FOLD
+    int rc = 0;
+    if (set & DZ_COLUMN(state))
+        rc = dz_state_parse(dz_str(to->state), &f->state, err);
+    if (rc == 0 && set & DZ_COLUMN(timeout_action)) {
+        f->timeout_action = (enum dz_timeout_action){0};
+        if (to->timeout_action && to->timeout_action[0])
+            rc = dz_timeout_action_parse(dz_str(to->timeout_action), &f->timeout_action, err);
+    }
+    rec->version++;
+    return rc;
+}
+
+static int after(const struct dz_keeper *k, const struct row_write *w, uint64_t set,
+                 struct record *ret_next, struct dz_err *err)
+{
+    *ret_next = *w->rec;
+    if (!(set & PARSED))
+        return fold(ret_next, set, w->change->to, err);
+    assert(w->row); /* who changes these has read the row */
+    const struct dz_instance next = changed(w->row, set, w->change->to);
+    return dz_keeper_record(k, &next, ret_next, err);
+}
+
+/* --- writing ----------------------------------------------------------------------- */
+
+/* Invariant 2. What stands in JSON is read again by each write that changes it. */
+static void assert_record(const struct record *rec, const struct dz_instance *row)
+{
+    struct record read;
+    if (of_columns(row, &read, NULL) < 0)
+        return;
+    const struct dz_facts *a = &rec->facts, *b = &read.facts;
+    assert(rec->version == read.version && rec->epoch == read.epoch);
+    assert(rec->created == read.created && rec->expires == read.expires);
+    assert(rec->ladder.suspend_ms == read.ladder.suspend_ms &&
+           rec->ladder.freeze_ms == read.ladder.freeze_ms);
+    assert(a->state == b->state && a->mode == b->mode && a->ephemeral == b->ephemeral);
+    assert(a->last_active == b->last_active && a->suspended_at == b->suspended_at);
+    assert(a->hold_until == b->hold_until && a->wake_at == b->wake_at);
+    assert(a->ttl_idle_ms == b->ttl_idle_ms && a->retry_at == b->retry_at);
+    assert(a->timeout_at == b->timeout_at && a->timeout_action == b->timeout_action);
+}
+
+/* Does an operation go on with the row after this change? Its end says when the row is due. */
+static bool operates(const struct row_write *w, const struct slot *s)
+{
+    if (!w->by)
+        return s && s->op;
+    const char *op = w->change->set & DZ_COLUMN(op) ? w->change->to->op : w->by->row.op;
+    return op && op[0];
+}
+
+/* Invariant 1. Who changes a state has read the row. */
+static int check_state(const struct row_write *w, struct dz_err *err)
+{
+    enum dz_state next;
+    assert(w->row);
+    int rc = dz_state_parse(dz_str(w->change->to->state), &next, err);
+    return rc < 0 || next == w->row->is ? rc : dz_lifecycle_next(w->row->is, next, err);
+}
+
+int dz_keeper_write(struct dz_keeper *k, const struct row_write *w, struct dz_err *err)
+{
+    struct slot *s = dz_map_get(&k->slots, dz_str(w->id));
+    struct dz_instance to = *w->change->to, read = {0};
+    struct record next = {0};
+    uint64_t set = w->change->set;
+    int rc = w->rec->known ? after(k, w, set, &next, err) : 0;
+    if (rc == 0 && set & DZ_COLUMN(state))
+        rc = check_state(w, err);
+    if (rc < 0)
+        return rc;
+    if (!(set & DZ_COLUMN(due)) && !operates(w, s)) {
+        assert(next.known); /* invariant 3 */
+        const struct dz_facts facts = dz_keeper_facts_of(k, &next, s);
+        to.due = dz_keeper_due(k, &facts);
+        set |= DZ_COLUMN(due);
+    }
+    const struct dz_registry_change c = {
+        .id = w->id,
+        .version = w->rec->version,
+        .epoch = w->rec->epoch,
+        .set = set,
+        .to = &to,
+        .durable = w->change->durable && k->blocking,
+        .event = w->change->event,
+        .detail = w->change->detail,
+        .ret_row = w->ret_row           ? w->ret_row
+                   : DZ_CHECK_DEEP != 0 ? &read
+                                        : NULL,
+    };
+    rc = dz_registry_change(k->opts.registry, &c, err);
+    if (rc == 0 && next.known && c.ret_row && DZ_CHECK_DEEP)
+        assert_record(&next, c.ret_row);
+    if (rc == 0)
+        dz_instance_release(&read);
+    if (s && rc == 0) {
+        s->rec = next;
+        s->now.mode = next.known ? next.facts.mode : s->now.mode;
+        s->due = set & DZ_COLUMN(due) ? to.due : s->due;
+        if (s->op && s->op != w->by)
+            s->op->stale = true;
+    } else if (s && rc == DZ_EBUSY) {
+        s->rec.known = false;
+    }
+    return rc;
+}
+
+int dz_keeper_write_row(struct dz_keeper *k, const struct dz_instance *row,
+                        const struct row_change *change, struct dz_instance *ret_row,
+                        struct dz_err *err)
+{
+    struct record rec;
+    int rc = dz_keeper_record_of(k, dz_map_get(&k->slots, dz_str(row->id)), row, &rec, err);
+    const struct row_write w = {
+        .id = row->id, .rec = &rec, .row = row, .change = change, .ret_row = ret_row};
+    return rc < 0 ? rc : dz_keeper_write(k, &w, err);
+}
+
+int dz_keeper_update(struct dz_keeper *k, const struct dz_keeper_update *u,
+                     struct dz_instance *ret_row, struct dz_err *err)
+{
+    struct dz_instance row = {0}, next;
+    int rc = DZ_EBUSY;
+    for (int i = 0; i < TRIES_MAX && rc == DZ_EBUSY; i++) {
+        struct dz_instance to = {0};
+        struct row_change change = {.to = &to, .event = u->event, .detail = u->detail};
+        dz_instance_release(&row);
+        rc = dz_registry_get(k->opts.registry, u->id, &row, err);
+        if (rc == 0)
+            rc = u->fill(u->arg, &row, &to, &change.set, err);
+        if (rc < 0 || change.set == 0)
+            break;
+        rc = dz_keeper_write_row(k, &row, &change, &next, err);
+        if (rc == 0) {
+            dz_instance_release(&row);
+            row = next;
+            dz_keeper_arm(k);
+        }
+    }
+    if (rc == 0 && ret_row)
+        *ret_row = row;
+    else
+        dz_instance_release(&row);
+    return rc;
+}
+
+/* --- of an operation ----------------------------------------------------------------- */
+
+int dz_keeper_reload(struct op *op, bool mine, struct dz_err *err)
+{
+    struct dz_instance row = {0};
+    int rc = dz_registry_get(op->k->opts.registry, op->slot->id, &row, err);
+    if (rc < 0)
+        return rc;
+    if (mine &&
+        (row.epoch != op->row.epoch || strcmp(row.op, op->row.op) != 0 || row.is != op->row.is)) {
+        dz_instance_release(&row);
+        return dz_fail(err, DZ_EBUSY, "%s %s: another owner has taken the sandbox over",
+                       dz_op_name(op->kind), op->slot->id);
+    }
+    dz_instance_release(&op->row);
+    op->row = row;
+    return 0;
+}
+
+int dz_keeper_change(struct op *op, const struct row_change *change, struct dz_err *err)
+{
+    struct dz_err why = {0};
+    struct dz_instance row;
+    int rc = DZ_EBUSY;
+    for (int i = 0; i < TRIES_MAX && rc == DZ_EBUSY; i++) {
+        struct record rec;
+        const struct row_write w = {.id = op->slot->id,
+                                    .rec = &rec,
+                                    .row = &op->row,
+                                    .change = change,
+                                    .by = op,
+                                    .ret_row = &row};
+        rc = dz_keeper_record_of(op->k, op->slot, &op->row, &rec, &why);
+        if (rc < 0 && operates(&w, op->slot)) { /* a row of no doze can be deleted, at least */
+            rec = (struct record){.version = op->row.version, .epoch = op->row.epoch};
+            rc = 0;
+        }
+        if (rc == 0)
+            rc = dz_keeper_write(op->k, &w, &why);
+        if (rc == DZ_EBUSY) {
+            int again = dz_keeper_reload(op, true, err);
+            if (again < 0)
+                return again;
+        }
+    }
+    if (rc < 0) {
+        if (err)
+            *err = why;
+        return rc;
+    }
+    op->unsynced |= change->durable && !op->k->blocking; /* nobody else is to wait for the disk */
+    dz_instance_release(&op->row);
+    op->row = row;
+    return 0;
+}
