@@ -9,7 +9,7 @@
  * A chunk takes CHUNK_BYTES from the heap; a piece larger than a quarter of
  * one, if it does not fit where the arena stands, gets a chunk of its own, so
  * that the rest of the usual one stays usable. Invariants: at <= size for each
- * chunk; used is the sum of all chunks and never above max. Bytes are zeroed
+ * chunk; used is the sum of all chunks and never above max (assert_arena). Bytes are zeroed
  * when a piece is cut, not before.
  */
 #include "base/arena.h"
@@ -37,6 +37,22 @@ struct dz_arena_defer {
     void (*fn)(void *arg);
     void *arg;
 };
+
+static size_t all_bytes(const struct dz_arena_chunk *c)
+{
+    size_t n = 0;
+    for (; c; c = c->next) {
+        assert(c->at <= c->size);
+        n += sizeof *c + c->size;
+    }
+    return n;
+}
+
+static void assert_arena(const struct dz_arena *a)
+{
+    assert(a->used <= a->max);
+    assert(!DZ_CHECK_DEEP || a->used == all_bytes(a->chunks) + all_bytes(a->large));
+}
 
 static void *fail(struct dz_arena *a, int err)
 {
@@ -74,7 +90,7 @@ void *dz_arena_alloc(struct dz_arena *a, size_t n)
     struct dz_arena_chunk *c = a->chunks;
     size_t need;
 
-    assert(a->used <= a->max);
+    assert_arena(a);
     if (a->err)
         return NULL;
     if (__builtin_add_overflow(n ? n : 1, (size_t)ALIGN - 1, &need))

@@ -12,6 +12,8 @@
  *      free slot, which ends every probe;
  *   2. between an entry's home slot and the entry no slot is free;
  *   3. no two entries have equal keys.
+ * assert_map() checks them where an entry came or went: 2 and 3 in builds with DZ_CHECK_DEEP, of
+ * the entries that lie together there.
  */
 #include "base/map.h"
 
@@ -100,6 +102,14 @@ static struct dz_map_entry *find_slot(const struct dz_map *m, const struct dz_ma
     return &m->slots[i];
 }
 
+/* The entries from slot `at` up to the next free one. */
+static void assert_map(const struct dz_map *m, size_t at)
+{
+    assert((m->cap & (m->cap - 1)) == 0 && m->count * 4 <= m->cap * 3);
+    for (size_t i = at; DZ_CHECK_DEEP && m->slots[i].hash; i = (i + 1) & (m->cap - 1))
+        assert(find_slot(m, &m->slots[i]) == &m->slots[i]);
+}
+
 static struct dz_map_entry *find(const struct dz_map *m, const struct dz_map_entry *k)
 {
     struct dz_map_entry *e = m->cap ? find_slot(m, k) : NULL;
@@ -142,6 +152,7 @@ static int put(struct dz_map *m, struct dz_map_entry k, void *value, void **ret_
         m->count++;
     }
     *e = k;
+    assert_map(m, (size_t)(e - m->slots));
     if (ret_old)
         *ret_old = old;
     return 0;
@@ -153,7 +164,7 @@ static void *take(struct dz_map *m, struct dz_map_entry k)
     if (!e)
         return NULL;
     void *value = e->value;
-    size_t mask = m->cap - 1, hole = (size_t)(e - m->slots);
+    size_t mask = m->cap - 1, at = (size_t)(e - m->slots), hole = at;
     /* Move back each later entry of the run whose home is not behind the hole. */
     for (size_t i = (hole + 1) & mask; m->slots[i].hash; i = (i + 1) & mask) {
         size_t home = (size_t)m->slots[i].hash & mask;
@@ -164,6 +175,8 @@ static void *take(struct dz_map *m, struct dz_map_entry k)
     }
     m->slots[hole] = (struct dz_map_entry){0};
     m->count--;
+    assert_map(m, at);
+    assert_map(m, (hole + 1) & mask); /* behind what was closed up */
     return value;
 }
 

@@ -4,7 +4,7 @@
  *
  * A path is built component by component in the caller's array. Invariants of
  * struct build: p[0..n) is normalised; every component has its slash before it
- * (so "" is the root and depth slashes are there); n < DZ_PATH_MAX.
+ * (so "" is the root and depth slashes are there); n < DZ_PATH_MAX: assert_build().
  */
 #include "base/path.h"
 
@@ -38,6 +38,21 @@ static bool pop(struct build *b)
     return true;
 }
 
+static void assert_build(const struct build *b)
+{
+    unsigned depth = 0;
+    assert(b->n < DZ_PATH_MAX && (b->n == 0 || b->p[0] == '/'));
+    for (size_t at = 0; DZ_CHECK_DEEP && at < b->n; depth++) {
+        struct dz_str rest = dz_str_n(b->p + at + 1, b->n - at - 1), name = rest;
+        name.n = dz_str_find_char(rest, '/');
+        name = dz_str_sub(rest, 0, name.n);
+        assert(name.n > 0 && name.n <= DZ_NAME_MAX);
+        assert(!dz_str_eq(name, DZ_STR(".")) && !dz_str_eq(name, DZ_STR("..")));
+        at += 1 + name.n;
+    }
+    assert(!DZ_CHECK_DEEP || depth == b->depth);
+}
+
 enum outcome {
     ALL_IN,
     TOO_LONG,
@@ -57,6 +72,7 @@ static enum outcome add_path(struct build *b, struct dz_str path, bool clamp)
             return TOO_LONG;
         }
     }
+    assert_build(b);
     return ALL_IN;
 }
 

@@ -459,6 +459,16 @@ static int events_of(const struct dz_http_conn *c)
     return events ? events : DZ_POLL_HANGUP;
 }
 
+static void assert_conn(const struct dz_http_conn *c)
+{
+    const struct dz_http_req *r = c->request;
+    bool waits = r && dz_map_get64(&c->http->waiting, r->id) == r;
+    assert(!r || waits == (!r->answered && !r->gone));
+    assert(!r || waits || !r->on_gone);
+    if (c->stage == DZ_HTTP_AT_HEAD)
+        assert(!r && c->out.cap == 0 && (c->in.at < c->in.end || !c->in.p || c->turn));
+}
+
 void dz_http_conn_run(struct dz_http_conn *c)
 {
     assert(!c->running);
@@ -480,6 +490,7 @@ void dz_http_conn_run(struct dz_http_conn *c)
         dz_http_conn_free(c);
         return;
     }
+    assert_conn(c);
     if (c->turn)
         dz_http_conn_kick(c);
     if (!c->ws)

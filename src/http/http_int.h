@@ -23,9 +23,11 @@
  * connections wait for one step at most. While the loop has nothing else to do, the steps follow
  * one another.
  *
- * Invariants: a request is in http->waiting exactly while it is neither answered nor gone;
- * on_gone is called or dropped when the request leaves; `done` of a source is called once. A
- * connection that waits for its next request owns no buffer.
+ * Invariants (assert_conn() in http_conn.c, after each turn of a connection):
+ *   1. a request is in http->waiting exactly while it is neither answered nor gone, and who is not
+ *      there any more has no on_gone: it was called or dropped;
+ *   2. a connection that waits for its next request has none, and owns no buffer of an answer.
+ * `done` of a source is called once: nothing keeps count of it, t_http_stream.c does.
  */
 #ifndef DZ_HTTP_INT_H
 #define DZ_HTTP_INT_H

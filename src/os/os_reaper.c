@@ -17,9 +17,11 @@
  *      end when the last real holder goes;
  *   3. a pid that it signals is an unwaited child of its own, or the group of
  *      one, so it cannot have been given to a stranger.
+ * assert_alone() checks 1 and 2. The third is about the kernel's numbers: nobody can look.
  */
 #include "os/os_proc_int.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -36,6 +38,7 @@
 enum {
     SOCKET_FD = 0,
     CHILDREN_FD = 1, /* signalfd */
+    LOOKED_AT = 16,  /* descriptors that assert_alone() looks at */
 };
 
 struct reaper {
@@ -125,11 +128,21 @@ static bool serve(const struct reaper *r)
     return true;
 }
 
+static void assert_alone(void)
+{
+    sigset_t blocked;
+    int rc = sigprocmask(SIG_SETMASK, NULL, &blocked);
+    assert(rc == 0 && sigismember(&blocked, SIGINT) && sigismember(&blocked, SIGTERM));
+    for (int fd = 0; fd < LOOKED_AT; fd++)
+        assert((fcntl(fd, F_GETFD) >= 0) == (fd <= CHILDREN_FD));
+}
+
 static void watch(struct reaper *r)
 {
     struct pollfd fds[] = {{.fd = SOCKET_FD, .events = POLLIN},
                            {.fd = CHILDREN_FD, .events = POLLIN}};
     bool go_on = true;
+    assert_alone();
     while (go_on && !r->child_gone) {
         if (poll(fds, DZ_ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
             break;

@@ -9,7 +9,7 @@
  *
  * Invariants:
  *  1. levels[0] is the top of the tree, once it is known to be a directory; levels[i] is open, and
- *     path[0 .. levels[i].path_len) is its path below the top.
+ *     path[0 .. levels[i].path_len) is its path below the top: assert_levels().
  *  2. Nothing is written but under a name that was drawn at random and made with O_EXCL, or by
  *     mkdirat, symlinkat and linkat, which follow and replace nothing.
  *  3. `made` has each file that this writer made, so that a further name is never given to one of
@@ -100,6 +100,19 @@ static int finish_dir(const struct level *l)
     return put_times(l->fd, &l->meta);
 }
 
+static void assert_levels(const struct dz_tree_write *w)
+{
+    size_t len = strlen(w->path);
+    assert(w->depth <= DZ_ARRAY_LEN(w->levels));
+    assert(len == (w->depth ? w->levels[w->depth - 1].path_len : 0));
+    for (size_t i = 0; i < w->depth; i++) {
+        const struct level *l = &w->levels[i];
+        assert(l->fd >= 0 && (i > 0 || l->path_len == 0));
+        assert(i + 1 == w->depth || w->path[l->path_len] == '/' || l->path_len == 0);
+        assert(i == 0 || l->path_len > w->levels[i - 1].path_len);
+    }
+}
+
 static int leave_level(struct dz_tree_write *w, struct dz_err *err)
 {
     struct level *l = &w->levels[--w->depth];
@@ -110,6 +123,7 @@ static int leave_level(struct dz_tree_write *w, struct dz_err *err)
                          dz_str_quote(dz_str(w->path[0] ? w->path : w->top), quoted));
     dz_fd_close(&l->fd);
     w->path[w->depth ? w->levels[w->depth - 1].path_len : 0] = '\0';
+    assert_levels(w);
     return rc;
 }
 
@@ -132,6 +146,7 @@ static int enter_level(struct dz_tree_write *w, const char *name, struct dz_err 
         len += (size_t)snprintf(w->path + len, sizeof w->path - len, "%s%s", len ? "/" : "", name);
     *l = (struct level){.fd = fd, .path_len = len};
     w->depth++;
+    assert_levels(w);
     return 0;
 }
 
