@@ -386,6 +386,15 @@ static void push_input(const struct dz_execs *x, struct dz_exec *e)
         in->eof = dz_kernel_stream_eof(x->machine->kernel, e->streams[stream]) == DZ_EBUSY;
 }
 
+/* The second and third invariant of cell_execs.h, in numbers. The first is the order of the output
+ * gate and of pump(): t_cell_crash kills cells in between. */
+static void assert_exec(const struct dz_exec *e)
+{
+    assert(e->acked <= e->cursor && e->cursor <= e->total && e->first <= e->total);
+    assert(!e->attached || e->cursor - e->acked <= DZ_CELL_WINDOW);
+    assert(e->tail_at <= e->total && e->piece_count <= DZ_ARRAY_LEN(e->pieces));
+}
+
 /* Frames, as long as the window and the socket take them. */
 static void pump(struct dz_execs *x, struct dz_exec *e)
 {
@@ -481,6 +490,7 @@ bool dz_execs_turn(struct dz_execs *x)
         next = e->next;
         push_input(x, e);
         pump(x, e);
+        assert_exec(e);
         if (e->handle == 0 && !e->changed)
             exec_remove(x, e);
         else if (e->over && e->handle && (!e->attached || e->cursor == e->total))

@@ -20,7 +20,8 @@
  * change again, so it is written as it is, unless the whole sleep writes at most DZ_MEM_TINY.
  *
  * Invariant: homes and live counts are those of the committed file; a sleep works on copies,
- * which dz_machine_mem_done() puts in their place.
+ * which dz_machine_mem_done() puts in their place. assert_mem() checks that the counts are those
+ * of the homes; that they are the file's is what each wake counts (machine_lay.c).
  */
 #include "machine/machine_mem.h"
 
@@ -664,6 +665,22 @@ static void compact_rows(struct dz_mem *mem)
     dz_free(to);
 }
 
+static void assert_mem(const struct dz_mem *mem)
+{
+    uint64_t live = 0, homes = 0;
+    for (size_t i = 0; i < mem->rows.n; i++) {
+        assert(mem->rows.p[i].live <= (mem->rows.p[i].gone ? 0 : mem->rows.p[i].pages));
+        live += mem->rows.p[i].live;
+    }
+    for (size_t i = 0; DZ_CHECK_DEEP && i < mem->spaces.n; i++)
+        for (size_t page = 0; page < mem->spaces.p[i].homes; page++) {
+            uint32_t home = mem->spaces.p[i].home[page];
+            assert(home <= mem->rows.n);
+            homes += home != 0;
+        }
+    assert(!DZ_CHECK_DEEP || homes == live);
+}
+
 static void adopt(struct dz_machine *m, struct dz_mem_change *c)
 {
     size_t kept = 0;
@@ -683,6 +700,7 @@ static void adopt(struct dz_machine *m, struct dz_mem_change *c)
     c->rows = (struct dz_mem_rows)DZ_VEC_INIT(DZ_MACHINE_ROWS_MAX);
     m->mem.gen = c->gen;
     compact_rows(&m->mem);
+    assert_mem(&m->mem);
     count_stats(m);
 }
 
