@@ -30,7 +30,7 @@ int64_t dz_machine_real_ns(const struct dz_machine *m)
 
 /* --- meta ------------------------------------------------------------------------- */
 
-/* 1, 0 when there is no such key (then *ret_v is 0), or an error. */
+/* 1; 0: there is no such key, and *ret_v is 0; or an error. */
 static int meta_get(struct dz_db *db, const char *key, int64_t *ret_v, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
@@ -70,7 +70,7 @@ static int read_state(struct dz_machine *m, struct dz_err *err)
     return rc < 0 ? rc : dz_machine_state_cut(m, err);
 }
 
-/* A file that has not had a machine of its own yet has its image's. */
+/* A file in which no machine has slept yet starts with the machine of its image. */
 static int look_below(struct dz_machine *m, struct dz_err *err)
 {
     int64_t there = 0, live = 0;
@@ -230,7 +230,7 @@ int dz_machine_before_commit(void *arg, struct dz_db *db, struct dz_err *err)
     int damage = dz_machine_damage(m, err);
     if (damage < 0 || !m->woken || m->live || m->writing)
         return damage;
-    /* Read it first: the commit that carried it may have failed. */
+    /* The commit that would have stored it may have failed, so read what is stored. */
     int rc = meta_get(db, "machine_live", &live, err);
     if (rc >= 0 && live && m->live_written)
         m->live = true;
@@ -255,7 +255,7 @@ int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err
         return dz_vfs_commit(vfs, err);
     rc = dz_vfs_quiesce(vfs, nothing, NULL, err);
     if (rc < 0)
-        m->live_written = false; /* not committed, and perhaps nothing is left that would be */
+        m->live_written = false; /* it is not committed, and perhaps never will be */
     return rc;
 }
 
@@ -287,9 +287,9 @@ int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz
     return rc;
 }
 
-/* In the transaction that commits the disk. Memory comes last: it may fill the page cache, and a
- * page that left it for the log and is changed again costs SQLite a pass over all that
- * follows there. */
+/* Called in the transaction that commits the disk. Memory is written last, because it may fill the
+ * page cache: a page that SQLite had to move to the log, and that changes again, costs SQLite a
+ * pass over the rest of the log. */
 static int write_all(void *arg, struct dz_db *db, struct dz_err *err)
 {
     struct write *w = arg;
@@ -321,7 +321,10 @@ static int commit(struct dz_machine *m, struct dz_vfs *vfs,
 int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                      const struct dz_machine_how *how, struct dz_err *err)
 {
-    struct write w = {.m = m, .k = k, .tidy = how->goes_on}; /* a copy has no garbage */
+    struct write w = {
+        .m = m,
+        .k = k,
+        .tidy = how->goes_on}; /* a copy has no rows to delete, so they are deleted here */
     if (strlen(how->policy) >= DZ_MACHINE_POLICY_MAX || how->host_size > DZ_MACHINE_HOST_MAX)
         return dz_fail(err, DZ_ELIMIT,
                        "put the machine to sleep: its policy or the host's data is too long");
@@ -337,7 +340,7 @@ int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *v
     dz_buf_release(&m->state);
     if (rc < 0)
         return rc;
-    m->woken = true; /* the rows are those of what runs, should it go on */
+    m->woken = true; /* if the machine goes on, the rows in the file are its own */
     m->live = m->live_written = false;
     if (how->goes_on)
         dz_machine_mem_mark(m);
@@ -355,7 +358,8 @@ void dz_machine_tidy(struct dz_machine *m)
         dz_db_rollback(m->db);
 }
 
-/* 0 stays where the image has one, so that it is not taken for this file's again. */
+/* Where the image has a machine, the value 0 stays: it says that the image's machine is not to be
+ * woken here. */
 static int write_nothing(void *arg, struct dz_db *db, struct dz_err *err)
 {
     const struct dz_machine *m = arg;
@@ -388,7 +392,8 @@ int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err
 
 /* --- statements compiled ahead ----------------------------------------------------------- */
 
-/* Every wake and sleep uses these. Whoever prepares a handle ahead of time compiles them, too. */
+/* The statements that every wake and every sleep runs. A process that prepares handles for others
+ * compiles them before it forks. */
 
 const char dz_machine_sql_meta_get[] = "SELECT v FROM meta WHERE k=?1";
 const char dz_machine_sql_meta_put[] =
@@ -420,5 +425,6 @@ void dz_machine_prepare_image(struct dz_db *image)
 {
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *st = dz_db_stmt(image, dz_machine_sql_meta_get);
     dz_bind_text(st, 1, "machine");
-    (void)!dz_stmt_step(st, NULL); /* so that the file is mapped, which children inherit */
+    (void)!dz_stmt_step(st,
+                        NULL); /* running it once maps the file, and children inherit the mapping */
 }

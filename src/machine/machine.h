@@ -43,172 +43,180 @@ struct dz_wasm_module;
 
 enum {
     DZ_MACHINE_VERSION = 3,
-    DZ_MACHINE_PAGE = 4096,           /* what memory is kept in */
-    DZ_MACHINE_STATE_MAX = 256 << 20, /* bytes of all but memory */
-    DZ_MACHINE_MODULES_MAX = 1024,    /* different programs that run */
+    DZ_MACHINE_PAGE = 4096, /* bytes of a page, the unit in which memory is compared and written */
+    DZ_MACHINE_STATE_MAX = 256 << 20, /* bytes of the whole state but for memory */
+    DZ_MACHINE_MODULES_MAX = 1024,    /* different programs that run in one machine */
     DZ_MACHINE_SPACES_MAX = 4096,     /* linear memories of all processes */
-    DZ_MACHINE_ROWS_MAX = 1 << 20,    /* rows of mem */
+    DZ_MACHINE_ROWS_MAX = 1 << 20,    /* rows of the table mem */
     DZ_MACHINE_RUNS_MAX = 1 << 20,    /* runs of dirty pages in one memory */
-    DZ_MACHINE_HOST_MAX = 16 << 20,   /* bytes that the embedder keeps with it */
+    DZ_MACHINE_HOST_MAX = 16 << 20,   /* bytes that the embedder stores with a sleeping machine */
     DZ_MACHINE_POLICY_MAX = 32,
-    DZ_MACHINE_MODULE_MAX = 512 << 20, /* bytes of a program that only the file has */
+    DZ_MACHINE_MODULE_MAX = 512 << 20, /* bytes of a program whose only copy is in the file */
 };
 
 /* --- which pages changed ------------------------------------------------------- */
 
-/* A memory, and what it began as: zeros, but for image[0..image_size) at image_at.
- * All multiples of DZ_MACHINE_PAGE. */
+/* A linear memory and its base, the content it began with: zeros, but for image[0..image_size) at
+ * offset image_at. All numbers are multiples of DZ_MACHINE_PAGE. */
 struct dz_machine_range {
     uint8_t *at;
     size_t size;
     const uint8_t *image;
     size_t image_at, image_size;
 };
-struct dz_machine_run { /* bytes, whole pages, relative to the range */
+struct dz_machine_run { /* in bytes, whole pages, relative to the start of the memory */
     size_t at, size;
 };
 DZ_VEC(dz_machine_runs, struct dz_machine_run);
 
-/* A program that a machine runs, borrowed while it is asked for. */
+/* A program of a machine. Its fields are borrowed for the call that passes it. */
 struct dz_machine_program {
-    const uint8_t *sha256; /* DZ_SHA256_BYTES of them: of its bytes */
-    uint64_t ino;          /* of the disk, which may hold it; 0: none does */
-    const void *bytes;     /* NULL: not at hand */
-    size_t size;           /* of it, in bytes */
+    const uint8_t *sha256; /* of the program's bytes: DZ_SHA256_BYTES of them */
+    uint64_t ino;          /* the inode of the disk that may hold the bytes; 0: none */
+    const void *bytes;     /* the program's bytes; NULL: the caller does not have them */
+    size_t size;           /* of the program, in bytes */
 };
 
-/* What the embedder does for us. arg goes to all of them. */
+/* What the embedder does for a machine. Every function gets arg. */
 struct dz_machine_ops {
-    /* The module with this hash: one that was prepared, or what the inode holds, or made
-     * of the bytes. One more reference to it. DZ_ENOENT: not without its bytes. */
+    /* Find the module with this hash: one that was prepared earlier, one in the inode, or one that
+     * is compiled from the bytes. The caller gets a reference of its own. DZ_ENOENT: it cannot be
+     * had without the bytes. */
     int (*module_get)(void *arg, const struct dz_machine_program *program,
                       struct dz_wasm_module **ret_module, struct dz_err *err);
     void (*module_put)(void *arg, struct dz_wasm_module *module);
-    /* The inode that still holds exactly this module's bytes; 0: none does. */
+    /* The inode that still holds exactly the bytes of this module; 0: no inode does. */
     uint64_t (*module_ino)(void *arg, const struct dz_wasm_module *module);
 
-    /* Dirty pages, as of os/os_dirty.h: differs finds the pages that are not as
-     * the range began, written those written since mark, perhaps some more.
-     * written and mark NULL, or mark failing: memory is compared with the file. */
+    /* Dirty pages, as os/os_dirty.h finds them: `differs` lists the pages that are not as the
+     * memory began; `written` lists the pages that were written since `mark`, and perhaps some
+     * more. Where `written` and `mark` are NULL, or `mark` fails, memory is compared with the file.
+     */
     int (*differs)(void *arg, const struct dz_machine_range *r, struct dz_machine_runs *runs,
-                   struct dz_err *err); /* NULL: every page is compared */
+                   struct dz_err *err); /* NULL: every page is compared with its base */
     int (*written)(void *arg, const struct dz_machine_range *r, struct dz_machine_runs *runs,
                    struct dz_err *err);
     int (*mark)(void *arg, const struct dz_machine_range *r, struct dz_err *err);
     void (*unmark)(void *arg, const void *at);
 
-    /* Memory by need, as of os/os_dirty.h and os/os_fault.h: absent makes new pages of which
-     * none is there; fill brings them in, with zeros where bytes is NULL; watch(m): when one is
-     * touched, call dz_machine_touched(m), until watch(NULL). All or none; NULL: a wake lays
-     * all memory. Only with mark. */
+    /* Memory that is read on first access, as in os/os_dirty.h and os/os_fault.h. `absent` makes a
+     * range in which no page is present. `fill` makes pages present, with zeros where bytes is
+     * NULL. After watch(m) the embedder calls dz_machine_touched(m) when the program touches an
+     * absent page, until watch(NULL). Either all three are set or none; without them a wake reads
+     * all memory. They need `mark`. */
     int (*absent)(void *arg, void *at, size_t size, struct dz_err *err);
     int (*fill)(void *arg, void *at, const uint8_t *bytes, size_t size, struct dz_err *err);
     int (*watch)(void *arg, struct dz_machine *m, struct dz_err *err);
 
-    /* The memory of what sleeps in the image, as machine_base.h made it of this image; NULL:
-     * not at hand, and it is made from the image's rows. And a part of it mapped, private
-     * and copy-on-write, over [at, at + size); false: it is copied. Both may be NULL. */
+    /* base: the memory of the machine that sleeps in the image, in the form that machine_base.h
+     * made of it; NULL: there is no such form, and the memory is made from the image's rows. map:
+     * map a part of it, private and copy-on-write, over [at, at + size); false: the part is copied
+     * instead. Both may be NULL. */
     const uint8_t *(*base_get)(void *arg, size_t *ret_size);
     bool (*base_map)(void *arg, void *at, const uint8_t *part, size_t size);
 
-    int64_t (*real_ns)(void *arg); /* NULL: the host's clock */
+    int64_t (*real_ns)(void *arg); /* NULL: the clock of the host is used */
     void *arg;
 };
 
 /* --- finding ------------------------------------------------------------------------ */
 
 enum dz_machine_found {
-    DZ_MACHINE_NONE = 0,   /* files only */
-    DZ_MACHINE_ASLEEP = 1, /* dz_machine_wake() */
-    DZ_MACHINE_LOST = 2,   /* it ran and was not put to sleep: its files are there */
+    DZ_MACHINE_NONE = 0,   /* the file holds files and no machine */
+    DZ_MACHINE_ASLEEP = 1, /* a machine sleeps in it: dz_machine_wake() */
+    DZ_MACHINE_LOST =
+        2, /* a machine ran and was never put to sleep: its memory is lost, its files are there */
 };
 
 struct dz_machine_opts {
     struct dz_db *db;    /* borrowed until close */
-    struct dz_db *image; /* what it stands on, borrowed too; NULL: nothing */
+    struct dz_db *image; /* the image below the file, borrowed too; NULL: there is none */
     const struct dz_machine_ops *ops;
-    bool to_drop; /* what is found will only be dropped: however damaged it is */
+    bool to_drop; /* the machine will only be dropped, so damage in its rows is no error */
 };
 
-/* On a handle of dz_db_prepare(), or an image's that will be forked: compile what a wake and a
- * sleep need. */
+/* Compile the statements that a wake and a sleep need, on a handle of dz_db_prepare() or of an
+ * image that will be forked. */
 void dz_machine_prepare(struct dz_db *db);
 void dz_machine_prepare_image(struct dz_db *image);
-/* In a child of that one, which waits: have memory for what a wake of a small machine reads. And
- * when nobody waits any more: give it back. */
+/* In a child of that process, while it waits for work: allocate ahead what the wake of a small
+ * machine reads into. The second function gives that back when nobody waits any more. */
 void dz_machine_warm(void);
 void dz_machine_cool(void);
 
-/* Look into the file. A state that is damaged is an error here or at
- * dz_machine_wake(); DZ_EUNSUPPORTED: a newer doze wrote it. */
+/* Find out what the file holds. Damaged state is an error here or in dz_machine_wake().
+ * DZ_EUNSUPPORTED: a newer doze wrote the file. */
 DZ_NODISCARD int dz_machine_open(const struct dz_machine_opts *opts, struct dz_machine **ret_m,
                                  struct dz_err *err);
-void dz_machine_close(struct dz_machine *m); /* NULL is fine; changes nothing */
+void dz_machine_close(struct dz_machine *m); /* NULL is fine; the file is not changed */
 enum dz_machine_found dz_machine_found(const struct dz_machine *m);
-/* Is what sleeps the image's? Each sandbox made of it goes on from there, or does not. */
+/* Does the machine sleep in the image rather than in the file? Then each sandbox that is made from
+ * the image may wake a copy of it. */
 bool dz_machine_of_image(const struct dz_machine *m);
-/* Has it been woken, and nothing it did since been committed? Then its file is as it was. */
+/* Was the machine woken, and has it committed nothing since? Then its file is as it was before. */
 bool dz_machine_untouched(const struct dz_machine *m);
-/* Of a machine asleep: the policy it ran under, and what its embedder kept. */
+/* Of a sleeping machine: the policy that it ran under, and the bytes that the embedder stored with
+ * it. */
 const char *dz_machine_policy(const struct dz_machine *m);
 const uint8_t *dz_machine_host_bytes(const struct dz_machine *m, size_t *ret_size);
-/* When its earliest deadline is due, ns since 1970; INT64_MAX: never. */
+/* When the earliest deadline of a sleeping machine is due, in ns since 1970; INT64_MAX: it has
+ * none. */
 int64_t dz_machine_wake_at(const struct dz_machine *m);
-/* Bytes of all its linear memories. */
+/* The size of all linear memories of a sleeping machine, in bytes. */
 uint64_t dz_machine_memory_bytes(const struct dz_machine *m);
 
 /* --- waking, sleeping ------------------------------------------------------------------ */
 
-/* Put the machine into a fresh kernel over the same file (its disk opened with
- * keep_orphans). After a failure the kernel is good for dz_kernel_free() only, and
- * the file is as it was. */
+/* Restore the machine into a new kernel over the same file (the disk must be open with
+ * keep_orphans). After a failure the kernel can only be freed, and the file is unchanged. */
 DZ_NODISCARD int dz_machine_wake(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                                  struct dz_err *err);
 
 struct dz_machine_how {
     const char *policy;
-    const void *host_bytes; /* the embedder's, at most DZ_MACHINE_HOST_MAX */
+    const void *host_bytes; /* what the embedder finds again at the wake; DZ_MACHINE_HOST_MAX */
     size_t host_size;
-    bool goes_on; /* a snapshot: copied next, so it need not be durable, and the machine runs on */
+    bool goes_on; /* it runs on and the file is copied next: no need to be durable */
 };
-/* Write the machine and commit the disk, durably. No process is inside of its
- * vfork (dz_kernel_settle()). After a failure nothing has changed and the
- * machine may go on, as it may after a success: it is then as one just woken. */
+/* Write the machine into the file and commit the disk durably. No process may be between vfork and
+ * exec (dz_kernel_settle()). After a failure nothing has changed. The machine may go on after a
+ * failure, and after a success too: then as one that was just woken. */
 DZ_NODISCARD int dz_machine_sleep(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                                   const struct dz_machine_how *how, struct dz_err *err);
 
-/* For laying memory by need it keeps 2 MiB, from the first page on; false: it does now. _rest gives
- * them back, for when nothing was touched for a while. */
+/* Reading memory on first access needs 2 MiB of buffers, from the first page on. False: the buffers
+ * are there. _rest frees them, for the time in which no page is touched. */
 bool dz_machine_rests(const struct dz_machine *m);
 void dz_machine_rest(struct dz_machine *m);
 
-/* After a sleep, when nobody waits for it any more: take out of the file what it replaced. What
- * stays, the next one takes. The disk has been given up (dz_vfs_abandon()); dz_machine_close()
- * comes next. */
+/* After a sleep, when nobody waits for it any more: delete the rows that the sleep replaced. Rows
+ * that are left over are deleted after the next sleep. Call it between dz_vfs_abandon() and
+ * dz_machine_close(). */
 void dz_machine_tidy(struct dz_machine *m);
 
-/* Take the machine out of the file: it has ended, or was lost. Goes with the next
- * commit of `vfs`, which this makes. */
+/* Delete the machine from the file, because it has ended or was lost. This commits `vfs`, and the
+ * deletion with it. */
 DZ_NODISCARD int dz_machine_drop(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err);
 
-/* The program touched a page that was not there. False: that is nothing of ours. Damage of what
- * the file has for it is told by dz_machine_damage(): the page is then as the memory began. Reads
- * the file through its SQLite handle, so nobody may touch memory from inside of SQLite. */
+/* The program touched an absent page: read it from the file. False: the address is in no memory of
+ * this machine. When the file's copy is damaged, the page becomes as the memory began and
+ * dz_machine_damage() tells. Uses the file's SQLite handle, so SQLite itself must not touch guest
+ * memory. */
 bool dz_machine_touched(struct dz_machine *m, const void *at);
-/* Was a page that was touched damaged in the file? The machine must not go on: nothing of it
- * can be committed, put to sleep, or said. */
+/* Was the file's copy of a touched page damaged? Then the machine must not go on: nothing that it
+ * did may be committed, written by a sleep, or told to anybody. */
 DZ_NODISCARD int dz_machine_damage(const struct dz_machine *m, struct dz_err *err);
 
-/* For struct dz_vfs_opts (arg: the machine), and for the commit of dz_kernel_ops. */
+/* Callbacks for struct dz_vfs_opts (arg: the machine) and for the commit of dz_kernel_ops. */
 int dz_machine_before_commit(void *m, struct dz_db *db, struct dz_err *err);
 DZ_NODISCARD int dz_machine_gate(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *err);
 
-/* What the last sleep or wake did. */
+/* Figures of the last sleep or wake. */
 struct dz_machine_stats {
-    uint64_t state_bytes;         /* all but memory */
-    uint64_t pages, bytes;        /* of memory, written or laid */
-    uint64_t absent;              /* pages of it that come when they are touched */
-    uint64_t rows, live, garbage; /* of mem now: rows; pages in use, and not */
+    uint64_t state_bytes;         /* the size of all that was written or read but memory */
+    uint64_t pages, bytes;        /* of memory that was written by the sleep, or read by the wake */
+    uint64_t absent;              /* pages that the wake left to be read on first access */
+    uint64_t rows, live, garbage; /* of the table mem: rows, pages in use, other pages */
     uint64_t spaces, modules;
 };
 void dz_machine_stats_get(const struct dz_machine *m, struct dz_machine_stats *ret_stats);

@@ -38,7 +38,8 @@ struct base_head {
     uint64_t pad;
 };
 struct base_entry {
-    uint64_t id, at, size; /* number of the memory; bytes, from the beginning of the file */
+    uint64_t id, at,
+        size; /* id: number of the memory; at, size: in bytes, at from the beginning of the file */
     uint64_t pad;
 };
 _Static_assert(sizeof(struct base_head) == 64 && sizeof(struct base_entry) == 32,
@@ -122,7 +123,7 @@ static int begin_space(const struct dz_machine *m, struct dz_space *s, struct dz
     return 0;
 }
 
-/* Where each memory will lie; the size of all. */
+/* Compute the place of each memory in the file, and the size of the file. */
 static int measure(const struct dz_machine *m, uint64_t *ret_size, struct dz_err *err)
 {
     uint64_t size = to_page(sizeof(struct base_head) + m->mem.spaces.n * sizeof(struct base_entry));
@@ -163,7 +164,7 @@ static int fill(struct dz_machine *m, uint8_t *to, size_t size, struct dz_err *e
     return dz_mem_read_all(m, dz_mem_lay_piece, m, &bytes, err);
 }
 
-/* m was opened on the image's file. *ret_base is to be released by dz_vm_release(). */
+/* m was opened on the image's file. The caller releases *ret_base with dz_vm_release(). */
 static int make(struct dz_machine *m, struct dz_vfs *vfs, struct dz_base *ret_base,
                 struct dz_err *err)
 {

@@ -20,14 +20,15 @@
 struct dz_machine;
 struct dz_vfs;
 
-#define DZ_MACHINE_BASE_MAX (UINT64_C(16) << 30) /* bytes of one */
+#define DZ_MACHINE_BASE_MAX (UINT64_C(16) << 30) /* the largest file of this kind, in bytes */
 
-/* Do the bytes begin as one, of any image? Of this one, by this version? */
+/* Do these bytes begin a file of this kind, for whatever image? And one for this image, of this
+ * version? */
 bool dz_machine_base_begins(const void *bytes, size_t size);
 bool dz_machine_base_is_of(const void *bytes, size_t size, const uint8_t *image_sha256);
 
-/* That of the machine which m, opened on the image's file, found asleep, into the empty file
- * fd. vfs is the image's disk. */
+/* Write such a file to fd, which is empty, for the machine that m found asleep in the image's file.
+ * vfs is the disk of the image. */
 DZ_NODISCARD int dz_machine_base_write(struct dz_machine *m, struct dz_vfs *vfs,
                                        const uint8_t *image_sha256, int fd, struct dz_err *err);
 

@@ -82,7 +82,7 @@ struct clone {
     DZ_VEC(, struct in_tmp) found;
     struct dz_map by_ino; /* index in found + 1 */
     struct dz_map is_gone;
-    bool image, same; /* same: it is the same sandbox */
+    bool image, same; /* same: the copy is the same sandbox, not a new one */
     uint64_t since_commit;
     struct dz_copied *copied;
 };
@@ -118,7 +118,7 @@ static bool below_tmp(const struct clone *c, uint64_t parent)
 
 /* --- rows -------------------------------------------------------------------------------- */
 
-/* Now and then, so that the log of the copy and its cache stay small. */
+/* Commit from time to time, so that the log and the cache of the copy stay small. */
 static int breathe(struct clone *c, uint64_t bytes, struct dz_err *err)
 {
     c->since_commit += bytes;
@@ -251,14 +251,15 @@ static int copy_rest(struct clone *c, struct dz_err *err)
     return rc;
 }
 
-/* "machine" 0: a wake must not go on with the machine that sleeps in the image. */
+/* The value 0 for "machine" keeps a wake from going on with the machine that sleeps in the image.
+ */
 static int without_machine(struct dz_db *to, struct dz_err *err)
 {
     return dz_db_exec(to, "INSERT INTO meta(k,v)VALUES('machine',0)", err);
 }
 
-/* `cut` and `untar` say what a crash left half done: whoever opens the copy ends it, as in
- * the source. */
+/* `cut` and `untar` note operations that a crash interrupted. They are copied, and whoever opens
+ * the copy completes them, as in the source. */
 static int copy_meta(struct clone *c, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
@@ -327,7 +328,8 @@ static const struct whole {
      "INSERT INTO mem(gen,seq,data)VALUES(?1,?2,?3)"},
 };
 
-/* A file of version 1 that is read only has its records of commands in another form. */
+/* Version 1 stored the records of commands in another form; a file that can only be read has not
+ * been converted. */
 static int query_of(const struct clone *c, const struct whole *t, const char **ret_query,
                     struct dz_err *err)
 {
@@ -360,8 +362,8 @@ static int copy_table(struct clone *c, const struct whole *t, struct dz_err *err
     return rc;
 }
 
-/* A file in which no machine ever slept has no table of memory, and one that an early version
- * made has no tables of records. */
+/* A file in which no machine ever slept has no table of memory, and a file from an early version
+ * has no tables of records. */
 static int copy_whole(struct clone *c, struct dz_err *err)
 {
     int rc = dz_db_exec(c->to, "DELETE FROM node; DELETE FROM dentry; DELETE FROM meta", err);
@@ -429,16 +431,16 @@ int dz_machine_compact_files(struct dz_db *from, struct dz_db *to, struct dz_cop
 
 /* --- a share: a tree through the file system --------------------------------------------- */
 
-/* The copy holds what a guest would see, whether it comes from the sandbox's layer or the
- * image's. Directories still to be copied are kept in a list, not on the stack, so depth costs no
- * stack. A file with several names is copied once; names outside of the tree do not count. */
+/* The copy holds what a guest would see, whether it comes from the sandbox's layer or the image's.
+ * Directories that are still to be copied are kept in a list, so a deep tree needs no deep stack. A
+ * file with several names is copied once; names outside of the tree do not count. */
 
 enum {
     DIRS_MAX = 4000000,
     LINKS_MAX = 4000000,
-    DIR_NAMES_MAX = 256 << 20, /* bytes of the names of one directory */
+    DIR_NAMES_MAX = 256 << 20, /* bytes of all names of one directory */
     STEP = 1 << 20,
-    NODE_BYTES = 1024, /* of the log, about: for an inode and its name */
+    NODE_BYTES = 1024, /* about what an inode and its name take in the log, in bytes */
 };
 
 struct dir {
@@ -447,9 +449,9 @@ struct dir {
 struct share {
     struct dz_vfs *from, *to;
     DZ_VEC(, struct dir) dirs;
-    DZ_VEC(, uint64_t) made; /* by the number in `links` */
-    struct dz_map links;     /* inode there -> its place in made + 1 */
-    struct dz_buf names;     /* of the directory under way: inode, length, bytes */
+    DZ_VEC(, uint64_t) made; /* inodes in the copy, by their index in `links` */
+    struct dz_map links;     /* inode in the source -> index in `made`, plus 1 */
+    struct dz_buf names;     /* of a directory: for each name its inode, length, bytes */
     uint8_t *step;
     uint64_t since_commit;
     struct dz_copied copied;
@@ -595,7 +597,7 @@ static int copy_dir(struct share *s, struct dir d, struct dz_err *err)
         e = copy_name(s, head.ino, d.to, s->names.p + at, head.len);
         at += head.len;
     }
-    if (!e) /* making names in it has changed its time */
+    if (!e) /* making names in the directory has changed its time, so set it now */
         e = dz_vfs_getattr(s->from, d.from, &a);
     if (!e)
         e = dz_vfs_setattr(s->to, d.to,

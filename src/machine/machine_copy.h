@@ -17,32 +17,32 @@ struct dz_db;
 struct dz_vfs;
 
 struct dz_copied {
-    uint64_t nodes, bytes; /* files, directories, links; content */
+    uint64_t nodes, bytes; /* copied: nodes are files, directories and links, bytes their content */
 };
 
-/* The files of a sandbox, all but /tmp: on the same image, without machine, memory, records of
- * commands, and with a seed of its own. `to` is a fresh disk. */
+/* Copy the files of a sandbox but for /tmp. The copy stands on the same image; it has no machine,
+ * no memory and no records of commands, and a random seed of its own. `to` is a new disk. */
 DZ_NODISCARD int dz_machine_clone(struct dz_db *from, struct dz_db *to,
                                   struct dz_copied *ret_copied, struct dz_err *err);
 
-/* The whole sandbox without a free page: its files with /tmp, its sleeping machine and memory, the
- * records of its commands, and all that `meta` says. For an archive. The rows of a machine that was
- * lost (`machine_live`) stay behind: no wake reads them. */
+/* Copy the whole sandbox into a file without free pages: its files with /tmp, its sleeping machine
+ * with memory, the records of its commands, and the table `meta`. For an archive. The rows of a
+ * machine that was lost (`machine_live`) are left out, as no wake reads them. */
 DZ_NODISCARD int dz_machine_compact(struct dz_db *from, struct dz_db *to,
                                     struct dz_copied *ret_copied, struct dz_err *err);
 
-/* The same sandbox as its files alone: no machine (not the image's either), no memory, no /tmp, no
- * records of commands. For an archive with keep=files. */
+/* Copy the files of a sandbox alone: no machine (not that of the image either), no memory, no /tmp,
+ * no records of commands. For an archive with keep=files. */
 DZ_NODISCARD int dz_machine_compact_files(struct dz_db *from, struct dz_db *to,
                                           struct dz_copied *ret_copied, struct dz_err *err);
 
-/* The public volume alone (dz_vfs_volume_public), with what lies below in the image,
- * into a disk that stands on none. */
+/* Copy the public volume alone (dz_vfs_volume_public), including what the image holds below it,
+ * into a disk that stands on no image. */
 DZ_NODISCARD int dz_machine_share(struct dz_vfs *from, struct dz_vfs *to,
                                   struct dz_copied *ret_copied, struct dz_err *err);
 
-/* Both as one file that stands on no image, with the machine that sleeps in `from`: it
- * may be an image itself. image NULL: `from` stands on none. */
+/* Merge a file and its image into one file that stands on no image, with the machine that sleeps in
+ * `from`. The result may serve as an image. image NULL: `from` stands on none. */
 DZ_NODISCARD int dz_machine_seal(struct dz_db *from, struct dz_db *image, struct dz_db *to,
                                  struct dz_err *err);
 

@@ -32,8 +32,8 @@
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
 
 enum {
-    GAP = 8,         /* pages between runs that become absent, too */
-    RUNS_MAX = 8192, /* each is a mapping, of which the host's kernel allows 65,530 */
+    GAP = 8, /* so many pages between two runs become absent with them, which saves a mapping */
+    RUNS_MAX = 8192, /* each run is a mapping, and the host's kernel allows a process 65,530 */
 };
 
 /* --- the first touch of a page ----------------------------------------------------------- */
@@ -90,12 +90,12 @@ static int fill_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, str
 static int fill_row(struct dz_machine *m, uint32_t row, struct dz_err *err)
 {
     struct dz_mem_reader *r = &m->reader;
-    assert(!m->filling); /* reading touches no memory of a program */
+    assert(!m->filling); /* reading a row touches no memory of a program */
     m->filling = true;
     int rc = r->plain ? 0 : dz_mem_reader_open_large(r, m->db, err);
     if (rc == 0)
         rc = dz_mem_row_each(r, m, row, fill_piece, m, err);
-    dz_blob_close(r->blob); /* while one is open the log is not emptied */
+    dz_blob_close(r->blob); /* while a blob is open, SQLite cannot empty the log */
     r->blob = NULL;
     m->filling = false;
     return rc < 0 ? dz_wrap(err, rc, "row %lld of generation %lld",
@@ -136,7 +136,7 @@ int dz_machine_mem_need(struct dz_machine *m, struct dz_space *s, size_t at, siz
     return rc;
 }
 
-/* The program may not go on, but must get to where it can be stopped. */
+/* The program must not go on. But it has to reach a place where it can be stopped. */
 static void damaged(struct dz_machine *m, struct dz_space *s, size_t at, size_t size, int rc,
                     const struct dz_err *err)
 {
@@ -163,7 +163,7 @@ bool dz_machine_touched(struct dz_machine *m, const void *at)
 {
     struct dz_space *s = space_at(m, at);
     uint8_t *page = (uint8_t *)(uintptr_t)at - (uintptr_t)at % PAGE;
-    if (!s) /* of a process that has ended, perhaps, whose memory another has now */
+    if (!s) /* the memory may be that of a process which has ended, and belong to another one now */
         return m->ops->fill(m->ops->arg, page, NULL, PAGE, NULL) == 0;
     size_t number = (size_t)(page - s->range.at) / PAGE;
     if (m->filling || !s->absent[number])
@@ -299,7 +299,7 @@ static int name_rows(struct dz_machine *m, struct dz_err *err)
 /* Append to m->mem.rows a row of the table. */
 static int add_row(struct dz_machine *m, const struct dz_mem_row *row, struct dz_err *err)
 {
-    if (row->gen < 0 || row->gen > INT64_MAX / 2) /* the next sleep's number is one more */
+    if (row->gen < 0 || row->gen > INT64_MAX / 2) /* the next sleep adds one to the generation */
         return dz_fail(err, DZ_ECORRUPT, DZ_MEM_NO_SLEEP);
     m->mem.gen = row->gen > m->mem.gen ? row->gen : m->mem.gen;
     return dz_vec_push(&m->mem.rows, *row) < 0
@@ -322,7 +322,8 @@ static int list_rows(struct dz_machine *m, struct dz_err *err)
     return rc;
 }
 
-/* The end of the run of absent pages that begins at `page`, with gaps that nothing was laid in. */
+/* The end of the run of absent pages that begins at `page`. Gaps in which nothing was laid are part
+ * of the run. */
 static size_t run_end(const struct dz_space *s, size_t page)
 {
     size_t end = page + 1;
@@ -335,7 +336,7 @@ static size_t run_end(const struct dz_space *s, size_t page)
     return end;
 }
 
-/* No more mappings: what is named and not absent yet is laid now. */
+/* No further mapping may be made: pages that are named but not absent yet are read now. */
 static int lay_rest(struct dz_machine *m, struct dz_err *err)
 {
     int rc = 0;
@@ -360,7 +361,7 @@ static int make_absent(struct dz_machine *m, struct dz_err *err)
             end = run_end(s, page);
             if (++runs > RUNS_MAX || m->ops->absent(m->ops->arg, s->range.at + page * PAGE,
                                                     (end - page) * PAGE, NULL) < 0) {
-                for (; page < end; page++) /* it may have got as far as new pages */
+                for (; page < end; page++) /* the failure may have come after new pages were made */
                     if (!s->absent[page])
                         dz_mem_to_base(&s->range, page * PAGE);
                 return lay_rest(m, err);
@@ -374,7 +375,8 @@ static int make_absent(struct dz_machine *m, struct dz_err *err)
     return 0;
 }
 
-/* Map all rows by demand. 0: that is not possible here, and nothing was touched. */
+/* Leave all rows to be read on first access. 0: that is not possible here, and nothing was changed.
+ */
 static int lay_by_need(struct dz_machine *m, struct dz_err *err)
 {
     const struct dz_machine_ops *ops = m->ops;
@@ -408,8 +410,8 @@ enum {
     POPULATE_MIN = 4, /* pages */
 };
 
-/* Where active segments could not be part of the image, an instance begins with
- * more than its base. */
+/* Active segments that could not become part of the module's memory image are written when an
+ * instance is made. Then the memory differs from its base from the start. */
 static void wipe(const struct dz_machine_range *r)
 {
     for (size_t at = 0; at < r->size; at += PAGE)
@@ -417,7 +419,7 @@ static void wipe(const struct dz_machine_range *r)
             dz_mem_to_base(r, at);
 }
 
-/* The memory goes on from one of the image's machine: that is put under it. */
+/* The memory started as a copy of one of the image's machine: map or copy that one first. */
 static int put_base(struct dz_machine *m, struct dz_space *s, struct dz_err *err)
 {
     const struct dz_machine_range *r = &s->range;
@@ -462,7 +464,7 @@ static int bind_space(struct dz_machine *m, struct dz_space *s, struct dz_kernel
     return dz_mem_grow_homes(s, err);
 }
 
-/* Each memory of each process is told of, once. */
+/* The section of memories describes each memory of each process once. */
 static int bind_spaces(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err)
 {
     size_t memories = 0;
@@ -498,7 +500,8 @@ int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, stru
             "the memory of the machine in the file is damaged: page %u of memory %llu is "
             "outside of it",
             p->run.first, (unsigned long long)s->s.id);
-    if (p->bytes && p->run.count >= POPULATE_MIN) /* one call instead of many faults */
+    if (p->bytes &&
+        p->run.count >= POPULATE_MIN) /* one system call instead of a page fault for each page */
         dz_vm_populate(s->range.at + p->run.first * PAGE, p->run.count * PAGE);
     for (uint32_t i = 0; i < p->run.count; i++) {
         size_t page = (size_t)p->run.first + i;
@@ -552,7 +555,7 @@ int dz_machine_mem_lay(struct dz_machine *m, struct dz_kernel *k, struct dz_err 
     int rc = based ? dz_machine_base_get(m, err) : 0;
     if (rc == 0)
         rc = bind_spaces(m, k, err);
-    if (rc < 0 || m->below) /* the image's rows are in its base */
+    if (rc < 0 || m->below) /* a machine of the image: its rows are in the base already */
         return rc;
     rc = lay_by_need(m, err);
     return rc != 0 ? (rc < 0 ? rc : 0)

@@ -33,17 +33,17 @@
 
 /* --- the base of a memory ---------------------------------------------------------------- */
 
-/* A machine that was woken from its image's keeps, of each memory, the pages that differ from
- * the image's memory. A forked process has nearly the pages of its parent, also when the parent
- * has ended; a process that merely runs the same program shares few of them. So the base is
- * not looked up by ancestry: a new memory is compared with those memories of the image that
- * others have as base, and the one that leaves the fewest pages to write is chosen. */
+/* Which base does a new memory get? A machine that was woken from its image has, for each memory,
+ * the pages that differ from the image's. A forked process has nearly the pages of its parent, also
+ * when the parent has ended; a process that merely runs the same program shares few of them. So
+ * ancestry does not decide. A new memory is compared with those memories of the image that others
+ * have as base, and the one that leaves the fewest pages to write becomes its base. */
 
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
 
 enum {
-    WORTH_IT = 64,  /* pages to write otherwise: a shell's few are not */
-    CANDIDATES = 4, /* memories of the image to compare with */
+    WORTH_IT = 64,  /* below so many pages to write, as in a shell, no better base is looked for */
+    CANDIDATES = 4, /* memories of the image that a memory is compared with */
 };
 
 static size_t pages_of(const struct dz_machine_runs *runs)
@@ -54,7 +54,7 @@ static size_t pages_of(const struct dz_machine_runs *runs)
     return n;
 }
 
-/* Add a dirty page; pages come in ascending order. */
+/* Add a dirty page. Pages come in ascending order. */
 static void add_run(struct dz_machine_runs *runs, size_t at)
 {
     assert(runs->n == 0 || runs->p);
@@ -66,7 +66,7 @@ static void add_run(struct dz_machine_runs *runs, size_t at)
 }
 
 /* Collect the pages that differ from `base`. Beyond its end both bases are zeros, so there the
- * differences are those from the module, which `own` lists. */
+ * differing pages are those that differ from the module's memory; `own` lists them. */
 static void differ(const struct dz_space *s, const struct dz_space *base,
                    const struct dz_machine_runs *own, struct dz_machine_runs *ret)
 {
@@ -106,8 +106,9 @@ static bool had_before(const struct dz_mem *mem, size_t i)
     return false;
 }
 
-/* s has its module as base, and `runs` are the pages that differ from it. Where a memory of the
- * image suits better, make that one the base, and `runs` the pages that differ from it. */
+/* The base of s is its module's memory, and `runs` are the pages that differ from it. If a memory
+ * of the image leaves fewer pages, make that the base, and `runs` the pages that differ from that.
+ */
 static void choose_base(const struct dz_machine *m, struct dz_space *s,
                         struct dz_machine_runs *runs)
 {
@@ -141,7 +142,7 @@ static void choose_base(const struct dz_machine *m, struct dz_space *s,
 /* --- the tables of spaces and rows ------------------------------------------------------- */
 
 #define PAGE  ((size_t)DZ_MACHINE_PAGE)
-#define MOVED UINT32_MAX /* as a home in a plan: of a page that has not changed */
+#define MOVED UINT32_MAX /* in a plan: the home of an unchanged page that is written again */
 
 _Static_assert(DZ_MACHINE_ROWS_MAX < MOVED, "no home looks like it");
 
@@ -270,7 +271,7 @@ static int compare_row(void *arg, uint32_t row, const struct dz_mem_piece *p, st
     return 0;
 }
 
-/* Without a mark: compare with the rows, one after the other. */
+/* There was no mark, so the pages are compared with the rows, one row after the other. */
 static int find_by_rows(const struct dz_machine *m, struct dz_space *s,
                         struct dz_machine_runs *runs, struct dz_err *err)
 {
@@ -309,14 +310,14 @@ static int find_dirty(const struct dz_machine *m, struct dz_space *s, struct dz_
 /* --- the plan ------------------------------------------------------------------------------ */
 
 struct dz_mem_change {
-    DZ_VEC(, struct dz_machine_runs) dirty; /* by space */
+    DZ_VEC(, struct dz_machine_runs) dirty; /* for each space, the pages to write */
     uint32_t **home;                        /* new ones, by space */
     size_t spaces;
     struct dz_mem_rows rows;
     int64_t gen;
 };
 
-/* The spaces of all processes that are there now; others are not `seen`. */
+/* Find the memories of all processes that live now, and mark them `seen`. */
 static int take_space(struct dz_machine *m, const struct dz_task *t, uint32_t memory,
                       struct dz_err *err)
 {
@@ -379,7 +380,7 @@ static int copy_homes(const struct dz_machine *m, struct dz_mem_change *c, struc
                : 0;
 }
 
-/* The page will be written anew, or not at all. */
+/* The page is written anew, or it needs no row any more: its old row loses a live page. */
 static void leave_home(struct dz_mem_change *c, size_t space, size_t page)
 {
     uint32_t *home = &c->home[space][page];
@@ -401,8 +402,8 @@ static void leave_homes(const struct dz_machine *m, struct dz_mem_change *c)
     }
 }
 
-/* When most entries are garbage: the pages that still live in the worst rows are
- * written again, and the rows go. */
+/* When most entries are garbage, write the live pages of the worst rows again, so that those rows
+ * can be deleted. */
 static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, const uint8_t *bad)
 {
     for (size_t i = 0; i < c->spaces; i++) {
@@ -429,8 +430,8 @@ static void empty_bad_rows(const struct dz_machine *m, struct dz_mem_change *c, 
     }
 }
 
-/* What is absent of rows that are to be emptied comes now. One that cannot be read stays as it is,
- * and so does what is wrong with it. */
+/* Read the absent pages of the rows that are to be emptied. A page that cannot be read keeps its
+ * row, and the row its damage. */
 static void lay_bad_rows(struct dz_machine *m, const struct dz_mem_change *c, uint8_t *bad)
 {
     for (size_t i = 0; i < c->spaces; i++) {
@@ -464,7 +465,8 @@ static int fold(struct dz_machine *m, struct dz_mem_change *c, struct dz_err *er
     return 0;
 }
 
-/* Not while it is written: a page that comes is read through the same handle. */
+/* This must not happen while pages are written: a page that is read needs the same SQLite handle.
+ */
 static int lay_dirty(struct dz_machine *m, const struct dz_mem_change *c, struct dz_err *err)
 {
     int rc = 0;
@@ -507,7 +509,7 @@ struct row_out {
     struct dz_mem_change *c;
     struct dz_mem_packer packer;
     int64_t seq;
-    uint32_t to_stay;  /* pages of the row under way that are worth packing */
+    uint32_t to_stay;  /* pages of the row under way that are likely to stay */
     uint32_t may_pack; /* pages, still */
     bool tiny;         /* there are hardly any */
 };
@@ -542,7 +544,7 @@ static int flush_row(struct row_out *o, struct dz_err *err)
     return rc;
 }
 
-/* Was this page named by a row before? Then its going back must be, too. */
+/* Did a row name this page before? Then that it equals its base again has to be written, too. */
 static bool was_named(const struct dz_space *s, size_t page)
 {
     return page < s->homes && s->home[page] != 0;
@@ -562,12 +564,12 @@ static int write_page(struct row_out *o, size_t space, size_t at, struct dz_err 
     }
     dz_mem_pack_page(&o->packer, s->s.id, at / PAGE, base ? NULL : s->range.at + at);
     o->to_stay += !base && (!named || *home == MOVED);
-    *home = (uint32_t)o->c->rows.n + 1; /* the row under way */
+    *home = (uint32_t)o->c->rows.n + 1; /* the number of the row that is being filled */
     o->m->stats.pages++;
     return 0;
 }
 
-/* Rows in which nothing lives: all, or those of which it was true before this sleep. */
+/* Delete rows without live pages: all of them, or those that had none before this sleep. */
 static int delete_rows(const struct dz_machine *m, struct dz_mem_rows *rows, bool all,
                        struct dz_err *err)
 {
@@ -641,7 +643,7 @@ int dz_machine_mem_write(struct dz_machine *m, struct dz_mem_change *c, bool tid
 /* --- after the commit
  * ----------------------------------------------------------------------------- */
 
-/* Rows that are gone leave the table when they are many: homes are renumbered. */
+/* When many rows of the table have been deleted, remove their entries and renumber the homes. */
 static void compact_rows(struct dz_mem *mem)
 {
     size_t n = 0;

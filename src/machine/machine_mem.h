@@ -9,34 +9,34 @@
 
 enum {
     DZ_MEM_ROW_PAGES = 256, /* pages in one row at most */
-    DZ_MEM_ROW_FEW = 64,    /* pages in a row of a sleep that writes few: kind to caches */
-    DZ_MEM_ROW_MANY = 128,  /* of one that writes more than DZ_MEM_FEW: half the rows */
+    DZ_MEM_ROW_FEW = 64,    /* pages in a row of a small sleep: such rows stay in caches */
+    DZ_MEM_ROW_MANY = 128,  /* pages in a row of one that writes over DZ_MEM_FEW: fewer rows */
     DZ_MEM_FEW = 1024,
-    DZ_MEM_TINY = 32,         /* pages: packed in any case, in no time */
-    DZ_MEM_AHEAD = 64,        /* so many are written with memory that is had at once */
-    DZ_MEM_PACK_PAGES = 1024, /* pages that one sleep packs */
-    DZ_MEM_EAGER_ROWS = 4,    /* so few are laid at the wake */
+    DZ_MEM_TINY = 32,  /* a sleep of at most so many pages packs all of them: that takes no time */
+    DZ_MEM_AHEAD = 64, /* from so many pages on, buffers come from dz_db_ahead() */
+    DZ_MEM_PACK_PAGES = 1024, /* the most pages that one sleep packs */
+    DZ_MEM_EAGER_ROWS = 4,    /* with so few rows, the wake reads all memory at once */
 };
 
-/* A row of mem: head, runs, bytes of the pages in the order of the runs; in rows that
- * doze wrote before it laid memory by need, the runs come last. */
+/* The head of a row of mem. Runs follow, then the bytes of the pages. Rows written before memory
+ * could be read on first access have the runs last. */
 struct dz_mem_head {
     char magic[4];        /* "mem1" */
     uint32_t codec;       /* enum dz_mem_codec */
-    uint32_t runs, pages; /* pages with bytes */
-    uint32_t stored;      /* bytes of them, packed */
-    uint32_t index_sum;   /* dz_mem_index_sum(); 0 where the runs come last */
-    uint64_t sum;         /* dz_machine_sum() of all behind the head */
+    uint32_t runs, pages; /* pages: those that have bytes in the row */
+    uint32_t stored;      /* size of those bytes as stored, packed or not */
+    uint32_t index_sum;   /* dz_mem_index_sum() of the runs; 0 where they come last */
+    uint64_t sum;         /* dz_machine_sum() of all bytes after the head */
 };
 enum dz_mem_codec {
-    DZ_MEM_LAST_RAW = 0, /* the runs come last */
-    DZ_MEM_LAST_LZ4 = 1, /* one block of LZ4 */
-    DZ_MEM_RAW = 2,      /* the runs come first */
+    DZ_MEM_LAST_RAW = 0, /* plain bytes, then the runs */
+    DZ_MEM_LAST_LZ4 = 1, /* one block of LZ4, then the runs */
+    DZ_MEM_RAW = 2,      /* the runs, then plain bytes */
     DZ_MEM_LZ4 = 3,
 };
 enum dz_mem_kind {
     DZ_MEM_BYTES = 0,
-    DZ_MEM_BASE = 1, /* as the base again: no bytes */
+    DZ_MEM_BASE = 1, /* the pages equal the base again; the row has no bytes for them */
 };
 struct dz_mem_run {
     uint64_t space;
@@ -46,15 +46,17 @@ struct dz_mem_run {
 _Static_assert(sizeof(struct dz_mem_head) == 32 && sizeof(struct dz_mem_run) == 24,
                "as docs/format/machine.md has them");
 
-/* Making one, of `most` pages. */
+/* A row that is being written, of at most `most` pages. */
 struct dz_mem_packer {
-    uint8_t *row;    /* room for head and runs, bytes */
-    bool lent;       /* and is not ours */
-    uint8_t *packed; /* the same, packed; NULL: nothing was yet */
+    uint8_t *row;    /* room for the head, the runs and the bytes */
+    bool lent;       /* `row` belongs to the caller of dz_mem_pack_init() */
+    uint8_t *packed; /* the row with its bytes packed; NULL: none was packed yet */
     struct dz_mem_run runs[DZ_MEM_ROW_MANY];
-    uint32_t most, run_count, pages, filled; /* pages: named; filled: with bytes */
+    uint32_t most, run_count, pages,
+        filled; /* pages: those that the runs name; filled: those of them with bytes */
 };
-/* room: dz_mem_pack_room(most) bytes that stay until _release, or NULL: from the heap. */
+/* room: dz_mem_pack_room(most) bytes that stay valid until _release; NULL: the packer allocates
+ * them. */
 int dz_mem_pack_init(struct dz_mem_packer *p, uint32_t most, void *room, struct dz_err *err);
 size_t dz_mem_pack_room(uint32_t most);
 static inline bool dz_mem_pack_full(const struct dz_mem_packer *p)
@@ -63,52 +65,57 @@ static inline bool dz_mem_pack_full(const struct dz_mem_packer *p)
 }
 void dz_mem_pack_release(struct dz_mem_packer *p);
 void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, const uint8_t *bytes);
-/* The row's bytes, until the next page; the packer is empty again. try_packing: where it pays. */
+/* End the row. Its bytes are valid until the next page is added; the packer is empty again.
+ * try_packing: compress, where that makes the row smaller. */
 void dz_mem_pack_end(struct dz_mem_packer *p, bool try_packing, const void **ret_bytes,
                      size_t *ret_size);
 
-/* Taking one apart. bytes: of the run; NULL: as the base. */
+/* A run of a row that is being read. bytes: the content of its pages; NULL: they equal the base. */
 struct dz_mem_piece {
     struct dz_mem_run run;
     const uint8_t *bytes;
 };
 typedef int dz_mem_piece_fn(void *arg, uint32_t row, const struct dz_mem_piece *p,
                             struct dz_err *err);
-/* Whom to tell of each piece, and the row's number for it. */
+/* The function that is called with each run, and the number of the row that it is told. */
 struct dz_mem_taker {
     uint32_t row;
     dz_mem_piece_fn *fn;
     void *arg;
 };
-/* plain: room for the pages, DZ_MEM_ROW_PAGES of them. */
+/* Read a row. plain: room for DZ_MEM_ROW_PAGES unpacked pages. */
 int dz_mem_unpack(const void *bytes, size_t size, uint8_t *plain, const struct dz_mem_taker *to,
                   struct dz_err *err);
-/* The same of the first bytes[0..have) of a row of `size` bytes, without those of its pages:
- * p->bytes is NULL, p->run.kind tells. 0: its runs come last, it has to be read. */
+/* Read the runs of a row of `size` bytes from its first bytes[0..have), without the content of its
+ * pages: p->bytes is NULL, and p->run.kind tells what the pages are. 0: the runs come last, so the
+ * whole row has to be read. */
 int dz_mem_index(const void *bytes, size_t have, size_t size, const struct dz_mem_taker *to,
                  struct dz_err *err);
-/* Of a head but for its sums, and the runs that come next. */
+/* The checksum of a head (but for its two sums) and of the runs after it. */
 uint32_t dz_mem_index_sum(const struct dz_mem_head *h, const void *runs);
-/* As many bytes as its head says that it needs, which may be a lie; never more than
- * DZ_MEM_INDEX_MAX. */
+/* How many bytes the head claims to need for head and runs. The claim may be wrong; the result is
+ * at most DZ_MEM_INDEX_MAX. */
 size_t dz_mem_index_size(const void *bytes, size_t have);
-/* Of so many the first page of a row, in SQLite's file, has all: most rows have no more. */
+/* So many bytes of a row lie in its first page of SQLite's file. They hold the runs of most rows.
+ */
 #define DZ_MEM_INDEX_FIRST (sizeof(struct dz_mem_head) + 18 * sizeof(struct dz_mem_run))
 #define DZ_MEM_INDEX_MAX   (sizeof(struct dz_mem_head) + DZ_MEM_ROW_PAGES * sizeof(struct dz_mem_run))
 int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);
-/* The same for large rows, several of them: with memory that is had at once. */
+/* The same for several large rows, with buffers that are made present at once. */
 int dz_mem_reader_open_large(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err);
 void dz_mem_reader_close(struct dz_mem_reader *r);
-/* Each piece of row number `row` of m->mem. */
+/* Call fn with each run of row number `row` of m->mem. */
 int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_t row,
                     dz_mem_piece_fn *fn, void *arg, struct dz_err *err);
-/* All rows, newest first: added to m->mem.rows and taken apart. ret_bytes: of all. */
+/* Read all rows, the newest first: add each to m->mem.rows and call fn with its runs. ret_bytes:
+ * the size of all rows. */
 int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64_t *ret_bytes,
                     struct dz_err *err);
 
 #define DZ_MEM_NO_SLEEP "the memory of the machine in the file is damaged: a row is of no sleep"
 
-/* Lay a piece over its space, unless a newer row has (arg: struct dz_machine *). */
+/* Copy a run into its memory, but for the pages that a newer row has set (arg: struct dz_machine
+ * *). */
 int dz_mem_lay_piece(void *arg, uint32_t row, const struct dz_mem_piece *p, struct dz_err *err);
 
 void dz_mem_unwatch(struct dz_machine *m);
@@ -117,7 +124,7 @@ static inline bool dz_mem_absent(const struct dz_space *s, size_t page)
     return page < s->absents && s->absent[page];
 }
 
-/* s->range: a memory of an instance, and its base. */
+/* Set s->range to a memory of an instance, with its base. */
 struct dz_wasm_inst;
 void dz_mem_set_range(struct dz_space *s, struct dz_wasm_inst *inst);
 bool dz_mem_is_base(const struct dz_machine_range *r, size_t at);

@@ -20,13 +20,13 @@
 
 enum {
     SUM_LANES = 8,
-    STATE_PACK_MIN = 16 << 10, /* bytes: a page of the file less is not worth the copy */
-    SPARE_WARM = 64 << 10,     /* of that room, which a small machine needs */
+    STATE_PACK_MIN = 16 << 10, /* bytes: smaller states hardly save a page of the file */
+    SPARE_WARM = 64 << 10,     /* bytes of spare room that a small machine needs */
     ROW_MAX = sizeof(struct dz_mem_head) +
               DZ_MEM_ROW_PAGES * (DZ_MACHINE_PAGE + sizeof(struct dz_mem_run)),
-    PLAIN_AT = (ROW_MAX + 4095) / 4096 * 4096, /* behind a row, in a reader's room */
+    PLAIN_AT = (ROW_MAX + 4095) / 4096 * 4096, /* where unpacked pages lie in a room */
 };
-#define READER_ROOM (3 * DZ_VM_HUGE) /* half of it is used, from a limit of huge pages on */
+#define READER_ROOM (3 * DZ_VM_HUGE) /* one half is used, from a huge page on */
 _Static_assert(PLAIN_AT + BYTES_MAX <= DZ_VM_HUGE + DZ_VM_HUGE / 2, "both fit");
 
 /* --- the checksum ----------------------------------------------------------------------- */
@@ -39,8 +39,8 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 32;
 }
 
-/* Eight lanes, each a chain of multiplications, so that the processor has something
- * to do meanwhile. */
+/* Eight independent chains of multiplications, so that the processor need not wait for one before
+ * it begins the next. */
 uint64_t dz_machine_sum(uint64_t seed, const void *data, size_t size)
 {
     const uint8_t *p = data;
@@ -50,7 +50,8 @@ uint64_t dz_machine_sum(uint64_t seed, const void *data, size_t size)
         lane[i] = seed + i;
     for (; left >= sizeof word; left -= sizeof word, p += sizeof word) {
         memcpy(word, p, sizeof word);
-#pragma GCC unroll 8 /* else the lanes are in memory, and each waits for what was stored */
+#pragma GCC unroll 8 /* without unrolling the lanes are kept in memory, and each step waits for \
+                        the store of the last */
         for (unsigned i = 0; i < SUM_LANES; i++)
             lane[i] = (lane[i] ^ word[i]) * FACTOR;
     }
@@ -63,7 +64,8 @@ uint64_t dz_machine_sum(uint64_t seed, const void *data, size_t size)
 
 /* --- packing ------------------------------------------------------------------------------ */
 
-/* Where the bytes of the pages begin while a row is made: head and runs are put right before. */
+/* The offset of the pages' bytes while a row is being filled. At the end the head and the runs are
+ * put directly before them. */
 static size_t room(uint32_t pages)
 {
     return sizeof(struct dz_mem_head) + pages * sizeof(struct dz_mem_run);
@@ -119,8 +121,8 @@ void dz_mem_pack_page(struct dz_mem_packer *p, uint64_t space, size_t page, cons
     p->pages++;
 }
 
-/* Packed bytes are kept where they are a quarter less. Of what real programs keep half
- * goes, at 350 to 700 MB/s; without room for them the pages stay as they are. */
+/* Packed bytes are used if they save a quarter. Real programs save about half, at 350 to 700 MB/s.
+ * Without memory for packing the pages are stored as they are. */
 static bool pack(struct dz_mem_packer *p, struct dz_mem_head *h)
 {
     size_t at = room(p->most);
@@ -174,7 +176,7 @@ static bool is_raw(const struct dz_mem_head *h)
     return h->codec == DZ_MEM_RAW || h->codec == DZ_MEM_LAST_RAW;
 }
 
-/* Can a row of `size` bytes be what its head says? */
+/* Is the head possible for a row of `size` bytes? */
 static int check_head(const struct dz_mem_head *h, size_t size, struct dz_err *err)
 {
     if (memcmp(h->magic, "mem1", 4) != 0)
@@ -202,7 +204,7 @@ static int unpack(const struct dz_mem_head *h, const uint8_t **pages, uint8_t *p
     return n == want ? 0 : BAD(err, "a row cannot be unpacked");
 }
 
-/* Each run; pages: their bytes, NULL when they are not at hand. */
+/* Call fn with each run. pages: the bytes of the pages; NULL: they were not read. */
 static int each_run(const struct dz_mem_head *h, const uint8_t *runs, const uint8_t *pages,
                     const struct dz_mem_taker *to, struct dz_err *err)
 {
@@ -282,7 +284,7 @@ int dz_mem_index(const void *bytes, size_t have, size_t size, const struct dz_me
 int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct dz_err *err)
 {
     const struct dz_state_packed h = {.magic = DZ_STATE_LZ4, .size = state->len};
-    size_t most = state->len - state->len / 4; /* as for pages */
+    size_t most = state->len - state->len / 4; /* the limit that pages have, too */
     if (state->len < STATE_PACK_MIN)
         return 0;
     DZ_AUTO(dz_freep) char *to = dz_alloc(most);
@@ -326,11 +328,12 @@ int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struc
 
 /* --- made ahead ------------------------------------------------------------------------------ */
 
-/* Room for a row's pages, for whoever reads next. Of a process that was made for that. */
+/* Room for the pages of a row, allocated ahead by a process that waits for work; the first reader
+ * takes it. */
 static uint8_t *spare;
 
-/* LZ4's own calls to others are bound when they are first made, which is a look into each
- * library that is loaded. */
+/* The dynamic linker binds LZ4's calls to other libraries when they are first made, and that
+ * searches every loaded library. So they are made once here. */
 static void bind_lz4(void)
 {
     char plain[STATE_PACK_MIN] = {0}, packed[STATE_PACK_MIN];
@@ -366,8 +369,8 @@ int dz_mem_reader_open(struct dz_mem_reader *r, struct dz_db *db, struct dz_err 
     return r->plain ? 0 : dz_fail(err, DZ_ENOMEM, "read the machine's memory: out of memory");
 }
 
-/* One huge page, where the system has them, costs less than a tenth of the small ones that two rows
- * of doze's touch. A row of the largest size ends behind it. */
+/* One huge page, where the system has them, costs less than a tenth of the small pages that two
+ * rows would touch. A row of the largest size ends behind it. */
 int dz_mem_reader_open_large(struct dz_mem_reader *r, struct dz_db *db, struct dz_err *err)
 {
     uint8_t *room = dz_vm_reserve(READER_ROOM, NULL);

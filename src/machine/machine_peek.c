@@ -55,7 +55,7 @@ static const struct blob *find_blob(const struct peek *p, uint32_t index)
     return NULL;
 }
 
-/* The text of a blob, NULs between strings as spaces. */
+/* The text of a blob; each NUL between strings becomes a space. */
 static void text_of(const struct peek *p, uint32_t index, char ret[static DZ_PEEK_TEXT])
 {
     const struct blob *b = find_blob(p, index);
@@ -99,7 +99,7 @@ static void text_of(const struct peek *p, uint32_t index, char ret[static DZ_PEE
 
 /* --- memory ---------------------------------------------------------------------------- */
 
-/* Homes as a wake would find them, over memories that are not there. */
+/* Find the row of each page as a wake would, without making the memories. */
 static int count_piece(void *arg, uint32_t row, const struct dz_mem_piece *piece,
                        struct dz_err *err)
 {
@@ -161,7 +161,8 @@ static const char *kind_of(const struct dz_file *f)
     return f->kind < DZ_ARRAY_LEN(kinds) ? kinds[f->kind] : "?";
 }
 
-/* Its name, or its peer's; an abstract one begins with @. Bytes that wait to be read. */
+/* The name of a socket or of its peer, where an abstract name begins with @, and the number of
+ * bytes that wait to be read. */
 static uint32_t tell_socket(const struct peek *p, const struct dz_socket *s,
                             char ret[static DZ_PEEK_TEXT])
 {
@@ -227,7 +228,7 @@ static int look_at_thread(const struct peek *p, const struct dz_thread *t, struc
     return 0;
 }
 
-/* Processes, and their threads into p->threads. */
+/* Read the processes, and their threads into p->threads. */
 static int read_procs(struct peek *p, struct procs *procs, struct dz_err *err)
 {
     struct dz_view v = p->m->section[dz_state_rows(DZ_KERNEL_TABLE_PROC)];

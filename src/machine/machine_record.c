@@ -16,7 +16,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are copied as
 
 enum {
     NUMBER_MAX = 10, /* bytes of a LEB128 number */
-    NESTING_MAX = 2, /* records in records: what our tables have */
+    NESTING_MAX = 2, /* our tables have records in records, and no deeper ones */
 };
 
 void dz_record_put_number(struct dz_buf *to, uint64_t v)
@@ -192,9 +192,10 @@ int dz_record_get(const uint8_t *bytes, size_t size, const struct dz_record *r, 
 
 /* --- the tables: fields by number -------------------------------------------------------- */
 
-/* docs/format/machine.md lists the same fields. A number is never used again for another field.
- * Links (queues, hashes, waiters) and counts that dz_kernel_thaw() makes anew are left out;
- * t_machine_record.c checks that every other byte of a struct is here. */
+/* The fields of each record, as docs/format/machine.md lists them. A number that was used once is
+ * never used for another field. Links (queues, hashes, waiters) and counts that dz_kernel_thaw()
+ * computes again are left out. t_machine_record.c checks that every other byte of a struct is here.
+ */
 
 /* --- the tables: small structs ----------------------------------------------------------- */
 
@@ -260,7 +261,7 @@ static const struct dz_field winsize_fields[] = {
 #undef T
 static const struct dz_record winsize = DZ_RECORD("window size", struct dz_winsize, winsize_fields);
 
-/* A slot of a descriptor table, whose blob is an array of them. */
+/* A slot of a descriptor table. The table is a blob that is an array of slots. */
 #define T struct dz_fd
 static const struct dz_field fd_fields[] = {
     DZ_FIELD(T, 1, file),    DZ_FIELD(T, 2, flags),   DZ_FIELD(T, 3, rights),
@@ -319,7 +320,7 @@ static const struct dz_field proc_fields[] = {
     DZ_FIELD(T, 49, lock_owner),
     DZ_FIELD(T, 50, exit_code),
     DZ_FIELD(T, 51, stop_sig),
-    DZ_FIELD(T, 53, exit_signal), /* 52 was version 1's */
+    DZ_FIELD(T, 53, exit_signal), /* version 1 used number 52 */
 };
 #undef T
 
@@ -576,7 +577,7 @@ const struct dz_record dz_machine_module_record =
 #define T struct dz_machine_space
 static const struct dz_field space_fields[] = {
     DZ_FIELD(T, 1, id),         DZ_FIELD(T, 2, proc),  DZ_FIELD(T, 3, memory),
-    DZ_FIELD(T, 4, base),       DZ_FIELD(T, 7, pages), /* 5 and 6 were never written */
+    DZ_FIELD(T, 4, base),       DZ_FIELD(T, 7, pages), /* numbers 5 and 6 were never used */
     DZ_FIELD(T, 8, base_space),
 };
 #undef T

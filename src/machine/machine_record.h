@@ -25,19 +25,19 @@
 struct dz_record;
 
 struct dz_field {
-    uint16_t tag;   /* from 1 */
-    uint16_t width; /* bytes of a number; of an element of `sub` */
+    uint16_t tag;   /* numbers start at 1 */
+    uint16_t width; /* bytes of a number, or of one element where `sub` is set */
     uint32_t offset, count;
-    const struct dz_record *sub; /* NULL: numbers */
+    const struct dz_record *sub; /* the fields of a struct; NULL: the field is a number */
 };
 struct dz_record {
-    const char *what; /* for messages: "process" */
+    const char *what; /* what the record describes, for messages: "process" */
     const struct dz_field *fields;
     size_t field_count;
-    size_t size; /* of the struct */
+    size_t size; /* of the C struct */
 };
 
-/* Rows of a table of fields: one number, an array of them, a struct, an array. */
+/* Entries of a field table: a number, an array of numbers, a struct, an array of structs. */
 #define DZ_FIELD(type, tag, member) \
     {tag, (uint16_t)sizeof(((type *)0)->member), (uint32_t)offsetof(type, member), 1, NULL}
 #define DZ_FIELD_ARRAY(type, tag, member)                                             \
@@ -54,12 +54,12 @@ struct dz_record {
 /* Append the record of a struct. */
 void dz_record_put(struct dz_buf *to, const struct dz_record *r, const void *from);
 
-/* Fill a zeroed struct. DZ_ECORRUPT; DZ_EUNSUPPORTED: a tag that is not known, so
- * a later doze has written it. */
+/* Read a record into a zeroed struct. DZ_ECORRUPT. DZ_EUNSUPPORTED: a tag is unknown, so a newer
+ * doze wrote it. */
 DZ_NODISCARD int dz_record_get(const uint8_t *bytes, size_t size, const struct dz_record *r,
                                void *ret_to, struct dz_err *err);
 
-/* LEB128; get moves *at, and is false when it does not fit. */
+/* LEB128 numbers. get advances *at; false: the number does not fit or is cut off. */
 void dz_record_put_number(struct dz_buf *to, uint64_t v);
 bool dz_record_get_number(const uint8_t **at, const uint8_t *end, uint64_t *ret_v);
 

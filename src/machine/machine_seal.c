@@ -18,10 +18,10 @@
 
 /* --- a machine whose memory's base is the image's machine -------------------------------- */
 
-/* It is written again so that the base of its memories is their modules only. A page comes from
- * the machine's own rows; a page that they do not name, or name as equal to its base, comes from
- * the rows of the image's machine. Every page is packed anew, once, as generation 1. The state is
- * the same but for the section that describes the memories. */
+/* The machine is written again so that the base of its memories is their modules alone. A page
+ * comes from the machine's own rows; a page that they do not name, or name as equal to its base,
+ * comes from the rows of the image's machine. Every page is packed anew, once, as generation 1. The
+ * state is the same but for the section that describes the memories. */
 
 #define PAGE ((size_t)DZ_MACHINE_PAGE)
 
@@ -62,7 +62,8 @@ static int put(struct merge *g, const struct dz_space *s, size_t page, const uin
     return rc;
 }
 
-/* Of a space, what a piece says first. from_base: of the image's machine. */
+/* The first run that names a page of a space decides it. from_base: the run is of the image's
+ * machine. */
 static int take(struct merge *g, struct dz_space *s, const struct dz_mem_piece *p, bool from_base,
                 struct dz_err *err)
 {
@@ -168,8 +169,8 @@ static bool is_based(const struct dz_machine *m)
 }
 
 /* Write the machine that sleeps in `from` into the empty tables of `to` (state, modules, memory),
- * so that no memory has one of the image as its base. 1; 0: no memory has, and nothing was
- * written. */
+ * so that no memory has one of the image as its base. 1: done; 0: no memory has such a base, and
+ * nothing was written. */
 static int rebase_machine(struct dz_db *from, struct dz_db *image, struct dz_db *to,
                           struct dz_err *err)
 {
@@ -196,7 +197,7 @@ static int rebase_machine(struct dz_db *from, struct dz_db *image, struct dz_db 
 #define NODE_COLUMNS "ino,mode,uid,gid,nlink,size,rdev,atime,mtime,ctime,base_size,data"
 #define INTO_NODE    "INSERT INTO node(" NODE_COLUMNS ")VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)"
 
-/* Does the row that `st` stands on have a key that `to` has already? */
+/* Does `to` have a row with the key of the current row of `st`? */
 static int has(struct dz_db *to, struct dz_stmt *st, const char *sql, int keys, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp) struct dz_stmt *q = dz_db_stmt(to, sql);
@@ -243,7 +244,7 @@ static int copy_below(struct dz_db *image, struct dz_db *to, struct dz_err *err)
     return 0;
 }
 
-/* How many bytes of this inode may come from the image; negative: none do. */
+/* How many bytes of this inode may come from the image; negative: none. */
 static int from_image(struct dz_db *to, int64_t ino, int64_t *ret_limit, struct dz_err *err)
 {
     DZ_AUTO(dz_stmt_resetp)
@@ -296,7 +297,7 @@ static const struct {
      "INSERT INTO meta(k,v)VALUES(?1,?2)ON CONFLICT(k)DO UPDATE SET v=?2"},
 };
 
-/* The image's own rows say how much of a file is theirs by its size. */
+/* In the image itself the size of a file says how much of it the image's rows hold. */
 static const char whole_below[] =
     "UPDATE node SET base_size=size WHERE base_size=0 AND data IS NULL AND mode>>12=8 AND ino NOT IN"
     "(SELECT ino FROM temp.own)";
@@ -312,8 +313,8 @@ static const char tidy[] =
     "UPDATE node SET base_size=0;"
     "DROP TABLE temp.own";
 
-/* Rows as they are, unless they stand on the image's. A file in which nothing ever slept
- * has no table of memory. */
+/* Copy the rows unchanged unless they refer to the image's. A file in which nothing ever slept has
+ * no table of memory. */
 static int copy_machine(struct dz_db *from, struct dz_db *image, struct dz_db *to,
                         struct dz_err *err)
 {

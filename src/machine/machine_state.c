@@ -70,7 +70,7 @@ static void set_ring(struct kind *kinds, uint32_t count, uint32_t blob, uint32_t
         kinds[blob] = (struct kind){DZ_BLOB_RING, head, len};
 }
 
-/* The kind of each blob, which follows from the row that refers to the blob. */
+/* The kind of a blob follows from the row that refers to it. */
 static struct kind *blob_kinds(struct dz_kernel *k, uint32_t count)
 {
     struct kind *kinds = dz_zarray((size_t)count + 1, sizeof *kinds);
@@ -186,7 +186,8 @@ static void put_locks(struct out *o, const struct dz_vfs *vfs)
 
 /* --- writing: programs --------------------------------------------------------------------- */
 
-/* The number of a module, which is written with the first process that runs it. */
+/* The number of a module. Modules are numbered in the order in which the first process of each is
+ * written. */
 static int module_number(struct out *o, const struct dz_wasm_module *module, uint32_t *ret_number,
                          struct dz_err *err)
 {
@@ -310,7 +311,7 @@ static void put_head(struct out *o, const struct dz_machine_how *how)
     end(o);
 }
 
-/* Tables at the end that have no rows are left out. */
+/* Tables at the end are left out where they have no rows. */
 static uint32_t last_section(struct dz_kernel *k)
 {
     uint32_t tag = DZ_STATE_TAGS - 1;
@@ -401,7 +402,7 @@ static int read_pieces(struct dz_machine *m, const struct dz_machine_module *row
     return rc;
 }
 
-/* The inode, unless its file has changed since. */
+/* The inode of the program, unless that file has changed since the program was loaded. */
 static uint64_t same_file(const struct dz_machine *m, const struct dz_machine_module *row)
 {
     struct dz_vfs_attr attr;
@@ -410,7 +411,8 @@ static uint64_t same_file(const struct dz_machine *m, const struct dz_machine_mo
     return same ? row->ino : 0;
 }
 
-/* Get the module that a row of m->modules names: from the embedder, or from its pieces. */
+/* Get the module that a row of m->modules names, from the embedder or from its pieces in the file.
+ */
 static int module_open(struct dz_machine *m, const struct dz_machine_module *row,
                        struct dz_wasm_module **ret_module, struct dz_err *err)
 {
@@ -420,7 +422,8 @@ static int module_open(struct dz_machine *m, const struct dz_machine_module *row
     struct dz_machine_program program = {
         .sha256 = row->sha256, .ino = same_file(m, row), .size = (size_t)row->size};
     int rc = ops->module_get(ops->arg, &program, ret_module, err);
-    if (rc == DZ_ENOENT && program.ino != row->ino) { /* touched, perhaps: its bytes are hashed */
+    /* Perhaps only the times of the inode have changed: then its bytes have the hash. */
+    if (rc == DZ_ENOENT && program.ino != row->ino) {
         program.ino = row->ino;
         rc = ops->module_get(ops->arg, &program, ret_module, err);
     }
@@ -454,7 +457,7 @@ static int module_open(struct dz_machine *m, const struct dz_machine_module *row
 
 /* --- programs: writing ------------------------------------------------------------------- */
 
-/* The bytes of a program that some process runs. */
+/* Store the bytes of a program that some process runs. */
 static const struct dz_wasm_module *find_running(struct dz_kernel *k, const uint8_t *sha256)
 {
     for (uint32_t i = 2; i <= dz_kernel_rows(k, DZ_KERNEL_TABLE_PROC); i++) {
@@ -489,7 +492,7 @@ static int write_pieces(struct dz_machine *m, const char *part, const uint8_t *b
     return rc;
 }
 
-/* Rows of programs that nobody runs any more, or whose file is back. */
+/* Delete the bytes of programs that nobody runs any more, or that a file holds again. */
 static int drop_others(struct dz_machine *m, struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf keep = DZ_BUF_INIT(1 << 20);
@@ -756,12 +759,12 @@ int dz_machine_state_proc(const struct dz_machine *m, struct dz_view *v, uint64_
 static int put_row(struct dz_kernel *k, enum dz_kernel_table table, uint32_t index, void *row,
                    struct dz_err *err)
 {
-    const uint32_t head[2] = {1, index}; /* used, index: what every row begins with */
+    const uint32_t head[2] = {1, index}; /* every row begins with these two: used, and its index */
     memcpy(row, head, sizeof head);
     return dz_kernel_row_put(k, table, row, err);
 }
 
-/* A process, and of version 1 its thread and what its signals tell. */
+/* Read a process; in version 1 also its thread, and what its pending signals say. */
 static int put_proc(struct dz_kernel *k, uint32_t index, struct dz_machine_proc1 *p,
                     uint32_t *signals, struct dz_err *err)
 {

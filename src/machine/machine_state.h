@@ -9,57 +9,62 @@
 #include "machine/machine_int.h"
 
 #define DZ_STATE_MAGIC "dozemac1"
-#define DZ_STATE_LZ4   "dozemaz1" /* struct dz_state_packed, and the state as one block of LZ4 */
+#define DZ_STATE_LZ4   "dozemaz1" /* struct dz_state_packed, then the state as one block of LZ4 */
 
 struct dz_state_packed {
     char magic[8];
-    uint64_t size; /* of the state */
+    uint64_t size; /* of the unpacked state */
 };
 
 enum dz_blob_kind {
-    DZ_BLOB_RAW = 0,  /* `stored` bytes, all of them */
-    DZ_BLOB_RING = 1, /* `stored` bytes that begin at `head` and may go round */
-    DZ_BLOB_FDS = 2,  /* { number, size, record }*: slots of a descriptor table */
+    DZ_BLOB_RAW = 0, /* `stored` bytes, the whole content */
+    DZ_BLOB_RING =
+        1, /* a ring of which `stored` bytes are used, from `head` on and around the end */
+    DZ_BLOB_FDS = 2, /* { number, size, record }*: slots of a descriptor table */
 };
 struct dz_state_blob {
     uint32_t index, kind;
-    uint64_t size; /* of the blob */
+    uint64_t size; /* of the whole blob */
     uint32_t head, pad;
-    uint64_t stored; /* bytes that follow */
+    uint64_t stored; /* bytes that follow this head */
 };
 struct dz_state_engine {
-    uint32_t proc, module; /* index of the process; number of the module, from 1 */
-    uint64_t size;         /* of what follows: docs/format/wasm-state.md, without memory */
+    uint32_t proc,
+        module;    /* proc: the index of the process; module: the number of the module, from 1 */
+    uint64_t size; /* bytes that follow: the format of docs/format/wasm-state.md, without memory */
 };
 _Static_assert(sizeof(struct dz_state_blob) == 32 && sizeof(struct dz_state_engine) == 16,
                "as docs/format/machine.md has them");
 
-/* Into m->state; fills m->modules and m->head. */
+/* Write the state of a kernel into m->state, and set m->modules and m->head. */
 int dz_machine_state_write(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                            const struct dz_machine_how *how, struct dz_err *err);
-/* The rows of a state, in the transaction. */
+/* Store the state as rows, in the open transaction. */
 int dz_machine_state_put(struct dz_db *db, const struct dz_buf *state, struct dz_err *err);
-/* A number, and a record with its size: what dz_machine_state_item() reads. */
+/* Append a number and a record with its size, as dz_machine_state_item() reads them. */
 void dz_machine_item_put(struct dz_buf *to, uint64_t key, const struct dz_record *r,
                          const void *from);
-/* As it is written: 1 and packed, 0: as it is. And the state of `rows`, which is used up. */
+/* The form in which a state is stored: 1: packed, 0: as it is. _unpack reads that form from `rows`,
+ * and takes `rows` over. */
 int dz_machine_state_pack(const struct dz_buf *state, struct dz_buf *ret, struct dz_err *err);
 int dz_machine_state_unpack(struct dz_buf *rows, struct dz_buf *ret_state, struct dz_err *err);
-/* m->state cut into its sections; head, modules and spaces read. */
+/* Split m->state into its sections, and read head, modules and memories. */
 int dz_machine_state_cut(struct dz_machine *m, struct dz_err *err);
-/* One item of a section of records: 1, 0 at its end, DZ_ECORRUPT. */
+/* Read the next item of a section of records. 1: one was read, 0: the section has ended,
+ * DZ_ECORRUPT. */
 int dz_machine_state_item(struct dz_view *v, const struct dz_record *r, uint64_t *ret_key,
                           void *ret_item, struct dz_err *err);
-/* One process of the section of processes, as a row has it now: 1, 0, DZ_ECORRUPT. Of version 1
- * thread.tid is 0 when it had none. */
+/* Read the next process, converted to the present version. 1: one was read, 0: the section has
+ * ended, DZ_ECORRUPT. In version 1 thread.tid is 0 where the process had no thread. */
 int dz_machine_state_proc(const struct dz_machine *m, struct dz_view *v, uint64_t *ret_key,
                           struct dz_machine_proc1 *ret_proc, struct dz_err *err);
-/* What stands in m->state into a fresh kernel; memories have their size and what
- * the module gives them. */
+/* Restore m->state into a new kernel. Memories have their size, and the content that the module
+ * defines. */
 int dz_machine_state_read(struct dz_machine *m, struct dz_kernel *k, struct dz_vfs *vfs,
                           struct dz_err *err);
 
-/* In the transaction: rows for the modules that nothing else holds, and only them. */
+/* In the transaction: store the modules whose bytes nothing else holds, and delete the rows of all
+ * others. */
 int dz_machine_modules_write(struct dz_machine *m, struct dz_kernel *k, struct dz_err *err);
 
 #endif
