@@ -14,9 +14,10 @@
 struct dz_cell_base {
     int image_fd;
     const char *image_sha256;
-    const int *module_fds; /* prepared modules: what is missing is prepared, slowly */
-    size_t module_count;   /* those beyond 60 are not handed over */
-    int out_fd;            /* an empty file */
+    const int
+        *module_fds; /* prepared modules of the image; missing ones are compiled, which is slow */
+    size_t module_count; /* of them at most 60 are passed on */
+    int out_fd;          /* an empty file */
     int64_t timeout_ms;
 };
 /* machine/machine_base.h. DZ_ESTATE: no machine sleeps in the image. */

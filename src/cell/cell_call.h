@@ -49,11 +49,11 @@
 enum {
     DZ_CALL_FDS_MAX = 64,
     DZ_CALL_DATA_MAX = 32768,     /* bytes of one message */
-    DZ_CALL_STOP_GRACE_MS = 5000, /* for a function that was asked to stop */
-    DZ_CALL_END_MS = 1000,        /* for a cell to end after it has said that it is done */
+    DZ_CALL_STOP_GRACE_MS = 5000, /* how long a function may go on after it was asked to stop */
+    DZ_CALL_END_MS = 1000, /* how long a cell may take to exit after it said that it is done */
 };
 
-/* One message. data is valid until the next message on that side. */
+/* A message. Its data is valid until the next message on the same side. */
 struct dz_call_msg {
     uint32_t tag;
     uint64_t value;
@@ -61,50 +61,55 @@ struct dz_call_msg {
     size_t size;
 };
 
-struct dz_call; /* the function's end */
+struct dz_call; /* the side of the call in which the function runs */
 
-/* The functions that the daemon calls. */
+/* The functions that the daemon calls in a process that the seed starts. */
 enum dz_call_id {
-    DZ_CALL_FORK, /* any other */
+    DZ_CALL_FORK, /* any other function, in a fork of this process */
     DZ_CALL_CHECKPOINT,
     DZ_CALL_CARRY,
     DZ_CALL_EXPAND,
     DZ_CALL_COUNT,
 };
-/* Runs in the cell. Its result (>= 0, or DZ_E* and *err) is that of the call. */
+/* A function that runs in the cell. Its result (>= 0, or DZ_E* with *err) is the result of the
+ * call. */
 typedef int dz_call_fn(struct dz_call *call, void *arg, struct dz_err *err);
 
-/* What each of them takes. cell_disk.c; run is NULL for DZ_CALL_FORK. */
+/* The functions and their arguments, in cell_disk.c; run is NULL for DZ_CALL_FORK. */
 struct dz_call_function {
     dz_call_fn *run;
     size_t arg_size, fd_count;
-    bool (*sound)(const void *arg); /* may run have these bytes, at any address? NULL: all */
+    bool (*sound)(const void *arg); /* checks an argument that came from another process; NULL: all
+                                       bytes will do */
 };
 extern const struct dz_call_function dz_call_functions[DZ_CALL_COUNT];
 
 struct dz_call_opts {
-    const char *what; /* "look into a.doze": begins the sentence when the cell fails */
+    const char *what; /* begins the message when the cell fails: "look into a.doze" */
     dz_call_fn *run;
-    void *arg;          /* run's */
-    enum dz_call_id id; /* of run, for a process that the seed exec's; 0: fork this process */
-    size_t arg_size;    /* of arg, when there is an id */
-    const int *fds;     /* all that run may use; -1 are skipped */
+    void *arg; /* the argument of run */
+    enum dz_call_id
+        id; /* the function, when the seed is to start a process for it; 0: fork this process */
+    size_t arg_size; /* bytes of arg, when there is an id */
+    const int *fds;  /* the descriptors that run may use; -1 are skipped */
     size_t fd_count;
-    int64_t timeout_ms;    /* of the whole call; 0: none */
-    uint64_t memory_bytes; /* of the cell; 0: DZ_CELL_MEMORY */
-    uint64_t file_bytes;   /* that a file may have; 0: DZ_CELL_FILE_SIZE */
-    /* One of fds that is in the host's memory: the cell is killed (DZ_ELIMIT) when it takes more
-     * than so many bytes, as is seen twenty times a second. 0: none. */
+    int64_t timeout_ms;    /* for the whole call; 0: no limit */
+    uint64_t memory_bytes; /* the most memory of the cell; 0: DZ_CELL_MEMORY */
+    uint64_t file_bytes;   /* the largest file that it may write; 0: DZ_CELL_FILE_SIZE */
+    /* A descriptor of fds that is in memory, and how many bytes it may have: above that the cell is
+     * killed (DZ_ELIMIT). The size is looked at twenty times a second. 0: no limit. */
     uint64_t watched_bytes;
     int watched_fd;
 
-    /* What run says. An error ends the call with it. NULL: run has nothing to say. */
+    /* Called with each message that run sends; a negative result ends the call with that error.
+     * NULL: run sends none. */
     int (*take)(void *host, const struct dz_call_msg *msg, struct dz_err *err);
-    /* What run asks; *ret_answer's data lives until the next question. */
+    /* Answers a question of run; the data of *ret_answer must stay valid until the next question.
+     */
     int (*answer)(void *host, const struct dz_call_msg *question, struct dz_call_msg *ret_answer,
                   struct dz_err *err);
-    /* Asked at each message, after each signal and four times a second: true stops the
-     * call. NULL: never. */
+    /* Asked at each message, after each signal and four times a second: true ends the call. NULL:
+     * the call is never ended early. */
     bool (*stop)(void *host);
     void *host;
 };
@@ -112,31 +117,31 @@ struct dz_call_opts {
 #define DZ_CELL_MEMORY    (3ull << 30)
 #define DZ_CELL_FILE_SIZE (16ull << 30)
 
-/* Run it; blocks. reply (NULL: none is expected) is filled up to its ceiling.
- * Errors, besides those of run: DZ_EIO the cell died, or sent nonsense (err says by
- * which signal); DZ_ETIMEOUT; DZ_ELIMIT the reply is larger than its buffer;
- * DZ_ECANCELED run was stopped and did not say what became of it; DZ_ENOMEM;
- * DZ_EUNSUPPORTED this kernel cannot jail. In each case the child is gone. */
+/* Run the function and wait for it. reply (NULL: there is none) is filled, up to its limit. Errors
+ * besides those of run: DZ_EIO: the cell died, or sent what no cell sends (err names the signal);
+ * DZ_ETIMEOUT; DZ_ELIMIT: the reply does not fit; DZ_ECANCELED: run was stopped before it told its
+ * result; DZ_ENOMEM; DZ_EUNSUPPORTED: this kernel cannot jail the cell. The child is gone in every
+ * case. */
 DZ_NODISCARD int dz_cell_call(const struct dz_call_opts *opts, struct dz_buf *reply,
                               struct dz_err *err);
 
-/* From now on this process forks no call: it is about to learn secrets. */
+/* This process is about to hold secrets: from now on it forks no calls. */
 void dz_cell_call_never_fork(void);
 
 /* --- inside ------------------------------------------------------------------- */
 
-/* The index-th descriptor of opts.fds; -1 where that was -1. */
+/* Descriptor number `index` of opts.fds; -1 where the caller passed -1. */
 int dz_call_fd(const struct dz_call *call, size_t index);
-/* Say it; waits until the host can take it. DZ_EIO: the host is gone. */
+/* Send a message; waits until the host can take it. DZ_EIO: the host has gone. */
 int dz_call_say(struct dz_call *call, const struct dz_call_msg *msg);
-/* The same of any number of bytes, in pieces of one tag, value 0. */
+/* Send any number of bytes as messages of one tag, with value 0. */
 int dz_call_write(struct dz_call *call, uint32_t tag, const void *data, size_t size);
-/* Ask, and wait for the answer. DZ_ECANCELED: the host wants an end of it. */
+/* Ask the host and wait for its answer. DZ_ECANCELED: the host wants the call to end. */
 DZ_NODISCARD int dz_call_ask(struct dz_call *call, const struct dz_call_msg *question,
                              struct dz_call_msg *ret_answer, struct dz_err *err);
-/* More bytes of the reply. 0. */
+/* Append bytes to the reply. Returns 0. */
 int dz_call_reply(struct dz_call *call, const void *data, size_t size, struct dz_err *err);
-/* Has the host asked for an end? Cheap: look often. */
+/* Has the host asked the call to end? This is cheap, so ask often. */
 bool dz_call_stopped(const struct dz_call *call);
 
 #endif

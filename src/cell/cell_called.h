@@ -11,17 +11,17 @@
 
 struct dz_call {
     int fd;
-    const volatile int *stop; /* in memory that the host writes to */
+    const volatile int *stop; /* memory that the host writes to: not 0: stop */
     int fds[DZ_CALL_FDS_MAX];
     size_t fd_count;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 _Static_assert((int)DZ_CALL_DATA_MAX == (int)DZ_CELL_FRAME_MAX, "a message is a frame");
 
-/* In the child: enter the jail, run, say how it ended. */
+/* In the child: enter the jail, run the function, report the result. */
 DZ_NORETURN void dz_call_serve(int fd, const struct dz_call_opts *opts, const volatile int *stop);
-/* In the host: take and answer what comes from fd until that says how it ended: the
- * result of the call. There is nobody to be reaped. */
+/* In the host: handle messages from fd until the result of the call comes. Reaping the child is not
+ * done here. */
 DZ_NODISCARD int dz_call_listen(int fd, const struct dz_call_opts *opts, struct dz_buf *reply,
                                 struct dz_err *err);
 

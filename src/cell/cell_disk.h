@@ -21,37 +21,37 @@
 struct dz_blob_in;
 struct dz_blob_out;
 
-/* Set from another thread, the call ends within a second or so with DZ_ECANCELED. May
- * be NULL. */
+/* May be NULL. When another thread sets it, the call ends within about a second with DZ_ECANCELED.
+ */
 typedef const _Atomic bool *dz_cell_cancel;
 
-/* Move what is in the log beside `path` into the file; the log is gone. Nobody may
- * have the file open: DZ_EBUSY. */
+/* Move the log beside `path` into the file; then there is no log. DZ_EBUSY: somebody has the file
+ * open. */
 DZ_NODISCARD int dz_cell_disk_settle(const char *path, struct dz_err *err);
 
-/* Which content is copied. Only COMPACT copies a machine, kept memory, records of commands and
- * /tmp; no copy has a deleted byte; each copy is as small as it can be. */
+/* What is copied. Only COMPACT copies a machine with its memory, the records of commands and /tmp.
+ * No copy holds deleted bytes, and each is as small as it can be. */
 enum dz_cell_carry {
-    DZ_CELL_CARRY_COMPACT, /* the same sandbox, whole */
-    DZ_CELL_CARRY_FILES,   /* the same sandbox: its files, all that it says of itself */
-    DZ_CELL_CARRY_CLONE,   /* another one with the same files, on the same image */
-    DZ_CELL_CARRY_SHARE,   /* the public volume alone, standing on no image */
+    DZ_CELL_CARRY_COMPACT, /* the same sandbox with everything */
+    DZ_CELL_CARRY_FILES,   /* the same sandbox: its files and what it says of itself */
+    DZ_CELL_CARRY_CLONE,   /* a new sandbox with the same files, on the same image */
+    DZ_CELL_CARRY_SHARE,   /* the public volume alone, as a file without an image */
 };
 
 struct dz_cell_disk {
-    struct dz_blob_in *from;  /* has a descriptor; its log is empty */
-    struct dz_blob_out *to;   /* empty; not committed here */
-    int image_fd;             /* SHARE: of the image that `from` stands on; -1: none */
-    const char *image_sha256; /* of that image; NULL: none */
-    const char *label;        /* what `from` is called in messages */
+    struct dz_blob_in *from;  /* must have a descriptor, and an empty log */
+    struct dz_blob_out *to;   /* must be empty; the caller commits it */
+    int image_fd;             /* SHARE: the image that `from` stands on; -1: none */
+    const char *image_sha256; /* the hash of that image; NULL: none */
+    const char *label;        /* the name of `from` in messages */
     dz_cell_cancel cancel;
 };
 
 DZ_NODISCARD int dz_cell_disk_carry(const struct dz_cell_disk *d, enum dz_cell_carry what,
                                     struct dz_err *err);
 
-/* cold.h's expand: an archive's content to `out`, or with out NULL only checked. What
- * the cell has written is hashed here, not there. */
+/* The `expand` of struct dz_cold: unpack an archive into `out`; out NULL: only check it. The hash
+ * of what the cell wrote is computed here, outside of the cell. */
 DZ_NODISCARD int dz_cell_expand(struct dz_blob_in *in, struct dz_blob_out *out,
                                 dz_cell_cancel cancel, uint8_t ret_digest[static DZ_SHA256_BYTES],
                                 struct dz_err *err);

@@ -28,23 +28,23 @@
 #include "cell/cell.h"
 #include "runtime/runtime_exec.h"
 
-/* *ret_exec, never 0, is what events and the functions below call it until EXITED or
- * EXEC_FAILED: DZ_ENOENT there is no such program; DZ_EDENIED, DZ_EINVAL it cannot be
- * run; DZ_EEXIST the id is taken; DZ_ELIMIT; DZ_ESTATE no such user or directory, or
- * the machine is not up. A handle that is over is DZ_ENOENT in all of them. */
+/* Start a command. *ret_exec, never 0, names it in events and in the functions below, until EXITED
+ * or EXEC_FAILED. EXEC_FAILED has one of these: DZ_ENOENT: no such program; DZ_EDENIED, DZ_EINVAL:
+ * it cannot be run; DZ_EEXIST: the id is taken; DZ_ELIMIT; DZ_ESTATE: no such user or directory, or
+ * the machine is not up. The functions below answer DZ_ENOENT for a name that is over. */
 DZ_NODISCARD int dz_cell_exec(struct dz_cell *c, const struct dz_cell_exec *exec,
                               uint32_t *ret_exec, struct dz_err *err);
-/* How much was taken, never more than the window. */
+/* Send input. Returns how many bytes were taken, at most the window. */
 int64_t dz_cell_exec_input(struct dz_cell *c, uint32_t exec, const void *data, size_t size,
                            struct dz_err *err);
 size_t dz_cell_exec_window(const struct dz_cell *c, uint32_t exec);
-/* The same, of one whose machine has been put to sleep: as it will have it when it wakes. */
+/* The window of input of a command whose machine sleeps, as it will be after the wake. */
 size_t dz_cell_exec_takes(const struct dz_cell *c, uint32_t exec);
 int dz_cell_exec_input_end(struct dz_cell *c, uint32_t exec, struct dz_err *err);
 int dz_cell_exec_signal(struct dz_cell *c, uint32_t exec, int signo, bool all, struct dz_err *err);
 int dz_cell_exec_resize(struct dz_cell *c, uint32_t exec, uint16_t rows, uint16_t cols,
                         struct dz_err *err);
-/* Send output from this offset on, or from the first that is kept. */
+/* Send the output from this offset on, or from the oldest byte that is kept. */
 int dz_cell_exec_attach(struct dz_cell *c, uint32_t exec, uint64_t offset, struct dz_err *err);
 int dz_cell_exec_detach(struct dz_cell *c, uint32_t exec, struct dz_err *err);
 int dz_cell_exec_took(struct dz_cell *c, uint32_t exec, size_t bytes, struct dz_err *err);

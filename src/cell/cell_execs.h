@@ -20,15 +20,15 @@
 
 struct dz_db;
 
-/* State of a record: column exec.state. */
+/* The state of a command, as the column exec.state has it. */
 enum dz_exec_state {
     DZ_EXEC_RUNNING = 1,
-    DZ_EXEC_ENDED = 2, /* exec.code: as value of EXITED */
-    DZ_EXEC_LOST = 3,  /* its machine's memory was lost, or given up */
+    DZ_EXEC_ENDED = 2, /* exec.code has the value that EXITED has */
+    DZ_EXEC_LOST = 3,  /* the memory of its machine was lost or given up */
 };
 
 enum {
-    DZ_EXEC_ARGV_KEPT = 4096, /* bytes of argv in a record */
+    DZ_EXEC_ARGV_KEPT = 4096, /* so many bytes of argv are kept in a record */
 };
 
 struct dz_exec_piece {
@@ -37,102 +37,105 @@ struct dz_exec_piece {
 
 struct dz_exec {
     struct dz_exec *next;
-    uint32_t number; /* the row in the file */
-    uint32_t handle; /* what the host calls it */
+    uint32_t number; /* the number of its row in the file */
+    uint32_t handle; /* the host's name for it */
     char id[DZ_CELL_ID_MAX + 1];
     uint32_t job, streams[4];
-    bool attached, over; /* over: it has ended, and that is in the file; EXITED is not sent */
-    bool changed;        /* its row is to be written */
-    bool recorded;       /* it has a row: what is not of its end is written */
+    bool attached, over; /* over: its end is in the file, and EXITED is still to be sent */
+    bool changed;        /* its row in the file is to be updated */
+    bool recorded;       /* it has a row, in which only its end is missing */
     int state, code;
     int64_t started_ns, ended_ns, cpu_ns;
-    int64_t kill_at; /* boot clock, ns; INT64_MAX: never */
+    int64_t kill_at; /* when to kill it, on the boot clock in ns; INT64_MAX: never */
     bool timed_out;
-    char why[160];            /* it was stopped */
+    char why[160];            /* why it was stopped; "": it was not */
     uint32_t flags;           /* DZ_EXEC_TTY, DZ_EXEC_STDIN */
-    int32_t pid;              /* of its first process */
-    int64_t kill_real_ns;     /* as kill_at, but since 1970; 0: never */
-    struct dz_buf argv, own;  /* with NULs; the host's own. Until they are in its row */
-    struct dz_cell_input *in; /* NULL: it has none */
-    uint64_t total;           /* bytes that were taken from the kernel */
-    uint64_t cursor, acked;   /* bytes that were sent, and used */
-    uint64_t first;           /* offset of the oldest byte that the file has */
-    uint64_t keep;            /* bytes that it may have */
-    uint32_t next_row;        /* of its output */
-    uint64_t read_row;        /* where the cursor is, or before: id in exec_output */
-    uint32_t granted[4];      /* bytes collected that the kernel has not given away yet */
-    bool shut[4];             /* the kernel was refused */
-    struct dz_buf tail;       /* what was collected last, from offset tail_at on */
+    int32_t pid;              /* the pid of its first process */
+    int64_t kill_real_ns;     /* kill_at as ns since 1970; 0: never */
+    struct dz_buf argv, own;  /* until they are in its row: argv with NULs; the host's bytes */
+    struct dz_cell_input *in; /* NULL: it takes no input */
+    uint64_t total;           /* bytes of output so far */
+    uint64_t cursor, acked;   /* bytes sent to the host; of those, bytes that it has used */
+    uint64_t first;           /* the offset of the oldest byte in the file */
+    uint64_t keep;            /* how many bytes the file may keep */
+    uint32_t next_row;        /* the number of its next row of output */
+    uint64_t read_row;        /* the row of exec_output with the cursor, or an earlier one */
+    uint32_t granted[4];      /* bytes collected, but not yet removed from the kernel's rings */
+    bool shut[4];             /* not all was taken: it goes on when there is room */
+    struct dz_buf tail;       /* the bytes that were collected last; they begin at offset tail_at */
     uint64_t tail_at;
     struct dz_exec_piece pieces[4];
-    uint32_t piece_count, tail_row; /* its rows begin with this one */
+    uint32_t piece_count, tail_row; /* tail_row: the number of the tail's first row */
     bool unwritten;                 /* the tail is not in the file yet */
 };
 
 struct dz_execs {
     struct dz_frame_out *out;
     struct dz_cell_machine *machine;
-    const char *const *env; /* of every command */
+    const char *const *env; /* the variables that every command gets */
     struct dz_exec *all;
     size_t count;
     uint32_t next_number, next_woken;
-    struct dz_buf incoming; /* an EXEC that is not whole yet */
+    struct dz_buf incoming; /* the part of an EXEC that has come so far */
     uint64_t bytes_in, bytes_out;
-    bool blocked;    /* the socket was full */
-    int64_t kill_at; /* the earliest of all */
+    bool blocked;    /* the socket takes nothing now */
+    int64_t kill_at; /* the earliest kill_at of all commands */
 };
 
 struct dz_execs *dz_execs_new(struct dz_frame_out *out, struct dz_cell_machine *m,
                               const char *const *env);
 
 /* cell_execs.c */
-/* A frame about a command; payload is its bytes. */
+/* Handle a frame about a command; payload has the frame's bytes. */
 void dz_execs_frame(struct dz_execs *x, const struct dz_frame *f, const uint8_t *payload);
-/* The kernel's output() for a command: how much was taken. */
+/* The output() of the kernel's operations: how many bytes of a command's output are taken. */
 size_t dz_execs_output(struct dz_execs *x, uint64_t tag, size_t n);
-/* A job is over. DZ_E*: its end could not be committed. */
+/* A job has ended. DZ_E*: that could not be committed. */
 int dz_execs_job_ended(struct dz_execs *x, const struct dz_job *job, struct dz_err *err);
-/* Carry what can be carried both ways. True: the kernel has something to do now. */
+/* Move input and output as far as they can go. True: the kernel can go on. */
 bool dz_execs_turn(struct dz_execs *x);
-/* The machine sleeps, durably: no command that is over waits for it to wake. What of its output is
- * not sent is in the file. */
+/* Report the commands that are over, after the machine was put to sleep: nobody need wake it for
+ * them. Output that was not sent is in the file. */
 void dz_execs_say_ended(struct dz_execs *x);
-/* When the next command is to be killed: boot clock, ns; INT64_MAX: none is. */
+/* When the next command is to be killed, on the boot clock in ns; INT64_MAX: never. */
 int64_t dz_execs_kill_at(const struct dz_execs *x);
-/* The inputs that a machine sleeps with. */
+/* The input buffers that a machine is put to sleep with. */
 void dz_execs_inputs(const struct dz_execs *x, struct dz_cell_inputs *ret);
-/* After the wake: find them in the kernel. Those with the ids of `sleepers` get the handles 1, 2,
- * .... What the host is told is added to live: as many struct dz_frame_live. */
+/* After a wake: find the commands in the kernel. Those whose ids are in `sleepers` get the handles
+ * 1, 2 and so on. For each command a struct dz_frame_live, for the host, is appended to live. */
 int dz_execs_woken(struct dz_execs *x, const char *const *sleepers, struct dz_buf *live,
                    uint32_t *ret_count, struct dz_err *err);
-/* To be killed at this time (ns since 1970; 0: never). */
+/* Kill the command at this time (ns since 1970; 0: never). */
 void dz_execs_limit(struct dz_execs *x, struct dz_exec *e, int64_t real_ns);
 struct dz_exec *dz_execs_add(struct dz_execs *x, uint32_t handle, const char *id);
 
 /* cell_record.c */
-/* On a handle of dz_db_prepare(): compile what the first command needs. */
+/* On a handle of dz_db_prepare(): compile the statements that the first command needs. */
 void dz_execs_prepare(struct dz_db *db);
-/* Before the machine wakes: the records of those that run (others would be lost). */
+/* Before a wake: read the records of the commands that run. */
 int dz_execs_load(struct dz_execs *x, struct dz_err *err);
-/* The machine begins anew, or its memory is given up: those that ran are lost. */
+/* The machine starts anew, or its memory is given up: mark the commands that ran as lost. */
 int dz_execs_lose(struct dz_execs *x, struct dz_err *err);
-/* The number of the record with this id: 1; 0: there is none. */
+/* Find the record with this id. 1: *ret_number has its number; 0: there is none. */
 int dz_execs_find(struct dz_db *db, const char *id, int64_t *ret_number, struct dz_err *err);
 bool dz_execs_known(struct dz_execs *x, const char *id); /* is there a record of this id? */
-/* What the file has of a command's output. */
+/* The output of a command that the file has. */
 struct dz_exec_kept {
-    uint64_t first, total; /* offsets of the first byte and behind the last; 0, 0: none */
-    uint32_t next_row;     /* after the last of its rows; 0: there is none */
+    uint64_t first,
+        total;         /* the offsets of the first byte and after the last; 0, 0: nothing is kept */
+    uint32_t next_row; /* the number after its last row; 0: it has no row */
 };
 int dz_execs_kept(struct dz_db *db, uint32_t number, struct dz_exec_kept *ret, struct dz_err *err);
-/* The gate: take from the kernel what may be taken. True: there is something to write. */
+/* The output gate: take output from the kernel's rings. True: there is something to write into the
+ * file. */
 bool dz_execs_collect(struct dz_execs *x);
 int dz_execs_write(struct dz_execs *x, struct dz_db *db, struct dz_err *err);
 void dz_execs_written(struct dz_execs *x);
-/* All that its rings hold, whatever its window; they are empty then. */
+/* Take all that the rings of a command hold, whatever its window is. The rings are empty then. */
 void dz_execs_drain(struct dz_execs *x, struct dz_exec *e);
-/* The next bytes for the cursor: of one stream, at most DZ_CELL_FRAME_MAX. 0: there are none
- * (any more). Borrowed until the next call. Moves the cursor over what is not kept. */
+/* The bytes at the cursor, of one stream, at most DZ_CELL_FRAME_MAX. 0: there are none. They are
+ * valid until the next call. Where the file has no longer what the cursor points to, the cursor
+ * moves on. */
 size_t dz_execs_read(struct dz_execs *x, struct dz_exec *e, const void **ret_data,
                      uint32_t *ret_stream);
 size_t dz_execs_room(const struct dz_exec *e);

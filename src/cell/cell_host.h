@@ -15,7 +15,7 @@
 
 #include <sys/types.h>
 
-/* A frame that the socket did not take. */
+/* A frame that waits until the socket takes it. */
 struct dz_queued {
     struct dz_list link;
     struct dz_frame frame;
@@ -25,10 +25,10 @@ struct dz_queued {
 };
 
 struct dz_open_exec {
-    uint32_t exec, stream; /* stream: that its input goes to */
+    uint32_t exec, stream; /* stream: the one that gets its input */
     size_t window;
-    bool asleep; /* it was named in the start, and has not been heard of yet */
-    size_t sent; /* input, since then */
+    bool asleep; /* the start named it, and the cell has not reported it yet */
+    size_t sent; /* bytes of input sent meanwhile */
 };
 
 struct dz_open_op {
@@ -37,56 +37,58 @@ struct dz_open_op {
 };
 
 struct dz_cell {
-    pid_t pid;                  /* 0: not known yet, or reaped */
-    bool known;                 /* of a pool: its pid was learned from its first packet */
-    bool doomed;                /* to be killed when it is */
-    int64_t dying_ns;           /* since when its end is awaited, on the boot clock; 0: it is not */
-    struct dz_reap_watch death; /* is polled meanwhile, in the place of the socket */
-    bool nonsense;              /* dying: for what it sent */
+    pid_t pid;                  /* 0: not known yet, or already reaped */
+    bool known;                 /* for a cell of a pool: its first packet has told its pid */
+    bool doomed;                /* kill it as soon as its pid is known */
+    int64_t dying_ns;           /* when it was killed, on the boot clock; 0: it was not */
+    struct dz_reap_watch death; /* polled instead of the socket from then on */
+    bool nonsense;              /* it was killed because it sent what no cell sends */
     int fd;
     bool many;
-    size_t window[4]; /* bytes of input that each stream takes */
-    bool ended;       /* it said its last word */
-    bool tidies;      /* that word was not a failure: it may tidy up its file */
-    bool suspending;  /* what is sent now would be lost */
-    bool gone;        /* many: its end has been told */
-    bool silent;      /* it was to go at once: before it is up it has nothing to say of commands */
+    size_t window[4]; /* how many bytes of input each stream takes */
+    bool ended;       /* it has sent its last event */
+    bool tidies;      /* that event was no failure: it may go on to tidy up its file */
+    bool suspending;  /* the machine is being put to sleep: input would be lost */
+    bool gone;        /* many: GONE was reported */
+    bool silent; /* the machine is to come up at once; until then no event of a command may come */
     int status;
     uint32_t next_exec, next_op;
     DZ_VEC(, struct dz_open_exec) execs;
     DZ_VEC(, struct dz_open_op) ops;
-    uint32_t helper; /* its zygote's user, which it holds until it has its own (cell_users.h) */
-    struct dz_pool_fork *fork; /* its zygote has not answered yet; NULL: it has */
-    struct dz_err unborn;      /* why its zygote could not fork it; code 0: it could */
-    struct dz_cell_pool *home; /* whose zygote forked it; NULL: none */
-    struct dz_reaper *reaper;  /* of its pool; NULL: its host waits for its end itself */
-    struct dz_cell_pool *pool; /* it may tell what its image uses; NULL: not */
+    uint32_t helper;           /* its zygote's user, held until it has its own (cell_users.h) */
+    struct dz_pool_fork *fork; /* the request to its zygote; NULL: that was answered */
+    struct dz_err unborn;      /* why its zygote could not fork it; code 0: it did */
+    struct dz_cell_pool *home; /* the pool whose zygote forked it; NULL: none */
+    struct dz_reaper *reaper;  /* the reaper of its pool; NULL: its host waits for its end itself */
+    struct dz_cell_pool *pool; /* set if the cell may report which functions of its image it used */
     char image_sha256[65];
-    int64_t began;                     /* dz_clock_boot_ns() of its start */
-    uint64_t activities, fulls, useds; /* that it has said since */
-    bool born;                         /* its BORN was heard */
-    bool waking;                       /* payload is an UP, of which these are still to be told: */
+    int64_t began;                     /* dz_clock_boot_ns() at its start */
+    uint64_t activities, fulls, useds; /* how many of these events it has sent since */
+    bool born;                         /* BORN has come */
+    bool waking; /* payload is an UP, and some commands of it are still to be reported: */
     uint32_t live_count;
     size_t live_at, live_end;
-    uint8_t *together; /* frames that came in one packet, of which some are still to be told */
+    uint8_t *together; /* the frames of one packet, of which some are still to be handled */
     size_t together_at, together_end;
-    struct dz_starting *held; /* its start, until dz_cell_begin(); else NULL */
+    struct dz_starting *held; /* the start, until dz_cell_begin() sends it; then NULL */
     struct dz_list queue;     /* of struct dz_queued */
     size_t queued_bytes;
     struct dz_cell_words words;
-    struct dz_os_cgroup_each *each; /* its pool's, once it is in `group` of them; NULL: it is not */
+    struct dz_os_cgroup_each
+        *each; /* the cgroups of its pool, once the cell is in cgroup number `group`; else NULL */
     uint32_t group;
-    uint64_t memory_max; /* of its group; 0: not known yet */
+    uint64_t memory_max; /* the memory limit of that cgroup; 0: not set yet */
     bool out_of_memory;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
 };
 
-/* Nothing waits; what the socket does not take is kept. Without many: waits. */
+/* Send a frame. With many commands this never blocks, and what the socket does not take is kept;
+ * otherwise it blocks. */
 int dz_cell_send(struct dz_cell *c, const struct dz_frame *f, const void *payload,
                  struct dz_err *err);
 int dz_cell_send_fds(struct dz_cell *c, const struct dz_frame *f, const int *fds, size_t count,
                      struct dz_err *err);
-/* A frame of a cell with many commands as an event; 0: it is none of these. */
+/* Turn a frame of a cell with many commands into an event; 0: it is no such frame. */
 int dz_cell_many_event(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                        struct dz_err *err);
 /* The next event of an UP that is waking. */

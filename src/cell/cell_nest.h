@@ -18,32 +18,35 @@
 struct dz_db;
 
 struct dz_nest {
-    int control;                 /* frames DZ_FRAME_NEST_* */
-    struct dz_os_filter *filter; /* of a cell */
-    uint32_t fences;             /* that hold it: bits of enum dz_os_fence */
-    struct dz_os_users users;    /* one of which each cell becomes; count 0: none */
-    uint32_t user;               /* the nest's own */
-    uint64_t processes;          /* that it may have with its cells */
-    struct dz_db *disk;          /* prepared for a sandbox's file; each cell uses its copy */
-    struct dz_db *image;         /* NULL: blank */
+    int control;                 /* the socket for frames DZ_FRAME_NEST_* */
+    struct dz_os_filter *filter; /* the system call filter of its cells */
+    uint32_t fences;             /* the fences that hold its cells: bits of enum dz_os_fence */
+    struct dz_os_users users; /* each cell becomes one of these users; count 0: cells keep ours */
+    uint32_t user;            /* the user of the zygote itself */
+    uint64_t processes;       /* how many processes it may have, its cells included */
+    struct dz_db
+        *disk; /* a handle that was prepared for the file of a sandbox; each cell uses its copy */
+    struct dz_db *image; /* NULL: the zygote is for cells of any image */
     char image_sha256[65];
     struct dz_modules *modules;
-    int fds[1 + DZ_CELL_MODULES_MAX]; /* of image and modules */
+    int fds[1 + DZ_CELL_MODULES_MAX]; /* the image and its modules */
     size_t fd_count;
 };
 
-/* In a child just forked: become, by exec, the seed. On `control` come requests for zygotes, each
- * with a control socket (DZ_FRAME_NEST_FORK), or with an image and its modules besides; on `calls`
- * those of cell_call.c; `host` is for the guard (os_guard.h). */
+/* In a child that was just forked: exec this program as the seed. It takes requests on two sockets:
+ * on `control` for zygotes, each with a control socket of its own (DZ_FRAME_NEST_FORK), some with
+ * an image and its modules; on `calls` for calls (cell_call.c). `host` is for the guard
+ * (os_guard.h). */
 DZ_NORETURN void dz_nest_begin(int control, int calls, int host);
 
-/* cell_call.c: the socket on which the seed takes calls, from any thread; -1: there is none any
- * more. Closes the one before. */
+/* Set the socket on which the seed takes calls, from any thread; -1: there is no seed any more.
+ * Closes the socket that was set before. */
 void dz_call_set_seed(int fd);
-/* In a process that was exec'd: how many descriptors from this number on, `most` at most, are
- * open without a gap. Those that it was given are the only ones that are. */
+/* In a process that was just exec'd: count the descriptors that are open from this number on,
+ * without a gap, up to `most`. No others are open than those that it was given. */
 size_t dz_nest_inherited(int first, size_t most);
-/* cell_called.c: in the process that the seed started for a call: receive the argument, serve. */
+/* In the process that the seed started for a call: receive the argument and run the function
+ * (cell_called.c). */
 DZ_NORETURN void dz_call_begin(void);
 
 #endif

@@ -19,16 +19,16 @@
 #include "cell/cell.h"
 #include "runtime/runtime_op.h"
 
-/* *ret_op, never 0, is what events and the functions below call it until OP_DONE. A handle
- * that is over is DZ_ENOENT in all of them. */
+/* Start a file operation. *ret_op, never 0, names it in events and in the functions below, until
+ * OP_DONE; they answer DZ_ENOENT for a name that is over. */
 DZ_NODISCARD int dz_cell_op_start(struct dz_cell *c, const struct dz_cell_op *op, uint32_t *ret_op,
                                   struct dz_err *err);
-/* How much was taken: at most its window; 0: wait for OP_WINDOW. */
+/* Send input. Returns how many bytes were taken, at most the window; 0: wait for OP_WINDOW. */
 int64_t dz_cell_op_send(struct dz_cell *c, uint32_t op, const void *data, size_t size,
                         struct dz_err *err);
 size_t dz_cell_op_window(const struct dz_cell *c, uint32_t op);
 int dz_cell_op_end(struct dz_cell *c, uint32_t op, struct dz_err *err);
-/* OP_DONE follows, with DZ_ECANCELED unless it was faster. */
+/* End it early. OP_DONE follows, with DZ_ECANCELED unless the operation was done before. */
 int dz_cell_op_cancel(struct dz_cell *c, uint32_t op, struct dz_err *err);
 int dz_cell_op_took(struct dz_cell *c, uint32_t op, size_t bytes, struct dz_err *err);
 

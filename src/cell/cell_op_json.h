@@ -13,23 +13,24 @@
 #include "base/json.h"
 #include "cell/cell_op.h"
 
-/* "directory", "file", "symlink", "fifo", "device" or "other", from S_IFMT bits. */
+/* The name of a type of file, from its S_IFMT bits: "directory", "file", "symlink", "fifo",
+ * "device" or "other". */
 const char *dz_cell_type_name(uint32_t mode);
 
-/* The data of LIST: each entry becomes an object in the array that json is in. */
+/* Add the data of LIST: each entry becomes an object of the array that json is in. */
 void dz_cell_json_entries(struct dz_json *json, struct dz_cell_view *v);
 
-/* The data of SQL: the members "columns" and "rows" of the object that json is in. */
+/* Add the data of SQL, as the members "columns" and "rows" of the object that json is in. */
 struct dz_cell_json_rows {
     struct dz_json *json; /* the caller's */
-    struct dz_buf value;  /* the value that goes on in the next record */
-    int kind;             /* of that value */
-    bool rows, row;       /* the columns are complete; a row is open */
+    struct dz_buf value;  /* a value of which a part is in the next record */
+    int kind;             /* the type of that value */
+    bool rows, row;       /* rows: the columns are written; row: a row has begun */
 };
-/* Release with dz_cell_json_rows_release(). json must outlive r. */
+/* Release with dz_cell_json_rows_release(). json must stay until then. */
 void dz_cell_json_rows_begin(struct dz_cell_json_rows *r, struct dz_json *json);
 void dz_cell_json_rows_add(struct dz_cell_json_rows *r, struct dz_cell_view *v);
-/* After the last data: both arrays are closed. */
+/* After the last data: end both arrays. */
 void dz_cell_json_rows_end(struct dz_cell_json_rows *r);
 void dz_cell_json_rows_release(struct dz_cell_json_rows *r);
 

@@ -25,57 +25,58 @@
 struct dz_cell_pool;
 
 enum {
-    DZ_POOL_AHEAD = 8,  /* cells that wait, of each kind */
-    DZ_POOL_IMAGES = 8, /* images with a zygote */
+    DZ_POOL_AHEAD = 8,  /* cells of each kind that wait for work */
+    DZ_POOL_IMAGES = 8, /* images that have a zygote */
     DZ_POOL_AHEAD_MAX = 256,
     DZ_POOL_IMAGES_MAX = 64,
 };
 
 struct dz_cell_pool_opts {
-    size_t ahead;             /* 0: DZ_POOL_AHEAD */
-    size_t images;            /* 0: DZ_POOL_IMAGES */
-    struct dz_os_users users; /* that its children become (cell_users.h), which
-                                 dz_os_users_check() allowed; count 0: they are who we are */
-    /* A cgroup for each cell, with one process and the memory of its machine and memory_beside. The
-     * caller's, who releases it after the pool and its cells. NULL: none */
+    size_t ahead;             /* cells that wait, of each kind; 0: DZ_POOL_AHEAD */
+    size_t images;            /* images with a zygote; 0: DZ_POOL_IMAGES */
+    struct dz_os_users users; /* those that cells become (cell_users.h); count 0: cells keep ours */
+    /* Makes a cgroup for each cell, of one process, with the memory of its machine and
+     * memory_beside. It is the caller's, who releases it after the pool and its cells. NULL: no
+     * cgroups. */
     struct dz_os_cgroup_each *each;
     uint64_t memory_beside;
-    int64_t strays_ms; /* between two looks for children that nobody knows; 0: DZ_STRAY_EVERY_MS */
+    int64_t strays_ms; /* how often to look for children that nobody knows; 0: DZ_STRAY_EVERY_MS */
 };
 
-/* Forks the first zygote: before the process has threads, secrets, or sockets that others
- * shall not inherit. Raises RLIMIT_NOFILE as far as it may. */
+/* Make a pool and fork its first zygote. Call it before the process has threads, secrets or
+ * sockets, because the zygote would inherit them. Raises RLIMIT_NOFILE as far as it may. */
 DZ_NODISCARD int dz_cell_pool_new(const struct dz_cell_pool_opts *opts,
                                   struct dz_cell_pool **ret_pool, struct dz_err *err);
-/* Zygotes and cells that wait end; those that were started go on. NULL is fine. */
+/* End the zygotes and the cells that wait; cells that were started go on. NULL is fine. */
 void dz_cell_pool_free(struct dz_cell_pool *p);
 
-/* As dz_cell_spawn() with `many`, which start must say. The descriptors stay the caller's and may
- * be closed at once. A start that the zygote has no time for waits here; DZ_EBUSY: thousands
- * wait. DZ_EUNSUPPORTED: this host does not give a fence that dz_os_jail_demand() asks for; before
- * the first zygote has found that out, dz_cell_receive() says so. */
+/* Start a cell as dz_cell_spawn() does; `start` must have `many`. The descriptors stay the
+ * caller's, who may close them at once. When the zygote is busy the start waits here; DZ_EBUSY:
+ * thousands wait already. DZ_EUNSUPPORTED: this host lacks a fence that dz_os_jail_demand()
+ * requires; until the first zygote has found that out, dz_cell_receive() reports it instead. */
 DZ_NODISCARD int dz_cell_pool_start(struct dz_cell_pool *p, const struct dz_cell_start *start,
                                     struct dz_cell **ret_cell, struct dz_err *err);
 
-/* Readable: there is something for dz_cell_pool_run() to do; call it besides when there is
- * time after a start: it forks cells ahead. */
+/* The descriptor to poll: when it is readable, call dz_cell_pool_run(). Call that also when there
+ * is time after a start, because it forks the cells that are kept waiting. */
 int dz_cell_pool_fd(const struct dz_cell_pool *p);
 int dz_cell_pool_run(struct dz_cell_pool *p, struct dz_err *err);
 
-/* The image is about to be removed: its zygote and its cells that wait end, by and by. */
+/* The image is about to be removed: end its zygote and its waiting cells, a few at a time. */
 void dz_cell_pool_forget(struct dz_cell_pool *p, const char *sha256);
 
 struct dz_cell_pool_stats {
-    uint64_t warm, cold;     /* cells started: that waited; forked when they were wanted */
-    uint64_t blank;          /* of an image, by a blank cell */
-    uint64_t died;           /* zygotes */
-    uint64_t strays;         /* children that were forked unasked, and ended */
-    uint64_t uses;           /* words of cells about what they use that zygotes were told */
-    uint64_t renewed;        /* cells that waited, for ones of a zygote that has more ready now */
-    size_t zygotes, waiting; /* now: zygotes; cells */
-    char why[256];           /* what the last zygote said that could not make itself ready; "" */
-    int32_t blank_pid;       /* of the first zygote */
-    uint32_t fences;         /* that hold its cells; 0 until it is ready */
+    uint64_t warm, cold; /* cells started: those that had waited, and those forked on request */
+    uint64_t blank;      /* starts with an image in a cell of no image */
+    uint64_t died;       /* zygotes that died */
+    uint64_t strays;     /* children that zygotes forked without a request, and that were killed */
+    uint64_t uses;       /* reports of used functions that were passed on to zygotes */
+    uint64_t
+        renewed; /* waiting cells that were replaced because their zygote has more prepared now */
+    size_t zygotes, waiting; /* zygotes and waiting cells now */
+    char why[256];           /* why the last zygote that failed could not get ready; "" */
+    int32_t blank_pid;       /* the pid of the first zygote */
+    uint32_t fences;         /* fences that hold its cells; 0 until it is ready */
 };
 void dz_cell_pool_stats_get(const struct dz_cell_pool *p, struct dz_cell_pool_stats *ret);
 

@@ -15,16 +15,16 @@
 #include <stdint.h>
 
 struct dz_rate_of {
-    int64_t burst, more; /* tokens: at most, and besides in each period */
-    int64_t every_ns;    /* the period */
+    int64_t burst, more; /* tokens: burst is the most there can be, `more` come in each period */
+    int64_t every_ns;    /* the length of a period */
 };
 
 struct dz_rate {
-    int64_t since_ns; /* the tokens were counted then; 0: never used */
+    int64_t since_ns; /* when the tokens were counted last; 0: never */
     int64_t tokens;
 };
 
-/* The tokens that are there now, which is on the boot clock. */
+/* The tokens that there are at `now`, on the boot clock. */
 static inline int64_t dz_rate_left(struct dz_rate *r, const struct dz_rate_of *of, int64_t now_ns)
 {
     int64_t periods = (now_ns - r->since_ns) / of->every_ns;
