@@ -201,8 +201,8 @@ static int understand(struct calling *c, const struct dz_frame *f, int *ret_resu
     default:
         break;
     }
-    return dz_fail(err, DZ_EIO, "%s: its cell sent a frame that makes no sense (type %u)",
-                   c->o->what, f->type);
+    return dz_fail(err, DZ_EIO, "%s: its cell sent an invalid frame (type %u)", c->o->what,
+                   f->type);
 }
 
 /* --- the whole ---------------------------------------------------------------------------- */

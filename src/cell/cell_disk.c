@@ -281,7 +281,7 @@ static int answer_read(void *host, const struct dz_call_msg *q, struct dz_call_m
     struct expanding *e = host;
     size_t n = q->value & 0xffff;
     if (q->tag != TAG_READ || n == 0 || n > READ_MAX)
-        return dz_fail(err, DZ_EIO, "unpack an archive: its cell asked what makes no sense");
+        return dz_fail(err, DZ_EIO, "unpack an archive: its cell asked an invalid question");
     int rc = dz_blob_in_read(e->in, e->piece, n, q->value >> 16, err);
     if (rc == 0)
         *ret = (struct dz_call_msg){.tag = TAG_READ, .data = e->piece, .size = n};

@@ -71,7 +71,7 @@ int dz_cli_file_image(const char *file, char ret_sha256[static DZ_SHA256_HEX], s
     if (is_hash(&reply))
         memcpy(ret_sha256, reply.p, DZ_SHA256_HEX);
     else if (reply.len > 0)
-        return dz_fail(err, DZ_ECORRUPT, "%s names its image by what is no SHA-256", file);
+        return dz_fail(err, DZ_ECORRUPT, "%s names its image, but not by a SHA-256", file);
     return 0;
 }
 

@@ -77,7 +77,7 @@ static int note_first(struct host *h, uint64_t number, struct dz_err *err)
 
 static int nonsense(struct dz_err *err)
 {
-    return dz_fail(err, DZ_EIO, "copy out of a disk: its cell said what makes no sense");
+    return dz_fail(err, DZ_EIO, "copy out of a disk: its cell sent an invalid message");
 }
 
 static int begin_top(struct host *h, uint64_t operand, struct dz_err *err)

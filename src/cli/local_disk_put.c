@@ -146,7 +146,7 @@ static int answer(void *host, const struct dz_call_msg *q, struct dz_call_msg *r
 {
     struct source *s = host;
     if (q->tag != NEXT || q->value < 1 || q->value >= (uint64_t)s->c->argc - 1)
-        return dz_fail(err, DZ_EIO, "a cell asked for a source that is none");
+        return dz_fail(err, DZ_EIO, "a cell asked for a source that does not exist");
     if (s->operand == (int)q->value)
         return s->fd >= 0 ? answer_data(s, ret, err) : answer_next(s, ret, err);
     close_source(s);

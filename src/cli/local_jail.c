@@ -248,7 +248,7 @@ static int take(void *host, const struct dz_call_msg *m, struct dz_err *err)
         break;
     }
     if (m->tag < DZ_CLI_TAG_OWN || !h->j->take)
-        return dz_fail(err, DZ_EIO, "a cell sent what makes no sense (tag %u)", m->tag);
+        return dz_fail(err, DZ_EIO, "a cell sent an invalid message (tag %u)", m->tag);
     return h->j->take(h->j->host, m, err);
 }
 
@@ -272,7 +272,7 @@ static int answer(void *host, const struct dz_call_msg *q, struct dz_call_msg *r
         return 0;
     }
     if (q->tag < DZ_CLI_TAG_OWN || !h->j->answer)
-        return dz_fail(err, DZ_EIO, "a cell asked what makes no sense (tag %u)", q->tag);
+        return dz_fail(err, DZ_EIO, "a cell asked an invalid question (tag %u)", q->tag);
     return h->j->answer(h->j->host, q, ret, err);
 }
 

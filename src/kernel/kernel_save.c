@@ -556,7 +556,7 @@ static int revive_all(struct dz_kernel *k, struct dz_err *err)
     int e = dz_k_epoll_revive(k);
     if (e)
         return dz_fail(err, e == -ENOMEM ? DZ_ENOMEM : DZ_ECORRUPT,
-                       "what the saved epolls watch makes no sense, or is too much");
+                       "what the saved epolls watch is invalid, or too much");
     dz_k_sock_revived(k);
     return 0;
 }

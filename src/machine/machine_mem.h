@@ -112,7 +112,8 @@ int dz_mem_row_each(struct dz_mem_reader *r, const struct dz_machine *m, uint32_
 int dz_mem_read_all(struct dz_machine *m, dz_mem_piece_fn *fn, void *arg, uint64_t *ret_bytes,
                     struct dz_err *err);
 
-#define DZ_MEM_NO_SLEEP "the memory of the machine in the file is damaged: a row is of no sleep"
+#define DZ_MEM_NO_SLEEP \
+    "the memory of the machine in the file is damaged: a row has no valid generation"
 
 /* Copy a run into its memory, but for the pages that a newer row has set (arg: struct dz_machine
  * *). */

@@ -216,7 +216,7 @@ static int each_run(const struct dz_mem_head *h, const uint8_t *runs, const uint
         if (piece.run.kind > DZ_MEM_BASE || piece.run.count == 0 ||
             piece.run.count > DZ_MEM_ROW_PAGES - named ||
             (piece.run.kind == DZ_MEM_BYTES && piece.run.count > h->pages - used))
-            return BAD(err, "a run of pages makes no sense");
+            return BAD(err, "a run of pages is invalid");
         named += piece.run.count;
         if (piece.run.kind == DZ_MEM_BYTES) {
             piece.bytes = pages ? pages + used * PAGE : NULL;

@@ -580,7 +580,7 @@ static int read_modules(struct dz_machine *m, struct dz_err *err)
     dz_vec_reset(&m->modules);
     while ((rc = dz_machine_state_item(&v, &dz_machine_module_record, &key, &row, err)) > 0) {
         if (key != m->modules.n || row.size == 0 || (row.ino != 0) == (row.pieces != 0))
-            return BAD(err, "its program %llu makes no sense", (unsigned long long)key);
+            return BAD(err, "its program %llu is invalid", (unsigned long long)key);
         if (dz_vec_push(&m->modules, row) < 0)
             return dz_fail(err, m->modules.err, "wake the machine: too many programs");
     }
@@ -598,7 +598,7 @@ static int read_spaces(struct dz_machine *m, struct dz_err *err)
             dz_mem_space(&m->mem, space.s.id) || space.s.base > DZ_MACHINE_BASE_IMAGE ||
             (space.s.base == DZ_MACHINE_BASE_IMAGE) != (space.s.base_space != 0) ||
             space.s.proc > DZ_KERNEL_PROCS_MAX || space.s.pages > PAGES_MAX)
-            return BAD(err, "its memory %llu makes no sense", (unsigned long long)space.s.id);
+            return BAD(err, "its memory %llu is invalid", (unsigned long long)space.s.id);
         if (dz_vec_push(&m->mem.spaces, space) < 0)
             return dz_fail(err, m->mem.spaces.err, "wake the machine: too many memories");
     }
@@ -708,7 +708,7 @@ static int read_blobs(struct dz_machine *m, struct dz_kernel *k, struct dz_err *
         if (!dz_view_take(&v, &h, sizeof h) || !dz_view_cut(&v, h.stored, &stored))
             return BAD(err, "a buffer is cut off");
         if (h.kind > DZ_BLOB_FDS || (h.kind == DZ_BLOB_RAW && h.stored != h.size))
-            return BAD(err, "buffer %u is of no kind", h.index);
+            return BAD(err, "buffer %u has an unknown kind", h.index);
         int rc = h.kind == DZ_BLOB_RAW ? dz_kernel_blob_put(k, h.index, stored.at, h.size, err)
                                        : get_made(k, &h, &stored, err);
         if (rc < 0)
@@ -831,7 +831,7 @@ static int read_locks(struct dz_machine *m, struct dz_vfs *vfs, struct dz_err *e
                                    .exclusive = l.exclusive != 0,
                                    .flock = l.flock != 0};
         if (l.end < l.start || dz_vfs_lock(vfs, &lock) != 0)
-            return BAD(err, "lock %llu on a file makes no sense", (unsigned long long)key);
+            return BAD(err, "lock %llu on a file is invalid", (unsigned long long)key);
     }
     return rc;
 }

@@ -12,7 +12,7 @@
 
 static int damaged(struct dz_err *err)
 {
-    return dz_fail(err, DZ_ECORRUPT, "the cell sent a record that makes no sense");
+    return dz_fail(err, DZ_ECORRUPT, "the cell sent an invalid record");
 }
 
 /* The next record, if it is of this kind: its struct, and its bytes in *ret_tail. */

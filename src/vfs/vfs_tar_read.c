@@ -259,7 +259,7 @@ static int take(struct dz_tar_reader *r, struct dz_tar_pax *p, enum key key, str
     case KEYS:
         break;
     }
-    return ok ? 0 : broken(r, err, "an extended header has a value that makes no sense");
+    return ok ? 0 : broken(r, err, "an extended header has an invalid value");
 }
 
 static int record(struct dz_tar_reader *r, struct dz_tar_pax *p, struct dz_str text,

@@ -192,7 +192,7 @@ static int get_exn(struct load *l, uint32_t index, struct wasm_exn *e)
         return rc;
     if (x.live > 1 || (x.live == 0 && x.slots) || (x.live && x.tag >= m->n_tags) ||
         (x.live && x.slots != m->types[m->tags[x.tag].type].param_slots))
-        return BAD(l, "exception %u is of no tag of the module", index);
+        return BAD(l, "exception %u has a tag that the module does not have", index);
     if (!x.live)
         return 0;
     e->tag = x.tag;
@@ -255,7 +255,7 @@ static int find_place(struct load *l, uint32_t index, struct place *p)
     const struct dz_wasm_module *m = l->inst->module;
     struct dz_wasm_code *c = l->inst->code;
     if (f->func >= m->n_funcs || f->how >= WASM_STATE_HOW_COUNT)
-        return BAD(l, "frame %u is of no function", index);
+        return BAD(l, "frame %u is in no function", index);
     enum dz_wasm_trap_kind kind = dz_wasm_code_translate(c, f->func);
     if (kind != DZ_WASM_TRAP_NONE)
         return dz_fail(l->err, DZ_ELIMIT, "cannot translate function %u: %s", f->func,
@@ -300,7 +300,7 @@ static int tie(struct load *l, uint32_t index, const struct place *p)
     uint64_t *slots = l->inst->store->slots;
     uint64_t word = (uint64_t)(p->cell - l->inst->code->arena);
     if (next->func >= m->n_funcs)
-        return BAD(l, "frame %u is of no function", index + 1);
+        return BAD(l, "frame %u is in no function", index + 1);
     const struct dz_wasm_type *y = &m->types[m->funcs[next->func].type];
     uint32_t rec = y->param_slots > y->result_slots ? y->param_slots : y->result_slots;
     if (next->fp >= l->h.slots || rec >= l->h.slots - next->fp)

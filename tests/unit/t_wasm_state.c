@@ -535,14 +535,14 @@ TEST(exceptions_frames_and_marks_are_checked)
     CHECK(exns >= 1 && frames == 2 && peek32(AT_MARKS) == 1);
     size_t frame = EXNS + exns * (16 + 2 * 8), mark = frame + frames * 16 + slots * 8ul;
     const struct row rows[] = {
-        {EXNS, 2, "exception 0 is of no tag"},
-        {EXNS + 4, 1, "exception 0 is of no tag"},
-        {EXNS + 8, 3, "exception 0 is of no tag"},
-        {frame, 99, "frame 0 is of no function"},
+        {EXNS, 2, "exception 0 has a tag that the module"},
+        {EXNS + 4, 1, "exception 0 has a tag that the module"},
+        {EXNS + 8, 3, "exception 0 has a tag that the module"},
+        {frame, 99, "frame 0 is in no function"},
         {frame, 6, "is no safepoint"},
         {frame + 4, 0, "is no safepoint"},
         {frame + 8, 1, "does not begin with the first slot"},
-        {frame + 12, 7, "frame 0 is of no function"},
+        {frame + 12, 7, "frame 0 is in no function"},
         {frame + 12, 2, "frame 0 of 2 is not where it says"},
         {frame + 16 + 8, 3, "frame 1 is not what frame 0 called"},
         {frame + 16, 5, "is no safepoint"},
