@@ -369,6 +369,21 @@ static void row(struct bench *b, const char *name, double us, double spawn_us, d
                                      .unit = "times"});
 }
 
+/* What the machine itself makes of such pauses: a processor that has slept, and neighbours. */
+static void pause_rows(struct bench *b, double spawn_us)
+{
+    static double us[SHELLS];
+    for (int i = 0; i < SHELLS; i++) {
+        pause_ms(30);
+        double from = now_us();
+        spawn((const char *const[]){"/bin/true", NULL}, true);
+        us[i] = now_us() - from;
+    }
+    row(b, "posix_spawn of /bin/true with the same pauses: p50", quantile(us, SHELLS, 0.5),
+        spawn_us, 0);
+    row(b, "  p99", quantile(us, SHELLS, 0.99), spawn_us, 0);
+}
+
 static void wake_rows(struct bench *b, struct conn *c, double spawn_us)
 {
     static struct box shells[SHELLS];
@@ -382,6 +397,7 @@ static void wake_rows(struct bench *b, struct conn *c, double spawn_us)
     int n = wake_all(c, shells, SHELLS, false, us);
     row(b, "wake of a shell, first byte of its answer: p50", quantile(us, n, 0.5), spawn_us, 1);
     row(b, "  p99", quantile(us, n, 0.99), spawn_us, 4);
+    pause_rows(b, spawn_us);
     n = wake_all(c, shells, SHELLS, true, us);
     row(b, "64 wakes in a row, beyond the pool: p50", quantile(us, n, 0.5), spawn_us, 0);
     row(b, "  p99", quantile(us, n, 0.99), spawn_us, 0);

@@ -49,7 +49,7 @@ static int open_image(struct work *w, struct dz_err *err)
                                    &(struct dz_modules_of){w->vfs, w->db}, &w->found, err);
 }
 
-/* The call's process ends afterwards, and all that is open with it. */
+/* The process of the call ends afterwards, which closes everything. */
 static int write_inside(struct dz_call *call, void *arg, struct dz_err *err)
 {
     struct work *w = arg;

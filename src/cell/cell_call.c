@@ -36,22 +36,22 @@
 #define WATCH_TICK_NS (DZ_NS_PER_S / 20)
 
 enum {
-    SEED_MS = 10000,  /* for the seed to take a call, and to start its process */
-    WORDS_FIRST = 16, /* packets of text before the process's number */
+    SEED_MS = 10000,  /* for the seed to take a request, and to start the process */
+    WORDS_FIRST = 16, /* packets of text that may come before the pid */
 };
 
 struct calling {
     const struct dz_call_opts *o;
     struct dz_buf *reply;
     pid_t pid;
-    uint32_t user; /* that the cell is, while it lives; DZ_USER_NONE: ours */
+    uint32_t user; /* the user of the cell while it lives; DZ_USER_NONE: ours */
     int fd;
-    volatile int *stop; /* written here only: the cell can write to it, too */
+    volatile int *stop; /* only written here, because the cell could write to it, too */
     int stop_fd;
     bool stopping;       /* the cell was asked to stop */
     int64_t deadline_ns; /* 0: none */
-    bool late;           /* the deadline is that of the grace */
-    int failed;          /* what take, answer or the reply's ceiling said: reported at the end */
+    bool late;           /* the deadline is that of the grace period now */
+    int failed;          /* the first error of `take`, `answer` or the reply: reported at the end */
     struct dz_err why;
     struct dz_cell_words words;
     uint8_t payload[DZ_CELL_FRAME_MAX + 1];
@@ -79,7 +79,8 @@ static void fail(struct calling *c, int rc)
     ask_to_stop(c);
 }
 
-/* Its limit of the size of a file is for those on the disk, too, and so is much higher. */
+/* A limit on the size of files holds for this file as well as for those on the disk, and is much
+ * higher. */
 static int look_at_file(const struct calling *c, struct dz_err *err)
 {
     enum {
@@ -93,8 +94,8 @@ static int look_at_file(const struct calling *c, struct dz_err *err)
                    c->o->what, (unsigned long long)(c->o->watched_bytes >> 20));
 }
 
-/* Until the socket is readable: 1; or it is time to ask `stop` again: 0. Signals are let in only
- * here, so that none comes between asking `stop` and waiting. */
+/* Wait. 1: the socket is readable; 0: it is time to ask `stop` again. Signals are let in only here,
+ * so none can come between asking `stop` and waiting. */
 static int wait_readable(struct calling *c, struct dz_err *err)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -152,9 +153,11 @@ static int answer(struct calling *c, const struct dz_frame *f, struct dz_err *er
                            .value = a.value,
                            .size = rc < 0 ? 0 : (uint32_t)a.size};
     rc = dz_frame_send(c->fd, &out, a.data, false, err);
-    if (rc == 0) /* it asks without taking its answers */
+    if (rc == 0) /* the cell asks, but takes no answers */
         return dz_fail(err, DZ_EIO, "%s: its cell does not listen", c->o->what);
-    return rc > 0 || rc == DZ_EIO ? 0 : rc; /* gone: its last words, or its end, come next */
+    return rc > 0 || rc == DZ_EIO
+               ? 0
+               : rc; /* DZ_EIO: the cell has gone; what it sent before comes next */
 }
 
 static void add_reply(struct calling *c, const struct dz_frame *f)
@@ -170,7 +173,7 @@ static void add_reply(struct calling *c, const struct dz_frame *f)
         fail(c, dz_fail(&c->why, c->reply->err, "%s: keep the reply", c->o->what));
 }
 
-/* 1: that was the last one, *ret_result is set. */
+/* 1: that was the last message, and *ret_result is set. */
 static int understand(struct calling *c, const struct dz_frame *f, int *ret_result,
                       struct dz_err *err)
 {
@@ -224,7 +227,7 @@ static int converse(struct calling *c, struct dz_err *err)
             rc = wait_readable(c, err);
         if (rc > 0)
             rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
-        if (rc == DZ_EIO && dz_frame_gone(c->fd)) /* its status is decided before that */
+        if (rc == DZ_EIO && dz_frame_gone(c->fd)) /* it sent its result before it went */
             return dz_cell_died(reap(c, 0), c->o->what, err);
         if (rc > 0)
             rc = understand(c, &f, &result, err);
@@ -235,7 +238,7 @@ static int converse(struct calling *c, struct dz_err *err)
     }
 }
 
-/* What take or answer said goes before what came of it. */
+/* An error of `take` or `answer` comes before what the cell made of it. */
 static int outcome(const struct calling *c, int rc, struct dz_err *err)
 {
     if (!c->failed || (rc < 0 && rc != DZ_ECANCELED))
@@ -292,7 +295,7 @@ static bool has_seed(void)
     return has;
 }
 
-/* Who waits for a seed holds no lock: the loop takes it when it has another seed. */
+/* Waiting for a seed holds no lock, so the loop can take it when it has another seed. */
 static int send_to_seed(const struct calling *c, const struct dz_frame *f, const int *fds, size_t n,
                         struct dz_err *err)
 {
@@ -302,15 +305,16 @@ static int send_to_seed(const struct calling *c, const struct dz_frame *f, const
     (void)pthread_mutex_unlock(&seed.lock);
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     while (fd >= 0 && rc == 0 && poll(&p, 1, SEED_MS) > 0)
-        rc = dz_frame_send_fds(fd, f, fds, n, err); /* 0: somebody else took the room */
+        rc = dz_frame_send_fds(
+            fd, f, fds, n, err); /* 0: another thread was faster, and the socket is full again */
     if (rc == 0)
         return dz_fail(err, DZ_EBUSY, "%s: the process that starts cells does not answer",
                        c->o->what);
     return rc < 0 ? rc : 0;
 }
 
-/* The seed says the process's number on the call's own socket. Until it has the argument that
- * process has seen no hostile byte and says nothing itself. */
+/* The seed sends the pid over the socket of the call. The process itself sends nothing, and reads
+ * nothing of a stranger's, before it has the argument. */
 static int await_pid(struct calling *c, struct dz_err *err)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -322,7 +326,7 @@ static int await_pid(struct calling *c, struct dz_err *err)
         int rc = dz_frame_receive(c->fd, &f, c->payload, false, err);
         if (rc <= 0)
             return rc < 0 ? rc : dz_fail(err, DZ_EIO, "%s: start its cell", c->o->what);
-        if (f.type == DZ_FRAME_WORDS) /* of a sanitizer's runtime */
+        if (f.type == DZ_FRAME_WORDS) /* text of a sanitizer */
             dz_cell_words_take(&c->words, c->payload, f.size);
     }
     if (f.type != DZ_FRAME_NEST_CALLED || f.value < 2 || f.value > INT32_MAX)
@@ -389,14 +393,15 @@ static int run(struct calling *c, struct dz_err *err)
     if (rc == 0)
         rc = converse(c, err);
     dz_fd_close(&c->fd);
-    /* One whose file is watched has no time after its last word, in which nobody would look. */
+    /* A cell whose file is watched ends at once after its last message, because nobody would watch
+     * the file then. */
     (void)reap(c, rc < 0 || c->o->watched_bytes ? 0 : DZ_CALL_END_MS);
     dz_cell_words_end(&c->words);
     return outcome(c, rc, err);
 }
 
-/* A word that the host writes and the cell reads. Sealed, so that the cell cannot take the page
- * away from under the host. */
+/* A number in memory that the host writes and the cell reads. The memory is sealed, so the cell
+ * cannot truncate it under the host. */
 static int make_stop(struct calling *c, struct dz_err *err)
 {
     c->stop_fd = memfd_create("doze-stop", MFD_CLOEXEC | MFD_ALLOW_SEALING);

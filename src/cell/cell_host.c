@@ -24,9 +24,9 @@
 #include <unistd.h>
 
 enum {
-    TIDY_MS = 5000,        /* for a checkpoint after the last word */
-    TIDY_ALONE_MS = 60000, /* the same, where somebody waits for nothing else */
-    DYING_MS = 50,         /* for the status of a process that was killed */
+    TIDY_MS = 5000,        /* how long a cell may tidy up after its last event */
+    TIDY_ALONE_MS = 60000, /* the same, where nothing else waits for that */
+    DYING_MS = 50,         /* how long to wait for the status of a process that was killed */
 };
 
 static void tell_failure(int fd, int code, const struct dz_err *err)
@@ -108,15 +108,17 @@ int32_t dz_cell_pid(struct dz_cell *c)
     return c->pid > 0 ? c->pid : 0;
 }
 
-/* What a zygote or a cell says about numbers counts for nothing: a zygote that was taken over
- * would name another tenant's cell. The kernel says who sent a packet. A zygote could send one
- * itself, but it has a holder already. */
+/* A zygote or a cell may have been taken over, so nothing that it says about pids is believed: it
+ * could name the cell of another tenant. The kernel says who sent a packet. A zygote could send one
+ * itself, but its own pid has a holder already. */
 int dz_cell_learn(struct dz_cell *c)
 {
     struct dz_sender who;
     int rc = c->reaper && !c->known ? dz_frame_sender(c->fd, &who) : 0;
     if (rc <= 0)
-        return rc == DZ_EINVAL ? DZ_EIO : 0; /* its end is for the receiver to find out */
+        return rc == DZ_EINVAL
+                   ? DZ_EIO
+                   : 0; /* whoever receives from the cell will find out that it has ended */
     c->known = true;
     dz_frame_ask_sender(c->fd, false);
     if (!dz_reap_claim_sender(&who))
@@ -129,16 +131,16 @@ int dz_cell_learn(struct dz_cell *c)
     return 0;
 }
 
-/* What it had for a user goes with its process to the reaper. */
+/* The user of the cell goes to the reaper together with its process. */
 static void leave_to_reaper(struct dz_cell *c, int64_t grace_ms)
 {
     dz_reaper_add(c->reaper, c->pid, c->helper, grace_ms);
     c->helper = DZ_USER_NONE;
 }
 
-/* How it ended: true. False: it was killed, and is dead in a moment, which dz_cell_fd() tells from
- * now on. One that dies slowly is left to the pool's reaper and counts as killed; so does one whose
- * death cannot be watched. */
+/* True: c->status tells how the cell ended. False: it was killed and will be dead in a moment;
+ * dz_cell_fd() is what to poll for that. A cell that dies slowly is left to the pool's reaper and
+ * counts as killed, and so is one whose death cannot be watched. */
 static bool has_ended(struct dz_cell *c, int *ret_status)
 {
     *ret_status = 0;
@@ -146,7 +148,7 @@ static bool has_ended(struct dz_cell *c, int *ret_status)
         return true;
     if (c->dying_ns == 0) {
         c->dying_ns = dz_clock_boot_ns();
-        (void)kill(c->pid, SIGKILL); /* changes nothing about one that is dying already */
+        (void)kill(c->pid, SIGKILL); /* harmless where it is dying already */
     }
     if (!c->reaper)
         *ret_status = dz_reap_or_kill(c->pid, 0);
@@ -212,14 +214,15 @@ const char *dz_cell_sentence(struct dz_cell *c, size_t at)
     return (const char *)c->payload + at;
 }
 
-/* A frame as an event; 0: it was only for us. */
+/* Turn a frame into an event; 0: the frame concerns this file alone. */
 static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cell_event *e,
                       struct dz_err *err)
 {
     *e = (struct dz_cell_event){
         .stream = f->stream, .data = c->payload, .size = f->size, .text = ""};
     c->payload[f->size] = 0;
-    if (f->type == DZ_FRAME_READY || f->type == DZ_FRAME_UP) { /* it has become its tenant's */
+    if (f->type == DZ_FRAME_READY ||
+        f->type == DZ_FRAME_UP) { /* the cell has become its tenant's user */
         dz_cell_user_give(c->helper);
         c->helper = DZ_USER_NONE;
     }
@@ -264,7 +267,7 @@ static int understand(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
         e->code = f->stream ? -(int)(f->value % 1000) : 0;
         e->text = dz_cell_sentence(c, 0);
         return 1;
-    case DZ_FRAME_BORN: /* of a cell that a zygote was asked for, once */
+    case DZ_FRAME_BORN: /* comes once, and only from a cell that a zygote forked */
         if (!c->reaper || c->born)
             break;
         c->born = true;
@@ -320,7 +323,7 @@ int dz_cell_receive(struct dz_cell *c, struct dz_cell_event *ret_event, struct d
     if (c->dying_ns || dz_cell_learn(c) < 0)
         return died(c, err);
     if (may_come && !c->known)
-        return 0; /* its first packet says who it is, and is looked at before it is taken */
+        return 0; /* its first packet tells its pid, and is looked at before it is received */
     int rc = c->waking ? dz_cell_up_event(c, ret_event, err) : 0;
     if (rc == DZ_EIO)
         return died(c, err);
@@ -471,8 +474,9 @@ void dz_cell_free(struct dz_cell *c)
 {
     if (!c)
         return;
-    /* A cell that has said its last word may tidy up its file for a while. Every other one is
-     * killed before it sees the socket close, and so is one that has closed it itself. */
+    /* A cell that has sent its last event may tidy up its file for a while. Any other cell is
+     * killed before it can see the socket close, and so is a cell that has closed its socket
+     * itself. */
     (void)dz_cell_learn(c);
     bool tidies = c->tidies && !dz_frame_gone(c->fd);
     if (c->pid > 0 && !tidies)

@@ -19,10 +19,10 @@
 #include <string.h>
 
 enum {
-    OFTEN = 64,           /* frames of a kind that may always come, and besides twice as many as */
-    ACTIVITIES_PER_S = 8, /* cell_many.c sends: TELL_NS */
+    OFTEN = 64,           /* frames of a kind that may always come; later twice an honest rate */
+    ACTIVITIES_PER_S = 8, /* cell_many.c sends them that often: TELL_NS */
     FULLS_PER_S = 1,      /* FULL_NS */
-    USEDS_MOST = 16, /* in a cell's life; cell_many.c sends eight of functions and one of pages */
+    USEDS_MOST = 16,      /* of a cell: cell_many.c sends eight of functions and one of pages */
 };
 
 /* --- the queue --------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static void drop(struct dz_cell *c, struct dz_queued *q)
     dz_free(q);
 }
 
-/* Would the frames of so many bytes find room, if the socket takes none of them? */
+/* Is there room for frames of so many bytes, if the socket takes none of them now? */
 static int has_room(const struct dz_cell *c, size_t bytes, struct dz_err *err)
 {
     size_t frames = bytes / DZ_CELL_FRAME_MAX + 1;
@@ -195,7 +195,7 @@ static void close_one(struct dz_cell *c, uint32_t exec)
         dz_vec_remove(&c->execs, (size_t)(e - c->execs.p));
 }
 
-/* The commands that sleep in the machine which it is started for. */
+/* Enter the commands that sleep in the machine and were named in the start. */
 static int name_sleepers(struct dz_cell *c, const struct dz_cell_start *start, struct dz_err *err)
 {
     int rc = 0;
@@ -267,7 +267,7 @@ int dz_cell_begin(struct dz_cell *c, struct dz_err *err)
     return rc < 0 ? rc : dz_cell_flush(c, err);
 }
 
-/* Those that were named and did not wake. */
+/* Report the commands that were named in the start and did not wake. */
 static void forget_sleepers(struct dz_cell *c)
 {
     for (size_t i = c->execs.n; i-- > 0;)
@@ -333,7 +333,7 @@ int dz_cell_exec(struct dz_cell *c, const struct dz_cell_exec *e, uint32_t *ret_
         rc = dz_fail(err, body.err, "run a command: arguments and environment exceed %d bytes",
                      DZ_START_SIZE_MAX);
     uint32_t exec = c->next_exec + 1;
-    if (rc == 0) /* all of it or nothing: the cell would wait for the rest */
+    if (rc == 0) /* send all of it or nothing: the cell would wait for the rest */
         rc = has_room(c, body.len, err);
     if (rc == 0)
         rc = open_one(c, exec, e->tty ? DZ_CELL_TTY : DZ_CELL_STDIN, err);
@@ -471,7 +471,7 @@ static int nonsense_up(struct dz_cell *c, struct dz_err *err)
     return dz_cell_nonsense(&(struct dz_frame){.type = DZ_FRAME_UP}, err);
 }
 
-/* The commands that woke, one after the other, and then that the machine runs. */
+/* Report the commands that woke, one after the other, and then that the machine runs. */
 int dz_cell_up_event(struct dz_cell *c, struct dz_cell_event *e, struct dz_err *err)
 {
     struct dz_frame_live l;
@@ -556,8 +556,9 @@ static int about_exec(struct dz_cell *c, const struct dz_frame *f, struct dz_cel
     }
 }
 
-/* Of what an honest cell says by its own clock, it has said no more than its life so far allows:
- * the host may have been stopped for long, and hear a day's words at once. */
+/* An honest cell sends these by its own clock, so it has sent no more than fit into its life so
+ * far. The rate is not measured here: the host may have been stopped for long, and then receives
+ * the frames of a day at once. */
 static bool too_often(const struct dz_cell *c, uint64_t *said, uint64_t per_s)
 {
     uint64_t lives_s = (uint64_t)(dz_clock_boot_ns() - c->began) / DZ_NS_PER_S;

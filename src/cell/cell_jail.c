@@ -45,8 +45,8 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* What the cell reads or prints by accident goes nowhere, but standard error, where an assertion
- * says why it failed: that is the socket to the host (cell_words.h). */
+/* Standard input and output of a cell are /dev/null. Standard error is the socket to the host
+ * (cell_words.h), because a failed assertion writes its reason there. */
 static int silence(int socket)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -55,7 +55,7 @@ static int silence(int socket)
     return dup2(socket, STDERR_FILENO) < 0 ? -errno : 0;
 }
 
-/* All descriptors but the standard three and those of fds, which is sorted here, go. */
+/* Close all descriptors but the standard three and those of fds, which is sorted here. */
 static int keep_only(int *fds, size_t count)
 {
     unsigned from = 3;
@@ -82,7 +82,7 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
         .calls = dz_os_jail_compute,
         .call_count = dz_os_jail_compute_count,
         .limits = limits,
-        /* A sanitizer's shadow counts as data: no limit would leave it room. */
+        /* A sanitizer's shadow memory counts as data, so no limit would leave room for it. */
         .limit_count = DZ_ARRAY_LEN(limits) - (!DZ_SANITIZED && fence->memory_bytes ? 0 : 1),
         .parent_signal = fence->outlives ? 0 : SIGKILL,
         .landlock = true,
@@ -94,17 +94,17 @@ static int enter(const struct dz_cell_fence *fence, struct dz_err *err)
     return dz_os_jail_enter(&jail, &report, err);
 }
 
-/* The first qsort of more than a kilobyte asks the system how much memory there is,
- * by a call that the jail does not allow, and never again. */
+/* The first qsort of more than a kilobyte asks the system how much memory there is. The jail does
+ * not allow that call, so it is made here; later sorts do not ask again. */
 static void prepare_sort(void)
 {
     static int many[1024];
     qsort(many, DZ_ARRAY_LEN(many), sizeof *many, by_number);
 }
 
-/* A sanitizer that reports opens files: its log (log_path), the memory map, the program with its
- * symbols. The jail kills a process that opens a file, so the report goes to standard error, and
- * the map and the symbols are read here. A cell inherits them from its nest. */
+/* To report, a sanitizer opens files: its log (log_path), the memory map, and the program for its
+ * symbols. The jail kills a process that opens a file. So the report goes to standard error, and
+ * the map and the symbols are read here; cells inherit them from their zygote. */
 static void prepare_sanitizer(void)
 {
 #if DZ_SANITIZED
@@ -148,7 +148,7 @@ static int prepare(int *fds, size_t count, struct dz_err *err)
     int e = dz_cell_let_go(fds, count);
     if (e < 0)
         return dz_fail_sys(err, -e, "close the descriptors that a cell must not have");
-    (void)setenv("TZ", "UTC0", 1); /* SQLite asks what zone it is: no file is read for this one */
+    (void)setenv("TZ", "UTC0", 1); /* SQLite asks for the zone; this one needs no file */
     tzset();
     prepare_sort();
     return 0;
@@ -197,7 +197,7 @@ uint64_t dz_cell_processes(void)
                                           : all;
 }
 
-/* The limits are those of its cells, which inherit them, and so are the namespaces. */
+/* The limits and the namespaces are those of the zygote's cells, which inherit them. */
 int dz_cell_enter_nest(const struct dz_nest *nest, int *fds, size_t count,
                        struct dz_os_jail_report *ret_report, struct dz_err *err)
 {
@@ -224,14 +224,15 @@ int dz_cell_enter_nest(const struct dz_nest *nest, int *fds, size_t count,
     return rc < 0 ? rc : dz_os_jail_enter(&jail, ret_report, err);
 }
 
-/* Each of them keeps another zygote, which may open files below /proc, from the memory of a cell
- * that is dumpable. */
+/* Each of these keeps another zygote, which may open files below /proc, from the memory of a
+ * dumpable cell. */
 #define KEEPS_OTHERS_OUT \
     (DZ_OS_FENCE_BIT(LANDLOCK) | DZ_OS_FENCE_BIT(USER) | DZ_OS_FENCE_BIT(USERS))
 
-/* The files below /proc of a process that is not dumpable are root's. A cell opens its pagemap when
- * nothing has come yet that a sandbox has; the jail makes it as it was. Whoever opened its memory
- * in between would go on reading it: where nothing keeps others out, pages are compared. */
+/* The files below /proc of a process that is not dumpable belong to root. So a cell is dumpable
+ * while it opens its pagemap. It has received nothing of a sandbox then, and the jail makes it
+ * undumpable again. But a process that opened the cell's memory meanwhile could go on reading it;
+ * so where nothing keeps other processes out, there is no pagemap, and pages are compared. */
 static int open_dirty(uint32_t fences, struct dz_os_dirty **ret_dirty, struct dz_err *err)
 {
     if (!(fences & KEEPS_OTHERS_OUT))
@@ -241,7 +242,8 @@ static int open_dirty(uint32_t fences, struct dz_os_dirty **ret_dirty, struct dz
     return dz_os_dirty_open(DZ_OS_DIRTY_SCAN, ret_dirty, err);
 }
 
-/* The nest's Landlock lets files of /proc be read, so a cell's own counts only. */
+/* The Landlock rules of the zygote allow reading files of /proc, so the cell's own rules must not.
+ */
 int dz_cell_enter_nested(const struct dz_nest *nest, struct dz_os_dirty **ret_dirty, int *fds,
                          size_t count, struct dz_err *err)
 {

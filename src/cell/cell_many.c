@@ -25,16 +25,16 @@
 #include <unistd.h>
 
 enum {
-    USED_MAX = 8,                   /* times that a cell says what it uses */
-    RUN_NS = 2 * 1000 * 1000,       /* between two looks at the socket */
-    HOLD_NS = 500 * 1000,           /* that what is said waits for more */
-    TELL_NS = 250 * 1000 * 1000,    /* between two words about activity */
-    QUIET_NS = 20 * 1000 * 1000,    /* of waiting, until a short log is moved into the file */
-    REST_NS = 100 * 1000 * 1000,    /* of waiting, until memory is given back, */
-    TRIM_NS = 1000 * 1000 * 1000,   /* which is not done again so soon */
+    USED_MAX = 8,                   /* reports of used functions that a cell sends */
+    RUN_NS = 2 * 1000 * 1000,       /* how long to run before looking at the socket again */
+    HOLD_NS = 500 * 1000,           /* how long a frame may wait for others to be sent with it */
+    TELL_NS = 250 * 1000 * 1000,    /* between two reports of activity */
+    QUIET_NS = 20 * 1000 * 1000,    /* without an event: then a short log moves to the file */
+    REST_NS = 100 * 1000 * 1000,    /* without an event: then memory is given back, */
+    TRIM_NS = 1000 * 1000 * 1000,   /* at most once in this time */
     STALL_NS = 100 * 1000 * 1000,   /* between two tries to commit on a full disk */
-    FULL_NS = 2000 * 1000 * 1000LL, /* between two words about that */
-    LOCK_END_US = 10 * 1000,        /* between signals that end the wait for the file, once due */
+    FULL_NS = 2000 * 1000 * 1000LL, /* between two reports that the disk is full */
+    LOCK_END_US = 10 * 1000, /* between the signals that end the wait for the lock of the file */
 };
 
 static void say(struct dz_serve *s, enum dz_frame_type type, uint64_t value, const void *p,
@@ -51,8 +51,8 @@ static void on_lock_end(int signo)
     (void)signo; /* it ends a system call */
 }
 
-/* A signal when the wait is over, and again until disarmed: the first one may come just before the
- * wait begins. lock_wait_ms 0 disarms. */
+/* Have a signal end the wait for the lock. It is repeated until it is disarmed, because the first
+ * one may come just before the wait begins. lock_wait_ms 0 disarms. */
 static void arm_lock_end(uint32_t lock_wait_ms)
 {
     const struct itimerval t = {.it_value = {lock_wait_ms / 1000, lock_wait_ms % 1000 * 1000},
@@ -60,8 +60,8 @@ static void arm_lock_end(uint32_t lock_wait_ms)
     (void)setitimer(ITIMER_REAL, &t, NULL);
 }
 
-/* A cell that has outlived its host may still be writing: wait for its lock. Our own host may go
- * meanwhile, which is seen when the lock is ours: nothing was written then. */
+/* A cell whose host died may still be writing to the file: wait for its lock. If our own host dies
+ * meanwhile, we see it when we have the lock, before anything was written. */
 static int open_locked(struct dz_serve *s, struct dz_err *err)
 {
     const struct sigaction ends = {.sa_handler = on_lock_end};
@@ -82,7 +82,8 @@ static int open_locked(struct dz_serve *s, struct dz_err *err)
     return rc;
 }
 
-/* When a command that sleeps is to be killed, the machine must wake. Ns since 1970. */
+/* When the machine has to wake, in ns since 1970: no later than the next command is to be killed.
+ */
 static int64_t sooner(const struct dz_serve *s, int64_t wake_at)
 {
     int64_t at = dz_execs_kill_at(s->machine.execs);
@@ -167,7 +168,8 @@ static int give_up_memory(struct dz_serve *s, struct dz_err *err)
     return rc < 0 ? rc : dz_cell_machine_close(&s->machine, err);
 }
 
-/* The earliest deadline of a process, ns since 1970; that some could compute is none. */
+/* The earliest deadline of a process, in ns since 1970. A process that could run at once has none.
+ */
 static int64_t next_deadline(const struct dz_serve *s)
 {
     int64_t next = dz_kernel_next_deadline(s->machine.kernel);
@@ -183,8 +185,8 @@ struct used {
 
 static int words; /* about functions */
 
-/* Which functions of the image's modules are used: the zygote of the image may translate
- * them for the next ones. */
+/* Report which functions of the image's modules were used, so that the image's zygote can translate
+ * them for the cells after this one. */
 static void tell_used(struct dz_serve *s)
 {
     static struct used body;
@@ -197,8 +199,8 @@ static void tell_used(struct dz_serve *s)
     }
 }
 
-/* Which pages of the heap were written: those after us are given them ahead. Who had to translate
- * has written more than they will. */
+/* Report which pages of the heap were written; the cells after this one get copies of them ahead. A
+ * cell that had to translate functions wrote more pages than those will. */
 static void tell_written(struct dz_serve *s)
 {
     static struct used body;
@@ -209,7 +211,7 @@ static void tell_written(struct dz_serve *s)
         say(s, DZ_FRAME_USED, 0, &body, sizeof body.head + n * sizeof body.numbers[0]);
 }
 
-/* Durable first, then said, then tidied up. */
+/* The order is: make it durable, report it, tidy up. */
 static void suspend(struct dz_serve *s)
 {
     struct dz_err err = {0};
@@ -219,7 +221,7 @@ static void suspend(struct dz_serve *s)
     s->suspend = false;
     dz_ops_cancel(s->ops);
     if (s->up)
-        tell_used(s); /* it may have been up for less than TELL_NS */
+        tell_used(s); /* the machine may have run for less than TELL_NS */
     tell_written(s);
     int rc = memory  ? dz_serve_sleep(s, false, &wake_at, &err)
              : s->up ? give_up_memory(s, &err)
@@ -241,7 +243,7 @@ static void suspend(struct dz_serve *s)
     _exit(0);
 }
 
-/* The host is gone. What cannot be put to sleep is kept as files. */
+/* The host has gone. If the machine cannot be put to sleep, keep its files. */
 DZ_NORETURN static void orphaned(struct dz_serve *s)
 {
     if (s->start.ephemeral)
@@ -277,13 +279,13 @@ static void take_copy(struct dz_serve *s, const struct dz_frame_fds *fds)
         dz_fd_close(&got.fds[i]);
 }
 
-/* Its disk may take `room` more, of all that it is in, and no more than its own limit. */
+/* Let the disk grow by `room` bytes, but not beyond its own limit. */
 static void limit_disk(struct dz_serve *s)
 {
     if (!s->machine.vfs)
         return;
     uint64_t used = dz_vfs_used_bytes(s->machine.vfs);
-    uint64_t bytes = s->room >= UINT64_MAX - used ? 0 : used + s->room; /* 0: none */
+    uint64_t bytes = s->room >= UINT64_MAX - used ? 0 : used + s->room; /* 0: no limit */
     if (bytes == 0 && s->room != UINT64_MAX)
         bytes = 1;
     if (s->disk_limit && (bytes == 0 || s->disk_limit < bytes))
@@ -396,8 +398,8 @@ static struct dz_frame_activity activity(const struct dz_serve *s)
     return a;
 }
 
-/* Say so when something happened, now and then. Nanoseconds until it may be said; -1: there
- * is nothing to say. */
+/* Report activity, if there was any and the last report is old enough. Returns the nanoseconds
+ * until the next report may be sent; -1: there is nothing to report. */
 static int64_t tell_activity(struct dz_serve *s)
 {
     struct dz_kernel_misc misc;
@@ -409,7 +411,7 @@ static int64_t tell_activity(struct dz_serve *s)
     int64_t now = dz_clock_boot_ns();
     if (s->told_at != 0 && now - s->told_at < TELL_NS)
         return TELL_NS - (now - s->told_at);
-    bool first = s->told_at == 0; /* just when somebody waits */
+    bool first = s->told_at == 0; /* it would come just when somebody waits for an answer */
     s->told = activity(s);
     s->told_at = now;
     say(s, DZ_FRAME_ACTIVITY, 0, &s->told, sizeof s->told);
@@ -422,7 +424,7 @@ static int64_t tell_activity(struct dz_serve *s)
 
 /* --- a full disk -------------------------------------------------------------------------- */
 
-/* Nothing could be committed. The host is told, which may make room or put us to sleep. */
+/* The disk is full. Report it to the host, which may make room or put the machine to sleep. */
 static void stand_still(struct dz_serve *s)
 {
     int64_t now = dz_clock_boot_ns();
@@ -449,7 +451,7 @@ static bool goes_on(struct dz_serve *s)
 /* --- the loop
  * -------------------------------------------------------------------------------------- */
 
-/* How long nothing must happen until there is something to tidy up. */
+/* After how much time without any event there is something to tidy up. */
 static int64_t rest_ns(const struct dz_serve *s)
 {
     int64_t again = s->trimmed_at ? s->trimmed_at + TRIM_NS - dz_clock_boot_ns() : 0;
@@ -485,7 +487,7 @@ static void wait_for_anything(struct dz_serve *s, int64_t most_ns)
     int64_t until = kill_at == INT64_MAX ? -1 : kill_at - dz_clock_boot_ns();
     if (kill_at != INT64_MAX && (left < 0 || until < left))
         left = until > 0 ? until : 0;
-    bool told = left == most_ns; /* when it ends, nothing will have happened */
+    bool told = left == most_ns; /* the wait ends for a report of activity: that is no event */
     int64_t rest = rest_ns(s);
     bool rests = rest != INT64_MAX && (left < 0 || left > rest);
     if (rests)
@@ -528,7 +530,8 @@ DZ_NORETURN void dz_many_serve(struct dz_serve *s)
             busy |= dz_kernel_runnable(s->machine.kernel) || s->ops->changed;
             tell_in = tell_activity(s);
         }
-        (void)dz_out_flush(&s->out, false); /* what the socket does not take is looked at below */
+        (void)dz_out_flush(
+            &s->out, false); /* what the socket does not take is sent later: see the poll below */
         dz_serve_log(s);
         if (busy)
             continue;

@@ -32,10 +32,10 @@
 #include <sys/stat.h>
 
 enum {
-    KEEP_IDLE = 16, /* loaded modules kept although nobody runs them */
+    KEEP_IDLE = 16, /* loaded modules that are kept though no process runs them */
     READ_STEP = 1 << 20,
-    SMALL = 256 << 10, /* bytes of memory: all of it is likely to be read */
-    TELL_MIN = 4,      /* functions that nobody knows of yet: worth a word */
+    SMALL = 256 << 10, /* bytes of memory; of a smaller one all is likely to be read */
+    TELL_MIN = 4,      /* so many functions that were not reported yet are worth a report */
 };
 
 struct prepared {
@@ -51,18 +51,18 @@ struct loaded {
     uint64_t ino, size;
     int64_t mtime, ctime;
     uint32_t users;
-    void *owned; /* flat bytes made here; NULL: a mapping of the host's */
-    bool shared; /* module is the prepared one's */
+    void *owned; /* its flat bytes, if made here; NULL: a mapping of the host's file */
+    bool shared; /* `module` belongs to the prepared module */
     struct dz_wasm_module *module;
 };
 
 struct dz_modules {
     struct dz_vfs *vfs;
-    struct dz_db *image; /* with a table of its programs; else NULL */
+    struct dz_db *image; /* the image, which has a table of its programs; else NULL */
     struct prepared prepared[DZ_CELL_MODULES_MAX];
     size_t prepared_count;
     struct loaded *loaded;
-    const struct prepared *base; /* memory of what sleeps in the image; NULL: none */
+    const struct prepared *base; /* memory of the image's machine; NULL: none */
 };
 
 static const char sql_program[] = "SELECT sha256 FROM program WHERE ino=?1";
@@ -133,7 +133,7 @@ int dz_modules_open_all(struct dz_modules *m, struct dz_err *err)
             continue;
         int rc = dz_wasm_module_open(p->map, p->size, &p->module, err);
         if (rc == DZ_ENOMEM)
-            return rc; /* else another version of doze prepared it: each cell does so anew */
+            return rc; /* another version of doze prepared it: each cell compiles it anew */
     }
     return 0;
 }
@@ -218,7 +218,7 @@ static const struct prepared *find_prepared(const struct dz_modules *m, const ui
     return NULL;
 }
 
-/* Fill l->module (and l->owned) for the program's bytes. */
+/* Set l->module (and l->owned) for the bytes of a program. */
 static int open_program(struct dz_modules *m, const uint8_t *bytes, size_t size, struct loaded *l,
                         struct dz_err *err)
 {
@@ -228,14 +228,14 @@ static int open_program(struct dz_modules *m, const uint8_t *bytes, size_t size,
         return rc;
     const struct prepared *p = find_prepared(m, sha256);
     if (p && open_prepared(p, l) == 0)
-        return 0; /* else another version of doze prepared it: do so anew */
+        return 0; /* another version of doze prepared it: compile it anew */
     size_t flat_size = 0;
     rc = dz_wasm_prepare_alloc(bytes, size, DZ_WASM_F_ALL, &l->owned, &flat_size, err);
     return rc < 0 ? rc : dz_wasm_module_open(l->owned, flat_size, &l->module, err);
 }
 
-/* The image's own word for its file, if a module was handed over for it and is
- * whole: DZ_ENOENT when the bytes must be read. */
+/* Use what the image says about its file, if the host passed a module for it that is whole.
+ * DZ_ENOENT: the bytes of the file must be read. */
 static int open_of_image(const struct dz_modules *m, uint64_t ino, struct loaded *l)
 {
     size_t size = 0;
@@ -291,7 +291,7 @@ static int load(struct dz_modules *m, uint64_t ino, const struct dz_vfs_attr *at
     return 0;
 }
 
-/* Forget the oldest of those that nobody runs, beyond KEEP_IDLE. */
+/* Free the oldest modules that no process runs, beyond KEEP_IDLE of them. */
 static void trim(struct dz_modules *m)
 {
     int idle = 0;
@@ -330,7 +330,8 @@ static struct loaded *find_loaded(const struct dz_modules *m, const uint8_t *sha
     return l;
 }
 
-/* Of what was prepared, or of bytes: nothing is read from the disk. DZ_ENOENT. */
+/* Find a module among the prepared ones, or compile it from bytes; the disk is not read. DZ_ENOENT.
+ */
 static int adopt(struct dz_modules *m, const struct prepared *p, const void *bytes, size_t size,
                  struct loaded **ret, struct dz_err *err)
 {
@@ -352,7 +353,7 @@ static int adopt(struct dz_modules *m, const struct prepared *p, const void *byt
     return 0;
 }
 
-/* The program of a file, when it is still that one. */
+/* The module that was loaded from a file, unless the file has changed since. */
 static int from_file(struct dz_modules *m, const uint8_t *sha256, uint64_t ino,
                      const struct dz_vfs_attr *attr, struct loaded **ret, struct dz_err *err)
 {
@@ -375,15 +376,15 @@ int dz_modules_thaw(struct dz_modules *m, const struct dz_machine_program *progr
         rc = from_file(m, program->sha256, program->ino, &attr, &l, err);
     if (rc < 0)
         return rc;
-    if (file) /* so that exec finds it by its file */
+    if (file) /* so that exec finds the module by its file */
         of_file(l, program->ino, &attr);
     l->users++;
     *ret_module = l->module;
     return 0;
 }
 
-/* Whoever writes to a file can set its time back; that it was changed stays. Then its bytes are
- * asked, once. */
+/* A writer can set the times of a file back, but the inode still says that it was changed. Then the
+ * bytes are hashed once. */
 static bool still_holds(const struct dz_modules *m, struct loaded *l,
                         const struct dz_vfs_attr *attr)
 {

@@ -31,7 +31,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static struct dz_nest nest; /* one process, one nest */
+static struct dz_nest nest; /* each process has one */
 
 static void say(enum dz_frame_type type, uint32_t stream, uint64_t value, const char *text)
 {
@@ -48,7 +48,7 @@ DZ_NORETURN static void fail(const struct dz_err *err)
 
 /* --- making ready -------------------------------------------------------------------------- */
 
-/* A handle for a sandbox's file, as far as it goes without one. */
+/* Prepare a handle for the file of a sandbox as far as that is possible without the file. */
 static int prepare_disk(struct dz_err *err)
 {
     DZ_AUTO(dz_buf_release) struct dz_buf t = DZ_BUF_INIT(DZ_DB_TEMPLATE_MAX);
@@ -83,8 +83,8 @@ static int open_image(const int *fds, size_t count, const char *sha256, struct d
 
 /* --- forking --------------------------------------------------------------------------------- */
 
-/* One that our parent shall wait for. The C library's fork cannot do that; there are
- * no threads here whose locks it would see to. */
+/* Fork a child for which our parent waits. The C library's fork cannot do that; what it does for
+ * the locks of other threads is not needed, as there are none. */
 static long fork_for_parent(void)
 {
     return syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL);
@@ -101,8 +101,8 @@ static void get_ready(int fd, const struct dz_os_dirty *dirty)
     dz_serve_warm();
 }
 
-/* A canary of its own: what a cell learns of its stack is of no use against another. Nobody who
- * saw the old one on the stack returns. */
+/* Give the process a stack canary of its own, so that what one cell learns of its stack is of no
+ * use against another. No function that saw the old canary on the stack returns. */
 __attribute__((always_inline)) static inline void renew_canary(void)
 {
 #ifdef __x86_64__
@@ -135,7 +135,7 @@ DZ_NORETURN static void cell(int fd)
     dz_cell_serve(fd, dirty, &nest);
 }
 
-/* A number that only the seed's is believed of: it reads no hostile byte. */
+/* A pid. The host believes it only from the seed, which reads nothing that a stranger wrote. */
 static void answer(long pid)
 {
     say(DZ_FRAME_NEST_FORKED, pid < 0 ? (uint32_t)errno : 0, pid < 0 ? 0 : (uint64_t)pid, NULL);
@@ -176,7 +176,8 @@ DZ_NORETURN static void serve(void)
         if (dz_frame_receive_fds(nest.control, &f, payload, true, &fds, NULL) < 0)
             _exit(0); /* the pool is gone */
         int rc = dz_request_read(DZ_READER_ZYGOTE, &f, payload, fds.count, &r, &err);
-        if (rc < 0 && f.type != DZ_FRAME_NEST_WARM) /* a cell must not end its zygote */
+        if (rc < 0 &&
+            f.type != DZ_FRAME_NEST_WARM) /* a cell's bad report must not end its zygote */
             fail(&err);
         if (rc == 0 && r.type == DZ_FRAME_NEST_FORK)
             on_fork(&fds);
@@ -198,20 +199,20 @@ DZ_NORETURN static void serve(void)
  * of its own memory is of no use against the daemon or another image's cells. */
 
 enum {
-    CONTROL_FD = 3, /* of a seed and of a zygote; of a zygote, image and modules follow */
-    CALLS_FD = 4,   /* of a seed: where calls come */
-    HOST_FD = 5,    /* of a seed: for the guard, closed when the host has died */
+    CONTROL_FD = 3, /* then, of a zygote with an image: the image and its modules */
+    CALLS_FD = 4,   /* of a seed: the socket for calls */
+    HOST_FD = 5,    /* of a seed: for the guard; it closes when the host dies */
     FD_HIGH = 128,  /* above all of these */
-    /* Cells of a host that was killed put their machines to sleep meanwhile. */
+    /* After the death of the host its cells have this time to put their machines to sleep. */
     GUARD_MS = 20000,
 };
 static const char seed_name[] = "doze-seed", zygote_name[] = "doze-zygote",
                   call_name[] = "doze-call";
 
-/* Between fork and exec: calls that need no lock. Descriptors fds become CONTROL_FD and up, all
- * others are closed. The first is the socket to the host, and standard error. The arguments are the
- * set of fences that every jail must have, and how many processes a zygote may have with its cells
- * (0 for a seed, which finds that out). */
+/* Runs between fork and exec, so it takes no lock. The descriptors fds become CONTROL_FD and up,
+ * and all others are closed. The first is the socket to the host, and also standard error. The
+ * arguments of the program are the fences that every jail must have, and how many processes a
+ * zygote may have with its cells (0 for a seed, which finds that out itself). */
 DZ_NORETURN static void become(const char *name, const int *fds, size_t count)
 {
     static const char *const kept[] = {"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
@@ -252,7 +253,8 @@ DZ_NORETURN void dz_nest_begin(int control, int calls, int host)
     become(seed_name, mine, 3);
 }
 
-/* A zygote: its control socket, and of an image its file and modules. */
+/* Start a zygote, with its control socket and, for an image, the file of the image and its modules.
+ */
 static void start_zygote(const struct dz_frame_fds *fds)
 {
     long pid = fork_for_parent();
@@ -261,8 +263,9 @@ static void start_zygote(const struct dz_frame_fds *fds)
     answer(pid);
 }
 
-/* A call: its socket, its stop word, its files. The answer goes to who called, also when the
- * request is refused: other calls, and zygotes, have nothing to do with that. */
+/* Start the process of a call, with its socket, its stop word and its files. The answer goes to the
+ * socket of the call, also when the request is refused: it is no business of other calls and of
+ * zygotes. */
 static void start_call(const struct dz_frame_fds *fds, bool refused)
 {
     long pid = refused ? -1 : fork_for_parent();
@@ -277,8 +280,8 @@ static void start_call(const struct dz_frame_fds *fds, bool refused)
         (void)dz_frame_send(fds->fds[0], &f, NULL, false, NULL);
 }
 
-/* The seed reads nothing but requests of its host, so it needs no jail; its children enter
- * theirs. */
+/* The seed reads nothing but requests of its host, so it needs no jail. Its children enter theirs.
+ */
 DZ_NORETURN static void seed(void)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
@@ -287,14 +290,14 @@ DZ_NORETURN static void seed(void)
                          {.events = POLLIN}};
     struct dz_err err = {0};
     nest.control = CONTROL_FD;
-    nest.processes = dz_cell_processes(); /* the guard's /proc does not tell */
+    nest.processes = dz_cell_processes(); /* in the guard's pid namespace /proc does not say it */
     if (dz_os_guard_start(HOST_FD, GUARD_MS, &p[2].fd, &err) < 0)
         fail(&err);
     (void)close(HOST_FD);
     for (;;) {
         (void)poll(p, DZ_ARRAY_LEN(p), -1);
         if (p[2].revents)
-            _exit(1); /* no process can be started in the namespace of a guard that is dead */
+            _exit(1); /* in the pid namespace of a dead guard no process can be started */
         for (size_t i = 0; i < 2; i++) {
             struct dz_frame f;
             struct dz_frame_fds fds;
@@ -326,8 +329,8 @@ size_t dz_nest_inherited(int first, size_t most)
     return n;
 }
 
-/* Open the image and its modules anew: flags and offsets of an open file are shared by all who
- * hold it, the daemon among them. */
+/* Open the image and its modules anew, because everybody who holds an open file shares its flags
+ * and its offset, and the daemon holds these. */
 static int open_anew(int *fds, size_t count, struct dz_err *err)
 {
     for (size_t i = 0; i < count; i++) {
@@ -340,7 +343,7 @@ static int open_anew(int *fds, size_t count, struct dz_err *err)
     return 0;
 }
 
-/* One of the messages that come before a zygote is ready. */
+/* Receive one of the messages that come before the zygote is ready. */
 static int hear(enum dz_request_reader by, struct dz_request *ret, struct dz_err *err)
 {
     static uint8_t payload[DZ_CELL_FRAME_MAX];
@@ -359,7 +362,7 @@ static int be_of_image(const int *fds, size_t count, struct dz_err *err)
     return rc < 0 ? rc : open_image(fds, count, r.image_sha256, err);
 }
 
-/* The first message of every zygote: whom it and its cells become. */
+/* The first message to every zygote says which users it and its cells become. */
 static int hear_users(struct dz_err *err)
 {
     struct dz_request r;
@@ -371,8 +374,8 @@ static int hear_users(struct dz_err *err)
     return 0;
 }
 
-/* The cells' filter is compiled first: the library that does it asks the kernel what it can do
- * by calls that the zygote's own jail does not have. */
+/* The filter of the cells is compiled first, because libseccomp asks the kernel what it can do by
+ * system calls that the zygote's own jail refuses. */
 DZ_NORETURN static void zygote(void)
 {
     struct dz_err err = {0};
@@ -408,8 +411,8 @@ DZ_NORETURN static void zygote(void)
     serve();
 }
 
-/* A program that has this module may be started as a seed, a zygote or a call, by become(). That is
- * decided before main: every program with a pool has zygotes, the tests' programs too. */
+/* A program that contains this module may be started as a seed, a zygote or the process of a call,
+ * by become(). That is decided before main(), because the programs of tests have pools as well. */
 __attribute__((constructor)) static void be_what_argv_says(int argc, char **argv)
 {
     if (argc != 3 || strncmp(argv[0], "doze-", strlen("doze-")) != 0)
